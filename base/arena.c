@@ -1,0 +1,125 @@
+/* Arena: chunks that double in size, bump allocation inside; see arena.h. */
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Chunk {
+    struct Chunk *next;
+    size_t size, used;
+} Chunk;
+
+struct Arena {
+    Chunk *head;
+    size_t total, limit;
+    jmp_buf *landing;
+    Escape escaped;
+    char message[512];
+};
+
+enum { FIRST_CHUNK = 1 << 16, ALIGN = 16, HEADER = (sizeof(Chunk) + ALIGN - 1) & ~(size_t)(ALIGN - 1) };
+
+Arena *arena_new(void)
+{
+    Arena *a = calloc(1, sizeof *a);
+    if (a)
+        a->limit = (size_t)2 << 30;
+    return a;
+}
+
+void arena_free(Arena *a)
+{
+    if (!a)
+        return;
+    for (Chunk *c = a->head, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    free(a);
+}
+
+void arena_set_landing(Arena *a, jmp_buf *landing) { a->landing = landing; }
+Escape arena_escaped(const Arena *a) { return a->escaped; }
+const char *arena_message(const Arena *a) { return a->message; }
+size_t arena_bytes(const Arena *a) { return a->total; }
+
+_Noreturn void arena_escape(Arena *a, Escape kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(a->message, sizeof a->message, format, args);
+    va_end(args);
+    a->escaped = kind;
+    if (a->landing)
+        longjmp(*a->landing, 1);
+    fprintf(stderr, "moec: %s: %s\n", kind == ESCAPE_BUG ? "internal error" : "out of memory", a->message);
+    abort();
+}
+
+static void add_chunk(Arena *a, size_t bytes)
+{
+    size_t size = a->head ? a->head->size * 2 : FIRST_CHUNK;
+    if (size > (size_t)1 << 24)
+        size = (size_t)1 << 24;
+    if (size < bytes)
+        size = bytes;
+    if (size > a->limit - a->total)
+        arena_escape(a, ESCAPE_MEMORY, "the compilation needs more than %zu MiB", a->limit >> 20);
+    Chunk *c = malloc(HEADER + size);
+    if (!c)
+        arena_escape(a, ESCAPE_MEMORY, "%zu bytes cannot be allocated", size);
+    *c = (Chunk){.next = a->head, .size = size};
+    a->head = c;
+    a->total += size;
+}
+
+void *arena_alloc(Arena *a, size_t bytes)
+{
+    if (bytes > a->limit)
+        arena_escape(a, ESCAPE_MEMORY, "%zu bytes asked for at once", bytes);
+    bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (!a->head || a->head->size - a->head->used < bytes)
+        add_chunk(a, bytes);
+    char *at = (char *)a->head + HEADER + a->head->used;
+    a->head->used += bytes;
+    return memset(at, 0, bytes);
+}
+
+void *arena_grow(Arena *a, void *old, size_t old_bytes, size_t new_bytes)
+{
+    void *fresh = arena_alloc(a, new_bytes);
+    if (old_bytes)
+        memcpy(fresh, old, old_bytes);
+    return fresh;
+}
+
+char *arena_strndup(Arena *a, const char *text, size_t length)
+{
+    char *copy = arena_alloc(a, length + 1);
+    if (length)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+char *arena_vprintf(Arena *a, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (length < 0)
+        BUG(a, "bad format \"%s\"", format);
+    char *text = arena_alloc(a, (size_t)length + 1);
+    vsnprintf(text, (size_t)length + 1, format, args);
+    return text;
+}
+
+char *arena_printf(Arena *a, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = arena_vprintf(a, format, args);
+    va_end(args);
+    return text;
+}

@@ -1,0 +1,12 @@
+/* The front door of base/: what every room may use. */
+#ifndef BASE_BASE_H
+#define BASE_BASE_H
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "base/vec.h"
+
+#endif

@@ -1,0 +1,83 @@
+/* Text and interned names; see text.h. */
+#include "base/text.h"
+
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void text_add_bytes(Text *t, const char *bytes, size_t length)
+{
+    if (t->len + length + 1 > t->cap) {
+        size_t cap = t->cap ? t->cap : 256;
+        while (cap < t->len + length + 1)
+            cap *= 2;
+        t->at = arena_grow(t->arena, t->at, t->len, cap);
+        t->cap = cap;
+    }
+    memcpy(t->at + t->len, bytes, length);
+    t->len += length;
+    t->at[t->len] = '\0';
+}
+
+void text_add(Text *t, const char *format, ...)
+{
+    char small[256];
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(small, sizeof small, format, args);
+    va_end(args);
+    if (length >= 0 && (size_t)length < sizeof small)
+        text_add_bytes(t, small, (size_t)length);
+    else if (length >= 0)
+        text_add_bytes(t, arena_vprintf(t->arena, format, again), (size_t)length);
+    va_end(again);
+}
+
+const char *text_string(Text *t) { return t->at ? t->at : ""; }
+
+struct Names {
+    Arena *arena;
+    Name *slot; /* open addressing, a power of two of slots, at most half full */
+    uint32_t used, size;
+};
+
+Names *names_new(Arena *a)
+{
+    Names *n = arena_new_of(a, Names);
+    *n = (Names){.arena = a, .size = 256, .slot = arena_array(a, Name, 256)};
+    return n;
+}
+
+static uint32_t find(const Names *n, const char *text, size_t length)
+{
+    uint32_t at = (uint32_t)hash_bytes(text, length, 0) & (n->size - 1);
+    while (n->slot[at] && (strncmp(n->slot[at], text, length) != 0 || n->slot[at][length] != '\0'))
+        at = (at + 1) & (n->size - 1);
+    return at;
+}
+
+static void rehash(Names *n)
+{
+    Names old = *n;
+    n->size *= 2;
+    n->slot = arena_array(n->arena, Name, n->size);
+    for (uint32_t i = 0; i < old.size; i++)
+        if (old.slot[i])
+            n->slot[find(n, old.slot[i], strlen(old.slot[i]))] = old.slot[i];
+}
+
+Name name_of_bytes(Names *n, const char *text, size_t length)
+{
+    if (n->used * 2 >= n->size)
+        rehash(n);
+    uint32_t at = find(n, text, length);
+    if (!n->slot[at]) {
+        n->slot[at] = arena_strndup(n->arena, text, length);
+        n->used++;
+    }
+    return n->slot[at];
+}
+
+Name name_of(Names *n, const char *text) { return name_of_bytes(n, text, strlen(text)); }

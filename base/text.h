@@ -1,0 +1,25 @@
+/* Text: a growing string in an arena, for printers; and interned names. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include "base/vec.h"
+
+typedef struct Text {
+    Arena *arena;
+    char *at; /* always ends with '\0' once something was added */
+    size_t len, cap;
+} Text;
+
+void text_add(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_add_bytes(Text *t, const char *bytes, size_t length);
+const char *text_string(Text *t); /* "" when empty */
+
+/* An interned string: two names are equal exactly when their pointers are. */
+typedef const char *Name;
+typedef struct Names Names;
+
+Names *names_new(Arena *a);
+Name name_of(Names *n, const char *text);
+Name name_of_bytes(Names *n, const char *text, size_t length);
+
+#endif

@@ -1,0 +1,73 @@
+/* libmoec: compile .moe text, get callable kernels. C11 and C++.
+ *
+ * No global state; a context may be used by one thread at a time, different contexts by different threads. No call
+ * exits or prints. Functions that return int give 0 on success, 1 for an error of the input, 3 for an internal
+ * error; the texts are in the context until its next call. */
+#ifndef MOEC_MOEC_H
+#define MOEC_MOEC_H
+
+#include <dlpack/dlpack.h>
+#include "moec/moert.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct moec_context moec_context;
+typedef struct moec_module moec_module;
+typedef struct moec_kernel moec_kernel;
+
+typedef struct moec_options { /* zero-initialise; NULL means all defaults */
+    const char *target;    /* instruction sets, comma separated: "host" (default), "all", "avx2,avx512" */
+    int no_optimize;       /* 1: no fusion (-O0) */
+    int debug;             /* 1: DWARF lines */
+    int no_cache;          /* 1: neither read nor write the compile cache */
+    const char *cache_dir; /* NULL: $MOEC_CACHE, else $XDG_CACHE_HOME/moec, else ~/.cache/moec */
+} moec_options;
+
+moec_context *moec_context_new(void); /* NULL when memory is exhausted */
+void moec_context_free(moec_context *c);
+/* Errors of the last call: as text for people, as JSON for programs. Never NULL. */
+const char *moec_error_text(const moec_context *c);
+const char *moec_error_json(const moec_context *c);
+
+/* Compiles for this process. `name` is used in messages and to resolve `use`. The module outlives the context. */
+int moec_compile_text(moec_context *c, const char *name, const char *text, size_t len, const moec_options *o,
+                      moec_module **out);
+int moec_compile_file(moec_context *c, const char *path, const moec_options *o, moec_module **out);
+void moec_module_free(moec_module *m);
+const char *moec_module_manifest(const moec_module *m); /* JSON: kernels, parameters, dimensions, rules */
+
+const moec_kernel *moec_module_kernel(const moec_module *m, const char *name); /* NULL when there is none */
+
+/* What a kernel takes. */
+typedef enum moec_param_kind { MOEC_TENSOR, MOEC_SCALAR, MOEC_ROUTE } moec_param_kind;
+size_t moec_kernel_params(const moec_kernel *k);
+size_t moec_kernel_dims(const moec_kernel *k);
+const char *moec_kernel_dim_name(const moec_kernel *k, size_t i);
+const char *moec_kernel_param_name(const moec_kernel *k, size_t i);
+moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i);
+/* Elements of parameter i (a tensor) for given dimensions, -1 on overflow. */
+int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t *dims);
+
+/* The C function of the generated header, to be cast to its type; and its uniform form. */
+void *moec_kernel_function(const moec_kernel *k);
+moe_entry *moec_kernel_entry(const moec_kernel *k);
+int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims);
+
+/* One argument of moec_kernel_call. */
+typedef struct moec_arg {
+    moec_param_kind kind;
+    const DLTensor *tensor; /* MOEC_TENSOR: CPU, the parameter's type and rank, row-major; `out` scalars: rank 0 */
+    moe_route *route;       /* MOEC_ROUTE */
+    double scalar;          /* MOEC_SCALAR: an `in` scalar, converted */
+} moec_arg;
+
+/* Takes the dimensions from the tensors' shapes and the routes, checks them, calls. Returns a moe_status; the text
+ * of a refusal is in ctx (which may be NULL). A strided tensor is refused by name. */
+int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

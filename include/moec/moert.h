@@ -1,0 +1,56 @@
+/* moert: what a caller of compiled kernels needs. C11 and C++.
+ *
+ * The structs of abi.def, the status codes, and small helpers. A program that links a kernel.so needs only the
+ * generated header (which repeats these declarations under the same guards); libmoert adds convenience. */
+#ifndef MOEC_MOERT_H
+#define MOEC_MOERT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef MOE_SHARED_DECLARATIONS
+#define MOE_SHARED_DECLARATIONS
+
+typedef enum moe_status {
+#define STATUS(name, text) MOE_##name,
+#include "moec/abi.def"
+} moe_status;
+
+enum { MOE_MESSAGE_BYTES = 512 };
+
+/* One per calling thread; zero-initialise it or use moe_ctx_new(). */
+typedef struct moe_ctx {
+#define CTX(field, ctype, llvm, doc) ctype field;
+#include "moec/abi.def"
+} moe_ctx;
+
+/* Which expert rows each token's choices became; the caller owns the arrays. */
+typedef struct moe_route {
+#define ROUTE(field, ctype, llvm, doc) ctype field;
+#include "moec/abi.def"
+} moe_route;
+
+#endif
+
+/* NULL when memory is exhausted. threads 0: what OpenMP would take. */
+moe_ctx *moe_ctx_new(int threads);
+void moe_ctx_free(moe_ctx *ctx);
+const char *moe_status_text(int status);
+/* The text of the last failure, "" when there was none. */
+const char *moe_ctx_message(const moe_ctx *ctx);
+
+/* A route with its arrays, zeroed: tokens, choices, groups, rows as in moe_route. NULL when memory is exhausted. */
+moe_route *moe_route_new(int64_t tokens, int64_t choices, int64_t groups, int64_t rows);
+void moe_route_free(moe_route *route);
+
+/* Uniform entry of a kernel: NAME__call. */
+typedef int moe_entry(moe_ctx *ctx, const int64_t *dims, void *const *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,422 @@
+/* What a program is. The front door of ir/.
+ *
+ * A Module holds dimensions, groups and kernels. A Kernel is a list of equations (equation level); the
+ * lowering adds a tree of tile statements (tile level, ir/tile.h). Both levels share tensors, indices and
+ * expressions; they differ in what stands around the expressions.
+ *
+ * Expressions are small hash-consed nodes in the kernel's arrays: two expressions of a kernel are equal
+ * exactly when their ExprIds are. Index variables are unique per kernel, so scoping needs no environment.
+ *
+ * The text form of the equation level is the .moe language itself: ir_print() writes it, frontend/ reads it.
+ *
+ * Note [Sugar that the frontend removes], so that no pass meets it:
+ *   sum(r in e) t             -> sum(r where @r == e) t
+ *   an access through a row that may be dropped, rt.row(t, k): the nearest reduction gets the conjunct
+ *                                `rt.row(t, k) >= 0`; with none, the equation's value is if(row >= 0, value, 0)
+ *   fn calls                  -> inlined (arguments are shared nodes)
+ *   factors free of the reduced indices are moved out of a `sum` by canonicalise (language page, section 5) */
+#ifndef IR_IR_H
+#define IR_IR_H
+
+#include "base/base.h"
+
+typedef uint32_t DimId, GroupId, Extent, IndexId, TensorId, RouteId, ExprId;
+enum { NONE = UINT32_MAX };
+
+/* ---- types ---- */
+
+typedef enum Elem { EL_F32, EL_BF16, EL_F16, EL_I32, EL_I64 /* tile level only */, EL_COUNT } Elem;
+
+/* The type of an expression. i32 elements are TY_INT (64-bit) as soon as they are read. */
+typedef enum Type { TY_INT, TY_BOOL, TY_F32, TY_BF16, TY_F16 } Type;
+
+const char *elem_name(Elem e);   /* "f32" */
+size_t elem_bytes(Elem e);
+Type elem_type(Elem e);          /* the type of reading one element */
+static inline int type_is_float(Type t) { return t >= TY_F32; }
+const char *type_name(Type t);   /* "integer", "condition", "f32" ... for messages */
+
+typedef enum ScalarKind { SK_ARITH, SK_FLOAT, SK_COMPARE, SK_LOGIC, SK_CAST, SK_SAME, SK_INDEX } ScalarKind;
+
+typedef enum ScalarOp {
+#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) OP_##name,
+#include "ir/scalar.def"
+    OP_COUNT
+} ScalarOp;
+
+typedef struct ScalarRow {
+    const char *name, *spelling;
+    uint8_t arity;
+    ScalarKind kind;
+    uint8_t cost;
+    const char *gradient[2];
+    const char *doc;
+} ScalarRow;
+extern const ScalarRow scalar_table[OP_COUNT];
+ScalarOp scalar_find(const char *function_name); /* a callable function or cast; OP_COUNT when there is none */
+
+/* ---- dimensions, extents, groups ---- */
+
+typedef struct Dim {
+    Name name;
+    Loc loc;
+    int64_t constant; /* -1: known at call time */
+    int64_t max;      /* -1: none */
+    int64_t multiple; /* `% N`; 1: none */
+    int64_t prefer;   /* 1: none */
+} Dim;
+
+/* An extent is a polynomial over dimensions with integer coefficients, interned: `2*F`, `T*K`, `E+1`. */
+typedef struct Monomial {
+    int64_t coef;
+    uint32_t ndims;
+    const DimId *dims; /* ascending, repeated for powers */
+} Monomial;
+
+typedef struct ExtentForm {
+    const Monomial *terms; /* canonical order; no zero coefficient; a constant has ndims 0 */
+    uint32_t nterms;
+    Extent folded;         /* the same with constant dimensions put in */
+} ExtentForm;
+
+typedef enum GroupKind { GROUP_ROWS, GROUP_CAPACITY } GroupKind;
+
+typedef struct Group {
+    Name name;
+    Loc loc;
+    Extent groups;  /* E, number of runs */
+    GroupKind kind;
+    Extent size;    /* as written: rows: upper bound of all rows; capacity: places of each run */
+    Extent rows;    /* extent of the row space: size, or groups * size */
+} Group;
+
+/* ---- kernels ---- */
+
+/* One axis of a tensor or index variable: dense 0..extent-1, or the rows of a group. */
+typedef struct Axis {
+    Extent extent; /* for rows: the group's `rows` */
+    GroupId group; /* NONE: dense */
+} Axis;
+
+typedef struct Index {
+    Name name; /* unique among live indices of the kernel when printed; see ir_fresh_name */
+    Loc loc;
+    Axis axis;
+} Index;
+
+typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_INOUT, ROLE_LOCAL } Role;
+
+/* Where a tensor lives. The equation level knows SPACE_GM only. */
+typedef enum Space {
+    SPACE_GM,     /* a parameter: the caller's memory */
+    SPACE_WORK,   /* work space shared by all threads of a call */
+    SPACE_THREAD, /* work space of one thread */
+    SPACE_REG,    /* registers: constant extents, subscripts constant after unrolling */
+} Space;
+
+enum { MAX_RANK = 8 };
+
+typedef struct Tensor {
+    Name name;
+    Loc loc;
+    Elem elem;
+    Role role;
+    uint8_t rank;
+    Axis axes[MAX_RANK];
+    /* tile level */
+    Space space;
+    uint32_t lanes;  /* SPACE_REG: values per element, one for each lane; 0: scalar */
+    RouteId route;   /* this tensor is a field of a route: see RouteField; else NONE */
+    uint8_t field;
+} Tensor;
+
+typedef struct Route {
+    Name name;
+    Loc loc;
+    Role role;
+    Extent tokens, choices;
+    GroupId group;
+} Route;
+
+typedef enum RouteField { RF_START, RF_COUNT, RF_SLOT_OF, RF_ROW_OF, RF_FIELDS } RouteField;
+
+typedef struct Param {
+    enum { PARAM_TENSOR, PARAM_ROUTE } kind;
+    uint32_t id; /* TensorId or RouteId */
+} Param;
+
+/* ---- expressions ---- */
+
+typedef enum ExprKind {
+    X_FLOAT,   /* value.f, TY_F32 */
+    X_INT,     /* value.i */
+    X_EXTENT,  /* sym: Extent, as an integer */
+    X_INDEX,   /* sym: IndexId, as an integer */
+    X_OP,      /* op: ScalarOp; args */
+    X_LOAD,    /* sym: TensorId; args: one integer expression per axis */
+    X_IF,      /* args: condition, then, else: only the chosen side is evaluated */
+    X_REDUCE,  /* op: ReduceKind; bound indices; args: body [, condition] */
+    X_TOKEN,   /* sym: RouteId; args: row                rt.token(r) */
+    X_SLOT,    /* sym: RouteId; args: row                rt.slot(r)  */
+    X_ROW,     /* sym: RouteId; args: token, slot        rt.row(t, k): -1 when dropped */
+    X_GROUP,   /* sym: RouteId; args: row                @r: the group of a row */
+    X_LANES,   /* tile level. op: ReduceKind; args: a value with lanes -> one value */
+} ExprKind;
+
+typedef enum ReduceKind { RED_SUM, RED_MAX, RED_MIN } ReduceKind;
+
+typedef struct Expr {
+    uint8_t kind, type, op;
+    uint8_t nargs;
+    uint8_t nbound;
+    uint32_t sym;
+    uint32_t args;  /* first of nargs ExprIds in Kernel.links */
+    uint32_t bound; /* X_REDUCE: first of nbound IndexIds in Kernel.links */
+    union {
+        int64_t i;
+        double f;
+    } value;
+    Loc loc;
+} Expr;
+
+/* ---- equations ---- */
+
+typedef enum EqKind {
+    EQ_ASSIGN, /* lhs[index] = rhs */
+    EQ_ADD,    /* lhs[index] += rhs; lhs is inout */
+    EQ_TOP,    /* lhs[.., k], ids[.., k] = top(e) rhs: index binds both; bound: e */
+    EQ_ROUTE,  /* route = route(ids): ids is an i32[T, K] tensor */
+    EQ_CHECK,  /* run-time check made by pass_checks: 0 <= rhs < extent wherever guard holds */
+} EqKind;
+
+/* What an equation is, recognised from index patterns by pass_classify; never a node kind. */
+typedef enum EqClass {
+    CLASS_NONE, CLASS_POINTWISE, CLASS_PERMUTE, CLASS_UNPERMUTE, CLASS_GMM, CLASS_GMM_ADD, CLASS_MATMUL,
+    CLASS_REDUCE, CLASS_BUCKET, CLASS_TOP, CLASS_ROUTE, CLASS_CHECK, CLASS_COUNT
+} EqClass;
+const char *class_name(EqClass c);
+
+typedef struct Equation {
+    EqKind kind;
+    EqClass class_;
+    Loc loc;
+    TensorId lhs;          /* NONE for EQ_ROUTE; EQ_CHECK: the tensor whose subscript is checked */
+    uint8_t nindex;
+    ExprId index[MAX_RANK]; /* X_INDEX (each once), X_INT, or with EQ_ADD any integer expression (a scatter) */
+    ExprId rhs;            /* EQ_CHECK: the subscript */
+    TensorId ids;          /* EQ_TOP, EQ_ROUTE */
+    IndexId bound;         /* EQ_TOP: the index that is searched */
+    RouteId route;         /* EQ_ROUTE */
+    uint8_t axis;          /* EQ_CHECK: which subscript of lhs */
+    ExprId guard;          /* EQ_CHECK: NONE or the condition under which the access happens */
+    int at_entry;          /* EQ_CHECK: depends on parameters only, so it stands before the first write */
+    int dead;              /* set by passes; ir_compact removes */
+} Equation;
+
+/* ---- module ---- */
+
+typedef struct Derive {
+    Name forward, backward, kernel;
+    Loc loc;
+    Vec(struct DeriveWrt { Name name; Loc loc; int accumulate; }) wrt;
+    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; }) save;
+    int cotangents_f32;
+} Derive;
+
+/* A clause of a schedule block, checked by the frontend and kept as text until a pass reads it. */
+typedef struct Schedule {
+    Name kernel;
+    Loc loc;
+    Vec(const char *) clauses;
+} Schedule;
+
+typedef struct TestRouting {
+    enum { ROUTING_UNIFORM, ROUTING_ZIPF, ROUTING_HOT, ROUTING_EMPTY, ROUTING_EXACT } kind;
+    double value;          /* zipf exponent, empty percent, number of hot experts */
+    Vec(int64_t) counts;   /* exact */
+} TestRouting;
+
+typedef struct TestRun {
+    Vec(TestRouting) routings; /* combined; empty: uniform */
+} TestRun;
+
+typedef struct Test {
+    Name kernel;
+    Loc loc;
+    Vec(struct TestSize { DimId dim; int64_t value; }) sizes;
+    Vec(TestRun) runs; /* at least one */
+    double tolerance;  /* 0: the numeric contract's */
+    int gradcheck;
+} Test;
+
+typedef struct Module Module;
+
+typedef struct Kernel {
+    Module *module;
+    Name name;
+    Loc loc;
+    Vec(Param) params; /* in the order written */
+    Vec(Tensor) tensors;
+    Vec(Route) routes;
+    Vec(Index) indices;
+    Vec(Expr) exprs;
+    Vec(uint32_t) links; /* argument and bound lists of expressions */
+    Vec(Equation) eqs;
+    uint32_t *cons; /* hash-cons table: ExprId + 1 */
+    uint32_t cons_size, cons_used;
+    const Derive *derived; /* this kernel is the forward or backward of ... , or NULL */
+    struct TileProgram *tiles; /* NULL until lowered; ir/tile.h */
+} Kernel;
+
+struct Module {
+    Arena *arena;
+    Names *names;
+    Diags *diags;
+    const char *path;
+    Vec(Dim) dims;
+    Vec(Group) groups;
+    Vec(ExtentForm) extents;
+    Vec(Kernel *) kernels;
+    Vec(Derive) derives;
+    Vec(Schedule) schedules;
+    Vec(Test) tests;
+};
+
+Module *ir_module(Arena *a, Diags *diags, const char *path);
+
+/* Extents. All return interned ids of the module; overflow of a coefficient saturates and fails the verifier. */
+Extent ext_const(Module *m, int64_t value);
+Extent ext_dim(Module *m, DimId dim);
+Extent ext_add(Module *m, Extent a, Extent b);
+Extent ext_sub(Module *m, Extent a, Extent b);
+Extent ext_mul(Module *m, Extent a, Extent b);
+int ext_same(const Module *m, Extent a, Extent b);               /* equal once constants are put in */
+int ext_is_const(const Module *m, Extent e, int64_t *value);
+int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value); /* 0 on overflow; dims by DimId */
+void ext_print(const Module *m, Extent e, Text *out);
+
+/* Dimensions that a call passes: those its parameters, or their groups, mention, not constant, ascending. */
+uint32_t ir_kernel_dims(const Kernel *k, DimId *out /* module->dims.len places */);
+
+/* Kernels. */
+Kernel *ir_kernel(Module *m, Name name, Loc loc); /* added to the module */
+Kernel *ir_find_kernel(const Module *m, Name name);
+TensorId ir_tensor(Kernel *k, Tensor t);
+TensorId ir_find_tensor(const Kernel *k, Name name);
+RouteId ir_find_route(const Kernel *k, Name name);
+RouteId ir_group_route(const Kernel *k, GroupId g);  /* the kernel's one route of a group, or NONE */
+IndexId ir_index(Kernel *k, Name name, Loc loc, Axis axis);
+Name ir_fresh_name(Kernel *k, const char *stem);     /* unused by tensors, routes, indices, dims, groups */
+
+/* Expression builders. Types are computed; operands must already be legal (the frontend has checked them;
+ * ir_verify checks again). A builder never folds: that is canonicalise's work. */
+ExprId x_float(Kernel *k, Loc loc, double value);
+ExprId x_int(Kernel *k, Loc loc, int64_t value);
+ExprId x_extent(Kernel *k, Loc loc, Extent e);
+ExprId x_index(Kernel *k, Loc loc, IndexId i);
+ExprId x_op1(Kernel *k, Loc loc, ScalarOp op, ExprId a);
+ExprId x_op2(Kernel *k, Loc loc, ScalarOp op, ExprId a, ExprId b);
+ExprId x_load(Kernel *k, Loc loc, TensorId t, const ExprId *subscripts);
+ExprId x_if(Kernel *k, Loc loc, ExprId condition, ExprId then, ExprId otherwise);
+ExprId x_reduce(Kernel *k, Loc loc, ReduceKind kind, const IndexId *bound, uint32_t nbound, ExprId body,
+                ExprId condition /* or NONE */);
+ExprId x_token(Kernel *k, Loc loc, RouteId r, ExprId row);
+ExprId x_slot(Kernel *k, Loc loc, RouteId r, ExprId row);
+ExprId x_row(Kernel *k, Loc loc, RouteId r, ExprId token, ExprId slot);
+ExprId x_group(Kernel *k, Loc loc, RouteId r, ExprId row);
+ExprId x_lanes(Kernel *k, Loc loc, ReduceKind kind, ExprId value);
+ExprId x_and(Kernel *k, Loc loc, ExprId a, ExprId b); /* either may be NONE */
+/* The same node with other arguments (types recomputed); `args` may equal the old ones. */
+ExprId x_with_args(Kernel *k, ExprId e, const ExprId *args);
+
+/* The returned pointers are valid until the next builder call. */
+static inline const Expr *x_at(const Kernel *k, ExprId e) { return &k->exprs.at[e]; }
+static inline ExprId x_arg(const Kernel *k, ExprId e, uint32_t n) { return k->links.at[k->exprs.at[e].args + n]; }
+static inline IndexId x_bound(const Kernel *k, ExprId e, uint32_t n) { return k->links.at[k->exprs.at[e].bound + n]; }
+static inline int x_is_int(const Kernel *k, ExprId e, int64_t value)
+{
+    return k->exprs.at[e].kind == X_INT && k->exprs.at[e].value.i == value;
+}
+/* X_REDUCE's condition or NONE. */
+static inline ExprId x_condition(const Kernel *k, ExprId e)
+{
+    return k->exprs.at[e].nargs > 1 ? x_arg(k, e, 1) : (ExprId)NONE;
+}
+int x_is_op(const Kernel *k, ExprId e, ScalarOp op);
+
+/* Walks. */
+int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
+int x_loads(const Kernel *k, ExprId e, TensorId t);
+uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */
+/* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. */
+typedef ExprId (*XRewrite)(Kernel *k, ExprId e, void *user);
+ExprId x_rewrite(Kernel *k, ExprId e, XRewrite f, void *user);
+/* from[i] replaced by to[i] (index variables by expressions), simultaneously. */
+ExprId x_substitute(Kernel *k, ExprId e, const IndexId *from, const ExprId *to, uint32_t n);
+/* A copy of e in kernel `to` (may be another kernel of the module): maps give the new ids. */
+typedef struct XMaps {
+    const TensorId *tensors;
+    const RouteId *routes;
+    const IndexId *indices;
+} XMaps;
+ExprId x_copy(Kernel *to, const Kernel *from, ExprId e, const XMaps *maps);
+
+/* An integer expression as sum of coef[i] * index[i] + constant, coefficients and constant being extents. */
+typedef struct Affine {
+    uint32_t n;
+    IndexId index[MAX_RANK];
+    Extent coef[MAX_RANK];
+    Extent constant;
+} Affine;
+int x_affine(Kernel *k, ExprId e, Affine *out); /* 0 when e is not affine */
+
+/* Tries to prove 0 <= e < extent from index ranges, dimension signs and the conjuncts of `guard` (or NONE). */
+typedef enum Proof { PROOF_INSIDE, PROOF_UNKNOWN, PROOF_OUTSIDE } Proof;
+Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard);
+
+/* Equations. */
+Equation ir_equation(EqKind kind, Loc loc); /* all ids NONE */
+void ir_compact(Kernel *k);                 /* drops dead equations */
+
+/* The text form: a complete .moe file that compiles to the same module. `kernel` NULL: all. */
+void ir_print(const Module *m, const Kernel *kernel, Text *out);
+void ir_print_expr(const Kernel *k, ExprId e, Text *out);
+void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
+
+/* NULL when the kernel keeps every invariant of this page, else what is broken and where. */
+const char *ir_verify(const Kernel *k, Arena *a);
+
+/* ---- the reference interpreter ---- */
+
+typedef enum EvalMode {
+    EVAL_REFERENCE, /* f32 scalar arithmetic, casts round, sums in f64 rounded to f32 once */
+    EVAL_EXACT,     /* everything in f64, casts do nothing: for finite differences */
+} EvalMode;
+
+typedef struct EvalRoute { /* like moe_route, owned by the caller */
+    int64_t tokens, choices, groups, rows;
+    int64_t *start, *count;
+    int32_t *slot_of, *row_of;
+} EvalRoute;
+
+typedef struct EvalArg {
+    double *data;     /* tensor: row-major, one double per element, whatever its type (a scalar: one) */
+    EvalRoute *route; /* route */
+} EvalArg;
+
+/* Runs the equations of k. dims by DimId of the module (constants ignored); args by parameter.
+ * Returns NULL or the error text (out-of-range index with tensor and value, bad size, ...), in arena a.
+ * bounds, when not NULL, by parameter: receives per element of float outputs the allowed |difference| of
+ * the numeric contract (language page, section 5), or NULL entries. */
+const char *ir_eval(const Kernel *k, EvalMode mode, const int64_t *dims, EvalArg *args, double *const *bounds,
+                    Arena *a);
+/* Rounds a double to an element type (nearest even; i32 not). */
+double elem_round(Elem e, double value);
+/* One scalar operation on values, as the interpreter computes it. */
+double scalar_eval(ScalarOp op, EvalMode mode, Type operand_type, double a, double b);
+
+/* Makes the route of ids (row-major [T, K], -1: dropped) into `out`, whose arrays the caller gives.
+ * capacity: places per group, or -1. Returns 0, or 1 + position of a value outside -1..groups-1. */
+int64_t ir_make_route(const int32_t *ids, int64_t capacity, EvalRoute *out);
+
+#endif

@@ -1,0 +1,84 @@
+/* The tile level: a kernel as a program for a machine.
+ *
+ * A TileProgram is a list of launches; a launch is a tree of statements on buffers. Buffers are the tensors of
+ * the kernel: parameters (gm), work space (work: one for the call; thread: one for each thread) and registers
+ * (reg). The fields of a route are buffers too: rt.start, rt.count (i64), rt.slot_of, rt.row_of (i32).
+ * Expressions are those of ir.h without X_REDUCE, X_TOKEN, X_SLOT, X_ROW, X_GROUP; X_INDEX is a loop variable.
+ *
+ * Note [Lanes]. In a `vector` loop of step W the variable stands for W neighbouring values at once (the last
+ * trip may be partial: its missing lanes do nothing). Everything that depends on it has lanes; the rest is
+ * computed once. A load or store whose last subscript is the variable plus something without lanes moves
+ * contiguous memory. A register buffer with `lanes` W keeps one value per lane, across trips and nested loops;
+ * x_lanes() folds them. Vector loops do not nest. Loop bounds have no lanes.
+ *
+ * Note [Unroll]. An `unroll` loop has constant bounds and is expanded, so that subscripts of register buffers
+ * are constants. It encloses only what is to be repeated: `unroll u { acc[u] += a[r + u, k] * b[k, f] }`.
+ *
+ * Note [Parallel]. `parallel` and `owned` loops stand at the top of a launch, directly nested with nothing
+ * between them, and bounds that do not depend on each other: one flat space of items handed to threads. No two
+ * items of a parallel loop store to the same element. Under `owned` the owner's variable is a plain subscript of
+ * every store, so that data-dependent subscripts beside it cannot meet. A launch without them runs on one thread. */
+#ifndef IR_TILE_H
+#define IR_TILE_H
+
+#include "ir/ir.h"
+
+typedef enum TileKind {
+#define TILE(name, doc) TILE_##name,
+#include "ir/tile.def"
+    TILE_COUNT
+} TileKind;
+const char *tile_name(TileKind k);
+
+typedef enum LoopMode { LOOP_ORDERED, LOOP_PARALLEL, LOOP_OWNED, LOOP_VECTOR, LOOP_UNROLL } LoopMode;
+
+typedef uint32_t StmtId;
+
+typedef struct Stmt {
+    uint8_t kind; /* TileKind */
+    uint8_t mode; /* for: LoopMode */
+    uint8_t add;  /* store: += */
+    uint8_t nindex;
+    StmtId first, next; /* launch, for, if: first child; next sibling; NONE ends */
+    Loc loc;
+    Name name;     /* launch */
+    IndexId var;   /* for */
+    ExprId lo, hi; /* for: lo <= var < hi */
+    int64_t step;  /* for; blocks: rows of a block */
+    TensorId buffer;        /* store: target. blocks: list i64[n, 2] of (group, first row). bucket: order i32[n].
+                               top: values. */
+    TensorId second;        /* blocks: i64[1] number of blocks. bucket: first i64[buckets + 1]. top: ids.
+                               route: the choices i32[T, K] */
+    ExprId index[MAX_RANK]; /* store; top: subscripts before the k axis (nindex of them) */
+    ExprId value;           /* store; if, check: condition; bucket: key; top: the searched value, over var */
+    ExprId guard;           /* bucket: NONE or the condition of an element to count */
+    ExprId limit;           /* bucket: number of buckets; top: K; check: second number of the text */
+    ExprId report;          /* check: first number of the text */
+    const char *text;       /* check: printf format with two %lld */
+    int status;             /* check: MOE_... of abi.def */
+    RouteId route;          /* blocks, route, valid */
+    uint8_t nbound;         /* bucket: iteration space, row-major: order[] holds the flat number */
+    IndexId bound[MAX_RANK];
+} Stmt;
+/* top: var, lo, hi are the searched index and its range. */
+
+typedef struct TileProgram {
+    Vec(Stmt) stmts;
+    StmtId first;     /* first launch */
+    Extent work;      /* rough number of scalar operations of a call: small calls stay on one thread */
+    uint32_t fields;  /* bit (route * RF_FIELDS + field): the program reads or writes that route field */
+} TileProgram;
+
+Stmt tile_stmt(TileKind kind, Loc loc); /* all ids NONE */
+StmtId tile_add(Kernel *k, Stmt s);     /* not linked yet */
+/* The tensor that stands for a route's field (made on first use, SPACE_GM for parameters, else SPACE_WORK). */
+TensorId tile_route_field(Kernel *k, RouteId r, RouteField f);
+
+/* Text of the tile level: dimensions, groups and signature as in .moe, then buffers and launches. */
+void tile_print(const Module *m, const Kernel *kernel /* or NULL */, Text *out);
+/* Reads it back into an empty module: print(read(text)) == text. Errors go to m->diags; returns 0 on success. */
+int tile_read(Module *m, uint32_t file, const char *text, size_t len);
+/* NULL when kernel->tiles keeps every invariant of this page, else what is broken and where. */
+const char *tile_verify(const Kernel *k, Arena *a);
+
+#endif

@@ -1,0 +1,51 @@
+/* Equations -> better equations -> tiles. The front door of passes/. */
+#ifndef PASSES_PASSES_H
+#define PASSES_PASSES_H
+
+#include "ir/ir.h"
+#include "ir/tile.h"
+#include "machines/machines.h"
+
+/* Facts about a module that passes need, give and break: bits of Pass.needs and so on. */
+typedef enum Fact {
+    FACT_CHECKS = 1,    /* every access that is not proved has its EQ_CHECK */
+    FACT_CANONICAL = 2, /* canonicalise has run and nothing undid it */
+    FACT_DERIVED = 4,   /* derive requests are kernels */
+    FACT_CLASSES = 8,   /* Equation.class_ is true */
+    FACT_SPLIT = 16,    /* ready for lowering: see passes/split.c */
+    FACT_TILES = 32,    /* Kernel.tiles is there */
+} Fact;
+
+typedef struct PassContext {
+    Isa isa;      /* widths of the lowering */
+    int optimize; /* 0: no fuse */
+} PassContext;
+
+typedef struct Pass {
+    const char *name;
+    void (*run)(Module *m, const PassContext *c);
+    uint32_t needs, gives, breaks;
+    const char *doc;
+} Pass;
+extern const Pass pass_table[];
+extern const uint32_t pass_count;
+const Pass *pass_find(const char *name);
+
+typedef struct PipelineOptions {
+    PassContext context;
+    const char *start_at, *stop_after; /* pass names or NULL */
+    const char *dump;                  /* NULL: none; "": all; else a comma list of passes: text to dump_out */
+    int verify_each, time_passes;
+    int limit;                         /* -1: none; else stop after that many passes */
+    Text *dump_out, *time_out;
+} PipelineOptions;
+
+/* Runs the one pipeline (passes/pipeline.c). Errors (of derive) go to m->diags; returns 0 when there are none.
+ * A broken invariant is a BUG that names pass and node. */
+int pipeline_run(Module *m, const PipelineOptions *o);
+
+#define PASS(name, needs, gives, breaks, doc) void pass_##name(Module *m, const PassContext *c);
+#include "passes/passes.def"
+#undef PASS
+
+#endif
