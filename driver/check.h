@@ -1,0 +1,35 @@
+/* The engine of `moec test FILE` and `moec run FILE`: random typed inputs, and the same kernel through the
+ * interpreter, the JIT and a .so, compared.
+ *
+ * The command line lives in driver/main.c and friends; these functions print their report to `out` and return an
+ * exit code: 0 all runs passed, 1 a run failed or the input is wrong, 3 internal error. */
+#ifndef DRIVER_CHECK_H
+#define DRIVER_CHECK_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct CheckOptions {
+    const char *kernel;  /* only this kernel; NULL: all */
+    const char *target;  /* as in moec_options.target: NULL: host */
+    const char *routing; /* `moec run`: a routing clause, e.g. "zipf(1.2), empty(40%)"; NULL: uniform */
+    const char *const *sizes; /* `moec run`: "T=33" ...; dimensions not named get small default sizes */
+    uint32_t nsizes;
+    uint64_t seed;
+    int threads;         /* `moec run`: 0: what OpenMP would take */
+    int interpret;       /* `moec run`: the reference interpreter instead of compiled code */
+    int no_optimize;     /* -O0 */
+    int sweep;           /* `moec test`: besides the test blocks, every kernel at a set of awkward sizes */
+    int quiet;           /* `moec test`: only failures and the last line */
+    int no_aot;          /* `moec test`: leave out the .so */
+} CheckOptions;
+
+/* Runs every `test` block of the file; a kernel without one gets a default set of sizes and routings. One line per
+ * run: kernel, sizes, routing, largest error in units of the bound, ok or FAILED with the first bad element. */
+int check_test(const char *path, const CheckOptions *o, FILE *out);
+
+/* Runs one kernel once on random data and prints a line per output: elements, smallest, largest, mean, hash of the
+ * bytes, and the first few values. */
+int check_run(const char *path, const CheckOptions *o, FILE *out);
+
+#endif
