@@ -1,0 +1,60 @@
+#!/bin/sh
+# The picture in docs/architecture.md, section 1, checked: which room includes which, and which outside library is
+# used where. Prints every #include that the table does not allow.
+set -eu
+cd "$(dirname "$0")/.."
+
+for room in base machines ir frontend passes backend runtime driver trainer include; do
+    find "$room" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.y' -o -name '*.l' \)
+done | sort | xargs awk '
+# One row per room: the rooms beside itself whose front door it may include, then the outside headers.
+BEGIN {
+    row("include",  "",                                                  "dlpack/dlpack.h")
+    row("base",     "",                                                  "xxhash.h jansson.h")
+    row("machines", "base",                                              "cpuid.h")
+    row("ir",       "base",                                              "")
+    row("frontend", "base ir",                                           "")
+    row("passes",   "base ir machines",                                  "")
+    row("backend",  "base ir machines",                                  "llvm-c/")
+    row("runtime",  "base",                                              "omp.h dlfcn.h")
+    row("driver",   "base ir machines frontend passes backend runtime",  "argp.h dlfcn.h omp.h xxhash.h")
+    row("trainer",  "base",                                              "argp.h omp.h")
+    doors = " base/base.h base/json.h ir/ir.h ir/tile.h "  # else ROOM/ROOM.h
+    public = " runtime driver trainer "                    # the rooms that include the public headers
+    split("base machines ir frontend passes backend runtime driver trainer tuner simulator", r, " ")
+    for (i in r) known[r[i]] = 1
+    split("assert ctype dirent errno fcntl fenv float ftw inttypes limits locale math setjmp signal stdarg " \
+          "stdalign stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings time unistd getopt " \
+          "threads pthread sched poll glob fnmatch libgen", l, " ")
+    for (i in l) libc[l[i] ".h"] = 1
+}
+function row(room, rooms, outside) { may[room] = " " rooms " "; lib[room] = outside }
+function refuse(why) { printf "%s:%d: %s: %s\n", FILENAME, FNR, $0, why; bad = 1 }
+function outside(room, header,   n, i, allowed) {
+    if (header in libc || header ~ /^sys\//) return 1
+    n = split(lib[room], allowed, " ")
+    for (i = 1; i <= n; i++)
+        if (header == allowed[i] || (allowed[i] ~ /\/$/ && index(header, allowed[i]) == 1)) return 1
+    return 0
+}
+/^[ \t]*#[ \t]*include[ \t]*[<"]/ {
+    room = FILENAME; sub(/\/.*/, "", room)
+    header = $0; sub(/^[^<"]*[<"]/, "", header); sub(/[>"].*/, "", header)
+    head = header; sub(/\/.*/, "", head)
+    if (header !~ /\// && room == "frontend" && header ~ /^moe_(parser|lexer)\.h$/) next
+    if (head == "moec") {
+        if (room == "include" || header ~ /\.def$/ || index(public, " " room " ")) next
+        refuse("room " room " may not include public headers"); next
+    }
+    if (header ~ /\// && head in known) {
+        if (head == room) next
+        if (!index(may[room], " " head " ")) refuse("room " room " may not include room " head)
+        else if (header !~ /\.def$/ && header != head "/" head ".h" && !index(doors, " " header " "))
+            refuse("only the front door of room " head " may be included from outside")
+        next
+    }
+    if ($0 ~ /"/ && header !~ /\//) { refuse("write the room: \"" room "/" header "\""); next }
+    if (!outside(room, header)) refuse("room " room " does not use this library")
+}
+END { exit bad }
+'
