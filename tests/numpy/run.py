@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Compiles tests/numpy/kernels.moe and compares every kernel with numpy, and every derived gradient with central
+differences of the numpy function in float64.   usage: run.py MOEC [KERNEL...]"""
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+rng = np.random.default_rng(7)
+
+
+def call(lib, name, dims, args):
+    converted = []
+    for a in args:
+        assert a.flags.c_contiguous and a.dtype in (np.float32, np.int32)
+        converted.append(ctypes.c_void_p(a.ctypes.data))
+    status = getattr(lib, name)(None, *(ctypes.c_int64(d) for d in dims), *converted)
+    assert status == 0, f"{name} returned status {status}"
+
+
+# ---- the kernels in numpy, in the type of their inputs ----
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+
+
+def geglu(x, wg, wu):
+    return gelu(x @ wg) * (x @ wu)
+
+
+def reglu(x, wg, wu):
+    return np.maximum(x @ wg, 0) * (x @ wu)
+
+
+def sliding(q, k, v, window):
+    s = np.einsum("bind,bjnd->bnij", q, k) / np.sqrt(q.shape[3])
+    i, j = np.indices(s.shape[2:])
+    s = np.where((j <= i) & (i - j < window), s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bnij,bjnd->bind", e / e.sum(-1, keepdims=True), v)
+
+
+def layer_norm(x, w, b):
+    mean = x.mean(1, keepdims=True)
+    var = ((x - mean) ** 2).mean(1, keepdims=True)
+    return (x - mean) / np.sqrt(var + 1e-5) * w + b
+
+
+def embedding(ids, table):
+    return table[ids]
+
+
+def experts(x, ids, p, w, capacity=None):
+    used = np.zeros(len(w), int)
+    y = np.zeros((len(x), w.shape[2]), x.dtype)
+    for t in range(len(x)):
+        for k, e in enumerate(ids[t]):
+            if e < 0 or (capacity is not None and used[e] >= capacity):
+                continue
+            used[e] += 1
+            y[t] += p[t, k] * (x[t] @ w[e])
+    return y
+
+
+def conv3(x, w):
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    n = x.shape[1]
+    return sum(padded[:, u:u + n] @ w[u] for u in range(3))
+
+
+def histogram(ids, x, v):
+    total = np.zeros(v, x.dtype)
+    np.add.at(total, ids, x)
+    return total
+
+
+def softmax(s):
+    e = np.exp(s - s.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def top(c, k):
+    return np.argsort(-c, axis=1, kind="stable")[:, :k].astype(np.int32)
+
+
+def routed(x, wr, w, ids):
+    c = softmax(x @ wr)
+    return experts(x, ids, np.take_along_axis(c, ids, 1), w)
+
+
+# ---- comparing ----
+
+def normal(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def close(what, got, want, tolerance=2e-4):
+    scale = max(1.0, np.abs(want).max()) if want.size else 1.0
+    error = np.abs(got - want).max() / scale if want.size else 0.0
+    assert error < tolerance, f"{what}: largest difference {error:.2e} of the largest value"
+
+
+def differences(f, inputs, which, cotangent):
+    """d(sum(cotangent * f)) / d(inputs[which]) by central differences in float64."""
+    values = [a.astype(np.float64) if a.dtype == np.float32 else a for a in inputs]
+    grad = np.zeros_like(values[which])
+    flat, out, step = values[which].reshape(-1), grad.reshape(-1), 1e-5
+    for i in range(flat.size):
+        old = flat[i]
+        flat[i] = old + step
+        up = (cotangent * f(*values)).sum()
+        flat[i] = old - step
+        down = (cotangent * f(*values)).sum()
+        flat[i] = old
+        out[i] = (up - down) / (2 * step)
+    return grad
+
+
+def check(lib, name, dims, f, inputs, wrt, kernel_inputs=None, outputs=(), bwd_dims=None):
+    """`wrt`: position in inputs -> '=' or '+='. `kernel_inputs`: what the kernel takes before its float output."""
+    given = list(inputs if kernel_inputs is None else kernel_inputs)
+    want = f(*inputs)
+    y = np.full(want.shape, np.nan, np.float32)
+    extra = [np.full(shape, -7, kind) for shape, kind in outputs]
+    call(lib, name, dims, given + [y] + extra)
+    close(name, y, want)
+    forward = np.full(want.shape, np.nan, np.float32)
+    call(lib, name + "_fwd", dims, given + [forward] + extra)
+    assert (forward == y).all(), f"{name}_fwd has other bits than {name}"
+    cotangent = normal(*want.shape)
+    grads = {i: np.full(inputs[i].shape, np.nan if how == "=" else 0.5, np.float32) for i, how in wrt.items()}
+    call(lib, name + "_bwd", bwd_dims or dims, given + [cotangent] + list(grads.values()))
+    for i, how in wrt.items():
+        want = differences(f, inputs, i, cotangent) + (0.5 if how == "+=" else 0)
+        close(f"{name}_bwd, gradient {i}", grads[i], want, 1e-3)
+    return extra
+
+
+# ---- one test per kernel ----
+
+def test_geglu(lib):
+    t, h, f = 5, 7, 9
+    check(lib, "geglu", (t, h, f), geglu, [normal(t, h), normal(h, f), normal(h, f)], {0: "=", 1: "=", 2: "="})
+
+
+def test_reglu(lib):
+    t, h, f = 6, 8, 3
+    check(lib, "reglu", (t, h, f), reglu, [normal(t, h), normal(h, f), normal(h, f)], {0: "=", 1: "+=", 2: "="})
+
+
+def test_sliding(lib):
+    b, s, n, d = 2, 7, 2, 5
+    for width in (1, 3, 7):
+        window = np.array([width], np.int32)
+        q, k, v = (normal(b, s, n, d) for _ in range(3))
+        y = np.full(q.shape, np.nan, np.float32)
+        call(lib, "sliding", (b, s, n, d), [q, k, v, y, window])
+        close(f"sliding, window {width}", y, sliding(q, k, v, width))
+        cotangent = normal(*q.shape)
+        grads = [np.full(q.shape, np.nan, np.float32) for _ in range(3)]
+        call(lib, "sliding_bwd", (b, s, n, d), [q, k, v, window, cotangent] + grads)
+        for i, got in enumerate(grads):
+            want = differences(lambda *a: sliding(*a, width), [q, k, v], i, cotangent)
+            close(f"sliding_bwd, window {width}, gradient {i}", got, want, 1e-3)
+
+
+def test_layer_norm(lib):
+    t, h = 4, 11
+    check(lib, "layer_norm", (t, h), layer_norm, [normal(t, h), normal(h), normal(h)], {0: "=", 1: "=", 2: "="})
+
+
+def test_embedding(lib):
+    t, h, v = 13, 3, 6
+    ids = rng.integers(0, v - 1, t).astype(np.int32)  # the last row is never used
+    check(lib, "embedding", (t, h, v), embedding, [ids, normal(v, h)], {1: "="})
+
+
+def test_capacity(lib):
+    t, h, f, k, e, c = 9, 4, 5, 2, 3, 4
+    ids = np.stack([rng.permutation(e)[:k] for _ in range(t)]).astype(np.int32)
+    ids[2, 1] = -1
+    inputs = [normal(t, h), ids, normal(t, k), normal(e, h, f)]
+    check(lib, "capacity", (t, h, f, k, e, c), lambda *a: experts(*a, capacity=c), inputs, {0: "=", 2: "=", 3: "="})
+
+
+def test_conv3(lib):
+    b, s, ci, co = 2, 6, 3, 4
+    check(lib, "conv3", (b, s, ci, co), conv3, [normal(b, s, ci), normal(3, ci, co)], {0: "=", 1: "="})
+    check(lib, "conv3", (b, 1, ci, co), conv3, [normal(b, 1, ci), normal(3, ci, co)], {0: "=", 1: "="})
+
+
+def test_histogram(lib):
+    t, v = 40, 7
+    ids, x = rng.integers(0, v, t).astype(np.int32), normal(t)
+    count, total = np.full(v, -1, np.int32), np.full(v, np.nan, np.float32)
+    call(lib, "histogram", (t, v), [ids, x, count, total])
+    assert (count == np.bincount(ids, minlength=v)).all(), "histogram: counts"
+    close("histogram", total, histogram(ids, x.astype(np.float64), v))
+    cotangent, grad = normal(v), np.full(t, np.nan, np.float32)
+    call(lib, "histogram_bwd", (t, v), [ids, x, cotangent, grad])
+    assert (grad == cotangent[ids]).all(), "histogram_bwd"
+
+
+def test_routed(lib):
+    t, h, f, k, e = 8, 5, 4, 2, 6
+    inputs = [normal(t, h), normal(h, e), normal(e, h, f)]
+    ids = top(inputs[0] @ inputs[1], k)
+    got, = check(lib, "routed", (t, h, f, k, e), lambda *a: routed(*a, ids), inputs, {0: "=", 1: "=", 2: "="},
+                 outputs=[((t, k), np.int32)])
+    assert (got == ids).all(), "routed: ids"
+
+
+def main():
+    moec, only = sys.argv[1], sys.argv[2:]
+    with tempfile.TemporaryDirectory() as scratch:
+        library = os.path.join(scratch, "kernels.so")
+        subprocess.run([moec, os.path.join(HERE, "kernels.moe"), "-o", library], check=True)
+        lib = ctypes.CDLL(library)
+        failed = 0
+        for name, test in list(globals().items()):
+            if not name.startswith("test_") or (only and name[5:] not in only):
+                continue
+            try:
+                test(lib)
+                print(f"ok      {name[5:]}")
+            except AssertionError as e:
+                failed += 1
+                print(f"FAILED  {name[5:]}: {e}")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
