@@ -344,7 +344,10 @@ static inline ExprId x_condition(const Kernel *k, ExprId e)
 }
 int x_is_op(const Kernel *k, ExprId e, ScalarOp op);
 
-/* Walks. */
+/* Walks. Nodes are shared, so a walk that follows every path can take exponential time: go over marks instead. */
+enum { EVERYWHERE = UINT8_MAX };
+/* Marks, by ExprId 0..e, of the nodes below e (e included); nothing below a node of kind `stop` is marked. */
+uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop /* ExprKind, or EVERYWHERE */);
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-/* Nodes reachable from e, marked in an array over ids. Children have smaller ids than their parents. */
-static uint8_t *reachable(const Kernel *k, ExprId e)
+/* Children have smaller ids than their parents, so one sweep down the ids reaches everything. */
+uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop)
 {
     uint8_t *seen = arena_alloc(k->module->arena, (size_t)e + 1);
     seen[e] = 1;
     for (ExprId i = e + 1; i-- > 0;)
-        if (seen[i])
+        if (seen[i] && x_at(k, i)->kind != stop)
             for (uint32_t a = 0; a < x_at(k, i)->nargs; a++)
                 seen[x_arg(k, i, a)] = 1;
     return seen;
@@ -19,7 +19,7 @@ int x_uses_index(const Kernel *k, ExprId e, IndexId index)
 {
     if (e == NONE)
         return 0;
-    uint8_t *seen = reachable(k, e);
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     for (ExprId i = 0; i <= e; i++)
         if (seen[i] && x_at(k, i)->kind == X_INDEX && x_at(k, i)->sym == index)
             return 1;
@@ -30,7 +30,7 @@ int x_loads(const Kernel *k, ExprId e, TensorId t)
 {
     if (e == NONE)
         return 0;
-    uint8_t *seen = reachable(k, e);
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     for (ExprId i = 0; i <= e; i++)
         if (seen[i] && x_at(k, i)->kind == X_LOAD && x_at(k, i)->sym == t)
             return 1;
@@ -61,7 +61,7 @@ ExprId x_rewrite(Kernel *k, ExprId root, XRewrite f, void *user)
 {
     if (root == NONE)
         return NONE;
-    uint8_t *seen = reachable(k, root);
+    uint8_t *seen = x_reachable(k, root, EVERYWHERE);
     ExprId *to = arena_array(k->module->arena, ExprId, (size_t)root + 1);
     for (ExprId e = 0; e <= root; e++) {
         if (!seen[e])
@@ -154,7 +154,7 @@ ExprId x_copy(Kernel *to, const Kernel *from, ExprId root, const XMaps *maps)
 {
     if (root == NONE)
         return NONE;
-    uint8_t *seen = reachable(from, root);
+    uint8_t *seen = x_reachable(from, root, EVERYWHERE);
     ExprId *fresh = arena_array(to->module->arena, ExprId, (size_t)root + 1);
     for (ExprId e = 0; e <= root; e++) {
         if (!seen[e])
