@@ -1,0 +1,44 @@
+/* Routes that own their arrays: one allocation for the struct, one for each array, all zeroed. */
+#include "moec/moert.h"
+
+#include <stdlib.h>
+
+static int64_t at_least_one(int64_t n) { return n > 0 ? n : 1; }
+
+static int allocate_arrays(moe_route *r)
+{
+    int64_t slots;
+    if (__builtin_mul_overflow(r->tokens, r->choices, &slots))
+        return 0;
+    r->start = calloc((size_t)r->groups + 1, sizeof *r->start);
+    r->count = calloc((size_t)at_least_one(r->groups), sizeof *r->count);
+    r->slot_of = calloc((size_t)at_least_one(r->rows), sizeof *r->slot_of);
+    r->row_of = calloc((size_t)at_least_one(slots), sizeof *r->row_of);
+    return r->start && r->count && r->slot_of && r->row_of;
+}
+
+moe_route *moe_route_new(int64_t tokens, int64_t choices, int64_t groups, int64_t rows)
+{
+    if (tokens < 0 || choices < 0 || groups < 0 || rows < 0)
+        return NULL;
+    moe_route *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    *r = (moe_route){.tokens = tokens, .choices = choices, .groups = groups, .rows = rows};
+    if (!allocate_arrays(r)) {
+        moe_route_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void moe_route_free(moe_route *route)
+{
+    if (!route)
+        return;
+    free(route->start);
+    free(route->count);
+    free(route->slot_of);
+    free(route->row_of);
+    free(route);
+}
