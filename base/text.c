@@ -37,6 +37,21 @@ void text_add(Text *t, const char *format, ...)
 
 const char *text_string(Text *t) { return t->at ? t->at : ""; }
 
+size_t text_character(const char *at, size_t left)
+{
+    const unsigned char *c = (const unsigned char *)at;
+    size_t n = left == 0 ? 0 : *c < 0x80 ? 1 : *c < 0xc2 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : *c < 0xf5 ? 4 : 0;
+    if (n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    /* longer than needed, a surrogate, or beyond U+10FFFF */
+    int bad = n > 1 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
+                        (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f));
+    return bad ? 0 : n;
+}
+
 struct Names {
     Arena *arena;
     Name *slot; /* open addressing, a power of two of slots, at most half full */

@@ -14,6 +14,9 @@ void text_add(Text *t, const char *format, ...) __attribute__((format(printf, 2,
 void text_add_bytes(Text *t, const char *bytes, size_t length);
 const char *text_string(Text *t); /* "" when empty */
 
+/* Bytes of the well-formed UTF-8 character at `at` (at most `left`), 0 when the bytes are not one. */
+size_t text_character(const char *at, size_t left);
+
 /* An interned string: two names are equal exactly when their pointers are. */
 typedef const char *Name;
 typedef struct Names Names;
