@@ -1,0 +1,516 @@
+/* Proofs about subscripts: affine forms over index variables, and when they stay inside an axis.
+ *
+ * Note [Proof by elimination]. A claim is P >= 0, where P is linear in *atoms* (index variables, and every
+ * integer expression that is not affine, each taken as a whole) with extents as coefficients. What is known has
+ * the same form: G >= 0 for the range of each index variable, for what route maps give, and for each conjunct of
+ * the guard. An atom with coefficient c in P and constant g of the same sign in G goes away in
+ * P' = |g| P - |c| G, and P' >= 0 implies P >= 0. When only dimensions are left, the sign is read off their
+ * non-negativity, their `<= MAX`, and the fact that an index variable exists only where its extent is positive.
+ * `h*D + d < H*D` falls out: (H*D - 1 - h*D - d) - (D - 1 - d) - D (H - 1 - h) = 0. */
+#include "ir/ir.h"
+
+enum { MAX_ATOMS = 12, MAX_FACTS = 64, MAX_DEPTH = 8, MAX_STEPS = 4000 };
+
+typedef struct Linear {
+    uint32_t n;
+    ExprId atom[MAX_ATOMS];
+    Extent coef[MAX_ATOMS];
+    Extent constant;
+} Linear;
+
+typedef struct Prover {
+    Kernel *k;
+    Module *m;
+    uint8_t *positive; /* by DimId: at least 1 wherever the subscript is evaluated */
+    uint32_t nfacts;
+    uint32_t steps;
+    Linear facts[MAX_FACTS]; /* each >= 0 */
+} Prover;
+
+/* ---- linear forms ---- */
+
+static Extent folded(const Module *m, Extent e) { return m->extents.at[e].folded; }
+
+static int is_zero(const Module *m, Extent e)
+{
+    int64_t value;
+    return ext_is_const(m, e, &value) && value == 0;
+}
+
+/* Far from the values at which extents saturate: every step keeps to them, so that sums and products are true. */
+static int is_small(const Module *m, Extent e)
+{
+    const ExtentForm *form = &m->extents.at[e];
+    for (uint32_t i = 0; i < form->nterms; i++)
+        if (form->terms[i].coef > INT64_MAX / 4 || form->terms[i].coef < -(INT64_MAX / 4))
+            return 0;
+    return 1;
+}
+
+static int linear_add_term(Module *m, Linear *l, ExprId atom, Extent coef)
+{
+    uint32_t at = 0;
+    while (at < l->n && l->atom[at] != atom)
+        at++;
+    if (at == MAX_ATOMS)
+        return 0;
+    if (at == l->n) {
+        l->atom[at] = atom;
+        l->coef[at] = coef;
+        l->n++;
+    } else {
+        l->coef[at] = ext_add(m, l->coef[at], coef);
+    }
+    if (!is_small(m, coef) || !is_small(m, l->coef[at]))
+        return 0;
+    if (is_zero(m, l->coef[at])) {
+        l->n--;
+        l->atom[at] = l->atom[l->n];
+        l->coef[at] = l->coef[l->n];
+    }
+    return 1;
+}
+
+/* into += factor * from; 0 when the numbers become too large or the atoms too many. */
+static int linear_add(Module *m, Linear *into, const Linear *from, Extent factor)
+{
+    Extent product = ext_mul(m, from->constant, factor);
+    into->constant = ext_add(m, into->constant, product);
+    if (!is_small(m, product) || !is_small(m, into->constant))
+        return 0;
+    for (uint32_t i = 0; i < from->n; i++)
+        if (!linear_add_term(m, into, from->atom[i], ext_mul(m, from->coef[i], factor)))
+            return 0;
+    return 1;
+}
+
+static Linear linear_const(Module *m, int64_t value)
+{
+    return (Linear){.constant = ext_const(m, value)};
+}
+
+static int linear_of(Kernel *k, ExprId e, Linear *out);
+
+/* The product of two forms of which one has no atoms; 0 when both have. */
+static int linear_product(Kernel *k, ExprId a, ExprId b, Linear *out)
+{
+    Module *m = k->module;
+    Linear x, y;
+    if (!linear_of(k, a, &x) || !linear_of(k, b, &y) || (x.n && y.n))
+        return 0;
+    *out = linear_const(m, 0);
+    return x.n ? linear_add(m, out, &x, y.constant) : linear_add(m, out, &y, x.constant);
+}
+
+static int linear_of_op(Kernel *k, ExprId e, Linear *out)
+{
+    Module *m = k->module;
+    Linear b;
+    switch (x_at(k, e)->op) {
+    case OP_add:
+    case OP_sub: {
+        int64_t sign = x_at(k, e)->op == OP_add ? 1 : -1;
+        return linear_of(k, x_arg(k, e, 0), out) && linear_of(k, x_arg(k, e, 1), &b) &&
+               linear_add(m, out, &b, ext_const(m, sign));
+    }
+    case OP_neg:
+        *out = linear_const(m, 0);
+        return linear_of(k, x_arg(k, e, 0), &b) && linear_add(m, out, &b, ext_const(m, -1));
+    case OP_mul: return linear_product(k, x_arg(k, e, 0), x_arg(k, e, 1), out);
+    case OP_stop: return linear_of(k, x_arg(k, e, 0), out);
+    default: return 0;
+    }
+}
+
+/* Everything is linear in itself: what is not affine becomes one atom. 0 when there are too many atoms. */
+static int linear_of(Kernel *k, ExprId e, Linear *out)
+{
+    Module *m = k->module;
+    const Expr *x = x_at(k, e);
+    *out = linear_const(m, 0);
+    if (x->kind == X_INT) {
+        out->constant = ext_const(m, x->value.i);
+        return is_small(m, out->constant);
+    }
+    if (x->kind == X_EXTENT) {
+        out->constant = folded(m, x->sym);
+        return is_small(m, out->constant);
+    }
+    if (x->kind == X_OP && linear_of_op(k, e, out))
+        return 1;
+    *out = linear_const(m, 0);
+    return linear_add_term(m, out, e, ext_const(m, 1));
+}
+
+int x_affine(Kernel *k, ExprId e, Affine *out)
+{
+    Linear l;
+    if (x_at(k, e)->type != TY_INT || !linear_of(k, e, &l) || l.n > MAX_RANK)
+        return 0;
+    *out = (Affine){.n = l.n, .constant = l.constant};
+    for (uint32_t i = 0; i < l.n; i++) {
+        if (x_at(k, l.atom[i])->kind != X_INDEX)
+            return 0;
+        out->index[i] = x_at(k, l.atom[i])->sym;
+        out->coef[i] = l.coef[i];
+    }
+    return 1;
+}
+
+/* ---- the sign of an extent ---- */
+
+static int64_t dim_least(const Prover *p, DimId d) { return p->positive[d] ? p->m->dims.at[d].multiple : 0; }
+
+/* e with every dimension written as its least value plus a non-negative rest (which keeps the name); or NONE. */
+static Extent shifted(Prover *p, Extent e)
+{
+    Module *m = p->m;
+    Extent sum = ext_const(m, 0);
+    for (uint32_t i = 0; i < m->extents.at[e].nterms; i++) {
+        Monomial t = m->extents.at[e].terms[i];
+        Extent product = ext_const(m, t.coef);
+        for (uint32_t d = 0; d < t.ndims; d++) {
+            Extent dim = ext_add(m, ext_dim(m, t.dims[d]), ext_const(m, dim_least(p, t.dims[d])));
+            product = ext_mul(m, product, dim);
+            if (!is_small(m, product))
+                return NONE;
+        }
+        sum = ext_add(m, sum, product);
+        if (!is_small(m, sum))
+            return NONE;
+    }
+    return sum;
+}
+
+/* The largest value of a monomial after shifting; 0 when it is not bounded. */
+static int monomial_max(const Prover *p, const Monomial *t, int64_t *value)
+{
+    int64_t product = 1;
+    for (uint32_t d = 0; d < t->ndims; d++) {
+        int64_t max = p->m->dims.at[t->dims[d]].max;
+        int64_t rest = max - dim_least(p, t->dims[d]);
+        if (max < 0 || rest < 0 || __builtin_mul_overflow(product, rest, &product))
+            return 0;
+    }
+    return !__builtin_mul_overflow(product, t->coef, value);
+}
+
+static int ext_nonnegative(Prover *p, Extent e)
+{
+    Extent rest = shifted(p, folded(p->m, e));
+    if (rest == NONE)
+        return 0;
+    ExtentForm form = p->m->extents.at[rest];
+    int64_t least = 0;
+    for (uint32_t i = 0; i < form.nterms; i++) {
+        const Monomial *t = &form.terms[i];
+        int64_t value = 0;
+        if (t->coef < 0 && !monomial_max(p, t, &value))
+            return 0;
+        if (t->coef > 0 && t->ndims == 0)
+            value = t->coef;
+        if (__builtin_add_overflow(least, value, &least))
+            return 0;
+    }
+    return least >= 0;
+}
+
+static int ext_sign(Prover *p, Extent e)
+{
+    if (ext_nonnegative(p, e))
+        return 1;
+    return ext_nonnegative(p, ext_sub(p->m, ext_const(p->m, 0), e)) ? -1 : 0;
+}
+
+/* ---- what is known ---- */
+
+static void learn(Prover *p, const Linear *fact);
+
+static void learn_positive(Prover *p, Extent e)
+{
+    const ExtentForm *form = &p->m->extents.at[e];
+    if (form->nterms == 1 && form->terms[0].coef > 0)
+        for (uint32_t d = 0; d < form->terms[0].ndims; d++)
+            p->positive[form->terms[0].dims[d]] = 1;
+}
+
+/* lo <= atom < hi */
+static void learn_between(Prover *p, ExprId atom, int64_t lo, Extent hi)
+{
+    Module *m = p->m;
+    Linear above = linear_const(m, -lo), below = {.constant = ext_sub(m, folded(m, hi), ext_const(m, 1))};
+    linear_add_term(m, &above, atom, ext_const(m, 1));
+    linear_add_term(m, &below, atom, ext_const(m, -1));
+    if (p->nfacts + 2 <= MAX_FACTS) {
+        p->facts[p->nfacts++] = above;
+        p->facts[p->nfacts++] = below;
+    }
+}
+
+static int is_known(const Prover *p, ExprId atom)
+{
+    for (uint32_t f = 0; f < p->nfacts; f++)
+        for (uint32_t i = 0; i < p->facts[f].n; i++)
+            if (p->facts[f].atom[i] == atom)
+                return 1;
+    return 0;
+}
+
+static void learn_atom(Prover *p, ExprId atom)
+{
+    const Kernel *k = p->k;
+    const Expr *x = x_at(k, atom);
+    switch ((ExprKind)x->kind) {
+    case X_INDEX: {
+        Extent extent = folded(p->m, k->indices.at[x->sym].axis.extent);
+        learn_positive(p, extent);
+        learn_between(p, atom, 0, extent);
+        break;
+    }
+    case X_TOKEN: learn_between(p, atom, 0, k->routes.at[x->sym].tokens); break;
+    case X_SLOT: learn_between(p, atom, 0, k->routes.at[x->sym].choices); break;
+    case X_ROW: learn_between(p, atom, -1, p->m->groups.at[k->routes.at[x->sym].group].rows); break;
+    case X_GROUP: learn_between(p, atom, 0, p->m->groups.at[k->routes.at[x->sym].group].groups); break;
+    case X_FLOAT:
+    case X_INT:
+    case X_EXTENT:
+    case X_OP:
+    case X_LOAD:
+    case X_IF:
+    case X_REDUCE:
+    case X_LANES: break;
+    }
+}
+
+static void learn_atoms(Prover *p, const Linear *l)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (!is_known(p, l->atom[i]))
+            learn_atom(p, l->atom[i]);
+}
+
+static void learn(Prover *p, const Linear *fact)
+{
+    learn_atoms(p, fact);
+    if (p->nfacts < MAX_FACTS)
+        p->facts[p->nfacts++] = *fact;
+}
+
+/* a - b - strict >= 0 */
+static void learn_at_least(Prover *p, ExprId a, ExprId b, int64_t strict)
+{
+    Linear x, y;
+    if (!linear_of(p->k, a, &x) || !linear_of(p->k, b, &y) || !linear_add(p->m, &x, &y, ext_const(p->m, -1)))
+        return;
+    x.constant = ext_sub(p->m, x.constant, ext_const(p->m, strict));
+    learn(p, &x);
+}
+
+static int prove(Prover *p, const Linear *claim, int depth);
+
+/* a != b excludes the end of a range whose other side is known. */
+static void learn_different(Prover *p, ExprId a, ExprId b)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        ExprId hi = turn ? b : a, lo = turn ? a : b;
+        Linear x, y;
+        if (!linear_of(p->k, hi, &x) || !linear_of(p->k, lo, &y) ||
+            !linear_add(p->m, &x, &y, ext_const(p->m, -1)))
+            return;
+        learn_atoms(p, &x);
+        if (prove(p, &x, MAX_DEPTH))
+            learn_at_least(p, hi, lo, 1);
+    }
+}
+
+static int is_integer_comparison(const Kernel *k, ExprId e)
+{
+    const Expr *x = x_at(k, e);
+    return x->kind == X_OP && scalar_table[x->op].kind == SK_COMPARE && x_at(k, x_arg(k, e, 0))->type == TY_INT &&
+           x_at(k, x_arg(k, e, 1))->type == TY_INT;
+}
+
+static ScalarOp comparison_negated(ScalarOp op)
+{
+    switch (op) {
+    case OP_lt: return OP_ge;
+    case OP_le: return OP_gt;
+    case OP_gt: return OP_le;
+    case OP_ge: return OP_lt;
+    case OP_eq: return OP_ne;
+    default: return OP_eq;
+    }
+}
+
+static void learn_condition(Prover *p, ExprId e, int negated)
+{
+    if (x_is_op(p->k, e, OP_not)) {
+        learn_condition(p, x_arg(p->k, e, 0), !negated);
+        return;
+    }
+    if (x_is_op(p->k, e, negated ? OP_or : OP_and)) {
+        learn_condition(p, x_arg(p->k, e, 0), negated);
+        learn_condition(p, x_arg(p->k, e, 1), negated);
+        return;
+    }
+    if (!is_integer_comparison(p->k, e))
+        return;
+    ScalarOp op = (ScalarOp)x_at(p->k, e)->op;
+    if (negated)
+        op = comparison_negated(op);
+    ExprId a = x_arg(p->k, e, 0), b = x_arg(p->k, e, 1);
+    if (op == OP_ge || op == OP_gt || op == OP_eq)
+        learn_at_least(p, a, b, op == OP_gt);
+    if (op == OP_le || op == OP_lt || op == OP_eq)
+        learn_at_least(p, b, a, op == OP_lt);
+    if (op == OP_ne)
+        learn_different(p, a, b);
+}
+
+/* ---- the search ---- */
+
+/* claim with atom number `at` replaced by an expression. */
+static int substituted(Prover *p, const Linear *claim, uint32_t at, ExprId by, Linear *out)
+{
+    Linear value;
+    Extent coef = claim->coef[at];
+    *out = *claim;
+    out->n--;
+    out->atom[at] = claim->atom[out->n];
+    out->coef[at] = claim->coef[out->n];
+    if (!linear_of(p->k, by, &value) || !linear_add(p->m, out, &value, coef))
+        return 0;
+    learn_atoms(p, out);
+    return 1;
+}
+
+/* One side of a choice: the claim with `by` for the atom, where `condition` (or NONE) holds or does not. */
+static int prove_side(Prover *p, const Linear *claim, uint32_t at, ExprId by, ExprId condition, int negated,
+                      int depth)
+{
+    uint32_t known = p->nfacts;
+    Linear side;
+    if (condition != NONE)
+        learn_condition(p, condition, negated);
+    int ok = substituted(p, claim, at, by, &side) && prove(p, &side, depth - 1);
+    p->nfacts = known;
+    return ok;
+}
+
+/* -1: this atom is not a choice between two values; else whether the claim holds for it. */
+static int prove_choice(Prover *p, const Linear *claim, uint32_t at, int depth)
+{
+    ExprId atom = claim->atom[at];
+    const Kernel *k = p->k;
+    if (x_at(k, atom)->kind == X_IF)
+        return prove_side(p, claim, at, x_arg(k, atom, 1), x_arg(k, atom, 0), 0, depth) &&
+               prove_side(p, claim, at, x_arg(k, atom, 2), x_arg(k, atom, 0), 1, depth);
+    if (!x_is_op(k, atom, OP_max2) && !x_is_op(k, atom, OP_min2))
+        return -1;
+    int sign = ext_sign(p, claim->coef[at]);
+    int either = sign == (x_is_op(k, atom, OP_max2) ? 1 : -1);
+    int first = prove_side(p, claim, at, x_arg(k, atom, 0), NONE, 0, depth);
+    if (first == either)
+        return first;
+    return prove_side(p, claim, at, x_arg(k, atom, 1), NONE, 0, depth);
+}
+
+/* P' of Note [Proof by elimination]; 0 when the fact does not help. */
+static int eliminate(Prover *p, const Linear *claim, uint32_t at, const Linear *fact, Linear *out)
+{
+    Module *m = p->m;
+    uint32_t f = 0;
+    while (f < fact->n && fact->atom[f] != claim->atom[at])
+        f++;
+    if (f == fact->n)
+        return 0;
+    Extent c = claim->coef[at];
+    int64_t g;
+    *out = linear_const(m, 0);
+    if (ext_same(m, c, fact->coef[f]))
+        return linear_add(m, out, claim, ext_const(m, 1)) && linear_add(m, out, fact, ext_const(m, -1));
+    int sign = ext_sign(p, c);
+    if (!sign || !ext_is_const(m, fact->coef[f], &g) || (g > 0) != (sign > 0))
+        return 0;
+    Extent minus = sign > 0 ? ext_sub(m, ext_const(m, 0), c) : c;
+    return linear_add(m, out, claim, ext_const(m, g > 0 ? g : -g)) && linear_add(m, out, fact, minus);
+}
+
+static int prove(Prover *p, const Linear *claim, int depth)
+{
+    if (claim->n == 0)
+        return ext_nonnegative(p, claim->constant);
+    if (depth == 0 || p->steps++ > MAX_STEPS)
+        return 0;
+    for (uint32_t i = 0; i < claim->n; i++) {
+        int choice = prove_choice(p, claim, i, depth);
+        if (choice >= 0)
+            return choice;
+    }
+    for (uint32_t i = 0; i < claim->n; i++)
+        for (uint32_t f = 0; f < p->nfacts; f++) {
+            Linear rest;
+            if (eliminate(p, claim, i, &p->facts[f], &rest) && prove(p, &rest, depth - 1))
+                return 1;
+        }
+    return 0;
+}
+
+/* sign * (e - shift) >= 0 */
+static int prove_sided(Prover *p, const Linear *e, int64_t sign, Extent shift)
+{
+    Linear claim = linear_const(p->m, 0);
+    p->steps = 0;
+    if (!linear_add(p->m, &claim, e, ext_const(p->m, sign)))
+        return 0;
+    claim.constant = ext_sub(p->m, claim.constant, ext_mul(p->m, shift, ext_const(p->m, sign)));
+    return prove(p, &claim, MAX_DEPTH);
+}
+
+/* Rows of a group are places, not numbers: only something known to be such a row is inside. */
+static Proof prove_row(Prover *p, ExprId e, const Linear *l, GroupId group)
+{
+    const Expr *x = x_at(p->k, e);
+    if (x->kind == X_INDEX)
+        return p->k->indices.at[x->sym].axis.group == group ? PROOF_INSIDE : PROOF_UNKNOWN;
+    if (x->kind != X_ROW || p->k->routes.at[x->sym].group != group)
+        return PROOF_UNKNOWN;
+    return prove_sided(p, l, 1, ext_const(p->m, 0)) ? PROOF_INSIDE : PROOF_UNKNOWN;
+}
+
+static Proof prove_subscript(Prover *p, ExprId e, Axis axis, ExprId guard)
+{
+    Module *m = p->m;
+    Linear l;
+    if (!linear_of(p->k, e, &l))
+        return PROOF_UNKNOWN;
+    learn_atoms(p, &l);
+    if (guard != NONE)
+        learn_condition(p, guard, 0);
+    if (axis.group != NONE)
+        return prove_row(p, e, &l, axis.group);
+    Extent extent = folded(m, axis.extent), one = ext_const(m, 1);
+    if (prove_sided(p, &l, 1, ext_const(m, 0)) && prove_sided(p, &l, -1, ext_sub(m, extent, one)))
+        return PROOF_INSIDE;
+    if (prove_sided(p, &l, -1, ext_const(m, -1)) || prove_sided(p, &l, 1, extent))
+        return PROOF_OUTSIDE;
+    return PROOF_UNKNOWN;
+}
+
+Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard)
+{
+    Module *m = k->module;
+    const Expr *x = x_at(k, e);
+    if (x->type != TY_INT)
+        return PROOF_UNKNOWN;
+    if (x->kind == X_INDEX) { /* nearly all subscripts */
+        Axis own = k->indices.at[x->sym].axis;
+        if (own.group == axis.group && ext_same(m, own.extent, axis.extent))
+            return PROOF_INSIDE;
+    }
+    uint32_t kept = m->extents.len;
+    Prover p = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)};
+    Proof proof = prove_subscript(&p, e, axis, guard);
+    m->extents.len = kept; /* nothing else knows the extents made on the way */
+    return proof;
+}
