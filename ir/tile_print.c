@@ -1,0 +1,308 @@
+/* Writes the tile level as text that tile_read() takes back. */
+#include "ir/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct TilePrinter {
+    const Kernel *k;
+    Text *out;
+    uint32_t indent;
+    uint32_t line; /* of the enclosing statement: not repeated */
+} TilePrinter;
+
+/* ---- declarations ---- */
+
+static void print_dim(const Dim *d, Text *out)
+{
+    text_add(out, "dim %s", d->name);
+    if (d->max >= 0)
+        text_add(out, " <= %lld", (long long)d->max);
+    if (d->multiple > 1 || d->prefer > 1)
+        text_add(out, " :");
+    if (d->multiple > 1)
+        text_add(out, " %% %lld", (long long)d->multiple);
+    if (d->prefer > 1)
+        text_add(out, " prefer %lld", (long long)d->prefer);
+    if (d->constant >= 0)
+        text_add(out, " = %lld", (long long)d->constant);
+    text_add(out, "\n");
+}
+
+static void print_group(const Module *m, const Group *g, Text *out)
+{
+    text_add(out, "group %s : ", g->name);
+    ext_print(m, g->groups, out);
+    text_add(out, g->kind == GROUP_CAPACITY ? " capacity " : " rows ");
+    ext_print(m, g->size, out);
+    text_add(out, "\n");
+}
+
+static void print_axis(const Module *m, Axis axis, Text *out)
+{
+    if (axis.group != NONE)
+        text_add(out, "%s", m->groups.at[axis.group].name);
+    else
+        ext_print(m, axis.extent, out);
+}
+
+static void print_tensor(const Module *m, const Tensor *t, Text *out)
+{
+    text_add(out, "%s: %s", t->name, elem_name(t->elem));
+    for (uint32_t i = 0; i < t->rank; i++) {
+        text_add(out, i ? ", " : "[");
+        print_axis(m, t->axes[i], out);
+    }
+    text_add(out, t->rank ? "]" : "");
+    if (t->lanes)
+        text_add(out, " x %u", t->lanes);
+}
+
+static void print_route_type(const Module *m, const Route *r, Text *out)
+{
+    text_add(out, "[");
+    ext_print(m, r->tokens, out);
+    text_add(out, ", ");
+    ext_print(m, r->choices, out);
+    text_add(out, " -> %s]", m->groups.at[r->group].name);
+}
+
+static const char *role_word(Role role)
+{
+    return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
+}
+
+static void print_param(const Kernel *k, Param p, Text *out)
+{
+    if (p.kind == PARAM_TENSOR) {
+        text_add(out, "%s ", role_word(k->tensors.at[p.id].role));
+        print_tensor(k->module, &k->tensors.at[p.id], out);
+        return;
+    }
+    const Route *r = &k->routes.at[p.id];
+    text_add(out, "%s %s: route", role_word(r->role), r->name);
+    print_route_type(k->module, r, out);
+}
+
+static void print_fields(const Kernel *k, Text *out)
+{
+    int n = 0;
+    for (TensorId t = 0; t < k->tensors.len; t++) {
+        const Tensor *field = &k->tensors.at[t];
+        if (field->route == NONE || !(k->tiles->fields >> (field->route * RF_FIELDS + field->field) & 1))
+            continue;
+        text_add(out, n++ ? ", %s" : "    fields %s", field->name);
+    }
+    text_add(out, n ? "\n" : "");
+}
+
+/* Locals without a space were fused away or live at the equation level only. */
+static void print_locals(const Kernel *k, Text *out)
+{
+    static const char *const words[] = {
+        [SPACE_GM] = "", [SPACE_WORK] = "work", [SPACE_THREAD] = "thread", [SPACE_REG] = "reg"};
+    for (RouteId r = 0; r < k->routes.len; r++) {
+        if (k->routes.at[r].role != ROLE_LOCAL)
+            continue;
+        text_add(out, "    route %s: ", k->routes.at[r].name);
+        print_route_type(k->module, &k->routes.at[r], out);
+        text_add(out, "\n");
+    }
+    print_fields(k, out);
+    for (TensorId t = 0; t < k->tensors.len; t++) {
+        const Tensor *local = &k->tensors.at[t];
+        if (local->role != ROLE_LOCAL || local->space == SPACE_GM || local->route != NONE)
+            continue;
+        text_add(out, "    %s ", words[local->space]);
+        print_tensor(k->module, local, out);
+        text_add(out, "\n");
+    }
+}
+
+/* ---- statements ---- */
+
+static void print_expr(TilePrinter *p, ExprId e) { ir_print_expr(p->k, e, p->out); }
+
+static const char *buffer_name(const TilePrinter *p, TensorId t) { return p->k->tensors.at[t].name; }
+
+static const char *index_name(const TilePrinter *p, IndexId i) { return p->k->indices.at[i].name; }
+
+static void print_subscripts(TilePrinter *p, const Stmt *s)
+{
+    for (uint32_t i = 0; i < s->nindex; i++) {
+        text_add(p->out, i ? ", " : "[");
+        print_expr(p, s->index[i]);
+    }
+    text_add(p->out, s->nindex ? "]" : "");
+}
+
+static void print_range(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, " in ");
+    print_expr(p, s->lo);
+    text_add(p->out, "..");
+    print_expr(p, s->hi);
+}
+
+static void print_for(TilePrinter *p, const Stmt *s)
+{
+    static const char *const words[] = {[LOOP_ORDERED] = "for", [LOOP_PARALLEL] = "parallel",
+                                        [LOOP_OWNED] = "owned", [LOOP_VECTOR] = "vector",
+                                        [LOOP_UNROLL] = "unroll"};
+    text_add(p->out, "%s %s", words[s->mode], index_name(p, s->var));
+    print_range(p, s);
+    if (s->step != 1)
+        text_add(p->out, " by %lld", (long long)s->step);
+}
+
+static void print_if(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "if ");
+    print_expr(p, s->value);
+}
+
+static void print_launch(TilePrinter *p, const Stmt *s) { text_add(p->out, "launch %s", s->name); }
+
+static void print_store(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "%s", buffer_name(p, s->buffer));
+    print_subscripts(p, s);
+    text_add(p->out, s->add ? " += " : " = ");
+    print_expr(p, s->value);
+}
+
+static void print_quoted(const char *text, Text *out)
+{
+    text_add(out, "\"");
+    for (; *text; text++)
+        text_add(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text == '\n' ? ' ' : *text);
+    text_add(out, "\"");
+}
+
+static void print_check(TilePrinter *p, const Stmt *s)
+{
+    static const char *const names[] = {
+#define STATUS(name, text) #name,
+#include "moec/abi.def"
+    };
+    text_add(p->out, "check ");
+    print_expr(p, s->value);
+    text_add(p->out, " else %s ", names[s->status]);
+    print_quoted(s->text, p->out);
+    if (s->report == NONE)
+        return;
+    text_add(p->out, " (");
+    print_expr(p, s->report);
+    if (s->limit != NONE) {
+        text_add(p->out, ", ");
+        print_expr(p, s->limit);
+    }
+    text_add(p->out, ")");
+}
+
+static void print_blocks(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "blocks %s, %s of %s by %lld", buffer_name(p, s->buffer), buffer_name(p, s->second),
+             p->k->routes.at[s->route].name, (long long)s->step);
+}
+
+static void print_bucket(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "bucket %s, %s over ", buffer_name(p, s->buffer), buffer_name(p, s->second));
+    for (uint32_t i = 0; i < s->nbound; i++) {
+        text_add(p->out, i ? ", %s: " : "%s: ", index_name(p, s->bound[i]));
+        print_axis(p->k->module, p->k->indices.at[s->bound[i]].axis, p->out);
+    }
+    text_add(p->out, " by ");
+    print_expr(p, s->value);
+    text_add(p->out, " into ");
+    print_expr(p, s->limit);
+    if (s->guard != NONE) {
+        text_add(p->out, " where ");
+        print_expr(p, s->guard);
+    }
+}
+
+static void print_top(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "top %s, %s", buffer_name(p, s->buffer), buffer_name(p, s->second));
+    print_subscripts(p, s);
+    text_add(p->out, " count ");
+    print_expr(p, s->limit);
+    text_add(p->out, " over %s", index_name(p, s->var));
+    print_range(p, s);
+    text_add(p->out, " of ");
+    print_expr(p, s->value);
+}
+
+static void print_route(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "route %s from %s", p->k->routes.at[s->route].name, buffer_name(p, s->second));
+}
+
+static void print_valid(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "valid %s", p->k->routes.at[s->route].name);
+}
+
+static void (*const printers[TILE_COUNT])(TilePrinter *, const Stmt *) = {
+#define TILE(name, doc) print_##name,
+#include "ir/tile.def"
+};
+
+static void print_statements(TilePrinter *p, StmtId first);
+
+static void print_body(TilePrinter *p, const Stmt *s)
+{
+    uint32_t line = p->line;
+    p->line = s->loc.line;
+    p->indent += 4;
+    text_add(p->out, " {\n");
+    print_statements(p, s->first);
+    p->indent -= 4;
+    p->line = line;
+    text_add(p->out, "%*s}\n", (int)p->indent, "");
+}
+
+static void print_statements(TilePrinter *p, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = p->k->tiles->stmts.at[id].next) {
+        const Stmt *s = &p->k->tiles->stmts.at[id];
+        text_add(p->out, "%*s", (int)p->indent, "");
+        printers[s->kind](p, s);
+        if (s->loc.line != p->line)
+            text_add(p->out, " @%u", s->loc.line);
+        if (s->kind == TILE_launch || s->kind == TILE_for || s->kind == TILE_if)
+            print_body(p, s);
+        else
+            text_add(p->out, "\n");
+    }
+}
+
+static void print_kernel(const Kernel *k, Text *out)
+{
+    TilePrinter p = {.k = k, .out = out, .indent = 4};
+    text_add(out, "\nkernel %s(", k->name);
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        text_add(out, i ? ", " : "");
+        print_param(k, k->params.at[i], out);
+    }
+    text_add(out, ") {\n    cost ");
+    ext_print(k->module, k->tiles->work, out);
+    text_add(out, "\n");
+    print_locals(k, out);
+    print_statements(&p, k->tiles->first);
+    text_add(out, "}\n");
+}
+
+void tile_print(const Module *m, const Kernel *kernel, Text *out)
+{
+    text_add(out, "tiles 1\n\n");
+    for (uint32_t i = 0; i < m->dims.len; i++)
+        print_dim(&m->dims.at[i], out);
+    for (uint32_t i = 0; i < m->groups.len; i++)
+        print_group(m, &m->groups.at[i], out);
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if ((!kernel || kernel == m->kernels.at[i]) && m->kernels.at[i]->tiles)
+            print_kernel(m->kernels.at[i], out);
+}

@@ -1,0 +1,266 @@
+/* Reads the statements of the tile level. */
+#include "ir/tile_text.h"
+
+#include <string.h>
+
+static StmtId read_block(TileReader *r, uint32_t line);
+
+static Loc read_line(TileReader *r, uint32_t line)
+{
+    if (token_take(r, "@"))
+        line = (uint32_t)token_int(r, "a line");
+    return (Loc){r->file, line, line ? 1 : 0, 0};
+}
+
+static IndexId declare_index(TileReader *r, Extent extent)
+{
+    Loc loc = r->token.loc;
+    Name name = token_word(r, "a variable");
+    IndexId i = ir_index(r->k, name, loc, (Axis){extent, NONE});
+    vec_push(r->m->arena, &r->scope, i);
+    return i;
+}
+
+static void read_range(TileReader *r, Stmt *s)
+{
+    s->lo = tile_read_int(r);
+    token_expect(r, "..");
+    s->hi = tile_read_int(r);
+}
+
+/* Opens a block, reads the statements, drops the variables declared since `scope`. */
+static void read_body(TileReader *r, Stmt *s, uint32_t line, uint32_t scope)
+{
+    s->loc = read_line(r, line);
+    if (++r->depth > TILE_MAX_NESTING)
+        token_fail(r, DIAG_tile_syntax, r->token.loc, "nesting is deeper than %d", TILE_MAX_NESTING);
+    s->first = read_block(r, s->loc.line);
+    r->depth--;
+    r->scope.len = scope;
+}
+
+static const char *const mode_words[] = {[LOOP_ORDERED] = "for", [LOOP_PARALLEL] = "parallel",
+                                         [LOOP_OWNED] = "owned", [LOOP_VECTOR] = "vector",
+                                         [LOOP_UNROLL] = "unroll"};
+
+static int loop_mode(const TileReader *r)
+{
+    for (int mode = 0; mode <= LOOP_UNROLL; mode++)
+        if (token_is(r, mode_words[mode]))
+            return mode;
+    return -1;
+}
+
+static void read_for(TileReader *r, Stmt *s, uint32_t line)
+{
+    uint32_t scope = r->scope.len;
+    s->mode = (uint8_t)loop_mode(r);
+    token_next(r);
+    Token var = r->token;
+    token_word(r, "a loop variable");
+    token_expect(r, "in");
+    read_range(r, s);
+    if (token_take(r, "by"))
+        s->step = token_int(r, "a step");
+    s->var = ir_index(r->k, r->failed ? name_of(r->m->names, "") : var.text, var.loc,
+                      (Axis){ext_const(r->m, 0), NONE});
+    vec_push(r->m->arena, &r->scope, s->var);
+    read_body(r, s, line, scope);
+}
+
+static void read_if(TileReader *r, Stmt *s, uint32_t line)
+{
+    token_next(r);
+    s->value = tile_read_typed(r, 1);
+    read_body(r, s, line, r->scope.len);
+}
+
+static int read_status(TileReader *r)
+{
+    static const char *const names[] = {
+#define STATUS(name, text) #name,
+#include "moec/abi.def"
+    };
+    Loc loc = r->token.loc;
+    Name word = token_word(r, "a status");
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    token_fail(r, DIAG_tile_name, loc, "there is no status %s", word);
+    return 0;
+}
+
+static void read_check(TileReader *r, Stmt *s)
+{
+    token_next(r);
+    s->value = tile_read_typed(r, 1);
+    token_expect(r, "else");
+    s->status = read_status(r);
+    if (r->token.kind != TOKEN_STRING)
+        token_fail(r, DIAG_tile_syntax, r->token.loc, "a check has a text");
+    s->text = r->token.text;
+    token_next(r);
+    if (!token_take(r, "("))
+        return;
+    s->report = tile_read_int(r);
+    if (token_take(r, ","))
+        s->limit = tile_read_int(r);
+    token_expect(r, ")");
+}
+
+static void read_blocks(TileReader *r, Stmt *s)
+{
+    token_next(r);
+    s->buffer = tile_read_buffer(r);
+    token_expect(r, ",");
+    s->second = tile_read_buffer(r);
+    token_expect(r, "of");
+    s->route = tile_read_route(r);
+    token_expect(r, "by");
+    s->step = token_int(r, "the rows of a block");
+}
+
+/* bucket ORDER, FIRST over t: T, k: K by KEY into N where CONDITION */
+static void read_bucket(TileReader *r, Stmt *s)
+{
+    uint32_t scope = r->scope.len;
+    token_next(r);
+    s->buffer = tile_read_buffer(r);
+    token_expect(r, ",");
+    s->second = tile_read_buffer(r);
+    token_expect(r, "over");
+    do {
+        IndexId i = declare_index(r, ext_const(r->m, 0));
+        token_expect(r, ":");
+        r->k->indices.at[i].axis = tile_read_axis(r);
+        if (s->nbound == MAX_RANK)
+            token_fail(r, DIAG_tile_type, r->token.loc, "a bucket space has at most %d variables", MAX_RANK);
+        else
+            s->bound[s->nbound++] = i;
+    } while (!r->failed && token_take(r, ","));
+    token_expect(r, "by");
+    s->value = tile_read_int(r);
+    token_expect(r, "into");
+    s->limit = tile_read_int(r);
+    if (token_take(r, "where"))
+        s->guard = tile_read_typed(r, 1);
+    r->scope.len = scope;
+}
+
+/* top VALUES, IDS [t] K over e in 0..E of VALUE */
+static void read_top(TileReader *r, Stmt *s)
+{
+    uint32_t scope = r->scope.len;
+    token_next(r);
+    s->buffer = tile_read_buffer(r);
+    token_expect(r, ",");
+    s->second = tile_read_buffer(r);
+    s->nindex = tile_read_subscripts(r, s->index, MAX_RANK - 1);
+    token_expect(r, "count");
+    s->limit = tile_read_int(r);
+    token_expect(r, "over");
+    Token var = r->token;
+    token_word(r, "a variable");
+    token_expect(r, "in");
+    read_range(r, s);
+    s->var = ir_index(r->k, r->failed ? name_of(r->m->names, "") : var.text, var.loc,
+                      (Axis){ext_const(r->m, 0), NONE});
+    vec_push(r->m->arena, &r->scope, s->var);
+    token_expect(r, "of");
+    s->value = tile_read_typed(r, 0);
+    r->scope.len = scope;
+}
+
+static void read_route(TileReader *r, Stmt *s)
+{
+    token_next(r);
+    s->route = tile_read_route(r);
+    token_expect(r, "from");
+    s->second = tile_read_buffer(r);
+}
+
+static void read_valid(TileReader *r, Stmt *s)
+{
+    token_next(r);
+    s->route = tile_read_route(r);
+}
+
+static void read_store(TileReader *r, Stmt *s)
+{
+    s->buffer = tile_read_buffer(r);
+    s->nindex = tile_read_subscripts(r, s->index, MAX_RANK);
+    s->add = token_is(r, "+=") ? 1 : 0;
+    if (!token_take(r, "+="))
+        token_expect(r, "=");
+    s->value = tile_read_typed(r, 0);
+}
+
+/* A buffer may have the name of a statement; a store goes on with one of these. */
+static int at_store(const TileReader *r)
+{
+    static const char *const signs[] = {"[", "=", "+=", "."};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (r->ahead.kind == TOKEN_SIGN && strcmp(r->ahead.text, signs[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static TileKind statement_kind(const TileReader *r)
+{
+    if (at_store(r))
+        return TILE_store;
+    if (loop_mode(r) >= 0)
+        return TILE_for;
+    for (TileKind kind = 0; kind < TILE_COUNT; kind++)
+        if (kind != TILE_launch && token_is(r, tile_name(kind)))
+            return kind;
+    return TILE_store;
+}
+
+/* `line`: that of the enclosing statement, taken over where none is written. */
+static StmtId read_statement(TileReader *r, uint32_t line)
+{
+    TileKind kind = statement_kind(r);
+    Stmt s = tile_stmt(kind, (Loc){0});
+    switch (kind) {
+    case TILE_for: read_for(r, &s, line); return tile_add(r->k, s);
+    case TILE_if: read_if(r, &s, line); return tile_add(r->k, s);
+    case TILE_store: read_store(r, &s); break;
+    case TILE_check: read_check(r, &s); break;
+    case TILE_blocks: read_blocks(r, &s); break;
+    case TILE_bucket: read_bucket(r, &s); break;
+    case TILE_top: read_top(r, &s); break;
+    case TILE_route: read_route(r, &s); break;
+    case TILE_valid: read_valid(r, &s); break;
+    case TILE_launch:
+    case TILE_COUNT: break;
+    }
+    s.loc = read_line(r, line);
+    return tile_add(r->k, s);
+}
+
+/* { statements }: the first of them, or NONE. */
+static StmtId read_block(TileReader *r, uint32_t line)
+{
+    StmtId first = NONE, last = NONE;
+    token_expect(r, "{");
+    while (!r->failed && !token_is(r, "}") && r->token.kind != TOKEN_END) {
+        StmtId s = read_statement(r, line);
+        if (last == NONE)
+            first = s;
+        else
+            r->k->tiles->stmts.at[last].next = s;
+        last = s;
+    }
+    token_expect(r, "}");
+    return first;
+}
+
+StmtId tile_read_launch(TileReader *r)
+{
+    Stmt s = tile_stmt(TILE_launch, (Loc){0});
+    token_expect(r, "launch");
+    s.name = token_word(r, "the name of a launch");
+    read_body(r, &s, 0, r->scope.len);
+    return tile_add(r->k, s);
+}

@@ -1,0 +1,459 @@
+/* Verifies the tile level: the tree, scopes, types and the form of each statement. */
+#include "ir/tile_verify.h"
+
+#include <string.h>
+
+void tile_broken(TileVerifier *v, const char *format, ...)
+{
+    if (v->error)
+        return;
+    va_list args;
+    va_start(args, format);
+    const char *text = arena_vprintf(v->a, format, args);
+    va_end(args);
+    const Stmt *at = v->at == NONE ? NULL : &v->k->tiles->stmts.at[v->at];
+    const char *launch = v->launch == NONE ? "" : v->k->tiles->stmts.at[v->launch].name;
+    v->error = arena_printf(v->a, "kernel %s, launch %s, %s statement of line %u: %s", v->k->name, launch,
+                            at ? tile_name((TileKind)at->kind) : "no", at ? at->loc.line : 0, text);
+}
+
+static const Stmt *stmt_at(const TileVerifier *v, StmtId id) { return &v->k->tiles->stmts.at[id]; }
+
+/* ---- expressions ---- */
+
+static void collect_node(TileVerifier *v, ExprId e)
+{
+    if (v->stamp[e] == v->now)
+        return;
+    v->stamp[e] = v->now;
+    vec_push(v->a, &v->nodes, e);
+    vec_push(v->a, &v->stack, e);
+}
+
+void tile_collect(TileVerifier *v, ExprId root, int (*prune)(const Kernel *k, const Expr *x))
+{
+    v->now++;
+    v->nodes.len = v->stack.len = 0;
+    if (root < v->k->exprs.len)
+        collect_node(v, root);
+    while (v->stack.len) {
+        ExprId e = v->stack.at[--v->stack.len];
+        if (prune && prune(v->k, x_at(v->k, e)))
+            continue;
+        for (uint32_t i = 0; i < x_at(v->k, e)->nargs; i++)
+            collect_node(v, x_arg(v->k, e, i));
+    }
+}
+
+static int in_scope(const TileVerifier *v, IndexId i)
+{
+    for (uint32_t s = 0; s < v->scope.len; s++)
+        if (v->scope.at[s] == i)
+            return 1;
+    return 0;
+}
+
+static void verify_load(TileVerifier *v, const Expr *x)
+{
+    const Kernel *k = v->k;
+    if (x->sym >= k->tensors.len) {
+        tile_broken(v, "a load of tensor %u, which does not exist", x->sym);
+        return;
+    }
+    const Tensor *t = &k->tensors.at[x->sym];
+    if (x->nargs != t->rank)
+        tile_broken(v, "%s has %u axes and %u subscripts", t->name, t->rank, x->nargs);
+    if (t->role == ROLE_LOCAL && t->space == SPACE_GM)
+        tile_broken(v, "%s is read but has no memory", t->name);
+    if (t->route != NONE && !(k->tiles->fields >> (t->route * RF_FIELDS + t->field) & 1))
+        tile_broken(v, "%s is read but not among the fields of the program", t->name);
+}
+
+static void verify_subscripts(TileVerifier *v, TensorId t, const ExprId *index, uint32_t n);
+
+static void verify_node(TileVerifier *v, ExprId e)
+{
+    const Kernel *k = v->k;
+    const Expr *x = x_at(k, e);
+    switch ((ExprKind)x->kind) {
+    case X_FLOAT:
+    case X_INT:
+    case X_OP:
+    case X_IF:
+    case X_LANES: break;
+    case X_EXTENT:
+        if (x->sym >= k->module->extents.len)
+            tile_broken(v, "an extent that does not exist");
+        break;
+    case X_INDEX:
+        if (x->sym >= k->indices.len || !in_scope(v, x->sym))
+            tile_broken(v, "variable %s is used outside its loop",
+                        x->sym < k->indices.len ? k->indices.at[x->sym].name : "?");
+        break;
+    case X_LOAD:
+        verify_load(v, x);
+        break;
+    case X_REDUCE:
+    case X_TOKEN:
+    case X_SLOT:
+    case X_ROW:
+    case X_GROUP: tile_broken(v, "an expression of the equation level (kind %d)", x->kind); break;
+    }
+    for (uint32_t i = 0; i < x->nargs; i++)
+        if (x_arg(k, e, i) >= e)
+            tile_broken(v, "an expression that contains itself");
+}
+
+typedef enum Want { WANT_INT, WANT_VALUE, WANT_CONDITION } Want;
+
+static void verify_expr(TileVerifier *v, ExprId e, Want want)
+{
+    const Kernel *k = v->k;
+    if (e >= k->exprs.len) {
+        tile_broken(v, "an expression is missing");
+        return;
+    }
+    Type t = (Type)x_at(k, e)->type;
+    int right = want == WANT_INT ? t == TY_INT : (t == TY_BOOL) == (want == WANT_CONDITION);
+    if (!right)
+        tile_broken(v, "a value of type %s stands where %s must", type_name(t),
+                    want == WANT_INT ? "an integer" : want == WANT_VALUE ? "a number" : "a condition");
+    tile_collect(v, e, NULL);
+    for (uint32_t i = 0; !v->error && i < v->nodes.len; i++)
+        verify_node(v, v->nodes.at[i]);
+    /* register subscripts need walks of their own, which reuse v->nodes: keep a copy */
+    uint32_t n = v->nodes.len;
+    ExprId *nodes = arena_array(v->a, ExprId, n + 1);
+    memcpy(nodes, v->nodes.at, sizeof *nodes * n);
+    for (uint32_t i = 0; !v->error && i < n; i++) {
+        const Expr *x = x_at(k, nodes[i]);
+        ExprId args[MAX_RANK];
+        for (uint32_t j = 0; x->kind == X_LOAD && j < x->nargs; j++)
+            args[j] = x_arg(k, nodes[i], j);
+        if (x->kind == X_LOAD)
+            verify_subscripts(v, x->sym, args, x->nargs);
+    }
+}
+
+static void verify_register(TileVerifier *v, const Tensor *t, uint32_t axis, ExprId subscript)
+{
+    int64_t extent, lo, hi;
+    if (!ext_is_const(v->k->module, t->axes[axis].extent, &extent))
+        tile_broken(v, "register buffer %s has an extent that is not constant", t->name);
+    else if (!tile_unrolled_range(v, subscript, &lo, &hi))
+        tile_broken(v, "a subscript of register buffer %s is not constant after unrolling", t->name);
+    else if (lo < 0 || hi >= extent)
+        tile_broken(v, "a subscript of register buffer %s spans %lld..%lld, outside 0..%lld", t->name,
+                    (long long)lo, (long long)hi, (long long)extent - 1);
+}
+
+static void verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index, uint32_t n)
+{
+    const Tensor *t = &v->k->tensors.at[id];
+    for (uint32_t i = 0; i < n; i++) {
+        if (x_at(v->k, index[i])->type != TY_INT)
+            tile_broken(v, "subscript %u of %s is not an integer", i, t->name);
+        if (t->space == SPACE_REG && !v->error)
+            verify_register(v, t, i, index[i]);
+    }
+}
+
+/* ---- statements ---- */
+
+static int is_buffer(TileVerifier *v, TensorId t, const char *what)
+{
+    const Kernel *k = v->k;
+    if (t >= k->tensors.len)
+        tile_broken(v, "%s is missing", what);
+    else if (k->tensors.at[t].role == ROLE_LOCAL && k->tensors.at[t].space == SPACE_GM)
+        tile_broken(v, "%s %s has no memory", what, k->tensors.at[t].name);
+    return !v->error;
+}
+
+static void verify_list(TileVerifier *v, TensorId t, Elem elem, uint32_t rank, const char *what)
+{
+    if (!is_buffer(v, t, what))
+        return;
+    const Tensor *b = &v->k->tensors.at[t];
+    if (b->elem != elem || b->rank != rank)
+        tile_broken(v, "%s %s must be %s of rank %u", what, b->name, elem_name(elem), rank);
+}
+
+static int is_zero(const Expr *x)
+{
+    return (x->kind == X_INT && x->value.i == 0) || (x->kind == X_FLOAT && !(x->value.f < 0 || x->value.f > 0));
+}
+
+static int fits(Elem elem, const Expr *x)
+{
+    Type t = (Type)x->type;
+    switch (elem) {
+    case EL_F32: return t != TY_BOOL;
+    case EL_BF16: return t == TY_BF16 || is_zero(x);
+    case EL_F16: return t == TY_F16 || is_zero(x);
+    case EL_I32:
+    case EL_I64: return t == TY_INT;
+    case EL_COUNT: break;
+    }
+    return 0;
+}
+
+static void verify_store(TileVerifier *v, const Stmt *s)
+{
+    if (!is_buffer(v, s->buffer, "the target"))
+        return;
+    const Tensor *t = &v->k->tensors.at[s->buffer];
+    if (t->role == ROLE_IN)
+        tile_broken(v, "a store to %s, which is an input", t->name);
+    if (s->nindex != t->rank)
+        tile_broken(v, "%s has %u axes and %u subscripts", t->name, t->rank, s->nindex);
+    for (uint32_t i = 0; !v->error && i < s->nindex; i++)
+        verify_expr(v, s->index[i], WANT_INT);
+    if (!v->error)
+        verify_subscripts(v, s->buffer, s->index, s->nindex);
+    verify_expr(v, s->value, WANT_VALUE);
+    if (!v->error && !fits(t->elem, x_at(v->k, s->value)))
+        tile_broken(v, "a value of type %s is stored to %s, which is %s",
+                    type_name((Type)x_at(v->k, s->value)->type), t->name, elem_name(t->elem));
+    if (!v->error)
+        tile_verify_write(v, s->buffer, s->index, s->nindex);
+    if (!v->error)
+        tile_verify_lanes(v, s);
+}
+
+static void verify_check(TileVerifier *v, const Stmt *s)
+{
+    verify_expr(v, s->value, WANT_CONDITION);
+    if (s->report != NONE)
+        verify_expr(v, s->report, WANT_INT);
+    if (s->limit != NONE)
+        verify_expr(v, s->limit, WANT_INT);
+    if (!s->text)
+        tile_broken(v, "a check has no text");
+}
+
+/* Statements that run on one thread, for a whole launch. */
+static void verify_alone(TileVerifier *v)
+{
+    if (v->parallel || v->owned || v->vector != NONE)
+        tile_broken(v, "must not stand in a parallel, owned or vector loop");
+}
+
+static void verify_route_id(TileVerifier *v, RouteId r)
+{
+    if (r >= v->k->routes.len)
+        tile_broken(v, "its route does not exist");
+}
+
+static void verify_blocks(TileVerifier *v, const Stmt *s)
+{
+    verify_alone(v);
+    verify_list(v, s->buffer, EL_I64, 2, "the list of blocks");
+    verify_list(v, s->second, EL_I64, 1, "the number of blocks");
+    verify_route_id(v, s->route);
+    if (s->step < 1)
+        tile_broken(v, "blocks of %lld rows", (long long)s->step);
+}
+
+static void declare(TileVerifier *v, IndexId i)
+{
+    const Kernel *k = v->k;
+    if (i >= k->indices.len) {
+        tile_broken(v, "its variable does not exist");
+        return;
+    }
+    for (uint32_t s = 0; s < v->scope.len; s++)
+        if (k->indices.at[v->scope.at[s]].name == k->indices.at[i].name)
+            tile_broken(v, "variable %s hides another of that name", k->indices.at[i].name);
+    vec_push(v->a, &v->scope, i);
+}
+
+static void verify_bucket(TileVerifier *v, const Stmt *s)
+{
+    uint32_t scope = v->scope.len;
+    verify_alone(v);
+    verify_list(v, s->buffer, EL_I32, 1, "the order");
+    verify_list(v, s->second, EL_I64, 1, "the bounds of buckets");
+    verify_expr(v, s->limit, WANT_INT);
+    for (uint32_t i = 0; i < s->nbound; i++)
+        declare(v, s->bound[i]);
+    verify_expr(v, s->value, WANT_INT);
+    if (s->guard != NONE)
+        verify_expr(v, s->guard, WANT_CONDITION);
+    v->scope.len = scope;
+}
+
+static void verify_top(TileVerifier *v, const Stmt *s)
+{
+    uint32_t scope = v->scope.len;
+    if (v->vector != NONE)
+        tile_broken(v, "must not stand in a vector loop");
+    if (!is_buffer(v, s->buffer, "the target"))
+        return;
+    if (v->k->tensors.at[s->buffer].rank != s->nindex + 1)
+        tile_broken(v, "%s has %u axes, one of them the places", v->k->tensors.at[s->buffer].name,
+                    v->k->tensors.at[s->buffer].rank);
+    verify_list(v, s->second, EL_I32, s->nindex + 1u, "the chosen places");
+    for (uint32_t i = 0; !v->error && i < s->nindex; i++)
+        verify_expr(v, s->index[i], WANT_INT);
+    verify_expr(v, s->limit, WANT_INT);
+    verify_expr(v, s->lo, WANT_INT);
+    verify_expr(v, s->hi, WANT_INT);
+    if (!v->error) {
+        tile_verify_write(v, s->buffer, s->index, s->nindex);
+        tile_verify_write(v, s->second, s->index, s->nindex);
+    }
+    declare(v, s->var);
+    verify_expr(v, s->value, WANT_VALUE);
+    v->scope.len = scope;
+}
+
+static void verify_route(TileVerifier *v, const Stmt *s)
+{
+    verify_alone(v);
+    verify_route_id(v, s->route);
+    verify_list(v, s->second, EL_I32, 2, "the choices");
+    if (!v->error && v->k->routes.at[s->route].role == ROLE_IN)
+        tile_broken(v, "route %s is an input", v->k->routes.at[s->route].name);
+}
+
+static void verify_valid(TileVerifier *v, const Stmt *s)
+{
+    verify_alone(v);
+    verify_route_id(v, s->route);
+}
+
+/* ---- the tree ---- */
+
+static void verify_children(TileVerifier *v, StmtId first);
+
+static void verify_if(TileVerifier *v, const Stmt *s)
+{
+    verify_expr(v, s->value, WANT_CONDITION);
+    verify_children(v, s->first);
+}
+
+static int flat_mode(const Stmt *s)
+{
+    return s->kind == TILE_for && (s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED);
+}
+
+/* Parallel and owned loops are the only child of the launch or of another such loop. */
+static void verify_flat(TileVerifier *v, const Stmt *s)
+{
+    StmtId parent = v->loops.len ? v->loops.at[v->loops.len - 1] : v->launch;
+    const Stmt *p = stmt_at(v, parent);
+    if ((p->kind != TILE_launch && !flat_mode(p)) || p->first != v->at || s->next != NONE)
+        tile_broken(v, "a parallel or owned loop is not directly inside the launch or another one, alone");
+    for (uint32_t i = 0; !v->error && i < v->scope.len; i++)
+        if (x_uses_index(v->k, s->lo, v->scope.at[i]) || x_uses_index(v->k, s->hi, v->scope.at[i]))
+            tile_broken(v, "bounds of a parallel loop depend on another one");
+}
+
+static void verify_bounds(TileVerifier *v, const Stmt *s)
+{
+    int64_t lo, hi;
+    verify_expr(v, s->lo, WANT_INT);
+    verify_expr(v, s->hi, WANT_INT);
+    if (v->error)
+        return;
+    if (s->step < 1)
+        tile_broken(v, "a loop by %lld", (long long)s->step);
+    if (flat_mode(s))
+        verify_flat(v, s);
+    if (s->mode == LOOP_VECTOR && v->vector != NONE)
+        tile_broken(v, "a vector loop inside a vector loop");
+    if (tile_has_lanes(v, s->lo) || tile_has_lanes(v, s->hi))
+        tile_broken(v, "bounds of a loop have lanes");
+    if (s->mode == LOOP_UNROLL && (!tile_unrolled_range(v, s->lo, &lo, &hi) || !tile_unrolled_range(v, s->hi, &lo, &hi)))
+        tile_broken(v, "bounds of an unrolled loop are not constant");
+}
+
+static void verify_for(TileVerifier *v, const Stmt *s)
+{
+    TileVerifier saved = *v;
+    if (s->mode > LOOP_UNROLL)
+        tile_broken(v, "a loop of mode %d", s->mode);
+    verify_bounds(v, s);
+    StmtId self = v->at;
+    declare(v, s->var);
+    vec_push(v->a, &v->loops, self);
+    if (s->mode == LOOP_VECTOR)
+        v->vector = self;
+    if (!v->error && flat_mode(s)) {
+        v->parallel |= s->mode == LOOP_PARALLEL ? v->index_taint[s->var] : 0;
+        v->owned |= s->mode == LOOP_OWNED ? v->index_taint[s->var] : 0;
+    }
+    verify_children(v, s->first);
+    v->scope.len = saved.scope.len;
+    v->loops.len = saved.loops.len;
+    v->vector = saved.vector;
+    v->parallel = saved.parallel;
+    v->owned = saved.owned;
+}
+
+static void verify_launch(TileVerifier *v, const Stmt *s)
+{
+    (void)s;
+    tile_broken(v, "a launch inside a launch");
+}
+
+static void (*const verifiers[TILE_COUNT])(TileVerifier *, const Stmt *) = {
+#define TILE(name, doc) verify_##name,
+#include "ir/tile.def"
+};
+
+static int enter(TileVerifier *v, StmtId id)
+{
+    const TileProgram *p = v->k->tiles;
+    if (id >= p->stmts.len)
+        tile_broken(v, "statement %u does not exist", id);
+    else if (v->seen[id]++)
+        tile_broken(v, "statement %u stands at two places", id);
+    else if (p->stmts.at[id].kind >= TILE_COUNT)
+        tile_broken(v, "statement %u has kind %d", id, p->stmts.at[id].kind);
+    return !v->error;
+}
+
+static void verify_children(TileVerifier *v, StmtId first)
+{
+    StmtId parent = v->at;
+    for (StmtId id = first; !v->error && id != NONE; id = stmt_at(v, id)->next) {
+        if (!enter(v, id))
+            return;
+        v->at = id;
+        verifiers[stmt_at(v, id)->kind](v, stmt_at(v, id));
+    }
+    v->at = parent;
+}
+
+static void verify_top_level(TileVerifier *v)
+{
+    for (StmtId id = v->k->tiles->first; !v->error && id != NONE; id = stmt_at(v, id)->next) {
+        v->at = NONE;
+        v->launch = NONE;
+        if (!enter(v, id))
+            return;
+        v->at = id;
+        if (stmt_at(v, id)->kind != TILE_launch || !stmt_at(v, id)->name) {
+            tile_broken(v, "stands outside a launch");
+            return;
+        }
+        v->launch = id;
+        tile_mark_launch(v, id);
+        verify_children(v, stmt_at(v, id)->first);
+    }
+}
+
+const char *tile_verify(const Kernel *k, Arena *a)
+{
+    if (!k->tiles)
+        return arena_printf(a, "kernel %s has no tile program", k->name);
+    TileVerifier v = {.k = k, .a = a, .launch = NONE, .at = NONE, .vector = NONE};
+    v.seen = arena_alloc(a, k->tiles->stmts.len + 1);
+    v.stamp = arena_array(a, uint32_t, k->exprs.len + 1);
+    v.index_taint = arena_array(a, uint32_t, k->indices.len + 1);
+    v.tensor_taint = arena_array(a, uint32_t, k->tensors.len + 1);
+    verify_top_level(&v);
+    return v.error;
+}

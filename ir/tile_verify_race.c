@@ -1,0 +1,231 @@
+/* Verifies what lanes and threads may do at once.
+ *
+ * Note [Taint]. For each parallel or owned loop of a launch a bit travels from its variable to the loop variables
+ * whose bounds depend on it, through registers and thread buffers (by what is stored in them) and through loads of
+ * work space and route fields (by their subscripts): those are lists that the kernel made itself or that were
+ * checked, and a block number, say, chooses rows through them. A plain parameter does not pass the bit on: nothing
+ * is known about its values. A store in a parallel loop needs, in its subscripts, the bit of every loop around it. */
+#include "ir/tile_verify.h"
+
+/* ---- lanes ---- */
+
+static int stops_lanes(const Kernel *k, const Expr *x)
+{
+    (void)k;
+    return x->kind == X_LANES;
+}
+
+int tile_has_lanes(TileVerifier *v, ExprId e)
+{
+    const Kernel *k = v->k;
+    IndexId var = v->vector == NONE ? (IndexId)NONE : k->tiles->stmts.at[v->vector].var;
+    tile_collect(v, e, stops_lanes);
+    for (uint32_t i = 0; i < v->nodes.len; i++) {
+        const Expr *x = x_at(k, v->nodes.at[i]);
+        if ((x->kind == X_INDEX && x->sym == var) || (x->kind == X_LOAD && k->tensors.at[x->sym].lanes))
+            return 1;
+    }
+    return 0;
+}
+
+static void verify_lane_loads(TileVerifier *v, ExprId e)
+{
+    const Kernel *k = v->k;
+    if (v->vector == NONE)
+        return;
+    int64_t step = k->tiles->stmts.at[v->vector].step;
+    tile_collect(v, e, stops_lanes);
+    for (uint32_t i = 0; i < v->nodes.len; i++) {
+        const Expr *x = x_at(k, v->nodes.at[i]);
+        if (x->kind == X_LOAD && k->tensors.at[x->sym].lanes && k->tensors.at[x->sym].lanes != step)
+            tile_broken(v, "%s has %u lanes in a vector loop by %lld", k->tensors.at[x->sym].name,
+                        k->tensors.at[x->sym].lanes, (long long)step);
+    }
+}
+
+void tile_verify_lanes(TileVerifier *v, const Stmt *s)
+{
+    const Tensor *t = &v->k->tensors.at[s->buffer];
+    int value = tile_has_lanes(v, s->value), place = 0;
+    for (uint32_t i = 0; i < s->nindex; i++)
+        place |= tile_has_lanes(v, s->index[i]);
+    verify_lane_loads(v, s->value);
+    if (t->space == SPACE_REG) {
+        if (value && !t->lanes)
+            tile_broken(v, "a value with lanes is stored to %s, which has none", t->name);
+        if (t->lanes && v->vector != NONE && t->lanes != v->k->tiles->stmts.at[v->vector].step)
+            tile_broken(v, "%s has %u lanes in a vector loop by %lld", t->name, t->lanes,
+                        (long long)v->k->tiles->stmts.at[v->vector].step);
+    } else if (value && v->vector == NONE) {
+        tile_broken(v, "a value with lanes is stored to %s outside a vector loop", t->name);
+    } else if (value && !place) {
+        tile_broken(v, "every lane stores to the same element of %s", t->name);
+    }
+}
+
+/* ---- constants after unrolling ---- */
+
+static const Stmt *loop_of(const TileVerifier *v, IndexId i)
+{
+    for (uint32_t l = v->loops.len; l-- > 0;)
+        if (v->k->tiles->stmts.at[v->loops.at[l]].var == i)
+            return &v->k->tiles->stmts.at[v->loops.at[l]];
+    return NULL;
+}
+
+static int unrolled_op(TileVerifier *v, ExprId e, int64_t *lo, int64_t *hi)
+{
+    int64_t a[2], b[2] = {0, 0}, all[4];
+    const Expr *x = x_at(v->k, e);
+    if (!tile_unrolled_range(v, x_arg(v->k, e, 0), &a[0], &a[1]) ||
+        (x->nargs > 1 && !tile_unrolled_range(v, x_arg(v->k, e, 1), &b[0], &b[1])))
+        return 0;
+    for (int i = 0; i < 4; i++) {
+        int64_t l = a[i & 1], r = b[i >> 1];
+        switch ((ScalarOp)x->op) {
+        case OP_add: all[i] = l + r; break;
+        case OP_sub: all[i] = l - r; break;
+        case OP_mul: all[i] = l * r; break;
+        case OP_neg: all[i] = -l; break;
+        case OP_idiv: all[i] = r > 0 ? l / r : -1; break;
+        case OP_imod: all[i] = i & 1 ? r - 1 : 0; break;
+        default: return 0; /* only these occur in subscripts of registers */
+        }
+    }
+    *lo = *hi = all[0];
+    for (int i = 1; i < 4; i++) {
+        *lo = all[i] < *lo ? all[i] : *lo;
+        *hi = all[i] > *hi ? all[i] : *hi;
+    }
+    return *lo > INT32_MIN && *hi < INT32_MAX;
+}
+
+int tile_unrolled_range(TileVerifier *v, ExprId e, int64_t *lo, int64_t *hi)
+{
+    const Expr *x = x_at(v->k, e);
+    if (x->kind == X_INT) {
+        *lo = *hi = x->value.i;
+        return x->value.i > INT32_MIN && x->value.i < INT32_MAX; /* no overflow in unrolled_op */
+    }
+    if (x->kind == X_EXTENT) {
+        int constant = ext_is_const(v->k->module, x->sym, lo);
+        *hi = constant ? *lo : 0;
+        return constant && *lo > INT32_MIN && *lo < INT32_MAX;
+    }
+    if (x->kind == X_OP)
+        return unrolled_op(v, e, lo, hi);
+    const Stmt *loop = x->kind == X_INDEX ? loop_of(v, x->sym) : NULL;
+    int64_t ignored;
+    if (!loop || loop->mode != LOOP_UNROLL || !tile_unrolled_range(v, loop->lo, lo, &ignored) ||
+        !tile_unrolled_range(v, loop->hi, &ignored, hi))
+        return 0;
+    *hi -= *hi > *lo ? 1 : 0;
+    return 1;
+}
+
+/* ---- threads ---- */
+
+/* A plain parameter: its values say nothing about who reads them. */
+static int stops_taint(const Kernel *k, const Expr *x)
+{
+    return x->kind == X_LOAD && k->tensors.at[x->sym].space == SPACE_GM && k->tensors.at[x->sym].route == NONE;
+}
+
+static uint32_t taint_of(TileVerifier *v, ExprId e)
+{
+    uint32_t taint = 0;
+    if (e == NONE)
+        return 0;
+    tile_collect(v, e, stops_taint);
+    for (uint32_t i = 0; i < v->nodes.len; i++) {
+        const Expr *x = x_at(v->k, v->nodes.at[i]);
+        if (x->kind == X_INDEX && x->sym < v->k->indices.len)
+            taint |= v->index_taint[x->sym];
+        else if (x->kind == X_LOAD && x->sym < v->k->tensors.len)
+            taint |= v->tensor_taint[x->sym];
+    }
+    return taint;
+}
+
+typedef struct Marking {
+    uint32_t loops; /* parallel and owned loops numbered so far */
+    int changed;
+    uint32_t depth;
+} Marking;
+
+static void mark(Marking *m, uint32_t *slot, uint32_t taint)
+{
+    m->changed |= (*slot | taint) != *slot;
+    *slot |= taint;
+}
+
+/* `control`: what decides whether the statement runs. */
+static void mark_tree(TileVerifier *v, Marking *m, StmtId first, uint32_t control)
+{
+    const Kernel *k = v->k;
+    uint32_t left = k->tiles->stmts.len; /* a broken list may be a ring */
+    if (m->depth++ < TILE_COUNT * 64u)
+        for (StmtId id = first; id < k->tiles->stmts.len && left-- > 0; id = k->tiles->stmts.at[id].next) {
+            const Stmt *s = &k->tiles->stmts.at[id];
+            uint32_t inner = control;
+            if (s->kind == TILE_for && s->var < k->indices.len) {
+                int flat = s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED;
+                uint32_t own = flat ? 1u << (m->loops++ & 31) : 0;
+                mark(m, &v->index_taint[s->var], own | taint_of(v, s->lo) | taint_of(v, s->hi));
+            } else if (s->kind == TILE_if) {
+                inner |= taint_of(v, s->value);
+            } else if (s->kind == TILE_store && s->buffer < k->tensors.len &&
+                       k->tensors.at[s->buffer].space >= SPACE_THREAD) {
+                mark(m, &v->tensor_taint[s->buffer], control | taint_of(v, s->value));
+            }
+            mark_tree(v, m, s->first, inner);
+        }
+    m->depth--;
+}
+
+void tile_mark_launch(TileVerifier *v, StmtId launch)
+{
+    Marking m = {.changed = 1};
+    for (uint32_t i = 0; i < v->k->indices.len; i++)
+        v->index_taint[i] = 0;
+    for (uint32_t i = 0; i < v->k->tensors.len; i++)
+        v->tensor_taint[i] = 0;
+    while (m.changed) {
+        m = (Marking){0};
+        mark_tree(v, &m, v->k->tiles->stmts.at[launch].first, 0);
+    }
+}
+
+/* The owner's bit must reach a subscript through loop variables alone. */
+static int stops_at_loads(const Kernel *k, const Expr *x)
+{
+    (void)k;
+    return x->kind == X_LOAD;
+}
+
+static uint32_t plain_taint(TileVerifier *v, ExprId e)
+{
+    uint32_t taint = 0;
+    tile_collect(v, e, stops_at_loads);
+    for (uint32_t i = 0; i < v->nodes.len; i++)
+        if (x_at(v->k, v->nodes.at[i])->kind == X_INDEX)
+            taint |= v->index_taint[x_at(v->k, v->nodes.at[i])->sym];
+    return taint;
+}
+
+void tile_verify_write(TileVerifier *v, TensorId buffer, const ExprId *index, uint32_t nindex)
+{
+    const Tensor *t = &v->k->tensors.at[buffer];
+    uint32_t any = 0, plain = 0;
+    if (t->space == SPACE_THREAD || t->space == SPACE_REG)
+        return;
+    for (uint32_t i = 0; i < nindex; i++) {
+        any |= taint_of(v, index[i]);
+        plain |= plain_taint(v, index[i]);
+    }
+    /* Under an owner, items that differ in the other parallel variables only still run at once. */
+    if ((any & v->parallel) != v->parallel)
+        tile_broken(v, "two items of a parallel loop may store to the same element of %s", t->name);
+    if ((plain & v->owned) != v->owned)
+        tile_broken(v, "the owner's variable is no subscript of %s", t->name);
+}

@@ -1,0 +1,299 @@
+/* The text of the tile level: written, read back, written again; and what its verifier refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ir/tile.h"
+
+typedef struct Fixture {
+    Arena *arena;
+    Diags diags;
+    Module *module;
+} Fixture;
+
+static int read_text(Fixture *f, const char *text)
+{
+    *f = (Fixture){.arena = arena_new()};
+    f->diags.arena = f->arena;
+    f->module = ir_module(f->arena, &f->diags, "t.moetiles");
+    uint32_t file = diag_add_file(&f->diags, "t.moetiles", text, strlen(text));
+    return tile_read(f->module, file, text, strlen(text));
+}
+
+static const char *printed(Fixture *f)
+{
+    Text out = {.arena = f->arena};
+    tile_print(f->module, NULL, &out);
+    return text_string(&out);
+}
+
+static const char pointwise[] =
+    "tiles 1\n"
+    "\n"
+    "dim T <= 64\n"
+    "dim H : % 16 prefer 256\n"
+    "dim C = 3\n"
+    "\n"
+    "kernel scale(in x: bf16[T, H], in s: f32, out y: bf16[T, 2*H + 1]) {\n"
+    "    cost 2*T*H\n"
+    "    launch y @3 {\n"
+    "        parallel t in 0..T by 6 {\n"
+    "            vector h in 0..H by 16 {\n"
+    "                unroll u in 0..6 {\n"
+    "                    if t + u < T @4 {\n"
+    "                        y[t + u, h] = bf16(f32(x[t + u, h]) * s)\n"
+    "                    }\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+static const char grouped[] =
+    "tiles 1\n"
+    "\n"
+    "dim T\n"
+    "dim K\n"
+    "dim E\n"
+    "dim H\n"
+    "group R : E rows T*K\n"
+    "\n"
+    "kernel moe(in x: f32[T, H], in id: i32[T, K], in w: f32[E, H], out y: f32[T, H], out n: i32[E]) {\n"
+    "    cost T*K*H\n"
+    "    route rt: [T, K -> R]\n"
+    "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
+    "    work blk: i64[T*K + E, 2]\n"
+    "    work nblk: i64[1]\n"
+    "    work order: i32[T*K]\n"
+    "    work first: i64[E + 1]\n"
+    "    work g: f32[R, H]\n"
+    "    thread strip: f32[4*H]\n"
+    "    reg acc: f32[4] x 8\n"
+    "    reg sum: f32[1]\n"
+    "    launch entry {\n"
+    "        for t in 0..T {\n"
+    "            for k in 0..K {\n"
+    "                check id[t, k] >= -1 and id[t, k] < E else INDEX \"id holds %lld, \\\"E\\\" is %lld\" (id[t, k], E)\n"
+    "            }\n"
+    "        }\n"
+    "        route rt from id\n"
+    "        blocks blk, nblk of rt by 4\n"
+    "        bucket order, first over t: T, k: K by id[t, k] into E where id[t, k] >= 0\n"
+    "    }\n"
+    "    launch g @7 {\n"
+    "        parallel b in 0..nblk[0] {\n"
+    "            for r in blk[b, 1]..min2(blk[b, 1] + 4, rt.start[blk[b, 0] + 1]) {\n"
+    "                vector h in 0..H by 8 {\n"
+    "                    g[r, h] = x[idiv(rt.slot_of[r], K), h] * w[blk[b, 0], h]\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "    launch y @8 {\n"
+    "        parallel t in 0..T {\n"
+    "            vector h in 0..H by 8 {\n"
+    "                unroll u in 0..4 {\n"
+    "                    acc[u] = 0.0\n"
+    "                }\n"
+    "                for k in 0..K {\n"
+    "                    acc[0] += if(rt.row_of[t*K + k] >= 0, g[rt.row_of[t * K + k], h], 0.0)\n"
+    "                }\n"
+    "                y[t, h] = acc[0]\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "    launch n @9 {\n"
+    "        parallel e in 0..E {\n"
+    "            n[e] = first[e + 1] - first[e]\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+static const char tops[] =
+    "tiles 1\n"
+    "\n"
+    "dim T\n"
+    "dim K\n"
+    "dim E\n"
+    "group R : E capacity 7\n"
+    "\n"
+    "kernel choose(in s: f32[T, E], in rt: route[T, K -> R], out p: f32[T, K], out id: i32[T, K]) {\n"
+    "    cost T*E\n"
+    "    fields rt.count\n"
+    "    reg m: f32[1] x 4\n"
+    "    reg b: f32\n"
+    "    launch p {\n"
+    "        parallel t in 0..T {\n"
+    "            m[0] = -1e999\n"
+    "            vector e in 0..E by 4 {\n"
+    "                m[0] = max2(m[0], s[t, e])\n"
+    "            }\n"
+    "            b = lanes_max(m[0])\n"
+    "            top p, id[t] count K over e2 in 0..E of exp(s[t, e2] - b)\n"
+    "        }\n"
+    "    }\n"
+    "    launch valid_rt {\n"
+    "        valid rt\n"
+    "    }\n"
+    "}\n";
+
+/* Reading and writing must agree on the second form; the first only has to mean the same. */
+static void round_trip(const char *text)
+{
+    Fixture first, second;
+    assert_int_equal(read_text(&first, text), 0);
+    for (uint32_t i = 0; i < first.module->kernels.len; i++) {
+        const char *broken = tile_verify(first.module->kernels.at[i], first.arena);
+        if (broken)
+            fail_msg("%s", broken);
+    }
+    const char *once = printed(&first);
+    assert_int_equal(read_text(&second, once), 0);
+    assert_string_equal(once, printed(&second));
+    arena_free(first.arena);
+    arena_free(second.arena);
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    round_trip(pointwise);
+    round_trip(grouped);
+    round_trip(tops);
+}
+
+static void test_exact_text(void **state)
+{
+    (void)state;
+    Fixture f;
+    assert_int_equal(read_text(&f, pointwise), 0);
+    assert_string_equal(printed(&f), pointwise);
+    arena_free(f.arena);
+}
+
+static void test_lines_are_kept(void **state)
+{
+    (void)state;
+    Fixture f;
+    assert_int_equal(read_text(&f, pointwise), 0);
+    const TileProgram *p = f.module->kernels.at[0]->tiles;
+    for (StmtId s = 0; s < p->stmts.len; s++) {
+        int below_if = p->stmts.at[s].kind == TILE_if || p->stmts.at[s].kind == TILE_store;
+        assert_int_equal(p->stmts.at[s].loc.line, below_if ? 4 : 3);
+    }
+    arena_free(f.arena);
+}
+
+/* A kernel around a body of statements, with what the cases below need. */
+static const char *wrapped(char *out, size_t size, const char *body)
+{
+    snprintf(out, size,
+             "tiles 1\ndim T\ndim E\ndim H\ngroup R : E rows T\n"
+             "kernel f(in x: f32[T, H], in id: i32[T], in rt: route[T, 1 -> R], out y: f32[T, H], out h16: f16[T]) {\n"
+             "cost T\nwork g: f32[T, H]\nthread s: f32[H]\nreg acc: f32[4] x 8\nreg one: f32[2]\n%s\n}\n", body);
+    return out;
+}
+
+static void test_verifier_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says;
+    } cases[] = {
+        {"launch a { y[0, 0] = 1.0 }", NULL},
+        {"launch a { parallel t in 0..T { y[0, 0] = 1.0 } }", "two items of a parallel loop"},
+        {"launch a { parallel t in 0..T { parallel h in 0..H { y[t, 0] = 1.0 } } }", "two items"},
+        {"launch a { parallel t in 0..T { parallel h in 0..H { y[t, h] = 1.0 } } }", NULL},
+        {"launch a { parallel t in 0..T { y[id[t], 0] += 1.0 } }", "two items of a parallel loop"},
+        {"launch a { owned h in 0..H { for t in 0..T { y[id[t], h] += 1.0 } } }", NULL},
+        {"launch a { owned h in 0..H by 8 { for t in 0..T { vector j in h..min2(h + 8, H) by 8 "
+         "{ y[id[t], j] += 1.0 } } } }", NULL},
+        {"launch a { owned h in 0..H { for t in 0..T { y[id[t], 0] += 1.0 } } }", "the owner's variable"},
+        {"launch a { for t in 0..T { parallel h in 0..H { y[t, h] = 1.0 } } }", "not directly inside"},
+        {"launch a { parallel t in 0..T { one[0] = 0.0 parallel h in 0..H { y[t, h] = 1.0 } } }", "not directly"},
+        {"launch a { parallel t in 0..T { parallel h in 0..t { y[t, h] = 1.0 } } }", "depend on another"},
+        {"launch a { vector h in 0..H by 8 { vector j in 0..H by 8 { y[0, h] = 1.0 } } }", "inside a vector loop"},
+        {"launch a { vector h in 0..H by 8 { for j in 0..h { y[0, j] = 1.0 } } }", "bounds of a loop have lanes"},
+        {"launch a { vector h in 0..H by 8 { one[0] = x[0, h] } }", "has none"},
+        {"launch a { vector h in 0..H by 8 { acc[0] = x[0, h] } one[0] = lanes_sum(acc[0]) }", NULL},
+        {"launch a { vector h in 0..H by 4 { acc[0] = x[0, h] } }", "8 lanes in a vector loop by 4"},
+        {"launch a { vector h in 0..H by 8 { y[0, 0] = x[0, h] } }", "every lane stores"},
+        {"launch a { y[0, 0] = acc[1] }", "outside a vector loop"},
+        {"launch a { for i in 0..2 { one[i] = 0.0 } }", "not constant after unrolling"},
+        {"launch a { unroll i in 0..2 { one[i] = 0.0 } }", NULL},
+        {"launch a { unroll i in 0..3 { one[i] = 0.0 } }", "outside 0..1"},
+        {"launch a { unroll i in 0..T { one[0] = 0.0 } }", "not constant"},
+        {"launch a { x[0, 0] = 1.0 }", "which is an input"},
+        {"launch a { h16[0] = 1.5 }", "which is f16"},
+        {"launch a { h16[0] = f16(1.5) }", NULL},
+        {"launch a { y[0] = 1.5 }", "2 axes and 1 subscripts"},
+        {"launch a { parallel t in 0..T { y[t, 0] = f32(rt.start[t]) valid rt } }", "must not stand in a parallel"},
+        {"launch a { for t in 0..T { for t in 0..T { y[t, 0] = 1.0 } } }", "hides another"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Fixture f;
+        char text[2000];
+        if (read_text(&f, wrapped(text, sizeof text, cases[i].body)) != 0)
+            fail_msg("case %zu does not read: %s", i, diag_text(&f.diags, f.arena));
+        const char *broken = tile_verify(f.module->kernels.at[0], f.arena);
+        if (!broken != !cases[i].says || (broken && !strstr(broken, cases[i].says)))
+            fail_msg("%s\n wanted: %s\n got: %s", cases[i].body, cases[i].says ? cases[i].says : "(accepted)",
+                     broken ? broken : "(accepted)");
+        arena_free(f.arena);
+    }
+}
+
+static void test_reader_refuses(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "launch a { y[0, 0] = }", "launch a { y[0, 0] = z[0] }", "launch a { y[0, 0] = x[0] }",
+        "launch a { y[0, 0] = (1 < 2) + 1 }", "launch a { if 1 { } }", "launch a { y[0.5, 0] = 1 }",
+        "launch a { y[0, 0] = rt.stop[0] }", "launch a { valid no }", "launch a {", "launch a { check 1 < 2 else }",
+        "launch a { y[0, 0] = exp(1, 2) }", "launch a { y[0, 0] = nothing(1) }", "launch a { y[i, 0] = 1 }",
+        "launch a { y[0, 0] = 99999999999999999999 }", "launch a { check 1 < 2 else NULL \"abc }", "launch a { ` }",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        Fixture f;
+        char text[2000];
+        if (read_text(&f, wrapped(text, sizeof text, bodies[i])) == 0)
+            fail_msg("accepted: %s", bodies[i]);
+        assert_int_equal(f.diags.errors, 1);
+        arena_free(f.arena);
+    }
+}
+
+/* Every prefix of a good text, and deep nesting, end in one error and no crash. */
+static void test_reader_survives(void **state)
+{
+    (void)state;
+    for (size_t len = 0; len + 2 < sizeof grouped; len++) {
+        char *cut = strndup(grouped, len);
+        Fixture f;
+        int failed = read_text(&f, cut);
+        assert_true(failed || !strstr(cut, "kernel"));
+        arena_free(f.arena);
+        free(cut);
+    }
+    char body[20000] = "launch a { y[0, 0] = ", text[24000];
+    memset(body + strlen(body), '(', 15000);
+    Fixture f;
+    snprintf(text, sizeof text, "tiles 1 kernel f(out y: f32[1, 1]) { cost 1 %s", body);
+    assert_int_equal(read_text(&f, text), 1);
+    arena_free(f.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_exact_text),
+        cmocka_unit_test(test_lines_are_kept),   cmocka_unit_test(test_verifier_refuses),
+        cmocka_unit_test(test_reader_refuses),   cmocka_unit_test(test_reader_survives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
