@@ -23,6 +23,7 @@ typedef struct moec_options { /* zero-initialise; NULL means all defaults */
     int debug;             /* 1: DWARF lines */
     int no_cache;          /* 1: neither read nor write the compile cache */
     const char *cache_dir; /* NULL: $MOEC_CACHE, else $XDG_CACHE_HOME/moec, else ~/.cache/moec */
+    int interpret;         /* 1: no machine code; the kernels run by moec_kernel_interpret only */
 } moec_options;
 
 moec_context *moec_context_new(void); /* NULL when memory is exhausted */
@@ -54,6 +55,10 @@ int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t
 void *moec_kernel_function(const moec_kernel *k);
 moe_entry *moec_kernel_entry(const moec_kernel *k);
 int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims);
+
+/* Runs the reference interpreter (language page, section 5) on the arguments of the uniform entry; for modules
+ * compiled with options.interpret. Slow, single-threaded. Returns a moe_status, the text is in ctx. */
+int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
 
 /* One argument of moec_kernel_call. */
 typedef struct moec_arg {

@@ -1,0 +1,155 @@
+#include "driver/interpret.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Call {
+    const Kernel *kernel;
+    Arena *arena;
+    int64_t *dims; /* by DimId */
+    EvalArg *args;
+} Call;
+
+static double read_element(Elem e, const void *at, int64_t i)
+{
+    switch (e) {
+    case EL_F32: return (double)((const float *)at)[i];
+    case EL_F16: return (double)((const _Float16 *)at)[i];
+    case EL_I32: return (double)((const int32_t *)at)[i];
+    case EL_I64: return (double)((const int64_t *)at)[i];
+    case EL_BF16: {
+        uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    case EL_COUNT: break;
+    }
+    return 0;
+}
+
+/* The interpreter has rounded already: every conversion here is exact. */
+static void write_element(Elem e, void *at, int64_t i, double value)
+{
+    float f = (float)value;
+    uint32_t bits;
+    switch (e) {
+    case EL_F32: ((float *)at)[i] = f; return;
+    case EL_F16: ((_Float16 *)at)[i] = (_Float16)value; return;
+    case EL_I32: ((int32_t *)at)[i] = (int32_t)value; return;
+    case EL_I64: ((int64_t *)at)[i] = (int64_t)value; return;
+    case EL_BF16:
+        memcpy(&bits, &f, sizeof bits);
+        ((uint16_t *)at)[i] = (uint16_t)(bits >> 16);
+        return;
+    case EL_COUNT: return;
+    }
+}
+
+/* -1 when it overflows or a dimension is negative. */
+static int64_t count_elements(const Call *c, const Tensor *t)
+{
+    int64_t n = 1, extent;
+    for (int d = 0; d < t->rank; d++)
+        if (!ext_eval(c->kernel->module, t->axes[d].extent, c->dims, &extent) || extent < 0 ||
+            __builtin_mul_overflow(n, extent, &n))
+            return -1;
+    return n;
+}
+
+static int refuse(moe_ctx *ctx, int status, const char *text)
+{
+    if (!ctx)
+        return status;
+    ctx->status = status;
+    if (ctx->message)
+        snprintf(ctx->message, MOE_MESSAGE_BYTES, "%s", text);
+    return status;
+}
+
+static int load_tensor(Call *c, moe_ctx *ctx, const Tensor *t, const void *data, EvalArg *arg)
+{
+    int64_t n = count_elements(c, t);
+    if (n < 0)
+        return refuse(ctx, MOE_SIZE, t->name);
+    if (!data && n)
+        return refuse(ctx, MOE_NULL, t->name);
+    arg->data = arena_array(c->arena, double, n + 1);
+    for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
+        arg->data[i] = read_element(t->elem, data, i);
+    return MOE_OK;
+}
+
+static int load_route(Call *c, moe_ctx *ctx, const Route *r, const moe_route *from, EvalArg *arg)
+{
+    if (!from)
+        return refuse(ctx, MOE_NULL, r->name);
+    arg->route = arena_new_of(c->arena, EvalRoute);
+    *arg->route = (EvalRoute){from->tokens, from->choices, from->groups, from->rows,
+                              from->start, from->count, from->slot_of, from->row_of};
+    return MOE_OK;
+}
+
+static int load_args(Call *c, moe_ctx *ctx, void *const *args)
+{
+    const Kernel *k = c->kernel;
+    c->args = arena_array(c->arena, EvalArg, k->params.len + 1);
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        Param p = k->params.at[i];
+        int status = p.kind == PARAM_ROUTE ? load_route(c, ctx, &k->routes.at[p.id], args[i], &c->args[i])
+                                           : load_tensor(c, ctx, &k->tensors.at[p.id], args[i], &c->args[i]);
+        if (status)
+            return status;
+    }
+    return MOE_OK;
+}
+
+static void store_results(const Call *c, void *const *args)
+{
+    const Kernel *k = c->kernel;
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        Param p = k->params.at[i];
+        if (p.kind == PARAM_ROUTE || k->tensors.at[p.id].role == ROLE_IN)
+            continue;
+        const Tensor *t = &k->tensors.at[p.id];
+        int64_t n = count_elements(c, t);
+        for (int64_t j = 0; j < n; j++)
+            write_element(t->elem, args[i], j, c->args[i].data[j]);
+    }
+}
+
+static int run(Call *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    const Module *m = c->kernel->module;
+    DimId *passed = arena_array(c->arena, DimId, m->dims.len + 1);
+    uint32_t n = ir_kernel_dims(c->kernel, passed);
+    c->dims = arena_array(c->arena, int64_t, m->dims.len + 1);
+    for (uint32_t i = 0; i < n; i++)
+        c->dims[passed[i]] = dims[i];
+    int status = load_args(c, ctx, args);
+    if (status)
+        return status;
+    const char *error = ir_eval(c->kernel, EVAL_REFERENCE, c->dims, c->args, NULL, c->arena);
+    if (error)
+        return refuse(ctx, MOE_COMPUTED, error);
+    store_results(c, args);
+    return MOE_OK;
+}
+
+int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    jmp_buf landing;
+    Call c = {.kernel = k, .arena = arena_new()};
+    if (!c.arena)
+        return refuse(ctx, MOE_MEMORY, "out of memory");
+    Arena *const arena = c.arena; /* not changed after setjmp */
+    int status;
+    if (setjmp(landing)) {
+        status = refuse(ctx, MOE_MEMORY, arena_message(arena));
+    } else {
+        arena_set_landing(arena, &landing);
+        status = run(&c, ctx, dims, args);
+    }
+    arena_free(arena);
+    return status;
+}

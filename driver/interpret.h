@@ -1,0 +1,12 @@
+/* The reference interpreter on the arguments of a call. */
+#ifndef DRIVER_INTERPRET_H
+#define DRIVER_INTERPRET_H
+
+#include "ir/ir.h"
+#include "moec/moert.h"
+
+/* Runs the equations of k. dims: those that a call passes, in their order; args: as for the uniform entry. Returns
+ * a moe_status; the text of a failure goes to ctx (which may be NULL). */
+int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
+
+#endif

@@ -1,0 +1,53 @@
+/* The compiled kernels and how they are called: by name, arguments by name.
+ *
+ *     CALL(t->kernels, project_fwd, ARG(x, stream), ARG(o, heads), ARG(w, weight), ARG(y, next))
+ *
+ * Sizes are set once for the calls that follow; a kernel takes those it mentions. */
+#ifndef TRAINER_KERNELS_H
+#define TRAINER_KERNELS_H
+
+#include <stdint.h>
+
+#include "moec/moec.h"
+
+typedef enum Size {
+#define SOURCE(file)
+#define KERNEL(source, kernel)
+#define SIZE(name) SIZE_##name,
+#include "trainer/kernels.def"
+    SIZE_COUNT
+} Size;
+
+typedef enum KernelId {
+#define SOURCE(file)
+#define KERNEL(source, kernel) KERNEL_##kernel,
+#define SIZE(name)
+#include "trainer/kernels.def"
+    KERNEL_COUNT
+} KernelId;
+
+/* One argument: the data of a tensor, a moe_route, or the address of a scalar. */
+typedef struct Arg {
+    const char *name;
+    const void *at;
+} Arg;
+
+typedef struct Kernels Kernels;
+
+/* Compiles all sources. NULL when one fails, with its diagnostics printed. interpret: calls run the compiler's
+ * reference interpreter instead of machine code. */
+Kernels *kernels_new(int threads, int interpret);
+void kernels_free(Kernels *k);
+
+void kernels_size(Kernels *k, Size size, int64_t value);
+/* Runs a kernel on the sizes set. Returns 0, or 1 with a message printed. */
+int kernels_call(Kernels *k, KernelId id, const Arg *args);
+#define ARG(name, at) {#name, at}
+#define CALL(kernels, kernel, ...) kernels_call((kernels), KERNEL_##kernel, (const Arg[]){__VA_ARGS__, {0, 0}})
+
+double kernels_seconds(const Kernels *k); /* spent inside kernels since the last kernels_reset_time */
+void kernels_reset_time(Kernels *k);
+void kernels_print_times(const Kernels *k); /* a line per kernel, the slowest first */
+double seconds_now(void);
+
+#endif

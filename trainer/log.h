@@ -1,0 +1,26 @@
+/* What a run tells: progress lines on stdout, and with --log one JSON object per line. */
+#ifndef TRAINER_LOG_H
+#define TRAINER_LOG_H
+
+#include "trainer/trainer.h"
+
+typedef struct Log {
+    const Config *config;
+    FILE *file;        /* of --log, or NULL */
+    double steps;      /* seconds inside steps */
+    double kernels;    /* of them, seconds inside kernels */
+    double step_began, kernels_before; /* at the start of this step */
+    double spent_last; /* `steps` and the step at the last progress line */
+    int64_t step_last;
+} Log;
+
+int log_open(Log *l, const Config *c);
+void log_model(Log *l, const Trainer *t, double compile_seconds);
+void log_step_begins(Log *l, const Trainer *t);
+void log_step(Log *l, const Trainer *t);
+void log_validation(const Log *l, const Trainer *t, double loss, double bigram);
+void log_end(const Log *l, const Trainer *t);
+/* 0, or 1 with a message when the file could not be written. */
+int log_close(Log *l);
+
+#endif

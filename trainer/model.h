@@ -1,0 +1,64 @@
+/* The model's memory: parameters in flat buffers, so that the optimizer is one kernel call over all of them, and
+ * the buffers of a step. Everything is allocated once. */
+#ifndef TRAINER_MODEL_H
+#define TRAINER_MODEL_H
+
+#include "moec/moert.h"
+#include "trainer/config.h"
+
+enum { VOCABULARY = 256, NORM_ROW = 1024 /* gradients are summed in rows of so many */ };
+
+/* Sizes of the model and of its micro-batch, named as in the kernels. */
+typedef struct Sizes {
+    int64_t B, S, T, H, N, D, A, K, E, F, G, V, L;
+} Sizes;
+
+typedef enum WeightId {
+#define WEIGHT(name, scope, kind, elements, deviation, doc) WEIGHT_##name,
+#include "trainer/weights.def"
+    WEIGHT_COUNT
+} WeightId;
+
+typedef struct Model {
+    Sizes sizes;
+    int64_t matrices;     /* elements before the first gain: those under weight decay */
+    int64_t count;        /* elements of each buffer below, a multiple of NORM_ROW */
+    int64_t parameters;   /* those that are not padding */
+    int64_t active;       /* those that one token uses */
+    float *master;        /* [count] */
+    float *gradient;      /* [count] summed over the micro-batches */
+    float *first, *second;/* [count] AdamW's moments */
+    uint16_t *compute;    /* [count] bf16 copies of the masters */
+    int64_t *offset[WEIGHT_COUNT]; /* [L] or [1] */
+} Model;
+
+typedef struct WeightRow {
+    const char *name;
+    int per_layer, is_matrix;
+} WeightRow;
+extern const WeightRow weight_table[WEIGHT_COUNT];
+
+/* Elements of one weight (of one layer), and the deviation of its initial values. */
+int64_t weight_elements(WeightId id, const Sizes *sizes);
+double weight_deviation(WeightId id, const Sizes *sizes);
+
+Sizes model_sizes(const Config *c);
+int model_new(Model *m, const Config *c); /* 0, or 1 with a message printed */
+void model_free(Model *m);
+
+static inline int64_t model_layers(const Model *m, WeightId id)
+{
+    return weight_table[id].per_layer ? m->sizes.L : 1;
+}
+
+typedef struct Buffers {
+#define BUFFER(name, scope, type, elements, doc) type **name; /* [L] or [1] */
+#include "trainer/buffers.def"
+    moe_route **route; /* [L] */
+    int64_t layers;
+} Buffers;
+
+int buffers_new(Buffers *b, const Sizes *sizes); /* 0, or 1 with a message printed */
+void buffers_free(Buffers *b);
+
+#endif
