@@ -1,0 +1,65 @@
+#!/bin/sh
+# The programs in examples/: a C program with only the generated header, linked with the .so and with the object; a
+# Python one with numpy; gdb stops at a line of the .moe file.   usage: examples.sh BUILD [PYTHON]
+set -eu
+cd "$(dirname "$0")/.."
+moec=$1/bin/moec
+python=${2:-python3}
+cc=${CC:-cc}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+echo "-- C, kernel.so"
+"$moec" examples/moe_ffn.moe -o "$scratch/kernel.so"
+cp examples/use_kernel.c examples/moe_ffn.moe "$scratch"
+$cc -std=c11 -Wall -Wextra -Wconversion -Werror -I "$scratch" "$scratch/use_kernel.c" "$scratch/kernel.so" -lm \
+    -o "$scratch/use_kernel"
+"$scratch/use_kernel"
+
+echo "-- C, kernel.o"
+"$moec" examples/moe_ffn.moe -o "$scratch/kernel.o"
+$cc -std=c11 -I "$scratch" "$scratch/use_kernel.c" "$scratch/kernel.o" -lm -lgomp -o "$scratch/use_object"
+"$scratch/use_object" >/dev/null
+
+echo "-- what kernel.so needs"
+needed=$(objdump -p "$scratch/kernel.so" | sed -n 's/^ *NEEDED *//p' | sort | tr '\n' ' ')
+case $needed in
+"libc.so.6 libgomp.so.1 libm.so.6 ") echo "$needed" ;;
+*)
+    echo "FAILED: needs $needed"
+    exit 1
+    ;;
+esac
+
+echo "-- header as C++"
+if command -v g++ >/dev/null 2>&1; then
+    printf '#include "kernel.h"\n#include "kernel.h"\nint main() { return ffn == nullptr; }\n' >"$scratch/a.cpp"
+    g++ -Wall -Wextra -Werror -fsyntax-only "$scratch/a.cpp"
+else
+    echo "skipped: no g++"
+fi
+
+echo "-- Python, numpy"
+if "$python" -c 'import numpy' 2>/dev/null; then
+    "$python" examples/use_kernel.py "$scratch/kernel.so"
+else
+    echo "skipped: $python has no numpy"
+fi
+
+echo "-- gdb"
+if command -v gdb >/dev/null 2>&1; then
+    line=$(grep -n 'a\[r, f\]' examples/moe_ffn.moe | head -n 1 | cut -d: -f1)
+    (
+        cd "$scratch"
+        "$moec" -g moe_ffn.moe -o kernel.so
+        gdb -nx -batch -ex 'set breakpoint pending on' -ex "break moe_ffn.moe:$line" -ex run -ex bt ./use_kernel
+    ) >"$scratch/gdb.out" 2>&1 || true
+    if ! grep -q "Breakpoint 1, .*moe_ffn.moe:$line" "$scratch/gdb.out"; then
+        cat "$scratch/gdb.out"
+        echo "FAILED: gdb did not stop at moe_ffn.moe:$line"
+        exit 1
+    fi
+    grep "Breakpoint 1, " "$scratch/gdb.out"
+else
+    echo "skipped: no gdb"
+fi
