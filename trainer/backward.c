@@ -1,5 +1,5 @@
-/* The layers in reverse. d_stream is the gradient of the residual stream at the point reached so far: the branches
- * add to it, the residual connections leave it as it is. */
+/* The layers in reverse. d_stream is the gradient of the residual stream at the point reached so far: the
+ * branches add to it, the residual connections leave it as it is. */
 #include "trainer/trainer.h"
 
 /* Shorthands of this file: a buffer of layer l, a weight of layer l, its gradient. */
@@ -23,10 +23,11 @@ static int experts(Trainer *t, int64_t l, float share)
     const Buffers *b = &t->buffers;
     float d_balance = share * (float)t->config->balance;
     return CALL(t->kernels, experts_bwd, ARG(x, BUF(middle)), ARG(n, BUF(normed2)), ARG(rt, BUF(route)),
-                ARG(p, BUF(p)), ARG(wg, W(wg)), ARG(wu, W(wu)), ARG(wd, W(wd)), ARG(vg, W(vg)), ARG(vu, W(vu)),
-                ARG(vd, W(vd)), ARG(g, BUF(gate)), ARG(u, BUF(up)), ARG(sg, BUF(sgate)), ARG(su, BUF(sup)),
-                ARG(d_y, b->d_stream[0]), ARG(d_n, b->d_normed[0]), ARG(d_p, b->d_p[0]), ARG(d_wg, D(wg)),
-                ARG(d_wu, D(wu)), ARG(d_wd, D(wd)), ARG(d_vg, D(vg)), ARG(d_vu, D(vu)), ARG(d_vd, D(vd))) ||
+                ARG(p, BUF(p)), ARG(wg, W(wg)), ARG(wu, W(wu)), ARG(wd, W(wd)), ARG(vg, W(vg)),
+                ARG(vu, W(vu)), ARG(vd, W(vd)), ARG(g, BUF(gate)), ARG(u, BUF(up)), ARG(sg, BUF(sgate)),
+                ARG(su, BUF(sup)), ARG(d_y, b->d_stream[0]), ARG(d_n, b->d_normed[0]), ARG(d_p, b->d_p[0]),
+                ARG(d_wg, D(wg)), ARG(d_wu, D(wu)), ARG(d_wd, D(wd)), ARG(d_vg, D(vg)), ARG(d_vu, D(vu)),
+                ARG(d_vd, D(vd))) ||
            CALL(t->kernels, router_bwd, ARG(x, BUF(middle)), ARG(gain, GAIN(gain2)), ARG(w, W(router)),
                 ARG(scale, BUF(scale2)), ARG(n, BUF(normed2)), ARG(d_n, b->d_normed[0]), ARG(d_p, b->d_p[0]),
                 ARG(d_balance, &d_balance), ARG(d_x, b->d_stream[0]), ARG(d_gain, D(gain2)),
@@ -53,11 +54,13 @@ static int turn_back(Trainer *t, const uint16_t *x, const uint16_t *d_y, uint16_
 static int qkv(Trainer *t, int64_t l)
 {
     const Buffers *b = &t->buffers;
-    return turn_back(t, BUF(q), b->d_q[0], b->d_plain_q[0]) || turn_back(t, BUF(k), b->d_k[0], b->d_plain_k[0]) ||
-           CALL(t->kernels, qkv_bwd, ARG(x, BUF(stream)), ARG(gain, GAIN(gain1)), ARG(wq, W(wq)), ARG(wk, W(wk)),
-                ARG(wv, W(wv)), ARG(scale, BUF(scale1)), ARG(n, BUF(normed1)), ARG(d_q, b->d_plain_q[0]),
-                ARG(d_k, b->d_plain_k[0]), ARG(d_v, b->d_v[0]), ARG(d_x, b->d_stream[0]), ARG(d_gain, D(gain1)),
-                ARG(d_wq, D(wq)), ARG(d_wk, D(wk)), ARG(d_wv, D(wv)));
+    return turn_back(t, BUF(q), b->d_q[0], b->d_plain_q[0]) ||
+           turn_back(t, BUF(k), b->d_k[0], b->d_plain_k[0]) ||
+           CALL(t->kernels, qkv_bwd, ARG(x, BUF(stream)), ARG(gain, GAIN(gain1)), ARG(wq, W(wq)),
+                ARG(wk, W(wk)), ARG(wv, W(wv)), ARG(scale, BUF(scale1)), ARG(n, BUF(normed1)),
+                ARG(d_q, b->d_plain_q[0]), ARG(d_k, b->d_plain_k[0]), ARG(d_v, b->d_v[0]),
+                ARG(d_x, b->d_stream[0]), ARG(d_gain, D(gain1)), ARG(d_wq, D(wq)), ARG(d_wk, D(wk)),
+                ARG(d_wv, D(wv)));
 }
 
 static int embed(Trainer *t)

@@ -16,8 +16,8 @@ static int run(const Config *c, const Data *d, int interpret, double losses[CHEC
     return bad;
 }
 
-/* Both runs round to bf16 at the same places but add in different orders, so a few roundings differ; the losses
- * stay within far less than one bf16 step of each other. */
+/* Both runs round to bf16 at the same places but add in different orders, so a few roundings differ; the
+ * losses stay within far less than one bf16 step of each other. */
 int check_run(const Config *c, const Data *d)
 {
     static const double tolerance = 2e-3;

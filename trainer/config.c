@@ -23,28 +23,33 @@ enum {
 #define STR(x) STR_(x)
 
 static const struct argp_option options[] = {
-    {"data", KEY_DATA, "PATH", 0, "a file or folder to learn from, may be repeated (default: /usr/include)", 0},
+    {"data", KEY_DATA, "PATH", 0, "a file or folder to learn from, may be repeated (default: /usr/include)",
+     0},
 #define GROUP(title) {0, 0, 0, 0, title ":", 0},
-#define INT(field, option, value, least, most, arg, doc) {option, KEY_##field, arg, 0, doc " (" #value ")", 0},
-#define REAL(field, option, value, least, most, arg, doc) {option, KEY_##field, arg, 0, doc " (" #value ")", 0},
+#define INT(field, option, value, least, most, arg, doc) \
+    {option, KEY_##field, arg, 0, doc " (" #value ")", 0},
+#define REAL(field, option, value, least, most, arg, doc) \
+    {option, KEY_##field, arg, 0, doc " (" #value ")", 0},
 #define TEXT(field, option, value, arg, doc) {option, KEY_##field, arg, 0, doc, 0},
 #define FLAG(field, option, doc) {option, KEY_##field, 0, 0, doc, 0},
 #include "trainer/config.def"
     {0},
 };
 
-static int64_t int_value(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most)
+static int64_t int_value(struct argp_state *s, const char *option, const char *text, int64_t least,
+                         int64_t most)
 {
     char *end;
     errno = 0;
     long long v = strtoll(text, &end, 10);
     if (errno || end == text || *end || v < least || v > most)
-        argp_failure(s, 1, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option, (long long)least,
-                     (long long)most, text);
+        argp_failure(s, 1, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
+                     (long long)least, (long long)most, text);
     return v;
 }
 
-static double real_value(struct argp_state *s, const char *option, const char *text, double least, double most)
+static double real_value(struct argp_state *s, const char *option, const char *text, double least,
+                         double most)
 {
     char *end;
     double v = strtod(text, &end);
@@ -53,11 +58,13 @@ static double real_value(struct argp_state *s, const char *option, const char *t
     return v;
 }
 
-static void add_data(Config *c, struct argp_state *s, char *path)
+static void add_data(Config *c, char *path)
 {
     char **grown = realloc(c->data, (c->ndata + 1) * sizeof *grown);
-    if (!grown)
-        argp_failure(s, 1, 0, "out of memory");
+    if (!grown) {
+        fprintf(stderr, "moe-train: out of memory\n");
+        exit(1);
+    }
     c->data = grown;
     c->data[c->ndata++] = path;
 }
@@ -66,16 +73,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     Config *c = s->input;
     switch (key) {
-    case KEY_DATA: add_data(c, s, arg); return 0;
+    case KEY_DATA: add_data(c, arg); return 0;
 #define GROUP(title)
-#define INT(field, option, value, least, most, argument, doc)                                                \
-    case KEY_##field: c->field = int_value(s, option, arg, least, most); return 0;
-#define REAL(field, option, value, least, most, argument, doc)                                               \
-    case KEY_##field: c->field = real_value(s, option, arg, least, most); return 0;
-#define TEXT(field, option, value, argument, doc)                                                            \
-    case KEY_##field: c->field = arg; return 0;
-#define FLAG(field, option, doc)                                                                             \
-    case KEY_##field: c->field = 1; return 0;
+#define INT(field, option, value, least, most, argument, doc) \
+    case KEY_##field:                                         \
+        c->field = int_value(s, option, arg, least, most);    \
+        return 0;
+#define REAL(field, option, value, least, most, argument, doc) \
+    case KEY_##field:                                          \
+        c->field = real_value(s, option, arg, least, most);    \
+        return 0;
+#define TEXT(field, option, value, argument, doc) \
+    case KEY_##field:                             \
+        c->field = arg;                           \
+        return 0;
+#define FLAG(field, option, doc) \
+    case KEY_##field:            \
+        c->field = 1;            \
+        return 0;
 #include "trainer/config.def"
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option; data is given with --data", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -101,11 +116,15 @@ static const char *broken_rule(const Config *c)
 Config config_read(int argc, char **argv)
 {
     static const struct argp argp = {
-        options, parse_option, 0,
+        options,
+        parse_option,
+        0,
         "Trains a decoder-only mixture-of-experts language model on bytes. Every computation on tensors is a "
         "kernel written in .moe and compiled when the program starts.\v"
         "The number in brackets is the default.",
-        0, 0, 0};
+        0,
+        0,
+        0};
     Config c = {
 #define GROUP(title)
 #define INT(field, option, value, ...) .field = value,
@@ -121,13 +140,13 @@ Config config_read(int argc, char **argv)
         fprintf(stderr, "moe-train: %s\n", rule);
         exit(1);
     }
-    static char *system_headers[] = {"/usr/include"};
-    if (!c.ndata) {
-        c.data = system_headers;
-        c.ndata = 1;
-    }
+    static char system_headers[] = "/usr/include";
+    if (!c.ndata)
+        add_data(&c, system_headers);
     return c;
 }
+
+void config_free(Config *c) { free(c->data); }
 
 void config_make_tiny(Config *c)
 {
@@ -162,11 +181,11 @@ void config_json(const Config *c, FILE *out)
 #define GROUP(title)
 #define INT(field, option, ...) fprintf(out, ", \"%s\": %lld", option, (long long)c->field);
 #define REAL(field, option, ...) fprintf(out, ", \"%s\": %.9g", option, c->field);
-#define TEXT(field, option, ...)                                                                             \
-    fprintf(out, ", \"%s\": ", option);                                                                      \
-    if (c->field)                                                                                            \
-        json_string(out, c->field);                                                                          \
-    else                                                                                                     \
+#define TEXT(field, option, ...)        \
+    fprintf(out, ", \"%s\": ", option); \
+    if (c->field)                       \
+        json_string(out, c->field);     \
+    else                                \
         fputs("null", out);
 #define FLAG(field, option, doc) fprintf(out, ", \"%s\": %s", option, c->field ? "true" : "false");
 #include "trainer/config.def"

@@ -19,6 +19,7 @@ typedef struct Config {
 
 /* Reads the command line. Leaves the process with status 2 on a wrong option, 1 on a wrong value. */
 Config config_read(int argc, char **argv);
+void config_free(Config *c);
 /* The model of --check: everything about the run kept, the sizes tiny. */
 void config_make_tiny(Config *c);
 /* All options as one JSON object. */

@@ -130,12 +130,13 @@ static int check_size(const Data *d, const Config *c)
     if (d->valid_len >= least && d->train_len >= least)
         return 0;
     fprintf(stderr,
-            "moe-train: the data is too small: %zu bytes to train on and %zu to validate on in %zu files, and each "
+            "moe-train: the data is too small: %zu bytes to train on and %zu to validate on in %zu files, "
+            "and each "
             "part needs %zu (--sequence + 1)\n",
             d->train_len, d->valid_len, d->files, least);
     if (d->binary || d->empty || d->unreadable)
-        fprintf(stderr, "moe-train: left out: %zu binary files, %zu empty, %zu unreadable\n", d->binary, d->empty,
-                d->unreadable);
+        fprintf(stderr, "moe-train: left out: %zu binary files, %zu empty, %zu unreadable\n", d->binary,
+                d->empty, d->unreadable);
     return 1;
 }
 

@@ -5,8 +5,9 @@
 #include "base/base.h"
 #include "trainer/config.h"
 
-/* All files one after the other, in the order of a hash of their names, each ended by a 0 byte. The first ones
- * are the validation part: so a file is wholly in one part, and which part does not depend on where it lies. */
+/* All files one after the other, in the order of a hash of their names, each ended by a 0 byte. The first
+ * ones are the validation part: so a file is wholly in one part, and which part does not depend on where it
+ * lies. */
 typedef struct Data {
     uint8_t *bytes;
     size_t valid_len, train_len; /* bytes[0 .. valid_len) and the train_len bytes after them */
@@ -17,14 +18,14 @@ typedef struct Data {
 int data_read(Data *d, const Config *c);
 void data_free(Data *d);
 
-/* Windows of `sequence` bytes and of the bytes that follow each of them: ids and targets, each [count, sequence].
- * Training windows are drawn; validation windows are spread evenly, the same for every model. */
+/* Windows of `sequence` bytes and of the bytes that follow each of them: ids and targets, each [count,
+ * sequence]. Training windows are drawn; validation windows are spread evenly, the same for every model. */
 void data_train_batch(const Data *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
                       int32_t *targets);
 void data_validation_batch(const Data *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets);
 
-/* Cross entropy, in nat per byte, of the bigram model of the training part (counts plus 1/256) on the bytes of the
- * validation batches. */
+/* Cross entropy, in nat per byte, of the bigram model of the training part (counts plus 1/256) on the bytes
+ * of the validation batches. */
 double data_bigram_loss(const Data *d, const Config *c);
 
 #endif

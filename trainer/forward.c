@@ -44,9 +44,9 @@ static int experts(Trainer *t, int64_t l)
                 ARG(n, BUF(normed2)), ARG(p, BUF(p)), ARG(id, BUF(chosen)), ARG(rt, BUF(route)),
                 ARG(balance, BUF(balance)), ARG(scale, BUF(scale2))) ||
            CALL(t->kernels, experts_fwd, ARG(x, BUF(middle)), ARG(n, BUF(normed2)), ARG(rt, BUF(route)),
-                ARG(p, BUF(p)), ARG(wg, W(wg)), ARG(wu, W(wu)), ARG(wd, W(wd)), ARG(vg, W(vg)), ARG(vu, W(vu)),
-                ARG(vd, W(vd)), ARG(y, y), ARG(g, BUF(gate)), ARG(u, BUF(up)), ARG(sg, BUF(sgate)),
-                ARG(su, BUF(sup)));
+                ARG(p, BUF(p)), ARG(wg, W(wg)), ARG(wu, W(wu)), ARG(wd, W(wd)), ARG(vg, W(vg)),
+                ARG(vu, W(vu)), ARG(vd, W(vd)), ARG(y, y), ARG(g, BUF(gate)), ARG(u, BUF(up)),
+                ARG(sg, BUF(sgate)), ARG(su, BUF(sup)));
 }
 
 /* Routes carry their own sizes. */

@@ -1,6 +1,6 @@
-/* The initial weights. This is the one place where the host writes floating-point values into a tensor: it makes
- * data, normally distributed numbers of the run's seed, the same on every machine and for every thread count. All
- * arithmetic on them (scaling, rounding to bf16) is done by kernels. */
+/* The initial weights. This is the one place where the host writes floating-point values into a tensor: it
+ * makes data, normally distributed numbers of the run's seed, the same on every machine and for every thread
+ * count. All arithmetic on them (scaling, rounding to bf16) is done by kernels. */
 #include "trainer/trainer.h"
 
 static void draw_normal(Random *random, float *at, int64_t n)

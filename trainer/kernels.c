@@ -16,8 +16,8 @@ typedef enum SourceId {
 } SourceId;
 
 /* The texts, made from the .moe files by the build. */
-#define SOURCE(file)                                                                                         \
-    extern const char source_##file[];                                                                       \
+#define SOURCE(file)                   \
+    extern const char source_##file[]; \
     extern const size_t source_##file##_len;
 #define KERNEL(source, kernel)
 #define SIZE(name)
@@ -170,7 +170,8 @@ void kernels_free(Kernels *k)
 
 void kernels_size(Kernels *k, Size size, int64_t value) { k->sizes[size] = value; }
 
-/* The argument of each parameter; callers write them in the kernel's order, so the first guess mostly holds. */
+/* The argument of each parameter; callers write them in the kernel's order, so the first guess mostly holds.
+ */
 static int bind_args(const Kernel *k, const Arg *args, void **out)
 {
     size_t n = 0;
@@ -206,8 +207,8 @@ int kernels_call(Kernels *ks, KernelId id, const Arg *args)
     for (size_t i = 0; i < k->ndims; i++)
         dims[i] = ks->sizes[k->dims[i]];
     double begin = seconds_now();
-    int status = ks->interpret ? moec_kernel_interpret(k->kernel, ks->ctx, dims, data)
-                               : k->entry(ks->ctx, dims, data);
+    int status =
+        ks->interpret ? moec_kernel_interpret(k->kernel, ks->ctx, dims, data) : k->entry(ks->ctx, dims, data);
     double spent = seconds_now() - begin;
     k->seconds += spent;
     k->calls++;

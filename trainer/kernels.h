@@ -34,16 +34,20 @@ typedef struct Arg {
 
 typedef struct Kernels Kernels;
 
-/* Compiles all sources. NULL when one fails, with its diagnostics printed. interpret: calls run the compiler's
- * reference interpreter instead of machine code. */
+/* Compiles all sources. NULL when one fails, with its diagnostics printed. interpret: calls run the
+ * compiler's reference interpreter instead of machine code. */
 Kernels *kernels_new(int threads, int interpret);
 void kernels_free(Kernels *k);
 
 void kernels_size(Kernels *k, Size size, int64_t value);
 /* Runs a kernel on the sizes set. Returns 0, or 1 with a message printed. */
 int kernels_call(Kernels *k, KernelId id, const Arg *args);
-#define ARG(name, at) {#name, at}
-#define CALL(kernels, kernel, ...) kernels_call((kernels), KERNEL_##kernel, (const Arg[]){__VA_ARGS__, {0, 0}})
+#define ARG(name, at) \
+    {                 \
+#name, at     \
+    }
+#define CALL(kernels, kernel, ...) \
+    kernels_call((kernels), KERNEL_##kernel, (const Arg[]){__VA_ARGS__, {0, 0}})
 
 double kernels_seconds(const Kernels *k); /* spent inside kernels since the last kernels_reset_time */
 void kernels_reset_time(Kernels *k);

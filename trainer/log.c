@@ -33,17 +33,20 @@ void log_model(Log *l, const Trainer *t, double compile_seconds)
     const Sizes *s = &t->model.sizes;
     kernels_reset_time(t->kernels);
     print_data(t->data);
-    printf("model: %.2f M parameters, %.2f M active per token: %lld layers, width %lld, %lld heads, %lld experts top-%lld "
+    printf("model: %.2f M parameters, %.2f M active per token: %lld layers, width %lld, %lld heads, %lld "
+           "experts top-%lld "
            "of width %lld and one shared of width %lld\n",
-           1e-6 * (double)t->model.parameters, 1e-6 * (double)t->model.active, (long long)s->L, (long long)s->H,
-           (long long)s->N, (long long)s->E, (long long)s->K, (long long)s->F, (long long)s->G);
+           1e-6 * (double)t->model.parameters, 1e-6 * (double)t->model.active, (long long)s->L,
+           (long long)s->H, (long long)s->N, (long long)s->E, (long long)s->K, (long long)s->F,
+           (long long)s->G);
     printf("kernels: compiled in %.2f s\n", compile_seconds);
     fflush(stdout);
     if (l->file)
         fprintf(l->file,
                 "{\"event\": \"model\", \"parameters\": %lld, \"active\": %lld, \"train_bytes\": %zu, "
                 "\"validation_bytes\": %zu}\n",
-                (long long)t->model.parameters, (long long)t->model.active, t->data->train_len, t->data->valid_len);
+                (long long)t->model.parameters, (long long)t->model.active, t->data->train_len,
+                t->data->valid_len);
 }
 
 void log_step_begins(Log *l, const Trainer *t)
@@ -72,7 +75,8 @@ void log_step(Log *l, const Trainer *t)
     l->kernels += kernels_seconds(t->kernels) - l->kernels_before;
     if (l->file) {
         fprintf(l->file,
-                "{\"event\": \"step\", \"step\": %lld, \"loss\": %.6f, \"balance\": %.4f, \"norm\": %.5f, \"lr\": %.6g, "
+                "{\"event\": \"step\", \"step\": %lld, \"loss\": %.6f, \"balance\": %.4f, \"norm\": %.5f, "
+                "\"lr\": %.6g, "
                 "\"seconds\": %.4f}\n",
                 (long long)t->step, t->loss, t->balance, t->norm, t->lr, seconds);
         fflush(l->file);
@@ -96,8 +100,9 @@ void log_end(const Log *l, const Trainer *t)
     printf("trained %lld steps in %.1f s: %.0f tokens/s, %.1f %% of the step's time inside kernels\n",
            (long long)t->step, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
     if (l->file)
-        fprintf(l->file, "{\"event\": \"end\", \"steps\": %lld, \"seconds\": %.3f, \"tokens_per_second\": %.1f, "
-                         "\"kernel_share\": %.5f}\n",
+        fprintf(l->file,
+                "{\"event\": \"end\", \"steps\": %lld, \"seconds\": %.3f, \"tokens_per_second\": %.1f, "
+                "\"kernel_share\": %.5f}\n",
                 (long long)t->step, l->steps, tokens / l->steps, l->kernels / l->steps);
     if (l->config->profile)
         kernels_print_times(t->kernels);

@@ -6,11 +6,11 @@
 
 typedef struct Log {
     const Config *config;
-    FILE *file;        /* of --log, or NULL */
-    double steps;      /* seconds inside steps */
-    double kernels;    /* of them, seconds inside kernels */
+    FILE *file;                        /* of --log, or NULL */
+    double steps;                      /* seconds inside steps */
+    double kernels;                    /* of them, seconds inside kernels */
     double step_began, kernels_before; /* at the start of this step */
-    double spent_last; /* `steps` and the step at the last progress line */
+    double spent_last;                 /* `steps` and the step at the last progress line */
     int64_t step_last;
 } Log;
 

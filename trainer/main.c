@@ -47,9 +47,11 @@ int main(int argc, char **argv)
     Data d;
     if (c.check)
         config_make_tiny(&c);
-    if (data_read(&d, &c))
-        return 1;
-    int bad = c.check ? check_run(&c, &d) : run(&c, &d);
-    data_free(&d);
+    int bad = data_read(&d, &c);
+    if (!bad) {
+        bad = c.check ? check_run(&c, &d) : run(&c, &d);
+        data_free(&d);
+    }
+    config_free(&c);
     return bad;
 }

@@ -11,8 +11,8 @@ const WeightRow weight_table[WEIGHT_COUNT] = {
 #include "trainer/weights.def"
 };
 
-#define UNPACK_SIZES(s)                                                                                      \
-    const int64_t H = (s)->H, A = (s)->A, E = (s)->E, F = (s)->F, G = (s)->G, V = (s)->V, L = (s)->L;        \
+#define UNPACK_SIZES(s)                                                                               \
+    const int64_t H = (s)->H, A = (s)->A, E = (s)->E, F = (s)->F, G = (s)->G, V = (s)->V, L = (s)->L; \
     (void)H, (void)A, (void)E, (void)F, (void)G, (void)V, (void)L
 
 int64_t weight_elements(WeightId id, const Sizes *sizes)
@@ -154,8 +154,8 @@ int buffers_new(Buffers *b, const Sizes *s)
     UNPACK_SIZES(s);
     const int64_t B = s->B, S = s->S, T = s->T, N = s->N, D = s->D, K = s->K;
     *b = (Buffers){.layers = L};
-#define BUFFER(name, scope, type, elements, doc)                                                             \
-    if (!(b->name = new_list(scope ? L : 1, (elements), sizeof(type))))                                      \
+#define BUFFER(name, scope, type, elements, doc)                        \
+    if (!(b->name = new_list(scope ? L : 1, (elements), sizeof(type)))) \
         return out_of_memory();
 #include "trainer/buffers.def"
     return new_routes(b, s);

@@ -1,5 +1,5 @@
-/* The model's memory: parameters in flat buffers, so that the optimizer is one kernel call over all of them, and
- * the buffers of a step. Everything is allocated once. */
+/* The model's memory: parameters in flat buffers, so that the optimizer is one kernel call over all of them,
+ * and the buffers of a step. Everything is allocated once. */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
@@ -21,14 +21,14 @@ typedef enum WeightId {
 
 typedef struct Model {
     Sizes sizes;
-    int64_t matrices;     /* elements before the first gain: those under weight decay */
-    int64_t count;        /* elements of each buffer below, a multiple of NORM_ROW */
-    int64_t parameters;   /* those that are not padding */
-    int64_t active;       /* those that one token uses */
-    float *master;        /* [count] */
-    float *gradient;      /* [count] summed over the micro-batches */
-    float *first, *second;/* [count] AdamW's moments */
-    uint16_t *compute;    /* [count] bf16 copies of the masters */
+    int64_t matrices;              /* elements before the first gain: those under weight decay */
+    int64_t count;                 /* elements of each buffer below, a multiple of NORM_ROW */
+    int64_t parameters;            /* those that are not padding */
+    int64_t active;                /* those that one token uses */
+    float *master;                 /* [count] */
+    float *gradient;               /* [count] summed over the micro-batches */
+    float *first, *second;         /* [count] AdamW's moments */
+    uint16_t *compute;             /* [count] bf16 copies of the masters */
     int64_t *offset[WEIGHT_COUNT]; /* [L] or [1] */
 } Model;
 

@@ -37,12 +37,13 @@ static int update(Trainer *t, int64_t from, int64_t to, double weight_decay)
     const Model *m = &t->model;
     double step = (double)(t->step + 1);
     float lr = (float)t->lr, b1 = (float)c->beta1, b2 = (float)c->beta2, eps = (float)c->epsilon;
-    float decay = (float)weight_decay, k1 = (float)(1 - pow(c->beta1, step)), k2 = (float)(1 - pow(c->beta2, step));
+    float decay = (float)weight_decay, k1 = (float)(1 - pow(c->beta1, step)),
+          k2 = (float)(1 - pow(c->beta2, step));
     kernels_size(t->kernels, SIZE_P, to - from);
-    return CALL(t->kernels, adamw, ARG(p, m->master + from), ARG(m, m->first + from), ARG(v, m->second + from),
-                ARG(g, m->gradient + from), ARG(w, m->compute + from), ARG(factor, t->buffers.factor[0]),
-                ARG(lr, &lr), ARG(b1, &b1), ARG(b2, &b2), ARG(eps, &eps), ARG(decay, &decay), ARG(k1, &k1),
-                ARG(k2, &k2));
+    return CALL(t->kernels, adamw, ARG(p, m->master + from), ARG(m, m->first + from),
+                ARG(v, m->second + from), ARG(g, m->gradient + from), ARG(w, m->compute + from),
+                ARG(factor, t->buffers.factor[0]), ARG(lr, &lr), ARG(b1, &b1), ARG(b2, &b2), ARG(eps, &eps),
+                ARG(decay, &decay), ARG(k1, &k1), ARG(k2, &k2));
 }
 
 int optimizer_update(Trainer *t)

@@ -27,10 +27,11 @@ static int check_finite(const Trainer *t)
 {
     if (isfinite(t->loss) && isfinite(t->norm))
         return 0;
-    fprintf(stderr,
-            "moe-train: step %lld: the loss is %g and the norm of the gradients %g: training has diverged; try a "
-            "smaller --lr or a longer --warmup\n",
-            (long long)t->step + 1, t->loss, t->norm);
+    fprintf(
+        stderr,
+        "moe-train: step %lld: the loss is %g and the norm of the gradients %g: training has diverged; try a "
+        "smaller --lr or a longer --warmup\n",
+        (long long)t->step + 1, t->loss, t->norm);
     return 1;
 }
 

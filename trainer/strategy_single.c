@@ -1,5 +1,5 @@
-/* One process with the whole model and the whole batch: nothing to exchange. The file to copy for a new strategy:
- * rename, fill in the hooks, add a row to strategy.def. */
+/* One process with the whole model and the whole batch: nothing to exchange. The file to copy for a new
+ * strategy: rename, fill in the hooks, add a row to strategy.def. */
 #include "trainer/trainer.h"
 
 extern const Strategy strategy_single;

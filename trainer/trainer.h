@@ -51,8 +51,8 @@ int forward_loss(Trainer *t);
 int backward(Trainer *t, float share);
 
 /* optimizer.c */
-int optimizer_zero(Trainer *t);  /* gradients */
-int optimizer_clip(Trainer *t);  /* t->norm, and the factor that optimizer_update applies */
+int optimizer_zero(Trainer *t); /* gradients */
+int optimizer_clip(Trainer *t); /* t->norm, and the factor that optimizer_update applies */
 int optimizer_update(Trainer *t);
 
 /* sample.c: prints text that continues the prompt. */
