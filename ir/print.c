@@ -7,7 +7,10 @@ enum { LINE_LIMIT = 110 };
 
 /* ---- equations ---- */
 
-static int is_parameter(const Kernel *k, TensorId t) { return t != NONE && k->tensors.at[t].role != ROLE_LOCAL; }
+static int is_parameter(const Kernel *k, TensorId t)
+{
+    return t != NONE && k->tensors.at[t].role != ROLE_LOCAL;
+}
 
 static void put_subscripts(Printer *p, const Equation *q, int told)
 {
@@ -260,7 +263,8 @@ static void put_group(const Module *m, const Group *g, Text *out)
 
 static void put_declarations(const Module *m, const Kernel *only, Text *out)
 {
-    Used u = {arena_array(out->arena, uint8_t, m->dims.len + 1), arena_array(out->arena, uint8_t, m->groups.len + 1)};
+    Used u = {arena_array(out->arena, uint8_t, m->dims.len + 1),
+              arena_array(out->arena, uint8_t, m->groups.len + 1)};
     if (only)
         use_kernel(only, &u);
     text_add(out, "moe 1\n\n");

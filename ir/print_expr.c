@@ -1,8 +1,8 @@
 /* Expressions as .moe text, with the parentheses that the grammar needs and no others.
  *
- * Note [Reductions and parentheses]. A reduction takes the whole product that follows it, so it stands bare at the
- * right end of a product (`a * sum(k) b * c` multiplies the sum of b * c) and in parentheses wherever `*` or `/`
- * follows: `(sum(k) b) * c`. Printing carries one bit for that: `followed`. */
+ * Note [Reductions and parentheses]. A reduction takes the whole product that follows it, so it stands bare
+ * at the right end of a product (`a * sum(k) b * c` multiplies the sum of b * c) and in parentheses wherever
+ * `*` or `/` follows: `(sum(k) b) * c`. Printing carries one bit for that: `followed`. */
 #include "ir/print.h"
 
 #include <math.h>
@@ -58,7 +58,10 @@ void printer_leave(Printer *p, uint32_t scope_length)
         p->name[p->scope.at[--p->scope.len]] = NULL;
 }
 
-static int axis_same(const Module *m, Axis a, Axis b) { return a.group == b.group && ext_same(m, a.extent, b.extent); }
+static int axis_same(const Module *m, Axis a, Axis b)
+{
+    return a.group == b.group && ext_same(m, a.extent, b.extent);
+}
 
 /* Whether this node, an access, tells the axis of index variable i. */
 static int tells_axis(const Kernel *k, ExprId e, IndexId i)
@@ -133,7 +136,8 @@ static void put_float(Printer *p, double value)
     if (exponent < -7 || exponent > 15)
         snprintf(digits, sizeof digits, "%.*e", precision - 1, value);
     else
-        snprintf(digits, sizeof digits, "%.*f", precision - 1 - exponent > 1 ? precision - 1 - exponent : 1, value);
+        snprintf(digits, sizeof digits, "%.*f", precision - 1 - exponent > 1 ? precision - 1 - exponent : 1,
+                 value);
     text_add(p->out, "%s", digits);
 }
 
@@ -288,6 +292,8 @@ static void put_constant(Printer *p, const Expr *x, Level level)
 
 static void put(Printer *p, ExprId e, Level level, int followed)
 {
+    static const char *const lanes[] = {
+        [RED_SUM] = "lanes_sum", [RED_MAX] = "lanes_max", [RED_MIN] = "lanes_min"};
     const Expr *x = x_at(p->k, e);
     switch ((ExprKind)x->kind) {
     case X_FLOAT:
@@ -305,7 +311,7 @@ static void put(Printer *p, ExprId e, Level level, int followed)
         text_add(p->out, "@");
         put(p, x_arg(p->k, e, 0), LEVEL_PRIMARY, 0);
         break;
-    case X_LANES: put_call(p, "lanes", e); break;
+    case X_LANES: put_call(p, lanes[x->op], e); break;
     }
 }
 

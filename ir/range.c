@@ -1,12 +1,12 @@
 /* Proofs about subscripts: affine forms over index variables, and when they stay inside an axis.
  *
  * Note [Proof by elimination]. A claim is P >= 0, where P is linear in *atoms* (index variables, and every
- * integer expression that is not affine, each taken as a whole) with extents as coefficients. What is known has
- * the same form: G >= 0 for the range of each index variable, for what route maps give, and for each conjunct of
- * the guard. An atom with coefficient c in P and constant g of the same sign in G goes away in
- * P' = |g| P - |c| G, and P' >= 0 implies P >= 0. When only dimensions are left, the sign is read off their
- * non-negativity, their `<= MAX`, and the fact that an index variable exists only where its extent is positive.
- * `h*D + d < H*D` falls out: (H*D - 1 - h*D - d) - (D - 1 - d) - D (H - 1 - h) = 0. */
+ * integer expression that is not affine, each taken as a whole) with extents as coefficients. What is known
+ * has the same form: G >= 0 for the range of each index variable, for what route maps give, and for each
+ * conjunct of the guard. An atom with coefficient c in P and constant g of the same sign in G goes away in P'
+ * = |g| P - |c| G, and P' >= 0 implies P >= 0. When only dimensions are left, the sign is read off their
+ * non-negativity, their `<= MAX`, and the fact that an index variable exists only where its extent is
+ * positive. `h*D + d < H*D` falls out: (H*D - 1 - h*D - d) - (D - 1 - d) - D (H - 1 - h) = 0. */
 #include "ir/ir.h"
 
 enum { MAX_ATOMS = 12, MAX_FACTS = 64, MAX_DEPTH = 8, MAX_STEPS = 4000 };
@@ -37,7 +37,8 @@ static int is_zero(const Module *m, Extent e)
     return ext_is_const(m, e, &value) && value == 0;
 }
 
-/* Far from the values at which extents saturate: every step keeps to them, so that sums and products are true. */
+/* Far from the values at which extents saturate: every step keeps to them, so that sums and products are
+ * true. */
 static int is_small(const Module *m, Extent e)
 {
     const ExtentForm *form = &m->extents.at[e];
@@ -84,10 +85,7 @@ static int linear_add(Module *m, Linear *into, const Linear *from, Extent factor
     return 1;
 }
 
-static Linear linear_const(Module *m, int64_t value)
-{
-    return (Linear){.constant = ext_const(m, value)};
-}
+static Linear linear_const(Module *m, int64_t value) { return (Linear){.constant = ext_const(m, value)}; }
 
 static int linear_of(Kernel *k, ExprId e, Linear *out);
 
@@ -161,7 +159,8 @@ int x_affine(Kernel *k, ExprId e, Affine *out)
 
 static int64_t dim_least(const Prover *p, DimId d) { return p->positive[d] ? p->m->dims.at[d].multiple : 0; }
 
-/* e with every dimension written as its least value plus a non-negative rest (which keeps the name); or NONE. */
+/* e with every dimension written as its least value plus a non-negative rest (which keeps the name); or NONE.
+ */
 static Extent shifted(Prover *p, Extent e)
 {
     Module *m = p->m;
@@ -326,8 +325,8 @@ static void learn_different(Prover *p, ExprId a, ExprId b)
 static int is_integer_comparison(const Kernel *k, ExprId e)
 {
     const Expr *x = x_at(k, e);
-    return x->kind == X_OP && scalar_table[x->op].kind == SK_COMPARE && x_at(k, x_arg(k, e, 0))->type == TY_INT &&
-           x_at(k, x_arg(k, e, 1))->type == TY_INT;
+    return x->kind == X_OP && scalar_table[x->op].kind == SK_COMPARE &&
+           x_at(k, x_arg(k, e, 0))->type == TY_INT && x_at(k, x_arg(k, e, 1))->type == TY_INT;
 }
 
 static ScalarOp comparison_negated(ScalarOp op)
