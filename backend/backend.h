@@ -24,11 +24,13 @@ typedef struct BackendOptions {
 
 typedef struct BackendJit BackendJit;
 
+typedef enum BackendOutput { OUTPUT_LLVM, OUTPUT_ASM, OUTPUT_OBJECT } BackendOutput;
+
 typedef struct BackendApi {
     const char *version; /* "LLVM 22.1.8" */
     /* Each returns NULL on success, else an error text in arena a. Bytes are allocated in a. */
     const char *(*emit)(const BackendInput *inputs, uint32_t n, const BackendOptions *o,
-                        enum BackendOutput { OUTPUT_LLVM, OUTPUT_ASM, OUTPUT_OBJECT } what, Arena *a,
+                        BackendOutput what, Arena *a,
                         const char **bytes, size_t *len);
     const char *(*jit_load)(const char *object, size_t len, Arena *a, BackendJit **out);
     void *(*jit_symbol)(BackendJit *jit, const char *name); /* NULL when there is none */

@@ -1,14 +1,13 @@
 /* Writes the tile level as text that tile_read() takes back. */
+#include "ir/print.h"
 #include "ir/tile.h"
-
-#include <math.h>
-#include <string.h>
 
 typedef struct TilePrinter {
     const Kernel *k;
     Text *out;
     uint32_t indent;
     uint32_t line; /* of the enclosing statement: not repeated */
+    Printer names; /* of the loop variables in scope, and the expression printer */
 } TilePrinter;
 
 /* ---- declarations ---- */
@@ -121,11 +120,10 @@ static void print_locals(const Kernel *k, Text *out)
 
 /* ---- statements ---- */
 
-static void print_expr(TilePrinter *p, ExprId e) { ir_print_expr(p->k, e, p->out); }
+static void print_expr(TilePrinter *p, ExprId e) { printer_expr(&p->names, e, LEVEL_OR); }
 
 static const char *buffer_name(const TilePrinter *p, TensorId t) { return p->k->tensors.at[t].name; }
 
-static const char *index_name(const TilePrinter *p, IndexId i) { return p->k->indices.at[i].name; }
 
 static void print_subscripts(TilePrinter *p, const Stmt *s)
 {
@@ -149,7 +147,7 @@ static void print_for(TilePrinter *p, const Stmt *s)
     static const char *const words[] = {[LOOP_ORDERED] = "for", [LOOP_PARALLEL] = "parallel",
                                         [LOOP_OWNED] = "owned", [LOOP_VECTOR] = "vector",
                                         [LOOP_UNROLL] = "unroll"};
-    text_add(p->out, "%s %s", words[s->mode], index_name(p, s->var));
+    text_add(p->out, "%s %s", words[s->mode], printer_bind(&p->names, s->var));
     print_range(p, s);
     if (s->step != 1)
         text_add(p->out, " by %lld", (long long)s->step);
@@ -208,9 +206,10 @@ static void print_blocks(TilePrinter *p, const Stmt *s)
 
 static void print_bucket(TilePrinter *p, const Stmt *s)
 {
+    uint32_t scope = p->names.scope.len;
     text_add(p->out, "bucket %s, %s over ", buffer_name(p, s->buffer), buffer_name(p, s->second));
     for (uint32_t i = 0; i < s->nbound; i++) {
-        text_add(p->out, i ? ", %s: " : "%s: ", index_name(p, s->bound[i]));
+        text_add(p->out, i ? ", %s: " : "%s: ", printer_bind(&p->names, s->bound[i]));
         print_axis(p->k->module, p->k->indices.at[s->bound[i]].axis, p->out);
     }
     text_add(p->out, " by ");
@@ -221,18 +220,21 @@ static void print_bucket(TilePrinter *p, const Stmt *s)
         text_add(p->out, " where ");
         print_expr(p, s->guard);
     }
+    printer_leave(&p->names, scope);
 }
 
 static void print_top(TilePrinter *p, const Stmt *s)
 {
+    uint32_t scope = p->names.scope.len;
     text_add(p->out, "top %s, %s", buffer_name(p, s->buffer), buffer_name(p, s->second));
     print_subscripts(p, s);
     text_add(p->out, " count ");
     print_expr(p, s->limit);
-    text_add(p->out, " over %s", index_name(p, s->var));
+    text_add(p->out, " over %s", printer_bind(&p->names, s->var));
     print_range(p, s);
     text_add(p->out, " of ");
     print_expr(p, s->value);
+    printer_leave(&p->names, scope);
 }
 
 static void print_route(TilePrinter *p, const Stmt *s)
@@ -268,6 +270,7 @@ static void print_statements(TilePrinter *p, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = p->k->tiles->stmts.at[id].next) {
         const Stmt *s = &p->k->tiles->stmts.at[id];
+        uint32_t scope = p->names.scope.len;
         text_add(p->out, "%*s", (int)p->indent, "");
         printers[s->kind](p, s);
         if (s->loc.line != p->line)
@@ -276,12 +279,13 @@ static void print_statements(TilePrinter *p, StmtId first)
             print_body(p, s);
         else
             text_add(p->out, "\n");
+        printer_leave(&p->names, scope);
     }
 }
 
 static void print_kernel(const Kernel *k, Text *out)
 {
-    TilePrinter p = {.k = k, .out = out, .indent = 4};
+    TilePrinter p = {.k = k, .out = out, .indent = 4, .names = printer_new(k, out)};
     text_add(out, "\nkernel %s(", k->name);
     for (uint32_t i = 0; i < k->params.len; i++) {
         text_add(out, i ? ", " : "");

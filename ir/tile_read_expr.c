@@ -1,6 +1,7 @@
 /* The expressions of tile text: the grammar of .moe without reductions and route maps, with lanes_sum and co. */
 #include "ir/tile_text.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Every builder call gets legal operands: after an error, this. */
@@ -64,11 +65,23 @@ static int fold_extents(TileReader *r, ScalarOp op, ExprId a, ExprId b, Extent *
     return 1;
 }
 
+/* `(1 / 0)` stands for infinity, which has no literal. */
+static int fold_infinity(TileReader *r, ScalarOp op, ExprId a, ExprId b, double *out)
+{
+    const Expr *x = x_at(r->k, a);
+    int folds = op == OP_div && x->kind == X_INT && x_is_int(r->k, b, 0);
+    *out = x->value.i == 0 ? (double)NAN : x->value.i > 0 ? (double)INFINITY : -(double)INFINITY;
+    return folds;
+}
+
 static ExprId binary(TileReader *r, Loc loc, ScalarOp op, ExprId a, ExprId b)
 {
     Extent folded;
     if (!takes(r, op, a) || !takes(r, op, b))
         return type_error(r, loc, scalar_table[op].spelling, wanted_by(op), type_at(r, takes(r, op, a) ? b : a));
+    double infinity;
+    if (fold_infinity(r, op, a, b, &infinity))
+        return x_float(r->k, loc, infinity);
     if (fold_extents(r, op, a, b, &folded))
         return x_extent(r->k, loc, folded);
     return x_op2(r->k, loc, op, a, b);

@@ -262,9 +262,8 @@ static void declare(TileVerifier *v, IndexId i)
         tile_broken(v, "its variable does not exist");
         return;
     }
-    for (uint32_t s = 0; s < v->scope.len; s++)
-        if (k->indices.at[v->scope.at[s]].name == k->indices.at[i].name)
-            tile_broken(v, "variable %s hides another of that name", k->indices.at[i].name);
+    if (in_scope(v, i))
+        tile_broken(v, "variable %s is declared twice", k->indices.at[i].name);
     vec_push(v->a, &v->scope, i);
 }
 

@@ -129,7 +129,7 @@ static const char tops[] =
     "    reg b: f32\n"
     "    launch p {\n"
     "        parallel t in 0..T {\n"
-    "            m[0] = -1e999\n"
+    "            m[0] = (-1 / 0)\n"
     "            vector e in 0..E by 4 {\n"
     "                m[0] = max2(m[0], s[t, e])\n"
     "            }\n"
@@ -233,7 +233,7 @@ static void test_verifier_refuses(void **state)
         {"launch a { h16[0] = f16(1.5) }", NULL},
         {"launch a { y[0] = 1.5 }", "2 axes and 1 subscripts"},
         {"launch a { parallel t in 0..T { y[t, 0] = f32(rt.start[t]) valid rt } }", "must not stand in a parallel"},
-        {"launch a { for t in 0..T { for t in 0..T { y[t, 0] = 1.0 } } }", "hides another"},
+        {"launch a { for t in 0..T { for t in 0..T { y[t, 0] = 1.0 } } }", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Fixture f;

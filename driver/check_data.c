@@ -1,0 +1,261 @@
+/* Random inputs of a kernel, and elements as bytes. */
+#include "driver/check_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t check_extent(const CheckCase *c, Extent e)
+{
+    int64_t value;
+    return ext_eval(c->k->module, e, c->dims, &value) && value >= 0 ? value : -1;
+}
+
+const Tensor *check_tensor(const Kernel *k, uint32_t param)
+{
+    Param p = k->params.at[param];
+    return p.kind == PARAM_TENSOR ? &k->tensors.at[p.id] : NULL;
+}
+
+int64_t check_elements(const CheckCase *c, const Tensor *t)
+{
+    int64_t count = 1;
+    for (uint32_t i = 0; i < t->rank; i++) {
+        int64_t extent = check_extent(c, t->axes[i].extent);
+        if (extent < 0 || __builtin_mul_overflow(count, extent, &count))
+            return -1;
+    }
+    return count;
+}
+
+/* ---- bytes ---- */
+
+static uint16_t half_bits(double value)
+{
+    int exponent;
+    unsigned sign = signbit(value) ? 0x8000u : 0;
+    double magnitude = fabs(value);
+    if (isnan(value))
+        return 0x7e00;
+    if (isinf(value))
+        return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x1p-14)
+        return (uint16_t)(sign | (unsigned)(magnitude * 0x1p24));
+    double fraction = frexp(magnitude, &exponent) * 2 - 1;
+    return (uint16_t)(sign | (unsigned)(exponent - 1 + 15) << 10 | (unsigned)(fraction * 1024));
+}
+
+static double half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31;
+    double fraction = bits & 1023;
+    double magnitude = exponent == 31  ? (bits & 1023 ? NAN : INFINITY)
+                       : exponent == 0 ? ldexp(fraction, -24)
+                                       : ldexp(1024 + fraction, exponent - 25);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+void check_encode(Elem e, double value, unsigned char *at)
+{
+    float f = (float)value;
+    uint32_t bits;
+    uint16_t half;
+    memcpy(&bits, &f, sizeof bits);
+    switch (e) {
+    case EL_F32: memcpy(at, &f, sizeof f); return;
+    case EL_BF16:
+        half = isnan(value) ? 0x7fc0 : (uint16_t)(bits >> 16);
+        memcpy(at, &half, sizeof half);
+        return;
+    case EL_F16:
+        half = half_bits(value);
+        memcpy(at, &half, sizeof half);
+        return;
+    case EL_I32: memcpy(at, &(int32_t){(int32_t)value}, sizeof(int32_t)); return;
+    case EL_I64: memcpy(at, &(int64_t){(int64_t)value}, sizeof(int64_t)); return;
+    case EL_COUNT: break;
+    }
+}
+
+double check_decode(Elem e, const unsigned char *at)
+{
+    float f;
+    int32_t i;
+    int64_t wide;
+    uint16_t half;
+    uint32_t bits;
+    switch (e) {
+    case EL_F32: memcpy(&f, at, sizeof f); return f;
+    case EL_BF16:
+        memcpy(&half, at, sizeof half);
+        bits = (uint32_t)half << 16;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    case EL_F16: memcpy(&half, at, sizeof half); return half_value(half);
+    case EL_I32: memcpy(&i, at, sizeof i); return i;
+    case EL_I64: memcpy(&wide, at, sizeof wide); return (double)wide;
+    case EL_COUNT: break;
+    }
+    return NAN;
+}
+
+/* ---- integers ---- */
+
+/* What the kernel does with an i32 parameter decides which values make sense. */
+typedef struct Range {
+    int64_t lo, end;
+    RouteId choices; /* it is what this route is made of */
+} Range;
+
+static int is_load_of(const Kernel *k, ExprId e, TensorId t)
+{
+    return e != NONE && x_at(k, e)->kind == X_LOAD && x_at(k, e)->sym == t;
+}
+
+static void narrow(Range *r, int64_t lo, int64_t end)
+{
+    r->lo = lo > r->lo ? lo : r->lo;
+    r->end = end < r->end ? end : r->end;
+}
+
+static void narrow_by_subscript(const CheckCase *c, Range *r, TensorId t, TensorId base, uint32_t axis, ExprId subscript)
+{
+    int64_t extent = check_extent(c, c->k->tensors.at[base].axes[axis].extent);
+    if (is_load_of(c->k, subscript, t))
+        narrow(r, 0, extent);
+    else if (x_loads(c->k, subscript, t))
+        narrow(r, 0, extent / c->shrink);
+}
+
+/* id[t] == v: a little outside the range of v is legal, and worth a try. */
+static void narrow_by_key(const CheckCase *c, Range *r, TensorId t, ExprId e)
+{
+    for (uint32_t side = 0; side < 2; side++) {
+        ExprId other = x_arg(c->k, e, 1 - side);
+        if (is_load_of(c->k, x_arg(c->k, e, side), t) && x_at(c->k, other)->kind == X_INDEX)
+            narrow(r, -1, check_extent(c, c->k->indices.at[x_at(c->k, other)->sym].axis.extent) + 1);
+    }
+}
+
+static void narrow_by_equation(const CheckCase *c, Range *r, TensorId t, const Equation *q)
+{
+    if (q->kind == EQ_ROUTE && q->ids == t)
+        r->choices = q->route;
+    for (uint32_t i = 0; q->lhs != NONE && i < q->nindex; i++)
+        narrow_by_subscript(c, r, t, q->lhs, i, q->index[i]);
+}
+
+static Range range_of(const CheckCase *c, TensorId t)
+{
+    const Kernel *k = c->k;
+    Range r = {INT32_MIN, INT32_MAX, NONE};
+    for (ExprId e = 0; e < k->exprs.len; e++) {
+        const Expr *x = x_at(k, e);
+        for (uint32_t i = 0; x->kind == X_LOAD && i < x->nargs; i++)
+            narrow_by_subscript(c, &r, t, x->sym, i, x_arg(k, e, i));
+        if (x_is_op(k, e, OP_eq))
+            narrow_by_key(c, &r, t, e);
+    }
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        narrow_by_equation(c, &r, t, &k->eqs.at[i]);
+    if (r.lo == INT32_MIN)
+        r.lo = r.end == INT32_MAX ? -5 : 0;
+    if (r.end == INT32_MAX)
+        r.end = 6;
+    r.end = r.end / c->shrink > r.lo ? r.end / c->shrink : r.lo + 1;
+    return r;
+}
+
+static void fill_integers(CheckCase *c, TensorId t, double *data, int64_t count)
+{
+    Range r = range_of(c, t);
+    if (r.choices != NONE) {
+        const Route *route = &c->k->routes.at[r.choices];
+        check_choices(c, check_extent(c, route->tokens), check_extent(c, route->choices),
+                      check_extent(c, c->k->module->groups.at[route->group].groups), data);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        data[i] = (double)(r.lo + random_below(&c->random, r.end - r.lo));
+}
+
+/* ---- floats ---- */
+
+void check_random(CheckCase *c, const Tensor *t, double *data, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double value = c->positive ? 0.1 + random_unit(&c->random) : random_normal(&c->random);
+        data[i] = elem_round(t->elem, value);
+    }
+}
+
+static int row_exists(const EvalRoute *route, int64_t row)
+{
+    for (int64_t e = 0; e < route->groups; e++)
+        if (row >= route->start[e] && row < route->start[e] + route->count[e])
+            return 1;
+    return 0;
+}
+
+/* Rows that do not exist hold NaN: whoever reads one is found out. */
+static void spoil_pad_rows(CheckCase *c, const Tensor *t, uint32_t axis, const EvalRoute *route, double *data)
+{
+    int64_t before = 1, rows = check_extent(c, t->axes[axis].extent), after = 1;
+    for (uint32_t i = 0; i < t->rank; i++)
+        *(i < axis ? &before : &after) *= i == axis ? 1 : check_extent(c, t->axes[i].extent);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t b = 0; b < before && !row_exists(route, row); b++)
+            for (int64_t a = 0; a < after; a++)
+                data[(b * rows + row) * after + a] = t->elem == EL_I32 ? INT32_MIN : (double)NAN;
+}
+
+static const EvalRoute *given_route(const CheckCase *c, GroupId g)
+{
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        Param p = c->k->params.at[i];
+        const Route *r = p.kind == PARAM_ROUTE ? &c->k->routes.at[p.id] : NULL;
+        if (r && r->group == g && r->role == ROLE_IN)
+            return &c->values[i].route;
+    }
+    return NULL;
+}
+
+static void fill_tensor(CheckCase *c, uint32_t param)
+{
+    const Tensor *t = check_tensor(c->k, param);
+    CheckValue *v = &c->values[param];
+    if (t->role == ROLE_OUT) {
+        for (int64_t i = 0; i < v->count; i++)
+            v->data[i] = t->elem == EL_I32 ? -1 : (double)NAN;
+        return;
+    }
+    if (t->elem == EL_I32)
+        fill_integers(c, c->k->params.at[param].id, v->data, v->count);
+    else
+        check_random(c, t, v->data, v->count);
+    for (uint32_t axis = 0; axis < t->rank; axis++) {
+        const EvalRoute *route = t->axes[axis].group == NONE ? NULL : given_route(c, t->axes[axis].group);
+        if (route)
+            spoil_pad_rows(c, t, axis, route, v->data);
+    }
+}
+
+int check_fill(CheckCase *c)
+{
+    const Kernel *k = c->k;
+    c->values = arena_array(c->arena, CheckValue, k->params.len + 1);
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        const Tensor *t = check_tensor(k, i);
+        const Route *r = t ? NULL : &k->routes.at[k->params.at[i].id];
+        if (r)
+            c->values[i].route = r->role == ROLE_IN ? check_route(c, r) : check_route_room(c, r);
+        c->values[i].count = t ? check_elements(c, t) : c->values[i].route.rows;
+        if (c->values[i].count < 0 || c->values[i].count > (int64_t)1 << 24)
+            return 0;
+        if (t)
+            c->values[i].data = arena_array(c->arena, double, c->values[i].count + 1);
+    }
+    for (uint32_t i = 0; i < k->params.len; i++)
+        if (check_tensor(k, i))
+            fill_tensor(c, i);
+    return 1;
+}

@@ -1,0 +1,96 @@
+/* Shared by the files of the test engine: data (check_data.c, check_route.c), runs (check_run.c), gradients
+ * (check_grad.c), the list of what to run (check.c). Private to driver/. */
+#ifndef DRIVER_CHECK_PARTS_H
+#define DRIVER_CHECK_PARTS_H
+
+#include "driver/check.h"
+#include "driver/driver.h"
+#include "moec/moert.h"
+
+/* One parameter of a call: a tensor as doubles that its element type can hold, or a route. */
+typedef struct CheckValue {
+    double *data;
+    int64_t count; /* elements */
+    EvalRoute route;
+} CheckValue;
+
+/* A kernel, its sizes and what goes in. values: by parameter. Everything lives in the arena of the case. */
+typedef struct CheckCase {
+    Arena *arena;
+    const Kernel *k;
+    const int64_t *dims; /* by DimId */
+    const TestRun *run;  /* routings; NULL: uniform */
+    Random random;
+    int positive;        /* floats are positive: for kernels that take roots and logarithms */
+    int64_t shrink;      /* i32 parameters stay below their extent / shrink */
+    CheckValue *values;
+} CheckCase;
+
+/* Where compiled code comes from, and how it is called. */
+typedef struct CheckTarget {
+    const char *what; /* "JIT", ".so" */
+    const Loaded *code;
+    int threads;
+    int dirty; /* call a second time with the work space full of NaN */
+} CheckTarget;
+
+/* What a call left behind. by parameter: the typed bytes of tensors, the routes. */
+typedef struct CheckResult {
+    int status;
+    const char *failure; /* NULL, or a broken canary, a changed input ... */
+    const char *message; /* the context's text */
+    unsigned char **bytes;
+    moe_route *routes;
+} CheckResult;
+
+/* The reference. bounds: by parameter, NULL entries where exact. */
+typedef struct CheckReference {
+    const char *error;
+    double **data;
+    double **bounds;
+    EvalRoute *routes;
+} CheckReference;
+
+/* ---- check_data.c ---- */
+
+int64_t check_extent(const CheckCase *c, Extent e); /* -1 on overflow */
+const Tensor *check_tensor(const Kernel *k, uint32_t param); /* NULL: a route */
+int64_t check_elements(const CheckCase *c, const Tensor *t);
+/* Fills c->values with random inputs; outputs get memory full of NaN. 0 when the sizes are out of reach. */
+int check_fill(CheckCase *c);
+/* One tensor's random values. */
+void check_random(CheckCase *c, const Tensor *t, double *data, int64_t count);
+void check_encode(Elem e, double value, unsigned char *at);
+double check_decode(Elem e, const unsigned char *at);
+
+/* ---- check_route.c ---- */
+
+/* Random choices [T, K] over E groups by the routings of the case; -1 where dropped. */
+void check_choices(CheckCase *c, int64_t tokens, int64_t choices, int64_t groups, double *out);
+/* A random route parameter, or room for one. */
+EvalRoute check_route(CheckCase *c, const Route *r);
+EvalRoute check_route_room(CheckCase *c, const Route *r);
+/* Reads "zipf(1.2), empty(40%)"; NULL or an error text. */
+const char *check_parse_routing(const char *text, Arena *a, TestRun *out);
+const char *check_routing_text(const TestRun *run, Arena *a);
+
+/* ---- check_run.c ---- */
+
+CheckReference check_reference(const CheckCase *c, EvalMode mode, int with_bounds);
+CheckResult check_call(const CheckCase *c, const CheckTarget *t);
+/* NULL, or the first bad element. *worst: the largest error in units of its bound. */
+const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got, double tolerance,
+                          double *worst);
+/* NULL, or the first element whose bits differ. */
+const char *check_same(const CheckCase *c, const CheckResult *a, const CheckResult *b);
+
+/* ---- check_grad.c ---- */
+
+const Kernel *check_kernel_named(const Module *m, Name name);
+uint32_t check_param_named(const Kernel *k, const char *name); /* NONE */
+/* Inputs of a derived kernel from those of its origin: by name; saved values from a run of the forward. */
+int check_fill_derived(CheckCase *derived, const CheckCase *origin, const Derive *d);
+/* NULL, or what differs; *worst: the largest relative error of a gradient against finite differences. */
+const char *check_gradient(CheckCase *origin, const Derive *d, double *worst);
+
+#endif
