@@ -34,6 +34,18 @@ typedef struct moe_route {
 #include "moec/abi.def"
 } moe_route;
 
+/* The text of a status, without libmoert. */
+static inline const char *moe_strerror(int status)
+{
+    switch (status) {
+#define STATUS(name, text)                                                                                   \
+    case MOE_##name:                                                                                         \
+        return text;
+#include "moec/abi.def"
+    default: return "not a status";
+    }
+}
+
 #endif
 
 /* NULL when memory is exhausted. threads 0: what OpenMP would take. */

@@ -1,0 +1,165 @@
+/* The public compiler API: contexts, modules, kernels. */
+#include "driver/driver.h"
+#include "driver/module.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct moec_context {
+    Compilation *last; /* keeps the texts of the last call's errors */
+    int exhausted;     /* there was no memory even for that */
+};
+
+moec_context *moec_context_new(void) { return calloc(1, sizeof(moec_context)); }
+
+void moec_context_free(moec_context *c)
+{
+    if (!c)
+        return;
+    compile_free(c->last);
+    free(c);
+}
+
+const char *moec_error_text(const moec_context *c)
+{
+    return c->last ? c->last->errors : c->exhausted ? "out of memory\n" : "";
+}
+
+const char *moec_error_json(const moec_context *c)
+{
+    static const char *const exhausted = "[{\"severity\": \"error\", \"message\": \"out of memory\"}]";
+    return c->last ? c->last->errors_json : c->exhausted ? exhausted : "[]";
+}
+
+/* ---- modules ---- */
+
+/* What needs the arena, run under a landing place of the compilation; the module has an arena of its own. */
+static int describe(Compilation *c, void *user)
+{
+    moec_module *m = user;
+    const char *manifest = jit_symbol(&m->loaded, "moec_manifest"), *error = "the module has no manifest";
+    if (manifest)
+        error = signature_read(manifest, c->arena, &m->signatures);
+    if (error)
+        return compile_fail(c, DIAG_driver_backend, error);
+    m->manifest = manifest;
+    m->kernels = arena_array(c->arena, moec_kernel, m->signatures.nkernels + 1);
+    for (uint32_t i = 0; i < m->signatures.nkernels; i++) {
+        const SigKernel *sig = &m->signatures.kernels[i];
+        m->kernels[i] = (moec_kernel){
+            .module = m,
+            .sig = sig,
+            .function = jit_symbol(&m->loaded, sig->name),
+            .entry = (moe_entry *)(uintptr_t)jit_symbol(&m->loaded, sig->entry),
+            .workspace = (WorkspaceEntry *)(uintptr_t)jit_symbol(&m->loaded, sig->workspace),
+        };
+        if (!m->kernels[i].function || !m->kernels[i].entry || !m->kernels[i].workspace)
+            return compile_fail(c, DIAG_driver_backend, arena_printf(c->arena, "kernel '%s' has no code", sig->name));
+    }
+    return DRIVER_OK;
+}
+
+/* The signatures live in the compilation's arena, so a module keeps its own compilation: one that has only
+ * described it, not the one that compiled it, whose memory goes with the next call. */
+static moec_module *module_new(Compilation *errors, Loaded *loaded)
+{
+    moec_module *m = calloc(1, sizeof *m);
+    Compilation *own = m ? compile_new(NULL) : NULL;
+    if (!own) {
+        free(m);
+        jit_unload(loaded);
+        return NULL;
+    }
+    m->own = own;
+    m->loaded = *loaded;
+    int status = compile_guard(own, describe, m);
+    if (!status)
+        return m;
+    snprintf(errors->failure, sizeof errors->failure, "%s", own->errors);
+    errors->errors = errors->failure;
+    moec_module_free(m);
+    return NULL;
+}
+
+void moec_module_free(moec_module *m)
+{
+    if (!m)
+        return;
+    jit_unload(&m->loaded);
+    compile_free(m->own);
+    free(m);
+}
+
+const char *moec_module_manifest(const moec_module *m) { return m->manifest; }
+
+const moec_kernel *moec_module_kernel(const moec_module *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->signatures.nkernels; i++)
+        if (strcmp(m->kernels[i].sig->name, name) == 0)
+            return &m->kernels[i];
+    return NULL;
+}
+
+/* ---- compiling ---- */
+
+static Compilation *start(moec_context *c, const moec_options *o)
+{
+    CompileOptions options = COMPILE_DEFAULTS;
+    if (o) {
+        options.target = o->target;
+        options.level = o->no_optimize ? 0 : 2;
+        options.debug = o->debug;
+        options.no_cache = o->no_cache;
+        options.cache_dir = o->cache_dir;
+    }
+    compile_free(c->last);
+    c->last = compile_new(&options);
+    c->exhausted = !c->last;
+    return c->last;
+}
+
+static int finish(moec_context *c, moec_module **out)
+{
+    Loaded loaded;
+    int status = jit_load(c->last, &loaded);
+    if (status)
+        return status;
+    *out = module_new(c->last, &loaded);
+    return *out ? DRIVER_OK : DRIVER_INTERNAL;
+}
+
+int moec_compile_text(moec_context *c, const char *name, const char *text, size_t len, const moec_options *o,
+                      moec_module **out)
+{
+    *out = NULL;
+    if (!start(c, o))
+        return DRIVER_ERROR;
+    compile_text(c->last, name, text, len);
+    return finish(c, out);
+}
+
+int moec_compile_file(moec_context *c, const char *path, const moec_options *o, moec_module **out)
+{
+    *out = NULL;
+    if (!start(c, o))
+        return DRIVER_ERROR;
+    int status = compile_open(c->last, path);
+    return status ? status : finish(c, out);
+}
+
+/* ---- kernels ---- */
+
+size_t moec_kernel_params(const moec_kernel *k) { return k->sig->nparams; }
+size_t moec_kernel_dims(const moec_kernel *k) { return k->sig->ndims; }
+
+const char *moec_kernel_dim_name(const moec_kernel *k, size_t i)
+{
+    return k->module->signatures.dims[k->sig->dims[i]].name;
+}
+
+const char *moec_kernel_param_name(const moec_kernel *k, size_t i) { return k->sig->params[i].name; }
+moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i) { return k->sig->params[i].kind; }
+void *moec_kernel_function(const moec_kernel *k) { return k->function; }
+moe_entry *moec_kernel_entry(const moec_kernel *k) { return k->entry; }
+int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims) { return k->workspace(dims); }

@@ -1,0 +1,333 @@
+/* moec_kernel_call: DLPack tensors in, sizes solved from their shapes, everything checked by name.
+ *
+ * Note [Sizes from shapes] Each axis gives an equation `extent == number`. One whose extent has exactly one
+ * unknown dimension, in exactly one term and to the first power, solves it; this is repeated until nothing changes
+ * and then every equation is checked. So `2*F` gives F, and `T*K` gives T once K is known from elsewhere. */
+#include "driver/module.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Call {
+    const moec_kernel *k;
+    moe_ctx *ctx;
+    const moec_arg *args;
+    int64_t *sizes;   /* by dimension of the module; -1: not known yet */
+    int64_t *passed;  /* by dimension of the kernel */
+    void **pointers;  /* by parameter: what the uniform entry takes */
+    uint64_t *values; /* by parameter: room for a scalar */
+} Call;
+
+static int __attribute__((format(printf, 2, 3))) refuse(const Call *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (c->ctx && c->ctx->message)
+        vsnprintf(c->ctx->message, MOE_MESSAGE_BYTES, format, args);
+    if (c->ctx)
+        c->ctx->status = MOE_ARGUMENT;
+    va_end(args);
+    return MOE_ARGUMENT;
+}
+
+/* ---- extents ---- */
+
+static int eval_term(const SigTerm *t, const int64_t *sizes, int64_t *value)
+{
+    *value = t->coef;
+    for (uint32_t d = 0; d < t->ndims; d++)
+        if (sizes[t->dims[d]] < 0 || __builtin_mul_overflow(*value, sizes[t->dims[d]], value))
+            return 0;
+    return 1;
+}
+
+static int eval_extent(const SigExtent *e, const int64_t *sizes, int64_t *value)
+{
+    *value = 0;
+    for (uint32_t i = 0; i < e->nterms; i++) {
+        int64_t term;
+        if (!eval_term(&e->terms[i], sizes, &term) || __builtin_add_overflow(*value, term, value))
+            return 0;
+    }
+    return 1;
+}
+
+/* The one unknown of the term, or NONE when it has none or several (a square counts as several). */
+static uint32_t sole_unknown(const SigTerm *t, const int64_t *sizes, int *count)
+{
+    uint32_t found = NONE;
+    *count = 0;
+    for (uint32_t d = 0; d < t->ndims; d++)
+        if (sizes[t->dims[d]] < 0) {
+            found = t->dims[d];
+            ++*count;
+        }
+    return *count == 1 ? found : (uint32_t)NONE;
+}
+
+/* 1 when it found a dimension. */
+static int solve(const SigExtent *e, int64_t number, int64_t *sizes)
+{
+    uint32_t unknown = NONE;
+    int64_t factor = 0, rest = number;
+    for (uint32_t i = 0; i < e->nterms; i++) {
+        int count;
+        int64_t term;
+        uint32_t u = sole_unknown(&e->terms[i], sizes, &count);
+        if (count > 1 || (count == 1 && unknown != NONE))
+            return 0;
+        if (count == 1) {
+            unknown = u;
+            sizes[u] = 1;
+            int known = eval_term(&e->terms[i], sizes, &factor);
+            sizes[u] = -1;
+            if (!known)
+                return 0;
+        } else if (!eval_term(&e->terms[i], sizes, &term) || __builtin_sub_overflow(rest, term, &rest)) {
+            return 0;
+        }
+    }
+    if (unknown == NONE || factor == 0 || rest % factor != 0 || rest / factor < 0)
+        return 0;
+    sizes[unknown] = rest / factor;
+    return 1;
+}
+
+/* ---- the equations of one argument ---- */
+
+typedef int (*EachSize)(Call *c, const SigParam *p, const SigExtent *e, int64_t number, const char *what);
+
+static int each_size(Call *c, uint32_t i, EachSize f)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    const SigGroup *g = &c->k->module->signatures.groups[p->group];
+    const moe_route *r = c->args[i].route;
+    char what[24];
+    int status = 0;
+    if (p->kind == MOEC_ROUTE) {
+        (void)((status = f(c, p, &p->tokens, r->tokens, "tokens")) ||
+               (status = f(c, p, &p->choices, r->choices, "choices")) ||
+               (status = f(c, p, &g->groups, r->groups, "groups")) || (status = f(c, p, &g->rows, r->rows, "rows")));
+        return status;
+    }
+    for (uint32_t d = 0; p->kind == MOEC_TENSOR && d < p->rank && !status; d++) {
+        snprintf(what, sizeof what, "axis %u", d);
+        status = f(c, p, &p->shape[d], c->args[i].tensor->shape[d], what);
+    }
+    return status;
+}
+
+/* Never an error: what stays unknown or does not fit is named afterwards. */
+static int solve_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, const char *what)
+{
+    (void)p;
+    (void)what;
+    solve(e, number, c->sizes);
+    return 0;
+}
+
+static int check_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, const char *what)
+{
+    int64_t want;
+    const char *kernel = c->k->sig->name;
+    if (!eval_extent(e, c->sizes, &want))
+        return refuse(c, "%s: '%s' %s is %s, which is too large", kernel, p->name, what, e->text);
+    if (want != number)
+        return refuse(c, "%s: '%s' has %lld at %s, but %s is %lld here", kernel, p->name, (long long)number, what,
+                      e->text, (long long)want);
+    return 0;
+}
+
+static uint32_t unknown_dims(const Call *c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->k->sig->ndims; i++)
+        n += c->sizes[c->k->sig->dims[i]] < 0;
+    return n;
+}
+
+static int find_sizes(Call *c)
+{
+    const Signatures *s = &c->k->module->signatures;
+    for (uint32_t i = 0; i < s->ndims; i++)
+        c->sizes[i] = s->dims[i].constant;
+    for (uint32_t left = unknown_dims(c), before = left + 1; left && left < before;) {
+        for (uint32_t i = 0; i < c->k->sig->nparams; i++)
+            each_size(c, i, solve_size);
+        before = left;
+        left = unknown_dims(c);
+    }
+    for (uint32_t i = 0; i < c->k->sig->ndims; i++)
+        if (c->sizes[c->k->sig->dims[i]] < 0)
+            return refuse(c, "%s: the size %s cannot be found from the arguments' shapes", c->k->sig->name,
+                          s->dims[c->k->sig->dims[i]].name);
+    for (uint32_t i = 0; i < c->k->sig->nparams; i++) {
+        int status = each_size(c, i, check_size);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* ---- tensors ---- */
+
+static int has_type(const DLTensor *t, Elem e)
+{
+    int code = e == EL_BF16 ? kDLBfloat : e == EL_I32 || e == EL_I64 ? kDLInt : kDLFloat;
+    return t->dtype.code == code && t->dtype.bits == 8 * elem_bytes(e) && t->dtype.lanes == 1;
+}
+
+/* Row-major: strides of axes of one element (or of an empty tensor) do not matter. */
+static int is_dense(const DLTensor *t)
+{
+    int64_t expected = 1;
+    for (int d = 0; d < t->ndim; d++)
+        if (t->shape[d] == 0)
+            return 1;
+    for (int d = t->ndim; t->strides && d-- > 0;) {
+        if (t->shape[d] != 1 && t->strides[d] != expected)
+            return 0;
+        if (__builtin_mul_overflow(expected, t->shape[d], &expected))
+            return 0;
+    }
+    return 1;
+}
+
+static int check_tensor(Call *c, uint32_t i)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    const DLTensor *t = c->args[i].tensor;
+    const char *kernel = c->k->sig->name;
+    if (!t)
+        return refuse(c, "%s: '%s' has no tensor", kernel, p->name);
+    if (t->device.device_type != kDLCPU)
+        return refuse(c, "%s: '%s' is not in CPU memory (device type %d)", kernel, p->name, (int)t->device.device_type);
+    if (!has_type(t, p->elem))
+        return refuse(c, "%s: '%s' is %s, but its tensor has type code %d of %d bits and %d lanes", kernel, p->name,
+                      elem_name(p->elem), t->dtype.code, t->dtype.bits, t->dtype.lanes);
+    if (t->ndim < 0 || (uint32_t)t->ndim != p->rank)
+        return refuse(c, "%s: '%s' has %u axes, but its tensor has %d", kernel, p->name, p->rank, t->ndim);
+    for (uint32_t d = 0; d < p->rank; d++)
+        if (!t->shape || t->shape[d] < 0)
+            return refuse(c, "%s: '%s' has a negative size at axis %u", kernel, p->name, d);
+    if (!is_dense(t))
+        return refuse(c, "%s: '%s' is strided; only dense row-major tensors are taken", kernel, p->name);
+    if (t->byte_offset % elem_bytes(p->elem))
+        return refuse(c, "%s: '%s' has a byte offset of %llu, which splits an element", kernel, p->name,
+                      (unsigned long long)t->byte_offset);
+    c->pointers[i] = t->data ? (char *)t->data + t->byte_offset : NULL;
+    return 0;
+}
+
+/* ---- scalars ---- */
+
+/* An exactly representable value to the bits of f16. */
+static uint16_t f16_bits(double v)
+{
+    uint16_t sign = signbit(v) ? 0x8000 : 0;
+    int exponent;
+    if (isnan(v))
+        return 0x7e00;
+    if (isinf(v) || v == 0)
+        return (uint16_t)(sign | (v == 0 ? 0 : 0x7c00));
+    double f = frexp(fabs(v), &exponent); /* in [0.5, 1) */
+    if (exponent < -13)                   /* subnormal: multiples of 2^-24 */
+        return (uint16_t)(sign | (uint16_t)ldexp(fabs(v), 24));
+    return (uint16_t)(sign | (uint16_t)((exponent + 14) << 10) | (uint16_t)(ldexp(f, 11) - 1024));
+}
+
+static int set_scalar(Call *c, uint32_t i)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    double v = c->args[i].scalar;
+    float f = (float)elem_round(p->elem, v);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    c->pointers[i] = &c->values[i];
+    if (p->elem == EL_I32) {
+        if (!(v >= INT32_MIN && v <= INT32_MAX) || v != floor(v))
+            return refuse(c, "%s: '%s' is i32, but its value is %.17g", c->k->sig->name, p->name, v);
+        int32_t integer = (int32_t)v;
+        memcpy(c->pointers[i], &integer, sizeof integer);
+        return 0;
+    }
+    uint16_t half = p->elem == EL_BF16 ? (uint16_t)(bits >> 16) : f16_bits((double)f);
+    memcpy(c->pointers[i], p->elem == EL_F32 ? (void *)&bits : (void *)&half, elem_bytes(p->elem));
+    return 0;
+}
+
+/* ---- the call ---- */
+
+static int check_argument(Call *c, uint32_t i)
+{
+    static const char *const kinds[] = {"a tensor", "a scalar", "a route"};
+    const SigParam *p = &c->k->sig->params[i];
+    if (c->args[i].kind != p->kind)
+        return refuse(c, "%s: '%s' is %s, but the argument is %s", c->k->sig->name, p->name, kinds[p->kind],
+                      (unsigned)c->args[i].kind <= MOEC_ROUTE ? kinds[c->args[i].kind] : "of no kind");
+    switch (p->kind) {
+    case MOEC_TENSOR: return check_tensor(c, i);
+    case MOEC_SCALAR: return set_scalar(c, i);
+    case MOEC_ROUTE:
+        c->pointers[i] = c->args[i].route;
+        return c->args[i].route ? 0 : refuse(c, "%s: '%s' has no route", c->k->sig->name, p->name);
+    }
+    return MOE_ARGUMENT;
+}
+
+static int call(Call *c)
+{
+    const SigKernel *sig = c->k->sig;
+    for (uint32_t i = 0; i < sig->nparams; i++) {
+        int status = check_argument(c, i);
+        if (status)
+            return status;
+    }
+    int status = find_sizes(c);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < sig->ndims; i++)
+        c->passed[i] = c->sizes[sig->dims[i]];
+    return c->k->entry(c->ctx, c->passed, c->pointers);
+}
+
+int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n)
+{
+    uint32_t ndims = k->module->signatures.ndims, nparams = k->sig->nparams;
+    Call c = {.k = k, .ctx = ctx, .args = args};
+    if (n != nparams)
+        return refuse(&c, "%s takes %u arguments, but %zu were given", k->sig->name, nparams, n);
+    /* One block: values and sizes are 8 bytes each, then the pointers. */
+    char *block = calloc(2 * ((size_t)nparams + ndims) + 1, 8);
+    if (!block)
+        return MOE_MEMORY;
+    c.values = (uint64_t *)(void *)block;
+    c.sizes = (int64_t *)(void *)(c.values + nparams);
+    c.passed = c.sizes + ndims;
+    c.pointers = (void **)(void *)(c.passed + ndims);
+    int status = call(&c);
+    free(block);
+    return status;
+}
+
+int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t *dims)
+{
+    const Signatures *s = &k->module->signatures;
+    const SigParam *p = &k->sig->params[i];
+    int64_t elements = 1, extent;
+    int64_t *sizes = calloc(s->ndims + 1, sizeof *sizes);
+    if (!sizes)
+        return -1;
+    for (uint32_t d = 0; d < s->ndims; d++)
+        sizes[d] = s->dims[d].constant;
+    for (uint32_t d = 0; d < k->sig->ndims; d++)
+        sizes[k->sig->dims[d]] = dims[d];
+    for (uint32_t d = 0; d < p->rank && elements >= 0; d++)
+        if (!eval_extent(&p->shape[d], sizes, &extent) || extent < 0 ||
+            __builtin_mul_overflow(elements, extent, &elements))
+            elements = -1;
+    free(sizes);
+    return elements;
+}

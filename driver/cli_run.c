@@ -1,0 +1,104 @@
+/* `moec run` and `moec test`: options of the test engine (check.h). */
+#include "driver/check.h"
+#include "driver/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_INTERP = CLI_LAST, KEY_ROUTING, KEY_SEED, KEY_THREADS, KEY_SWEEP, KEY_KERNEL, KEY_NO_AOT };
+
+typedef struct RunCommand {
+    CheckOptions check;
+    const char *path;
+    const char **sizes; /* room for all arguments */
+    int is_run;
+} RunCommand;
+
+static const struct argp_option run_options[] = {
+    {"interp", KEY_INTERP, NULL, 0, "The reference interpreter instead of compiled code", 0},
+    {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"routing", KEY_ROUTING, "CLAUSE", 0, "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
+    {"threads", KEY_THREADS, "N", 0, "0 (default): what OpenMP would take", 0},
+    {0}};
+
+static const struct argp_option test_options[] = {
+    {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0, "Only this kernel", 0},
+    {"sweep", KEY_SWEEP, NULL, 0, "Besides the test blocks, every kernel at a set of awkward sizes", 0},
+    {"no-aot", KEY_NO_AOT, NULL, 0, "Leave out the .so", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
+    {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
+    {0}};
+
+static void take_argument(RunCommand *c, char *arg, struct argp_state *state)
+{
+    if (!c->path)
+        c->path = arg;
+    else if (c->is_run && !c->check.kernel && !strchr(arg, '='))
+        c->check.kernel = arg;
+    else if (c->is_run && strchr(arg, '='))
+        c->sizes[c->check.nsizes++] = arg;
+    else
+        argp_error(state, "'%s' is too much", arg);
+}
+
+static error_t parse_run(int key, char *arg, struct argp_state *state)
+{
+    RunCommand *c = state->input;
+    switch (key) {
+    case KEY_INTERP: c->check.interpret = 1; return 0;
+    case CLI_TARGET: c->check.target = arg; return 0;
+    case 'O': c->check.no_optimize = cli_number(state, "-O", arg, 0, 3) == 0; return 0;
+    case KEY_ROUTING: c->check.routing = arg; return 0;
+    case KEY_SEED: c->check.seed = (uint64_t)cli_number(state, "--seed", arg, 0, 0x7fffffffffffffff); return 0;
+    case KEY_THREADS: c->check.threads = (int)cli_number(state, "--threads", arg, 0, 4096); return 0;
+    case KEY_SWEEP: c->check.sweep = 1; return 0;
+    case KEY_KERNEL: c->check.kernel = arg; return 0;
+    case KEY_NO_AOT: c->check.no_aot = 1; return 0;
+    case 'q': c->check.quiet = 1; return 0;
+    case ARGP_KEY_ARG: take_argument(c, arg, state); return 0;
+    case ARGP_KEY_END:
+        if (!c->path)
+            argp_error(state, "no input file");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int run_engine(int argc, char **argv, const struct argp *argp, int is_run)
+{
+    RunCommand c = {.is_run = is_run, .check = {.seed = 1}};
+    c.sizes = calloc((size_t)argc + 1, sizeof *c.sizes);
+    if (!c.sizes)
+        return cli_error("out of memory");
+    argp_parse(argp, argc, argv, 0, NULL, &c);
+    c.check.sizes = c.sizes;
+    int status = is_run ? check_run(c.path, &c.check, stdout) : check_test(c.path, &c.check, stdout);
+    free(c.sizes);
+    return status;
+}
+
+int cli_run(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = run_options,
+        .parser = parse_run,
+        .args_doc = "FILE.moe [KERNEL] [SIZE=N ...]",
+        .doc = "Runs one kernel once on random data and describes its outputs.",
+    };
+    return run_engine(argc, argv, &argp, 1);
+}
+
+int cli_test(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = test_options,
+        .parser = parse_run,
+        .args_doc = "FILE.moe",
+        .doc = "Runs the test blocks of a file: interpreter, JIT and .so against each other.",
+    };
+    return run_engine(argc, argv, &argp, 0);
+}

@@ -1,0 +1,107 @@
+/* Subcommands that print the compiler's tables: explain, passes, ops. */
+#include "driver/cli.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static error_t parse_nothing(int key, char *arg, struct argp_state *state)
+{
+    if (key == ARGP_KEY_ARG)
+        argp_error(state, "'%s' is too much", arg);
+    return key == ARGP_KEY_ARG || key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+int cli_passes(int argc, char **argv)
+{
+    static const struct argp argp = {.parser = parse_nothing, .doc = "Lists the passes in their order."};
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    for (uint32_t i = 0; i < pass_count; i++)
+        printf("%-13s %s\n", pass_table[i].name, pass_table[i].doc);
+    return DRIVER_OK;
+}
+
+/* ---- ops ---- */
+
+static void print_cell(const char *text)
+{
+    for (; *text; text++)
+        printf(*text == '|' ? "\\|" : "%c", *text);
+}
+
+static void print_usage(const ScalarRow *row)
+{
+    int word = isalpha((unsigned char)row->spelling[0]);
+    int infix = !word || row->kind == SK_LOGIC;
+    if (infix && row->arity == 2)
+        printf("`a %s b`", row->spelling);
+    else if (infix)
+        printf("`%s%sa`", row->spelling, word ? " " : "");
+    else
+        printf("`%s(a%s)`", row->spelling, row->arity == 2 ? ", b" : "");
+}
+
+static void print_gradient(const ScalarRow *row)
+{
+    for (int i = 0; i < row->arity; i++) {
+        printf(i ? "<br>" : "");
+        printf(*row->gradient[i] ? "%c: `" : "%c: none", 'a' + i);
+        print_cell(row->gradient[i]);
+        printf(*row->gradient[i] ? "`" : "");
+    }
+}
+
+int cli_ops(int argc, char **argv)
+{
+    static const struct argp argp = {.parser = parse_nothing, .doc = "Prints the scalar operations as Markdown (docs/ops.md)."};
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    printf("# Scalar operations\n\nWritten by `moec ops` from ir/scalar.def; do not edit. `a` and `b` are the arguments, "
+           "`r` the result, `d` the\ncotangent of the result.\n\n"
+           "| use | meaning | cotangent of each argument | cost |\n|---|---|---|---|\n");
+    for (ScalarOp op = 0; op < OP_COUNT; op++) {
+        const ScalarRow *row = &scalar_table[op];
+        if (row->kind == SK_INDEX)
+            continue; /* tile level only: cannot be written in .moe */
+        printf("| ");
+        print_usage(row);
+        printf(" | ");
+        print_cell(row->doc);
+        printf(" | ");
+        print_gradient(row);
+        printf(" | %d |\n", row->cost);
+    }
+    return DRIVER_OK;
+}
+
+/* ---- explain ---- */
+
+static error_t parse_explain(int key, char *arg, struct argp_state *state)
+{
+    const char **code = state->input;
+    if (key == ARGP_KEY_ARG && *code)
+        argp_error(state, "one code at a time");
+    if (key == ARGP_KEY_ARG)
+        *code = arg;
+    if (key == ARGP_KEY_END && !*code)
+        argp_error(state, "which code? For example: moec explain E0101");
+    return key == ARGP_KEY_ARG || key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+int cli_explain(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .parser = parse_explain, .args_doc = "E0123", .doc = "Prints the page of an error, warning or hint."};
+    const char *code = NULL;
+    argp_parse(&argp, argc, argv, 0, NULL, &code);
+    const char *page = diag_page(code);
+    if (page) {
+        fputs(page, stdout);
+        return DRIVER_OK;
+    }
+    if (access(code, F_OK) == 0)
+        fprintf(stderr, "moec: explain takes a code such as E0101; explaining a whole file is not built yet\n");
+    else
+        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", code);
+    return DRIVER_ERROR;
+}

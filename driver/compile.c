@@ -1,0 +1,416 @@
+/* The one path from text to bytes; see Note [One path]. */
+#include "driver/driver.h"
+
+#include "frontend/frontend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---- */
+
+Compilation *compile_new(const CompileOptions *o)
+{
+    Compilation *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->arena = arena_new();
+    if (!c->arena) {
+        free(c);
+        return NULL;
+    }
+    c->options = o ? *o : COMPILE_DEFAULTS;
+    c->diags.arena = c->dump.arena = c->times.arena = c->arena;
+    c->path = "<none>";
+    c->errors = "";
+    c->errors_json = "[]";
+    return c;
+}
+
+void compile_free(Compilation *c)
+{
+    if (!c)
+        return;
+    arena_free(c->arena);
+    free(c);
+}
+
+/* ---- errors ---- */
+
+static Loc nowhere(void) { return (Loc){0}; }
+
+int compile_fail(Compilation *c, DiagCode code, const char *text)
+{
+    diag_add(&c->diags, code, nowhere(), NULL, "%s", text);
+    return DRIVER_ERROR;
+}
+
+/* What an escape leaves: no list of diagnostics can be trusted, so the one text stands alone. */
+static int landed(Compilation *c)
+{
+    int bug = arena_escaped(c->arena) == ESCAPE_BUG;
+    const char *message = arena_message(c->arena);
+    char quoted[600];
+    size_t n = 0;
+    for (; message[n] && n < sizeof quoted - 1; n++)
+        quoted[n] = message[n] == '"' || message[n] == '\\' || (unsigned char)message[n] < ' ' ? '\'' : message[n];
+    quoted[n] = '\0';
+    snprintf(c->failure, sizeof c->failure, "%.300s: %s: %s\n", c->path, bug ? "internal error" : "error", quoted);
+    snprintf(c->failure_json, sizeof c->failure_json, "[{\"severity\": \"%s\", \"message\": \"%s\"}]",
+             bug ? "internal" : "error", quoted);
+    c->errors = c->failure;
+    c->errors_json = c->failure_json;
+    return bug ? DRIVER_INTERNAL : DRIVER_ERROR;
+}
+
+static int report(Compilation *c, void *user)
+{
+    (void)user;
+    c->errors = diag_text(&c->diags, c->arena);
+    c->errors_json = diag_json(&c->diags, c->arena);
+    return DRIVER_OK;
+}
+
+static int guard_once(Compilation *c, int (*f)(Compilation *c, void *user), void *user)
+{
+    jmp_buf landing;
+    if (setjmp(landing)) {
+        arena_set_landing(c->arena, NULL);
+        return landed(c);
+    }
+    arena_set_landing(c->arena, &landing);
+    int status = f(c, user);
+    arena_set_landing(c->arena, NULL);
+    return status;
+}
+
+int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *user)
+{
+    int status = guard_once(c, f, user);
+    if (arena_escaped(c->arena) == ESCAPE_NONE) {
+        int reported = guard_once(c, report, NULL);
+        if (reported)
+            status = reported;
+    }
+    return status;
+}
+
+/* ---- input ---- */
+
+static int open_file(Compilation *c, void *user)
+{
+    const char *error = output_read_file(user, FRONTEND_MAX_BYTES, c->arena, &c->text);
+    return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;
+}
+
+int compile_open(Compilation *c, const char *path)
+{
+    c->path = path;
+    return compile_guard(c, open_file, (void *)(uintptr_t)path);
+}
+
+void compile_text(Compilation *c, const char *name, const char *text, size_t len)
+{
+    c->path = name ? name : "<text>";
+    c->text = (Bytes){text, len};
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static int is_tile_text(const Compilation *c)
+{
+    const char *start = c->options.start_at;
+    return (start && strcmp(start, "tiles") == 0) || (!start && ends_with(c->path, ".moetiles"));
+}
+
+static int has_warnings(const Compilation *c)
+{
+    static const uint8_t severity[DIAG_COUNT] = {
+#define ROW(code, number, severity, title, page) [DIAG_##code] = severity,
+#include "base/errors.def"
+#undef ROW
+    };
+    for (uint32_t i = 0; i < c->diags.list.len; i++)
+        if (severity[c->diags.list.at[i].code] == SEV_WARNING)
+            return 1;
+    return 0;
+}
+
+static int passed(const Compilation *c)
+{
+    return c->diags.errors == 0 && !(c->options.werror && has_warnings(c)) ? DRIVER_OK : DRIVER_ERROR;
+}
+
+/* A fresh module from the text; messages of the first reading are kept, those of a repeated one are the same. */
+static int read_module(Compilation *c, Module **out)
+{
+    Module *m = ir_module(c->arena, &c->diags, c->path);
+    int failed;
+    if (is_tile_text(c))
+        failed = tile_read(m, diag_add_file(&c->diags, c->path, c->text.at, c->text.len), c->text.at, c->text.len);
+    else
+        failed = frontend_read(m, c->path, c->text.at, c->text.len);
+    *out = m;
+    return failed ? DRIVER_ERROR : passed(c);
+}
+
+static int reread(Compilation *c, Module **out)
+{
+    uint32_t kept = c->diags.list.len, errors = c->diags.errors;
+    int status = read_module(c, out);
+    if (!status) {
+        c->diags.list.len = kept;
+        c->diags.errors = errors;
+    }
+    return status;
+}
+
+/* ---- passes ---- */
+
+static int check_pass_name(Compilation *c, const char *option, const char *name)
+{
+    if (!name || pass_find(name))
+        return DRIVER_OK;
+    return compile_fail(c, DIAG_driver_pass, arena_printf(c->arena, "%s: '%s' is not a pass; `moec passes` lists them", option, name));
+}
+
+/* The words of --dump-ir=a,b. */
+static int check_dump_names(Compilation *c)
+{
+    for (const char *at = c->options.dump; at && *at;) {
+        size_t len = strcspn(at, ",");
+        if (check_pass_name(c, "--dump-ir", arena_strndup(c->arena, at, len)))
+            return DRIVER_ERROR;
+        at += len + (at[len] == ',');
+    }
+    return DRIVER_OK;
+}
+
+static int check_pass_names(Compilation *c)
+{
+    const CompileOptions *o = &c->options;
+    int tiles = o->start_at && strcmp(o->start_at, "tiles") == 0;
+    return check_pass_name(c, "--stop-after", o->stop_after) ||
+           check_pass_name(c, "--start-at", tiles ? NULL : o->start_at) || check_dump_names(c);
+}
+
+static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after)
+{
+    const CompileOptions *o = &c->options;
+    if (is_tile_text(c))
+        return DRIVER_OK;
+    PipelineOptions p = {
+        .context = {.isa = isa, .optimize = o->level > 0},
+        .start_at = o->start_at,
+        .stop_after = o->stop_after ? o->stop_after : stop_after,
+        .dump = o->dump,
+        .verify_each = o->verify_each,
+        .time_passes = o->time_passes,
+        .limit = o->limit,
+        .dump_out = &c->dump,
+        .time_out = &c->times,
+    };
+    int failed = pipeline_run(m, &p);
+    return failed ? DRIVER_ERROR : passed(c);
+}
+
+/* ---- the cache ---- */
+
+/* Options that look inside the compiler, or that need its messages, must let it work. */
+static int may_use_cache(const Compilation *c)
+{
+    const CompileOptions *o = &c->options;
+    return !o->no_cache && !o->werror && !o->start_at && !o->stop_after && !o->dump && !o->verify_each &&
+           !o->time_passes && o->limit < 0 && !is_tile_text(c);
+}
+
+/* Everything that makes the bytes. With -g also the places in the text. */
+static void make_key(Compilation *c)
+{
+    Text t = {.arena = c->arena};
+    text_add(&t, "moec cache 1\n%s\n-O%d -g%d\n", plugin_build_id(c->arena), c->options.level, c->options.debug);
+    for (uint32_t i = 0; i < c->isas.n; i++)
+        text_add(&t, "%s\n", cpu_table[c->isas.at[i]].name);
+    ir_print(c->module, NULL, &t);
+    for (uint32_t i = 0; c->options.debug && i < c->diags.files.len; i++) {
+        text_add(&t, "%s\n", c->diags.files.at[i].path);
+        text_add_bytes(&t, c->diags.files.at[i].text, c->diags.files.at[i].len);
+    }
+    hash_hex(text_string(&t), t.len, c->key);
+}
+
+int compile_cached(Compilation *c, CacheEntry *entry)
+{
+    c->cache = may_use_cache(c) ? cache_directory(c->options.cache_dir, c->arena) : NULL;
+    if (!c->cache)
+        return 0;
+    make_key(c);
+    c->from_cache = cache_find(c->cache, c->key, c->arena, entry);
+    if (c->from_cache)
+        c->header = entry->header;
+    return c->from_cache;
+}
+
+/* ---- products ---- */
+
+static const char *text_of(Compilation *c, void (*print)(const Module *, const Kernel *, Text *), const Module *m)
+{
+    Text t = {.arena = c->arena};
+    print(m, NULL, &t);
+    return text_string(&t);
+}
+
+static Bytes bytes_of(const char *text) { return (Bytes){text, strlen(text)}; }
+
+static int all_lowered(const Module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if (!m->kernels.at[i]->tiles)
+            return 0;
+    return 1;
+}
+
+/* Fills inputs[] with the module lowered for each instruction set; c->module becomes the first of them. */
+static int lower_all(Compilation *c, BackendInput *inputs)
+{
+    for (uint32_t i = 0; i < c->isas.n; i++) {
+        Module *m = c->module;
+        if (i > 0 && reread(c, &m))
+            return DRIVER_ERROR;
+        if (run_passes(c, m, c->isas.at[i], NULL))
+            return DRIVER_ERROR;
+        inputs[i] = (BackendInput){m, c->isas.at[i]};
+    }
+    if (!all_lowered(c->module))
+        return compile_fail(c, DIAG_driver_pass, "the passes were stopped before `lower`, so there is nothing to compile; "
+                                         "--emit=ir shows what there is");
+    return DRIVER_OK;
+}
+
+int compile_emit(Compilation *c, Product what, Bytes *out)
+{
+    static const enum BackendOutput outputs[PRODUCT_COUNT] = {
+        [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
+    BackendInput inputs[ISA_COUNT];
+    const char *error = NULL;
+    if (lower_all(c, inputs))
+        return DRIVER_ERROR;
+    const BackendApi *api = plugin_open(c->arena, &error);
+    if (!api)
+        return compile_fail(c, DIAG_driver_backend, error);
+    const char *build = plugin_build_id(c->arena);
+    BackendOptions o = {
+        .debug = c->options.debug,
+        .level = c->options.level,
+        .manifest = manifest_text(c->module, &c->isas, build, c->arena),
+        .build_id = build,
+    };
+    c->header = bytes_of(header_text(c->module, c->arena));
+    error = api->emit(inputs, c->isas.n, &o, outputs[what], c->arena, &out->at, &out->len);
+    return error ? compile_fail(c, DIAG_driver_backend, error) : DRIVER_OK;
+}
+
+static int make_so(Compilation *c, Bytes *out)
+{
+    CacheEntry entry;
+    Bytes object;
+    if (compile_cached(c, &entry)) {
+        *out = entry.so;
+        return DRIVER_OK;
+    }
+    int status = compile_emit(c, PRODUCT_OBJECT, &object);
+    if (status)
+        return status;
+    const char *error = link_shared(object, c->arena, out);
+    if (error)
+        return compile_fail(c, DIAG_driver_backend, error);
+    if (c->cache)
+        cache_store(c->cache, c->key, *out, c->header, c->arena);
+    return DRIVER_OK;
+}
+
+static int make_tiles(Compilation *c, Bytes *out)
+{
+    if (run_passes(c, c->module, c->isas.at[0], NULL))
+        return DRIVER_ERROR;
+    if (!all_lowered(c->module))
+        return compile_fail(c, DIAG_driver_pass, "the passes were stopped before `lower`: there are no tiles");
+    *out = bytes_of(text_of(c, tile_print, c->module));
+    return DRIVER_OK;
+}
+
+/* `lower` needs what the passes before it made, so the equation level ends with the last of those. */
+static int make_equations(Compilation *c, Bytes *out)
+{
+    if (run_passes(c, c->module, c->isas.at[0], "classify"))
+        return DRIVER_ERROR;
+    *out = bytes_of(text_of(c, ir_print, c->module));
+    return DRIVER_OK;
+}
+
+/* Signatures are complete after derive. */
+static int make_interface(Compilation *c, Product what, Bytes *out)
+{
+    if (run_passes(c, c->module, c->isas.at[0], "derive"))
+        return DRIVER_ERROR;
+    if (what == PRODUCT_HEADER)
+        *out = bytes_of(header_text(c->module, c->arena));
+    else
+        *out = bytes_of(manifest_text(c->module, &c->isas, plugin_build_id(c->arena), c->arena));
+    return DRIVER_OK;
+}
+
+/* ---- the front ---- */
+
+int compile_prepare(Compilation *c)
+{
+    const char *error = target_parse(c->options.target, c->arena, &c->isas);
+    if (error)
+        return compile_fail(c, DIAG_driver_target, error);
+    return check_pass_names(c) || read_module(c, &c->module);
+}
+
+typedef struct Order {
+    Product what;
+    Bytes *out;
+} Order;
+
+static int make_product(Compilation *c, void *user)
+{
+    Order *order = user;
+    int status = compile_prepare(c);
+    if (status)
+        return status;
+    switch (order->what) {
+    case PRODUCT_IR: return make_equations(c, order->out);
+    case PRODUCT_TILES: return make_tiles(c, order->out);
+    case PRODUCT_HEADER:
+    case PRODUCT_MANIFEST: return make_interface(c, order->what, order->out);
+    case PRODUCT_LLVM:
+    case PRODUCT_ASM:
+    case PRODUCT_OBJECT: return compile_emit(c, order->what, order->out);
+    case PRODUCT_SO: return make_so(c, order->out);
+    case PRODUCT_COUNT: break;
+    }
+    BUG(c->arena, "there is no product %d", (int)order->what);
+}
+
+int compile_product(Compilation *c, Product what, Bytes *out)
+{
+    Order order = {what, out};
+    *out = (Bytes){NULL, 0};
+    return compile_guard(c, make_product, &order);
+}
+
+static int only_read(Compilation *c, void *user)
+{
+    int derive = *(int *)user;
+    return compile_prepare(c) || (derive ? run_passes(c, c->module, c->isas.at[0], "derive") : DRIVER_OK);
+}
+
+int compile_read(Compilation *c, int derive) { return compile_guard(c, only_read, &derive); }

@@ -1,0 +1,169 @@
+/* Inside libmoec: one compilation from text to bytes, and the parts it is made of.
+ *
+ * Note [One path]. The API, the command line and the test engine all go through compile_product():
+ *   text -> frontend_read -> cache? -> pipeline_run, once for each instruction set -> backend -> ld -> cache
+ * Every step runs under a landing place for arena escapes, so that running out of memory and bugs of the compiler
+ * come back as a status, like the user's errors do. */
+#ifndef DRIVER_DRIVER_H
+#define DRIVER_DRIVER_H
+
+#include "backend/backend.h"
+#include "base/base.h"
+#include "ir/ir.h"
+#include "machines/machines.h"
+#include "passes/passes.h"
+
+/* What the public functions return and the command exits with. */
+typedef enum DriverStatus { DRIVER_OK = 0, DRIVER_ERROR = 1, DRIVER_USAGE = 2, DRIVER_INTERNAL = 3 } DriverStatus;
+
+typedef enum Product {
+    PRODUCT_IR,    /* the equation level: .moe text */
+    PRODUCT_TILES, /* the tile level, for the first instruction set */
+    PRODUCT_LLVM,
+    PRODUCT_ASM,
+    PRODUCT_OBJECT,
+    PRODUCT_SO,
+    PRODUCT_HEADER,
+    PRODUCT_MANIFEST,
+    PRODUCT_COUNT
+} Product;
+
+typedef struct IsaList {
+    Isa at[ISA_COUNT];
+    uint32_t n;
+} IsaList;
+
+typedef struct CompileOptions {
+    const char *target;     /* as in moec_options */
+    int level;              /* -O: 0 leaves fusion out */
+    int debug;              /* -g */
+    int no_cache;
+    const char *cache_dir;  /* NULL: see cache_directory() */
+    int werror;
+    const char *start_at, *stop_after, *dump; /* as in PipelineOptions; "tiles": the text is of the tile level */
+    int verify_each, time_passes;
+    int limit;              /* passes; -1: all */
+} CompileOptions;
+
+#define COMPILE_DEFAULTS ((CompileOptions){.level = 2, .limit = -1})
+
+typedef struct Bytes {
+    const char *at;
+    size_t len;
+} Bytes;
+
+typedef struct CacheEntry {
+    const char *path; /* the .so, fit for dlopen */
+    Bytes so, header;
+} CacheEntry;
+
+typedef struct Compilation {
+    Arena *arena;
+    Diags diags;
+    CompileOptions options;
+    IsaList isas;
+    const char *path;     /* of the text, for messages and `use` */
+    Bytes text;
+    Module *module;       /* as read; after a pipeline run: as the passes left it */
+    Bytes header;         /* made together with PRODUCT_SO and PRODUCT_OBJECT */
+    const char *cache;    /* its directory; NULL: not used */
+    char key[33];         /* the name of the entry */
+    int from_cache;       /* it was found there */
+    Text dump, times;     /* what --dump-ir and --time-passes wrote */
+    char failure[1024];   /* text of an escape: memory or a bug ... */
+    char failure_json[700];
+    const char *errors;   /* all diagnostics as text and as JSON; of an escape its text */
+    const char *errors_json;
+} Compilation;
+
+/* ---- compile.c ---- */
+
+Compilation *compile_new(const CompileOptions *o); /* NULL when memory is exhausted */
+void compile_free(Compilation *c);
+/* Give the text: from a file, or from memory (kept by reference). */
+int compile_open(Compilation *c, const char *path);
+void compile_text(Compilation *c, const char *name, const char *text, size_t len);
+/* Makes one product; bytes live as long as c. Call it once for each Compilation. */
+int compile_product(Compilation *c, Product what, Bytes *out);
+/* Only reads (and with `derive` also derives): c->module is there on success. */
+int compile_read(Compilation *c, int derive);
+/* Runs f under the landing place; what it returns, or the status of an escape. */
+int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *user);
+
+/* The steps, each to be run under compile_guard. */
+int compile_prepare(Compilation *c);                          /* targets, names of passes, c->module as read */
+int compile_cached(Compilation *c, CacheEntry *entry);        /* 1: found */
+int compile_emit(Compilation *c, Product what, Bytes *out);   /* object, assembly or LLVM; and c->header */
+int compile_fail(Compilation *c, DiagCode code, const char *text); /* reports; DRIVER_ERROR */
+
+/* ---- replay.c ---- */
+
+/* Writes PATH.replay (text, options, versions) for a bug report; its path, or NULL when it cannot be written. */
+const char *compile_replay(Compilation *c);
+
+/* ---- target.c ---- */
+
+/* "host", "all" or names with commas, NULL: host; MOE_ISA forces what host means. Returns NULL or an error text. */
+const char *target_parse(const char *text, Arena *a, IsaList *out);
+/* Leaves the best one that this CPU runs; NULL or an error text. */
+const char *target_for_this_cpu(IsaList *list, Arena *a);
+
+/* ---- plugin.c ---- */
+
+const BackendApi *plugin_open(Arena *a, const char **error);
+/* Changes whenever the compiler or its back end does: hash of both files' build ids. */
+const char *plugin_build_id(Arena *a);
+
+/* ---- jit.c ---- */
+
+/* Code in this process: from the JIT or from a cached .so. */
+typedef struct Loaded {
+    void *library;    /* dlopen */
+    BackendJit *jit;
+    const BackendApi *api;
+} Loaded;
+
+int jit_load(Compilation *c, Loaded *out);
+/* Loads a .so that was written to `path`. NULL or an error text. */
+const char *jit_open_library(const char *path, Arena *a, Loaded *out);
+void *jit_symbol(const Loaded *l, const char *name);
+void jit_unload(Loaded *l);
+
+/* ---- cache.c ---- */
+
+/* Where entries live, made when missing; NULL when there is no usable place (which is never an error). */
+const char *cache_directory(const char *wanted, Arena *a);
+/* 1 when a whole, uncorrupted entry was found. */
+int cache_find(const char *directory, const char *key, Arena *a, CacheEntry *out);
+void cache_store(const char *directory, const char *key, Bytes so, Bytes header, Arena *a);
+
+/* ---- link.c ---- */
+
+/* Turns an object into a .so. Returns NULL or an error text; no temporary file is left in either case. */
+const char *link_shared(Bytes object, Arena *a, Bytes *so);
+
+/* ---- header.c, manifest.c ---- */
+
+const char *header_text(const Module *m, Arena *a);
+const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a);
+
+/* ---- output.c ---- */
+
+/* Files that appear together or not at all: written beside, renamed by output_commit. */
+typedef struct OutputFile {
+    const char *path, *target, *beside; /* beside NULL: not a regular file, written on commit */
+    Bytes bytes;
+} OutputFile;
+
+typedef struct Output {
+    Arena *arena;
+    Vec(OutputFile) files;
+} Output;
+
+/* Return NULL or an error text; after an error nothing is left behind. Path "-" is the standard output. */
+const char *output_add(Output *o, const char *path, Bytes bytes, int executable);
+const char *output_commit(Output *o);
+/* The whole file, at most `limit` bytes; NULL or an error text. */
+const char *output_read_file(const char *path, size_t limit, Arena *a, Bytes *out);
+
+#endif

@@ -1,0 +1,70 @@
+/* Code in this process. On a cache hit the cached .so is opened and no LLVM is loaded; on a miss the object goes to
+ * the JIT at once, and a .so of it is left in the cache for the next process. */
+#include "driver/driver.h"
+
+#include <dlfcn.h>
+
+const char *jit_open_library(const char *path, Arena *a, Loaded *out)
+{
+    *out = (Loaded){.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (out->library)
+        return NULL;
+    const char *why = dlerror();
+    return arena_printf(a, "%s: cannot be loaded: %s", path, why ? why : "no reason given");
+}
+
+void *jit_symbol(const Loaded *l, const char *name)
+{
+    return l->jit ? l->api->jit_symbol(l->jit, name) : dlsym(l->library, name);
+}
+
+void jit_unload(Loaded *l)
+{
+    if (l->jit)
+        l->api->jit_free(l->jit);
+    if (l->library)
+        dlclose(l->library);
+    *l = (Loaded){.library = NULL};
+}
+
+/* A missing linker or a full disk only costs the next process its cached kernel. */
+static void leave_for_next_process(Compilation *c, Bytes object)
+{
+    Bytes so;
+    if (c->cache && !link_shared(object, c->arena, &so))
+        cache_store(c->cache, c->key, so, c->header, c->arena);
+}
+
+static int load(Compilation *c, void *user)
+{
+    Loaded *out = user;
+    CacheEntry entry;
+    Bytes object;
+    int status = compile_prepare(c);
+    if (status)
+        return status;
+    const char *error = target_for_this_cpu(&c->isas, c->arena);
+    if (error)
+        return compile_fail(c, DIAG_driver_target, error);
+    if (compile_cached(c, &entry) && !jit_open_library(entry.path, c->arena, out))
+        return DRIVER_OK;
+    status = compile_emit(c, PRODUCT_OBJECT, &object);
+    if (status)
+        return status;
+    out->api = plugin_open(c->arena, &error);
+    if (out->api)
+        error = out->api->jit_load(object.at, object.len, c->arena, &out->jit);
+    if (error)
+        return compile_fail(c, DIAG_driver_backend, error);
+    leave_for_next_process(c, object);
+    return DRIVER_OK;
+}
+
+int jit_load(Compilation *c, Loaded *out)
+{
+    *out = (Loaded){.library = NULL};
+    int status = compile_guard(c, load, out);
+    if (status)
+        jit_unload(out);
+    return status;
+}

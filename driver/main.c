@@ -1,0 +1,89 @@
+/* The command: subcommands by name, otherwise `moec FILE.moe -o kernel.so`. */
+#include "driver/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"check", cli_check}, {"run", cli_run},         {"test", cli_test},     {"grad", cli_grad},
+    {"ops", cli_ops},     {"explain", cli_explain}, {"passes", cli_passes},
+};
+
+/* A file that is opened must not become a standard stream that was closed: writes to it would go there. */
+static void hold_standard_streams(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
+            _exit(DRIVER_ERROR);
+}
+
+/* Also for what argp prints and exits after: a full or closed standard output is an error. */
+static void check_stdout(void)
+{
+    int failed = ferror(stdout);
+    if ((fflush(stdout) != 0 || failed) && errno != EPIPE) {
+        fprintf(stderr, "moec: standard output cannot be written: %s\n", strerror(errno));
+        _exit(DRIVER_ERROR);
+    }
+}
+
+int cli_error(const char *text)
+{
+    fprintf(stderr, "moec: %s\n", text);
+    return DRIVER_ERROR;
+}
+
+long cli_number(struct argp_state *state, const char *option, const char *text, long lo, long hi)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < lo || value > hi)
+        argp_error(state, "%s takes a whole number from %ld to %ld, not '%s'", option, lo, hi, text);
+    return value;
+}
+
+int cli_report(Compilation *c, int status, int json)
+{
+    fputs(json ? c->errors_json : c->errors, stderr);
+    if (json)
+        fputs("\n", stderr);
+    if (status == DRIVER_INTERNAL) {
+        const char *replay = compile_replay(c);
+        if (replay)
+            fprintf(stderr, "moec: this is a bug of the compiler; %s has what it takes to repeat it\n", replay);
+        else
+            fprintf(stderr, "moec: this is a bug of the compiler; its replay file could not be written\n");
+    }
+    return status;
+}
+
+static void show_version(FILE *out, struct argp_state *state)
+{
+    (void)state;
+    fprintf(out, "moec %s (LLVM %s)\n", MOEC_VERSION, MOEC_LLVM_VERSION);
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_streams();
+    atexit(check_stdout);
+    argp_err_exit_status = DRIVER_USAGE;
+    argp_program_version_hook = show_version;
+    for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            char name[32];
+            snprintf(name, sizeof name, "moec %s", commands[i].name);
+            argv[1] = name;
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    argv[0] = (char[]){"moec"};
+    return cli_compile(argc, argv);
+}

@@ -1,0 +1,121 @@
+/* The manifest: what a compiled module offers, as JSON. It is embedded in the .so (symbol moec_manifest), and
+ * driver/signature.c reads it back, so a kernel found in the cache is as well known as one just compiled.
+ *
+ * An extent is {"text": "2*F+1", "terms": [[2, "F"], [1]]}: a sum of coefficients times dimensions. */
+#include "driver/driver.h"
+
+static void add_extent(const Module *m, Extent e, Text *t)
+{
+    const ExtentForm *f = &m->extents.at[e];
+    text_add(t, "{\"text\": \"");
+    ext_print(m, e, t);
+    text_add(t, "\", \"terms\": [");
+    for (uint32_t i = 0; i < f->nterms; i++) {
+        text_add(t, "%s[%lld", i ? ", " : "", (long long)f->terms[i].coef);
+        for (uint32_t d = 0; d < f->terms[i].ndims; d++)
+            text_add(t, ", \"%s\"", m->dims.at[f->terms[i].dims[d]].name);
+        text_add(t, "]");
+    }
+    text_add(t, "]}");
+}
+
+static void add_limit(Text *t, const char *key, int64_t value, int64_t none)
+{
+    if (value == none)
+        text_add(t, ", \"%s\": null", key);
+    else
+        text_add(t, ", \"%s\": %lld", key, (long long)value);
+}
+
+static void add_dims(const Module *m, Text *t)
+{
+    text_add(t, "  \"dims\": [");
+    for (uint32_t i = 0; i < m->dims.len; i++) {
+        const Dim *d = &m->dims.at[i];
+        text_add(t, "%s\n    {\"name\": \"%s\"", i ? "," : "", d->name);
+        add_limit(t, "constant", d->constant, -1);
+        add_limit(t, "max", d->max, -1);
+        text_add(t, ", \"multiple\": %lld, \"prefer\": %lld}", (long long)d->multiple, (long long)d->prefer);
+    }
+    text_add(t, "],\n");
+}
+
+static void add_groups(const Module *m, Text *t)
+{
+    text_add(t, "  \"groups\": [");
+    for (uint32_t i = 0; i < m->groups.len; i++) {
+        const Group *g = &m->groups.at[i];
+        text_add(t, "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"groups\": ", i ? "," : "", g->name,
+                 g->kind == GROUP_CAPACITY ? "capacity" : "rows");
+        add_extent(m, g->groups, t);
+        text_add(t, ", \"size\": ");
+        add_extent(m, g->size, t);
+        text_add(t, ", \"rows\": ");
+        add_extent(m, g->rows, t);
+        text_add(t, "}");
+    }
+    text_add(t, "],\n");
+}
+
+static const char *role_text(Role role) { return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout"; }
+
+static void add_tensor(const Kernel *k, const Tensor *p, Text *t)
+{
+    int by_value = p->rank == 0 && p->role == ROLE_IN;
+    text_add(t, "{\"name\": \"%s\", \"kind\": \"%s\", \"role\": \"%s\", \"type\": \"%s\", \"shape\": [", p->name,
+             by_value ? "scalar" : "tensor", role_text(p->role), elem_name(p->elem));
+    for (uint32_t i = 0; i < p->rank; i++) {
+        text_add(t, i ? ", " : "");
+        add_extent(k->module, p->axes[i].extent, t);
+    }
+    text_add(t, "]}");
+}
+
+static void add_route(const Kernel *k, const Route *r, Text *t)
+{
+    text_add(t, "{\"name\": \"%s\", \"kind\": \"route\", \"role\": \"%s\", \"tokens\": ", r->name, role_text(r->role));
+    add_extent(k->module, r->tokens, t);
+    text_add(t, ", \"choices\": ");
+    add_extent(k->module, r->choices, t);
+    text_add(t, ", \"group\": \"%s\"}", k->module->groups.at[r->group].name);
+}
+
+static void add_kernel(const Kernel *k, Text *t)
+{
+    DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
+    uint32_t ndims = ir_kernel_dims(k, dims);
+    text_add(t, "{\"name\": \"%s\", \"function\": \"%s\", \"entry\": \"%s__call\",\n     \"workspace\": \"%s_workspace\", "
+                "\"workspace_entry\": \"%s__workspace\",\n     \"dims\": [",
+             k->name, k->name, k->name, k->name, k->name);
+    for (uint32_t i = 0; i < ndims; i++)
+        text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
+    text_add(t, "],\n     \"params\": [");
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        Param p = k->params.at[i];
+        text_add(t, "%s\n       ", i ? "," : "");
+        if (p.kind == PARAM_ROUTE)
+            add_route(k, &k->routes.at[p.id], t);
+        else
+            add_tensor(k, &k->tensors.at[p.id], t);
+    }
+    text_add(t, "]}");
+}
+
+const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a)
+{
+    Text t = {.arena = a};
+    text_add(&t, "{\n  \"moec\": \"%s\", \"language\": 1, \"build\": \"%s\",\n  \"isas\": [", MOEC_VERSION, build_id);
+    for (uint32_t i = 0; i < isas->n; i++)
+        text_add(&t, "%s\"%s\"", i ? ", " : "", cpu_table[isas->at[i]].name);
+    text_add(&t, "],\n  \"numerics\": {\"arithmetic\": \"f32\", \"rounding\": \"nearest even\", "
+                 "\"sum_bound\": \"(n + 2) * 2^-24 * sum |terms|\", \"deterministic\": true},\n");
+    add_dims(m, &t);
+    add_groups(m, &t);
+    text_add(&t, "  \"kernels\": [");
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        text_add(&t, "%s\n    ", i ? "," : "");
+        add_kernel(m->kernels.at[i], &t);
+    }
+    text_add(&t, "]\n}\n");
+    return text_string(&t);
+}

@@ -1,0 +1,26 @@
+/* The insides of a compiled module, for the files of the public API. */
+#ifndef DRIVER_MODULE_H
+#define DRIVER_MODULE_H
+
+#include "driver/driver.h"
+#include "driver/signature.h"
+
+typedef int64_t WorkspaceEntry(const int64_t *dims);
+
+struct moec_kernel {
+    const moec_module *module;
+    const SigKernel *sig;
+    void *function;
+    moe_entry *entry;
+    WorkspaceEntry *workspace;
+};
+
+struct moec_module {
+    Compilation *own; /* its arena holds the signatures */
+    Loaded loaded;
+    const char *manifest;
+    Signatures signatures;
+    moec_kernel *kernels;
+};
+
+#endif

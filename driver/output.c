@@ -1,0 +1,160 @@
+/* Output files: all of them or none, and an older file stays whole until the new one is. */
+#include "driver/driver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *write_all(int fd, Bytes bytes, const char *path, Arena *a)
+{
+    while (bytes.len) {
+        ssize_t n = write(fd, bytes.at, bytes.len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return arena_printf(a, "%s: cannot be written: %s", path, strerror(errno));
+        bytes.at += n;
+        bytes.len -= (size_t)n;
+    }
+    return NULL;
+}
+
+/* Closing may report what writing did not (quota, network file systems). */
+static const char *close_file(int fd, const char *error, const char *path, Arena *a)
+{
+    if (close(fd) != 0 && !error && errno != EINTR)
+        error = arena_printf(a, "%s: cannot be written: %s", path, strerror(errno));
+    return error;
+}
+
+/* A symbolic link is written through, as any other program would. */
+static const char *resolve(const char *path, Arena *a)
+{
+    char real[PATH_MAX];
+    struct stat s;
+    if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode) && realpath(path, real))
+        return arena_strndup(a, real, strlen(real));
+    return path;
+}
+
+static mode_t default_mode(int executable)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    return (executable ? 0777 : 0666) & ~mask;
+}
+
+static const char *write_beside(OutputFile *f, int executable, Arena *a)
+{
+    char *beside = arena_printf(a, "%s.XXXXXX", f->target);
+    int fd = mkostemp(beside, O_CLOEXEC);
+    if (fd < 0)
+        return arena_printf(a, "%s: cannot be written: %s", f->path, strerror(errno));
+    const char *error = write_all(fd, f->bytes, f->path, a);
+    if (!error && fchmod(fd, default_mode(executable)) != 0)
+        error = arena_printf(a, "%s: its mode cannot be set: %s", f->path, strerror(errno));
+    error = close_file(fd, error, f->path, a);
+    if (error)
+        unlink(beside);
+    else
+        f->beside = beside;
+    return error;
+}
+
+static void drop_all(Output *o)
+{
+    for (uint32_t i = 0; i < o->files.len; i++)
+        if (o->files.at[i].beside)
+            unlink(o->files.at[i].beside);
+    o->files.len = 0;
+}
+
+const char *output_add(Output *o, const char *path, Bytes bytes, int executable)
+{
+    OutputFile f = {.path = path, .target = resolve(path, o->arena), .bytes = bytes};
+    struct stat s;
+    int exists = strcmp(path, "-") != 0 && stat(path, &s) == 0;
+    const char *error = NULL;
+    vec_reserve(o->arena, &o->files, o->files.len + 1);
+    if (exists && S_ISDIR(s.st_mode))
+        error = arena_printf(o->arena, "%s: is a directory", path);
+    else if (strcmp(path, "-") != 0 && (!exists || S_ISREG(s.st_mode)))
+        error = write_beside(&f, executable, o->arena);
+    if (error)
+        drop_all(o);
+    else
+        o->files.at[o->files.len++] = f;
+    return error;
+}
+
+static const char *write_directly(const OutputFile *f, Arena *a)
+{
+    if (strcmp(f->path, "-") == 0) {
+        const char *error = write_all(STDOUT_FILENO, f->bytes, "standard output", a);
+        return error;
+    }
+    int fd = open(f->path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return arena_printf(a, "%s: cannot be written: %s", f->path, strerror(errno));
+    return close_file(fd, write_all(fd, f->bytes, f->path, a), f->path, a);
+}
+
+/* Devices and pipes first: they cannot be taken back, but a failure of theirs still leaves no file. */
+const char *output_commit(Output *o)
+{
+    const char *error = NULL;
+    for (uint32_t i = 0; i < o->files.len && !error; i++)
+        if (!o->files.at[i].beside)
+            error = write_directly(&o->files.at[i], o->arena);
+    for (uint32_t i = 0; i < o->files.len && !error; i++) {
+        OutputFile *f = &o->files.at[i];
+        if (f->beside && rename(f->beside, f->target) != 0)
+            error = arena_printf(o->arena, "%s: cannot be written: %s", f->path, strerror(errno));
+        else
+            f->beside = NULL;
+    }
+    drop_all(o);
+    return error;
+}
+
+static const char *read_all(int fd, const char *path, size_t limit, Arena *a, Bytes *out)
+{
+    Text t = {.arena = a};
+    char chunk[1 << 14];
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return arena_printf(a, "%s: cannot be read: %s", path, strerror(errno));
+        if (n == 0)
+            break;
+        text_add_bytes(&t, chunk, (size_t)n);
+        if (t.len > limit)
+            return arena_printf(a, "%s: longer than the limit of %zu MiB", path, limit >> 20);
+    }
+    *out = (Bytes){text_string(&t), t.len};
+    return NULL;
+}
+
+const char *output_read_file(const char *path, size_t limit, Arena *a, Bytes *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return arena_printf(a, "%s: cannot be read: %s", path, strerror(errno));
+    struct stat s;
+    const char *error = NULL;
+    if (fstat(fd, &s) == 0 && S_ISDIR(s.st_mode))
+        error = arena_printf(a, "%s: is a directory", path);
+    else if (S_ISREG(s.st_mode) && (uint64_t)s.st_size > limit)
+        error = arena_printf(a, "%s: longer than the limit of %zu MiB", path, limit >> 20);
+    else
+        error = read_all(fd, path, limit, a, out);
+    close(fd);
+    return error;
+}

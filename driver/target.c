@@ -1,0 +1,97 @@
+/* Which instruction sets are compiled for. */
+#include "driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *names_of_all(Arena *a)
+{
+    Text t = {.arena = a};
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        text_add(&t, "%s%s", isa ? ", " : "", cpu_table[isa].name);
+    return text_string(&t);
+}
+
+static void add(IsaList *list, Isa isa)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->at[i] == isa)
+            return;
+    list->at[list->n++] = isa;
+}
+
+/* The host: the best this CPU runs, or what MOE_ISA says. */
+static const char *add_host(IsaList *out, Arena *a)
+{
+    const char *forced = getenv("MOE_ISA");
+    Isa isa = cpu_best();
+    if (forced && *forced) {
+        if (!cpu_find(forced, &isa))
+            return arena_printf(a, "MOE_ISA is '%s', which is not an instruction set (%s)", forced, names_of_all(a));
+        if (!cpu_has(isa))
+            return arena_printf(a, "MOE_ISA forces '%s', which this CPU lacks", forced);
+    }
+    add(out, isa);
+    return NULL;
+}
+
+static const char *add_word(IsaList *out, const char *word, size_t len, Arena *a)
+{
+    const char *name = arena_strndup(a, word, len);
+    Isa isa;
+    if (strcmp(name, "host") == 0)
+        return add_host(out, a);
+    if (strcmp(name, "all") == 0) {
+        for (isa = 0; isa < ISA_COUNT; isa++)
+            add(out, isa);
+        return NULL;
+    }
+    if (!cpu_find(name, &isa))
+        return arena_printf(a, "unknown target '%s': use host, all or some of %s", name, names_of_all(a));
+    add(out, isa);
+    return NULL;
+}
+
+/* From the plainest up, so that one list has one cache key and one object. */
+static void sort(IsaList *list)
+{
+    IsaList sorted = {.n = 0};
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        for (uint32_t i = 0; i < list->n; i++)
+            if (list->at[i] == isa)
+                sorted.at[sorted.n++] = isa;
+    *list = sorted;
+}
+
+const char *target_parse(const char *text, Arena *a, IsaList *out)
+{
+    out->n = 0;
+    if (!text || !*text)
+        text = "host";
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        const char *error = add_word(out, text, len, a);
+        if (error)
+            return error;
+        if (!text[len])
+            break;
+        text += len + 1;
+    }
+    sort(out);
+    return NULL;
+}
+
+const char *target_for_this_cpu(IsaList *list, Arena *a)
+{
+    IsaList host = {.n = 0};
+    const char *error = add_host(&host, a);
+    if (error)
+        return error;
+    for (uint32_t i = list->n; i-- > 0;)
+        if (list->at[i] <= host.at[0] && cpu_has(list->at[i])) {
+            *list = (IsaList){.at = {list->at[i]}, .n = 1};
+            return NULL;
+        }
+    return arena_printf(a, "this CPU (or MOE_ISA) allows none of the instruction sets asked for; '%s' is the best it runs",
+                        cpu_table[host.at[0]].name);
+}
