@@ -1,0 +1,120 @@
+/* Building blocks of the lowering: statements under the open one, loops, buffers, bindings. */
+#include "passes/lower.h"
+
+StmtId lower_put(Lower *l, Stmt s)
+{
+    StmtId id = tile_add(l->k, s);
+    StmtId last = l->last[l->depth], parent = l->parent[l->depth];
+    if (last != NONE)
+        l->p->stmts.at[last].next = id;
+    else if (parent != NONE)
+        l->p->stmts.at[parent].first = id;
+    else
+        l->p->first = id;
+    l->last[l->depth] = id;
+    return id;
+}
+
+void lower_open(Lower *l, Stmt s)
+{
+    if (l->depth + 1 >= OPEN_MAX)
+        BUG(l->k->module->arena, "lower: loops of kernel %s nest deeper than %d", l->k->name, OPEN_MAX);
+    StmtId id = lower_put(l, s);
+    l->depth++;
+    l->parent[l->depth] = id;
+    l->last[l->depth] = NONE;
+}
+
+void lower_close(Lower *l, uint32_t depth) { l->depth = depth; }
+
+void lower_launch(Lower *l, Loc loc, const char *stem)
+{
+    Stmt s = tile_stmt(TILE_launch, loc);
+    s.name = name_of(l->k->module->names, stem);
+    lower_close(l, 0);
+    lower_open(l, s);
+}
+
+void lower_for(Lower *l, Loc loc, LoopMode mode, IndexId var, ExprId lo, ExprId hi, int64_t step)
+{
+    Stmt s = tile_stmt(TILE_for, loc);
+    s.mode = (uint8_t)mode;
+    s.var = var;
+    s.lo = lo;
+    s.hi = hi;
+    s.step = step;
+    lower_open(l, s);
+}
+
+void lower_if(Lower *l, Loc loc, ExprId condition)
+{
+    Stmt s = tile_stmt(TILE_if, loc);
+    s.value = condition;
+    lower_open(l, s);
+}
+
+void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId value, int add)
+{
+    Stmt s = tile_stmt(TILE_store, loc);
+    s.buffer = t;
+    s.nindex = l->k->tensors.at[t].rank;
+    for (uint32_t i = 0; i < s.nindex; i++)
+        s.index[i] = index[i];
+    s.value = value;
+    s.add = (uint8_t)add;
+    lower_put(l, s);
+}
+
+static TensorId buffer(Lower *l, const char *stem, Elem elem, Space space)
+{
+    Tensor t = {.elem = elem, .role = ROLE_LOCAL, .space = space, .route = NONE};
+    t.name = ir_fresh_name(l->k, stem);
+    return ir_tensor(l->k, t);
+}
+
+TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count, uint32_t lanes)
+{
+    TensorId id = buffer(l, stem, elem, SPACE_REG);
+    Tensor *t = &l->k->tensors.at[id];
+    t->lanes = lanes;
+    if (count > 0) {
+        t->rank = 1;
+        t->axes[0] = (Axis){ext_const(l->k->module, count), NONE};
+    }
+    return id;
+}
+
+TensorId lower_work(Lower *l, const char *stem, Elem elem, uint32_t rank, const Extent *extents)
+{
+    TensorId id = buffer(l, stem, elem, SPACE_WORK);
+    Tensor *t = &l->k->tensors.at[id];
+    t->rank = (uint8_t)rank;
+    for (uint32_t i = 0; i < rank; i++)
+        t->axes[i] = (Axis){extents[i], NONE};
+    return id;
+}
+
+ExprId lower_let(Lower *l, Loc loc, const char *stem, ExprId value)
+{
+    TensorId reg = lower_reg(l, stem, EL_I64, 0, 0);
+    lower_store(l, loc, reg, NULL, value, 0);
+    return x_load(l->k, loc, reg, NULL);
+}
+
+static void set(Lower *l, IndexId i, ExprId value, ExprId group)
+{
+    while (l->value.len <= i) {
+        vec_push(l->k->module->arena, &l->value, NONE);
+        vec_push(l->k->module->arena, &l->group, NONE);
+    }
+    l->value.at[i] = value;
+    l->group.at[i] = group;
+}
+
+void lower_bind(Lower *l, IndexId i, ExprId value, ExprId group) { set(l, i, value, group); }
+
+IndexId lower_index(Lower *l, const char *stem)
+{
+    Axis axis = {ext_const(l->k->module, 0), NONE};
+    return ir_index(l->k, ir_fresh_name(l->k, stem), (Loc){0}, axis);
+}

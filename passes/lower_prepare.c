@@ -1,0 +1,227 @@
+/* What an equation needs before its loops: counting sorts, lists of row blocks, group tables. Each is a launch of
+ * its own, made once per kernel. */
+#include "passes/lower.h"
+
+/* Uses e only indices of `bound`? `used` gets their bits. */
+static int only_bound(const Kernel *k, ExprId e, const IndexId *bound, uint32_t nbound, uint32_t *used)
+{
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    *used = 0;
+    for (ExprId n = 0; n <= e; n++) {
+        if (!seen[n])
+            continue;
+        if (x_at(k, n)->kind == X_REDUCE)
+            return 0;
+        if (x_at(k, n)->kind != X_INDEX)
+            continue;
+        uint32_t b = 0;
+        while (b < nbound && bound[b] != x_at(k, n)->sym)
+            b++;
+        if (b == nbound)
+            return 0;
+        *used |= 1u << b;
+    }
+    return 1;
+}
+
+/* Could computing e leave a tensor unless other conditions hold? Then it may not run ahead of them. */
+static int needs_guard(const Kernel *k, ExprId e)
+{
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId n = 0; n <= e; n++) {
+        if (!seen[n] || x_at(k, n)->kind < X_LOAD)
+            continue;
+        for (uint32_t a = 0; x_at(k, n)->kind == X_LOAD && a < x_at(k, n)->nargs; a++)
+            if (x_at(k, x_arg(k, n, a))->kind != X_INDEX)
+                return 1;
+        if (x_at(k, n)->kind == X_ROW || x_at(k, n)->kind == X_TOKEN || x_at(k, n)->kind == X_SLOT)
+            if (x_at(k, x_arg(k, n, 0))->kind != X_INDEX)
+                return 1;
+    }
+    return 0;
+}
+
+typedef struct Key {
+    ExprId key;
+    IndexId bucket;
+    uint32_t used; /* bits of the bound indices in the key */
+} Key;
+
+/* Is conjunct c `key == v`, the key over bound indices only, v a dense index from outside? */
+static int key_of(const Kernel *k, ExprId c, const IndexId *bound, uint32_t nbound, Key *out)
+{
+    if (!x_is_op(k, c, OP_eq))
+        return 0;
+    for (uint32_t side = 0; side < 2; side++) {
+        const Expr *v = x_at(k, x_arg(k, c, 1 - side));
+        out->key = x_arg(k, c, side);
+        if (v->kind != X_INDEX || k->indices.at[v->sym].axis.group != NONE || x_at(k, out->key)->kind == X_GROUP ||
+            x_at(k, out->key)->type != TY_INT)
+            continue;
+        out->bucket = v->sym;
+        uint32_t b = 0;
+        while (b < nbound && bound[b] != v->sym)
+            b++;
+        if (b == nbound && only_bound(k, out->key, bound, nbound, &out->used) && out->used)
+            return 1;
+    }
+    return 0;
+}
+
+/* Conjuncts over the key's indices alone go into the sort; `others` says whether some do not. */
+static ExprId sort_guard(Lower *l, const ExprId *parts, uint32_t n, uint32_t conjunct, const IndexId *bound,
+                         uint32_t nbound, uint32_t used, uint64_t *implied, int *others)
+{
+    ExprId guard = NONE;
+    *others = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t own;
+        if (c == conjunct)
+            continue;
+        if (only_bound(l->k, parts[c], bound, nbound, &own) && !(own & ~used)) {
+            guard = x_and(l->k, (Loc){0}, guard, parts[c]);
+            *implied |= (uint64_t)1 << c;
+        } else {
+            *others = 1;
+        }
+    }
+    return guard;
+}
+
+int lower_is_bucket(Lower *l, ExprId reduce, Bucket *sort, uint32_t *conjunct, uint64_t *implied)
+{
+    Kernel *k = l->k;
+    ExprId parts[CONJUNCT_MAX];
+    IndexId bound[32];
+    uint32_t nbound = x_at(k, reduce)->nbound, n = x_conjuncts(k, x_condition(k, reduce), parts, CONJUNCT_MAX);
+    if (nbound > MAX_RANK)
+        return 0;
+    for (uint32_t i = 0; i < nbound; i++)
+        bound[i] = x_bound(k, reduce, i);
+    for (uint32_t c = 0; c < n; c++) {
+        Key key;
+        int others;
+        if (!key_of(k, parts[c], bound, nbound, &key))
+            continue;
+        *implied = (uint64_t)1 << c;
+        *sort = (Bucket){.key = key.key, .buckets = k->indices.at[key.bucket].axis.extent};
+        sort->guard = sort_guard(l, parts, n, c, bound, nbound, key.used, implied, &others);
+        if (others && needs_guard(k, key.key))
+            continue;
+        for (uint32_t i = 0; i < nbound; i++)
+            if (key.used >> i & 1)
+                sort->bound[sort->nbound++] = bound[i];
+        *conjunct = c;
+        return 1;
+    }
+    return 0;
+}
+
+/* Row indices of a sort run over all places of the row space; those that hold no row are left out. */
+static ExprId rows_exist(Lower *l, const Bucket *b)
+{
+    Kernel *k = l->k;
+    ExprId guard = NONE;
+    for (uint32_t i = 0; i < b->nbound; i++)
+        if (k->indices.at[b->bound[i]].axis.group != NONE) {
+            ExprId slot = lower_field(l, lower_route_of(l, b->bound[i]), RF_SLOT_OF, x_index(k, (Loc){0}, b->bound[i]));
+            guard = x_and(k, (Loc){0}, guard, x_op2(k, (Loc){0}, OP_ge, slot, x_int(k, (Loc){0}, 0)));
+        }
+    return guard;
+}
+
+/* Flat numbers are 32-bit. */
+static void check_flat(Lower *l, Extent elements)
+{
+    Kernel *k = l->k;
+    Stmt s = tile_stmt(TILE_check, (Loc){0});
+    s.report = x_extent(k, (Loc){0}, elements);
+    s.limit = x_int(k, (Loc){0}, INT32_MAX);
+    s.value = x_op2(k, (Loc){0}, OP_le, s.report, s.limit);
+    s.status = STATUS_SIZE;
+    s.text = arena_printf(k->module->arena, "%s: a sum by key runs over %%lld elements, more than %%lld", k->name);
+    lower_put(l, s);
+}
+
+static void make_bucket(Lower *l, Bucket b)
+{
+    Kernel *k = l->k;
+    Module *m = k->module;
+    Extent elements = ext_const(m, 1), firsts = ext_add(m, b.buckets, ext_const(m, 1));
+    for (uint32_t i = 0; i < b.nbound; i++) {
+        elements = ext_mul(m, elements, k->indices.at[b.bound[i]].axis.extent);
+        lower_bind(l, b.bound[i], NONE, NONE);
+    }
+    b.order = lower_work(l, "order", EL_I32, 1, &elements);
+    b.first = lower_work(l, "first", EL_I64, 1, &firsts);
+    Loc loc = x_at(k, b.key)->loc;
+    lower_launch(l, loc, "bucket");
+    check_flat(l, elements);
+    Stmt s = tile_stmt(TILE_bucket, loc);
+    s.buffer = b.order;
+    s.second = b.first;
+    s.guard = x_and(k, loc, rows_exist(l, &b), b.guard == NONE ? (ExprId)NONE : lower_expr(l, b.guard));
+    s.value = lower_expr(l, b.key);
+    s.limit = x_extent(k, loc, b.buckets);
+    s.nbound = (uint8_t)b.nbound;
+    for (uint32_t i = 0; i < b.nbound; i++)
+        s.bound[i] = b.bound[i];
+    lower_put(l, s);
+    vec_push(m->arena, &l->buckets, b);
+}
+
+/* group_of[r] = e for every row of every run. */
+static void make_group_table(Lower *l, RouteId route)
+{
+    Kernel *k = l->k;
+    const Group *g = &k->module->groups.at[k->routes.at[route].group];
+    Extent rows = g->rows, groups = g->groups;
+    if (!l->group_of) {
+        l->group_of = arena_array(k->module->arena, TensorId, k->routes.len);
+        for (RouteId r = 0; r < k->routes.len; r++)
+            l->group_of[r] = NONE;
+    }
+    if (l->group_of[route] != NONE)
+        return;
+    l->group_of[route] = lower_work(l, "group_of", EL_I32, 1, &rows);
+    Loc loc = k->routes.at[route].loc;
+    IndexId e = lower_index(l, "e"), r = lower_index(l, "r");
+    ExprId group = x_index(k, loc, e), row = x_index(k, loc, r);
+    lower_launch(l, loc, "group_of");
+    lower_for(l, loc, LOOP_PARALLEL, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
+    lower_for(l, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group), 1);
+    lower_store(l, loc, l->group_of[route], &row, group, 0);
+}
+
+/* Is the group of this row known from the loop it stands in? Rows of a counting sort have left their group. */
+static int in_group_loop(Lower *l, ExprId row)
+{
+    if (x_at(l->k, row)->kind != X_INDEX)
+        return 0;
+    for (uint32_t i = 0; i < l->buckets.len; i++)
+        for (uint32_t b = 0; b < l->buckets.at[i].nbound; b++)
+            if (l->buckets.at[i].bound[b] == x_at(l->k, row)->sym)
+                return 0;
+    return 1;
+}
+
+void lower_prepare(Lower *l, ExprId e)
+{
+    Kernel *k = l->k;
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId n = 0; n <= e; n++) {
+        Bucket sort;
+        uint32_t conjunct;
+        uint64_t implied;
+        int have = 0;
+        if (!seen[n] || x_at(k, n)->kind != X_REDUCE || !lower_is_bucket(l, n, &sort, &conjunct, &implied))
+            continue;
+        for (uint32_t i = 0; i < l->buckets.len; i++)
+            have |= l->buckets.at[i].key == sort.key && l->buckets.at[i].guard == sort.guard;
+        if (!have)
+            make_bucket(l, sort);
+    }
+    for (ExprId n = 0; n <= e; n++)
+        if (seen[n] && x_at(k, n)->kind == X_GROUP && !in_group_loop(l, x_arg(k, n, 0)))
+            make_group_table(l, x_at(k, n)->sym);
+}

@@ -1,0 +1,279 @@
+/* split: what an equation computes more often than it needs becomes a local of its own.
+ *
+ * requires: canonical equations     gives: reductions that vary with every index around them; products whose operands
+ *                                          are memory; top over memory
+ * before:  c[t, e] = q[t, e] / (sum(e2) q[t, e2])          o[i, d] = sum(j) bf16(exp(s[i, j])) * v[j, d]
+ * after:   z[t] = sum(e2) q[t, e2]                         p[i, j] = bf16(exp(s[i, j]))
+ *          c[t, e] = q[t, e] / z[t]                        o[i, d] = sum(j) p[i, j] * v[j, d]
+ *
+ * A part that stands under a condition moves only when it is safe to compute it everywhere: when no subscript in it
+ * relies on the condition. */
+#include "passes/lower.h"
+
+enum { SUMS_TOGETHER = 16, SCOPE_MAX = 64 };
+
+typedef struct Scope {
+    IndexId index[SCOPE_MAX];
+    uint32_t n;
+} Scope;
+
+typedef struct Split {
+    Kernel *k;
+    uint32_t at;       /* the equation that is being split; new ones go before it */
+    Vec(Equation) out; /* the new list */
+    Vec(Done) made;    /* moved expressions and the loads that stand for them */
+} Split;
+
+static void scope_add(Scope *s, IndexId i)
+{
+    for (uint32_t n = 0; n < s->n; n++)
+        if (s->index[n] == i)
+            return;
+    if (s->n < SCOPE_MAX)
+        s->index[s->n++] = i;
+}
+
+static int scope_has(const Scope *s, IndexId i)
+{
+    for (uint32_t n = 0; n < s->n; n++)
+        if (s->index[n] == i)
+            return 1;
+    return 0;
+}
+
+/* Index variables that e uses and does not bind. */
+static Scope free_of(const Kernel *k, ExprId e)
+{
+    Scope bound = {.n = 0}, used = {.n = 0}, out = {.n = 0};
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId n = 0; n <= e; n++) {
+        for (uint32_t b = 0; seen[n] && b < x_at(k, n)->nbound; b++)
+            scope_add(&bound, x_bound(k, n, b));
+        if (seen[n] && x_at(k, n)->kind == X_INDEX)
+            scope_add(&used, x_at(k, n)->sym);
+    }
+    for (uint32_t n = 0; n < used.n; n++)
+        if (!scope_has(&bound, used.index[n]))
+            scope_add(&out, used.index[n]);
+    return out;
+}
+
+/* Does every subscript below e stay inside whatever conditions hold around it? */
+static int safe_everywhere(const Kernel *k, ExprId e)
+{
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId n = 0; n <= e; n++) {
+        if (!seen[n])
+            continue;
+        ExprKind kind = (ExprKind)x_at(k, n)->kind;
+        for (uint32_t a = 0; (kind == X_LOAD || kind == X_ROW) && a < x_at(k, n)->nargs; a++) {
+            ExprKind sub = (ExprKind)x_at(k, x_arg(k, n, a))->kind;
+            if (sub != X_INDEX && sub != X_INT && sub != X_TOKEN && sub != X_GROUP && sub != X_SLOT)
+                return 0;
+        }
+        if ((kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP) && x_at(k, x_arg(k, n, 0))->kind != X_INDEX)
+            return 0;
+    }
+    return 1;
+}
+
+static int all_dense_or_routed(const Kernel *k, const Scope *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        GroupId g = k->indices.at[s->index[i]].axis.group;
+        if (g != NONE && ir_group_route(k, g) == NONE)
+            return 0;
+    }
+    return 1;
+}
+
+static Elem elem_of(Type t)
+{
+    switch (t) {
+    case TY_BF16: return EL_BF16;
+    case TY_F16: return EL_F16;
+    case TY_INT: return EL_I32;
+    case TY_BOOL:
+    case TY_F32: break;
+    }
+    return EL_F32;
+}
+
+/* Defines a local over `over` with value e, before the current equation; returns the load that stands for e. */
+static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
+{
+    Kernel *k = s->k;
+    for (uint32_t i = 0; i < s->made.len; i++)
+        if (s->made.at[i].reduce == e)
+            return s->made.at[i].value;
+    Loc loc = x_at(k, e)->loc;
+    Equation q = ir_equation(EQ_ASSIGN, loc);
+    Tensor t = {.name = ir_fresh_name(k, stem), .loc = loc, .role = ROLE_LOCAL, .rank = (uint8_t)over->n, .route = NONE};
+    t.elem = elem_of((Type)x_at(k, e)->type);
+    for (uint32_t i = 0; i < over->n; i++) {
+        t.axes[i] = k->indices.at[over->index[i]].axis;
+        q.index[i] = x_index(k, loc, over->index[i]);
+    }
+    q.nindex = (uint8_t)over->n;
+    q.lhs = ir_tensor(k, t);
+    q.rhs = e;
+    vec_push(k->module->arena, &s->out, q);
+    ExprId load = x_load(k, loc, q.lhs, q.index);
+    vec_push(k->module->arena, &s->made, (Done){e, load});
+    return load;
+}
+
+/* Is e worth a place in memory when a product reads it again and again? */
+static int is_work(const Kernel *k, ExprId e)
+{
+    const Expr *x = x_at(k, e);
+    if (x->type == TY_INT || x->type == TY_BOOL)
+        return 0;
+    if (x->kind == X_OP && (x->op == OP_f32 || x->op == OP_stop || x->op == OP_neg))
+        return is_work(k, x_arg(k, e, 0));
+    return x->kind == X_OP || x->kind == X_IF || x->kind == X_REDUCE;
+}
+
+typedef struct Around {
+    Scope scope;
+    int guarded;
+} Around;
+
+static ExprId visit(Split *s, ExprId e, const Around *around);
+
+/* Should e, standing in `around`, be a local? Fewer indices than around it, and it fits a tensor. */
+static int moves(Split *s, ExprId e, const Around *around, Scope *over)
+{
+    Kernel *k = s->k;
+    *over = free_of(k, e);
+    return over->n < around->scope.n && over->n <= MAX_RANK && all_dense_or_routed(k, over) &&
+           x_at(k, e)->type != TY_INT && (!around->guarded || safe_everywhere(k, e));
+}
+
+static ExprId operand(Split *s, ExprId e, const Around *around)
+{
+    Kernel *k = s->k;
+    Scope over;
+    if (x_is_op(k, e, OP_mul)) {
+        ExprId args[2] = {operand(s, x_arg(k, e, 0), around), operand(s, x_arg(k, e, 1), around)};
+        return x_with_args(k, e, args);
+    }
+    if (x_at(k, e)->kind != X_REDUCE && is_work(k, e) && moves(s, e, around, &over))
+        return move_out(s, visit(s, e, around), &over, "part");
+    return visit(s, e, around);
+}
+
+static int is_sum_of_products(const Kernel *k, ExprId e)
+{
+    return x_at(k, e)->op == RED_SUM && x_is_op(k, x_arg(k, e, 0), OP_mul);
+}
+
+static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
+{
+    Kernel *k = s->k;
+    Around in = *around;
+    Scope over;
+    ExprId args[2];
+    uint32_t nargs = x_at(k, e)->nargs;
+    for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
+        scope_add(&in.scope, x_bound(k, e, b));
+    if (nargs > 1)
+        args[1] = visit(s, x_arg(k, e, 1), &in);
+    in.guarded |= nargs > 1;
+    args[0] = is_sum_of_products(k, e) ? operand(s, x_arg(k, e, 0), &in) : visit(s, x_arg(k, e, 0), &in);
+    e = x_with_args(k, e, args);
+    return moves(s, e, around, &over) ? move_out(s, e, &over, "part") : e;
+}
+
+static ExprId visit(Split *s, ExprId e, const Around *around)
+{
+    Kernel *k = s->k;
+    if (!lower_has_reduce(k, e))
+        return e;
+    if (x_at(k, e)->kind == X_REDUCE)
+        return visit_reduce(s, e, around);
+    ExprId args[MAX_RANK + 2];
+    uint32_t n = x_at(k, e)->nargs;
+    for (uint32_t a = 0; a < n; a++) {
+        Around in = *around;
+        in.guarded |= x_at(k, e)->kind == X_IF && a > 0;
+        args[a] = visit(s, x_arg(k, e, a), &in);
+    }
+    return x_with_args(k, e, args);
+}
+
+/* An equation keeps few enough reductions to hold them in registers. */
+static ExprId limit_sums(Split *s, ExprId e, const Around *around)
+{
+    ExprId reds[REDUCE_MAX];
+    uint32_t n = lower_reductions(s->k, e, reds, REDUCE_MAX);
+    if (n <= SUMS_TOGETHER || around->scope.n > MAX_RANK)
+        return e;
+    ExprId args[MAX_RANK + 2];
+    for (uint32_t a = 0; a < x_at(s->k, e)->nargs; a++) {
+        ExprId arg = x_arg(s->k, e, a);
+        Scope over = free_of(s->k, arg);
+        int heavy = lower_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK;
+        args[a] = heavy ? move_out(s, limit_sums(s, arg, around), &over, "part") : arg;
+    }
+    return x_with_args(s->k, e, args);
+}
+
+/* top searches memory: [prefix.., searched]. */
+static void split_top(Split *s, Equation *q)
+{
+    Kernel *k = s->k;
+    const Expr *x = x_at(k, q->rhs);
+    int plain = x->kind == X_LOAD;
+    for (uint32_t a = 0; plain && a < x_at(k, q->rhs)->nargs; a++)
+        plain = x_at(k, x_arg(k, q->rhs, a))->kind == X_INDEX;
+    if (plain)
+        return;
+    Scope over = {.n = 0};
+    for (uint32_t i = 0; i + 1 < q->nindex; i++)
+        scope_add(&over, x_at(k, q->index[i])->sym);
+    scope_add(&over, q->bound);
+    ExprId load = move_out(s, q->rhs, &over, "scores");
+    q->rhs = load;
+}
+
+static void split_equation(Split *s, Equation q)
+{
+    Kernel *k = s->k;
+    Around around = {.scope = {.n = 0}};
+    s->made.len = 0;
+    if (q.kind == EQ_TOP) {
+        split_top(s, &q);
+    } else if (q.kind == EQ_ASSIGN || q.kind == EQ_ADD) {
+        for (uint32_t i = 0; i < q.nindex; i++) {
+            Scope own = free_of(k, q.index[i]);
+            for (uint32_t n = 0; n < own.n; n++)
+                scope_add(&around.scope, own.index[n]);
+        }
+        q.rhs = limit_sums(s, visit(s, q.rhs, &around), &around);
+    }
+    vec_push(k->module->arena, &s->out, q);
+}
+
+/* Moved parts may hold parts themselves: again until nothing moves. */
+static int split_kernel(Kernel *k)
+{
+    Split s = {.k = k};
+    for (s.at = 0; s.at < k->eqs.len; s.at++)
+        split_equation(&s, k->eqs.at[s.at]);
+    int changed = s.out.len != k->eqs.len;
+    k->eqs.at = s.out.at;
+    k->eqs.len = s.out.len;
+    k->eqs.cap = s.out.cap;
+    return changed;
+}
+
+enum { ROUNDS = 8 };
+
+void pass_split(Module *m, const PassContext *c)
+{
+    (void)c;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        for (int round = 0; round < ROUNDS && split_kernel(m->kernels.at[i]); round++)
+            ;
+}
