@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Documents that are made from the compiler's tables: docs/ops.md by `moec ops`, docs/errors.md from base/errors.def.
+usage: tables.py MOEC [--update]"""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROW = re.compile(r'ROW\(\s*\w+,\s*(\d+),\s*SEV_(\w+),\s*"((?:[^"\\]|\\.)*)"')
+LETTER = {"ERROR": "E", "WARNING": "W", "HINT": "H"}
+
+
+def errors(moec):
+    with open(os.path.join(ROOT, "base", "errors.def"), encoding="utf-8") as f:
+        rows = ROW.findall(f.read())
+    text = ["# Errors, warnings and hints\n", "\n",
+            "Made from base/errors.def by `tests/tables.py --update`; do not edit. `moec explain CODE` prints the page of "
+            "a code.\n"]
+    for number, severity, title in sorted(rows, key=lambda row: int(row[0])):
+        code = f"{LETTER[severity]}{int(number):04d}"
+        page = subprocess.run([moec, "explain", code], check=True, stdout=subprocess.PIPE).stdout.decode()
+        indented = "".join("    " + line if line.strip() else line for line in page.splitlines(keepends=True))
+        text.append(f"\n## {code}: {title}\n\n{indented.rstrip()}\n")
+    return "".join(text)
+
+
+def main():
+    moec = os.path.abspath(sys.argv[1])
+    made = {"docs/ops.md": subprocess.run([moec, "ops"], check=True, stdout=subprocess.PIPE).stdout.decode(),
+            "docs/errors.md": errors(moec)}
+    stale = 0
+    for name, text in made.items():
+        path = os.path.join(ROOT, name)
+        old = open(path, encoding="utf-8").read() if os.path.exists(path) else None
+        if old != text and "--update" in sys.argv:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+            print(f"{name}: written")
+        elif old != text:
+            stale += 1
+            print(f"FAILED  {name} does not say what the tables say: tests/tables.py MOEC --update")
+    sys.exit(stale > 0)
+
+
+main()
