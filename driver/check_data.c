@@ -246,6 +246,10 @@ int check_fill(CheckCase *c)
     for (uint32_t i = 0; i < k->params.len; i++) {
         const Tensor *t = check_tensor(k, i);
         const Route *r = t ? NULL : &k->routes.at[k->params.at[i].id];
+        if (c->given && (c->given[i].data || c->given[i].route.start)) {
+            c->values[i] = c->given[i];
+            continue;
+        }
         if (r)
             c->values[i].route = r->role == ROLE_IN ? check_route(c, r) : check_route_room(c, r);
         c->values[i].count = t ? check_elements(c, t) : c->values[i].route.rows;
@@ -255,7 +259,7 @@ int check_fill(CheckCase *c)
             c->values[i].data = arena_array(c->arena, double, c->values[i].count + 1);
     }
     for (uint32_t i = 0; i < k->params.len; i++)
-        if (check_tensor(k, i))
+        if (check_tensor(k, i) && !(c->given && c->given[i].data))
             fill_tensor(c, i);
     return 1;
 }

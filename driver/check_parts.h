@@ -1,11 +1,23 @@
-/* Shared by the files of the test engine: data (check_data.c, check_route.c), runs (check_run.c), gradients
- * (check_grad.c), the list of what to run (check.c). Private to driver/. */
+/* Shared by the files of the test engine: data (check_data.c, check_route.c), calls and comparison (check_run.c),
+ * gradients (check_grad.c), compiling (check_load.c), `moec test` (check.c), `moec run` (check_once.c). Private to
+ * driver/. */
 #ifndef DRIVER_CHECK_PARTS_H
 #define DRIVER_CHECK_PARTS_H
 
 #include "driver/check.h"
 #include "driver/driver.h"
 #include "moec/moert.h"
+
+/* One file under test. */
+typedef struct Check {
+    const CheckOptions *o;
+    FILE *out;
+    Compilation *c;                 /* the reference: read and derived */
+    Compilation *for_jit, *for_so;  /* own what the code below needs */
+    Loaded jit, so;
+    int has_so;
+    unsigned runs, failed;
+} Check;
 
 /* One parameter of a call: a tensor as doubles that its element type can hold, or a route. */
 typedef struct CheckValue {
@@ -22,13 +34,13 @@ typedef struct CheckCase {
     const TestRun *run;  /* routings; NULL: uniform */
     Random random;
     int positive;        /* floats are positive: for kernels that take roots and logarithms */
-    int64_t shrink;      /* i32 parameters stay below their extent / shrink */
+    int64_t shrink;      /* i32 parameters stay below their extent / shrink; at least 1 */
+    const CheckValue *given; /* NULL, or by parameter: what is not random (data or route set) */
     CheckValue *values;
 } CheckCase;
 
 /* Where compiled code comes from, and how it is called. */
 typedef struct CheckTarget {
-    const char *what; /* "JIT", ".so" */
     const Loaded *code;
     int threads;
     int dirty; /* call a second time with the work space full of NaN */
@@ -50,6 +62,19 @@ typedef struct CheckReference {
     double **bounds;
     EvalRoute *routes;
 } CheckReference;
+
+/* ---- check_load.c ---- */
+
+/* Reads and compiles the file; prints what is wrong. A DriverStatus; check_unload() in either case. */
+int check_load(Check *check, const char *path, int compiled);
+void check_unload(Check *check);
+
+/* ---- check.c ---- */
+
+CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims, const TestRun *run);
+/* Random inputs that the kernel accepts, if there are any, and the reference on them. 0: the sizes are too large. */
+int check_find_inputs(CheckCase *c, CheckReference *r);
+int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
 
 /* ---- check_data.c ---- */
 
@@ -86,10 +111,10 @@ const char *check_same(const CheckCase *c, const CheckResult *a, const CheckResu
 
 /* ---- check_grad.c ---- */
 
-const Kernel *check_kernel_named(const Module *m, Name name);
 uint32_t check_param_named(const Kernel *k, const char *name); /* NONE */
-/* Inputs of a derived kernel from those of its origin: by name; saved values from a run of the forward. */
-int check_fill_derived(CheckCase *derived, const CheckCase *origin, const Derive *d);
+/* Inputs of a derived kernel from those of its origin, by name; saved values from a run of the forward in `mode`.
+ * NULL or an error text. */
+const char *check_fill_derived(CheckCase *derived, const CheckCase *origin, const Derive *d, EvalMode mode);
 /* NULL, or what differs; *worst: the largest relative error of a gradient against finite differences. */
 const char *check_gradient(CheckCase *origin, const Derive *d, double *worst);
 

@@ -1,0 +1,99 @@
+/* Compiles the file under test: for the interpreter, for the JIT, into a .so. */
+#include "driver/check_parts.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static CompileOptions options_of(const CheckOptions *o)
+{
+    CompileOptions c = COMPILE_DEFAULTS;
+    c.target = o->target;
+    c.no_cache = 1;
+    c.level = o->no_optimize ? 0 : c.level;
+    return c;
+}
+
+static Compilation *open_file(const CheckOptions *o, const char *path, FILE *out, int *status)
+{
+    CompileOptions options = options_of(o);
+    Compilation *c = compile_new(&options);
+    *status = c ? compile_open(c, path) : DRIVER_ERROR;
+    if (*status)
+        fprintf(out, "%s", c ? c->errors : "out of memory\n");
+    return c;
+}
+
+/* The .so is written to a temporary file only as long as it takes to open it. */
+static const char *load_bytes(Compilation *c, Bytes so, Loaded *out)
+{
+    const char *directory = getenv("TMPDIR");
+    char *path = arena_printf(c->arena, "%s/moec-test-XXXXXX", directory && *directory ? directory : "/tmp");
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return arena_printf(c->arena, "%s: cannot be made", path);
+    size_t done = 0;
+    while (done < so.len) {
+        ssize_t n = write(fd, so.at + done, so.len - done);
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    const char *error = close(fd) || done < so.len ? arena_printf(c->arena, "%s: cannot be written", path) : NULL;
+    if (!error)
+        error = jit_open_library(path, c->arena, out);
+    unlink(path);
+    return error;
+}
+
+static int load_so(Check *check, const char *path)
+{
+    int status;
+    Bytes so;
+    Compilation *c = check->for_so = open_file(check->o, path, check->out, &status);
+    if (!status) {
+        status = compile_product(c, PRODUCT_SO, &so);
+        const char *error = status ? c->errors : load_bytes(c, so, &check->so);
+        check->has_so = error == NULL;
+        if (error)
+            fprintf(check->out, "%s\n", error);
+        status = status ? status : error ? DRIVER_ERROR : DRIVER_OK;
+    }
+    return status;
+}
+
+static int load_jit(Check *check, const char *path)
+{
+    int status;
+    Compilation *c = check->for_jit = open_file(check->o, path, check->out, &status);
+    if (!status) {
+        status = jit_load(c, &check->jit);
+        if (status)
+            fprintf(check->out, "%s", c->errors);
+    }
+    return status;
+}
+
+int check_load(Check *check, const char *path, int compiled)
+{
+    int status;
+    check->c = open_file(check->o, path, check->out, &status);
+    if (!status) {
+        status = compile_read(check->c, 1);
+        if (status)
+            fprintf(check->out, "%s", check->c->errors);
+    }
+    if (!status && compiled)
+        status = load_jit(check, path);
+    if (!status && compiled && !check->o->no_aot)
+        status = load_so(check, path);
+    return status;
+}
+
+void check_unload(Check *check)
+{
+    jit_unload(&check->jit);
+    jit_unload(&check->so);
+    compile_free(check->for_jit);
+    compile_free(check->for_so);
+    compile_free(check->c);
+}

@@ -1,0 +1,138 @@
+/* What `moec run` does: one kernel, once, on random data. */
+#include "driver/check_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_values(FILE *out, const char *name, Elem e, const unsigned char *bytes, int64_t count)
+{
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    char hash[33];
+    for (int64_t n = 0; n < count; n++) {
+        double v = check_decode(e, bytes + (size_t)n * elem_bytes(e));
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+        sum += v;
+    }
+    hash_hex(bytes, (size_t)count * elem_bytes(e), hash);
+    fprintf(out, "%s: %lld %s, from %.6g to %.6g, mean %.6g, hash %.16s:", name, (long long)count, elem_name(e), low,
+            high, count ? sum / (double)count : 0, hash);
+    for (int64_t n = 0; n < count && n < 6; n++)
+        fprintf(out, " %.6g", check_decode(e, bytes + (size_t)n * elem_bytes(e)));
+    fprintf(out, count > 6 ? " ...\n" : "\n");
+}
+
+static unsigned char *encoded(const CheckCase *c, const Tensor *t, const double *data, int64_t count)
+{
+    size_t size = elem_bytes(t->elem);
+    unsigned char *bytes = arena_alloc(c->arena, size * (size_t)count + 1);
+    for (int64_t n = 0; n < count; n++)
+        check_encode(t->elem, data[n], bytes + (size_t)n * size);
+    return bytes;
+}
+
+static void print_outputs(FILE *out, const CheckCase *c, unsigned char *const *bytes, const EvalRoute *routes)
+{
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        const Tensor *t = check_tensor(c->k, i);
+        const Route *r = t ? NULL : &c->k->routes.at[c->k->params.at[i].id];
+        if (t && t->role != ROLE_IN)
+            print_values(out, t->name, t->elem, bytes[i], c->values[i].count);
+        else if (r && r->role != ROLE_IN)
+            print_values(out, arena_printf(c->arena, "%s.count", r->name), EL_I64,
+                         (const unsigned char *)routes[i].count, routes[i].groups);
+    }
+}
+
+static const char *run_interpreter(const Check *check, const CheckCase *c, const CheckReference *r)
+{
+    unsigned char **bytes = arena_array(c->arena, unsigned char *, c->k->params.len + 1);
+    for (uint32_t i = 0; !r->error && i < c->k->params.len; i++)
+        if (check_tensor(c->k, i))
+            bytes[i] = encoded(c, check_tensor(c->k, i), r->data[i], c->values[i].count);
+    if (!r->error)
+        print_outputs(check->out, c, bytes, r->routes);
+    return r->error;
+}
+
+static const char *run_compiled(const Check *check, const CheckCase *c)
+{
+    CheckTarget target = {&check->jit, check->o->threads, 0};
+    CheckResult got = check_call(c, &target);
+    EvalRoute *routes = arena_array(c->arena, EvalRoute, c->k->params.len + 1);
+    if (got.failure || got.status)
+        return got.failure ? got.failure : got.message;
+    for (uint32_t i = 0; i < c->k->params.len; i++)
+        routes[i] = (EvalRoute){.groups = got.routes[i].groups, .count = got.routes[i].count};
+    print_outputs(check->out, c, got.bytes, routes);
+    return NULL;
+}
+
+/* "T=33" into dims[]; NULL or an error text. */
+static const char *take_size(const Module *m, const char *text, int64_t *dims)
+{
+    size_t len = strcspn(text, "=");
+    char *end;
+    for (DimId d = 0; d < m->dims.len; d++) {
+        const char *name = m->dims.at[d].name;
+        if (strlen(name) != len || strncmp(name, text, len) != 0 || text[len] != '=')
+            continue;
+        dims[d] = strtoll(text + len + 1, &end, 10);
+        if (end > text + len + 1 && *end == '\0')
+            return NULL;
+    }
+    return arena_printf(m->arena, "'%s' is not NAME=SIZE of a dimension of this file", text);
+}
+
+static const Kernel *chosen_kernel(const Check *check)
+{
+    const Module *m = check->c->module;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if (!check->o->kernel || strcmp(check->o->kernel, m->kernels.at[i]->name) == 0)
+            return m->kernels.at[i];
+    return NULL;
+}
+
+static const char *run_once(Check *check)
+{
+    const Module *m = check->c->module;
+    const Kernel *k = chosen_kernel(check);
+    int64_t *dims = check_default_sizes(m, m->arena);
+    TestRun run = {0};
+    CheckReference r;
+    if (!k)
+        return "there is no such kernel";
+    const char *error = check->o->routing ? check_parse_routing(check->o->routing, m->arena, &run) : NULL;
+    for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
+        error = take_size(m, check->o->sizes[i], dims);
+    if (error)
+        return error;
+    CheckCase c = check_new_case(check, m->arena, k, dims, &run);
+    if (!check_find_inputs(&c, &r))
+        return "the sizes are too large";
+    return check->o->interpret ? run_interpreter(check, &c, &r) : run_compiled(check, &c);
+}
+
+static int run_guarded(Compilation *c, void *user)
+{
+    Check *check = user;
+    const char *error = run_once(check);
+    (void)c;
+    if (error)
+        fprintf(check->out, "error: %s\n", error);
+    return error ? DRIVER_ERROR : DRIVER_OK;
+}
+
+int check_run(const char *path, const CheckOptions *o, FILE *out)
+{
+    Check check = {.o = o, .out = out};
+    int status = check_load(&check, path, !o->interpret);
+    if (!status) {
+        status = compile_guard(check.c, run_guarded, &check);
+        if (status == DRIVER_INTERNAL)
+            fprintf(out, "%s", check.c->errors);
+    }
+    check_unload(&check);
+    return status;
+}
