@@ -55,7 +55,8 @@ static int describe(Compilation *c, void *user)
             .workspace = (WorkspaceEntry *)(uintptr_t)jit_symbol(&m->loaded, sig->workspace),
         };
         if (!m->kernels[i].function || !m->kernels[i].entry || !m->kernels[i].workspace)
-            return compile_fail(c, DIAG_driver_backend, arena_printf(c->arena, "kernel '%s' has no code", sig->name));
+            return compile_fail(c, DIAG_driver_backend,
+                                arena_printf(c->arena, "kernel '%s' has no code", sig->name));
     }
     return DRIVER_OK;
 }

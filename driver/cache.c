@@ -1,8 +1,9 @@
 /* The compile cache: one file per kernel module, named by the hash of everything that makes its bytes.
  *
- * Note [Entry] The .so, then the text of its header, then a trailer with lengths, name and checksum. The loader
- * ignores what follows a .so, so the entry itself can be dlopened. An entry is written beside and renamed; one that
- * does not check is treated as missing and written anew. Nothing that goes wrong here fails a compilation. */
+ * Note [Entry] The .so, then the text of its header, then a trailer with lengths, name and checksum. The
+ * loader ignores what follows a .so, so the entry itself can be dlopened. An entry is written beside and
+ * renamed; one that does not check is treated as missing and written anew. Nothing that goes wrong here fails
+ * a compilation. */
 #include "driver/driver.h"
 
 #include <dirent.h>
@@ -31,7 +32,8 @@ static const int64_t CACHE_LIMIT = (int64_t)512 << 20; /* beyond it, the entries
 static int is_private(const char *path)
 {
     struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() &&
+           !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static int make_path(char *path)
@@ -110,8 +112,9 @@ static int64_t list_entries(DIR *d, Arena *a, Aged **out, size_t *count)
     for (struct dirent *e; (e = readdir(d));) {
         struct stat s;
         Aged entry = {.when = 0};
-        if (strlen(e->d_name) >= sizeof entry.name || fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISREG(s.st_mode) || !strstr(e->d_name, ".so"))
+        if (strlen(e->d_name) >= sizeof entry.name ||
+            fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode) ||
+            !strstr(e->d_name, ".so"))
             continue;
         strcpy(entry.name, e->d_name);
         entry.when = s.st_mtime;

@@ -1,8 +1,9 @@
 /* moec_kernel_call: DLPack tensors in, sizes solved from their shapes, everything checked by name.
  *
  * Note [Sizes from shapes] Each axis gives an equation `extent == number`. One whose extent has exactly one
- * unknown dimension, in exactly one term and to the first power, solves it; this is repeated until nothing changes
- * and then every equation is checked. So `2*F` gives F, and `T*K` gives T once K is known from elsewhere. */
+ * unknown dimension, in exactly one term and to the first power, solves it; this is repeated until nothing
+ * changes and then every equation is checked. So `2*F` gives F, and `T*K` gives T once K is known from
+ * elsewhere. */
 #include "driver/module.h"
 
 #include <math.h>
@@ -109,7 +110,8 @@ static int each_size(Call *c, uint32_t i, EachSize f)
     if (p->kind == MOEC_ROUTE) {
         (void)((status = f(c, p, &p->tokens, r->tokens, "tokens")) ||
                (status = f(c, p, &p->choices, r->choices, "choices")) ||
-               (status = f(c, p, &g->groups, r->groups, "groups")) || (status = f(c, p, &g->rows, r->rows, "rows")));
+               (status = f(c, p, &g->groups, r->groups, "groups")) ||
+               (status = f(c, p, &g->rows, r->rows, "rows")));
         return status;
     }
     for (uint32_t d = 0; p->kind == MOEC_TENSOR && d < p->rank && !status; d++) {
@@ -135,8 +137,8 @@ static int check_size(Call *c, const SigParam *p, const SigExtent *e, int64_t nu
     if (!eval_extent(e, c->sizes, &want))
         return refuse(c, "%s: '%s' %s is %s, which is too large", kernel, p->name, what, e->text);
     if (want != number)
-        return refuse(c, "%s: '%s' has %lld at %s, but %s is %lld here", kernel, p->name, (long long)number, what,
-                      e->text, (long long)want);
+        return refuse(c, "%s: '%s' has %lld at %s, but %s is %lld here", kernel, p->name, (long long)number,
+                      what, e->text, (long long)want);
     return 0;
 }
 
@@ -203,10 +205,11 @@ static int check_tensor(Call *c, uint32_t i)
     if (!t)
         return refuse(c, "%s: '%s' has no tensor", kernel, p->name);
     if (t->device.device_type != kDLCPU)
-        return refuse(c, "%s: '%s' is not in CPU memory (device type %d)", kernel, p->name, (int)t->device.device_type);
+        return refuse(c, "%s: '%s' is not in CPU memory (device type %d)", kernel, p->name,
+                      (int)t->device.device_type);
     if (!has_type(t, p->elem))
-        return refuse(c, "%s: '%s' is %s, but its tensor has type code %d of %d bits and %d lanes", kernel, p->name,
-                      elem_name(p->elem), t->dtype.code, t->dtype.bits, t->dtype.lanes);
+        return refuse(c, "%s: '%s' is %s, but its tensor has type code %d of %d bits and %d lanes", kernel,
+                      p->name, elem_name(p->elem), t->dtype.code, t->dtype.bits, t->dtype.lanes);
     if (t->ndim < 0 || (uint32_t)t->ndim != p->rank)
         return refuse(c, "%s: '%s' has %u axes, but its tensor has %d", kernel, p->name, p->rank, t->ndim);
     for (uint32_t d = 0; d < p->rank; d++)

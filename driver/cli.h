@@ -1,4 +1,5 @@
-/* The command `moec`: main.c dispatches, a file per group of subcommands. Every function returns the exit code. */
+/* The command `moec`: main.c dispatches, a file per group of subcommands. Every function returns the exit
+ * code. */
 #ifndef DRIVER_CLI_H
 #define DRIVER_CLI_H
 
@@ -16,7 +17,8 @@ int cli_explain(int argc, char **argv);
 int cli_passes(int argc, char **argv);
 int cli_ops(int argc, char **argv);
 
-/* Prints what the compilation reported to stderr; after an internal error writes the replay file. Returns status. */
+/* Prints what the compilation reported to stderr; after an internal error writes the replay file. Returns
+ * status. */
 int cli_report(Compilation *c, int status, int json);
 /* "moec: text" to stderr. Returns DRIVER_ERROR. */
 int cli_error(const char *text);

@@ -8,26 +8,42 @@
 #include <unistd.h>
 
 enum {
-    KEY_EMIT = CLI_LAST, KEY_DUMP, KEY_VERIFY, KEY_STOP, KEY_START, KEY_LIMIT, KEY_TIME, KEY_FORMAT, KEY_NO_CACHE,
+    KEY_EMIT = CLI_LAST,
+    KEY_DUMP,
+    KEY_VERIFY,
+    KEY_STOP,
+    KEY_START,
+    KEY_LIMIT,
+    KEY_TIME,
+    KEY_FORMAT,
+    KEY_NO_CACHE,
     KEY_WERROR
 };
 
 static const struct argp_option compile_options[] = {
-    {"output", 'o', "FILE", 0, "Output; its ending chooses what is written (.so .o .s .ll .h .json .moe .moetiles), "
-                               "and beside a .so or .o its header appears. '-' is the standard output", 0},
-    {"emit", KEY_EMIT, "WHAT", 0, "ir, tiles, llvm, asm, obj, so, header or manifest; without -o to the standard output", 0},
-    {"target", CLI_TARGET, "ISA,...", 0, "Instruction sets: host (default; MOE_ISA forces which), all, or some of "
-                                         "generic, avx2, avx512, amx. Several are all compiled and chosen from at load time", 0},
+    {"output", 'o', "FILE", 0,
+     "Output; its ending chooses what is written (.so .o .s .ll .h .json .moe .moetiles), "
+     "and beside a .so or .o its header appears. '-' is the standard output",
+     0},
+    {"emit", KEY_EMIT, "WHAT", 0,
+     "ir, tiles, llvm, asm, obj, so, header or manifest; without -o to the standard output", 0},
+    {"target", CLI_TARGET, "ISA,...", 0,
+     "Instruction sets: host (default; MOE_ISA forces which), all, or some of "
+     "generic, avx2, avx512, amx. Several are all compiled and chosen from at load time",
+     0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion, plain code; up to 3. Default 2", 0},
     {NULL, 'g', NULL, 0, "Debugging information: gdb stops at lines of the .moe file", 0},
-    {"no-cache", KEY_NO_CACHE, NULL, 0, "Neither read nor write the compile cache ($MOEC_CACHE, else ~/.cache/moec)", 0},
+    {"no-cache", KEY_NO_CACHE, NULL, 0,
+     "Neither read nor write the compile cache ($MOEC_CACHE, else ~/.cache/moec)", 0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {NULL, 0, NULL, 0, "Looking inside (`moec passes` lists the passes):", 2},
-    {"dump-ir", KEY_DUMP, "PASS,...", OPTION_ARG_OPTIONAL, "Print the program after each pass that changed it, or after those named", 2},
+    {"dump-ir", KEY_DUMP, "PASS,...", OPTION_ARG_OPTIONAL,
+     "Print the program after each pass that changed it, or after those named", 2},
     {"verify-each", KEY_VERIFY, NULL, 0, "Verify after every pass", 2},
     {"stop-after", KEY_STOP, "PASS", 0, "Stop there; what there is then is the output", 2},
-    {"start-at", KEY_START, "PASS", 0, "The input has been through the passes before; 'tiles': it is the tile level", 2},
+    {"start-at", KEY_START, "PASS", 0,
+     "The input has been through the passes before; 'tiles': it is the tile level", 2},
     {"pass-limit", KEY_LIMIT, "N", 0, "Stop after N passes, to bisect", 2},
     {"time-passes", KEY_TIME, NULL, 0, "Print the time of each pass", 2},
     {0}};
@@ -44,9 +60,10 @@ typedef struct CompileCommand {
 static const struct {
     const char *emit, *ending;
 } products[PRODUCT_COUNT] = {
-    [PRODUCT_IR] = {"ir", ".moe"},         [PRODUCT_TILES] = {"tiles", ".moetiles"}, [PRODUCT_LLVM] = {"llvm", ".ll"},
-    [PRODUCT_ASM] = {"asm", ".s"},         [PRODUCT_OBJECT] = {"obj", ".o"},         [PRODUCT_SO] = {"so", ".so"},
-    [PRODUCT_HEADER] = {"header", ".h"},   [PRODUCT_MANIFEST] = {"manifest", ".json"},
+    [PRODUCT_IR] = {"ir", ".moe"},       [PRODUCT_TILES] = {"tiles", ".moetiles"},
+    [PRODUCT_LLVM] = {"llvm", ".ll"},    [PRODUCT_ASM] = {"asm", ".s"},
+    [PRODUCT_OBJECT] = {"obj", ".o"},    [PRODUCT_SO] = {"so", ".so"},
+    [PRODUCT_HEADER] = {"header", ".h"}, [PRODUCT_MANIFEST] = {"manifest", ".json"},
 };
 
 static Product product_named(const char *emit)
@@ -71,7 +88,8 @@ static void parse_words(CompileCommand *c, int key, const char *arg, struct argp
     if (key == KEY_EMIT) {
         c->product = product_named(arg);
         if (c->product == PRODUCT_COUNT)
-            argp_error(state, "--emit takes ir, tiles, llvm, asm, obj, so, header or manifest, not '%s'", arg);
+            argp_error(state, "--emit takes ir, tiles, llvm, asm, obj, so, header or manifest, not '%s'",
+                       arg);
     } else if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0) {
         argp_error(state, "--error-format takes text or json, not '%s'", arg);
     } else {
@@ -91,8 +109,9 @@ static void settle(CompileCommand *c, struct argp_state *state)
     if (c->product == PRODUCT_COUNT && (c->options.dump || c->options.time_passes) && !c->output)
         c->product = PRODUCT_OBJECT;
     else if (c->product == PRODUCT_COUNT)
-        argp_error(state, c->output ? "the ending of '%s' does not say what to write; --emit does"
-                                    : "say what to write: -o kernel.so, or --emit to the standard output%s",
+        argp_error(state,
+                   c->output ? "the ending of '%s' does not say what to write; --emit does"
+                             : "say what to write: -o kernel.so, or --emit to the standard output%s",
                    c->output ? c->output : "");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;
     int printed = !c->output && !c->options.dump && !c->options.time_passes;
@@ -133,7 +152,8 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
 static int is_input(const CompileCommand *c)
 {
     struct stat in, out;
-    return stat(c->input, &in) == 0 && stat(c->output, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+    return stat(c->input, &in) == 0 && stat(c->output, &out) == 0 && in.st_dev == out.st_dev &&
+           in.st_ino == out.st_ino;
 }
 
 /* kernel.so -> kernel.h; NULL when there is no such place (a device, another ending). */
@@ -189,7 +209,8 @@ static int write_output(Compilation *c, void *user)
     if (!error && command->output)
         error = add_header(c, header_path(command, c->arena), &out);
     if (!error)
-        error = output_add(&out, command->output ? command->output : "-", w->bytes, command->product == PRODUCT_SO);
+        error = output_add(&out, command->output ? command->output : "-", w->bytes,
+                           command->product == PRODUCT_SO);
     if (!error)
         error = output_commit(&out);
     return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;
@@ -219,11 +240,14 @@ int cli_compile(int argc, char **argv)
     static const struct argp argp = {
         .options = compile_options,
         .parser = parse_compile,
-        .args_doc = "FILE.moe -o kernel.so\ncheck FILE.moe\nrun [--interp] FILE.moe KERNEL T=33 ...\ntest FILE.moe\n"
-                    "grad FILE.moe [KERNEL]\nexplain E0123\npasses\nops",
-        .doc = "Compiles tensor kernels written as equations."
-               "\vExit codes: 0 success, 1 an error of the input, 2 usage, 3 internal error. A failed compilation "
-               "leaves no output. `moec COMMAND --help` has the options of a command; docs/cli.md has examples.",
+        .args_doc =
+            "FILE.moe -o kernel.so\ncheck FILE.moe\nrun [--interp] FILE.moe KERNEL T=33 ...\ntest FILE.moe\n"
+            "grad FILE.moe [KERNEL]\nexplain E0123\npasses\nops",
+        .doc =
+            "Compiles tensor kernels written as equations."
+            "\vExit codes: 0 success, 1 an error of the input, 2 usage, 3 internal error. A failed "
+            "compilation "
+            "leaves no output. `moec COMMAND --help` has the options of a command; docs/cli.md has examples.",
     };
     CompileCommand command = {.options = COMPILE_DEFAULTS, .product = PRODUCT_COUNT};
     argp_parse(&argp, argc, argv, 0, NULL, &command);

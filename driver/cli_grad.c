@@ -1,5 +1,5 @@
-/* `moec grad FILE [KERNEL]`: the derived backward kernels as .moe text, to be read, edited and compiled like any
- * other, and what saving and recomputing cost. */
+/* `moec grad FILE [KERNEL]`: the derived backward kernels as .moe text, to be read, edited and compiled like
+ * any other, and what saving and recomputing cost. */
 #include "driver/cli.h"
 
 #include <stdio.h>
@@ -18,7 +18,8 @@ typedef struct Flops {
     uint8_t *seen; /* by expression: shared nodes are computed once */
 } Flops;
 
-/* The left-hand index e of a condition `@r == e`: over all e the rows are visited once, not once for each e. */
+/* The left-hand index e of a condition `@r == e`: over all e the rows are visited once, not once for each e.
+ */
 static int ties_row_to_lhs(const Flops *f, ExprId condition, Extent *groups)
 {
     const Kernel *k = f->k;
@@ -147,7 +148,8 @@ static int is_wanted(const Kernel *k, const char *name)
     const Derive *d = k->derived;
     if (!d || d->backward != k->name)
         return 0;
-    return !name || strcmp(name, d->kernel) == 0 || strcmp(name, d->backward) == 0 || strcmp(name, d->forward) == 0;
+    return !name || strcmp(name, d->kernel) == 0 || strcmp(name, d->backward) == 0 ||
+           strcmp(name, d->forward) == 0;
 }
 
 static int print_backwards(Compilation *c, void *user)
@@ -169,8 +171,9 @@ static int print_backwards(Compilation *c, void *user)
         if (is_wanted(m->kernels.at[i], g->kernel))
             m->kernels.at[kept++] = m->kernels.at[i];
     if (kept == 0)
-        return compile_fail(c, DIAG_driver_grad, g->kernel ? arena_printf(c->arena, "nothing is derived from '%s'", g->kernel)
-                                                           : "the file has no `derive`");
+        return compile_fail(c, DIAG_driver_grad,
+                            g->kernel ? arena_printf(c->arena, "nothing is derived from '%s'", g->kernel)
+                                      : "the file has no `derive`");
     m->kernels.len = kept;
     m->derives.len = m->schedules.len = m->tests.len = 0;
     ir_print(m, NULL, &body);
@@ -195,7 +198,8 @@ int cli_grad(int argc, char **argv)
     static const struct argp argp = {
         .parser = parse_grad,
         .args_doc = "FILE.moe [KERNEL]",
-        .doc = "Prints the derived backward kernels as .moe text, with the bytes of saving and the flops of recomputing.",
+        .doc = "Prints the derived backward kernels as .moe text, with the bytes of saving and the flops of "
+               "recomputing.",
     };
     GradCommand g = {.path = NULL};
     CompileOptions o = COMPILE_DEFAULTS;

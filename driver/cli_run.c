@@ -18,7 +18,8 @@ static const struct argp_option run_options[] = {
     {"interp", KEY_INTERP, NULL, 0, "The reference interpreter instead of compiled code", 0},
     {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
-    {"routing", KEY_ROUTING, "CLAUSE", 0, "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
+    {"routing", KEY_ROUTING, "CLAUSE", 0,
+     "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
     {"threads", KEY_THREADS, "N", 0, "0 (default): what OpenMP would take", 0},
     {0}};
@@ -53,7 +54,9 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case CLI_TARGET: c->check.target = arg; return 0;
     case 'O': c->check.no_optimize = cli_number(state, "-O", arg, 0, 3) == 0; return 0;
     case KEY_ROUTING: c->check.routing = arg; return 0;
-    case KEY_SEED: c->check.seed = (uint64_t)cli_number(state, "--seed", arg, 0, 0x7fffffffffffffff); return 0;
+    case KEY_SEED:
+        c->check.seed = (uint64_t)cli_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
+        return 0;
     case KEY_THREADS: c->check.threads = (int)cli_number(state, "--threads", arg, 0, 4096); return 0;
     case KEY_SWEEP: c->check.sweep = 1; return 0;
     case KEY_KERNEL: c->check.kernel = arg; return 0;

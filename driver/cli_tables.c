@@ -54,9 +54,11 @@ static void print_gradient(const ScalarRow *row)
 
 int cli_ops(int argc, char **argv)
 {
-    static const struct argp argp = {.parser = parse_nothing, .doc = "Prints the scalar operations as Markdown (docs/ops.md)."};
+    static const struct argp argp = {.parser = parse_nothing,
+                                     .doc = "Prints the scalar operations as Markdown (docs/ops.md)."};
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
-    printf("# Scalar operations\n\nWritten by `moec ops` from ir/scalar.def; do not edit. `a` and `b` are the arguments, "
+    printf("# Scalar operations\n\nWritten by `moec ops` from ir/scalar.def; do not edit. `a` and `b` are "
+           "the arguments, "
            "`r` the result, `d` the\ncotangent of the result.\n\n"
            "| use | meaning | cotangent of each argument | cost |\n|---|---|---|---|\n");
     for (ScalarOp op = 0; op < OP_COUNT; op++) {
@@ -100,7 +102,8 @@ int cli_explain(int argc, char **argv)
         return DRIVER_OK;
     }
     if (access(code, F_OK) == 0)
-        fprintf(stderr, "moec: explain takes a code such as E0101; explaining a whole file is not built yet\n");
+        fprintf(stderr,
+                "moec: explain takes a code such as E0101; explaining a whole file is not built yet\n");
     else
         fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", code);
     return DRIVER_ERROR;

@@ -54,9 +54,11 @@ static int landed(Compilation *c)
     char quoted[600];
     size_t n = 0;
     for (; message[n] && n < sizeof quoted - 1; n++)
-        quoted[n] = message[n] == '"' || message[n] == '\\' || (unsigned char)message[n] < ' ' ? '\'' : message[n];
+        quoted[n] =
+            message[n] == '"' || message[n] == '\\' || (unsigned char)message[n] < ' ' ? '\'' : message[n];
     quoted[n] = '\0';
-    snprintf(c->failure, sizeof c->failure, "%.300s: %s: %s\n", c->path, bug ? "internal error" : "error", quoted);
+    snprintf(c->failure, sizeof c->failure, "%.300s: %s: %s\n", c->path, bug ? "internal error" : "error",
+             quoted);
     snprintf(c->failure_json, sizeof c->failure_json, "[{\"severity\": \"%s\", \"message\": \"%s\"}]",
              bug ? "internal" : "error", quoted);
     c->errors = c->failure;
@@ -146,13 +148,15 @@ static int passed(const Compilation *c)
     return c->diags.errors == 0 && !(c->options.werror && has_warnings(c)) ? DRIVER_OK : DRIVER_ERROR;
 }
 
-/* A fresh module from the text; messages of the first reading are kept, those of a repeated one are the same. */
+/* A fresh module from the text; messages of the first reading are kept, those of a repeated one are the same.
+ */
 static int read_module(Compilation *c, Module **out)
 {
     Module *m = ir_module(c->arena, &c->diags, c->path);
     int failed;
     if (is_tile_text(c))
-        failed = tile_read(m, diag_add_file(&c->diags, c->path, c->text.at, c->text.len), c->text.at, c->text.len);
+        failed =
+            tile_read(m, diag_add_file(&c->diags, c->path, c->text.at, c->text.len), c->text.at, c->text.len);
     else
         failed = frontend_read(m, c->path, c->text.at, c->text.len);
     *out = m;
@@ -176,7 +180,9 @@ static int check_pass_name(Compilation *c, const char *option, const char *name)
 {
     if (!name || pass_find(name))
         return DRIVER_OK;
-    return compile_fail(c, DIAG_driver_pass, arena_printf(c->arena, "%s: '%s' is not a pass; `moec passes` lists them", option, name));
+    return compile_fail(
+        c, DIAG_driver_pass,
+        arena_printf(c->arena, "%s: '%s' is not a pass; `moec passes` lists them", option, name));
 }
 
 /* The words of --dump-ir=a,b. */
@@ -233,7 +239,8 @@ static int may_use_cache(const Compilation *c)
 static void make_key(Compilation *c)
 {
     Text t = {.arena = c->arena};
-    text_add(&t, "moec cache 1\n%s\n-O%d -g%d\n", plugin_build_id(c->arena), c->options.level, c->options.debug);
+    text_add(&t, "moec cache 1\n%s\n-O%d -g%d\n", plugin_build_id(c->arena), c->options.level,
+             c->options.debug);
     for (uint32_t i = 0; i < c->isas.n; i++)
         text_add(&t, "%s\n", cpu_table[c->isas.at[i]].name);
     ir_print(c->module, NULL, &t);
@@ -258,7 +265,8 @@ int compile_cached(Compilation *c, CacheEntry *entry)
 
 /* ---- products ---- */
 
-static const char *text_of(Compilation *c, void (*print)(const Module *, const Kernel *, Text *), const Module *m)
+static const char *text_of(Compilation *c, void (*print)(const Module *, const Kernel *, Text *),
+                           const Module *m)
 {
     Text t = {.arena = c->arena};
     print(m, NULL, &t);
@@ -287,8 +295,9 @@ static int lower_all(Compilation *c, BackendInput *inputs)
         inputs[i] = (BackendInput){m, c->isas.at[i]};
     }
     if (!all_lowered(c->module))
-        return compile_fail(c, DIAG_driver_pass, "the passes were stopped before `lower`, so there is nothing to compile; "
-                                         "--emit=ir shows what there is");
+        return compile_fail(c, DIAG_driver_pass,
+                            "the passes were stopped before `lower`, so there is nothing to compile; "
+                            "--emit=ir shows what there is");
     return DRIVER_OK;
 }
 
@@ -339,7 +348,8 @@ static int make_tiles(Compilation *c, Bytes *out)
     if (run_passes(c, c->module, c->isas.at[0], NULL))
         return DRIVER_ERROR;
     if (!all_lowered(c->module))
-        return compile_fail(c, DIAG_driver_pass, "the passes were stopped before `lower`: there are no tiles");
+        return compile_fail(c, DIAG_driver_pass,
+                            "the passes were stopped before `lower`: there are no tiles");
     *out = bytes_of(text_of(c, tile_print, c->module));
     return DRIVER_OK;
 }

@@ -2,8 +2,8 @@
  *
  * Note [One path]. The API, the command line and the test engine all go through compile_product():
  *   text -> frontend_read -> cache? -> pipeline_run, once for each instruction set -> backend -> ld -> cache
- * Every step runs under a landing place for arena escapes, so that running out of memory and bugs of the compiler
- * come back as a status, like the user's errors do. */
+ * Every step runs under a landing place for arena escapes, so that running out of memory and bugs of the
+ * compiler come back as a status, like the user's errors do. */
 #ifndef DRIVER_DRIVER_H
 #define DRIVER_DRIVER_H
 
@@ -14,7 +14,12 @@
 #include "passes/passes.h"
 
 /* What the public functions return and the command exits with. */
-typedef enum DriverStatus { DRIVER_OK = 0, DRIVER_ERROR = 1, DRIVER_USAGE = 2, DRIVER_INTERNAL = 3 } DriverStatus;
+typedef enum DriverStatus {
+    DRIVER_OK = 0,
+    DRIVER_ERROR = 1,
+    DRIVER_USAGE = 2,
+    DRIVER_INTERNAL = 3
+} DriverStatus;
 
 typedef enum Product {
     PRODUCT_IR,    /* the equation level: .moe text */
@@ -34,15 +39,16 @@ typedef struct IsaList {
 } IsaList;
 
 typedef struct CompileOptions {
-    const char *target;     /* as in moec_options */
-    int level;              /* -O: 0 leaves fusion out */
-    int debug;              /* -g */
+    const char *target; /* as in moec_options */
+    int level;          /* -O: 0 leaves fusion out */
+    int debug;          /* -g */
     int no_cache;
-    const char *cache_dir;  /* NULL: see cache_directory() */
+    const char *cache_dir; /* NULL: see cache_directory() */
     int werror;
-    const char *start_at, *stop_after, *dump; /* as in PipelineOptions; "tiles": the text is of the tile level */
+    const char *start_at, *stop_after,
+        *dump; /* as in PipelineOptions; "tiles": the text is of the tile level */
     int verify_each, time_passes;
-    int limit;              /* passes; -1: all */
+    int limit; /* passes; -1: all */
 } CompileOptions;
 
 #define COMPILE_DEFAULTS ((CompileOptions){.level = 2, .limit = -1})
@@ -62,17 +68,17 @@ typedef struct Compilation {
     Diags diags;
     CompileOptions options;
     IsaList isas;
-    const char *path;     /* of the text, for messages and `use` */
+    const char *path; /* of the text, for messages and `use` */
     Bytes text;
-    Module *module;       /* as read; after a pipeline run: as the passes left it */
-    Bytes header;         /* made together with PRODUCT_SO and PRODUCT_OBJECT */
-    const char *cache;    /* its directory; NULL: not used */
-    char key[33];         /* the name of the entry */
-    int from_cache;       /* it was found there */
-    Text dump, times;     /* what --dump-ir and --time-passes wrote */
-    char failure[1024];   /* text of an escape: memory or a bug ... */
+    Module *module;     /* as read; after a pipeline run: as the passes left it */
+    Bytes header;       /* made together with PRODUCT_SO and PRODUCT_OBJECT */
+    const char *cache;  /* its directory; NULL: not used */
+    char key[33];       /* the name of the entry */
+    int from_cache;     /* it was found there */
+    Text dump, times;   /* what --dump-ir and --time-passes wrote */
+    char failure[1024]; /* text of an escape: memory or a bug ... */
     char failure_json[700];
-    const char *errors;   /* all diagnostics as text and as JSON; of an escape its text */
+    const char *errors; /* all diagnostics as text and as JSON; of an escape its text */
     const char *errors_json;
 } Compilation;
 
@@ -91,19 +97,21 @@ int compile_read(Compilation *c, int derive);
 int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *user);
 
 /* The steps, each to be run under compile_guard. */
-int compile_prepare(Compilation *c);                          /* targets, names of passes, c->module as read */
-int compile_cached(Compilation *c, CacheEntry *entry);        /* 1: found */
-int compile_emit(Compilation *c, Product what, Bytes *out);   /* object, assembly or LLVM; and c->header */
+int compile_prepare(Compilation *c);                        /* targets, names of passes, c->module as read */
+int compile_cached(Compilation *c, CacheEntry *entry);      /* 1: found */
+int compile_emit(Compilation *c, Product what, Bytes *out); /* object, assembly or LLVM; and c->header */
 int compile_fail(Compilation *c, DiagCode code, const char *text); /* reports; DRIVER_ERROR */
 
 /* ---- replay.c ---- */
 
-/* Writes PATH.replay (text, options, versions) for a bug report; its path, or NULL when it cannot be written. */
+/* Writes PATH.replay (text, options, versions) for a bug report; its path, or NULL when it cannot be written.
+ */
 const char *compile_replay(Compilation *c);
 
 /* ---- target.c ---- */
 
-/* "host", "all" or names with commas, NULL: host; MOE_ISA forces what host means. Returns NULL or an error text. */
+/* "host", "all" or names with commas, NULL: host; MOE_ISA forces what host means. Returns NULL or an error
+ * text. */
 const char *target_parse(const char *text, Arena *a, IsaList *out);
 /* Leaves the best one that this CPU runs; NULL or an error text. */
 const char *target_for_this_cpu(IsaList *list, Arena *a);
@@ -118,7 +126,7 @@ const char *plugin_build_id(Arena *a);
 
 /* Code in this process: from the JIT or from a cached .so. */
 typedef struct Loaded {
-    void *library;    /* dlopen */
+    void *library; /* dlopen */
     BackendJit *jit;
     const BackendApi *api;
 } Loaded;

@@ -6,7 +6,8 @@
 /* Stands in every generated header, and in moert.h, under one guard; made from the same rows. */
 static void add_shared(Text *t)
 {
-    text_add(t, "#ifndef MOE_SHARED_DECLARATIONS\n#define MOE_SHARED_DECLARATIONS\n\ntypedef enum moe_status {\n");
+    text_add(
+        t, "#ifndef MOE_SHARED_DECLARATIONS\n#define MOE_SHARED_DECLARATIONS\n\ntypedef enum moe_status {\n");
 #define STATUS(name, text) text_add(t, "    MOE_%s, /* %s */\n", #name, text);
 #include "moec/abi.def"
     text_add(t, "} moe_status;\n\nenum { MOE_MESSAGE_BYTES = 512 };\n\n"
@@ -30,13 +31,16 @@ static void add_shared(Text *t)
 static const char *c_name(Name name, Arena *a)
 {
     static const char *const taken[] = {
-        "ctx", "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class",
-        "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else", "enum",
-        "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
-        "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
-        "public", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
-        "template", "this", "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual",
-        "void", "volatile", "while", "xor", "NULL", "int32_t", "int64_t", "uint16_t", "moe_ctx", "moe_route"};
+        "ctx",      "alignas", "alignof",  "and",       "asm",      "auto",      "bool",     "break",
+        "case",     "catch",   "char",     "class",     "const",    "constexpr", "continue", "decltype",
+        "default",  "delete",  "do",       "double",    "else",     "enum",      "explicit", "export",
+        "extern",   "false",   "float",    "for",       "friend",   "goto",      "if",       "inline",
+        "int",      "long",    "mutable",  "namespace", "new",      "noexcept",  "not",      "nullptr",
+        "operator", "or",      "private",  "protected", "public",   "register",  "restrict", "return",
+        "short",    "signed",  "sizeof",   "static",    "struct",   "switch",    "template", "this",
+        "throw",    "true",    "try",      "typedef",   "typename", "union",     "unsigned", "using",
+        "virtual",  "void",    "volatile", "while",     "xor",      "NULL",      "int32_t",  "int64_t",
+        "uint16_t", "moe_ctx", "moe_route"};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (strcmp(taken[i], name) == 0)
             return arena_printf(a, "%s_", name);
@@ -56,7 +60,10 @@ static const char *c_type(Elem e)
     return "void";
 }
 
-static const char *role_text(Role role) { return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout"; }
+static const char *role_text(Role role)
+{
+    return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
+}
 
 static void add_axis(const Module *m, Axis axis, Text *t)
 {
@@ -81,8 +88,8 @@ static void add_tensor(const Kernel *k, const Tensor *p, const char *end, Text *
 
 static void add_route(const Kernel *k, const Route *r, const char *end, Text *t)
 {
-    text_add(t, "%smoe_route *%s%s /* %s route[", r->role == ROLE_IN ? "const " : "", c_name(r->name, t->arena), end,
-             role_text(r->role));
+    text_add(t, "%smoe_route *%s%s /* %s route[", r->role == ROLE_IN ? "const " : "",
+             c_name(r->name, t->arena), end, role_text(r->role));
     ext_print(k->module, r->tokens, t);
     text_add(t, ", ");
     ext_print(k->module, r->choices, t);
@@ -142,8 +149,10 @@ const char *header_text(const Module *m, Arena *a)
     char hash[33];
     text_add(&body, "#include <stdint.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     add_shared(&body);
-    text_add(&body, "/* Each returns a moe_status: 0 is success, moe_strerror() has the text, ctx->message the details.\n"
-                    " * bf16 and f16 are passed as their bits. Sizes:\n");
+    text_add(
+        &body,
+        "/* Each returns a moe_status: 0 is success, moe_strerror() has the text, ctx->message the details.\n"
+        " * bf16 and f16 are passed as their bits. Sizes:\n");
     add_dims(m, &body);
     text_add(&body, " */\n\n");
     for (uint32_t i = 0; i < m->kernels.len; i++)
@@ -151,8 +160,10 @@ const char *header_text(const Module *m, Arena *a)
     text_add(&body, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     hash_hex(text_string(&body), body.len, hash);
     hash[16] = '\0';
-    text_add(&t, "/* Written by moec %s; do not edit. */\n#ifndef MOEC_KERNELS_%s_H\n#define MOEC_KERNELS_%s_H\n\n",
-             MOEC_VERSION, hash, hash);
+    text_add(
+        &t,
+        "/* Written by moec %s; do not edit. */\n#ifndef MOEC_KERNELS_%s_H\n#define MOEC_KERNELS_%s_H\n\n",
+        MOEC_VERSION, hash, hash);
     text_add_bytes(&t, body.at, body.len);
     return text_string(&t);
 }

@@ -1,5 +1,5 @@
-/* Code in this process. On a cache hit the cached .so is opened and no LLVM is loaded; on a miss the object goes to
- * the JIT at once, and a .so of it is left in the cache for the next process. */
+/* Code in this process. On a cache hit the cached .so is opened and no LLVM is loaded; on a miss the object
+ * goes to the JIT at once, and a .so of it is left in the cache for the next process. */
 #include "driver/driver.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* Object -> .so, by the system's linker: `ld` itself where there is one (4 ms), else the C compiler (12 ms). No
- * shell; what the linker says becomes the error text.
+/* Object -> .so, by the system's linker: `ld` itself where there is one (4 ms), else the C compiler (12 ms).
+ * No shell; what the linker says becomes the error text.
  *
  * The libraries are named by the files this process has loaded, so that no -dev package and no search path is
  * needed; what stands in the .so is only their soname. */

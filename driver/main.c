@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,8 @@ int cli_report(Compilation *c, int status, int json)
     if (status == DRIVER_INTERNAL) {
         const char *replay = compile_replay(c);
         if (replay)
-            fprintf(stderr, "moec: this is a bug of the compiler; %s has what it takes to repeat it\n", replay);
+            fprintf(stderr, "moec: this is a bug of the compiler; %s has what it takes to repeat it\n",
+                    replay);
         else
             fprintf(stderr, "moec: this is a bug of the compiler; its replay file could not be written\n");
     }
@@ -74,6 +76,7 @@ static void show_version(FILE *out, struct argp_state *state)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file size is an error of writing, not the end */
     atexit(check_stdout);
     argp_err_exit_status = DRIVER_USAGE;
     argp_program_version_hook = show_version;

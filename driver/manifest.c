@@ -57,13 +57,16 @@ static void add_groups(const Module *m, Text *t)
     text_add(t, "],\n");
 }
 
-static const char *role_text(Role role) { return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout"; }
+static const char *role_text(Role role)
+{
+    return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
+}
 
 static void add_tensor(const Kernel *k, const Tensor *p, Text *t)
 {
     int by_value = p->rank == 0 && p->role == ROLE_IN;
-    text_add(t, "{\"name\": \"%s\", \"kind\": \"%s\", \"role\": \"%s\", \"type\": \"%s\", \"shape\": [", p->name,
-             by_value ? "scalar" : "tensor", role_text(p->role), elem_name(p->elem));
+    text_add(t, "{\"name\": \"%s\", \"kind\": \"%s\", \"role\": \"%s\", \"type\": \"%s\", \"shape\": [",
+             p->name, by_value ? "scalar" : "tensor", role_text(p->role), elem_name(p->elem));
     for (uint32_t i = 0; i < p->rank; i++) {
         text_add(t, i ? ", " : "");
         add_extent(k->module, p->axes[i].extent, t);
@@ -73,7 +76,8 @@ static void add_tensor(const Kernel *k, const Tensor *p, Text *t)
 
 static void add_route(const Kernel *k, const Route *r, Text *t)
 {
-    text_add(t, "{\"name\": \"%s\", \"kind\": \"route\", \"role\": \"%s\", \"tokens\": ", r->name, role_text(r->role));
+    text_add(t, "{\"name\": \"%s\", \"kind\": \"route\", \"role\": \"%s\", \"tokens\": ", r->name,
+             role_text(r->role));
     add_extent(k->module, r->tokens, t);
     text_add(t, ", \"choices\": ");
     add_extent(k->module, r->choices, t);
@@ -84,8 +88,10 @@ static void add_kernel(const Kernel *k, Text *t)
 {
     DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
     uint32_t ndims = ir_kernel_dims(k, dims);
-    text_add(t, "{\"name\": \"%s\", \"function\": \"%s\", \"entry\": \"%s__call\",\n     \"workspace\": \"%s_workspace\", "
-                "\"workspace_entry\": \"%s__workspace\",\n     \"dims\": [",
+    text_add(t,
+             "{\"name\": \"%s\", \"function\": \"%s\", \"entry\": \"%s__call\",\n     \"workspace\": "
+             "\"%s_workspace\", "
+             "\"workspace_entry\": \"%s__workspace\",\n     \"dims\": [",
              k->name, k->name, k->name, k->name, k->name);
     for (uint32_t i = 0; i < ndims; i++)
         text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
@@ -104,7 +110,8 @@ static void add_kernel(const Kernel *k, Text *t)
 const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a)
 {
     Text t = {.arena = a};
-    text_add(&t, "{\n  \"moec\": \"%s\", \"language\": 1, \"build\": \"%s\",\n  \"isas\": [", MOEC_VERSION, build_id);
+    text_add(&t, "{\n  \"moec\": \"%s\", \"language\": 1, \"build\": \"%s\",\n  \"isas\": [", MOEC_VERSION,
+             build_id);
     for (uint32_t i = 0; i < isas->n; i++)
         text_add(&t, "%s\"%s\"", i ? ", " : "", cpu_table[isas->at[i]].name);
     text_add(&t, "],\n  \"numerics\": {\"arithmetic\": \"f32\", \"rounding\": \"nearest even\", "

@@ -1,7 +1,7 @@
 /* Finds and opens the back end's plug-in, and names the build of the compiler.
  *
- * The plug-in is opened only when something must be compiled: a cached kernel never loads LLVM. Its build id is
- * therefore read from the file. */
+ * The plug-in is opened only when something must be compiled: a cached kernel never loads LLVM. Its build id
+ * is therefore read from the file. */
 #include "driver/driver.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,8 @@ static const char *own_file(Arena *a)
     char exe[PATH_MAX];
     Dl_info info;
     struct link_map *map = NULL;
-    if (dladdr1((void *)(uintptr_t)&plugin_open, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name[0])
+    if (dladdr1((void *)(uintptr_t)&plugin_open, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        map->l_name[0])
         return arena_strndup(a, map->l_name, strlen(map->l_name));
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     return n > 0 ? arena_strndup(a, exe, (size_t)n) : NULL;
@@ -72,7 +73,7 @@ const BackendApi *plugin_open(Arena *a, const char **error)
 
 /* ---- build ids ---- */
 
-static int note_matches(const ElfW(Nhdr) *note)
+static int note_matches(const ElfW(Nhdr) * note)
 {
     return note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(note + 1, "GNU", 4) == 0;
 }

@@ -91,8 +91,9 @@ static void read_groups(SigReader *r, const json_t *root)
     r->out->groups = arena_array(r->arena, SigGroup, r->out->ngroups + 1);
     for (uint32_t i = 0; i < r->out->ngroups; i++) {
         const json_t *object = json_array_get(array, i);
-        r->out->groups[i] = (SigGroup){text_at(r, object, "name"), read_extent(r, json_object_get(object, "groups")),
-                                       read_extent(r, json_object_get(object, "rows"))};
+        r->out->groups[i] =
+            (SigGroup){text_at(r, object, "name"), read_extent(r, json_object_get(object, "groups")),
+                       read_extent(r, json_object_get(object, "rows"))};
     }
 }
 
@@ -117,7 +118,9 @@ static SigParam read_param(SigReader *r, const json_t *object)
 {
     const char *kind = text_at(r, object, "kind"), *role = text_at(r, object, "role");
     SigParam p = {.name = text_at(r, object, "name"),
-                  .role = strcmp(role, "in") == 0 ? ROLE_IN : strcmp(role, "out") == 0 ? ROLE_OUT : ROLE_INOUT};
+                  .role = strcmp(role, "in") == 0    ? ROLE_IN
+                          : strcmp(role, "out") == 0 ? ROLE_OUT
+                                                     : ROLE_INOUT};
     if (strcmp(kind, "route") == 0) {
         read_route(r, object, &p);
         return p;

@@ -27,7 +27,8 @@ static const char *add_host(IsaList *out, Arena *a)
     Isa isa = cpu_best();
     if (forced && *forced) {
         if (!cpu_find(forced, &isa))
-            return arena_printf(a, "MOE_ISA is '%s', which is not an instruction set (%s)", forced, names_of_all(a));
+            return arena_printf(a, "MOE_ISA is '%s', which is not an instruction set (%s)", forced,
+                                names_of_all(a));
         if (!cpu_has(isa))
             return arena_printf(a, "MOE_ISA forces '%s', which this CPU lacks", forced);
     }
@@ -92,6 +93,7 @@ const char *target_for_this_cpu(IsaList *list, Arena *a)
             *list = (IsaList){.at = {list->at[i]}, .n = 1};
             return NULL;
         }
-    return arena_printf(a, "this CPU (or MOE_ISA) allows none of the instruction sets asked for; '%s' is the best it runs",
-                        cpu_table[host.at[0]].name);
+    return arena_printf(
+        a, "this CPU (or MOE_ISA) allows none of the instruction sets asked for; '%s' is the best it runs",
+        cpu_table[host.at[0]].name);
 }

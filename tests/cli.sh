@@ -1,0 +1,186 @@
+#!/bin/sh
+# The command: exit codes, outputs that appear whole or not at all, the cache.   usage: cli.sh BUILD
+set -u
+cd "$(dirname "$0")/.."
+moec=$(cd "$1/bin" && pwd)/moec
+root=$(pwd)
+scratch=$(mktemp -d)
+trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+export MOEC_CACHE="$scratch/cache" TMPDIR="$scratch/tmp"
+mkdir "$TMPDIR"
+cd "$scratch"
+cp "$root/examples/rmsnorm.moe" a.moe
+bad=0
+
+# expect STATUS WORDS COMMAND...: the exit status, and words in what it printed
+expect() {
+    want=$1
+    words=$2
+    shift 2
+    "$@" >out 2>&1 </dev/null
+    got=$?
+    if [ $got -ne "$want" ] || ! grep -q -- "$words" out; then
+        echo "FAILED ($got for $want, '$words'): $*"
+        head -n 20 out
+        bad=1
+    fi
+}
+# nothing NAME...: these files do not exist
+nothing() {
+    for name; do
+        if ls "$name"* >/dev/null 2>&1; then
+            echo "FAILED: left $(ls "$name"*)"
+            bad=1
+        fi
+    done
+}
+same() {
+    cmp "$1" "$2" || {
+        echo "FAILED: $3"
+        bad=1
+    }
+}
+
+echo "-- help, version, tables"
+expect 0 Usage "$moec" --help
+expect 0 '^moec [0-9]' "$moec" --version
+for command in check run test grad explain passes ops; do
+    expect 0 Usage "$moec" $command --help
+done
+expect 0 lower "$moec" passes
+expect 0 rsqrt "$moec" ops
+expect 0 E0101 "$moec" explain E0101
+expect 1 E9999 "$moec" explain E9999
+
+echo "-- usage"
+expect 2 'no input file' "$moec"
+expect 2 'say what to write' "$moec" a.moe
+expect 2 'ending' "$moec" a.moe -o a.xyz
+expect 2 'emit' "$moec" a.moe --emit=pancakes
+expect 2 'whole number' "$moec" a.moe -O9 -o a.so
+expect 2 'unrecognized' "$moec" a.moe --frobnicate
+expect 2 'one input' "$moec" a.moe b.moe -o a.so
+expect 2 'no input' "$moec" run
+expect 2 'too much' "$moec" passes me
+
+echo "-- every product"
+for emit in ir tiles llvm asm header manifest; do
+    expect 0 rmsnorm "$moec" a.moe --emit=$emit
+done
+for output in a.so a.o a.s a.ll a.json a2.moe a.moetiles; do
+    expect 0 '' "$moec" a.moe -o $output
+    [ -s $output ] || { echo "FAILED: no $output" && bad=1; }
+done
+expect 0 '' "$moec" a.moe --emit=so -o -
+expect 0 rmsnorm "$moec" a.moe --stop-after=fuse
+expect 0 canonicalise "$moec" a.moe --time-passes
+expect 0 rmsnorm "$moec" a.moe --dump-ir=fuse
+expect 0 '' "$moec" a.moe --verify-each --no-cache -o a.so
+expect 0 '' "$moec" a.moe --target=all -o all.so
+expect 0 'kernel rmsnorm_bwd' "$moec" grad a.moe
+expect 1 'nothing is derived' "$moec" grad a.moe other
+"$moec" grad a.moe >bwd.moe && expect 0 '' "$moec" bwd.moe -o bwd.so
+
+echo "-- both texts read back"
+"$moec" a.moe --stop-after=fuse -o fused.moeir
+expect 0 '' "$moec" fused.moeir --start-at=layout -o fused.so
+expect 0 '' "$moec" a.moetiles -o tiles.so
+
+echo "-- failing compiles leave nothing, and older output alone"
+printf 'moe 1\nkernel f(\n' >wrong.moe
+expect 1 'error\[E' "$moec" wrong.moe -o wrong.so
+expect 1 '"line"' "$moec" wrong.moe --error-format=json -o wrong.so
+expect 1 'error\[E' "$moec" check wrong.moe
+nothing wrong.so wrong.h
+cp a.so old.so && cp a.h old.h
+expect 1 'error' "$moec" wrong.moe -o a.so
+expect 1 'not a pass' "$moec" a.moe --stop-after=none -o a.so
+expect 1 'before .lower' "$moec" a.moe --stop-after=cse -o a.so
+expect 1 'unknown target' "$moec" a.moe --target=z80 -o a.so
+expect 1 'MOE_ISA' env MOE_ISA=z80 "$moec" a.moe -o a.so
+same a.so old.so "an older a.so changed"
+same a.h old.h "an older a.h changed"
+cat >hand.h <a.moe
+expect 1 'not written by moec' "$moec" a.moe -o hand.so
+nothing hand.so
+expect 1 'is the input' "$moec" a.moe --emit=ir -o a.moe
+same a.moe "$root/examples/rmsnorm.moe" "the input was overwritten"
+
+echo "-- files that cannot be read or written"
+: >empty.moe
+mkdir folder.moe
+head -c 20000000 /dev/zero | tr '\0' ' ' >huge.moe
+printf 'moe 1 // \377\n' >latin.moe
+expect 1 'nowhere.moe' "$moec" nowhere.moe -o x.so
+expect 1 'directory' "$moec" folder.moe -o x.so
+expect 1 'error' "$moec" empty.moe -o x.so
+expect 1 'limit' "$moec" huge.moe -o x.so
+expect 1 'UTF-8' "$moec" latin.moe -o x.so
+expect 1 'no/such' "$moec" a.moe -o no/such/x.so
+expect 1 'directory' "$moec" a.moe --emit=so -o folder.moe
+nothing x.so x.h
+if [ -w /dev/full ]; then
+    expect 1 'No space' "$moec" a.moe --emit=so -o /dev/full
+    expect 1 'No space' sh -c '"$0" ops >/dev/full' "$moec"
+    expect 1 'No space' sh -c '"$0" --help >/dev/full' "$moec"
+    expect 1 'No space' sh -c '"$0" a.moe --emit=ir >/dev/full' "$moec"
+fi
+expect 1 'standard output' sh -c '"$0" ops >&-' "$moec"
+expect 1 'standard output' sh -c '"$0" a.moe --emit=ir >&-' "$moec"
+expect 0 '' sh -c '"$0" a.moe -o closed.so <&- >&- 2>&-' "$moec"
+[ -s closed.so ] || { echo "FAILED: no closed.so" && bad=1; }
+if [ "$(id -u)" != 0 ]; then
+    chmod 0 latin.moe
+    expect 1 'cannot be read' "$moec" latin.moe -o x.so
+fi
+# A file system that fills up while the linker or we write: a limit on file size acts the same for any user.
+expect 1 '' sh -c 'ulimit -f 1; "$0" a.moe --no-cache -o full.so' "$moec"
+nothing full.so full.h
+mkdir small
+if mount -t tmpfs -o size=8k none small 2>/dev/null; then
+    expect 1 'No space' "$moec" a.moe -o small/x.so
+    expect 1 'error' env TMPDIR="$scratch/small" "$moec" a.moe --no-cache -o x.so
+    expect 0 '' env MOEC_CACHE="$scratch/small" "$moec" a.moe -o x.so
+    nothing small/x small/moec
+    umount small
+    rm -f x.so x.h
+fi
+
+echo "-- the cache"
+rm -rf cache
+"$moec" a.moe -o one.so
+entry=$(ls cache/*.so)
+[ "$(echo "$entry" | wc -w)" = 1 ] || { echo "FAILED: entries $entry" && bad=1; }
+sed 's/^\/\/.*//' a.moe >commentless.moe
+expect 0 '' "$moec" commentless.moe -o two.so
+same one.so two.so "comments changed the code"
+same one.h two.h "comments changed the header"
+[ "$(ls cache | wc -l)" = 1 ] || { echo "FAILED: comments made another entry" && bad=1; }
+if command -v strace >/dev/null 2>&1; then
+    strace -f -e trace=openat,execve -o trace "$moec" a.moe -o hit.so
+    if grep -q libLLVM trace || [ "$(grep -c execve trace)" != 1 ]; then
+        echo "FAILED: a cache hit loaded LLVM or started a linker"
+        bad=1
+    fi
+fi
+printf 'X' | dd of="$entry" bs=1 seek=100 conv=notrunc 2>/dev/null
+expect 0 '' "$moec" a.moe -o three.so
+same one.so three.so "a damaged entry was used"
+: >"$entry"
+expect 0 '' "$moec" a.moe -o three.so
+same one.so three.so "a truncated entry was used"
+[ -s "$entry" ] || { echo "FAILED: the entry was not made anew" && bad=1; }
+expect 0 '' env MOEC_CACHE=/proc/none "$moec" a.moe -o three.so
+expect 0 '' env MOEC_CACHE="$scratch/a.moe" "$moec" a.moe -o three.so
+expect 0 '' "$moec" a.moe -O0 -o plain.so
+[ "$(ls cache | wc -l)" = 2 ] || { echo "FAILED: -O0 shares an entry" && bad=1; }
+(for i in 1 2 3 4; do "$moec" a.moe -O1 -o "par$i.so" & done; wait)
+for i in 2 3 4; do same par1.so par$i.so "concurrent compiles differ"; done
+nothing cache/*.so.
+
+echo "-- no temporary files"
+nothing "$TMPDIR/moec"
+for left in *.so.?????? *.h.??????; do
+    [ -e "$left" ] && { echo "FAILED: left $left" && bad=1; }
+done
+exit $bad

@@ -1,0 +1,310 @@
+/* The public compiler API, linked with libmoec as a user would. */
+#include "moec/moec.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char PROGRAM[] = "moe 1\n"
+                              "dim T, H\n"
+                              "dim N = 3\n"
+                              "dim K, E\n"
+                              "group R : E rows T*K\n"
+                              "kernel scale(in x: f32[T, H], in s: f32, in n: i32, out y: f32[T, H]) {\n"
+                              "  y[t, h] = x[t, h] * s + n\n"
+                              "}\n"
+                              "kernel halves(in a: bf16[2*H], in s: bf16, out y: bf16[H], out z: f32) {\n"
+                              "  y[h] = bf16(a[h] + a[h + H] * s)\n"
+                              "  z = sum(h) y[h] * 1.0\n"
+                              "}\n"
+                              "kernel fixed(in x: i32[N, T], out y: i32[T, N]) { y[t, n] = x[n, t] * 2 }\n"
+                              "kernel square(in x: f32[T*T], out y: f32[T*T]) { y[i] = x[i] }\n"
+                              "kernel rows(in x: f32[T, H], in rt: route[T, K -> R], out y: f32[T, H]) {\n"
+                              "  y[t, h] = sum(k) x[rt.token(rt.row(t, k)), h]\n"
+                              "}\n";
+
+typedef struct Api {
+    moec_context *context;
+    moec_module *module;
+    moe_ctx *ctx;
+} Api;
+
+static int set_up(void **state)
+{
+    static Api api;
+    moec_options o = {.no_cache = 1};
+    api.context = moec_context_new();
+    assert_non_null(api.context);
+    assert_string_equal(moec_error_text(api.context), "");
+    if (moec_compile_text(api.context, "program.moe", PROGRAM, strlen(PROGRAM), &o, &api.module))
+        print_error("%s", moec_error_text(api.context));
+    assert_non_null(api.module);
+    api.ctx = moe_ctx_new(2);
+    assert_non_null(api.ctx);
+    *state = &api;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    Api *api = *state;
+    moe_ctx_free(api->ctx);
+    moec_module_free(api->module);
+    moec_context_free(api->context);
+    return 0;
+}
+
+static moec_arg tensor(DLTensor *t) { return (moec_arg){.kind = MOEC_TENSOR, .tensor = t}; }
+static moec_arg scalar(double v) { return (moec_arg){.kind = MOEC_SCALAR, .scalar = v}; }
+
+#define TENSOR(data_, code_, bits_, ...)                                                      \
+    {                                                                                         \
+        .data = (data_), .device = {kDLCPU, 0}, .ndim = sizeof((int64_t[]){__VA_ARGS__}) / 8, \
+        .dtype = {(code_), (bits_), 1}, .shape = (int64_t[])                                  \
+        {                                                                                     \
+            __VA_ARGS__                                                                       \
+        }                                                                                     \
+    }
+
+static void expect_refusal(Api *api, const moec_kernel *k, const moec_arg *args, size_t n, const char *words)
+{
+    assert_int_equal(moec_kernel_call(k, api->ctx, args, n), MOE_ARGUMENT);
+    assert_int_equal(api->ctx->status, MOE_ARGUMENT);
+    if (!strstr(moe_ctx_message(api->ctx), words))
+        fail_msg("'%s' does not say '%s'", moe_ctx_message(api->ctx), words);
+    assert_int_equal(moec_kernel_call(k, NULL, args, n), MOE_ARGUMENT);
+}
+
+static void sizes_come_from_shapes(void **state)
+{
+    Api *api = *state;
+    const moec_kernel *k = moec_module_kernel(api->module, "scale");
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[6];
+    DLTensor tx = TENSOR(x, kDLFloat, 32, 2, 3), ty = TENSOR(y, kDLFloat, 32, 2, 3);
+    moec_arg args[] = {tensor(&tx), scalar(0.5), scalar(7), tensor(&ty)};
+    assert_int_equal(moec_kernel_call(k, api->ctx, args, 4), MOE_OK);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(y[i], x[i] * 0.5f + 7, 0);
+    tx.byte_offset = 12; /* the second row */
+    tx.shape = ty.shape = (int64_t[]){1, 3};
+    assert_int_equal(moec_kernel_call(k, NULL, args, 4), MOE_OK);
+    assert_float_equal(y[0], 9, 0);
+}
+
+static void extents_are_solved(void **state)
+{
+    Api *api = *state;
+    uint16_t a[4] = {0x3f80, 0x4000, 0x4040, 0x4080}, y[2]; /* 1 2 3 4 */
+    float z;
+    DLTensor ta = TENSOR(a, kDLBfloat, 16, 4), ty = TENSOR(y, kDLBfloat, 16, 2);
+    DLTensor tz = {.data = &z, .device = {kDLCPU, 0}, .dtype = {kDLFloat, 32, 1}};
+    moec_arg args[] = {tensor(&ta), scalar(2), tensor(&ty), tensor(&tz)};
+    const moec_kernel *k = moec_module_kernel(api->module, "halves");
+    assert_int_equal(moec_kernel_call(k, api->ctx, args, 4), MOE_OK);
+    assert_int_equal(y[0], 0x40e0); /* 1 + 3 * 2 */
+    assert_int_equal(y[1], 0x4120); /* 2 + 4 * 2 */
+    assert_float_equal(z, 17, 0);
+    ta.shape = (int64_t[]){3};
+    expect_refusal(api, k, args, 4, "'a' has 3 at axis 0, but 2*H is 4");
+
+    int32_t i[6] = {1, 2, 3, 4, 5, 6}, o[6];
+    DLTensor ti = TENSOR(i, kDLInt, 32, 3, 2), to = TENSOR(o, kDLInt, 32, 2, 3);
+    moec_arg fixed[] = {tensor(&ti), tensor(&to)};
+    assert_int_equal(moec_kernel_call(moec_module_kernel(api->module, "fixed"), api->ctx, fixed, 2), MOE_OK);
+    assert_int_equal(o[1], 6);
+    ti.shape = to.shape = (int64_t[]){2, 3};
+    expect_refusal(api, moec_module_kernel(api->module, "fixed"), fixed, 2, "N is 3");
+
+    float s[4] = {0};
+    DLTensor ts = TENSOR(s, kDLFloat, 32, 4);
+    moec_arg square[] = {tensor(&ts), tensor(&ts)};
+    expect_refusal(api, moec_module_kernel(api->module, "square"), square, 2, "T cannot be found");
+}
+
+static void wrong_tensors_are_refused_by_name(void **state)
+{
+    Api *api = *state;
+    const moec_kernel *k = moec_module_kernel(api->module, "scale");
+    float x[6] = {0}, y[6];
+    DLTensor good = TENSOR(x, kDLFloat, 32, 2, 3), ty = TENSOR(y, kDLFloat, 32, 2, 3), t = good;
+    moec_arg args[] = {tensor(&t), scalar(1), scalar(1), tensor(&ty)};
+    t.strides = (int64_t[]){1, 2};
+    expect_refusal(api, k, args, 4, "'x' is strided");
+    t.strides = (int64_t[]){3, 1};
+    assert_int_equal(moec_kernel_call(k, api->ctx, args, 4), MOE_OK);
+    t = good, t.dtype.bits = 64;
+    expect_refusal(api, k, args, 4, "'x' is f32");
+    t = good, t.device.device_type = kDLCUDA;
+    expect_refusal(api, k, args, 4, "'x' is not in CPU memory");
+    t = good, t.ndim = 1;
+    expect_refusal(api, k, args, 4, "'x' has 2 axes");
+    t = good, t.byte_offset = 2;
+    expect_refusal(api, k, args, 4, "'x' has a byte offset");
+    t = good, t.shape = (int64_t[]){2, -1};
+    expect_refusal(api, k, args, 4, "negative");
+    t = good, t.shape = (int64_t[]){2, 4};
+    expect_refusal(api, k, args, 4, "'y' has 3 at axis 1, but H is 4");
+    t = good, args[2].scalar = 0.5;
+    expect_refusal(api, k, args, 4, "'n' is i32");
+    args[2] = tensor(&t);
+    expect_refusal(api, k, args, 4, "'n' is a scalar, but the argument is a tensor");
+    expect_refusal(api, k, args, 3, "takes 4 arguments");
+    args[2] = scalar(1), args[0].tensor = NULL;
+    expect_refusal(api, k, args, 4, "'x' has no tensor");
+    args[0] = tensor(&t), t.data = NULL;
+    assert_int_equal(moec_kernel_call(k, api->ctx, args, 4), MOE_NULL);
+}
+
+static void route_sizes_are_checked(void **state)
+{
+    Api *api = *state;
+    const moec_kernel *k = moec_module_kernel(api->module, "rows");
+    float x[4] = {1, 2, 3, 4}, y[4] = {0};
+    DLTensor tx = TENSOR(x, kDLFloat, 32, 2, 2), ty = TENSOR(y, kDLFloat, 32, 2, 2);
+    moe_route *r = moe_route_new(2, 1, 2, 2);
+    assert_non_null(r);
+    r->start[1] = r->start[2] = 2;
+    r->count[0] = 2;
+    r->slot_of[1] = r->row_of[1] = 1;
+    moec_arg args[] = {tensor(&tx), {.kind = MOEC_ROUTE, .route = r}, tensor(&ty)};
+    assert_int_equal(moec_kernel_call(k, api->ctx, args, 3), MOE_OK);
+    assert_memory_equal(x, y, sizeof x);
+    r->rows = 3;
+    expect_refusal(api, k, args, 3, "'rt' has 3 at rows, but K*T is 2");
+    r->rows = 2, r->tokens = 5;
+    expect_refusal(api, k, args, 3, "'rt'");
+    r->tokens = 2;
+    args[1].route = NULL;
+    expect_refusal(api, k, args, 3, "'rt' has no route");
+    moe_route_free(r);
+}
+
+static void a_module_describes_itself(void **state)
+{
+    Api *api = *state;
+    const moec_kernel *k = moec_module_kernel(api->module, "halves");
+    assert_null(moec_module_kernel(api->module, "nothing"));
+    assert_non_null(strstr(moec_module_manifest(api->module), "\"2*H\""));
+    assert_int_equal(moec_kernel_params(k), 4);
+    assert_int_equal(moec_kernel_dims(k), 1);
+    assert_string_equal(moec_kernel_dim_name(k, 0), "H");
+    assert_string_equal(moec_kernel_param_name(k, 1), "s");
+    assert_int_equal(moec_kernel_param_kind(k, 1), MOEC_SCALAR);
+    assert_int_equal(moec_kernel_param_kind(k, 3), MOEC_TENSOR);
+    assert_int_equal(moec_kernel_param_elements(k, 0, (int64_t[]){21}), 42);
+    assert_int_equal(moec_kernel_param_elements(k, 0, (int64_t[]){INT64_MAX}), -1);
+    assert_true(moec_kernel_workspace(k, (int64_t[]){21}) >= 0);
+    int (*scale)(moe_ctx *, int64_t, int64_t, const float *, float, int32_t, float *);
+    *(void **)&scale = moec_kernel_function(moec_module_kernel(api->module, "scale"));
+    float x = 2, y = 0;
+    assert_int_equal(scale(NULL, 1, 1, &x, 3, 4, &y), MOE_OK);
+    assert_float_equal(y, 10, 0);
+}
+
+static void errors_are_text_and_data(void **state)
+{
+    Api *api = *state;
+    moec_module *m;
+    static const char wrong[] = "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = z[t] }\n";
+    assert_int_equal(moec_compile_text(api->context, "wrong.moe", wrong, strlen(wrong), NULL, &m), 1);
+    assert_null(m);
+    assert_non_null(strstr(moec_error_text(api->context), "wrong.moe:3:"));
+    assert_non_null(strstr(moec_error_json(api->context), "\"line\""));
+    assert_int_equal(moec_compile_file(api->context, "/no/such/file.moe", NULL, &m), 1);
+    assert_non_null(strstr(moec_error_text(api->context), "/no/such/file.moe"));
+    moec_options o = {.target = "z80"};
+    assert_int_equal(moec_compile_text(api->context, NULL, PROGRAM, strlen(PROGRAM), &o, &m), 1);
+    assert_non_null(strstr(moec_error_text(api->context), "z80"));
+}
+
+/* ---- the cache, and threads ---- */
+
+static double use(moec_module *m)
+{
+    float x = 2, y = 0;
+    DLTensor tx = TENSOR(&x, kDLFloat, 32, 1, 1), ty = TENSOR(&y, kDLFloat, 32, 1, 1);
+    moec_arg args[] = {tensor(&tx), scalar(3), scalar(1), tensor(&ty)};
+    return moec_kernel_call(moec_module_kernel(m, "scale"), NULL, args, 4) ? -1 : (double)y;
+}
+
+static void remove_directory(const char *directory)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_cached_kernel_works_and_outlives_its_context(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/moec-test-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    moec_options o = {.cache_dir = directory};
+    moec_module *m[3];
+    for (int i = 0; i < 3; i++) { /* compiled, then from the cache */
+        moec_context *c = moec_context_new();
+        assert_int_equal(moec_compile_text(c, "p.moe", PROGRAM, strlen(PROGRAM), &o, &m[i]), 0);
+        moec_context_free(c);
+        assert_float_equal(use(m[i]), 7, 0);
+    }
+    assert_string_equal(moec_module_manifest(m[0]), moec_module_manifest(m[1]));
+    moec_module_free(m[1]);
+    assert_float_equal(use(m[2]), 7, 0);
+    moec_module_free(m[0]);
+    moec_module_free(m[2]);
+    remove_directory(directory);
+}
+
+static void *compile_in_thread(void *user)
+{
+    const char *directory = user;
+    intptr_t good = 1;
+    for (int round = 0; round < 4; round++) {
+        moec_options o = {.cache_dir = directory, .no_cache = round == 3};
+        moec_context *c = moec_context_new();
+        moec_module *m = NULL;
+        good =
+            good && c && moec_compile_text(c, "p.moe", PROGRAM, strlen(PROGRAM), &o, &m) == 0 && use(m) == 7;
+        moec_module_free(m);
+        good = good && moec_compile_text(c, "p.moe", "moe 1 kernel", 12, &o, &m) == 1;
+        moec_context_free(c);
+    }
+    return (void *)good;
+}
+
+static void contexts_of_threads_do_not_meet(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/moec-test-XXXXXX";
+    pthread_t threads[3];
+    assert_non_null(mkdtemp(directory));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, compile_in_thread, directory), 0);
+    for (int i = 0; i < 3; i++) {
+        void *good;
+        assert_int_equal(pthread_join(threads[i], &good), 0);
+        assert_non_null(good);
+    }
+    remove_directory(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_come_from_shapes),
+        cmocka_unit_test(extents_are_solved),
+        cmocka_unit_test(wrong_tensors_are_refused_by_name),
+        cmocka_unit_test(route_sizes_are_checked),
+        cmocka_unit_test(a_module_describes_itself),
+        cmocka_unit_test(errors_are_text_and_data),
+        cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
+        cmocka_unit_test(contexts_of_threads_do_not_meet),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,303 @@
+/* The parts of libmoec that hold the outside world: files, the cache, targets. */
+#include "driver/driver.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <dirent.h>
+
+typedef struct Place {
+    Arena *arena;
+    char directory[64];
+} Place;
+
+static int set_up(void **state)
+{
+    Place *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->arena = arena_new();
+    strcpy(p->directory, "/tmp/moec-test-XXXXXX");
+    assert_non_null(mkdtemp(p->directory));
+    *state = p;
+    return 0;
+}
+
+static int count_files(const char *directory, int remove_them)
+{
+    int n = 0;
+    DIR *d = opendir(directory);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        if (e->d_name[0] != '.') {
+            n++;
+            if (remove_them)
+                unlinkat(dirfd(d), e->d_name, 0);
+        }
+    closedir(d);
+    return n;
+}
+
+static int tear_down(void **state)
+{
+    Place *p = *state;
+    chmod(p->directory, 0700);
+    count_files(p->directory, 1);
+    rmdir(p->directory);
+    arena_free(p->arena);
+    free(p);
+    return 0;
+}
+
+static Bytes bytes(const char *text) { return (Bytes){text, strlen(text)}; }
+
+static const char *in(Place *p, const char *name)
+{
+    return arena_printf(p->arena, "%s/%s", p->directory, name);
+}
+
+static void expect_content(Place *p, const char *path, const char *text)
+{
+    Bytes got;
+    assert_null(output_read_file(path, 1 << 20, p->arena, &got));
+    assert_string_equal(got.at, text);
+}
+
+/* ---- output ---- */
+
+static void files_appear_together(void **state)
+{
+    Place *p = *state;
+    Output o = {.arena = p->arena};
+    struct stat s;
+    mode_t mask = umask(022);
+    assert_null(output_add(&o, in(p, "a.so"), bytes("code"), 1));
+    assert_null(output_add(&o, in(p, "a.h"), bytes("text"), 0));
+    assert_int_not_equal(access(in(p, "a.so"), F_OK), 0);
+    assert_null(output_commit(&o));
+    umask(mask);
+    expect_content(p, in(p, "a.so"), "code");
+    expect_content(p, in(p, "a.h"), "text");
+    assert_int_equal(stat(in(p, "a.so"), &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0755);
+    assert_int_equal(stat(in(p, "a.h"), &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0644);
+    assert_int_equal(count_files(p->directory, 0), 2);
+}
+
+static void a_failure_leaves_nothing(void **state)
+{
+    Place *p = *state;
+    Output o = {.arena = p->arena};
+    assert_null(output_add(&o, in(p, "old"), bytes("old"), 0));
+    assert_null(output_commit(&o));
+    assert_null(output_add(&o, in(p, "old"), bytes("new"), 0));
+    assert_non_null(strstr(output_add(&o, in(p, "missing/a"), bytes("x"), 0), "missing/a"));
+    assert_int_equal(count_files(p->directory, 0), 1);
+    expect_content(p, in(p, "old"), "old");
+    assert_non_null(strstr(output_add(&o, p->directory, bytes("x"), 0), "directory"));
+}
+
+static void a_full_device_fails_the_rest(void **state)
+{
+    Place *p = *state;
+    Output o = {.arena = p->arena};
+    if (access("/dev/full", W_OK) != 0)
+        skip();
+    assert_null(output_add(&o, in(p, "a"), bytes("x"), 0));
+    assert_null(output_add(&o, "/dev/full", bytes("x"), 0));
+    assert_non_null(strstr(output_commit(&o), "/dev/full"));
+    assert_int_equal(count_files(p->directory, 0), 0);
+}
+
+static void a_link_is_written_through(void **state)
+{
+    Place *p = *state;
+    Output o = {.arena = p->arena};
+    struct stat s;
+    assert_null(output_add(&o, in(p, "target"), bytes("old"), 0));
+    assert_null(output_commit(&o));
+    assert_int_equal(symlink("target", in(p, "link")), 0);
+    assert_null(output_add(&o, in(p, "link"), bytes("new"), 0));
+    assert_null(output_commit(&o));
+    assert_int_equal(lstat(in(p, "link"), &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+    expect_content(p, in(p, "target"), "new");
+}
+
+static void reading_has_limits(void **state)
+{
+    Place *p = *state;
+    Output o = {.arena = p->arena};
+    Bytes got;
+    assert_null(output_add(&o, in(p, "ten"), bytes("0123456789"), 0));
+    assert_null(output_commit(&o));
+    assert_null(output_read_file(in(p, "ten"), 10, p->arena, &got));
+    assert_int_equal(got.len, 10);
+    assert_non_null(strstr(output_read_file(in(p, "ten"), 9, p->arena, &got), "limit"));
+    assert_non_null(strstr(output_read_file("/dev/zero", 100000, p->arena, &got), "limit"));
+    assert_non_null(strstr(output_read_file(in(p, "none"), 9, p->arena, &got), "cannot be read"));
+    assert_non_null(strstr(output_read_file(p->directory, 9, p->arena, &got), "directory"));
+}
+
+/* ---- cache ---- */
+
+static const char KEY[] = "0123456789abcdef0123456789abcdef";
+
+static void an_entry_comes_back(void **state)
+{
+    Place *p = *state;
+    CacheEntry e;
+    const char *d = cache_directory(p->directory, p->arena);
+    assert_string_equal(d, p->directory);
+    assert_false(cache_find(d, KEY, p->arena, &e));
+    cache_store(d, KEY, bytes("machine code"), bytes("header"), p->arena);
+    assert_true(cache_find(d, KEY, p->arena, &e));
+    assert_int_equal(e.so.len, 12);
+    assert_memory_equal(e.so.at, "machine code", 12);
+    assert_int_equal(e.header.len, 6);
+    assert_memory_equal(e.header.at, "header", 6);
+    assert_int_equal(count_files(p->directory, 0), 1);
+}
+
+static void flip(const char *path, off_t at)
+{
+    char byte;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void every_damaged_byte_is_noticed(void **state)
+{
+    Place *p = *state;
+    CacheEntry e;
+    struct stat s;
+    cache_store(p->directory, KEY, bytes("machine code"), bytes("header"), p->arena);
+    assert_true(cache_find(p->directory, KEY, p->arena, &e));
+    assert_int_equal(stat(e.path, &s), 0);
+    for (off_t at = 0; at < s.st_size; at++) {
+        flip(e.path, at);
+        assert_false(cache_find(p->directory, KEY, p->arena, &(CacheEntry){.path = NULL}));
+        flip(e.path, at);
+    }
+    for (off_t size = s.st_size - 1; size >= 0; size--) {
+        assert_int_equal(truncate(e.path, size), 0);
+        assert_false(cache_find(p->directory, KEY, p->arena, &(CacheEntry){.path = NULL}));
+    }
+}
+
+static void another_name_is_not_taken(void **state)
+{
+    Place *p = *state;
+    CacheEntry e;
+    static const char other[] = "fedcba9876543210fedcba9876543210";
+    cache_store(p->directory, KEY, bytes("machine code"), bytes("header"), p->arena);
+    assert_int_equal(rename(arena_printf(p->arena, "%s/%s.so", p->directory, KEY),
+                            arena_printf(p->arena, "%s/%s.so", p->directory, other)),
+                     0);
+    assert_false(cache_find(p->directory, other, p->arena, &e));
+}
+
+static void unusable_places_are_not_used(void **state)
+{
+    Place *p = *state;
+    assert_null(cache_directory("", p->arena));
+    assert_null(cache_directory("/proc/none/cache", p->arena));
+    assert_int_equal(chmod(p->directory, 0777), 0);
+    assert_null(cache_directory(p->directory, p->arena)); /* anybody could put code there */
+    cache_store("/proc/none", KEY, bytes("x"), bytes("y"), p->arena);
+    assert_int_equal(mkdir(in(p, "made"), 0700), 0);
+    const char *deep = cache_directory(in(p, "made/on/demand"), p->arena);
+    assert_non_null(deep);
+    rmdir(deep);
+    rmdir(in(p, "made/on"));
+    rmdir(in(p, "made"));
+}
+
+/* ---- targets ---- */
+
+static void targets_are_sorted_and_refused_by_name(void **state)
+{
+    Place *p = *state;
+    IsaList list;
+    assert_null(target_parse("avx512,generic,avx512", p->arena, &list));
+    assert_int_equal(list.n, 2);
+    assert_int_equal(list.at[0], ISA_generic);
+    assert_int_equal(list.at[1], ISA_avx512);
+    assert_null(target_parse("all", p->arena, &list));
+    assert_int_equal(list.n, ISA_COUNT);
+    assert_non_null(strstr(target_parse("avx2,sse9", p->arena, &list), "sse9"));
+    assert_non_null(strstr(target_parse("avx2,", p->arena, &list), "''"));
+    setenv("MOE_ISA", "generic", 1);
+    assert_null(target_parse(NULL, p->arena, &list));
+    assert_int_equal(list.at[0], ISA_generic);
+    setenv("MOE_ISA", "mips", 1);
+    assert_non_null(strstr(target_parse("host", p->arena, &list), "mips"));
+    unsetenv("MOE_ISA");
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        if (!cpu_has(isa)) {
+            setenv("MOE_ISA", cpu_table[isa].name, 1);
+            assert_non_null(strstr(target_parse("host", p->arena, &list), cpu_table[isa].name));
+            unsetenv("MOE_ISA");
+            list = (IsaList){.at = {isa}, .n = 1};
+            assert_non_null(target_for_this_cpu(&list, p->arena));
+        }
+    assert_null(target_parse("all", p->arena, &list));
+    assert_null(target_for_this_cpu(&list, p->arena));
+    assert_int_equal(list.n, 1);
+    assert_int_equal(list.at[0], cpu_best());
+}
+
+static void the_build_has_a_name(void **state)
+{
+    Place *p = *state;
+    const char *id = plugin_build_id(p->arena);
+    assert_int_equal(strlen(id), 32);
+    assert_string_equal(id, plugin_build_id(p->arena));
+    setenv("MOEC_BACKEND", "/proc/self/exe", 1);
+    assert_string_not_equal(id, plugin_build_id(p->arena)); /* another back end, another name */
+    unsetenv("MOEC_BACKEND");
+}
+
+static void a_wrong_object_is_an_error(void **state)
+{
+    Place *p = *state;
+    Bytes so;
+    setenv("TMPDIR", p->directory, 1);
+    const char *error = link_shared(bytes("this is not an object"), p->arena, &so);
+    unsetenv("TMPDIR");
+    assert_non_null(error);
+    assert_int_equal(count_files(p->directory, 0), 0);
+}
+
+int main(void)
+{
+    unsetenv("MOE_ISA"); /* the suite is repeated under it; these tests set their own */
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(files_appear_together),
+        TEST(a_failure_leaves_nothing),
+        TEST(a_full_device_fails_the_rest),
+        TEST(a_link_is_written_through),
+        TEST(reading_has_limits),
+        TEST(an_entry_comes_back),
+        TEST(every_damaged_byte_is_noticed),
+        TEST(another_name_is_not_taken),
+        TEST(unusable_places_are_not_used),
+        TEST(targets_are_sorted_and_refused_by_name),
+        TEST(the_build_has_a_name),
+        TEST(a_wrong_object_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
