@@ -29,7 +29,8 @@ static float from_bf16(uint16_t bits)
 /* The sizes T and H are taken from the shapes; strides NULL: dense. */
 static DLTensor tensor(void *data, uint8_t code, uint8_t bits, int rank, int64_t *shape)
 {
-    DLTensor t = {.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {code, bits, 1}, .shape = shape};
+    DLTensor t = {
+        .data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {code, bits, 1}, .shape = shape};
     return t;
 }
 
