@@ -61,6 +61,9 @@ static ExprId node(Kernel *k, Expr e, const ExprId *args, const IndexId *bound)
     for (; k->cons[at]; at = (at + 1) & (k->cons_size - 1))
         if (node_same(k, &k->exprs.at[k->cons[at] - 1], &e, args, bound))
             return k->cons[at] - 1;
+    e.uses = e.kind == X_INDEX ? (uint64_t)1 << e.sym % 64 : 0;
+    for (uint32_t i = 0; i < e.nargs; i++)
+        e.uses |= k->exprs.at[args[i]].uses;
     e.args = push_links(k, args, e.nargs);
     e.bound = push_links(k, bound, e.nbound);
     vec_push(k->module->arena, &k->exprs, e);

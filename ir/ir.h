@@ -172,6 +172,7 @@ typedef struct Expr {
     uint32_t sym;
     uint32_t args;  /* first of nargs ExprIds in Kernel.links */
     uint32_t bound; /* X_REDUCE: first of nbound IndexIds in Kernel.links */
+    uint64_t uses;  /* bit (IndexId % 64) of every index variable below: a quick no for x_uses_index */
     union {
         int64_t i;
         double f;
@@ -376,6 +377,8 @@ int x_affine(Kernel *k, ExprId e, Affine *out); /* 0 when e is not affine */
 /* Tries to prove 0 <= e < extent from index ranges, dimension signs and the conjuncts of `guard` (or NONE). */
 typedef enum Proof { PROOF_INSIDE, PROOF_UNKNOWN, PROOF_OUTSIDE } Proof;
 Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard);
+/* Tries to prove a - b >= by from the same facts. */
+int ir_prove_at_least(Kernel *k, ExprId a, ExprId b, int64_t by, ExprId guard);
 
 /* Equations. */
 Equation ir_equation(EqKind kind, Loc loc); /* all ids NONE */

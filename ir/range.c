@@ -513,3 +513,16 @@ Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard)
     m->extents.len = kept; /* nothing else knows the extents made on the way */
     return proof;
 }
+
+int ir_prove_at_least(Kernel *k, ExprId a, ExprId b, int64_t by, ExprId guard)
+{
+    Module *m = k->module;
+    Linear x, y;
+    if (!linear_of(k, a, &x) || !linear_of(k, b, &y) || !linear_add(m, &x, &y, ext_const(m, -1)))
+        return 0;
+    Prover prover = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)}, *p = &prover;
+    learn_atoms(p, &x);
+    if (guard != NONE)
+        learn_condition(p, guard, 0);
+    return prove_sided(p, &x, 1, ext_const(m, by));
+}

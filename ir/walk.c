@@ -15,10 +15,32 @@ uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop)
     return seen;
 }
 
+enum { SEARCH_STEPS = 1000 };
+
+/* Follows the nodes whose bit is set; 1 found, 0 not there, -1 too many steps (ids that share a bit). */
+static int search_index(const Kernel *k, ExprId e, IndexId index, int *steps)
+{
+    const Expr *x = x_at(k, e);
+    if (!(x->uses >> index % 64 & 1))
+        return 0;
+    if (x->kind == X_INDEX)
+        return x->sym == index;
+    if (++*steps > SEARCH_STEPS)
+        return -1;
+    for (uint32_t a = 0; a < x->nargs; a++) {
+        int found = search_index(k, x_arg(k, e, a), index, steps);
+        if (found)
+            return found;
+    }
+    return 0;
+}
+
 int x_uses_index(const Kernel *k, ExprId e, IndexId index)
 {
-    if (e == NONE)
-        return 0;
+    int steps = 0;
+    int found = e == NONE ? 0 : search_index(k, e, index, &steps);
+    if (found >= 0)
+        return found;
     uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     for (ExprId i = 0; i <= e; i++)
         if (seen[i] && x_at(k, i)->kind == X_INDEX && x_at(k, i)->sym == index)
@@ -99,6 +121,11 @@ static ExprId substitute(Kernel *k, ExprId e, void *user)
 
 ExprId x_substitute(Kernel *k, ExprId e, const IndexId *from, const ExprId *to, uint32_t n)
 {
+    uint64_t uses = 0;
+    for (uint32_t i = 0; i < n; i++)
+        uses |= (uint64_t)1 << from[i] % 64;
+    if (e == NONE || !(x_at(k, e)->uses & uses))
+        return e;
     return x_rewrite(k, e, substitute, &(Substitution){from, to, n});
 }
 

@@ -1,0 +1,98 @@
+/* dce: drops equations that define what nothing reads.
+ *
+ * This file is written to be copied for a new pass:
+ *   1. copy it to passes/NAME.c, rename the functions, keep the order: rules, walk, pass;
+ *   2. add a row to passes/passes.def: PASS(NAME, needs, gives, breaks, doc);
+ *   3. add one word to the order in passes/pipeline.c;
+ *   4. add tests/unit/test_NAME.c: a kernel before, ir_print() of it after, and equal results of ir_eval().
+ * A pass works on each kernel alone, changes equations in place, marks the ones it drops `dead` and lets
+ * ir_compact() remove them. It reports nothing to the user: what it meets has been checked. */
+#include "passes/passes.h"
+
+/* What an equation that stays needs of the ones before it. */
+typedef struct Live {
+    const Kernel *k;
+    uint8_t *tensors; /* by TensorId: something that stays reads it */
+    uint8_t *routes;  /* by RouteId */
+} Live;
+
+/* The rows of a group are those of its route, so whoever runs over rows needs the route. */
+static void need_axis(Live *l, Axis axis)
+{
+    RouteId r = axis.group == NONE ? (RouteId)NONE : ir_group_route(l->k, axis.group);
+    if (r != NONE)
+        l->routes[r] = 1;
+}
+
+static void need_expr(Live *l, ExprId root)
+{
+    if (root == NONE)
+        return;
+    const uint8_t *seen = x_reachable(l->k, root, EVERYWHERE);
+    for (ExprId e = 0; e <= root; e++) {
+        const Expr *x = x_at(l->k, e);
+        if (!seen[e])
+            continue;
+        if (x->kind == X_LOAD)
+            l->tensors[x->sym] = 1;
+        else if (x->kind == X_INDEX)
+            need_axis(l, l->k->indices.at[x->sym].axis);
+        else if (x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP)
+            l->routes[x->sym] = 1;
+        for (uint32_t b = 0; b < x->nbound; b++)
+            need_axis(l, l->k->indices.at[x_bound(l->k, e, b)].axis);
+    }
+}
+
+static void need_equation(Live *l, const Equation *q)
+{
+    for (uint32_t i = 0; i < q->nindex; i++)
+        need_expr(l, q->index[i]);
+    need_expr(l, q->rhs);
+    need_expr(l, q->guard);
+    if (q->kind == EQ_ROUTE)
+        l->tensors[q->ids] = 1;
+}
+
+static int tensor_stays(const Live *l, TensorId t)
+{
+    return l->k->tensors.at[t].role != ROLE_LOCAL || l->tensors[t];
+}
+
+/* Parameters stay, and so do checks: they are effects, an error that the caller would see. */
+static int equation_stays(const Live *l, const Equation *q)
+{
+    switch (q->kind) {
+    case EQ_ASSIGN:
+    case EQ_ADD: return tensor_stays(l, q->lhs);
+    case EQ_TOP: return tensor_stays(l, q->lhs) || tensor_stays(l, q->ids);
+    case EQ_ROUTE: return l->k->routes.at[q->route].role != ROLE_LOCAL || l->routes[q->route];
+    case EQ_CHECK: return 1;
+    }
+    BUG(l->k->module->arena, "dce: equation kind %d", (int)q->kind);
+}
+
+/* Backwards: when an equation is met, everything that may read it has been seen. */
+static void drop_dead(Kernel *k)
+{
+    Arena *a = k->module->arena;
+    Live l = {k, arena_array(a, uint8_t, k->tensors.len + 1), arena_array(a, uint8_t, k->routes.len + 1)};
+    for (uint32_t i = k->eqs.len; i-- > 0;) {
+        Equation *q = &k->eqs.at[i];
+        if (equation_stays(&l, q))
+            need_equation(&l, q);
+        else
+            q->dead = 1;
+    }
+    ir_compact(k);
+}
+
+/* Before:  a[t] = exp(x[t])      After:  y[t] = x[t] * 2
+ *          y[t] = x[t] * 2
+ * Requires nothing, gives nothing, breaks nothing. */
+void pass_dce(Module *m, const PassContext *c)
+{
+    (void)c;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        drop_dead(m->kernels.at[i]);
+}

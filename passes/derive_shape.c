@@ -1,0 +1,248 @@
+/* derive, first step: the forward equations in a shape whose reverse is cheap.
+ *
+ * Note [Shape]. A reduction that a gradient passes through becomes a local of its own
+ *   - inside another reduction, or where it does not vary with all left-hand indices: its cotangent is then summed
+ *     once, not once for every place that reads it;
+ *   - when the cube computes it and something that is differentiated stands around it: its cotangent then has a
+ *     name and the product's type, and its backward is again a product of two loads;
+ *   - when it is a max or min: the choice of the backward compares with a local that has a name. The body of a max
+ *     or min becomes a local too, so that both comparands are the same stored value.
+ * Values do not change: a local of f32 holds exactly what the expression gave. */
+#include "passes/derive.h"
+
+#include <string.h>
+
+typedef struct Place { /* where a node stands in its equation */
+    Vec(IndexId) index; /* of the left-hand side, then of the reductions around */
+    uint32_t nlhs;
+    ExprId guard;       /* or NONE */
+    int nested;         /* inside a reduction */
+    ExprId *done;       /* by ExprId: the shaped node, or NONE */
+} Place;
+
+typedef struct Shape {
+    Sweep *s;
+    Kernel *k;
+    Tensor lhs;
+    ExprId root;
+    Vec(Equation) out;
+} Shape;
+
+static ExprId shape(Shape *h, Place *p, ExprId e, int chain);
+
+/* ---- the cube ---- */
+
+static int indices_differ(const Kernel *k, ExprId a, ExprId b)
+{
+    for (ExprId e = 0, n = a > b ? a : b; e <= n; e++)
+        if (x_at(k, e)->kind == X_INDEX && x_uses_index(k, a, x_at(k, e)->sym) != x_uses_index(k, b, x_at(k, e)->sym))
+            return 1;
+    return 0;
+}
+
+/* A cast pays only where the backward is a product with a sum too: one factor has an index that the other lacks. */
+Elem derive_cube(const Kernel *k, ExprId reduce)
+{
+    if (x_at(k, reduce)->kind != X_REDUCE || x_at(k, reduce)->op != RED_SUM)
+        return EL_F32;
+    ExprId body = x_arg(k, reduce, 0);
+    if (!x_is_op(k, body, OP_mul))
+        return EL_F32;
+    ExprId a = x_arg(k, body, 0), b = x_arg(k, body, 1);
+    Type type = (Type)x_at(k, a)->type;
+    if (type != (Type)x_at(k, b)->type || (type != TY_BF16 && type != TY_F16) || !indices_differ(k, a, b))
+        return EL_F32;
+    return type == TY_BF16 ? EL_BF16 : EL_F16;
+}
+
+static int is_zero(const Kernel *k, ExprId e) { return x_at(k, e)->kind == X_FLOAT && x_at(k, e)->value.f == 0; }
+
+/* The argument of e that passes the whole cotangent on, scaled by what no gradient passes through; or NONE. */
+static ExprId chain_next(Sweep *s, ExprId e)
+{
+    const Kernel *k = s->k;
+    const Expr *x = x_at(k, e);
+    if (x->kind == X_IF)
+        return is_zero(k, x_arg(k, e, 2)) ? x_arg(k, e, 1) : (ExprId)NONE;
+    if (x->kind != X_OP)
+        return NONE;
+    if (scalar_table[x->op].kind == SK_CAST || x->op == OP_neg)
+        return x_arg(k, e, 0);
+    if (x->op != OP_mul && x->op != OP_div)
+        return NONE;
+    ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
+    if (!derive_varied(s, b))
+        return a;
+    return x->op == OP_mul && !derive_varied(s, a) ? b : (ExprId)NONE;
+}
+
+static Elem cube_at_root(Sweep *s, ExprId e)
+{
+    while (e != NONE && x_at(s->k, e)->kind != X_REDUCE)
+        e = chain_next(s, e);
+    return e == NONE ? EL_F32 : derive_cube(s->k, e);
+}
+
+Elem derive_cube_of(Sweep *s, TensorId t)
+{
+    Elem elem = EL_COUNT;
+    for (uint32_t i = 0; i < s->k->eqs.len && !s->cotangents_f32; i++) {
+        const Equation *q = &s->k->eqs.at[i];
+        if (q->lhs != t || q->kind != EQ_ASSIGN || !derive_varied(s, q->rhs))
+            continue;
+        Elem one = cube_at_root(s, q->rhs);
+        if (elem != EL_COUNT && elem != one)
+            return EL_F32;
+        elem = one;
+    }
+    return elem == EL_COUNT ? EL_F32 : elem;
+}
+
+/* ---- locals ---- */
+
+/* A local that holds e for every value of those indices of the place that e, or the guard, varies with; returns
+ * the load that stands for e. */
+static ExprId hoist(Shape *h, const Place *p, ExprId e, const char *suffix)
+{
+    Kernel *k = h->k;
+    Axis axes[MAX_RANK];
+    IndexId from[MAX_RANK];
+    ExprId to[MAX_RANK], here[MAX_RANK];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->index.len; i++) {
+        IndexId index = p->index.at[i];
+        if (!x_uses_index(k, e, index) && !x_uses_index(k, p->guard, index))
+            continue;
+        if (n == MAX_RANK)
+            return e; /* no tensor has that many axes: leave it where it is */
+        axes[n] = k->indices.at[index].axis;
+        from[n] = index;
+        here[n] = x_index(k, h->lhs.loc, index);
+        to[n++] = x_index(k, h->lhs.loc, derive_index_like(k, index));
+    }
+    Loc loc = x_at(k, e)->loc;
+    ExprId value = p->guard == NONE ? e : x_if(k, loc, p->guard, e, x_float(k, loc, 0));
+    Type type = (Type)x_at(k, value)->type;
+    Elem elem = type == TY_BF16 ? EL_BF16 : type == TY_F16 ? EL_F16 : EL_F32;
+    const char *stem = arena_printf(h->s->arena, "%s_%s", h->lhs.name, suffix);
+    Equation q = ir_equation(EQ_ASSIGN, loc);
+    q.lhs = derive_local(h->s, stem, loc, elem, axes, n);
+    q.nindex = (uint8_t)n;
+    memcpy(q.index, to, sizeof *to * n);
+    q.rhs = x_substitute(k, value, from, to, n);
+    derive_adjoint(h->s, q.lhs)->varied = 1;
+    vec_push(h->s->arena, &h->out, q);
+    return x_load(k, loc, q.lhs, here);
+}
+
+static int varies_with_all(const Shape *h, const Place *p, ExprId e)
+{
+    for (uint32_t i = 0; i < p->nlhs; i++)
+        if (!x_uses_index(h->k, e, p->index.at[i]) && !x_uses_index(h->k, p->guard, p->index.at[i]))
+            return 0;
+    return 1;
+}
+
+static Place place_below(const Shape *h, const Place *p, ExprId guard)
+{
+    Place below = {.nlhs = p->nlhs, .nested = p->nested, .guard = x_and(h->k, (Loc){0}, p->guard, guard)};
+    for (uint32_t i = 0; i < p->index.len; i++)
+        vec_push(h->s->arena, &below.index, p->index.at[i]);
+    return below;
+}
+
+/* ---- nodes ---- */
+
+static ExprId shape_reduce(Shape *h, Place *p, ExprId e, int chain)
+{
+    Kernel *k = h->k;
+    Expr x = *x_at(k, e);
+    Place inner = place_below(h, p, x_condition(k, e));
+    inner.nested = 1;
+    for (uint32_t i = 0; i < x.nbound; i++)
+        vec_push(h->s->arena, &inner.index, x_bound(k, e, i));
+    ExprId args[2] = {shape(h, &inner, x_arg(k, e, 0), 0), x_condition(k, e)};
+    if (x.op != RED_SUM && x_at(k, args[0])->kind != X_LOAD)
+        args[0] = hoist(h, &inner, args[0], "term");
+    ExprId shaped = x_with_args(k, e, args);
+    int keep = x.op == RED_SUM ? !p->nested && varies_with_all(h, p, shaped) &&
+                                     (chain || derive_cube(k, shaped) == EL_F32)
+                               : e == h->root;
+    static const char *const suffix[] = {"sum", "max", "min"};
+    return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);
+}
+
+static ExprId shape_if(Shape *h, Place *p, ExprId e, int chain)
+{
+    Kernel *k = h->k;
+    ExprId args[3] = {x_arg(k, e, 0), x_arg(k, e, 1), x_arg(k, e, 2)};
+    Loc loc = x_at(k, e)->loc;
+    Place then = place_below(h, p, args[0]);
+    chain &= is_zero(k, args[2]);
+    args[1] = shape(h, &then, args[1], chain);
+    if (derive_varied(h->s, args[2])) {
+        Place otherwise = place_below(h, p, x_op1(k, loc, OP_not, args[0]));
+        args[2] = shape(h, &otherwise, args[2], 0);
+    }
+    return x_with_args(k, e, args);
+}
+
+static ExprId shape_op(Shape *h, Place *p, ExprId e, int chain)
+{
+    Kernel *k = h->k;
+    ExprId next = chain ? chain_next(h->s, e) : (ExprId)NONE, args[2];
+    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
+        args[i] = shape(h, p, x_arg(k, e, i), x_arg(k, e, i) == next);
+    return x_with_args(k, e, args);
+}
+
+/* Only what a gradient passes through is touched. `chain`: the root's cotangent reaches e unchanged but for
+ * factors. */
+static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
+{
+    if (!derive_varied(h->s, e))
+        return e;
+    if (!p->done) {
+        p->done = arena_array(h->s->arena, ExprId, e + 1);
+        memset(p->done, 0xff, sizeof *p->done * (e + 1));
+    }
+    if (p->done[e] != NONE)
+        return p->done[e];
+    ExprId shaped = e;
+    if (x_at(h->k, e)->kind == X_REDUCE)
+        shaped = shape_reduce(h, p, e, chain);
+    else if (x_at(h->k, e)->kind == X_IF)
+        shaped = shape_if(h, p, e, chain);
+    else if (x_at(h->k, e)->kind == X_OP)
+        shaped = shape_op(h, p, e, chain);
+    return p->done[e] = shaped;
+}
+
+static void shape_equation(Sweep *s, Shape *h, Equation q)
+{
+    Kernel *k = s->k;
+    if (q.kind == EQ_ASSIGN || q.kind == EQ_TOP) {
+        Place p = {.guard = NONE};
+        for (uint32_t i = 0; i < q.nindex; i++)
+            if (x_at(k, q.index[i])->kind == X_INDEX && (q.kind == EQ_ASSIGN || i + 1 < q.nindex))
+                vec_push(s->arena, &p.index, x_at(k, q.index[i])->sym);
+        if (q.kind == EQ_TOP)
+            vec_push(s->arena, &p.index, q.bound);
+        p.nlhs = p.index.len;
+        h->lhs = k->tensors.at[q.lhs];
+        h->root = q.rhs;
+        q.rhs = shape(h, &p, q.rhs, q.kind == EQ_ASSIGN);
+        derive_adjoint(s, q.lhs)->varied |= derive_varied(s, q.rhs);
+    }
+    vec_push(s->arena, &h->out, q);
+}
+
+void derive_shape(Sweep *s)
+{
+    Shape h = {.s = s, .k = s->k};
+    for (uint32_t i = 0; i < s->k->eqs.len; i++)
+        shape_equation(s, &h, s->k->eqs.at[i]);
+    s->k->eqs.len = 0;
+    for (uint32_t i = 0; i < h.out.len; i++)
+        vec_push(s->arena, &s->k->eqs, h.out.at[i]);
+}

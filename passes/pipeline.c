@@ -1,0 +1,124 @@
+/* The pipeline: which passes run, in which order, and the runner that checks, dumps and times them. */
+#include "passes/passes.h"
+
+#include <string.h>
+#include <time.h>
+
+/* The whole order. `when` 0: always; 1: only when optimizing.
+ *
+ * canonicalise runs before derive so that factors stand outside their sums where derive meets them, and after it to
+ * turn gathers of cotangents into route maps; cse and dce then see equal expressions as equal ids and drop what the
+ * backward need not recompute. checks comes when the accesses are final, before fuse moves them into readers. */
+static const struct Step {
+    const char *pass;
+    int when;
+} order[] = {
+    {"canonicalise", 0}, {"derive", 0},       {"canonicalise", 0}, {"cse", 0},   {"dce", 0},
+    {"checks", 0},       {"canonicalise", 0}, {"fuse", 1},         {"layout", 1}, {"canonicalise", 0},
+    {"dce", 0},          {"split", 0},        {"canonicalise", 0}, {"classify", 0}, {"lower", 0},
+};
+enum { STEPS = sizeof order / sizeof *order };
+
+const Pass pass_table[] = {
+#define PASS(name, needs, gives, breaks, doc) {#name, pass_##name, needs, gives, breaks, doc},
+#include "passes/passes.def"
+#undef PASS
+};
+const uint32_t pass_count = sizeof pass_table / sizeof *pass_table;
+
+const Pass *pass_find(const char *name)
+{
+    for (uint32_t i = 0; i < pass_count; i++)
+        if (strcmp(pass_table[i].name, name) == 0)
+            return &pass_table[i];
+    return NULL;
+}
+
+/* ---- runner ---- */
+
+static int in_list(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0'))
+            return 1;
+    }
+    return 0;
+}
+
+static void dump(const Module *m, const Pass *p, const PipelineOptions *o)
+{
+    if (!o->dump || !o->dump_out || (*o->dump && !in_list(o->dump, p->name)))
+        return;
+    text_add(o->dump_out, "// after %s\n", p->name);
+    if (p->gives & FACT_TILES)
+        tile_print(m, NULL, o->dump_out);
+    else
+        ir_print(m, NULL, o->dump_out);
+}
+
+static void verify(const Module *m, const Pass *p)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        const Kernel *k = m->kernels.at[i];
+        const char *broken = ir_verify(k, m->arena);
+        if (!broken && k->tiles)
+            broken = tile_verify(k, m->arena);
+        if (broken)
+            BUG(m->arena, "pass %s broke kernel %s: %s", p->name, k->name, broken);
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void run(Module *m, const Pass *p, const PipelineOptions *o, uint32_t *facts)
+{
+    if (p->needs & ~*facts)
+        BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, *facts & p->needs, p->needs);
+    double start = seconds();
+    p->run(m, &o->context);
+    if (o->time_passes && o->time_out)
+        text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (seconds() - start), p->name);
+    *facts = (*facts & ~p->breaks) | p->gives;
+    if (o->verify_each)
+        verify(m, p);
+    dump(m, p, o);
+}
+
+/* From start_at on: everything. Before it: text does not carry checks, so they are made all the same; the rest is
+ * taken as done. */
+static int skipped(const Pass *p, int started, uint32_t *facts)
+{
+    if (started || p->gives & FACT_CHECKS)
+        return 0;
+    *facts = (*facts & ~p->breaks) | p->gives;
+    return 1;
+}
+
+int pipeline_run(Module *m, const PipelineOptions *o)
+{
+    uint32_t facts = 0;
+    int ran = 0, started = o->start_at == NULL;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        const Pass *p = pass_find(order[i].pass);
+        started |= o->start_at && strcmp(o->start_at, p->name) == 0;
+        if ((order[i].when && !o->context.optimize) || skipped(p, started, &facts))
+            continue;
+        if (o->limit >= 0 && ran++ >= o->limit)
+            break;
+        run(m, p, o, &facts);
+        if (m->diags->errors)
+            break;
+        /* stopping after a pass that runs several times means after its last time before lowering's first step,
+         * except that derive's cleanup belongs to derive */
+        if (o->stop_after && strcmp(o->stop_after, p->name) == 0)
+            break;
+    }
+    return (int)m->diags->errors;
+}
