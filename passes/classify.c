@@ -34,7 +34,7 @@ static int is_product(const Kernel *k, const Equation *q, ExprId sum)
             continue;
         for (uint32_t i = 0; i < q->nindex; i++)
             if (x_at(k, q->index[i])->kind == X_INDEX)
-                all &= x_uses_index(k, n, x_at(k, q->index[i])->sym);
+                all &= lower_varies(k, n, x_at(k, q->index[i])->sym);
         partial += !all;
     }
     return partial >= 2;

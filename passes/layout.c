@@ -23,16 +23,6 @@ typedef struct Layout {
     ExprId reduce; /* the reduction that is being looked at */
 } Layout;
 
-/* Does e use i, a row's group taken as fixed? */
-static int uses(const Kernel *k, ExprId e, IndexId i)
-{
-    uint8_t *seen = x_reachable(k, e, X_GROUP);
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n] && x_at(k, n)->kind == X_INDEX && x_at(k, n)->sym == i)
-            return 1;
-    return 0;
-}
-
 /* Some left-hand index that this load does not vary with, and another operand does, without the lanes. */
 static int is_reused(Layout *y, ExprId load)
 {
@@ -41,10 +31,10 @@ static int is_reused(Layout *y, ExprId load)
     uint8_t *seen = x_reachable(k, body, EVERYWHERE);
     for (uint32_t i = 0; i < y->q->nindex; i++) {
         const Expr *x = x_at(k, y->q->index[i]);
-        if (x->kind != X_INDEX || x->sym == y->lane || uses(k, load, x->sym))
+        if (x->kind != X_INDEX || x->sym == y->lane || lower_varies(k, load, x->sym))
             continue;
         for (ExprId n = 0; n <= body; n++)
-            if (seen[n] && x_at(k, n)->kind == X_LOAD && n != load && uses(k, n, x->sym) && !uses(k, n, y->lane))
+            if (seen[n] && x_at(k, n)->kind == X_LOAD && n != load && lower_varies(k, n, x->sym) && !lower_varies(k, n, y->lane))
                 return 1;
     }
     return 0;
@@ -57,7 +47,7 @@ static int lane_axis(const Layout *y, ExprId load)
     int axis = -1;
     uint32_t n = x_at(k, load)->nargs;
     for (uint32_t a = 0; a < n; a++) {
-        if (!uses(k, x_arg(k, load, a), y->lane))
+        if (!lower_varies(k, x_arg(k, load, a), y->lane))
             continue;
         if (axis >= 0 || a + 1 == n || x_at(k, x_arg(k, load, a))->kind != X_INDEX)
             return -1;

@@ -85,6 +85,7 @@ ExprId lower_max(Lower *l, ExprId a, ExprId b);
 RouteId lower_route_of(const Lower *l, IndexId row);
 
 /* lower_plan.c: lanes and row blocks of an equation. */
+int lower_varies(const Kernel *k, ExprId e, IndexId i); /* does e vary with i, a row's group taken as fixed? */
 typedef enum Stride { STRIDE_NONE, STRIDE_ONE, STRIDE_FAR } Stride;
 Stride lower_stride(Kernel *k, ExprId load, IndexId i);
 void lower_plan(Lower *l, const Equation *q);

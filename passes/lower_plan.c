@@ -7,8 +7,7 @@
  * with r. Neither choice changes the bits of an element: its own chain of additions is the same. */
 #include "passes/lower.h"
 
-/* Does e vary with i, when a row's group is taken as fixed? */
-static int varies(Kernel *k, ExprId e, IndexId i)
+int lower_varies(const Kernel *k, ExprId e, IndexId i)
 {
     uint8_t *seen = x_reachable(k, e, X_GROUP);
     for (ExprId n = 0; n <= e; n++)
@@ -20,10 +19,10 @@ static int varies(Kernel *k, ExprId e, IndexId i)
 Stride lower_stride(Kernel *k, ExprId load, IndexId i)
 {
     uint32_t n = x_at(k, load)->nargs;
-    if (n == 0 || !varies(k, load, i))
+    if (n == 0 || !lower_varies(k, load, i))
         return STRIDE_NONE;
     for (uint32_t a = 0; a + 1 < n; a++)
-        if (varies(k, x_arg(k, load, a), i))
+        if (lower_varies(k, x_arg(k, load, a), i))
             return STRIDE_FAR;
     Affine form;
     if (!x_affine(k, x_arg(k, load, n - 1), &form))
@@ -69,7 +68,7 @@ static void tally(Kernel *k, ExprId e, IndexId i, Tally *t)
             t->one += stride == STRIDE_ONE;
             t->far += stride == STRIDE_FAR;
         } else if (kind == X_TOKEN || kind == X_SLOT || kind == X_ROW) {
-            t->far += (uint32_t)varies(k, n, i);
+            t->far += (uint32_t)lower_varies(k, n, i);
         }
     }
 }
@@ -162,7 +161,7 @@ static void operands(Kernel *k, ExprId e, IndexId lane, IndexId row, uint32_t *s
     for (ExprId n = 0; n <= e; n++) {
         if (!seen[n] || x_at(k, n)->kind != X_LOAD)
             continue;
-        int by_lane = varies(k, n, lane), by_row = varies(k, n, row);
+        int by_lane = lower_varies(k, n, lane), by_row = lower_varies(k, n, row);
         *shared += by_lane && !by_row;
         *own += by_row && !by_lane;
     }
