@@ -28,8 +28,10 @@ const char *moec_error_text(const moec_context *c)
 
 const char *moec_error_json(const moec_context *c)
 {
-    static const char *const exhausted = "[{\"severity\": \"error\", \"message\": \"out of memory\"}]";
-    return c->last ? c->last->errors_json : c->exhausted ? exhausted : "[]";
+    static const char *const none = "{\"errors\": 0, \"diagnostics\": []}";
+    static const char *const exhausted =
+        "{\"errors\": 1, \"diagnostics\": [{\"severity\": \"error\", \"message\": \"out of memory\"}]}";
+    return c->last ? c->last->errors_json : c->exhausted ? exhausted : none;
 }
 
 /* ---- modules ---- */

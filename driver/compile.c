@@ -24,7 +24,7 @@ Compilation *compile_new(const CompileOptions *o)
     c->diags.arena = c->dump.arena = c->times.arena = c->arena;
     c->path = "<none>";
     c->errors = "";
-    c->errors_json = "[]";
+    c->errors_json = "{\"errors\": 0, \"diagnostics\": []}";
     return c;
 }
 
@@ -59,7 +59,8 @@ static int landed(Compilation *c)
     quoted[n] = '\0';
     snprintf(c->failure, sizeof c->failure, "%.300s: %s: %s\n", c->path, bug ? "internal error" : "error",
              quoted);
-    snprintf(c->failure_json, sizeof c->failure_json, "[{\"severity\": \"%s\", \"message\": \"%s\"}]",
+    snprintf(c->failure_json, sizeof c->failure_json,
+             "{\"errors\": 1, \"diagnostics\": [{\"severity\": \"%s\", \"message\": \"%s\"}]}",
              bug ? "internal" : "error", quoted);
     c->errors = c->failure;
     c->errors_json = c->failure_json;

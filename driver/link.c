@@ -19,6 +19,8 @@
 
 extern char **environ;
 
+static const char no_linker[] = "no linker: neither `ld` nor `cc` can be run (Debian package binutils)";
+
 enum { SAID_BYTES = 4096, ARGUMENTS = 24 };
 
 /* Everything on the stack: an arena escape must not leave files behind. */
@@ -132,7 +134,7 @@ static const char *check_result(const LinkJob *job, int status, const char *prog
 {
     struct stat s;
     if (status == -1 || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
-        return arena_printf(a, "no linker: `%s` cannot be run (Debian package binutils)", program);
+        return no_linker;
     if (WIFSIGNALED(status))
         return arena_printf(a, "`%s` was ended by signal %d (is the disk full?)", program, WTERMSIG(status));
     if (WEXITSTATUS(status) != 0)
@@ -208,7 +210,7 @@ const char *link_shared(Bytes object, Arena *a, Bytes *so)
         error = arena_printf(a, "%s: cannot be written: %s", job.object, strerror(errno));
     if (!error) {
         error = link_with(&job, 1, libraries, a);
-        if (error && strncmp(error, "no linker", 9) == 0)
+        if (error == no_linker)
             error = link_with(&job, 0, libraries, a);
     }
     if (!error)
