@@ -1,5 +1,6 @@
 /* The public compiler API: contexts, modules, kernels. */
 #include "driver/driver.h"
+#include "driver/interpret.h"
 #include "driver/module.h"
 
 #include <stdio.h>
@@ -122,9 +123,14 @@ static Compilation *start(moec_context *c, const moec_options *o)
     return c->last;
 }
 
-static int finish(moec_context *c, moec_module **out)
+static int finish(moec_context *c, const moec_options *o, moec_module **out)
 {
     Loaded loaded;
+    if (o && o->interpret) {
+        int failed = interpret_module(c->last, out);
+        c->last = failed ? c->last : NULL; /* the module's now */
+        return failed;
+    }
     int status = jit_load(c->last, &loaded);
     if (status)
         return status;
@@ -139,7 +145,7 @@ int moec_compile_text(moec_context *c, const char *name, const char *text, size_
     if (!start(c, o))
         return DRIVER_ERROR;
     compile_text(c->last, name, text, len);
-    return finish(c, out);
+    return finish(c, o, out);
 }
 
 int moec_compile_file(moec_context *c, const char *path, const moec_options *o, moec_module **out)
@@ -148,7 +154,7 @@ int moec_compile_file(moec_context *c, const char *path, const moec_options *o, 
     if (!start(c, o))
         return DRIVER_ERROR;
     int status = compile_open(c->last, path);
-    return status ? status : finish(c, out);
+    return status ? status : finish(c, o, out);
 }
 
 /* ---- kernels ---- */
@@ -165,4 +171,7 @@ const char *moec_kernel_param_name(const moec_kernel *k, size_t i) { return k->s
 moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i) { return k->sig->params[i].kind; }
 void *moec_kernel_function(const moec_kernel *k) { return k->function; }
 moe_entry *moec_kernel_entry(const moec_kernel *k) { return k->entry; }
-int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims) { return k->workspace(dims); }
+int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims)
+{
+    return k->workspace ? k->workspace(dims) : 0;
+}

@@ -293,7 +293,8 @@ static int call(Call *c)
         return status;
     for (uint32_t i = 0; i < sig->ndims; i++)
         c->passed[i] = c->sizes[sig->dims[i]];
-    return c->k->entry(c->ctx, c->passed, c->pointers);
+    return c->k->ir ? moec_kernel_interpret(c->k, c->ctx, c->passed, c->pointers)
+                    : c->k->entry(c->ctx, c->passed, c->pointers);
 }
 
 int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n)

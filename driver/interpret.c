@@ -1,6 +1,9 @@
 #include "driver/interpret.h"
 
+#include "driver/module.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Call {
@@ -152,4 +155,42 @@ int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *con
     }
     arena_free(arena);
     return status;
+}
+
+static int describe(Compilation *c, void *user)
+{
+    moec_module *m = user;
+    m->manifest = manifest_text(c->module, &c->isas, "interpreter", c->arena);
+    const char *error = signature_read(m->manifest, c->arena, &m->signatures);
+    if (error)
+        return compile_fail(c, DIAG_driver_backend, error);
+    m->kernels = arena_array(c->arena, moec_kernel, m->signatures.nkernels + 1);
+    for (uint32_t i = 0; i < m->signatures.nkernels; i++) {
+        const SigKernel *sig = &m->signatures.kernels[i];
+        Name name = name_of(c->module->names, sig->name);
+        m->kernels[i] = (moec_kernel){.module = m, .sig = sig, .ir = ir_find_kernel(c->module, name)};
+    }
+    return DRIVER_OK;
+}
+
+int interpret_module(Compilation *c, moec_module **out)
+{
+    moec_module *m = calloc(1, sizeof *m);
+    int status = m ? compile_read(c, 1) : DRIVER_ERROR;
+    if (!status)
+        status = compile_guard(c, describe, m);
+    if (status) {
+        free(m);
+        return status;
+    }
+    m->own = c;
+    *out = m;
+    return DRIVER_OK;
+}
+
+int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    if (!k->ir)
+        return refuse(ctx, MOE_ARGUMENT, "this module was compiled without the option to interpret it");
+    return interpret_call(k->ir, ctx, dims, args);
 }

@@ -3,10 +3,14 @@
 #define DRIVER_INTERPRET_H
 
 #include "ir/ir.h"
-#include "moec/moert.h"
+#include "driver/driver.h"
+#include "moec/moec.h"
 
 /* Runs the equations of k. dims: those that a call passes, in their order; args: as for the uniform entry. Returns
  * a moe_status; the text of a failure goes to ctx (which may be NULL). */
 int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
+
+/* Makes a module of a compilation whose text is given, without machine code. The module owns c on success. */
+int interpret_module(Compilation *c, moec_module **out);
 
 #endif

@@ -13,6 +13,7 @@ struct moec_kernel {
     void *function;
     moe_entry *entry;
     WorkspaceEntry *workspace;
+    const Kernel *ir; /* of a module that is only interpreted, which has no function, entry or workspace */
 };
 
 struct moec_module {

@@ -1,0 +1,41 @@
+#!/bin/sh
+# moe-train refuses what cannot work, by name, with the right exit code. $1: build directory.
+set -u
+train=$1/bin/moe-train
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+
+# refuses CODE TEXT ARGUMENTS...: exit code and a part of the message
+refuses() {
+    code=$1 text=$2
+    shift 2
+    "$train" "$@" >"$scratch/out" 2>&1
+    got=$?
+    if [ $got -ne "$code" ] || ! grep -qF -e "$text" "$scratch/out"; then
+        echo "moe-train $*: exit $got, wanted $code and \`$text\`"
+        cat "$scratch/out"
+        failed=1
+    fi
+}
+
+echo "int main(void);" >"$scratch/small.h"
+: >"$scratch/empty.h"
+printf 'a\0b' >"$scratch/binary.h"
+
+refuses 1 "--lr takes a number from 0 to 10, not \`99'" --lr 99 2>/dev/null || true
+refuses 1 "--lr takes a number from 0 to 10" --lr 99
+refuses 1 "--layers takes a whole number from 1 to 256" --layers 2x
+refuses 1 "--width must be a multiple" --heads 3
+refuses 1 "--top-k is larger" --experts 2 --top-k 3
+refuses 1 "--micro-batches must divide" --micro-batches 3
+refuses 1 "/nonexistent: No such file" --data /nonexistent
+refuses 1 "neither a regular file nor a folder" --data /dev/null
+refuses 1 "the data is too small" --data "$scratch"
+refuses 1 "1 binary files, 1 empty" --data "$scratch"
+refuses 1 "there is no such strategy" --strategy teams --data /usr/include
+refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data /usr/include
+refuses 2 "unrecognized option" --no-such-option
+refuses 2 "is not an option" words
+refuses 1 "training has diverged" --steps 100 --lr 10 --warmup 0 --weight-decay 10 --clip 1e9 --layers 1 --width 16 --heads 1 --experts 2 --expert-width 8 --shared-width 8 --sequence 16 --data /usr/include --data-limit 1
+exit $failed
