@@ -1,0 +1,85 @@
+/* canonicalise: conditions and `if`. There is no constant condition in the language, so what is known to hold leaves
+ * its list of conjuncts, and an `if` or reduction whose list is known goes away with it. */
+#include "passes/canonicalise.h"
+
+int canon_has_load(const Kernel *k, ExprId e)
+{
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId i = 0; i <= e; i++)
+        if (seen[i] && x_at(k, i)->kind == X_LOAD)
+            return 1;
+    return 0;
+}
+
+ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n)
+{
+    ExprId all = NONE;
+    for (uint32_t i = 0; i < n; i++)
+        all = x_and(k, loc, all, list[i]);
+    return all;
+}
+
+/* 1: holds, -1: never holds, 0: not known; under `guard`. */
+static int known(Kernel *k, ExprId c, ExprId guard)
+{
+    if (x_at(k, c)->kind != X_OP || scalar_table[x_at(k, c)->op].kind != SK_COMPARE)
+        return 0;
+    ScalarOp op = (ScalarOp)x_at(k, c)->op;
+    ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
+    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT)
+        return 0;
+    if (op == OP_gt || op == OP_ge) {
+        ExprId swap = a;
+        a = b;
+        b = swap;
+        op = op == OP_gt ? OP_lt : OP_le;
+    }
+    int64_t strict = op == OP_lt;
+    if (op == OP_lt || op == OP_le) /* b - a >= strict holds; a - b >= 1 - strict never */
+        return ir_prove_at_least(k, b, a, strict, guard) ? 1 : -ir_prove_at_least(k, a, b, 1 - strict, guard);
+    int equal = a == b, apart = !equal && (ir_prove_at_least(k, a, b, 1, guard) || ir_prove_at_least(k, b, a, 1, guard));
+    return op == OP_eq ? equal - apart : apart - equal;
+}
+
+static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->list[i] == e)
+            return;
+    int truth = known(k, e, canon_and(k, (Loc){0}, c->list, c->n));
+    if (truth < 0)
+        c->never = 1;
+    if (!truth)
+        c->list[c->n++] = e;
+}
+
+/* Conjuncts that do not load come first: they cost nothing and guard the others. */
+Conjuncts canon_conjuncts(Kernel *k, ExprId condition)
+{
+    Conjuncts c = {.n = 0};
+    ExprId list[CONJUNCTS_MAX];
+    uint32_t n = x_conjuncts(k, condition, list, CONJUNCTS_MAX);
+    for (int loads = 0; loads < 2; loads++)
+        for (uint32_t i = 0; i < n; i++)
+            if (canon_has_load(k, list[i]) == loads)
+                add_conjunct(k, &c, list[i]);
+    return c;
+}
+
+ExprId canon_if(Kernel *k, ExprId e)
+{
+    Loc loc = x_at(k, e)->loc;
+    Type type = (Type)x_at(k, e)->type;
+    ExprId then = x_arg(k, e, 1), otherwise = x_arg(k, e, 2);
+    Conjuncts c = canon_conjuncts(k, x_arg(k, e, 0));
+    if (c.never)
+        return canon_as(k, otherwise, type);
+    if (c.n == 0)
+        return canon_as(k, then, type);
+    ExprId condition = canon_and(k, loc, c.list, c.n);
+    if (x_at(k, then)->kind == X_IF && x_arg(k, then, 2) == otherwise) {
+        condition = x_and(k, loc, condition, x_arg(k, then, 0));
+        then = x_arg(k, then, 1);
+    }
+    return canon_as(k, x_if(k, loc, condition, then, otherwise), type);
+}

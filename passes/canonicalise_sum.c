@@ -1,0 +1,153 @@
+/* canonicalise: reductions. Conditions and factors that are free of the reduced indices go outside. */
+#include "passes/canonicalise.h"
+
+#include <string.h>
+
+static Reduction reduction_of(Kernel *k, ExprId e)
+{
+    Reduction r = {.loc = x_at(k, e)->loc, .kind = (ReduceKind)x_at(k, e)->op, .nbound = x_at(k, e)->nbound};
+    for (uint32_t i = 0; i < r.nbound; i++)
+        r.bound[i] = x_bound(k, e, i);
+    r.body = x_arg(k, e, 0);
+    r.where = canon_conjuncts(k, x_condition(k, e));
+    return r;
+}
+
+static int is_free(const Kernel *k, const Reduction *r, ExprId e)
+{
+    for (uint32_t i = 0; i < r->nbound; i++)
+        if (x_uses_index(k, e, r->bound[i]))
+            return 0;
+    return 1;
+}
+
+static ExprId zero(Kernel *k, const Reduction *r)
+{
+    return x_at(k, r->body)->type == TY_INT ? x_int(k, r->loc, 0) : x_float(k, r->loc, 0);
+}
+
+/* ---- conditions ---- */
+
+/* sum(i where c) if(d, v, 0) is sum(i where c and d) v. */
+static int body_guard(Kernel *k, Reduction *r)
+{
+    if (r->kind != RED_SUM || x_at(k, r->body)->kind != X_IF || !canon_is_zero(k, x_arg(k, r->body, 2)))
+        return 0;
+    ExprId where = canon_and(k, r->loc, r->where.list, r->where.n);
+    r->where = canon_conjuncts(k, x_and(k, r->loc, where, x_arg(k, r->body, 0)));
+    r->body = x_arg(k, r->body, 1);
+    return 1;
+}
+
+/* Takes conditions free of the bound indices out, unless one that stays may guard what they load. */
+static ExprId take_free_conditions(Kernel *k, Reduction *r)
+{
+    ExprId outside = NONE;
+    Conjuncts inside = {.n = 0, .never = r->where.never};
+    for (uint32_t i = 0; i < r->where.n; i++) {
+        ExprId c = r->where.list[i];
+        if (is_free(k, r, c) && (inside.n == 0 || !canon_has_load(k, c)))
+            outside = x_and(k, r->loc, outside, c);
+        else
+            inside.list[inside.n++] = c;
+    }
+    r->where = inside;
+    return outside;
+}
+
+/* ---- factors ---- */
+
+typedef struct Factors {
+    const Reduction *r;
+    ExprId list[CONJUNCTS_MAX];
+    int divides[CONJUNCTS_MAX];
+    uint32_t n;
+    int negative;
+} Factors;
+
+/* An access may leave the conditions of its sum only when it is inside without them. */
+static int may_leave(Kernel *k, const Reduction *r, ExprId e)
+{
+    if (r->where.n == 0)
+        return 1;
+    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId i = 0; i <= e; i++)
+        for (uint32_t a = 0; seen[i] && x_at(k, i)->kind == X_LOAD && a < x_at(k, i)->nargs; a++)
+            if (ir_prove_range(k, x_arg(k, i, a), k->tensors.at[x_at(k, i)->sym].axes[a], NONE) != PROOF_INSIDE)
+                return 0;
+    return 1;
+}
+
+static int takes(Kernel *k, Factors *f, ExprId e, int divides)
+{
+    if (f->n == CONJUNCTS_MAX || !is_free(k, f->r, e) || !may_leave(k, f->r, e))
+        return 0;
+    f->list[f->n] = e;
+    f->divides[f->n++] = divides;
+    return 1;
+}
+
+/* The term without its free factors and divisors, which go to f; NONE: nothing is left of it. */
+static ExprId strip(Kernel *k, Factors *f, ExprId e)
+{
+    Loc loc = x_at(k, e)->loc;
+    int is_product = type_is_float((Type)x_at(k, e)->type);
+    if (is_product && x_is_op(k, e, OP_neg)) {
+        f->negative = !f->negative;
+        return strip(k, f, x_arg(k, e, 0));
+    }
+    if (is_product && (x_is_op(k, e, OP_mul) || x_is_op(k, e, OP_div))) {
+        ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
+        int divides = x_is_op(k, e, OP_div);
+        ExprId left = strip(k, f, a);
+        ExprId right = divides ? takes(k, f, b, 1) ? (ExprId)NONE : b : strip(k, f, b);
+        if (left == a && right == b)
+            return e;
+        if (right == NONE)
+            return left;
+        if (left == NONE && !divides)
+            return right;
+        return x_op2(k, loc, divides ? OP_div : OP_mul, left == NONE ? x_float(k, loc, 1) : left, right);
+    }
+    return x_at(k, e)->kind == X_FLOAT && x_at(k, e)->value.f == 1 ? e : takes(k, f, e, 0) ? (ExprId)NONE : e;
+}
+
+static ExprId build(Kernel *k, const Reduction *r)
+{
+    ExprId where = canon_and(k, r->loc, r->where.list, r->where.n);
+    return x_reduce(k, r->loc, r->kind, r->bound, r->nbound, r->body, where);
+}
+
+static ExprId with_factors_outside(Kernel *k, Reduction *r)
+{
+    Factors f = {.r = r};
+    if (r->kind != RED_SUM || !type_is_float((Type)x_at(k, r->body)->type))
+        return build(k, r);
+    ExprId rest = strip(k, &f, r->body);
+    if (f.n == 0 && !f.negative)
+        return build(k, r);
+    r->body = rest == NONE ? x_float(k, r->loc, 1) : rest;
+    ExprId e = build(k, r);
+    for (uint32_t i = 0; i < f.n; i++)
+        e = x_op2(k, r->loc, f.divides[i] ? OP_div : OP_mul, e, f.list[i]);
+    return f.negative ? x_op1(k, r->loc, OP_neg, e) : e;
+}
+
+/* ---- the reduction ---- */
+
+ExprId canon_reduce(Kernel *k, ExprId e)
+{
+    Reduction r = reduction_of(k, e);
+    Type type = (Type)x_at(k, e)->type;
+    while (body_guard(k, &r) || canon_route_inverse(k, &r) || canon_solve(k, &r))
+        ;
+    if (r.kind != RED_SUM)
+        return canon_as(k, build(k, &r), type);
+    if (r.where.never)
+        return canon_as(k, zero(k, &r), type);
+    ExprId outside = take_free_conditions(k, &r);
+    ExprId value = r.nbound ? with_factors_outside(k, &r) : r.body;
+    if (outside != NONE)
+        value = x_if(k, r.loc, outside, value, zero(k, &r));
+    return canon_as(k, value, type);
+}

@@ -1,0 +1,237 @@
+/* checks: every subscript that is not proved inside its tensor gets an EQ_CHECK before its equation, under the
+ * conditions that stand around the access. A check of parameters alone goes to the front: a call that fails it has
+ * written nothing.
+ *
+ * Note [Guards of an access]. An access in a branch of `if`, in the body of a reduction, or behind `and` and `or` is
+ * evaluated only when what stands before it holds (or does not), so its check has that as its guard. */
+#include "passes/canonicalise.h"
+
+#include <string.h>
+
+typedef struct Made {
+    TensorId tensor;
+    uint32_t axis;
+    ExprId form; /* of guard and subscript without index names */
+} Made;
+
+typedef struct Checks {
+    Kernel *k;
+    Arena *arena;
+    Vec(uint8_t) open; /* by ExprId: 0 not known yet, 1 every access below is inside in any case, 2 not */
+    Vec(Equation) entry, rest;
+    Vec(Made) made;
+    uint8_t *written; /* by TensorId: a parameter that an earlier equation wrote */
+    uint32_t visits;
+} Checks;
+
+static int is_inside(const Checks *c, ExprId load, uint32_t axis, ExprId guard)
+{
+    const Kernel *k = c->k;
+    Axis a = k->tensors.at[x_at(k, load)->sym].axes[axis];
+    return ir_prove_range(c->k, x_arg(k, load, axis), a, guard) == PROOF_INSIDE;
+}
+
+static int is_open(const Checks *c, ExprId e)
+{
+    const Kernel *k = c->k;
+    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
+        if (c->open.at[x_arg(k, e, i)] == 2 || (x_at(k, e)->kind == X_LOAD && !is_inside(c, e, i, NONE)))
+            return 1;
+    return 0;
+}
+
+/* Is there an access below e that needs its guards, or a check? */
+static int needs_look(Checks *c, ExprId root)
+{
+    while (c->open.len <= root)
+        vec_push(c->arena, &c->open, 0);
+    if (c->open.at[root])
+        return c->open.at[root] == 2;
+    const uint8_t *seen = x_reachable(c->k, root, EVERYWHERE);
+    for (ExprId e = 0; e <= root; e++)
+        if (seen[e] && !c->open.at[e])
+            c->open.at[e] = is_open(c, e) ? 2 : 1;
+    return c->open.at[root] == 2;
+}
+
+/* ---- one check ---- */
+
+static uint32_t free_indices(const Kernel *k, ExprId e, IndexId *out, uint32_t n, uint32_t max)
+{
+    if (e == NONE)
+        return n;
+    const uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    uint8_t *bound = arena_array(k->module->arena, uint8_t, k->indices.len);
+    for (ExprId i = 0; i <= e; i++)
+        for (uint32_t b = 0; seen[i] && b < x_at(k, i)->nbound; b++)
+            bound[x_bound(k, i, b)] = 1;
+    for (ExprId i = 0; i <= e; i++) {
+        if (!seen[i] || x_at(k, i)->kind != X_INDEX || bound[x_at(k, i)->sym])
+            continue;
+        uint32_t at = 0;
+        while (at < n && out[at] != x_at(k, i)->sym)
+            at++;
+        if (at == n && n < max)
+            out[n++] = x_at(k, i)->sym;
+    }
+    return n;
+}
+
+enum { FREE_MAX = 32 };
+
+static ExprId form_of(Checks *c, ExprId subscript, ExprId guard)
+{
+    Kernel *k = c->k;
+    IndexId free[FREE_MAX];
+    uint32_t n = free_indices(k, subscript, free, 0, FREE_MAX);
+    n = free_indices(k, guard, free, n, FREE_MAX);
+    ExprId all = x_op2(k, (Loc){0}, OP_ge, subscript, x_int(k, (Loc){0}, 0));
+    return alpha_form(k, x_and(k, (Loc){0}, all, guard), free, n);
+}
+
+/* Does e hold the same at the entry of the kernel? Then it depends on parameters as they came in. */
+static int holds_at_entry(const Checks *c, ExprId e)
+{
+    const Kernel *k = c->k;
+    if (e == NONE)
+        return 1;
+    const uint8_t *seen = x_reachable(k, e, EVERYWHERE);
+    for (ExprId i = 0; i <= e; i++) {
+        const Expr *x = x_at(k, i);
+        if (!seen[i])
+            continue;
+        if (x->kind == X_LOAD && (c->written[x->sym] || (k->tensors.at[x->sym].role != ROLE_IN &&
+                                                         k->tensors.at[x->sym].role != ROLE_INOUT)))
+            return 0;
+        GroupId group = x->kind == X_INDEX ? k->indices.at[x->sym].axis.group : (GroupId)NONE;
+        RouteId route = group != NONE ? ir_group_route(k, group)
+                        : x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP
+                            ? x->sym : (RouteId)NONE;
+        if (route != NONE && k->routes.at[route].role != ROLE_IN)
+            return 0;
+    }
+    return 1;
+}
+
+static void add_check(Checks *c, Loc loc, TensorId tensor, uint32_t axis, ExprId subscript, ExprId guard)
+{
+    Made made = {tensor, axis, form_of(c, subscript, guard)};
+    for (uint32_t i = 0; i < c->made.len; i++)
+        if (memcmp(&c->made.at[i], &made, sizeof made) == 0)
+            return;
+    vec_push(c->arena, &c->made, made);
+    Equation q = ir_equation(EQ_CHECK, loc);
+    q.lhs = tensor;
+    q.axis = (uint8_t)axis;
+    q.rhs = subscript;
+    q.guard = guard;
+    q.at_entry = holds_at_entry(c, subscript) && holds_at_entry(c, guard);
+    if (q.at_entry)
+        vec_push(c->arena, &c->entry, q);
+    else
+        vec_push(c->arena, &c->rest, q);
+}
+
+/* ---- the walk ---- */
+
+static void look(Checks *c, ExprId root, ExprId guard);
+
+static void look_load(Checks *c, ExprId e, ExprId guard)
+{
+    for (uint32_t i = 0; i < x_at(c->k, e)->nargs; i++)
+        if (!is_inside(c, e, i, guard))
+            add_check(c, x_at(c->k, e)->loc, x_at(c->k, e)->sym, i, x_arg(c->k, e, i), guard);
+}
+
+/* Beyond that many guards accesses are checked without further ones: stricter, never unsafe, and it ends. */
+enum { VISITS_MAX = 10000 };
+
+/* The nodes below root that are evaluated wherever root is; the others are looked at under their own guards. */
+static void look_node(Checks *c, ExprId e, ExprId guard, uint8_t *here)
+{
+    Kernel *k = c->k;
+    Expr x = *x_at(k, e);
+    ExprId a = x.nargs ? x_arg(k, e, 0) : (ExprId)NONE;
+    if (c->visits > VISITS_MAX && x.kind != X_REDUCE) {
+        for (uint32_t i = 0; i < x.nargs; i++)
+            here[x_arg(k, e, i)] = 1;
+    } else if (x.kind == X_IF) {
+        here[a] = 1;
+        look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, a));
+        look(c, x_arg(k, e, 2), x_and(k, x.loc, guard, x_op1(k, x.loc, OP_not, a)));
+    } else if (x.kind == X_REDUCE) {
+        ExprId condition = x_condition(k, e);
+        if (condition != NONE)
+            look(c, condition, guard);
+        look(c, a, x_and(k, x.loc, guard, condition));
+    } else if (x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) {
+        here[a] = 1;
+        ExprId first = x_is_op(k, e, OP_and) ? a : x_op1(k, x.loc, OP_not, a);
+        look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, first));
+    } else {
+        for (uint32_t i = 0; i < x.nargs; i++)
+            here[x_arg(k, e, i)] = 1;
+    }
+    if (x.kind == X_LOAD)
+        look_load(c, e, guard);
+}
+
+static void look(Checks *c, ExprId root, ExprId guard)
+{
+    if (!needs_look(c, root))
+        return;
+    c->visits++;
+    uint8_t *here = arena_array(c->arena, uint8_t, root + 1);
+    here[root] = 1;
+    for (ExprId e = root + 1; e-- > 0;)
+        if (here[e] && needs_look(c, e))
+            look_node(c, e, guard, here);
+}
+
+static void look_scatter(Checks *c, const Equation *q)
+{
+    Kernel *k = c->k;
+    for (uint32_t i = 0; i < q->nindex; i++) {
+        look(c, q->index[i], NONE);
+        if (ir_prove_range(k, q->index[i], k->tensors.at[q->lhs].axes[i], NONE) != PROOF_INSIDE)
+            add_check(c, q->loc, q->lhs, i, q->index[i], NONE);
+    }
+}
+
+static void check_kernel(Kernel *k)
+{
+    Checks c = {.k = k, .arena = k->module->arena};
+    c.written = arena_array(c.arena, uint8_t, k->tensors.len + 1);
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        Equation q = k->eqs.at[i];
+        if (q.kind == EQ_CHECK)
+            continue; /* made again */
+        if (q.kind == EQ_ADD || q.kind == EQ_ASSIGN)
+            look_scatter(&c, &q);
+        if (q.rhs != NONE)
+            look(&c, q.rhs, NONE);
+        vec_push(c.arena, &c.rest, q);
+        if (q.lhs != NONE)
+            c.written[q.lhs] = 1;
+        if (q.kind == EQ_TOP)
+            c.written[q.ids] = 1;
+        /* values that the checks so far saw may have changed */
+        if (q.kind != EQ_ROUTE && k->tensors.at[q.lhs].role == ROLE_INOUT)
+            c.made.len = 0;
+    }
+    k->eqs.len = 0;
+    for (uint32_t i = 0; i < c.entry.len; i++)
+        vec_push(c.arena, &k->eqs, c.entry.at[i]);
+    for (uint32_t i = 0; i < c.rest.len; i++)
+        vec_push(c.arena, &k->eqs, c.rest.at[i]);
+}
+
+/* Before:  y[t] = w[id[t]]       After:  check 0 <= id[t] < V
+ *                                        y[t] = w[id[t]]
+ * Requires nothing. Gives FACT_CHECKS: what later moves an access into another equation need not look back. */
+void pass_checks(Module *m, const PassContext *c)
+{
+    (void)c;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        check_kernel(m->kernels.at[i]);
+}
