@@ -31,6 +31,11 @@ case $needed in
     ;;
 esac
 
+echo "-- C, compiled at run time"
+$cc -std=c11 -Wall -Wextra -Wconversion -Werror -I include examples/use_jit.c -L "$1/lib" -lmoec -lmoert -lm \
+    -Wl,-rpath,"$1/lib" -o "$scratch/use_jit"
+(cd examples && "$scratch/use_jit")
+
 echo "-- header as C++"
 if command -v g++ >/dev/null 2>&1; then
     printf '#include "kernel.h"\n#include "kernel.h"\nint main() { return ffn == nullptr; }\n' >"$scratch/a.cpp"
