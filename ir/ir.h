@@ -296,7 +296,8 @@ int ext_is_const(const Module *m, Extent e, int64_t *value);
 int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value); /* 0 on overflow; dims by DimId */
 void ext_print(const Module *m, Extent e, Text *out);
 
-/* Dimensions that a call passes: those its parameters, or their groups, mention, not constant, ascending. */
+/* Dimensions that a call passes: those that its parameters, locals, routes, groups or expressions mention, not
+ * constant, ascending. */
 uint32_t ir_kernel_dims(const Kernel *k, DimId *out /* module->dims.len places */);
 
 /* Kernels. */

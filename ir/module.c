@@ -170,12 +170,27 @@ static void mark_param(const Kernel *k, Param p, uint8_t *used)
     }
 }
 
+/* A size that only locals, routes or expressions mention must be known too: the places of a capacity group, the K
+ * of a `top` that stays inside. */
+static void mark_inside(const Kernel *k, uint8_t *used)
+{
+    const Module *m = k->module;
+    for (uint32_t t = 0; t < k->tensors.len; t++)
+        mark_param(k, (Param){.kind = PARAM_TENSOR, .id = t}, used);
+    for (uint32_t r = 0; r < k->routes.len; r++)
+        mark_param(k, (Param){.kind = PARAM_ROUTE, .id = r}, used);
+    for (uint32_t i = 0; i < k->indices.len; i++)
+        mark_dims(m, k->indices.at[i].axis.extent, used);
+    for (uint32_t e = 0; e < k->exprs.len; e++)
+        if (k->exprs.at[e].kind == X_EXTENT)
+            mark_dims(m, k->exprs.at[e].sym, used);
+}
+
 uint32_t ir_kernel_dims(const Kernel *k, DimId *out)
 {
     const Module *m = k->module;
     uint8_t *used = arena_alloc(m->arena, m->dims.len + 1);
-    for (uint32_t i = 0; i < k->params.len; i++)
-        mark_param(k, k->params.at[i], used);
+    mark_inside(k, used);
     uint32_t n = 0;
     for (DimId d = 0; d < m->dims.len; d++)
         if (used[d] && m->dims.at[d].constant < 0)
