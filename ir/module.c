@@ -139,6 +139,8 @@ Name ir_fresh_name(Kernel *k, const char *stem)
 
 static void mark_dims(const Module *m, Extent e, uint8_t *used)
 {
+    if (e >= m->extents.len)
+        return; /* a route or index that the reader has not finished */
     const ExtentForm *f = &m->extents.at[e];
     for (uint32_t i = 0; i < f->nterms; i++)
         for (uint32_t d = 0; d < f->terms[i].ndims; d++)
