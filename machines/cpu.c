@@ -17,30 +17,30 @@ static uint64_t xgetbv(void)
 }
 
 enum { XCR_YMM = 0x6, XCR_ZMM = 0xe6, XCR_TILE = 0x60000 };
+enum { AVX2_ECX = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C | bit_MOVBE | bit_POPCNT };
+enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
+#define AVX512_EBX (AVX2_EBX | bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD)
+#define AMX_EDX (1u << 24 | 1u << 22) /* AMX-TILE, AMX-BF16 */
+
+const CpuNeeds cpu_needs[ISA_COUNT] = {
+    [ISA_generic] = {0, 0, 0, 0},
+    [ISA_avx2] = {XCR_YMM, AVX2_ECX, AVX2_EBX, 0},
+    [ISA_avx512] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0},
+    [ISA_amx] = {XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX},
+};
 
 static int bits(uint32_t value, uint32_t mask) { return (value & mask) == mask; }
 
 int cpu_has(Isa isa)
 {
-    uint32_t a, b = 0, c = 0, d = 0, b7 = 0, c7 = 0, d7 = 0, dummy;
-    if (!__get_cpuid(1, &a, &dummy, &c, &d))
-        return isa == ISA_generic;
-    uint64_t xcr = bits(c, bit_OSXSAVE) ? xgetbv() : 0;
+    const CpuNeeds *need = &cpu_needs[isa];
+    uint32_t a, b, c = 0, d, b7 = 0, c7, d7 = 0;
+    if (!need->xcr0)
+        return 1;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !bits(c, need->leaf1_ecx))
+        return 0;
     __get_cpuid_count(7, 0, &a, &b7, &c7, &d7);
-    (void)b;
-    (void)c7;
-    int avx2 = (xcr & XCR_YMM) == XCR_YMM && bits(c, bit_AVX | bit_FMA | bit_F16C | bit_MOVBE) &&
-               bits(b7, bit_AVX2 | bit_BMI | bit_BMI2);
-    int avx512 = avx2 && (xcr & XCR_ZMM) == XCR_ZMM &&
-                 bits(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD);
-    switch (isa) {
-    case ISA_generic: return 1;
-    case ISA_avx2: return avx2;
-    case ISA_avx512: return avx512;
-    case ISA_amx: return avx512 && (xcr & XCR_TILE) == XCR_TILE && bits(d7, (1u << 24) | (1u << 22));
-    case ISA_COUNT: break;
-    }
-    return 0;
+    return bits(b7, need->leaf7_ebx) && bits(d7, need->leaf7_edx) && bits((uint32_t)xgetbv(), need->xcr0);
 }
 
 Isa cpu_best(void)

@@ -23,6 +23,14 @@ typedef struct Cpu {
 } Cpu;
 extern const Cpu cpu_table[ISA_COUNT];
 
+/* What CPUID and XGETBV must show for an instruction set; compiled code tests the same bits. */
+typedef struct CpuNeeds {
+    uint32_t xcr0;       /* register states the operating system saves; 0: not even asked */
+    uint32_t leaf1_ecx;
+    uint32_t leaf7_ebx, leaf7_edx;
+} CpuNeeds;
+extern const CpuNeeds cpu_needs[ISA_COUNT];
+
 int cpu_has(Isa isa);                    /* CPUID and the operating system (XGETBV) allow it */
 Isa cpu_best(void);
 int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */

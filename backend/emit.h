@@ -1,0 +1,218 @@
+/* What the emit_*.c files share: a kernel's plan, a function's emission state, and who emits what. */
+#ifndef BACKEND_EMIT_H
+#define BACKEND_EMIT_H
+
+#include "backend/l.h"
+
+typedef struct Debug Debug;
+
+/* abi.def as names: STATUS_..., and the fields of moe_ctx and moe_route. */
+enum {
+#define STATUS(name, text) STATUS_##name,
+#include "moec/abi.def"
+};
+enum {
+#define CTX(field, ctype, llvm, doc) CTX_##field,
+#include "moec/abi.def"
+};
+enum {
+#define ROUTE(field, ctype, llvm, doc) ROUTE_##field,
+#include "moec/abi.def"
+};
+
+/* Functions that a compiled module has once; see emit_shared.c. */
+typedef struct Shared {
+    V refuse;   /* i32 (ptr ctx, i32 status, ptr format, i64, i64): fills the context, returns the status */
+    V overlap;  /* i64 (ptr ranges, i64 n): 0, or 1 + first * n + second */
+    V fail;     /* void (ptr data, i64 item, i64 check, i64, i64): keeps the failure of the lowest item */
+    V select;   /* i32 (): which input runs on this CPU, from 1; negative: none */
+    V forced;   /* ptr: the word of MOE_ISA, for messages */
+    V snprintf;
+    V nowhere;  /* zeros that a load of inactive lanes may read */
+    Ty range;   /* {ptr first, i64 bytes, i64 written} */
+    Ty route, context; /* abi.def */
+} Shared;
+
+/* A buffer of the tile program: a tensor, or a field of a local route that no expression reads. */
+typedef struct Buffer {
+    const char *name;
+    Elem elem;
+    Space space;
+    Role role;
+    uint8_t rank;
+    Axis axes[MAX_RANK];
+    uint32_t lanes;
+    RouteId route;
+    uint8_t field;
+    uint8_t used;
+    uint8_t by_value; /* an `in` scalar */
+    unsigned slot;    /* in the call's data: its address, or its value */
+    LLVMMetadataRef scope, others;
+    StmtId home;      /* reg: the one vector loop that uses it; NONE: none or several */
+    V base, *regs, stride[MAX_RANK]; /* in the function being emitted */
+} Buffer;
+
+enum { PARALLEL_MAX = 16 };
+
+typedef struct Launch {
+    StmtId stmt, body;
+    uint32_t nloops;
+    StmtId loops[PARALLEL_MAX]; /* one flat space of items */
+    int may_fail;
+    V fn; /* i1 (ptr data, i64 begin, i64 end, i64 thread): true when a check failed */
+} Launch;
+
+typedef struct CheckText {
+    int status;
+    const char *format;
+} CheckText;
+
+/* One kernel for one instruction set. */
+typedef struct Plan {
+    L *l;
+    Shared *shared;
+    Debug *debug; /* NULL without -g */
+    const Module *m;
+    const Kernel *k;
+    const TileProgram *p;
+    Isa isa;
+    const Cpu *cpu;
+    Vec(Buffer) buffers; /* the tensors, by TensorId, and behind them hidden route fields */
+    DimId *dims;
+    uint32_t ndims;
+    unsigned *dim_slot;  /* by DimId */
+    Ty data;             /* the call's data: see emit_plan.c */
+    Vec(Launch) launches;
+    Vec(CheckText) checks;
+} Plan;
+
+/* Fields of the call's data before the dimensions. The failure comes first: Shared.fail knows only that much. */
+enum { DATA_LOCK, DATA_FAILED, DATA_ITEM, DATA_CHECK, DATA_A, DATA_B, DATA_THREADS, DATA_COUNTERS, DATA_FIXED };
+
+/* A function being emitted. */
+typedef struct Emit {
+    Plan *p;
+    L *l;
+    const Kernel *k;
+    V data, item, thread;
+    Block failed;
+    V *dim, *extent; /* by DimId, Extent: computed in the entry block */
+    V *index;        /* by IndexId: the loop variable (of a vector loop: that of lane 0) */
+    /* Note [Masks]. In the last trip of a vector loop `tail` tells the lanes that exist: at least one does. Under
+     * a condition with lanes `cond` tells those where it holds: perhaps none. NULL: all. */
+    IndexId var;
+    uint32_t width;  /* lanes of the open vector loop, 0: none */
+    StmtId loop;
+    V var_lanes, tail, cond;
+    int lane0;       /* the vector variable stands for lane 0's value: addresses of contiguous memory */
+    uint8_t *form;   /* by ExprId, Form + 1 in the open vector loop */
+    uint8_t *unsafe; /* by ExprId: 1 safe to evaluate anywhere, 2 not */
+    V *memo[2];      /* by ExprId, with lane0 off and on */
+    Vec(uint32_t) log;
+    uint32_t depth;
+} Emit;
+
+/* emit_plan.c */
+Plan *plan_new(L *l, Shared *shared, Debug *debug, const Module *m, const Kernel *k, Isa isa);
+uint32_t plan_field(const Plan *p, RouteId r, RouteField f); /* buffer, or NONE */
+uint32_t plan_check(Plan *p, int status, const char *format);
+void plan_attributes(const Plan *p, V fn);
+
+/* emit_frame.c: what a function computes once. */
+Emit *emit_new(Plan *p, V fn, V data);
+V emit_dim(Emit *e, DimId d);
+V emit_extent(Emit *e, Extent x);
+V emit_base(Emit *e, uint32_t buffer);
+V emit_stride(Emit *e, uint32_t buffer, uint32_t axis); /* in elements */
+V emit_elements(Emit *e, uint32_t buffer);
+V emit_bytes(Emit *e, uint32_t buffer);                 /* rounded up to whole cache lines */
+V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n);
+Ty emit_memory_type(L *l, Elem elem);
+Ty emit_value_type(L *l, Elem elem);
+
+/* emit_expr.c */
+typedef enum Form { FORM_UNIFORM, FORM_UNIT /* vector variable plus uniform */, FORM_LANES } Form;
+V emit_value(Emit *e, ExprId x);
+V emit_float(Emit *e, ExprId x);
+V emit_bool(Emit *e, ExprId x);
+Form emit_form(Emit *e, ExprId x);
+int emit_unsafe(Emit *e, ExprId x);
+V emit_mask(Emit *e);             /* tail and cond, NULL: all */
+V emit_to_float(Emit *e, V v);
+void emit_forget(Emit *e, uint32_t mark); /* drops remembered values back to log length `mark` */
+V emit_fold_lanes(Emit *e, ReduceKind kind, V v);
+
+/* emit_memory.c */
+V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n);
+void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V value);
+/* += where every lane has its own address: lane after lane. 0: it is no such place, nothing was emitted. */
+int emit_add_each(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, ExprId value);
+/* One element at a computed flat position, no masks: for sorts. */
+V emit_get(Emit *e, uint32_t buffer, V position);
+void emit_put(Emit *e, uint32_t buffer, V position, V value);
+V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
+void emit_alias(Emit *e, V access, uint32_t buffer);
+
+/* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
+V emit_decode(Emit *e, Elem elem, V raw);
+V emit_encode(Emit *e, Elem elem, V value);
+V emit_round_bf16(Emit *e, V value); /* i16 */
+V emit_round_f16(Emit *e, V value);  /* i16 */
+
+/* emit_scalar.c, emit_math.c: one hook per row of scalar.def, declared from the rows. */
+typedef V EmitScalar(Emit *e, V a, V b);
+#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) EmitScalar emit_##name;
+#include "ir/scalar.def"
+V emit_scalar(Emit *e, ScalarOp op, V a, V b);
+V emit_fma(Emit *e, V a, V b, V c); /* fused where the target has it, else a product and a sum */
+int emit_has_fma(const Emit *e);
+
+/* emit_stmt.c and its helpers: one hook per row of tile.def. */
+typedef void EmitTile(Emit *e, StmtId s);
+#define TILE(name, doc) EmitTile emit_tile_##name;
+#include "ir/tile.def"
+void emit_body(Emit *e, StmtId first);
+void emit_here(Emit *e, Loc loc); /* the source line of what follows */
+/* Unless ok (may have lanes: then a and b may too) the launch fails with that check of the plan. */
+void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
+V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
+
+/* emit_launch.c: i1 (ptr data, i64 begin, i64 end, i64 thread) of each launch: true when a check failed; and
+ * void (ptr data, i64 thread, i1 team) that runs them in order. */
+void emit_launches(Plan *p);
+V emit_phases(Plan *p);
+
+/* emit_entry.c: int NAME.isa(ctx, dims..., params...); and i64 NAME.isa.workspace(dims..., threads): bytes, -1 when
+ * a size is out of range. */
+typedef struct Bodies {
+    V entry, workspace;
+} Bodies;
+Bodies emit_entry(Plan *p);
+
+/* emit_precondition.c. A gate is where a call is refused: require() leaves to it unless ok. */
+typedef struct Gate {
+    Block refuse;
+    V status, format, a, b;
+} Gate;
+Gate gate_open(Emit *e);
+void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V b);
+void emit_preconditions(Emit *e, Gate *g, const V *params);
+V emit_extent_f64(Emit *e, Extent x);        /* for tests against limits: cannot overflow */
+V emit_count_f64(Emit *e, uint32_t buffer);  /* elements; negative when an axis is */
+V emit_count_fits(Emit *e, V count);
+/* The C function's parameters: context, dimensions, parameters. */
+unsigned emit_parameters(const Plan *p, Ty *out);
+
+/* emit_shared.c */
+void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n);
+
+/* emit_export.c: the exported names, which select a body by instruction set. */
+void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n /* of one kernel */);
+
+/* emit_debug.c */
+Debug *debug_new(L *l, const Module *m);
+void debug_function(Debug *d, V fn, const char *name, Loc loc);
+void debug_line(Debug *d, Loc loc);
+void debug_finish(Debug *d);
+
+#endif

@@ -1,0 +1,291 @@
+/* The function of a kernel for one instruction set: refuses or prepares a call, gets work space, runs the launches
+ * on one thread or in one parallel region, and reports a failed check. */
+#include "backend/emit.h"
+
+/* Below this many scalar operations one thread is faster than waking others; the bits are the same. */
+static const double alone_below = 32768.0;
+enum { THREADS_MAX = 1024 };
+
+unsigned emit_parameters(const Plan *p, Ty *out)
+{
+    L *l = p->l;
+    unsigned n = 0;
+    out[n++] = l->ptr;
+    for (uint32_t i = 0; i < p->ndims; i++)
+        out[n++] = l->i64;
+    for (uint32_t i = 0; i < p->k->params.len; i++) {
+        Param x = p->k->params.at[i];
+        int value = x.kind == PARAM_TENSOR && p->buffers.at[x.id].by_value;
+        out[n++] = value ? emit_memory_type(l, p->buffers.at[x.id].elem) : l->ptr;
+    }
+    return n;
+}
+
+static void take_dims(Emit *e, V fn, unsigned first)
+{
+    for (uint32_t i = 0; i < e->p->ndims; i++)
+        e->dim[e->p->dims[i]] = LLVMGetParam(fn, first + i);
+}
+
+static V internal(Plan *p, const char *what, Ty type)
+{
+    L *l = p->l;
+    V fn = LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.%s", p->k->name, p->cpu->name, what), type);
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    plan_attributes(p, fn);
+    return fn;
+}
+
+static int needs_space(const Buffer *b) { return b->used && (b->space == SPACE_WORK || b->space == SPACE_THREAD); }
+
+/* ---- work space ---- */
+
+static V emit_workspace(Plan *p)
+{
+    L *l = p->l;
+    Ty *types = arena_array(l->arena, Ty, p->ndims + 1);
+    for (uint32_t i = 0; i <= p->ndims; i++)
+        types[i] = l->i64;
+    V fn = internal(p, "workspace", l_fn_type(l, l->i64, types, p->ndims + 1));
+    Emit *e = emit_new(p, fn, NULL);
+    take_dims(e, fn, 0);
+    V threads = LLVMGetParam(fn, p->ndims), sum = l_i64(l, 0), fits = l_true(l);
+    for (uint32_t i = 0; i < p->buffers.len; i++) {
+        const Buffer *b = &p->buffers.at[i];
+        if (!needs_space(b))
+            continue;
+        fits = l_and(l, fits, emit_count_fits(e, emit_count_f64(e, i)));
+        V bytes = emit_bytes(e, i);
+        sum = l_add(l, sum, b->space == SPACE_THREAD ? l_mul(l, bytes, threads) : bytes);
+    }
+    LLVMBuildRet(l->b, l_select(l, fits, sum, l_i64(l, -1)));
+    return fn;
+}
+
+static V new_memory(L *l, V bytes)
+{
+    Ty two[2] = {l->i64, l->i64};
+    V args[2] = {l_i64(l, 64), bytes};
+    return l_call(l, l_declare(l, "aligned_alloc", l_fn_type(l, l->ptr, two, 2)), args, 2);
+}
+
+static void free_memory(L *l, V memory)
+{
+    l_call(l, l_declare(l, "free", l_fn_type(l, l->none, &l->ptr, 1)), &memory, 1);
+}
+
+/* The context's work space, grown when it is too small. */
+static V context_memory(Emit *e, V ctx, V bytes)
+{
+    L *l = e->l;
+    Ty type = e->p->shared->context;
+    V at = l_field(l, type, ctx, CTX_work), at_bytes = l_field(l, type, ctx, CTX_work_bytes);
+    V old = l_load(l, l->ptr, at, 8);
+    Block before = l_here(l);
+    When small = l_when(l, l_icmp(l, LLVMIntSLT, l_load(l, l->i64, at_bytes, 8), bytes));
+    free_memory(l, old);
+    V memory = new_memory(l, bytes);
+    V got = l_icmp(l, LLVMIntNE, memory, LLVMConstNull(l->ptr));
+    l_store(l, memory, at, 8);
+    l_store(l, l_select(l, got, bytes, l_i64(l, 0)), at_bytes, 8);
+    Block grown = l_here(l);
+    l_end_when(l, &small);
+    return l_phi(l, l->ptr, old, before, memory, grown);
+}
+
+/* Work space of the call, NULL when none is needed. */
+static V get_memory(Emit *e, Gate *g, V ctx, V bytes)
+{
+    L *l = e->l;
+    V none = LLVMConstNull(l->ptr), zero = l_i64(l, 0);
+    Block start = l_here(l), some = l_block(l, "some"), owned = l_block(l, "owned"), lent = l_block(l, "lent"),
+          join = l_block(l, "join");
+    l_branch(l, l_icmp(l, LLVMIntSGT, bytes, zero), some, join);
+    l_enter(l, some);
+    l_branch(l, l_icmp(l, LLVMIntEQ, ctx, none), lent, owned);
+    l_enter(l, owned);
+    V kept = context_memory(e, ctx, bytes);
+    Block from_owned = l_here(l);
+    l_goto(l, join);
+    l_enter(l, lent);
+    V fresh = new_memory(l, bytes);
+    l_goto(l, join);
+    l_enter(l, join);
+    V memory = l_phi(l, l->ptr, none, start, kept, from_owned);
+    LLVMAddIncoming(memory, &fresh, &lent, 1);
+    V got = l_or(l, l_icmp(l, LLVMIntEQ, bytes, zero), l_icmp(l, LLVMIntNE, memory, none));
+    gate_require(e, g, got, STATUS_MEMORY,
+                 arena_printf(l->arena, "%s: %%lld bytes of work space cannot be allocated", e->k->name), bytes, zero);
+    return memory;
+}
+
+/* ---- the call ---- */
+
+static V count_threads(Emit *e, V ctx)
+{
+    L *l = e->l;
+    V zero = l_i32(l, 0);
+    Block start = l_here(l);
+    When has = l_when(l, l_icmp(l, LLVMIntNE, ctx, LLVMConstNull(l->ptr)));
+    V asked = l_load(l, l->i32, l_field(l, e->p->shared->context, ctx, CTX_threads), 4);
+    Block from = l_here(l);
+    l_end_when(l, &has);
+    V n = l_phi(l, l->i32, zero, start, asked, from);
+    start = l_here(l);
+    When open = l_when(l, l_icmp(l, LLVMIntSLE, n, zero));
+    V most = l_call(l, l_declare(l, "omp_get_max_threads", l_fn_type(l, l->i32, NULL, 0)), NULL, 0);
+    from = l_here(l);
+    l_end_when(l, &open);
+    n = l_phi(l, l->i32, n, start, most, from);
+    n = l_max(l, l_min(l, n, l_i32(l, THREADS_MAX)), l_i32(l, 1));
+    V small = l_fcmp(l, LLVMRealOLT, emit_extent_f64(e, e->p->p->work), l_real(l->f64, alone_below));
+    return l_select(l, small, l_i32(l, 1), n);
+}
+
+static void fill_buffers(Emit *e, V memory, V threads)
+{
+    L *l = e->l;
+    V offset = l_i64(l, 0);
+    for (uint32_t i = 0; i < e->p->buffers.len; i++) {
+        Buffer *b = &e->p->buffers.at[i];
+        if (!b->used || b->space == SPACE_REG)
+            continue;
+        if (needs_space(b)) {
+            V bytes = emit_bytes(e, i);
+            b->base = l_at(l, l->i8, memory, offset);
+            offset = l_add(l, offset, b->space == SPACE_THREAD ? l_mul(l, bytes, threads) : bytes);
+        }
+        if (!b->base)
+            BUG(l->arena, "backend: buffer %s of kernel %s has no memory", b->name, e->k->name);
+        l_store(l, b->base, l_field(l, e->p->data, e->data, b->slot), 0);
+    }
+}
+
+static void fill_data(Emit *e, V memory, V threads)
+{
+    L *l = e->l;
+    Ty type = e->p->data;
+    l_store(l, l_i32(l, 0), l_field(l, type, e->data, DATA_LOCK), 4);
+    l_store(l, l_i32(l, 0), l_field(l, type, e->data, DATA_FAILED), 4);
+    l_store(l, threads, l_field(l, type, e->data, DATA_THREADS), 8);
+    V counters = l_field(l, type, e->data, DATA_COUNTERS);
+    for (uint32_t i = 0; i < e->p->launches.len; i++)
+        l_store(l, l_i64(l, 0), l_at(l, l->i64, counters, l_i64(l, 8 * ((int64_t)i + 1))), 8);
+    for (uint32_t i = 0; i < e->p->ndims; i++)
+        l_store(l, emit_dim(e, e->p->dims[i]), l_field(l, type, e->data, e->p->dim_slot[e->p->dims[i]]), 8);
+    fill_buffers(e, memory, threads);
+}
+
+/* void (ptr data): what every thread of the region runs. */
+static V emit_region(Plan *p, V phases)
+{
+    L *l = p->l;
+    V fn = internal(p, "region", l_fn_type(l, l->none, &l->ptr, 1));
+    l_begin(l, fn);
+    V thread = l_call(l, l_declare(l, "omp_get_thread_num", l_fn_type(l, l->i32, NULL, 0)), NULL, 0);
+    V args[3] = {LLVMGetParam(fn, 0), l_cast(l, LLVMSExt, thread, l->i64), l_true(l)};
+    l_call(l, phases, args, 3);
+    LLVMBuildRetVoid(l->b);
+    return fn;
+}
+
+static void run(Emit *e, V phases, V region, V threads)
+{
+    L *l = e->l;
+    Block alone = l_block(l, "alone"), team = l_block(l, "team"), done = l_block(l, "done");
+    l_branch(l, l_icmp(l, LLVMIntEQ, threads, l_i32(l, 1)), alone, team);
+    l_enter(l, alone);
+    V args[3] = {e->data, l_i64(l, 0), l_false(l)};
+    l_call(l, phases, args, 3);
+    l_goto(l, done);
+    l_enter(l, team);
+    Ty types[4] = {l->ptr, l->ptr, l->i32, l->i32};
+    V call[4] = {region, e->data, threads, l_i32(l, 0)};
+    l_call(l, l_declare(l, "GOMP_parallel", l_fn_type(l, l->none, types, 4)), call, 4);
+    l_goto(l, done);
+    l_enter(l, done);
+}
+
+/* {i32 status, ptr format} of each check, in plan order. */
+static V check_table(Plan *p, Ty *row)
+{
+    L *l = p->l;
+    Ty types[2] = {l->i32, l->ptr};
+    *row = LLVMStructTypeInContext(l->ctx, types, 2, 0);
+    V *all = arena_array(l->arena, V, p->checks.len + 1);
+    for (uint32_t i = 0; i < p->checks.len; i++) {
+        V parts[2] = {l_i32(l, p->checks.at[i].status), l_text(l, p->checks.at[i].format)};
+        all[i] = LLVMConstStructInContext(l->ctx, parts, 2, 0);
+    }
+    V list = LLVMConstArray2(*row, all, p->checks.len), table = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "checks");
+    LLVMSetInitializer(table, list);
+    LLVMSetLinkage(table, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(table, 1);
+    return table;
+}
+
+/* Ends the function: success, or the failed check's status. */
+static void finish(Emit *e, V ctx)
+{
+    L *l = e->l;
+    Ty row, type = e->p->data;
+    if (!e->p->checks.len) {
+        LLVMBuildRet(l->b, l_i32(l, 0));
+        return;
+    }
+    V failed = l_load(l, l->i32, l_field(l, type, e->data, DATA_FAILED), 4);
+    Block bad = l_block(l, "bad"), good = l_block(l, "good");
+    l_branch(l, l_icmp(l, LLVMIntEQ, failed, l_i32(l, 0)), good, bad);
+    l_enter(l, good);
+    LLVMBuildRet(l->b, l_i32(l, 0));
+    l_enter(l, bad);
+    V table = check_table(e->p, &row);
+    V at = l_at(l, row, table, l_load(l, l->i64, l_field(l, type, e->data, DATA_CHECK), 8));
+    V args[5] = {ctx, l_load(l, l->i32, l_field(l, row, at, 0), 4), l_load(l, l->ptr, l_field(l, row, at, 1), 8),
+                 l_load(l, l->i64, l_field(l, type, e->data, DATA_A), 8),
+                 l_load(l, l->i64, l_field(l, type, e->data, DATA_B), 8)};
+    LLVMBuildRet(l->b, l_call(l, e->p->shared->refuse, args, 5));
+}
+
+static void emit_call(Emit *e, V fn, V workspace, V phases, V region)
+{
+    L *l = e->l;
+    V ctx = LLVMGetParam(fn, 0);
+    V *params = arena_array(l->arena, V, LLVMCountParams(fn));
+    for (unsigned i = 1 + e->p->ndims; i < LLVMCountParams(fn); i++)
+        params[i - 1 - e->p->ndims] = LLVMGetParam(fn, i);
+    Gate gate = gate_open(e);
+    emit_preconditions(e, &gate, params);
+    V threads = count_threads(e, ctx), wide = l_cast(l, LLVMSExt, threads, l->i64);
+    V *sizes = arena_array(l->arena, V, e->p->ndims + 1);
+    for (uint32_t i = 0; i < e->p->ndims; i++)
+        sizes[i] = emit_dim(e, e->p->dims[i]);
+    sizes[e->p->ndims] = wide;
+    V memory = get_memory(e, &gate, ctx, l_call(l, workspace, sizes, e->p->ndims + 1));
+    fill_data(e, memory, wide);
+    run(e, phases, region, threads);
+    When lent = l_when(l, l_icmp(l, LLVMIntEQ, ctx, LLVMConstNull(l->ptr)));
+    free_memory(l, memory);
+    l_end_when(l, &lent);
+    finish(e, ctx);
+    l_enter(l, gate.refuse);
+    V args[5] = {ctx, gate.status, gate.format, gate.a, gate.b};
+    LLVMBuildRet(l->b, l_call(l, e->p->shared->refuse, args, 5));
+}
+
+Bodies emit_entry(Plan *p)
+{
+    L *l = p->l;
+    Ty *types = arena_array(l->arena, Ty, 1 + p->ndims + p->k->params.len);
+    V phases = emit_phases(p), region = emit_region(p, phases);
+    Bodies b = {.workspace = emit_workspace(p)};
+    unsigned n = emit_parameters(p, types);
+    b.entry = internal(p, "entry", l_fn_type(l, l->i32, types, n));
+    l_attribute(l, b.entry, "cold"); /* for size: the launches are elsewhere */
+    Emit *e = emit_new(p, b.entry, NULL);
+    take_dims(e, b.entry, 1);
+    e->data = l_slot(l, p->data, "data");
+    LLVMSetAlignment(e->data, 64);
+    emit_call(e, b.entry, b.workspace, phases, region);
+    return b;
+}

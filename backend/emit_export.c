@@ -1,0 +1,128 @@
+/* The exported names of a kernel: each asks which instruction set runs here and goes to that body. */
+#include "backend/emit.h"
+
+typedef struct Export {
+    const Shared *s;
+    Plan *const *plans;
+    const Bodies *bodies;
+    uint32_t n;
+    const Plan *p; /* any of them: they share the signature */
+    L *l;
+} Export;
+
+static V exported(const Export *x, const char *suffix, Ty type)
+{
+    V fn = LLVMAddFunction(x->l->mod, arena_printf(x->l->arena, "%s%s", x->p->k->name, suffix), type);
+    l_attribute(x->l, fn, "nounwind");
+    l_attribute_text(x->l, fn, "target-cpu", "x86-64");
+    l_begin(x->l, fn);
+    return fn;
+}
+
+/* The names of the instruction sets that were compiled for. */
+static const char *isa_list(const Export *x)
+{
+    Text t = {.arena = x->l->arena};
+    for (uint32_t i = 0; i < x->n; i++)
+        text_add(&t, "%s%s", i ? ", " : "", x->plans[i]->cpu->name);
+    return text_string(&t);
+}
+
+/* refuse(ctx, MOE_ISA, ...) for the value of select() that names no input. */
+static V refuse_isa(const Export *x, V selected, V ctx)
+{
+    L *l = x->l;
+    const char *kernel = x->p->k->name, *list = isa_list(x);
+    V lacks = l_text(l, arena_printf(l->arena, "%s: this CPU runs none of the instruction sets compiled for (%s)",
+                                     kernel, list));
+    V forced = l_text(l, arena_printf(l->arena, "%s: MOE_ISA=%%s: this CPU lacks it, or it was not compiled for (%s)",
+                                      kernel, list));
+    V is_forced = l_icmp(l, LLVMIntEQ, selected, l_i32(l, -2));
+    V args[5] = {ctx, l_i32(l, STATUS_ISA), l_select(l, is_forced, forced, lacks),
+                 l_load(l, l->i64, x->s->forced, 8), l_i64(l, 0)};
+    return l_call(l, x->s->refuse, args, 5);
+}
+
+/* Ends the function with a call of the selected body; ctx NULL: -1 when there is none. */
+static void go_to_body(const Export *x, int workspace, const V *args, unsigned n, V ctx)
+{
+    L *l = x->l;
+    V selected = l_call(l, x->s->select, NULL, 0);
+    Block none = l_block(l, "none");
+    V choice = LLVMBuildSwitch(l->b, selected, none, x->n);
+    for (uint32_t i = 0; i < x->n; i++) {
+        Block body = l_block(l, "body");
+        LLVMAddCase(choice, l_i32(l, i + 1), body);
+        l_enter(l, body);
+        LLVMBuildRet(l->b, l_call(l, workspace ? x->bodies[i].workspace : x->bodies[i].entry, args, n));
+    }
+    l_enter(l, none);
+    LLVMBuildRet(l->b, workspace ? l_i64(l, -1) : refuse_isa(x, selected, ctx));
+}
+
+static void export_function(const Export *x, const Ty *types, unsigned n)
+{
+    L *l = x->l;
+    V fn = exported(x, "", l_fn_type(l, l->i32, types, n));
+    V *args = arena_array(l->arena, V, n);
+    for (unsigned i = 0; i < n; i++)
+        args[i] = LLVMGetParam(fn, i);
+    go_to_body(x, 0, args, n, args[0]);
+}
+
+static V pointer_at(L *l, Ty type, V array, unsigned i)
+{
+    return l_load(l, type, l_at(l, type, array, l_i64(l, i)), 0);
+}
+
+/* NAME__call(ctx, dims, args): args[i] points at data, at a route, or at a scalar's value. */
+static void export_call(const Export *x, const Ty *types, unsigned n)
+{
+    L *l = x->l;
+    Ty three[3] = {l->ptr, l->ptr, l->ptr};
+    V fn = exported(x, "__call", l_fn_type(l, l->i32, three, 3));
+    V *args = arena_array(l->arena, V, n);
+    unsigned at = 0;
+    args[at++] = LLVMGetParam(fn, 0);
+    for (uint32_t i = 0; i < x->p->ndims; i++)
+        args[at++] = pointer_at(l, l->i64, LLVMGetParam(fn, 1), i);
+    for (uint32_t i = 0; i < x->p->k->params.len; i++, at++) {
+        args[at] = pointer_at(l, l->ptr, LLVMGetParam(fn, 2), i);
+        if (types[at] != l->ptr)
+            args[at] = l_load(l, types[at], args[at], 0);
+    }
+    go_to_body(x, 0, args, n, args[0]);
+}
+
+static V most_threads(L *l)
+{
+    V n = l_call(l, l_declare(l, "omp_get_max_threads", l_fn_type(l, l->i32, NULL, 0)), NULL, 0);
+    return l_cast(l, LLVMSExt, n, l->i64);
+}
+
+static void export_workspace(const Export *x, const Ty *types)
+{
+    L *l = x->l;
+    uint32_t n = x->p->ndims;
+    V *args = arena_array(l->arena, V, n + 1);
+    V plain = exported(x, "_workspace", l_fn_type(l, l->i64, types + 1, n));
+    for (uint32_t i = 0; i < n; i++)
+        args[i] = LLVMGetParam(plain, i);
+    args[n] = most_threads(l);
+    go_to_body(x, 1, args, n + 1, NULL);
+    V uniform = exported(x, "__workspace", l_fn_type(l, l->i64, &l->ptr, 1));
+    for (uint32_t i = 0; i < n; i++)
+        args[i] = pointer_at(l, l->i64, LLVMGetParam(uniform, 0), i);
+    args[n] = most_threads(l);
+    go_to_body(x, 1, args, n + 1, NULL);
+}
+
+void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n)
+{
+    Export x = {.s = s, .plans = plans, .bodies = bodies, .n = n, .p = plans[0], .l = plans[0]->l};
+    Ty *types = arena_array(x.l->arena, Ty, 1 + x.p->ndims + x.p->k->params.len);
+    unsigned count = emit_parameters(x.p, types);
+    export_function(&x, types, count);
+    export_call(&x, types, count);
+    export_workspace(&x, types);
+}

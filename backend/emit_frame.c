@@ -1,0 +1,168 @@
+/* What a function computes once, in its entry block: dimensions, extents, strides, addresses, registers. */
+#include "backend/emit.h"
+
+Ty emit_memory_type(L *l, Elem elem)
+{
+    switch (elem) {
+    case EL_F32: return l->f32;
+    case EL_BF16:
+    case EL_F16: return l->i16;
+    case EL_I32: return l->i32;
+    case EL_I64: return l->i64;
+    case EL_COUNT: break;
+    }
+    BUG(l->arena, "backend: element type %d", (int)elem);
+}
+
+Ty emit_value_type(L *l, Elem elem) { return elem == EL_I32 || elem == EL_I64 ? l->i64 : l->f32; }
+
+Emit *emit_new(Plan *p, V fn, V data)
+{
+    Arena *a = p->l->arena;
+    Emit *e = arena_new_of(a, Emit);
+    *e = (Emit){.p = p, .l = p->l, .k = p->k, .data = data, .var = NONE, .loop = NONE};
+    e->dim = arena_array(a, V, p->m->dims.len + 1);
+    e->extent = arena_array(a, V, p->m->extents.len + 1);
+    e->index = arena_array(a, V, p->k->indices.len + 1);
+    e->form = arena_array(a, uint8_t, p->k->exprs.len + 1);
+    e->unsafe = arena_array(a, uint8_t, p->k->exprs.len + 1);
+    e->memo[0] = arena_array(a, V, p->k->exprs.len + 1);
+    e->memo[1] = arena_array(a, V, p->k->exprs.len + 1);
+    for (uint32_t i = 0; i < p->buffers.len; i++) {
+        Buffer *b = &p->buffers.at[i];
+        b->base = NULL;
+        b->regs = NULL;
+        for (int j = 0; j < MAX_RANK; j++)
+            b->stride[j] = NULL;
+    }
+    l_begin(p->l, fn);
+    return e;
+}
+
+V emit_dim(Emit *e, DimId d)
+{
+    const Dim *dim = &e->p->m->dims.at[d];
+    if (dim->constant >= 0)
+        return l_i64(e->l, dim->constant);
+    if (!e->dim[d]) {
+        if (!e->p->dim_slot[d])
+            BUG(e->l->arena, "backend: kernel %s uses %s, which its parameters do not mention", e->k->name, dim->name);
+        Block back = l_to_entry(e->l);
+        e->dim[d] = l_load(e->l, e->l->i64, l_field(e->l, e->p->data, e->data, e->p->dim_slot[d]), 8);
+        l_from_entry(e->l, back);
+    }
+    return e->dim[d];
+}
+
+static V monomial(Emit *e, const Monomial *t)
+{
+    V product = t->coef == 1 && t->ndims ? NULL : l_i64(e->l, t->coef);
+    for (uint32_t i = 0; i < t->ndims; i++) {
+        V d = emit_dim(e, t->dims[i]);
+        Block back = l_to_entry(e->l);
+        product = product ? LLVMBuildNSWMul(e->l->b, product, d, "") : d;
+        l_from_entry(e->l, back);
+    }
+    return product;
+}
+
+V emit_extent(Emit *e, Extent x)
+{
+    const Module *m = e->p->m;
+    x = m->extents.at[x].folded;
+    if (e->extent[x])
+        return e->extent[x];
+    const ExtentForm *f = &m->extents.at[x];
+    V sum = f->nterms ? NULL : l_i64(e->l, 0);
+    for (uint32_t i = 0; i < f->nterms; i++) {
+        V term = monomial(e, &f->terms[i]);
+        Block back = l_to_entry(e->l);
+        sum = sum ? LLVMBuildNSWAdd(e->l->b, sum, term, "") : term;
+        l_from_entry(e->l, back);
+    }
+    return e->extent[x] = sum;
+}
+
+static V times(Emit *e, V a, V b)
+{
+    Block back = l_to_entry(e->l);
+    V product = LLVMBuildNSWMul(e->l->b, a, b, "");
+    l_from_entry(e->l, back);
+    return product;
+}
+
+V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
+{
+    Buffer *b = &e->p->buffers.at[buffer];
+    if (axis + 1 >= b->rank)
+        return l_i64(e->l, 1);
+    if (!b->stride[axis])
+        b->stride[axis] = times(e, emit_extent(e, b->axes[axis + 1].extent), emit_stride(e, buffer, axis + 1));
+    return b->stride[axis];
+}
+
+V emit_elements(Emit *e, uint32_t buffer)
+{
+    const Buffer *b = &e->p->buffers.at[buffer];
+    return b->rank ? times(e, emit_extent(e, b->axes[0].extent), emit_stride(e, buffer, 0)) : l_i64(e->l, 1);
+}
+
+V emit_bytes(Emit *e, uint32_t buffer)
+{
+    V elements = emit_elements(e, buffer);
+    Block back = l_to_entry(e->l);
+    V bytes = l_mul(e->l, elements, l_i64(e->l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
+    bytes = l_and(e->l, l_add(e->l, bytes, l_i64(e->l, 63)), l_i64(e->l, -64));
+    l_from_entry(e->l, back);
+    return bytes;
+}
+
+V emit_base(Emit *e, uint32_t buffer)
+{
+    Buffer *b = &e->p->buffers.at[buffer];
+    if (b->base)
+        return b->base;
+    V stride = b->space == SPACE_THREAD ? emit_bytes(e, buffer) : NULL;
+    Block back = l_to_entry(e->l);
+    Ty type = b->by_value ? emit_memory_type(e->l, b->elem) : e->l->ptr;
+    b->base = l_load(e->l, type, l_field(e->l, e->p->data, e->data, b->slot), 0);
+    if (stride)
+        b->base = l_at(e->l, e->l->i8, b->base, l_mul(e->l, stride, e->thread));
+    l_from_entry(e->l, back);
+    return b->base;
+}
+
+static int64_t constant_extent(Emit *e, const Buffer *b, uint32_t axis)
+{
+    int64_t value;
+    if (!ext_is_const(e->p->m, b->axes[axis].extent, &value))
+        BUG(e->l->arena, "backend: register buffer %s of kernel %s has a run-time extent", b->name, e->k->name);
+    return value;
+}
+
+static void make_registers(Emit *e, Buffer *b)
+{
+    int64_t count = 1;
+    for (uint32_t i = 0; i < b->rank; i++)
+        count *= constant_extent(e, b, i);
+    b->regs = arena_array(e->l->arena, V, count);
+    Ty type = l_lanes_of(e->l, emit_value_type(e->l, b->elem), b->lanes);
+    for (int64_t i = 0; i < count; i++)
+        b->regs[i] = l_slot(e->l, type, b->name);
+}
+
+V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    Buffer *b = &e->p->buffers.at[buffer];
+    if (!b->regs)
+        make_registers(e, b);
+    int64_t flat = 0, at;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t extent = constant_extent(e, b, i);
+        if (!l_constant(emit_value(e, index[i]), &at) || at < 0 || at >= extent)
+            BUG(e->l->arena, "backend: a subscript of register buffer %s of kernel %s is not constant", b->name,
+                e->k->name);
+        flat = flat * extent + at;
+    }
+    return b->regs[flat];
+}

@@ -1,0 +1,180 @@
+/* Launches as functions over a range of items, and the function that runs them in order on every thread.
+ *
+ * Note [Failing]. A check that fails keeps its numbers in the call's data when its item is the lowest so far, and
+ * ends its thread's part of the launch. Items are handed out in ascending order, so every item below a failing one is
+ * run: the report does not depend on the number of threads. After the launch's barrier all threads leave. */
+#include "backend/emit.h"
+
+#include <string.h>
+
+static const Stmt *at(const Plan *p, StmtId s) { return &p->p->stmts.at[s]; }
+
+/* Trips of a loop, at least 0. */
+V emit_loop_items(Emit *e, StmtId loop)
+{
+    L *l = e->l;
+    const Stmt *s = at(e->p, loop);
+    V span = l_max(l, l_sub(l, emit_value(e, s->hi), emit_value(e, s->lo)), l_i64(l, 0));
+    if (s->step == 1)
+        return span;
+    return l_bin(l, LLVMUDiv, l_add(l, span, l_i64(l, s->step - 1)), l_i64(l, s->step));
+}
+
+/* The loop variables of an item: the last loop runs fastest. */
+static void split_item(Emit *e, const Launch *launch, const V *items, const V *lo)
+{
+    L *l = e->l;
+    V rest = e->item;
+    for (uint32_t i = launch->nloops; i-- > 0;) {
+        const Stmt *s = at(e->p, launch->loops[i]);
+        V here = i ? l_bin(l, LLVMURem, rest, items[i]) : rest;
+        rest = i ? l_bin(l, LLVMUDiv, rest, items[i]) : rest;
+        e->index[s->var] = l_add(l, lo[i], l_mul(l, here, l_i64(l, s->step)));
+    }
+}
+
+static void items_body(Emit *e, const Launch *launch, V begin, V end)
+{
+    V items[PARALLEL_MAX], lo[PARALLEL_MAX];
+    for (uint32_t i = 0; i < launch->nloops; i++) {
+        lo[i] = emit_value(e, at(e->p, launch->loops[i])->lo);
+        items[i] = emit_loop_items(e, launch->loops[i]);
+    }
+    emit_forget(e, 0);
+    For f = l_for(e->l, begin, end, 1, "item");
+    e->item = f.var;
+    split_item(e, launch, items, lo);
+    emit_body(e, launch->body);
+    l_end_for(e->l, &f);
+}
+
+static void emit_launch(Plan *p, Launch *launch, uint32_t number)
+{
+    L *l = p->l;
+    Ty params[4] = {l->ptr, l->i64, l->i64, l->i64};
+    const Stmt *s = at(p, launch->stmt);
+    const char *name = arena_printf(l->arena, "%s.%s.%u.%s", p->k->name, p->cpu->name, number, s->name ? s->name : "");
+    V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->i1, params, 4));
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    plan_attributes(p, fn);
+    launch->fn = fn;
+    if (p->debug)
+        debug_function(p->debug, fn, name, s->loc.line ? s->loc : p->k->loc);
+    Emit *e = emit_new(p, fn, LLVMGetParam(fn, 0));
+    e->thread = LLVMGetParam(fn, 3);
+    e->failed = l_block(l, "failed");
+    emit_here(e, s->loc.line ? s->loc : p->k->loc);
+    e->item = l_i64(l, 0);
+    if (launch->nloops)
+        items_body(e, launch, LLVMGetParam(fn, 1), LLVMGetParam(fn, 2));
+    else
+        emit_body(e, launch->body);
+    LLVMBuildRet(l->b, l_false(l));
+    l_enter(l, e->failed);
+    LLVMBuildRet(l->b, l_true(l));
+    LLVMSetCurrentDebugLocation2(l->b, NULL);
+}
+
+void emit_launches(Plan *p)
+{
+    for (uint32_t i = 0; i < p->launches.len; i++)
+        emit_launch(p, &p->launches.at[i], i);
+}
+
+/* ---- in order, on all threads ---- */
+
+typedef struct Phases {
+    Emit *e;
+    V team; /* i1: a team of threads runs this */
+    Block leave;
+} Phases;
+
+static V counter_of(Emit *e, uint32_t launch)
+{
+    V all = l_field(e->l, e->p->data, e->data, DATA_COUNTERS);
+    return l_at(e->l, e->l->i64, all, l_i64(e->l, 8 * ((int64_t)launch + 1)));
+}
+
+/* Takes chunks of items until none is left, or a check fails. */
+static void run_items(Phases *x, const Launch *launch, uint32_t number)
+{
+    Emit *e = x->e;
+    L *l = e->l;
+    V items = l_i64(l, 1);
+    for (uint32_t i = 0; i < launch->nloops; i++)
+        items = l_mul(l, items, emit_loop_items(e, launch->loops[i]));
+    emit_forget(e, 0);
+    V threads = l_load(l, l->i64, l_field(l, e->p->data, e->data, DATA_THREADS), 8);
+    V chunk = l_select(l, x->team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 3)), items);
+    chunk = l_max(l, chunk, l_i64(l, 1));
+    V counter = counter_of(e, number);
+    Block take = l_block(l, "take"), run = l_block(l, "run"), done = l_block(l, "done");
+    l_goto(l, take);
+    l_enter(l, take);
+    V begin = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpAdd, counter, chunk, LLVMAtomicOrderingMonotonic, 0);
+    l_branch(l, l_icmp(l, LLVMIntSLT, begin, items), run, done);
+    l_enter(l, run);
+    V args[4] = {e->data, begin, l_min(l, l_add(l, begin, chunk), items), e->thread};
+    V failed = l_call(l, launch->fn, args, 4);
+    l_branch(l, failed, done, take);
+    l_enter(l, done);
+}
+
+static void run_alone(Phases *x, const Launch *launch)
+{
+    L *l = x->e->l;
+    When first = l_when(l, l_icmp(l, LLVMIntEQ, x->e->thread, l_i64(l, 0)));
+    V args[4] = {x->e->data, l_i64(l, 0), l_i64(l, 1), x->e->thread};
+    l_call(l, launch->fn, args, 4);
+    l_end_when(l, &first);
+}
+
+static void meet(Phases *x)
+{
+    L *l = x->e->l;
+    When team = l_when(l, x->team);
+    l_call(l, l_declare(l, "GOMP_barrier", l_fn_type(l, l->none, NULL, 0)), NULL, 0);
+    l_end_when(l, &team);
+}
+
+static void leave_when_failed(Phases *x)
+{
+    L *l = x->e->l;
+    V failed = l_load(l, l->i32, l_field(l, x->e->p->data, x->e->data, DATA_FAILED), 4);
+    LLVMSetVolatile(failed, 1);
+    Block next = l_block(l, "next");
+    l_branch(l, l_icmp(l, LLVMIntNE, failed, l_i32(l, 0)), x->leave, next);
+    l_enter(l, next);
+}
+
+V emit_phases(Plan *p)
+{
+    L *l = p->l;
+    Ty params[3] = {l->ptr, l->i64, l->i1};
+    V fn = LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.phases", p->k->name, p->cpu->name),
+                           l_fn_type(l, l->none, params, 3));
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    plan_attributes(p, fn);
+    Phases x = {.e = emit_new(p, fn, LLVMGetParam(fn, 0)), .team = LLVMGetParam(fn, 2)};
+    x.e->thread = LLVMGetParam(fn, 1);
+    x.leave = l_block(l, "leave");
+    int alone = 1, unchecked = 0;
+    for (uint32_t i = 0; i < p->launches.len; i++) {
+        const Launch *launch = &p->launches.at[i];
+        int serial = launch->nloops == 0;
+        if (i && !(serial && alone)) /* two launches of thread 0 follow each other anyway */
+            meet(&x);
+        if (unchecked)
+            leave_when_failed(&x);
+        unchecked = launch->may_fail;
+        alone = serial;
+        if (serial)
+            run_alone(&x, launch);
+        else
+            run_items(&x, launch, i);
+    }
+    l_goto(l, x.leave);
+    l_enter(l, x.leave);
+    LLVMBuildRetVoid(l->b);
+    return fn;
+}

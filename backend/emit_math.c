@@ -1,0 +1,209 @@
+/* Elementary functions as vector code: no library calls, the same bits in every lane and in scalar code.
+ *
+ * Polynomials interpolate at Chebyshev nodes. The ulp beside each function is the largest error met by
+ * tests/unit/test_backend_math.c against libm in double. */
+#include "backend/emit.h"
+
+int emit_has_fma(const Emit *e) { return e->p->isa >= ISA_avx2; }
+
+V emit_fma(Emit *e, V a, V b, V c)
+{
+    L *l = e->l;
+    l_match(l, &a, &b);
+    l_match(l, &a, &c);
+    l_match(l, &a, &b);
+    if (!emit_has_fma(e))
+        return l_fadd(l, l_fmul(l, a, b), c);
+    V args[3] = {a, b, c};
+    return l_intrinsic(l, "llvm.fma", LLVMTypeOf(a), args, 3);
+}
+
+/* c[0] + c[1] x + ... + c[n - 1] x^(n - 1). */
+static V polynomial(Emit *e, V x, const double *c, int n)
+{
+    V sum = l_real(LLVMTypeOf(x), c[n - 1]);
+    for (int i = n - 2; i >= 0; i--)
+        sum = emit_fma(e, sum, x, l_real(LLVMTypeOf(x), c[i]));
+    return sum;
+}
+
+/* 2^n for whole n as i32 in -126..127, as f32. */
+static V power_of_two(L *l, V n)
+{
+    return l_bits(l, l_shl(l, l_add(l, n, l_int(LLVMTypeOf(n), 127)), 23), l->f32);
+}
+
+/* e^(x + low), low far below x or NULL. Beyond the range the clamped value overflows or underflows as it should;
+ * NaN passes both clamps. The scale is applied in two steps so that subnormal results round once. */
+static V exponential(Emit *e, V x, V low)
+{
+    static const double c[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
+                               0.0013926250831497611};
+    L *l = e->l;
+    Ty t = LLVMTypeOf(x);
+    x = l_select(l, l_fcmp(l, LLVMRealOGT, x, l_real(t, 89.0)), l_real(t, 89.0), x);
+    x = l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, -105.0)), l_real(t, -105.0), x);
+    V magic = l_real(t, 12582912.0); /* 1.5 * 2^23: adding it rounds to a whole number */
+    V shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), magic);
+    V n = l_fsub(l, shifted, magic);
+    V r = emit_fma(e, n, l_real(t, -0.69140625), x);
+    r = emit_fma(e, n, l_real(t, -0.0017409305599453094), r);
+    if (low)
+        r = l_fadd(l, r, low);
+    V p = emit_fma(e, l_fmul(l, r, r), polynomial(e, r, c, 5), r);
+    p = l_fadd(l, p, l_real(t, 1.0));
+    V whole = l_sub(l, l_bits(l, shifted, l->i32), l_int(l_like(l, l->i32, x), 0x4b400000));
+    V first = l_sar(l, whole, 1);
+    V second = l_sub(l, whole, first);
+    return l_fmul(l, l_fmul(l, p, power_of_two(l, first)), power_of_two(l, second));
+}
+
+V emit_exp(Emit *e, V a, V b)
+{
+    (void)b;
+    return exponential(e, a, NULL);
+}
+
+/* a = m * 2^n with m in [sqrt(1/2), sqrt(2)); f = m - 1, s = f / (2 + f):
+ * log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2)). */
+V emit_log(Emit *e, V a, V b)
+{
+    static const double c[] = {0.6666666655430007, 0.40000122000846017, 0.28550802551295174, 0.23330964090255224};
+    (void)b;
+    L *l = e->l;
+    Ty t = LLVMTypeOf(a), ti = l_like(l, l->i32, a);
+    V tiny = l_fcmp(l, LLVMRealOLT, a, l_real(t, 0x1p-126));
+    V x = l_select(l, tiny, l_fmul(l, a, l_real(t, 0x1p24)), a);
+    V u = l_sub(l, l_bits(l, x, l->i32), l_int(ti, 0x3f3504f3));
+    V n = l_sub(l, l_sar(l, u, 23), l_select(l, tiny, l_int(ti, 24), l_int(ti, 0)));
+    V m = l_add(l, l_and(l, u, l_int(ti, 0x7fffff)), l_int(ti, 0x3f3504f3));
+    V f = l_fsub(l, l_bits(l, m, l->f32), l_real(t, 1.0));
+    V s = l_fdiv(l, f, l_fadd(l, f, l_real(t, 2.0)));
+    V z = l_fmul(l, s, s);
+    V half = l_fmul(l, l_fmul(l, f, f), l_real(t, 0.5));
+    V nf = l_cast(l, LLVMSIToFP, n, l->f32);
+    V tail = emit_fma(e, s, emit_fma(e, z, polynomial(e, z, c, 4), half), l_fmul(l, nf, l_real(t, 0.0017409305599453094)));
+    V result = emit_fma(e, nf, l_real(t, 0.69140625), l_fsub(l, f, l_fsub(l, half, tail)));
+    V infinity = l_real(t, (double)__builtin_inf());
+    result = l_select(l, l_fcmp(l, LLVMRealOEQ, a, infinity), infinity, result);
+    result = l_select(l, l_fcmp(l, LLVMRealOEQ, a, l_real(t, 0.0)), l_real(t, -(double)__builtin_inf()), result);
+    V bad = l_fcmp(l, LLVMRealULT, a, l_real(t, 0.0));
+    return l_select(l, bad, l_real(t, (double)__builtin_nan("")), result);
+}
+
+static V with_sign_of(L *l, V size, V sign)
+{
+    V mask = l_int(l_like(l, l->i32, size), INT32_MIN);
+    V bits = l_and(l, l_bits(l, sign, l->i32), mask);
+    return l_bits(l, l_or(l, l_bits(l, size, l->i32), bits), l->f32);
+}
+
+/* Below 0.625 an odd polynomial, above 1 - 2 / (e^2|a| + 1). */
+V emit_tanh(Emit *e, V a, V b)
+{
+    static const double c[] = {-0.3333333317123967,   0.1333330342038623,    -0.053959227261772755,
+                               0.02176865580262618,   -0.008343085215936718, 0.0022917704735522326};
+    L *l = e->l;
+    Ty t = LLVMTypeOf(a);
+    V x = emit_abs(e, a, b);
+    V z = l_fmul(l, x, x);
+    V small = emit_fma(e, l_fmul(l, x, z), polynomial(e, z, c, 6), x);
+    V ex = exponential(e, l_fadd(l, x, x), NULL);
+    V large = l_fsub(l, l_real(t, 1.0), l_fdiv(l, l_real(t, 2.0), l_fadd(l, ex, l_real(t, 1.0))));
+    return with_sign_of(l, l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, 0.625)), small, large), a);
+}
+
+/* 1 / (1 + e^-a) without overflow: with w = e^-|a|, a >= 0: 1 / (1 + w), a < 0: w / (1 + w). */
+static V logistic(Emit *e, V a, V low)
+{
+    L *l = e->l;
+    Ty t = LLVMTypeOf(a);
+    V negative = l_fcmp(l, LLVMRealOLT, a, l_real(t, 0.0));
+    V minus = LLVMBuildFNeg(l->b, a, "");
+    if (low)
+        low = l_select(l, negative, low, LLVMBuildFNeg(l->b, low, ""));
+    V w = exponential(e, l_select(l, negative, a, minus), low);
+    V one = l_real(t, 1.0);
+    return l_fdiv(l, l_select(l, negative, w, one), l_fadd(l, w, one));
+}
+
+V emit_sigmoid(Emit *e, V a, V b)
+{
+    (void)b;
+    return logistic(e, a, NULL);
+}
+
+V emit_silu(Emit *e, V a, V b)
+{
+    (void)b;
+    return l_fmul(e->l, a, logistic(e, a, NULL));
+}
+
+/* (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative a; 2 u in f64, since an error of its last f32
+ * place grows with u. */
+V emit_gelu(Emit *e, V a, V b)
+{
+    (void)b;
+    L *l = e->l;
+    V d = l_cast(l, LLVMFPExt, a, l->f64);
+    Ty t = LLVMTypeOf(d);
+    V cubic = l_fadd(l, l_fmul(l, l_fmul(l, d, d), l_real(t, 0.07135481627260025)), l_real(t, 1.5957691216057308));
+    V u = l_fmul(l, d, cubic);
+    V high = l_cast(l, LLVMFPTrunc, u, l->f32);
+    V low = l_cast(l, LLVMFPTrunc, l_fsub(l, u, l_cast(l, LLVMFPExt, high, l->f64)), l->f32);
+    V finite = l_fcmp(l, LLVMRealOLT, emit_abs(e, high, NULL), l_real(LLVMTypeOf(a), 200.0));
+    low = l_select(l, finite, low, l_real(LLVMTypeOf(a), 0.0));
+    return l_fmul(l, a, logistic(e, high, low));
+}
+
+/* ---- pow, in f64 ---- */
+
+/* log2 of a positive f32, relative error below 2^-40. */
+static V log2_wide(Emit *e, V a)
+{
+    static const double c[] = {2.0, 0.666666666666667, 0.3999999999989924, 0.2857142862609592, 0.22222211115141333,
+                               0.1818289055685574, 0.1533167402581507, 0.14617037594292834};
+    L *l = e->l;
+    V x = l_cast(l, LLVMFPExt, a, l->f64); /* never subnormal */
+    Ty t = LLVMTypeOf(x), ti = l_like(l, l->i64, x);
+    V u = l_sub(l, l_bits(l, x, l->i64), l_int(ti, 0x3fe6a09e667f3bcd));
+    V n = l_cast(l, LLVMTrunc, l_sar(l, u, 52), l->i32);
+    V m = l_bits(l, l_add(l, l_and(l, u, l_int(ti, 0xfffffffffffff)), l_int(ti, 0x3fe6a09e667f3bcd)), l->f64);
+    V s = l_fdiv(l, l_fsub(l, m, l_real(t, 1.0)), l_fadd(l, m, l_real(t, 1.0)));
+    V log = l_fmul(l, s, polynomial(e, l_fmul(l, s, s), c, 8));
+    return l_fadd(l, l_fmul(l, log, l_real(t, 1.4426950408889634)), l_cast(l, LLVMSIToFP, n, l->f64));
+}
+
+/* 2^y in f64 rounded once to f32. */
+static V exp2_wide(Emit *e, V y)
+{
+    static const double c[] = {1.0, 0.6931471805568075, 0.24022650695888328, 0.055504109065657, 0.0096181291354023,
+                               0.0013333478154201467, 0.0001540347496519024, 1.530380284962428e-05,
+                               1.3250876278904456e-06};
+    L *l = e->l;
+    Ty t = LLVMTypeOf(y);
+    y = l_select(l, l_fcmp(l, LLVMRealOGT, y, l_real(t, 140.0)), l_real(t, 140.0), y);
+    y = l_select(l, l_fcmp(l, LLVMRealOLT, y, l_real(t, -160.0)), l_real(t, -160.0), y);
+    V magic = l_real(t, 0x1.8p52);
+    V shifted = l_fadd(l, y, magic);
+    V p = polynomial(e, l_fsub(l, y, l_fsub(l, shifted, magic)), c, 9);
+    V scale = l_bits(l, l_shl(l, l_add(l, l_bits(l, shifted, l->i64), l_int(l_like(l, l->i64, y), 1023)), 52), l->f64);
+    return l_cast(l, LLVMFPTrunc, l_fmul(l, p, scale), l->f32);
+}
+
+V emit_pow(Emit *e, V a, V b)
+{
+    L *l = e->l;
+    Ty t = LLVMTypeOf(a);
+    V zero = l_real(t, 0.0), one = l_real(t, 1.0), infinity = l_real(t, (double)__builtin_inf());
+    V regular = l_fmul(l, log2_wide(e, a), l_cast(l, LLVMFPExt, b, l->f64));
+    V result = exp2_wide(e, regular);
+    V b_up = l_fcmp(l, LLVMRealOGT, b, zero);
+    result = l_select(l, l_fcmp(l, LLVMRealOEQ, a, zero), l_select(l, b_up, zero, infinity), result);
+    result = l_select(l, l_fcmp(l, LLVMRealOEQ, a, infinity), l_select(l, b_up, infinity, zero), result);
+    V nan = l_real(t, (double)__builtin_nan(""));
+    result = l_select(l, l_fcmp(l, LLVMRealUNO, a, b), nan, result);
+    V is_one = l_or(l, l_fcmp(l, LLVMRealOEQ, a, one), l_fcmp(l, LLVMRealOEQ, b, zero));
+    result = l_select(l, is_one, one, result);
+    return l_select(l, l_fcmp(l, LLVMRealOLT, a, zero), nan, result);
+}

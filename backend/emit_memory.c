@@ -1,0 +1,339 @@
+/* Loads and stores of buffers: contiguous, uniform, or lane by lane; with the masks of Note [Masks] in emit.h.
+ *
+ * Memory of lanes that do nothing is never touched. Where the instruction set has masked accesses they are used;
+ * elsewhere the bits of the mask are walked over a copy on the stack. */
+#include "backend/emit.h"
+
+typedef struct Place {
+    enum { PLACE_ONE, PLACE_RUN, PLACE_EACH } shape;
+    V at; /* RUN: of lane 0; EACH: one address per lane */
+} Place;
+
+void emit_alias(Emit *e, V access, uint32_t buffer)
+{
+    const Buffer *b = &e->p->buffers.at[buffer];
+    unsigned scope = LLVMGetMDKindIDInContext(e->l->ctx, "alias.scope", 11);
+    unsigned others = LLVMGetMDKindIDInContext(e->l->ctx, "noalias", 7);
+    LLVMSetMetadata(access, scope, LLVMMetadataAsValue(e->l->ctx, b->scope));
+    LLVMSetMetadata(access, others, LLVMMetadataAsValue(e->l->ctx, b->others));
+}
+
+static V subscript(Emit *e, ExprId x)
+{
+    Form f = emit_form(e, x);
+    e->lane0 = f == FORM_UNIT;
+    V v = emit_value(e, x);
+    e->lane0 = 0;
+    return v;
+}
+
+/* One address step per subscript, so that what a loop does not change is computed outside it. */
+static V advance(Emit *e, uint32_t buffer, V at, V step, uint32_t axis)
+{
+    V stride = emit_stride(e, buffer, axis);
+    int64_t known;
+    if (!l_constant(stride, &known) || known != 1)
+        step = l_mul(e->l, step, stride);
+    if (l_constant(step, &known) && !known)
+        return at;
+    return l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), at, step);
+}
+
+static Place place_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    Place p = {PLACE_ONE, emit_base(e, buffer)};
+    for (uint32_t i = 0; i < n; i++) {
+        Form f = emit_form(e, index[i]);
+        if (f != FORM_UNIFORM)
+            p.shape = f == FORM_UNIT && i + 1 == n && p.shape == PLACE_ONE ? PLACE_RUN : PLACE_EACH;
+    }
+    if (p.shape != PLACE_EACH) {
+        for (uint32_t i = 0; i < n; i++)
+            p.at = advance(e, buffer, p.at, subscript(e, index[i]), i);
+        return p;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (emit_form(e, index[i]) == FORM_UNIFORM)
+            p.at = advance(e, buffer, p.at, emit_value(e, index[i]), i);
+    V lanes = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (emit_form(e, index[i]) == FORM_UNIFORM)
+            continue;
+        V step = l_mul(e->l, emit_value(e, index[i]), emit_stride(e, buffer, i));
+        lanes = lanes ? l_add(e->l, lanes, step) : step;
+    }
+    p.at = l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), p.at, lanes);
+    return p;
+}
+
+/* ---- masked contiguous memory ---- */
+
+static int has_masked_memory(const Emit *e, Elem elem)
+{
+    return e->p->isa >= ISA_avx512 || (e->p->isa == ISA_avx2 && elem_bytes(elem) >= 4);
+}
+
+static V masked_call(Emit *e, const char *name, Ty type, V *args, unsigned n, unsigned pointer, Elem elem)
+{
+    L *l = e->l;
+    Ty types[2] = {type, LLVMTypeOf(args[pointer])};
+    unsigned id = 0, at = pointer + 1;
+    for (const char *c = name; *c; c++)
+        id++;
+    id = LLVMLookupIntrinsicID(name, id);
+    V fn = LLVMGetIntrinsicDeclaration(l->mod, id, types, 2);
+    V all[5];
+    unsigned total = 0;
+    for (unsigned i = 0; i < n; i++) {
+        all[total++] = args[i];
+        if (i + 1 == at && llvm_masked_takes_align(fn, n))
+            all[total++] = l_i32(l, (int64_t)elem_bytes(elem));
+    }
+    return l_call(l, fn, all, total);
+}
+
+/* A loop over the lanes of a mask, lowest first; `lane` is valid in the body. */
+typedef struct Lanes {
+    Block body, done;
+    V left, lane;
+} Lanes;
+
+static Lanes begin_lanes(Emit *e, V mask)
+{
+    L *l = e->l;
+    V bits = l_lane_bits(l, mask);
+    if (LLVMGetIntTypeWidth(LLVMTypeOf(bits)) < 64)
+        bits = LLVMBuildZExt(l->b, bits, l->i64, "");
+    Lanes x = {.body = l_block(l, "lanes"), .done = l_block(l, "done")};
+    Block before = l_here(l);
+    l_branch(l, l_icmp(l, LLVMIntNE, bits, l_i64(l, 0)), x.body, x.done);
+    l_enter(l, x.body);
+    x.left = l_phi(l, l->i64, bits, before, NULL, NULL);
+    V args[2] = {x.left, l_true(l)};
+    x.lane = l_intrinsic(l, "llvm.cttz", l->i64, args, 2);
+    return x;
+}
+
+static void end_lanes(Emit *e, Lanes *x)
+{
+    L *l = e->l;
+    V next = l_and(l, x->left, l_sub(l, x->left, l_i64(l, 1)));
+    Block latch = l_here(l);
+    LLVMAddIncoming(x->left, &next, &latch, 1);
+    l_branch(l, l_icmp(l, LLVMIntNE, next, l_i64(l, 0)), x->body, x->done);
+    l_enter(l, x->done);
+}
+
+static V load_run(Emit *e, uint32_t buffer, V at)
+{
+    L *l = e->l;
+    Elem elem = e->p->buffers.at[buffer].elem;
+    Ty type = l_lanes_of(l, emit_memory_type(l, elem), e->width);
+    V mask = emit_mask(e), v;
+    if (mask && !has_masked_memory(e, elem)) {
+        Ty one = emit_memory_type(l, elem);
+        V slot = l_slot(l, type, "masked");
+        l_store(l, LLVMConstNull(type), slot, 0);
+        Lanes lanes = begin_lanes(e, mask);
+        v = l_load(l, one, l_at(l, one, at, lanes.lane), 0);
+        emit_alias(e, v, buffer);
+        l_store(l, v, l_at(l, one, slot, lanes.lane), 0);
+        end_lanes(e, &lanes);
+        return l_load(l, type, slot, 0);
+    }
+    if (mask) {
+        V args[3] = {at, mask, LLVMConstNull(type)};
+        v = masked_call(e, "llvm.masked.load", type, args, 3, 0, elem);
+    } else {
+        v = l_load(l, type, at, 0);
+    }
+    emit_alias(e, v, buffer);
+    return v;
+}
+
+static void store_run(Emit *e, uint32_t buffer, V at, V raw)
+{
+    L *l = e->l;
+    Elem elem = e->p->buffers.at[buffer].elem;
+    V mask = emit_mask(e);
+    raw = l_splat(l, raw, e->width);
+    if (mask && !has_masked_memory(e, elem)) {
+        Ty one = emit_memory_type(l, elem);
+        V slot = l_slot(l, LLVMTypeOf(raw), "masked");
+        l_store(l, raw, slot, 0);
+        Lanes lanes = begin_lanes(e, mask);
+        V v = l_load(l, one, l_at(l, one, slot, lanes.lane), 0);
+        emit_alias(e, l_store(l, v, l_at(l, one, at, lanes.lane), 0), buffer);
+        end_lanes(e, &lanes);
+        return;
+    }
+    V args[3] = {raw, at, mask};
+    emit_alias(e, mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, elem) : l_store(l, raw, at, 0),
+               buffer);
+}
+
+/* ---- lane by lane ---- */
+
+static V load_each(Emit *e, uint32_t buffer, V at)
+{
+    L *l = e->l;
+    Elem elem = e->p->buffers.at[buffer].elem;
+    Ty one = emit_memory_type(l, elem), type = l_lanes_of(l, one, e->width);
+    V mask = emit_mask(e);
+    if (e->p->isa >= ISA_avx512 && elem_bytes(elem) >= 4) {
+        V args[3] = {at, mask ? mask : l_int(l_lanes_of(l, l->i1, e->width), 1), LLVMGetPoison(type)};
+        V v = masked_call(e, "llvm.masked.gather", type, args, 3, 0, elem);
+        emit_alias(e, v, buffer);
+        return v;
+    }
+    if (mask)
+        at = l_select(l, mask, at, l_splat(l, e->p->shared->nowhere, e->width));
+    V all = LLVMGetPoison(type);
+    for (uint32_t i = 0; i < e->width; i++) {
+        V v = l_load(l, one, l_lane(l, at, l_i32(l, i)), 0);
+        emit_alias(e, v, buffer);
+        all = LLVMBuildInsertElement(l->b, all, v, l_i32(l, i), "");
+    }
+    return all;
+}
+
+/* In lane order, so that the highest of several lanes on one place stays, and sums see each other. */
+static void store_each(Emit *e, uint32_t buffer, V at, V value, int add)
+{
+    L *l = e->l;
+    Elem elem = e->p->buffers.at[buffer].elem;
+    Ty one = emit_memory_type(l, elem);
+    V mask = emit_mask(e);
+    if (!mask)
+        mask = l_int(l_lanes_of(l, l->i1, e->width), 1);
+    value = l_splat(l, value, e->width);
+    V values = l_slot(l, LLVMTypeOf(value), "values"), places = l_slot(l, LLVMTypeOf(at), "places");
+    l_store(l, value, values, 0);
+    l_store(l, at, places, 8);
+    Lanes lanes = begin_lanes(e, mask);
+    V place = l_load(l, l->ptr, l_at(l, l->ptr, places, lanes.lane), 8);
+    Ty scalar = LLVMGetElementType(LLVMTypeOf(value));
+    V v = l_load(l, scalar, l_at(l, scalar, values, lanes.lane), 0);
+    if (add) {
+        V old = l_load(l, one, place, 0);
+        emit_alias(e, old, buffer);
+        v = emit_scalar(e, OP_add, emit_decode(e, elem, old), v);
+    }
+    emit_alias(e, l_store(l, emit_encode(e, elem, v), place, 0), buffer);
+    end_lanes(e, &lanes);
+}
+
+/* Under a condition with lanes no lane may be left to read for. */
+static V load_one(Emit *e, uint32_t buffer, V at)
+{
+    L *l = e->l;
+    if (e->cond)
+        at = l_select(l, l_any(l, emit_mask(e)), at, e->p->shared->nowhere);
+    V v = l_load(l, emit_memory_type(l, e->p->buffers.at[buffer].elem), at, 0);
+    emit_alias(e, v, buffer);
+    return v;
+}
+
+V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    const Buffer *b = &e->p->buffers.at[buffer];
+    if (b->space == SPACE_REG) {
+        V slot = emit_register(e, buffer, index, n);
+        return LLVMBuildLoad2(e->l->b, LLVMGetAllocatedType(slot), slot, "");
+    }
+    if (b->by_value)
+        return emit_decode(e, b->elem, emit_base(e, buffer));
+    Place p = place_of(e, buffer, index, n);
+    V raw = p.shape == PLACE_ONE ? load_one(e, buffer, p.at) :
+            p.shape == PLACE_RUN ? load_run(e, buffer, p.at) : load_each(e, buffer, p.at);
+    return emit_decode(e, b->elem, raw);
+}
+
+static void store_register(Emit *e, uint32_t buffer, V slot, V value)
+{
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[buffer];
+    Ty type = LLVMGetAllocatedType(slot);
+    V old = LLVMBuildLoad2(l->b, type, slot, "");
+    value = emit_value_type(l, b->elem) == l->f32 ? emit_to_float(e, value) : value;
+    if (b->elem == EL_BF16 || b->elem == EL_F16)
+        value = emit_decode(e, b->elem, emit_encode(e, b->elem, value));
+    value = l_splat(l, value, b->lanes);
+    if (!b->lanes && l_width(value))
+        BUG(l->arena, "backend: lanes are stored to register %s of kernel %s, which has none", b->name, e->k->name);
+    /* Lanes beyond the end may hold anything in a register that no other loop reads. */
+    V mask = b->lanes && b->home == e->loop && e->loop != NONE ? e->cond : emit_mask(e);
+    if (mask && b->lanes)
+        value = l_select(l, mask, value, old);
+    else if (e->cond)
+        value = l_select(l, l_any(l, emit_mask(e)), value, old);
+    LLVMBuildStore(l->b, value, slot);
+}
+
+static void store_one(Emit *e, uint32_t buffer, V at, V raw)
+{
+    L *l = e->l;
+    if (l_width(raw))
+        BUG(l->arena, "backend: lanes are stored to one element of %s of kernel %s", e->p->buffers.at[buffer].name,
+            e->k->name);
+    if (!e->cond) {
+        emit_alias(e, l_store(l, raw, at, 0), buffer);
+        return;
+    }
+    When w = l_when(l, l_any(l, emit_mask(e)));
+    emit_alias(e, l_store(l, raw, at, 0), buffer);
+    l_end_when(l, &w);
+}
+
+void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V value)
+{
+    const Buffer *b = &e->p->buffers.at[buffer];
+    if (b->space == SPACE_REG) {
+        store_register(e, buffer, emit_register(e, buffer, index, n), value);
+        return;
+    }
+    Place p = place_of(e, buffer, index, n);
+    if (p.shape == PLACE_EACH)
+        store_each(e, buffer, p.at, value, 0);
+    else if (p.shape == PLACE_RUN)
+        store_run(e, buffer, p.at, emit_encode(e, b->elem, value));
+    else
+        store_one(e, buffer, p.at, emit_encode(e, b->elem, value));
+}
+
+int emit_add_each(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, ExprId value)
+{
+    if (e->p->buffers.at[buffer].space == SPACE_REG)
+        return 0;
+    Place p = place_of(e, buffer, index, n);
+    if (p.shape != PLACE_EACH)
+        return 0;
+    store_each(e, buffer, p.at, emit_value(e, value), 1);
+    return 1;
+}
+
+/* ---- for sorts ---- */
+
+V emit_get(Emit *e, uint32_t buffer, V position)
+{
+    Elem elem = e->p->buffers.at[buffer].elem;
+    Ty type = emit_memory_type(e->l, elem);
+    V v = l_load(e->l, type, l_at(e->l, type, emit_base(e, buffer), position), 0);
+    emit_alias(e, v, buffer);
+    return emit_decode(e, elem, v);
+}
+
+void emit_put(Emit *e, uint32_t buffer, V position, V value)
+{
+    Elem elem = e->p->buffers.at[buffer].elem;
+    V at = l_at(e->l, emit_memory_type(e->l, elem), emit_base(e, buffer), position);
+    emit_alias(e, l_store(e->l, emit_encode(e, elem, value), at, 0), buffer);
+}
+
+V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    V sum = l_i64(e->l, 0);
+    for (uint32_t i = 0; i < n; i++)
+        sum = l_add(e->l, sum, l_mul(e->l, emit_value(e, index[i]), emit_stride(e, buffer, i)));
+    return sum;
+}

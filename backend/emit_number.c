@@ -1,0 +1,109 @@
+/* Element formats: how a value lies in memory. bf16 and f16 are widened exactly and rounded to nearest even.
+ *
+ * No library calls may remain: the conversions of f16 use F16C where the target has it and integers elsewhere. */
+#include "backend/emit.h"
+
+static V widen_bf16(L *l, V raw) { return l_bits(l, l_shl(l, l_cast(l, LLVMZExt, raw, l->i32), 16), l->f32); }
+
+static int has_f16c(const Emit *e) { return e->p->isa >= ISA_avx2; }
+
+/* Normal numbers: shift and re-bias. Subnormal: an integer times 2^-24. Infinity and NaN: the largest exponent. */
+static V widen_f16_plain(L *l, V raw)
+{
+    V h = l_cast(l, LLVMZExt, raw, l->i32);
+    Ty t = LLVMTypeOf(h);
+    V sign = l_shl(l, l_and(l, h, l_int(t, 0x8000)), 16);
+    V size = l_and(l, h, l_int(t, 0x7fff));
+    V small = l_fmul(l, l_cast(l, LLVMSIToFP, size, l->f32), l_real(l_like(l, l->f32, h), 0x1p-24));
+    V special = l_icmp(l, LLVMIntSGE, size, l_int(t, 0x7c00));
+    V bias = l_select(l, special, l_int(t, 224 << 23), l_int(t, 112 << 23));
+    V quiet = l_select(l, l_icmp(l, LLVMIntSGT, size, l_int(t, 0x7c00)), l_int(t, 0x400000), l_int(t, 0));
+    V large = l_or(l, l_add(l, l_shl(l, size, 13), bias), quiet);
+    V is_small = l_icmp(l, LLVMIntSLT, size, l_int(t, 0x400));
+    return l_bits(l, l_or(l, sign, l_select(l, is_small, l_bits(l, small, l->i32), large)), l->f32);
+}
+
+static V widen_f16(Emit *e, V raw)
+{
+    L *l = e->l;
+    if (!has_f16c(e))
+        return widen_f16_plain(l, raw);
+    return l_cast(l, LLVMFPExt, l_bits(l, raw, l->f16), l->f32);
+}
+
+/* Adds half of the last kept place less one, plus that place's bit: rounds to even. NaN would become infinity. */
+V emit_round_bf16(Emit *e, V value)
+{
+    L *l = e->l;
+    V u = l_bits(l, value, l->i32);
+    Ty t = LLVMTypeOf(u);
+    V odd = l_and(l, l_shr(l, u, 16), l_int(t, 1));
+    V rounded = l_add(l, u, l_add(l, odd, l_int(t, 0x7fff)));
+    V quiet = l_or(l, u, l_int(t, 0x400000));
+    V nan = l_fcmp(l, LLVMRealUNO, value, value);
+    return l_cast(l, LLVMTrunc, l_shr(l, l_select(l, nan, quiet, rounded), 16), l->i16);
+}
+
+static V round_f16_plain(L *l, V value)
+{
+    V u = l_bits(l, value, l->i32);
+    Ty t = LLVMTypeOf(u), tf = LLVMTypeOf(value);
+    V sign = l_and(l, l_shr(l, u, 16), l_int(t, 0x8000));
+    V size = l_and(l, u, l_int(t, 0x7fffffff));
+    V odd = l_and(l, l_shr(l, size, 13), l_int(t, 1));
+    V normal = l_add(l, l_sub(l, size, l_int(t, 112 << 23)), l_add(l, odd, l_int(t, 0xfff)));
+    V half = l_real(tf, 0.5); /* its last place is 2^-24, the subnormal step of f16: the sum rounds */
+    V small = l_bits(l, l_fadd(l, l_bits(l, size, l->f32), half), l->i32);
+    small = l_sub(l, small, l_bits(l, half, l->i32));
+    V result = l_select(l, l_icmp(l, LLVMIntSLT, size, l_int(t, 0x38800000)), small, l_shr(l, normal, 13));
+    result = l_select(l, l_icmp(l, LLVMIntSGE, size, l_int(t, 0x477ff000)), l_int(t, 0x7c00), result);
+    V nan = l_or(l, l_and(l, l_shr(l, size, 13), l_int(t, 0x3ff)), l_int(t, 0x7e00));
+    result = l_select(l, l_icmp(l, LLVMIntSGT, size, l_int(t, 0x7f800000)), nan, result);
+    return l_cast(l, LLVMTrunc, l_or(l, sign, result), l->i16);
+}
+
+V emit_round_f16(Emit *e, V value)
+{
+    L *l = e->l;
+    if (!has_f16c(e))
+        return round_f16_plain(l, value);
+    return l_bits(l, l_cast(l, LLVMFPTrunc, value, l->f16), l->i16);
+}
+
+V emit_decode(Emit *e, Elem elem, V raw)
+{
+    switch (elem) {
+    case EL_F32:
+    case EL_I64: return raw;
+    case EL_BF16: return widen_bf16(e->l, raw);
+    case EL_F16: return widen_f16(e, raw);
+    case EL_I32: return l_cast(e->l, LLVMSExt, raw, e->l->i64);
+    case EL_COUNT: break;
+    }
+    BUG(e->l->arena, "backend: element type %d", (int)elem);
+}
+
+V emit_encode(Emit *e, Elem elem, V value)
+{
+    switch (elem) {
+    case EL_F32: return emit_to_float(e, value);
+    case EL_BF16: return emit_round_bf16(e, emit_to_float(e, value));
+    case EL_F16: return emit_round_f16(e, emit_to_float(e, value));
+    case EL_I32: return l_cast(e->l, LLVMTrunc, value, e->l->i32);
+    case EL_I64: return value;
+    case EL_COUNT: break;
+    }
+    BUG(e->l->arena, "backend: element type %d", (int)elem);
+}
+
+V emit_bf16(Emit *e, V a, V b)
+{
+    (void)b;
+    return widen_bf16(e->l, emit_round_bf16(e, a));
+}
+
+V emit_f16(Emit *e, V a, V b)
+{
+    (void)b;
+    return widen_f16(e, emit_round_f16(e, a));
+}

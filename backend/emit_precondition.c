@@ -1,0 +1,259 @@
+/* What a call is refused for before anything is written: sizes, rules, NULL, routes, overlap. */
+#include "backend/emit.h"
+
+#include <string.h>
+
+static const double limit_elements = 0x1p40, limit_rows = 2147483647.0;
+
+Gate gate_open(Emit *e)
+{
+    L *l = e->l;
+    Gate g = {.refuse = l_block(l, "refuse")};
+    Block back = l_here(l);
+    l_enter(l, g.refuse);
+    g.status = LLVMBuildPhi(l->b, l->i32, "status");
+    g.format = LLVMBuildPhi(l->b, l->ptr, "format");
+    g.a = LLVMBuildPhi(l->b, l->i64, "a");
+    g.b = LLVMBuildPhi(l->b, l->i64, "b");
+    l_enter(l, back);
+    return g;
+}
+
+void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V b)
+{
+    L *l = e->l;
+    int64_t known;
+    if (l_constant(ok, &known) && known)
+        return;
+    Block next = l_block(l, "next"), from = l_here(l);
+    V values[4] = {l_i32(l, status), l_text(l, format), a, b}, phis[4] = {g->status, g->format, g->a, g->b};
+    for (int i = 0; i < 4; i++)
+        LLVMAddIncoming(phis[i], &values[i], &from, 1);
+    l_branch(l, ok, next, g->refuse);
+    l_enter(l, next);
+}
+
+/* ---- sizes ---- */
+
+V emit_extent_f64(Emit *e, Extent x)
+{
+    L *l = e->l;
+    const ExtentForm *f = &e->p->m->extents.at[e->p->m->extents.at[x].folded];
+    V sum = l_real(l->f64, 0.0);
+    for (uint32_t i = 0; i < f->nterms; i++) {
+        V term = l_real(l->f64, (double)f->terms[i].coef);
+        for (uint32_t j = 0; j < f->terms[i].ndims; j++)
+            term = l_fmul(l, term, l_cast(l, LLVMSIToFP, emit_dim(e, f->terms[i].dims[j]), l->f64));
+        sum = i ? l_fadd(l, sum, term) : term;
+    }
+    return sum;
+}
+
+V emit_count_f64(Emit *e, uint32_t buffer)
+{
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[buffer];
+    V product = l_real(l->f64, 1.0), bad = l_false(l);
+    for (uint32_t i = 0; i < b->rank; i++) {
+        V extent = emit_extent_f64(e, b->axes[i].extent);
+        V out = l_or(l, l_fcmp(l, LLVMRealOLT, extent, l_real(l->f64, 0.0)),
+                     l_fcmp(l, LLVMRealOGT, extent, l_real(l->f64, limit_elements)));
+        bad = l_or(l, bad, out);
+        product = l_fmul(l, product, extent);
+    }
+    return l_select(l, bad, l_real(l->f64, -1.0), product);
+}
+
+V emit_count_fits(Emit *e, V count)
+{
+    L *l = e->l;
+    return l_and(l, l_fcmp(l, LLVMRealOGE, count, l_real(l->f64, 0.0)),
+                 l_fcmp(l, LLVMRealOLE, count, l_real(l->f64, limit_elements)));
+}
+
+#define SAY(e, ...) arena_printf((e)->l->arena, __VA_ARGS__)
+
+static void require_dims(Emit *e, Gate *g)
+{
+    L *l = e->l;
+    const char *kernel = e->k->name;
+    for (uint32_t i = 0; i < e->p->ndims; i++) {
+        const Dim *d = &e->p->m->dims.at[e->p->dims[i]];
+        V v = emit_dim(e, e->p->dims[i]), none = l_i64(l, 0);
+        gate_require(e, g, l_icmp(l, LLVMIntSGE, v, none), STATUS_SIZE,
+                     SAY(e, "%s: %s is %%lld; a size must not be negative", kernel, d->name), v, none);
+        gate_require(e, g, l_icmp(l, LLVMIntSLE, v, l_i64(l, (int64_t)1 << 40)), STATUS_SIZE,
+                     SAY(e, "%s: %s is %%lld; a size must not exceed 2^40", kernel, d->name), v, none);
+        if (d->max >= 0)
+            gate_require(e, g, l_icmp(l, LLVMIntSLE, v, l_i64(l, d->max)), STATUS_RULE,
+                         SAY(e, "%s: %s is %%lld; its rule is %s <= %lld", kernel, d->name, d->name,
+                             (long long)d->max), v, none);
+        if (d->multiple > 1)
+            gate_require(e, g, l_icmp(l, LLVMIntEQ, l_bin(l, LLVMURem, v, l_i64(l, d->multiple)), none), STATUS_RULE,
+                         SAY(e, "%s: %s is %%lld; its rule is %s %%%% %lld == 0", kernel, d->name, d->name,
+                             (long long)d->multiple), v, none);
+    }
+}
+
+static void require_counts(Emit *e, Gate *g)
+{
+    V none = l_i64(e->l, 0);
+    for (uint32_t i = 0; i < e->p->buffers.len; i++) {
+        const Buffer *b = &e->p->buffers.at[i];
+        if (b->space == SPACE_REG || !b->rank || (b->role == ROLE_LOCAL && !b->used))
+            continue;
+        gate_require(e, g, emit_count_fits(e, emit_count_f64(e, i)), STATUS_SIZE,
+                     SAY(e, "%s: the size of %s is negative or above 2^40 elements", e->k->name, b->name), none, none);
+    }
+}
+
+static void require_route_space(Emit *e, Gate *g, const Route *r)
+{
+    L *l = e->l;
+    V none = l_i64(l, 0), zero = l_real(l->f64, 0.0), most = l_real(l->f64, limit_rows);
+    V slots = l_fmul(l, emit_extent_f64(e, r->tokens), emit_extent_f64(e, r->choices));
+    gate_require(e, g, l_fcmp(l, LLVMRealOLE, slots, most), STATUS_SIZE,
+                 SAY(e, "%s: route %s has more than 2^31 - 1 choices", e->k->name, r->name), none, none);
+    V rows = emit_extent_f64(e, e->p->m->groups.at[r->group].rows);
+    V fits = l_and(l, l_fcmp(l, LLVMRealOLE, rows, most), l_fcmp(l, LLVMRealOGE, rows, zero));
+    gate_require(e, g, fits, STATUS_SIZE,
+                 SAY(e, "%s: the rows of route %s are negative or more than 2^31 - 1", e->k->name, r->name), none,
+                 none);
+}
+
+/* ---- memory: NULL, routes, overlap ---- */
+
+typedef struct Ranges {
+    V table; /* array of Shared.range on the stack */
+    uint32_t n, cap;
+    int written;
+    V *names;
+} Ranges;
+
+static void add_range(Emit *e, Ranges *r, const char *name, V first, V bytes, int written)
+{
+    L *l = e->l;
+    V at = l_at(l, e->p->shared->range, r->table, l_i64(l, r->n));
+    l_store(l, LLVMBuildPtrToInt(l->b, first, l->i64, ""), l_field(l, e->p->shared->range, at, 0), 8);
+    l_store(l, bytes, l_field(l, e->p->shared->range, at, 1), 8);
+    l_store(l, l_i64(l, written), l_field(l, e->p->shared->range, at, 2), 8);
+    r->names[r->n++] = l_text(l, name);
+    r->written |= written;
+}
+
+static V is_null(L *l, V pointer) { return l_icmp(l, LLVMIntEQ, pointer, LLVMConstNull(l->ptr)); }
+
+static void require_tensor(Emit *e, Gate *g, Ranges *r, TensorId t, V pointer)
+{
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[t];
+    V n = emit_elements(e, t), none = l_i64(l, 0);
+    V fine = l_or(l, l_icmp(l, LLVMIntEQ, n, none), l_not(l, is_null(l, pointer)));
+    gate_require(e, g, fine, STATUS_NULL, SAY(e, "%s: parameter %s is NULL", e->k->name, b->name), none, none);
+    V bytes = l_mul(l, n, l_i64(l, (int64_t)elem_bytes(b->elem)));
+    add_range(e, r, b->name, pointer, bytes, b->role != ROLE_IN);
+}
+
+static V route_field_count(Emit *e, const Route *r, RouteField f)
+{
+    const Group *group = &e->p->m->groups.at[r->group];
+    V groups = emit_extent(e, group->groups);
+    switch (f) {
+    case RF_START: return l_add(e->l, groups, l_i64(e->l, 1));
+    case RF_COUNT: return groups;
+    case RF_SLOT_OF: return emit_extent(e, group->rows);
+    case RF_ROW_OF: return l_mul(e->l, emit_extent(e, r->tokens), emit_extent(e, r->choices));
+    case RF_FIELDS: break;
+    }
+    BUG(e->l->arena, "backend: route field %d", (int)f);
+}
+
+static void require_route_field(Emit *e, Gate *g, Ranges *ranges, RouteId id, RouteField f, V route)
+{
+    static const char *const names[RF_FIELDS] = {"start", "count", "slot_of", "row_of"};
+    static const unsigned fields[RF_FIELDS] = {ROUTE_start, ROUTE_count, ROUTE_slot_of, ROUTE_row_of};
+    L *l = e->l;
+    const Route *r = &e->k->routes.at[id];
+    if (r->role == ROLE_IN && f > RF_COUNT && !(e->p->p->fields >> (id * RF_FIELDS + f) & 1))
+        return;
+    const char *name = SAY(e, "%s.%s", r->name, names[f]);
+    V pointer = l_load(l, l->ptr, l_field(l, e->p->shared->route, route, fields[f]), 8);
+    V n = route_field_count(e, r, f), none = l_i64(l, 0);
+    V fine = l_or(l, l_icmp(l, LLVMIntEQ, n, none), l_not(l, is_null(l, pointer)));
+    gate_require(e, g, fine, STATUS_NULL, SAY(e, "%s: %s is NULL", e->k->name, name), none, none);
+    add_range(e, ranges, name, pointer, l_mul(l, n, l_i64(l, f <= RF_COUNT ? 8 : 4)), r->role != ROLE_IN);
+    uint32_t buffer = plan_field(e->p, id, f);
+    if (buffer != NONE)
+        e->p->buffers.at[buffer].base = pointer;
+}
+
+static void require_route(Emit *e, Gate *g, Ranges *ranges, RouteId id, V route)
+{
+    static const char *const names[] = {"tokens", "choices", "groups", "rows"};
+    static const unsigned fields[] = {ROUTE_tokens, ROUTE_choices, ROUTE_groups, ROUTE_rows};
+    L *l = e->l;
+    const Route *r = &e->k->routes.at[id];
+    const Group *group = &e->p->m->groups.at[r->group];
+    Extent sizes[] = {r->tokens, r->choices, group->groups, group->rows};
+    V none = l_i64(l, 0);
+    gate_require(e, g, l_not(l, is_null(l, route)), STATUS_NULL,
+                 SAY(e, "%s: route %s is NULL", e->k->name, r->name), none, none);
+    for (int i = 0; i < 4; i++) {
+        V has = l_load(l, l->i64, l_field(l, e->p->shared->route, route, fields[i]), 8);
+        V wants = emit_extent(e, sizes[i]);
+        gate_require(e, g, l_icmp(l, LLVMIntEQ, has, wants), STATUS_ROUTE,
+                     SAY(e, "%s: route %s: %s is %%lld, the call's dimensions make it %%lld", e->k->name, r->name,
+                         names[i]), has, wants);
+    }
+    for (RouteField f = 0; f < RF_FIELDS; f++)
+        require_route_field(e, g, ranges, id, f, route);
+}
+
+static V name_table(Emit *e, const Ranges *r)
+{
+    V list = LLVMConstArray2(e->l->ptr, r->names, r->n);
+    V global = LLVMAddGlobal(e->l->mod, LLVMTypeOf(list), "names");
+    LLVMSetInitializer(global, list);
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(global, 1);
+    return global;
+}
+
+static void require_apart(Emit *e, Gate *g, const Ranges *r)
+{
+    L *l = e->l;
+    if (r->n < 2 || !r->written)
+        return;
+    V args[2] = {r->table, l_i64(l, r->n)}, none = l_i64(l, 0);
+    V pair = l_call(l, e->p->shared->overlap, args, 2);
+    V which = l_max(l, l_sub(l, pair, l_i64(l, 1)), none), names = name_table(e, r);
+    V first = l_load(l, l->i64, l_at(l, l->i64, names, l_bin(l, LLVMUDiv, which, args[1])), 8);
+    V second = l_load(l, l->i64, l_at(l, l->i64, names, l_bin(l, LLVMURem, which, args[1])), 8);
+    gate_require(e, g, l_icmp(l, LLVMIntEQ, pair, none), STATUS_OVERLAP,
+                 SAY(e, "%s: %%s and %%s overlap, and one of them is written", e->k->name), first, second);
+}
+
+/* params: the values of the C function's parameters, in order; leaves the buffers' addresses in the plan. */
+void emit_preconditions(Emit *e, Gate *g, const V *params)
+{
+    L *l = e->l;
+    const Kernel *k = e->k;
+    require_dims(e, g);
+    for (RouteId r = 0; r < k->routes.len; r++)
+        require_route_space(e, g, &k->routes.at[r]);
+    require_counts(e, g);
+    Ranges ranges = {.cap = k->params.len * RF_FIELDS + 1};
+    ranges.table = l_slot(l, LLVMArrayType2(e->p->shared->range, ranges.cap), "ranges");
+    ranges.names = arena_array(l->arena, V, ranges.cap);
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        uint32_t id = k->params.at[i].id;
+        if (k->params.at[i].kind == PARAM_ROUTE) {
+            require_route(e, g, &ranges, id, params[i]);
+            continue;
+        }
+        e->p->buffers.at[id].base = params[i];
+        if (!e->p->buffers.at[id].by_value)
+            require_tensor(e, g, &ranges, id, params[i]);
+    }
+    require_apart(e, g, &ranges);
+}

@@ -1,0 +1,209 @@
+/* Scalar operations that are a few instructions: one hook per row of ir/scalar.def. Functions: emit_math.c.
+ *
+ * Pointwise f32 arithmetic equals the interpreter's bit for bit: no contraction, no reassociation. */
+#include "backend/emit.h"
+
+static EmitScalar *const hooks[OP_COUNT] = {
+#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) emit_##name,
+#include "ir/scalar.def"
+};
+
+V emit_to_float(Emit *e, V v)
+{
+    if (!l_is_int(v))
+        return v;
+    return l_cast(e->l, l_is_bool(v) ? LLVMUIToFP : LLVMSIToFP, v, e->l->f32);
+}
+
+V emit_scalar(Emit *e, ScalarOp op, V a, V b)
+{
+    ScalarKind kind = scalar_table[op].kind;
+    int mixed = b && l_is_int(a) != l_is_int(b);
+    if (kind == SK_FLOAT || (kind == SK_CAST && op != OP_i32) || (mixed && (kind == SK_ARITH || kind == SK_COMPARE))) {
+        a = emit_to_float(e, a);
+        b = b ? emit_to_float(e, b) : NULL;
+    }
+    if (b)
+        l_match(e->l, &a, &b);
+    return hooks[op](e, a, b);
+}
+
+static V either(Emit *e, V a, V b, LLVMOpcode of_int, LLVMOpcode of_float)
+{
+    return l_bin(e->l, l_is_int(a) ? of_int : of_float, a, b);
+}
+
+V emit_add(Emit *e, V a, V b) { return either(e, a, b, LLVMAdd, LLVMFAdd); }
+V emit_sub(Emit *e, V a, V b) { return either(e, a, b, LLVMSub, LLVMFSub); }
+V emit_mul(Emit *e, V a, V b) { return either(e, a, b, LLVMMul, LLVMFMul); }
+V emit_div(Emit *e, V a, V b) { return l_fdiv(e->l, a, b); }
+
+V emit_neg(Emit *e, V a, V b)
+{
+    (void)b;
+    return l_is_int(a) ? LLVMBuildNeg(e->l->b, a, "") : LLVMBuildFNeg(e->l->b, a, "");
+}
+
+static V compare(Emit *e, V a, V b, LLVMIntPredicate of_int, LLVMRealPredicate of_float)
+{
+    return l_is_int(a) ? l_icmp(e->l, of_int, a, b) : l_fcmp(e->l, of_float, a, b);
+}
+
+V emit_lt(Emit *e, V a, V b) { return compare(e, a, b, LLVMIntSLT, LLVMRealOLT); }
+V emit_le(Emit *e, V a, V b) { return compare(e, a, b, LLVMIntSLE, LLVMRealOLE); }
+V emit_gt(Emit *e, V a, V b) { return compare(e, a, b, LLVMIntSGT, LLVMRealOGT); }
+V emit_ge(Emit *e, V a, V b) { return compare(e, a, b, LLVMIntSGE, LLVMRealOGE); }
+V emit_eq(Emit *e, V a, V b) { return compare(e, a, b, LLVMIntEQ, LLVMRealOEQ); }
+V emit_ne(Emit *e, V a, V b) { return compare(e, a, b, LLVMIntNE, LLVMRealUNE); }
+V emit_and(Emit *e, V a, V b) { return l_and(e->l, a, b); }
+V emit_or(Emit *e, V a, V b) { return l_or(e->l, a, b); }
+
+V emit_not(Emit *e, V a, V b)
+{
+    (void)b;
+    return l_not(e->l, a);
+}
+
+V emit_f32(Emit *e, V a, V b)
+{
+    (void)e;
+    (void)b;
+    return a;
+}
+
+V emit_stop(Emit *e, V a, V b)
+{
+    (void)e;
+    (void)b;
+    return a;
+}
+
+V emit_i32(Emit *e, V a, V b)
+{
+    (void)b;
+    L *l = e->l;
+    if (l_is_int(a))
+        return l_max(l, l_min(l, a, l_int(LLVMTypeOf(a), INT32_MAX)), l_int(LLVMTypeOf(a), INT32_MIN));
+    V narrow = l_intrinsic2(l, "llvm.fptosi.sat", l_like(l, l->i32, a), LLVMTypeOf(a), &a, 1);
+    return l_cast(l, LLVMSExt, narrow, l->i64);
+}
+
+V emit_sqrt(Emit *e, V a, V b)
+{
+    (void)b;
+    return l_intrinsic(e->l, "llvm.sqrt", LLVMTypeOf(a), &a, 1);
+}
+
+V emit_rsqrt(Emit *e, V a, V b) { return l_fdiv(e->l, l_real(LLVMTypeOf(a), 1.0), emit_sqrt(e, a, b)); }
+
+V emit_abs(Emit *e, V a, V b)
+{
+    (void)b;
+    L *l = e->l;
+    if (l_is_int(a))
+        return l_max(l, a, LLVMBuildNeg(l->b, a, ""));
+    return l_intrinsic(l, "llvm.fabs", LLVMTypeOf(a), &a, 1);
+}
+
+/* a when `better` holds or a is NaN, else b (which may be NaN). */
+static V extreme(Emit *e, V a, V b, LLVMIntPredicate of_int, LLVMRealPredicate unordered_worse)
+{
+    L *l = e->l;
+    if (l_is_int(a))
+        return l_select(l, l_icmp(l, of_int, a, b), a, b);
+    V worse = l_fcmp(l, unordered_worse, a, b); /* also when either is NaN */
+    V nan = l_fcmp(l, LLVMRealUNO, a, a);
+    return l_select(l, nan, a, l_select(l, worse, b, a));
+}
+
+V emit_max2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSGE, LLVMRealULT); }
+V emit_min2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSLE, LLVMRealUGT); }
+
+V emit_relu(Emit *e, V a, V b)
+{
+    (void)b;
+    V zero = l_real(LLVMTypeOf(a), 0.0);
+    return l_select(e->l, l_fcmp(e->l, LLVMRealOLE, a, zero), zero, a);
+}
+
+/* Without SSE4.1 there is no rounding instruction: beyond 2^23 every f32 is whole, below i32 holds it. */
+V emit_floor(Emit *e, V a, V b)
+{
+    (void)b;
+    L *l = e->l;
+    Ty t = LLVMTypeOf(a);
+    if (e->p->isa >= ISA_avx2)
+        return l_intrinsic(l, "llvm.floor", t, &a, 1);
+    V size = emit_abs(e, a, NULL);
+    V small = l_fcmp(l, LLVMRealOLT, size, l_real(t, 0x1p23));
+    V safe = l_select(l, small, a, l_real(t, 0.0));
+    V cut = l_cast(l, LLVMSIToFP, l_cast(l, LLVMFPToSI, safe, l->i32), l->f32);
+    V down = l_fsub(l, cut, l_select(l, l_fcmp(l, LLVMRealOGT, cut, safe), l_real(t, 1.0), l_real(t, 0.0)));
+    V sign = l_and(l, l_bits(l, a, l->i32), l_int(l_like(l, l->i32, a), INT32_MIN));
+    down = l_bits(l, l_or(l, l_bits(l, down, l->i32), sign), l->f32); /* -0 stays -0 */
+    return l_select(l, small, down, a);
+}
+
+/* Lanes: a vector division of 64-bit integers does not exist; f64 division is exact enough below 2^53 (the quotient
+ * cannot round across an integer), and no index comes near. Without AVX-512 the lanes are divided one by one. */
+static V divide_lanes(Emit *e, V a, V b)
+{
+    L *l = e->l;
+    V q = l_fdiv(l, l_cast(l, LLVMSIToFP, a, l->f64), l_cast(l, LLVMSIToFP, b, l->f64));
+    return l_cast(l, LLVMFPToSI, q, l->i64);
+}
+
+/* A lane that does nothing may hold any divisor. */
+static V safe_divisor(Emit *e, V b)
+{
+    V mask = emit_mask(e);
+    return mask && l_width(b) && !LLVMIsConstant(b) ? l_select(e->l, mask, b, l_int(LLVMTypeOf(b), 1)) : b;
+}
+
+V emit_idiv(Emit *e, V a, V b)
+{
+    b = safe_divisor(e, b);
+    if (l_width(a) && e->p->isa >= ISA_avx512 && !LLVMIsConstant(b))
+        return divide_lanes(e, a, b);
+    return l_bin(e->l, LLVMUDiv, a, b);
+}
+
+V emit_imod(Emit *e, V a, V b)
+{
+    b = safe_divisor(e, b);
+    if (l_width(a) && e->p->isa >= ISA_avx512 && !LLVMIsConstant(b))
+        return l_sub(e->l, a, l_mul(e->l, divide_lanes(e, a, b), b));
+    return l_bin(e->l, LLVMURem, a, b);
+}
+
+/* ---- folding lanes ---- */
+
+static V fold_pair(Emit *e, ReduceKind kind, V a, V b)
+{
+    switch (kind) {
+    case RED_SUM: return emit_add(e, a, b);
+    case RED_MAX: return emit_max2(e, a, b);
+    case RED_MIN: return emit_min2(e, a, b);
+    }
+    BUG(e->l->arena, "backend: reduction %d", (int)kind);
+}
+
+/* Upper half onto lower half until one is left: the order is fixed, whatever the instruction set offers. */
+V emit_fold_lanes(Emit *e, ReduceKind kind, V v)
+{
+    L *l = e->l;
+    for (uint32_t w = l_width(v); w > 1; w /= 2) {
+        V half[2][128];
+        if (w % 2 || w > 256)
+            BUG(l->arena, "backend: %u lanes cannot be folded", w);
+        for (uint32_t i = 0; i < w / 2; i++) {
+            half[0][i] = l_i32(l, i);
+            half[1][i] = l_i32(l, w / 2 + i);
+        }
+        V none = LLVMGetPoison(LLVMTypeOf(v));
+        V low = LLVMBuildShuffleVector(l->b, v, none, LLVMConstVector(half[0], w / 2), "");
+        V high = LLVMBuildShuffleVector(l->b, v, none, LLVMConstVector(half[1], w / 2), "");
+        v = fold_pair(e, kind, low, high);
+    }
+    return l_width(v) ? l_lane(l, v, l_i32(l, 0)) : v;
+}

@@ -1,0 +1,251 @@
+/* Functions that a compiled module has once: refusing a call, finding overlaps, noting a failed check, and choosing
+ * the instruction set. */
+#include "backend/emit.h"
+
+static V new_function(L *l, const char *name, Ty result, const Ty *params, unsigned n)
+{
+    V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, params, n));
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    l_attribute(l, fn, "nounwind");
+    l_attribute(l, fn, "noinline");
+    l_attribute_text(l, fn, "target-cpu", "x86-64");
+    l_begin(l, fn);
+    return fn;
+}
+
+static V libc_snprintf(L *l)
+{
+    Ty params[3] = {l->ptr, l->i64, l->ptr};
+    return l_declare(l, "snprintf", LLVMFunctionType(l->i32, params, 3, 1));
+}
+
+static V is_null(L *l, V p) { return l_icmp(l, LLVMIntEQ, p, LLVMConstNull(l->ptr)); }
+
+/* i32 refuse(ptr ctx, i32 status, ptr format, i64 a, i64 b) */
+static V emit_refuse(L *l, const Shared *s)
+{
+    Ty params[5] = {l->ptr, l->i32, l->ptr, l->i64, l->i64};
+    V fn = new_function(l, "moec.refuse", l->i32, params, 5);
+    V ctx = LLVMGetParam(fn, 0), status = LLVMGetParam(fn, 1);
+    When has = l_when(l, l_not(l, is_null(l, ctx)));
+    l_store(l, status, l_field(l, s->context, ctx, CTX_status), 4);
+    V message = l_load(l, l->ptr, l_field(l, s->context, ctx, CTX_message), 8);
+    When text = l_when(l, l_not(l, is_null(l, message)));
+    V args[5] = {message, l_i64(l, 512), LLVMGetParam(fn, 2), LLVMGetParam(fn, 3), LLVMGetParam(fn, 4)};
+    l_call(l, libc_snprintf(l), args, 5);
+    l_end_when(l, &text);
+    l_end_when(l, &has);
+    LLVMBuildRet(l->b, status);
+    return fn;
+}
+
+/* i64 overlap(ptr ranges, i64 n): 1 + i * n + j of the first two that meet, one of them written; else 0. */
+static V emit_overlap(L *l, const Shared *s)
+{
+    Ty params[2] = {l->ptr, l->i64};
+    V fn = new_function(l, "moec.overlap", l->i64, params, 2);
+    V table = LLVMGetParam(fn, 0), n = LLVMGetParam(fn, 1), field[2][3], one = l_i64(l, 1);
+    For i = l_for(l, l_i64(l, 0), n, 1, "i");
+    For j = l_for(l, l_add(l, i.var, one), n, 1, "j");
+    for (int side = 0; side < 2; side++)
+        for (unsigned f = 0; f < 3; f++) {
+            V at = l_at(l, s->range, table, side ? j.var : i.var);
+            field[side][f] = l_load(l, l->i64, l_field(l, s->range, at, f), 8);
+        }
+    V meet = l_icmp(l, LLVMIntNE, l_or(l, field[0][2], field[1][2]), l_i64(l, 0));
+    for (int side = 0; side < 2; side++) {
+        V end = l_add(l, field[!side][0], field[!side][1]);
+        meet = l_and(l, meet, l_icmp(l, LLVMIntULT, field[side][0], end));
+        meet = l_and(l, meet, l_icmp(l, LLVMIntSGT, field[side][1], l_i64(l, 0)));
+    }
+    Block found = l_block(l, "found"), next = l_block(l, "next");
+    l_branch(l, meet, found, next);
+    l_enter(l, found);
+    LLVMBuildRet(l->b, l_add(l, one, l_add(l, l_mul(l, i.var, n), j.var)));
+    l_enter(l, next);
+    l_end_for(l, &j);
+    l_end_for(l, &i);
+    LLVMBuildRet(l->b, l_i64(l, 0));
+    return fn;
+}
+
+/* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock. */
+static V emit_fail(L *l)
+{
+    Ty head[6] = {l->i32, l->i32, l->i64, l->i64, l->i64, l->i64};
+    Ty data = LLVMStructTypeInContext(l->ctx, head, 6, 0);
+    Ty params[5] = {l->ptr, l->i64, l->i64, l->i64, l->i64};
+    V fn = new_function(l, "moec.fail", l->none, params, 5);
+    l_attribute(l, fn, "cold");
+    V at = LLVMGetParam(fn, 0), item = LLVMGetParam(fn, 1), lock = l_field(l, data, at, DATA_LOCK);
+    Block spin = l_block(l, "spin"), mine = l_block(l, "mine");
+    l_goto(l, spin);
+    l_enter(l, spin);
+    V taken = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpXchg, lock, l_i32(l, 1), LLVMAtomicOrderingAcquire, 0);
+    l_branch(l, l_icmp(l, LLVMIntEQ, taken, l_i32(l, 0)), mine, spin);
+    l_enter(l, mine);
+    V failed = l_load(l, l->i32, l_field(l, data, at, DATA_FAILED), 4);
+    V lowest = l_load(l, l->i64, l_field(l, data, at, DATA_ITEM), 8);
+    V first = l_or(l, l_icmp(l, LLVMIntEQ, failed, l_i32(l, 0)), l_icmp(l, LLVMIntSLT, item, lowest));
+    When keep = l_when(l, first);
+    l_store(l, l_i32(l, 1), l_field(l, data, at, DATA_FAILED), 4);
+    l_store(l, item, l_field(l, data, at, DATA_ITEM), 8);
+    l_store(l, LLVMGetParam(fn, 2), l_field(l, data, at, DATA_CHECK), 8);
+    l_store(l, LLVMGetParam(fn, 3), l_field(l, data, at, DATA_A), 8);
+    l_store(l, LLVMGetParam(fn, 4), l_field(l, data, at, DATA_B), 8);
+    l_end_when(l, &keep);
+    V release = l_store(l, l_i32(l, 0), lock, 4);
+    LLVMSetOrdering(release, LLVMAtomicOrderingRelease);
+    LLVMBuildRetVoid(l->b);
+    return fn;
+}
+
+/* ---- choosing the instruction set ---- */
+
+static V inline_asm(L *l, Ty type, const char *text, const char *constraints)
+{
+    size_t nt = 0, nc = 0;
+    while (text[nt])
+        nt++;
+    while (constraints[nc])
+        nc++;
+    (void)l;
+    return LLVMGetInlineAsm(type, (char *)(uintptr_t)text, nt, (char *)(uintptr_t)constraints, nc, 1, 0,
+                            LLVMInlineAsmDialectATT, 0);
+}
+
+/* {eax, ebx, ecx, edx} of a CPUID leaf. */
+static V cpuid(L *l, int64_t leaf)
+{
+    Ty four[4] = {l->i32, l->i32, l->i32, l->i32}, two[2] = {l->i32, l->i32};
+    Ty type = l_fn_type(l, LLVMStructTypeInContext(l->ctx, four, 4, 0), two, 2);
+    V code = inline_asm(l, type, "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx}");
+    V args[2] = {l_i32(l, leaf), l_i32(l, 0)};
+    return LLVMBuildCall2(l->b, type, code, args, 2, "");
+}
+
+/* XCR0, or 0 when the operating system does not show it. */
+static V xgetbv(L *l, V leaf1_ecx)
+{
+    Ty two[2] = {l->i32, l->i32};
+    Ty type = l_fn_type(l, LLVMStructTypeInContext(l->ctx, two, 2, 0), &l->i32, 1);
+    Block before = l_here(l);
+    V shown = l_and(l, leaf1_ecx, l_i32(l, 1 << 27));
+    When has = l_when(l, l_icmp(l, LLVMIntNE, shown, l_i32(l, 0)));
+    V code = inline_asm(l, type, ".byte 0x0f, 0x01, 0xd0", "={ax},={dx},{cx}");
+    V zero = l_i32(l, 0);
+    V low = LLVMBuildExtractValue(l->b, LLVMBuildCall2(l->b, type, code, &zero, 1, ""), 0, "");
+    Block from = l_here(l);
+    l_end_when(l, &has);
+    return l_phi(l, l->i32, zero, before, low, from);
+}
+
+static V has_bits(L *l, V value, uint32_t mask)
+{
+    V m = l_i32(l, mask);
+    return l_icmp(l, LLVMIntEQ, l_and(l, value, m), m);
+}
+
+/* Bit i: this CPU runs inputs[i]. */
+static void emit_can_run(L *l, const BackendInput *inputs, uint32_t n, V *can)
+{
+    V top = LLVMBuildExtractValue(l->b, cpuid(l, 0), 0, "");
+    V enough = l_icmp(l, LLVMIntUGE, top, l_i32(l, 7));
+    V leaf1_ecx = LLVMBuildExtractValue(l->b, cpuid(l, 1), 2, "");
+    V leaf7 = cpuid(l, 7); /* beyond the highest leaf: numbers of no meaning, see `enough` */
+    V ebx = LLVMBuildExtractValue(l->b, leaf7, 1, ""), edx = LLVMBuildExtractValue(l->b, leaf7, 3, "");
+    V xcr0 = xgetbv(l, leaf1_ecx);
+    for (uint32_t i = 0; i < n; i++) {
+        const CpuNeeds *need = &cpu_needs[inputs[i].isa];
+        if (!need->xcr0) {
+            can[i] = l_true(l);
+            continue;
+        }
+        V all = l_and(l, enough, has_bits(l, leaf1_ecx, need->leaf1_ecx));
+        all = l_and(l, all, has_bits(l, ebx, need->leaf7_ebx));
+        all = l_and(l, all, has_bits(l, edx, need->leaf7_edx));
+        can[i] = l_and(l, all, has_bits(l, xcr0, need->xcr0));
+    }
+}
+
+/* The input that MOE_ISA names, or -2. */
+static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *can, V word)
+{
+    Ty two[2] = {l->ptr, l->ptr};
+    V compare = l_declare(l, "strcmp", l_fn_type(l, l->i32, two, 2));
+    V result = l_i32(l, -2);
+    for (uint32_t i = 0; i < n; i++) {
+        V args[2] = {word, l_text(l, cpu_table[inputs[i].isa].name)};
+        V same = l_icmp(l, LLVMIntEQ, l_call(l, compare, args, 2), l_i32(l, 0));
+        result = l_select(l, l_and(l, same, can[i]), l_i32(l, i + 1), result);
+    }
+    return result;
+}
+
+/* i32 select(): 1 + the input to run, -1: the CPU lacks all, -2: MOE_ISA names none that it can run. Remembered; two
+ * threads that come here first both store the same. */
+static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
+{
+    V known = LLVMAddGlobal(l->mod, l->i32, "moec.selected");
+    LLVMSetInitializer(known, l_i32(l, 0));
+    LLVMSetLinkage(known, LLVMInternalLinkage);
+    V fn = new_function(l, "moec.select", l->i32, NULL, 0);
+    V old = l_load(l, l->i32, known, 4);
+    LLVMSetOrdering(old, LLVMAtomicOrderingMonotonic);
+    Block done = l_block(l, "known"), find = l_block(l, "find");
+    l_branch(l, l_icmp(l, LLVMIntNE, old, l_i32(l, 0)), done, find);
+    l_enter(l, done);
+    LLVMBuildRet(l->b, old);
+    l_enter(l, find);
+    V can[ISA_COUNT];
+    emit_can_run(l, inputs, n, can);
+    V best = l_i32(l, -1);
+    for (uint32_t i = 0; i < n; i++)
+        best = l_select(l, can[i], l_i32(l, i + 1), best); /* inputs go from the plainest up */
+    V name = l_text(l, "MOE_ISA");
+    V word = l_call(l, l_declare(l, "getenv", l_fn_type(l, l->ptr, &l->ptr, 1)), &name, 1);
+    Block before = l_here(l);
+    When set = l_when(l, l_not(l, is_null(l, word)));
+    Block test = l_here(l);
+    When some = l_when(l, l_icmp(l, LLVMIntNE, l_load(l, l->i8, word, 1), l_int(l->i8, 0)));
+    V chosen = forced_choice(l, inputs, n, can, word);
+    LLVMSetOrdering(l_store(l, word, s->forced, 8), LLVMAtomicOrderingMonotonic);
+    Block from = l_here(l);
+    l_end_when(l, &some);
+    V inner = l_phi(l, l->i32, best, test, chosen, from);
+    from = l_here(l);
+    l_end_when(l, &set);
+    V result = l_phi(l, l->i32, best, before, inner, from);
+    LLVMSetOrdering(l_store(l, result, known, 4), LLVMAtomicOrderingMonotonic);
+    LLVMBuildRet(l->b, result);
+    return fn;
+}
+
+void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
+{
+    Ty context[] = {
+#define CTX(field, ctype, llvm, doc) l->llvm,
+#include "moec/abi.def"
+    };
+    Ty route[] = {
+#define ROUTE(field, ctype, llvm, doc) l->llvm,
+#include "moec/abi.def"
+    };
+    Ty range[3] = {l->i64, l->i64, l->i64};
+    s->context = LLVMStructTypeInContext(l->ctx, context, sizeof context / sizeof *context, 0);
+    s->route = LLVMStructTypeInContext(l->ctx, route, sizeof route / sizeof *route, 0);
+    s->range = LLVMStructTypeInContext(l->ctx, range, 3, 0);
+    s->forced = LLVMAddGlobal(l->mod, l->ptr, "moec.forced");
+    LLVMSetInitializer(s->forced, LLVMConstNull(l->ptr));
+    LLVMSetLinkage(s->forced, LLVMInternalLinkage);
+    Ty zeros = LLVMArrayType2(l->i64, 8);
+    s->nowhere = LLVMAddGlobal(l->mod, zeros, "moec.nowhere");
+    LLVMSetInitializer(s->nowhere, LLVMConstNull(zeros));
+    LLVMSetLinkage(s->nowhere, LLVMInternalLinkage);
+    LLVMSetGlobalConstant(s->nowhere, 1);
+    LLVMSetAlignment(s->nowhere, 64);
+    s->refuse = emit_refuse(l, s);
+    s->overlap = emit_overlap(l, s);
+    s->fail = emit_fail(l);
+    s->select = emit_select(l, s, inputs, n);
+}

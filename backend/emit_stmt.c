@@ -1,0 +1,241 @@
+/* Statements: loops, conditions, stores, checks. Sorts and routes: emit_sort.c, emit_route.c. */
+#include "backend/emit.h"
+
+#include <string.h>
+
+static EmitTile *const hooks[TILE_COUNT] = {
+#define TILE(name, doc) emit_tile_##name,
+#include "ir/tile.def"
+};
+
+static const Stmt *at(const Emit *e, StmtId s) { return &e->p->p->stmts.at[s]; }
+
+void emit_here(Emit *e, Loc loc)
+{
+    if (e->p->debug)
+        debug_line(e->p->debug, loc);
+}
+
+void emit_body(Emit *e, StmtId first)
+{
+    for (StmtId s = first; s != NONE; s = at(e, s)->next) {
+        emit_here(e, at(e, s)->loc);
+        hooks[at(e, s)->kind](e, s);
+        emit_forget(e, 0);
+    }
+}
+
+void emit_tile_launch(Emit *e, StmtId s) { emit_body(e, at(e, s)->first); }
+
+/* ---- loops ---- */
+
+static void loop_ordered(Emit *e, const Stmt *s)
+{
+    V lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
+    emit_forget(e, 0);
+    For f = l_for(e->l, lo, hi, s->step, e->k->indices.at[s->var].name);
+    e->index[s->var] = f.var;
+    emit_body(e, s->first);
+    l_end_for(e->l, &f);
+    e->index[s->var] = NULL;
+}
+
+static void loop_unroll(Emit *e, const Stmt *s)
+{
+    int64_t lo, hi;
+    if (!l_constant(emit_value(e, s->lo), &lo) || !l_constant(emit_value(e, s->hi), &hi))
+        BUG(e->l->arena, "backend: an unrolled loop of kernel %s has no constant bounds", e->k->name);
+    emit_forget(e, 0);
+    for (int64_t i = lo; i < hi; i += s->step) {
+        e->index[s->var] = l_i64(e->l, i);
+        emit_body(e, s->first);
+    }
+    e->index[s->var] = NULL;
+}
+
+static void vector_trip(Emit *e, const Stmt *s, V first, V tail)
+{
+    e->index[s->var] = first;
+    e->var_lanes = l_add(e->l, l_splat(e->l, first, e->width), l_iota(e->l, e->l->i64, e->width));
+    e->tail = tail;
+    emit_body(e, s->first);
+}
+
+static void forget_forms(Emit *e) { memset(e->form, 0, e->k->exprs.len); }
+
+/* Full trips, then one masked trip when lanes are left over. */
+static void loop_vector(Emit *e, StmtId id, const Stmt *s)
+{
+    L *l = e->l;
+    V lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
+    emit_forget(e, 0);
+    forget_forms(e);
+    if (e->width || s->step < 2 || s->step > 256 || (s->step & (s->step - 1)))
+        BUG(l->arena, "backend: kernel %s has a vector loop that is nested or of step %lld", e->k->name,
+            (long long)s->step);
+    e->var = s->var;
+    e->width = (uint32_t)s->step;
+    e->loop = id;
+    For f = l_for(l, lo, l_sub(l, hi, l_i64(l, s->step - 1)), s->step, e->k->indices.at[s->var].name);
+    vector_trip(e, s, f.var, NULL);
+    l_end_for(l, &f);
+    V whole = l_and(l, l_max(l, l_sub(l, hi, lo), l_i64(l, 0)), l_i64(l, -s->step));
+    V rest = l_add(l, lo, whole);
+    When w = l_when(l, l_icmp(l, LLVMIntSLT, rest, hi));
+    V left = l_cast(l, LLVMTrunc, l_sub(l, hi, rest), l->i32);
+    vector_trip(e, s, rest, l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), left));
+    l_end_when(l, &w);
+    e->tail = NULL;
+    e->width = 0;
+    e->var = e->loop = NONE;
+    e->index[s->var] = NULL;
+    forget_forms(e);
+}
+
+void emit_tile_for(Emit *e, StmtId id)
+{
+    const Stmt *s = at(e, id);
+    switch ((LoopMode)s->mode) {
+    case LOOP_ORDERED:
+    case LOOP_PARALLEL:
+    case LOOP_OWNED: loop_ordered(e, s); break;
+    case LOOP_VECTOR: loop_vector(e, id, s); break;
+    case LOOP_UNROLL: loop_unroll(e, s); break;
+    }
+}
+
+/* ---- conditions ---- */
+
+enum { GUARDS_MAX = 64 };
+
+static int has_loop(const Emit *e, StmtId first)
+{
+    for (StmtId s = first; s != NONE; s = at(e, s)->next)
+        if (at(e, s)->kind == TILE_for || has_loop(e, at(e, s)->first))
+            return 1;
+    return 0;
+}
+
+/* Conjuncts without lanes that are safe to evaluate come first: they become branches around the rest. */
+static uint32_t order_guards(Emit *e, ExprId condition, ExprId *out)
+{
+    ExprId all[GUARDS_MAX];
+    uint32_t n = x_conjuncts(e->k, condition, all, GUARDS_MAX), len = 0;
+    for (int early = 1; early >= 0; early--)
+        for (uint32_t i = 0; i < n; i++)
+            if ((emit_form(e, all[i]) == FORM_UNIFORM && !emit_unsafe(e, all[i])) == early)
+                out[len++] = all[i];
+    return n;
+}
+
+void emit_tile_if(Emit *e, StmtId id)
+{
+    const Stmt *s = at(e, id);
+    ExprId guards[GUARDS_MAX];
+    When open[GUARDS_MAX + 1];
+    uint32_t n = order_guards(e, s->value, guards), nopen = 0;
+    V outer = e->cond;
+    for (uint32_t i = 0; i < n; i++) {
+        V c = emit_bool(e, guards[i]);
+        int64_t known;
+        if (l_constant(c, &known) && known)
+            continue;
+        if (l_width(c))
+            e->cond = e->cond ? l_and(e->l, e->cond, c) : c;
+        else
+            open[nopen++] = l_when(e->l, c);
+        emit_forget(e, 0);
+    }
+    if (e->cond != outer && has_loop(e, s->first))
+        open[nopen++] = l_when(e->l, l_any(e->l, emit_mask(e)));
+    emit_forget(e, 0);
+    emit_body(e, s->first);
+    while (nopen)
+        l_end_when(e->l, &open[--nopen]);
+    e->cond = outer;
+}
+
+/* ---- stores ---- */
+
+/* The product a * b of `+= a * b` in f32, added with one rounding where the target can. */
+static V fused_product(Emit *e, const Stmt *s, V old)
+{
+    const Expr *n = x_at(e->k, s->value);
+    if (n->kind != X_OP || n->op != OP_mul || !type_is_float((Type)n->type) || l_is_int(old))
+        return NULL;
+    return emit_fma(e, emit_float(e, x_arg(e->k, s->value, 0)), emit_float(e, x_arg(e->k, s->value, 1)), old);
+}
+
+static int fits_i32(const Emit *e, ExprId x)
+{
+    const Expr *n = x_at(e->k, x);
+    if (n->kind == X_INT)
+        return n->value.i >= INT32_MIN && n->value.i <= INT32_MAX;
+    if (n->kind == X_LOAD)
+        return e->p->buffers.at[n->sym].elem == EL_I32;
+    if (n->kind == X_IF)
+        return fits_i32(e, x_arg(e->k, x, 1)) && fits_i32(e, x_arg(e->k, x, 2));
+    return x_is_op(e->k, x, OP_i32);
+}
+
+static void check_range(Emit *e, const Stmt *s, V value)
+{
+    L *l = e->l;
+    const char *text = arena_printf(l->arena, "%s: the value %%lld does not fit the i32 of %s", e->k->name,
+                                    e->p->buffers.at[s->buffer].name);
+    uint32_t check = plan_check(e->p, STATUS_RANGE, text);
+    V back = l_cast(l, LLVMSExt, l_cast(l, LLVMTrunc, value, l->i32), l->i64);
+    emit_check(e, l_icmp(l, LLVMIntEQ, value, back), check, value, l_i64(l, 0));
+}
+
+void emit_tile_store(Emit *e, StmtId id)
+{
+    const Stmt *s = at(e, id);
+    V value;
+    if (s->add && emit_add_each(e, s->buffer, s->index, s->nindex, s->value))
+        return;
+    if (s->add) {
+        V old = emit_load(e, s->buffer, s->index, s->nindex);
+        value = fused_product(e, s, old);
+        if (!value)
+            value = emit_scalar(e, OP_add, old, emit_value(e, s->value));
+    } else {
+        value = emit_value(e, s->value);
+    }
+    if (e->p->buffers.at[s->buffer].elem == EL_I32 && (s->add || !fits_i32(e, s->value)))
+        check_range(e, s, value);
+    emit_store(e, s->buffer, s->index, s->nindex, value);
+}
+
+/* ---- checks ---- */
+
+void emit_check(Emit *e, V ok, uint32_t check, V a, V b)
+{
+    L *l = e->l;
+    V bad = l_not(l, ok), mask = emit_mask(e);
+    if (mask && (l_width(ok) || e->cond))
+        bad = l_and(l, mask, bad);
+    Block failing = l_block(l, "failing"), fine = l_block(l, "fine");
+    l_branch(l, l_any(l, bad), failing, fine);
+    l_enter(l, failing);
+    V lane = l_i64(l, 0);
+    if (l_width(bad)) {
+        V args[2] = {l_lane_bits(l, bad), l_true(l)};
+        lane = l_intrinsic(l, "llvm.cttz", LLVMTypeOf(args[0]), args, 2);
+    }
+    a = l_width(a) ? l_lane(l, a, lane) : a;
+    b = l_width(b) ? l_lane(l, b, lane) : b;
+    V args[5] = {e->data, e->item, l_i64(l, check), a, b};
+    l_call(l, e->p->shared->fail, args, 5);
+    l_goto(l, e->failed);
+    l_enter(l, fine);
+}
+
+void emit_tile_check(Emit *e, StmtId id)
+{
+    const Stmt *s = at(e, id);
+    V ok = emit_bool(e, s->value);
+    V a = s->report == NONE ? l_i64(e->l, 0) : emit_value(e, s->report);
+    V b = s->limit == NONE ? l_i64(e->l, 0) : emit_value(e, s->limit);
+    emit_check(e, ok, plan_check(e->p, s->status, s->text), a, b);
+}

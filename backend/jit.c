@@ -1,0 +1,106 @@
+/* LLJIT over objects. What compiled code calls is defined here by address, so that it resolves whether or not the
+ * host program exports it; nothing else is searched for. */
+#include "backend/jit.h"
+
+#include "backend/llvm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct BackendJit {
+    LLVMOrcLLJITRef jit;
+};
+
+/* libgomp's entry points; omp.h does not declare the first two. */
+void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
+void GOMP_barrier(void);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+int omp_get_max_threads(void);
+
+typedef void Function(void);
+
+typedef struct Provided {
+    const char *name;
+    Function *fn;
+} Provided;
+
+static const Provided provided[] = {
+    {"GOMP_parallel", (Function *)GOMP_parallel},
+    {"GOMP_barrier", (Function *)GOMP_barrier},
+    {"omp_get_thread_num", (Function *)omp_get_thread_num},
+    {"omp_get_num_threads", (Function *)omp_get_num_threads},
+    {"omp_get_max_threads", (Function *)omp_get_max_threads},
+    {"snprintf", (Function *)snprintf},
+    {"aligned_alloc", (Function *)aligned_alloc},
+    {"free", (Function *)free},
+    {"getenv", (Function *)getenv},
+    {"strcmp", (Function *)strcmp},
+    {"memset", (Function *)memset},
+    {"memcpy", (Function *)memcpy},
+    {"memmove", (Function *)memmove},
+};
+
+static const char *kept(Arena *a, LLVMErrorRef error)
+{
+    char *text = LLVMGetErrorMessage(error);
+    const char *copy = arena_printf(a, "LLVM JIT: %s", text);
+    LLVMDisposeErrorMessage(text);
+    return copy;
+}
+
+static LLVMErrorRef define_provided(LLVMOrcLLJITRef jit)
+{
+    enum { N = sizeof provided / sizeof *provided };
+    LLVMOrcCSymbolMapPair pairs[N];
+    for (int i = 0; i < N; i++) {
+        pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit, provided[i].name);
+        pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(uintptr_t)provided[i].fn;
+        pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
+        pairs[i].Sym.Flags.TargetFlags = 0;
+    }
+    return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(pairs, N));
+}
+
+const char *jit_load(const char *object, size_t len, Arena *a, BackendJit **out)
+{
+    LLVMOrcLLJITRef jit;
+    LLVMErrorRef error = LLVMOrcCreateLLJIT(&jit, NULL);
+    if (error)
+        return kept(a, error);
+    error = define_provided(jit);
+    if (!error) {
+        /* the buffer goes to the JIT, whether it succeeds or not */
+        LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, len, "kernel.o");
+        error = LLVMOrcLLJITAddObjectFile(jit, LLVMOrcLLJITGetMainJITDylib(jit), buffer);
+    }
+    BackendJit *j = error ? NULL : malloc(sizeof *j);
+    if (j) {
+        j->jit = jit;
+        *out = j;
+        return NULL;
+    }
+    const char *text = error ? kept(a, error) : "LLVM JIT: out of memory";
+    LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
+    return text;
+}
+
+void *jit_symbol(BackendJit *jit, const char *name)
+{
+    LLVMOrcExecutorAddress address = 0;
+    LLVMErrorRef error = LLVMOrcLLJITLookup(jit->jit, &address, name);
+    if (error) {
+        LLVMConsumeError(error);
+        return NULL;
+    }
+    return (void *)(uintptr_t)address;
+}
+
+void jit_free(BackendJit *jit)
+{
+    if (!jit)
+        return;
+    LLVMConsumeError(LLVMOrcDisposeLLJIT(jit->jit));
+    free(jit);
+}

@@ -1,0 +1,344 @@
+/* See l.h. */
+#include "backend/l.h"
+
+#include <string.h>
+
+void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod)
+{
+    *l = (L){.arena = arena, .ctx = ctx, .mod = mod};
+    l->b = LLVMCreateBuilderInContext(ctx);
+    l->i1 = LLVMInt1TypeInContext(ctx);
+    l->i8 = LLVMInt8TypeInContext(ctx);
+    l->i16 = LLVMInt16TypeInContext(ctx);
+    l->i32 = LLVMInt32TypeInContext(ctx);
+    l->i64 = LLVMInt64TypeInContext(ctx);
+    l->f16 = LLVMHalfTypeInContext(ctx);
+    l->f32 = LLVMFloatTypeInContext(ctx);
+    l->f64 = LLVMDoubleTypeInContext(ctx);
+    l->ptr = LLVMPointerTypeInContext(ctx, 0);
+    l->none = LLVMVoidTypeInContext(ctx);
+}
+
+static Ty scalar_of(Ty t) { return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? LLVMGetElementType(t) : t; }
+
+static uint32_t width_of(Ty t) { return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? LLVMGetVectorSize(t) : 0; }
+
+uint32_t l_width(V v) { return width_of(LLVMTypeOf(v)); }
+
+Ty l_lanes_of(L *l, Ty scalar, uint32_t lanes)
+{
+    (void)l;
+    return lanes ? LLVMVectorType(scalar, lanes) : scalar;
+}
+
+Ty l_like(L *l, Ty scalar, V shape) { return l_lanes_of(l, scalar, l_width(shape)); }
+
+int l_is_int(V v) { return LLVMGetTypeKind(scalar_of(LLVMTypeOf(v))) == LLVMIntegerTypeKind; }
+
+int l_is_bool(V v) { return l_is_int(v) && LLVMGetIntTypeWidth(scalar_of(LLVMTypeOf(v))) == 1; }
+
+static V repeated(V c, uint32_t lanes)
+{
+    V all[256];
+    for (uint32_t i = 0; i < lanes; i++)
+        all[i] = c;
+    return lanes ? LLVMConstVector(all, lanes) : c;
+}
+
+V l_int(Ty type, int64_t value)
+{
+    return repeated(LLVMConstInt(scalar_of(type), (unsigned long long)value, 1), width_of(type));
+}
+
+V l_real(Ty type, double value) { return repeated(LLVMConstReal(scalar_of(type), value), width_of(type)); }
+
+V l_i64(L *l, int64_t value) { return l_int(l->i64, value); }
+V l_i32(L *l, int64_t value) { return l_int(l->i32, value); }
+V l_true(L *l) { return l_int(l->i1, 1); }
+V l_false(L *l) { return l_int(l->i1, 0); }
+V l_f32(L *l, double value) { return l_real(l->f32, value); }
+
+V l_text(L *l, const char *text)
+{
+    V bytes = LLVMConstStringInContext2(l->ctx, text, strlen(text), 0);
+    V global = LLVMAddGlobal(l->mod, LLVMTypeOf(bytes), "text");
+    LLVMSetInitializer(global, bytes);
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(global, 1);
+    LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
+    return global;
+}
+
+V l_iota(L *l, Ty scalar, uint32_t lanes)
+{
+    V all[256];
+    for (uint32_t i = 0; i < lanes; i++)
+        all[i] = LLVMConstInt(scalar, i, 0);
+    (void)l;
+    return LLVMConstVector(all, lanes);
+}
+
+int l_constant(V v, int64_t *value)
+{
+    if (!LLVMIsAConstantInt(v))
+        return 0;
+    *value = LLVMConstIntGetSExtValue(v);
+    return 1;
+}
+
+/* ---- operations ---- */
+
+V l_splat(L *l, V v, uint32_t lanes)
+{
+    if (!lanes || l_width(v))
+        return v;
+    if (LLVMIsConstant(v))
+        return repeated(v, lanes);
+    Ty type = LLVMVectorType(LLVMTypeOf(v), lanes);
+    V one = LLVMBuildInsertElement(l->b, LLVMGetPoison(type), v, l_i32(l, 0), "");
+    return LLVMBuildShuffleVector(l->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(l->i32, lanes)), "");
+}
+
+void l_match(L *l, V *a, V *b)
+{
+    uint32_t wa = l_width(*a), wb = l_width(*b);
+    if (wa && wb && wa != wb)
+        BUG(l->arena, "backend: values of %u and %u lanes meet", wa, wb);
+    *a = l_splat(l, *a, wb);
+    *b = l_splat(l, *b, wa);
+}
+
+V l_bin(L *l, LLVMOpcode op, V a, V b)
+{
+    l_match(l, &a, &b);
+    return LLVMBuildBinOp(l->b, op, a, b, "");
+}
+
+V l_add(L *l, V a, V b) { return l_bin(l, LLVMAdd, a, b); }
+V l_sub(L *l, V a, V b) { return l_bin(l, LLVMSub, a, b); }
+V l_mul(L *l, V a, V b) { return l_bin(l, LLVMMul, a, b); }
+V l_and(L *l, V a, V b) { return l_bin(l, LLVMAnd, a, b); }
+V l_or(L *l, V a, V b) { return l_bin(l, LLVMOr, a, b); }
+V l_not(L *l, V a) { return LLVMBuildNot(l->b, a, ""); }
+V l_shl(L *l, V a, int bits) { return l_bin(l, LLVMShl, a, l_int(LLVMTypeOf(a), bits)); }
+V l_shr(L *l, V a, int bits) { return l_bin(l, LLVMLShr, a, l_int(LLVMTypeOf(a), bits)); }
+V l_sar(L *l, V a, int bits) { return l_bin(l, LLVMAShr, a, l_int(LLVMTypeOf(a), bits)); }
+V l_fadd(L *l, V a, V b) { return l_bin(l, LLVMFAdd, a, b); }
+V l_fsub(L *l, V a, V b) { return l_bin(l, LLVMFSub, a, b); }
+V l_fmul(L *l, V a, V b) { return l_bin(l, LLVMFMul, a, b); }
+V l_fdiv(L *l, V a, V b) { return l_bin(l, LLVMFDiv, a, b); }
+
+V l_icmp(L *l, LLVMIntPredicate p, V a, V b)
+{
+    l_match(l, &a, &b);
+    return LLVMBuildICmp(l->b, p, a, b, "");
+}
+
+V l_fcmp(L *l, LLVMRealPredicate p, V a, V b)
+{
+    l_match(l, &a, &b);
+    return LLVMBuildFCmp(l->b, p, a, b, "");
+}
+
+V l_select(L *l, V c, V a, V b)
+{
+    int64_t known;
+    if (l_constant(c, &known))
+        return known ? a : b;
+    l_match(l, &a, &b);
+    if (l_width(c)) {
+        a = l_splat(l, a, l_width(c));
+        b = l_splat(l, b, l_width(c));
+    }
+    return LLVMBuildSelect(l->b, c, a, b, "");
+}
+
+V l_min(L *l, V a, V b) { return l_select(l, l_icmp(l, LLVMIntSLT, a, b), a, b); }
+V l_max(L *l, V a, V b) { return l_select(l, l_icmp(l, LLVMIntSGT, a, b), a, b); }
+
+V l_cast(L *l, LLVMOpcode op, V v, Ty scalar) { return LLVMBuildCast(l->b, op, v, l_like(l, scalar, v), ""); }
+
+V l_bits(L *l, V v, Ty scalar) { return l_cast(l, LLVMBitCast, v, scalar); }
+
+V l_lane(L *l, V v, V index) { return LLVMBuildExtractElement(l->b, v, index, ""); }
+
+V l_lane_bits(L *l, V mask)
+{
+    return LLVMBuildBitCast(l->b, mask, LLVMIntTypeInContext(l->ctx, l_width(mask)), "");
+}
+
+V l_any(L *l, V mask)
+{
+    if (!l_width(mask))
+        return mask;
+    V bits = l_lane_bits(l, mask);
+    return l_icmp(l, LLVMIntNE, bits, l_int(LLVMTypeOf(bits), 0));
+}
+
+/* ---- memory ---- */
+
+static unsigned own_align(Ty t)
+{
+    Ty s = scalar_of(t);
+    switch (LLVMGetTypeKind(s)) {
+    case LLVMIntegerTypeKind: return LLVMGetIntTypeWidth(s) < 8 ? 1 : LLVMGetIntTypeWidth(s) / 8;
+    case LLVMHalfTypeKind: return 2;
+    case LLVMFloatTypeKind: return 4;
+    default: return 8;
+    }
+}
+
+V l_load(L *l, Ty type, V ptr, unsigned align)
+{
+    V v = LLVMBuildLoad2(l->b, type, ptr, "");
+    LLVMSetAlignment(v, align ? align : own_align(type));
+    return v;
+}
+
+V l_store(L *l, V v, V ptr, unsigned align)
+{
+    V s = LLVMBuildStore(l->b, v, ptr);
+    LLVMSetAlignment(s, align ? align : own_align(LLVMTypeOf(v)));
+    return s;
+}
+
+V l_at(L *l, Ty elem, V ptr, V index) { return LLVMBuildInBoundsGEP2(l->b, elem, ptr, &index, 1, ""); }
+
+V l_field(L *l, Ty type, V ptr, unsigned field) { return LLVMBuildStructGEP2(l->b, type, ptr, field, ""); }
+
+V l_slot(L *l, Ty type, const char *name)
+{
+    Block back = l_here(l);
+    V first = LLVMGetFirstInstruction(l->entry);
+    if (first)
+        LLVMPositionBuilderBefore(l->b, first);
+    else
+        l_enter(l, l->entry);
+    V slot = LLVMBuildAlloca(l->b, type, name);
+    l_enter(l, back);
+    return slot;
+}
+
+/* ---- calls ---- */
+
+V l_declare(L *l, const char *name, Ty type)
+{
+    V fn = LLVMGetNamedFunction(l->mod, name);
+    return fn ? fn : LLVMAddFunction(l->mod, name, type);
+}
+
+V l_call(L *l, V fn, const V *args, unsigned n)
+{
+    return LLVMBuildCall2(l->b, LLVMGlobalGetValueType(fn), fn, (V *)(uintptr_t)args, n, "");
+}
+
+V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n)
+{
+    Ty types[2] = {a, b};
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    V fn = LLVMGetIntrinsicDeclaration(l->mod, id, types, a ? b ? 2 : 1 : 0);
+    return l_call(l, fn, args, n);
+}
+
+V l_intrinsic(L *l, const char *name, Ty overload, const V *args, unsigned n)
+{
+    return l_intrinsic2(l, name, overload, NULL, args, n);
+}
+
+Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n)
+{
+    (void)l;
+    return LLVMFunctionType(result, (Ty *)(uintptr_t)params, n, 0);
+}
+
+void l_attribute(L *l, V fn, const char *name)
+{
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(fn, (unsigned)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(l->ctx, kind, 0));
+}
+
+void l_attribute_text(L *l, V fn, const char *name, const char *value)
+{
+    LLVMAttributeRef a = LLVMCreateStringAttribute(l->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+    LLVMAddAttributeAtIndex(fn, (unsigned)LLVMAttributeFunctionIndex, a);
+}
+
+/* ---- blocks ---- */
+
+Block l_block(L *l, const char *name) { return LLVMAppendBasicBlockInContext(l->ctx, l->fn, name); }
+
+void l_enter(L *l, Block b) { LLVMPositionBuilderAtEnd(l->b, b); }
+
+void l_goto(L *l, Block to) { LLVMBuildBr(l->b, to); }
+
+void l_branch(L *l, V condition, Block then, Block otherwise)
+{
+    LLVMBuildCondBr(l->b, condition, then, otherwise);
+}
+
+Block l_here(L *l) { return LLVMGetInsertBlock(l->b); }
+
+V l_phi(L *l, Ty type, V a, Block from_a, V b, Block from_b)
+{
+    V phi = LLVMBuildPhi(l->b, type, "");
+    LLVMAddIncoming(phi, &a, &from_a, 1);
+    if (b)
+        LLVMAddIncoming(phi, &b, &from_b, 1);
+    return phi;
+}
+
+Block l_to_entry(L *l)
+{
+    Block back = l_here(l);
+    LLVMPositionBuilderBefore(l->b, LLVMGetBasicBlockTerminator(l->entry));
+    return back;
+}
+
+void l_from_entry(L *l, Block back) { l_enter(l, back); }
+
+void l_begin(L *l, V fn)
+{
+    l->fn = fn;
+    l->entry = l_block(l, "entry");
+    Block first = l_block(l, "first");
+    l_enter(l, l->entry);
+    l_goto(l, first);
+    l_enter(l, first);
+}
+
+For l_for(L *l, V lo, V hi, int64_t step, const char *name)
+{
+    For f = {.body = l_block(l, name), .exit = l_block(l, "done"), .hi = hi};
+    Block before = l_block(l, "before");
+    l_branch(l, l_icmp(l, LLVMIntSLT, lo, hi), before, f.exit);
+    l_enter(l, before);
+    l_goto(l, f.body);
+    l_enter(l, f.body);
+    f.var = l_phi(l, l->i64, lo, before, NULL, NULL);
+    f.next = l_i64(l, step);
+    return f;
+}
+
+void l_end_for(L *l, For *f)
+{
+    V next = LLVMBuildNSWAdd(l->b, f->var, f->next, "");
+    Block latch = l_here(l);
+    LLVMAddIncoming(f->var, &next, &latch, 1);
+    l_branch(l, l_icmp(l, LLVMIntSLT, next, f->hi), f->body, f->exit);
+    l_enter(l, f->exit);
+}
+
+When l_when(L *l, V condition)
+{
+    Block then = l_block(l, "then");
+    When w = {l_block(l, "fi")};
+    l_branch(l, condition, then, w.exit);
+    l_enter(l, then);
+    return w;
+}
+
+void l_end_when(L *l, When *w)
+{
+    l_goto(l, w->exit);
+    l_enter(l, w->exit);
+}

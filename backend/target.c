@@ -1,0 +1,83 @@
+/* See target.h. */
+#include "backend/target.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static void start(void)
+{
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser(); /* the inline assembly of cpuid */
+}
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+static const char *kept(Arena *a, char *message)
+{
+    const char *copy = arena_printf(a, "LLVM: %s", message ? message : "unknown error");
+    LLVMDisposeMessage(message);
+    return copy;
+}
+
+const char *target_open(int level, Arena *a, LLVMTargetMachineRef *out)
+{
+    static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault,
+                                                 LLVMCodeGenLevelAggressive};
+    pthread_once(&started, start);
+    const char *triple = "x86_64-pc-linux-gnu";
+    LLVMTargetRef target;
+    char *message = NULL;
+    if (LLVMGetTargetFromTriple(triple, &target, &message))
+        return kept(a, message);
+    level = level < 0 ? 0 : level > 3 ? 3 : level;
+    *out = LLVMCreateTargetMachine(target, triple, "x86-64", "", levels[level], LLVMRelocPIC, LLVMCodeModelDefault);
+    return *out ? NULL : "LLVM: no target machine for x86-64";
+}
+
+void target_prepare(LLVMTargetMachineRef machine, LLVMModuleRef mod)
+{
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+    char *triple = LLVMGetTargetMachineTriple(machine);
+    LLVMSetModuleDataLayout(mod, layout);
+    LLVMSetTarget(mod, triple);
+    LLVMDisposeMessage(triple);
+    LLVMDisposeTargetData(layout);
+}
+
+/* The emitter has blocked and unrolled: registers from stack slots, common loads, invariants out of loops. */
+static const char *const pipeline = "function(sroa,early-cse<memssa>,loop-mssa(licm),early-cse<memssa>,simplifycfg)";
+
+const char *target_optimize(LLVMTargetMachineRef machine, LLVMModuleRef mod, int level, Arena *a)
+{
+    char *message = NULL;
+    if (LLVMVerifyModule(mod, LLVMReturnStatusAction, &message))
+        return kept(a, message);
+    LLVMDisposeMessage(message);
+    LLVMPassBuilderOptionsRef o = LLVMCreatePassBuilderOptions();
+    LLVMErrorRef error = LLVMRunPasses(mod, level > 0 ? pipeline : "function(sroa)", machine, o);
+    LLVMDisposePassBuilderOptions(o);
+    if (!error)
+        return NULL;
+    char *text = LLVMGetErrorMessage(error);
+    const char *copy = arena_printf(a, "LLVM: %s", text);
+    LLVMDisposeErrorMessage(text);
+    return copy;
+}
+
+const char *target_bytes(LLVMTargetMachineRef machine, LLVMModuleRef mod, LLVMCodeGenFileType type, Arena *a,
+                         const char **bytes, size_t *len)
+{
+    LLVMMemoryBufferRef buffer;
+    char *message = NULL;
+    if (LLVMTargetMachineEmitToMemoryBuffer(machine, mod, type, &message, &buffer))
+        return kept(a, message);
+    *len = LLVMGetBufferSize(buffer);
+    char *copy = arena_alloc(a, *len + 1);
+    memcpy(copy, LLVMGetBufferStart(buffer), *len);
+    *bytes = copy;
+    LLVMDisposeMemoryBuffer(buffer);
+    return NULL;
+}
