@@ -24,7 +24,10 @@ static Axis dense(Extent e) { return (Axis){e, NONE}; }
 static Extent dim(DimId which) { return ext_dim(m, which); }
 static Extent num(int64_t v) { return ext_const(m, v); }
 
-static IndexId new_index(const char *name, Axis axis) { return ir_index(k, name_of(m->names, name), nowhere, axis); }
+static IndexId new_index(const char *name, Axis axis)
+{
+    return ir_index(k, name_of(m->names, name), nowhere, axis);
+}
 
 static int setup(void **state)
 {
@@ -56,7 +59,8 @@ static ExprId op(ScalarOp o, ExprId a, ExprId b) { return x_op2(k, nowhere, o, a
 static ExprId ext(DimId which) { return x_extent(k, nowhere, dim(which)); }
 static ExprId both(ExprId a, ExprId b) { return op(OP_and, a, b); }
 
-#define PROVES(result, e, axis, guard) assert_int_equal(ir_prove_range(k, (e), (axis), (guard)), PROOF_##result)
+#define PROVES(result, e, axis, guard) \
+    assert_int_equal(ir_prove_range(k, (e), (axis), (guard)), PROOF_##result)
 
 static void own_axis(void **state)
 {
@@ -147,8 +151,11 @@ static void constants(void **state)
 static void data(void **state)
 {
     (void)state;
-    TensorId id = ir_tensor(k, (Tensor){.name = name_of(m->names, "id"), .elem = EL_I32, .rank = 1,
-                                        .axes = {dense(dim(dim_n))}, .route = NONE});
+    TensorId id = ir_tensor(k, (Tensor){.name = name_of(m->names, "id"),
+                                        .elem = EL_I32,
+                                        .rank = 1,
+                                        .axes = {dense(dim(dim_n))},
+                                        .route = NONE});
     ExprId sub = at(i), load = x_load(k, nowhere, id, &sub);
     Axis v = dense(dim(dim_h));
     ExprId low = op(OP_ge, load, lit(0)), high = op(OP_lt, load, ext(dim_h));
@@ -166,8 +173,10 @@ static void routes(void **state)
 {
     (void)state;
     Extent rows = ext_mul(m, dim(dim_n), dim(dim_k));
-    vec_push(m->arena, &m->groups, (Group){name_of(m->names, "R"), nowhere, dim(dim_h), GROUP_ROWS, rows, rows});
-    vec_push(m->arena, &k->routes, (Route){name_of(m->names, "rt"), nowhere, ROLE_IN, dim(dim_n), dim(dim_k), 0});
+    vec_push(m->arena, &m->groups,
+             (Group){name_of(m->names, "R"), nowhere, dim(dim_h), GROUP_ROWS, rows, rows});
+    vec_push(m->arena, &k->routes,
+             (Route){name_of(m->names, "rt"), nowhere, ROLE_IN, dim(dim_n), dim(dim_k), 0});
     Axis row_axis = {rows, 0};
     IndexId r = new_index("r", row_axis), kk = new_index("kk", dense(dim(dim_k)));
     PROVES(INSIDE, at(r), row_axis, NONE);

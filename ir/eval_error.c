@@ -1,0 +1,142 @@
+/* How errors go through scalar operations; see Note [Running error] in eval.h. */
+#include "ir/eval.h"
+
+#include <math.h>
+
+static const double HALF_ULP = 0x1p-24; /* relative, of f32 */
+static const double TINY = 0x1p-126;    /* results below may be flushed to zero */
+
+double eval_distance(double x, double y) { return x == y ? 0 : fabs(x - y); }
+
+double eval_rounded_error(Elem e, double v, double error)
+{
+    double at = elem_round(e, v);
+    if (error == 0 || isnan(at))
+        return 0;
+    return fmax(eval_distance(elem_round(e, v + error), at), eval_distance(elem_round(e, v - error), at));
+}
+
+static double apply(ScalarOp op, double a, double b)
+{
+    return eval_hooks[op](EVAL_EXACT, 0, (Number){.f = a}, (Number){.f = b}).f;
+}
+
+/* The error that both ends of the argument's interval give to a monotone function. */
+static double ends(ScalarOp op, Value a, double least)
+{
+    double at = apply(op, a.n.f, 0), low = a.n.f - a.error, high = a.n.f + a.error;
+    if (low < least)
+        low = least;
+    return fmax(eval_distance(apply(op, low, 0), at), eval_distance(apply(op, high, 0), at));
+}
+
+/* silu and gelu fall, then rise: `slope` bounds their derivative around the turn. */
+static double ends_around(ScalarOp op, Value a, double turn, double slope)
+{
+    if (a.n.f - a.error > turn + 0.05 || a.n.f + a.error < turn - 0.05)
+        return ends(op, a, -INFINITY);
+    return slope * a.error;
+}
+
+static double corners(ScalarOp op, Value a, Value b)
+{
+    double at = apply(op, a.n.f, b.n.f), worst = 0;
+    for (int corner = 0; corner < 4; corner++) {
+        double x = fmax(0, a.n.f + (corner & 1 ? a.error : -a.error));
+        double y = b.n.f + (corner & 2 ? b.error : -b.error);
+        worst = fmax(worst, eval_distance(apply(op, x, y), at));
+    }
+    return worst;
+}
+
+static double quotient(Value a, Value b, double r)
+{
+    double least = fabs(b.n.f) - b.error;
+    if (a.error == 0 && b.error == 0)
+        return 0;
+    return least > 0 ? (a.error + fabs(r) * b.error) / least : INFINITY;
+}
+
+/* What the operands' errors become. */
+static double passed_on(ScalarOp op, Value a, Value b, double exact)
+{
+    switch (op) {
+    case OP_add:
+    case OP_sub: return a.error + b.error;
+    case OP_mul: return fabs(a.n.f) * b.error + fabs(b.n.f) * a.error + a.error * b.error;
+    case OP_div: return quotient(a, b, exact);
+    case OP_max2:
+    case OP_min2: return fmax(a.error, b.error);
+    case OP_neg:
+    case OP_abs:
+    case OP_relu:
+    case OP_f32:
+    case OP_stop: return a.error;
+    case OP_bf16: return eval_rounded_error(EL_BF16, a.n.f, a.error);
+    case OP_f16: return eval_rounded_error(EL_F16, a.n.f, a.error);
+    case OP_exp:
+    case OP_log:
+    case OP_sqrt:
+    case OP_rsqrt: return ends(op, a, op == OP_exp ? -INFINITY : 0);
+    case OP_tanh:
+    case OP_sigmoid:
+    case OP_floor: return ends(op, a, -INFINITY);
+    case OP_silu: return ends_around(op, a, -1.2785, 1.1);
+    case OP_gelu: return ends_around(op, a, -0.752, 1.13);
+    case OP_pow: return corners(op, a, b);
+    case OP_lt:
+    case OP_le:
+    case OP_gt:
+    case OP_ge:
+    case OP_eq:
+    case OP_ne:
+    case OP_and:
+    case OP_or:
+    case OP_not:
+    case OP_i32:
+    case OP_idiv:
+    case OP_imod:
+    case OP_COUNT: break;
+    }
+    return a.error + b.error;
+}
+
+/* The half ulps that two implementations may differ by on equal operands. */
+static double own_error(ScalarOp op, int inexact, double r)
+{
+    switch (op) {
+    case OP_add:
+    case OP_sub:
+    case OP_mul:
+    case OP_div:
+    case OP_sqrt: return inexact ? 2 * HALF_ULP * fabs(r) + TINY : 0;
+    case OP_exp:
+    case OP_rsqrt: return 8 * HALF_ULP * fabs(r) + TINY;
+    case OP_log: return 8 * HALF_ULP * fabs(r) + 2 * HALF_ULP;
+    case OP_sigmoid:
+    case OP_silu: return 16 * HALF_ULP * fabs(r) + TINY;
+    case OP_tanh: return 8 * HALF_ULP * fabs(r) + 4 * HALF_ULP * fmin(1, fabs(r) * 4);
+    case OP_gelu: return 16 * HALF_ULP * fabs(r) + 8 * HALF_ULP * fmin(1, fabs(r) * 4);
+    case OP_pow: return (16 + 8 * fabs(r > 0 ? log(r) : 0)) * HALF_ULP * fabs(r) + TINY;
+    default: return 0; /* exact: the result is one of the operands, or a rounding of one */
+    }
+}
+
+double eval_error(ScalarOp op, Value a, Value b, double exact, double result)
+{
+    if (isnan(result))
+        return a.error == INFINITY || b.error == INFINITY ? INFINITY : 0;
+    double in = a.error > 0 || b.error > 0 ? passed_on(op, a, b, exact) : 0;
+    double own = own_error(op, exact != result || in > 0, isfinite(result) ? result : 0);
+    return isnan(in) ? INFINITY : in + own;
+}
+
+int eval_compare_doubtful(ScalarOp op, Value a, Value b)
+{
+    double error = a.error + b.error;
+    if (error == 0)
+        return 0;
+    if ((op == OP_eq || op == OP_ne) && a.n.f == b.n.f)
+        return 0; /* computed alike: another implementation finds them equal as well */
+    return !(eval_distance(a.n.f, b.n.f) > error);
+}

@@ -1,0 +1,208 @@
+/* Reductions. A float sum is kept in double and rounded once; an empty one is 0. Empty float max and min are
+ * -inf and +inf, of integers an error; a NaN among the values makes the result NaN. */
+#include "ir/eval.h"
+
+#include <math.h>
+
+typedef struct Total {
+    const Node *node;
+    int64_t n, whole;       /* terms; integer result */
+    double sum, magnitude;  /* float sum, sum |terms| */
+    double error;           /* what the terms carry; sums */
+    double best, low, high; /* max, min: the value, and the ends of where it may be */
+    int doubtful, nan;
+} Total;
+
+/* How sure it is that the loops stand at a term. */
+typedef enum Belief { BELIEF_NO, BELIEF_DOUBT_NO, BELIEF_DOUBT_YES, BELIEF_YES } Belief;
+
+static void add_int(Total *t, int64_t v, double error, int doubtful)
+{
+    int first = t->n == 0;
+    t->doubtful |= doubtful || error > 0;
+    switch ((ReduceKind)t->node->op) {
+    case RED_SUM: t->whole = (int64_t)((uint64_t)t->whole + (uint64_t)v); break;
+    case RED_MAX: t->whole = first || v > t->whole ? v : t->whole; break;
+    case RED_MIN: t->whole = first || v < t->whole ? v : t->whole; break;
+    }
+    t->n++;
+}
+
+/* Both max and min, by comparing sign * value. */
+static void add_extreme(Total *t, double v, double error, Belief belief, double sign)
+{
+    if (isnan(v)) {
+        t->nan |= belief >= BELIEF_DOUBT_YES;
+        return;
+    }
+    v *= sign;
+    if (belief >= BELIEF_DOUBT_YES)
+        t->best = fmax(t->best, v);
+    t->high = fmax(t->high, v + error);
+    if (belief == BELIEF_YES)
+        t->low = fmax(t->low, v - error);
+}
+
+static void add_float(Total *t, double v, double error, Belief belief)
+{
+    if (t->node->op != RED_SUM) {
+        add_extreme(t, v, error, belief, t->node->op == RED_MAX ? 1 : -1);
+        return;
+    }
+    if (belief >= BELIEF_DOUBT_YES) {
+        t->n++;
+        t->sum += v;
+        t->magnitude += fabs(v);
+    }
+    t->error += belief == BELIEF_YES ? error : fabs(v) + error;
+}
+
+static void add_term(Eval *e, Total *t, Belief belief)
+{
+    Node *body = t->node->reduce->body;
+    Value v = eval_run(e, body);
+    if (e->error) {
+        if (belief == BELIEF_DOUBT_NO)
+            e->error = NULL; /* it was not to be evaluated */
+        return;
+    }
+    if (t->node->type == TY_INT) {
+        if (belief >= BELIEF_DOUBT_YES)
+            add_int(t, v.n.i, v.error, belief != BELIEF_YES);
+        t->doubtful |= belief == BELIEF_DOUBT_NO;
+        return;
+    }
+    add_float(t, v.n.f, v.error, belief);
+}
+
+/* ---- loops ---- */
+
+typedef struct NodeList {
+    Node *const *at;
+    uint32_t len;
+} NodeList;
+
+static Belief test(Eval *e, NodeList conditions, Belief belief)
+{
+    for (uint32_t i = 0; i < conditions.len; i++) {
+        Value v = eval_run(e, conditions.at[i]);
+        if (e->error) {
+            if (belief == BELIEF_DOUBT_NO)
+                e->error = NULL;
+            return BELIEF_NO;
+        }
+        if (!v.n.i)
+            belief = v.error > 0 ? BELIEF_DOUBT_NO : BELIEF_NO;
+        else if (v.error > 0 && belief == BELIEF_YES)
+            belief = BELIEF_DOUBT_YES;
+        if (belief == BELIEF_NO)
+            return belief;
+    }
+    return belief;
+}
+
+typedef struct Range {
+    int64_t lo, hi;
+} Range;
+
+static void narrow(Eval *e, NodeList bounds, int lower, int64_t shift, Range *r)
+{
+    for (uint32_t i = 0; i < bounds.len; i++) {
+        Value v = eval_run(e, bounds.at[i]);
+        int64_t at;
+        if (e->error || v.error > 0 || __builtin_add_overflow(v.n.i, shift, &at))
+            continue;
+        if (lower && at > r->lo)
+            r->lo = at;
+        if (!lower && at < r->hi)
+            r->hi = at;
+    }
+}
+
+#define LIST(v) ((NodeList){(v).at, (v).len})
+
+static Range row_range(Eval *e, const Loop *l)
+{
+    const RouteData *r = &e->routes[l->route];
+    if (!l->run || r->doubtful)
+        return (Range){0, l->extent};
+    Value g = eval_run(e, l->run);
+    if (g.error > 0)
+        return (Range){0, l->extent};
+    if (g.n.i < 0 || g.n.i >= r->route->groups)
+        return (Range){0, 0};
+    int64_t start = r->route->start[g.n.i];
+    return (Range){start, start + r->route->count[g.n.i]};
+}
+
+static Range loop_range(Eval *e, const Loop *l)
+{
+    if (l->route != NONE)
+        return row_range(e, l);
+    Range r = {0, l->extent};
+    narrow(e, LIST(l->least), 1, 0, &r);
+    narrow(e, LIST(l->above), 1, 1, &r);
+    narrow(e, LIST(l->most), 0, 1, &r);
+    narrow(e, LIST(l->below), 0, 0, &r);
+    return r;
+}
+
+static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
+{
+    const Reduce *r = t->node->reduce;
+    if (level == r->nloops) {
+        add_term(e, t, belief);
+        return;
+    }
+    const Loop *l = &r->loops[level];
+    Range range = loop_range(e, l);
+    const int32_t *group_of = l->route == NONE ? NULL : e->routes[l->route].group_of;
+    if (group_of && e->routes[l->route].doubtful && belief == BELIEF_YES)
+        belief = BELIEF_DOUBT_YES;
+    for (int64_t i = range.lo; i < range.hi && !e->error; i++) {
+        if (group_of && group_of[i] < 0)
+            continue;
+        eval_move(e, l, i);
+        Belief now = l->conditions.len ? test(e, LIST(l->conditions), belief) : belief;
+        if (now != BELIEF_NO)
+            run_loops(e, t, level + 1, now);
+    }
+}
+
+/* ---- results ---- */
+
+static Value int_total(Eval *e, const Total *t)
+{
+    if (t->n == 0 && t->node->op != RED_SUM)
+        eval_fail(e, "%s of no integers (kernel %s, line %u)", t->node->op == RED_MAX ? "max" : "min",
+                  e->k->name, (unsigned)x_at(e->k, t->node->expr)->loc.line);
+    return (Value){{.i = t->whole}, t->doubtful};
+}
+
+static Value float_total(const Eval *e, const Total *t)
+{
+    Value v = {{.f = 0}, 0};
+    if (t->node->op != RED_SUM) {
+        v.n.f = t->nan ? NAN : t->node->op == RED_MAX ? t->best : -t->best;
+        if (e->track && !t->nan)
+            v.error = fmax(eval_distance(t->high, t->best), eval_distance(t->low, t->best));
+        return v;
+    }
+    v.n.f = e->mode == EVAL_EXACT ? t->sum : elem_round(EL_F32, t->sum);
+    if (e->track && isfinite(v.n.f))
+        v.error = t->error + (double)(t->n + 2) * 0x1p-24 * t->magnitude;
+    if (e->track && t->magnitude > 0 && v.error < 0x1p-126)
+        v.error = 0x1p-126; /* denormals may be flushed */
+    return v;
+}
+
+Value eval_reduce(Eval *e, Node *n)
+{
+    Total t = {.node = n, .best = -INFINITY, .low = -INFINITY, .high = -INFINITY};
+    Belief belief = test(e, LIST(n->reduce->conditions), BELIEF_YES);
+    if (belief != BELIEF_NO)
+        run_loops(e, &t, 0, belief);
+    if (e->error)
+        return (Value){{.i = 0}, 0};
+    return n->type == TY_INT ? int_total(e, &t) : float_total(e, &t);
+}
