@@ -119,16 +119,11 @@ void compile_text(Compilation *c, const char *name, const char *text, size_t len
     c->text = (Bytes){text, len};
 }
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
+/* Each level's text says what it is in its first word: `moe 1` or `tiles 1`. */
 static int is_tile_text(const Compilation *c)
 {
     const char *start = c->options.start_at;
-    return (start && strcmp(start, "tiles") == 0) || (!start && ends_with(c->path, ".moetiles"));
+    return (start && strcmp(start, "tiles") == 0) || (c->text.len > 6 && memcmp(c->text.at, "tiles ", 6) == 0);
 }
 
 static int has_warnings(const Compilation *c)

@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+static void add_field(Text *t, const char *type, const char *field, const char *doc)
+{
+    int pointer = type[strlen(type) - 1] == '*';
+    text_add(t, "    %s%s%s; /* %s */\n", type, pointer ? "" : " ", field, doc);
+}
+
 /* Stands in every generated header, and in moert.h, under one guard; made from the same rows. */
 static void add_shared(Text *t)
 {
@@ -13,12 +19,12 @@ static void add_shared(Text *t)
     text_add(t, "} moe_status;\n\nenum { MOE_MESSAGE_BYTES = 512 };\n\n"
                 "/* One per calling thread; zero-initialise it. A kernel also takes NULL. */\n"
                 "typedef struct moe_ctx {\n");
-#define CTX(field, ctype, llvm, doc) text_add(t, "    %s %s; /* %s */\n", #ctype, #field, doc);
+#define CTX(field, ctype, llvm, doc) add_field(t, #ctype, #field, doc);
 #include "moec/abi.def"
     text_add(t, "} moe_ctx;\n\n"
                 "/* Which expert rows each token's choices became; the caller owns the arrays. */\n"
                 "typedef struct moe_route {\n");
-#define ROUTE(field, ctype, llvm, doc) text_add(t, "    %s %s; /* %s */\n", #ctype, #field, doc);
+#define ROUTE(field, ctype, llvm, doc) add_field(t, #ctype, #field, doc);
 #include "moec/abi.def"
     text_add(t, "} moe_route;\n\n"
                 "static inline const char *moe_strerror(int status)\n{\n    switch (status) {\n");
