@@ -1,83 +1,8 @@
 /* The reference interpreter: scalars, routes, and kernels made by hand. */
-#include "ir/ir.h"
+#include "tests/unit/ir_fixture.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
-
-static const Loc nowhere;
-static Module *m;
-static Kernel *k;
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    m = ir_module(arena, NULL, "test");
-    k = ir_kernel(m, name_of(m->names, "kern"), nowhere);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
-
-static Extent new_dim(const char *name)
-{
-    vec_push(arena, &m->dims, (Dim){name_of(m->names, name), nowhere, -1, -1, 1, 1});
-    return ext_dim(m, m->dims.len - 1);
-}
-
-static Axis dense(Extent e) { return (Axis){e, NONE}; }
-
-static TensorId tensor(const char *name, Role role, Elem elem, uint8_t rank, Axis a, Axis b)
-{
-    TensorId t = ir_tensor(k, (Tensor){.name = name_of(m->names, name),
-                                       .elem = elem,
-                                       .role = role,
-                                       .rank = rank,
-                                       .axes = {a, b},
-                                       .route = NONE});
-    if (role != ROLE_LOCAL) {
-        Param p = {PARAM_TENSOR, t};
-        vec_push(arena, &k->params, p);
-    }
-    return t;
-}
-
-static ExprId new_index(const char *name, Axis axis)
-{
-    return x_index(k, nowhere, ir_index(k, name_of(m->names, name), nowhere, axis));
-}
-
-static ExprId load(TensorId t, ExprId a, ExprId b) { return x_load(k, nowhere, t, (ExprId[]){a, b}); }
-static ExprId op(ScalarOp o, ExprId a, ExprId b) { return x_op2(k, nowhere, o, a, b); }
-static ExprId op1(ScalarOp o, ExprId a) { return x_op1(k, nowhere, o, a); }
-
-static ExprId reduce(ReduceKind kind, ExprId index, ExprId body, ExprId condition)
-{
-    IndexId i = x_at(k, index)->sym;
-    return x_reduce(k, nowhere, kind, &i, 1, body, condition);
-}
-
-static void define(EqKind kind, TensorId t, uint8_t n, ExprId a, ExprId b, ExprId value)
-{
-    Equation q = ir_equation(kind, nowhere);
-    q.lhs = t;
-    q.nindex = n;
-    q.index[0] = a;
-    q.index[1] = b;
-    q.rhs = value;
-    vec_push(arena, &k->eqs, q);
-}
 
 static const char *run(EvalMode mode, const int64_t *dims, EvalArg *args, double *const *bounds)
 {
@@ -218,9 +143,9 @@ static void guarded_access(void **state)
     (void)state;
     Axis n = dense(new_dim("N"));
     TensorId a = tensor("a", ROLE_IN, EL_F32, 1, n, n), y = tensor("y", ROLE_OUT, EL_F32, 1, n, n);
-    ExprId i = new_index("i", n), before = op(OP_sub, i, x_int(k, nowhere, 1));
-    ExprId value = load(a, before, NONE), zero = x_float(k, nowhere, 0);
-    define(EQ_ASSIGN, y, 1, i, NONE, x_if(k, nowhere, op(OP_gt, i, x_int(k, nowhere, 0)), value, zero));
+    ExprId i = new_index("i", n), before = op(OP_sub, i, lit(1));
+    ExprId value = load(a, before, NONE), zero = num(0);
+    define(EQ_ASSIGN, y, 1, i, NONE, x_if(k, nowhere, op(OP_gt, i, lit(0)), value, zero));
     double data[3] = {1, 2, 3}, out[3];
     int64_t dims[1] = {3};
     EvalArg args[2] = {{.data = data}, {.data = out}};
@@ -285,7 +210,7 @@ static void top_of_row(void **state)
     q.nindex = 1;
     q.index[0] = place;
     q.bound = x_at(k, e)->sym;
-    q.rhs = op(OP_mul, load(s, e, NONE), x_float(k, nowhere, (double)(float)0.1));
+    q.rhs = op(OP_mul, load(s, e, NONE), num((double)(float)0.1));
     vec_push(arena, &k->eqs, q);
     double data[5] = {1, NAN, 3, 1, 3}, ps[6], ids[6], pb[6], ib[6];
     int64_t dims[2] = {5, 4};
@@ -330,7 +255,7 @@ static void sizes(void **state)
     m->dims.at[0].max = 64;
     TensorId a = tensor("a", ROLE_IN, EL_F32, 1, n, n), y = tensor("y", ROLE_OUT, EL_I32, 1, n, n);
     ExprId i = new_index("i", n);
-    define(EQ_ASSIGN, y, 1, i, NONE, op(OP_mul, i, x_int(k, nowhere, 1000000000)));
+    define(EQ_ASSIGN, y, 1, i, NONE, op(OP_mul, i, lit(1000000000)));
     (void)a;
     double data[64], out[64];
     EvalArg args[2] = {{.data = data}, {.data = out}};
@@ -346,7 +271,6 @@ static void sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
         TEST(scalars),         TEST(rounding),       TEST(golden_route),    TEST(dropped_route),
         TEST(sum_of_products), TEST(empty_extremes), TEST(guarded_access),  TEST(bucket_and_scatter),
         TEST(causal),          TEST(top_of_row),     TEST(bounds_of_casts), TEST(sizes),
