@@ -4,8 +4,9 @@
 
 #include "ir/ir.h"
 
-/* Reads .moe text into m (use files are opened relative to `path`). Errors are collected in m->diags; returns 0
- * when there are none. Kernels, derive requests, schedules and tests are in m afterwards; no `derive` is run. */
+/* Reads .moe text into m (use files are opened relative to `path`). Errors are collected in m->diags; returns
+ * 0 when there are none. Kernels, derive requests, schedules and tests are in m afterwards; no `derive` is
+ * run. */
 int frontend_read(Module *m, const char *path, const char *text, size_t len);
 
 enum { FRONTEND_MAX_NESTING = 200, FRONTEND_MAX_BYTES = 16 << 20 };

@@ -1,0 +1,135 @@
+/* Calls: operations of the scalar table, and functions put in where they stand.
+ *
+ * An argument is built once and shared. A function that was put in with the same arguments before gives the
+ * same node again, so that chains of functions cost their distinct nodes only. */
+#include "frontend/check.h"
+
+#include <string.h>
+
+/* ---- memo ---- */
+
+static uint64_t call_hash(uint32_t fn, const ExprId *args, uint32_t nargs)
+{
+    return hash_bytes(args, sizeof *args * nargs, fn);
+}
+
+static uint32_t call_slot(const KernelCheck *c, uint32_t fn, const ExprId *args, uint32_t nargs)
+{
+    uint32_t at = (uint32_t)call_hash(fn, args, nargs) & (c->call_size - 1);
+    for (; c->call_slots[at]; at = (at + 1) & (c->call_size - 1)) {
+        const InlinedCall *call = &c->calls.at[c->call_slots[at] - 1];
+        if (call->fn == fn && call->nargs == nargs && memcmp(call->args, args, sizeof *args * nargs) == 0)
+            break;
+    }
+    return at;
+}
+
+static void grow_calls(KernelCheck *c)
+{
+    c->call_size = c->call_size ? c->call_size * 2 : 64;
+    c->call_slots = arena_array(c->m->arena, uint32_t, c->call_size);
+    for (uint32_t i = 0; i < c->calls.len; i++) {
+        const InlinedCall *call = &c->calls.at[i];
+        c->call_slots[call_slot(c, call->fn, call->args, call->nargs)] = i + 1;
+    }
+}
+
+/* ---- a function put in ---- */
+
+static ExprId put_in(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId *args)
+{
+    Inlined inner = {c->c->fns.at[fn].decl, args};
+    const Inlined *outer = c->inlined;
+    Loc loc = c->call_loc;
+    if (!outer)
+        c->call_loc = e->loc;
+    c->inlined = &inner;
+    ExprId result = build_expr(c, inner.fn->body);
+    c->inlined = outer;
+    c->call_loc = loc;
+    return result;
+}
+
+/* What a body means depends on the guards around it only through rows and subscripts, which it has none of.
+ */
+static ExprId put_in_once(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId *args)
+{
+    if (c->calls.len * 2 >= c->call_size)
+        grow_calls(c);
+    uint32_t at = call_slot(c, fn, args, e->nargs);
+    if (c->call_slots[at])
+        return c->calls.at[c->call_slots[at] - 1].result;
+    ExprId result = put_in(c, fn, e, args);
+    if (result == NONE)
+        return NONE;
+    vec_push(c->m->arena, &c->calls, (InlinedCall){fn, e->nargs, args, result});
+    at = call_slot(c, fn, args, e->nargs); /* the table may have grown inside */
+    c->call_slots[at] = c->calls.len;
+    return result;
+}
+
+/* ---- calls ---- */
+
+static ExprId refuse_call(KernelCheck *c, const AstExpr *e)
+{
+    Name name = e->name.name;
+    uint32_t id;
+    c->failed |= c->c->broken;
+    if (symbol_get(c, name, SYMBOL_TENSOR, &id))
+        return check_error(c, DIAG_unknown_function, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
+                           "%s is a tensor, not a function", name);
+    Guess g = guess_new(name);
+    for (uint32_t i = 0; i < c->c->fns.len; i++)
+        guess_try(&g, c->c->fns.at[i].decl->name.name);
+    for (ScalarOp op = 0; op < OP_COUNT; op++)
+        if (scalar_find(scalar_table[op].spelling) == op)
+            guess_try(&g, scalar_table[op].spelling);
+    return check_error(
+        c, DIAG_unknown_function, e->name.loc,
+        help_guess(c->m->arena, &g, arena_printf(c->m->arena, "declare it above: fn %s(x) = ...", name)),
+        "there is no function %s", name);
+}
+
+static int arity_ok(KernelCheck *c, const AstExpr *e, uint32_t wanted)
+{
+    if (e->nargs != wanted)
+        check_error(c, DIAG_arity, build_loc(c, e),
+                    arena_printf(c->m->arena, "give %s %u arguments", e->name.name, wanted),
+                    "%s takes %u arguments, not %u", e->name.name, wanted, e->nargs);
+    return !c->failed;
+}
+
+static int build_arguments(KernelCheck *c, const AstExpr *e, ExprId *out)
+{
+    for (uint32_t i = 0; i < e->nargs; i++) {
+        out[i] = build_expr(c, e->args[i]);
+        if (out[i] != NONE && expr_type(c, out[i]) == TY_BOOL)
+            check_error(c, DIAG_condition_value, build_loc(c, e->args[i]), "write if(..., 1, 0)",
+                        "%s is a condition, not a number", check_text(c, out[i]));
+        if (c->failed)
+            return 0;
+    }
+    return 1;
+}
+
+ExprId build_call(KernelCheck *c, const AstExpr *e)
+{
+    uint32_t fn = namemap_get(&c->c->functions, e->name.name);
+    ScalarOp op = fn == NAME_ABSENT ? scalar_find(e->name.name) : OP_COUNT;
+    if (fn == NAME_ABSENT && op == OP_COUNT)
+        return refuse_call(c, e);
+    if (fn != NAME_ABSENT && c->c->fns.at[fn].state != FN_GOOD) {
+        c->failed = 1;
+        return NONE;
+    }
+    if (!arity_ok(c, e, fn != NAME_ABSENT ? c->c->fns.at[fn].decl->names->list.len : scalar_table[op].arity))
+        return NONE;
+    ExprId *args = arena_array(c->m->arena, ExprId, e->nargs);
+    if (!build_arguments(c, e, args))
+        return NONE;
+    if (fn != NAME_ABSENT)
+        return put_in_once(c, fn, e, args);
+    Loc loc = build_loc(c, e);
+    return scalar_table[op].arity == 1 ? x_op1(c->k, loc, op, args[0])
+                                       : x_op2(c->k, loc, op, args[0], args[1]);
+}

@@ -1,0 +1,158 @@
+/* derive: which kernel, by which parameters, saving what. The derivative itself is made by passes/derive. */
+#include "frontend/check.h"
+
+Kernel *check_target(Checker *c, const AstDecl *d, int may_be_derived)
+{
+    if (namemap_get(&c->bad, d->name.name) != NAME_ABSENT)
+        return NULL;
+    Kernel *k = ir_find_kernel(c->m, d->name.name);
+    if (k || (may_be_derived && namemap_get(&c->derived, d->name.name) != NAME_ABSENT) || c->broken)
+        return k;
+    Guess g = guess_new(d->name.name);
+    for (uint32_t i = 0; i < c->m->kernels.len; i++)
+        guess_try(&g, c->m->kernels.at[i]->name);
+    for (uint32_t i = 0; may_be_derived && i < c->m->derives.len; i++) {
+        guess_try(&g, c->m->derives.at[i].forward);
+        guess_try(&g, c->m->derives.at[i].backward);
+    }
+    const char *help = c->m->kernels.len
+                           ? arena_printf(c->arena, "name a kernel, such as %s", c->m->kernels.at[0]->name)
+                           : "declare the kernel";
+    diag_add(c->m->diags, DIAG_unknown_kernel, d->name.loc, help_guess(c->arena, &g, help),
+             "there is no kernel %s", d->name.name);
+    return NULL;
+}
+
+static int refuse(Checker *c, DiagCode code, Loc loc, const char *help, const char *what, Name name)
+{
+    diag_add(c->m->diags, code, loc, help, "%s %s", name, what);
+    return 0;
+}
+
+/* ---- wrt ---- */
+
+static const char *help_inputs(Checker *c, const Kernel *k, Name wanted)
+{
+    Guess g = guess_new(wanted);
+    Name first = NULL;
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        const Tensor *t = k->params.at[i].kind == PARAM_TENSOR ? &k->tensors.at[k->params.at[i].id] : NULL;
+        if (!t || t->role != ROLE_IN || t->elem == EL_I32)
+            continue;
+        first = first ? first : t->name;
+        guess_try(&g, t->name);
+    }
+    return help_guess(c->arena, &g,
+                      first ? arena_printf(c->arena, "name a float input, such as %s", first)
+                            : "give the kernel a float input");
+}
+
+static int wrt_ok(Checker *c, const Kernel *k, const AstWrt *w)
+{
+    Name name = w->name.name;
+    TensorId t = ir_find_tensor(k, name);
+    if (ir_find_route(k, name) != NONE)
+        return refuse(c, DIAG_derive_route, w->name.loc, help_inputs(c, k, name),
+                      "is a route, whose choices are not differentiable", name);
+    if (t == NONE || k->tensors.at[t].role != ROLE_IN)
+        return refuse(c, DIAG_derive_not_input, w->name.loc, help_inputs(c, k, name),
+                      "is not an in parameter of the kernel", name);
+    if (k->tensors.at[t].elem == EL_I32)
+        return refuse(c, DIAG_derive_integer, w->name.loc, help_inputs(c, k, name),
+                      "holds integers, which have no gradient", name);
+    return 1;
+}
+
+static int wrts_ok(Checker *c, const Kernel *k, const AstDecl *d, Derive *out)
+{
+    NameMap seen = {.arena = c->arena};
+    for (uint32_t i = 0; i < d->wrts->list.len; i++) {
+        const AstWrt *w = &d->wrts->list.at[i];
+        if (!wrt_ok(c, k, w))
+            return 0;
+        if (namemap_get(&seen, w->name.name) != NAME_ABSENT)
+            return refuse(c, DIAG_derive_not_input, w->name.loc, "name it once", "is named twice",
+                          w->name.name);
+        namemap_set(&seen, w->name.name, i);
+        vec_push(c->arena, &out->wrt, (struct DeriveWrt){w->name.name, w->name.loc, w->accumulate});
+    }
+    return 1;
+}
+
+/* ---- save ---- */
+
+static int save_ok(Checker *c, const Kernel *k, const AstSave *s)
+{
+    Name name = s->name.name;
+    TensorId id = ir_find_tensor(k, name);
+    if (id == NONE || k->tensors.at[id].role == ROLE_IN || k->tensors.at[id].role == ROLE_INOUT) {
+        Guess g = guess_new(name);
+        for (TensorId t = 0; t < k->tensors.len; t++)
+            if (k->tensors.at[t].role == ROLE_LOCAL || k->tensors.at[t].role == ROLE_OUT)
+                guess_try(&g, k->tensors.at[t].name);
+        return refuse(c, DIAG_save_unknown, s->name.loc,
+                      help_guess(c->arena, &g, "name a local or an out of the kernel"),
+                      id == NONE ? "is no local of the kernel" : "is a parameter: the backward has it anyway",
+                      name);
+    }
+    const Tensor *t = &k->tensors.at[id];
+    int fits = t->role == ROLE_OUT ? s->elem == t->elem : (s->elem == EL_I32) == (t->elem == EL_I32);
+    if (fits)
+        return 1;
+    const char *help = arena_printf(c->arena, "write %s as %s", name, elem_name(t->elem));
+    return refuse(
+        c, DIAG_save_type, s->name.loc, help,
+        arena_printf(c->arena, "is %s and cannot be saved as %s", elem_name(t->elem), elem_name(s->elem)),
+        name);
+}
+
+static int saves_ok(Checker *c, const Kernel *k, const AstDecl *d, Derive *out)
+{
+    NameMap seen = {.arena = c->arena};
+    for (uint32_t i = 0; d->saves && i < d->saves->list.len; i++) {
+        const AstSave *s = &d->saves->list.at[i];
+        if (!save_ok(c, k, s))
+            return 0;
+        if (namemap_get(&seen, s->name.name) != NAME_ABSENT)
+            return refuse(c, DIAG_save_unknown, s->name.loc, "name it once", "is saved twice", s->name.name);
+        namemap_set(&seen, s->name.name, i);
+        vec_push(c->arena, &out->save, (struct DeriveSave){s->name.name, s->name.loc, s->elem});
+    }
+    return 1;
+}
+
+/* ---- derive ---- */
+
+static int kernel_ok(Checker *c, const Kernel *k, const AstDecl *d)
+{
+    int floats = 0;
+    for (uint32_t i = 0; i < k->params.len; i++) {
+        if (k->params.at[i].kind != PARAM_TENSOR)
+            continue;
+        const Tensor *t = &k->tensors.at[k->params.at[i].id];
+        if (t->role == ROLE_INOUT)
+            return refuse(c, DIAG_derive_inout, d->name.loc, "write a kernel with in and out parameters",
+                          arena_printf(c->arena, "has the inout parameter %s and cannot be derived", t->name),
+                          k->name);
+        floats += t->role == ROLE_OUT && t->elem != EL_I32;
+    }
+    return floats ? 1
+                  : refuse(c, DIAG_derive_nothing, d->name.loc, "give it a float output",
+                           "has no float output", k->name);
+}
+
+void check_derive(Checker *c, const AstDecl *d)
+{
+    if (!check_kernel_name(c, d->forward))
+        return;
+    namemap_set(&c->derived, d->forward.name, 1);
+    if (!check_kernel_name(c, d->backward))
+        return;
+    namemap_set(&c->derived, d->backward.name, 1);
+    const Kernel *k = check_target(c, d, 0);
+    Derive out = {
+        .forward = d->forward.name, .backward = d->backward.name, .kernel = d->name.name, .loc = d->loc};
+    out.cotangents_f32 = d->saves && d->saves->cotangents_f32;
+    if (k && kernel_ok(c, k, d) && wrts_ok(c, k, d, &out) && saves_ok(c, k, d, &out))
+        vec_push(c->arena, &c->m->derives, out);
+}

@@ -1,0 +1,270 @@
+/* One kernel: its parameters, its symbols, and the order in which its parts are checked. */
+#include "frontend/check.h"
+
+#include <string.h>
+
+ExprId check_error(KernelCheck *c, DiagCode code, Loc loc, const char *help, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!c->failed)
+        diag_add(c->m->diags, code, loc, help, "%s", arena_vprintf(c->m->arena, format, args));
+    va_end(args);
+    c->failed = 1;
+    return NONE;
+}
+
+const char *check_text(KernelCheck *c, ExprId e)
+{
+    Text t = {.arena = c->m->arena};
+    ir_print_expr(c->k, e, &t);
+    return text_string(&t);
+}
+
+const char *axis_text(const KernelCheck *c, Axis a)
+{
+    if (a.group != NONE)
+        return arena_printf(c->m->arena, "the rows of %s", c->m->groups.at[a.group].name);
+    Text t = {.arena = c->m->arena};
+    ext_print(c->m, a.extent, &t);
+    return text_string(&t);
+}
+
+int axis_same(const KernelCheck *c, Axis a, Axis b)
+{
+    return a.group == b.group && ext_same(c->m, a.extent, b.extent);
+}
+
+/* ---- symbols ---- */
+
+int symbol_get(const KernelCheck *c, Name name, SymbolKind kind, uint32_t *id)
+{
+    uint32_t value = namemap_get(&c->symbols, name);
+    if (value == NAME_ABSENT || (value & 1) != (uint32_t)kind)
+        return 0;
+    *id = value >> 1;
+    return 1;
+}
+
+void symbol_set(KernelCheck *c, Name name, SymbolKind kind, uint32_t id)
+{
+    namemap_set(&c->symbols, name, id << 1 | (uint32_t)kind);
+}
+
+const Ahead *check_ahead(const KernelCheck *c, Name name)
+{
+    uint32_t at = namemap_get(&c->ahead_map, name);
+    return at == NAME_ABSENT ? NULL : &c->ahead.at[at];
+}
+
+Guess check_guess(KernelCheck *c, Name wanted, int tensors, int scope)
+{
+    Guess g = guess_new(wanted);
+    for (uint32_t t = 0; tensors && t < c->k->tensors.len; t++)
+        guess_try(&g, c->k->tensors.at[t].name);
+    for (uint32_t i = 0; scope && i < c->scope.len; i++)
+        guess_try(&g, c->vars.at[c->scope.at[i]].name);
+    for (uint32_t i = 0; scope && i < c->m->dims.len; i++)
+        guess_try(&g, c->m->dims.at[i].name);
+    return g;
+}
+
+static int unknown_is_known(KernelCheck *c, AstName name)
+{
+    if (namemap_get(&c->poison, name.name) != NAME_ABSENT || c->decl->equations->broken || c->c->broken)
+        c->failed = 1;
+    else if (check_ahead(c, name.name))
+        check_error(c, DIAG_used_before, name.loc, "move the equation that defines it above this one",
+                    "%s is used before it is defined", name.name);
+    return c->failed;
+}
+
+TensorId check_find_tensor(KernelCheck *c, AstName name)
+{
+    uint32_t id;
+    if (symbol_get(c, name.name, SYMBOL_TENSOR, &id))
+        return id;
+    if (symbol_get(c, name.name, SYMBOL_ROUTE, &id))
+        return check_error(c, DIAG_route_value, name.loc,
+                           arena_printf(c->m->arena, "use %s.token(r), %s.slot(r) or %s.row(t, k)", name.name,
+                                        name.name, name.name),
+                           "%s is a route, not a tensor", name.name);
+    if (unknown_is_known(c, name))
+        return NONE;
+    Guess g = check_guess(c, name.name, 1, 0);
+    const char *help = arena_printf(c->m->arena, "declare it as a parameter: in %s: f32[...]", name.name);
+    return check_error(c, DIAG_unknown_tensor, name.loc, help_guess(c->m->arena, &g, help),
+                       "the kernel has no tensor %s", name.name);
+}
+
+RouteId check_find_route(KernelCheck *c, AstName name)
+{
+    uint32_t id;
+    if (symbol_get(c, name.name, SYMBOL_ROUTE, &id))
+        return id;
+    if (unknown_is_known(c, name))
+        return NONE;
+    Guess g = guess_new(name.name);
+    for (uint32_t r = 0; r < c->k->routes.len; r++)
+        guess_try(&g, c->k->routes.at[r].name);
+    const char *help =
+        arena_printf(c->m->arena, "declare it as a parameter: in %s: route[T, K -> R]", name.name);
+    return check_error(c, DIAG_unknown_route, name.loc, help_guess(c->m->arena, &g, help),
+                       "the kernel has no route %s", name.name);
+}
+
+/* ---- parameters ---- */
+
+static int parameter_name_ok(KernelCheck *c, AstName name)
+{
+    Arena *a = c->m->arena;
+    uint32_t id;
+    if (symbol_get(c, name.name, SYMBOL_TENSOR, &id) || symbol_get(c, name.name, SYMBOL_ROUTE, &id))
+        check_error(c, DIAG_duplicate_name, name.loc, "give one of them another name",
+                    "two parameters are called %s", name.name);
+    else if (namemap_get(&c->c->dims, name.name) != NAME_ABSENT ||
+             namemap_get(&c->c->groups, name.name) != NAME_ABSENT)
+        check_error(c, DIAG_duplicate_name, name.loc,
+                    arena_printf(a, "choose another name, such as `%s_`", name.name),
+                    "%s is the name of a dimension or group", name.name);
+    else if (name_is_c_word(name.name))
+        check_error(c, DIAG_reserved_name, name.loc,
+                    arena_printf(a, "choose another name, such as `%s_`", name.name),
+                    "a parameter cannot be called %s: C or C++ takes that name", name.name);
+    return !c->failed;
+}
+
+static void add_route_parameter(KernelCheck *c, const AstParam *p)
+{
+    const AstType *t = p->type;
+    Route r = {.name = p->name.name, .loc = p->name.loc, .role = p->role};
+    if (p->role == ROLE_INOUT) {
+        check_error(c, DIAG_inout_route, p->name.loc, "write `in` or `out`", "the route %s cannot be inout",
+                    r.name);
+        return;
+    }
+    r.group = namemap_get(&c->c->groups, t->group.name);
+    if (r.group == NAME_ABSENT) {
+        Guess g = guess_new(t->group.name);
+        for (uint32_t i = 0; i < c->m->groups.len; i++)
+            guess_try(&g, c->m->groups.at[i].name);
+        const char *help =
+            arena_printf(c->m->arena, "declare it above: group %s : E rows T*K", t->group.name);
+        if (!c->c->broken)
+            check_error(c, DIAG_unknown_group, t->group.loc, help_guess(c->m->arena, &g, help),
+                        "there is no group %s", t->group.name);
+        c->failed = 1;
+        return;
+    }
+    c->failed |= !check_extent(c->c, t->extents->list.at[0], &r.tokens) ||
+                 !check_extent(c->c, t->extents->list.at[1], &r.choices);
+    RouteId other = ir_group_route(c->k, r.group);
+    if (!c->failed && other != NONE)
+        check_error(c, DIAG_two_routes, p->name.loc, "give one of them a group of its own",
+                    "%s and %s are both routes of %s", c->k->routes.at[other].name, r.name, t->group.name);
+    if (c->failed)
+        return;
+    RouteId id = c->k->routes.len;
+    vec_push(c->m->arena, &c->k->routes, r);
+    vec_push(c->m->arena, &c->k->params, (Param){PARAM_ROUTE, id});
+    vec_push(c->m->arena, &c->routed, p->role == ROLE_IN ? r.loc : (Loc){0});
+    symbol_set(c, r.name, SYMBOL_ROUTE, id);
+}
+
+static void add_tensor_parameter(KernelCheck *c, const AstParam *p)
+{
+    const AstType *type = p->type;
+    Tensor t = {.name = p->name.name, .loc = p->name.loc, .elem = type->elem, .role = p->role, .route = NONE};
+    uint32_t rank = type->extents ? type->extents->list.len : 0;
+    if (type->packed.line)
+        check_error(c, DIAG_packed, type->packed, "remove `packed`", "packed tensors are not built yet");
+    if (rank > MAX_RANK)
+        check_error(c, DIAG_too_many_axes, type->loc, "join axes: A*B",
+                    "%s has %u axes; at most %d are supported", t.name, rank, MAX_RANK);
+    if (c->failed)
+        return;
+    t.rank = (uint8_t)rank;
+    for (uint32_t i = 0; i < rank && !c->failed; i++)
+        c->failed = !check_axis(c->c, type->extents->list.at[i], &t.axes[i]);
+    if (c->failed)
+        return;
+    TensorId id = ir_tensor(c->k, t);
+    vec_push(c->m->arena, &c->k->params, (Param){PARAM_TENSOR, id});
+    written_add(c, (Written){.first = t.loc});
+    symbol_set(c, t.name, SYMBOL_TENSOR, id);
+}
+
+static void add_parameter(KernelCheck *c, const AstParam *p)
+{
+    c->failed = 0;
+    if (parameter_name_ok(c, p->name)) {
+        if (p->type->is_route)
+            add_route_parameter(c, p);
+        else
+            add_tensor_parameter(c, p);
+    }
+    if (c->failed)
+        namemap_set(&c->poison, p->name.name, 1);
+}
+
+/* Rows exist only where a route says so: a group that a parameter is over needs one. */
+static void check_row_parameters(KernelCheck *c)
+{
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        Param p = c->k->params.at[i];
+        if (p.kind != PARAM_TENSOR)
+            continue;
+        const Tensor *t = &c->k->tensors.at[p.id];
+        for (uint32_t a = 0; a < t->rank; a++) {
+            GroupId g = t->axes[a].group;
+            if (g == NONE || ir_group_route(c->k, g) != NONE || c->poison.used || c->decl->equations->broken)
+                continue;
+            c->failed = 0;
+            check_error(c, DIAG_no_route, t->loc,
+                        arena_printf(c->m->arena, "add a parameter: in rt: route[T, K -> %s]",
+                                     c->m->groups.at[g].name),
+                        "%s is over the rows of %s, but the kernel has no route of that group", t->name,
+                        c->m->groups.at[g].name);
+            return;
+        }
+    }
+}
+
+/* ---- the kernel ---- */
+
+static void check_equations(KernelCheck *c)
+{
+    const AstEquations *list = c->decl->equations;
+    check_ahead_of(c, list);
+    for (uint32_t i = 0; i < list->list.len && c->m->diags->errors <= DIAG_LIMIT; i++) {
+        if (i == MAX_EQUATIONS || c->k->exprs.len > MAX_NODES) {
+            c->failed = 0;
+            check_error(c, DIAG_program_size, list->list.at[i]->loc, "split the kernel",
+                        "kernel %s is too large", c->k->name);
+            return;
+        }
+        check_equation(c, list->list.at[i]);
+    }
+    check_all_written(c);
+}
+
+void check_kernel(Checker *checker, const AstDecl *d)
+{
+    Arena *a = checker->arena;
+    KernelCheck *c = arena_new_of(a, KernelCheck);
+    c->c = checker;
+    c->m = checker->m;
+    c->decl = d;
+    c->k = ir_kernel(c->m, d->name.name, d->name.loc);
+    c->symbols.arena = c->poison.arena = c->ahead_map.arena = a;
+    c->guard = NONE;
+    if (d->params->list.len > MAX_PARAMS) {
+        check_error(c, DIAG_program_size, d->loc, "split the kernel", "kernel %s has more than %d parameters",
+                    d->name.name, MAX_PARAMS);
+        return;
+    }
+    for (uint32_t i = 0; i < d->params->list.len; i++)
+        add_parameter(c, &d->params->list.at[i]);
+    check_equations(c);
+    check_row_parameters(c);
+}

@@ -1,0 +1,195 @@
+/* test blocks: sizes, routings of each run, tolerance. */
+#include "frontend/words.h"
+
+typedef struct TestCheck {
+    WordReader r;
+    Test out;
+    TestRun run;    /* being read */
+    int in_routing; /* a further run may follow */
+} TestCheck;
+
+/* ---- sizes ---- */
+
+static int size_fits(TestCheck *t, const Dim *d, int64_t value, Loc loc)
+{
+    Checker *c = t->r.c;
+    const char *why =
+        d->constant >= 0                ? "is a constant"
+        : d->max >= 0 && value > d->max ? arena_printf(c->arena, "is at most %lld", (long long)d->max)
+        : value % d->multiple != 0 ? arena_printf(c->arena, "is a multiple of %lld", (long long)d->multiple)
+                                   : NULL;
+    if (!why)
+        return 1;
+    diag_add(c->m->diags, DIAG_test_size, loc,
+             d->constant >= 0 ? "remove it"
+                              : arena_printf(c->arena, "write a size that meets the rule of dim %s", d->name),
+             "%s=%lld: the dimension %s %s", d->name, (long long)value, d->name, why);
+    return 0;
+}
+
+static void size(TestCheck *t)
+{
+    Loc loc;
+    Checker *c = t->r.c;
+    Name name = word_name(&t->r, "a dimension", &loc);
+    word_expect(&t->r, "=");
+    int64_t value = t->r.failed ? 0 : word_integer(&t->r, "an integer");
+    if (t->r.failed)
+        return;
+    uint32_t dim = namemap_get(&c->dims, name);
+    t->r.failed = 1;
+    if (dim == NAME_ABSENT) {
+        Guess g = guess_new(name);
+        for (uint32_t i = 0; i < c->m->dims.len; i++)
+            guess_try(&g, c->m->dims.at[i].name);
+        diag_add(c->m->diags, DIAG_unknown_dim, loc,
+                 help_guess(c->arena, &g, "name a dimension of the kernel"), "there is no dimension %s",
+                 name);
+        return;
+    }
+    for (uint32_t i = 0; i < t->out.sizes.len; i++)
+        if (t->out.sizes.at[i].dim == dim) {
+            diag_add(c->m->diags, DIAG_test_size, loc, "remove one of them", "%s has two sizes", name);
+            return;
+        }
+    if (!size_fits(t, &c->m->dims.at[dim], value, loc))
+        return;
+    t->r.failed = 0;
+    vec_push(c->arena, &t->out.sizes, (struct TestSize){dim, value});
+}
+
+static void check_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
+{
+    const Module *m = k->module;
+    DimId *dims = arena_array(m->arena, DimId, m->dims.len + 1);
+    uint32_t n = ir_kernel_dims(k, dims);
+    for (uint32_t i = 0; i < n; i++) {
+        int given = 0;
+        for (uint32_t s = 0; s < t->out.sizes.len; s++)
+            given |= t->out.sizes.at[s].dim == dims[i];
+        if (given)
+            continue;
+        Name name = m->dims.at[dims[i]].name;
+        diag_add(m->diags, DIAG_test_size, loc,
+                 arena_printf(m->arena, "add %s=%lld", name, (long long)m->dims.at[dims[i]].multiple),
+                 "the test of %s gives no size for %s", k->name, name);
+        t->r.failed = 1;
+        return;
+    }
+}
+
+/* ---- routing ---- */
+
+static int is_routing(const WordReader *r)
+{
+    return word_is(r, "uniform") || word_is(r, "zipf") || word_is(r, "hot") || word_is(r, "empty") ||
+           word_is(r, "exact");
+}
+
+static void between(TestCheck *t, double value, double low, double high)
+{
+    if (t->r.failed || (value >= low && value <= high))
+        return;
+    t->r.at--;
+    word_refuse(&t->r, arena_printf(t->r.c->arena, "a number from %g to %g", low, high));
+}
+
+static void exact(TestCheck *t, TestRouting *routing)
+{
+    do
+        vec_push(t->r.c->arena, &routing->counts, word_integer(&t->r, "an integer"));
+    while (!t->r.failed && word_take(&t->r, ","));
+}
+
+static void routing(TestCheck *t)
+{
+    WordReader *r = &t->r;
+    TestRouting out = {.kind = ROUTING_UNIFORM};
+    if (word_take(r, "uniform")) {
+        vec_push(r->c->arena, &t->run.routings, out);
+        return;
+    }
+    if (!is_routing(r)) {
+        word_refuse(r, "uniform, zipf(S), hot(N), empty(P%) or exact(n0, n1, ...)");
+        return;
+    }
+    out.kind = word_is(r, "zipf")    ? ROUTING_ZIPF
+               : word_is(r, "hot")   ? ROUTING_HOT
+               : word_is(r, "empty") ? ROUTING_EMPTY
+                                     : ROUTING_EXACT;
+    r->at++;
+    if (!word_expect(r, "("))
+        return;
+    if (out.kind == ROUTING_EXACT) {
+        exact(t, &out);
+    } else {
+        out.value =
+            out.kind == ROUTING_HOT ? (double)word_integer(r, "an integer") : word_number(r, "a number");
+        between(t, out.value, out.kind == ROUTING_HOT ? 1 : 0, out.kind == ROUTING_EMPTY ? 100 : 1e9);
+    }
+    if (out.kind == ROUTING_EMPTY && !r->failed)
+        word_expect(r, "%");
+    if (!r->failed && word_expect(r, ")"))
+        vec_push(r->c->arena, &t->run.routings, out);
+}
+
+static void run(TestCheck *t)
+{
+    t->run = (TestRun){0};
+    do
+        routing(t);
+    while (!t->r.failed && word_take(&t->r, ","));
+    vec_push(t->r.c->arena, &t->out.runs, t->run);
+    t->in_routing = 1;
+}
+
+/* ---- clauses ---- */
+
+static void tolerance(TestCheck *t)
+{
+    t->out.tolerance = word_number(&t->r, "a number");
+    if (!t->r.failed && t->out.tolerance <= 0) {
+        t->r.at--;
+        word_refuse(&t->r, "a number above 0");
+    }
+}
+
+static void item(TestCheck *t)
+{
+    WordReader *r = &t->r;
+    int size_ahead = r->at + 1 < r->words->list.len && *r->words->list.at[r->at + 1].text == '=';
+    if (size_ahead)
+        size(t);
+    else if (word_take(r, "routing"))
+        run(t);
+    else if (t->in_routing && is_routing(r))
+        run(t);
+    else if (word_take(r, "tol"))
+        tolerance(t);
+    else if (word_take(r, "gradcheck"))
+        t->out.gradcheck = 1;
+    else
+        word_refuse(r, "a size such as T=33, routing, tol or gradcheck");
+}
+
+void check_test(Checker *c, const AstDecl *d)
+{
+    uint32_t errors = c->m->diags->errors;
+    Kernel *k = check_target(c, d, 1);
+    if (c->m->diags->errors != errors || c->broken)
+        return;
+    TestCheck t = {.r = {.c = c, .words = d->words, .code = DIAG_test_clause}};
+    t.out.kernel = d->name.name;
+    t.out.loc = d->loc;
+    while (!t.r.failed && t.r.at < d->words->list.len) {
+        item(&t);
+        while (!t.r.failed && (word_take(&t.r, ";") || word_take(&t.r, ",")))
+            ;
+    }
+    if (t.out.runs.len == 0)
+        vec_push(c->arena, &t.out.runs, (TestRun){0});
+    if (!t.r.failed && k)
+        check_all_sizes(&t, k, d->loc);
+    if (!t.r.failed)
+        vec_push(c->arena, &c->m->tests, t.out);
+}

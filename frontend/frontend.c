@@ -1,0 +1,184 @@
+/* The door: files and what they use, from text to a checked module. */
+#include "frontend/frontend.h"
+
+#include "frontend/check.h"
+#include "frontend/parser.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct Source {
+    const char *identity; /* the path without links and dots, when there is one */
+    enum { SOURCE_READING, SOURCE_DONE } state;
+} Source;
+
+typedef struct Reader {
+    Checker *c;
+    Vec(Source) sources;
+    Vec(const char *) chain; /* files that are being read, the outermost first */
+} Reader;
+
+enum { MAX_FILES = 1000, MAX_CHAIN = 100 };
+
+/* ---- text ---- */
+
+/* The first byte that is not UTF-8 text, or len. */
+static size_t first_bad_byte(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = text[i] == '\0' ? 0 : text_character(text + i, len - i);
+        if (n == 0)
+            return i;
+        i += n;
+    }
+    return len;
+}
+
+static Loc loc_of(uint32_t file, const char *text, size_t at)
+{
+    Loc loc = {file, 1, 1, 1};
+    for (size_t i = 0; i < at; i++) {
+        loc.col = text[i] == '\n' ? 1 : loc.col + 1;
+        loc.line += text[i] == '\n' ? 1 : 0;
+    }
+    return loc;
+}
+
+static int text_ok(Module *m, uint32_t file, const char *text, size_t len)
+{
+    if (len > FRONTEND_MAX_BYTES) {
+        diag_add(m->diags, DIAG_file_size, (Loc){.file = file}, "split it into files that `use` each other",
+                 "the file holds %zu bytes; at most %d are read", len, FRONTEND_MAX_BYTES);
+        return 0;
+    }
+    size_t bad = first_bad_byte(text, len);
+    if (bad == len)
+        return 1;
+    diag_add(m->diags, DIAG_not_utf8, loc_of(file, text, bad), "save the file as UTF-8 text",
+             text[bad] ? "the byte 0x%02x here is not UTF-8 text" : "a NUL byte (0x%02x) in the text",
+             (unsigned)(unsigned char)text[bad]);
+    return 0;
+}
+
+/* ---- files ---- */
+
+/* The content of a file in the arena, or NULL and errno. */
+static char *file_text(Arena *a, const char *path, size_t *len)
+{
+    struct stat st;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return NULL;
+    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
+        fclose(f);
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return NULL;
+    }
+    size_t room = st.st_size > FRONTEND_MAX_BYTES ? (size_t)FRONTEND_MAX_BYTES + 1 : (size_t)st.st_size;
+    char *text = arena_alloc(a, room + 1);
+    *len = fread(text, 1, room, f);
+    int failed = ferror(f);
+    fclose(f);
+    errno = EIO;
+    return failed ? NULL : text;
+}
+
+static const char *identity_of(Arena *a, const char *path)
+{
+    char *real = realpath(path, NULL);
+    const char *copy = real ? arena_strndup(a, real, strlen(real)) : arena_strndup(a, path, strlen(path));
+    free(real);
+    return copy;
+}
+
+/* `path` as seen from the folder of the file `from`. */
+static const char *relative_to(Arena *a, const char *from, const char *path)
+{
+    const char *slash = strrchr(from, '/');
+    if (*path == '/' || !slash)
+        return path;
+    return arena_printf(a, "%.*s/%s", (int)(slash - from), from, path);
+}
+
+static void read_text(Reader *r, const char *path, const char *text, size_t len);
+
+static Source *find_source(Reader *r, const char *identity)
+{
+    for (uint32_t i = 0; i < r->sources.len; i++)
+        if (strcmp(r->sources.at[i].identity, identity) == 0)
+            return &r->sources.at[i];
+    return NULL;
+}
+
+static void refuse_cycle(Reader *r, const AstDecl *use)
+{
+    Text chain = {.arena = r->c->arena};
+    for (uint32_t i = 0; i < r->chain.len; i++)
+        text_add(&chain, "%s -> ", r->chain.at[i]);
+    diag_add(r->c->m->diags, DIAG_use_cycle, use->name.loc, "move what both files need into a third one",
+             "this file is being read already: %s%s", text_string(&chain), use->name.name);
+}
+
+static void read_used(Reader *r, const char *from, const AstDecl *use)
+{
+    Arena *a = r->c->arena;
+    const char *path = relative_to(a, from, use->name.name), *identity = identity_of(a, path);
+    Source *seen = find_source(r, identity);
+    if (seen) {
+        if (seen->state == SOURCE_READING)
+            refuse_cycle(r, use);
+        return;
+    }
+    size_t len = 0;
+    char *text = r->chain.len < MAX_CHAIN && r->sources.len < MAX_FILES ? file_text(a, path, &len) : NULL;
+    if (!text) {
+        const char *why =
+            r->chain.len < MAX_CHAIN && r->sources.len < MAX_FILES ? strerror(errno) : "too many files";
+        diag_add(r->c->m->diags, DIAG_use_missing, use->name.loc,
+                 "write the path of a .moe file, relative to the folder of this one",
+                 "cannot read \"%s\": %s", path, why);
+        r->c->broken = 1;
+        return;
+    }
+    read_text(r, path, text, len);
+}
+
+static void read_text(Reader *r, const char *path, const char *text, size_t len)
+{
+    Checker *c = r->c;
+    uint32_t file = diag_add_file(c->m->diags, path, text, len), at = r->sources.len, depth = r->chain.len;
+    vec_push(c->arena, &r->sources, (Source){identity_of(c->arena, path), SOURCE_READING});
+    vec_push(c->arena, &r->chain, path);
+    AstFile *ast = text_ok(c->m, file, text, len) ? parser_read(c->m, file, text, len) : NULL;
+    c->broken |= !ast || ast->broken;
+    for (uint32_t i = 0; ast && i < ast->decls.len; i++) {
+        const AstDecl *d = ast->decls.at[i];
+        if (d->kind == DECL_USE)
+            read_used(r, path, d);
+        else if (d->kind != DECL_TEST || depth == 0) /* the tests of a used file stay its own */
+            vec_push(c->arena, &c->decls, d);
+    }
+    r->sources.at[at].state = SOURCE_DONE;
+    r->chain.len = depth;
+}
+
+int frontend_read(Module *m, const char *path, const char *text, size_t len)
+{
+    uint32_t before = m->diags->errors;
+    Checker *c = arena_new_of(m->arena, Checker);
+    *c = (Checker){.m = m, .arena = m->arena};
+    c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena = c->derived.arena =
+        c->bad.arena = m->arena;
+    Reader r = {.c = c};
+    /* the scanner and the diagnostics keep pointers: the text must live as long as the module */
+    size_t kept = len <= FRONTEND_MAX_BYTES ? len : 0;
+    char *copy = arena_alloc(m->arena, kept + 1);
+    memcpy(copy, text, kept);
+    read_text(&r, path, kept == len ? copy : text, len);
+    check_declarations(c);
+    return m->diags->errors != before;
+}

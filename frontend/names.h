@@ -1,0 +1,31 @@
+/* Looking names up, what may be a name, and what was probably meant. */
+#ifndef FRONTEND_NAMES_H
+#define FRONTEND_NAMES_H
+
+#include "base/base.h"
+
+/* Interned name -> number, so that long files stay linear. */
+typedef struct NameMap {
+    Arena *arena;
+    Name *key;
+    uint32_t *value;
+    uint32_t size, used;
+} NameMap;
+
+enum { NAME_ABSENT = UINT32_MAX };
+uint32_t namemap_get(const NameMap *map, Name name); /* NAME_ABSENT when there is none */
+void namemap_set(NameMap *map, Name name, uint32_t value);
+
+/* Whether C or C++ takes this name: as a word, and (for kernels) as a function of the C library. */
+int name_is_c_word(Name name);
+int name_is_c_function(Name name);
+
+/* The candidate that is nearest to `wanted`, when one is near enough: try each, then ask. */
+typedef struct Guess {
+    Name wanted, best;
+    uint32_t distance;
+} Guess;
+Guess guess_new(Name wanted);
+void guess_try(Guess *g, Name candidate);
+
+#endif

@@ -1,0 +1,214 @@
+/* The token stream between scanner and grammar, and what is said about text that does not parse.
+ *
+ * Note [Recovery]: after a mistake bison drops what it has of the statement and waits for SYNC. The stream
+ * skips words up to a place where a statement can begin, and hands out SYNC there: inside a kernel's
+ * equations a name that is the first word of its line, `;` or `}`; everywhere a word that begins a
+ * declaration and is the first of its line. The word that was the mistake itself may be such a place. When a
+ * declaration begins while a kernel is still open, its `}` is supplied. So one mistake costs one statement,
+ * and is reported once. */
+#include "frontend/parser.h"
+
+#include "frontend/frontend.h"
+#include "moe_parser.h"
+
+#include <string.h>
+
+static int begins_declaration(int kind)
+{
+    return kind == KW_USE || kind == KW_DIM || kind == KW_GROUP || kind == KW_FN || kind == KW_KERNEL ||
+           kind == KW_DERIVE || kind == KW_SCHEDULE || kind == KW_TEST;
+}
+
+static int can_resume(const Parser *p, const Token *t)
+{
+    if (t->kind == MOE_EOF)
+        return 1;
+    if (t->first && begins_declaration(t->kind))
+        return 1;
+    return p->in_body && (t->kind == '}' || t->kind == ';' || (t->first && t->kind == NAME));
+}
+
+/* Puts SYNC, perhaps a missing `}`, and the word found into the queue. */
+static void resume(Parser *p)
+{
+    Token found = p->last;
+    while (!can_resume(p, &found))
+        scanner_next(p, &found);
+    p->queued = 0;
+    Token sync = {.kind = SYNC, .loc = found.loc};
+    p->queue[p->queued++] = sync;
+    if (p->in_body && (found.kind == MOE_EOF || begins_declaration(found.kind))) {
+        sync.kind = '}';
+        p->queue[p->queued++] = sync;
+    }
+    p->queue[p->queued++] = found;
+    p->recovering = 0;
+    p->brackets = 0;
+    if (!p->in_body)
+        p->kernel_ahead = 0;
+}
+
+static Token take(Parser *p)
+{
+    Token t;
+    if (p->recovering)
+        resume(p);
+    if (p->queued == 0) {
+        scanner_next(p, &t);
+        return t;
+    }
+    t = p->queue[0];
+    memmove(p->queue, p->queue + 1, sizeof *p->queue * --p->queued);
+    return t;
+}
+
+static void track_body(Parser *p, int kind)
+{
+    if (kind == KW_KERNEL)
+        p->kernel_ahead = 1;
+    if (kind == '{' && p->kernel_ahead) {
+        p->in_body = 1;
+        p->kernel_ahead = 0;
+    }
+    if (kind == '}')
+        p->in_body = 0;
+}
+
+Token parser_next(Parser *p)
+{
+    Token t = take(p);
+    p->tokens++;
+    track_body(p, t.kind);
+    if (t.kind == '(' || t.kind == '[')
+        p->brackets++;
+    if ((t.kind == ')' || t.kind == ']') && p->brackets)
+        p->brackets--;
+    if (t.kind == SYNC || t.kind == '}')
+        p->brackets = 0;
+    p->last = t;
+    if (p->brackets > FRONTEND_MAX_NESTING)
+        p->last.kind = t.kind = parser_bad_token(p, DIAG_nesting, t.loc,
+                                                 "give the inner part a name of its own in an equation above",
+                                                 "brackets nest deeper than %d here", FRONTEND_MAX_NESTING);
+    return t;
+}
+
+Loc parser_span(const Loc *first, const Loc *last)
+{
+    Loc loc = *first;
+    if (last->line == first->line && last->col + last->len > first->col)
+        loc.len = last->col + last->len - first->col;
+    return loc;
+}
+
+Loc parser_after(const Loc *before)
+{
+    return (Loc){before->file, before->line, before->col + before->len, 0};
+}
+
+/* ---- what is said ---- */
+
+int parser_bad_token(Parser *p, DiagCode code, Loc loc, const char *help, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!p->recovering)
+        diag_add(p->m->diags, code, loc, help, "%s", arena_vprintf(p->arena, format, args));
+    va_end(args);
+    p->recovering = 1;
+    p->file->broken = 1;
+    return MOE_error;
+}
+
+void parser_stack_full(Parser *p, Loc loc)
+{
+    parser_bad_token(p, DIAG_nesting, loc, "give the inner part a name of its own in an equation above",
+                     "the text nests too deep here");
+}
+
+static int expects(const char *const *expected, int n, const char *what)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(expected[i], what) == 0)
+            return 1;
+    return 0;
+}
+
+/* The sign or kind of word that most likely was forgotten. */
+static const char *likely(const char *const *expected, int n)
+{
+    static const char *const first[] = {"'='", "')'", "']'", "'}'", "','",
+                                        "':'", "'('", "'{'", "'['", "\"moe\""};
+    if (expects(expected, n, "a number") && expects(expected, n, "'('"))
+        return "an expression";
+    if (expects(expected, n, "a name"))
+        return "a name";
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (expects(expected, n, first[i]))
+            return first[i];
+    return n > 0 ? expected[0] : NULL;
+}
+
+static const char *unquoted(Parser *p, const char *symbol)
+{
+    size_t n = strlen(symbol);
+    if (n > 2 && *symbol == '\'')
+        return arena_printf(p->arena, "`%.*s`", (int)n - 2, symbol + 1);
+    return *symbol == 'a' && symbol[1] != '\0' ? symbol : arena_printf(p->arena, "`%s`", symbol);
+}
+
+static const char *found_text(Parser *p, const Token *t)
+{
+    if (t->kind == MOE_EOF)
+        return "the end of the file";
+    int len = (int)(t->loc.len < 60 ? t->loc.len : 60);
+    return arena_printf(p->arena, "`%.*s`", len, p->text + t->offset);
+}
+
+static int is_word(const Parser *p, const Token *t)
+{
+    char c = t->offset < p->len ? p->text[t->offset] : '\0';
+    return t->kind != NAME && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'));
+}
+
+static const char *syntax_help(Parser *p, const Token *t, const char *wanted)
+{
+    if (wanted && strcmp(wanted, "a name") == 0 && is_word(p, t))
+        return arena_printf(p->arena, "%s is a word of the grammar: choose another name, such as `%.*s_`",
+                            found_text(p, t), (int)t->loc.len, p->text + t->offset);
+    if (wanted && t->kind == MOE_EOF)
+        return arena_printf(p->arena, "write %s at the end", unquoted(p, wanted));
+    if (wanted)
+        return arena_printf(p->arena, "write %s before %s", unquoted(p, wanted), found_text(p, t));
+    return arena_printf(p->arena, "remove %s", found_text(p, t));
+}
+
+void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int nexpected)
+{
+    const Token *t = &p->last;
+    if (p->tokens <= 1) {
+        parser_bad_token(p, DIAG_version_missing, loc, "write `moe 1` as the first line",
+                         "the file begins with %s, not with its language version", found_text(p, t));
+        return;
+    }
+    const char *wanted = likely(expected, nexpected);
+    parser_bad_token(p, DIAG_syntax, loc, syntax_help(p, t, wanted), "%s cannot stand here%s%s",
+                     found_text(p, t), wanted ? "; expected " : "", wanted ? unquoted(p, wanted) : "");
+}
+
+AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len)
+{
+    Parser *p = arena_new_of(m->arena, Parser);
+    p->m = m;
+    p->arena = m->arena;
+    p->file = arena_new_of(m->arena, AstFile);
+    p->text = text;
+    p->len = len;
+    p->file_index = file_index;
+    if (scanner_open(p) != 0)
+        arena_escape(m->arena, ESCAPE_MEMORY, "no memory for the scanner");
+    if (moe_parse(p) != 0)
+        p->file->broken = 1;
+    scanner_close(p);
+    return p->file;
+}

@@ -1,0 +1,56 @@
+/* One file on its way from text to AST: the state shared by scanner, grammar and AST builders. */
+#ifndef FRONTEND_PARSER_H
+#define FRONTEND_PARSER_H
+
+#include "frontend/ast.h"
+
+/* What the scanner hands on. The grammar's union has one member of each kind that a token carries. */
+typedef struct Token {
+    int kind; /* of the generated parser */
+    Loc loc;
+    size_t offset; /* of its first byte in the text */
+    int first;     /* the first of its line */
+    AstInt integer;
+    double real;
+    Name name;
+} Token;
+
+struct Parser {
+    Module *m;
+    Arena *arena;
+    AstFile *file;
+    const char *text;
+    size_t len;
+    uint32_t file_index;
+    void *scanner;
+    /* the scanner's place: of the next byte */
+    uint32_t line, col;
+    size_t offset;
+    uint32_t last_line; /* of the last token */
+    /* the token stream as the grammar sees it; Note [Recovery] in parser.c */
+    Token last;
+    Token queue[3];
+    uint32_t queued;
+    uint32_t brackets, tokens;
+    int recovering, kernel_ahead, in_body;
+};
+
+/* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */
+AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len);
+
+/* Called by the generated parser. */
+Token parser_next(Parser *p);
+Loc parser_span(const Loc *first, const Loc *last);
+Loc parser_after(const Loc *before);
+void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int nexpected);
+void parser_stack_full(Parser *p, Loc loc);
+/* Called by the scanner: reports and drops the statement. */
+int parser_bad_token(Parser *p, DiagCode code, Loc loc, const char *help, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* The scanner (moe.l), made for text in memory: it never touches a file. */
+int scanner_open(Parser *p);
+void scanner_close(Parser *p);
+int scanner_next(Parser *p, Token *t); /* fills t and returns its kind */
+
+#endif
