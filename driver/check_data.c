@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-int64_t check_extent(const CheckCase *c, Extent e)
+int64_t check_extent_value(const CheckCase *c, Extent e)
 {
     int64_t value;
     return ext_eval(c->k->module, e, c->dims, &value) && value >= 0 ? value : -1;
@@ -20,7 +20,7 @@ int64_t check_elements(const CheckCase *c, const Tensor *t)
 {
     int64_t count = 1;
     for (uint32_t i = 0; i < t->rank; i++) {
-        int64_t extent = check_extent(c, t->axes[i].extent);
+        int64_t extent = check_extent_value(c, t->axes[i].extent);
         if (extent < 0 || __builtin_mul_overflow(count, extent, &count))
             return -1;
     }
@@ -119,7 +119,7 @@ static void narrow(Range *r, int64_t lo, int64_t end)
 
 static void narrow_by_subscript(const CheckCase *c, Range *r, TensorId t, TensorId base, uint32_t axis, ExprId subscript)
 {
-    int64_t extent = check_extent(c, c->k->tensors.at[base].axes[axis].extent);
+    int64_t extent = check_extent_value(c, c->k->tensors.at[base].axes[axis].extent);
     if (is_load_of(c->k, subscript, t))
         narrow(r, 0, extent);
     else if (x_loads(c->k, subscript, t))
@@ -132,7 +132,7 @@ static void narrow_by_key(const CheckCase *c, Range *r, TensorId t, ExprId e)
     for (uint32_t side = 0; side < 2; side++) {
         ExprId other = x_arg(c->k, e, 1 - side);
         if (is_load_of(c->k, x_arg(c->k, e, side), t) && x_at(c->k, other)->kind == X_INDEX)
-            narrow(r, -1, check_extent(c, c->k->indices.at[x_at(c->k, other)->sym].axis.extent) + 1);
+            narrow(r, -1, check_extent_value(c, c->k->indices.at[x_at(c->k, other)->sym].axis.extent) + 1);
     }
 }
 
@@ -170,8 +170,8 @@ static void fill_integers(CheckCase *c, TensorId t, double *data, int64_t count)
     Range r = range_of(c, t);
     if (r.choices != NONE) {
         const Route *route = &c->k->routes.at[r.choices];
-        check_choices(c, check_extent(c, route->tokens), check_extent(c, route->choices),
-                      check_extent(c, c->k->module->groups.at[route->group].groups), data);
+        check_choices(c, check_extent_value(c, route->tokens), check_extent_value(c, route->choices),
+                      check_extent_value(c, c->k->module->groups.at[route->group].groups), data);
         return;
     }
     for (int64_t i = 0; i < count; i++)
@@ -199,9 +199,9 @@ static int row_exists(const EvalRoute *route, int64_t row)
 /* Rows that do not exist hold NaN: whoever reads one is found out. */
 static void spoil_pad_rows(CheckCase *c, const Tensor *t, uint32_t axis, const EvalRoute *route, double *data)
 {
-    int64_t before = 1, rows = check_extent(c, t->axes[axis].extent), after = 1;
+    int64_t before = 1, rows = check_extent_value(c, t->axes[axis].extent), after = 1;
     for (uint32_t i = 0; i < t->rank; i++)
-        *(i < axis ? &before : &after) *= i == axis ? 1 : check_extent(c, t->axes[i].extent);
+        *(i < axis ? &before : &after) *= i == axis ? 1 : check_extent_value(c, t->axes[i].extent);
     for (int64_t row = 0; row < rows; row++)
         for (int64_t b = 0; b < before && !row_exists(route, row); b++)
             for (int64_t a = 0; a < after; a++)

@@ -78,7 +78,7 @@ int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
 
 /* ---- check_data.c ---- */
 
-int64_t check_extent(const CheckCase *c, Extent e); /* -1 on overflow */
+int64_t check_extent_value(const CheckCase *c, Extent e); /* -1 on overflow */
 const Tensor *check_tensor(const Kernel *k, uint32_t param); /* NULL: a route */
 int64_t check_elements(const CheckCase *c, const Tensor *t);
 /* Fills c->values with random inputs; outputs get memory full of NaN. 0 when the sizes are out of reach. */

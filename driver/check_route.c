@@ -93,8 +93,8 @@ void check_choices(CheckCase *c, int64_t tokens, int64_t choices, int64_t groups
 EvalRoute check_route_room(CheckCase *c, const Route *r)
 {
     const Group *g = &c->k->module->groups.at[r->group];
-    EvalRoute out = {.tokens = check_extent(c, r->tokens), .choices = check_extent(c, r->choices),
-                     .groups = check_extent(c, g->groups), .rows = check_extent(c, g->rows)};
+    EvalRoute out = {.tokens = check_extent_value(c, r->tokens), .choices = check_extent_value(c, r->choices),
+                     .groups = check_extent_value(c, g->groups), .rows = check_extent_value(c, g->rows)};
     int64_t slots;
     if (out.tokens < 0 || out.choices < 0 || out.groups < 0 || out.rows < 0 ||
         __builtin_mul_overflow(out.tokens, out.choices, &slots) || slots > 1 << 24 || out.rows > 1 << 24) {
@@ -123,7 +123,7 @@ EvalRoute check_route(CheckCase *c, const Route *r)
         ids[i] = keep ? (int32_t)choices[i] : -1;
         kept += keep;
     }
-    ir_make_route(ids, g->kind == GROUP_CAPACITY ? check_extent(c, g->size) : -1, &out);
+    ir_make_route(ids, g->kind == GROUP_CAPACITY ? check_extent_value(c, g->size) : -1, &out);
     return out;
 }
 

@@ -208,7 +208,7 @@ static const char *place(const CheckCase *c, const Tensor *t, int64_t flat)
     Text text = {.arena = c->arena};
     int64_t at[MAX_RANK];
     for (uint32_t i = t->rank; i-- > 0;) {
-        int64_t extent = check_extent(c, t->axes[i].extent);
+        int64_t extent = check_extent_value(c, t->axes[i].extent);
         at[i] = flat % extent;
         flat /= extent;
     }
