@@ -303,7 +303,7 @@ static void run_all(Check *check)
     }
 }
 
-int check_test(const char *path, const CheckOptions *o, FILE *out)
+int check_tests(const char *path, const CheckOptions *o, FILE *out)
 {
     Check check = {.o = o, .out = out};
     int status = check_load(&check, path, 1);

@@ -26,7 +26,7 @@ typedef struct CheckOptions {
 
 /* Runs every `test` block of the file; a kernel without one gets a default set of sizes and routings. One line per
  * run: kernel, sizes, routing, largest error in units of the bound, ok or FAILED with the first bad element. */
-int check_test(const char *path, const CheckOptions *o, FILE *out);
+int check_tests(const char *path, const CheckOptions *o, FILE *out);
 
 /* Runs one kernel once on random data and prints a line per output: elements, smallest, largest, mean, hash of the
  * bytes, and the first few values. */

@@ -79,7 +79,7 @@ static int run_engine(int argc, char **argv, const struct argp *argp, int is_run
         return cli_error("out of memory");
     argp_parse(argp, argc, argv, 0, NULL, &c);
     c.check.sizes = c.sizes;
-    int status = is_run ? check_run(c.path, &c.check, stdout) : check_test(c.path, &c.check, stdout);
+    int status = is_run ? check_run(c.path, &c.check, stdout) : check_tests(c.path, &c.check, stdout);
     free(c.sizes);
     return status;
 }
