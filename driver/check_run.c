@@ -39,7 +39,7 @@ CheckReference check_reference(const CheckCase *c, EvalMode mode, int with_bound
         }
         r.data[i] = args[i].data = arena_array(c->arena, double, v->count + 1);
         memcpy(r.data[i], v->data, sizeof(double) * (size_t)v->count);
-        if (with_bounds && t->role != ROLE_IN && t->elem != EL_I32)
+        if (with_bounds && t->role != ROLE_IN)
             r.bounds[i] = arena_array(c->arena, double, v->count + 1);
     }
     r.error = ir_eval(c->k, mode, c->dims, args, with_bounds ? r.bounds : NULL, c->arena);
@@ -221,10 +221,10 @@ static const char *place(const CheckCase *c, const Tensor *t, int64_t flat)
 
 static int same_value(double a, double b) { return (isnan(a) && isnan(b)) || !(a < b || a > b || isnan(a) || isnan(b)); }
 
-static double allowed(const CheckReference *want, uint32_t param, int64_t n, double tolerance)
+static double allowed(const CheckReference *want, uint32_t param, Elem elem, int64_t n, double tolerance)
 {
     double value = fabs(want->data[param][n]);
-    if (tolerance > 0)
+    if (tolerance > 0 && elem != EL_I32)
         return tolerance * (value > 1 ? value : 1);
     return want->bounds[param] ? want->bounds[param][n] : 0;
 }
@@ -236,7 +236,7 @@ static const char *compare_tensor(const CheckCase *c, const CheckReference *want
     const char *bad = NULL;
     for (int64_t n = 0; t->role != ROLE_IN && n < c->values[i].count; n++) {
         double g = check_decode(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)), w = want->data[i][n];
-        double bound = t->elem == EL_I32 ? 0 : allowed(want, i, n, tolerance);
+        double bound = allowed(want, i, t->elem, n, tolerance);
         if (same_value(g, w))
             continue;
         double error = fabs(g - w);
