@@ -211,79 +211,6 @@ typedef struct Request {
 
 static int is_float_elem(Elem e) { return e == EL_F32 || e == EL_BF16 || e == EL_F16; }
 
-static int check_targets(Request *r)
-{
-    Kernel *k = r->from;
-    for (uint32_t i = 0; i < r->d->wrt.len; i++) {
-        const struct DeriveWrt *w = &r->d->wrt.at[i];
-        TensorId t = ir_find_tensor(k, w->name);
-        if (ir_find_route(k, w->name) != NONE) {
-            diag_add(r->m->diags, DIAG_derive_route, w->loc, "name a float parameter that the outputs depend on",
-                     "`%s` is a route: its choices have no gradient", w->name);
-            return 0;
-        }
-        if (t == NONE || k->tensors.at[t].role != ROLE_IN) {
-            diag_add(r->m->diags, DIAG_derive_not_input, w->loc, "name an `in` parameter after `wrt`",
-                     "`%s` is not an `in` parameter of kernel %s", w->name, k->name);
-            return 0;
-        }
-        if (!is_float_elem(k->tensors.at[t].elem)) {
-            diag_add(r->m->diags, DIAG_derive_integer, w->loc, "take it out of `wrt`",
-                     "`%s` holds integers, which have no gradient", w->name);
-            return 0;
-        }
-        vec_push(r->m->arena, &r->targets, t);
-    }
-    return 1;
-}
-
-static int check_saves(Request *r)
-{
-    const Kernel *k = r->from;
-    for (uint32_t i = 0; i < r->d->save.len; i++) {
-        const struct DeriveSave *s = &r->d->save.at[i];
-        TensorId t = ir_find_tensor(k, s->name);
-        RouteId route = ir_find_route(k, s->name);
-        int computed = t != NONE ? k->tensors.at[t].role != ROLE_IN : route != NONE && k->routes.at[route].role != ROLE_IN;
-        if (!computed) {
-            diag_add(r->m->diags, DIAG_save_unknown, s->loc, "save a local or an `out` of the kernel",
-                     "kernel %s does not compute `%s`", k->name, s->name);
-            return 0;
-        }
-        if (t == NONE || s->elem == EL_COUNT)
-            continue;
-        int fits = k->tensors.at[t].role == ROLE_OUT ? s->elem == k->tensors.at[t].elem
-                                                     : is_float_elem(s->elem) == is_float_elem(k->tensors.at[t].elem);
-        if (!fits) {
-            diag_add(r->m->diags, DIAG_save_type, s->loc, NULL, "`%s` holds %s and cannot be saved as %s", s->name,
-                     elem_name(k->tensors.at[t].elem), elem_name(s->elem));
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static int check_kernel(Request *r)
-{
-    const Kernel *k = r->from;
-    int outputs = 0;
-    for (uint32_t i = 0; i < k->params.len; i++) {
-        if (k->params.at[i].kind != PARAM_TENSOR)
-            continue;
-        const Tensor *t = &k->tensors.at[k->params.at[i].id];
-        if (t->role == ROLE_INOUT) {
-            diag_add(r->m->diags, DIAG_derive_inout, r->d->loc, "make it an `in` and an `out`",
-                     "kernel %s overwrites its inout parameter `%s`", k->name, t->name);
-            return 0;
-        }
-        outputs |= t->role == ROLE_OUT && is_float_elem(t->elem);
-    }
-    if (!outputs)
-        diag_add(r->m->diags, DIAG_derive_nothing, r->d->loc, "give the kernel a float `out`",
-                 "kernel %s has no float output to take a gradient of", k->name);
-    return outputs;
-}
-
 /* ---- the forward kernel ---- */
 
 static Elem saved_elem(const Kernel *k, const struct DeriveSave *s, TensorId t)
@@ -489,19 +416,16 @@ static void make_backward(Request *r)
 }
 
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
- * Requires: equations as the frontend or canonicalise leaves them. Gives: two kernels for each request; the list of
- * requests is empty afterwards, Kernel.derived keeps each. Recomputed values that nothing needs are left to dce. */
+ * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two kernels
+ * for each request; the list of requests is empty afterwards, Kernel.derived keeps each. Reports what only the
+ * derivative shows: a target that no output depends on. Recomputed values that nothing needs are left to dce. */
 void pass_derive(Module *m, const PassContext *c)
 {
     (void)c;
     for (uint32_t i = 0; i < m->derives.len; i++) {
         Request r = {.m = m, .d = &m->derives.at[i], .from = ir_find_kernel(m, m->derives.at[i].kernel)};
-        if (!r.from) {
-            diag_add(m->diags, DIAG_unknown_kernel, r.d->loc, NULL, "there is no kernel `%s`", r.d->kernel);
-            continue;
-        }
-        if (!check_kernel(&r) || !check_targets(&r) || !check_saves(&r))
-            continue;
+        for (uint32_t w = 0; w < r.d->wrt.len; w++)
+            vec_push(m->arena, &r.targets, ir_find_tensor(r.from, r.d->wrt.at[w].name));
         make_forward(&r);
         make_backward(&r);
     }

@@ -86,7 +86,7 @@ static void run(Module *m, const Pass *p, const PipelineOptions *o, uint32_t *fa
     if (o->time_passes && o->time_out)
         text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (seconds() - start), p->name);
     *facts = (*facts & ~p->breaks) | p->gives;
-    if (o->verify_each)
+    if (o->verify_each && !m->diags->errors)
         verify(m, p);
     dump(m, p, o);
 }
