@@ -19,7 +19,7 @@ expect() {
     shift 2
     "$@" >out 2>&1 </dev/null
     got=$?
-    if [ $got -ne "$want" ] || ! grep -q -- "$words" out; then
+    if [ $got -ne "$want" ] || { [ -n "$words" ] && ! grep -q -- "$words" out; }; then
         echo "FAILED ($got for $want, '$words'): $*"
         head -n 20 out
         bad=1
