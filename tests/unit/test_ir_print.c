@@ -78,9 +78,6 @@ static void reductions(void **state)
     PRINTS(reduce(RED_SUM, j, op(OP_add, bij, x), NONE), "sum(j) (b[i, j] + 3.0)");
     PRINTS(reduce(RED_MAX, j, bij, op(OP_lt, j, lit(4))), "max(j where j < 4) b[i, j]");
     PRINTS(op1(OP_sqrt, op(OP_div, s, x)), "sqrt((sum(j) b[i, j]) / 3.0)");
-    ExprId inner =
-        reduce(RED_MIN, j, op(OP_mul, bij, s), NONE); /* not legal, but printed one inside the other */
-    (void)inner;
     ExprId l = new_index("j", c), bil = load(b, i, l);
     PRINTS(reduce(RED_SUM, l, op(OP_mul, bil, reduce(RED_MAX, j, op(OP_mul, bij, bil), NONE)), NONE),
            "sum(j) b[i, j] * max(j2) b[i, j2] * b[i, j]");
