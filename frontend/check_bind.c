@@ -174,8 +174,10 @@ static int bind_access(KernelCheck *c, AstExpr *e)
         return 0;
     uint32_t rank = c->k->tensors.at[t].rank;
     if (rank != e->nargs) {
-        check_error(c, DIAG_rank, e->loc, arena_printf(c->m->arena, "write %u subscripts", rank),
-                    "%s has %u axes but %u subscripts", e->name.name, rank, e->nargs);
+        check_error(c, DIAG_rank, e->loc,
+                    arena_printf(c->m->arena, "write %s", count_text(c->m->arena, rank, "subscript")),
+                    "%s has %s, but %s here", e->name.name, count_text(c->m->arena, rank, "axis"),
+                    count_text(c->m->arena, e->nargs, "subscript"));
         return 0;
     }
     for (uint32_t i = 0; i < e->nargs; i++)

@@ -94,8 +94,10 @@ static int arity_ok(KernelCheck *c, const AstExpr *e, uint32_t wanted)
 {
     if (e->nargs != wanted)
         check_error(c, DIAG_arity, build_loc(c, e),
-                    arena_printf(c->m->arena, "give %s %u arguments", e->name.name, wanted),
-                    "%s takes %u arguments, not %u", e->name.name, wanted, e->nargs);
+                    arena_printf(c->m->arena, "give %s %s", e->name.name,
+                                 count_text(c->m->arena, wanted, "argument")),
+                    "%s takes %s, not %u", e->name.name, count_text(c->m->arena, wanted, "argument"),
+                    e->nargs);
     return !c->failed;
 }
 

@@ -47,8 +47,10 @@ static int may_write(KernelCheck *c, TensorId id, const AstEquation *q, const As
                     "`+=` needs an inout parameter; %s is %s", t->name,
                     t->role == ROLE_OUT ? "an out" : "a local");
     else if (t->rank != subscript_count(lhs))
-        check_error(c, DIAG_rank, lhs->loc, arena_printf(c->m->arena, "write %u subscripts", t->rank),
-                    "%s has %u axes but %u subscripts", t->name, t->rank, subscript_count(lhs));
+        check_error(c, DIAG_rank, lhs->loc,
+                    arena_printf(c->m->arena, "write %s", count_text(c->m->arena, t->rank, "subscript")),
+                    "%s has %s, but %s here", t->name, count_text(c->m->arena, t->rank, "axis"),
+                    count_text(c->m->arena, subscript_count(lhs), "subscript"));
     return !c->failed;
 }
 

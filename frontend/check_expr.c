@@ -137,8 +137,8 @@ static ExprId build_name(KernelCheck *c, const AstExpr *e)
         if (c->k->tensors.at[id].rank == 0)
             return check_readable(c, id, e->loc) ? x_load(c->k, e->loc, id, NULL) : (ExprId)NONE;
         return check_error(c, DIAG_tensor_value, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
-                           "%s is a tensor of %u axes: an expression takes one element", name,
-                           c->k->tensors.at[id].rank);
+                           "%s is a tensor of %s: an expression takes one element", name,
+                           count_text(c->m->arena, c->k->tensors.at[id].rank, "axis"));
     }
     if (symbol_get(c, name, SYMBOL_ROUTE, &id))
         return check_error(c, DIAG_route_value, e->loc, arena_printf(c->m->arena, "write %s.row(t, k)", name),

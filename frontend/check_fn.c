@@ -48,9 +48,10 @@ static int arity_ok(FnCheck *f, const AstExpr *e, uint32_t wanted)
 {
     if (e->nargs == wanted)
         return 1;
-    diag_add(f->c->m->diags, DIAG_arity, e->loc,
-             arena_printf(f->c->arena, "give %s %u arguments", e->name.name, wanted),
-             "%s takes %u arguments, not %u", e->name.name, wanted, e->nargs);
+    diag_add(
+        f->c->m->diags, DIAG_arity, e->loc,
+        arena_printf(f->c->arena, "give %s %s", e->name.name, count_text(f->c->arena, wanted, "argument")),
+        "%s takes %s, not %u", e->name.name, count_text(f->c->arena, wanted, "argument"), e->nargs);
     return 0;
 }
 

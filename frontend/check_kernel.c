@@ -1,7 +1,7 @@
 /* One kernel: its parameters, its symbols, and the order in which its parts are checked. */
 #include "frontend/check.h"
 
-#include <string.h>
+#include <strings.h>
 
 ExprId check_error(KernelCheck *c, DiagCode code, Loc loc, const char *help, const char *format, ...)
 {
@@ -65,7 +65,8 @@ Guess check_guess(KernelCheck *c, Name wanted, int tensors, int scope)
     for (uint32_t i = 0; scope && i < c->scope.len; i++)
         guess_try(&g, c->vars.at[c->scope.at[i]].name);
     for (uint32_t i = 0; scope && i < c->m->dims.len; i++)
-        guess_try(&g, c->m->dims.at[i].name);
+        if (strcasecmp(c->m->dims.at[i].name, wanted) != 0) /* h is the index over H, not a slip for it */
+            guess_try(&g, c->m->dims.at[i].name);
     return g;
 }
 

@@ -10,9 +10,10 @@ static TensorId find_ids(KernelCheck *c, const AstEquation *q)
     const Tensor *t = &c->k->tensors.at[id];
     if (t->elem == EL_I32 && t->rank == 2 && t->axes[0].group == NONE && t->axes[1].group == NONE)
         return id;
-    return check_error(
-        c, DIAG_route_ids, q->ids.loc, "give it an i32 tensor of tokens and choices, as top makes it",
-        "%s is %s of %u axes; a route is made of i32[T, K]", t->name, elem_name(t->elem), t->rank);
+    return check_error(c, DIAG_route_ids, q->ids.loc,
+                       "give it an i32 tensor of tokens and choices, as top makes it",
+                       "%s is %s of %s; a route is made of i32[T, K]", t->name, elem_name(t->elem),
+                       count_text(c->m->arena, t->rank, "axis"));
 }
 
 static GroupId find_group(KernelCheck *c, const AstEquation *q)

@@ -123,3 +123,11 @@ void guess_try(Guess *g, Name candidate)
         g->best = candidate;
     }
 }
+
+const char *count_text(Arena *a, uint32_t count, const char *thing)
+{
+    if (count == 1)
+        return arena_printf(a, "1 %s", thing);
+    return strcmp(thing, "axis") == 0 ? arena_printf(a, "%u axes", count)
+                                      : arena_printf(a, "%u %ss", count, thing);
+}

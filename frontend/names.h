@@ -28,4 +28,7 @@ typedef struct Guess {
 Guess guess_new(Name wanted);
 void guess_try(Guess *g, Name candidate);
 
+/* "1 axis", "2 axes", "3 subscripts". */
+const char *count_text(Arena *a, uint32_t count, const char *thing);
+
 #endif

@@ -32,6 +32,7 @@ static int can_resume(const Parser *p, const Token *t)
 static void resume(Parser *p)
 {
     Token found = p->last;
+    p->in_body = p->was_in_body;
     while (!can_resume(p, &found))
         scanner_next(p, &found);
     p->queued = 0;
@@ -78,6 +79,7 @@ Token parser_next(Parser *p)
 {
     Token t = take(p);
     p->tokens++;
+    p->was_in_body = p->in_body;
     track_body(p, t.kind);
     if (t.kind == '(' || t.kind == '[')
         p->brackets++;

@@ -32,7 +32,7 @@ struct Parser {
     Token queue[3];
     uint32_t queued;
     uint32_t brackets, tokens;
-    int recovering, kernel_ahead, in_body;
+    int recovering, kernel_ahead, in_body, was_in_body; /* was: before the last token */
 };
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */
