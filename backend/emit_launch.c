@@ -61,6 +61,7 @@ static void emit_launch(Plan *p, Launch *launch, uint32_t number)
     if (p->debug)
         debug_function(p->debug, fn, name, s->loc.line ? s->loc : p->k->loc);
     Emit *e = emit_new(p, fn, LLVMGetParam(fn, 0));
+    l->words = p->isa >= ISA_avx2;
     e->thread = LLVMGetParam(fn, 3);
     e->failed = l_block(l, "failed");
     emit_here(e, s->loc.line ? s->loc : p->k->loc);

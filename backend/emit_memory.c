@@ -254,7 +254,6 @@ static void store_register(Emit *e, uint32_t buffer, V slot, V value)
     L *l = e->l;
     const Buffer *b = &e->p->buffers.at[buffer];
     Ty type = LLVMGetAllocatedType(slot);
-    V old = LLVMBuildLoad2(l->b, type, slot, "");
     value = emit_value_type(l, b->elem) == l->f32 ? emit_to_float(e, value) : value;
     if (b->elem == EL_BF16 || b->elem == EL_F16)
         value = emit_decode(e, b->elem, emit_encode(e, b->elem, value));
@@ -263,10 +262,10 @@ static void store_register(Emit *e, uint32_t buffer, V slot, V value)
         BUG(l->arena, "backend: lanes are stored to register %s of kernel %s, which has none", b->name, e->k->name);
     /* Lanes beyond the end may hold anything in a register that no other loop reads. */
     V mask = b->lanes && b->home == e->loop && e->loop != NONE ? e->cond : emit_mask(e);
-    if (mask && b->lanes)
-        value = l_select(l, mask, value, old);
-    else if (e->cond)
-        value = l_select(l, l_any(l, emit_mask(e)), value, old);
+    if (!b->lanes)
+        mask = e->cond ? l_any(l, mask) : NULL;
+    if (mask) /* only then is the old value read: else it would stay alive from trip to trip */
+        value = l_select(l, mask, value, LLVMBuildLoad2(l->b, type, slot, ""));
     LLVMBuildStore(l->b, value, slot);
 }
 

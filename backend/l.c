@@ -88,15 +88,36 @@ int l_constant(V v, int64_t *value)
 
 /* ---- operations ---- */
 
+static V spread(L *l, V v, uint32_t lanes)
+{
+    Ty type = LLVMVectorType(LLVMTypeOf(v), lanes);
+    V one = LLVMBuildInsertElement(l->b, LLVMGetPoison(type), v, l_i32(l, 0), "");
+    return LLVMBuildShuffleVector(l->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(l->i32, lanes)), "");
+}
+
+/* The i16 behind a widened bf16: float(i32(h) << 16), or NULL. */
+static V bf16_source(V v)
+{
+    V shifted = LLVMIsABitCastInst(v) ? LLVMGetOperand(v, 0) : NULL;
+    if (!shifted || !LLVMIsABinaryOperator(shifted) || LLVMGetInstructionOpcode(shifted) != LLVMShl)
+        return NULL;
+    V wide = LLVMGetOperand(shifted, 0);
+    V half = LLVMIsAZExtInst(wide) ? LLVMGetOperand(wide, 0) : NULL;
+    return half && LLVMGetIntTypeWidth(LLVMTypeOf(half)) == 16 ? half : NULL;
+}
+
 V l_splat(L *l, V v, uint32_t lanes)
 {
     if (!lanes || l_width(v))
         return v;
     if (LLVMIsConstant(v))
         return repeated(v, lanes);
-    Ty type = LLVMVectorType(LLVMTypeOf(v), lanes);
-    V one = LLVMBuildInsertElement(l->b, LLVMGetPoison(type), v, l_i32(l, 0), "");
-    return LLVMBuildShuffleVector(l->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(l->i32, lanes)), "");
+    V half = l->words ? bf16_source(v) : NULL;
+    if (!half)
+        return spread(l, v, lanes);
+    /* broadcast the 16 bits, straight from memory, and widen in the lanes: the scalar never visits a scalar register */
+    V words = LLVMBuildBitCast(l->b, spread(l, half, 2 * lanes), LLVMVectorType(l->i32, lanes), "");
+    return l_bits(l, l_shl(l, words, 16), l->f32);
 }
 
 void l_match(L *l, V *a, V *b)

@@ -16,7 +16,7 @@ typedef struct L {
     Ty i1, i8, i16, i32, i64, f16, f32, f64, ptr, none;
     V fn;        /* function being emitted */
     Block entry; /* its first block: stack slots, and what is computed once */
-    Block exits; /* its last block: new blocks stand before it; NULL: at the end */
+    int words;   /* the target broadcasts 16-bit words */
 } L;
 
 void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod);
