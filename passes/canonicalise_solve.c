@@ -69,6 +69,8 @@ static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, uint32_t bu
 {
     Axis axis = k->indices.at[i].axis;
     *range = NONE;
+    if (x_at(k, e)->kind == X_INDEX && !ext_same(k->module, k->indices.at[x_at(k, e)->sym].axis.extent, axis.extent))
+        return 0; /* an index alone as a subscript ranges over that axis */
     if (axis.group != NONE) {
         const Expr *x = x_at(k, e);
         if (x->kind == X_INDEX)

@@ -12,13 +12,16 @@
 
 #include <string.h>
 
-typedef struct Place { /* where a node stands in its equation */
+typedef struct Place Place;
+struct Place { /* where a node stands in its equation */
+    const Place *around; /* evaluated wherever this place is; NULL: the whole equation */
     Vec(IndexId) index; /* of the left-hand side, then of the reductions around */
     uint32_t nlhs;
     ExprId guard;       /* or NONE */
     int nested;         /* inside a reduction */
-    ExprId *done;       /* by ExprId: the shaped node, or NONE */
-} Place;
+    ExprId *done;       /* by ExprId below ndone: the shaped node, or NONE */
+    ExprId ndone;
+};
 
 typedef struct Shape {
     Sweep *s;
@@ -100,6 +103,26 @@ Elem derive_cube_of(Sweep *s, TensorId t)
 
 /* ---- locals ---- */
 
+/* e where the guard holds; elsewhere a value that nobody reads. A max or min stays at the root. */
+static ExprId guarded(Kernel *k, ExprId e, ExprId guard)
+{
+    Expr x = *x_at(k, e);
+    if (guard == NONE)
+        return e;
+    if (x.kind != X_REDUCE || x.op == RED_SUM)
+        return x_if(k, x.loc, guard, e, x_float(k, x.loc, 0));
+    IndexId bound[UINT8_MAX], from[UINT8_MAX];
+    ExprId to[UINT8_MAX];
+    for (uint32_t i = 0; i < x.nbound; i++) { /* the guard may hold the same reduction */
+        from[i] = x_bound(k, e, i);
+        bound[i] = derive_index_like(k, from[i]);
+        to[i] = x_index(k, x.loc, bound[i]);
+    }
+    ExprId body = x_substitute(k, x_arg(k, e, 0), from, to, x.nbound);
+    ExprId condition = x_substitute(k, x_condition(k, e), from, to, x.nbound);
+    return x_reduce(k, x.loc, (ReduceKind)x.op, bound, x.nbound, body, x_and(k, x.loc, guard, condition));
+}
+
 /* A local that holds e for every value of those indices of the place that e, or the guard, varies with; returns
  * the load that stands for e. */
 static ExprId hoist(Shape *h, const Place *p, ExprId e, const char *suffix)
@@ -121,7 +144,7 @@ static ExprId hoist(Shape *h, const Place *p, ExprId e, const char *suffix)
         to[n++] = x_index(k, h->lhs.loc, derive_index_like(k, index));
     }
     Loc loc = x_at(k, e)->loc;
-    ExprId value = p->guard == NONE ? e : x_if(k, loc, p->guard, e, x_float(k, loc, 0));
+    ExprId value = guarded(k, e, p->guard);
     Type type = (Type)x_at(k, value)->type;
     Elem elem = type == TY_BF16 ? EL_BF16 : type == TY_F16 ? EL_F16 : EL_F32;
     const char *stem = arena_printf(h->s->arena, "%s_%s", h->lhs.name, suffix);
@@ -145,7 +168,7 @@ static int varies_with_all(const Shape *h, const Place *p, ExprId e)
 
 static Place place_below(const Shape *h, const Place *p, ExprId guard)
 {
-    Place below = {.nlhs = p->nlhs, .nested = p->nested, .guard = x_and(h->k, (Loc){0}, p->guard, guard)};
+    Place below = {.around = p, .nlhs = p->nlhs, .nested = p->nested, .guard = x_and(h->k, (Loc){0}, p->guard, guard)};
     for (uint32_t i = 0; i < p->index.len; i++)
         vec_push(h->s->arena, &below.index, p->index.at[i]);
     return below;
@@ -172,18 +195,35 @@ static ExprId shape_reduce(Shape *h, Place *p, ExprId e, int chain)
     return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);
 }
 
+/* What a condition compares is evaluated before the branches, so what they share with it is shaped here, once, with
+ * no guard. A choice among it becomes a local: nested ones would otherwise be swept once for every path to them. */
+static ExprId shape_condition(Shape *h, Place *p, ExprId e)
+{
+    Kernel *k = h->k;
+    if (type_is_float((Type)x_at(k, e)->type)) {
+        ExprId shaped = shape(h, p, e, 0);
+        if (x_at(k, shaped)->kind == X_IF && p->done && e < p->ndone)
+            shaped = p->done[e] = hoist(h, p, shaped, "if");
+        return shaped;
+    }
+    if (x_at(k, e)->kind != X_OP)
+        return e;
+    ExprId args[2];
+    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
+        args[i] = shape_condition(h, p, x_arg(k, e, i));
+    return x_with_args(k, e, args);
+}
+
 static ExprId shape_if(Shape *h, Place *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
-    ExprId args[3] = {x_arg(k, e, 0), x_arg(k, e, 1), x_arg(k, e, 2)};
     Loc loc = x_at(k, e)->loc;
+    ExprId args[3] = {shape_condition(h, p, x_arg(k, e, 0)), x_arg(k, e, 1), x_arg(k, e, 2)};
     Place then = place_below(h, p, args[0]);
+    Place otherwise = place_below(h, p, x_op1(k, loc, OP_not, args[0]));
     chain &= is_zero(k, args[2]);
     args[1] = shape(h, &then, args[1], chain);
-    if (derive_varied(h->s, args[2])) {
-        Place otherwise = place_below(h, p, x_op1(k, loc, OP_not, args[0]));
-        args[2] = shape(h, &otherwise, args[2], 0);
-    }
+    args[2] = shape(h, &otherwise, args[2], 0);
     return x_with_args(k, e, args);
 }
 
@@ -202,12 +242,17 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
 {
     if (!derive_varied(h->s, e))
         return e;
-    if (!p->done) {
-        p->done = arena_array(h->s->arena, ExprId, e + 1);
-        memset(p->done, 0xff, sizeof *p->done * (e + 1));
+    for (const Place *at = p; at; at = at->around)
+        if (e < at->ndone && at->done[e] != NONE)
+            return at->done[e];
+    if (e >= p->ndone) {
+        ExprId *done = arena_array(h->s->arena, ExprId, e + 1);
+        memset(done, 0xff, sizeof *done * (e + 1));
+        if (p->ndone)
+            memcpy(done, p->done, sizeof *done * p->ndone);
+        p->done = done;
+        p->ndone = e + 1;
     }
-    if (p->done[e] != NONE)
-        return p->done[e];
     ExprId shaped = e;
     if (x_at(h->k, e)->kind == X_REDUCE)
         shaped = shape_reduce(h, p, e, chain);

@@ -236,8 +236,12 @@ static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space)
 {
     if (!derive_varied(s, root))
         return;
-    if (s->visits++ > VISITS_MAX)
-        BUG(s->arena, "derive: conditions of kernel %s nest too deep", s->k->name);
+    if (++s->visits > VISITS_MAX) {
+        if (s->visits == VISITS_MAX + 1)
+            diag_add(s->k->module->diags, DIAG_program_size, x_at(s->k, root)->loc, "give nested choices a name",
+                     "the derivative of %s has more than %d places under conditions", s->k->derived->kernel, VISITS_MAX);
+        return;
+    }
     ExprId *into = arena_array(s->arena, ExprId, root + 1);
     memset(into, 0xff, sizeof *into * (root + 1));
     into[root] = d;

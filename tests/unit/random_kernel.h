@@ -202,7 +202,7 @@ static inline void put_function(Generator *g, Scope *s, int depth)
     } forms[] = {
         {"tanh(", ")"}, {"sigmoid(", ")"}, {"silu(tanh(", "))"}, {"gelu(tanh(", "))"}, {"relu(", ")"}, {"abs(", ")"},
         {"exp(tanh(", "))"}, {"log(1.5 + tanh(", "))"}, {"sqrt(1.5 + tanh(", "))"}, {"rsqrt(1.5 + tanh(", "))"},
-        {"bf16(", ")"}, {"f16(tanh(", "))"}, {"f32(", ")"}, {"stop(", ")"}, {"floor(3 * tanh(", "))"}, {"-(", ")"},
+        {"bf16(", ")"}, {"f16(tanh(", "))"}, {"f32(", ")"}, {"(stop(0.5) * ", ")"}, {"floor(3 * tanh(", "))"}, {"-(", ")"},
         {"pow(1.5 + tanh(", "), 1.5)"}, {"swish(tanh(", "))"}, {"leaky(", ")"},
     };
     int f = pick(g, (int)(sizeof forms / sizeof *forms));
