@@ -184,23 +184,19 @@ static void run_job(Check *check, Job j)
 static void run_kernel(Check *check, Job j)
 {
     const Module *m = check->c->module;
-    j.origin = j.k;
     run_job(check, (Job){.k = j.k, .dims = j.dims, .run = j.run, .tolerance = j.tolerance});
-    for (uint32_t i = 0; i < m->derives.len; i++) {
-        const Derive *d = &m->derives.at[i];
-        if (d->kernel != j.k->name)
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        const Derive *d = m->kernels.at[i]->derived;
+        if (!d || d->kernel != j.k->name)
             continue;
         Job derived = j;
+        derived.k = m->kernels.at[i];
+        derived.origin = j.k;
         derived.derive = d;
         derived.gradcheck = 0;
-        derived.k = ir_find_kernel(m, d->forward);
-        if (derived.k)
-            run_job(check, derived);
-        derived.k = ir_find_kernel(m, d->backward);
-        if (derived.k)
-            run_job(check, derived);
-        derived.gradcheck = j.gradcheck;
-        if (derived.k && derived.gradcheck)
+        run_job(check, derived);
+        derived.gradcheck = j.gradcheck && d->backward == derived.k->name;
+        if (derived.gradcheck)
             run_job(check, derived);
     }
 }
@@ -246,14 +242,6 @@ static void run_test(Check *check, const Test *t)
                                 .gradcheck = t->gradcheck});
 }
 
-static int is_derived(const Module *m, const Kernel *k)
-{
-    for (uint32_t i = 0; i < m->derives.len; i++)
-        if (m->derives.at[i].forward == k->name || m->derives.at[i].backward == k->name)
-            return 1;
-    return 0;
-}
-
 /* Each dimension of the kernel at every awkward size while the others stay small; then all small and all zero. */
 static void sweep_kernel(Check *check, const Kernel *k, const TestRun *run)
 {
@@ -294,7 +282,7 @@ static void run_all(Check *check)
         run_test(check, &m->tests.at[i]);
     for (uint32_t i = 0; i < m->kernels.len; i++) {
         const Kernel *k = m->kernels.at[i];
-        if (!wanted(check, k) || is_derived(m, k))
+        if (!wanted(check, k) || k->derived)
             continue;
         if (!has_test(m, k))
             run_kernel(check, (Job){.k = k, .dims = check_default_sizes(m, check->c->arena), .run = &zipf});
