@@ -114,9 +114,9 @@ static double own_error(ScalarOp op, int inexact, double r)
     case OP_rsqrt: return 8 * HALF_ULP * fabs(r) + TINY;
     case OP_log: return 8 * HALF_ULP * fabs(r) + 2 * HALF_ULP;
     case OP_sigmoid:
-    case OP_silu: return 16 * HALF_ULP * fabs(r) + TINY;
+    case OP_silu:
+    case OP_gelu: return 16 * HALF_ULP * fabs(r) + TINY;
     case OP_tanh: return 8 * HALF_ULP * fabs(r) + 4 * HALF_ULP * fmin(1, fabs(r) * 4);
-    case OP_gelu: return 16 * HALF_ULP * fabs(r) + 8 * HALF_ULP * fmin(1, fabs(r) * 4);
     case OP_pow: return (16 + 8 * fabs(r > 0 ? log(r) : 0)) * HALF_ULP * fabs(r) + TINY;
     default: return 0; /* exact: the result is one of the operands, or a rounding of one */
     }

@@ -160,7 +160,8 @@ FUNCTION(rsqrt, 1 / sqrt(x))
 FUNCTION(tanh, tanh(x))
 FUNCTION(sigmoid, 1 / (1 + exp(-x)))
 FUNCTION(silu, x / (1 + exp(-x)))
-FUNCTION(gelu, x *(1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) / 2)
+/* the tanh form, without the cancellation of 1 + tanh far on the left */
+FUNCTION(gelu, x / (1 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))))
 FUNCTION(relu, isnan(x) ? x : x > 0 ? x : 0)
 FUNCTION(floor, floor(x))
 
