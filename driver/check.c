@@ -17,7 +17,7 @@ typedef struct Job {
     int gradcheck;
     Arena *arena;
     const char *bad, *note;
-    double worst;
+    CheckScore score;
 } Job;
 
 /* ---- one run ---- */
@@ -73,7 +73,7 @@ static const char *compare_targets(Job *j, const CheckCase *c, const CheckRefere
     const Check *check = j->check;
     CheckTarget one = {&check->jit, 1, 0}, two = {&check->jit, 2, 1}, so = {&check->so, 1, 0};
     CheckResult first = check_call(c, &one);
-    const char *bad = named(j->arena, "JIT", check_compare(c, r, &first, j->tolerance, &j->worst));
+    const char *bad = named(j->arena, "JIT", check_compare(c, r, &first, j->tolerance, &j->score));
     CheckResult second = check_call(c, &two);
     if (!bad)
         bad = named(j->arena, "1 thread, and 2 threads in a dirty work space", check_same(c, &first, &second));
@@ -124,7 +124,7 @@ static const char *run_gradient(Job *j)
         j->note = arena_printf(j->arena, "left out: %s", r.error);
         return NULL;
     }
-    return check_gradient(&origin, j->derive, &j->worst);
+    return check_gradient(&origin, j->derive, &j->score.worst);
 }
 
 static const char *run_guarded(Job *j)
@@ -158,8 +158,11 @@ static void report(const Job *j)
         fprintf(check->out, " %s=%lld", m->dims.at[dims[d]].name, (long long)j->dims[dims[d]]);
     if (j->run && j->run->routings.len)
         fprintf(check->out, "  %s", check_routing_text(j->run, j->arena));
-    fprintf(check->out, j->gradcheck ? "  gradient error %.2g" : "  error %.2g of bound", j->worst);
+    fprintf(check->out, j->gradcheck ? "  gradient error %.2g" : "  error %.2g of bound", j->score.worst);
     fprintf(check->out, "  %s", j->bad ? "FAILED" : "ok");
+    if (j->score.doubt)
+        fprintf(check->out, "  (%lld of %lld elements hang on a choice in doubt)", (long long)j->score.doubt,
+                (long long)j->score.compared);
     if (j->bad || j->note)
         fprintf(check->out, "\n    %s", j->bad ? j->bad : j->note);
     fprintf(check->out, "\n");

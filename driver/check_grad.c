@@ -160,7 +160,7 @@ static void choose_direction(Probe *p, CheckCase *c, int whole)
 }
 
 enum { PROBES = 6, WHOLE_PROBES = 2 };
-static const double gradient_tolerance = 1e-4;
+static const double gradient_tolerance = 1e-6;
 
 static const char *check_wrt(Probe *p, CheckCase *c, double level, double *worst)
 {

@@ -103,9 +103,14 @@ const char *check_routing_text(const TestRun *run, Arena *a);
 
 CheckReference check_reference(const CheckCase *c, EvalMode mode, int with_bounds);
 CheckResult check_call(const CheckCase *c, const CheckTarget *t);
-/* NULL, or the first bad element. *worst: the largest error in units of its bound. */
+typedef struct CheckScore {
+    double worst;            /* the largest error in units of its bound, or of a gradient */
+    int64_t compared, doubt; /* elements; those without a finite bound */
+} CheckScore;
+
+/* NULL, or the first bad element. */
 const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got, double tolerance,
-                          double *worst);
+                          CheckScore *score);
 /* NULL, or the first element whose bits differ. */
 const char *check_same(const CheckCase *c, const CheckResult *a, const CheckResult *b);
 

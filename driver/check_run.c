@@ -230,22 +230,24 @@ static double allowed(const CheckReference *want, uint32_t param, Elem elem, int
 }
 
 static const char *compare_tensor(const CheckCase *c, const CheckReference *want, const CheckResult *got, uint32_t i,
-                                  double tolerance, double *worst)
+                                  double tolerance, CheckScore *score)
 {
     const Tensor *t = check_tensor(c->k, i);
     const char *bad = NULL;
     for (int64_t n = 0; t->role != ROLE_IN && n < c->values[i].count; n++) {
         double g = check_decode(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)), w = want->data[i][n];
         double bound = allowed(want, i, t->elem, n, tolerance);
+        score->compared++;
+        score->doubt += isinf(bound) != 0;
         if (same_value(g, w))
             continue;
         double error = fabs(g - w);
         if (!(error <= bound)) {
-            *worst = INFINITY;
+            score->worst = INFINITY;
             if (!bad)
                 bad = arena_printf(c->arena, "%s: got %.9g, want %.9g, bound %.3g", place(c, t, n), g, w, bound);
-        } else if (bound > 0 && error / bound > *worst) {
-            *worst = error / bound;
+        } else if (bound > 0 && error / bound > score->worst) {
+            score->worst = error / bound;
         }
     }
     return bad;
@@ -275,7 +277,7 @@ static const char *compare_route(const CheckCase *c, const EvalRoute *w, const m
 }
 
 const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got, double tolerance,
-                          double *worst)
+                          CheckScore *score)
 {
     if (got->failure)
         return got->failure;
@@ -286,7 +288,7 @@ const char *check_compare(const CheckCase *c, const CheckReference *want, const 
     for (uint32_t i = 0; !want->error && !bad && i < c->k->params.len; i++) {
         const char *name = check_tensor(c->k, i) ? NULL : c->k->routes.at[c->k->params.at[i].id].name;
         bad = name ? compare_route(c, &want->routes[i], &got->routes[i], name)
-                   : compare_tensor(c, want, got, i, tolerance, worst);
+                   : compare_tensor(c, want, got, i, tolerance, score);
     }
     return bad;
 }
