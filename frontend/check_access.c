@@ -158,6 +158,17 @@ static int map_row_ok(KernelCheck *c, const AstExpr *e, const Route *r, ExprId r
     return check_subscript(c, r->name, rows, row, e->args[0]->loc);
 }
 
+/* A token or slot of rt.row: run-time checks are made for tensors only, so here the proof must succeed. */
+static int map_place_ok(KernelCheck *c, const Route *r, Extent extent, ExprId s, Loc loc)
+{
+    Axis axis = {extent, NONE};
+    if (!check_subscript(c, r->name, axis, s, loc))
+        return 0;
+    if (x_at(c->k, s)->kind == X_INDEX || ir_prove_range(c->k, s, axis, c->guard) == PROOF_INSIDE)
+        return 1;
+    return refuse_range(c, r->name, axis, s, loc, PROOF_UNKNOWN);
+}
+
 ExprId build_map(KernelCheck *c, const AstExpr *e)
 {
     ExprId arg[MAX_RANK];
@@ -171,8 +182,8 @@ ExprId build_map(KernelCheck *c, const AstExpr *e)
             return NONE;
         return f == MAP_TOKEN ? x_token(c->k, e->loc, id, arg[0]) : x_slot(c->k, e->loc, id, arg[0]);
     }
-    if (!check_subscript(c, r.name, (Axis){r.tokens, NONE}, arg[0], e->args[0]->loc) ||
-        !check_subscript(c, r.name, (Axis){r.choices, NONE}, arg[1], e->args[1]->loc))
+    if (!map_place_ok(c, &r, r.tokens, arg[0], e->args[0]->loc) ||
+        !map_place_ok(c, &r, r.choices, arg[1], e->args[1]->loc))
         return NONE;
     return x_row(c->k, e->loc, id, arg[0], arg[1]);
 }

@@ -149,24 +149,25 @@ static ExprId build_name(KernelCheck *c, const AstExpr *e)
 
 /* ---- operators ---- */
 
-static ExprId build_and(KernelCheck *c, const AstExpr *e)
+/* `and`, `or`: the right side is evaluated only where the left one holds, or does not. */
+static ExprId build_junction(KernelCheck *c, const AstExpr *e)
 {
     uint32_t outside = c->guards.len;
     ExprId guard = c->guard, a = build_condition(c, e->args[0]), b;
     if (a == NONE)
         return NONE;
-    guard_push(c, a);
+    guard_push(c, e->op == OP_and ? a : x_op1(c->k, build_loc(c, e), OP_not, a));
     b = build_condition(c, e->args[1]);
     guard_leave(c, outside, guard);
-    return b == NONE ? (ExprId)NONE : x_op2(c->k, build_loc(c, e), OP_and, a, b);
+    return b == NONE ? (ExprId)NONE : x_op2(c->k, build_loc(c, e), (ScalarOp)e->op, a, b);
 }
 
 static ExprId build_op(KernelCheck *c, const AstExpr *e)
 {
     ScalarOp op = (ScalarOp)e->op;
     ExprId arg[2] = {NONE, NONE};
-    if (op == OP_and)
-        return build_and(c, e);
+    if (op == OP_and || op == OP_or)
+        return build_junction(c, e);
     for (uint32_t i = 0; i < e->nargs; i++) {
         arg[i] =
             scalar_table[op].kind == SK_LOGIC ? build_condition(c, e->args[i]) : build_number(c, e->args[i]);

@@ -435,10 +435,21 @@ static int eliminate(Prover *p, const Linear *claim, uint32_t at, const Linear *
     return linear_add(m, out, claim, ext_const(m, g > 0 ? g : -g)) && linear_add(m, out, fact, minus);
 }
 
+/* Only dimensions are left: their sign, or a guard that speaks of dimensions only (`if(0 < K, ...)`). */
+static int prove_extent(Prover *p, Extent claim)
+{
+    if (ext_nonnegative(p, claim))
+        return 1;
+    for (uint32_t f = 0; f < p->nfacts; f++)
+        if (p->facts[f].n == 0 && ext_nonnegative(p, ext_sub(p->m, claim, p->facts[f].constant)))
+            return 1;
+    return 0;
+}
+
 static int prove(Prover *p, const Linear *claim, int depth)
 {
     if (claim->n == 0)
-        return ext_nonnegative(p, claim->constant);
+        return prove_extent(p, claim->constant);
     if (depth == 0 || p->steps++ > MAX_STEPS)
         return 0;
     for (uint32_t i = 0; i < claim->n; i++) {
