@@ -72,11 +72,21 @@ static int equation_stays(const Live *l, const Equation *q)
     BUG(l->k->module->arena, "dce: equation kind %d", (int)q->kind);
 }
 
+/* A parameter over rows needs its route even where nothing runs over them: a kernel has the routes of its groups. */
+static void need_params(Live *l)
+{
+    const Kernel *k = l->k;
+    for (uint32_t i = 0; i < k->params.len; i++)
+        for (uint32_t a = 0; k->params.at[i].kind == PARAM_TENSOR && a < k->tensors.at[k->params.at[i].id].rank; a++)
+            need_axis(l, k->tensors.at[k->params.at[i].id].axes[a]);
+}
+
 /* Backwards: when an equation is met, everything that may read it has been seen. */
 static void drop_dead(Kernel *k)
 {
     Arena *a = k->module->arena;
     Live l = {k, arena_array(a, uint8_t, k->tensors.len + 1), arena_array(a, uint8_t, k->routes.len + 1)};
+    need_params(&l);
     for (uint32_t i = k->eqs.len; i-- > 0;) {
         Equation *q = &k->eqs.at[i];
         if (equation_stays(&l, q))

@@ -62,9 +62,7 @@ static void verify(const Module *m, const Pass *p)
 {
     for (uint32_t i = 0; i < m->kernels.len; i++) {
         const Kernel *k = m->kernels.at[i];
-        const char *broken = ir_verify(k, m->arena);
-        if (!broken && k->tiles)
-            broken = tile_verify(k, m->arena);
+        const char *broken = k->tiles ? tile_verify(k, m->arena) : ir_verify(k, m->arena);
         if (broken)
             BUG(m->arena, "pass %s broke kernel %s: %s", p->name, k->name, broken);
     }
