@@ -109,7 +109,7 @@ typedef struct Emit {
     uint8_t *unsafe; /* by ExprId: 1 safe to evaluate anywhere, 2 not */
     V *memo[2];      /* by ExprId, with lane0 off and on */
     Vec(uint32_t) log;
-    uint32_t depth;
+    int unrolled;    /* open unroll loops: see emit_outline() */
 } Emit;
 
 /* emit_plan.c */
@@ -158,12 +158,16 @@ V emit_decode(Emit *e, Elem elem, V raw);
 V emit_encode(Emit *e, Elem elem, V value);
 V emit_round_bf16(Emit *e, V value); /* i16 */
 V emit_round_f16(Emit *e, V value);  /* i16 */
+V emit_round_bf16_hook(Emit *e, V value, V unused);
 
 /* emit_scalar.c, emit_math.c: one hook per row of scalar.def, declared from the rows. */
 typedef V EmitScalar(Emit *e, V a, V b);
 #define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) EmitScalar emit_##name;
 #include "ir/scalar.def"
 V emit_scalar(Emit *e, ScalarOp op, V a, V b);
+/* hook(a, b), by a call of a function of its own when it would be repeated by an unroll loop: what stands there is
+ * little work beside the loop before it, and code costs time to generate. */
+V emit_outline(Emit *e, const char *name, EmitScalar *hook, V a, V b);
 V emit_fma(Emit *e, V a, V b, V c); /* fused where the target has it, else a product and a sum */
 int emit_has_fma(const Emit *e);
 

@@ -33,6 +33,7 @@ static V internal(Plan *p, const char *what, Ty type)
     V fn = LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.%s", p->k->name, p->cpu->name, what), type);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
     plan_attributes(p, fn);
+    l_quick(l, fn);
     return fn;
 }
 
@@ -281,7 +282,6 @@ Bodies emit_entry(Plan *p)
     Bodies b = {.workspace = emit_workspace(p)};
     unsigned n = emit_parameters(p, types);
     b.entry = internal(p, "entry", l_fn_type(l, l->i32, types, n));
-    l_attribute(l, b.entry, "cold"); /* for size: the launches are elsewhere */
     Emit *e = emit_new(p, b.entry, NULL);
     take_dims(e, b.entry, 1);
     e->data = l_slot(l, p->data, "data");

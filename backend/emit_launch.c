@@ -156,6 +156,7 @@ V emit_phases(Plan *p)
                            l_fn_type(l, l->none, params, 3));
     LLVMSetLinkage(fn, LLVMInternalLinkage);
     plan_attributes(p, fn);
+    l_quick(l, fn);
     Phases x = {.e = emit_new(p, fn, LLVMGetParam(fn, 0)), .team = LLVMGetParam(fn, 2)};
     x.e->thread = LLVMGetParam(fn, 1);
     x.leave = l_block(l, "leave");

@@ -32,8 +32,9 @@ static V widen_f16(Emit *e, V raw)
 }
 
 /* Adds half of the last kept place less one, plus that place's bit: rounds to even. NaN would become infinity. */
-V emit_round_bf16(Emit *e, V value)
+V emit_round_bf16_hook(Emit *e, V value, V unused)
 {
+    (void)unused;
     L *l = e->l;
     V u = l_bits(l, value, l->i32);
     Ty t = LLVMTypeOf(u);
@@ -42,6 +43,12 @@ V emit_round_bf16(Emit *e, V value)
     V quiet = l_or(l, u, l_int(t, 0x400000));
     V nan = l_fcmp(l, LLVMRealUNO, value, value);
     return l_cast(l, LLVMTrunc, l_shr(l, l_select(l, nan, quiet, rounded), 16), l->i16);
+}
+
+V emit_round_bf16(Emit *e, V value)
+{
+    return l_width(value) ? emit_outline(e, "round_bf16", emit_round_bf16_hook, value, NULL)
+                          : emit_round_bf16_hook(e, value, NULL);
 }
 
 static V round_f16_plain(L *l, V value)

@@ -25,7 +25,43 @@ V emit_scalar(Emit *e, ScalarOp op, V a, V b)
     }
     if (b)
         l_match(e->l, &a, &b);
-    return hooks[op](e, a, b);
+    return scalar_table[op].cost >= 12 ? emit_outline(e, scalar_table[op].name, hooks[op], a, b) : hooks[op](e, a, b);
+}
+
+/* The body of an outlined function, emitted in the middle of another. */
+static void fill_outline(Emit *e, V fn, EmitScalar *hook, int two)
+{
+    L *l = e->l;
+    V outer = l->fn;
+    Block back = l_here(l), entry = l->entry;
+    LLVMMetadataRef line = LLVMGetCurrentDebugLocation2(l->b);
+    LLVMSetCurrentDebugLocation2(l->b, NULL);
+    Emit inner = {.p = e->p, .l = l, .k = e->k, .var = NONE, .loop = NONE};
+    l_begin(l, fn);
+    LLVMBuildRet(l->b, hook(&inner, LLVMGetParam(fn, 0), two ? LLVMGetParam(fn, 1) : NULL));
+    l->fn = outer;
+    l->entry = entry;
+    l_enter(l, back);
+    LLVMSetCurrentDebugLocation2(l->b, line);
+}
+
+V emit_outline(Emit *e, const char *name, EmitScalar *hook, V a, V b)
+{
+    L *l = e->l;
+    if (!e->unrolled)
+        return hook(e, a, b);
+    name = arena_printf(l->arena, "moec.%s.%s.%u", e->p->cpu->name, name, l_width(a));
+    V fn = LLVMGetNamedFunction(l->mod, name), args[2] = {a, b};
+    if (!fn) {
+        Ty types[2] = {LLVMTypeOf(a), b ? LLVMTypeOf(b) : NULL};
+        Ty result = hook == emit_round_bf16_hook ? l_like(l, l->i16, a) : l_like(l, l->f32, a);
+        fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, types, b ? 2 : 1));
+        LLVMSetLinkage(fn, LLVMInternalLinkage);
+        plan_attributes(e->p, fn);
+        l_attribute(l, fn, "noinline");
+        fill_outline(e, fn, hook, b != NULL);
+    }
+    return l_call(l, fn, args, b ? 2 : 1);
 }
 
 static V either(Emit *e, V a, V b, LLVMOpcode of_int, LLVMOpcode of_float)

@@ -7,7 +7,7 @@ static V new_function(L *l, const char *name, Ty result, const Ty *params, unsig
     V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, params, n));
     LLVMSetLinkage(fn, LLVMInternalLinkage);
     l_attribute(l, fn, "nounwind");
-    l_attribute(l, fn, "noinline");
+    l_quick(l, fn);
     l_attribute_text(l, fn, "target-cpu", "x86-64");
     l_begin(l, fn);
     return fn;

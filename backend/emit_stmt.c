@@ -46,10 +46,12 @@ static void loop_unroll(Emit *e, const Stmt *s)
     if (!l_constant(emit_value(e, s->lo), &lo) || !l_constant(emit_value(e, s->hi), &hi))
         BUG(e->l->arena, "backend: an unrolled loop of kernel %s has no constant bounds", e->k->name);
     emit_forget(e, 0);
+    e->unrolled++;
     for (int64_t i = lo; i < hi; i += s->step) {
         e->index[s->var] = l_i64(e->l, i);
         emit_body(e, s->first);
     }
+    e->unrolled--;
     e->index[s->var] = NULL;
 }
 
@@ -63,28 +65,60 @@ static void vector_trip(Emit *e, const Stmt *s, V first, V tail)
 
 static void forget_forms(Emit *e) { memset(e->form, 0, e->k->exprs.len); }
 
-/* Full trips, then one masked trip when lanes are left over. */
-static void loop_vector(Emit *e, StmtId id, const Stmt *s)
+/* hi is min2(lo + c, ...) with c at most the step: there is one trip at most. */
+static int single_trip(const Emit *e, const Stmt *s)
+{
+    if (!x_is_op(e->k, s->hi, OP_min2))
+        return 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        ExprId end = x_arg(e->k, s->hi, i);
+        if (!x_is_op(e->k, end, OP_add) || x_arg(e->k, end, 0) != s->lo)
+            continue;
+        const Expr *length = x_at(e->k, x_arg(e->k, end, 1));
+        if (length->kind == X_INT && length->value.i <= s->step)
+            return 1;
+    }
+    return 0;
+}
+
+/* The masked trip at `first`, when there is a lane left. */
+static void tail_trip(Emit *e, const Stmt *s, V first, V hi)
 {
     L *l = e->l;
-    V lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
-    emit_forget(e, 0);
-    forget_forms(e);
-    if (e->width || s->step < 2 || s->step > 256 || (s->step & (s->step - 1)))
-        BUG(l->arena, "backend: kernel %s has a vector loop that is nested or of step %lld", e->k->name,
-            (long long)s->step);
-    e->var = s->var;
-    e->width = (uint32_t)s->step;
-    e->loop = id;
+    When w = l_when(l, l_icmp(l, LLVMIntSLT, first, hi));
+    V left = l_cast(l, LLVMTrunc, l_sub(l, hi, first), l->i32);
+    vector_trip(e, s, first, l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), left));
+    l_end_when(l, &w);
+}
+
+/* Full trips, then one masked trip when lanes are left over. A loop of one trip has only the masked one where masks
+ * cost nothing: half the code to generate. */
+static void vector_trips(Emit *e, const Stmt *s, V lo, V hi)
+{
+    L *l = e->l;
+    if (e->p->isa >= ISA_avx512 && single_trip(e, s)) {
+        tail_trip(e, s, lo, hi);
+        return;
+    }
     For f = l_for(l, lo, l_sub(l, hi, l_i64(l, s->step - 1)), s->step, e->k->indices.at[s->var].name);
     vector_trip(e, s, f.var, NULL);
     l_end_for(l, &f);
     V whole = l_and(l, l_max(l, l_sub(l, hi, lo), l_i64(l, 0)), l_i64(l, -s->step));
-    V rest = l_add(l, lo, whole);
-    When w = l_when(l, l_icmp(l, LLVMIntSLT, rest, hi));
-    V left = l_cast(l, LLVMTrunc, l_sub(l, hi, rest), l->i32);
-    vector_trip(e, s, rest, l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), left));
-    l_end_when(l, &w);
+    tail_trip(e, s, l_add(l, lo, whole), hi);
+}
+
+static void loop_vector(Emit *e, StmtId id, const Stmt *s)
+{
+    V lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
+    emit_forget(e, 0);
+    forget_forms(e);
+    if (e->width || s->step < 2 || s->step > 256 || (s->step & (s->step - 1)))
+        BUG(e->l->arena, "backend: kernel %s has a vector loop that is nested or of step %lld", e->k->name,
+            (long long)s->step);
+    e->var = s->var;
+    e->width = (uint32_t)s->step;
+    e->loop = id;
+    vector_trips(e, s, lo, hi);
     e->tail = NULL;
     e->width = 0;
     e->var = e->loop = NONE;

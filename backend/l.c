@@ -278,6 +278,12 @@ void l_attribute(L *l, V fn, const char *name)
     LLVMAddAttributeAtIndex(fn, (unsigned)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(l->ctx, kind, 0));
 }
 
+void l_quick(L *l, V fn)
+{
+    l_attribute(l, fn, "optnone");
+    l_attribute(l, fn, "noinline");
+}
+
 void l_attribute_text(L *l, V fn, const char *name, const char *value)
 {
     LLVMAttributeRef a = LLVMCreateStringAttribute(l->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));

@@ -80,6 +80,7 @@ V l_intrinsic(L *l, const char *name, Ty overload, const V *args, unsigned n); /
 V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
 void l_attribute(L *l, V fn, const char *name);
+void l_quick(L *l, V fn); /* code that runs once per call: generated fast rather than well */
 void l_attribute_text(L *l, V fn, const char *name, const char *value);
 
 /* Blocks. */
