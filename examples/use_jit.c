@@ -1,6 +1,6 @@
 /* Compiles a kernel in this process and calls it with DLPack tensors, as a framework would.
  *
- *   cc use_jit.c $(pkg-config --cflags --libs moec) -lm -o use_jit && ./use_jit rmsnorm.moe */
+ *   cc use_jit.c $(pkg-config --cflags --libs moec) -lm -o use_jit && ./use_jit [rmsnorm.moe] */
 #include <moec/moec.h>
 
 #include <math.h>
@@ -78,9 +78,9 @@ int main(int argc, char **argv)
 {
     moec_context *c = moec_context_new();
     moec_module *m = NULL;
-    if (!c || argc != 2)
-        return 2;
-    int status = moec_compile_file(c, argv[1], NULL, &m);
+    if (!c)
+        return 1;
+    int status = moec_compile_file(c, argc > 1 ? argv[1] : "rmsnorm.moe", NULL, &m);
     fputs(moec_error_text(c), stderr); /* warnings too */
     const moec_kernel *rmsnorm = status ? NULL : moec_module_kernel(m, "rmsnorm");
     int wrong = rmsnorm ? run(rmsnorm) : 1;
