@@ -88,9 +88,12 @@ static void run_loops(Eval *e, const Assignment *a, uint32_t level, int hole)
 }
 
 /* The index variables of the left side in the order written: also those inside a scatter's subscripts. */
-static void add_loops(Eval *e, Assignment *a, ExprId x)
+static void add_loops(Eval *e, Assignment *a, ExprId x, uint8_t *seen)
 {
     const Expr *n = x_at(e->k, x);
+    if (seen[x])
+        return;
+    seen[x] = 1;
     if (n->kind == X_INDEX) {
         for (uint32_t i = 0; i < a->nloops; i++)
             if (a->loops[i].index == n->sym)
@@ -102,14 +105,15 @@ static void add_loops(Eval *e, Assignment *a, ExprId x)
         return;
     }
     for (uint32_t i = 0; i < n->nargs && n->kind != X_REDUCE; i++)
-        add_loops(e, a, x_arg(e->k, x, i));
+        add_loops(e, a, x_arg(e->k, x, i), seen);
 }
 
 static void assign(Eval *e, const Equation *q)
 {
     Assignment a = {.q = q};
+    uint8_t *seen = arena_array(e->scratch, uint8_t, e->k->exprs.len);
     for (uint32_t i = 0; i < q->nindex; i++)
-        add_loops(e, &a, q->index[i]);
+        add_loops(e, &a, q->index[i], seen);
     int inner = a.nloops ? a.loops[a.nloops - 1].local : -1;
     if (e->error)
         return;

@@ -1,4 +1,4 @@
-/* Proofs about subscripts: affine forms over index variables, and when they stay inside an axis.
+/* Proofs about subscripts: when an integer expression stays inside an axis.
  *
  * Note [Proof by elimination]. A claim is P >= 0, where P is linear in *atoms* (index variables, and every
  * integer expression that is not affine, each taken as a whole) with extents as coefficients. What is known
@@ -7,16 +7,9 @@
  * = |g| P - |c| G, and P' >= 0 implies P >= 0. When only dimensions are left, the sign is read off their
  * non-negativity, their `<= MAX`, and the fact that an index variable exists only where its extent is
  * positive. `h*D + d < H*D` falls out: (H*D - 1 - h*D - d) - (D - 1 - d) - D (H - 1 - h) = 0. */
-#include "ir/ir.h"
+#include "ir/linear.h"
 
-enum { MAX_ATOMS = 12, MAX_FACTS = 64, MAX_DEPTH = 8, MAX_STEPS = 4000 };
-
-typedef struct Linear {
-    uint32_t n;
-    ExprId atom[MAX_ATOMS];
-    Extent coef[MAX_ATOMS];
-    Extent constant;
-} Linear;
+enum { MAX_FACTS = 64, MAX_DEPTH = 8, MAX_STEPS = 4000 };
 
 typedef struct Prover {
     Kernel *k;
@@ -26,134 +19,6 @@ typedef struct Prover {
     uint32_t steps;
     Linear facts[MAX_FACTS]; /* each >= 0 */
 } Prover;
-
-/* ---- linear forms ---- */
-
-static Extent folded(const Module *m, Extent e) { return m->extents.at[e].folded; }
-
-static int is_zero(const Module *m, Extent e)
-{
-    int64_t value;
-    return ext_is_const(m, e, &value) && value == 0;
-}
-
-/* Far from the values at which extents saturate: every step keeps to them, so that sums and products are
- * true. */
-static int is_small(const Module *m, Extent e)
-{
-    const ExtentForm *form = &m->extents.at[e];
-    for (uint32_t i = 0; i < form->nterms; i++)
-        if (form->terms[i].coef > INT64_MAX / 4 || form->terms[i].coef < -(INT64_MAX / 4))
-            return 0;
-    return 1;
-}
-
-static int linear_add_term(Module *m, Linear *l, ExprId atom, Extent coef)
-{
-    uint32_t at = 0;
-    while (at < l->n && l->atom[at] != atom)
-        at++;
-    if (at == MAX_ATOMS)
-        return 0;
-    if (at == l->n) {
-        l->atom[at] = atom;
-        l->coef[at] = coef;
-        l->n++;
-    } else {
-        l->coef[at] = ext_add(m, l->coef[at], coef);
-    }
-    if (!is_small(m, coef) || !is_small(m, l->coef[at]))
-        return 0;
-    if (is_zero(m, l->coef[at])) {
-        l->n--;
-        l->atom[at] = l->atom[l->n];
-        l->coef[at] = l->coef[l->n];
-    }
-    return 1;
-}
-
-/* into += factor * from; 0 when the numbers become too large or the atoms too many. */
-static int linear_add(Module *m, Linear *into, const Linear *from, Extent factor)
-{
-    Extent product = ext_mul(m, from->constant, factor);
-    into->constant = ext_add(m, into->constant, product);
-    if (!is_small(m, product) || !is_small(m, into->constant))
-        return 0;
-    for (uint32_t i = 0; i < from->n; i++)
-        if (!linear_add_term(m, into, from->atom[i], ext_mul(m, from->coef[i], factor)))
-            return 0;
-    return 1;
-}
-
-static Linear linear_const(Module *m, int64_t value) { return (Linear){.constant = ext_const(m, value)}; }
-
-static int linear_of(Kernel *k, ExprId e, Linear *out);
-
-/* The product of two forms of which one has no atoms; 0 when both have. */
-static int linear_product(Kernel *k, ExprId a, ExprId b, Linear *out)
-{
-    Module *m = k->module;
-    Linear x, y;
-    if (!linear_of(k, a, &x) || !linear_of(k, b, &y) || (x.n && y.n))
-        return 0;
-    *out = linear_const(m, 0);
-    return x.n ? linear_add(m, out, &x, y.constant) : linear_add(m, out, &y, x.constant);
-}
-
-static int linear_of_op(Kernel *k, ExprId e, Linear *out)
-{
-    Module *m = k->module;
-    Linear b;
-    switch (x_at(k, e)->op) {
-    case OP_add:
-    case OP_sub: {
-        int64_t sign = x_at(k, e)->op == OP_add ? 1 : -1;
-        return linear_of(k, x_arg(k, e, 0), out) && linear_of(k, x_arg(k, e, 1), &b) &&
-               linear_add(m, out, &b, ext_const(m, sign));
-    }
-    case OP_neg:
-        *out = linear_const(m, 0);
-        return linear_of(k, x_arg(k, e, 0), &b) && linear_add(m, out, &b, ext_const(m, -1));
-    case OP_mul: return linear_product(k, x_arg(k, e, 0), x_arg(k, e, 1), out);
-    case OP_stop: return linear_of(k, x_arg(k, e, 0), out);
-    default: return 0;
-    }
-}
-
-/* Everything is linear in itself: what is not affine becomes one atom. 0 when there are too many atoms. */
-static int linear_of(Kernel *k, ExprId e, Linear *out)
-{
-    Module *m = k->module;
-    const Expr *x = x_at(k, e);
-    *out = linear_const(m, 0);
-    if (x->kind == X_INT) {
-        out->constant = ext_const(m, x->value.i);
-        return is_small(m, out->constant);
-    }
-    if (x->kind == X_EXTENT) {
-        out->constant = folded(m, x->sym);
-        return is_small(m, out->constant);
-    }
-    if (x->kind == X_OP && linear_of_op(k, e, out))
-        return 1;
-    *out = linear_const(m, 0);
-    return linear_add_term(m, out, e, ext_const(m, 1));
-}
-
-int x_affine(Kernel *k, ExprId e, Affine *out)
-{
-    Linear l;
-    if (x_at(k, e)->type != TY_INT || !linear_of(k, e, &l) || l.n > MAX_RANK)
-        return 0;
-    *out = (Affine){.n = l.n, .constant = l.constant};
-    for (uint32_t i = 0; i < l.n; i++) {
-        if (x_at(k, l.atom[i])->kind != X_INDEX)
-            return 0;
-        out->index[i] = x_at(k, l.atom[i])->sym;
-        out->coef[i] = l.coef[i];
-    }
-    return 1;
-}
 
 /* ---- the sign of an extent ---- */
 
@@ -171,11 +36,11 @@ static Extent shifted(Prover *p, Extent e)
         for (uint32_t d = 0; d < t.ndims; d++) {
             Extent dim = ext_add(m, ext_dim(m, t.dims[d]), ext_const(m, dim_least(p, t.dims[d])));
             product = ext_mul(m, product, dim);
-            if (!is_small(m, product))
+            if (!linear_small(m, product))
                 return NONE;
         }
         sum = ext_add(m, sum, product);
-        if (!is_small(m, sum))
+        if (!linear_small(m, sum))
             return NONE;
     }
     return sum;
@@ -196,7 +61,7 @@ static int monomial_max(const Prover *p, const Monomial *t, int64_t *value)
 
 static int ext_nonnegative(Prover *p, Extent e)
 {
-    Extent rest = shifted(p, folded(p->m, e));
+    Extent rest = shifted(p, linear_folded(p->m, e));
     if (rest == NONE)
         return 0;
     ExtentForm form = p->m->extents.at[rest];
@@ -237,7 +102,8 @@ static void learn_positive(Prover *p, Extent e)
 static void learn_between(Prover *p, ExprId atom, int64_t lo, Extent hi)
 {
     Module *m = p->m;
-    Linear above = linear_const(m, -lo), below = {.constant = ext_sub(m, folded(m, hi), ext_const(m, 1))};
+    Linear above = linear_const(m, -lo),
+           below = {.constant = ext_sub(m, linear_folded(m, hi), ext_const(m, 1))};
     linear_add_term(m, &above, atom, ext_const(m, 1));
     linear_add_term(m, &below, atom, ext_const(m, -1));
     if (p->nfacts + 2 <= MAX_FACTS) {
@@ -261,7 +127,7 @@ static void learn_atom(Prover *p, ExprId atom)
     const Expr *x = x_at(k, atom);
     switch ((ExprKind)x->kind) {
     case X_INDEX: {
-        Extent extent = folded(p->m, k->indices.at[x->sym].axis.extent);
+        Extent extent = linear_folded(p->m, k->indices.at[x->sym].axis.extent);
         learn_positive(p, extent);
         learn_between(p, atom, 0, extent);
         break;
@@ -499,7 +365,7 @@ static Proof prove_subscript(Prover *p, ExprId e, Axis axis, ExprId guard)
         learn_condition(p, guard, 0);
     if (axis.group != NONE)
         return prove_row(p, e, &l, axis.group);
-    Extent extent = folded(m, axis.extent), one = ext_const(m, 1);
+    Extent extent = linear_folded(m, axis.extent), one = ext_const(m, 1);
     if (prove_sided(p, &l, 1, ext_const(m, 0)) && prove_sided(p, &l, -1, ext_sub(m, extent, one)))
         return PROOF_INSIDE;
     if (prove_sided(p, &l, -1, ext_const(m, -1)) || prove_sided(p, &l, 1, extent))
@@ -531,7 +397,8 @@ int ir_prove_at_least(Kernel *k, ExprId a, ExprId b, int64_t by, ExprId guard)
     Linear x, y;
     if (!linear_of(k, a, &x) || !linear_of(k, b, &y) || !linear_add(m, &x, &y, ext_const(m, -1)))
         return 0;
-    Prover prover = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)}, *p = &prover;
+    Prover prover = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)},
+           *p = &prover;
     learn_atoms(p, &x);
     if (guard != NONE)
         learn_condition(p, guard, 0);

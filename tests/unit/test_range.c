@@ -203,6 +203,17 @@ static void huge(void **state)
     assert_int_equal(m->extents.len, before);
 }
 
+/* i doubled sixty times over, each step used twice: 2^60 nodes as a tree. */
+static void shared_steps(void **state)
+{
+    (void)state;
+    ExprId e = at(i);
+    for (int step = 0; step < 60; step++)
+        e = op(OP_sub, op(OP_add, e, e), e);
+    PROVES(UNKNOWN, e, dense(dim(dim_n)), NONE);
+    assert_int_equal(ir_prove_range(k, e, dense(dim(dim_n)), op(OP_ge, e, lit(0))), PROOF_UNKNOWN);
+}
+
 static void affine(void **state)
 {
     (void)state;
@@ -225,7 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         TEST(own_axis), TEST(products), TEST(guards), TEST(choices), TEST(constants),
-        TEST(data),     TEST(routes),   TEST(huge),   TEST(affine),
+        TEST(data),     TEST(routes),   TEST(huge),   TEST(affine),  TEST(shared_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,135 @@
+/* Linear forms of integer expressions: `h*D + d`, `i - 1`, `2*i + j`. */
+#include "ir/linear.h"
+
+static int is_zero(const Module *m, Extent e)
+{
+    int64_t value;
+    return ext_is_const(m, e, &value) && value == 0;
+}
+
+int linear_small(const Module *m, Extent e)
+{
+    const ExtentForm *form = &m->extents.at[e];
+    for (uint32_t i = 0; i < form->nterms; i++)
+        if (form->terms[i].coef > INT64_MAX / 4 || form->terms[i].coef < -(INT64_MAX / 4))
+            return 0;
+    return 1;
+}
+
+int linear_add_term(Module *m, Linear *l, ExprId atom, Extent coef)
+{
+    uint32_t at = 0;
+    while (at < l->n && l->atom[at] != atom)
+        at++;
+    if (at == MAX_ATOMS)
+        return 0;
+    if (at == l->n) {
+        l->atom[at] = atom;
+        l->coef[at] = coef;
+        l->n++;
+    } else {
+        l->coef[at] = ext_add(m, l->coef[at], coef);
+    }
+    if (!linear_small(m, coef) || !linear_small(m, l->coef[at]))
+        return 0;
+    if (is_zero(m, l->coef[at])) {
+        l->n--;
+        l->atom[at] = l->atom[l->n];
+        l->coef[at] = l->coef[l->n];
+    }
+    return 1;
+}
+
+int linear_add(Module *m, Linear *into, const Linear *from, Extent factor)
+{
+    Extent product = ext_mul(m, from->constant, factor);
+    into->constant = ext_add(m, into->constant, product);
+    if (!linear_small(m, product) || !linear_small(m, into->constant))
+        return 0;
+    for (uint32_t i = 0; i < from->n; i++)
+        if (!linear_add_term(m, into, from->atom[i], ext_mul(m, from->coef[i], factor)))
+            return 0;
+    return 1;
+}
+
+Linear linear_const(Module *m, int64_t value) { return (Linear){.constant = ext_const(m, value)}; }
+
+/* Shared nodes are walked once for each use; beyond this many an expression is an atom. */
+enum { MAX_NODES = 4096 };
+
+static int form_of(Kernel *k, ExprId e, Linear *out, uint32_t *budget);
+
+/* The product of two forms of which one has no atoms; 0 when both have. */
+static int product_of(Kernel *k, ExprId a, ExprId b, Linear *out, uint32_t *budget)
+{
+    Module *m = k->module;
+    Linear x, y;
+    if (!form_of(k, a, &x, budget) || !form_of(k, b, &y, budget) || (x.n && y.n))
+        return 0;
+    *out = linear_const(m, 0);
+    return x.n ? linear_add(m, out, &x, y.constant) : linear_add(m, out, &y, x.constant);
+}
+
+static int operation_of(Kernel *k, ExprId e, Linear *out, uint32_t *budget)
+{
+    Module *m = k->module;
+    Linear b;
+    switch (x_at(k, e)->op) {
+    case OP_add:
+    case OP_sub: {
+        int64_t sign = x_at(k, e)->op == OP_add ? 1 : -1;
+        return form_of(k, x_arg(k, e, 0), out, budget) && form_of(k, x_arg(k, e, 1), &b, budget) &&
+               linear_add(m, out, &b, ext_const(m, sign));
+    }
+    case OP_neg:
+        *out = linear_const(m, 0);
+        return form_of(k, x_arg(k, e, 0), &b, budget) && linear_add(m, out, &b, ext_const(m, -1));
+    case OP_mul: return product_of(k, x_arg(k, e, 0), x_arg(k, e, 1), out, budget);
+    case OP_stop: return form_of(k, x_arg(k, e, 0), out, budget);
+    default: return 0;
+    }
+}
+
+/* Everything is linear in itself: what is not affine becomes one atom. 0 when there are too many atoms. */
+static int form_of(Kernel *k, ExprId e, Linear *out, uint32_t *budget)
+{
+    Module *m = k->module;
+    const Expr *x = x_at(k, e);
+    *out = linear_const(m, 0);
+    if (*budget == 0)
+        return 0;
+    --*budget;
+    if (x->kind == X_INT) {
+        out->constant = ext_const(m, x->value.i);
+        return linear_small(m, out->constant);
+    }
+    if (x->kind == X_EXTENT) {
+        out->constant = linear_folded(m, x->sym);
+        return linear_small(m, out->constant);
+    }
+    if (x->kind == X_OP && operation_of(k, e, out, budget))
+        return 1;
+    *out = linear_const(m, 0);
+    return linear_add_term(m, out, e, ext_const(m, 1));
+}
+
+int linear_of(Kernel *k, ExprId e, Linear *out)
+{
+    uint32_t budget = MAX_NODES;
+    return form_of(k, e, out, &budget);
+}
+
+int x_affine(Kernel *k, ExprId e, Affine *out)
+{
+    Linear l;
+    if (x_at(k, e)->type != TY_INT || !linear_of(k, e, &l) || l.n > MAX_RANK)
+        return 0;
+    *out = (Affine){.n = l.n, .constant = l.constant};
+    for (uint32_t i = 0; i < l.n; i++) {
+        if (x_at(k, l.atom[i])->kind != X_INDEX)
+            return 0;
+        out->index[i] = x_at(k, l.atom[i])->sym;
+        out->coef[i] = l.coef[i];
+    }
+    return 1;
+}
