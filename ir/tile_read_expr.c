@@ -84,6 +84,8 @@ static ExprId binary(TileReader *r, Loc loc, ScalarOp op, ExprId a, ExprId b)
         return x_float(r->k, loc, infinity);
     if (fold_extents(r, op, a, b, &folded))
         return x_extent(r->k, loc, folded);
+    if (op == OP_sub && x_is_int(r->k, a, -INT64_MAX) && x_is_int(r->k, b, 1))
+        return x_int(r->k, loc, INT64_MIN); /* which has no literal either */
     return x_op2(r->k, loc, op, a, b);
 }
 

@@ -21,7 +21,12 @@ ExprId lower_run_end(Lower *l, RouteId r, ExprId group)
 
 ExprId lower_add(Lower *l, ExprId a, int64_t b)
 {
-    return b == 0 ? a : x_op2(l->k, (Loc){0}, OP_add, a, x_int(l->k, (Loc){0}, b));
+    Module *m = l->k->module;
+    if (b == 0)
+        return a;
+    if (x_at(l->k, a)->kind == X_EXTENT) /* one node, as the text form reads it */
+        return x_extent(l->k, (Loc){0}, ext_add(m, x_at(l->k, a)->sym, ext_const(m, b)));
+    return x_op2(l->k, (Loc){0}, OP_add, a, x_int(l->k, (Loc){0}, b));
 }
 
 ExprId lower_min(Lower *l, ExprId a, ExprId b) { return a == b ? a : x_op2(l->k, (Loc){0}, OP_min2, a, b); }
