@@ -276,11 +276,23 @@ static const char *compare_route(const CheckCase *c, const EvalRoute *w, const m
     return bad ? bad : compare_list(c, name, "row_of", g->row_of, w->row_of, w->tokens * w->choices, 4);
 }
 
+static int nothing_to_write(const CheckCase *c)
+{
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        const Tensor *t = check_tensor(c->k, i);
+        if (t && t->role != ROLE_IN && c->values[i].count > 0)
+            return 0;
+    }
+    return 1;
+}
+
 const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got, double tolerance,
                           CheckScore *score)
 {
     if (got->failure)
         return got->failure;
+    if (!want->error && got->status == MOE_INDEX && nothing_to_write(c))
+        return NULL; /* constant subscripts are checked at entry, even where no element would be read */
     if (!want->error != !got->status)
         return arena_printf(c->arena, "the interpreter says '%s', compiled code returns %d '%s'",
                             want->error ? want->error : "success", got->status, got->message);
