@@ -1,0 +1,122 @@
+/* Every error of the language has a file in tests/errors/ that says on its first line which one it shows:
+ * `// expect E0301`. Reading the file must report exactly that error. */
+#include "frontend_fixture.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const char folder[] = "tests/errors";
+
+typedef struct CodeRow {
+    const char *name;
+    int number;
+    Severity severity;
+} CodeRow;
+
+static const CodeRow codes[] = {
+#define ROW(code, number, severity, title, page) {#code, number, severity},
+#include "base/errors.def"
+#undef ROW
+};
+enum { CODES = sizeof codes / sizeof *codes };
+
+static int is_case(const struct dirent *entry)
+{
+    size_t n = strlen(entry->d_name);
+    return n > 4 && strcmp(entry->d_name + n - 4, ".moe") == 0;
+}
+
+static char *read_case(const char *path, size_t *len)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *text = malloc(1 << 20);
+    assert_non_null(text);
+    *len = fread(text, 1, (1 << 20) - 1, f);
+    text[*len] = '\0';
+    fclose(f);
+    return text;
+}
+
+static void run_case(const char *name, uint8_t *seen)
+{
+    char path[512], wanted[16];
+    size_t len;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    char *text = read_case(path, &len);
+    if (sscanf(text, "// expect %15s", wanted) != 1)
+        fail_msg("%s does not begin with `// expect CODE`", path);
+    Reading r;
+    reading_open(&r, path, text, len);
+    if (strcmp(reading_codes(&r), wanted) != 0)
+        fail_msg("%s: expected %s, got %s\n%s", path, wanted, reading_codes(&r),
+                 diag_text(&r.diags, r.arena));
+    for (uint32_t i = 0; i < r.diags.list.len; i++) {
+        assert_true(r.diags.list.at[i].loc.line > 0);
+        assert_non_null(r.diags.list.at[i].help);
+    }
+    for (int c = 0; c < CODES; c++)
+        seen[c] |= codes[c].number == atoi(wanted + 1);
+    reading_close(&r);
+    free(text);
+}
+
+/* Not errors of the language, or not to be had from a small file. */
+static int is_elsewhere(const CodeRow *row)
+{
+    return row->severity != SEV_ERROR || strncmp(row->name, "tile_", 5) == 0 ||
+           strncmp(row->name, "driver_", 7) == 0 ||
+           strcmp(row->name, "file_size") == 0 /* test_frontend.c */ ||
+           strcmp(row->name, "derive_flat") == 0 /* made by the pass */;
+}
+
+static void each_code_has_a_case(void **state)
+{
+    (void)state;
+    uint8_t seen[CODES] = {0};
+    struct dirent **list = NULL;
+    int n = scandir(folder, &list, is_case, alphasort);
+    if (n < 0)
+        fail_msg("cannot list %s", folder);
+    for (int i = 0; i < n; i++) {
+        run_case(list[i]->d_name, seen);
+        free(list[i]);
+    }
+    free(list);
+    for (int c = 0; c < CODES; c++)
+        if (!seen[c] && !is_elsewhere(&codes[c]))
+            fail_msg("no file of %s shows E%04d (%s)", folder, codes[c].number, codes[c].name);
+}
+
+static void each_code_has_a_page(void **state)
+{
+    (void)state;
+    for (int c = 0; c < CODES; c++) {
+        const char *name = diag_code_name((DiagCode)c), *page = diag_page(name);
+        assert_non_null(page);
+        assert_memory_equal(page, name, strlen(name));
+        assert_true(strlen(page) > strlen(diag_title((DiagCode)c)) + 40);
+        assert_true(strlen(page) < 2000); /* fits the buffer of diag_page whole */
+        for (int other = c + 1; other < CODES; other++)
+            assert_int_not_equal(codes[c].number, codes[other].number);
+    }
+    assert_null(diag_page("E9999"));
+    assert_null(diag_page("syntax"));
+    assert_null(diag_page(""));
+    assert_non_null(diag_page("0101"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_code_has_a_case),
+        cmocka_unit_test(each_code_has_a_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
