@@ -159,6 +159,8 @@ static ExprId canon_float(Kernel *k, ExprId e)
             return canon_as(k, a, TY_F32);
         return sign_out(k, e, op, a, b);
     case OP_add:
+        if (a == b)
+            return x_op2(k, loc, OP_mul, x_float(k, loc, 2), a);
         if (x_is_op(k, b, OP_neg) && type_is_float(type_of(k, b)))
             return x_op2(k, loc, OP_sub, a, x_arg(k, b, 0));
         if (x_is_op(k, a, OP_neg) && type_is_float(type_of(k, a)))
@@ -167,6 +169,8 @@ static ExprId canon_float(Kernel *k, ExprId e)
     case OP_sub:
         if (x_is_op(k, b, OP_neg) && type_is_float(type_of(k, b)))
             return x_op2(k, loc, OP_add, a, x_arg(k, b, 0));
+        if (x_is_op(k, a, OP_neg) && x_arg(k, a, 0) == b)
+            return x_op1(k, loc, OP_neg, x_op2(k, loc, OP_mul, x_float(k, loc, 2), b));
         return canon_is_zero(k, b) ? canon_as(k, a, TY_F32) : e;
     case OP_neg: return x_is_op(k, a, OP_neg) ? canon_as(k, x_arg(k, a, 0), TY_F32) : e;
     default: return e;

@@ -133,6 +133,23 @@ static ExprId with_factors_outside(Kernel *k, Reduction *r)
     return f.negative ? x_op1(k, r->loc, OP_neg, e) : e;
 }
 
+/* A sum does not look at some of its indices: as many equal terms as they have values. Rows are counted, not known. */
+static ExprId take_idle_indices(Kernel *k, Reduction *r)
+{
+    Extent times = NONE;
+    uint32_t kept = 0;
+    ExprId where = canon_and(k, r->loc, r->where.list, r->where.n);
+    for (uint32_t i = 0; i < r->nbound; i++) {
+        Axis axis = k->indices.at[r->bound[i]].axis;
+        if (axis.group != NONE || x_uses_index(k, r->body, r->bound[i]) || x_uses_index(k, where, r->bound[i]))
+            r->bound[kept++] = r->bound[i];
+        else
+            times = times == NONE ? axis.extent : ext_mul(k->module, times, axis.extent);
+    }
+    r->nbound = kept;
+    return times == NONE ? (ExprId)NONE : x_extent(k, r->loc, times);
+}
+
 /* ---- the reduction ---- */
 
 ExprId canon_reduce(Kernel *k, ExprId e)
@@ -145,8 +162,11 @@ ExprId canon_reduce(Kernel *k, ExprId e)
         return canon_as(k, build(k, &r), type);
     if (r.where.never)
         return canon_as(k, zero(k, &r), type);
+    ExprId times = take_idle_indices(k, &r);
     ExprId outside = take_free_conditions(k, &r);
     ExprId value = r.nbound ? with_factors_outside(k, &r) : r.body;
+    if (times != NONE)
+        value = x_op2(k, r.loc, OP_mul, value, canon_as(k, times, type));
     if (outside != NONE)
         value = x_if(k, r.loc, outside, value, zero(k, &r));
     return canon_as(k, value, type);

@@ -214,11 +214,37 @@ static ExprId shape_condition(Shape *h, Place *p, ExprId e)
     return x_with_args(k, e, args);
 }
 
+/* Marks, by ExprId, of what is evaluated whenever root is. */
+static uint8_t *always(const Shape *h, ExprId root)
+{
+    const Kernel *k = h->k;
+    uint8_t *seen = arena_array(h->s->arena, uint8_t, root + 1);
+    seen[root] = 1;
+    for (ExprId e = root + 1; e-- > 0;)
+        for (uint32_t i = 0; seen[e] && x_at(k, e)->kind != X_REDUCE && i < x_at(k, e)->nargs; i++)
+            seen[x_arg(k, e, i)] |= x_at(k, e)->kind != X_IF || i == 0;
+    return seen;
+}
+
+/* A choice that both branches need becomes a local: see shape_condition(). */
+static void share_choices(Shape *h, Place *p, ExprId then, ExprId otherwise)
+{
+    const uint8_t *a = always(h, then), *b = always(h, otherwise);
+    for (ExprId e = (then < otherwise ? then : otherwise) + 1; e-- > 0;) {
+        if (!a[e] || !b[e] || x_at(h->k, e)->kind != X_IF || !derive_varied(h->s, e))
+            continue;
+        ExprId shaped = shape(h, p, e, 0);
+        if (x_at(h->k, shaped)->kind == X_IF && e < p->ndone)
+            p->done[e] = hoist(h, p, shaped, "if");
+    }
+}
+
 static ExprId shape_if(Shape *h, Place *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
     Loc loc = x_at(k, e)->loc;
     ExprId args[3] = {shape_condition(h, p, x_arg(k, e, 0)), x_arg(k, e, 1), x_arg(k, e, 2)};
+    share_choices(h, p, args[1], args[2]);
     Place then = place_below(h, p, args[0]);
     Place otherwise = place_below(h, p, x_op1(k, loc, OP_not, args[0]));
     chain &= is_zero(k, args[2]);

@@ -430,6 +430,34 @@ static void refusals(void **state)
     }
 }
 
+/* Choices inside choices: linear, not one sweep for every path. */
+static void nested_choices(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky("
+        "x[t] + 0.1)))))))))))))))) + x[t]",
+        "either(either(either(either(either(either(either(either(either(either(either(either(either(either("
+        "x[t], c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t])",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "moe 1\ndim T\nfn leaky(x) = if(x > 0, x, 0.9 * x)\nfn either(x, c) = if(c > 0.2, tanh(x), 1.1 * x)\n"
+                 "kernel f(in x: f32[T], in c: f32[T], out y: f32[T]) { y[t] = %s }\n"
+                 "derive (f_fwd, f_bwd) from f wrt x\n", bodies[i]);
+        GradientCheck g = plain(1);
+        Program p = program_read(text);
+        program_passes(&p, "dce");
+        assert_int_equal(p.diags->errors, 0);
+        check_gradients(&g, &p, "f_fwd", "f_bwd"); /* the forward as text would be as long as its paths are many */
+        check_round_trip(&p, "f_bwd", &g);
+        assert_true(program_kernel(&p, "f_bwd")->eqs.len < 80);
+        assert_true(arena_bytes(p.arena) < 64 << 20);
+        program_free(&p);
+    }
+}
+
 /* Locals that have the names of cotangents step aside. */
 static void names_step_aside(void **state)
 {
@@ -451,6 +479,7 @@ int main(void)
         cmocka_unit_test(no_zero_masks),         cmocka_unit_test(ties),
         cmocka_unit_test(forward_bits),          cmocka_unit_test(signature),
         cmocka_unit_test(refusals),              cmocka_unit_test(names_step_aside),
+        cmocka_unit_test(nested_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,8 @@ static void sums(void **state)
          "y[t] = if(id[t] >= 0 and id[t] < V, x[id[t]], 0.0)"},
         {"in x: f32[S], in w: f32[T], out y: f32[S]", "y[i] = sum(j, t where j == i + t) x[j] * w[t]",
          "y[i] = sum(t where i + t < S) x[i + t] * w[t]"},
+        {"in x: f32[T], out y: f32[T]", "y[t] = sum(h: H) x[t]", "y[t] = x[t] * f32(H)"},
+        {"in x: f32[T, H], out y: f32[T]", "y[t] = sum(h, e: E) x[t, h]", "y[t] = (sum(h) x[t, h]) * f32(E)"},
         {"in x: f32[T], in id: i32[T], out y: f32[V]", "y[v] = sum(t where id[t] == v) x[t]",
          "y[v] = sum(t where id[t] == v) x[t]"},
     };
