@@ -123,7 +123,8 @@ void compile_text(Compilation *c, const char *name, const char *text, size_t len
 static int is_tile_text(const Compilation *c)
 {
     const char *start = c->options.start_at;
-    return (start && strcmp(start, "tiles") == 0) || (c->text.len > 6 && memcmp(c->text.at, "tiles ", 6) == 0);
+    return (start && strcmp(start, "tiles") == 0) ||
+           (c->text.len > 6 && memcmp(c->text.at, "tiles ", 6) == 0);
 }
 
 static int has_warnings(const Compilation *c)
@@ -326,6 +327,7 @@ static int make_so(Compilation *c, Bytes *out)
     Bytes object;
     if (compile_cached(c, &entry)) {
         *out = entry.so;
+        link_pin(*out);
         return DRIVER_OK;
     }
     int status = compile_emit(c, PRODUCT_OBJECT, &object);
@@ -336,6 +338,7 @@ static int make_so(Compilation *c, Bytes *out)
         return compile_fail(c, DIAG_driver_backend, error);
     if (c->cache)
         cache_store(c->cache, c->key, *out, c->header, c->arena);
+    link_pin(*out);
     return DRIVER_OK;
 }
 

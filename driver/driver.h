@@ -149,6 +149,10 @@ void cache_store(const char *directory, const char *key, Bytes so, Bytes header,
 
 /* Turns an object into a .so. Returns NULL or an error text; no temporary file is left in either case. */
 const char *link_shared(Bytes object, Arena *a, Bytes *so);
+/* Marks a .so to stay loaded after dlclose. Note [Pool] A kernel's .so may be what brought the OpenMP library
+ * into a process; unloading both takes the code away from under the pool's waiting threads. What users get is
+ * therefore pinned; what this library loads itself can go, because jit.c holds the OpenMP library. */
+void link_pin(Bytes so);
 
 /* ---- header.c, manifest.c ---- */
 

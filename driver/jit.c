@@ -6,6 +6,8 @@
 
 const char *jit_open_library(const char *path, Arena *a, Loaded *out)
 {
+    dlopen("libgomp.so.1",
+           RTLD_LAZY | RTLD_NODELETE); /* see Note [Pool]; the kernel itself says when it is missing */
     *out = (Loaded){.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
     if (out->library)
         return NULL;

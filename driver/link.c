@@ -218,3 +218,30 @@ const char *link_shared(Bytes object, Arena *a, Bytes *so)
     remove_files(&job);
     return error;
 }
+
+/* ---- keeping a .so loaded ---- */
+
+/* The value of DT_FLAGS_1 in the image of a .so, or NULL. */
+static ElfW(Xword) * find_flags(char *image, size_t len)
+{
+    const ElfW(Ehdr) *h = (const void *)image;
+    const ElfW(Phdr) *p = (const void *)(image + h->e_phoff);
+    if (len < sizeof *h || h->e_phoff > len || h->e_phnum * sizeof *p > len - h->e_phoff)
+        return NULL;
+    for (int i = 0; i < h->e_phnum; i++) {
+        if (p[i].p_type != PT_DYNAMIC || p[i].p_offset > len || p[i].p_filesz > len - p[i].p_offset)
+            continue;
+        ElfW(Dyn) *d = (void *)(image + p[i].p_offset);
+        for (size_t n = 0; n < p[i].p_filesz / sizeof *d && d[n].d_tag != DT_NULL; n++)
+            if (d[n].d_tag == DT_FLAGS_1)
+                return &d[n].d_un.d_val;
+    }
+    return NULL;
+}
+
+void link_pin(Bytes so)
+{
+    ElfW(Xword) *flags = find_flags((char *)(uintptr_t)so.at, so.len);
+    if (flags)
+        *flags |= DF_1_NODELETE;
+}

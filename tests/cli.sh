@@ -151,6 +151,7 @@ rm -rf cache
 "$moec" a.moe -o one.so
 entry=$(ls cache/*.so)
 [ "$(echo "$entry" | wc -w)" = 1 ] || { echo "FAILED: entries $entry" && bad=1; }
+expect 0 NODELETE readelf -d one.so # its OpenMP pool may outlive a dlclose
 sed 's/^\/\/.*//' a.moe >commentless.moe
 expect 0 '' "$moec" commentless.moe -o two.so
 same one.so two.so "comments changed the code"

@@ -261,6 +261,35 @@ static void a_cached_kernel_works_and_outlives_its_context(void **state)
     remove_directory(directory);
 }
 
+/* The pool's threads still wait in the OpenMP library when the only user of it goes. */
+static void threads_survive_the_end_of_a_module(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/moec-test-XXXXXX";
+    enum { N = 1 << 20 };
+    assert_non_null(mkdtemp(directory));
+    float *x = calloc(N, sizeof *x);
+    assert_non_null(x);
+    DLTensor tx = TENSOR(x, kDLFloat, 32, N / 16, 16), ty = tx;
+    ty.data = malloc(N * sizeof *x);
+    moec_arg args[] = {tensor(&tx), scalar(3), scalar(1), tensor(&ty)};
+    moe_ctx *ctx = moe_ctx_new(3);
+    for (int i = 0; i < 3; i++) {
+        moec_options o = {.cache_dir = directory};
+        moec_context *c = moec_context_new();
+        moec_module *m;
+        assert_int_equal(moec_compile_text(c, "p.moe", PROGRAM, strlen(PROGRAM), &o, &m), 0);
+        assert_int_equal(moec_kernel_call(moec_module_kernel(m, "scale"), ctx, args, 4), MOE_OK);
+        moec_module_free(m);
+        moec_context_free(c);
+        usleep(5000);
+    }
+    moe_ctx_free(ctx);
+    free(ty.data);
+    free(x);
+    remove_directory(directory);
+}
+
 static void *compile_in_thread(void *user)
 {
     const char *directory = user;
@@ -304,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_module_describes_itself),
         cmocka_unit_test(errors_are_text_and_data),
         cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
+        cmocka_unit_test(threads_survive_the_end_of_a_module),
         cmocka_unit_test(contexts_of_threads_do_not_meet),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
