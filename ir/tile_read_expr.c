@@ -79,6 +79,8 @@ static ExprId binary(TileReader *r, Loc loc, ScalarOp op, ExprId a, ExprId b)
     Extent folded;
     if (!takes(r, op, a) || !takes(r, op, b))
         return type_error(r, loc, scalar_table[op].spelling, wanted_by(op), type_at(r, takes(r, op, a) ? b : a));
+    if (op == OP_sub && x_is_int(r->k, a, -INT64_MAX) && x_is_int(r->k, b, 1))
+        return x_int(r->k, loc, INT64_MIN); /* its one spelling */
     double infinity;
     if (fold_infinity(r, op, a, b, &infinity))
         return x_float(r->k, loc, infinity);
