@@ -143,6 +143,25 @@ static void look_load(Checks *c, ExprId e, ExprId guard)
             add_check(c, x_at(c->k, e)->loc, x_at(c->k, e)->sym, i, x_arg(c->k, e, i), guard);
 }
 
+/* The body under variables of its own: the guard may hold the same reduction, whose variables stay bound. */
+static void look_reduce(Checks *c, ExprId e, ExprId guard)
+{
+    Kernel *k = c->k;
+    Expr x = *x_at(k, e);
+    IndexId from[UINT8_MAX];
+    ExprId to[UINT8_MAX];
+    for (uint32_t i = 0; i < x.nbound; i++) {
+        from[i] = x_bound(k, e, i);
+        Index index = k->indices.at[from[i]];
+        to[i] = x_index(k, x.loc, ir_index(k, index.name, index.loc, index.axis));
+    }
+    ExprId condition = x_substitute(k, x_condition(k, e), from, to, x.nbound);
+    ExprId body = x_substitute(k, x_arg(k, e, 0), from, to, x.nbound);
+    if (condition != NONE)
+        look(c, condition, guard);
+    look(c, body, x_and(k, x.loc, guard, condition));
+}
+
 /* Beyond that many guards accesses are checked without further ones: stricter, never unsafe, and it ends. */
 enum { VISITS_MAX = 10000 };
 
@@ -160,10 +179,7 @@ static void look_node(Checks *c, ExprId e, ExprId guard, uint8_t *here)
         look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, a));
         look(c, x_arg(k, e, 2), x_and(k, x.loc, guard, x_op1(k, x.loc, OP_not, a)));
     } else if (x.kind == X_REDUCE) {
-        ExprId condition = x_condition(k, e);
-        if (condition != NONE)
-            look(c, condition, guard);
-        look(c, a, x_and(k, x.loc, guard, condition));
+        look_reduce(c, e, guard);
     } else if (x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) {
         here[a] = 1;
         ExprId first = x_is_op(k, e, OP_and) ? a : x_op1(k, x.loc, OP_not, a);
