@@ -281,6 +281,54 @@ static void a_wrong_object_is_an_error(void **state)
     assert_int_equal(count_files(p->directory, 0), 0);
 }
 
+/* ---- escapes ---- */
+
+static int has_a_bug(Compilation *c, void *user)
+{
+    (void)user;
+    BUG(c->arena, "pass \"none\" broke node %d", 7);
+}
+
+static int wants_too_much(Compilation *c, void *user)
+{
+    (void)user;
+    arena_alloc(c->arena, (size_t)1 << 40);
+    return DRIVER_OK;
+}
+
+static void a_bug_leaves_a_replay_file(void **state)
+{
+    Place *p = *state;
+    Bytes got;
+    Compilation *c = compile_new(NULL);
+    compile_text(c, in(p, "a.moe"), "moe 1\n", 6);
+    assert_int_equal(compile_guard(c, has_a_bug, NULL), DRIVER_INTERNAL);
+    assert_non_null(strstr(c->errors, "internal error: pass"));
+    assert_non_null(strstr(c->errors, "node 7"));
+    assert_non_null(strstr(c->errors_json, "\"internal\""));
+    const char *replay = compile_replay(c);
+    assert_string_equal(replay, in(p, "a.moe.replay"));
+    assert_null(output_read_file(replay, 1 << 20, p->arena, &got));
+    assert_non_null(strstr(got.at, "node 7"));
+    assert_non_null(strstr(got.at, "\nmoe 1\n"));
+    compile_free(c);
+    c = compile_new(NULL);
+    compile_text(c, "/proc/none/a.moe", "moe 1\n", 6);
+    assert_int_equal(compile_guard(c, has_a_bug, NULL), DRIVER_INTERNAL);
+    assert_null(compile_replay(c));
+    compile_free(c);
+}
+
+static void exhausted_memory_is_an_error(void **state)
+{
+    (void)state;
+    Compilation *c = compile_new(NULL);
+    compile_text(c, "a.moe", "moe 1\n", 6);
+    assert_int_equal(compile_guard(c, wants_too_much, NULL), DRIVER_ERROR);
+    assert_non_null(strstr(c->errors, "a.moe: error: "));
+    compile_free(c);
+}
+
 int main(void)
 {
     unsetenv("MOE_ISA"); /* the suite is repeated under it; these tests set their own */
@@ -298,6 +346,8 @@ int main(void)
         TEST(targets_are_sorted_and_refused_by_name),
         TEST(the_build_has_a_name),
         TEST(a_wrong_object_is_an_error),
+        TEST(a_bug_leaves_a_replay_file),
+        TEST(exhausted_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
