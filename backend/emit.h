@@ -24,6 +24,8 @@ enum {
 typedef struct Shared {
     V refuse;   /* i32 (ptr ctx, i32 status, ptr format, i64, i64): fills the context, returns the status */
     V overlap;  /* i64 (ptr ranges, i64 n): 0, or 1 + first * n + second */
+    V items;    /* void (ptr data, ptr launch, i64 items, ptr counter, i64 thread, i64 threads): takes chunks */
+    V null;     /* i64 (ptr ranges, i64 n): 0, or 1 + the first that is NULL and not empty */
     V fail;     /* void (ptr data, i64 item, i64 check, i64, i64): keeps the failure of the lowest item */
     V select;   /* i32 (): which input runs on this CPU, from 1; negative: none */
     V forced;   /* ptr: the word of MOE_ISA, for messages */
@@ -44,6 +46,7 @@ typedef struct Buffer {
     uint32_t lanes;
     RouteId route;
     uint8_t field;
+    uint8_t plus; /* elements beyond the axes */
     uint8_t used;
     uint8_t by_value; /* an `in` scalar */
     unsigned slot;    /* in the call's data: its address, or its value */
@@ -96,7 +99,7 @@ typedef struct Emit {
     const Kernel *k;
     V data, item, thread;
     Block failed;
-    V *dim, *extent; /* by DimId, Extent: computed in the entry block */
+    V *dim, *extent, *real; /* by DimId, Extent, Extent in f64: computed in the entry block */
     V *index;        /* by IndexId: the loop variable (of a vector loop: that of lane 0) */
     /* Note [Masks]. In the last trip of a vector loop `tail` tells the lanes that exist: at least one does. Under
      * a condition with lanes `cond` tells those where it holds: perhaps none. NULL: all. */
@@ -202,8 +205,7 @@ Gate gate_open(Emit *e);
 void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V b);
 void emit_preconditions(Emit *e, Gate *g, const V *params);
 V emit_extent_f64(Emit *e, Extent x);        /* for tests against limits: cannot overflow */
-V emit_count_f64(Emit *e, uint32_t buffer);  /* elements; negative when an axis is */
-V emit_count_fits(Emit *e, V count);
+V emit_fits(Emit *e, uint32_t buffer);       /* i1: every axis and the whole are within limits */
 /* The C function's parameters: context, dimensions, parameters. */
 unsigned emit_parameters(const Plan *p, Ty *out);
 

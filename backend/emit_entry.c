@@ -55,7 +55,7 @@ static V emit_workspace(Plan *p)
         const Buffer *b = &p->buffers.at[i];
         if (!needs_space(b))
             continue;
-        fits = l_and(l, fits, emit_count_fits(e, emit_count_f64(e, i)));
+        fits = l_and(l, fits, emit_fits(e, i));
         V bytes = emit_bytes(e, i);
         sum = l_add(l, sum, b->space == SPACE_THREAD ? l_mul(l, bytes, threads) : bytes);
     }

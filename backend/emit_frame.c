@@ -23,6 +23,7 @@ Emit *emit_new(Plan *p, V fn, V data)
     *e = (Emit){.p = p, .l = p->l, .k = p->k, .data = data, .var = NONE, .loop = NONE};
     e->dim = arena_array(a, V, p->m->dims.len + 1);
     e->extent = arena_array(a, V, p->m->extents.len + 1);
+    e->real = arena_array(a, V, p->m->extents.len + 1);
     e->index = arena_array(a, V, p->k->indices.len + 1);
     e->form = arena_array(a, uint8_t, p->k->exprs.len + 1);
     e->unsafe = arena_array(a, uint8_t, p->k->exprs.len + 1);
@@ -111,6 +112,7 @@ V emit_bytes(Emit *e, uint32_t buffer)
 {
     V elements = emit_elements(e, buffer);
     Block back = l_to_entry(e->l);
+    elements = l_add(e->l, elements, l_i64(e->l, e->p->buffers.at[buffer].plus));
     V bytes = l_mul(e->l, elements, l_i64(e->l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
     bytes = l_and(e->l, l_add(e->l, bytes, l_i64(e->l, 63)), l_i64(e->l, -64));
     l_from_entry(e->l, back);

@@ -96,7 +96,6 @@ static V counter_of(Emit *e, uint32_t launch)
     return l_at(e->l, e->l->i64, all, l_i64(e->l, 8 * ((int64_t)launch + 1)));
 }
 
-/* Takes chunks of items until none is left, or a check fails. */
 static void run_items(Phases *x, const Launch *launch, uint32_t number)
 {
     Emit *e = x->e;
@@ -106,19 +105,8 @@ static void run_items(Phases *x, const Launch *launch, uint32_t number)
         items = l_mul(l, items, emit_loop_items(e, launch->loops[i]));
     emit_forget(e, 0);
     V threads = l_load(l, l->i64, l_field(l, e->p->data, e->data, DATA_THREADS), 8);
-    V chunk = l_select(l, x->team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 3)), items);
-    chunk = l_max(l, chunk, l_i64(l, 1));
-    V counter = counter_of(e, number);
-    Block take = l_block(l, "take"), run = l_block(l, "run"), done = l_block(l, "done");
-    l_goto(l, take);
-    l_enter(l, take);
-    V begin = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpAdd, counter, chunk, LLVMAtomicOrderingMonotonic, 0);
-    l_branch(l, l_icmp(l, LLVMIntSLT, begin, items), run, done);
-    l_enter(l, run);
-    V args[4] = {e->data, begin, l_min(l, l_add(l, begin, chunk), items), e->thread};
-    V failed = l_call(l, launch->fn, args, 4);
-    l_branch(l, failed, done, take);
-    l_enter(l, done);
+    V args[6] = {e->data, launch->fn, items, counter_of(e, number), e->thread, threads};
+    l_call(l, e->p->shared->items, args, 6);
 }
 
 static void run_alone(Phases *x, const Launch *launch)

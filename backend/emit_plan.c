@@ -40,20 +40,6 @@ static void mark_expr(Marker *m, ExprId x, StmtId loop)
     }
 }
 
-static Extent field_extent(const Plan *p, const Route *route, RouteField f)
-{
-    Module *m = p->k->module;
-    const Group *g = &m->groups.at[route->group];
-    switch (f) {
-    case RF_START: return ext_add(m, g->groups, ext_const(m, 1));
-    case RF_COUNT: return g->groups;
-    case RF_SLOT_OF: return g->rows;
-    case RF_ROW_OF: return ext_mul(m, route->tokens, route->choices);
-    case RF_FIELDS: break;
-    }
-    BUG(p->l->arena, "backend: route field %d", (int)f);
-}
-
 static void mark_field(Marker *m, RouteId r, RouteField f)
 {
     static const char *const names[RF_FIELDS] = {"start", "count", "slot_of", "row_of"};
@@ -61,11 +47,15 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
     uint32_t at = plan_field(p, r, f);
     if (at == NONE) {
         const Route *route = &p->k->routes.at[r];
+        const Group *g = &p->m->groups.at[route->group];
         Buffer b = {.role = route->role, .rank = 1, .route = r, .field = (uint8_t)f, .home = NONE};
         b.name = arena_printf(p->l->arena, "%s.%s", route->name, names[f]);
         b.elem = f == RF_START || f == RF_COUNT ? EL_I64 : EL_I32;
         b.space = route->role == ROLE_LOCAL ? SPACE_WORK : SPACE_GM;
-        b.axes[0] = (Axis){field_extent(p, route, f), NONE};
+        b.plus = f == RF_START; /* no new extents: the module is shared by threads */
+        b.axes[0] = (Axis){f == RF_ROW_OF ? route->tokens : f == RF_SLOT_OF ? g->rows : g->groups, NONE};
+        if (f == RF_ROW_OF)
+            b.axes[b.rank++] = (Axis){route->choices, NONE};
         at = p->buffers.len;
         vec_push(p->l->arena, &p->buffers, b);
     }

@@ -38,37 +38,64 @@ void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V
 V emit_extent_f64(Emit *e, Extent x)
 {
     L *l = e->l;
-    const ExtentForm *f = &e->p->m->extents.at[e->p->m->extents.at[x].folded];
+    x = e->p->m->extents.at[x].folded;
+    if (e->real[x])
+        return e->real[x];
+    const ExtentForm *f = &e->p->m->extents.at[x];
     V sum = l_real(l->f64, 0.0);
     for (uint32_t i = 0; i < f->nterms; i++) {
         V term = l_real(l->f64, (double)f->terms[i].coef);
-        for (uint32_t j = 0; j < f->terms[i].ndims; j++)
-            term = l_fmul(l, term, l_cast(l, LLVMSIToFP, emit_dim(e, f->terms[i].dims[j]), l->f64));
+        for (uint32_t j = 0; j < f->terms[i].ndims; j++) {
+            V dim = emit_dim(e, f->terms[i].dims[j]);
+            Block back = l_to_entry(l);
+            dim = l_cast(l, LLVMSIToFP, dim, l->f64);
+            term = f->terms[i].coef == 1 && !j ? dim : l_fmul(l, term, dim);
+            l_from_entry(l, back);
+        }
+        Block back = l_to_entry(l);
         sum = i ? l_fadd(l, sum, term) : term;
+        l_from_entry(l, back);
     }
-    return sum;
+    return e->real[x] = sum;
 }
 
-V emit_count_f64(Emit *e, uint32_t buffer)
-{
-    L *l = e->l;
-    const Buffer *b = &e->p->buffers.at[buffer];
-    V product = l_real(l->f64, 1.0), bad = l_false(l);
-    for (uint32_t i = 0; i < b->rank; i++) {
-        V extent = emit_extent_f64(e, b->axes[i].extent);
-        V out = l_or(l, l_fcmp(l, LLVMRealOLT, extent, l_real(l->f64, 0.0)),
-                     l_fcmp(l, LLVMRealOGT, extent, l_real(l->f64, limit_elements)));
-        bad = l_or(l, bad, out);
-        product = l_fmul(l, product, extent);
-    }
-    return l_select(l, bad, l_real(l->f64, -1.0), product);
-}
-
-V emit_count_fits(Emit *e, V count)
+static V within(Emit *e, V count)
 {
     L *l = e->l;
     return l_and(l, l_fcmp(l, LLVMRealOGE, count, l_real(l->f64, 0.0)),
                  l_fcmp(l, LLVMRealOLE, count, l_real(l->f64, limit_elements)));
+}
+
+static int same_shape(const Plan *p, const Buffer *a, const Buffer *b)
+{
+    int same = a->rank == b->rank;
+    for (uint32_t i = 0; i < a->rank && same; i++)
+        same = ext_same(p->m, a->axes[i].extent, b->axes[i].extent);
+    return same;
+}
+
+static int is_sized(const Buffer *b)
+{
+    return b->space != SPACE_REG && b->rank && (b->role != ROLE_LOCAL || b->used);
+}
+
+V emit_fits(Emit *e, uint32_t buffer)
+{
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[buffer];
+    for (uint32_t i = 0; i < buffer; i++) /* an earlier buffer of this shape was asked already */
+        if (is_sized(&e->p->buffers.at[i]) && same_shape(e->p, &e->p->buffers.at[i], b))
+            return l_true(l);
+    V product = NULL, fits = l_true(l);
+    for (uint32_t i = 0; i < b->rank; i++) {
+        int64_t known;
+        if (ext_is_const(e->p->m, b->axes[i].extent, &known) && known >= 0 && known < 1 << 20 && b->rank == 1)
+            continue;
+        V extent = emit_extent_f64(e, b->axes[i].extent);
+        fits = l_and(l, fits, within(e, extent));
+        product = product ? l_fmul(l, product, extent) : extent;
+    }
+    return b->rank > 1 ? l_and(l, fits, within(e, product)) : fits;
 }
 
 #define SAY(e, ...) arena_printf((e)->l->arena, __VA_ARGS__)
@@ -80,10 +107,8 @@ static void require_dims(Emit *e, Gate *g)
     for (uint32_t i = 0; i < e->p->ndims; i++) {
         const Dim *d = &e->p->m->dims.at[e->p->dims[i]];
         V v = emit_dim(e, e->p->dims[i]), none = l_i64(l, 0);
-        gate_require(e, g, l_icmp(l, LLVMIntSGE, v, none), STATUS_SIZE,
-                     SAY(e, "%s: %s is %%lld; a size must not be negative", kernel, d->name), v, none);
-        gate_require(e, g, l_icmp(l, LLVMIntSLE, v, l_i64(l, (int64_t)1 << 40)), STATUS_SIZE,
-                     SAY(e, "%s: %s is %%lld; a size must not exceed 2^40", kernel, d->name), v, none);
+        gate_require(e, g, l_icmp(l, LLVMIntULE, v, l_i64(l, (int64_t)1 << 40)), STATUS_SIZE,
+                     SAY(e, "%s: %s is %%lld; a size is at least 0 and at most 2^40", kernel, d->name), v, none);
         if (d->max >= 0)
             gate_require(e, g, l_icmp(l, LLVMIntSLE, v, l_i64(l, d->max)), STATUS_RULE,
                          SAY(e, "%s: %s is %%lld; its rule is %s <= %lld", kernel, d->name, d->name,
@@ -98,13 +123,11 @@ static void require_dims(Emit *e, Gate *g)
 static void require_counts(Emit *e, Gate *g)
 {
     V none = l_i64(e->l, 0);
-    for (uint32_t i = 0; i < e->p->buffers.len; i++) {
-        const Buffer *b = &e->p->buffers.at[i];
-        if (b->space == SPACE_REG || !b->rank || (b->role == ROLE_LOCAL && !b->used))
-            continue;
-        gate_require(e, g, emit_count_fits(e, emit_count_f64(e, i)), STATUS_SIZE,
-                     SAY(e, "%s: the size of %s is negative or above 2^40 elements", e->k->name, b->name), none, none);
-    }
+    for (uint32_t i = 0; i < e->p->buffers.len; i++)
+        if (is_sized(&e->p->buffers.at[i]))
+            gate_require(e, g, emit_fits(e, i), STATUS_SIZE,
+                         SAY(e, "%s: the size of %s is negative or above 2^40 elements", e->k->name,
+                             e->p->buffers.at[i].name), none, none);
 }
 
 static void require_route_space(Emit *e, Gate *g, const Route *r)
@@ -143,14 +166,10 @@ static void add_range(Emit *e, Ranges *r, const char *name, V first, V bytes, in
 
 static V is_null(L *l, V pointer) { return l_icmp(l, LLVMIntEQ, pointer, LLVMConstNull(l->ptr)); }
 
-static void require_tensor(Emit *e, Gate *g, Ranges *r, TensorId t, V pointer)
+static void require_tensor(Emit *e, Ranges *r, TensorId t, V pointer)
 {
-    L *l = e->l;
     const Buffer *b = &e->p->buffers.at[t];
-    V n = emit_elements(e, t), none = l_i64(l, 0);
-    V fine = l_or(l, l_icmp(l, LLVMIntEQ, n, none), l_not(l, is_null(l, pointer)));
-    gate_require(e, g, fine, STATUS_NULL, SAY(e, "%s: parameter %s is NULL", e->k->name, b->name), none, none);
-    V bytes = l_mul(l, n, l_i64(l, (int64_t)elem_bytes(b->elem)));
+    V bytes = l_mul(e->l, emit_elements(e, t), l_i64(e->l, (int64_t)elem_bytes(b->elem)));
     add_range(e, r, b->name, pointer, bytes, b->role != ROLE_IN);
 }
 
@@ -168,7 +187,7 @@ static V route_field_count(Emit *e, const Route *r, RouteField f)
     BUG(e->l->arena, "backend: route field %d", (int)f);
 }
 
-static void require_route_field(Emit *e, Gate *g, Ranges *ranges, RouteId id, RouteField f, V route)
+static void require_route_field(Emit *e, Ranges *ranges, RouteId id, RouteField f, V route)
 {
     static const char *const names[RF_FIELDS] = {"start", "count", "slot_of", "row_of"};
     static const unsigned fields[RF_FIELDS] = {ROUTE_start, ROUTE_count, ROUTE_slot_of, ROUTE_row_of};
@@ -178,9 +197,7 @@ static void require_route_field(Emit *e, Gate *g, Ranges *ranges, RouteId id, Ro
         return;
     const char *name = SAY(e, "%s.%s", r->name, names[f]);
     V pointer = l_load(l, l->ptr, l_field(l, e->p->shared->route, route, fields[f]), 8);
-    V n = route_field_count(e, r, f), none = l_i64(l, 0);
-    V fine = l_or(l, l_icmp(l, LLVMIntEQ, n, none), l_not(l, is_null(l, pointer)));
-    gate_require(e, g, fine, STATUS_NULL, SAY(e, "%s: %s is NULL", e->k->name, name), none, none);
+    V n = route_field_count(e, r, f);
     add_range(e, ranges, name, pointer, l_mul(l, n, l_i64(l, f <= RF_COUNT ? 8 : 4)), r->role != ROLE_IN);
     uint32_t buffer = plan_field(e->p, id, f);
     if (buffer != NONE)
@@ -206,7 +223,7 @@ static void require_route(Emit *e, Gate *g, Ranges *ranges, RouteId id, V route)
                          names[i]), has, wants);
     }
     for (RouteField f = 0; f < RF_FIELDS; f++)
-        require_route_field(e, g, ranges, id, f, route);
+        require_route_field(e, ranges, id, f, route);
 }
 
 static V name_table(Emit *e, const Ranges *r)
@@ -219,14 +236,21 @@ static V name_table(Emit *e, const Ranges *r)
     return global;
 }
 
-static void require_apart(Emit *e, Gate *g, const Ranges *r)
+/* No range is NULL unless empty, and no written one meets another. */
+static void require_memory(Emit *e, Gate *g, const Ranges *r)
 {
     L *l = e->l;
+    if (!r->n)
+        return;
+    V args[2] = {r->table, l_i64(l, r->n)}, none = l_i64(l, 0), names = name_table(e, r);
+    V missing = l_call(l, e->p->shared->null, args, 2);
+    V name = l_load(l, l->i64, l_at(l, l->i64, names, l_max(l, l_sub(l, missing, l_i64(l, 1)), none)), 8);
+    gate_require(e, g, l_icmp(l, LLVMIntEQ, missing, none), STATUS_NULL,
+                 SAY(e, "%s: parameter %%s is NULL", e->k->name), name, none);
     if (r->n < 2 || !r->written)
         return;
-    V args[2] = {r->table, l_i64(l, r->n)}, none = l_i64(l, 0);
     V pair = l_call(l, e->p->shared->overlap, args, 2);
-    V which = l_max(l, l_sub(l, pair, l_i64(l, 1)), none), names = name_table(e, r);
+    V which = l_max(l, l_sub(l, pair, l_i64(l, 1)), none);
     V first = l_load(l, l->i64, l_at(l, l->i64, names, l_bin(l, LLVMUDiv, which, args[1])), 8);
     V second = l_load(l, l->i64, l_at(l, l->i64, names, l_bin(l, LLVMURem, which, args[1])), 8);
     gate_require(e, g, l_icmp(l, LLVMIntEQ, pair, none), STATUS_OVERLAP,
@@ -253,7 +277,7 @@ void emit_preconditions(Emit *e, Gate *g, const V *params)
         }
         e->p->buffers.at[id].base = params[i];
         if (!e->p->buffers.at[id].by_value)
-            require_tensor(e, g, &ranges, id, params[i]);
+            require_tensor(e, &ranges, id, params[i]);
     }
-    require_apart(e, g, &ranges);
+    require_memory(e, g, &ranges);
 }

@@ -69,6 +69,50 @@ static V emit_overlap(L *l, const Shared *s)
     return fn;
 }
 
+/* i64 null(ptr ranges, i64 n) */
+static V emit_null(L *l, const Shared *s)
+{
+    Ty params[2] = {l->ptr, l->i64};
+    V fn = new_function(l, "moec.null", l->i64, params, 2), zero = l_i64(l, 0);
+    For i = l_for(l, zero, LLVMGetParam(fn, 1), 1, "i");
+    V at = l_at(l, s->range, LLVMGetParam(fn, 0), i.var);
+    V missing = l_icmp(l, LLVMIntEQ, l_load(l, l->i64, l_field(l, s->range, at, 0), 8), zero);
+    V some = l_icmp(l, LLVMIntSGT, l_load(l, l->i64, l_field(l, s->range, at, 1), 8), zero);
+    Block found = l_block(l, "found"), next = l_block(l, "next");
+    l_branch(l, l_and(l, missing, some), found, next);
+    l_enter(l, found);
+    LLVMBuildRet(l->b, l_add(l, i.var, l_i64(l, 1)));
+    l_enter(l, next);
+    l_end_for(l, &i);
+    LLVMBuildRet(l->b, zero);
+    return fn;
+}
+
+/* void items(ptr data, ptr launch, i64 items, ptr counter, i64 thread, i64 threads): takes chunks of the launch's items
+ * until none is left or a check fails; eight chunks for each thread, so that the last ones even out. */
+static V emit_items(L *l)
+{
+    Ty params[6] = {l->ptr, l->ptr, l->i64, l->ptr, l->i64, l->i64}, four[4] = {l->ptr, l->i64, l->i64, l->i64};
+    V fn = new_function(l, "moec.items", l->none, params, 6);
+    V items = LLVMGetParam(fn, 2), threads = LLVMGetParam(fn, 5), one = l_i64(l, 1);
+    V team = l_icmp(l, LLVMIntSGT, threads, one);
+    V chunk = l_select(l, team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 3)), items);
+    chunk = l_max(l, chunk, one);
+    Block take = l_block(l, "take"), run = l_block(l, "run"), done = l_block(l, "done");
+    l_goto(l, take);
+    l_enter(l, take);
+    V begin = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpAdd, LLVMGetParam(fn, 3), chunk,
+                                 LLVMAtomicOrderingMonotonic, 0);
+    l_branch(l, l_icmp(l, LLVMIntSLT, begin, items), run, done);
+    l_enter(l, run);
+    V args[4] = {LLVMGetParam(fn, 0), begin, l_min(l, l_add(l, begin, chunk), items), LLVMGetParam(fn, 4)};
+    V failed = LLVMBuildCall2(l->b, l_fn_type(l, l->i1, four, 4), LLVMGetParam(fn, 1), args, 4, "");
+    l_branch(l, failed, done, take);
+    l_enter(l, done);
+    LLVMBuildRetVoid(l->b);
+    return fn;
+}
+
 /* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock. */
 static V emit_fail(L *l)
 {
@@ -246,6 +290,8 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
     LLVMSetAlignment(s->nowhere, 64);
     s->refuse = emit_refuse(l, s);
     s->overlap = emit_overlap(l, s);
+    s->null = emit_null(l, s);
+    s->items = emit_items(l);
     s->fail = emit_fail(l);
     s->select = emit_select(l, s, inputs, n);
 }
