@@ -221,7 +221,7 @@ void lower_plan(Lower *l, const Equation *q)
     p->lane = free_lane(l, q, reds, nreds);
     p->row = unrolled_row(l, q, reds, nreds);
     if (p->row != NONE) {
-        p->rows = l->cpu->rows / nreds > 1 ? l->cpu->rows / nreds : 1;
+        p->rows = l->cpu->rows / nreds > 2 ? l->cpu->rows / nreds : 2; /* one row would not be a block */
         p->width = (int64_t)l->cpu->lanes * l->cpu->vectors;
         p->strip = p->width;
     } else if (p->lane != NONE) {
