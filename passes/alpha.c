@@ -1,5 +1,6 @@
-/* Expressions without the names of their index variables. A bound variable is replaced by one of a fixed row, chosen
- * by how many reductions are below it; so equal reductions become equal nodes, whatever their variables were. */
+/* Expressions without the names of their index variables. A bound variable is replaced by one of a fixed row,
+ * chosen by how many reductions are below it; so equal reductions become equal nodes, whatever their
+ * variables were. */
 #include "passes/canonicalise.h"
 
 /* The n-th stand-in over an axis; stand-ins are known by their name, which no text can contain. */

@@ -1,5 +1,5 @@
-/* canonicalise: one form for expressions that mean the same. The rules are in canonicalise_*.c; see Note [Bits] and
- * Note [Accesses] in canonicalise.h. */
+/* canonicalise: one form for expressions that mean the same. The rules are in canonicalise_*.c; see Note
+ * [Bits] and Note [Accesses] in canonicalise.h. */
 #include "passes/canonicalise.h"
 
 static ExprId canon_node(Kernel *k, ExprId e, void *user)

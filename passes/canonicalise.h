@@ -1,11 +1,12 @@
-/* What canonicalise*.c share. Every rule takes a node whose arguments are canonical and returns what stands for it.
+/* What canonicalise*.c share. Every rule takes a node whose arguments are canonical and returns what stands
+ * for it.
  *
- * Note [Bits]. A rule keeps the bits of every value, with one exception that the language asks for (section 5): the
- * factors and divisors of a sum that do not depend on its indices are applied to its result. So x * 1 is x, but
- * x + 0 stays (it turns -0 into 0), and constants are folded only when the f32 result is exact.
+ * Note [Bits]. A rule keeps the bits of every value, with one exception that the language asks for (section
+ * 5): the factors and divisors of a sum that do not depend on its indices are applied to its result. So x * 1
+ * is x, but x + 0 stays (it turns -0 into 0), and constants are folded only when the f32 result is exact.
  *
- * Note [Accesses]. No rule evaluates an access where it was not evaluated before: a guard may be what keeps it
- * inside its tensor. Conditions are evaluated from left to right, and one that loads keeps its place. */
+ * Note [Accesses]. No rule evaluates an access where it was not evaluated before: a guard may be what keeps
+ * it inside its tensor. Conditions are evaluated from left to right, and one that loads keeps its place. */
 #ifndef PASSES_CANONICALISE_H
 #define PASSES_CANONICALISE_H
 
@@ -44,8 +45,8 @@ int canon_solve(Kernel *k, Reduction *r); /* a conjunct that names a bound index
 int canon_route_inverse(Kernel *k, Reduction *r);
 ExprId canon_route_map(Kernel *k, ExprId e); /* X_TOKEN, X_SLOT, X_ROW of their inverses */
 
-/* alpha.c: a name-free form: equal for expressions that differ in the names of index variables only. `free` are
- * the variables that are bound outside, in an order that both sides share. */
+/* alpha.c: a name-free form: equal for expressions that differ in the names of index variables only. `free`
+ * are the variables that are bound outside, in an order that both sides share. */
 ExprId alpha_form(Kernel *k, ExprId e, const IndexId *free, uint32_t nfree);
 
 #endif

@@ -1,5 +1,5 @@
-/* canonicalise: conditions and `if`. There is no constant condition in the language, so what is known to hold leaves
- * its list of conjuncts, and an `if` or reduction whose list is known goes away with it. */
+/* canonicalise: conditions and `if`. There is no constant condition in the language, so what is known to hold
+ * leaves its list of conjuncts, and an `if` or reduction whose list is known goes away with it. */
 #include "passes/canonicalise.h"
 
 int canon_has_load(const Kernel *k, ExprId e)
@@ -37,7 +37,8 @@ static int known(Kernel *k, ExprId c, ExprId guard)
     int64_t strict = op == OP_lt;
     if (op == OP_lt || op == OP_le) /* b - a >= strict holds; a - b >= 1 - strict never */
         return ir_prove_at_least(k, b, a, strict, guard) ? 1 : -ir_prove_at_least(k, a, b, 1 - strict, guard);
-    int equal = a == b, apart = !equal && (ir_prove_at_least(k, a, b, 1, guard) || ir_prove_at_least(k, b, a, 1, guard));
+    int equal = a == b,
+        apart = !equal && (ir_prove_at_least(k, a, b, 1, guard) || ir_prove_at_least(k, b, a, 1, guard));
     return op == OP_eq ? equal - apart : apart - equal;
 }
 

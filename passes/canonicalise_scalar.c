@@ -70,7 +70,8 @@ static ExprId integer_identity(Kernel *k, ExprId e, ScalarOp op, ExprId a, ExprI
 static ExprId join_constants(Kernel *k, ExprId e, ScalarOp op, ExprId a, int64_t c)
 {
     int64_t inner, sum;
-    if ((!x_is_op(k, a, OP_add) && !x_is_op(k, a, OP_sub)) || !integer_value(k, x_arg(k, a, 1), &inner) || inner < 0)
+    if ((!x_is_op(k, a, OP_add) && !x_is_op(k, a, OP_sub)) || !integer_value(k, x_arg(k, a, 1), &inner) ||
+        inner < 0)
         return e;
     Loc loc = x_at(k, e)->loc;
     if (x_is_op(k, a, OP_sub))
@@ -80,7 +81,8 @@ static ExprId join_constants(Kernel *k, ExprId e, ScalarOp op, ExprId a, int64_t
     ExprId x = x_arg(k, a, 0);
     if (sum == 0)
         return x;
-    return sum < 0 ? x_op2(k, loc, OP_sub, x, x_int(k, loc, -sum)) : x_op2(k, loc, OP_add, x, x_int(k, loc, sum));
+    return sum < 0 ? x_op2(k, loc, OP_sub, x, x_int(k, loc, -sum))
+                   : x_op2(k, loc, OP_add, x, x_int(k, loc, sum));
 }
 
 static ExprId canon_integer(Kernel *k, ExprId e)
@@ -190,7 +192,8 @@ static ExprId canon_cast(Kernel *k, ExprId e)
         return a;
     if (x_is_op(k, a, OP_f32) && type_of(k, x_arg(k, a, 0)) == to)
         return x_arg(k, a, 0);
-    if (op == OP_f32 && x_at(k, a)->kind == X_INT && (double)(float)x_at(k, a)->value.i == (double)x_at(k, a)->value.i)
+    if (op == OP_f32 && x_at(k, a)->kind == X_INT &&
+        (double)(float)x_at(k, a)->value.i == (double)x_at(k, a)->value.i)
         return x_float(k, x_at(k, e)->loc, (double)x_at(k, a)->value.i);
     return e;
 }

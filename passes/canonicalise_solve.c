@@ -1,5 +1,5 @@
-/* canonicalise: conditions that name a reduced index by a value remove it: sum(i where i == e and c) f(i) is f(e)
- * where e is in range and c(e) holds. Route maps have inverses, so they name indices too:
+/* canonicalise: conditions that name a reduced index by a value remove it: sum(i where i == e and c) f(i) is
+ * f(e) where e is in range and c(e) holds. Route maps have inverses, so they name indices too:
  *
  *   sum(r where rt.token(r) == t) f(r)                         sum(k where rt.row(t, k) >= 0) f(rt.row(t, k))
  *   sum(r where rt.token(r) == t and rt.slot(r) == k) f(r)     if(rt.row(t, k) >= 0, f(rt.row(t, k)), 0)
@@ -33,10 +33,10 @@ static void remove_bound(Reduction *r, IndexId i)
         r->bound[at] = r->bound[at + 1];
 }
 
-/* Puts `to` for bound indices everywhere, conjunct number `drop` and `drop2` gone (NONE: none), and conjunct `range`
- * (or NONE) before number `at`. */
-static void substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n, uint32_t drop,
-                       uint32_t drop2, ExprId range, uint32_t at)
+/* Puts `to` for bound indices everywhere, conjunct number `drop` and `drop2` gone (NONE: none), and conjunct
+ * `range` (or NONE) before number `at`. */
+static void substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n,
+                       uint32_t drop, uint32_t drop2, ExprId range, uint32_t at)
 {
     ExprId where = at == 0 ? range : (ExprId)NONE;
     for (uint32_t i = 0; i < r->where.n; i++) {
@@ -69,7 +69,8 @@ static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, uint32_t bu
 {
     Axis axis = k->indices.at[i].axis;
     *range = NONE;
-    if (x_at(k, e)->kind == X_INDEX && !ext_same(k->module, k->indices.at[x_at(k, e)->sym].axis.extent, axis.extent))
+    if (x_at(k, e)->kind == X_INDEX &&
+        !ext_same(k->module, k->indices.at[x_at(k, e)->sym].axis.extent, axis.extent))
         return 0; /* an index alone as a subscript ranges over that axis */
     if (axis.group != NONE) {
         const Expr *x = x_at(k, e);
@@ -88,8 +89,8 @@ static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, uint32_t bu
     return 1;
 }
 
-/* Where the value e is first computed. One that loads may need the conjuncts before number `at` to be inside, so it
- * cannot go into them. NONE: nowhere. */
+/* Where the value e is first computed. One that loads may need the conjuncts before number `at` to be inside,
+ * so it cannot go into them. NONE: nowhere. */
 static uint32_t range_place(const Kernel *k, const Reduction *r, IndexId i, ExprId e, uint32_t at)
 {
     if (!canon_has_load(k, e))
@@ -128,8 +129,9 @@ ExprId canon_route_map(Kernel *k, ExprId e)
     ExprId a = x_arg(k, e, 0);
     if (x->kind == X_ROW) {
         ExprId b = x_arg(k, e, 1);
-        int inverse = x_at(k, a)->kind == X_TOKEN && x_at(k, b)->kind == X_SLOT && x_at(k, a)->sym == x->sym &&
-                      x_at(k, b)->sym == x->sym && x_arg(k, a, 0) == x_arg(k, b, 0);
+        int inverse = x_at(k, a)->kind == X_TOKEN && x_at(k, b)->kind == X_SLOT &&
+                      x_at(k, a)->sym == x->sym && x_at(k, b)->sym == x->sym &&
+                      x_arg(k, a, 0) == x_arg(k, b, 0);
         return inverse ? x_arg(k, a, 0) : e;
     }
     if (x_at(k, a)->kind != X_ROW || x_at(k, a)->sym != x->sym)
@@ -138,8 +140,8 @@ ExprId canon_route_map(Kernel *k, ExprId e)
 }
 
 /* Looks for `map(r) == e` with r bound, e free of r and in 0..extent-1; gives e and the conjunct's number. */
-static int find_map(Kernel *k, const Reduction *r, ExprKind map, IndexId row, RouteId route, Extent extent, ExprId *e,
-                    uint32_t *at)
+static int find_map(Kernel *k, const Reduction *r, ExprKind map, IndexId row, RouteId route, Extent extent,
+                    ExprId *e, uint32_t *at)
 {
     for (uint32_t c = 0; c < r->where.n; c++)
         for (uint32_t side = 0; side < 2; side++) {
@@ -220,7 +222,8 @@ static int solve_choice(Kernel *k, Reduction *r, uint32_t c, ExprId map, ExprId 
     uint32_t n = (uint32_t)(t != NONE) + (uint32_t)(s != NONE);
     if (n == 0 || t == s || !can_remove(r, n))
         return 0;
-    if ((t != NONE && x_uses_index(k, x_arg(k, map, 1), t)) || (s != NONE && x_uses_index(k, x_arg(k, map, 0), s)))
+    if ((t != NONE && x_uses_index(k, x_arg(k, map, 1), t)) ||
+        (s != NONE && x_uses_index(k, x_arg(k, map, 0), s)))
         return 0;
     Loc loc = r->loc;
     ExprId token = x_token(k, loc, route, row), slot = x_slot(k, loc, route, row), first = NONE, to[2];

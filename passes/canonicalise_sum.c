@@ -73,7 +73,8 @@ static int may_leave(Kernel *k, const Reduction *r, ExprId e)
     uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     for (ExprId i = 0; i <= e; i++)
         for (uint32_t a = 0; seen[i] && x_at(k, i)->kind == X_LOAD && a < x_at(k, i)->nargs; a++)
-            if (ir_prove_range(k, x_arg(k, i, a), k->tensors.at[x_at(k, i)->sym].axes[a], NONE) != PROOF_INSIDE)
+            if (ir_prove_range(k, x_arg(k, i, a), k->tensors.at[x_at(k, i)->sym].axes[a], NONE) !=
+                PROOF_INSIDE)
                 return 0;
     return 1;
 }
@@ -133,7 +134,8 @@ static ExprId with_factors_outside(Kernel *k, Reduction *r)
     return f.negative ? x_op1(k, r->loc, OP_neg, e) : e;
 }
 
-/* A sum does not look at some of its indices: as many equal terms as they have values. Rows are counted, not known. */
+/* A sum does not look at some of its indices: as many equal terms as they have values. Rows are counted, not
+ * known. */
 static ExprId take_idle_indices(Kernel *k, Reduction *r)
 {
     Extent times = NONE;
@@ -141,7 +143,8 @@ static ExprId take_idle_indices(Kernel *k, Reduction *r)
     ExprId where = canon_and(k, r->loc, r->where.list, r->where.n);
     for (uint32_t i = 0; i < r->nbound; i++) {
         Axis axis = k->indices.at[r->bound[i]].axis;
-        if (axis.group != NONE || x_uses_index(k, r->body, r->bound[i]) || x_uses_index(k, where, r->bound[i]))
+        if (axis.group != NONE || x_uses_index(k, r->body, r->bound[i]) ||
+            x_uses_index(k, where, r->bound[i]))
             r->bound[kept++] = r->bound[i];
         else
             times = times == NONE ? axis.extent : ext_mul(k->module, times, axis.extent);

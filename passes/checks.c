@@ -1,9 +1,10 @@
-/* checks: every subscript that is not proved inside its tensor gets an EQ_CHECK before its equation, under the
- * conditions that stand around the access. A check of parameters alone goes to the front: a call that fails it has
- * written nothing.
+/* checks: every subscript that is not proved inside its tensor gets an EQ_CHECK before its equation, under
+ * the conditions that stand around the access. A check of parameters alone goes to the front: a call that
+ * fails it has written nothing.
  *
- * Note [Guards of an access]. An access in a branch of `if`, in the body of a reduction, or behind `and` and `or` is
- * evaluated only when what stands before it holds (or does not), so its check has that as its guard. */
+ * Note [Guards of an access]. An access in a branch of `if`, in the body of a reduction, or behind `and` and
+ * `or` is evaluated only when what stands before it holds (or does not), so its check has that as its guard.
+ */
 #include "passes/canonicalise.h"
 
 #include <string.h>
@@ -106,7 +107,8 @@ static int holds_at_entry(const Checks *c, ExprId e)
         GroupId group = x->kind == X_INDEX ? k->indices.at[x->sym].axis.group : (GroupId)NONE;
         RouteId route = group != NONE ? ir_group_route(k, group)
                         : x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP
-                            ? x->sym : (RouteId)NONE;
+                            ? x->sym
+                            : (RouteId)NONE;
         if (route != NONE && k->routes.at[route].role != ROLE_IN)
             return 0;
     }
@@ -165,7 +167,8 @@ static void look_reduce(Checks *c, ExprId e, ExprId guard)
 /* Beyond that many guards accesses are checked without further ones: stricter, never unsafe, and it ends. */
 enum { VISITS_MAX = 10000 };
 
-/* The nodes below root that are evaluated wherever root is; the others are looked at under their own guards. */
+/* The nodes below root that are evaluated wherever root is; the others are looked at under their own guards.
+ */
 static void look_node(Checks *c, ExprId e, ExprId guard, uint8_t *here)
 {
     Kernel *k = c->k;
@@ -244,7 +247,8 @@ static void check_kernel(Kernel *k)
 
 /* Before:  y[t] = w[id[t]]       After:  check 0 <= id[t] < V
  *                                        y[t] = w[id[t]]
- * Requires nothing. Gives FACT_CHECKS: what later moves an access into another equation need not look back. */
+ * Requires nothing. Gives FACT_CHECKS: what later moves an access into another equation need not look back.
+ */
 void pass_checks(Module *m, const PassContext *c)
 {
     (void)c;

@@ -1,5 +1,5 @@
-/* cse: locals that hold the same values become one. Two definitions are the same when they differ only in the names
- * of their index variables and nothing wrote to an inout that they read in between. */
+/* cse: locals that hold the same values become one. Two definitions are the same when they differ only in the
+ * names of their index variables and nothing wrote to an inout that they read in between. */
 #include "passes/canonicalise.h"
 
 typedef struct Known {
@@ -57,7 +57,8 @@ static int same_shape(const Kernel *k, TensorId a, TensorId b)
     if (x->elem != y->elem || x->rank != y->rank)
         return 0;
     for (uint32_t i = 0; i < x->rank; i++)
-        if (x->axes[i].group != y->axes[i].group || !ext_same(k->module, x->axes[i].extent, y->axes[i].extent))
+        if (x->axes[i].group != y->axes[i].group ||
+            !ext_same(k->module, x->axes[i].extent, y->axes[i].extent))
             return 0;
     return 1;
 }

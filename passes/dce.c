@@ -72,12 +72,14 @@ static int equation_stays(const Live *l, const Equation *q)
     BUG(l->k->module->arena, "dce: equation kind %d", (int)q->kind);
 }
 
-/* A parameter over rows needs its route even where nothing runs over them: a kernel has the routes of its groups. */
+/* A parameter over rows needs its route even where nothing runs over them: a kernel has the routes of its
+ * groups. */
 static void need_params(Live *l)
 {
     const Kernel *k = l->k;
     for (uint32_t i = 0; i < k->params.len; i++)
-        for (uint32_t a = 0; k->params.at[i].kind == PARAM_TENSOR && a < k->tensors.at[k->params.at[i].id].rank; a++)
+        for (uint32_t a = 0;
+             k->params.at[i].kind == PARAM_TENSOR && a < k->tensors.at[k->params.at[i].id].rank; a++)
             need_axis(l, k->tensors.at[k->params.at[i].id].axes[a]);
 }
 

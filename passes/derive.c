@@ -1,6 +1,7 @@
-/* derive: reverse mode on equations. Each request `derive (F, B) from K` becomes two kernels: F is K that also
- * writes what is saved, B takes K's inputs, the saved values and the cotangents of K's outputs, and gives those of
- * the targets. This file makes the signatures and carries the forward over; derive.h tells the rest. */
+/* derive: reverse mode on equations. Each request `derive (F, B) from K` becomes two kernels: F is K that
+ * also writes what is saved, B takes K's inputs, the saved values and the cotangents of K's outputs, and
+ * gives those of the targets. This file makes the signatures and carries the forward over; derive.h tells the
+ * rest. */
 #include "passes/derive.h"
 
 #include <ctype.h>
@@ -21,7 +22,8 @@ IndexId derive_index_like(Kernel *k, IndexId i)
     return ir_index(k, x.name, x.loc, x.axis); /* names are hints; the printer keeps them apart */
 }
 
-/* A name for an index over axis `at` of t: as its readers or its definition call it, else after its extent. */
+/* A name for an index over axis `at` of t: as its readers or its definition call it, else after its extent.
+ */
 static Name index_name(Sweep *s, TensorId t, uint32_t at)
 {
     Kernel *k = s->k;
@@ -39,8 +41,9 @@ static Name index_name(Sweep *s, TensorId t, uint32_t at)
     }
     Axis axis = k->tensors.at[t].axes[at];
     const ExtentForm *f = &m->extents.at[axis.extent];
-    const char *name = axis.group != NONE ? m->groups.at[axis.group].name
-                       : f->nterms && f->terms[0].ndims ? m->dims.at[f->terms[0].dims[0]].name : "i";
+    const char *name = axis.group != NONE               ? m->groups.at[axis.group].name
+                       : f->nterms && f->terms[0].ndims ? m->dims.at[f->terms[0].dims[0]].name
+                                                        : "i";
     char stem[2] = {(char)tolower((unsigned char)name[0]), '\0'};
     return name_of(m->names, isalpha((unsigned char)stem[0]) ? stem : "i");
 }
@@ -54,8 +57,13 @@ void derive_over(Sweep *s, TensorId t, IndexId *over)
 
 TensorId derive_local(Sweep *s, const char *stem, Loc loc, Elem elem, const Axis *axes, uint32_t rank)
 {
-    Tensor t = {.name = ir_fresh_name(s->k, stem), .loc = loc, .elem = elem, .role = ROLE_LOCAL,
-                .rank = (uint8_t)rank, .space = SPACE_WORK, .route = NONE};
+    Tensor t = {.name = ir_fresh_name(s->k, stem),
+                .loc = loc,
+                .elem = elem,
+                .role = ROLE_LOCAL,
+                .rank = (uint8_t)rank,
+                .space = SPACE_WORK,
+                .route = NONE};
     if (rank)
         memcpy(t.axes, axes, sizeof *axes * rank);
     TensorId id = ir_tensor(s->k, t);
@@ -144,7 +152,8 @@ int derive_varied(Sweep *s, ExprId e)
 
 /* ---- the forward, carried over ---- */
 
-/* A new kernel with K's tensors, routes and indices under the same ids; no parameters and no equations yet. */
+/* A new kernel with K's tensors, routes and indices under the same ids; no parameters and no equations yet.
+ */
 static Kernel *kernel_like(const Kernel *from, Name name, const Derive *d)
 {
     Module *m = from->module;
@@ -180,7 +189,8 @@ static ExprId widened(const Kernel *k, const Equation *q, Kernel *to, ExprId rhs
 static void copy_equations(const Kernel *from, Kernel *to)
 {
     Arena *a = to->module->arena;
-    XMaps maps = {identity(a, from->tensors.len), identity(a, from->routes.len), identity(a, from->indices.len)};
+    XMaps maps = {identity(a, from->tensors.len), identity(a, from->routes.len),
+                  identity(a, from->indices.len)};
     for (uint32_t i = 0; i < from->eqs.len; i++) {
         Equation q = from->eqs.at[i];
         if (q.kind == EQ_CHECK)
@@ -282,7 +292,8 @@ static void make_way(Request *r, Kernel *k, Name name, Loc loc)
     }
     if (t != NONE || ir_find_route(k, name) != NONE)
         diag_add(r->m->diags, DIAG_duplicate_name, loc, "rename the parameter of the forward kernel",
-                 "%s needs a parameter `%s`, but %s has one of that name", r->d->backward, name, r->d->kernel);
+                 "%s needs a parameter `%s`, but %s has one of that name", r->d->backward, name,
+                 r->d->kernel);
 }
 
 static TensorId gradient_param(Request *r, Kernel *k, TensorId of, Elem elem, Role role, Loc loc)
@@ -338,7 +349,8 @@ static void take_cotangents(Request *r, Kernel *k)
     const Kernel *from = r->from;
     for (uint32_t i = 0; i < from->params.len; i++) {
         Param p = from->params.at[i];
-        if (p.kind != PARAM_TENSOR || from->tensors.at[p.id].role != ROLE_OUT || !is_float_elem(from->tensors.at[p.id].elem))
+        if (p.kind != PARAM_TENSOR || from->tensors.at[p.id].role != ROLE_OUT ||
+            !is_float_elem(from->tensors.at[p.id].elem))
             continue;
         TensorId d = gradient_param(r, k, p.id, from->tensors.at[p.id].elem, ROLE_IN, r->d->loc);
         derive_adjoint(&r->sweep, p.id)->incoming = d;
@@ -396,14 +408,18 @@ static void check_reached(Request *r)
         const struct DeriveWrt *w = &r->d->wrt.at[i];
         if (derive_adjoint(&r->sweep, r->targets.at[i])->contributions.len == 0)
             diag_add(r->m->diags, DIAG_derive_flat, w->loc, "take it out of `wrt`",
-                     "no float output of kernel %s depends on `%s` in a differentiable way", r->d->kernel, w->name);
+                     "no float output of kernel %s depends on `%s` in a differentiable way", r->d->kernel,
+                     w->name);
     }
 }
 
 static void make_backward(Request *r)
 {
     Kernel *k = kernel_like(r->from, r->d->backward, r->d);
-    r->sweep = (Sweep){.k = k, .arena = r->m->arena, .cotangents_f32 = r->d->cotangents_f32, .root = NONE,
+    r->sweep = (Sweep){.k = k,
+                       .arena = r->m->arena,
+                       .cotangents_f32 = r->d->cotangents_f32,
+                       .root = NONE,
                        .root_value = NONE};
     take_inputs(r, k);
     take_cotangents(r, k);
@@ -416,9 +432,10 @@ static void make_backward(Request *r)
 }
 
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
- * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two kernels
- * for each request; the list of requests is empty afterwards, Kernel.derived keeps each. Reports what only the
- * derivative shows: a target that no output depends on. Recomputed values that nothing needs are left to dce. */
+ * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two
+ * kernels for each request; the list of requests is empty afterwards, Kernel.derived keeps each. Reports what
+ * only the derivative shows: a target that no output depends on. Recomputed values that nothing needs are
+ * left to dce. */
 void pass_derive(Module *m, const PassContext *c)
 {
     (void)c;

@@ -2,16 +2,18 @@
  * operations), derive_shape.c (a forward fit for the sweep), derive_sweep.c (the sweep) and derive_gather.c
  * (where a cotangent lands) share.
  *
- * Note [Cotangents]. The forward is swept backwards, equation by equation. Inside an equation, cotangents run from
- * the root of the right-hand side to its loads; a load X[f(i)] reached in the space of indices i under guards g
- * leaves one Contribution: d_X[j] gets sum(i where g and f(i) == j) cotangent. When the last equation that reads X
- * is done, its contributions become one equation for d_X. Nothing here knows a pattern: a permute, an unpermute or
- * the weight gradient of a grouped product are what this rule leaves, after canonicalise, of their loads.
+ * Note [Cotangents]. The forward is swept backwards, equation by equation. Inside an equation, cotangents run
+ * from the root of the right-hand side to its loads; a load X[f(i)] reached in the space of indices i under
+ * guards g leaves one Contribution: d_X[j] gets sum(i where g and f(i) == j) cotangent. When the last
+ * equation that reads X is done, its contributions become one equation for d_X. Nothing here knows a pattern:
+ * a permute, an unpermute or the weight gradient of a grouped product are what this rule leaves, after
+ * canonicalise, of their loads.
  *
- * Note [Guards]. A cotangent exists only where its value was used, and nothing is multiplied by a zero mask: the
- * conditions met on the way to a load (`where`, `if`) become conditions of the contribution. Those that do not
- * depend on a summed index restrict d_X itself; together they are the *support* of d_X, which the equation that
- * defines X puts on everything it passes on. Guards that come from derivative texts and from the choices of max
+ * Note [Guards]. A cotangent exists only where its value was used, and nothing is multiplied by a zero mask:
+ * the conditions met on the way to a load (`where`, `if`) become conditions of the contribution. Those that
+ * do not depend on a summed index restrict d_X itself; together they are the *support* of d_X, which the
+ * equation that defines X puts on everything it passes on. Guards that come from derivative texts and from
+ * the choices of max
  * (`soft`) restrict their own contribution only: the value was used there, its derivative is 0. */
 #ifndef PASSES_DERIVE_H
 #define PASSES_DERIVE_H
@@ -56,7 +58,7 @@ typedef struct Sweep {
     Vec(Adjoint) tensors; /* by TensorId */
     Vec(uint8_t) varied;  /* by ExprId: 0 not known yet, 1 no, 2 yes */
     int cotangents_f32;
-    uint32_t visits;      /* spaces opened, to stop what would not end */
+    uint32_t visits; /* spaces opened, to stop what would not end */
     /* The equation being swept: reading its left-hand side gives the value of its root. */
     ExprId root, root_value;
 } Sweep;
@@ -70,8 +72,8 @@ typedef struct DeriveText {
 } DeriveText;
 ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v);
 
-/* derive_shape.c: rewrites the forward equations of s->k so that the sweep meets only reductions that it can turn
- * around cheaply; see Note [Shape]. Sets `varied` of the locals it makes. */
+/* derive_shape.c: rewrites the forward equations of s->k so that the sweep meets only reductions that it can
+ * turn around cheaply; see Note [Shape]. Sets `varied` of the locals it makes. */
 void derive_shape(Sweep *s);
 /* The element type of a product that the cube computes and whose backward it can compute too, or EL_F32. */
 Elem derive_cube(const Kernel *k, ExprId reduce);
@@ -81,13 +83,15 @@ Elem derive_cube_of(Sweep *s, TensorId t);
 /* derive_sweep.c: emits the equations of all cotangents, the targets' last, in the given order. */
 void derive_sweep(Sweep *s, const TensorId *targets, uint32_t ntargets);
 
-/* derive_gather.c: emits the equation of X's cotangent from its contributions and gives the tensor it defines:
- * `into`, or a new local of element type `elem` (of the value's own, narrower type when the value has one). */
+/* derive_gather.c: emits the equation of X's cotangent from its contributions and gives the tensor it
+ * defines: `into`, or a new local of element type `elem` (of the value's own, narrower type when the value
+ * has one). */
 TensorId derive_gather(Sweep *s, TensorId x, TensorId into, Elem elem);
 
 /* derive.c: small builders. Every new equation has index variables of its own. */
 IndexId derive_index_like(Kernel *k, IndexId i);
-void derive_over(Sweep *s, TensorId t, IndexId *over); /* an index for each axis of t, named as its equations do */
+void derive_over(Sweep *s, TensorId t,
+                 IndexId *over); /* an index for each axis of t, named as its equations do */
 TensorId derive_local(Sweep *s, const char *stem, Loc loc, Elem elem, const Axis *axes, uint32_t rank);
 void derive_emit(Sweep *s, EqKind kind, Loc loc, TensorId lhs, const IndexId *over, ExprId rhs);
 ExprId derive_cast(Kernel *k, ExprId e, Elem elem); /* e as that element type */

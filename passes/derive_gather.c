@@ -1,9 +1,9 @@
 /* derive, third step: the equation of a cotangent from its contributions.
  *
- * Note [Solving]. A contribution says: for all i that meet the guards, d_X[f(i)] gets the cotangent. Turned around,
- * d_X[j] = sum(i where guards and f(i) == j) cotangent. A subscript that is an index alone names i by j: no sum over
- * it. An affine one with a dense index of coefficient +-1 is solved for it, `i + k == j` gives i = j - k where that
- * is in range. Everything else stays a condition `f(i) == j`: a bucketed sum. */
+ * Note [Solving]. A contribution says: for all i that meet the guards, d_X[f(i)] gets the cotangent. Turned
+ * around, d_X[j] = sum(i where guards and f(i) == j) cotangent. A subscript that is an index alone names i by
+ * j: no sum over it. An affine one with a dense index of coefficient +-1 is solved for it, `i + k == j` gives
+ * i = j - k where that is in range. Everything else stays a condition `f(i) == j`: a bucketed sum. */
 #include "passes/derive.h"
 
 enum { SPACE_MAX = 64, TERMS_MAX = 64 };
@@ -15,7 +15,8 @@ typedef struct Solver {
     Loc loc;
     uint32_t n;
     IndexId index[SPACE_MAX]; /* the space of the contribution */
-    ExprId value[SPACE_MAX];  /* what each index is in terms of the target's and of unsolved ones; NONE: unsolved */
+    ExprId value[SPACE_MAX];  /* what each index is in terms of the target's and of unsolved ones; NONE:
+                                 unsolved */
 } Solver;
 
 /* Contributions with the same conditions outside their sum share one `if`. */
@@ -118,8 +119,8 @@ static int solve_affine(Solver *v, ExprId subscript, IndexId target)
 
 /* ---- one contribution ---- */
 
-/* Conditions of the turned sum, in an order in which each is evaluated only where those before it hold: ranges of
- * what was solved, guards of the access, subscripts that were not solved. */
+/* Conditions of the turned sum, in an order in which each is evaluated only where those before it hold:
+ * ranges of what was solved, guards of the access, subscripts that were not solved. */
 static void conditions(Solver *v, const IndexId *target, uint32_t rank, const int *done, EvalSpace *out)
 {
     Kernel *k = v->k;
@@ -164,16 +165,18 @@ static int uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n)
     return 0;
 }
 
-/* Conditions free of the summed indices stand outside the sum; one that loads does so only when nothing that may
- * guard it stays inside. */
-static Term make_term(Solver *v, const EvalSpace *where, const IndexId *summed, uint32_t nsummed, ExprId value)
+/* Conditions free of the summed indices stand outside the sum; one that loads does so only when nothing that
+ * may guard it stays inside. */
+static Term make_term(Solver *v, const EvalSpace *where, const IndexId *summed, uint32_t nsummed,
+                      ExprId value)
 {
     Kernel *k = v->k;
     Term t = {.condition = NONE};
     ExprId inside = NONE;
     for (uint32_t i = 0; i < where->guard.len; i++) {
         Guard g = where->guard.at[i];
-        int outside = !uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !has_load(k, g.condition));
+        int outside =
+            !uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !has_load(k, g.condition));
         if (!outside) {
             inside = x_and(k, v->loc, inside, g.condition);
             continue;
@@ -225,7 +228,8 @@ static uint32_t add_term(Sweep *s, Term *terms, uint32_t n, Term t)
             return n;
         }
     if (n == TERMS_MAX) {
-        /* more different conditions than anyone writes: fold the first two, support stays an over-approximation */
+        /* more different conditions than anyone writes: fold the first two, support stays an
+         * over-approximation */
         Loc loc = x_at(s->k, t.value)->loc;
         ExprId zero = x_float(s->k, loc, 0);
         for (uint32_t i = 0; i < 2; i++)

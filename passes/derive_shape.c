@@ -1,25 +1,25 @@
 /* derive, first step: the forward equations in a shape whose reverse is cheap.
  *
  * Note [Shape]. A reduction that a gradient passes through becomes a local of its own
- *   - inside another reduction, or where it does not vary with all left-hand indices: its cotangent is then summed
- *     once, not once for every place that reads it;
- *   - when the cube computes it and something that is differentiated stands around it: its cotangent then has a
- *     name and the product's type, and its backward is again a product of two loads;
- *   - when it is a max or min: the choice of the backward compares with a local that has a name. The body of a max
- *     or min becomes a local too, so that both comparands are the same stored value.
- * Values do not change: a local of f32 holds exactly what the expression gave. */
+ *   - inside another reduction, or where it does not vary with all left-hand indices: its cotangent is then
+ * summed once, not once for every place that reads it;
+ *   - when the cube computes it and something that is differentiated stands around it: its cotangent then has
+ * a name and the product's type, and its backward is again a product of two loads;
+ *   - when it is a max or min: the choice of the backward compares with a local that has a name. The body of
+ * a max or min becomes a local too, so that both comparands are the same stored value. Values do not change:
+ * a local of f32 holds exactly what the expression gave. */
 #include "passes/derive.h"
 
 #include <string.h>
 
 typedef struct Place Place;
-struct Place { /* where a node stands in its equation */
+struct Place {           /* where a node stands in its equation */
     const Place *around; /* evaluated wherever this place is; NULL: the whole equation */
-    Vec(IndexId) index; /* of the left-hand side, then of the reductions around */
+    Vec(IndexId) index;  /* of the left-hand side, then of the reductions around */
     uint32_t nlhs;
-    ExprId guard;       /* or NONE */
-    int nested;         /* inside a reduction */
-    ExprId *done;       /* by ExprId below ndone: the shaped node, or NONE */
+    ExprId guard; /* or NONE */
+    int nested;   /* inside a reduction */
+    ExprId *done; /* by ExprId below ndone: the shaped node, or NONE */
     ExprId ndone;
 };
 
@@ -38,12 +38,14 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain);
 static int indices_differ(const Kernel *k, ExprId a, ExprId b)
 {
     for (ExprId e = 0, n = a > b ? a : b; e <= n; e++)
-        if (x_at(k, e)->kind == X_INDEX && x_uses_index(k, a, x_at(k, e)->sym) != x_uses_index(k, b, x_at(k, e)->sym))
+        if (x_at(k, e)->kind == X_INDEX &&
+            x_uses_index(k, a, x_at(k, e)->sym) != x_uses_index(k, b, x_at(k, e)->sym))
             return 1;
     return 0;
 }
 
-/* A cast pays only where the backward is a product with a sum too: one factor has an index that the other lacks. */
+/* A cast pays only where the backward is a product with a sum too: one factor has an index that the other
+ * lacks. */
 Elem derive_cube(const Kernel *k, ExprId reduce)
 {
     if (x_at(k, reduce)->kind != X_REDUCE || x_at(k, reduce)->op != RED_SUM)
@@ -58,9 +60,13 @@ Elem derive_cube(const Kernel *k, ExprId reduce)
     return type == TY_BF16 ? EL_BF16 : EL_F16;
 }
 
-static int is_zero(const Kernel *k, ExprId e) { return x_at(k, e)->kind == X_FLOAT && x_at(k, e)->value.f == 0; }
+static int is_zero(const Kernel *k, ExprId e)
+{
+    return x_at(k, e)->kind == X_FLOAT && x_at(k, e)->value.f == 0;
+}
 
-/* The argument of e that passes the whole cotangent on, scaled by what no gradient passes through; or NONE. */
+/* The argument of e that passes the whole cotangent on, scaled by what no gradient passes through; or NONE.
+ */
 static ExprId chain_next(Sweep *s, ExprId e)
 {
     const Kernel *k = s->k;
@@ -123,8 +129,8 @@ static ExprId guarded(Kernel *k, ExprId e, ExprId guard)
     return x_reduce(k, x.loc, (ReduceKind)x.op, bound, x.nbound, body, x_and(k, x.loc, guard, condition));
 }
 
-/* A local that holds e for every value of those indices of the place that e, or the guard, varies with; returns
- * the load that stands for e. */
+/* A local that holds e for every value of those indices of the place that e, or the guard, varies with;
+ * returns the load that stands for e. */
 static ExprId hoist(Shape *h, const Place *p, ExprId e, const char *suffix)
 {
     Kernel *k = h->k;
@@ -168,7 +174,8 @@ static int varies_with_all(const Shape *h, const Place *p, ExprId e)
 
 static Place place_below(const Shape *h, const Place *p, ExprId guard)
 {
-    Place below = {.around = p, .nlhs = p->nlhs, .nested = p->nested, .guard = x_and(h->k, (Loc){0}, p->guard, guard)};
+    Place below = {
+        .around = p, .nlhs = p->nlhs, .nested = p->nested, .guard = x_and(h->k, (Loc){0}, p->guard, guard)};
     for (uint32_t i = 0; i < p->index.len; i++)
         vec_push(h->s->arena, &below.index, p->index.at[i]);
     return below;
@@ -195,8 +202,9 @@ static ExprId shape_reduce(Shape *h, Place *p, ExprId e, int chain)
     return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);
 }
 
-/* What a condition compares is evaluated before the branches, so what they share with it is shaped here, once, with
- * no guard. A choice among it becomes a local: nested ones would otherwise be swept once for every path to them. */
+/* What a condition compares is evaluated before the branches, so what they share with it is shaped here,
+ * once, with no guard. A choice among it becomes a local: nested ones would otherwise be swept once for every
+ * path to them. */
 static ExprId shape_condition(Shape *h, Place *p, ExprId e)
 {
     Kernel *k = h->k;

@@ -38,7 +38,10 @@ static void sweep_guarded(Sweep *s, ExprId e, ExprId d, const EvalSpace *space, 
 
 /* ---- scalar operations ---- */
 
-static int is_zero(const Kernel *k, ExprId e) { return x_at(k, e)->kind == X_FLOAT && x_at(k, e)->value.f == 0; }
+static int is_zero(const Kernel *k, ExprId e)
+{
+    return x_at(k, e)->kind == X_FLOAT && x_at(k, e)->value.f == 0;
+}
 
 /* if(c, v, 0) is v where c: gives v and the condition (NONE: everywhere). */
 static ExprId without_zeros(Kernel *k, ExprId e, ExprId *where)
@@ -103,8 +106,8 @@ static EvalSpace space_of_reduce(Sweep *s, ExprId e, const EvalSpace *space, Exp
     return inner;
 }
 
-/* The value of max or min that choices compare with: what the equation stored, unless that was saved by another
- * kernel, whose bits need not be those of this one. */
+/* The value of max or min that choices compare with: what the equation stored, unless that was saved by
+ * another kernel, whose bits need not be those of this one. */
 static ExprId choice_value(Sweep *s, const Equation *q, ExprId e)
 {
     Kernel *k = s->k;
@@ -129,9 +132,10 @@ static ExprId choice_value(Sweep *s, const Equation *q, ExprId e)
     return x_load(k, q->loc, t, here);
 }
 
-/* A local with the value of the n-th index of the lowest place where the body attains `value`, the earlier indices
- * being `chosen`; -1 where there is none. Returns the load, in terms of the indices of q. */
-static ExprId choose_index(Sweep *s, const Equation *q, ExprId e, ExprId value, const ExprId *chosen, uint32_t n)
+/* A local with the value of the n-th index of the lowest place where the body attains `value`, the earlier
+ * indices being `chosen`; -1 where there is none. Returns the load, in terms of the indices of q. */
+static ExprId choose_index(Sweep *s, const Equation *q, ExprId e, ExprId value, const ExprId *chosen,
+                           uint32_t n)
 {
     Kernel *k = s->k;
     Loc loc = x_at(k, e)->loc;
@@ -230,16 +234,18 @@ static void sweep_node(Sweep *s, ExprId e, ExprId *into, const EvalSpace *space)
 
 enum { VISITS_MAX = 20000 };
 
-/* Takes d, the cotangent of root, down to the loads. Arguments have smaller ids, so one pass meets every node after
- * all its uses. */
+/* Takes d, the cotangent of root, down to the loads. Arguments have smaller ids, so one pass meets every node
+ * after all its uses. */
 static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space)
 {
     if (!derive_varied(s, root))
         return;
     if (++s->visits > VISITS_MAX) {
         if (s->visits == VISITS_MAX + 1)
-            diag_add(s->k->module->diags, DIAG_program_size, x_at(s->k, root)->loc, "give nested choices a name",
-                     "the derivative of %s has more than %d places under conditions", s->k->derived->kernel, VISITS_MAX);
+            diag_add(s->k->module->diags, DIAG_program_size, x_at(s->k, root)->loc,
+                     "give nested choices a name",
+                     "the derivative of %s has more than %d places under conditions", s->k->derived->kernel,
+                     VISITS_MAX);
         return;
     }
     ExprId *into = arena_array(s->arena, ExprId, root + 1);

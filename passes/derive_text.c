@@ -2,8 +2,8 @@
  *
  *   comparison: sum [('<' | '<=' | '>' | '>=') sum]      sum: product {('+' | '-') product}
  *   product: factor {('*' | '/') factor}
- *   factor: number | a | b | r | d | '-' factor | '(' comparison ')' | function '(' comparison {',' comparison} ')'
- *           | if '(' comparison ',' comparison ',' comparison ')'
+ *   factor: number | a | b | r | d | '-' factor | '(' comparison ')' | function '(' comparison {','
+ * comparison} ')' | if '(' comparison ',' comparison ',' comparison ')'
  *
  * The texts are the compiler's own, so a mistake in one is a BUG that shows the text. */
 #include "passes/derive.h"
@@ -23,7 +23,8 @@ static ExprId read_comparison(Reader *r);
 
 static _Noreturn void fail(const Reader *r, const char *expected)
 {
-    BUG(r->k->module->arena, "gradient text \"%s\" of ir/scalar.def: %s expected at \"%s\"", r->text, expected, r->at);
+    BUG(r->k->module->arena, "gradient text \"%s\" of ir/scalar.def: %s expected at \"%s\"", r->text,
+        expected, r->at);
 }
 
 static int accept(Reader *r, const char *sign)
@@ -44,7 +45,11 @@ static void expect(Reader *r, const char *sign)
 
 static ExprId variable(const Reader *r, char name)
 {
-    ExprId e = name == 'a' ? r->v.a : name == 'b' ? r->v.b : name == 'r' ? r->v.r : name == 'd' ? r->v.d : NONE;
+    ExprId e = name == 'a'   ? r->v.a
+               : name == 'b' ? r->v.b
+               : name == 'r' ? r->v.r
+               : name == 'd' ? r->v.d
+                             : NONE;
     if (e == NONE)
         fail(r, "a, b, r, d or a function");
     return e;
@@ -123,8 +128,11 @@ static ExprId read_sum(Reader *r)
 static ExprId read_comparison(Reader *r)
 {
     ExprId e = read_sum(r);
-    ScalarOp op = accept(r, "<=") ? OP_le : accept(r, ">=") ? OP_ge : accept(r, "<") ? OP_lt
-                : accept(r, ">") ? OP_gt : OP_COUNT;
+    ScalarOp op = accept(r, "<=")   ? OP_le
+                  : accept(r, ">=") ? OP_ge
+                  : accept(r, "<")  ? OP_lt
+                  : accept(r, ">")  ? OP_gt
+                                    : OP_COUNT;
     return op == OP_COUNT ? e : x_op2(r->k, r->loc, op, e, read_sum(r));
 }
 

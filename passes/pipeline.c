@@ -6,15 +6,16 @@
 
 /* The whole order. `when` 0: always; 1: only when optimizing.
  *
- * canonicalise runs before derive so that factors stand outside their sums where derive meets them, and after it to
- * turn gathers of cotangents into route maps; cse and dce then see equal expressions as equal ids and drop what the
- * backward need not recompute. checks comes when the accesses are final, before fuse moves them into readers. */
+ * canonicalise runs before derive so that factors stand outside their sums where derive meets them, and after
+ * it to turn gathers of cotangents into route maps; cse and dce then see equal expressions as equal ids and
+ * drop what the backward need not recompute. checks comes when the accesses are final, before fuse moves them
+ * into readers. */
 static const struct Step {
     const char *pass;
     int when;
 } order[] = {
-    {"canonicalise", 0}, {"derive", 0},       {"canonicalise", 0}, {"cse", 0},   {"dce", 0},
-    {"checks", 0},       {"canonicalise", 0}, {"fuse", 1},         {"layout", 1}, {"canonicalise", 0},
+    {"canonicalise", 0}, {"derive", 0},       {"canonicalise", 0}, {"cse", 0},      {"dce", 0},
+    {"checks", 0},       {"canonicalise", 0}, {"fuse", 1},         {"layout", 1},   {"canonicalise", 0},
     {"dce", 0},          {"split", 0},        {"canonicalise", 0}, {"classify", 0}, {"lower", 0},
 };
 enum { STEPS = sizeof order / sizeof *order };
@@ -78,7 +79,8 @@ static double seconds(void)
 static void run(Module *m, const Pass *p, const PipelineOptions *o, uint32_t *facts)
 {
     if (p->needs & ~*facts)
-        BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, *facts & p->needs, p->needs);
+        BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, *facts & p->needs,
+            p->needs);
     double start = seconds();
     p->run(m, &o->context);
     if (o->time_passes && o->time_out)
@@ -89,8 +91,8 @@ static void run(Module *m, const Pass *p, const PipelineOptions *o, uint32_t *fa
     dump(m, p, o);
 }
 
-/* From start_at on: everything. Before it: text does not carry checks, so they are made all the same; the rest is
- * taken as done. */
+/* From start_at on: everything. Before it: text does not carry checks, so they are made all the same; the
+ * rest is taken as done. */
 static int skipped(const Pass *p, int started, uint32_t *facts)
 {
     if (started || p->gives & FACT_CHECKS)
@@ -113,8 +115,7 @@ int pipeline_run(Module *m, const PipelineOptions *o)
         run(m, p, o, &facts);
         if (m->diags->errors)
             break;
-        /* stopping after a pass that runs several times means after its last time before lowering's first step,
-         * except that derive's cleanup belongs to derive */
+        /* a pass that runs several times stops it the first time */
         if (o->stop_after && strcmp(o->stop_after, p->name) == 0)
             break;
     }

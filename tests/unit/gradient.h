@@ -1,4 +1,5 @@
-/* Gradients of a .moe text against finite differences, in the interpreter's exact mode. For the tests of derive. */
+/* Gradients of a .moe text against finite differences, in the interpreter's exact mode. For the tests of
+ * derive. */
 #ifndef TESTS_UNIT_GRADIENT_H
 #define TESTS_UNIT_GRADIENT_H
 
@@ -168,7 +169,7 @@ typedef struct GradientCheck {
     int64_t below;     /* i32 inputs are 0..below-1 */
     uint64_t seed;
     double tolerance;
-    int kinks;         /* out: directions skipped because the function is not smooth there */
+    int kinks; /* out: directions skipped because the function is not smooth there */
 } GradientCheck;
 
 /* sum of cotangent * output of one exact forward run. */
@@ -222,8 +223,8 @@ static inline void check_direction(GradientCheck *g, Call *f, const Call *b, con
     if (!(fabs(along - fine) <= g->tolerance * size)) {
         Text t = {.arena = f->arena};
         ir_print(b->k->module, NULL, &t);
-        fail_msg("d_%s %s: derive %.9g, finite difference %.9g (%.9g)\n%s", w->name, what, along, fine, coarse,
-                 text_string(&t));
+        fail_msg("d_%s %s: derive %.9g, finite difference %.9g (%.9g)\n%s", w->name, what, along, fine,
+                 coarse, text_string(&t));
     }
 }
 
@@ -250,7 +251,8 @@ static inline void check_target(GradientCheck *g, Call *f, const Call *b, const 
 }
 
 /* The derive of module p whose kernel is `name`: backward against finite differences of forward. */
-static inline void check_gradients(GradientCheck *g, const Program *p, const char *forward, const char *backward)
+static inline void check_gradients(GradientCheck *g, const Program *p, const char *forward,
+                                   const char *backward)
 {
     const Kernel *fk = program_kernel(p, forward), *bk = program_kernel(p, backward);
     assert_non_null(fk);
@@ -292,7 +294,8 @@ static inline void check_round_trip(const Program *p, const char *kernel, const 
     ir_print(p->m, k, &t);
     Program again = program_read(text_string(&t));
     if (again.diags->errors)
-        fail_msg("the printed text does not compile\n%s\n%s", text_string(&t), diag_text(again.diags, again.arena));
+        fail_msg("the printed text does not compile\n%s\n%s", text_string(&t),
+                 diag_text(again.diags, again.arena));
     Call one = call_new(p->arena, k, g->sizes, g->below, g->seed);
     Call two = call_new(again.arena, program_kernel(&again, kernel), g->sizes, g->below, g->seed);
     call_run(&one, EVAL_REFERENCE);

@@ -1,5 +1,5 @@
-/* Random kernels as .moe text: well typed, every access inside its tensor or guarded, every function inside its
- * domain. For tests that compare two ways to compute the same. */
+/* Random kernels as .moe text: well typed, every access inside its tensor or guarded, every function inside
+ * its domain. For tests that compare two ways to compute the same. */
 #ifndef TESTS_UNIT_RANDOM_KERNEL_H
 #define TESTS_UNIT_RANDOM_KERNEL_H
 
@@ -48,7 +48,8 @@ static inline const char *in_scope(Generator *g, const Scope *s, Kind kind)
     return NULL;
 }
 
-/* A subscript for an axis: a variable, a map of a variable, an element of a table; 0 when nothing in scope fits. */
+/* A subscript for an axis: a variable, a map of a variable, an element of a table; 0 when nothing in scope
+ * fits. */
 static inline int put_subscript(Generator *g, const Scope *s, Kind kind)
 {
     const char *i = in_scope(g, s, kind), *r = in_scope(g, s, KIND_R), *t = in_scope(g, s, KIND_T),
@@ -75,7 +76,8 @@ static inline int put_subscript(Generator *g, const Scope *s, Kind kind)
 
 static inline int reachable(Generator *g, const Scope *s, Kind kind)
 {
-    int r = in_scope(g, s, KIND_R) != NULL, t = in_scope(g, s, KIND_T) != NULL, k = in_scope(g, s, KIND_K) != NULL;
+    int r = in_scope(g, s, KIND_R) != NULL, t = in_scope(g, s, KIND_T) != NULL,
+        k = in_scope(g, s, KIND_K) != NULL;
     switch (kind) {
     case KIND_T:
     case KIND_K: return r || in_scope(g, s, kind) != NULL;
@@ -136,7 +138,8 @@ static inline void put_shifted(Generator *g, Scope *s)
     const char *i = in_scope(g, s, KIND_S);
     int before = s->n;
     if (i && chance(g, 50)) {
-        text_add(g->out, chance(g, 50) ? "if(%s >= 1, c[%s - 1], 0.5)" : "if(%s + 2 < S, c[%s + 2], 0)", i, i);
+        text_add(g->out, chance(g, 50) ? "if(%s >= 1, c[%s - 1], 0.5)" : "if(%s + 2 < S, c[%s + 2], 0)", i,
+                 i);
     } else if (i) {
         const char *j = bind(g, s, KIND_S);
         text_add(g->out, "(sum(%s: S where %s + %s < S) c[%s + %s] * c[%s])", j, i, j, i, j, j);
@@ -176,7 +179,8 @@ static inline void put_reduction(Generator *g, Scope *s, int depth)
         text_add(g->out, "(sum(%s in %s) ", r, e);
     } else {
         const char *i = bind(g, s, kind);
-        text_add(g->out, "(%s(%s: %c", strcmp(op, "sum") == 0 || kind != KIND_R ? op : "sum", i, kind_dim[kind]);
+        text_add(g->out, "(%s(%s: %c", strcmp(op, "sum") == 0 || kind != KIND_R ? op : "sum", i,
+                 kind_dim[kind]);
         if (strcmp(op, "sum") == 0 && chance(g, 40)) {
             text_add(g->out, " where ");
             put_condition(g, s, depth);
@@ -200,10 +204,25 @@ static inline void put_function(Generator *g, Scope *s, int depth)
     static const struct {
         const char *open, *close;
     } forms[] = {
-        {"tanh(", ")"}, {"sigmoid(", ")"}, {"silu(tanh(", "))"}, {"gelu(tanh(", "))"}, {"relu(", ")"}, {"abs(", ")"},
-        {"exp(tanh(", "))"}, {"log(1.5 + tanh(", "))"}, {"sqrt(1.5 + tanh(", "))"}, {"rsqrt(1.5 + tanh(", "))"},
-        {"bf16(", ")"}, {"f16(tanh(", "))"}, {"f32(", ")"}, {"(stop(0.5) * ", ")"}, {"floor(3 * tanh(", "))"}, {"-(", ")"},
-        {"pow(1.5 + tanh(", "), 1.5)"}, {"swish(tanh(", "))"}, {"leaky(", ")"},
+        {"tanh(", ")"},
+        {"sigmoid(", ")"},
+        {"silu(tanh(", "))"},
+        {"gelu(tanh(", "))"},
+        {"relu(", ")"},
+        {"abs(", ")"},
+        {"exp(tanh(", "))"},
+        {"log(1.5 + tanh(", "))"},
+        {"sqrt(1.5 + tanh(", "))"},
+        {"rsqrt(1.5 + tanh(", "))"},
+        {"bf16(", ")"},
+        {"f16(tanh(", "))"},
+        {"f32(", ")"},
+        {"(stop(0.5) * ", ")"},
+        {"floor(3 * tanh(", "))"},
+        {"-(", ")"},
+        {"pow(1.5 + tanh(", "), 1.5)"},
+        {"swish(tanh(", "))"},
+        {"leaky(", ")"},
     };
     int f = pick(g, (int)(sizeof forms / sizeof *forms));
     text_add(g->out, "%s", forms[f].open);
@@ -214,8 +233,14 @@ static inline void put_function(Generator *g, Scope *s, int depth)
 static inline void put_binary(Generator *g, Scope *s, int depth)
 {
     static const char *const forms[][3] = {
-        {"(", " + ", ")"}, {"(", " - ", ")"}, {"(", " * ", ")"}, {"(", " * ", ")"}, {"(", " / (1.5 + tanh(", ")))"},
-        {"max2(", ", ", ")"}, {"min2(", ", ", ")"}, {"pow(sigmoid(", ") + 0.5, tanh(", "))"},
+        {"(", " + ", ")"},
+        {"(", " - ", ")"},
+        {"(", " * ", ")"},
+        {"(", " * ", ")"},
+        {"(", " / (1.5 + tanh(", ")))"},
+        {"max2(", ", ", ")"},
+        {"min2(", ", ", ")"},
+        {"pow(sigmoid(", ") + 0.5, tanh(", "))"},
     };
     int f = pick(g, 8);
     text_add(g->out, "%s", forms[f][0]);
@@ -304,9 +329,11 @@ static inline const char *random_kernel(Arena *arena, uint64_t seed)
              chance(&g, 50) ? "rows T*K" : "capacity P");
     text_add(&out, "fn swish(x) = x / (1 + exp(-x))\nfn leaky(x) = if(x > 0, x, 0.1 * x)\n");
     int own_route = chance(&g, 40);
-    text_add(&out, "kernel f(in a: %s[T, H], in w: %s[E, H], in b: %s[V, H], in c: f32[S], in d: f32[T, K],\n", tx, tw,
-             types[pick(&g, 3)]);
-    text_add(&out, "         in q: f32[T, E], in id: i32[T], %sout y: f32[T, H], out z: f32[%s], out l: f32) {\n",
+    text_add(&out,
+             "kernel f(in a: %s[T, H], in w: %s[E, H], in b: %s[V, H], in c: f32[S], in d: f32[T, K],\n", tx,
+             tw, types[pick(&g, 3)]);
+    text_add(&out,
+             "         in q: f32[T, E], in id: i32[T], %sout y: f32[T, H], out z: f32[%s], out l: f32) {\n",
              own_route ? "" : "in rt: route[T, K -> R], ", chance(&g, 50) ? "S" : "E, H");
     int z_is_s = strstr(out.at, "out z: f32[S]") != NULL;
     add_source(&g, "a", "TH");
@@ -316,7 +343,8 @@ static inline const char *random_kernel(Arena *arena, uint64_t seed)
     add_source(&g, "d", "TK");
     add_source(&g, "q", "TE");
     if (own_route || chance(&g, 40)) {
-        text_add(&out, "  p1[t, k: K], e1[t, k] = top(e) q[t, e] * %s\n", chance(&g, 50) ? "q[t, e]" : "exp(q[t, e])");
+        text_add(&out, "  p1[t, k: K], e1[t, k] = top(e) q[t, e] * %s\n",
+                 chance(&g, 50) ? "q[t, e]" : "exp(q[t, e])");
         add_source(&g, "p1", "TK");
         g.has_top = 1;
     }
@@ -335,8 +363,10 @@ static inline const char *random_kernel(Arena *arena, uint64_t seed)
     put_definition(&g, "y", "TH", 0, 3);
     put_definition(&g, "z", z_is_s ? "S" : "EH", 0, 3);
     /* every target and local reaches an output, smoothly */
-    text_add(&out, "  l = (sum(t, h) a[t, h] * a[t, h]) + (sum(e, h) w[e, h] * a[0, h]) + (sum(v, h) b[v, h]) * 0.5\n"
-                   "    + (sum(s) c[s] * c[s]) + (sum(t, k) d[t, k]) + sum(t, e) q[t, e] * w[e, 0]\n");
+    text_add(
+        &out,
+        "  l = (sum(t, h) a[t, h] * a[t, h]) + (sum(e, h) w[e, h] * a[0, h]) + (sum(v, h) b[v, h]) * 0.5\n"
+        "    + (sum(s) c[s] * c[s]) + (sum(t, k) d[t, k]) + sum(t, e) q[t, e] * w[e, 0]\n");
     for (int i = 6; i < g.nsources; i++) {
         Scope s = {.n = 0};
         text_add(&out, "    + 0.5 * ");

@@ -1,5 +1,5 @@
-/* derive: every scalar function and every kernel of the language page against finite differences; the rules one by
- * one; what it refuses. */
+/* derive: every scalar function and every kernel of the language page against finite differences; the rules
+ * one by one; what it refuses. */
 #include "gradient.h"
 
 static GradientCheck plain(uint64_t seed)
@@ -68,27 +68,28 @@ static void negative_arguments(void **state)
         char text[256];
         snprintf(text, sizeof text,
                  "moe 1\ndim N\nkernel f(in x: f32[N], out y: f32[N]) { y[n] = x[n] * x[n] + %s(3 * x[n]) }\n"
-                 "derive (f_fwd, f_bwd) from f wrt x\n", functions[i]);
+                 "derive (f_fwd, f_bwd) from f wrt x\n",
+                 functions[i]);
         assert_int_equal(check_text(text, "f", plain(i)), 0);
     }
 }
 
 /* ---- the kernels of the language page ---- */
 
-#define DECLARATIONS                                                                                          \
-    "moe 1\ndim T\ndim K <= 64\ndim E\ndim H, F\ndim B, S, N, D, V\ngroup R : E rows T*K\n"                   \
+#define DECLARATIONS                                                                        \
+    "moe 1\ndim T\ndim K <= 64\ndim E\ndim H, F\ndim B, S, N, D, V\ngroup R : E rows T*K\n" \
     "fn silu(x) = x / (1 + exp(-x))\n"
 
-static const char ffn[] = DECLARATIONS
-    "kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],\n"
-    "           in wg, wu: bf16[E, H, F], in wd: bf16[E, F, H], out y: bf16[T, H]) {\n"
-    "  xp[r, h] = x[rt.token(r), h]\n"
-    "  g[r, f]  = sum(h) xp[r, h] * wg[@r, h, f]\n"
-    "  u[r, f]  = sum(h) xp[r, h] * wu[@r, h, f]\n"
-    "  a[r, f]  = bf16(silu(g[r, f]) * u[r, f])\n"
-    "  o[r, h]  = sum(f) a[r, f] * wd[@r, f, h]\n"
-    "  y[t, h]  = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])\n"
-    "}\n";
+static const char ffn[] =
+    DECLARATIONS "kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],\n"
+                 "           in wg, wu: bf16[E, H, F], in wd: bf16[E, F, H], out y: bf16[T, H]) {\n"
+                 "  xp[r, h] = x[rt.token(r), h]\n"
+                 "  g[r, f]  = sum(h) xp[r, h] * wg[@r, h, f]\n"
+                 "  u[r, f]  = sum(h) xp[r, h] * wu[@r, h, f]\n"
+                 "  a[r, f]  = bf16(silu(g[r, f]) * u[r, f])\n"
+                 "  o[r, h]  = sum(f) a[r, f] * wd[@r, f, h]\n"
+                 "  y[t, h]  = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])\n"
+                 "}\n";
 
 static const Size ffn_sizes[] = {{"T", 5}, {"K", 2}, {"E", 3}, {"H", 4}, {"F", 3}, {NULL, 0}};
 
@@ -140,25 +141,25 @@ static void routed_experts_shape(void **state)
 static void norm(void **state)
 {
     (void)state;
-    const char *text = DECLARATIONS
-        "kernel rmsnorm(in x: bf16[T, H], in w: f32[H], out y: bf16[T, H]) {\n"
-        "  s[t]    = rsqrt(sum(h) x[t, h] * x[t, h] / H + 0.00001)\n"
-        "  y[t, h] = bf16(x[t, h] * s[t] * w[h])\n"
-        "}\n"
-        "derive (rmsnorm_fwd, rmsnorm_bwd) from rmsnorm wrt x, w += save s as f32\n";
+    const char *text =
+        DECLARATIONS "kernel rmsnorm(in x: bf16[T, H], in w: f32[H], out y: bf16[T, H]) {\n"
+                     "  s[t]    = rsqrt(sum(h) x[t, h] * x[t, h] / H + 0.00001)\n"
+                     "  y[t, h] = bf16(x[t, h] * s[t] * w[h])\n"
+                     "}\n"
+                     "derive (rmsnorm_fwd, rmsnorm_bwd) from rmsnorm wrt x, w += save s as f32\n";
     assert_int_equal(check_text(text, "rmsnorm", plain(3)), 0);
 }
 
-#define ROUTER                                                                                                \
-    DECLARATIONS                                                                                              \
-    "kernel router(in x: bf16[T, H], in w: bf16[H, E], out p: f32[T, K], out id: i32[T, K],\n"                \
-    "              out rt: route[T, K -> R]) {\n"                                                             \
-    "  s[t, e] = sum(h) x[t, h] * w[h, e]\n"                                                                  \
-    "  m[t]    = max(e) s[t, e]\n"                                                                            \
-    "  q[t, e] = exp(s[t, e] - stop(m[t]))\n"                                                                 \
-    "  c[t, e] = q[t, e] / (sum(e2) q[t, e2])\n"                                                              \
-    "  p[t, k], id[t, k] = top(e) c[t, e]\n"                                                                  \
-    "  rt = route(id)\n"                                                                                      \
+#define ROUTER                                                                                 \
+    DECLARATIONS                                                                               \
+    "kernel router(in x: bf16[T, H], in w: bf16[H, E], out p: f32[T, K], out id: i32[T, K],\n" \
+    "              out rt: route[T, K -> R]) {\n"                                              \
+    "  s[t, e] = sum(h) x[t, h] * w[h, e]\n"                                                   \
+    "  m[t]    = max(e) s[t, e]\n"                                                             \
+    "  q[t, e] = exp(s[t, e] - stop(m[t]))\n"                                                  \
+    "  c[t, e] = q[t, e] / (sum(e2) q[t, e2])\n"                                               \
+    "  p[t, k], id[t, k] = top(e) c[t, e]\n"                                                   \
+    "  rt = route(id)\n"                                                                       \
     "}\n"
 
 static void router(void **state)
@@ -228,14 +229,14 @@ static void attention(void **state)
 static void cross_entropy(void **state)
 {
     (void)state;
-    const char *text = DECLARATIONS
-        "kernel xent(in x: bf16[T, H], in w: bf16[V, H], in y: i32[T], out loss: f32[T]) {\n"
-        "  s[t, v] = sum(h) x[t, h] * w[v, h]\n"
-        "  m[t]    = max(v) s[t, v]\n"
-        "  z[t]    = sum(v) exp(s[t, v] - stop(m[t]))\n"
-        "  loss[t] = log(z[t]) + stop(m[t]) - s[t, y[t]]\n"
-        "}\n"
-        "derive (xent_fwd, xent_bwd) from xent wrt x, w +=\n";
+    const char *text =
+        DECLARATIONS "kernel xent(in x: bf16[T, H], in w: bf16[V, H], in y: i32[T], out loss: f32[T]) {\n"
+                     "  s[t, v] = sum(h) x[t, h] * w[v, h]\n"
+                     "  m[t]    = max(v) s[t, v]\n"
+                     "  z[t]    = sum(v) exp(s[t, v] - stop(m[t]))\n"
+                     "  loss[t] = log(z[t]) + stop(m[t]) - s[t, y[t]]\n"
+                     "}\n"
+                     "derive (xent_fwd, xent_bwd) from xent wrt x, w +=\n";
     static const Size sizes[] = {{"T", 4}, {"V", 5}, {"H", 3}, {NULL, 0}};
     GradientCheck g = plain(5);
     g.sizes = sizes;
@@ -256,7 +257,8 @@ static void small_kernels(void **state)
         {"in x: f32[T, T], out y: f32[T]", "y[t] = x[t, t] * x[t, t]", "x"},
         {"in x: f32[T, 2], out y: f32[T]", "y[t] = x[t, 0] * x[t, 1]", "x"},
         {"in x: f32[S], out y: f32[S]", "y[i] = x[i] * if(i >= 1, x[i - 1], 0.5)", "x"},
-        {"in x: f32[S], in w: f32[D], out y: f32[S]", "y[i] = sum(j where i + j < S) x[i + j] * w[j]", "x, w"},
+        {"in x: f32[S], in w: f32[D], out y: f32[S]", "y[i] = sum(j where i + j < S) x[i + j] * w[j]",
+         "x, w"},
         {"in x: f32[S], out y: f32[S]", "y[i] = x[S - 1 - i] * x[i]", "x"},
         {"in x: f32[2 * S], out y: f32[S]", "y[i] = x[2 * i] * x[2 * i + 1]", "x"},
         {"in x: f32[S * D], out y: f32[S, D]", "y[i, d] = sin2(x[i * D + d])", "x"},
@@ -270,29 +272,38 @@ static void small_kernels(void **state)
         {"in x: f32[S, S], out y: f32[S]", "y[i] = tanh(max(j where j < i) x[i, j])", "x"},
         {"in x: f32[T, H], out y: f32[T]", "m[t] = max(h) x[t, h]  y[t] = m[t] * x[t, 0]", "x"},
         /* nested reductions, reductions that others share, products of sums */
-        {"in x: f32[T, H], in w: f32[H, E], out y: f32[T]", "y[t] = log(sum(e) exp(sum(h) x[t, h] * w[h, e]))", "x, w"},
+        {"in x: f32[T, H], in w: f32[H, E], out y: f32[T]",
+         "y[t] = log(sum(e) exp(sum(h) x[t, h] * w[h, e]))", "x, w"},
         {"in x: f32[T, H], out y: f32[T, H]", "y[t, h] = x[t, h] / sqrt(sum(j) x[t, j] * x[t, j] + 1)", "x"},
-        {"in x: f32[T, H], in w: f32[H], out y: f32[T]", "y[t] = (sum(h) x[t, h] * w[h]) * sum(h) w[h]", "x, w"},
-        {"in x: bf16[T, H], in w: bf16[H, E], out y: f32[T, E]", "y[t, e] = tanh(sum(h) x[t, h] * w[h, e])", "x, w"},
+        {"in x: f32[T, H], in w: f32[H], out y: f32[T]", "y[t] = (sum(h) x[t, h] * w[h]) * sum(h) w[h]",
+         "x, w"},
+        {"in x: bf16[T, H], in w: bf16[H, E], out y: f32[T, E]", "y[t, e] = tanh(sum(h) x[t, h] * w[h, e])",
+         "x, w"},
         {"in x: f32[T], out y: f32[T, H]", "y[t, h] = sum(t2) x[t2]", "x"},
         /* guards */
         {"in x: f32[T, H], out y: f32[T]", "y[t] = sum(h where x[t, h] > 0) log(x[t, h])", "x"},
         {"in x: f32[T], out y: f32[T]", "y[t] = if(x[t] > 0, sqrt(x[t]), x[t] * x[t])", "x"},
         {"in x: f32[T], out y: f32[T]", "a[t] = if(x[t] > 0, log(x[t]), 0)  y[t] = a[t] * 2", "x"},
-        {"in x: f32[T], in c: i32[T], out y: f32[T]", "y[t] = if(c[t] == 0 or c[t] == 2, relu(x[t]), abs(x[t]))", "x"},
+        {"in x: f32[T], in c: i32[T], out y: f32[T]",
+         "y[t] = if(c[t] == 0 or c[t] == 2, relu(x[t]), abs(x[t]))", "x"},
         /* an output that is read again, a target used by two equations */
         {"in x: f32[T], out y: f32[T], out z: f32", "y[t] = x[t] * x[t]  z = sum(t) y[t] * x[t]", "x"},
         {"in x: f16[T], in w: f16[T], out y: f16[T]", "y[t] = f16(x[t] * w[t] + f16(sigmoid(x[t])))", "x, w"},
         /* routes */
-        {"in x: f32[T, H], in rt: route[T, K -> R], out y: f32[R, H]", "y[r, h] = x[rt.token(r), h] * rt.slot(r)", "x"},
-        {"in x: f32[R, H], in rt: route[T, K -> R], out y: f32[T, H]", "y[t, h] = sum(k) x[rt.row(t, k), h]", "x"},
-        {"in x: f32[R, H], in rt: route[T, K -> R], out y: f32[T, K, H]", "y[t, k, h] = x[rt.row(t, k), h]", "x"},
+        {"in x: f32[T, H], in rt: route[T, K -> R], out y: f32[R, H]",
+         "y[r, h] = x[rt.token(r), h] * rt.slot(r)", "x"},
+        {"in x: f32[R, H], in rt: route[T, K -> R], out y: f32[T, H]", "y[t, h] = sum(k) x[rt.row(t, k), h]",
+         "x"},
+        {"in x: f32[R, H], in rt: route[T, K -> R], out y: f32[T, K, H]", "y[t, k, h] = x[rt.row(t, k), h]",
+         "x"},
         {"in x: f32[R], in rt: route[T, K -> R], out y: f32[E]", "y[e] = sum(r in e) x[r] * x[r]", "x"},
         {"in x: f32[E, H], in rt: route[T, K -> R], out y: f32[R, H]", "y[r, h] = x[@r, h]", "x"},
         {"in x: f32[C], in rt: route[T, K -> C], out y: f32[T]", "y[t] = sum(k) exp(x[rt.row(t, k)])", "x"},
-        {"in x: f32[T, E], out y: f32[T, K]", "p[t, k: K], id[t, k] = top(e) x[t, e] * x[t, e]  y[t, k] = p[t, k] * x[t, id[t, k]]", "x"},
+        {"in x: f32[T, E], out y: f32[T, K]",
+         "p[t, k: K], id[t, k] = top(e) x[t, e] * x[t, e]  y[t, k] = p[t, k] * x[t, id[t, k]]", "x"},
     };
-    static const Size sizes[] = {{"T", 4}, {"K", 2}, {"E", 3}, {"H", 4}, {"V", 5}, {"S", 5}, {"D", 3}, {NULL, 0}};
+    static const Size sizes[] = {{"T", 4}, {"K", 2}, {"E", 3}, {"H", 4},
+                                 {"V", 5}, {"S", 5}, {"D", 3}, {NULL, 0}};
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         char text[2048];
         snprintf(text, sizeof text,
@@ -333,7 +344,8 @@ static void no_zero_masks(void **state)
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         char text[512];
         snprintf(text, sizeof text,
-                 "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { %s }\nderive (f_fwd, f_bwd) from f wrt x\n",
+                 "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { %s }\nderive (f_fwd, f_bwd) from f "
+                 "wrt x\n",
                  bodies[i]);
         Program p = program_read(text);
         Call b = run_backward(&p, x, 4);
@@ -380,7 +392,8 @@ static void forward_bits(void **state)
     program_free(&p);
 }
 
-/* Signature of the backward: inputs, saved values, cotangents of outputs, gradients in the order asked for. */
+/* Signature of the backward: inputs, saved values, cotangents of outputs, gradients in the order asked for.
+ */
 static void signature(void **state)
 {
     (void)state;
@@ -391,7 +404,8 @@ static void signature(void **state)
     program_passes(&p, "derive");
     assert_int_equal(p.diags->errors, 0);
     const Kernel *b = program_kernel(&p, "ffn_bwd");
-    static const char *const names[] = {"x", "rt", "p", "wg", "wu", "wd", "u", "y", "g", "d_y", "d_wd", "d_x"};
+    static const char *const names[] = {"x", "rt", "p", "wg",  "wu",   "wd",
+                                        "u", "y",  "g", "d_y", "d_wd", "d_x"};
     assert_int_equal(b->params.len, sizeof names / sizeof *names);
     Call c = call_new(p.arena, b, ffn_sizes, 3, 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -420,8 +434,8 @@ static void refusals(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512];
-        snprintf(text, sizeof text, "moe 1\ndim T\nkernel f(%s\nderive (f_fwd, f_bwd) from f %s\n", cases[i].kernel,
-                 cases[i].request);
+        snprintf(text, sizeof text, "moe 1\ndim T\nkernel f(%s\nderive (f_fwd, f_bwd) from f %s\n",
+                 cases[i].kernel, cases[i].request);
         Program p = program_read(text);
         program_passes(&p, "derive");
         if (p.diags->errors != 1 || strcmp(diag_code_name(p.diags->list.at[0].code), cases[i].code) != 0)
@@ -438,19 +452,23 @@ static void nested_choices(void **state)
         "leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky(leaky("
         "x[t] + 0.1)))))))))))))))) + x[t]",
         "either(either(either(either(either(either(either(either(either(either(either(either(either(either("
-        "x[t], c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t])",
+        "x[t], c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), c[t]), "
+        "c[t])",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         char text[1024];
         snprintf(text, sizeof text,
-                 "moe 1\ndim T\nfn leaky(x) = if(x > 0, x, 0.9 * x)\nfn either(x, c) = if(c > 0.2, tanh(x), 1.1 * x)\n"
+                 "moe 1\ndim T\nfn leaky(x) = if(x > 0, x, 0.9 * x)\nfn either(x, c) = if(c > 0.2, tanh(x), "
+                 "1.1 * x)\n"
                  "kernel f(in x: f32[T], in c: f32[T], out y: f32[T]) { y[t] = %s }\n"
-                 "derive (f_fwd, f_bwd) from f wrt x\n", bodies[i]);
+                 "derive (f_fwd, f_bwd) from f wrt x\n",
+                 bodies[i]);
         GradientCheck g = plain(1);
         Program p = program_read(text);
         program_passes(&p, "dce");
         assert_int_equal(p.diags->errors, 0);
-        check_gradients(&g, &p, "f_fwd", "f_bwd"); /* the forward as text would be as long as its paths are many */
+        check_gradients(&g, &p, "f_fwd",
+                        "f_bwd"); /* the forward as text would be as long as its paths are many */
         check_round_trip(&p, "f_bwd", &g);
         assert_true(program_kernel(&p, "f_bwd")->eqs.len < 80);
         assert_true(arena_bytes(p.arena) < 64 << 20);
@@ -471,14 +489,22 @@ static void names_step_aside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_scalar_function), cmocka_unit_test(negative_arguments),
-        cmocka_unit_test(small_kernels),         cmocka_unit_test(routed_experts),
-        cmocka_unit_test(routed_experts_shape),  cmocka_unit_test(norm),
-        cmocka_unit_test(router),                cmocka_unit_test(router_and_experts),
-        cmocka_unit_test(attention),             cmocka_unit_test(cross_entropy),
-        cmocka_unit_test(no_zero_masks),         cmocka_unit_test(ties),
-        cmocka_unit_test(forward_bits),          cmocka_unit_test(signature),
-        cmocka_unit_test(refusals),              cmocka_unit_test(names_step_aside),
+        cmocka_unit_test(every_scalar_function),
+        cmocka_unit_test(negative_arguments),
+        cmocka_unit_test(small_kernels),
+        cmocka_unit_test(routed_experts),
+        cmocka_unit_test(routed_experts_shape),
+        cmocka_unit_test(norm),
+        cmocka_unit_test(router),
+        cmocka_unit_test(router_and_experts),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(no_zero_masks),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(forward_bits),
+        cmocka_unit_test(signature),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(names_step_aside),
         cmocka_unit_test(nested_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* derive and the cleaning passes on 200 random kernels: gathers, where, if, routes, top, capacity groups, max, shifts. */
+/* derive and the cleaning passes on 200 random kernels: gathers, where, if, routes, top, capacity groups,
+ * max, shifts. */
 #include "gradient.h"
 #include "random_kernel.h"
 

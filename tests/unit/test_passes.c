@@ -62,7 +62,8 @@ static void conditions(void **state)
         {"in x: f32[T], out y: f32[T]", "y[t] = if(x[t] > 0 and t > 1 and t > 0 and t < T, x[t], 1.0)",
          "y[t] = if(t > 1 and x[t] > 0.0, x[t], 1.0)"},
         {"in x: f32[T], out y: f32[T]", "y[t] = if(not (t > 1), x[t], 1.0)", "y[t] = if(t <= 1, x[t], 1.0)"},
-        {"in x: f32[T], out y: f32[T]", "y[t] = if(not (x[t] > 1), x[t], 1.0)", "y[t] = if(not x[t] > 1.0, x[t], 1.0)"},
+        {"in x: f32[T], out y: f32[T]", "y[t] = if(not (x[t] > 1), x[t], 1.0)",
+         "y[t] = if(not x[t] > 1.0, x[t], 1.0)"},
         {"in x: f32[T], out y: f32[T]", "y[t] = if(t > 1, if(x[t] > 0, x[t], 0.0), 0.0)",
          "y[t] = if(t > 1 and x[t] > 0.0, x[t], 0.0)"},
     };
@@ -73,10 +74,12 @@ static void sums(void **state)
 {
     (void)state;
     static const Rule rules[] = {
-        {"in x: f32[T, H], out y: f32[T]", "y[t] = sum(h) x[t, h] * 0.3 / H", "y[t] = (sum(h) x[t, h]) * 0.3 / H"},
+        {"in x: f32[T, H], out y: f32[T]", "y[t] = sum(h) x[t, h] * 0.3 / H",
+         "y[t] = (sum(h) x[t, h]) * 0.3 / H"},
         {"in x: f32[T, H], in p: f32[T], out y: f32[T]", "y[t] = sum(h) -(p[t] * x[t, h])",
          "y[t] = -((sum(h) x[t, h]) * p[t])"},
-        {"in x: f32[T, H], in p: f32[T], out y: f32[T]", "y[t] = max(h) p[t] * x[t, h]", "y[t] = max(h) p[t] * x[t, h]"},
+        {"in x: f32[T, H], in p: f32[T], out y: f32[T]", "y[t] = max(h) p[t] * x[t, h]",
+         "y[t] = max(h) p[t] * x[t, h]"},
         {"in x: f32[T, H], out y: f32[T]", "y[t] = sum(h where t > 0) x[t, h]",
          "y[t] = if(t > 0, sum(h) x[t, h], 0.0)"},
         {"in x: f32[T, H], out y: f32[T]", "y[t] = sum(h) if(x[t, h] > 0, x[t, h], 0)",
@@ -104,8 +107,8 @@ static void routes(void **state)
         {"in x: f32[R], in rt: route[T, K -> R], out y: f32[T, K]",
          "y[t, k] = sum(r where rt.token(r) == t and k == rt.slot(r)) x[r]",
          "y[t, k] = if(rt.row(t, k) >= 0, x[rt.row(t, k)], 0.0)"},
-        {"in x: f32[T, K], in rt: route[T, K -> R], out y: f32[R]", "y[r] = sum(t, k where rt.row(t, k) == r) x[t, k]",
-         "y[r] = x[rt.token(r), rt.slot(r)]"},
+        {"in x: f32[T, K], in rt: route[T, K -> R], out y: f32[R]",
+         "y[r] = sum(t, k where rt.row(t, k) == r) x[t, k]", "y[r] = x[rt.token(r), rt.slot(r)]"},
         {"in x: f32[R], in rt: route[T, K -> R], out y: f32[E]", "y[e] = sum(r in e) x[r]",
          "y[e] = sum(r where @r == e) x[r]"},
     };
@@ -120,7 +123,8 @@ static void guards_stay(void **state)
         {"in x: f32[T], in w: f32[K], out y: f32[T]", "y[t] = sum(k where t - k >= 1) x[t - 1] * w[k]",
          "y[t] = sum(k where t - k >= 1) x[t - 1] * w[k]"},
         {"in x: f32[T], in c: i32[K], in v: f32[V], in w: f32[K], out y: f32[T]",
-         "y[t] = sum(k where c[k] >= 0) v[0] * w[k] * x[t]", "y[t] = (sum(k where c[k] >= 0) v[0] * w[k]) * x[t]"},
+         "y[t] = sum(k where c[k] >= 0) v[0] * w[k] * x[t]",
+         "y[t] = (sum(k where c[k] >= 0) v[0] * w[k]) * x[t]"},
     };
     EXPECT_RULES("canonicalise", rules);
 }
@@ -134,9 +138,11 @@ static void equal_locals(void **state)
         {"in x: f32[T, H], out y: f32[T]",
          "a[t] = sum(h) x[t, h]\nb[s] = sum(i) x[s, i]\nc[t] = a[t] * 2\nd[t] = b[t] * 2\ny[t] = c[t] + d[t]",
          "a[t] = sum(h) x[t, h]\nc[t] = a[t] * 2\ny[t] = c[t] + c[t]"},
-        {"in x: f32[T, T], out y: f32[T, T]", "a[s, t] = x[s, t] * 2\nb[s, t] = x[t, s] * 2\ny[s, t] = a[s, t] + b[s, t]",
+        {"in x: f32[T, T], out y: f32[T, T]",
+         "a[s, t] = x[s, t] * 2\nb[s, t] = x[t, s] * 2\ny[s, t] = a[s, t] + b[s, t]",
          "a[s, t] = x[s, t] * 2\nb[s, t] = x[t, s] * 2\ny[s, t] = a[s, t] + b[s, t]"},
-        {"inout x: f32[T], out y: f32[T]", "a[t] = x[t] * 2\nx[t] = a[t]\nb[t] = x[t] * 2\ny[t] = a[t] + b[t]",
+        {"inout x: f32[T], out y: f32[T]",
+         "a[t] = x[t] * 2\nx[t] = a[t]\nb[t] = x[t] * 2\ny[t] = a[t] + b[t]",
          "a[t] = x[t] * 2\nx[t] = a[t]\nb[t] = x[t] * 2\ny[t] = a[t] + b[t]"},
     };
     EXPECT_RULES("cse", rules);
@@ -146,13 +152,16 @@ static void unread_locals(void **state)
 {
     (void)state;
     static const Rule rules[] = {
-        {"in x: f32[T], out y: f32[T]", "a[t] = exp(x[t])\nb[t] = a[t] * 3\ny[t] = x[t] * 2", "y[t] = x[t] * 2"},
+        {"in x: f32[T], out y: f32[T]", "a[t] = exp(x[t])\nb[t] = a[t] * 3\ny[t] = x[t] * 2",
+         "y[t] = x[t] * 2"},
         {"in x: f32[T, E], out y: f32[T, K]", "y[t, k], id[t, k] = top(e) x[t, e]\nrt = route(id -> R)",
          "y[t, k], id[t, k] = top(e) x[t, e]"},
         /* nothing names the route, but the rows are its rows */
-        {"in x: f32[T, E], out y: f32[E]", "p[t, k: K], id[t, k] = top(e) x[t, e]\nrt = route(id -> R)\n"
-                                           "a[r: R] = 2.0\ny[e] = sum(r in e) a[r]",
-         "p[t, k: K], id[t, k] = top(e) x[t, e]\nrt = route(id -> R)\na[r: R] = 2.0\ny[e] = sum(r where @r == e) a[r]"},
+        {"in x: f32[T, E], out y: f32[E]",
+         "p[t, k: K], id[t, k] = top(e) x[t, e]\nrt = route(id -> R)\n"
+         "a[r: R] = 2.0\ny[e] = sum(r in e) a[r]",
+         "p[t, k: K], id[t, k] = top(e) x[t, e]\nrt = route(id -> R)\na[r: R] = 2.0\ny[e] = sum(r where @r "
+         "== e) a[r]"},
     };
     EXPECT_RULES("dce", rules);
 }
@@ -183,11 +192,17 @@ static void run_time_checks(void **state)
 static void runner(void **state)
 {
     (void)state;
-    const char *text = DECLARATIONS "kernel f(in x: f32[T], out y: f32[T]) { a[t] = x[t] * 1\n y[t] = a[t] + 1 }\n";
+    const char *text =
+        DECLARATIONS "kernel f(in x: f32[T], out y: f32[T]) { a[t] = x[t] * 1\n y[t] = a[t] + 1 }\n";
     Program p = program_read(text);
     Text dump = {.arena = p.arena}, times = {.arena = p.arena};
-    PipelineOptions o = {.stop_after = "dce", .dump = "cse,dce", .dump_out = &dump, .time_passes = 1,
-                         .time_out = &times, .verify_each = 1, .limit = -1};
+    PipelineOptions o = {.stop_after = "dce",
+                         .dump = "cse,dce",
+                         .dump_out = &dump,
+                         .time_passes = 1,
+                         .time_out = &times,
+                         .verify_each = 1,
+                         .limit = -1};
     assert_int_equal(pipeline_run(p.m, &o), 0);
     assert_null(strstr(text_string(&dump), "// after derive"));
     assert_non_null(strstr(text_string(&dump), "// after cse"));
@@ -236,9 +251,9 @@ static void broken_invariant(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scalars),       cmocka_unit_test(conditions),      cmocka_unit_test(sums),
-        cmocka_unit_test(routes),        cmocka_unit_test(guards_stay),     cmocka_unit_test(equal_locals),
-        cmocka_unit_test(unread_locals), cmocka_unit_test(run_time_checks), cmocka_unit_test(runner),
+        cmocka_unit_test(scalars),       cmocka_unit_test(conditions),       cmocka_unit_test(sums),
+        cmocka_unit_test(routes),        cmocka_unit_test(guards_stay),      cmocka_unit_test(equal_locals),
+        cmocka_unit_test(unread_locals), cmocka_unit_test(run_time_checks),  cmocka_unit_test(runner),
         cmocka_unit_test(table),         cmocka_unit_test(broken_invariant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
