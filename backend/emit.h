@@ -205,7 +205,9 @@ Gate gate_open(Emit *e);
 void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V b);
 void emit_preconditions(Emit *e, Gate *g, const V *params);
 V emit_extent_f64(Emit *e, Extent x);        /* for tests against limits: cannot overflow */
-V emit_fits(Emit *e, uint32_t buffer);       /* i1: every axis and the whole are within limits */
+/* i1: every axis and the whole are within limits; true when an earlier buffer (that needs work space) has the shape. */
+V emit_fits(Emit *e, uint32_t buffer, int only_space);
+int emit_needs_space(const Buffer *b);
 /* The C function's parameters: context, dimensions, parameters. */
 unsigned emit_parameters(const Plan *p, Ty *out);
 

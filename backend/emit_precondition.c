@@ -79,12 +79,13 @@ static int is_sized(const Buffer *b)
     return b->space != SPACE_REG && b->rank && (b->role != ROLE_LOCAL || b->used);
 }
 
-V emit_fits(Emit *e, uint32_t buffer)
+V emit_fits(Emit *e, uint32_t buffer, int only_space)
 {
     L *l = e->l;
     const Buffer *b = &e->p->buffers.at[buffer];
     for (uint32_t i = 0; i < buffer; i++) /* an earlier buffer of this shape was asked already */
-        if (is_sized(&e->p->buffers.at[i]) && same_shape(e->p, &e->p->buffers.at[i], b))
+        if (is_sized(&e->p->buffers.at[i]) && (!only_space || emit_needs_space(&e->p->buffers.at[i])) &&
+            same_shape(e->p, &e->p->buffers.at[i], b))
             return l_true(l);
     V product = NULL, fits = l_true(l);
     for (uint32_t i = 0; i < b->rank; i++) {
@@ -125,7 +126,7 @@ static void require_counts(Emit *e, Gate *g)
     V none = l_i64(e->l, 0);
     for (uint32_t i = 0; i < e->p->buffers.len; i++)
         if (is_sized(&e->p->buffers.at[i]))
-            gate_require(e, g, emit_fits(e, i), STATUS_SIZE,
+            gate_require(e, g, emit_fits(e, i, 0), STATUS_SIZE,
                          SAY(e, "%s: the size of %s is negative or above 2^40 elements", e->k->name,
                              e->p->buffers.at[i].name), none, none);
 }
