@@ -263,6 +263,7 @@ typedef struct Kernel {
     Vec(Expr) exprs;
     Vec(uint32_t) links; /* argument and bound lists of expressions */
     Vec(Equation) eqs;
+    struct WalkState *walk; /* ir/walk.c */
     uint32_t *cons; /* hash-cons table: ExprId + 1 */
     uint32_t cons_size, cons_used;
     const Derive *derived; /* this kernel is the forward or backward of ... , or NULL */
@@ -346,10 +347,21 @@ static inline ExprId x_condition(const Kernel *k, ExprId e)
 }
 int x_is_op(const Kernel *k, ExprId e, ScalarOp op);
 
-/* Walks. Nodes are shared, so a walk that follows every path can take exponential time: go over marks instead. */
+/* Walks. Nodes are shared, so a walk that follows every path can take exponential time: go over this list instead. */
+typedef struct Nodes {
+    const ExprId *at; /* each node below e once, arguments before what they are arguments of; e is the last */
+    uint32_t n;
+} Nodes;
 enum { EVERYWHERE = UINT8_MAX };
-/* Marks, by ExprId 0..e, of the nodes below e (e included); nothing below a node of kind `stop` is marked. */
-uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop /* ExprKind, or EVERYWHERE */);
+/* What is below e, e included; not what is below a node of kind `stop` (ExprKind, or EVERYWHERE). */
+Nodes x_below(const Kernel *k, ExprId e, uint8_t stop);
+/* each_below(n, k, e, EVERYWHERE) { ... *n ... } */
+#define each_below(it, k, e, stop)                                                                           \
+    for (Nodes it##_list = x_below((k), (e), (stop)); it##_list.n > 0; it##_list.n = 0)                      \
+        for (const ExprId *it = it##_list.at; it < it##_list.at + it##_list.n; it++)
+int x_contains(const Kernel *k, ExprId e, ExprId node);
+/* The same as marks by ExprId 0..e. Costs as much as the kernel has nodes: for rare use. */
+uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop);
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */

@@ -1,62 +1,115 @@
-/* Walks over expressions. Nodes are shared, so every walk visits each node once: with a map over node ids. */
+/* Walks over expressions. Nodes are shared, so every walk visits each node once, in time that depends on what is
+ * below the root and not on the size of the kernel. */
 #include "ir/ir.h"
 
 #include <string.h>
 
-/* Children have smaller ids than their parents, so one sweep down the ids reaches everything. */
+/* Which walk saw a node last, by ExprId. */
+struct WalkState {
+    Vec(uint32_t) stamp;
+    uint32_t epoch;
+    Vec(ExprId) stack; /* nodes whose arguments are being visited; each with the number already visited */
+    Vec(uint32_t) visited;
+};
+
+static struct WalkState *begin_walk(const Kernel *k)
+{
+    Arena *a = k->module->arena;
+    struct WalkState *w = k->walk;
+    if (!w)
+        ((Kernel *)k)->walk = w = arena_new_of(a, struct WalkState);
+    while (w->stamp.len < k->exprs.len)
+        vec_push(a, &w->stamp, 0);
+    w->epoch++;
+    w->stack.len = w->visited.len = 0;
+    return w;
+}
+
+static void enter(const Kernel *k, struct WalkState *w, ExprId e)
+{
+    w->stamp.at[e] = w->epoch;
+    vec_push(k->module->arena, &w->stack, e);
+    vec_push(k->module->arena, &w->visited, 0);
+}
+
+Nodes x_below(const Kernel *k, ExprId root, uint8_t stop)
+{
+    struct WalkState *w = begin_walk(k);
+    Vec(ExprId) list = {0};
+    enter(k, w, root);
+    while (w->stack.len) {
+        ExprId e = w->stack.at[w->stack.len - 1];
+        uint32_t next = w->visited.at[w->stack.len - 1]++;
+        if (next < x_at(k, e)->nargs && x_at(k, e)->kind != stop) {
+            if (w->stamp.at[x_arg(k, e, next)] != w->epoch)
+                enter(k, w, x_arg(k, e, next));
+            continue;
+        }
+        vec_push(k->module->arena, &list, e);
+        w->stack.len--;
+        w->visited.len--;
+    }
+    return (Nodes){list.at, list.len};
+}
+
+int x_contains(const Kernel *k, ExprId e, ExprId node)
+{
+    if (node > e) /* arguments are older than what they are arguments of */
+        return 0;
+    Nodes below = x_below(k, e, EVERYWHERE);
+    for (uint32_t i = 0; i < below.n; i++)
+        if (below.at[i] == node)
+            return 1;
+    return 0;
+}
+
 uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop)
 {
     uint8_t *seen = arena_alloc(k->module->arena, (size_t)e + 1);
-    seen[e] = 1;
-    for (ExprId i = e + 1; i-- > 0;)
-        if (seen[i] && x_at(k, i)->kind != stop)
-            for (uint32_t a = 0; a < x_at(k, i)->nargs; a++)
-                seen[x_arg(k, i, a)] = 1;
+    Nodes below = x_below(k, e, stop);
+    for (uint32_t i = 0; i < below.n; i++)
+        seen[below.at[i]] = 1;
     return seen;
 }
 
-enum { SEARCH_STEPS = 1000 };
-
-/* Follows the nodes whose bit is set; 1 found, 0 not there, -1 too many steps (ids that share a bit). */
-static int search_index(const Kernel *k, ExprId e, IndexId index, int *steps)
-{
-    const Expr *x = x_at(k, e);
-    if (!(x->uses >> index % 64 & 1))
-        return 0;
-    if (x->kind == X_INDEX)
-        return x->sym == index;
-    if (++*steps > SEARCH_STEPS)
-        return -1;
-    for (uint32_t a = 0; a < x->nargs; a++) {
-        int found = search_index(k, x_arg(k, e, a), index, steps);
-        if (found)
-            return found;
-    }
-    return 0;
-}
-
-int x_uses_index(const Kernel *k, ExprId e, IndexId index)
-{
-    int steps = 0;
-    int found = e == NONE ? 0 : search_index(k, e, index, &steps);
-    if (found >= 0)
-        return found;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++)
-        if (seen[i] && x_at(k, i)->kind == X_INDEX && x_at(k, i)->sym == index)
-            return 1;
-    return 0; /* index variables are unique per kernel: a bound one never occurs outside its reduction */
-}
-
-int x_loads(const Kernel *k, ExprId e, TensorId t)
+static int has_node(const Kernel *k, ExprId e, ExprKind kind, uint32_t sym)
 {
     if (e == NONE)
         return 0;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++)
-        if (seen[i] && x_at(k, i)->kind == X_LOAD && x_at(k, i)->sym == t)
+    Nodes below = x_below(k, e, EVERYWHERE);
+    for (uint32_t i = 0; i < below.n; i++)
+        if (x_at(k, below.at[i])->kind == kind && x_at(k, below.at[i])->sym == sym)
             return 1;
     return 0;
+}
+
+/* Index variables are unique per kernel: a bound one never occurs outside its reduction. */
+int x_uses_index(const Kernel *k, ExprId e, IndexId index) { return has_node(k, e, X_INDEX, index); }
+int x_loads(const Kernel *k, ExprId e, TensorId t) { return has_node(k, e, X_LOAD, t); }
+
+/* A map over the nodes of one walk. */
+typedef struct NodeMap {
+    ExprId *key, *value;
+    uint32_t mask;
+} NodeMap;
+
+static NodeMap map_new(Arena *a, uint32_t n)
+{
+    uint32_t size = 4;
+    while (size < n * 2)
+        size *= 2;
+    NodeMap m = {arena_array(a, ExprId, size), arena_array(a, ExprId, size), size - 1};
+    memset(m.key, 0xff, sizeof *m.key * size); /* NONE */
+    return m;
+}
+
+static ExprId *map_at(const NodeMap *m, ExprId e)
+{
+    uint32_t at = (e * 2654435761u) & m->mask;
+    while (m->key[at] != e && m->key[at] != NONE)
+        at = (at + 1) & m->mask;
+    m->key[at] = e;
+    return &m->value[at];
 }
 
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max)
@@ -83,23 +136,22 @@ ExprId x_rewrite(Kernel *k, ExprId root, XRewrite f, void *user)
 {
     if (root == NONE)
         return NONE;
-    uint8_t *seen = x_reachable(k, root, EVERYWHERE);
-    ExprId *to = arena_array(k->module->arena, ExprId, (size_t)root + 1);
-    for (ExprId e = 0; e <= root; e++) {
-        if (!seen[e])
-            continue;
-        ExprId args[MAX_RANK + 2], fresh = e;
+    Nodes below = x_below(k, root, EVERYWHERE);
+    NodeMap to = map_new(k->module->arena, below.n);
+    for (uint32_t i = 0; i < below.n; i++) {
+        ExprId e = below.at[i], args[MAX_RANK + 2], fresh = e;
         uint32_t n = x_at(k, e)->nargs;
         int changed = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            args[i] = to[x_arg(k, e, i)];
-            changed |= args[i] != x_arg(k, e, i);
+        for (uint32_t a = 0; a < n; a++) {
+            args[a] = *map_at(&to, x_arg(k, e, a));
+            changed |= args[a] != x_arg(k, e, a);
         }
         if (changed)
             fresh = x_with_args(k, e, args);
-        to[e] = f(k, fresh, user);
+        fresh = f(k, fresh, user);
+        *map_at(&to, e) = fresh;
     }
-    return to[root];
+    return *map_at(&to, root);
 }
 
 typedef struct Substitution {
@@ -181,15 +233,14 @@ ExprId x_copy(Kernel *to, const Kernel *from, ExprId root, const XMaps *maps)
 {
     if (root == NONE)
         return NONE;
-    uint8_t *seen = x_reachable(from, root, EVERYWHERE);
-    ExprId *fresh = arena_array(to->module->arena, ExprId, (size_t)root + 1);
-    for (ExprId e = 0; e <= root; e++) {
-        if (!seen[e])
-            continue;
-        ExprId args[MAX_RANK + 2];
-        for (uint32_t i = 0; i < x_at(from, e)->nargs; i++)
-            args[i] = fresh[x_arg(from, e, i)];
-        fresh[e] = copy_node(to, from, e, args, maps);
+    Nodes below = x_below(from, root, EVERYWHERE);
+    NodeMap fresh = map_new(to->module->arena, below.n);
+    for (uint32_t i = 0; i < below.n; i++) {
+        ExprId e = below.at[i], args[MAX_RANK + 2];
+        for (uint32_t a = 0; a < x_at(from, e)->nargs; a++)
+            args[a] = *map_at(&fresh, x_arg(from, e, a));
+        ExprId copy = copy_node(to, from, e, args, maps);
+        *map_at(&fresh, e) = copy;
     }
-    return fresh[root];
+    return *map_at(&fresh, root);
 }

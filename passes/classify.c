@@ -11,10 +11,8 @@
 static uint32_t maps_below(const Kernel *k, ExprId e)
 {
     uint32_t maps = 0;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n])
-            maps |= 1u << x_at(k, n)->kind;
+    each_below(n, k, e, EVERYWHERE)
+        maps |= 1u << x_at(k, *n)->kind;
     return maps;
 }
 
@@ -26,15 +24,14 @@ static int is_product(const Kernel *k, const Equation *q, ExprId sum)
     ExprId body = x_arg(k, sum, 0);
     if (x_at(k, sum)->op != RED_SUM || !x_is_op(k, body, OP_mul))
         return 0;
-    uint8_t *seen = x_reachable(k, body, EVERYWHERE);
     uint32_t partial = 0;
-    for (ExprId n = 0; n <= body; n++) {
+    each_below(n, k, body, EVERYWHERE) {
         int all = 1;
-        if (!seen[n] || x_at(k, n)->kind != X_LOAD || x_at(k, n)->type == TY_INT)
+        if (x_at(k, *n)->kind != X_LOAD || x_at(k, *n)->type == TY_INT)
             continue;
         for (uint32_t i = 0; i < q->nindex; i++)
             if (x_at(k, q->index[i])->kind == X_INDEX)
-                all &= lower_varies(k, n, x_at(k, q->index[i])->sym);
+                all &= lower_varies(k, *n, x_at(k, q->index[i])->sym);
         partial += !all;
     }
     return partial >= 2;

@@ -11,12 +11,17 @@
  *   epilogue   with reductions: where one pointwise reader over the same indices asks for it once */
 #include "passes/lower.h"
 
-enum { LITTLE_WORK = 6, SUMS_IN_ONE = 4 };
+enum { LITTLE_WORK = 6, SUMS_IN_ONE = 4, NODES_IN_ONE = 256 };
 
 typedef enum Rule { RULE_NONE, RULE_COPY, RULE_POINTWISE, RULE_EPILOGUE } Rule;
 
+typedef struct TensorList {
+    Vec(TensorId) list;
+} TensorList;
+
 typedef struct Producer {
     Kernel *k;
+    TensorList *reads; /* by equation: what it loads, each tensor once */
     uint32_t at; /* its equation */
     TensorId local;
     Rule rule;
@@ -32,11 +37,10 @@ static int is_copy(const Kernel *k, ExprId e)
 
 static uint32_t work(const Kernel *k, ExprId e)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     uint32_t cost = 0;
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n] && x_at(k, n)->kind == X_OP)
-            cost += scalar_table[x_at(k, n)->op].cost;
+    each_below(n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_OP)
+            cost += scalar_table[x_at(k, *n)->op].cost;
     return cost;
 }
 
@@ -77,10 +81,9 @@ static uint32_t indices_around(const Kernel *k, const Equation *q, ExprId root, 
     for (uint32_t i = 0; i < q->nindex; i++)
         n += x_at(k, q->index[i])->kind == X_INDEX;
     n += q->kind == EQ_TOP;
-    uint8_t *seen = x_reachable(k, root, EVERYWHERE);
-    for (ExprId e = node + 1; e <= root; e++)
-        if (seen[e] && x_at(k, e)->kind == X_REDUCE && x_reachable(k, e, EVERYWHERE)[node])
-            n += x_at(k, e)->nbound;
+    each_below(e, k, root, EVERYWHERE)
+        if (x_at(k, *e)->kind == X_REDUCE && x_contains(k, *e, node))
+            n += x_at(k, *e)->nbound;
     return n;
 }
 
@@ -104,9 +107,8 @@ static int same_element(const Kernel *k, const Equation *reader, ExprId load)
     if (reader->kind != EQ_ASSIGN && reader->kind != EQ_ADD)
         return 0;
     uint32_t n = x_at(k, load)->nargs;
-    uint8_t *outside = x_reachable(k, reader->rhs, X_REDUCE);
-    for (ExprId e = load + 1; e <= reader->rhs; e++)
-        if (outside[e] && x_at(k, e)->kind == X_REDUCE && x_reachable(k, e, EVERYWHERE)[load])
+    each_below(e, k, reader->rhs, X_REDUCE)
+        if (x_at(k, *e)->kind == X_REDUCE && x_contains(k, *e, load))
             return 0;
     if (reader->nindex != n)
         return 0;
@@ -116,17 +118,26 @@ static int same_element(const Kernel *k, const Equation *reader, ExprId load)
     return 1;
 }
 
-/* Would the producer's value be another one at equation `at`, because something it reads is written in between? */
+static int reads(const Producer *p, uint32_t at, TensorId t)
+{
+    for (uint32_t i = 0; i < p->reads[at].list.len; i++)
+        if (p->reads[at].list.at[i] == t)
+            return 1;
+    return 0;
+}
+
+/* Would the producer's value be another one at equation `at`, because something it reads is written before? The
+ * reader itself counts when it writes in place. */
 static int is_stale(const Producer *p, uint32_t at)
 {
     const Kernel *k = p->k;
-    for (uint32_t i = p->at + 1; i <= at; i++) {
-        const Equation *q = &k->eqs.at[i];
-        if (q->kind != EQ_CHECK && q->lhs != NONE && i < at && x_loads(k, k->eqs.at[p->at].rhs, q->lhs))
-            return 1;
-        if (i == at && q->kind != EQ_CHECK && q->lhs != NONE && k->tensors.at[q->lhs].role == ROLE_INOUT &&
-            x_loads(k, k->eqs.at[p->at].rhs, q->lhs))
-            return 1;
+    for (uint32_t r = 0; r < p->reads[p->at].list.len; r++) {
+        TensorId t = p->reads[p->at].list.at[r];
+        if (k->tensors.at[t].role == ROLE_IN || k->tensors.at[t].role == ROLE_LOCAL)
+            continue;
+        for (uint32_t i = p->at + 1; i <= at; i++)
+            if (k->eqs.at[i].kind != EQ_CHECK && k->eqs.at[i].lhs == t)
+                return 1;
     }
     return 0;
 }
@@ -142,33 +153,47 @@ static int load_fits(const Producer *p, const Equation *q, ExprId root, ExprId l
     return 0;
 }
 
+/* Loads of the local in equation i, counted; -1 when one of them does not allow it. */
+static int fitting_loads(const Producer *p, uint32_t i)
+{
+    const Kernel *k = p->k;
+    const Equation *q = &k->eqs.at[i];
+    ExprId parts[MAX_RANK + 2], sums[1];
+    int uses = 0;
+    if (q->ids == p->local || i < p->at || is_stale(p, i))
+        return -1;
+    for (uint32_t n = parts_of(q, parts); n-- > 0;)
+        each_below(e, k, parts[n], EVERYWHERE) {
+            if (x_at(k, *e)->kind != X_LOAD || x_at(k, *e)->sym != p->local)
+                continue;
+            if (!load_fits(p, q, parts[n], *e))
+                return -1;
+            uses++;
+        }
+    if (p->rule == RULE_EPILOGUE && lower_reductions(k, q->rhs, sums, 0) +
+                                            lower_reductions(k, k->eqs.at[p->at].rhs, sums, 0) >
+                                        SUMS_IN_ONE)
+        return -1;
+    return uses;
+}
+
 /* Does every reader allow it? */
 static int fits(const Producer *p)
 {
     const Kernel *k = p->k;
-    uint32_t uses = 0;
-    ExprId sums[REDUCE_MAX];
+    int uses = 0;
+    if (p->rule != RULE_COPY && x_below(k, k->eqs.at[p->at].rhs, EVERYWHERE).n > NODES_IN_ONE)
+        return 0;
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
-        ExprId parts[MAX_RANK + 2];
         if (i == p->at || q->dead)
             continue;
-        if (q->ids == p->local || q->lhs == p->local)
+        if (q->lhs == p->local)
             return 0;
-        for (uint32_t n = parts_of(q, parts); n-- > 0;) {
-            uint8_t *seen = x_reachable(k, parts[n], EVERYWHERE);
-            for (ExprId e = 0; e <= parts[n]; e++) {
-                if (!seen[e] || x_at(k, e)->kind != X_LOAD || x_at(k, e)->sym != p->local)
-                    continue;
-                uses++;
-                if (i < p->at || is_stale(p, i) || !load_fits(p, q, parts[n], e))
-                    return 0;
-            }
-        }
-        if (p->rule == RULE_EPILOGUE && x_loads(k, q->rhs, p->local) &&
-            lower_reductions(k, q->rhs, sums, REDUCE_MAX) +
-                    lower_reductions(k, k->eqs.at[p->at].rhs, sums, REDUCE_MAX) > SUMS_IN_ONE)
+        int more = reads(p, i, p->local) ? fitting_loads(p, i) : 0;
+        if (more < 0)
             return 0;
+        uses += more;
     }
     return p->rule == RULE_COPY || uses == 1 ||
            (p->rule == RULE_POINTWISE && work(k, k->eqs.at[p->at].rhs) <= LITTLE_WORK);
@@ -189,27 +214,47 @@ static ExprId put_in(Kernel *k, ExprId e, void *user)
     return x_substitute(k, q->rhs, from, to, q->nindex);
 }
 
+static void list_reads(Kernel *k, uint32_t at, TensorList *out)
+{
+    const Equation *q = &k->eqs.at[at];
+    ExprId parts[MAX_RANK + 2];
+    out->list.len = 0;
+    Producer self = {.k = k, .reads = out};
+    if (q->ids != NONE)
+        vec_push(k->module->arena, &out->list, q->ids);
+    for (uint32_t n = parts_of(q, parts); n-- > 0;)
+        each_below(e, k, parts[n], EVERYWHERE)
+            if (x_at(k, *e)->kind == X_LOAD && !reads(&self, 0, x_at(k, *e)->sym))
+                vec_push(k->module->arena, &out->list, x_at(k, *e)->sym);
+}
+
 static void inline_into_readers(Producer *p)
 {
     Kernel *k = p->k;
     for (uint32_t i = p->at + 1; i < k->eqs.len; i++) {
         Equation q = k->eqs.at[i];
+        if (!reads(p, i, p->local))
+            continue;
         for (uint32_t n = 0; n < q.nindex; n++)
             q.index[n] = x_rewrite(k, q.index[n], put_in, p);
         q.rhs = x_rewrite(k, q.rhs, put_in, p);
         q.guard = x_rewrite(k, q.guard, put_in, p);
         k->eqs.at[i] = q;
+        list_reads(k, i, &p->reads[i]);
     }
     k->eqs.at[p->at].dead = 1;
 }
 
 static void fuse_kernel(Kernel *k)
 {
+    TensorList *lists = arena_array(k->module->arena, TensorList, k->eqs.len + 1);
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        list_reads(k, i, &lists[i]);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         if (q->kind != EQ_ASSIGN || k->tensors.at[q->lhs].role != ROLE_LOCAL || !plain_lhs(k, q))
             continue;
-        Producer p = {.k = k, .at = i, .local = q->lhs, .rule = rule_of(k, q)};
+        Producer p = {.k = k, .reads = lists, .at = i, .local = q->lhs, .rule = rule_of(k, q)};
         if (fits(&p))
             inline_into_readers(&p);
     }

@@ -28,13 +28,12 @@ static int is_reused(Layout *y, ExprId load)
 {
     Kernel *k = y->k;
     ExprId body = x_arg(k, y->reduce, 0);
-    uint8_t *seen = x_reachable(k, body, EVERYWHERE);
     for (uint32_t i = 0; i < y->q->nindex; i++) {
         const Expr *x = x_at(k, y->q->index[i]);
         if (x->kind != X_INDEX || x->sym == y->lane || lower_varies(k, load, x->sym))
             continue;
-        for (ExprId n = 0; n <= body; n++)
-            if (seen[n] && x_at(k, n)->kind == X_LOAD && n != load && lower_varies(k, n, x->sym) && !lower_varies(k, n, y->lane))
+        each_below(n, k, body, EVERYWHERE)
+            if (x_at(k, *n)->kind == X_LOAD && *n != load && lower_varies(k, *n, x->sym) && !lower_varies(k, *n, y->lane))
                 return 1;
     }
     return 0;

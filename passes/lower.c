@@ -292,10 +292,9 @@ static void skip_dropped(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
     for (uint32_t i = 0; i < q->nindex; i++) {
-        uint8_t *seen = x_reachable(k, q->index[i], EVERYWHERE);
-        for (ExprId n = 0; n <= q->index[i]; n++)
-            if (seen[n] && x_at(k, n)->kind == X_ROW)
-                lower_if(l, q->loc, x_op2(k, q->loc, OP_ge, lower_expr(l, n), x_int(k, q->loc, 0)));
+        each_below(n, k, q->index[i], EVERYWHERE)
+            if (x_at(k, *n)->kind == X_ROW)
+                lower_if(l, q->loc, x_op2(k, q->loc, OP_ge, lower_expr(l, *n), x_int(k, q->loc, 0)));
     }
 }
 
@@ -349,15 +348,14 @@ static void lower_scatter(Lower *l, const Equation *q)
 static void open_domain_of(Lower *l, Loc loc, ExprId e)
 {
     Kernel *k = l->k;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     uint8_t *bound = arena_alloc(k->module->arena, k->indices.len + 1);
-    for (ExprId n = 0; n <= e; n++)
-        for (uint32_t b = 0; seen[n] && b < x_at(k, n)->nbound; b++)
-            bound[x_bound(k, n, b)] = 1;
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n] || x_at(k, n)->kind != X_INDEX || bound[x_at(k, n)->sym])
+    each_below(n, k, e, EVERYWHERE)
+        for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
+            bound[x_bound(k, *n, b)] = 1;
+    each_below(n, k, e, EVERYWHERE) {
+        if (x_at(k, *n)->kind != X_INDEX || bound[x_at(k, *n)->sym])
             continue;
-        IndexId i = x_at(k, n)->sym;
+        IndexId i = x_at(k, *n)->sym;
         if (is_row(l, i)) {
             open_all_rows(l, loc, i);
             continue;
@@ -494,11 +492,10 @@ static Extent work_of(Kernel *k, const Equation *q)
     uint8_t *counted = arena_alloc(m->arena, k->indices.len + 1);
     for (uint32_t pass = 0; pass <= q->nindex; pass++) {
         ExprId e = pass < q->nindex ? q->index[pass] : q->rhs;
-        uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-        for (ExprId n = 0; n <= e; n++)
-            if (seen[n] && x_at(k, n)->kind == X_INDEX && !counted[x_at(k, n)->sym]) {
-                counted[x_at(k, n)->sym] = 1;
-                work = ext_mul(m, work, k->indices.at[x_at(k, n)->sym].axis.extent);
+        each_below(n, k, e, EVERYWHERE)
+            if (x_at(k, *n)->kind == X_INDEX && !counted[x_at(k, *n)->sym]) {
+                counted[x_at(k, *n)->sym] = 1;
+                work = ext_mul(m, work, k->indices.at[x_at(k, *n)->sym].axis.extent);
             }
     }
     return work;

@@ -9,9 +9,8 @@
 
 int lower_varies(const Kernel *k, ExprId e, IndexId i)
 {
-    uint8_t *seen = x_reachable(k, e, X_GROUP);
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n] && x_at(k, n)->kind == X_INDEX && x_at(k, n)->sym == i)
+    each_below(n, k, e, X_GROUP)
+        if (x_at(k, *n)->kind == X_INDEX && x_at(k, *n)->sym == i)
             return 1;
     return 0;
 }
@@ -42,11 +41,10 @@ int lower_has_reduce(const Kernel *k, ExprId e)
 
 uint32_t lower_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max)
 {
-    uint8_t *seen = x_reachable(k, e, X_REDUCE);
     uint32_t n = 0;
-    for (ExprId i = 0; i <= e; i++)
-        if (seen[i] && x_at(k, i)->kind == X_REDUCE && n++ < max)
-            out[n - 1] = i;
+    each_below(i, k, e, X_REDUCE)
+        if (x_at(k, *i)->kind == X_REDUCE && n++ < max)
+            out[n - 1] = *i;
     return n;
 }
 
@@ -57,18 +55,15 @@ typedef struct Tally {
 
 static void tally(Kernel *k, ExprId e, IndexId i, Tally *t)
 {
-    uint8_t *seen = x_reachable(k, e, X_LOAD);
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n])
-            continue;
-        ExprKind kind = (ExprKind)x_at(k, n)->kind;
+    each_below(n, k, e, X_LOAD) {
+        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
         if (kind == X_LOAD) {
-            Stride stride = lower_stride(k, n, i);
+            Stride stride = lower_stride(k, *n, i);
             t->none += stride == STRIDE_NONE;
             t->one += stride == STRIDE_ONE;
             t->far += stride == STRIDE_FAR;
         } else if (kind == X_TOKEN || kind == X_SLOT || kind == X_ROW) {
-            t->far += (uint32_t)lower_varies(k, n, i);
+            t->far += (uint32_t)lower_varies(k, *n, i);
         }
     }
 }
@@ -105,10 +100,9 @@ static void add_free(const Kernel *k, Plan *p, IndexId i)
 
 static void collect_free(Kernel *k, ExprId e, Plan *p)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n] && x_at(k, n)->kind == X_INDEX)
-            add_free(k, p, x_at(k, n)->sym);
+    each_below(n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX)
+            add_free(k, p, x_at(k, *n)->sym);
 }
 
 /* Is conjunct c `@r == e` or `e == @r`? */
@@ -157,11 +151,10 @@ static IndexId free_lane(Lower *l, const Equation *q, const ExprId *reds, uint32
  * load varies with the row only. */
 static void operands(Kernel *k, ExprId e, IndexId lane, IndexId row, uint32_t *shared, uint32_t *own)
 {
-    uint8_t *seen = x_reachable(k, e, X_LOAD);
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n] || x_at(k, n)->kind != X_LOAD)
+    each_below(n, k, e, X_LOAD) {
+        if (x_at(k, *n)->kind != X_LOAD)
             continue;
-        int by_lane = lower_varies(k, n, lane), by_row = lower_varies(k, n, row);
+        int by_lane = lower_varies(k, *n, lane), by_row = lower_varies(k, *n, row);
         *shared += by_lane && !by_row;
         *own += by_row && !by_lane;
     }
@@ -182,9 +175,8 @@ static int may_unroll(Lower *l, const ExprId *reds, uint32_t nreds)
 /* Is some reduction below an `if`, so that it may run for some rows and not for others? */
 static int under_if(const Kernel *k, ExprId e)
 {
-    uint8_t *seen = x_reachable(k, e, X_REDUCE);
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n] && x_at(k, n)->kind == X_IF && lower_has_reduce(k, n))
+    each_below(n, k, e, X_REDUCE)
+        if (x_at(k, *n)->kind == X_IF && lower_has_reduce(k, *n))
             return 1;
     return 0;
 }

@@ -5,17 +5,14 @@
 /* Uses e only indices of `bound`? `used` gets their bits. */
 static int only_bound(const Kernel *k, ExprId e, const IndexId *bound, uint32_t nbound, uint32_t *used)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     *used = 0;
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n])
-            continue;
-        if (x_at(k, n)->kind == X_REDUCE)
+    each_below(n, k, e, EVERYWHERE) {
+        if (x_at(k, *n)->kind == X_REDUCE)
             return 0;
-        if (x_at(k, n)->kind != X_INDEX)
+        if (x_at(k, *n)->kind != X_INDEX)
             continue;
         uint32_t b = 0;
-        while (b < nbound && bound[b] != x_at(k, n)->sym)
+        while (b < nbound && bound[b] != x_at(k, *n)->sym)
             b++;
         if (b == nbound)
             return 0;
@@ -27,15 +24,14 @@ static int only_bound(const Kernel *k, ExprId e, const IndexId *bound, uint32_t 
 /* Could computing e leave a tensor unless other conditions hold? Then it may not run ahead of them. */
 static int needs_guard(const Kernel *k, ExprId e)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n] || x_at(k, n)->kind < X_LOAD)
+    each_below(n, k, e, EVERYWHERE) {
+        if (x_at(k, *n)->kind < X_LOAD)
             continue;
-        for (uint32_t a = 0; x_at(k, n)->kind == X_LOAD && a < x_at(k, n)->nargs; a++)
-            if (x_at(k, x_arg(k, n, a))->kind != X_INDEX)
+        for (uint32_t a = 0; x_at(k, *n)->kind == X_LOAD && a < x_at(k, *n)->nargs; a++)
+            if (x_at(k, x_arg(k, *n, a))->kind != X_INDEX)
                 return 1;
-        if (x_at(k, n)->kind == X_ROW || x_at(k, n)->kind == X_TOKEN || x_at(k, n)->kind == X_SLOT)
-            if (x_at(k, x_arg(k, n, 0))->kind != X_INDEX)
+        if (x_at(k, *n)->kind == X_ROW || x_at(k, *n)->kind == X_TOKEN || x_at(k, *n)->kind == X_SLOT)
+            if (x_at(k, x_arg(k, *n, 0))->kind != X_INDEX)
                 return 1;
     }
     return 0;
@@ -208,20 +204,19 @@ static int in_group_loop(Lower *l, ExprId row)
 void lower_prepare(Lower *l, ExprId e)
 {
     Kernel *k = l->k;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++) {
+    each_below(n, k, e, EVERYWHERE) {
         Bucket sort;
         uint32_t conjunct;
         uint64_t implied;
         int have = 0;
-        if (!seen[n] || x_at(k, n)->kind != X_REDUCE || !lower_is_bucket(l, n, &sort, &conjunct, &implied))
+        if (x_at(k, *n)->kind != X_REDUCE || !lower_is_bucket(l, *n, &sort, &conjunct, &implied))
             continue;
         for (uint32_t i = 0; i < l->buckets.len; i++)
             have |= l->buckets.at[i].key == sort.key && l->buckets.at[i].guard == sort.guard;
         if (!have)
             make_bucket(l, sort);
     }
-    for (ExprId n = 0; n <= e; n++)
-        if (seen[n] && x_at(k, n)->kind == X_GROUP && !in_group_loop(l, x_arg(k, n, 0)))
-            make_group_table(l, x_at(k, n)->sym);
+    each_below(n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_GROUP && !in_group_loop(l, x_arg(k, *n, 0)))
+            make_group_table(l, x_at(k, *n)->sym);
 }

@@ -155,20 +155,17 @@ static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
 static int known_outside(Lower *l, const Walk *w, ExprId e)
 {
     Kernel *k = l->k;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n])
-            continue;
-        ExprKind kind = (ExprKind)x_at(k, n)->kind;
+    each_below(n, k, e, EVERYWHERE) {
+        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
         if (kind == X_REDUCE || kind == X_IF || kind == X_ROW || kind == X_TOKEN || kind == X_SLOT)
             return 0;
-        if (kind == X_INDEX && (x_at(k, n)->sym == l->plan.lane || x_at(k, n)->sym == w->d->lane))
+        if (kind == X_INDEX && (x_at(k, *n)->sym == l->plan.lane || x_at(k, *n)->sym == w->d->lane))
             return 0;
         for (uint32_t b = 0; kind == X_INDEX && b < w->d->nbound; b++)
-            if (x_at(k, n)->sym == w->d->bound[b] && !(w->open >> b & 1))
+            if (x_at(k, *n)->sym == w->d->bound[b] && !(w->open >> b & 1))
                 return 0;
-        for (uint32_t a = 0; kind == X_LOAD && a < x_at(k, n)->nargs; a++)
-            if (x_at(k, x_arg(k, n, a))->kind != X_INDEX)
+        for (uint32_t a = 0; kind == X_LOAD && a < x_at(k, *n)->nargs; a++)
+            if (x_at(k, x_arg(k, *n, a))->kind != X_INDEX)
                 return 0; /* a gather may be in range only under the other conjuncts */
     }
     return x_at(k, e)->type == TY_INT;

@@ -45,12 +45,11 @@ static int scope_has(const Scope *s, IndexId i)
 static Scope free_of(const Kernel *k, ExprId e)
 {
     Scope bound = {.n = 0}, used = {.n = 0}, out = {.n = 0};
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++) {
-        for (uint32_t b = 0; seen[n] && b < x_at(k, n)->nbound; b++)
-            scope_add(&bound, x_bound(k, n, b));
-        if (seen[n] && x_at(k, n)->kind == X_INDEX)
-            scope_add(&used, x_at(k, n)->sym);
+    each_below(n, k, e, EVERYWHERE) {
+        for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
+            scope_add(&bound, x_bound(k, *n, b));
+        if (x_at(k, *n)->kind == X_INDEX)
+            scope_add(&used, x_at(k, *n)->sym);
     }
     for (uint32_t n = 0; n < used.n; n++)
         if (!scope_has(&bound, used.index[n]))
@@ -61,17 +60,14 @@ static Scope free_of(const Kernel *k, ExprId e)
 /* Does every subscript below e stay inside whatever conditions hold around it? */
 static int safe_everywhere(const Kernel *k, ExprId e)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId n = 0; n <= e; n++) {
-        if (!seen[n])
-            continue;
-        ExprKind kind = (ExprKind)x_at(k, n)->kind;
-        for (uint32_t a = 0; (kind == X_LOAD || kind == X_ROW) && a < x_at(k, n)->nargs; a++) {
-            ExprKind sub = (ExprKind)x_at(k, x_arg(k, n, a))->kind;
+    each_below(n, k, e, EVERYWHERE) {
+        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
+        for (uint32_t a = 0; (kind == X_LOAD || kind == X_ROW) && a < x_at(k, *n)->nargs; a++) {
+            ExprKind sub = (ExprKind)x_at(k, x_arg(k, *n, a))->kind;
             if (sub != X_INDEX && sub != X_INT && sub != X_TOKEN && sub != X_GROUP && sub != X_SLOT)
                 return 0;
         }
-        if ((kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP) && x_at(k, x_arg(k, n, 0))->kind != X_INDEX)
+        if ((kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP) && x_at(k, x_arg(k, *n, 0))->kind != X_INDEX)
             return 0;
     }
     return 1;
