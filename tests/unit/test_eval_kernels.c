@@ -274,12 +274,57 @@ static void doubtful_choice(void **state)
     assert_true(y == 50 && by == 50 && z == 50 && bz == 0);
 }
 
+/* Two chained products; %s is a place for a fault. */
+static const char chain_text[] =
+    "moe 1\ndim M, N, C\n"
+    "kernel chain(in x: bf16[M, N], in w: bf16[N, C], in v: bf16[C, N], out y: bf16[M, N]) {\n"
+    "  h[m, c] = sum(n%s) x[m, n] * w[n, c]\n"
+    "  a[m, c] = %s(h[m, c] * sigmoid(h[m, c]))\n"
+    "  y[m, n] = bf16(sum(c) a[m, c] * v[c, n])\n"
+    "}\n";
+
+static double *run_chain(const char *where, const char *cast, double *const *bounds)
+{
+    enum { M = 5, N = 67, C = 48 };
+    Random rnd = random_new(11);
+    double *x = filled(&rnd, M * N, EL_BF16), *w = filled(&rnd, N * C, EL_BF16),
+           *v = filled(&rnd, C * N, EL_BF16);
+    double *y = empty(M * N);
+    EvalArg args[] = {{.data = x}, {.data = w}, {.data = v}, {.data = y}};
+    runs(compile(arena_printf(arena, chain_text, where, cast)), EVAL_REFERENCE, (int64_t[]){M, N, C}, args,
+         bounds);
+    return y;
+}
+
+/* How many of the 335 elements are outside what the bounds allow. */
+static int outside(const double *y, const double *other, const double *bound)
+{
+    int n = 0;
+    for (int i = 0; i < 5 * 67; i++)
+        n += !(fabs(y[i] - other[i]) <= bound[i]);
+    return n;
+}
+
+/* The bounds are tight enough to show a forgotten last term, a dropped cast, a truncating one. */
+static void faults_exceed_bounds(void **state)
+{
+    (void)state;
+    double *bound = empty(5 * 67), *bounds[] = {NULL, NULL, NULL, bound};
+    double *y = run_chain("", "bf16", bounds);
+    assert_int_equal(outside(y, run_chain("", "bf16", NULL), bound), 0);
+    assert_true(outside(y, run_chain(" where n < N - 1", "bf16", NULL), bound) > 200);
+    assert_true(outside(y, run_chain(" where n > 0", "bf16", NULL), bound) > 200);
+    assert_true(outside(y, run_chain("", "f32", NULL), bound) > 50);
+    assert_true(outside(y, run_chain("", "f16", NULL), bound) > 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
-        TEST(ffn_dropless), TEST(ffn_capacity), TEST(broken_routes),       TEST(attention),
-        TEST(route_of_top), TEST(shared_nodes), TEST(guards_in_any_order), TEST(doubtful_choice),
+        TEST(ffn_dropless),        TEST(ffn_capacity),    TEST(broken_routes),
+        TEST(attention),           TEST(route_of_top),    TEST(shared_nodes),
+        TEST(guards_in_any_order), TEST(doubtful_choice), TEST(faults_exceed_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
