@@ -223,11 +223,6 @@ static int is_float_elem(Elem e) { return e == EL_F32 || e == EL_BF16 || e == EL
 
 /* ---- the forward kernel ---- */
 
-static Elem saved_elem(const Kernel *k, const struct DeriveSave *s, TensorId t)
-{
-    return s->elem == EL_COUNT ? k->tensors.at[t].elem : s->elem;
-}
-
 /* X saved in another type: the local gets a second name, and X is the parameter. */
 static void save_rounded(Sweep *s, TensorId t, Elem elem)
 {
@@ -262,20 +257,15 @@ static void make_forward(Request *r)
     for (uint32_t i = 0; i < r->d->save.len; i++) {
         const struct DeriveSave *s = &r->d->save.at[i];
         TensorId t = ir_find_tensor(from, s->name);
-        RouteId route = ir_find_route(from, s->name);
-        if (t != NONE && from->tensors.at[t].role == ROLE_LOCAL) {
-            Elem elem = saved_elem(from, s, t);
-            if (elem != from->tensors.at[t].elem) {
-                save_rounded(&sweep, t, elem);
-                continue;
-            }
-            k->tensors.at[t].role = ROLE_OUT;
-            k->tensors.at[t].space = SPACE_GM;
-            add_param(k, (Param){PARAM_TENSOR, t});
-        } else if (t == NONE && from->routes.at[route].role == ROLE_LOCAL) {
-            k->routes.at[route].role = ROLE_OUT;
-            add_param(k, (Param){PARAM_ROUTE, route});
+        if (from->tensors.at[t].role != ROLE_LOCAL)
+            continue; /* an output is there already */
+        if (s->elem != from->tensors.at[t].elem) {
+            save_rounded(&sweep, t, s->elem);
+            continue;
         }
+        k->tensors.at[t].role = ROLE_OUT;
+        k->tensors.at[t].space = SPACE_GM;
+        add_param(k, (Param){PARAM_TENSOR, t});
     }
 }
 
@@ -330,13 +320,7 @@ static void take_inputs(Request *r, Kernel *k)
     for (uint32_t i = 0; i < r->d->save.len; i++) {
         const struct DeriveSave *s = &r->d->save.at[i];
         TensorId t = ir_find_tensor(from, s->name);
-        if (t == NONE) {
-            RouteId route = ir_find_route(from, s->name);
-            k->routes.at[route].role = ROLE_IN;
-            add_param(k, (Param){PARAM_ROUTE, route});
-            continue;
-        }
-        k->tensors.at[t].elem = saved_elem(from, s, t);
+        k->tensors.at[t].elem = s->elem;
         k->tensors.at[t].role = ROLE_IN;
         k->tensors.at[t].space = SPACE_GM;
         derive_adjoint(&r->sweep, t)->saved = 1;
