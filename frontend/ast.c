@@ -5,20 +5,27 @@ static AstExpr *new_expr(Parser *p, AstExpr e, AstExpr *const *args, uint32_t na
 {
     AstExpr *out = arena_new_of(p->arena, AstExpr);
     uint32_t height = 0;
+    int bad = 0;
     e.args = arena_array(p->arena, AstExpr *, nargs);
     e.nargs = nargs;
     for (uint32_t i = 0; i < nargs; i++) {
         e.args[i] = args[i];
         height = args[i]->height > height ? args[i]->height : height;
+        bad |= args[i]->kind == AST_BAD;
     }
     *out = e;
+    if (bad) { /* reported already */
+        out->kind = AST_BAD;
+        out->nargs = 0;
+        return out;
+    }
     if (height < AST_MAX_HEIGHT) {
         out->height = (uint16_t)(height + 1);
         return out;
     }
     diag_add(p->m->diags, DIAG_nesting, e.loc, "give a part of it a name of its own in an equation above",
              "this expression is more than %d operations deep", AST_MAX_HEIGHT);
-    out->kind = AST_BAD; /* cut here: what is above starts anew, and is not reported again */
+    out->kind = AST_BAD;
     out->nargs = 0;
     return out;
 }
