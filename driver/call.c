@@ -4,6 +4,7 @@
  * unknown dimension, in exactly one term and to the first power, solves it; this is repeated until nothing
  * changes and then every equation is checked. So `2*F` gives F, and `T*K` gives T once K is known from
  * elsewhere. */
+#include "driver/element.h"
 #include "driver/module.h"
 
 #include <math.h>
@@ -226,38 +227,14 @@ static int check_tensor(Call *c, uint32_t i)
 
 /* ---- scalars ---- */
 
-/* An exactly representable value to the bits of f16. */
-static uint16_t f16_bits(double v)
-{
-    uint16_t sign = signbit(v) ? 0x8000 : 0;
-    int exponent;
-    if (isnan(v))
-        return 0x7e00;
-    if (isinf(v) || v == 0)
-        return (uint16_t)(sign | (v == 0 ? 0 : 0x7c00));
-    double f = frexp(fabs(v), &exponent); /* in [0.5, 1) */
-    if (exponent < -13)                   /* subnormal: multiples of 2^-24 */
-        return (uint16_t)(sign | (uint16_t)ldexp(fabs(v), 24));
-    return (uint16_t)(sign | (uint16_t)((exponent + 14) << 10) | (uint16_t)(ldexp(f, 11) - 1024));
-}
-
 static int set_scalar(Call *c, uint32_t i)
 {
     const SigParam *p = &c->k->sig->params[i];
     double v = c->args[i].scalar;
-    float f = (float)elem_round(p->elem, v);
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
     c->pointers[i] = &c->values[i];
-    if (p->elem == EL_I32) {
-        if (!(v >= INT32_MIN && v <= INT32_MAX) || v != floor(v))
-            return refuse(c, "%s: '%s' is i32, but its value is %.17g", c->k->sig->name, p->name, v);
-        int32_t integer = (int32_t)v;
-        memcpy(c->pointers[i], &integer, sizeof integer);
-        return 0;
-    }
-    uint16_t half = p->elem == EL_BF16 ? (uint16_t)(bits >> 16) : f16_bits((double)f);
-    memcpy(c->pointers[i], p->elem == EL_F32 ? (void *)&bits : (void *)&half, elem_bytes(p->elem));
+    if (p->elem == EL_I32 && (!(v >= INT32_MIN && v <= INT32_MAX) || v != floor(v)))
+        return refuse(c, "%s: '%s' is i32, but its value is %.17g", c->k->sig->name, p->name, v);
+    element_write(p->elem, p->elem == EL_I32 ? v : elem_round(p->elem, v), c->pointers[i]);
     return 0;
 }
 

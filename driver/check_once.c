@@ -10,7 +10,7 @@ static void print_values(FILE *out, const char *name, Elem e, const unsigned cha
     double low = INFINITY, high = -INFINITY, sum = 0;
     char hash[33];
     for (int64_t n = 0; n < count; n++) {
-        double v = check_decode(e, bytes + (size_t)n * elem_bytes(e));
+        double v = element_read(e, bytes + (size_t)n * elem_bytes(e));
         low = v < low ? v : low;
         high = v > high ? v : high;
         sum += v;
@@ -19,7 +19,7 @@ static void print_values(FILE *out, const char *name, Elem e, const unsigned cha
     fprintf(out, "%s: %lld %s, from %.6g to %.6g, mean %.6g, hash %.16s:", name, (long long)count, elem_name(e), low,
             high, count ? sum / (double)count : 0, hash);
     for (int64_t n = 0; n < count && n < 6; n++)
-        fprintf(out, " %.6g", check_decode(e, bytes + (size_t)n * elem_bytes(e)));
+        fprintf(out, " %.6g", element_read(e, bytes + (size_t)n * elem_bytes(e)));
     fprintf(out, count > 6 ? " ...\n" : "\n");
 }
 
@@ -28,7 +28,7 @@ static unsigned char *encoded(const CheckCase *c, const Tensor *t, const double 
     size_t size = elem_bytes(t->elem);
     unsigned char *bytes = arena_alloc(c->arena, size * (size_t)count + 1);
     for (int64_t n = 0; n < count; n++)
-        check_encode(t->elem, data[n], bytes + (size_t)n * size);
+        element_write(t->elem, data[n], bytes + (size_t)n * size);
     return bytes;
 }
 

@@ -5,6 +5,7 @@
 #define DRIVER_CHECK_PARTS_H
 
 #include "driver/check.h"
+#include "driver/element.h"
 #include "driver/driver.h"
 #include "moec/moert.h"
 
@@ -85,8 +86,6 @@ int64_t check_elements(const CheckCase *c, const Tensor *t);
 int check_fill(CheckCase *c);
 /* One tensor's random values. */
 void check_random(CheckCase *c, const Tensor *t, double *data, int64_t count);
-void check_encode(Elem e, double value, unsigned char *at);
-double check_decode(Elem e, const unsigned char *at);
 
 /* ---- check_route.c ---- */
 

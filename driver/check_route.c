@@ -183,7 +183,7 @@ const char *check_parse_routing(const char *text, Arena *a, TestRun *out)
     *out = (TestRun){0};
     for (skip(&at, " "); *at; skip(&at, " ,")) {
         TestRouting r = {.kind = ROUTING_UNIFORM};
-        int kind = 0;
+        unsigned kind = 0;
         while (kind <= ROUTING_EXACT && !word_at(&at, routing_words[kind]))
             kind++;
         r.kind = kind;

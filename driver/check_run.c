@@ -112,7 +112,7 @@ static void give_tensor(Call *call, uint32_t i)
     size_t size = elem_bytes(t->elem);
     Guarded g = guarded(call->c, size * (size_t)v->count, size);
     for (int64_t n = 0; n < v->count; n++)
-        check_encode(t->elem, v->data[n], g.at + (size_t)n * size);
+        element_write(t->elem, v->data[n], g.at + (size_t)n * size);
     call->memory[i] = g;
     call->args[i] = g.at;
 }
@@ -144,7 +144,7 @@ static int input_changed(const Call *call, uint32_t i)
     const Tensor *t = check_tensor(call->c->k, i);
     unsigned char now[8];
     for (int64_t n = 0; t->role == ROLE_IN && n < call->c->values[i].count; n++) {
-        check_encode(t->elem, call->c->values[i].data[n], now);
+        element_write(t->elem, call->c->values[i].data[n], now);
         if (memcmp(now, call->memory[i].at + (size_t)n * elem_bytes(t->elem), elem_bytes(t->elem)) != 0)
             return 1;
     }
@@ -235,7 +235,7 @@ static const char *compare_tensor(const CheckCase *c, const CheckReference *want
     const Tensor *t = check_tensor(c->k, i);
     const char *bad = NULL;
     for (int64_t n = 0; t->role != ROLE_IN && n < c->values[i].count; n++) {
-        double g = check_decode(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)), w = want->data[i][n];
+        double g = element_read(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)), w = want->data[i][n];
         double bound = allowed(want, i, t->elem, n, tolerance);
         score->compared++;
         score->doubt += isinf(bound) != 0;
@@ -258,8 +258,8 @@ static const char *compare_list(const CheckCase *c, const char *route, const cha
 {
     for (int64_t n = 0; n < count; n++) {
         Elem e = size == 8 ? EL_I64 : EL_I32;
-        double g = check_decode(e, (const unsigned char *)got + (size_t)n * size);
-        double w = check_decode(e, (const unsigned char *)want + (size_t)n * size);
+        double g = element_read(e, (const unsigned char *)got + (size_t)n * size);
+        double w = element_read(e, (const unsigned char *)want + (size_t)n * size);
         if (!same_value(g, w))
             return arena_printf(c->arena, "%s.%s[%lld]: got %.0f, want %.0f", route, field, (long long)n, g, w);
     }
@@ -318,7 +318,7 @@ const char *check_same(const CheckCase *c, const CheckResult *a, const CheckResu
             size_t size = elem_bytes(t->elem), at = (size_t)n * size;
             if (memcmp(a->bytes[i] + at, b->bytes[i] + at, size) != 0)
                 return arena_printf(c->arena, "%s: %.9g and %.9g", place(c, t, n),
-                                    check_decode(t->elem, a->bytes[i] + at), check_decode(t->elem, b->bytes[i] + at));
+                                    element_read(t->elem, a->bytes[i] + at), element_read(t->elem, b->bytes[i] + at));
         }
     }
     return NULL;

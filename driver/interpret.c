@@ -1,5 +1,6 @@
 #include "driver/interpret.h"
 
+#include "driver/element.h"
 #include "driver/module.h"
 
 #include <stdio.h>
@@ -12,42 +13,6 @@ typedef struct Call {
     int64_t *dims; /* by DimId */
     EvalArg *args;
 } Call;
-
-static double read_element(Elem e, const void *at, int64_t i)
-{
-    switch (e) {
-    case EL_F32: return (double)((const float *)at)[i];
-    case EL_F16: return (double)((const _Float16 *)at)[i];
-    case EL_I32: return (double)((const int32_t *)at)[i];
-    case EL_I64: return (double)((const int64_t *)at)[i];
-    case EL_BF16: {
-        uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        return (double)value;
-    }
-    case EL_COUNT: break;
-    }
-    return 0;
-}
-
-/* The interpreter has rounded already: every conversion here is exact. */
-static void write_element(Elem e, void *at, int64_t i, double value)
-{
-    float f = (float)value;
-    uint32_t bits;
-    switch (e) {
-    case EL_F32: ((float *)at)[i] = f; return;
-    case EL_F16: ((_Float16 *)at)[i] = (_Float16)value; return;
-    case EL_I32: ((int32_t *)at)[i] = (int32_t)value; return;
-    case EL_I64: ((int64_t *)at)[i] = (int64_t)value; return;
-    case EL_BF16:
-        memcpy(&bits, &f, sizeof bits);
-        ((uint16_t *)at)[i] = (uint16_t)(bits >> 16);
-        return;
-    case EL_COUNT: return;
-    }
-}
 
 /* -1 when it overflows or a dimension is negative. */
 static int64_t count_elements(const Call *c, const Tensor *t)
@@ -79,7 +44,7 @@ static int load_tensor(Call *c, moe_ctx *ctx, const Tensor *t, const void *data,
         return refuse(ctx, MOE_NULL, t->name);
     arg->data = arena_array(c->arena, double, n + 1);
     for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
-        arg->data[i] = read_element(t->elem, data, i);
+        arg->data[i] = element_read(t->elem, (const char *)data + (size_t)i * elem_bytes(t->elem));
     return MOE_OK;
 }
 
@@ -88,8 +53,8 @@ static int load_route(Call *c, moe_ctx *ctx, const Route *r, const moe_route *fr
     if (!from)
         return refuse(ctx, MOE_NULL, r->name);
     arg->route = arena_new_of(c->arena, EvalRoute);
-    *arg->route = (EvalRoute){from->tokens, from->choices, from->groups, from->rows,
-                              from->start, from->count, from->slot_of, from->row_of};
+    *arg->route = (EvalRoute){from->tokens, from->choices, from->groups,  from->rows,
+                              from->start,  from->count,   from->slot_of, from->row_of};
     return MOE_OK;
 }
 
@@ -117,7 +82,7 @@ static void store_results(const Call *c, void *const *args)
         const Tensor *t = &k->tensors.at[p.id];
         int64_t n = count_elements(c, t);
         for (int64_t j = 0; j < n; j++)
-            write_element(t->elem, args[i], j, c->args[i].data[j]);
+            element_write(t->elem, c->args[i].data[j], (char *)args[i] + (size_t)j * elem_bytes(t->elem));
     }
 }
 
