@@ -31,7 +31,7 @@ static int check_finite(const Trainer *t)
         stderr,
         "moe-train: step %lld: the loss is %g and the norm of the gradients %g: training has diverged; try a "
         "smaller --lr or a longer --warmup\n",
-        (long long)t->step + 1, t->loss, t->norm);
+        (long long)t->step + 1, t->loss, fabs(t->norm)); /* fabs: a NaN without its sign */
     return 1;
 }
 
