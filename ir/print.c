@@ -200,15 +200,15 @@ static void use_expr(const Kernel *k, ExprId root, Used *u)
 {
     if (root == NONE)
         return;
-    uint8_t *seen = x_reachable(k, root, EVERYWHERE);
-    for (ExprId e = 0; e <= root; e++) {
-        const Expr *x = x_at(k, e);
-        if (seen[e] && x->kind == X_EXTENT)
+    each_below(e, k, root, EVERYWHERE)
+    {
+        const Expr *x = x_at(k, *e);
+        if (x->kind == X_EXTENT)
             use_extent(k->module, x->sym, u);
-        if (seen[e] && x->kind == X_INDEX)
+        if (x->kind == X_INDEX)
             use_axis(k->module, k->indices.at[x->sym].axis, u);
-        for (uint32_t b = 0; seen[e] && b < x->nbound; b++)
-            use_axis(k->module, k->indices.at[x_bound(k, e, b)].axis, u);
+        for (uint32_t b = 0; b < x->nbound; b++)
+            use_axis(k->module, k->indices.at[x_bound(k, *e, b)].axis, u);
     }
 }
 

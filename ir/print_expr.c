@@ -88,10 +88,11 @@ static int is_told(const Printer *p, IndexId i, ExprId root)
 {
     if (root == NONE)
         return 0;
-    uint8_t *seen = x_reachable(p->k, root, EVERYWHERE);
-    for (ExprId e = 0; e <= root; e++)
-        if (seen[e] && tells_axis(p->k, e, i))
+    each_below(e, p->k, root, EVERYWHERE)
+    {
+        if (tells_axis(p->k, *e, i))
             return 1;
+    }
     return 0;
 }
 

@@ -179,13 +179,13 @@ static int own_reads_ok(Verifier *v)
 {
     const Equation *q = v->eq;
     const Tensor *t = &v->k->tensors.at[q->lhs];
-    uint8_t *seen = x_reachable(v->k, q->rhs, EVERYWHERE);
-    for (ExprId e = 0; e <= q->rhs; e++) {
-        if (!seen[e] || x_at(v->k, e)->kind != X_LOAD || x_at(v->k, e)->sym != q->lhs)
+    each_below(e, v->k, q->rhs, EVERYWHERE)
+    {
+        if (x_at(v->k, *e)->kind != X_LOAD || x_at(v->k, *e)->sym != q->lhs)
             continue;
-        REQUIRE(v, e, t->role == ROLE_INOUT, "%s is read by its own definition", t->name);
+        REQUIRE(v, *e, t->role == ROLE_INOUT, "%s is read by its own definition", t->name);
         for (uint32_t i = 0; i < q->nindex; i++)
-            REQUIRE(v, e, x_arg(v->k, e, i) == q->index[i],
+            REQUIRE(v, *e, x_arg(v->k, *e, i) == q->index[i],
                     "another element of %s is read while it is written", t->name);
     }
     return 1;
