@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- life ---- */
 
@@ -298,6 +299,17 @@ static int lower_all(Compilation *c, BackendInput *inputs)
     return DRIVER_OK;
 }
 
+/* --time-passes also shows the steps after the last pass. Returns the time, for the next step. */
+static double say_time(Compilation *c, double since, const char *step)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double now = 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+    if (c->options.time_passes && step)
+        text_add(&c->times, "%10.3f ms  %s\n", now - since, step);
+    return now;
+}
+
 int compile_emit(Compilation *c, Product what, Bytes *out)
 {
     static const enum BackendOutput outputs[PRODUCT_COUNT] = {
@@ -306,9 +318,11 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
     const char *error = NULL;
     if (lower_all(c, inputs))
         return DRIVER_ERROR;
+    double start = say_time(c, 0, NULL);
     const BackendApi *api = plugin_open(c->arena, &error);
     if (!api)
         return compile_fail(c, DIAG_driver_backend, error);
+    start = say_time(c, start, "(load the back end)");
     const char *build = plugin_build_id(c->arena);
     BackendOptions o = {
         .debug = c->options.debug,
@@ -318,6 +332,7 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
     };
     c->header = bytes_of(header_text(c->module, c->arena));
     error = api->emit(inputs, c->isas.n, &o, outputs[what], c->arena, &out->at, &out->len);
+    say_time(c, start, "(machine code)");
     return error ? compile_fail(c, DIAG_driver_backend, error) : DRIVER_OK;
 }
 
@@ -333,7 +348,9 @@ static int make_so(Compilation *c, Bytes *out)
     int status = compile_emit(c, PRODUCT_OBJECT, &object);
     if (status)
         return status;
+    double start = say_time(c, 0, NULL);
     const char *error = link_shared(object, c->arena, out);
+    say_time(c, start, "(link)");
     if (error)
         return compile_fail(c, DIAG_driver_backend, error);
     if (c->cache)

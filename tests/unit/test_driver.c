@@ -209,6 +209,20 @@ static void another_name_is_not_taken(void **state)
     assert_false(cache_find(p->directory, other, p->arena, &e));
 }
 
+static void the_oldest_entries_go(void **state)
+{
+    Place *p = *state;
+    struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    int fd = open(in(p, "old.so"), O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)600 << 20), 0); /* sparse */
+    assert_int_equal(futimens(fd, past), 0);
+    close(fd);
+    cache_store(p->directory, KEY, bytes("machine code"), bytes("header"), p->arena);
+    assert_int_not_equal(access(in(p, "old.so"), F_OK), 0);
+    assert_true(cache_find(p->directory, KEY, p->arena, &(CacheEntry){.path = NULL}));
+}
+
 static void unusable_places_are_not_used(void **state)
 {
     Place *p = *state;
@@ -342,6 +356,7 @@ int main(void)
         TEST(an_entry_comes_back),
         TEST(every_damaged_byte_is_noticed),
         TEST(another_name_is_not_taken),
+        TEST(the_oldest_entries_go),
         TEST(unusable_places_are_not_used),
         TEST(targets_are_sorted_and_refused_by_name),
         TEST(the_build_has_a_name),
