@@ -241,7 +241,7 @@ static void make_key(Compilation *c)
              c->options.debug);
     for (uint32_t i = 0; i < c->isas.n; i++)
         text_add(&t, "%s\n", cpu_table[c->isas.at[i]].name);
-    ir_print(c->module, NULL, &t);
+    ir_digest(c->module, &t);
     for (uint32_t i = 0; c->options.debug && i < c->diags.files.len; i++) {
         text_add(&t, "%s\n", c->diags.files.at[i].path);
         text_add_bytes(&t, c->diags.files.at[i].text, c->diags.files.at[i].len);

@@ -360,6 +360,14 @@ Nodes x_below(const Kernel *k, ExprId e, uint8_t stop);
     for (Nodes it##_list = x_below((k), (e), (stop)); it##_list.n > 0; it##_list.n = 0)                      \
         for (const ExprId *it = it##_list.at; it < it##_list.at + it##_list.n; it++)
 int x_contains(const Kernel *k, ExprId e, ExprId node);
+/* A map over the nodes of one walk. */
+typedef struct ExprMap {
+    ExprId *key, *value;
+    uint32_t mask;
+} ExprMap;
+ExprMap x_map(Arena *a, uint32_t nodes);           /* for at most that many nodes */
+ExprId *x_map_at(const ExprMap *m, ExprId e);      /* its place; NONE until it is written */
+ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was written */
 /* The same as marks by ExprId 0..e. Costs as much as the kernel has nodes: for rare use. */
 uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop);
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
@@ -401,6 +409,9 @@ void ir_compact(Kernel *k);                 /* drops dead equations */
 void ir_print(const Module *m, const Kernel *kernel, Text *out);
 void ir_print_expr(const Kernel *k, ExprId e, Text *out);
 void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
+
+/* Every fact of the module once, for hashing: equal digests compile to equal code. Tests and places are left out. */
+void ir_digest(const Module *m, Text *out);
 
 /* NULL when the kernel keeps every invariant of this page, else what is broken and where. */
 const char *ir_verify(const Kernel *k, Arena *a);

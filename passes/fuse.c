@@ -44,6 +44,25 @@ static uint32_t work(const Kernel *k, ExprId e)
     return cost;
 }
 
+/* Nodes of e as text, where a shared part is written out at each use; saturates. */
+static uint32_t written_nodes(const Kernel *k, ExprId e)
+{
+    Nodes below = x_below(k, e, EVERYWHERE);
+    uint32_t *size = arena_array(k->module->arena, uint32_t, below.n);
+    for (uint32_t i = 0; i < below.n; i++) {
+        size[i] = 1;
+        for (uint32_t a = 0; a < x_at(k, below.at[i])->nargs; a++)
+            for (uint32_t j = i; j-- > 0;)
+                if (below.at[j] == x_arg(k, below.at[i], a)) {
+                    size[i] = size[i] > NODES_IN_ONE ? size[i] : size[i] + size[j];
+                    break;
+                }
+        if (size[i] > NODES_IN_ONE)
+            return size[i];
+    }
+    return size[below.n - 1];
+}
+
 static int plain_lhs(const Kernel *k, const Equation *q)
 {
     for (uint32_t i = 0; i < q->nindex; i++)
@@ -182,7 +201,7 @@ static int fits(const Producer *p)
 {
     const Kernel *k = p->k;
     int uses = 0;
-    if (p->rule != RULE_COPY && x_below(k, k->eqs.at[p->at].rhs, EVERYWHERE).n > NODES_IN_ONE)
+    if (p->rule != RULE_COPY && written_nodes(k, k->eqs.at[p->at].rhs) > NODES_IN_ONE)
         return 0;
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
