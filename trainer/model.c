@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ONCE = 0, LAYER = 1, GAIN = 0, MATRIX = 1 };
 
@@ -53,6 +54,39 @@ Sizes model_sizes(const Config *c)
 static int out_of_memory(void)
 {
     fprintf(stderr, "moe-train: out of memory: the model or its micro-batch is too large for this machine\n");
+    return 1;
+}
+
+static double weight_bytes(const Sizes *s)
+{
+    double elements = 0;
+    for (WeightId id = 0; id < WEIGHT_COUNT; id++)
+        elements += (double)weight_elements(id, s) * (weight_table[id].per_layer ? (double)s->L : 1);
+    return elements * (4 * sizeof(float) + sizeof(uint16_t));
+}
+
+static double buffer_bytes(const Sizes *s)
+{
+    UNPACK_SIZES(s);
+    const int64_t B = s->B, S = s->S, T = s->T, N = s->N, D = s->D, K = s->K;
+    double bytes = 0;
+#define BUFFER(name, scope, type, elements, doc) \
+    bytes += (double)(elements) * sizeof(type) * (scope ? (double)L : 1);
+#include "trainer/buffers.def"
+    return bytes;
+}
+
+int model_check_memory(const Sizes *s)
+{
+    double need = weight_bytes(s) + buffer_bytes(s);
+    double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (need <= have)
+        return 0;
+    fprintf(stderr,
+            "moe-train: the model and its micro-batch need %.1f GiB and this machine has %.1f GiB: choose "
+            "smaller "
+            "sizes or more --micro-batches\n",
+            need / 0x1p30, have / 0x1p30);
     return 1;
 }
 

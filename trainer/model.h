@@ -43,6 +43,8 @@ int64_t weight_elements(WeightId id, const Sizes *sizes);
 double weight_deviation(WeightId id, const Sizes *sizes);
 
 Sizes model_sizes(const Config *c);
+/* Refuses a model that cannot fit into this machine's memory, before any of it is touched. */
+int model_check_memory(const Sizes *sizes);
 int model_new(Model *m, const Config *c); /* 0, or 1 with a message printed */
 void model_free(Model *m);
 

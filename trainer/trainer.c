@@ -32,6 +32,9 @@ int trainer_new(Trainer *t, const Config *c, const Data *d, int interpret)
         fprintf(stderr, "moe-train: --strategy %s: there is no such strategy\n", c->strategy);
         return 1;
     }
+    const Sizes sizes = model_sizes(c);
+    if (model_check_memory(&sizes))
+        return 1;
     t->random = random_new((uint64_t)c->seed + 1);
     t->kernels = kernels_new((int)c->threads, interpret);
     if (!t->kernels || model_new(&t->model, c) || buffers_new(&t->buffers, &t->model.sizes))
