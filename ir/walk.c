@@ -84,33 +84,40 @@ static int has_node(const Kernel *k, ExprId e, ExprKind kind, uint32_t sym)
 }
 
 /* Index variables are unique per kernel: a bound one never occurs outside its reduction. */
-int x_uses_index(const Kernel *k, ExprId e, IndexId index) { return has_node(k, e, X_INDEX, index); }
+int x_uses_index(const Kernel *k, ExprId e, IndexId index)
+{
+    return e != NONE && x_at(k, e)->uses >> index % 64 & 1 && has_node(k, e, X_INDEX, index);
+}
+
 int x_loads(const Kernel *k, ExprId e, TensorId t) { return has_node(k, e, X_LOAD, t); }
 
-/* A map over the nodes of one walk. */
-typedef struct NodeMap {
-    ExprId *key, *value;
-    uint32_t mask;
-} NodeMap;
-
-static NodeMap map_new(Arena *a, uint32_t n)
+ExprMap x_map(Arena *a, uint32_t n)
 {
     uint32_t size = 4;
     while (size < n * 2)
         size *= 2;
-    NodeMap m = {arena_array(a, ExprId, size), arena_array(a, ExprId, size), size - 1};
+    ExprMap m = {arena_array(a, ExprId, size), arena_array(a, ExprId, size), size - 1};
     memset(m.key, 0xff, sizeof *m.key * size); /* NONE */
+    memset(m.value, 0xff, sizeof *m.value * size);
     return m;
 }
 
-static ExprId *map_at(const NodeMap *m, ExprId e)
+static uint32_t map_place(const ExprMap *m, ExprId e)
 {
     uint32_t at = (e * 2654435761u) & m->mask;
     while (m->key[at] != e && m->key[at] != NONE)
         at = (at + 1) & m->mask;
+    return at;
+}
+
+ExprId *x_map_at(const ExprMap *m, ExprId e)
+{
+    uint32_t at = map_place(m, e);
     m->key[at] = e;
     return &m->value[at];
 }
+
+ExprId x_map_get(const ExprMap *m, ExprId e) { return m->key ? m->value[map_place(m, e)] : (ExprId)NONE; }
 
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max)
 {
@@ -137,21 +144,21 @@ ExprId x_rewrite(Kernel *k, ExprId root, XRewrite f, void *user)
     if (root == NONE)
         return NONE;
     Nodes below = x_below(k, root, EVERYWHERE);
-    NodeMap to = map_new(k->module->arena, below.n);
+    ExprMap to = x_map(k->module->arena, below.n);
     for (uint32_t i = 0; i < below.n; i++) {
         ExprId e = below.at[i], args[MAX_RANK + 2], fresh = e;
         uint32_t n = x_at(k, e)->nargs;
         int changed = 0;
         for (uint32_t a = 0; a < n; a++) {
-            args[a] = *map_at(&to, x_arg(k, e, a));
+            args[a] = *x_map_at(&to, x_arg(k, e, a));
             changed |= args[a] != x_arg(k, e, a);
         }
         if (changed)
             fresh = x_with_args(k, e, args);
         fresh = f(k, fresh, user);
-        *map_at(&to, e) = fresh;
+        *x_map_at(&to, e) = fresh;
     }
-    return *map_at(&to, root);
+    return *x_map_at(&to, root);
 }
 
 typedef struct Substitution {
@@ -234,13 +241,13 @@ ExprId x_copy(Kernel *to, const Kernel *from, ExprId root, const XMaps *maps)
     if (root == NONE)
         return NONE;
     Nodes below = x_below(from, root, EVERYWHERE);
-    NodeMap fresh = map_new(to->module->arena, below.n);
+    ExprMap fresh = x_map(to->module->arena, below.n);
     for (uint32_t i = 0; i < below.n; i++) {
         ExprId e = below.at[i], args[MAX_RANK + 2];
         for (uint32_t a = 0; a < x_at(from, e)->nargs; a++)
-            args[a] = *map_at(&fresh, x_arg(from, e, a));
+            args[a] = *x_map_at(&fresh, x_arg(from, e, a));
         ExprId copy = copy_node(to, from, e, args, maps);
-        *map_at(&fresh, e) = copy;
+        *x_map_at(&fresh, e) = copy;
     }
-    return *map_at(&fresh, root);
+    return *x_map_at(&fresh, root);
 }

@@ -33,27 +33,29 @@ static ExprId renamed_reduce(Kernel *k, ExprId e, const ExprId *args, uint32_t l
 
 static ExprId without_bound_names(Kernel *k, ExprId root)
 {
-    uint8_t *seen = x_reachable(k, root, EVERYWHERE);
-    ExprId *to = arena_array(k->module->arena, ExprId, root + 1);
-    uint32_t *level = arena_array(k->module->arena, uint32_t, root + 1);
-    for (ExprId e = 0; e <= root; e++) {
-        if (!seen[e])
-            continue;
-        ExprId args[MAX_RANK + 2];
+    Nodes below = x_below(k, root, EVERYWHERE);
+    ExprMap to = x_map(k->module->arena, below.n), level = x_map(k->module->arena, below.n);
+    for (uint32_t n = 0; n < below.n; n++) {
+        ExprId e = below.at[n], args[MAX_RANK + 2], fresh = e;
+        uint32_t nargs = x_at(k, e)->nargs, depth = 0;
         int changed = 0;
-        for (uint32_t i = 0; i < x_at(k, e)->nargs; i++) {
+        for (uint32_t i = 0; i < nargs; i++) {
             ExprId arg = x_arg(k, e, i);
-            args[i] = to[arg];
+            uint32_t below_arg = x_map_get(&level, arg);
+            args[i] = x_map_get(&to, arg);
             changed |= args[i] != arg;
-            level[e] = level[arg] > level[e] ? level[arg] : level[e];
+            depth = below_arg > depth ? below_arg : depth;
         }
-        to[e] = changed ? x_with_args(k, e, args) : e;
+        if (changed)
+            fresh = x_with_args(k, e, args);
         if (x_at(k, e)->kind == X_REDUCE) {
-            to[e] = renamed_reduce(k, e, args, level[e]);
-            level[e] += x_at(k, e)->nbound;
+            fresh = renamed_reduce(k, e, args, depth);
+            depth += x_at(k, e)->nbound;
         }
+        *x_map_at(&to, e) = fresh;
+        *x_map_at(&level, e) = depth;
     }
-    return to[root];
+    return x_map_get(&to, root);
 }
 
 ExprId alpha_form(Kernel *k, ExprId e, const IndexId *free, uint32_t nfree)

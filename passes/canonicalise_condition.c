@@ -4,9 +4,8 @@
 
 int canon_has_load(const Kernel *k, ExprId e)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++)
-        if (seen[i] && x_at(k, i)->kind == X_LOAD)
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD)
             return 1;
     return 0;
 }

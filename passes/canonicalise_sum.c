@@ -65,17 +65,23 @@ typedef struct Factors {
     int negative;
 } Factors;
 
+static int is_inside(Kernel *k, ExprId load)
+{
+    Expr x = *x_at(k, load);
+    for (uint32_t a = 0; a < x.nargs; a++)
+        if (ir_prove_range(k, x_arg(k, load, a), k->tensors.at[x.sym].axes[a], NONE) != PROOF_INSIDE)
+            return 0;
+    return 1;
+}
+
 /* An access may leave the conditions of its sum only when it is inside without them. */
 static int may_leave(Kernel *k, const Reduction *r, ExprId e)
 {
     if (r->where.n == 0)
         return 1;
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++)
-        for (uint32_t a = 0; seen[i] && x_at(k, i)->kind == X_LOAD && a < x_at(k, i)->nargs; a++)
-            if (ir_prove_range(k, x_arg(k, i, a), k->tensors.at[x_at(k, i)->sym].axes[a], NONE) !=
-                PROOF_INSIDE)
-                return 0;
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD && !is_inside(k, *n))
+            return 0;
     return 1;
 }
 

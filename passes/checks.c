@@ -48,10 +48,9 @@ static int needs_look(Checks *c, ExprId root)
         vec_push(c->arena, &c->open, 0);
     if (c->open.at[root])
         return c->open.at[root] == 2;
-    const uint8_t *seen = x_reachable(c->k, root, EVERYWHERE);
-    for (ExprId e = 0; e <= root; e++)
-        if (seen[e] && !c->open.at[e])
-            c->open.at[e] = is_open(c, e) ? 2 : 1;
+    each_below (n, c->k, root, EVERYWHERE)
+        if (!c->open.at[*n])
+            c->open.at[*n] = is_open(c, *n) ? 2 : 1;
     return c->open.at[root] == 2;
 }
 
@@ -61,19 +60,18 @@ static uint32_t free_indices(const Kernel *k, ExprId e, IndexId *out, uint32_t n
 {
     if (e == NONE)
         return n;
-    const uint8_t *seen = x_reachable(k, e, EVERYWHERE);
     uint8_t *bound = arena_array(k->module->arena, uint8_t, k->indices.len);
-    for (ExprId i = 0; i <= e; i++)
-        for (uint32_t b = 0; seen[i] && b < x_at(k, i)->nbound; b++)
-            bound[x_bound(k, i, b)] = 1;
-    for (ExprId i = 0; i <= e; i++) {
-        if (!seen[i] || x_at(k, i)->kind != X_INDEX || bound[x_at(k, i)->sym])
+    each_below (i, k, e, EVERYWHERE)
+        for (uint32_t b = 0; b < x_at(k, *i)->nbound; b++)
+            bound[x_bound(k, *i, b)] = 1;
+    each_below (i, k, e, EVERYWHERE) {
+        if (x_at(k, *i)->kind != X_INDEX || bound[x_at(k, *i)->sym])
             continue;
         uint32_t at = 0;
-        while (at < n && out[at] != x_at(k, i)->sym)
+        while (at < n && out[at] != x_at(k, *i)->sym)
             at++;
         if (at == n && n < max)
-            out[n++] = x_at(k, i)->sym;
+            out[n++] = x_at(k, *i)->sym;
     }
     return n;
 }
@@ -96,11 +94,8 @@ static int holds_at_entry(const Checks *c, ExprId e)
     const Kernel *k = c->k;
     if (e == NONE)
         return 1;
-    const uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++) {
-        const Expr *x = x_at(k, i);
-        if (!seen[i])
-            continue;
+    each_below (i, k, e, EVERYWHERE) {
+        const Expr *x = x_at(k, *i);
         if (x->kind == X_LOAD && (c->written[x->sym] || (k->tensors.at[x->sym].role != ROLE_IN &&
                                                          k->tensors.at[x->sym].role != ROLE_INOUT)))
             return 0;
@@ -169,27 +164,27 @@ enum { VISITS_MAX = 10000 };
 
 /* The nodes below root that are evaluated wherever root is; the others are looked at under their own guards.
  */
-static void look_node(Checks *c, ExprId e, ExprId guard, uint8_t *here)
+static void look_node(Checks *c, ExprId e, ExprId guard, const ExprMap *here)
 {
     Kernel *k = c->k;
     Expr x = *x_at(k, e);
     ExprId a = x.nargs ? x_arg(k, e, 0) : (ExprId)NONE;
     if (c->visits > VISITS_MAX && x.kind != X_REDUCE) {
         for (uint32_t i = 0; i < x.nargs; i++)
-            here[x_arg(k, e, i)] = 1;
+            *x_map_at(here, x_arg(k, e, i)) = e;
     } else if (x.kind == X_IF) {
-        here[a] = 1;
+        *x_map_at(here, a) = e;
         look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, a));
         look(c, x_arg(k, e, 2), x_and(k, x.loc, guard, x_op1(k, x.loc, OP_not, a)));
     } else if (x.kind == X_REDUCE) {
         look_reduce(c, e, guard);
     } else if (x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) {
-        here[a] = 1;
+        *x_map_at(here, a) = e;
         ExprId first = x_is_op(k, e, OP_and) ? a : x_op1(k, x.loc, OP_not, a);
         look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, first));
     } else {
         for (uint32_t i = 0; i < x.nargs; i++)
-            here[x_arg(k, e, i)] = 1;
+            *x_map_at(here, x_arg(k, e, i)) = e;
     }
     if (x.kind == X_LOAD)
         look_load(c, e, guard);
@@ -200,11 +195,12 @@ static void look(Checks *c, ExprId root, ExprId guard)
     if (!needs_look(c, root))
         return;
     c->visits++;
-    uint8_t *here = arena_array(c->arena, uint8_t, root + 1);
-    here[root] = 1;
-    for (ExprId e = root + 1; e-- > 0;)
-        if (here[e] && needs_look(c, e))
-            look_node(c, e, guard, here);
+    Nodes below = x_below(c->k, root, EVERYWHERE);
+    ExprMap here = x_map(c->arena, below.n); /* a node to one that needs it */
+    *x_map_at(&here, root) = root;
+    for (uint32_t n = below.n; n-- > 0;)
+        if (x_map_get(&here, below.at[n]) != NONE && needs_look(c, below.at[n]))
+            look_node(c, below.at[n], guard, &here);
 }
 
 static void look_scatter(Checks *c, const Equation *q)

@@ -28,11 +28,8 @@ static void need_expr(Live *l, ExprId root)
 {
     if (root == NONE)
         return;
-    const uint8_t *seen = x_reachable(l->k, root, EVERYWHERE);
-    for (ExprId e = 0; e <= root; e++) {
-        const Expr *x = x_at(l->k, e);
-        if (!seen[e])
-            continue;
+    each_below (e, l->k, root, EVERYWHERE) {
+        const Expr *x = x_at(l->k, *e);
         if (x->kind == X_LOAD)
             l->tensors[x->sym] = 1;
         else if (x->kind == X_INDEX)
@@ -40,7 +37,7 @@ static void need_expr(Live *l, ExprId root)
         else if (x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP)
             l->routes[x->sym] = 1;
         for (uint32_t b = 0; b < x->nbound; b++)
-            need_axis(l, l->k->indices.at[x_bound(l->k, e, b)].axis);
+            need_axis(l, l->k->indices.at[x_bound(l->k, *e, b)].axis);
     }
 }
 

@@ -143,10 +143,9 @@ int derive_varied(Sweep *s, ExprId e)
         vec_push(s->arena, &s->varied, 0);
     if (s->varied.at[e])
         return s->varied.at[e] == 2;
-    uint8_t *seen = x_reachable(s->k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++)
-        if (seen[i] && !s->varied.at[i])
-            s->varied.at[i] = varied_node(s, i) ? 2 : 1;
+    each_below (n, s->k, e, EVERYWHERE)
+        if (!s->varied.at[*n])
+            s->varied.at[*n] = varied_node(s, *n) ? 2 : 1;
     return s->varied.at[e] == 2;
 }
 

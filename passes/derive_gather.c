@@ -150,9 +150,8 @@ static void conditions(Solver *v, const IndexId *target, uint32_t rank, const in
 
 static int has_load(const Kernel *k, ExprId e)
 {
-    uint8_t *seen = x_reachable(k, e, EVERYWHERE);
-    for (ExprId i = 0; i <= e; i++)
-        if (seen[i] && x_at(k, i)->kind == X_LOAD)
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD)
             return 1;
     return 0;
 }

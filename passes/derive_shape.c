@@ -19,8 +19,7 @@ struct Place {           /* where a node stands in its equation */
     uint32_t nlhs;
     ExprId guard; /* or NONE */
     int nested;   /* inside a reduction */
-    ExprId *done; /* by ExprId below ndone: the shaped node, or NONE */
-    ExprId ndone;
+    ExprMap done; /* nodes to shaped ones; made when the first one is shaped, from which all others hang */
 };
 
 typedef struct Shape {
@@ -35,11 +34,11 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain);
 
 /* ---- the cube ---- */
 
-static int indices_differ(const Kernel *k, ExprId a, ExprId b)
+/* Does a use an index that b does not? */
+static int uses_more(const Kernel *k, ExprId a, ExprId b)
 {
-    for (ExprId e = 0, n = a > b ? a : b; e <= n; e++)
-        if (x_at(k, e)->kind == X_INDEX &&
-            x_uses_index(k, a, x_at(k, e)->sym) != x_uses_index(k, b, x_at(k, e)->sym))
+    each_below (n, k, a, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX && !x_uses_index(k, b, x_at(k, *n)->sym))
             return 1;
     return 0;
 }
@@ -55,7 +54,8 @@ Elem derive_cube(const Kernel *k, ExprId reduce)
         return EL_F32;
     ExprId a = x_arg(k, body, 0), b = x_arg(k, body, 1);
     Type type = (Type)x_at(k, a)->type;
-    if (type != (Type)x_at(k, b)->type || (type != TY_BF16 && type != TY_F16) || !indices_differ(k, a, b))
+    if (type != (Type)x_at(k, b)->type || (type != TY_BF16 && type != TY_F16) ||
+        (!uses_more(k, a, b) && !uses_more(k, b, a)))
         return EL_F32;
     return type == TY_BF16 ? EL_BF16 : EL_F16;
 }
@@ -210,8 +210,8 @@ static ExprId shape_condition(Shape *h, Place *p, ExprId e)
     Kernel *k = h->k;
     if (type_is_float((Type)x_at(k, e)->type)) {
         ExprId shaped = shape(h, p, e, 0);
-        if (x_at(k, shaped)->kind == X_IF && p->done && e < p->ndone)
-            shaped = p->done[e] = hoist(h, p, shaped, "if");
+        if (x_at(k, shaped)->kind == X_IF && derive_varied(h->s, e))
+            shaped = *x_map_at(&p->done, e) = hoist(h, p, shaped, "if");
         return shaped;
     }
     if (x_at(k, e)->kind != X_OP)
@@ -222,28 +222,36 @@ static ExprId shape_condition(Shape *h, Place *p, ExprId e)
     return x_with_args(k, e, args);
 }
 
-/* Marks, by ExprId, of what is evaluated whenever root is. */
-static uint8_t *always(const Shape *h, ExprId root)
+/* What is evaluated whenever root is, mapped to itself. `below` is all that hangs from root. */
+static ExprMap always(const Shape *h, ExprId root, Nodes below)
 {
     const Kernel *k = h->k;
-    uint8_t *seen = arena_array(h->s->arena, uint8_t, root + 1);
-    seen[root] = 1;
-    for (ExprId e = root + 1; e-- > 0;)
-        for (uint32_t i = 0; seen[e] && x_at(k, e)->kind != X_REDUCE && i < x_at(k, e)->nargs; i++)
-            seen[x_arg(k, e, i)] |= x_at(k, e)->kind != X_IF || i == 0;
+    ExprMap seen = x_map(h->s->arena, below.n);
+    *x_map_at(&seen, root) = root;
+    for (uint32_t n = below.n; n-- > 0;) {
+        ExprId e = below.at[n];
+        if (x_map_get(&seen, e) == NONE || x_at(k, e)->kind == X_REDUCE)
+            continue;
+        uint32_t nargs = x_at(k, e)->kind == X_IF ? 1 : x_at(k, e)->nargs;
+        for (uint32_t i = 0; i < nargs; i++)
+            *x_map_at(&seen, x_arg(k, e, i)) = x_arg(k, e, i);
+    }
     return seen;
 }
 
 /* A choice that both branches need becomes a local: see shape_condition(). */
 static void share_choices(Shape *h, Place *p, ExprId then, ExprId otherwise)
 {
-    const uint8_t *a = always(h, then), *b = always(h, otherwise);
-    for (ExprId e = (then < otherwise ? then : otherwise) + 1; e-- > 0;) {
-        if (!a[e] || !b[e] || x_at(h->k, e)->kind != X_IF || !derive_varied(h->s, e))
+    Nodes below = x_below(h->k, then, EVERYWHERE), others = x_below(h->k, otherwise, EVERYWHERE);
+    ExprMap a = always(h, then, below), b = always(h, otherwise, others);
+    for (uint32_t n = below.n; n-- > 0;) {
+        ExprId e = below.at[n];
+        if (x_at(h->k, e)->kind != X_IF || x_map_get(&a, e) == NONE || x_map_get(&b, e) == NONE ||
+            !derive_varied(h->s, e))
             continue;
         ExprId shaped = shape(h, p, e, 0);
-        if (x_at(h->k, shaped)->kind == X_IF && e < p->ndone)
-            p->done[e] = hoist(h, p, shaped, "if");
+        if (x_at(h->k, shaped)->kind == X_IF)
+            *x_map_at(&p->done, e) = hoist(h, p, shaped, "if");
     }
 }
 
@@ -277,16 +285,10 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
     if (!derive_varied(h->s, e))
         return e;
     for (const Place *at = p; at; at = at->around)
-        if (e < at->ndone && at->done[e] != NONE)
-            return at->done[e];
-    if (e >= p->ndone) {
-        ExprId *done = arena_array(h->s->arena, ExprId, e + 1);
-        memset(done, 0xff, sizeof *done * (e + 1));
-        if (p->ndone)
-            memcpy(done, p->done, sizeof *done * p->ndone);
-        p->done = done;
-        p->ndone = e + 1;
-    }
+        if (x_map_get(&at->done, e) != NONE)
+            return x_map_get(&at->done, e);
+    if (!p->done.key)
+        p->done = x_map(h->s->arena, x_below(h->k, e, EVERYWHERE).n);
     ExprId shaped = e;
     if (x_at(h->k, e)->kind == X_REDUCE)
         shaped = shape_reduce(h, p, e, chain);
@@ -294,7 +296,8 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
         shaped = shape_if(h, p, e, chain);
     else if (x_at(h->k, e)->kind == X_OP)
         shaped = shape_op(h, p, e, chain);
-    return p->done[e] = shaped;
+    *x_map_at(&p->done, e) = shaped;
+    return shaped;
 }
 
 static void shape_equation(Sweep *s, Shape *h, Equation q)

@@ -68,19 +68,19 @@ static ExprId without_zeros(Kernel *k, ExprId e, ExprId *where)
     return x_if(k, loc, c, then, value);
 }
 
-static void sweep_op(Sweep *s, ExprId e, ExprId *into, const EvalSpace *space)
+static void sweep_op(Sweep *s, ExprId e, const ExprMap *into, const EvalSpace *space)
 {
     Kernel *k = s->k;
     const ScalarRow *row = &scalar_table[x_at(k, e)->op];
     DeriveText v = {x_arg(k, e, 0), row->arity > 1 ? x_arg(k, e, 1) : (ExprId)NONE,
-                    e == s->root ? s->root_value : e, into[e]};
+                    e == s->root ? s->root_value : e, x_map_get(into, e)};
     for (uint32_t n = 0; n < row->arity; n++) {
         ExprId arg = x_arg(k, e, n), where;
         if (!derive_varied(s, arg) || !*row->gradient[n])
             continue;
         ExprId g = without_zeros(k, derive_text(k, x_at(k, e)->loc, row->gradient[n], v), &where);
         if (where == NONE)
-            into[arg] = derive_sum(k, into[arg], g);
+            *x_map_at(into, arg) = derive_sum(k, x_map_get(into, arg), g);
         else
             sweep_guarded(s, arg, g, space, where, 1);
     }
@@ -200,10 +200,10 @@ static void sweep_load(Sweep *s, ExprId e, ExprId d, const EvalSpace *space)
     vec_push(s->arena, &derive_adjoint(s, x_at(k, e)->sym)->contributions, c);
 }
 
-static void sweep_node(Sweep *s, ExprId e, ExprId *into, const EvalSpace *space)
+static void sweep_node(Sweep *s, ExprId e, const ExprMap *into, const EvalSpace *space)
 {
     Kernel *k = s->k;
-    ExprId d = into[e], body;
+    ExprId d = x_map_get(into, e), body;
     switch ((ExprKind)x_at(k, e)->kind) {
     case X_OP: sweep_op(s, e, into, space); break;
     case X_LOAD: sweep_load(s, e, d, space); break;
@@ -234,8 +234,8 @@ static void sweep_node(Sweep *s, ExprId e, ExprId *into, const EvalSpace *space)
 
 enum { VISITS_MAX = 20000 };
 
-/* Takes d, the cotangent of root, down to the loads. Arguments have smaller ids, so one pass meets every node
- * after all its uses. */
+/* Takes d, the cotangent of root, down to the loads. The list has arguments before their users, so backwards
+ * it meets every node after all its uses. */
 static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space)
 {
     if (!derive_varied(s, root))
@@ -248,12 +248,12 @@ static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space)
                      VISITS_MAX);
         return;
     }
-    ExprId *into = arena_array(s->arena, ExprId, root + 1);
-    memset(into, 0xff, sizeof *into * (root + 1));
-    into[root] = d;
-    for (ExprId e = root + 1; e-- > 0;)
-        if (into[e] != NONE)
-            sweep_node(s, e, into, space);
+    Nodes below = x_below(s->k, root, EVERYWHERE);
+    ExprMap into = x_map(s->arena, below.n);
+    *x_map_at(&into, root) = d;
+    for (uint32_t n = below.n; n-- > 0;)
+        if (x_map_get(&into, below.at[n]) != NONE)
+            sweep_node(s, below.at[n], &into, space);
 }
 
 /* ---- equations ---- */
