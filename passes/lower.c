@@ -4,7 +4,8 @@
  * before:  y[t, f] = bf16(sum(h) x[t, h] * w[h, f])
  * after:   launch y { parallel f0 in 0..F by 32 { parallel t0 in 0..T by 12 { vector f in f0..min2(f0 + 32, F) by 32 {
  *            unroll u { acc[u] = 0 }  for h in 0..H { unroll u { acc[u] += x[..t0 + u.., h] * w[h, f] } }
- *            unroll u { if t0 + u < T { y[t0 + u, f] = bf16(acc[u]) } } } } } }
+ *            unroll u { part[u, f - f0] = acc[u] }
+ *            for row in 0..min2(12, T - t0) { y[t0 + row, f] = bf16(part[row, f - f0]) } } } } }
  *
  * One launch per equation (and one for what it needs before: lower_prepare.c). All free indices but the lanes' and
  * the unrolled row's are parallel loops; a row index is a walk over the route's row blocks. */
@@ -46,8 +47,8 @@ static void make_block_list(Lower *l, RouteId route, int64_t rows)
     const Group *g = &m->groups.at[k->routes.at[route].group];
     Extent most[2] = {ext_add(m, g->rows, g->groups), ext_const(m, 2)}, one = ext_const(m, 1);
     BlockList b = {.route = route, .rows = rows};
-    b.list = lower_work(l, "blocks", EL_I64, 2, most);
-    b.count = lower_work(l, "nblocks", EL_I64, 1, &one);
+    b.list = lower_buffer(l, "blocks", EL_I64, SPACE_WORK, 2, most);
+    b.count = lower_buffer(l, "nblocks", EL_I64, SPACE_WORK, 1, &one);
     Loc loc = k->routes.at[route].loc;
     lower_launch(l, loc, "blocks");
     Stmt s = tile_stmt(TILE_blocks, loc);
@@ -186,6 +187,7 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
         first = x_index(l->k, loc, n->lane0);
         end = lower_min(l, lower_add(l, first, p->strip), extent_of(l, p->lane));
     }
+    l->lane_first = first;
     lower_for(l, loc, LOOP_VECTOR, p->lane, first, end, p->width);
     lower_bind(l, p->lane, NONE, p->lane == n->row_index ? b.group : (ExprId)NONE);
 }
@@ -198,14 +200,29 @@ static void store_element(Lower *l, const Equation *q, int add)
     lower_store(l, q->loc, q->lhs, at, lower_expr(l, q->rhs), add);
 }
 
-/* The unrolled rows that are there, one after the other. */
+/* The sums of the unrolled rows leave their registers for a block of the thread's memory; what is done with them
+ * then stands once, in a loop over the rows that are there. */
 static void store_rows(Lower *l, const Equation *q, int add)
 {
     Kernel *k = l->k;
-    lower_for(l, q->loc, LOOP_UNROLL, l->unroll, x_int(k, q->loc, 0), x_int(k, q->loc, l->plan.rows), 1);
-    ExprId row = x_op2(k, q->loc, OP_add, l->row_first, x_index(k, q->loc, l->unroll));
-    lower_if(l, q->loc, x_op2(k, q->loc, OP_lt, row, l->row_end));
-    lower_bind(l, l->plan.row, row, l->group.at[l->plan.row]);
+    Plan *p = &l->plan;
+    Loc loc = q->loc;
+    IndexId row = lower_index(l, "row");
+    Extent block[2] = {ext_const(k->module, p->rows), ext_const(k->module, p->width)};
+    ExprId lane = x_op2(k, loc, OP_sub, x_index(k, loc, p->lane), l->lane_first);
+    ExprId to[2] = {x_index(k, loc, l->unroll), lane}, from[2] = {x_index(k, loc, row), lane};
+    uint32_t depth = l->depth;
+    lower_for(l, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, p->rows), 1);
+    for (uint32_t i = 0; i < l->done.len; i++) {
+        int integer = x_at(k, l->done.at[i].reduce)->type == TY_INT;
+        TensorId part = lower_buffer(l, "part", integer ? EL_I64 : EL_F32, SPACE_THREAD, 2, block);
+        lower_store(l, loc, part, to, l->done.at[i].value, 0);
+        l->done.at[i].value = x_load(k, loc, part, from);
+    }
+    lower_close(l, depth);
+    ExprId rows = lower_min(l, x_int(k, loc, p->rows), x_op2(k, loc, OP_sub, l->row_end, l->row_first));
+    lower_for(l, loc, LOOP_ORDERED, row, x_int(k, loc, 0), rows, 1);
+    lower_bind(l, p->row, x_op2(k, loc, OP_add, l->row_first, x_index(k, loc, row)), l->group.at[p->row]);
     store_element(l, q, add);
 }
 

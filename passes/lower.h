@@ -56,6 +56,7 @@ typedef struct Lower {
     TensorId *group_of; /* by RouteId: i32[rows], made where @ is asked of a row outside a group loop */
     Plan plan;
     IndexId unroll;        /* variable of the open unroll loops, or NONE */
+    ExprId lane_first;         /* first lane of the item */
     ExprId row_first, row_end; /* block of plan.row: first row and end of its range */
     Vec(Done) done; /* reductions already in registers */
 } Lower;
@@ -69,7 +70,7 @@ void lower_for(Lower *l, Loc loc, LoopMode mode, IndexId var, ExprId lo, ExprId 
 void lower_if(Lower *l, Loc loc, ExprId condition);
 void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId value, int add);
 TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count /* 0: one value */, uint32_t lanes);
-TensorId lower_work(Lower *l, const char *stem, Elem elem, uint32_t rank, const Extent *extents);
+TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32_t rank, const Extent *extents);
 ExprId lower_let(Lower *l, Loc loc, const char *stem, ExprId value); /* an i64 register holding value */
 void lower_bind(Lower *l, IndexId i, ExprId value, ExprId group);
 IndexId lower_index(Lower *l, const char *stem);

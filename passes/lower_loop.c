@@ -65,7 +65,7 @@ void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId valu
     lower_put(l, s);
 }
 
-static TensorId buffer(Lower *l, const char *stem, Elem elem, Space space)
+static TensorId fresh(Lower *l, const char *stem, Elem elem, Space space)
 {
     Tensor t = {.elem = elem, .role = ROLE_LOCAL, .space = space, .route = NONE};
     t.name = ir_fresh_name(l->k, stem);
@@ -74,7 +74,7 @@ static TensorId buffer(Lower *l, const char *stem, Elem elem, Space space)
 
 TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count, uint32_t lanes)
 {
-    TensorId id = buffer(l, stem, elem, SPACE_REG);
+    TensorId id = fresh(l, stem, elem, SPACE_REG);
     Tensor *t = &l->k->tensors.at[id];
     t->lanes = lanes;
     if (count > 0) {
@@ -84,9 +84,9 @@ TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count, uint32_
     return id;
 }
 
-TensorId lower_work(Lower *l, const char *stem, Elem elem, uint32_t rank, const Extent *extents)
+TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32_t rank, const Extent *extents)
 {
-    TensorId id = buffer(l, stem, elem, SPACE_WORK);
+    TensorId id = fresh(l, stem, elem, space);
     Tensor *t = &l->k->tensors.at[id];
     t->rank = (uint8_t)rank;
     for (uint32_t i = 0; i < rank; i++)

@@ -148,8 +148,8 @@ static void make_bucket(Lower *l, Bucket b)
         elements = ext_mul(m, elements, k->indices.at[b.bound[i]].axis.extent);
         lower_bind(l, b.bound[i], NONE, NONE);
     }
-    b.order = lower_work(l, "order", EL_I32, 1, &elements);
-    b.first = lower_work(l, "first", EL_I64, 1, &firsts);
+    b.order = lower_buffer(l, "order", EL_I32, SPACE_WORK, 1, &elements);
+    b.first = lower_buffer(l, "first", EL_I64, SPACE_WORK, 1, &firsts);
     Loc loc = x_at(k, b.key)->loc;
     lower_launch(l, loc, "bucket");
     check_flat(l, elements);
@@ -179,7 +179,7 @@ static void make_group_table(Lower *l, RouteId route)
     }
     if (l->group_of[route] != NONE)
         return;
-    l->group_of[route] = lower_work(l, "group_of", EL_I32, 1, &rows);
+    l->group_of[route] = lower_buffer(l, "group_of", EL_I32, SPACE_WORK, 1, &rows);
     Loc loc = k->routes.at[route].loc;
     IndexId e = lower_index(l, "e"), r = lower_index(l, "r");
     ExprId group = x_index(k, loc, e), row = x_index(k, loc, r);
