@@ -551,6 +551,17 @@ static void note(Lower *l, Search *s, ExprId reduce, ExprId guard)
     vec_push(l->k->module->arena, &s->found, (Wanted){reduce, guard});
 }
 
+/* Where argument a of e is evaluated at all: a side of `if`, what stands behind `and` or `or`. */
+static ExprId side_guard(Lower *l, ExprId e, uint32_t a, ExprId guard)
+{
+    Kernel *k = l->k;
+    int choice = x_at(k, e)->kind == X_IF, either = x_is_op(k, e, OP_or);
+    if (a == 0 || !(choice || either || x_is_op(k, e, OP_and)))
+        return guard;
+    ExprId first = x_arg(k, e, 0);
+    return x_and(k, (Loc){0}, guard, either || a == 2 ? x_op1(k, (Loc){0}, OP_not, first) : first);
+}
+
 static void search(Lower *l, Search *s, ExprId e, ExprId guard)
 {
     Kernel *k = l->k;
@@ -564,15 +575,8 @@ static void search(Lower *l, Search *s, ExprId e, ExprId guard)
         if (s->seen.at[i].reduce == e && s->seen.at[i].guard == guard)
             return;
     vec_push(k->module->arena, &s->seen, (Wanted){e, guard});
-    int choice = x_at(k, e)->kind == X_IF;
-    for (uint32_t a = 0; a < x_at(k, e)->nargs; a++) {
-        ExprId side = guard;
-        if (choice && a > 0 && s->has[x_arg(k, e, a)]) {
-            ExprId cond = x_arg(k, e, 0);
-            side = x_and(k, (Loc){0}, guard, a == 1 ? cond : x_op1(k, (Loc){0}, OP_not, cond));
-        }
-        search(l, s, x_arg(k, e, a), side);
-    }
+    for (uint32_t a = 0; a < x_at(k, e)->nargs; a++)
+        search(l, s, x_arg(k, e, a), s->has[x_arg(k, e, a)] ? side_guard(l, e, a, guard) : guard);
 }
 
 static Search wanted(Lower *l, ExprId e)
