@@ -33,8 +33,12 @@ static void resume(Parser *p)
 {
     Token found = p->last;
     p->in_body = p->was_in_body;
-    while (!can_resume(p, &found))
+    p->kernel_ahead = 0;
+    /* never twice at one place, so that every mistake uses up text */
+    while (!can_resume(p, &found) || (p->resumed && found.offset == p->resumed_at && found.kind != MOE_EOF))
         scanner_next(p, &found);
+    p->resumed = 1;
+    p->resumed_at = found.offset;
     p->queued = 0;
     Token sync = {.kind = SYNC, .loc = found.loc};
     p->queue[p->queued++] = sync;
@@ -45,8 +49,6 @@ static void resume(Parser *p)
     p->queue[p->queued++] = found;
     p->recovering = 0;
     p->brackets = 0;
-    if (!p->in_body)
-        p->kernel_ahead = 0;
 }
 
 static Token take(Parser *p)
@@ -141,7 +143,7 @@ static const char *likely(const char *const *expected, int n)
 {
     static const char *const first[] = {"'='", "')'", "']'", "'}'", "','",
                                         "':'", "'('", "'{'", "'['", "\"moe\""};
-    if (expects(expected, n, "a number") && expects(expected, n, "'('"))
+    if (expects(expected, n, "'@'"))
         return "an expression";
     if (expects(expected, n, "a name"))
         return "a name";

@@ -29,10 +29,11 @@ struct Parser {
     uint32_t last_line; /* of the last token */
     /* the token stream as the grammar sees it; Note [Recovery] in parser.c */
     Token last;
+    size_t resumed_at; /* offset of the word after the last SYNC */
     Token queue[3];
     uint32_t queued;
     uint32_t brackets, tokens;
-    int recovering, kernel_ahead, in_body, was_in_body; /* was: before the last token */
+    int recovering, resumed, kernel_ahead, in_body, was_in_body; /* was: before the last token */
 };
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */

@@ -1,4 +1,5 @@
-/* Bad input: several errors in one run, one for each statement, and no text that crashes, hangs or eats memory. */
+/* Bad input: several errors in one run, one for each statement, and no text that crashes, hangs or eats
+ * memory. */
 #include "frontend_fixture.h"
 
 #include <setjmp.h>
@@ -46,6 +47,10 @@ static void several_errors(void **state)
                  "kernel g(in x f32[T]) {\n  y[t] = 1\n}\n"
                  "kernel h(in x: f32[T], out y: f32[T]) { y[t] = x }\n",
                  "E0101 E0101 E0101 E0101 E0101 E0408");
+    /* a word of a declaration in the middle of a line begins none */
+    assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) {\n  y[t] = kernel x[t]\n}\n"
+                 "test f { T=3; where routing uniform; gradcheck }\nschedule f { store -y }\n",
+                 "E0101 E0101 E0101");
     /* a `}` that is missing costs its kernel only */
     assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) {\n  y[t] = x[t] *\n"
                  "kernel g(in x: f32[T], out y: f32[T]) {\n  y[t] = x\n}\n",
@@ -76,7 +81,8 @@ static void places(void **state)
     reading_text(&r, "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) {\n\ty[t] = x[t] + q\xc3\xa9\n}\n");
     const char *text = diag_text(&r.diags, r.arena);
     assert_non_null(strstr(text, "test.moe:4:17: error[E0102]: "));
-    assert_non_null(strstr(text, "\n    \ty[t] = x[t] + q\xc3\xa9\n    \t               ^\nhelp: remove it\n"));
+    assert_non_null(
+        strstr(text, "\n    \ty[t] = x[t] + q\xc3\xa9\n    \t               ^\nhelp: remove it\n"));
     reading_close(&r);
     reading_text(&r, "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) {\n  y[t] = x[t] * xx[t]\n}\n");
     text = diag_text(&r.diags, r.arena);
@@ -148,7 +154,8 @@ static void deep_and_long(void **state)
     repeated(head, "x[t] + ", 50000, "x[t] }", "E0109");
     repeated(head, "x[t] * x[t] > 1 and ", 25, "x[t] }", "E0403");
     repeated(head, "x[t] * x[t] > 1 and ", 40, "x[t] }", "E0315");
-    repeated("fn g(x) = x\n", "fn g(x) = g(g(x))\n", 50, "", "E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 "
+    repeated("fn g(x) = x\n", "fn g(x) = g(g(x))\n", 50, "",
+             "E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 "
              "E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209");
     repeated("", "dim A, ", 3000, "", "E0101");
     repeated("", "{", 3000, "", "E0101");
@@ -187,9 +194,11 @@ static void limits_of_extents(void **state)
     assert_codes("moe 1\ndim T : % 4 preffer 8", "E0101");
     assert_codes("moe 1\ndim T\nkernel f(out y: f32[T, 3 - 5]) { y[t, i] = 1 }", "E0105");
     /* too large for a proof: checked at run time */
-    assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t + 9223372036854775806] }", "");
+    assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t + 9223372036854775806] }",
+                 "");
     assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t] + 1e39 }", "E0105");
-    assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[9000000000000000000]) { y[9000000000000000001] = 1 }",
+    assert_codes("moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[9000000000000000000]) { "
+                 "y[9000000000000000001] = 1 }",
                  "E0308");
     assert_codes("moe 1\ndim T\nkernel f(out y: f32) { a[9223372036854775807] = 1 y = 1 }", "E0502");
 }
@@ -197,7 +206,8 @@ static void limits_of_extents(void **state)
 /* ---- mutations ---- */
 
 static const char *const seeds[] = {
-    "moe 1\ndim T\ndim K <= 64\ndim E\ndim H, F : % 16 prefer 256\ngroup R : E rows T*K\ngroup C : E capacity 4*T\n"
+    "moe 1\ndim T\ndim K <= 64\ndim E\ndim H, F : % 16 prefer 256\ngroup R : E rows T*K\ngroup C : E "
+    "capacity 4*T\n"
     "fn silu(x) = x / (1 + exp(-x))\n"
     "kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],\n"
     "           in wg, wu: bf16[E, H, F], in wd: bf16[E, F, H], out y: bf16[T, H]) {\n"
@@ -206,9 +216,11 @@ static const char *const seeds[] = {
     "  y[t, h]  = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])\n}\n"
     "derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wd += save g as bf16 cotangents f32\n"
     "test ffn { T=33 K=2 E=5 H=64 F=48; routing zipf(1.2), empty(40%); exact(1, 2); tol 1e-3; gradcheck }\n"
-    "schedule ffn { tile g : M = ?{32, 64} N = 8 fuse xp -> g at load copies l1 = 2 order groups heaviest_first }\n",
+    "schedule ffn { tile g : M = ?{32, 64} N = 8 fuse xp -> g at load copies l1 = 2 order groups "
+    "heaviest_first }\n",
     "moe 1\ndim T, E, H, V\ndim K = 2\ngroup R : E rows T*K\n"
-    "kernel router(in s: f32[T, E], in w: f32[V, H], inout acc: f32[V, H], out c: i32[V], out z: f32[T, 2]) {\n"
+    "kernel router(in s: f32[T, E], in w: f32[V, H], inout acc: f32[V, H], out c: i32[V], out z: f32[T, 2]) "
+    "{\n"
     "  p[t, k: K], id[t, k] = top(e) s[t, e]\n  rt = route(id -> R)\n"
     "  n[e] = sum(r in e) 1\n  z[t, 0] = sum(i where i <= t and i >= 1) s[i - 1, 0] / max2(n[0], 1)\n"
     "  z[t, 1] = if(t > 0, s[t - 1, 0], -1e-3) + stop(p[t, 0]) * w[id[t, 1], 0]\n"
@@ -216,10 +228,19 @@ static const char *const seeds[] = {
 };
 
 static const char *const pieces[] = {
-    "[", "]", "(", ")", "{", "}", ",", ";", ":", "=", "+=", "->", "@", ".", "-", "*", "/", "<=", "==", "%", "?", "\"", "//",
-    "\n", " ", "sum(", "max(", "top(", "if(", "where ", "in ", "out ", "inout ", "and ", "not ", "kernel ", "dim ", "fn ",
-    "group ", "derive ", "test ", "use ", "rt", "t", "T", "r", "x[", "0", "1e9", "9223372036854775807", "1.5", "bf16", "packed",
-    "route(", "rt.row(", "stop(", "\xff", "\xc3\xa9", "moe 1\n", "y[t] = ", "save ", "rows ", "silu(",
+    "[",       "]",     "(",        ")",       "{",
+    "}",       ",",     ";",        ":",       "=",
+    "+=",      "->",    "@",        ".",       "-",
+    "*",       "/",     "<=",       "==",      "%",
+    "?",       "\"",    "//",       "\n",      " ",
+    "sum(",    "max(",  "top(",     "if(",     "where ",
+    "in ",     "out ",  "inout ",   "and ",    "not ",
+    "kernel ", "dim ",  "fn ",      "group ",  "derive ",
+    "test ",   "use ",  "rt",       "t",       "T",
+    "r",       "x[",    "0",        "1e9",     "9223372036854775807",
+    "1.5",     "bf16",  "packed",   "route(",  "rt.row(",
+    "stop(",   "\xff",  "\xc3\xa9", "moe 1\n", "y[t] = ",
+    "save ",   "rows ", "silu(",
 };
 
 static uint64_t dice = 88172645463325252u;
@@ -232,11 +253,29 @@ static size_t roll(size_t limit)
     return (size_t)(dice % limit);
 }
 
+/* One name of one letter replaced by another. */
+static void rename_one(char *text, size_t len)
+{
+    static const char names[] = "txyrhkpefgnvsoaTKEHR";
+    for (size_t tries = 0; tries < 100; tries++) {
+        size_t at = roll(len - 2) + 1;
+        if (strchr(names, text[at]) && strchr(" [](),@*\n", text[at - 1]) &&
+            strchr(" [](),@*\n.:", text[at + 1])) {
+            text[at] = names[roll(sizeof names - 1)];
+            return;
+        }
+    }
+}
+
 /* One change: a piece put in, a range cut out or repeated, or a byte changed. Returns the new length. */
 static size_t mutate(char *text, size_t len, size_t room)
 {
     size_t at = roll(len + 1), span = roll(12) + 1;
     const char *piece = pieces[roll(sizeof pieces / sizeof *pieces)];
+    if (roll(2) == 0 && len > 2) {
+        rename_one(text, len);
+        return len;
+    }
     if (roll(4) == 0 && at + span <= len) {
         memmove(text + at, text + at + span, len - at - span);
         return len - span;
@@ -274,7 +313,8 @@ static void read_mutant(const char *text, size_t len)
         ir_print(r.m, NULL, &out);
         reading_text(&again, text_string(&out));
         if (again.failed)
-            fail_msg("printed as\n%s\nwhich is refused:\n%s", text_string(&out), diag_text(&again.diags, again.arena));
+            fail_msg("printed as\n%s\nwhich is refused:\n%s", text_string(&out),
+                     diag_text(&again.diags, again.arena));
         reading_close(&again);
     }
     reading_close(&r);
@@ -305,9 +345,11 @@ static void mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_errors), cmocka_unit_test(at_most_twenty), cmocka_unit_test(places),
-        cmocka_unit_test(strange_bytes),  cmocka_unit_test(too_large),      cmocka_unit_test(deep_and_long),
-        cmocka_unit_test(long_chains),    cmocka_unit_test(limits_of_extents), cmocka_unit_test(mutations),
+        cmocka_unit_test(several_errors), cmocka_unit_test(at_most_twenty),
+        cmocka_unit_test(places),         cmocka_unit_test(strange_bytes),
+        cmocka_unit_test(too_large),      cmocka_unit_test(deep_and_long),
+        cmocka_unit_test(long_chains),    cmocka_unit_test(limits_of_extents),
+        cmocka_unit_test(mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
