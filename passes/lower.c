@@ -172,13 +172,15 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
         b = open_block(l, loc, n->row_index, n->block, n->block_rows);
     for (uint32_t i = 0; i < n->nextra; i++)
         open_all_rows(l, loc, n->extra[i]);
-    if (p->row != NONE) {
-        l->row_first = b.first != NONE ? b.first : x_index(l->k, loc, n->row0);
-        l->row_end = b.first != NONE ? b.end : extent_of(l, p->row);
-        lower_bind(l, p->row, NONE, b.group);
-    } else if (n->row_index != NONE && n->row_index != p->lane) {
+    if (n->row_index != NONE && n->row_index != p->lane && n->row_index != p->row) {
         lower_for(l, loc, LOOP_ORDERED, n->row_index, b.first, b.end, 1);
         lower_bind(l, n->row_index, NONE, b.group);
+    }
+    if (p->row != NONE) {
+        int rows = p->row == n->row_index;
+        l->row_first = rows ? b.first : x_index(l->k, loc, n->row0);
+        l->row_end = rows ? b.end : extent_of(l, p->row);
+        lower_bind(l, p->row, NONE, rows ? b.group : (ExprId)NONE);
     }
     if (p->lane == NONE)
         return;
