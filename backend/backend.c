@@ -1,8 +1,8 @@
 /* The plug-in's front door: kernels to an LLVM module to text, assembly or an object.
  *
  * Note [Parts]. Generating code takes nearly all of a compilation, and LLVM's contexts are independent: an object of
- * several kernels is made in up to four parts, each by a thread of its own, and merged. Which kernel goes where
- * depends on the kernels only, so the bytes do not depend on the machine. */
+ * several launches is made in up to four parts, each by a thread of its own, and merged. What goes where depends on
+ * the program only, so the bytes do not depend on the machine. */
 #include "backend/emit.h"
 #include "backend/jit.h"
 #include "backend/object.h"
@@ -13,16 +13,30 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARTS_MAX = 4, KERNELS_PART_WEIGHT = 60 };
+enum { PARTS_MAX = 4, PART_WEIGHT = 600 };
 
-typedef struct Part {
+/* What is generated once: a body of launches, or everything else of a kernel. */
+typedef struct Unit {
+    uint32_t kernel;
+    uint32_t input;
+    const Launch *launch; /* NULL: the kernel's entry, for all inputs */
+    uint64_t weight;
+    uint32_t part;
+} Unit;
+
+typedef struct Job {
     const BackendInput *inputs;
-    uint32_t ninputs;
+    uint32_t ninputs, nkernels;
     const BackendOptions *options;
     enum BackendOutput what;
-    int first;        /* the manifest and the build id go with the first part */
-    uint8_t *mine;    /* by kernel */
-    uint64_t weight;
+    Plan **plans; /* [nkernels * ninputs] */
+    Vec(Unit) units;
+    uint32_t nparts;
+} Job;
+
+typedef struct Part {
+    const Job *job;
+    uint32_t number;
     Arena *arena;
     const char *error, *bytes;
     size_t len;
@@ -40,41 +54,45 @@ static void add_text(L *l, const char *name, const char *text)
     LLVMSetGlobalConstant(global, 1);
 }
 
-/* One kernel of every input, then the names that choose between them. */
-static void add_kernel(L *l, Shared *s, Debug *debug, const Part *part, uint32_t kernel)
+static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *unit)
 {
-    Plan *plans[ISA_COUNT];
-    Bodies bodies[ISA_COUNT];
-    for (uint32_t i = 0; i < part->ninputs; i++) {
-        const BackendInput *in = &part->inputs[i];
-        plans[i] = plan_new(l, s, debug, in->module, in->module->kernels.at[kernel], in->isa);
-        emit_launches(plans[i]);
-        bodies[i] = emit_entry(plans[i]);
+    const Plan *const *plans = (const Plan *const *)job->plans + (size_t)unit->kernel * job->ninputs;
+    if (unit->launch) {
+        emit_launch_body(plan_copy(plans[unit->input], l, s, debug), unit->launch);
+        return;
     }
-    emit_exports(s, plans, bodies, part->ninputs);
+    Plan *own[ISA_COUNT];
+    Bodies bodies[ISA_COUNT];
+    for (uint32_t i = 0; i < job->ninputs; i++) {
+        own[i] = plan_copy(plans[i], l, s, debug);
+        bodies[i] = emit_entry(own[i]);
+    }
+    emit_exports(s, own, bodies, job->ninputs);
 }
 
 static void build_module(L *l, const Part *part)
 {
+    const Job *job = part->job;
     Shared shared = {0};
-    const Module *m = part->inputs[0].module;
-    shared_emit(l, &shared, part->inputs, part->ninputs);
-    Debug *debug = part->options->debug ? debug_new(l, m) : NULL;
-    for (uint32_t i = 0; i < m->kernels.len; i++)
-        if (part->mine[i])
-            add_kernel(l, &shared, debug, part, i);
+    l->split = job->nparts > 1;
+    l->first = part->number == 0;
+    shared_emit(l, &shared, job->inputs, job->ninputs);
+    Debug *debug = job->options->debug ? debug_new(l, job->inputs[0].module) : NULL;
+    for (uint32_t i = 0; i < job->units.len; i++)
+        if (job->units.at[i].part == part->number)
+            add_unit(l, &shared, debug, job, &job->units.at[i]);
     if (debug)
         debug_finish(debug);
-    if (part->first) {
-        add_text(l, "moec_manifest", part->options->manifest);
-        add_text(l, "moec_build_id", part->options->build_id);
+    if (l->first) {
+        add_text(l, "moec_manifest", job->options->manifest);
+        add_text(l, "moec_build_id", job->options->build_id);
     }
 }
 
 static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod, Part *part)
 {
-    if (part->what != OUTPUT_LLVM)
-        return target_bytes(machine, mod, part->what == OUTPUT_ASM ? LLVMAssemblyFile : LLVMObjectFile, part->arena,
+    if (part->job->what != OUTPUT_LLVM)
+        return target_bytes(machine, mod, part->job->what == OUTPUT_ASM ? LLVMAssemblyFile : LLVMObjectFile, part->arena,
                             &part->bytes, &part->len);
     char *text = LLVMPrintModuleToString(mod);
     part->len = strlen(text);
@@ -86,10 +104,10 @@ static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod,
 static const char *make_part(Part *part)
 {
     LLVMTargetMachineRef machine;
-    const char *error = target_open(part->options->level, part->arena, &machine);
+    const char *error = target_open(part->job->options->level, part->arena, &machine);
     if (error)
         return error;
-    const char *path = part->inputs[0].module->path;
+    const char *path = part->job->inputs[0].module->path;
     LLVMContextRef ctx = LLVMContextCreate();
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(path ? path : "moe", ctx);
     L l;
@@ -97,7 +115,7 @@ static const char *make_part(Part *part)
     l_init(&l, part->arena, ctx, mod);
     build_module(&l, part); /* leaves by arena_escape() only for a bug; then LLVM's objects are lost */
     LLVMDisposeBuilder(l.b);
-    error = target_optimize(machine, mod, part->options->level, part->arena);
+    error = target_optimize(machine, mod, part->job->options->level, part->arena);
     if (!error)
         error = write_module(machine, mod, part);
     LLVMDisposeModule(mod);
@@ -116,43 +134,65 @@ static void *run_part(void *user)
     return NULL;
 }
 
-/* ---- several parts ---- */
+/* ---- units and parts ---- */
 
-static uint64_t weight_of(const Part *model, uint32_t kernel)
+/* The name of the body with this launch's key: an earlier unit's, or a new unit. */
+static void add_body(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32_t number)
 {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < model->ninputs; i++)
-        sum += model->inputs[i].module->kernels.at[kernel]->tiles->stmts.len;
-    return sum + 10;
+    Plan *p = job->plans[kernel * job->ninputs + input];
+    Launch *launch = &p->launches.at[number];
+    for (uint32_t i = 0; i < job->units.len; i++) {
+        const Launch *other = job->units.at[i].launch;
+        if (other && other->key.len == launch->key.len && !memcmp(other->key.at, launch->key.at, launch->key.len)) {
+            launch->body_name = other->body_name;
+            return;
+        }
+    }
+    Name name = p->p->stmts.at[launch->stmt].name;
+    launch->body_name = arena_printf(a, "%s.%s.%u.%s", p->k->name, p->cpu->name, number, name ? name : "");
+    vec_push(a, &job->units, (Unit){kernel, input, launch, launch->weight, 0});
 }
 
-/* Kernels go, heaviest first, to the part that has least; returns how many parts there are. */
-static uint32_t share_kernels(const Part *model, uint32_t kernels, Part *parts, Arena *a)
+static void plan_units(Job *job, Arena *a)
 {
-    uint64_t total = 0;
-    for (uint32_t k = 0; k < kernels; k++)
-        total += weight_of(model, k);
-    uint64_t n = model->what == OUTPUT_OBJECT ? total / KERNELS_PART_WEIGHT : 1;
-    n = n > PARTS_MAX ? PARTS_MAX : n;
-    n = n > kernels ? kernels : n;
-    n = n ? n : 1;
-    for (uint32_t i = 0; i < n; i++) {
-        parts[i] = *model;
-        parts[i].first = i == 0;
-        parts[i].mine = arena_array(a, uint8_t, kernels + 1);
+    job->plans = arena_array(a, Plan *, (size_t)job->nkernels * job->ninputs + 1);
+    for (uint32_t k = 0; k < job->nkernels; k++)
+        for (uint32_t i = 0; i < job->ninputs; i++) {
+            const Module *m = job->inputs[i].module;
+            job->plans[k * job->ninputs + i] = plan_new(a, m, m->kernels.at[k], job->inputs[i].isa, job->options->debug);
+        }
+    for (uint32_t k = 0; k < job->nkernels; k++) {
+        uint64_t weight = 100;
+        for (uint32_t i = 0; i < job->ninputs; i++) {
+            Plan *p = job->plans[k * job->ninputs + i];
+            weight += 150 + 15 * p->launches.len + 10 * p->k->params.len;
+            for (uint32_t j = 0; j < p->launches.len; j++)
+                add_body(job, a, k, i, j);
+        }
+        vec_push(a, &job->units, (Unit){k, 0, NULL, weight, 0});
     }
-    uint8_t *given = arena_array(a, uint8_t, kernels + 1);
-    for (uint32_t round = 0; round < kernels; round++) {
+}
+
+/* Units go, heaviest first, to the part that has least. */
+static void share_units(Job *job, Arena *a)
+{
+    uint64_t total = 0, load[PARTS_MAX] = {0};
+    for (uint32_t i = 0; i < job->units.len; i++)
+        total += job->units.at[i].weight;
+    uint64_t n = job->what == OUTPUT_OBJECT ? total / PART_WEIGHT : 1;
+    job->nparts = n > PARTS_MAX ? PARTS_MAX : n ? (uint32_t)n : 1;
+    uint8_t *given = arena_array(a, uint8_t, job->units.len + 1);
+    for (uint32_t round = 0; round < job->units.len; round++) {
         uint32_t heavy = NONE, light = 0;
-        for (uint32_t k = 0; k < kernels; k++)
-            if (!given[k] && (heavy == NONE || weight_of(model, k) > weight_of(model, heavy)))
-                heavy = k;
-        for (uint32_t i = 1; i < n; i++)
-            light = parts[i].weight < parts[light].weight ? i : light;
-        given[heavy] = parts[light].mine[heavy] = 1;
-        parts[light].weight += weight_of(model, heavy);
+        for (uint32_t i = 0; i < job->units.len; i++)
+            if (!given[i] && (heavy == NONE || job->units.at[i].weight > job->units.at[heavy].weight))
+                heavy = i;
+        for (uint32_t i = 1; i < job->nparts; i++)
+            light = load[i] < load[light] ? i : light;
+        given[heavy] = 1;
+        job->units.at[heavy].part = light;
+        load[light] += job->units.at[heavy].weight;
     }
-    return (uint32_t)n;
 }
 
 static void run_parts(Part *parts, uint32_t n)
@@ -200,8 +240,13 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
                 sorted[count++] = inputs[i];
     if (!count)
         return "the backend was given nothing to compile";
-    Part model = {.inputs = sorted, .ninputs = count, .options = o, .what = what}, parts[PARTS_MAX];
-    uint32_t nparts = share_kernels(&model, sorted[0].module->kernels.len, parts, a);
+    Job job = {.inputs = sorted, .ninputs = count, .nkernels = sorted[0].module->kernels.len, .options = o, .what = what};
+    Part parts[PARTS_MAX] = {0};
+    plan_units(&job, a);
+    share_units(&job, a);
+    uint32_t nparts = job.nparts;
+    for (uint32_t i = 0; i < nparts; i++)
+        parts[i] = (Part){.job = &job, .number = i};
     run_parts(parts, nparts);
     const char *error = collect(parts, nparts, a, bytes, len);
     for (uint32_t i = 0; i < nparts; i++)

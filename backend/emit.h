@@ -24,7 +24,7 @@ enum {
 typedef struct Shared {
     V refuse;   /* i32 (ptr ctx, i32 status, ptr format, i64, i64): fills the context, returns the status */
     V overlap;  /* i64 (ptr ranges, i64 n): 0, or 1 + first * n + second */
-    V items;    /* void (ptr data, ptr launch, i64 items, ptr counter, i64 thread, i64 threads): takes chunks */
+    V items;    /* void (ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes chunks */
     V null;     /* i64 (ptr ranges, i64 n): 0, or 1 + the first that is NULL and not empty */
     V fail;     /* void (ptr data, i64 item, i64 check, i64, i64): keeps the failure of the lowest item */
     V select;   /* i32 (): which input runs on this CPU, from 1; negative: none */
@@ -49,20 +49,29 @@ typedef struct Buffer {
     uint8_t plus; /* elements beyond the axes */
     uint8_t used;
     uint8_t by_value; /* an `in` scalar */
-    unsigned slot;    /* in the call's data: its address, or its value */
-    LLVMMetadataRef scope, others;
+    uint32_t at;      /* byte in the call's data: its address, or its value */
     StmtId home;      /* reg: the one vector loop that uses it; NONE: none or several */
     V base, *regs, stride[MAX_RANK]; /* in the function being emitted */
 } Buffer;
 
 enum { PARALLEL_MAX = 16 };
 
+/* What a launch reads of the call's data: a dimension or a buffer. */
+typedef struct Slot {
+    int is_dim;
+    uint32_t id;
+} Slot;
+
 typedef struct Launch {
     StmtId stmt, body;
     uint32_t nloops;
     StmtId loops[PARALLEL_MAX]; /* one flat space of items */
     int may_fail;
-    V fn; /* i1 (ptr data, i64 begin, i64 end, i64 thread): true when a check failed */
+    Vec(Slot) slots;
+    uint32_t check_base; /* its first check in Plan.checks */
+    uint64_t weight;     /* rough size of its code */
+    Text key;            /* Note [One body] in plan_key.c */
+    const char *body_name;
 } Launch;
 
 typedef struct CheckText {
@@ -70,11 +79,8 @@ typedef struct CheckText {
     const char *format;
 } CheckText;
 
-/* One kernel for one instruction set. */
+/* One kernel for one instruction set. Made without LLVM, then copied for each part that emits of it. */
 typedef struct Plan {
-    L *l;
-    Shared *shared;
-    Debug *debug; /* NULL without -g */
     const Module *m;
     const Kernel *k;
     const TileProgram *p;
@@ -83,14 +89,24 @@ typedef struct Plan {
     Vec(Buffer) buffers; /* the tensors, by TensorId, and behind them hidden route fields */
     DimId *dims;
     uint32_t ndims;
-    unsigned *dim_slot;  /* by DimId */
-    Ty data;             /* the call's data: see emit_plan.c */
+    uint32_t *dim_at;    /* by DimId: byte in the call's data */
+    uint32_t data_bytes;
     Vec(Launch) launches;
     Vec(CheckText) checks;
+    uint32_t *check_of;  /* by StmtId: its first check, counted from the launch's */
+    /* of the part */
+    L *l;
+    Shared *shared;
+    Debug *debug; /* NULL without -g */
 } Plan;
 
-/* Fields of the call's data before the dimensions. The failure comes first: Shared.fail knows only that much. */
-enum { DATA_LOCK, DATA_FAILED, DATA_ITEM, DATA_CHECK, DATA_A, DATA_B, DATA_THREADS, DATA_COUNTERS, DATA_FIXED };
+/* Note [Call data]. One block on the caller's stack is all that threads share: the failure, the number of threads, a
+ * cache line with a counter for each launch, and 8 bytes for each dimension and buffer: its address, or the value of
+ * an `in` scalar. Thread buffers: the address of thread 0's. These are byte offsets. */
+enum {
+    DATA_LOCK = 0, DATA_FAILED = 4, DATA_ITEM = 8, DATA_CHECK = 16, DATA_A = 24, DATA_B = 32, DATA_THREADS = 40,
+    DATA_COUNTERS = 64
+};
 
 /* A function being emitted. */
 typedef struct Emit {
@@ -98,6 +114,9 @@ typedef struct Emit {
     L *l;
     const Kernel *k;
     V data, item, thread;
+    const Launch *launch; /* whose body this is, or NULL */
+    V map;                /* of the launch: i32 check base, then the byte in the data of each slot */
+    LLVMMetadataRef *scopes, *others; /* by slot */
     Block failed;
     V *dim, *extent, *real; /* by DimId, Extent, Extent in f64: computed in the entry block */
     V *index;        /* by IndexId: the loop variable (of a vector loop: that of lane 0) */
@@ -115,10 +134,14 @@ typedef struct Emit {
     int unrolled;    /* open unroll loops: see emit_outline() */
 } Emit;
 
-/* emit_plan.c */
-Plan *plan_new(L *l, Shared *shared, Debug *debug, const Module *m, const Kernel *k, Isa isa);
+/* emit_plan.c, plan_key.c */
+Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa isa, int debug);
+Plan *plan_copy(const Plan *p, L *l, Shared *shared, Debug *debug);
 uint32_t plan_field(const Plan *p, RouteId r, RouteField f); /* buffer, or NONE */
-uint32_t plan_check(Plan *p, int status, const char *format);
+void plan_add_check(Plan *p, Arena *a, int status, const char *format);
+void plan_add_route_checks(Plan *p, Arena *a, const Stmt *s); /* emit_route.c */
+int plan_store_may_fail(const Plan *p, const Stmt *s);        /* emit_stmt.c: a value that may not fit i32 */
+void plan_key(Plan *p, Arena *a, Launch *launch, int debug);
 void plan_attributes(const Plan *p, V fn);
 
 /* emit_frame.c: what a function computes once. */
@@ -180,14 +203,15 @@ typedef void EmitTile(Emit *e, StmtId s);
 #include "ir/tile.def"
 void emit_body(Emit *e, StmtId first);
 void emit_here(Emit *e, Loc loc); /* the source line of what follows */
-/* Unless ok (may have lanes: then a and b may too) the launch fails with that check of the plan. */
+/* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the launch's first. */
 void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
-/* emit_launch.c: i1 (ptr data, i64 begin, i64 end, i64 thread) of each launch: true when a check failed; and
- * void (ptr data, i64 thread, i1 team) that runs them in order. */
-void emit_launches(Plan *p);
+/* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check failed; and
+ * void (ptr data, i64 thread, i1 team) that runs all launches in order. */
+V emit_launch_body(Plan *p, const Launch *launch);
 V emit_phases(Plan *p);
+V emit_data_at(Emit *e, uint32_t byte);
 
 /* emit_entry.c: int NAME.isa(ctx, dims..., params...); and i64 NAME.isa.workspace(dims..., threads): bytes, -1 when
  * a size is out of range. */

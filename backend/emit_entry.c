@@ -158,22 +158,20 @@ static void fill_buffers(Emit *e, V memory, V threads)
         }
         if (!b->base)
             BUG(l->arena, "backend: buffer %s of kernel %s has no memory", b->name, e->k->name);
-        l_store(l, b->base, l_field(l, e->p->data, e->data, b->slot), 0);
+        l_store(l, b->base, emit_data_at(e, b->at), 0);
     }
 }
 
 static void fill_data(Emit *e, V memory, V threads)
 {
     L *l = e->l;
-    Ty type = e->p->data;
-    l_store(l, l_i32(l, 0), l_field(l, type, e->data, DATA_LOCK), 4);
-    l_store(l, l_i32(l, 0), l_field(l, type, e->data, DATA_FAILED), 4);
-    l_store(l, threads, l_field(l, type, e->data, DATA_THREADS), 8);
-    V counters = l_field(l, type, e->data, DATA_COUNTERS);
+    l_store(l, l_i32(l, 0), emit_data_at(e, DATA_LOCK), 4);
+    l_store(l, l_i32(l, 0), emit_data_at(e, DATA_FAILED), 4);
+    l_store(l, threads, emit_data_at(e, DATA_THREADS), 8);
     for (uint32_t i = 0; i < e->p->launches.len; i++)
-        l_store(l, l_i64(l, 0), l_at(l, l->i64, counters, l_i64(l, 8 * ((int64_t)i + 1))), 8);
+        l_store(l, l_i64(l, 0), emit_data_at(e, DATA_COUNTERS + 64 * i), 8);
     for (uint32_t i = 0; i < e->p->ndims; i++)
-        l_store(l, emit_dim(e, e->p->dims[i]), l_field(l, type, e->data, e->p->dim_slot[e->p->dims[i]]), 8);
+        l_store(l, emit_dim(e, e->p->dims[i]), emit_data_at(e, e->p->dim_at[e->p->dims[i]]), 8);
     fill_buffers(e, memory, threads);
 }
 
@@ -229,22 +227,22 @@ static V check_table(Plan *p, Ty *row)
 static void finish(Emit *e, V ctx)
 {
     L *l = e->l;
-    Ty row, type = e->p->data;
+    Ty row;
     if (!e->p->checks.len) {
         LLVMBuildRet(l->b, l_i32(l, 0));
         return;
     }
-    V failed = l_load(l, l->i32, l_field(l, type, e->data, DATA_FAILED), 4);
+    V failed = l_load(l, l->i32, emit_data_at(e, DATA_FAILED), 4);
     Block bad = l_block(l, "bad"), good = l_block(l, "good");
     l_branch(l, l_icmp(l, LLVMIntEQ, failed, l_i32(l, 0)), good, bad);
     l_enter(l, good);
     LLVMBuildRet(l->b, l_i32(l, 0));
     l_enter(l, bad);
     V table = check_table(e->p, &row);
-    V at = l_at(l, row, table, l_load(l, l->i64, l_field(l, type, e->data, DATA_CHECK), 8));
+    V at = l_at(l, row, table, l_load(l, l->i64, emit_data_at(e, DATA_CHECK), 8));
     V args[5] = {ctx, l_load(l, l->i32, l_field(l, row, at, 0), 4), l_load(l, l->ptr, l_field(l, row, at, 1), 8),
-                 l_load(l, l->i64, l_field(l, type, e->data, DATA_A), 8),
-                 l_load(l, l->i64, l_field(l, type, e->data, DATA_B), 8)};
+                 l_load(l, l->i64, emit_data_at(e, DATA_A), 8),
+                 l_load(l, l->i64, emit_data_at(e, DATA_B), 8)};
     LLVMBuildRet(l->b, l_call(l, e->p->shared->refuse, args, 5));
 }
 
@@ -284,7 +282,7 @@ Bodies emit_entry(Plan *p)
     b.entry = internal(p, "entry", l_fn_type(l, l->i32, types, n));
     Emit *e = emit_new(p, b.entry, NULL);
     take_dims(e, b.entry, 1);
-    e->data = l_slot(l, p->data, "data");
+    e->data = l_slot(l, LLVMArrayType2(l->i8, p->data_bytes), "data");
     LLVMSetAlignment(e->data, 64);
     emit_call(e, b.entry, b.workspace, phases, region);
     return b;

@@ -40,17 +40,36 @@ Emit *emit_new(Plan *p, V fn, V data)
     return e;
 }
 
+V emit_data_at(Emit *e, uint32_t byte) { return l_at(e->l, e->l->i8, e->data, l_i64(e->l, byte)); }
+
+/* Loads a dimension or buffer in the entry block: in a launch's body by way of its map. */
+static V from_data(Emit *e, Ty type, int is_dim, uint32_t id, uint32_t byte)
+{
+    L *l = e->l;
+    Block back = l_to_entry(l);
+    V at = l_i64(l, byte);
+    if (e->launch) {
+        uint32_t slot = 0;
+        while (e->launch->slots.at[slot].is_dim != is_dim || e->launch->slots.at[slot].id != id)
+            if (++slot == e->launch->slots.len)
+                BUG(l->arena, "backend: launch %s of kernel %s has no slot for %s %u", e->launch->body_name, e->k->name,
+                    is_dim ? "dimension" : "buffer", id);
+        at = l_cast(l, LLVMSExt, l_load(l, l->i32, l_at(l, l->i32, e->map, l_i64(l, slot + 1)), 4), l->i64);
+    }
+    V v = l_load(l, type, l_at(l, l->i8, e->data, at), 0);
+    l_from_entry(l, back);
+    return v;
+}
+
 V emit_dim(Emit *e, DimId d)
 {
     const Dim *dim = &e->p->m->dims.at[d];
     if (dim->constant >= 0)
         return l_i64(e->l, dim->constant);
     if (!e->dim[d]) {
-        if (!e->p->dim_slot[d])
+        if (!e->p->dim_at[d])
             BUG(e->l->arena, "backend: kernel %s uses %s, which its parameters do not mention", e->k->name, dim->name);
-        Block back = l_to_entry(e->l);
-        e->dim[d] = l_load(e->l, e->l->i64, l_field(e->l, e->p->data, e->data, e->p->dim_slot[d]), 8);
-        l_from_entry(e->l, back);
+        e->dim[d] = from_data(e, e->l->i64, 1, d, e->p->dim_at[d]);
     }
     return e->dim[d];
 }
@@ -124,13 +143,14 @@ V emit_base(Emit *e, uint32_t buffer)
     Buffer *b = &e->p->buffers.at[buffer];
     if (b->base)
         return b->base;
-    V stride = b->space == SPACE_THREAD ? emit_bytes(e, buffer) : NULL;
-    Block back = l_to_entry(e->l);
     Ty type = b->by_value ? emit_memory_type(e->l, b->elem) : e->l->ptr;
-    b->base = l_load(e->l, type, l_field(e->l, e->p->data, e->data, b->slot), 0);
-    if (stride)
+    b->base = from_data(e, type, 0, buffer, b->at);
+    if (b->space == SPACE_THREAD) {
+        V stride = emit_bytes(e, buffer);
+        Block back = l_to_entry(e->l);
         b->base = l_at(e->l, e->l->i8, b->base, l_mul(e->l, stride, e->thread));
-    l_from_entry(e->l, back);
+        l_from_entry(e->l, back);
+    }
     return b->base;
 }
 

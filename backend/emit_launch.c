@@ -48,38 +48,65 @@ static void items_body(Emit *e, const Launch *launch, V begin, V end)
     l_end_for(e->l, &f);
 }
 
-static void emit_launch(Plan *p, Launch *launch, uint32_t number)
+static V body_function(Plan *p, const Launch *launch)
 {
     L *l = p->l;
-    Ty params[4] = {l->ptr, l->i64, l->i64, l->i64};
+    Ty params[5] = {l->ptr, l->ptr, l->i64, l->i64, l->i64};
+    V fn = LLVMGetNamedFunction(l->mod, launch->body_name);
+    return fn ? fn : LLVMAddFunction(l->mod, launch->body_name, l_fn_type(l, l->i1, params, 5));
+}
+
+/* The scopes are named by slot, so that bodies do not depend on names. */
+static void make_scopes(Emit *e)
+{
+    L *l = e->l;
+    uint32_t n = e->launch->slots.len;
+    LLVMMetadataRef domain = LLVMMDStringInContext2(l->ctx, "buffers", 7), *all = arena_array(l->arena, LLVMMetadataRef, n + 1);
+    e->scopes = arena_array(l->arena, LLVMMetadataRef, n + 1);
+    e->others = arena_array(l->arena, LLVMMetadataRef, n + 1);
+    domain = LLVMMDNodeInContext2(l->ctx, &domain, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = arena_printf(l->arena, "slot %u", i);
+        LLVMMetadataRef parts[2] = {LLVMMDStringInContext2(l->ctx, name, strlen(name)), domain};
+        all[i] = LLVMMDNodeInContext2(l->ctx, parts, 2);
+        e->scopes[i] = LLVMMDNodeInContext2(l->ctx, &all[i], 1);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        LLVMMetadataRef own = all[i];
+        all[i] = all[n - 1];
+        e->others[i] = LLVMMDNodeInContext2(l->ctx, all, n - 1);
+        all[i] = own;
+    }
+}
+
+V emit_launch_body(Plan *p, const Launch *launch)
+{
+    L *l = p->l;
     const Stmt *s = at(p, launch->stmt);
-    const char *name = arena_printf(l->arena, "%s.%s.%u.%s", p->k->name, p->cpu->name, number, s->name ? s->name : "");
-    V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->i1, params, 4));
-    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    V fn = body_function(p, launch);
+    l_shared(l, fn);
     plan_attributes(p, fn);
-    launch->fn = fn;
+    Loc loc = s->loc.line ? s->loc : p->k->loc;
     if (p->debug)
-        debug_function(p->debug, fn, name, s->loc.line ? s->loc : p->k->loc);
+        debug_function(p->debug, fn, launch->body_name, loc);
     Emit *e = emit_new(p, fn, LLVMGetParam(fn, 0));
-    l->words = p->isa >= ISA_avx2;
-    e->thread = LLVMGetParam(fn, 3);
+    e->launch = launch;
+    e->map = LLVMGetParam(fn, 1);
+    e->thread = LLVMGetParam(fn, 4);
     e->failed = l_block(l, "failed");
-    emit_here(e, s->loc.line ? s->loc : p->k->loc);
+    l->words = p->isa >= ISA_avx2;
+    make_scopes(e);
+    emit_here(e, loc);
     e->item = l_i64(l, 0);
     if (launch->nloops)
-        items_body(e, launch, LLVMGetParam(fn, 1), LLVMGetParam(fn, 2));
+        items_body(e, launch, LLVMGetParam(fn, 2), LLVMGetParam(fn, 3));
     else
         emit_body(e, launch->body);
     LLVMBuildRet(l->b, l_false(l));
     l_enter(l, e->failed);
     LLVMBuildRet(l->b, l_true(l));
     LLVMSetCurrentDebugLocation2(l->b, NULL);
-}
-
-void emit_launches(Plan *p)
-{
-    for (uint32_t i = 0; i < p->launches.len; i++)
-        emit_launch(p, &p->launches.at[i], i);
+    return fn;
 }
 
 /* ---- in order, on all threads ---- */
@@ -90,10 +117,25 @@ typedef struct Phases {
     Block leave;
 } Phases;
 
-static V counter_of(Emit *e, uint32_t launch)
+/* The body as this module knows it, and the map that fits it to this kernel. */
+static V body_of(Phases *x, const Launch *launch, V *map)
 {
-    V all = l_field(e->l, e->p->data, e->data, DATA_COUNTERS);
-    return l_at(e->l, e->l->i64, all, l_i64(e->l, 8 * ((int64_t)launch + 1)));
+    L *l = x->e->l;
+    const Plan *p = x->e->p;
+    V *bytes = arena_array(l->arena, V, launch->slots.len + 1), fn = body_function(x->e->p, launch);
+    bytes[0] = l_i32(l, launch->check_base);
+    for (uint32_t i = 0; i < launch->slots.len; i++) {
+        Slot s = launch->slots.at[i];
+        bytes[i + 1] = l_i32(l, s.is_dim ? p->dim_at[s.id] : p->buffers.at[s.id].at);
+    }
+    V list = LLVMConstArray2(l->i32, bytes, launch->slots.len + 1);
+    *map = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "map");
+    LLVMSetInitializer(*map, list);
+    LLVMSetLinkage(*map, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(*map, 1);
+    if (LLVMIsDeclaration(fn))
+        l_shared(l, fn);
+    return fn;
 }
 
 static void run_items(Phases *x, const Launch *launch, uint32_t number)
@@ -104,17 +146,19 @@ static void run_items(Phases *x, const Launch *launch, uint32_t number)
     for (uint32_t i = 0; i < launch->nloops; i++)
         items = l_mul(l, items, emit_loop_items(e, launch->loops[i]));
     emit_forget(e, 0);
-    V threads = l_load(l, l->i64, l_field(l, e->p->data, e->data, DATA_THREADS), 8);
-    V args[6] = {e->data, launch->fn, items, counter_of(e, number), e->thread, threads};
-    l_call(l, e->p->shared->items, args, 6);
+    V threads = l_load(l, l->i64, emit_data_at(e, DATA_THREADS), 8), map;
+    V body = body_of(x, launch, &map), counter = emit_data_at(e, DATA_COUNTERS + 64 * number);
+    V args[7] = {e->data, body, map, items, counter, e->thread, threads};
+    l_call(l, e->p->shared->items, args, 7);
 }
 
 static void run_alone(Phases *x, const Launch *launch)
 {
     L *l = x->e->l;
     When first = l_when(l, l_icmp(l, LLVMIntEQ, x->e->thread, l_i64(l, 0)));
-    V args[4] = {x->e->data, l_i64(l, 0), l_i64(l, 1), x->e->thread};
-    l_call(l, launch->fn, args, 4);
+    V map, body = body_of(x, launch, &map);
+    V args[5] = {x->e->data, map, l_i64(l, 0), l_i64(l, 1), x->e->thread};
+    l_call(l, body, args, 5);
     l_end_when(l, &first);
 }
 
@@ -129,7 +173,7 @@ static void meet(Phases *x)
 static void leave_when_failed(Phases *x)
 {
     L *l = x->e->l;
-    V failed = l_load(l, l->i32, l_field(l, x->e->p->data, x->e->data, DATA_FAILED), 4);
+    V failed = l_load(l, l->i32, emit_data_at(x->e, DATA_FAILED), 4);
     LLVMSetVolatile(failed, 1);
     Block next = l_block(l, "next");
     l_branch(l, l_icmp(l, LLVMIntNE, failed, l_i32(l, 0)), x->leave, next);

@@ -9,13 +9,15 @@ typedef struct Place {
     V at; /* RUN: of lane 0; EACH: one address per lane */
 } Place;
 
+/* In a launch's body each slot has an alias scope of its own: buffers do not overlap, or are only read. */
 void emit_alias(Emit *e, V access, uint32_t buffer)
 {
-    const Buffer *b = &e->p->buffers.at[buffer];
-    unsigned scope = LLVMGetMDKindIDInContext(e->l->ctx, "alias.scope", 11);
-    unsigned others = LLVMGetMDKindIDInContext(e->l->ctx, "noalias", 7);
-    LLVMSetMetadata(access, scope, LLVMMetadataAsValue(e->l->ctx, b->scope));
-    LLVMSetMetadata(access, others, LLVMMetadataAsValue(e->l->ctx, b->others));
+    for (uint32_t i = 0; e->launch && i < e->launch->slots.len; i++) {
+        if (e->launch->slots.at[i].is_dim || e->launch->slots.at[i].id != buffer)
+            continue;
+        LLVMSetMetadata(access, e->l->md_scope, LLVMMetadataAsValue(e->l->ctx, e->scopes[i]));
+        LLVMSetMetadata(access, e->l->md_others, LLVMMetadataAsValue(e->l->ctx, e->others[i]));
+    }
 }
 
 static V subscript(Emit *e, ExprId x)

@@ -1,17 +1,13 @@
-/* A kernel's plan: which buffers its tile program uses, its launches, and the layout of a call's data.
- *
- * Note [Call data]. One struct on the caller's stack is all that threads share: the failure (lock, flag, item,
- * check, two numbers), the number of threads, one counter per launch (a cache line each), the dimensions, and one
- * field per buffer: its address, or the value of an `in` scalar. Thread buffers: the address of thread 0's. */
+/* A kernel's plan: which buffers its tile program uses, its launches and checks, and where a call's data lies. */
 #include "backend/emit.h"
 
 #include <string.h>
 
 typedef struct Marker {
     Plan *p;
+    Arena *a;
     uint32_t *seen, epoch; /* by ExprId */
     StmtId loop;           /* outermost open vector loop */
-    StmtId *home;          /* by buffer: NONE - 1: not met yet */
     Launch *launch;
 } Marker;
 
@@ -49,7 +45,7 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
         const Route *route = &p->k->routes.at[r];
         const Group *g = &p->m->groups.at[route->group];
         Buffer b = {.role = route->role, .rank = 1, .route = r, .field = (uint8_t)f, .home = NONE};
-        b.name = arena_printf(p->l->arena, "%s.%s", route->name, names[f]);
+        b.name = arena_printf(m->a, "%s.%s", route->name, names[f]);
         b.elem = f == RF_START || f == RF_COUNT ? EL_I64 : EL_I32;
         b.space = route->role == ROLE_LOCAL ? SPACE_WORK : SPACE_GM;
         b.plus = f == RF_START; /* no new extents: the module is shared by threads */
@@ -57,7 +53,7 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
         if (f == RF_ROW_OF)
             b.axes[b.rank++] = (Axis){route->choices, NONE};
         at = p->buffers.len;
-        vec_push(p->l->arena, &p->buffers, b);
+        vec_push(m->a, &p->buffers, b);
     }
     mark_buffer(m, at, NONE);
 }
@@ -117,10 +113,10 @@ static void plan_launch(Marker *m, StmtId id)
     }
     m->launch = &launch;
     mark_stmt(m, id);
-    vec_push(p->l->arena, &p->launches, launch);
+    vec_push(m->a, &p->launches, launch);
 }
 
-static void add_buffers(Plan *p)
+static void add_buffers(Plan *p, Arena *a)
 {
     for (TensorId t = 0; t < p->k->tensors.len; t++) {
         const Tensor *x = &p->k->tensors.at[t];
@@ -128,53 +124,23 @@ static void add_buffers(Plan *p)
                     .lanes = x->lanes, .route = x->route, .field = x->field, .home = NONE};
         memcpy(b.axes, x->axes, sizeof b.axes);
         b.by_value = x->role == ROLE_IN && !x->rank && x->space == SPACE_GM && x->route == NONE;
-        vec_push(p->l->arena, &p->buffers, b);
+        vec_push(a, &p->buffers, b);
     }
 }
 
-static void add_scopes(Plan *p)
+static void place_data(Plan *p)
 {
-    L *l = p->l;
-    const char *stem = arena_printf(l->arena, "%s.%s", p->k->name, p->cpu->name);
-    LLVMMetadataRef domain = LLVMMDStringInContext2(l->ctx, stem, strlen(stem));
-    domain = LLVMMDNodeInContext2(l->ctx, &domain, 1);
-    for (uint32_t i = 0; i < p->buffers.len; i++) {
-        const char *name = arena_printf(l->arena, "%s.%s", stem, p->buffers.at[i].name);
-        LLVMMetadataRef parts[2] = {LLVMMDStringInContext2(l->ctx, name, strlen(name)), domain};
-        p->buffers.at[i].scope = LLVMMDNodeInContext2(l->ctx, parts, 2);
-    }
-    LLVMMetadataRef *others = arena_array(l->arena, LLVMMetadataRef, p->buffers.len + 1);
-    for (uint32_t i = 0; i < p->buffers.len; i++) {
-        uint32_t n = 0;
-        for (uint32_t j = 0; j < p->buffers.len; j++)
-            if (j != i && p->buffers.at[j].used && p->buffers.at[j].space != SPACE_REG)
-                others[n++] = p->buffers.at[j].scope;
-        p->buffers.at[i].others = LLVMMDNodeInContext2(l->ctx, others, n);
-    }
-    for (uint32_t i = 0; i < p->buffers.len; i++)
-        p->buffers.at[i].scope = LLVMMDNodeInContext2(l->ctx, &p->buffers.at[i].scope, 1);
-}
-
-static void add_data(Plan *p)
-{
-    L *l = p->l;
-    Ty *fields = arena_array(l->arena, Ty, DATA_FIXED + p->ndims + p->buffers.len);
-    unsigned n = DATA_FIXED;
-    Ty fixed[DATA_FIXED] = {l->i32, l->i32, l->i64, l->i64, l->i64, l->i64, l->i64,
-                            LLVMArrayType2(l->i64, 8 * (p->launches.len + 1))};
-    memcpy(fields, fixed, sizeof fixed);
-    for (uint32_t i = 0; i < p->ndims; i++) {
-        p->dim_slot[p->dims[i]] = n;
-        fields[n++] = l->i64;
-    }
+    uint32_t at = DATA_COUNTERS + 64 * (p->launches.len + 1);
+    for (uint32_t i = 0; i < p->ndims; i++, at += 8)
+        p->dim_at[p->dims[i]] = at;
     for (uint32_t i = 0; i < p->buffers.len; i++) {
         Buffer *b = &p->buffers.at[i];
         if (!b->used || b->space == SPACE_REG)
             continue;
-        b->slot = n;
-        fields[n++] = b->by_value ? emit_memory_type(l, b->elem) : l->ptr;
+        b->at = at;
+        at += 8;
     }
-    p->data = LLVMStructTypeInContext(l->ctx, fields, n, 0);
+    p->data_bytes = at;
 }
 
 uint32_t plan_field(const Plan *p, RouteId r, RouteField f)
@@ -185,13 +151,9 @@ uint32_t plan_field(const Plan *p, RouteId r, RouteField f)
     return NONE;
 }
 
-uint32_t plan_check(Plan *p, int status, const char *format)
+void plan_add_check(Plan *p, Arena *a, int status, const char *format)
 {
-    for (uint32_t i = 0; i < p->checks.len; i++)
-        if (p->checks.at[i].status == status && strcmp(p->checks.at[i].format, format) == 0)
-            return i;
-    vec_push(p->l->arena, &p->checks, (CheckText){status, format});
-    return p->checks.len - 1;
+    vec_push(a, &p->checks, (CheckText){status, format});
 }
 
 void plan_attributes(const Plan *p, V fn)
@@ -205,19 +167,32 @@ void plan_attributes(const Plan *p, V fn)
     }
 }
 
-Plan *plan_new(L *l, Shared *shared, Debug *debug, const Module *m, const Kernel *k, Isa isa)
+Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa isa, int debug)
 {
-    Plan *p = arena_new_of(l->arena, Plan);
-    *p = (Plan){.l = l, .shared = shared, .debug = debug, .m = m, .k = k, .p = k->tiles, .isa = isa,
-                .cpu = &cpu_table[isa]};
-    p->dims = arena_array(l->arena, DimId, m->dims.len + 1);
+    Plan *p = arena_new_of(a, Plan);
+    *p = (Plan){.m = m, .k = k, .p = k->tiles, .isa = isa, .cpu = &cpu_table[isa]};
+    p->dims = arena_array(a, DimId, m->dims.len + 1);
     p->ndims = ir_kernel_dims(k, p->dims);
-    p->dim_slot = arena_array(l->arena, unsigned, m->dims.len + 1);
-    add_buffers(p);
-    Marker marker = {.p = p, .loop = NONE, .seen = arena_array(l->arena, uint32_t, k->exprs.len + 1)};
+    p->dim_at = arena_array(a, uint32_t, m->dims.len + 1);
+    p->check_of = arena_array(a, uint32_t, p->p->stmts.len + 1);
+    add_buffers(p, a);
+    Marker marker = {.p = p, .a = a, .loop = NONE, .seen = arena_array(a, uint32_t, k->exprs.len + 1)};
     for (StmtId s = p->p->first; s != NONE; s = p->p->stmts.at[s].next)
         plan_launch(&marker, s);
-    add_scopes(p);
-    add_data(p);
+    for (uint32_t i = 0; i < p->launches.len; i++)
+        plan_key(p, a, &p->launches.at[i], debug);
+    place_data(p);
     return p;
+}
+
+Plan *plan_copy(const Plan *p, L *l, Shared *shared, Debug *debug)
+{
+    Plan *copy = arena_new_of(l->arena, Plan);
+    *copy = *p;
+    copy->buffers.at = arena_array(l->arena, Buffer, p->buffers.len + 1);
+    memcpy(copy->buffers.at, p->buffers.at, sizeof *p->buffers.at * p->buffers.len);
+    copy->l = l;
+    copy->shared = shared;
+    copy->debug = debug;
+    return copy;
 }

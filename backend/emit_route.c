@@ -7,13 +7,15 @@ typedef struct RouteView {
     const Route *route;
     const Group *group;
     uint32_t field[RF_FIELDS]; /* buffers, NONE: not used */
+    uint32_t check; /* the first of its statement */
     V groups, slots, rows, places; /* places: rows of a run of a capacity group, NULL: runs of any length */
 } RouteView;
 
-static RouteView view(Emit *e, RouteId r)
+static RouteView view(Emit *e, StmtId id)
 {
+    RouteId r = e->p->p->stmts.at[id].route;
     const Route *route = &e->k->routes.at[r];
-    RouteView v = {.route = route, .group = &e->p->m->groups.at[route->group]};
+    RouteView v = {.route = route, .check = e->p->check_of[id], .group = &e->p->m->groups.at[route->group]};
     for (RouteField f = 0; f < RF_FIELDS; f++) {
         v.field[f] = plan_field(e->p, r, f);
         if (v.field[f] != NONE && !e->p->buffers.at[v.field[f]].used)
@@ -37,9 +39,48 @@ static void fill(Emit *e, const RouteView *v, RouteField f, V n, int64_t value)
     l_end_for(e->l, &i);
 }
 
-static uint32_t text(Emit *e, int status, const RouteView *v, const char *rest)
+/* ---- the words of its checks ---- */
+
+enum { CHOICE_BAD, CHOICE_ROWS };
+static const char *const choice_texts[] = {
+    [CHOICE_BAD] = "the choice %lld is not an expert; there are %lld, and -1 drops",
+    [CHOICE_ROWS] = "the choices need %lld rows, the row space has %lld",
+};
+
+enum {
+    VALID_START, VALID_PLACES, VALID_COUNT, VALID_FALLS, VALID_LENGTH, VALID_END, VALID_SLOT, VALID_ROW_OF_SLOT,
+    VALID_PAD, VALID_ROW, VALID_EXISTS, VALID_SLOT_OF_ROW
+};
+static const char *const valid_texts[] = {
+    [VALID_START] = "start[0] is %lld, not 0",
+    [VALID_PLACES] = "run %lld has %lld places, not its capacity",
+    [VALID_COUNT] = "count[%lld] is %lld: not within the capacity",
+    [VALID_FALLS] = "start falls after group %lld, by %lld",
+    [VALID_LENGTH] = "count[%lld] is %lld: not the length of its run",
+    [VALID_END] = "the runs end at %lld, the row space at %lld",
+    [VALID_SLOT] = "slot_of[%lld] is %lld: no such choice",
+    [VALID_ROW_OF_SLOT] = "row_of[slot_of[%lld]] is %lld",
+    [VALID_PAD] = "slot_of[%lld] is %lld, but the row does not exist",
+    [VALID_ROW] = "row_of[%lld] is %lld: no such row",
+    [VALID_EXISTS] = "row_of[%lld] is %lld, a row that does not exist",
+    [VALID_SLOT_OF_ROW] = "slot_of[row_of[%lld]] is %lld",
+};
+
+void plan_add_route_checks(Plan *p, Arena *a, const Stmt *s)
 {
-    return plan_check(e->p, status, arena_printf(e->l->arena, "%s: route %s: %s", e->k->name, v->route->name, rest));
+    int builds = s->kind == TILE_route;
+    const char *const *texts = builds ? choice_texts : valid_texts;
+    size_t n = builds ? sizeof choice_texts / sizeof *texts : sizeof valid_texts / sizeof *texts;
+    for (size_t i = 0; i < n; i++) {
+        int status = builds && i == CHOICE_BAD ? s->status ? s->status : STATUS_COMPUTED : STATUS_ROUTE;
+        plan_add_check(p, a, status,
+                       arena_printf(a, "%s: route %s: %s", p->k->name, p->k->routes.at[s->route].name, texts[i]));
+    }
+}
+
+static void require(Emit *e, const RouteView *v, V ok, uint32_t text, V a, V b)
+{
+    emit_check(e, ok, v->check + text, a, b);
 }
 
 /* ---- building ---- */
@@ -47,13 +88,11 @@ static uint32_t text(Emit *e, int status, const RouteView *v, const char *rest)
 static void count_choices(Emit *e, const RouteView *v, const Stmt *s)
 {
     L *l = e->l;
-    uint32_t bad = text(e, s->status ? s->status : STATUS_COMPUTED, v,
-                        "the choice %lld is not an expert; there are %lld, and -1 drops");
     fill(e, v, RF_COUNT, v->groups, 0);
     For i = l_for(l, l_i64(l, 0), v->slots, 1, "choice");
     V id = emit_get(e, s->second, i.var);
     V ok = l_and(l, l_icmp(l, LLVMIntSGE, id, l_i64(l, -1)), l_icmp(l, LLVMIntSLT, id, v->groups));
-    emit_check(e, ok, bad, id, v->groups);
+    require(e, v, ok, CHOICE_BAD, id, v->groups);
     When real = l_when(l, l_icmp(l, LLVMIntSGE, id, l_i64(l, 0)));
     put(e, v, RF_COUNT, id, l_add(l, get(e, v, RF_COUNT, id), l_i64(l, 1)));
     l_end_when(l, &real);
@@ -72,8 +111,7 @@ static void place_runs(Emit *e, const RouteView *v)
     if (v->places)
         return;
     V rows = get(e, v, RF_START, v->groups);
-    emit_check(e, l_icmp(l, LLVMIntSLE, rows, v->rows),
-               text(e, STATUS_ROUTE, v, "the choices need %lld rows, the row space has %lld"), rows, v->rows);
+    require(e, v, l_icmp(l, LLVMIntSLE, rows, v->rows), CHOICE_ROWS, rows, v->rows);
 }
 
 static void place_choices(Emit *e, const RouteView *v, const Stmt *s)
@@ -101,7 +139,7 @@ static void place_choices(Emit *e, const RouteView *v, const Stmt *s)
 void emit_tile_route(Emit *e, StmtId id)
 {
     const Stmt *s = &e->p->p->stmts.at[id];
-    RouteView v = view(e, s->route);
+    RouteView v = view(e, id);
     count_choices(e, &v, s);
     place_runs(e, &v);
     place_choices(e, &v, s);
@@ -109,33 +147,28 @@ void emit_tile_route(Emit *e, StmtId id)
 
 /* ---- checking ---- */
 
-static void require(Emit *e, const RouteView *v, V ok, const char *rest, V a, V b)
-{
-    emit_check(e, ok, text(e, STATUS_ROUTE, v, rest), a, b);
-}
-
 static void check_runs(Emit *e, const RouteView *v)
 {
     L *l = e->l;
     V zero = l_i64(l, 0), first = get(e, v, RF_START, zero);
-    require(e, v, l_icmp(l, LLVMIntEQ, first, zero), "start[0] is %lld, not 0", first, zero);
+    require(e, v, l_icmp(l, LLVMIntEQ, first, zero), VALID_START, first, zero);
     For g = l_for(l, zero, v->groups, 1, "run");
     V start = get(e, v, RF_START, g.var), end = get(e, v, RF_START, l_add(l, g.var, l_i64(l, 1)));
     V count = get(e, v, RF_COUNT, g.var), length = l_sub(l, end, start);
     if (v->places) {
-        require(e, v, l_icmp(l, LLVMIntEQ, length, v->places), "run %lld has %lld places, not its capacity", g.var,
+        require(e, v, l_icmp(l, LLVMIntEQ, length, v->places), VALID_PLACES, g.var,
                 length);
-        require(e, v, l_icmp(l, LLVMIntULE, count, v->places), "count[%lld] is %lld: not within the capacity", g.var,
+        require(e, v, l_icmp(l, LLVMIntULE, count, v->places), VALID_COUNT, g.var,
                 count);
     } else {
-        require(e, v, l_icmp(l, LLVMIntSGE, length, zero), "start falls after group %lld, by %lld", g.var,
+        require(e, v, l_icmp(l, LLVMIntSGE, length, zero), VALID_FALLS, g.var,
                 l_sub(l, zero, length));
-        require(e, v, l_icmp(l, LLVMIntEQ, count, length), "count[%lld] is %lld: not the length of its run", g.var,
+        require(e, v, l_icmp(l, LLVMIntEQ, count, length), VALID_LENGTH, g.var,
                 count);
     }
     l_end_for(l, &g);
     V end_all = get(e, v, RF_START, v->groups);
-    require(e, v, l_icmp(l, LLVMIntSLE, end_all, v->rows), "the runs end at %lld, the row space at %lld", end_all,
+    require(e, v, l_icmp(l, LLVMIntSLE, end_all, v->rows), VALID_END, end_all,
             v->rows);
 }
 
@@ -143,7 +176,7 @@ static void check_pads(Emit *e, const RouteView *v, V from, V to)
 {
     For pad = l_for(e->l, from, to, 1, "pad");
     V slot = get(e, v, RF_SLOT_OF, pad.var);
-    require(e, v, l_icmp(e->l, LLVMIntEQ, slot, l_i64(e->l, -1)), "slot_of[%lld] is %lld, but the row does not exist",
+    require(e, v, l_icmp(e->l, LLVMIntEQ, slot, l_i64(e->l, -1)), VALID_PAD,
             pad.var, slot);
     l_end_for(e->l, &pad);
 }
@@ -156,10 +189,10 @@ static void check_slots(Emit *e, const RouteView *v)
     V stop = l_add(l, start, get(e, v, RF_COUNT, g.var));
     For r = l_for(l, start, stop, 1, "row");
     V slot = get(e, v, RF_SLOT_OF, r.var);
-    require(e, v, l_icmp(l, LLVMIntULT, slot, v->slots), "slot_of[%lld] is %lld: no such choice", r.var, slot);
+    require(e, v, l_icmp(l, LLVMIntULT, slot, v->slots), VALID_SLOT, r.var, slot);
     if (v->field[RF_ROW_OF] != NONE) {
         V back = get(e, v, RF_ROW_OF, slot);
-        require(e, v, l_icmp(l, LLVMIntEQ, back, r.var), "row_of[slot_of[%lld]] is %lld", r.var, back);
+        require(e, v, l_icmp(l, LLVMIntEQ, back, r.var), VALID_ROW_OF_SLOT, r.var, back);
     }
     l_end_for(l, &r);
     check_pads(e, v, stop, get(e, v, RF_START, l_add(l, g.var, l_i64(l, 1))));
@@ -174,17 +207,17 @@ static void check_rows(Emit *e, const RouteView *v)
     For i = l_for(l, l_i64(l, 0), v->slots, 1, "choice");
     V row = get(e, v, RF_ROW_OF, i.var);
     V ok = l_and(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, -1)), l_icmp(l, LLVMIntSLT, row, end));
-    require(e, v, ok, "row_of[%lld] is %lld: no such row", i.var, row);
+    require(e, v, ok, VALID_ROW, i.var, row);
     When kept = l_when(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, 0)));
     if (v->places) {
         V group = l_bin(l, LLVMUDiv, row, v->places);
         V place = l_sub(l, row, l_mul(l, group, v->places));
         require(e, v, l_icmp(l, LLVMIntSLT, place, get(e, v, RF_COUNT, group)),
-                "row_of[%lld] is %lld, a row that does not exist", i.var, row);
+                VALID_EXISTS, i.var, row);
     }
     if (v->field[RF_SLOT_OF] != NONE) {
         V back = get(e, v, RF_SLOT_OF, row);
-        require(e, v, l_icmp(l, LLVMIntEQ, back, i.var), "slot_of[row_of[%lld]] is %lld", i.var, back);
+        require(e, v, l_icmp(l, LLVMIntEQ, back, i.var), VALID_SLOT_OF_ROW, i.var, back);
     }
     l_end_when(l, &kept);
     l_end_for(l, &i);
@@ -192,7 +225,7 @@ static void check_rows(Emit *e, const RouteView *v)
 
 void emit_tile_valid(Emit *e, StmtId id)
 {
-    RouteView v = view(e, e->p->p->stmts.at[id].route);
+    RouteView v = view(e, id);
     check_runs(e, &v);
     if (v.field[RF_SLOT_OF] != NONE)
         check_slots(e, &v);

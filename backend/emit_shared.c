@@ -2,10 +2,15 @@
  * the instruction set. */
 #include "backend/emit.h"
 
+/* Of the parts of an object the first has these functions; the others declare them. */
+static int here(const L *l) { return !l->split || l->first; }
+
 static V new_function(L *l, const char *name, Ty result, const Ty *params, unsigned n)
 {
     V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, params, n));
-    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    l_shared(l, fn);
+    if (!here(l))
+        return fn;
     l_attribute(l, fn, "nounwind");
     l_quick(l, fn);
     l_attribute_text(l, fn, "target-cpu", "x86-64");
@@ -26,6 +31,8 @@ static V emit_refuse(L *l, const Shared *s)
 {
     Ty params[5] = {l->ptr, l->i32, l->ptr, l->i64, l->i64};
     V fn = new_function(l, "moec.refuse", l->i32, params, 5);
+    if (!here(l))
+        return fn;
     V ctx = LLVMGetParam(fn, 0), status = LLVMGetParam(fn, 1);
     When has = l_when(l, l_not(l, is_null(l, ctx)));
     l_store(l, status, l_field(l, s->context, ctx, CTX_status), 4);
@@ -44,6 +51,8 @@ static V emit_overlap(L *l, const Shared *s)
 {
     Ty params[2] = {l->ptr, l->i64};
     V fn = new_function(l, "moec.overlap", l->i64, params, 2);
+    if (!here(l))
+        return fn;
     V table = LLVMGetParam(fn, 0), n = LLVMGetParam(fn, 1), field[2][3], one = l_i64(l, 1);
     For i = l_for(l, l_i64(l, 0), n, 1, "i");
     For j = l_for(l, l_add(l, i.var, one), n, 1, "j");
@@ -74,6 +83,8 @@ static V emit_null(L *l, const Shared *s)
 {
     Ty params[2] = {l->ptr, l->i64};
     V fn = new_function(l, "moec.null", l->i64, params, 2), zero = l_i64(l, 0);
+    if (!here(l))
+        return fn;
     For i = l_for(l, zero, LLVMGetParam(fn, 1), 1, "i");
     V at = l_at(l, s->range, LLVMGetParam(fn, 0), i.var);
     V missing = l_icmp(l, LLVMIntEQ, l_load(l, l->i64, l_field(l, s->range, at, 0), 8), zero);
@@ -88,55 +99,61 @@ static V emit_null(L *l, const Shared *s)
     return fn;
 }
 
-/* void items(ptr data, ptr launch, i64 items, ptr counter, i64 thread, i64 threads): takes chunks of the launch's items
+/* void items(ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes chunks of the launch's items
  * until none is left or a check fails; eight chunks for each thread, so that the last ones even out. */
 static V emit_items(L *l)
 {
-    Ty params[6] = {l->ptr, l->ptr, l->i64, l->ptr, l->i64, l->i64}, four[4] = {l->ptr, l->i64, l->i64, l->i64};
-    V fn = new_function(l, "moec.items", l->none, params, 6);
-    V items = LLVMGetParam(fn, 2), threads = LLVMGetParam(fn, 5), one = l_i64(l, 1);
+    Ty params[7] = {l->ptr, l->ptr, l->ptr, l->i64, l->ptr, l->i64, l->i64};
+    Ty body[5] = {l->ptr, l->ptr, l->i64, l->i64, l->i64};
+    V fn = new_function(l, "moec.items", l->none, params, 7);
+    if (!here(l))
+        return fn;
+    V items = LLVMGetParam(fn, 3), threads = LLVMGetParam(fn, 6), one = l_i64(l, 1);
     V team = l_icmp(l, LLVMIntSGT, threads, one);
     V chunk = l_select(l, team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 3)), items);
     chunk = l_max(l, chunk, one);
     Block take = l_block(l, "take"), run = l_block(l, "run"), done = l_block(l, "done");
     l_goto(l, take);
     l_enter(l, take);
-    V begin = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpAdd, LLVMGetParam(fn, 3), chunk,
+    V begin = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpAdd, LLVMGetParam(fn, 4), chunk,
                                  LLVMAtomicOrderingMonotonic, 0);
     l_branch(l, l_icmp(l, LLVMIntSLT, begin, items), run, done);
     l_enter(l, run);
-    V args[4] = {LLVMGetParam(fn, 0), begin, l_min(l, l_add(l, begin, chunk), items), LLVMGetParam(fn, 4)};
-    V failed = LLVMBuildCall2(l->b, l_fn_type(l, l->i1, four, 4), LLVMGetParam(fn, 1), args, 4, "");
+    V args[5] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 2), begin, l_min(l, l_add(l, begin, chunk), items),
+                 LLVMGetParam(fn, 5)};
+    V failed = LLVMBuildCall2(l->b, l_fn_type(l, l->i1, body, 5), LLVMGetParam(fn, 1), args, 5, "");
     l_branch(l, failed, done, take);
     l_enter(l, done);
     LLVMBuildRetVoid(l->b);
     return fn;
 }
 
+static V byte_at(L *l, V data, uint32_t byte) { return l_at(l, l->i8, data, l_i64(l, byte)); }
+
 /* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock. */
 static V emit_fail(L *l)
 {
-    Ty head[6] = {l->i32, l->i32, l->i64, l->i64, l->i64, l->i64};
-    Ty data = LLVMStructTypeInContext(l->ctx, head, 6, 0);
     Ty params[5] = {l->ptr, l->i64, l->i64, l->i64, l->i64};
     V fn = new_function(l, "moec.fail", l->none, params, 5);
+    if (!here(l))
+        return fn;
     l_attribute(l, fn, "cold");
-    V at = LLVMGetParam(fn, 0), item = LLVMGetParam(fn, 1), lock = l_field(l, data, at, DATA_LOCK);
+    V at = LLVMGetParam(fn, 0), item = LLVMGetParam(fn, 1), lock = byte_at(l, at, DATA_LOCK);
     Block spin = l_block(l, "spin"), mine = l_block(l, "mine");
     l_goto(l, spin);
     l_enter(l, spin);
     V taken = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpXchg, lock, l_i32(l, 1), LLVMAtomicOrderingAcquire, 0);
     l_branch(l, l_icmp(l, LLVMIntEQ, taken, l_i32(l, 0)), mine, spin);
     l_enter(l, mine);
-    V failed = l_load(l, l->i32, l_field(l, data, at, DATA_FAILED), 4);
-    V lowest = l_load(l, l->i64, l_field(l, data, at, DATA_ITEM), 8);
+    V failed = l_load(l, l->i32, byte_at(l, at, DATA_FAILED), 4);
+    V lowest = l_load(l, l->i64, byte_at(l, at, DATA_ITEM), 8);
     V first = l_or(l, l_icmp(l, LLVMIntEQ, failed, l_i32(l, 0)), l_icmp(l, LLVMIntSLT, item, lowest));
     When keep = l_when(l, first);
-    l_store(l, l_i32(l, 1), l_field(l, data, at, DATA_FAILED), 4);
-    l_store(l, item, l_field(l, data, at, DATA_ITEM), 8);
-    l_store(l, LLVMGetParam(fn, 2), l_field(l, data, at, DATA_CHECK), 8);
-    l_store(l, LLVMGetParam(fn, 3), l_field(l, data, at, DATA_A), 8);
-    l_store(l, LLVMGetParam(fn, 4), l_field(l, data, at, DATA_B), 8);
+    l_store(l, l_i32(l, 1), byte_at(l, at, DATA_FAILED), 4);
+    l_store(l, item, byte_at(l, at, DATA_ITEM), 8);
+    l_store(l, LLVMGetParam(fn, 2), byte_at(l, at, DATA_CHECK), 8);
+    l_store(l, LLVMGetParam(fn, 3), byte_at(l, at, DATA_A), 8);
+    l_store(l, LLVMGetParam(fn, 4), byte_at(l, at, DATA_B), 8);
     l_end_when(l, &keep);
     V release = l_store(l, l_i32(l, 0), lock, 4);
     LLVMSetOrdering(release, LLVMAtomicOrderingRelease);
@@ -230,10 +247,12 @@ static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *ca
  * threads that come here first both store the same. */
 static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
 {
+    V fn = new_function(l, "moec.select", l->i32, NULL, 0);
+    if (!here(l))
+        return fn;
     V known = LLVMAddGlobal(l->mod, l->i32, "moec.selected");
     LLVMSetInitializer(known, l_i32(l, 0));
     LLVMSetLinkage(known, LLVMInternalLinkage);
-    V fn = new_function(l, "moec.select", l->i32, NULL, 0);
     V old = l_load(l, l->i32, known, 4);
     LLVMSetOrdering(old, LLVMAtomicOrderingMonotonic);
     Block done = l_block(l, "known"), find = l_block(l, "find");
@@ -280,8 +299,9 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
     s->route = LLVMStructTypeInContext(l->ctx, route, sizeof route / sizeof *route, 0);
     s->range = LLVMStructTypeInContext(l->ctx, range, 3, 0);
     s->forced = LLVMAddGlobal(l->mod, l->ptr, "moec.forced");
-    LLVMSetInitializer(s->forced, LLVMConstNull(l->ptr));
-    LLVMSetLinkage(s->forced, LLVMInternalLinkage);
+    if (here(l))
+        LLVMSetInitializer(s->forced, LLVMConstNull(l->ptr));
+    l_shared(l, s->forced);
     Ty zeros = LLVMArrayType2(l->i64, 8);
     s->nowhere = LLVMAddGlobal(l->mod, zeros, "moec.nowhere");
     LLVMSetInitializer(s->nowhere, LLVMConstNull(zeros));

@@ -200,26 +200,28 @@ static V fused_product(Emit *e, const Stmt *s, V old)
     return emit_fma(e, emit_float(e, x_arg(e->k, s->value, 0)), emit_float(e, x_arg(e->k, s->value, 1)), old);
 }
 
-static int fits_i32(const Emit *e, ExprId x)
+static int fits_i32(const Plan *p, ExprId x)
 {
-    const Expr *n = x_at(e->k, x);
+    const Expr *n = x_at(p->k, x);
     if (n->kind == X_INT)
         return n->value.i >= INT32_MIN && n->value.i <= INT32_MAX;
     if (n->kind == X_LOAD)
-        return e->p->buffers.at[n->sym].elem == EL_I32;
+        return p->buffers.at[n->sym].elem == EL_I32;
     if (n->kind == X_IF)
-        return fits_i32(e, x_arg(e->k, x, 1)) && fits_i32(e, x_arg(e->k, x, 2));
-    return x_is_op(e->k, x, OP_i32);
+        return fits_i32(p, x_arg(p->k, x, 1)) && fits_i32(p, x_arg(p->k, x, 2));
+    return x_is_op(p->k, x, OP_i32);
 }
 
-static void check_range(Emit *e, const Stmt *s, V value)
+int plan_store_may_fail(const Plan *p, const Stmt *s)
+{
+    return p->buffers.at[s->buffer].elem == EL_I32 && (s->add || !fits_i32(p, s->value));
+}
+
+static void check_range(Emit *e, StmtId id, V value)
 {
     L *l = e->l;
-    const char *text = arena_printf(l->arena, "%s: the value %%lld does not fit the i32 of %s", e->k->name,
-                                    e->p->buffers.at[s->buffer].name);
-    uint32_t check = plan_check(e->p, STATUS_RANGE, text);
     V back = l_cast(l, LLVMSExt, l_cast(l, LLVMTrunc, value, l->i32), l->i64);
-    emit_check(e, l_icmp(l, LLVMIntEQ, value, back), check, value, l_i64(l, 0));
+    emit_check(e, l_icmp(l, LLVMIntEQ, value, back), e->p->check_of[id], value, l_i64(l, 0));
 }
 
 void emit_tile_store(Emit *e, StmtId id)
@@ -236,8 +238,8 @@ void emit_tile_store(Emit *e, StmtId id)
     } else {
         value = emit_value(e, s->value);
     }
-    if (e->p->buffers.at[s->buffer].elem == EL_I32 && (s->add || !fits_i32(e, s->value)))
-        check_range(e, s, value);
+    if (plan_store_may_fail(e->p, s))
+        check_range(e, id, value);
     emit_store(e, s->buffer, s->index, s->nindex, value);
 }
 
@@ -259,7 +261,8 @@ void emit_check(Emit *e, V ok, uint32_t check, V a, V b)
     }
     a = l_width(a) ? l_lane(l, a, lane) : a;
     b = l_width(b) ? l_lane(l, b, lane) : b;
-    V args[5] = {e->data, e->item, l_i64(l, check), a, b};
+    V base = l_cast(l, LLVMSExt, l_load(l, l->i32, e->map, 4), l->i64);
+    V args[5] = {e->data, e->item, l_add(l, base, l_i64(l, check)), a, b};
     l_call(l, e->p->shared->fail, args, 5);
     l_goto(l, e->failed);
     l_enter(l, fine);
@@ -271,5 +274,5 @@ void emit_tile_check(Emit *e, StmtId id)
     V ok = emit_bool(e, s->value);
     V a = s->report == NONE ? l_i64(e->l, 0) : emit_value(e, s->report);
     V b = s->limit == NONE ? l_i64(e->l, 0) : emit_value(e, s->limit);
-    emit_check(e, ok, plan_check(e->p, s->status, s->text), a, b);
+    emit_check(e, ok, e->p->check_of[id], a, b);
 }

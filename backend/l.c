@@ -16,6 +16,8 @@ void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod)
     l->f32 = LLVMFloatTypeInContext(ctx);
     l->f64 = LLVMDoubleTypeInContext(ctx);
     l->ptr = LLVMPointerTypeInContext(ctx, 0);
+    l->md_scope = LLVMGetMDKindIDInContext(ctx, "alias.scope", 11);
+    l->md_others = LLVMGetMDKindIDInContext(ctx, "noalias", 7);
     l->none = LLVMVoidTypeInContext(ctx);
 }
 
@@ -270,6 +272,12 @@ Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n)
 {
     (void)l;
     return LLVMFunctionType(result, (Ty *)(uintptr_t)params, n, 0);
+}
+
+void l_shared(L *l, V fn_or_global)
+{
+    LLVMSetLinkage(fn_or_global, l->split ? LLVMExternalLinkage : LLVMInternalLinkage);
+    LLVMSetVisibility(fn_or_global, l->split ? LLVMHiddenVisibility : LLVMDefaultVisibility);
 }
 
 void l_attribute(L *l, V fn, const char *name)

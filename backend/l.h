@@ -14,8 +14,11 @@ typedef struct L {
     LLVMModuleRef mod;
     LLVMBuilderRef b;
     Ty i1, i8, i16, i32, i64, f16, f32, f64, ptr, none;
+    unsigned md_scope, md_others; /* kinds of alias metadata */
     V fn;        /* function being emitted */
     Block entry; /* its first block: stack slots, and what is computed once */
+    int split;   /* the module is a part: what parts share is hidden, not internal */
+    int first;   /* the part that has what all need */
     int words;   /* the target broadcasts 16-bit words */
 } L;
 
@@ -79,6 +82,7 @@ V l_call(L *l, V fn, const V *args, unsigned n);
 V l_intrinsic(L *l, const char *name, Ty overload, const V *args, unsigned n); /* overload NULL: none */
 V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
+void l_shared(L *l, V fn_or_global);     /* seen by all parts of the object, by no one else */
 void l_attribute(L *l, V fn, const char *name);
 void l_quick(L *l, V fn); /* code that runs once per call: generated fast rather than well */
 void l_attribute_text(L *l, V fn, const char *name, const char *value);

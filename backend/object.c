@@ -1,7 +1,8 @@
 /* See object.h. The sections stay as they are and stand one after another; only numbers change: section numbers in
  * headers and symbols, symbol numbers in relocations, name offsets in the two string tables.
  *
- * Symbols: local ones of all parts first, as ELF wants; then global ones, each name once. */
+ * Symbols: local ones of all parts first, as ELF wants, and among them the hidden ones, which only the parts of this
+ * object share; then global ones, each name once. */
 #include "backend/object.h"
 
 #include <elf.h>
@@ -24,7 +25,7 @@ typedef struct Merge {
     uint32_t n;
     Vec(Elf64_Shdr) sections; /* sh_offset: still within `bytes` */
     Vec(Elf64_Sym) symbols;
-    uint32_t locals;
+    uint32_t hidden, locals; /* the first hidden one; how many are local */
     Text section_names, symbol_names, bytes;
 } Merge;
 
@@ -109,10 +110,25 @@ static void take_locals(Merge *m, Part *p)
     }
 }
 
-/* A name that an earlier part has too: at most one of them defines it. */
+static int is_hidden(const Elf64_Sym *s) { return ELF64_ST_VISIBILITY(s->st_other) == STV_HIDDEN; }
+
+static void take_hidden(Merge *m, Part *p)
+{
+    for (uint32_t i = 1; i < p->nsymbols; i++) {
+        const Elf64_Sym *s = &p->symbols[i];
+        if (is_local(s) || !is_hidden(s) || s->st_shndx == SHN_UNDEF)
+            continue;
+        Elf64_Sym r = moved(m, p, s);
+        r.st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(s->st_info));
+        r.st_other = STV_DEFAULT;
+        vec_push(m->a, &m->symbols, r);
+    }
+}
+
+/* A name that is known: a hidden one of any part, or of an earlier part; at most one of them defines it. */
 static uint32_t find_global(const Merge *m, const char *name)
 {
-    for (uint32_t i = m->locals; i < m->symbols.len; i++)
+    for (uint32_t i = m->hidden; i < m->symbols.len; i++)
         if (strcmp(m->symbol_names.at + m->symbols.at[i].st_name, name) == 0)
             return i;
     return 0;
@@ -127,7 +143,7 @@ static void take_globals(Merge *m, Part *p)
         p->symbol[i] = known ? known : m->symbols.len;
         if (!known)
             vec_push(m->a, &m->symbols, moved(m, p, &p->symbols[i]));
-        else if (m->symbols.at[known].st_shndx == SHN_UNDEF)
+        else if (m->symbols.at[known].st_shndx == SHN_UNDEF) /* so it is no hidden one */
             m->symbols.at[known] = moved(m, p, &p->symbols[i]);
     }
 }
@@ -192,6 +208,9 @@ const char *object_merge(const ObjectBytes *objects, uint32_t n, Arena *a, Objec
         take_sections(&m, &m.parts[i]);
     for (uint32_t i = 0; i < n; i++)
         take_locals(&m, &m.parts[i]);
+    m.hidden = m.symbols.len;
+    for (uint32_t i = 0; i < n; i++)
+        take_hidden(&m, &m.parts[i]);
     m.locals = m.symbols.len;
     for (uint32_t i = 0; i < n; i++)
         take_globals(&m, &m.parts[i]);
