@@ -118,7 +118,7 @@ typedef struct Emit {
     V map;                /* of the launch: i32 check base, then the byte in the data of each slot */
     LLVMMetadataRef *scopes, *others; /* by slot */
     Block failed;
-    V *dim, *extent, *real; /* by DimId, Extent, Extent in f64: computed in the entry block */
+    V *dim, *extent, *real_dim, *real; /* by DimId and Extent, as i64 and f64: computed in the entry block */
     V *index;        /* by IndexId: the loop variable (of a vector loop: that of lane 0) */
     /* Note [Masks]. In the last trip of a vector loop `tail` tells the lanes that exist: at least one does. Under
      * a condition with lanes `cond` tells those where it holds: perhaps none. NULL: all. */

@@ -165,11 +165,9 @@ static void fill_buffers(Emit *e, V memory, V threads)
 static void fill_data(Emit *e, V memory, V threads)
 {
     L *l = e->l;
-    l_store(l, l_i32(l, 0), emit_data_at(e, DATA_LOCK), 4);
-    l_store(l, l_i32(l, 0), emit_data_at(e, DATA_FAILED), 4);
+    V zeros[4] = {e->data, l_int(l->i8, 0), l_i64(l, DATA_COUNTERS + 64 * (int64_t)e->p->launches.len), l_false(l)};
+    l_intrinsic2(l, "llvm.memset", l->ptr, l->i64, zeros, 4);
     l_store(l, threads, emit_data_at(e, DATA_THREADS), 8);
-    for (uint32_t i = 0; i < e->p->launches.len; i++)
-        l_store(l, l_i64(l, 0), emit_data_at(e, DATA_COUNTERS + 64 * i), 8);
     for (uint32_t i = 0; i < e->p->ndims; i++)
         l_store(l, emit_dim(e, e->p->dims[i]), emit_data_at(e, e->p->dim_at[e->p->dims[i]]), 8);
     fill_buffers(e, memory, threads);

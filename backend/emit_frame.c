@@ -24,6 +24,7 @@ Emit *emit_new(Plan *p, V fn, V data)
     e->dim = arena_array(a, V, p->m->dims.len + 1);
     e->extent = arena_array(a, V, p->m->extents.len + 1);
     e->real = arena_array(a, V, p->m->extents.len + 1);
+    e->real_dim = arena_array(a, V, p->m->dims.len + 1);
     e->index = arena_array(a, V, p->k->indices.len + 1);
     e->form = arena_array(a, uint8_t, p->k->exprs.len + 1);
     e->unsafe = arena_array(a, uint8_t, p->k->exprs.len + 1);
@@ -116,6 +117,8 @@ V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
     Buffer *b = &e->p->buffers.at[buffer];
     if (axis + 1 >= b->rank)
         return l_i64(e->l, 1);
+    if (!b->stride[axis] && axis + 2 == b->rank)
+        b->stride[axis] = emit_extent(e, b->axes[axis + 1].extent);
     if (!b->stride[axis])
         b->stride[axis] = times(e, emit_extent(e, b->axes[axis + 1].extent), emit_stride(e, buffer, axis + 1));
     return b->stride[axis];
@@ -124,14 +127,17 @@ V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
 V emit_elements(Emit *e, uint32_t buffer)
 {
     const Buffer *b = &e->p->buffers.at[buffer];
-    return b->rank ? times(e, emit_extent(e, b->axes[0].extent), emit_stride(e, buffer, 0)) : l_i64(e->l, 1);
+    if (b->rank < 2)
+        return b->rank ? emit_extent(e, b->axes[0].extent) : l_i64(e->l, 1);
+    return times(e, emit_extent(e, b->axes[0].extent), emit_stride(e, buffer, 0));
 }
 
 V emit_bytes(Emit *e, uint32_t buffer)
 {
     V elements = emit_elements(e, buffer);
     Block back = l_to_entry(e->l);
-    elements = l_add(e->l, elements, l_i64(e->l, e->p->buffers.at[buffer].plus));
+    if (e->p->buffers.at[buffer].plus)
+        elements = l_add(e->l, elements, l_i64(e->l, e->p->buffers.at[buffer].plus));
     V bytes = l_mul(e->l, elements, l_i64(e->l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
     bytes = l_and(e->l, l_add(e->l, bytes, l_i64(e->l, 63)), l_i64(e->l, -64));
     l_from_entry(e->l, back);

@@ -35,6 +35,17 @@ void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V
 
 /* ---- sizes ---- */
 
+static V real_dim(Emit *e, DimId d)
+{
+    if (!e->real_dim[d]) {
+        V dim = emit_dim(e, d);
+        Block back = l_to_entry(e->l);
+        e->real_dim[d] = l_cast(e->l, LLVMSIToFP, dim, e->l->f64);
+        l_from_entry(e->l, back);
+    }
+    return e->real_dim[d];
+}
+
 V emit_extent_f64(Emit *e, Extent x)
 {
     L *l = e->l;
@@ -46,9 +57,8 @@ V emit_extent_f64(Emit *e, Extent x)
     for (uint32_t i = 0; i < f->nterms; i++) {
         V term = l_real(l->f64, (double)f->terms[i].coef);
         for (uint32_t j = 0; j < f->terms[i].ndims; j++) {
-            V dim = emit_dim(e, f->terms[i].dims[j]);
+            V dim = real_dim(e, f->terms[i].dims[j]);
             Block back = l_to_entry(l);
-            dim = l_cast(l, LLVMSIToFP, dim, l->f64);
             term = f->terms[i].coef == 1 && !j ? dim : l_fmul(l, term, dim);
             l_from_entry(l, back);
         }
@@ -64,6 +74,12 @@ static V within(Emit *e, V count)
     L *l = e->l;
     return l_and(l, l_fcmp(l, LLVMRealOGE, count, l_real(l->f64, 0.0)),
                  l_fcmp(l, LLVMRealOLE, count, l_real(l->f64, limit_elements)));
+}
+
+static int is_dim(const Module *m, Extent x)
+{
+    const ExtentForm *f = &m->extents.at[m->extents.at[x].folded];
+    return f->nterms == 1 && f->terms[0].coef == 1 && f->terms[0].ndims == 1;
 }
 
 static int same_shape(const Plan *p, const Buffer *a, const Buffer *b)
@@ -93,7 +109,8 @@ V emit_fits(Emit *e, uint32_t buffer, int only_space)
         if (ext_is_const(e->p->m, b->axes[i].extent, &known) && known >= 0 && known < 1 << 20 && b->rank == 1)
             continue;
         V extent = emit_extent_f64(e, b->axes[i].extent);
-        fits = l_and(l, fits, within(e, extent));
+        if (only_space || !is_dim(e->p->m, b->axes[i].extent)) /* each dimension was asked by itself */
+            fits = l_and(l, fits, within(e, extent));
         product = product ? l_fmul(l, product, extent) : extent;
     }
     return b->rank > 1 ? l_and(l, fits, within(e, product)) : fits;
