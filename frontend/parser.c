@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+enum { MAX_TOKENS = 1 << 21 }; /* of one file: keeps the tree within some hundred megabytes */
+
 static int begins_declaration(int kind)
 {
     return kind == KW_USE || kind == KW_DIM || kind == KW_GROUP || kind == KW_FN || kind == KW_KERNEL ||
@@ -77,9 +79,21 @@ static void track_body(Parser *p, int kind)
         p->in_body = 0;
 }
 
+/* After too many errors, or too much text, the rest is not read. */
+static int enough(Parser *p)
+{
+    if (p->tokens == MAX_TOKENS)
+        diag_add(p->m->diags, DIAG_program_size, p->last.loc, "split the file",
+                 "the file has more than %d words", MAX_TOKENS);
+    if (p->tokens < MAX_TOKENS && p->m->diags->errors <= DIAG_LIMIT)
+        return 0;
+    p->file->broken = 1;
+    return 1;
+}
+
 Token parser_next(Parser *p)
 {
-    Token t = take(p);
+    Token t = enough(p) ? (Token){.kind = MOE_EOF, .loc = p->last.loc, .offset = p->len} : take(p);
     p->tokens++;
     p->was_in_body = p->in_body;
     track_body(p, t.kind);
@@ -116,7 +130,7 @@ int parser_bad_token(Parser *p, DiagCode code, Loc loc, const char *help, const 
 {
     va_list args;
     va_start(args, format);
-    if (!p->recovering)
+    if (!p->recovering && p->tokens < MAX_TOKENS)
         diag_add(p->m->diags, code, loc, help, "%s", arena_vprintf(p->arena, format, args));
     va_end(args);
     p->recovering = 1;
