@@ -141,7 +141,7 @@ static int note_inout(KernelCheck *c, const Equation *q, TensorId id, Written *w
         return 1;
     for (uint32_t i = 0; i < c->k->eqs.len; i++) {
         const Equation *other = &c->k->eqs.at[i];
-        if (other->lhs == id && other->kind != EQ_ROUTE && (other->kind == EQ_ADD || overlaps(c, other, q)))
+        if (other->lhs == id && other->kind != EQ_ROUTE && overlaps(c, other, q))
             return 0;
     }
     return 1;

@@ -70,14 +70,15 @@ static int text_ok(Module *m, uint32_t file, const char *text, size_t len)
 static char *file_text(Arena *a, const char *path, size_t *len)
 {
     struct stat st;
-    FILE *f = fopen(path, "rb");
-    if (!f)
+    if (stat(path, &st) != 0)
         return NULL;
-    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
-        fclose(f);
+    if (!S_ISREG(st.st_mode)) { /* a pipe would wait for its writer */
         errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
         return NULL;
     }
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return NULL;
     size_t room = st.st_size > FRONTEND_MAX_BYTES ? (size_t)FRONTEND_MAX_BYTES + 1 : (size_t)st.st_size;
     char *text = arena_alloc(a, room + 1);
     *len = fread(text, 1, room, f);
