@@ -229,7 +229,8 @@ AstDecl *ast_dim_rule(Parser *p, AstInt multiple, AstName word, AstInt prefer);
 AstDecl *ast_group_decl(Parser *p, Loc loc, AstName name, AstExpr *groups, AstName word, AstExpr *size);
 AstDecl *ast_fn(Parser *p, Loc loc, AstName name, const AstNames *params, AstExpr *body);
 AstDecl *ast_kernel(Parser *p, Loc loc, AstName name, const AstParams *params, const AstEquations *equations);
-AstDecl *ast_derive(Parser *p, Loc loc, const AstNames *words /* forward backward from kernel wrt */,
+AstNames *ast_derive_head(Parser *p, AstName forward, AstName backward, AstName from, AstName kernel, AstName wrt);
+AstDecl *ast_derive(Parser *p, Loc loc, const AstNames *head /* forward, backward, kernel */,
                     const AstWrts *wrts, const AstSaves *saves);
 AstDecl *ast_block(Parser *p, Loc loc, AstDeclKind kind, AstName kernel, const AstWords *words);
 void ast_add_decl(Parser *p, const AstDecl *decl); /* NULL: it did not parse */

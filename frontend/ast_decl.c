@@ -166,12 +166,19 @@ AstSaves *ast_end_saves(Parser *p, AstName save, AstSaves *list, AstName cotange
     return list;
 }
 
-AstDecl *ast_derive(Parser *p, Loc loc, const AstNames *words, const AstWrts *wrts, const AstSaves *saves)
+AstNames *ast_derive_head(Parser *p, AstName forward, AstName backward, AstName from, AstName kernel,
+                          AstName wrt)
 {
-    const AstName *w = words->list.at;
-    expect_word(p, w[2], "from");
-    expect_word(p, w[4], "wrt");
-    AstDecl *d = new_decl(p, DECL_DERIVE, loc, w[3]);
+    expect_word(p, from, "from");
+    expect_word(p, wrt, "wrt");
+    AstNames *list = ast_add_name(p, ast_add_name(p, NULL, forward), backward);
+    return ast_add_name(p, list, kernel);
+}
+
+AstDecl *ast_derive(Parser *p, Loc loc, const AstNames *head, const AstWrts *wrts, const AstSaves *saves)
+{
+    const AstName *w = head->list.at;
+    AstDecl *d = new_decl(p, DECL_DERIVE, loc, w[2]);
     d->forward = w[0];
     d->backward = w[1];
     d->wrts = wrts;

@@ -137,8 +137,9 @@ static void read_used(Reader *r, const char *from, const AstDecl *use)
     size_t len = 0;
     char *text = r->chain.len < MAX_CHAIN && r->sources.len < MAX_FILES ? file_text(a, path, &len) : NULL;
     if (!text) {
-        const char *why =
-            r->chain.len < MAX_CHAIN && r->sources.len < MAX_FILES ? strerror(errno) : "too many files";
+        const char *why = errno == EINVAL ? "it is not a file" : strerror(errno);
+        if (r->chain.len >= MAX_CHAIN || r->sources.len >= MAX_FILES)
+            why = "too many files";
         diag_add(r->c->m->diags, DIAG_use_missing, use->name.loc,
                  "write the path of a .moe file, relative to the folder of this one",
                  "cannot read \"%s\": %s", path, why);

@@ -1,17 +1,17 @@
 /* The grammar of the .moe language, as on its page. Every action is one call that builds AST.
  *
- * A statement ends where the next token cannot continue it, so no statement may begin with a token that can follow
- * an expression: equations begin with a NAME, declarations with a word of the grammar. Words that mean something
- * in one clause only (rows, prefer, wrt, ...) are NAMEs, and the builder that is called looks at them.
+ * A statement ends where the next token cannot continue it, so no statement may begin with a token that can
+ * follow an expression: equations begin with a NAME, declarations with a word of the grammar. Words that mean
+ * something in one clause only (rows, prefer, wrt, ...) are NAMEs, and the builder that is called looks at them.
  *
- * Errors: `error SYNC`. After a mistake the token stream skips to a place where a statement can begin and hands
- * out SYNC there; see Note [Recovery] in parser.c. */
+ * Errors: `error SYNC`. After a mistake the token stream skips to a place where a statement can begin and
+ * hands out SYNC there; see Note [Recovery] in parser.c. */
 %code requires {
 #include "frontend/parser.h"
 }
 
 %code {
-#define YYLLOC_DEFAULT(whole, part, n)                                                                        \
+#define YYLLOC_DEFAULT(whole, part, n) \
     (whole) = (n) ? parser_span(&YYRHSLOC(part, 1), &YYRHSLOC(part, n)) : parser_after(&YYRHSLOC(part, 0))
 #define YYINITDEPTH 4000
 #define YYMAXDEPTH 4000 /* the stacks are never enlarged */
@@ -58,10 +58,10 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 %token <name> NAME "a name" STRING "a string"
 %token <integer> INTEGER "an integer"
 %token <real> REAL "a number"
-%token KW_MOE "moe" KW_USE "use" KW_DIM "dim" KW_GROUP "group" KW_KERNEL "kernel" KW_FN "fn" KW_IN "in" KW_OUT "out"
-%token KW_INOUT "inout" KW_DERIVE "derive" KW_SCHEDULE "schedule" KW_TEST "test" KW_SUM "sum" KW_MAX "max"
-%token KW_MIN "min" KW_TOP "top" KW_WHERE "where" KW_IF "if" KW_AND "and" KW_OR "or" KW_NOT "not" KW_STOP "stop"
-%token KW_ROUTE "route" KW_PACKED "packed" KW_F32 "f32" KW_BF16 "bf16" KW_F16 "f16" KW_I32 "i32"
+%token KW_MOE "moe" KW_USE "use" KW_DIM "dim" KW_GROUP "group" KW_KERNEL "kernel" KW_FN "fn" KW_IN "in"
+%token KW_OUT "out" KW_INOUT "inout" KW_DERIVE "derive" KW_SCHEDULE "schedule" KW_TEST "test" KW_SUM "sum" KW_MAX "max"
+%token KW_MIN "min" KW_TOP "top" KW_WHERE "where" KW_IF "if" KW_AND "and" KW_OR "or" KW_NOT "not"
+%token KW_STOP "stop" KW_ROUTE "route" KW_PACKED "packed" KW_F32 "f32" KW_BF16 "bf16" KW_F16 "f16" KW_I32 "i32"
 %token LE "<=" GE ">=" EQ "==" NE "!=" ADD_TO "+=" ARROW "->"
 %token SYNC "the next statement"
 %token YYEOF 0 "the end of the file"
@@ -140,9 +140,9 @@ role: KW_IN    { $$ = ROLE_IN; }
     | KW_OUT   { $$ = ROLE_OUT; }
     | KW_INOUT { $$ = ROLE_INOUT; }
     ;
-type: elem                                                  { $$ = ast_tensor_type(p, @$, $1, NULL, (Loc){0}); }
-    | elem '[' exprs ']' packed_opt                         { $$ = ast_tensor_type(p, @$, $1, $3, $5); }
-    | KW_ROUTE '[' sum ',' sum ARROW NAME ']'               { $$ = ast_route_type(p, @$, $3, $5, $7); }
+type: elem                                      { $$ = ast_tensor_type(p, @$, $1, NULL, (Loc){0}); }
+    | elem '[' exprs ']' packed_opt             { $$ = ast_tensor_type(p, @$, $1, $3, $5); }
+    | KW_ROUTE '[' sum ',' sum ARROW NAME ']'   { $$ = ast_route_type(p, @$, $3, $5, $7); }
     ;
 packed_opt: %empty { $$ = (Loc){0}; } | KW_PACKED { $$ = @1; };
 elem: KW_F32  { $$ = EL_F32; }
@@ -157,12 +157,12 @@ equations: equation      { $$ = ast_add_equation(p, NULL, $1); }
     | equations equation { $$ = ast_add_equation(p, $1, $2); }
     | equations ';'
     ;
-equation: lhs '=' expr                                      { $$ = ast_equation(p, @$, EQ_ASSIGN, $1, $3); }
-    | lhs ADD_TO expr                                       { $$ = ast_equation(p, @$, EQ_ADD, $1, $3); }
-    | lhs ',' lhs '=' KW_TOP '(' bind ')' expr              { $$ = ast_top(p, @$, $1, $3, $7, $9); }
-    | lhs '=' KW_ROUTE '(' NAME ')'                         { $$ = ast_route(p, @$, $1, $5, (AstName){NULL, @$}); }
-    | lhs '=' KW_ROUTE '(' NAME ARROW NAME ')'              { $$ = ast_route(p, @$, $1, $5, $7); }
-    | error SYNC                                            { $$ = NULL; yyerrok; }
+equation: lhs '=' expr                          { $$ = ast_equation(p, @$, EQ_ASSIGN, $1, $3); }
+    | lhs ADD_TO expr                           { $$ = ast_equation(p, @$, EQ_ADD, $1, $3); }
+    | lhs ',' lhs '=' KW_TOP '(' bind ')' expr  { $$ = ast_top(p, @$, $1, $3, $7, $9); }
+    | lhs '=' KW_ROUTE '(' NAME ')'             { $$ = ast_route(p, @$, $1, $5, (AstName){NULL, @$}); }
+    | lhs '=' KW_ROUTE '(' NAME ARROW NAME ')'  { $$ = ast_route(p, @$, $1, $5, $7); }
+    | error SYNC                                { $$ = NULL; yyerrok; }
     ;
 lhs: NAME                     { $$ = ast_lhs(p, @$, $1, NULL); }
     | NAME '[' subscripts ']' { $$ = ast_lhs(p, @$, $1, $3); }
@@ -250,9 +250,7 @@ exprs: expr          { $$ = ast_add_expr(p, NULL, $1); }
 
 /* ---- derive ---- */
 
-derive_head: '(' NAME ',' NAME ')' NAME NAME NAME {
-        $$ = ast_add_name(p, ast_add_name(p, ast_add_name(p, ast_add_name(p, ast_add_name(p, NULL, $2), $4), $6), $7), $8);
-    };
+derive_head: '(' NAME ',' NAME ')' NAME NAME NAME { $$ = ast_derive_head(p, $2, $4, $6, $7, $8); };
 wrts: NAME                  { $$ = ast_add_wrt(p, NULL, $1, 0); }
     | NAME ADD_TO           { $$ = ast_add_wrt(p, NULL, $1, 1); }
     | wrts ',' NAME         { $$ = ast_add_wrt(p, $1, $3, 0); }
