@@ -1,8 +1,8 @@
 /* The plug-in's front door: kernels to an LLVM module to text, assembly or an object.
  *
- * Note [Parts]. Generating code takes nearly all of a compilation, and LLVM's contexts are independent: an object of
- * several launches is made in up to four parts, each by a thread of its own, and merged. What goes where depends on
- * the program only, so the bytes do not depend on the machine. */
+ * Note [Parts]. Generating code takes nearly all of a compilation, and LLVM's contexts are independent: an
+ * object of several launches is made in up to four parts, each by a thread of its own, and merged. What goes
+ * where depends on the program only, so the bytes do not depend on the machine. */
 #include "backend/emit.h"
 #include "backend/jit.h"
 #include "backend/object.h"
@@ -92,8 +92,8 @@ static void build_module(L *l, const Part *part)
 static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod, Part *part)
 {
     if (part->job->what != OUTPUT_LLVM)
-        return target_bytes(machine, mod, part->job->what == OUTPUT_ASM ? LLVMAssemblyFile : LLVMObjectFile, part->arena,
-                            &part->bytes, &part->len);
+        return target_bytes(machine, mod, part->job->what == OUTPUT_ASM ? LLVMAssemblyFile : LLVMObjectFile,
+                            part->arena, &part->bytes, &part->len);
     char *text = LLVMPrintModuleToString(mod);
     part->len = strlen(text);
     part->bytes = arena_strndup(part->arena, text, part->len);
@@ -143,7 +143,8 @@ static void add_body(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32
     Launch *launch = &p->launches.at[number];
     for (uint32_t i = 0; i < job->units.len; i++) {
         const Launch *other = job->units.at[i].launch;
-        if (other && other->key.len == launch->key.len && !memcmp(other->key.at, launch->key.at, launch->key.len)) {
+        if (other && other->key.len == launch->key.len &&
+            !memcmp(other->key.at, launch->key.at, launch->key.len)) {
             launch->body_name = other->body_name;
             return;
         }
@@ -159,7 +160,8 @@ static void plan_units(Job *job, Arena *a)
     for (uint32_t k = 0; k < job->nkernels; k++)
         for (uint32_t i = 0; i < job->ninputs; i++) {
             const Module *m = job->inputs[i].module;
-            job->plans[k * job->ninputs + i] = plan_new(a, m, m->kernels.at[k], job->inputs[i].isa, job->options->debug);
+            job->plans[k * job->ninputs + i] =
+                plan_new(a, m, m->kernels.at[k], job->inputs[i].isa, job->options->debug);
         }
     for (uint32_t k = 0; k < job->nkernels; k++) {
         uint64_t weight = 100;
@@ -229,8 +231,8 @@ static const char *collect(Part *parts, uint32_t n, Arena *a, const char **bytes
     return NULL;
 }
 
-static const char *emit_any(const BackendInput *inputs, uint32_t n, const BackendOptions *o, enum BackendOutput what,
-                            Arena *a, const char **bytes, size_t *len)
+static const char *emit_any(const BackendInput *inputs, uint32_t n, const BackendOptions *o,
+                            enum BackendOutput what, Arena *a, const char **bytes, size_t *len)
 {
     BackendInput sorted[ISA_COUNT];
     uint32_t count = 0;
@@ -240,7 +242,11 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
                 sorted[count++] = inputs[i];
     if (!count)
         return "the backend was given nothing to compile";
-    Job job = {.inputs = sorted, .ninputs = count, .nkernels = sorted[0].module->kernels.len, .options = o, .what = what};
+    Job job = {.inputs = sorted,
+               .ninputs = count,
+               .nkernels = sorted[0].module->kernels.len,
+               .options = o,
+               .what = what};
     Part parts[PARTS_MAX] = {0};
     plan_units(&job, a);
     share_units(&job, a);

@@ -1,7 +1,7 @@
 /* Tiles -> LLVM -> JIT or object. The front door of backend/.
  *
- * Built as a plug-in (build/lib/moec-llvm.so): driver/ opens it only when something must be compiled, and finds
- * the one symbol `backend_entry`. Nothing outside backend/ sees an LLVM type. */
+ * Built as a plug-in (build/lib/moec-llvm.so): driver/ opens it only when something must be compiled, and
+ * finds the one symbol `backend_entry`. Nothing outside backend/ sees an LLVM type. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -29,9 +29,8 @@ typedef enum BackendOutput { OUTPUT_LLVM, OUTPUT_ASM, OUTPUT_OBJECT } BackendOut
 typedef struct BackendApi {
     const char *version; /* "LLVM 22.1.8" */
     /* Each returns NULL on success, else an error text in arena a. Bytes are allocated in a. */
-    const char *(*emit)(const BackendInput *inputs, uint32_t n, const BackendOptions *o,
-                        BackendOutput what, Arena *a,
-                        const char **bytes, size_t *len);
+    const char *(*emit)(const BackendInput *inputs, uint32_t n, const BackendOptions *o, BackendOutput what,
+                        Arena *a, const char **bytes, size_t *len);
     const char *(*jit_load)(const char *object, size_t len, Arena *a, BackendJit **out);
     void *(*jit_symbol)(BackendJit *jit, const char *name); /* NULL when there is none */
     void (*jit_free)(BackendJit *jit);
@@ -42,11 +41,10 @@ typedef const BackendApi *BackendEntry(void);
 const BackendApi *backend_entry(void);
 
 /* Note [Symbols of a compiled module]
- *   NAME(ctx, dims..., params...)                      the C function of the header (language page, section 11)
- *   NAME__call(moe_ctx *, const int64_t *dims, void *const *args)   the same, uniform: args[i] points at the tensor's
- *                                                      data, at the moe_route, or at the scalar's value
- *   NAME_workspace(dims...) -> int64_t                 bytes of work space of a call
- *   NAME__workspace(const int64_t *dims) -> int64_t    the same, uniform
- *   moec_manifest, moec_build_id                       const char[] */
+ *   NAME(ctx, dims..., params...)                      the C function of the header (language page, section
+ * 11) NAME__call(moe_ctx *, const int64_t *dims, void *const *args)   the same, uniform: args[i] points at
+ * the tensor's data, at the moe_route, or at the scalar's value NAME_workspace(dims...) -> int64_t bytes of
+ * work space of a call NAME__workspace(const int64_t *dims) -> int64_t    the same, uniform moec_manifest,
+ * moec_build_id                       const char[] */
 
 #endif

@@ -22,16 +22,17 @@ enum {
 
 /* Functions that a compiled module has once; see emit_shared.c. */
 typedef struct Shared {
-    V refuse;   /* i32 (ptr ctx, i32 status, ptr format, i64, i64): fills the context, returns the status */
-    V overlap;  /* i64 (ptr ranges, i64 n): 0, or 1 + first * n + second */
-    V items;    /* void (ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes chunks */
-    V null;     /* i64 (ptr ranges, i64 n): 0, or 1 + the first that is NULL and not empty */
-    V fail;     /* void (ptr data, i64 item, i64 check, i64, i64): keeps the failure of the lowest item */
-    V select;   /* i32 (): which input runs on this CPU, from 1; negative: none */
-    V forced;   /* ptr: the word of MOE_ISA, for messages */
+    V refuse;  /* i32 (ptr ctx, i32 status, ptr format, i64, i64): fills the context, returns the status */
+    V overlap; /* i64 (ptr ranges, i64 n): 0, or 1 + first * n + second */
+    V items;   /* void (ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes
+                  chunks */
+    V null;    /* i64 (ptr ranges, i64 n): 0, or 1 + the first that is NULL and not empty */
+    V fail;    /* void (ptr data, i64 item, i64 check, i64, i64): keeps the failure of the lowest item */
+    V select;  /* i32 (): which input runs on this CPU, from 1; negative: none */
+    V forced;  /* ptr: the word of MOE_ISA, for messages */
     V snprintf;
-    V nowhere;  /* zeros that a load of inactive lanes may read */
-    Ty range;   /* {ptr first, i64 bytes, i64 written} */
+    V nowhere;         /* zeros that a load of inactive lanes may read */
+    Ty range;          /* {ptr first, i64 bytes, i64 written} */
     Ty route, context; /* abi.def */
 } Shared;
 
@@ -48,9 +49,9 @@ typedef struct Buffer {
     uint8_t field;
     uint8_t plus; /* elements beyond the axes */
     uint8_t used;
-    uint8_t by_value; /* an `in` scalar */
-    uint32_t at;      /* byte in the call's data: its address, or its value */
-    StmtId home;      /* reg: the one vector loop that uses it; NONE: none or several */
+    uint8_t by_value;                /* an `in` scalar */
+    uint32_t at;                     /* byte in the call's data: its address, or its value */
+    StmtId home;                     /* reg: the one vector loop that uses it; NONE: none or several */
     V base, *regs, stride[MAX_RANK]; /* in the function being emitted */
 } Buffer;
 
@@ -89,22 +90,29 @@ typedef struct Plan {
     Vec(Buffer) buffers; /* the tensors, by TensorId, and behind them hidden route fields */
     DimId *dims;
     uint32_t ndims;
-    uint32_t *dim_at;    /* by DimId: byte in the call's data */
+    uint32_t *dim_at; /* by DimId: byte in the call's data */
     uint32_t data_bytes;
     Vec(Launch) launches;
     Vec(CheckText) checks;
-    uint32_t *check_of;  /* by StmtId: its first check, counted from the launch's */
+    uint32_t *check_of; /* by StmtId: its first check, counted from the launch's */
     /* of the part */
     L *l;
     Shared *shared;
     Debug *debug; /* NULL without -g */
 } Plan;
 
-/* Note [Call data]. One block on the caller's stack is all that threads share: the failure, the number of threads, a
- * cache line with a counter for each launch, and 8 bytes for each dimension and buffer: its address, or the value of
- * an `in` scalar. Thread buffers: the address of thread 0's. These are byte offsets. */
+/* Note [Call data]. One block on the caller's stack is all that threads share: the failure, the number of
+ * threads, a cache line with a counter for each launch, and 8 bytes for each dimension and buffer: its
+ * address, or the value of an `in` scalar. Thread buffers: the address of thread 0's. These are byte offsets.
+ */
 enum {
-    DATA_LOCK = 0, DATA_FAILED = 4, DATA_ITEM = 8, DATA_CHECK = 16, DATA_A = 24, DATA_B = 32, DATA_THREADS = 40,
+    DATA_LOCK = 0,
+    DATA_FAILED = 4,
+    DATA_ITEM = 8,
+    DATA_CHECK = 16,
+    DATA_A = 24,
+    DATA_B = 32,
+    DATA_THREADS = 40,
     DATA_COUNTERS = 64
 };
 
@@ -119,11 +127,11 @@ typedef struct Emit {
     LLVMMetadataRef *scopes, *others; /* by slot */
     Block failed;
     V *dim, *extent, *real_dim, *real; /* by DimId and Extent, as i64 and f64: computed in the entry block */
-    V *index;        /* by IndexId: the loop variable (of a vector loop: that of lane 0) */
-    /* Note [Masks]. In the last trip of a vector loop `tail` tells the lanes that exist: at least one does. Under
-     * a condition with lanes `cond` tells those where it holds: perhaps none. NULL: all. */
+    V *index;                          /* by IndexId: the loop variable (of a vector loop: that of lane 0) */
+    /* Note [Masks]. In the last trip of a vector loop `tail` tells the lanes that exist: at least one does.
+     * Under a condition with lanes `cond` tells those where it holds: perhaps none. NULL: all. */
     IndexId var;
-    uint32_t width;  /* lanes of the open vector loop, 0: none */
+    uint32_t width; /* lanes of the open vector loop, 0: none */
     StmtId loop;
     V var_lanes, tail, cond;
     int lane0;       /* the vector variable stands for lane 0's value: addresses of contiguous memory */
@@ -131,7 +139,7 @@ typedef struct Emit {
     uint8_t *unsafe; /* by ExprId: 1 safe to evaluate anywhere, 2 not */
     V *memo[2];      /* by ExprId, with lane0 off and on */
     Vec(uint32_t) log;
-    int unrolled;    /* open unroll loops: see emit_outline() */
+    int unrolled; /* open unroll loops: see emit_outline() */
 } Emit;
 
 /* emit_plan.c, plan_key.c */
@@ -151,7 +159,7 @@ V emit_extent(Emit *e, Extent x);
 V emit_base(Emit *e, uint32_t buffer);
 V emit_stride(Emit *e, uint32_t buffer, uint32_t axis); /* in elements */
 V emit_elements(Emit *e, uint32_t buffer);
-V emit_bytes(Emit *e, uint32_t buffer);                 /* rounded up to whole cache lines */
+V emit_bytes(Emit *e, uint32_t buffer); /* rounded up to whole cache lines */
 V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n);
 Ty emit_memory_type(L *l, Elem elem);
 Ty emit_value_type(L *l, Elem elem);
@@ -163,7 +171,7 @@ V emit_float(Emit *e, ExprId x);
 V emit_bool(Emit *e, ExprId x);
 Form emit_form(Emit *e, ExprId x);
 int emit_unsafe(Emit *e, ExprId x);
-V emit_mask(Emit *e);             /* tail and cond, NULL: all */
+V emit_mask(Emit *e); /* tail and cond, NULL: all */
 V emit_to_float(Emit *e, V v);
 void emit_forget(Emit *e, uint32_t mark); /* drops remembered values back to log length `mark` */
 V emit_fold_lanes(Emit *e, ReduceKind kind, V v);
@@ -191,8 +199,8 @@ typedef V EmitScalar(Emit *e, V a, V b);
 #define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) EmitScalar emit_##name;
 #include "ir/scalar.def"
 V emit_scalar(Emit *e, ScalarOp op, V a, V b);
-/* hook(a, b), by a call of a function of its own when it would be repeated by an unroll loop: what stands there is
- * little work beside the loop before it, and code costs time to generate. */
+/* hook(a, b), by a call of a function of its own when it would be repeated by an unroll loop: what stands
+ * there is little work beside the loop before it, and code costs time to generate. */
 V emit_outline(Emit *e, const char *name, EmitScalar *hook, V a, V b);
 V emit_fma(Emit *e, V a, V b, V c); /* fused where the target has it, else a product and a sum */
 int emit_has_fma(const Emit *e);
@@ -203,18 +211,19 @@ typedef void EmitTile(Emit *e, StmtId s);
 #include "ir/tile.def"
 void emit_body(Emit *e, StmtId first);
 void emit_here(Emit *e, Loc loc); /* the source line of what follows */
-/* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the launch's first. */
+/* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the
+ * launch's first. */
 void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
-/* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check failed; and
- * void (ptr data, i64 thread, i1 team) that runs all launches in order. */
+/* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
+ * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */
 V emit_launch_body(Plan *p, const Launch *launch);
 V emit_phases(Plan *p);
 V emit_data_at(Emit *e, uint32_t byte);
 
-/* emit_entry.c: int NAME.isa(ctx, dims..., params...); and i64 NAME.isa.workspace(dims..., threads): bytes, -1 when
- * a size is out of range. */
+/* emit_entry.c: int NAME.isa(ctx, dims..., params...); and i64 NAME.isa.workspace(dims..., threads): bytes,
+ * -1 when a size is out of range. */
 typedef struct Bodies {
     V entry, workspace;
 } Bodies;
@@ -228,8 +237,9 @@ typedef struct Gate {
 Gate gate_open(Emit *e);
 void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V b);
 void emit_preconditions(Emit *e, Gate *g, const V *params);
-V emit_extent_f64(Emit *e, Extent x);        /* for tests against limits: cannot overflow */
-/* i1: every axis and the whole are within limits; true when an earlier buffer (that needs work space) has the shape. */
+V emit_extent_f64(Emit *e, Extent x); /* for tests against limits: cannot overflow */
+/* i1: every axis and the whole are within limits; true when an earlier buffer (that needs work space) has the
+ * shape. */
 V emit_fits(Emit *e, uint32_t buffer, int only_space);
 int emit_needs_space(const Buffer *b);
 /* The C function's parameters: context, dimensions, parameters. */

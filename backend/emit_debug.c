@@ -38,8 +38,9 @@ Debug *debug_new(L *l, const Module *m)
     Debug *d = arena_new_of(l->arena, Debug);
     *d = (Debug){.l = l, .m = m, .di = LLVMCreateDIBuilder(l->mod)};
     d->files = arena_array(l->arena, LLVMMetadataRef, m->diags->files.len + 1);
-    d->unit = LLVMDIBuilderCreateCompileUnit(d->di, LLVMDWARFSourceLanguageC99, known_file(d, 0), "moec", 4, 1, "", 0, 0,
-                                             "", 0, LLVMDWARFEmissionFull, 0, 0, 0, "", 0, "", 0);
+    d->unit =
+        LLVMDIBuilderCreateCompileUnit(d->di, LLVMDWARFSourceLanguageC99, known_file(d, 0), "moec", 4, 1, "",
+                                       0, 0, "", 0, LLVMDWARFEmissionFull, 0, 0, 0, "", 0, "", 0);
     d->type = LLVMDIBuilderCreateSubroutineType(d->di, known_file(d, 0), NULL, 0, LLVMDIFlagZero);
     add_flag(l, "Debug Info Version", LLVMDebugMetadataVersion());
     add_flag(l, "Dwarf Version", 4);
@@ -49,8 +50,8 @@ Debug *debug_new(L *l, const Module *m)
 void debug_function(Debug *d, V fn, const char *name, Loc loc)
 {
     LLVMMetadataRef file = known_file(d, loc.file);
-    d->scope = LLVMDIBuilderCreateFunction(d->di, file, name, strlen(name), name, strlen(name), file, loc.line, d->type,
-                                           1, 1, loc.line, LLVMDIFlagZero, 1);
+    d->scope = LLVMDIBuilderCreateFunction(d->di, file, name, strlen(name), name, strlen(name), file,
+                                           loc.line, d->type, 1, 1, loc.line, LLVMDIFlagZero, 1);
     LLVMSetSubprogram(fn, d->scope);
 }
 

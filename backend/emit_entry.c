@@ -1,5 +1,5 @@
-/* The function of a kernel for one instruction set: refuses or prepares a call, gets work space, runs the launches
- * on one thread or in one parallel region, and reports a failed check. */
+/* The function of a kernel for one instruction set: refuses or prepares a call, gets work space, runs the
+ * launches on one thread or in one parallel region, and reports a failed check. */
 #include "backend/emit.h"
 
 /* Below this many scalar operations one thread is faster than waking others; the bits are the same. */
@@ -37,7 +37,10 @@ static V internal(Plan *p, const char *what, Ty type)
     return fn;
 }
 
-int emit_needs_space(const Buffer *b) { return b->used && (b->space == SPACE_WORK || b->space == SPACE_THREAD); }
+int emit_needs_space(const Buffer *b)
+{
+    return b->used && (b->space == SPACE_WORK || b->space == SPACE_THREAD);
+}
 
 /* ---- work space ---- */
 
@@ -99,8 +102,8 @@ static V get_memory(Emit *e, Gate *g, V ctx, V bytes)
 {
     L *l = e->l;
     V none = LLVMConstNull(l->ptr), zero = l_i64(l, 0);
-    Block start = l_here(l), some = l_block(l, "some"), owned = l_block(l, "owned"), lent = l_block(l, "lent"),
-          join = l_block(l, "join");
+    Block start = l_here(l), some = l_block(l, "some"), owned = l_block(l, "owned"),
+          lent = l_block(l, "lent"), join = l_block(l, "join");
     l_branch(l, l_icmp(l, LLVMIntSGT, bytes, zero), some, join);
     l_enter(l, some);
     l_branch(l, l_icmp(l, LLVMIntEQ, ctx, none), lent, owned);
@@ -116,7 +119,8 @@ static V get_memory(Emit *e, Gate *g, V ctx, V bytes)
     LLVMAddIncoming(memory, &fresh, &lent, 1);
     V got = l_or(l, l_icmp(l, LLVMIntEQ, bytes, zero), l_icmp(l, LLVMIntNE, memory, none));
     gate_require(e, g, got, STATUS_MEMORY,
-                 arena_printf(l->arena, "%s: %%lld bytes of work space cannot be allocated", e->k->name), bytes, zero);
+                 arena_printf(l->arena, "%s: %%lld bytes of work space cannot be allocated", e->k->name),
+                 bytes, zero);
     return memory;
 }
 
@@ -165,7 +169,8 @@ static void fill_buffers(Emit *e, V memory, V threads)
 static void fill_data(Emit *e, V memory, V threads)
 {
     L *l = e->l;
-    V zeros[4] = {e->data, l_int(l->i8, 0), l_i64(l, DATA_COUNTERS + 64 * (int64_t)e->p->launches.len), l_false(l)};
+    V zeros[4] = {e->data, l_int(l->i8, 0), l_i64(l, DATA_COUNTERS + 64 * (int64_t)e->p->launches.len),
+                  l_false(l)};
     l_intrinsic2(l, "llvm.memset", l->ptr, l->i64, zeros, 4);
     l_store(l, threads, emit_data_at(e, DATA_THREADS), 8);
     for (uint32_t i = 0; i < e->p->ndims; i++)
@@ -214,7 +219,8 @@ static V check_table(Plan *p, Ty *row)
         V parts[2] = {l_i32(l, p->checks.at[i].status), l_text(l, p->checks.at[i].format)};
         all[i] = LLVMConstStructInContext(l->ctx, parts, 2, 0);
     }
-    V list = LLVMConstArray2(*row, all, p->checks.len), table = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "checks");
+    V list = LLVMConstArray2(*row, all, p->checks.len),
+      table = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "checks");
     LLVMSetInitializer(table, list);
     LLVMSetLinkage(table, LLVMPrivateLinkage);
     LLVMSetGlobalConstant(table, 1);
@@ -238,8 +244,8 @@ static void finish(Emit *e, V ctx)
     l_enter(l, bad);
     V table = check_table(e->p, &row);
     V at = l_at(l, row, table, l_load(l, l->i64, emit_data_at(e, DATA_CHECK), 8));
-    V args[5] = {ctx, l_load(l, l->i32, l_field(l, row, at, 0), 4), l_load(l, l->ptr, l_field(l, row, at, 1), 8),
-                 l_load(l, l->i64, emit_data_at(e, DATA_A), 8),
+    V args[5] = {ctx, l_load(l, l->i32, l_field(l, row, at, 0), 4),
+                 l_load(l, l->ptr, l_field(l, row, at, 1), 8), l_load(l, l->i64, emit_data_at(e, DATA_A), 8),
                  l_load(l, l->i64, emit_data_at(e, DATA_B), 8)};
     LLVMBuildRet(l->b, l_call(l, e->p->shared->refuse, args, 5));
 }

@@ -34,9 +34,11 @@ static V refuse_isa(const Export *x, V selected, V ctx)
 {
     L *l = x->l;
     const char *kernel = x->p->k->name, *list = isa_list(x);
-    V lacks = l_text(l, arena_printf(l->arena, "%s: this CPU runs none of the instruction sets compiled for (%s)",
-                                     kernel, list));
-    V forced = l_text(l, arena_printf(l->arena, "%s: MOE_ISA=%%s: this CPU lacks it, or it was not compiled for (%s)",
+    V lacks =
+        l_text(l, arena_printf(l->arena, "%s: this CPU runs none of the instruction sets compiled for (%s)",
+                               kernel, list));
+    V forced = l_text(l, arena_printf(l->arena,
+                                      "%s: MOE_ISA=%%s: this CPU lacks it, or it was not compiled for (%s)",
                                       kernel, list));
     V is_forced = l_icmp(l, LLVMIntEQ, selected, l_i32(l, -2));
     V args[5] = {ctx, l_i32(l, STATUS_ISA), l_select(l, is_forced, forced, lacks),

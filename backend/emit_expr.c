@@ -204,7 +204,8 @@ static V find_value(Emit *e, ExprId x)
     case X_ROW:
     case X_GROUP: break;
     }
-    BUG(e->l->arena, "backend: kernel %s has an expression of kind %d at the tile level", e->k->name, n->kind);
+    BUG(e->l->arena, "backend: kernel %s has an expression of kind %d at the tile level", e->k->name,
+        n->kind);
 }
 
 V emit_value(Emit *e, ExprId x)

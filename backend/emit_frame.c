@@ -53,8 +53,8 @@ static V from_data(Emit *e, Ty type, int is_dim, uint32_t id, uint32_t byte)
         uint32_t slot = 0;
         while (e->launch->slots.at[slot].is_dim != is_dim || e->launch->slots.at[slot].id != id)
             if (++slot == e->launch->slots.len)
-                BUG(l->arena, "backend: launch %s of kernel %s has no slot for %s %u", e->launch->body_name, e->k->name,
-                    is_dim ? "dimension" : "buffer", id);
+                BUG(l->arena, "backend: launch %s of kernel %s has no slot for %s %u", e->launch->body_name,
+                    e->k->name, is_dim ? "dimension" : "buffer", id);
         at = l_cast(l, LLVMSExt, l_load(l, l->i32, l_at(l, l->i32, e->map, l_i64(l, slot + 1)), 4), l->i64);
     }
     V v = l_load(l, type, l_at(l, l->i8, e->data, at), 0);
@@ -69,7 +69,8 @@ V emit_dim(Emit *e, DimId d)
         return l_i64(e->l, dim->constant);
     if (!e->dim[d]) {
         if (!e->p->dim_at[d])
-            BUG(e->l->arena, "backend: kernel %s uses %s, which its parameters do not mention", e->k->name, dim->name);
+            BUG(e->l->arena, "backend: kernel %s uses %s, which its parameters do not mention", e->k->name,
+                dim->name);
         e->dim[d] = from_data(e, e->l->i64, 1, d, e->p->dim_at[d]);
     }
     return e->dim[d];
@@ -120,7 +121,8 @@ V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
     if (!b->stride[axis] && axis + 2 == b->rank)
         b->stride[axis] = emit_extent(e, b->axes[axis + 1].extent);
     if (!b->stride[axis])
-        b->stride[axis] = times(e, emit_extent(e, b->axes[axis + 1].extent), emit_stride(e, buffer, axis + 1));
+        b->stride[axis] =
+            times(e, emit_extent(e, b->axes[axis + 1].extent), emit_stride(e, buffer, axis + 1));
     return b->stride[axis];
 }
 
@@ -164,7 +166,8 @@ static int64_t constant_extent(Emit *e, const Buffer *b, uint32_t axis)
 {
     int64_t value;
     if (!ext_is_const(e->p->m, b->axes[axis].extent, &value))
-        BUG(e->l->arena, "backend: register buffer %s of kernel %s has a run-time extent", b->name, e->k->name);
+        BUG(e->l->arena, "backend: register buffer %s of kernel %s has a run-time extent", b->name,
+            e->k->name);
     return value;
 }
 
@@ -188,8 +191,8 @@ V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         int64_t extent = constant_extent(e, b, i);
         if (!l_constant(emit_value(e, index[i]), &at) || at < 0 || at >= extent)
-            BUG(e->l->arena, "backend: a subscript of register buffer %s of kernel %s is not constant", b->name,
-                e->k->name);
+            BUG(e->l->arena, "backend: a subscript of register buffer %s of kernel %s is not constant",
+                b->name, e->k->name);
         flat = flat * extent + at;
     }
     return b->regs[flat];

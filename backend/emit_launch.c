@@ -1,8 +1,9 @@
 /* Launches as functions over a range of items, and the function that runs them in order on every thread.
  *
- * Note [Failing]. A check that fails keeps its numbers in the call's data when its item is the lowest so far, and
- * ends its thread's part of the launch. Items are handed out in ascending order, so every item below a failing one is
- * run: the report does not depend on the number of threads. After the launch's barrier all threads leave. */
+ * Note [Failing]. A check that fails keeps its numbers in the call's data when its item is the lowest so far,
+ * and ends its thread's part of the launch. Items are handed out in ascending order, so every item below a
+ * failing one is run: the report does not depend on the number of threads. After the launch's barrier all
+ * threads leave. */
 #include "backend/emit.h"
 
 #include <string.h>
@@ -61,7 +62,8 @@ static void make_scopes(Emit *e)
 {
     L *l = e->l;
     uint32_t n = e->launch->slots.len;
-    LLVMMetadataRef domain = LLVMMDStringInContext2(l->ctx, "buffers", 7), *all = arena_array(l->arena, LLVMMetadataRef, n + 1);
+    LLVMMetadataRef domain = LLVMMDStringInContext2(l->ctx, "buffers", 7),
+                    *all = arena_array(l->arena, LLVMMetadataRef, n + 1);
     e->scopes = arena_array(l->arena, LLVMMetadataRef, n + 1);
     e->others = arena_array(l->arena, LLVMMetadataRef, n + 1);
     domain = LLVMMDNodeInContext2(l->ctx, &domain, 1);

@@ -33,8 +33,8 @@ static V power_of_two(L *l, V n)
     return l_bits(l, l_shl(l, l_add(l, n, l_int(LLVMTypeOf(n), 127)), 23), l->f32);
 }
 
-/* e^(x + low) as *p * *scale, low far below x or NULL; x above -120 or NaN. Beyond the range the clamped value
- * overflows as it should; NaN passes the clamp. */
+/* e^(x + low) as *p * *scale, low far below x or NULL; x above -120 or NaN. Beyond the range the clamped
+ * value overflows as it should; NaN passes the clamp. */
 static void exponential_parts(Emit *e, V x, V low, V *p, V *scale)
 {
     static const double c[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
@@ -78,7 +78,8 @@ V emit_exp(Emit *e, V a, V b)
  * log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2)). 0.8 ulp. */
 V emit_log(Emit *e, V a, V b)
 {
-    static const double c[] = {0.6666666655430007, 0.40000122000846017, 0.28550802551295174, 0.23330964090255224};
+    static const double c[] = {0.6666666655430007, 0.40000122000846017, 0.28550802551295174,
+                               0.23330964090255224};
     (void)b;
     L *l = e->l;
     Ty t = LLVMTypeOf(a), ti = l_like(l, l->i32, a);
@@ -92,11 +93,13 @@ V emit_log(Emit *e, V a, V b)
     V z = l_fmul(l, s, s);
     V half = l_fmul(l, l_fmul(l, f, f), l_real(t, 0.5));
     V nf = l_cast(l, LLVMSIToFP, n, l->f32);
-    V tail = emit_fma(e, s, emit_fma(e, z, polynomial(e, z, c, 4), half), l_fmul(l, nf, l_real(t, 0.0017409305599453094)));
+    V tail = emit_fma(e, s, emit_fma(e, z, polynomial(e, z, c, 4), half),
+                      l_fmul(l, nf, l_real(t, 0.0017409305599453094)));
     V result = emit_fma(e, nf, l_real(t, 0.69140625), l_fsub(l, f, l_fsub(l, half, tail)));
     V infinity = l_real(t, (double)__builtin_inf());
     result = l_select(l, l_fcmp(l, LLVMRealOEQ, a, infinity), infinity, result);
-    result = l_select(l, l_fcmp(l, LLVMRealOEQ, a, l_real(t, 0.0)), l_real(t, -(double)__builtin_inf()), result);
+    result =
+        l_select(l, l_fcmp(l, LLVMRealOEQ, a, l_real(t, 0.0)), l_real(t, -(double)__builtin_inf()), result);
     V bad = l_fcmp(l, LLVMRealULT, a, l_real(t, 0.0));
     return l_select(l, bad, l_real(t, (double)__builtin_nan("")), result);
 }
@@ -111,8 +114,8 @@ static V with_sign_of(L *l, V size, V sign)
 /* Below 0.625 an odd polynomial, above 1 - 2 / (e^2|a| + 1). 1.2 ulp. */
 V emit_tanh(Emit *e, V a, V b)
 {
-    static const double c[] = {-0.3333333317123967,   0.1333330342038623,    -0.053959227261772755,
-                               0.02176865580262618,   -0.008343085215936718, 0.0022917704735522326};
+    static const double c[] = {-0.3333333317123967, 0.1333330342038623,    -0.053959227261772755,
+                               0.02176865580262618, -0.008343085215936718, 0.0022917704735522326};
     L *l = e->l;
     Ty t = LLVMTypeOf(a);
     V x = emit_abs(e, a, b);
@@ -123,8 +126,8 @@ V emit_tanh(Emit *e, V a, V b)
     return with_sign_of(l, l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, 0.625)), small, large), a);
 }
 
-/* factor / (1 + e^-(a + low)) without overflow: with w = e^-|a|, a >= 0: factor / (1 + w), a < 0: factor * w / (1 + w).
- * There w is scaled last, so that a subnormal w costs the product no precision. */
+/* factor / (1 + e^-(a + low)) without overflow: with w = e^-|a|, a >= 0: factor / (1 + w), a < 0: factor * w
+ * / (1 + w). There w is scaled last, so that a subnormal w costs the product no precision. */
 static V logistic(Emit *e, V a, V low, V factor)
 {
     L *l = e->l;
@@ -158,15 +161,16 @@ V emit_silu(Emit *e, V a, V b)
     return logistic(e, a, NULL, a);
 }
 
-/* (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative a; 2 u in f64, since an error of its last f32
- * place grows with u. 2.2 ulp. */
+/* (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative a; 2 u in f64, since an error of its
+ * last f32 place grows with u. 2.2 ulp. */
 V emit_gelu(Emit *e, V a, V b)
 {
     (void)b;
     L *l = e->l;
     V d = l_cast(l, LLVMFPExt, a, l->f64);
     Ty t = LLVMTypeOf(d);
-    V cubic = l_fadd(l, l_fmul(l, l_fmul(l, d, d), l_real(t, 0.07135481627260025)), l_real(t, 1.5957691216057308));
+    V cubic =
+        l_fadd(l, l_fmul(l, l_fmul(l, d, d), l_real(t, 0.07135481627260025)), l_real(t, 1.5957691216057308));
     V u = l_fmul(l, d, cubic);
     V high = l_cast(l, LLVMFPTrunc, u, l->f32);
     V low = l_cast(l, LLVMFPTrunc, l_fsub(l, u, l_cast(l, LLVMFPExt, high, l->f64)), l->f32);
@@ -180,8 +184,14 @@ V emit_gelu(Emit *e, V a, V b)
 /* log2 of a positive f32, relative error below 2^-40. */
 static V log2_wide(Emit *e, V a)
 {
-    static const double c[] = {2.0, 0.666666666666667, 0.3999999999989924, 0.2857142862609592, 0.22222211115141333,
-                               0.1818289055685574, 0.1533167402581507, 0.14617037594292834};
+    static const double c[] = {2.0,
+                               0.666666666666667,
+                               0.3999999999989924,
+                               0.2857142862609592,
+                               0.22222211115141333,
+                               0.1818289055685574,
+                               0.1533167402581507,
+                               0.14617037594292834};
     L *l = e->l;
     V x = l_cast(l, LLVMFPExt, a, l->f64); /* never subnormal */
     Ty t = LLVMTypeOf(x), ti = l_like(l, l->i64, x);
@@ -196,8 +206,14 @@ static V log2_wide(Emit *e, V a)
 /* 2^y in f64 rounded once to f32. */
 static V exp2_wide(Emit *e, V y)
 {
-    static const double c[] = {1.0, 0.6931471805568075, 0.24022650695888328, 0.055504109065657, 0.0096181291354023,
-                               0.0013333478154201467, 0.0001540347496519024, 1.530380284962428e-05,
+    static const double c[] = {1.0,
+                               0.6931471805568075,
+                               0.24022650695888328,
+                               0.055504109065657,
+                               0.0096181291354023,
+                               0.0013333478154201467,
+                               0.0001540347496519024,
+                               1.530380284962428e-05,
                                1.3250876278904456e-06};
     L *l = e->l;
     Ty t = LLVMTypeOf(y);
@@ -206,7 +222,8 @@ static V exp2_wide(Emit *e, V y)
     V magic = l_real(t, 0x1.8p52);
     V shifted = l_fadd(l, y, magic);
     V p = polynomial(e, l_fsub(l, y, l_fsub(l, shifted, magic)), c, 9);
-    V scale = l_bits(l, l_shl(l, l_add(l, l_bits(l, shifted, l->i64), l_int(l_like(l, l->i64, y), 1023)), 52), l->f64);
+    V scale = l_bits(l, l_shl(l, l_add(l, l_bits(l, shifted, l->i64), l_int(l_like(l, l->i64, y), 1023)), 52),
+                     l->f64);
     return l_cast(l, LLVMFPTrunc, l_fmul(l, p, scale), l->f32);
 }
 

@@ -1,7 +1,8 @@
-/* Loads and stores of buffers: contiguous, uniform, or lane by lane; with the masks of Note [Masks] in emit.h.
+/* Loads and stores of buffers: contiguous, uniform, or lane by lane; with the masks of Note [Masks] in
+ * emit.h.
  *
- * Memory of lanes that do nothing is never touched. Where the instruction set has masked accesses they are used;
- * elsewhere the bits of the mask are walked over a copy on the stack. */
+ * Memory of lanes that do nothing is never touched. Where the instruction set has masked accesses they are
+ * used; elsewhere the bits of the mask are walked over a copy on the stack. */
 #include "backend/emit.h"
 
 typedef struct Place {
@@ -170,7 +171,9 @@ static void store_run(Emit *e, uint32_t buffer, V at, V raw)
         return;
     }
     V args[3] = {raw, at, mask};
-    emit_alias(e, mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, elem) : l_store(l, raw, at, 0),
+    emit_alias(e,
+               mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, elem)
+                    : l_store(l, raw, at, 0),
                buffer);
 }
 
@@ -246,8 +249,9 @@ V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     if (b->by_value)
         return emit_decode(e, b->elem, emit_base(e, buffer));
     Place p = place_of(e, buffer, index, n);
-    V raw = p.shape == PLACE_ONE ? load_one(e, buffer, p.at) :
-            p.shape == PLACE_RUN ? load_run(e, buffer, p.at) : load_each(e, buffer, p.at);
+    V raw = p.shape == PLACE_ONE   ? load_one(e, buffer, p.at)
+            : p.shape == PLACE_RUN ? load_run(e, buffer, p.at)
+                                   : load_each(e, buffer, p.at);
     return emit_decode(e, b->elem, raw);
 }
 
@@ -261,7 +265,8 @@ static void store_register(Emit *e, uint32_t buffer, V slot, V value)
         value = emit_decode(e, b->elem, emit_encode(e, b->elem, value));
     value = l_splat(l, value, b->lanes);
     if (!b->lanes && l_width(value))
-        BUG(l->arena, "backend: lanes are stored to register %s of kernel %s, which has none", b->name, e->k->name);
+        BUG(l->arena, "backend: lanes are stored to register %s of kernel %s, which has none", b->name,
+            e->k->name);
     /* Lanes beyond the end may hold anything in a register that no other loop reads. */
     V mask = b->lanes && b->home == e->loop && e->loop != NONE ? e->cond : emit_mask(e);
     if (!b->lanes)
@@ -275,8 +280,8 @@ static void store_one(Emit *e, uint32_t buffer, V at, V raw)
 {
     L *l = e->l;
     if (l_width(raw))
-        BUG(l->arena, "backend: lanes are stored to one element of %s of kernel %s", e->p->buffers.at[buffer].name,
-            e->k->name);
+        BUG(l->arena, "backend: lanes are stored to one element of %s of kernel %s",
+            e->p->buffers.at[buffer].name, e->k->name);
     if (!e->cond) {
         emit_alias(e, l_store(l, raw, at, 0), buffer);
         return;

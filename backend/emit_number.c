@@ -1,13 +1,15 @@
 /* Element formats: how a value lies in memory. bf16 and f16 are widened exactly and rounded to nearest even.
  *
- * No library calls may remain: the conversions of f16 use F16C where the target has it and integers elsewhere. */
+ * No library calls may remain: the conversions of f16 use F16C where the target has it and integers
+ * elsewhere. */
 #include "backend/emit.h"
 
 static V widen_bf16(L *l, V raw) { return l_bits(l, l_shl(l, l_cast(l, LLVMZExt, raw, l->i32), 16), l->f32); }
 
 static int has_f16c(const Emit *e) { return e->p->isa >= ISA_avx2; }
 
-/* Normal numbers: shift and re-bias. Subnormal: an integer times 2^-24. Infinity and NaN: the largest exponent. */
+/* Normal numbers: shift and re-bias. Subnormal: an integer times 2^-24. Infinity and NaN: the largest
+ * exponent. */
 static V widen_f16_plain(L *l, V raw)
 {
     V h = l_cast(l, LLVMZExt, raw, l->i32);
@@ -31,7 +33,8 @@ static V widen_f16(Emit *e, V raw)
     return l_cast(l, LLVMFPExt, l_bits(l, raw, l->f16), l->f32);
 }
 
-/* Adds half of the last kept place less one, plus that place's bit: rounds to even. NaN would become infinity. */
+/* Adds half of the last kept place less one, plus that place's bit: rounds to even. NaN would become
+ * infinity. */
 V emit_round_bf16_hook(Emit *e, V value, V unused)
 {
     (void)unused;

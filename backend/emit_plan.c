@@ -1,4 +1,5 @@
-/* A kernel's plan: which buffers its tile program uses, its launches and checks, and where a call's data lies. */
+/* A kernel's plan: which buffers its tile program uses, its launches and checks, and where a call's data
+ * lies. */
 #include "backend/emit.h"
 
 #include <string.h>
@@ -120,8 +121,15 @@ static void add_buffers(Plan *p, Arena *a)
 {
     for (TensorId t = 0; t < p->k->tensors.len; t++) {
         const Tensor *x = &p->k->tensors.at[t];
-        Buffer b = {.name = x->name, .elem = x->elem, .space = x->space, .role = x->role, .rank = x->rank,
-                    .lanes = x->lanes, .route = x->route, .field = x->field, .home = NONE};
+        Buffer b = {.name = x->name,
+                    .elem = x->elem,
+                    .space = x->space,
+                    .role = x->role,
+                    .rank = x->rank,
+                    .lanes = x->lanes,
+                    .route = x->route,
+                    .field = x->field,
+                    .home = NONE};
         memcpy(b.axes, x->axes, sizeof b.axes);
         b.by_value = x->role == ROLE_IN && !x->rank && x->space == SPACE_GM && x->route == NONE;
         vec_push(a, &p->buffers, b);

@@ -126,15 +126,19 @@ static void require_dims(Emit *e, Gate *g)
         const Dim *d = &e->p->m->dims.at[e->p->dims[i]];
         V v = emit_dim(e, e->p->dims[i]), none = l_i64(l, 0);
         gate_require(e, g, l_icmp(l, LLVMIntULE, v, l_i64(l, (int64_t)1 << 40)), STATUS_SIZE,
-                     SAY(e, "%s: %s is %%lld; a size is at least 0 and at most 2^40", kernel, d->name), v, none);
+                     SAY(e, "%s: %s is %%lld; a size is at least 0 and at most 2^40", kernel, d->name), v,
+                     none);
         if (d->max >= 0)
             gate_require(e, g, l_icmp(l, LLVMIntSLE, v, l_i64(l, d->max)), STATUS_RULE,
                          SAY(e, "%s: %s is %%lld; its rule is %s <= %lld", kernel, d->name, d->name,
-                             (long long)d->max), v, none);
+                             (long long)d->max),
+                         v, none);
         if (d->multiple > 1)
-            gate_require(e, g, l_icmp(l, LLVMIntEQ, l_bin(l, LLVMURem, v, l_i64(l, d->multiple)), none), STATUS_RULE,
+            gate_require(e, g, l_icmp(l, LLVMIntEQ, l_bin(l, LLVMURem, v, l_i64(l, d->multiple)), none),
+                         STATUS_RULE,
                          SAY(e, "%s: %s is %%lld; its rule is %s %%%% %lld == 0", kernel, d->name, d->name,
-                             (long long)d->multiple), v, none);
+                             (long long)d->multiple),
+                         v, none);
     }
 }
 
@@ -145,7 +149,8 @@ static void require_counts(Emit *e, Gate *g)
         if (is_sized(&e->p->buffers.at[i]))
             gate_require(e, g, emit_fits(e, i, 0), STATUS_SIZE,
                          SAY(e, "%s: the size of %s is negative or above 2^40 elements", e->k->name,
-                             e->p->buffers.at[i].name), none, none);
+                             e->p->buffers.at[i].name),
+                         none, none);
 }
 
 static void require_route_space(Emit *e, Gate *g, const Route *r)
@@ -158,8 +163,8 @@ static void require_route_space(Emit *e, Gate *g, const Route *r)
     V rows = emit_extent_f64(e, e->p->m->groups.at[r->group].rows);
     V fits = l_and(l, l_fcmp(l, LLVMRealOLE, rows, most), l_fcmp(l, LLVMRealOGE, rows, zero));
     gate_require(e, g, fits, STATUS_SIZE,
-                 SAY(e, "%s: the rows of route %s are negative or more than 2^31 - 1", e->k->name, r->name), none,
-                 none);
+                 SAY(e, "%s: the rows of route %s are negative or more than 2^31 - 1", e->k->name, r->name),
+                 none, none);
 }
 
 /* ---- memory: NULL, routes, overlap ---- */
@@ -237,8 +242,9 @@ static void require_route(Emit *e, Gate *g, Ranges *ranges, RouteId id, V route)
         V has = l_load(l, l->i64, l_field(l, e->p->shared->route, route, fields[i]), 8);
         V wants = emit_extent(e, sizes[i]);
         gate_require(e, g, l_icmp(l, LLVMIntEQ, has, wants), STATUS_ROUTE,
-                     SAY(e, "%s: route %s: %s is %%lld, the call's dimensions make it %%lld", e->k->name, r->name,
-                         names[i]), has, wants);
+                     SAY(e, "%s: route %s: %s is %%lld, the call's dimensions make it %%lld", e->k->name,
+                         r->name, names[i]),
+                     has, wants);
     }
     for (RouteField f = 0; f < RF_FIELDS; f++)
         require_route_field(e, ranges, id, f, route);

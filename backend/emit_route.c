@@ -6,8 +6,8 @@
 typedef struct RouteView {
     const Route *route;
     const Group *group;
-    uint32_t field[RF_FIELDS]; /* buffers, NONE: not used */
-    uint32_t check; /* the first of its statement */
+    uint32_t field[RF_FIELDS];     /* buffers, NONE: not used */
+    uint32_t check;                /* the first of its statement */
     V groups, slots, rows, places; /* places: rows of a run of a capacity group, NULL: runs of any length */
 } RouteView;
 
@@ -30,7 +30,10 @@ static RouteView view(Emit *e, StmtId id)
 
 static V get(Emit *e, const RouteView *v, RouteField f, V at) { return emit_get(e, v->field[f], at); }
 
-static void put(Emit *e, const RouteView *v, RouteField f, V at, V value) { emit_put(e, v->field[f], at, value); }
+static void put(Emit *e, const RouteView *v, RouteField f, V at, V value)
+{
+    emit_put(e, v->field[f], at, value);
+}
 
 static void fill(Emit *e, const RouteView *v, RouteField f, V n, int64_t value)
 {
@@ -48,8 +51,18 @@ static const char *const choice_texts[] = {
 };
 
 enum {
-    VALID_START, VALID_PLACES, VALID_COUNT, VALID_FALLS, VALID_LENGTH, VALID_END, VALID_SLOT, VALID_ROW_OF_SLOT,
-    VALID_PAD, VALID_ROW, VALID_EXISTS, VALID_SLOT_OF_ROW
+    VALID_START,
+    VALID_PLACES,
+    VALID_COUNT,
+    VALID_FALLS,
+    VALID_LENGTH,
+    VALID_END,
+    VALID_SLOT,
+    VALID_ROW_OF_SLOT,
+    VALID_PAD,
+    VALID_ROW,
+    VALID_EXISTS,
+    VALID_SLOT_OF_ROW
 };
 static const char *const valid_texts[] = {
     [VALID_START] = "start[0] is %lld, not 0",
@@ -73,8 +86,9 @@ void plan_add_route_checks(Plan *p, Arena *a, const Stmt *s)
     size_t n = builds ? sizeof choice_texts / sizeof *texts : sizeof valid_texts / sizeof *texts;
     for (size_t i = 0; i < n; i++) {
         int status = builds && i == CHOICE_BAD ? s->status ? s->status : STATUS_COMPUTED : STATUS_ROUTE;
-        plan_add_check(p, a, status,
-                       arena_printf(a, "%s: route %s: %s", p->k->name, p->k->routes.at[s->route].name, texts[i]));
+        plan_add_check(
+            p, a, status,
+            arena_printf(a, "%s: route %s: %s", p->k->name, p->k->routes.at[s->route].name, texts[i]));
     }
 }
 
@@ -156,28 +170,22 @@ static void check_runs(Emit *e, const RouteView *v)
     V start = get(e, v, RF_START, g.var), end = get(e, v, RF_START, l_add(l, g.var, l_i64(l, 1)));
     V count = get(e, v, RF_COUNT, g.var), length = l_sub(l, end, start);
     if (v->places) {
-        require(e, v, l_icmp(l, LLVMIntEQ, length, v->places), VALID_PLACES, g.var,
-                length);
-        require(e, v, l_icmp(l, LLVMIntULE, count, v->places), VALID_COUNT, g.var,
-                count);
+        require(e, v, l_icmp(l, LLVMIntEQ, length, v->places), VALID_PLACES, g.var, length);
+        require(e, v, l_icmp(l, LLVMIntULE, count, v->places), VALID_COUNT, g.var, count);
     } else {
-        require(e, v, l_icmp(l, LLVMIntSGE, length, zero), VALID_FALLS, g.var,
-                l_sub(l, zero, length));
-        require(e, v, l_icmp(l, LLVMIntEQ, count, length), VALID_LENGTH, g.var,
-                count);
+        require(e, v, l_icmp(l, LLVMIntSGE, length, zero), VALID_FALLS, g.var, l_sub(l, zero, length));
+        require(e, v, l_icmp(l, LLVMIntEQ, count, length), VALID_LENGTH, g.var, count);
     }
     l_end_for(l, &g);
     V end_all = get(e, v, RF_START, v->groups);
-    require(e, v, l_icmp(l, LLVMIntSLE, end_all, v->rows), VALID_END, end_all,
-            v->rows);
+    require(e, v, l_icmp(l, LLVMIntSLE, end_all, v->rows), VALID_END, end_all, v->rows);
 }
 
 static void check_pads(Emit *e, const RouteView *v, V from, V to)
 {
     For pad = l_for(e->l, from, to, 1, "pad");
     V slot = get(e, v, RF_SLOT_OF, pad.var);
-    require(e, v, l_icmp(e->l, LLVMIntEQ, slot, l_i64(e->l, -1)), VALID_PAD,
-            pad.var, slot);
+    require(e, v, l_icmp(e->l, LLVMIntEQ, slot, l_i64(e->l, -1)), VALID_PAD, pad.var, slot);
     l_end_for(e->l, &pad);
 }
 
@@ -212,8 +220,7 @@ static void check_rows(Emit *e, const RouteView *v)
     if (v->places) {
         V group = l_bin(l, LLVMUDiv, row, v->places);
         V place = l_sub(l, row, l_mul(l, group, v->places));
-        require(e, v, l_icmp(l, LLVMIntSLT, place, get(e, v, RF_COUNT, group)),
-                VALID_EXISTS, i.var, row);
+        require(e, v, l_icmp(l, LLVMIntSLT, place, get(e, v, RF_COUNT, group)), VALID_EXISTS, i.var, row);
     }
     if (v->field[RF_SLOT_OF] != NONE) {
         V back = get(e, v, RF_SLOT_OF, row);

@@ -19,13 +19,15 @@ V emit_scalar(Emit *e, ScalarOp op, V a, V b)
 {
     ScalarKind kind = scalar_table[op].kind;
     int mixed = b && l_is_int(a) != l_is_int(b);
-    if (kind == SK_FLOAT || (kind == SK_CAST && op != OP_i32) || (mixed && (kind == SK_ARITH || kind == SK_COMPARE))) {
+    if (kind == SK_FLOAT || (kind == SK_CAST && op != OP_i32) ||
+        (mixed && (kind == SK_ARITH || kind == SK_COMPARE))) {
         a = emit_to_float(e, a);
         b = b ? emit_to_float(e, b) : NULL;
     }
     if (b)
         l_match(e->l, &a, &b);
-    return scalar_table[op].cost >= 12 ? emit_outline(e, scalar_table[op].name, hooks[op], a, b) : hooks[op](e, a, b);
+    return scalar_table[op].cost >= 12 ? emit_outline(e, scalar_table[op].name, hooks[op], a, b)
+                                       : hooks[op](e, a, b);
 }
 
 /* The body of an outlined function, emitted in the middle of another. */
@@ -180,8 +182,9 @@ V emit_floor(Emit *e, V a, V b)
     return l_select(l, small, down, a);
 }
 
-/* Lanes: a vector division of 64-bit integers does not exist; f64 division is exact enough below 2^53 (the quotient
- * cannot round across an integer), and no index comes near. Without AVX-512 the lanes are divided one by one. */
+/* Lanes: a vector division of 64-bit integers does not exist; f64 division is exact enough below 2^53 (the
+ * quotient cannot round across an integer), and no index comes near. Without AVX-512 the lanes are divided
+ * one by one. */
 static V divide_lanes(Emit *e, V a, V b)
 {
     L *l = e->l;

@@ -1,5 +1,5 @@
-/* Functions that a compiled module has once: refusing a call, finding overlaps, noting a failed check, and choosing
- * the instruction set. */
+/* Functions that a compiled module has once: refusing a call, finding overlaps, noting a failed check, and
+ * choosing the instruction set. */
 #include "backend/emit.h"
 
 /* Of the parts of an object the first has these functions; the others declare them. */
@@ -99,8 +99,9 @@ static V emit_null(L *l, const Shared *s)
     return fn;
 }
 
-/* void items(ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes chunks of the launch's items
- * until none is left or a check fails; eight chunks for each thread, so that the last ones even out. */
+/* void items(ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes chunks of
+ * the launch's items until none is left or a check fails; eight chunks for each thread, so that the last ones
+ * even out. */
 static V emit_items(L *l)
 {
     Ty params[7] = {l->ptr, l->ptr, l->ptr, l->i64, l->ptr, l->i64, l->i64};
@@ -130,7 +131,8 @@ static V emit_items(L *l)
 
 static V byte_at(L *l, V data, uint32_t byte) { return l_at(l, l->i8, data, l_i64(l, byte)); }
 
-/* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock. */
+/* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock.
+ */
 static V emit_fail(L *l)
 {
     Ty params[5] = {l->ptr, l->i64, l->i64, l->i64, l->i64};
@@ -142,7 +144,8 @@ static V emit_fail(L *l)
     Block spin = l_block(l, "spin"), mine = l_block(l, "mine");
     l_goto(l, spin);
     l_enter(l, spin);
-    V taken = LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpXchg, lock, l_i32(l, 1), LLVMAtomicOrderingAcquire, 0);
+    V taken =
+        LLVMBuildAtomicRMW(l->b, LLVMAtomicRMWBinOpXchg, lock, l_i32(l, 1), LLVMAtomicOrderingAcquire, 0);
     l_branch(l, l_icmp(l, LLVMIntEQ, taken, l_i32(l, 0)), mine, spin);
     l_enter(l, mine);
     V failed = l_load(l, l->i32, byte_at(l, at, DATA_FAILED), 4);
@@ -243,8 +246,8 @@ static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *ca
     return result;
 }
 
-/* i32 select(): 1 + the input to run, -1: the CPU lacks all, -2: MOE_ISA names none that it can run. Remembered; two
- * threads that come here first both store the same. */
+/* i32 select(): 1 + the input to run, -1: the CPU lacks all, -2: MOE_ISA names none that it can run.
+ * Remembered; two threads that come here first both store the same. */
 static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
 {
     V fn = new_function(l, "moec.select", l->i32, NULL, 0);

@@ -34,8 +34,8 @@ void emit_tile_blocks(Emit *e, StmtId id)
 
 /* ---- bucket ---- */
 
-/* One pass over the iteration space: `place` NULL counts the elements of bucket b in first[b + 1], else their flat
- * numbers go to order[first[b]++]. Keys outside the buckets belong to no bucket. */
+/* One pass over the iteration space: `place` NULL counts the elements of bucket b in first[b + 1], else their
+ * flat numbers go to order[first[b]++]. Keys outside the buckets belong to no bucket. */
 static void bucket_pass(Emit *e, const Stmt *s, V buckets, int place)
 {
     L *l = e->l;
@@ -109,7 +109,8 @@ typedef struct Top {
 static void insert(Emit *e, const Top *t, V from)
 {
     L *l = e->l;
-    Block test = l_block(l, "test"), look = l_block(l, "look"), move = l_block(l, "move"), put = l_block(l, "put");
+    Block test = l_block(l, "test"), look = l_block(l, "look"), move = l_block(l, "move"),
+          put = l_block(l, "put");
     Block before = l_here(l);
     V one = l_i64(l, 1);
     l_goto(l, test);

@@ -91,8 +91,8 @@ static void tail_trip(Emit *e, const Stmt *s, V first, V hi)
     l_end_when(l, &w);
 }
 
-/* Full trips, then one masked trip when lanes are left over. A loop of one trip has only the masked one where masks
- * cost nothing: half the code to generate. */
+/* Full trips, then one masked trip when lanes are left over. A loop of one trip has only the masked one where
+ * masks cost nothing: half the code to generate. */
 static void vector_trips(Emit *e, const Stmt *s, V lo, V hi)
 {
     L *l = e->l;

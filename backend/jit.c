@@ -1,5 +1,5 @@
-/* LLJIT over objects. What compiled code calls is defined here by address, so that it resolves whether or not the
- * host program exports it; nothing else is searched for. */
+/* LLJIT over objects. What compiled code calls is defined here by address, so that it resolves whether or not
+ * the host program exports it; nothing else is searched for. */
 #include "backend/jit.h"
 
 #include "backend/llvm.h"
@@ -57,7 +57,8 @@ static LLVMErrorRef define_provided(LLVMOrcLLJITRef jit)
     for (int i = 0; i < N; i++) {
         pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit, provided[i].name);
         pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(uintptr_t)provided[i].fn;
-        pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
+        pairs[i].Sym.Flags.GenericFlags =
+            LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
         pairs[i].Sym.Flags.TargetFlags = 0;
     }
     return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(pairs, N));

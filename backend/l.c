@@ -94,7 +94,8 @@ static V spread(L *l, V v, uint32_t lanes)
 {
     Ty type = LLVMVectorType(LLVMTypeOf(v), lanes);
     V one = LLVMBuildInsertElement(l->b, LLVMGetPoison(type), v, l_i32(l, 0), "");
-    return LLVMBuildShuffleVector(l->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(l->i32, lanes)), "");
+    return LLVMBuildShuffleVector(l->b, one, LLVMGetPoison(type),
+                                  LLVMConstNull(LLVMVectorType(l->i32, lanes)), "");
 }
 
 /* The i16 behind a widened bf16: float(i32(h) << 16), or NULL. */
@@ -117,7 +118,8 @@ V l_splat(L *l, V v, uint32_t lanes)
     V half = l->words ? bf16_source(v) : NULL;
     if (!half)
         return spread(l, v, lanes);
-    /* broadcast the 16 bits, straight from memory, and widen in the lanes: the scalar never visits a scalar register */
+    /* broadcast the 16 bits, straight from memory, and widen in the lanes: the scalar never visits a scalar
+     * register */
     V words = LLVMBuildBitCast(l->b, spread(l, half, 2 * lanes), LLVMVectorType(l->i32, lanes), "");
     return l_bits(l, l_shl(l, words, 16), l->f32);
 }
@@ -283,7 +285,8 @@ void l_shared(L *l, V fn_or_global)
 void l_attribute(L *l, V fn, const char *name)
 {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(fn, (unsigned)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(l->ctx, kind, 0));
+    LLVMAddAttributeAtIndex(fn, (unsigned)LLVMAttributeFunctionIndex,
+                            LLVMCreateEnumAttribute(l->ctx, kind, 0));
 }
 
 void l_quick(L *l, V fn)
@@ -294,7 +297,8 @@ void l_quick(L *l, V fn)
 
 void l_attribute_text(L *l, V fn, const char *name, const char *value)
 {
-    LLVMAttributeRef a = LLVMCreateStringAttribute(l->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+    LLVMAttributeRef a =
+        LLVMCreateStringAttribute(l->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
     LLVMAddAttributeAtIndex(fn, (unsigned)LLVMAttributeFunctionIndex, a);
 }
 

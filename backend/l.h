@@ -1,7 +1,7 @@
 /* Short helpers over the LLVM builder: l_load, l_add, l_call ... One L is one LLVM module under construction.
  *
- * Two-operand helpers broadcast: when one operand has lanes (is a vector) and the other has none, the other is
- * repeated. A value's LLVM type says whether it has lanes. */
+ * Two-operand helpers broadcast: when one operand has lanes (is a vector) and the other has none, the other
+ * is repeated. A value's LLVM type says whether it has lanes. */
 #ifndef BACKEND_L_H
 #define BACKEND_L_H
 
@@ -15,31 +15,31 @@ typedef struct L {
     LLVMBuilderRef b;
     Ty i1, i8, i16, i32, i64, f16, f32, f64, ptr, none;
     unsigned md_scope, md_others; /* kinds of alias metadata */
-    V fn;        /* function being emitted */
-    Block entry; /* its first block: stack slots, and what is computed once */
-    int split;   /* the module is a part: what parts share is hidden, not internal */
-    int first;   /* the part that has what all need */
-    int words;   /* the target broadcasts 16-bit words */
+    V fn;                         /* function being emitted */
+    Block entry;                  /* its first block: stack slots, and what is computed once */
+    int split;                    /* the module is a part: what parts share is hidden, not internal */
+    int first;                    /* the part that has what all need */
+    int words;                    /* the target broadcasts 16-bit words */
 } L;
 
 void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod);
 
 /* Types and constants. */
-uint32_t l_width(V v);                  /* lanes, 0: none */
+uint32_t l_width(V v);                          /* lanes, 0: none */
 Ty l_lanes_of(L *l, Ty scalar, uint32_t lanes); /* the scalar type when lanes is 0 */
-Ty l_like(L *l, Ty scalar, V shape);    /* scalar, with as many lanes as shape */
-int l_is_int(V v);                      /* integers and conditions, with or without lanes */
+Ty l_like(L *l, Ty scalar, V shape);            /* scalar, with as many lanes as shape */
+int l_is_int(V v);                              /* integers and conditions, with or without lanes */
 int l_is_bool(V v);
-V l_int(Ty type, int64_t value);        /* type may have lanes */
+V l_int(Ty type, int64_t value); /* type may have lanes */
 V l_i64(L *l, int64_t value);
 V l_i32(L *l, int64_t value);
 V l_true(L *l);
 V l_false(L *l);
 V l_f32(L *l, double value);
-V l_real(Ty type, double value);        /* type may have lanes */
-V l_text(L *l, const char *text);       /* address of a private constant */
+V l_real(Ty type, double value);  /* type may have lanes */
+V l_text(L *l, const char *text); /* address of a private constant */
 V l_iota(L *l, Ty scalar, uint32_t lanes);
-int l_constant(V v, int64_t *value);    /* v is a known integer */
+int l_constant(V v, int64_t *value); /* v is a known integer */
 
 /* Operations. */
 V l_splat(L *l, V v, uint32_t lanes);
@@ -52,8 +52,8 @@ V l_and(L *l, V a, V b);
 V l_or(L *l, V a, V b);
 V l_not(L *l, V a);
 V l_shl(L *l, V a, int bits);
-V l_shr(L *l, V a, int bits);           /* logical */
-V l_sar(L *l, V a, int bits);           /* arithmetic */
+V l_shr(L *l, V a, int bits); /* logical */
+V l_sar(L *l, V a, int bits); /* arithmetic */
 V l_fadd(L *l, V a, V b);
 V l_fsub(L *l, V a, V b);
 V l_fmul(L *l, V a, V b);
@@ -61,18 +61,18 @@ V l_fdiv(L *l, V a, V b);
 V l_icmp(L *l, LLVMIntPredicate p, V a, V b);
 V l_fcmp(L *l, LLVMRealPredicate p, V a, V b);
 V l_select(L *l, V c, V a, V b);
-V l_min(L *l, V a, V b);                /* signed */
+V l_min(L *l, V a, V b); /* signed */
 V l_max(L *l, V a, V b);
 V l_cast(L *l, LLVMOpcode op, V v, Ty scalar); /* keeps lanes */
-V l_bits(L *l, V v, Ty scalar);         /* bitcast, keeps lanes */
-V l_lane(L *l, V v, V index);           /* one lane */
-V l_any(L *l, V mask);                  /* at least one lane holds; a condition without lanes: itself */
-V l_lane_bits(L *l, V mask);            /* iN of the lanes */
+V l_bits(L *l, V v, Ty scalar);                /* bitcast, keeps lanes */
+V l_lane(L *l, V v, V index);                  /* one lane */
+V l_any(L *l, V mask);       /* at least one lane holds; a condition without lanes: itself */
+V l_lane_bits(L *l, V mask); /* iN of the lanes */
 
 /* Memory. Alignment 0: the type's own scalar alignment. */
 V l_load(L *l, Ty type, V ptr, unsigned align);
 V l_store(L *l, V v, V ptr, unsigned align);
-V l_at(L *l, Ty elem, V ptr, V index);  /* address of ptr[index]; inbounds */
+V l_at(L *l, Ty elem, V ptr, V index); /* address of ptr[index]; inbounds */
 V l_field(L *l, Ty type, V ptr, unsigned field);
 V l_slot(L *l, Ty type, const char *name); /* a stack slot in the entry block */
 
@@ -82,7 +82,7 @@ V l_call(L *l, V fn, const V *args, unsigned n);
 V l_intrinsic(L *l, const char *name, Ty overload, const V *args, unsigned n); /* overload NULL: none */
 V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
-void l_shared(L *l, V fn_or_global);     /* seen by all parts of the object, by no one else */
+void l_shared(L *l, V fn_or_global); /* seen by all parts of the object, by no one else */
 void l_attribute(L *l, V fn, const char *name);
 void l_quick(L *l, V fn); /* code that runs once per call: generated fast rather than well */
 void l_attribute_text(L *l, V fn, const char *name, const char *value);

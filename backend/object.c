@@ -1,8 +1,8 @@
-/* See object.h. The sections stay as they are and stand one after another; only numbers change: section numbers in
- * headers and symbols, symbol numbers in relocations, name offsets in the two string tables.
+/* See object.h. The sections stay as they are and stand one after another; only numbers change: section
+ * numbers in headers and symbols, symbol numbers in relocations, name offsets in the two string tables.
  *
- * Symbols: local ones of all parts first, as ELF wants, and among them the hidden ones, which only the parts of this
- * object share; then global ones, each name once. */
+ * Symbols: local ones of all parts first, as ELF wants, and among them the hidden ones, which only the parts
+ * of this object share; then global ones, each name once. */
 #include "backend/object.h"
 
 #include <elf.h>
@@ -41,7 +41,8 @@ static int open_part(Arena *a, Part *p, ObjectBytes b)
 {
     p->at = b.at;
     p->head = (const Elf64_Ehdr *)(const void *)b.at;
-    if (b.len < sizeof *p->head || memcmp(b.at, ELFMAG, SELFMAG) != 0 || p->head->e_type != ET_REL || !p->head->e_shnum)
+    if (b.len < sizeof *p->head || memcmp(b.at, ELFMAG, SELFMAG) != 0 || p->head->e_type != ET_REL ||
+        !p->head->e_shnum)
         return 0;
     p->sections = (const Elf64_Shdr *)(const void *)(b.at + p->head->e_shoff);
     p->section = arena_array(a, uint32_t, p->head->e_shnum);
@@ -80,7 +81,8 @@ static void take_sections(Merge *m, Part *p)
         if (!keeps(p, i))
             continue;
         Elf64_Shdr s = p->sections[i];
-        size_t len = s.sh_type == SHT_NOBITS ? 0 : s.sh_size, align = s.sh_addralign > 64 ? 64 : s.sh_addralign;
+        size_t len = s.sh_type == SHT_NOBITS ? 0 : s.sh_size,
+               align = s.sh_addralign > 64 ? 64 : s.sh_addralign;
         add_bytes(m, p->at + s.sh_offset, len, align ? align : 1);
         s.sh_offset = m->bytes.len - len;
         s.sh_name = add_name(&m->section_names, names + s.sh_name);
@@ -163,7 +165,8 @@ static void fix_relocations(Merge *m, const Part *p, uint32_t symtab)
     }
 }
 
-static void add_table(Merge *m, const char *name, uint32_t type, const void *bytes, size_t len, Elf64_Shdr more)
+static void add_table(Merge *m, const char *name, uint32_t type, const void *bytes, size_t len,
+                      Elf64_Shdr more)
 {
     more.sh_name = add_name(&m->section_names, name);
     more.sh_type = type;
@@ -222,8 +225,12 @@ const char *object_merge(const ObjectBytes *objects, uint32_t n, Arena *a, Objec
     add_table(&m, ".strtab", SHT_STRTAB, m.symbol_names.at, m.symbol_names.len, (Elf64_Shdr){0});
     uint32_t own = add_name(&m.section_names, ".shstrtab");
     add_bytes(&m, m.section_names.at, m.section_names.len, 1);
-    vec_push(a, &m.sections, (Elf64_Shdr){.sh_name = own, .sh_type = SHT_STRTAB, .sh_size = m.section_names.len,
-                                          .sh_offset = m.bytes.len - m.section_names.len, .sh_addralign = 1});
+    vec_push(a, &m.sections,
+             (Elf64_Shdr){.sh_name = own,
+                          .sh_type = SHT_STRTAB,
+                          .sh_size = m.section_names.len,
+                          .sh_offset = m.bytes.len - m.section_names.len,
+                          .sh_addralign = 1});
     if (m.sections.len >= SHN_LORESERVE)
         return "the merged object has too many sections";
     *out = write_file(&m, m.parts[0].head);

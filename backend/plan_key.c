@@ -1,8 +1,9 @@
-/* Note [One body]. Launches that do the same, in one kernel or in several (a forward pass and its backward compute the
- * same values again), are generated once: code generation is most of a compilation. The key of a launch is its
- * tree of statements and expressions written down with everything numbered by first use: dimensions, buffers, loop
- * variables, expressions. Two launches with one key run one body; a map of slots tells it where in the call's data
- * its dimensions and buffers are, and which its first check is. The texts of checks are no part of the key. */
+/* Note [One body]. Launches that do the same, in one kernel or in several (a forward pass and its backward
+ * compute the same values again), are generated once: code generation is most of a compilation. The key of a
+ * launch is its tree of statements and expressions written down with everything numbered by first use:
+ * dimensions, buffers, loop variables, expressions. Two launches with one key run one body; a map of slots
+ * tells it where in the call's data its dimensions and buffers are, and which its first check is. The texts
+ * of checks are no part of the key. */
 #include "backend/emit.h"
 
 typedef struct Keys {
@@ -14,10 +15,7 @@ typedef struct Keys {
     uint64_t times; /* copies that unroll loops make */
 } Keys;
 
-static void put(Keys *x, int64_t v)
-{
-    text_add_bytes(&x->launch->key, (const char *)&v, sizeof v);
-}
+static void put(Keys *x, int64_t v) { text_add_bytes(&x->launch->key, (const char *)&v, sizeof v); }
 
 static void put_dim(Keys *x, DimId d)
 {
@@ -176,7 +174,8 @@ static void put_body(Keys *x, StmtId first)
     put(x, -2);
 }
 
-/* Fills the launch's key, slots, weight and checks. With -g lines belong to one kernel, so its name joins the key. */
+/* Fills the launch's key, slots, weight and checks. With -g lines belong to one kernel, so its name joins the
+ * key. */
 void plan_key(Plan *p, Arena *a, Launch *launch, int debug)
 {
     Keys x = {.p = p, .a = a, .launch = launch, .times = 1};

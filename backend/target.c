@@ -24,8 +24,8 @@ static const char *kept(Arena *a, char *message)
 
 const char *target_open(int level, Arena *a, LLVMTargetMachineRef *out)
 {
-    static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault,
-                                                 LLVMCodeGenLevelAggressive};
+    static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess,
+                                                 LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive};
     pthread_once(&started, start);
     const char *triple = "x86_64-pc-linux-gnu";
     LLVMTargetRef target;
@@ -33,7 +33,8 @@ const char *target_open(int level, Arena *a, LLVMTargetMachineRef *out)
     if (LLVMGetTargetFromTriple(triple, &target, &message))
         return kept(a, message);
     level = level < 0 ? 0 : level > 3 ? 3 : level;
-    *out = LLVMCreateTargetMachine(target, triple, "x86-64", "", levels[level], LLVMRelocPIC, LLVMCodeModelDefault);
+    *out = LLVMCreateTargetMachine(target, triple, "x86-64", "", levels[level], LLVMRelocPIC,
+                                   LLVMCodeModelDefault);
     return *out ? NULL : "LLVM: no target machine for x86-64";
 }
 
@@ -48,7 +49,8 @@ void target_prepare(LLVMTargetMachineRef machine, LLVMModuleRef mod)
 }
 
 /* The emitter has blocked and unrolled: registers from stack slots, common loads, invariants out of loops. */
-static const char *const pipeline = "function(sroa,early-cse<memssa>,loop-mssa(licm),early-cse<memssa>,simplifycfg)";
+static const char *const pipeline =
+    "function(sroa,early-cse<memssa>,loop-mssa(licm),early-cse<memssa>,simplifycfg)";
 
 const char *target_optimize(LLVMTargetMachineRef machine, LLVMModuleRef mod, int level, Arena *a)
 {

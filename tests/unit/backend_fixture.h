@@ -1,4 +1,5 @@
-/* For the tests of backend/: tile text -> plug-in -> callable kernels, for every instruction set of this CPU. */
+/* For the tests of backend/: tile text -> plug-in -> callable kernels, for every instruction set of this CPU.
+ */
 #ifndef TESTS_BACKEND_FIXTURE_H
 #define TESTS_BACKEND_FIXTURE_H
 
@@ -94,7 +95,7 @@ static void call_fine(Compiled *c, const char *kernel, const int64_t *dims, void
         fail_msg("status %d: %s", status, c->message);
 }
 
-#define EACH_ISA(isa)                                \
+#define EACH_ISA(isa)                                   \
     for (Isa isa = ISA_generic; isa < ISA_COUNT; isa++) \
         if (cpu_has(isa))
 

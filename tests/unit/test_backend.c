@@ -8,19 +8,20 @@ enum { SIZES = sizeof sizes / sizeof *sizes, GUARD = 8 };
 
 /* ---- pointwise ---- */
 
-static const char pointwise[] = "tiles 1\n"
-                                "dim N\n"
-                                "kernel f(in x: bf16[N], in s: f32, in z: f32[N], out y: bf16[N], out w: f32[N]) {\n"
-                                "    cost N\n"
-                                "    launch y {\n"
-                                "        parallel b in 0..N by 48 {\n"
-                                "            vector i in b..min2(b + 48, N) by 16 {\n"
-                                "                y[i] = bf16(x[i] * s + z[i])\n"
-                                "                w[i] = x[i] * s + z[i]\n"
-                                "            }\n"
-                                "        }\n"
-                                "    }\n"
-                                "}\n";
+static const char pointwise[] =
+    "tiles 1\n"
+    "dim N\n"
+    "kernel f(in x: bf16[N], in s: f32, in z: f32[N], out y: bf16[N], out w: f32[N]) {\n"
+    "    cost N\n"
+    "    launch y {\n"
+    "        parallel b in 0..N by 48 {\n"
+    "            vector i in b..min2(b + 48, N) by 16 {\n"
+    "                y[i] = bf16(x[i] * s + z[i])\n"
+    "                w[i] = x[i] * s + z[i]\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
 
 static void check_pointwise(Compiled *c, int64_t n)
 {
@@ -56,25 +57,26 @@ static void test_pointwise(void **state)
 
 /* ---- a product in registers ---- */
 
-static const char product[] = "tiles 1\n"
-                              "dim T\ndim H\ndim F\n"
-                              "kernel mm(in x: %s[T, H], in w: %s[H, F], inout y: f32[T, F]) {\n"
-                              "    cost T*H*F\n"
-                              "    reg acc: f32[4] x 32\n"
-                              "    launch y {\n"
-                              "        parallel f0 in 0..F by 32 {\n"
-                              "            parallel t0 in 0..T by 4 {\n"
-                              "                vector f in f0..min2(f0 + 32, F) by 32 {\n"
-                              "                    unroll u in 0..4 { acc[u] = 0.0 }\n"
-                              "                    for h in 0..H {\n"
-                              "                        unroll u in 0..4 { acc[u] += x[min2(t0 + u, T - 1), h] * w[h, f] }\n"
-                              "                    }\n"
-                              "                    unroll u in 0..4 { if t0 + u < T { y[t0 + u, f] += acc[u] } }\n"
-                              "                }\n"
-                              "            }\n"
-                              "        }\n"
-                              "    }\n"
-                              "}\n";
+static const char product[] =
+    "tiles 1\n"
+    "dim T\ndim H\ndim F\n"
+    "kernel mm(in x: %s[T, H], in w: %s[H, F], inout y: f32[T, F]) {\n"
+    "    cost T*H*F\n"
+    "    reg acc: f32[4] x 32\n"
+    "    launch y {\n"
+    "        parallel f0 in 0..F by 32 {\n"
+    "            parallel t0 in 0..T by 4 {\n"
+    "                vector f in f0..min2(f0 + 32, F) by 32 {\n"
+    "                    unroll u in 0..4 { acc[u] = 0.0 }\n"
+    "                    for h in 0..H {\n"
+    "                        unroll u in 0..4 { acc[u] += x[min2(t0 + u, T - 1), h] * w[h, f] }\n"
+    "                    }\n"
+    "                    unroll u in 0..4 { if t0 + u < T { y[t0 + u, f] += acc[u] } }\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
 
 typedef struct Matrix {
     int bf16;
@@ -113,18 +115,18 @@ static void test_product(void **state)
 {
     (void)state;
     EACH_ISA(isa)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
-            Compiled c;
-            char text[2048];
-            snprintf(text, sizeof text, product, bf16 ? "bf16" : "f32", bf16 ? "bf16" : "f32");
-            compile(&c, text, isa);
-            check_product(&c, bf16, 7, 9, 33);
-            check_product(&c, bf16, 4, 1, 32);
-            check_product(&c, bf16, 1, 40, 5);
-            check_product(&c, bf16, 5, 0, 17);
-            check_product(&c, bf16, 0, 3, 17);
-            done(&c);
-        }
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        Compiled c;
+        char text[2048];
+        snprintf(text, sizeof text, product, bf16 ? "bf16" : "f32", bf16 ? "bf16" : "f32");
+        compile(&c, text, isa);
+        check_product(&c, bf16, 7, 9, 33);
+        check_product(&c, bf16, 4, 1, 32);
+        check_product(&c, bf16, 1, 40, 5);
+        check_product(&c, bf16, 5, 0, 17);
+        check_product(&c, bf16, 0, 3, 17);
+        done(&c);
+    }
 }
 
 /* ---- masks, gathers, choices ---- */
@@ -195,16 +197,16 @@ static void test_masks(void **state)
 {
     (void)state;
     EACH_ISA(isa)
-        for (int half = 0; half < 2; half++) {
-            Compiled c;
-            char text[2048];
-            const char *type = half ? "bf16" : "f32";
-            snprintf(text, sizeof text, masks, type, type, type);
-            compile(&c, text, isa);
-            for (int at = 0; at < SIZES; at++)
-                check_masks(&c, half, sizes[at]);
-            done(&c);
-        }
+    for (int half = 0; half < 2; half++) {
+        Compiled c;
+        char text[2048];
+        const char *type = half ? "bf16" : "f32";
+        snprintf(text, sizeof text, masks, type, type, type);
+        compile(&c, text, isa);
+        for (int at = 0; at < SIZES; at++)
+            check_masks(&c, half, sizes[at]);
+        done(&c);
+    }
 }
 
 /* ---- lanes ---- */
@@ -269,17 +271,18 @@ static void test_lanes(void **state)
 
 /* ---- storing ---- */
 
-static const char scatter[] = "tiles 1\n"
-                              "dim N\ndim M\n"
-                              "kernel f(in x: f32[N], in id: i32[N], inout y: f32[M], inout z: f32[M, 2], out k: i32[N],"
-                              " in big: f32) {\n"
-                              "    cost N\n"
-                              "    launch y {\n"
-                              "        for i in 0..N { y[id[i]] += x[i] }\n"
-                              "        for i in 0..N { z[id[i], 1] = x[i] }\n"
-                              "        vector i in 0..N by 16 { k[i] = id[i] * i32(big) }\n"
-                              "    }\n"
-                              "}\n";
+static const char scatter[] =
+    "tiles 1\n"
+    "dim N\ndim M\n"
+    "kernel f(in x: f32[N], in id: i32[N], inout y: f32[M], inout z: f32[M, 2], out k: i32[N],"
+    " in big: f32) {\n"
+    "    cost N\n"
+    "    launch y {\n"
+    "        for i in 0..N { y[id[i]] += x[i] }\n"
+    "        for i in 0..N { z[id[i], 1] = x[i] }\n"
+    "        vector i in 0..N by 16 { k[i] = id[i] * i32(big) }\n"
+    "    }\n"
+    "}\n";
 
 static void test_scatter(void **state)
 {

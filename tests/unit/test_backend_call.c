@@ -1,49 +1,50 @@
-/* A call of a compiled kernel: what it refuses and with which words, work space, threads, failing checks, and the
- * outputs of the plug-in. */
+/* A call of a compiled kernel: what it refuses and with which words, work space, threads, failing checks, and
+ * the outputs of the plug-in. */
 #include "tests/unit/backend_fixture.h"
 
 #include "machines/machines.h"
 
-static const char kernels[] = "tiles 1\n"
-                              "dim T <= 1000\n"
-                              "dim H : % 4\n"
-                              "dim E\n"
-                              "group R : E rows T*2\n"
-                              "kernel f(in x: f32[T, H], in s: f32, inout n: i32, out y: f32[T, H]) {\n"
-                              "    cost T*H\n"
-                              "    launch y { parallel t in 0..T { vector h in 0..H by 16 { y[t, h] = x[t, h] * s } } }\n"
-                              "    launch n { n = n + 1 }\n"
-                              "}\n"
-                              "kernel g(in x: f32[T, H], in rt: route[T, 2 -> R], out y: f32[T, H], in c: bf16) {\n"
-                              "    cost T*H*100\n"
-                              "    fields rt.row_of\n"
-                              "    work a: f32[T, H]\n"
-                              "    thread b: f32[H, 3]\n"
-                              "    launch a {\n"
-                              "        parallel t in 0..T {\n"
-                              "            vector h in 0..H by 16 { b[h, 1] = x[t, h] }\n"
-                              "            vector h in 0..H by 16 { a[t, h] = b[h, 1] + c }\n"
-                              "        }\n"
-                              "    }\n"
-                              "    launch y {\n"
-                              "        parallel t in 0..T {\n"
-                              "            vector h in 0..H by 16 { y[T - 1 - t, h] = a[t, h] + rt.row_of[t * 2] }\n"
-                              "        }\n"
-                              "    }\n"
-                              "}\n"
-                              "kernel h(in id: i32[T], out y: f32[T], out z: f32[T]) {\n"
-                              "    cost T*1000000\n"
-                              "    launch a { parallel t in 0..T { y[t] = 1.0 } }\n"
-                              "    launch b {\n"
-                              "        parallel t in 0..T {\n"
-                              "            check id[t] < 5 else COMPUTED \"id is %lld, below %lld\" (id[t], 5)\n"
-                              "            y[t] = 2.0\n"
-                              "        }\n"
-                              "    }\n"
-                              "    launch c { parallel t in 0..T { z[t] = 3.0 } }\n"
-                              "    launch d { vector t in 0..T by 16 {\n"
-                              "        check id[t] > -1 else INDEX \"id is %lld\" (id[t]) } }\n"
-                              "}\n";
+static const char kernels[] =
+    "tiles 1\n"
+    "dim T <= 1000\n"
+    "dim H : % 4\n"
+    "dim E\n"
+    "group R : E rows T*2\n"
+    "kernel f(in x: f32[T, H], in s: f32, inout n: i32, out y: f32[T, H]) {\n"
+    "    cost T*H\n"
+    "    launch y { parallel t in 0..T { vector h in 0..H by 16 { y[t, h] = x[t, h] * s } } }\n"
+    "    launch n { n = n + 1 }\n"
+    "}\n"
+    "kernel g(in x: f32[T, H], in rt: route[T, 2 -> R], out y: f32[T, H], in c: bf16) {\n"
+    "    cost T*H*100\n"
+    "    fields rt.row_of\n"
+    "    work a: f32[T, H]\n"
+    "    thread b: f32[H, 3]\n"
+    "    launch a {\n"
+    "        parallel t in 0..T {\n"
+    "            vector h in 0..H by 16 { b[h, 1] = x[t, h] }\n"
+    "            vector h in 0..H by 16 { a[t, h] = b[h, 1] + c }\n"
+    "        }\n"
+    "    }\n"
+    "    launch y {\n"
+    "        parallel t in 0..T {\n"
+    "            vector h in 0..H by 16 { y[T - 1 - t, h] = a[t, h] + rt.row_of[t * 2] }\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "kernel h(in id: i32[T], out y: f32[T], out z: f32[T]) {\n"
+    "    cost T*1000000\n"
+    "    launch a { parallel t in 0..T { y[t] = 1.0 } }\n"
+    "    launch b {\n"
+    "        parallel t in 0..T {\n"
+    "            check id[t] < 5 else COMPUTED \"id is %lld, below %lld\" (id[t], 5)\n"
+    "            y[t] = 2.0\n"
+    "        }\n"
+    "    }\n"
+    "    launch c { parallel t in 0..T { z[t] = 3.0 } }\n"
+    "    launch d { vector t in 0..T by 16 {\n"
+    "        check id[t] > -1 else INDEX \"id is %lld\" (id[t]) } }\n"
+    "}\n";
 
 static void refuses(Compiled *c, const char *kernel, const int64_t *dims, void *const *args, int status,
                     const char *word)
@@ -161,7 +162,8 @@ static void test_checks(void **state)
 static const char *emit(Compiled *c, const Isa *isas, uint32_t n, enum BackendOutput what, const char **bytes,
                         size_t *len)
 {
-    BackendOptions options = {.level = 2, .manifest = "{\"a\":1}", .build_id = "id", .debug = what == OUTPUT_LLVM};
+    BackendOptions options = {
+        .level = 2, .manifest = "{\"a\":1}", .build_id = "id", .debug = what == OUTPUT_LLVM};
     BackendInput inputs[ISA_COUNT];
     for (uint32_t i = 0; i < n; i++)
         inputs[i] = (BackendInput){c->module, isas[i]};
@@ -224,8 +226,9 @@ static void test_selection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_routes_and_space), cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_outputs),  cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_routes_and_space),
+        cmocka_unit_test(test_checks),    cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_selection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Scalar functions and conversions as compiled, against libm in double, on every instruction set of this CPU. */
+/* Scalar functions and conversions as compiled, against libm in double, on every instruction set of this CPU.
+ */
 #include "tests/unit/backend_fixture.h"
 
 #include <math.h>
@@ -52,14 +53,14 @@ static double want_i32(double x, double z)
 }
 
 static const Function functions[] = {
-    {"exp", "exp(x[i])", want_exp, 1.5},          {"log", "log(x[i])", want_log, 1.5},
-    {"sqrt", "sqrt(x[i])", want_sqrt, 0.5},       {"rsqrt", "rsqrt(x[i])", want_rsqrt, 1.5},
-    {"tanh", "tanh(x[i])", want_tanh, 2},         {"sigmoid", "sigmoid(x[i])", want_sigmoid, 2.5},
-    {"silu", "silu(x[i])", want_silu, 3},         {"gelu", "gelu(x[i])", want_gelu, 3},
-    {"pow", "pow(x[i], z[i])", want_pow, 0.51},   {"floor", "floor(x[i])", want_floor, 0},
-    {"relu", "relu(x[i])", want_relu, 0},         {"abs", "abs(x[i])", want_abs, 0},
-    {"max2", "max2(x[i], z[i])", want_max2, 0},   {"min2", "min2(x[i], z[i])", want_min2, 0},
-    {"f16", "f32(f16(x[i]))", want_f16, 0},       {"bf16", "f32(bf16(x[i]))", want_bf16, 0},
+    {"exp", "exp(x[i])", want_exp, 1.5},        {"log", "log(x[i])", want_log, 1.5},
+    {"sqrt", "sqrt(x[i])", want_sqrt, 0.5},     {"rsqrt", "rsqrt(x[i])", want_rsqrt, 1.5},
+    {"tanh", "tanh(x[i])", want_tanh, 2},       {"sigmoid", "sigmoid(x[i])", want_sigmoid, 2.5},
+    {"silu", "silu(x[i])", want_silu, 3},       {"gelu", "gelu(x[i])", want_gelu, 3},
+    {"pow", "pow(x[i], z[i])", want_pow, 0.51}, {"floor", "floor(x[i])", want_floor, 0},
+    {"relu", "relu(x[i])", want_relu, 0},       {"abs", "abs(x[i])", want_abs, 0},
+    {"max2", "max2(x[i], z[i])", want_max2, 0}, {"min2", "min2(x[i], z[i])", want_min2, 0},
+    {"f16", "f32(f16(x[i]))", want_f16, 0},     {"bf16", "f32(bf16(x[i]))", want_bf16, 0},
     {"i32", "f32(i32(x[i]))", want_i32, 0.5},
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions, N = 40000 };
@@ -81,10 +82,12 @@ static double ulps(float y, double wanted)
 /* Every exponent and sign, many mantissas; and the places where functions turn. */
 static void fill(float *x, float *z)
 {
-    static const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 0.5f, 2.0f, 88.72283f, 88.72284f,
-                                    -87.33655f, -103.97207f, -103.97209f, 0.625f, 0x1p-126f, 0x1p-149f, 65504.0f,
-                                    65519.996f, 65520.0f, 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 2147483520.0f, 2147483648.0f,
-                                    -2147483648.0f, 8388607.5f, 8388608.0f, -0.5f, 3.4028235e38f, 1.4142135f, 0.70710677f};
+    static const float special[] = {
+        0.0f,     -0.0f,         1.0f,          -1.0f,         INFINITY,       -INFINITY,   NAN,
+        0.5f,     2.0f,          88.72283f,     88.72284f,     -87.33655f,     -103.97207f, -103.97209f,
+        0.625f,   0x1p-126f,     0x1p-149f,     65504.0f,      65519.996f,     65520.0f,    0x1p-24f,
+        0x1p-25f, 0x1.8p-25f,    2147483520.0f, 2147483648.0f, -2147483648.0f, 8388607.5f,  8388608.0f,
+        -0.5f,    3.4028235e38f, 1.4142135f,    0.70710677f};
     enum { SPECIAL = sizeof special / sizeof *special };
     Random r = random_new(7);
     for (int i = 0; i < N; i++) {
@@ -116,8 +119,8 @@ static void check_function(const Function *f, Isa isa, const float *x, const flo
             continue; /* -0 counts as 0 */
         double u = ulps(y[i], f->wanted((double)x[i], (double)z[i]));
         if (u > f->ulp)
-            fail_msg("%s %s(%a, %a) = %a, not %a: %g ulp", cpu_table[isa].name, f->name, (double)x[i], (double)z[i],
-                     (double)y[i], f->wanted((double)x[i], (double)z[i]), u);
+            fail_msg("%s %s(%a, %a) = %a, not %a: %g ulp", cpu_table[isa].name, f->name, (double)x[i],
+                     (double)z[i], (double)y[i], f->wanted((double)x[i], (double)z[i]), u);
         worst = u > worst ? u : worst;
     }
     args[2] = other;
@@ -136,8 +139,8 @@ static void test_functions(void **state)
     static float x[N], z[N], y[N], other[N];
     fill(x, z);
     EACH_ISA(isa)
-        for (int i = 0; i < FUNCTIONS; i++)
-            check_function(&functions[i], isa, x, z, y, other);
+    for (int i = 0; i < FUNCTIONS; i++)
+        check_function(&functions[i], isa, x, z, y, other);
 }
 
 /* ---- 16-bit floats in memory: every value ---- */
@@ -152,8 +155,9 @@ static const char halves[] = "tiles 1\n"
 static double f16_value(uint16_t h)
 {
     int exponent = h >> 10 & 31, fraction = h & 1023;
-    double size = exponent == 31 ? (fraction ? NAN : INFINITY) :
-                  exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    double size = exponent == 31 ? (fraction ? NAN : INFINITY)
+                  : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                 : ldexp(fraction, -24);
     return h & 0x8000 ? -size : size;
 }
 
@@ -166,33 +170,34 @@ static void test_halves(void **state)
     for (int i = 0; i < 65536; i++)
         x[i] = (uint16_t)i;
     EACH_ISA(isa)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
-            Compiled c;
-            char whole[1024];
-            snprintf(whole, sizeof whole, halves, bf16 ? "bf16" : "f16", bf16 ? "bf16" : "f16");
-            compile(&c, whole, isa);
-            call_fine(&c, "f", &n, (void *[]){x, y, z});
-            for (int i = 0; i < 65536; i++) {
-                double wanted = bf16 ? (double)from_bf16(x[i]) : f16_value(x[i]);
-                assert_true(isnan(wanted) ? isnan(y[i]) : y[i] == wanted && z[i] == x[i]);
-            }
-            done(&c);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        Compiled c;
+        char whole[1024];
+        snprintf(whole, sizeof whole, halves, bf16 ? "bf16" : "f16", bf16 ? "bf16" : "f16");
+        compile(&c, whole, isa);
+        call_fine(&c, "f", &n, (void *[]){x, y, z});
+        for (int i = 0; i < 65536; i++) {
+            double wanted = bf16 ? (double)from_bf16(x[i]) : f16_value(x[i]);
+            assert_true(isnan(wanted) ? isnan(y[i]) : y[i] == wanted && z[i] == x[i]);
         }
+        done(&c);
+    }
 }
 
 /* ---- integers ---- */
 
-static const char integers[] = "tiles 1\n"
-                               "dim N\n"
-                               "kernel f(in a: i32[N], in b: i32[N], out q: i32[N], out r: i32[N], out s: i32[N]) {\n"
-                               "    cost N\n"
-                               "    launch q {\n"
-                               "        vector i in 0..N by 16 {\n"
-                               "            if b[i] > 0 { q[i] = idiv(a[i], b[i]) r[i] = imod(a[i], b[i]) }\n"
-                               "            s[i] = idiv(a[i], 7) + imod(a[i], 16) - abs(b[i] - a[i])\n"
-                               "        }\n"
-                               "    }\n"
-                               "}\n";
+static const char integers[] =
+    "tiles 1\n"
+    "dim N\n"
+    "kernel f(in a: i32[N], in b: i32[N], out q: i32[N], out r: i32[N], out s: i32[N]) {\n"
+    "    cost N\n"
+    "    launch q {\n"
+    "        vector i in 0..N by 16 {\n"
+    "            if b[i] > 0 { q[i] = idiv(a[i], b[i]) r[i] = imod(a[i], b[i]) }\n"
+    "            s[i] = idiv(a[i], 7) + imod(a[i], 16) - abs(b[i] - a[i])\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
 
 static void test_integers(void **state)
 {

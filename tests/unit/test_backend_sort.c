@@ -5,21 +5,22 @@
 
 /* ---- bucket ---- */
 
-static const char bucket[] = "tiles 1\n"
-                             "dim N\ndim M\ndim B\n"
-                             "kernel f(in key: i32[N, M], in use: f32[M], out order: i32[N, M], out start: i32[B + 1]) {\n"
-                             "    cost N\n"
-                             "    work first: i64[B + 1]\n"
-                             "    work sorted: i32[N*M]\n"
-                             "    launch sort {\n"
-                             "        bucket sorted, first over n: N, m: M by key[n, m] into B where use[m] > 0\n"
-                             "    }\n"
-                             "    launch out {\n"
-                             "        for n in 0..N { for m in 0..M { order[n, m] = -1 } }\n"
-                             "        for b in 0..B + 1 { start[b] = first[b] }\n"
-                             "        for i in 0..first[B] { order[idiv(i, M), imod(i, M)] = sorted[i] }\n"
-                             "    }\n"
-                             "}\n";
+static const char bucket[] =
+    "tiles 1\n"
+    "dim N\ndim M\ndim B\n"
+    "kernel f(in key: i32[N, M], in use: f32[M], out order: i32[N, M], out start: i32[B + 1]) {\n"
+    "    cost N\n"
+    "    work first: i64[B + 1]\n"
+    "    work sorted: i32[N*M]\n"
+    "    launch sort {\n"
+    "        bucket sorted, first over n: N, m: M by key[n, m] into B where use[m] > 0\n"
+    "    }\n"
+    "    launch out {\n"
+    "        for n in 0..N { for m in 0..M { order[n, m] = -1 } }\n"
+    "        for b in 0..B + 1 { start[b] = first[b] }\n"
+    "        for i in 0..first[B] { order[idiv(i, M), imod(i, M)] = sorted[i] }\n"
+    "    }\n"
+    "}\n";
 
 static void test_bucket(void **state)
 {
@@ -89,8 +90,10 @@ static void check_top(Compiled *c, const float *s, int e, int k)
 static void test_top(void **state)
 {
     (void)state;
-    static const float rows[][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {3, 3, 1, 3, 2, 2, 3, 1},
-                                    {NAN, 1, NAN, 2, -INFINITY, INFINITY, 0, -0.0f}, {8, 7, 6, 5, 4, 3, 2, 1}};
+    static const float rows[][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
+                                    {3, 3, 1, 3, 2, 2, 3, 1},
+                                    {NAN, 1, NAN, 2, -INFINITY, INFINITY, 0, -0.0f},
+                                    {8, 7, 6, 5, 4, 3, 2, 1}};
     EACH_ISA(isa)
     {
         Compiled c;
@@ -105,50 +108,51 @@ static void test_top(void **state)
 
 /* ---- routes ---- */
 
-static const char routes[] = "tiles 1\n"
-                             "dim T\ndim K\ndim E\ndim C\n"
-                             "group R : E rows T*K\n"
-                             "group S : E capacity C\n"
-                             "kernel rows(in id: i32[T, K], out rt: route[T, K -> R]) {\n"
-                             "    cost T*K\n"
-                             "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
-                             "    launch route { route rt from id }\n"
-                             "}\n"
-                             "kernel places(in id: i32[T, K], out rt: route[T, K -> S]) {\n"
-                             "    cost T*K\n"
-                             "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
-                             "    launch route { route rt from id }\n"
-                             "}\n"
-                             "kernel local(in id: i32[T, K], out n: i32[E]) {\n"
-                             "    cost T*K\n"
-                             "    route rt: [T, K -> R]\n"
-                             "    fields rt.start\n"
-                             "    launch route { route rt from id }\n"
-                             "    launch n { for e in 0..E { n[e] = rt.start[e + 1] - rt.start[e] } }\n"
-                             "}\n"
-                             "kernel valid_rows(in rt: route[T, K -> R], out n: i32[E]) {\n"
-                             "    cost T*K\n"
-                             "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
-                             "    launch valid { valid rt }\n"
-                             "    launch n { for e in 0..E { n[e] = rt.count[e] } }\n"
-                             "}\n"
-                             "kernel valid_places(in rt: route[T, K -> S], out n: i32[E]) {\n"
-                             "    cost T*K\n"
-                             "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
-                             "    launch valid { valid rt }\n"
-                             "    launch n { for e in 0..E { n[e] = rt.count[e] } }\n"
-                             "}\n"
-                             "kernel blocks(in rt: route[T, K -> R], out list: i32[T*K + E, 2], out n: i32[1]) {\n"
-                             "    cost T*K\n"
-                             "    fields rt.start, rt.count\n"
-                             "    work at: i64[T*K + E, 2]\n"
-                             "    work nat: i64[1]\n"
-                             "    launch blocks { blocks at, nat of rt by 3 }\n"
-                             "    launch n {\n"
-                             "        n[0] = nat[0]\n"
-                             "        for b in 0..nat[0] { list[b, 0] = at[b, 0] list[b, 1] = at[b, 1] }\n"
-                             "    }\n"
-                             "}\n";
+static const char routes[] =
+    "tiles 1\n"
+    "dim T\ndim K\ndim E\ndim C\n"
+    "group R : E rows T*K\n"
+    "group S : E capacity C\n"
+    "kernel rows(in id: i32[T, K], out rt: route[T, K -> R]) {\n"
+    "    cost T*K\n"
+    "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
+    "    launch route { route rt from id }\n"
+    "}\n"
+    "kernel places(in id: i32[T, K], out rt: route[T, K -> S]) {\n"
+    "    cost T*K\n"
+    "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
+    "    launch route { route rt from id }\n"
+    "}\n"
+    "kernel local(in id: i32[T, K], out n: i32[E]) {\n"
+    "    cost T*K\n"
+    "    route rt: [T, K -> R]\n"
+    "    fields rt.start\n"
+    "    launch route { route rt from id }\n"
+    "    launch n { for e in 0..E { n[e] = rt.start[e + 1] - rt.start[e] } }\n"
+    "}\n"
+    "kernel valid_rows(in rt: route[T, K -> R], out n: i32[E]) {\n"
+    "    cost T*K\n"
+    "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
+    "    launch valid { valid rt }\n"
+    "    launch n { for e in 0..E { n[e] = rt.count[e] } }\n"
+    "}\n"
+    "kernel valid_places(in rt: route[T, K -> S], out n: i32[E]) {\n"
+    "    cost T*K\n"
+    "    fields rt.start, rt.count, rt.slot_of, rt.row_of\n"
+    "    launch valid { valid rt }\n"
+    "    launch n { for e in 0..E { n[e] = rt.count[e] } }\n"
+    "}\n"
+    "kernel blocks(in rt: route[T, K -> R], out list: i32[T*K + E, 2], out n: i32[1]) {\n"
+    "    cost T*K\n"
+    "    fields rt.start, rt.count\n"
+    "    work at: i64[T*K + E, 2]\n"
+    "    work nat: i64[1]\n"
+    "    launch blocks { blocks at, nat of rt by 3 }\n"
+    "    launch n {\n"
+    "        n[0] = nat[0]\n"
+    "        for b in 0..nat[0] { list[b, 0] = at[b, 0] list[b, 1] = at[b, 1] }\n"
+    "    }\n"
+    "}\n";
 
 enum { T = 11, K = 2, E = 4, C = 3, ROWS = T * K };
 
@@ -227,7 +231,8 @@ static int validate(Compiled *c, RouteArrays *r, int64_t capacity)
 {
     int32_t n[E];
     const char *kernel = capacity < 0 ? "valid_rows" : "valid_places";
-    return call(c, kernel, capacity < 0 ? (int64_t[]){T, K, E} : (int64_t[]){T, K, E, C}, (void *[]){&r->route, n});
+    return call(c, kernel, capacity < 0 ? (int64_t[]){T, K, E} : (int64_t[]){T, K, E, C},
+                (void *[]){&r->route, n});
 }
 
 /* Each way to break a route, on a fresh copy. */
