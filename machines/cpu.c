@@ -5,7 +5,8 @@
 #include <string.h>
 
 const Cpu cpu_table[ISA_COUNT] = {
-#define CPU(name, lanes, rows, vectors, features, doc) {#name, lanes, rows, vectors, features, doc},
+#define CPU(name, lanes, rows, vectors, blocks, depth, features, doc)                                         \
+    {#name, lanes, rows, vectors, blocks, depth, features, doc},
 #include "machines/cpu.def"
 };
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef enum Isa {
-#define CPU(name, lanes, rows, vectors, features, doc) ISA_##name,
+#define CPU(name, lanes, rows, vectors, blocks, depth, features, doc) ISA_##name,
 #include "machines/cpu.def"
     ISA_COUNT
 } Isa;
@@ -18,6 +18,8 @@ typedef struct Cpu {
     uint32_t lanes;       /* f32 values of one vector register */
     uint32_t rows;        /* register block of a sum of products: rows ... */
     uint32_t vectors;     /* ... times vectors of columns */
+    uint32_t blocks;      /* register blocks, one below the other, that share a packed operand */
+    uint32_t depth;       /* terms of a sum that are packed at a time: the copies stay in the first two caches */
     const char *features; /* LLVM feature string */
     const char *doc;
 } Cpu;

@@ -114,7 +114,7 @@ static Nest plan_nest(Lower *l)
             n.extra[n.nextra++] = p->free[f];
         }
     }
-    n.block_rows = n.row_index == NONE ? 0 : n.row_index == p->row ? p->rows : ROW_BLOCK;
+    n.block_rows = n.row_index == NONE ? 0 : n.row_index == p->row ? p->chunk : ROW_BLOCK;
     return n;
 }
 
@@ -137,7 +137,7 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     if (p->lane != NONE && p->lane != n->row_index)
         parallel(l, loc, n->lane0 = lower_index(l, "v0"), extent_of(l, p->lane), p->strip);
     if (p->row != NONE && p->row != n->row_index)
-        parallel(l, loc, n->row0 = lower_index(l, "u0"), extent_of(l, p->row), p->rows);
+        parallel(l, loc, n->row0 = lower_index(l, "u0"), extent_of(l, p->row), p->chunk);
     if (n->row_index != NONE) {
         const BlockList *b = block_list(l, lower_route_of(l, n->row_index), n->block_rows);
         ExprId zero = x_int(l->k, loc, 0);
@@ -178,23 +178,27 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
     }
     if (p->row != NONE) {
         int rows = p->row == n->row_index;
-        l->row_first = rows ? b.first : x_index(l->k, loc, n->row0);
-        l->row_end = rows ? b.end : extent_of(l, p->row);
+        l->item_first = rows ? b.first : x_index(l->k, loc, n->row0);
+        l->item_end = rows ? b.end : lower_min(l, lower_add(l, l->item_first, p->chunk), extent_of(l, p->row));
+        l->row_first = l->item_first;
+        l->row_end = l->item_end;
         lower_bind(l, p->row, NONE, rows ? b.group : (ExprId)NONE);
     }
     if (p->lane == NONE)
         return;
-    ExprId first = b.first, end = b.end;
-    if (p->lane != n->row_index) {
-        first = x_index(l->k, loc, n->lane0);
-        end = lower_min(l, lower_add(l, first, p->strip), extent_of(l, p->lane));
-    }
-    l->lane_first = first;
-    lower_for(l, loc, LOOP_VECTOR, p->lane, first, end, p->width);
-    lower_bind(l, p->lane, NONE, p->lane == n->row_index ? b.group : (ExprId)NONE);
+    int rows = p->lane == n->row_index;
+    l->lane_first = rows ? b.first : x_index(l->k, loc, n->lane0);
+    l->lane_end = rows ? b.end : lower_min(l, lower_add(l, l->lane_first, p->strip), extent_of(l, p->lane));
+    lower_bind(l, p->lane, NONE, rows ? b.group : (ExprId)NONE);
 }
 
-static void store_element(Lower *l, const Equation *q, int add)
+static void open_lanes(Lower *l, Loc loc)
+{
+    if (l->plan.lane != NONE)
+        lower_for(l, loc, LOOP_VECTOR, l->plan.lane, l->lane_first, l->lane_end, l->plan.width);
+}
+
+void lower_store_element(Lower *l, const Equation *q, int add)
 {
     ExprId at[MAX_RANK];
     for (uint32_t i = 0; i < q->nindex; i++)
@@ -225,7 +229,7 @@ static void store_rows(Lower *l, const Equation *q, int add)
     ExprId rows = lower_min(l, x_int(k, loc, p->rows), x_op2(k, loc, OP_sub, l->row_end, l->row_first));
     lower_for(l, loc, LOOP_ORDERED, row, x_int(k, loc, 0), rows, 1);
     lower_bind(l, p->row, x_op2(k, loc, OP_add, l->row_first, x_index(k, loc, row)), l->group.at[p->row]);
-    store_element(l, q, add);
+    lower_store_element(l, q, add);
 }
 
 /* ---- pad rows ---- */
@@ -278,9 +282,13 @@ static void pads_of(Lower *l, const Equation *q)
 
 /* ---- equations ---- */
 
-static void lower_elements(Lower *l, const Equation *q)
+static void lower_elements(Lower *l, const Equation *original)
 {
+    Equation unified = *original, *q = &unified;
+    unified.rhs = lower_unify(l, original->rhs);
     lower_plan(l, q);
+    int packs = lower_packs(l, q), chains = lower_chains(l, q);
+    l->plan.chunk = packs ? l->plan.chunk : l->plan.rows;
     lower_prepare(l, q->rhs);
     pads_of(l, q);
     Nest n = plan_nest(l);
@@ -289,12 +297,16 @@ static void lower_elements(Lower *l, const Equation *q)
     lower_launch(l, q->loc, stem_of(l, q));
     open_parallel(l, q->loc, &n);
     open_inner(l, q->loc, &n);
-    int chained = lower_sums(l, q->rhs, q->kind == EQ_ADD ? q : NULL);
-    int add = q->kind == EQ_ADD && !chained;
-    if (l->plan.rows > 1)
-        store_rows(l, q, add);
-    else
-        store_element(l, q, add);
+    if (packs) {
+        lower_product(l, q);
+    } else {
+        open_lanes(l, q->loc);
+        lower_sums(l, q->rhs, chains ? q : NULL);
+        if (l->plan.rows > 1)
+            store_rows(l, q, q->kind == EQ_ADD && !chains);
+        else
+            lower_store_element(l, q, q->kind == EQ_ADD && !chains);
+    }
     l->done.len = 0;
 }
 
@@ -359,7 +371,7 @@ static void lower_scatter(Lower *l, const Equation *q)
     }
     skip_dropped(l, q);
     lower_sums(l, q->rhs, NULL);
-    store_element(l, q, 1);
+    lower_store_element(l, q, 1);
     l->done.len = 0;
 }
 
@@ -551,6 +563,7 @@ static void lower_kernel(Kernel *k, const PassContext *c)
         k->tensors.at[t].route = NONE;
     }
     l->unroll = lower_index(l, "u");
+    l->slab = NONE;
     validate_routes(l);
     uint32_t n = k->eqs.len;
     for (uint32_t i = 0; i < n; i++) {

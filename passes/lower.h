@@ -24,6 +24,13 @@ typedef struct Done {
     ExprId reduce, value;
 } Done;
 
+/* A load copied for a slab: [reduced index - slab_lo, lane or row - first]. */
+typedef struct Packed {
+    ExprId load;
+    TensorId copy;
+    IndexId along; /* the plan's lane or row */
+} Packed;
+
 /* The status codes of abi.def, for `check` statements. */
 enum {
 #define STATUS(name, text) STATUS_##name,
@@ -41,6 +48,7 @@ typedef struct Plan {
     int64_t strip;   /* lanes one item covers */
     IndexId row;     /* the free index whose block of `rows` is unrolled, or NONE */
     int64_t rows;
+    int64_t chunk;   /* rows of one item: several unrolled blocks, so that they share packed operands */
 } Plan;
 
 typedef struct Lower {
@@ -56,8 +64,12 @@ typedef struct Lower {
     TensorId *group_of; /* by RouteId: i32[rows], made where @ is asked of a row outside a group loop */
     Plan plan;
     IndexId unroll;        /* variable of the open unroll loops, or NONE */
-    ExprId lane_first;         /* first lane of the item */
+    ExprId lane_first, lane_end; /* lanes of the item */
+    ExprId item_first, item_end; /* rows of the item */
     ExprId row_first, row_end; /* block of plan.row: first row and end of its range */
+    IndexId slab;              /* the reduced index of a packed product that goes in slabs, or NONE */
+    ExprId slab_lo, slab_hi;   /* the slab that is open */
+    Vec(Packed) packed;        /* loads that stand in thread memory while it is */
     Vec(Done) done; /* reductions already in registers */
 } Lower;
 
@@ -96,12 +108,69 @@ uint32_t lower_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
 /* The bound index of `reduce` over which lanes may run, or NONE. */
 IndexId lower_reduce_lane(Lower *l, ExprId reduce);
 
-/* lower_sum.c: reductions. */
+/* ---- reductions; see Note [Domains] in lower_sum.c ---- */
+
+typedef struct Domain {
+    ExprId reduce[REDUCE_MAX]; /* [0] leads: the loops run over its indices */
+    ExprId body[REDUCE_MAX];
+    TensorId acc[REDUCE_MAX];
+    uint32_t n;
+    ExprId guard; /* NONE, or where the reductions are wanted at all */
+    uint32_t nbound;
+    IndexId bound[MAX_RANK * 2];
+    ExprId conjunct[CONJUNCT_MAX];
+    uint32_t nconjunct;
+    IndexId lane; /* a reduced index that runs over lanes, or NONE */
+    int64_t width;
+    int unrolled;
+} Domain;
+
+/* Where the walk through a domain's indices stands. */
+typedef struct Walk {
+    const Domain *d;
+    uint32_t open;    /* bits of d->bound whose loops are open */
+    uint64_t pending; /* bits of d->conjunct still to be tested */
+} Walk;
+
+/* lo <= index < hi for every unrolled row, and the parts that only some rows share. */
+typedef struct Range {
+    ExprId lo_min, lo_max, hi_min, hi_max;
+    uint64_t exact; /* conjuncts that the bounds make true */
+    uint64_t inner; /* those true between lo_max and hi_min only */
+} Range;
+
+
+/* lower_bound.c: what conditions say of an index before its loop opens. */
+Range lower_range(Lower *l, const Walk *w, IndexId i);
+/* The group whose run a row index goes over, from a pending conjunct `@r == e` (its number in *conjunct); else NONE. */
+ExprId lower_run_group(Lower *l, const Walk *w, IndexId r, uint32_t *conjunct);
+
+/* lower_walk.c: the loops of a domain around its terms. */
+void lower_walk(Lower *l, Walk w);
+Walk lower_walk_from(const Domain *d); /* nothing open, every conjunct pending */
+void lower_open_rows(Lower *l, Loc loc); /* the loop over unrolled rows; binds the row, kept inside its range */
+ExprId lower_block_row(Lower *l);        /* that row as it is, past the end in the last block */
+ExprId lower_identity(Lower *l, ExprId reduce);
+const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
+
+/* lower_product.c: see Note [Slabs]. Is the planned equation of that form? Then the copies it needs are in l->packed. */
+int lower_packs(Lower *l, const Equation *q);
+void lower_product(Lower *l, const Equation *q);
+
+/* lower.c */
+void lower_store_element(Lower *l, const Equation *q, int add);
+
+/* lower_sum.c: domains. */
+void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard);
+int lower_joins(Lower *l, const Domain *d, ExprId reduce);
+/* e with the reductions that join another one running over that one's indices. */
+ExprId lower_unify(Lower *l, ExprId e);
+/* Is q a += of one float sum onto f32? Then the sum starts at the old value, and the store replaces. */
+int lower_chains(Lower *l, const Equation *q);
 void lower_prepare(Lower *l, ExprId e); /* launches for counting sorts and group tables that e needs */
 /* Emits every reduction of e. Until l->done is cut back, lower_expr(e) reads their registers: of the row the unroll
- * variable stands at where plan.rows > 1. `onto`: NULL, or the += whose right-hand side e is: when e is one float
- * sum its register starts at the old value, and the store replaces; returns whether it did. */
-int lower_sums(Lower *l, ExprId e, const Equation *onto);
+ * variable stands at where plan.rows > 1. `onto`: NULL, or the += that chains and whose right-hand side e is. */
+void lower_sums(Lower *l, ExprId e, const Equation *onto);
 ExprId lower_value(Lower *l, ExprId e); /* both in one, and cuts back */
 /* Is `reduce` a bucketed sum, sum(t where key(t) == v) ...? Fills the sort it needs, which conjunct asks for it, and
  * the conjuncts that the sort makes true (bits, that one included). */

@@ -37,22 +37,16 @@ RouteId lower_route_of(const Lower *l, IndexId row)
     return ir_group_route(l->k, l->k->indices.at[row].axis.group);
 }
 
-typedef struct Memo {
-    ExprId *to; /* by source id: result + 1 */
-    ExprId size;
-} Memo;
+static ExprId translate(Lower *l, ExprId e, ExprMap *memo);
 
-static ExprId translate(Lower *l, ExprId e, Memo *memo);
-
-static ExprId index_value(Lower *l, ExprId e)
+static ExprId index_now(Lower *l, IndexId i)
 {
-    IndexId i = x_at(l->k, e)->sym;
     ExprId bound = i < l->value.len ? l->value.at[i] : (ExprId)NONE;
-    return bound == NONE ? e : bound;
+    return bound == NONE ? x_index(l->k, (Loc){0}, i) : bound;
 }
 
 /* token = slot_of / K, slot = slot_of % K; row_of[token * K + slot]. */
-static ExprId route_map(Lower *l, ExprId e, Memo *memo)
+static ExprId route_map(Lower *l, ExprId e, ExprMap *memo)
 {
     Kernel *k = l->k;
     Expr x = *x_at(k, e);
@@ -67,7 +61,7 @@ static ExprId route_map(Lower *l, ExprId e, Memo *memo)
     return x_op2(k, x.loc, x.kind == X_TOKEN ? OP_idiv : OP_imod, flat, choices);
 }
 
-static ExprId group_of(Lower *l, ExprId e, Memo *memo)
+static ExprId group_of(Lower *l, ExprId e, ExprMap *memo)
 {
     const Expr *row = x_at(l->k, x_arg(l->k, e, 0));
     if (row->kind == X_INDEX && row->sym < l->group.len && l->group.at[row->sym] != NONE)
@@ -79,7 +73,7 @@ static ExprId group_of(Lower *l, ExprId e, Memo *memo)
 }
 
 /* Only the chosen side of an `if` may touch memory, so each conjunct guards the next one too. */
-static ExprId choose(Lower *l, ExprId e, Memo *memo)
+static ExprId choose(Lower *l, ExprId e, ExprMap *memo)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, e)->loc;
@@ -100,19 +94,39 @@ static ExprId reduced(Lower *l, ExprId e)
     BUG(l->k->module->arena, "lower: a reduction of kernel %s has no value", l->k->name);
 }
 
-static ExprId rebuild(Lower *l, ExprId e, Memo *memo)
+/* A packed load reads its copy; NONE for any other. */
+static ExprId packed(Lower *l, ExprId e)
+{
+    Kernel *k = l->k;
+    for (uint32_t i = 0; i < l->packed.len; i++) {
+        Packed p = l->packed.at[i];
+        if (p.load != e)
+            continue;
+        int by_lane = p.along == l->plan.lane;
+        ExprId along = by_lane ? index_now(l, p.along) : lower_block_row(l);
+        ExprId at[2] = {x_op2(k, (Loc){0}, OP_sub, index_now(l, l->slab), l->slab_lo),
+                        x_op2(k, (Loc){0}, OP_sub, along, by_lane ? l->lane_first : l->item_first)};
+        return x_load(k, x_at(k, e)->loc, p.copy, at);
+    }
+    return NONE;
+}
+
+static ExprId rebuild(Lower *l, ExprId e, ExprMap *memo)
 {
     ExprId args[MAX_RANK + 2];
     uint32_t n = x_at(l->k, e)->nargs;
+    ExprId copy = packed(l, e);
+    if (copy != NONE)
+        return copy;
     for (uint32_t i = 0; i < n; i++)
         args[i] = translate(l, x_arg(l->k, e, i), memo);
     return n ? x_with_args(l->k, e, args) : e;
 }
 
-static ExprId translate_node(Lower *l, ExprId e, Memo *memo)
+static ExprId translate_node(Lower *l, ExprId e, ExprMap *memo)
 {
     switch ((ExprKind)x_at(l->k, e)->kind) {
-    case X_INDEX: return index_value(l, e);
+    case X_INDEX: return index_now(l, x_at(l->k, e)->sym);
     case X_TOKEN:
     case X_SLOT:
     case X_ROW: return route_map(l, e, memo);
@@ -129,17 +143,18 @@ static ExprId translate_node(Lower *l, ExprId e, Memo *memo)
     return rebuild(l, e, memo);
 }
 
-static ExprId translate(Lower *l, ExprId e, Memo *memo)
+static ExprId translate(Lower *l, ExprId e, ExprMap *memo)
 {
-    if (memo->to[e])
-        return memo->to[e] - 1;
-    ExprId value = translate_node(l, e, memo);
-    memo->to[e] = value + 1;
+    ExprId value = x_map_get(memo, e);
+    if (value == NONE) {
+        value = translate_node(l, e, memo);
+        *x_map_at(memo, e) = value;
+    }
     return value;
 }
 
 ExprId lower_expr(Lower *l, ExprId e)
 {
-    Memo memo = {arena_array(l->k->module->arena, ExprId, (size_t)e + 1), e + 1};
+    ExprMap memo = x_map(l->k->module->arena, x_below(l->k, e, EVERYWHERE).n);
     return translate(l, e, &memo);
 }

@@ -207,13 +207,14 @@ void lower_plan(Lower *l, const Equation *q)
     uint32_t nreds = lower_reductions(l->k, q->rhs, reds, REDUCE_MAX);
     if (nreds > REDUCE_MAX)
         BUG(l->k->module->arena, "lower: more than %d reductions in one equation of %s", REDUCE_MAX, l->k->name);
-    *p = (Plan){.lane = NONE, .row = NONE, .rows = 1};
+    *p = (Plan){.lane = NONE, .row = NONE, .rows = 1, .chunk = 1};
     for (uint32_t i = 0; i < q->nindex; i++)
         collect_free(l->k, q->index[i], p);
     p->lane = free_lane(l, q, reds, nreds);
     p->row = unrolled_row(l, q, reds, nreds);
     if (p->row != NONE) {
         p->rows = l->cpu->rows / nreds > 2 ? l->cpu->rows / nreds : 2; /* one row would not be a block */
+        p->chunk = p->rows * l->cpu->blocks;
         p->width = (int64_t)l->cpu->lanes * l->cpu->vectors;
         p->strip = p->width;
     } else if (p->lane != NONE) {

@@ -139,8 +139,43 @@ static void check_flat(Lower *l, Extent elements)
     lower_put(l, s);
 }
 
+/* group_of[r] = e for every row of every run. */
+static void make_group_table(Lower *l, RouteId route)
+{
+    Kernel *k = l->k;
+    const Group *g = &k->module->groups.at[k->routes.at[route].group];
+    Extent rows = g->rows, groups = g->groups;
+    if (!l->group_of) {
+        l->group_of = arena_array(k->module->arena, TensorId, k->routes.len);
+        for (RouteId r = 0; r < k->routes.len; r++)
+            l->group_of[r] = NONE;
+    }
+    if (l->group_of[route] != NONE)
+        return;
+    l->group_of[route] = lower_buffer(l, "group_of", EL_I32, SPACE_WORK, 1, &rows);
+    Loc loc = k->routes.at[route].loc;
+    IndexId e = lower_index(l, "e"), r = lower_index(l, "r");
+    ExprId group = x_index(k, loc, e), row = x_index(k, loc, r);
+    lower_launch(l, loc, "group_of");
+    lower_for(l, loc, LOOP_PARALLEL, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
+    lower_for(l, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group), 1);
+    lower_store(l, loc, l->group_of[route], &row, group, 0);
+}
+
+/* @ of a row that runs over a sort has no loop to tell its group. */
+static void need_group_tables(Lower *l, ExprId e)
+{
+    if (e == NONE)
+        return;
+    each_below(n, l->k, e, EVERYWHERE)
+        if (x_at(l->k, *n)->kind == X_GROUP)
+            make_group_table(l, x_at(l->k, *n)->sym);
+}
+
 static void make_bucket(Lower *l, Bucket b)
 {
+    need_group_tables(l, b.key);
+    need_group_tables(l, b.guard);
     Kernel *k = l->k;
     Module *m = k->module;
     Extent elements = ext_const(m, 1), firsts = ext_add(m, b.buckets, ext_const(m, 1));
@@ -164,29 +199,6 @@ static void make_bucket(Lower *l, Bucket b)
         s.bound[i] = b.bound[i];
     lower_put(l, s);
     vec_push(m->arena, &l->buckets, b);
-}
-
-/* group_of[r] = e for every row of every run. */
-static void make_group_table(Lower *l, RouteId route)
-{
-    Kernel *k = l->k;
-    const Group *g = &k->module->groups.at[k->routes.at[route].group];
-    Extent rows = g->rows, groups = g->groups;
-    if (!l->group_of) {
-        l->group_of = arena_array(k->module->arena, TensorId, k->routes.len);
-        for (RouteId r = 0; r < k->routes.len; r++)
-            l->group_of[r] = NONE;
-    }
-    if (l->group_of[route] != NONE)
-        return;
-    l->group_of[route] = lower_buffer(l, "group_of", EL_I32, SPACE_WORK, 1, &rows);
-    Loc loc = k->routes.at[route].loc;
-    IndexId e = lower_index(l, "e"), r = lower_index(l, "r");
-    ExprId group = x_index(k, loc, e), row = x_index(k, loc, r);
-    lower_launch(l, loc, "group_of");
-    lower_for(l, loc, LOOP_PARALLEL, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
-    lower_for(l, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group), 1);
-    lower_store(l, loc, l->group_of[route], &row, group, 0);
 }
 
 /* Is the group of this row known from the loop it stands in? Rows of a counting sort have left their group. */

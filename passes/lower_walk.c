@@ -1,0 +1,213 @@
+/* The walk of a domain: a loop for each reduced index, the outermost first, and the terms inside. */
+#include "passes/lower.h"
+
+#include <math.h>
+
+/* ---- terms ---- */
+
+ExprId lower_identity(Lower *l, ExprId reduce)
+{
+    const Expr *x = x_at(l->k, reduce);
+    Loc loc = x->loc;
+    int integer = x->type == TY_INT;
+    switch ((ReduceKind)x->op) {
+    case RED_SUM: return integer ? x_int(l->k, loc, 0) : x_float(l->k, loc, 0);
+    case RED_MAX: return integer ? x_int(l->k, loc, INT64_MIN) : x_float(l->k, loc, -INFINITY);
+    case RED_MIN: return integer ? x_int(l->k, loc, INT64_MAX) : x_float(l->k, loc, INFINITY);
+    }
+    BUG(l->k->module->arena, "lower: unknown reduction in kernel %s", l->k->name);
+}
+
+ExprId lower_block_row(Lower *l)
+{
+    return x_op2(l->k, (Loc){0}, OP_add, l->row_first, x_index(l->k, (Loc){0}, l->unroll));
+}
+
+void lower_open_rows(Lower *l, Loc loc)
+{
+    Kernel *k = l->k;
+    lower_for(l, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, l->plan.rows), 1);
+    IndexId i = l->plan.row;
+    lower_bind(l, i, lower_min(l, lower_block_row(l), lower_add(l, l->row_end, -1)), l->group.at[i]);
+}
+
+const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one)
+{
+    *one = d->unrolled ? x_index(l->k, (Loc){0}, l->unroll) : (ExprId)NONE;
+    return one;
+}
+
+static void add_term(Lower *l, const Domain *d, uint32_t n)
+{
+    ExprId index, term = lower_value(l, d->body[n]);
+    Expr x = *x_at(l->k, d->reduce[n]);
+    lower_acc_index(l, d, &index);
+    if (x.op == RED_SUM) {
+        lower_store(l, x.loc, d->acc[n], &index, term, 1);
+        return;
+    }
+    ExprId old = x_load(l->k, x.loc, d->acc[n], &index);
+    ExprId best = x_op2(l->k, x.loc, x.op == RED_MAX ? OP_max2 : OP_min2, old, term);
+    lower_store(l, x.loc, d->acc[n], &index, best, 0);
+}
+
+/* Tests stand inside each other, so that one conjunct guards the accesses of the next. */
+static void terms(Lower *l, Walk w)
+{
+    uint32_t depth = l->depth;
+    Loc loc = x_at(l->k, w.d->reduce[0])->loc;
+    if (w.d->unrolled)
+        lower_open_rows(l, loc);
+    for (uint32_t c = 0; c < w.d->nconjunct; c++)
+        if (w.pending >> c & 1)
+            lower_if(l, loc, lower_value(l, w.d->conjunct[c]));
+    for (uint32_t n = 0; n < w.d->n; n++)
+        add_term(l, w.d, n);
+    lower_close(l, depth);
+}
+
+/* ---- loops ---- */
+
+static Loc walk_loc(Lower *l, const Walk *w) { return x_at(l->k, w->d->reduce[0])->loc; }
+
+static void dense_loop(Lower *l, Walk w, IndexId i, ExprId lo, ExprId hi)
+{
+    uint32_t depth = l->depth;
+    int vector = i == w.d->lane;
+    lower_for(l, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, i, lo, hi, vector ? w.d->width : 1);
+    lower_bind(l, i, NONE, NONE);
+    lower_walk(l, w);
+    lower_close(l, depth);
+}
+
+static void dense_loops(Lower *l, Walk w, IndexId i)
+{
+    Range r = lower_range(l, &w, i);
+    Walk ends = w, middle = w;
+    ends.pending &= ~r.exact;
+    middle.pending &= ~(r.exact | r.inner);
+    if (!r.inner) {
+        dense_loop(l, middle, i, r.lo_min, r.hi_max);
+        return;
+    }
+    Loc loc = walk_loc(l, &w);
+    ExprId a = r.lo_min, b = r.hi_max;
+    if (r.lo_max != r.lo_min) {
+        a = lower_let(l, loc, "inner", lower_min(l, r.lo_max, r.hi_max));
+        dense_loop(l, ends, i, r.lo_min, a);
+    }
+    if (r.hi_min != r.hi_max) {
+        b = lower_let(l, loc, "outer", lower_max(l, a, lower_min(l, r.hi_min, r.hi_max)));
+        dense_loop(l, middle, i, a, b);
+        dense_loop(l, ends, i, b, r.hi_max);
+    } else {
+        dense_loop(l, middle, i, a, b);
+    }
+}
+
+static void run_loop(Lower *l, Walk w, IndexId r, ExprId group)
+{
+    uint32_t depth = l->depth;
+    RouteId route = lower_route_of(l, r);
+    int vector = r == w.d->lane;
+    ExprId first = r == l->slab ? l->slab_lo : lower_run_start(l, route, group);
+    ExprId end = r == l->slab ? l->slab_hi : lower_run_end(l, route, group);
+    lower_for(l, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, r, first, end, vector ? w.d->width : 1);
+    lower_bind(l, r, NONE, group);
+    lower_walk(l, w);
+    lower_close(l, depth);
+}
+
+static void row_loops(Lower *l, Walk w, IndexId r)
+{
+    uint32_t conjunct;
+    ExprId one = lower_run_group(l, &w, r, &conjunct);
+    if (one != NONE) {
+        w.pending &= ~((uint64_t)1 << conjunct);
+        run_loop(l, w, r, lower_expr(l, one));
+        return;
+    }
+    uint32_t depth = l->depth;
+    IndexId e = lower_index(l, "e");
+    Extent groups = l->k->module->groups.at[l->k->indices.at[r].axis.group].groups;
+    Loc loc = walk_loc(l, &w);
+    lower_for(l, loc, LOOP_ORDERED, e, x_int(l->k, loc, 0), x_extent(l->k, loc, groups), 1);
+    run_loop(l, w, r, x_index(l->k, loc, e));
+    lower_close(l, depth);
+}
+
+static Bucket *made_bucket(Lower *l, const Bucket *sort)
+{
+    for (uint32_t i = 0; i < l->buckets.len; i++) {
+        Bucket *b = &l->buckets.at[i];
+        if (b->key == sort->key && b->guard == sort->guard && ext_same(l->k->module, b->buckets, sort->buckets))
+            return b;
+    }
+    return NULL;
+}
+
+/* The elements of one bucket, in order; their indices are taken apart again from the flat number. */
+static void bucket_loop(Lower *l, Walk w, const Bucket *sort, ExprId bucket)
+{
+    Kernel *k = l->k;
+    uint32_t depth = l->depth;
+    Loc loc = walk_loc(l, &w);
+    const Bucket *made = made_bucket(l, sort);
+    if (!made)
+        BUG(k->module->arena, "lower: a counting sort of kernel %s was not prepared", k->name);
+    IndexId p = lower_index(l, "p");
+    ExprId at = x_index(k, loc, p), v = lower_expr(l, bucket), next = lower_add(l, v, 1);
+    lower_for(l, loc, LOOP_ORDERED, p, x_load(k, loc, made->first, &v), x_load(k, loc, made->first, &next), 1);
+    ExprId flat = lower_let(l, loc, "flat", x_load(k, loc, made->order, &at));
+    for (uint32_t i = made->nbound; i-- > 0;) {
+        ExprId extent = x_extent(k, loc, k->indices.at[made->bound[i]].axis.extent);
+        ExprId own = i == 0 ? flat : x_op2(k, loc, OP_imod, flat, extent);
+        lower_bind(l, made->bound[i], lower_let(l, loc, k->indices.at[made->bound[i]].name, own), NONE);
+        flat = i == 0 ? flat : x_op2(k, loc, OP_idiv, flat, extent);
+    }
+    for (uint32_t b = 0; b < w.d->nbound; b++)
+        for (uint32_t i = 0; i < made->nbound; i++)
+            if (w.d->bound[b] == made->bound[i])
+                w.open |= 1u << b;
+    lower_walk(l, w);
+    lower_close(l, depth);
+}
+
+static int try_bucket(Lower *l, Walk w)
+{
+    Bucket sort;
+    uint32_t conjunct;
+    uint64_t implied;
+    if (w.open || !lower_is_bucket(l, w.d->reduce[0], &sort, &conjunct, &implied))
+        return 0;
+    ExprId c = w.d->conjunct[conjunct];
+    ExprId bucket = x_arg(l->k, c, x_arg(l->k, c, 0) == sort.key ? 1 : 0);
+    if (x_uses_index(l->k, bucket, l->plan.lane))
+        return 0;
+    w.pending &= ~implied;
+    bucket_loop(l, w, &sort, bucket);
+    return 1;
+}
+
+void lower_walk(Lower *l, Walk w)
+{
+    if (try_bucket(l, w))
+        return;
+    for (uint32_t b = 0; b < w.d->nbound; b++) {
+        if (w.open >> b & 1)
+            continue;
+        IndexId i = w.d->bound[b];
+        w.open |= 1u << b;
+        if (l->k->indices.at[i].axis.group != NONE)
+            row_loops(l, w, i);
+        else
+            dense_loops(l, w, i);
+        return;
+    }
+    terms(l, w);
+}
+
+Walk lower_walk_from(const Domain *d)
+{
+    return (Walk){.d = d, .pending = d->nconjunct == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->nconjunct) - 1};
+}
