@@ -344,6 +344,15 @@ static void follow_equal(KernelCheck *c, const Hint *h)
                   "as a group");
 }
 
+/* Neither the row nor the group of `r in e` is known, but there is one group only. */
+static void follow_only_group(KernelCheck *c)
+{
+    GroupId g = only_group(c, NONE);
+    for (uint32_t i = 0; g != NONE && i < c->hints.len && !c->failed; i++)
+        if (c->hints.at[i].kind == HINT_IN && !c->vars.at[c->hints.at[i].var].known)
+            bind_axis(c, c->hints.at[i].var, rows_of(c, g), c->hints.at[i].loc, c->m->groups.at[g].name);
+}
+
 static uint32_t known_count(const KernelCheck *c)
 {
     uint32_t known = 0;
@@ -387,6 +396,8 @@ int bind_end(KernelCheck *c)
     follow_kind(c, HINT_ROW);
     follow_kind(c, HINT_IN);
     follow_kind(c, HINT_EQUAL);
+    follow_kind(c, HINT_IN);
+    follow_only_group(c);
     follow_kind(c, HINT_IN);
     for (uint32_t i = 0; i < c->vars.len && !c->failed; i++) {
         Var *v = &c->vars.at[i];

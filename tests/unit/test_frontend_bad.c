@@ -222,7 +222,7 @@ static const char *const seeds[] = {
     "kernel router(in s: f32[T, E], in w: f32[V, H], inout acc: f32[V, H], out c: i32[V], out z: f32[T, 2]) "
     "{\n"
     "  p[t, k: K], id[t, k] = top(e) s[t, e]\n  rt = route(id -> R)\n"
-    "  n[e] = sum(r in e) 1\n  z[t, 0] = sum(i where i <= t and i >= 1) s[i - 1, 0] / max2(n[0], 1)\n"
+    "  n[e] = sum(r in e) 1\n  z[t, 0] = sum(i: T where i <= t and i >= 1) s[i - 1, 0] / max2(n[0], 1)\n"
     "  z[t, 1] = if(t > 0, s[t - 1, 0], -1e-3) + stop(p[t, 0]) * w[id[t, 1], 0]\n"
     "  acc[id[t, 0], h] += w[id[t, 1], h] * @rt.row(t, 0)\n  c[v] = sum(t, k where id[t, k] == v) 1\n}\n",
 };
@@ -329,13 +329,14 @@ static void mutations(void **state)
     long rounds = more ? atol(more) : 300;
     dice += more ? (uint64_t)rounds : 0;
     for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++) {
+        assert_codes(seeds[s], "");
         read_mutant(seeds[s], strlen(seeds[s]));
         for (size_t cut = 0; cut < strlen(seeds[s]); cut += 7)
             read_mutant(seeds[s], cut);
         for (long i = 0; i < rounds; i++) {
             size_t len = strlen(seeds[s]);
             memcpy(text, seeds[s], len);
-            for (size_t n = roll(6) + 1; n > 0; n--)
+            for (size_t n = roll(roll(3) ? 2 : 6) + 1; n > 0; n--)
                 len = mutate(text, len, sizeof text);
             read_mutant(text, len);
         }
