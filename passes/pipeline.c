@@ -48,15 +48,27 @@ static int in_list(const char *list, const char *name)
     return 0;
 }
 
-static void dump(const Module *m, const Pass *p, const PipelineOptions *o)
+/* What the passes have left so far, for dumps: all of them print only what changed. */
+typedef struct Runner {
+    const PipelineOptions *o;
+    uint32_t facts;
+    const char *last; /* text after the pass before; NULL: not printed yet */
+} Runner;
+
+static void dump(const Module *m, const Pass *p, Runner *r)
 {
+    const PipelineOptions *o = r->o;
     if (!o->dump || !o->dump_out || (*o->dump && !in_list(o->dump, p->name)))
         return;
-    text_add(o->dump_out, "// after %s\n", p->name);
+    Text now = {.arena = m->arena};
     if (p->gives & FACT_TILES)
-        tile_print(m, NULL, o->dump_out);
+        tile_print(m, NULL, &now);
     else
-        ir_print(m, NULL, o->dump_out);
+        ir_print(m, NULL, &now);
+    if (!*o->dump && r->last && strcmp(r->last, text_string(&now)) == 0)
+        return;
+    r->last = text_string(&now);
+    text_add(o->dump_out, "// after %s\n%s", p->name, r->last);
 }
 
 static void verify(const Module *m, const Pass *p)
@@ -76,19 +88,26 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run(Module *m, const Pass *p, const PipelineOptions *o, uint32_t *facts)
+#ifdef NDEBUG
+enum { VERIFY_ALWAYS = 0 };
+#else
+enum { VERIFY_ALWAYS = 1 };
+#endif
+
+static void run(Module *m, const Pass *p, Runner *r)
 {
-    if (p->needs & ~*facts)
-        BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, *facts & p->needs,
+    const PipelineOptions *o = r->o;
+    if (p->needs & ~r->facts)
+        BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, r->facts & p->needs,
             p->needs);
     double start = seconds();
     p->run(m, &o->context);
     if (o->time_passes && o->time_out)
         text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (seconds() - start), p->name);
-    *facts = (*facts & ~p->breaks) | p->gives;
-    if (o->verify_each && !m->diags->errors)
+    r->facts = (r->facts & ~p->breaks) | p->gives;
+    if ((VERIFY_ALWAYS || o->verify_each) && !m->diags->errors)
         verify(m, p);
-    dump(m, p, o);
+    dump(m, p, r);
 }
 
 /* From start_at on: everything. Before it: text does not carry checks, so they are made all the same; the
@@ -103,16 +122,16 @@ static int skipped(const Pass *p, int started, uint32_t *facts)
 
 int pipeline_run(Module *m, const PipelineOptions *o)
 {
-    uint32_t facts = 0;
+    Runner r = {.o = o};
     int ran = 0, started = o->start_at == NULL;
     for (uint32_t i = 0; i < STEPS; i++) {
         const Pass *p = pass_find(order[i].pass);
         started |= o->start_at && strcmp(o->start_at, p->name) == 0;
-        if ((order[i].when && !o->context.optimize) || skipped(p, started, &facts))
+        if ((order[i].when && !o->context.optimize) || skipped(p, started, &r.facts))
             continue;
         if (o->limit >= 0 && ran++ >= o->limit)
             break;
-        run(m, p, o, &facts);
+        run(m, p, &r);
         if (m->diags->errors)
             break;
         /* a pass that runs several times stops it the first time */
