@@ -135,6 +135,7 @@ typedef struct Eval {
     const Module *m;
     EvalMode mode;
     int track; /* errors are wanted */
+    int64_t terms; /* of the last float sum that ended */
     Arena *arena, *scratch;
     const char *error; /* the run's first error text */
     int64_t *dims;

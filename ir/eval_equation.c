@@ -46,6 +46,8 @@ static Value added(Eval *e, const Assignment *a, int64_t place, Value v)
     sum = (Value){eval_add(e->mode, 0, old.n, v.n), 0};
     if (e->track)
         sum.error = eval_error(OP_add, old, v, old.n.f + v.n.f, sum.n.f);
+    if (e->track && x_at(e->k, a->q->rhs)->kind == X_REDUCE) /* the sum's chain may begin at the old value */
+        sum.error += (double)e->terms * 0x1p-24 * fabs(old.n.f);
     return sum;
 }
 

@@ -179,7 +179,7 @@ static Value int_total(Eval *e, const Total *t)
     return (Value){{.i = t->whole}, t->doubtful};
 }
 
-static Value float_total(const Eval *e, const Total *t)
+static Value float_total(Eval *e, const Total *t)
 {
     Value v = {{.f = 0}, 0};
     if (t->node->op != RED_SUM) {
@@ -191,6 +191,7 @@ static Value float_total(const Eval *e, const Total *t)
     v.n.f = e->mode == EVAL_EXACT ? t->sum : elem_round(EL_F32, t->sum);
     if (e->track && isfinite(v.n.f))
         v.error = t->error + (double)(t->n + 2) * 0x1p-24 * t->magnitude;
+    e->terms = t->n;
     if (e->track && t->magnitude > 0 && v.error < 0x1p-126)
         v.error = 0x1p-126; /* denormals may be flushed */
     return v;
