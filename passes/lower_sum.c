@@ -182,21 +182,31 @@ typedef struct Guard {
     ExprId when; /* NONE: always */
 } Guard;
 
+/* Guards grow to the right, so what a guard was made from stands on its left spine. */
+static int narrows(const Kernel *k, ExprId when, ExprId from)
+{
+    while (when != from && x_is_op(k, when, OP_and))
+        when = x_arg(k, when, 0);
+    return when == from;
+}
+
 static void meet(Lower *l, Guard *g, ExprId when)
 {
-    if (!g->met)
+    if (!g->met || (when != NONE && narrows(l->k, g->when, when)))
         *g = (Guard){1, when};
-    else if (g->when != when)
+    else if (g->when == NONE || when == NONE || !narrows(l->k, when, g->when))
         g->when = g->when == NONE || when == NONE ? (ExprId)NONE : x_op2(l->k, (Loc){0}, OP_or, g->when, when);
 }
 
-/* The guard that argument a of an `if` adds. */
+/* Where argument a of e is evaluated at all: a side of `if`, what stands behind `and` or `or`. */
 static ExprId side_guard(Lower *l, ExprId e, uint32_t a, ExprId guard)
 {
-    if (x_at(l->k, e)->kind != X_IF || a == 0)
+    Kernel *k = l->k;
+    int choice = x_at(k, e)->kind == X_IF, either = x_is_op(k, e, OP_or);
+    if (a == 0 || !(choice || either || x_is_op(k, e, OP_and)))
         return guard;
-    ExprId cond = x_arg(l->k, e, 0);
-    return x_and(l->k, (Loc){0}, guard, a == 1 ? cond : x_op1(l->k, (Loc){0}, OP_not, cond));
+    ExprId first = x_arg(k, e, 0);
+    return x_and(k, (Loc){0}, guard, either || a == 2 ? x_op1(k, (Loc){0}, OP_not, first) : first);
 }
 
 /* The maximal reductions below root, each with the condition under which its value is asked for. Nodes go from the
