@@ -38,7 +38,7 @@ $cc -std=c11 -Wall -Wextra -Wconversion -Werror -I include examples/use_jit.c -L
 
 echo "-- header as C++"
 if command -v g++ >/dev/null 2>&1; then
-    printf '#include "kernel.h"\n#include "kernel.h"\nint main() { return ffn == nullptr; }\n' >"$scratch/a.cpp"
+    printf '#include "kernel.h"\n#include "kernel.h"\nint main() { return ffn_workspace(1, 1, 1, 16, 16) < 0; }\n' >"$scratch/a.cpp"
     g++ -Wall -Wextra -Werror -fsyntax-only "$scratch/a.cpp"
 else
     echo "skipped: no g++"
