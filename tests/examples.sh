@@ -59,12 +59,12 @@ if command -v gdb >/dev/null 2>&1; then
         "$moec" -g moe_ffn.moe -o kernel.so
         gdb -nx -batch -ex 'set breakpoint pending on' -ex "break moe_ffn.moe:$line" -ex run -ex bt ./use_kernel
     ) >"$scratch/gdb.out" 2>&1 || true
-    if ! grep -q "Breakpoint 1, .*moe_ffn.moe:$line" "$scratch/gdb.out"; then
+    if ! grep -q "Breakpoint 1[.0-9]*, .*moe_ffn.moe:$line" "$scratch/gdb.out"; then
         cat "$scratch/gdb.out"
         echo "FAILED: gdb did not stop at moe_ffn.moe:$line"
         exit 1
     fi
-    grep "Breakpoint 1, " "$scratch/gdb.out"
+    grep "Breakpoint 1[.0-9]*, " "$scratch/gdb.out"
 else
     echo "skipped: no gdb"
 fi
