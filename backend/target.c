@@ -54,10 +54,12 @@ static const char *const pipeline =
 
 const char *target_optimize(LLVMTargetMachineRef machine, LLVMModuleRef mod, int level, Arena *a)
 {
+#ifndef NDEBUG
     char *message = NULL;
     if (LLVMVerifyModule(mod, LLVMReturnStatusAction, &message))
         return kept(a, message);
     LLVMDisposeMessage(message);
+#endif
     LLVMPassBuilderOptionsRef o = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(mod, level > 0 ? pipeline : "function(sroa)", machine, o);
     LLVMDisposePassBuilderOptions(o);
