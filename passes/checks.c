@@ -162,45 +162,51 @@ static void look_reduce(Checks *c, ExprId e, ExprId guard)
 /* Beyond that many guards accesses are checked without further ones: stricter, never unsafe, and it ends. */
 enum { VISITS_MAX = 10000 };
 
-/* The nodes below root that are evaluated wherever root is; the others are looked at under their own guards.
- */
-static void look_node(Checks *c, ExprId e, ExprId guard, const ExprMap *here)
+/* How many arguments of e, from the first, are evaluated wherever e is. `flat`: as if all were. */
+static uint32_t always(const Kernel *k, ExprId e, int flat)
+{
+    const Expr *x = x_at(k, e);
+    if (x->kind == X_REDUCE)
+        return 0;
+    return !flat && (x->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) ? 1 : x->nargs;
+}
+
+/* What is evaluated at e only sometimes, under its own guards. */
+static void look_sides(Checks *c, ExprId e, ExprId guard)
 {
     Kernel *k = c->k;
     Expr x = *x_at(k, e);
-    ExprId a = x.nargs ? x_arg(k, e, 0) : (ExprId)NONE;
-    if (c->visits > VISITS_MAX && x.kind != X_REDUCE) {
-        for (uint32_t i = 0; i < x.nargs; i++)
-            *x_map_at(here, x_arg(k, e, i)) = e;
-    } else if (x.kind == X_IF) {
-        *x_map_at(here, a) = e;
-        look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, a));
-        look(c, x_arg(k, e, 2), x_and(k, x.loc, guard, x_op1(k, x.loc, OP_not, a)));
-    } else if (x.kind == X_REDUCE) {
+    if (x.kind == X_REDUCE) {
         look_reduce(c, e, guard);
-    } else if (x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) {
-        *x_map_at(here, a) = e;
-        ExprId first = x_is_op(k, e, OP_and) ? a : x_op1(k, x.loc, OP_not, a);
-        look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, first));
-    } else {
-        for (uint32_t i = 0; i < x.nargs; i++)
-            *x_map_at(here, x_arg(k, e, i)) = e;
+        return;
     }
-    if (x.kind == X_LOAD)
-        look_load(c, e, guard);
+    ExprId a = x_arg(k, e, 0), not_a = x_op1(k, x.loc, OP_not, a);
+    look(c, x_arg(k, e, 1), x_and(k, x.loc, guard, x_is_op(k, e, OP_or) ? not_a : a));
+    if (x.kind == X_IF)
+        look(c, x_arg(k, e, 2), x_and(k, x.loc, guard, not_a));
 }
 
+/* Checks come in the order of evaluation: a check and its guard read only what the checks before it allow. */
 static void look(Checks *c, ExprId root, ExprId guard)
 {
     if (!needs_look(c, root))
         return;
-    c->visits++;
+    int flat = c->visits++ > VISITS_MAX;
     Nodes below = x_below(c->k, root, EVERYWHERE);
-    ExprMap here = x_map(c->arena, below.n); /* a node to one that needs it */
+    ExprMap here = x_map(c->arena, below.n); /* a node that is evaluated wherever root is: to itself */
     *x_map_at(&here, root) = root;
     for (uint32_t n = below.n; n-- > 0;)
-        if (x_map_get(&here, below.at[n]) != NONE && needs_look(c, below.at[n]))
-            look_node(c, below.at[n], guard, &here);
+        for (uint32_t a = 0; x_map_get(&here, below.at[n]) != NONE && a < always(c->k, below.at[n], flat); a++)
+            *x_map_at(&here, x_arg(c->k, below.at[n], a)) = x_arg(c->k, below.at[n], a);
+    for (uint32_t n = 0; n < below.n; n++) {
+        ExprId e = below.at[n];
+        if (x_map_get(&here, e) == NONE || !needs_look(c, e))
+            continue;
+        if (always(c->k, e, flat) < x_at(c->k, e)->nargs)
+            look_sides(c, e, guard);
+        if (x_at(c->k, e)->kind == X_LOAD)
+            look_load(c, e, guard);
+    }
 }
 
 static void look_scatter(Checks *c, const Equation *q)

@@ -137,6 +137,12 @@ typedef struct Around {
 
 static ExprId visit(Split *s, ExprId e, const Around *around);
 
+/* Is argument a of e evaluated only sometimes? */
+static int is_side(const Kernel *k, ExprId e, uint32_t a)
+{
+    return a > 0 && (x_at(k, e)->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or));
+}
+
 /* Should e, standing in `around`, be a local? Fewer indices than around it, and it fits a tensor. */
 static int moves(Split *s, ExprId e, const Around *around, Scope *over)
 {
@@ -192,7 +198,7 @@ static ExprId visit(Split *s, ExprId e, const Around *around)
     uint32_t n = x_at(k, e)->nargs;
     for (uint32_t a = 0; a < n; a++) {
         Around in = *around;
-        in.guarded |= x_at(k, e)->kind == X_IF && a > 0;
+        in.guarded |= is_side(k, e, a);
         args[a] = visit(s, x_arg(k, e, a), &in);
     }
     return x_with_args(k, e, args);
@@ -209,7 +215,8 @@ static ExprId limit_sums(Split *s, ExprId e, const Around *around)
     for (uint32_t a = 0; a < x_at(s->k, e)->nargs; a++) {
         ExprId arg = x_arg(s->k, e, a);
         Scope over = free_of(s->k, arg);
-        int heavy = lower_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK;
+        int heavy = lower_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK &&
+                    (!is_side(s->k, e, a) || safe_everywhere(s->k, arg));
         args[a] = heavy ? move_out(s, limit_sums(s, arg, around), &over, "part") : arg;
     }
     return x_with_args(s->k, e, args);
