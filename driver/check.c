@@ -118,6 +118,7 @@ static const char *run_gradient(Job *j)
 {
     CheckCase origin = new_case(j, j->origin);
     CheckReference r;
+    origin.unrounded = 1;
     if (!check_find_inputs(&origin, &r))
         return "the sizes are too large";
     if (r.error) {

@@ -113,7 +113,7 @@ void check_random(CheckCase *c, const Tensor *t, double *data, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         double value = c->positive ? 0.1 + random_unit(&c->random) : random_normal(&c->random);
-        data[i] = elem_round(t->elem, value);
+        data[i] = c->unrounded ? value : elem_round(t->elem, value);
     }
 }
 

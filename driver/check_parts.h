@@ -35,6 +35,7 @@ typedef struct CheckCase {
     const TestRun *run;  /* routings; NULL: uniform */
     Random random;
     int positive;        /* floats are positive: for kernels that take roots and logarithms */
+    int unrounded;       /* floats as drawn, so that no two of a 16-bit type are equal: for finite differences */
     int64_t shrink;      /* i32 parameters stay below their extent / shrink; at least 1 */
     const CheckValue *given; /* NULL, or by parameter: what is not random (data or route set) */
     CheckValue *values;
