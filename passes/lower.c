@@ -2,10 +2,9 @@
  *
  * requires: checks explicit, sums split (passes/split.c), classes known     gives: Kernel.tiles
  * before:  y[t, f] = bf16(sum(h) x[t, h] * w[h, f])
- * after:   launch y { parallel f0 in 0..F by 32 { parallel t0 in 0..T by 12 { vector f in f0..min2(f0 + 32, F) by 32 {
- *            unroll u { acc[u] = 0 }  for h in 0..H { unroll u { acc[u] += x[..t0 + u.., h] * w[h, f] } }
- *            unroll u { part[u, f - f0] = acc[u] }
- *            for row in 0..min2(12, T - t0) { y[t0 + row, f] = bf16(part[row, f - f0]) } } } } }
+ * after:   launch y { parallel f0 in 0..F by 32 { parallel t0 in 0..T by 96 {
+ *            for slab in 0..H by 256 { .. for h in .. { unroll u { acc[u] += x[..t + u.., h] * panel[h - slab, f - f0] } } .. }
+ *            vector f in .. { for t in t0..min2(t0 + 96, T) { y[t, f] = bf16(partial[t - t0, f - f0]) } } } } }
  *
  * One launch per equation (and one for what it needs before: lower_prepare.c). All free indices but the lanes' and
  * the unrolled row's are parallel loops; a row index is a walk over the route's row blocks. */
@@ -206,32 +205,6 @@ void lower_store_element(Lower *l, const Equation *q, int add)
     lower_store(l, q->loc, q->lhs, at, lower_expr(l, q->rhs), add);
 }
 
-/* The sums of the unrolled rows leave their registers for a block of the thread's memory; what is done with them
- * then stands once, in a loop over the rows that are there. */
-static void store_rows(Lower *l, const Equation *q, int add)
-{
-    Kernel *k = l->k;
-    Plan *p = &l->plan;
-    Loc loc = q->loc;
-    IndexId row = lower_index(l, "row");
-    Extent block[2] = {ext_const(k->module, p->rows), ext_const(k->module, p->width)};
-    ExprId lane = x_op2(k, loc, OP_sub, x_index(k, loc, p->lane), l->lane_first);
-    ExprId to[2] = {x_index(k, loc, l->unroll), lane}, from[2] = {x_index(k, loc, row), lane};
-    uint32_t depth = l->depth;
-    lower_for(l, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, p->rows), 1);
-    for (uint32_t i = 0; i < l->done.len; i++) {
-        int integer = x_at(k, l->done.at[i].reduce)->type == TY_INT;
-        TensorId part = lower_buffer(l, "part", integer ? EL_I64 : EL_F32, SPACE_THREAD, 2, block);
-        lower_store(l, loc, part, to, l->done.at[i].value, 0);
-        l->done.at[i].value = x_load(k, loc, part, from);
-    }
-    lower_close(l, depth);
-    ExprId rows = lower_min(l, x_int(k, loc, p->rows), x_op2(k, loc, OP_sub, l->row_end, l->row_first));
-    lower_for(l, loc, LOOP_ORDERED, row, x_int(k, loc, 0), rows, 1);
-    lower_bind(l, p->row, x_op2(k, loc, OP_add, l->row_first, x_index(k, loc, row)), l->group.at[p->row]);
-    lower_store_element(l, q, add);
-}
-
 /* ---- pad rows ---- */
 
 /* The places of an output's row axis that hold no row are zero under `=`. */
@@ -287,8 +260,6 @@ static void lower_elements(Lower *l, const Equation *original)
     Equation unified = *original, *q = &unified;
     unified.rhs = lower_unify(l, original->rhs);
     lower_plan(l, q);
-    int packs = lower_packs(l, q), chains = lower_chains(l, q);
-    l->plan.chunk = packs ? l->plan.chunk : l->plan.rows;
     lower_prepare(l, q->rhs);
     pads_of(l, q);
     Nest n = plan_nest(l);
@@ -297,15 +268,13 @@ static void lower_elements(Lower *l, const Equation *original)
     lower_launch(l, q->loc, stem_of(l, q));
     open_parallel(l, q->loc, &n);
     open_inner(l, q->loc, &n);
-    if (packs) {
+    if (l->plan.row != NONE) {
         lower_product(l, q);
     } else {
+        int chains = lower_chains(l, q);
         open_lanes(l, q->loc);
         lower_sums(l, q->rhs, chains ? q : NULL);
-        if (l->plan.rows > 1)
-            store_rows(l, q, q->kind == EQ_ADD && !chains);
-        else
-            lower_store_element(l, q, q->kind == EQ_ADD && !chains);
+        lower_store_element(l, q, q->kind == EQ_ADD && !chains);
     }
     l->done.len = 0;
 }

@@ -66,6 +66,7 @@ typedef struct Lower {
     IndexId unroll;        /* variable of the open unroll loops, or NONE */
     ExprId lane_first, lane_end; /* lanes of the item */
     ExprId item_first, item_end; /* rows of the item */
+    IndexId item_row;            /* the variable of loops over them, one by one */
     ExprId row_first, row_end; /* block of plan.row: first row and end of its range */
     IndexId slab;              /* the reduced index of a packed product that goes in slabs, or NONE */
     ExprId slab_lo, slab_hi;   /* the slab that is open */
@@ -153,8 +154,7 @@ ExprId lower_block_row(Lower *l);        /* that row as it is, past the end in t
 ExprId lower_identity(Lower *l, ExprId reduce);
 const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
 
-/* lower_product.c: see Note [Slabs]. Is the planned equation of that form? Then the copies it needs are in l->packed. */
-int lower_packs(Lower *l, const Equation *q);
+/* lower_product.c: the products of a planned equation with a row, then everything else of it. See Note [Slabs]. */
 void lower_product(Lower *l, const Equation *q);
 
 /* lower.c */
@@ -167,8 +167,10 @@ int lower_joins(Lower *l, const Domain *d, ExprId reduce);
 ExprId lower_unify(Lower *l, ExprId e);
 /* Is q a += of one float sum onto f32? Then the sum starts at the old value, and the store replaces. */
 int lower_chains(Lower *l, const Equation *q);
+/* The float sums of e that are asked for always and hold no other: what lower_product.c can take. */
+uint32_t lower_products(Lower *l, ExprId e, ExprId *out, uint32_t max);
 void lower_prepare(Lower *l, ExprId e); /* launches for counting sorts and group tables that e needs */
-/* Emits every reduction of e. Until l->done is cut back, lower_expr(e) reads their registers: of the row the unroll
+/* Emits every reduction of e that is not done. Until l->done is cut back, lower_expr(e) reads their registers: of the row the unroll
  * variable stands at where plan.rows > 1. `onto`: NULL, or the += that chains and whose right-hand side e is. */
 void lower_sums(Lower *l, ExprId e, const Equation *onto);
 ExprId lower_value(Lower *l, ExprId e); /* both in one, and cuts back */

@@ -160,32 +160,14 @@ static void operands(Kernel *k, ExprId e, IndexId lane, IndexId row, uint32_t *s
     }
 }
 
-static int may_unroll(Lower *l, const ExprId *reds, uint32_t nreds)
-{
-    Bucket sort;
-    uint32_t conjunct;
-    uint64_t implied;
-    for (uint32_t r = 0; r < nreds; r++)
-        if (lower_has_reduce(l->k, x_arg(l->k, reds[r], 0)) || lower_has_reduce(l->k, x_condition(l->k, reds[r])) ||
-            lower_is_bucket(l, reds[r], &sort, &conjunct, &implied))
-            return 0;
-    return nreds > 0;
-}
-
-/* Is some reduction below an `if`, so that it may run for some rows and not for others? */
-static int under_if(const Kernel *k, ExprId e)
-{
-    each_below(n, k, e, X_REDUCE)
-        if (x_at(k, *n)->kind == X_IF && lower_has_reduce(k, *n))
-            return 1;
-    return 0;
-}
-
-static IndexId unrolled_row(Lower *l, const Equation *q, const ExprId *reds, uint32_t nreds)
+/* The row that most products of the equation would share an operand over. */
+static IndexId unrolled_row(Lower *l, const Equation *q)
 {
     const Plan *p = &l->plan;
-    if (p->lane == NONE || !may_unroll(l, reds, nreds) || under_if(l->k, q->rhs))
-        return NONE;
+    ExprId reds[REDUCE_MAX];
+    if (p->lane == NONE || l->k->indices.at[p->lane].axis.group != NONE)
+        return NONE; /* a strip of lanes is as wide as the registers, a run of rows is not */
+    uint32_t nreds = lower_products(l, q->rhs, reds, REDUCE_MAX);
     for (uint32_t f = p->nfree; f-- > 0;) {
         uint32_t shared = 0, own = 0;
         if (p->free[f] == p->lane || picks_run(l, reds, nreds, p->free[f]))
@@ -211,9 +193,9 @@ void lower_plan(Lower *l, const Equation *q)
     for (uint32_t i = 0; i < q->nindex; i++)
         collect_free(l->k, q->index[i], p);
     p->lane = free_lane(l, q, reds, nreds);
-    p->row = unrolled_row(l, q, reds, nreds);
+    p->row = unrolled_row(l, q);
     if (p->row != NONE) {
-        p->rows = l->cpu->rows / nreds > 2 ? l->cpu->rows / nreds : 2; /* one row would not be a block */
+        p->rows = l->cpu->rows;
         p->chunk = p->rows * l->cpu->blocks;
         p->width = (int64_t)l->cpu->lanes * l->cpu->vectors;
         p->strip = p->width;

@@ -1,12 +1,13 @@
 /* Sums of products with packed operands.
  *
- * Note [Slabs]. An item is a strip of lanes times a chunk of rows (several unrolled blocks). The one reduced index goes
+ * Note [Slabs]. An item is a strip of lanes times a chunk of rows (several unrolled blocks). The last reduced index goes
  * in slabs: for each, the operands that are read again and again are copied next to each other into the thread's
  * memory (an operand that has the lanes last: a strip of it, shared by all rows of the chunk; one that has the row
  * last: the chunk's rows of it, shared by the strip), then every block of rows adds the slab's terms. The partial sums
  * stand in thread memory between slabs; a sum's chain of additions is the same as without, so its bits are.
  * Without the copies a row of a wide matrix is a cache line here and there, and a stride that is a power of two
- * leaves most of the cache unused. */
+ * leaves most of the cache unused. The products of an equation (gate and up) are made one after the other, each with
+ * all registers; then everything else of the equation stands once, in a loop over the item's rows. */
 #include "passes/lower.h"
 
 /* Does subscript e name a place that is sure to exist, whatever row of the chunk and whatever conditions? */
@@ -48,38 +49,21 @@ static void add_packed(Lower *l, ExprId load, IndexId along)
     vec_push(m->arena, &l->packed, (Packed){load, copy, along});
 }
 
-/* The loads of a domain's terms that are worth a copy. */
+/* The loads of a product that are worth a copy. */
 static void find_packed(Lower *l, const Domain *d)
 {
     const Plan *p = &l->plan;
     l->packed.len = 0;
-    for (uint32_t n = 0; n < d->n; n++)
-        each_below(e, l->k, d->body[n], X_LOAD) {
-            if (x_at(l->k, *e)->kind != X_LOAD)
-                continue;
-            if (packs(l, *e, p->lane, p->row, d->bound[0]))
-                add_packed(l, *e, p->lane);
-            else if (l->k->indices.at[p->row].axis.group == NONE && packs(l, *e, p->row, p->lane, d->bound[0]))
-                add_packed(l, *e, p->row);
-        }
-}
-
-/* One domain over one index, float sums: that is what goes in slabs. */
-static int one_domain(Lower *l, ExprId rhs, Domain *d)
-{
-    ExprId reds[REDUCE_MAX];
-    uint32_t n = lower_reductions(l->k, rhs, reds, REDUCE_MAX);
-    lower_open_domain(l, d, reds[0], NONE);
-    if (d->nbound != 1)
-        return 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (x_at(l->k, reds[i])->op != RED_SUM || x_at(l->k, reds[i])->type == TY_INT || !lower_joins(l, d, reds[i]))
-            return 0;
-        d->reduce[i] = reds[i];
-        d->body[i] = x_arg(l->k, reds[i], 0);
+    IndexId slab = d->bound[d->nbound - 1];
+    int dense = l->k->indices.at[p->row].axis.group == NONE;
+    each_below(e, l->k, d->body[0], X_LOAD) {
+        if (x_at(l->k, *e)->kind != X_LOAD)
+            continue;
+        if (packs(l, *e, p->lane, p->row, slab))
+            add_packed(l, *e, p->lane);
+        else if (dense && packs(l, *e, p->row, p->lane, slab))
+            add_packed(l, *e, p->row);
     }
-    d->n = n;
-    return 1;
 }
 
 /* The copy of one slab of an operand. Its index variable along the block runs over lanes here. */
@@ -123,13 +107,12 @@ static const ExprId *partial_at(Lower *l, ExprId row, ExprId *at)
 
 static void open_item_rows(Lower *l, Loc loc)
 {
-    IndexId row = lower_index(l, "row");
-    lower_for(l, loc, LOOP_ORDERED, row, l->item_first, l->item_end, 1);
-    lower_bind(l, l->plan.row, x_index(l->k, loc, row), l->group.at[l->plan.row]);
+    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, l->item_end, 1);
+    lower_bind(l, l->plan.row, x_index(l->k, loc, l->item_row), l->group.at[l->plan.row]);
 }
 
 /* Partial sums begin at nothing, or at the old values of a +=. */
-static void begin(Lower *l, const Domain *d, const TensorId *partial, const Equation *onto)
+static void begin(Lower *l, const Domain *d, TensorId partial, const Equation *onto)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, d->reduce[0])->loc;
@@ -137,20 +120,18 @@ static void begin(Lower *l, const Domain *d, const TensorId *partial, const Equa
     ExprId at[2], old[MAX_RANK];
     open_lanes(l, loc);
     open_item_rows(l, loc);
-    for (uint32_t n = 0; n < d->n; n++) {
-        ExprId value = lower_identity(l, d->reduce[n]);
-        for (uint32_t i = 0; onto && i < onto->nindex; i++)
-            old[i] = lower_expr(l, onto->index[i]);
-        if (onto)
-            value = x_load(k, loc, onto->lhs, old);
-        lower_store(l, loc, partial[n], partial_at(l, l->value.at[l->plan.row], at), value, 0);
-    }
+    ExprId value = lower_identity(l, d->reduce[0]);
+    for (uint32_t i = 0; onto && i < onto->nindex; i++)
+        old[i] = lower_expr(l, onto->index[i]);
+    if (onto)
+        value = x_load(k, loc, onto->lhs, old);
+    lower_store(l, loc, partial, partial_at(l, l->value.at[l->plan.row], at), value, 0);
     lower_close(l, depth);
 }
 
 /* Registers from or to the partial sums of a block. Both have places for whole blocks: what stands in those past the
  * chunk's end is never used. */
-static void move_block(Lower *l, const Domain *d, const TensorId *partial, int to_memory)
+static void move_block(Lower *l, const Domain *d, TensorId partial, int to_memory)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, d->reduce[0])->loc;
@@ -159,17 +140,15 @@ static void move_block(Lower *l, const Domain *d, const TensorId *partial, int t
     lower_open_rows(l, loc);
     partial_at(l, lower_block_row(l), at);
     lower_acc_index(l, d, &index);
-    for (uint32_t n = 0; n < d->n; n++) {
-        if (to_memory)
-            lower_store(l, loc, partial[n], at, x_load(k, loc, d->acc[n], &index), 0);
-        else
-            lower_store(l, loc, d->acc[n], &index, x_load(k, loc, partial[n], at), 0);
-    }
+    if (to_memory)
+        lower_store(l, loc, partial, at, x_load(k, loc, d->acc[0], &index), 0);
+    else
+        lower_store(l, loc, d->acc[0], &index, x_load(k, loc, partial, at), 0);
     lower_close(l, depth);
 }
 
 /* Every block of the chunk adds the terms of the open slab. */
-static void add_slab(Lower *l, Domain *d, const TensorId *partial)
+static void add_slab(Lower *l, Walk w, const Domain *d, TensorId partial)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, d->reduce[0])->loc;
@@ -181,78 +160,89 @@ static void add_slab(Lower *l, Domain *d, const TensorId *partial)
     l->row_end = l->item_end;
     lower_bind(l, l->plan.row, NONE, l->group.at[l->plan.row]);
     move_block(l, d, partial, 0);
-    lower_walk(l, lower_walk_from(d));
+    lower_walk(l, w);
     move_block(l, d, partial, 1);
     lower_close(l, depth);
 }
 
-/* The whole range of the reduced index: the run of a group, or the axis. */
-static ExprId reduced_range(Lower *l, const Domain *d, ExprId *lo, ExprId *hi)
+/* The whole range of the index that goes in slabs: the run of a group, or the axis. */
+static ExprId slab_range(Lower *l, const Walk *w, ExprId *lo, ExprId *hi)
 {
     Kernel *k = l->k;
-    IndexId i = d->bound[0];
+    IndexId i = w->d->bound[w->d->nbound - 1];
     uint32_t conjunct;
     *lo = x_int(k, (Loc){0}, 0);
     *hi = x_extent(k, (Loc){0}, k->indices.at[i].axis.extent);
     if (k->indices.at[i].axis.group == NONE)
         return NONE;
-    Walk w = lower_walk_from(d);
-    ExprId group = lower_expr(l, lower_run_group(l, &w, i, &conjunct));
+    ExprId group = lower_expr(l, lower_run_group(l, w, i, &conjunct));
     *lo = lower_run_start(l, lower_route_of(l, i), group);
     *hi = lower_run_end(l, lower_route_of(l, i), group);
     return group;
 }
 
-static int has_range(Lower *l, const Domain *d)
+/* Loops over the reduced indices before the last. Conditions that tell rows apart wait for the terms. */
+static void open_outer(Lower *l, Loc loc, Walk *w)
 {
-    uint32_t conjunct;
-    Walk w = lower_walk_from(d);
-    return l->k->indices.at[d->bound[0]].axis.group == NONE || lower_run_group(l, &w, d->bound[0], &conjunct) != NONE;
+    const Domain *d = w->d;
+    for (uint32_t b = 0; b + 1 < d->nbound; b++) {
+        IndexId i = d->bound[b];
+        uint64_t by_row = 0;
+        for (uint32_t c = 0; c < d->nconjunct; c++)
+            by_row |= (uint64_t)x_uses_index(l->k, d->conjunct[c], l->plan.row) << c;
+        w->open |= 1u << b;
+        Walk same = *w;
+        same.pending &= ~by_row;
+        Range r = lower_range(l, &same, i);
+        w->pending &= ~r.exact;
+        lower_for(l, loc, LOOP_ORDERED, i, r.lo_min, r.hi_max, 1);
+        lower_bind(l, i, NONE, NONE);
+    }
 }
 
-int lower_packs(Lower *l, const Equation *q)
-{
-    Domain *d = arena_new_of(l->k->module->arena, Domain);
-    l->packed.len = 0;
-    if (l->plan.row == NONE || l->k->indices.at[l->plan.lane].axis.group != NONE || !one_domain(l, q->rhs, d) ||
-        !has_range(l, d))
-        return 0;
-    find_packed(l, d);
-    return l->packed.len > 0;
-}
-
-void lower_product(Lower *l, const Equation *q)
+/* One sum of the item's rows and lanes; its value is in l->done afterwards. */
+static void one_product(Lower *l, ExprId reduce, const Equation *onto)
 {
     Kernel *k = l->k;
-    Loc loc = q->loc;
+    Loc loc = x_at(k, reduce)->loc;
     Domain *d = arena_new_of(k->module->arena, Domain);
-    TensorId partial[REDUCE_MAX];
     Extent block[2] = {ext_const(k->module, l->plan.chunk), ext_const(k->module, l->plan.width)};
-    int chained = lower_chains(l, q);
-    one_domain(l, q->rhs, d);
-    for (uint32_t n = 0; n < d->n; n++) {
-        d->acc[n] = lower_reg(l, "acc", EL_F32, l->plan.rows, (uint32_t)l->plan.width);
-        partial[n] = lower_buffer(l, "partial", EL_F32, SPACE_THREAD, 2, block);
-    }
-    begin(l, d, partial, chained ? q : NULL);
     uint32_t depth = l->depth;
-    ExprId lo, hi, group = reduced_range(l, d, &lo, &hi);
+    lower_open_domain(l, d, reduce, NONE);
+    d->acc[0] = lower_reg(l, "acc", EL_F32, l->plan.rows, (uint32_t)l->plan.width);
+    TensorId partial = lower_buffer(l, "partial", EL_F32, SPACE_THREAD, 2, block);
+    begin(l, d, partial, onto);
+    find_packed(l, d);
+    Walk w = lower_walk_from(d);
+    open_outer(l, loc, &w);
+    ExprId lo, hi, group = slab_range(l, &w, &lo, &hi);
     IndexId s = lower_index(l, "slab");
     lower_for(l, loc, LOOP_ORDERED, s, lo, hi, l->cpu->depth);
-    l->slab = d->bound[0];
+    l->slab = d->bound[d->nbound - 1];
     l->slab_lo = x_index(k, loc, s);
     l->slab_hi = lower_min(l, lower_add(l, l->slab_lo, l->cpu->depth), hi);
     for (uint32_t i = 0; i < l->packed.len; i++)
         pack(l, loc, &l->packed.at[i], group);
-    add_slab(l, d, partial);
+    add_slab(l, w, d, partial);
     lower_close(l, depth);
     l->slab = NONE;
     l->packed.len = 0;
-    open_lanes(l, loc);
-    open_item_rows(l, loc);
     ExprId at[2];
-    partial_at(l, l->value.at[l->plan.row], at);
-    for (uint32_t n = 0; n < d->n; n++)
-        vec_push(k->module->arena, &l->done, (Done){d->reduce[n], x_load(k, loc, partial[n], at)});
-    lower_store_element(l, q, q->kind == EQ_ADD && !chained);
+    partial_at(l, x_index(k, loc, l->item_row), at);
+    vec_push(k->module->arena, &l->done, (Done){reduce, x_load(k, loc, partial, at)});
+}
+
+void lower_product(Lower *l, const Equation *q)
+{
+    ExprId reds[REDUCE_MAX];
+    uint32_t n = lower_products(l, q->rhs, reds, REDUCE_MAX);
+    int chains = lower_chains(l, q);
+    l->item_row = lower_index(l, "row");
+    for (uint32_t i = 0; i < n; i++)
+        one_product(l, reds[i], chains ? q : NULL);
+    l->plan.rows = 1;
+    open_lanes(l, q->loc);
+    open_item_rows(l, q->loc);
+    lower_sums(l, q->rhs, NULL);
+    lower_store_element(l, q, q->kind == EQ_ADD && !chains);
 }

@@ -209,7 +209,15 @@ static ExprId side_guard(Lower *l, ExprId e, uint32_t a, ExprId guard)
     return x_and(k, (Loc){0}, guard, either || a == 2 ? x_op1(k, (Loc){0}, OP_not, first) : first);
 }
 
-/* The maximal reductions below root, each with the condition under which its value is asked for. Nodes go from the
+static int is_done(const Lower *l, ExprId reduce)
+{
+    for (uint32_t i = 0; i < l->done.len; i++)
+        if (l->done.at[i].reduce == reduce)
+            return 1;
+    return 0;
+}
+
+/* The maximal reductions below root that are still to be done, each with the condition under which its value is asked for. Nodes go from the
  * root down, so a node's guard is whole before it is handed on. */
 static WantedList wanted(Lower *l, ExprId root)
 {
@@ -222,9 +230,10 @@ static WantedList wanted(Lower *l, ExprId root)
     WantedList found = {0};
     for (uint32_t i = 0; i < below.n; i++) {
         *x_map_at(&place, below.at[i]) = i;
-        has[i] = x_at(k, below.at[i])->kind == X_REDUCE;
-        for (uint32_t a = 0; !has[i] && a < x_at(k, below.at[i])->nargs; a++)
-            has[i] = has[x_map_get(&place, x_arg(k, below.at[i], a))];
+        int leaf = x_at(k, below.at[i])->kind == X_REDUCE;
+        has[i] = leaf && !is_done(l, below.at[i]);
+        for (uint32_t a = 0; !leaf && a < x_at(k, below.at[i])->nargs; a++)
+            has[i] |= has[x_map_get(&place, x_arg(k, below.at[i], a))];
     }
     guard[below.n - 1] = (Guard){1, NONE};
     for (uint32_t i = below.n; i-- > 0;) {
@@ -240,6 +249,37 @@ static WantedList wanted(Lower *l, ExprId root)
                 meet(l, &guard[x_map_get(&place, x_arg(k, e, a))], side_guard(l, e, a, guard[i].when));
     }
     return found;
+}
+
+/* One float sum without sums inside, by loops that know their bounds before they open. */
+static int is_product(Lower *l, ExprId e)
+{
+    const Kernel *k = l->k;
+    Bucket sort;
+    uint32_t conjunct, n = x_at(k, e)->nbound;
+    uint64_t implied;
+    if (x_at(k, e)->op != RED_SUM || x_at(k, e)->type == TY_INT || lower_has_reduce(k, x_arg(k, e, 0)) ||
+        lower_has_reduce(k, x_condition(k, e)) || lower_is_bucket(l, e, &sort, &conjunct, &implied))
+        return 0;
+    for (uint32_t b = 0; b + 1 < n; b++)
+        if (k->indices.at[x_bound(k, e, b)].axis.group != NONE)
+            return 0;
+    if (k->indices.at[x_bound(k, e, n - 1)].axis.group == NONE)
+        return 1;
+    Domain *d = arena_new_of(k->module->arena, Domain);
+    lower_open_domain(l, d, e, NONE);
+    Walk w = lower_walk_from(d);
+    return lower_run_group(l, &w, x_bound(k, e, n - 1), &conjunct) != NONE;
+}
+
+uint32_t lower_products(Lower *l, ExprId e, ExprId *out, uint32_t max)
+{
+    WantedList found = wanted(l, e);
+    uint32_t n = 0;
+    for (uint32_t i = found.len; i-- > 0 && n < max;)
+        if (found.at[i].guard == NONE && is_product(l, found.at[i].reduce))
+            out[n++] = found.at[i].reduce;
+    return n;
 }
 
 int lower_chains(Lower *l, const Equation *q)
