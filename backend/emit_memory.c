@@ -127,12 +127,28 @@ static void end_lanes(Emit *e, Lanes *x)
     l_enter(l, x->done);
 }
 
-static V load_run(Emit *e, uint32_t buffer, V at)
+/* The mask of contiguous lanes. A thread's buffer whose last subscript counts from the loop's first lane, and whose
+ * last extent is a multiple of the lanes, has a place for every lane of the last trip: nothing to mask there. */
+static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    const Buffer *t = &e->p->buffers.at[buffer];
+    const Expr *x = x_at(e->k, index[n - 1]);
+    int64_t extent;
+    if (t->space != SPACE_THREAD || x->kind != X_OP || x->op != OP_sub ||
+        !ext_is_const(e->k->module, t->axes[n - 1].extent, &extent) || extent % e->width != 0)
+        return emit_mask(e);
+    const Expr *var = x_at(e->k, x_arg(e->k, index[n - 1], 0));
+    int counts = var->kind == X_INDEX && var->sym == e->var &&
+                 x_arg(e->k, index[n - 1], 1) == e->p->p->stmts.at[e->loop].lo;
+    return counts ? e->cond : emit_mask(e);
+}
+
+static V load_run(Emit *e, uint32_t buffer, V at, V mask)
 {
     L *l = e->l;
     Elem elem = e->p->buffers.at[buffer].elem;
     Ty type = l_lanes_of(l, emit_memory_type(l, elem), e->width);
-    V mask = emit_mask(e), v;
+    V v;
     if (mask && !has_masked_memory(e, elem)) {
         Ty one = emit_memory_type(l, elem);
         V slot = l_slot(l, type, "masked");
@@ -154,11 +170,10 @@ static V load_run(Emit *e, uint32_t buffer, V at)
     return v;
 }
 
-static void store_run(Emit *e, uint32_t buffer, V at, V raw)
+static void store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
 {
     L *l = e->l;
     Elem elem = e->p->buffers.at[buffer].elem;
-    V mask = emit_mask(e);
     raw = l_splat(l, raw, e->width);
     if (mask && !has_masked_memory(e, elem)) {
         Ty one = emit_memory_type(l, elem);
@@ -250,7 +265,7 @@ V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
         return emit_decode(e, b->elem, emit_base(e, buffer));
     Place p = place_of(e, buffer, index, n);
     V raw = p.shape == PLACE_ONE   ? load_one(e, buffer, p.at)
-            : p.shape == PLACE_RUN ? load_run(e, buffer, p.at)
+            : p.shape == PLACE_RUN ? load_run(e, buffer, p.at, run_mask(e, buffer, index, n))
                                    : load_each(e, buffer, p.at);
     return emit_decode(e, b->elem, raw);
 }
@@ -302,7 +317,7 @@ void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V val
     if (p.shape == PLACE_EACH)
         store_each(e, buffer, p.at, value, 0);
     else if (p.shape == PLACE_RUN)
-        store_run(e, buffer, p.at, emit_encode(e, b->elem, value));
+        store_run(e, buffer, p.at, emit_encode(e, b->elem, value), run_mask(e, buffer, index, n));
     else
         store_one(e, buffer, p.at, emit_encode(e, b->elem, value));
 }
