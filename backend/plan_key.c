@@ -54,7 +54,7 @@ static void put_buffer(Keys *x, uint32_t buffer)
     put(x, b->lanes);
     put(x, b->by_value);
     put(x, b->plus);
-    put(x, b->home != NONE);
+    put(x, b->space == SPACE_REG && b->home != NONE);
     put(x, b->rank);
     for (uint32_t i = 0; i < b->rank; i++)
         put_extent(x, b->axes[i].extent);
