@@ -1,7 +1,7 @@
 /* The plug-in's front door: kernels to an LLVM module to text, assembly or an object.
  *
  * Note [Parts]. Generating code takes nearly all of a compilation, and LLVM's contexts are independent: an
- * object of several launches is made in two parts, each by a thread of its own, and merged. What goes
+ * object of several launches is made in up to four parts, each by a thread of its own, and merged. What goes
  * where depends on the program only, so the bytes do not depend on the machine. */
 #include "backend/emit.h"
 #include "backend/jit.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARTS_MAX = 2, PART_WEIGHT = 600 };
+enum { PARTS_MAX = 4, PART_WEIGHT = 600 };
 
 /* What is generated once: a body of launches, or everything else of a kernel. */
 typedef struct Unit {
