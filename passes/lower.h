@@ -160,6 +160,9 @@ void lower_product(Lower *l, const Equation *q);
 /* lower.c */
 void lower_store_element(Lower *l, const Equation *q, int add);
 
+/* split.c: does every subscript below e stay inside whatever conditions hold around it? */
+int split_safe(const Kernel *k, ExprId e);
+
 /* lower_sum.c: domains. */
 void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard);
 int lower_joins(Lower *l, const Domain *d, ExprId reduce);

@@ -69,11 +69,13 @@ static void finish(Lower *l, const Domain *d)
 static void emit_domain(Lower *l, Domain *d, const Equation *onto)
 {
     uint32_t depth = l->depth;
+    if (d->guard != NONE)
+        lower_sums(l, d->guard, NULL); /* once, for every reduction that the guard stands before */
     for (uint32_t n = 0; n < d->n; n++)
         declare(l, d, n);
     start(l, d, onto);
     if (d->guard != NONE)
-        lower_if(l, x_at(l->k, d->reduce[0])->loc, lower_value(l, d->guard));
+        lower_if(l, x_at(l->k, d->reduce[0])->loc, lower_expr(l, d->guard));
     lower_walk(l, lower_walk_from(d));
     for (uint32_t n = 0; n < d->n; n++)
         check_terms(l, d, n);
@@ -176,10 +178,11 @@ typedef struct Wanted {
 
 typedef Vec(Wanted) WantedList;
 
-/* Guards of one node met on two ways. `never`: not met yet. */
+enum { WAYS_MAX = 16 };
+
+/* The ways to a node, each with its condition (NONE: always); a way that another one covers is left out. */
 typedef struct Guard {
-    int met;
-    ExprId when; /* NONE: always */
+    Vec(ExprId) ways;
 } Guard;
 
 /* Guards grow to the right, so what a guard was made from stands on its left spine. */
@@ -190,12 +193,37 @@ static int narrows(const Kernel *k, ExprId when, ExprId from)
     return when == from;
 }
 
-static void meet(Lower *l, Guard *g, ExprId when)
+static int covers(const Kernel *k, ExprId way, ExprId other)
 {
-    if (!g->met || (when != NONE && narrows(l->k, g->when, when)))
-        *g = (Guard){1, when};
-    else if (g->when == NONE || when == NONE || !narrows(l->k, when, g->when))
-        g->when = g->when == NONE || when == NONE ? (ExprId)NONE : x_op2(l->k, (Loc){0}, OP_or, g->when, when);
+    return way == NONE || (other != NONE && narrows(k, other, way));
+}
+
+static void meet(Lower *l, Guard *g, ExprId way)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < g->ways.len; i++)
+        if (covers(l->k, g->ways.at[i], way))
+            return;
+    for (uint32_t i = 0; i < g->ways.len; i++)
+        if (!covers(l->k, way, g->ways.at[i]))
+            g->ways.at[kept++] = g->ways.at[i];
+    g->ways.len = kept;
+    vec_push(l->k->module->arena, &g->ways, way);
+}
+
+static ExprId any_way(Lower *l, const Guard *g)
+{
+    ExprId when = g->ways.at[0];
+    for (uint32_t i = 1; i < g->ways.len; i++)
+        when = x_op2(l->k, (Loc){0}, OP_or, when, g->ways.at[i]);
+    return when;
+}
+
+static void join_ways(Lower *l, Guard *g)
+{
+    ExprId when = any_way(l, g);
+    g->ways.len = 0;
+    meet(l, g, when);
 }
 
 /* Where argument a of e is evaluated at all: a side of `if`, what stands behind `and` or `or`. */
@@ -217,8 +245,8 @@ static int is_done(const Lower *l, ExprId reduce)
     return 0;
 }
 
-/* The maximal reductions below root that are still to be done, each with the condition under which its value is asked for. Nodes go from the
- * root down, so a node's guard is whole before it is handed on. */
+/* The maximal reductions below root that are still to be done, each with the condition under which its value is
+ * asked for. Nodes go from the root down, so a node's ways are known before they are handed on. */
 static WantedList wanted(Lower *l, ExprId root)
 {
     Kernel *k = l->k;
@@ -235,18 +263,25 @@ static WantedList wanted(Lower *l, ExprId root)
         for (uint32_t a = 0; !leaf && a < x_at(k, below.at[i])->nargs; a++)
             has[i] |= has[x_map_get(&place, x_arg(k, below.at[i], a))];
     }
-    guard[below.n - 1] = (Guard){1, NONE};
+    meet(l, &guard[below.n - 1], NONE);
     for (uint32_t i = below.n; i-- > 0;) {
         ExprId e = below.at[i];
         if (!has[i])
             continue;
+        if (guard[i].ways.len > WAYS_MAX)
+            join_ways(l, &guard[i]);
         if (x_at(k, e)->kind == X_REDUCE) {
-            vec_push(arena, &found, (Wanted){e, guard[i].when});
+            ExprId when = any_way(l, &guard[i]);
+            if (when != NONE && x_contains(k, when, e) && split_safe(k, e))
+                when = NONE;
+            if (when != NONE && x_contains(k, when, e))
+                BUG(arena, "lower: whether a reduction of kernel %s is needed depends on itself", k->name);
+            vec_push(arena, &found, (Wanted){e, when});
             continue;
         }
         for (uint32_t a = 0; a < x_at(k, e)->nargs; a++)
-            if (has[x_map_get(&place, x_arg(k, e, a))])
-                meet(l, &guard[x_map_get(&place, x_arg(k, e, a))], side_guard(l, e, a, guard[i].when));
+            for (uint32_t w = 0; has[x_map_get(&place, x_arg(k, e, a))] && w < guard[i].ways.len; w++)
+                meet(l, &guard[x_map_get(&place, x_arg(k, e, a))], side_guard(l, e, a, guard[i].ways.at[w]));
     }
     return found;
 }
@@ -294,7 +329,7 @@ void lower_sums(Lower *l, ExprId e, const Equation *onto)
     WantedList found = wanted(l, e);
     Domain *d = found.len ? arena_new_of(l->k->module->arena, Domain) : NULL;
     for (uint32_t i = found.len; i-- > 0;) {
-        if (found.at[i].reduce == NONE)
+        if (found.at[i].reduce == NONE || is_done(l, found.at[i].reduce)) /* joined, or done for a guard */
             continue;
         lower_open_domain(l, d, found.at[i].reduce, found.at[i].guard);
         for (uint32_t j = i; j-- > 0 && d->n < REDUCE_MAX;) {

@@ -58,7 +58,7 @@ static Scope free_of(const Kernel *k, ExprId e)
 }
 
 /* Does every subscript below e stay inside whatever conditions hold around it? */
-static int safe_everywhere(const Kernel *k, ExprId e)
+int split_safe(const Kernel *k, ExprId e)
 {
     each_below(n, k, e, EVERYWHERE) {
         ExprKind kind = (ExprKind)x_at(k, *n)->kind;
@@ -149,7 +149,7 @@ static int moves(Split *s, ExprId e, const Around *around, Scope *over)
     Kernel *k = s->k;
     *over = free_of(k, e);
     return over->n < around->scope.n && over->n <= MAX_RANK && all_dense_or_routed(k, over) &&
-           x_at(k, e)->type != TY_INT && (!around->guarded || safe_everywhere(k, e));
+           x_at(k, e)->type != TY_INT && (!around->guarded || split_safe(k, e));
 }
 
 static ExprId operand(Split *s, ExprId e, const Around *around)
@@ -216,7 +216,7 @@ static ExprId limit_sums(Split *s, ExprId e, const Around *around)
         ExprId arg = x_arg(s->k, e, a);
         Scope over = free_of(s->k, arg);
         int heavy = lower_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK &&
-                    (!is_side(s->k, e, a) || safe_everywhere(s->k, arg));
+                    (!is_side(s->k, e, a) || split_safe(s->k, arg));
         args[a] = heavy ? move_out(s, limit_sums(s, arg, around), &over, "part") : arg;
     }
     return x_with_args(s->k, e, args);
