@@ -34,10 +34,10 @@ compare ffn_bwd "$moec" run --routing='zipf(1.2), empty(40%)' examples/moe_ffn.m
 compare attention "$moec" run examples/attention.moe attention B=2 S=40 N=3 D=24
 compare attention_bwd "$moec" run examples/attention.moe attention_bwd B=2 S=40 N=3 D=24
 compare router "$moec" run examples/router.moe router T=300 K=2 E=33 H=48
-compare products "$moec" run tests/golden/bits.moe products M=90 N=70 P=111
-compare buckets "$moec" run tests/golden/bits.moe buckets N=30000 V=70
-compare scatter "$moec" run tests/golden/bits.moe scatter N=3000 V=70 M=20
-compare gradient "$moec" run tests/golden/bits.moe gradient T=100 K=3 E=5 M=50 N=40
+compare products "$moec" run tests/golden/bits_products.moe products M=90 N=70 P=111
+compare buckets "$moec" run tests/golden/bits_buckets.moe buckets N=30000 V=70
+compare scatter "$moec" run tests/golden/bits_scatter.moe scatter N=3000 V=70 M=20
+compare gradient "$moec" run tests/golden/bits_gradient.moe gradient T=100 K=3 E=5 M=50 N=40
 train() {
     rm -f "$scratch/log"
     "$1/bin/moe-train" --layers 1 --width 64 --experts 8 --sequence 64 --batch 4 --steps 5 --data-limit 1 --sample 0 \
