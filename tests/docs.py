@@ -7,6 +7,8 @@
                   output: a line `...` stands for any lines, `<...>` inside a line for any text
     ```text, ```sh and so on are not looked at
 
+and that the files exist to which the documents link.
+
 usage: docs.py --build DIR FILE.md..."""
 import argparse
 import os
@@ -86,6 +88,13 @@ def check_console(text, scratch, env):
     return None
 
 
+def broken_links(path):
+    """Relative links of a document that lead nowhere."""
+    with open(path, encoding="utf-8") as f:
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", f.read())
+    return [link for link in links if not os.path.exists(os.path.join(os.path.dirname(path), link))]
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
@@ -100,6 +109,10 @@ def main():
         os.makedirs(os.path.join(scratch, "build"))
         os.symlink(os.path.join(build, "bin"), os.path.join(scratch, "build", "bin"))
         for path in options.files:
+            for link in broken_links(os.path.join(ROOT, path)):
+                failed += 1
+                count += 1
+                print(f"FAILED  {path}: nothing at {link}")
             for number, language, info, text in blocks(path):
                 if language == "moe":
                     wrong = check_moe(text, info, scratch, env)
