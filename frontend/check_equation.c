@@ -219,9 +219,9 @@ static int own_reads_ok(KernelCheck *c, const Equation *q, Loc loc)
 {
     if (c->k->tensors.at[q->lhs].role != ROLE_INOUT || !x_loads(c->k, q->rhs, q->lhs))
         return 1;
-    uint8_t *seen = x_reachable(c->k, q->rhs, EVERYWHERE);
-    for (ExprId e = 0; e <= q->rhs; e++) {
-        if (!seen[e] || x_at(c->k, e)->kind != X_LOAD || x_at(c->k, e)->sym != q->lhs)
+    each_below(n, c->k, q->rhs, EVERYWHERE) {
+        ExprId e = *n;
+        if (x_at(c->k, e)->kind != X_LOAD || x_at(c->k, e)->sym != q->lhs)
             continue;
         int same = 1;
         for (uint32_t i = 0; i < q->nindex; i++)

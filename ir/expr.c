@@ -210,3 +210,16 @@ int x_is_op(const Kernel *k, ExprId e, ScalarOp op)
 {
     return e != NONE && k->exprs.at[e].kind == X_OP && k->exprs.at[e].op == op;
 }
+
+ScalarOp op_negated(ScalarOp op)
+{
+    switch (op) {
+    case OP_lt: return OP_ge;
+    case OP_le: return OP_gt;
+    case OP_gt: return OP_le;
+    case OP_ge: return OP_lt;
+    case OP_eq: return OP_ne;
+    case OP_ne: return OP_eq;
+    default: return OP_COUNT;
+    }
+}

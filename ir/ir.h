@@ -346,6 +346,7 @@ static inline ExprId x_condition(const Kernel *k, ExprId e)
     return k->exprs.at[e].nargs > 1 ? x_arg(k, e, 1) : (ExprId)NONE;
 }
 int x_is_op(const Kernel *k, ExprId e, ScalarOp op);
+ScalarOp op_negated(ScalarOp comparison); /* of integers: < gives >=; OP_COUNT when it is no comparison */
 
 /* Walks. Nodes are shared, so a walk that follows every path can take exponential time: go over this list instead. */
 typedef struct Nodes {
@@ -368,8 +369,6 @@ typedef struct ExprMap {
 ExprMap x_map(Arena *a, uint32_t nodes);           /* for at most that many nodes */
 ExprId *x_map_at(const ExprMap *m, ExprId e);      /* its place; NONE until it is written */
 ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was written */
-/* The same as marks by ExprId 0..e. Costs as much as the kernel has nodes: for rare use. */
-uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop);
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */

@@ -238,7 +238,7 @@ static void use_kernel(const Kernel *k, Used *u)
     }
 }
 
-static void put_dim(const Dim *d, Text *out)
+void print_dim(const Dim *d, Text *out)
 {
     text_add(out, "dim %s", d->name);
     if (d->max >= 0)
@@ -252,7 +252,7 @@ static void put_dim(const Dim *d, Text *out)
     text_add(out, "\n");
 }
 
-static void put_group(const Module *m, const Group *g, Text *out)
+void print_group(const Module *m, const Group *g, Text *out)
 {
     text_add(out, "group %s : ", g->name);
     ext_print(m, g->groups, out);
@@ -270,10 +270,10 @@ static void put_declarations(const Module *m, const Kernel *only, Text *out)
     text_add(out, "moe 1\n\n");
     for (uint32_t d = 0; d < m->dims.len; d++)
         if (!only || u.dims[d])
-            put_dim(&m->dims.at[d], out);
+            print_dim(&m->dims.at[d], out);
     for (uint32_t g = 0; g < m->groups.len; g++)
         if (!only || u.groups[g])
-            put_group(m, &m->groups.at[g], out);
+            print_group(m, &m->groups.at[g], out);
 }
 
 /* ---- requests ---- */

@@ -12,6 +12,10 @@ typedef struct Printer {
     Vec(IndexId) scope;  /* index variables that have a name now */
 } Printer;
 
+/* Declarations, a line each; the same at both levels. */
+void print_dim(const Dim *d, Text *out);
+void print_group(const Module *m, const Group *g, Text *out);
+
 Printer printer_new(const Kernel *k, Text *out);
 Name printer_bind(Printer *p, IndexId i);              /* brings i into scope */
 void printer_leave(Printer *p, uint32_t scope_length); /* and takes the youngest out again */

@@ -195,18 +195,6 @@ static int is_integer_comparison(const Kernel *k, ExprId e)
            x_at(k, x_arg(k, e, 0))->type == TY_INT && x_at(k, x_arg(k, e, 1))->type == TY_INT;
 }
 
-static ScalarOp comparison_negated(ScalarOp op)
-{
-    switch (op) {
-    case OP_lt: return OP_ge;
-    case OP_le: return OP_gt;
-    case OP_gt: return OP_le;
-    case OP_ge: return OP_lt;
-    case OP_eq: return OP_ne;
-    default: return OP_eq;
-    }
-}
-
 static void learn_condition(Prover *p, ExprId e, int negated)
 {
     if (x_is_op(p->k, e, OP_not)) {
@@ -222,7 +210,7 @@ static void learn_condition(Prover *p, ExprId e, int negated)
         return;
     ScalarOp op = (ScalarOp)x_at(p->k, e)->op;
     if (negated)
-        op = comparison_negated(op);
+        op = op_negated(op);
     ExprId a = x_arg(p->k, e, 0), b = x_arg(p->k, e, 1);
     if (op == OP_ge || op == OP_gt || op == OP_eq)
         learn_at_least(p, a, b, op == OP_gt);

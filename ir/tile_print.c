@@ -12,31 +12,6 @@ typedef struct TilePrinter {
 
 /* ---- declarations ---- */
 
-static void print_dim(const Dim *d, Text *out)
-{
-    text_add(out, "dim %s", d->name);
-    if (d->max >= 0)
-        text_add(out, " <= %lld", (long long)d->max);
-    if (d->multiple > 1 || d->prefer > 1)
-        text_add(out, " :");
-    if (d->multiple > 1)
-        text_add(out, " %% %lld", (long long)d->multiple);
-    if (d->prefer > 1)
-        text_add(out, " prefer %lld", (long long)d->prefer);
-    if (d->constant >= 0)
-        text_add(out, " = %lld", (long long)d->constant);
-    text_add(out, "\n");
-}
-
-static void print_group(const Module *m, const Group *g, Text *out)
-{
-    text_add(out, "group %s : ", g->name);
-    ext_print(m, g->groups, out);
-    text_add(out, g->kind == GROUP_CAPACITY ? " capacity " : " rows ");
-    ext_print(m, g->size, out);
-    text_add(out, "\n");
-}
-
 static void print_axis(const Module *m, Axis axis, Text *out)
 {
     if (axis.group != NONE)

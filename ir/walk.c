@@ -63,15 +63,6 @@ int x_contains(const Kernel *k, ExprId e, ExprId node)
     return 0;
 }
 
-uint8_t *x_reachable(const Kernel *k, ExprId e, uint8_t stop)
-{
-    uint8_t *seen = arena_alloc(k->module->arena, (size_t)e + 1);
-    Nodes below = x_below(k, e, stop);
-    for (uint32_t i = 0; i < below.n; i++)
-        seen[below.at[i]] = 1;
-    return seen;
-}
-
 static int has_node(const Kernel *k, ExprId e, ExprKind kind, uint32_t sym)
 {
     if (e == NONE)

@@ -198,31 +198,18 @@ static ExprId canon_cast(Kernel *k, ExprId e)
     return e;
 }
 
-static ScalarOp comparison_negated(ScalarOp op)
-{
-    switch (op) {
-    case OP_lt: return OP_ge;
-    case OP_le: return OP_gt;
-    case OP_gt: return OP_le;
-    case OP_ge: return OP_lt;
-    case OP_eq: return OP_ne;
-    case OP_ne: return OP_eq;
-    default: return OP_COUNT;
-    }
-}
-
 /* Only comparisons of integers turn around: not(a < b) holds for a NaN. */
 static ExprId canon_not(Kernel *k, ExprId e)
 {
     ExprId a = x_arg(k, e, 0);
     if (x_is_op(k, a, OP_not))
         return x_arg(k, a, 0);
-    if (x_at(k, a)->kind != X_OP || comparison_negated((ScalarOp)x_at(k, a)->op) == OP_COUNT)
+    if (x_at(k, a)->kind != X_OP || op_negated((ScalarOp)x_at(k, a)->op) == OP_COUNT)
         return e;
     ExprId l = x_arg(k, a, 0), r = x_arg(k, a, 1);
     if (type_of(k, l) != TY_INT || type_of(k, r) != TY_INT)
         return e;
-    return x_op2(k, x_at(k, e)->loc, comparison_negated((ScalarOp)x_at(k, a)->op), l, r);
+    return x_op2(k, x_at(k, e)->loc, op_negated((ScalarOp)x_at(k, a)->op), l, r);
 }
 
 ExprId canon_op(Kernel *k, ExprId e)

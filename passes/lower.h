@@ -85,6 +85,12 @@ void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId valu
 TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count /* 0: one value */, uint32_t lanes);
 TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32_t rank, const Extent *extents);
 ExprId lower_let(Lower *l, Loc loc, const char *stem, ExprId value); /* an i64 register holding value */
+void lower_parallel(Lower *l, Loc loc, IndexId var, ExprId hi, int64_t step);
+void lower_open_all_rows(Lower *l, Loc loc, IndexId r); /* every row of every group */
+void lower_store_element(Lower *l, const Equation *q, int add);
+const char *lower_stem(const Lower *l, const Equation *q); /* names its launch */
+ExprId lower_extent(Lower *l, IndexId i);
+int lower_is_row(const Lower *l, IndexId i);
 void lower_bind(Lower *l, IndexId i, ExprId value, ExprId group);
 IndexId lower_index(Lower *l, const char *stem);
 
@@ -157,8 +163,9 @@ const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
 /* lower_product.c: the products of a planned equation with a row, then everything else of it. See Note [Slabs]. */
 void lower_product(Lower *l, const Equation *q);
 
-/* lower.c */
-void lower_store_element(Lower *l, const Equation *q, int add);
+/* lower_nest.c */
+void lower_elements(Lower *l, const Equation *q);
+void lower_pads(Lower *l, const Equation *q); /* zeros where an output's row axis holds no row */
 
 /* split.c: does every subscript below e stay inside whatever conditions hold around it? */
 int split_safe(const Kernel *k, ExprId e);

@@ -118,3 +118,43 @@ IndexId lower_index(Lower *l, const char *stem)
     Axis axis = {ext_const(l->k->module, 0), NONE};
     return ir_index(l->k, ir_fresh_name(l->k, stem), (Loc){0}, axis);
 }
+
+const char *lower_stem(const Lower *l, const Equation *q)
+{
+    if (q->kind == EQ_CHECK)
+        return "check";
+    return q->kind == EQ_ROUTE ? l->k->routes.at[q->route].name : l->k->tensors.at[q->lhs].name;
+}
+
+ExprId lower_extent(Lower *l, IndexId i)
+{
+    return x_extent(l->k, (Loc){0}, l->k->indices.at[i].axis.extent);
+}
+
+int lower_is_row(const Lower *l, IndexId i) { return l->k->indices.at[i].axis.group != NONE; }
+
+void lower_parallel(Lower *l, Loc loc, IndexId var, ExprId hi, int64_t step)
+{
+    lower_for(l, loc, LOOP_PARALLEL, var, x_int(l->k, loc, 0), hi, step);
+}
+
+/* Every row of every group, for a second row index. */
+void lower_open_all_rows(Lower *l, Loc loc, IndexId r)
+{
+    Kernel *k = l->k;
+    RouteId route = lower_route_of(l, r);
+    IndexId e = lower_index(l, "e");
+    ExprId group = x_index(k, loc, e);
+    Extent groups = k->module->groups.at[k->indices.at[r].axis.group].groups;
+    lower_for(l, loc, LOOP_ORDERED, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
+    lower_for(l, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group), 1);
+    lower_bind(l, r, NONE, group);
+}
+
+void lower_store_element(Lower *l, const Equation *q, int add)
+{
+    ExprId at[MAX_RANK];
+    for (uint32_t i = 0; i < q->nindex; i++)
+        at[i] = lower_expr(l, q->index[i]);
+    lower_store(l, q->loc, q->lhs, at, lower_expr(l, q->rhs), add);
+}
