@@ -22,6 +22,7 @@ typedef struct Bucket {
 
 typedef struct Done {
     ExprId reduce, value;
+    int guarded; /* computed only where some condition held */
 } Done;
 
 /* A load copied for a slab: [reduced index - slab_lo, lane or row - first]. */
@@ -71,6 +72,7 @@ typedef struct Lower {
     IndexId slab;              /* the reduced index of a packed product that goes in slabs, or NONE */
     ExprId slab_lo, slab_hi;   /* the slab that is open */
     Vec(Packed) packed;        /* loads that stand in thread memory while it is */
+    uint32_t scope; /* of done: guarded ones before it belong to a reduction outside */
     Vec(Done) done; /* reductions already in registers */
 } Lower;
 
@@ -91,6 +93,10 @@ void lower_store_element(Lower *l, const Equation *q, int add);
 const char *lower_stem(const Lower *l, const Equation *q); /* names its launch */
 ExprId lower_extent(Lower *l, IndexId i);
 int lower_is_row(const Lower *l, IndexId i);
+typedef struct Binding {
+    ExprId value, group; /* NONE: the index itself; not known */
+} Binding;
+Binding lower_binding(const Lower *l, IndexId i);
 void lower_bind(Lower *l, IndexId i, ExprId value, ExprId group);
 IndexId lower_index(Lower *l, const char *stem);
 

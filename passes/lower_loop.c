@@ -113,6 +113,11 @@ static void set(Lower *l, IndexId i, ExprId value, ExprId group)
 
 void lower_bind(Lower *l, IndexId i, ExprId value, ExprId group) { set(l, i, value, group); }
 
+Binding lower_binding(const Lower *l, IndexId i)
+{
+    return i < l->value.len ? (Binding){l->value.at[i], l->group.at[i]} : (Binding){NONE, NONE};
+}
+
 IndexId lower_index(Lower *l, const char *stem)
 {
     Axis axis = {ext_const(l->k->module, 0), NONE};

@@ -229,7 +229,7 @@ static void one_product(Lower *l, ExprId reduce, const Equation *onto)
     l->packed.len = 0;
     ExprId at[2];
     partial_at(l, x_index(k, loc, l->item_row), at);
-    vec_push(k->module->arena, &l->done, (Done){reduce, x_load(k, loc, partial, at)});
+    vec_push(k->module->arena, &l->done, (Done){reduce, x_load(k, loc, partial, at), 0});
 }
 
 void lower_product(Lower *l, const Equation *q)

@@ -62,21 +62,22 @@ static void finish(Lower *l, const Domain *d)
         ExprId value = x_load(l->k, loc, d->acc[n], &index);
         if (d->lane != NONE)
             value = x_lanes(l->k, loc, kind, value);
-        vec_push(l->k->module->arena, &l->done, (Done){d->reduce[n], value});
+        vec_push(l->k->module->arena, &l->done, (Done){d->reduce[n], value, d->guard != NONE});
     }
 }
 
 static void emit_domain(Lower *l, Domain *d, const Equation *onto)
 {
     uint32_t depth = l->depth;
-    if (d->guard != NONE)
-        lower_sums(l, d->guard, NULL); /* once, for every reduction that the guard stands before */
     for (uint32_t n = 0; n < d->n; n++)
         declare(l, d, n);
     start(l, d, onto);
     if (d->guard != NONE)
         lower_if(l, x_at(l->k, d->reduce[0])->loc, lower_expr(l, d->guard));
+    uint32_t scope = l->scope;
+    l->scope = l->done.len;
     lower_walk(l, lower_walk_from(d));
+    l->scope = scope;
     for (uint32_t n = 0; n < d->n; n++)
         check_terms(l, d, n);
     lower_close(l, depth);
@@ -237,10 +238,12 @@ static ExprId side_guard(Lower *l, ExprId e, uint32_t a, ExprId guard)
     return x_and(k, (Loc){0}, guard, either || a == 2 ? x_op1(k, (Loc){0}, OP_not, first) : first);
 }
 
+/* A value that was computed under a condition says nothing inside another reduction, where the condition was not
+ * asked for. */
 static int is_done(const Lower *l, ExprId reduce)
 {
     for (uint32_t i = 0; i < l->done.len; i++)
-        if (l->done.at[i].reduce == reduce)
+        if (l->done.at[i].reduce == reduce && (i >= l->scope || !l->done.at[i].guarded))
             return 1;
     return 0;
 }
@@ -324,24 +327,55 @@ int lower_chains(Lower *l, const Equation *q)
            x->type != TY_INT && (l->plan.lane != NONE || lower_reduce_lane(l, q->rhs) == NONE);
 }
 
+/* What one expression asks for, and how far each reduction is: its guard's reductions come before it. */
+typedef struct Order {
+    WantedList found;
+    enum { WAITS, OPEN, MADE } *state;
+    const Equation *onto;
+} Order;
+
+static uint32_t place_of(const Order *o, ExprId reduce)
+{
+    uint32_t i = 0;
+    while (i < o->found.len && o->found.at[i].reduce != reduce)
+        i++;
+    return i;
+}
+
+static void make(Lower *l, Order *o, uint32_t i)
+{
+    ExprId reds[REDUCE_MAX], guard = o->found.at[i].guard;
+    if (o->state[i] != WAITS)
+        return;
+    o->state[i] = OPEN;
+    uint32_t n = guard == NONE ? 0 : lower_reductions(l->k, guard, reds, REDUCE_MAX);
+    for (uint32_t r = 0; r < n && r < REDUCE_MAX; r++) {
+        uint32_t before = place_of(o, reds[r]);
+        if (before < o->found.len && o->state[before] == OPEN)
+            BUG(l->k->module->arena, "lower: reductions of kernel %s stand before each other", l->k->name);
+        if (before < o->found.len)
+            make(l, o, before);
+    }
+    Domain *d = arena_new_of(l->k->module->arena, Domain);
+    lower_open_domain(l, d, o->found.at[i].reduce, guard);
+    o->state[i] = MADE;
+    for (uint32_t j = o->found.len; j-- > 0 && d->n < REDUCE_MAX;) {
+        ExprId other = o->found.at[j].reduce;
+        if (o->state[j] != WAITS || o->found.at[j].guard != guard || !lower_joins(l, d, other))
+            continue;
+        d->reduce[d->n] = other;
+        d->body[d->n++] = x_arg(l->k, other, 0);
+        o->state[j] = MADE;
+    }
+    emit_domain(l, d, o->onto);
+}
+
 void lower_sums(Lower *l, ExprId e, const Equation *onto)
 {
-    WantedList found = wanted(l, e);
-    Domain *d = found.len ? arena_new_of(l->k->module->arena, Domain) : NULL;
-    for (uint32_t i = found.len; i-- > 0;) {
-        if (found.at[i].reduce == NONE || is_done(l, found.at[i].reduce)) /* joined, or done for a guard */
-            continue;
-        lower_open_domain(l, d, found.at[i].reduce, found.at[i].guard);
-        for (uint32_t j = i; j-- > 0 && d->n < REDUCE_MAX;) {
-            ExprId other = found.at[j].reduce;
-            if (other == NONE || found.at[j].guard != d->guard || !lower_joins(l, d, other))
-                continue;
-            d->reduce[d->n] = other;
-            d->body[d->n++] = x_arg(l->k, other, 0);
-            found.at[j].reduce = NONE;
-        }
-        emit_domain(l, d, onto);
-    }
+    Order o = {.found = wanted(l, e), .onto = onto};
+    o.state = arena_alloc(l->k->module->arena, sizeof *o.state * o.found.len);
+    for (uint32_t i = o.found.len; i-- > 0;)
+        make(l, &o, i);
 }
 
 ExprId lower_value(Lower *l, ExprId e)

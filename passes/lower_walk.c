@@ -70,14 +70,27 @@ static void terms(Lower *l, Walk w)
 
 static Loc walk_loc(Lower *l, const Walk *w) { return x_at(l->k, w->d->reduce[0])->loc; }
 
-static void dense_loop(Lower *l, Walk w, IndexId i, ExprId lo, ExprId hi)
+static int stands_open(const Lower *l, IndexId i)
+{
+    for (uint32_t d = 1; d <= l->depth; d++)
+        if (l->p->stmts.at[l->parent[d]].kind == TILE_for && l->p->stmts.at[l->parent[d]].var == i)
+            return 1;
+    return 0;
+}
+
+/* The loop over a reduced index around the rest of the walk. An equal reduction may stand outside, over the same
+ * index: then the loop has a variable of its own, and the index means the outer one again afterwards. */
+static void index_loop(Lower *l, Walk w, IndexId i, ExprId lo, ExprId hi, ExprId group)
 {
     uint32_t depth = l->depth;
-    int vector = i == w.d->lane;
-    lower_for(l, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, i, lo, hi, vector ? w.d->width : 1);
-    lower_bind(l, i, NONE, NONE);
+    int vector = i == w.d->lane, again = stands_open(l, i);
+    IndexId var = again ? lower_index(l, l->k->indices.at[i].name) : i;
+    Binding outer = lower_binding(l, i);
+    lower_for(l, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, var, lo, hi, vector ? w.d->width : 1);
+    lower_bind(l, i, again ? x_index(l->k, (Loc){0}, var) : (ExprId)NONE, group);
     lower_walk(l, w);
     lower_close(l, depth);
+    lower_bind(l, i, outer.value, outer.group);
 }
 
 static void dense_loops(Lower *l, Walk w, IndexId i)
@@ -87,35 +100,30 @@ static void dense_loops(Lower *l, Walk w, IndexId i)
     ends.pending &= ~r.exact;
     middle.pending &= ~(r.exact | r.inner);
     if (!r.inner) {
-        dense_loop(l, middle, i, r.lo_min, r.hi_max);
+        index_loop(l, middle, i, r.lo_min, r.hi_max, NONE);
         return;
     }
     Loc loc = walk_loc(l, &w);
     ExprId a = r.lo_min, b = r.hi_max;
     if (r.lo_max != r.lo_min) {
         a = lower_let(l, loc, "inner", lower_min(l, r.lo_max, r.hi_max));
-        dense_loop(l, ends, i, r.lo_min, a);
+        index_loop(l, ends, i, r.lo_min, a, NONE);
     }
     if (r.hi_min != r.hi_max) {
         b = lower_let(l, loc, "outer", lower_max(l, a, lower_min(l, r.hi_min, r.hi_max)));
-        dense_loop(l, middle, i, a, b);
-        dense_loop(l, ends, i, b, r.hi_max);
+        index_loop(l, middle, i, a, b, NONE);
+        index_loop(l, ends, i, b, r.hi_max, NONE);
     } else {
-        dense_loop(l, middle, i, a, b);
+        index_loop(l, middle, i, a, b, NONE);
     }
 }
 
 static void run_loop(Lower *l, Walk w, IndexId r, ExprId group)
 {
-    uint32_t depth = l->depth;
     RouteId route = lower_route_of(l, r);
-    int vector = r == w.d->lane;
     ExprId first = r == l->slab ? l->slab_lo : lower_run_start(l, route, group);
     ExprId end = r == l->slab ? l->slab_hi : lower_run_end(l, route, group);
-    lower_for(l, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, r, first, end, vector ? w.d->width : 1);
-    lower_bind(l, r, NONE, group);
-    lower_walk(l, w);
-    lower_close(l, depth);
+    index_loop(l, w, r, first, end, group);
 }
 
 static void row_loops(Lower *l, Walk w, IndexId r)
@@ -159,7 +167,9 @@ static void bucket_loop(Lower *l, Walk w, const Bucket *sort, ExprId bucket)
     ExprId at = x_index(k, loc, p), v = lower_expr(l, bucket), next = lower_add(l, v, 1);
     lower_for(l, loc, LOOP_ORDERED, p, x_load(k, loc, made->first, &v), x_load(k, loc, made->first, &next), 1);
     ExprId flat = lower_let(l, loc, "flat", x_load(k, loc, made->order, &at));
+    Binding outer[MAX_RANK];
     for (uint32_t i = made->nbound; i-- > 0;) {
+        outer[i] = lower_binding(l, made->bound[i]);
         ExprId extent = x_extent(k, loc, k->indices.at[made->bound[i]].axis.extent);
         ExprId own = i == 0 ? flat : x_op2(k, loc, OP_imod, flat, extent);
         lower_bind(l, made->bound[i], lower_let(l, loc, k->indices.at[made->bound[i]].name, own), NONE);
@@ -171,6 +181,8 @@ static void bucket_loop(Lower *l, Walk w, const Bucket *sort, ExprId bucket)
                 w.open |= 1u << b;
     lower_walk(l, w);
     lower_close(l, depth);
+    for (uint32_t i = 0; i < made->nbound; i++)
+        lower_bind(l, made->bound[i], outer[i].value, outer[i].group);
 }
 
 static int try_bucket(Lower *l, Walk w)

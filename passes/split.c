@@ -115,7 +115,7 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
     q.rhs = e;
     vec_push(k->module->arena, &s->out, q);
     ExprId load = x_load(k, loc, q.lhs, q.index);
-    vec_push(k->module->arena, &s->made, (Done){e, load});
+    vec_push(k->module->arena, &s->made, (Done){e, load, 0});
     return load;
 }
 
