@@ -5,15 +5,16 @@
  *          g[r, f] = sum(h) xp[r, h] * w[@r, h, f]
  * after:   g[r, f] = sum(h) x[rt.token(r), h] * w[@r, h, f]
  *
- * Three rules, each for a local with one defining equation; bits never change, since a local of its own type is read:
+ * Two rules, each for a local with one defining equation; bits never change, since a local of its own type is read:
  *   copy       only moves an element (a gather, a transpose, f32 of one): into every reader
  *   pointwise  no reduction: where every reader asks for each element once, and there is one reader or little work
- *   epilogue   with reductions: where one pointwise reader over the same indices asks for it once */
+ * A product stays an equation of its own: forward and backward kernels then share its code (backend/plan_key.c), and
+ * code generation is nearly all of a compilation. What stands behind a product in memory costs one pass over it. */
 #include "passes/lower.h"
 
-enum { LITTLE_WORK = 6, SUMS_IN_ONE = 4, NODES_IN_ONE = 256 };
+enum { LITTLE_WORK = 6, NODES_IN_ONE = 256 };
 
-typedef enum Rule { RULE_NONE, RULE_COPY, RULE_POINTWISE, RULE_EPILOGUE } Rule;
+typedef enum Rule { RULE_NONE, RULE_COPY, RULE_POINTWISE } Rule;
 
 typedef struct TensorList {
     Vec(TensorId) list;
@@ -77,7 +78,7 @@ static Rule rule_of(const Kernel *k, const Equation *q)
         return RULE_COPY;
     if (elem_type(k->tensors.at[q->lhs].elem) == TY_INT)
         return RULE_NONE; /* storing an integer checks its range */
-    return lower_has_reduce(k, q->rhs) ? RULE_EPILOGUE : RULE_POINTWISE;
+    return lower_has_reduce(k, q->rhs) ? RULE_NONE : RULE_POINTWISE;
 }
 
 /* Every expression of an equation: its subscripts, right-hand side and guard. */
@@ -120,23 +121,6 @@ static int asks_once(const Kernel *k, const Equation *q, ExprId root, ExprId loa
     return indices_around(k, q, root, load) == n;
 }
 
-/* The reader's left-hand side is the producer's, in order, and the load stands outside every reduction. */
-static int same_element(const Kernel *k, const Equation *reader, ExprId load)
-{
-    if (reader->kind != EQ_ASSIGN && reader->kind != EQ_ADD)
-        return 0;
-    uint32_t n = x_at(k, load)->nargs;
-    each_below(e, k, reader->rhs, X_REDUCE)
-        if (x_at(k, *e)->kind == X_REDUCE && x_contains(k, *e, load))
-            return 0;
-    if (reader->nindex != n)
-        return 0;
-    for (uint32_t a = 0; a < n; a++)
-        if (reader->index[a] != x_arg(k, load, a))
-            return 0;
-    return 1;
-}
-
 static int reads(const Producer *p, uint32_t at, TensorId t)
 {
     for (uint32_t i = 0; i < p->reads[at].list.len; i++)
@@ -167,7 +151,6 @@ static int load_fits(const Producer *p, const Equation *q, ExprId root, ExprId l
     case RULE_NONE: return 0;
     case RULE_COPY: return 1;
     case RULE_POINTWISE: return asks_once(p->k, q, root, load);
-    case RULE_EPILOGUE: return root == q->rhs && same_element(p->k, q, load);
     }
     return 0;
 }
@@ -177,7 +160,7 @@ static int fitting_loads(const Producer *p, uint32_t i)
 {
     const Kernel *k = p->k;
     const Equation *q = &k->eqs.at[i];
-    ExprId parts[MAX_RANK + 2], sums[1];
+    ExprId parts[MAX_RANK + 2];
     int uses = 0;
     if (q->ids == p->local || i < p->at || is_stale(p, i))
         return -1;
@@ -189,10 +172,6 @@ static int fitting_loads(const Producer *p, uint32_t i)
                 return -1;
             uses++;
         }
-    if (p->rule == RULE_EPILOGUE && lower_reductions(k, q->rhs, sums, 0) +
-                                            lower_reductions(k, k->eqs.at[p->at].rhs, sums, 0) >
-                                        SUMS_IN_ONE)
-        return -1;
     return uses;
 }
 
