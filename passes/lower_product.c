@@ -111,26 +111,30 @@ static void open_item_rows(Lower *l, Loc loc)
     lower_bind(l, l->plan.row, x_index(l->k, loc, l->item_row), l->group.at[l->plan.row]);
 }
 
-/* Partial sums begin at nothing, or at the old values of a +=. */
+/* Partial sums begin at nothing, or at the old values of a +=. Those of the last block's rows past the end begin too,
+ * at the last row's: their sums are never used, but what is left in memory may be slow to compute with. */
 static void begin(Lower *l, const Domain *d, TensorId partial, const Equation *onto)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, d->reduce[0])->loc;
     uint32_t depth = l->depth;
-    ExprId at[2], old[MAX_RANK];
+    int64_t rows = l->plan.rows;
+    ExprId at[2], old[MAX_RANK], row = x_index(k, loc, l->item_row), size = x_int(k, loc, rows);
+    ExprId count = lower_add(l, x_op2(k, loc, OP_sub, l->item_end, l->item_first), rows - 1);
+    ExprId whole = x_op2(k, loc, OP_mul, x_op2(k, loc, OP_idiv, count, size), size);
     open_lanes(l, loc);
-    open_item_rows(l, loc);
+    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, x_op2(k, loc, OP_add, l->item_first, whole), 1);
+    lower_bind(l, l->plan.row, lower_min(l, row, lower_add(l, l->item_end, -1)), l->group.at[l->plan.row]);
     ExprId value = lower_identity(l, d->reduce[0]);
     for (uint32_t i = 0; onto && i < onto->nindex; i++)
         old[i] = lower_expr(l, onto->index[i]);
     if (onto)
         value = x_load(k, loc, onto->lhs, old);
-    lower_store(l, loc, partial, partial_at(l, l->value.at[l->plan.row], at), value, 0);
+    lower_store(l, loc, partial, partial_at(l, row, at), value, 0);
     lower_close(l, depth);
 }
 
-/* Registers from or to the partial sums of a block. Both have places for whole blocks: what stands in those past the
- * chunk's end is never used. */
+/* Registers from or to the partial sums of a block; both have places for whole blocks. */
 static void move_block(Lower *l, const Domain *d, TensorId partial, int to_memory)
 {
     Kernel *k = l->k;
