@@ -5,7 +5,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed) { return XXH3_64bits_withSeed(bytes, length, seed); }
+uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(bytes, length, seed);
+}
 
 void hash_hex(const void *bytes, size_t length, char out[33])
 {

@@ -40,7 +40,13 @@ const char *text_string(Text *t) { return t->at ? t->at : ""; }
 size_t text_character(const char *at, size_t left)
 {
     const unsigned char *c = (const unsigned char *)at;
-    size_t n = left == 0 ? 0 : *c < 0x80 ? 1 : *c < 0xc2 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : *c < 0xf5 ? 4 : 0;
+    size_t n = left == 0   ? 0
+               : *c < 0x80 ? 1
+               : *c < 0xc2 ? 0
+               : *c < 0xe0 ? 2
+               : *c < 0xf0 ? 3
+               : *c < 0xf5 ? 4
+                           : 0;
     if (n > left)
         return 0;
     for (size_t i = 1; i < n; i++)

@@ -33,10 +33,12 @@ static int has_nan(const CheckCase *c, const CheckReference *r)
     return 0;
 }
 
-CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims, const TestRun *run)
+CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims,
+                         const TestRun *run)
 {
     const char *where = run ? check_routing_text(run, a) : "";
-    uint64_t seed = check->o->seed ^ hash_bytes(k->name, strlen(k->name), hash_bytes(where, strlen(where), 7));
+    uint64_t seed =
+        check->o->seed ^ hash_bytes(k->name, strlen(k->name), hash_bytes(where, strlen(where), 7));
     return (CheckCase){.arena = a, .k = k, .dims = dims, .run = run, .random = random_new(seed), .shrink = 1};
 }
 
@@ -76,7 +78,8 @@ static const char *compare_targets(Job *j, const CheckCase *c, const CheckRefere
     const char *bad = named(j->arena, "JIT", check_compare(c, r, &first, j->tolerance, &j->score));
     CheckResult second = check_call(c, &two);
     if (!bad)
-        bad = named(j->arena, "1 thread, and 2 threads in a dirty work space", check_same(c, &first, &second));
+        bad =
+            named(j->arena, "1 thread, and 2 threads in a dirty work space", check_same(c, &first, &second));
     if (!bad && check->has_so) {
         CheckResult third = check_call(c, &so);
         bad = named(j->arena, "JIT and .so", check_same(c, &first, &third));
@@ -242,7 +245,10 @@ static void run_test(Check *check, const Test *t)
     for (uint32_t i = 0; i < t->sizes.len; i++)
         dims[t->sizes.at[i].dim] = t->sizes.at[i].value;
     for (uint32_t i = 0; i < t->runs.len; i++)
-        run_kernel(check, (Job){.k = k, .dims = dims, .run = &t->runs.at[i], .tolerance = t->tolerance,
+        run_kernel(check, (Job){.k = k,
+                                .dims = dims,
+                                .run = &t->runs.at[i],
+                                .tolerance = t->tolerance,
                                 .gradcheck = t->gradcheck});
 }
 

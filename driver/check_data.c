@@ -46,7 +46,8 @@ static void narrow(Range *r, int64_t lo, int64_t end)
     r->end = end < r->end ? end : r->end;
 }
 
-static void narrow_by_subscript(const CheckCase *c, Range *r, TensorId t, TensorId base, uint32_t axis, ExprId subscript)
+static void narrow_by_subscript(const CheckCase *c, Range *r, TensorId t, TensorId base, uint32_t axis,
+                                ExprId subscript)
 {
     int64_t extent = check_extent_value(c, c->k->tensors.at[base].axes[axis].extent);
     if (is_load_of(c->k, subscript, t))

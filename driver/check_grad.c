@@ -136,7 +136,8 @@ static double probe_error(const Probe *p, double level, double *got, double *wan
     for (int64_t n = 0; n < p->count; n++)
         dot += p->direction[n] != 0 ? p->direction[n] * p->gradient[n] : 0;
     for (double h = 1e-4; h > 5e-8; h /= 10) {
-        double fd = difference(p, h), error = fabs(fd - dot) / (fabs(fd) + fabs(dot) + 1e-3 * (1 + fabs(level)));
+        double fd = difference(p, h),
+               error = fabs(fd - dot) / (fabs(fd) + fabs(dot) + 1e-3 * (1 + fabs(level)));
         if (error < best) {
             best = error;
             *want = fd;

@@ -38,7 +38,8 @@ static const char *load_bytes(Compilation *c, Bytes so, Loaded *out)
             break;
         done += (size_t)n;
     }
-    const char *error = close(fd) || done < so.len ? arena_printf(c->arena, "%s: cannot be written", path) : NULL;
+    const char *error =
+        close(fd) || done < so.len ? arena_printf(c->arena, "%s: cannot be written", path) : NULL;
     if (!error)
         error = jit_open_library(path, c->arena, out);
     unlink(path);

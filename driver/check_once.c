@@ -16,8 +16,8 @@ static void print_values(FILE *out, const char *name, Elem e, const unsigned cha
         sum += v;
     }
     hash_hex(bytes, (size_t)count * elem_bytes(e), hash);
-    fprintf(out, "%s: %lld %s, from %.6g to %.6g, mean %.6g, hash %.16s:", name, (long long)count, elem_name(e), low,
-            high, count ? sum / (double)count : 0, hash);
+    fprintf(out, "%s: %lld %s, from %.6g to %.6g, mean %.6g, hash %.16s:", name, (long long)count,
+            elem_name(e), low, high, count ? sum / (double)count : 0, hash);
     for (int64_t n = 0; n < count && n < 6; n++)
         fprintf(out, " %.6g", element_read(e, bytes + (size_t)n * elem_bytes(e)));
     fprintf(out, count > 6 ? " ...\n" : "\n");

@@ -93,8 +93,10 @@ void check_choices(CheckCase *c, int64_t tokens, int64_t choices, int64_t groups
 EvalRoute check_route_room(CheckCase *c, const Route *r)
 {
     const Group *g = &c->k->module->groups.at[r->group];
-    EvalRoute out = {.tokens = check_extent_value(c, r->tokens), .choices = check_extent_value(c, r->choices),
-                     .groups = check_extent_value(c, g->groups), .rows = check_extent_value(c, g->rows)};
+    EvalRoute out = {.tokens = check_extent_value(c, r->tokens),
+                     .choices = check_extent_value(c, r->choices),
+                     .groups = check_extent_value(c, g->groups),
+                     .rows = check_extent_value(c, g->rows)};
     int64_t slots;
     if (out.tokens < 0 || out.choices < 0 || out.groups < 0 || out.rows < 0 ||
         __builtin_mul_overflow(out.tokens, out.choices, &slots) || slots > 1 << 24 || out.rows > 1 << 24) {
@@ -129,8 +131,10 @@ EvalRoute check_route(CheckCase *c, const Route *r)
 
 /* ---- text ---- */
 
-static const char *const routing_words[] = {[ROUTING_UNIFORM] = "uniform", [ROUTING_ZIPF] = "zipf",
-                                            [ROUTING_HOT] = "hot", [ROUTING_EMPTY] = "empty",
+static const char *const routing_words[] = {[ROUTING_UNIFORM] = "uniform",
+                                            [ROUTING_ZIPF] = "zipf",
+                                            [ROUTING_HOT] = "hot",
+                                            [ROUTING_EMPTY] = "empty",
                                             [ROUTING_EXACT] = "exact"};
 
 const char *check_routing_text(const TestRun *run, Arena *a)
@@ -188,7 +192,8 @@ const char *check_parse_routing(const char *text, Arena *a, TestRun *out)
             kind++;
         r.kind = kind;
         if (kind > ROUTING_EXACT || !parse_numbers(&at, a, &r))
-            return arena_printf(a, "'%s' is no routing: uniform, zipf(S), hot(N), empty(P%%), exact(n0, n1, ...)", text);
+            return arena_printf(
+                a, "'%s' is no routing: uniform, zipf(S), hot(N), empty(P%%), exact(n0, n1, ...)", text);
         vec_push(a, &out->routings, r);
     }
     return NULL;

@@ -78,8 +78,8 @@ static int intact(const Guarded *g)
 
 typedef struct Call {
     const CheckCase *c;
-    Guarded *memory;     /* by parameter: of tensors */
-    Guarded *fields;     /* RF_FIELDS for each parameter: of routes */
+    Guarded *memory; /* by parameter: of tensors */
+    Guarded *fields; /* RF_FIELDS for each parameter: of routes */
     moe_route *routes;
     void **args;
     int64_t *dims;
@@ -100,8 +100,14 @@ static void give_route(Call *call, uint32_t i)
     f[RF_COUNT] = give(call->c, r->count, (size_t)r->groups, 8);
     f[RF_SLOT_OF] = give(call->c, r->slot_of, (size_t)r->rows, 4);
     f[RF_ROW_OF] = give(call->c, r->row_of, (size_t)(r->tokens * r->choices), 4);
-    call->routes[i] = (moe_route){r->tokens, r->choices, r->groups, r->rows, (void *)f[RF_START].at,
-                                  (void *)f[RF_COUNT].at, (void *)f[RF_SLOT_OF].at, (void *)f[RF_ROW_OF].at};
+    call->routes[i] = (moe_route){r->tokens,
+                                  r->choices,
+                                  r->groups,
+                                  r->rows,
+                                  (void *)f[RF_START].at,
+                                  (void *)f[RF_COUNT].at,
+                                  (void *)f[RF_SLOT_OF].at,
+                                  (void *)f[RF_ROW_OF].at};
     call->args[i] = &call->routes[i];
 }
 
@@ -172,7 +178,8 @@ static const char *damage(const Call *call)
 static CheckResult result_of(const Call *call, int status, const char *message)
 {
     const CheckCase *c = call->c;
-    CheckResult r = {.status = status, .failure = damage(call), .message = arena_printf(c->arena, "%s", message)};
+    CheckResult r = {
+        .status = status, .failure = damage(call), .message = arena_printf(c->arena, "%s", message)};
     r.bytes = arena_array(c->arena, unsigned char *, c->k->params.len + 1);
     r.routes = call->routes;
     for (uint32_t i = 0; i < c->k->params.len; i++)
@@ -219,7 +226,10 @@ static const char *place(const CheckCase *c, const Tensor *t, int64_t flat)
     return text_string(&text);
 }
 
-static int same_value(double a, double b) { return (isnan(a) && isnan(b)) || !(a < b || a > b || isnan(a) || isnan(b)); }
+static int same_value(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || !(a < b || a > b || isnan(a) || isnan(b));
+}
 
 static double allowed(const CheckReference *want, uint32_t param, Elem elem, int64_t n, double tolerance)
 {
@@ -229,13 +239,14 @@ static double allowed(const CheckReference *want, uint32_t param, Elem elem, int
     return want->bounds[param] ? want->bounds[param][n] : 0;
 }
 
-static const char *compare_tensor(const CheckCase *c, const CheckReference *want, const CheckResult *got, uint32_t i,
-                                  double tolerance, CheckScore *score)
+static const char *compare_tensor(const CheckCase *c, const CheckReference *want, const CheckResult *got,
+                                  uint32_t i, double tolerance, CheckScore *score)
 {
     const Tensor *t = check_tensor(c->k, i);
     const char *bad = NULL;
     for (int64_t n = 0; t->role != ROLE_IN && n < c->values[i].count; n++) {
-        double g = element_read(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)), w = want->data[i][n];
+        double g = element_read(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)),
+               w = want->data[i][n];
         double bound = allowed(want, i, t->elem, n, tolerance);
         score->compared++;
         score->doubt += isinf(bound) != 0;
@@ -245,7 +256,8 @@ static const char *compare_tensor(const CheckCase *c, const CheckReference *want
         if (!(error <= bound)) {
             score->worst = INFINITY;
             if (!bad)
-                bad = arena_printf(c->arena, "%s: got %.9g, want %.9g, bound %.3g", place(c, t, n), g, w, bound);
+                bad = arena_printf(c->arena, "%s: got %.9g, want %.9g, bound %.3g", place(c, t, n), g, w,
+                                   bound);
         } else if (bound > 0 && error / bound > score->worst) {
             score->worst = error / bound;
         }
@@ -261,7 +273,8 @@ static const char *compare_list(const CheckCase *c, const char *route, const cha
         double g = element_read(e, (const unsigned char *)got + (size_t)n * size);
         double w = element_read(e, (const unsigned char *)want + (size_t)n * size);
         if (!same_value(g, w))
-            return arena_printf(c->arena, "%s.%s[%lld]: got %.0f, want %.0f", route, field, (long long)n, g, w);
+            return arena_printf(c->arena, "%s.%s[%lld]: got %.0f, want %.0f", route, field, (long long)n, g,
+                                w);
     }
     return NULL;
 }
@@ -286,8 +299,8 @@ static int nothing_to_write(const CheckCase *c)
     return 1;
 }
 
-const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got, double tolerance,
-                          CheckScore *score)
+const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got,
+                          double tolerance, CheckScore *score)
 {
     if (got->failure)
         return got->failure;
@@ -318,7 +331,8 @@ const char *check_same(const CheckCase *c, const CheckResult *a, const CheckResu
             size_t size = elem_bytes(t->elem), at = (size_t)n * size;
             if (memcmp(a->bytes[i] + at, b->bytes[i] + at, size) != 0)
                 return arena_printf(c->arena, "%s: %.9g and %.9g", place(c, t, n),
-                                    element_read(t->elem, a->bytes[i] + at), element_read(t->elem, b->bytes[i] + at));
+                                    element_read(t->elem, a->bytes[i] + at),
+                                    element_read(t->elem, b->bytes[i] + at));
         }
     }
     return NULL;

@@ -219,7 +219,7 @@ static int own_reads_ok(KernelCheck *c, const Equation *q, Loc loc)
 {
     if (c->k->tensors.at[q->lhs].role != ROLE_INOUT || !x_loads(c->k, q->rhs, q->lhs))
         return 1;
-    each_below(n, c->k, q->rhs, EVERYWHERE) {
+    each_below (n, c->k, q->rhs, EVERYWHERE) {
         ExprId e = *n;
         if (x_at(c->k, e)->kind != X_LOAD || x_at(c->k, e)->sym != q->lhs)
             continue;

@@ -37,7 +37,7 @@ static uint32_t put_expr(Digest *d, ExprId e)
 {
     if (e == NONE)
         return 0;
-    each_below(n, d->k, e, EVERYWHERE)
+    each_below (n, d->k, e, EVERYWHERE)
         if (!d->number[*n])
             put_node(d, *n);
     return d->number[e];
@@ -48,8 +48,8 @@ static void put_equation(Digest *d, const Equation *q)
     uint32_t index[MAX_RANK], rhs = put_expr(d, q->rhs), guard = put_expr(d, q->guard);
     for (uint32_t i = 0; i < q->nindex; i++)
         index[i] = put_expr(d, q->index[i]);
-    text_add(d->out, "= %d %u %u %u %u %u %u %u", (int)q->kind, q->lhs, rhs, guard, q->ids, q->bound, q->route,
-             q->axis);
+    text_add(d->out, "= %d %u %u %u %u %u %u %u", (int)q->kind, q->lhs, rhs, guard, q->ids, q->bound,
+             q->route, q->axis);
     for (uint32_t i = 0; i < q->nindex; i++)
         text_add(d->out, " %u", index[i]);
     text_add(d->out, "\n");
@@ -105,8 +105,8 @@ void ir_digest(const Module *m, Text *out)
 {
     for (DimId i = 0; i < m->dims.len; i++) {
         const Dim *d = &m->dims.at[i];
-        text_add(out, "dim %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", d->name, d->constant, d->max,
-                 d->multiple, d->prefer);
+        text_add(out, "dim %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", d->name, d->constant,
+                 d->max, d->multiple, d->prefer);
     }
     for (GroupId i = 0; i < m->groups.len; i++) {
         const Group *g = &m->groups.at[i];

@@ -15,7 +15,8 @@ static uint64_t node_hash(const Kernel *k, const Expr *e, const uint32_t *args, 
     return hash_bytes(bound, sizeof *bound * e->nbound, h);
 }
 
-static int node_same(const Kernel *k, const Expr *a, const Expr *b, const uint32_t *args, const uint32_t *bound)
+static int node_same(const Kernel *k, const Expr *a, const Expr *b, const uint32_t *args,
+                     const uint32_t *bound)
 {
     return a->kind == b->kind && a->type == b->type && a->op == b->op && a->nargs == b->nargs &&
            a->nbound == b->nbound && a->sym == b->sym && a->value.i == b->value.i &&
@@ -138,7 +139,11 @@ ExprId x_op2(Kernel *k, Loc loc, ScalarOp op, ExprId a, ExprId b)
 ExprId x_load(Kernel *k, Loc loc, TensorId t, const ExprId *subscripts)
 {
     const Tensor *tensor = &k->tensors.at[t];
-    Expr e = {.kind = X_LOAD, .type = (uint8_t)elem_type(tensor->elem), .nargs = tensor->rank, .sym = t, .loc = loc};
+    Expr e = {.kind = X_LOAD,
+              .type = (uint8_t)elem_type(tensor->elem),
+              .nargs = tensor->rank,
+              .sym = t,
+              .loc = loc};
     return node(k, e, subscripts, NULL);
 }
 
@@ -155,8 +160,11 @@ ExprId x_if(Kernel *k, Loc loc, ExprId condition, ExprId then, ExprId otherwise)
 ExprId x_reduce(Kernel *k, Loc loc, ReduceKind kind, const IndexId *bound, uint32_t nbound, ExprId body,
                 ExprId condition)
 {
-    Expr e = {.kind = X_REDUCE, .op = (uint8_t)kind, .nargs = condition == NONE ? 1 : 2,
-              .nbound = (uint8_t)nbound, .loc = loc};
+    Expr e = {.kind = X_REDUCE,
+              .op = (uint8_t)kind,
+              .nargs = condition == NONE ? 1 : 2,
+              .nbound = (uint8_t)nbound,
+              .loc = loc};
     e.type = type_of(k, body) == TY_INT ? TY_INT : TY_F32;
     return node(k, e, (ExprId[]){body, condition}, bound);
 }
@@ -167,9 +175,15 @@ static ExprId route_node(Kernel *k, Loc loc, ExprKind kind, RouteId r, ExprId a,
     return node(k, e, (ExprId[]){a, b}, NULL);
 }
 
-ExprId x_token(Kernel *k, Loc loc, RouteId r, ExprId row) { return route_node(k, loc, X_TOKEN, r, row, NONE); }
+ExprId x_token(Kernel *k, Loc loc, RouteId r, ExprId row)
+{
+    return route_node(k, loc, X_TOKEN, r, row, NONE);
+}
 ExprId x_slot(Kernel *k, Loc loc, RouteId r, ExprId row) { return route_node(k, loc, X_SLOT, r, row, NONE); }
-ExprId x_group(Kernel *k, Loc loc, RouteId r, ExprId row) { return route_node(k, loc, X_GROUP, r, row, NONE); }
+ExprId x_group(Kernel *k, Loc loc, RouteId r, ExprId row)
+{
+    return route_node(k, loc, X_GROUP, r, row, NONE);
+}
 
 ExprId x_row(Kernel *k, Loc loc, RouteId r, ExprId token, ExprId slot)
 {

@@ -138,7 +138,10 @@ Extent ext_mul(Module *m, Extent a, Extent b)
 
 Extent ext_sub(Module *m, Extent a, Extent b) { return ext_add(m, a, ext_mul(m, ext_const(m, -1), b)); }
 
-int ext_same(const Module *m, Extent a, Extent b) { return m->extents.at[a].folded == m->extents.at[b].folded; }
+int ext_same(const Module *m, Extent a, Extent b)
+{
+    return m->extents.at[a].folded == m->extents.at[b].folded;
+}
 
 int ext_is_const(const Module *m, Extent e, int64_t *value)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const ScalarRow scalar_table[OP_COUNT] = {
-#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc)                                                \
+#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) \
     {#name, spelling, arity, SK_##kind, cost, {ga, gb}, doc},
 #include "ir/scalar.def"
 };
@@ -42,8 +42,9 @@ const char *type_name(Type t)
 
 const char *class_name(EqClass c)
 {
-    static const char *const names[CLASS_COUNT] = {"none",   "pointwise", "permute", "unpermute", "gmm", "gmm_add",
-                                                   "matmul", "reduce",    "bucket",  "top",       "route", "check"};
+    static const char *const names[CLASS_COUNT] = {"none",   "pointwise", "permute", "unpermute",
+                                                   "gmm",    "gmm_add",   "matmul",  "reduce",
+                                                   "bucket", "top",       "route",   "check"};
     return names[c];
 }
 
@@ -202,7 +203,13 @@ uint32_t ir_kernel_dims(const Kernel *k, DimId *out)
 
 Equation ir_equation(EqKind kind, Loc loc)
 {
-    Equation q = {.kind = kind, .loc = loc, .lhs = NONE, .rhs = NONE, .ids = NONE, .bound = NONE, .route = NONE,
+    Equation q = {.kind = kind,
+                  .loc = loc,
+                  .lhs = NONE,
+                  .rhs = NONE,
+                  .ids = NONE,
+                  .bound = NONE,
+                  .route = NONE,
                   .guard = NONE};
     for (int i = 0; i < MAX_RANK; i++)
         q.index[i] = NONE;

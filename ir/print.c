@@ -200,8 +200,7 @@ static void use_expr(const Kernel *k, ExprId root, Used *u)
 {
     if (root == NONE)
         return;
-    each_below(e, k, root, EVERYWHERE)
-    {
+    each_below (e, k, root, EVERYWHERE) {
         const Expr *x = x_at(k, *e);
         if (x->kind == X_EXTENT)
             use_extent(k->module, x->sym, u);

@@ -88,8 +88,7 @@ static int is_told(const Printer *p, IndexId i, ExprId root)
 {
     if (root == NONE)
         return 0;
-    each_below(e, p->k, root, EVERYWHERE)
-    {
+    each_below (e, p->k, root, EVERYWHERE) {
         if (tells_axis(p->k, *e, i))
             return 1;
     }

@@ -6,10 +6,7 @@ static const char *const names[TILE_COUNT] = {
 #include "ir/tile.def"
 };
 
-const char *tile_name(TileKind k)
-{
-    return names[k];
-}
+const char *tile_name(TileKind k) { return names[k]; }
 
 Stmt tile_stmt(TileKind kind, Loc loc)
 {
@@ -47,16 +44,11 @@ static Extent field_extent(const Kernel *k, const Route *route, RouteField f)
     Module *m = k->module;
     const Group *group = &m->groups.at[route->group];
     switch (f) {
-    case RF_START:
-        return ext_add(m, group->groups, ext_const(m, 1));
-    case RF_COUNT:
-        return group->groups;
-    case RF_SLOT_OF:
-        return group->rows;
-    case RF_ROW_OF:
-        return ext_mul(m, route->tokens, route->choices);
-    case RF_FIELDS:
-        break;
+    case RF_START: return ext_add(m, group->groups, ext_const(m, 1));
+    case RF_COUNT: return group->groups;
+    case RF_SLOT_OF: return group->rows;
+    case RF_ROW_OF: return ext_mul(m, route->tokens, route->choices);
+    case RF_FIELDS: break;
     }
     BUG(m->arena, "tile_route_field: no route field %d", (int)f);
 }

@@ -99,7 +99,6 @@ static void print_expr(TilePrinter *p, ExprId e) { printer_expr(&p->names, e, LE
 
 static const char *buffer_name(const TilePrinter *p, TensorId t) { return p->k->tensors.at[t].name; }
 
-
 static void print_subscripts(TilePrinter *p, const Stmt *s)
 {
     for (uint32_t i = 0; i < s->nindex; i++) {
@@ -119,8 +118,10 @@ static void print_range(TilePrinter *p, const Stmt *s)
 
 static void print_for(TilePrinter *p, const Stmt *s)
 {
-    static const char *const words[] = {[LOOP_ORDERED] = "for", [LOOP_PARALLEL] = "parallel",
-                                        [LOOP_OWNED] = "owned", [LOOP_VECTOR] = "vector",
+    static const char *const words[] = {[LOOP_ORDERED] = "for",
+                                        [LOOP_PARALLEL] = "parallel",
+                                        [LOOP_OWNED] = "owned",
+                                        [LOOP_VECTOR] = "vector",
                                         [LOOP_UNROLL] = "unroll"};
     text_add(p->out, "%s %s", words[s->mode], printer_bind(&p->names, s->var));
     print_range(p, s);

@@ -257,7 +257,8 @@ int tile_read(Module *m, uint32_t file, const char *text, size_t len)
     token_expect(&r, "tiles");
     int64_t version = token_int(&r, "a version");
     if (version != 1 && !r.failed)
-        token_fail(&r, DIAG_tile_syntax, r.token.loc, "version %lld of tile text is not known", (long long)version);
+        token_fail(&r, DIAG_tile_syntax, r.token.loc, "version %lld of tile text is not known",
+                   (long long)version);
     while (!r.failed && r.token.kind != TOKEN_END) {
         if (token_take(&r, "dim"))
             read_dim(&r);

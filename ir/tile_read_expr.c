@@ -78,7 +78,8 @@ static ExprId binary(TileReader *r, Loc loc, ScalarOp op, ExprId a, ExprId b)
 {
     Extent folded;
     if (!takes(r, op, a) || !takes(r, op, b))
-        return type_error(r, loc, scalar_table[op].spelling, wanted_by(op), type_at(r, takes(r, op, a) ? b : a));
+        return type_error(r, loc, scalar_table[op].spelling, wanted_by(op),
+                          type_at(r, takes(r, op, a) ? b : a));
     if (op == OP_sub && x_is_int(r->k, a, -INT64_MAX) && x_is_int(r->k, b, 1))
         return x_int(r->k, loc, INT64_MIN); /* its one spelling */
     double infinity;
@@ -170,7 +171,8 @@ static ExprId read_load(TileReader *r, Loc loc)
 
 static int lanes_kind(Name name, ReduceKind *kind)
 {
-    static const char *const names[] = {[RED_SUM] = "lanes_sum", [RED_MAX] = "lanes_max", [RED_MIN] = "lanes_min"};
+    static const char *const names[] = {
+        [RED_SUM] = "lanes_sum", [RED_MAX] = "lanes_max", [RED_MIN] = "lanes_min"};
     for (int i = 0; i < 3; i++) {
         *kind = (ReduceKind)i;
         if (strcmp(names[i], name) == 0)
@@ -259,7 +261,10 @@ static ExprId read_literal(TileReader *r, int negative)
     return x_int(r->k, t.loc, negative ? (int64_t)(0 - t.i) : (int64_t)t.i);
 }
 
-static int at_number(const TileReader *r) { return r->token.kind == TOKEN_INT || r->token.kind == TOKEN_FLOAT; }
+static int at_number(const TileReader *r)
+{
+    return r->token.kind == TOKEN_INT || r->token.kind == TOKEN_FLOAT;
+}
 
 static ExprId read_primary(TileReader *r)
 {

@@ -39,8 +39,10 @@ static void read_body(TileReader *r, Stmt *s, uint32_t line, uint32_t scope)
     r->scope.len = scope;
 }
 
-static const char *const mode_words[] = {[LOOP_ORDERED] = "for", [LOOP_PARALLEL] = "parallel",
-                                         [LOOP_OWNED] = "owned", [LOOP_VECTOR] = "vector",
+static const char *const mode_words[] = {[LOOP_ORDERED] = "for",
+                                         [LOOP_PARALLEL] = "parallel",
+                                         [LOOP_OWNED] = "owned",
+                                         [LOOP_VECTOR] = "vector",
                                          [LOOP_UNROLL] = "unroll"};
 
 static int loop_mode(const TileReader *r)

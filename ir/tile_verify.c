@@ -90,9 +90,7 @@ static void verify_node(TileVerifier *v, ExprId e)
             tile_broken(v, "variable %s is used outside its loop",
                         x->sym < k->indices.len ? k->indices.at[x->sym].name : "?");
         break;
-    case X_LOAD:
-        verify_load(v, x);
-        break;
+    case X_LOAD: verify_load(v, x); break;
     case X_REDUCE:
     case X_TOKEN:
     case X_SLOT:
@@ -117,7 +115,9 @@ static void verify_expr(TileVerifier *v, ExprId e, Want want)
     int right = want == WANT_INT ? t == TY_INT : (t == TY_BOOL) == (want == WANT_CONDITION);
     if (!right)
         tile_broken(v, "a value of type %s stands where %s must", type_name(t),
-                    want == WANT_INT ? "an integer" : want == WANT_VALUE ? "a number" : "a condition");
+                    want == WANT_INT     ? "an integer"
+                    : want == WANT_VALUE ? "a number"
+                                         : "a condition");
     tile_collect(v, e, NULL);
     for (uint32_t i = 0; !v->error && i < v->nodes.len; i++)
         verify_node(v, v->nodes.at[i]);
@@ -181,7 +181,8 @@ static void verify_list(TileVerifier *v, TensorId t, Elem elem, uint32_t rank, c
 
 static int is_zero(const Expr *x)
 {
-    return (x->kind == X_INT && x->value.i == 0) || (x->kind == X_FLOAT && !(x->value.f < 0 || x->value.f > 0));
+    return (x->kind == X_INT && x->value.i == 0) ||
+           (x->kind == X_FLOAT && !(x->value.f < 0 || x->value.f > 0));
 }
 
 static int fits(Elem elem, const Expr *x)
@@ -364,7 +365,8 @@ static void verify_bounds(TileVerifier *v, const Stmt *s)
         tile_broken(v, "a vector loop inside a vector loop");
     if (tile_has_lanes(v, s->lo) || tile_has_lanes(v, s->hi))
         tile_broken(v, "bounds of a loop have lanes");
-    if (s->mode == LOOP_UNROLL && (!tile_unrolled_range(v, s->lo, &lo, &hi) || !tile_unrolled_range(v, s->hi, &lo, &hi)))
+    if (s->mode == LOOP_UNROLL &&
+        (!tile_unrolled_range(v, s->lo, &lo, &hi) || !tile_unrolled_range(v, s->hi, &lo, &hi)))
         tile_broken(v, "bounds of an unrolled loop are not constant");
 }
 

@@ -128,7 +128,8 @@ int tile_unrolled_range(TileVerifier *v, ExprId e, int64_t *lo, int64_t *hi)
 /* A plain parameter: its values say nothing about who reads them. */
 static int stops_taint(const Kernel *k, const Expr *x)
 {
-    return x->kind == X_LOAD && k->tensors.at[x->sym].space == SPACE_GM && k->tensors.at[x->sym].route == NONE;
+    return x->kind == X_LOAD && k->tensors.at[x->sym].space == SPACE_GM &&
+           k->tensors.at[x->sym].route == NONE;
 }
 
 static uint32_t taint_of(TileVerifier *v, ExprId e)

@@ -179,8 +179,7 @@ static int own_reads_ok(Verifier *v)
 {
     const Equation *q = v->eq;
     const Tensor *t = &v->k->tensors.at[q->lhs];
-    each_below(e, v->k, q->rhs, EVERYWHERE)
-    {
+    each_below (e, v->k, q->rhs, EVERYWHERE) {
         if (x_at(v->k, *e)->kind != X_LOAD || x_at(v->k, *e)->sym != q->lhs)
             continue;
         REQUIRE(v, *e, t->role == ROLE_INOUT, "%s is read by its own definition", t->name);

@@ -217,7 +217,8 @@ static ExprId copy_node(Kernel *to, const Kernel *from, ExprId e, const ExprId *
     case X_LOAD: return x_load(to, x.loc, sym, args);
     case X_IF: return x_if(to, x.loc, args[0], args[1], args[2]);
     case X_REDUCE:
-        return x_reduce(to, x.loc, (ReduceKind)x.op, bound, x.nbound, args[0], x.nargs > 1 ? args[1] : (ExprId)NONE);
+        return x_reduce(to, x.loc, (ReduceKind)x.op, bound, x.nbound, args[0],
+                        x.nargs > 1 ? args[1] : (ExprId)NONE);
     case X_TOKEN: return x_token(to, x.loc, sym, args[0]);
     case X_SLOT: return x_slot(to, x.loc, sym, args[0]);
     case X_ROW: return x_row(to, x.loc, sym, args[0], args[1]);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const Cpu cpu_table[ISA_COUNT] = {
-#define CPU(name, lanes, rows, vectors, blocks, depth, features, doc)                                         \
+#define CPU(name, lanes, rows, vectors, blocks, depth, features, doc) \
     {#name, lanes, rows, vectors, blocks, depth, features, doc},
 #include "machines/cpu.def"
 };

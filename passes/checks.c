@@ -196,7 +196,8 @@ static void look(Checks *c, ExprId root, ExprId guard)
     ExprMap here = x_map(c->arena, below.n); /* a node that is evaluated wherever root is: to itself */
     *x_map_at(&here, root) = root;
     for (uint32_t n = below.n; n-- > 0;)
-        for (uint32_t a = 0; x_map_get(&here, below.at[n]) != NONE && a < always(c->k, below.at[n], flat); a++)
+        for (uint32_t a = 0; x_map_get(&here, below.at[n]) != NONE && a < always(c->k, below.at[n], flat);
+             a++)
             *x_map_at(&here, x_arg(c->k, below.at[n], a)) = x_arg(c->k, below.at[n], a);
     for (uint32_t n = 0; n < below.n; n++) {
         ExprId e = below.at[n];

@@ -11,7 +11,7 @@
 static uint32_t maps_below(const Kernel *k, ExprId e)
 {
     uint32_t maps = 0;
-    each_below(n, k, e, EVERYWHERE)
+    each_below (n, k, e, EVERYWHERE)
         maps |= 1u << x_at(k, *n)->kind;
     return maps;
 }
@@ -25,7 +25,7 @@ static int is_product(const Kernel *k, const Equation *q, ExprId sum)
     if (x_at(k, sum)->op != RED_SUM || !x_is_op(k, body, OP_mul))
         return 0;
     uint32_t partial = 0;
-    each_below(n, k, body, EVERYWHERE) {
+    each_below (n, k, body, EVERYWHERE) {
         int all = 1;
         if (x_at(k, *n)->kind != X_LOAD || x_at(k, *n)->type == TY_INT)
             continue;

@@ -23,7 +23,7 @@ typedef struct TensorList {
 typedef struct Producer {
     Kernel *k;
     TensorList *reads; /* by equation: what it loads, each tensor once */
-    uint32_t at; /* its equation */
+    uint32_t at;       /* its equation */
     TensorId local;
     Rule rule;
 } Producer;
@@ -39,7 +39,7 @@ static int is_copy(const Kernel *k, ExprId e)
 static uint32_t work(const Kernel *k, ExprId e)
 {
     uint32_t cost = 0;
-    each_below(n, k, e, EVERYWHERE)
+    each_below (n, k, e, EVERYWHERE)
         if (x_at(k, *n)->kind == X_OP)
             cost += scalar_table[x_at(k, *n)->op].cost;
     return cost;
@@ -101,7 +101,7 @@ static uint32_t indices_around(const Kernel *k, const Equation *q, ExprId root, 
     for (uint32_t i = 0; i < q->nindex; i++)
         n += x_at(k, q->index[i])->kind == X_INDEX;
     n += q->kind == EQ_TOP;
-    each_below(e, k, root, EVERYWHERE)
+    each_below (e, k, root, EVERYWHERE)
         if (x_at(k, *e)->kind == X_REDUCE && x_contains(k, *e, node))
             n += x_at(k, *e)->nbound;
     return n;
@@ -165,7 +165,7 @@ static int fitting_loads(const Producer *p, uint32_t i)
     if (q->ids == p->local || i < p->at || is_stale(p, i))
         return -1;
     for (uint32_t n = parts_of(q, parts); n-- > 0;)
-        each_below(e, k, parts[n], EVERYWHERE) {
+        each_below (e, k, parts[n], EVERYWHERE) {
             if (x_at(k, *e)->kind != X_LOAD || x_at(k, *e)->sym != p->local)
                 continue;
             if (!load_fits(p, q, parts[n], *e))
@@ -221,7 +221,7 @@ static void list_reads(Kernel *k, uint32_t at, TensorList *out)
     if (q->ids != NONE)
         vec_push(k->module->arena, &out->list, q->ids);
     for (uint32_t n = parts_of(q, parts); n-- > 0;)
-        each_below(e, k, parts[n], EVERYWHERE)
+        each_below (e, k, parts[n], EVERYWHERE)
             if (x_at(k, *e)->kind == X_LOAD && !reads(&self, 0, x_at(k, *e)->sym))
                 vec_push(k->module->arena, &out->list, x_at(k, *e)->sym);
 }

@@ -32,8 +32,9 @@ static int is_reused(Layout *y, ExprId load)
         const Expr *x = x_at(k, y->q->index[i]);
         if (x->kind != X_INDEX || x->sym == y->lane || lower_varies(k, load, x->sym))
             continue;
-        each_below(n, k, body, EVERYWHERE)
-            if (x_at(k, *n)->kind == X_LOAD && *n != load && lower_varies(k, *n, x->sym) && !lower_varies(k, *n, y->lane))
+        each_below (n, k, body, EVERYWHERE)
+            if (x_at(k, *n)->kind == X_LOAD && *n != load && lower_varies(k, *n, x->sym) &&
+                !lower_varies(k, *n, y->lane))
                 return 1;
     }
     return 0;

@@ -23,7 +23,7 @@ static void skip_dropped(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
     for (uint32_t i = 0; i < q->nindex; i++) {
-        each_below(n, k, q->index[i], EVERYWHERE)
+        each_below (n, k, q->index[i], EVERYWHERE)
             if (x_at(k, *n)->kind == X_ROW)
                 lower_if(l, q->loc, x_op2(k, q->loc, OP_ge, lower_expr(l, *n), x_int(k, q->loc, 0)));
     }
@@ -42,7 +42,8 @@ static void lower_scatter(Lower *l, const Equation *q)
     p->row = NONE;
     p->rows = 1;
     const Expr *last = x_at(k, q->index[q->nindex - 1]);
-    p->lane = last->kind == X_INDEX && !lower_is_row(l, last->sym) && p->lane == last->sym ? last->sym : (IndexId)NONE;
+    p->lane = last->kind == X_INDEX && !lower_is_row(l, last->sym) && p->lane == last->sym ? last->sym
+                                                                                           : (IndexId)NONE;
     for (uint32_t i = 0; p->lane != NONE && i + 1 < q->nindex; i++)
         if (x_uses_index(k, q->index[i], p->lane))
             p->lane = NONE;
@@ -80,10 +81,10 @@ static void open_domain_of(Lower *l, Loc loc, ExprId e)
 {
     Kernel *k = l->k;
     uint8_t *bound = arena_alloc(k->module->arena, k->indices.len + 1);
-    each_below(n, k, e, EVERYWHERE)
+    each_below (n, k, e, EVERYWHERE)
         for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
             bound[x_bound(k, *n, b)] = 1;
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         if (x_at(k, *n)->kind != X_INDEX || bound[x_at(k, *n)->sym])
             continue;
         IndexId i = x_at(k, *n)->sym;
@@ -96,7 +97,8 @@ static void open_domain_of(Lower *l, Loc loc, ExprId e)
     }
 }
 
-static void check_inside(Lower *l, Loc loc, ExprId value, int64_t lo, ExprId end, int at_entry, const char *what)
+static void check_inside(Lower *l, Loc loc, ExprId value, int64_t lo, ExprId end, int at_entry,
+                         const char *what)
 {
     Kernel *k = l->k;
     Stmt s = tile_stmt(TILE_check, loc);
@@ -122,9 +124,10 @@ static void lower_check(Lower *l, const Equation *q)
     uint32_t n = x_conjuncts(k, q->guard, parts, CONJUNCT_MAX);
     for (uint32_t c = 0; c < n; c++)
         lower_if(l, loc, lower_value(l, parts[c]));
-    const char *what = arena_printf(k->module->arena, "%s: subscript %u of %s is %%lld, its extent is %%lld", k->name,
-                                    q->axis + 1u, t->name);
-    check_inside(l, loc, lower_value(l, q->rhs), 0, x_extent(k, loc, t->axes[q->axis].extent), q->at_entry, what);
+    const char *what = arena_printf(k->module->arena, "%s: subscript %u of %s is %%lld, its extent is %%lld",
+                                    k->name, q->axis + 1u, t->name);
+    check_inside(l, loc, lower_value(l, q->rhs), 0, x_extent(k, loc, t->axes[q->axis].extent), q->at_entry,
+                 what);
 }
 
 static void lower_top(Lower *l, const Equation *q)
@@ -184,8 +187,8 @@ static void lower_route(Lower *l, const Equation *q)
     lower_launch(l, loc, "check");
     lower_for(l, loc, LOOP_ORDERED, t, x_int(k, loc, 0), x_extent(k, loc, r.tokens), 1);
     lower_for(l, loc, LOOP_ORDERED, s, x_int(k, loc, 0), x_extent(k, loc, r.choices), 1);
-    const char *what = arena_printf(m->arena, "%s: route %s: choice %%lld of %s is outside -1..%%lld-1", k->name, r.name,
-                                    k->tensors.at[q->ids].name);
+    const char *what = arena_printf(m->arena, "%s: route %s: choice %%lld of %s is outside -1..%%lld-1",
+                                    k->name, r.name, k->tensors.at[q->ids].name);
     check_inside(l, loc, x_load(k, loc, q->ids, at), -1, x_extent(k, loc, m->groups.at[r.group].groups),
                  is_input(k, q->ids), what);
     lower_launch(l, loc, lower_stem(l, q));
@@ -223,7 +226,7 @@ static Extent work_of(Kernel *k, const Equation *q)
     uint8_t *counted = arena_alloc(m->arena, k->indices.len + 1);
     for (uint32_t pass = 0; pass <= q->nindex; pass++) {
         ExprId e = pass < q->nindex ? q->index[pass] : q->rhs;
-        each_below(n, k, e, EVERYWHERE)
+        each_below (n, k, e, EVERYWHERE)
             if (x_at(k, *n)->kind == X_INDEX && !counted[x_at(k, *n)->sym]) {
                 counted[x_at(k, *n)->sym] = 1;
                 work = ext_mul(m, work, k->indices.at[x_at(k, *n)->sym].axis.extent);

@@ -23,7 +23,8 @@ static ExprId rest_of(Lower *l, const Affine *a, IndexId i, int64_t sign)
         if (a->index[n] == i)
             continue;
         ExprId coef = x_extent(k, (Loc){0}, ext_mul(m, a->coef[n], s));
-        sum = x_op2(k, (Loc){0}, OP_add, sum, x_op2(k, (Loc){0}, OP_mul, coef, x_index(k, (Loc){0}, a->index[n])));
+        sum = x_op2(k, (Loc){0}, OP_add, sum,
+                    x_op2(k, (Loc){0}, OP_mul, coef, x_index(k, (Loc){0}, a->index[n])));
     }
     return sum;
 }
@@ -46,7 +47,8 @@ static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
     }
     Affine form;
     int64_t coef;
-    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT || !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
+    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT ||
+        !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
         return 0;
     for (uint32_t n = 0; n < form.n; n++)
         if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && (coef == 1 || coef == -1)) {
@@ -61,7 +63,7 @@ static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
 static int known_outside(Lower *l, const Walk *w, ExprId e)
 {
     Kernel *k = l->k;
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         ExprKind kind = (ExprKind)x_at(k, *n)->kind;
         if (kind == X_REDUCE || kind == X_IF || kind == X_ROW || kind == X_TOKEN || kind == X_SLOT)
             return 0;
@@ -83,7 +85,8 @@ static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
     ExprId other;
     if (!solve(l, c, i, &op, &other) || !known_outside(l, w, other))
         return 0;
-    *out = (Bound){.at = other, .lower = op == OP_gt || op == OP_ge || op == OP_eq,
+    *out = (Bound){.at = other,
+                   .lower = op == OP_gt || op == OP_ge || op == OP_eq,
                    .upper = op == OP_lt || op == OP_le || op == OP_eq};
     if (op == OP_gt)
         out->at = lower_add(l, other, 1);

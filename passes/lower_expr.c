@@ -2,10 +2,7 @@
  * route maps become loads of the route's fields, reductions the registers that hold them. */
 #include "passes/lower.h"
 
-static ExprId load1(Lower *l, TensorId t, ExprId subscript)
-{
-    return x_load(l->k, (Loc){0}, t, &subscript);
-}
+static ExprId load1(Lower *l, TensorId t, ExprId subscript) { return x_load(l->k, (Loc){0}, t, &subscript); }
 
 ExprId lower_field(Lower *l, RouteId r, RouteField f, ExprId subscript)
 {

@@ -84,7 +84,8 @@ TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count, uint32_
     return id;
 }
 
-TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32_t rank, const Extent *extents)
+TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32_t rank,
+                      const Extent *extents)
 {
     TensorId id = fresh(l, stem, elem, space);
     Tensor *t = &l->k->tensors.at[id];
@@ -131,10 +132,7 @@ const char *lower_stem(const Lower *l, const Equation *q)
     return q->kind == EQ_ROUTE ? l->k->routes.at[q->route].name : l->k->tensors.at[q->lhs].name;
 }
 
-ExprId lower_extent(Lower *l, IndexId i)
-{
-    return x_extent(l->k, (Loc){0}, l->k->indices.at[i].axis.extent);
-}
+ExprId lower_extent(Lower *l, IndexId i) { return x_extent(l->k, (Loc){0}, l->k->indices.at[i].axis.extent); }
 
 int lower_is_row(const Lower *l, IndexId i) { return l->k->indices.at[i].axis.group != NONE; }
 

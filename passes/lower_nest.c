@@ -65,7 +65,7 @@ typedef struct Nest {
     IndexId lane0, row0, block, scalar0; /* variables of strip and block loops, or NONE */
     IndexId row_index;                   /* the free row index that walks over blocks, or NONE */
     int64_t block_rows;
-    IndexId extra[FREE_MAX];             /* further row indices: ordered loops inside */
+    IndexId extra[FREE_MAX]; /* further row indices: ordered loops inside */
     uint32_t nextra;
 } Nest;
 
@@ -105,7 +105,8 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
             lower_parallel(l, loc, p->free[f], lower_extent(l, p->free[f]), 1);
         }
     if (scalar != NONE)
-        lower_parallel(l, loc, n->scalar0 = lower_index(l, "i0"), lower_extent(l, p->free[scalar]), SCALAR_STRIP);
+        lower_parallel(l, loc, n->scalar0 = lower_index(l, "i0"), lower_extent(l, p->free[scalar]),
+                       SCALAR_STRIP);
     if (p->lane != NONE && p->lane != n->row_index)
         lower_parallel(l, loc, n->lane0 = lower_index(l, "v0"), lower_extent(l, p->lane), p->strip);
     if (p->row != NONE && p->row != n->row_index)
@@ -117,11 +118,11 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     }
     if (scalar != NONE) {
         ExprId first = x_index(l->k, loc, n->scalar0), end = lower_extent(l, p->free[scalar]);
-        lower_for(l, loc, LOOP_ORDERED, p->free[scalar], first, lower_min(l, lower_add(l, first, SCALAR_STRIP), end), 1);
+        lower_for(l, loc, LOOP_ORDERED, p->free[scalar], first,
+                  lower_min(l, lower_add(l, first, SCALAR_STRIP), end), 1);
         lower_bind(l, p->free[scalar], NONE, NONE);
     }
 }
-
 
 /* The loops inside an item, down to the element (or the lanes and unrolled rows of it). */
 static void open_inner(Lower *l, Loc loc, const Nest *n)
@@ -139,7 +140,8 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
     if (p->row != NONE) {
         int rows = p->row == n->row_index;
         l->item_first = rows ? b.first : x_index(l->k, loc, n->row0);
-        l->item_end = rows ? b.end : lower_min(l, lower_add(l, l->item_first, p->chunk), lower_extent(l, p->row));
+        l->item_end =
+            rows ? b.end : lower_min(l, lower_add(l, l->item_first, p->chunk), lower_extent(l, p->row));
         l->row_first = l->item_first;
         l->row_end = l->item_end;
         lower_bind(l, p->row, NONE, rows ? b.group : (ExprId)NONE);
@@ -148,7 +150,8 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
         return;
     int rows = p->lane == n->row_index;
     l->lane_first = rows ? b.first : x_index(l->k, loc, n->lane0);
-    l->lane_end = rows ? b.end : lower_min(l, lower_add(l, l->lane_first, p->strip), lower_extent(l, p->lane));
+    l->lane_end =
+        rows ? b.end : lower_min(l, lower_add(l, l->lane_first, p->strip), lower_extent(l, p->lane));
     lower_bind(l, p->lane, NONE, rows ? b.group : (ExprId)NONE);
 }
 

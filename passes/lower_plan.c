@@ -9,7 +9,7 @@
 
 int lower_varies(const Kernel *k, ExprId e, IndexId i)
 {
-    each_below(n, k, e, X_GROUP)
+    each_below (n, k, e, X_GROUP)
         if (x_at(k, *n)->kind == X_INDEX && x_at(k, *n)->sym == i)
             return 1;
     return 0;
@@ -42,7 +42,7 @@ int lower_has_reduce(const Kernel *k, ExprId e)
 uint32_t lower_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max)
 {
     uint32_t n = 0;
-    each_below(i, k, e, X_REDUCE)
+    each_below (i, k, e, X_REDUCE)
         if (x_at(k, *i)->kind == X_REDUCE && n++ < max)
             out[n - 1] = *i;
     return n;
@@ -55,7 +55,7 @@ typedef struct Tally {
 
 static void tally(Kernel *k, ExprId e, IndexId i, Tally *t)
 {
-    each_below(n, k, e, X_LOAD) {
+    each_below (n, k, e, X_LOAD) {
         ExprKind kind = (ExprKind)x_at(k, *n)->kind;
         if (kind == X_LOAD) {
             Stride stride = lower_stride(k, *n, i);
@@ -94,13 +94,14 @@ static void add_free(const Kernel *k, Plan *p, IndexId i)
         if (p->free[f] == i)
             return;
     if (p->nfree == FREE_MAX)
-        BUG(k->module->arena, "lower: more than %d index variables on the left in kernel %s", FREE_MAX, k->name);
+        BUG(k->module->arena, "lower: more than %d index variables on the left in kernel %s", FREE_MAX,
+            k->name);
     p->free[p->nfree++] = i;
 }
 
 static void collect_free(Kernel *k, ExprId e, Plan *p)
 {
-    each_below(n, k, e, EVERYWHERE)
+    each_below (n, k, e, EVERYWHERE)
         if (x_at(k, *n)->kind == X_INDEX)
             add_free(k, p, x_at(k, *n)->sym);
 }
@@ -151,7 +152,7 @@ static IndexId free_lane(Lower *l, const Equation *q, const ExprId *reds, uint32
  * load varies with the row only. */
 static void operands(Kernel *k, ExprId e, IndexId lane, IndexId row, uint32_t *shared, uint32_t *own)
 {
-    each_below(n, k, e, X_LOAD) {
+    each_below (n, k, e, X_LOAD) {
         if (x_at(k, *n)->kind != X_LOAD)
             continue;
         int by_lane = lower_varies(k, *n, lane), by_row = lower_varies(k, *n, row);
@@ -188,7 +189,8 @@ void lower_plan(Lower *l, const Equation *q)
     ExprId reds[REDUCE_MAX];
     uint32_t nreds = lower_reductions(l->k, q->rhs, reds, REDUCE_MAX);
     if (nreds > REDUCE_MAX)
-        BUG(l->k->module->arena, "lower: more than %d reductions in one equation of %s", REDUCE_MAX, l->k->name);
+        BUG(l->k->module->arena, "lower: more than %d reductions in one equation of %s", REDUCE_MAX,
+            l->k->name);
     *p = (Plan){.lane = NONE, .row = NONE, .rows = 1, .chunk = 1};
     for (uint32_t i = 0; i < q->nindex; i++)
         collect_free(l->k, q->index[i], p);

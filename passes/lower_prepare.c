@@ -6,7 +6,7 @@
 static int only_bound(const Kernel *k, ExprId e, const IndexId *bound, uint32_t nbound, uint32_t *used)
 {
     *used = 0;
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         if (x_at(k, *n)->kind == X_REDUCE)
             return 0;
         if (x_at(k, *n)->kind != X_INDEX)
@@ -24,7 +24,7 @@ static int only_bound(const Kernel *k, ExprId e, const IndexId *bound, uint32_t 
 /* Could computing e leave a tensor unless other conditions hold? Then it may not run ahead of them. */
 static int needs_guard(const Kernel *k, ExprId e)
 {
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         if (x_at(k, *n)->kind < X_LOAD)
             continue;
         for (uint32_t a = 0; x_at(k, *n)->kind == X_LOAD && a < x_at(k, *n)->nargs; a++)
@@ -51,8 +51,8 @@ static int key_of(const Kernel *k, ExprId c, const IndexId *bound, uint32_t nbou
     for (uint32_t side = 0; side < 2; side++) {
         const Expr *v = x_at(k, x_arg(k, c, 1 - side));
         out->key = x_arg(k, c, side);
-        if (v->kind != X_INDEX || k->indices.at[v->sym].axis.group != NONE || x_at(k, out->key)->kind == X_GROUP ||
-            x_at(k, out->key)->type != TY_INT)
+        if (v->kind != X_INDEX || k->indices.at[v->sym].axis.group != NONE ||
+            x_at(k, out->key)->kind == X_GROUP || x_at(k, out->key)->type != TY_INT)
             continue;
         out->bucket = v->sym;
         uint32_t b = 0;
@@ -89,7 +89,8 @@ int lower_is_bucket(Lower *l, ExprId reduce, Bucket *sort, uint32_t *conjunct, u
     Kernel *k = l->k;
     ExprId parts[CONJUNCT_MAX];
     IndexId bound[32];
-    uint32_t nbound = x_at(k, reduce)->nbound, n = x_conjuncts(k, x_condition(k, reduce), parts, CONJUNCT_MAX);
+    uint32_t nbound = x_at(k, reduce)->nbound,
+             n = x_conjuncts(k, x_condition(k, reduce), parts, CONJUNCT_MAX);
     if (nbound > MAX_RANK)
         return 0;
     for (uint32_t i = 0; i < nbound; i++)
@@ -120,7 +121,8 @@ static ExprId rows_exist(Lower *l, const Bucket *b)
     ExprId guard = NONE;
     for (uint32_t i = 0; i < b->nbound; i++)
         if (k->indices.at[b->bound[i]].axis.group != NONE) {
-            ExprId slot = lower_field(l, lower_route_of(l, b->bound[i]), RF_SLOT_OF, x_index(k, (Loc){0}, b->bound[i]));
+            ExprId slot =
+                lower_field(l, lower_route_of(l, b->bound[i]), RF_SLOT_OF, x_index(k, (Loc){0}, b->bound[i]));
             guard = x_and(k, (Loc){0}, guard, x_op2(k, (Loc){0}, OP_ge, slot, x_int(k, (Loc){0}, 0)));
         }
     return guard;
@@ -135,7 +137,8 @@ static void check_flat(Lower *l, Extent elements)
     s.limit = x_int(k, (Loc){0}, INT32_MAX);
     s.value = x_op2(k, (Loc){0}, OP_le, s.report, s.limit);
     s.status = STATUS_SIZE;
-    s.text = arena_printf(k->module->arena, "%s: a sum by key runs over %%lld elements, more than %%lld", k->name);
+    s.text =
+        arena_printf(k->module->arena, "%s: a sum by key runs over %%lld elements, more than %%lld", k->name);
     lower_put(l, s);
 }
 
@@ -167,7 +170,7 @@ static void need_group_tables(Lower *l, ExprId e)
 {
     if (e == NONE)
         return;
-    each_below(n, l->k, e, EVERYWHERE)
+    each_below (n, l->k, e, EVERYWHERE)
         if (x_at(l->k, *n)->kind == X_GROUP)
             make_group_table(l, x_at(l->k, *n)->sym);
 }
@@ -216,7 +219,7 @@ static int in_group_loop(Lower *l, ExprId row)
 void lower_prepare(Lower *l, ExprId e)
 {
     Kernel *k = l->k;
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         Bucket sort;
         uint32_t conjunct;
         uint64_t implied;
@@ -228,7 +231,7 @@ void lower_prepare(Lower *l, ExprId e)
         if (!have)
             make_bucket(l, sort);
     }
-    each_below(n, k, e, EVERYWHERE)
+    each_below (n, k, e, EVERYWHERE)
         if (x_at(k, *n)->kind == X_GROUP && !in_group_loop(l, x_arg(k, *n, 0)))
             make_group_table(l, x_at(k, *n)->sym);
 }

@@ -16,7 +16,8 @@ static int is_sure(const Kernel *k, ExprId e)
     const Expr *x = x_at(k, e);
     if (x->kind == X_INDEX || x->kind == X_INT)
         return 1;
-    return (x->kind == X_GROUP || x->kind == X_TOKEN || x->kind == X_SLOT) && x_at(k, x_arg(k, e, 0))->kind == X_INDEX;
+    return (x->kind == X_GROUP || x->kind == X_TOKEN || x->kind == X_SLOT) &&
+           x_at(k, x_arg(k, e, 0))->kind == X_INDEX;
 }
 
 /* May the load be copied along `along` (its last subscript), not varying with `other`, over the reduced index? */
@@ -24,7 +25,8 @@ static int packs(const Lower *l, ExprId load, IndexId along, IndexId other, Inde
 {
     const Kernel *k = l->k;
     uint32_t n = x_at(k, load)->nargs;
-    if (n == 0 || x_at(k, load)->type == TY_INT || lower_varies(k, load, other) || !lower_varies(k, load, reduced))
+    if (n == 0 || x_at(k, load)->type == TY_INT || lower_varies(k, load, other) ||
+        !lower_varies(k, load, reduced))
         return 0;
     for (uint32_t a = 0; a < n; a++) {
         ExprId sub = x_arg(k, load, a);
@@ -56,7 +58,7 @@ static void find_packed(Lower *l, const Domain *d)
     l->packed.len = 0;
     IndexId slab = d->bound[d->nbound - 1];
     int dense = l->k->indices.at[p->row].axis.group == NONE;
-    each_below(e, l->k, d->body[0], X_LOAD) {
+    each_below (e, l->k, d->body[0], X_LOAD) {
         if (x_at(l->k, *e)->kind != X_LOAD)
             continue;
         if (packs(l, *e, p->lane, p->row, slab))
@@ -76,7 +78,8 @@ static void pack(Lower *l, Loc loc, const Packed *p, ExprId group)
     ExprId own = l->group.at[p->along];
     lower_for(l, loc, LOOP_ORDERED, l->slab, l->slab_lo, l->slab_hi, 1);
     lower_bind(l, l->slab, NONE, group);
-    lower_for(l, loc, LOOP_VECTOR, p->along, first, end, by_lane ? l->plan.width : (int64_t)l->cpu->lanes * 2);
+    lower_for(l, loc, LOOP_VECTOR, p->along, first, end,
+              by_lane ? l->plan.width : (int64_t)l->cpu->lanes * 2);
     lower_bind(l, p->along, NONE, own);
     ExprId at[2] = {x_op2(k, loc, OP_sub, x_index(k, loc, l->slab), l->slab_lo),
                     x_op2(k, loc, OP_sub, x_index(k, loc, p->along), first)};
@@ -123,7 +126,8 @@ static void begin(Lower *l, const Domain *d, TensorId partial, const Equation *o
     ExprId count = lower_add(l, x_op2(k, loc, OP_sub, l->item_end, l->item_first), rows - 1);
     ExprId whole = x_op2(k, loc, OP_mul, x_op2(k, loc, OP_idiv, count, size), size);
     open_lanes(l, loc);
-    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, x_op2(k, loc, OP_add, l->item_first, whole), 1);
+    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, x_op2(k, loc, OP_add, l->item_first, whole),
+              1);
     lower_bind(l, l->plan.row, lower_min(l, row, lower_add(l, l->item_end, -1)), l->group.at[l->plan.row]);
     ExprId value = lower_identity(l, d->reduce[0]);
     for (uint32_t i = 0; onto && i < onto->nindex; i++)

@@ -42,10 +42,12 @@ static void check_terms(Lower *l, const Domain *d, uint32_t n)
         return;
     Stmt s = tile_stmt(TILE_check, x.loc);
     ExprId zero = x_int(l->k, x.loc, 0);
-    s.value = x_op2(l->k, x.loc, OP_ne, x_load(l->k, x.loc, d->acc[n], NULL), lower_identity(l, d->reduce[n]));
+    s.value =
+        x_op2(l->k, x.loc, OP_ne, x_load(l->k, x.loc, d->acc[n], NULL), lower_identity(l, d->reduce[n]));
     s.report = s.limit = zero;
     s.status = STATUS_RANGE;
-    s.text = arena_printf(l->k->module->arena, "%s: an integer %s over nothing has no value (%%lld terms, %%lld needed)",
+    s.text = arena_printf(l->k->module->arena,
+                          "%s: an integer %s over nothing has no value (%%lld terms, %%lld needed)",
                           l->k->name, x.op == RED_MAX ? "max" : "min");
     s.limit = x_int(l->k, x.loc, 1);
     lower_put(l, s);
@@ -323,14 +325,15 @@ uint32_t lower_products(Lower *l, ExprId e, ExprId *out, uint32_t max)
 int lower_chains(Lower *l, const Equation *q)
 {
     const Expr *x = x_at(l->k, q->rhs);
-    return q->kind == EQ_ADD && l->k->tensors.at[q->lhs].elem == EL_F32 && x->kind == X_REDUCE && x->op == RED_SUM &&
-           x->type != TY_INT && (l->plan.lane != NONE || lower_reduce_lane(l, q->rhs) == NONE);
+    return q->kind == EQ_ADD && l->k->tensors.at[q->lhs].elem == EL_F32 && x->kind == X_REDUCE &&
+           x->op == RED_SUM && x->type != TY_INT &&
+           (l->plan.lane != NONE || lower_reduce_lane(l, q->rhs) == NONE);
 }
 
 /* What one expression asks for, and how far each reduction is: its guard's reductions come before it. */
 typedef struct Order {
     WantedList found;
-    enum { WAITS, OPEN, MADE } *state;
+    enum { WAITS, OPEN, MADE } * state;
     const Equation *onto;
 } Order;
 

@@ -148,7 +148,8 @@ static Bucket *made_bucket(Lower *l, const Bucket *sort)
 {
     for (uint32_t i = 0; i < l->buckets.len; i++) {
         Bucket *b = &l->buckets.at[i];
-        if (b->key == sort->key && b->guard == sort->guard && ext_same(l->k->module, b->buckets, sort->buckets))
+        if (b->key == sort->key && b->guard == sort->guard &&
+            ext_same(l->k->module, b->buckets, sort->buckets))
             return b;
     }
     return NULL;
@@ -165,7 +166,8 @@ static void bucket_loop(Lower *l, Walk w, const Bucket *sort, ExprId bucket)
         BUG(k->module->arena, "lower: a counting sort of kernel %s was not prepared", k->name);
     IndexId p = lower_index(l, "p");
     ExprId at = x_index(k, loc, p), v = lower_expr(l, bucket), next = lower_add(l, v, 1);
-    lower_for(l, loc, LOOP_ORDERED, p, x_load(k, loc, made->first, &v), x_load(k, loc, made->first, &next), 1);
+    lower_for(l, loc, LOOP_ORDERED, p, x_load(k, loc, made->first, &v), x_load(k, loc, made->first, &next),
+              1);
     ExprId flat = lower_let(l, loc, "flat", x_load(k, loc, made->order, &at));
     Binding outer[MAX_RANK];
     for (uint32_t i = made->nbound; i-- > 0;) {

@@ -45,7 +45,7 @@ static int scope_has(const Scope *s, IndexId i)
 static Scope free_of(const Kernel *k, ExprId e)
 {
     Scope bound = {.n = 0}, used = {.n = 0}, out = {.n = 0};
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
             scope_add(&bound, x_bound(k, *n, b));
         if (x_at(k, *n)->kind == X_INDEX)
@@ -60,14 +60,15 @@ static Scope free_of(const Kernel *k, ExprId e)
 /* Does every subscript below e stay inside whatever conditions hold around it? */
 int split_safe(const Kernel *k, ExprId e)
 {
-    each_below(n, k, e, EVERYWHERE) {
+    each_below (n, k, e, EVERYWHERE) {
         ExprKind kind = (ExprKind)x_at(k, *n)->kind;
         for (uint32_t a = 0; (kind == X_LOAD || kind == X_ROW) && a < x_at(k, *n)->nargs; a++) {
             ExprKind sub = (ExprKind)x_at(k, x_arg(k, *n, a))->kind;
             if (sub != X_INDEX && sub != X_INT && sub != X_TOKEN && sub != X_GROUP && sub != X_SLOT)
                 return 0;
         }
-        if ((kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP) && x_at(k, x_arg(k, *n, 0))->kind != X_INDEX)
+        if ((kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP) &&
+            x_at(k, x_arg(k, *n, 0))->kind != X_INDEX)
             return 0;
     }
     return 1;
@@ -104,7 +105,11 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
             return s->made.at[i].value;
     Loc loc = x_at(k, e)->loc;
     Equation q = ir_equation(EQ_ASSIGN, loc);
-    Tensor t = {.name = ir_fresh_name(k, stem), .loc = loc, .role = ROLE_LOCAL, .rank = (uint8_t)over->n, .route = NONE};
+    Tensor t = {.name = ir_fresh_name(k, stem),
+                .loc = loc,
+                .role = ROLE_LOCAL,
+                .rank = (uint8_t)over->n,
+                .route = NONE};
     t.elem = elem_of((Type)x_at(k, e)->type);
     for (uint32_t i = 0; i < over->n; i++) {
         t.axes[i] = k->indices.at[over->index[i]].axis;

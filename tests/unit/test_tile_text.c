@@ -32,27 +32,26 @@ static const char *printed(Fixture *f)
     return text_string(&out);
 }
 
-static const char pointwise[] =
-    "tiles 1\n"
-    "\n"
-    "dim T <= 64\n"
-    "dim H : % 16 prefer 256\n"
-    "dim C = 3\n"
-    "\n"
-    "kernel scale(in x: bf16[T, H], in s: f32, out y: bf16[T, 2*H + 1]) {\n"
-    "    cost 2*T*H\n"
-    "    launch y @3 {\n"
-    "        parallel t in 0..T by 6 {\n"
-    "            vector h in 0..H by 16 {\n"
-    "                unroll u in 0..6 {\n"
-    "                    if t + u < T @4 {\n"
-    "                        y[t + u, h] = bf16(f32(x[t + u, h]) * s)\n"
-    "                    }\n"
-    "                }\n"
-    "            }\n"
-    "        }\n"
-    "    }\n"
-    "}\n";
+static const char pointwise[] = "tiles 1\n"
+                                "\n"
+                                "dim T <= 64\n"
+                                "dim H : % 16 prefer 256\n"
+                                "dim C = 3\n"
+                                "\n"
+                                "kernel scale(in x: bf16[T, H], in s: f32, out y: bf16[T, 2*H + 1]) {\n"
+                                "    cost 2*T*H\n"
+                                "    launch y @3 {\n"
+                                "        parallel t in 0..T by 6 {\n"
+                                "            vector h in 0..H by 16 {\n"
+                                "                unroll u in 0..6 {\n"
+                                "                    if t + u < T @4 {\n"
+                                "                        y[t + u, h] = bf16(f32(x[t + u, h]) * s)\n"
+                                "                    }\n"
+                                "                }\n"
+                                "            }\n"
+                                "        }\n"
+                                "    }\n"
+                                "}\n";
 
 static const char grouped[] =
     "tiles 1\n"
@@ -78,7 +77,8 @@ static const char grouped[] =
     "    launch entry {\n"
     "        for t in 0..T {\n"
     "            for k in 0..K {\n"
-    "                check id[t, k] >= -1 and id[t, k] < E else INDEX \"id holds %lld, \\\"E\\\" is %lld\" (id[t, k], E)\n"
+    "                check id[t, k] >= -1 and id[t, k] < E else INDEX \"id holds %lld, \\\"E\\\" is %lld\" "
+    "(id[t, k], E)\n"
     "            }\n"
     "        }\n"
     "        route rt from id\n"
@@ -194,8 +194,10 @@ static const char *wrapped(char *out, size_t size, const char *body)
 {
     snprintf(out, size,
              "tiles 1\ndim T\ndim E\ndim H\ngroup R : E rows T\n"
-             "kernel f(in x: f32[T, H], in id: i32[T], in rt: route[T, 1 -> R], out y: f32[T, H], out h16: f16[T]) {\n"
-             "cost T\nwork g: f32[T, H]\nthread s: f32[H]\nreg acc: f32[4] x 8\nreg one: f32[2]\n%s\n}\n", body);
+             "kernel f(in x: f32[T, H], in id: i32[T], in rt: route[T, 1 -> R], out y: f32[T, H], out h16: "
+             "f16[T]) {\n"
+             "cost T\nwork g: f32[T, H]\nthread s: f32[H]\nreg acc: f32[4] x 8\nreg one: f32[2]\n%s\n}\n",
+             body);
     return out;
 }
 
@@ -212,13 +214,17 @@ static void test_verifier_refuses(void **state)
         {"launch a { parallel t in 0..T { y[id[t], 0] += 1.0 } }", "two items of a parallel loop"},
         {"launch a { owned h in 0..H { for t in 0..T { y[id[t], h] += 1.0 } } }", NULL},
         {"launch a { owned h in 0..H by 8 { for t in 0..T { vector j in h..min2(h + 8, H) by 8 "
-         "{ y[id[t], j] += 1.0 } } } }", NULL},
+         "{ y[id[t], j] += 1.0 } } } }",
+         NULL},
         {"launch a { owned h in 0..H { for t in 0..T { y[id[t], 0] += 1.0 } } }", "the owner's variable"},
         {"launch a { for t in 0..T { parallel h in 0..H { y[t, h] = 1.0 } } }", "not directly inside"},
-        {"launch a { parallel t in 0..T { one[0] = 0.0 parallel h in 0..H { y[t, h] = 1.0 } } }", "not directly"},
+        {"launch a { parallel t in 0..T { one[0] = 0.0 parallel h in 0..H { y[t, h] = 1.0 } } }",
+         "not directly"},
         {"launch a { parallel t in 0..T { parallel h in 0..t { y[t, h] = 1.0 } } }", "depend on another"},
-        {"launch a { vector h in 0..H by 8 { vector j in 0..H by 8 { y[0, h] = 1.0 } } }", "inside a vector loop"},
-        {"launch a { vector h in 0..H by 8 { for j in 0..h { y[0, j] = 1.0 } } }", "bounds of a loop have lanes"},
+        {"launch a { vector h in 0..H by 8 { vector j in 0..H by 8 { y[0, h] = 1.0 } } }",
+         "inside a vector loop"},
+        {"launch a { vector h in 0..H by 8 { for j in 0..h { y[0, j] = 1.0 } } }",
+         "bounds of a loop have lanes"},
         {"launch a { vector h in 0..H by 8 { one[0] = x[0, h] } }", "has none"},
         {"launch a { vector h in 0..H by 8 { acc[0] = x[0, h] } one[0] = lanes_sum(acc[0]) }", NULL},
         {"launch a { vector h in 0..H by 4 { acc[0] = x[0, h] } }", "8 lanes in a vector loop by 4"},
@@ -232,7 +238,8 @@ static void test_verifier_refuses(void **state)
         {"launch a { h16[0] = 1.5 }", "which is f16"},
         {"launch a { h16[0] = f16(1.5) }", NULL},
         {"launch a { y[0] = 1.5 }", "2 axes and 1 subscripts"},
-        {"launch a { parallel t in 0..T { y[t, 0] = f32(rt.start[t]) valid rt } }", "must not stand in a parallel"},
+        {"launch a { parallel t in 0..T { y[t, 0] = f32(rt.start[t]) valid rt } }",
+         "must not stand in a parallel"},
         {"launch a { for t in 0..T { for t in 0..T { y[t, 0] = 1.0 } } }", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -252,11 +259,22 @@ static void test_reader_refuses(void **state)
 {
     (void)state;
     static const char *const bodies[] = {
-        "launch a { y[0, 0] = }", "launch a { y[0, 0] = z[0] }", "launch a { y[0, 0] = x[0] }",
-        "launch a { y[0, 0] = (1 < 2) + 1 }", "launch a { if 1 { } }", "launch a { y[0.5, 0] = 1 }",
-        "launch a { y[0, 0] = rt.stop[0] }", "launch a { valid no }", "launch a {", "launch a { check 1 < 2 else }",
-        "launch a { y[0, 0] = exp(1, 2) }", "launch a { y[0, 0] = nothing(1) }", "launch a { y[i, 0] = 1 }",
-        "launch a { y[0, 0] = 99999999999999999999 }", "launch a { check 1 < 2 else NULL \"abc }", "launch a { ` }",
+        "launch a { y[0, 0] = }",
+        "launch a { y[0, 0] = z[0] }",
+        "launch a { y[0, 0] = x[0] }",
+        "launch a { y[0, 0] = (1 < 2) + 1 }",
+        "launch a { if 1 { } }",
+        "launch a { y[0.5, 0] = 1 }",
+        "launch a { y[0, 0] = rt.stop[0] }",
+        "launch a { valid no }",
+        "launch a {",
+        "launch a { check 1 < 2 else }",
+        "launch a { y[0, 0] = exp(1, 2) }",
+        "launch a { y[0, 0] = nothing(1) }",
+        "launch a { y[i, 0] = 1 }",
+        "launch a { y[0, 0] = 99999999999999999999 }",
+        "launch a { check 1 < 2 else NULL \"abc }",
+        "launch a { ` }",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         Fixture f;
@@ -291,9 +309,9 @@ static void test_reader_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_exact_text),
-        cmocka_unit_test(test_lines_are_kept),   cmocka_unit_test(test_verifier_refuses),
-        cmocka_unit_test(test_reader_refuses),   cmocka_unit_test(test_reader_survives),
+        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_exact_text),
+        cmocka_unit_test(test_lines_are_kept), cmocka_unit_test(test_verifier_refuses),
+        cmocka_unit_test(test_reader_refuses), cmocka_unit_test(test_reader_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
