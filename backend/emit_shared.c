@@ -100,7 +100,7 @@ static V emit_null(L *l, const Shared *s)
 }
 
 /* void items(ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes chunks of
- * the launch's items until none is left or a check fails; eight chunks for each thread, so that the last ones
+ * the launch's items until none is left or a check fails; many chunks for each thread, so that the last ones
  * even out. */
 static V emit_items(L *l)
 {
@@ -111,7 +111,7 @@ static V emit_items(L *l)
         return fn;
     V items = LLVMGetParam(fn, 3), threads = LLVMGetParam(fn, 6), one = l_i64(l, 1);
     V team = l_icmp(l, LLVMIntSGT, threads, one);
-    V chunk = l_select(l, team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 3)), items);
+    V chunk = l_select(l, team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 5)), items);
     chunk = l_max(l, chunk, one);
     Block take = l_block(l, "take"), run = l_block(l, "run"), done = l_block(l, "done");
     l_goto(l, take);
