@@ -119,6 +119,7 @@ const char *target_for_this_cpu(IsaList *list, Arena *a);
 /* ---- plugin.c ---- */
 
 const BackendApi *plugin_open(Arena *a, const char **error);
+const char *plugin_directory(Arena *a); /* where the plug-in is, "." when it is not found */
 /* Changes whenever the compiler or its back end does: hash of both files' build ids. */
 const char *plugin_build_id(Arena *a);
 

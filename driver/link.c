@@ -30,8 +30,12 @@ typedef struct LinkJob {
     size_t said_len;
 } LinkJob;
 
+/* A file beside the plug-in that carries the library's name only, or the library itself. */
 static const char *library_file(const char *soname, Arena *a)
 {
+    const char *name = arena_printf(a, "%s/names/%s", plugin_directory(a), soname);
+    if (access(name, R_OK) == 0)
+        return name;
     struct link_map *map = NULL;
     const char *path = NULL;
     void *handle = dlopen(soname, RTLD_LAZY);

@@ -54,6 +54,12 @@ static const char *find_plugin(Arena *a)
     return NULL;
 }
 
+const char *plugin_directory(Arena *a)
+{
+    const char *path = find_plugin(a), *end = path ? strrchr(path, '/') : NULL;
+    return end ? arena_strndup(a, path, (size_t)(end - path)) : ".";
+}
+
 const BackendApi *plugin_open(Arena *a, const char **error)
 {
     const char *path = find_plugin(a);
