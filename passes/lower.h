@@ -178,6 +178,8 @@ int split_safe(const Kernel *k, ExprId e);
 
 /* lower_sum.c: domains. */
 void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard);
+/* What a register begins with: nothing, or the old element of the += that chains. */
+ExprId lower_first_value(Lower *l, ExprId reduce, const Equation *onto);
 int lower_joins(Lower *l, const Domain *d, ExprId reduce);
 /* e with the reductions that join another one running over that one's indices. */
 ExprId lower_unify(Lower *l, ExprId e);
@@ -186,8 +188,8 @@ int lower_chains(Lower *l, const Equation *q);
 /* The float sums of e that are asked for always and hold no other: what lower_product.c can take. */
 uint32_t lower_products(Lower *l, ExprId e, ExprId *out, uint32_t max);
 void lower_prepare(Lower *l, ExprId e); /* launches for counting sorts and group tables that e needs */
-/* Emits every reduction of e that is not done. Until l->done is cut back, lower_expr(e) reads their registers: of the row the unroll
- * variable stands at where plan.rows > 1. `onto`: NULL, or the += that chains and whose right-hand side e is. */
+/* Emits every reduction of e that is not done. Until l->done is cut back, lower_expr(e) reads their registers.
+ * `onto`: NULL, or the += that chains and whose right-hand side e is. */
 void lower_sums(Lower *l, ExprId e, const Equation *onto);
 ExprId lower_value(Lower *l, ExprId e); /* both in one, and cuts back */
 /* Is `reduce` a bucketed sum, sum(t where key(t) == v) ...? Fills the sort it needs, which conjunct asks for it, and

@@ -122,18 +122,14 @@ static void begin(Lower *l, const Domain *d, TensorId partial, const Equation *o
     Loc loc = x_at(k, d->reduce[0])->loc;
     uint32_t depth = l->depth;
     int64_t rows = l->plan.rows;
-    ExprId at[2], old[MAX_RANK], row = x_index(k, loc, l->item_row), size = x_int(k, loc, rows);
+    ExprId at[2], row = x_index(k, loc, l->item_row), size = x_int(k, loc, rows);
     ExprId count = lower_add(l, x_op2(k, loc, OP_sub, l->item_end, l->item_first), rows - 1);
     ExprId whole = x_op2(k, loc, OP_mul, x_op2(k, loc, OP_idiv, count, size), size);
     open_lanes(l, loc);
     lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, x_op2(k, loc, OP_add, l->item_first, whole),
               1);
     lower_bind(l, l->plan.row, lower_min(l, row, lower_add(l, l->item_end, -1)), l->group.at[l->plan.row]);
-    ExprId value = lower_identity(l, d->reduce[0]);
-    for (uint32_t i = 0; onto && i < onto->nindex; i++)
-        old[i] = lower_expr(l, onto->index[i]);
-    if (onto)
-        value = x_load(k, loc, onto->lhs, old);
+    ExprId value = lower_first_value(l, d->reduce[0], onto);
     lower_store(l, loc, partial, partial_at(l, row, at), value, 0);
     lower_close(l, depth);
 }

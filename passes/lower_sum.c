@@ -11,27 +11,17 @@ static void declare(Lower *l, Domain *d, uint32_t n)
 {
     const Expr *x = x_at(l->k, d->reduce[n]);
     int64_t lanes = d->lane != NONE ? d->width : l->plan.lane != NONE ? l->plan.width : 0;
-    d->acc[n] = lower_reg(l, "acc", x->type == TY_INT ? EL_I64 : EL_F32, d->unrolled ? l->plan.rows : 0,
-                          (uint32_t)lanes);
+    d->acc[n] = lower_reg(l, "acc", x->type == TY_INT ? EL_I64 : EL_F32, 0, (uint32_t)lanes);
 }
 
-static void start(Lower *l, const Domain *d, const Equation *onto)
+ExprId lower_first_value(Lower *l, ExprId reduce, const Equation *onto)
 {
-    uint32_t depth = l->depth;
-    Loc loc = x_at(l->k, d->reduce[0])->loc;
-    if (d->unrolled)
-        lower_open_rows(l, loc);
-    for (uint32_t n = 0; n < d->n; n++) {
-        ExprId index, value = lower_identity(l, d->reduce[n]), at[MAX_RANK];
-        lower_acc_index(l, d, &index);
-        if (onto) {
-            for (uint32_t i = 0; i < onto->nindex; i++)
-                at[i] = lower_expr(l, onto->index[i]);
-            value = x_load(l->k, loc, onto->lhs, at);
-        }
-        lower_store(l, loc, d->acc[n], &index, value, 0);
-    }
-    lower_close(l, depth);
+    ExprId at[MAX_RANK];
+    if (!onto)
+        return lower_identity(l, reduce);
+    for (uint32_t i = 0; i < onto->nindex; i++)
+        at[i] = lower_expr(l, onto->index[i]);
+    return x_load(l->k, x_at(l->k, reduce)->loc, onto->lhs, at);
 }
 
 /* An integer max or min without terms has no value. */
@@ -41,10 +31,9 @@ static void check_terms(Lower *l, const Domain *d, uint32_t n)
     if (x.op == RED_SUM || x.type != TY_INT)
         return;
     Stmt s = tile_stmt(TILE_check, x.loc);
-    ExprId zero = x_int(l->k, x.loc, 0);
     s.value =
         x_op2(l->k, x.loc, OP_ne, x_load(l->k, x.loc, d->acc[n], NULL), lower_identity(l, d->reduce[n]));
-    s.report = s.limit = zero;
+    s.report = x_int(l->k, x.loc, 0);
     s.status = STATUS_RANGE;
     s.text = arena_printf(l->k->module->arena,
                           "%s: an integer %s over nothing has no value (%%lld terms, %%lld needed)",
@@ -59,9 +48,7 @@ static void finish(Lower *l, const Domain *d)
     for (uint32_t n = 0; n < d->n; n++) {
         Loc loc = x_at(l->k, d->reduce[n])->loc;
         ReduceKind kind = (ReduceKind)x_at(l->k, d->reduce[n])->op;
-        ExprId index;
-        lower_acc_index(l, d, &index);
-        ExprId value = x_load(l->k, loc, d->acc[n], &index);
+        ExprId value = x_load(l->k, loc, d->acc[n], NULL);
         if (d->lane != NONE)
             value = x_lanes(l->k, loc, kind, value);
         vec_push(l->k->module->arena, &l->done, (Done){d->reduce[n], value, d->guard != NONE});
@@ -71,9 +58,11 @@ static void finish(Lower *l, const Domain *d)
 static void emit_domain(Lower *l, Domain *d, const Equation *onto)
 {
     uint32_t depth = l->depth;
-    for (uint32_t n = 0; n < d->n; n++)
+    for (uint32_t n = 0; n < d->n; n++) {
         declare(l, d, n);
-    start(l, d, onto);
+        lower_store(l, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL,
+                    lower_first_value(l, d->reduce[n], onto), 0);
+    }
     if (d->guard != NONE)
         lower_if(l, x_at(l->k, d->reduce[0])->loc, lower_expr(l, d->guard));
     uint32_t scope = l->scope;
