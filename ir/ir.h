@@ -309,6 +309,7 @@ TensorId ir_find_tensor(const Kernel *k, Name name);
 RouteId ir_find_route(const Kernel *k, Name name);
 RouteId ir_group_route(const Kernel *k, GroupId g);  /* the kernel's one route of a group, or NONE */
 IndexId ir_index(Kernel *k, Name name, Loc loc, Axis axis);
+int ir_is_declared(const Module *m, Name name); /* a dimension or a group has it */
 Name ir_fresh_name(Kernel *k, const char *stem);     /* unused by tensors, routes, indices, dims, groups */
 
 /* Expression builders. Types are computed; operands must already be legal (the frontend has checked them;

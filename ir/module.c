@@ -112,6 +112,17 @@ IndexId ir_index(Kernel *k, Name name, Loc loc, Axis axis)
     return k->indices.len - 1;
 }
 
+int ir_is_declared(const Module *m, Name name)
+{
+    for (uint32_t i = 0; i < m->dims.len; i++)
+        if (m->dims.at[i].name == name)
+            return 1;
+    for (uint32_t i = 0; i < m->groups.len; i++)
+        if (m->groups.at[i].name == name)
+            return 1;
+    return 0;
+}
+
 static int name_taken(const Kernel *k, Name name)
 {
     const Module *m = k->module;
@@ -120,12 +131,8 @@ static int name_taken(const Kernel *k, Name name)
     for (uint32_t i = 0; i < k->indices.len; i++)
         if (k->indices.at[i].name == name)
             return 1;
-    for (uint32_t i = 0; i < m->dims.len; i++)
-        if (m->dims.at[i].name == name)
-            return 1;
-    for (uint32_t i = 0; i < m->groups.len; i++)
-        if (m->groups.at[i].name == name)
-            return 1;
+    if (ir_is_declared(m, name))
+        return 1;
     return scalar_find(name) != OP_COUNT || ir_find_kernel(m, name) != NULL;
 }
 

@@ -24,12 +24,8 @@ static int name_taken(const Printer *p, Name name)
     const Module *m = p->k->module;
     if (ir_find_tensor(p->k, name) != NONE || ir_find_route(p->k, name) != NONE)
         return 1;
-    for (uint32_t i = 0; i < m->dims.len; i++)
-        if (m->dims.at[i].name == name)
-            return 1;
-    for (uint32_t i = 0; i < m->groups.len; i++)
-        if (m->groups.at[i].name == name)
-            return 1;
+    if (ir_is_declared(m, name))
+        return 1;
     for (uint32_t i = 0; i < p->scope.len; i++)
         if (p->name[p->scope.at[i]] == name)
             return 1;
