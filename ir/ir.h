@@ -116,6 +116,17 @@ typedef enum Space {
 
 enum { MAX_RANK = 8 };
 
+/* Note [Layouts]. How the last two axes [x, y] of a tensor lie in memory; subscripts are the same in all layouts.
+ *   rows   row-major.
+ *   lines  the left operand A[row, k] of a block product: [y / L][x][L], L elements being one cache line (64 bytes).
+ *   pairs  the right operand B[k, column]: panels of 32 columns, [y / 32][x / P][32][P], P elements being one 32-bit
+ *          word: two k of a 16-bit type lie side by side, as the matrix instructions of all targets want them.
+ * lines and pairs are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
+ * extent in k is zero; beyond it in rows and columns it is never looked at. */
+typedef enum Layout { LAYOUT_ROWS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
+enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
+const char *layout_name(Layout y); /* "rows" */
+
 typedef struct Tensor {
     Name name;
     Loc loc;
@@ -123,6 +134,8 @@ typedef struct Tensor {
     Role role;
     uint8_t rank;
     Axis axes[MAX_RANK];
+    uint32_t placed; /* cluster + 1 of the stripe whose threads keep it (Note [Clusters]); 0: in work space or gm */
+    Layout layout; /* parameters: `packed` is LAYOUT_PAIRS; locals: the lowering's choice */
     /* tile level */
     Space space;
     uint32_t lanes;  /* SPACE_REG: values per element, one for each lane; 0: scalar */
@@ -197,8 +210,27 @@ typedef enum EqClass {
 } EqClass;
 const char *class_name(EqClass c);
 
+/* Note [Clusters]. A cluster is a run of neighbouring equations (same Equation.cluster) that one launch computes; made by
+ * pass_cluster, just before the lowering.
+ *   drain   All members have the very same left-hand index variables and sums: the products of a block are made once, then
+ *           each member's element is computed and stored, in order. A member may read an earlier one at its own place.
+ *   stripe  Every member goes over the same row variable `row`, on its left-hand side or in a reduction, and has the same
+ *           `outer` variables on its left. For a block of rows after the other all members are computed in order. Locals
+ *           that are only read inside the stripe, at [outer..., row, ...], are `placed`: a thread keeps their block. Members
+ *           that reduce over `row` (carries) add up from block to block: then blocks run in order, and only `outer` is
+ *           parallel; other members do not read them. */
+typedef enum ClusterKind { CLUSTER_DRAIN, CLUSTER_STRIPE } ClusterKind;
+typedef struct Cluster {
+    ClusterKind kind;
+    IndexId row; /* stripe */
+    uint8_t nouter;
+    IndexId outer[MAX_RANK];
+    int carries;
+} Cluster;
+
 typedef struct Equation {
     EqKind kind;
+    uint32_t cluster; /* number in Kernel.clusters, or NONE */
     EqClass class_;
     Loc loc;
     TensorId lhs;          /* NONE for EQ_ROUTE; EQ_CHECK: the tensor whose subscript is checked */
@@ -263,6 +295,7 @@ typedef struct Kernel {
     Vec(Expr) exprs;
     Vec(uint32_t) links; /* argument and bound lists of expressions */
     Vec(Equation) eqs;
+    Vec(Cluster) clusters;
     struct WalkState *walk; /* ir/walk.c */
     uint32_t *cons; /* hash-cons table: ExprId + 1 */
     uint32_t cons_size, cons_used;

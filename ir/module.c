@@ -30,6 +30,12 @@ static const struct {
     [EL_I32] = {"i32", 4, TY_INT}, [EL_I64] = {"i64", 8, TY_INT},
 };
 
+const char *layout_name(Layout y)
+{
+    static const char *const names[LAYOUT_COUNT] = {"rows", "lines", "pairs"};
+    return names[y];
+}
+
 const char *elem_name(Elem e) { return elem_table[e].name; }
 size_t elem_bytes(Elem e) { return elem_table[e].bytes; }
 Type elem_type(Elem e) { return elem_table[e].type; }
@@ -211,6 +217,7 @@ uint32_t ir_kernel_dims(const Kernel *k, DimId *out)
 Equation ir_equation(EqKind kind, Loc loc)
 {
     Equation q = {.kind = kind,
+                  .cluster = NONE,
                   .loc = loc,
                   .lhs = NONE,
                   .rhs = NONE,

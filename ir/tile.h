@@ -18,6 +18,20 @@
  * between them, and bounds that do not depend on each other: one flat space of items handed to threads. No two
  * items of a parallel loop store to the same element. Under `owned` the owner's variable is a plain subscript of
  * every store, so that data-dependent subscripts beside it cannot meet. A launch without them runs on one thread. */
+/* Note [Block products]. pack copies a box of an expression into a panel, a buffer with layout lines or pairs (Note
+ * [Layouts] in ir.h), or row-major:
+ *     pack xs[0, 0] = x[idiv(rt.slot_of[r], K), h] for r in r0..r1, h in slab..s1
+ * The subscripts are the place of the box's first element. The element (r, h) goes to xs[0 + r - r0, 0 + h - slab],
+ * converted as a store converts; each is evaluated once, and nothing outside the box. Of a panel in lines or pairs the
+ * elements after the box up to the next whole line in k are set to zero, and those up to the next multiple of 32 in rows
+ * or columns may be written (with anything).
+ *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab
+ * part[i, j] += the sum over k of xs[i, k] * ws[k, j], k ascending, in f32: one chain for each element, that begins at its
+ * old value. (AMX: chains of 32 k at a time, see backend/emit_product.c.) `part` is f32, row-major, in thread or work
+ * space; its elements up to the next multiple of 32 in rows and columns may be written, with anything, so its extents are
+ * multiples of 32. The left operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16; types that a
+ * target multiplies are in machines/. Subscripts in k begin at a whole line, of columns at a multiple of 32.
+ * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
 #ifndef IR_TILE_H
 #define IR_TILE_H
 
@@ -59,6 +73,11 @@ typedef struct Stmt {
     RouteId route;          /* blocks, route, valid */
     uint8_t nbound;         /* bucket: iteration space, row-major: order[] holds the flat number */
     IndexId bound[MAX_RANK];
+    /* pack: bound[0], bound[1] run over from..to and stand for the panel's last two axes; index, nindex: the place of
+     * the first element; value. product: buffer[index] is the place of the sums, value and other are X_LOADs of the
+     * operands' first elements [.., i, k] and [.., k, j]; size: rows, columns, depth. */
+    ExprId from[2], to[2];
+    ExprId other, size[3];
 } Stmt;
 /* top: var, lo, hi are the searched index and its range. */
 

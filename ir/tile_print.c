@@ -30,6 +30,8 @@ static void print_tensor(const Module *m, const Tensor *t, Text *out)
     text_add(out, t->rank ? "]" : "");
     if (t->lanes)
         text_add(out, " x %u", t->lanes);
+    if (t->layout != LAYOUT_ROWS)
+        text_add(out, " %s", layout_name(t->layout));
 }
 
 static void print_route_type(const Module *m, const Route *r, Text *out)
@@ -151,6 +153,38 @@ static void print_quoted(const char *text, Text *out)
     for (; *text; text++)
         text_add(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text == '\n' ? ' ' : *text);
     text_add(out, "\"");
+}
+
+/* Bounds are outside the scope of the box's variables, the value is inside. */
+static void print_pack(TilePrinter *p, const Stmt *s)
+{
+    uint32_t scope = p->names.scope.len;
+    text_add(p->out, "pack %s", buffer_name(p, s->buffer));
+    print_subscripts(p, s);
+    for (uint32_t i = 0; i < 2; i++) {
+        text_add(p->out, "%s%s in ", i ? ", " : " over ", printer_bind(&p->names, s->bound[i]));
+        print_expr(p, s->from[i]);
+        text_add(p->out, "..");
+        print_expr(p, s->to[i]);
+    }
+    text_add(p->out, " = ");
+    print_expr(p, s->value);
+    printer_leave(&p->names, scope);
+}
+
+static void print_product(TilePrinter *p, const Stmt *s)
+{
+    static const char *const words[3] = {" rows ", " cols ", " depth "};
+    text_add(p->out, "product %s", buffer_name(p, s->buffer));
+    print_subscripts(p, s);
+    text_add(p->out, " += ");
+    print_expr(p, s->value);
+    text_add(p->out, " * ");
+    print_expr(p, s->other);
+    for (uint32_t i = 0; i < 3; i++) {
+        text_add(p->out, "%s", words[i]);
+        print_expr(p, s->size[i]);
+    }
 }
 
 static void print_check(TilePrinter *p, const Stmt *s)

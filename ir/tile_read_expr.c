@@ -158,7 +158,7 @@ uint8_t tile_read_subscripts(TileReader *r, ExprId *out, uint32_t limit)
     return n;
 }
 
-static ExprId read_load(TileReader *r, Loc loc)
+ExprId tile_read_load(TileReader *r, Loc loc)
 {
     ExprId subscripts[MAX_RANK];
     TensorId t = tile_read_buffer(r);
@@ -247,7 +247,7 @@ static ExprId read_name(TileReader *r, Loc loc)
             token_next(r);
             return x_extent(r->k, loc, ext_dim(r->m, d));
         }
-    return read_load(r, loc);
+    return tile_read_load(r, loc);
 }
 
 static ExprId read_literal(TileReader *r, int negative)

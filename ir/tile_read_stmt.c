@@ -122,6 +122,45 @@ static void read_blocks(TileReader *r, Stmt *s)
     s->step = token_int(r, "the rows of a block");
 }
 
+/* pack PANEL[0, 0] over r in r0..r1, h in h0..h1 = VALUE */
+static void read_pack(TileReader *r, Stmt *s)
+{
+    uint32_t scope = r->scope.len;
+    token_next(r);
+    s->buffer = tile_read_buffer(r);
+    s->nindex = tile_read_subscripts(r, s->index, MAX_RANK);
+    token_expect(r, "over");
+    for (s->nbound = 0; s->nbound < 2; s->nbound++) {
+        if (s->nbound)
+            token_expect(r, ",");
+        s->bound[s->nbound] = declare_index(r, ext_const(r->m, 0));
+        token_expect(r, "in");
+        s->from[s->nbound] = tile_read_int(r);
+        token_expect(r, "..");
+        s->to[s->nbound] = tile_read_int(r);
+    }
+    token_expect(r, "=");
+    s->value = tile_read_typed(r, 0);
+    r->scope.len = scope;
+}
+
+/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] rows M cols N depth K */
+static void read_product(TileReader *r, Stmt *s)
+{
+    static const char *const words[3] = {"rows", "cols", "depth"};
+    token_next(r);
+    s->buffer = tile_read_buffer(r);
+    s->nindex = tile_read_subscripts(r, s->index, MAX_RANK);
+    token_expect(r, "+=");
+    s->value = tile_read_load(r, r->token.loc);
+    token_expect(r, "*");
+    s->other = tile_read_load(r, r->token.loc);
+    for (int i = 0; i < 3; i++) {
+        token_expect(r, words[i]);
+        s->size[i] = tile_read_int(r);
+    }
+}
+
 /* bucket ORDER, FIRST over t: T, k: K by KEY into N where CONDITION */
 static void read_bucket(TileReader *r, Stmt *s)
 {
@@ -228,6 +267,8 @@ static StmtId read_statement(TileReader *r, uint32_t line)
     case TILE_for: read_for(r, &s, line); return tile_add(r->k, s);
     case TILE_if: read_if(r, &s, line); return tile_add(r->k, s);
     case TILE_store: read_store(r, &s); break;
+    case TILE_pack: read_pack(r, &s); break;
+    case TILE_product: read_product(r, &s); break;
     case TILE_check: read_check(r, &s); break;
     case TILE_blocks: read_blocks(r, &s); break;
     case TILE_bucket: read_bucket(r, &s); break;

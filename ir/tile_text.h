@@ -52,6 +52,7 @@ ExprId tile_read_typed(TileReader *r, int condition); /* a condition, or a value
 ExprId tile_read_int(TileReader *r);                  /* an integer */
 TensorId tile_read_buffer(TileReader *r);             /* NAME or ROUTE.FIELD; a tensor even after an error */
 uint8_t tile_read_subscripts(TileReader *r, ExprId *out, uint32_t limit);
+ExprId tile_read_load(TileReader *r, Loc loc);        /* BUFFER[subscripts] */
 RouteId tile_read_route(TileReader *r);
 
 #endif

@@ -222,6 +222,10 @@ static void verify_store(TileVerifier *v, const Stmt *s)
         tile_verify_lanes(v, s);
 }
 
+static void verify_pack(TileVerifier *v, const Stmt *s) { is_buffer(v, s->buffer, "the panel"); }
+
+static void verify_product(TileVerifier *v, const Stmt *s) { is_buffer(v, s->buffer, "the block of sums"); }
+
 static void verify_check(TileVerifier *v, const Stmt *s)
 {
     verify_expr(v, s->value, WANT_CONDITION);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 const Cpu cpu_table[ISA_COUNT] = {
-#define CPU(name, lanes, rows, vectors, blocks, depth, features, doc) \
-    {#name, lanes, rows, vectors, blocks, depth, features, doc},
+#define CPU(id, word, lanes, rows, vectors, left_bits, features, doc) \
+    {word, lanes, rows, vectors, left_bits, features, doc},
 #include "machines/cpu.def"
 };
 
@@ -21,13 +21,14 @@ enum { XCR_YMM = 0x6, XCR_ZMM = 0xe6, XCR_TILE = 0x60000 };
 enum { AVX2_ECX = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C | bit_MOVBE | bit_POPCNT };
 enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
 #define AVX512_EBX (AVX2_EBX | bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD)
+#define AVX512_BF16 (1u << 5)
 #define AMX_EDX (1u << 24 | 1u << 22) /* AMX-TILE, AMX-BF16 */
 
 const CpuNeeds cpu_needs[ISA_COUNT] = {
-    [ISA_generic] = {0, 0, 0, 0},
-    [ISA_avx2] = {XCR_YMM, AVX2_ECX, AVX2_EBX, 0},
-    [ISA_avx512] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0},
-    [ISA_amx] = {XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX},
+    [ISA_avx2] = {XCR_YMM, AVX2_ECX, AVX2_EBX, 0, 0},
+    [ISA_avx512] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, 0},
+    [ISA_avx512bf16] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, AVX512_BF16},
+    [ISA_amx] = {XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX, AVX512_BF16},
 };
 
 static int bits(uint32_t value, uint32_t mask) { return (value & mask) == mask; }
@@ -35,13 +36,16 @@ static int bits(uint32_t value, uint32_t mask) { return (value & mask) == mask; 
 int cpu_has(Isa isa)
 {
     const CpuNeeds *need = &cpu_needs[isa];
-    uint32_t a, b, c = 0, d, b7 = 0, c7, d7 = 0;
+    uint32_t a, b, c = 0, d, b7 = 0, c7, d7 = 0, a71 = 0;
     if (!need->xcr0)
         return 1;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !bits(c, need->leaf1_ecx))
         return 0;
     __get_cpuid_count(7, 0, &a, &b7, &c7, &d7);
-    return bits(b7, need->leaf7_ebx) && bits(d7, need->leaf7_edx) && bits((uint32_t)xgetbv(), need->xcr0);
+    if (a >= 1)
+        __get_cpuid_count(7, 1, &a71, &b, &c, &d);
+    return bits(a71, need->leaf7_1_eax) && bits(b7, need->leaf7_ebx) && bits(d7, need->leaf7_edx) &&
+           bits((uint32_t)xgetbv(), need->xcr0);
 }
 
 Isa cpu_best(void)
@@ -55,10 +59,12 @@ Isa cpu_best(void)
 
 int cpu_find(const char *name, Isa *out)
 {
-    for (Isa isa = ISA_generic; isa < ISA_COUNT; isa++)
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
         if (strcmp(cpu_table[isa].name, name) == 0) {
             *out = isa;
             return 1;
         }
     return 0;
 }
+
+Blocks machine_blocks(void) { return (Blocks){512, 256, 256}; }

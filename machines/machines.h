@@ -8,18 +8,22 @@
 #include <stdint.h>
 
 typedef enum Isa {
-#define CPU(name, lanes, rows, vectors, blocks, depth, features, doc) ISA_##name,
+#define CPU(id, word, lanes, rows, vectors, left_bits, features, doc) ISA_##id,
 #include "machines/cpu.def"
     ISA_COUNT
 } Isa;
 
+/* Extents of the blocks that a thread works on: a box of sums, and how many terms are packed at a time. */
+typedef struct Blocks {
+    int64_t rows, cols, depth;
+} Blocks;
+
 typedef struct Cpu {
     const char *name;     /* "avx512": the word of MOE_ISA and --target */
     uint32_t lanes;       /* f32 values of one vector register */
-    uint32_t rows;        /* register block of a sum of products: rows ... */
+    uint32_t rows;        /* fragment of a block product: rows ... */
     uint32_t vectors;     /* ... times vectors of columns */
-    uint32_t blocks;      /* register blocks, one below the other, that share a packed operand */
-    uint32_t depth;       /* terms of a sum that are packed at a time: the copies stay in the first two caches */
+    uint32_t left_bits;   /* bits of an element of the left panel in a product of 16-bit types: 32 widened, 16 as it is */
     const char *features; /* LLVM feature string */
     const char *doc;
 } Cpu;
@@ -30,8 +34,12 @@ typedef struct CpuNeeds {
     uint32_t xcr0;       /* register states the operating system saves; 0: not even asked */
     uint32_t leaf1_ecx;
     uint32_t leaf7_ebx, leaf7_edx;
+    uint32_t leaf7_1_eax;
 } CpuNeeds;
 extern const CpuNeeds cpu_needs[ISA_COUNT];
+
+/* Block extents by default: what the packed operands and the sums need stays in the second cache. */
+Blocks machine_blocks(void);
 
 int cpu_has(Isa isa);                    /* CPUID and the operating system (XGETBV) allow it */
 Isa cpu_best(void);

@@ -14,17 +14,17 @@ typedef struct Copy {
     uint8_t axis;
 } Copy;
 
-typedef struct Layout {
+typedef struct Turn {
     Kernel *k;
     Vec(Equation) out;
     Vec(Copy) copies;
     const Equation *q;
     IndexId lane;
     ExprId reduce; /* the reduction that is being looked at */
-} Layout;
+} Turn;
 
 /* Some left-hand index that this load does not vary with, and another operand does, without the lanes. */
-static int is_reused(Layout *y, ExprId load)
+static int is_reused(Turn *y, ExprId load)
 {
     Kernel *k = y->k;
     ExprId body = x_arg(k, y->reduce, 0);
@@ -41,7 +41,7 @@ static int is_reused(Layout *y, ExprId load)
 }
 
 /* The axis of a load that is exactly the lanes' index and not the last, all others free of it; else -1. */
-static int lane_axis(const Layout *y, ExprId load)
+static int lane_axis(const Turn *y, ExprId load)
 {
     const Kernel *k = y->k;
     int axis = -1;
@@ -56,7 +56,7 @@ static int lane_axis(const Layout *y, ExprId load)
     return axis;
 }
 
-static TensorId copy_of(Layout *y, TensorId of, uint8_t axis, Loc loc)
+static TensorId copy_of(Turn *y, TensorId of, uint8_t axis, Loc loc)
 {
     Kernel *k = y->k;
     for (uint32_t i = 0; i < y->copies.len; i++)
@@ -87,7 +87,7 @@ static TensorId copy_of(Layout *y, TensorId of, uint8_t axis, Loc loc)
 
 static ExprId turn(Kernel *k, ExprId e, void *user)
 {
-    Layout *y = user;
+    Turn *y = user;
     int axis = x_at(k, e)->kind == X_LOAD ? lane_axis(y, e) : -1;
     if (axis < 0 || !is_reused(y, e))
         return e;
@@ -104,7 +104,7 @@ static ExprId turn(Kernel *k, ExprId e, void *user)
 
 static ExprId turn_reduce(Kernel *k, ExprId e, void *user)
 {
-    Layout *y = user;
+    Turn *y = user;
     if (x_at(k, e)->kind != X_REDUCE || x_at(k, e)->op != RED_SUM)
         return e;
     y->reduce = e;
@@ -116,7 +116,7 @@ static ExprId turn_reduce(Kernel *k, ExprId e, void *user)
 }
 
 /* Copies of a tensor that this equation writes are stale afterwards. */
-static void forget(Layout *y, const Equation *q)
+static void forget(Turn *y, const Equation *q)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < y->copies.len; i++)
@@ -127,7 +127,7 @@ static void forget(Layout *y, const Equation *q)
 
 static void layout_kernel(Kernel *k)
 {
-    Layout y = {.k = k};
+    Turn y = {.k = k};
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         Equation q = k->eqs.at[i];
         const Expr *last = q.nindex ? x_at(k, q.index[q.nindex - 1]) : NULL;

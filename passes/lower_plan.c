@@ -198,7 +198,7 @@ void lower_plan(Lower *l, const Equation *q)
     p->row = unrolled_row(l, q);
     if (p->row != NONE) {
         p->rows = l->cpu->rows;
-        p->chunk = p->rows * l->cpu->blocks;
+        p->chunk = p->rows * 8;
         p->width = (int64_t)l->cpu->lanes * l->cpu->vectors;
         p->strip = p->width;
     } else if (p->lane != NONE) {

@@ -44,7 +44,7 @@ static void add_packed(Lower *l, ExprId load, IndexId along)
     for (uint32_t i = 0; i < l->packed.len; i++)
         if (l->packed.at[i].load == load)
             return;
-    Extent block[2] = {ext_const(m, l->cpu->depth), ext_const(m, along == p->lane ? p->width : p->chunk)};
+    Extent block[2] = {ext_const(m, 256), ext_const(m, along == p->lane ? p->width : p->chunk)};
     /* a row's operand meets every lane: widened once, it is broadcast straight from memory */
     Elem elem = along == p->row ? EL_F32 : l->k->tensors.at[x_at(l->k, load)->sym].elem;
     TensorId copy = lower_buffer(l, "panel", elem, SPACE_THREAD, 2, block);
@@ -221,10 +221,10 @@ static void one_product(Lower *l, ExprId reduce, const Equation *onto)
     open_outer(l, loc, &w);
     ExprId lo, hi, group = slab_range(l, &w, &lo, &hi);
     IndexId s = lower_index(l, "slab");
-    lower_for(l, loc, LOOP_ORDERED, s, lo, hi, l->cpu->depth);
+    lower_for(l, loc, LOOP_ORDERED, s, lo, hi, 256);
     l->slab = d->bound[d->nbound - 1];
     l->slab_lo = x_index(k, loc, s);
-    l->slab_hi = lower_min(l, lower_add(l, l->slab_lo, l->cpu->depth), hi);
+    l->slab_hi = lower_min(l, lower_add(l, l->slab_lo, 256), hi);
     for (uint32_t i = 0; i < l->packed.len; i++)
         pack(l, loc, &l->packed.at[i], group);
     add_slab(l, w, d, partial);

@@ -5,6 +5,7 @@
 #include "ir/ir.h"
 #include "ir/tile.h"
 #include "machines/machines.h"
+#include "passes/report.h"
 
 /* Facts about a module that passes need, give and break: bits of Pass.needs and so on. */
 typedef enum Fact {
@@ -19,6 +20,7 @@ typedef enum Fact {
 typedef struct PassContext {
     Isa isa;      /* widths of the lowering */
     int optimize; /* 0: no fuse */
+    Report *report; /* NULL: nobody asks */
 } PassContext;
 
 typedef struct Pass {
