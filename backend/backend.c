@@ -236,7 +236,7 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
 {
     BackendInput sorted[ISA_COUNT];
     uint32_t count = 0;
-    for (Isa isa = ISA_generic; isa < ISA_COUNT; isa++) /* select() wants them from the plainest up */
+    for (Isa isa = 0; isa < ISA_COUNT; isa++) /* select() wants them from the plainest up */
         for (uint32_t i = 0; i < n; i++)
             if (inputs[i].isa == isa && (!count || sorted[count - 1].isa != isa))
                 sorted[count++] = inputs[i];

@@ -29,7 +29,7 @@ static const struct argp_option compile_options[] = {
      "ir, tiles, llvm, asm, obj, so, header or manifest; without -o to the standard output", 0},
     {"target", CLI_TARGET, "ISA,...", 0,
      "Instruction sets: host (default; MOE_ISA forces which), all, or some of "
-     "generic, avx2, avx512, amx. Several are all compiled and chosen from at load time",
+     "generic, avx2, avx512, avx512bf16, amx, amx-soft. Several are all compiled and chosen from at load time",
      0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion, plain code; up to 3. Default 2", 0},
     {NULL, 'g', NULL, 0, "Debugging information: gdb stops at lines of the .moe file", 0},

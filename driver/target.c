@@ -42,8 +42,8 @@ static const char *add_word(IsaList *out, const char *word, size_t len, Arena *a
     Isa isa;
     if (strcmp(name, "host") == 0)
         return add_host(out, a);
-    if (strcmp(name, "all") == 0) {
-        for (isa = 0; isa < ISA_COUNT; isa++)
+    if (strcmp(name, "all") == 0) { /* those of real CPUs; amx_soft only by its name */
+        for (isa = ISA_generic; isa < ISA_COUNT; isa++)
             add(out, isa);
         return NULL;
     }

@@ -1,8 +1,10 @@
-/* What this CPU can run: CPUID for the instructions, XGETBV for the registers the kernel of the OS saves. */
+/* What this CPU can run: CPUID for the instructions, XGETBV for the registers that the operating system saves, and its
+ * permission to use those of AMX. */
 #include "machines/machines.h"
 
 #include <cpuid.h>
 #include <string.h>
+#include <unistd.h>
 
 const Cpu cpu_table[ISA_COUNT] = {
 #define CPU(id, word, lanes, rows, vectors, left_bits, features, doc) \
@@ -17,7 +19,7 @@ static uint64_t xgetbv(void)
     return ((uint64_t)high << 32) | low;
 }
 
-enum { XCR_YMM = 0x6, XCR_ZMM = 0xe6, XCR_TILE = 0x60000 };
+enum { XCR_YMM = 0x6, XCR_ZMM = 0xe6, XCR_TILE = 0x60000, STATE_TILE_DATA = 18 };
 enum { AVX2_ECX = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C | bit_MOVBE | bit_POPCNT };
 enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
 #define AVX512_EBX (AVX2_EBX | bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD)
@@ -25,11 +27,13 @@ enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
 #define AMX_EDX (1u << 24 | 1u << 22) /* AMX-TILE, AMX-BF16 */
 
 const CpuNeeds cpu_needs[ISA_COUNT] = {
-    [ISA_avx2] = {XCR_YMM, AVX2_ECX, AVX2_EBX, 0, 0},
-    [ISA_avx512] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, 0},
-    [ISA_avx512bf16] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, AVX512_BF16},
-    [ISA_amx] = {XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX, AVX512_BF16},
+    [ISA_avx2] = {XCR_YMM, AVX2_ECX, AVX2_EBX, 0, 0, 0},
+    [ISA_avx512] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, 0, 0},
+    [ISA_avx512bf16] = {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, AVX512_BF16, 0},
+    [ISA_amx] = {XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX, AVX512_BF16, STATE_TILE_DATA},
 };
+
+static int granted(uint32_t state) { return !state || syscall(CPU_ASK_CALL, CPU_ASK, state) == 0; }
 
 static int bits(uint32_t value, uint32_t mask) { return (value & mask) == mask; }
 
@@ -45,7 +49,7 @@ int cpu_has(Isa isa)
     if (a >= 1)
         __get_cpuid_count(7, 1, &a71, &b, &c, &d);
     return bits(a71, need->leaf7_1_eax) && bits(b7, need->leaf7_ebx) && bits(d7, need->leaf7_edx) &&
-           bits((uint32_t)xgetbv(), need->xcr0);
+           bits((uint32_t)xgetbv(), need->xcr0) && granted(need->permission);
 }
 
 Isa cpu_best(void)

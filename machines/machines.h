@@ -29,20 +29,25 @@ typedef struct Cpu {
 } Cpu;
 extern const Cpu cpu_table[ISA_COUNT];
 
-/* What CPUID and XGETBV must show for an instruction set; compiled code tests the same bits. */
+/* What CPUID and XGETBV must show for an instruction set, and what Linux must grant; compiled code tests the same. */
 typedef struct CpuNeeds {
     uint32_t xcr0;       /* register states the operating system saves; 0: not even asked */
     uint32_t leaf1_ecx;
     uint32_t leaf7_ebx, leaf7_edx;
     uint32_t leaf7_1_eax;
+    uint32_t permission; /* a register state that Linux gives to processes that ask for it; 0: none */
 } CpuNeeds;
 extern const CpuNeeds cpu_needs[ISA_COUNT];
 
 /* Block extents by default: what the packed operands and the sums need stays in the second cache. */
 Blocks machine_blocks(void);
 
-int cpu_has(Isa isa);                    /* CPUID and the operating system (XGETBV) allow it */
-Isa cpu_best(void);
+/* arch_prctl(CPU_ASK, permission) is 0 when the state was granted: for all threads, until exec. It is refused where a
+ * thread has a small alternative signal stack. */
+enum { CPU_ASK_CALL = 158, CPU_ASK = 0x1023 };
+
+int cpu_has(Isa isa); /* CPUID and the operating system (XGETBV, permission) allow it */
+Isa cpu_best(void);   /* of the real ones: amx_soft is never the best */
 int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */
 
 #endif

@@ -199,16 +199,18 @@ static void test_outputs(void **state)
 static void test_selection(void **state)
 {
     (void)state;
-    static const char *const words[] = {"generic", "avx2", "avx512", "amx", "z80", ""};
-    static const Isa isas[] = {ISA_avx2, ISA_generic, ISA_avx512};
+    static const char *const words[] = {"generic", "avx2",     "avx512", "avx512bf16",
+                                        "amx",     "amx-soft", "z80",    ""};
+    static const Isa isas[] = {ISA_avx2, ISA_amx_soft, ISA_generic, ISA_avx512bf16, ISA_avx512};
+    enum { WORDS = sizeof words / sizeof *words, ISAS = sizeof isas / sizeof *isas };
     float x[64] = {1, 2}, y[64], s = 3;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < WORDS; i++) {
         Compiled c;
         const char *bytes;
         size_t len;
         int32_t n = 5;
         read_tiles(&c, kernels);
-        assert_null(emit(&c, isas, 3, OUTPUT_OBJECT, &bytes, &len));
+        assert_null(emit(&c, isas, ISAS, OUTPUT_OBJECT, &bytes, &len));
         assert_null(backend()->jit_load(bytes, len, c.arena, &c.jit));
         setenv("MOE_ISA", words[i], 1);
         Isa isa;
@@ -218,6 +220,8 @@ static void test_selection(void **state)
             call_fine(&c, "f", (int64_t[]){2, 4}, args);
         else
             refuses(&c, "f", (int64_t[]){2, 4}, args, MOE_ISA, words[i]);
+        if (!can)
+            assert_non_null(strstr(c.message, "(amx-soft, generic, avx2, avx512, avx512bf16)"));
         unsetenv("MOE_ISA");
         done(&c);
     }

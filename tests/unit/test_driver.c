@@ -250,12 +250,24 @@ static void targets_are_sorted_and_refused_by_name(void **state)
     assert_int_equal(list.at[0], ISA_generic);
     assert_int_equal(list.at[1], ISA_avx512);
     assert_null(target_parse("all", p->arena, &list));
+    assert_int_equal(list.n, ISA_COUNT - 1); /* real ones */
+    assert_int_equal(list.at[0], ISA_generic);
+    assert_null(target_parse("all,amx-soft", p->arena, &list));
     assert_int_equal(list.n, ISA_COUNT);
     assert_non_null(strstr(target_parse("avx2,sse9", p->arena, &list), "sse9"));
     assert_non_null(strstr(target_parse("avx2,", p->arena, &list), "''"));
     setenv("MOE_ISA", "generic", 1);
     assert_null(target_parse(NULL, p->arena, &list));
     assert_int_equal(list.at[0], ISA_generic);
+    setenv("MOE_ISA", "amx-soft", 1);
+    assert_null(target_parse("host", p->arena, &list));
+    assert_int_equal(list.n, 1);
+    assert_int_equal(list.at[0], ISA_amx_soft);
+    assert_null(target_parse("all,amx-soft", p->arena, &list));
+    assert_null(target_for_this_cpu(&list, p->arena));
+    assert_int_equal(list.at[0], ISA_amx_soft);
+    assert_null(target_parse("all", p->arena, &list));
+    assert_non_null(strstr(target_for_this_cpu(&list, p->arena), "amx-soft"));
     setenv("MOE_ISA", "mips", 1);
     assert_non_null(strstr(target_parse("host", p->arena, &list), "mips"));
     unsetenv("MOE_ISA");
