@@ -122,6 +122,6 @@ void ir_digest(const Module *m, Text *out)
     for (uint32_t i = 0; i < m->schedules.len; i++) {
         text_add(out, "schedule %s\n", m->schedules.at[i].kernel);
         for (uint32_t c = 0; c < m->schedules.at[i].clauses.len; c++)
-            text_add(out, "%s\n", m->schedules.at[i].clauses.at[c]);
+            ir_print_clause(NULL, &m->schedules.at[i].clauses.at[c], out);
     }
 }

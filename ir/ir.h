@@ -129,6 +129,7 @@ const char *layout_name(Layout y); /* "rows" */
 
 typedef struct Tensor {
     Name name;
+    Name original; /* NULL, or its name in the kernel that this one is derived from: schedules know it by that too */
     Loc loc;
     Elem elem;
     Role role;
@@ -256,12 +257,61 @@ typedef struct Derive {
     int cotangents_f32;
 } Derive;
 
-/* A clause of a schedule block, checked by the frontend and kept as text until a pass reads it. */
+/* Schedules: ir/schedule.def has a row for each knob. */
+typedef enum Knob {
+#define KNOB(id, clause, word, scope, lo, hi, step, words, keeps_bits, source, otherwise, doc) KNOB_##id,
+#include "ir/schedule.def"
+    KNOB_COUNT
+} Knob;
+
+/* What a knob is about, and so the form of its clause. */
+typedef enum KnobScope {
+    SCOPE_PRODUCT,   /* tile g, u : M = 64 N = 128     tensors that sums define */
+    SCOPE_POINTWISE, /* strip a : lanes = 4096         tensors defined without one */
+    SCOPE_INDEX,     /* stripe i : rows = 64           index variables */
+    SCOPE_EDGE,      /* fuse xp -> g, u at load        who reads what */
+    SCOPE_TENSOR,    /* store xp */
+    SCOPE_KERNEL,    /* order groups heaviest_first */
+    SCOPE_SPACE,     /* copies l1 = 2, l0a = 2 */
+} KnobScope;
+typedef enum KnobSource { SOURCE_MACHINE, SOURCE_RULE, SOURCE_NONE /* no machine that runs here reads it */ } KnobSource;
+
+typedef struct KnobRow {
+    const char *clause, *word;
+    KnobScope scope;
+    int64_t lo, hi, step;
+    const char *words; /* names of the values 0, 1 ..., with blanks between; "": they are numbers */
+    int keeps_bits;
+    KnobSource source;
+    int64_t otherwise;
+    const char *doc;
+} KnobRow;
+extern const KnobRow knob_table[KNOB_COUNT];
+
+/* One knob of a clause. Several values, written ?{a, b}: a knob of the tuner's space, of which the first compiles. */
+typedef struct Setting {
+    Knob knob;
+    Loc loc;
+    Vec(int64_t) values;
+} Setting;
+
+typedef struct ScheduleName {
+    Name name;
+    Loc loc;
+} ScheduleName;
+
+typedef struct Clause {
+    Vec(ScheduleName) names, readers; /* readers: of `fuse names -> readers` */
+    Vec(Setting) settings;            /* at least one; all of one word `clause` */
+} Clause;
+
 typedef struct Schedule {
     Name kernel;
     Loc loc;
-    Vec(const char *) clauses;
+    Vec(Clause) clauses;
 } Schedule;
+
+void knob_put_value(Knob knob, int64_t value, Text *out); /* 64, heaviest_first */
 
 typedef struct TestRouting {
     enum { ROUTING_UNIFORM, ROUTING_ZIPF, ROUTING_HOT, ROUTING_EMPTY, ROUTING_EXACT } kind;
@@ -296,6 +346,7 @@ typedef struct Kernel {
     Vec(uint32_t) links; /* argument and bound lists of expressions */
     Vec(Equation) eqs;
     Vec(Cluster) clusters;
+    Vec(struct Moved { TensorId from; TensorId to; }) moved; /* sums of `from` now stand in the equation of `to` */
     struct WalkState *walk; /* ir/walk.c */
     uint32_t *cons; /* hash-cons table: ExprId + 1 */
     uint32_t cons_size, cons_used;
@@ -442,6 +493,14 @@ void ir_compact(Kernel *k);                 /* drops dead equations */
 void ir_print(const Module *m, const Kernel *kernel, Text *out);
 void ir_print_expr(const Kernel *k, ExprId e, Text *out);
 void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
+
+/* As text; only what k still has: passes drop locals and edges. k NULL: everything. */
+void ir_print_clause(const Kernel *k, const Clause *c, Text *out);
+/* How equations of `reader` load `producer`: bits. */
+enum { EDGE_LOAD = 1 /* inside a sum */, EDGE_DRAIN = 2 /* outside one */ };
+int ir_edge(const Kernel *k, Name producer, Name reader);
+/* Reports names of s that k does not define or that do not fit their clause. Returns 0 when there are none. */
+int ir_check_schedule(const Kernel *k, const Schedule *s);
 
 /* Every fact of the module once, for hashing: equal digests compile to equal code. Tests and places are left out. */
 void ir_digest(const Module *m, Text *out);

@@ -290,12 +290,27 @@ static void put_derive(const Module *m, const Derive *d, Text *out)
     text_add(out, "%s\n", d->cotangents_f32 ? " cotangents f32" : "");
 }
 
-static void put_schedule(const Schedule *s, Text *out)
+static void put_schedule(const Schedule *s, const Kernel *k, Name kernel, Text *out)
 {
-    text_add(out, "\nschedule %s {\n", s->kernel);
+    Text clauses = {.arena = out->arena};
     for (uint32_t i = 0; i < s->clauses.len; i++)
-        text_add(out, "  %s\n", s->clauses.at[i]);
-    text_add(out, "}\n");
+        ir_print_clause(k, &s->clauses.at[i], &clauses);
+    text_add(out, "\nschedule %s {\n%s}\n", kernel, text_string(&clauses));
+}
+
+/* A schedule also holds for what is derived from its kernel: once that is a kernel of its own, it has its own block. */
+static void put_schedules(const Module *m, Text *out)
+{
+    for (uint32_t i = 0; i < m->schedules.len; i++) {
+        const Schedule *s = &m->schedules.at[i];
+        put_schedule(s, ir_find_kernel(m, s->kernel), s->kernel, out);
+    }
+    for (uint32_t i = 0; i < m->schedules.len; i++)
+        for (uint32_t n = 0; n < m->kernels.len; n++) {
+            const Kernel *k = m->kernels.at[n];
+            if (k->derived && k->derived->kernel == m->schedules.at[i].kernel)
+                put_schedule(&m->schedules.at[i], k, k->name, out);
+        }
 }
 
 static void put_routing(const TestRouting *r, Text *out)
@@ -342,8 +357,7 @@ void ir_print(const Module *m, const Kernel *kernel, Text *out)
         put_kernel(m->kernels.at[i], out);
     for (uint32_t i = 0; i < m->derives.len; i++)
         put_derive(m, &m->derives.at[i], out);
-    for (uint32_t i = 0; i < m->schedules.len; i++)
-        put_schedule(&m->schedules.at[i], out);
+    put_schedules(m, out);
     for (uint32_t i = 0; i < m->tests.len; i++)
         put_test(m, &m->tests.at[i], out);
 }

@@ -228,6 +228,7 @@ static void save_rounded(Sweep *s, TensorId t, Elem elem)
     Kernel *k = s->k;
     Tensor out = k->tensors.at[t];
     const char *stem = arena_printf(k->module->arena, "%s_%s", out.name, elem_name(out.elem));
+    k->tensors.at[t].original = out.name;
     k->tensors.at[t].name = ir_fresh_name(k, stem);
     out.elem = elem;
     out.role = ROLE_OUT;
@@ -414,6 +415,14 @@ static void make_backward(Request *r)
     drop_saved(&r->sweep, nforward);
 }
 
+/* The block of a kernel that was not there when the frontend read it. */
+static void check_schedules(Module *m, Name kernel)
+{
+    for (uint32_t i = 0; i < m->schedules.len; i++)
+        if (m->schedules.at[i].kernel == kernel)
+            ir_check_schedule(ir_find_kernel(m, kernel), &m->schedules.at[i]);
+}
+
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
  * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two
  * kernels for each request; the list of requests is empty afterwards, Kernel.derived keeps each. Reports what
@@ -428,6 +437,8 @@ void pass_derive(Module *m, const PassContext *c)
             vec_push(m->arena, &r.targets, ir_find_tensor(r.from, r.d->wrt.at[w].name));
         make_forward(&r);
         make_backward(&r);
+        check_schedules(m, r.d->forward);
+        check_schedules(m, r.d->backward);
     }
     m->derives.len = 0;
 }

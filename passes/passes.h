@@ -21,6 +21,7 @@ typedef struct PassContext {
     Isa isa;      /* widths of the lowering */
     int optimize; /* 0: no fuse */
     Report *report; /* NULL: nobody asks */
+    uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
 } PassContext;
 
 typedef struct Pass {

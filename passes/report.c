@@ -1,16 +1,151 @@
-/* Collects what the passes decided. */
+/* Collects what the passes decided, and lists what there was to decide about. */
 #include "passes/report.h"
+
+#include "passes/lower.h"
+
+const char *origin_name(KnobOrigin o)
+{
+    static const char *const names[ORIGIN_COUNT] = {[ORIGIN_MACHINE] = "machine",
+                                                    [ORIGIN_RULE] = "rule",
+                                                    [ORIGIN_SCHEDULE] = "schedule",
+                                                    [ORIGIN_SEED] = "seed"};
+    return names[o];
+}
+
+Report *report_new(Arena *a)
+{
+    Report *r = arena_new_of(a, Report);
+    r->arena = a;
+    return r;
+}
 
 void report_edge(Report *r, const Kernel *k, ReportEdge e)
 {
-    (void)r;
-    (void)k;
-    (void)e;
+    for (uint32_t i = 0; r && i < r->edges.len; i++) {
+        ReportEdge *old = &r->edges.at[i].e;
+        if (r->edges.at[i].k == k && old->producer == e.producer && old->consumer == e.consumer) {
+            *old = e;
+            return;
+        }
+    }
+    if (r)
+        vec_push(r->arena, &r->edges, (struct EdgeOf){k, e});
 }
 
 void report_product(Report *r, const Kernel *k, ReportProduct p)
 {
-    (void)r;
-    (void)k;
-    (void)p;
+    if (r)
+        vec_push(r->arena, &r->products, (struct ProductOf){k, p});
+}
+
+void report_knob(Report *r, const Kernel *k, ReportKnob n)
+{
+    for (uint32_t i = 0; r && i < r->knobs.len; i++) {
+        ReportKnob *old = &r->knobs.at[i].n;
+        if (r->knobs.at[i].k == k && old->knob == n.knob && old->name == n.name && old->reader == n.reader) {
+            *old = n;
+            return;
+        }
+    }
+    if (r)
+        vec_push(r->arena, &r->knobs, (struct KnobOf){k, n});
+}
+
+/* ---- sums ---- */
+
+enum { FACTORS_MAX = 16 };
+
+typedef struct FactorList {
+    ExprId at[FACTORS_MAX];
+    uint32_t n;
+} FactorList;
+
+static int has_load(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD)
+            return 1;
+    return 0;
+}
+
+/* Factors that hold elements of tensors. */
+static void list_factors(const Kernel *k, ExprId e, FactorList *out)
+{
+    if (x_is_op(k, e, OP_mul) || x_is_op(k, e, OP_neg)) {
+        for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
+            list_factors(k, x_arg(k, e, i), out);
+    } else if (out->n < FACTORS_MAX && type_is_float((Type)x_at(k, e)->type) && has_load(k, e)) {
+        out->at[out->n++] = e;
+    }
+}
+
+/* Does a vary with an index that b does not vary with? The group of a row is taken as fixed. */
+static int varies_more(const Kernel *k, ExprId a, ExprId b)
+{
+    each_below (n, k, a, X_GROUP)
+        if (x_at(k, *n)->kind == X_INDEX && !lower_varies(k, b, x_at(k, *n)->sym))
+            return 1;
+    return 0;
+}
+
+static Elem common_elem(const Kernel *k, const FactorList *f)
+{
+    Type type = (Type)x_at(k, f->at[0])->type;
+    if (f->n != 2 || type != (Type)x_at(k, f->at[1])->type)
+        return EL_F32;
+    return type == TY_BF16 ? EL_BF16 : type == TY_F16 ? EL_F16 : EL_F32;
+}
+
+static int shares_nothing(const Kernel *k, const FactorList *f)
+{
+    for (uint32_t a = 0; a < f->n; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if (varies_more(k, f->at[a], f->at[b]) && varies_more(k, f->at[b], f->at[a]))
+                return 0;
+    return 1;
+}
+
+ReportSums report_sums(const Kernel *k)
+{
+    ReportSums out = {0};
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (q->dead || q->rhs == NONE || q->kind == EQ_CHECK)
+            continue;
+        each_below (n, k, q->rhs, EVERYWHERE) {
+            const Expr *x = x_at(k, *n);
+            FactorList f = {.n = 0};
+            if (x->kind == X_REDUCE && x->op == RED_SUM && type_is_float((Type)x->type))
+                list_factors(k, x_arg(k, *n, 0), &f);
+            if (f.n >= 2)
+                vec_push(k->module->arena, &out,
+                         (ReportSum){q, x_at(k, *n)->loc, common_elem(k, &f), shares_nothing(k, &f)});
+        }
+    }
+    return out;
+}
+
+/* ---- edges ---- */
+
+static void add_pair(const Kernel *k, ReportPairs *out, const Equation *q, TensorId producer)
+{
+    for (uint32_t i = 0; i < out->len; i++)
+        if (out->at[i].producer == producer && out->at[i].consumer == q->lhs)
+            return;
+    vec_push(k->module->arena, out, (ReportPair){producer, q->lhs, q->loc});
+}
+
+ReportPairs report_pairs(const Kernel *k)
+{
+    ReportPairs out = {0};
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (q->dead || q->kind == EQ_CHECK || q->rhs == NONE || q->lhs == NONE)
+            continue;
+        each_below (n, k, q->rhs, EVERYWHERE)
+            if (x_at(k, *n)->kind == X_LOAD && k->tensors.at[x_at(k, *n)->sym].role == ROLE_LOCAL &&
+                x_at(k, *n)->sym != q->lhs)
+                add_pair(k, &out, q, x_at(k, *n)->sym);
+    }
+    return out;
 }

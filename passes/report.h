@@ -4,30 +4,71 @@
 
 #include "ir/ir.h"
 
-typedef struct Report Report;
-
 /* An edge: equation `consumer` reads what `producer` defines. `rule`: the rule of fusion by which the value goes straight into
- * its reader, NULL when it stands in memory. `saved`: bytes of memory traffic that this saves (or would). `why`: what
- * blocked it, or a remark; may be NULL. Later reports of one edge replace earlier ones. */
+ * its reader, NULL when it stands in memory. `saved`: bytes of memory traffic that this saves (or would); NONE: not said.
+ * `why`: what blocked it, or a remark; may be NULL; `blocker`: where that stands (line 0: no place). Later reports of one
+ * edge replace earlier ones. */
 typedef struct ReportEdge {
     Name producer, consumer;
     Loc loc; /* of the consumer */
     const char *rule, *why;
+    Loc blocker;
     Extent saved;
 } ReportEdge;
-void report_edge(Report *r, const Kernel *k, ReportEdge e);
 
 /* A sum of products, as it was lowered. */
 typedef struct ReportProduct {
     Name lhs;
-    Loc loc;
+    Loc loc;                  /* of the sum */
     const char *fragment; /* "amx 2x2 of 16x16x32", "avx512 12x2 vectors", or "plain loops" */
     const char *why;      /* of plain loops: what is in the way; else NULL */
     const char *left, *right; /* packing: "gathered into lines", "pairs, transposed", "as given (packed)" ... */
-    int64_t rows, cols, depth; /* blocks */
+    int64_t rows, cols, depth; /* blocks; 0: none */
     Extent extent[3];     /* rows, columns, depth of the whole product */
     int cube;             /* 16-bit operands of one type */
+    GroupId row_group, depth_group; /* group + 1: that many runs of rows, each padded on its own; 0: none */
 } ReportProduct;
+
+/* A knob that a pass asked for. */
+typedef enum KnobOrigin { ORIGIN_MACHINE, ORIGIN_RULE, ORIGIN_SCHEDULE, ORIGIN_SEED, ORIGIN_COUNT } KnobOrigin;
+const char *origin_name(KnobOrigin o); /* "machine" */
+typedef struct ReportKnob {
+    Knob knob;
+    Name name, reader; /* NULL: of the whole kernel; of no edge */
+    int64_t value;
+    KnobOrigin origin;
+    const Setting *from; /* ORIGIN_SCHEDULE; ORIGIN_SEED: NULL or the choices it was drawn from */
+} ReportKnob;
+
+typedef struct Report {
+    Arena *arena;
+    Vec(struct EdgeOf { const Kernel *k; ReportEdge e; }) edges;
+    Vec(struct ProductOf { const Kernel *k; ReportProduct p; }) products;
+    Vec(struct KnobOf { const Kernel *k; ReportKnob n; }) knobs;
+} Report;
+
+Report *report_new(Arena *a);
+void report_edge(Report *r, const Kernel *k, ReportEdge e);
 void report_product(Report *r, const Kernel *k, ReportProduct p);
+void report_knob(Report *r, const Kernel *k, ReportKnob n); /* each knob of a tensor once: the last report counts */
+
+/* ---- what there is to report about, whoever reports ---- */
+
+/* A float sum whose terms are products of elements of two tensors or more. */
+typedef struct ReportSum {
+    const Equation *q;
+    Loc loc;
+    Elem elem;   /* of both operands, when they are of one 16-bit type: a cube operation; else EL_F32 */
+    int is_dot;  /* its operands vary with the same indices: every element is read once, there is nothing to share */
+} ReportSum;
+typedef Vec(ReportSum) ReportSums;
+ReportSums report_sums(const Kernel *k); /* in the module's arena */
+/* Do equations of k read local `producer` of k? The edges of a kernel, in the order of their readers. */
+typedef struct ReportPair {
+    TensorId producer, consumer;
+    Loc loc;
+} ReportPair;
+typedef Vec(ReportPair) ReportPairs;
+ReportPairs report_pairs(const Kernel *k);
 
 #endif

@@ -1,19 +1,202 @@
-/* Choices that a schedule block, or else the machine, makes for a kernel. */
+/* Choices that a schedule block, or else the machine or a rule, makes for a kernel. */
 #include "passes/schedule.h"
+
+#include <string.h>
+
+/* ---- clauses ---- */
+
+/* Is `asked`, a tensor or index of k or NULL for any, called `name` in a clause? */
+static int is_called(const Kernel *k, Name name, Name asked)
+{
+    TensorId t = asked && name != asked ? ir_find_tensor(k, asked) : (TensorId)NONE;
+    return !asked || name == asked || (t != NONE && k->tensors.at[t].original == name);
+}
+
+static int names(const Kernel *k, const Clause *c, Name name, Name reader)
+{
+    int named = c->names.len == 0, read = c->readers.len == 0;
+    for (uint32_t i = 0; i < c->names.len; i++)
+        named |= is_called(k, c->names.at[i].name, name);
+    for (uint32_t i = 0; i < c->readers.len; i++)
+        read |= is_called(k, c->readers.at[i].name, reader);
+    return named && read;
+}
+
+/* What the blocks of `kernel`, k or its origin, say. */
+static const Setting *find_in(const Kernel *k, Name kernel, Knob knob, Name name, Name reader)
+{
+    const Module *m = k->module;
+    for (uint32_t s = 0; s < m->schedules.len; s++) {
+        const Schedule *block = &m->schedules.at[s];
+        for (uint32_t i = 0; block->kernel == kernel && i < block->clauses.len; i++) {
+            const Clause *c = &block->clauses.at[i];
+            for (uint32_t n = 0; names(k, c, name, reader) && n < c->settings.len; n++)
+                if (c->settings.at[n].knob == knob)
+                    return &c->settings.at[n];
+        }
+    }
+    return NULL;
+}
+
+static const Setting *find(const Kernel *k, Knob knob, Name name, Name reader)
+{
+    const Setting *own = find_in(k, k->name, knob, name, reader);
+    return own || !k->derived ? own : find_in(k, k->derived->kernel, knob, name, reader);
+}
+
+/* ---- values ---- */
+
+uint32_t schedule_space(Knob knob, int64_t *values)
+{
+    const KnobRow *row = &knob_table[knob];
+    uint32_t n = 0;
+    if (*row->words) {
+        for (int64_t v = row->lo; v <= row->hi; v++)
+            values[n++] = v;
+        return n;
+    }
+    for (int64_t v = row->lo; v <= row->hi; v *= 2) {
+        values[n++] = v;
+        int64_t half = v + v / 2;
+        if (half <= row->hi && (half - row->lo) % row->step == 0)
+            values[n++] = half;
+    }
+    return n;
+}
+
+enum { DRAWN_MAX = 32 }; /* times the smallest value: thousands of blocks must fit a test machine's memory */
+
+/* A number that depends on the seed and on what is asked, not on the order of questions. */
+static uint64_t draw(const PassContext *c, const Kernel *k, const ReportKnob *n)
+{
+    uint64_t h = hash_bytes(k->name, strlen(k->name), c->schedule_seed);
+    h = hash_bytes(n->name ? n->name : "", n->name ? strlen(n->name) : 0, h);
+    h = hash_bytes(n->reader ? n->reader : "", n->reader ? strlen(n->reader) : 0, h);
+    return hash_bytes(&n->knob, sizeof n->knob, h);
+}
+
+static void draw_value(const PassContext *c, const Kernel *k, ReportKnob *n)
+{
+    int64_t space[SPACE_MAX];
+    uint32_t count = n->from ? n->from->values.len : schedule_space(n->knob, space);
+    while (!n->from && space[count - 1] > DRAWN_MAX * knob_table[n->knob].lo)
+        count--;
+    const int64_t *values = n->from ? n->from->values.at : space;
+    n->value = values[draw(c, k, n) % count];
+    n->origin = ORIGIN_SEED;
+}
+
+/* The value of a knob whose value without a block, of this origin, is in *n; reported. */
+static int64_t settle(const PassContext *c, const Kernel *k, ReportKnob n)
+{
+    if (n.from) {
+        n.value = n.from->values.at[0];
+        n.origin = ORIGIN_SCHEDULE;
+    }
+    if (c->schedule_seed && (!n.from || n.from->values.len > 1))
+        draw_value(c, k, &n);
+    report_knob(c->report, k, n);
+    return n.value;
+}
+
+static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name name)
+{
+    return settle(c, k,
+                  (ReportKnob){.knob = knob,
+                               .name = name,
+                               .value = knob_table[knob].otherwise,
+                               .origin = ORIGIN_RULE,
+                               .from = find(k, knob, name, NULL)});
+}
+
+/* ---- blocks ---- */
+
+void schedule_fused(Kernel *k, TensorId from, TensorId to)
+{
+    for (uint32_t i = 0; i < k->moved.len; i++)
+        if (k->moved.at[i].from == from && k->moved.at[i].to == to)
+            return;
+    vec_push(k->module->arena, &k->moved, (struct Moved){from, to});
+}
+
+/* The clause for lhs or, over what moved there, the nearest one for a local whose sum stands in its equation. */
+static const Setting *find_moved(const Kernel *k, Knob knob, TensorId lhs)
+{
+    Vec(TensorId) seen = {0};
+    vec_push(k->module->arena, &seen, lhs);
+    for (uint32_t i = 0; i < seen.len; i++) {
+        const Setting *s = find(k, knob, k->tensors.at[seen.at[i]].name, NULL);
+        if (s)
+            return s;
+        for (uint32_t n = 0; n < k->moved.len; n++) {
+            int known = k->moved.at[n].to != seen.at[i];
+            for (uint32_t j = 0; j < seen.len; j++)
+                known |= seen.at[j] == k->moved.at[n].from;
+            if (!known)
+                vec_push(k->module->arena, &seen, k->moved.at[n].from);
+        }
+    }
+    return NULL;
+}
+
+static int64_t block(const PassContext *c, const Kernel *k, Knob knob, TensorId lhs, int64_t otherwise)
+{
+    return settle(c, k,
+                  (ReportKnob){.knob = knob,
+                               .name = k->tensors.at[lhs].name,
+                               .value = otherwise,
+                               .origin = ORIGIN_MACHINE,
+                               .from = find_moved(k, knob, lhs)});
+}
 
 Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs)
 {
-    (void)c;
-    (void)k;
-    (void)lhs;
-    return machine_blocks();
+    Blocks usual = machine_blocks();
+    return (Blocks){.rows = block(c, k, KNOB_tile_m, lhs, usual.rows),
+                    .cols = block(c, k, KNOB_tile_n, lhs, usual.cols),
+                    .depth = block(c, k, KNOB_tile_k, lhs, usual.depth)};
 }
 
-int schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer)
+/* ---- the rest ---- */
+
+/* What the blocks of `kernel` say of an edge. */
+static FuseWish wish_in(const Kernel *k, Name kernel, ReportKnob *n)
 {
-    (void)c;
-    (void)k;
-    (void)producer;
-    (void)consumer;
-    return 1;
+    n->from = find_in(k, kernel, KNOB_fuse, n->name, n->reader);
+    if (n->from)
+        return FUSE_WANTED;
+    n->from = find_in(k, kernel, KNOB_store, n->name, NULL);
+    return n->from ? FUSE_NEVER : FUSE_MAY;
+}
+
+FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer)
+{
+    ReportKnob n = {.knob = KNOB_fuse, .name = producer, .reader = consumer, .origin = ORIGIN_RULE};
+    FuseWish wish = wish_in(k, k->name, &n);
+    if (!n.from && k->derived)
+        wish = wish_in(k, k->derived->kernel, &n);
+    if (n.from)
+        n.origin = ORIGIN_SCHEDULE;
+    else if (c->schedule_seed) {
+        wish = draw(c, k, &n) % 2 ? FUSE_MAY : FUSE_NEVER;
+        n.origin = ORIGIN_SEED;
+    }
+    n.value = wish != FUSE_NEVER;
+    report_knob(c->report, k, n);
+    return wish;
+}
+
+int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
+{
+    return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name);
+}
+
+int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return by_rule(c, k, KNOB_strip, k->tensors.at[lhs].name);
+}
+
+int schedule_heaviest_first(const PassContext *c, const Kernel *k)
+{
+    return by_rule(c, k, KNOB_order, NULL) == 0;
 }

@@ -1,12 +1,33 @@
-/* Choices that a schedule block, or else the machine, makes for a kernel. */
+/* Choices that a schedule block, or else the machine or a rule, makes for a kernel: what passes ask.
+ *
+ * The blocks of the kernel itself count first, then, for a kernel that derive made, those of the kernel it comes from, as
+ * far as they speak of tensors that both have. Every answer is also reported (report.h). With PassContext.schedule_seed
+ * what no block fixes is drawn from its space. */
 #ifndef PASSES_SCHEDULE_H
 #define PASSES_SCHEDULE_H
 
 #include "passes/passes.h"
 
-/* Block extents of the product that defines `lhs`. */
+/* Block extents of the sums in the equation of `lhs`: those given for lhs, else for a local whose sum stands there now. */
 Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs);
-/* May the value of local `producer` go into its reader `consumer` by this rule of fusion? (`store xp` says no.) */
-int schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer);
+/* To be called when the right-hand side of `from` is put into the equation of `to`, or a part of it taken out into `to`:
+ * blocks given for `from` then hold for `to` too. */
+void schedule_fused(Kernel *k, TensorId from, TensorId to);
+
+/* May the value of local `producer` go into its reader `consumer`? `store xp`: never. `fuse xp -> g`: it is wanted, also where
+ * a rule alone would rather not; what a rule cannot do stays undone, and the report says why. */
+typedef enum FuseWish { FUSE_NEVER, FUSE_MAY, FUSE_WANTED } FuseWish;
+FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer);
+
+/* Rows of a block of a stripe over `row` (an index variable of k; NONE: any). */
+int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row);
+/* Elements of the last index that one item of the pointwise equation of `lhs` covers. */
+int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
+/* Are items of large groups handed out first? Else in the order of the groups. */
+int schedule_heaviest_first(const PassContext *c, const Kernel *k);
+
+/* Values of a knob's space from lo to hi: one and one and a half times the powers of two of its step. Returns how many. */
+enum { SPACE_MAX = 64 };
+uint32_t schedule_space(Knob knob, int64_t *values);
 
 #endif

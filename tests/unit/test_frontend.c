@@ -32,7 +32,8 @@ static const char page[] =
     "schedule ffn {\n"
     "  tile g, u : M = ?{32, 64, 128} N = ?{128, 256} K = 256\n"
     "  fuse xp -> g, u at load\n"
-    "  store xp\n"
+    "  store o\n"
+    "  strip a : lanes = 4096\n"
     "  fuse g, u -> a at drain\n"
     "  copies l1 = 2, l0a = 2, l0b = 2\n"
     "  order groups heaviest_first\n"
@@ -141,8 +142,17 @@ static void reads_requests(void **state)
     assert_int_equal(t->runs.at[1].routings.at[0].kind, ROUTING_HOT);
     assert_true(t->gradcheck);
     const Schedule *s = &r.m->schedules.at[0];
-    assert_int_equal(s->clauses.len, 6);
-    assert_string_equal(s->clauses.at[0], "tile g, u : M = ?{32, 64, 128} N = ?{128, 256} K = 256");
+    assert_int_equal(s->clauses.len, 7);
+    Text text = {.arena = r.m->arena};
+    for (uint32_t i = 0; i < s->clauses.len; i++)
+        ir_print_clause(NULL, &s->clauses.at[i], &text);
+    assert_string_equal(text_string(&text), "  tile g, u : M = ?{32, 64, 128} N = ?{128, 256} K = 256\n"
+                                            "  fuse xp -> g, u at load\n"
+                                            "  store o\n"
+                                            "  strip a : lanes = 4096\n"
+                                            "  fuse g, u -> a at drain\n"
+                                            "  copies l1 = 2, l0a = 2, l0b = 2\n"
+                                            "  order groups heaviest_first\n");
     reading_close(&r);
 }
 

@@ -1,0 +1,318 @@
+/* Schedules: what clauses say, as text, and whether it fits the kernel. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+const KnobRow knob_table[KNOB_COUNT] = {
+#define KNOB(id, clause, word, scope, lo, hi, step, words, keeps_bits, source, otherwise, doc) \
+    {clause, word, scope, lo, hi, step, words, keeps_bits, source, otherwise, doc},
+#include "ir/schedule.def"
+};
+
+/* ---- what fits ---- */
+
+/* One thing that a clause is about. */
+typedef struct Part {
+    const Clause *c;
+    ScheduleName name, reader; /* name NULL: the clause has none */
+} Part;
+
+/* The tensor that the clause means by a name: that of the kernel it comes from counts first. */
+static ScheduleName meant(const Kernel *k, ScheduleName n)
+{
+    for (TensorId t = 0; k && t < k->tensors.len; t++)
+        if (k->tensors.at[t].original == n.name)
+            return (ScheduleName){k->tensors.at[t].name, n.loc};
+    return n;
+}
+
+static Part part_of(const Kernel *k, const Clause *c, uint32_t n)
+{
+    uint32_t readers = c->readers.len ? c->readers.len : 1;
+    Part p = {.c = c};
+    if (c->names.len)
+        p.name = meant(k, c->names.at[n / readers]);
+    if (c->readers.len)
+        p.reader = meant(k, c->readers.at[n % readers]);
+    return p;
+}
+
+static uint32_t parts(const Clause *c)
+{
+    return c->names.len ? c->names.len * (c->readers.len ? c->readers.len : 1) : 1;
+}
+
+static int defines(const Kernel *k, const Equation *q, Name name)
+{
+    if (q->dead || q->kind == EQ_CHECK)
+        return 0;
+    return (q->lhs != NONE && k->tensors.at[q->lhs].name == name) ||
+           (q->ids != NONE && q->kind == EQ_TOP && k->tensors.at[q->ids].name == name);
+}
+
+static int is_defined(const Kernel *k, Name name)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (defines(k, &k->eqs.at[i], name))
+            return 1;
+    return 0;
+}
+
+static int has_reduction(const Kernel *k, ExprId e, int sums_only)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_REDUCE && (!sums_only || x_at(k, *n)->op == RED_SUM))
+            return 1;
+    return 0;
+}
+
+static int is_defined_by_sum(const Kernel *k, Name name)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (defines(k, &k->eqs.at[i], name) && has_reduction(k, k->eqs.at[i].rhs, 1))
+            return 1;
+    return 0;
+}
+
+static int is_defined_without(const Kernel *k, Name name)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (defines(k, &k->eqs.at[i], name) && k->eqs.at[i].kind != EQ_TOP &&
+            !has_reduction(k, k->eqs.at[i].rhs, 0))
+            return 1;
+    return 0;
+}
+
+static int has_index(const Kernel *k, Name name)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        for (uint32_t n = 0; !k->eqs.at[i].dead && n < k->eqs.at[i].nindex; n++) {
+            const Expr *x = x_at(k, k->eqs.at[i].index[n]);
+            if (x->kind == X_INDEX && k->indices.at[x->sym].name == name)
+                return 1;
+        }
+    return 0;
+}
+
+static int loads(const Kernel *k, ExprId e, Name name, uint8_t stop)
+{
+    each_below (n, k, e, stop)
+        if (x_at(k, *n)->kind == X_LOAD && k->tensors.at[x_at(k, *n)->sym].name == name)
+            return 1;
+    return 0;
+}
+
+static int loads_in_sum(const Kernel *k, ExprId e, Name name)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_REDUCE && loads(k, *n, name, EVERYWHERE))
+            return 1;
+    return 0;
+}
+
+int ir_edge(const Kernel *k, Name producer, Name reader)
+{
+    int edge = 0;
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (!defines(k, q, reader) || q->rhs == NONE)
+            continue;
+        edge |= loads(k, q->rhs, producer, X_REDUCE) ? EDGE_DRAIN : 0;
+        edge |= loads_in_sum(k, q->rhs, producer) ? EDGE_LOAD : 0;
+    }
+    return edge;
+}
+
+/* Is the edge at the place that the clause gives, `load` or `drain`? */
+static int is_at(const Kernel *k, Part p)
+{
+    const Setting *at = &p.c->settings.at[0];
+    int edge = ir_edge(k, p.name.name, p.reader.name);
+    for (uint32_t i = 0; i < at->values.len; i++)
+        if (edge & (at->values.at[i] == 0 ? EDGE_LOAD : EDGE_DRAIN))
+            return 1;
+    return 0;
+}
+
+static KnobScope scope_of(const Clause *c) { return knob_table[c->settings.at[0].knob].scope; }
+
+static int fits(const Kernel *k, Part p)
+{
+    switch (scope_of(p.c)) {
+    case SCOPE_PRODUCT: return is_defined_by_sum(k, p.name.name);
+    case SCOPE_POINTWISE: return is_defined_without(k, p.name.name);
+    case SCOPE_INDEX: return has_index(k, p.name.name);
+    case SCOPE_EDGE: return is_defined(k, p.name.name) && is_at(k, p);
+    case SCOPE_TENSOR: return is_defined(k, p.name.name);
+    case SCOPE_KERNEL:
+    case SCOPE_SPACE: break;
+    }
+    return 1;
+}
+
+/* ---- reports ---- */
+
+enum { NAMES_IN_HELP = 8 };
+
+static void add_name(Text *t, uint32_t *n, Name name)
+{
+    if (*n < NAMES_IN_HELP)
+        text_add(t, "%s%s", *n ? ", " : "name one of ", name);
+    *n += 1;
+}
+
+static const char *defined_names(const Kernel *k)
+{
+    Text t = {.arena = k->module->arena};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        TensorId lhs = k->eqs.at[i].lhs;
+        if (lhs != NONE && (i == 0 || k->eqs.at[i - 1].lhs != lhs))
+            add_name(&t, &n, k->tensors.at[lhs].name);
+    }
+    return text_string(&t);
+}
+
+static const char *index_names(const Kernel *k)
+{
+    Text t = {.arena = k->module->arena};
+    uint32_t n = 0;
+    for (IndexId i = 0; i < k->indices.len; i++) {
+        Name name = k->indices.at[i].name;
+        int seen = !has_index(k, name);
+        for (IndexId j = 0; j < i; j++)
+            seen |= k->indices.at[j].name == name;
+        if (!seen)
+            add_name(&t, &n, name);
+    }
+    return text_string(&t);
+}
+
+static void refuse_edge(const Kernel *k, Part p)
+{
+    Arena *a = k->module->arena;
+    Name producer = p.name.name, reader = p.reader.name;
+    int edge = ir_edge(k, producer, reader);
+    const char *help = "name an equation that reads it";
+    if (edge)
+        help = arena_printf(a, "write `at %s`", edge & EDGE_LOAD ? "load" : "drain");
+    diag_add(k->module->diags, DIAG_schedule_fit, p.reader.loc, help,
+             edge == 0           ? "%s does not read %s"
+             : edge == EDGE_LOAD ? "%s reads %s inside its sum only"
+                                 : "%s reads %s outside any sum only",
+             reader, producer);
+}
+
+static void refuse_name(const Kernel *k, const ScheduleName *n)
+{
+    diag_add(k->module->diags, DIAG_schedule_name, n->loc, defined_names(k), "kernel %s defines no %s",
+             k->name, n->name);
+}
+
+static void refuse(const Kernel *k, Part p)
+{
+    Diags *d = k->module->diags;
+    KnobScope scope = scope_of(p.c);
+    if (scope == SCOPE_INDEX)
+        diag_add(d, DIAG_schedule_name, p.name.loc, index_names(k),
+                 "no equation of kernel %s has an index %s on its left", k->name, p.name.name);
+    else if (!is_defined(k, p.name.name))
+        refuse_name(k, &p.name);
+    else if (scope == SCOPE_EDGE && !is_defined(k, p.reader.name))
+        refuse_name(k, &p.reader);
+    else if (scope == SCOPE_EDGE)
+        refuse_edge(k, p);
+    else if (scope == SCOPE_PRODUCT)
+        diag_add(d, DIAG_schedule_fit, p.name.loc, "name a tensor that a sum defines",
+                 "no sum defines %s, so it has no blocks", p.name.name);
+    else
+        diag_add(d, DIAG_schedule_fit, p.name.loc, "give blocks instead: `tile`",
+                 "a reduction defines %s, so it is not handed out in strips", p.name.name);
+}
+
+int ir_check_schedule(const Kernel *k, const Schedule *s)
+{
+    for (uint32_t i = 0; i < s->clauses.len; i++) {
+        const Clause *c = &s->clauses.at[i];
+        for (uint32_t n = 0; n < parts(c); n++)
+            if (!fits(k, part_of(k, c, n))) {
+                refuse(k, part_of(k, c, n));
+                return 1;
+            }
+    }
+    return 0;
+}
+
+/* ---- text ---- */
+
+void knob_put_value(Knob knob, int64_t value, Text *out)
+{
+    const char *word = knob_table[knob].words;
+    for (int64_t i = 0; i < value && *word; i++)
+        word += strcspn(word, " ") + 1;
+    if (*word)
+        text_add_bytes(out, word, strcspn(word, " "));
+    else
+        text_add(out, "%lld", (long long)value);
+}
+
+static void put_values(const Setting *s, Text *out)
+{
+    text_add(out, s->values.len > 1 ? "?{" : "");
+    for (uint32_t i = 0; i < s->values.len; i++) {
+        text_add(out, i ? ", " : "");
+        knob_put_value(s->knob, s->values.at[i], out);
+    }
+    text_add(out, s->values.len > 1 ? "}" : "");
+}
+
+static void put_setting(const Setting *s, Text *out)
+{
+    const KnobRow *row = &knob_table[s->knob];
+    text_add(out, " %s%s", row->word, *row->words ? " " : " = ");
+    put_values(s, out);
+}
+
+static void put_settings(const Clause *c, Text *out)
+{
+    KnobScope scope = scope_of(c);
+    for (uint32_t i = 0; scope != SCOPE_TENSOR && i < c->settings.len; i++) {
+        text_add(out, scope == SCOPE_SPACE && i ? "," : "");
+        put_setting(&c->settings.at[i], out);
+    }
+    text_add(out, "\n");
+}
+
+/* `  fuse xp, xq -> g` without the settings, names as k has them. */
+static void put_head(const Kernel *k, const Clause *c, Text *out)
+{
+    KnobScope scope = scope_of(c);
+    text_add(out, "  %s", knob_table[c->settings.at[0].knob].clause);
+    for (uint32_t i = 0; i < c->names.len; i++)
+        text_add(out, "%s %s", i ? "," : "", meant(k, c->names.at[i]).name);
+    for (uint32_t i = 0; i < c->readers.len; i++)
+        text_add(out, "%s %s", i ? "," : " ->", meant(k, c->readers.at[i]).name);
+    text_add(out, scope == SCOPE_PRODUCT || scope == SCOPE_POINTWISE || scope == SCOPE_INDEX ? " :" : "");
+}
+
+void ir_print_clause(const Kernel *k, const Clause *c, Text *out)
+{
+    uint32_t fitting = 0;
+    for (uint32_t n = 0; k && n < parts(c); n++)
+        fitting += (uint32_t)fits(k, part_of(k, c, n));
+    if (!k || fitting == parts(c)) {
+        put_head(k, c, out);
+        put_settings(c, out);
+        return;
+    }
+    for (uint32_t n = 0; n < parts(c); n++) {
+        Part p = part_of(k, c, n);
+        Clause one = {.settings = c->settings};
+        one.names.at = &p.name;
+        one.names.len = 1;
+        one.readers.at = &p.reader;
+        one.readers.len = p.reader.name != NULL;
+        if (fits(k, p))
+            ir_print_clause(NULL, &one, out);
+    }
+}
