@@ -70,5 +70,3 @@ int cpu_find(const char *name, Isa *out)
         }
     return 0;
 }
-
-Blocks machine_blocks(void) { return (Blocks){512, 256, 256}; }

@@ -1,22 +1,20 @@
 /* Machines the compiler knows. The front door of machines/.
  *
- * This first form describes the host's instruction sets, a row each in cpu.def; descriptions of whole machines
- * (caches, cube, on-chip buffers) as JSON data come beside it. Passes read every width from here. */
+ * The instruction sets of CPUs are rows of cpu.def: lanes, register fragments, LLVM features. Whole machines (matrix
+ * unit, alignments, capacities, default blocks) are descriptions in JSON, one file each, of the rows in figures.def.
+ * Passes read every width and extent from here. */
 #ifndef MACHINES_MACHINES_H
 #define MACHINES_MACHINES_H
 
-#include <stdint.h>
+#include "base/base.h"
+
+/* ---- instruction sets ---- */
 
 typedef enum Isa {
 #define CPU(id, word, lanes, rows, vectors, left_bits, features, doc) ISA_##id,
 #include "machines/cpu.def"
     ISA_COUNT
 } Isa;
-
-/* Extents of the blocks that a thread works on: a box of sums, and how many terms are packed at a time. */
-typedef struct Blocks {
-    int64_t rows, cols, depth;
-} Blocks;
 
 typedef struct Cpu {
     const char *name;     /* "avx512": the word of MOE_ISA and --target */
@@ -39,9 +37,6 @@ typedef struct CpuNeeds {
 } CpuNeeds;
 extern const CpuNeeds cpu_needs[ISA_COUNT];
 
-/* Block extents by default: what the packed operands and the sums need stays in the second cache. */
-Blocks machine_blocks(void);
-
 /* arch_prctl(CPU_ASK, permission) is 0 when the state was granted: for all threads, until exec. It is refused where a
  * thread has a small alternative signal stack. */
 enum { CPU_ASK_CALL = 158, CPU_ASK = 0x1023 };
@@ -49,5 +44,101 @@ enum { CPU_ASK_CALL = 158, CPU_ASK = 0x1023 };
 int cpu_has(Isa isa); /* CPUID and the operating system (XGETBV, permission) allow it */
 Isa cpu_best(void);   /* of the real ones: amx_soft is never the best */
 int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */
+
+/* ---- whole machines ---- */
+
+typedef enum MachineKind { MACHINE_CPU = 1, MACHINE_NPU = 2 } MachineKind;
+
+/* Extents of a product, or of a part of one: rows and columns of sums, and terms of each sum. */
+typedef struct Blocks {
+    int64_t rows, cols, depth;
+} Blocks;
+
+typedef struct OnChip {
+    int64_t bytes, align;
+} OnChip;
+
+/* The figures of a machine, plain values; figures.def has the meaning and the unit of each. Those of a section that the
+ * description does not have are 0.
+ *
+ * Note [Same machine, same code]. What decides about code comes from the description, which is part of the compiler (so
+ * the compile cache's key, which holds the compiler's build, covers it), never from the computer that happens to
+ * compile: two computers compile the same bytes for one list of instruction sets. What the host is asked for
+ * (machine_probe) goes into reports only; tests/literals.sh keeps it out of passes/ and backend/. */
+typedef struct Machine {
+    char name[32];
+    MachineKind kind;
+    Blocks cube_16bit;
+    struct {
+        int64_t fragment, block, line;
+    } align;
+    Blocks blocks, l0_blocks;
+    struct {
+        int64_t cube, vector;
+    } cores;
+    struct {
+        int64_t l1, l2, l3;
+    } caches;
+    OnChip l1, l0a, l0b, l0c, ub;
+    struct {
+        int64_t core;
+    } clock;
+    struct {
+        int64_t gm, gm_rate, l2;
+    } memory;
+    struct {
+        int64_t gm_read, gm_write, l2_read, l2_write, l1_l0a, l1_l0b, ub_gm, ub_l2;
+    } rates;
+} Machine;
+
+/* The CPU that compiles and runs: host.json, read once per process. Registers and lanes: cpu_table. */
+const Machine *machine_host(Arena *a);
+
+/* A row of figures.def. */
+typedef struct FigureRow {
+    const char *section, *key, *unit, *doc;
+    size_t at;              /* of its value in Machine */
+    int64_t (*probe)(void); /* asks this computer: 0 when it does not say */
+} FigureRow;
+extern const FigureRow figure_table[];
+extern const uint32_t figure_count;
+
+typedef struct SectionRow {
+    const char *name;
+    unsigned kinds; /* MachineKinds that must have it */
+    const char *doc;
+} SectionRow;
+extern const SectionRow section_table[];
+extern const uint32_t section_count;
+
+typedef struct Figure {
+    const FigureRow *row;
+    int64_t value;
+    const char *source; /* where the value is from: text or address */
+    int probed;         /* the value is a fall-back for what the host says */
+} Figure;
+
+/* A whole description: the figures as a Machine, and each with its source in the order of figures.def. */
+typedef struct Description {
+    Machine machine;
+    const char *doc;
+    Vec(Figure) figures;
+} Description;
+
+/* Reads a description and checks it: NULL, or an error that names file, key, value and rule. Texts live in `a`. */
+const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out);
+
+/* The descriptions that are part of the compiler. */
+typedef struct MachineText {
+    const char *name;
+    const unsigned char *json;
+    size_t len;
+} MachineText;
+extern const MachineText machine_texts[];
+extern const uint32_t machine_text_count;
+const MachineText *machine_find(const char *name); /* NULL when there is none */
+
+/* What this computer says about a figure; 0 when it does not. For reports only: Note [Same machine, same code]. */
+int64_t machine_probe(const FigureRow *row);
 
 #endif

@@ -151,7 +151,7 @@ static int64_t block(const PassContext *c, const Kernel *k, Knob knob, TensorId 
 
 Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs)
 {
-    Blocks usual = machine_blocks();
+    Blocks usual = machine_host(k->module->arena)->blocks;
     return (Blocks){.rows = block(c, k, KNOB_tile_m, lhs, usual.rows),
                     .cols = block(c, k, KNOB_tile_n, lhs, usual.cols),
                     .depth = block(c, k, KNOB_tile_k, lhs, usual.depth)};

@@ -1,0 +1,269 @@
+/* Descriptions of machines: from JSON text to figures, each checked against its row of figures.def. */
+#include "machines/probe.h"
+
+#include "base/json.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const SectionRow section_table[] = {
+#define SECTION(id, kinds, doc) {#id, kinds, doc},
+#include "machines/figures.def"
+};
+const uint32_t section_count = sizeof section_table / sizeof *section_table;
+
+const FigureRow figure_table[] = {
+#define FIGURE(section, key, unit, probe, doc) \
+    {#section, #key, unit, doc, offsetof(Machine, section.key), probe_##probe},
+#include "machines/figures.def"
+};
+const uint32_t figure_count = sizeof figure_table / sizeof *figure_table;
+
+/* A rule between two figures: the first is a multiple of the second. */
+static const struct {
+    const char *section, *key, *of_section, *of_key;
+    size_t at, of;
+} multiples[] = {
+#define MULTIPLE(section, key, of_section, of_key) \
+    {#section,                                     \
+     #key,                                         \
+     #of_section,                                  \
+     #of_key,                                      \
+     offsetof(Machine, section.key),               \
+     offsetof(Machine, of_section.of_key)},
+#include "machines/figures.def"
+};
+
+static const struct {
+    const char *name;
+    MachineKind kind;
+} kinds[] = {{"cpu", MACHINE_CPU}, {"npu", MACHINE_NPU}};
+
+static const int64_t VALUE_MAX = (int64_t)1 << 50; /* products of two extents fit 64 bits many times over */
+
+typedef struct Reader {
+    Arena *a;
+    const char *file;
+    Description *out;
+    const char *error; /* the first one */
+} Reader;
+
+/* FILE: KEY is VALUE: RULE. Returns 0, like every reader below that refuses. */
+static int refuse(Reader *r, const char *key, const json_t *value, const char *rule)
+{
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    if (!value)
+        r->error = arena_printf(r->a, "%s: %s is missing: %s", r->file, key, rule);
+    else
+        r->error = arena_printf(r->a, "%s: %s is %.60s%s: %s", r->file, key, text ? text : "?",
+                                text && strlen(text) > 60 ? "..." : "", rule);
+    free(text);
+    return 0;
+}
+
+static int64_t *field(Machine *m, size_t at) { return (int64_t *)(void *)((char *)m + at); }
+
+/* ---- keys ---- */
+
+/* The n names, with commas. */
+static const char *list_names(Reader *r, const char *const *names, uint32_t n)
+{
+    Text t = {.arena = r->a};
+    for (uint32_t i = 0; i < n; i++)
+        text_add(&t, "%s%s", i ? ", " : "", names[i]);
+    return text_string(&t);
+}
+
+/* Refuses a key of `object` (at `path`, "" at the top) that is none of the names. */
+static int only(Reader *r, json_t *object, const char *path, const char *const *names, uint32_t n)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        uint32_t i = 0;
+        while (i < n && strcmp(key, names[i]) != 0)
+            i++;
+        if (i == n)
+            return refuse(r, arena_printf(r->a, "%s%s%s", path, *path ? "." : "", key), value,
+                          arena_printf(r->a, "there is no such key, here are %s", list_names(r, names, n)));
+    }
+    return 1;
+}
+
+static int read_text(Reader *r, const json_t *object, const char *path, const char *key, const char **out)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *name = arena_printf(r->a, "%s%s%s", path, *path ? "." : "", key);
+    if (!json_is_string(value) || !json_string_length(value))
+        return refuse(r, name, value, "must be a text");
+    *out = arena_strndup(r->a, json_string_value(value), json_string_length(value));
+    return 1;
+}
+
+/* ---- a figure ---- */
+
+static int read_value(Reader *r, const json_t *figure, const char *path, int64_t *out)
+{
+    const json_t *value = json_object_get(figure, "value");
+    const char *name = arena_printf(r->a, "%s.value", path);
+    if (!json_is_integer(value))
+        return refuse(r, name, value, "must be a whole number");
+    *out = json_integer_value(value);
+    if (*out <= 0)
+        return refuse(r, name, value, "must be positive");
+    return *out <= VALUE_MAX ? 1 : refuse(r, name, value, "must be at most 2^50");
+}
+
+static int read_unit(Reader *r, const json_t *figure, const char *path, const char *want)
+{
+    const char *unit;
+    if (!read_text(r, figure, path, "unit", &unit))
+        return 0;
+    return strcmp(unit, want) == 0
+               ? 1
+               : refuse(r, arena_printf(r->a, "%s.unit", path), json_object_get(figure, "unit"),
+                        arena_printf(r->a, "must be \"%s\"", want));
+}
+
+static int read_probed(Reader *r, const json_t *figure, const char *path, const FigureRow *row, int *out)
+{
+    const json_t *value = json_object_get(figure, "probed");
+    const char *name = arena_printf(r->a, "%s.probed", path);
+    if (!value)
+        return 1;
+    if (!json_is_boolean(value))
+        return refuse(r, name, value, "must be true or false");
+    *out = json_is_true(value);
+    if (*out && (row->probe == probe_none || r->out->machine.kind != MACHINE_CPU))
+        return refuse(r, name, value, "only cores and caches of a cpu are asked for");
+    return 1;
+}
+
+static int read_figure(Reader *r, const json_t *section, const FigureRow *row)
+{
+    static const char *const keys[] = {"value", "unit", "source", "probed"};
+    const char *path = arena_printf(r->a, "%s.%s", row->section, row->key);
+    json_t *figure = json_object_get(section, row->key);
+    Figure f = {.row = row};
+    if (!json_is_object(figure))
+        return refuse(r, path, figure, "must be an object with value, unit and source");
+    if (!only(r, figure, path, keys, sizeof keys / sizeof *keys) || !read_value(r, figure, path, &f.value) ||
+        !read_unit(r, figure, path, row->unit) || !read_text(r, figure, path, "source", &f.source) ||
+        !read_probed(r, figure, path, row, &f.probed))
+        return 0;
+    *field(&r->out->machine, row->at) = f.value;
+    vec_push(r->a, &r->out->figures, f);
+    return 1;
+}
+
+/* ---- sections, rules ---- */
+
+static int read_section(Reader *r, const json_t *root, const SectionRow *row)
+{
+    const char **keys = arena_array(r->a, const char *, figure_count);
+    uint32_t n = 0;
+    json_t *section = json_object_get(root, row->name);
+    if (!section && !(row->kinds & r->out->machine.kind))
+        return 1;
+    if (!json_is_object(section))
+        return refuse(r, row->name, section, "must be an object of figures");
+    for (uint32_t i = 0; i < figure_count; i++)
+        if (strcmp(figure_table[i].section, row->name) == 0)
+            keys[n++] = figure_table[i].key;
+    if (!only(r, section, row->name, keys, n))
+        return 0;
+    for (uint32_t i = 0; i < figure_count; i++)
+        if (strcmp(figure_table[i].section, row->name) == 0 && !read_figure(r, section, &figure_table[i]))
+            return 0;
+    return 1;
+}
+
+/* Figures that were not given are 0 and keep every rule. */
+static int check_multiples(Reader *r)
+{
+    for (size_t i = 0; i < sizeof multiples / sizeof *multiples; i++) {
+        int64_t value = *field(&r->out->machine, multiples[i].at),
+                of = *field(&r->out->machine, multiples[i].of);
+        if (!value || !of || value % of == 0)
+            continue;
+        r->error = arena_printf(r->a, "%s: %s.%s.value is %lld: must be a multiple of %s.%s, which is %lld",
+                                r->file, multiples[i].section, multiples[i].key, (long long)value,
+                                multiples[i].of_section, multiples[i].of_key, (long long)of);
+        return 0;
+    }
+    return 1;
+}
+
+/* ---- the head ---- */
+
+static int read_name(Reader *r, const json_t *root)
+{
+    const char *name;
+    if (!read_text(r, root, "", "name", &name))
+        return 0;
+    size_t n = 0;
+    while (islower((unsigned char)name[n]) || isdigit((unsigned char)name[n]) || name[n] == '_')
+        n++;
+    if (name[n] || n >= sizeof r->out->machine.name)
+        return refuse(r, "name", json_object_get(root, "name"),
+                      "must be a to z, 0 to 9 and _, at most 31 of them");
+    memcpy(r->out->machine.name, name, n + 1);
+    return 1;
+}
+
+static int read_kind(Reader *r, const json_t *root)
+{
+    const char *kind;
+    if (!read_text(r, root, "", "kind", &kind))
+        return 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kind, kinds[i].name) == 0)
+            r->out->machine.kind = kinds[i].kind;
+    return r->out->machine.kind
+               ? 1
+               : refuse(r, "kind", json_object_get(root, "kind"), "must be \"cpu\" or \"npu\"");
+}
+
+static int read_head(Reader *r, json_t *root)
+{
+    const char **keys = arena_array(r->a, const char *, section_count + 3);
+    uint32_t n = 0;
+    keys[n++] = "name";
+    keys[n++] = "kind";
+    keys[n++] = "doc";
+    for (uint32_t i = 0; i < section_count; i++)
+        keys[n++] = section_table[i].name;
+    return only(r, root, "", keys, n) && read_name(r, root) && read_kind(r, root) &&
+           read_text(r, root, "", "doc", &r->out->doc);
+}
+
+static void read_root(Reader *r, json_t *root)
+{
+    if (!json_is_object(root)) {
+        refuse(r, "the file", root, "must be an object");
+        return;
+    }
+    if (!read_head(r, root))
+        return;
+    for (uint32_t i = 0; i < section_count; i++)
+        if (!read_section(r, root, &section_table[i]))
+            return;
+    check_multiples(r);
+}
+
+const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out)
+{
+    json_error_t why;
+    Reader r = {.a = a, .file = file, .out = out};
+    *out = (Description){.doc = ""};
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    if (!root)
+        return arena_printf(a, "%s:%d:%d: %s", file, why.line, why.column, why.text);
+    read_root(&r, root);
+    json_decref(root);
+    return r.error;
+}

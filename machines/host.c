@@ -1,0 +1,61 @@
+/* The machine that compiles and runs: its description, and what it says about itself. */
+#include "machines/probe.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+const MachineText *machine_find(const char *name)
+{
+    for (uint32_t i = 0; i < machine_text_count; i++)
+        if (strcmp(machine_texts[i].name, name) == 0)
+            return &machine_texts[i];
+    return NULL;
+}
+
+const Machine *machine_host(Arena *a)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static Machine host;
+    static int ready;
+    pthread_mutex_lock(&lock);
+    int have = ready;
+    pthread_mutex_unlock(&lock);
+    if (have)
+        return &host;
+    Description
+        d; /* outside the lock: reading may escape. Two threads may both read, the first one's stays */
+    const MachineText *t = machine_find("host");
+    const char *error = machine_read(a, "host.json", (const char *)t->json, t->len, &d);
+    if (error)
+        BUG(a, "%s", error);
+    pthread_mutex_lock(&lock);
+    if (!ready)
+        host = d.machine;
+    ready = 1;
+    pthread_mutex_unlock(&lock);
+    return &host;
+}
+
+/* ---- what this computer says ---- */
+
+static int64_t said(int name)
+{
+    long value = sysconf(name);
+    return value > 0 ? value : 0;
+}
+
+int64_t probe_none(void) { return 0; }
+int64_t probe_l1(void) { return said(_SC_LEVEL1_DCACHE_SIZE); }
+int64_t probe_l2(void) { return said(_SC_LEVEL2_CACHE_SIZE); }
+int64_t probe_l3(void) { return said(_SC_LEVEL3_CACHE_SIZE); }
+
+/* Those that this process may run on. */
+int64_t probe_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : said(_SC_NPROCESSORS_ONLN);
+}
+
+int64_t machine_probe(const FigureRow *row) { return row->probe(); }
