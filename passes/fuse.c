@@ -3,86 +3,18 @@
  * requires: checks explicit, canonical     gives: fewer locals in memory
  * before:  xp[r, h] = x[rt.token(r), h]
  *          g[r, f] = sum(h) xp[r, h] * w[@r, h, f]
- * after:   g[r, f] = sum(h) x[rt.token(r), h] * w[@r, h, f]
+ *          y[r, f] = bf16(relu(g[r, f]))
+ * after:   y[r, f] = bf16(relu(sum(h) x[rt.token(r), h] * w[@r, h, f]))
  *
- * Two rules, each for a local with one defining equation; bits never change, since a local of its own type is read:
- *   copy       only moves an element (a gather, a transpose, f32 of one): into every reader
- *   pointwise  no reduction: where every reader asks for each element once, and there is one reader or little work
- * A product stays an equation of its own: forward and backward kernels then share its code (backend/plan_key.c), and
- * code generation is nearly all of a compilation. What stands behind a product in memory costs one pass over it. */
-#include "passes/lower.h"
+ * The rules, one function each, are in passes/fuse_rules.c. Every edge from a local to a reader is reported, fused or not. */
+#include "passes/fuse.h"
+#include "passes/schedule.h"
 
-enum { LITTLE_WORK = 6, NODES_IN_ONE = 256 };
+#include <string.h>
 
-typedef enum Rule { RULE_NONE, RULE_COPY, RULE_POINTWISE } Rule;
+enum { NODES_IN_ONE = 256, ROUNDS = 2 };
 
-typedef struct TensorList {
-    Vec(TensorId) list;
-} TensorList;
-
-typedef struct Producer {
-    Kernel *k;
-    TensorList *reads; /* by equation: what it loads, each tensor once */
-    uint32_t at;       /* its equation */
-    TensorId local;
-    Rule rule;
-} Producer;
-
-/* Only an element is moved: a load, f32 of one, stop. */
-static int is_copy(const Kernel *k, ExprId e)
-{
-    while (x_at(k, e)->kind == X_OP && (x_at(k, e)->op == OP_f32 || x_at(k, e)->op == OP_stop))
-        e = x_arg(k, e, 0);
-    return x_at(k, e)->kind == X_LOAD;
-}
-
-static uint32_t work(const Kernel *k, ExprId e)
-{
-    uint32_t cost = 0;
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_OP)
-            cost += scalar_table[x_at(k, *n)->op].cost;
-    return cost;
-}
-
-/* Nodes of e as text, where a shared part is written out at each use; saturates. */
-static uint32_t written_nodes(const Kernel *k, ExprId e)
-{
-    Nodes below = x_below(k, e, EVERYWHERE);
-    uint32_t *size = arena_array(k->module->arena, uint32_t, below.n);
-    for (uint32_t i = 0; i < below.n; i++) {
-        size[i] = 1;
-        for (uint32_t a = 0; a < x_at(k, below.at[i])->nargs; a++)
-            for (uint32_t j = i; j-- > 0;)
-                if (below.at[j] == x_arg(k, below.at[i], a)) {
-                    size[i] = size[i] > NODES_IN_ONE ? size[i] : size[i] + size[j];
-                    break;
-                }
-        if (size[i] > NODES_IN_ONE)
-            return size[i];
-    }
-    return size[below.n - 1];
-}
-
-static int plain_lhs(const Kernel *k, const Equation *q)
-{
-    for (uint32_t i = 0; i < q->nindex; i++)
-        if (x_at(k, q->index[i])->kind != X_INDEX)
-            return 0;
-    return 1;
-}
-
-static Rule rule_of(const Kernel *k, const Equation *q)
-{
-    if (is_copy(k, q->rhs))
-        return RULE_COPY;
-    if (elem_type(k->tensors.at[q->lhs].elem) == TY_INT)
-        return RULE_NONE; /* storing an integer checks its range */
-    return lower_has_reduce(k, q->rhs) ? RULE_NONE : RULE_POINTWISE;
-}
-
-/* Every expression of an equation: its subscripts, right-hand side and guard. */
-static uint32_t parts_of(const Equation *q, ExprId *out)
+uint32_t fuse_parts(const Equation *q, ExprId *out)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < q->nindex; i++)
@@ -94,108 +26,66 @@ static uint32_t parts_of(const Equation *q, ExprId *out)
     return n;
 }
 
-/* Is an index variable around `node` of the equation: on the left, or bound by a reduction over it? */
-static uint32_t indices_around(const Kernel *k, const Equation *q, ExprId root, ExprId node)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < q->nindex; i++)
-        n += x_at(k, q->index[i])->kind == X_INDEX;
-    n += q->kind == EQ_TOP;
-    each_below (e, k, root, EVERYWHERE)
-        if (x_at(k, *e)->kind == X_REDUCE && x_contains(k, *e, node))
-            n += x_at(k, *e)->nbound;
-    return n;
-}
+/* ---- what holds for every rule ---- */
 
-/* Does the load ask with distinct plain indices, all that are around it? */
-static int asks_once(const Kernel *k, const Equation *q, ExprId root, ExprId load)
+/* Nodes of e as text, where a shared part is written out at each use; saturates. */
+static uint32_t written_nodes(const Kernel *k, ExprId e)
 {
-    uint32_t n = x_at(k, load)->nargs;
-    for (uint32_t a = 0; a < n; a++) {
-        if (x_at(k, x_arg(k, load, a))->kind != X_INDEX)
-            return 0;
-        for (uint32_t b = 0; b < a; b++)
-            if (x_arg(k, load, a) == x_arg(k, load, b))
-                return 0;
+    Nodes below = x_below(k, e, EVERYWHERE);
+    ExprMap size = x_map(k->module->arena, below.n);
+    for (uint32_t i = 0; i < below.n; i++) {
+        uint32_t n = 1;
+        for (uint32_t a = 0; a < x_at(k, below.at[i])->nargs && n <= NODES_IN_ONE; a++)
+            n += x_map_get(&size, x_arg(k, below.at[i], a));
+        if (n > NODES_IN_ONE)
+            return n;
+        *x_map_at(&size, below.at[i]) = n;
     }
-    return indices_around(k, q, root, load) == n;
+    return x_map_get(&size, e);
 }
 
-static int reads(const Producer *p, uint32_t at, TensorId t)
+static int plain_lhs(const Kernel *k, const Equation *q)
 {
-    for (uint32_t i = 0; i < p->reads[at].list.len; i++)
-        if (p->reads[at].list.at[i] == t)
-            return 1;
-    return 0;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (x_at(k, q->index[i])->kind != X_INDEX)
+            return 0;
+    return 1;
 }
 
 /* Would the producer's value be another one at equation `at`, because something it reads is written before? The
  * reader itself counts when it writes in place. */
 static int is_stale(const Producer *p, uint32_t at)
 {
-    const Kernel *k = p->k;
-    for (uint32_t r = 0; r < p->reads[p->at].list.len; r++) {
-        TensorId t = p->reads[p->at].list.at[r];
-        if (k->tensors.at[t].role == ROLE_IN || k->tensors.at[t].role == ROLE_LOCAL)
-            continue;
-        for (uint32_t i = p->at + 1; i <= at; i++)
-            if (k->eqs.at[i].kind != EQ_CHECK && k->eqs.at[i].lhs == t)
-                return 1;
-    }
+    for (uint32_t i = p->at + 1; i <= at; i++)
+        if (!p->f->k->eqs.at[i].dead && order_writes_into(&p->f->order, i, p->at))
+            return 1;
     return 0;
 }
 
-static int load_fits(const Producer *p, const Equation *q, ExprId root, ExprId load)
+/* NULL, or why the local must stand in memory whatever the rule. */
+static const char *must_stand(const Producer *p)
 {
-    switch (p->rule) {
-    case RULE_NONE: return 0;
-    case RULE_COPY: return 1;
-    case RULE_POINTWISE: return asks_once(p->k, q, root, load);
+    const Fuse *f = p->f;
+    const Kernel *k = f->k;
+    const Equation *q = &k->eqs.at[p->at];
+    if (q->kind != EQ_ASSIGN)
+        return "top is searched in memory";
+    if (!plain_lhs(k, q))
+        return "it is defined in parts";
+    for (uint32_t r = 0; r < p->readers.len; r++) {
+        const Equation *reader = &k->eqs.at[p->readers.at[r]];
+        if (reader->kind == EQ_ROUTE)
+            return "a route is made of it";
+        if (is_stale(p, p->readers.at[r]))
+            return "what it reads is written before its reader";
+        if (reader->kind != EQ_CHECK &&
+            !schedule_fuses(f->c, k, k->tensors.at[p->local].name, k->tensors.at[reader->lhs].name))
+            return "the schedule stores it";
     }
-    return 0;
+    return NULL;
 }
 
-/* Loads of the local in equation i, counted; -1 when one of them does not allow it. */
-static int fitting_loads(const Producer *p, uint32_t i)
-{
-    const Kernel *k = p->k;
-    const Equation *q = &k->eqs.at[i];
-    ExprId parts[MAX_RANK + 2];
-    int uses = 0;
-    if (q->ids == p->local || i < p->at || is_stale(p, i))
-        return -1;
-    for (uint32_t n = parts_of(q, parts); n-- > 0;)
-        each_below (e, k, parts[n], EVERYWHERE) {
-            if (x_at(k, *e)->kind != X_LOAD || x_at(k, *e)->sym != p->local)
-                continue;
-            if (!load_fits(p, q, parts[n], *e))
-                return -1;
-            uses++;
-        }
-    return uses;
-}
-
-/* Does every reader allow it? */
-static int fits(const Producer *p)
-{
-    const Kernel *k = p->k;
-    int uses = 0;
-    if (p->rule != RULE_COPY && written_nodes(k, k->eqs.at[p->at].rhs) > NODES_IN_ONE)
-        return 0;
-    for (uint32_t i = 0; i < k->eqs.len; i++) {
-        const Equation *q = &k->eqs.at[i];
-        if (i == p->at || q->dead)
-            continue;
-        if (q->lhs == p->local)
-            return 0;
-        int more = reads(p, i, p->local) ? fitting_loads(p, i) : 0;
-        if (more < 0)
-            return 0;
-        uses += more;
-    }
-    return p->rule == RULE_COPY || uses == 1 ||
-           (p->rule == RULE_POINTWISE && work(k, k->eqs.at[p->at].rhs) <= LITTLE_WORK);
-}
+/* ---- the substitution ---- */
 
 static ExprId put_in(Kernel *k, ExprId e, void *user)
 {
@@ -212,56 +102,156 @@ static ExprId put_in(Kernel *k, ExprId e, void *user)
     return x_substitute(k, q->rhs, from, to, q->nindex);
 }
 
-static void list_reads(Kernel *k, uint32_t at, TensorList *out)
+static void put_into_reader(Producer *p, uint32_t at)
 {
-    const Equation *q = &k->eqs.at[at];
-    ExprId parts[MAX_RANK + 2];
-    out->list.len = 0;
-    Producer self = {.k = k, .reads = out};
-    if (q->ids != NONE)
-        vec_push(k->module->arena, &out->list, q->ids);
-    for (uint32_t n = parts_of(q, parts); n-- > 0;)
-        each_below (e, k, parts[n], EVERYWHERE)
-            if (x_at(k, *e)->kind == X_LOAD && !reads(&self, 0, x_at(k, *e)->sym))
-                vec_push(k->module->arena, &out->list, x_at(k, *e)->sym);
+    Kernel *k = p->f->k;
+    Equation q = k->eqs.at[at];
+    for (uint32_t n = 0; n < q.nindex; n++)
+        q.index[n] = x_rewrite(k, q.index[n], put_in, p);
+    q.rhs = x_rewrite(k, q.rhs, put_in, p);
+    q.guard = x_rewrite(k, q.guard, put_in, p);
+    k->eqs.at[at] = q;
 }
 
-static void inline_into_readers(Producer *p)
+static void put_into_readers(Producer *p)
 {
-    Kernel *k = p->k;
-    for (uint32_t i = p->at + 1; i < k->eqs.len; i++) {
-        Equation q = k->eqs.at[i];
-        if (!reads(p, i, p->local))
-            continue;
-        for (uint32_t n = 0; n < q.nindex; n++)
-            q.index[n] = x_rewrite(k, q.index[n], put_in, p);
-        q.rhs = x_rewrite(k, q.rhs, put_in, p);
-        q.guard = x_rewrite(k, q.guard, put_in, p);
-        k->eqs.at[i] = q;
-        list_reads(k, i, &p->reads[i]);
+    for (uint32_t r = 0; r < p->readers.len; r++) {
+        put_into_reader(p, p->readers.at[r]);
+        order_refresh(&p->f->order, p->readers.at[r]);
     }
-    k->eqs.at[p->at].dead = 1;
+    p->f->k->eqs.at[p->at].dead = 1;
 }
 
-static void fuse_kernel(Kernel *k)
+/* ---- teams ---- */
+
+typedef Vec(uint32_t) Places;
+
+/* The readers, and everybody who computes the same sums as they or the producer do. */
+static Places team_of(const Producer *p)
 {
-    TensorList *lists = arena_array(k->module->arena, TensorList, k->eqs.len + 1);
+    const Fuse *f = p->f;
+    Places out = {0};
+    for (uint32_t i = 0, r = 0; i < f->k->eqs.len; i++) {
+        int member = r < p->readers.len && p->readers.at[r] == i;
+        r += (uint32_t)member;
+        for (uint32_t j = 0; !member && f->team[i] != NONE && j <= p->readers.len; j++)
+            member = f->team[j < p->readers.len ? p->readers.at[j] : p->at] == f->team[i];
+        if (member && i != p->at && !f->k->eqs.at[i].dead)
+            vec_push(f->k->module->arena, &out, i);
+    }
+    return out;
+}
+
+static int same_space(const Kernel *k, const Places *team)
+{
+    for (uint32_t i = 1; i < team->len; i++)
+        if (!drain_same_space(k, &k->eqs.at[team->at[0]], &k->eqs.at[team->at[i]]))
+            return 0;
+    return 1;
+}
+
+/* Puts the value into all readers if these, and who shares sums with them, can then be one drain. NULL, or why not. */
+static const char *put_into_team(Producer *p)
+{
+    Fuse *f = p->f;
+    Kernel *k = f->k;
+    Places team = team_of(p);
+    if (team.len > 1 && !same_space(k, &team))
+        return "its readers do not run over the same elements";
+    Equation *before = arena_array(k->module->arena, Equation, team.len + 1);
+    for (uint32_t i = 0; i < team.len; i++)
+        before[i] = k->eqs.at[team.at[i]];
+    put_into_readers(p);
+    if (team.len > 1)
+        drain_rename(k, team.at, team.len);
+    for (uint32_t i = 0; i < team.len; i++)
+        order_refresh(&f->order, team.at[i]);
+    const char *why = team.len > 1 ? drain_blocks(&f->order, team.at, team.len) : NULL;
+    k->eqs.at[p->at].dead = why == NULL;
+    for (uint32_t i = 0; i < team.len; i++) {
+        if (why)
+            k->eqs.at[team.at[i]] = before[i];
+        else if (team.len > 1)
+            f->team[team.at[i]] = p->at;
+        order_refresh(&f->order, team.at[i]);
+    }
+    return why;
+}
+
+/* ---- the walk ---- */
+
+static void report(const Producer *p, const char *rule, const char *why)
+{
+    Kernel *k = p->f->k;
+    for (uint32_t r = 0; p->f->c->report && r < p->readers.len; r++) {
+        const Equation *q = &k->eqs.at[p->readers.at[r]];
+        ReportEdge e = {.producer = k->tensors.at[p->local].name, .loc = q->loc, .rule = rule, .why = why};
+        if (q->kind == EQ_CHECK)
+            continue;
+        e.consumer = q->kind == EQ_ROUTE ? k->routes.at[q->route].name : k->tensors.at[q->lhs].name;
+        e.saved = drain_bytes(k, p->local);
+        if (r == 0) /* written once, read by each */
+            e.saved = ext_add(k->module, e.saved, e.saved);
+        report_edge(p->f->c->report, k, e);
+    }
+}
+
+/* By the first rule that allows it; else why each rule that is about such a producer does not. */
+static int fuse_by_rules(Producer *p, const char **why)
+{
+    Arena *a = p->f->k->module->arena;
+    for (uint32_t i = 0; i < fuse_rule_count; i++) {
+        const FuseRule *rule = &fuse_rules[i];
+        if (!rule->matches(p))
+            continue;
+        const char *no = rule->blocks(p);
+        if (!no && rule->teams)
+            no = put_into_team(p);
+        else if (!no)
+            put_into_readers(p);
+        if (!no) {
+            report(p, rule->name, NULL);
+            return 1;
+        }
+        *why = *why ? arena_printf(a, "%s; %s", *why, no) : no;
+    }
+    return 0;
+}
+
+static void fuse_local(Fuse *f, uint32_t at)
+{
+    Kernel *k = f->k;
+    Producer p = {.f = f, .at = at, .local = k->eqs.at[at].lhs};
     for (uint32_t i = 0; i < k->eqs.len; i++)
-        list_reads(k, i, &lists[i]);
-    for (uint32_t i = 0; i < k->eqs.len; i++) {
-        const Equation *q = &k->eqs.at[i];
-        if (q->kind != EQ_ASSIGN || k->tensors.at[q->lhs].role != ROLE_LOCAL || !plain_lhs(k, q))
-            continue;
-        Producer p = {.k = k, .reads = lists, .at = i, .local = q->lhs, .rule = rule_of(k, q)};
-        if (fits(&p))
-            inline_into_readers(&p);
-    }
+        if (i != at && !k->eqs.at[i].dead && order_reads(&f->order, i, p.local))
+            vec_push(k->module->arena, &p.readers, i);
+    if (p.readers.len == 0)
+        return;
+    const char *why = must_stand(&p);
+    if (!why && written_nodes(k, k->eqs.at[at].rhs) > NODES_IN_ONE)
+        why = "it would make its reader too long";
+    if (why || !fuse_by_rules(&p, &why))
+        report(&p, NULL, why ? why : "storing an integer checks its range");
+}
+
+/* Rounds: whether a product has one operand is known when the drains are. */
+static void fuse_kernel(Kernel *k, const PassContext *c)
+{
+    Fuse f = {.k = k, .c = c, .order = order_of(k)};
+    f.team = arena_array(k->module->arena, uint32_t, k->eqs.len + 1);
+    memset(f.team, 0xff, sizeof *f.team * k->eqs.len);
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        for (uint32_t i = 0; i < k->eqs.len; i++) {
+            const Equation *q = &k->eqs.at[i];
+            int defines = q->kind == EQ_ASSIGN || q->kind == EQ_TOP;
+            if (!q->dead && defines && k->tensors.at[q->lhs].role == ROLE_LOCAL)
+                fuse_local(&f, i);
+        }
     ir_compact(k);
 }
 
 void pass_fuse(Module *m, const PassContext *c)
 {
-    (void)c;
     for (uint32_t i = 0; i < m->kernels.len; i++)
-        fuse_kernel(m->kernels.at[i]);
+        fuse_kernel(m->kernels.at[i], c);
 }

@@ -1,0 +1,27 @@
+/* Drain clusters: which equations one loop over elements may compute (Note [Clusters] in ir/ir.h). */
+#ifndef PASSES_DRAIN_H
+#define PASSES_DRAIN_H
+
+#include "passes/order.h"
+#include "passes/passes.h"
+
+enum { DRAIN_MEMBERS = 16 };
+
+/* The left-hand index variables of q, in order; returns how many, or -1: q cannot be in a drain. */
+int drain_space(const Kernel *k, const Equation *q, IndexId *out /* MAX_RANK places */);
+/* Do two equations run over elements of the same axes? */
+int drain_same_space(const Kernel *k, const Equation *a, const Equation *b);
+/* Gives the members, which have the same space, the very same left-hand variables: those of the first, or new ones where
+ * some member has these for another purpose. */
+void drain_rename(Kernel *k, const uint32_t *members, uint32_t n);
+/* May these equations, which have the very same left-hand variables, be one drain? Their places ascend. NULL, or why not. */
+const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n);
+/* Is e a float sum of a product without sums inside: what a block product computes? */
+int drain_is_sum(const Kernel *k, ExprId e);
+/* Forms the drain clusters of k, from equations without a cluster. */
+void drain_clusters(Kernel *k, const PassContext *c);
+
+/* Bytes of a tensor. */
+Extent drain_bytes(Kernel *k, TensorId t);
+
+#endif

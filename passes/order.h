@@ -1,0 +1,34 @@
+/* Which equations may change places: what each reads, writes and guards. */
+#ifndef PASSES_ORDER_H
+#define PASSES_ORDER_H
+
+#include "ir/ir.h"
+
+/* Sets of tensors (bits from 0) and routes (bits after the tensors). */
+typedef struct Effects {
+    uint64_t *reads, *writes;
+    uint64_t *guards; /* EQ_CHECK: the tensor whose subscript it checks */
+} Effects;
+
+typedef struct Order {
+    Kernel *k;
+    uint32_t words;
+    Effects *of; /* by equation */
+} Order;
+
+/* Of all equations of k. Adding tensors or equations to the kernel makes it useless. */
+Order order_of(Kernel *k);
+/* Again for equation `at`, which has been rewritten. */
+void order_refresh(Order *o, uint32_t at);
+int order_reads(const Order *o, uint32_t at, TensorId t);
+/* Does equation `at` write something that equation `reader` reads? */
+int order_writes_into(const Order *o, uint32_t at, uint32_t reader);
+
+/* Can the equations at the places members[0] < members[1] < ... become neighbours, every value staying what it was?
+ * What stands between them goes before or after all of them. Among themselves they keep their order. Returns NONE, or
+ * the place of a member that waits for something that itself waits for an earlier member. */
+uint32_t order_blocks(const Order *o, const uint32_t *members, uint32_t n);
+/* Makes them neighbours and returns the place of the first. order_blocks() has said NONE. Updates o. */
+uint32_t order_gather(Order *o, const uint32_t *members, uint32_t n);
+
+#endif
