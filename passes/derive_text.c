@@ -73,7 +73,7 @@ static ExprId read_call(Reader *r, const char *name)
 
 static ExprId read_word(Reader *r)
 {
-    char word[16];
+    char word[24];
     size_t n = 0;
     while (isalnum((unsigned char)*r->at) && n + 1 < sizeof word)
         word[n++] = *r->at++;

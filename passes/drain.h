@@ -5,7 +5,7 @@
 #include "passes/order.h"
 #include "passes/passes.h"
 
-enum { DRAIN_MEMBERS = 16 };
+enum { DRAIN_MEMBERS = 20 };
 
 /* The left-hand index variables of q, in order; returns how many, or -1: q cannot be in a drain. */
 int drain_space(const Kernel *k, const Equation *q, IndexId *out /* MAX_RANK places */);

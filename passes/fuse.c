@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { NODES_IN_ONE = 256, ROUNDS = 2 };
+enum { NODES_IN_ONE = 240, ROUNDS = 2 };
 
 uint32_t fuse_parts(const Equation *q, ExprId *out)
 {

@@ -9,12 +9,12 @@
 
 /* Facts about a module that passes need, give and break: bits of Pass.needs and so on. */
 typedef enum Fact {
-    FACT_CHECKS = 1,    /* every access that is not proved has its EQ_CHECK */
-    FACT_CANONICAL = 2, /* canonicalise has run and nothing undid it */
-    FACT_DERIVED = 4,   /* derive requests are kernels */
-    FACT_CLASSES = 8,   /* Equation.class_ is true */
-    FACT_SPLIT = 16,    /* ready for lowering: see passes/split.c */
-    FACT_TILES = 32,    /* Kernel.tiles is there */
+    FACT_CHECKS = 1 << 0,    /* every access that is not proved has its EQ_CHECK */
+    FACT_CANONICAL = 1 << 1, /* canonicalise has run and nothing undid it */
+    FACT_DERIVED = 1 << 2,   /* derive requests are kernels */
+    FACT_CLASSES = 1 << 3,   /* Equation.class_ is true */
+    FACT_SPLIT = 1 << 4,     /* ready for lowering: see passes/split.c */
+    FACT_TILES = 1 << 5,     /* Kernel.tiles is there */
 } Fact;
 
 typedef struct PassContext {

@@ -53,7 +53,7 @@ void report_knob(Report *r, const Kernel *k, ReportKnob n)
 
 /* ---- sums ---- */
 
-enum { FACTORS_MAX = 16 };
+enum { FACTORS_MAX = 20 };
 
 typedef struct FactorList {
     ExprId at[FACTORS_MAX];

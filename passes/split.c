@@ -10,7 +10,7 @@
  * relies on the condition. */
 #include "passes/lower.h"
 
-enum { SUMS_TOGETHER = 16, SCOPE_MAX = 64 };
+enum { SUMS_TOGETHER = 20, SCOPE_MAX = 64 };
 
 typedef struct Scope {
     IndexId index[SCOPE_MAX];
