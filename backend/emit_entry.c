@@ -1,6 +1,6 @@
 /* The function of a kernel for one instruction set: refuses or prepares a call, gets work space, runs the
  * launches on one thread or in one parallel region, and reports a failed check. */
-#include "backend/emit.h"
+#include "backend/emit_packed.h"
 
 /* Below this many scalar operations one thread is faster than waking others; the bits are the same. */
 static const double alone_below = 32768.0;
@@ -250,6 +250,14 @@ static void finish(Emit *e, V ctx)
     LLVMBuildRet(l->b, l_call(l, e->p->shared->refuse, args, 5));
 }
 
+static void begin_packed_outputs(Emit *e, const V *params)
+{
+    const Kernel *k = e->k;
+    for (uint32_t i = 0; i < k->params.len; i++)
+        if (emit_is_packed(k, k->params.at[i]) && k->tensors.at[k->params.at[i].id].role == ROLE_OUT)
+            emit_packed_begin(e, k->params.at[i].id, params[i]);
+}
+
 static void emit_call(Emit *e, V fn, V workspace, V phases, V region)
 {
     L *l = e->l;
@@ -266,6 +274,7 @@ static void emit_call(Emit *e, V fn, V workspace, V phases, V region)
     sizes[e->p->ndims] = wide;
     V memory = get_memory(e, &gate, ctx, l_call(l, workspace, sizes, e->p->ndims + 1));
     fill_data(e, memory, wide);
+    begin_packed_outputs(e, params);
     run(e, phases, region, threads);
     When lent = l_when(l, l_icmp(l, LLVMIntEQ, ctx, LLVMConstNull(l->ptr)));
     free_memory(l, memory);

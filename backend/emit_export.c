@@ -1,5 +1,5 @@
 /* The exported names of a kernel: each asks which instruction set runs here and goes to that body. */
-#include "backend/emit.h"
+#include "backend/emit_packed.h"
 
 typedef struct Export {
     const Shared *s;
@@ -128,4 +128,5 @@ void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uin
     export_function(&x, types, count);
     export_call(&x, types, count);
     export_workspace(&x, types);
+    emit_pack_exports(x.p);
 }

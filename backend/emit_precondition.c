@@ -1,5 +1,5 @@
-/* What a call is refused for before anything is written: sizes, rules, NULL, routes, overlap. */
-#include "backend/emit.h"
+/* What a call is refused for before anything is written: sizes, rules, NULL, routes, overlap, packed headers. */
+#include "backend/emit_packed.h"
 
 #include <string.h>
 
@@ -189,10 +189,16 @@ static void add_range(Emit *e, Ranges *r, const char *name, V first, V bytes, in
 
 static V is_null(L *l, V pointer) { return l_icmp(l, LLVMIntEQ, pointer, LLVMConstNull(l->ptr)); }
 
-static void require_tensor(Emit *e, Ranges *r, TensorId t, V pointer)
+/* The pointer to a packed tensor is that to its header; its buffer is what follows. */
+static void require_tensor(Emit *e, Ranges *r, Param p, V pointer)
 {
-    const Buffer *b = &e->p->buffers.at[t];
-    V bytes = l_mul(e->l, emit_elements(e, t), l_i64(e->l, (int64_t)elem_bytes(b->elem)));
+    TensorId t = p.id;
+    Buffer *b = &e->p->buffers.at[t];
+    int packed = emit_is_packed(e->k, p);
+    V bytes = packed ? emit_packed_bytes(e, t)
+                     : l_mul(e->l, emit_elements(e, t), l_i64(e->l, (int64_t)elem_bytes(b->elem)));
+    if (packed)
+        b->base = emit_packed_data(e->l, pointer);
     add_range(e, r, b->name, pointer, bytes, b->role != ROLE_IN);
 }
 
@@ -301,7 +307,10 @@ void emit_preconditions(Emit *e, Gate *g, const V *params)
         }
         e->p->buffers.at[id].base = params[i];
         if (!e->p->buffers.at[id].by_value)
-            require_tensor(e, &ranges, id, params[i]);
+            require_tensor(e, &ranges, k->params.at[i], params[i]);
     }
     require_memory(e, g, &ranges);
+    for (uint32_t i = 0; i < k->params.len; i++)
+        if (emit_is_packed(k, k->params.at[i]) && k->tensors.at[k->params.at[i].id].role != ROLE_OUT)
+            emit_packed_require(e, g, k->params.at[i].id, params[i]);
 }

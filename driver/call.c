@@ -293,22 +293,31 @@ int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, s
     return status;
 }
 
-int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t *dims)
+/* ---- parameters at given sizes ---- */
+
+int call_shape(const moec_kernel *k, size_t i, const int64_t *dims, int64_t *shape)
 {
     const Signatures *s = &k->module->signatures;
     const SigParam *p = &k->sig->params[i];
-    int64_t elements = 1, extent;
-    int64_t *sizes = calloc(s->ndims + 1, sizeof *sizes);
-    if (!sizes)
-        return -1;
-    for (uint32_t d = 0; d < s->ndims; d++)
+    int64_t *sizes = calloc(s->ndims + 1, sizeof *sizes), all = 1;
+    int good = sizes != NULL;
+    for (uint32_t d = 0; good && d < s->ndims; d++)
         sizes[d] = s->dims[d].constant;
-    for (uint32_t d = 0; d < k->sig->ndims; d++)
+    for (uint32_t d = 0; good && d < k->sig->ndims; d++)
         sizes[k->sig->dims[d]] = dims[d];
-    for (uint32_t d = 0; d < p->rank && elements >= 0; d++)
-        if (!eval_extent(&p->shape[d], sizes, &extent) || extent < 0 ||
-            __builtin_mul_overflow(elements, extent, &elements))
-            elements = -1;
+    for (uint32_t d = 0; good && d < p->rank; d++)
+        good = eval_extent(&p->shape[d], sizes, &shape[d]) && shape[d] >= 0 &&
+               !__builtin_mul_overflow(all, shape[d], &all);
     free(sizes);
+    return good;
+}
+
+int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t *dims)
+{
+    int64_t shape[MAX_RANK], elements = 1;
+    if (!call_shape(k, i, dims, shape))
+        return -1;
+    for (uint32_t d = 0; d < k->sig->params[i].rank; d++)
+        elements *= shape[d];
     return elements;
 }

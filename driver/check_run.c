@@ -1,5 +1,6 @@
 /* One case through the interpreter and through compiled code, and the comparison. */
 #include "driver/check_parts.h"
+#include "driver/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -111,14 +112,44 @@ static void give_route(Call *call, uint32_t i)
     call->args[i] = &call->routes[i];
 }
 
+static PackShape shape_of(const CheckCase *c, const Tensor *t)
+{
+    int64_t extents[MAX_RANK];
+    for (uint32_t i = 0; i < t->rank; i++)
+        extents[i] = check_extent_value(c, t->axes[i].extent);
+    return pack_shape(t->elem, extents, t->rank);
+}
+
+/* The bytes of a parameter before a call; of a packed output the header too is what the call must write. */
+static void write_tensor(const CheckCase *c, uint32_t i, unsigned char *to)
+{
+    const Tensor *t = check_tensor(c->k, i);
+    const CheckValue *v = &c->values[i];
+    PackShape s;
+    if (t->layout == LAYOUT_PAIRS) {
+        s = shape_of(c, t);
+        if (t->role != ROLE_OUT)
+            pack_begin(&s, to);
+    }
+    for (int64_t n = 0; n < v->count; n++)
+        element_write(t->elem, v->data[n],
+                      to + (t->layout == LAYOUT_PAIRS ? pack_place(&s, n) : (size_t)n * elem_bytes(t->elem)));
+}
+
+static size_t tensor_bytes(const CheckCase *c, uint32_t i)
+{
+    const Tensor *t = check_tensor(c->k, i);
+    if (t->layout != LAYOUT_PAIRS)
+        return elem_bytes(t->elem) * (size_t)c->values[i].count;
+    PackShape s = shape_of(c, t);
+    return (size_t)pack_bytes(&s);
+}
+
 static void give_tensor(Call *call, uint32_t i)
 {
     const Tensor *t = check_tensor(call->c->k, i);
-    const CheckValue *v = &call->c->values[i];
-    size_t size = elem_bytes(t->elem);
-    Guarded g = guarded(call->c, size * (size_t)v->count, size);
-    for (int64_t n = 0; n < v->count; n++)
-        element_write(t->elem, v->data[n], g.at + (size_t)n * size);
+    Guarded g = guarded(call->c, tensor_bytes(call->c, i), elem_bytes(t->elem));
+    write_tensor(call->c, i, g.at);
     call->memory[i] = g;
     call->args[i] = g.at;
 }
@@ -147,14 +178,12 @@ static Call new_call(const CheckCase *c)
 
 static int input_changed(const Call *call, uint32_t i)
 {
-    const Tensor *t = check_tensor(call->c->k, i);
-    unsigned char now[8];
-    for (int64_t n = 0; t->role == ROLE_IN && n < call->c->values[i].count; n++) {
-        element_write(t->elem, call->c->values[i].data[n], now);
-        if (memcmp(now, call->memory[i].at + (size_t)n * elem_bytes(t->elem), elem_bytes(t->elem)) != 0)
-            return 1;
-    }
-    return 0;
+    const CheckCase *c = call->c;
+    if (check_tensor(c->k, i)->role != ROLE_IN)
+        return 0;
+    unsigned char *before = arena_alloc(c->arena, call->memory[i].bytes + 1);
+    write_tensor(c, i, before);
+    return memcmp(before, call->memory[i].at, call->memory[i].bytes) != 0;
 }
 
 /* NULL, or what the call did to memory that is not its own. */
@@ -175,6 +204,24 @@ static const char *damage(const Call *call)
     return NULL;
 }
 
+/* The elements in row-major order; a packed output that is not whole is a failure. */
+static unsigned char *plain_bytes(const Call *call, uint32_t i, CheckResult *r)
+{
+    const CheckCase *c = call->c;
+    const Tensor *t = check_tensor(c->k, i);
+    unsigned char *memory = call->memory[i].at;
+    if (t->layout != LAYOUT_PAIRS)
+        return memory;
+    PackShape s = shape_of(c, t);
+    if (!r->failure && !r->status)
+        r->failure = pack_refusal(&s, t->name, memory, c->arena);
+    if (!r->failure && !r->status && !pack_is_padded(&s, memory))
+        r->failure = arena_printf(c->arena, "left padding of packed %s that is not zero", t->name);
+    unsigned char *rows = arena_alloc(c->arena, elem_bytes(t->elem) * (size_t)c->values[i].count + 1);
+    pack_unpack(&s, memory, rows);
+    return rows;
+}
+
 static CheckResult result_of(const Call *call, int status, const char *message)
 {
     const CheckCase *c = call->c;
@@ -183,7 +230,7 @@ static CheckResult result_of(const Call *call, int status, const char *message)
     r.bytes = arena_array(c->arena, unsigned char *, c->k->params.len + 1);
     r.routes = call->routes;
     for (uint32_t i = 0; i < c->k->params.len; i++)
-        r.bytes[i] = call->memory[i].at;
+        r.bytes[i] = check_tensor(c->k, i) ? plain_bytes(call, i, &r) : NULL;
     return r;
 }
 

@@ -89,7 +89,24 @@ static void add_tensor(const Kernel *k, const Tensor *p, const char *end, Text *
         text_add(t, i ? ", " : "[");
         add_axis(k->module, p->axes[i], t);
     }
-    text_add(t, "%s */\n", p->rank ? "]" : "");
+    text_add(t, "%s%s */\n", p->rank ? "]" : "", p->layout == LAYOUT_PAIRS ? " packed" : "");
+}
+
+/* The two functions of a packed parameter. Pointers have no names here: a dimension might have the same. */
+static void add_pack(const Kernel *k, TensorId id, Text *t)
+{
+    const Tensor *p = &k->tensors.at[id];
+    DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
+    uint32_t n = ir_tensor_dims(k, id, dims);
+    text_add(t, "size_t %s_%s_pack_bytes(", k->name, p->name);
+    for (uint32_t i = 0; i < n; i++)
+        text_add(t, "%sint64_t %s", i ? ", " : "", c_name(k->module->dims.at[dims[i]].name, t->arena));
+    text_add(t, "%s); /* memory of %s; 0: too large */\nint %s_%s_pack(", n ? "" : "void", p->name, k->name,
+             p->name);
+    for (uint32_t i = 0; i < n; i++)
+        text_add(t, "int64_t %s, ", c_name(k->module->dims.at[dims[i]].name, t->arena));
+    text_add(t, "const %s * /* row-major */,\n        %s * /* packed */);\n", c_type(p->elem),
+             c_type(p->elem));
 }
 
 static void add_route(const Kernel *k, const Route *r, const char *end, Text *t)
@@ -123,7 +140,11 @@ static void add_kernel(const Kernel *k, Text *t)
     text_add(t, "int64_t %s_workspace(", k->name);
     for (uint32_t i = 0; i < ndims; i++)
         text_add(t, "%sint64_t %s", i ? ", " : "", c_name(m->dims.at[dims[i]].name, t->arena));
-    text_add(t, "%s); /* bytes of work space of a call */\n\n", ndims ? "" : "void");
+    text_add(t, "%s); /* bytes of work space of a call */\n", ndims ? "" : "void");
+    for (uint32_t i = 0; i < k->params.len; i++)
+        if (k->params.at[i].kind == PARAM_TENSOR && k->tensors.at[k->params.at[i].id].layout == LAYOUT_PAIRS)
+            add_pack(k, k->params.at[i].id, t);
+    text_add(t, "\n");
 }
 
 static void add_dims(const Module *m, Text *t)
@@ -153,12 +174,13 @@ const char *header_text(const Module *m, Arena *a)
 {
     Text body = {.arena = a}, t = {.arena = a};
     char hash[33];
-    text_add(&body, "#include <stdint.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    text_add(&body,
+             "#include <stddef.h>\n#include <stdint.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     add_shared(&body);
     text_add(
         &body,
         "/* Each returns a moe_status: 0 is success, moe_strerror() has the text, ctx->message the details.\n"
-        " * bf16 and f16 are passed as their bits. Sizes:\n");
+        " * bf16 and f16 are passed as their bits. Packed memory is made by KERNEL_PARAM_pack(). Sizes:\n");
     add_dims(m, &body);
     text_add(&body, " */\n\n");
     for (uint32_t i = 0; i < m->kernels.len; i++)

@@ -2,6 +2,7 @@
 
 #include "driver/element.h"
 #include "driver/module.h"
+#include "driver/pack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +36,39 @@ static int refuse(moe_ctx *ctx, int status, const char *text)
     return status;
 }
 
+/* The shape of a packed parameter; 0: its memory would be too large. */
+static int packed_shape(const Call *c, const Tensor *t, PackShape *s)
+{
+    int64_t extents[MAX_RANK];
+    for (int d = 0; d < t->rank; d++)
+        ext_eval(c->kernel->module, t->axes[d].extent, c->dims, &extents[d]);
+    *s = pack_shape(t->elem, extents, t->rank);
+    return pack_bytes(s) >= 0;
+}
+
+static int load_packed(Call *c, moe_ctx *ctx, const Tensor *t, const void *data, int64_t n, EvalArg *arg)
+{
+    PackShape s;
+    if (!packed_shape(c, t, &s))
+        return refuse(ctx, MOE_SIZE, t->name);
+    if (!data)
+        return refuse(ctx, MOE_NULL, t->name);
+    const char *refusal = t->role == ROLE_OUT ? NULL : pack_refusal(&s, t->name, data, c->arena);
+    if (refusal)
+        return refuse(ctx, MOE_PACKED, refusal);
+    arg->data = arena_array(c->arena, double, n + 1);
+    for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
+        arg->data[i] = element_read(t->elem, (const char *)data + pack_place(&s, i));
+    return MOE_OK;
+}
+
 static int load_tensor(Call *c, moe_ctx *ctx, const Tensor *t, const void *data, EvalArg *arg)
 {
     int64_t n = count_elements(c, t);
     if (n < 0)
         return refuse(ctx, MOE_SIZE, t->name);
+    if (t->layout == LAYOUT_PAIRS)
+        return load_packed(c, ctx, t, data, n, arg);
     if (!data && n)
         return refuse(ctx, MOE_NULL, t->name);
     arg->data = arena_array(c->arena, double, n + 1);
@@ -72,6 +101,19 @@ static int load_args(Call *c, moe_ctx *ctx, void *const *args)
     return MOE_OK;
 }
 
+static void store_tensor(const Call *c, const Tensor *t, const double *data, char *to)
+{
+    PackShape s;
+    int packed = t->layout == LAYOUT_PAIRS;
+    int64_t n = count_elements(c, t);
+    if (packed) {
+        packed_shape(c, t, &s);
+        pack_begin(&s, to);
+    }
+    for (int64_t i = 0; i < n; i++)
+        element_write(t->elem, data[i], to + (packed ? pack_place(&s, i) : (size_t)i * elem_bytes(t->elem)));
+}
+
 static void store_results(const Call *c, void *const *args)
 {
     const Kernel *k = c->kernel;
@@ -79,10 +121,7 @@ static void store_results(const Call *c, void *const *args)
         Param p = k->params.at[i];
         if (p.kind == PARAM_ROUTE || k->tensors.at[p.id].role == ROLE_IN)
             continue;
-        const Tensor *t = &k->tensors.at[p.id];
-        int64_t n = count_elements(c, t);
-        for (int64_t j = 0; j < n; j++)
-            element_write(t->elem, c->args[i].data[j], (char *)args[i] + (size_t)j * elem_bytes(t->elem));
+        store_tensor(c, &k->tensors.at[p.id], c->args[i].data, args[i]);
     }
 }
 

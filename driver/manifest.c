@@ -3,6 +3,7 @@
  *
  * An extent is {"text": "2*F+1", "terms": [[2, "F"], [1]]}: a sum of coefficients times dimensions. */
 #include "driver/driver.h"
+#include "moec/moert.h"
 
 static void add_extent(const Module *m, Extent e, Text *t)
 {
@@ -62,8 +63,24 @@ static const char *role_text(Role role)
     return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
 }
 
-static void add_tensor(const Kernel *k, const Tensor *p, Text *t)
+/* What a caller needs of a packed parameter: the layout, and the functions and their dimensions. */
+static void add_packed(const Kernel *k, TensorId id, Text *t)
 {
+    const Tensor *p = &k->tensors.at[id];
+    DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
+    uint32_t n = ir_tensor_dims(k, id, dims);
+    text_add(t,
+             ", \"packed\": {\"layout\": \"0x%llx\", \"bytes\": \"%s_%s_pack_bytes\", "
+             "\"pack\": \"%s_%s_pack\", \"dims\": [",
+             (unsigned long long)MOE_PACKED_LAYOUT + p->elem, k->name, p->name, k->name, p->name);
+    for (uint32_t i = 0; i < n; i++)
+        text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
+    text_add(t, "]}");
+}
+
+static void add_tensor(const Kernel *k, TensorId id, Text *t)
+{
+    const Tensor *p = &k->tensors.at[id];
     int by_value = p->rank == 0 && p->role == ROLE_IN;
     text_add(t, "{\"name\": \"%s\", \"kind\": \"%s\", \"role\": \"%s\", \"type\": \"%s\", \"shape\": [",
              p->name, by_value ? "scalar" : "tensor", role_text(p->role), elem_name(p->elem));
@@ -71,7 +88,10 @@ static void add_tensor(const Kernel *k, const Tensor *p, Text *t)
         text_add(t, i ? ", " : "");
         add_extent(k->module, p->axes[i].extent, t);
     }
-    text_add(t, "]}");
+    text_add(t, "]");
+    if (p->layout == LAYOUT_PAIRS)
+        add_packed(k, id, t);
+    text_add(t, "}");
 }
 
 static void add_route(const Kernel *k, const Route *r, Text *t)
@@ -102,7 +122,7 @@ static void add_kernel(const Kernel *k, Text *t)
         if (p.kind == PARAM_ROUTE)
             add_route(k, &k->routes.at[p.id], t);
         else
-            add_tensor(k, &k->tensors.at[p.id], t);
+            add_tensor(k, p.id, t);
     }
     text_add(t, "]}");
 }

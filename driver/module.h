@@ -24,4 +24,9 @@ struct moec_module {
     moec_kernel *kernels;
 };
 
+/* ---- call.c ---- */
+
+/* The extents of parameter i, a tensor (MAX_RANK places); 0 on overflow or without memory. */
+int call_shape(const moec_kernel *k, size_t i, const int64_t *dims, int64_t *shape);
+
 #endif

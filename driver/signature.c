@@ -130,6 +130,7 @@ static SigParam read_param(SigReader *r, const json_t *object)
     p.kind = strcmp(kind, "scalar") == 0 ? MOEC_SCALAR : MOEC_TENSOR;
     p.elem = elem_named(r, text_at(r, object, "type"));
     p.rank = (uint32_t)json_array_size(shape);
+    p.packed = json_is_object(json_object_get(object, "packed"));
     for (uint32_t i = 0; i < p.rank; i++)
         extents[i] = read_extent(r, json_array_get(shape, i));
     p.shape = extents;

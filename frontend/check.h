@@ -172,6 +172,10 @@ void written_add(KernelCheck *c, Written w);
 int written_note(KernelCheck *c, const Equation *q, TensorId t); /* 0: an element is written twice */
 void check_route_equation(KernelCheck *c, const AstEquation *q);
 
+/* check_pack.c: the element equation that `wp = pack(w)` stands for; q itself when it is none; NULL: reported. */
+const AstEquation *check_pack(KernelCheck *c, const AstEquation *q);
+int is_pack(const KernelCheck *c, const AstExpr *e); /* a call of pack or pack_t, and no function has that name */
+
 /* check_bind.c */
 int var_find(const KernelCheck *c, Name name, uint32_t *var); /* of those in scope, the innermost */
 int bind_left(KernelCheck *c, const AstEquation *q, const AstLhs *lhs, const Axis *axes /* or NULL */);

@@ -74,6 +74,9 @@ static ExprId refuse_call(KernelCheck *c, const AstExpr *e)
 {
     Name name = e->name.name;
     uint32_t id;
+    if (is_pack(c, e))
+        return check_error(c, DIAG_pack, e->loc, "write the elements: wp[h, f] = ...",
+                           "%s makes a whole tensor, so it is all that stands on the right", name);
     c->failed |= c->c->broken;
     if (symbol_get(c, name, SYMBOL_TENSOR, &id))
         return check_error(c, DIAG_unknown_function, e->loc, arena_printf(c->m->arena, "write %s[...]", name),

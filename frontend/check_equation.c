@@ -240,6 +240,9 @@ static int own_reads_ok(KernelCheck *c, const Equation *q, Loc loc)
 
 static void define(KernelCheck *c, const AstEquation *a, Equation q)
 {
+    a = check_pack(c, a);
+    if (!a)
+        return;
     TensorId id = find_left(c, a, a->lhs);
     c->writing = q.lhs = id;
     if (c->failed || !bind_left(c, a, a->lhs, id == NONE ? NULL : c->k->tensors.at[id].axes) ||

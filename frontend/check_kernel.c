@@ -172,13 +172,27 @@ static void add_route_parameter(KernelCheck *c, const AstParam *p)
     symbol_set(c, r.name, SYMBOL_ROUTE, id);
 }
 
+/* What panels can hold: Note [Layouts] in ir.h. */
+static void check_packed(KernelCheck *c, const Tensor *t, Loc packed)
+{
+    if (!type_is_float(elem_type(t->elem)))
+        check_error(c, DIAG_packed, packed, "remove `packed`", "%s holds %s: only floats are packed", t->name,
+                    elem_name(t->elem));
+    else if (t->rank < 2)
+        check_error(c, DIAG_packed, packed, "remove `packed`",
+                    "%s has one axis: a packed tensor has at least two", t->name);
+    for (uint32_t i = t->rank - 2u; t->rank >= 2 && i < t->rank && !c->failed; i++)
+        if (t->axes[i].group != NONE)
+            check_error(c, DIAG_packed, packed, "remove `packed`, or move the rows to the front",
+                        "%s has %s among its last two axes: those of a packed tensor are dense", t->name,
+                        axis_text(c, t->axes[i]));
+}
+
 static void add_tensor_parameter(KernelCheck *c, const AstParam *p)
 {
     const AstType *type = p->type;
     Tensor t = {.name = p->name.name, .loc = p->name.loc, .elem = type->elem, .role = p->role, .route = NONE};
     uint32_t rank = type->extents ? type->extents->list.len : 0;
-    if (type->packed.line)
-        check_error(c, DIAG_packed, type->packed, "remove `packed`", "packed tensors are not built yet");
     if (rank > MAX_RANK)
         check_error(c, DIAG_too_many_axes, type->loc, "join axes: A*B",
                     "%s has %u axes; at most %d are supported", t.name, rank, MAX_RANK);
@@ -187,6 +201,9 @@ static void add_tensor_parameter(KernelCheck *c, const AstParam *p)
     t.rank = (uint8_t)rank;
     for (uint32_t i = 0; i < rank && !c->failed; i++)
         c->failed = !check_axis(c->c, type->extents->list.at[i], &t.axes[i]);
+    t.layout = type->packed.line ? LAYOUT_PAIRS : LAYOUT_ROWS;
+    if (type->packed.line && !c->failed)
+        check_packed(c, &t, type->packed);
     if (c->failed)
         return;
     TensorId id = ir_tensor(c->k, t);

@@ -14,6 +14,7 @@
  *   an access through a row that may be dropped, rt.row(t, k): the nearest reduction gets the conjunct
  *                                `rt.row(t, k) >= 0`; with none, the equation's value is if(row >= 0, value, 0)
  *   fn calls                  -> inlined (arguments are shared nodes)
+ *   wp = pack(w), wt = pack_t(w) -> wp[a, b] = w[a, b], wt[b, a] = w[a, b]
  *   factors free of the reduced indices are moved out of a `sum` by canonicalise (language page, section 5) */
 #ifndef IR_IR_H
 #define IR_IR_H
@@ -126,6 +127,9 @@ enum { MAX_RANK = 8 };
 typedef enum Layout { LAYOUT_ROWS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
 enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
 const char *layout_name(Layout y); /* "rows" */
+/* Of a matrix [x, y], x and y being its extents: the elements that it takes, and the place of element [i, j]. */
+int64_t layout_elements(Layout layout, Elem e, int64_t x, int64_t y);
+int64_t layout_place(Layout layout, Elem e, int64_t x, int64_t y, int64_t i, int64_t j);
 
 typedef struct Tensor {
     Name name;
@@ -384,6 +388,8 @@ void ext_print(const Module *m, Extent e, Text *out);
 /* Dimensions that a call passes: those that its parameters, locals, routes, groups or expressions mention, not
  * constant, ascending. */
 uint32_t ir_kernel_dims(const Kernel *k, DimId *out /* module->dims.len places */);
+
+uint32_t ir_tensor_dims(const Kernel *k, TensorId t, DimId *out); /* of those, what this tensor's axes mention */
 
 /* Kernels. */
 Kernel *ir_kernel(Module *m, Name name, Loc loc); /* added to the module */

@@ -202,16 +202,28 @@ static void mark_inside(const Kernel *k, uint8_t *used)
             mark_dims(m, k->exprs.at[e].sym, used);
 }
 
-uint32_t ir_kernel_dims(const Kernel *k, DimId *out)
+/* The marked ones that are not constant, ascending. */
+static uint32_t passed_dims(const Module *m, const uint8_t *used, DimId *out)
 {
-    const Module *m = k->module;
-    uint8_t *used = arena_alloc(m->arena, m->dims.len + 1);
-    mark_inside(k, used);
     uint32_t n = 0;
     for (DimId d = 0; d < m->dims.len; d++)
         if (used[d] && m->dims.at[d].constant < 0)
             out[n++] = d;
     return n;
+}
+
+uint32_t ir_kernel_dims(const Kernel *k, DimId *out)
+{
+    uint8_t *used = arena_alloc(k->module->arena, k->module->dims.len + 1);
+    mark_inside(k, used);
+    return passed_dims(k->module, used, out);
+}
+
+uint32_t ir_tensor_dims(const Kernel *k, TensorId t, DimId *out)
+{
+    uint8_t *used = arena_alloc(k->module->arena, k->module->dims.len + 1);
+    mark_param(k, (Param){.kind = PARAM_TENSOR, .id = t}, used);
+    return passed_dims(k->module, used, out);
 }
 
 Equation ir_equation(EqKind kind, Loc loc)

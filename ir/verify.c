@@ -47,6 +47,18 @@ static int axis_ok(Verifier *v, Axis a, const char *of, const char *name)
     return 1;
 }
 
+static int layout_ok(Verifier *v, const Tensor *t)
+{
+    if (t->layout == LAYOUT_ROWS || v->k->tiles)
+        return 1;
+    REQUIRE(v, NONE, t->layout == LAYOUT_PAIRS && t->role != ROLE_LOCAL,
+            "tensor %s has a layout of the tile level", t->name);
+    REQUIRE(v, NONE, type_is_float(elem_type(t->elem)), "packed tensor %s has no float elements", t->name);
+    REQUIRE(v, NONE, t->rank >= 2 && t->axes[t->rank - 1].group == NONE && t->axes[t->rank - 2].group == NONE,
+            "packed tensor %s has no two dense axes at its end", t->name);
+    return 1;
+}
+
 static int tensor_ok(Verifier *v, const Tensor *t)
 {
     REQUIRE(v, NONE, t->name && t->rank <= MAX_RANK && t->elem < EL_COUNT, "a tensor is not whole");
@@ -54,7 +66,7 @@ static int tensor_ok(Verifier *v, const Tensor *t)
     for (uint32_t i = 0; i < t->rank; i++)
         if (!axis_ok(v, t->axes[i], "tensor", t->name))
             return 0;
-    return 1;
+    return layout_ok(v, t);
 }
 
 static int route_ok(Verifier *v, const Route *r)

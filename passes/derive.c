@@ -295,6 +295,7 @@ static TensorId gradient_param(Request *r, Kernel *k, TensorId of, Elem elem, Ro
     t.elem = elem;
     t.role = role;
     t.space = SPACE_GM;
+    t.layout = LAYOUT_ROWS; /* a gradient is what an optimizer reads, not what a product does */
     TensorId id = ir_tensor(k, t);
     add_param(k, (Param){PARAM_TENSOR, id});
     return id;
@@ -307,6 +308,7 @@ static void take_inputs(Request *r, Kernel *k)
         if (k->tensors.at[t].role == ROLE_OUT) {
             k->tensors.at[t].role = ROLE_LOCAL;
             k->tensors.at[t].space = SPACE_WORK;
+            k->tensors.at[t].layout = LAYOUT_ROWS;
         }
     for (RouteId i = 0; i < k->routes.len; i++)
         if (k->routes.at[i].role == ROLE_OUT)

@@ -76,6 +76,7 @@ static TensorId copy_of(Turn *y, TensorId of, uint8_t axis, Loc loc)
         q.index[a] = from[source];
     }
     t.role = ROLE_LOCAL;
+    t.layout = LAYOUT_ROWS;
     t.name = ir_fresh_name(k, arena_printf(m->arena, "%s_t", t.name));
     q.nindex = (uint8_t)rank;
     q.lhs = ir_tensor(k, t);

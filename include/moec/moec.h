@@ -50,6 +50,14 @@ const char *moec_kernel_param_name(const moec_kernel *k, size_t i);
 moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i);
 /* Elements of parameter i (a tensor) for given dimensions, -1 on overflow. */
 int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t *dims);
+/* Bytes of its memory: of a packed tensor those of header and padding too. -1 on overflow. */
+int64_t moec_kernel_param_bytes(const moec_kernel *k, size_t i, const int64_t *dims);
+
+/* Packed parameters (language page, section 11). Both return a moe_status: MOE_ARGUMENT when parameter i is not
+ * packed, MOE_PACKED when `packed` is not its memory at these dimensions. */
+int moec_kernel_param_packed(const moec_kernel *k, size_t i); /* 1: it is */
+int moec_kernel_pack(const moec_kernel *k, size_t i, const int64_t *dims, const void *row_major, void *packed);
+int moec_kernel_unpack(const moec_kernel *k, size_t i, const int64_t *dims, const void *packed, void *row_major);
 
 /* The C function of the generated header, to be cast to its type; and its uniform form. */
 void *moec_kernel_function(const moec_kernel *k);
@@ -63,7 +71,9 @@ int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dim
 /* One argument of moec_kernel_call. */
 typedef struct moec_arg {
     moec_param_kind kind;
-    const DLTensor *tensor; /* MOEC_TENSOR: CPU, the parameter's type and rank, row-major; `out` scalars: rank 0 */
+    /* MOEC_TENSOR: CPU, the parameter's type and rank, row-major; `out` scalars: rank 0. Of a packed parameter: its
+     * shape, no strides or those of row-major memory, and data that points to packed memory. */
+    const DLTensor *tensor;
     moe_route *route;       /* MOEC_ROUTE */
     double scalar;          /* MOEC_SCALAR: an `in` scalar, converted */
 } moec_arg;

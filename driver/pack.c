@@ -1,0 +1,109 @@
+#include "driver/pack.h"
+
+#include "moec/moert.h"
+
+#include <string.h>
+
+PackShape pack_shape(Elem elem, const int64_t *extents, uint32_t rank)
+{
+    PackShape s = {elem, 1, extents[rank - 2], extents[rank - 1]};
+    for (uint32_t i = 0; i + 2 < rank; i++)
+        s.matrices *= extents[i];
+    return s;
+}
+
+static int64_t matrix_elements(const PackShape *s)
+{
+    return layout_elements(LAYOUT_PAIRS, s->elem, s->rows, s->columns);
+}
+
+int64_t pack_bytes(const PackShape *s)
+{
+    const int64_t most = (int64_t)1 << 40;
+    int64_t elements, bytes;
+    if (s->matrices > most || s->rows > most || s->columns > most ||
+        __builtin_mul_overflow(s->rows + LAYOUT_EDGE, s->columns + LAYOUT_EDGE, &elements) ||
+        __builtin_mul_overflow(matrix_elements(s), s->matrices, &elements) ||
+        __builtin_mul_overflow(elements, (int64_t)elem_bytes(s->elem), &bytes) ||
+        __builtin_add_overflow(bytes, MOE_PACKED_HEADER, &bytes))
+        return -1;
+    return bytes;
+}
+
+size_t pack_place(const PackShape *s, int64_t flat)
+{
+    int64_t column = flat % s->columns, row = flat / s->columns % s->rows,
+            matrix = flat / s->columns / s->rows;
+    int64_t place =
+        matrix * matrix_elements(s) + layout_place(LAYOUT_PAIRS, s->elem, s->rows, s->columns, row, column);
+    return MOE_PACKED_HEADER + (size_t)place * elem_bytes(s->elem);
+}
+
+static void header_of(const PackShape *s, int64_t header[4])
+{
+    header[0] = MOE_PACKED_LAYOUT + (int64_t)s->elem;
+    header[1] = s->matrices;
+    header[2] = s->rows;
+    header[3] = s->columns;
+}
+
+void pack_begin(const PackShape *s, void *memory)
+{
+    int64_t header[4];
+    header_of(s, header);
+    memset(memory, 0, (size_t)pack_bytes(s));
+    memcpy(memory, header, sizeof header);
+}
+
+void pack_rows(const PackShape *s, const void *row_major, void *memory)
+{
+    size_t size = elem_bytes(s->elem);
+    pack_begin(s, memory);
+    for (int64_t n = 0; n < s->matrices * s->rows * s->columns; n++)
+        memcpy((char *)memory + pack_place(s, n), (const char *)row_major + (size_t)n * size, size);
+}
+
+void pack_unpack(const PackShape *s, const void *memory, void *row_major)
+{
+    size_t size = elem_bytes(s->elem);
+    for (int64_t n = 0; n < s->matrices * s->rows * s->columns; n++)
+        memcpy((char *)row_major + (size_t)n * size, (const char *)memory + pack_place(s, n), size);
+}
+
+int pack_fits(const PackShape *s, const void *memory)
+{
+    int64_t header[4];
+    header_of(s, header);
+    return memcmp(memory, header, sizeof header) == 0;
+}
+
+const char *pack_refusal(const PackShape *s, const char *name, const void *memory, Arena *a)
+{
+    static const char *const what[] = {NULL, "matrices", "rows", "columns"};
+    int64_t has[4], wants[4];
+    memcpy(has, memory, sizeof has);
+    header_of(s, wants);
+    if (has[0] != wants[0])
+        return arena_printf(a, "packed parameter %s has layout 0x%llx, this kernel reads 0x%llx", name,
+                            (unsigned long long)has[0], (unsigned long long)wants[0]);
+    for (int i = 1; i < 4; i++)
+        if (has[i] != wants[i])
+            return arena_printf(a, "%s was packed with %lld %s, the call's dimensions make it %lld", name,
+                                (long long)has[i], what[i], (long long)wants[i]);
+    return NULL;
+}
+
+/* Rows beyond the last, in the columns that exist. */
+int pack_is_padded(const PackShape *s, const void *memory)
+{
+    static const char zero[8];
+    size_t size = elem_bytes(s->elem);
+    PackShape padded = *s;
+    int64_t line = LAYOUT_LINE_BYTES / (int64_t)size;
+    padded.rows = (s->rows + line - 1) / line * line;
+    for (int64_t n = 0; n < padded.matrices * padded.rows * padded.columns; n++)
+        if (n / padded.columns % padded.rows >= s->rows &&
+            memcmp((const char *)memory + pack_place(&padded, n), zero, size) != 0)
+            return 0;
+    return 1;
+}
