@@ -13,13 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARTS_MAX = 4, PART_WEIGHT = 600 };
+enum { PARTS_MAX = 4, PART_WEIGHT = 600, PRODUCT_WEIGHT = 300 };
 
-/* What is generated once: a body of launches, or everything else of a kernel. */
+/* What is generated once: a body of launches, a function of block products, or everything else of a kernel. */
 typedef struct Unit {
     uint32_t kernel;
     uint32_t input;
-    const Launch *launch; /* NULL: the kernel's entry, for all inputs */
+    const Launch *launch; /* NULL: the kernel's entry, for all inputs, or a product */
+    int product;          /* product_kind(), or -1 */
     uint64_t weight;
     uint32_t part;
 } Unit;
@@ -57,6 +58,10 @@ static void add_text(L *l, const char *name, const char *text)
 static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *unit)
 {
     const Plan *const *plans = (const Plan *const *)job->plans + (size_t)unit->kernel * job->ninputs;
+    if (unit->product >= 0) {
+        emit_product_function(plan_copy(plans[unit->input], l, s, debug), (uint32_t)unit->product);
+        return;
+    }
     if (unit->launch) {
         emit_launch_body(plan_copy(plans[unit->input], l, s, debug), unit->launch);
         return;
@@ -101,10 +106,19 @@ static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod,
     return NULL;
 }
 
+/* LLVM configures tiles anew for each instruction at level 0, or crashes: there AMX is generated at level 1. */
+static int level_of(const Job *job)
+{
+    int tiles = 0;
+    for (uint32_t i = 0; i < job->ninputs; i++)
+        tiles |= job->inputs[i].isa == ISA_amx;
+    return tiles && job->options->level < 1 ? 1 : job->options->level;
+}
+
 static const char *make_part(Part *part)
 {
     LLVMTargetMachineRef machine;
-    const char *error = target_open(part->job->options->level, part->arena, &machine);
+    const char *error = target_open(level_of(part->job), part->arena, &machine);
     if (error)
         return error;
     const char *path = part->job->inputs[0].module->path;
@@ -115,7 +129,7 @@ static const char *make_part(Part *part)
     l_init(&l, part->arena, ctx, mod);
     build_module(&l, part); /* leaves by arena_escape() only for a bug; then LLVM's objects are lost */
     LLVMDisposeBuilder(l.b);
-    error = target_optimize(machine, mod, part->job->options->level, part->arena);
+    error = target_optimize(machine, mod, level_of(part->job), part->arena);
     if (!error)
         error = write_module(machine, mod, part);
     LLVMDisposeModule(mod);
@@ -151,7 +165,20 @@ static void add_body(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32
     }
     Name name = p->p->stmts.at[launch->stmt].name;
     launch->body_name = arena_printf(a, "%s.%s.%u.%s", p->k->name, p->cpu->name, number, name ? name : "");
-    vec_push(a, &job->units, (Unit){kernel, input, launch, launch->weight, 0});
+    vec_push(a, &job->units, (Unit){kernel, input, launch, -1, launch->weight, 0});
+}
+
+/* The functions of block products that any kernel calls, once for each input. */
+static void add_products(Job *job, Arena *a)
+{
+    for (uint32_t input = 0; input < job->ninputs; input++)
+        for (uint32_t kind = 0; kind < PRODUCT_KINDS; kind++) {
+            uint32_t k = 0;
+            while (k < job->nkernels && !(job->plans[k * job->ninputs + input]->products >> kind & 1))
+                k++;
+            if (k < job->nkernels)
+                vec_push(a, &job->units, (Unit){k, input, NULL, (int)kind, PRODUCT_WEIGHT, 0});
+        }
 }
 
 static void plan_units(Job *job, Arena *a)
@@ -171,8 +198,9 @@ static void plan_units(Job *job, Arena *a)
             for (uint32_t j = 0; j < p->launches.len; j++)
                 add_body(job, a, k, i, j);
         }
-        vec_push(a, &job->units, (Unit){k, 0, NULL, weight, 0});
+        vec_push(a, &job->units, (Unit){k, 0, NULL, -1, weight, 0});
     }
+    add_products(job, a);
 }
 
 /* Units go, heaviest first, to the part that has least. */

@@ -44,6 +44,7 @@ typedef struct Buffer {
     Role role;
     uint8_t rank;
     Axis axes[MAX_RANK];
+    Layout layout;
     uint32_t lanes;
     RouteId route;
     uint8_t field;
@@ -53,6 +54,7 @@ typedef struct Buffer {
     uint32_t at;                     /* byte in the call's data: its address, or its value */
     StmtId home;                     /* reg: the one vector loop that uses it; NONE: none or several */
     V base, *regs, stride[MAX_RANK]; /* in the function being emitted */
+    V padded[2], matrix;             /* likewise: extents of the last two axes with their padding, their product */
 } Buffer;
 
 enum { PARALLEL_MAX = 16 };
@@ -95,6 +97,8 @@ typedef struct Plan {
     Vec(Launch) launches;
     Vec(CheckText) checks;
     uint32_t *check_of; /* by StmtId: its first check, counted from the launch's */
+    uint8_t *lane_axis; /* by StmtId: pack_lane_axis() */
+    uint32_t products;  /* bit product_kind(left, right): it is called */
     /* of the part */
     L *l;
     Shared *shared;
@@ -140,6 +144,7 @@ typedef struct Emit {
     V *memo[2];      /* by ExprId, with lane0 off and on */
     Vec(uint32_t) log;
     int unrolled; /* open unroll loops: see emit_outline() */
+    V scratch;    /* emit_pack.c: words to be transposed, or NULL */
 } Emit;
 
 /* emit_plan.c, plan_key.c */
@@ -157,7 +162,10 @@ Emit *emit_new(Plan *p, V fn, V data);
 V emit_dim(Emit *e, DimId d);
 V emit_extent(Emit *e, Extent x);
 V emit_base(Emit *e, uint32_t buffer);
-V emit_stride(Emit *e, uint32_t buffer, uint32_t axis); /* in elements */
+V emit_stride(Emit *e, uint32_t buffer, uint32_t axis); /* in elements; not of a layout's last two axes */
+V emit_padded(Emit *e, uint32_t buffer, uint32_t axis); /* 0, 1: of a layout's last two axes */
+int64_t emit_padding(const Buffer *b, uint32_t axis);   /* its extent is a multiple of this */
+int layout_terms(Elem elem);                            /* elements of a word: neighbours in k */
 V emit_elements(Emit *e, uint32_t buffer);
 V emit_bytes(Emit *e, uint32_t buffer); /* rounded up to whole cache lines */
 V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n);
@@ -171,6 +179,7 @@ V emit_float(Emit *e, ExprId x);
 V emit_bool(Emit *e, ExprId x);
 Form emit_form(Emit *e, ExprId x);
 int emit_unsafe(Emit *e, ExprId x);
+int emit_multiple(Emit *e, ExprId x, int64_t n); /* lane 0's value is known to be a multiple of n */
 V emit_mask(Emit *e); /* tail and cond, NULL: all */
 V emit_to_float(Emit *e, V v);
 void emit_forget(Emit *e, uint32_t mark); /* drops remembered values back to log length `mark` */
@@ -186,6 +195,8 @@ V emit_get(Emit *e, uint32_t buffer, V position);
 void emit_put(Emit *e, uint32_t buffer, V position, V value);
 V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
 void emit_alias(Emit *e, V access, uint32_t buffer);
+V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
+void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask); /* contiguous lanes; mask NULL: all */
 
 /* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
 V emit_decode(Emit *e, Elem elem, V raw);
@@ -214,7 +225,35 @@ void emit_here(Emit *e, Loc loc); /* the source line of what follows */
 /* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the
  * launch's first. */
 void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
+/* From here on `var` has so many lanes; NONE: there are no lanes. */
+void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
+
+/* emit_pack.c: the axis of a pack's box that lanes go over. */
+uint8_t pack_lane_axis(const Plan *p, const Stmt *s);
+/* emit_transpose.c: void (ptr from, ptr to, i64 stride): 16 rows of 16 words, 64 bytes each and aligned so, go to 16
+ * rows that stand `stride` bytes apart, as columns. */
+V emit_transpose(Emit *e);
+
+/* emit_product.c: block products, one function for each pair of element types. */
+enum { PRODUCT_KINDS = 4 };
+uint32_t product_kind(Elem left, Elem right);
+void emit_product_function(Plan *p, uint32_t kind);
+
+/* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */
+typedef struct Product {
+    Emit *e;
+    L *l;
+    Elem left, right;
+    uint32_t lanes, rows, vectors; /* the fragment */
+    uint32_t per_word;             /* units that a row of words of the right panel covers */
+    V c, c_row, a, a_block, b, b_panel;
+    V nrows, ncols, units;
+} Product;
+/* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. */
+typedef void EmitFragment(Product *x, uint32_t rows, V c, V a, V b, V units);
+EmitFragment emit_vector_fragment; /* emit_fragment.c */
+EmitFragment emit_tile_fragment, emit_soft_fragment; /* emit_amx.c */
 
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */

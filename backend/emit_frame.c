@@ -34,6 +34,7 @@ Emit *emit_new(Plan *p, V fn, V data)
         Buffer *b = &p->buffers.at[i];
         b->base = NULL;
         b->regs = NULL;
+        b->padded[0] = b->padded[1] = b->matrix = NULL;
         for (int j = 0; j < MAX_RANK; j++)
             b->stride[j] = NULL;
     }
@@ -113,9 +114,46 @@ static V times(Emit *e, V a, V b)
     return product;
 }
 
+int layout_terms(Elem elem) { return LAYOUT_WORD_BYTES / (int)elem_bytes(elem); }
+
+/* Of lines the last axis is k, of pairs the one before it. */
+int64_t emit_padding(const Buffer *b, uint32_t axis)
+{
+    int is_k = b->layout == LAYOUT_LINES ? axis == 1 : axis == 0;
+    return is_k ? LAYOUT_LINE_BYTES / (int64_t)elem_bytes(b->elem) : LAYOUT_EDGE;
+}
+
+V emit_padded(Emit *e, uint32_t buffer, uint32_t axis)
+{
+    L *l = e->l;
+    Buffer *b = &e->p->buffers.at[buffer];
+    if (!b->padded[axis]) {
+        V extent = emit_extent(e, b->axes[b->rank - 2 + axis].extent);
+        int64_t pad = emit_padding(b, axis);
+        Block back = l_to_entry(l);
+        b->padded[axis] = l_and(l, l_add(l, extent, l_i64(l, pad - 1)), l_i64(l, -pad));
+        l_from_entry(l, back);
+    }
+    return b->padded[axis];
+}
+
+/* The elements of one matrix of a buffer in lines or pairs. */
+static V matrix(Emit *e, uint32_t buffer)
+{
+    Buffer *b = &e->p->buffers.at[buffer];
+    if (!b->matrix)
+        b->matrix = times(e, emit_padded(e, buffer, 0), emit_padded(e, buffer, 1));
+    return b->matrix;
+}
+
 V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
 {
     Buffer *b = &e->p->buffers.at[buffer];
+    if (b->layout != LAYOUT_ROWS && axis + 3 >= b->rank) {
+        if (axis + 3 > b->rank)
+            BUG(e->l->arena, "backend: axis %u of %s of kernel %s has no stride", axis, b->name, e->k->name);
+        return matrix(e, buffer);
+    }
     if (axis + 1 >= b->rank)
         return l_i64(e->l, 1);
     if (!b->stride[axis] && axis + 2 == b->rank)
@@ -129,6 +167,8 @@ V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
 V emit_elements(Emit *e, uint32_t buffer)
 {
     const Buffer *b = &e->p->buffers.at[buffer];
+    if (b->layout != LAYOUT_ROWS && b->rank == 2)
+        return matrix(e, buffer);
     if (b->rank < 2)
         return b->rank ? emit_extent(e, b->axes[0].extent) : l_i64(e->l, 1);
     return times(e, emit_extent(e, b->axes[0].extent), emit_stride(e, buffer, 0));

@@ -5,9 +5,10 @@
  * used; elsewhere the bits of the mask are walked over a copy on the stack. */
 #include "backend/emit.h"
 
+enum { PLACE_ONE, PLACE_RUN, PLACE_EACH };
 typedef struct Place {
-    enum { PLACE_ONE, PLACE_RUN, PLACE_EACH } shape;
-    V at; /* RUN: of lane 0; EACH: one address per lane */
+    int shape; /* PLACE_... */
+    V at;      /* RUN: of lane 0; EACH: one address per lane */
 } Place;
 
 /* In a launch's body each slot has an alias scope of its own: buffers do not overlap, or are only read. */
@@ -42,31 +43,83 @@ static V advance(Emit *e, uint32_t buffer, V at, V step, uint32_t axis)
     return l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), at, step);
 }
 
-static Place place_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+/* The elements before [x, y] in a matrix in lines or pairs: Note [Layouts] in ir.h. */
+static V in_matrix(Emit *e, uint32_t buffer, V x, V y)
 {
-    Place p = {PLACE_ONE, emit_base(e, buffer)};
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[buffer];
+    int64_t line = LAYOUT_LINE_BYTES / (int64_t)elem_bytes(b->elem), word = layout_terms(b->elem);
+    if (b->layout == LAYOUT_LINES) {
+        V lines = l_add(l, l_mul(l, l_sar(l, y, line == 32 ? 5 : 4), emit_padded(e, buffer, 0)), x);
+        return l_add(l, l_mul(l, lines, l_i64(l, line)), l_and(l, y, l_i64(l, line - 1)));
+    }
+    V panel = l_mul(l, l_sar(l, y, 5), l_mul(l, emit_padded(e, buffer, 0), l_i64(l, LAYOUT_EDGE)));
+    V words = l_add(l, l_mul(l, l_sar(l, x, word == 2), l_i64(l, LAYOUT_EDGE)),
+                    l_and(l, y, l_i64(l, LAYOUT_EDGE - 1)));
+    V place = l_add(l, panel, l_mul(l, words, l_i64(l, word)));
+    return word == 1 ? place : l_add(l, place, l_and(l, x, l_i64(l, word - 1)));
+}
+
+/* Lanes over the last axis of lines, or of pairs of f32, lie side by side when they begin at a multiple of their number:
+ * none then goes beyond its line or panel. */
+static int runs_in_matrix(Emit *e, const Buffer *b, ExprId x, ExprId y)
+{
+    uint32_t most =
+        b->layout == LAYOUT_PAIRS ? LAYOUT_EDGE : LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(b->elem);
+    int dense = b->layout == LAYOUT_LINES || layout_terms(b->elem) == 1;
+    return dense && e->width <= most && emit_form(e, x) == FORM_UNIFORM && emit_form(e, y) == FORM_UNIT &&
+           emit_multiple(e, y, e->width);
+}
+
+/* What subscripts mean to a place: PLACE_EACH unless they are one element or one run. */
+static int shape_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    const Buffer *b = &e->p->buffers.at[buffer];
+    int shape = PLACE_ONE;
     for (uint32_t i = 0; i < n; i++) {
         Form f = emit_form(e, index[i]);
         if (f != FORM_UNIFORM)
-            p.shape = f == FORM_UNIT && i + 1 == n && p.shape == PLACE_ONE ? PLACE_RUN : PLACE_EACH;
+            shape = f == FORM_UNIT && i + 1 == n && shape == PLACE_ONE ? PLACE_RUN : PLACE_EACH;
     }
-    if (p.shape != PLACE_EACH) {
-        for (uint32_t i = 0; i < n; i++)
+    if (shape == PLACE_RUN && b->layout != LAYOUT_ROWS && !runs_in_matrix(e, b, index[n - 2], index[n - 1]))
+        shape = PLACE_EACH;
+    return shape;
+}
+
+static Place place_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[buffer];
+    Ty type = emit_memory_type(l, b->elem);
+    Place p = {PLACE_ONE, emit_base(e, buffer)};
+    uint32_t plain = b->layout == LAYOUT_ROWS ? n : n - 2; /* subscripts that have a stride */
+    p.shape = shape_of(e, buffer, index, n);
+    for (uint32_t i = 0; i < plain; i++)
+        if (p.shape != PLACE_EACH || emit_form(e, index[i]) == FORM_UNIFORM)
             p.at = advance(e, buffer, p.at, subscript(e, index[i]), i);
+    if (plain < n && p.shape != PLACE_EACH)
+        p.at =
+            l_at(l, type, p.at, in_matrix(e, buffer, subscript(e, index[n - 2]), subscript(e, index[n - 1])));
+    if (p.shape != PLACE_EACH)
         return p;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (emit_form(e, index[i]) == FORM_UNIFORM)
-            p.at = advance(e, buffer, p.at, emit_value(e, index[i]), i);
     V lanes = NULL;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < plain; i++) {
         if (emit_form(e, index[i]) == FORM_UNIFORM)
             continue;
-        V step = l_mul(e->l, emit_value(e, index[i]), emit_stride(e, buffer, i));
-        lanes = lanes ? l_add(e->l, lanes, step) : step;
+        V step = l_mul(l, emit_value(e, index[i]), emit_stride(e, buffer, i));
+        lanes = lanes ? l_add(l, lanes, step) : step;
     }
-    p.at = l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), p.at, lanes);
+    if (plain < n) {
+        V step = in_matrix(e, buffer, emit_value(e, index[n - 2]), emit_value(e, index[n - 1]));
+        lanes = lanes ? l_add(l, lanes, step) : step;
+    }
+    p.at = l_at(l, type, p.at, l_splat(l, lanes, e->width));
     return p;
+}
+
+V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    return place_of(e, buffer, index, n).at;
 }
 
 /* ---- masked contiguous memory ---- */
@@ -134,8 +187,9 @@ static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     const Buffer *t = &e->p->buffers.at[buffer];
     const Expr *x = x_at(e->k, index[n - 1]);
     int64_t extent;
-    if (t->space != SPACE_THREAD || x->kind != X_OP || x->op != OP_sub ||
-        !ext_is_const(e->k->module, t->axes[n - 1].extent, &extent) || extent % e->width != 0)
+    if (t->space != SPACE_THREAD || e->loop == NONE || t->layout != LAYOUT_ROWS || x->kind != X_OP ||
+        x->op != OP_sub || !ext_is_const(e->k->module, t->axes[n - 1].extent, &extent) ||
+        extent % e->width != 0)
         return emit_mask(e);
     const Expr *var = x_at(e->k, x_arg(e->k, index[n - 1], 0));
     int counts = var->kind == X_INDEX && var->sym == e->var &&
@@ -170,7 +224,7 @@ static V load_run(Emit *e, uint32_t buffer, V at, V mask)
     return v;
 }
 
-static void store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
+void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
 {
     L *l = e->l;
     Elem elem = e->p->buffers.at[buffer].elem;
@@ -317,7 +371,7 @@ void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V val
     if (p.shape == PLACE_EACH)
         store_each(e, buffer, p.at, value, 0);
     else if (p.shape == PLACE_RUN)
-        store_run(e, buffer, p.at, emit_encode(e, b->elem, value), run_mask(e, buffer, index, n));
+        emit_store_run(e, buffer, p.at, emit_encode(e, b->elem, value), run_mask(e, buffer, index, n));
     else
         store_one(e, buffer, p.at, emit_encode(e, b->elem, value));
 }
@@ -353,6 +407,9 @@ void emit_put(Emit *e, uint32_t buffer, V position, V value)
 
 V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
+    if (e->p->buffers.at[buffer].layout != LAYOUT_ROWS)
+        BUG(e->l->arena, "backend: %s of kernel %s has no flat positions", e->p->buffers.at[buffer].name,
+            e->k->name);
     V sum = l_i64(e->l, 0);
     for (uint32_t i = 0; i < n; i++)
         sum = l_add(e->l, sum, l_mul(e->l, emit_value(e, index[i]), emit_stride(e, buffer, i)));

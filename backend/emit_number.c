@@ -93,11 +93,26 @@ V emit_decode(Emit *e, Elem elem, V raw)
     BUG(e->l->arena, "backend: element type %d", (int)elem);
 }
 
+/* The 16 bits of which a value is the widening, or NULL: they need no rounding. */
+static V bf16_bits(L *l, V value)
+{
+    V shifted = LLVMIsABitCastInst(value) ? LLVMGetOperand(value, 0) : NULL;
+    if (!shifted || !LLVMIsABinaryOperator(shifted) || LLVMGetInstructionOpcode(shifted) != LLVMShl ||
+        LLVMGetOperand(shifted, 1) != l_int(LLVMTypeOf(shifted), 16))
+        return NULL;
+    V wide = LLVMGetOperand(shifted, 0);
+    V half = LLVMIsAZExtInst(wide) ? LLVMGetOperand(wide, 0) : NULL;
+    return half && LLVMTypeOf(half) == l_like(l, l->i16, half) ? half : NULL;
+}
+
 V emit_encode(Emit *e, Elem elem, V value)
 {
     switch (elem) {
     case EL_F32: return emit_to_float(e, value);
-    case EL_BF16: return emit_round_bf16(e, emit_to_float(e, value));
+    case EL_BF16: {
+        V bits = bf16_bits(e->l, value);
+        return bits ? bits : emit_round_bf16(e, emit_to_float(e, value));
+    }
     case EL_F16: return emit_round_f16(e, emit_to_float(e, value));
     case EL_I32: return l_cast(e->l, LLVMTrunc, value, e->l->i32);
     case EL_I64: return value;

@@ -67,11 +67,18 @@ static int is_top_parallel(const Plan *p, StmtId s)
     return t->kind == TILE_for && (t->mode == LOOP_PARALLEL || t->mode == LOOP_OWNED) && t->next == NONE;
 }
 
+static uint32_t product_of(const Plan *p, const Stmt *s)
+{
+    const Expr *left = x_at(p->k, s->value), *right = x_at(p->k, s->other);
+    return product_kind(p->buffers.at[left->sym].elem, p->buffers.at[right->sym].elem);
+}
+
 static void mark_stmt(Marker *m, StmtId id)
 {
     const Stmt *s = &m->p->p->stmts.at[id];
     StmtId outer = m->loop;
-    ExprId exprs[] = {s->lo, s->hi, s->value, s->guard, s->limit, s->report};
+    ExprId exprs[] = {s->lo,      s->hi,    s->value, s->guard, s->limit,   s->report,  s->from[0],
+                      s->from[1], s->to[0], s->to[1], s->other, s->size[0], s->size[1], s->size[2]};
     m->epoch++;
     for (size_t i = 0; i < sizeof exprs / sizeof *exprs; i++)
         mark_expr(m, exprs[i], m->loop);
@@ -92,6 +99,10 @@ static void mark_stmt(Marker *m, StmtId id)
     if (s->kind == TILE_check || s->kind == TILE_route || s->kind == TILE_valid ||
         (s->kind == TILE_store && m->p->buffers.at[s->buffer].elem == EL_I32) || s->kind == TILE_top)
         m->launch->may_fail = 1;
+    if (s->kind == TILE_pack)
+        m->p->lane_axis[id] = pack_lane_axis(m->p, s);
+    if (s->kind == TILE_product)
+        m->p->products |= 1u << product_of(m->p, s);
     if (s->kind == TILE_for && s->mode == LOOP_VECTOR && outer == NONE)
         m->loop = id;
     mark_body(m, s->first);
@@ -126,6 +137,7 @@ static void add_buffers(Plan *p, Arena *a)
                     .space = x->space,
                     .role = x->role,
                     .rank = x->rank,
+                    .layout = x->layout,
                     .lanes = x->lanes,
                     .route = x->route,
                     .field = x->field,
@@ -183,6 +195,7 @@ Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa isa, int debug)
     p->ndims = ir_kernel_dims(k, p->dims);
     p->dim_at = arena_array(a, uint32_t, m->dims.len + 1);
     p->check_of = arena_array(a, uint32_t, p->p->stmts.len + 1);
+    p->lane_axis = arena_array(a, uint8_t, p->p->stmts.len + 1);
     add_buffers(p, a);
     Marker marker = {.p = p, .a = a, .loop = NONE, .seen = arena_array(a, uint32_t, k->exprs.len + 1)};
     for (StmtId s = p->p->first; s != NONE; s = p->p->stmts.at[s].next)

@@ -84,7 +84,7 @@ static int is_dim(const Module *m, Extent x)
 
 static int same_shape(const Plan *p, const Buffer *a, const Buffer *b)
 {
-    int same = a->rank == b->rank;
+    int same = a->rank == b->rank && a->layout == b->layout;
     for (uint32_t i = 0; i < a->rank && same; i++)
         same = ext_same(p->m, a->axes[i].extent, b->axes[i].extent);
     return same;
@@ -111,6 +111,8 @@ V emit_fits(Emit *e, uint32_t buffer, int only_space)
         V extent = emit_extent_f64(e, b->axes[i].extent);
         if (only_space || !is_dim(e->p->m, b->axes[i].extent)) /* each dimension was asked by itself */
             fits = l_and(l, fits, within(e, extent));
+        if (b->layout != LAYOUT_ROWS && i + 2 >= b->rank)
+            extent = l_fadd(l, extent, l_real(l->f64, LAYOUT_EDGE)); /* at least its padding */
         product = product ? l_fmul(l, product, extent) : extent;
     }
     return b->rank > 1 ? l_and(l, fits, within(e, product)) : fits;

@@ -1,8 +1,162 @@
-/* product: block products, a function for each target and types. */
+/* product: block products, a function for each target and types.
+ *
+ * The function goes over parts of the depth, so that the part of a right panel that is in use (16 KB) stays in the
+ * first cache; over panels; over fragments of rows; and a fragment over the terms, with the sums in registers.
+ * Every element's sum is one chain from its old value, terms ascending, each added by one instruction; which
+ * fragment an element falls into changes nothing. AMX: emit_amx.c.
+ *
+ * Rows are rounded up to fragments of which 32 is a multiple, columns to vectors of a fragment: what Note [Block
+ * products] in tile.h allows. */
 #include "backend/emit.h"
 
-void emit_tile_product(Emit *e, StmtId s)
+enum { PART_WORDS = 128, LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
+enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
+
+uint32_t product_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
+
+static V function_of(Plan *p, uint32_t kind)
 {
-    (void)s;
-    BUG(e->l->arena, "product is not emitted yet");
+    static const char *const names[PRODUCT_KINDS] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
+    L *l = p->l;
+    const char *name = arena_printf(l->arena, "moec.product.%s.%s", p->cpu->name, names[kind]);
+    V fn = LLVMGetNamedFunction(l->mod, name);
+    if (fn)
+        return fn;
+    Ty types[] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64};
+    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, sizeof types / sizeof *types));
+    l_shared(l, fn);
+    return fn;
+}
+
+/* ---- the statement ---- */
+
+/* The address of an operand's first element, and the bytes from a line block or panel to the next. */
+static V operand(Emit *e, ExprId load, V *block)
+{
+    L *l = e->l;
+    const Expr *x = x_at(e->k, load);
+    ExprId index[MAX_RANK];
+    for (uint32_t i = 0; i < x->nargs; i++)
+        index[i] = x_arg(e->k, load, i);
+    const Buffer *b = &e->p->buffers.at[x->sym];
+    int64_t bytes =
+        b->layout == LAYOUT_LINES ? LAYOUT_LINE_BYTES : LAYOUT_EDGE * (int64_t)elem_bytes(b->elem);
+    *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, bytes));
+    return emit_address(e, x->sym, index, x->nargs);
+}
+
+void emit_tile_product(Emit *e, StmtId id)
+{
+    L *l = e->l;
+    const Stmt *s = &e->p->p->stmts.at[id];
+    const Buffer *left = &e->p->buffers.at[x_at(e->k, s->value)->sym],
+                 *right = &e->p->buffers.at[x_at(e->k, s->other)->sym];
+    if (e->width)
+        BUG(l->arena, "backend: kernel %s has a block product in a vector loop", e->k->name);
+    V stride = emit_stride(e, s->buffer, s->nindex - 2u), args[9];
+    args[0] = emit_address(e, s->buffer, s->index, s->nindex);
+    args[1] = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(EL_F32)));
+    args[2] = operand(e, s->value, &args[3]);
+    args[4] = operand(e, s->other, &args[5]);
+    for (int i = 0; i < 3; i++)
+        args[6 + i] = emit_value(e, s->size[i]);
+    l_call(l, function_of(e->p, product_kind(left->elem, right->elem)), args, 9);
+}
+
+/* ---- the function ---- */
+
+static EmitFragment *fragment_of(const Product *x)
+{
+    if (x->left != EL_BF16)
+        return emit_vector_fragment;
+    switch (x->e->p->isa) {
+    case ISA_amx: return emit_tile_fragment;
+    case ISA_amx_soft: return emit_soft_fragment;
+    case ISA_avx512bf16: return emit_vector_fragment;
+    case ISA_generic:
+    case ISA_avx2:
+    case ISA_avx512:
+    case ISA_COUNT: break;
+    }
+    BUG(x->l->arena, "backend: %s does not multiply bf16 by bf16", x->e->p->cpu->name);
+}
+
+/* Tiles multiply bf16 only: for f32 the registers of the instruction set below are used. */
+static void choose_fragment(Product *x)
+{
+    const Cpu *cpu = x->e->p->cpu;
+    if (x->left == EL_F32 && x->e->p->isa == ISA_amx)
+        cpu = &cpu_table[ISA_avx512];
+    if (x->left == EL_F32 && x->e->p->isa == ISA_amx_soft)
+        cpu = &cpu_table[ISA_generic];
+    x->lanes = cpu->lanes;
+    x->rows = cpu->rows;
+    x->vectors = cpu->vectors;
+}
+
+static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
+
+/* Fragments of all rows, then smaller ones; `a` and `c` are of row 0. */
+static void over_rows(Product *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    EmitFragment *fragment = fragment_of(x);
+    uint32_t tail = x->rows & -x->rows; /* the largest power of two that divides it */
+    V rows = round_up(l, x->nrows, tail), count = l_i64(l, x->rows);
+    For f = l_for(l, l_i64(l, 0), l_sub(l, rows, l_i64(l, x->rows - 1)), x->rows, "rows");
+    fragment(x, x->rows, l_byte(l, c, l_mul(l, f.var, x->c_row)),
+             l_byte(l, a, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES))), b, units);
+    l_end_for(l, &f);
+    if (tail == x->rows)
+        return;
+    f = l_for(l, l_mul(l, l_bin(l, LLVMUDiv, rows, count), count), rows, tail, "tail");
+    fragment(x, tail, l_byte(l, c, l_mul(l, f.var, x->c_row)),
+             l_byte(l, a, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES))), b, units);
+    l_end_for(l, &f);
+}
+
+/* Every panel; where a fragment is narrower than a panel, its columns one group after the other. */
+static void over_columns(Product *x, V a, V b, V units)
+{
+    L *l = x->l;
+    uint32_t wide = x->lanes * x->vectors;
+    For f = l_for(l, l_i64(l, 0), x->ncols, wide, "columns");
+    V panel = l_mul(l, l_sar(l, f.var, 5), x->b_panel), column = l_and(l, f.var, l_i64(l, LAYOUT_EDGE - 1));
+    V at = l_byte(l, l_byte(l, b, panel), l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES)));
+    over_rows(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a, at, units);
+    l_end_for(l, &f);
+}
+
+/* The terms are rounded up to what a fragment takes at once: the panels are zero there. */
+static V count_units(const Product *x, V depth)
+{
+    L *l = x->l;
+    int tiles = x->left == EL_BF16 && x->e->p->isa != ISA_avx512bf16;
+    V units = x->left == EL_BF16 ? l_sar(l, l_add(l, depth, l_i64(l, 1)), 1) : depth;
+    return round_up(l, units, tiles ? LINE_UNITS : x->per_word);
+}
+
+void emit_product_function(Plan *p, uint32_t kind)
+{
+    L *l = p->l;
+    V fn = function_of(p, kind);
+    plan_attributes(p, fn);
+    l_attribute(l, fn, "noinline");
+    l_begin(l, fn);
+    Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
+    Product x = {.e = &e, .l = l, .left = kind & 2 ? EL_BF16 : EL_F32, .right = kind & 1 ? EL_BF16 : EL_F32};
+    V *const params[] = {&x.c, &x.c_row, &x.a, &x.a_block, &x.b, &x.b_panel, &x.nrows, &x.ncols};
+    for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
+        *params[i] = LLVMGetParam(fn, i);
+    x.per_word = x.left == EL_F32 && x.right == EL_BF16 ? 2 : 1;
+    choose_fragment(&x);
+    x.units = count_units(&x, LLVMGetParam(fn, 8));
+    int64_t part = PART_WORDS * (int64_t)x.per_word;
+    For f = l_for(l, l_i64(l, 0), x.units, part, "part");
+    V units = l_min(l, l_sub(l, x.units, f.var), l_i64(l, part));
+    V a = l_byte(l, x.a, l_mul(l, l_sar(l, f.var, 4), x.a_block));
+    V b = l_byte(l, x.b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x.per_word)));
+    over_columns(&x, a, b, units);
+    l_end_for(l, &f);
+    LLVMBuildRetVoid(l->b);
 }

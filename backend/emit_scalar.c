@@ -34,17 +34,10 @@ V emit_scalar(Emit *e, ScalarOp op, V a, V b)
 static void fill_outline(Emit *e, V fn, EmitScalar *hook, int two)
 {
     L *l = e->l;
-    V outer = l->fn;
-    Block back = l_here(l), entry = l->entry;
-    LLVMMetadataRef line = LLVMGetCurrentDebugLocation2(l->b);
-    LLVMSetCurrentDebugLocation2(l->b, NULL);
     Emit inner = {.p = e->p, .l = l, .k = e->k, .var = NONE, .loop = NONE};
-    l_begin(l, fn);
+    Aside outer = l_begin_aside(l, fn);
     LLVMBuildRet(l->b, hook(&inner, LLVMGetParam(fn, 0), two ? LLVMGetParam(fn, 1) : NULL));
-    l->fn = outer;
-    l->entry = entry;
-    l_enter(l, back);
-    LLVMSetCurrentDebugLocation2(l->b, line);
+    l_end_aside(l, &outer);
 }
 
 V emit_outline(Emit *e, const char *name, EmitScalar *hook, V a, V b)

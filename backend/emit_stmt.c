@@ -63,7 +63,14 @@ static void vector_trip(Emit *e, const Stmt *s, V first, V tail)
     emit_body(e, s->first);
 }
 
-static void forget_forms(Emit *e) { memset(e->form, 0, e->k->exprs.len); }
+void emit_lanes_over(Emit *e, IndexId var, uint32_t width)
+{
+    e->var = var;
+    e->width = width;
+    e->tail = NULL;
+    e->loop = NONE;
+    memset(e->form, 0, e->k->exprs.len);
+}
 
 /* hi is min2(lo + c, ...) with c at most the step: there is one trip at most. */
 static int single_trip(const Emit *e, const Stmt *s)
@@ -111,19 +118,14 @@ static void loop_vector(Emit *e, StmtId id, const Stmt *s)
 {
     V lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
     emit_forget(e, 0);
-    forget_forms(e);
     if (e->width || s->step < 2 || s->step > 256 || (s->step & (s->step - 1)))
         BUG(e->l->arena, "backend: kernel %s has a vector loop that is nested or of step %lld", e->k->name,
             (long long)s->step);
-    e->var = s->var;
-    e->width = (uint32_t)s->step;
+    emit_lanes_over(e, s->var, (uint32_t)s->step);
     e->loop = id;
     vector_trips(e, s, lo, hi);
-    e->tail = NULL;
-    e->width = 0;
-    e->var = e->loop = NONE;
+    emit_lanes_over(e, NONE, 0);
     e->index[s->var] = NULL;
-    forget_forms(e);
 }
 
 void emit_tile_for(Emit *e, StmtId id)

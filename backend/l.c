@@ -244,6 +244,8 @@ V l_slot(L *l, Ty type, const char *name)
     return slot;
 }
 
+V l_byte(L *l, V ptr, V offset) { return l_at(l, l->i8, ptr, offset); }
+
 /* ---- calls ---- */
 
 V l_declare(L *l, const char *name, Ty type)
@@ -345,9 +347,25 @@ void l_begin(L *l, V fn)
     l_enter(l, first);
 }
 
+Aside l_begin_aside(L *l, V fn)
+{
+    Aside a = {l->fn, l->entry, l_here(l), LLVMGetCurrentDebugLocation2(l->b)};
+    LLVMSetCurrentDebugLocation2(l->b, NULL);
+    l_begin(l, fn);
+    return a;
+}
+
+void l_end_aside(L *l, const Aside *a)
+{
+    l->fn = a->fn;
+    l->entry = a->entry;
+    l_enter(l, a->here);
+    LLVMSetCurrentDebugLocation2(l->b, a->line);
+}
+
 For l_for(L *l, V lo, V hi, int64_t step, const char *name)
 {
-    For f = {.body = l_block(l, name), .exit = l_block(l, "done"), .hi = hi};
+    For f = {.body = l_block(l, name), .exit = l_block(l, "done"), .hi = hi, .outside = l_here(l)};
     Block before = l_block(l, "before");
     l_branch(l, l_icmp(l, LLVMIntSLT, lo, hi), before, f.exit);
     l_enter(l, before);
@@ -365,6 +383,27 @@ void l_end_for(L *l, For *f)
     LLVMAddIncoming(f->var, &next, &latch, 1);
     l_branch(l, l_icmp(l, LLVMIntSLT, next, f->hi), f->body, f->exit);
     l_enter(l, f->exit);
+}
+
+Carry l_carry(L *l, const For *f, V *values, uint32_t n)
+{
+    Carry c = {values, arena_array(l->arena, V, n), arena_array(l->arena, V, n), n};
+    Block before = LLVMGetIncomingBlock(f->var, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        c.first[i] = values[i];
+        c.phi[i] = values[i] = l_phi(l, LLVMTypeOf(values[i]), values[i], before, NULL, NULL);
+    }
+    return c;
+}
+
+void l_carried(L *l, For *f, Carry *c)
+{
+    Block latch = l_here(l);
+    for (uint32_t i = 0; i < c->n; i++)
+        LLVMAddIncoming(c->phi[i], &c->now[i], &latch, 1);
+    l_end_for(l, f);
+    for (uint32_t i = 0; i < c->n; i++)
+        c->now[i] = l_phi(l, LLVMTypeOf(c->phi[i]), c->first[i], f->outside, c->now[i], latch);
 }
 
 When l_when(L *l, V condition)

@@ -75,6 +75,7 @@ V l_store(L *l, V v, V ptr, unsigned align);
 V l_at(L *l, Ty elem, V ptr, V index); /* address of ptr[index]; inbounds */
 V l_field(L *l, Ty type, V ptr, unsigned field);
 V l_slot(L *l, Ty type, const char *name); /* a stack slot in the entry block */
+V l_byte(L *l, V ptr, V offset);           /* address of a byte */
 
 /* Calls. */
 V l_declare(L *l, const char *name, Ty type);
@@ -100,13 +101,31 @@ void l_from_entry(L *l, Block back);
 /* Begins a function: an entry block that falls through to a first block, where the builder stands. */
 void l_begin(L *l, V fn);
 
+/* Emits a function in the middle of another: between begin and end the builder stands in fn. */
+typedef struct Aside {
+    V fn;
+    Block entry, here;
+    LLVMMetadataRef line;
+} Aside;
+Aside l_begin_aside(L *l, V fn);
+void l_end_aside(L *l, const Aside *a);
+
 /* A counted loop in rotated form: tested before the first trip and after each. `var` is valid in the body. */
 typedef struct For {
-    Block body, exit;
+    Block body, exit, outside;
     V var, next, hi;
 } For;
 For l_for(L *l, V lo, V hi, int64_t step, const char *name);
 void l_end_for(L *l, For *f);
+
+/* Values that a loop carries: call right after l_for() with what they are before it; `now` is what they are in the
+ * body, to be overwritten with what they become; after l_carried() it is what they are after the loop. */
+typedef struct Carry {
+    V *now, *first, *phi;
+    uint32_t n;
+} Carry;
+Carry l_carry(L *l, const For *f, V *values, uint32_t n);
+void l_carried(L *l, For *f, Carry *c); /* ends the loop */
 
 /* if (condition) { ... } */
 typedef struct When {

@@ -54,6 +54,7 @@ static void put_buffer(Keys *x, uint32_t buffer)
     put(x, b->lanes);
     put(x, b->by_value);
     put(x, b->plus);
+    put(x, b->layout);
     put(x, b->space == SPACE_REG && b->home != NONE);
     put(x, b->rank);
     for (uint32_t i = 0; i < b->rank; i++)
@@ -138,7 +139,8 @@ static void put_body(Keys *x, StmtId first);
 static void put_stmt(Keys *x, StmtId id)
 {
     const Stmt *s = &x->p->p->stmts.at[id];
-    ExprId exprs[] = {s->lo, s->hi, s->value, s->guard, s->limit, s->report};
+    ExprId exprs[] = {s->lo,      s->hi,    s->value, s->guard, s->limit,   s->report,  s->from[0],
+                      s->from[1], s->to[0], s->to[1], s->other, s->size[0], s->size[1], s->size[2]};
     put(x, s->kind | s->mode << 8 | s->add << 16 | s->nindex << 24);
     put(x, s->step);
     if (s->var != NONE)
@@ -158,7 +160,7 @@ static void put_stmt(Keys *x, StmtId id)
     if (s->route != NONE)
         put_route(x, s);
     add_checks(x, id);
-    x->launch->weight += 2 * x->times;
+    x->launch->weight += (s->kind == TILE_pack ? 40 : 2) * x->times;
     uint64_t outer = x->times;
     if (s->kind == TILE_for && s->mode == LOOP_UNROLL && x_at(x->p->k, s->hi)->kind == X_INT &&
         x_at(x->p->k, s->hi)->value.i < 256)

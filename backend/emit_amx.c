@@ -1,0 +1,123 @@
+/* Products of bf16 by AMX tiles, and the same in plain code.
+ *
+ * A tile product takes 32 terms at a time: for each element the sum of the even terms and that of the odd ones, each
+ * from zero and each term added with one rounding, and then the element plus the sum of the two. Numbers below the normal
+ * range count as zero, in operands and results. */
+#include "backend/emit.h"
+
+enum { TILE_ROWS = 16, TILE_BYTES = 64, TILE_UNITS = 16, TILES = 2 };
+enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES };
+
+/* ---- AMX ---- */
+
+static V tile_load(L *l, V at, V stride)
+{
+    Ty i16 = l->i16;
+    V args[4] = {l_int(i16, TILE_ROWS), l_int(i16, TILE_BYTES), at, stride};
+    return l_intrinsic(l, "llvm.x86.tileloadd64.internal", NULL, args, 4);
+}
+
+static void tile_store(L *l, V at, V stride, V tile)
+{
+    Ty i16 = l->i16;
+    V args[5] = {l_int(i16, TILE_ROWS), l_int(i16, TILE_BYTES), at, stride, tile};
+    l_intrinsic(l, "llvm.x86.tilestored64.internal", NULL, args, 5);
+}
+
+static V tile_product(L *l, V sum, V left, V right)
+{
+    Ty i16 = l->i16;
+    V args[6] = {l_int(i16, TILE_ROWS), l_int(i16, TILE_BYTES), l_int(i16, TILE_BYTES), sum, left, right};
+    return l_intrinsic(l, "llvm.x86.tdpbf16ps.internal", NULL, args, 6);
+}
+
+static V tile_of_sums(Product *x, V c, int i)
+{
+    L *l = x->l;
+    V row = l_mul(l, x->c_row, l_i64(l, i / TILES * TILE_ROWS));
+    return l_byte(l, l_byte(l, c, row), l_i64(l, i % TILES * TILE_BYTES));
+}
+
+/* 2 x 2 tiles of sums: 4 loads for 4 products. */
+void emit_tile_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    V sum[TILES * TILES], left[TILES], right[TILES];
+    if (rows != TILES * TILE_ROWS || x->lanes * x->vectors != LAYOUT_EDGE)
+        BUG(l->arena, "backend: a fragment of tiles of %u rows", rows);
+    for (int i = 0; i < TILES * TILES; i++)
+        sum[i] = tile_load(l, tile_of_sums(x, c, i), x->c_row);
+    For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
+    Carry sums = l_carry(l, &k, sum, TILES * TILES);
+    V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));
+    for (int i = 0; i < TILES; i++) {
+        left[i] = tile_load(l, l_byte(l, from, l_i64(l, i * TILE_ROWS * LAYOUT_LINE_BYTES)),
+                            l_i64(l, LAYOUT_LINE_BYTES));
+        right[i] = tile_load(l, l_byte(l, words, l_i64(l, i * TILE_BYTES)), l_i64(l, WORDS_BYTES));
+    }
+    for (int i = 0; i < TILES * TILES; i++)
+        sum[i] = tile_product(l, sum[i], left[i / TILES], right[i % TILES]);
+    l_carried(l, &k, &sums);
+    for (int i = 0; i < TILES * TILES; i++)
+        tile_store(l, tile_of_sums(x, c, i), x->c_row, sum[i]);
+}
+
+/* ---- plain code ---- */
+
+/* Zero, with the sign, for what is below the normal numbers. */
+static V flushed(L *l, V v)
+{
+    V bits = l_bits(l, v, l->i32);
+    Ty t = LLVMTypeOf(bits);
+    V small = l_icmp(l, LLVMIntEQ, l_and(l, bits, l_int(t, 0x7f800000)), l_int(t, 0));
+    return l_bits(l, l_select(l, small, l_and(l, bits, l_int(t, INT32_MIN)), bits), l->f32);
+}
+
+static V half_of(L *l, V word, int odd)
+{
+    V bits = odd ? l_and(l, word, l_int(LLVMTypeOf(word), -65536)) : l_shl(l, word, 16);
+    return flushed(l, l_bits(l, bits, l->f32));
+}
+
+/* The product of two bf16 is exact in f32, so a product and a sum round once, like a fused one: but for products
+ * outside the range of f32. */
+static V add_flushed(L *l, V sum, V left, V right)
+{
+    return flushed(l, l_fadd(l, sum, l_fmul(l, left, right)));
+}
+
+/* One row of one vector of sums: 32 terms. */
+static void soft_step(Product *x, V c, V a, V b)
+{
+    L *l = x->l;
+    Ty type = LLVMVectorType(l->f32, x->lanes), words = LLVMVectorType(l->i32, x->lanes);
+    V sum[2] = {l_real(type, 0.0), l_real(type, 0.0)};
+    For k = l_for(l, l_i64(l, 0), l_i64(l, TILE_UNITS), 1, "pair");
+    Carry sums = l_carry(l, &k, sum, 2);
+    V left = l_splat(l, l_load(l, l->i32, l_byte(l, a, l_shl(l, k.var, 2)), 4), x->lanes);
+    V right = l_load(l, words, l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES))), 4);
+    for (int odd = 0; odd < 2; odd++)
+        sum[odd] = add_flushed(l, sum[odd], half_of(l, left, odd), half_of(l, right, odd));
+    l_carried(l, &k, &sums);
+    V old = flushed(l, l_load(l, type, c, 4));
+    V both = flushed(l, l_fadd(l, sum[0], sum[1]));
+    l_store(l, flushed(l, l_fadd(l, old, both)), c, 4);
+}
+
+void emit_soft_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    int64_t bytes = (int64_t)x->lanes * LAYOUT_WORD_BYTES;
+    For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
+    V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));
+    For r = l_for(l, l_i64(l, 0), l_i64(l, rows), 1, "row");
+    V sums = l_byte(l, c, l_mul(l, r.var, x->c_row));
+    V line = l_byte(l, from, l_mul(l, r.var, l_i64(l, LAYOUT_LINE_BYTES)));
+    For v = l_for(l, l_i64(l, 0), l_i64(l, x->vectors * bytes), bytes, "vector");
+    soft_step(x, l_byte(l, sums, v.var), line, l_byte(l, words, v.var));
+    l_end_for(l, &v);
+    l_end_for(l, &r);
+    l_end_for(l, &k);
+}

@@ -1,0 +1,95 @@
+/* The fragment of a block product in vector registers: rows x vectors of sums, a broadcast term of the left operand
+ * times vectors of the right one. */
+#include "backend/emit.h"
+
+enum { UNITS_AT_ONCE = 4, FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
+enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES };
+
+typedef struct Fragment {
+    Product *x;
+    uint32_t rows;
+    V sum[FRAGMENT_MAX]; /* [rows][vectors] */
+    V word[VECTORS_MAX]; /* of the right panel, as i32 */
+} Fragment;
+
+static V address_of_sum(const Fragment *f, V c, uint32_t row, uint32_t vector)
+{
+    L *l = f->x->l;
+    V at = l_byte(l, c, l_mul(l, f->x->c_row, l_i64(l, row)));
+    return l_byte(l, at, l_i64(l, (int64_t)vector * f->x->lanes * 4));
+}
+
+/* The right operand's vector for one unit: the words, or of bf16 pairs and an f32 term one half of them, widened. */
+static V right_vector(const Fragment *f, uint32_t vector, uint32_t unit)
+{
+    L *l = f->x->l;
+    V word = f->word[vector];
+    if (f->x->left == EL_BF16)
+        return LLVMBuildBitCast(l->b, word,
+                                LLVMVectorType(LLVMBFloatTypeInContext(l->ctx), 2 * l_width(word)), "");
+    if (f->x->right == EL_BF16)
+        word = unit % 2 ? l_and(l, word, l_int(l->i32, -65536)) : l_shl(l, word, 16);
+    return l_bits(l, word, l->f32);
+}
+
+static V add_products(const Fragment *f, V left, V right, V sum)
+{
+    L *l = f->x->l;
+    if (f->x->left != EL_BF16)
+        return emit_fma(f->x->e, left, right, sum);
+    left = LLVMBuildBitCast(l->b, l_splat(l, left, f->x->lanes), LLVMTypeOf(right), "");
+    V args[3] = {sum, left, right};
+    return l_intrinsic(l, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, args, 3);
+}
+
+/* Adds the products of the unit's terms; unit and words are counted from a and b. */
+static void add_unit(Fragment *f, V a, V b, uint32_t unit)
+{
+    Product *x = f->x;
+    L *l = x->l;
+    V right[VECTORS_MAX];
+    for (uint32_t v = 0; v < x->vectors; v++) {
+        uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
+        if (unit % x->per_word == 0)
+            f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, b, l_i64(l, byte)), 4);
+        right[v] = right_vector(f, v, unit);
+    }
+    for (uint32_t r = 0; r < f->rows; r++) {
+        V at = l_byte(l, a, l_i64(l, r * LAYOUT_LINE_BYTES + unit * LAYOUT_WORD_BYTES));
+        V left = l_load(l, x->left == EL_BF16 ? l->i32 : l->f32, at, 4);
+        for (uint32_t v = 0; v < x->vectors; v++) {
+            V *sum = &f->sum[r * x->vectors + v];
+            *sum = add_products(f, left, right[v], *sum);
+        }
+    }
+}
+
+/* A loop from unit `lo`, `step` units each time. */
+static void over_units(Fragment *f, V a, V b, V lo, V hi, uint32_t step)
+{
+    Product *x = f->x;
+    L *l = x->l;
+    For k = l_for(l, lo, l_sub(l, hi, l_i64(l, step - 1)), step, "terms");
+    Carry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
+    V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
+    V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word)));
+    for (uint32_t unit = 0; unit < step; unit++)
+        add_unit(f, from, words, unit);
+    l_carried(l, &k, &sums);
+}
+
+void emit_vector_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    Fragment f = {.x = x, .rows = rows};
+    if (rows * x->vectors > FRAGMENT_MAX || x->vectors > VECTORS_MAX)
+        BUG(l->arena, "backend: a fragment of %u rows of %u vectors", rows, x->vectors);
+    Ty type = LLVMVectorType(l->f32, x->lanes);
+    for (uint32_t i = 0; i < rows * x->vectors; i++)
+        f.sum[i] = l_load(l, type, address_of_sum(&f, c, i / x->vectors, i % x->vectors), 4);
+    over_units(&f, a, b, l_i64(l, 0), units, UNITS_AT_ONCE);
+    over_units(&f, a, b, l_and(l, units, l_i64(l, -UNITS_AT_ONCE)), units, x->per_word);
+    for (uint32_t i = 0; i < rows * x->vectors; i++)
+        l_store(l, f.sum[i], address_of_sum(&f, c, i / x->vectors, i % x->vectors), 4);
+}
