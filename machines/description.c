@@ -22,20 +22,17 @@ const FigureRow figure_table[] = {
 };
 const uint32_t figure_count = sizeof figure_table / sizeof *figure_table;
 
-/* A rule between two figures: the first is a multiple of the second. */
-static const struct {
-    const char *section, *key, *of_section, *of_key;
-    size_t at, of;
-} multiples[] = {
-#define MULTIPLE(section, key, of_section, of_key) \
-    {#section,                                     \
-     #key,                                         \
-     #of_section,                                  \
-     #of_key,                                      \
-     offsetof(Machine, section.key),               \
-     offsetof(Machine, of_section.of_key)},
+/* The number of each row. */
+enum {
+#define FIGURE(section, key, unit, probe, doc) ROW_##section##_##key,
 #include "machines/figures.def"
 };
+
+const MultipleRow multiple_table[] = {
+#define MULTIPLE(section, key, of_section, of_key) {ROW_##section##_##key, ROW_##of_section##_##of_key},
+#include "machines/figures.def"
+};
+const uint32_t multiple_count = sizeof multiple_table / sizeof *multiple_table;
 
 static const struct {
     const char *name;
@@ -54,7 +51,7 @@ typedef struct Reader {
 /* FILE: KEY is VALUE: RULE. Returns 0, like every reader below that refuses. */
 static int refuse(Reader *r, const char *key, const json_t *value, const char *rule)
 {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     if (!value)
         r->error = arena_printf(r->a, "%s: %s is missing: %s", r->file, key, rule);
     else
@@ -183,19 +180,15 @@ static int read_section(Reader *r, const json_t *root, const SectionRow *row)
 }
 
 /* Figures that were not given are 0 and keep every rule. */
-static int check_multiples(Reader *r)
+static int check_multiple(Reader *r, const FigureRow *row, const FigureRow *of)
 {
-    for (size_t i = 0; i < sizeof multiples / sizeof *multiples; i++) {
-        int64_t value = *field(&r->out->machine, multiples[i].at),
-                of = *field(&r->out->machine, multiples[i].of);
-        if (!value || !of || value % of == 0)
-            continue;
-        r->error = arena_printf(r->a, "%s: %s.%s.value is %lld: must be a multiple of %s.%s, which is %lld",
-                                r->file, multiples[i].section, multiples[i].key, (long long)value,
-                                multiples[i].of_section, multiples[i].of_key, (long long)of);
-        return 0;
-    }
-    return 1;
+    int64_t value = *field(&r->out->machine, row->at), divisor = *field(&r->out->machine, of->at);
+    if (!divisor || value % divisor == 0)
+        return 1;
+    r->error =
+        arena_printf(r->a, "%s: %s.%s.value is %lld: must be a multiple of %s.%s, which is %lld", r->file,
+                     row->section, row->key, (long long)value, of->section, of->key, (long long)divisor);
+    return 0;
 }
 
 /* ---- the head ---- */
@@ -252,7 +245,9 @@ static void read_root(Reader *r, json_t *root)
     for (uint32_t i = 0; i < section_count; i++)
         if (!read_section(r, root, &section_table[i]))
             return;
-    check_multiples(r);
+    for (uint32_t i = 0; i < multiple_count; i++)
+        if (!check_multiple(r, &figure_table[multiple_table[i].row], &figure_table[multiple_table[i].of]))
+            return;
 }
 
 const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out)

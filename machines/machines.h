@@ -103,6 +103,13 @@ typedef struct FigureRow {
 extern const FigureRow figure_table[];
 extern const uint32_t figure_count;
 
+/* A rule of figures.def: the first is a multiple of the second. */
+typedef struct MultipleRow {
+    uint32_t row, of; /* of figure_table */
+} MultipleRow;
+extern const MultipleRow multiple_table[];
+extern const uint32_t multiple_count;
+
 typedef struct SectionRow {
     const char *name;
     unsigned kinds; /* MachineKinds that must have it */

@@ -44,7 +44,7 @@ same() {
 echo "-- help, version, tables"
 expect 0 Usage "$moec" --help
 expect 0 '^moec [0-9]' "$moec" --version
-for command in check run test grad explain passes ops; do
+for command in check run test grad explain passes ops machines; do
     expect 0 Usage "$moec" $command --help
 done
 expect 0 lower "$moec" passes
@@ -62,6 +62,7 @@ expect 2 'unrecognized' "$moec" a.moe --frobnicate
 expect 2 'one input' "$moec" a.moe b.moe -o a.so
 expect 2 'no input' "$moec" run
 expect 2 'too much' "$moec" passes me
+expect 2 'one machine' "$moec" machines host host
 
 echo "-- every product"
 for emit in ir tiles llvm asm header manifest; do

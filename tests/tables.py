@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Documents that are made from the compiler's tables: docs/ops.md by `moec ops`, docs/errors.md from base/errors.def.
+"""Documents that are made from the compiler's tables: docs/ops.md by `moec ops`, docs/machines.md by
+`moec machines --keys`, docs/errors.md from base/errors.def.
 usage: tables.py MOEC [--update]"""
 import os
 import re
@@ -28,6 +29,8 @@ def errors(moec):
 def main():
     moec = os.path.abspath(sys.argv[1])
     made = {"docs/ops.md": subprocess.run([moec, "ops"], check=True, stdout=subprocess.PIPE).stdout.decode(),
+            "docs/machines.md": subprocess.run([moec, "machines", "--keys"], check=True,
+                                               stdout=subprocess.PIPE).stdout.decode(),
             "docs/errors.md": errors(moec)}
     stale = 0
     for name, text in made.items():

@@ -1,0 +1,251 @@
+/* Descriptions of machines: what is read, and that each rule of the schema refuses with file, key, value and rule. */
+#include "machines/machines.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int set_up(void **state) { return !(*state = arena_new()); }
+
+static int tear_down(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+static const char *text_of(Arena *a, const char *name)
+{
+    const MachineText *t = machine_find(name);
+    assert_non_null(t);
+    return arena_strndup(a, (const char *)t->json, t->len);
+}
+
+/* The text with the `nth` occurrence of `from` made `to`. */
+static const char *with(Arena *a, const char *text, int nth, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    while (at && nth-- > 1)
+        at = strstr(at + 1, from);
+    if (!at)
+        fail_msg("'%s' does not stand in the description", from);
+    return arena_printf(a, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
+static void refused(Arena *a, const char *text, const char *want)
+{
+    Description d;
+    const char *error = machine_read(a, "mine.json", text, strlen(text), &d);
+    if (!error)
+        fail_msg("not refused; expected: %s", want);
+    assert_string_equal(error, want);
+}
+
+/* The text without the last figure of a section, which begins with `from`. */
+static const char *without(Arena *a, const char *text, const char *from)
+{
+    const char *at = strstr(text, from), *end = at ? strstr(at, "\n  }") : NULL;
+    assert_non_null(end);
+    return arena_printf(a, "%.*s%s", (int)(at - text), text, end);
+}
+
+/* ---- what is known ---- */
+
+static void every_description_is_whole(void **state)
+{
+    Arena *a = *state;
+    for (uint32_t i = 0; i < machine_text_count; i++) {
+        const MachineText *t = &machine_texts[i];
+        Description d;
+        assert_null(machine_read(a, t->name, (const char *)t->json, t->len, &d));
+        assert_string_equal(d.machine.name, t->name);
+        for (uint32_t f = 0; f < d.figures.len; f++) {
+            assert_true(d.figures.at[f].value > 0);
+            assert_true(strlen(d.figures.at[f].source) > 3);
+        }
+    }
+    assert_null(machine_find("none"));
+}
+
+static void the_npu_is_read(void **state)
+{
+    Arena *a = *state;
+    Description d;
+    const char *text = text_of(a, "ascend910b2");
+    assert_null(machine_read(a, "ascend910b2.json", text, strlen(text), &d));
+    const Machine *m = &d.machine;
+    assert_int_equal(m->kind, MACHINE_NPU);
+    assert_int_equal(m->cube_16bit.rows * m->cube_16bit.cols * m->cube_16bit.depth, 4096);
+    assert_int_equal(m->cores.cube * m->clock.core * 2 * 4096 / 1000, 353894); /* Gflop/s */
+    assert_int_equal(m->l0c.bytes, 128 << 10);
+    assert_int_equal(m->ub.align, 32);
+    assert_int_equal(m->caches.l1, 0); /* it has none */
+    /* The default blocks fit: two of each operand in L0, the sums once. */
+    Blocks b = m->l0_blocks;
+    assert_true(2 * 2 * b.rows * b.depth <= m->l0a.bytes && 2 * 2 * b.depth * b.cols <= m->l0b.bytes);
+    assert_true(4 * b.rows * b.cols <= m->l0c.bytes);
+}
+
+static void *read_host(void *a) { return (void *)(uintptr_t)machine_host(a); }
+
+static void the_host_is_read_once(void **state)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    Arena *arenas[THREADS];
+    void *got[THREADS];
+    const Machine *first = machine_host(*state);
+    for (int i = 0; i < THREADS; i++) {
+        arenas[i] = arena_new();
+        assert_int_equal(pthread_create(&threads[i], NULL, read_host, arenas[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], &got[i]);
+        assert_ptr_equal(got[i], first);
+        assert_int_equal(arena_bytes(arenas[i]), 0); /* nothing was read again */
+        arena_free(arenas[i]);
+    }
+    assert_string_equal(first->name, "host");
+    assert_int_equal(first->kind, MACHINE_CPU);
+    assert_int_equal(first->blocks.depth % first->cube_16bit.depth, 0);
+}
+
+static void the_host_is_asked_for_what_is_marked(void **state)
+{
+    Arena *a = *state;
+    Description d;
+    const char *text = text_of(a, "host");
+    int probed = 0;
+    assert_null(machine_read(a, "host.json", text, strlen(text), &d));
+    for (uint32_t i = 0; i < d.figures.len; i++) {
+        const Figure *f = &d.figures.at[i];
+        assert_true(f->probed || machine_probe(f->row) == 0);
+        probed += f->probed;
+        if (strcmp(f->row->section, "cores") == 0)
+            assert_true(machine_probe(f->row) >= 1);
+    }
+    assert_int_equal(probed, 5);
+}
+
+/* ---- what is refused ---- */
+
+static void not_json(void **state)
+{
+    refused(*state, "", "mine.json:1:0: '[' or '{' expected near end of file");
+    refused(*state, "{\"name\": \"a\", \"name\": \"b\"}",
+            "mine.json:1:20: duplicate object key near '\"name\"'");
+    refused(*state, "[1]", "mine.json: the file is [1]: must be an object");
+}
+
+static void the_head(void **state)
+{
+    Arena *a = *state;
+    const char *good = text_of(a, "host");
+    refused(a, with(a, good, 1, "\"name\": \"host\",", ""), "mine.json: name is missing: must be a text");
+    refused(a, with(a, good, 1, "\"host\"", "\"My host\""),
+            "mine.json: name is \"My host\": must be a to z, 0 to 9 and _, at most 31 of them");
+    refused(a, with(a, good, 1, "\"host\"", "\"a123456789b123456789c123456789d1\""),
+            "mine.json: name is \"a123456789b123456789c123456789d1\": must be a to z, 0 to 9 and _, at most "
+            "31 of them");
+    refused(a, with(a, good, 1, "\"cpu\"", "\"gpu\""),
+            "mine.json: kind is \"gpu\": must be \"cpu\" or \"npu\"");
+    refused(a, with(a, good, 1, "\"cpu\"", "7"), "mine.json: kind is 7: must be a text");
+    refused(a, with(a, good, 1, "\"doc\": \"the CPU that compiles and runs the kernels\"", "\"doc\": \"\""),
+            "mine.json: doc is \"\": must be a text");
+}
+
+static void sections(void **state)
+{
+    Arena *a = *state;
+    const char *good = text_of(a, "host");
+    const char *unknown = with(a, good, 1, "\"blocks\"", "\"block\"");
+    Description d;
+    const char *error = machine_read(a, "mine.json", unknown, strlen(unknown), &d);
+    assert_non_null(strstr(error, "mine.json: block is {\"rows\":{\"value\":512,"));
+    assert_non_null(
+        strstr(error, "...: there is no such key, here are name, kind, doc, cube_16bit, align, blocks, "));
+    refused(a, with(a, good, 1, "\"cpu\"", "\"npu\""),
+            "mine.json: cores.cube.probed is true: only cores and caches of a cpu are asked for");
+    refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\"}",
+            "mine.json: cube_16bit is missing: must be an object of figures");
+    refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\", \"cube_16bit\": 5}",
+            "mine.json: cube_16bit is 5: must be an object of figures");
+    const char *npu = text_of(a, "ascend910b2"), *at = strstr(npu, ",\n  \"rates\"");
+    refused(a, arena_printf(a, "%.*s}", (int)(at - npu), npu),
+            "mine.json: rates is missing: must be an object of figures");
+}
+
+static void figures(void **state)
+{
+    Arena *a = *state;
+    const char *good = text_of(a, "host"), *line = "{\"value\": 64, \"unit\": \"bytes\", \"source\": ";
+    assert_non_null(strstr(good, line));
+    refused(a, without(a, good, ",\n    \"depth\""),
+            "mine.json: cube_16bit.depth is missing: must be an object with value, unit and source");
+    refused(a, with(a, good, 1, "\"fragment\"", "\"edge\""),
+            "mine.json: align.edge is {\"value\":16,\"unit\":\"elements\",\"source\":\"edge of an AMX "
+            "tile;...: there is "
+            "no such key, here are fragment, block, line");
+    refused(a, with(a, good, 1, line, "64, \"x\": {\"value\": 64, \"unit\": \"bytes\", \"source\": "),
+            "mine.json: align.x is {\"value\":64,\"unit\":\"bytes\",\"source\":\"cache line of every x86...: "
+            "there is no such "
+            "key, here are fragment, block, line");
+    refused(a, with(a, good, 1, line, "{\"unit\": \"bytes\", \"source\": "),
+            "mine.json: align.line.value is missing: must be a whole number");
+    refused(a, with(a, good, 1, line, "{\"value\": 6.5, \"unit\": \"bytes\", \"source\": "),
+            "mine.json: align.line.value is 6.5: must be a whole number");
+    refused(a, with(a, good, 1, line, "{\"value\": 0, \"unit\": \"bytes\", \"source\": "),
+            "mine.json: align.line.value is 0: must be positive");
+    refused(a, with(a, good, 1, line, "{\"value\": -64, \"unit\": \"bytes\", \"source\": "),
+            "mine.json: align.line.value is -64: must be positive");
+    refused(a, with(a, good, 1, line, "{\"value\": 1125899906842625, \"unit\": \"bytes\", \"source\": "),
+            "mine.json: align.line.value is 1125899906842625: must be at most 2^50");
+    refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"KiB\", \"source\": "),
+            "mine.json: align.line.unit is \"KiB\": must be \"bytes\"");
+    refused(a, with(a, good, 1, line, "{\"value\": 64, \"source\": "),
+            "mine.json: align.line.unit is missing: must be a text");
+    refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"from\": "),
+            "mine.json: align.line.from is \"cache line of every x86-64 CPU with AVX2\": there is no such "
+            "key, here are "
+            "value, unit, source, probed");
+    refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"probed\": true, \"source\": "),
+            "mine.json: align.line.probed is true: only cores and caches of a cpu are asked for");
+    refused(a, with(a, good, 1, "\"probed\": true", "\"probed\": 1"),
+            "mine.json: cores.cube.probed is 1: must be true or false");
+    refused(a,
+            with(a, good, 1, "\"source\": \"cache line of every x86-64 CPU with AVX2\"", "\"source\": \"\""),
+            "mine.json: align.line.source is \"\": must be a text");
+}
+
+/* A figure that is alone breaks this rule: 16 -> 24 of the fragment, 256 -> 250 of a block, 65536 -> 65535 of L0A. */
+static void rules_between_figures(void **state)
+{
+    Arena *a = *state;
+    const char *cpu = text_of(a, "host"), *npu = text_of(a, "ascend910b2");
+    refused(a, with(a, cpu, 3, "\"value\": 16,", "\"value\": 24,"),
+            "mine.json: align.block.value is 256: must be a multiple of align.fragment, which is 24");
+    refused(a, with(a, cpu, 1, "\"value\": 512", "\"value\": 500"),
+            "mine.json: blocks.rows.value is 500: must be a multiple of align.fragment, which is 16");
+    refused(a, with(a, npu, 1, "\"value\": 65536,", "\"value\": 65535,"),
+            "mine.json: l0a.bytes.value is 65535: must be a multiple of l0a.align, which is 512");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_description_is_whole),
+        cmocka_unit_test(the_npu_is_read),
+        cmocka_unit_test(the_host_is_read_once),
+        cmocka_unit_test(the_host_is_asked_for_what_is_marked),
+        cmocka_unit_test(not_json),
+        cmocka_unit_test(the_head),
+        cmocka_unit_test(sections),
+        cmocka_unit_test(figures),
+        cmocka_unit_test(rules_between_figures),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
