@@ -16,8 +16,10 @@ int drain_same_space(const Kernel *k, const Equation *a, const Equation *b);
 void drain_rename(Kernel *k, const uint32_t *members, uint32_t n);
 /* May these equations, which have the very same left-hand variables, be one drain? Their places ascend. NULL, or why not. */
 const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n);
-/* Is e a float sum of a product without sums inside: what a block product computes? */
+/* Is e a float sum of a product, no bucketed one, without sums inside: what a block product computes? */
 int drain_is_sum(const Kernel *k, ExprId e);
+/* Is node e of root evaluated exactly once wherever root is: outside reductions, whatever conditions hold? */
+int drain_is_sure(const Kernel *k, ExprId root, ExprId e);
 /* Forms the drain clusters of k, from equations without a cluster. */
 void drain_clusters(Kernel *k, const PassContext *c);
 

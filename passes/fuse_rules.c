@@ -199,31 +199,6 @@ static int is_reduction(const Producer *p)
     return elem_type(k->tensors.at[p->local].elem) != TY_INT && lower_has_reduce(k, rhs_of(p));
 }
 
-/* Is argument a of e evaluated whenever e is? */
-static int is_sure(const Kernel *k, ExprId e, uint32_t a)
-{
-    const Expr *x = x_at(k, e);
-    return x->kind != X_REDUCE &&
-           (a == 0 || (x->kind != X_IF && !x_is_op(k, e, OP_and) && !x_is_op(k, e, OP_or)));
-}
-
-/* Is the load evaluated exactly once for each element: outside reductions, whatever conditions hold? */
-static int is_evaluated(const Kernel *k, const Use *u)
-{
-    Nodes below = x_below(k, u->root, EVERYWHERE);
-    ExprMap sure = x_map(k->module->arena, below.n);
-    *x_map_at(&sure, u->root) = u->root;
-    for (uint32_t n = below.n; n-- > 0;) {
-        ExprId e = below.at[n];
-        if (x_at(k, e)->kind == X_REDUCE && x_contains(k, e, u->load))
-            return 0;
-        for (uint32_t a = 0; x_map_get(&sure, e) != NONE && a < x_at(k, e)->nargs; a++)
-            if (is_sure(k, e, a))
-                *x_map_at(&sure, x_arg(k, e, a)) = x_arg(k, e, a);
-    }
-    return x_map_get(&sure, u->load) != NONE;
-}
-
 /* Does the use read with the left-hand variables of its equation, all of them? In that order, when several do. */
 static int at_own_place(const Producer *p, const Use *u)
 {
@@ -253,7 +228,7 @@ static const char *drain_rule_blocks(const Producer *p)
     for (uint32_t i = 0; i < uses.len; i++) {
         if (!at_own_place(p, &uses.at[i]))
             return "a reader reads it at another place than its own";
-        if (!is_evaluated(k, &uses.at[i]))
+        if (!drain_is_sure(k, uses.at[i].root, uses.at[i].load))
             return "a reader reads it under a condition or in a reduction";
     }
     ExprId sums[REDUCE_MAX];

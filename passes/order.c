@@ -108,6 +108,12 @@ int order_writes_into(const Order *o, uint32_t at, uint32_t reader)
     return meet(o, o->of[at].writes, o->of[reader].reads);
 }
 
+int order_shares(const Order *o, uint32_t a, uint32_t b)
+{
+    const Effects *x = &o->of[a], *y = &o->of[b];
+    return meet(o, x->reads, y->reads) || meet(o, x->writes, y->reads) || meet(o, x->reads, y->writes);
+}
+
 static int depends(const Order *o, const Effects *first, const Effects *second)
 {
     return meet(o, first->writes, second->reads) || meet(o, first->reads, second->writes) ||
@@ -115,22 +121,45 @@ static int depends(const Order *o, const Effects *first, const Effects *second)
            meet(o, first->guards, second->writes);
 }
 
+/* How many equations from `at` on stay together: those of one cluster. */
+static uint32_t run_at(const Order *o, uint32_t at)
+{
+    const Kernel *k = o->k;
+    uint32_t end = at + 1;
+    while (k->eqs.at[at].cluster != NONE && end < k->eqs.len &&
+           k->eqs.at[end].cluster == k->eqs.at[at].cluster)
+        end++;
+    return end - at;
+}
+
+static Effects effects_of(const Order *o, uint32_t at, uint32_t n)
+{
+    if (n == 1)
+        return o->of[at];
+    Effects all = no_effects(o);
+    for (uint32_t i = at; i < at + n; i++)
+        unite(o, &all, &o->of[i]);
+    return all;
+}
+
 /* What stands between the members, split: those that wait for a member go after all of them. Returns the place of a
  * member that waits for one of these, or NONE. */
 static uint32_t part(const Order *o, const uint32_t *members, uint32_t n, uint8_t *after)
 {
     Effects early = no_effects(o), late = no_effects(o);
-    for (uint32_t i = members[0], next = 0; i <= members[n - 1]; i++) {
-        const Effects *e = &o->of[i];
-        int waits_late = depends(o, &late, e);
-        if (i == members[next]) {
-            if (waits_late)
-                return i;
-            unite(o, &early, e);
+    for (uint32_t i = members[0], next = 0, len; i <= members[n - 1]; i += len) {
+        int is_member = i == members[next];
+        len = is_member ? 1 : run_at(o, i);
+        Effects e = effects_of(o, i, len);
+        int waits_late = depends(o, &late, &e);
+        if (is_member && waits_late)
+            return i;
+        if (is_member) {
+            unite(o, &early, &e);
             next++;
-        } else if (!o->k->eqs.at[i].dead && (waits_late || depends(o, &early, e))) {
-            unite(o, &late, e);
-            after[i - members[0]] = 1;
+        } else if (!o->k->eqs.at[i].dead && (waits_late || depends(o, &early, &e))) {
+            unite(o, &late, &e);
+            memset(after + i - members[0], 1, len);
         }
     }
     return NONE;

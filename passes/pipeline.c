@@ -14,9 +14,9 @@ static const struct Step {
     const char *pass;
     int when;
 } order[] = {
-    {"canonicalise", 0}, {"derive", 0},       {"canonicalise", 0}, {"cse", 0},      {"dce", 0},
-    {"checks", 0},       {"canonicalise", 0}, {"fuse", 1},         {"layout", 1},   {"canonicalise", 0},
-    {"dce", 0},          {"split", 0},        {"canonicalise", 0}, {"classify", 0}, {"lower", 0},
+    {"canonicalise", 0}, {"derive", 0},  {"canonicalise", 0}, {"cse", 0},          {"dce", 0}, {"checks", 0},
+    {"canonicalise", 0}, {"fuse", 1},    {"layout", 1},       {"canonicalise", 0}, {"dce", 0}, {"split", 0},
+    {"canonicalise", 0}, {"cluster", 1}, {"classify", 0},     {"lower", 0},
 };
 enum { STEPS = sizeof order / sizeof *order };
 

@@ -1,0 +1,242 @@
+/* drain clusters: which equations become one drain.
+ *
+ * Each equation without a cluster begins one and takes in what follows it and has to do with it, by one of three rules:
+ *   sum    both hold the same sum of products: it is computed once
+ *   chain  one reads what the other wrote, at its own place: it comes from the cache, or from a register
+ *   load   both read the same element of a tensor: it is read once */
+#include "passes/canonicalise.h"
+#include "passes/drain.h"
+#include "passes/lower.h"
+
+#include <string.h>
+
+/* WINDOW: how far ahead a drain looks. SUMS: blocks of sums that a thread keeps in its cache at once. */
+enum { WINDOW = 64, SUMS = 4 };
+
+typedef struct Drain {
+    Kernel *k;
+    Order *o;
+    uint32_t member[DRAIN_MEMBERS + 1], n; /* places, ascending */
+} Drain;
+
+/* ---- who can be a member ---- */
+
+/* Every reduction is a sum of products that no condition stands around. */
+static int only_products(const Kernel *k, const Equation *q)
+{
+    ExprId sums[REDUCE_MAX];
+    uint32_t n = lower_reductions(k, q->rhs, sums, REDUCE_MAX);
+    if (n > REDUCE_MAX)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!drain_is_sum(k, sums[i]) || !drain_is_sure(k, q->rhs, sums[i]))
+            return 0;
+    return 1;
+}
+
+static int can_be_member(const Kernel *k, const Equation *q)
+{
+    IndexId vars[MAX_RANK];
+    return q->cluster == NONE && drain_space(k, q, vars) > 0 && only_products(k, q);
+}
+
+/* ---- who belongs together ---- */
+
+/* Does the load name each of the n variables? */
+static int names_all(const Kernel *k, ExprId load, const IndexId *vars, int n)
+{
+    int found = 0;
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+        for (int v = 0; v < n; v++)
+            found +=
+                x_at(k, x_arg(k, load, a))->kind == X_INDEX && x_at(k, x_arg(k, load, a))->sym == vars[v];
+    return found == n;
+}
+
+static int shares_node(const Kernel *k, const Equation *a, const Equation *b)
+{
+    IndexId vars[MAX_RANK];
+    int n = drain_space(k, a, vars);
+    each_below (e, k, b->rhs, X_REDUCE) {
+        int is_sum = drain_is_sum(k, *e);
+        int is_load = x_at(k, *e)->kind == X_LOAD && names_all(k, *e, vars, n);
+        if ((is_sum || is_load) && x_contains(k, a->rhs, *e))
+            return 1;
+    }
+    return 0;
+}
+
+static int chains(const Kernel *k, const Equation *a, const Equation *b)
+{
+    return x_loads(k, b->rhs, a->lhs) || x_loads(k, a->rhs, b->lhs);
+}
+
+static uint32_t count_sums(const Drain *d)
+{
+    const Kernel *k = d->k;
+    ExprId all[REDUCE_MAX], some[REDUCE_MAX];
+    uint32_t n = 0;
+    for (uint32_t m = 0; m < d->n; m++) {
+        uint32_t more = lower_reductions(k, k->eqs.at[d->member[m]].rhs, some, REDUCE_MAX);
+        for (uint32_t i = 0; i < more; i++) {
+            uint32_t at = 0;
+            while (at < n && all[at] != some[i])
+                at++;
+            if (at == n && n < REDUCE_MAX)
+                all[n++] = some[i];
+        }
+    }
+    return n;
+}
+
+/* ---- equal sums ---- */
+
+/* Sums of the drain and their forms without the names of bound variables. */
+typedef struct Known {
+    IndexId vars[MAX_RANK];
+    uint32_t nvars, n;
+    ExprId sum[REDUCE_MAX], form[REDUCE_MAX];
+} Known;
+
+static ExprId known_sum(Kernel *k, ExprId e, void *user)
+{
+    Known *w = user;
+    if (!drain_is_sum(k, e))
+        return e;
+    ExprId form = alpha_form(k, e, w->vars, w->nvars);
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->form[i] == form)
+            return w->sum[i];
+    if (w->n < REDUCE_MAX) {
+        w->sum[w->n] = e;
+        w->form[w->n++] = form;
+    }
+    return e;
+}
+
+/* Sums that differ in the names of their bound variables only become one expression. */
+static void unite_sums(Drain *d)
+{
+    Kernel *k = d->k;
+    Known known = {.n = 0};
+    known.nvars = (uint32_t)drain_space(k, &k->eqs.at[d->member[0]], known.vars);
+    for (uint32_t m = 0; m < d->n; m++) {
+        ExprId rhs = x_rewrite(k, k->eqs.at[d->member[m]].rhs, known_sum, &known);
+        k->eqs.at[d->member[m]].rhs = rhs;
+    }
+}
+
+/* ---- growing ---- */
+
+static void insert(Drain *d, uint32_t at)
+{
+    uint32_t i = d->n++;
+    for (; i > 0 && d->member[i - 1] > at; i--)
+        d->member[i] = d->member[i - 1];
+    d->member[i] = at;
+}
+
+static int belongs(const Drain *d, uint32_t at)
+{
+    const Kernel *k = d->k;
+    const Equation *q = &k->eqs.at[at];
+    for (uint32_t m = 0; m < d->n; m++) {
+        const Equation *other = &k->eqs.at[d->member[m]];
+        if (d->member[m] != at && (shares_node(k, other, q) || chains(k, other, q)))
+            return 1;
+    }
+    return 0;
+}
+
+/* Takes equation `at` in if that is legal and worth it. */
+static int take(Drain *d, uint32_t at)
+{
+    Kernel *k = d->k;
+    Drain with = *d;
+    Equation before[DRAIN_MEMBERS + 1];
+    insert(&with, at);
+    for (uint32_t m = 0; m < with.n; m++)
+        before[m] = k->eqs.at[with.member[m]];
+    uint32_t sums = count_sums(d);
+    drain_rename(k, with.member, with.n);
+    unite_sums(&with);
+    uint32_t more = count_sums(&with);
+    if ((more <= sums || more <= SUMS) && belongs(&with, at) && !drain_blocks(d->o, with.member, with.n)) {
+        *d = with;
+        return 1;
+    }
+    for (uint32_t m = 0; m < with.n; m++)
+        k->eqs.at[with.member[m]] = before[m];
+    return 0;
+}
+
+static int is_member(const Drain *d, uint32_t at)
+{
+    for (uint32_t m = 0; m < d->n; m++)
+        if (d->member[m] == at)
+            return 1;
+    return 0;
+}
+
+static int shares(const Drain *d, uint32_t at)
+{
+    for (uint32_t m = 0; m < d->n; m++)
+        if (order_shares(d->o, d->member[m], at))
+            return 1;
+    return 0;
+}
+
+static int grow(Drain *d)
+{
+    const Kernel *k = d->k;
+    uint32_t first = d->member[0], end = first + WINDOW < k->eqs.len ? first + WINDOW : k->eqs.len;
+    for (uint32_t i = first + 1; i < end && d->n < DRAIN_MEMBERS; i++)
+        if (!is_member(d, i) && shares(d, i) && can_be_member(k, &k->eqs.at[i]) &&
+            drain_same_space(k, &k->eqs.at[first], &k->eqs.at[i]) && take(d, i))
+            return 1;
+    return 0;
+}
+
+/* ---- clusters ---- */
+
+static void report_chains(Kernel *k, const PassContext *c, uint32_t first, uint32_t n)
+{
+    for (uint32_t a = first; a < first + n; a++)
+        for (uint32_t b = a + 1; b < first + n; b++) {
+            TensorId t = k->eqs.at[a].lhs, u = k->eqs.at[b].lhs;
+            if (t == u || !x_loads(k, k->eqs.at[b].rhs, t))
+                continue;
+            ReportEdge e = {.producer = k->tensors.at[t].name, .consumer = k->tensors.at[u].name};
+            e.loc = k->eqs.at[b].loc;
+            e.rule = "one drain";
+            e.saved = drain_bytes(k, t);
+            report_edge(c->report, k, e);
+        }
+}
+
+static void close_drain(Drain *d, const PassContext *c)
+{
+    Kernel *k = d->k;
+    uint32_t first = order_gather(d->o, d->member, d->n), number = k->clusters.len;
+    vec_push(k->module->arena, &k->clusters, (Cluster){.kind = CLUSTER_DRAIN, .row = NONE});
+    for (uint32_t m = 0; m < d->n; m++)
+        k->eqs.at[first + m].cluster = number;
+    if (c->report)
+        report_chains(k, c, first, d->n);
+}
+
+void drain_clusters(Kernel *k, const PassContext *c)
+{
+    Order o = order_of(k);
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        Drain d = {.k = k, .o = &o, .member = {i}, .n = 1};
+        if (!can_be_member(k, &k->eqs.at[i]))
+            continue;
+        while (grow(&d))
+            ;
+        if (d.n > 1) {
+            close_drain(&d, c);
+            i--; /* another equation may stand there now */
+        }
+    }
+}
