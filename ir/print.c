@@ -160,6 +160,7 @@ static void put_kernel(const Kernel *k, Text *out)
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         if (k->eqs.at[i].dead || k->eqs.at[i].kind == EQ_CHECK)
             continue;
+        print_cluster(k, i, out);
         text_add(out, "  ");
         put_equation(&p, &k->eqs.at[i]);
         text_add(out, "\n");

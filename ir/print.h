@@ -15,6 +15,8 @@ typedef struct Printer {
 /* Declarations, a line each; the same at both levels. */
 void print_dim(const Dim *d, Text *out);
 void print_group(const Module *m, const Group *g, Text *out);
+/* Above equation `at`, when it is the first one of a cluster. */
+void print_cluster(const Kernel *k, uint32_t at, Text *out);
 
 Printer printer_new(const Kernel *k, Text *out);
 Name printer_bind(Printer *p, IndexId i);              /* brings i into scope */

@@ -1,0 +1,178 @@
+/* Finds stripes: runs of equations that a thread computes for a block of rows after the other, with what stands between
+ * them in its own memory (Note [Clusters] in ir/ir.h).
+ *
+ * requires: final equations     gives: Kernel.clusters, Equation.cluster, Tensor.placed; members are neighbours
+ * before:  s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
+ *          m[b2, n2, i2] = max(j2 where j2 <= i2) s[b2, n2, i2, j2]  ...
+ * after:   // stripe over i for b, n: s, m, ...; placed: s, m, ...
+ *          s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
+ *          m[b, n, i] = max(j2 where j2 <= i) s[b, n, i, j2]  ...
+ *
+ * Every equation that reduces over a column of something is tried as the first member, with each of its other
+ * variables as the row. A stripe grows from there along reads and writes (Note [Stripes]) as long as it is worth it (Note
+ * [Worth]). The best one is formed, then the best of what is left. */
+#include "passes/cluster_stripe.h"
+
+#include <string.h>
+
+/* ---- growing one stripe ---- */
+
+static Stripe new_stripe(const Facts *f, const IndexId *key, uint32_t nkeys)
+{
+    const Kernel *k = f->k;
+    Arena *a = k->module->arena;
+    Stripe s = {.f = f, .nkeys = nkeys};
+    for (uint32_t i = 0; i < nkeys; i++)
+        s.extent[i] = index_extent(k, key[i]);
+    s.member = arena_array(a, Member, k->eqs.len + 1);
+    s.banned = arena_alloc(a, k->eqs.len + 1);
+    s.keyed = arena_alloc(a, k->tensors.len + 1);
+    s.key_of = arena_alloc(a, sizeof *s.key_of * (k->tensors.len + 1));
+    return s;
+}
+
+static void clear(Stripe *s)
+{
+    memset(s->member, 0, sizeof *s->member * s->f->k->eqs.len);
+    memset(s->keyed, 0, s->f->k->tensors.len);
+}
+
+static int join(Stripe *s, uint32_t at, const IndexId *key)
+{
+    return !s->banned[at] && stripe_wants(s, at, key) && stripe_join(s, at, key);
+}
+
+static void grow(Stripe *s)
+{
+    uint32_t n = s->f->k->eqs.len;
+    for (int more = 1; more;) {
+        more = 0;
+        for (uint32_t at = 0; at < n; at++) {
+            IndexId key[MAX_RANK];
+            if (s->member[at].part == PART_NONE && s->f->allowed[at] && stripe_linked(s, at, key))
+                more |= join(s, at, key);
+        }
+    }
+}
+
+/* The stripe that begins at one equation; 0 when it does not pay. Members that turn out to be useless are left out and the rest
+ * grows again. */
+static int try_from(Stripe *s, uint32_t first, const IndexId *key)
+{
+    for (;;) {
+        clear(s);
+        if (!join(s, first, key))
+            return 0;
+        grow(s);
+        uint32_t useless = stripe_useless(s);
+        if (useless == NONE)
+            return stripe_pays(s);
+        s->banned[useless] = 1;
+    }
+}
+
+/* ---- choosing ---- */
+
+enum { MARKS = 6 };
+
+/* What makes one stripe better than another, the most important first. */
+typedef struct Score {
+    int mark[MARKS];
+} Score;
+
+static Score score_of(const Stripe *s, int row_place)
+{
+    const Kernel *k = s->f->k;
+    int wide = 0, columns = 0, carriers = 0;
+    for (TensorId t = 0; t < k->tensors.len; t++)
+        if (s->keyed[t] && stripe_is_wide(s, t) && stripe_is_placed(s, t)) {
+            int own = (int)(k->tensors.at[t].rank - s->nkeys);
+            columns = own > columns ? own : columns;
+            wide++;
+        }
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        carriers += s->member[m].part == PART_CARRIER;
+    return (Score){{stripe_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
+}
+
+static int is_better(Score a, Score b)
+{
+    for (uint32_t i = 0; i < MARKS; i++)
+        if (a.mark[i] != b.mark[i])
+            return a.mark[i] > b.mark[i];
+    return 0;
+}
+
+typedef struct Choice {
+    const Facts *f;
+    int found;
+    Stripe best;
+    Score score;
+} Choice;
+
+static void consider(Choice *c, uint32_t first, const IndexId *key, uint32_t nkeys)
+{
+    Stripe s = new_stripe(c->f, key, nkeys);
+    int pays = try_from(&s, first, key);
+    if (pays) {
+        Score score = score_of(&s, stripe_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1]));
+        if (!c->found || is_better(score, c->score))
+            *c = (Choice){c->f, 1, s, score};
+    }
+    IndexId kept[MAX_RANK];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < nkeys; i++)
+        if (!(s.lost >> i & 1))
+            kept[n++] = key[i];
+    if (s.lost && n > 1)
+        consider(c, first, kept, n);
+}
+
+/* All variables on both sides of a load, each as the row, the others as outer. */
+static void consider_load(Choice *c, uint32_t first, ExprId load)
+{
+    const Kernel *k = c->f->k;
+    const Equation *q = &k->eqs.at[first];
+    IndexId shared[MAX_RANK], key[MAX_RANK];
+    uint32_t n = 0, columns = 0;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+            if (plain_index(k, q->index[i]) != NONE && x_arg(k, load, a) == q->index[i]) {
+                shared[n++] = plain_index(k, q->index[i]);
+                break;
+            }
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+        columns += plain_index(k, x_arg(k, load, a)) != NONE &&
+                   stripe_on_left(k, q, plain_index(k, x_arg(k, load, a))) < 0;
+    for (uint32_t row = 0; columns > 0 && row < n; row++) {
+        uint32_t outer = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (i != row)
+                key[outer++] = shared[i];
+        key[outer] = shared[row];
+        consider(c, first, key, n);
+    }
+}
+
+static Choice choose(const Facts *f)
+{
+    Choice c = {.f = f};
+    for (uint32_t i = 0; i < f->k->eqs.len; i++)
+        for (uint32_t n = 0; f->allowed[i] && n < f->loads[i].n; n++)
+            consider_load(&c, i, f->loads[i].at[n]);
+    return c;
+}
+
+void cluster_stripes(Kernel *k, const PassContext *c)
+{
+    (void)c;
+    stripe_split_terms(k);
+    for (;;) {
+        Facts f = stripe_facts(k);
+        Choice best = choose(&f);
+        if (!best.found)
+            return;
+        stripe_form(&best.best);
+        cluster_drop_guards(k, k->clusters.len - 1);
+    }
+}

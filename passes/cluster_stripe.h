@@ -1,0 +1,90 @@
+/* What the files of the stripes share: cluster_stripe.c chooses, cluster_stripe_join.c knows what may be a member,
+ * cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c rewrites the equations. */
+#ifndef PASSES_CLUSTER_STRIPE_H
+#define PASSES_CLUSTER_STRIPE_H
+
+#include "passes/cluster.h"
+#include "passes/order.h"
+
+enum { AXIS_FREE = UINT8_MAX };
+
+/* A load inside a float sum of products. */
+typedef struct Operand {
+    ExprId sum, load;
+} Operand;
+
+typedef struct Operands {
+    Vec(Operand) list;
+} Operands;
+
+/* The kernel as stripes look at it; made once, and again when its equations change. */
+typedef struct Facts {
+    Kernel *k;
+    Order order;
+    Nodes *loads;      /* by equation: the loads on its right-hand side */
+    Operands *operands; /* by equation */
+    uint8_t *allowed;  /* by equation: it may be a member of a stripe at all */
+    uint8_t *waits;    /* [a * eqs + b]: b needs a value that a gives, maybe through others */
+    uint32_t *writers; /* by tensor: how many equations write it */
+    uint32_t *writer;  /* by tensor: one of them */
+} Facts;
+
+typedef enum Part { PART_NONE, PART_DIRECT, PART_CARRIER } Part;
+
+/* The key variables of an equation: what it calls the stripe's outer variables, then its row. */
+typedef struct Member {
+    Part part;
+    IndexId key[MAX_RANK];
+} Member;
+
+/* A stripe that is growing. */
+typedef struct Stripe {
+    const Facts *f;
+    uint32_t nkeys; /* the last one is the row */
+    Extent extent[MAX_RANK];
+    Member *member;  /* by equation */
+    uint8_t *banned; /* by equation: tried, and not worth it */
+    uint8_t *keyed;  /* by tensor: the Part that writes it ... */
+    uint8_t (*key_of)[MAX_RANK]; /* ... and for each of its axes which key it is, or AXIS_FREE */
+    uint32_t lost;   /* outer keys that some equation reduces over together with the row (bits) */
+} Stripe;
+
+static inline Extent index_extent(const Kernel *k, IndexId i) { return k->indices.at[i].axis.extent; }
+/* The index variable that the expression is, or NONE. */
+static inline IndexId plain_index(const Kernel *k, ExprId e)
+{
+    return x_at(k, e)->kind == X_INDEX ? x_at(k, e)->sym : (IndexId)NONE;
+}
+
+/* cluster_stripe_join.c */
+Facts stripe_facts(Kernel *k);
+/* Is index variable i on the left-hand side? Its place, or -1. */
+int stripe_on_left(const Kernel *k, const Equation *q, IndexId i);
+int stripe_binds(const Kernel *k, ExprId e, IndexId i); /* a reduction below e binds i */
+/* What equation `at` would be with these keys. */
+Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key);
+/* The keys of a tensor's axes, from the equation that writes it. */
+void stripe_axes(const Stripe *s, uint32_t at, const IndexId *key, uint8_t *axes);
+/* Makes equation `at` a member, when everything that Note [Stripes] asks for holds. */
+int stripe_join(Stripe *s, uint32_t at, const IndexId *key);
+/* Does some member read what `at` writes, or write what it reads? Then its keys follow. */
+int stripe_linked(const Stripe *s, uint32_t at, IndexId *key);
+
+/* cluster_stripe_worth.c */
+int stripe_is_placed(const Stripe *s, TensorId t);
+int stripe_is_wide(const Stripe *s, TensorId t); /* rows x columns */
+int stripe_wants(const Stripe *s, uint32_t at, const IndexId *key);
+/* A member that costs more than the stripe saves by it, or NONE. */
+uint32_t stripe_useless(const Stripe *s);
+int stripe_pays(const Stripe *s);
+int stripe_shares(const Stripe *s); /* products with an operand that all rows share */
+
+/* cluster_stripe_form.c: the equations of s become a cluster of the kernel. */
+void stripe_form(const Stripe *s);
+/* sum(t) f(s[t, y[t]]) becomes two equations, so that s is looked at row by row. */
+void stripe_split_terms(Kernel *k);
+
+/* cluster_needed.c: conditions that the needed region of the cluster's placed tensors makes true leave their definitions. */
+void cluster_drop_guards(Kernel *k, uint32_t cluster);
+
+#endif

@@ -1,0 +1,370 @@
+/* Stripes: what may be a member.
+ *
+ * Note [Stripes]. A stripe is computed for a block of rows after the other, so an equation joins only when the order of the
+ * blocks cannot be seen: what one member writes, another one touches at its own outer and row variables only. Its key
+ * variables follow from the member it is linked to: s[b, n, i, j] with outer b, n and row i, read as s[b2, n2, i2, j2],
+ * says what that equation calls them. With all of them on its left-hand side the equation is direct; with the row bound by its one
+ * sum over it, and the outer ones on the left, it is a carrier: its sum grows from block to block. */
+#include "passes/cluster_stripe.h"
+
+#include "passes/lower.h"
+
+#include <string.h>
+
+/* ---- facts ---- */
+
+static int is_bucketed(const Kernel *k, ExprId reduce)
+{
+    Lower l = {.k = (Kernel *)k};
+    Bucket sort;
+    uint32_t conjunct;
+    uint64_t implied;
+    return lower_is_bucket(&l, reduce, &sort, &conjunct, &implied);
+}
+
+static int is_of_rows(const Kernel *k, IndexId i) { return k->indices.at[i].axis.group != NONE; }
+
+/* Neither rows of groups nor routes nor counting sorts below e? */
+static int is_plain(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        ExprKind kind = (ExprKind)x->kind;
+        if (kind == X_TOKEN || kind == X_SLOT || kind == X_ROW || kind == X_GROUP)
+            return 0;
+        if (kind == X_INDEX && is_of_rows(k, x->sym))
+            return 0;
+        if (kind == X_REDUCE && is_bucketed(k, *n))
+            return 0;
+    }
+    return 1;
+}
+
+static int may_join(const Kernel *k, const Equation *q)
+{
+    if ((q->kind != EQ_ASSIGN && q->kind != EQ_ADD && q->kind != EQ_TOP) || q->dead || q->cluster != NONE)
+        return 0;
+    for (uint32_t i = 0; i < q->nindex; i++) {
+        ExprKind kind = (ExprKind)x_at(k, q->index[i])->kind;
+        if ((kind != X_INDEX && kind != X_INT) || !is_plain(k, q->index[i]))
+            return 0;
+    }
+    return is_plain(k, q->rhs);
+}
+
+static Nodes loads_of(const Kernel *k, ExprId e)
+{
+    if (e == NONE)
+        return (Nodes){NULL, 0};
+    Nodes below = x_below(k, e, EVERYWHERE);
+    ExprId *at = arena_array(k->module->arena, ExprId, below.n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < below.n; i++)
+        if (x_at(k, below.at[i])->kind == X_LOAD)
+            at[n++] = below.at[i];
+    return (Nodes){at, n};
+}
+
+static int is_product(const Kernel *k, ExprId e)
+{
+    const Expr *x = x_at(k, e);
+    return x->kind == X_REDUCE && x->op == RED_SUM && x->type != TY_INT && x_is_op(k, x_arg(k, e, 0), OP_mul);
+}
+
+static Operands operands_of(const Kernel *k, ExprId e)
+{
+    Operands found = {0};
+    if (e == NONE)
+        return found;
+    each_below (sum, k, e, EVERYWHERE)
+        if (is_product(k, *sum)) {
+            Nodes loads = loads_of(k, x_arg(k, *sum, 0));
+            for (uint32_t i = 0; i < loads.n; i++)
+                vec_push(k->module->arena, &found.list, ((Operand){*sum, loads.at[i]}));
+        }
+    return found;
+}
+
+static void count_writer(Facts *f, TensorId t, uint32_t at)
+{
+    f->writers[t]++;
+    f->writer[t] = at;
+}
+
+/* Values flow forward only. */
+static void find_waits(Facts *f)
+{
+    uint32_t n = f->k->eqs.len;
+    f->waits = arena_alloc(f->k->module->arena, (size_t)n * n + 1);
+    for (uint32_t b = 0; b < n; b++)
+        for (uint32_t a = b; a-- > 0;) {
+            int waits = order_writes_into(&f->order, a, b);
+            for (uint32_t between = a + 1; !waits && between < b; between++)
+                waits = f->waits[(size_t)a * n + between] && f->waits[(size_t)between * n + b];
+            f->waits[(size_t)a * n + b] = (uint8_t)waits;
+        }
+}
+
+Facts stripe_facts(Kernel *k)
+{
+    Arena *a = k->module->arena;
+    Facts f = {.k = k, .order = order_of(k)};
+    f.loads = arena_array(a, Nodes, k->eqs.len + 1);
+    f.operands = arena_array(a, Operands, k->eqs.len + 1);
+    f.allowed = arena_alloc(a, k->eqs.len + 1);
+    f.writers = arena_array(a, uint32_t, k->tensors.len + 1);
+    f.writer = arena_array(a, uint32_t, k->tensors.len + 1);
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        f.loads[i] = loads_of(k, q->rhs);
+        f.operands[i] = operands_of(k, q->rhs);
+        f.allowed[i] = (uint8_t)may_join(k, q);
+        if (q->kind == EQ_ASSIGN || q->kind == EQ_ADD || q->kind == EQ_TOP)
+            count_writer(&f, q->lhs, i);
+        if (q->kind == EQ_TOP)
+            count_writer(&f, q->ids, i);
+    }
+    find_waits(&f);
+    return f;
+}
+
+/* ---- keys of one equation ---- */
+
+int stripe_on_left(const Kernel *k, const Equation *q, IndexId v)
+{
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (plain_index(k, q->index[i]) == v)
+            return (int)i;
+    return -1;
+}
+
+int stripe_binds(const Kernel *k, ExprId e, IndexId v)
+{
+    for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
+        if (x_bound(k, e, b) == v)
+            return 1;
+    return 0;
+}
+
+/* The one float sum of e that goes over v, inside no other reduction; NONE: there is no such. */
+static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
+{
+    ExprId sum = NONE;
+    each_below (n, k, root, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_REDUCE && stripe_binds(k, *n, v)) {
+            if (sum != NONE)
+                return NONE;
+            sum = *n;
+        }
+    if (sum == NONE || x_at(k, sum)->op != RED_SUM || x_at(k, sum)->type == TY_INT)
+        return NONE;
+    each_below (n, k, root, X_REDUCE)
+        if (*n == sum)
+            return sum;
+    return NONE;
+}
+
+Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    const Equation *q = &k->eqs.at[at];
+    for (uint32_t i = 0; i + 1 < s->nkeys; i++)
+        if (stripe_on_left(k, q, key[i]) < 0)
+            return PART_NONE;
+    for (uint32_t i = 0; q->kind == EQ_TOP && i < s->nkeys; i++)
+        if (stripe_on_left(k, q, key[i]) + 1 == q->nindex) /* which of the best ones: not known one by one */
+            return PART_NONE;
+    if (stripe_on_left(k, q, key[s->nkeys - 1]) >= 0)
+        return PART_DIRECT;
+    int carries = s->nkeys > 1 && q->kind != EQ_TOP && sum_over(k, q->rhs, key[s->nkeys - 1]) != NONE;
+    return carries ? PART_CARRIER : PART_NONE;
+}
+
+void stripe_axes(const Stripe *s, uint32_t at, const IndexId *key, uint8_t *axes)
+{
+    const Equation *q = &s->f->k->eqs.at[at];
+    memset(axes, AXIS_FREE, MAX_RANK);
+    for (uint32_t i = 0; i < s->nkeys; i++) {
+        int place = stripe_on_left(s->f->k, q, key[i]);
+        if (place >= 0)
+            axes[place] = (uint8_t)i;
+    }
+}
+
+/* ---- links ---- */
+
+/* A load of a tensor that a member writes names the keys of the loading equation. */
+static int keys_of_load(const Stripe *s, ExprId load, IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    const uint8_t *axes = s->key_of[x_at(k, load)->sym];
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
+        if (axes[a] == AXIS_FREE)
+            continue;
+        key[axes[a]] = plain_index(k, x_arg(k, load, a));
+        if (key[axes[a]] == NONE)
+            return 0;
+    }
+    return 1;
+}
+
+/* A member's load of what equation q writes names the keys of q. */
+static int keys_of_writer(const Stripe *s, const Equation *q, ExprId load, const Member *reader, IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    uint32_t found = 0;
+    for (uint32_t a = 0; a < q->nindex; a++)
+        for (uint32_t i = 0; i < s->nkeys; i++)
+            if (plain_index(k, x_arg(k, load, a)) == reader->key[i] && plain_index(k, q->index[a]) != NONE) {
+                key[i] = plain_index(k, q->index[a]);
+                found |= 1u << i;
+            }
+    return found == (1u << s->nkeys) - 1;
+}
+
+static int writes(const Equation *q, TensorId t)
+{
+    return q->kind != EQ_CHECK && (q->lhs == t || (q->kind == EQ_TOP && q->ids == t));
+}
+
+static int linked_up(const Stripe *s, uint32_t at, IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    const Equation *q = &k->eqs.at[at];
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        for (uint32_t n = 0; s->member[m].part != PART_NONE && n < s->f->loads[m].n; n++) {
+            ExprId load = s->f->loads[m].at[n];
+            if (writes(q, x_at(k, load)->sym) && keys_of_writer(s, q, load, &s->member[m], key))
+                return 1;
+        }
+    return 0;
+}
+
+int stripe_linked(const Stripe *s, uint32_t at, IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        ExprId load = s->f->loads[at].at[n];
+        TensorId t = x_at(k, load)->sym;
+        if (s->keyed[t] == PART_DIRECT && keys_of_load(s, load, key))
+            return 1;
+    }
+    return linked_up(s, at, key);
+}
+
+/* ---- joining ---- */
+
+/* Is every load of t in equation `at` at its own outer and row variables? */
+static int at_own_place(const Stripe *s, uint32_t at, const IndexId *key, TensorId t, const uint8_t *axes)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        ExprId load = s->f->loads[at].at[n];
+        if (x_at(k, load)->sym != t)
+            continue;
+        for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+            if (axes[a] != AXIS_FREE && plain_index(k, x_arg(k, load, a)) != key[axes[a]])
+                return 0;
+    }
+    return 1;
+}
+
+static int touches(const Stripe *s, uint32_t at, TensorId t)
+{
+    return order_reads(&s->f->order, at, t) || writes(&s->f->k->eqs.at[at], t);
+}
+
+/* May the equation write t? A carrier's result is not there before the last block, so no member touches it. */
+static int fits_result(const Stripe *s, uint32_t at, const Member *as, TensorId t, const uint8_t *axes)
+{
+    const Kernel *k = s->f->k;
+    if (s->keyed[t] != PART_NONE &&
+        (s->keyed[t] != as->part || memcmp(s->key_of[t], axes, k->tensors.at[t].rank) != 0))
+        return 0;
+    if (as->part == PART_DIRECT && !at_own_place(s, at, as->key, t, axes))
+        return 0;
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        if (s->member[m].part != PART_NONE && touches(s, m, t) &&
+            (as->part == PART_CARRIER || !at_own_place(s, m, s->member[m].key, t, axes)))
+            return 0;
+    return 1;
+}
+
+static int fits_operands(const Stripe *s, uint32_t at, const IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        TensorId t = x_at(k, s->f->loads[at].at[n])->sym;
+        if (s->keyed[t] == PART_CARRIER ||
+            (s->keyed[t] == PART_DIRECT && !at_own_place(s, at, key, t, s->key_of[t])))
+            return 0;
+    }
+    return 1;
+}
+
+/* Distinct, dense, and over the stripe's extents? */
+static int fits_keys(const Stripe *s, const IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t i = 0; i < s->nkeys; i++) {
+        if (is_of_rows(k, key[i]) || !ext_same(k->module, index_extent(k, key[i]), s->extent[i]))
+            return 0;
+        for (uint32_t j = 0; j < i; j++)
+            if (key[i] == key[j])
+                return 0;
+    }
+    return 1;
+}
+
+/* Can the members be neighbours, with `at` among them? */
+static int keeps_order(const Stripe *s, uint32_t at)
+{
+    const Kernel *k = s->f->k;
+    uint32_t *list = arena_array(k->module->arena, uint32_t, k->eqs.len), n = 0;
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (i == at || s->member[i].part != PART_NONE)
+            list[n++] = i;
+    return order_blocks(&s->f->order, list, n) == NONE;
+}
+
+/* Outer variables that a sum over rows goes over as well: with fewer outer ones it would be a carrier. */
+static void note_lost(Stripe *s, uint32_t at, const IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    ExprId sum = sum_over(k, k->eqs.at[at].rhs, key[s->nkeys - 1]);
+    if (sum == NONE)
+        return;
+    for (uint32_t i = 0; i + 1 < s->nkeys; i++)
+        if (stripe_binds(k, sum, key[i]))
+            s->lost |= 1u << i;
+}
+
+static void keep_result(Stripe *s, Part part, TensorId t, const uint8_t *axes)
+{
+    s->keyed[t] = (uint8_t)part;
+    memcpy(s->key_of[t], axes, MAX_RANK);
+}
+
+int stripe_join(Stripe *s, uint32_t at, const IndexId *key)
+{
+    const Equation *q = &s->f->k->eqs.at[at];
+    Member as = {.part = PART_NONE};
+    uint8_t axes[MAX_RANK];
+    if (!s->f->allowed[at] || !fits_keys(s, key))
+        return 0;
+    memcpy(as.key, key, sizeof *key * s->nkeys);
+    as.part = stripe_part(s, at, key);
+    if (as.part == PART_NONE) {
+        note_lost(s, at, key);
+        return 0;
+    }
+    stripe_axes(s, at, key, axes);
+    if (!fits_operands(s, at, key) || !fits_result(s, at, &as, q->lhs, axes) ||
+        (q->kind == EQ_TOP && !fits_result(s, at, &as, q->ids, axes)) || !keeps_order(s, at))
+        return 0;
+    s->member[at] = as;
+    keep_result(s, as.part, q->lhs, axes);
+    if (q->kind == EQ_TOP)
+        keep_result(s, as.part, q->ids, axes);
+    return 1;
+}

@@ -1,0 +1,279 @@
+/* Stripes: what is worth it.
+ *
+ * Note [Worth]. A stripe pays when it keeps something as large as rows x columns out of memory, or when it saves reading such
+ * a thing twice. It costs where a product has a shared operand, a matrix that varies neither with the row nor with the
+ * outer variables: weights. On its own such a product takes as many rows together as it likes; in a stripe its weights go by once for
+ * each block of rows. So
+ *   - an equation without shared operands joins whatever it is linked to (all of attention: keys and values belong to
+ *     one head, and all its rows are the stripe's),
+ *   - one with shared operands joins only for a tensor s that is *looked at twice*: some member reduces over columns of s,
+ *     and another one, which waits for that result, reads s again. Softmax and its gradients are so; for them the alternative is
+ *     to store s, or to compute it twice. The two products around an activation, gate and down, are not, and stay apart,
+ *   - a carrier joins when it reads a placed tensor.
+ * Without a placed tensor of rows and columns, a stripe pays for a norm: one member reduces over columns of x, another
+ * one, which waits for it, reads x again. */
+#include "passes/cluster_stripe.h"
+
+#include "passes/lower.h"
+
+/* ---- shared operands ---- */
+
+static int is_reduced(const Kernel *k, Operand o)
+{
+    for (uint32_t b = 0; b < x_at(k, o.sum)->nbound; b++)
+        if (x_uses_index(k, o.load, x_bound(k, o.sum, b)))
+            return 1;
+    return 0;
+}
+
+/* A matrix whose elements serve all rows of all outer variables. */
+static int is_shared(const Stripe *s, const Equation *q, const IndexId *key, Operand o)
+{
+    const Kernel *k = s->f->k;
+    int left = 0;
+    for (uint32_t i = 0; i < s->nkeys; i++)
+        if (x_uses_index(k, o.load, key[i]))
+            return 0;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        left |= plain_index(k, q->index[i]) != NONE && x_uses_index(k, o.load, plain_index(k, q->index[i]));
+    return left && is_reduced(k, o);
+}
+
+static int has_shared_operand(const Stripe *s, uint32_t at, const IndexId *key)
+{
+    const Operands *all = &s->f->operands[at];
+    for (uint32_t i = 0; i < all->list.len; i++)
+        if (is_shared(s, &s->f->k->eqs.at[at], key, all->list.at[i]))
+            return 1;
+    return 0;
+}
+
+/* Rows of a block share the operand. */
+static int serves_rows(const Kernel *k, IndexId row, Operand o)
+{
+    return x_at(k, o.load)->nargs > 1 && !x_uses_index(k, o.load, row) && is_reduced(k, o);
+}
+
+int stripe_shares(const Stripe *s)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        for (uint32_t i = 0; s->member[m].part == PART_DIRECT && i < s->f->operands[m].list.len; i++)
+            if (serves_rows(k, s->member[m].key[s->nkeys - 1], s->f->operands[m].list.at[i]))
+                return 1;
+    return 0;
+}
+
+/* ---- tensors that are looked at twice ---- */
+
+/* Does equation `at`, which has all keys on its left, reduce over a column of t? */
+static int reduces_columns(const Stripe *s, uint32_t at, TensorId t, const uint8_t *axes)
+{
+    const Kernel *k = s->f->k;
+    const Equation *q = &k->eqs.at[at];
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        ExprId load = s->f->loads[at].at[n];
+        for (uint32_t a = 0; x_at(k, load)->sym == t && a < x_at(k, load)->nargs; a++) {
+            IndexId column = plain_index(k, x_arg(k, load, a));
+            if (axes[a] == AXIS_FREE && column != NONE && stripe_on_left(k, q, column) < 0)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* The keys that t's axes give to a reader: all plain. */
+static int reader_keys(const Stripe *s, uint32_t at, TensorId t, const uint8_t *axes, IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t i = 0; i < s->nkeys; i++)
+        key[i] = NONE;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        ExprId load = s->f->loads[at].at[n];
+        for (uint32_t a = 0; x_at(k, load)->sym == t && a < x_at(k, load)->nargs; a++) {
+            IndexId i = plain_index(k, x_arg(k, load, a));
+            if (axes[a] == AXIS_FREE)
+                continue;
+            if (i == NONE || (key[axes[a]] != NONE && key[axes[a]] != i))
+                return 0;
+            key[axes[a]] = i;
+        }
+    }
+    return key[s->nkeys - 1] != NONE;
+}
+
+/* Some reader reduces over columns, and another one waits for it. */
+static int is_read_twice(const Stripe *s, TensorId t, const uint8_t *axes, int members_only)
+{
+    const Kernel *k = s->f->k;
+    IndexId key[MAX_RANK];
+    for (uint32_t first = 0; first < k->eqs.len; first++) {
+        if (!order_reads(&s->f->order, first, t) || (members_only && s->member[first].part != PART_DIRECT))
+            continue;
+        if (!s->f->allowed[first] || !reader_keys(s, first, t, axes, key) ||
+            stripe_part(s, first, key) != PART_DIRECT || !reduces_columns(s, first, t, axes))
+            continue;
+        for (uint32_t then = first + 1; then < k->eqs.len; then++)
+            if (order_reads(&s->f->order, then, t) && s->f->waits[(size_t)first * k->eqs.len + then] &&
+                (!members_only || s->member[then].part == PART_DIRECT))
+                return 1;
+    }
+    return 0;
+}
+
+/* A local with one definition that has all keys and a column. */
+static int could_be_placed(const Stripe *s, TensorId t, const uint8_t *axes)
+{
+    const Tensor *x = &s->f->k->tensors.at[t];
+    uint32_t keys = 0;
+    for (uint32_t a = 0; a < x->rank; a++)
+        keys += axes[a] != AXIS_FREE;
+    return x->role == ROLE_LOCAL && s->f->writers[t] == 1 && keys == s->nkeys && x->rank > keys;
+}
+
+/* Is every reader of t one that could be a member? */
+static int readers_fit(const Stripe *s, TensorId t, const uint8_t *axes)
+{
+    const Kernel *k = s->f->k;
+    IndexId key[MAX_RANK];
+    for (uint32_t r = 0; r < k->eqs.len; r++)
+        if (order_reads(&s->f->order, r, t) &&
+            (!s->f->allowed[r] || !reader_keys(s, r, t, axes, key) || stripe_part(s, r, key) == PART_NONE))
+            return 0;
+    return 1;
+}
+
+static int is_looked_at_twice(const Stripe *s, TensorId t, const uint8_t *axes)
+{
+    return could_be_placed(s, t, axes) && readers_fit(s, t, axes) && is_read_twice(s, t, axes, 0);
+}
+
+/* ---- placed tensors ---- */
+
+/* top defines two tensors with one list of subscripts: its results are placed as they are or not at all. */
+static int is_in_order(const Stripe *s, TensorId t)
+{
+    for (uint32_t i = 0; i < s->nkeys; i++)
+        if (s->key_of[t][i] != i)
+            return 0;
+    return 1;
+}
+
+static int is_defined_whole(const Stripe *s, TensorId t)
+{
+    const Kernel *k = s->f->k;
+    const Equation *q = &k->eqs.at[s->f->writer[t]];
+    if (s->f->writers[t] != 1 || s->member[s->f->writer[t]].part != PART_DIRECT || q->kind == EQ_ADD)
+        return 0;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (plain_index(k, q->index[i]) == NONE)
+            return 0;
+    return q->kind != EQ_TOP || is_in_order(s, t);
+}
+
+int stripe_is_placed(const Stripe *s, TensorId t)
+{
+    const Kernel *k = s->f->k;
+    if (s->keyed[t] != PART_DIRECT || k->tensors.at[t].role != ROLE_LOCAL || !is_defined_whole(s, t))
+        return 0;
+    for (uint32_t r = 0; r < k->eqs.len; r++)
+        if (order_reads(&s->f->order, r, t) && s->member[r].part == PART_NONE)
+            return 0;
+    return 1;
+}
+
+int stripe_is_wide(const Stripe *s, TensorId t) { return s->f->k->tensors.at[t].rank > s->nkeys; }
+
+static int is_placed_wide(const Stripe *s, TensorId t)
+{
+    return stripe_is_placed(s, t) && stripe_is_wide(s, t);
+}
+
+/* Does the equation write or read a placed tensor of rows and columns? */
+static int serves_placed(const Stripe *s, uint32_t at)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++)
+        if (is_placed_wide(s, x_at(k, s->f->loads[at].at[n])->sym))
+            return 1;
+    return is_placed_wide(s, k->eqs.at[at].lhs);
+}
+
+/* ---- decisions ---- */
+
+static int works_on_twice(const Stripe *s, uint32_t at, const IndexId *key)
+{
+    const Kernel *k = s->f->k;
+    uint8_t axes[MAX_RANK];
+    stripe_axes(s, at, key, axes);
+    if (is_looked_at_twice(s, k->eqs.at[at].lhs, axes))
+        return 1;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        TensorId t = x_at(k, s->f->loads[at].at[n])->sym;
+        if (s->keyed[t] == PART_DIRECT && is_looked_at_twice(s, t, s->key_of[t]))
+            return 1;
+    }
+    return 0;
+}
+
+static int reads_wide(const Stripe *s, uint32_t at)
+{
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        TensorId t = x_at(s->f->k, s->f->loads[at].at[n])->sym;
+        if (s->keyed[t] == PART_DIRECT && could_be_placed(s, t, s->key_of[t]))
+            return 1;
+    }
+    return 0;
+}
+
+int stripe_wants(const Stripe *s, uint32_t at, const IndexId *key)
+{
+    if (stripe_part(s, at, key) == PART_CARRIER)
+        return reads_wide(s, at);
+    return !has_shared_operand(s, at, key) || works_on_twice(s, at, key);
+}
+
+uint32_t stripe_useless(const Stripe *s)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t m = 0; m < k->eqs.len; m++) {
+        const Member *x = &s->member[m];
+        if (x->part != PART_NONE && (x->part == PART_CARRIER || has_shared_operand(s, m, x->key)) &&
+            !serves_placed(s, m))
+            return m;
+    }
+    return NONE;
+}
+
+/* Does a member read rows of t that another one has reduced already? The keys of t's axes come from the loads. */
+static int is_norm(const Stripe *s, uint32_t at)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
+        ExprId load = s->f->loads[at].at[n];
+        uint8_t axes[MAX_RANK];
+        uint32_t keys = 0;
+        for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
+            axes[a] = AXIS_FREE;
+            for (uint32_t i = 0; i < s->nkeys; i++)
+                if (plain_index(k, x_arg(k, load, a)) == s->member[at].key[i])
+                    axes[a] = (uint8_t)i;
+            keys += axes[a] != AXIS_FREE;
+        }
+        if (keys == s->nkeys && keys < x_at(k, load)->nargs && is_read_twice(s, x_at(k, load)->sym, axes, 1))
+            return 1;
+    }
+    return 0;
+}
+
+int stripe_pays(const Stripe *s)
+{
+    const Kernel *k = s->f->k;
+    uint32_t members = 0;
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        members += s->member[m].part != PART_NONE;
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        if (members > 1 && s->member[m].part == PART_DIRECT && (serves_placed(s, m) || is_norm(s, m)))
+            return 1;
+    return 0;
+}
