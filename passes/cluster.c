@@ -5,10 +5,13 @@
  * after:   the same, in one drain: m and g are read once
  *
  * Note [Clusters] in ir/ir.h says what a cluster is. */
+#include "passes/cluster.h"
 #include "passes/drain.h"
 
 void pass_cluster(Module *m, const PassContext *c)
 {
-    for (uint32_t i = 0; i < m->kernels.len; i++)
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        cluster_stripes(m->kernels.at[i], c);
         drain_clusters(m->kernels.at[i], c);
+    }
 }

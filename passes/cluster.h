@@ -1,29 +1,35 @@
-/* Clusters: which equations one launch computes (Note [Clusters] in ir/ir.h). Both functions run between canonicalise and
- * classify, when the equations are final. */
+/* Clusters: which equations one launch computes (Note [Clusters] in ir/ir.h). Both functions run between
+ * canonicalise and classify, when the equations are final. */
 #ifndef PASSES_CLUSTER_H
 #define PASSES_CLUSTER_H
 
 #include "passes/passes.h"
 
-/* Finds the stripes of k, makes the equations of each neighbours, and marks them: Equation.cluster, Tensor.placed. Equations
- * that are in a cluster already stay alone. Everything that is read afterwards keeps its value. What holds of a stripe then:
- *   - outer and row variables are the same IndexIds in all members, dense, and nothing else uses them. A member that is no
- *     carrier has each of them once on its left-hand side; a carrier has `outer` there and one float sum that binds `row`.
- *   - What one member writes and another member reads is read at [outer..., row, anything]: blocks of rows may be computed in
- *     any order, one after the other or by different threads when nothing carries.
- *   - A placed tensor is a local with one definition; outer are its first axes, in the order of Cluster.outer, row is the next
- *     one, then come its columns, if any. Every equation that reads it is a member.
- *   - A carrier's `=` or `+=` is done once, after the last block: what stands around its sum (a cast, a divisor) is not repeated.
- *     Its left-hand tensor is touched by no other member. Carriers stand anywhere among the members. A stripe that carries has
- *     outer variables, so that there is something to do in parallel.
- *   - Members neither go over rows of groups nor ask a route; no sum among them is a bucketed one. EQ_TOP may be a member. */
+/* Finds the stripes of k, makes the equations of each neighbours, and marks them: Equation.cluster,
+ * Tensor.placed. Equations that are in a cluster already stay alone. Everything that is read afterwards
+ * keeps its value. What holds of a stripe then:
+ *   - outer and row variables are the same IndexIds in all members, dense, and nothing else uses them. A
+ *     member that is no carrier has each of them once on its left-hand side; a carrier has `outer` there
+ *     and one float sum that binds `row`.
+ *   - What one member writes and another member reads is read at [outer..., row, anything]: blocks of rows
+ *     may be computed in any order, one after the other or by different threads when nothing carries.
+ *   - A placed tensor is a local with one definition; outer are its first axes, in the order of
+ *     Cluster.outer, row is the next one, then come its columns, if any. Every equation that reads it is a
+ *     member.
+ *   - A carrier's `=` or `+=` is done once, after the last block: what stands around its sum (a cast, a
+ *     divisor) is not repeated. Its left-hand tensor is touched by no other member. Carriers stand
+ *     anywhere among the members. A stripe that carries has outer variables, so that there is something to
+ *     do in parallel.
+ *   - Members neither go over rows of groups nor ask a route; no sum among them is a bucketed one. EQ_TOP
+ *     may be a member. */
 void cluster_stripes(Kernel *k, const PassContext *c);
 
-/* The condition under which an element of a placed tensor is read at all, over the index variables of its definition; NONE: always.
- * It looks at no memory but scalar parameters. Where it does not hold, the definition need not be computed, and what
- * stands there instead is never seen: blocks of rows x columns in which it holds nowhere can be left out, blocks in which it
- * holds somewhere may be computed whole. It is the part that all readers share, so it may hold where nobody reads. A reader that is
- * placed itself passes on what its own readers need: e[i, j] = exp(s[i, j] - m[i]) asks for s where e is asked for. */
+/* The condition under which an element of a placed tensor is read at all, over the index variables of its
+ * definition; NONE: always. It looks at no memory but scalar parameters. Where it does not hold, the
+ * definition need not be computed, and what stands there instead is never seen: blocks of rows x columns
+ * in which it holds nowhere can be left out, blocks in which it holds somewhere may be computed whole. It
+ * is the part that all readers share, so it may hold where nobody reads. A reader that is placed itself
+ * passes on what its own readers need: e[i, j] = exp(s[i, j] - m[i]) asks for s where e is asked for. */
 ExprId cluster_needed(Kernel *k, TensorId placed);
 
 #endif

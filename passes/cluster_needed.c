@@ -74,7 +74,8 @@ static Known either(Kernel *k, const Known *a, const Known *b)
 
 /* ---- conditions around loads ---- */
 
-/* What holds where a node of an expression is evaluated: the conditions of the reductions and the sides of `if` around it. */
+/* What holds where a node of an expression is evaluated: the conditions of the reductions and the sides of
+ * `if` around it. */
 typedef struct Around {
     Nodes below;
     ExprMap place;

@@ -1,5 +1,5 @@
-/* Finds stripes: runs of equations that a thread computes for a block of rows after the other, with what stands between
- * them in its own memory (Note [Clusters] in ir/ir.h).
+/* Finds stripes: runs of equations that a thread computes for a block of rows after the other, with what
+ * stands between them in its own memory (Note [Clusters] in ir/ir.h).
  *
  * requires: final equations     gives: Kernel.clusters, Equation.cluster, Tensor.placed; members are neighbours
  * before:  s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
@@ -8,9 +8,9 @@
  *          s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
  *          m[b, n, i] = max(j2 where j2 <= i) s[b, n, i, j2]  ...
  *
- * Every equation that reduces over a column of something is tried as the first member, with each of its other
- * variables as the row. A stripe grows from there along reads and writes (Note [Stripes]) as long as it is worth it (Note
- * [Worth]). The best one is formed, then the best of what is left. */
+ * Every equation that reduces over a column of something is tried as the first member, with each of its
+ * other variables as the row. A stripe grows from there along reads and writes (Note [Stripes]) as long as
+ * it is worth it (Note [Worth]). The best one is formed, then the best of what is left. */
 #include "passes/cluster_stripe.h"
 
 #include <string.h>
@@ -55,8 +55,8 @@ static void grow(Stripe *s)
     }
 }
 
-/* The stripe that begins at one equation; 0 when it does not pay. Members that turn out to be useless are left out and the rest
- * grows again. */
+/* The stripe that begins at one equation; 0 when it does not pay. Members that turn out to be useless are
+ * left out and the rest grows again. */
 static int try_from(Stripe *s, uint32_t first, const IndexId *key)
 {
     for (;;) {

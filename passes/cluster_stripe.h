@@ -1,5 +1,5 @@
-/* What the files of the stripes share: cluster_stripe.c chooses, cluster_stripe_join.c knows what may be a member,
- * cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c rewrites the equations. */
+/* What the files of the stripes share: cluster_stripe.c chooses, cluster_stripe_join.c knows what may be a
+ * member, cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c rewrites the equations. */
 #ifndef PASSES_CLUSTER_STRIPE_H
 #define PASSES_CLUSTER_STRIPE_H
 
@@ -84,7 +84,8 @@ void stripe_form(const Stripe *s);
 /* sum(t) f(s[t, y[t]]) becomes two equations, so that s is looked at row by row. */
 void stripe_split_terms(Kernel *k);
 
-/* cluster_needed.c: conditions that the needed region of the cluster's placed tensors makes true leave their definitions. */
+/* cluster_needed.c: conditions that the needed region of the cluster's placed tensors makes true leave
+ * their definitions. */
 void cluster_drop_guards(Kernel *k, uint32_t cluster);
 
 #endif

@@ -1,5 +1,5 @@
-/* Stripes: the equations are rewritten so that all members speak of the same outer and row variables, and what a thread keeps
- * has its axes in one order. */
+/* Stripes: the equations are rewritten so that all members speak of the same outer and row variables, and
+ * what a thread keeps has its axes in one order. */
 #include "passes/cluster_stripe.h"
 
 #include "passes/lower.h"
@@ -172,7 +172,8 @@ static int loads_column(const Kernel *k, const Equation *q, TensorId t, uint32_t
     return 0;
 }
 
-/* Is this one element of a row of a local that some equation reduces over its columns? `over`: the variables of the row. */
+/* Is this one element of a row of a local that some equation reduces over its columns? `over`: the
+ * variables of the row. */
 static int is_of_wide(const Kernel *k, ExprId load, IndexId *over, uint32_t *n)
 {
     TensorId t = x_at(k, load)->sym;

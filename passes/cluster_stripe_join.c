@@ -1,10 +1,11 @@
 /* Stripes: what may be a member.
  *
- * Note [Stripes]. A stripe is computed for a block of rows after the other, so an equation joins only when the order of the
- * blocks cannot be seen: what one member writes, another one touches at its own outer and row variables only. Its key
- * variables follow from the member it is linked to: s[b, n, i, j] with outer b, n and row i, read as s[b2, n2, i2, j2],
- * says what that equation calls them. With all of them on its left-hand side the equation is direct; with the row bound by its one
- * sum over it, and the outer ones on the left, it is a carrier: its sum grows from block to block. */
+ * Note [Stripes]. A stripe is computed for a block of rows after the other, so an equation joins only when
+ * the order of the blocks cannot be seen: what one member writes, another one touches at its own outer and
+ * row variables only. Its key variables follow from the member it is linked to: s[b, n, i, j] with outer
+ * b, n and row i, read as s[b2, n2, i2, j2], says what that equation calls them. With all of them on its
+ * left-hand side the equation is direct; with the row bound by its one sum over it, and the outer ones on
+ * the left, it is a carrier: its sum grows from block to block. */
 #include "passes/cluster_stripe.h"
 
 #include "passes/lower.h"
@@ -274,7 +275,8 @@ static int touches(const Stripe *s, uint32_t at, TensorId t)
     return order_reads(&s->f->order, at, t) || writes(&s->f->k->eqs.at[at], t);
 }
 
-/* May the equation write t? A carrier's result is not there before the last block, so no member touches it. */
+/* May the equation write t? A carrier's result is not there before the last block, so no member touches
+ * it. */
 static int fits_result(const Stripe *s, uint32_t at, const Member *as, TensorId t, const uint8_t *axes)
 {
     const Kernel *k = s->f->k;

@@ -1,17 +1,18 @@
 /* Stripes: what is worth it.
  *
- * Note [Worth]. A stripe pays when it keeps something as large as rows x columns out of memory, or when it saves reading such
- * a thing twice. It costs where a product has a shared operand, a matrix that varies neither with the row nor with the
- * outer variables: weights. On its own such a product takes as many rows together as it likes; in a stripe its weights go by once for
- * each block of rows. So
- *   - an equation without shared operands joins whatever it is linked to (all of attention: keys and values belong to
- *     one head, and all its rows are the stripe's),
- *   - one with shared operands joins only for a tensor s that is *looked at twice*: some member reduces over columns of s,
- *     and another one, which waits for that result, reads s again. Softmax and its gradients are so; for them the alternative is
- *     to store s, or to compute it twice. The two products around an activation, gate and down, are not, and stay apart,
+ * Note [Worth]. A stripe pays when it keeps something as large as rows x columns out of memory, or when it
+ * saves reading such a thing twice. It costs where a product has a shared operand, a matrix that varies
+ * neither with the row nor with the outer variables: weights. On its own such a product takes as many rows
+ * together as it likes; in a stripe its weights go by once for each block of rows. So
+ *   - an equation without shared operands joins whatever it is linked to (all of attention: keys and
+ *     values belong to one head, and all its rows are the stripe's),
+ *   - one with shared operands joins only for a tensor s that is *looked at twice*: some member reduces
+ *     over columns of s, and another one, which waits for that result, reads s again. Softmax and its
+ *     gradients are so; for them the alternative is to store s, or to compute it twice. The two products
+ *     around an activation, gate and down, are not, and stay apart,
  *   - a carrier joins when it reads a placed tensor.
- * Without a placed tensor of rows and columns, a stripe pays for a norm: one member reduces over columns of x, another
- * one, which waits for it, reads x again. */
+ * Without a placed tensor of rows and columns, a stripe pays for a norm: one member reduces over columns
+ * of x, another one, which waits for it, reads x again. */
 #include "passes/cluster_stripe.h"
 
 #include "passes/lower.h"
@@ -245,7 +246,8 @@ uint32_t stripe_useless(const Stripe *s)
     return NONE;
 }
 
-/* Does a member read rows of t that another one has reduced already? The keys of t's axes come from the loads. */
+/* Does a member read rows of t that another one has reduced already? The keys of t's axes come from the
+ * loads. */
 static int is_norm(const Stripe *s, uint32_t at)
 {
     const Kernel *k = s->f->k;
