@@ -224,6 +224,7 @@ const char *class_name(EqClass c);
  *           that are only read inside the stripe, at [outer..., row, ...], are `placed`: a thread keeps their block. Members
  *           that reduce over `row` (carries) add up from block to block: then blocks run in order, and only `outer` is
  *           parallel; other members do not read them. */
+enum { CLUSTER_MAX = 64 }; /* equations of one */
 typedef enum ClusterKind { CLUSTER_DRAIN, CLUSTER_STRIPE } ClusterKind;
 typedef struct Cluster {
     ClusterKind kind;

@@ -35,7 +35,7 @@ static void lower_scatter(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
     Plan *p = &l->plan;
-    lower_plan(l, q);
+    lower_plan(l, &(Members){.at = {*q}, .n = 1}, NONE);
     for (uint32_t i = 0; i < q->nindex; i++)
         lower_prepare(l, q->index[i]);
     lower_prepare(l, q->rhs);
@@ -200,13 +200,14 @@ static void lower_route(Lower *l, const Equation *q)
 
 static void lower_equation(Lower *l, const Equation *q)
 {
+    l->equation = q;
     switch (q->kind) {
-    case EQ_ASSIGN: lower_elements(l, q); return;
+    case EQ_ASSIGN: lower_elements(l, &(Members){.at = {*q}, .n = 1}); return;
     case EQ_ADD:
         if (is_scatter(l, q))
             lower_scatter(l, q);
         else
-            lower_elements(l, q);
+            lower_elements(l, &(Members){.at = {*q}, .n = 1});
         return;
     case EQ_TOP: lower_top(l, q); return;
     case EQ_ROUTE: lower_route(l, q); return;
@@ -250,6 +251,29 @@ static void validate_routes(Lower *l)
     }
 }
 
+/* The cluster that begins with equation `first`, or that equation alone. */
+static Members take_members(Lower *l, uint32_t first)
+{
+    Kernel *k = l->k;
+    Members m = {.n = 0};
+    uint32_t cluster = k->eqs.at[first].cluster;
+    do {
+        Equation q = k->eqs.at[first + m.n];
+        k->tiles->work = ext_add(k->module, k->tiles->work, work_of(k, &q));
+        m.at[m.n++] = q;
+    } while (cluster != NONE && m.n < CLUSTER_MAX && first + m.n < k->eqs.len &&
+             k->eqs.at[first + m.n].cluster == cluster);
+    return m;
+}
+
+static void lower_cluster(Lower *l, const Members *m, const Cluster *c)
+{
+    switch (c->kind) {
+    case CLUSTER_DRAIN: lower_elements(l, m); return;
+    case CLUSTER_STRIPE: lower_stripe(l, m, c); return;
+    }
+}
+
 static void lower_kernel(Kernel *k, const PassContext *c)
 {
     Arena *a = k->module->arena;
@@ -258,6 +282,7 @@ static void lower_kernel(Kernel *k, const PassContext *c)
     k->tiles->work = ext_const(k->module, 0);
     Lower *l = arena_new_of(a, Lower);
     l->k = k;
+    l->c = c;
     l->cpu = &cpu_table[c->isa];
     l->p = k->tiles;
     l->parent[0] = l->last[0] = NONE;
@@ -266,13 +291,15 @@ static void lower_kernel(Kernel *k, const PassContext *c)
         k->tensors.at[t].route = NONE;
     }
     l->unroll = lower_index(l, "u");
-    l->slab = NONE;
+    l->slab = l->striped = NONE;
     validate_routes(l);
-    uint32_t n = k->eqs.len;
-    for (uint32_t i = 0; i < n; i++) {
-        Equation q = k->eqs.at[i];
-        k->tiles->work = ext_add(k->module, k->tiles->work, work_of(k, &q));
-        lower_equation(l, &q);
+    for (uint32_t i = 0; i < k->eqs.len;) {
+        Members m = take_members(l, i);
+        i += m.n;
+        if (m.n == 1)
+            lower_equation(l, &m.at[0]);
+        else
+            lower_cluster(l, &m, &k->clusters.at[m.at[0].cluster]);
     }
 }
 

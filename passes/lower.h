@@ -25,12 +25,13 @@ typedef struct Done {
     int guarded; /* computed only where some condition held */
 } Done;
 
-/* A load copied for a slab: [reduced index - slab_lo, lane or row - first]. */
-typedef struct Packed {
-    ExprId load;
-    TensorId copy;
-    IndexId along; /* the plan's lane or row */
-} Packed;
+/* A sum as a block product: see lower_factor.c. */
+typedef struct Product {
+    ExprId reduce;
+    ExprId left, right; /* factors: free of the lanes, free of the row */
+    Elem left_elem, right_elem;
+    TensorId partial; /* f32[rows of an item, columns of an item], thread memory */
+} Product;
 
 /* The status codes of abi.def, for `check` statements. */
 enum {
@@ -40,20 +41,41 @@ enum {
 
 enum { OPEN_MAX = 128, FREE_MAX = 4 * MAX_RANK, CONJUNCT_MAX = 64, REDUCE_MAX = 64 };
 
-/* How one equation is laid over loops; made by lower_plan(). */
+/* Equations with the same left-hand indices that one nest of loops computes. */
+typedef struct Members {
+    Equation at[CLUSTER_MAX];
+    uint32_t n;
+} Members;
+
+/* How equations are laid over loops; made by lower_plan(). */
 typedef struct Plan {
     IndexId free[FREE_MAX]; /* index variables of the left-hand side, in order */
     uint32_t nfree;
     IndexId lane;    /* the free index that runs over lanes, or NONE: then each reduction picks its own */
     int64_t width;   /* lanes of `lane` */
     int64_t strip;   /* lanes one item covers */
-    IndexId row;     /* the free index whose block of `rows` is unrolled, or NONE */
-    int64_t rows;
-    int64_t chunk;   /* rows of one item: several unrolled blocks, so that they share packed operands */
+    IndexId row;     /* of block products: the free index that the left operand varies with, or NONE */
+    int64_t rows;    /* rows that are unrolled where a sum is not a block product; else 1 */
+    int64_t chunk;   /* rows of one item */
+    int64_t depth;   /* terms that are packed at a time */
 } Plan;
+
+/* A block in thread memory. A launch takes those that it needs; the next one takes the same again. */
+typedef struct ThreadBlock {
+    TensorId buffer;
+    int taken;
+} ThreadBlock;
+
+/* Where a stripe keeps a placed tensor: [row - stripe_first, other axes...]. */
+typedef struct Place {
+    TensorId tensor, buffer;
+    uint32_t row;  /* the row's axis */
+    uint32_t keep; /* bits of the axes that the buffer has */
+} Place;
 
 typedef struct Lower {
     Kernel *k;
+    const PassContext *c;
     const Cpu *cpu;
     TileProgram *p;
     StmtId parent[OPEN_MAX], last[OPEN_MAX]; /* open statements; last child of each; [0]: the kernel */
@@ -64,14 +86,19 @@ typedef struct Lower {
     Vec(Bucket) buckets;
     TensorId *group_of; /* by RouteId: i32[rows], made where @ is asked of a row outside a group loop */
     Plan plan;
+    const Equation *equation; /* being lowered, for reports */
     IndexId unroll;        /* variable of the open unroll loops, or NONE */
     ExprId lane_first, lane_end; /* lanes of the item */
     ExprId item_first, item_end; /* rows of the item */
     IndexId item_row;            /* the variable of loops over them, one by one */
+    ExprId part_first, part_end; /* those rows of the item that are being added up */
     ExprId row_first, row_end; /* block of plan.row: first row and end of its range */
-    IndexId slab;              /* the reduced index of a packed product that goes in slabs, or NONE */
+    Vec(ThreadBlock) pool;
+    Vec(Place) places;
+    ExprId stripe_first, stripe_end; /* rows of a stripe's block */
+    IndexId striped;           /* a reduced index that goes over the rows of a stripe's block only, or NONE */
+    IndexId slab;              /* a reduced index that goes over a part of its range only, or NONE */
     ExprId slab_lo, slab_hi;   /* the slab that is open */
-    Vec(Packed) packed;        /* loads that stand in thread memory while it is */
     uint32_t scope; /* of done: guarded ones before it belong to a reduction outside */
     Vec(Done) done; /* reductions already in registers */
 } Lower;
@@ -86,11 +113,16 @@ void lower_if(Lower *l, Loc loc, ExprId condition);
 void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId value, int add);
 TensorId lower_reg(Lower *l, const char *stem, Elem elem, int64_t count /* 0: one value */, uint32_t lanes);
 TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32_t rank, const Extent *extents);
+/* A matrix of the launch in thread memory, [rows, cols]. */
+TensorId lower_thread(Lower *l, const char *stem, Elem elem, int64_t rows, int64_t cols, Layout layout);
+void lower_give_back(Lower *l, TensorId matrix); /* the launch needs it no more */
 ExprId lower_let(Lower *l, Loc loc, const char *stem, ExprId value); /* an i64 register holding value */
 void lower_parallel(Lower *l, Loc loc, IndexId var, ExprId hi, int64_t step);
 void lower_open_all_rows(Lower *l, Loc loc, IndexId r); /* every row of every group */
 void lower_store_element(Lower *l, const Equation *q, int add);
 const char *lower_stem(const Lower *l, const Equation *q); /* names its launch */
+/* The buffer that stands for tensor t now; its subscripts are turned into the buffer's. */
+TensorId lower_place(Lower *l, TensorId t, ExprId *at);
 ExprId lower_extent(Lower *l, IndexId i);
 int lower_is_row(const Lower *l, IndexId i);
 typedef struct Binding {
@@ -114,7 +146,8 @@ RouteId lower_route_of(const Lower *l, IndexId row);
 int lower_varies(const Kernel *k, ExprId e, IndexId i); /* does e vary with i, a row's group taken as fixed? */
 typedef enum Stride { STRIDE_NONE, STRIDE_ONE, STRIDE_FAR } Stride;
 Stride lower_stride(Kernel *k, ExprId load, IndexId i);
-void lower_plan(Lower *l, const Equation *q);
+/* `row`: the only index that may become plan.row, or NONE: any. */
+void lower_plan(Lower *l, const Members *m, IndexId row);
 int lower_has_reduce(const Kernel *k, ExprId e);
 /* Maximal reductions of e (not inside another), at most max; returns how many. */
 uint32_t lower_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
@@ -166,12 +199,32 @@ ExprId lower_block_row(Lower *l);        /* that row as it is, past the end in t
 ExprId lower_identity(Lower *l, ExprId reduce);
 const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
 
-/* lower_product.c: the products of a planned equation with a row, then everything else of it. See Note [Slabs]. */
-void lower_product(Lower *l, const Equation *q);
+/* lower_factor.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
+int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *out);
+
+/* lower_report.c: a sum that goes in blocks, or why it does not. */
+void lower_report(Lower *l, const Product *p, const char *why);
+
+/* lower_product.c: the products of a planned item, then everything else of its equations. See Note [Blocks]. */
+void lower_product(Lower *l, const Members *m);
 
 /* lower_nest.c */
-void lower_elements(Lower *l, const Equation *q);
+/* Lists the row blocks of a route, at most `rows` rows each, in a launch before. */
+void lower_row_blocks(Lower *l, RouteId route, int64_t rows);
+/* Rows of one block: first, end and group in registers. */
+typedef struct RowBlock {
+    ExprId first, end, group;
+} RowBlock;
+/* The loop over the blocks of r's route, and the block. */
+RowBlock lower_open_row_blocks(Lower *l, Loc loc, IndexId r, int64_t rows, LoopMode mode);
+/* A launch of its own for equations with the same left-hand indices. */
+void lower_elements(Lower *l, const Members *m);
+/* Inside an item: their sums and stores, lanes from lane_first to lane_end, rows from item_first to item_end. */
+void lower_item(Lower *l, const Members *m);
 void lower_pads(Lower *l, const Equation *q); /* zeros where an output's row axis holds no row */
+
+/* lower_stripe.c: block of rows after block of rows. */
+void lower_stripe(Lower *l, const Members *m, const Cluster *c);
 
 /* split.c: does every subscript below e stay inside whatever conditions hold around it? */
 int split_safe(const Kernel *k, ExprId e);
@@ -181,8 +234,8 @@ void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard);
 /* What a register begins with: nothing, or the old element of the += that chains. */
 ExprId lower_first_value(Lower *l, ExprId reduce, const Equation *onto);
 int lower_joins(Lower *l, const Domain *d, ExprId reduce);
-/* e with the reductions that join another one running over that one's indices. */
-ExprId lower_unify(Lower *l, ExprId e);
+/* Right-hand sides with the reductions that join another one running over that one's indices. */
+void lower_unify(Lower *l, Members *m);
 /* Is q a += of one float sum onto f32? Then the sum starts at the old value, and the store replaces. */
 int lower_chains(Lower *l, const Equation *q);
 /* The float sums of e that are asked for always and hold no other: what lower_product.c can take. */

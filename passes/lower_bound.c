@@ -129,6 +129,8 @@ Range lower_range(Lower *l, const Walk *w, IndexId i)
     Kernel *k = l->k;
     ExprId zero = x_int(k, (Loc){0}, 0), end = x_extent(k, (Loc){0}, k->indices.at[i].axis.extent);
     Range r = {zero, zero, end, end, 0, 0};
+    if (i == l->striped)
+        r = (Range){l->stripe_first, l->stripe_first, l->stripe_end, l->stripe_end, 0, 0};
     if (i == l->slab)
         r = (Range){l->slab_lo, l->slab_lo, l->slab_hi, l->slab_hi, 0, 0};
     for (uint32_t c = 0; c < w->d->nconjunct; c++) {

@@ -91,32 +91,16 @@ static ExprId reduced(Lower *l, ExprId e)
     BUG(l->k->module->arena, "lower: a reduction of kernel %s has no value", l->k->name);
 }
 
-/* A packed load reads its copy; NONE for any other. */
-static ExprId packed(Lower *l, ExprId e)
-{
-    Kernel *k = l->k;
-    for (uint32_t i = 0; i < l->packed.len; i++) {
-        Packed p = l->packed.at[i];
-        if (p.load != e)
-            continue;
-        int by_lane = p.along == l->plan.lane;
-        ExprId along = by_lane ? index_now(l, p.along) : lower_block_row(l);
-        ExprId at[2] = {x_op2(k, (Loc){0}, OP_sub, index_now(l, l->slab), l->slab_lo),
-                        x_op2(k, (Loc){0}, OP_sub, along, by_lane ? l->lane_first : l->item_first)};
-        return x_load(k, x_at(k, e)->loc, p.copy, at);
-    }
-    return NONE;
-}
-
 static ExprId rebuild(Lower *l, ExprId e, ExprMap *memo)
 {
     ExprId args[MAX_RANK + 2];
     uint32_t n = x_at(l->k, e)->nargs;
-    ExprId copy = packed(l, e);
-    if (copy != NONE)
-        return copy;
     for (uint32_t i = 0; i < n; i++)
         args[i] = translate(l, x_arg(l->k, e, i), memo);
+    if (x_at(l->k, e)->kind == X_LOAD) {
+        TensorId t = lower_place(l, x_at(l->k, e)->sym, args);
+        return x_load(l->k, x_at(l->k, e)->loc, t, args);
+    }
     return n ? x_with_args(l->k, e, args) : e;
 }
 

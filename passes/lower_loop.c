@@ -31,6 +31,8 @@ void lower_launch(Lower *l, Loc loc, const char *stem)
 {
     Stmt s = tile_stmt(TILE_launch, loc);
     s.name = name_of(l->k->module->names, stem);
+    for (uint32_t i = 0; i < l->pool.len; i++)
+        l->pool.at[i].taken = 0;
     lower_close(l, 0);
     lower_open(l, s);
 }
@@ -95,6 +97,31 @@ TensorId lower_buffer(Lower *l, const char *stem, Elem elem, Space space, uint32
     return id;
 }
 
+TensorId lower_thread(Lower *l, const char *stem, Elem elem, int64_t rows, int64_t cols, Layout layout)
+{
+    Module *m = l->k->module;
+    Extent extents[2] = {ext_const(m, rows), ext_const(m, cols)};
+    for (uint32_t i = 0; i < l->pool.len; i++) {
+        const Tensor *t = &l->k->tensors.at[l->pool.at[i].buffer];
+        if (l->pool.at[i].taken || t->elem != elem || t->layout != layout ||
+            t->axes[0].extent != extents[0] || t->axes[1].extent != extents[1])
+            continue;
+        l->pool.at[i].taken = 1;
+        return l->pool.at[i].buffer;
+    }
+    TensorId fresh_one = lower_buffer(l, stem, elem, SPACE_THREAD, 2, extents);
+    l->k->tensors.at[fresh_one].layout = layout;
+    vec_push(m->arena, &l->pool, (ThreadBlock){fresh_one, 1});
+    return fresh_one;
+}
+
+void lower_give_back(Lower *l, TensorId matrix)
+{
+    for (uint32_t i = 0; i < l->pool.len; i++)
+        if (l->pool.at[i].buffer == matrix)
+            l->pool.at[i].taken = 0;
+}
+
 ExprId lower_let(Lower *l, Loc loc, const char *stem, ExprId value)
 {
     TensorId reg = lower_reg(l, stem, EL_I64, 0, 0);
@@ -154,10 +181,31 @@ void lower_open_all_rows(Lower *l, Loc loc, IndexId r)
     lower_bind(l, r, NONE, group);
 }
 
+TensorId lower_place(Lower *l, TensorId t, ExprId *at)
+{
+    for (uint32_t i = 0; i < l->places.len; i++) {
+        const Place *p = &l->places.at[i];
+        uint32_t n = 0;
+        if (p->tensor != t)
+            continue;
+        ExprId row = x_op2(l->k, (Loc){0}, OP_sub, at[p->row], l->stripe_first), from[MAX_RANK];
+        for (uint32_t a = 0; a < l->k->tensors.at[t].rank; a++)
+            if (p->keep >> a & 1)
+                from[++n] = at[a];
+        from[0] = row;
+        for (uint32_t a = 0; a <= n; a++)
+            at[a] = from[a];
+        return p->buffer;
+    }
+    return t;
+}
+
 void lower_store_element(Lower *l, const Equation *q, int add)
 {
     ExprId at[MAX_RANK];
     for (uint32_t i = 0; i < q->nindex; i++)
         at[i] = lower_expr(l, q->index[i]);
-    lower_store(l, q->loc, q->lhs, at, lower_expr(l, q->rhs), add);
+    ExprId value = lower_expr(l, q->rhs);
+    TensorId placed = lower_place(l, q->lhs, at);
+    lower_store(l, q->loc, placed, at, value, add);
 }

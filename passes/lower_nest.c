@@ -15,7 +15,7 @@ static BlockList *block_list(Lower *l, RouteId route, int64_t rows)
 }
 
 /* A block per started group and per `rows` rows: at most groups + rows / by of them. */
-static void make_block_list(Lower *l, RouteId route, int64_t rows)
+void lower_row_blocks(Lower *l, RouteId route, int64_t rows)
 {
     Kernel *k = l->k;
     Module *m = k->module;
@@ -39,11 +39,6 @@ static void make_block_list(Lower *l, RouteId route, int64_t rows)
     vec_push(m->arena, &l->blocks, b);
 }
 
-/* Rows of one item: first, end and group in registers. */
-typedef struct RowBlock {
-    ExprId first, end, group;
-} RowBlock;
-
 static RowBlock open_block(Lower *l, Loc loc, IndexId r, IndexId block, int64_t rows)
 {
     Kernel *k = l->k;
@@ -57,6 +52,15 @@ static RowBlock open_block(Lower *l, Loc loc, IndexId r, IndexId block, int64_t 
     ExprId end = lower_min(l, lower_add(l, out.first, rows), lower_run_end(l, route, out.group));
     out.end = lower_let(l, loc, "r1", end);
     return out;
+}
+
+RowBlock lower_open_row_blocks(Lower *l, Loc loc, IndexId r, int64_t rows, LoopMode mode)
+{
+    IndexId block = lower_index(l, "b");
+    const BlockList *b = block_list(l, lower_route_of(l, r), rows);
+    ExprId zero = x_int(l->k, loc, 0);
+    lower_for(l, loc, mode, block, zero, x_load(l->k, loc, b->count, &zero), 1);
+    return open_block(l, loc, r, block, rows);
 }
 
 /* ---- the loops of an equation ---- */
@@ -124,6 +128,13 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     }
 }
 
+/* Where a block of index i ends; of block products in a register. */
+static ExprId end_of(Lower *l, Loc loc, const char *stem, ExprId first, int64_t step, IndexId i)
+{
+    ExprId end = lower_min(l, lower_add(l, first, step), lower_extent(l, i));
+    return l->plan.row != NONE ? lower_let(l, loc, stem, end) : end;
+}
+
 /* The loops inside an item, down to the element (or the lanes and unrolled rows of it). */
 static void open_inner(Lower *l, Loc loc, const Nest *n)
 {
@@ -140,8 +151,7 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
     if (p->row != NONE) {
         int rows = p->row == n->row_index;
         l->item_first = rows ? b.first : x_index(l->k, loc, n->row0);
-        l->item_end =
-            rows ? b.end : lower_min(l, lower_add(l, l->item_first, p->chunk), lower_extent(l, p->row));
+        l->item_end = rows ? b.end : end_of(l, loc, "u1", l->item_first, p->chunk, p->row);
         l->row_first = l->item_first;
         l->row_end = l->item_end;
         lower_bind(l, p->row, NONE, rows ? b.group : (ExprId)NONE);
@@ -150,8 +160,7 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
         return;
     int rows = p->lane == n->row_index;
     l->lane_first = rows ? b.first : x_index(l->k, loc, n->lane0);
-    l->lane_end =
-        rows ? b.end : lower_min(l, lower_add(l, l->lane_first, p->strip), lower_extent(l, p->lane));
+    l->lane_end = rows ? b.end : end_of(l, loc, "v1", l->lane_first, p->strip, p->lane);
     lower_bind(l, p->lane, NONE, rows ? b.group : (ExprId)NONE);
 }
 
@@ -211,26 +220,36 @@ void lower_pads(Lower *l, const Equation *q)
 
 /* ---- elements ---- */
 
-void lower_elements(Lower *l, const Equation *original)
+void lower_item(Lower *l, const Members *m)
 {
-    Equation unified = *original, *q = &unified;
-    unified.rhs = lower_unify(l, original->rhs);
-    lower_plan(l, q);
-    lower_prepare(l, q->rhs);
-    lower_pads(l, q);
-    Nest n = plan_nest(l);
-    if (n.row_index != NONE)
-        make_block_list(l, lower_route_of(l, n.row_index), n.block_rows);
-    lower_launch(l, q->loc, lower_stem(l, q));
-    open_parallel(l, q->loc, &n);
-    open_inner(l, q->loc, &n);
     if (l->plan.row != NONE) {
-        lower_product(l, q);
+        lower_product(l, m);
     } else {
-        int chains = lower_chains(l, q);
-        open_lanes(l, q->loc);
-        lower_sums(l, q->rhs, chains ? q : NULL);
-        lower_store_element(l, q, q->kind == EQ_ADD && !chains);
+        int chains = m->n == 1 && lower_chains(l, &m->at[0]);
+        open_lanes(l, m->at[0].loc);
+        for (uint32_t q = 0; q < m->n; q++) {
+            l->equation = &m->at[q];
+            lower_sums(l, m->at[q].rhs, chains ? &m->at[q] : NULL);
+            lower_store_element(l, &m->at[q], m->at[q].kind == EQ_ADD && !chains);
+        }
     }
     l->done.len = 0;
+}
+
+void lower_elements(Lower *l, const Members *original)
+{
+    Members m = *original;
+    lower_unify(l, &m);
+    lower_plan(l, &m, NONE);
+    for (uint32_t q = 0; q < m.n; q++) {
+        lower_prepare(l, m.at[q].rhs);
+        lower_pads(l, &m.at[q]);
+    }
+    Nest n = plan_nest(l);
+    if (n.row_index != NONE)
+        lower_row_blocks(l, lower_route_of(l, n.row_index), n.block_rows);
+    lower_launch(l, m.at[0].loc, lower_stem(l, &m.at[m.n - 1]));
+    open_parallel(l, m.at[0].loc, &n);
+    open_inner(l, m.at[0].loc, &n);
+    lower_item(l, &m);
 }

@@ -1,11 +1,12 @@
-/* The plan of an equation: which index runs over lanes, which rows are unrolled.
+/* The plan of an equation: which index runs over lanes, which rows make block products.
  *
- * Note [Lanes and rows]. Lanes want contiguous memory: the last left-hand index when the loads inside reductions
- * are contiguous in it (or do not vary), else, per reduction, a reduced index that is contiguous; else none. Rows
- * are unrolled where that saves loads: a sum has an operand that varies with the lanes but not with the row, so one
- * vector of it serves a whole block of rows. Rows of one group share `@r`, so `w[@r, h, f]` counts as not varying
- * with r. Neither choice changes the bits of an element: its own chain of additions is the same. */
+ * Note [Lanes and rows]. A sum whose body is a product of something that varies with a row and something that varies with
+ * the last left-hand index is a product of two matrices: it goes in blocks of those rows and columns (lower_product.c).
+ * Rows of one group share `@r`, so `w[@r, h, f]` counts as not varying with r. Otherwise lanes want contiguous memory: the
+ * last left-hand index when the loads inside reductions are contiguous in it (or do not vary), else, per reduction, a
+ * reduced index that is contiguous; else none. */
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
 int lower_varies(const Kernel *k, ExprId e, IndexId i)
 {
@@ -129,80 +130,86 @@ static int picks_run(Lower *l, const ExprId *reds, uint32_t nreds, IndexId i)
     return 0;
 }
 
+/* The last left-hand index, where lanes run if they run over one at all. */
+static IndexId last_index(const Lower *l, const Equation *q)
+{
+    const Expr *last = q->nindex ? x_at(l->k, q->index[q->nindex - 1]) : NULL;
+    return last && last->kind == X_INDEX ? last->sym : (IndexId)NONE;
+}
+
 /* Lanes on the last left-hand index? */
 static IndexId free_lane(Lower *l, const Equation *q, const ExprId *reds, uint32_t nreds)
 {
-    Kernel *k = l->k;
-    const Expr *last = q->nindex ? x_at(k, q->index[q->nindex - 1]) : NULL;
-    if (!last || last->kind != X_INDEX)
-        return NONE;
-    IndexId i = last->sym;
-    if (picks_run(l, reds, nreds, i))
-        return NONE;
+    IndexId i = last_index(l, q);
     Tally in_sums = {0};
     int other = 0;
+    if (i == NONE || picks_run(l, reds, nreds, i))
+        return NONE;
     for (uint32_t r = 0; r < nreds; r++) {
-        tally(k, reds[r], i, &in_sums);
+        tally(l->k, reds[r], i, &in_sums);
         other |= lower_reduce_lane(l, reds[r]) != NONE;
     }
     return in_sums.far > 0 && other ? (IndexId)NONE : i;
 }
 
-/* Loads of a sum that vary with the lanes; of them, those that do not vary with the row; and whether some
- * load varies with the row only. */
-static void operands(Kernel *k, ExprId e, IndexId lane, IndexId row, uint32_t *shared, uint32_t *own)
-{
-    each_below (n, k, e, X_LOAD) {
-        if (x_at(k, *n)->kind != X_LOAD)
-            continue;
-        int by_lane = lower_varies(k, *n, lane), by_row = lower_varies(k, *n, row);
-        *shared += by_lane && !by_row;
-        *own += by_row && !by_lane;
-    }
-}
-
-/* The row that most products of the equation would share an operand over. */
-static IndexId unrolled_row(Lower *l, const Equation *q)
+/* The left-hand index, the last if there are several, that makes some sum of the equation a product of two matrices. */
+static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId only)
 {
     const Plan *p = &l->plan;
     ExprId reds[REDUCE_MAX];
-    if (p->lane == NONE || l->k->indices.at[p->lane].axis.group != NONE)
-        return NONE; /* a strip of lanes is as wide as the registers, a run of rows is not */
-    uint32_t nreds = lower_products(l, q->rhs, reds, REDUCE_MAX);
+    Product product;
+    if (lane == NONE || l->k->indices.at[lane].axis.group != NONE)
+        return NONE; /* columns go in whole fragments, a run of rows has any length */
+    uint32_t nreds = 0;
+    for (uint32_t q = 0; q < m->n; q++)
+        nreds += lower_products(l, m->at[q].rhs, reds + nreds, REDUCE_MAX - nreds);
+    if (picks_run(l, reds, nreds, lane))
+        return NONE;
     for (uint32_t f = p->nfree; f-- > 0;) {
-        uint32_t shared = 0, own = 0;
-        if (p->free[f] == p->lane || picks_run(l, reds, nreds, p->free[f]))
+        if (p->free[f] == lane || (only != NONE && p->free[f] != only) ||
+            picks_run(l, reds, nreds, p->free[f]))
             continue;
         for (uint32_t r = 0; r < nreds; r++)
-            operands(l->k, x_arg(l->k, reds[r], 0), p->lane, p->free[f], &shared, &own);
-        if (shared > 0 && own > 0)
-            return p->free[f];
+            if (lower_factor(l, reds[r], p->free[f], lane, &product))
+                return p->free[f];
     }
     return NONE;
 }
 
-enum { POINTWISE_STRIP = 2048 };
+enum { POINTWISE_STRIP = 2048, UNROLLED_ROWS = 4 };
 
-void lower_plan(Lower *l, const Equation *q)
+static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)
+{
+    uint32_t n = 0;
+    for (uint32_t q = 0; q < m->n; q++) {
+        n += lower_reductions(l->k, m->at[q].rhs, reds + n, REDUCE_MAX - n);
+        if (n > REDUCE_MAX)
+            BUG(l->k->module->arena, "lower: more than %d reductions in one launch of %s", REDUCE_MAX,
+                l->k->name);
+    }
+    return n;
+}
+
+void lower_plan(Lower *l, const Members *m, IndexId row)
 {
     Plan *p = &l->plan;
+    const Equation *q = &m->at[0];
     ExprId reds[REDUCE_MAX];
-    uint32_t nreds = lower_reductions(l->k, q->rhs, reds, REDUCE_MAX);
-    if (nreds > REDUCE_MAX)
-        BUG(l->k->module->arena, "lower: more than %d reductions in one equation of %s", REDUCE_MAX,
-            l->k->name);
+    uint32_t nreds = all_reductions(l, m, reds);
     *p = (Plan){.lane = NONE, .row = NONE, .rows = 1, .chunk = 1};
     for (uint32_t i = 0; i < q->nindex; i++)
         collect_free(l->k, q->index[i], p);
-    p->lane = free_lane(l, q, reds, nreds);
-    p->row = unrolled_row(l, q);
+    p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : 1);
+    p->row = product_row(l, m, last_index(l, q), row);
     if (p->row != NONE) {
-        p->rows = l->cpu->rows;
-        p->chunk = p->rows * 8;
-        p->width = (int64_t)l->cpu->lanes * l->cpu->vectors;
-        p->strip = p->width;
-    } else if (p->lane != NONE) {
-        p->width = nreds ? (int64_t)l->cpu->lanes * l->cpu->vectors : (int64_t)l->cpu->lanes;
-        p->strip = nreds ? p->width * 4 : POINTWISE_STRIP;
+        Blocks blocks = schedule_blocks(l->c, l->k, q->lhs);
+        p->lane = last_index(l, q);
+        p->rows = UNROLLED_ROWS;
+        p->chunk = blocks.rows;
+        p->strip = blocks.cols;
+        p->depth = blocks.depth;
+        return;
     }
+    p->lane = free_lane(l, q, reds, nreds);
+    p->strip = nreds ? p->width * 4 : POINTWISE_STRIP;
 }

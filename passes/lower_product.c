@@ -1,102 +1,36 @@
-/* Sums of products with packed operands.
+/* Sums of products by blocks.
  *
- * Note [Slabs]. An item is a strip of lanes times a chunk of rows (several unrolled blocks). The last reduced index goes
- * in slabs: for each, the operands that are read again and again are copied next to each other into the thread's
- * memory (an operand that has the lanes last: a strip of it, shared by all rows of the chunk; one that has the row
- * last: the chunk's rows of it, shared by the strip), then every block of rows adds the slab's terms. The partial sums
- * stand in thread memory between slabs; a sum's chain of additions is the same as without, so its bits are.
- * Without the copies a row of a wide matrix is a cache line here and there, and a stride that is a power of two
- * leaves most of the cache unused. The products of an equation (gate and up) are made one after the other, each with
- * all registers; then everything else of the equation stands once, in a loop over the item's rows. */
+ * Note [Blocks]. An item is a block of rows times a block of columns (lanes). The last reduced index of a sum goes in slabs:
+ * for each, the left operand of the item's rows and the right operand of its columns are packed into the thread's memory,
+ * then a block product adds the slab's terms to the item's sums, which stand in thread memory. Sums over the same index
+ * under the same condition go together (gate and up): a left operand that they share is packed once. After all slabs the
+ * drain computes the rest of the equations, element by element, and stores. A sum's chain of additions is in ascending
+ * order of the reduced index whatever the blocks are, so bits do not depend on them.
+ * Conditions become bounds of the reduced index. Where bounds differ from row to row (a causal mask), the terms that only
+ * some rows of the item have are added element by element, under their condition; nothing is multiplied by a zero mask.
+ * The same loops do what is no product of two matrices. */
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
-/* Does subscript e name a place that is sure to exist, whatever row of the chunk and whatever conditions? */
-static int is_sure(const Kernel *k, ExprId e)
-{
-    const Expr *x = x_at(k, e);
-    if (x->kind == X_INDEX || x->kind == X_INT)
-        return 1;
-    return (x->kind == X_GROUP || x->kind == X_TOKEN || x->kind == X_SLOT) &&
-           x_at(k, x_arg(k, e, 0))->kind == X_INDEX;
-}
+/* Sums that go together, with the operands that are packed for them. */
+typedef struct Together {
+    Product *p;
+    uint32_t n;
+    Domain *d; /* of the first */
+} Together;
 
-/* May the load be copied along `along` (its last subscript), not varying with `other`, over the reduced index? */
-static int packs(const Lower *l, ExprId load, IndexId along, IndexId other, IndexId reduced)
-{
-    const Kernel *k = l->k;
-    uint32_t n = x_at(k, load)->nargs;
-    if (n == 0 || x_at(k, load)->type == TY_INT || lower_varies(k, load, other) ||
-        !lower_varies(k, load, reduced))
-        return 0;
-    for (uint32_t a = 0; a < n; a++) {
-        ExprId sub = x_arg(k, load, a);
-        int is_along = x_at(k, sub)->kind == X_INDEX && x_at(k, sub)->sym == along;
-        if (!is_sure(k, sub) || is_along != (a + 1 == n) || (!is_along && lower_varies(k, sub, along)))
-            return 0;
-    }
-    return 1;
-}
-
-static void add_packed(Lower *l, ExprId load, IndexId along)
-{
-    const Plan *p = &l->plan;
-    Module *m = l->k->module;
-    for (uint32_t i = 0; i < l->packed.len; i++)
-        if (l->packed.at[i].load == load)
-            return;
-    Extent block[2] = {ext_const(m, 256), ext_const(m, along == p->lane ? p->width : p->chunk)};
-    /* a row's operand meets every lane: widened once, it is broadcast straight from memory */
-    Elem elem = along == p->row ? EL_F32 : l->k->tensors.at[x_at(l->k, load)->sym].elem;
-    TensorId copy = lower_buffer(l, "panel", elem, SPACE_THREAD, 2, block);
-    vec_push(m->arena, &l->packed, (Packed){load, copy, along});
-}
-
-/* The loads of a product that are worth a copy. */
-static void find_packed(Lower *l, const Domain *d)
-{
-    const Plan *p = &l->plan;
-    l->packed.len = 0;
-    IndexId slab = d->bound[d->nbound - 1];
-    int dense = l->k->indices.at[p->row].axis.group == NONE;
-    each_below (e, l->k, d->body[0], X_LOAD) {
-        if (x_at(l->k, *e)->kind != X_LOAD)
-            continue;
-        if (packs(l, *e, p->lane, p->row, slab))
-            add_packed(l, *e, p->lane);
-        else if (dense && packs(l, *e, p->row, p->lane, slab))
-            add_packed(l, *e, p->row);
-    }
-}
-
-/* The copy of one slab of an operand. Its index variable along the block runs over lanes here. */
-static void pack(Lower *l, Loc loc, const Packed *p, ExprId group)
-{
-    Kernel *k = l->k;
-    uint32_t depth = l->depth;
-    int by_lane = p->along == l->plan.lane;
-    ExprId first = by_lane ? l->lane_first : l->item_first, end = by_lane ? l->lane_end : l->item_end;
-    ExprId own = l->group.at[p->along];
-    lower_for(l, loc, LOOP_ORDERED, l->slab, l->slab_lo, l->slab_hi, 1);
-    lower_bind(l, l->slab, NONE, group);
-    lower_for(l, loc, LOOP_VECTOR, p->along, first, end,
-              by_lane ? l->plan.width : (int64_t)l->cpu->lanes * 2);
-    lower_bind(l, p->along, NONE, own);
-    ExprId at[2] = {x_op2(k, loc, OP_sub, x_index(k, loc, l->slab), l->slab_lo),
-                    x_op2(k, loc, OP_sub, x_index(k, loc, p->along), first)};
-    uint32_t packed = l->packed.len;
-    l->packed.len = 0; /* read the operand itself */
-    ExprId value = lower_expr(l, p->load);
-    l->packed.len = packed;
-    if (!by_lane)
-        value = x_op1(k, loc, OP_f32, value);
-    lower_store(l, loc, p->copy, at, value, 0);
-    lower_close(l, depth);
-}
+/* ---- the item's rows and lanes ---- */
 
 static void open_lanes(Lower *l, Loc loc)
 {
     lower_for(l, loc, LOOP_VECTOR, l->plan.lane, l->lane_first, l->lane_end, l->plan.width);
     lower_bind(l, l->plan.lane, NONE, NONE);
+}
+
+static void open_item_rows(Lower *l, Loc loc)
+{
+    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, l->item_end, 1);
+    lower_bind(l, l->plan.row, x_index(l->k, loc, l->item_row), l->group.at[l->plan.row]);
 }
 
 /* partial[row - item_first, lane - lane_first] */
@@ -108,33 +42,23 @@ static const ExprId *partial_at(Lower *l, ExprId row, ExprId *at)
     return at;
 }
 
-static void open_item_rows(Lower *l, Loc loc)
+/* Sums begin at nothing, or at the old values of a +=. */
+static void begin(Lower *l, ExprId reduce, TensorId sums, const Equation *onto)
 {
-    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, l->item_end, 1);
-    lower_bind(l, l->plan.row, x_index(l->k, loc, l->item_row), l->group.at[l->plan.row]);
-}
-
-/* Partial sums begin at nothing, or at the old values of a +=. Those of the last block's rows past the end begin too,
- * at the last row's: their sums are never used, but what is left in memory may be slow to compute with. */
-static void begin(Lower *l, const Domain *d, TensorId partial, const Equation *onto)
-{
-    Kernel *k = l->k;
-    Loc loc = x_at(k, d->reduce[0])->loc;
+    Loc loc = x_at(l->k, reduce)->loc;
     uint32_t depth = l->depth;
-    int64_t rows = l->plan.rows;
-    ExprId at[2], row = x_index(k, loc, l->item_row), size = x_int(k, loc, rows);
-    ExprId count = lower_add(l, x_op2(k, loc, OP_sub, l->item_end, l->item_first), rows - 1);
-    ExprId whole = x_op2(k, loc, OP_mul, x_op2(k, loc, OP_idiv, count, size), size);
+    ExprId at[2];
+    open_item_rows(l, loc);
     open_lanes(l, loc);
-    lower_for(l, loc, LOOP_ORDERED, l->item_row, l->item_first, x_op2(k, loc, OP_add, l->item_first, whole),
-              1);
-    lower_bind(l, l->plan.row, lower_min(l, row, lower_add(l, l->item_end, -1)), l->group.at[l->plan.row]);
-    ExprId value = lower_first_value(l, d->reduce[0], onto);
-    lower_store(l, loc, partial, partial_at(l, row, at), value, 0);
+    ExprId value = lower_first_value(l, reduce, onto);
+    lower_store(l, loc, sums, partial_at(l, x_index(l->k, loc, l->item_row), at), value, 0);
     lower_close(l, depth);
 }
 
-/* Registers from or to the partial sums of a block; both have places for whole blocks. */
+/* ---- element by element ---- */
+
+/* Registers from or to the sums of a block of unrolled rows; both have places for whole blocks. What rows past the end
+ * hold is never used. */
 static void move_block(Lower *l, const Domain *d, TensorId partial, int to_memory)
 {
     Kernel *k = l->k;
@@ -151,38 +75,192 @@ static void move_block(Lower *l, const Domain *d, TensorId partial, int to_memor
     lower_close(l, depth);
 }
 
-/* Every block of the chunk adds the terms of the open slab. */
-static void add_slab(Lower *l, Walk w, const Domain *d, TensorId partial)
+/* Every row of the part adds its terms from lo to hi. */
+static void add_elements(Lower *l, const Product *p, const Walk *outer, ExprId lo, ExprId hi)
 {
-    Kernel *k = l->k;
-    Loc loc = x_at(k, d->reduce[0])->loc;
+    Loc loc = x_at(l->k, p->reduce)->loc;
     uint32_t depth = l->depth;
     IndexId block = lower_index(l, "block");
+    Domain *d = arena_new_of(l->k->module->arena, Domain);
+    lower_open_domain(l, d, p->reduce, NONE);
+    d->acc[0] = lower_reg(l, "acc", EL_F32, l->plan.rows, (uint32_t)l->plan.width);
+    Walk w = *outer;
+    w.d = d;
+    l->slab = d->bound[d->nbound - 1];
+    l->slab_lo = lo;
+    l->slab_hi = hi;
     open_lanes(l, loc);
-    lower_for(l, loc, LOOP_ORDERED, block, l->item_first, l->item_end, l->plan.rows);
-    l->row_first = x_index(k, loc, block);
-    l->row_end = l->item_end;
+    lower_for(l, loc, LOOP_ORDERED, block, l->part_first, l->part_end, l->plan.rows);
+    l->row_first = x_index(l->k, loc, block);
+    l->row_end = l->part_end;
     lower_bind(l, l->plan.row, NONE, l->group.at[l->plan.row]);
-    move_block(l, d, partial, 0);
+    move_block(l, d, p->partial, 0);
     lower_walk(l, w);
-    move_block(l, d, partial, 1);
+    move_block(l, d, p->partial, 1);
+    lower_close(l, depth);
+    l->slab = NONE;
+}
+
+/* ---- packed slabs ---- */
+
+typedef struct Slab {
+    IndexId index;
+    ExprId lo, hi, group; /* of the index's row space, or NONE */
+} Slab;
+
+/* The box that stands for an operand's rows or columns, and its terms. */
+static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s, int left)
+{
+    Kernel *k = l->k;
+    IndexId along = left ? l->plan.row : l->plan.lane;
+    Binding row = lower_binding(l, along);
+    lower_bind(l, s->index, NONE, s->group);
+    lower_bind(l, along, NONE, row.group);
+    Stmt b = tile_stmt(TILE_pack, loc);
+    b.buffer = panel;
+    b.nindex = b.nbound = 2;
+    b.index[0] = b.index[1] = x_int(k, loc, 0);
+    b.bound[!left] = along;
+    b.bound[left] = s->index;
+    b.from[!left] = left ? l->part_first : l->lane_first;
+    b.to[!left] = left ? l->part_end : l->lane_end;
+    b.from[left] = s->lo;
+    b.to[left] = s->hi;
+    b.value = lower_expr(l, value);
+    lower_put(l, b);
+}
+
+/* sums += left * right, the operands given by their first elements. */
+static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, const Slab *s)
+{
+    Kernel *k = l->k;
+    Loc loc = x_at(k, p->reduce)->loc;
+    Stmt b = tile_stmt(TILE_product, loc);
+    b.buffer = p->partial;
+    b.nindex = 2;
+    b.index[0] = b.index[1] = x_int(k, loc, 0);
+    if (l->part_first != l->item_first)
+        b.index[0] = x_op2(k, loc, OP_sub, l->part_first, l->item_first);
+    b.value = left;
+    b.other = right;
+    b.size[0] = x_op2(k, loc, OP_sub, l->part_end, l->part_first);
+    b.size[1] = x_op2(k, loc, OP_sub, l->lane_end, l->lane_first);
+    b.size[2] = x_op2(k, loc, OP_sub, s->hi, s->lo);
+    lower_put(l, b);
+}
+
+/* Is the right operand a tensor that lies in memory as a product reads it, with slabs that begin at whole lines? */
+static int is_packed(Lower *l, const Product *p, const Slab *s, ExprId lo)
+{
+    Kernel *k = l->k;
+    const Expr *x = x_at(k, p->right);
+    if (x->kind != X_LOAD || k->tensors.at[x->sym].layout != LAYOUT_PAIRS ||
+        k->tensors.at[x->sym].elem != p->right_elem || !x_is_int(k, lo, 0))
+        return 0;
+    const Expr *depth = x_at(k, x_arg(k, p->right, x->nargs - 2u)),
+               *lane = x_at(k, x_arg(k, p->right, x->nargs - 1u));
+    return depth->kind == X_INDEX && depth->sym == s->index && lane->kind == X_INDEX &&
+           lane->sym == l->plan.lane;
+}
+
+/* The first element of the slab in a packed operand. */
+static ExprId packed_at(Lower *l, const Product *p, const Slab *s)
+{
+    ExprId e, first[2] = {s->lo, l->lane_first};
+    IndexId from[2] = {s->index, l->plan.lane};
+    lower_bind(l, from[0], first[0], NONE);
+    lower_bind(l, from[1], first[1], NONE);
+    e = lower_expr(l, p->right);
+    lower_bind(l, from[1], NONE, NONE);
+    return e;
+}
+
+static ExprId origin(Lower *l, TensorId panel)
+{
+    ExprId zero[2] = {x_int(l->k, (Loc){0}, 0), x_int(l->k, (Loc){0}, 0)};
+    return x_load(l->k, (Loc){0}, panel, zero);
+}
+
+/* The terms of one slab. Products that share a left operand find it packed; a right panel serves one product. */
+static void add_slab(Lower *l, const Together *g, const Slab *s, ExprId lo)
+{
+    Loc loc = x_at(l->k, g->p[0].reduce)->loc;
+    const Plan *y = &l->plan;
+    TensorId left[REDUCE_MAX], right;
+    for (uint32_t n = 0; n < g->n; n++) {
+        const Product *p = &g->p[n];
+        uint32_t same = 0;
+        while (same < n && (g->p[same].left != p->left || g->p[same].left_elem != p->left_elem))
+            same++;
+        left[n] =
+            same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->chunk, y->depth, LAYOUT_LINES);
+        if (same == n)
+            pack(l, loc, left[n], p->left, s, 1);
+        if (is_packed(l, p, s, lo)) {
+            multiply(l, p, origin(l, left[n]), packed_at(l, p, s), s);
+            continue;
+        }
+        right = lower_thread(l, "right", p->right_elem, y->depth, y->strip, LAYOUT_PAIRS);
+        pack(l, loc, right, p->right, s, 0);
+        multiply(l, p, origin(l, left[n]), origin(l, right), s);
+        lower_give_back(l, right);
+    }
+    for (uint32_t n = 0; n < g->n; n++)
+        lower_give_back(l, left[n]);
+}
+
+static void add_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group)
+{
+    Kernel *k = l->k;
+    Loc loc = x_at(k, g->p[0].reduce)->loc;
+    uint32_t depth = l->depth;
+    IndexId first = lower_index(l, "slab");
+    lower_for(l, loc, LOOP_ORDERED, first, lo, hi, l->plan.depth);
+    Slab s = {.index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first), .group = group};
+    s.hi = lower_let(l, loc, "end", lower_min(l, lower_add(l, s.lo, l->plan.depth), hi));
+    add_slab(l, g, &s, lo);
     lower_close(l, depth);
 }
 
-/* The whole range of the index that goes in slabs: the run of a group, or the axis. */
-static ExprId slab_range(Lower *l, const Walk *w, ExprId *lo, ExprId *hi)
+/* ---- ranges ---- */
+
+/* Where every row of the part has terms: from..to; where only some have: before and behind it, to lo and hi. */
+typedef struct Terms {
+    ExprId lo, from, to, hi, group;
+    int blocks; /* the bounds are all that the condition says */
+} Terms;
+
+/* The rows of a group's run; only a further condition could tell them apart. */
+static Terms run_terms(Lower *l, const Walk *w, IndexId i)
 {
-    Kernel *k = l->k;
-    IndexId i = w->d->bound[w->d->nbound - 1];
     uint32_t conjunct;
-    *lo = x_int(k, (Loc){0}, 0);
-    *hi = x_extent(k, (Loc){0}, k->indices.at[i].axis.extent);
-    if (k->indices.at[i].axis.group == NONE)
-        return NONE;
-    ExprId group = lower_expr(l, lower_run_group(l, w, i, &conjunct));
-    *lo = lower_run_start(l, lower_route_of(l, i), group);
-    *hi = lower_run_end(l, lower_route_of(l, i), group);
-    return group;
+    Terms t = {.group = lower_expr(l, lower_run_group(l, w, i, &conjunct))};
+    t.lo = t.from = lower_run_start(l, lower_route_of(l, i), t.group);
+    t.hi = t.to = lower_run_end(l, lower_route_of(l, i), t.group);
+    t.blocks = w->pending == (uint64_t)1 << conjunct;
+    return t;
+}
+
+static Terms terms_of(Lower *l, const Walk *w, Loc loc)
+{
+    IndexId i = w->d->bound[w->d->nbound - 1];
+    if (l->k->indices.at[i].axis.group != NONE)
+        return run_terms(l, w, i);
+    int64_t rows = l->plan.rows;
+    l->plan.rows = l->plan.chunk; /* bounds for all rows of the part */
+    l->row_first = l->part_first;
+    l->row_end = l->part_end;
+    Range r = lower_range(l, w, i);
+    l->plan.rows = rows;
+    Terms t = {.lo = r.lo_min, .from = r.lo_min, .to = r.hi_max, .hi = r.hi_max, .group = NONE};
+    t.blocks = !(w->pending & ~(r.exact | r.inner));
+    if (r.inner && t.blocks) {
+        t.lo = lower_let(l, loc, "lo", r.lo_min);
+        t.hi = lower_let(l, loc, "hi", r.hi_max);
+        t.from = lower_let(l, loc, "inner", lower_min(l, r.lo_max, t.hi));
+        t.to = lower_let(l, loc, "outer", lower_max(l, t.from, lower_min(l, r.hi_min, t.hi)));
+    }
+    return t;
 }
 
 /* Loops over the reduced indices before the last. Conditions that tell rows apart wait for the terms. */
@@ -204,49 +282,202 @@ static void open_outer(Lower *l, Loc loc, Walk *w)
     }
 }
 
-/* One sum of the item's rows and lanes; its value is in l->done afterwards. */
-static void one_product(Lower *l, ExprId reduce, const Equation *onto)
+static void add_elements_of_all(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprId hi)
 {
-    Kernel *k = l->k;
-    Loc loc = x_at(k, reduce)->loc;
-    Domain *d = arena_new_of(k->module->arena, Domain);
-    Extent block[2] = {ext_const(k->module, l->plan.chunk), ext_const(k->module, l->plan.width)};
-    uint32_t depth = l->depth;
-    lower_open_domain(l, d, reduce, NONE);
-    d->acc[0] = lower_reg(l, "acc", EL_F32, l->plan.rows, (uint32_t)l->plan.width);
-    TensorId partial = lower_buffer(l, "partial", EL_F32, SPACE_THREAD, 2, block);
-    begin(l, d, partial, onto);
-    find_packed(l, d);
-    Walk w = lower_walk_from(d);
-    open_outer(l, loc, &w);
-    ExprId lo, hi, group = slab_range(l, &w, &lo, &hi);
-    IndexId s = lower_index(l, "slab");
-    lower_for(l, loc, LOOP_ORDERED, s, lo, hi, 256);
-    l->slab = d->bound[d->nbound - 1];
-    l->slab_lo = x_index(k, loc, s);
-    l->slab_hi = lower_min(l, lower_add(l, l->slab_lo, 256), hi);
-    for (uint32_t i = 0; i < l->packed.len; i++)
-        pack(l, loc, &l->packed.at[i], group);
-    add_slab(l, w, d, partial);
-    lower_close(l, depth);
-    l->slab = NONE;
-    l->packed.len = 0;
-    ExprId at[2];
-    partial_at(l, x_index(k, loc, l->item_row), at);
-    vec_push(k->module->arena, &l->done, (Done){reduce, x_load(k, loc, partial, at), 0});
+    for (uint32_t n = 0; lo != hi && n < g->n; n++)
+        add_elements(l, &g->p[n], w, lo, hi);
 }
 
-void lower_product(Lower *l, const Equation *q)
+/* Terms lo..hi that only some rows of the item have: a fragment's rows at a time have more in common. */
+static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprId hi)
 {
+    Kernel *k = l->k;
+    Loc loc = x_at(k, g->p[0].reduce)->loc;
+    uint32_t depth = l->depth;
+    IndexId part = lower_index(l, "part");
+    if (lo == hi)
+        return;
+    lower_for(l, loc, LOOP_ORDERED, part, l->item_first, l->item_end, l->cpu->rows);
+    l->part_first = x_index(k, loc, part);
+    l->part_end =
+        lower_let(l, loc, "part_end", lower_min(l, lower_add(l, l->part_first, l->cpu->rows), l->item_end));
+    Terms t = terms_of(l, w, loc);
+    ExprId end[4] = {t.lo, t.from, t.to, t.hi};
+    for (int i = 0; i < 4; i++)
+        end[i] = lower_let(l, loc, "end", lower_min(l, lower_max(l, end[i], lo), hi));
+    add_elements_of_all(l, g, w, end[0], end[1]);
+    add_slabs(l, g, end[1], end[2], t.group);
+    add_elements_of_all(l, g, w, end[2], end[3]);
+    lower_close(l, depth);
+    l->part_first = l->item_first;
+    l->part_end = l->item_end;
+}
+
+static const char no_matrices[] = "a factor varies with rows and columns";
+static const char no_bounds[] = "its condition is more than bounds of the reduced index";
+
+static void add_group(Lower *l, const Together *g)
+{
+    Loc loc = x_at(l->k, g->p[0].reduce)->loc;
+    uint32_t depth = l->depth;
+    Walk w = lower_walk_from(g->d);
+    l->part_first = l->item_first;
+    l->part_end = l->item_end;
+    open_outer(l, loc, &w);
+    Terms t = terms_of(l, &w, loc);
+    int blocks = t.blocks && g->p[0].left != NONE;
+    for (uint32_t n = 0; n < g->n; n++)
+        lower_report(l, &g->p[n], blocks ? NULL : t.blocks ? no_matrices : no_bounds);
+    if (blocks) {
+        add_end(l, g, &w, t.lo, t.from);
+        add_slabs(l, g, t.from, t.to, t.group);
+        add_end(l, g, &w, t.to, t.hi);
+    } else {
+        add_elements_of_all(l, g, &w, t.lo, t.hi);
+    }
+    lower_close(l, depth);
+}
+
+/* ---- an item ---- */
+
+/* The sums of all members, each once; those that are no product of two matrices have no operands. */
+static uint32_t find_products(Lower *l, const Members *m, Product *out)
+{
+    uint32_t n = 0;
     ExprId reds[REDUCE_MAX];
-    uint32_t n = lower_products(l, q->rhs, reds, REDUCE_MAX);
-    int chains = lower_chains(l, q);
-    l->item_row = lower_index(l, "row");
+    for (uint32_t q = 0; q < m->n; q++) {
+        uint32_t found = lower_products(l, m->at[q].rhs, reds, REDUCE_MAX);
+        for (uint32_t i = 0; i < found; i++) {
+            uint32_t j = 0;
+            while (j < n && out[j].reduce != reds[i])
+                j++;
+            if (j < n || n == REDUCE_MAX)
+                continue;
+            if (!lower_factor(l, reds[i], l->plan.row, l->plan.lane, &out[n]))
+                out[n] = (Product){.reduce = reds[i], .left = NONE, .right = NONE};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Do two sums go over the same terms, both or neither in blocks? */
+static int go_together(Lower *l, const Domain *d, const Product *a, const Product *b)
+{
+    return (a->left == NONE) == (b->left == NONE) && lower_joins(l, d, b->reduce);
+}
+
+/* Takes the first product that is left and all that go with it from the list; returns how many are left. */
+static uint32_t take_group(Lower *l, Product *p, uint32_t n, Together *g)
+{
+    uint32_t left = 0;
+    g->n = 0;
+    lower_open_domain(l, g->d, p[0].reduce, NONE);
     for (uint32_t i = 0; i < n; i++)
-        one_product(l, reds[i], chains ? q : NULL);
+        if (i == 0 || go_together(l, g->d, &g->p[0], &p[i]))
+            g->p[g->n++] = p[i];
+        else
+            p[left++] = p[i];
+    return left;
+}
+
+/* Leaves of an addition tree, counted along every path; more than `limit` is enough to know. */
+static uint32_t leaves_of(const Kernel *k, ExprId e, uint32_t limit)
+{
+    if (!x_is_op(k, e, OP_add))
+        return 1;
+    uint32_t n = leaves_of(k, x_arg(k, e, 0), limit);
+    return n > limit ? n : n + leaves_of(k, x_arg(k, e, 1), limit - n);
+}
+
+/* Is e a sum of the n products, each once? */
+static int adds_up(const Kernel *k, ExprId e, const Product *p, uint32_t n)
+{
+    uint32_t sums = 0, found = 0;
+    each_below (x, k, e, X_REDUCE) {
+        if (x_at(k, *x)->kind != X_REDUCE && !x_is_op(k, *x, OP_add))
+            return 0;
+        sums += x_at(k, *x)->kind == X_REDUCE;
+        for (uint32_t i = 0; i < n; i++)
+            found += p[i].reduce == *x;
+    }
+    return sums == n && found == n && leaves_of(k, e, n) == n;
+}
+
+/* acc += P + Q onto f32 memory: one chain of additions begins at the old value and takes the terms of all. */
+static int is_chain(Lower *l, const Members *m, const Product *p, uint32_t n)
+{
+    const Equation *q = &m->at[0];
+    return m->n == 1 && n > 0 && q->kind == EQ_ADD && l->k->tensors.at[q->lhs].elem == EL_F32 &&
+           adds_up(l->k, q->rhs, p, n);
+}
+
+static void open_drain(Lower *l, Loc loc)
+{
     l->plan.rows = 1;
-    open_lanes(l, q->loc);
-    open_item_rows(l, q->loc);
-    lower_sums(l, q->rhs, NULL);
-    lower_store_element(l, q, q->kind == EQ_ADD && !chains);
+    open_item_rows(l, loc);
+    open_lanes(l, loc);
+}
+
+static void drain(Lower *l, const Members *m)
+{
+    open_drain(l, m->at[0].loc);
+    for (uint32_t q = 0; q < m->n; q++) {
+        l->equation = &m->at[q];
+        lower_sums(l, m->at[q].rhs, NULL);
+        lower_store_element(l, &m->at[q], m->at[q].kind == EQ_ADD);
+    }
+}
+
+/* The sums are the new values. */
+static void drain_chain(Lower *l, const Equation *q, TensorId sums)
+{
+    ExprId at[MAX_RANK], from[2];
+    open_drain(l, q->loc);
+    for (uint32_t i = 0; i < q->nindex; i++)
+        at[i] = lower_expr(l, q->index[i]);
+    partial_at(l, x_index(l->k, q->loc, l->item_row), from);
+    lower_store(l, q->loc, lower_place(l, q->lhs, at), at, x_load(l->k, q->loc, sums, from), 0);
+}
+
+static TensorId new_sums(Lower *l, const Product *p, const Equation *onto)
+{
+    TensorId sums = lower_thread(l, "sums", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
+    begin(l, p->reduce, sums, onto);
+    return sums;
+}
+
+static void add_all(Lower *l, Product *p, uint32_t n)
+{
+    Arena *a = l->k->module->arena;
+    Together g = {.p = arena_array(a, Product, n), .d = arena_new_of(a, Domain)};
+    while (n > 0) {
+        n = take_group(l, p, n, &g);
+        add_group(l, &g);
+    }
+}
+
+void lower_product(Lower *l, const Members *m)
+{
+    Product p[REDUCE_MAX];
+    TensorId sums[REDUCE_MAX];
+    uint32_t n = find_products(l, m, p);
+    int chain = is_chain(l, m, p, n);
+    ExprId at[2];
+    l->equation = &m->at[m->n - 1];
+    l->item_row = lower_index(l, "row");
+    for (uint32_t i = 0; i < n; i++) {
+        sums[i] = chain && i > 0 ? sums[0] : new_sums(l, &p[i], chain ? &m->at[0] : NULL);
+        p[i].partial = sums[i];
+        partial_at(l, x_index(l->k, m->at[0].loc, l->item_row), at);
+        vec_push(l->k->module->arena, &l->done,
+                 (Done){p[i].reduce, x_load(l->k, m->at[0].loc, p[i].partial, at), 0});
+    }
+    add_all(l, p, n);
+    if (chain)
+        drain_chain(l, &m->at[0], sums[0]);
+    else
+        drain(l, m);
+    for (uint32_t i = 0; i < n; i++)
+        lower_give_back(l, sums[i]);
 }

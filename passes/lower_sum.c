@@ -55,9 +55,19 @@ static void finish(Lower *l, const Domain *d)
     }
 }
 
+static void report_plain(Lower *l, const Domain *d)
+{
+    const char *why = d->guard != NONE      ? "it is computed under a condition"
+                      : l->plan.row == NONE ? "no two left-hand indices vary with one operand each"
+                                            : "it stands inside another sum, or runs over a bucket";
+    for (uint32_t n = 0; n < d->n; n++)
+        lower_report(l, &(Product){.reduce = d->reduce[n]}, why);
+}
+
 static void emit_domain(Lower *l, Domain *d, const Equation *onto)
 {
     uint32_t depth = l->depth;
+    report_plain(l, d);
     for (uint32_t n = 0; n < d->n; n++) {
         declare(l, d, n);
         lower_store(l, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL,
@@ -129,18 +139,22 @@ static ExprId put_unified(Kernel *k, ExprId e, void *user)
     return e;
 }
 
-ExprId lower_unify(Lower *l, ExprId e)
+void lower_unify(Lower *l, Members *m)
 {
     Unified u = {.l = l};
-    u.n = lower_reductions(l->k, e, u.from, REDUCE_MAX);
-    if (u.n > REDUCE_MAX)
-        return e;
+    for (uint32_t q = 0; q < m->n; q++) {
+        uint32_t found = lower_reductions(l->k, m->at[q].rhs, u.from + u.n, REDUCE_MAX - u.n);
+        if (found > REDUCE_MAX - u.n)
+            return;
+        u.n += found;
+    }
     for (uint32_t i = 0; i < u.n; i++) {
         u.to[i] = u.from[i];
         for (uint32_t j = 0; j < i && u.to[i] == u.from[i]; j++)
             u.to[i] = over_indices_of(l, u.from[i], u.to[j]);
     }
-    return x_rewrite(l->k, e, put_unified, &u);
+    for (uint32_t q = 0; q < m->n; q++)
+        m->at[q].rhs = x_rewrite(l->k, m->at[q].rhs, put_unified, &u);
 }
 
 void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard)

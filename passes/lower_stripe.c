@@ -1,0 +1,324 @@
+/* Stripes: a launch that computes several equations for a block of rows, then for the next block.
+ *
+ * Note [Stripes]. The rows of a block pass through all members of the cluster (Note [Clusters] in ir.h) while what they hand
+ * on stays in the thread's memory: a placed tensor s[b, n, i, j] is s[i - first row of the block, j] there. Of a placed tensor
+ * only those columns are computed that some reader asks for with some row of the block (cluster_needed): what a `where`
+ * excludes for all of them is never touched. Members that add up over the rows keep f32 sums from block to block, in the
+ * thread's memory too, and are stored after the last one; then blocks run in order, else they are the parallel items. */
+#include "passes/cluster.h"
+#include "passes/lower.h"
+#include "passes/schedule.h"
+
+static int is_outer(const Cluster *c, IndexId i)
+{
+    for (uint32_t o = 0; o < c->nouter; o++)
+        if (c->outer[o] == i)
+            return 1;
+    return 0;
+}
+
+static IndexId index_at(const Kernel *k, const Equation *q, uint32_t axis)
+{
+    const Expr *x = x_at(k, q->index[axis]);
+    return x->kind == X_INDEX ? x->sym : (IndexId)NONE;
+}
+
+static int has_row(const Kernel *k, const Cluster *c, const Equation *q)
+{
+    for (uint32_t a = 0; a < q->nindex; a++)
+        if (index_at(k, q, a) == c->row)
+            return 1;
+    return 0;
+}
+
+/* ---- placed tensors ---- */
+
+/* A thread's buffer with the axes of q's left-hand side that are no outer ones; `rows` > 0: of the row that many. */
+static Place place(Lower *l, const Cluster *c, const Equation *q, Elem elem, int64_t rows)
+{
+    Kernel *k = l->k;
+    const Tensor *t = &k->tensors.at[q->lhs];
+    Extent extents[MAX_RANK];
+    uint32_t n = rows > 0;
+    Place p = {.tensor = q->lhs, .row = NONE};
+    for (uint32_t a = 0; a < q->nindex; a++) {
+        IndexId i = index_at(k, q, a);
+        if (rows > 0 && i == c->row) {
+            p.row = a;
+            extents[0] = ext_const(k->module, rows);
+        } else if (i == NONE || !is_outer(c, i)) {
+            p.keep |= 1u << a;
+            extents[n++] = t->axes[a].extent;
+        }
+    }
+    p.buffer = lower_buffer(l, t->name, elem, SPACE_THREAD, n, extents);
+    return p;
+}
+
+/* ---- columns that are needed ---- */
+
+/* What a condition leaves of index i for the rows of the block. */
+static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, IndexId i, ExprId *lo,
+                      ExprId *hi)
+{
+    Kernel *k = l->k;
+    Plan saved = l->plan;
+    Domain *d = arena_new_of(k->module->arena, Domain);
+    *d = (Domain){.nbound = 1, .lane = NONE, .unrolled = 1};
+    d->bound[0] = i;
+    d->nconjunct = x_conjuncts(k, condition, d->conjunct, CONJUNCT_MAX);
+    Walk w = lower_walk_from(d);
+    w.open = 1;
+    l->plan = (Plan){.lane = NONE, .row = c->row, .rows = schedule_stripe_rows(l->c, k, c->row)};
+    l->row_first = l->stripe_first;
+    l->row_end = l->stripe_end;
+    lower_bind(l, c->row, NONE, l->group.at[c->row]);
+    Range r = lower_range(l, &w, i);
+    l->plan = saved;
+    lower_bind(l, c->row, NONE, l->group.at[c->row]);
+    *lo = r.lo_min;
+    *hi = r.hi_max;
+    if (!d->nconjunct)
+        return;
+    *lo = lower_let(l, loc, "lo", r.lo_min);
+    *hi = lower_let(l, loc, "hi", lower_max(l, *lo, r.hi_max));
+}
+
+/* ---- members with the row on their left ---- */
+
+/* Ordered loops over the indices that are neither outer ones, the row nor the lanes. */
+static void open_others(Lower *l, const Cluster *c, Loc loc)
+{
+    const Plan *p = &l->plan;
+    for (uint32_t f = 0; f < p->nfree; f++) {
+        IndexId i = p->free[f];
+        if (is_outer(c, i) || i == c->row || i == p->row || i == p->lane)
+            continue;
+        if (lower_is_row(l, i)) {
+            lower_open_all_rows(l, loc, i);
+            continue;
+        }
+        lower_bind(l, i, NONE, NONE);
+        lower_for(l, loc, LOOP_ORDERED, i, x_int(l->k, loc, 0), lower_extent(l, i), 1);
+    }
+}
+
+/* Blocks of columns between lo and hi, one after the other. */
+static void open_strips(Lower *l, Loc loc, ExprId lo, ExprId hi)
+{
+    IndexId v = lower_index(l, "v0");
+    lower_for(l, loc, LOOP_ORDERED, v, lo, hi, l->plan.strip);
+    l->lane_first = x_index(l->k, loc, v);
+    l->lane_end = lower_min(l, lower_add(l, l->lane_first, l->plan.strip), hi);
+}
+
+static void bind_rows(Lower *l, ExprId first, ExprId end)
+{
+    l->item_first = l->row_first = first;
+    l->item_end = l->row_end = end;
+}
+
+static void lower_member(Lower *l, const Equation *q, const Cluster *c, ExprId group)
+{
+    Kernel *k = l->k;
+    uint32_t depth = l->depth;
+    Members one = {.at = {*q}, .n = 1};
+    lower_unify(l, &one);
+    lower_plan(l, &one, c->row);
+    Plan *p = &l->plan;
+    if (p->lane != NONE && lower_is_row(l, p->lane) && p->lane != c->row)
+        p->lane = NONE;
+    lower_bind(l, c->row, NONE, group);
+    bind_rows(l, l->stripe_first, l->stripe_end);
+    ExprId lo = l->stripe_first, hi = l->stripe_end;
+    if (p->lane != NONE && p->lane != c->row) {
+        ExprId needed = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
+        narrow_to(l, c, q->loc, needed, p->lane, &lo, &hi);
+        lower_bind(l, p->lane, NONE, NONE);
+    }
+    open_others(l, c, q->loc);
+    l->lane_first = lo;
+    l->lane_end = hi;
+    if (p->row != NONE) {
+        p->chunk = schedule_stripe_rows(l->c, k, c->row);
+        open_strips(l, q->loc, lo, hi);
+    } else if (p->lane != c->row) {
+        lower_for(l, q->loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
+    }
+    lower_item(l, &one);
+    lower_close(l, depth);
+}
+
+/* ---- members that add up over the rows ---- */
+
+typedef struct Carry {
+    const Equation *q;
+    ExprId reduce;
+    Place place;
+} Carry;
+
+typedef Vec(Carry) Carries;
+
+/* The carried sum as an equation of its own: sums[...] += reduce. */
+static Equation carried(const Carry *y)
+{
+    Equation q = *y->q;
+    q.kind = EQ_ADD;
+    q.lhs = y->place.buffer;
+    q.rhs = y->reduce;
+    q.nindex = 0;
+    for (uint32_t a = 0; a < y->q->nindex; a++)
+        if (y->place.keep >> a & 1)
+            q.index[q.nindex++] = y->q->index[a];
+    return q;
+}
+
+static void find_carries(Lower *l, const Cluster *c, const Equation *q, Carries *out)
+{
+    ExprId reds[REDUCE_MAX];
+    uint32_t n = lower_reductions(l->k, q->rhs, reds, REDUCE_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        vec_push(l->k->module->arena, out, (Carry){q, reds[i], place(l, c, q, EL_F32, 0)});
+}
+
+/* Loops over the places of a carried sum, the last one in lanes. */
+static void open_places(Lower *l, const Equation *sums)
+{
+    Kernel *k = l->k;
+    for (uint32_t a = 0; a < sums->nindex; a++) {
+        IndexId i = index_at(k, sums, a);
+        int last = a + 1 == sums->nindex;
+        if (i == NONE)
+            continue;
+        lower_bind(l, i, NONE, NONE);
+        lower_for(l, sums->loc, last ? LOOP_VECTOR : LOOP_ORDERED, i, x_int(k, sums->loc, 0),
+                  lower_extent(l, i), last ? l->cpu->lanes : 1);
+    }
+}
+
+static void begin_carry(Lower *l, const Carry *y)
+{
+    uint32_t depth = l->depth;
+    Equation sums = carried(y);
+    open_places(l, &sums);
+    lower_store(l, sums.loc, sums.lhs, sums.index, lower_identity(l, y->reduce), 0);
+    lower_close(l, depth);
+}
+
+/* The terms of the block's rows. The sums' own rows, if they make a block product, are those that the condition leaves. */
+static void add_carry(Lower *l, const Carry *y, const Cluster *c)
+{
+    Kernel *k = l->k;
+    uint32_t depth = l->depth;
+    Members one = {.at = {carried(y)}, .n = 1};
+    Loc loc = one.at[0].loc;
+    lower_plan(l, &one, NONE);
+    Plan *p = &l->plan;
+    IndexId row = p->row;
+    ExprId lo, hi;
+    if (row != NONE) {
+        IndexId u = lower_index(l, "u0");
+        narrow_to(l, c, loc, x_condition(k, y->reduce), row, &lo, &hi);
+        lower_for(l, loc, LOOP_ORDERED, u, lo, hi, p->chunk);
+        ExprId first = x_index(k, loc, u);
+        bind_rows(l, first, lower_min(l, lower_add(l, first, p->chunk), hi));
+        lower_bind(l, row, NONE, NONE);
+    }
+    l->striped = c->row;
+    open_others(l, c, loc);
+    if (p->lane != NONE) {
+        lower_bind(l, p->lane, NONE, NONE);
+        open_strips(l, loc, x_int(k, loc, 0), lower_extent(l, p->lane));
+    }
+    lower_item(l, &one);
+    l->striped = NONE;
+    lower_close(l, depth);
+}
+
+/* The member itself, once its sums are complete. */
+static void finish_carries(Lower *l, const Equation *q, const Carries *all)
+{
+    uint32_t depth = l->depth;
+    Equation sums = *q;
+    for (uint32_t i = 0; i < all->len; i++)
+        if (all->at[i].q == q)
+            sums = carried(&all->at[i]);
+    l->plan = (Plan){
+        .lane = index_at(l->k, &sums, sums.nindex - 1u), .row = NONE, .rows = 1, .width = l->cpu->lanes};
+    open_places(l, &sums);
+    for (uint32_t i = 0; i < all->len; i++) {
+        if (all->at[i].q != q)
+            continue;
+        Equation own = carried(&all->at[i]);
+        ExprId value = x_load(l->k, q->loc, own.lhs, own.index);
+        vec_push(l->k->module->arena, &l->done, (Done){all->at[i].reduce, value, 0});
+    }
+    lower_store_element(l, q, q->kind == EQ_ADD);
+    l->done.len = 0;
+    lower_close(l, depth);
+}
+
+/* ---- the launch ---- */
+
+static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carries)
+{
+    int64_t rows = schedule_stripe_rows(l->c, l->k, c->row);
+    for (uint32_t i = 0; i < m->n; i++) {
+        const Equation *q = &m->at[i];
+        const Tensor t = l->k->tensors.at[q->lhs];
+        lower_prepare(l, q->rhs);
+        lower_pads(l, q);
+        if (t.placed)
+            vec_push(l->k->module->arena, &l->places, place(l, c, q, t.elem, rows));
+        if (!has_row(l->k, c, q))
+            find_carries(l, c, q, carries);
+    }
+}
+
+static ExprId open_blocks(Lower *l, Loc loc, const Cluster *c)
+{
+    Kernel *k = l->k;
+    int64_t rows = schedule_stripe_rows(l->c, k, c->row);
+    LoopMode mode = c->carries ? LOOP_ORDERED : LOOP_PARALLEL;
+    if (lower_is_row(l, c->row)) {
+        RowBlock b = lower_open_row_blocks(l, loc, c->row, rows, mode);
+        l->stripe_first = b.first;
+        l->stripe_end = b.end;
+        return b.group;
+    }
+    IndexId u = lower_index(l, "u0");
+    lower_for(l, loc, mode, u, x_int(k, loc, 0), lower_extent(l, c->row), rows);
+    l->stripe_first = x_index(k, loc, u);
+    l->stripe_end = lower_min(l, lower_add(l, l->stripe_first, rows), lower_extent(l, c->row));
+    return NONE;
+}
+
+void lower_stripe(Lower *l, const Members *m, const Cluster *c)
+{
+    Carries carries = {0};
+    Loc loc = m->at[0].loc;
+    prepare(l, m, c, &carries);
+    if (lower_is_row(l, c->row))
+        lower_row_blocks(l, lower_route_of(l, c->row), schedule_stripe_rows(l->c, l->k, c->row));
+    lower_launch(l, loc, lower_stem(l, &m->at[m->n - 1]));
+    for (uint32_t o = 0; o < c->nouter; o++) {
+        lower_bind(l, c->outer[o], NONE, NONE);
+        lower_parallel(l, loc, c->outer[o], lower_extent(l, c->outer[o]), 1);
+    }
+    for (uint32_t i = 0; i < carries.len; i++)
+        begin_carry(l, &carries.at[i]);
+    uint32_t depth = l->depth;
+    ExprId group = open_blocks(l, loc, c);
+    for (uint32_t q = 0; q < m->n; q++) {
+        if (has_row(l->k, c, &m->at[q]))
+            lower_member(l, &m->at[q], c, group);
+        for (uint32_t i = 0; i < carries.len; i++)
+            if (carries.at[i].q == &m->at[q])
+                add_carry(l, &carries.at[i], c);
+    }
+    lower_close(l, depth);
+    l->places.len = 0;
+    for (uint32_t q = 0; q < m->n; q++)
+        if (!has_row(l->k, c, &m->at[q]))
+            finish_carries(l, &m->at[q], &carries);
+}
