@@ -11,10 +11,14 @@ void tile_broken(TileVerifier *v, const char *format, ...)
     va_start(args, format);
     const char *text = arena_vprintf(v->a, format, args);
     va_end(args);
-    const Stmt *at = v->at == NONE ? NULL : &v->k->tiles->stmts.at[v->at];
-    const char *launch = v->launch == NONE ? "" : v->k->tiles->stmts.at[v->launch].name;
-    v->error = arena_printf(v->a, "kernel %s, launch %s, %s statement of line %u: %s", v->k->name, launch,
-                            at ? tile_name((TileKind)at->kind) : "no", at ? at->loc.line : 0, text);
+    if (v->at == NONE || v->launch == NONE) {
+        v->error = arena_printf(v->a, "kernel %s: %s", v->k->name, text);
+        return;
+    }
+    const Stmt *at = &v->k->tiles->stmts.at[v->at];
+    v->error = arena_printf(v->a, "kernel %s, launch %s, %s statement of line %u: %s", v->k->name,
+                            v->k->tiles->stmts.at[v->launch].name, tile_name((TileKind)at->kind),
+                            at->loc.line, text);
 }
 
 static const Stmt *stmt_at(const TileVerifier *v, StmtId id) { return &v->k->tiles->stmts.at[id]; }
@@ -69,8 +73,6 @@ static void verify_load(TileVerifier *v, const Expr *x)
         tile_broken(v, "%s is read but not among the fields of the program", t->name);
 }
 
-static void verify_subscripts(TileVerifier *v, TensorId t, const ExprId *index, uint32_t n);
-
 static void verify_node(TileVerifier *v, ExprId e)
 {
     const Kernel *k = v->k;
@@ -102,11 +104,32 @@ static void verify_node(TileVerifier *v, ExprId e)
             tile_broken(v, "an expression that contains itself");
 }
 
-typedef enum Want { WANT_INT, WANT_VALUE, WANT_CONDITION } Want;
+TileBox tile_box_of(const Kernel *k, ExprId load)
+{
+    TileBox box = {.buffer = x_at(k, load)->sym, .n = x_at(k, load)->nargs};
+    for (uint32_t i = 0; i < box.n; i++)
+        box.index[i] = x_arg(k, load, i);
+    for (uint32_t i = 0; i < 2; i++)
+        box.from[i] = box.to[i] = NONE;
+    return box;
+}
 
-static void verify_expr(TileVerifier *v, ExprId e, Want want)
+/* What the node, a load, needs beyond its own form. */
+static void verify_reading(TileVerifier *v, ExprId load)
+{
+    TileBox box = tile_box_of(v->k, load);
+    tile_verify_subscripts(v, box.buffer, box.index, box.n);
+    if (!v->error)
+        tile_verify_read(v, box.buffer);
+    if (!v->error)
+        tile_verify_access(v, &box, 0);
+}
+
+void tile_verify_expr(TileVerifier *v, ExprId e, TileWant want)
 {
     const Kernel *k = v->k;
+    if (v->error)
+        return;
     if (e >= k->exprs.len) {
         tile_broken(v, "an expression is missing");
         return;
@@ -125,14 +148,9 @@ static void verify_expr(TileVerifier *v, ExprId e, Want want)
     uint32_t n = v->nodes.len;
     ExprId *nodes = arena_array(v->a, ExprId, n + 1);
     memcpy(nodes, v->nodes.at, sizeof *nodes * n);
-    for (uint32_t i = 0; !v->error && i < n; i++) {
-        const Expr *x = x_at(k, nodes[i]);
-        ExprId args[MAX_RANK];
-        for (uint32_t j = 0; x->kind == X_LOAD && j < x->nargs; j++)
-            args[j] = x_arg(k, nodes[i], j);
-        if (x->kind == X_LOAD)
-            verify_subscripts(v, x->sym, args, x->nargs);
-    }
+    for (uint32_t i = 0; !v->error && i < n; i++)
+        if (x_at(k, nodes[i])->kind == X_LOAD)
+            verify_reading(v, nodes[i]);
 }
 
 static void verify_register(TileVerifier *v, const Tensor *t, uint32_t axis, ExprId subscript)
@@ -147,7 +165,7 @@ static void verify_register(TileVerifier *v, const Tensor *t, uint32_t axis, Exp
                     (long long)lo, (long long)hi, (long long)extent - 1);
 }
 
-static void verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index, uint32_t n)
+void tile_verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index, uint32_t n)
 {
     const Tensor *t = &v->k->tensors.at[id];
     for (uint32_t i = 0; i < n; i++) {
@@ -160,7 +178,7 @@ static void verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index,
 
 /* ---- statements ---- */
 
-static int is_buffer(TileVerifier *v, TensorId t, const char *what)
+int tile_is_buffer(TileVerifier *v, TensorId t, const char *what)
 {
     const Kernel *k = v->k;
     if (t >= k->tensors.len)
@@ -172,7 +190,7 @@ static int is_buffer(TileVerifier *v, TensorId t, const char *what)
 
 static void verify_list(TileVerifier *v, TensorId t, Elem elem, uint32_t rank, const char *what)
 {
-    if (!is_buffer(v, t, what))
+    if (!tile_is_buffer(v, t, what))
         return;
     const Tensor *b = &v->k->tensors.at[t];
     if (b->elem != elem || b->rank != rank)
@@ -185,7 +203,7 @@ static int is_zero(const Expr *x)
            (x->kind == X_FLOAT && !(x->value.f < 0 || x->value.f > 0));
 }
 
-static int fits(Elem elem, const Expr *x)
+int tile_fits(Elem elem, const Expr *x)
 {
     Type t = (Type)x->type;
     switch (elem) {
@@ -199,9 +217,20 @@ static int fits(Elem elem, const Expr *x)
     return 0;
 }
 
+/* s writes `buffer` at its subscripts (top: and at all places behind them). */
+static void verify_writing(TileVerifier *v, TensorId buffer, const Stmt *s)
+{
+    TileBox box = {.buffer = buffer, .n = s->nindex, .from = {NONE, NONE}, .to = {NONE, NONE}};
+    memcpy(box.index, s->index, sizeof box.index);
+    tile_verify_write(v, buffer, s->index, s->nindex);
+    if (!v->error)
+        tile_verify_access(v, &box, 1);
+    tile_written(v, buffer);
+}
+
 static void verify_store(TileVerifier *v, const Stmt *s)
 {
-    if (!is_buffer(v, s->buffer, "the target"))
+    if (!tile_is_buffer(v, s->buffer, "the target"))
         return;
     const Tensor *t = &v->k->tensors.at[s->buffer];
     if (t->role == ROLE_IN)
@@ -209,30 +238,33 @@ static void verify_store(TileVerifier *v, const Stmt *s)
     if (s->nindex != t->rank)
         tile_broken(v, "%s has %u axes and %u subscripts", t->name, t->rank, s->nindex);
     for (uint32_t i = 0; !v->error && i < s->nindex; i++)
-        verify_expr(v, s->index[i], WANT_INT);
+        tile_verify_expr(v, s->index[i], WANT_INT);
     if (!v->error)
-        verify_subscripts(v, s->buffer, s->index, s->nindex);
-    verify_expr(v, s->value, WANT_VALUE);
-    if (!v->error && !fits(t->elem, x_at(v->k, s->value)))
+        tile_verify_subscripts(v, s->buffer, s->index, s->nindex);
+    tile_verify_expr(v, s->value, WANT_VALUE);
+    if (!v->error && !tile_fits(t->elem, x_at(v->k, s->value)))
         tile_broken(v, "a value of type %s is stored to %s, which is %s",
                     type_name((Type)x_at(v->k, s->value)->type), t->name, elem_name(t->elem));
+    if (!v->error && s->add)
+        tile_verify_read(v, s->buffer);
     if (!v->error)
-        tile_verify_write(v, s->buffer, s->index, s->nindex);
+        verify_writing(v, s->buffer, s);
     if (!v->error)
         tile_verify_lanes(v, s);
+    if (!v->error)
+        tile_know(v, s);
 }
 
-static void verify_pack(TileVerifier *v, const Stmt *s) { is_buffer(v, s->buffer, "the panel"); }
-
-static void verify_product(TileVerifier *v, const Stmt *s) { is_buffer(v, s->buffer, "the block of sums"); }
+static void verify_pack(TileVerifier *v, const Stmt *s) { tile_verify_pack(v, s); }
+static void verify_product(TileVerifier *v, const Stmt *s) { tile_verify_product(v, s); }
 
 static void verify_check(TileVerifier *v, const Stmt *s)
 {
-    verify_expr(v, s->value, WANT_CONDITION);
+    tile_verify_expr(v, s->value, WANT_CONDITION);
     if (s->report != NONE)
-        verify_expr(v, s->report, WANT_INT);
+        tile_verify_expr(v, s->report, WANT_INT);
     if (s->limit != NONE)
-        verify_expr(v, s->limit, WANT_INT);
+        tile_verify_expr(v, s->limit, WANT_INT);
     if (!s->text)
         tile_broken(v, "a check has no text");
 }
@@ -250,17 +282,31 @@ static void verify_route_id(TileVerifier *v, RouteId r)
         tile_broken(v, "its route does not exist");
 }
 
+/* Two lists made by one statement. */
+static void verify_made(TileVerifier *v, const Stmt *s)
+{
+    if (v->error)
+        return;
+    tile_written(v, s->buffer);
+    tile_written(v, s->second);
+}
+
 static void verify_blocks(TileVerifier *v, const Stmt *s)
 {
     verify_alone(v);
     verify_list(v, s->buffer, EL_I64, 2, "the list of blocks");
     verify_list(v, s->second, EL_I64, 1, "the number of blocks");
     verify_route_id(v, s->route);
+    if (!v->error)
+        tile_verify_route(v, s->route);
+    if (!v->error)
+        v->rows[s->buffer] = s->step;
     if (s->step < 1)
         tile_broken(v, "blocks of %lld rows", (long long)s->step);
+    verify_made(v, s);
 }
 
-static void declare(TileVerifier *v, IndexId i)
+void tile_declare(TileVerifier *v, IndexId i)
 {
     const Kernel *k = v->k;
     if (i >= k->indices.len) {
@@ -272,19 +318,27 @@ static void declare(TileVerifier *v, IndexId i)
     vec_push(v->a, &v->scope, i);
 }
 
+void tile_leave(TileVerifier *v, uint32_t scope)
+{
+    v->scope.len = scope;
+    while (v->ranges.len && !in_scope(v, v->ranges.at[v->ranges.len - 1].var))
+        v->ranges.len--;
+}
+
 static void verify_bucket(TileVerifier *v, const Stmt *s)
 {
     uint32_t scope = v->scope.len;
     verify_alone(v);
     verify_list(v, s->buffer, EL_I32, 1, "the order");
     verify_list(v, s->second, EL_I64, 1, "the bounds of buckets");
-    verify_expr(v, s->limit, WANT_INT);
+    tile_verify_expr(v, s->limit, WANT_INT);
     for (uint32_t i = 0; i < s->nbound; i++)
-        declare(v, s->bound[i]);
-    verify_expr(v, s->value, WANT_INT);
+        tile_declare(v, s->bound[i]);
+    tile_verify_expr(v, s->value, WANT_INT);
     if (s->guard != NONE)
-        verify_expr(v, s->guard, WANT_CONDITION);
-    v->scope.len = scope;
+        tile_verify_expr(v, s->guard, WANT_CONDITION);
+    tile_leave(v, scope);
+    verify_made(v, s);
 }
 
 static void verify_top(TileVerifier *v, const Stmt *s)
@@ -292,24 +346,24 @@ static void verify_top(TileVerifier *v, const Stmt *s)
     uint32_t scope = v->scope.len;
     if (v->vector != NONE)
         tile_broken(v, "must not stand in a vector loop");
-    if (!is_buffer(v, s->buffer, "the target"))
+    if (!tile_is_buffer(v, s->buffer, "the target"))
         return;
     if (v->k->tensors.at[s->buffer].rank != s->nindex + 1)
         tile_broken(v, "%s has %u axes, one of them the places", v->k->tensors.at[s->buffer].name,
                     v->k->tensors.at[s->buffer].rank);
     verify_list(v, s->second, EL_I32, s->nindex + 1u, "the chosen places");
     for (uint32_t i = 0; !v->error && i < s->nindex; i++)
-        verify_expr(v, s->index[i], WANT_INT);
-    verify_expr(v, s->limit, WANT_INT);
-    verify_expr(v, s->lo, WANT_INT);
-    verify_expr(v, s->hi, WANT_INT);
-    if (!v->error) {
-        tile_verify_write(v, s->buffer, s->index, s->nindex);
-        tile_verify_write(v, s->second, s->index, s->nindex);
-    }
-    declare(v, s->var);
-    verify_expr(v, s->value, WANT_VALUE);
-    v->scope.len = scope;
+        tile_verify_expr(v, s->index[i], WANT_INT);
+    tile_verify_expr(v, s->limit, WANT_INT);
+    tile_verify_expr(v, s->lo, WANT_INT);
+    tile_verify_expr(v, s->hi, WANT_INT);
+    tile_declare(v, s->var);
+    tile_verify_expr(v, s->value, WANT_VALUE);
+    tile_leave(v, scope);
+    if (!v->error)
+        verify_writing(v, s->buffer, s);
+    if (!v->error)
+        verify_writing(v, s->second, s);
 }
 
 static void verify_route(TileVerifier *v, const Stmt *s)
@@ -319,12 +373,18 @@ static void verify_route(TileVerifier *v, const Stmt *s)
     verify_list(v, s->second, EL_I32, 2, "the choices");
     if (!v->error && v->k->routes.at[s->route].role == ROLE_IN)
         tile_broken(v, "route %s is an input", v->k->routes.at[s->route].name);
+    if (!v->error)
+        tile_verify_read(v, s->second);
+    if (!v->error)
+        v->ready[s->route] = ROUTE_READY;
 }
 
 static void verify_valid(TileVerifier *v, const Stmt *s)
 {
     verify_alone(v);
     verify_route_id(v, s->route);
+    if (!v->error && v->k->routes.at[s->route].role == ROLE_IN && !v->ready[s->route])
+        v->ready[s->route] = ROUTE_CHECKED;
 }
 
 /* ---- the tree ---- */
@@ -333,8 +393,12 @@ static void verify_children(TileVerifier *v, StmtId first);
 
 static void verify_if(TileVerifier *v, const Stmt *s)
 {
-    verify_expr(v, s->value, WANT_CONDITION);
+    tile_verify_expr(v, s->value, WANT_CONDITION);
+    uint32_t known = v->known_now.len;
+    const uint8_t *before = tile_enter_condition(v);
     verify_children(v, s->first);
+    tile_leave_condition(v, before);
+    tile_forget(v, known);
 }
 
 static int flat_mode(const Stmt *s)
@@ -357,8 +421,8 @@ static void verify_flat(TileVerifier *v, const Stmt *s)
 static void verify_bounds(TileVerifier *v, const Stmt *s)
 {
     int64_t lo, hi;
-    verify_expr(v, s->lo, WANT_INT);
-    verify_expr(v, s->hi, WANT_INT);
+    tile_verify_expr(v, s->lo, WANT_INT);
+    tile_verify_expr(v, s->hi, WANT_INT);
     if (v->error)
         return;
     if (s->step < 1)
@@ -381,7 +445,8 @@ static void verify_for(TileVerifier *v, const Stmt *s)
         tile_broken(v, "a loop of mode %d", s->mode);
     verify_bounds(v, s);
     StmtId self = v->at;
-    declare(v, s->var);
+    tile_declare(v, s->var);
+    vec_push(v->a, &v->ranges, ((TileRange){s->var, s->lo, s->hi, s->step, flat_mode(s)}));
     vec_push(v->a, &v->loops, self);
     if (s->mode == LOOP_VECTOR)
         v->vector = self;
@@ -390,7 +455,8 @@ static void verify_for(TileVerifier *v, const Stmt *s)
         v->owned |= s->mode == LOOP_OWNED ? v->index_taint[s->var] : 0;
     }
     verify_children(v, s->first);
-    v->scope.len = saved.scope.len;
+    tile_leave(v, saved.scope.len);
+    tile_forget(v, saved.known_now.len);
     v->loops.len = saved.loops.len;
     v->vector = saved.vector;
     v->parallel = saved.parallel;
@@ -446,6 +512,7 @@ static void verify_top_level(TileVerifier *v)
         }
         v->launch = id;
         tile_mark_launch(v, id);
+        tile_begin_launch(v, id);
         verify_children(v, stmt_at(v, id)->first);
     }
 }
@@ -459,6 +526,9 @@ const char *tile_verify(const Kernel *k, Arena *a)
     v.stamp = arena_array(a, uint32_t, k->exprs.len + 1);
     v.index_taint = arena_array(a, uint32_t, k->indices.len + 1);
     v.tensor_taint = arena_array(a, uint32_t, k->tensors.len + 1);
+    tile_begin_program(&v);
+    tile_verify_layouts(&v);
     verify_top_level(&v);
+    tile_end_program(&v);
     return v.error;
 }

@@ -1,9 +1,47 @@
-/* Shared by the files of the tile verifier: the tree and its statements (tile_verify.c), what threads and lanes
- * may do (tile_verify_race.c). Private to ir/. */
+/* Shared by the files of the tile verifier: the tree and its statements (tile_verify.c), pack and product
+ * (tile_verify_block.c), what threads and lanes may do (tile_verify_race.c), what is written before it is read
+ * (tile_verify_flow.c), proofs about sizes (tile_verify_bound.c). Private to ir/. */
 #ifndef IR_TILE_VERIFY_H
 #define IR_TILE_VERIFY_H
 
 #include "ir/tile.h"
+
+enum { TILE_MAX_DEPTH = 1000 }; /* of statements: a broken list may be a ring */
+
+/* A variable in scope with the range it runs over: a loop, a box of pack, top. */
+typedef struct TileRange {
+    IndexId var;
+    ExprId lo, hi;
+    int64_t step;
+    int flat; /* a parallel or owned loop */
+} TileRange;
+typedef Vec(TileRange) TileRanges;
+
+/* What a statement touches: subscripts, and how many elements of the last two axes from there (NONE: one). */
+typedef struct TileBox {
+    TensorId buffer;
+    uint32_t n;
+    ExprId index[MAX_RANK];
+    ExprId from[2], to[2]; /* to - from elements; NONE for from: 0 */
+    int64_t edge[2];       /* a block that is written touches what follows up to a multiple of this; else 0 */
+} TileBox;
+
+/* A read or write of shared memory that this launch writes, with what is known of its subscripts. */
+typedef struct TileAccess {
+    TileBox box;
+    StmtId at;
+    int write;
+    TileRanges ranges;        /* in scope at the access */
+    uint32_t own[MAX_RANK];   /* bit of each flat loop in whose own stretch p .. p + step the axis stays */
+    ExprId lo[MAX_RANK], hi[MAX_RANK]; /* it stays in lo..hi (NONE: unknown), which depends on .. */
+    uint32_t block[MAX_RANK];          /* .. these flat loops */
+} TileAccess;
+
+typedef enum TileRouteState {
+    ROUTE_ABSENT,
+    ROUTE_READY,
+    ROUTE_CHECKED, /* ready from the next launch on */
+} TileRouteState;
 
 typedef struct TileVerifier {
     const Kernel *k;
@@ -22,6 +60,17 @@ typedef struct TileVerifier {
     /* By index and by tensor: which parallel and owned loops of the launch it depends on, a bit each. */
     uint32_t *index_taint, *tensor_taint;
     uint32_t parallel, owned; /* bits of the enclosing loops */
+    TileRanges ranges;
+    Vec(TileAccess) accesses; /* of this launch */
+    /* By tensor: statements of this launch that write it; has it been written. By route: checked or made. */
+    uint32_t *stores;
+    int64_t *rows; /* by tensor: a list of blocks of at most that many rows; else 0 */
+    uint8_t *written, *ready; /* ready: TileRouteState */
+    /* By tensor: the value of a register that is stored once in the launch, from its store on to the end of the
+     * loop around it; else NONE. `known_now`: those that have one. */
+    ExprId *known;
+    ExprId *variable; /* by index: the expression that it is, or NONE where none uses it */
+    Vec(TensorId) known_now;
 } TileVerifier;
 
 void tile_broken(TileVerifier *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -38,5 +87,64 @@ void tile_mark_launch(TileVerifier *v, StmtId launch);
 /* The rules of Note [Parallel] and Note [Lanes] for a statement that writes `buffer` at `index`. */
 void tile_verify_write(TileVerifier *v, TensorId buffer, const ExprId *index, uint32_t nindex);
 void tile_verify_lanes(TileVerifier *v, const Stmt *s);
+/* Another access of the launch: no two items may meet at an element that one of them writes. */
+void tile_verify_access(TileVerifier *v, const TileBox *box, int write);
+
+/* ---- statements and expressions (tile_verify.c) ---- */
+
+typedef enum TileWant { WANT_INT, WANT_VALUE, WANT_CONDITION } TileWant;
+
+void tile_verify_expr(TileVerifier *v, ExprId e, TileWant want);
+void tile_verify_subscripts(TileVerifier *v, TensorId t, const ExprId *index, uint32_t n);
+TileBox tile_box_of(const Kernel *k, ExprId load);
+int tile_is_buffer(TileVerifier *v, TensorId t, const char *what);
+int tile_fits(Elem elem, const Expr *value); /* a store converts no more than this */
+/* A variable of the statement itself; tile_leave() ends those declared after `scope`. */
+void tile_declare(TileVerifier *v, IndexId i);
+void tile_leave(TileVerifier *v, uint32_t scope);
+
+/* ---- pack and product (tile_verify_block.c) ---- */
+
+void tile_verify_layouts(TileVerifier *v);
+void tile_verify_pack(TileVerifier *v, const Stmt *s);
+void tile_verify_product(TileVerifier *v, const Stmt *s);
+
+/* ---- written before it is read (tile_verify_flow.c) ---- */
+
+void tile_begin_program(TileVerifier *v);
+void tile_begin_launch(TileVerifier *v, StmtId launch);
+void tile_end_program(TileVerifier *v);
+void tile_verify_read(TileVerifier *v, TensorId t);
+void tile_verify_route(TileVerifier *v, RouteId r);
+void tile_written(TileVerifier *v, TensorId t);
+/* Around statements that may not run: what they write in registers and thread space is not taken as written. */
+uint8_t *tile_enter_condition(TileVerifier *v);
+void tile_leave_condition(TileVerifier *v, const uint8_t *before);
+/* The store s was met: remember its value when the register has no other; forget back to `n` values. */
+void tile_know(TileVerifier *v, const Stmt *s);
+void tile_forget(TileVerifier *v, uint32_t n);
+
+/* ---- proofs (tile_verify_bound.c) ---- */
+
+enum { TILE_MAX_TERMS = 16 };
+
+/* sum of coef * atom + constant; an atom is an integer expression taken as a whole, or a product of dimensions. */
+typedef struct TileSum {
+    int64_t constant;
+    uint32_t n;
+    int lost; /* too large to say anything */
+    struct TileTerm {
+        int64_t coef;
+        ExprId atom;          /* NONE: `size` */
+        const Monomial *size;
+    } at[TILE_MAX_TERMS];
+} TileSum;
+
+void tile_sum_expr(TileVerifier *v, TileSum *s, ExprId e, int64_t factor); /* += factor * e; NONE adds nothing */
+void tile_sum_extent(TileVerifier *v, TileSum *s, Extent e, int64_t factor);
+int tile_sum_at_most_zero(TileVerifier *v, const TileSum *s);
+int tile_is_multiple(TileVerifier *v, ExprId e, int64_t of);
+/* Every load in e gives the same value at all places of the launch where its registers are in scope. */
+int tile_is_stable(TileVerifier *v, ExprId e);
 
 #endif

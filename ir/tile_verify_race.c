@@ -4,7 +4,13 @@
  * whose bounds depend on it, through registers and thread buffers (by what is stored in them) and through loads of
  * work space and route fields (by their subscripts): those are lists that the kernel made itself or that were
  * checked, and a block number, say, chooses rows through them. A plain parameter does not pass the bit on: nothing
- * is known about its values. A store in a parallel loop needs, in its subscripts, the bit of every loop around it. */
+ * is known about its values. A store in a parallel loop needs, in its subscripts, the bit of every loop around it.
+ *
+ * Note [Meeting items]. Items run in any order, without a barrier. So where a launch writes shared memory that it
+ * also reads, or writes in two statements, each flat loop must keep the two accesses apart on some axis: both stay in
+ * the loop's own stretch p .. p + step, or both stay in the same lo..hi and lo is read from a list at the loop's
+ * variable: such ranges (the rows of a block, of a group, of a bucket) do not overlap; those of `blocks` by N must not
+ * be longer than N. Else one of the two belongs into a launch of its own. */
 #include "ir/tile_verify.h"
 
 /* ---- lanes ---- */
@@ -164,8 +170,8 @@ static void mark(Marking *m, uint32_t *slot, uint32_t taint)
 static void mark_tree(TileVerifier *v, Marking *m, StmtId first, uint32_t control)
 {
     const Kernel *k = v->k;
-    uint32_t left = k->tiles->stmts.len; /* a broken list may be a ring */
-    if (m->depth++ < TILE_COUNT * 64u)
+    uint32_t left = k->tiles->stmts.len;
+    if (m->depth++ < TILE_MAX_DEPTH)
         for (StmtId id = first; id < k->tiles->stmts.len && left-- > 0; id = k->tiles->stmts.at[id].next) {
             const Stmt *s = &k->tiles->stmts.at[id];
             uint32_t inner = control;
@@ -175,9 +181,8 @@ static void mark_tree(TileVerifier *v, Marking *m, StmtId first, uint32_t contro
                 mark(m, &v->index_taint[s->var], own | taint_of(v, s->lo) | taint_of(v, s->hi));
             } else if (s->kind == TILE_if) {
                 inner |= taint_of(v, s->value);
-            } else if (s->kind == TILE_store && s->buffer < k->tensors.len &&
-                       k->tensors.at[s->buffer].space >= SPACE_THREAD) {
-                mark(m, &v->tensor_taint[s->buffer], control | taint_of(v, s->value));
+            } else if (s->buffer < k->tensors.len && k->tensors.at[s->buffer].space >= SPACE_THREAD) {
+                mark(m, &v->tensor_taint[s->buffer], control | taint_of(v, s->value) | taint_of(v, s->other));
             }
             mark_tree(v, m, s->first, inner);
         }
@@ -229,4 +234,157 @@ void tile_verify_write(TileVerifier *v, TensorId buffer, const ExprId *index, ui
         tile_broken(v, "two items of a parallel loop may store to the same element of %s", t->name);
     if ((plain & v->owned) != v->owned)
         tile_broken(v, "the owner's variable is no subscript of %s", t->name);
+}
+
+/* ---- accesses of one launch ---- */
+
+/* += the elements of an axis of the box */
+static void sum_length(TileVerifier *v, TileSum *s, const TileBox *box, uint32_t axis)
+{
+    uint32_t side = axis + 2 - box->n;
+    if (axis + 2 < box->n || box->to[side] == NONE) {
+        s->constant++;
+        return;
+    }
+    tile_sum_expr(v, s, box->to[side], 1);
+    tile_sum_expr(v, s, box->from[side], -1);
+}
+
+/* lo <= the axis's elements < hi + more */
+static int stays_in(TileVerifier *v, const TileBox *box, uint32_t axis, ExprId lo, ExprId hi, int64_t more)
+{
+    TileSum below = {0}, above = {.constant = -more};
+    tile_sum_expr(v, &below, lo, 1);
+    tile_sum_expr(v, &below, box->index[axis], -1);
+    tile_sum_expr(v, &above, box->index[axis], 1);
+    tile_sum_expr(v, &above, hi, -1);
+    sum_length(v, &above, box, axis);
+    return tile_sum_at_most_zero(v, &below) && tile_sum_at_most_zero(v, &above);
+}
+
+static int64_t edge_of(const TileBox *box, uint32_t axis)
+{
+    return box->n < 2 || axis + 2 < box->n ? 0 : box->edge[axis + 2 - box->n];
+}
+
+static uint32_t own_stretches(TileVerifier *v, const TileBox *box, uint32_t axis)
+{
+    uint32_t own = 0;
+    for (uint32_t r = 0; r < v->ranges.len && v->ranges.at[r].flat; r++) {
+        const TileRange *flat = &v->ranges.at[r];
+        ExprId p = v->variable[flat->var];
+        int64_t edge =
+            edge_of(box, axis) > 1 ? edge_of(box, axis) : 1; /* p and p + step are where a block may end */
+        if (p != NONE && tile_is_multiple(v, p, edge) && stays_in(v, box, axis, p, p, flat->step))
+            own |= v->index_taint[flat->var];
+    }
+    return own;
+}
+
+/* Flat loops that choose lo..hi from a list; see Note [Meeting items]. */
+static uint32_t listed_by(TileVerifier *v, ExprId lo, ExprId hi)
+{
+    TileSum start = {0}, longer = {0};
+    tile_sum_expr(v, &start, lo, 1);
+    ExprId atom = start.n == 1 && !start.lost ? start.at[0].atom : (ExprId)NONE;
+    if (atom == NONE || start.constant || start.at[0].coef != 1 || x_at(v->k, atom)->kind != X_LOAD)
+        return 0;
+    longer.constant = -v->rows[x_at(v->k, atom)->sym];
+    tile_sum_expr(v, &longer, hi, 1);
+    tile_sum_expr(v, &longer, lo, -1);
+    return longer.constant && !tile_sum_at_most_zero(v, &longer) ? 0 : taint_of(v, lo);
+}
+
+/* The range of an ordered loop that an axis stays in: the outermost one that a flat loop chooses. */
+static void find_block(TileVerifier *v, TileAccess *a, uint32_t axis)
+{
+    a->lo[axis] = NONE;
+    for (uint32_t r = 0; edge_of(&a->box, axis) <= 1 && a->lo[axis] == NONE && r < v->ranges.len; r++) {
+        const TileRange *in = &v->ranges.at[r];
+        int stable = !in->flat && tile_is_stable(v, in->lo) && tile_is_stable(v, in->hi);
+        a->block[axis] = stable ? listed_by(v, in->lo, in->hi) : 0;
+        if (a->block[axis] && stays_in(v, &a->box, axis, in->lo, in->hi, 0)) {
+            a->lo[axis] = in->lo;
+            a->hi[axis] = in->hi;
+        }
+    }
+}
+
+/* On this axis a stays in the block of b, which depends on a loop of `flat`. */
+static int in_block_of(TileVerifier *v, const TileAccess *a, const TileAccess *b, uint32_t axis,
+                       uint32_t flat)
+{
+    if (b->lo[axis] == NONE || !(b->block[axis] & flat))
+        return 0;
+    TileRanges now = v->ranges;
+    v->ranges = a->ranges;
+    int in = stays_in(v, &a->box, axis, b->lo[axis], b->hi[axis], 0);
+    v->ranges = now;
+    return in;
+}
+
+static int kept_apart(TileVerifier *v, const TileAccess *a, const TileAccess *b, uint32_t flat)
+{
+    for (uint32_t i = 0; i < a->box.n && i < b->box.n; i++)
+        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) || in_block_of(v, b, a, i, flat))
+            return 1;
+    return 0;
+}
+
+/* The items of one statement that writes whole blocks. */
+static void verify_blocks_apart(TileVerifier *v, const TileAccess *a)
+{
+    const Kernel *k = v->k;
+    for (uint32_t r = 0; r < v->ranges.len && v->ranges.at[r].flat; r++)
+        if (!kept_apart(v, a, a, v->index_taint[v->ranges.at[r].var]))
+            tile_broken(
+                v,
+                "two items of parallel loop %s may write to the same element of %s: its blocks are not "
+                "known to stay in the loop's own stretch, up to multiples of %d",
+                k->indices.at[v->ranges.at[r].var].name, k->tensors.at[a->box.buffer].name, LAYOUT_EDGE);
+}
+
+static void verify_pair(TileVerifier *v, const TileAccess *a, const TileAccess *b)
+{
+    const Kernel *k = v->k;
+    const Stmt *other = &k->tiles->stmts.at[b->at];
+    if (a->box.buffer != b->box.buffer || (!a->write && !b->write) ||
+        (a->at == b->at && a->write == b->write))
+        return;
+    for (uint32_t r = 0; r < v->ranges.len && v->ranges.at[r].flat; r++)
+        if (!kept_apart(v, a, b, v->index_taint[v->ranges.at[r].var]))
+            tile_broken(
+                v,
+                "it may %s the element of %s that the %s statement of line %u %s in another item of loop "
+                "%s: a barrier must stand between them, so a launch of its own",
+                a->write ? "write" : "read", k->tensors.at[a->box.buffer].name,
+                tile_name((TileKind)other->kind), other->loc.line, b->write ? "writes" : "reads",
+                k->indices.at[v->ranges.at[r].var].name);
+}
+
+/* A copy that outlives the loops. */
+static TileRanges ranges_now(const TileVerifier *v)
+{
+    TileRanges copy = {0};
+    for (uint32_t r = 0; r < v->ranges.len; r++)
+        vec_push(v->a, &copy, v->ranges.at[r]);
+    return copy;
+}
+
+void tile_verify_access(TileVerifier *v, const TileBox *box, int write)
+{
+    const Tensor *t = &v->k->tensors.at[box->buffer];
+    if (!(v->parallel | v->owned) || !v->stores[box->buffer] || t->space == SPACE_THREAD ||
+        t->space == SPACE_REG)
+        return;
+    TileAccess a = {.box = *box, .at = v->at, .write = write, .ranges = ranges_now(v)};
+    for (uint32_t i = 0; i < box->n; i++) {
+        a.own[i] = own_stretches(v, box, i);
+        find_block(v, &a, i);
+    }
+    if (edge_of(box, box->n - 1))
+        verify_blocks_apart(v, &a);
+    for (uint32_t i = 0; !v->error && i < v->accesses.len; i++)
+        verify_pair(v, &a, &v->accesses.at[i]);
+    vec_push(v->a, &v->accesses, a);
 }

@@ -1,36 +1,5 @@
-/* The text of the tile level: written, read back, written again; and what its verifier refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "ir/tile.h"
-
-typedef struct Fixture {
-    Arena *arena;
-    Diags diags;
-    Module *module;
-} Fixture;
-
-static int read_text(Fixture *f, const char *text)
-{
-    *f = (Fixture){.arena = arena_new()};
-    f->diags.arena = f->arena;
-    f->module = ir_module(f->arena, &f->diags, "t.moetiles");
-    uint32_t file = diag_add_file(&f->diags, "t.moetiles", text, strlen(text));
-    return tile_read(f->module, file, text, strlen(text));
-}
-
-static const char *printed(Fixture *f)
-{
-    Text out = {.arena = f->arena};
-    tile_print(f->module, NULL, &out);
-    return text_string(&out);
-}
+/* The text of the tile level: written, read back, written again; and bad text. */
+#include "tests/unit/tile_fixture.h"
 
 static const char pointwise[] = "tiles 1\n"
                                 "\n"
@@ -189,72 +158,6 @@ static void test_lines_are_kept(void **state)
     arena_free(f.arena);
 }
 
-/* A kernel around a body of statements, with what the cases below need. */
-static const char *wrapped(char *out, size_t size, const char *body)
-{
-    snprintf(out, size,
-             "tiles 1\ndim T\ndim E\ndim H\ngroup R : E rows T\n"
-             "kernel f(in x: f32[T, H], in id: i32[T], in rt: route[T, 1 -> R], out y: f32[T, H], out h16: "
-             "f16[T]) {\n"
-             "cost T\nwork g: f32[T, H]\nthread s: f32[H]\nreg acc: f32[4] x 8\nreg one: f32[2]\n%s\n}\n",
-             body);
-    return out;
-}
-
-static void test_verifier_refuses(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *body, *says;
-    } cases[] = {
-        {"launch a { y[0, 0] = 1.0 }", NULL},
-        {"launch a { parallel t in 0..T { y[0, 0] = 1.0 } }", "two items of a parallel loop"},
-        {"launch a { parallel t in 0..T { parallel h in 0..H { y[t, 0] = 1.0 } } }", "two items"},
-        {"launch a { parallel t in 0..T { parallel h in 0..H { y[t, h] = 1.0 } } }", NULL},
-        {"launch a { parallel t in 0..T { y[id[t], 0] += 1.0 } }", "two items of a parallel loop"},
-        {"launch a { owned h in 0..H { for t in 0..T { y[id[t], h] += 1.0 } } }", NULL},
-        {"launch a { owned h in 0..H by 8 { for t in 0..T { vector j in h..min2(h + 8, H) by 8 "
-         "{ y[id[t], j] += 1.0 } } } }",
-         NULL},
-        {"launch a { owned h in 0..H { for t in 0..T { y[id[t], 0] += 1.0 } } }", "the owner's variable"},
-        {"launch a { for t in 0..T { parallel h in 0..H { y[t, h] = 1.0 } } }", "not directly inside"},
-        {"launch a { parallel t in 0..T { one[0] = 0.0 parallel h in 0..H { y[t, h] = 1.0 } } }",
-         "not directly"},
-        {"launch a { parallel t in 0..T { parallel h in 0..t { y[t, h] = 1.0 } } }", "depend on another"},
-        {"launch a { vector h in 0..H by 8 { vector j in 0..H by 8 { y[0, h] = 1.0 } } }",
-         "inside a vector loop"},
-        {"launch a { vector h in 0..H by 8 { for j in 0..h { y[0, j] = 1.0 } } }",
-         "bounds of a loop have lanes"},
-        {"launch a { vector h in 0..H by 8 { one[0] = x[0, h] } }", "has none"},
-        {"launch a { vector h in 0..H by 8 { acc[0] = x[0, h] } one[0] = lanes_sum(acc[0]) }", NULL},
-        {"launch a { vector h in 0..H by 4 { acc[0] = x[0, h] } }", "8 lanes in a vector loop by 4"},
-        {"launch a { vector h in 0..H by 8 { y[0, 0] = x[0, h] } }", "every lane stores"},
-        {"launch a { y[0, 0] = acc[1] }", "outside a vector loop"},
-        {"launch a { for i in 0..2 { one[i] = 0.0 } }", "not constant after unrolling"},
-        {"launch a { unroll i in 0..2 { one[i] = 0.0 } }", NULL},
-        {"launch a { unroll i in 0..3 { one[i] = 0.0 } }", "outside 0..1"},
-        {"launch a { unroll i in 0..T { one[0] = 0.0 } }", "not constant"},
-        {"launch a { x[0, 0] = 1.0 }", "which is an input"},
-        {"launch a { h16[0] = 1.5 }", "which is f16"},
-        {"launch a { h16[0] = f16(1.5) }", NULL},
-        {"launch a { y[0] = 1.5 }", "2 axes and 1 subscripts"},
-        {"launch a { parallel t in 0..T { y[t, 0] = f32(rt.start[t]) valid rt } }",
-         "must not stand in a parallel"},
-        {"launch a { for t in 0..T { for t in 0..T { y[t, 0] = 1.0 } } }", NULL},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Fixture f;
-        char text[2000];
-        if (read_text(&f, wrapped(text, sizeof text, cases[i].body)) != 0)
-            fail_msg("case %zu does not read: %s", i, diag_text(&f.diags, f.arena));
-        const char *broken = tile_verify(f.module->kernels.at[0], f.arena);
-        if (!broken != !cases[i].says || (broken && !strstr(broken, cases[i].says)))
-            fail_msg("%s\n wanted: %s\n got: %s", cases[i].body, cases[i].says ? cases[i].says : "(accepted)",
-                     broken ? broken : "(accepted)");
-        arena_free(f.arena);
-    }
-}
-
 static void test_reader_refuses(void **state)
 {
     (void)state;
@@ -309,9 +212,9 @@ static void test_reader_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_exact_text),
-        cmocka_unit_test(test_lines_are_kept), cmocka_unit_test(test_verifier_refuses),
-        cmocka_unit_test(test_reader_refuses), cmocka_unit_test(test_reader_survives),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_exact_text),
+        cmocka_unit_test(test_lines_are_kept),  cmocka_unit_test(test_reader_refuses),
+        cmocka_unit_test(test_reader_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

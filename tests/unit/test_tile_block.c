@@ -1,0 +1,360 @@
+/* pack and product at the tile level: what their verifier accepts and refuses, and their text. */
+#include "tests/unit/tile_fixture.h"
+
+/* A grouped product, g[r, f] = sum(h) x[token(r), h] * w[@r, h, f], and a launch that reads all of g. */
+static const char program[] =
+    "tiles 1\n"
+    "\n"
+    "dim T\n"
+    "dim K\n"
+    "dim E\n"
+    "dim H\n"
+    "dim F\n"
+    "group R : E rows T*K\n"
+    "\n"
+    "kernel up(in x: bf16[T, H], in rt: route[T, K -> R], in w: bf16[E, H, F], in p: bf16[E, H, F] pairs, "
+    "out y: f32[R, F]) {\n"
+    "    cost T*K*H*F\n"
+    "    fields rt.start, rt.count, rt.slot_of\n"
+    "    work blocks: i64[T*K + E, 2]\n"
+    "    work nblocks: i64[1]\n"
+    "    work g: f32[R, F]\n"
+    "    work wp: bf16[E, H, F] pairs\n"
+    "    reg e: i64\n"
+    "    reg r0: i64\n"
+    "    reg r1: i64\n"
+    "    thread xs: bf16[96, 256] lines\n"
+    "    thread ws: bf16[256, 64] pairs\n"
+    "    thread part: f32[96, 64]\n"
+    "    launch valid @1 {\n"
+    "        valid rt\n"
+    "    }\n"
+    "    launch blocks @1 {\n"
+    "        blocks blocks, nblocks of rt by 96\n"
+    "    }\n"
+    "    launch wp @2 {\n"
+    "        parallel i in 0..E {\n"
+    "            parallel f0 in 0..F by 64 {\n"
+    "                pack wp[i, 0, f0] over h in 0..H, f in f0..min2(f0 + 64, F) = w[i, h, f]\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "    launch g @3 {\n"
+    "        parallel v in 0..F by 64 {\n"
+    "            parallel b in 0..nblocks[0] {\n"
+    "                e = blocks[b, 0]\n"
+    "                r0 = blocks[b, 1]\n"
+    "                r1 = min2(r0 + 96, rt.start[e] + rt.count[e])\n"
+    "                for i in 0..96 {\n"
+    "                    vector f in 0..64 by 16 {\n"
+    "                        part[i, f] = 0.0\n"
+    "                    }\n"
+    "                }\n"
+    "                for s in 0..H by 256 @4 {\n"
+    "                    pack xs[0, 0] over r in r0..r1, h in s..min2(s + 256, H) = x[idiv(rt.slot_of[r], "
+    "K), h]\n"
+    "                    pack ws[0, 0] over h in s..min2(s + 256, H), f in v..min2(v + 64, F) = w[e, h, f] "
+    "@5\n"
+    "                    product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols min2(v + 64, F) - v "
+    "depth min2(s + 256, H) - s\n"
+    "                    product part[0, 0] += xs[0, 0] * wp[e, s, v] rows r1 - r0 cols min2(v + 64, F) - v "
+    "depth min2(s + 256, H) - s\n"
+    "                    product part[0, 0] += xs[0, 0] * p[e, s, v] rows r1 - r0 cols min2(v + 64, F) - v "
+    "depth min2(s + 256, H) - s\n"
+    "                }\n"
+    "                for r in r0..r1 {\n"
+    "                    vector f in v..min2(v + 64, F) by 16 {\n"
+    "                        g[r, f] = part[r - r0, f - v]\n"
+    "                    }\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "    launch y @6 {\n"
+    "        parallel v in 0..F by 64 {\n"
+    "            parallel b in 0..nblocks[0] {\n"
+    "                e = blocks[b, 0]\n"
+    "                r0 = blocks[b, 1]\n"
+    "                r1 = min2(r0 + 96, rt.start[e] + rt.count[e])\n"
+    "                for r in r0..r1 {\n"
+    "                    vector f in v..min2(v + 64, F) by 16 {\n"
+    "                        y[r, f] = g[r, F - 1 - f]\n"
+    "                    }\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+typedef struct Edit {
+    const char *from, *to; /* the first `from` becomes `to`; what follows it up to `until` goes too */
+    const char *until;
+    const char *says; /* NULL: accepted */
+} Edit;
+
+static const char *edited(Fixture *f, const char *text, const Edit *e)
+{
+    const char *at = strstr(text, e->from), *end = at ? at + strlen(e->from) : NULL;
+    if (at && e->until)
+        end = strstr(end, e->until);
+    if (!at || !end)
+        fail_msg("the program has no %s", e->from);
+    return arena_printf(f->arena, "%.*s%s%s", (int)(at - text), text, e->to, end);
+}
+
+static void verify_edit(const char *text, const Edit *e)
+{
+    Fixture source = {.arena = arena_new()}, f;
+    const char *now = edited(&source, text, e);
+    if (read_text(&f, now))
+        fail_msg("%s\n does not read: %s", e->to, diag_text(&f.diags, f.arena));
+    const char *broken = tile_verify(f.module->kernels.at[0], f.arena);
+    if (!broken != !e->says || (broken && !strstr(broken, e->says)))
+        fail_msg("%s ==> %s\n wanted: %s\n got: %s", e->from, e->to, e->says ? e->says : "(accepted)",
+                 broken ? broken : "(accepted)");
+    arena_free(f.arena);
+    arena_free(source.arena);
+}
+
+static void verify_edits(const Edit *edits, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        verify_edit(program, &edits[i]);
+}
+
+#define VERIFY_EDITS(edits) verify_edits((edits), sizeof(edits) / sizeof *(edits))
+
+static void test_types_and_layouts(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"", "", NULL, NULL},
+        {"thread xs: bf16", "thread xs: f32", NULL, NULL},
+        {"ws: bf16[256, 64] pairs", "ws: f32[256, 64] pairs", NULL, "xs is bf16 and ws is f32: no target"},
+        {"xs: bf16[96, 256] lines", "xs: bf16[96, 256] pairs", NULL,
+         "the left operand xs has layout pairs; it must be"},
+        {"xs: bf16[96, 256] lines", "xs: bf16[96, 256]", NULL,
+         "the left operand xs has layout rows; it must be"},
+        {"ws: bf16[256, 64] pairs", "ws: bf16[256, 64] lines", NULL, "the right operand ws has layout lines"},
+        {"xs: bf16[96, 256] lines", "xs: f16[96, 256] lines", NULL, "is for f32 and bf16, not for f16"},
+        {"part: f32[96, 64]", "part: bf16[96, 64]", NULL, "the sums part are bf16"},
+        {"part: f32[96, 64]", "part: f32[96, 64] lines", NULL, "they must be f32, row-major"},
+        {"part: f32[96, 64]", "part: f32[96, 72]", NULL,
+         "axis 1 of the sums part is no constant multiple of 32"},
+        {"part: f32[96, 64]", "part: f32[T, 64]", NULL,
+         "axis 0 of the sums part is no constant multiple of 32"},
+        {"out y: f32[R, F]", "out y: f32[R, F] pairs", NULL, NULL},
+        {"= w[e, h, f] @5", "= f32(w[e, h, f]) @5", NULL, "of type f32 is packed into ws, which is bf16"},
+        {"= w[e, h, f] @5", "= ws[0, 0] @5", NULL, "read before a statement of this launch writes it"},
+    };
+    VERIFY_EDITS(edits);
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"pack xs[0, 0]", "pack xs[0, 8]", NULL, "subscript 8 of xs is not known to be a multiple of 32"},
+        {"pack ws[0, 0]", "pack ws[0, 16]", NULL, "subscript 16 of ws is not known to be a multiple of 32"},
+        {"pack ws[0, 0]", "pack ws[16, 0]", NULL, "subscript 16 of ws is not known to be a multiple of 32"},
+        {"* ws[0, 0]", "* ws[0, 8]", NULL, "subscript 8 of ws is not known"},
+        {"product part[0, 0]", "product part[0, 16]", NULL, "subscript 16 of part is not known"},
+        {"wp[e, s, v]", "wp[e, s, r0]", NULL, "subscript r0 of wp is not known to be a multiple of 32"},
+        {"for s in 0..H by 256", "for s in 8..H by 256", NULL, "subscript s of wp is not known"},
+        {"wp[i, 0, f0]", "wp[i, 0]", NULL, "has 3 axes and 2 subscripts"},
+        {"pack ws[0, 0]", "pack w[0, 0, 0]", NULL, "the panel w is an input"},
+        {"xs[0, 0] * ws", "xs[e - e, 0] * ws", NULL, NULL},
+        {"xs[0, 0] * ws", "xs[e, 0] * ws", NULL, "a block at e of axis 0 of xs"},
+        {"pack xs[0, 0]", "pack xs[-32, 0]", NULL, "a block at -32 of axis 0 of xs"},
+    };
+    VERIFY_EDITS(edits);
+}
+
+static void test_boxes(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"r in r0..r1, h", "r in r0..r1 + 1, h", NULL, "is not known to fit 0..96"},
+        {"r1 = min2(r0 + 96,", "r1 = min2(r0 + 128,", NULL,
+         "a block at 0 of axis 0 of xs, r1 - r0 elements long"},
+        {"r1 = min2(r0 + 96,", "r1 = min2(r0 + 64,", NULL, NULL},
+        {"h in s..min2(s + 256, H) = x", "h in s..H = x", NULL,
+         "axis 1 of xs, H - s elements long, is not known"},
+        {"thread ws: bf16[256, 64]", "thread ws: bf16[128, 64]", NULL, "axis 0 of ws"},
+        {"rows r1 - r0 cols", "rows 128 cols", NULL, "a block at 0 of axis 0 of part, 128 elements"},
+        {"depth min2(s + 256, H) - s", "depth 256", NULL, NULL},
+        {"depth min2(s + 256, H) - s\n                    product part[0, 0] += xs[0, 0] * p",
+         "depth 256\n                    product part[0, 0] += xs[0, 0] * p", NULL, "axis 1 of wp"},
+        {"wp[e, s, v] rows r1 - r0 cols min2(v + 64, F) - v", "wp[e, s, v] rows r1 - r0 cols 64", NULL,
+         "axis 2 of wp"},
+        {"f in f0..min2(f0 + 64, F) = w[i", "f in f0..f0 + 64 = w[i", NULL, "axis 2 of wp"},
+        {"over r in r0..r1, h in s", "over r in r0..r1, h in r", NULL, "variable r is used outside its loop"},
+        {"rows r1 - r0 cols", "rows xs[0, 0] cols", NULL, NULL},
+    };
+    verify_edits(edits, sizeof edits / sizeof *edits - 1); /* the last one is for the reader */
+    Fixture source = {.arena = arena_new()}, f;
+    assert_int_equal(read_text(&f, edited(&source, program, &edits[sizeof edits / sizeof *edits - 1])), 1);
+    arena_free(f.arena);
+    arena_free(source.arena);
+}
+
+static void test_where_they_stand(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"part[i, f] = 0.0", "pack xs[0, 0] over r in 0..1, h in 0..1 = x[0, 0]", NULL,
+         "must not stand in a vector loop"},
+        {"for i in 0..96 {",
+         "unroll j in 0..2 { pack xs[0, 0] over r in 0..1, h in 0..1 = x[0, 0] } for i in 0..96 {", NULL,
+         "must not stand in an unroll loop"},
+    };
+    VERIFY_EDITS(edits);
+}
+
+/* Taking away what fills a buffer; taking away a barrier. */
+static void test_deletions(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"pack xs", "", "pack ws", "xs is read before a statement of this launch writes it"},
+        {"pack ws", "", "product", "ws is read before a statement of this launch writes it"},
+        {"pack wp", "", "}", "wp is read before any statement writes it"},
+        {"part[i, f] = 0.0", "", "}", "part is read before a statement of this launch writes it"},
+        {"valid rt", "", "}", "route rt is read before an earlier launch checks it"},
+        {"    }\n    launch blocks @1 {", "", NULL, "before the end of the launch that checks it"},
+        {"blocks blocks, nblocks of rt by 96", "", "}", "nblocks is read before any statement writes it"},
+        {"r0 = blocks[b, 1]", "", "r1", "r0 is read before"},
+        {"g[r, f] = part[r - r0, f - v]", "", "}", "g is read before any statement writes it"},
+        {"y[r, f] = g[r, F - 1 - f]", "", "}", "nothing has written its output y"},
+        {"launch y", "", "parallel", "expected"},
+    };
+    verify_edits(edits, sizeof edits / sizeof *edits - 1);
+}
+
+/* The body of launch y goes behind that of launch g. */
+static const Edit merge = {"            }\n        }\n    }\n    launch y", "", "for r in r0..r1", NULL};
+
+static void test_barrier(void **state)
+{
+    (void)state;
+    Fixture source = {.arena = arena_new()};
+    const char *merged = edited(&source, program, &merge);
+    static const Edit edits[] = {
+        {"", "", NULL,
+         "it may read the element of g that the store statement of line 3 writes in another item of loop v"},
+        {"g[r, F - 1 - f]", "g[r, f]", NULL, NULL},
+        {"g[r, F - 1 - f]", "g[min2(r, r1 + -1), f]", NULL, NULL},
+        {"g[r, F - 1 - f]", "g[min2(r + 1, r1 + -1), f]", NULL, NULL},
+        {"g[r, F - 1 - f]", "g[r + 1, f]", NULL, "in another item of loop b"},
+        {"g[r, F - 1 - f]", "g[0, f]", NULL, "in another item of loop b"},
+        {"g[r, F - 1 - f]", "g[r, min2(f + 64, F - 1)]", NULL, "in another item of loop v"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        verify_edit(merged, &edits[i]);
+    static const Edit overlap = {"by 96\n", "by 64\n", NULL,
+                                 "in another item of loop b"}; /* blocks of r0..r0 + 96 */
+    verify_edit(edited(&source, merged, &edits[1]), &overlap);
+    arena_free(source.arena);
+}
+
+/* Panels and sums in work space. */
+static void test_shared_blocks(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"wp[i, 0, f0]", "wp[0, 0, f0]", NULL,
+         "two items of parallel loop i may write to the same element of wp"},
+        {"parallel f0 in 0..F by 64", "parallel f0 in 0..F by 32", NULL, "two items of parallel loop f0"},
+        {"parallel f0 in 0..F by 64", "parallel f0 in 0..F by 128", NULL, NULL},
+        {"parallel f0 in 0..F by 64", "for f0 in 0..F by 32", NULL, NULL},
+        {"thread part: f32[96, 64]", "work part: f32[96, 64]", NULL, "two items of a parallel loop"},
+    };
+    VERIFY_EDITS(edits);
+}
+
+/* ---- text ---- */
+
+static void test_text(void **state)
+{
+    (void)state;
+    Fixture f;
+    assert_int_equal(read_text(&f, program), 0);
+    assert_string_equal(printed(&f), program);
+    arena_free(f.arena);
+}
+
+static void test_bad_text(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {"over r in", "r in", NULL, ""},
+        {"r0..r1, h in", "r0..r1 h in", NULL, ""},
+        {"r in r0..r1, ", "", NULL, ""},
+        {"= x[idiv", "+= x[idiv", NULL, ""},
+        {"+= xs[0, 0]", "= xs[0, 0]", NULL, ""},
+        {"xs[0, 0] * ws[0, 0]", "xs[0, 0]", NULL, ""},
+        {"* ws[0, 0]", "* 2", NULL, ""},
+        {"* ws[0, 0]", "* (ws[0, 0])", NULL, ""},
+        {"rows r1 - r0", "", NULL, ""},
+        {"cols min2", "columns min2", NULL, ""},
+        {"rows r1", "rows 0.5 + r1", NULL, ""},
+        {"pack xs[0, 0]", "pack no[0, 0]", NULL, ""},
+        {"[96, 256] lines", "[96, 256] line", NULL, ""},
+        {"reg e: i64", "reg e: i64 pairs", NULL, ""},
+        {"xs[0, 0] * ws", "xs[0] * ws", NULL, ""},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        Fixture source = {.arena = arena_new()}, f;
+        if (!read_text(&f, edited(&source, program, &edits[i])))
+            fail_msg("accepted: %s ==> %s", edits[i].from, edits[i].to);
+        assert_int_equal(f.diags.errors, 1);
+        arena_free(f.arena);
+        arena_free(source.arena);
+    }
+}
+
+/* Damaged text never crashes: each position of the launch with the products loses or gains something. What still reads
+ * must verify or be refused, and print. */
+static void survive(const char *text)
+{
+    Fixture f;
+    if (!read_text(&f, text)) {
+        (void)tile_verify(f.module->kernels.at[0], f.arena);
+        assert_non_null(printed(&f));
+    }
+    arena_free(f.arena);
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"",  "0",     "r1",       ", ",    "..", "[",
+                                         "]", "pack ", "product ", "lines", "-"};
+    const char *from = strstr(program, "thread xs"), *to = strstr(program, "launch y");
+    size_t step = 3, piece = 0;
+    Arena *arena = arena_new();
+    for (const char *at = from; at < to; at += step, piece++) {
+        for (size_t cut = 0; cut < 4; cut += 3) {
+            const char *in = pieces[piece % (sizeof pieces / sizeof *pieces)];
+            survive(arena_printf(arena, "%.*s%s%s", (int)(at - program), program, in, at + cut));
+        }
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types_and_layouts),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_where_they_stand),
+        cmocka_unit_test(test_deletions),
+        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_shared_blocks),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_bad_text),
+        cmocka_unit_test(test_damage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
