@@ -76,6 +76,7 @@ static int load_jit(Check *check, const char *path)
 
 int check_load(Check *check, const char *path, int compiled)
 {
+    const char *code = check->o->tiles ? check->o->tiles : path;
     int status;
     check->c = open_file(check->o, path, check->out, &status);
     if (!status) {
@@ -84,9 +85,9 @@ int check_load(Check *check, const char *path, int compiled)
             fprintf(check->out, "%s", check->c->errors);
     }
     if (!status && compiled)
-        status = load_jit(check, path);
+        status = load_jit(check, code);
     if (!status && compiled && !check->o->no_aot)
-        status = load_so(check, path);
+        status = load_so(check, code);
     return status;
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_INTERP = CLI_LAST, KEY_ROUTING, KEY_SEED, KEY_THREADS, KEY_SWEEP, KEY_KERNEL, KEY_NO_AOT };
+enum { KEY_INTERP = CLI_LAST, KEY_ROUTING, KEY_SEED, KEY_THREADS, KEY_SWEEP, KEY_KERNEL, KEY_NO_AOT, KEY_TILES };
 
 typedef struct RunCommand {
     CheckOptions check;
@@ -18,6 +18,7 @@ static const struct argp_option run_options[] = {
     {"interp", KEY_INTERP, NULL, 0, "The reference interpreter instead of compiled code", 0},
     {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited", 0},
     {"routing", KEY_ROUTING, "CLAUSE", 0,
      "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
@@ -27,6 +28,7 @@ static const struct argp_option run_options[] = {
 static const struct argp_option test_options[] = {
     {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited", 0},
     {"kernel", KEY_KERNEL, "NAME", 0, "Only this kernel", 0},
     {"sweep", KEY_SWEEP, NULL, 0, "Besides the test blocks, every kernel at a set of awkward sizes", 0},
     {"no-aot", KEY_NO_AOT, NULL, 0, "Leave out the .so", 0},
@@ -52,6 +54,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     switch (key) {
     case KEY_INTERP: c->check.interpret = 1; return 0;
     case CLI_TARGET: c->check.target = arg; return 0;
+    case KEY_TILES: c->check.tiles = arg; return 0;
     case 'O': c->check.no_optimize = cli_number(state, "-O", arg, 0, 3) == 0; return 0;
     case KEY_ROUTING: c->check.routing = arg; return 0;
     case KEY_SEED:

@@ -203,11 +203,22 @@ static int check_pass_names(Compilation *c)
            check_pass_name(c, "--start-at", tiles ? NULL : o->start_at) || check_dump_names(c);
 }
 
+/* Tile text was written by anyone: it is verified like what `lower` makes, but its faults are the user's. */
+static int verify_tiles(Compilation *c, const Module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        const char *broken = tile_verify(m->kernels.at[i], c->arena);
+        if (broken)
+            return compile_fail(c, DIAG_tile_broken, broken);
+    }
+    return DRIVER_OK;
+}
+
 static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after)
 {
     const CompileOptions *o = &c->options;
     if (is_tile_text(c))
-        return DRIVER_OK;
+        return verify_tiles(c, m);
     PipelineOptions p = {
         .context = {.isa = isa, .optimize = o->level > 0},
         .start_at = o->start_at,
