@@ -250,7 +250,9 @@ typedef struct Product {
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
 } Product;
-/* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. */
+/* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
+ * FRAGMENT_UNITS, of tiles of whole lines. */
+enum { FRAGMENT_UNITS = 2 };
 typedef void EmitFragment(Product *x, uint32_t rows, V c, V a, V b, V units);
 EmitFragment emit_vector_fragment; /* emit_fragment.c */
 EmitFragment emit_tile_fragment, emit_soft_fragment; /* emit_amx.c */

@@ -2,7 +2,7 @@
  * times vectors of the right one. */
 #include "backend/emit.h"
 
-enum { UNITS_AT_ONCE = 4, FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
+enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
 enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES };
 
 typedef struct Fragment {
@@ -64,17 +64,17 @@ static void add_unit(Fragment *f, V a, V b, uint32_t unit)
     }
 }
 
-/* A loop from unit `lo`, `step` units each time. */
-static void over_units(Fragment *f, V a, V b, V lo, V hi, uint32_t step)
+/* Two units at a time: more would only take longer to generate. */
+static void over_units(Fragment *f, V a, V b, V units)
 {
     Product *x = f->x;
     L *l = x->l;
-    For k = l_for(l, lo, l_sub(l, hi, l_i64(l, step - 1)), step, "terms");
+    For k = l_for(l, l_i64(l, 0), units, FRAGMENT_UNITS, "terms");
     Carry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
     V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
     V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word)));
-    for (uint32_t unit = 0; unit < step; unit++)
+    for (uint32_t unit = 0; unit < FRAGMENT_UNITS; unit++)
         add_unit(f, from, words, unit);
     l_carried(l, &k, &sums);
 }
@@ -88,8 +88,7 @@ void emit_vector_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
     Ty type = LLVMVectorType(l->f32, x->lanes);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         f.sum[i] = l_load(l, type, address_of_sum(&f, c, i / x->vectors, i % x->vectors), 4);
-    over_units(&f, a, b, l_i64(l, 0), units, UNITS_AT_ONCE);
-    over_units(&f, a, b, l_and(l, units, l_i64(l, -UNITS_AT_ONCE)), units, x->per_word);
+    over_units(&f, a, b, units);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         l_store(l, f.sum[i], address_of_sum(&f, c, i / x->vectors, i % x->vectors), 4);
 }

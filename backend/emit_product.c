@@ -131,9 +131,8 @@ static void over_columns(Product *x, V a, V b, V units)
 static V count_units(const Product *x, V depth)
 {
     L *l = x->l;
-    int tiles = x->left == EL_BF16 && x->e->p->isa != ISA_avx512bf16;
     V units = x->left == EL_BF16 ? l_sar(l, l_add(l, depth, l_i64(l, 1)), 1) : depth;
-    return round_up(l, units, tiles ? LINE_UNITS : x->per_word);
+    return round_up(l, units, fragment_of(x) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
 }
 
 void emit_product_function(Plan *p, uint32_t kind)
