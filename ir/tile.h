@@ -27,10 +27,11 @@
  * or columns may be written (with anything).
  *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab
  * part[i, j] += the sum over k of xs[i, k] * ws[k, j], k ascending, in f32: one chain for each element, that begins at its
- * old value. (AMX: chains of 32 k at a time, see backend/emit_product.c.) `part` is f32, row-major, in thread or work
+ * old value. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major, in thread or work
  * space; its elements up to the next multiple of 32 in rows and columns may be written, with anything, so its extents are
  * multiples of 32. The left operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16; types that a
- * target multiplies are in machines/. Subscripts in k begin at a whole line, of columns at a multiple of 32.
+ * target multiplies are in machines/. Subscripts of panels and sums in k begin at a whole line, of rows and columns at a
+ * multiple of 32; from `depth` up to the next whole line both operands are zero.
  * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
 #ifndef IR_TILE_H
 #define IR_TILE_H
