@@ -268,20 +268,34 @@ static V name_table(Emit *e, const Ranges *r)
     return global;
 }
 
-/* No range is NULL unless empty, and no written one meets another. */
-static void require_memory(Emit *e, Gate *g, const Ranges *r)
+/* No range is NULL unless empty. */
+static void require_present(Emit *e, Gate *g, const Ranges *r, V names)
 {
     L *l = e->l;
-    if (!r->n)
-        return;
-    V args[2] = {r->table, l_i64(l, r->n)}, none = l_i64(l, 0), names = name_table(e, r);
+    V args[2] = {r->table, l_i64(l, r->n)}, none = l_i64(l, 0);
     V missing = l_call(l, e->p->shared->null, args, 2);
     V name = l_load(l, l->i64, l_at(l, l->i64, names, l_max(l, l_sub(l, missing, l_i64(l, 1)), none)), 8);
     gate_require(e, g, l_icmp(l, LLVMIntEQ, missing, none), STATUS_NULL,
                  SAY(e, "%s: parameter %%s is NULL", e->k->name), name, none);
+}
+
+/* Before overlap: row-major memory given for packed memory may be too short for it. */
+static void require_packed(Emit *e, Gate *g, const V *params)
+{
+    const Kernel *k = e->k;
+    for (uint32_t i = 0; i < k->params.len; i++)
+        if (emit_is_packed(k, k->params.at[i]) && k->tensors.at[k->params.at[i].id].role != ROLE_OUT)
+            emit_packed_require(e, g, k->params.at[i].id, params[i]);
+}
+
+/* No written range meets another. */
+static void require_apart(Emit *e, Gate *g, const Ranges *r, V names)
+{
+    L *l = e->l;
+    V args[2] = {r->table, l_i64(l, r->n)};
     if (r->n < 2 || !r->written)
         return;
-    V pair = l_call(l, e->p->shared->overlap, args, 2);
+    V pair = l_call(l, e->p->shared->overlap, args, 2), none = l_i64(l, 0);
     V which = l_max(l, l_sub(l, pair, l_i64(l, 1)), none);
     V first = l_load(l, l->i64, l_at(l, l->i64, names, l_bin(l, LLVMUDiv, which, args[1])), 8);
     V second = l_load(l, l->i64, l_at(l, l->i64, names, l_bin(l, LLVMURem, which, args[1])), 8);
@@ -311,8 +325,10 @@ void emit_preconditions(Emit *e, Gate *g, const V *params)
         if (!e->p->buffers.at[id].by_value)
             require_tensor(e, &ranges, k->params.at[i], params[i]);
     }
-    require_memory(e, g, &ranges);
-    for (uint32_t i = 0; i < k->params.len; i++)
-        if (emit_is_packed(k, k->params.at[i]) && k->tensors.at[k->params.at[i].id].role != ROLE_OUT)
-            emit_packed_require(e, g, k->params.at[i].id, params[i]);
+    if (!ranges.n)
+        return;
+    V names = name_table(e, &ranges);
+    require_present(e, g, &ranges, names);
+    require_packed(e, g, params);
+    require_apart(e, g, &ranges, names);
 }

@@ -7,6 +7,9 @@
 
 static int is_operand_elem(Elem e) { return e == EL_F32 || e == EL_BF16; }
 
+/* A packed parameter of f16: read and written element by element, no operand of a product. */
+static int is_packed_half(const Tensor *t) { return t->elem == EL_F16 && t->role != ROLE_LOCAL; }
+
 void tile_verify_layouts(TileVerifier *v)
 {
     for (TensorId i = 0; !v->error && i < v->k->tensors.len; i++) {
@@ -18,7 +21,7 @@ void tile_verify_layouts(TileVerifier *v)
         else if (t->space == SPACE_REG || t->rank < 2)
             tile_broken(v, "%s cannot have layout %s: that needs memory and two axes", t->name,
                         layout_name(t->layout));
-        else if (!is_operand_elem(t->elem))
+        else if (!is_operand_elem(t->elem) && !is_packed_half(t))
             tile_broken(v, "%s has layout %s, which is for f32 and bf16, not for %s", t->name,
                         layout_name(t->layout), elem_name(t->elem));
     }
@@ -246,7 +249,7 @@ static void verify_types(TileVerifier *v, const Stmt *s)
 {
     const Tensor *left = &v->k->tensors.at[x_at(v->k, s->value)->sym];
     const Tensor *right = &v->k->tensors.at[x_at(v->k, s->other)->sym];
-    if (left->elem == EL_BF16 && right->elem != EL_BF16)
+    if ((left->elem == EL_BF16 && right->elem != EL_BF16) || !is_operand_elem(right->elem))
         tile_broken(v, "%s is %s and %s is %s: no target multiplies these", left->name, elem_name(left->elem),
                     right->name, elem_name(right->elem));
     if (x_at(v->k, s->value)->sym == s->buffer || x_at(v->k, s->other)->sym == s->buffer)

@@ -31,6 +31,14 @@ case $needed in
     ;;
 esac
 
+echo "-- C, packed weights"
+"$moec" test --quiet examples/packed_ffn.moe
+"$moec" examples/packed_ffn.moe -o "$scratch/packed.so"
+cp examples/use_packed.c "$scratch"
+$cc -std=c11 -Wall -Wextra -Wconversion -Werror -I "$scratch" "$scratch/use_packed.c" "$scratch/packed.so" -lm \
+    -o "$scratch/use_packed"
+"$scratch/use_packed"
+
 echo "-- C, compiled at run time"
 $cc -std=c11 -Wall -Wextra -Wconversion -Werror -I include examples/use_jit.c -L "$1/lib" -lmoec -lmoert -lm \
     -Wl,-rpath,"$1/lib" -o "$scratch/use_jit"
@@ -38,7 +46,7 @@ $cc -std=c11 -Wall -Wextra -Wconversion -Werror -I include examples/use_jit.c -L
 
 echo "-- header as C++"
 if command -v g++ >/dev/null 2>&1; then
-    printf '#include "kernel.h"\n#include "kernel.h"\nint main() { return ffn_workspace(1, 1, 1, 16, 16) < 0; }\n' >"$scratch/a.cpp"
+    printf '#include "kernel.h"\n#include "packed.h"\n#include "kernel.h"\nint main() { return packed_ffn_wg_pack_bytes(1, 16, 16) == 0; }\n' >"$scratch/a.cpp"
     g++ -Wall -Wextra -Werror -fsyntax-only "$scratch/a.cpp"
 else
     echo "skipped: no g++"

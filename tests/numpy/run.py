@@ -218,6 +218,35 @@ def test_routed(lib):
     assert (got == ids).all(), "routed: ids"
 
 
+def panels(w):
+    """A matrix in packed memory, without the header: panels of 32 columns, rows up to a whole line of 64 bytes."""
+    rows, columns = (-(-w.shape[0] // 16) * 16, -(-w.shape[1] // 32) * 32)
+    padded = np.zeros((rows, columns), np.float32)
+    padded[:w.shape[0], :w.shape[1]] = w
+    return padded.reshape(rows, columns // 32, 32).transpose(1, 0, 2)
+
+
+def packed_like(lib, name, dims):
+    size = getattr(lib, name + "_pack_bytes")
+    size.restype = ctypes.c_size_t
+    return np.full(size(*(ctypes.c_int64(d) for d in dims)) // 4, np.nan, np.float32)
+
+
+def test_packs(lib):
+    for t, h, v in ((5, 16, 32), (3, 17, 33), (4, 7, 70)):
+        x, w, y = normal(t, h), normal(h, v), np.full((t, v), np.nan, np.float32)
+        given, copy, turned = (packed_like(lib, "packs_" + name, (h, v)) for name in ("w", "wp", "wt"))
+        status = lib.packs_w_pack(ctypes.c_int64(h), ctypes.c_int64(v), ctypes.c_void_p(w.ctypes.data),
+                                   ctypes.c_void_p(given.ctypes.data))
+        assert status == 0 and (given[16:].reshape(-1, len(panels(w)[0]), 32) == panels(w)).all(), "packs_w_pack"
+        call(lib, "packs", (t, h, v), [x, given, y, copy, turned])
+        close("packs", y, x @ w)
+        for got, want in ((copy, w), (turned, w.T)):
+            blocks = got[16:].reshape(panels(want).shape).transpose(1, 0, 2).reshape(-1, panels(want).shape[0] * 32)
+            assert (blocks[:want.shape[0], :want.shape[1]] == want).all(), "packs: elements"
+            assert (blocks[want.shape[0]:, :want.shape[1]] == 0).all(), "packs: padding"
+
+
 def main():
     moec, only = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory() as scratch:

@@ -11,23 +11,31 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char PROGRAM[] = "moe 1\n"
-                              "dim T, H\n"
-                              "dim N = 3\n"
-                              "dim K, E\n"
-                              "group R : E rows T*K\n"
-                              "kernel scale(in x: f32[T, H], in s: f32, in n: i32, out y: f32[T, H]) {\n"
-                              "  y[t, h] = x[t, h] * s + n\n"
-                              "}\n"
-                              "kernel halves(in a: bf16[2*H], in s: bf16, out y: bf16[2*H], out z: f32) {\n"
-                              "  y[i] = bf16(a[i] * s)\n"
-                              "  z = sum(i) y[i] * 1.0\n"
-                              "}\n"
-                              "kernel fixed(in x: i32[N, T], out y: i32[T, N]) { y[t, n] = x[n, t] * 2 }\n"
-                              "kernel square(in x: f32[T*T], out y: f32[T*T]) { y[i] = x[i] }\n"
-                              "kernel rows(in x: f32[T, H], in rt: route[T, K -> R], out y: f32[T, H]) {\n"
-                              "  y[t, h] = sum(k) x[rt.token(rt.row(t, k)), h]\n"
-                              "}\n";
+static const char PROGRAM[] =
+    "moe 1\n"
+    "dim T, H\n"
+    "dim N = 3\n"
+    "dim K, E\n"
+    "group R : E rows T*K\n"
+    "kernel scale(in x: f32[T, H], in s: f32, in n: i32, out y: f32[T, H]) {\n"
+    "  y[t, h] = x[t, h] * s + n\n"
+    "}\n"
+    "kernel halves(in a: bf16[2*H], in s: bf16, out y: bf16[2*H], out z: f32) {\n"
+    "  y[i] = bf16(a[i] * s)\n"
+    "  z = sum(i) y[i] * 1.0\n"
+    "}\n"
+    "kernel fixed(in x: i32[N, T], out y: i32[T, N]) { y[t, n] = x[n, t] * 2 }\n"
+    "kernel square(in x: f32[T*T], out y: f32[T*T]) { y[i] = x[i] }\n"
+    "kernel rows(in x: f32[T, H], in rt: route[T, K -> R], out y: f32[T, H]) {\n"
+    "  y[t, h] = sum(k) x[rt.token(rt.row(t, k)), h]\n"
+    "}\n"
+    "kernel mul(in x: f32[T, H], in w: bf16[H, E] packed, out y: f32[T, E]) {\n"
+    "  y[t, e] = sum(h) x[t, h] * w[h, e]\n"
+    "}\n"
+    "kernel store(in w: f32[E, H], out p: f16[E, H] packed, out q: bf16[E, H] packed) {\n"
+    "  p[e, h] = f16(w[e, h])\n"
+    "  q[e, h] = bf16(w[e, h])\n"
+    "}\n";
 
 typedef struct Api {
     moec_context *context;
@@ -207,6 +215,97 @@ static void a_module_describes_itself(void **state)
     assert_float_equal(y, 10, 0);
 }
 
+/* ---- packed parameters ---- */
+
+enum { PT = 2, PH = 3, PE = 4, PACKED_BYTES = 64 + 32 * 32 * 2 };
+
+/* mul(x, w, y) at T=2 H=3 E=4 on this memory of w. */
+static int multiply(const moec_kernel *k, moe_ctx *ctx, void *w, float *y)
+{
+    float x[PT * PH] = {1, 2, 3, 4, 5, 6};
+    DLTensor tx = TENSOR(x, kDLFloat, 32, PT, PH), ty = TENSOR(y, kDLFloat, 32, PT, PE);
+    DLTensor tw = TENSOR(w, kDLBfloat, 16, PH, PE);
+    moec_arg args[] = {tensor(&tx), tensor(&tw), tensor(&ty)};
+    return moec_kernel_call(k, ctx, args, 3);
+}
+
+static void expect_packed_refusal(const moec_kernel *k, moe_ctx *ctx, void *w, const char *words)
+{
+    float y[PT * PE] = {-7};
+    assert_int_equal(multiply(k, ctx, w, y), MOE_PACKED);
+    if (!strstr(moe_ctx_message(ctx), words))
+        fail_msg("'%s' does not say '%s'", moe_ctx_message(ctx), words);
+    assert_float_equal(y[0], -7, 0);
+}
+
+static void packed_memory_is_checked_by(const moec_module *m, moe_ctx *ctx)
+{
+    const moec_kernel *k = moec_module_kernel(m, "mul");
+    uint16_t rows[PH * PE], packed[PACKED_BYTES / 2], wide[64 + 64 * 32], back[PH * PE], other[PH * PE];
+    int64_t dims[] = {PT, PH, PE}, wider[] = {PT, PH + 1, PE};
+    for (int i = 0; i < PH * PE; i++)
+        rows[i] = i % 2 ? 0x3f80 : 0x4000; /* 1 and 2 */
+    assert_int_equal(moec_kernel_param_packed(k, 0), 0);
+    assert_int_equal(moec_kernel_param_packed(k, 1), 1);
+    assert_int_equal(moec_kernel_param_bytes(k, 0, dims), PT * PH * 4);
+    assert_int_equal(moec_kernel_param_bytes(k, 1, dims), PACKED_BYTES);
+    assert_int_equal(moec_kernel_pack(k, 0, dims, rows, packed), MOE_ARGUMENT);
+    assert_int_equal(moec_kernel_pack(k, 1, dims, NULL, packed), MOE_NULL);
+    assert_int_equal(moec_kernel_pack(k, 1, (int64_t[]){1, INT64_MAX, 1}, rows, packed), MOE_SIZE);
+    assert_int_equal(moec_kernel_pack(k, 1, dims, rows, packed), MOE_OK);
+    assert_int_equal(moec_kernel_unpack(k, 1, wider, packed, other), MOE_PACKED);
+    assert_int_equal(moec_kernel_unpack(k, 1, dims, packed, back), MOE_OK);
+    assert_memory_equal(rows, back, sizeof rows);
+
+    float y[PT * PE];
+    assert_int_equal(multiply(k, ctx, packed, y), MOE_OK);
+    assert_float_equal(y[0], 12, 0);
+    assert_float_equal(y[7], 15, 0);
+
+    memset(wide, 0x3f, sizeof wide);
+    expect_packed_refusal(k, ctx, wide,
+                          "parameter w has layout 0x3f3f3f3f3f3f3f3f, this kernel reads 0x6d6f65");
+    packed[0]++; /* the next element type */
+    expect_packed_refusal(k, ctx, packed, "parameter w has layout 0x6d6f657061636b12");
+    assert_int_equal(moec_kernel_pack(k, 1, wider, wide, packed), MOE_OK);
+    expect_packed_refusal(k, ctx, packed, "w was packed with 4 rows, the call's dimensions make it 3");
+    assert_int_equal(moec_kernel_pack(k, 1, (int64_t[]){PT, PH, PE - 1}, wide, packed), MOE_OK);
+    expect_packed_refusal(k, ctx, packed, "w was packed with 3 columns");
+    assert_int_equal(multiply(k, ctx, NULL, y), MOE_NULL);
+}
+
+static void packed_memory_is_checked(void **state)
+{
+    Api *api = *state;
+    moec_options interpret = {.interpret = 1};
+    moec_module *m;
+    packed_memory_is_checked_by(api->module, api->ctx);
+    assert_int_equal(moec_compile_text(api->context, "program.moe", PROGRAM, strlen(PROGRAM), &interpret, &m),
+                     0);
+    packed_memory_is_checked_by(m, api->ctx);
+    moec_module_free(m);
+}
+
+/* What one kernel writes another one reads, whatever the memory held before; overlap counts header and padding. */
+static void packed_outputs_are_whole(void **state)
+{
+    Api *api = *state;
+    const moec_kernel *store = moec_module_kernel(api->module, "store"),
+                      *k = moec_module_kernel(api->module, "mul");
+    float w[PH * PE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, y[PT * PE];
+    static unsigned char p[2 * PACKED_BYTES], q[PACKED_BYTES];
+    int64_t dims[] = {PE, PH}; /* of store: H=PE E=PH */
+    void *args[] = {w, p, q}, *shifted[] = {w, p, p + PACKED_BYTES - 2};
+    memset(p, 0xff, sizeof p);
+    memset(q, 0xff, sizeof q);
+    assert_int_equal(moec_kernel_entry(store)(api->ctx, dims, shifted), MOE_OVERLAP);
+    assert_int_equal(p[0], 0xff);
+    assert_int_equal(moec_kernel_entry(store)(api->ctx, dims, args), MOE_OK);
+    assert_int_equal(multiply(k, api->ctx, q, y), MOE_OK);
+    assert_float_equal(y[0], 1 * 1 + 2 * 5 + 3 * 9, 0);
+    expect_packed_refusal(k, api->ctx, p, "has layout 0x6d6f657061636b12");
+}
+
 static void errors_are_text_and_data(void **state)
 {
     Api *api = *state;
@@ -331,6 +430,8 @@ int main(void)
         cmocka_unit_test(wrong_tensors_are_refused_by_name),
         cmocka_unit_test(route_sizes_are_checked),
         cmocka_unit_test(a_module_describes_itself),
+        cmocka_unit_test(packed_memory_is_checked),
+        cmocka_unit_test(packed_outputs_are_whole),
         cmocka_unit_test(errors_are_text_and_data),
         cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
         cmocka_unit_test(threads_survive_the_end_of_a_module),

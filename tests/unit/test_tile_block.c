@@ -137,6 +137,7 @@ static void test_types_and_layouts(void **state)
          "the left operand xs has layout rows; it must be"},
         {"ws: bf16[256, 64] pairs", "ws: bf16[256, 64] lines", NULL, "the right operand ws has layout lines"},
         {"xs: bf16[96, 256] lines", "xs: f16[96, 256] lines", NULL, "is for f32 and bf16, not for f16"},
+        {"in p: bf16", "in p: f16", NULL, "xs is bf16 and p is f16: no target"},
         {"part: f32[96, 64]", "part: bf16[96, 64]", NULL, "the sums part are bf16"},
         {"part: f32[96, 64]", "part: f32[96, 64] lines", NULL, "they must be f32, row-major"},
         {"part: f32[96, 64]", "part: f32[96, 72]", NULL,
