@@ -50,13 +50,31 @@ static int follows(Kernel *k, const Known *c, ExprId e)
     return 0;
 }
 
+static void add(Kernel *k, Known *c, ExprId condition);
+static Known either(Kernel *k, const Known *a, const Known *b);
+
+/* What both sides of an `or` say. */
+static void add_sides(Kernel *k, Known *c, ExprId e)
+{
+    Known a = {0}, b = {0};
+    add(k, &a, x_arg(k, e, 0));
+    add(k, &b, x_arg(k, e, 1));
+    Known both = either(k, &a, &b);
+    for (uint32_t i = 0; i < both.list.len; i++)
+        add(k, c, both.list.at[i]);
+}
+
 static void add(Kernel *k, Known *c, ExprId condition)
 {
     ExprId parts[CONJUNCT_MAX];
     uint32_t n = x_conjuncts(k, condition, parts, CONJUNCT_MAX);
-    for (uint32_t i = 0; i < n; i++)
-        if (!has(c, parts[i]))
-            vec_push(k->module->arena, &c->list, parts[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        if (has(c, parts[i]))
+            continue;
+        vec_push(k->module->arena, &c->list, parts[i]);
+        if (x_is_op(k, parts[i], OP_or))
+            add_sides(k, c, parts[i]);
+    }
 }
 
 /* What holds where a or b does, as far as conditions of theirs say it. */

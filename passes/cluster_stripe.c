@@ -173,6 +173,7 @@ void cluster_stripes(Kernel *k, const PassContext *c)
         if (!best.found)
             return;
         stripe_form(&best.best);
+        stripe_share_sums(k, k->clusters.len - 1);
         cluster_drop_guards(k, k->clusters.len - 1);
     }
 }

@@ -1,5 +1,6 @@
 /* What the files of the stripes share: cluster_stripe.c chooses, cluster_stripe_join.c knows what may be a
- * member, cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c rewrites the equations. */
+ * member, cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c and cluster_stripe_sum.c rewrite
+ * the equations. */
 #ifndef PASSES_CLUSTER_STRIPE_H
 #define PASSES_CLUSTER_STRIPE_H
 
@@ -60,7 +61,8 @@ static inline IndexId plain_index(const Kernel *k, ExprId e)
 Facts stripe_facts(Kernel *k);
 /* Is index variable i on the left-hand side? Its place, or -1. */
 int stripe_on_left(const Kernel *k, const Equation *q, IndexId i);
-int stripe_binds(const Kernel *k, ExprId e, IndexId i); /* a reduction below e binds i */
+int stripe_binds(const Kernel *k, ExprId reduce, IndexId i);
+int stripe_is_product(const Kernel *k, ExprId e); /* a float sum of products */
 /* What equation `at` would be with these keys. */
 Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key);
 /* The keys of a tensor's axes, from the equation that writes it. */
@@ -81,8 +83,12 @@ int stripe_shares(const Stripe *s); /* products with an operand that all rows sh
 
 /* cluster_stripe_form.c: the equations of s become a cluster of the kernel. */
 void stripe_form(const Stripe *s);
+ExprId stripe_replace(Kernel *k, ExprId root, ExprId from, ExprId to);
 /* sum(t) f(s[t, y[t]]) becomes two equations, so that s is looked at row by row. */
 void stripe_split_terms(Kernel *k);
+
+/* cluster_stripe_sum.c: sums that several members of the cluster hold become placed tensors. */
+void stripe_share_sums(Kernel *k, uint32_t cluster);
 
 /* cluster_needed.c: conditions that the needed region of the cluster's placed tensors makes true leave
  * their definitions. */

@@ -6,6 +6,22 @@
 
 #include <string.h>
 
+typedef struct Replace {
+    ExprId from, to;
+} Replace;
+
+static ExprId replace_node(Kernel *k, ExprId e, void *user)
+{
+    const Replace *r = user;
+    (void)k;
+    return e == r->from ? r->to : e;
+}
+
+ExprId stripe_replace(Kernel *k, ExprId root, ExprId from, ExprId to)
+{
+    return x_rewrite(k, root, replace_node, &(Replace){from, to});
+}
+
 /* ---- one name for each variable ---- */
 
 typedef struct Rename {
@@ -233,17 +249,6 @@ static ExprId sum_of_rows(const Kernel *k, const Equation *q, IndexId *over, uin
     return NONE;
 }
 
-typedef struct Replace {
-    ExprId from, to;
-} Replace;
-
-static ExprId replace_node(Kernel *k, ExprId e, void *user)
-{
-    const Replace *r = user;
-    (void)k;
-    return e == r->from ? r->to : e;
-}
-
 /* loss = sum(t) log(z[t]) - s[t, y[t]]   becomes   row[t] = log(z[t]) - s[t, y[t]]   loss = sum(t) row[t] */
 static Equation take_terms(Kernel *k, Equation *q, ExprId sum, const IndexId *over, uint32_t n)
 {
@@ -264,8 +269,7 @@ static Equation take_terms(Kernel *k, Equation *q, ExprId sum, const IndexId *ov
     rows.lhs = ir_tensor(k, t);
     rows.rhs = x_arg(k, sum, 0);
     parts[0] = x_load(k, loc, rows.lhs, rows.index);
-    Replace r = {sum, x_with_args(k, sum, parts)};
-    q->rhs = x_rewrite(k, q->rhs, replace_node, &r);
+    q->rhs = stripe_replace(k, q->rhs, sum, x_with_args(k, sum, parts));
     return rows;
 }
 

@@ -66,7 +66,7 @@ static Nodes loads_of(const Kernel *k, ExprId e)
     return (Nodes){at, n};
 }
 
-static int is_product(const Kernel *k, ExprId e)
+int stripe_is_product(const Kernel *k, ExprId e)
 {
     const Expr *x = x_at(k, e);
     return x->kind == X_REDUCE && x->op == RED_SUM && x->type != TY_INT && x_is_op(k, x_arg(k, e, 0), OP_mul);
@@ -78,7 +78,7 @@ static Operands operands_of(const Kernel *k, ExprId e)
     if (e == NONE)
         return found;
     each_below (sum, k, e, EVERYWHERE)
-        if (is_product(k, *sum)) {
+        if (stripe_is_product(k, *sum)) {
             Nodes loads = loads_of(k, x_arg(k, *sum, 0));
             for (uint32_t i = 0; i < loads.n; i++)
                 vec_push(k->module->arena, &found.list, ((Operand){*sum, loads.at[i]}));
