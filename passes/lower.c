@@ -10,6 +10,8 @@
  * the unrolled row's are parallel loops; a row index is a walk over the route's row blocks. */
 #include "passes/lower.h"
 
+#include <string.h>
+
 static int is_scatter(const Lower *l, const Equation *q)
 {
     for (uint32_t i = 0; i < q->nindex; i++)
@@ -130,22 +132,50 @@ static void lower_check(Lower *l, const Equation *q)
                  what);
 }
 
+void lower_check_top(Lower *l, const Equation *q)
+{
+    Kernel *k = l->k;
+    Stmt enough = tile_stmt(TILE_check, q->loc);
+    lower_launch(l, q->loc, lower_stem(l, q));
+    enough.report = lower_extent(l, x_at(k, q->index[q->nindex - 1u])->sym);
+    enough.limit = lower_extent(l, q->bound);
+    enough.value = x_op2(k, q->loc, OP_le, enough.report, enough.limit);
+    enough.status = STATUS_SIZE;
+    enough.text = arena_printf(k->module->arena, "%s: top takes %%lld of only %%lld values", k->name);
+    lower_put(l, enough);
+}
+
+void lower_put_top(Lower *l, const Equation *q)
+{
+    Kernel *k = l->k;
+    uint32_t last = q->nindex - 1u;
+    ExprId at[MAX_RANK];
+    Stmt s = tile_stmt(TILE_top, q->loc);
+    lower_bind(l, x_at(k, q->index[last])->sym, NONE, NONE);
+    lower_bind(l, q->bound, NONE, NONE);
+    for (uint32_t i = 0; i < q->nindex; i++)
+        at[i] = lower_expr(l, q->index[i]);
+    memcpy(s.index, at, sizeof at);
+    s.second = lower_place(l, q->ids, at);
+    s.buffer = lower_place(l, q->lhs, s.index);
+    s.nindex = (uint8_t)(k->tensors.at[s.buffer].rank - 1u);
+    s.index[s.nindex] = NONE;
+    s.var = q->bound;
+    s.lo = x_int(k, q->loc, 0);
+    s.hi = lower_extent(l, q->bound);
+    s.value = lower_expr(l, q->rhs);
+    s.limit = lower_extent(l, x_at(k, q->index[last])->sym);
+    lower_put(l, s);
+}
+
 static void lower_top(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
     Loc loc = q->loc;
     uint32_t prefix = q->nindex - 1u;
-    IndexId slot = x_at(k, q->index[prefix])->sym;
     l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
     lower_prepare(l, q->rhs);
-    lower_launch(l, loc, lower_stem(l, q));
-    Stmt enough = tile_stmt(TILE_check, loc);
-    enough.report = lower_extent(l, slot);
-    enough.limit = lower_extent(l, q->bound);
-    enough.value = x_op2(k, loc, OP_le, enough.report, enough.limit);
-    enough.status = STATUS_SIZE;
-    enough.text = arena_printf(k->module->arena, "%s: top takes %%lld of only %%lld values", k->name);
-    lower_put(l, enough);
+    lower_check_top(l, q);
     lower_launch(l, loc, lower_stem(l, q));
     for (uint32_t i = 0; i < prefix; i++) {
         IndexId f = x_at(k, q->index[i])->sym;
@@ -157,19 +187,7 @@ static void lower_top(Lower *l, const Equation *q)
     for (uint32_t i = 0; i < prefix; i++)
         if (lower_is_row(l, x_at(k, q->index[i])->sym))
             lower_open_all_rows(l, loc, x_at(k, q->index[i])->sym);
-    lower_bind(l, q->bound, NONE, NONE);
-    Stmt s = tile_stmt(TILE_top, loc);
-    s.buffer = q->lhs;
-    s.second = q->ids;
-    s.nindex = (uint8_t)prefix;
-    for (uint32_t i = 0; i < prefix; i++)
-        s.index[i] = lower_expr(l, q->index[i]);
-    s.var = q->bound;
-    s.lo = x_int(k, loc, 0);
-    s.hi = lower_extent(l, q->bound);
-    s.value = lower_expr(l, q->rhs);
-    s.limit = lower_extent(l, slot);
-    lower_put(l, s);
+    lower_put_top(l, q);
 }
 
 static int is_input(const Kernel *k, TensorId t) { return k->tensors.at[t].role == ROLE_IN; }

@@ -55,7 +55,7 @@ typedef struct Plan {
     int64_t width;   /* lanes of `lane` */
     int64_t strip;   /* lanes one item covers */
     IndexId row;     /* of block products: the free index that the left operand varies with, or NONE */
-    int64_t rows;    /* rows that are unrolled where a sum is not a block product; else 1 */
+    int64_t rows;    /* rows that are unrolled where a sum is not a block product, else 1; 0: bounds of all rows are asked */
     int64_t chunk;   /* rows of one item */
     int64_t depth;   /* terms that are packed at a time */
 } Plan;
@@ -209,19 +209,15 @@ void lower_report(Lower *l, const Product *p, const char *why);
 void lower_product(Lower *l, const Members *m);
 
 /* lower_nest.c */
-/* Lists the row blocks of a route, at most `rows` rows each, in a launch before. */
-void lower_row_blocks(Lower *l, RouteId route, int64_t rows);
-/* Rows of one block: first, end and group in registers. */
-typedef struct RowBlock {
-    ExprId first, end, group;
-} RowBlock;
-/* The loop over the blocks of r's route, and the block. */
-RowBlock lower_open_row_blocks(Lower *l, Loc loc, IndexId r, int64_t rows, LoopMode mode);
 /* A launch of its own for equations with the same left-hand indices. */
 void lower_elements(Lower *l, const Members *m);
 /* Inside an item: their sums and stores, lanes from lane_first to lane_end, rows from item_first to item_end. */
 void lower_item(Lower *l, const Members *m);
 void lower_pads(Lower *l, const Equation *q); /* zeros where an output's row axis holds no row */
+
+/* lower.c: the choice of top under the loops that stand; a launch that checks before that there is enough to choose from. */
+void lower_put_top(Lower *l, const Equation *q);
+void lower_check_top(Lower *l, const Equation *q);
 
 /* lower_stripe.c: block of rows after block of rows. */
 void lower_stripe(Lower *l, const Members *m, const Cluster *c);

@@ -105,7 +105,8 @@ static void narrow(Lower *l, const Walk *w, const Bound *b, uint64_t bit, int up
     int by_row = w->d->unrolled && x_uses_index(l->k, b->at, l->plan.row);
     ExprId first, last;
     if (by_row) {
-        ExprId end = lower_min(l, lower_add(l, l->row_first, l->plan.rows), l->row_end);
+        int all = l->plan.rows == 0;
+        ExprId end = all ? l->row_end : lower_min(l, lower_add(l, l->row_first, l->plan.rows), l->row_end);
         first = at_row(l, b->at, l->row_first);
         last = at_row(l, b->at, lower_add(l, end, -1));
         r->inner |= bit;

@@ -15,7 +15,7 @@ static BlockList *block_list(Lower *l, RouteId route, int64_t rows)
 }
 
 /* A block per started group and per `rows` rows: at most groups + rows / by of them. */
-void lower_row_blocks(Lower *l, RouteId route, int64_t rows)
+static void make_block_list(Lower *l, RouteId route, int64_t rows)
 {
     Kernel *k = l->k;
     Module *m = k->module;
@@ -39,6 +39,11 @@ void lower_row_blocks(Lower *l, RouteId route, int64_t rows)
     vec_push(m->arena, &l->blocks, b);
 }
 
+/* Rows of one item: first, end and group in registers. */
+typedef struct RowBlock {
+    ExprId first, end, group;
+} RowBlock;
+
 static RowBlock open_block(Lower *l, Loc loc, IndexId r, IndexId block, int64_t rows)
 {
     Kernel *k = l->k;
@@ -52,15 +57,6 @@ static RowBlock open_block(Lower *l, Loc loc, IndexId r, IndexId block, int64_t 
     ExprId end = lower_min(l, lower_add(l, out.first, rows), lower_run_end(l, route, out.group));
     out.end = lower_let(l, loc, "r1", end);
     return out;
-}
-
-RowBlock lower_open_row_blocks(Lower *l, Loc loc, IndexId r, int64_t rows, LoopMode mode)
-{
-    IndexId block = lower_index(l, "b");
-    const BlockList *b = block_list(l, lower_route_of(l, r), rows);
-    ExprId zero = x_int(l->k, loc, 0);
-    lower_for(l, loc, mode, block, zero, x_load(l->k, loc, b->count, &zero), 1);
-    return open_block(l, loc, r, block, rows);
 }
 
 /* ---- the loops of an equation ---- */
@@ -247,7 +243,7 @@ void lower_elements(Lower *l, const Members *original)
     }
     Nest n = plan_nest(l);
     if (n.row_index != NONE)
-        lower_row_blocks(l, lower_route_of(l, n.row_index), n.block_rows);
+        make_block_list(l, lower_route_of(l, n.row_index), n.block_rows);
     lower_launch(l, m.at[0].loc, lower_stem(l, &m.at[m.n - 1]));
     open_parallel(l, m.at[0].loc, &n);
     open_inner(l, m.at[0].loc, &n);

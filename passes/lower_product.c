@@ -247,7 +247,7 @@ static Terms terms_of(Lower *l, const Walk *w, Loc loc)
     if (l->k->indices.at[i].axis.group != NONE)
         return run_terms(l, w, i);
     int64_t rows = l->plan.rows;
-    l->plan.rows = l->plan.chunk; /* bounds for all rows of the part */
+    l->plan.rows = 0; /* bounds for all rows of the part */
     l->row_first = l->part_first;
     l->row_end = l->part_end;
     Range r = lower_range(l, w, i);
@@ -257,8 +257,9 @@ static Terms terms_of(Lower *l, const Walk *w, Loc loc)
     if (r.inner && t.blocks) {
         t.lo = lower_let(l, loc, "lo", r.lo_min);
         t.hi = lower_let(l, loc, "hi", r.hi_max);
-        t.from = lower_let(l, loc, "inner", lower_min(l, r.lo_max, t.hi));
-        t.to = lower_let(l, loc, "outer", lower_max(l, t.from, lower_min(l, r.hi_min, t.hi)));
+        t.from = r.lo_max == r.lo_min ? t.lo : lower_let(l, loc, "inner", lower_min(l, r.lo_max, t.hi));
+        t.to = lower_max(l, t.from, lower_min(l, r.hi_min, t.hi));
+        t.to = r.hi_min == r.hi_max ? t.hi : lower_let(l, loc, "outer", t.to);
     }
     return t;
 }

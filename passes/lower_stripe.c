@@ -33,14 +33,15 @@ static int has_row(const Kernel *k, const Cluster *c, const Equation *q)
 
 /* ---- placed tensors ---- */
 
-/* A thread's buffer with the axes of q's left-hand side that are no outer ones; `rows` > 0: of the row that many. */
-static Place place(Lower *l, const Cluster *c, const Equation *q, Elem elem, int64_t rows)
+/* A thread's buffer for a tensor that q defines, with the axes that are no outer ones. `rows` > 0: it has a row, and that
+ * many of it; else it holds f32 sums. */
+static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, int64_t rows)
 {
     Kernel *k = l->k;
-    const Tensor *t = &k->tensors.at[q->lhs];
+    const Tensor *t = &k->tensors.at[tensor];
     Extent extents[MAX_RANK];
     uint32_t n = rows > 0;
-    Place p = {.tensor = q->lhs, .row = NONE};
+    Place p = {.tensor = tensor, .row = NONE};
     for (uint32_t a = 0; a < q->nindex; a++) {
         IndexId i = index_at(k, q, a);
         if (rows > 0 && i == c->row) {
@@ -51,7 +52,7 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, Elem elem, int
             extents[n++] = t->axes[a].extent;
         }
     }
-    p.buffer = lower_buffer(l, t->name, elem, SPACE_THREAD, n, extents);
+    p.buffer = lower_buffer(l, t->name, rows > 0 ? t->elem : EL_F32, SPACE_THREAD, n, extents);
     return p;
 }
 
@@ -69,13 +70,13 @@ static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, Ind
     d->nconjunct = x_conjuncts(k, condition, d->conjunct, CONJUNCT_MAX);
     Walk w = lower_walk_from(d);
     w.open = 1;
-    l->plan = (Plan){.lane = NONE, .row = c->row, .rows = schedule_stripe_rows(l->c, k, c->row)};
+    l->plan = (Plan){.lane = NONE, .row = c->row, .rows = 0};
     l->row_first = l->stripe_first;
     l->row_end = l->stripe_end;
-    lower_bind(l, c->row, NONE, l->group.at[c->row]);
+    lower_bind(l, c->row, NONE, NONE);
     Range r = lower_range(l, &w, i);
     l->plan = saved;
-    lower_bind(l, c->row, NONE, l->group.at[c->row]);
+    lower_bind(l, c->row, NONE, NONE);
     *lo = r.lo_min;
     *hi = r.hi_max;
     if (!d->nconjunct)
@@ -118,7 +119,21 @@ static void bind_rows(Lower *l, ExprId first, ExprId end)
     l->item_end = l->row_end = end;
 }
 
-static void lower_member(Lower *l, const Equation *q, const Cluster *c, ExprId group)
+/* The K largest of each row. */
+static void choose(Lower *l, const Equation *q, const Cluster *c)
+{
+    uint32_t depth = l->depth;
+    l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
+    for (uint32_t a = 0; a + 1u < q->nindex; a++)
+        l->plan.free[l->plan.nfree++] = index_at(l->k, q, a);
+    lower_bind(l, c->row, NONE, NONE);
+    lower_for(l, q->loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
+    open_others(l, c, q->loc);
+    lower_put_top(l, q);
+    lower_close(l, depth);
+}
+
+static void lower_member(Lower *l, const Equation *q, const Cluster *c)
 {
     Kernel *k = l->k;
     uint32_t depth = l->depth;
@@ -128,7 +143,7 @@ static void lower_member(Lower *l, const Equation *q, const Cluster *c, ExprId g
     Plan *p = &l->plan;
     if (p->lane != NONE && lower_is_row(l, p->lane) && p->lane != c->row)
         p->lane = NONE;
-    lower_bind(l, c->row, NONE, group);
+    lower_bind(l, c->row, NONE, NONE);
     bind_rows(l, l->stripe_first, l->stripe_end);
     ExprId lo = l->stripe_first, hi = l->stripe_end;
     if (p->lane != NONE && p->lane != c->row) {
@@ -178,7 +193,7 @@ static void find_carries(Lower *l, const Cluster *c, const Equation *q, Carries 
     ExprId reds[REDUCE_MAX];
     uint32_t n = lower_reductions(l->k, q->rhs, reds, REDUCE_MAX);
     for (uint32_t i = 0; i < n; i++)
-        vec_push(l->k->module->arena, out, (Carry){q, reds[i], place(l, c, q, EL_F32, 0)});
+        vec_push(l->k->module->arena, out, (Carry){q, reds[i], place(l, c, q, q->lhs, 0)});
 }
 
 /* Loops over the places of a carried sum, the last one in lanes. */
@@ -268,29 +283,27 @@ static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carri
         const Tensor t = l->k->tensors.at[q->lhs];
         lower_prepare(l, q->rhs);
         lower_pads(l, q);
+        if (q->kind == EQ_TOP)
+            lower_check_top(l, q);
         if (t.placed)
-            vec_push(l->k->module->arena, &l->places, place(l, c, q, t.elem, rows));
+            vec_push(l->k->module->arena, &l->places, place(l, c, q, q->lhs, rows));
+        if (q->ids != NONE && l->k->tensors.at[q->ids].placed)
+            vec_push(l->k->module->arena, &l->places, place(l, c, q, q->ids, rows));
         if (!has_row(l->k, c, q))
             find_carries(l, c, q, carries);
     }
 }
 
-static ExprId open_blocks(Lower *l, Loc loc, const Cluster *c)
+static void open_blocks(Lower *l, Loc loc, const Cluster *c)
 {
     Kernel *k = l->k;
     int64_t rows = schedule_stripe_rows(l->c, k, c->row);
-    LoopMode mode = c->carries ? LOOP_ORDERED : LOOP_PARALLEL;
-    if (lower_is_row(l, c->row)) {
-        RowBlock b = lower_open_row_blocks(l, loc, c->row, rows, mode);
-        l->stripe_first = b.first;
-        l->stripe_end = b.end;
-        return b.group;
-    }
     IndexId u = lower_index(l, "u0");
-    lower_for(l, loc, mode, u, x_int(k, loc, 0), lower_extent(l, c->row), rows);
+    lower_for(l, loc, c->carries ? LOOP_ORDERED : LOOP_PARALLEL, u, x_int(k, loc, 0), lower_extent(l, c->row),
+              rows);
+    ExprId end = lower_min(l, lower_add(l, x_index(k, loc, u), rows), lower_extent(l, c->row));
     l->stripe_first = x_index(k, loc, u);
-    l->stripe_end = lower_min(l, lower_add(l, l->stripe_first, rows), lower_extent(l, c->row));
-    return NONE;
+    l->stripe_end = lower_let(l, loc, "u1", end);
 }
 
 void lower_stripe(Lower *l, const Members *m, const Cluster *c)
@@ -298,8 +311,6 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
     Carries carries = {0};
     Loc loc = m->at[0].loc;
     prepare(l, m, c, &carries);
-    if (lower_is_row(l, c->row))
-        lower_row_blocks(l, lower_route_of(l, c->row), schedule_stripe_rows(l->c, l->k, c->row));
     lower_launch(l, loc, lower_stem(l, &m->at[m->n - 1]));
     for (uint32_t o = 0; o < c->nouter; o++) {
         lower_bind(l, c->outer[o], NONE, NONE);
@@ -308,10 +319,13 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
     for (uint32_t i = 0; i < carries.len; i++)
         begin_carry(l, &carries.at[i]);
     uint32_t depth = l->depth;
-    ExprId group = open_blocks(l, loc, c);
+    open_blocks(l, loc, c);
     for (uint32_t q = 0; q < m->n; q++) {
-        if (has_row(l->k, c, &m->at[q]))
-            lower_member(l, &m->at[q], c, group);
+        l->equation = &m->at[q];
+        if (m->at[q].kind == EQ_TOP)
+            choose(l, &m->at[q], c);
+        else if (has_row(l->k, c, &m->at[q]))
+            lower_member(l, &m->at[q], c);
         for (uint32_t i = 0; i < carries.len; i++)
             if (carries.at[i].q == &m->at[q])
                 add_carry(l, &carries.at[i], c);

@@ -184,7 +184,7 @@ typedef struct Wanted {
 
 typedef Vec(Wanted) WantedList;
 
-enum { WAYS_MAX = 16 };
+enum { WAYS_MAX = 20 };
 
 /* The ways to a node, each with its condition (NONE: always); a way that another one covers is left out. */
 typedef struct Guard {

@@ -84,7 +84,7 @@ expect 1 'nothing is derived' "$moec" grad a.moe other
 
 echo "-- both texts read back"
 "$moec" a.moe --stop-after=fuse -o fused.moeir
-expect 0 '' "$moec" fused.moeir --start-at=layout -o fused.so
+expect 0 '' "$moec" fused.moeir --start-at=split -o fused.so
 expect 0 '' "$moec" a.moetiles -o tiles.so
 
 echo "-- failing compiles leave nothing, and older output alone"
