@@ -9,14 +9,14 @@
  * canonicalise runs before derive so that factors stand outside their sums where derive meets them, and after
  * it to turn gathers of cotangents into route maps; cse and dce then see equal expressions as equal ids and
  * drop what the backward need not recompute. checks comes when the accesses are final, before fuse moves them
- * into readers. */
+ * into readers. cse comes again after split: two readers of one sum get equal parts. */
 static const struct Step {
     const char *pass;
     int when;
 } order[] = {
-    {"canonicalise", 0}, {"derive", 0},  {"canonicalise", 0}, {"cse", 0},          {"dce", 0}, {"checks", 0},
-    {"canonicalise", 0}, {"fuse", 1},    {"layout", 1},       {"canonicalise", 0}, {"dce", 0}, {"split", 0},
-    {"canonicalise", 0}, {"cluster", 1}, {"classify", 0},     {"lower", 0},
+    {"canonicalise", 0}, {"derive", 0},  {"canonicalise", 0}, {"cse", 0},   {"dce", 0},   {"checks", 0},
+    {"canonicalise", 0}, {"fuse", 1},    {"canonicalise", 0}, {"dce", 0},   {"split", 0}, {"canonicalise", 0},
+    {"cse", 0},          {"cluster", 1}, {"classify", 0},     {"lower", 0},
 };
 enum { STEPS = sizeof order / sizeof *order };
 
