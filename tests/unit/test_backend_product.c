@@ -74,11 +74,11 @@ static void add_kernel(char *text, size_t size, const Types *t, const Way *way, 
     strcat(text, more);
 }
 
-static void compile_products(Compiled *c, const Types *t, Isa isa)
+static void compile_products(Compiled *c, const Types *t, Isa isa, int nways)
 {
     static char text[1 << 14];
     strcpy(text, "tiles 1\ndim M <= 64\ndim N <= 128\ndim K <= 288\n");
-    for (int i = 0; i < WAYS; i++)
+    for (int i = 0; i < nways; i++)
         add_kernel(text, sizeof text, t, &ways[i], i);
     compile(c, text, isa);
 }
@@ -190,10 +190,11 @@ static void test_isa(Isa isa)
         if (!multiplies(isa, &types[i]))
             continue;
         Compiled compiled;
-        compile_products(&compiled, &types[i], isa);
+        compile_products(&compiled, &types[i], isa, WAYS);
         for (size_t all = 0; all < 6 * 6 * 7 * WAYS; all++) {
             Case c = {rows[all % 6], cols[all / 6 % 6], depths[all / 36 % 7], (int)(all / (36 * 7)), {0}};
-            run_case(&compiled, &c, &types[i]);
+            if (c.way < 2 || all % 5 == 0) /* gathers: some of the sizes */
+                run_case(&compiled, &c, &types[i]);
         }
         done(&compiled);
     }
@@ -206,10 +207,260 @@ static void test_products(void **state)
     test_isa(isa);
 }
 
+/* ---- one chain for each element ---- */
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    return *state ^= *state << 5;
+}
+
+/* Numbers of many sizes, as `type`. */
+static void fill_random(void *memory, const char *type, uint32_t seed, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float f = ldexpf((float)(int32_t)next_random(&seed), -31 - (int)(next_random(&seed) % 12));
+        if (!strcmp(type, "f32"))
+            ((float *)memory)[i] = f;
+        else
+            ((uint16_t *)memory)[i] = to_bf16(f);
+    }
+}
+
+/* However many rows and columns stand beside an element, its bits are the same. */
+static void test_alone(void **state)
+{
+    (void)state;
+    enum { K = 257 };
+    static const int64_t shapes[][2] = {{1, 128}, {5, 128}, {12, 128}, {33, 128}};
+    static float x[ROWS * DEPTH], w[DEPTH * COLS], all[ROWS * COLS], part[ROWS * COLS], g[GUARDS * GUARD];
+    static int32_t id[3 * IDS];
+    EACH_ISA(isa)
+    for (int t = 0; t < 3; t++) {
+        if (!multiplies(isa, &types[t]))
+            continue;
+        Compiled c;
+        compile_products(&c, &types[t], isa, 1);
+        fill_random(x, types[t].x, 7, ROWS * K);
+        fill_random(w, types[t].w, 11, K * COLS);
+        call_fine(&c, "f0", (int64_t[]){ROWS, COLS, K}, (void *[]){x, w, id, all, g});
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            call_fine(&c, "f0", (int64_t[]){shapes[i][0], COLS, K}, (void *[]){x, w, id, part, g});
+            assert_memory_equal(all, part, sizeof *all * (size_t)(shapes[i][0] * COLS));
+        }
+        done(&c);
+    }
+}
+
+/* ---- the sums of AMX ---- */
+
+static float flush(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f; }
+
+/* TDPBF16PS: 32 terms, the even and the odd ones each in a sum of their own. */
+static float tile_sum(float sum, const uint16_t *left, const uint16_t *right, int64_t stride)
+{
+    float half[2] = {0, 0};
+    for (int k = 0; k < 32; k++) {
+        float a = flush(from_bf16(left[k])), b = flush(from_bf16(right[k * stride]));
+        half[k % 2] = flush(fmaf(a, b, half[k % 2]));
+    }
+    return flush(flush(sum) + flush(half[0] + half[1]));
+}
+
+static void test_amx_sums(void **state)
+{
+    (void)state;
+    enum { M = 20, N = 40, K = 64 };
+    static uint16_t x[M * K], w[K * N];
+    static float y[ROWS * COLS], g[GUARDS * GUARD];
+    static int32_t id[3 * IDS];
+    Compiled c;
+    compile_products(&c, &types[2], ISA_amx_soft, 1);
+    fill_random(x, "bf16", 3, M * K);
+    fill_random(w, "bf16", 5, K * N);
+    x[3] = 0x0001; /* below the normal numbers */
+    w[7] = 0x8003;
+    call_fine(&c, "f0", (int64_t[]){M, N, K}, (void *[]){x, w, id, y, g});
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float sum = 3.0f;
+            for (int k = 0; k < K; k += 32)
+                sum = tile_sum(sum, &x[i * K + k], &w[k * N + j], N);
+            assert_true(sum == y[i * COLS + j]);
+        }
+    done(&c);
+}
+
+/* ---- ordinary loads and stores of layouts ---- */
+
+/* A vector loop writes the left operand of the second product, straight into lines; pairs are read and written element
+ * by element, and in runs of columns where they begin at a multiple of the lanes. */
+static const char chained[] =
+    "tiles 1\n"
+    "dim M <= 64\n"
+    "kernel f(in x: f32[M, 64], in w: f32[64, 96], in v: f32[96, 40], out y: f32[64, 40], out z: f32[96, "
+    "40],\n"
+    "         out h: f32[64, 96]) {\n"
+    "    cost M\n"
+    "    thread xs: f32[64, 64] lines\n"
+    "    thread ws: f32[64, 96] pairs\n"
+    "    thread hs: ELEM[2, 64, 96] lines\n"
+    "    thread vs: ELEM[2, 96, 40] pairs\n"
+    "    thread part: f32[64, 96]\n"
+    "    thread sums: f32[64, 64]\n"
+    "    launch y {\n"
+    "        for a in 0..64 { for b in 0..96 { part[a, b] = 0.0 } }\n"
+    "        for c in 0..64 { for d in 0..64 { sums[c, d] = 0.0 } }\n"
+    "        pack xs[0, 0] over i in 0..min2(M, 64), k in 0..64 = x[i, k]\n"
+    "        pack ws[0, 0] over k2 in 0..64, j in 0..96 = w[k2, j]\n"
+    "        product part[0, 0] += xs[0, 0] * ws[0, 0] rows min2(M, 64) cols 96 depth 64\n"
+    "        for r0 in 0..M by 32 {\n"
+    "            for r in r0..min2(r0 + 32, M) {\n"
+    "                for f0 in 0..96 by 48 {\n"
+    "                    vector f in f0..f0 + 48 by LANES { hs[1, r, f] = CAST(relu(part[r, f])) }\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "        for k3 in 0..96 { for j3 in 0..8 { vs[1, k3, j3] = CAST(v[k3, j3]) } }\n"
+    "        for k4 in 0..96 { vector j4 in 8..40 by 8 { vs[1, k4, j4] = CAST(v[k4, j4]) } }\n"
+    "        product sums[0, 0] += hs[1, 0, 0] * vs[1, 0, 0] rows min2(M, 64) cols 40 depth 96\n"
+    "        for o in 0..M { vector q in 0..40 by 8 { y[o, q] = sums[o, q] } }\n"
+    "        for s in 0..96 { vector t in 0..40 by 8 { z[s, t] = f32(vs[1, s, t]) } }\n"
+    "        for u in 0..96 { vector e in 0..M by 8 { h[e, u] = f32(hs[1, e, u]) } }\n"
+    "    }\n"
+    "}\n";
+
+/* chained with a type and a number of lanes put in. */
+static const char *chained_text(Arena *a, const char *elem, int lanes)
+{
+    const char *cast = strcmp(elem, "bf16") ? "f32" : "bf16";
+    Text t = {.arena = a};
+    for (const char *c = chained; *c;) {
+        if (!strncmp(c, "ELEM", 4))
+            text_add(&t, "%s", elem);
+        else if (!strncmp(c, "CAST", 4))
+            text_add(&t, "%s", cast);
+        else if (!strncmp(c, "LANES", 5))
+            text_add(&t, "%d", lanes);
+        else
+            text_add(&t, "%c", *c);
+        c += !strncmp(c, "ELEM", 4) || !strncmp(c, "CAST", 4) ? 4 : !strncmp(c, "LANES", 5) ? 5 : 1;
+    }
+    return text_string(&t);
+}
+
+static void check_chained(Isa isa, const char *elem, int lanes, int64_t m)
+{
+    static float x[64 * 64], w[64 * 96], v[96 * 40], y[64 * 40], z[96 * 40], h[64 * 96];
+    Arena *a = arena_new();
+    Compiled c;
+    compile(&c, chained_text(a, elem, lanes), isa);
+    for (uint32_t i = 0; i < 64 * 96; i++) { /* sums below 2^8, so that bf16 holds them */
+        x[i % (64 * 64)] = (float)(i * 2654435761u >> 31);
+        w[i] = (float)((int)(i * 2246822519u >> 30) - 2);
+        v[i % (96 * 40)] = small_number(i % (96 * 40));
+    }
+    call_fine(&c, "f", &m, (void *[]){x, w, v, y, z, h});
+    assert_memory_equal(v, z, sizeof v);
+    for (int64_t i = 0; i < m; i++) {
+        float hidden[96], want;
+        for (int j = 0; j < 96; j++) {
+            hidden[j] = 0;
+            for (int k = 0; k < 64; k++)
+                hidden[j] += x[i * 64 + k] * w[k * 96 + j];
+            hidden[j] = hidden[j] > 0 ? hidden[j] : 0;
+            assert_true(hidden[j] == h[i * 96 + j]);
+        }
+        for (int j = 0; j < 40; j++) {
+            want = 0;
+            for (int k = 0; k < 96; k++)
+                want += hidden[k] * v[k * 40 + j];
+            assert_true(want == y[i * 40 + j]);
+        }
+    }
+    done(&c);
+    arena_free(a);
+}
+
+static void test_layouts(void **state)
+{
+    (void)state;
+    EACH_ISA(isa)
+    {
+        check_chained(isa, "f32", 16, 33);
+        check_chained(isa, "f32", 8, 5);
+        check_chained(isa, "f32", 4, 64);
+        if (cpu_table[isa].left_bits == 16) {
+            check_chained(isa, "bf16", 16, 33);
+            check_chained(isa, "bf16", 4, 12);
+        }
+    }
+}
+
+/* ---- objects ---- */
+
+/* Every product function is there once in an object of several parts; and each level generates tiles. */
+static void test_objects(void **state)
+{
+    (void)state;
+    static char text[1 << 14];
+    strcpy(text, "tiles 1\ndim M <= 64\ndim N <= 128\ndim K <= 288\n");
+    for (int i = 0; i < WAYS; i++)
+        add_kernel(text, sizeof text, &types[i % 2], &ways[i], i);
+    Compiled compiled;
+    read_tiles(&compiled, text);
+    for (int level = 0; level <= 2; level += 2) {
+        BackendInput inputs[] = {
+            {compiled.module, ISA_generic}, {compiled.module, ISA_avx2}, {compiled.module, ISA_amx}};
+        BackendOptions options = {.level = level};
+        const char *object;
+        size_t len;
+        const char *error =
+            backend()->emit(inputs, 3, &options, OUTPUT_OBJECT, compiled.arena, &object, &len);
+        if (!error)
+            error = backend()->jit_load(object, len, compiled.arena, &compiled.jit);
+        if (error)
+            fail_msg("%s", error);
+        for (int i = 0; i < WAYS; i++) {
+            Case c = {33, 100, 257, i, {0}};
+            run_case(&compiled, &c, &types[i % 2]);
+        }
+        backend()->jit_free(compiled.jit);
+    }
+    compiled.jit = NULL;
+    free(compiled.ctx.work);
+    arena_free(compiled.arena);
+}
+
+static void test_tiles_at_every_level(void **state)
+{
+    (void)state;
+    Compiled compiled;
+    static char text[1 << 13];
+    strcpy(text, "tiles 1\ndim M <= 64\ndim N <= 128\ndim K <= 288\n");
+    add_kernel(text, sizeof text, &types[2], &ways[0], 0);
+    read_tiles(&compiled, text);
+    for (int level = 0; level < 4; level++) {
+        BackendInput input = {compiled.module, ISA_amx};
+        BackendOptions options = {.level = level};
+        const char *assembly;
+        size_t len;
+        assert_null(backend()->emit(&input, 1, &options, OUTPUT_ASM, compiled.arena, &assembly, &len));
+        assembly = arena_strndup(compiled.arena, assembly, len);
+        const char *configured = strstr(assembly, "ldtilecfg");
+        assert_non_null(configured);
+        assert_null(strstr(configured + 1, "ldtilecfg"));
+    }
+    arena_free(compiled.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_amx_sums), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_objects),  cmocka_unit_test(test_tiles_at_every_level),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
