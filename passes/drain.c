@@ -186,6 +186,15 @@ int drain_is_sure(const Kernel *k, ExprId root, ExprId node)
     return x_map_get(&sure, node) != NONE;
 }
 
+uint32_t drain_cost(const Kernel *k, ExprId e)
+{
+    uint32_t cost = 0;
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_OP)
+            cost += scalar_table[x_at(k, *n)->op].cost;
+    return cost;
+}
+
 Extent drain_bytes(Kernel *k, TensorId t)
 {
     Module *m = k->module;

@@ -3,18 +3,9 @@
 #include "passes/fuse.h"
 #include "passes/lower.h"
 
-enum { LITTLE_WORK = 6, OPERAND_WORK = 8, CAST_WORK = 2 };
+enum { LITTLE_WORK = 6, CAST_WORK = 2 };
 
 static ExprId rhs_of(const Producer *p) { return p->f->k->eqs.at[p->at].rhs; }
-
-static uint32_t work(const Kernel *k, ExprId e)
-{
-    uint32_t cost = 0;
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_OP)
-            cost += scalar_table[x_at(k, *n)->op].cost;
-    return cost;
-}
 
 /* A load of the producer's local, in an expression of a reader. */
 typedef struct Use {
@@ -111,7 +102,7 @@ static const char *pointwise_blocks(const Producer *p)
         if (!is_plain(k, uses.at[i].load) ||
             variables_around(k, &uses.at[i]) != x_at(k, uses.at[i].load)->nargs)
             return "an element is read more than once";
-    return uses.len == 1 || work(k, rhs_of(p)) <= LITTLE_WORK
+    return uses.len == 1 || drain_cost(k, rhs_of(p)) <= LITTLE_WORK
                ? NULL
                : "several readers, and computing it again is more than a little work";
 }
@@ -183,10 +174,10 @@ static int one_factor(const Producer *p, const Uses *uses)
 static const char *operand_blocks(const Producer *p)
 {
     Uses uses = uses_of(p);
-    uint32_t cost = work(p->f->k, rhs_of(p));
+    uint32_t cost = drain_cost(p->f->k, rhs_of(p));
     if (!are_factors(p->f->k, &uses))
         return "not only factors of products read it";
-    if (cost > OPERAND_WORK)
+    if (cost > DRAIN_OPERAND)
         return "computing it for each block of columns is more than a little work";
     return cost <= CAST_WORK || one_factor(p, &uses) ? NULL : "more than one product reads it";
 }

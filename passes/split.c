@@ -8,6 +8,7 @@
  *
  * A part that stands under a condition moves only when it is safe to compute it everywhere: when no subscript in it
  * relies on the condition. */
+#include "passes/drain.h"
 #include "passes/lower.h"
 
 enum { SUMS_TOGETHER = 20, SCOPE_MAX = 64 };
@@ -124,15 +125,13 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
     return load;
 }
 
-/* Is e worth a place in memory when a product reads it again and again? */
+/* Is e worth a place in memory when a product packs it for each block of columns? */
 static int is_work(const Kernel *k, ExprId e)
 {
     const Expr *x = x_at(k, e);
     if (x->type == TY_INT || x->type == TY_BOOL)
         return 0;
-    if (x->kind == X_OP && (x->op == OP_f32 || x->op == OP_stop || x->op == OP_neg))
-        return is_work(k, x_arg(k, e, 0));
-    return x->kind == X_OP || x->kind == X_IF || x->kind == X_REDUCE;
+    return lower_has_reduce(k, e) || drain_cost(k, e) > DRAIN_OPERAND;
 }
 
 typedef struct Around {
