@@ -54,6 +54,7 @@ int check_extent(Checker *c, const AstExpr *e, Extent *out);
 /* The same, where a group's name stands for its rows. */
 int check_axis(Checker *c, const AstExpr *e, Axis *out);
 int check_kernel_name(Checker *c, AstName name);
+void check_exports(Checker *c); /* no two C functions of the module have one name */
 
 const char *help_guess(Arena *a, const Guess *g, const char *otherwise);
 

@@ -235,4 +235,5 @@ void check_declarations(Checker *c)
     each(c, DECL_DERIVE, check_derive);
     each(c, DECL_SCHEDULE, check_schedule);
     each(c, DECL_TEST, check_test);
+    check_exports(c);
 }
