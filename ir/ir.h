@@ -123,7 +123,8 @@ enum { MAX_RANK = 8 };
  *   pairs  the right operand B[k, column]: panels of 32 columns, [y / 32][x / P][32][P], P elements being one 32-bit
  *          word: two k of a 16-bit type lie side by side, as the matrix instructions of all targets want them.
  * lines and pairs are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
- * extent in k is zero; beyond it in rows and columns it is never looked at. */
+ * extent in k is zero; beyond it in rows and columns it is never looked at. Callers keep memory in layout pairs: a change
+ * of it is a change of MOE_PACKED_LAYOUT (include/moec/abi.def). */
 typedef enum Layout { LAYOUT_ROWS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
 enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
 const char *layout_name(Layout y); /* "rows" */
