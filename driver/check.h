@@ -17,6 +17,7 @@ typedef struct CheckOptions {
     const char *const *sizes; /* `moec run`: "T=33" ...; dimensions not named get small default sizes */
     uint32_t nsizes;
     uint64_t seed;
+    uint64_t schedule_seed; /* as in CompileOptions */
     int threads;         /* `moec run`: 0: what OpenMP would take */
     int interpret;       /* `moec run`: the reference interpreter instead of compiled code */
     int no_optimize;     /* -O0 */

@@ -9,6 +9,7 @@ static CompileOptions options_of(const CheckOptions *o)
     CompileOptions c = COMPILE_DEFAULTS;
     c.target = o->target;
     c.no_cache = 1;
+    c.schedule_seed = o->schedule_seed;
     c.level = o->no_optimize ? 0 : c.level;
     return c;
 }

@@ -26,6 +26,8 @@ int cli_error(const char *text);
 /* A whole number in lo..hi, or a usage error in the name of `option`. */
 long cli_number(struct argp_state *state, const char *option, const char *text, long lo, long hi);
 
+uint64_t cli_seed(struct argp_state *state, const char *text); /* of --schedule-seed */
+
 /* The options of cli_compile that the other subcommands also take: --target, -O. */
 enum { CLI_TARGET = 256, CLI_LAST };
 

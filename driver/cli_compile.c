@@ -17,7 +17,8 @@ enum {
     KEY_TIME,
     KEY_FORMAT,
     KEY_NO_CACHE,
-    KEY_WERROR
+    KEY_WERROR,
+    KEY_SEED
 };
 
 static const struct argp_option compile_options[] = {
@@ -29,7 +30,8 @@ static const struct argp_option compile_options[] = {
      "ir, tiles, llvm, asm, obj, so, header or manifest; without -o to the standard output", 0},
     {"target", CLI_TARGET, "ISA,...", 0,
      "Instruction sets: host (default; MOE_ISA forces which), all, or some of "
-     "generic, avx2, avx512, avx512bf16, amx, amx-soft. Several are all compiled and chosen from at load time",
+     "generic, avx2, avx512, avx512bf16, amx, amx-soft. Several are all compiled and chosen from at load "
+     "time",
      0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion, plain code; up to 3. Default 2", 0},
     {NULL, 'g', NULL, 0, "Debugging information: gdb stops at lines of the .moe file", 0},
@@ -46,6 +48,8 @@ static const struct argp_option compile_options[] = {
      "The input has been through the passes before; 'tiles': it is the tile level", 2},
     {"pass-limit", KEY_LIMIT, "N", 0, "Stop after N passes, to bisect", 2},
     {"time-passes", KEY_TIME, NULL, 0, "Print the time of each pass", 2},
+    {"schedule-seed", KEY_SEED, "N", 0,
+     "Draw every knob that no schedule fixes from its space; 0 (default): the usual values", 2},
     {0}};
 
 typedef struct CompileCommand {
@@ -135,6 +139,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_START: c->options.start_at = arg; return 0;
     case KEY_LIMIT: c->options.limit = (int)cli_number(state, "--pass-limit", arg, 0, 1000000); return 0;
     case KEY_TIME: c->options.time_passes = 1; return 0;
+    case KEY_SEED: c->options.schedule_seed = cli_seed(state, arg); return 0;
     case KEY_NO_CACHE: c->options.no_cache = 1; return 0;
     case KEY_WERROR: c->options.werror = 1; return 0;
     case ARGP_KEY_ARG:
@@ -242,7 +247,7 @@ int cli_compile(int argc, char **argv)
         .parser = parse_compile,
         .args_doc =
             "FILE.moe -o kernel.so\ncheck FILE.moe\nrun [--interp] FILE.moe KERNEL T=33 ...\ntest FILE.moe\n"
-            "grad FILE.moe [KERNEL]\nexplain E0123\npasses\nops",
+            "grad FILE.moe [KERNEL]\nexplain FILE.moe [KERNEL]\nexplain E0123\npasses\nops",
         .doc =
             "Compiles tensor kernels written as equations."
             "\vExit codes: 0 success, 1 an error of the input, 2 usage, 3 internal error. A failed "

@@ -5,7 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_INTERP = CLI_LAST, KEY_ROUTING, KEY_SEED, KEY_THREADS, KEY_SWEEP, KEY_KERNEL, KEY_NO_AOT, KEY_TILES };
+enum {
+    KEY_INTERP = CLI_LAST,
+    KEY_ROUTING,
+    KEY_SEED,
+    KEY_THREADS,
+    KEY_SWEEP,
+    KEY_KERNEL,
+    KEY_NO_AOT,
+    KEY_SCHEDULE,
+    KEY_TILES
+};
 
 typedef struct RunCommand {
     CheckOptions check;
@@ -23,6 +33,7 @@ static const struct argp_option run_options[] = {
      "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
     {"threads", KEY_THREADS, "N", 0, "0 (default): what OpenMP would take", 0},
+    {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {0}};
 
 static const struct argp_option test_options[] = {
@@ -33,6 +44,7 @@ static const struct argp_option test_options[] = {
     {"sweep", KEY_SWEEP, NULL, 0, "Besides the test blocks, every kernel at a set of awkward sizes", 0},
     {"no-aot", KEY_NO_AOT, NULL, 0, "Leave out the .so", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
+    {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
     {0}};
 
@@ -61,6 +73,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
         c->check.seed = (uint64_t)cli_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
         return 0;
     case KEY_THREADS: c->check.threads = (int)cli_number(state, "--threads", arg, 0, 4096); return 0;
+    case KEY_SCHEDULE: c->check.schedule_seed = cli_seed(state, arg); return 0;
     case KEY_SWEEP: c->check.sweep = 1; return 0;
     case KEY_KERNEL: c->check.kernel = arg; return 0;
     case KEY_NO_AOT: c->check.no_aot = 1; return 0;

@@ -1,10 +1,8 @@
-/* Subcommands that print the compiler's tables: explain, passes, ops. */
+/* Subcommands that print the compiler's tables: passes, ops. */
 #include "driver/cli.h"
 
 #include <ctype.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 static error_t parse_nothing(int key, char *arg, struct argp_state *state)
 {
@@ -74,37 +72,4 @@ int cli_ops(int argc, char **argv)
         printf(" | %d |\n", row->cost);
     }
     return DRIVER_OK;
-}
-
-/* ---- explain ---- */
-
-static error_t parse_explain(int key, char *arg, struct argp_state *state)
-{
-    const char **code = state->input;
-    if (key == ARGP_KEY_ARG && *code)
-        argp_error(state, "one code at a time");
-    if (key == ARGP_KEY_ARG)
-        *code = arg;
-    if (key == ARGP_KEY_END && !*code)
-        argp_error(state, "which code? For example: moec explain E0101");
-    return key == ARGP_KEY_ARG || key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
-}
-
-int cli_explain(int argc, char **argv)
-{
-    static const struct argp argp = {
-        .parser = parse_explain, .args_doc = "E0123", .doc = "Prints the page of an error, warning or hint."};
-    const char *code = NULL;
-    argp_parse(&argp, argc, argv, 0, NULL, &code);
-    const char *page = diag_page(code);
-    if (page) {
-        fputs(page, stdout);
-        return DRIVER_OK;
-    }
-    if (access(code, F_OK) == 0)
-        fprintf(stderr,
-                "moec: explain takes a code such as E0101; explaining a whole file is not built yet\n");
-    else
-        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", code);
-    return DRIVER_ERROR;
 }

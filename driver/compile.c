@@ -220,7 +220,10 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
     if (is_tile_text(c))
         return verify_tiles(c, m);
     PipelineOptions p = {
-        .context = {.isa = isa, .optimize = o->level > 0},
+        .context = {.isa = isa,
+                    .optimize = o->level > 0,
+                    .report = c->report,
+                    .schedule_seed = o->schedule_seed},
         .start_at = o->start_at,
         .stop_after = o->stop_after ? o->stop_after : stop_after,
         .dump = o->dump,
@@ -232,6 +235,12 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
     };
     int failed = pipeline_run(m, &p);
     return failed ? DRIVER_ERROR : passed(c);
+}
+
+int compile_module(Compilation *c, const char *stop_after, Module **out)
+{
+    int status = reread(c, out);
+    return status ? status : run_passes(c, *out, c->isas.at[0], stop_after);
 }
 
 /* ---- the cache ---- */
@@ -250,6 +259,7 @@ static void make_key(Compilation *c)
     Text t = {.arena = c->arena};
     text_add(&t, "moec cache 1\n%s\n-O%d -g%d\n", plugin_build_id(c->arena), c->options.level,
              c->options.debug);
+    text_add(&t, "seed %llu\n", (unsigned long long)c->options.schedule_seed);
     for (uint32_t i = 0; i < c->isas.n; i++)
         text_add(&t, "%s\n", cpu_table[c->isas.at[i]].name);
     ir_digest(c->module, &t);

@@ -49,6 +49,7 @@ typedef struct CompileOptions {
         *dump; /* as in PipelineOptions; "tiles": the text is of the tile level */
     int verify_each, time_passes;
     int limit; /* passes; -1: all */
+    uint64_t schedule_seed; /* as in PassContext */
 } CompileOptions;
 
 #define COMPILE_DEFAULTS ((CompileOptions){.level = 2, .limit = -1})
@@ -75,6 +76,7 @@ typedef struct Compilation {
     const char *cache;  /* its directory; NULL: not used */
     char key[33];       /* the name of the entry */
     int from_cache;     /* it was found there */
+    Report *report;     /* NULL, or where passes report */
     Text dump, times;   /* what --dump-ir and --time-passes wrote */
     char failure[1024]; /* text of an escape: memory or a bug ... */
     char failure_json[700];
@@ -98,6 +100,8 @@ int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *us
 
 /* The steps, each to be run under compile_guard. */
 int compile_prepare(Compilation *c);                        /* targets, names of passes, c->module as read */
+/* A module of its own, read again and through the passes up to `stop_after` (NULL: all), for the first target. */
+int compile_module(Compilation *c, const char *stop_after, Module **out);
 int compile_cached(Compilation *c, CacheEntry *entry);      /* 1: found */
 int compile_emit(Compilation *c, Product what, Bytes *out); /* object, assembly or LLVM; and c->header */
 int compile_fail(Compilation *c, DiagCode code, const char *text); /* reports; DRIVER_ERROR */

@@ -51,6 +51,11 @@ long cli_number(struct argp_state *state, const char *option, const char *text, 
     return value;
 }
 
+uint64_t cli_seed(struct argp_state *state, const char *text)
+{
+    return (uint64_t)cli_number(state, "--schedule-seed", text, 0, 0x7fffffffffffffff);
+}
+
 int cli_report(Compilation *c, int status, int json)
 {
     fputs(json ? c->errors_json : c->errors, stderr);

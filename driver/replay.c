@@ -15,8 +15,9 @@ static int write_replay(Compilation *c, void *user)
     Output out = {.arena = c->arena};
     text_add(&t, "// moec %s (LLVM %s, build %s) failed inside:\n// %s\n", MOEC_VERSION, MOEC_LLVM_VERSION,
              plugin_build_id(c->arena), arena_message(c->arena));
-    text_add(&t, "// options: -O%d%s%s%s --pass-limit=%d\n", o->level, o->debug ? " -g" : "",
-             o->verify_each ? " --verify-each" : "", o->no_cache ? " --no-cache" : "", o->limit);
+    text_add(&t, "// options: -O%d%s%s%s --pass-limit=%d --schedule-seed=%llu\n", o->level,
+             o->debug ? " -g" : "", o->verify_each ? " --verify-each" : "", o->no_cache ? " --no-cache" : "",
+             o->limit, (unsigned long long)o->schedule_seed);
     for (uint32_t i = 0; i < c->isas.n; i++)
         add_option(&t, "target", cpu_table[c->isas.at[i]].name);
     add_option(&t, "start-at", o->start_at);

@@ -317,6 +317,9 @@ typedef struct Schedule {
     Vec(Clause) clauses;
 } Schedule;
 
+/* Values of a knob's space, ascending: one and one and a half times the powers of two of the smallest. Returns how many. */
+enum { KNOB_SPACE_MAX = 64 };
+uint32_t knob_space(Knob knob, int64_t *values /* KNOB_SPACE_MAX places */);
 void knob_put_value(Knob knob, int64_t value, Text *out); /* 64, heaviest_first */
 
 typedef struct TestRouting {

@@ -9,6 +9,24 @@ const KnobRow knob_table[KNOB_COUNT] = {
 #include "ir/schedule.def"
 };
 
+uint32_t knob_space(Knob knob, int64_t *values)
+{
+    const KnobRow *row = &knob_table[knob];
+    uint32_t n = 0;
+    if (*row->words) {
+        for (int64_t v = row->lo; v <= row->hi; v++)
+            values[n++] = v;
+        return n;
+    }
+    for (int64_t v = row->lo; v <= row->hi; v *= 2) {
+        values[n++] = v;
+        int64_t half = v + v / 2;
+        if (half <= row->hi && (half - row->lo) % row->step == 0)
+            values[n++] = half;
+    }
+    return n;
+}
+
 /* ---- what fits ---- */
 
 /* One thing that a clause is about. */

@@ -117,6 +117,7 @@ static void put_into_readers(Producer *p)
 {
     for (uint32_t r = 0; r < p->readers.len; r++) {
         put_into_reader(p, p->readers.at[r]);
+        schedule_fused(p->f->k, p->local, p->f->k->eqs.at[p->readers.at[r]].lhs);
         order_refresh(&p->f->order, p->readers.at[r]);
     }
     p->f->k->eqs.at[p->at].dead = 1;

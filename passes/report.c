@@ -105,22 +105,52 @@ static int shares_nothing(const Kernel *k, const FactorList *f)
     return 1;
 }
 
+static GroupId group_of(const Kernel *k, IndexId i)
+{
+    GroupId g = k->indices.at[i].axis.group;
+    return g == NONE ? 0 : g + 1;
+}
+
+static ReportSum describe(const Kernel *k, const Equation *q, ExprId sum, const FactorList *f)
+{
+    ReportSum out = {.q = q, .sum = sum, .loc = x_at(k, sum)->loc};
+    out.elem = common_elem(k, f);
+    out.is_dot = shares_nothing(k, f);
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (x_at(k, q->index[i])->kind == X_INDEX && !out.row_group)
+            out.row_group = group_of(k, x_at(k, q->index[i])->sym);
+    for (uint32_t i = 0; i < x_at(k, sum)->nbound && !out.depth_group; i++)
+        out.depth_group = group_of(k, x_bound(k, sum, i));
+    return out;
+}
+
+static int is_known(const ReportSums *s, const Equation *q, ExprId sum)
+{
+    for (uint32_t i = 0; i < s->len; i++)
+        if (s->at[i].sum == sum && q->cluster != NONE && s->at[i].q->cluster == q->cluster)
+            return 1;
+    return 0;
+}
+
+static void add_sums(const Kernel *k, const Equation *q, ReportSums *out)
+{
+    each_below (n, k, q->rhs, EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        FactorList f = {.n = 0};
+        if (x->kind == X_REDUCE && x->op == RED_SUM && type_is_float((Type)x->type) && !is_known(out, q, *n))
+            list_factors(k, x_arg(k, *n, 0), &f);
+        if (f.n >= 2)
+            vec_push(k->module->arena, out, describe(k, q, *n, &f));
+    }
+}
+
 ReportSums report_sums(const Kernel *k)
 {
     ReportSums out = {0};
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
-        if (q->dead || q->rhs == NONE || q->kind == EQ_CHECK)
-            continue;
-        each_below (n, k, q->rhs, EVERYWHERE) {
-            const Expr *x = x_at(k, *n);
-            FactorList f = {.n = 0};
-            if (x->kind == X_REDUCE && x->op == RED_SUM && type_is_float((Type)x->type))
-                list_factors(k, x_arg(k, *n, 0), &f);
-            if (f.n >= 2)
-                vec_push(k->module->arena, &out,
-                         (ReportSum){q, x_at(k, *n)->loc, common_elem(k, &f), shares_nothing(k, &f)});
-        }
+        if (!q->dead && q->rhs != NONE && q->kind != EQ_CHECK)
+            add_sums(k, q, &out);
     }
     return out;
 }

@@ -56,8 +56,10 @@ void report_knob(Report *r, const Kernel *k, ReportKnob n); /* each knob of a te
 
 /* A float sum whose terms are products of elements of two tensors or more. */
 typedef struct ReportSum {
-    const Equation *q;
+    const Equation *q; /* the first that has it: equations of one drain make their sums once */
+    ExprId sum;
     Loc loc;
+    GroupId row_group, depth_group; /* as in ReportProduct */
     Elem elem;   /* of both operands, when they are of one 16-bit type: a cube operation; else EL_F32 */
     int is_dot;  /* its operands vary with the same indices: every element is read once, there is nothing to share */
 } ReportSum;

@@ -46,24 +46,6 @@ static const Setting *find(const Kernel *k, Knob knob, Name name, Name reader)
 
 /* ---- values ---- */
 
-uint32_t schedule_space(Knob knob, int64_t *values)
-{
-    const KnobRow *row = &knob_table[knob];
-    uint32_t n = 0;
-    if (*row->words) {
-        for (int64_t v = row->lo; v <= row->hi; v++)
-            values[n++] = v;
-        return n;
-    }
-    for (int64_t v = row->lo; v <= row->hi; v *= 2) {
-        values[n++] = v;
-        int64_t half = v + v / 2;
-        if (half <= row->hi && (half - row->lo) % row->step == 0)
-            values[n++] = half;
-    }
-    return n;
-}
-
 enum { DRAWN_MAX = 32 }; /* times the smallest value: thousands of blocks must fit a test machine's memory */
 
 /* A number that depends on the seed and on what is asked, not on the order of questions. */
@@ -77,8 +59,8 @@ static uint64_t draw(const PassContext *c, const Kernel *k, const ReportKnob *n)
 
 static void draw_value(const PassContext *c, const Kernel *k, ReportKnob *n)
 {
-    int64_t space[SPACE_MAX];
-    uint32_t count = n->from ? n->from->values.len : schedule_space(n->knob, space);
+    int64_t space[KNOB_SPACE_MAX];
+    uint32_t count = n->from ? n->from->values.len : knob_space(n->knob, space);
     while (!n->from && space[count - 1] > DRAWN_MAX * knob_table[n->knob].lo)
         count--;
     const int64_t *values = n->from ? n->from->values.at : space;
@@ -113,6 +95,8 @@ static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name na
 
 void schedule_fused(Kernel *k, TensorId from, TensorId to)
 {
+    if (from == NONE || to == NONE)
+        return;
     for (uint32_t i = 0; i < k->moved.len; i++)
         if (k->moved.at[i].from == from && k->moved.at[i].to == to)
             return;

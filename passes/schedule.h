@@ -26,8 +26,4 @@ int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
 /* Are items of large groups handed out first? Else in the order of the groups. */
 int schedule_heaviest_first(const PassContext *c, const Kernel *k);
 
-/* Values of a knob's space from lo to hi: one and one and a half times the powers of two of its step. Returns how many. */
-enum { SPACE_MAX = 64 };
-uint32_t schedule_space(Knob knob, int64_t *values);
-
 #endif

@@ -10,6 +10,7 @@
  * relies on the condition. */
 #include "passes/drain.h"
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
 enum { SUMS_TOGETHER = 20, SCOPE_MAX = 64 };
 
@@ -119,6 +120,7 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
     q.nindex = (uint8_t)over->n;
     q.lhs = ir_tensor(k, t);
     q.rhs = e;
+    schedule_fused(k, k->eqs.at[s->at].lhs, q.lhs);
     vec_push(k->module->arena, &s->out, q);
     ExprId load = x_load(k, loc, q.lhs, q.index);
     vec_push(k->module->arena, &s->made, (Done){e, load, 0});

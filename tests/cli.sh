@@ -51,6 +51,20 @@ expect 0 lower "$moec" passes
 expect 0 rsqrt "$moec" ops
 expect 0 E0101 "$moec" explain E0101
 expect 1 E9999 "$moec" explain E9999
+expect 0 'kernel rmsnorm_bwd for' "$moec" explain a.moe
+expect 0 'schedule rmsnorm {' "$moec" explain --space a.moe rmsnorm
+expect 0 '"target": "generic"' "$moec" explain --format=json --target=generic --sizes T=64,H=32 a.moe
+expect 1 E0955 "$moec" explain a.moe nothing
+expect 1 E0956 "$moec" explain a.moe --sizes T=-1
+expect 1 E0956 "$moec" explain a.moe --sizes Q=1
+expect 1 E0956 "$moec" explain a.moe --routing uniform
+expect 1 E0951 "$moec" explain a.moe --target=all
+expect 1 'cannot be read' "$moec" explain nothing.moe
+expect 2 'text or json' "$moec" explain a.moe --format=xml
+expect 2 'too much' "$moec" explain a.moe b c
+expect 0 '' "$moec" a.moe --schedule-seed=7 -o seed.so
+expect 2 'whole number' "$moec" a.moe --schedule-seed=x -o seed.so
+expect 0 '0 failed' "$moec" test --schedule-seed=7 a.moe
 
 echo "-- usage"
 expect 2 'no input file' "$moec"

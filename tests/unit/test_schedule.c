@@ -215,6 +215,18 @@ static void test_moved(void **state)
     arena_free(r.arena);
 }
 
+/* The same through the passes: g's sum stands in a and y when the lowering asks. */
+static void test_through_passes(void **state)
+{
+    (void)state;
+    Read r = read_with("f", "tile g : M = 64\n");
+    PipelineOptions o = {.context = plain, .stop_after = "classify", .limit = -1};
+    assert_int_equal(pipeline_run(r.m, &o), 0);
+    Kernel *k = kernel(&r, "f");
+    assert_int_equal(schedule_blocks(&plain, k, tensor(&r, k, "y")).rows, 64);
+    arena_free(r.arena);
+}
+
 /* A seed draws legal values, the same for the same question; what a block fixes stays. */
 static void test_seed(void **state)
 {
@@ -242,9 +254,9 @@ static void test_spaces(void **state)
     (void)state;
     for (Knob n = 0; n < KNOB_COUNT; n++) {
         const KnobRow *row = &knob_table[n];
-        int64_t values[SPACE_MAX];
-        uint32_t count = schedule_space(n, values);
-        assert_in_range(count, 1, SPACE_MAX);
+        int64_t values[KNOB_SPACE_MAX];
+        uint32_t count = knob_space(n, values);
+        assert_in_range(count, 1, KNOB_SPACE_MAX);
         for (uint32_t i = 0; i < count; i++)
             assert_true(values[i] >= row->lo && values[i] <= row->hi &&
                         (values[i] - row->lo) % row->step == 0);
@@ -294,9 +306,11 @@ static void test_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_size_of_block), cmocka_unit_test(test_printed),
-        cmocka_unit_test(test_digest),  cmocka_unit_test(test_answers),       cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_moved),   cmocka_unit_test(test_seed),          cmocka_unit_test(test_spaces),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_size_of_block),
+        cmocka_unit_test(test_printed), cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_answers), cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_moved),   cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_spaces),  cmocka_unit_test(test_through_passes),
         cmocka_unit_test(test_reports), cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,181 @@
+/* `moec explain FILE [KERNEL]`: what the compiler decided about a file; `moec explain E0123`: the page of a code. */
+#include "driver/cli.h"
+#include "driver/check_parts.h"
+#include "driver/explain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { KEY_SIZES = CLI_LAST, KEY_ROWS, KEY_FORMAT, KEY_SPACE, KEY_SEED };
+
+static const struct argp_option explain_options[] = {
+    {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"sizes", KEY_SIZES, "T=33,...", 0, "Sizes of dimensions: bytes and padding become numbers", 0},
+    {"routing", KEY_ROWS, "exact(...)", 0,
+     "Rows of each group, where padding depends on them; default: spread evenly", 0},
+    {"format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
+    {"space", KEY_SPACE, NULL, 0,
+     "Instead print the space of schedules: every knob with its values, as .moe text", 0},
+    {"schedule-seed", KEY_SEED, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {0}};
+
+typedef struct ExplainCommand {
+    CompileOptions options;
+    const char *path, *kernel, *sizes, *routing;
+    int json, space;
+} ExplainCommand;
+
+static error_t parse_explain(int key, char *arg, struct argp_state *state)
+{
+    ExplainCommand *c = state->input;
+    switch (key) {
+    case CLI_TARGET: c->options.target = arg; return 0;
+    case 'O': c->options.level = (int)cli_number(state, "-O", arg, 0, 3); return 0;
+    case KEY_SIZES: c->sizes = arg; return 0;
+    case KEY_ROWS: c->routing = arg; return 0;
+    case KEY_SPACE: c->space = 1; return 0;
+    case KEY_SEED: c->options.schedule_seed = cli_seed(state, arg); return 0;
+    case KEY_FORMAT:
+        if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
+            argp_error(state, "--format takes text or json, not '%s'", arg);
+        c->json = strcmp(arg, "json") == 0;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (c->kernel)
+            argp_error(state, "'%s' is too much", arg);
+        *(c->path ? &c->kernel : &c->path) = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!c->path)
+            argp_error(state, "which file, or which code? For example: moec explain E0101");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- sizes ---- */
+
+/* One `T=33`; NULL or an error text. */
+static const char *take_size(const Module *m, const char *text, size_t len, int64_t *sizes)
+{
+    Arena *a = m->arena;
+    const char *equals = memchr(text, '=', len);
+    char *end = NULL;
+    for (DimId d = 0; equals && d < m->dims.len; d++) {
+        const Dim *dim = &m->dims.at[d];
+        if (strlen(dim->name) != (size_t)(equals - text) || strncmp(dim->name, text, strlen(dim->name)) != 0)
+            continue;
+        long long value = strtoll(equals + 1, &end, 10);
+        if (end != text + len || end == equals + 1 || value < 0)
+            break;
+        if (value % dim->multiple || (dim->max >= 0 && value > dim->max) ||
+            (dim->constant >= 0 && value != dim->constant))
+            return arena_printf(a, "--sizes: %s=%lld does not meet the rules of `dim %s`", dim->name, value,
+                                dim->name);
+        sizes[d] = value;
+        return NULL;
+    }
+    return arena_printf(a, "--sizes: '%.*s' is not NAME=SIZE of a dimension of this file", (int)len, text);
+}
+
+static const char *take_sizes(const Module *m, const char *text, int64_t *sizes)
+{
+    for (DimId d = 0; d < m->dims.len; d++)
+        sizes[d] = m->dims.at[d].constant;
+    while (text && *text) {
+        size_t len = strcspn(text, ",");
+        const char *error = take_size(m, text, len, sizes);
+        if (error)
+            return error;
+        text += len + (text[len] == ',');
+    }
+    return NULL;
+}
+
+/* --routing=exact(...); NULL or an error text. */
+static const char *take_rows(Arena *a, const char *text, Explain *e)
+{
+    TestRun *run = arena_new_of(a, TestRun);
+    const char *error = text ? check_parse_routing(text, a, run) : NULL;
+    if (error || !text)
+        return error;
+    if (run->routings.len != 1 || run->routings.at[0].kind != ROUTING_EXACT)
+        return "--routing: only exact(n0, n1, ...) says how many rows each group has";
+    e->rows = &run->routings.at[0];
+    return NULL;
+}
+
+/* ---- the command ---- */
+
+static int explain_file(Compilation *c, void *user)
+{
+    const ExplainCommand *command = user;
+    Explain e = {.c = c};
+    int status = compile_prepare(c);
+    if (status)
+        return status;
+    if (c->isas.n != 1)
+        return compile_fail(c, DIAG_driver_target, "explain takes one instruction set at a time");
+    int64_t *sizes = arena_array(c->arena, int64_t, c->module->dims.len + 1);
+    const char *error = take_sizes(c->module, command->sizes, sizes);
+    if (!error)
+        error = take_rows(c->arena, command->routing, &e);
+    if (error)
+        return compile_fail(c, DIAG_driver_sizes, error);
+    e.sizes = sizes;
+    status = explain_make(&e) || explain_collect(&e, command->kernel);
+    if (status)
+        return status;
+    Text out = {.arena = c->arena};
+    explain_hints(&e);
+    if (command->space)
+        explain_space(&e, &out);
+    else if (!command->json)
+        explain_text(&e, &out);
+    printf("%s%s", command->json && !command->space ? explain_json(&e) : text_string(&out),
+           command->json && !command->space ? "\n" : "");
+    return DRIVER_OK;
+}
+
+/* E0123 */
+static int is_code(const char *text)
+{
+    return strchr("EWH", *text) && text[1] && strspn(text + 1, "0123456789") == strlen(text + 1);
+}
+
+int cli_explain(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = explain_options,
+        .parser = parse_explain,
+        .args_doc = "FILE.moe [KERNEL]\nE0123",
+        .doc = "Says what the compiler decided about each kernel of a file: which values go straight into "
+               "their reader, "
+               "how each sum of products is made, and every knob with its value and where that comes from. "
+               "With a code: "
+               "prints the page of that error, warning or hint.",
+    };
+    ExplainCommand command = {.options = COMPILE_DEFAULTS};
+    argp_parse(&argp, argc, argv, 0, NULL, &command);
+    const char *page = command.kernel ? NULL : diag_page(command.path);
+    if (page) {
+        fputs(page, stdout);
+        return DRIVER_OK;
+    }
+    if (is_code(command.path) && access(command.path, F_OK) != 0) {
+        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", command.path);
+        return DRIVER_ERROR;
+    }
+    Compilation *c = compile_new(&command.options);
+    if (!c)
+        return cli_error("out of memory");
+    int status = compile_open(c, command.path);
+    if (!status)
+        status = compile_guard(c, explain_file, &command);
+    cli_report(c, status, 0);
+    compile_free(c);
+    return status;
+}

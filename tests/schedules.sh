@@ -1,0 +1,46 @@
+#!/bin/sh
+# Random legal schedules: results within the contract under each, and the bits that every knob of ir/schedule.def promises
+# to keep.   usage: schedules.sh BUILD FIRST LAST   (seeds)
+set -eu
+cd "$(dirname "$0")/.."
+moec=$1/bin/moec
+first=$2
+last=$3
+files="tests/differential/schedule.moe examples/attention.moe examples/rmsnorm.moe examples/router.moe
+    tests/differential/schedule.moe tests/differential/matmul.moe tests/differential/routed.moe tests/differential/reduce.moe"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+bad=0
+
+# bits SEED FILE KERNEL SIZE...: the outputs under this seed's schedule against those under the usual one
+bits() {
+    seed=$1
+    shift
+    usual="$scratch/$(echo "$@" | tr -c 'a-zA-Z0-9\n' _)"
+    [ -e "$usual" ] || "$moec" run "$@" >"$usual"
+    "$moec" run --schedule-seed="$seed" "$@" >"$scratch/now" 2>&1 || true
+    if ! diff "$usual" "$scratch/now"; then
+        echo "FAILED: --schedule-seed=$seed changes the bits of: moec run $*"
+        bad=1
+    fi
+}
+
+seed=$first
+while [ "$seed" -le "$last" ]; do
+    set -- $files
+    shift $((seed % $#))
+    if ! "$moec" test --no-aot --quiet --schedule-seed="$seed" "$1" >"$scratch/out" 2>&1; then
+        echo "FAILED: moec test --no-aot --schedule-seed=$seed $1"
+        cat "$scratch/out"
+        bad=1
+    fi
+    case $((seed % 12)) in
+    0) bits "$seed" examples/moe_ffn.moe ffn_fwd T=67 K=3 E=7 H=48 F=80 ;;
+    3) bits "$seed" examples/moe_ffn.moe ffn_bwd T=67 K=3 E=7 H=48 F=80 ;;
+    6) bits "$seed" examples/attention.moe attention_bwd B=2 S=40 N=3 D=24 ;;
+    9) bits "$seed" tests/golden/bits_products.moe products M=90 N=70 P=111 ;;
+    esac
+    seed=$((seed + 1))
+done
+echo "schedules $first to $last: $([ $bad = 0 ] && echo ok || echo failed)"
+exit $bad
