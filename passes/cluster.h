@@ -10,7 +10,7 @@
  * keeps its value. What holds of a stripe then:
  *   - outer and row variables are the same IndexIds in all members, dense, and nothing else uses them. A
  *     member that is no carrier has each of them once on its left-hand side; a carrier has `outer` there
- *     and one float sum that binds `row`.
+ *     and one float sum that binds `row`, beside no other reduction.
  *   - What one member writes and another member reads is read at [outer..., row, anything]: blocks of rows
  *     may be computed in any order, one after the other or by different threads when nothing carries.
  *   - A placed tensor is a local with one definition; outer are its first axes, in the order of

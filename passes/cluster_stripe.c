@@ -1,7 +1,7 @@
 /* Finds stripes: runs of equations that a thread computes for a block of rows after the other, with what
  * stands between them in its own memory (Note [Clusters] in ir/ir.h).
  *
- * requires: final equations     gives: Kernel.clusters, Equation.cluster, Tensor.placed; members are neighbours
+ * requires: final equations     gives: Kernel.clusters, Equation.cluster, Tensor.placed; members adjoin
  * before:  s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
  *          m[b2, n2, i2] = max(j2 where j2 <= i2) s[b2, n2, i2, j2]  ...
  * after:   // stripe over i for b, n: s, m, ...; placed: s, m, ...

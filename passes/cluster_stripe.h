@@ -1,6 +1,6 @@
 /* What the files of the stripes share: cluster_stripe.c chooses, cluster_stripe_join.c knows what may be a
- * member, cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c and cluster_stripe_sum.c rewrite
- * the equations. */
+ * member, cluster_stripe_worth.c what is worth being one, cluster_stripe_form.c and cluster_stripe_sum.c
+ * rewrite the equations. */
 #ifndef PASSES_CLUSTER_STRIPE_H
 #define PASSES_CLUSTER_STRIPE_H
 

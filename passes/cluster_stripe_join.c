@@ -147,22 +147,14 @@ int stripe_binds(const Kernel *k, ExprId e, IndexId v)
     return 0;
 }
 
-/* The one float sum of e that goes over v, inside no other reduction; NONE: there is no such. */
+/* The float sum of e that goes over v, when e holds no other reduction beside it; else NONE. */
 static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
 {
-    ExprId sum = NONE;
-    each_below (n, k, root, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_REDUCE && stripe_binds(k, *n, v)) {
-            if (sum != NONE)
-                return NONE;
-            sum = *n;
-        }
-    if (sum == NONE || x_at(k, sum)->op != RED_SUM || x_at(k, sum)->type == TY_INT)
+    ExprId outermost[2];
+    if (lower_reductions(k, root, outermost, 2) != 1)
         return NONE;
-    each_below (n, k, root, X_REDUCE)
-        if (*n == sum)
-            return sum;
-    return NONE;
+    const Expr *x = x_at(k, outermost[0]);
+    return x->op == RED_SUM && x->type != TY_INT && stripe_binds(k, outermost[0], v) ? outermost[0] : NONE;
 }
 
 Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key)

@@ -6,13 +6,13 @@
  *          o[b, i, n, d] = bf16(sum[b, n, i, d] / z[b, n, i])
  *          r[b, i, n, d] = sum[b, n, i, d] / z[b, n, i]
  *
- * Outside stripes members of one drain share such sums. In a stripe the block of them is in the thread's memory. */
+ * Outside stripes members of one drain share such sums. In a stripe their block is in the thread's memory. */
 #include "passes/cluster_stripe.h"
 
 #include "passes/canonicalise.h"
 #include "passes/lower.h"
 
-/* A sum of one member, over the variables that it uses: outer, row, then columns in the order of the left-hand side. */
+/* A sum of one member, over the variables that it uses: outer, row, columns in the order of the left side. */
 typedef struct Held {
     uint32_t at;
     ExprId sum, form;
