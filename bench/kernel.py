@@ -1,4 +1,5 @@
 """Kernels from Python, for benchmarks and tests: compile a .moe text, bind numpy arrays, call, measure."""
+import contextlib
 import ctypes
 import json
 import os
@@ -124,16 +125,29 @@ def run_moec(*args, moec=MOEC):
     return done.stdout
 
 
-def compile_text(text, isa="host", moec=MOEC):
-    """{name: Kernel} of a .moe text."""
+@contextlib.contextmanager
+def source_of(text):
+    """The path of a file with this text, in a folder of its own, which goes away."""
     with tempfile.TemporaryDirectory() as scratch:
-        source, library = os.path.join(scratch, "kernel.moe"), os.path.join(scratch, "kernel.so")
+        source = os.path.join(scratch, "kernel.moe")
         with open(source, "w", encoding="utf-8") as f:
             f.write(text)
-        run_moec("--target=" + isa, source, "-o", library, moec=moec)
-        lib = ctypes.CDLL(library)
+        yield source
+
+
+def compile_text(text, isa="host", moec=MOEC):
+    """{name: Kernel} of a .moe text."""
+    with source_of(text) as source:
+        run_moec("--target=" + isa, source, "-o", source + ".so", moec=moec)
+        lib = ctypes.CDLL(source + ".so")
     manifest = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(lib, "moec_manifest")))
     return {row["name"]: Kernel(lib, row) for row in json.loads(manifest)["kernels"]}
+
+
+def explain_text(text, isa="host", moec=MOEC):
+    """What `moec explain` says about a .moe text."""
+    with source_of(text) as source:
+        return run_moec("explain", "--target=" + isa, source, moec=moec)
 
 
 def compile_file(path, isa="host", moec=MOEC):

@@ -2,10 +2,11 @@
 """Forty rewritings of the expert block beside the canonical one, and sizes that are multiples of 16 beside those that
 are multiples of 256: results and speed, on one thread.
 usage: rewritings.py [--moec MOEC] [--isa ISA] [--check] [--rewritings | --shapes] [NAME...]
-    --check   only results, at small sizes
+    --check   only results, at small sizes, and whether `moec explain` shows a product of bf16 that became plain loops
 Ends with 1 when a result is wrong, or a speed is below 80 % of what it stands beside."""
 import argparse
 import random
+import re
 import sys
 
 import numpy as np
@@ -17,6 +18,9 @@ WANTED = 0.8
 SIZES = {"T": 1024, "K": 2, "E": 8, "H": 512, "F": 512}
 SMALL = [{"T": 34, "K": 2, "E": 5, "H": 64, "F": 96}, {"T": 2, "K": 1, "E": 3, "H": 32, "F": 32},
          {"T": 130, "K": 3, "E": 4, "H": 208, "F": 144}]
+
+
+PLAIN = re.compile(r".*bf16 x bf16.*plain loops.*")  # of `moec explain`: a sum of products without blocks
 
 
 def flops(n):
@@ -48,6 +52,7 @@ class Variant:
         text = block.VARIANTS[name][0] if name else block.CANONICAL
         try:
             self.kernel = kernel.compile_text(text, options.isa, options.moec)["ffn"]
+            self.loops = PLAIN.findall(kernel.explain_text(text, options.isa, options.moec))
         except RuntimeError as e:
             self.failure = str(e)
 
@@ -71,6 +76,7 @@ def check(options, names):
         for case in cases:
             if not v.failure:
                 v.bind(case)
+        v.failure = v.failure or ("plain loops: " + v.loops[0].strip() if v.loops else None)
         failed += bool(v.failure)
         print(f"{'FAILED' if v.failure else 'ok':7} {name or 'canonical'}{': ' + v.failure if v.failure else ''}")
     return failed
