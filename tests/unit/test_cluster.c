@@ -361,6 +361,10 @@ static const Rule rules[] = {
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n"
      "y[t, v] = exp(s[t, v] - m[t]) + if(t >= 1, m[t - 1], 0)",
      ""},
+    {"a row looks at all rows", "in x: f32[T, D], in w: f32[D, V], out z: f32[T], out y: f32[T, T]",
+     "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n"
+     "z[t] = sum(v) exp(s[t, v] - m[t]) \n y[t, u] = z[t] * m[u]",
+     "over t: s, m, z; placed: s"},
     {"a member waits for what a carrier sums",
      "in q, k: f32[B, S, D], out y: f32[B, S, D], out c: f32[B, S, D]",
      "s[b, i, j] = sum(d) q[b, i, d] * k[b, j, d] \n m[b, i] = max(j) s[b, i, j] \n"
