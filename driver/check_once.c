@@ -56,17 +56,19 @@ static const char *run_interpreter(const Check *check, const CheckCase *c, const
     return r->error;
 }
 
-static const char *run_compiled(const Check *check, const CheckCase *c)
+/* With --tiles the results of the edited program are also compared with the interpreter's. */
+static const char *run_compiled(const Check *check, const CheckCase *c, const CheckReference *want)
 {
     CheckTarget target = {&check->jit, check->o->threads, 0};
     CheckResult got = check_call(c, &target);
+    CheckScore score = {0};
     EvalRoute *routes = arena_array(c->arena, EvalRoute, c->k->params.len + 1);
     if (got.failure || got.status)
         return got.failure ? got.failure : got.message;
     for (uint32_t i = 0; i < c->k->params.len; i++)
         routes[i] = (EvalRoute){.groups = got.routes[i].groups, .count = got.routes[i].count};
     print_outputs(check->out, c, got.bytes, routes);
-    return NULL;
+    return check->o->tiles ? check_compare(c, want, &got, 0, &score) : NULL;
 }
 
 /* "T=33" into dims[]; NULL or an error text. */
@@ -111,7 +113,7 @@ static const char *run_once(Check *check)
     CheckCase c = check_new_case(check, m->arena, k, dims, &run);
     if (!check_find_inputs(&c, &r))
         return "the sizes are too large";
-    return check->o->interpret ? run_interpreter(check, &c, &r) : run_compiled(check, &c);
+    return check->o->interpret ? run_interpreter(check, &c, &r) : run_compiled(check, &c, &r);
 }
 
 static int run_guarded(Compilation *c, void *user)
