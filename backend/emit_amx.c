@@ -1,8 +1,8 @@
 /* Products of bf16 by AMX tiles, and the same in plain code.
  *
- * A tile product takes 32 terms at a time: for each element the sum of the even terms and that of the odd ones, each
- * from zero and each term added with one rounding, and then the element plus the sum of the two. Numbers below the normal
- * range count as zero, in operands and results. */
+ * A tile product takes 32 terms at a time: for each element the sum of the even terms and that of the odd
+ * ones, each from zero and each term added with one rounding, and then the element plus the sum of the
+ * two. Numbers below the normal range count as zero, in operands and results. */
 #include "backend/emit.h"
 
 enum { TILE_ROWS = 16, TILE_BYTES = 64, TILE_UNITS = 16, TILES = 2 };
@@ -80,8 +80,8 @@ static V half_of(L *l, V word, int odd)
     return flushed(l, l_bits(l, bits, l->f32));
 }
 
-/* The product of two bf16 is exact in f32, so a product and a sum round once, like a fused one: but for products
- * outside the range of f32. */
+/* The product of two bf16 is exact in f32, so a product and a sum round once, like a fused one: but for
+ * products outside the range of f32. */
 static V add_flushed(L *l, V sum, V left, V right)
 {
     return flushed(l, l_fadd(l, sum, l_fmul(l, left, right)));

@@ -1,5 +1,5 @@
-/* The fragment of a block product in vector registers: rows x vectors of sums, a broadcast term of the left operand
- * times vectors of the right one. */
+/* The fragment of a block product in vector registers: rows x vectors of sums, a broadcast term of the
+ * left operand times vectors of the right one. */
 #include "backend/emit.h"
 
 enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
@@ -19,7 +19,8 @@ static V address_of_sum(const Fragment *f, V c, uint32_t row, uint32_t vector)
     return l_byte(l, at, l_i64(l, (int64_t)vector * f->x->lanes * 4));
 }
 
-/* The right operand's vector for one unit: the words, or of bf16 pairs and an f32 term one half of them, widened. */
+/* The right operand's vector for one unit: the words, or of bf16 pairs and an f32 term one half of them,
+ * widened. */
 static V right_vector(const Fragment *f, uint32_t vector, uint32_t unit)
 {
     L *l = f->x->l;

@@ -60,8 +60,8 @@ static V in_matrix(Emit *e, uint32_t buffer, V x, V y)
     return word == 1 ? place : l_add(l, place, l_and(l, x, l_i64(l, word - 1)));
 }
 
-/* Lanes over the last axis of lines, or of pairs of f32, lie side by side when they begin at a multiple of their number:
- * none then goes beyond its line or panel. */
+/* Lanes over the last axis of lines, or of pairs of f32, lie side by side when they begin at a multiple of
+ * their number: none then goes beyond its line or panel. */
 static int runs_in_matrix(Emit *e, const Buffer *b, ExprId x, ExprId y)
 {
     uint32_t most =
@@ -180,8 +180,9 @@ static void end_lanes(Emit *e, Lanes *x)
     l_enter(l, x->done);
 }
 
-/* The mask of contiguous lanes. A thread's buffer whose last subscript counts from the loop's first lane, and whose
- * last extent is a multiple of the lanes, has a place for every lane of the last trip: nothing to mask there. */
+/* The mask of contiguous lanes. A thread's buffer whose last subscript counts from the loop's first lane,
+ * and whose last extent is a multiple of the lanes, has a place for every lane of the last trip: nothing
+ * to mask there. */
 static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
     const Buffer *t = &e->p->buffers.at[buffer];

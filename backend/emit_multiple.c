@@ -1,5 +1,5 @@
-/* Whether a subscript is known to be a multiple of a number of lanes, so that a vector of them stays within one
- * line of a layout. */
+/* Whether a subscript is known to be a multiple of a number of lanes, so that a vector of them stays
+ * within one line of a layout. */
 #include "backend/emit.h"
 
 /* A sum of atoms with coefficients: two that stand for one value cancel each other. */

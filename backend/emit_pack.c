@@ -1,10 +1,11 @@
 /* pack: a box of an expression goes into a panel.
  *
- * Lanes go over the axis of the box in which most of what is read is contiguous. A word is what lies side by side in k:
- * one f32 or two elements of 16 bit.
+ * Lanes go over the axis of the box in which most of what is read is contiguous. A word is what lies side
+ * by side in k: one f32 or two elements of 16 bit.
  *   axis 1, lines   a vector is a line of a row: it is stored whole, with zeros after the end
  *   axis 1, pairs   a vector of 32 columns for each k of a word, merged into a row of words of the panel
- *   axis 0          words are transposed: of lines, 16 rows of 16 words in k; of pairs, 16 words in k of 16 columns.
+ *   axis 0          words are transposed: of lines, 16 rows of 16 words in k; of pairs, 16 words in k of 16
+ *                   columns.
  *                   What is the same for all lanes (where a row comes from, say) is computed once for up to
  *                   SCRATCH_BLOCKS blocks of them, which wait in the scratch for the transposition.
  *   rows            stored as a vector loop would */
@@ -116,8 +117,8 @@ static V first_lanes(Pack *x, V left)
 /* Lanes from `first` on; tail NULL: all exist. The last argument is the trip's own. */
 typedef void Trip(Pack *x, V first, V tail, V with);
 
-/* Over n elements of the lane axis: where masks cost nothing one masked body, half the code to generate; elsewhere full
- * trips and a masked one. */
+/* Over n elements of the lane axis: where masks cost nothing one masked body, half the code to generate;
+ * elsewhere full trips and a masked one. */
 static void trips(Pack *x, V n, Trip *trip, V with)
 {
     L *l = x->l;

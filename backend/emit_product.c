@@ -1,12 +1,12 @@
 /* product: block products, a function for each target and types.
  *
- * The function goes over parts of the depth, so that the part of a right panel that is in use (16 KB) stays in the
- * first cache; over panels; over fragments of rows; and a fragment over the terms, with the sums in registers.
- * Every element's sum is one chain from its old value, terms ascending, each added by one instruction; which
- * fragment an element falls into changes nothing. AMX: emit_amx.c.
+ * The function goes over parts of the depth, so that the part of a right panel that is in use (16 KB)
+ * stays in the first cache; over panels; over fragments of rows; and a fragment over the terms, with the
+ * sums in registers. Every element's sum is one chain from its old value, terms ascending, each added by
+ * one instruction; which fragment an element falls into changes nothing. AMX: emit_amx.c.
  *
- * Rows are rounded up to fragments of which 32 is a multiple, columns to vectors of a fragment: what Note [Block
- * products] in tile.h allows. */
+ * Rows are rounded up to fragments of which 32 is a multiple, columns to vectors of a fragment: what Note
+ * [Block products] in tile.h allows. */
 #include "backend/emit.h"
 
 enum { PART_WORDS = 128, LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };

@@ -1,7 +1,7 @@
 /* Blocks of 16 x 16 words, transposed in vector registers.
  *
- * W vectors of W words: first within each 128 bits (unpacks of 32, then of 64 bits), then the pieces of 128 bits as a
- * small matrix of their own. */
+ * W vectors of W words: first within each 128 bits (unpacks of 32, then of 64 bits), then the pieces of
+ * 128 bits as a small matrix of their own. */
 #include "backend/emit.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, PIECE = 4 /* words of 128 bits */ };
@@ -41,7 +41,8 @@ static void within_pieces(L *l, V *v, uint32_t w)
     }
 }
 
-/* v[c], v[4 + c], ...: a matrix of pieces; halves are sorted by the parity of their columns until one is left. */
+/* v[c], v[4 + c], ...: a matrix of pieces; halves are sorted by the parity of their columns until one is
+ * left. */
 static void pieces(L *l, V *v, uint32_t w)
 {
     for (uint32_t c = 0; c < PIECE && w > PIECE; c++) {

@@ -1,5 +1,5 @@
-/* Block products of one thread against the limit of the vector unit: GFLOP/s with the packing of both operands.
- * usage: product ISA KERNELS.so NAME... */
+/* Block products of one thread against the limit of the vector unit: GFLOP/s with the packing of both
+ * operands. usage: product ISA KERNELS.so NAME... */
 #include <dlfcn.h>
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
-/* Block products: operands packed into panels from every direction, products of ragged sizes, and what is written
- * beyond them. */
+/* Block products: operands packed into panels from every direction, products of ragged sizes, and what is
+ * written beyond them. */
 #include "tests/unit/backend_fixture.h"
 
 #include <math.h>
 
 enum { ROWS = 64, COLS = 128, DEPTH = 288, GUARDS = 4, GUARD = 16, IDS = 512 };
 
-/* Element types of the sources and of the panels, and the operands as expressions of what is loaded, which is by `more`
- * less: without the zeros after their end, panels would hold that there. */
+/* Element types of the sources and of the panels, and the operands as expressions of what is loaded, which
+ * is by `more` less: without the zeros after their end, panels would hold that there. */
 typedef struct Types {
     const char *x, *w, *left, *right;
     const char *of_x, *of_w;
@@ -307,8 +307,8 @@ static void test_amx_sums(void **state)
 
 /* ---- ordinary loads and stores of layouts ---- */
 
-/* A vector loop writes the left operand of the second product, straight into lines; pairs are read and written element
- * by element, and in runs of columns where they begin at a multiple of the lanes. */
+/* A vector loop writes the left operand of the second product, straight into lines; pairs are read and
+ * written element by element, and in runs of columns where they begin at a multiple of the lanes. */
 static const char chained[] =
     "tiles 1\n"
     "dim M <= 64\n"
