@@ -55,16 +55,19 @@ static void canon_equation(Kernel *k, Equation *q)
     *q = c;
 }
 
+void canonicalise_kernel(Kernel *k)
+{
+    for (uint32_t q = 0; q < k->eqs.len; q++)
+        canon_equation(k, &k->eqs.at[q]);
+    ir_compact(k);
+}
+
 /* Before:  d_x[t, h] = sum(r where rt.token(r) == t) d_xp[r, h]
  * After:   d_x[t, h] = sum(k where rt.row(t, k) >= 0) d_xp[rt.row(t, k), h]
  * Requires nothing. Gives FACT_CANONICAL. Breaks classes. */
 void pass_canonicalise(Module *m, const PassContext *c)
 {
     (void)c;
-    for (uint32_t i = 0; i < m->kernels.len; i++) {
-        Kernel *k = m->kernels.at[i];
-        for (uint32_t q = 0; q < k->eqs.len; q++)
-            canon_equation(k, &k->eqs.at[q]);
-        ir_compact(k);
-    }
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        canonicalise_kernel(m->kernels.at[i]);
 }

@@ -81,7 +81,7 @@ static void need_params(Live *l)
 }
 
 /* Backwards: when an equation is met, everything that may read it has been seen. */
-static void drop_dead(Kernel *k)
+void dce_kernel(Kernel *k)
 {
     Arena *a = k->module->arena;
     Live l = {k, arena_array(a, uint8_t, k->tensors.len + 1), arena_array(a, uint8_t, k->routes.len + 1)};
@@ -103,5 +103,5 @@ void pass_dce(Module *m, const PassContext *c)
 {
     (void)c;
     for (uint32_t i = 0; i < m->kernels.len; i++)
-        drop_dead(m->kernels.at[i]);
+        dce_kernel(m->kernels.at[i]);
 }

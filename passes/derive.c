@@ -415,6 +415,7 @@ static void make_backward(Request *r)
     derive_sweep(&r->sweep, r->targets.at, r->targets.len);
     check_reached(r);
     drop_saved(&r->sweep, nforward);
+    derive_reassociate(k);
 }
 
 /* The block of a kernel that was not there when the frontend read it. */

@@ -1,6 +1,6 @@
 /* Reverse mode on equations: what derive.c (requests and signatures), derive_text.c (derivatives of scalar
- * operations), derive_shape.c (a forward fit for the sweep), derive_sweep.c (the sweep) and derive_gather.c
- * (where a cotangent lands) share.
+ * operations), derive_shape.c (a forward fit for the sweep), derive_sweep.c (the sweep), derive_gather.c
+ * (where a cotangent lands) and derive_reassociate.c (one product for two) share.
  *
  * Note [Cotangents]. The forward is swept backwards, equation by equation. Inside an equation, cotangents run
  * from the root of the right-hand side to its loads; a load X[f(i)] reached in the space of indices i under
@@ -87,6 +87,10 @@ void derive_sweep(Sweep *s, const TensorId *targets, uint32_t ntargets);
  * defines: `into`, or a new local of element type `elem` (of the value's own, narrower type when the value
  * has one). */
 TensorId derive_gather(Sweep *s, TensorId x, TensorId into, Elem elem);
+
+/* derive_reassociate.c: takes a product out of the backward kernel where another one, put together in another order, has
+ * its terms already; see Note [Shared products]. */
+void derive_reassociate(Kernel *k);
 
 /* derive.c: small builders. Every new equation has index variables of its own. */
 IndexId derive_index_like(Kernel *k, IndexId i);

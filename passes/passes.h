@@ -51,4 +51,8 @@ int pipeline_run(Module *m, const PipelineOptions *o);
 #include "passes/passes.def"
 #undef PASS
 
+/* Two of them for one kernel. */
+void canonicalise_kernel(Kernel *k);
+void dce_kernel(Kernel *k);
+
 #endif

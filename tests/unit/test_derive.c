@@ -125,10 +125,11 @@ static void routed_experts_shape(void **state)
     ir_print(p.m, program_kernel(&p, "ffn_bwd"), &t);
     static const char *const lines[] = {
         "d_o[r, h] = bf16(d_y[rt.token(r), h] * p[rt.token(r), rt.slot(r)])",
-        "d_a[r, f] = sum(h) d_o[r, h] * wd[@r, f, h]",
+        "d_a_sum[r, f] = sum(h) d_y[rt.token(r), h] * wd[@r, f, h]",
+        "d_a[r, f] = d_a_sum[r, f] * p[rt.token(r), rt.slot(r)]",
         "d_xp[r, h] = sum(f) d_u[r, f] * wu[@r, h, f] + sum(f) d_g[r, f] * wg[@r, h, f]",
         "sum(k where rt.row(t, k) >= 0) d_xp[rt.row(t, k), h]",
-        "d_p[t, k] = if(rt.row(t, k) >= 0, sum(h) d_y[t, h] * o[rt.row(t, k), h], 0.0)",
+        "d_p[t, k] = if(rt.row(t, k) >= 0, sum(f) a[rt.row(t, k), f] * d_a_sum[rt.row(t, k), f], 0.0)",
         "d_wg[e, h, f] += sum(r where @r == e) d_g[r, f] * xp[r, h]",
         "d_wd[e, f, h] += sum(r where @r == e) d_o[r, h] * a[r, f]",
     };
