@@ -94,12 +94,13 @@ static void compile_products(Compiled *c, const Types *t, Isa isa, int nways)
 
 /* ---- one call ---- */
 
+/* Of whole numbers below 2048. */
 static uint16_t to_f16(float f)
 {
-    _Float16 h = (_Float16)f;
-    uint16_t bits;
-    memcpy(&bits, &h, sizeof bits);
-    return bits;
+    int exponent;
+    float m = frexpf(fabsf(f), &exponent);
+    int bits = m > 0 ? (exponent + 14) << 10 | ((int)(m * 2048) & 1023) : 0;
+    return (uint16_t)(bits | (f < 0 ? 0x8000 : 0));
 }
 
 /* The value of element [a, b] of a source with b's extent n. */
