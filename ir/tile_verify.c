@@ -188,15 +188,6 @@ int tile_is_buffer(TileVerifier *v, TensorId t, const char *what)
     return !v->error;
 }
 
-static void verify_list(TileVerifier *v, TensorId t, Elem elem, uint32_t rank, const char *what)
-{
-    if (!tile_is_buffer(v, t, what))
-        return;
-    const Tensor *b = &v->k->tensors.at[t];
-    if (b->elem != elem || b->rank != rank)
-        tile_broken(v, "%s %s must be %s of rank %u", what, b->name, elem_name(elem), rank);
-}
-
 static int is_zero(const Expr *x)
 {
     return (x->kind == X_INT && x->value.i == 0) ||
@@ -217,8 +208,7 @@ int tile_fits(Elem elem, const Expr *x)
     return 0;
 }
 
-/* s writes `buffer` at its subscripts (top: and at all places behind them). */
-static void verify_writing(TileVerifier *v, TensorId buffer, const Stmt *s)
+void tile_verify_writing(TileVerifier *v, TensorId buffer, const Stmt *s)
 {
     TileBox box = {.buffer = buffer, .n = s->nindex, .from = {NONE, NONE}, .to = {NONE, NONE}};
     memcpy(box.index, s->index, sizeof box.index);
@@ -228,7 +218,7 @@ static void verify_writing(TileVerifier *v, TensorId buffer, const Stmt *s)
     tile_written(v, buffer);
 }
 
-static void verify_store(TileVerifier *v, const Stmt *s)
+void tile_verify_store(TileVerifier *v, const Stmt *s)
 {
     if (!tile_is_buffer(v, s->buffer, "the target"))
         return;
@@ -248,17 +238,14 @@ static void verify_store(TileVerifier *v, const Stmt *s)
     if (!v->error && s->add)
         tile_verify_read(v, s->buffer);
     if (!v->error)
-        verify_writing(v, s->buffer, s);
+        tile_verify_writing(v, s->buffer, s);
     if (!v->error)
         tile_verify_lanes(v, s);
     if (!v->error)
         tile_know(v, s);
 }
 
-static void verify_pack(TileVerifier *v, const Stmt *s) { tile_verify_pack(v, s); }
-static void verify_product(TileVerifier *v, const Stmt *s) { tile_verify_product(v, s); }
-
-static void verify_check(TileVerifier *v, const Stmt *s)
+void tile_verify_check(TileVerifier *v, const Stmt *s)
 {
     tile_verify_expr(v, s->value, WANT_CONDITION);
     if (s->report != NONE)
@@ -267,43 +254,6 @@ static void verify_check(TileVerifier *v, const Stmt *s)
         tile_verify_expr(v, s->limit, WANT_INT);
     if (!s->text)
         tile_broken(v, "a check has no text");
-}
-
-/* Statements that run on one thread, for a whole launch. */
-static void verify_alone(TileVerifier *v)
-{
-    if (v->parallel || v->owned || v->vector != NONE)
-        tile_broken(v, "must not stand in a parallel, owned or vector loop");
-}
-
-static void verify_route_id(TileVerifier *v, RouteId r)
-{
-    if (r >= v->k->routes.len)
-        tile_broken(v, "its route does not exist");
-}
-
-/* Two lists made by one statement. */
-static void verify_made(TileVerifier *v, const Stmt *s)
-{
-    if (v->error)
-        return;
-    tile_written(v, s->buffer);
-    tile_written(v, s->second);
-}
-
-static void verify_blocks(TileVerifier *v, const Stmt *s)
-{
-    verify_alone(v);
-    verify_list(v, s->buffer, EL_I64, 2, "the list of blocks");
-    verify_list(v, s->second, EL_I64, 1, "the number of blocks");
-    verify_route_id(v, s->route);
-    if (!v->error)
-        tile_verify_route(v, s->route);
-    if (!v->error)
-        v->rows[s->buffer] = s->step;
-    if (s->step < 1)
-        tile_broken(v, "blocks of %lld rows", (long long)s->step);
-    verify_made(v, s);
 }
 
 void tile_declare(TileVerifier *v, IndexId i)
@@ -325,73 +275,11 @@ void tile_leave(TileVerifier *v, uint32_t scope)
         v->ranges.len--;
 }
 
-static void verify_bucket(TileVerifier *v, const Stmt *s)
-{
-    uint32_t scope = v->scope.len;
-    verify_alone(v);
-    verify_list(v, s->buffer, EL_I32, 1, "the order");
-    verify_list(v, s->second, EL_I64, 1, "the bounds of buckets");
-    tile_verify_expr(v, s->limit, WANT_INT);
-    for (uint32_t i = 0; i < s->nbound; i++)
-        tile_declare(v, s->bound[i]);
-    tile_verify_expr(v, s->value, WANT_INT);
-    if (s->guard != NONE)
-        tile_verify_expr(v, s->guard, WANT_CONDITION);
-    tile_leave(v, scope);
-    verify_made(v, s);
-}
-
-static void verify_top(TileVerifier *v, const Stmt *s)
-{
-    uint32_t scope = v->scope.len;
-    if (v->vector != NONE)
-        tile_broken(v, "must not stand in a vector loop");
-    if (!tile_is_buffer(v, s->buffer, "the target"))
-        return;
-    if (v->k->tensors.at[s->buffer].rank != s->nindex + 1)
-        tile_broken(v, "%s has %u axes, one of them the places", v->k->tensors.at[s->buffer].name,
-                    v->k->tensors.at[s->buffer].rank);
-    verify_list(v, s->second, EL_I32, s->nindex + 1u, "the chosen places");
-    for (uint32_t i = 0; !v->error && i < s->nindex; i++)
-        tile_verify_expr(v, s->index[i], WANT_INT);
-    tile_verify_expr(v, s->limit, WANT_INT);
-    tile_verify_expr(v, s->lo, WANT_INT);
-    tile_verify_expr(v, s->hi, WANT_INT);
-    tile_declare(v, s->var);
-    tile_verify_expr(v, s->value, WANT_VALUE);
-    tile_leave(v, scope);
-    if (!v->error)
-        verify_writing(v, s->buffer, s);
-    if (!v->error)
-        verify_writing(v, s->second, s);
-}
-
-static void verify_route(TileVerifier *v, const Stmt *s)
-{
-    verify_alone(v);
-    verify_route_id(v, s->route);
-    verify_list(v, s->second, EL_I32, 2, "the choices");
-    if (!v->error && v->k->routes.at[s->route].role == ROLE_IN)
-        tile_broken(v, "route %s is an input", v->k->routes.at[s->route].name);
-    if (!v->error)
-        tile_verify_read(v, s->second);
-    if (!v->error)
-        v->ready[s->route] = ROUTE_READY;
-}
-
-static void verify_valid(TileVerifier *v, const Stmt *s)
-{
-    verify_alone(v);
-    verify_route_id(v, s->route);
-    if (!v->error && v->k->routes.at[s->route].role == ROLE_IN && !v->ready[s->route])
-        v->ready[s->route] = ROUTE_CHECKED;
-}
-
 /* ---- the tree ---- */
 
 static void verify_children(TileVerifier *v, StmtId first);
 
-static void verify_if(TileVerifier *v, const Stmt *s)
+void tile_verify_if(TileVerifier *v, const Stmt *s)
 {
     tile_verify_expr(v, s->value, WANT_CONDITION);
     uint32_t known = v->known_now.len;
@@ -438,7 +326,7 @@ static void verify_bounds(TileVerifier *v, const Stmt *s)
         tile_broken(v, "bounds of an unrolled loop are not constant");
 }
 
-static void verify_for(TileVerifier *v, const Stmt *s)
+void tile_verify_for(TileVerifier *v, const Stmt *s)
 {
     TileVerifier saved = *v;
     if (s->mode > LOOP_UNROLL)
@@ -463,14 +351,14 @@ static void verify_for(TileVerifier *v, const Stmt *s)
     v->owned = saved.owned;
 }
 
-static void verify_launch(TileVerifier *v, const Stmt *s)
+void tile_verify_launch(TileVerifier *v, const Stmt *s)
 {
     (void)s;
     tile_broken(v, "a launch inside a launch");
 }
 
 static void (*const verifiers[TILE_COUNT])(TileVerifier *, const Stmt *) = {
-#define TILE(name, doc) verify_##name,
+#define TILE(name, doc) tile_verify_##name,
 #include "ir/tile.def"
 };
 

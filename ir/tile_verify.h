@@ -1,5 +1,5 @@
 /* Shared by the files of the tile verifier: the tree and its statements (tile_verify.c), pack and product
- * (tile_verify_block.c), what threads and lanes may do (tile_verify_race.c), what is written before it is read
+ * (tile_verify_block.c), lists (tile_verify_list.c), what threads and lanes may do (tile_verify_race.c), what is written before it is read
  * (tile_verify_flow.c), proofs about sizes (tile_verify_bound.c). Private to ir/. */
 #ifndef IR_TILE_VERIFY_H
 #define IR_TILE_VERIFY_H
@@ -103,11 +103,16 @@ int tile_fits(Elem elem, const Expr *value); /* a store converts no more than th
 void tile_declare(TileVerifier *v, IndexId i);
 void tile_leave(TileVerifier *v, uint32_t scope);
 
-/* ---- pack and product (tile_verify_block.c) ---- */
+/* s writes `buffer` at its subscripts (top: and at all places behind them). */
+void tile_verify_writing(TileVerifier *v, TensorId buffer, const Stmt *s);
+
+/* A statement of each kind: pack and product in tile_verify_block.c, blocks .. valid in tile_verify_list.c. */
+#define TILE(name, doc) void tile_verify_##name(TileVerifier *v, const Stmt *s);
+#include "ir/tile.def"
+
+/* ---- layouts (tile_verify_block.c) ---- */
 
 void tile_verify_layouts(TileVerifier *v);
-void tile_verify_pack(TileVerifier *v, const Stmt *s);
-void tile_verify_product(TileVerifier *v, const Stmt *s);
 
 /* ---- written before it is read (tile_verify_flow.c) ---- */
 
@@ -115,7 +120,7 @@ void tile_begin_program(TileVerifier *v);
 void tile_begin_launch(TileVerifier *v, StmtId launch);
 void tile_end_program(TileVerifier *v);
 void tile_verify_read(TileVerifier *v, TensorId t);
-void tile_verify_route(TileVerifier *v, RouteId r);
+void tile_verify_ready(TileVerifier *v, RouteId r);
 void tile_written(TileVerifier *v, TensorId t);
 /* Around statements that may not run: what they write in registers and thread space is not taken as written. */
 uint8_t *tile_enter_condition(TileVerifier *v);

@@ -87,7 +87,7 @@ static const char *route_waits(const TileVerifier *v, RouteId r)
     return v->k->routes.at[r].role == ROLE_IN ? "an earlier launch checks" : "a statement makes";
 }
 
-void tile_verify_route(TileVerifier *v, RouteId r)
+void tile_verify_ready(TileVerifier *v, RouteId r)
 {
     if (v->ready[r] != ROUTE_READY)
         tile_broken(v, "route %s is read before %s it", v->k->routes.at[r].name, route_waits(v, r));
@@ -97,7 +97,7 @@ void tile_verify_read(TileVerifier *v, TensorId id)
 {
     const Tensor *t = &v->k->tensors.at[id];
     if (t->route != NONE)
-        tile_verify_route(v, t->route);
+        tile_verify_ready(v, t->route);
     else if (!v->written[id])
         tile_broken(v, "%s is read before %s writes it", t->name,
                     is_private(t) ? "a statement of this launch" : "any statement");
