@@ -17,7 +17,9 @@
  * Note [Parallel]. `parallel` and `owned` loops stand at the top of a launch, directly nested with nothing
  * between them, and bounds that do not depend on each other: one flat space of items handed to threads. No two
  * items of a parallel loop store to the same element. Under `owned` the owner's variable is a plain subscript of
- * every store, so that data-dependent subscripts beside it cannot meet. A launch without them runs on one thread. */
+ * every store, so that data-dependent subscripts beside it cannot meet. A launch without them runs on one thread.
+ * Nothing is read before it was written (Note [Written], tile_verify_flow.c), nor in the launch in which another item
+ * writes it (Note [Meeting items], tile_verify_race.c): that needs a launch of its own. */
 /* Note [Block products]. pack copies a box of an expression into a panel, a buffer with layout lines or pairs (Note
  * [Layouts] in ir.h), or row-major:
  *     pack xs[0, 0] = x[idiv(rt.slot_of[r], K), h] for r in r0..r1, h in slab..s1
