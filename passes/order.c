@@ -1,8 +1,8 @@
 /* Which equations may change places.
  *
  * Two equations keep their order when one writes what the other reads or writes, and when the first is a check of a
- * subscript of a tensor that the second accesses. The rows of a group are those of its route: whoever runs over rows
- * reads the route. */
+ * subscript of a tensor that the second accesses. A check on a local guards everything behind it: fuse may have put the
+ * access into a reader. The rows of a group are those of its route: whoever runs over rows reads the route. */
 #include "passes/order.h"
 
 #include <string.h>
@@ -86,7 +86,12 @@ void order_refresh(Order *o, uint32_t at)
         add(e->reads, q->ids);
         add(e->writes, o->k->tensors.len + q->route);
         return;
-    case EQ_CHECK: add(e->guards, q->lhs); return;
+    case EQ_CHECK:
+        if (o->k->tensors.at[q->lhs].role == ROLE_LOCAL)
+            memset(e->guards, 0xff, sizeof *e->guards * o->words);
+        else
+            add(e->guards, q->lhs);
+        return;
     }
 }
 

@@ -365,6 +365,12 @@ static const Rule rules[] = {
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n"
      "z[t] = sum(v) exp(s[t, v] - m[t]) \n y[t, u] = z[t] * m[u]",
      "over t: s, m, z; placed: s"},
+    {"a check stands before the access, also where a copy has gone into its reader",
+     "in x: f32[T, V], in u: f32[T], in w: bf16[V, D], out y: f32[T, D]",
+     "m[t] = max(v) x[t, v] \n p[t] = exp(x[t, 0] - m[t]) * u[t] \n id[t] = i32(p[t] * 0) \n"
+     "wl[v, d] = f32(w[v, d]) \n"
+     "y[t, d] = wl[id[t], d] * m[t] + x[t, 0] * p[t] + (sum(v) x[t, v] * m[t])",
+     "over t: m, p, id | over t: part, y; placed: part | check < V | check < V"},
     {"a member waits for what a carrier sums",
      "in q, k: f32[B, S, D], out y: f32[B, S, D], out c: f32[B, S, D]",
      "s[b, i, j] = sum(d) q[b, i, d] * k[b, j, d] \n m[b, i] = max(j) s[b, i, j] \n"
