@@ -1,6 +1,6 @@
 #!/bin/sh
-# Random legal schedules: results within the contract under each, and the bits that every knob of ir/schedule.def promises
-# to keep.   usage: schedules.sh BUILD FIRST LAST   (seeds)
+# Random legal schedules, under each instruction set that this CPU has in turn: results within the contract, and the bits
+# that every knob of ir/schedule.def promises to keep.   usage: schedules.sh BUILD FIRST LAST   (seeds)
 set -eu
 cd "$(dirname "$0")/.."
 moec=$1/bin/moec
@@ -12,25 +12,35 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 bad=0
 
+targets=
+for isa in generic avx2 avx512 avx512bf16 amx-soft amx; do
+    if "$moec" run --target=$isa examples/rmsnorm.moe rmsnorm >"$scratch/out" 2>&1; then
+        targets="$targets $isa"
+    fi
+done
+
 # bits SEED FILE KERNEL SIZE...: the outputs under this seed's schedule against those under the usual one
 bits() {
     seed=$1
     shift
-    usual="$scratch/$(echo "$@" | tr -c 'a-zA-Z0-9\n' _)"
-    [ -e "$usual" ] || "$moec" run "$@" >"$usual"
-    "$moec" run --schedule-seed="$seed" "$@" >"$scratch/now" 2>&1 || true
+    usual="$scratch/$(echo "$target" "$@" | tr -c 'a-zA-Z0-9\n' _)"
+    [ -e "$usual" ] || "$moec" run --target="$target" "$@" >"$usual"
+    "$moec" run --target="$target" --schedule-seed="$seed" "$@" >"$scratch/now" 2>&1 || true
     if ! diff "$usual" "$scratch/now"; then
-        echo "FAILED: --schedule-seed=$seed changes the bits of: moec run $*"
+        echo "FAILED: --schedule-seed=$seed changes the bits of: moec run --target=$target $*"
         bad=1
     fi
 }
 
 seed=$first
 while [ "$seed" -le "$last" ]; do
+    set -- $targets
+    shift $((seed / 8 % $#))
+    target=$1
     set -- $files
     shift $((seed % $#))
-    if ! "$moec" test --no-aot --quiet --schedule-seed="$seed" "$1" >"$scratch/out" 2>&1; then
-        echo "FAILED: moec test --no-aot --schedule-seed=$seed $1"
+    if ! "$moec" test --no-aot --quiet --target="$target" --schedule-seed="$seed" "$1" >"$scratch/out" 2>&1; then
+        echo "FAILED: moec test --no-aot --target=$target --schedule-seed=$seed $1"
         cat "$scratch/out"
         bad=1
     fi
