@@ -298,10 +298,10 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     IndexId part = lower_index(l, "part");
     if (lo == hi)
         return;
-    lower_for(l, loc, LOOP_ORDERED, part, l->item_first, l->item_end, l->cpu->rows);
+    lower_for(l, loc, LOOP_ORDERED, part, l->item_first, l->item_end, LAYOUT_EDGE);
     l->part_first = x_index(k, loc, part);
     l->part_end =
-        lower_let(l, loc, "part_end", lower_min(l, lower_add(l, l->part_first, l->cpu->rows), l->item_end));
+        lower_let(l, loc, "part_end", lower_min(l, lower_add(l, l->part_first, LAYOUT_EDGE), l->item_end));
     Terms t = terms_of(l, w, loc);
     ExprId end[4] = {t.lo, t.from, t.to, t.hi};
     for (int i = 0; i < 4; i++)
