@@ -1,7 +1,8 @@
 /* drain clusters: which equations become one drain.
  *
- * Each equation without a cluster begins one and takes in what follows it and has to do with it, by one of three rules:
+ * Each equation without a cluster begins one and takes in what follows it and has to do with it, by one of four rules:
  *   sum    both hold the same sum of products: it is computed once
+ *   factor sums of theirs have a factor in common: it is packed once
  *   chain  one reads what the other wrote, at its own place: it comes from the cache, or from a register
  *   load   both read the same element of a tensor: it is read once */
 #include "passes/canonicalise.h"
@@ -63,6 +64,32 @@ static int shares_node(const Kernel *k, const Equation *a, const Equation *b)
         if ((is_sum || is_load) && x_contains(k, a->rhs, *e))
             return 1;
     }
+    return 0;
+}
+
+/* The factors of a sum of products, without the names of its variables. */
+static void factors_of(Kernel *k, const Equation *q, ExprId sum, ExprId *out)
+{
+    IndexId vars[2 * MAX_RANK];
+    uint32_t n = (uint32_t)drain_space(k, q, vars), nbound = x_at(k, sum)->nbound;
+    for (uint32_t b = 0; b < nbound && n < 2 * MAX_RANK; b++)
+        vars[n++] = x_bound(k, sum, b);
+    for (uint32_t side = 0; side < 2; side++)
+        out[side] = alpha_form(k, x_arg(k, x_arg(k, sum, 0), side), vars, n);
+}
+
+/* Do two sums, one of each, have a factor in common? */
+static int shares_factor(Kernel *k, const Equation *a, const Equation *b)
+{
+    ExprId x[REDUCE_MAX], y[REDUCE_MAX], p[2], q[2];
+    uint32_t nx = lower_reductions(k, a->rhs, x, REDUCE_MAX), ny = lower_reductions(k, b->rhs, y, REDUCE_MAX);
+    for (uint32_t i = 0; i < nx; i++)
+        for (uint32_t j = 0; j < ny; j++) {
+            factors_of(k, a, x[i], p);
+            factors_of(k, b, y[j], q);
+            if (p[0] == q[0] || p[0] == q[1] || p[1] == q[0] || p[1] == q[1])
+                return 1;
+        }
     return 0;
 }
 
@@ -138,11 +165,12 @@ static void insert(Drain *d, uint32_t at)
 
 static int belongs(const Drain *d, uint32_t at)
 {
-    const Kernel *k = d->k;
-    const Equation *q = &k->eqs.at[at];
+    Kernel *k = d->k;
+    const Equation q = k->eqs.at[at];
     for (uint32_t m = 0; m < d->n; m++) {
-        const Equation *other = &k->eqs.at[d->member[m]];
-        if (d->member[m] != at && (shares_node(k, other, q) || chains(k, other, q)))
+        const Equation other = k->eqs.at[d->member[m]];
+        if (d->member[m] != at &&
+            (shares_node(k, &other, &q) || chains(k, &other, &q) || shares_factor(k, &other, &q)))
             return 1;
     }
     return 0;
