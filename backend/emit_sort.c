@@ -14,22 +14,33 @@ static V new_var(Emit *e, const char *name, int64_t value)
     return slot;
 }
 
-void emit_tile_blocks(Emit *e, StmtId id)
+typedef enum Which { BLOCKS_ALL, BLOCKS_FULL, BLOCKS_REST } Which;
+
+/* Appends the blocks of every group: all, the full ones, or the last one where it is not full. */
+static void list_blocks(Emit *e, const Stmt *s, V n, Which which)
 {
     L *l = e->l;
-    const Stmt *s = at(e, id);
     uint32_t start = plan_field(e->p, s->route, RF_START), count = plan_field(e->p, s->route, RF_COUNT);
-    V n = new_var(e, "blocks", 0);
     For g = l_for(l, l_i64(l, 0), emit_elements(e, count), 1, "group");
-    V first = emit_get(e, start, g.var);
-    For r = l_for(l, first, l_add(l, first, emit_get(e, count, g.var)), s->step, "row");
+    V first = emit_get(e, start, g.var), rows = emit_get(e, count, g.var), step = l_i64(l, s->step);
+    V full = l_add(l, first, l_mul(l, l_bin(l, LLVMUDiv, rows, step), step)), end = l_add(l, first, rows);
+    For r = l_for(l, which == BLOCKS_REST ? full : first, which == BLOCKS_FULL ? full : end, s->step, "row");
     V place = l_shl(l, get_var(e, n), 1);
     emit_put(e, s->buffer, place, g.var);
     emit_put(e, s->buffer, l_add(l, place, l_i64(l, 1)), r.var);
     set_var(e, n, l_add(l, get_var(e, n), l_i64(l, 1)));
     l_end_for(l, &r);
     l_end_for(l, &g);
-    emit_put(e, s->second, l_i64(l, 0), get_var(e, n));
+}
+
+void emit_tile_blocks(Emit *e, StmtId id)
+{
+    const Stmt *s = at(e, id);
+    V n = new_var(e, "blocks", 0);
+    list_blocks(e, s, n, s->full_first ? BLOCKS_FULL : BLOCKS_ALL);
+    if (s->full_first)
+        list_blocks(e, s, n, BLOCKS_REST);
+    emit_put(e, s->second, l_i64(e->l, 0), get_var(e, n));
 }
 
 /* ---- bucket ---- */

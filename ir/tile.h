@@ -56,6 +56,7 @@ typedef struct Stmt {
     uint8_t mode; /* for: LoopMode */
     uint8_t add;  /* store: += */
     uint8_t nindex;
+    uint8_t full_first; /* blocks: full blocks before the last ones of groups, so that no thread meets a heavy item late */
     StmtId first, next; /* launch, for, if: first child; next sibling; NONE ends */
     Loc loc;
     Name name;     /* launch */

@@ -212,6 +212,7 @@ static void print_blocks(TilePrinter *p, const Stmt *s)
 {
     text_add(p->out, "blocks %s, %s of %s by %lld", buffer_name(p, s->buffer), buffer_name(p, s->second),
              p->k->routes.at[s->route].name, (long long)s->step);
+    text_add(p->out, s->full_first ? " full first" : "");
 }
 
 static void print_bucket(TilePrinter *p, const Stmt *s)

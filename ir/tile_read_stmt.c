@@ -120,6 +120,10 @@ static void read_blocks(TileReader *r, Stmt *s)
     s->route = tile_read_route(r);
     token_expect(r, "by");
     s->step = token_int(r, "the rows of a block");
+    if (token_take(r, "full")) {
+        token_expect(r, "first");
+        s->full_first = 1;
+    }
 }
 
 /* pack PANEL[0, 0] over r in r0..r1, h in h0..h1 = VALUE */

@@ -1,6 +1,7 @@
 /* The loops of an equation that defines elements: parallel items outside, then the rows and lanes of an item; and the
  * places of an output that hold no row. */
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
 enum { ROW_BLOCK = 64, SCALAR_STRIP = 64 };
 
@@ -35,6 +36,7 @@ static void make_block_list(Lower *l, RouteId route, int64_t rows)
     s.second = b.count;
     s.route = route;
     s.step = rows;
+    s.full_first = schedule_heaviest_first(l->c, k) != 0;
     lower_put(l, s);
     vec_push(m->arena, &l->blocks, b);
 }
@@ -235,6 +237,7 @@ void lower_item(Lower *l, const Members *m)
 void lower_elements(Lower *l, const Members *original)
 {
     Members m = *original;
+    l->equation = &original->at[original->n - 1];
     lower_unify(l, &m);
     lower_plan(l, &m, NONE);
     for (uint32_t q = 0; q < m.n; q++) {

@@ -176,7 +176,7 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
     return NONE;
 }
 
-enum { POINTWISE_STRIP = 2048, UNROLLED_ROWS = 4 };
+enum { UNROLLED_ROWS = 4 };
 
 static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)
 {
@@ -202,7 +202,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : 1);
     p->row = product_row(l, m, last_index(l, q), row);
     if (p->row != NONE) {
-        Blocks blocks = schedule_blocks(l->c, l->k, q->lhs);
+        Blocks blocks = schedule_blocks(l->c, l->k, l->equation->lhs);
         p->lane = last_index(l, q);
         p->rows = UNROLLED_ROWS;
         p->chunk = blocks.rows;
@@ -211,5 +211,5 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         return;
     }
     p->lane = free_lane(l, q, reds, nreds);
-    p->strip = nreds ? p->width * 4 : POINTWISE_STRIP;
+    p->strip = nreds ? p->width * 4 : schedule_strip(l->c, l->k, l->equation->lhs);
 }
