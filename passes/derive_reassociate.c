@@ -8,14 +8,15 @@
  *          d_a[r, f] = s[r, f] * p[rt.token(r), rt.slot(r)]
  *          d_p[t, k] = sum(f) a[rt.row(t, k), f] * s[rt.row(t, k), f]
  *
- * Note [Shared products]. The backward kernel recomputes o, a whole product, only to multiply it by d_y: the gradient of what
- * scales the rows of o. Put together the other way round, (d_y w) a instead of d_y (a w), the inner product is the one that
- * d_a needs anyhow, but for the scale of its rows. It pays always: o has no other reader and goes, d_a's product stays one
- * product of the same size, and the outer sum goes over f where it went over h.
- *   What rounds elsewhere: d_a's product reads d_y as it came in, where it read d_o, rounded to the product's type once more;
- * the scale is applied to the f32 sum. So a rounding goes, and none comes. d_o itself stays for who else reads it (the
- * gradient of w). Since roundings move, this is a part of derive: the interpreter runs the equations that it leaves,
- * and finite differences check them. */
+ * Note [Shared products]. The backward kernel recomputes o, a whole product, only to multiply it by d_y: the
+ * gradient of what scales the rows of o. Put together the other way round, (d_y w) a instead of d_y (a w),
+ * the inner product is the one that d_a needs anyhow, but for the scale of its rows. It pays always: o has no
+ * other reader and goes, d_a's product stays one product of the same size, and the outer sum goes over f
+ * where it went over h.
+ *   What rounds elsewhere: d_a's product reads d_y as it came in, where it read d_o, rounded to the product's
+ * type once more; the scale is applied to the f32 sum. So a rounding goes, and none comes. d_o itself stays
+ * for who else reads it (the gradient of w). Since roundings move, this is a part of derive: the interpreter
+ * runs the equations that it leaves, and finite differences check them. */
 #include "passes/canonicalise.h"
 #include "passes/derive.h"
 #include "passes/drain.h"
@@ -28,8 +29,8 @@ typedef struct Sum {
     IndexId over;
 } Sum;
 
-/* The parts of the pattern. Variables of `made` and `shared` are their left-hand ones; they agree axis by axis but for the
- * place `at` of the index that the other one sums over. */
+/* The parts of the pattern. Variables of `made` and `shared` are their left-hand ones; they agree axis by
+ * axis but for the place `at` of the index that the other one sums over. */
 typedef struct Match {
     Kernel *k;
     uint32_t made, shared, reader; /* equations: o, d_a, d_p */

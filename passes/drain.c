@@ -1,8 +1,8 @@
-/* Which equations may be one drain: a loop over elements that computes and stores those of every member, in order.
+/* Which equations may be one drain: a loop over elements that computes and stores those of all members.
  *
- * Note [Own place]. The loop runs in any order, so what one member writes another one may touch at the same element only:
- * every access to a tensor that some member writes has the writer's own subscripts and stands outside reductions. Or it is
- * apart from it: where both subscripts are numbers they differ, y[i, 0] and y[i, 1]. */
+ * Note [Own place]. The loop runs in any order, so what one member writes another one may touch at the same
+ * element only: every access to a tensor that some member writes has the writer's own subscripts and stands
+ * outside reductions. Or it is apart from it: where both subscripts are numbers they differ. */
 #include "passes/drain.h"
 #include "passes/lower.h"
 

@@ -1,6 +1,7 @@
 /* drain clusters: which equations become one drain.
  *
- * Each equation without a cluster begins one and takes in what follows it and has to do with it, by one of four rules:
+ * Each equation without a cluster begins one and takes in what follows it and has to do with it, by one of
+ * four rules:
  *   sum    both hold the same sum of products: it is computed once
  *   factor sums of theirs have a factor in common: it is packed once
  *   chain  one reads what the other wrote, at its own place: it comes from the cache, or from a register

@@ -6,7 +6,8 @@
  *          y[r, f] = bf16(relu(g[r, f]))
  * after:   y[r, f] = bf16(relu(sum(h) x[rt.token(r), h] * w[@r, h, f]))
  *
- * The rules, one function each, are in passes/fuse_rules.c. Every edge from a local to a reader is reported, fused or not. */
+ * The rules, one function each, are in passes/fuse_rules.c. Every edge from a local to a reader is reported,
+ * fused or not. */
 #include "passes/fuse.h"
 #include "passes/schedule.h"
 
@@ -52,8 +53,8 @@ static int plain_lhs(const Kernel *k, const Equation *q)
     return 1;
 }
 
-/* Would the producer's value be another one at equation `at`, because something it reads is written before? The
- * reader itself counts when it writes in place. */
+/* Would the producer's value be another one at equation `at`, because something it reads is written before?
+ * The reader itself counts when it writes in place. */
 static int is_stale(const Producer *p, uint32_t at)
 {
     for (uint32_t i = p->at + 1; i <= at; i++)
@@ -151,7 +152,8 @@ static int same_space(const Kernel *k, const Places *team)
     return 1;
 }
 
-/* Puts the value into all readers if these, and who shares sums with them, can then be one drain. NULL, or why not. */
+/* Puts the value into all readers if these, and who shares sums with them, can then be one drain. NULL, or
+ * why not. */
 static const char *put_into_team(Producer *p)
 {
     Fuse *f = p->f;

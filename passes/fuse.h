@@ -8,7 +8,7 @@ typedef struct Fuse {
     Kernel *k;
     const PassContext *c;
     Order order;
-    uint32_t *team; /* by equation: those of one number compute the same sums and must become one drain; NONE: alone */
+    uint32_t *team; /* by equation: those of one number share sums and must become one drain; NONE: alone */
 } Fuse;
 
 /* A local with one defining equation, and who reads it. */
@@ -19,8 +19,8 @@ typedef struct Producer {
     Vec(uint32_t) readers; /* places of equations, ascending */
 } Producer;
 
-/* A rule of fusion. `matches`: is the producer of the kind that the rule is about? `blocks`: NULL, or why the value cannot
- * go into all its readers by this rule. */
+/* A rule of fusion. `matches`: is the producer of the kind that the rule is about? `blocks`: NULL, or why the
+ * value cannot go into all its readers by this rule. */
 typedef struct FuseRule {
     const char *name;
     int (*matches)(const Producer *p);

@@ -1,5 +1,5 @@
-/* The rules of fusion. Bits never change, since a local of its own type is read; only where a += takes a whole sum its
- * chain begins at the old value. */
+/* The rules of fusion. Bits never change, since a local of its own type is read; only where a += takes a
+ * whole sum its chain begins at the old value. */
 #include "passes/fuse.h"
 #include "passes/lower.h"
 
@@ -169,8 +169,8 @@ static int one_factor(const Producer *p, const Uses *uses)
 
 /* before:  n[t, h] = bf16(x[t, h] * s[t])     y[t, f] = sum(h) n[t, h] * w[h, f]
  * after:   y[t, f] = sum(h) bf16(x[t, h] * s[t]) * w[h, f]
- * A factor of a product is computed while it is packed, once for each block of columns. With little work, and one product
- * that reads it, that is less than to write and read it. A cast goes into any number of products. */
+ * A factor of a product is computed while it is packed, once for each block of columns. With little work, and
+ * one product that reads it, that is less than to write and read it. A cast goes into any number. */
 static const char *operand_blocks(const Producer *p)
 {
     Uses uses = uses_of(p);
@@ -190,7 +190,7 @@ static int is_reduction(const Producer *p)
     return elem_type(k->tensors.at[p->local].elem) != TY_INT && lower_has_reduce(k, rhs_of(p));
 }
 
-/* Does the use read with the left-hand variables of its equation, all of them? In that order, when several do. */
+/* Does the use read with all left-hand variables of its equation? In their order, when several do. */
 static int at_own_place(const Producer *p, const Use *u)
 {
     const Kernel *k = p->f->k;
@@ -208,10 +208,11 @@ static int at_own_place(const Producer *p, const Use *u)
     return 1;
 }
 
-/* before:  g[r, f] = sum(h) x[r, h] * w[@r, h, f]     a[r, f] = bf16(silu(g[r, f]) * u[r, f])     s[r, f] = bf16(g[r, f])
- * after:   a[r, f] = bf16(silu(sum(h) ...) * u[r, f])      s[r, f] = bf16(sum(h) ...)
- * What is done with a sum goes to where it is finished. Several readers must become one drain, which computes the sum
- * once: then the sums are products. */
+/* before:  g[r, f] = sum(h) x[r, h] * w[@r, h, f]
+ *          a[r, f] = bf16(silu(g[r, f]) * u[r, f])     s[r, f] = bf16(g[r, f])
+ * after:   a[r, f] = bf16(silu(sum(h) ...) * u[r, f])     s[r, f] = bf16(sum(h) ...)
+ * What is done with a sum goes to where it is finished. Several readers must become one drain, which computes
+ * the sum once: then the sums are products. */
 static const char *drain_rule_blocks(const Producer *p)
 {
     const Kernel *k = p->f->k;

@@ -1,8 +1,9 @@
 /* Which equations may change places.
  *
- * Two equations keep their order when one writes what the other reads or writes, and when the first is a check of a
- * subscript of a tensor that the second accesses. A check on a local guards everything behind it: fuse may have put the
- * access into a reader. The rows of a group are those of its route: whoever runs over rows reads the route. */
+ * Two equations keep their order when one writes what the other reads or writes, and when the first is a
+ * check of a subscript of a tensor that the second accesses. A check on a local guards everything behind it:
+ * fuse may have put the access into a reader. The rows of a group are those of its route: whoever runs over
+ * rows reads the route. */
 #include "passes/order.h"
 
 #include <string.h>
@@ -147,8 +148,8 @@ static Effects effects_of(const Order *o, uint32_t at, uint32_t n)
     return all;
 }
 
-/* What stands between the members, split: those that wait for a member go after all of them. Returns the place of a
- * member that waits for one of these, or NONE. */
+/* What stands between the members, split: those that wait for a member go after all of them. Returns the
+ * place of a member that waits for one of these, or NONE. */
 static uint32_t part(const Order *o, const uint32_t *members, uint32_t n, uint8_t *after)
 {
     Effects early = no_effects(o), late = no_effects(o);

@@ -26,9 +26,10 @@ int order_writes_into(const Order *o, uint32_t at, uint32_t reader);
 /* Do two equations access a tensor in common? */
 int order_shares(const Order *o, uint32_t a, uint32_t b);
 
-/* Can the equations at the places members[0] < members[1] < ... become neighbours, every value staying what it was?
- * What stands between them goes before or after all of them, a cluster as a whole. Among themselves they keep their order.
- * Returns NONE, or the place of a member that waits for something that itself waits for an earlier member. */
+/* Can the equations at the places members[0] < members[1] < ... become neighbours, every value staying what
+ * it was? What stands between them goes before or after all of them, a cluster as a whole. Among themselves
+ * they keep their order. Returns NONE, or the place of a member that waits for something that itself waits
+ * for an earlier member. */
 uint32_t order_blocks(const Order *o, const uint32_t *members, uint32_t n);
 /* Makes them neighbours and returns the place of the first. order_blocks() has said NONE. Updates o. */
 uint32_t order_gather(Order *o, const uint32_t *members, uint32_t n);
