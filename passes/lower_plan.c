@@ -205,7 +205,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         Blocks blocks = schedule_blocks(l->c, l->k, l->equation->lhs);
         p->lane = last_index(l, q);
         p->rows = UNROLLED_ROWS;
-        p->chunk = blocks.rows;
+        p->chunk = lower_is_row(l, p->row) ? blocks.rows : blocks.rows / 4;
         p->strip = blocks.cols;
         p->depth = blocks.depth;
         return;
