@@ -13,14 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARTS_MAX = 4, PART_WEIGHT = 600, PRODUCT_WEIGHT = 300 };
+enum { PARTS_MAX = 4, PART_WEIGHT = 600, PRODUCT_WEIGHT = 300, PACK_WEIGHT = 100 };
 
-/* What is generated once: a body of launches, a function of block products, or everything else of a kernel. */
+/* What is generated once: a body of launches, a helper, or everything else of a kernel. */
 typedef struct Unit {
     uint32_t kernel;
     uint32_t input;
-    const Launch *launch; /* NULL: the kernel's entry, for all inputs, or a product */
-    int product;          /* product_kind(), or -1 */
+    const Launch *launch; /* NULL: the kernel's entry, for all inputs, or a helper */
+    int helper;           /* its number, or -1 */
     uint64_t weight;
     uint32_t part;
 } Unit;
@@ -30,7 +30,8 @@ typedef struct Job {
     uint32_t ninputs, nkernels;
     const BackendOptions *options;
     enum BackendOutput what;
-    Plan **plans; /* [nkernels * ninputs] */
+    Plan **plans;             /* [nkernels * ninputs] */
+    uint32_t like[ISA_COUNT]; /* input i has the code of this one, up to helpers: see find_like() */
     Vec(Unit) units;
     uint32_t nparts;
 } Job;
@@ -55,11 +56,21 @@ static void add_text(L *l, const char *name, const char *text)
     LLVMSetGlobalConstant(global, 1);
 }
 
+static void emit_helper(Plan *p, uint32_t helper)
+{
+    if (helper == HELPER_TRANSPOSE)
+        emit_transpose_function(p);
+    else if (helper >= HELPER_PACK)
+        emit_pack_function(p, helper - HELPER_PACK);
+    else
+        emit_product_function(p, helper);
+}
+
 static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *unit)
 {
     const Plan *const *plans = (const Plan *const *)job->plans + (size_t)unit->kernel * job->ninputs;
-    if (unit->product >= 0) {
-        emit_product_function(plan_copy(plans[unit->input], l, s, debug), (uint32_t)unit->product);
+    if (unit->helper >= 0) {
+        emit_helper(plan_copy(plans[unit->input], l, s, debug), (uint32_t)unit->helper);
         return;
     }
     if (unit->launch) {
@@ -70,7 +81,7 @@ static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *
     Bodies bodies[ISA_COUNT];
     for (uint32_t i = 0; i < job->ninputs; i++) {
         own[i] = plan_copy(plans[i], l, s, debug);
-        bodies[i] = emit_entry(own[i]);
+        bodies[i] = job->like[i] < i ? bodies[job->like[i]] : emit_entry(own[i]);
     }
     emit_exports(s, own, bodies, job->ninputs);
 }
@@ -164,21 +175,63 @@ static void add_body(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32
         }
     }
     Name name = p->p->stmts.at[launch->stmt].name;
-    launch->body_name = arena_printf(a, "%s.%s.%u.%s", p->k->name, p->cpu->name, number, name ? name : "");
+    launch->body_name =
+        arena_printf(a, "%s.%s.%u.%s", p->k->name, cpu_table[p->target].name, number, name ? name : "");
     vec_push(a, &job->units, (Unit){kernel, input, launch, -1, launch->weight, 0});
 }
 
-/* The functions of block products that any kernel calls, once for each input. */
-static void add_products(Job *job, Arena *a)
+static int calls(const Job *job, uint32_t kernel, uint32_t input, uint32_t helper)
+{
+    return job->plans[kernel * job->ninputs + input]->helpers >> helper & 1;
+}
+
+/* The code that a helper is for: products are those of the target, the rest goes by the code. */
+static Isa owner(const Job *job, uint32_t input, uint32_t helper)
+{
+    return helper < PRODUCT_KINDS ? job->plans[input]->target : job->plans[input]->isa;
+}
+
+static int has_helper(const Job *job, uint32_t input, uint32_t helper)
+{
+    for (uint32_t i = 0; i < job->units.len; i++)
+        if (job->units.at[i].helper == (int)helper &&
+            owner(job, job->units.at[i].input, helper) == owner(job, input, helper))
+            return 1;
+    return 0;
+}
+
+/* What any kernel calls, once for each instruction set. */
+static void add_helpers(Job *job, Arena *a)
 {
     for (uint32_t input = 0; input < job->ninputs; input++)
-        for (uint32_t kind = 0; kind < PRODUCT_KINDS; kind++) {
-            uint32_t k = 0;
-            while (k < job->nkernels && !(job->plans[k * job->ninputs + input]->products >> kind & 1))
+        for (uint32_t helper = 0; helper < HELPERS; helper++) {
+            uint32_t k = 0, weight = helper < PRODUCT_KINDS ? PRODUCT_WEIGHT : PACK_WEIGHT;
+            while (k < job->nkernels && !calls(job, k, input, helper))
                 k++;
-            if (k < job->nkernels)
-                vec_push(a, &job->units, (Unit){k, input, NULL, (int)kind, PRODUCT_WEIGHT, 0});
+            if (k < job->nkernels && !has_helper(job, input, helper))
+                vec_push(a, &job->units, (Unit){k, input, NULL, (int)helper, weight, 0});
         }
+}
+
+static int same_text(const Module *a, const Module *b, Arena *arena)
+{
+    Text text[2] = {{.arena = arena}, {.arena = arena}};
+    tile_print(a, NULL, &text[0]);
+    tile_print(b, NULL, &text[1]);
+    return text[0].len == text[1].len && !memcmp(text[0].at, text[1].at, text[0].len);
+}
+
+/* Inputs that are one program, and generated for one instruction set up to block products, are generated once: AMX
+ * differs from AVX-512 with bf16 in its products only. */
+static void find_like(Job *job, Arena *a)
+{
+    for (uint32_t i = 0; i < job->ninputs; i++) {
+        job->like[i] = i;
+        for (uint32_t j = 0; j < i && job->like[i] == i && job->nkernels; j++)
+            if (job->plans[i]->isa == job->plans[j]->isa &&
+                same_text(job->inputs[i].module, job->inputs[j].module, a))
+                job->like[i] = j;
+    }
 }
 
 static void plan_units(Job *job, Arena *a)
@@ -190,9 +243,12 @@ static void plan_units(Job *job, Arena *a)
             job->plans[k * job->ninputs + i] =
                 plan_new(a, m, m->kernels.at[k], job->inputs[i].isa, job->options->debug);
         }
+    find_like(job, a);
     for (uint32_t k = 0; k < job->nkernels; k++) {
         uint64_t weight = 100;
         for (uint32_t i = 0; i < job->ninputs; i++) {
+            if (job->like[i] < i)
+                continue;
             Plan *p = job->plans[k * job->ninputs + i];
             weight += 150 + 15 * p->launches.len + 10 * p->k->params.len;
             for (uint32_t j = 0; j < p->launches.len; j++)
@@ -200,7 +256,7 @@ static void plan_units(Job *job, Arena *a)
         }
         vec_push(a, &job->units, (Unit){k, 0, NULL, -1, weight, 0});
     }
-    add_products(job, a);
+    add_helpers(job, a);
 }
 
 /* Units go, heaviest first, to the part that has least. */

@@ -32,9 +32,13 @@ typedef struct Shared {
     V forced;  /* ptr: the word of MOE_ISA, for messages */
     V snprintf;
     V nowhere;         /* zeros that a load of inactive lanes may read */
+    V strided;         /* void (ptr pack, ptr first, i64 stride, i64 rows, i64 n, ptr to, i64 block, i64 step): packs
+                          rows that stand `stride` bytes apart, PACK_ROWS at a time; `to` advances by step */
     Ty range;          /* {ptr first, i64 bytes, i64 written} */
     Ty route, context; /* abi.def */
 } Shared;
+
+enum { PACK_ROWS = 64 }; /* that a pack function is given at a time: whole lines and panels */
 
 /* A buffer of the tile program: a tensor, or a field of a local route that no expression reads. */
 typedef struct Buffer {
@@ -87,8 +91,8 @@ typedef struct Plan {
     const Module *m;
     const Kernel *k;
     const TileProgram *p;
-    Isa isa;
-    const Cpu *cpu;
+    Isa target, isa; /* what is compiled for, and what all but block products are generated for */
+    const Cpu *cpu;  /* of isa */
     Vec(Buffer) buffers; /* the tensors, by TensorId, and behind them hidden route fields */
     DimId *dims;
     uint32_t ndims;
@@ -98,7 +102,7 @@ typedef struct Plan {
     Vec(CheckText) checks;
     uint32_t *check_of; /* by StmtId: its first check, counted from the launch's */
     uint8_t *lane_axis; /* by StmtId: pack_lane_axis() */
-    uint32_t products;  /* bit product_kind(left, right): it is called */
+    uint32_t helpers;   /* bit h: helper h is called, see Note [Helpers] */
     /* of the part */
     L *l;
     Shared *shared;
@@ -117,6 +121,7 @@ enum {
     DATA_A = 24,
     DATA_B = 32,
     DATA_THREADS = 40,
+    DATA_PRODUCTS = 48, /* the target's functions of block products, by product_kind() */
     DATA_COUNTERS = 64
 };
 
@@ -144,11 +149,12 @@ typedef struct Emit {
     V *memo[2];      /* by ExprId, with lane0 off and on */
     Vec(uint32_t) log;
     int unrolled; /* open unroll loops: see emit_outline() */
-    V scratch;    /* emit_pack.c: words to be transposed, or NULL */
+    V scratch;    /* emit_panel.c: words to be transposed, or NULL */
+    V rows;       /* emit_pack_run.c: addresses, or NULL */
 } Emit;
 
 /* emit_plan.c, plan_key.c */
-Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa isa, int debug);
+Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug);
 Plan *plan_copy(const Plan *p, L *l, Shared *shared, Debug *debug);
 uint32_t plan_field(const Plan *p, RouteId r, RouteField f); /* buffer, or NONE */
 void plan_add_check(Plan *p, Arena *a, int status, const char *format);
@@ -196,7 +202,9 @@ void emit_put(Emit *e, uint32_t buffer, V position, V value);
 V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
 void emit_alias(Emit *e, V access, uint32_t buffer);
 V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
-void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask); /* contiguous lanes; mask NULL: all */
+/* Contiguous lanes; mask NULL: all; buffer NONE: unknown. */
+V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask);
+void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 
 /* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
 V emit_decode(Emit *e, Elem elem, V raw);
@@ -229,16 +237,55 @@ void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
 void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
-/* emit_pack.c: the axis of a pack's box that lanes go over. */
-uint8_t pack_lane_axis(const Plan *p, const Stmt *s);
+/* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
+ * set, in whatever part of the object: block products by types, packs of what is read as it lies by layouts and
+ * types, and the transposition of a block of words. Their numbers in this order. */
+enum { PRODUCT_KINDS = 4, PACK_KINDS = 24, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
+enum { HELPERS = HELPER_TRANSPOSE + 1 };
+
+/* emit_product.c: block products, one function for each pair of element types. */
+uint32_t product_kind(Elem left, Elem right);
+void emit_product_function(Plan *p, uint32_t kind);
+V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */
+
+/* A box on its way into a panel: of a statement, whose value is evaluated, or of a function, which is given rows. */
+typedef struct Pack {
+    Emit *e;
+    L *l;
+    const Stmt *s;         /* NULL: rows */
+    V rows;                /* the addresses of the rows' first elements; a row runs along the axis of lanes */
+    Elem source;           /* of rows */
+    uint32_t buffer;       /* the panel, NONE: unknown */
+    Elem elem;             /* of the panel */
+    Layout layout;         /* likewise */
+    V lo[2], n[2];         /* of the box: first index, extents */
+    V at, block;           /* the panel's first element; bytes from a line block or panel to the next */
+    uint32_t terms, width; /* elements of a word; lanes */
+    uint8_t axis;          /* of lanes */
+    V other, left;         /* the index of the other axis; how many of its elements are left */
+} Pack;
+enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES /* of a line */ };
+void pack_init(Pack *x); /* terms and width, from the layout, the element type and the axis */
+/* emit_panel.c: fills the panel. */
+void emit_panel(Pack *x);
+/* The elements of the lanes from `first` of the lane axis, as they lie in the panel; `tail`: those that exist. */
+V pack_elements(Pack *x, V first, V other, V tail);
+
+/* emit_pack.c */
+int pack_is_unit(const Kernel *k, ExprId x, IndexId var); /* x is var plus something that var does not change */
+uint8_t pack_lane_axis(const Plan *p, const Stmt *s); /* the axis of a pack's box that lanes go over */
+uint32_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls */
+
+/* emit_pack_run.c: packs of rows as they lie. `read` is what the value reads, or NONE when it is something else. */
+ExprId pack_run(const Plan *p, const Stmt *s);
+void emit_pack_run(Pack *x, ExprId read);
+uint32_t pack_kind(const Plan *p, const Stmt *s, ExprId read);
+void emit_pack_function(Plan *p, uint32_t kind);
+
 /* emit_transpose.c: void (ptr from, ptr to, i64 stride): 16 rows of 16 words, 64 bytes each and aligned so, go to 16
  * rows that stand `stride` bytes apart, as columns. */
 V emit_transpose(Emit *e);
-
-/* emit_product.c: block products, one function for each pair of element types. */
-enum { PRODUCT_KINDS = 4 };
-uint32_t product_kind(Elem left, Elem right);
-void emit_product_function(Plan *p, uint32_t kind);
+void emit_transpose_function(Plan *p);
 
 /* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */
 typedef struct Product {
@@ -263,7 +310,7 @@ V emit_launch_body(Plan *p, const Launch *launch);
 V emit_phases(Plan *p);
 V emit_data_at(Emit *e, uint32_t byte);
 
-/* emit_entry.c: int NAME.isa(ctx, dims..., params...); and i64 NAME.isa.workspace(dims..., threads): bytes,
+/* emit_entry.c: int NAME.isa(ctx, dims..., params..., ptr products); and i64 NAME.isa.workspace(dims..., threads): bytes,
  * -1 when a size is out of range. */
 typedef struct Bodies {
     V entry, workspace;

@@ -30,7 +30,8 @@ static void take_dims(Emit *e, V fn, unsigned first)
 static V internal(Plan *p, const char *what, Ty type)
 {
     L *l = p->l;
-    V fn = LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.%s", p->k->name, p->cpu->name, what), type);
+    V fn = LLVMAddFunction(
+        l->mod, arena_printf(l->arena, "%s.%s.%s", p->k->name, cpu_table[p->target].name, what), type);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
     plan_attributes(p, fn);
     l_quick(l, fn);
@@ -166,13 +167,14 @@ static void fill_buffers(Emit *e, V memory, V threads)
     }
 }
 
-static void fill_data(Emit *e, V memory, V threads)
+static void fill_data(Emit *e, V memory, V threads, V products)
 {
     L *l = e->l;
     V zeros[4] = {e->data, l_int(l->i8, 0), l_i64(l, DATA_COUNTERS + 64 * (int64_t)e->p->launches.len),
                   l_false(l)};
     l_intrinsic2(l, "llvm.memset", l->ptr, l->i64, zeros, 4);
     l_store(l, threads, emit_data_at(e, DATA_THREADS), 8);
+    l_store(l, products, emit_data_at(e, DATA_PRODUCTS), 8);
     for (uint32_t i = 0; i < e->p->ndims; i++)
         l_store(l, emit_dim(e, e->p->dims[i]), emit_data_at(e, e->p->dim_at[e->p->dims[i]]), 8);
     fill_buffers(e, memory, threads);
@@ -263,7 +265,7 @@ static void emit_call(Emit *e, V fn, V workspace, V phases, V region)
     L *l = e->l;
     V ctx = LLVMGetParam(fn, 0);
     V *params = arena_array(l->arena, V, LLVMCountParams(fn));
-    for (unsigned i = 1 + e->p->ndims; i < LLVMCountParams(fn); i++)
+    for (unsigned i = 1 + e->p->ndims; i + 1 < LLVMCountParams(fn); i++)
         params[i - 1 - e->p->ndims] = LLVMGetParam(fn, i);
     Gate gate = gate_open(e);
     emit_preconditions(e, &gate, params);
@@ -273,7 +275,7 @@ static void emit_call(Emit *e, V fn, V workspace, V phases, V region)
         sizes[i] = emit_dim(e, e->p->dims[i]);
     sizes[e->p->ndims] = wide;
     V memory = get_memory(e, &gate, ctx, l_call(l, workspace, sizes, e->p->ndims + 1));
-    fill_data(e, memory, wide);
+    fill_data(e, memory, wide, LLVMGetParam(fn, LLVMCountParams(fn) - 1));
     begin_packed_outputs(e, params);
     run(e, phases, region, threads);
     When lent = l_when(l, l_icmp(l, LLVMIntEQ, ctx, LLVMConstNull(l->ptr)));
@@ -288,10 +290,11 @@ static void emit_call(Emit *e, V fn, V workspace, V phases, V region)
 Bodies emit_entry(Plan *p)
 {
     L *l = p->l;
-    Ty *types = arena_array(l->arena, Ty, 1 + p->ndims + p->k->params.len);
+    Ty *types = arena_array(l->arena, Ty, 2 + p->ndims + p->k->params.len);
     V phases = emit_phases(p), region = emit_region(p, phases);
     Bodies b = {.workspace = emit_workspace(p)};
     unsigned n = emit_parameters(p, types);
+    types[n++] = l->ptr;
     b.entry = internal(p, "entry", l_fn_type(l, l->i32, types, n));
     Emit *e = emit_new(p, b.entry, NULL);
     take_dims(e, b.entry, 1);

@@ -25,7 +25,7 @@ static const char *isa_list(const Export *x)
 {
     Text t = {.arena = x->l->arena};
     for (uint32_t i = 0; i < x->n; i++)
-        text_add(&t, "%s%s", i ? ", " : "", x->plans[i]->cpu->name);
+        text_add(&t, "%s%s", i ? ", " : "", cpu_table[x->plans[i]->target].name);
     return text_string(&t);
 }
 
@@ -46,8 +46,9 @@ static V refuse_isa(const Export *x, V selected, V ctx)
     return l_call(l, x->s->refuse, args, 5);
 }
 
-/* Ends the function with a call of the selected body; ctx NULL: -1 when there is none. */
-static void go_to_body(const Export *x, int workspace, const V *args, unsigned n, V ctx)
+/* Ends the function with a call of the selected body; ctx NULL: -1 when there is none. args has room for one more:
+ * an entry is told the target's products. */
+static void go_to_body(const Export *x, int workspace, V *args, unsigned n, V ctx)
 {
     L *l = x->l;
     V selected = l_call(l, x->s->select, NULL, 0);
@@ -57,7 +58,9 @@ static void go_to_body(const Export *x, int workspace, const V *args, unsigned n
         Block body = l_block(l, "body");
         LLVMAddCase(choice, l_i32(l, i + 1), body);
         l_enter(l, body);
-        LLVMBuildRet(l->b, l_call(l, workspace ? x->bodies[i].workspace : x->bodies[i].entry, args, n));
+        args[n] = workspace ? NULL : emit_products(x->plans[i]);
+        LLVMBuildRet(l->b, workspace ? l_call(l, x->bodies[i].workspace, args, n)
+                                     : l_call(l, x->bodies[i].entry, args, n + 1));
     }
     l_enter(l, none);
     LLVMBuildRet(l->b, workspace ? l_i64(l, -1) : refuse_isa(x, selected, ctx));
@@ -67,7 +70,7 @@ static void export_function(const Export *x, const Ty *types, unsigned n)
 {
     L *l = x->l;
     V fn = exported(x, "", l_fn_type(l, l->i32, types, n));
-    V *args = arena_array(l->arena, V, n);
+    V *args = arena_array(l->arena, V, n + 1);
     for (unsigned i = 0; i < n; i++)
         args[i] = LLVMGetParam(fn, i);
     go_to_body(x, 0, args, n, args[0]);
@@ -84,7 +87,7 @@ static void export_call(const Export *x, const Ty *types, unsigned n)
     L *l = x->l;
     Ty three[3] = {l->ptr, l->ptr, l->ptr};
     V fn = exported(x, "__call", l_fn_type(l, l->i32, three, 3));
-    V *args = arena_array(l->arena, V, n);
+    V *args = arena_array(l->arena, V, n + 1);
     unsigned at = 0;
     args[at++] = LLVMGetParam(fn, 0);
     for (uint32_t i = 0; i < x->p->ndims; i++)
@@ -107,7 +110,7 @@ static void export_workspace(const Export *x, const Ty *types)
 {
     L *l = x->l;
     uint32_t n = x->p->ndims;
-    V *args = arena_array(l->arena, V, n + 1);
+    V *args = arena_array(l->arena, V, n + 2);
     V plain = exported(x, "_workspace", l_fn_type(l, l->i64, types + 1, n));
     for (uint32_t i = 0; i < n; i++)
         args[i] = LLVMGetParam(plain, i);

@@ -3,7 +3,6 @@
 #include "backend/emit.h"
 
 enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
-enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES };
 
 typedef struct Fragment {
     Product *x;

@@ -186,8 +186,9 @@ V emit_phases(Plan *p)
 {
     L *l = p->l;
     Ty params[3] = {l->ptr, l->i64, l->i1};
-    V fn = LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.phases", p->k->name, p->cpu->name),
-                           l_fn_type(l, l->none, params, 3));
+    V fn =
+        LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.phases", p->k->name, cpu_table[p->target].name),
+                        l_fn_type(l, l->none, params, 3));
     LLVMSetLinkage(fn, LLVMInternalLinkage);
     plan_attributes(p, fn);
     l_quick(l, fn);

@@ -198,10 +198,9 @@ static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     return counts ? e->cond : emit_mask(e);
 }
 
-static V load_run(Emit *e, uint32_t buffer, V at, V mask)
+V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
 {
     L *l = e->l;
-    Elem elem = e->p->buffers.at[buffer].elem;
     Ty type = l_lanes_of(l, emit_memory_type(l, elem), e->width);
     V v;
     if (mask && !has_masked_memory(e, elem)) {
@@ -320,7 +319,7 @@ V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
         return emit_decode(e, b->elem, emit_base(e, buffer));
     Place p = place_of(e, buffer, index, n);
     V raw = p.shape == PLACE_ONE   ? load_one(e, buffer, p.at)
-            : p.shape == PLACE_RUN ? load_run(e, buffer, p.at, run_mask(e, buffer, index, n))
+            : p.shape == PLACE_RUN ? emit_load_run(e, buffer, b->elem, p.at, run_mask(e, buffer, index, n))
                                    : load_each(e, buffer, p.at);
     return emit_decode(e, b->elem, raw);
 }

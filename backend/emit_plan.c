@@ -59,6 +59,12 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
     mark_buffer(m, at, NONE);
 }
 
+static void plan_pack(Marker *m, StmtId id, const Stmt *s)
+{
+    m->p->lane_axis[id] = pack_lane_axis(m->p, s);
+    m->p->helpers |= pack_helpers(m->p, s);
+}
+
 static void mark_body(Marker *m, StmtId first);
 
 static int is_top_parallel(const Plan *p, StmtId s)
@@ -100,9 +106,9 @@ static void mark_stmt(Marker *m, StmtId id)
         (s->kind == TILE_store && m->p->buffers.at[s->buffer].elem == EL_I32) || s->kind == TILE_top)
         m->launch->may_fail = 1;
     if (s->kind == TILE_pack)
-        m->p->lane_axis[id] = pack_lane_axis(m->p, s);
+        plan_pack(m, id, s);
     if (s->kind == TILE_product)
-        m->p->products |= 1u << product_of(m->p, s);
+        m->p->helpers |= 1u << product_of(m->p, s);
     if (s->kind == TILE_for && s->mode == LOOP_VECTOR && outer == NONE)
         m->loop = id;
     mark_body(m, s->first);
@@ -187,10 +193,26 @@ void plan_attributes(const Plan *p, V fn)
     }
 }
 
-Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa isa, int debug)
+/* Tiles multiply, and nothing else. */
+static Isa code_of(Isa target)
+{
+    switch (target) {
+    case ISA_amx_soft: return ISA_generic;
+    case ISA_amx: return ISA_avx512bf16;
+    case ISA_generic:
+    case ISA_avx2:
+    case ISA_avx512:
+    case ISA_avx512bf16:
+    case ISA_COUNT: break;
+    }
+    return target;
+}
+
+Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug)
 {
     Plan *p = arena_new_of(a, Plan);
-    *p = (Plan){.m = m, .k = k, .p = k->tiles, .isa = isa, .cpu = &cpu_table[isa]};
+    *p = (Plan){.m = m, .k = k, .p = k->tiles, .target = target, .isa = code_of(target)};
+    p->cpu = &cpu_table[p->isa];
     p->dims = arena_array(a, DimId, m->dims.len + 1);
     p->ndims = ir_kernel_dims(k, p->dims);
     p->dim_at = arena_array(a, uint32_t, m->dims.len + 1);

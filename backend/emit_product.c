@@ -14,21 +14,48 @@ enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a r
 
 uint32_t product_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
 
-static V function_of(Plan *p, uint32_t kind)
+static Ty function_type(L *l)
+{
+    Ty types[] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64};
+    return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
+}
+
+static V function_of(const Plan *p, uint32_t kind)
 {
     static const char *const names[PRODUCT_KINDS] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
     L *l = p->l;
-    const char *name = arena_printf(l->arena, "moec.product.%s.%s", p->cpu->name, names[kind]);
+    const char *name = arena_printf(l->arena, "moec.product.%s.%s", cpu_table[p->target].name, names[kind]);
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
-    Ty types[] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64};
-    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, sizeof types / sizeof *types));
+    fn = LLVMAddFunction(l->mod, name, function_type(l));
     l_shared(l, fn);
     return fn;
 }
 
+V emit_products(Plan *p)
+{
+    L *l = p->l;
+    V all[PRODUCT_KINDS];
+    for (uint32_t kind = 0; kind < PRODUCT_KINDS; kind++)
+        all[kind] = p->helpers >> kind & 1 ? function_of(p, kind) : LLVMConstNull(l->ptr);
+    V list = LLVMConstArray2(l->ptr, all, PRODUCT_KINDS),
+      table = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "products");
+    LLVMSetInitializer(table, list);
+    LLVMSetLinkage(table, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(table, 1);
+    return table;
+}
+
 /* ---- the statement ---- */
+
+/* The target's function: found when the code runs, so that targets that differ in products only share the rest. */
+static V function_at(Emit *e, uint32_t kind)
+{
+    L *l = e->l;
+    V table = l_load(l, l->ptr, emit_data_at(e, DATA_PRODUCTS), 8);
+    return l_load(l, l->ptr, l_at(l, l->ptr, table, l_i64(l, kind)), 8);
+}
 
 /* The address of an operand's first element, and the bytes from a line block or panel to the next. */
 static V operand(Emit *e, ExprId load, V *block)
@@ -60,7 +87,8 @@ void emit_tile_product(Emit *e, StmtId id)
     args[4] = operand(e, s->other, &args[5]);
     for (int i = 0; i < 3; i++)
         args[6 + i] = emit_value(e, s->size[i]);
-    l_call(l, function_of(e->p, product_kind(left->elem, right->elem)), args, 9);
+    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem)), args, 9,
+                   "");
 }
 
 /* ---- the function ---- */
@@ -138,6 +166,8 @@ static V count_units(const Product *x, V depth)
 void emit_product_function(Plan *p, uint32_t kind)
 {
     L *l = p->l;
+    p->isa = p->target;
+    p->cpu = &cpu_table[p->isa];
     V fn = function_of(p, kind);
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");

@@ -5,14 +5,15 @@
 /* Of the parts of an object the first has these functions; the others declare them. */
 static int here(const L *l) { return !l->split || l->first; }
 
-static V new_function(L *l, const char *name, Ty result, const Ty *params, unsigned n)
+static V new_function(L *l, const char *name, Ty result, const Ty *params, unsigned n, int quick)
 {
     V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, params, n));
     l_shared(l, fn);
     if (!here(l))
         return fn;
     l_attribute(l, fn, "nounwind");
-    l_quick(l, fn);
+    if (quick)
+        l_quick(l, fn);
     l_attribute_text(l, fn, "target-cpu", "x86-64");
     l_begin(l, fn);
     return fn;
@@ -30,7 +31,7 @@ static V is_null(L *l, V p) { return l_icmp(l, LLVMIntEQ, p, LLVMConstNull(l->pt
 static V emit_refuse(L *l, const Shared *s)
 {
     Ty params[5] = {l->ptr, l->i32, l->ptr, l->i64, l->i64};
-    V fn = new_function(l, "moec.refuse", l->i32, params, 5);
+    V fn = new_function(l, "moec.refuse", l->i32, params, 5, 1);
     if (!here(l))
         return fn;
     V ctx = LLVMGetParam(fn, 0), status = LLVMGetParam(fn, 1);
@@ -50,7 +51,7 @@ static V emit_refuse(L *l, const Shared *s)
 static V emit_overlap(L *l, const Shared *s)
 {
     Ty params[2] = {l->ptr, l->i64};
-    V fn = new_function(l, "moec.overlap", l->i64, params, 2);
+    V fn = new_function(l, "moec.overlap", l->i64, params, 2, 1);
     if (!here(l))
         return fn;
     V table = LLVMGetParam(fn, 0), n = LLVMGetParam(fn, 1), field[2][3], one = l_i64(l, 1);
@@ -82,7 +83,7 @@ static V emit_overlap(L *l, const Shared *s)
 static V emit_null(L *l, const Shared *s)
 {
     Ty params[2] = {l->ptr, l->i64};
-    V fn = new_function(l, "moec.null", l->i64, params, 2), zero = l_i64(l, 0);
+    V fn = new_function(l, "moec.null", l->i64, params, 2, 1), zero = l_i64(l, 0);
     if (!here(l))
         return fn;
     For i = l_for(l, zero, LLVMGetParam(fn, 1), 1, "i");
@@ -106,7 +107,7 @@ static V emit_items(L *l)
 {
     Ty params[7] = {l->ptr, l->ptr, l->ptr, l->i64, l->ptr, l->i64, l->i64};
     Ty body[5] = {l->ptr, l->ptr, l->i64, l->i64, l->i64};
-    V fn = new_function(l, "moec.items", l->none, params, 7);
+    V fn = new_function(l, "moec.items", l->none, params, 7, 1);
     if (!here(l))
         return fn;
     V items = LLVMGetParam(fn, 3), threads = LLVMGetParam(fn, 6), one = l_i64(l, 1);
@@ -129,6 +130,31 @@ static V emit_items(L *l)
     return fn;
 }
 
+/* void strided(ptr pack, ptr first, i64 stride, i64 rows, i64 n, ptr to, i64 block, i64 step): see Shared. */
+static V emit_strided(L *l)
+{
+    Ty params[8] = {l->ptr, l->ptr, l->i64, l->i64, l->i64, l->ptr, l->i64, l->i64};
+    Ty pack[5] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
+    V fn = new_function(l, "moec.strided", l->none, params, 8, 0), most = l_i64(l, PACK_ROWS);
+    if (!here(l))
+        return fn;
+    V first = LLVMGetParam(fn, 1), stride = LLVMGetParam(fn, 2), rows = LLVMGetParam(fn, 3);
+    V table = l_slot(l, LLVMArrayType2(l->ptr, PACK_ROWS), "rows");
+    For chunk = l_for(l, l_i64(l, 0), rows, PACK_ROWS, "chunk");
+    V count = l_min(l, l_sub(l, rows, chunk.var), most);
+    V from = l_byte(l, first, l_mul(l, chunk.var, stride));
+    For row = l_for(l, l_i64(l, 0), count, 1, "row");
+    l_store(l, l_byte(l, from, l_mul(l, row.var, stride)), l_at(l, l->ptr, table, row.var), 8);
+    l_end_for(l, &row);
+    V done = l_mul(l, l_bin(l, LLVMUDiv, chunk.var, most), LLVMGetParam(fn, 7));
+    V args[5] = {table, count, LLVMGetParam(fn, 4), l_byte(l, LLVMGetParam(fn, 5), done),
+                 LLVMGetParam(fn, 6)};
+    LLVMBuildCall2(l->b, l_fn_type(l, l->none, pack, 5), LLVMGetParam(fn, 0), args, 5, "");
+    l_end_for(l, &chunk);
+    LLVMBuildRetVoid(l->b);
+    return fn;
+}
+
 static V byte_at(L *l, V data, uint32_t byte) { return l_at(l, l->i8, data, l_i64(l, byte)); }
 
 /* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock.
@@ -136,7 +162,7 @@ static V byte_at(L *l, V data, uint32_t byte) { return l_at(l, l->i8, data, l_i6
 static V emit_fail(L *l)
 {
     Ty params[5] = {l->ptr, l->i64, l->i64, l->i64, l->i64};
-    V fn = new_function(l, "moec.fail", l->none, params, 5);
+    V fn = new_function(l, "moec.fail", l->none, params, 5, 1);
     if (!here(l))
         return fn;
     l_attribute(l, fn, "cold");
@@ -282,7 +308,7 @@ static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *ca
  * Remembered; two threads that come here first both store the same. */
 static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
 {
-    V fn = new_function(l, "moec.select", l->i32, NULL, 0);
+    V fn = new_function(l, "moec.select", l->i32, NULL, 0, 1);
     if (!here(l))
         return fn;
     V known = LLVMAddGlobal(l->mod, l->i32, "moec.selected");
@@ -347,6 +373,7 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
     s->overlap = emit_overlap(l, s);
     s->null = emit_null(l, s);
     s->items = emit_items(l);
+    s->strided = emit_strided(l);
     s->fail = emit_fail(l);
     s->select = emit_select(l, s, inputs, n);
 }

@@ -77,25 +77,32 @@ static void transpose_square(L *l, V from, V to, V stride, uint32_t row, uint32_
     }
 }
 
-V emit_transpose(Emit *e)
+static V function_of(const Plan *p)
 {
-    L *l = e->l;
-    const char *name = arena_printf(l->arena, "moec.transpose.%s", e->p->cpu->name);
+    L *l = p->l;
+    const char *name = arena_printf(l->arena, "moec.transpose.%s", p->cpu->name);
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
     Ty types[3] = {l->ptr, l->ptr, l->i64};
     fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, 3));
-    LLVMSetLinkage(fn, LLVMInternalLinkage);
-    plan_attributes(e->p, fn);
+    l_shared(l, fn);
+    return fn;
+}
+
+V emit_transpose(Emit *e) { return function_of(e->p); }
+
+void emit_transpose_function(Plan *p)
+{
+    L *l = p->l;
+    V fn = function_of(p);
+    plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
-    Aside outer = l_begin_aside(l, fn);
-    uint32_t w = e->p->cpu->lanes;
+    l_begin(l, fn);
+    uint32_t w = p->cpu->lanes;
     for (uint32_t row = 0; row < EDGE; row += w)
         for (uint32_t column = 0; column < EDGE; column += w)
             transpose_square(l, LLVMGetParam(fn, 0), LLVMGetParam(fn, 1), LLVMGetParam(fn, 2), row, column,
                              w);
     LLVMBuildRetVoid(l->b);
-    l_end_aside(l, &outer);
-    return fn;
 }

@@ -160,7 +160,7 @@ static void put_stmt(Keys *x, StmtId id)
     if (s->route != NONE)
         put_route(x, s);
     add_checks(x, id);
-    x->launch->weight += (s->kind == TILE_pack ? 40 : 2) * x->times;
+    x->launch->weight += (s->kind != TILE_pack ? 2 : pack_run(x->p, s) == NONE ? 40 : 10) * x->times;
     uint64_t outer = x->times;
     if (s->kind == TILE_for && s->mode == LOOP_UNROLL && x_at(x->p->k, s->hi)->kind == X_INT &&
         x_at(x->p->k, s->hi)->value.i < 256)

@@ -1,0 +1,191 @@
+/* pack of memory as it lies: rows of elements that are contiguous along an axis of the box, converted at most to the
+ * panel's type. The statement hands the address of each row's first element to a function that is generated once for
+ * the layout and types: vectors of every width and their tails are what takes long to generate. Rows that stand
+ * evenly need only the first one's address; those that are gathered have their addresses computed, a few at a
+ * time. */
+#include "backend/emit.h"
+
+static const Elem sources[] = {EL_F32, EL_BF16, EL_F16};
+enum { SOURCES = sizeof sources / sizeof *sources };
+
+static int keeps_value(const Expr *n, Elem source, Elem panel)
+{
+    if (n->kind != X_OP)
+        return 0;
+    return n->op == OP_f32 || (n->op == OP_bf16 && (source == EL_BF16 || panel == EL_BF16)) ||
+           (n->op == OP_f16 && source == EL_F16);
+}
+
+/* 1 when the elements of the load along `var` are contiguous and begin at an address that var does not change. */
+static int is_run(const Plan *p, ExprId load, IndexId var)
+{
+    const Expr *n = x_at(p->k, load);
+    const Buffer *b = &p->buffers.at[n->sym];
+    if (!n->nargs || b->layout != LAYOUT_ROWS || b->space == SPACE_REG || b->by_value)
+        return 0;
+    for (uint32_t i = 0; i + 1 < n->nargs; i++)
+        if (x_uses_index(p->k, x_arg(p->k, load, i), var))
+            return 0;
+    return pack_is_unit(p->k, x_arg(p->k, load, n->nargs - 1u), var);
+}
+
+ExprId pack_run(const Plan *p, const Stmt *s)
+{
+    const Buffer *panel = &p->buffers.at[s->buffer];
+    ExprId x = s->value;
+    while (x_at(p->k, x)->kind == X_OP && x_at(p->k, x)->nargs == 1)
+        x = x_arg(p->k, x, 0);
+    if (x_at(p->k, x)->kind != X_LOAD || panel->layout == LAYOUT_ROWS)
+        return NONE;
+    Elem source = p->buffers.at[x_at(p->k, x)->sym].elem;
+    if (source == EL_I32 || source == EL_I64 || panel->elem == EL_F16)
+        return NONE;
+    for (ExprId y = s->value; y != x; y = x_arg(p->k, y, 0))
+        if (!keeps_value(x_at(p->k, y), source, panel->elem))
+            return NONE;
+    return is_run(p, x, s->bound[pack_lane_axis(p, s)]) ? x : (ExprId)NONE;
+}
+
+static uint32_t kind_of(Layout layout, uint8_t axis, Elem source, Elem elem)
+{
+    uint32_t place = 0;
+    while (sources[place] != source)
+        place++;
+    return (((layout == LAYOUT_PAIRS) * 2u + !axis) * SOURCES + place) * 2 + (elem == EL_BF16);
+}
+
+uint32_t pack_kind(const Plan *p, const Stmt *s, ExprId read)
+{
+    const Buffer *b = &p->buffers.at[s->buffer];
+    return kind_of(b->layout, pack_lane_axis(p, s), p->buffers.at[x_at(p->k, read)->sym].elem, b->elem);
+}
+
+/* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
+static V function_of(const Plan *p, uint32_t kind)
+{
+    L *l = p->l;
+    Elem source = sources[kind / 2 % SOURCES], elem = kind % 2 ? EL_BF16 : EL_F32;
+    uint32_t shape = kind / 2 / SOURCES;
+    const char *name =
+        arena_printf(l->arena, "moec.pack.%s.%s%s.%s.%s", p->cpu->name, shape / 2 ? "pairs" : "lines",
+                     shape % 2 ? "_turned" : "", elem_name(source), elem_name(elem));
+    V fn = LLVMGetNamedFunction(l->mod, name);
+    if (fn)
+        return fn;
+    Ty types[] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
+    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, sizeof types / sizeof *types));
+    l_shared(l, fn);
+    return fn;
+}
+
+/* ---- the statement ---- */
+
+/* Bytes of the panel from some rows to the next PACK_ROWS. */
+static V step_of(const Pack *x)
+{
+    L *l = x->l;
+    if (x->axis)
+        return l_i64(l, x->layout == LAYOUT_LINES ? PACK_ROWS * LAYOUT_LINE_BYTES
+                                                  : PACK_ROWS / (int64_t)x->terms * ROW_OF_WORDS);
+    int64_t blocks =
+        x->layout == LAYOUT_LINES ? PACK_ROWS / (WORDS * (int64_t)x->terms) : PACK_ROWS / LAYOUT_EDGE;
+    return l_mul(l, x->block, l_i64(l, blocks));
+}
+
+/* The rows stand evenly: elements from one to the next, else NULL. */
+static V stride_of(const Pack *x, ExprId read)
+{
+    const Kernel *k = x->e->k;
+    const Expr *n = x_at(k, read);
+    IndexId row = x->s->bound[!x->axis];
+    V stride = l_i64(x->l, 0);
+    for (uint32_t i = 0; i < n->nargs; i++) {
+        ExprId at = x_arg(k, read, i);
+        if (emit_unsafe(x->e, at)) /* nothing is evaluated for an empty box */
+            return NULL;
+        if (!x_uses_index(k, at, row))
+            continue;
+        if (i + 1 == n->nargs || !pack_is_unit(k, at, row))
+            return NULL;
+        stride = l_add(x->l, stride, emit_stride(x->e, n->sym, i));
+    }
+    return stride;
+}
+
+static V row_at(Pack *x, ExprId read, V row)
+{
+    Emit *e = x->e;
+    const Expr *n = x_at(e->k, read);
+    ExprId index[MAX_RANK];
+    for (uint32_t i = 0; i < n->nargs; i++)
+        index[i] = x_arg(e->k, read, i);
+    e->index[x->s->bound[x->axis]] = x->lo[x->axis];
+    e->index[x->s->bound[!x->axis]] = l_add(x->l, x->lo[!x->axis], row);
+    V at = emit_address(e, n->sym, index, n->nargs);
+    emit_forget(e, 0);
+    return at;
+}
+
+static void pack_gathered(Pack *x, ExprId read, V fn)
+{
+    L *l = x->l;
+    V table = x->e->rows, rows = x->n[!x->axis], n = x->n[x->axis];
+    if (!table)
+        table = x->e->rows = l_slot(l, LLVMArrayType2(l->ptr, PACK_ROWS), "rows");
+    rows = l_select(l, l_icmp(l, LLVMIntSGT, n, l_i64(l, 0)), rows, l_i64(l, 0));
+    For chunk = l_for(l, l_i64(l, 0), rows, PACK_ROWS, "chunk");
+    V count = l_min(l, l_sub(l, rows, chunk.var), l_i64(l, PACK_ROWS));
+    For row = l_for(l, l_i64(l, 0), count, 1, "row");
+    l_store(l, row_at(x, read, l_add(l, chunk.var, row.var)), l_at(l, l->ptr, table, row.var), 8);
+    l_end_for(l, &row);
+    V done = l_mul(l, l_bin(l, LLVMUDiv, chunk.var, l_i64(l, PACK_ROWS)), step_of(x));
+    V args[5] = {table, count, n, l_byte(l, x->at, done), x->block};
+    l_call(l, fn, args, 5);
+    l_end_for(l, &chunk);
+}
+
+void emit_pack_run(Pack *x, ExprId read)
+{
+    L *l = x->l;
+    V fn = function_of(x->e->p, pack_kind(x->e->p, x->s, read)), stride = stride_of(x, read);
+    if (!stride) {
+        pack_gathered(x, read, fn);
+        return;
+    }
+    Elem elem = x->e->p->buffers.at[x_at(x->e->k, read)->sym].elem;
+    V args[8] = {fn,
+                 row_at(x, read, l_i64(l, 0)),
+                 l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(elem))),
+                 x->n[!x->axis],
+                 x->n[x->axis],
+                 x->at,
+                 x->block,
+                 step_of(x)};
+    l_call(l, x->e->p->shared->strided, args, 8);
+}
+
+/* ---- the function ---- */
+
+void emit_pack_function(Plan *p, uint32_t kind)
+{
+    L *l = p->l;
+    V fn = function_of(p, kind);
+    uint32_t shape = kind / 2 / SOURCES;
+    plan_attributes(p, fn);
+    l_attribute(l, fn, "noinline");
+    l_begin(l, fn);
+    Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
+    Pack x = {.e = &e, .l = l, .buffer = NONE, .axis = !(shape % 2)};
+    x.source = sources[kind / 2 % SOURCES];
+    x.elem = kind % 2 ? EL_BF16 : EL_F32;
+    x.layout = shape / 2 ? LAYOUT_PAIRS : LAYOUT_LINES;
+    x.rows = LLVMGetParam(fn, 0);
+    x.n[!x.axis] = LLVMGetParam(fn, 1);
+    x.n[x.axis] = LLVMGetParam(fn, 2);
+    x.at = LLVMGetParam(fn, 3);
+    x.block = LLVMGetParam(fn, 4);
+    pack_init(&x);
+    e.width = x.width;
+    emit_panel(&x);
+    LLVMBuildRetVoid(l->b);
+}
