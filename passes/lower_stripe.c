@@ -275,20 +275,27 @@ static void finish_carries(Lower *l, const Equation *q, const Carries *all)
 
 /* ---- the launch ---- */
 
+/* What q defines gets its place. The values of top and their numbers have one subscript, so both have one or none. */
+static void place_results(Lower *l, const Equation *q, const Cluster *c)
+{
+    Kernel *k = l->k;
+    int64_t rows = schedule_stripe_rows(l->c, k, c->row);
+    if (!k->tensors.at[q->lhs].placed || (q->ids != NONE && !k->tensors.at[q->ids].placed))
+        return;
+    vec_push(k->module->arena, &l->places, place(l, c, q, q->lhs, rows));
+    if (q->ids != NONE)
+        vec_push(k->module->arena, &l->places, place(l, c, q, q->ids, rows));
+}
+
 static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carries)
 {
-    int64_t rows = schedule_stripe_rows(l->c, l->k, c->row);
     for (uint32_t i = 0; i < m->n; i++) {
         const Equation *q = &m->at[i];
-        const Tensor t = l->k->tensors.at[q->lhs];
         lower_prepare(l, q->rhs);
         lower_pads(l, q);
         if (q->kind == EQ_TOP)
             lower_check_top(l, q);
-        if (t.placed)
-            vec_push(l->k->module->arena, &l->places, place(l, c, q, q->lhs, rows));
-        if (q->ids != NONE && l->k->tensors.at[q->ids].placed)
-            vec_push(l->k->module->arena, &l->places, place(l, c, q, q->ids, rows));
+        place_results(l, q, c);
         if (!has_row(l->k, c, q))
             find_carries(l, c, q, carries);
     }
