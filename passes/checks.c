@@ -210,6 +210,14 @@ static void look(Checks *c, ExprId root, ExprId guard)
     }
 }
 
+int checks_inside(Kernel *k, ExprId e)
+{
+    Checks c = {.k = k, .arena = k->module->arena};
+    c.written = arena_array(c.arena, uint8_t, k->tensors.len + 1);
+    look(&c, e, NONE);
+    return !c.entry.len && !c.rest.len;
+}
+
 static void look_scatter(Checks *c, const Equation *q)
 {
     Kernel *k = c->k;

@@ -280,7 +280,7 @@ static ExprId drop_guard(Kernel *k, ExprId e, void *user)
     for (uint32_t i = 0; i < n; i++)
         if (!follows(k, known, parts[i]))
             left = x_and(k, x_at(k, e)->loc, left, parts[i]);
-    if (left == x_arg(k, e, 0) || !split_safe(k, x_arg(k, e, 1)))
+    if (left == x_arg(k, e, 0) || !checks_inside(k, x_arg(k, e, 1)))
         return e;
     return left == NONE ? x_arg(k, e, 1) : x_if(k, x_at(k, e)->loc, left, x_arg(k, e, 1), x_arg(k, e, 2));
 }

@@ -234,7 +234,7 @@ static int is_unconditional(const Kernel *k, ExprId root, ExprId sum)
 }
 
 /* A sum over rows whose terms look at single elements of them; `over`: the variables of a row. */
-static ExprId sum_of_rows(const Kernel *k, const Equation *q, IndexId *over, uint32_t *n)
+static ExprId sum_of_rows(Kernel *k, const Equation *q, IndexId *over, uint32_t *n)
 {
     each_below (e, k, q->rhs, EVERYWHERE) {
         if (x_at(k, *e)->kind != X_REDUCE || x_at(k, *e)->op != RED_SUM || x_at(k, *e)->type == TY_INT)
@@ -243,7 +243,7 @@ static ExprId sum_of_rows(const Kernel *k, const Equation *q, IndexId *over, uin
         each_below (l, k, body, EVERYWHERE)
             if (x_at(k, *l)->kind == X_LOAD && is_of_wide(k, *l, over, n) && uses_only(k, body, over, *n) &&
                 x_at(k, *e)->nbound == 1 && x_uses_index(k, *l, x_bound(k, *e, 0)) &&
-                (is_unconditional(k, q->rhs, *e) || split_safe(k, body)))
+                (is_unconditional(k, q->rhs, *e) || checks_inside(k, body)))
                 return *e;
     }
     return NONE;

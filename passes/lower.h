@@ -222,8 +222,8 @@ void lower_check_top(Lower *l, const Equation *q);
 /* lower_stripe.c: block of rows after block of rows. */
 void lower_stripe(Lower *l, const Members *m, const Cluster *c);
 
-/* split.c: does every subscript below e stay inside whatever conditions hold around it? */
-int split_safe(const Kernel *k, ExprId e);
+/* checks.c: is every access below e inside its tensor by what e itself says, whatever holds around it? */
+int checks_inside(Kernel *k, ExprId e);
 
 /* lower_sum.c: domains. */
 void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard);

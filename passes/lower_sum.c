@@ -280,7 +280,7 @@ static WantedList wanted(Lower *l, ExprId root)
             join_ways(l, &guard[i]);
         if (x_at(k, e)->kind == X_REDUCE) {
             ExprId when = any_way(l, &guard[i]);
-            if (when != NONE && x_contains(k, when, e) && split_safe(k, e))
+            if (when != NONE && x_contains(k, when, e) && checks_inside(k, e))
                 when = NONE;
             if (when != NONE && x_contains(k, when, e))
                 BUG(arena, "lower: whether a reduction of kernel %s is needed depends on itself", k->name);

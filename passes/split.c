@@ -59,23 +59,6 @@ static Scope free_of(const Kernel *k, ExprId e)
     return out;
 }
 
-/* Does every subscript below e stay inside whatever conditions hold around it? */
-int split_safe(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE) {
-        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
-        for (uint32_t a = 0; (kind == X_LOAD || kind == X_ROW) && a < x_at(k, *n)->nargs; a++) {
-            ExprKind sub = (ExprKind)x_at(k, x_arg(k, *n, a))->kind;
-            if (sub != X_INDEX && sub != X_INT && sub != X_TOKEN && sub != X_GROUP && sub != X_SLOT)
-                return 0;
-        }
-        if ((kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP) &&
-            x_at(k, x_arg(k, *n, 0))->kind != X_INDEX)
-            return 0;
-    }
-    return 1;
-}
-
 static int all_dense_or_routed(const Kernel *k, const Scope *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -155,7 +138,7 @@ static int moves(Split *s, ExprId e, const Around *around, Scope *over)
     Kernel *k = s->k;
     *over = free_of(k, e);
     return over->n < around->scope.n && over->n <= MAX_RANK && all_dense_or_routed(k, over) &&
-           x_at(k, e)->type != TY_INT && (!around->guarded || split_safe(k, e));
+           x_at(k, e)->type != TY_INT && (!around->guarded || checks_inside(k, e));
 }
 
 static ExprId operand(Split *s, ExprId e, const Around *around)
@@ -222,7 +205,7 @@ static ExprId limit_sums(Split *s, ExprId e, const Around *around)
         ExprId arg = x_arg(s->k, e, a);
         Scope over = free_of(s->k, arg);
         int heavy = lower_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK &&
-                    (!is_side(s->k, e, a) || split_safe(s->k, arg));
+                    (!is_side(s->k, e, a) || checks_inside(s->k, arg));
         args[a] = heavy ? move_out(s, limit_sums(s, arg, around), &over, "part") : arg;
     }
     return x_with_args(s->k, e, args);
@@ -246,6 +229,17 @@ static void split_top(Split *s, Equation *q)
     q->rhs = load;
 }
 
+/* What has moved for one place serves all, also those where it would have been guarded. */
+static ExprId put_moved(Kernel *k, ExprId e, void *user)
+{
+    const Split *s = user;
+    (void)k;
+    for (uint32_t i = 0; i < s->made.len; i++)
+        if (s->made.at[i].reduce == e)
+            return s->made.at[i].value;
+    return e;
+}
+
 static void split_equation(Split *s, Equation q)
 {
     Kernel *k = s->k;
@@ -260,6 +254,7 @@ static void split_equation(Split *s, Equation q)
                 scope_add(&around.scope, own.index[n]);
         }
         q.rhs = limit_sums(s, visit(s, q.rhs, &around), &around);
+        q.rhs = x_rewrite(k, q.rhs, put_moved, s);
     }
     vec_push(k->module->arena, &s->out, q);
 }
