@@ -96,6 +96,7 @@ typedef struct Lower {
     Vec(ThreadBlock) pool;
     Vec(Place) places;
     ExprId stripe_first, stripe_end; /* rows of a stripe's block */
+    const Cluster *stripe;     /* that is being lowered, or NULL */
     IndexId striped;           /* a reduced index that goes over the rows of a stripe's block only, or NONE */
     IndexId slab;              /* a reduced index that goes over a part of its range only, or NONE */
     ExprId slab_lo, slab_hi;   /* the slab that is open */
@@ -193,6 +194,7 @@ ExprId lower_run_group(Lower *l, const Walk *w, IndexId r, uint32_t *conjunct);
 
 /* lower_walk.c: the loops of a domain around its terms. */
 void lower_walk(Lower *l, Walk w);
+int lower_stands_open(const Lower *l, IndexId i); /* as the variable of a loop */
 Walk lower_walk_from(const Domain *d); /* nothing open, every conjunct pending */
 void lower_open_rows(Lower *l, Loc loc); /* the loop over unrolled rows; binds the row, kept inside its range */
 ExprId lower_block_row(Lower *l);        /* that row as it is, past the end in the last block */
@@ -219,6 +221,7 @@ void lower_pads(Lower *l, const Equation *q); /* zeros where an output's row axi
 void lower_put_top(Lower *l, const Equation *q);
 void lower_check_top(Lower *l, const Equation *q);
 
+int lower_is_outer(const Cluster *c, IndexId i); /* one of the stripe's outer variables, which stand as parallel loops */
 /* lower_stripe.c: block of rows after block of rows. */
 void lower_stripe(Lower *l, const Members *m, const Cluster *c);
 

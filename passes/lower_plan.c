@@ -130,11 +130,13 @@ static int picks_run(Lower *l, const ExprId *reds, uint32_t nreds, IndexId i)
     return 0;
 }
 
-/* The last left-hand index, where lanes run if they run over one at all. */
+/* The last left-hand index, where lanes run if they run over one at all: not over one that stands as a loop outside. */
 static IndexId last_index(const Lower *l, const Equation *q)
 {
     const Expr *last = q->nindex ? x_at(l->k, q->index[q->nindex - 1]) : NULL;
-    return last && last->kind == X_INDEX ? last->sym : (IndexId)NONE;
+    if (!last || last->kind != X_INDEX || (l->stripe && lower_is_outer(l->stripe, last->sym)))
+        return NONE;
+    return last->sym;
 }
 
 /* Lanes on the last left-hand index? */
@@ -166,8 +168,8 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
     if (picks_run(l, reds, nreds, lane))
         return NONE;
     for (uint32_t f = p->nfree; f-- > 0;) {
-        if (p->free[f] == lane || (only != NONE && p->free[f] != only) ||
-            picks_run(l, reds, nreds, p->free[f]))
+        if (p->free[f] == lane || (l->stripe && lower_is_outer(l->stripe, p->free[f])) ||
+            (only != NONE && p->free[f] != only) || picks_run(l, reds, nreds, p->free[f]))
             continue;
         for (uint32_t r = 0; r < nreds; r++)
             if (lower_factor(l, reds[r], p->free[f], lane, &product))

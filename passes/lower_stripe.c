@@ -9,7 +9,7 @@
 #include "passes/lower.h"
 #include "passes/schedule.h"
 
-static int is_outer(const Cluster *c, IndexId i)
+int lower_is_outer(const Cluster *c, IndexId i)
 {
     for (uint32_t o = 0; o < c->nouter; o++)
         if (c->outer[o] == i)
@@ -47,7 +47,7 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tenso
         if (rows > 0 && i == c->row) {
             p.row = a;
             extents[0] = ext_const(k->module, rows);
-        } else if (i == NONE || !is_outer(c, i)) {
+        } else if (i == NONE || !lower_is_outer(c, i)) {
             p.keep |= 1u << a;
             extents[n++] = t->axes[a].extent;
         }
@@ -58,6 +58,27 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tenso
 
 /* ---- columns that are needed ---- */
 
+/* Are all variables of a condition on index i known, but for the row? */
+static int is_known(const Lower *l, const Cluster *c, ExprId condition, IndexId i)
+{
+    each_below (n, l->k, condition, EVERYWHERE) {
+        IndexId x = x_at(l->k, *n)->sym;
+        if (x_at(l->k, *n)->kind == X_INDEX && x != i && x != c->row && !lower_stands_open(l, x))
+            return 0;
+    }
+    return 1;
+}
+
+/* The conjuncts that say something of index i now. */
+static void choose_conjuncts(const Lower *l, const Cluster *c, ExprId condition, Domain *d)
+{
+    ExprId all[CONJUNCT_MAX];
+    uint32_t n = x_conjuncts(l->k, condition, all, CONJUNCT_MAX);
+    for (uint32_t a = 0; a < n; a++)
+        if (is_known(l, c, all[a], d->bound[0]))
+            d->conjunct[d->nconjunct++] = all[a];
+}
+
 /* What a condition leaves of index i for the rows of the block. */
 static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, IndexId i, ExprId *lo,
                       ExprId *hi)
@@ -67,7 +88,7 @@ static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, Ind
     Domain *d = arena_new_of(k->module->arena, Domain);
     *d = (Domain){.nbound = 1, .lane = NONE, .unrolled = 1};
     d->bound[0] = i;
-    d->nconjunct = x_conjuncts(k, condition, d->conjunct, CONJUNCT_MAX);
+    choose_conjuncts(l, c, condition, d);
     Walk w = lower_walk_from(d);
     w.open = 1;
     l->plan = (Plan){.lane = NONE, .row = c->row, .rows = 0};
@@ -93,7 +114,7 @@ static void open_others(Lower *l, const Cluster *c, Loc loc)
     const Plan *p = &l->plan;
     for (uint32_t f = 0; f < p->nfree; f++) {
         IndexId i = p->free[f];
-        if (is_outer(c, i) || i == c->row || i == p->row || i == p->lane)
+        if (lower_is_outer(c, i) || i == c->row || i == p->row || i == p->lane)
             continue;
         if (lower_is_row(l, i)) {
             lower_open_all_rows(l, loc, i);
@@ -146,12 +167,12 @@ static void lower_member(Lower *l, const Equation *q, const Cluster *c)
     lower_bind(l, c->row, NONE, NONE);
     bind_rows(l, l->stripe_first, l->stripe_end);
     ExprId lo = l->stripe_first, hi = l->stripe_end;
+    open_others(l, c, q->loc);
     if (p->lane != NONE && p->lane != c->row) {
         ExprId needed = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
         narrow_to(l, c, q->loc, needed, p->lane, &lo, &hi);
         lower_bind(l, p->lane, NONE, NONE);
     }
-    open_others(l, c, q->loc);
     l->lane_first = lo;
     l->lane_end = hi;
     if (p->row != NONE) {
@@ -231,6 +252,7 @@ static void add_carry(Lower *l, const Carry *y, const Cluster *c)
     Plan *p = &l->plan;
     IndexId row = p->row;
     ExprId lo, hi;
+    open_others(l, c, loc);
     if (row != NONE) {
         IndexId u = lower_index(l, "u0");
         narrow_to(l, c, loc, x_condition(k, y->reduce), row, &lo, &hi);
@@ -240,7 +262,6 @@ static void add_carry(Lower *l, const Carry *y, const Cluster *c)
         lower_bind(l, row, NONE, NONE);
     }
     l->striped = c->row;
-    open_others(l, c, loc);
     if (p->lane != NONE) {
         lower_bind(l, p->lane, NONE, NONE);
         open_strips(l, loc, x_int(k, loc, 0), lower_extent(l, p->lane));
@@ -258,8 +279,9 @@ static void finish_carries(Lower *l, const Equation *q, const Carries *all)
     for (uint32_t i = 0; i < all->len; i++)
         if (all->at[i].q == q)
             sums = carried(&all->at[i]);
-    l->plan = (Plan){
-        .lane = index_at(l->k, &sums, sums.nindex - 1u), .row = NONE, .rows = 1, .width = l->cpu->lanes};
+    l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1, .width = l->cpu->lanes};
+    if (sums.nindex)
+        l->plan.lane = index_at(l->k, &sums, sums.nindex - 1u);
     open_places(l, &sums);
     for (uint32_t i = 0; i < all->len; i++) {
         if (all->at[i].q != q)
@@ -317,6 +339,7 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
 {
     Carries carries = {0};
     Loc loc = m->at[0].loc;
+    l->stripe = c;
     prepare(l, m, c, &carries);
     lower_launch(l, loc, lower_stem(l, &m->at[m->n - 1]));
     for (uint32_t o = 0; o < c->nouter; o++) {
@@ -342,4 +365,5 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
     for (uint32_t q = 0; q < m->n; q++)
         if (!has_row(l->k, c, &m->at[q]))
             finish_carries(l, &m->at[q], &carries);
+    l->stripe = NULL;
 }

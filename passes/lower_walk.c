@@ -70,7 +70,7 @@ static void terms(Lower *l, Walk w)
 
 static Loc walk_loc(Lower *l, const Walk *w) { return x_at(l->k, w->d->reduce[0])->loc; }
 
-static int stands_open(const Lower *l, IndexId i)
+int lower_stands_open(const Lower *l, IndexId i)
 {
     for (uint32_t d = 1; d <= l->depth; d++)
         if (l->p->stmts.at[l->parent[d]].kind == TILE_for && l->p->stmts.at[l->parent[d]].var == i)
@@ -83,7 +83,7 @@ static int stands_open(const Lower *l, IndexId i)
 static void index_loop(Lower *l, Walk w, IndexId i, ExprId lo, ExprId hi, ExprId group)
 {
     uint32_t depth = l->depth;
-    int vector = i == w.d->lane, again = stands_open(l, i);
+    int vector = i == w.d->lane, again = lower_stands_open(l, i);
     IndexId var = again ? lower_index(l, l->k->indices.at[i].name) : i;
     Binding outer = lower_binding(l, i);
     lower_for(l, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, var, lo, hi, vector ? w.d->width : 1);
