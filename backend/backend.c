@@ -141,6 +141,7 @@ static const char *make_part(Part *part)
     build_module(&l, part); /* leaves by arena_escape() only for a bug; then LLVM's objects are lost */
     LLVMDisposeBuilder(l.b);
     error = target_optimize(machine, mod, level_of(part->job), part->arena);
+    l_optimized(&l);
     if (!error)
         error = write_module(machine, mod, part);
     LLVMDisposeModule(mod);

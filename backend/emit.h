@@ -73,7 +73,7 @@ typedef struct Launch {
     StmtId stmt, body;
     uint32_t nloops;
     StmtId loops[PARALLEL_MAX]; /* one flat space of items */
-    int may_fail;
+    int may_fail, has_product, has_lanes; /* lanes: registers that keep them */
     Vec(Slot) slots;
     uint32_t check_base; /* its first check in Plan.checks */
     uint64_t weight;     /* rough size of its code */
@@ -233,6 +233,7 @@ void emit_here(Emit *e, Loc loc); /* the source line of what follows */
 /* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the
  * launch's first. */
 void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
+V emit_first_lanes(Emit *e, V left); /* a mask of that many */
 /* From here on `var` has so many lanes; NONE: there are no lanes. */
 void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
@@ -307,6 +308,10 @@ EmitFragment emit_tile_fragment, emit_soft_fragment; /* emit_amx.c */
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */
 V emit_launch_body(Plan *p, const Launch *launch);
+/* Block products do nearly all of its work: what stands beside them is to be generated fast. */
+int launch_is_products(const Launch *launch);
+/* It looks at a route in whole numbers only: little work, and the same code for every instruction set. */
+int launch_is_route(const Plan *p, const Launch *launch);
 V emit_phases(Plan *p);
 V emit_data_at(Emit *e, uint32_t byte);
 

@@ -81,6 +81,20 @@ static void make_scopes(Emit *e)
     }
 }
 
+int launch_is_products(const Launch *launch) { return launch->has_product && !launch->has_lanes; }
+
+int launch_is_route(const Plan *p, const Launch *launch)
+{
+    const Stmt *first = launch->body == NONE ? NULL : at(p, launch->body);
+    return first && first->next == NONE && (first->kind == TILE_valid || first->kind == TILE_blocks);
+}
+
+/* A body whose instructions need not be the best ones: its work is that of helpers, or little. */
+static int is_plain(const Plan *p, const Launch *launch)
+{
+    return launch_is_products(launch) || launch_is_route(p, launch);
+}
+
 V emit_launch_body(Plan *p, const Launch *launch)
 {
     L *l = p->l;
@@ -97,6 +111,9 @@ V emit_launch_body(Plan *p, const Launch *launch)
     e->thread = LLVMGetParam(fn, 4);
     e->failed = l_block(l, "failed");
     l->words = p->isa >= ISA_avx2;
+    l->hides = 1;
+    if (is_plain(p, launch))
+        l_quick_later(l, fn);
     make_scopes(e);
     emit_here(e, loc);
     e->item = l_i64(l, 0);
@@ -105,6 +122,7 @@ V emit_launch_body(Plan *p, const Launch *launch)
     else
         emit_body(e, launch->body);
     LLVMBuildRet(l->b, l_false(l));
+    l->hides = 0;
     l_enter(l, e->failed);
     LLVMBuildRet(l->b, l_true(l));
     LLVMSetCurrentDebugLocation2(l->b, NULL);

@@ -42,17 +42,6 @@ static V words_of(Pack *x, V first, V other, V tail, uint32_t valid)
     return word;
 }
 
-/* A mask of the first `left` lanes. */
-static V first_lanes(Pack *x, V left)
-{
-    L *l = x->l;
-    if (x->e->p->isa < ISA_avx512)
-        return l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, x->width), l_cast(l, LLVMTrunc, left, l->i32));
-    V one = l_i64(l, 1), bit = LLVMBuildShl(l->b, one, l_min(l, left, l_i64(l, x->width)), "");
-    V bits = LLVMBuildTrunc(l->b, l_sub(l, bit, one), LLVMIntTypeInContext(l->ctx, x->width), "");
-    return LLVMBuildBitCast(l->b, bits, LLVMVectorType(l->i1, x->width), "");
-}
-
 /* Lanes from `first` on; tail NULL: all exist. The last argument is the trip's own. */
 typedef void Trip(Pack *x, V first, V tail, V with);
 
@@ -63,7 +52,7 @@ static void trips(Pack *x, V n, Trip *trip, V with)
     L *l = x->l;
     if (x->e->p->isa >= ISA_avx512) {
         For f = l_for(l, l_i64(l, 0), n, x->width, "lanes");
-        trip(x, f.var, first_lanes(x, l_sub(l, n, f.var)), with);
+        trip(x, f.var, emit_first_lanes(x->e, l_sub(l, n, f.var)), with);
         l_end_for(l, &f);
         return;
     }
@@ -72,7 +61,7 @@ static void trips(Pack *x, V n, Trip *trip, V with)
     l_end_for(l, &f);
     V whole = l_and(l, n, l_i64(l, -(int64_t)x->width));
     When some = l_when(l, l_icmp(l, LLVMIntSLT, whole, n));
-    trip(x, whole, first_lanes(x, l_sub(l, n, whole)), with);
+    trip(x, whole, emit_first_lanes(x->e, l_sub(l, n, whole)), with);
     l_end_when(l, &some);
 }
 

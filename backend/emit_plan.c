@@ -15,6 +15,7 @@ typedef struct Marker {
 static void mark_buffer(Marker *m, uint32_t buffer, StmtId loop)
 {
     Buffer *b = &m->p->buffers.at[buffer];
+    m->launch->has_lanes |= b->lanes > 0;
     if (!b->used)
         b->home = loop;
     else if (b->home != loop)
@@ -107,6 +108,7 @@ static void mark_stmt(Marker *m, StmtId id)
         m->launch->may_fail = 1;
     if (s->kind == TILE_pack)
         plan_pack(m, id, s);
+    m->launch->has_product |= s->kind == TILE_product;
     if (s->kind == TILE_product)
         m->p->helpers |= 1u << product_of(m->p, s);
     if (s->kind == TILE_for && s->mode == LOOP_VECTOR && outer == NONE)

@@ -88,6 +88,16 @@ static int single_trip(const Emit *e, const Stmt *s)
     return 0;
 }
 
+V emit_first_lanes(Emit *e, V left)
+{
+    L *l = e->l;
+    if (e->p->isa < ISA_avx512 || e->width > 32)
+        return l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), l_cast(l, LLVMTrunc, left, l->i32));
+    V one = l_i64(l, 1), bit = LLVMBuildShl(l->b, one, l_min(l, left, l_i64(l, e->width)), "");
+    V bits = LLVMBuildTrunc(l->b, l_sub(l, bit, one), LLVMIntTypeInContext(l->ctx, e->width), "");
+    return LLVMBuildBitCast(l->b, bits, LLVMVectorType(l->i1, e->width), "");
+}
+
 /* The masked trip at `first`, when there is a lane left. */
 static void tail_trip(Emit *e, const Stmt *s, V first, V hi)
 {
@@ -98,20 +108,45 @@ static void tail_trip(Emit *e, const Stmt *s, V first, V hi)
     l_end_when(l, &w);
 }
 
-/* Full trips, then one masked trip when lanes are left over. A loop of one trip has only the masked one where
- * masks cost nothing: half the code to generate. */
+/* The rest one after the other. */
+static void tail_trips(Emit *e, const Stmt *s, V first, V hi)
+{
+    L *l = e->l;
+    emit_lanes_over(e, NONE, 0);
+    For f = l_for(l, first, hi, 1, e->k->indices.at[s->var].name);
+    e->index[s->var] = f.var;
+    emit_body(e, s->first);
+    l_end_for(l, &f);
+}
+
+static void masked_trips(Emit *e, const Stmt *s, V lo, V hi)
+{
+    L *l = e->l;
+    For f = l_for(l, lo, hi, s->step, e->k->indices.at[s->var].name);
+    vector_trip(e, s, f.var, emit_first_lanes(e, l_sub(l, hi, f.var)));
+    l_end_for(l, &f);
+}
+
+/* Full trips, then one masked trip when lanes are left over. Loops beside block products take little of the time
+ * but most of the code, which is generated once where it can be: with masks that cost nothing every trip is
+ * masked; elsewhere the tail has no lanes. So is a loop of one trip with such masks. */
 static void vector_trips(Emit *e, const Stmt *s, V lo, V hi)
 {
     L *l = e->l;
-    if (e->p->isa >= ISA_avx512 && single_trip(e, s)) {
+    int free_masks = e->p->isa >= ISA_avx512, beside = e->launch && launch_is_products(e->launch);
+    if (free_masks && single_trip(e, s)) {
         tail_trip(e, s, lo, hi);
+        return;
+    }
+    if (free_masks && beside) {
+        masked_trips(e, s, lo, hi);
         return;
     }
     For f = l_for(l, lo, l_sub(l, hi, l_i64(l, s->step - 1)), s->step, e->k->indices.at[s->var].name);
     vector_trip(e, s, f.var, NULL);
     l_end_for(l, &f);
     V whole = l_and(l, l_max(l, l_sub(l, hi, lo), l_i64(l, 0)), l_i64(l, -s->step));
-    tail_trip(e, s, l_add(l, lo, whole), hi);
+    (beside ? tail_trips : tail_trip)(e, s, l_add(l, lo, whole), hi);
 }
 
 static void loop_vector(Emit *e, StmtId id, const Stmt *s)

@@ -297,6 +297,14 @@ void l_quick(L *l, V fn)
     l_attribute(l, fn, "noinline");
 }
 
+void l_quick_later(L *l, V fn) { vec_push(l->arena, &l->later, fn); }
+
+void l_optimized(L *l)
+{
+    for (uint32_t i = 0; i < l->later.len; i++)
+        l_quick(l, l->later.at[i]);
+}
+
 void l_attribute_text(L *l, V fn, const char *name, const char *value)
 {
     LLVMAttributeRef a =
@@ -363,6 +371,14 @@ void l_end_aside(L *l, const Aside *a)
     LLVMSetCurrentDebugLocation2(l->b, a->line);
 }
 
+/* The same value, of which LLVM does not know that it is: users of a loop's variable are looked at again and again
+ * (induction variables, strength reduction), a tenth of all code generation. */
+static V hidden(L *l, V v)
+{
+    V args[2] = {v, l_i64(l, 0)};
+    return l_intrinsic(l, "llvm.expect", l->i64, args, 2);
+}
+
 For l_for(L *l, V lo, V hi, int64_t step, const char *name)
 {
     For f = {.body = l_block(l, name), .exit = l_block(l, "done"), .hi = hi, .outside = l_here(l)};
@@ -371,7 +387,8 @@ For l_for(L *l, V lo, V hi, int64_t step, const char *name)
     l_enter(l, before);
     l_goto(l, f.body);
     l_enter(l, f.body);
-    f.var = l_phi(l, l->i64, lo, before, NULL, NULL);
+    f.phi = l_phi(l, l->i64, lo, before, NULL, NULL);
+    f.var = l->hides ? hidden(l, f.phi) : f.phi;
     f.next = l_i64(l, step);
     return f;
 }
@@ -380,7 +397,7 @@ void l_end_for(L *l, For *f)
 {
     V next = LLVMBuildNSWAdd(l->b, f->var, f->next, "");
     Block latch = l_here(l);
-    LLVMAddIncoming(f->var, &next, &latch, 1);
+    LLVMAddIncoming(f->phi, &next, &latch, 1);
     l_branch(l, l_icmp(l, LLVMIntSLT, next, f->hi), f->body, f->exit);
     l_enter(l, f->exit);
 }
@@ -388,7 +405,7 @@ void l_end_for(L *l, For *f)
 Carry l_carry(L *l, const For *f, V *values, uint32_t n)
 {
     Carry c = {values, arena_array(l->arena, V, n), arena_array(l->arena, V, n), n};
-    Block before = LLVMGetIncomingBlock(f->var, 0);
+    Block before = LLVMGetIncomingBlock(f->phi, 0);
     for (uint32_t i = 0; i < n; i++) {
         c.first[i] = values[i];
         c.phi[i] = values[i] = l_phi(l, LLVMTypeOf(values[i]), values[i], before, NULL, NULL);

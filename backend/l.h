@@ -20,6 +20,8 @@ typedef struct L {
     int split;                    /* the module is a part: what parts share is hidden, not internal */
     int first;                    /* the part that has what all need */
     int words;                    /* the target broadcasts 16-bit words */
+    int hides;                    /* l_for() hides what loop variables are */
+    Vec(V) later;                 /* l_quick_later() */
 } L;
 
 void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod);
@@ -86,6 +88,10 @@ Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
 void l_shared(L *l, V fn_or_global); /* seen by all parts of the object, by no one else */
 void l_attribute(L *l, V fn, const char *name);
 void l_quick(L *l, V fn); /* code that runs once per call: generated fast rather than well */
+/* The same once its instructions are optimized: l_optimized() says that they are. Registers are given well, addresses
+ * are not folded. */
+void l_quick_later(L *l, V fn);
+void l_optimized(L *l);
 void l_attribute_text(L *l, V fn, const char *name, const char *value);
 
 /* Blocks. */
@@ -113,7 +119,7 @@ void l_end_aside(L *l, const Aside *a);
 /* A counted loop in rotated form: tested before the first trip and after each. `var` is valid in the body. */
 typedef struct For {
     Block body, exit, outside;
-    V var, next, hi;
+    V var, phi, next, hi;
 } For;
 For l_for(L *l, V lo, V hi, int64_t step, const char *name);
 void l_end_for(L *l, For *f);

@@ -188,7 +188,7 @@ void plan_key(Plan *p, Arena *a, Launch *launch, int debug)
     launch->key.arena = a;
     launch->check_base = p->checks.len;
     launch->weight = 40;
-    put(&x, p->isa);
+    put(&x, launch_is_route(p, launch) ? 0 : p->isa);
     if (debug)
         text_add(&launch->key, "%s %u", p->k->name, launch->stmt);
     put_stmt(&x, launch->stmt);
