@@ -230,12 +230,27 @@ Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug
     return p;
 }
 
+/* Walks over expressions keep their state in the kernel and their lists in the module's arena: a part has its own of both. */
+static const Kernel *own_kernel(const Kernel *k, Arena *a)
+{
+    Module *m = arena_new_of(a, Module);
+    Kernel *own = arena_new_of(a, Kernel);
+    *m = *k->module;
+    m->arena = a;
+    *own = *k;
+    own->module = m;
+    own->walk = NULL;
+    return own;
+}
+
 Plan *plan_copy(const Plan *p, L *l, Shared *shared, Debug *debug)
 {
     Plan *copy = arena_new_of(l->arena, Plan);
     *copy = *p;
     copy->buffers.at = arena_array(l->arena, Buffer, p->buffers.len + 1);
     memcpy(copy->buffers.at, p->buffers.at, sizeof *p->buffers.at * p->buffers.len);
+    copy->k = own_kernel(p->k, l->arena);
+    copy->m = copy->k->module;
     copy->l = l;
     copy->shared = shared;
     copy->debug = debug;
