@@ -159,6 +159,38 @@ static ExprId take_idle_indices(Kernel *k, Reduction *r)
     return times == NONE ? (ExprId)NONE : x_extent(k, r->loc, times);
 }
 
+/* Loads of the term that walk along memory when this index moves. */
+static uint32_t along(const Kernel *k, ExprId e, IndexId i)
+{
+    uint32_t n = 0;
+    each_below (x, k, e, X_LOAD) {
+        uint32_t rank = x_at(k, *x)->nargs;
+        if (x_at(k, *x)->kind != X_LOAD || rank == 0)
+            continue;
+        const Expr *last = x_at(k, x_arg(k, *x, rank - 1));
+        n += last->kind == X_INDEX && last->sym == i;
+    }
+    return n;
+}
+
+/* Of the indices of a plain float sum the one that walks along most operands goes last: the innermost loop is the one over
+ * neighbours, and the one that block products take their terms from. */
+static void order_indices(const Kernel *k, Reduction *r)
+{
+    uint32_t best = r->nbound - 1;
+    if (r->where.n || !type_is_float((Type)x_at(k, r->body)->type))
+        return;
+    for (uint32_t i = 0; i < r->nbound; i++)
+        if (k->indices.at[r->bound[i]].axis.group != NONE)
+            return;
+    for (uint32_t i = 0; i < r->nbound; i++)
+        if (along(k, r->body, r->bound[i]) > along(k, r->body, r->bound[best]))
+            best = i;
+    IndexId last = r->bound[best];
+    memmove(&r->bound[best], &r->bound[best + 1], sizeof *r->bound * (r->nbound - 1 - best));
+    r->bound[r->nbound - 1] = last;
+}
+
 /* ---- the reduction ---- */
 
 ExprId canon_reduce(Kernel *k, ExprId e)
@@ -173,6 +205,8 @@ ExprId canon_reduce(Kernel *k, ExprId e)
         return canon_as(k, zero(k, &r), type);
     ExprId times = take_idle_indices(k, &r);
     ExprId outside = take_free_conditions(k, &r);
+    if (r.nbound)
+        order_indices(k, &r);
     ExprId value = r.nbound ? with_factors_outside(k, &r) : r.body;
     if (times != NONE)
         value = x_op2(k, r.loc, OP_mul, value, canon_as(k, times, type));

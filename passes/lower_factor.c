@@ -44,10 +44,22 @@ static int split(Factors *f, ExprId e)
 
 static int is_float(const Kernel *k, ExprId e) { return e != NONE && type_is_float((Type)x_at(k, e)->type); }
 
+/* Without the casts of a 16-bit value to f32: products are exact in f32 all the same. */
+static ExprId bare(const Kernel *k, ExprId e)
+{
+    ExprId from = e;
+    while (x_is_op(k, from, OP_f32))
+        from = x_arg(k, from, 0);
+    Type t = (Type)x_at(k, from)->type;
+    return t == TY_BF16 || t == TY_F16 ? from : e;
+}
+
 /* Panels hold what the product multiplies: 16-bit values as they are where both sides have one 16-bit type that the
  * target multiplies, else f32. */
 static void choose_types(Lower *l, Product *p)
 {
+    p->left = bare(l->k, p->left);
+    p->right = bare(l->k, p->right);
     Type left = (Type)x_at(l->k, p->left)->type, right = (Type)x_at(l->k, p->right)->type;
     p->right_elem = right == TY_BF16 && (left == TY_BF16 || left == TY_F32) ? EL_BF16 : EL_F32;
     p->left_elem = left == TY_BF16 && right == TY_BF16 && l->cpu->left_bits == 8 * elem_bytes(EL_BF16)
