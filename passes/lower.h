@@ -30,6 +30,7 @@ typedef struct Product {
     ExprId reduce;
     ExprId left, right; /* factors: free of the lanes, free of the row */
     Elem left_elem, right_elem;
+    const Equation *chain; /* the += whose old values the sums begin at, or NULL */
     TensorId partial; /* f32[rows of an item, columns of an item], thread memory */
 } Product;
 

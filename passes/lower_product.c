@@ -391,94 +391,114 @@ static uint32_t leaves_of(const Kernel *k, ExprId e, uint32_t limit)
     return n > limit ? n : n + leaves_of(k, x_arg(k, e, 1), limit - n);
 }
 
-/* Is e a sum of the n products, each once? */
-static int adds_up(const Kernel *k, ExprId e, const Product *p, uint32_t n)
+/* The product of the list that computes e, or NULL. */
+static Product *product_of(Product *p, uint32_t n, ExprId e)
 {
-    uint32_t sums = 0, found = 0;
-    each_below (x, k, e, X_REDUCE) {
-        if (x_at(k, *x)->kind != X_REDUCE && !x_is_op(k, *x, OP_add))
-            return 0;
-        sums += x_at(k, *x)->kind == X_REDUCE;
-        for (uint32_t i = 0; i < n; i++)
-            found += p[i].reduce == *x;
+    for (uint32_t i = 0; i < n; i++)
+        if (p[i].reduce == e)
+            return &p[i];
+    return NULL;
+}
+
+/* Does a member but `self` ask for this sum too? */
+static int is_shared(const Kernel *k, const Members *m, uint32_t self, ExprId sum)
+{
+    for (uint32_t q = 0; q < m->n; q++)
+        if (q != self && x_contains(k, m->at[q].rhs, sum))
+            return 1;
+    return 0;
+}
+
+/* acc += P + Q onto f32 memory is one chain of additions that begins at the old value and takes the terms of all: the
+ * products are marked as the member's. Each is its own and stands once. */
+static void find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uint32_t n)
+{
+    const Kernel *k = l->k;
+    const Equation *q = &m->at[self];
+    uint32_t sums = 0;
+    if (q->kind != EQ_ADD || k->tensors.at[q->lhs].elem != EL_F32)
+        return;
+    each_below (x, k, q->rhs, X_REDUCE) {
+        if (x_is_op(k, *x, OP_add))
+            continue;
+        if (!product_of(p, n, *x) || is_shared(k, m, self, *x))
+            return;
+        sums++;
     }
-    return sums == n && found == n && leaves_of(k, e, n) == n;
+    if (leaves_of(k, q->rhs, sums) != sums)
+        return;
+    each_below (x, k, q->rhs, X_REDUCE)
+        if (x_at(k, *x)->kind == X_REDUCE)
+            product_of(p, n, *x)->chain = q;
 }
 
-/* acc += P + Q onto f32 memory: one chain of additions begins at the old value and takes the terms of all. */
-static int is_chain(Lower *l, const Members *m, const Product *p, uint32_t n)
-{
-    const Equation *q = &m->at[0];
-    return m->n == 1 && n > 0 && q->kind == EQ_ADD && l->k->tensors.at[q->lhs].elem == EL_F32 &&
-           adds_up(l->k, q->rhs, p, n);
-}
-
-static void open_drain(Lower *l, Loc loc)
-{
-    l->plan.rows = 1;
-    open_item_rows(l, loc);
-    open_lanes(l, loc);
-}
-
-static void drain(Lower *l, const Members *m)
-{
-    open_drain(l, m->at[0].loc);
-    for (uint32_t q = 0; q < m->n; q++) {
-        l->equation = &m->at[q];
-        lower_sums(l, m->at[q].rhs, NULL);
-        lower_store_element(l, &m->at[q], m->at[q].kind == EQ_ADD);
-    }
-}
-
-/* The sums are the new values. */
-static void drain_chain(Lower *l, const Equation *q, TensorId sums)
-{
-    ExprId at[MAX_RANK], from[2];
-    open_drain(l, q->loc);
-    for (uint32_t i = 0; i < q->nindex; i++)
-        at[i] = lower_expr(l, q->index[i]);
-    partial_at(l, x_index(l->k, q->loc, l->item_row), from);
-    lower_store(l, q->loc, lower_place(l, q->lhs, at), at, x_load(l->k, q->loc, sums, from), 0);
-}
-
-static TensorId new_sums(Lower *l, const Product *p, const Equation *onto)
+static TensorId new_sums(Lower *l, const Product *p)
 {
     TensorId sums = lower_thread(l, "sums", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
-    begin(l, p->reduce, sums, onto);
+    begin(l, p->reduce, sums, p->chain);
     return sums;
 }
 
-static void add_all(Lower *l, Product *p, uint32_t n)
+/* A block of sums for each product, or for all of one chain. */
+static void place_sums(Lower *l, Product *p, uint32_t n)
+{
+    ExprId at[2];
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first = 0;
+        while (first < i && (!p[i].chain || p[first].chain != p[i].chain))
+            first++;
+        p[i].partial = first < i ? p[first].partial : new_sums(l, &p[i]);
+        partial_at(l, x_index(l->k, l->equation->loc, l->item_row), at);
+        ExprId value = x_load(l->k, l->equation->loc, p[i].partial, at);
+        vec_push(l->k->module->arena, &l->done, (Done){p[i].reduce, value, 0});
+    }
+}
+
+static void add_all(Lower *l, const Product *all, uint32_t n)
 {
     Arena *a = l->k->module->arena;
     Together g = {.p = arena_array(a, Product, n), .d = arena_new_of(a, Domain)};
+    Product *p = arena_array(a, Product, n);
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = all[i];
     while (n > 0) {
         n = take_group(l, p, n, &g);
         add_group(l, &g);
     }
 }
 
+/* Of a chain the sums are the new values. */
+static void drain_member(Lower *l, const Equation *q, const Product *p, uint32_t n)
+{
+    uint32_t i = 0;
+    while (i < n && p[i].chain != q)
+        i++;
+    l->equation = q;
+    if (i == n) {
+        lower_sums(l, q->rhs, NULL);
+        lower_store_element(l, q, q->kind == EQ_ADD);
+        return;
+    }
+    Equation new = *q;
+    new.rhs = p[i].reduce;
+    lower_store_element(l, &new, 0);
+}
+
 void lower_product(Lower *l, const Members *m)
 {
     Product p[REDUCE_MAX];
-    TensorId sums[REDUCE_MAX];
     uint32_t n = find_products(l, m, p);
-    int chain = is_chain(l, m, p, n);
-    ExprId at[2];
+    for (uint32_t q = 0; q < m->n; q++)
+        find_chain(l, m, q, p, n);
     l->equation = &m->at[m->n - 1];
     l->item_row = lower_index(l, "row");
-    for (uint32_t i = 0; i < n; i++) {
-        sums[i] = chain && i > 0 ? sums[0] : new_sums(l, &p[i], chain ? &m->at[0] : NULL);
-        p[i].partial = sums[i];
-        partial_at(l, x_index(l->k, m->at[0].loc, l->item_row), at);
-        vec_push(l->k->module->arena, &l->done,
-                 (Done){p[i].reduce, x_load(l->k, m->at[0].loc, p[i].partial, at), 0});
-    }
+    place_sums(l, p, n);
     add_all(l, p, n);
-    if (chain)
-        drain_chain(l, &m->at[0], sums[0]);
-    else
-        drain(l, m);
+    l->plan.rows = 1;
+    open_item_rows(l, m->at[0].loc);
+    open_lanes(l, m->at[0].loc);
+    for (uint32_t q = 0; q < m->n; q++)
+        drain_member(l, &m->at[q], p, n);
     for (uint32_t i = 0; i < n; i++)
-        lower_give_back(l, sums[i]);
+        lower_give_back(l, p[i].partial);
 }
