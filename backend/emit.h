@@ -102,7 +102,7 @@ typedef struct Plan {
     Vec(CheckText) checks;
     uint32_t *check_of; /* by StmtId: its first check, counted from the launch's */
     uint8_t *lane_axis; /* by StmtId: pack_lane_axis() */
-    uint32_t helpers;   /* bit h: helper h is called, see Note [Helpers] */
+    uint64_t helpers; /* bit h: helper h is called, see Note [Helpers] */
     /* of the part */
     L *l;
     Shared *shared;
@@ -149,7 +149,7 @@ typedef struct Emit {
     V *memo[2];      /* by ExprId, with lane0 off and on */
     Vec(uint32_t) log;
     int unrolled; /* open unroll loops: see emit_outline() */
-    V scratch;    /* emit_panel.c: words to be transposed, or NULL */
+    V scratch;    /* emit_pack.c, emit_panel.c: what waits, or NULL */
     V rows;       /* emit_pack_run.c: addresses, or NULL */
 } Emit;
 
@@ -241,7 +241,7 @@ V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
  * set, in whatever part of the object: block products by types, packs of what is read as it lies by layouts and
  * types, and the transposition of a block of words. Their numbers in this order. */
-enum { PRODUCT_KINDS = 4, PACK_KINDS = 24, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
+enum { PRODUCT_KINDS = 4, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
 enum { HELPERS = HELPER_TRANSPOSE + 1 };
 
 /* emit_product.c: block products, one function for each pair of element types. */
@@ -256,7 +256,6 @@ typedef struct Pack {
     const Stmt *s;         /* NULL: rows */
     V rows;                /* the addresses of the rows' first elements; a row runs along the axis of lanes */
     Elem source;           /* of rows */
-    uint32_t buffer;       /* the panel, NONE: unknown */
     Elem elem;             /* of the panel */
     Layout layout;         /* likewise */
     V lo[2], n[2];         /* of the box: first index, extents */
@@ -267,20 +266,20 @@ typedef struct Pack {
 } Pack;
 enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES /* of a line */ };
 void pack_init(Pack *x); /* terms and width, from the layout, the element type and the axis */
-/* emit_panel.c: fills the panel. */
+/* emit_panel.c: fills the panel from rows. */
 void emit_panel(Pack *x);
-/* The elements of the lanes from `first` of the lane axis, as they lie in the panel; `tail`: those that exist. */
-V pack_elements(Pack *x, V first, V other, V tail);
 
 /* emit_pack.c */
 int pack_is_unit(const Kernel *k, ExprId x, IndexId var); /* x is var plus something that var does not change */
 uint8_t pack_lane_axis(const Plan *p, const Stmt *s); /* the axis of a pack's box that lanes go over */
-uint32_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls */
+uint64_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls */
 
 /* emit_pack_run.c: packs of rows as they lie. `read` is what the value reads, or NONE when it is something else. */
 ExprId pack_run(const Plan *p, const Stmt *s);
 void emit_pack_run(Pack *x, ExprId read);
-uint32_t pack_kind(const Plan *p, const Stmt *s, ExprId read);
+uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
+V pack_helper(const Plan *p, uint32_t kind); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
+V pack_bytes(const Pack *x, uint8_t axis, V n); /* of the panel, to the n-th element along an axis: whole lines or panels */
 void emit_pack_function(Plan *p, uint32_t kind);
 
 /* emit_transpose.c: void (ptr from, ptr to, i64 stride): 16 rows of 16 words, 64 bytes each and aligned so, go to 16

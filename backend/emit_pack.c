@@ -1,5 +1,6 @@
-/* pack: a box of an expression goes into a panel. How, see emit_panel.c; what is read as it lies is packed by a
- * function, see emit_pack_run.c. */
+/* pack: a box of an expression goes into a panel, in the end by a function that is given rows: of memory as it lies
+ * (emit_pack_run.c), or of values that are computed. Lanes, and so rows, go over the axis of the box in which most of
+ * what is read is contiguous. */
 #include "backend/emit.h"
 
 /* ---- which axis ---- */
@@ -39,42 +40,117 @@ uint8_t pack_lane_axis(const Plan *p, const Stmt *s)
     return p->buffers.at[s->buffer].layout == LAYOUT_ROWS || scattered[1] <= scattered[0];
 }
 
-uint32_t pack_helpers(const Plan *p, const Stmt *s)
+uint64_t pack_helpers(const Plan *p, const Stmt *s)
 {
+    const Buffer *b = &p->buffers.at[s->buffer];
+    if (b->layout == LAYOUT_ROWS)
+        return 0;
     ExprId read = pack_run(p, s);
-    int turned = p->buffers.at[s->buffer].layout != LAYOUT_ROWS && !pack_lane_axis(p, s);
-    uint32_t transpose = turned ? 1u << HELPER_TRANSPOSE : 0;
-    return read == NONE ? transpose : transpose | 1u << (HELPER_PACK + pack_kind(p, s, read));
+    Elem source = read == NONE ? b->elem : p->buffers.at[x_at(p->k, read)->sym].elem;
+    uint8_t axis = pack_lane_axis(p, s);
+    return (uint64_t)!axis << HELPER_TRANSPOSE |
+           (uint64_t)1 << (HELPER_PACK + pack_kind(b->layout, axis, source, b->elem));
 }
 
-/* ---- the value ---- */
+/* ---- values row after row ---- */
 
-static V evaluate(Pack *x, V first, V other, V tail)
+typedef struct Rows {
+    Emit *e;
+    L *l;
+    const Pack *x;
+    uint32_t width;
+    V row, column; /* of the box: the index of the other axis, and the first of the lane axis */
+    V to;          /* where the row's elements from column on go */
+    uint32_t buffer;
+} Rows;
+
+/* The elements from column + first on; `tail`: those that exist. */
+static void put_lanes(Rows *r, V first, V tail)
 {
-    Emit *e = x->e;
-    L *l = x->l;
-    e->index[x->s->bound[x->axis]] = l_add(l, x->lo[x->axis], first);
-    e->index[x->s->bound[!x->axis]] = l_add(l, x->lo[!x->axis], other);
-    e->var_lanes = l_add(l, l_splat(l, e->index[e->var], e->width), l_iota(l, l->i64, e->width));
+    Emit *e = r->e;
+    L *l = r->l;
+    const Pack *x = r->x;
+    e->index[x->s->bound[x->axis]] = l_add(l, x->lo[x->axis], l_add(l, r->column, first));
+    e->index[x->s->bound[!x->axis]] = l_add(l, x->lo[!x->axis], r->row);
+    if (e->width)
+        e->var_lanes = l_add(l, l_splat(l, e->index[e->var], e->width), l_iota(l, l->i64, e->width));
     e->tail = tail;
     V raw = l_splat(l, emit_encode(e, x->elem, emit_value(e, x->s->value)), e->width);
     emit_forget(e, 0);
     e->tail = NULL;
-    return raw;
+    V at = l_at(l, emit_memory_type(l, x->elem), r->to, first);
+    if (tail && r->buffer != NONE)
+        emit_store_run(e, r->buffer, at, raw, tail);
+    else
+        emit_alias(e, l_store(l, raw, at, 0), r->buffer);
 }
 
-static V read_row(Pack *x, V first, V other, V tail)
+/* n elements: where masks cost nothing every trip has one; elsewhere those that fill no vector come one by one. */
+static void put_row(Rows *r, V n)
+{
+    Emit *e = r->e;
+    L *l = r->l;
+    V whole = l_and(l, n, l_i64(l, -(int64_t)r->width));
+    int masked = e->p->isa >= ISA_avx512;
+    emit_lanes_over(e, r->x->s->bound[r->x->axis], r->width);
+    For f = l_for(l, l_i64(l, 0), masked ? n : whole, r->width, "lanes");
+    put_lanes(r, f.var, masked ? emit_first_lanes(e, l_sub(l, n, f.var)) : NULL);
+    l_end_for(l, &f);
+    emit_lanes_over(e, NONE, 0);
+    if (masked)
+        return;
+    f = l_for(l, whole, n, 1, "lane");
+    put_lanes(r, f.var, NULL);
+    l_end_for(l, &f);
+}
+
+static void pack_rows(Pack *x)
 {
     L *l = x->l;
-    V row = l_load(l, l->ptr, l_at(l, l->ptr, x->rows, other), 8);
-    V at = l_at(l, emit_memory_type(l, x->source), row, first);
-    V raw = emit_load_run(x->e, NONE, x->source, at, tail);
-    return x->source == x->elem ? raw : emit_encode(x->e, x->elem, emit_decode(x->e, x->source, raw));
+    Rows r = {.e = x->e, .l = l, .x = x, .width = x->width, .column = l_i64(l, 0), .buffer = x->s->buffer};
+    V stride = emit_stride(x->e, x->s->buffer, x->s->nindex - 2u);
+    For row = l_for(l, l_i64(l, 0), x->n[0], 1, "row");
+    r.row = row.var;
+    r.to = l_at(l, emit_memory_type(l, x->elem), x->at, l_mul(l, row.var, stride));
+    put_row(&r, x->n[1]);
+    l_end_for(l, &row);
 }
 
-V pack_elements(Pack *x, V first, V other, V tail)
+/* Values that are computed are written down as rows, some at a time, that a function packs. */
+enum { BLOCK_ROWS = 32, BLOCK_COLUMNS = 256 };
+
+static void pack_block(Pack *x, Rows *r, V rows, V columns, V to)
 {
-    return x->s ? evaluate(x, first, other, tail) : read_row(x, first, other, tail);
+    L *l = x->l;
+    V first = r->row, pitch = l_i64(l, BLOCK_COLUMNS * (int64_t)elem_bytes(x->elem));
+    For row = l_for(l, l_i64(l, 0), rows, 1, "row");
+    r->row = l_add(l, first, row.var);
+    r->to = l_byte(l, x->e->scratch, l_mul(l, row.var, pitch));
+    put_row(r, columns);
+    l_end_for(l, &row);
+    V fn = pack_helper(x->e->p, pack_kind(x->layout, x->axis, x->elem, x->elem));
+    V args[8] = {fn, x->e->scratch, pitch, rows, columns, to, x->block, l_i64(l, 0)};
+    l_call(l, x->e->p->shared->strided, args, 8);
+}
+
+static void pack_computed(Pack *x)
+{
+    L *l = x->l;
+    Rows r = {.e = x->e, .l = l, .x = x, .width = x->width, .buffer = NONE};
+    if (!x->e->scratch) {
+        x->e->scratch = l_slot(l, LLVMArrayType2(l->f32, BLOCK_ROWS * BLOCK_COLUMNS), "scratch");
+        LLVMSetAlignment(x->e->scratch, LAYOUT_LINE_BYTES);
+    }
+    For i = l_for(l, l_i64(l, 0), x->n[!x->axis], BLOCK_ROWS, "rows");
+    V rows = l_min(l, l_sub(l, x->n[!x->axis], i.var), l_i64(l, BLOCK_ROWS));
+    For j = l_for(l, l_i64(l, 0), x->n[x->axis], BLOCK_COLUMNS, "columns");
+    V columns = l_min(l, l_sub(l, x->n[x->axis], j.var), l_i64(l, BLOCK_COLUMNS));
+    r.row = i.var;
+    r.column = j.var;
+    V to = l_byte(l, l_byte(l, x->at, pack_bytes(x, !x->axis, i.var)), pack_bytes(x, x->axis, j.var));
+    pack_block(x, &r, rows, columns, to);
+    l_end_for(l, &j);
+    l_end_for(l, &i);
 }
 
 /* ---- the statement ---- */
@@ -101,19 +177,15 @@ void emit_tile_pack(Emit *e, StmtId id)
 {
     const Stmt *s = &e->p->p->stmts.at[id];
     const Buffer *b = &e->p->buffers.at[s->buffer];
-    Pack x = {.e = e, .l = e->l, .s = s, .axis = e->p->lane_axis[id]};
-    x.buffer = s->buffer;
-    x.elem = b->elem;
-    x.layout = b->layout;
+    Pack x = {.e = e, .l = e->l, .s = s, .axis = e->p->lane_axis[id], .elem = b->elem, .layout = b->layout};
     pack_init(&x);
     begin_pack(&x);
     ExprId read = pack_run(e->p, s);
-    if (read != NONE) {
+    if (x.layout == LAYOUT_ROWS)
+        pack_rows(&x);
+    else if (read == NONE)
+        pack_computed(&x);
+    else
         emit_pack_run(&x, read);
-    } else {
-        emit_lanes_over(e, s->bound[x.axis], x.width);
-        emit_panel(&x);
-        emit_lanes_over(e, NONE, 0);
-    }
     e->index[s->bound[0]] = e->index[s->bound[1]] = NULL;
 }

@@ -5,8 +5,8 @@
  * time. */
 #include "backend/emit.h"
 
-static const Elem sources[] = {EL_F32, EL_BF16, EL_F16};
-enum { SOURCES = sizeof sources / sizeof *sources };
+static const Elem elems[] = {EL_F32, EL_BF16, EL_F16};
+enum { ELEMS = sizeof elems / sizeof *elems };
 
 static int keeps_value(const Expr *n, Elem source, Elem panel)
 {
@@ -38,7 +38,7 @@ ExprId pack_run(const Plan *p, const Stmt *s)
     if (x_at(p->k, x)->kind != X_LOAD || panel->layout == LAYOUT_ROWS)
         return NONE;
     Elem source = p->buffers.at[x_at(p->k, x)->sym].elem;
-    if (source == EL_I32 || source == EL_I64 || panel->elem == EL_F16)
+    if (source == EL_I32 || source == EL_I64)
         return NONE;
     for (ExprId y = s->value; y != x; y = x_arg(p->k, y, 0))
         if (!keeps_value(x_at(p->k, y), source, panel->elem))
@@ -46,26 +46,25 @@ ExprId pack_run(const Plan *p, const Stmt *s)
     return is_run(p, x, s->bound[pack_lane_axis(p, s)]) ? x : (ExprId)NONE;
 }
 
-static uint32_t kind_of(Layout layout, uint8_t axis, Elem source, Elem elem)
+static uint32_t number_of(Elem elem)
 {
-    uint32_t place = 0;
-    while (sources[place] != source)
-        place++;
-    return (((layout == LAYOUT_PAIRS) * 2u + !axis) * SOURCES + place) * 2 + (elem == EL_BF16);
+    uint32_t at = 0;
+    while (elems[at] != elem)
+        at++;
+    return at;
 }
 
-uint32_t pack_kind(const Plan *p, const Stmt *s, ExprId read)
+uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem)
 {
-    const Buffer *b = &p->buffers.at[s->buffer];
-    return kind_of(b->layout, pack_lane_axis(p, s), p->buffers.at[x_at(p->k, read)->sym].elem, b->elem);
+    return (((layout == LAYOUT_PAIRS) * 2u + !axis) * ELEMS + number_of(source)) * ELEMS + number_of(elem);
 }
 
 /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
-static V function_of(const Plan *p, uint32_t kind)
+V pack_helper(const Plan *p, uint32_t kind)
 {
     L *l = p->l;
-    Elem source = sources[kind / 2 % SOURCES], elem = kind % 2 ? EL_BF16 : EL_F32;
-    uint32_t shape = kind / 2 / SOURCES;
+    Elem source = elems[kind / ELEMS % ELEMS], elem = elems[kind % ELEMS];
+    uint32_t shape = kind / ELEMS / ELEMS;
     const char *name =
         arena_printf(l->arena, "moec.pack.%s.%s%s.%s.%s", p->cpu->name, shape / 2 ? "pairs" : "lines",
                      shape % 2 ? "_turned" : "", elem_name(source), elem_name(elem));
@@ -80,16 +79,14 @@ static V function_of(const Plan *p, uint32_t kind)
 
 /* ---- the statement ---- */
 
-/* Bytes of the panel from some rows to the next PACK_ROWS. */
-static V step_of(const Pack *x)
+V pack_bytes(const Pack *x, uint8_t axis, V n)
 {
     L *l = x->l;
-    if (x->axis)
-        return l_i64(l, x->layout == LAYOUT_LINES ? PACK_ROWS * LAYOUT_LINE_BYTES
-                                                  : PACK_ROWS / (int64_t)x->terms * ROW_OF_WORDS);
-    int64_t blocks =
-        x->layout == LAYOUT_LINES ? PACK_ROWS / (WORDS * (int64_t)x->terms) : PACK_ROWS / LAYOUT_EDGE;
-    return l_mul(l, x->block, l_i64(l, blocks));
+    int lines = x->layout == LAYOUT_LINES, is_k = lines ? axis == 1 : axis == 0;
+    int64_t terms = x->terms;
+    if (lines ? !is_k : is_k)
+        return lines ? l_mul(l, n, l_i64(l, LAYOUT_LINE_BYTES)) : l_mul(l, n, l_i64(l, ROW_OF_WORDS / terms));
+    return l_mul(l, l_bin(l, LLVMUDiv, n, l_i64(l, lines ? WORDS * terms : LAYOUT_EDGE)), x->block);
 }
 
 /* The rows stand evenly: elements from one to the next, else NULL. */
@@ -138,8 +135,7 @@ static void pack_gathered(Pack *x, ExprId read, V fn)
     For row = l_for(l, l_i64(l, 0), count, 1, "row");
     l_store(l, row_at(x, read, l_add(l, chunk.var, row.var)), l_at(l, l->ptr, table, row.var), 8);
     l_end_for(l, &row);
-    V done = l_mul(l, l_bin(l, LLVMUDiv, chunk.var, l_i64(l, PACK_ROWS)), step_of(x));
-    V args[5] = {table, count, n, l_byte(l, x->at, done), x->block};
+    V args[5] = {table, count, n, l_byte(l, x->at, pack_bytes(x, !x->axis, chunk.var)), x->block};
     l_call(l, fn, args, 5);
     l_end_for(l, &chunk);
 }
@@ -147,12 +143,12 @@ static void pack_gathered(Pack *x, ExprId read, V fn)
 void emit_pack_run(Pack *x, ExprId read)
 {
     L *l = x->l;
-    V fn = function_of(x->e->p, pack_kind(x->e->p, x->s, read)), stride = stride_of(x, read);
+    Elem elem = x->e->p->buffers.at[x_at(x->e->k, read)->sym].elem;
+    V fn = pack_helper(x->e->p, pack_kind(x->layout, x->axis, elem, x->elem)), stride = stride_of(x, read);
     if (!stride) {
         pack_gathered(x, read, fn);
         return;
     }
-    Elem elem = x->e->p->buffers.at[x_at(x->e->k, read)->sym].elem;
     V args[8] = {fn,
                  row_at(x, read, l_i64(l, 0)),
                  l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(elem))),
@@ -160,7 +156,7 @@ void emit_pack_run(Pack *x, ExprId read)
                  x->n[x->axis],
                  x->at,
                  x->block,
-                 step_of(x)};
+                 pack_bytes(x, !x->axis, l_i64(l, PACK_ROWS))};
     l_call(l, x->e->p->shared->strided, args, 8);
 }
 
@@ -169,15 +165,15 @@ void emit_pack_run(Pack *x, ExprId read)
 void emit_pack_function(Plan *p, uint32_t kind)
 {
     L *l = p->l;
-    V fn = function_of(p, kind);
-    uint32_t shape = kind / 2 / SOURCES;
+    V fn = pack_helper(p, kind);
+    uint32_t shape = kind / ELEMS / ELEMS;
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
     Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
-    Pack x = {.e = &e, .l = l, .buffer = NONE, .axis = !(shape % 2)};
-    x.source = sources[kind / 2 % SOURCES];
-    x.elem = kind % 2 ? EL_BF16 : EL_F32;
+    Pack x = {.e = &e, .l = l, .axis = !(shape % 2)};
+    x.source = elems[kind / ELEMS % ELEMS];
+    x.elem = elems[kind % ELEMS];
     x.layout = shape / 2 ? LAYOUT_PAIRS : LAYOUT_LINES;
     x.rows = LLVMGetParam(fn, 0);
     x.n[!x.axis] = LLVMGetParam(fn, 1);

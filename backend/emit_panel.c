@@ -1,14 +1,12 @@
-/* Panels are filled: the elements of a box, or zeros.
+/* Panels are filled with rows of elements, and zeros: the functions of packs.
  *
- * Lanes go over the axis of the box in which most of what is read is contiguous. A word is what lies side
+ * Rows, and so lanes, go along one axis of the box. A word is what lies side
  * by side in k: one f32 or two elements of 16 bit.
  *   axis 1, lines   a vector is a line of a row: it is stored whole, with zeros after the end
  *   axis 1, pairs   a vector of 32 columns for each k of a word, merged into a row of words of the panel
  *   axis 0          words are transposed: of lines, 16 rows of 16 words in k; of pairs, 16 words in k of 16
  *                   columns.
- *                   What is the same for all lanes (where a row comes from, say) is computed once for up to
- *                   SCRATCH_BLOCKS blocks of them, which wait in the scratch for the transposition.
- *   rows            stored as a vector loop would */
+ *                   Up to SCRATCH_BLOCKS blocks of them wait in the scratch for the transposition. */
 #include "backend/emit.h"
 
 enum { SCRATCH_BLOCKS = 16, BLOCK_BYTES = WORDS * LAYOUT_LINE_BYTES };
@@ -22,6 +20,15 @@ void pack_init(Pack *x)
 
 /* ---- lanes ---- */
 
+/* The elements from `first` of row `row`, as they lie in the panel; `tail`: those that exist. */
+static V elements(Pack *x, V first, V row, V tail)
+{
+    L *l = x->l;
+    V from = l_load(l, l->ptr, l_at(l, l->ptr, x->rows, row), 8);
+    V raw = emit_load_run(x->e, NONE, x->source, l_at(l, emit_memory_type(l, x->source), from, first), tail);
+    return x->source == x->elem ? raw : emit_encode(x->e, x->elem, emit_decode(x->e, x->source, raw));
+}
+
 static V or_zero(Pack *x, V tail, V v)
 {
     return tail ? l_select(x->l, tail, v, LLVMConstNull(LLVMTypeOf(v))) : v;
@@ -33,7 +40,7 @@ static V words_of(Pack *x, V first, V other, V tail, uint32_t valid)
     L *l = x->l;
     V word = NULL;
     for (uint32_t i = 0; i < valid; i++) {
-        V v = pack_elements(x, first, l_add(l, other, l_i64(l, i)), tail);
+        V v = elements(x, first, l_add(l, other, l_i64(l, i)), tail);
         if (x->terms == 1)
             return l_bits(l, v, l->i32);
         v = l_shl(l, l_cast(l, LLVMZExt, v, l->i32), i ? 16 : 0);
@@ -65,7 +72,7 @@ static void trips(Pack *x, V n, Trip *trip, V with)
     l_end_when(l, &some);
 }
 
-static void store_words(Pack *x, V v, V at) { emit_alias(x->e, l_store(x->l, v, at, 2), x->buffer); }
+static void store_words(Pack *x, V v, V at) { l_store(x->l, v, at, 2); }
 
 /* ---- lanes over axis 1 ---- */
 
@@ -73,7 +80,7 @@ static void store_words(Pack *x, V v, V at) { emit_alias(x->e, l_store(x->l, v, 
 static void line_trip(Pack *x, V first, V tail, V with)
 {
     L *l = x->l;
-    V v = or_zero(x, tail, pack_elements(x, first, x->other, tail));
+    V v = or_zero(x, tail, elements(x, first, x->other, tail));
     V block = l_mul(l, LLVMBuildUDiv(l->b, first, l_i64(l, x->width), ""), x->block);
     store_words(x, v, l_byte(l, with, block));
 }
@@ -144,23 +151,6 @@ static void pack_pairs(Pack *x)
     zero_rows(x, l_and(l, l_add(l, x->n[0], l_i64(l, x->terms - 1)), l_i64(l, -(int64_t)x->terms)));
 }
 
-static void row_trip(Pack *x, V first, V tail, V with)
-{
-    Ty type = emit_memory_type(x->l, x->elem);
-    V raw = pack_elements(x, first, x->other, tail);
-    emit_store_run(x->e, x->buffer, l_at(x->l, type, with, first), raw, tail);
-}
-
-static void pack_rows(Pack *x)
-{
-    L *l = x->l;
-    V stride = emit_stride(x->e, x->buffer, x->s->nindex - 2u);
-    For row = l_for(l, l_i64(l, 0), x->n[0], 1, "row");
-    x->other = row.var;
-    trips(x, x->n[1], row_trip, l_at(l, emit_memory_type(l, x->elem), x->at, l_mul(l, row.var, stride)));
-    l_end_for(l, &row);
-}
-
 /* ---- lanes over axis 0 ---- */
 
 /* The place of a block's item (a word or a column) in the scratch. */
@@ -195,7 +185,7 @@ static void no_item_trip(Pack *x, V first, V tail, V with)
 static void column_trip(Pack *x, V first, V tail, V with)
 {
     L *l = x->l;
-    V v = or_zero(x, tail, pack_elements(x, l_add(l, x->left, first), x->other, tail));
+    V v = or_zero(x, tail, elements(x, l_add(l, x->left, first), x->other, tail));
     l_store(l, LLVMBuildBitCast(l->b, v, LLVMVectorType(l->i32, WORDS), ""), scratch_at(x, first, with),
             LAYOUT_LINE_BYTES);
 }
@@ -270,9 +260,9 @@ static void pack_transposed(Pack *x)
 void emit_panel(Pack *x)
 {
     switch (x->layout) {
-    case LAYOUT_ROWS: pack_rows(x); break;
     case LAYOUT_LINES: (x->axis ? pack_lines : pack_transposed)(x); break;
     case LAYOUT_PAIRS: (x->axis ? pack_pairs : pack_transposed)(x); break;
+    case LAYOUT_ROWS:
     case LAYOUT_COUNT: break;
     }
 }

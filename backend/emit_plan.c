@@ -110,7 +110,7 @@ static void mark_stmt(Marker *m, StmtId id)
         plan_pack(m, id, s);
     m->launch->has_product |= s->kind == TILE_product;
     if (s->kind == TILE_product)
-        m->p->helpers |= 1u << product_of(m->p, s);
+        m->p->helpers |= (uint64_t)1 << product_of(m->p, s);
     if (s->kind == TILE_for && s->mode == LOOP_VECTOR && outer == NONE)
         m->loop = id;
     mark_body(m, s->first);
