@@ -20,6 +20,7 @@ static const char kernels[] =
     "    fields rt.row_of\n"
     "    work a: f32[T, H]\n"
     "    thread b: f32[H, 3]\n"
+    "    launch valid { valid rt }\n"
     "    launch a {\n"
     "        parallel t in 0..T {\n"
     "            vector h in 0..H by 16 { b[h, 1] = x[t, h] }\n"

@@ -147,6 +147,7 @@ static const char routes[] =
     "    fields rt.start, rt.count\n"
     "    work at: i64[T*K + E, 2]\n"
     "    work nat: i64[1]\n"
+    "    launch valid { valid rt }\n"
     "    launch blocks { blocks at, nat of rt by 3 }\n"
     "    launch n {\n"
     "        n[0] = nat[0]\n"
