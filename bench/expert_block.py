@@ -1,4 +1,6 @@
 """The expert block of examples/moe_ffn.moe written in forty ways that mean the same, and data for all of them."""
+import math
+
 import numpy as np
 
 from kernel import Route, from_bf16, to_bf16
@@ -216,7 +218,8 @@ def data(rng, n):
 
 
 def all_sizes(n):
-    return {**n, "B": 1, "N": n["H"] // 16, "D": 16, "I": n["F"] // 16, "J": 16, "U": n["H"] // 2, "V": n["F"] // 2}
+    d, j = math.gcd(n["H"], 64), math.gcd(n["F"], 64)  # the width of a head
+    return {**n, "B": 1, "N": n["H"] // d, "D": d, "I": n["F"] // j, "J": j, "U": n["H"] // 2, "V": n["F"] // 2}
 
 
 def arguments(name, n, arrays):
