@@ -52,6 +52,7 @@ typedef enum MachineKind { MACHINE_CPU = 1, MACHINE_NPU = 2 } MachineKind;
 /* Extents of a product, or of a part of one: rows and columns of sums, and terms of each sum. */
 typedef struct Blocks {
     int64_t rows, cols, depth;
+    int64_t plain_rows; /* rows that belong to no group */
 } Blocks;
 
 typedef struct OnChip {

@@ -204,10 +204,10 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : 1);
     p->row = product_row(l, m, last_index(l, q), row);
     if (p->row != NONE) {
-        Blocks blocks = schedule_blocks(l->c, l->k, l->equation->lhs);
+        Blocks blocks = schedule_blocks(l->c, l->k, l->equation->lhs, !lower_is_row(l, p->row));
         p->lane = last_index(l, q);
         p->rows = UNROLLED_ROWS;
-        p->chunk = lower_is_row(l, p->row) ? blocks.rows : blocks.rows / 4;
+        p->chunk = blocks.rows;
         p->strip = blocks.cols;
         p->depth = blocks.depth;
         return;

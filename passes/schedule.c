@@ -133,10 +133,10 @@ static int64_t block(const PassContext *c, const Kernel *k, Knob knob, TensorId 
                                .from = find_moved(k, knob, lhs)});
 }
 
-Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs)
+Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs, int plain_rows)
 {
     Blocks usual = machine_host(k->module->arena)->blocks;
-    return (Blocks){.rows = block(c, k, KNOB_tile_m, lhs, usual.rows),
+    return (Blocks){.rows = block(c, k, KNOB_tile_m, lhs, plain_rows ? usual.plain_rows : usual.rows),
                     .cols = block(c, k, KNOB_tile_n, lhs, usual.cols),
                     .depth = block(c, k, KNOB_tile_k, lhs, usual.depth)};
 }

@@ -9,7 +9,7 @@
 #include "passes/passes.h"
 
 /* Block extents of the sums in the equation of `lhs`: those given for lhs, else for a local whose sum stands there now. */
-Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs);
+Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs, int plain_rows /* of no group */);
 /* To be called when the right-hand side of `from` is put into the equation of `to`, or a part of it taken out into `to`:
  * blocks given for `from` then hold for `to` too. */
 void schedule_fused(Kernel *k, TensorId from, TensorId to);
