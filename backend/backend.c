@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARTS_MAX = 4, PART_WEIGHT = 600, PRODUCT_WEIGHT = 300, PACK_WEIGHT = 100 };
+/* A weight of 20 is about a millisecond. */
+enum { PARTS_MAX = 4, PART_WEIGHT = 500, PRODUCT_WEIGHT = 200, PACK_WEIGHT = 100 };
 
 /* What is generated once: a body of launches, a helper, or everything else of a kernel. */
 typedef struct Unit {
@@ -246,12 +247,12 @@ static void plan_units(Job *job, Arena *a)
         }
     find_like(job, a);
     for (uint32_t k = 0; k < job->nkernels; k++) {
-        uint64_t weight = 100;
+        uint64_t weight = 50;
         for (uint32_t i = 0; i < job->ninputs; i++) {
             if (job->like[i] < i)
                 continue;
             Plan *p = job->plans[k * job->ninputs + i];
-            weight += 150 + 15 * p->launches.len + 10 * p->k->params.len;
+            weight += 80 + 8 * p->launches.len + 5 * p->k->params.len;
             for (uint32_t j = 0; j < p->launches.len; j++)
                 add_body(job, a, k, i, j);
         }

@@ -1,6 +1,7 @@
 /* Statements: loops, conditions, stores, checks. Sorts and routes: emit_sort.c, emit_route.c. */
 #include "backend/emit.h"
 
+#include <math.h>
 #include <string.h>
 
 static EmitTile *const hooks[TILE_COUNT] = {
@@ -149,10 +150,51 @@ static void vector_trips(Emit *e, const Stmt *s, V lo, V hi)
     (beside ? tail_trips : tail_trip)(e, s, l_add(l, lo, whole), hi);
 }
 
+static int is_zero(const Expr *x)
+{
+    return (x->kind == X_INT && x->value.i == 0) ||
+           (x->kind == X_FLOAT && x->value.f == 0 && !signbit(x->value.f));
+}
+
+/* The store of the loop, when it only sets contiguous memory to zero, else NULL. */
+static const Stmt *zeros_of(const Emit *e, const Stmt *loop)
+{
+    const Stmt *s = loop->first == NONE ? NULL : at(e, loop->first);
+    if (!s || s->next != NONE || s->kind != TILE_store || s->add || !s->nindex ||
+        !is_zero(x_at(e->k, s->value)))
+        return NULL;
+    const Buffer *b = &e->p->buffers.at[s->buffer];
+    if (b->space == SPACE_REG || b->layout != LAYOUT_ROWS ||
+        !pack_is_unit(e->k, s->index[s->nindex - 1], loop->var))
+        return NULL;
+    for (uint32_t i = 0; i + 1 < s->nindex; i++)
+        if (x_uses_index(e->k, s->index[i], loop->var))
+            return NULL;
+    return s;
+}
+
+static void set_zeros(Emit *e, const Stmt *loop, const Stmt *s, V lo, V hi)
+{
+    L *l = e->l;
+    When some = l_when(l, l_icmp(l, LLVMIntSLT, lo, hi));
+    e->index[loop->var] = lo;
+    V at = emit_address(e, s->buffer, s->index, s->nindex);
+    V bytes = l_mul(l, l_sub(l, hi, lo), l_i64(l, (int64_t)elem_bytes(e->p->buffers.at[s->buffer].elem)));
+    emit_alias(e, LLVMBuildMemSet(l->b, at, l_int(l->i8, 0), bytes, 1), s->buffer);
+    l_end_when(l, &some);
+    emit_forget(e, 0);
+    e->index[loop->var] = NULL;
+}
+
 static void loop_vector(Emit *e, StmtId id, const Stmt *s)
 {
     V lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
+    const Stmt *zeros = e->width ? NULL : zeros_of(e, s);
     emit_forget(e, 0);
+    if (zeros) {
+        set_zeros(e, s, zeros, lo, hi);
+        return;
+    }
     if (e->width || s->step < 2 || s->step > 256 || (s->step & (s->step - 1)))
         BUG(e->l->arena, "backend: kernel %s has a vector loop that is nested or of step %lld", e->k->name,
             (long long)s->step);

@@ -1,7 +1,8 @@
 /* Blocks of 16 x 16 words, transposed in vector registers.
  *
  * W vectors of W words: first within each 128 bits (unpacks of 32, then of 64 bits), then the pieces of
- * 128 bits as a small matrix of their own. */
+ * 128 bits as a small matrix of their own. In loops: all at
+ * once would be four times the code. */
 #include "backend/emit.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, PIECE = 4 /* words of 128 bits */ };
@@ -41,40 +42,61 @@ static void within_pieces(L *l, V *v, uint32_t w)
     }
 }
 
-/* v[c], v[4 + c], ...: a matrix of pieces; halves are sorted by the parity of their columns until one is
+/* A row of a matrix of pieces that is to be turned: halves are sorted by the parity of their columns until one is
  * left. */
-static void pieces(L *l, V *v, uint32_t w)
+static void turn_pieces(L *l, V *m, uint32_t n)
 {
-    for (uint32_t c = 0; c < PIECE && w > PIECE; c++) {
-        uint32_t n = w / PIECE;
-        V m[PIECE], next[PIECE];
+    V next[PIECE];
+    for (uint32_t round = 1; round < n; round *= 2) {
+        for (uint32_t i = 0; i < n; i += 2)
+            for (uint32_t odd = 0; odd < 2; odd++)
+                next[i / 2 + odd * n / 2] = every_other(l, m[i], m[i + 1], odd);
         for (uint32_t i = 0; i < n; i++)
-            m[i] = v[i * PIECE + c];
-        for (uint32_t round = 1; round < n; round *= 2) {
-            for (uint32_t i = 0; i < n; i += 2)
-                for (uint32_t odd = 0; odd < 2; odd++)
-                    next[i / 2 + odd * n / 2] = every_other(l, m[i], m[i + 1], odd);
-            for (uint32_t i = 0; i < n; i++)
-                m[i] = next[i];
-        }
-        for (uint32_t i = 0; i < n; i++)
-            v[i * PIECE + c] = m[i];
+            m[i] = next[i];
     }
 }
 
-/* The w x w words at row `row` and word `column`. */
-static void transpose_square(L *l, V from, V to, V stride, uint32_t row, uint32_t column, uint32_t w)
+typedef struct Square {
+    L *l;
+    Ty type; /* w words */
+    uint32_t w;
+    V from, wait, to, stride; /* wait: for vectors between the two steps */
+} Square;
+
+static V vector_at(const Square *x, V base, V number)
 {
-    V v[EDGE];
-    Ty type = LLVMVectorType(l->i32, w);
-    for (uint32_t i = 0; i < w; i++)
-        v[i] = l_load(l, type, l_byte(l, from, l_i64(l, (row + i) * LAYOUT_LINE_BYTES + column * 4)), 4 * w);
-    within_pieces(l, v, w);
-    pieces(l, v, w);
-    for (uint32_t i = 0; i < w; i++) {
-        V at = l_byte(l, to, l_mul(l, stride, l_i64(l, column + i)));
-        l_store(l, v[i], l_byte(l, at, l_i64(l, row * 4)), 2);
+    return l_byte(x->l, base, l_mul(x->l, number, l_i64(x->l, 4 * (int64_t)x->w)));
+}
+
+/* Four rows within their pieces. */
+static void turn_rows(const Square *x)
+{
+    L *l = x->l;
+    V v[PIECE];
+    For f = l_for(l, l_i64(l, 0), l_i64(l, x->w), PIECE, "rows");
+    for (uint32_t i = 0; i < PIECE; i++) {
+        V row = l_mul(l, l_add(l, f.var, l_i64(l, i)), l_i64(l, LAYOUT_LINE_BYTES));
+        v[i] = l_load(l, x->type, l_byte(l, x->from, row), 4 * x->w);
     }
+    within_pieces(l, v, PIECE);
+    for (uint32_t i = 0; i < PIECE; i++)
+        l_store(l, v[i], vector_at(x, x->wait, l_add(l, f.var, l_i64(l, i))), 4 * x->w);
+    l_end_for(l, &f);
+}
+
+/* Vectors c, 4 + c, ...: the rows c, 4 + c, ... of the result. */
+static void turn_columns(const Square *x)
+{
+    L *l = x->l;
+    V v[PIECE];
+    uint32_t n = x->w / PIECE;
+    For f = l_for(l, l_i64(l, 0), l_i64(l, PIECE), 1, "columns");
+    for (uint32_t i = 0; i < n; i++)
+        v[i] = l_load(l, x->type, vector_at(x, x->wait, l_add(l, f.var, l_i64(l, i * PIECE))), 4 * x->w);
+    turn_pieces(l, v, n);
+    for (uint32_t i = 0; i < n; i++)
+        l_store(l, v[i], l_byte(l, x->to, l_mul(l, x->stride, l_add(l, f.var, l_i64(l, i * PIECE)))), 2);
+    l_end_for(l, &f);
 }
 
 static V function_of(const Plan *p)
@@ -99,10 +121,18 @@ void emit_transpose_function(Plan *p)
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
-    uint32_t w = p->cpu->lanes;
-    for (uint32_t row = 0; row < EDGE; row += w)
-        for (uint32_t column = 0; column < EDGE; column += w)
-            transpose_square(l, LLVMGetParam(fn, 0), LLVMGetParam(fn, 1), LLVMGetParam(fn, 2), row, column,
-                             w);
+    Square x = {.l = l, .w = p->cpu->lanes, .stride = LLVMGetParam(fn, 2)};
+    x.type = LLVMVectorType(l->i32, x.w);
+    x.wait = l_slot(l, LLVMArrayType2(x.type, x.w), "wait");
+    LLVMSetAlignment(x.wait, LAYOUT_LINE_BYTES);
+    For row = l_for(l, l_i64(l, 0), l_i64(l, EDGE), x.w, "row");
+    For column = l_for(l, l_i64(l, 0), l_i64(l, EDGE), x.w, "column");
+    V above = l_mul(l, row.var, l_i64(l, LAYOUT_LINE_BYTES));
+    x.from = l_byte(l, l_byte(l, LLVMGetParam(fn, 0), above), l_shl(l, column.var, 2));
+    x.to = l_byte(l, l_byte(l, LLVMGetParam(fn, 1), l_mul(l, column.var, x.stride)), l_shl(l, row.var, 2));
+    turn_rows(&x);
+    turn_columns(&x);
+    l_end_for(l, &column);
+    l_end_for(l, &row);
     LLVMBuildRetVoid(l->b);
 }

@@ -192,4 +192,8 @@ void plan_key(Plan *p, Arena *a, Launch *launch, int debug)
     if (debug)
         text_add(&launch->key, "%s %u", p->k->name, launch->stmt);
     put_stmt(&x, launch->stmt);
+    if (launch_is_route(p, launch))
+        launch->weight /= 2;
+    else if (!launch_is_products(launch)) /* its instructions are to be good ones */
+        launch->weight *= 2;
 }
