@@ -239,7 +239,7 @@ void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
- * set, in whatever part of the object: block products by types, packs of what is read as it lies by layouts and
+ * set, in whatever part of the object: block products by types, packs of rows by layouts and
  * types, and the transposition of a block of words. Their numbers in this order. */
 enum { PRODUCT_KINDS = 4, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
 enum { HELPERS = HELPER_TRANSPOSE + 1 };
@@ -253,7 +253,7 @@ V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */
 typedef struct Pack {
     Emit *e;
     L *l;
-    const Stmt *s;         /* NULL: rows */
+    const Stmt *s;         /* of a function NULL */
     V rows;                /* the addresses of the rows' first elements; a row runs along the axis of lanes */
     Elem source;           /* of rows */
     Elem elem;             /* of the panel */
@@ -279,7 +279,8 @@ ExprId pack_run(const Plan *p, const Stmt *s);
 void emit_pack_run(Pack *x, ExprId read);
 uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
 V pack_helper(const Plan *p, uint32_t kind); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
-V pack_bytes(const Pack *x, uint8_t axis, V n); /* of the panel, to the n-th element along an axis: whole lines or panels */
+/* Bytes of the panel to the n-th element along an axis of the box; of k and columns n is whole lines or panels. */
+V pack_bytes(const Pack *x, uint8_t axis, V n);
 void emit_pack_function(Plan *p, uint32_t kind);
 
 /* emit_transpose.c: void (ptr from, ptr to, i64 stride): 16 rows of 16 words, 64 bytes each and aligned so, go to 16
@@ -314,8 +315,8 @@ int launch_is_route(const Plan *p, const Launch *launch);
 V emit_phases(Plan *p);
 V emit_data_at(Emit *e, uint32_t byte);
 
-/* emit_entry.c: int NAME.isa(ctx, dims..., params..., ptr products); and i64 NAME.isa.workspace(dims..., threads): bytes,
- * -1 when a size is out of range. */
+/* emit_entry.c: int NAME.isa(ctx, dims..., params..., ptr products); and i64 NAME.isa.workspace(dims..., threads):
+ * bytes, -1 when a size is out of range. */
 typedef struct Bodies {
     V entry, workspace;
 } Bodies;
