@@ -66,11 +66,12 @@ static json_t *knob_value(const Explain *e, const ReportKnob *n)
 {
     const KnobRow *row = &knob_table[n->knob];
     int edge = row->scope == SCOPE_EDGE;
-    return json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:i}", "clause", edge && !n->value ? "store" : row->clause,
-        "knob", row->word, "tensor", name_or_null(n->name), "reader", name_or_null(n->reader), "value",
-        edge ? json_boolean(n->value) : word_or_number(e, n->knob, n->value), "keeps_bits", row->keeps_bits,
-        "origin", origin_name(n->origin), "line", n->from ? (int)n->from->loc.line : 0);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:i}", "clause",
+                     edge && !n->value ? "store" : row->clause, "knob", row->word, "tensor",
+                     name_or_null(n->name), "reader", name_or_null(n->reader), "value",
+                     edge ? json_boolean(n->value) : word_or_number(e, n->knob, n->value), "keeps_bits",
+                     knob_keeps_bits(n->knob, n->value), "origin", origin_name(n->origin), "line",
+                     n->from ? (int)n->from->loc.line : 0);
 }
 
 static json_t *unused_value(const ExplainUnused *u)

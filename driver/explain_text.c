@@ -146,7 +146,8 @@ static const char *knob_text(Arena *a, Knob knob, Name name, Name reader, int64_
     const KnobRow *row = &knob_table[knob];
     Text t = {.arena = a};
     if (row->scope == SCOPE_EDGE) {
-        text_add(&t, "%s %s -> %s", value ? "fuse" : "store", name, reader);
+        text_add(&t, "%s %s -> %s%s", value ? "fuse" : "store", name, reader,
+                 value == AT_SCATTER ? " at scatter" : "");
         return text_string(&t);
     }
     text_add(&t, "%s%s%s", row->clause, name ? " " : "", name ? name : "");
@@ -168,9 +169,9 @@ static const char *origin_text(const Explain *e, const ReportKnob *n)
     return "";
 }
 
-static const char *bits_text(Knob knob)
+static const char *bits_text(Knob knob, int64_t value)
 {
-    return knob_table[knob].keeps_bits ? "keeps bits" : "changes bits";
+    return knob_keeps_bits(knob, value) ? "keeps bits" : "changes bits";
 }
 
 static const char *unused_text(const ExplainUnused *u)
@@ -187,7 +188,8 @@ static void put_unused(const Explain *e, const ExplainUnused *u, Table *t)
     one.settings.len = 1;
     ir_print_clause(NULL, &one, &text);
     text_string(&text);
-    add_row(t, arena_strndup(e->m->arena, text.at + 2, text.len - 3), bits_text(u->setting->knob),
+    add_row(t, arena_strndup(e->m->arena, text.at + 2, text.len - 3),
+            bits_text(u->setting->knob, u->setting->values.at[0]),
             arena_printf(e->m->arena, "schedule, %s", line_text(e, u->setting->loc)), unused_text(u));
 }
 
@@ -211,7 +213,7 @@ static void put_knobs(const Explain *e, const Explained *x, Text *out)
         for (; i + 1 < x->knobs.len && continues(e, &x->knobs.at[i], &x->knobs.at[i + 1]); i++)
             text_add(&line, " %s = %lld", knob_table[x->knobs.at[i + 1].knob].word,
                      (long long)x->knobs.at[i + 1].value);
-        add_row(&t, text_string(&line), bits_text(n->knob), origin_text(e, n), "");
+        add_row(&t, text_string(&line), bits_text(n->knob, n->value), origin_text(e, n), "");
     }
     for (uint32_t i = 0; i < x->unused.len; i++)
         put_unused(e, &x->unused.at[i], &t);

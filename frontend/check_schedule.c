@@ -34,13 +34,14 @@ static int64_t word_value(const KnobRow *row, const char *text)
     return -1;
 }
 
-/* heaviest_first or as_given */
+/* `load`, `drain` or `scatter` */
 static const char *words_wanted(ScheduleCheck *s, const KnobRow *row)
 {
     Text t = {.arena = s->r.c->arena};
     for (const char *at = row->words; *at;) {
         size_t len = strcspn(at, " ");
-        text_add(&t, "%s`%.*s`", at == row->words ? "" : " or ", (int)len, at);
+        const char *between = at == row->words ? "" : at[len] ? ", " : " or ";
+        text_add(&t, "%s`%.*s`", between, (int)len, at);
         at += len + (at[len] == ' ');
     }
     return text_string(&t);

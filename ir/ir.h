@@ -224,9 +224,12 @@ const char *class_name(EqClass c);
  *           `outer` variables on its left. For a block of rows after the other all members are computed in order. Locals
  *           that are only read inside the stripe, at [outer..., row, ...], are `placed`: a thread keeps their block. Members
  *           that reduce over `row` (carries) add up from block to block: then blocks run in order, and only `outer` is
- *           parallel; other members do not read them. */
+ *           parallel; other members do not read them.
+ *   scatter Two members: o[r, h] over the rows of a route, a local, and its only reader y[t, h], which reads it in one
+ *           place, a sum over the choices of token t. For a block of columns after the other the rows of o are computed,
+ *           and added into the sums of their tokens at once; then y is. o does not exist in memory. */
 enum { CLUSTER_MAX = 64 }; /* equations of one */
-typedef enum ClusterKind { CLUSTER_DRAIN, CLUSTER_STRIPE } ClusterKind;
+typedef enum ClusterKind { CLUSTER_DRAIN, CLUSTER_STRIPE, CLUSTER_SCATTER } ClusterKind;
 typedef struct Cluster {
     ClusterKind kind;
     IndexId row; /* stripe */
@@ -265,7 +268,7 @@ typedef struct Derive {
 
 /* Schedules: ir/schedule.def has a row for each knob. */
 typedef enum Knob {
-#define KNOB(id, clause, word, scope, lo, hi, step, words, keeps_bits, source, otherwise, doc) KNOB_##id,
+#define KNOB(id, clause, word, scope, lo, hi, step, words, keeps, source, otherwise, doc) KNOB_##id,
 #include "ir/schedule.def"
     KNOB_COUNT
 } Knob;
@@ -287,7 +290,7 @@ typedef struct KnobRow {
     KnobScope scope;
     int64_t lo, hi, step;
     const char *words; /* names of the values 0, 1 ..., with blanks between; "": they are numbers */
-    int keeps_bits;
+    int64_t keeps;     /* values up to this one keep bits */
     KnobSource source;
     int64_t otherwise;
     const char *doc;
@@ -321,6 +324,8 @@ typedef struct Schedule {
 enum { KNOB_SPACE_MAX = 64 };
 uint32_t knob_space(Knob knob, int64_t *values /* KNOB_SPACE_MAX places */);
 void knob_put_value(Knob knob, int64_t value, Text *out); /* 64, heaviest_first */
+int knob_keeps_bits(Knob knob, int64_t value);
+enum { AT_LOAD, AT_DRAIN, AT_SCATTER }; /* the words of KNOB_fuse */
 
 typedef struct TestRouting {
     enum { ROUTING_UNIFORM, ROUTING_ZIPF, ROUTING_HOT, ROUTING_EMPTY, ROUTING_EXACT } kind;
@@ -508,7 +513,7 @@ void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
 /* As text; only what k still has: passes drop locals and edges. k NULL: everything. */
 void ir_print_clause(const Kernel *k, const Clause *c, Text *out);
 /* How equations of `reader` load `producer`: bits. */
-enum { EDGE_LOAD = 1 /* inside a sum */, EDGE_DRAIN = 2 /* outside one */ };
+enum { EDGE_LOAD = 1 /* inside a sum */, EDGE_DRAIN = 2 /* outside one */, EDGE_SCATTER = 4 /* in a sum, through a row */ };
 int ir_edge(const Kernel *k, Name producer, Name reader);
 /* Reports names of s that k does not define or that do not fit their clause. Returns 0 when there are none. */
 int ir_check_schedule(const Kernel *k, const Schedule *s);

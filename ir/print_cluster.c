@@ -40,6 +40,12 @@ static uint32_t members(const Kernel *k, uint32_t cluster)
     return n;
 }
 
+static void put_scatter(const Kernel *k, uint32_t at, Text *out)
+{
+    text_add(out, "  // scatter: %s into %s\n", k->tensors.at[k->eqs.at[at].lhs].name,
+             k->tensors.at[k->eqs.at[at + 1].lhs].name);
+}
+
 static void put_stripe(const Kernel *k, uint32_t cluster, Text *out)
 {
     const Cluster *c = &k->clusters.at[cluster];
@@ -61,5 +67,6 @@ void print_cluster(const Kernel *k, uint32_t at, Text *out)
     switch (k->clusters.at[cluster].kind) {
     case CLUSTER_DRAIN: text_add(out, "  // one drain: %u equations\n", members(k, cluster)); break;
     case CLUSTER_STRIPE: put_stripe(k, cluster, out); break;
+    case CLUSTER_SCATTER: put_scatter(k, at, out); break;
     }
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 const KnobRow knob_table[KNOB_COUNT] = {
-#define KNOB(id, clause, word, scope, lo, hi, step, words, keeps_bits, source, otherwise, doc) \
-    {clause, word, scope, lo, hi, step, words, keeps_bits, source, otherwise, doc},
+#define KNOB(id, clause, word, scope, lo, hi, step, words, keeps, source, otherwise, doc) \
+    {clause, word, scope, lo, hi, step, words, keeps, source, otherwise, doc},
 #include "ir/schedule.def"
 };
 
@@ -26,6 +26,8 @@ uint32_t knob_space(Knob knob, int64_t *values)
     }
     return n;
 }
+
+int knob_keeps_bits(Knob knob, int64_t value) { return value <= knob_table[knob].keeps; }
 
 /* ---- what fits ---- */
 
@@ -128,6 +130,36 @@ static int loads_in_sum(const Kernel *k, ExprId e, Name name)
     return 0;
 }
 
+/* A row of sum e, which is one of a token and a choice, or is asked for its token. */
+static int is_routed(const Kernel *k, ExprId e, ExprId row)
+{
+    const Expr *x = x_at(k, row);
+    int bound = 0;
+    for (uint32_t b = 0; x->kind == X_INDEX && b < x_at(k, e)->nbound; b++)
+        bound |= x_bound(k, e, b) == x->sym && k->indices.at[x->sym].axis.group != NONE;
+    return bound || x->kind == X_ROW;
+}
+
+/* Does sum e load `name` at a routed row? */
+static int loads_row(const Kernel *k, ExprId e, Name name)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
+            if (k->tensors.at[x->sym].name == name && is_routed(k, e, x_arg(k, *n, a)))
+                return 1;
+    }
+    return 0;
+}
+
+static int loads_row_in_sum(const Kernel *k, ExprId e, Name name)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_REDUCE && x_at(k, *n)->op == RED_SUM && loads_row(k, *n, name))
+            return 1;
+    return 0;
+}
+
 int ir_edge(const Kernel *k, Name producer, Name reader)
 {
     int edge = 0;
@@ -137,22 +169,51 @@ int ir_edge(const Kernel *k, Name producer, Name reader)
             continue;
         edge |= loads(k, q->rhs, producer, X_REDUCE) ? EDGE_DRAIN : 0;
         edge |= loads_in_sum(k, q->rhs, producer) ? EDGE_LOAD : 0;
+        edge |= loads_row_in_sum(k, q->rhs, producer) ? EDGE_SCATTER : 0;
     }
     return edge;
 }
 
-/* Is the edge at the place that the clause gives, `load` or `drain`? */
+/* Is the edge at a place that the clause gives? */
 static int is_at(const Kernel *k, Part p)
 {
+    static const int edges[] = {[AT_LOAD] = EDGE_LOAD, [AT_DRAIN] = EDGE_DRAIN, [AT_SCATTER] = EDGE_SCATTER};
     const Setting *at = &p.c->settings.at[0];
     int edge = ir_edge(k, p.name.name, p.reader.name);
     for (uint32_t i = 0; i < at->values.len; i++)
-        if (edge & (at->values.at[i] == 0 ? EDGE_LOAD : EDGE_DRAIN))
+        if (edge & edges[at->values.at[i]])
             return 1;
     return 0;
 }
 
+/* Does the clause give this value alone? */
+static int asks(const Clause *c, int64_t value)
+{
+    return c->settings.at[0].values.len == 1 && c->settings.at[0].values.at[0] == value;
+}
+
 static KnobScope scope_of(const Clause *c) { return knob_table[c->settings.at[0].knob].scope; }
+
+static const char *reading(const Kernel *k, const Equation *q)
+{
+    return q->lhs == NONE ? k->routes.at[q->route].name : k->tensors.at[q->lhs].name;
+}
+
+/* NULL, or why what `at scatter` names cannot be scattered, whatever passes do. */
+static const char *scatter_blocks(const Kernel *k, Part p)
+{
+    if (!asks(p.c, AT_SCATTER))
+        return NULL;
+    if (!is_defined_by_sum(k, p.name.name))
+        return "no sum defines it, so it is no product";
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (!q->dead && q->kind != EQ_CHECK && q->rhs != NONE && !defines(k, q, p.reader.name) &&
+            loads(k, q->rhs, p.name.name, EVERYWHERE))
+            return arena_printf(k->module->arena, "%s reads it too", reading(k, q));
+    }
+    return NULL;
+}
 
 static int fits(const Kernel *k, Part p)
 {
@@ -160,7 +221,7 @@ static int fits(const Kernel *k, Part p)
     case SCOPE_PRODUCT: return is_defined_by_sum(k, p.name.name);
     case SCOPE_POINTWISE: return is_defined_without(k, p.name.name);
     case SCOPE_INDEX: return has_index(k, p.name.name);
-    case SCOPE_EDGE: return is_defined(k, p.name.name) && is_at(k, p);
+    case SCOPE_EDGE: return is_defined(k, p.name.name) && is_at(k, p) && !scatter_blocks(k, p);
     case SCOPE_TENSOR: return is_defined(k, p.name.name);
     case SCOPE_KERNEL:
     case SCOPE_SPACE: break;
@@ -215,9 +276,10 @@ static void refuse_edge(const Kernel *k, Part p)
     if (edge)
         help = arena_printf(a, "write `at %s`", edge & EDGE_LOAD ? "load" : "drain");
     diag_add(k->module->diags, DIAG_schedule_fit, p.reader.loc, help,
-             edge == 0           ? "%s does not read %s"
-             : edge == EDGE_LOAD ? "%s reads %s inside its sum only"
-                                 : "%s reads %s outside any sum only",
+             edge == 0               ? "%s does not read %s"
+             : asks(p.c, AT_SCATTER) ? "%s reads %s nowhere in a sum at rt.row(...), a row of a token"
+             : edge & EDGE_LOAD      ? "%s reads %s inside its sum only"
+                                     : "%s reads %s outside any sum only",
              reader, producer);
 }
 
@@ -238,6 +300,9 @@ static void refuse(const Kernel *k, Part p)
         refuse_name(k, &p.name);
     else if (scope == SCOPE_EDGE && !is_defined(k, p.reader.name))
         refuse_name(k, &p.reader);
+    else if (scope == SCOPE_EDGE && is_at(k, p))
+        diag_add(d, DIAG_schedule_fit, p.name.loc, "leave it out: the tensor then stands in memory",
+                 "%s cannot go into %s at scatter: %s", p.name.name, p.reader.name, scatter_blocks(k, p));
     else if (scope == SCOPE_EDGE)
         refuse_edge(k, p);
     else if (scope == SCOPE_PRODUCT)

@@ -11,6 +11,7 @@
 void pass_cluster(Module *m, const PassContext *c)
 {
     for (uint32_t i = 0; i < m->kernels.len; i++) {
+        cluster_scatters(m->kernels.at[i], c);
         cluster_stripes(m->kernels.at[i], c);
         drain_clusters(m->kernels.at[i], c);
     }

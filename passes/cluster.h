@@ -1,4 +1,4 @@
-/* Clusters: which equations one launch computes (Note [Clusters] in ir/ir.h). Both functions run between
+/* Clusters: which equations one launch computes (Note [Clusters] in ir/ir.h). They are formed between
  * canonicalise and classify, when the equations are final. */
 #ifndef PASSES_CLUSTER_H
 #define PASSES_CLUSTER_H
@@ -23,6 +23,19 @@
  *   - Members neither go over rows of groups nor ask a route; no sum among them is a bucketed one. EQ_TOP
  *     may be a member. */
 void cluster_stripes(Kernel *k, const PassContext *c);
+
+/* Forms the scatters that the schedule asks for; Note [Scatter] in cluster_scatter.c. What cannot be one is reported. */
+void cluster_scatters(Kernel *k, const PassContext *c);
+
+/* Where the reader of a scatter reads the product. */
+typedef struct Scatter {
+    ExprId sum;  /* over the choices of a token, the only reduction around the load */
+    ExprId load; /* o[rt.row(t, k), h], the only one */
+    ExprId row;  /* its first subscript */
+} Scatter;
+
+/* Can the rows of the product be added into the sums of the reader? NULL and *out, or why not. */
+const char *cluster_scatter(const Kernel *k, const Equation *product, const Equation *reader, Scatter *out);
 
 /* The condition under which an element of a placed tensor is read at all, over the index variables of its
  * definition; NONE: always. It looks at no memory but scalar parameters. Where it does not hold, the

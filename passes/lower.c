@@ -289,6 +289,7 @@ static void lower_cluster(Lower *l, const Members *m, const Cluster *c)
     switch (c->kind) {
     case CLUSTER_DRAIN: lower_elements(l, m); return;
     case CLUSTER_STRIPE: lower_stripe(l, m, c); return;
+    case CLUSTER_SCATTER: lower_scatter_rows(l, &m->at[0], &m->at[1]); return;
     }
 }
 

@@ -226,6 +226,9 @@ int lower_is_outer(const Cluster *c, IndexId i); /* one of the stripe's outer va
 /* lower_stripe.c: block of rows after block of rows. */
 void lower_stripe(Lower *l, const Members *m, const Cluster *c);
 
+/* lower_scatter.c: a product whose rows are added into the sums of their tokens as they are computed. */
+void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader);
+
 /* checks.c: is every access below e inside its tensor by what e itself says, whatever holds around it? */
 int checks_inside(Kernel *k, ExprId e);
 

@@ -166,6 +166,10 @@ FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Na
         n.origin = ORIGIN_SEED;
     }
     n.value = wish != FUSE_NEVER;
+    if (wish == FUSE_WANTED && n.from->values.at[0] == AT_SCATTER) {
+        n.value = AT_SCATTER;
+        wish = FUSE_SCATTER;
+    }
     report_knob(c->report, k, n);
     return wish;
 }

@@ -44,6 +44,9 @@ for isa in host amx-soft; do
 done
 compare buckets "$moec" run tests/golden/bits_buckets.moe buckets N=30000 V=70
 compare scatter "$moec" run tests/golden/bits_scatter.moe scatter N=3000 V=70 M=20
+compare "unpermute into product" "$moec" run --routing='zipf(1.2), empty(40%)' tests/differential/scatter.moe ffn T=401 K=3 E=7 H=157 F=37
+compare "its gradient" "$moec" run tests/differential/scatter.moe ffn_bwd T=401 K=3 E=7 H=157 F=37
+compare "unpermute beside a product" "$moec" run tests/differential/scatter.moe shared T=401 K=3 E=7 H=157 F=37 G=41
 compare gradient "$moec" run tests/golden/bits_gradient.moe gradient T=100 K=3 E=5 M=50 N=40
 train() {
     rm -f "$scratch/log"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Edited tile programs: what keeps the results keeps them, what does not is found.   usage: tile_mutations.py MOEC [-v] [--all]
 
-Each kernel of two examples is printed as tiles, edited as a person would, and compiled again:
+Kernels of two examples and of a test are printed as tiles, edited as a person would, and compiled again:
   swap    two loops change places: other machine code, the same bits
   block   the blocks of a product get other sizes (columns, depth, rows): other machine code, the same bits
   delete  a launch, a pack or a product is taken out: refused by the verifier, or the results are not the interpreter's;
@@ -22,9 +22,11 @@ MOEC, VERBOSE, ALL = sys.argv[1], "-v" in sys.argv, "--all" in sys.argv
 FEW = 5
 # Sizes of `moec run`: more than one block of each kind that the edits make, and choices that are dropped. The forward
 # that keeps values for a backward is left out where it has the statements of the other one.
-FILES = [("moe_ffn", ["ffn", "ffn_fwd", "ffn_bwd"],
+FILES = [("examples/moe_ffn", ["ffn", "ffn_fwd", "ffn_bwd"],
           ["T=40", "K=2", "E=2", "H=96", "F=160", "--routing=exact(45, 25)"]),
-         ("attention", ["attention", "attention_bwd"], ["B=1", "S=100", "N=1", "D=40"])]
+         ("examples/attention", ["attention", "attention_bwd"], ["B=1", "S=100", "N=1", "D=40"]),
+         ("tests/differential/scatter", ["shared"],
+          ["T=40", "K=2", "E=2", "H=96", "F=60", "G=30", "--routing=exact(45, 25)"])]
 FLAT = r"(parallel|owned) (\w+) in (.*)\.\.(.*?)( by \d+)? \{$"
 
 
@@ -224,7 +226,7 @@ KINDS = [(deletions, must_be_found), (merges, must_not_matter_or_be_refused), (s
 
 def kernels(folder):
     for name, wanted, sizes in FILES:
-        source = f"examples/{name}.moe"
+        source = f"{name}.moe"
         status, text = moec("--emit=tiles", source)
         if status:
             sys.exit(f"FAILED  {source}: {text}")

@@ -81,8 +81,9 @@ static void test_refused(void **state)
         {"f", "fuse g -> z at drain", "E0706", "z does not read g"},
         {"f", "fuse g -> a at load", "E0706", "write `at drain`"},
         {"f", "fuse a -> z at drain", "E0706", "inside its sum only"},
+        {"f", "fuse a -> z at scatter", "E0706", "z reads a nowhere in a sum at rt.row"},
         {"f", "fuse g -> q at load", "E0702", "no q"},
-        {"f", "fuse g -> a at once", "E0701", "`load` or `drain`"},
+        {"f", "fuse g -> a at once", "E0701", "`load`, `drain` or `scatter`"},
         {"f", "fuse g -> a", "E0701", "at"},
         {"f", "store g fuse g -> a at drain", "E0707", "both stores and fuses g"},
         {"f", "store g, g", "E0707", "`store` of g twice"},
@@ -265,6 +266,15 @@ static void test_spaces(void **state)
     }
 }
 
+static void test_bits(void **state)
+{
+    (void)state;
+    for (Knob n = 0; n < KNOB_COUNT; n++)
+        assert_int_equal(knob_keeps_bits(n, knob_table[n].hi), n != KNOB_fuse);
+    assert_true(knob_keeps_bits(KNOB_fuse, AT_LOAD) && knob_keeps_bits(KNOB_fuse, AT_DRAIN));
+    assert_false(knob_keeps_bits(KNOB_fuse, AT_SCATTER));
+}
+
 /* ---- reports ---- */
 
 static void test_reports(void **state)
@@ -306,12 +316,11 @@ static void test_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_size_of_block),
-        cmocka_unit_test(test_printed), cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_answers), cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_moved),   cmocka_unit_test(test_seed),
-        cmocka_unit_test(test_spaces),  cmocka_unit_test(test_through_passes),
-        cmocka_unit_test(test_reports), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_size_of_block),  cmocka_unit_test(test_printed),
+        cmocka_unit_test(test_digest),  cmocka_unit_test(test_answers),        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_moved),   cmocka_unit_test(test_seed),           cmocka_unit_test(test_spaces),
+        cmocka_unit_test(test_bits),    cmocka_unit_test(test_through_passes), cmocka_unit_test(test_reports),
+        cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
