@@ -241,6 +241,20 @@ static Terms run_terms(Lower *l, const Walk *w, IndexId i)
     return t;
 }
 
+/* e, not negative, plus `more` down to a multiple of the terms that any target adds in one go. */
+static ExprId whole_lines(Lower *l, ExprId e, int64_t more)
+{
+    ExprId edge = x_int(l->k, (Loc){0}, LAYOUT_EDGE);
+    return x_op2(l->k, (Loc){0}, OP_mul, x_op2(l->k, (Loc){0}, OP_idiv, lower_add(l, e, more), edge), edge);
+}
+
+static int starts_line(const Lower *l, ExprId e)
+{
+    return x_at(l->k, e)->kind == X_INT && x_at(l->k, e)->value.i % LAYOUT_EDGE == 0;
+}
+
+/* Where rows differ, blocks take whole lines of terms, counted from the index's zero: which terms of a row are added one
+ * by one, and which two or 32 at a time, is then the same however rows are cut into items. */
 static Terms terms_of(Lower *l, const Walk *w, Loc loc)
 {
     IndexId i = w->d->bound[w->d->nbound - 1];
@@ -257,9 +271,10 @@ static Terms terms_of(Lower *l, const Walk *w, Loc loc)
     if (r.inner && t.blocks) {
         t.lo = lower_let(l, loc, "lo", r.lo_min);
         t.hi = lower_let(l, loc, "hi", r.hi_max);
-        t.from = r.lo_max == r.lo_min ? t.lo : lower_let(l, loc, "inner", lower_min(l, r.lo_max, t.hi));
-        t.to = lower_max(l, t.from, lower_min(l, r.hi_min, t.hi));
-        t.to = r.hi_min == r.hi_max ? t.hi : lower_let(l, loc, "outer", t.to);
+        ExprId from = lower_min(l, whole_lines(l, r.lo_max, LAYOUT_EDGE - 1), t.hi);
+        t.from = starts_line(l, r.lo_max) ? t.lo : lower_let(l, loc, "inner", from);
+        ExprId to = lower_max(l, x_int(l->k, loc, 0), lower_min(l, r.hi_min, t.hi));
+        t.to = lower_let(l, loc, "outer", lower_max(l, t.from, whole_lines(l, to, 0)));
     }
     return t;
 }

@@ -48,6 +48,17 @@ compare "unpermute into product" "$moec" run --routing='zipf(1.2), empty(40%)' t
 compare "its gradient" "$moec" run tests/differential/scatter.moe ffn_bwd T=401 K=3 E=7 H=157 F=37
 compare "unpermute beside a product" "$moec" run tests/differential/scatter.moe shared T=401 K=3 E=7 H=157 F=37 G=41
 compare gradient "$moec" run tests/golden/bits_gradient.moe gradient T=100 K=3 E=5 M=50 N=40
+
+# However a stripe is cut: the same bits, also where targets add two or 32 terms at a time.
+for isa in host amx-soft; do
+    for rows in 64 160; do
+        cp examples/attention.moe "$scratch/stripes.moe"
+        echo "schedule attention { stripe i : rows = $rows }" >>"$scratch/stripes.moe"
+        "$moec" run --target=$isa "$scratch/stripes.moe" attention_bwd B=1 S=200 N=2 D=24 >"$scratch/rows$rows"
+    done
+    cmp "$scratch/rows64" "$scratch/rows160" || bad=1
+    echo "same stripes $isa"
+done
 train() {
     rm -f "$scratch/log"
     "$1/bin/moe-train" --layers 1 --width 64 --experts 8 --sequence 64 --batch 4 --steps 5 --data-limit 1 --sample 0 \
