@@ -1,4 +1,5 @@
-/* The lowering's own header: what lower.c, lower_plan.c, lower_loop.c, lower_expr.c and lower_sum.c share. */
+/* The lowering's own header: what the files lower*.c share. Private to passes/, but for a few questions about expressions
+ * that other passes ask too. */
 #ifndef PASSES_LOWER_H
 #define PASSES_LOWER_H
 
@@ -204,6 +205,16 @@ const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
 
 /* lower_factor.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *out);
+
+/* lower_slab.c */
+/* Sums that go together, with the operands that are packed for them. */
+typedef struct Together {
+    Product *p;
+    uint32_t n;
+    Domain *d; /* of the first */
+} Together;
+/* Adds their terms from lo to hi of the last reduced index; group: its rows', or NONE. */
+void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group);
 
 /* lower_report.c: a sum that goes in blocks, or why it does not. */
 void lower_report(Lower *l, const Product *p, const char *why);
