@@ -56,6 +56,10 @@ static int is_packed(Lower *l, const Product *p, const Slab *s, ExprId lo)
     if (x->kind != X_LOAD || k->tensors.at[x->sym].layout != LAYOUT_PAIRS ||
         k->tensors.at[x->sym].elem != p->right_elem || !x_is_int(k, lo, 0))
         return 0;
+    for (uint32_t a = 0; a + 2 < x->nargs; a++)
+        if (lower_varies(k, x_arg(k, p->right, a), s->index) ||
+            lower_varies(k, x_arg(k, p->right, a), l->plan.lane))
+            return 0;
     const Expr *depth = x_at(k, x_arg(k, p->right, x->nargs - 2u)),
                *lane = x_at(k, x_arg(k, p->right, x->nargs - 1u));
     return depth->kind == X_INDEX && depth->sym == s->index && lane->kind == X_INDEX &&
