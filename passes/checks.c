@@ -210,8 +210,24 @@ static void look(Checks *c, ExprId root, ExprId guard)
     }
 }
 
+/* Does e ask something of a row that may be dropped? */
+static int asks_choice(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
+        int asks = kind == X_LOAD || kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP;
+        for (uint32_t a = 0; asks && a < x_at(k, *n)->nargs; a++)
+            each_below (r, k, x_arg(k, *n, a), EVERYWHERE)
+                if (x_at(k, *r)->kind == X_ROW)
+                    return 1;
+    }
+    return 0;
+}
+
 int checks_inside(Kernel *k, ExprId e)
 {
+    if (asks_choice(k, e))
+        return 0;
     Checks c = {.k = k, .arena = k->module->arena};
     c.written = arena_array(c.arena, uint8_t, k->tensors.len + 1);
     look(&c, e, NONE);
