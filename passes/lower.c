@@ -293,6 +293,21 @@ static void lower_cluster(Lower *l, const Members *m, const Cluster *c)
     }
 }
 
+/* Locals that an equation still defines stand in work space, until a cluster keeps them elsewhere. */
+static void give_spaces(Kernel *k)
+{
+    for (TensorId t = 0; t < k->tensors.len; t++) {
+        k->tensors.at[t].space = SPACE_GM;
+        k->tensors.at[t].route = NONE;
+    }
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        TensorId made[2] = {k->eqs.at[i].lhs, k->eqs.at[i].ids};
+        for (int n = 0; n < 2; n++)
+            if (made[n] != NONE && k->eqs.at[i].kind != EQ_CHECK && k->tensors.at[made[n]].role == ROLE_LOCAL)
+                k->tensors.at[made[n]].space = SPACE_WORK;
+    }
+}
+
 static void lower_kernel(Kernel *k, const PassContext *c)
 {
     Arena *a = k->module->arena;
@@ -305,10 +320,7 @@ static void lower_kernel(Kernel *k, const PassContext *c)
     l->cpu = &cpu_table[c->isa];
     l->p = k->tiles;
     l->parent[0] = l->last[0] = NONE;
-    for (TensorId t = 0; t < k->tensors.len; t++) {
-        k->tensors.at[t].space = k->tensors.at[t].role == ROLE_LOCAL ? SPACE_WORK : SPACE_GM;
-        k->tensors.at[t].route = NONE;
-    }
+    give_spaces(k);
     l->unroll = lower_index(l, "u");
     l->slab = l->striped = NONE;
     validate_routes(l);

@@ -209,6 +209,7 @@ void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reade
     y.first = x_index(k, loc, y.var);
     Extent extents[2] = {k->tensors.at[reader->lhs].axes[0].extent, ext_const(k->module, y.cols)};
     y.sums = lower_buffer(l, k->tensors.at[product->lhs].name, EL_F32, SPACE_THREAD, 2, extents);
+    k->tensors.at[product->lhs].space = SPACE_GM; /* it is not stored */
     Equation term = add_row(l, &y);
     Members last = {.at = {finish(l, &y)}, .n = 1};
     lower_unify(l, &last);

@@ -297,16 +297,21 @@ static void finish_carries(Lower *l, const Equation *q, const Carries *all)
 
 /* ---- the launch ---- */
 
+static void place_one(Lower *l, const Equation *q, const Cluster *c, TensorId t)
+{
+    vec_push(l->k->module->arena, &l->places, place(l, c, q, t, schedule_stripe_rows(l->c, l->k, c->row)));
+    l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
+}
+
 /* What q defines gets its place. The values of top and their numbers have one subscript, so both have one or none. */
 static void place_results(Lower *l, const Equation *q, const Cluster *c)
 {
-    Kernel *k = l->k;
-    int64_t rows = schedule_stripe_rows(l->c, k, c->row);
+    const Kernel *k = l->k;
     if (!k->tensors.at[q->lhs].placed || (q->ids != NONE && !k->tensors.at[q->ids].placed))
         return;
-    vec_push(k->module->arena, &l->places, place(l, c, q, q->lhs, rows));
+    place_one(l, q, c, q->lhs);
     if (q->ids != NONE)
-        vec_push(k->module->arena, &l->places, place(l, c, q, q->ids, rows));
+        place_one(l, q, c, q->ids);
 }
 
 static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carries)
