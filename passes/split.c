@@ -159,8 +159,73 @@ static int is_sum_of_products(const Kernel *k, ExprId e)
     return x_at(k, e)->op == RED_SUM && x_is_op(k, x_arg(k, e, 0), OP_mul);
 }
 
+/* ---- sums over the rows of a token ---- */
+
+typedef struct RowPut {
+    ExprId row, index; /* rt.row(t, k), and the row that stands for it */
+} RowPut;
+
+static ExprId put_row(Kernel *k, ExprId e, void *user)
+{
+    const RowPut *p = user;
+    (void)k;
+    return e == p->row ? p->index : e;
+}
+
+/* The row that is the whole condition of a sum, rt.row(t, k) >= 0 with k one of its indices; else NONE. */
+static ExprId row_of_condition(const Kernel *k, ExprId reduce)
+{
+    ExprId c = x_condition(k, reduce);
+    if (c == NONE || !x_is_op(k, c, OP_ge) || !x_is_int(k, x_arg(k, c, 1), 0) ||
+        x_at(k, x_arg(k, c, 0))->kind != X_ROW)
+        return NONE;
+    ExprId slot = x_arg(k, x_arg(k, c, 0), 1);
+    for (uint32_t b = 0; b < x_at(k, reduce)->nbound; b++)
+        if (x_at(k, slot)->kind == X_INDEX && x_at(k, slot)->sym == x_bound(k, reduce, b))
+            return x_arg(k, c, 0);
+    return NONE;
+}
+
+/* sum(k, f where rt.row(t, k) >= 0) d[rt.row(t, k), f] * w[@rt.row(t, k), h, f] is a product over rows, whose rows are then
+ * added for each token: part[r, h] = sum(f) d[r, f] * w[@r, h, f], sum(k where ...) part[rt.row(t, k), h]. Returns the
+ * latter, or NONE where the term looks at the token or the choice in another way too. */
+static ExprId by_rows(Split *s, ExprId e)
+{
+    Kernel *k = s->k;
+    const Expr x = *x_at(k, e);
+    ExprId row = x.op == RED_SUM && type_is_float((Type)x.type) && x.nbound > 1 ? row_of_condition(k, e)
+                                                                                : (ExprId)NONE;
+    if (row == NONE)
+        return NONE;
+    IndexId slot = x_at(k, x_arg(k, row, 1))->sym, bound[UINT8_MAX], token;
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < x.nbound; b++)
+        if (x_bound(k, e, b) != slot)
+            bound[n++] = x_bound(k, e, b);
+    GroupId g = k->routes.at[x_at(k, row)->sym].group;
+    Axis axis = {k->module->groups.at[g].rows, g};
+    IndexId r = ir_index(k, ir_fresh_name(k, "r"), x.loc, axis);
+    RowPut put = {row, x_index(k, x.loc, r)};
+    ExprId body = x_rewrite(k, x_arg(k, e, 0), put_row, &put), at = x_arg(k, row, 0);
+    token = x_at(k, at)->kind == X_INDEX ? x_at(k, at)->sym : (IndexId)NONE;
+    if (token == NONE || x_uses_index(k, body, slot) || x_uses_index(k, body, token) ||
+        !x_uses_index(k, body, r))
+        return NONE;
+    ExprId inner = x_reduce(k, x.loc, RED_SUM, bound, n, body, NONE);
+    Scope over = {.index = {r}, .n = 1}, rest = free_of(k, inner);
+    for (uint32_t i = 0; i < rest.n; i++)
+        scope_add(&over, rest.index[i]);
+    if (over.n > MAX_RANK)
+        return NONE;
+    ExprId load = x_substitute(k, move_out(s, inner, &over, "part"), &r, &row, 1);
+    return x_reduce(k, x.loc, RED_SUM, &slot, 1, load, x_condition(k, e));
+}
+
 static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
 {
+    ExprId turned = by_rows(s, e);
+    if (turned != NONE)
+        return turned;
     Kernel *k = s->k;
     Around in = *around;
     Scope over;
