@@ -193,8 +193,8 @@ static ExprId by_rows(Split *s, ExprId e)
 {
     Kernel *k = s->k;
     const Expr x = *x_at(k, e);
-    ExprId row = x.op == RED_SUM && type_is_float((Type)x.type) && x.nbound > 1 ? row_of_condition(k, e)
-                                                                                : (ExprId)NONE;
+    int product = is_sum_of_products(k, e) && type_is_float((Type)x.type) && x.nbound > 1;
+    ExprId row = product ? row_of_condition(k, e) : (ExprId)NONE;
     if (row == NONE)
         return NONE;
     IndexId slot = x_at(k, x_arg(k, row, 1))->sym, bound[UINT8_MAX], token;
