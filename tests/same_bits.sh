@@ -38,7 +38,7 @@ compare products "$moec" run tests/golden/bits_products.moe products M=90 N=70 P
 compare turned_bwd "$moec" run tests/differential/products.moe turned_bwd T=301 H=67 F=93
 compare capacity "$moec" run tests/differential/products.moe capacity T=301 K=2 E=5 H=77 F=131 C=33
 for isa in host amx-soft; do
-    compare "dense $isa" "$moec" run --target=$isa tests/differential/products.moe dense T=601 H=261 F=131
+    compare "dense $isa" "$moec" run --target=$isa tests/differential/products.moe dense T=140 H=261 F=131
     compare "glu_bwd $isa" "$moec" run --target=$isa --routing='zipf(2), empty(40%)' tests/differential/products.moe \
         glu_bwd T=301 K=2 E=5 H=131 F=47
 done
