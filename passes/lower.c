@@ -2,12 +2,13 @@
  *
  * requires: checks explicit, sums split (passes/split.c), classes known     gives: Kernel.tiles
  * before:  y[t, f] = bf16(sum(h) x[t, h] * w[h, f])
- * after:   launch y { parallel f0 in 0..F by 32 { parallel t0 in 0..T by 96 {
- *            for slab in 0..H by 256 { .. for h in .. { unroll u { acc[u] += x[..t + u.., h] * panel[h - slab, f - f0] } } .. }
- *            vector f in .. { for t in t0..min2(t0 + 96, T) { y[t, f] = bf16(partial[t - t0, f - f0]) } } } } }
+ * after:   launch y { parallel f0 in 0..F by 256 { parallel t0 in 0..T by 128 { sums = 0
+ *            for slab in 0..H by 256 { pack left over t, h = x[t, h]  pack right over h, f = w[h, f]
+ *                                      product sums += left * right }
+ *            for t in .. { vector f in .. { y[t, f] = bf16(sums[t - t0, f - f0]) } } } } }
  *
- * One launch per equation (and one for what it needs before: lower_prepare.c). All free indices but the lanes' and
- * the unrolled row's are parallel loops; a row index is a walk over the route's row blocks. */
+ * One launch per equation or cluster of them (and one for what it needs before: lower_prepare.c). All free indices
+ * but the lanes' and the block's rows are parallel loops; a row index is a walk over the route's row blocks. */
 #include "passes/lower.h"
 
 #include <string.h>

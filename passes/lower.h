@@ -188,7 +188,6 @@ typedef struct Range {
     uint64_t inner; /* those true between lo_max and hi_min only */
 } Range;
 
-
 /* lower_bound.c: what conditions say of an index before its loop opens. */
 Range lower_range(Lower *l, const Walk *w, IndexId i);
 /* The group whose run a row index goes over, from a pending conjunct `@r == e` (its number in *conjunct); else NONE. */
