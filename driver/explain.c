@@ -259,6 +259,17 @@ static void list_unused(const Explain *e, Explained *out, Name kernel)
     }
 }
 
+/* Gives the knob the name that a clause can give it. 0: none can. */
+static int name_as_written(const Explain *e, const Kernel *before, ReportKnob *n)
+{
+    for (uint32_t i = 0; i < n->names.len; i++)
+        if (ir_knob_fits(before, n->knob, name_of(e->before->names, n->names.at[i]))) {
+            n->name = n->names.at[i];
+            return 1;
+        }
+    return n->names.len == 0;
+}
+
 /* Is it an edge of the program as it was written? Fusion asks again for what it has put together. */
 static int is_edge(const Explained *x, const ReportKnob *n)
 {
@@ -268,15 +279,80 @@ static int is_edge(const Explained *x, const ReportKnob *n)
     return 0;
 }
 
-static void list_knobs(const Explain *e, Explained *out)
+/* Makes the clause of what a schedule said of an edge. 0: it said nothing. */
+static int name_edge(const Explained *x, ReportKnob *n)
+{
+    if (n->origin == ORIGIN_RULE || (n->origin == ORIGIN_SEED && n->value) || !is_edge(x, n))
+        return 0;
+    if (n->value) {
+        n->value = n->from->values.at[0];
+    } else {
+        n->knob = KNOB_store;
+        n->reader = NULL;
+        n->value = 1;
+    }
+    return 1;
+}
+
+static void add_knob(const Explain *e, ExplainKnobs *list, ReportKnob n)
+{
+    for (uint32_t i = 0; i < list->len; i++) {
+        const ReportKnob *old = &list->at[i];
+        if (old->knob == n.knob && old->name == n.name && old->reader == n.reader && old->value == n.value)
+            return;
+    }
+    vec_push(e->m->arena, list, n);
+}
+
+static void list_knobs(const Explain *e, const Kernel *before, Explained *out)
 {
     const Report *r = e->c->report;
     for (uint32_t i = 0; i < r->knobs.len; i++) {
-        const ReportKnob *n = &r->knobs.at[i].n;
-        if (r->knobs.at[i].k == out->k && (knob_table[n->knob].scope != SCOPE_EDGE || is_edge(out, n)))
-            vec_push(e->m->arena, &out->knobs, *n);
+        ReportKnob n = r->knobs.at[i].n;
+        int edge = knob_table[n.knob].scope == SCOPE_EDGE;
+        if (r->knobs.at[i].k == out->k && (edge ? name_edge(out, &n) : name_as_written(e, before, &n)))
+            add_knob(e, &out->knobs, n);
     }
     list_unused(e, out, out->k->name);
+}
+
+/* ---- choices ---- */
+
+/* Does a schedule fuse or store it? */
+static int is_said(const Explained *x, Name producer)
+{
+    for (uint32_t i = 0; i < x->knobs.len; i++)
+        if (x->knobs.at[i].name == producer &&
+            (x->knobs.at[i].knob == KNOB_store || x->knobs.at[i].knob == KNOB_fuse))
+            return 1;
+    return 0;
+}
+
+static void choose_store(const Explain *e, Explained *out, const ExplainEdge *x)
+{
+    TensorId t = ir_find_tensor(out->k, x->e.producer);
+    if (x->state != STATE_STORED && t != NONE && out->k->tensors.at[t].role == ROLE_LOCAL)
+        add_knob(e, &out->choices, (ReportKnob){.knob = KNOB_store, .name = x->e.producer, .value = 1});
+}
+
+static void choose_fuse(const Explain *e, const Kernel *before, Explained *out, const ReportChoice *c)
+{
+    Name from = name_of(e->before->names, c->producer), to = name_of(e->before->names, c->consumer);
+    int64_t at = c->scatter ? AT_SCATTER : ir_fuse_fits(before, from, to, AT_LOAD) ? AT_LOAD : AT_DRAIN;
+    ReportKnob n = {.knob = KNOB_fuse, .name = c->producer, .reader = c->consumer, .value = at};
+    if (ir_fuse_fits(before, from, to, at))
+        add_knob(e, &out->choices, n);
+}
+
+static void list_choices(const Explain *e, const Kernel *before, Explained *out)
+{
+    const Report *r = e->c->report;
+    for (uint32_t i = 0; i < out->edges.len; i++)
+        if (!is_said(out, out->edges.at[i].e.producer))
+            choose_store(e, out, &out->edges.at[i]);
+    for (uint32_t i = 0; i < r->choices.len; i++)
+        if (r->choices.at[i].k == out->k && !is_said(out, r->choices.at[i].c.producer))
+            choose_fuse(e, before, out, &r->choices.at[i].c);
 }
 
 /* ---- all ---- */
@@ -297,9 +373,11 @@ int explain_collect(Explain *e, const char *kernel)
         Explained x = {.k = k};
         if (kernel && strcmp(kernel, k->name) != 0)
             continue;
-        list_edges(e, ir_find_kernel(e->before, name_of(e->before->names, k->name)), &x);
+        const Kernel *before = ir_find_kernel(e->before, name_of(e->before->names, k->name));
+        list_edges(e, before, &x);
         list_products(e, &x);
-        list_knobs(e, &x);
+        list_knobs(e, before, &x);
+        list_choices(e, before, &x);
         vec_push(c->arena, &e->kernels, x);
     }
     if (!kernel || e->kernels.len)

@@ -31,11 +31,14 @@ typedef struct ExplainUnused {
     const Setting *setting;
 } ExplainUnused;
 
+typedef Vec(ReportKnob) ExplainKnobs;
+
 typedef struct Explained {
     const Kernel *k;
     Vec(ExplainEdge) edges;
     Vec(ExplainProduct) products;
-    Vec(ReportKnob) knobs;
+    ExplainKnobs knobs;   /* named as clauses name them */
+    ExplainKnobs choices; /* `fuse` and `store` clauses that nothing gives and that would change the program */
     Vec(ExplainUnused) unused;
 } Explained;
 

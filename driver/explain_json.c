@@ -65,13 +65,10 @@ static json_t *word_or_number(const Explain *e, Knob knob, int64_t value)
 static json_t *knob_value(const Explain *e, const ReportKnob *n)
 {
     const KnobRow *row = &knob_table[n->knob];
-    int edge = row->scope == SCOPE_EDGE;
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:i}", "clause",
-                     edge && !n->value ? "store" : row->clause, "knob", row->word, "tensor",
-                     name_or_null(n->name), "reader", name_or_null(n->reader), "value",
-                     edge ? json_boolean(n->value) : word_or_number(e, n->knob, n->value), "keeps_bits",
-                     knob_keeps_bits(n->knob, n->value), "origin", origin_name(n->origin), "line",
-                     n->from ? (int)n->from->loc.line : 0);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:i}", "clause", row->clause, "knob", row->word,
+                     "tensor", name_or_null(n->name), "reader", name_or_null(n->reader), "value",
+                     word_or_number(e, n->knob, n->value), "keeps_bits", knob_keeps_bits(n->knob, n->value),
+                     "origin", origin_name(n->origin), "line", n->from ? (int)n->from->loc.line : 0);
 }
 
 static json_t *unused_value(const ExplainUnused *u)
@@ -83,17 +80,20 @@ static json_t *unused_value(const ExplainUnused *u)
 
 static json_t *kernel_value(const Explain *e, const Explained *x)
 {
-    json_t *edges = json_array(), *products = json_array(), *knobs = json_array(), *unused = json_array();
+    json_t *edges = json_array(), *products = json_array(), *knobs = json_array(), *choices = json_array(),
+           *unused = json_array();
     for (uint32_t i = 0; i < x->edges.len; i++)
         json_array_append_new(edges, edge_value(e, &x->edges.at[i]));
     for (uint32_t i = 0; i < x->products.len; i++)
         json_array_append_new(products, product_value(e, &x->products.at[i]));
     for (uint32_t i = 0; i < x->knobs.len; i++)
         json_array_append_new(knobs, knob_value(e, &x->knobs.at[i]));
+    for (uint32_t i = 0; i < x->choices.len; i++)
+        json_array_append_new(choices, knob_value(e, &x->choices.at[i]));
     for (uint32_t i = 0; i < x->unused.len; i++)
         json_array_append_new(unused, unused_value(&x->unused.at[i]));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kernel", x->k->name, "edges", edges, "products", products,
-                     "knobs", knobs, "unused", unused);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "kernel", x->k->name, "edges", edges, "products",
+                     products, "knobs", knobs, "choices", choices, "unused", unused);
 }
 
 static json_t *hints_value(const Explain *e)

@@ -140,19 +140,27 @@ static void put_products(const Explain *e, const Explained *x, Text *out)
 
 /* ---- knobs ---- */
 
-/* "tile g : M = 64" */
-static const char *knob_text(Arena *a, Knob knob, Name name, Name reader, int64_t value)
+/* "tile g : M =", "fuse g -> a at", "store g": a clause without its value */
+static const char *clause_text(Arena *a, const ReportKnob *n)
 {
-    const KnobRow *row = &knob_table[knob];
+    const KnobRow *row = &knob_table[n->knob];
     Text t = {.arena = a};
-    if (row->scope == SCOPE_EDGE) {
-        text_add(&t, "%s %s -> %s%s", value ? "fuse" : "store", name, reader,
-                 value == AT_SCATTER ? " at scatter" : "");
-        return text_string(&t);
+    text_add(&t, "%s%s%s", row->clause, n->name ? " " : "", n->name ? n->name : "");
+    text_add(&t, "%s%s", n->reader ? " -> " : "", n->reader ? n->reader : "");
+    text_add(&t, "%s%s%s", n->name && *row->word && !n->reader ? " :" : "", *row->word ? " " : "", row->word);
+    text_add(&t, "%s", *row->word && !*row->words ? " =" : "");
+    return text_string(&t);
+}
+
+/* "tile g : M = 64" */
+static const char *knob_text(Arena *a, const ReportKnob *n)
+{
+    Text t = {.arena = a};
+    text_add(&t, "%s", clause_text(a, n));
+    if (knob_table[n->knob].scope != SCOPE_TENSOR) {
+        text_add(&t, " ");
+        knob_put_value(n->knob, n->value, &t);
     }
-    text_add(&t, "%s%s%s", row->clause, name ? " " : "", name ? name : "");
-    text_add(&t, "%s %s%s", name ? " :" : "", row->word, *row->words ? " " : " = ");
-    knob_put_value(knob, value, &t);
     return text_string(&t);
 }
 
@@ -161,7 +169,7 @@ static const char *origin_text(const Explain *e, const ReportKnob *n)
     Arena *a = e->m->arena;
     switch (n->origin) {
     case ORIGIN_MACHINE: return arena_printf(a, "machine %s", cpu_table[e->isa].name);
-    case ORIGIN_RULE: return n->knob == KNOB_fuse ? "where a rule allows it" : "usual value";
+    case ORIGIN_RULE: return "usual value";
     case ORIGIN_SCHEDULE: return arena_printf(a, "schedule, %s", line_text(e, n->from->loc));
     case ORIGIN_SEED: return "drawn by --schedule-seed";
     case ORIGIN_COUNT: break;
@@ -207,9 +215,7 @@ static void put_knobs(const Explain *e, const Explained *x, Text *out)
     for (uint32_t i = 0; i < x->knobs.len; i++) {
         const ReportKnob *n = &x->knobs.at[i];
         Text line = {.arena = e->m->arena};
-        if (n->knob == KNOB_fuse && n->origin == ORIGIN_RULE)
-            continue; /* the edges say it */
-        text_add(&line, "%s", knob_text(e->m->arena, n->knob, n->name, n->reader, n->value));
+        text_add(&line, "%s", knob_text(e->m->arena, n));
         for (; i + 1 < x->knobs.len && continues(e, &x->knobs.at[i], &x->knobs.at[i + 1]); i++)
             text_add(&line, " %s = %lld", knob_table[x->knobs.at[i + 1].knob].word,
                      (long long)x->knobs.at[i + 1].value);
@@ -249,25 +255,30 @@ static void put_choices(const ReportKnob *n, Text *out)
     text_add(out, count > 1 ? "}" : "");
 }
 
+static int is_listed(const Explained *x, uint32_t end, const ReportKnob *n)
+{
+    for (uint32_t i = 0; i < end; i++)
+        if (x->knobs.at[i].knob == n->knob && x->knobs.at[i].name == n->name)
+            return 1;
+    return 0;
+}
+
 static void put_space_of(const Explained *x, Text *out)
 {
     text_add(out, "schedule %s {\n", x->k->name);
     for (uint32_t i = 0; i < x->knobs.len; i++) {
         const ReportKnob *n = &x->knobs.at[i];
-        const KnobRow *row = &knob_table[n->knob];
-        if (row->scope == SCOPE_EDGE && n->from) {
-            text_add(out, "  // %s\n", knob_text(out->arena, n->knob, n->name, n->reader, n->value));
+        KnobScope scope = knob_table[n->knob].scope;
+        if (scope == SCOPE_EDGE || scope == SCOPE_TENSOR)
+            text_add(out, "  %s\n", knob_text(out->arena, n));
+        if (scope == SCOPE_EDGE || scope == SCOPE_TENSOR || is_listed(x, i, n))
             continue;
-        }
-        if (row->scope == SCOPE_EDGE) {
-            text_add(out, "  // fuse or store: %s -> %s\n", n->name, n->reader);
-            continue;
-        }
-        text_add(out, "  %s%s%s", row->clause, n->name ? " " : "", n->name ? n->name : "");
-        text_add(out, "%s %s%s", n->name ? " :" : "", row->word, *row->words ? " " : " = ");
+        text_add(out, "  %s ", clause_text(out->arena, n));
         put_choices(n, out);
         text_add(out, "\n");
     }
+    for (uint32_t i = 0; i < x->choices.len; i++)
+        text_add(out, "  // %s\n", knob_text(out->arena, &x->choices.at[i]));
     text_add(out, "}\n");
 }
 

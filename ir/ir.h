@@ -515,6 +515,9 @@ void ir_print_clause(const Kernel *k, const Clause *c, Text *out);
 /* How equations of `reader` load `producer`: bits. */
 enum { EDGE_LOAD = 1 /* inside a sum */, EDGE_DRAIN = 2 /* outside one */, EDGE_SCATTER = 4 /* in a sum, through a row */ };
 int ir_edge(const Kernel *k, Name producer, Name reader);
+/* May a clause of the knob name it: a tensor or an index of k? */
+int ir_knob_fits(const Kernel *k, Knob knob, Name name);
+int ir_fuse_fits(const Kernel *k, Name producer, Name reader, int64_t at);
 /* Reports names of s that k does not define or that do not fit their clause. Returns 0 when there are none. */
 int ir_check_schedule(const Kernel *k, const Schedule *s);
 

@@ -215,18 +215,33 @@ static const char *scatter_blocks(const Kernel *k, Part p)
     return NULL;
 }
 
-static int fits(const Kernel *k, Part p)
+int ir_knob_fits(const Kernel *k, Knob knob, Name name)
 {
-    switch (scope_of(p.c)) {
-    case SCOPE_PRODUCT: return is_defined_by_sum(k, p.name.name);
-    case SCOPE_POINTWISE: return is_defined_without(k, p.name.name);
-    case SCOPE_INDEX: return has_index(k, p.name.name);
-    case SCOPE_EDGE: return is_defined(k, p.name.name) && is_at(k, p) && !scatter_blocks(k, p);
-    case SCOPE_TENSOR: return is_defined(k, p.name.name);
+    name = meant(k, (ScheduleName){.name = name}).name;
+    switch (knob_table[knob].scope) {
+    case SCOPE_PRODUCT: return is_defined_by_sum(k, name);
+    case SCOPE_POINTWISE: return is_defined_without(k, name);
+    case SCOPE_INDEX: return has_index(k, name);
+    case SCOPE_EDGE:
+    case SCOPE_TENSOR: return is_defined(k, name);
     case SCOPE_KERNEL:
     case SCOPE_SPACE: break;
     }
     return 1;
+}
+
+static int fits(const Kernel *k, Part p)
+{
+    return ir_knob_fits(k, p.c->settings.at[0].knob, p.name.name) &&
+           (scope_of(p.c) != SCOPE_EDGE || (is_at(k, p) && !scatter_blocks(k, p)));
+}
+
+int ir_fuse_fits(const Kernel *k, Name producer, Name reader, int64_t at)
+{
+    Setting place = {.knob = KNOB_fuse, .values = {.at = &at, .len = 1}};
+    Clause c = {.settings = {.at = &place, .len = 1}};
+    return fits(
+        k, (Part){&c, meant(k, (ScheduleName){.name = producer}), meant(k, (ScheduleName){.name = reader})});
 }
 
 /* ---- reports ---- */

@@ -149,7 +149,7 @@ static void report(Kernel *k, const PassContext *c, const Equation *product, con
 }
 
 /* NULL, or why the two equations are no scatter. */
-static const char *form(Order *o, uint32_t at, uint32_t reader)
+static const char *blocks(const Order *o, uint32_t at, uint32_t reader)
 {
     Kernel *k = o->k;
     const uint32_t members[2] = {at, reader};
@@ -159,12 +159,16 @@ static const char *form(Order *o, uint32_t at, uint32_t reader)
         why = shared_with(o, at, reader);
     if (!why && order_blocks(o, members, 2) != NONE)
         why = "its reader waits for what needs it first";
-    if (why)
-        return why;
+    return why;
+}
+
+static void form(Order *o, uint32_t at, uint32_t reader)
+{
+    Kernel *k = o->k;
+    const uint32_t members[2] = {at, reader};
     uint32_t first = order_gather(o, members, 2);
     k->eqs.at[first].cluster = k->eqs.at[first + 1].cluster = k->clusters.len;
     vec_push(k->module->arena, &k->clusters, (Cluster){.kind = CLUSTER_SCATTER, .row = NONE});
-    return NULL;
 }
 
 /* An equation without a cluster that defines a tensor. */
@@ -179,11 +183,15 @@ static uint32_t wanted_reader(const Order *o, const PassContext *c, uint32_t at)
 {
     const Kernel *k = o->k;
     TensorId local = k->eqs.at[at].lhs;
-    for (uint32_t i = at + 1; i < k->eqs.len; i++)
-        if (may_join(k, i) && order_reads(o, i, local) &&
-            schedule_fuses(c, k, k->tensors.at[local].name, k->tensors.at[k->eqs.at[i].lhs].name) ==
-                FUSE_SCATTER)
+    for (uint32_t i = at + 1; i < k->eqs.len; i++) {
+        if (!may_join(k, i) || !order_reads(o, i, local))
+            continue;
+        Name from = k->tensors.at[local].name, to = k->tensors.at[k->eqs.at[i].lhs].name;
+        if (schedule_fuses(c, k, from, to) == FUSE_SCATTER)
             return i;
+        if (c->report && !blocks(o, at, i))
+            report_choice(c->report, k, (ReportChoice){from, to, 1});
+    }
     return NONE;
 }
 
@@ -197,7 +205,9 @@ void cluster_scatters(Kernel *k, const PassContext *c)
         if (reader == NONE)
             continue;
         const Equation product = k->eqs.at[i], sums = k->eqs.at[reader]; /* they may move */
-        const char *why = form(&o, i, reader);
+        const char *why = blocks(&o, i, reader);
+        if (!why)
+            form(&o, i, reader);
         report(k, c, &product, &sums, why);
         i -= !why; /* another equation may stand there now */
     }

@@ -165,10 +165,9 @@ static Choice choose(const Facts *f)
 
 void cluster_stripes(Kernel *k, const PassContext *c)
 {
-    (void)c;
     stripe_split_terms(k);
     for (;;) {
-        Facts f = stripe_facts(k);
+        Facts f = stripe_facts(k, c);
         Choice best = choose(&f);
         if (!best.found)
             return;

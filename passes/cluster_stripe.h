@@ -28,6 +28,7 @@ typedef struct Facts {
     uint8_t *waits;    /* [a * eqs + b]: b needs a value that a gives, maybe through others */
     uint32_t *writers; /* by tensor: how many equations write it */
     uint32_t *writer;  /* by tensor: one of them */
+    uint8_t *stored;   /* by tensor: the schedule wants it in memory */
 } Facts;
 
 typedef enum Part { PART_NONE, PART_DIRECT, PART_CARRIER } Part;
@@ -58,7 +59,7 @@ static inline IndexId plain_index(const Kernel *k, ExprId e)
 }
 
 /* cluster_stripe_join.c */
-Facts stripe_facts(Kernel *k);
+Facts stripe_facts(Kernel *k, const PassContext *c);
 /* Is index variable i on the left-hand side? Its place, or -1. */
 int stripe_on_left(const Kernel *k, const Equation *q, IndexId i);
 int stripe_binds(const Kernel *k, ExprId reduce, IndexId i);

@@ -9,6 +9,7 @@
 #include "passes/cluster_stripe.h"
 
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
 #include <string.h>
 
@@ -106,7 +107,7 @@ static void find_waits(Facts *f)
         }
 }
 
-Facts stripe_facts(Kernel *k)
+Facts stripe_facts(Kernel *k, const PassContext *c)
 {
     Arena *a = k->module->arena;
     Facts f = {.k = k, .order = order_of(k)};
@@ -115,6 +116,7 @@ Facts stripe_facts(Kernel *k)
     f.allowed = arena_alloc(a, k->eqs.len + 1);
     f.writers = arena_array(a, uint32_t, k->tensors.len + 1);
     f.writer = arena_array(a, uint32_t, k->tensors.len + 1);
+    f.stored = arena_alloc(a, k->tensors.len + 1);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         f.loads[i] = loads_of(k, q->rhs);
@@ -125,6 +127,9 @@ Facts stripe_facts(Kernel *k)
         if (q->kind == EQ_TOP)
             count_writer(&f, q->ids, i);
     }
+    for (TensorId t = 0; t < k->tensors.len; t++)
+        f.stored[t] =
+            k->tensors.at[t].role == ROLE_LOCAL && schedule_stores(c, k, k->tensors.at[t].name);
     find_waits(&f);
     return f;
 }

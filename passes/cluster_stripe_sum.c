@@ -11,6 +11,7 @@
 
 #include "passes/canonicalise.h"
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
 /* A sum of one member, over the variables that it uses: outer, row, columns in the order of the left side. */
 typedef struct Held {
@@ -126,6 +127,7 @@ static void lift(Kernel *k, uint32_t cluster, const HeldList *held, uint32_t fir
         subscripts(k, other, at);
         ExprId load = x_load(k, q.loc, q.lhs, at);
         k->eqs.at[other->at].rhs = stripe_replace(k, k->eqs.at[other->at].rhs, other->sum, load);
+        schedule_fused(k, k->eqs.at[other->at].lhs, q.lhs);
     }
     insert(k, h->at, q);
 }

@@ -129,7 +129,8 @@ static int could_be_placed(const Stripe *s, TensorId t, const uint8_t *axes)
     uint32_t keys = 0;
     for (uint32_t a = 0; a < x->rank; a++)
         keys += axes[a] != AXIS_FREE;
-    return x->role == ROLE_LOCAL && s->f->writers[t] == 1 && keys == s->nkeys && x->rank > keys;
+    return x->role == ROLE_LOCAL && !s->f->stored[t] && s->f->writers[t] == 1 && keys == s->nkeys &&
+           x->rank > keys;
 }
 
 /* Is every reader of t one that could be a member? */
@@ -175,7 +176,8 @@ static int is_defined_whole(const Stripe *s, TensorId t)
 int stripe_is_placed(const Stripe *s, TensorId t)
 {
     const Kernel *k = s->f->k;
-    if (s->keyed[t] != PART_DIRECT || k->tensors.at[t].role != ROLE_LOCAL || !is_defined_whole(s, t))
+    if (s->keyed[t] != PART_DIRECT || k->tensors.at[t].role != ROLE_LOCAL || s->f->stored[t] ||
+        !is_defined_whole(s, t))
         return 0;
     for (uint32_t r = 0; r < k->eqs.len; r++)
         if (order_reads(&s->f->order, r, t) && s->member[r].part == PART_NONE)

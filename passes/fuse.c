@@ -9,7 +9,6 @@
  * The rules, one function each, are in passes/fuse_rules.c. Every edge from a local to a reader is reported,
  * fused or not. */
 #include "passes/fuse.h"
-#include "passes/schedule.h"
 
 #include <string.h>
 
@@ -63,6 +62,24 @@ static int is_stale(const Producer *p, uint32_t at)
     return 0;
 }
 
+/* NEVER as soon as one reader shall not have it; else what most is asked for. */
+static FuseWish wish_of(const Producer *p)
+{
+    const Kernel *k = p->f->k;
+    FuseWish all = FUSE_MAY;
+    for (uint32_t r = 0; r < p->readers.len; r++) {
+        const Equation *reader = &k->eqs.at[p->readers.at[r]];
+        if (reader->kind == EQ_CHECK || reader->kind == EQ_ROUTE)
+            continue;
+        FuseWish one =
+            schedule_fuses(p->f->c, k, k->tensors.at[p->local].name, k->tensors.at[reader->lhs].name);
+        if (one == FUSE_NEVER)
+            return one;
+        all = one > all ? one : all;
+    }
+    return all;
+}
+
 /* NULL, or why the local must stand in memory whatever the rule. */
 static const char *must_stand(const Producer *p)
 {
@@ -79,11 +96,8 @@ static const char *must_stand(const Producer *p)
             return "a route is made of it";
         if (is_stale(p, p->readers.at[r]))
             return "what it reads is written before its reader";
-        if (reader->kind != EQ_CHECK &&
-            !schedule_fuses(f->c, k, k->tensors.at[p->local].name, k->tensors.at[reader->lhs].name))
-            return "the schedule stores it";
     }
-    return NULL;
+    return p->wish == FUSE_NEVER ? "the schedule stores it" : NULL;
 }
 
 /* ---- the substitution ---- */
@@ -221,6 +235,21 @@ static int fuse_by_rules(Producer *p, const char **why)
     return 0;
 }
 
+/* Tells of a local that a rule would rather not take in, but could. */
+static void offer(Producer p)
+{
+    const Kernel *k = p.f->k;
+    int could = 0;
+    p.wish = FUSE_WANTED;
+    for (uint32_t i = 0; i < fuse_rule_count; i++)
+        could |= fuse_rules[i].matches(&p) && !fuse_rules[i].teams && !fuse_rules[i].blocks(&p);
+    for (uint32_t r = 0; could && r < p.readers.len; r++)
+        if (k->eqs.at[p.readers.at[r]].kind != EQ_CHECK)
+            report_choice(p.f->c->report, k,
+                          (ReportChoice){k->tensors.at[p.local].name,
+                                         k->tensors.at[k->eqs.at[p.readers.at[r]].lhs].name, 0});
+}
+
 static void fuse_local(Fuse *f, uint32_t at)
 {
     Kernel *k = f->k;
@@ -230,11 +259,16 @@ static void fuse_local(Fuse *f, uint32_t at)
             vec_push(k->module->arena, &p.readers, i);
     if (p.readers.len == 0)
         return;
+    p.wish = wish_of(&p);
     const char *why = must_stand(&p);
     if (!why && written_nodes(k, k->eqs.at[at].rhs) > NODES_IN_ONE)
         why = "it would make its reader too long";
-    if (why || !fuse_by_rules(&p, &why))
-        report(&p, NULL, why ? why : "storing an integer checks its range");
+    int stands = why != NULL;
+    if (!stands && fuse_by_rules(&p, &why))
+        return;
+    report(&p, NULL, why ? why : "storing an integer checks its range");
+    if (!stands && f->c->report)
+        offer(p);
 }
 
 /* Rounds: whether a product has one operand is known when the drains are. */

@@ -3,6 +3,7 @@
 #define PASSES_FUSE_H
 
 #include "passes/drain.h"
+#include "passes/schedule.h"
 
 typedef struct Fuse {
     Kernel *k;
@@ -17,6 +18,7 @@ typedef struct Producer {
     uint32_t at; /* its equation */
     TensorId local;
     Vec(uint32_t) readers; /* places of equations, ascending */
+    FuseWish wish;         /* of the schedule */
 } Producer;
 
 /* A rule of fusion. `matches`: is the producer of the kind that the rule is about? `blocks`: NULL, or why the

@@ -93,7 +93,7 @@ static uint32_t variables_around(const Kernel *k, const Use *u)
 
 /* before:  s[t, h] = silu(x[t, h])     y[t, h] = s[t, h] * w[h]
  * after:   y[t, h] = silu(x[t, h]) * w[h]
- * Where every reader asks for each element once, and there is one reader or little work. */
+ * Where every reader asks for each element once, and there is one reader or little work, or the schedule wants it. */
 static const char *pointwise_blocks(const Producer *p)
 {
     const Kernel *k = p->f->k;
@@ -102,7 +102,7 @@ static const char *pointwise_blocks(const Producer *p)
         if (!is_plain(k, uses.at[i].load) ||
             variables_around(k, &uses.at[i]) != x_at(k, uses.at[i].load)->nargs)
             return "an element is read more than once";
-    return uses.len == 1 || drain_cost(k, rhs_of(p)) <= LITTLE_WORK
+    return uses.len == 1 || drain_cost(k, rhs_of(p)) <= LITTLE_WORK || p->wish == FUSE_WANTED
                ? NULL
                : "several readers, and computing it again is more than a little work";
 }
@@ -170,7 +170,7 @@ static int one_factor(const Producer *p, const Uses *uses)
 /* before:  n[t, h] = bf16(x[t, h] * s[t])     y[t, f] = sum(h) n[t, h] * w[h, f]
  * after:   y[t, f] = sum(h) bf16(x[t, h] * s[t]) * w[h, f]
  * A factor of a product is computed while it is packed, once for each block of columns. With little work, and
- * one product that reads it, that is less than to write and read it. A cast goes into any number. */
+ * one product that reads it, that is less than to write and read it. A cast goes into any number, and what the schedule wants. */
 static const char *operand_blocks(const Producer *p)
 {
     Uses uses = uses_of(p);
@@ -179,7 +179,9 @@ static const char *operand_blocks(const Producer *p)
         return "not only factors of products read it";
     if (cost > DRAIN_OPERAND)
         return "computing it for each block of columns is more than a little work";
-    return cost <= CAST_WORK || one_factor(p, &uses) ? NULL : "more than one product reads it";
+    return cost <= CAST_WORK || p->wish == FUSE_WANTED || one_factor(p, &uses)
+               ? NULL
+               : "more than one product reads it";
 }
 
 /* ---- drain ---- */

@@ -55,7 +55,7 @@ typedef struct Plan {
     uint32_t nfree;
     IndexId lane;    /* the free index that runs over lanes, or NONE: then each reduction picks its own */
     int64_t width;   /* lanes of `lane` */
-    int64_t strip;   /* lanes one item covers */
+    int64_t strip;   /* lanes one item covers; 0: as many as the schedule says */
     IndexId row;     /* of block products: the free index that the left operand varies with, or NONE */
     int64_t rows;    /* rows that are unrolled where a sum is not a block product, else 1; 0: bounds of all rows are asked */
     int64_t chunk;   /* rows of one item */

@@ -96,7 +96,7 @@ static Nest plan_nest(Lower *l)
  * the strip's operand. */
 static void open_parallel(Lower *l, Loc loc, Nest *n)
 {
-    const Plan *p = &l->plan;
+    Plan *p = &l->plan;
     uint32_t scalar = NONE; /* without lanes the last plain index goes in strips */
     for (uint32_t f = 0; f < p->nfree; f++)
         if (p->lane == NONE && !lower_is_row(l, p->free[f]))
@@ -109,8 +109,10 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     if (scalar != NONE)
         lower_parallel(l, loc, n->scalar0 = lower_index(l, "i0"), lower_extent(l, p->free[scalar]),
                        SCALAR_STRIP);
-    if (p->lane != NONE && p->lane != n->row_index)
+    if (p->lane != NONE && p->lane != n->row_index) {
+        p->strip = p->strip ? p->strip : schedule_strip(l->c, l->k, l->equation->lhs);
         lower_parallel(l, loc, n->lane0 = lower_index(l, "v0"), lower_extent(l, p->lane), p->strip);
+    }
     if (p->row != NONE && p->row != n->row_index)
         lower_parallel(l, loc, n->row0 = lower_index(l, "u0"), lower_extent(l, p->row), p->chunk);
     if (n->row_index != NONE) {

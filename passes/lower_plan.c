@@ -204,14 +204,16 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : 1);
     p->row = product_row(l, m, last_index(l, q), row);
     if (p->row != NONE) {
-        Blocks blocks = schedule_blocks(l->c, l->k, l->equation->lhs, !lower_is_row(l, p->row));
+        TensorId lhs = l->equation->lhs;
         p->lane = last_index(l, q);
         p->rows = UNROLLED_ROWS;
-        p->chunk = blocks.rows;
-        p->strip = blocks.cols;
-        p->depth = blocks.depth;
+        p->chunk = l->stripe && p->row == l->stripe->row
+                       ? schedule_stripe_rows(l->c, l->k, p->row)
+                       : schedule_rows(l->c, l->k, lhs, !lower_is_row(l, p->row));
+        p->strip = schedule_cols(l->c, l->k, lhs);
+        p->depth = schedule_depth(l->c, l->k, lhs);
         return;
     }
     p->lane = free_lane(l, q, reds, nreds);
-    p->strip = nreds ? p->width * 4 : schedule_strip(l->c, l->k, l->equation->lhs);
+    p->strip = nreds ? p->width * 4 : 0;
 }

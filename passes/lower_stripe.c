@@ -175,12 +175,10 @@ static void lower_member(Lower *l, const Equation *q, const Cluster *c)
     }
     l->lane_first = lo;
     l->lane_end = hi;
-    if (p->row != NONE) {
-        p->chunk = schedule_stripe_rows(l->c, k, c->row);
+    if (p->row != NONE)
         open_strips(l, q->loc, lo, hi);
-    } else if (p->lane != c->row) {
+    else if (p->lane != c->row)
         lower_for(l, q->loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
-    }
     lower_item(l, &one);
     lower_close(l, depth);
 }

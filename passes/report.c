@@ -51,6 +51,12 @@ void report_knob(Report *r, const Kernel *k, ReportKnob n)
         vec_push(r->arena, &r->knobs, (struct KnobOf){k, n});
 }
 
+void report_choice(Report *r, const Kernel *k, ReportChoice c)
+{
+    if (r)
+        vec_push(r->arena, &r->choices, (struct ChoiceOf){k, c});
+}
+
 /* ---- sums ---- */
 
 enum { FACTORS_MAX = 20 };

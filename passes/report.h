@@ -35,22 +35,31 @@ const char *origin_name(KnobOrigin o); /* "machine" */
 typedef struct ReportKnob {
     Knob knob;
     Name name, reader; /* NULL: of the whole kernel; of no edge */
+    Vec(Name) names;   /* what a clause may call it, if that fits the clause; the best first */
     int64_t value;
     KnobOrigin origin;
     const Setting *from; /* ORIGIN_SCHEDULE; ORIGIN_SEED: NULL or the choices it was drawn from */
 } ReportKnob;
+
+/* A `fuse` that no clause gives, and that would change what becomes of the edge. */
+typedef struct ReportChoice {
+    Name producer, consumer;
+    int scatter; /* else at load or drain, as it is read */
+} ReportChoice;
 
 typedef struct Report {
     Arena *arena;
     Vec(struct EdgeOf { const Kernel *k; ReportEdge e; }) edges;
     Vec(struct ProductOf { const Kernel *k; ReportProduct p; }) products;
     Vec(struct KnobOf { const Kernel *k; ReportKnob n; }) knobs;
+    Vec(struct ChoiceOf { const Kernel *k; ReportChoice c; }) choices;
 } Report;
 
 Report *report_new(Arena *a);
 void report_edge(Report *r, const Kernel *k, ReportEdge e);
 void report_product(Report *r, const Kernel *k, ReportProduct p);
 void report_knob(Report *r, const Kernel *k, ReportKnob n); /* each knob of a tensor once: the last report counts */
+void report_choice(Report *r, const Kernel *k, ReportChoice c);
 
 /* ---- what there is to report about, whoever reports ---- */
 

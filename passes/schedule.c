@@ -81,17 +81,9 @@ static int64_t settle(const PassContext *c, const Kernel *k, ReportKnob n)
     return n.value;
 }
 
-static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name name)
-{
-    return settle(c, k,
-                  (ReportKnob){.knob = knob,
-                               .name = name,
-                               .value = knob_table[knob].otherwise,
-                               .origin = ORIGIN_RULE,
-                               .from = find(k, knob, name, NULL)});
-}
+/* ---- blocks and strips ---- */
 
-/* ---- blocks ---- */
+typedef Vec(TensorId) TensorList;
 
 void schedule_fused(Kernel *k, TensorId from, TensorId to)
 {
@@ -103,42 +95,72 @@ void schedule_fused(Kernel *k, TensorId from, TensorId to)
     vec_push(k->module->arena, &k->moved, (struct Moved){from, to});
 }
 
-/* The clause for lhs or, over what moved there, the nearest one for a local whose sum stands in its equation. */
-static const Setting *find_moved(const Kernel *k, Knob knob, TensorId lhs)
+static void add_once(Arena *a, TensorList *list, TensorId t)
 {
-    Vec(TensorId) seen = {0};
-    vec_push(k->module->arena, &seen, lhs);
-    for (uint32_t i = 0; i < seen.len; i++) {
-        const Setting *s = find(k, knob, k->tensors.at[seen.at[i]].name, NULL);
-        if (s)
-            return s;
-        for (uint32_t n = 0; n < k->moved.len; n++) {
-            int known = k->moved.at[n].to != seen.at[i];
-            for (uint32_t j = 0; j < seen.len; j++)
-                known |= seen.at[j] == k->moved.at[n].from;
-            if (!known)
-                vec_push(k->module->arena, &seen, k->moved.at[n].from);
-        }
+    for (uint32_t i = 0; i < list->len; i++)
+        if (list->at[i] == t)
+            return;
+    vec_push(a, list, t);
+}
+
+/* Tensors whose clauses are about what the launch of lhs computes: lhs, the other members of its drain, and over what moved
+ * there the locals whose sums stand in them. The nearest first. */
+static TensorList computed_with(const Kernel *k, TensorId lhs)
+{
+    Arena *a = k->module->arena;
+    TensorList out = {0};
+    uint32_t cluster = NONE;
+    add_once(a, &out, lhs);
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (!q->dead && q->lhs == lhs && q->cluster != NONE &&
+            k->clusters.at[q->cluster].kind == CLUSTER_DRAIN)
+            cluster = q->cluster;
     }
-    return NULL;
+    for (uint32_t i = 0; cluster != NONE && i < k->eqs.len; i++)
+        if (!k->eqs.at[i].dead && k->eqs.at[i].cluster == cluster)
+            add_once(a, &out, k->eqs.at[i].lhs);
+    for (uint32_t i = 0; i < out.len; i++)
+        for (uint32_t n = 0; n < k->moved.len; n++)
+            if (k->moved.at[n].to == out.at[i])
+                add_once(a, &out, k->moved.at[n].from);
+    return out;
 }
 
-static int64_t block(const PassContext *c, const Kernel *k, Knob knob, TensorId lhs, int64_t otherwise)
+/* What the nearest clause says, else `otherwise`. */
+static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorId lhs, int64_t otherwise)
 {
-    return settle(c, k,
-                  (ReportKnob){.knob = knob,
-                               .name = k->tensors.at[lhs].name,
-                               .value = otherwise,
-                               .origin = ORIGIN_MACHINE,
-                               .from = find_moved(k, knob, lhs)});
+    ReportKnob n = {.knob = knob, .name = k->tensors.at[lhs].name, .value = otherwise};
+    TensorList about = computed_with(k, lhs);
+    n.origin = knob_table[knob].source == SOURCE_MACHINE ? ORIGIN_MACHINE : ORIGIN_RULE;
+    for (uint32_t i = 0; i < about.len; i++) {
+        const Tensor *t = &k->tensors.at[about.at[i]];
+        vec_push(k->module->arena, &n.names, t->original ? t->original : t->name);
+        if (!n.from)
+            n.from = find(k, knob, t->name, NULL);
+    }
+    return settle(c, k, n);
 }
 
-Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs, int plain_rows)
+int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int plain)
 {
     Blocks usual = machine_host(k->module->arena)->blocks;
-    return (Blocks){.rows = block(c, k, KNOB_tile_m, lhs, plain_rows ? usual.plain_rows : usual.rows),
-                    .cols = block(c, k, KNOB_tile_n, lhs, usual.cols),
-                    .depth = block(c, k, KNOB_tile_k, lhs, usual.depth)};
+    return nearest(c, k, KNOB_tile_m, lhs, plain ? usual.plain_rows : usual.rows);
+}
+
+int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_tile_n, lhs, machine_host(k->module->arena)->blocks.cols);
+}
+
+int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_tile_k, lhs, machine_host(k->module->arena)->blocks.depth);
+}
+
+int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_strip, lhs, knob_table[KNOB_strip].otherwise);
 }
 
 /* ---- the rest ---- */
@@ -153,12 +175,25 @@ static FuseWish wish_in(const Kernel *k, Name kernel, ReportKnob *n)
     return n->from ? FUSE_NEVER : FUSE_MAY;
 }
 
+static FuseWish wish_of(const Kernel *k, ReportKnob *n)
+{
+    FuseWish wish = wish_in(k, k->name, n);
+    return n->from || !k->derived ? wish : wish_in(k, k->derived->kernel, n);
+}
+
+int schedule_stores(const PassContext *c, const Kernel *k, Name producer)
+{
+    ReportKnob n = {.knob = KNOB_store, .name = producer, .value = 1, .origin = ORIGIN_SCHEDULE};
+    if (wish_of(k, &n) != FUSE_NEVER)
+        return 0;
+    report_knob(c->report, k, n);
+    return 1;
+}
+
 FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer)
 {
     ReportKnob n = {.knob = KNOB_fuse, .name = producer, .reader = consumer, .origin = ORIGIN_RULE};
-    FuseWish wish = wish_in(k, k->name, &n);
-    if (!n.from && k->derived)
-        wish = wish_in(k, k->derived->kernel, &n);
+    FuseWish wish = wish_of(k, &n);
     if (n.from)
         n.origin = ORIGIN_SCHEDULE;
     else if (c->schedule_seed) {
@@ -174,14 +209,19 @@ FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Na
     return wish;
 }
 
+/* About index `name`, or the whole kernel. */
+static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name name)
+{
+    ReportKnob n = {.knob = knob, .name = name, .value = knob_table[knob].otherwise, .origin = ORIGIN_RULE};
+    if (name)
+        vec_push(k->module->arena, &n.names, name);
+    n.from = find(k, knob, name, NULL);
+    return settle(c, k, n);
+}
+
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
 {
     return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name);
-}
-
-int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
-{
-    return by_rule(c, k, KNOB_strip, k->tensors.at[lhs].name);
 }
 
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)

@@ -8,10 +8,15 @@
 
 #include "passes/passes.h"
 
-/* Block extents of the sums in the equation of `lhs`: those given for lhs, else for a local whose sum stands there now. */
-Blocks schedule_blocks(const PassContext *c, const Kernel *k, TensorId lhs, int plain_rows /* of no group */);
+/* Rows, columns and terms of the blocks of the sums in the equation of `lhs`: those given for lhs, else for a tensor that the
+ * same loops compute, else for a local whose sum stands there now. */
+int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int plain /* rows of no group */);
+int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs);
+int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs);
+/* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
+int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
 /* To be called when the right-hand side of `from` is put into the equation of `to`, or a part of it taken out into `to`:
- * blocks given for `from` then hold for `to` too. */
+ * what is given for `from` then holds for `to` too. */
 void schedule_fused(Kernel *k, TensorId from, TensorId to);
 
 /* May the value of local `producer` go into its reader `consumer`? `store xp`: never. `fuse xp -> g`: it is wanted, also where
@@ -20,10 +25,11 @@ void schedule_fused(Kernel *k, TensorId from, TensorId to);
 typedef enum FuseWish { FUSE_NEVER, FUSE_MAY, FUSE_WANTED, FUSE_SCATTER } FuseWish;
 FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer);
 
+/* Shall local `producer` stand in memory, not in that of a thread? */
+int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
+
 /* Rows of a block of a stripe over `row` (an index variable of k; NONE: any). */
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row);
-/* Elements of the last index that one item of the pointwise equation of `lhs` covers. */
-int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
 /* Are items of large groups handed out first? Else in the order of the groups. */
 int schedule_heaviest_first(const PassContext *c, const Kernel *k);
 

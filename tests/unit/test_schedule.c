@@ -161,6 +161,13 @@ static void test_digest(void **state)
 
 /* ---- questions ---- */
 
+static Blocks blocks(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return (Blocks){.rows = schedule_rows(c, k, lhs, 0),
+                    .cols = schedule_cols(c, k, lhs),
+                    .depth = schedule_depth(c, k, lhs)};
+}
+
 static const PassContext plain = {.isa = ISA_generic, .optimize = 1};
 
 static void test_answers(void **state)
@@ -168,13 +175,13 @@ static void test_answers(void **state)
     (void)state;
     Read r = read_with("f", clauses);
     Kernel *k = kernel(&r, "f");
-    Blocks g = schedule_blocks(&plain, k, tensor(&r, k, "g"), 0);
-    Blocks usual = schedule_blocks(&plain, k, tensor(&r, k, "y"), 0);
+    Blocks g = blocks(&plain, k, tensor(&r, k, "g"));
+    Blocks usual = blocks(&plain, k, tensor(&r, k, "y"));
     assert_int_equal(g.rows, 64);
     assert_int_equal(g.cols, 128);
     assert_int_equal(g.depth, usual.depth);
     assert_int_not_equal(usual.rows, 64);
-    assert_int_equal(schedule_blocks(&plain, k, tensor(&r, k, "z"), 0).rows, 32);
+    assert_int_equal(blocks(&plain, k, tensor(&r, k, "z")).rows, 32);
     Name ga[] = {name_of(r.m->names, "g"), name_of(r.m->names, "a"), name_of(r.m->names, "z")};
     assert_int_equal(schedule_fuses(&plain, k, ga[0], ga[1]), FUSE_WANTED);
     assert_int_equal(schedule_fuses(&plain, k, ga[1], ga[2]), FUSE_NEVER);
@@ -193,7 +200,7 @@ static void test_derived(void **state)
     Read r = read_with("f", "tile g : M = 64 N = 64\n}\nschedule f_fwd { tile g : M = 96\n");
     assert_int_equal(r.diags.errors, 0);
     Kernel *k = kernel(&r, "f_fwd");
-    Blocks b = schedule_blocks(&plain, k, tensor(&r, k, "g_f32"), 0);
+    Blocks b = blocks(&plain, k, tensor(&r, k, "g_f32"));
     assert_int_equal(b.rows, 96);
     assert_int_equal(b.cols, 64);
     arena_free(r.arena);
@@ -210,9 +217,9 @@ static void test_moved(void **state)
     schedule_fused(k, a, y);
     schedule_fused(k, y, z);
     schedule_fused(k, z, y);
-    assert_int_equal(schedule_blocks(&plain, k, y, 0).rows, 64);
-    assert_int_equal(schedule_blocks(&plain, k, z, 0).rows, 64);
-    assert_int_not_equal(schedule_blocks(&plain, k, z, 0).cols, 64);
+    assert_int_equal(blocks(&plain, k, y).rows, 64);
+    assert_int_equal(blocks(&plain, k, z).rows, 64);
+    assert_int_not_equal(blocks(&plain, k, z).cols, 64);
     arena_free(r.arena);
 }
 
@@ -224,7 +231,7 @@ static void test_through_passes(void **state)
     PipelineOptions o = {.context = plain, .stop_after = "classify", .limit = -1};
     assert_int_equal(pipeline_run(r.m, &o), 0);
     Kernel *k = kernel(&r, "f");
-    assert_int_equal(schedule_blocks(&plain, k, tensor(&r, k, "y"), 0).rows, 64);
+    assert_int_equal(blocks(&plain, k, tensor(&r, k, "y")).rows, 64);
     arena_free(r.arena);
 }
 
@@ -237,11 +244,11 @@ static void test_seed(void **state)
     uint32_t seen = 0, fused = 0;
     for (uint64_t seed = 1; seed <= 64; seed++) {
         PassContext c = {.isa = ISA_generic, .optimize = 1, .schedule_seed = seed};
-        Blocks b = schedule_blocks(&c, k, tensor(&r, k, "g"), 0);
+        Blocks b = blocks(&c, k, tensor(&r, k, "g"));
         assert_int_equal(b.rows, 64);
         assert_true(b.cols == 96 || b.cols == 160);
         assert_true(b.depth >= 32 && b.depth <= 1024 && b.depth % 32 == 0);
-        assert_int_equal(schedule_blocks(&c, k, tensor(&r, k, "g"), 0).depth, b.depth);
+        assert_int_equal(blocks(&c, k, tensor(&r, k, "g")).depth, b.depth);
         seen |= b.cols == 96 ? 1 : 2;
         fused += schedule_fuses(&c, k, name_of(r.m->names, "g"), name_of(r.m->names, "a")) == FUSE_MAY;
     }
@@ -290,8 +297,8 @@ static void test_reports(void **state)
     report_edge(c.report, k, (ReportEdge){.producer = g, .consumer = a, .rule = "pointwise"});
     assert_int_equal(c.report->edges.len, 1);
     assert_string_equal(c.report->edges.at[0].e.rule, "pointwise");
-    schedule_blocks(&c, k, tensor(&r, k, "g"), 0);
-    schedule_blocks(&c, k, tensor(&r, k, "g"), 0);
+    blocks(&c, k, tensor(&r, k, "g"));
+    blocks(&c, k, tensor(&r, k, "g"));
     assert_int_equal(c.report->knobs.len, 3);
     assert_int_equal(c.report->knobs.at[0].n.value, 64);
     assert_int_equal(c.report->knobs.at[0].n.origin, ORIGIN_SCHEDULE);
