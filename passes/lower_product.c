@@ -184,6 +184,7 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     IndexId part = lower_index(l, "part");
     if (lo == hi)
         return;
+    lower_if(l, loc, x_op2(k, loc, OP_lt, lo, hi));
     lower_for(l, loc, LOOP_ORDERED, part, l->item_first, l->item_end, LAYOUT_EDGE);
     l->part_first = x_index(k, loc, part);
     l->part_end =
