@@ -13,32 +13,44 @@
  * the inner product is the one that d_a needs anyhow, but for the scale of its rows. It pays always: o has no
  * other reader and goes, d_a's product stays one product of the same size, and the outer sum goes over f
  * where it went over h.
+ *   So it is with what divides rows, as softmax's sum z does those of attention: with s = d_y v, d_z needs the sum of
+ * e * s, and d_e is s / z + d_z. Where o sums under a condition (a causal mask), d_a must ask for its product
+ * under the same one, and so does s.
  *   What rounds elsewhere: d_a's product reads d_y as it came in, where it read d_o, rounded to the product's
- * type once more; the scale is applied to the f32 sum. So a rounding goes, and none comes. d_o itself stays
- * for who else reads it (the gradient of w). Since roundings move, this is a part of derive: the interpreter
- * runs the equations that it leaves, and finite differences check them. */
+ * type once more; the scale is applied to the f32 sum. So a rounding goes, and none comes (a divisor's reciprocal is
+ * one of f32). d_o itself stays for who else reads it (the gradient of w). Since roundings move, this is a part of
+ * derive: the interpreter runs the equations that it leaves, and finite differences check them. */
 #include "passes/canonicalise.h"
 #include "passes/derive.h"
 #include "passes/drain.h"
 
 #include <string.h>
 
-/* sum(over) a * b, without a condition. */
+/* sum(over where condition) a * b; the condition may be NONE. */
 typedef struct Sum {
     ExprId factor[2];
     IndexId over;
+    ExprId condition;
 } Sum;
 
-/* The parts of the pattern. Variables of `made` and `shared` are their left-hand ones; they agree axis by
- * axis but for the place `at` of the index that the other one sums over. */
+/* What the variables of d_a's equation, left-hand ones and then the summed one, are called in o's. */
+typedef struct Renaming {
+    IndexId from[MAX_RANK + 1];
+    ExprId to[MAX_RANK + 1];
+    uint32_t n;
+} Renaming;
+
+/* The parts of the pattern. */
 typedef struct Match {
     Kernel *k;
     uint32_t made, shared, reader; /* equations: o, d_a, d_p */
     ExprId node, other_node;       /* the sums of the reader and of d_a ... */
     Sum outer, inner, other;       /* ... taken apart, and o's */
     uint8_t load, kept;            /* which factor of `outer` is o; which of `inner` is a */
-    uint8_t at, shared_at;         /* h in o's left-hand side, f in d_a's */
+    uint8_t at;                    /* h's place in o's left-hand side */
     uint8_t common;                /* which factor of `other` is w */
+    Renaming as_made;
+    ExprId guard;       /* d_a's sum is asked for only there, or NONE: always */
     ExprId core, scale; /* d_o without rounding: core * scale, over d_a's variables; scale may be NONE */
     int whole;          /* d_a's product reads the core itself */
 } Match;
@@ -46,11 +58,11 @@ typedef struct Match {
 static int sum_of(const Kernel *k, ExprId e, Sum *out)
 {
     const Expr *x = x_at(k, e);
-    if (x->kind != X_REDUCE || x->op != RED_SUM || x->nbound != 1 || x->nargs != 1 ||
-        !x_is_op(k, x_arg(k, e, 0), OP_mul) || !type_is_float((Type)x->type))
+    if (x->kind != X_REDUCE || x->op != RED_SUM || x->nbound != 1 || !x_is_op(k, x_arg(k, e, 0), OP_mul) ||
+        !type_is_float((Type)x->type))
         return 0;
     ExprId body = x_arg(k, e, 0);
-    *out = (Sum){{x_arg(k, body, 0), x_arg(k, body, 1)}, x_bound(k, e, 0)};
+    *out = (Sum){{x_arg(k, body, 0), x_arg(k, body, 1)}, x_bound(k, e, 0), x_condition(k, e)};
     return 1;
 }
 
@@ -126,31 +138,67 @@ static int match_made(Match *m)
     IndexId h = x_at(k, k->eqs.at[m->made].index[m->at])->sym;
     int first = x_uses_index(k, m->inner.factor[0], h), second = x_uses_index(k, m->inner.factor[1], h);
     m->kept = (uint8_t)first;
-    return first != second;
+    return first != second && (m->inner.condition == NONE || !x_uses_index(k, m->inner.condition, h));
 }
 
 /* ---- the product that is there anyhow ---- */
 
-/* The left-hand variables of d_a as those of o: `at` of d_a is what o sums over. 0: their axes differ. */
-static int rename_shared(const Match *m, IndexId *from, ExprId *to)
+static int is_bound(const Renaming *r, ExprId to)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->to[i] == to)
+            return 1;
+    return 0;
+}
+
+static int bind(Kernel *k, Renaming *r, uint32_t i, ExprId to)
+{
+    Axis a = k->indices.at[r->from[i]].axis, b = k->indices.at[x_at(k, to)->sym].axis;
+    if (r->to[i] == to)
+        return 1;
+    if (r->to[i] != NONE || is_bound(r, to) || a.group != b.group || !ext_same(k->module, a.extent, b.extent))
+        return 0;
+    r->to[i] = to;
+    return 1;
+}
+
+/* Is `to` expression `from` but for the names of variables? Then these are known. */
+static int bind_all(Kernel *k, Renaming *r, ExprId from, ExprId to)
+{
+    const Expr *x = x_at(k, from), *y = x_at(k, to);
+    if (x->kind == X_INDEX && y->kind == X_INDEX)
+        for (uint32_t i = 0; i < r->n; i++)
+            if (r->from[i] == x->sym)
+                return bind(k, r, i, to);
+    if (from == to || x->kind != y->kind || x->op != y->op || x->sym != y->sym || x->nargs != y->nargs ||
+        !x->nargs || x->nbound || y->nbound)
+        return from == to;
+    for (uint32_t a = 0; a < x->nargs; a++)
+        if (!bind_all(k, r, x_arg(k, from, a), x_arg(k, to, a)))
+            return 0;
+    return 1;
+}
+
+/* Both equations read w: at the same variables, whatever they are called. What w does not vary with goes by order.
+ * 0: they do not agree. */
+static int rename_shared(Match *m)
 {
     Kernel *k = m->k;
     const Equation *made = &k->eqs.at[m->made], *shared = &k->eqs.at[m->shared];
-    uint32_t n = 0;
-    for (uint32_t s = 0, o = 0; s < shared->nindex; s++) {
-        from[n] = x_at(k, shared->index[s])->sym;
-        if (s == m->shared_at) {
-            to[n++] = x_index(k, made->loc, m->inner.over);
-            continue;
-        }
-        o += o == m->at;
-        to[n++] = made->index[o++];
+    Renaming *r = &m->as_made;
+    r->n = shared->nindex + 1u;
+    for (uint32_t s = 0; s < r->n; s++) {
+        r->from[s] = s < shared->nindex ? x_at(k, shared->index[s])->sym : m->other.over;
+        r->to[s] = NONE;
     }
-    from[n] = m->other.over;
-    to[n++] = made->index[m->at];
-    for (uint32_t i = 0; i < n; i++) {
-        Axis a = k->indices.at[from[i]].axis, b = k->indices.at[x_at(k, to[i])->sym].axis;
-        if (a.group != b.group || !ext_same(k->module, a.extent, b.extent))
+    if (!bind(k, r, shared->nindex, made->index[m->at]) ||
+        !bind_all(k, r, m->other.factor[m->common], m->inner.factor[1 - m->kept]) ||
+        !is_bound(r, x_index(k, made->loc, m->inner.over)))
+        return 0;
+    for (uint32_t s = 0, o = 0; s < shared->nindex; s++) {
+        while (r->to[s] == NONE && is_bound(r, made->index[o]))
+            o++;
+        if (r->to[s] == NONE && !bind(k, r, s, made->index[o]))
             return 0;
     }
     return 1;
@@ -172,7 +220,7 @@ static ExprId looked_up(Kernel *k, ExprId e)
     return x_substitute(k, q.rhs, from, to, q.nindex);
 }
 
-/* Takes casts to 16 bits and factors free of `over` off e; the factors go to m->scale. */
+/* Takes casts to 16 bits, factors and divisors free of `over` off e; these go to m->scale. */
 static void take_apart(Match *m, ExprId e, IndexId over)
 {
     Kernel *k = m->k;
@@ -183,69 +231,103 @@ static void take_apart(Match *m, ExprId e, IndexId over)
             e = x_arg(k, e, 0);
             continue;
         }
-        if (!x_is_op(k, e, OP_mul))
+        int divides = x_is_op(k, e, OP_div);
+        if (!divides && !x_is_op(k, e, OP_mul))
             break;
-        uint32_t side = (uint32_t)!x_uses_index(k, x_arg(k, e, 0), over);
+        uint32_t side = (uint32_t)(!divides && !x_uses_index(k, x_arg(k, e, 0), over));
         ExprId free = x_arg(k, e, 1 - side);
         if (x_uses_index(k, free, over))
             break;
+        if (divides)
+            free = x_op2(k, x_at(k, e)->loc, OP_div, x_float(k, x_at(k, e)->loc, 1), free);
         m->scale = m->scale == NONE ? free : x_op2(k, x_at(k, e)->loc, OP_mul, m->scale, free);
         e = x_arg(k, e, side);
     }
     m->core = e;
 }
 
-/* The core where the reader asks for o: at its subscripts, and at its own summed index. */
-static ExprId core_at_reader(const Match *m)
+/* e, of d_a's equation, where the reader asks for o: o's variables are its subscripts there, `f` and `h` the summed
+ * ones. */
+static ExprId at_reader(const Match *m, ExprId e, ExprId f, ExprId h)
 {
     Kernel *k = m->k;
-    const Equation shared = k->eqs.at[m->shared];
-    ExprId load = m->outer.factor[m->load];
-    IndexId from[MAX_RANK + 1];
-    ExprId to[MAX_RANK + 1];
-    uint32_t n = 0;
-    for (uint32_t s = 0, o = 0; s < shared.nindex; s++) {
-        if (s == m->shared_at)
-            continue;
-        o += o == m->at;
-        from[n] = x_at(k, shared.index[s])->sym;
-        to[n++] = x_arg(k, load, o++);
+    const Equation *made = &k->eqs.at[m->made];
+    ExprId load = m->outer.factor[m->load], to[MAX_RANK + 1];
+    for (uint32_t s = 0; s < m->as_made.n; s++) {
+        to[s] = f;
+        for (uint32_t o = 0; o < made->nindex; o++)
+            if (m->as_made.to[s] == made->index[o])
+                to[s] = o == m->at ? h : x_arg(k, load, o);
     }
-    from[n] = m->other.over;
-    to[n++] = x_index(k, shared.loc, m->outer.over);
-    return canon_expr(k, x_substitute(k, m->core, from, to, n));
+    return x_substitute(k, e, m->as_made.from, to, m->as_made.n);
+}
+
+/* The variable of d_a's equation that o sums over. */
+static IndexId shared_over(const Match *m)
+{
+    uint32_t s = 0;
+    while (x_at(m->k, m->as_made.to[s])->sym != m->inner.over)
+        s++;
+    return m->as_made.from[s];
+}
+
+/* The first that will read s. */
+static uint32_t first_of(const Match *m) { return m->reader < m->shared ? m->reader : m->shared; }
+
+/* Is everything that s reads there by then? */
+static int is_ready(const Match *m)
+{
+    const Kernel *k = m->k;
+    for (uint32_t i = first_of(m); i < k->eqs.len; i++)
+        for (uint32_t part = 0; part < 2; part++)
+            if (x_loads(k, part ? m->core : m->other.factor[m->common], k->eqs.at[i].lhs))
+                return 0;
+    return 1;
 }
 
 static int match_factors(Match *m)
 {
     Kernel *k = m->k;
-    IndexId from[MAX_RANK + 1];
-    ExprId to[MAX_RANK + 1];
-    ExprId common = m->other.factor[m->common], rest = m->other.factor[1 - m->common];
-    uint32_t n = k->eqs.at[m->shared].nindex + 1u;
-    if (!rename_shared(m, from, to) || x_substitute(k, common, from, to, n) != m->inner.factor[1 - m->kept])
+    if (!rename_shared(m))
         return 0;
-    take_apart(m, looked_up(k, rest), m->other.over);
-    if (x_uses_index(k, m->core, x_at(k, k->eqs.at[m->shared].index[m->shared_at])->sym) ||
-        x_at(k, m->core)->type != x_at(k, common)->type)
+    take_apart(m, looked_up(k, m->other.factor[1 - m->common]), m->other.over);
+    IndexId f = shared_over(m);
+    if (x_uses_index(k, m->core, f) || x_at(k, m->core)->type != x_at(k, m->other.factor[m->common])->type ||
+        !is_ready(m))
         return 0;
-    return core_at_reader(m) == m->outer.factor[1 - m->load];
+    ExprId core = at_reader(m, m->core, x_index(k, (Loc){0}, f), x_index(k, (Loc){0}, m->outer.over));
+    return canon_expr(k, core) == m->outer.factor[1 - m->load];
+}
+
+/* Is d_a's sum asked for wherever d_a is, or wherever o has that term? */
+static int match_guard(Match *m)
+{
+    Kernel *k = m->k;
+    ExprId rhs = k->eqs.at[m->shared].rhs;
+    const Renaming *r = &m->as_made;
+    m->guard = NONE;
+    if (x_at(k, rhs)->kind == X_IF &&
+        x_substitute(k, x_arg(k, rhs, 0), r->from, r->to, r->n) == m->inner.condition) {
+        m->guard = x_arg(k, rhs, 0);
+        rhs = x_arg(k, rhs, 1);
+    }
+    return drain_is_sure(k, rhs, m->other_node);
 }
 
 static int match_shared(Match *m)
 {
     const Kernel *k = m->k;
     const Equation *q = &k->eqs.at[m->shared];
-    if (m->shared == m->made || !has_plain_lhs(k, q) || q->nindex != k->eqs.at[m->made].nindex)
+    if (m->shared == m->made || m->shared == m->reader || !has_plain_lhs(k, q) ||
+        q->nindex != k->eqs.at[m->made].nindex)
         return 0;
     each_below (n, k, q->rhs, X_REDUCE) {
         m->other_node = *n;
-        if (!sum_of(k, *n, &m->other) || !drain_is_sure(k, k->eqs.at[m->shared].rhs, *n))
+        if (!sum_of(k, *n, &m->other) || m->other.condition != NONE)
             continue;
-        for (m->shared_at = 0; m->shared_at < k->eqs.at[m->shared].nindex; m->shared_at++)
-            for (m->common = 0; m->common < 2; m->common++)
-                if (match_factors(m))
-                    return 1;
+        for (m->common = 0; m->common < 2; m->common++)
+            if (match_factors(m) && match_guard(m))
+                return 1;
     }
     return 0;
 }
@@ -253,11 +335,11 @@ static int match_shared(Match *m)
 /* Everything that follows from a sum of the reader. */
 static int match_node(Match *m)
 {
-    if (!sum_of(m->k, m->node, &m->outer))
+    if (!sum_of(m->k, m->node, &m->outer) || m->outer.condition != NONE)
         return 0;
     for (m->load = 0; m->load < 2; m->load++)
         if (match_made(m))
-            for (m->shared = 0; m->shared < m->reader; m->shared++)
+            for (m->shared = 0; m->shared < m->k->eqs.len; m->shared++)
                 if (match_shared(m))
                     return 1;
     return 0;
@@ -306,14 +388,16 @@ static TensorId new_local(Kernel *k, const Equation *like)
     return ir_tensor(k, t);
 }
 
-static void insert_before(Match *m, Equation q)
+/* Before those that read it: d_a and the reader. */
+static void insert(Match *m, Equation q)
 {
     Kernel *k = m->k;
+    uint32_t first = first_of(m);
     vec_push(k->module->arena, &k->eqs, q);
-    Equation *at = &k->eqs.at[m->shared];
-    memmove(at + 1, at, sizeof *at * (k->eqs.len - 1 - m->shared));
+    Equation *at = &k->eqs.at[first];
+    memmove(at + 1, at, sizeof *at * (k->eqs.len - 1 - first));
     *at = q;
-    m->made += m->made >= m->shared;
+    m->made += m->made >= first;
     m->shared++;
     m->reader++;
 }
@@ -324,19 +408,22 @@ static TensorId share(Match *m)
     Kernel *k = m->k;
     Equation q = k->eqs.at[m->shared], made = ir_equation(EQ_ASSIGN, q.loc);
     const Tensor *t = &k->tensors.at[q.lhs];
-    if (m->whole && q.rhs == m->other_node && t->role == ROLE_LOCAL && t->elem == EL_F32)
+    if (m->whole && q.rhs == m->other_node && t->role == ROLE_LOCAL && t->elem == EL_F32 &&
+        m->shared < m->reader)
         return q.lhs;
     made.lhs = new_local(k, &q);
     made.nindex = q.nindex;
     memcpy(made.index, q.index, sizeof made.index);
     ExprId body = x_op2(k, q.loc, OP_mul, m->core, m->other.factor[m->common]);
     made.rhs = x_reduce(k, q.loc, RED_SUM, &m->other.over, 1, body, NONE);
+    if (m->guard != NONE)
+        made.rhs = x_if(k, q.loc, m->guard, made.rhs, x_float(k, q.loc, 0));
     ExprId value = x_load(k, q.loc, made.lhs, q.index);
     if (m->scale != NONE)
         value = x_op2(k, q.loc, OP_mul, value, m->scale);
     q.rhs = exchanged(k, q.rhs, m->other_node, value);
     k->eqs.at[m->shared] = q;
-    insert_before(m, made);
+    insert(m, made);
     return made.lhs;
 }
 
@@ -348,19 +435,20 @@ static ExprId reader_sum(const Match *m, TensorId s)
     ExprId load = m->outer.factor[m->load], to[MAX_RANK + 1], at[MAX_RANK];
     IndexId from[MAX_RANK + 1], f = derive_index_like(k, m->inner.over);
     Loc loc = x_at(k, m->node)->loc;
-    uint32_t n = 0;
     for (uint32_t o = 0; o < made.nindex; o++) {
         from[o] = x_at(k, made.index[o])->sym;
         to[o] = x_arg(k, load, o);
-        n += n == m->shared_at;
-        if (o != m->at)
-            at[n++] = to[o];
     }
     from[made.nindex] = m->inner.over;
-    to[made.nindex] = at[m->shared_at] = x_index(k, loc, f);
+    to[made.nindex] = x_index(k, loc, f);
+    for (uint32_t a = 0; a < made.nindex; a++)
+        at[a] = x_substitute(k, m->as_made.to[a], from, to, made.nindex + 1u);
     ExprId kept = x_substitute(k, m->inner.factor[m->kept], from, to, made.nindex + 1u);
+    ExprId condition = m->inner.condition;
+    if (condition != NONE)
+        condition = x_substitute(k, condition, from, to, made.nindex + 1u);
     ExprId body = x_op2(k, loc, OP_mul, kept, x_load(k, loc, s, at));
-    return x_reduce(k, loc, RED_SUM, &f, 1, body, NONE);
+    return x_reduce(k, loc, RED_SUM, &f, 1, body, condition);
 }
 
 static void apply(Match *m)
