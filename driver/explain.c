@@ -199,13 +199,12 @@ static int same_rows(const Explain *e, Extent x, GroupId group)
 
 static ExplainProduct unreported(const Explained *x, const ReportSum *s)
 {
-    static const char *const why[] = {"the lowering says nothing of it",
-                                      "no element is used twice: there is nothing to share"};
     ExplainProduct p = {.elem = s->elem, .is_dot = s->is_dot, .padding = -1};
     p.p.lhs = s->q->lhs == NONE ? "" : x->k->tensors.at[s->q->lhs].name;
     p.p.loc = s->loc;
-    p.p.fragment = "plain loops";
-    p.p.why = why[s->is_dot];
+    p.p.fragment = s->is_dot ? "reduction" : "plain loops";
+    p.p.why = s->is_dot ? "of its operands one varies with whatever the other does"
+                        : "the lowering says nothing of it";
     return p;
 }
 
@@ -219,7 +218,7 @@ static void list_products(const Explain *e, Explained *out)
         const ReportSum *s = &sums.at[i];
         const ReportProduct *said = reported_product(r, out, s, taken);
         ExplainProduct p = unreported(out, s);
-        if (said) {
+        if (said && (said->rows || !s->is_dot)) {
             p.p = *said;
             p.p.lhs = out->k->tensors.at[s->q->lhs].name;
             p.p.loc = s->loc;
@@ -230,7 +229,7 @@ static void list_products(const Explain *e, Explained *out)
         add_product(e, out, p);
     }
     for (uint32_t i = 0; i < r->products.len; i++)
-        if (!taken[i] && r->products.at[i].k == out->k) {
+        if (!taken[i] && r->products.at[i].k == out->k && r->products.at[i].p.rows) {
             const ReportProduct *p = &r->products.at[i].p;
             add_product(e, out, (ExplainProduct){.p = *p, .elem = p->cube ? EL_BF16 : EL_F32, .reported = 1});
         }

@@ -32,10 +32,10 @@ static json_t *product_value(const Explain *e, const ExplainProduct *x)
 {
     int64_t units[3];
     explain_units(e->isa, x->elem != EL_F32, units);
-    json_t *v =
-        json_pack("{s:s, s:i, s:s, s:s, s:o, s:b, s:b}", "tensor", x->p.lhs, "line", (int)x->p.loc.line,
-                  "operands", elem_name(x->elem), "fragment", x->p.fragment ? x->p.fragment : "not said",
-                  "why", name_or_null(x->p.why), "cube", x->elem != EL_F32, "plain", x->p.rows == 0);
+    json_t *v = json_pack("{s:s, s:i, s:s, s:s, s:o, s:b, s:b, s:b}", "tensor", x->p.lhs, "line",
+                          (int)x->p.loc.line, "operands", elem_name(x->elem), "fragment",
+                          x->p.fragment ? x->p.fragment : "not said", "why", name_or_null(x->p.why), "cube",
+                          x->elem != EL_F32, "plain", x->p.rows == 0 && !x->is_dot, "reduction", x->is_dot);
     if (!x->p.rows)
         return v;
     json_object_set_new(

@@ -1,18 +1,6 @@
 /* What becomes of a sum of products, for `moec explain`. */
 #include "passes/lower.h"
 
-/* Is the body a product of two values of one 16-bit type? */
-static int is_cube(const Kernel *k, ExprId reduce)
-{
-    ExprId e = x_arg(k, reduce, 0);
-    while (x_is_op(k, e, OP_neg))
-        e = x_arg(k, e, 0);
-    if (x_at(k, reduce)->op != RED_SUM || !x_is_op(k, e, OP_mul))
-        return 0;
-    Type a = (Type)x_at(k, x_arg(k, e, 0))->type, b = (Type)x_at(k, x_arg(k, e, 1))->type;
-    return a == b && (a == TY_BF16 || a == TY_F16);
-}
-
 static const char *packing(const Lower *l, ExprId operand, IndexId last, const char *layout)
 {
     const Kernel *k = l->k;
@@ -42,10 +30,11 @@ void lower_report(Lower *l, const Product *p, const char *why)
     Module *m = k->module;
     const Plan *y = &l->plan;
     uint32_t n = x_at(k, p->reduce)->nbound;
+    ReportSum s;
     ReportProduct r = {.lhs = k->tensors.at[l->equation->lhs].name, .loc = l->equation->loc, .why = why};
-    r.cube = is_cube(k, p->reduce);
-    if (!l->c->report || (why && !r.cube))
+    if (!l->c->report || !report_sum(k, p->reduce, &s))
         return;
+    r.cube = s.elem != EL_F32;
     r.fragment = "plain loops";
     if (!why) {
         r.fragment =

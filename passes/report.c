@@ -117,17 +117,27 @@ static GroupId group_of(const Kernel *k, IndexId i)
     return g == NONE ? 0 : g + 1;
 }
 
-static ReportSum describe(const Kernel *k, const Equation *q, ExprId sum, const FactorList *f)
+int report_sum(const Kernel *k, ExprId e, ReportSum *out)
 {
-    ReportSum out = {.q = q, .sum = sum, .loc = x_at(k, sum)->loc};
-    out.elem = common_elem(k, f);
-    out.is_dot = shares_nothing(k, f);
+    const Expr *x = x_at(k, e);
+    FactorList f = {.n = 0};
+    if (x->kind != X_REDUCE || x->op != RED_SUM || !type_is_float((Type)x->type))
+        return 0;
+    list_factors(k, x_arg(k, e, 0), &f);
+    if (f.n < 2)
+        return 0;
+    *out = (ReportSum){.sum = e, .loc = x->loc, .elem = common_elem(k, &f), .is_dot = shares_nothing(k, &f)};
+    return 1;
+}
+
+static void find_groups(const Kernel *k, ReportSum *s)
+{
+    const Equation *q = s->q;
     for (uint32_t i = 0; i < q->nindex; i++)
-        if (x_at(k, q->index[i])->kind == X_INDEX && !out.row_group)
-            out.row_group = group_of(k, x_at(k, q->index[i])->sym);
-    for (uint32_t i = 0; i < x_at(k, sum)->nbound && !out.depth_group; i++)
-        out.depth_group = group_of(k, x_bound(k, sum, i));
-    return out;
+        if (x_at(k, q->index[i])->kind == X_INDEX && !s->row_group)
+            s->row_group = group_of(k, x_at(k, q->index[i])->sym);
+    for (uint32_t i = 0; i < x_at(k, s->sum)->nbound && !s->depth_group; i++)
+        s->depth_group = group_of(k, x_bound(k, s->sum, i));
 }
 
 static int is_known(const ReportSums *s, const Equation *q, ExprId sum)
@@ -141,12 +151,12 @@ static int is_known(const ReportSums *s, const Equation *q, ExprId sum)
 static void add_sums(const Kernel *k, const Equation *q, ReportSums *out)
 {
     each_below (n, k, q->rhs, EVERYWHERE) {
-        const Expr *x = x_at(k, *n);
-        FactorList f = {.n = 0};
-        if (x->kind == X_REDUCE && x->op == RED_SUM && type_is_float((Type)x->type) && !is_known(out, q, *n))
-            list_factors(k, x_arg(k, *n, 0), &f);
-        if (f.n >= 2)
-            vec_push(k->module->arena, out, describe(k, q, *n, &f));
+        ReportSum s;
+        if (is_known(out, q, *n) || !report_sum(k, *n, &s))
+            continue;
+        s.q = q;
+        find_groups(k, &s);
+        vec_push(k->module->arena, out, s);
     }
 }
 

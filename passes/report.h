@@ -70,8 +70,10 @@ typedef struct ReportSum {
     Loc loc;
     GroupId row_group, depth_group; /* as in ReportProduct */
     Elem elem;   /* of both operands, when they are of one 16-bit type: a cube operation; else EL_F32 */
-    int is_dot;  /* its operands vary with the same indices: every element is read once, there is nothing to share */
+    int is_dot;  /* of its operands one varies with whatever the other does: no product of matrices, nothing to share */
 } ReportSum;
+/* Is e such a sum? Then *out says all but its equation and groups. */
+int report_sum(const Kernel *k, ExprId e, ReportSum *out);
 typedef Vec(ReportSum) ReportSums;
 ReportSums report_sums(const Kernel *k); /* in the module's arena */
 /* Do equations of k read local `producer` of k? The edges of a kernel, in the order of their readers. */
