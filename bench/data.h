@@ -1,0 +1,56 @@
+/* Memory, random numbers and routes of a case. */
+#ifndef BENCH_DATA_H
+#define BENCH_DATA_H
+
+#include <moec/moert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Blocks that are freed together, and the random numbers that fill them. Zero-initialise. */
+typedef struct Memory {
+    struct MemoryBlock *last;
+    uint64_t random;
+} Memory;
+
+/* Zeroed, in huge pages where the system has them. Never NULL: the program ends when there is none. */
+void *memory_get(Memory *m, size_t bytes);
+void memory_free(Memory *m);
+/* What else is given back with it. */
+void memory_drop(Memory *m, void (*drop)(void *), void *at);
+
+/* Sizes by name: dimensions of the kernels here are single letters. */
+typedef struct Sizes {
+    int64_t of[26];
+} Sizes;
+#define SIZE(sizes, letter) ((sizes).of[(letter) - 'A'])
+
+uint64_t random_next(Memory *m);
+/* Random numbers, uniform in (-scale, scale), the same in each run. */
+uint16_t *random_bf16(Memory *m, int64_t n, float scale);
+float *random_f32(Memory *m, int64_t n, float scale);
+
+static inline float bf16_to_f32(uint16_t bits)
+{
+    union {
+        uint32_t bits;
+        float f;
+    } u = {(uint32_t)bits << 16};
+    return u.f;
+}
+
+static inline uint16_t f32_to_bf16(float f)
+{
+    union {
+        float f;
+        uint32_t bits;
+    } u = {f};
+    return (uint16_t)((u.bits + 0x7fff + (u.bits >> 16 & 1)) >> 16);
+}
+
+/* T tokens choose K of E experts; popularity falls with rank^-zipf, `empty` experts get nothing. */
+moe_route *random_route(Memory *m, int64_t tokens, int64_t choices, int64_t experts, double zipf,
+                        int64_t empty);
+/* Every expert has `rows` tokens, of one choice each. */
+moe_route *even_route(Memory *m, int64_t experts, int64_t rows);
+
+#endif

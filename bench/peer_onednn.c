@@ -1,0 +1,336 @@
+/* oneDNN, by each of its interfaces that can do the product: the matmul and inner product primitives, one for each expert
+ * that has rows, made before the timing, and its functions in the manner of BLAS. */
+#include "bench/onednn_version.h"
+#include "bench/peer.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+
+static const char *version(void)
+{
+    static char text[32];
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
+    return text;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- primitives ---- */
+
+/* How primitives are asked for. */
+typedef struct Recipe {
+    const char *name;
+    ProductKind kind;
+    Op op;
+    int any;    /* weights in the layout that the primitive likes: only when they may be prepacked */
+    int turned; /* of dW: the result stands as [width, depth] */
+    int add;    /* of dW: into scratch memory, then added; otherwise the primitive accumulates */
+} Recipe;
+
+/* clang-format off */
+static const Recipe recipes[] = {
+    {"matmul",                       PRODUCT_FWD, OP_MATMUL,  0, 0, 0},
+    {"matmul, prepacked",            PRODUCT_FWD, OP_MATMUL,  1, 0, 0},
+    {"inner product",                PRODUCT_FWD, OP_FORWARD, 0, 0, 0},
+    {"inner product, prepacked",     PRODUCT_FWD, OP_FORWARD, 1, 0, 0},
+    {"matmul",                       PRODUCT_DX,  OP_MATMUL,  0, 0, 0},
+    {"matmul, prepacked",            PRODUCT_DX,  OP_MATMUL,  1, 0, 0},
+    {"inner product",                PRODUCT_DX,  OP_DATA,    0, 0, 0},
+    {"inner product, prepacked",     PRODUCT_DX,  OP_DATA,    1, 0, 0},
+    {"matmul, accumulating",         PRODUCT_DW,  OP_MATMUL,  0, 0, 0},
+    {"matmul and add",               PRODUCT_DW,  OP_MATMUL,  0, 0, 1},
+    {"inner product and add",        PRODUCT_DW,  OP_WEIGHTS, 0, 0, 1},
+    {"inner product turned and add", PRODUCT_DW,  OP_WEIGHTS, 0, 1, 1},
+};
+/* clang-format on */
+
+typedef struct Step {
+    dnnl_primitive_t primitive;
+    dnnl_memory_t a, b, c;
+    dnnl_exec_arg_t args[3];
+    void *packed;
+    float *sum; /* what scratch memory is added to, or NULL */
+} Step;
+
+typedef struct Way {
+    Step *steps;
+    int n;
+    float *scratch;
+    int64_t scratch_elements;
+} Way;
+
+static void way_free(void *self)
+{
+    Way *w = self;
+    for (int i = 0; i < w->n; i++) {
+        Step *s = &w->steps[i];
+        dnnl_primitive_destroy(s->primitive);
+        dnnl_memory_destroy(s->a);
+        dnnl_memory_destroy(s->b);
+        dnnl_memory_destroy(s->c);
+        free(s->packed);
+    }
+    free(w->steps);
+    free(w->scratch);
+    free(w);
+}
+
+static void add(float *restrict to, const float *restrict from, int64_t n)
+{
+#pragma omp parallel for simd
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+static double way_time(void *self, int calls)
+{
+    Way *w = self;
+    double begin = now();
+    for (int call = 0; call < calls; call++)
+        for (int i = 0; i < w->n; i++) {
+            Step *s = &w->steps[i];
+            if (dnnl_primitive_execute(s->primitive, stream, 3, s->args) || dnnl_stream_wait(stream))
+                return -1;
+            if (s->sum)
+                add(s->sum, w->scratch, w->scratch_elements);
+        }
+    return now() - begin;
+}
+
+/* The operands of one expert in the primitive's order, see pd_new. */
+typedef struct Operand {
+    int64_t rows, cols, strides[2];
+    dnnl_data_type_t type;
+    void *at;
+    int arg, any;
+} Operand;
+
+static Operand plain(int64_t rows, int64_t cols, dnnl_data_type_t type, void *at, int arg)
+{
+    return (Operand){rows, cols, {cols, 1}, type, at, arg, 0};
+}
+
+/* The transpose of a matrix as it stands in memory. */
+static Operand turned(Operand o)
+{
+    return (Operand){o.cols, o.rows, {o.strides[1], o.strides[0]}, o.type, o.at, o.arg, o.any};
+}
+
+static void operands(const Product *p, const Recipe *r, int64_t e, Operand out[3])
+{
+    int64_t rows = p->start[e + 1] - p->start[e], h = p->depth, f = p->width;
+    size_t size = p->bf16 ? 2 : 4;
+    dnnl_data_type_t type = p->bf16 ? dnnl_bf16 : dnnl_f32;
+    Operand x = plain(rows, h, type, (char *)p->x + (size_t)(p->start[e] * h) * size, DNNL_ARG_SRC);
+    Operand y = plain(rows, f, type, (char *)p->y + (size_t)(p->start[e] * f) * size, DNNL_ARG_DST);
+    Operand w = plain(h, f, type, (char *)p->w + (size_t)(e * h * f) * size, DNNL_ARG_WEIGHTS);
+    w.any = r->any;
+    if (p->kind == PRODUCT_DW)
+        w = plain(h, f, dnnl_f32, (float *)p->w + e * h * f, DNNL_ARG_DIFF_WEIGHTS);
+    if (r->turned)
+        w.strides[0] = 1, w.strides[1] = h;
+    Operand all[][3] = {
+        [OP_FORWARD] = {x, turned(w), y}, [OP_DATA] = {y, turned(w), x}, [OP_WEIGHTS] = {x, y, turned(w)}};
+    memcpy(out, all[r->op], 3 * sizeof *out);
+    if (r->op == OP_DATA)
+        out[0].arg = DNNL_ARG_DIFF_DST, out[2].arg = DNNL_ARG_DIFF_SRC;
+    if (r->op == OP_WEIGHTS)
+        out[1].arg = DNNL_ARG_DIFF_DST;
+    if (r->op != OP_MATMUL)
+        return;
+    Operand by_kind[][3] = {
+        [PRODUCT_FWD] = {x, w, y}, [PRODUCT_DX] = {y, turned(w), x}, [PRODUCT_DW] = {turned(x), y, w}};
+    static const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    memcpy(out, by_kind[p->kind], 3 * sizeof *out);
+    for (int i = 0; i < 3; i++)
+        out[i].arg = args[i];
+}
+
+static dnnl_primitive_attr_t accumulating(void)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_attr_create(&attr);
+    dnnl_post_ops_create(&ops);
+    APPEND_SUM(ops);
+    dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return attr;
+}
+
+static Md md_given(const Operand *o)
+{
+    return md_new(o->rows, o->cols, o->type, o->strides[0], o->strides[1]);
+}
+
+/* The description of the primitive. The backward ones want to be shown their forward. */
+static Pd describe(const Recipe *r, int sum, const Operand o[3])
+{
+    dnnl_primitive_attr_t attr = sum ? accumulating() : NULL;
+    Md md[3];
+    for (int i = 0; i < 3; i++)
+        md[i] = o[i].any ? md_new(o[i].rows, o[i].cols, o[i].type, 0, 0) : md_given(&o[i]);
+    Pd hint = NULL, pd = NULL;
+    if (r->op == OP_DATA)
+        hint = pd_new(OP_FORWARD, engine, md[2], md[1], md[0], NULL, NULL);
+    if (r->op == OP_WEIGHTS) { /* whose weights are of the operands' type */
+        Md weights = md_new(o[2].rows, o[2].cols, o[0].type, 0, 0);
+        hint = pd_new(OP_FORWARD, engine, md[0], weights, md[1], NULL, NULL);
+        md_free(weights);
+    }
+    pd = pd_new(r->op, engine, md[0], md[1], md[2], hint, attr);
+    if (hint)
+        dnnl_primitive_desc_destroy(hint);
+    for (int i = 0; i < 3; i++)
+        md_free(md[i]);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return pd;
+}
+
+static dnnl_memory_t memory_of(const Operand *o)
+{
+    Md md = md_given(o);
+    dnnl_memory_t memory = NULL;
+    dnnl_memory_create(&memory, md, engine, o->at);
+    md_free(md);
+    return memory;
+}
+
+/* The weights in the layout that the primitive chose. */
+static dnnl_memory_t prepacked(Step *s, const Operand *o, ConstMd chosen)
+{
+    size_t bytes = (dnnl_memory_desc_get_size(chosen) + 63) / 64 * 64;
+    dnnl_memory_t from = memory_of(o), to = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t reorder = NULL;
+    Md given = md_given(o);
+    s->packed = aligned_alloc(64, bytes);
+    if (s->packed && !dnnl_memory_create(&to, chosen, engine, s->packed) &&
+        !dnnl_reorder_primitive_desc_create(&pd, given, engine, chosen, engine, NULL) &&
+        !dnnl_primitive_create(&reorder, pd)) {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+        dnnl_primitive_execute(reorder, stream, 2, args);
+        dnnl_stream_wait(stream);
+    }
+    dnnl_primitive_destroy(reorder);
+    dnnl_primitive_desc_destroy(pd);
+    dnnl_memory_destroy(from);
+    md_free(given);
+    return to;
+}
+
+/* 0: this way does not exist here. */
+static int step_make(Way *w, const Product *p, const Recipe *r, int64_t e)
+{
+    Step *s = &w->steps[w->n];
+    Operand o[3];
+    operands(p, r, e, o);
+    if (r->add) {
+        s->sum = o[2].at;
+        o[2].at = w->scratch;
+    }
+    Pd pd = describe(r, p->kind == PRODUCT_DW && !r->add, o);
+    if (!pd)
+        return 0;
+    w->n++;
+    s->a = memory_of(&o[0]);
+    s->b = o[1].any ? prepacked(s, &o[1], dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0))
+                    : memory_of(&o[1]);
+    s->c = memory_of(&o[2]);
+    dnnl_memory_t memories[] = {s->a, s->b, s->c};
+    for (int i = 0; i < 3; i++)
+        s->args[i] = (dnnl_exec_arg_t){o[i].arg, memories[i]};
+    int made = !dnnl_primitive_create(&s->primitive, pd) && s->a && s->b && s->c;
+    dnnl_primitive_desc_destroy(pd);
+    return made;
+}
+
+static void add_primitives(const Product *p, const Recipe *r, AddWay *add_way, void *to)
+{
+    Way *w = calloc(1, sizeof *w);
+    if (!w)
+        return;
+    w->steps = calloc((size_t)p->experts, sizeof *w->steps);
+    w->scratch_elements = p->depth * p->width;
+    w->scratch = r->add ? calloc((size_t)w->scratch_elements, sizeof *w->scratch) : NULL;
+    int made = w->steps && (w->scratch || !r->add);
+    for (int64_t e = 0; made && e < p->experts; e++)
+        if (p->start[e + 1] > p->start[e])
+            made = step_make(w, p, r, e);
+    if (made)
+        add_way(to, "oneDNN", r->name, way_time, w, way_free);
+    else
+        way_free(w);
+}
+
+/* ---- in the manner of BLAS: only f32, and products of bf16 into f32, which the library has but its header lacks ---- */
+
+extern dnnl_status_t dnnl_gemm_bf16bf16f32(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k,
+                                           float alpha, const uint16_t *a, int64_t lda, const uint16_t *b,
+                                           int64_t ldb, float beta, float *c, int64_t ldc)
+    __attribute__((weak));
+
+static dnnl_status_t gemm(const Product *p, int64_t e)
+{
+    int64_t rows = p->start[e + 1] - p->start[e], h = p->depth, f = p->width;
+    size_t size = p->bf16 ? 2 : 4;
+    void *x = (char *)p->x + (size_t)(p->start[e] * h) * size,
+         *y = (char *)p->y + (size_t)(p->start[e] * f) * size;
+    float *w = (float *)p->w + e * h * f;
+    if (p->bf16)
+        return dnnl_gemm_bf16bf16f32('T', 'N', h, f, rows, 1, x, h, y, f, 1, w, f);
+    switch (p->kind) {
+    case PRODUCT_FWD: return dnnl_sgemm('N', 'N', rows, f, h, 1, x, h, w, f, 0, y, f);
+    case PRODUCT_DX: return dnnl_sgemm('N', 'T', rows, h, f, 1, y, f, w, f, 0, x, h);
+    case PRODUCT_DW: return dnnl_sgemm('T', 'N', h, f, rows, 1, x, h, y, f, 1, w, f);
+    }
+    return dnnl_invalid_arguments;
+}
+
+static double gemm_time(void *self, int calls)
+{
+    const Product *p = self;
+    double begin = now();
+    for (int call = 0; call < calls; call++)
+        for (int64_t e = 0; e < p->experts; e++)
+            if (p->start[e + 1] > p->start[e] && gemm(p, e))
+                return -1;
+    return now() - begin;
+}
+
+static void add_gemm(const Product *p, AddWay *add_way, void *to)
+{
+    if (p->bf16 && (p->kind != PRODUCT_DW || !dnnl_gemm_bf16bf16f32))
+        return;
+    Product *copy = malloc(sizeof *copy);
+    if (!copy)
+        return;
+    *copy = *p;
+    add_way(to, "oneDNN", "gemm", gemm_time, copy, free);
+}
+
+static void product(const Product *p, AddWay *add_way, void *to)
+{
+    omp_set_num_threads(p->threads);
+    if (!engine && (dnnl_engine_create(&engine, dnnl_cpu, 0) ||
+                    dnnl_stream_create(&stream, engine, dnnl_stream_default_flags)))
+        return;
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (recipes[i].kind == p->kind && (p->prepacked || !recipes[i].any))
+            add_primitives(p, &recipes[i], add_way, to);
+    add_gemm(p, add_way, to);
+}
+
+const Peer peer = {"oneDNN", version, product};
