@@ -1,8 +1,9 @@
 /* The plug-in's front door: kernels to an LLVM module to text, assembly or an object.
  *
  * Note [Parts]. Generating code takes nearly all of a compilation, and LLVM's contexts are independent: an
- * object of several launches is made in up to four parts, each by a thread of its own, and merged. What goes
- * where depends on the program only, so the bytes do not depend on the machine. */
+ * object of several launches is made in a few parts, each by a thread of its own, and merged. Entries of kernels,
+ * which run once per call, are parts of their own, generated as fast as LLVM can: that takes a quarter of the time.
+ * What goes where depends on the program only, so the bytes do not depend on the machine. */
 #include "backend/emit.h"
 #include "backend/jit.h"
 #include "backend/object.h"
@@ -13,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A weight of 20 is about a millisecond. */
-enum { PARTS_MAX = 4, PART_WEIGHT = 500, PRODUCT_WEIGHT = 200, PACK_WEIGHT = 100 };
+/* A weight of 30 is about a millisecond. */
+enum { PARTS_MAX = 5, PART_WEIGHT = 600, PRODUCT_WEIGHT = 250, PACK_WEIGHT = 150 };
 
 /* What is generated once: a body of launches, a helper, or everything else of a kernel. */
 typedef struct Unit {
@@ -34,7 +35,7 @@ typedef struct Job {
     Plan **plans;             /* [nkernels * ninputs] */
     uint32_t like[ISA_COUNT]; /* input i has the code of this one, up to helpers: see find_like() */
     Vec(Unit) units;
-    uint32_t nparts;
+    uint32_t nparts, nquick; /* the first are the quick ones */
 } Job;
 
 typedef struct Part {
@@ -87,12 +88,15 @@ static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *
     emit_exports(s, own, bodies, job->ninputs);
 }
 
+static int is_quick(const Part *part) { return part->number < part->job->nquick; }
+
 static void build_module(L *l, const Part *part)
 {
     const Job *job = part->job;
     Shared shared = {0};
     l->split = job->nparts > 1;
-    l->first = part->number == 0;
+    l->quick = is_quick(part);
+    l->first = part->number == 0 || part->number == job->nquick;
     shared_emit(l, &shared, job->inputs, job->ninputs);
     Debug *debug = job->options->debug ? debug_new(l, job->inputs[0].module) : NULL;
     for (uint32_t i = 0; i < job->units.len; i++)
@@ -100,7 +104,7 @@ static void build_module(L *l, const Part *part)
             add_unit(l, &shared, debug, job, &job->units.at[i]);
     if (debug)
         debug_finish(debug);
-    if (l->first) {
+    if (part->number == 0) {
         add_text(l, "moec_manifest", job->options->manifest);
         add_text(l, "moec_build_id", job->options->build_id);
     }
@@ -119,9 +123,12 @@ static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod,
 }
 
 /* LLVM configures tiles anew for each instruction at level 0, or crashes: there AMX is generated at level 1. */
-static int level_of(const Job *job)
+static int level_of(const Part *part)
 {
+    const Job *job = part->job;
     int tiles = 0;
+    if (is_quick(part))
+        return 0;
     for (uint32_t i = 0; i < job->ninputs; i++)
         tiles |= job->inputs[i].isa == ISA_amx;
     return tiles && job->options->level < 1 ? 1 : job->options->level;
@@ -130,7 +137,7 @@ static int level_of(const Job *job)
 static const char *make_part(Part *part)
 {
     LLVMTargetMachineRef machine;
-    const char *error = target_open(level_of(part->job), part->arena, &machine);
+    const char *error = target_open(level_of(part), part->arena, &machine);
     if (error)
         return error;
     const char *path = part->job->inputs[0].module->path;
@@ -141,7 +148,7 @@ static const char *make_part(Part *part)
     l_init(&l, part->arena, ctx, mod);
     build_module(&l, part); /* leaves by arena_escape() only for a bug; then LLVM's objects are lost */
     LLVMDisposeBuilder(l.b);
-    error = target_optimize(machine, mod, level_of(part->job), part->arena);
+    error = target_optimize(machine, mod, level_of(part), part->arena);
     l_optimized(&l);
     if (!error)
         error = write_module(machine, mod, part);
@@ -247,12 +254,12 @@ static void plan_units(Job *job, Arena *a)
         }
     find_like(job, a);
     for (uint32_t k = 0; k < job->nkernels; k++) {
-        uint64_t weight = 50;
+        uint64_t weight = 20;
         for (uint32_t i = 0; i < job->ninputs; i++) {
             if (job->like[i] < i)
                 continue;
             Plan *p = job->plans[k * job->ninputs + i];
-            weight += 80 + 8 * p->launches.len + 5 * p->k->params.len;
+            weight += 30 + 3 * p->launches.len + 2 * p->k->params.len;
             for (uint32_t j = 0; j < p->launches.len; j++)
                 add_body(job, a, k, i, j);
         }
@@ -261,25 +268,46 @@ static void plan_units(Job *job, Arena *a)
     add_helpers(job, a);
 }
 
-/* Units go, heaviest first, to the part that has least. */
+static int is_entry(const Unit *unit) { return !unit->launch && unit->helper < 0; }
+
+static uint32_t clamp(uint64_t n, uint32_t least, uint32_t most)
+{
+    return n < least ? least : n > most ? most : (uint32_t)n;
+}
+
+/* By weight; at least one part of each kind. */
+static void count_parts(Job *job)
+{
+    uint64_t total = 0, entries = 0;
+    for (uint32_t i = 0; i < job->units.len; i++) {
+        total += job->units.at[i].weight;
+        entries += is_entry(&job->units.at[i]) ? job->units.at[i].weight : 0;
+    }
+    job->nparts = 1;
+    if (job->what != OUTPUT_OBJECT || !entries || entries == total)
+        return;
+    job->nparts = clamp(total / PART_WEIGHT, 2, PARTS_MAX);
+    job->nquick = clamp((job->nparts * entries + total / 2) / total, 1, job->nparts - 1);
+}
+
+/* Units go, heaviest first, to the part of their kind that has least. */
 static void share_units(Job *job, Arena *a)
 {
-    uint64_t total = 0, load[PARTS_MAX] = {0};
-    for (uint32_t i = 0; i < job->units.len; i++)
-        total += job->units.at[i].weight;
-    uint64_t n = job->what == OUTPUT_OBJECT ? total / PART_WEIGHT : 1;
-    job->nparts = n > PARTS_MAX ? PARTS_MAX : n ? (uint32_t)n : 1;
+    uint64_t load[PARTS_MAX] = {0};
     uint8_t *given = arena_array(a, uint8_t, job->units.len + 1);
     for (uint32_t round = 0; round < job->units.len; round++) {
-        uint32_t heavy = NONE, light = 0;
+        uint32_t heavy = NONE;
         for (uint32_t i = 0; i < job->units.len; i++)
             if (!given[i] && (heavy == NONE || job->units.at[i].weight > job->units.at[heavy].weight))
                 heavy = i;
-        for (uint32_t i = 1; i < job->nparts; i++)
+        Unit *unit = &job->units.at[heavy];
+        int quick = is_entry(unit) && job->nquick;
+        uint32_t light = quick ? 0 : job->nquick, end = quick ? job->nquick : job->nparts;
+        for (uint32_t i = light + 1; i < end; i++)
             light = load[i] < load[light] ? i : light;
         given[heavy] = 1;
-        job->units.at[heavy].part = light;
-        load[light] += job->units.at[heavy].weight;
+        unit->part = light;
+        load[light] += unit->weight;
     }
 }
 
@@ -335,6 +363,7 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
                .what = what};
     Part parts[PARTS_MAX] = {0};
     plan_units(&job, a);
+    count_parts(&job);
     share_units(&job, a);
     uint32_t nparts = job.nparts;
     for (uint32_t i = 0; i < nparts; i++)

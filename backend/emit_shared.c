@@ -2,14 +2,14 @@
  * choosing the instruction set. */
 #include "backend/emit.h"
 
-/* Of the parts of an object the first has these functions; the others declare them. */
-static int here(const L *l) { return !l->split || l->first; }
+/* Of the parts of an object the first of the function's kind has it; the others declare it. */
+static int here(const L *l, int quick) { return !l->split || (l->first && l->quick == quick); }
 
 static V new_function(L *l, const char *name, Ty result, const Ty *params, unsigned n, int quick)
 {
     V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, params, n));
     l_shared(l, fn);
-    if (!here(l))
+    if (!here(l, quick))
         return fn;
     l_attribute(l, fn, "nounwind");
     if (quick)
@@ -32,7 +32,7 @@ static V emit_refuse(L *l, const Shared *s)
 {
     Ty params[5] = {l->ptr, l->i32, l->ptr, l->i64, l->i64};
     V fn = new_function(l, "moec.refuse", l->i32, params, 5, 1);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     V ctx = LLVMGetParam(fn, 0), status = LLVMGetParam(fn, 1);
     When has = l_when(l, l_not(l, is_null(l, ctx)));
@@ -52,7 +52,7 @@ static V emit_overlap(L *l, const Shared *s)
 {
     Ty params[2] = {l->ptr, l->i64};
     V fn = new_function(l, "moec.overlap", l->i64, params, 2, 1);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     V table = LLVMGetParam(fn, 0), n = LLVMGetParam(fn, 1), field[2][3], one = l_i64(l, 1);
     For i = l_for(l, l_i64(l, 0), n, 1, "i");
@@ -84,7 +84,7 @@ static V emit_null(L *l, const Shared *s)
 {
     Ty params[2] = {l->ptr, l->i64};
     V fn = new_function(l, "moec.null", l->i64, params, 2, 1), zero = l_i64(l, 0);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     For i = l_for(l, zero, LLVMGetParam(fn, 1), 1, "i");
     V at = l_at(l, s->range, LLVMGetParam(fn, 0), i.var);
@@ -108,7 +108,7 @@ static V emit_items(L *l)
     Ty params[7] = {l->ptr, l->ptr, l->ptr, l->i64, l->ptr, l->i64, l->i64};
     Ty body[5] = {l->ptr, l->ptr, l->i64, l->i64, l->i64};
     V fn = new_function(l, "moec.items", l->none, params, 7, 1);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     V items = LLVMGetParam(fn, 3), threads = LLVMGetParam(fn, 6), one = l_i64(l, 1);
     V team = l_icmp(l, LLVMIntSGT, threads, one);
@@ -136,7 +136,7 @@ static V emit_strided(L *l)
     Ty params[8] = {l->ptr, l->ptr, l->i64, l->i64, l->i64, l->ptr, l->i64, l->i64};
     Ty pack[5] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
     V fn = new_function(l, "moec.strided", l->none, params, 8, 0), most = l_i64(l, PACK_ROWS);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     V first = LLVMGetParam(fn, 1), stride = LLVMGetParam(fn, 2), rows = LLVMGetParam(fn, 3);
     V table = l_slot(l, LLVMArrayType2(l->ptr, PACK_ROWS), "rows");
@@ -163,7 +163,7 @@ static V emit_fail(L *l)
 {
     Ty params[5] = {l->ptr, l->i64, l->i64, l->i64, l->i64};
     V fn = new_function(l, "moec.fail", l->none, params, 5, 1);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     l_attribute(l, fn, "cold");
     V at = LLVMGetParam(fn, 0), item = LLVMGetParam(fn, 1), lock = byte_at(l, at, DATA_LOCK);
@@ -309,7 +309,7 @@ static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *ca
 static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
 {
     V fn = new_function(l, "moec.select", l->i32, NULL, 0, 1);
-    if (!here(l))
+    if (LLVMIsDeclaration(fn))
         return fn;
     V known = LLVMAddGlobal(l->mod, l->i32, "moec.selected");
     LLVMSetInitializer(known, l_i32(l, 0));
@@ -360,7 +360,7 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
     s->route = LLVMStructTypeInContext(l->ctx, route, sizeof route / sizeof *route, 0);
     s->range = LLVMStructTypeInContext(l->ctx, range, 3, 0);
     s->forced = LLVMAddGlobal(l->mod, l->ptr, "moec.forced");
-    if (here(l))
+    if (here(l, 1))
         LLVMSetInitializer(s->forced, LLVMConstNull(l->ptr));
     l_shared(l, s->forced);
     Ty zeros = LLVMArrayType2(l->i64, 8);

@@ -18,7 +18,7 @@ typedef struct L {
     V fn;                         /* function being emitted */
     Block entry;                  /* its first block: stack slots, and what is computed once */
     int split;                    /* the module is a part: what parts share is hidden, not internal */
-    int first;                    /* the part that has what all need */
+    int quick, first;             /* a part that is generated fast; the first of its kind has what all need */
     int words;                    /* the target broadcasts 16-bit words */
     int hides;                    /* l_for() hides what loop variables are */
     Vec(V) later;                 /* l_quick_later() */
