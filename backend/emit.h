@@ -297,7 +297,11 @@ typedef struct Product {
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
+    V anew;     /* i1: sums begin at zero; old ones may be anything */
+    V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
+    V from_row; /* bytes to the next row there: 0, or c_row */
 } Product;
+enum { ZERO_BYTES = 256 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };

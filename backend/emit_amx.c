@@ -31,10 +31,10 @@ static V tile_product(L *l, V sum, V left, V right)
     return l_intrinsic(l, "llvm.x86.tdpbf16ps.internal", NULL, args, 6);
 }
 
-static V tile_of_sums(Product *x, V c, int i)
+static V tile_of_sums(Product *x, V c, V c_row, int i)
 {
     L *l = x->l;
-    V row = l_mul(l, x->c_row, l_i64(l, i / TILES * TILE_ROWS));
+    V row = l_mul(l, c_row, l_i64(l, i / TILES * TILE_ROWS));
     return l_byte(l, l_byte(l, c, row), l_i64(l, i % TILES * TILE_BYTES));
 }
 
@@ -45,8 +45,9 @@ void emit_tile_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
     V sum[TILES * TILES], left[TILES], right[TILES];
     if (rows != TILES * TILE_ROWS || x->lanes * x->vectors != LAYOUT_EDGE)
         BUG(l->arena, "backend: a fragment of tiles of %u rows", rows);
+    V begin = l_select(l, x->anew, x->zeros, c);
     for (int i = 0; i < TILES * TILES; i++)
-        sum[i] = tile_load(l, tile_of_sums(x, c, i), x->c_row);
+        sum[i] = tile_load(l, tile_of_sums(x, begin, x->from_row, i), x->from_row);
     For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
     Carry sums = l_carry(l, &k, sum, TILES * TILES);
     V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
@@ -60,7 +61,7 @@ void emit_tile_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
         sum[i] = tile_product(l, sum[i], left[i / TILES], right[i % TILES]);
     l_carried(l, &k, &sums);
     for (int i = 0; i < TILES * TILES; i++)
-        tile_store(l, tile_of_sums(x, c, i), x->c_row, sum[i]);
+        tile_store(l, tile_of_sums(x, c, x->c_row, i), x->c_row, sum[i]);
 }
 
 /* ---- plain code ---- */
@@ -105,10 +106,24 @@ static void soft_step(Product *x, V c, V a, V b)
     l_store(l, flushed(l, l_fadd(l, old, both)), c, 4);
 }
 
+static void clear(Product *x, uint32_t rows, V c, int64_t bytes)
+{
+    L *l = x->l;
+    V nothing = l_real(LLVMVectorType(l->f32, x->lanes), 0.0);
+    For r = l_for(l, l_i64(l, 0), l_i64(l, rows), 1, "row");
+    For v = l_for(l, l_i64(l, 0), l_i64(l, x->vectors * bytes), bytes, "vector");
+    l_store(l, nothing, l_byte(l, l_byte(l, c, l_mul(l, r.var, x->c_row)), v.var), 4);
+    l_end_for(l, &v);
+    l_end_for(l, &r);
+}
+
 void emit_soft_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     int64_t bytes = (int64_t)x->lanes * LAYOUT_WORD_BYTES;
+    When anew = l_when(l, x->anew);
+    clear(x, rows, c, bytes);
+    l_end_when(l, &anew);
     For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
     V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));

@@ -11,10 +11,10 @@ typedef struct Fragment {
     V word[VECTORS_MAX]; /* of the right panel, as i32 */
 } Fragment;
 
-static V address_of_sum(const Fragment *f, V c, uint32_t row, uint32_t vector)
+static V address_of_sum(const Fragment *f, V c, V c_row, uint32_t row, uint32_t vector)
 {
     L *l = f->x->l;
-    V at = l_byte(l, c, l_mul(l, f->x->c_row, l_i64(l, row)));
+    V at = l_byte(l, c, l_mul(l, c_row, l_i64(l, row)));
     return l_byte(l, at, l_i64(l, (int64_t)vector * f->x->lanes * 4));
 }
 
@@ -83,12 +83,14 @@ void emit_vector_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     Fragment f = {.x = x, .rows = rows};
-    if (rows * x->vectors > FRAGMENT_MAX || x->vectors > VECTORS_MAX)
+    if (rows * x->vectors > FRAGMENT_MAX || x->vectors > VECTORS_MAX ||
+        x->lanes * x->vectors * LAYOUT_WORD_BYTES > ZERO_BYTES)
         BUG(l->arena, "backend: a fragment of %u rows of %u vectors", rows, x->vectors);
     Ty type = LLVMVectorType(l->f32, x->lanes);
+    V from = l_select(l, x->anew, x->zeros, c);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
-        f.sum[i] = l_load(l, type, address_of_sum(&f, c, i / x->vectors, i % x->vectors), 4);
+        f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
     over_units(&f, a, b, units);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
-        l_store(l, f.sum[i], address_of_sum(&f, c, i / x->vectors, i % x->vectors), 4);
+        l_store(l, f.sum[i], address_of_sum(&f, c, x->c_row, i / x->vectors, i % x->vectors), 4);
 }

@@ -9,6 +9,9 @@
  * [Block products] in tile.h allows. */
 #include "backend/emit.h"
 
+/* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
+ * block or panel; rows, columns, depth; whether sums begin anew. */
+enum { DEPTH = 8, ANEW, PARAMS };
 enum { PART_WORDS = 128, LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
@@ -16,7 +19,7 @@ uint32_t product_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (
 
 static Ty function_type(L *l)
 {
-    Ty types[] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64};
+    Ty types[PARAMS] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i1};
     return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
 }
 
@@ -80,15 +83,16 @@ void emit_tile_product(Emit *e, StmtId id)
                  *right = &e->p->buffers.at[x_at(e->k, s->other)->sym];
     if (e->width)
         BUG(l->arena, "backend: kernel %s has a block product in a vector loop", e->k->name);
-    V stride = emit_stride(e, s->buffer, s->nindex - 2u), args[9];
+    V stride = emit_stride(e, s->buffer, s->nindex - 2u), args[PARAMS];
     args[0] = emit_address(e, s->buffer, s->index, s->nindex);
     args[1] = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(EL_F32)));
     args[2] = operand(e, s->value, &args[3]);
     args[4] = operand(e, s->other, &args[5]);
     for (int i = 0; i < 3; i++)
         args[6 + i] = emit_value(e, s->size[i]);
-    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem)), args, 9,
-                   "");
+    args[ANEW] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
+    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem)), args,
+                   PARAMS, "");
 }
 
 /* ---- the function ---- */
@@ -159,8 +163,20 @@ static void over_columns(Product *x, V a, V b, V units)
 static V count_units(const Product *x, V depth)
 {
     L *l = x->l;
+    depth = l_max(l, depth, l_i64(l, 0));
     V units = x->left == EL_BF16 ? l_sar(l, l_add(l, depth, l_i64(l, 1)), 1) : depth;
     return round_up(l, units, fragment_of(x) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
+}
+
+static V zeros(const Plan *p)
+{
+    L *l = p->l;
+    V v = LLVMAddGlobal(l->mod, LLVMArrayType2(l->i8, ZERO_BYTES), "zeros");
+    LLVMSetInitializer(v, LLVMConstNull(LLVMArrayType2(l->i8, ZERO_BYTES)));
+    LLVMSetLinkage(v, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(v, 1);
+    LLVMSetAlignment(v, LAYOUT_LINE_BYTES);
+    return v;
 }
 
 void emit_product_function(Plan *p, uint32_t kind)
@@ -179,9 +195,12 @@ void emit_product_function(Plan *p, uint32_t kind)
         *params[i] = LLVMGetParam(fn, i);
     x.per_word = x.left == EL_F32 && x.right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
-    x.units = count_units(&x, LLVMGetParam(fn, 8));
+    x.units = count_units(&x, LLVMGetParam(fn, DEPTH));
+    x.zeros = zeros(p);
     int64_t part = PART_WORDS * (int64_t)x.per_word;
-    For f = l_for(l, l_i64(l, 0), x.units, part, "part");
+    For f = l_for(l, l_i64(l, 0), l_max(l, x.units, l_i64(l, 1)), part, "part"); /* without terms too */
+    x.anew = l_and(l, LLVMGetParam(fn, ANEW), l_icmp(l, LLVMIntEQ, f.var, l_i64(l, 0)));
+    x.from_row = l_select(l, x.anew, l_i64(l, 0), x.c_row);
     V units = l_min(l, l_sub(l, x.units, f.var), l_i64(l, part));
     V a = l_byte(l, x.a, l_mul(l, l_sar(l, f.var, 4), x.a_block));
     V b = l_byte(l, x.b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x.per_word)));

@@ -94,6 +94,7 @@ class Kernel:
     def bind(self, sizes, args, threads=1):
         """A function without parameters that calls the kernel."""
         context, values = Context(threads), [ctypes.c_int64(sizes[d]) for d in self.dims]
+        packed = []
         for p in self.params:
             a = args[p["name"]]
             if p["kind"] == "route":
@@ -103,14 +104,29 @@ class Kernel:
             else:
                 assert a.flags.c_contiguous and a.dtype == NUMPY[p["type"]], p["name"]
                 assert a.size == np.prod(self.shape(p, sizes)), f"{self.name}: shape of {p['name']}"
+                if "packed" in p:
+                    a = self.pack(p["packed"], sizes, a)
+                    packed.append(a)
                 values.append(ctypes.c_void_p(a.ctypes.data))
         function, name = getattr(self.lib, self.name), self.name
 
-        def call(_keep=args):
+        def call(_keep=(args, packed)):
             status = function(ctypes.byref(context), *values)
             if status:
                 raise RuntimeError(f"{name}: status {status}: {context.text.value.decode()}")
         return call
+
+    def pack(self, packed, sizes, a):
+        """The row-major array a in packed memory, which begins on a line of the cache."""
+        dims = [ctypes.c_int64(sizes[d]) for d in packed["dims"]]
+        count = getattr(self.lib, packed["bytes"])
+        count.restype = ctypes.c_size_t
+        memory = np.zeros(count(*dims) + 64, np.uint8)
+        memory = memory[-memory.ctypes.data % 64:]
+        status = getattr(self.lib, packed["pack"])(*dims, ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(memory.ctypes.data))
+        if status:
+            raise RuntimeError(f"{packed['pack']}: status {status}")
+        return memory
 
     def workspace(self, sizes):
         function = getattr(self.lib, self.name + "_workspace")

@@ -27,9 +27,10 @@
  * converted as a store converts; each is evaluated once, and nothing outside the box. Of a panel in lines or pairs the
  * elements after the box up to the next whole line in k are set to zero, and those up to the next multiple of 32 in rows
  * or columns may be written (with anything).
- *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab
+ *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab anew slab == 0
  * part[i, j] += the sum over k of xs[i, k] * ws[k, j], k ascending, in f32: one chain for each element, that begins at its
- * old value. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major, in thread or work
+ * old value, or where the condition after `anew` holds at zero: then `part` is not read, and written even if the depth
+ * is zero or less. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major, in thread or work
  * space; its elements up to the next multiple of 32 in rows and columns may be written, with anything, so its extents are
  * multiples of 32. The left operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16; types that a
  * target multiplies are in machines/. Subscripts of panels and sums in k begin at a whole line, of rows and columns at a
@@ -69,7 +70,8 @@ typedef struct Stmt {
                                route: the choices i32[T, K] */
     ExprId index[MAX_RANK]; /* store; top: subscripts before the k axis (nindex of them) */
     ExprId value;           /* store; if, check: condition; bucket: key; top: the searched value, over var */
-    ExprId guard;           /* bucket: NONE or the condition of an element to count */
+    ExprId guard; /* bucket: NONE or the condition of an element to count. product: NONE or when the sums
+                               begin at zero */
     ExprId limit;           /* bucket: number of buckets; top: K; check: second number of the text */
     ExprId report;          /* check: first number of the text */
     const char *text;       /* check: printf format with two %lld */

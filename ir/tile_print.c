@@ -185,6 +185,10 @@ static void print_product(TilePrinter *p, const Stmt *s)
         text_add(p->out, "%s", words[i]);
         print_expr(p, s->size[i]);
     }
+    if (s->guard != NONE) {
+        text_add(p->out, " anew ");
+        print_expr(p, s->guard);
+    }
 }
 
 static void print_check(TilePrinter *p, const Stmt *s)

@@ -148,7 +148,7 @@ static void read_pack(TileReader *r, Stmt *s)
     r->scope.len = scope;
 }
 
-/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] rows M cols N depth K */
+/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] rows M cols N depth K anew CONDITION */
 static void read_product(TileReader *r, Stmt *s)
 {
     static const char *const words[3] = {"rows", "cols", "depth"};
@@ -163,6 +163,8 @@ static void read_product(TileReader *r, Stmt *s)
         token_expect(r, words[i]);
         s->size[i] = tile_read_int(r);
     }
+    if (token_take(r, "anew"))
+        s->guard = tile_read_typed(r, 1);
 }
 
 /* bucket ORDER, FIRST over t: T, k: K by KEY into N where CONDITION */

@@ -264,6 +264,8 @@ void tile_verify_product(TileVerifier *v, const Stmt *s)
     TileBox box = target_box(s);
     for (uint32_t i = 0; i < 3; i++)
         verify_plain(v, s->size[i], WANT_INT, "a size");
+    if (s->guard != NONE)
+        verify_plain(v, s->guard, WANT_CONDITION, "the condition of `anew`");
     box.to[0] = s->size[0];
     box.to[1] = s->size[1];
     if (!v->error)
@@ -274,7 +276,7 @@ void tile_verify_product(TileVerifier *v, const Stmt *s)
         verify_operand(v, s, i);
     if (!v->error)
         verify_types(v, s);
-    if (!v->error)
+    if (!v->error && s->guard == NONE)
         tile_verify_read(v, s->buffer);
     if (!v->error)
         verify_block_write(v, box, TILE_product);

@@ -213,7 +213,7 @@ typedef struct Together {
     Domain *d; /* of the first */
 } Together;
 /* Adds their terms from lo to hi of the last reduced index; group: its rows', or NONE. */
-void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group);
+void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group, int anew);
 
 /* lower_report.c: a sum that goes in blocks, or why it does not. */
 void lower_report(Lower *l, const Product *p, const char *why);

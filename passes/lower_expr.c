@@ -21,6 +21,8 @@ ExprId lower_add(Lower *l, ExprId a, int64_t b)
     Module *m = l->k->module;
     if (b == 0)
         return a;
+    if (x_at(l->k, a)->kind == X_INT)
+        return x_int(l->k, (Loc){0}, x_at(l->k, a)->value.i + b);
     if (x_at(l->k, a)->kind == X_EXTENT) /* one node, as the text form reads it */
         return x_extent(l->k, (Loc){0}, ext_add(m, x_at(l->k, a)->sym, ext_const(m, b)));
     return x_op2(l->k, (Loc){0}, OP_add, a, x_int(l->k, (Loc){0}, b));

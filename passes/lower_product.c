@@ -2,10 +2,11 @@
  *
  * Note [Blocks]. An item is a block of rows times a block of columns (lanes). The last reduced index of a sum goes in slabs:
  * for each, the left operand of the item's rows and the right operand of its columns are packed into the thread's memory,
- * then a block product adds the slab's terms to the item's sums, which stand in thread memory. Sums over the same index
- * under the same condition go together (gate and up): a left operand that they share is packed once. After all slabs the
- * drain computes the rest of the equations, element by element, and stores. A sum's chain of additions is in ascending
- * order of the reduced index whatever the blocks are, so bits do not depend on them. Slabs: lower_slab.c.
+ * then a block product adds the slab's terms to the item's sums, which stand in thread memory; the first slab begins them,
+ * where nothing is to be added before it. Sums over the same index under the same condition go together (gate and up): a
+ * left operand that they share is packed once. After all slabs the drain computes the rest of the equations, element by
+ * element, and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so
+ * bits do not depend on them. Slabs: lower_slab.c.
  * Conditions become bounds of the reduced index. Where bounds differ from row to row (a causal mask), the terms that only
  * some rows of the item have are added element by element, under their condition; nothing is multiplied by a zero mask.
  * The same loops do what is no product of two matrices. */
@@ -45,6 +46,14 @@ static void begin(Lower *l, ExprId reduce, TensorId sums, const Equation *onto)
     ExprId value = lower_first_value(l, reduce, onto);
     lower_store(l, loc, sums, partial_at(l, x_index(l->k, loc, l->item_row), at), value, 0);
     lower_close(l, depth);
+}
+
+/* A chain's sums hold the old values already. */
+static void begin_all(Lower *l, const Together *g)
+{
+    for (uint32_t n = 0; n < g->n; n++)
+        if (!g->p[n].chain)
+            begin(l, g->p[n].reduce, g->p[n].partial, NULL);
 }
 
 /* ---- element by element ---- */
@@ -194,11 +203,20 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     for (int i = 0; i < 4; i++)
         end[i] = lower_let(l, loc, "end", lower_min(l, lower_max(l, end[i], lo), hi));
     add_elements_of_all(l, g, w, end[0], end[1]);
-    lower_slabs(l, g, end[1], end[2], t.group);
+    lower_slabs(l, g, end[1], end[2], t.group, 0);
     add_elements_of_all(l, g, w, end[2], end[3]);
     lower_close(l, depth);
     l->part_first = l->item_first;
     l->part_end = l->item_end;
+}
+
+/* Can the first slab of every product begin its sums? */
+static int begin_with_slab(const Together *g, const Terms *t)
+{
+    for (uint32_t n = 0; n < g->n; n++)
+        if (g->p[n].chain)
+            return 0;
+    return g->d->nbound == 1 && t->lo == t->from;
 }
 
 static const char no_matrices[] = "a factor varies with rows and columns";
@@ -211,14 +229,18 @@ static void add_group(Lower *l, const Together *g)
     Walk w = lower_walk_from(g->d);
     l->part_first = l->item_first;
     l->part_end = l->item_end;
+    if (g->d->nbound > 1)
+        begin_all(l, g);
     open_outer(l, loc, &w);
     Terms t = terms_of(l, &w, loc);
-    int blocks = t.blocks && g->p[0].left != NONE;
+    int blocks = t.blocks && g->p[0].left != NONE, anew = blocks && begin_with_slab(g, &t);
+    if (g->d->nbound == 1 && !anew)
+        begin_all(l, g);
     for (uint32_t n = 0; n < g->n; n++)
         lower_report(l, &g->p[n], blocks ? NULL : t.blocks ? no_matrices : no_bounds);
     if (blocks) {
         add_end(l, g, &w, t.lo, t.from);
-        lower_slabs(l, g, t.from, t.to, t.group);
+        lower_slabs(l, g, t.from, t.to, t.group, anew);
         add_end(l, g, &w, t.to, t.hi);
     } else {
         add_elements_of_all(l, g, &w, t.lo, t.hi);
@@ -322,7 +344,8 @@ static void find_chain(Lower *l, const Members *m, uint32_t self, Product *p, ui
 static TensorId new_sums(Lower *l, const Product *p)
 {
     TensorId sums = lower_thread(l, "sums", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
-    begin(l, p->reduce, sums, p->chain);
+    if (p->chain)
+        begin(l, p->reduce, sums, p->chain);
     return sums;
 }
 

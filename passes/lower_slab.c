@@ -5,6 +5,7 @@
 typedef struct Slab {
     IndexId index;
     ExprId lo, hi, group; /* of the index's row space, or NONE */
+    ExprId anew;          /* NONE or when the sums begin */
 } Slab;
 
 /* The box that stands for an operand's rows or columns, and its terms. */
@@ -42,6 +43,7 @@ static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, cons
         b.index[0] = x_op2(k, loc, OP_sub, l->part_first, l->item_first);
     b.value = left;
     b.other = right;
+    b.guard = s->anew;
     b.size[0] = x_op2(k, loc, OP_sub, l->part_end, l->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, l->lane_end, l->lane_first);
     b.size[2] = x_op2(k, loc, OP_sub, s->hi, s->lo);
@@ -112,14 +114,17 @@ static void add_slab(Lower *l, const Together *g, const Slab *s, ExprId lo)
         lower_give_back(l, left[n]);
 }
 
-void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group)
+/* Sums that begin anew need a first slab, of nothing if there is nothing. */
+void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group, int anew)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->p[0].reduce)->loc;
     uint32_t depth = l->depth;
     IndexId first = lower_index(l, "slab");
-    lower_for(l, loc, LOOP_ORDERED, first, lo, hi, l->plan.depth);
+    ExprId end = anew ? lower_max(l, hi, lower_add(l, lo, 1)) : hi;
+    lower_for(l, loc, LOOP_ORDERED, first, lo, end, l->plan.depth);
     Slab s = {.index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first), .group = group};
+    s.anew = anew ? x_op2(k, loc, OP_eq, s.lo, lo) : (ExprId)NONE;
     s.hi = lower_let(l, loc, "end", lower_min(l, lower_add(l, s.lo, l->plan.depth), hi));
     add_slab(l, g, &s, lo);
     lower_close(l, depth);
