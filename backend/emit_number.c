@@ -4,7 +4,27 @@
  * elsewhere. */
 #include "backend/emit.h"
 
-static V widen_bf16(L *l, V raw) { return l_bits(l, l_shl(l, l_cast(l, LLVMZExt, raw, l->i32), 16), l->f32); }
+/* Half of AVX-512's 16-bit lanes fill a vector of floats: one permutation puts them into the upper halves of zeros. */
+static int fills_vectors(const Emit *e, uint32_t lanes)
+{
+    return e->p->isa >= ISA_avx512 && lanes && lanes % (2 * e->p->cpu->lanes) == 0;
+}
+
+static V widen_bf16(Emit *e, V raw)
+{
+    L *l = e->l;
+    uint32_t n = l_width(raw);
+    V lane[512];
+    if (!fills_vectors(e, n))
+        return l_bits(l, l_shl(l, l_cast(l, LLVMZExt, raw, l->i32), 16), l->f32);
+    for (uint32_t i = 0; i < n; i++) {
+        lane[2 * i] = l_i32(l, n);
+        lane[2 * i + 1] = l_i32(l, i);
+    }
+    V zero = LLVMConstNull(LLVMTypeOf(raw));
+    V words = LLVMBuildShuffleVector(l->b, raw, zero, LLVMConstVector(lane, 2 * n), "");
+    return LLVMBuildBitCast(l->b, words, l_lanes_of(l, l->f32, n), "");
+}
 
 static int has_f16c(const Emit *e) { return e->p->isa >= ISA_avx2; }
 
@@ -35,10 +55,8 @@ static V widen_f16(Emit *e, V raw)
 
 /* Adds half of the last kept place less one, plus that place's bit: rounds to even. NaN would become
  * infinity. */
-V emit_round_bf16_hook(Emit *e, V value, V unused)
+static V round_bf16_plain(L *l, V value)
 {
-    (void)unused;
-    L *l = e->l;
     V u = l_bits(l, value, l->i32);
     Ty t = LLVMTypeOf(u);
     V odd = l_and(l, l_shr(l, u, 16), l_int(t, 1));
@@ -46,6 +64,57 @@ V emit_round_bf16_hook(Emit *e, V value, V unused)
     V quiet = l_or(l, u, l_int(t, 0x400000));
     V nan = l_fcmp(l, LLVMRealUNO, value, value);
     return l_cast(l, LLVMTrunc, l_shr(l, l_select(l, nan, quiet, rounded), 16), l->i16);
+}
+
+/* Lanes from .. from + n - 1 of v. */
+static V part(L *l, V v, uint32_t from, uint32_t n)
+{
+    V lane[256];
+    for (uint32_t i = 0; i < n; i++)
+        lane[i] = l_i32(l, from + i);
+    return LLVMBuildShuffleVector(l->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(lane, n), "");
+}
+
+/* Vectors of floats, side by side. */
+static V join(L *l, V a, V b)
+{
+    V lane[256];
+    uint32_t n = l_width(a) + l_width(b);
+    for (uint32_t i = 0; i < n; i++)
+        lane[i] = l_i32(l, i);
+    return LLVMBuildShuffleVector(l->b, a, b, LLVMConstVector(lane, n), "");
+}
+
+/* The CPU's own rounding takes subnormal numbers for zeros: where there is one, which is hardly ever, the plain one is
+ * taken. */
+static V round_bf16_native(L *l, V value)
+{
+    enum { LANES = 16, SUBNORMAL = 0x20 };
+    V rounded = NULL, tiny = NULL;
+    for (uint32_t i = 0; i < l_width(value); i += 2 * LANES) {
+        V half[2] = {part(l, value, i + LANES, LANES), part(l, value, i, LANES)};
+        V both = l_intrinsic(l, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", NULL, half, 2);
+        both = LLVMBuildBitCast(l->b, both, l_lanes_of(l, l->i16, 2 * LANES), "");
+        rounded = rounded ? join(l, rounded, both) : both;
+        for (int h = 0; h < 2; h++) {
+            V args[2] = {half[h], l_i32(l, SUBNORMAL)};
+            V found = l_intrinsic(l, "llvm.x86.avx512.fpclass.ps.512", NULL, args, 2);
+            tiny = tiny ? l_or(l, tiny, found) : found;
+        }
+    }
+    Block from = l_here(l);
+    When rare = l_when(l, l_any(l, tiny));
+    V plain = round_bf16_plain(l, value);
+    Block slow = l_here(l);
+    l_end_when(l, &rare);
+    return l_phi(l, LLVMTypeOf(rounded), rounded, from, plain, slow);
+}
+
+V emit_round_bf16_hook(Emit *e, V value, V unused)
+{
+    (void)unused;
+    int native = e->p->isa >= ISA_avx512bf16 && fills_vectors(e, l_width(value));
+    return native ? round_bf16_native(e->l, value) : round_bf16_plain(e->l, value);
 }
 
 V emit_round_bf16(Emit *e, V value)
@@ -85,7 +154,7 @@ V emit_decode(Emit *e, Elem elem, V raw)
     switch (elem) {
     case EL_F32:
     case EL_I64: return raw;
-    case EL_BF16: return widen_bf16(e->l, raw);
+    case EL_BF16: return widen_bf16(e, raw);
     case EL_F16: return widen_f16(e, raw);
     case EL_I32: return l_cast(e->l, LLVMSExt, raw, e->l->i64);
     case EL_COUNT: break;
@@ -97,6 +166,9 @@ V emit_decode(Emit *e, Elem elem, V raw)
 static V bf16_bits(L *l, V value)
 {
     V shifted = LLVMIsABitCastInst(value) ? LLVMGetOperand(value, 0) : NULL;
+    if (shifted && LLVMIsAShuffleVectorInst(shifted) && LLVMIsNull(LLVMGetOperand(shifted, 1)) &&
+        l_width(shifted) == 2 * l_width(value))
+        return LLVMGetOperand(shifted, 0);
     if (!shifted || !LLVMIsABinaryOperator(shifted) || LLVMGetInstructionOpcode(shifted) != LLVMShl ||
         LLVMGetOperand(shifted, 1) != l_int(LLVMTypeOf(shifted), 16))
         return NULL;
@@ -124,7 +196,7 @@ V emit_encode(Emit *e, Elem elem, V value)
 V emit_bf16(Emit *e, V a, V b)
 {
     (void)b;
-    return widen_bf16(e->l, emit_round_bf16(e, a));
+    return widen_bf16(e, emit_round_bf16(e, a));
 }
 
 V emit_f16(Emit *e, V a, V b)

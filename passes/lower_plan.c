@@ -178,7 +178,7 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
     return NONE;
 }
 
-enum { UNROLLED_ROWS = 4 };
+enum { UNROLLED_ROWS = 4, POINTWISE_VECTORS = 2 /* of floats: one of 16-bit elements */ };
 
 static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)
 {
@@ -201,7 +201,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     *p = (Plan){.lane = NONE, .row = NONE, .rows = 1, .chunk = 1};
     for (uint32_t i = 0; i < q->nindex; i++)
         collect_free(l->k, q->index[i], p);
-    p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : 1);
+    p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : POINTWISE_VECTORS);
     p->row = product_row(l, m, last_index(l, q), row);
     if (p->row != NONE) {
         TensorId lhs = l->equation->lhs;

@@ -1,5 +1,5 @@
-/* Scalar functions and conversions as compiled, against libm in double, on every instruction set of this CPU.
- */
+/* Scalar functions and conversions as compiled, against libm in double, on every instruction set of this CPU, with 32
+ * lanes, 16 and none. */
 #include "tests/unit/backend_fixture.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ static const char text[] = "tiles 1\n"
                            "dim N\n"
                            "kernel f(in x: f32[N], in z: f32[N], out y: f32[N]) {\n"
                            "    cost N\n"
-                           "    launch y { vector i in 0..N by 16 { y[i] = %s } }\n"
+                           "    launch y { vector i in 0..N by 32 { y[i] = %s } }\n"
                            "}\n"
                            "kernel g(in x: f32[N], in z: f32[N], out y: f32[N]) {\n"
                            "    cost N\n"
@@ -149,7 +149,7 @@ static const char halves[] = "tiles 1\n"
                              "dim N\n"
                              "kernel f(in x: %s[N], out y: f32[N], out z: %s[N]) {\n"
                              "    cost N\n"
-                             "    launch y { vector i in 0..N by 16 { y[i] = x[i] z[i] = x[i] } }\n"
+                             "    launch y { vector i in 0..N by 32 { y[i] = x[i] z[i] = x[i] } }\n"
                              "}\n";
 
 static double f16_value(uint16_t h)
