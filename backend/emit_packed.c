@@ -3,16 +3,25 @@
  *
  * Note [Packed memory]. MOE_PACKED_HEADER bytes, of which the first 32 tell what follows: four int64, the
  * layout (MOE_PACKED_LAYOUT plus the element type), the number of matrices (the product of the extents before
- * the last two), their rows and their columns. Then the panels of each matrix, in layout pairs. Code that
- * writes a packed tensor writes the header and the zeros that end each panel's rows, so that its memory may
- * hold anything before. */
+ * the last two), their rows and their columns. Then the panels of each matrix, in layout pairs; of `packed both`
+ * (whose layout is MOE_PACKED_BOTH more) those of each turned matrix follow, for which the tile level has a tensor
+ * of its own, w.turned. Code that writes a packed tensor writes the header and the zeros that end each panel's
+ * rows, so that its memory may hold anything before. An `in` parameter that is `packed` takes memory packed both
+ * ways, too: what it reads stands at the same place. */
 #include "backend/emit_packed.h"
+
+/* Matrices and their panels. */
+typedef struct Panels {
+    V rows, columns;
+    V at, n, bytes; /* where they begin, counted from the first panel of the memory; all of them; of each */
+} Panels;
 
 typedef struct Packed {
     int64_t bytes, word, line; /* of an element; elements of a word and of a line */
-    V layout, matrices, rows, columns;
-    V depth, panels, panel_bytes; /* rows with padding, of all matrices, of each */
-    V total;                      /* bytes, the header included */
+    V layout, matrices;
+    Panels as_is, turned; /* turned: of `packed both` only */
+    int both;
+    V total; /* bytes, the header included */
 } Packed;
 
 int emit_is_packed(const Kernel *k, Param p)
@@ -20,23 +29,34 @@ int emit_is_packed(const Kernel *k, Param p)
     return p.kind == PARAM_TENSOR && k->tensors.at[p.id].layout == LAYOUT_PAIRS;
 }
 
+static Panels panels_of(L *l, const Packed *p, V rows, V columns, V at)
+{
+    Panels x = {rows, columns, at, NULL, NULL};
+    V depth = l_and(l, l_add(l, rows, l_i64(l, p->line - 1)), l_i64(l, -p->line));
+    V across = l_bin(l, LLVMUDiv, l_add(l, columns, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, LAYOUT_EDGE));
+    x.n = l_mul(l, p->matrices, across);
+    x.bytes = l_mul(l, depth, l_i64(l, LAYOUT_EDGE * p->bytes));
+    return x;
+}
+
+static V end_of(L *l, const Panels *x) { return l_add(l, x->at, l_mul(l, x->n, x->bytes)); }
+
 static Packed packed_of(Emit *e, TensorId id)
 {
     L *l = e->l;
     const Tensor *t = &e->k->tensors.at[id];
-    Packed p = {.bytes = (int64_t)elem_bytes(t->elem), .matrices = l_i64(l, 1)};
+    Packed p = {.bytes = (int64_t)elem_bytes(t->elem), .matrices = l_i64(l, 1), .both = t->both};
     p.word = LAYOUT_WORD_BYTES / p.bytes;
     p.line = LAYOUT_LINE_BYTES / p.bytes;
-    p.layout = l_i64(l, MOE_PACKED_LAYOUT + (int64_t)t->elem);
-    p.rows = emit_extent(e, t->axes[t->rank - 2].extent);
-    p.columns = emit_extent(e, t->axes[t->rank - 1].extent);
+    p.layout = l_i64(l, MOE_PACKED_LAYOUT + (int64_t)t->elem + (t->both ? MOE_PACKED_BOTH : 0));
     for (uint32_t i = 0; i + 2 < t->rank; i++)
         p.matrices = l_mul(l, p.matrices, emit_extent(e, t->axes[i].extent));
-    p.depth = l_and(l, l_add(l, p.rows, l_i64(l, p.line - 1)), l_i64(l, -p.line));
-    V across = l_bin(l, LLVMUDiv, l_add(l, p.columns, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, LAYOUT_EDGE));
-    p.panels = l_mul(l, p.matrices, across);
-    p.panel_bytes = l_mul(l, p.depth, l_i64(l, LAYOUT_EDGE * p.bytes));
-    p.total = l_add(l, l_mul(l, p.panels, p.panel_bytes), l_i64(l, MOE_PACKED_HEADER));
+    V rows = emit_extent(e, t->axes[t->rank - 2].extent),
+      columns = emit_extent(e, t->axes[t->rank - 1].extent);
+    p.as_is = panels_of(l, &p, rows, columns, l_i64(l, 0));
+    if (p.both)
+        p.turned = panels_of(l, &p, columns, rows, end_of(l, &p.as_is));
+    p.total = l_add(l, end_of(l, p.both ? &p.turned : &p.as_is), l_i64(l, MOE_PACKED_HEADER));
     return p;
 }
 
@@ -46,6 +66,11 @@ static V header_at(L *l, V memory, int64_t byte) { return l_at(l, l->i8, memory,
 
 V emit_packed_data(L *l, V memory) { return header_at(l, memory, MOE_PACKED_HEADER); }
 
+V emit_packed_turned(Emit *e, TensorId t, V memory)
+{
+    return l_at(e->l, e->l->i8, emit_packed_data(e->l, memory), packed_of(e, t).turned.at);
+}
+
 /* ---- a call's parameters ---- */
 
 void emit_packed_require(Emit *e, Gate *g, TensorId t, V memory)
@@ -54,15 +79,17 @@ void emit_packed_require(Emit *e, Gate *g, TensorId t, V memory)
     Packed p = packed_of(e, t);
     const char *kernel = e->k->name, *name = e->k->tensors.at[t].name;
     unsigned align = (unsigned)p.bytes;
-    V has = l_load(l, l->i64, memory, align);
-    gate_require(e, g, l_icmp(l, LLVMIntEQ, has, p.layout), STATUS_PACKED,
+    V has = l_load(l, l->i64, memory, align), reads = has;
+    if (e->k->tensors.at[t].role == ROLE_IN && !p.both)
+        reads = l_and(l, has, l_i64(l, ~(int64_t)MOE_PACKED_BOTH));
+    gate_require(e, g, l_icmp(l, LLVMIntEQ, reads, p.layout), STATUS_PACKED,
                  arena_printf(l->arena,
                               "%s: packed parameter %s has layout 0x%%llx, this kernel reads 0x%%llx; "
                               "%s_%s_pack() makes it",
                               kernel, name, kernel, name),
                  has, p.layout);
     static const char *const what[] = {"matrices", "rows", "columns"};
-    V wants[] = {p.matrices, p.rows, p.columns};
+    V wants[] = {p.matrices, p.as_is.rows, p.as_is.columns};
     for (int i = 0; i < 3; i++) {
         has = l_load(l, l->i64, header_at(l, memory, 8 + 8 * i), align);
         gate_require(e, g, l_icmp(l, LLVMIntEQ, has, wants[i]), STATUS_PACKED,
@@ -105,23 +132,21 @@ static void come_back(L *l, const Outer *o)
     LLVMSetCurrentDebugLocation2(l->b, o->line);
 }
 
-/* void moec.packed(ptr memory, i64 layout, i64 matrices, i64 rows, i64 columns, i64 panels, i64 panel bytes,
- * i64 from): the header, and zeros in each panel from byte `from`, where its last whole word of rows ends. */
-static V begin_function(L *l)
+/* void moec.packed(ptr panels, i64 n, i64 bytes of each, i64 from): zeros in each panel from byte `from`, where its
+ * last whole word of rows ends. */
+static V padding_function(L *l)
 {
     static const char name[] = "moec.packed";
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
     Outer outer = leave_function(l);
-    Ty types[8] = {l->ptr, l->i64, l->i64, l->i64, l->i64, l->i64, l->i64, l->i64};
-    fn = begin_internal(l, name, l->none, types, 8);
-    V memory = LLVMGetParam(fn, 0), size = LLVMGetParam(fn, 6), from = LLVMGetParam(fn, 7);
-    for (int i = 0; i < MOE_PACKED_HEADER / 8; i++)
-        l_store(l, i < 4 ? LLVMGetParam(fn, 1 + (unsigned)i) : l_i64(l, 0), header_at(l, memory, 8 * i), 1);
-    V bytes = l_sub(l, size, from), at = l_at(l, l->i8, emit_packed_data(l, memory), from);
+    Ty types[4] = {l->ptr, l->i64, l->i64, l->i64};
+    fn = begin_internal(l, name, l->none, types, 4);
+    V size = LLVMGetParam(fn, 2), from = LLVMGetParam(fn, 3);
+    V bytes = l_sub(l, size, from), at = l_at(l, l->i8, LLVMGetParam(fn, 0), from);
     When some = l_when(l, l_icmp(l, LLVMIntSGT, bytes, l_i64(l, 0)));
-    For panel = l_for(l, l_i64(l, 0), LLVMGetParam(fn, 5), 1, "panel");
+    For panel = l_for(l, l_i64(l, 0), LLVMGetParam(fn, 1), 1, "panel");
     V zeros[4] = {l_at(l, l->i8, at, l_mul(l, panel.var, size)), l_int(l->i8, 0), bytes, l_false(l)};
     l_intrinsic2(l, "llvm.memset", l->ptr, l->i64, zeros, 4);
     l_end_for(l, &panel);
@@ -131,12 +156,22 @@ static V begin_function(L *l)
     return fn;
 }
 
+static void pad_panels(L *l, const Packed *p, const Panels *x, V data)
+{
+    V words = l_bin(l, LLVMUDiv, x->rows, l_i64(l, p->word));
+    V from = l_mul(l, words, l_i64(l, LAYOUT_EDGE * LAYOUT_WORD_BYTES));
+    V args[4] = {l_at(l, l->i8, data, x->at), x->n, x->bytes, from};
+    l_call(l, padding_function(l), args, 4);
+}
+
 static void begin_packed(L *l, const Packed *p, V memory)
 {
-    V words = l_bin(l, LLVMUDiv, p->rows, l_i64(l, p->word));
-    V from = l_mul(l, words, l_i64(l, LAYOUT_EDGE * LAYOUT_WORD_BYTES));
-    V args[8] = {memory, p->layout, p->matrices, p->rows, p->columns, p->panels, p->panel_bytes, from};
-    l_call(l, begin_function(l), args, 8);
+    V header[MOE_PACKED_HEADER / 8] = {p->layout, p->matrices, p->as_is.rows, p->as_is.columns};
+    for (int i = 0; i < MOE_PACKED_HEADER / 8; i++)
+        l_store(l, header[i] ? header[i] : l_i64(l, 0), header_at(l, memory, 8 * i), 1);
+    pad_panels(l, p, &p->as_is, emit_packed_data(l, memory));
+    if (p->both)
+        pad_panels(l, p, &p->turned, emit_packed_data(l, memory));
 }
 
 void emit_packed_begin(Emit *e, TensorId t, V memory)
@@ -147,45 +182,53 @@ void emit_packed_begin(Emit *e, TensorId t, V memory)
 
 /* ---- packing ---- */
 
+/* void moec.pack.BYTES(ptr from, ptr to, i64 matrices, i64 rows, i64 columns, i64 from row to row, i64 from column to
+ * column) */
+enum { PACK_FROM, PACK_TO, PACK_MATRICES, PACK_HEIGHT, PACK_WIDTH, PACK_DOWN, PACK_ACROSS, PACK_ARGS };
+
 /* The element of the tensor that stands in a cell of a word of rows, zero outside: cells go column by column. */
 static V packed_element(L *l, Ty elem, int64_t word, V fn, V matrix, V block, V first_row, V cell)
 {
-    V from = LLVMGetParam(fn, 0), rows = LLVMGetParam(fn, 3), columns = LLVMGetParam(fn, 4);
+    V a[PACK_ARGS];
+    LLVMGetParams(fn, a);
     V row = l_add(l, l_mul(l, first_row, l_i64(l, word)), l_bin(l, LLVMURem, cell, l_i64(l, word)));
     V column = l_add(l, l_mul(l, block, l_i64(l, LAYOUT_EDGE)), l_bin(l, LLVMUDiv, cell, l_i64(l, word)));
-    V inside = l_and(l, l_icmp(l, LLVMIntSLT, row, rows), l_icmp(l, LLVMIntSLT, column, columns));
-    V flat = l_add(l, l_mul(l, l_add(l, l_mul(l, matrix, rows), row), columns), column);
+    V inside =
+        l_and(l, l_icmp(l, LLVMIntSLT, row, a[PACK_HEIGHT]), l_icmp(l, LLVMIntSLT, column, a[PACK_WIDTH]));
+    V flat = l_mul(l, matrix, l_mul(l, a[PACK_HEIGHT], a[PACK_WIDTH]));
+    flat = l_add(l, flat, l_add(l, l_mul(l, row, a[PACK_DOWN]), l_mul(l, column, a[PACK_ACROSS])));
     V zero = LLVMConstNull(elem);
     Block before = l_here(l);
     When in = l_when(l, inside);
-    V v = l_load(l, elem, l_at(l, elem, from, flat), 0);
+    V v = l_load(l, elem, l_at(l, elem, a[PACK_FROM], flat), 0);
     Block loaded = l_here(l);
     l_end_when(l, &in);
     return l_phi(l, elem, zero, before, v, loaded);
 }
 
-/* void moec.pack.BYTES(ptr from, ptr to, i64 matrices, i64 rows, i64 columns) */
 static V pack_function(L *l, const Packed *p)
 {
     const char *name = arena_printf(l->arena, "moec.pack.%d", (int)p->bytes);
-    V fn = LLVMGetNamedFunction(l->mod, name);
+    V fn = LLVMGetNamedFunction(l->mod, name), a[PACK_ARGS];
     if (fn)
         return fn;
     Outer outer = leave_function(l);
-    Ty elem = p->bytes == 2 ? l->i16 : l->i32, types[5] = {l->ptr, l->ptr, l->i64, l->i64, l->i64};
-    fn = begin_internal(l, name, l->none, types, 5);
+    Ty elem = p->bytes == 2 ? l->i16 : l->i32;
+    Ty types[PACK_ARGS] = {l->ptr, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i64};
+    fn = begin_internal(l, name, l->none, types, PACK_ARGS);
+    LLVMGetParams(fn, a);
     V zero = l_i64(l, 0), cells = l_i64(l, LAYOUT_EDGE * p->word), edge = l_i64(l, LAYOUT_EDGE);
-    V lines = l_bin(l, LLVMUDiv, l_add(l, LLVMGetParam(fn, 3), l_i64(l, p->line - 1)), l_i64(l, p->line));
+    V lines = l_bin(l, LLVMUDiv, l_add(l, a[PACK_HEIGHT], l_i64(l, p->line - 1)), l_i64(l, p->line));
     V words = l_mul(l, lines, l_i64(l, p->line / p->word));
-    V blocks = l_bin(l, LLVMUDiv, l_add(l, LLVMGetParam(fn, 4), l_i64(l, LAYOUT_EDGE - 1)), edge);
-    For matrix = l_for(l, zero, LLVMGetParam(fn, 2), 1, "matrix");
+    V blocks = l_bin(l, LLVMUDiv, l_add(l, a[PACK_WIDTH], l_i64(l, LAYOUT_EDGE - 1)), edge);
+    For matrix = l_for(l, zero, a[PACK_MATRICES], 1, "matrix");
     For block = l_for(l, zero, blocks, 1, "block");
     For word = l_for(l, zero, words, 1, "word");
     For cell = l_for(l, zero, cells, 1, "cell");
     V v = packed_element(l, elem, p->word, fn, matrix.var, block.var, word.var, cell.var);
     V panel = l_add(l, l_mul(l, matrix.var, blocks), block.var);
     V place = l_add(l, l_mul(l, l_add(l, l_mul(l, panel, words), word.var), cells), cell.var);
-    l_store(l, v, l_at(l, elem, LLVMGetParam(fn, 1), place), 0);
+    l_store(l, v, l_at(l, elem, a[PACK_TO], place), 0);
     l_end_for(l, &cell);
     l_end_for(l, &word);
     l_end_for(l, &block);
@@ -258,8 +301,8 @@ static void export_pack(const Plan *plan, TensorId t)
     unsigned n = LLVMCountParams(l->fn);
     V from = LLVMGetParam(l->fn, n - 2), to = LLVMGetParam(l->fn, n - 1), null = LLVMConstNull(l->ptr);
     Packed p = packed_of(e, t);
-    V elements = l_mul(l, l_mul(l, p.matrices, p.rows), p.columns),
-      bytes = l_mul(l, elements, l_i64(l, p.bytes));
+    V rows = p.as_is.rows, columns = p.as_is.columns, one = l_i64(l, 1), data = emit_packed_data(l, to);
+    V elements = l_mul(l, l_mul(l, p.matrices, rows), columns), bytes = l_mul(l, elements, l_i64(l, p.bytes));
     return_unless(l, shape_fits(e, t), STATUS_SIZE);
     V given = l_or(l, l_icmp(l, LLVMIntNE, from, null), l_icmp(l, LLVMIntEQ, elements, l_i64(l, 0)));
     return_unless(l, l_and(l, given, l_icmp(l, LLVMIntNE, to, null)), STATUS_NULL);
@@ -267,8 +310,13 @@ static void export_pack(const Plan *plan, TensorId t)
     V after = l_icmp(l, LLVMIntULE, l_at(l, l->i8, to, p.total), from);
     return_unless(l, l_or(l, before, after), STATUS_OVERLAP);
     begin_packed(l, &p, to);
-    V args[5] = {from, emit_packed_data(l, to), p.matrices, p.rows, p.columns};
-    l_call(l, pack_function(l, &p), args, 5);
+    V args[PACK_ARGS] = {from, data, p.matrices, rows, columns, columns, one};
+    l_call(l, pack_function(l, &p), args, PACK_ARGS);
+    if (p.both) {
+        V turned[PACK_ARGS] = {from,   l_at(l, l->i8, data, p.turned.at), p.matrices, columns, rows, one,
+                               columns};
+        l_call(l, pack_function(l, &p), turned, PACK_ARGS);
+    }
     LLVMBuildRet(l->b, l_i32(l, STATUS_OK));
 }
 

@@ -11,7 +11,7 @@ static int shape_of(const moec_kernel *k, size_t i, const int64_t *dims, PackSha
     int64_t extents[MAX_RANK];
     if (!call_shape(k, i, dims, extents))
         return 0;
-    *s = pack_shape(p->elem, extents, p->rank);
+    *s = pack_shape(p->elem, p->both, extents, p->rank);
     return pack_bytes(s) >= 0;
 }
 

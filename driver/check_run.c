@@ -117,7 +117,7 @@ static PackShape shape_of(const CheckCase *c, const Tensor *t)
     int64_t extents[MAX_RANK];
     for (uint32_t i = 0; i < t->rank; i++)
         extents[i] = check_extent_value(c, t->axes[i].extent);
-    return pack_shape(t->elem, extents, t->rank);
+    return pack_shape(t->elem, t->both, extents, t->rank);
 }
 
 /* The bytes of a parameter before a call; of a packed output the header too is what the call must write. */
@@ -134,6 +134,8 @@ static void write_tensor(const CheckCase *c, uint32_t i, unsigned char *to)
     for (int64_t n = 0; n < v->count; n++)
         element_write(t->elem, v->data[n],
                       to + (t->layout == LAYOUT_PAIRS ? pack_place(&s, n) : (size_t)n * elem_bytes(t->elem)));
+    if (t->layout == LAYOUT_PAIRS)
+        pack_turn(&s, to);
 }
 
 static size_t tensor_bytes(const CheckCase *c, uint32_t i)
@@ -214,9 +216,10 @@ static unsigned char *plain_bytes(const Call *call, uint32_t i, CheckResult *r)
         return memory;
     PackShape s = shape_of(c, t);
     if (!r->failure && !r->status)
-        r->failure = pack_refusal(&s, t->name, memory, c->arena);
-    if (!r->failure && !r->status && !pack_is_padded(&s, memory))
-        r->failure = arena_printf(c->arena, "left padding of packed %s that is not zero", t->name);
+        r->failure = pack_refusal(&s, t->role, t->name, memory, c->arena);
+    const char *flaw = r->failure || r->status ? NULL : pack_flaw(&s, memory);
+    if (flaw)
+        r->failure = arena_printf(c->arena, "left packed %s with %s", t->name, flaw);
     unsigned char *rows = arena_alloc(c->arena, elem_bytes(t->elem) * (size_t)c->values[i].count + 1);
     pack_unpack(&s, memory, rows);
     return rows;

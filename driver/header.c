@@ -89,7 +89,8 @@ static void add_tensor(const Kernel *k, const Tensor *p, const char *end, Text *
         text_add(t, i ? ", " : "[");
         add_axis(k->module, p->axes[i], t);
     }
-    text_add(t, "%s%s */\n", p->rank ? "]" : "", p->layout == LAYOUT_PAIRS ? " packed" : "");
+    text_add(t, "%s%s%s */\n", p->rank ? "]" : "", p->layout == LAYOUT_PAIRS ? " packed" : "",
+             p->both ? " both" : "");
 }
 
 /* The two functions of a packed parameter. Pointers have no names here: a dimension might have the same. */

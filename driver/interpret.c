@@ -42,7 +42,7 @@ static int packed_shape(const Call *c, const Tensor *t, PackShape *s)
     int64_t extents[MAX_RANK];
     for (int d = 0; d < t->rank; d++)
         ext_eval(c->kernel->module, t->axes[d].extent, c->dims, &extents[d]);
-    *s = pack_shape(t->elem, extents, t->rank);
+    *s = pack_shape(t->elem, t->both, extents, t->rank);
     return pack_bytes(s) >= 0;
 }
 
@@ -53,7 +53,7 @@ static int load_packed(Call *c, moe_ctx *ctx, const Tensor *t, const void *data,
         return refuse(ctx, MOE_SIZE, t->name);
     if (!data)
         return refuse(ctx, MOE_NULL, t->name);
-    const char *refusal = t->role == ROLE_OUT ? NULL : pack_refusal(&s, t->name, data, c->arena);
+    const char *refusal = t->role == ROLE_OUT ? NULL : pack_refusal(&s, t->role, t->name, data, c->arena);
     if (refusal)
         return refuse(ctx, MOE_PACKED, refusal);
     arg->data = arena_array(c->arena, double, n + 1);
@@ -112,6 +112,8 @@ static void store_tensor(const Call *c, const Tensor *t, const double *data, cha
     }
     for (int64_t i = 0; i < n; i++)
         element_write(t->elem, data[i], to + (packed ? pack_place(&s, i) : (size_t)i * elem_bytes(t->elem)));
+    if (packed)
+        pack_turn(&s, to);
 }
 
 static void store_results(const Call *c, void *const *args)

@@ -70,9 +70,10 @@ static void add_packed(const Kernel *k, TensorId id, Text *t)
     DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
     uint32_t n = ir_tensor_dims(k, id, dims);
     text_add(t,
-             ", \"packed\": {\"layout\": \"0x%llx\", \"bytes\": \"%s_%s_pack_bytes\", "
+             ", \"packed\": {\"layout\": \"0x%llx\", \"both\": %s, \"bytes\": \"%s_%s_pack_bytes\", "
              "\"pack\": \"%s_%s_pack\", \"dims\": [",
-             (unsigned long long)MOE_PACKED_LAYOUT + p->elem, k->name, p->name, k->name, p->name);
+             (unsigned long long)MOE_PACKED_LAYOUT + p->elem + (p->both ? MOE_PACKED_BOTH : 0),
+             p->both ? "true" : "false", k->name, p->name, k->name, p->name);
     for (uint32_t i = 0; i < n; i++)
         text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
     text_add(t, "]}");

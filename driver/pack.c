@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-PackShape pack_shape(Elem elem, const int64_t *extents, uint32_t rank)
+PackShape pack_shape(Elem elem, int both, const int64_t *extents, uint32_t rank)
 {
-    PackShape s = {elem, 1, extents[rank - 2], extents[rank - 1]};
+    PackShape s = {elem, both, 1, extents[rank - 2], extents[rank - 1]};
     for (uint32_t i = 0; i + 2 < rank; i++)
         s.matrices *= extents[i];
     return s;
@@ -17,13 +17,26 @@ static int64_t matrix_elements(const PackShape *s)
     return layout_elements(LAYOUT_PAIRS, s->elem, s->rows, s->columns);
 }
 
+/* The turned matrices of `packed both`, as matrices of their own. */
+static PackShape turned_shape(const PackShape *s)
+{
+    return (PackShape){s->elem, 0, s->matrices, s->columns, s->rows};
+}
+
+static size_t turned_byte(const PackShape *s)
+{
+    return (size_t)(s->matrices * matrix_elements(s)) * elem_bytes(s->elem);
+}
+
 int64_t pack_bytes(const PackShape *s)
 {
     const int64_t most = (int64_t)1 << 40;
     int64_t elements, bytes;
+    PackShape turned = turned_shape(s);
     if (s->matrices > most || s->rows > most || s->columns > most ||
         __builtin_mul_overflow(s->rows + LAYOUT_EDGE, s->columns + LAYOUT_EDGE, &elements) ||
-        __builtin_mul_overflow(matrix_elements(s), s->matrices, &elements) ||
+        __builtin_add_overflow(matrix_elements(s), s->both ? matrix_elements(&turned) : 0, &elements) ||
+        __builtin_mul_overflow(elements, s->matrices, &elements) ||
         __builtin_mul_overflow(elements, (int64_t)elem_bytes(s->elem), &bytes) ||
         __builtin_add_overflow(bytes, MOE_PACKED_HEADER, &bytes))
         return -1;
@@ -41,7 +54,7 @@ size_t pack_place(const PackShape *s, int64_t flat)
 
 static void header_of(const PackShape *s, int64_t header[4])
 {
-    header[0] = MOE_PACKED_LAYOUT + (int64_t)s->elem;
+    header[0] = MOE_PACKED_LAYOUT + (int64_t)s->elem + (s->both ? MOE_PACKED_BOTH : 0);
     header[1] = s->matrices;
     header[2] = s->rows;
     header[3] = s->columns;
@@ -55,18 +68,36 @@ void pack_begin(const PackShape *s, void *memory)
     memcpy(memory, header, sizeof header);
 }
 
+/* The element of the turned matrices that is the n-th of the others in row-major order. */
+static size_t turned_place(const PackShape *s, int64_t n)
+{
+    PackShape turned = turned_shape(s);
+    int64_t column = n % s->columns, row = n / s->columns % s->rows, matrix = n / s->columns / s->rows;
+    return turned_byte(s) + pack_place(&turned, (matrix * s->columns + column) * s->rows + row);
+}
+
+static int64_t count_of(const PackShape *s) { return s->matrices * s->rows * s->columns; }
+
+void pack_turn(const PackShape *s, void *memory)
+{
+    size_t size = elem_bytes(s->elem);
+    for (int64_t n = 0; s->both && n < count_of(s); n++)
+        memcpy((char *)memory + turned_place(s, n), (char *)memory + pack_place(s, n), size);
+}
+
 void pack_rows(const PackShape *s, const void *row_major, void *memory)
 {
     size_t size = elem_bytes(s->elem);
     pack_begin(s, memory);
-    for (int64_t n = 0; n < s->matrices * s->rows * s->columns; n++)
+    for (int64_t n = 0; n < count_of(s); n++)
         memcpy((char *)memory + pack_place(s, n), (const char *)row_major + (size_t)n * size, size);
+    pack_turn(s, memory);
 }
 
 void pack_unpack(const PackShape *s, const void *memory, void *row_major)
 {
     size_t size = elem_bytes(s->elem);
-    for (int64_t n = 0; n < s->matrices * s->rows * s->columns; n++)
+    for (int64_t n = 0; n < count_of(s); n++)
         memcpy((char *)row_major + (size_t)n * size, (const char *)memory + pack_place(s, n), size);
 }
 
@@ -77,12 +108,14 @@ int pack_fits(const PackShape *s, const void *memory)
     return memcmp(memory, header, sizeof header) == 0;
 }
 
-const char *pack_refusal(const PackShape *s, const char *name, const void *memory, Arena *a)
+const char *pack_refusal(const PackShape *s, Role role, const char *name, const void *memory, Arena *a)
 {
     static const char *const what[] = {NULL, "matrices", "rows", "columns"};
     int64_t has[4], wants[4];
     memcpy(has, memory, sizeof has);
     header_of(s, wants);
+    if (role == ROLE_IN && has[0] == wants[0] + MOE_PACKED_BOTH && !s->both)
+        has[0] = wants[0]; /* more than is read */
     if (has[0] != wants[0])
         return arena_printf(a, "packed parameter %s has layout 0x%llx, this kernel reads 0x%llx", name,
                             (unsigned long long)has[0], (unsigned long long)wants[0]);
@@ -94,16 +127,28 @@ const char *pack_refusal(const PackShape *s, const char *name, const void *memor
 }
 
 /* Rows beyond the last, in the columns that exist. */
-int pack_is_padded(const PackShape *s, const void *memory)
+static int is_padded(const PackShape *s, const char *memory)
 {
     static const char zero[8];
     size_t size = elem_bytes(s->elem);
     PackShape padded = *s;
     int64_t line = LAYOUT_LINE_BYTES / (int64_t)size;
     padded.rows = (s->rows + line - 1) / line * line;
-    for (int64_t n = 0; n < padded.matrices * padded.rows * padded.columns; n++)
+    for (int64_t n = 0; n < count_of(&padded); n++)
         if (n / padded.columns % padded.rows >= s->rows &&
-            memcmp((const char *)memory + pack_place(&padded, n), zero, size) != 0)
+            memcmp(memory + pack_place(&padded, n), zero, size) != 0)
             return 0;
     return 1;
+}
+
+const char *pack_flaw(const PackShape *s, const void *memory)
+{
+    const char *at = memory;
+    PackShape turned = turned_shape(s);
+    if (!is_padded(s, at) || (s->both && !is_padded(&turned, at + turned_byte(s))))
+        return "padding that is not zero";
+    for (int64_t n = 0; s->both && n < count_of(s); n++)
+        if (memcmp(at + turned_place(s, n), at + pack_place(s, n), elem_bytes(s->elem)) != 0)
+            return "turned matrices that are others";
+    return NULL;
 }

@@ -7,20 +7,23 @@
 
 typedef struct PackShape {
     Elem elem;
+    int both; /* the turned matrices too */
     int64_t matrices, rows, columns; /* the extents before the last two multiplied; the last two */
 } PackShape;
 
-PackShape pack_shape(Elem elem, const int64_t *extents, uint32_t rank);
+PackShape pack_shape(Elem elem, int both, const int64_t *extents, uint32_t rank);
 int64_t pack_bytes(const PackShape *s); /* of packed memory, its header and padding included; -1 on overflow */
 size_t pack_place(const PackShape *s, int64_t flat); /* byte of an element, given its place in row-major order */
 /* Header and zeros: what a call may be given. */
 void pack_begin(const PackShape *s, void *memory);
+void pack_turn(const PackShape *s, void *memory); /* `packed both`: the turned matrices from the others */
 void pack_rows(const PackShape *s, const void *row_major, void *memory);
 void pack_unpack(const PackShape *s, const void *memory, void *row_major);
 int pack_fits(const PackShape *s, const void *memory); /* the header says what s does */
-/* NULL when the header says what s does, else what is wrong, in arena a. */
-const char *pack_refusal(const PackShape *s, const char *name, const void *memory, Arena *a);
-/* The padding that products read is zero. */
-int pack_is_padded(const PackShape *s, const void *memory);
+/* NULL when a call takes this memory for a parameter of that role, else what is wrong, in arena a. */
+const char *pack_refusal(const PackShape *s, Role role, const char *name, const void *memory, Arena *a);
+/* NULL, or what is wrong with the panels of a kernel's output: padding that products read is zero, and turned matrices
+ * are the others turned. */
+const char *pack_flaw(const PackShape *s, const void *memory);
 
 #endif

@@ -131,6 +131,7 @@ static SigParam read_param(SigReader *r, const json_t *object)
     p.elem = elem_named(r, text_at(r, object, "type"));
     p.rank = (uint32_t)json_array_size(shape);
     p.packed = json_is_object(json_object_get(object, "packed"));
+    p.both = json_is_true(json_object_get(json_object_get(object, "packed"), "both"));
     for (uint32_t i = 0; i < p.rank; i++)
         extents[i] = read_extent(r, json_array_get(shape, i));
     p.shape = extents;

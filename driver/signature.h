@@ -33,7 +33,7 @@ typedef struct SigParam {
     Role role;
     Elem elem;
     uint32_t rank;
-    int packed;
+    int packed, both;
     const SigExtent *shape;    /* tensor */
     SigExtent tokens, choices; /* route */
     uint32_t group;

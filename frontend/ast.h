@@ -68,13 +68,18 @@ struct AstExpr {
 
 enum { AST_MAX_HEIGHT = 1000 };
 
+typedef struct AstPacked {
+    Loc loc; /* line 0: not packed */
+    int both;
+} AstPacked;
+
 typedef struct AstType {
     Loc loc;
     int is_route;
     Elem elem;
     const AstExprs *extents; /* NULL: a scalar; a route: tokens, choices */
     AstName group;           /* of a route */
-    Loc packed;              /* line 0: not packed */
+    AstPacked packed;
 } AstType;
 
 typedef struct AstParam {
@@ -213,7 +218,8 @@ AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstName name, int accumulate);
 AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName as, Elem elem);
 AstSaves *ast_end_saves(Parser *p, AstName save, AstSaves *list, AstName cotangents);
 
-AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, Loc packed);
+AstPacked ast_packed(Parser *p, Loc loc, AstName both /* or name NULL */);
+AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, AstPacked packed);
 AstType *ast_route_type(Parser *p, Loc loc, AstExpr *tokens, AstExpr *choices, AstName group);
 
 AstLhs *ast_lhs(Parser *p, Loc loc, AstName name, const AstSubscripts *subscripts);

@@ -67,7 +67,13 @@ AstEquations *ast_add_equation(Parser *p, AstEquations *list, const AstEquation 
 
 /* ---- parameters ---- */
 
-AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, Loc packed)
+AstPacked ast_packed(Parser *p, Loc loc, AstName both)
+{
+    expect_word(p, both, "both");
+    return (AstPacked){loc, both.name != NULL};
+}
+
+AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, AstPacked packed)
 {
     AstType *t = arena_new_of(p->arena, AstType);
     *t = (AstType){.loc = loc, .elem = elem, .extents = extents, .packed = packed};

@@ -322,6 +322,9 @@ static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
     if (c->k->tensors.at[q.ids].elem != EL_I32)
         check_error(c, DIAG_float_to_int, a->ids_lhs->loc, "declare it as i32",
                     "%s holds places, so its type is i32", a->ids_lhs->name.name);
+    if (c->k->tensors.at[q.lhs].both)
+        check_error(c, DIAG_packed, a->lhs->loc, "define a local by top, and this parameter from the local",
+                    "%s is `packed both`, which top does not write", a->lhs->name.name);
     q.rhs = c->failed ? (ExprId)NONE
                       : build_store(c, a->rhs->loc, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
     if (q.rhs != NONE && note(c, &q, q.lhs, a->lhs) && note(c, &q, q.ids, a->ids_lhs))

@@ -201,9 +201,10 @@ static void add_tensor_parameter(KernelCheck *c, const AstParam *p)
     t.rank = (uint8_t)rank;
     for (uint32_t i = 0; i < rank && !c->failed; i++)
         c->failed = !check_axis(c->c, type->extents->list.at[i], &t.axes[i]);
-    t.layout = type->packed.line ? LAYOUT_PAIRS : LAYOUT_ROWS;
-    if (type->packed.line && !c->failed)
-        check_packed(c, &t, type->packed);
+    t.layout = type->packed.loc.line ? LAYOUT_PAIRS : LAYOUT_ROWS;
+    t.both = type->packed.both != 0;
+    if (type->packed.loc.line && !c->failed)
+        check_packed(c, &t, type->packed.loc);
     if (c->failed)
         return;
     TensorId id = ir_tensor(c->k, t);

@@ -35,7 +35,7 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
     struct { double value; Name text; } real;
     AstName name;
     Elem elem;
-    Loc place;
+    AstPacked packed;
     int op;
     AstExpr *expr;
     AstNames *names;
@@ -69,7 +69,7 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 %type <expr> expr and_expr not_expr comparison sum product mul red red_head unary primary where_opt
 %type <op> relation reduction role
 %type <elem> elem
-%type <place> packed_opt
+%type <packed> packed_opt
 %type <name> name_of_type
 %type <names> names derive_head
 %type <exprs> exprs
@@ -140,11 +140,14 @@ role: KW_IN    { $$ = ROLE_IN; }
     | KW_OUT   { $$ = ROLE_OUT; }
     | KW_INOUT { $$ = ROLE_INOUT; }
     ;
-type: elem                                      { $$ = ast_tensor_type(p, @$, $1, NULL, (Loc){0}); }
+type: elem                                      { $$ = ast_tensor_type(p, @$, $1, NULL, (AstPacked){0}); }
     | elem '[' exprs ']' packed_opt             { $$ = ast_tensor_type(p, @$, $1, $3, $5); }
     | KW_ROUTE '[' sum ',' sum ARROW NAME ']'   { $$ = ast_route_type(p, @$, $3, $5, $7); }
     ;
-packed_opt: %empty { $$ = (Loc){0}; } | KW_PACKED { $$ = @1; };
+packed_opt: %empty   { $$ = (AstPacked){0}; }
+    | KW_PACKED      { $$ = ast_packed(p, @$, (AstName){0}); }
+    | KW_PACKED NAME { $$ = ast_packed(p, @$, $2); }
+    ;
 elem: KW_F32  { $$ = EL_F32; }
     | KW_BF16 { $$ = EL_BF16; }
     | KW_F16  { $$ = EL_F16; }

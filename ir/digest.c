@@ -70,7 +70,7 @@ static void put_kernel(const Kernel *k, Text *out)
         text_add(out, "%d %u\n", (int)k->params.at[i].kind, k->params.at[i].id);
     for (TensorId t = 0; t < k->tensors.len; t++) {
         const Tensor *x = &k->tensors.at[t];
-        text_add(out, "%s %d %d %d", x->name, (int)x->elem, (int)x->role, (int)x->layout);
+        text_add(out, "%s %d %d %d %d", x->name, (int)x->elem, (int)x->role, (int)x->layout, (int)x->both);
         for (uint32_t a = 0; a < x->rank; a++)
             put_axis(m, x->axes[a], out);
         text_add(out, "\n");

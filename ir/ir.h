@@ -124,7 +124,9 @@ enum { MAX_RANK = 8 };
  *          word: two k of a 16-bit type lie side by side, as the matrix instructions of all targets want them.
  * lines and pairs are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
  * extent in k is zero; beyond it in rows and columns it is never looked at. Callers keep memory in layout pairs: a change
- * of it is a change of MOE_PACKED_LAYOUT (include/moec/abi.def). */
+ * of it is a change of MOE_PACKED_LAYOUT (include/moec/abi.def). Of a tensor `packed both` its panels are followed by those
+ * of the turned matrices, so that a sum over y finds pairs of y: at the tile level they are a tensor of their own (see
+ * tile_turned), and every store goes to both. */
 typedef enum Layout { LAYOUT_ROWS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
 enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
 const char *layout_name(Layout y); /* "rows" */
@@ -142,11 +144,13 @@ typedef struct Tensor {
     Axis axes[MAX_RANK];
     uint32_t placed; /* cluster + 1 of the stripe whose threads keep it (Note [Clusters]); 0: in work space or gm */
     Layout layout; /* parameters: `packed` is LAYOUT_PAIRS; locals: the lowering's choice */
+    uint8_t both;  /* `packed both`: the panels of the turned matrices [.., y, x] stand behind those of [.., x, y] */
     /* tile level */
     Space space;
     uint32_t lanes;  /* SPACE_REG: values per element, one for each lane; 0: scalar */
     RouteId route;   /* this tensor is a field of a route: see RouteField; else NONE */
     uint8_t field;
+    uint32_t turned; /* 1 + the tensor `packed both` whose turned matrices these are: see tile_turned(); else 0 */
 } Tensor;
 
 typedef struct Route {

@@ -119,7 +119,7 @@ static void put_tensor_param(const Module *m, const Tensor *t, Text *out)
         put_axis(m, t->axes[i], out);
     }
     text_add(out, t->rank ? "]" : "");
-    text_add(out, t->layout == LAYOUT_PAIRS ? " packed" : "");
+    text_add(out, t->layout == LAYOUT_PAIRS ? " packed%s" : "", t->both ? " both" : "");
 }
 
 static void put_route_param(const Module *m, const Route *r, Text *out)

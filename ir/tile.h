@@ -98,6 +98,10 @@ Stmt tile_stmt(TileKind kind, Loc loc); /* all ids NONE */
 StmtId tile_add(Kernel *k, Stmt s);     /* not linked yet */
 /* The tensor that stands for a route's field (made on first use, SPACE_GM for parameters, else SPACE_WORK). */
 TensorId tile_route_field(Kernel *k, RouteId r, RouteField f);
+/* The tensor w.turned that stands for the turned matrices of w, which is `packed both` (made on first use): w.turned[.., y, x]
+ * is the same value as w[.., x, y] in another place of memory, and the program that writes one writes the other. */
+TensorId tile_turned(Kernel *k, TensorId w);
+TensorId tile_find_turned(const Kernel *k, TensorId w); /* or NONE */
 
 /* Text of the tile level: dimensions, groups and signature as in .moe, then buffers and launches. */
 void tile_print(const Module *m, const Kernel *kernel /* or NULL */, Text *out);

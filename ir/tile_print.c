@@ -31,7 +31,7 @@ static void print_tensor(const Module *m, const Tensor *t, Text *out)
     if (t->lanes)
         text_add(out, " x %u", t->lanes);
     if (t->layout != LAYOUT_ROWS)
-        text_add(out, " %s", layout_name(t->layout));
+        text_add(out, " %s%s", layout_name(t->layout), t->both ? " both" : "");
 }
 
 static void print_route_type(const Module *m, const Route *r, Text *out)

@@ -120,6 +120,7 @@ static void read_tensor_type(TileReader *r, Tensor *t)
     for (Layout y = LAYOUT_LINES; y < LAYOUT_COUNT; y++)
         if (t->rank >= 2 && token_take(r, layout_name(y)))
             t->layout = y;
+    t->both = t->layout == LAYOUT_PAIRS && token_take(r, "both");
 }
 
 /* After `route`: [T, K -> R] */

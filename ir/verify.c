@@ -49,6 +49,8 @@ static int axis_ok(Verifier *v, Axis a, const char *of, const char *name)
 
 static int layout_ok(Verifier *v, const Tensor *t)
 {
+    REQUIRE(v, NONE, !t->both || t->layout == LAYOUT_PAIRS, "tensor %s has turned matrices of nothing",
+            t->name);
     if (t->layout == LAYOUT_ROWS || v->k->tiles)
         return 1;
     REQUIRE(v, NONE, t->layout == LAYOUT_PAIRS && t->role != ROLE_LOCAL,

@@ -296,6 +296,7 @@ static TensorId gradient_param(Request *r, Kernel *k, TensorId of, Elem elem, Ro
     t.role = role;
     t.space = SPACE_GM;
     t.layout = LAYOUT_ROWS; /* a gradient is what an optimizer reads, not what a product does */
+    t.both = 0;
     TensorId id = ir_tensor(k, t);
     add_param(k, (Param){PARAM_TENSOR, id});
     return id;
@@ -309,6 +310,7 @@ static void take_inputs(Request *r, Kernel *k)
             k->tensors.at[t].role = ROLE_LOCAL;
             k->tensors.at[t].space = SPACE_WORK;
             k->tensors.at[t].layout = LAYOUT_ROWS;
+            k->tensors.at[t].both = 0;
         }
     for (RouteId i = 0; i < k->routes.len; i++)
         if (k->routes.at[i].role == ROLE_OUT)

@@ -56,7 +56,8 @@ typedef struct Plan {
     IndexId lane;    /* the free index that runs over lanes, or NONE: then each reduction picks its own */
     int64_t width;   /* lanes of `lane` */
     int64_t strip;   /* lanes one item covers; 0: as many as the schedule says */
-    IndexId row;     /* of block products: the free index that the left operand varies with, or NONE */
+    IndexId row;     /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
+    int panels;      /* an item's elements go into panels of packed tensors (lower_panel.c); there are no products */
     int64_t rows;    /* rows that are unrolled where a sum is not a block product, else 1; 0: bounds of all rows are asked */
     int64_t chunk;   /* rows of one item */
     int64_t depth;   /* terms that are packed at a time */
@@ -215,11 +216,21 @@ typedef struct Together {
 /* Adds their terms from lo to hi of the last reduced index; group: its rows', or NONE. */
 void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group, int anew);
 
+/* Does the right operand lie in memory as a product reads it? Of a tensor `packed both` it may be the turned one. */
+typedef enum Given { GIVEN_NOT, GIVEN_AS_IS, GIVEN_TURNED } Given;
+Given lower_given(Lower *l, const Product *p);
+
 /* lower_report.c: a sum that goes in blocks, or why it does not. */
 void lower_report(Lower *l, const Product *p, const char *why);
 
 /* lower_product.c: the products of a planned item, then everything else of its equations. See Note [Blocks]. */
 void lower_product(Lower *l, const Members *m);
+
+void lower_open_item(Lower *l, Loc loc); /* the loops over the item's rows and lanes */
+
+/* lower_panel.c: how packed tensors are written. */
+IndexId lower_panel_row(Lower *l, const Members *m); /* the index that runs over rows of panels, or NONE: element by element */
+void lower_panels(Lower *l, const Members *m);       /* a planned item */
 
 /* lower_nest.c */
 /* A launch of its own for equations with the same left-hand indices. */

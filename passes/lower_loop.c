@@ -65,6 +65,14 @@ void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId valu
     s.value = value;
     s.add = (uint8_t)add;
     lower_put(l, s);
+    if (!l->k->tensors.at[t].both)
+        return;
+    s.value = x_load(l->k, loc, t, index); /* as it is now: the expression may read what it was */
+    s.add = 0;
+    s.buffer = tile_turned(l->k, t);
+    s.index[s.nindex - 2] = index[s.nindex - 1];
+    s.index[s.nindex - 1] = index[s.nindex - 2];
+    lower_put(l, s);
 }
 
 static TensorId fresh(Lower *l, const char *stem, Elem elem, Space space)

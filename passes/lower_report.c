@@ -8,8 +8,6 @@ static const char *packing(const Lower *l, ExprId operand, IndexId last, const c
     int gathered = 0, across = 0;
     if (x->kind != X_LOAD)
         return arena_printf(k->module->arena, "computed into %s", layout);
-    if (k->tensors.at[x->sym].layout != LAYOUT_ROWS)
-        return "as it is";
     for (uint32_t a = 0; a < x->nargs; a++) {
         const Expr *sub = x_at(k, x_arg(k, operand, a));
         gathered |= sub->kind != X_INDEX && sub->kind != X_GROUP && sub->kind != X_INT;
@@ -40,7 +38,7 @@ void lower_report(Lower *l, const Product *p, const char *why)
         r.fragment =
             arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
-        r.right = packing(l, p->right, y->lane, "pairs");
+        r.right = lower_given(l, p) != GIVEN_NOT ? "as it is" : packing(l, p->right, y->lane, "pairs");
         r.rows = y->chunk;
         r.cols = y->strip;
         r.depth = y->depth;

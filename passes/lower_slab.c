@@ -50,34 +50,46 @@ static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, cons
     lower_put(l, b);
 }
 
-/* Is the right operand a tensor that lies in memory as a product reads it, with slabs that begin at whole lines? */
-static int is_packed(Lower *l, const Product *p, const Slab *s, ExprId lo)
+/* The last two subscripts of a load are i and j. */
+static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
+{
+    uint32_t n = x_at(k, load)->nargs;
+    const Expr *x = x_at(k, x_arg(k, load, n - 2)), *y = x_at(k, x_arg(k, load, n - 1));
+    return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
+}
+
+Given lower_given(Lower *l, const Product *p)
 {
     Kernel *k = l->k;
     const Expr *x = x_at(k, p->right);
+    IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = l->plan.lane;
     if (x->kind != X_LOAD || k->tensors.at[x->sym].layout != LAYOUT_PAIRS ||
-        k->tensors.at[x->sym].elem != p->right_elem || !x_is_int(k, lo, 0))
-        return 0;
+        k->tensors.at[x->sym].elem != p->right_elem)
+        return GIVEN_NOT;
     for (uint32_t a = 0; a + 2 < x->nargs; a++)
-        if (lower_varies(k, x_arg(k, p->right, a), s->index) ||
-            lower_varies(k, x_arg(k, p->right, a), l->plan.lane))
-            return 0;
-    const Expr *depth = x_at(k, x_arg(k, p->right, x->nargs - 2u)),
-               *lane = x_at(k, x_arg(k, p->right, x->nargs - 1u));
-    return depth->kind == X_INDEX && depth->sym == s->index && lane->kind == X_INDEX &&
-           lane->sym == l->plan.lane;
+        if (lower_varies(k, x_arg(k, p->right, a), depth) || lower_varies(k, x_arg(k, p->right, a), lane))
+            return GIVEN_NOT;
+    if (k->tensors.at[x->sym].both && ends_in(k, p->right, lane, depth))
+        return GIVEN_TURNED;
+    return ends_in(k, p->right, depth, lane) ? GIVEN_AS_IS : GIVEN_NOT;
 }
 
-/* The first element of the slab in a packed operand. */
-static ExprId packed_at(Lower *l, const Product *p, const Slab *s)
+/* The first element of the slab in an operand that is given. */
+static ExprId given_at(Lower *l, const Product *p, const Slab *s, Given given)
 {
-    ExprId e, first[2] = {s->lo, l->lane_first};
+    Kernel *k = l->k;
+    ExprId at[MAX_RANK], first[2] = {s->lo, l->lane_first};
     IndexId from[2] = {s->index, l->plan.lane};
     lower_bind(l, from[0], first[0], NONE);
     lower_bind(l, from[1], first[1], NONE);
-    e = lower_expr(l, p->right);
+    ExprId e = lower_expr(l, p->right);
     lower_bind(l, from[1], NONE, NONE);
-    return e;
+    if (given == GIVEN_AS_IS)
+        return e;
+    uint32_t n = x_at(k, e)->nargs;
+    for (uint32_t a = 0; a < n; a++)
+        at[a] = x_arg(k, e, a + 2 < n ? a : 2 * n - 3 - a);
+    return x_load(k, x_at(k, e)->loc, tile_turned(k, x_at(k, e)->sym), at);
 }
 
 static ExprId origin(Lower *l, TensorId panel)
@@ -101,8 +113,9 @@ static void add_slab(Lower *l, const Together *g, const Slab *s, ExprId lo)
             same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->chunk, y->depth, LAYOUT_LINES);
         if (same == n)
             pack(l, loc, left[n], p->left, s, 1);
-        if (is_packed(l, p, s, lo)) {
-            multiply(l, p, origin(l, left[n]), packed_at(l, p, s), s);
+        Given given = x_is_int(l->k, lo, 0) ? lower_given(l, p) : GIVEN_NOT; /* slabs begin at whole lines */
+        if (given != GIVEN_NOT) {
+            multiply(l, p, origin(l, left[n]), given_at(l, p, s, given), s);
             continue;
         }
         right = lower_thread(l, "right", p->right_elem, y->depth, y->strip, LAYOUT_PAIRS);

@@ -35,7 +35,11 @@ static const char PROGRAM[] =
     "kernel store(in w: f32[E, H], out p: f16[E, H] packed, out q: bf16[E, H] packed) {\n"
     "  p[e, h] = f16(w[e, h])\n"
     "  q[e, h] = bf16(w[e, h])\n"
-    "}\n";
+    "}\n"
+    "kernel mul_t(in y: f32[T, E], in w: bf16[H, E] packed both, out x: f32[T, H]) {\n"
+    "  x[t, h] = sum(e) y[t, e] * w[h, e]\n"
+    "}\n"
+    "kernel halve(inout w: bf16[H, E] packed) { w[h, e] = bf16(0.5 * w[h, e]) }\n";
 
 typedef struct Api {
     moec_context *context;
@@ -219,6 +223,12 @@ static void a_module_describes_itself(void **state)
 
 enum { PT = 2, PH = 3, PE = 4, PACKED_BYTES = 64 + 32 * 32 * 2 };
 
+static int call_or_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    moe_entry *entry = moec_kernel_entry(k);
+    return entry ? entry(ctx, dims, args) : moec_kernel_interpret(k, ctx, dims, args);
+}
+
 /* mul(x, w, y) at T=2 H=3 E=4 on this memory of w. */
 static int multiply(const moec_kernel *k, moe_ctx *ctx, void *w, float *y)
 {
@@ -274,15 +284,43 @@ static void packed_memory_is_checked_by(const moec_module *m, moe_ctx *ctx)
     assert_int_equal(multiply(k, ctx, NULL, y), MOE_NULL);
 }
 
+/* Memory packed both ways: who reads one way takes it, who would write one way or reads the other does not take less. */
+static void both_ways_are_checked_by(const moec_module *m, moe_ctx *ctx)
+{
+    const moec_kernel *k = moec_module_kernel(m, "mul_t"), *one = moec_module_kernel(m, "mul"),
+                      *halve = moec_module_kernel(m, "halve");
+    uint16_t rows[PH * PE], back[PH * PE], both[PACKED_BYTES], packed[PACKED_BYTES / 2];
+    int64_t dims[] = {PT, PH, PE};
+    float y[PT * PE] = {1, 0, 0, 0, 0, 0, 0, 1}, x[PT * PH];
+    void *args[] = {y, both, x}, *wrong[] = {y, packed, x}, *in_place[] = {both};
+    for (int i = 0; i < PH * PE; i++)
+        rows[i] = (uint16_t)(0x3f80 + i); /* 1 + i/128 */
+    assert_int_equal(moec_kernel_param_bytes(k, 1, dims), 2 * PACKED_BYTES - 64);
+    assert_int_equal(moec_kernel_pack(k, 1, dims, rows, both), MOE_OK);
+    assert_int_equal(moec_kernel_unpack(k, 1, dims, both, back), MOE_OK);
+    assert_memory_equal(rows, back, sizeof rows);
+    assert_int_equal(call_or_interpret(k, ctx, dims, args), MOE_OK);
+    for (int h = 0; h < PH; h++) {
+        assert_float_equal(x[h], 1 + (float)(h * PE) / 128, 0);
+        assert_float_equal(x[PH + h], 1 + (float)(h * PE + PE - 1) / 128, 0);
+    }
+    assert_int_equal(multiply(one, ctx, both, y), MOE_OK);
+    assert_int_equal(moec_kernel_pack(one, 1, dims, rows, packed), MOE_OK);
+    assert_int_equal(call_or_interpret(k, ctx, dims, wrong), MOE_PACKED);
+    assert_int_equal(call_or_interpret(halve, ctx, dims + 1, in_place), MOE_PACKED);
+}
+
 static void packed_memory_is_checked(void **state)
 {
     Api *api = *state;
     moec_options interpret = {.interpret = 1};
     moec_module *m;
     packed_memory_is_checked_by(api->module, api->ctx);
+    both_ways_are_checked_by(api->module, api->ctx);
     assert_int_equal(moec_compile_text(api->context, "program.moe", PROGRAM, strlen(PROGRAM), &interpret, &m),
                      0);
     packed_memory_is_checked_by(m, api->ctx);
+    both_ways_are_checked_by(m, api->ctx);
     moec_module_free(m);
 }
 
