@@ -222,7 +222,9 @@ void lower_pads(Lower *l, const Equation *q)
 
 void lower_item(Lower *l, const Members *m)
 {
-    if (l->plan.row != NONE) {
+    if (l->plan.panels) {
+        lower_panels(l, m);
+    } else if (l->plan.row != NONE) {
         lower_product(l, m);
     } else {
         int chains = m->n == 1 && lower_chains(l, &m->at[0]);

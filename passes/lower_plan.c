@@ -202,6 +202,13 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     for (uint32_t i = 0; i < q->nindex; i++)
         collect_free(l->k, q->index[i], p);
     p->width = (int64_t)l->cpu->lanes * (nreds ? l->cpu->vectors : POINTWISE_VECTORS);
+    p->row = nreds || row != NONE || l->stripe ? (IndexId)NONE : lower_panel_row(l, m);
+    if (p->row != NONE) {
+        p->panels = 1;
+        p->lane = last_index(l, q);
+        p->chunk = LAYOUT_EDGE;
+        return;
+    }
     p->row = product_row(l, m, last_index(l, q), row);
     if (p->row != NONE) {
         TensorId lhs = l->equation->lhs;

@@ -26,6 +26,12 @@ static void open_item_rows(Lower *l, Loc loc)
     lower_bind(l, l->plan.row, x_index(l->k, loc, l->item_row), l->group.at[l->plan.row]);
 }
 
+void lower_open_item(Lower *l, Loc loc)
+{
+    open_item_rows(l, loc);
+    open_lanes(l, loc);
+}
+
 /* partial[row - item_first, lane - lane_first] */
 static const ExprId *partial_at(Lower *l, ExprId row, ExprId *at)
 {
@@ -41,8 +47,7 @@ static void begin(Lower *l, ExprId reduce, TensorId sums, const Equation *onto)
     Loc loc = x_at(l->k, reduce)->loc;
     uint32_t depth = l->depth;
     ExprId at[2];
-    open_item_rows(l, loc);
-    open_lanes(l, loc);
+    lower_open_item(l, loc);
     ExprId value = lower_first_value(l, reduce, onto);
     lower_store(l, loc, sums, partial_at(l, x_index(l->k, loc, l->item_row), at), value, 0);
     lower_close(l, depth);
@@ -405,8 +410,7 @@ void lower_product(Lower *l, const Members *m)
     place_sums(l, p, n);
     add_all(l, p, n);
     l->plan.rows = 1;
-    open_item_rows(l, m->at[0].loc);
-    open_lanes(l, m->at[0].loc);
+    lower_open_item(l, m->at[0].loc);
     for (uint32_t q = 0; q < m->n; q++)
         drain_member(l, &m->at[q], p, n);
     for (uint32_t i = 0; i < n; i++)
