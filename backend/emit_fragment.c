@@ -3,6 +3,7 @@
 #include "backend/emit.h"
 
 enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
+enum { AHEAD = 128 * ROW_OF_WORDS }; /* bytes of a panel from what is multiplied to what is asked for */
 
 typedef struct Fragment {
     Product *x;
@@ -42,6 +43,14 @@ static V add_products(const Fragment *f, V left, V right, V sum)
     return l_intrinsic(l, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, args, 3);
 }
 
+/* The line will be wanted in the second cache: a panel in memory then costs no time beside its products, or all that
+ * memory gives. */
+static void ask(L *l, V at)
+{
+    V args[4] = {at, l_i32(l, 0), l_i32(l, 2), l_i32(l, 1)};
+    l_intrinsic(l, "llvm.prefetch", l->ptr, args, 4);
+}
+
 /* Adds the products of the unit's terms; unit and words are counted from a and b. */
 static void add_unit(Fragment *f, V a, V b, uint32_t unit)
 {
@@ -50,8 +59,11 @@ static void add_unit(Fragment *f, V a, V b, uint32_t unit)
     V right[VECTORS_MAX];
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
-        if (unit % x->per_word == 0)
+        if (unit % x->per_word == 0) {
+            if (byte % LAYOUT_LINE_BYTES == 0 || v == 0)
+                ask(l, l_byte(l, b, l_i64(l, byte + AHEAD)));
             f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, b, l_i64(l, byte)), 4);
+        }
         right[v] = right_vector(f, v, unit);
     }
     for (uint32_t r = 0; r < f->rows; r++) {

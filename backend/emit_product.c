@@ -1,9 +1,10 @@
 /* product: block products, a function for each target and types.
  *
- * The function goes over parts of the depth, so that the part of a right panel that is in use (16 KB)
- * stays in the first cache; over panels; over fragments of rows; and a fragment over the terms, with the
- * sums in registers. Every element's sum is one chain from its old value, terms ascending, each added by
- * one instruction; which fragment an element falls into changes nothing. AMX: emit_amx.c.
+ * The function goes over panels; over parts of the depth, so that the part of a panel that is in use (16 KB) stays in
+ * the first cache; over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
+ * read from its begin to its end: memory gives one long run faster than many short ones. Every element's sum is one
+ * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
+ * changes nothing. AMX: emit_amx.c.
  *
  * Rows are rounded up to fragments of which 32 is a multiple, columns to vectors of a fragment: what Note
  * [Block products] in tile.h allows. */
@@ -147,15 +148,28 @@ static void over_rows(Product *x, V c, V a, V b, V units)
     l_end_for(l, &f);
 }
 
-/* Every panel; where a fragment is narrower than a panel, its columns one group after the other. */
-static void over_columns(Product *x, V a, V b, V units)
+/* All terms for the columns of c and b. */
+static void over_parts(Product *x, V c, V b)
 {
     L *l = x->l;
-    uint32_t wide = x->lanes * x->vectors;
-    For f = l_for(l, l_i64(l, 0), x->ncols, wide, "columns");
+    int64_t part = PART_WORDS * (int64_t)x->per_word;
+    For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), part, "part"); /* without terms too */
+    x->anew = l_and(l, LLVMGetParam(l->fn, ANEW), l_icmp(l, LLVMIntEQ, f.var, l_i64(l, 0)));
+    x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);
+    V units = l_min(l, l_sub(l, x->units, f.var), l_i64(l, part));
+    V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block));
+    over_rows(x, c, a, l_byte(l, b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))), units);
+    l_end_for(l, &f);
+}
+
+/* Every panel; where a fragment is narrower than a panel, its columns one group after the other. */
+static void over_columns(Product *x)
+{
+    L *l = x->l;
+    For f = l_for(l, l_i64(l, 0), x->ncols, x->lanes * x->vectors, "columns");
     V panel = l_mul(l, l_sar(l, f.var, 5), x->b_panel), column = l_and(l, f.var, l_i64(l, LAYOUT_EDGE - 1));
-    V at = l_byte(l, l_byte(l, b, panel), l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES)));
-    over_rows(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a, at, units);
+    V b = l_byte(l, l_byte(l, x->b, panel), l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES)));
+    over_parts(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), b);
     l_end_for(l, &f);
 }
 
@@ -197,14 +211,6 @@ void emit_product_function(Plan *p, uint32_t kind)
     choose_fragment(&x);
     x.units = count_units(&x, LLVMGetParam(fn, DEPTH));
     x.zeros = zeros(p);
-    int64_t part = PART_WORDS * (int64_t)x.per_word;
-    For f = l_for(l, l_i64(l, 0), l_max(l, x.units, l_i64(l, 1)), part, "part"); /* without terms too */
-    x.anew = l_and(l, LLVMGetParam(fn, ANEW), l_icmp(l, LLVMIntEQ, f.var, l_i64(l, 0)));
-    x.from_row = l_select(l, x.anew, l_i64(l, 0), x.c_row);
-    V units = l_min(l, l_sub(l, x.units, f.var), l_i64(l, part));
-    V a = l_byte(l, x.a, l_mul(l, l_sar(l, f.var, 4), x.a_block));
-    V b = l_byte(l, x.b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x.per_word)));
-    over_columns(&x, a, b, units);
-    l_end_for(l, &f);
+    over_columns(&x);
     LLVMBuildRetVoid(l->b);
 }
