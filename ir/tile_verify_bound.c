@@ -2,9 +2,10 @@
  *
  * Note [Bounds]. The claim is a sum <= 0. min2, max2 and if are split into their sides: all of them where each may be
  * the value that counts, else one that suffices. A loop variable lies in its range wherever its loop's body runs, so it
- * is replaced by the end that makes the sum larger, and the range is not empty; c * idiv(x, c) lies in x - c + 1 .. x. A register whose value is
- * known stands for it (Note [Written] and tile_know). What is left must be a constant and dimensions, which are never
- * negative. So min2(a + 96, end) - a <= 96 is proved whatever a and end are. */
+ * is replaced by the end that makes the sum larger, and the range is not empty; c * idiv(x, c) lies in x - c + 1 .. x,
+ * and not below 0 if x does not. A register whose value is known stands for it (Note [Written] and tile_know). What is
+ * left must be a constant and dimensions, which are never negative. So min2(a + 96, end) - a <= 96 is proved whatever a
+ * and end are. */
 #include "ir/tile_verify.h"
 
 #include <string.h>
@@ -172,6 +173,17 @@ static int prove_range(Bound *b, const TileSum *s, uint32_t i, int depth)
     return prove_with(b, s, i, up ? r->hi : r->lo, up ? -1 : 0, depth);
 }
 
+/* idiv(x, c) is at least 0 where x is. */
+static int prove_quotient_positive(Bound *b, const TileSum *s, uint32_t i, int depth)
+{
+    TileSum rest = *s, negative = {0};
+    if (s->at[i].coef > 0)
+        return 0;
+    drop_term(&rest, i);
+    tile_sum_expr(b->v, &negative, x_arg(b->v->k, s->at[i].atom, 0), -1);
+    return prove(b, &rest, depth - 1) && prove(b, &negative, depth - 1);
+}
+
 /* c * idiv(x, c), any multiple of it. */
 static int prove_quotient(Bound *b, const TileSum *s, uint32_t i, int depth)
 {
@@ -181,6 +193,8 @@ static int prove_quotient(Bound *b, const TileSum *s, uint32_t i, int depth)
     if (e == NONE || !x_is_op(v->k, e, OP_idiv) || !is_constant(v, x_arg(v->k, e, 1), &c) || c < 1 ||
         coef % c)
         return 0;
+    if (prove_quotient_positive(b, s, i, depth))
+        return 1;
     TileSum rest = *s;
     drop_term(&rest, i);
     tile_sum_expr(v, &rest, x_arg(v->k, e, 0), coef / c);

@@ -76,6 +76,16 @@ typedef struct Place {
     uint32_t keep; /* bits of the axes that the buffer has */
 } Place;
 
+/* A right operand that stands packed while several blocks read it: see lower_kept.c. */
+typedef struct Kept {
+    Product product;  /* that reads it */
+    TensorId reader;  /* what the product's equation defines */
+    IndexId index[2]; /* its terms and columns ... */
+    ExprId when[2];   /* ... that are needed, or NONE: all of them */
+    ExprId first;     /* its first term */
+    TensorId buffer;  /* [terms, columns] */
+} Kept;
+
 typedef struct Lower {
     Kernel *k;
     const PassContext *c;
@@ -98,6 +108,7 @@ typedef struct Lower {
     ExprId row_first, row_end; /* block of plan.row: first row and end of its range */
     Vec(ThreadBlock) pool;
     Vec(Place) places;
+    Vec(Kept) kept;
     ExprId stripe_first, stripe_end; /* rows of a stripe's block */
     const Cluster *stripe;     /* that is being lowered, or NULL */
     IndexId striped;           /* a reduced index that goes over the rows of a stripe's block only, or NONE */
@@ -213,8 +224,13 @@ typedef struct Together {
     uint32_t n;
     Domain *d; /* of the first */
 } Together;
-/* Adds their terms from lo to hi of the last reduced index; group: its rows', or NONE. */
-void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group, int anew);
+/* Terms of the last reduced index that go in slabs. */
+typedef struct Run {
+    ExprId lo, hi, group; /* group: of the index's row space, or NONE */
+    int anew;             /* the sums begin with them */
+    int whole;            /* lo is at a whole line */
+} Run;
+void lower_slabs(Lower *l, const Together *g, const Run *r);
 
 /* Does the right operand lie in memory as a product reads it? Of a tensor `packed both` it may be the turned one. */
 typedef enum Given { GIVEN_NOT, GIVEN_AS_IS, GIVEN_TURNED } Given;
@@ -225,6 +241,18 @@ void lower_report(Lower *l, const Product *p, const char *why);
 
 /* lower_product.c: the products of a planned item, then everything else of its equations. See Note [Blocks]. */
 void lower_product(Lower *l, const Members *m);
+uint32_t lower_find_products(Lower *l, const Members *m, Product *out); /* at most REDUCE_MAX */
+/* e, not negative, plus `more` down to a multiple of the terms that any target adds in one go. */
+ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more);
+int lower_starts_line(const Lower *l, ExprId e); /* is it such a multiple, and a constant? */
+
+/* lower_kept.c: Note [Kept operands]. */
+void lower_find_kept(Lower *l, const Members *m); /* of the stripe's members, still to be packed */
+void lower_pack_kept(Lower *l, Loc loc, const Kept *y, const ExprId *from, const ExprId *to);
+/* Packs what the planned carrier reads of the stripe's block of `rows` rows. */
+void lower_pack_block(Lower *l, const Members *one, int64_t rows);
+/* The product's right operand from `term`, a whole line, and the first lane on, if it stands packed; else NONE. */
+ExprId lower_kept_at(Lower *l, const Product *p, ExprId term);
 
 void lower_open_item(Lower *l, Loc loc); /* the loops over the item's rows and lanes */
 

@@ -113,6 +113,7 @@ static void add_elements(Lower *l, const Product *p, const Walk *outer, ExprId l
 typedef struct Terms {
     ExprId lo, from, to, hi, group;
     int blocks; /* the bounds are all that the condition says */
+    int whole;  /* `from` is at a whole line of terms, or no term follows it */
 } Terms;
 
 /* The rows of a group's run; only a further condition could tell them apart. */
@@ -126,14 +127,13 @@ static Terms run_terms(Lower *l, const Walk *w, IndexId i)
     return t;
 }
 
-/* e, not negative, plus `more` down to a multiple of the terms that any target adds in one go. */
-static ExprId whole_lines(Lower *l, ExprId e, int64_t more)
+ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more)
 {
     ExprId edge = x_int(l->k, (Loc){0}, LAYOUT_EDGE);
     return x_op2(l->k, (Loc){0}, OP_mul, x_op2(l->k, (Loc){0}, OP_idiv, lower_add(l, e, more), edge), edge);
 }
 
-static int starts_line(const Lower *l, ExprId e)
+int lower_starts_line(const Lower *l, ExprId e)
 {
     return x_at(l->k, e)->kind == X_INT && x_at(l->k, e)->value.i % LAYOUT_EDGE == 0;
 }
@@ -153,13 +153,14 @@ static Terms terms_of(Lower *l, const Walk *w, Loc loc)
     l->plan.rows = rows;
     Terms t = {.lo = r.lo_min, .from = r.lo_min, .to = r.hi_max, .hi = r.hi_max, .group = NONE};
     t.blocks = !(w->pending & ~(r.exact | r.inner));
+    t.whole = r.inner || t.from == l->stripe_first || lower_starts_line(l, t.from);
     if (r.inner && t.blocks) {
         t.lo = lower_let(l, loc, "lo", r.lo_min);
         t.hi = lower_let(l, loc, "hi", r.hi_max);
-        ExprId from = lower_min(l, whole_lines(l, r.lo_max, LAYOUT_EDGE - 1), t.hi);
-        t.from = starts_line(l, r.lo_max) ? t.lo : lower_let(l, loc, "inner", from);
+        ExprId from = lower_min(l, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1), t.hi);
+        t.from = lower_starts_line(l, r.lo_max) ? t.lo : lower_let(l, loc, "inner", from);
         ExprId to = lower_max(l, x_int(l->k, loc, 0), lower_min(l, r.hi_min, t.hi));
-        t.to = lower_let(l, loc, "outer", lower_max(l, t.from, whole_lines(l, to, 0)));
+        t.to = lower_let(l, loc, "outer", lower_max(l, t.from, lower_whole_lines(l, to, 0)));
     }
     return t;
 }
@@ -208,7 +209,7 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     for (int i = 0; i < 4; i++)
         end[i] = lower_let(l, loc, "end", lower_min(l, lower_max(l, end[i], lo), hi));
     add_elements_of_all(l, g, w, end[0], end[1]);
-    lower_slabs(l, g, end[1], end[2], t.group, 0);
+    lower_slabs(l, g, &(Run){end[1], end[2], t.group, 0, t.whole});
     add_elements_of_all(l, g, w, end[2], end[3]);
     lower_close(l, depth);
     l->part_first = l->item_first;
@@ -245,7 +246,7 @@ static void add_group(Lower *l, const Together *g)
         lower_report(l, &g->p[n], blocks ? NULL : t.blocks ? no_matrices : no_bounds);
     if (blocks) {
         add_end(l, g, &w, t.lo, t.from);
-        lower_slabs(l, g, t.from, t.to, t.group, anew);
+        lower_slabs(l, g, &(Run){t.from, t.to, t.group, anew, t.whole});
         add_end(l, g, &w, t.to, t.hi);
     } else {
         add_elements_of_all(l, g, &w, t.lo, t.hi);
@@ -256,7 +257,7 @@ static void add_group(Lower *l, const Together *g)
 /* ---- an item ---- */
 
 /* The sums of all members, each once; those that are no product of two matrices have no operands. */
-static uint32_t find_products(Lower *l, const Members *m, Product *out)
+uint32_t lower_find_products(Lower *l, const Members *m, Product *out)
 {
     uint32_t n = 0;
     ExprId reds[REDUCE_MAX];
@@ -402,7 +403,7 @@ static void drain_member(Lower *l, const Equation *q, const Product *p, uint32_t
 void lower_product(Lower *l, const Members *m)
 {
     Product p[REDUCE_MAX];
-    uint32_t n = find_products(l, m, p);
+    uint32_t n = lower_find_products(l, m, p);
     for (uint32_t q = 0; q < m->n; q++)
         find_chain(l, m, q, p, n);
     l->equation = &m->at[m->n - 1];

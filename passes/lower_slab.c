@@ -3,9 +3,10 @@
 #include "passes/lower.h"
 
 typedef struct Slab {
+    const Run *run;
     IndexId index;
-    ExprId lo, hi, group; /* of the index's row space, or NONE */
-    ExprId anew;          /* NONE or when the sums begin */
+    ExprId lo, hi;
+    ExprId anew; /* NONE or when the sums begin */
 } Slab;
 
 /* The box that stands for an operand's rows or columns, and its terms. */
@@ -14,7 +15,7 @@ static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s,
     Kernel *k = l->k;
     IndexId along = left ? l->plan.row : l->plan.lane;
     Binding row = lower_binding(l, along);
-    lower_bind(l, s->index, NONE, s->group);
+    lower_bind(l, s->index, NONE, s->run->group);
     lower_bind(l, along, NONE, row.group);
     Stmt b = tile_stmt(TILE_pack, loc);
     b.buffer = panel;
@@ -74,10 +75,13 @@ Given lower_given(Lower *l, const Product *p)
     return ends_in(k, p->right, depth, lane) ? GIVEN_AS_IS : GIVEN_NOT;
 }
 
-/* The first element of the slab in an operand that is given. */
-static ExprId given_at(Lower *l, const Product *p, const Slab *s, Given given)
+/* The first element of the slab in a right operand that is given, from the slab's first term on; else NONE. */
+static ExprId given_at(Lower *l, const Product *p, const Slab *s)
 {
     Kernel *k = l->k;
+    Given given = x_is_int(k, s->run->lo, 0) ? lower_given(l, p) : GIVEN_NOT; /* slabs begin at whole lines */
+    if (given == GIVEN_NOT)
+        return s->run->whole ? lower_kept_at(l, p, s->lo) : (ExprId)NONE;
     ExprId at[MAX_RANK], first[2] = {s->lo, l->lane_first};
     IndexId from[2] = {s->index, l->plan.lane};
     lower_bind(l, from[0], first[0], NONE);
@@ -99,7 +103,7 @@ static ExprId origin(Lower *l, TensorId panel)
 }
 
 /* The terms of one slab. Products that share a left operand find it packed; a right panel serves one product. */
-static void add_slab(Lower *l, const Together *g, const Slab *s, ExprId lo)
+static void add_slab(Lower *l, const Together *g, const Slab *s)
 {
     Loc loc = x_at(l->k, g->p[0].reduce)->loc;
     const Plan *y = &l->plan;
@@ -113,9 +117,9 @@ static void add_slab(Lower *l, const Together *g, const Slab *s, ExprId lo)
             same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->chunk, y->depth, LAYOUT_LINES);
         if (same == n)
             pack(l, loc, left[n], p->left, s, 1);
-        Given given = x_is_int(l->k, lo, 0) ? lower_given(l, p) : GIVEN_NOT; /* slabs begin at whole lines */
-        if (given != GIVEN_NOT) {
-            multiply(l, p, origin(l, left[n]), given_at(l, p, s, given), s);
+        ExprId given = given_at(l, p, s);
+        if (given != NONE) {
+            multiply(l, p, origin(l, left[n]), given, s);
             continue;
         }
         right = lower_thread(l, "right", p->right_elem, y->depth, y->strip, LAYOUT_PAIRS);
@@ -128,17 +132,17 @@ static void add_slab(Lower *l, const Together *g, const Slab *s, ExprId lo)
 }
 
 /* Sums that begin anew need a first slab, of nothing if there is nothing. */
-void lower_slabs(Lower *l, const Together *g, ExprId lo, ExprId hi, ExprId group, int anew)
+void lower_slabs(Lower *l, const Together *g, const Run *r)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->p[0].reduce)->loc;
     uint32_t depth = l->depth;
     IndexId first = lower_index(l, "slab");
-    ExprId end = anew ? lower_max(l, hi, lower_add(l, lo, 1)) : hi;
-    lower_for(l, loc, LOOP_ORDERED, first, lo, end, l->plan.depth);
-    Slab s = {.index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first), .group = group};
-    s.anew = anew ? x_op2(k, loc, OP_eq, s.lo, lo) : (ExprId)NONE;
-    s.hi = lower_let(l, loc, "end", lower_min(l, lower_add(l, s.lo, l->plan.depth), hi));
-    add_slab(l, g, &s, lo);
+    ExprId end = r->anew ? lower_max(l, r->hi, lower_add(l, r->lo, 1)) : r->hi;
+    lower_for(l, loc, LOOP_ORDERED, first, r->lo, end, l->plan.depth);
+    Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first)};
+    s.anew = r->anew ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
+    s.hi = lower_let(l, loc, "end", lower_min(l, lower_add(l, s.lo, l->plan.depth), r->hi));
+    add_slab(l, g, &s);
     lower_close(l, depth);
 }

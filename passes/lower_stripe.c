@@ -79,8 +79,8 @@ static void choose_conjuncts(const Lower *l, const Cluster *c, ExprId condition,
             d->conjunct[d->nconjunct++] = all[a];
 }
 
-/* What a condition leaves of index i for the rows of the block. */
-static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, IndexId i, ExprId *lo,
+/* What a condition leaves of index i for the rows of the block; whole: from a whole line on. */
+static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, IndexId i, int whole, ExprId *lo,
                       ExprId *hi)
 {
     Kernel *k = l->k;
@@ -98,11 +98,11 @@ static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, Ind
     Range r = lower_range(l, &w, i);
     l->plan = saved;
     lower_bind(l, c->row, NONE, NONE);
-    *lo = r.lo_min;
+    *lo = whole && !lower_starts_line(l, r.lo_min) ? lower_whole_lines(l, r.lo_min, 0) : r.lo_min;
     *hi = r.hi_max;
     if (!d->nconjunct)
         return;
-    *lo = lower_let(l, loc, "lo", r.lo_min);
+    *lo = lower_let(l, loc, "lo", *lo);
     *hi = lower_let(l, loc, "hi", lower_max(l, *lo, r.hi_max));
 }
 
@@ -170,7 +170,7 @@ static void lower_member(Lower *l, const Equation *q, const Cluster *c)
     open_others(l, c, q->loc);
     if (p->lane != NONE && p->lane != c->row) {
         ExprId needed = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
-        narrow_to(l, c, q->loc, needed, p->lane, &lo, &hi);
+        narrow_to(l, c, q->loc, needed, p->lane, p->row != NONE && checks_inside(k, q->rhs), &lo, &hi);
         lower_bind(l, p->lane, NONE, NONE);
     }
     l->lane_first = lo;
@@ -250,16 +250,17 @@ static void add_carry(Lower *l, const Carry *y, const Cluster *c)
     Plan *p = &l->plan;
     IndexId row = p->row;
     ExprId lo, hi;
+    l->striped = c->row;
     open_others(l, c, loc);
     if (row != NONE) {
+        lower_pack_block(l, &one, schedule_stripe_rows(l->c, k, c->row));
         IndexId u = lower_index(l, "u0");
-        narrow_to(l, c, loc, x_condition(k, y->reduce), row, &lo, &hi);
+        narrow_to(l, c, loc, x_condition(k, y->reduce), row, 0, &lo, &hi);
         lower_for(l, loc, LOOP_ORDERED, u, lo, hi, p->chunk);
         ExprId first = x_index(k, loc, u);
         bind_rows(l, first, lower_min(l, lower_add(l, first, p->chunk), hi));
         lower_bind(l, row, NONE, NONE);
     }
-    l->striped = c->row;
     if (p->lane != NONE) {
         lower_bind(l, p->lane, NONE, NONE);
         open_strips(l, loc, x_int(k, loc, 0), lower_extent(l, p->lane));
@@ -326,16 +327,45 @@ static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carri
     }
 }
 
-static void open_blocks(Lower *l, Loc loc, const Cluster *c)
+/* The rows from `from` to `to`, `by` of them at a time. */
+static void open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, ExprId from, ExprId to, int64_t by)
 {
     Kernel *k = l->k;
-    int64_t rows = schedule_stripe_rows(l->c, k, c->row);
-    IndexId u = lower_index(l, "u0");
-    lower_for(l, loc, c->carries ? LOOP_ORDERED : LOOP_PARALLEL, u, x_int(k, loc, 0), lower_extent(l, c->row),
-              rows);
-    ExprId end = lower_min(l, lower_add(l, x_index(k, loc, u), rows), lower_extent(l, c->row));
+    IndexId u = lower_index(l, stem);
+    lower_for(l, loc, mode, u, from, to, by);
+    ExprId end = lower_min(l, lower_add(l, x_index(k, loc, u), by), to);
     l->stripe_first = x_index(k, loc, u);
-    l->stripe_end = lower_let(l, loc, "u1", end);
+    l->stripe_end = lower_let(l, loc, "end", end);
+}
+
+static void pack_kept(Lower *l, const Cluster *c, Loc loc)
+{
+    for (uint32_t i = 0; i < l->kept.len; i++) {
+        const Kept *y = &l->kept.at[i];
+        ExprId from[2], to[2];
+        for (uint32_t a = 0; a < 2; a++)
+            narrow_to(l, c, loc, y->when[a], y->index[a], 1, &from[a], &to[a]);
+        lower_pack_kept(l, loc, y, from, to);
+    }
+}
+
+/* Blocks of rows: parallel, unless they go in order; those of a span in order, if there is something to pack for it. */
+static void open_blocks(Lower *l, Loc loc, const Members *m, const Cluster *c)
+{
+    Kernel *k = l->k;
+    int64_t rows = schedule_stripe_rows(l->c, k, c->row), span = machine_host(k->module->arena)->blocks.rows;
+    ExprId from = x_int(k, loc, 0), to = lower_extent(l, c->row);
+    lower_find_kept(l, m);
+    if (l->kept.len && c->carries) {
+        l->stripe_first = from = lower_let(l, loc, "first", from);
+        l->stripe_end = to = lower_let(l, loc, "end", to);
+    } else if (l->kept.len) {
+        open_rows(l, loc, LOOP_PARALLEL, "w0", from, to, span > rows ? span - span % rows : rows);
+        from = l->stripe_first;
+        to = l->stripe_end;
+    }
+    pack_kept(l, c, loc);
+    open_rows(l, loc, c->carries || l->kept.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", from, to, rows);
 }
 
 void lower_stripe(Lower *l, const Members *m, const Cluster *c)
@@ -352,7 +382,7 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
     for (uint32_t i = 0; i < carries.len; i++)
         begin_carry(l, &carries.at[i]);
     uint32_t depth = l->depth;
-    open_blocks(l, loc, c);
+    open_blocks(l, loc, m, c);
     for (uint32_t q = 0; q < m->n; q++) {
         l->equation = &m->at[q];
         if (m->at[q].kind == EQ_TOP)
@@ -364,7 +394,7 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
                 add_carry(l, &carries.at[i], c);
     }
     lower_close(l, depth);
-    l->places.len = 0;
+    l->places.len = l->kept.len = 0;
     for (uint32_t q = 0; q < m->n; q++)
         if (!has_row(l->k, c, &m->at[q]))
             finish_carries(l, &m->at[q], &carries);
