@@ -1,10 +1,12 @@
-/* Stripes: a launch that computes several equations for a block of rows, then for the next block.
+/* Stripes: a launch that computes several equations for a block of rows, or for one row, then for the next.
  *
  * Note [Stripes]. The rows of a block pass through all members of the cluster (Note [Clusters] in ir.h) while what they hand
  * on stays in the thread's memory: a placed tensor s[b, n, i, j] is s[i - first row of the block, j] there. Of a placed tensor
  * only those columns are computed that some reader asks for with some row of the block (cluster_needed): what a `where`
  * excludes for all of them is never touched. Members that add up over the rows keep f32 sums from block to block, in the
- * thread's memory too, and are stored after the last one; then blocks run in order, else they are the parallel items. */
+ * thread's memory too, and are stored after the last one; then blocks run in order, else they are the parallel items.
+ * Block products want many rows. Where there is none, row by row is faster: a row is still in the L1 cache when the next
+ * member reads it. */
 #include "passes/cluster.h"
 #include "passes/lower.h"
 #include "passes/schedule.h"
@@ -134,6 +136,15 @@ static void open_strips(Lower *l, Loc loc, ExprId lo, ExprId hi)
     l->lane_end = lower_min(l, lower_add(l, l->lane_first, l->plan.strip), hi);
 }
 
+/* The rows of the block one by one, unless one is open already. */
+static void each_row(Lower *l, Loc loc, const Cluster *c)
+{
+    if (l->stripe_first == x_index(l->k, loc, c->row))
+        return;
+    lower_bind(l, c->row, NONE, NONE);
+    lower_for(l, loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
+}
+
 static void bind_rows(Lower *l, ExprId first, ExprId end)
 {
     l->item_first = l->row_first = first;
@@ -147,8 +158,7 @@ static void choose(Lower *l, const Equation *q, const Cluster *c)
     l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
     for (uint32_t a = 0; a + 1u < q->nindex; a++)
         l->plan.free[l->plan.nfree++] = index_at(l->k, q, a);
-    lower_bind(l, c->row, NONE, NONE);
-    lower_for(l, q->loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
+    each_row(l, q->loc, c);
     open_others(l, c, q->loc);
     lower_put_top(l, q);
     lower_close(l, depth);
@@ -178,7 +188,7 @@ static void lower_member(Lower *l, const Equation *q, const Cluster *c)
     if (p->row != NONE)
         open_strips(l, q->loc, lo, hi);
     else if (p->lane != c->row)
-        lower_for(l, q->loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
+        each_row(l, q->loc, c);
     lower_item(l, &one);
     lower_close(l, depth);
 }
@@ -296,24 +306,24 @@ static void finish_carries(Lower *l, const Equation *q, const Carries *all)
 
 /* ---- the launch ---- */
 
-static void place_one(Lower *l, const Equation *q, const Cluster *c, TensorId t)
+static void place_one(Lower *l, const Equation *q, const Cluster *c, TensorId t, int64_t rows)
 {
-    vec_push(l->k->module->arena, &l->places, place(l, c, q, t, schedule_stripe_rows(l->c, l->k, c->row)));
+    vec_push(l->k->module->arena, &l->places, place(l, c, q, t, rows));
     l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
 }
 
 /* What q defines gets its place. The values of top and their numbers have one subscript, so both have one or none. */
-static void place_results(Lower *l, const Equation *q, const Cluster *c)
+static void place_results(Lower *l, const Equation *q, const Cluster *c, int64_t rows)
 {
     const Kernel *k = l->k;
     if (!k->tensors.at[q->lhs].placed || (q->ids != NONE && !k->tensors.at[q->ids].placed))
         return;
-    place_one(l, q, c, q->lhs);
+    place_one(l, q, c, q->lhs, rows);
     if (q->ids != NONE)
-        place_one(l, q, c, q->ids);
+        place_one(l, q, c, q->ids, rows);
 }
 
-static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carries)
+static void prepare(Lower *l, const Members *m, const Cluster *c, int64_t rows, Carries *carries)
 {
     for (uint32_t i = 0; i < m->n; i++) {
         const Equation *q = &m->at[i];
@@ -321,10 +331,33 @@ static void prepare(Lower *l, const Members *m, const Cluster *c, Carries *carri
         lower_pads(l, q);
         if (q->kind == EQ_TOP)
             lower_check_top(l, q);
-        place_results(l, q, c);
+        place_results(l, q, c, rows);
         if (!has_row(l->k, c, q))
             find_carries(l, c, q, carries);
     }
+}
+
+/* Rows that pass through the members together: one where no member has block products, lanes over rows or sums over them. */
+static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
+{
+    int many = c->carries;
+    for (uint32_t i = 0; i < m->n && !many; i++) {
+        Members one = {.at = {m->at[i]}, .n = 1};
+        if (m->at[i].kind == EQ_TOP)
+            continue;
+        l->equation = &m->at[i];
+        lower_plan(l, &one, c->row);
+        many = l->plan.row != NONE || l->plan.lane == c->row;
+    }
+    return many ? schedule_stripe_rows(l->c, l->k, c->row) : 1;
+}
+
+/* The block that members see has one row. */
+static void open_row(Lower *l, Loc loc, const Cluster *c)
+{
+    each_row(l, loc, c);
+    l->stripe_first = x_index(l->k, loc, c->row);
+    l->stripe_end = lower_add(l, l->stripe_first, 1);
 }
 
 /* The rows from `from` to `to`, `by` of them at a time. */
@@ -373,7 +406,8 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
     Carries carries = {0};
     Loc loc = m->at[0].loc;
     l->stripe = c;
-    prepare(l, m, c, &carries);
+    int64_t rows = rows_together(l, m, c);
+    prepare(l, m, c, rows, &carries);
     lower_launch(l, loc, lower_stem(l, &m->at[m->n - 1]));
     for (uint32_t o = 0; o < c->nouter; o++) {
         lower_bind(l, c->outer[o], NONE, NONE);
@@ -383,6 +417,8 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
         begin_carry(l, &carries.at[i]);
     uint32_t depth = l->depth;
     open_blocks(l, loc, m, c);
+    if (rows == 1)
+        open_row(l, loc, c);
     for (uint32_t q = 0; q < m->n; q++) {
         l->equation = &m->at[q];
         if (m->at[q].kind == EQ_TOP)
