@@ -1,7 +1,8 @@
-/* moe-bench: kernels beside the limits of the machine and beside other libraries, in one process and one run.
+/* moe-bench: kernels beside the limits of this machine and beside other libraries, in one process and one run.
  *
- * A case (groups.c) makes its data, proves what our kernel computes, and names runners: ours, those of each peer (peer.h),
- * and the limits that bound it (limits.h). measure.c lets them take turns; report.c prints. */
+ * A case is a shape and a kind of a group (groups.c). Its maker (case_NAME.c) makes data, proves what our kernel computes,
+ * and names *runners*: ours, those of each peer (peers.h); limits.c adds the loops that bound it. measure.c lets them take
+ * turns; report.c and export.c print. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
@@ -12,54 +13,55 @@
 #include "bench/data.h"
 #include "bench/peer.h"
 
-/* What bounds a kernel, each measured by a loop of limits.c. */
-typedef enum Limit {
-    LIMIT_NONE,
-    LIMIT_F32,    /* multiply-add of f32: flop/s */
-    LIMIT_BF16,   /* sums of products of two bf16 in f32: flop/s */
-    LIMIT_READ,   /* bytes/s from memory */
-    LIMIT_COPY,   /* bytes/s read and written, to other memory */
-    LIMIT_UPDATE, /* bytes/s read and written, in place */
-    LIMIT_COUNT
-} Limit;
-
 typedef struct Options {
     int threads, runs; /* runs: rounds at least */
     double min_time;   /* seconds of rounds at least */
     bool quick, peers, list;
-    const char *isa, *csv, *json, *markdown, *cases;
+    const char *isa, *cases, *csv, *json, *markdown;
 } Options;
 
-typedef struct Samples {
-    double *at; /* seconds of one call, one for each round */
-    int n;
-} Samples;
+/* What bounds a kernel, each measured by a loop of limits.c. */
+typedef enum Limit {
+    LIMIT_F32,    /* multiply-add of f32: flop/s */
+    LIMIT_BF16,   /* sums of products of two bf16 in f32: flop/s */
+    LIMIT_READ,   /* bytes/s from memory */
+    LIMIT_COPY,   /* bytes/s read and written by memcpy */
+    LIMIT_UPDATE, /* bytes/s read and written in place */
+} Limit;
+
+typedef enum Part { OURS, PEER, COMPUTE, TRAFFIC } Part;
 
 /* Something that is timed. */
 typedef struct Runner {
+    Part part;
+    int threads;
     const char *who, *way; /* "oneDNN", "matmul, prepacked" */
-    TimeCalls *time;       /* seconds of so many calls, negative: failed */
+    TimeCalls *time;
     void *self;
-    int calls;     /* of one sample */
-    double first;  /* seconds of a call before the rounds */
-    bool measured; /* takes part in the rounds */
-    Samples samples;
+    double first;    /* seconds of a call before the rounds */
+    int calls;       /* of one sample */
+    bool measured;   /* takes part in the rounds */
+    double *samples; /* seconds of one call, one for each round */
+    int rounds;
 } Runner;
 
-enum { MAX_RUNNERS = 24, OURS = 0 };
+enum { MAX_RUNNERS = 24 };
 
 typedef struct Case {
     struct Bench *bench;
     const struct Group *group;
+    const struct Shape *shape;
+    const struct Kind *kind;
     char name[64];
+    const char *isa;
+    int threads;
     Sizes sizes;
-    Memory memory; /* all that lives as long as the case */
-    double flops, bytes;
-    Limit compute, traffic; /* what bounds flops and bytes */
-    double wanted;          /* of the best peer's time to ours; 0: nothing is asked */
-    double wanted_share;    /* of the roofline */
+    Memory memory;          /* of the data, until it has been measured */
+    double flops, bytes;    /* that it cannot do with less */
+    Limit compute, traffic; /* what bounds them */
+    double workspace;       /* bytes, of ours */
     Runner runners[MAX_RUNNERS];
-    int nrunners, limit_compute, limit_traffic; /* the limits' places among the runners, or -1 */
+    int nrunners;
 } Case;
 
 typedef struct Bench {
@@ -67,53 +69,88 @@ typedef struct Bench {
     const char *isa; /* of our kernels, never "host" */
     moec_context *compiler;
     struct Module *modules;
-    int cases, failed;
+    struct Limits *limits;
+    Memory memory; /* of the results */
+    Case **cases;  /* measured */
+    int ncases, failed;
 } Bench;
 
-double seconds_now(void);
-
-/* Adds a runner to a case. */
-void case_runner(Case *c, const char *who, const char *way, TimeCalls *time, void *self);
-/* Complains: the case's name and a reason on stderr. Returns 1. */
-int case_failed(Case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* ---- groups.c: shapes x kinds ---- */
+/* ---- groups.c ---- */
 
 typedef struct Shape {
     const char *name;
-    int64_t E, T, K, H, F; /* experts, tokens, choices, widths; of one product: T x F x H */
-    double zipf;           /* of the experts' popularity: 0 uniform */
-    int empty;             /* experts without tokens */
-    int64_t rows_each;     /* every expert has as many rows, instead */
-    bool quick;
+    int64_t E, T, K, H, F; /* experts, tokens, choices, widths; a maker may mean others by them */
+    double zipf;           /* popularity of experts falls with rank^-zipf: 0 uniform */
+    int64_t empty;         /* experts without tokens */
+    int64_t each;          /* instead: every expert has so many rows */
+    bool quick;            /* measured by --quick too */
 } Shape;
 
 typedef struct Kind {
     const char *name, *about;
-    int (*make)(Case *c, const Shape *s, const struct Kind *k); /* 1: it failed, or a result was wrong */
-    int variant;
-    double wanted, wanted_mean; /* peer's time to ours: each case, geometric mean of the group */
-    double wanted_share;
+    int (*make)(Case *c); /* 1: it complained */
+    int variant;          /* what the maker makes */
+    const char *isa;      /* this instead of the bench's */
+    bool alone;           /* without peers */
+    bool gain;            /* on two threads, beside one */
+    double ratio,
+        mean; /* asked of the best peer's time to ours: in each case, in the geometric mean of the group */
+    double share;   /* asked of what the limit reaches; of a gain: of the limit's */
+    double seconds; /* asked of a call, at most */
 } Kind;
 
 typedef struct Group {
     const char *name, *about;
-    const Shape *shapes; /* ends with a row of zeros */
+    const Shape *shapes; /* up to a row without a name */
     const Kind *kinds;
 } Group;
 
-extern const Group *const groups[]; /* ends with NULL */
+extern const Group groups[]; /* up to one without a name */
+
+/* ---- case.c ---- */
+
+/* Makes, measures and keeps a case, or complains. */
+int case_run(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name);
+void case_runner(Case *c, Part part, int threads, const char *who, const char *way, TimeCalls *time,
+                 void *self);
+/* The choices of experts that the shape asks for. */
+moe_route *route_for(Case *c);
+/* The case's name and a reason on stderr. Returns 1. */
+int case_failed(const Case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- measure.c ---- */
 
+double seconds_now(void);
 int measure(Case *c);
-double quantile(const Samples *s, double q);
+/* Of one call of a measured runner, q from 0 to 1. */
+double quantile(const Runner *r, double q);
 /* Median over the rounds of b's time to a's. */
-double ratio_of(const Samples *a, const Samples *b);
+double ratio_of(const Runner *a, const Runner *b);
 
-/* ---- report.c ---- */
+/* ---- verdict.c: what the samples say ---- */
 
+typedef struct Verdict {
+    const Runner *ours, *peer, *limit; /* peer: the best, or NULL; limit: the one that is nearest, or NULL */
+    double seconds, rate;              /* of work by second: flops, or bytes where memory limits it */
+    const char *unit;                  /* of 10^9 of the rate */
+    double ratio;                      /* of the peer's time to ours */
+    double share;                      /* of what the limit reaches */
+    double gain, limit_gain;           /* of more threads; 0: not asked */
+    bool below;                        /* less than was asked */
+} Verdict;
+
+Verdict verdict_of(const Case *c);
+/* Geometric mean of the ratios of the cases of a group and kind; 0: there are fewer than two. */
+double mean_ratio(const Bench *b, const Group *g, const Kind *k);
+
+/* ---- report.c, export.c ---- */
+
+/* Machine, limits and peers. */
+void report_machine(const Bench *b, FILE *out);
 void report_head(FILE *out);
 void report_case(const Case *c, FILE *out);
+void report_end(const Bench *b, FILE *out);
+/* Writes what the options ask for. 1: it complained. */
+int export(const Bench *b);
 
 #endif

@@ -2,8 +2,8 @@
 #include "bench/cases.h"
 #include "bench/ours.h"
 #include "bench/peers.h"
+#include "bench/sum.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { SAMPLED = 200 };
@@ -16,7 +16,7 @@ typedef struct Data {
     moe_route *route;
     void *x;        /* [T, H]; of dX [rows, H] */
     void *permuted; /* [rows, H] */
-    void *w, *turned, *y;
+    void *w, *y;
     void *theirs; /* what peers compute */
 } Data;
 
@@ -34,24 +34,6 @@ static void permute(Case *c, Data *d)
     for (int64_t r = 0; r < d->rows; r++)
         memcpy((char *)d->permuted + (size_t)r * row,
                (char *)d->x + (size_t)(d->route->slot_of[r] / SIZE(c->sizes, 'K')) * row, row);
-}
-
-/* [E, H, F] -> [E, F, H] */
-static void *turn(Case *c, const Data *d)
-{
-    int64_t E = SIZE(c->sizes, 'E'), H = SIZE(c->sizes, 'H'), F = SIZE(c->sizes, 'F');
-    void *out = memory_get(&c->memory, (size_t)(E * H * F) * size_of(d));
-    for (int64_t e = 0; e < E; e++)
-        for (int64_t h0 = 0; h0 < H; h0 += 32) /* by blocks, for the caches */
-            for (int64_t f = 0; f < F; f++)
-                for (int64_t h = h0; h < h0 + 32 && h < H; h++) {
-                    int64_t to = (e * F + f) * H + h, from = (e * H + h) * F + f;
-                    if (d->bf16)
-                        ((uint16_t *)out)[to] = ((uint16_t *)d->w)[from];
-                    else
-                        ((float *)out)[to] = ((float *)d->w)[from];
-                }
-    return out;
 }
 
 static void fill(Case *c, Data *d)
@@ -82,8 +64,6 @@ static void fill(Case *c, Data *d)
     }
     if (d->kind != PRODUCT_DX)
         permute(c, d);
-    if (d->kind == PRODUCT_DX && d->packed)
-        d->turned = turn(c, d);
 }
 
 /* ---- the result, at some places, against sums in f64 ---- */
@@ -93,34 +73,12 @@ static double at(const Data *d, const void *tensor, int64_t i)
     return d->bf16 ? (double)bf16_to_f32(((const uint16_t *)tensor)[i]) : (double)((const float *)tensor)[i];
 }
 
-/* A sum of n terms and of their magnitudes. */
-typedef struct Sum {
-    double value, terms;
-    int64_t n;
-} Sum;
-
-static void sum_add(Sum *s, double term)
-{
-    s->value += term;
-    s->terms += fabs(term);
-    s->n++;
-}
-
 static int64_t expert_of(const Data *d, int64_t row)
 {
     int64_t e = 0;
     while (d->route->start[e + 1] <= row)
         e++;
     return e;
-}
-
-/* The language's contract for sums (docs/language.md, section 5), and the rounding to bf16. */
-static bool close(const Data *d, const Sum *s, double got)
-{
-    double allowed = (double)(s->n + 2) * 0x1p-24 * s->terms;
-    if (d->bf16 && d->kind != PRODUCT_DW)
-        allowed += 0x1p-8 * fabs(s->value);
-    return fabs(got - s->value) <= allowed;
 }
 
 static double reference(Case *c, const Data *d, const void *w_before, int64_t i, Sum *s)
@@ -152,10 +110,10 @@ static int check(Case *c, const Data *d, const void *w_before)
                 : d->kind == PRODUCT_DX ? d->rows * H
                                         : SIZE(c->sizes, 'E') * H * F;
     for (int64_t k = 0; k < SAMPLED; k++) {
-        Sum s = {0, 0, 0};
-        int64_t i = k == 0 ? 0 : k == 1 ? n - 1 : (int64_t)(random_next(&c->memory) % (uint64_t)n);
+        Sum s = {0};
+        int64_t i = k == 0 ? 0 : k == 1 ? n - 1 : random_below(&c->memory, n);
         double got = reference(c, d, w_before, i, &s);
-        if (!close(d, &s, got))
+        if (!sum_holds(&s, got, d->bf16 && d->kind != PRODUCT_DW))
             return case_failed(c, "WRONG: element %lld is %.9g, not %.9g", (long long)i, got, s.value);
     }
     return 0;
@@ -190,57 +148,64 @@ static void count_work(Case *c, const Data *d)
 
 static void ask_peers(Case *c, const Data *d)
 {
-    const void *x = d->kind == PRODUCT_DX ? d->theirs : d->permuted;
+    static const char *const torch[] = {"fwd", "dx", "dw"};
     peers_product(c, &(Product){
                          .kind = d->kind,
                          .bf16 = d->bf16,
                          .prepacked = d->packed,
-                         .threads = c->bench->options.threads,
+                         .threads = c->threads,
                          .experts = d->route->groups,
                          .depth = SIZE(c->sizes, 'H'),
                          .width = SIZE(c->sizes, 'F'),
                          .start = d->route->start,
-                         .x = (void *)(uintptr_t)x,
+                         .x = d->kind == PRODUCT_DX ? d->theirs : d->permuted,
                          .w = d->kind == PRODUCT_DW ? d->theirs : d->w,
                          .y = d->kind == PRODUCT_FWD ? d->theirs : d->y,
                      });
+    if (d->bf16)
+        peers_torch(c, torch[d->kind], d->route);
 }
 
-int make_product(Case *c, const Shape *s, const Kind *k)
+static Call *bind(Case *c, const Data *d)
 {
-    Data d = {.kind = k->variant & PRODUCT_KIND,
-              .packed = k->variant & PRODUCT_PACKED,
-              .bf16 = !(k->variant & PRODUCT_F32),
-              .rows = s->T * s->K};
-    d.route = s->rows_each ? even_route(&c->memory, s->E, s->rows_each)
-                           : random_route(&c->memory, s->T, s->K, s->E, s->zipf, s->empty);
-    fill(c, &d);
-    count_work(c, &d);
     const Arg args[] = {
-        {"x", d.x, d.kind == PRODUCT_DX ? ROLE_OUT : ROLE_IN},
-        {"w", d.w,
-         d.kind == PRODUCT_DW ? ROLE_OUT
-         : d.packed           ? ROLE_PACK
-                              : ROLE_IN},
-        {"y", d.y, d.kind == PRODUCT_FWD ? ROLE_OUT : ROLE_IN},
-        PACK("wt", d.turned),
-        IN("rt", d.route),
+        {"x", d->x, d->kind == PRODUCT_DX ? ROLE_OUT : ROLE_IN},
+        {"w", d->w,
+         d->kind == PRODUCT_DW ? ROLE_INOUT
+         : d->packed           ? ROLE_PACK
+                               : ROLE_IN},
+        {"y", d->y, d->kind == PRODUCT_FWD ? ROLE_OUT : ROLE_IN},
+        IN("rt", d->route),
         {0},
     };
     char name[32];
-    kernel_name(&d, s->E == 1, name, sizeof name);
-    Call *call = ours_bind(c, "products", name, args, c->bench->options.threads);
-    if (!call)
-        return 1;
+    return ours_bind(c, "products", kernel_name(d, c->shape->E == 1, name, sizeof name), args);
+}
+
+/* Proves it, and that w is what was there and what is added to it. */
+static int prove(Case *c, const Data *d, Call *call)
+{
     Memory scratch = {0};
-    size_t bytes = d.kind == PRODUCT_DW ? (size_t)(s->E * s->H * s->F) * sizeof(float) : 1;
-    void *before = memory_get(&scratch, bytes);
-    memcpy(before, d.w, bytes);
-    int bad = ours_prove(c, call) || check(c, &d, before);
+    size_t bytes =
+        d->kind == PRODUCT_DW ? (size_t)(c->shape->E * c->shape->H * c->shape->F) * sizeof(float) : 1;
+    void *before = memcpy(memory_get(&scratch, bytes), d->w, bytes);
+    int bad = ours_prove(call) || check(c, d, before);
     memory_free(&scratch);
-    if (bad)
+    return bad;
+}
+
+int make_product(Case *c)
+{
+    int v = c->kind->variant;
+    Data d = {.kind = v & PRODUCT_KIND, .packed = v & PRODUCT_PACKED, .bf16 = !(v & PRODUCT_F32)};
+    d.route = route_for(c);
+    d.rows = d.route->rows;
+    fill(c, &d);
+    count_work(c, &d);
+    Call *call = bind(c, &d);
+    if (!call || prove(c, &d, call))
         return 1;
-    case_runner(c, "ours", d.packed ? "packed" : "as is", ours_time, call);
+    case_runner(c, OURS, c->threads, "ours", d.packed ? "packed" : "as is", ours_time, call);
     ask_peers(c, &d);
     return 0;
 }

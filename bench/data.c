@@ -52,7 +52,7 @@ void memory_free(Memory *m)
 
 /* ---- random numbers ---- */
 
-uint64_t random_next(Memory *m)
+static uint64_t random_next(Memory *m)
 {
     uint64_t s = m->random ? m->random : 0x9e3779b97f4a7c15;
     s ^= s << 13;
@@ -60,6 +60,8 @@ uint64_t random_next(Memory *m)
     s ^= s << 17;
     return m->random = s;
 }
+
+int64_t random_below(Memory *m, int64_t n) { return (int64_t)(random_next(m) % (uint64_t)n); }
 
 /* In (0, 1). */
 static double random_unit(Memory *m) { return ((double)(random_next(m) >> 11) + 0.5) * 0x1p-53; }
@@ -132,7 +134,7 @@ moe_route *random_route(Memory *m, int64_t tokens, int64_t choices, int64_t expe
     for (int64_t e = 0; e < experts; e++)
         popularity[e] = e < experts - empty ? -zipf * log((double)(e + 1)) : -1e9;
     for (int64_t e = experts - 1; e > 0; e--) { /* popular ones and empty ones stand anywhere */
-        int64_t other = (int64_t)(random_next(m) % (uint64_t)(e + 1));
+        int64_t other = random_below(m, e + 1);
         double p = popularity[e];
         popularity[e] = popularity[other];
         popularity[other] = p;

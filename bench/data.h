@@ -24,7 +24,7 @@ typedef struct Sizes {
 } Sizes;
 #define SIZE(sizes, letter) ((sizes).of[(letter) - 'A'])
 
-uint64_t random_next(Memory *m);
+int64_t random_below(Memory *m, int64_t n);
 /* Random numbers, uniform in (-scale, scale), the same in each run. */
 uint16_t *random_bf16(Memory *m, int64_t n, float scale);
 float *random_f32(Memory *m, int64_t n, float scale);

@@ -128,11 +128,6 @@ class Kernel:
             raise RuntimeError(f"{packed['pack']}: status {status}")
         return memory
 
-    def workspace(self, sizes):
-        function = getattr(self.lib, self.name + "_workspace")
-        function.restype = ctypes.c_int64
-        return function(*(ctypes.c_int64(sizes[d]) for d in self.dims))
-
 
 def run_moec(*args, moec=MOEC):
     done = subprocess.run([moec, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
@@ -164,11 +159,6 @@ def explain_text(text, isa="host", moec=MOEC):
     """What `moec explain` says about a .moe text."""
     with source_of(text) as source:
         return run_moec("explain", "--target=" + isa, source, moec=moec)
-
-
-def compile_file(path, isa="host", moec=MOEC):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        return compile_text(f.read(), isa, moec)
 
 
 def host_isas(moec=MOEC):

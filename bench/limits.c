@@ -1,142 +1,222 @@
 #include "bench/limits.h"
 #include "bench/loops.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { BARE_CALLS = 8 };
+enum { STREAM_BYTES = 256 << 20 }; /* far more than caches hold */
 
-/* What one thread multiplies. */
+struct Limits {
+    Memory memory;
+    char *from, *to; /* streams */
+    double figures[FIGURE_COUNT];
+};
+
+size_t l2_bytes(void)
+{
+    long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return known > 0 ? (size_t)known : 1 << 20;
+}
+
+/* ---- arithmetic: the bare loop, on each thread with operands of its own ---- */
+
 typedef struct Panels {
     float *a, *b, *c;
 } Panels;
 
-struct Limits {
-    Memory memory;
-    const Arithmetic *arithmetic[2]; /* f32, bf16 */
-    Panels *panels[2];               /* [threads] */
-    size_t stream_bytes;
-    char *from, *to;
-};
+typedef struct Bare {
+    const Arithmetic *arithmetic;
+    int threads;
+    double calls; /* of the loop by each thread, for the work of the case */
+    Panels panels[];
+} Bare;
 
-size_t cache_bytes(int level)
-{
-    long known = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);
-    return known > 0 ? (size_t)known : level == 2 ? 1 << 20 : 32 << 20;
-}
+static const double bare_products = (double)BARE_ROWS * BARE_COLS * BARE_DEPTH;
 
 static float *numbers(Memory *m, int64_t elements, int bf16)
 {
     return bf16 ? (float *)random_bf16(m, 2 * elements, 1) : random_f32(m, elements, 1);
 }
 
-static Panels panels_new(Memory *m, int bf16)
+static Bare *bare_new(Memory *m, const Arithmetic *a, int threads, double flops)
 {
-    return (Panels){numbers(m, BARE_ROWS * BARE_DEPTH, bf16), numbers(m, BARE_COLS * BARE_DEPTH, bf16),
-                    random_f32(m, BARE_ROWS * BARE_COLS, 1)};
+    Bare *b = memory_get(m, sizeof *b + (size_t)threads * sizeof *b->panels);
+    *b = (Bare){a, threads, flops / (bare_products * a->step_flops) / threads};
+    for (int t = 0; t < threads; t++)
+        b->panels[t] =
+            (Panels){numbers(m, BARE_ROWS * BARE_DEPTH, a->bf16), numbers(m, BARE_COLS * BARE_DEPTH, a->bf16),
+                     random_f32(m, BARE_ROWS * BARE_COLS, 1)};
+    return b;
 }
 
-Limits *limits_new(const char *isa, int threads)
+/* A few calls stand for as many as the case's work takes. */
+static double bare_time(void *self, int calls)
 {
-    Limits *l = calloc(1, sizeof *l);
-    if (!l)
-        abort();
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        const Arithmetic *a = l->arithmetic[bf16] = arithmetic_find(isa, bf16);
-        l->panels[bf16] = memory_get(&l->memory, (size_t)threads * sizeof(Panels));
-        for (int t = 0; a && t < threads; t++)
-            l->panels[bf16][t] = panels_new(&l->memory, a->bf16);
+    enum { CALLS = 8 };
+    Bare *b = self;
+    double begin = seconds_now();
+#pragma omp parallel num_threads(b->threads)
+    {
+        const Panels *p = &b->panels[omp_get_thread_num()];
+        if (b->arithmetic->setup)
+            b->arithmetic->setup();
+        for (int i = 0; i < CALLS; i++)
+            b->arithmetic->bare(p->a, p->b, p->c);
     }
-    l->stream_bytes = 4 * cache_bytes(3);
-    l->from = memory_get(&l->memory, l->stream_bytes);
-    l->to = memory_get(&l->memory, l->stream_bytes);
-    return l;
+    return (seconds_now() - begin) * b->calls / CALLS * calls;
 }
 
-void limits_free(Limits *l)
+/* ---- memory ---- */
+
+typedef struct Stream {
+    struct Limits *limits;
+    Limit limit;
+    int threads;
+    size_t bytes; /* of a stream in one run */
+    double runs;  /* for the work of the case */
+} Stream;
+
+static void stream_part(const Stream *s, int thread)
 {
-    memory_free(&l->memory);
-    free(l);
+    size_t part = s->bytes / (size_t)s->threads / 64 * 64, at = (size_t)thread * part;
+    char *from = s->limits->from + at, *to = s->limits->to + at;
+    if (thread == s->threads - 1)
+        part = s->bytes - at;
+    if (s->limit == LIMIT_READ)
+        loop_read(from, part);
+    else if (s->limit == LIMIT_COPY)
+        memcpy(to, from, part);
+    else
+        loop_update(from, part);
 }
 
-static double bare_flops(const Arithmetic *a)
+static double stream_time(void *self, int calls)
 {
-    return a ? BARE_CALLS * a->step_flops * BARE_ROWS * BARE_COLS * BARE_DEPTH : 0;
+    const Stream *s = self;
+    double begin = seconds_now();
+#pragma omp parallel num_threads(s->threads)
+    stream_part(s, omp_get_thread_num());
+    return (seconds_now() - begin) * s->runs * calls;
 }
 
-double limit_work(const Limits *l, Limit limit, int threads)
+static Stream stream_new(struct Limits *l, Limit limit, int threads, double bytes)
 {
-    switch (limit) {
-    case LIMIT_F32: return threads * bare_flops(l->arithmetic[0]);
-    case LIMIT_BF16: return threads * bare_flops(l->arithmetic[1]);
-    case LIMIT_READ: return (double)l->stream_bytes;
-    case LIMIT_COPY:
-    case LIMIT_UPDATE: return 2 * (double)l->stream_bytes;
-    case LIMIT_NONE:
-    case LIMIT_COUNT: break;
+    double per_byte = limit == LIMIT_READ ? 1 : 2, stream = bytes / per_byte;
+    size_t part = stream < (double)STREAM_BYTES ? (size_t)stream : STREAM_BYTES;
+    return (Stream){l, limit, threads, part, stream / (double)part};
+}
+
+static Stream *stream_copy(Memory *m, Stream s) { return memcpy(memory_get(m, sizeof s), &s, sizeof s); }
+
+/* ---- what bounds a case ---- */
+
+void limits_add(Case *c, int threads)
+{
+    static const char *const names[] = {"f32", "bf16", "read", "memcpy", "update"};
+    const Arithmetic *a = arithmetic_find(c->isa, c->compute == LIMIT_BF16);
+    if (a && c->flops > 0)
+        case_runner(c, COMPUTE, threads, "limit", names[c->compute], bare_time,
+                    bare_new(&c->memory, a, threads, c->flops));
+    if (c->bytes > 0)
+        case_runner(c, TRAFFIC, threads, "limit", names[c->traffic], stream_time,
+                    stream_copy(&c->memory, stream_new(c->bench->limits, c->traffic, threads, c->bytes)));
+}
+
+/* ---- figures of the machine: the best of some runs ---- */
+
+enum { FIGURE_RUNS = 5 };
+
+static double arithmetic_rate(const char *isa, int bf16, bool in_registers)
+{
+    Memory memory = {0};
+    const Arithmetic *a = arithmetic_find(isa, bf16);
+    double best = 0;
+    if (!a)
+        return 0;
+    Bare *bare = bare_new(&memory, a, 1, 1);
+    for (int i = 0; i < FIGURE_RUNS; i++) {
+        if (a->setup)
+            a->setup();
+        double begin = seconds_now(), flops = in_registers ? a->registers(bare->panels->b, 50000) : 1;
+        double rate = in_registers ? flops / (seconds_now() - begin) : 1 / bare_time(bare, 1);
+        best = fmax(best, rate);
+    }
+    memory_free(&memory);
+    return best;
+}
+
+static double stream_rate(struct Limits *l, Limit limit)
+{
+    double bytes = (limit == LIMIT_READ ? 1 : 2) * (double)STREAM_BYTES, best = 0;
+    Stream s = stream_new(l, limit, 1, bytes);
+    for (int i = 0; i < FIGURE_RUNS; i++)
+        best = fmax(best, bytes / stream_time(&s, 1));
+    return best;
+}
+
+/* Again and again the same bytes, which a cache holds. */
+static double cache_rate(const struct Limits *l, size_t bytes)
+{
+    size_t times = STREAM_BYTES / bytes;
+    double best = 0;
+    for (int i = 0; i < FIGURE_RUNS; i++) {
+        double begin = seconds_now();
+        for (size_t t = 0; t < times; t++)
+            loop_read(l->from, bytes);
+        best = fmax(best, (double)(times * bytes) / (seconds_now() - begin));
+    }
+    return best;
+}
+
+static double copy_rate(const struct Limits *l)
+{
+    double best = 0;
+    for (int i = 0; i < FIGURE_RUNS; i++) {
+        double begin = seconds_now();
+        loop_copy(l->to, l->from, STREAM_BYTES);
+        best = fmax(best, 2 * (double)STREAM_BYTES / (seconds_now() - begin));
+    }
+    return best;
+}
+
+static double figure(struct Limits *l, const char *isa, Figure f)
+{
+    switch (f) {
+    case FIGURE_F32: return arithmetic_rate(isa, 0, false);
+    case FIGURE_F32_REGISTERS: return arithmetic_rate(isa, 0, true);
+    case FIGURE_BF16: return arithmetic_rate(isa, 1, false);
+    case FIGURE_BF16_REGISTERS: return arithmetic_rate(isa, 1, true);
+    case FIGURE_L2: return cache_rate(l, l2_bytes() / 2);
+    case FIGURE_L3: return cache_rate(l, 8 * l2_bytes());
+    case FIGURE_READ: return stream_rate(l, LIMIT_READ);
+    case FIGURE_MEMCPY: return stream_rate(l, LIMIT_COPY);
+    case FIGURE_STREAM: return copy_rate(l);
+    case FIGURE_UPDATE: return stream_rate(l, LIMIT_UPDATE);
+    case FIGURE_COUNT: break;
     }
     return 0;
 }
 
-static void bare(const Arithmetic *a, const Panels *p)
+double limits_figure(const struct Limits *l, Figure f) { return l->figures[f]; }
+
+struct Limits *limits_new(const char *isa)
 {
-    if (a->setup)
-        a->setup();
-    for (int i = 0; i < BARE_CALLS; i++)
-        a->bare(p->a, p->b, p->c);
+    struct Limits *l = calloc(1, sizeof *l);
+    if (!l)
+        abort();
+    l->from = memory_get(&l->memory, STREAM_BYTES);
+    l->to = memory_get(&l->memory, STREAM_BYTES);
+    for (Figure f = 0; f < FIGURE_COUNT; f++)
+        l->figures[f] = figure(l, isa, f);
+    return l;
 }
 
-static void part(Limits *l, Limit limit, int thread, int threads)
+void limits_free(struct Limits *l)
 {
-    size_t bytes = l->stream_bytes / (size_t)threads, at = (size_t)thread * bytes;
-    switch (limit) {
-    case LIMIT_F32: bare(l->arithmetic[0], &l->panels[0][thread]); break;
-    case LIMIT_BF16: bare(l->arithmetic[1], &l->panels[1][thread]); break;
-    case LIMIT_READ: loop_read(l->from + at, bytes); break;
-    case LIMIT_COPY: loop_copy(l->to + at, l->from + at, bytes); break;
-    case LIMIT_UPDATE: loop_update(l->to + at, bytes); break;
-    case LIMIT_NONE:
-    case LIMIT_COUNT: break;
-    }
-}
-
-double limit_seconds(Limits *l, Limit limit, int threads)
-{
-    double begin = seconds_now();
-#pragma omp parallel num_threads(threads)
-    part(l, limit, omp_get_thread_num(), threads);
-    return seconds_now() - begin;
-}
-
-/* ---- for the head of the report: the best of some runs ---- */
-
-enum { FIGURE_RUNS = 9 };
-
-double limit_registers(Limits *l, int bf16)
-{
-    const Arithmetic *a = l->arithmetic[bf16];
-    double best = 0;
-    for (int i = 0; a && i < FIGURE_RUNS; i++) {
-        if (a->setup)
-            a->setup();
-        double begin = seconds_now(), flops = a->registers(l->panels[bf16]->b, 50000);
-        double rate = flops / (seconds_now() - begin);
-        best = rate > best ? rate : best;
-    }
-    return best;
-}
-
-double limit_read(Limits *l, size_t bytes)
-{
-    double best = 0;
-    for (int i = 0; i < FIGURE_RUNS; i++) {
-        size_t times = l->stream_bytes / bytes;
-        double begin = seconds_now();
-        for (size_t t = 0; t < times; t++)
-            loop_read(l->from, bytes);
-        double rate = (double)(times * bytes) / (seconds_now() - begin);
-        best = rate > best ? rate : best;
-    }
-    return best;
+    if (l)
+        memory_free(&l->memory);
+    free(l);
 }

@@ -1,23 +1,32 @@
-/* What this machine can do, by the plainest loops that reach it. */
+/* What this machine can do, by the plainest loops that reach it (loops.h). */
 #ifndef BENCH_LIMITS_H
 #define BENCH_LIMITS_H
 
 #include "bench/bench.h"
 
-typedef struct Limits Limits;
+/* Measures the figures of the machine too. */
+struct Limits *limits_new(const char *isa);
+void limits_free(struct Limits *l);
 
-Limits *limits_new(const char *isa, int threads);
-void limits_free(Limits *l);
+/* Adds the limits of a case as runners, as if they did its flops and its bytes. */
+void limits_add(Case *c, int threads);
 
-/* Flops or bytes of one run by so many threads together. 0: not known for this instruction set. */
-double limit_work(const Limits *l, Limit limit, int threads);
-double limit_seconds(Limits *l, Limit limit, int threads);
+/* Of one thread: flop/s or bytes/s, 0 where nothing is known. */
+typedef enum Figure {
+    FIGURE_F32,
+    FIGURE_F32_REGISTERS,
+    FIGURE_BF16,
+    FIGURE_BF16_REGISTERS,
+    FIGURE_L2,
+    FIGURE_L3, /* or whatever holds eight times what L2 holds */
+    FIGURE_READ,
+    FIGURE_MEMCPY,
+    FIGURE_STREAM, /* a copy that leaves out the caches */
+    FIGURE_UPDATE,
+    FIGURE_COUNT
+} Figure;
+double limits_figure(const struct Limits *l, Figure f);
 
-/* Multiply-adds in registers, flop/s of one thread; 0: not known. */
-double limit_registers(Limits *l, int bf16);
-/* Bytes/s that one thread reads again and again from `bytes` of memory. */
-double limit_read(Limits *l, size_t bytes);
-
-size_t cache_bytes(int level); /* of this machine, a common value where it does not say */
+size_t l2_bytes(void); /* of this machine, a common value where it does not say */
 
 #endif

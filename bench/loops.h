@@ -19,7 +19,7 @@ typedef struct Arithmetic {
     void (*setup)(void);                            /* of the thread, or NULL */
 } Arithmetic;
 
-/* NULL: none, or this CPU lacks it. */
+/* NULL: not known. The CPU has the instruction set. */
 const Arithmetic *arithmetic_find(const char *isa, int bf16);
 
 void loop_read(const void *from, size_t bytes);

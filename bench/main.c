@@ -4,20 +4,30 @@
 #include "bench/peers.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <omp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *argp_program_version = "moe-bench " MOEC_VERSION;
 
-enum { KEY_CASE = 0x100, KEY_THREADS, KEY_ISA, KEY_RUNS, KEY_TIME, KEY_QUICK, KEY_NO_PEERS, KEY_LIST };
+enum {
+    KEY_CASE = 0x100,
+    KEY_THREADS,
+    KEY_ISA,
+    KEY_RUNS,
+    KEY_TIME,
+    KEY_QUICK,
+    KEY_NO_PEERS,
+    KEY_LIST,
+    KEY_CSV,
+    KEY_JSON,
+    KEY_MARKDOWN
+};
 
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "PATTERN,...", 0,
-     "only these: a group, a shape, or a pattern of names as of the shell (A.*)", 0},
+     "only these: a group, a shape, or a pattern of names as of the shell ('*.dw')", 0},
     {"list", KEY_LIST, 0, 0, "names the cases and ends", 0},
     {"threads", KEY_THREADS, "N", 0, "of our kernels, the peers and the limits (1)", 0},
     {"isa", KEY_ISA, "NAME", 0, "instruction set of our kernels and the limits (the best of this CPU)", 0},
@@ -25,6 +35,9 @@ static const struct argp_option options[] = {
     {"runs", KEY_RUNS, "N", 0, "rounds of a case at least (7)", 0},
     {"min-time", KEY_TIME, "SECONDS", 0, "rounds of a case together at least (1)", 0},
     {"no-peers", KEY_NO_PEERS, 0, 0, "only our kernels and the limits", 0},
+    {"csv", KEY_CSV, "FILE", 0, "also a line for each runner", 0},
+    {"json", KEY_JSON, "FILE", 0, "also all that was measured", 0},
+    {"markdown", KEY_MARKDOWN, "FILE", 0, "also tables for documents", 0},
     {0},
 };
 
@@ -49,88 +62,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_RUNS: o->runs = (int)number(s, "runs", arg, 1, 1000); return 0;
     case KEY_TIME: o->min_time = number(s, "min-time", arg, 0, 1e6); return 0;
     case KEY_NO_PEERS: o->peers = false; return 0;
+    case KEY_CSV: o->csv = arg; return 0;
+    case KEY_JSON: o->json = arg; return 0;
+    case KEY_MARKDOWN: o->markdown = arg; return 0;
     case ARGP_KEY_ARG: argp_error(s, "'%s' is not an option; cases are chosen with --case", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 /* ---- cases ---- */
-
-void case_runner(Case *c, const char *who, const char *way, TimeCalls *time, void *self)
-{
-    if (c->nrunners == MAX_RUNNERS)
-        abort();
-    c->runners[c->nrunners++] = (Runner){.who = who, .way = way, .time = time, .self = self};
-}
-
-int case_failed(Case *c, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fprintf(stderr, "moe-bench: %s: ", c->name);
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    return 1;
-}
-
-typedef struct LimitRunner {
-    Limits *limits;
-    Limit limit;
-    int threads;
-    double share; /* the case's flops or bytes, of those of a run */
-} LimitRunner;
-
-/* As if the limit did the work of the case. */
-static double limit_time(void *self, int calls)
-{
-    LimitRunner *r = self;
-    double seconds = 0;
-    for (int i = 0; i < calls; i++)
-        seconds += limit_seconds(r->limits, r->limit, r->threads) * r->share;
-    return seconds;
-}
-
-/* Its place among the runners, or -1: the limit is not known. */
-static int add_limit(Case *c, Limits *l, Limit limit, double work)
-{
-    static const char *const names[] = {"", "f32", "bf16", "read", "copy", "update"};
-    int threads = c->bench->options.threads;
-    double of_run = limit_work(l, limit, threads);
-    if (of_run <= 0 || work <= 0)
-        return -1;
-    LimitRunner *r = memory_get(&c->memory, sizeof *r);
-    *r = (LimitRunner){l, limit, threads, work / of_run};
-    case_runner(c, "limit", names[limit], limit_time, r);
-    return c->nrunners - 1;
-}
-
-static int run_case(Bench *b, Limits *l, const Group *g, const Shape *s, const Kind *k, const char *name)
-{
-    Case c = {.bench = b,
-              .group = g,
-              .wanted = k->wanted,
-              .wanted_share = k->wanted_share,
-              .limit_compute = -1,
-              .limit_traffic = -1};
-    snprintf(c.name, sizeof c.name, "%s", name);
-    SIZE(c.sizes, 'E') = s->E;
-    SIZE(c.sizes, 'T') = s->T;
-    SIZE(c.sizes, 'K') = s->K;
-    SIZE(c.sizes, 'H') = s->H;
-    SIZE(c.sizes, 'F') = s->F;
-    int bad = k->make(&c, s, k);
-    if (!bad) {
-        c.limit_compute = add_limit(&c, l, c.compute, c.flops);
-        c.limit_traffic = add_limit(&c, l, c.traffic, c.bytes);
-        bad = measure(&c);
-    }
-    if (!bad)
-        report_case(&c, stdout);
-    fflush(stdout);
-    memory_free(&c.memory);
-    return bad;
-}
 
 /* A case is chosen by its group, its shape, or a pattern of its whole name. */
 static bool chosen(const char *patterns, const Group *g, const Shape *s, const char *name)
@@ -145,27 +85,68 @@ static bool chosen(const char *patterns, const Group *g, const Shape *s, const c
     return found;
 }
 
-typedef int EachCase(Bench *b, Limits *l, const Group *g, const Shape *s, const Kind *k, const char *name);
+typedef int EachCase(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name);
 
-static void each_case(Bench *b, Limits *l, EachCase *do_it)
+static void each_case(Bench *b, EachCase *do_it)
 {
-    for (int i = 0; groups[i]; i++)
-        for (const Shape *s = groups[i]->shapes; s->name; s++)
-            for (const Kind *k = groups[i]->kinds; k->name; k++) {
+    for (const Group *g = groups; g->name; g++)
+        for (const Shape *s = g->shapes; s->name; s++)
+            for (const Kind *k = g->kinds; k->name; k++) {
                 char name[64];
-                snprintf(name, sizeof name, "%s.%s.%s", groups[i]->name, s->name, k->name);
-                if (!chosen(b->options.cases, groups[i], s, name) || (b->options.quick && !s->quick))
-                    continue;
-                b->cases++;
-                b->failed += do_it(b, l, groups[i], s, k, name);
+                snprintf(name, sizeof name, "%s.%s.%s", g->name, s->name, k->name);
+                if (chosen(b->options.cases, g, s, name) && (s->quick || !b->options.quick))
+                    b->failed += do_it(b, g, s, k, name);
             }
 }
 
-static int list_case(Bench *b, Limits *l, const Group *g, const Shape *s, const Kind *k, const char *name)
+static int count_case(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name)
 {
-    (void)b, (void)l, (void)s;
+    (void)g, (void)s, (void)k, (void)name;
+    b->ncases++;
+    return 0;
+}
+
+static int list_case(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name)
+{
+    (void)b, (void)s;
     printf("%-28s %s; %s\n", name, g->about, k->about);
     return 0;
+}
+
+static int count_cases(Bench *b)
+{
+    each_case(b, count_case);
+    int n = b->ncases;
+    b->ncases = 0;
+    return n;
+}
+
+static int run(Bench *b)
+{
+    b->compiler = moec_context_new();
+    b->isa = b->compiler ? ours_isa(b) : NULL;
+    if (!b->isa)
+        return 1;
+    omp_set_num_threads(b->options.threads);
+    b->cases = memory_get(&b->memory, (size_t)count_cases(b) * sizeof(Case *));
+    b->limits = limits_new(b->isa);
+    peers_begin(&b->options);
+    report_machine(b, stdout);
+    report_head(stdout);
+    each_case(b, case_run);
+    report_end(b, stdout);
+    int bad = export(b) || b->failed;
+    peers_end();
+    return bad;
+}
+
+static void finish(Bench *b)
+{
+    limits_free(b->limits);
+    ours_free(b);
+    if (b->compiler)
+        moec_context_free(b->compiler);
+    memory_free(&b->memory);
 }
 
 int main(int argc, char **argv)
@@ -174,12 +155,14 @@ int main(int argc, char **argv)
         options,
         parse_option,
         NULL,
-        "Measures moec's kernels beside the limits of this machine and, when they are installed, "
-        "beside oneDNN, OpenBLAS and PyTorch, all in one run; checks their results on the way.\v"
-        "bench/README.md says how to read what is printed.",
+        "Measures moec's kernels beside the limits of this machine and, when they are installed, beside "
+        "oneDNN, OpenBLAS "
+        "and PyTorch, all in one run; checks their results on the way.\v"
+        "Ends with 1 when a result is wrong. bench/README.md says how to read what is printed.",
         NULL,
         NULL,
-        NULL};
+        NULL,
+    };
     Bench b = {.options = {.threads = 1, .runs = 0, .min_time = -1, .peers = true}};
     argp_parse(&argp, argc, argv, 0, NULL, &b.options);
     if (b.options.runs == 0)
@@ -187,24 +170,14 @@ int main(int argc, char **argv)
     if (b.options.min_time < 0)
         b.options.min_time = b.options.quick ? 0.1 : 1;
     if (b.options.list) {
-        each_case(&b, NULL, list_case);
+        each_case(&b, list_case);
         return 0;
     }
-    b.compiler = moec_context_new();
-    b.isa = b.compiler ? ours_isa(&b) : NULL;
-    if (!b.isa)
+    if (!count_cases(&b)) {
+        fprintf(stderr, "moe-bench: there is no such case; --list names them\n");
         return 1;
-    omp_set_num_threads(b.options.threads);
-    Limits *l = limits_new(b.isa, b.options.threads);
-    printf("isa     %s, threads %d\n", b.isa, b.options.threads);
-    peers_begin(&b, stdout);
-    report_head(stdout);
-    each_case(&b, l, run_case);
-    limits_free(l);
-    ours_free(&b);
-    peers_end();
-    moec_context_free(b.compiler);
-    if (!b.cases)
-        fprintf(stderr, "moe-bench: no such case; --list names them\n");
-    return b.failed || !b.cases;
+    }
+    int bad = run(&b);
+    finish(&b);
+    return bad;
 }

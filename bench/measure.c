@@ -36,21 +36,21 @@ static double quantile_of(const double *values, int n, double q)
     return sorted[i] + (place - below) * (sorted[j] - sorted[i]);
 }
 
-double quantile(const Samples *s, double q) { return quantile_of(s->at, s->n, q); }
+double quantile(const Runner *r, double q) { return quantile_of(r->samples, r->rounds, q); }
 
-double ratio_of(const Samples *a, const Samples *b)
+double ratio_of(const Runner *a, const Runner *b)
 {
     double ratios[MAX_ROUNDS];
-    int n = a->n < b->n ? a->n : b->n;
+    int n = a->rounds < b->rounds ? a->rounds : b->rounds;
     for (int i = 0; i < n; i++)
-        ratios[i] = b->at[i] / a->at[i];
+        ratios[i] = b->samples[i] / a->samples[i];
     return quantile_of(ratios, n, 0.5);
 }
 
-/* ---- rounds ---- */
+/* ---- before the rounds ---- */
 
 /* One call to warm up, and one to see how long it takes. */
-static int try(Case *c, Runner *r)
+static int try(const Case *c, Runner *r)
 {
     r->first = r->time(r->self, 1);
     if (r->first >= 0 && r->first < long_call)
@@ -61,36 +61,39 @@ static int try(Case *c, Runner *r)
     return 0;
 }
 
-static bool is_peer(const Case *c, int i)
+static bool is_best_way(const Case *c, const Runner *r)
 {
-    return i != OURS && i != c->limit_compute && i != c->limit_traffic;
+    for (int i = 0; i < c->nrunners; i++) {
+        const Runner *other = &c->runners[i];
+        if (other->part == PEER && !strcmp(other->who, r->who) &&
+            (other->first < r->first || (other->first == r->first && other < r)))
+            return false;
+    }
+    return true;
 }
 
 /* Of each peer its best way, and no peer that is hopelessly behind the best. */
-static void choose_peers(Case *c)
+static void choose(Case *c)
 {
     double best = INFINITY;
     for (int i = 0; i < c->nrunners; i++)
-        if (is_peer(c, i))
+        if (c->runners[i].part == PEER)
             best = fmin(best, c->runners[i].first);
     for (int i = 0; i < c->nrunners; i++) {
         Runner *r = &c->runners[i];
-        r->measured = !is_peer(c, i) || r->first <= hopeless * best;
-        for (int j = 0; is_peer(c, i) && j < c->nrunners; j++)
-            if (j != i && is_peer(c, j) && !strcmp(c->runners[j].who, r->who) &&
-                c->runners[j].first < r->first)
-                r->measured = false;
+        r->measured = r->part != PEER || (r->first <= hopeless * best && is_best_way(c, r));
     }
 }
 
-static int take_sample(Case *c, Runner *r)
+/* ---- rounds ---- */
+
+static int take_sample(const Case *c, Runner *r)
 {
-    if (r->first < sample_seconds && r->time(r->self, 1) < 0) /* what the others left in the caches */
-        return case_failed(c, "%s (%s) failed", r->who, r->way);
-    double seconds = r->time(r->self, r->calls);
+    bool small = r->first < sample_seconds; /* feels what the others left in the caches */
+    double seconds = small && r->time(r->self, 1) < 0 ? -1 : r->time(r->self, r->calls);
     if (seconds < 0)
         return case_failed(c, "%s (%s) failed", r->who, r->way);
-    r->samples.at[r->samples.n++] = seconds / r->calls;
+    r->samples[r->rounds++] = seconds / r->calls;
     return 0;
 }
 
@@ -107,9 +110,9 @@ int measure(Case *c)
     for (int i = 0; i < c->nrunners; i++)
         if (try(c, &c->runners[i]))
             return 1;
-    choose_peers(c);
+    choose(c);
     for (int i = 0; i < c->nrunners; i++)
-        c->runners[i].samples.at = memory_get(&c->memory, MAX_ROUNDS * sizeof(double));
+        c->runners[i].samples = memory_get(&c->bench->memory, MAX_ROUNDS * sizeof(double));
     double begin = seconds_now();
     for (int round = 0; !enough(&c->bench->options, round, seconds_now() - begin); round++)
         for (int i = 0; i < c->nrunners; i++)

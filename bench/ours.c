@@ -1,12 +1,13 @@
 #include "bench/ours.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_ARGS = 32 };
 
 /* The texts, made from the .moe files by the build. */
-#define SOURCES(X) X(products)
+#define SOURCES(X) X(products) X(block) X(rows) X(attention)
 #define DECLARE(name)                  \
     extern const char source_##name[]; \
     extern const size_t source_##name##_len;
@@ -22,11 +23,13 @@ static const struct Source {
 typedef struct Module {
     struct Module *before;
     const struct Source *source;
+    const char *isa;
     moec_module *module;
 } Module;
 
 struct Call {
     Case *of;
+    struct Call *then; /* called after it, or NULL */
     const moec_kernel *kernel;
     moe_entry *entry;
     moe_ctx *ctx;
@@ -45,26 +48,28 @@ static int compile(Bench *b, const struct Source *s, const char *isa, moec_modul
     return moec_compile_text(b->compiler, s->name, s->text, *s->len, &options, out);
 }
 
+static const struct Source *source_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (!strcmp(sources[i].name, name))
+            return &sources[i];
+    abort();
+}
+
 static moec_module *module_of(Case *c, const char *name)
 {
     Bench *b = c->bench;
     for (Module *m = b->modules; m; m = m->before)
-        if (!strcmp(m->source->name, name))
+        if (!strcmp(m->source->name, name) && !strcmp(m->isa, c->isa))
             return m->module;
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        if (strcmp(sources[i].name, name))
-            continue;
-        Module *m = calloc(1, sizeof *m);
-        if (!m)
-            abort();
-        *m = (Module){b->modules, &sources[i], NULL};
-        b->modules = m;
-        if (compile(b, m->source, b->isa, &m->module))
-            case_failed(c, "%s.moe does not compile\n%s", name, moec_error_text(b->compiler));
-        return m->module;
-    }
-    case_failed(c, "there is no %s.moe", name);
-    return NULL;
+    Module *m = calloc(1, sizeof *m);
+    if (!m)
+        abort();
+    *m = (Module){b->modules, source_find(name), c->isa, NULL};
+    b->modules = m;
+    if (compile(b, m->source, m->isa, &m->module))
+        case_failed(c, "%s.moe does not compile\n%s", name, moec_error_text(b->compiler));
+    return m->module;
 }
 
 void ours_free(Bench *b)
@@ -79,21 +84,27 @@ void ours_free(Bench *b)
     b->modules = NULL;
 }
 
+bool ours_has(Bench *b, const char *isa)
+{
+    static const char text[] = "moe 1\ndim N\nkernel nothing(out y: f32[N]) { y[n] = 0 }\n";
+    const moec_options options = {.target = isa};
+    moec_module *m = NULL;
+    bool has = !moec_compile_text(b->compiler, "nothing", text, sizeof text - 1, &options, &m);
+    if (m)
+        moec_module_free(m);
+    return has;
+}
+
 const char *ours_isa(Bench *b)
 {
     static const char *const best_first[] = {"amx", "avx512bf16", "avx512", "avx2", "generic"};
     const char *asked = b->options.isa ? b->options.isa : getenv("MOE_ISA");
-    if (asked && *asked)
+    if (asked && *asked && ours_has(b, asked))
         return asked;
-    for (size_t i = 0; i < sizeof best_first / sizeof *best_first; i++) {
-        moec_module *m = NULL;
-        int failed = compile(b, &sources[0], best_first[i], &m);
-        if (m)
-            moec_module_free(m);
-        if (!failed)
+    for (size_t i = 0; !(asked && *asked) && i < sizeof best_first / sizeof *best_first; i++)
+        if (ours_has(b, best_first[i]))
             return best_first[i];
-    }
-    fprintf(stderr, "moe-bench: nothing compiles here\n%s", moec_error_text(b->compiler));
+    fprintf(stderr, "moe-bench: nothing can be compiled\n%s", moec_error_text(b->compiler));
     return NULL;
 }
 
@@ -107,7 +118,7 @@ static const Arg *arg_find(const Arg *args, const char *name)
     return NULL;
 }
 
-/* Its own memory for a weight that the kernel wants packed. */
+/* A packed copy of a weight. */
 static void *packed(Case *c, Call *call, size_t i, void *row_major)
 {
     void *out = memory_get(&c->memory, (size_t)call->bytes[i]);
@@ -127,88 +138,142 @@ static int bind_arg(Case *c, Call *call, size_t i, const Arg *args)
     if (moec_kernel_param_kind(call->kernel, i) == MOEC_TENSOR)
         call->bytes[i] = moec_kernel_param_bytes(call->kernel, i, call->dims);
     call->roles[i] = a->role;
-    call->args[i] = a->role == ROLE_PACK ? packed(c, call, i, a->at) : a->at;
+    if (a->role == ROLE_PACK)
+        call->args[i] = packed(c, call, i, a->at);
+    else
+        call->args[i] = a->at ? a->at : memory_get(&c->memory, (size_t)call->bytes[i]);
     return call->args[i] ? 0 : 1;
 }
 
 static void drop_context(void *self) { moe_ctx_free(((Call *)self)->ctx); }
 
-Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args, int threads)
+static Call *call_new(Case *c, const moec_kernel *k)
+{
+    Call *call = memory_get(&c->memory, sizeof *call);
+    *call = (Call){.of = c, .kernel = k, .entry = moec_kernel_entry(k), .nargs = moec_kernel_params(k)};
+    call->ctx = moe_ctx_new(c->threads);
+    memory_drop(&c->memory, drop_context, call);
+    for (size_t i = 0; i < moec_kernel_dims(k); i++)
+        call->dims[i] = SIZE(c->sizes, moec_kernel_dim_name(k, i)[0]);
+    return call;
+}
+
+Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args)
 {
     moec_module *m = module_of(c, source);
     const moec_kernel *k = m ? moec_module_kernel(m, kernel) : NULL;
     if (!k || moec_kernel_params(k) > MAX_ARGS) {
-        case_failed(c, "%s.moe has no kernel %s", source, kernel);
+        case_failed(c, "there is no kernel %s in %s.moe", kernel, source);
         return NULL;
     }
-    Call *call = memory_get(&c->memory, sizeof *call);
-    *call = (Call){.of = c,
-                   .kernel = k,
-                   .entry = moec_kernel_entry(k),
-                   .ctx = moe_ctx_new(threads),
-                   .nargs = moec_kernel_params(k)};
-    memory_drop(&c->memory, drop_context, call);
-    for (size_t i = 0; i < moec_kernel_dims(k); i++)
-        call->dims[i] = SIZE(c->sizes, moec_kernel_dim_name(k, i)[0]);
+    Call *call = call_new(c, k);
     for (size_t i = 0; i < call->nargs; i++)
         if (bind_arg(c, call, i, args))
             return NULL;
+    c->workspace = fmax(c->workspace, ours_workspace(call, 0, 0));
     return call;
+}
+
+Call *ours_on(Case *c, const Call *call, int threads)
+{
+    Call *copy = call_new(c, call->kernel);
+    moe_ctx *ctx = copy->ctx;
+    *copy = *call;
+    copy->ctx = ctx;
+    ctx->threads = threads;
+    copy->then = call->then ? ours_on(c, call->then, threads) : NULL;
+    return copy;
+}
+
+void ours_then(Call *first, Call *then) { first->then = then; }
+
+void *ours_arg(const Call *call, const char *name)
+{
+    for (size_t i = 0; i < call->nargs; i++)
+        if (!strcmp(moec_kernel_param_name(call->kernel, i), name))
+            return call->args[i];
+    abort();
+}
+
+double ours_workspace(const Call *call, char size, int64_t value)
+{
+    int64_t dims[26];
+    for (size_t i = 0; i < moec_kernel_dims(call->kernel); i++)
+        dims[i] = moec_kernel_dim_name(call->kernel, i)[0] == size ? value : call->dims[i];
+    return (double)moec_kernel_workspace(call->kernel, dims);
 }
 
 /* ---- calling ---- */
 
 static int call_once(Call *call)
 {
-    int status = call->entry(call->ctx, call->dims, call->args);
-    return status ? case_failed(call->of, "%s: %s", moe_status_text(status), moe_ctx_message(call->ctx)) : 0;
+    for (; call; call = call->then) {
+        int status = call->entry(call->ctx, call->dims, call->args);
+        if (status)
+            return case_failed(call->of, "%s: %s", moe_status_text(status), moe_ctx_message(call->ctx));
+    }
+    return 0;
 }
 
 double ours_time(void *self, int calls)
 {
-    Call *call = self;
     double begin = seconds_now();
     for (int i = 0; i < calls; i++)
-        if (call_once(call))
+        if (call_once(self))
             return -1;
     return seconds_now() - begin;
 }
 
-/* Every written argument from or to a copy. */
-static void exchange(const Call *call, void **copies, bool restore)
+/* ---- the same bits on any number of threads ---- */
+
+static bool is_written(const Call *call, size_t i)
 {
-    for (size_t i = 0; i < call->nargs; i++)
+    return call->roles[i] == ROLE_OUT || call->roles[i] == ROLE_INOUT;
+}
+
+/* Of what it wrote. */
+static uint64_t digest(const Call *call)
+{
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < call->nargs; i++) {
+        const char *at = call->args[i];
+        for (int64_t b = 0; is_written(call, i) && b < call->bytes[i]; b += 8) {
+            uint64_t word = 0;
+            memcpy(&word, at + b, (size_t)(call->bytes[i] - b < 8 ? call->bytes[i] - b : 8));
+            h = (h ^ word) * 0x9e3779b97f4a7c15;
+        }
+    }
+    return h;
+}
+
+/* What it will write, before it: copies of what it reads too, NaN in the rest. */
+static void prepare(Call *call, Memory *m, void **copies, bool restore)
+{
+    for (size_t i = 0; i < call->nargs; i++) {
+        size_t bytes = (size_t)call->bytes[i];
         if (call->roles[i] == ROLE_OUT)
-            memcpy(restore ? call->args[i] : copies[i], restore ? copies[i] : call->args[i],
-                   (size_t)call->bytes[i]);
+            memset(call->args[i], 0xff, bytes);
+        if (call->roles[i] == ROLE_INOUT && !restore)
+            copies[i] = memcpy(memory_get(m, bytes), call->args[i], bytes);
+        if (call->roles[i] == ROLE_INOUT && restore)
+            memcpy(call->args[i], copies[i], bytes);
+    }
 }
 
-static bool same(const Call *call, void *const *copies)
-{
-    for (size_t i = 0; i < call->nargs; i++)
-        if (call->roles[i] == ROLE_OUT && memcmp(call->args[i], copies[i], (size_t)call->bytes[i]))
-            return false;
-    return true;
-}
-
-int ours_prove(Case *c, Call *call)
+int ours_prove(Call *call)
 {
     Memory scratch = {0};
-    void *before[MAX_ARGS], *after[MAX_ARGS];
+    void *copies[MAX_ARGS];
     int32_t threads = call->ctx->threads;
-    for (size_t i = 0; i < call->nargs; i++) {
-        before[i] = memory_get(&scratch, (size_t)call->bytes[i]);
-        after[i] = memory_get(&scratch, (size_t)call->bytes[i]);
-    }
-    exchange(call, before, false);
+    prepare(call, &scratch, copies, false);
     call->ctx->threads = 2;
     int bad = call_once(call);
-    exchange(call, after, false);
-    exchange(call, before, true);
+    uint64_t on_two = digest(call);
+    prepare(call, &scratch, copies, true);
     call->ctx->threads = 1;
     bad = bad || call_once(call);
-    if (!bad && !same(call, after))
-        bad = case_failed(c, "one thread and two compute different bits");
+    if (!bad && digest(call) != on_two)
+        bad = case_failed(call->of, "WRONG: one thread and two compute different bits");
     call->ctx->threads = threads;
     memory_free(&scratch);
     return bad;

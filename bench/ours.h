@@ -4,7 +4,7 @@
 
 #include "bench/bench.h"
 
-typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_PACK } Role;
+typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_INOUT, ROLE_PACK } Role;
 
 typedef struct Arg {
     const char *name;
@@ -18,7 +18,11 @@ typedef struct Arg {
 #define OUT(name, at)      \
     {                      \
         name, at, ROLE_OUT \
-    } /* or inout */
+    }
+#define INOUT(name, at)      \
+    {                        \
+        name, at, ROLE_INOUT \
+    }
 #define PACK(name, at)      \
     {                       \
         name, at, ROLE_PACK \
@@ -26,17 +30,27 @@ typedef struct Arg {
 
 typedef struct Call Call;
 
-/* A kernel bound to the case's sizes and these arguments; lives as long as the case. NULL: it complained. `args` ends with
- * a row without a name, and may have more than the kernel takes. */
-Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args, int threads);
+/* A kernel of SOURCE.moe bound to the case's sizes and these arguments, on the case's threads; it lives as long as the case.
+ * NULL: it complained. `args` goes up to a row without a name, and may have more than the kernel takes. An argument NULL
+ * gets memory of its own. */
+Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args);
+/* The same on so many threads. */
+Call *ours_on(Case *c, const Call *call, int threads);
+/* Makes one of two that are called one after the other. */
+void ours_then(Call *first, Call *then);
 TimeCalls ours_time;
+void *ours_arg(const Call *call, const char *name);
+/* Bytes, with another value for one size. */
+double ours_workspace(const Call *call, char size, int64_t value);
 
-/* Calls it on one thread and on two and compares the bits of what it writes, which holds the result of one call
+/* Calls it on two threads and on one and compares the bits of what it writes, which is the result of one call
  * afterwards. 1: it complained. */
-int ours_prove(Case *c, Call *call);
+int ours_prove(Call *call);
 
-/* The best instruction set that this CPU runs and that the option allows; NULL: it complained. */
+/* The instruction set that was asked for, or the best that this CPU runs; NULL: it complained. */
 const char *ours_isa(Bench *b);
+/* This CPU runs it. */
+bool ours_has(Bench *b, const char *isa);
 void ours_free(Bench *b);
 
 #endif

@@ -2,11 +2,13 @@
 #include "bench/peer.h"
 
 #include <cblas.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 extern void openblas_set_num_threads(int);
 extern char *openblas_get_config(void);
+extern char *openblas_get_corename(void);
 extern void cblas_sbgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE trans_a, enum CBLAS_TRANSPOSE trans_b,
                          int m, int n, int k, float alpha, const uint16_t *a, int lda, const uint16_t *b,
                          int ldb, float beta, float *c, int ldc) __attribute__((weak));
@@ -29,26 +31,30 @@ static void way_free(void *self)
     free(self);
 }
 
+/* c = a * b + beta * c, all row-major, a and b possibly transposed. */
+static void gemm(const Product *p, int turn_a, int turn_b, int64_t m, int64_t n, int64_t k, const void *a,
+                 const void *b, float beta, float *c)
+{
+    enum CBLAS_TRANSPOSE ta = turn_a ? CblasTrans : CblasNoTrans, tb = turn_b ? CblasTrans : CblasNoTrans;
+    int M = (int)m, N = (int)n, K = (int)k, lda = turn_a ? M : K, ldb = turn_b ? K : N;
+    if (p->bf16)
+        cblas_sbgemm(CblasRowMajor, ta, tb, M, N, K, 1, a, lda, b, ldb, beta, c, N);
+    else
+        cblas_sgemm(CblasRowMajor, ta, tb, M, N, K, 1, a, lda, b, ldb, beta, c, N);
+}
+
 static void multiply(const Way *way, int64_t e)
 {
     const Product *p = &way->product;
-    int64_t first = p->start[e];
-    int rows = (int)(p->start[e + 1] - first), h = (int)p->depth, f = (int)p->width;
-    size_t size = p->bf16 ? 2 : 4, hf = (size_t)(e * p->depth * p->width);
+    int64_t first = p->start[e], rows = p->start[e + 1] - first, h = p->depth, f = p->width;
+    size_t size = p->bf16 ? 2 : 4;
     void *x = (char *)p->x + (size_t)(first * h) * size, *y = (char *)p->y + (size_t)(first * f) * size;
-    void *w = (char *)p->w + hf * (p->kind == PRODUCT_DW ? 4 : size);
-#define GEMM(trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, at)                    \
-    if (p->bf16)                                                                        \
-        cblas_sbgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1, a, lda, b, ldb, beta, \
-                     way->result ? way->result + (at) : c, n);                          \
-    else                                                                                \
-        cblas_sgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1, a, lda, b, ldb, beta, c, n)
+    void *w = (char *)p->w + (size_t)(e * h * f) * (p->kind == PRODUCT_DW ? 4 : size);
     switch (p->kind) {
-    case PRODUCT_FWD: GEMM(CblasNoTrans, CblasNoTrans, rows, f, h, x, h, w, f, 0, y, first * f); break;
-    case PRODUCT_DX: GEMM(CblasNoTrans, CblasTrans, rows, h, f, y, f, w, f, 0, x, first * h); break;
-    case PRODUCT_DW: GEMM(CblasTrans, CblasNoTrans, h, f, rows, x, h, y, f, 1, w, 0); break;
+    case PRODUCT_FWD: gemm(p, 0, 0, rows, f, h, x, w, 0, way->result ? way->result + first * f : y); break;
+    case PRODUCT_DX: gemm(p, 0, 1, rows, h, f, y, w, 0, way->result ? way->result + first * h : x); break;
+    case PRODUCT_DW: gemm(p, 1, 0, h, f, rows, x, y, 1, w); break;
     }
-#undef GEMM
 }
 
 static double way_time(void *self, int calls)
@@ -78,6 +84,14 @@ static void product(const Product *p, AddWay *add_way, void *to)
     add_way(to, "OpenBLAS", p->bf16 ? "sbgemm" : "sgemm", way_time, way, way_free);
 }
 
-static const char *version(void) { return openblas_get_config(); }
+/* "OpenBLAS 0.3.21 ..." and the kernels that it took. */
+static const char *version(void)
+{
+    static char text[64];
+    char number[32] = "";
+    sscanf(openblas_get_config(), "OpenBLAS %31s", number);
+    snprintf(text, sizeof text, "%s (%s)", number, openblas_get_corename());
+    return text;
+}
 
 const Peer peer = {"OpenBLAS", version, product};

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-for room in base machines ir frontend passes backend runtime driver trainer include; do
+for room in base machines ir frontend passes backend runtime driver trainer bench include; do
     find "$room" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.y' -o -name '*.l' \)
 done | sort | xargs awk '
 # One row per room: the rooms beside itself whose front door it may include, then the outside headers.
@@ -19,9 +19,10 @@ BEGIN {
     row("runtime",  "base",                                              "omp.h dlfcn.h")
     row("driver",   "base ir machines frontend passes backend runtime",  "argp.h dlfcn.h omp.h xxhash.h")
     row("trainer",  "base",                                              "argp.h omp.h")
+    row("bench",    "",                                                  "argp.h dlfcn.h omp.h immintrin.h dnnl.h cblas.h")
     doors = " base/base.h base/json.h ir/ir.h ir/tile.h "  # else ROOM/ROOM.h
-    public = " runtime driver trainer "                    # the rooms that include the public headers
-    split("base machines ir frontend passes backend runtime driver trainer tuner simulator", r, " ")
+    public = " runtime driver trainer bench "                    # the rooms that include the public headers
+    split("base machines ir frontend passes backend runtime driver trainer bench tuner simulator", r, " ")
     for (i in r) known[r[i]] = 1
     split("assert ctype dirent errno fcntl fenv float ftw inttypes limits locale math setjmp signal stdarg " \
           "stdalign stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings time unistd getopt " \

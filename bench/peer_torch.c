@@ -1,0 +1,128 @@
+/* PyTorch, in a process of its own: torch_peer.py reads a request in JSON from each line and answers in lines of text. */
+#include "bench/peers.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The program, made from torch_peer.py by the build. */
+extern const char source_torch_peer[];
+
+static struct Torch {
+    pid_t process;
+    FILE *to, *from;
+    char version[64];
+} torch;
+
+static void run_python(int in, int out)
+{
+    static const char *const pythons[] = {"/usr/bin/python3",
+                                          "python3"}; /* the first has Debian's packages */
+    dup2(in, 0);
+    dup2(out, 1);
+    setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0); /* huge pages, as our data has them */
+    for (int i = 0; i < 2; i++)
+        execlp(pythons[i], pythons[i], "-c", source_torch_peer, (char *)NULL);
+    _exit(127);
+}
+
+/* One line of the answer, without its end. 1: there is none. */
+static int answer(char *line, size_t room)
+{
+    if (!torch.from || !fgets(line, (int)room, torch.from))
+        return 1;
+    line[strcspn(line, "\n")] = 0;
+    return 0;
+}
+
+int torch_begin(void)
+{
+    int down[2], up[2];
+    signal(SIGPIPE, SIG_IGN);
+    if (pipe(down) || pipe(up))
+        return 1;
+    torch.process = fork();
+    if (torch.process == 0) {
+        close(down[1]);
+        close(up[0]);
+        run_python(down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+    torch.to = fdopen(down[1], "w");
+    torch.from = fdopen(up[0], "r");
+    return !torch.to || answer(torch.version, sizeof torch.version);
+}
+
+void torch_end(void)
+{
+    if (torch.to)
+        fclose(torch.to); /* the end of its input ends it */
+    if (torch.from)
+        fclose(torch.from);
+    if (torch.process > 0)
+        waitpid(torch.process, NULL, 0);
+}
+
+const char *torch_version(void) { return torch.version; }
+
+/* ---- requests ---- */
+
+static void write_choices(const moe_route *r)
+{
+    int32_t *expert = malloc((size_t)r->rows * sizeof *expert);
+    if (!expert)
+        abort();
+    for (int64_t e = 0; e < r->groups; e++)
+        for (int64_t row = r->start[e]; row < r->start[e] + r->count[e]; row++)
+            expert[r->slot_of[row]] = (int32_t)e;
+    fprintf(torch.to, ", \"expert\": [");
+    for (int64_t i = 0; i < r->rows; i++)
+        fprintf(torch.to, "%s%d", i ? "," : "", expert[i]);
+    fprintf(torch.to, "]");
+    free(expert);
+}
+
+typedef struct Way {
+    int number;
+    char name[64];
+} Way;
+
+static double way_time(void *self, int calls)
+{
+    char line[128], *end;
+    fprintf(torch.to, "{\"run\": %d, \"calls\": %d}\n", ((Way *)self)->number, calls);
+    fflush(torch.to);
+    if (answer(line, sizeof line))
+        return -1;
+    double seconds = strtod(line, &end);
+    return end == line ? -1 : seconds;
+}
+
+/* The answer is a line with the number of ways, then their names. */
+void torch_ask(Case *c, const char *what, const moe_route *route)
+{
+    char line[64];
+    fprintf(torch.to, "{\"make\": \"%s\", \"threads\": %d", what, c->threads);
+    for (char letter = 'A'; letter <= 'Z'; letter++)
+        fprintf(torch.to, ", \"%c\": %lld", letter, (long long)SIZE(c->sizes, letter));
+    if (route)
+        write_choices(route);
+    fprintf(torch.to, "}\n");
+    fflush(torch.to);
+    int ways = answer(line, sizeof line) ? 0 : atoi(line);
+    for (int i = 0; i < ways; i++) {
+        Way *w = memory_get(&c->bench->memory, sizeof *w); /* its name is part of the results */
+        w->number = i;
+        if (!answer(w->name, sizeof w->name))
+            case_runner(c, PEER, c->threads, "PyTorch", w->name, way_time, w);
+    }
+}
+
+void torch_forget(void)
+{
+    fprintf(torch.to, "{\"forget\": true}\n");
+    fflush(torch.to);
+}

@@ -1,0 +1,76 @@
+/* What the samples of a case say. */
+#include "bench/bench.h"
+
+#include <math.h>
+
+static const Runner *find(const Case *c, Part part, int threads)
+{
+    for (int i = 0; i < c->nrunners; i++)
+        if (c->runners[i].part == part && c->runners[i].threads == threads && c->runners[i].measured)
+            return &c->runners[i];
+    return NULL;
+}
+
+static const Runner *best_peer(const Case *c)
+{
+    const Runner *best = NULL;
+    for (int i = 0; i < c->nrunners; i++) {
+        const Runner *r = &c->runners[i];
+        if (r->part == PEER && r->measured && (!best || quantile(r, 0.5) < quantile(best, 0.5)))
+            best = r;
+    }
+    return best;
+}
+
+/* The limit that allows least. */
+static const Runner *nearest_limit(const Case *c)
+{
+    const Runner *compute = find(c, COMPUTE, c->threads), *traffic = find(c, TRAFFIC, c->threads);
+    if (!compute || !traffic)
+        return compute ? compute : traffic;
+    return quantile(compute, 0.5) > quantile(traffic, 0.5) ? compute : traffic;
+}
+
+static bool is_below(const Kind *k, const Verdict *v)
+{
+    return (v->peer && v->ratio < k->ratio) || (v->limit && v->share < k->share) ||
+           (k->seconds > 0 && v->seconds > k->seconds);
+}
+
+Verdict verdict_of(const Case *c)
+{
+    Verdict v = {.ours = find(c, OURS, c->threads), .peer = best_peer(c), .limit = nearest_limit(c)};
+    bool memory = c->flops <= 0 || (v.limit && v.limit->part == TRAFFIC);
+    v.seconds = quantile(v.ours, 0.5);
+    v.rate = (memory ? c->bytes : c->flops) / v.seconds;
+    v.unit = memory ? "GB/s" : "GFLOP/s";
+    if (v.peer)
+        v.ratio = ratio_of(v.ours, v.peer);
+    if (v.limit)
+        v.share = ratio_of(v.ours, v.limit);
+    if (c->kind->gain) {
+        v.gain = ratio_of(v.ours, find(c, OURS, 1));
+        if (v.limit)
+            v.limit_gain = ratio_of(v.limit, find(c, v.limit->part, 1));
+        v.share = v.gain / v.limit_gain;
+    }
+    v.below = is_below(c->kind, &v);
+    return v;
+}
+
+double mean_ratio(const Bench *b, const Group *g, const Kind *k)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < b->ncases; i++) {
+        const Case *c = b->cases[i];
+        if (c->group != g || c->kind != k)
+            continue;
+        Verdict v = verdict_of(c);
+        if (v.peer) {
+            sum += log(v.ratio);
+            n++;
+        }
+    }
+    return n > 1 ? exp(sum / n) : 0;
+}
