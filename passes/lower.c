@@ -328,10 +328,12 @@ static void lower_kernel(Kernel *k, const PassContext *c)
     for (uint32_t i = 0; i < k->eqs.len;) {
         Members m = take_members(l, i);
         i += m.n;
-        if (m.n == 1)
-            lower_equation(l, &m.at[0]);
+        const Cluster *cluster = m.n == 1 ? NULL : &k->clusters.at[m.at[0].cluster];
+        lower_join(l, &m, cluster);
+        if (cluster)
+            lower_cluster(l, &m, cluster);
         else
-            lower_cluster(l, &m, &k->clusters.at[m.at[0].cluster]);
+            lower_equation(l, &m.at[0]);
     }
 }
 

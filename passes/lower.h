@@ -86,6 +86,12 @@ typedef struct Kept {
     TensorId buffer;  /* [terms, columns] */
 } Kept;
 
+/* Axes that one loop goes over: see lower_join.c. */
+typedef struct Joined {
+    IndexId last;
+    Extent length;
+} Joined;
+
 typedef struct Lower {
     Kernel *k;
     const PassContext *c;
@@ -107,6 +113,8 @@ typedef struct Lower {
     ExprId part_first, part_end; /* those rows of the item that are being added up */
     ExprId row_first, row_end; /* block of plan.row: first row and end of its range */
     Vec(ThreadBlock) pool;
+    Vec(Joined) joined; /* of the launch */
+    Vec(IndexId) zeros; /* indices that are always 0 */
     Vec(Place) places;
     Vec(Kept) kept;
     ExprId stripe_first, stripe_end; /* rows of a stripe's block */
@@ -156,6 +164,11 @@ ExprId lower_add(Lower *l, ExprId a, int64_t b);
 ExprId lower_min(Lower *l, ExprId a, ExprId b);
 ExprId lower_max(Lower *l, ExprId a, ExprId b);
 RouteId lower_route_of(const Lower *l, IndexId row);
+
+/* lower_join.c: neighbouring axes of the launch's equations, which belong to cluster c or NULL, become one. */
+void lower_join(Lower *l, Members *m, const Cluster *c);
+Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
+int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */
 
 /* lower_plan.c: lanes and row blocks of an equation. */
 int lower_varies(const Kernel *k, ExprId e, IndexId i); /* does e vary with i, a row's group taken as fixed? */

@@ -128,7 +128,7 @@ static void narrow(Lower *l, const Walk *w, const Bound *b, uint64_t bit, int up
 Range lower_range(Lower *l, const Walk *w, IndexId i)
 {
     Kernel *k = l->k;
-    ExprId zero = x_int(k, (Loc){0}, 0), end = x_extent(k, (Loc){0}, k->indices.at[i].axis.extent);
+    ExprId zero = x_int(k, (Loc){0}, 0), end = lower_extent(l, i);
     Range r = {zero, zero, end, end, 0, 0};
     if (i == l->striped)
         r = (Range){l->stripe_first, l->stripe_first, l->stripe_end, l->stripe_end, 0, 0};

@@ -19,7 +19,7 @@ static int belongs_to_head(const Lower *l, ExprId e, const IndexId *index)
         const Expr *x = x_at(k, *n);
         if (x->kind == X_REDUCE || x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW ||
             (x->kind == X_INDEX && x->sym != index[0] && x->sym != index[1] &&
-             !lower_is_outer(l->stripe, x->sym)))
+             !lower_is_outer(l->stripe, x->sym) && !lower_is_zero(l, x->sym)))
             return 0;
     }
     return 1;
@@ -59,7 +59,7 @@ static Kept kept_of(Lower *l, const Product *p, const Equation *q)
 static void add(Lower *l, Kept *y, Extent terms)
 {
     Kernel *k = l->k;
-    Extent extents[2] = {terms, k->indices.at[y->index[1]].axis.extent};
+    Extent extents[2] = {terms, lower_length(l, y->index[1])};
     y->buffer = lower_buffer(l, "kept", y->product.right_elem, SPACE_THREAD, 2, extents);
     k->tensors.at[y->buffer].layout = LAYOUT_PAIRS;
     vec_push(k->module->arena, &l->kept, *y);
@@ -83,7 +83,7 @@ static void find_in(Lower *l, const Members *all, const Members *one)
         if (belongs_to_head(l, p[i].right, y.index) && has_outer(l, p[i].right) &&
             !reads_member(k, all, p[i].right) &&
             (y.when[0] == NONE || belongs_to_head(l, y.when[0], known)) && checks_inside(k, q->rhs))
-            add(l, &y, k->indices.at[y.index[0]].axis.extent);
+            add(l, &y, lower_length(l, y.index[0]));
     }
 }
 

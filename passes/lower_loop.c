@@ -167,7 +167,7 @@ const char *lower_stem(const Lower *l, const Equation *q)
     return q->kind == EQ_ROUTE ? l->k->routes.at[q->route].name : l->k->tensors.at[q->lhs].name;
 }
 
-ExprId lower_extent(Lower *l, IndexId i) { return x_extent(l->k, (Loc){0}, l->k->indices.at[i].axis.extent); }
+ExprId lower_extent(Lower *l, IndexId i) { return x_extent(l->k, (Loc){0}, lower_length(l, i)); }
 
 int lower_is_row(const Lower *l, IndexId i) { return l->k->indices.at[i].axis.group != NONE; }
 

@@ -183,7 +183,7 @@ static void make_bucket(Lower *l, Bucket b)
     Module *m = k->module;
     Extent elements = ext_const(m, 1), firsts = ext_add(m, b.buckets, ext_const(m, 1));
     for (uint32_t i = 0; i < b.nbound; i++) {
-        elements = ext_mul(m, elements, k->indices.at[b.bound[i]].axis.extent);
+        elements = ext_mul(m, elements, lower_length(l, b.bound[i]));
         lower_bind(l, b.bound[i], NONE, NONE);
     }
     b.order = lower_buffer(l, "order", EL_I32, SPACE_WORK, 1, &elements);

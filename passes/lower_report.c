@@ -19,7 +19,7 @@ static const char *packing(const Lower *l, ExprId operand, IndexId last, const c
 
 static Extent extent_of(const Lower *l, IndexId i)
 {
-    return i == NONE ? ext_const(l->k->module, 1) : l->k->indices.at[i].axis.extent;
+    return i == NONE ? ext_const(l->k->module, 1) : lower_length(l, i);
 }
 
 void lower_report(Lower *l, const Product *p, const char *why)

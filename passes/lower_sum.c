@@ -110,8 +110,8 @@ static ExprId over_indices_of(Lower *l, ExprId reduce, ExprId leader)
         old[i] = x_bound(k, reduce, i);
         bound[i] = x_bound(k, leader, i);
         fresh[i] = x_index(k, (Loc){0}, bound[i]);
-        Axis x = k->indices.at[old[i]].axis, y = k->indices.at[bound[i]].axis;
-        if (x.group != y.group || !ext_same(k->module, x.extent, y.extent))
+        if (k->indices.at[old[i]].axis.group != k->indices.at[bound[i]].axis.group ||
+            !ext_same(k->module, lower_length(l, old[i]), lower_length(l, bound[i])))
             return reduce;
     }
     if (cond != NONE)

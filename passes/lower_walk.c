@@ -172,7 +172,7 @@ static void bucket_loop(Lower *l, Walk w, const Bucket *sort, ExprId bucket)
     Binding outer[MAX_RANK];
     for (uint32_t i = made->nbound; i-- > 0;) {
         outer[i] = lower_binding(l, made->bound[i]);
-        ExprId extent = x_extent(k, loc, k->indices.at[made->bound[i]].axis.extent);
+        ExprId extent = lower_extent(l, made->bound[i]);
         ExprId own = i == 0 ? flat : x_op2(k, loc, OP_imod, flat, extent);
         lower_bind(l, made->bound[i], lower_let(l, loc, k->indices.at[made->bound[i]].name, own), NONE);
         flat = i == 0 ? flat : x_op2(k, loc, OP_idiv, flat, extent);
