@@ -22,11 +22,20 @@ class Kernel:
         self.routed = rng.random() < 0.4
         self.capacity = self.routed and rng.random() < 0.4
         self.group = "P" if self.capacity else "R"
+        self.pair = rng.sample(DIMS, 2)  # axes that often stand side by side
         self.lines = []
 
     def index(self):
         self.fresh += 1
         return f"n{self.fresh}"
+
+    def axes(self, dims, ranks):
+        """Random axes; now and then the pair among them."""
+        axes = [self.rng.choice(dims) for _ in range(self.rng.choice(ranks))]
+        if self.rng.random() < 0.25:
+            at = self.rng.randrange(len(axes))
+            axes[at:at + 1] = self.pair
+        return axes
 
     def pick(self, scope, dim):
         names = [n for n, d in scope.items() if d == dim]
@@ -76,7 +85,7 @@ class Kernel:
             text = self.load(scope)
             if text:
                 return text
-        if scope and self.rng.random() < 0.3:
+        if scope and self.rng.random() < 0.25:
             plain = [n for n, d in scope.items() if d != self.group]
             if plain:
                 return f"(0.1 * {self.rng.choice(plain)})"
@@ -100,8 +109,9 @@ class Kernel:
             bound[name] = self.group
             binds = f"{name} in {self.pick(scope, 'E')}"
         else:
-            for _ in range(rng.choice([1, 1, 1, 2])):
-                bound[self.index()] = rng.choice(DIMS)
+            one, other = rng.choice(DIMS), rng.choice(DIMS)
+            for dim in rng.choice([[one], [one], [one], [one, other], self.pair]):
+                bound[self.index()] = dim
             binds = ", ".join(f"{n}: {d}" for n, d in bound.items())
             if rng.random() < 0.4:
                 where = " where " + self.condition({**scope, **bound}, 1)
@@ -134,7 +144,7 @@ class Kernel:
         rng = self.rng
         params = []
         for n in range(rng.randint(2, 4)):
-            axes = [rng.choice(DIMS) for _ in range(rng.choice([1, 2, 2, 3]))]
+            axes = self.axes(DIMS, [1, 2, 2, 3])
             elem = rng.choice(["f32", "f32", "bf16", "f16"])
             self.tensors[f"x{n}"] = (elem, axes)
             params.append(f"in x{n}: {elem}[{', '.join(axes)}]")
@@ -153,7 +163,7 @@ class Kernel:
         choices = DIMS + (["T", "E", self.group] if self.routed else [])
         for n in range(rng.randint(2, 5)):
             last = n == 0 or rng.random() < 0.5
-            axes = [rng.choice(choices) for _ in range(rng.choice([1, 2, 2, 3]))]
+            axes = self.axes(choices, [1, 2, 2, 3])
             if axes.count(self.group) > 1:
                 axes = ["A", "B"]
             scope = {self.index(): d for d in axes}
