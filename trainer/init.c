@@ -12,29 +12,40 @@ static void draw_normal(Random *random, float *at, int64_t n)
 static int init_matrix(Trainer *t, Random *random, WeightId id, float *at)
 {
     int64_t n = weight_elements(id, &t->model.sizes);
-    float factor = (float)weight_deviation(id, &t->model.sizes);
+    float factor = (float)weight_shape(id, &t->model.sizes).deviation;
     draw_normal(random, at, n);
-    kernels_size(t->kernels, SIZE_P, n);
     return CALL(t->kernels, scale, ARG(x, at), ARG(factor, &factor));
 }
 
-static int init_gain(Trainer *t, WeightId id, float *at)
+static int init_gain(Trainer *t, float *at)
 {
     float one = 1;
-    kernels_size(t->kernels, SIZE_P, weight_elements(id, &t->model.sizes));
     return CALL(t->kernels, fill, ARG(x, at), ARG(value, &one));
+}
+
+static int init_weight(Trainer *t, Random *random, WeightId id, int64_t l)
+{
+    Model *m = &t->model;
+    float *at = m->master + m->offset[id][l];
+    weight_size(t->kernels, id, &m->sizes);
+    switch (weight_table[id].form) {
+    case FORM_GAIN: return init_gain(t, at);
+    case FORM_ROWS:
+        return init_matrix(t, random, id, at) ||
+               CALL(t->kernels, narrow_rows, ARG(p, at), ARG(w, m->copy[id][l]));
+    case FORM_PACKED:
+        return init_matrix(t, random, id, at) ||
+               CALL(t->kernels, narrow_packed, ARG(p, at), ARG(w, m->copy[id][l]));
+    }
+    return 1;
 }
 
 int init_weights(Trainer *t)
 {
     Random random = random_new((uint64_t)t->config->seed);
-    Model *m = &t->model;
     for (WeightId id = 0; id < WEIGHT_COUNT; id++)
-        for (int64_t l = 0; l < model_layers(m, id); l++) {
-            float *at = m->master + m->offset[id][l];
-            if (weight_table[id].is_matrix ? init_matrix(t, &random, id, at) : init_gain(t, id, at))
+        for (int64_t l = 0; l < model_layers(&t->model, id); l++)
+            if (init_weight(t, &random, id, l))
                 return 1;
-        }
-    kernels_size(t->kernels, SIZE_P, m->count);
-    return CALL(t->kernels, narrow, ARG(x, m->master), ARG(y, m->compute));
+    return 0;
 }

@@ -170,6 +170,23 @@ void kernels_free(Kernels *k)
 
 void kernels_size(Kernels *k, Size size, int64_t value) { k->sizes[size] = value; }
 
+static void sizes_of(const Kernels *ks, const Kernel *k, int64_t *dims /* SIZE_COUNT places */)
+{
+    for (size_t i = 0; i < k->ndims; i++)
+        dims[i] = ks->sizes[k->dims[i]];
+}
+
+int64_t kernels_bytes(const Kernels *ks, KernelId id, const char *param)
+{
+    const Kernel *k = &ks->kernels[id];
+    int64_t dims[SIZE_COUNT];
+    size_t i = 0;
+    sizes_of(ks, k, dims);
+    while (strcmp(k->params[i], param))
+        i++;
+    return moec_kernel_param_bytes(k->kernel, i, dims);
+}
+
 /* The argument of each parameter; callers write them in the kernel's order, so the first guess mostly holds.
  */
 static int bind_args(const Kernel *k, const Arg *args, void **out)
@@ -204,8 +221,7 @@ int kernels_call(Kernels *ks, KernelId id, const Arg *args)
     int missing = bind_args(k, args, data);
     if (missing >= 0)
         return refuse_args(k, id, missing);
-    for (size_t i = 0; i < k->ndims; i++)
-        dims[i] = ks->sizes[k->dims[i]];
+    sizes_of(ks, k, dims);
     double begin = seconds_now();
     int status =
         ks->interpret ? moec_kernel_interpret(k->kernel, ks->ctx, dims, data) : k->entry(ks->ctx, dims, data);

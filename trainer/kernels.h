@@ -40,6 +40,8 @@ Kernels *kernels_new(int threads, int interpret);
 void kernels_free(Kernels *k);
 
 void kernels_size(Kernels *k, Size size, int64_t value);
+/* Bytes of a parameter's memory at the sizes set, -1 when that is too much. */
+int64_t kernels_bytes(const Kernels *k, KernelId id, const char *param);
 /* Runs a kernel on the sizes set. Returns 0, or 1 with a message printed. */
 int kernels_call(Kernels *k, KernelId id, const Arg *args);
 #define ARG(name, at) \

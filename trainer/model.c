@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ONCE = 0, LAYER = 1, GAIN = 0, MATRIX = 1 };
+enum { ONCE = 0, LAYER = 1 };
 
 const WeightRow weight_table[WEIGHT_COUNT] = {
-#define WEIGHT(name, scope, kind, elements, deviation, doc) {#name, scope, kind},
+#define WEIGHT(name, scope, form, matrices, rows, columns, deviation) {#name, scope, FORM_##form},
 #include "trainer/weights.def"
 };
 
@@ -16,24 +16,29 @@ const WeightRow weight_table[WEIGHT_COUNT] = {
     const int64_t H = (s)->H, A = (s)->A, E = (s)->E, F = (s)->F, G = (s)->G, V = (s)->V, L = (s)->L; \
     (void)H, (void)A, (void)E, (void)F, (void)G, (void)V, (void)L
 
-int64_t weight_elements(WeightId id, const Sizes *sizes)
+WeightShape weight_shape(WeightId id, const Sizes *sizes)
 {
     UNPACK_SIZES(sizes);
-    const int64_t table[] = {
-#define WEIGHT(name, scope, kind, elements, deviation, doc) elements,
+    const WeightShape table[] = {
+#define WEIGHT(name, scope, form, matrices, rows, columns, deviation) {matrices, rows, columns, deviation},
 #include "trainer/weights.def"
     };
     return table[id];
 }
 
-double weight_deviation(WeightId id, const Sizes *sizes)
+int64_t weight_elements(WeightId id, const Sizes *sizes)
 {
-    UNPACK_SIZES(sizes);
-    const double table[] = {
-#define WEIGHT(name, scope, kind, elements, deviation, doc) deviation,
-#include "trainer/weights.def"
-    };
-    return table[id];
+    WeightShape s = weight_shape(id, sizes);
+    return s.matrices * s.rows * s.columns;
+}
+
+void weight_size(Kernels *k, WeightId id, const Sizes *sizes)
+{
+    WeightShape s = weight_shape(id, sizes);
+    kernels_size(k, SIZE_P, weight_elements(id, sizes));
+    kernels_size(k, SIZE_X, s.matrices);
+    kernels_size(k, SIZE_Y, s.rows);
+    kernels_size(k, SIZE_Z, s.columns);
 }
 
 Sizes model_sizes(const Config *c)
@@ -62,7 +67,7 @@ static double weight_bytes(const Sizes *s)
     double elements = 0;
     for (WeightId id = 0; id < WEIGHT_COUNT; id++)
         elements += (double)weight_elements(id, s) * (weight_table[id].per_layer ? (double)s->L : 1);
-    return elements * (4 * sizeof(float) + sizeof(uint16_t));
+    return elements * (4 * sizeof(float) + 2 * sizeof(uint16_t));
 }
 
 static double buffer_bytes(const Sizes *s)
@@ -105,19 +110,17 @@ static void *allocate(int64_t elements, size_t bytes)
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/* Places the weights of one kind after `at`, each on a cache line of the bf16 copy. */
-static int64_t place(Model *m, int is_matrix, int64_t at)
+/* Places the weights one after the other, each on a cache line. Returns where the last one ends. */
+static int64_t place(Model *m)
 {
-    for (WeightId id = 0; id < WEIGHT_COUNT; id++) {
-        if (weight_table[id].is_matrix != is_matrix)
-            continue;
+    int64_t at = 0;
+    for (WeightId id = 0; id < WEIGHT_COUNT; id++)
         for (int64_t l = 0; l < model_layers(m, id); l++) {
             int64_t n = weight_elements(id, &m->sizes);
             m->offset[id][l] = at;
             m->parameters += n;
             at += round_up(n, 32);
         }
-    }
     return at;
 }
 
@@ -125,34 +128,6 @@ static int64_t count_active(const Model *m)
 {
     const Sizes *s = &m->sizes;
     return m->parameters - s->L * (s->E - s->K) * 3 * s->H * s->F;
-}
-
-int model_new(Model *m, const Config *c)
-{
-    *m = (Model){.sizes = model_sizes(c)};
-    for (WeightId id = 0; id < WEIGHT_COUNT; id++)
-        if (!(m->offset[id] = calloc((size_t)model_layers(m, id), sizeof(int64_t))))
-            return out_of_memory();
-    m->matrices = place(m, MATRIX, 0);
-    m->count = round_up(place(m, GAIN, m->matrices), NORM_ROW);
-    m->active = count_active(m);
-    m->master = allocate(m->count, sizeof(float));
-    m->gradient = allocate(m->count, sizeof(float));
-    m->first = allocate(m->count, sizeof(float));
-    m->second = allocate(m->count, sizeof(float));
-    m->compute = allocate(m->count, sizeof(uint16_t));
-    return m->master && m->gradient && m->first && m->second && m->compute ? 0 : out_of_memory();
-}
-
-void model_free(Model *m)
-{
-    for (WeightId id = 0; id < WEIGHT_COUNT; id++)
-        free(m->offset[id]);
-    free(m->master);
-    free(m->gradient);
-    free(m->first);
-    free(m->second);
-    free(m->compute);
 }
 
 static void free_list(void *list, int64_t n)
@@ -172,6 +147,47 @@ static void *new_list(int64_t n, int64_t elements, size_t bytes)
             return NULL;
         }
     return list;
+}
+
+/* Memory of the copies that kernels read; how much that is, the kernels know that write them. */
+static int new_copies(Model *m, WeightId id, Kernels *k)
+{
+    int64_t bytes = 0;
+    weight_size(k, id, &m->sizes);
+    switch (weight_table[id].form) {
+    case FORM_GAIN: return 0;
+    case FORM_ROWS: bytes = kernels_bytes(k, KERNEL_adamw_rows, "w"); break;
+    case FORM_PACKED: bytes = kernels_bytes(k, KERNEL_adamw_packed, "w"); break;
+    }
+    m->copy[id] = bytes < 0 ? NULL : new_list(model_layers(m, id), bytes, 1);
+    return m->copy[id] == NULL;
+}
+
+int model_new(Model *m, const Config *c, Kernels *k)
+{
+    *m = (Model){.sizes = model_sizes(c)};
+    for (WeightId id = 0; id < WEIGHT_COUNT; id++)
+        if (!(m->offset[id] = calloc((size_t)model_layers(m, id), sizeof(int64_t))) || new_copies(m, id, k))
+            return out_of_memory();
+    m->count = round_up(place(m), NORM_ROW);
+    m->active = count_active(m);
+    m->master = allocate(m->count, sizeof(float));
+    m->gradient = allocate(m->count, sizeof(float));
+    m->first = allocate(m->count, sizeof(float));
+    m->second = allocate(m->count, sizeof(float));
+    return m->master && m->gradient && m->first && m->second ? 0 : out_of_memory();
+}
+
+void model_free(Model *m)
+{
+    for (WeightId id = 0; id < WEIGHT_COUNT; id++) {
+        free(m->offset[id]);
+        free_list(m->copy[id], model_layers(m, id));
+    }
+    free(m->master);
+    free(m->gradient);
+    free(m->first);
+    free(m->second);
 }
 
 static int new_routes(Buffers *b, const Sizes *s)

@@ -1,10 +1,11 @@
-/* The model's memory: parameters in flat buffers, so that the optimizer is one kernel call over all of them,
- * and the buffers of a step. Everything is allocated once. */
+/* The model's memory: masters, gradients and moments of all parameters in flat buffers, the bf16 copies that kernels read one
+ * by one, and the buffers of a step. Everything is allocated once. */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
 #include "moec/moert.h"
 #include "trainer/config.h"
+#include "trainer/kernels.h"
 
 enum { VOCABULARY = 256, NORM_ROW = 1024 /* gradients are summed in rows of so many */ };
 
@@ -14,38 +15,45 @@ typedef struct Sizes {
 } Sizes;
 
 typedef enum WeightId {
-#define WEIGHT(name, scope, kind, elements, deviation, doc) WEIGHT_##name,
+#define WEIGHT(name, scope, form, matrices, rows, columns, deviation) WEIGHT_##name,
 #include "trainer/weights.def"
     WEIGHT_COUNT
 } WeightId;
 
 typedef struct Model {
     Sizes sizes;
-    int64_t matrices;              /* elements before the first gain: those under weight decay */
     int64_t count;                 /* elements of each buffer below, a multiple of NORM_ROW */
     int64_t parameters;            /* those that are not padding */
     int64_t active;                /* those that one token uses */
     float *master;                 /* [count] */
     float *gradient;               /* [count] summed over the micro-batches */
     float *first, *second;         /* [count] AdamW's moments */
-    uint16_t *compute;             /* [count] bf16 copies of the masters */
-    int64_t *offset[WEIGHT_COUNT]; /* [L] or [1] */
+    int64_t *offset[WEIGHT_COUNT]; /* [L] or [1]: where a weight begins in these */
+    uint16_t **copy[WEIGHT_COUNT]; /* [L] or [1]: of the master, in the weight's form; none of a gain */
 } Model;
+
+typedef enum WeightForm { FORM_GAIN, FORM_ROWS, FORM_PACKED } WeightForm;
 
 typedef struct WeightRow {
     const char *name;
-    int per_layer, is_matrix;
+    int per_layer;
+    WeightForm form;
 } WeightRow;
 extern const WeightRow weight_table[WEIGHT_COUNT];
 
-/* Elements of one weight (of one layer), and the deviation of its initial values. */
+/* One weight (of one layer), and the deviation of its initial values. */
+typedef struct WeightShape {
+    int64_t matrices, rows, columns;
+    double deviation;
+} WeightShape;
+WeightShape weight_shape(WeightId id, const Sizes *sizes);
 int64_t weight_elements(WeightId id, const Sizes *sizes);
-double weight_deviation(WeightId id, const Sizes *sizes);
+void weight_size(Kernels *k, WeightId id, const Sizes *sizes); /* P, X, Y and Z of the kernels of optimizer.moe */
 
 Sizes model_sizes(const Config *c);
 /* Refuses a model that cannot fit into this machine's memory, before any of it is touched. */
 int model_check_memory(const Sizes *sizes);
-int model_new(Model *m, const Config *c); /* 0, or 1 with a message printed */
+int model_new(Model *m, const Config *c, Kernels *k); /* 0, or 1 with a message printed */
 void model_free(Model *m);
 
 static inline int64_t model_layers(const Model *m, WeightId id)

@@ -31,24 +31,53 @@ static double learning_rate(const Config *c, int64_t step)
     return c->lr * (c->lr_end + (1 - c->lr_end) * 0.5 * (1 + cos(3.141592653589793 * left)));
 }
 
-static int update(Trainer *t, int64_t from, int64_t to, double weight_decay)
+/* What a step down the gradients is, of all weights. */
+typedef struct Step {
+    float lr, b1, b2, eps, decay, k1, k2;
+} Step;
+
+static int update(Trainer *t, WeightId id, int64_t l, const Step *s)
 {
-    const Config *c = t->config;
+    static const KernelId kernels[] = {
+        [FORM_GAIN] = KERNEL_adamw, [FORM_ROWS] = KERNEL_adamw_rows, [FORM_PACKED] = KERNEL_adamw_packed};
     const Model *m = &t->model;
-    double step = (double)(t->step + 1);
-    float lr = (float)t->lr, b1 = (float)c->beta1, b2 = (float)c->beta2, eps = (float)c->epsilon;
-    float decay = (float)weight_decay, k1 = (float)(1 - pow(c->beta1, step)),
-          k2 = (float)(1 - pow(c->beta2, step));
-    kernels_size(t->kernels, SIZE_P, to - from);
-    return CALL(t->kernels, adamw, ARG(p, m->master + from), ARG(m, m->first + from),
-                ARG(v, m->second + from), ARG(g, m->gradient + from), ARG(w, m->compute + from),
-                ARG(factor, t->buffers.factor[0]), ARG(lr, &lr), ARG(b1, &b1), ARG(b2, &b2), ARG(eps, &eps),
-                ARG(decay, &decay), ARG(k1, &k1), ARG(k2, &k2));
+    const WeightForm form = weight_table[id].form;
+    const float none = 0, *decay = form == FORM_GAIN ? &none : &s->decay;
+    const int64_t at = m->offset[id][l];
+    const Arg copy = form == FORM_GAIN ? (Arg){0} : (Arg)ARG(w, m->copy[id][l]);
+    weight_size(t->kernels, id, &m->sizes);
+    return kernels_call(t->kernels, kernels[form],
+                        (const Arg[]){ARG(p, m->master + at),
+                                      ARG(m, m->first + at),
+                                      ARG(v, m->second + at),
+                                      ARG(g, m->gradient + at),
+                                      ARG(factor, t->buffers.factor[0]),
+                                      ARG(lr, &s->lr),
+                                      ARG(b1, &s->b1),
+                                      ARG(b2, &s->b2),
+                                      ARG(eps, &s->eps),
+                                      ARG(decay, decay),
+                                      ARG(k1, &s->k1),
+                                      ARG(k2, &s->k2),
+                                      copy,
+                                      {0}});
 }
 
 int optimizer_update(Trainer *t)
 {
-    const Model *m = &t->model;
-    t->lr = learning_rate(t->config, t->step);
-    return update(t, 0, m->matrices, t->config->decay) || update(t, m->matrices, m->count, 0);
+    const Config *c = t->config;
+    double step = (double)(t->step + 1);
+    t->lr = learning_rate(c, t->step);
+    Step s = {(float)t->lr,
+              (float)c->beta1,
+              (float)c->beta2,
+              (float)c->epsilon,
+              (float)c->decay,
+              (float)(1 / (1 - pow(c->beta1, step))),
+              (float)(1 / (1 - pow(c->beta2, step)))};
+    for (WeightId id = 0; id < WEIGHT_COUNT; id++)
+        for (int64_t l = 0; l < model_layers(&t->model, id); l++)
+            if (update(t, id, l, &s))
+                return 1;
+    return 0;
 }

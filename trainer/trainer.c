@@ -37,7 +37,7 @@ int trainer_new(Trainer *t, const Config *c, const Data *d, int interpret)
         return 1;
     t->random = random_new((uint64_t)c->seed + 1);
     t->kernels = kernels_new((int)c->threads, interpret);
-    if (!t->kernels || model_new(&t->model, c) || buffers_new(&t->buffers, &t->model.sizes))
+    if (!t->kernels || model_new(&t->model, c, t->kernels) || buffers_new(&t->buffers, &t->model.sizes))
         return 1;
     set_sizes(t);
     return make_rotary_table(t) || init_weights(t);

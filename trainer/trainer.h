@@ -64,7 +64,7 @@ int check_run(const Config *c, const Data *d);
 /* Places of a weight of one layer (0 for those that stand once). */
 static inline const uint16_t *weight_bf16(const Trainer *t, WeightId id, int64_t layer)
 {
-    return t->model.compute + t->model.offset[id][layer];
+    return t->model.copy[id][layer];
 }
 static inline const float *weight_f32(const Trainer *t, WeightId id, int64_t layer)
 {
