@@ -1,6 +1,4 @@
 """The expert block of examples/moe_ffn.moe written in forty ways that mean the same, and data for all of them."""
-import math
-
 import numpy as np
 
 from kernel import Route, from_bf16, to_bf16
@@ -29,6 +27,7 @@ EQUATIONS = {
     "o": "o[r, h] = sum(f) a[r, f] * wd[@r, f, h]",
     "y": "y[t, h] = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])",
 }
+DERIVE = "derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wu +=, wd += save g as bf16, u as bf16\n"
 VARIANTS = {}  # name -> (text, {parameter: its array from the canonical ones}, {dimension: its extent from the canonical ones})
 
 
@@ -218,7 +217,7 @@ def data(rng, n):
 
 
 def all_sizes(n):
-    d, j = math.gcd(n["H"], 64), math.gcd(n["F"], 64)  # the width of a head
+    d = j = 16  # the narrowest head there is
     return {**n, "B": 1, "N": n["H"] // d, "D": d, "I": n["F"] // j, "J": j, "U": n["H"] // 2, "V": n["F"] // 2}
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Forty rewritings of the expert block beside the canonical one, and sizes that are multiples of 16 beside those that
-are multiples of 256: results and speed, on one thread.
-usage: rewritings.py [--moec MOEC] [--isa ISA] [--check] [--rewritings | --shapes] [NAME...]
+"""Forty rewritings of the expert block beside the canonical one, gradients of those with axes in two parts, products
+with such axes, and sizes that are multiples of 16 beside those that are multiples of 256: results and speed, on one thread.
+usage: rewritings.py [--moec MOEC] [--isa ISA] [--check] [--rewritings | --axes | --shapes] [NAME...]
     --check   only results, at small sizes, and whether `moec explain` shows a product of bf16 that became plain loops
 Ends with 1 when a result is wrong, or a speed is below 80 % of what it stands beside."""
 import argparse
@@ -82,27 +82,90 @@ def check(options, names):
     return failed
 
 
-def row(name, time, n, speed):
-    print(f"{name:<32} {time * 1e3:8.2f} ms {flops(n) / time / 1e9:7.0f} GFLOP/s {speed * 100:5.0f} %"
+def row(name, time, work, speed):
+    print(f"{name:<36} {time * 1e3:8.2f} ms {work / time / 1e9:7.0f} GFLOP/s {speed * 100:5.0f} %"
           f"{'' if speed >= WANTED else '  slow'}", flush=True)
 
 
 def time_rewritings(options, names):
     case = Case(SIZES)
     canonical = Variant("", options).bind(case)
-    row("canonical", kernel.median_seconds(canonical), SIZES, 1)
+    row("canonical", kernel.median_seconds(canonical), flops(SIZES), 1)
     speeds = {}
     for name in names:
         v = Variant(name, options)
         call = None if v.failure else v.bind(case)
         if call is None:
-            print(f"{name:<32} {v.failure}")
+            print(f"{name:<36} {v.failure}")
             speeds[name] = 0
         else:
             _, time, speeds[name] = kernel.side_by_side(canonical, call)
-            row(name, time, SIZES, speeds[name])
+            row(name, time, flops(SIZES), speeds[name])
     return report(speeds)
 
+
+# ---- axes in two parts ----
+
+SPLIT = ("h as two indices", "h as two indices, turned", "f as two indices")
+PRODUCTS = """moe 1
+dim B, S, N, D, H
+kernel rows_whole(in x: bf16[B*S, H], in w: bf16[H, N*D], out y: bf16[B*S, N*D]) { y[t, f] = bf16(sum(h) x[t, h] * w[h, f]) }
+kernel rows(in x: bf16[B, S, H], in w: bf16[H, N*D], out y: bf16[B, S, N*D]) { y[b, s, f] = bf16(sum(h) x[b, s, h] * w[h, f]) }
+kernel heads_whole(in x: bf16[B*S, H], in w: bf16[H, N*D], out y: bf16[B*S, N*D]) { y[t, f] = bf16(sum(h) x[t, h] * w[h, f]) }
+kernel heads(in x: bf16[B*S, H], in w: bf16[H, N, D], out y: bf16[B*S, N, D]) { y[t, n, d] = bf16(sum(h) x[t, h] * w[h, n, d]) }
+kernel output_whole(in x: bf16[B*S, N*D], in w: bf16[N*D, H], out y: bf16[B*S, H]) { y[t, h] = bf16(sum(f) x[t, f] * w[f, h]) }
+kernel output(in x: bf16[B*S, N, D], in w: bf16[N, D, H], out y: bf16[B*S, H]) { y[t, h] = bf16(sum(n, d) x[t, n, d] * w[n, d, h]) }
+"""
+HEADS = {"B": 32, "S": 16, "N": 32, "D": 16, "H": 512}
+
+
+def gradients(name, case, options):
+    """The call of a backward kernel, and its arguments by name; what it adds to begins at 0."""
+    text = (block.VARIANTS[name][0] if name else block.CANONICAL) + block.DERIVE
+    k = kernel.compile_text(text, options.isa, options.moec)["ffn_bwd"]
+    sizes, args = block.arguments(name, case.sizes, case.arrays)
+    for p in k.params:
+        if p["name"] not in args:  # the same numbers whatever the axes are
+            shape, rng = k.shape(p, sizes), np.random.default_rng(len(p["name"]))
+            values = rng.standard_normal(shape, np.float32) if p["role"] == "in" else np.zeros(shape, np.float32)
+            args[p["name"]] = kernel.to_bf16(values) if p["type"] == "bf16" else values
+    return k.bind(sizes, args), {p["name"]: args[p["name"]] for p in k.params if p["role"] != "in"}
+
+
+def near(y, want):
+    """Up to roundings to bf16 on the way, which may stand elsewhere."""
+    y, want = kernel.floats(y).ravel(), kernel.floats(want).ravel()
+    return ((y - want) ** 2).mean() <= 1e-4 * (want ** 2).mean()
+
+
+def compare(speeds, name, calls, got, want, work):
+    """One row: the second call beside the first, after one run of each whose results are compared."""
+    for call in calls:
+        call()
+    if all(near(got[p], want[p]) for p in want):
+        _, time, speeds[name] = kernel.side_by_side(*calls)
+        row(name, time, work, speeds[name])
+    else:
+        print(f"{name:<36} WRONG")
+        speeds[name] = 0
+
+
+def time_axes(options):
+    case, speeds = Case(SIZES), {}
+    for name in SPLIT:
+        (call, want), (other, got) = gradients("", case, options), gradients(name, case, options)
+        compare(speeds, f"gradient: {name}", (call, other), got, want, 2 * flops(SIZES))
+    kernels = kernel.compile_text(PRODUCTS, options.isa, options.moec)
+    for name in ("rows", "heads", "output"):
+        pair = kernels[name + "_whole"], kernels[name]
+        want, got = (k.random(HEADS, np.random.default_rng(1)) for k in pair)
+        calls = [k.bind(HEADS, args) for k, args in zip(pair, (want, got))]
+        work = 2 * HEADS["B"] * HEADS["S"] * HEADS["N"] * HEADS["D"] * HEADS["H"]
+        compare(speeds, f"product: {name}", calls, {"y": got["y"]}, {"y": want["y"]}, work)
+    return report(speeds)
+
+
+# ---- sizes ----
 
 def neighbour(extent):
     return max(256, (extent + 128) // 256 * 256)
@@ -117,7 +180,7 @@ def time_shapes(options):
         name = f"H={n['H']} F={n['F']} beside {near['H']} {near['F']}"
         _, time, ratio = kernel.side_by_side(canonical.bind(Case(near)), canonical.bind(Case(n)))
         speeds[name] = ratio * flops(n) / flops(near)
-        row(name, time, n, speeds[name])
+        row(name, time, flops(n), speeds[name])
     return report(speeds)
 
 
@@ -132,15 +195,21 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--moec", default=kernel.MOEC)
     p.add_argument("--isa", default="host")
-    for flag in ("--check", "--rewritings", "--shapes"):
+    for flag in ("--check", "--rewritings", "--axes", "--shapes"):
         p.add_argument(flag, action="store_true")
     p.add_argument("names", nargs="*")
     options = p.parse_args()
     names = options.names or list(block.VARIANTS)
     if options.check:
         sys.exit(check(options, names) > 0)
-    failed = 0 if options.shapes else time_rewritings(options, names)
-    failed += 0 if options.rewritings else time_shapes(options)
+    chosen = [part for part in ("rewritings", "axes", "shapes") if getattr(options, part)]
+    failed = 0
+    if "rewritings" in chosen or not chosen:
+        failed += time_rewritings(options, names)
+    if "axes" in chosen or not chosen:
+        failed += time_axes(options)
+    if "shapes" in chosen or not chosen:
+        failed += time_shapes(options)
     sys.exit(failed > 0)
 
 
