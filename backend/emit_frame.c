@@ -119,7 +119,7 @@ int layout_terms(Elem elem) { return LAYOUT_WORD_BYTES / (int)elem_bytes(elem); 
 /* Of lines the last axis is k, of pairs the one before it. */
 int64_t emit_padding(const Buffer *b, uint32_t axis)
 {
-    int is_k = b->layout == LAYOUT_LINES ? axis == 1 : axis == 0;
+    int is_k = b->layout == LAYOUT_LINES ? axis == 1 : b->layout == LAYOUT_PAIRS && axis == 0;
     return is_k ? LAYOUT_LINE_BYTES / (int64_t)elem_bytes(b->elem) : LAYOUT_EDGE;
 }
 
@@ -137,7 +137,7 @@ V emit_padded(Emit *e, uint32_t buffer, uint32_t axis)
     return b->padded[axis];
 }
 
-/* The elements of one matrix of a buffer in lines or pairs. */
+/* The elements of one matrix of a buffer that is not in rows. */
 static V matrix(Emit *e, uint32_t buffer)
 {
     Buffer *b = &e->p->buffers.at[buffer];
@@ -149,6 +149,8 @@ static V matrix(Emit *e, uint32_t buffer)
 V emit_stride(Emit *e, uint32_t buffer, uint32_t axis)
 {
     Buffer *b = &e->p->buffers.at[buffer];
+    if (b->layout == LAYOUT_SUMS && axis + 2 >= b->rank)
+        return axis + 1 == b->rank ? l_i64(e->l, 1) : emit_padded(e, buffer, 1);
     if (b->layout != LAYOUT_ROWS && axis + 3 >= b->rank) {
         if (axis + 3 > b->rank)
             BUG(e->l->arena, "backend: axis %u of %s of kernel %s has no stride", axis, b->name, e->k->name);

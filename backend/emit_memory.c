@@ -81,7 +81,7 @@ static int shape_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
         if (f != FORM_UNIFORM)
             shape = f == FORM_UNIT && i + 1 == n && shape == PLACE_ONE ? PLACE_RUN : PLACE_EACH;
     }
-    if (shape == PLACE_RUN && b->layout != LAYOUT_ROWS && !runs_in_matrix(e, b, index[n - 2], index[n - 1]))
+    if (shape == PLACE_RUN && !layout_is_dense(b->layout) && !runs_in_matrix(e, b, index[n - 2], index[n - 1]))
         shape = PLACE_EACH;
     return shape;
 }
@@ -92,7 +92,7 @@ static Place place_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     const Buffer *b = &e->p->buffers.at[buffer];
     Ty type = emit_memory_type(l, b->elem);
     Place p = {PLACE_ONE, emit_base(e, buffer)};
-    uint32_t plain = b->layout == LAYOUT_ROWS ? n : n - 2; /* subscripts that have a stride */
+    uint32_t plain = layout_is_dense(b->layout) ? n : n - 2; /* subscripts that have a stride */
     p.shape = shape_of(e, buffer, index, n);
     for (uint32_t i = 0; i < plain; i++)
         if (p.shape != PLACE_EACH || emit_form(e, index[i]) == FORM_UNIFORM)
@@ -188,7 +188,7 @@ static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     const Buffer *t = &e->p->buffers.at[buffer];
     const Expr *x = x_at(e->k, index[n - 1]);
     int64_t extent;
-    if (t->space != SPACE_THREAD || e->loop == NONE || t->layout != LAYOUT_ROWS || x->kind != X_OP ||
+    if (t->space != SPACE_THREAD || e->loop == NONE || !layout_is_dense(t->layout) || x->kind != X_OP ||
         x->op != OP_sub || !ext_is_const(e->k->module, t->axes[n - 1].extent, &extent) ||
         extent % e->width != 0)
         return emit_mask(e);
@@ -407,7 +407,7 @@ void emit_put(Emit *e, uint32_t buffer, V position, V value)
 
 V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
-    if (e->p->buffers.at[buffer].layout != LAYOUT_ROWS)
+    if (!layout_is_dense(e->p->buffers.at[buffer].layout))
         BUG(e->l->arena, "backend: %s of kernel %s has no flat positions", e->p->buffers.at[buffer].name,
             e->k->name);
     V sum = l_i64(e->l, 0);

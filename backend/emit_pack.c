@@ -37,13 +37,13 @@ uint8_t pack_lane_axis(const Plan *p, const Stmt *s)
         for (int i = 0; i < 2 && x_at(p->k, *x)->kind == X_LOAD; i++)
             scattered[i] += (uint32_t)is_scattered(p, *x, s->bound[i]);
     }
-    return p->buffers.at[s->buffer].layout == LAYOUT_ROWS || scattered[1] <= scattered[0];
+    return layout_is_dense(p->buffers.at[s->buffer].layout) || scattered[1] <= scattered[0];
 }
 
 uint64_t pack_helpers(const Plan *p, const Stmt *s)
 {
     const Buffer *b = &p->buffers.at[s->buffer];
-    if (b->layout == LAYOUT_ROWS)
+    if (layout_is_dense(b->layout))
         return 0;
     ExprId read = pack_run(p, s);
     Elem source = read == NONE ? b->elem : p->buffers.at[x_at(p->k, read)->sym].elem;
@@ -168,7 +168,7 @@ static void begin_pack(Pack *x)
     x->at = emit_address(x->e, s->buffer, s->index, s->nindex);
     int64_t bytes =
         x->layout == LAYOUT_LINES ? LAYOUT_LINE_BYTES : LAYOUT_EDGE * (int64_t)elem_bytes(x->elem);
-    if (x->layout != LAYOUT_ROWS)
+    if (!layout_is_dense(x->layout))
         x->block = l_mul(l, emit_padded(x->e, s->buffer, 0), l_i64(l, bytes));
     emit_forget(x->e, 0);
 }
@@ -181,7 +181,7 @@ void emit_tile_pack(Emit *e, StmtId id)
     pack_init(&x);
     begin_pack(&x);
     ExprId read = pack_run(e->p, s);
-    if (x.layout == LAYOUT_ROWS)
+    if (layout_is_dense(x.layout))
         pack_rows(&x);
     else if (read == NONE)
         pack_computed(&x);

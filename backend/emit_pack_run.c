@@ -21,7 +21,7 @@ static int is_run(const Plan *p, ExprId load, IndexId var)
 {
     const Expr *n = x_at(p->k, load);
     const Buffer *b = &p->buffers.at[n->sym];
-    if (!n->nargs || b->layout != LAYOUT_ROWS || b->space == SPACE_REG || b->by_value)
+    if (!n->nargs || !layout_is_dense(b->layout) || b->space == SPACE_REG || b->by_value)
         return 0;
     for (uint32_t i = 0; i + 1 < n->nargs; i++)
         if (x_uses_index(p->k, x_arg(p->k, load, i), var))
@@ -35,7 +35,7 @@ ExprId pack_run(const Plan *p, const Stmt *s)
     ExprId x = s->value;
     while (x_at(p->k, x)->kind == X_OP && x_at(p->k, x)->nargs == 1)
         x = x_arg(p->k, x, 0);
-    if (x_at(p->k, x)->kind != X_LOAD || panel->layout == LAYOUT_ROWS)
+    if (x_at(p->k, x)->kind != X_LOAD || layout_is_dense(panel->layout))
         return NONE;
     Elem source = p->buffers.at[x_at(p->k, x)->sym].elem;
     if (source == EL_I32 || source == EL_I64)

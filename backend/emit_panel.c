@@ -263,6 +263,7 @@ void emit_panel(Pack *x)
     case LAYOUT_LINES: (x->axis ? pack_lines : pack_transposed)(x); break;
     case LAYOUT_PAIRS: (x->axis ? pack_pairs : pack_transposed)(x); break;
     case LAYOUT_ROWS:
+    case LAYOUT_SUMS:
     case LAYOUT_COUNT: break;
     }
 }

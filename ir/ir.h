@@ -119,17 +119,19 @@ enum { MAX_RANK = 8 };
 
 /* Note [Layouts]. How the last two axes [x, y] of a tensor lie in memory; subscripts are the same in all layouts.
  *   rows   row-major.
+ *   sums   row-major, of f32: what block products add into.
  *   lines  the left operand A[row, k] of a block product: [y / L][x][L], L elements being one cache line (64 bytes).
  *   pairs  the right operand B[k, column]: panels of 32 columns, [y / 32][x / P][32][P], P elements being one 32-bit
  *          word: two k of a 16-bit type lie side by side, as the matrix instructions of all targets want them.
- * lines and pairs are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
+ * All but the first are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
  * extent in k is zero; beyond it in rows and columns it is never looked at. Callers keep memory in layout pairs: a change
  * of it is a change of MOE_PACKED_LAYOUT (include/moec/abi.def). Of a tensor `packed both` its panels are followed by those
  * of the turned matrices, so that a sum over y finds pairs of y: at the tile level they are a tensor of their own (see
  * tile_turned), and every store goes to both. */
-typedef enum Layout { LAYOUT_ROWS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
+typedef enum Layout { LAYOUT_ROWS, LAYOUT_SUMS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
 enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
 const char *layout_name(Layout y); /* "rows" */
+static inline int layout_is_dense(Layout y) { return y <= LAYOUT_SUMS; } /* row-major */
 /* Of a matrix [x, y], x and y being its extents: the elements that it takes, and the place of element [i, j]. */
 int64_t layout_elements(Layout layout, Elem e, int64_t x, int64_t y);
 int64_t layout_place(Layout layout, Elem e, int64_t x, int64_t y, int64_t i, int64_t j);

@@ -8,6 +8,7 @@ int64_t layout_elements(Layout layout, Elem e, int64_t x, int64_t y)
     int64_t line = LAYOUT_LINE_BYTES / (int64_t)elem_bytes(e);
     switch (layout) {
     case LAYOUT_ROWS: return x * y;
+    case LAYOUT_SUMS: return round_up(x, LAYOUT_EDGE) * round_up(y, LAYOUT_EDGE);
     case LAYOUT_LINES: return round_up(x, LAYOUT_EDGE) * round_up(y, line);
     case LAYOUT_PAIRS: return round_up(x, line) * round_up(y, LAYOUT_EDGE);
     case LAYOUT_COUNT: break;
@@ -21,6 +22,7 @@ int64_t layout_place(Layout layout, Elem e, int64_t x, int64_t y, int64_t i, int
     int64_t word = LAYOUT_WORD_BYTES / (int64_t)elem_bytes(e);
     switch (layout) {
     case LAYOUT_ROWS: return i * y + j;
+    case LAYOUT_SUMS: return i * round_up(y, LAYOUT_EDGE) + j;
     case LAYOUT_LINES: return (j / line * round_up(x, LAYOUT_EDGE) + i) * line + j % line;
     case LAYOUT_PAIRS:
         return j / LAYOUT_EDGE * LAYOUT_EDGE * round_up(x, line) +

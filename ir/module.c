@@ -32,7 +32,7 @@ static const struct {
 
 const char *layout_name(Layout y)
 {
-    static const char *const names[LAYOUT_COUNT] = {"rows", "lines", "pairs"};
+    static const char *const names[LAYOUT_COUNT] = {"rows", "sums", "lines", "pairs"};
     return names[y];
 }
 

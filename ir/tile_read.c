@@ -117,7 +117,7 @@ static void read_tensor_type(TileReader *r, Tensor *t)
             t->axes[t->rank++] = tile_read_axis(r);
     } while (!r->failed && token_take(r, ","));
     token_expect(r, "]");
-    for (Layout y = LAYOUT_LINES; y < LAYOUT_COUNT; y++)
+    for (Layout y = LAYOUT_SUMS; y < LAYOUT_COUNT; y++)
         if (t->rank >= 2 && token_take(r, layout_name(y)))
             t->layout = y;
     t->both = t->layout == LAYOUT_PAIRS && token_take(r, "both");

@@ -21,6 +21,8 @@ void tile_verify_layouts(TileVerifier *v)
         else if (t->space == SPACE_REG || t->rank < 2)
             tile_broken(v, "%s cannot have layout %s: that needs memory and two axes", t->name,
                         layout_name(t->layout));
+        else if (t->layout == LAYOUT_SUMS && t->elem != EL_F32)
+            tile_broken(v, "%s has layout sums, which is for f32, not for %s", t->name, elem_name(t->elem));
         else if (!is_operand_elem(t->elem) && !is_packed_half(t))
             tile_broken(v, "%s has layout %s, which is for f32 and bf16, not for %s", t->name,
                         layout_name(t->layout), elem_name(t->elem));
@@ -36,6 +38,7 @@ static int64_t edge_of(const Tensor *t, uint32_t axis)
     switch (t->layout) {
     case LAYOUT_LINES: return axis + 1u == t->rank ? line_of(t) : 1;
     case LAYOUT_PAIRS: return axis + 1u == t->rank ? LAYOUT_EDGE : line_of(t);
+    case LAYOUT_SUMS: return LAYOUT_EDGE;
     case LAYOUT_ROWS:
     case LAYOUT_COUNT: break;
     }
@@ -97,7 +100,7 @@ static int64_t touched(const Tensor *t, uint32_t axis, TileKind kind)
     uint32_t k_axis = t->layout == LAYOUT_LINES ? t->rank - 1u : t->rank - 2u;
     if (kind == TILE_product)
         return LAYOUT_EDGE;
-    return t->layout == LAYOUT_ROWS ? 1 : axis == k_axis ? line_of(t) : LAYOUT_EDGE;
+    return layout_is_dense(t->layout) ? 1 : axis == k_axis ? line_of(t) : LAYOUT_EDGE;
 }
 
 static void verify_block_write(TileVerifier *v, TileBox box, TileKind kind)
@@ -205,12 +208,12 @@ void tile_verify_pack(TileVerifier *v, const Stmt *s)
 
 static void verify_sums(TileVerifier *v, const Tensor *t)
 {
-    if (t->elem != EL_F32 || t->layout != LAYOUT_ROWS)
+    if (t->elem != EL_F32 || !layout_is_dense(t->layout))
         tile_broken(v, "the sums %s are %s in layout %s; they must be f32, row-major", t->name,
                     elem_name(t->elem), layout_name(t->layout));
     else if (t->space != SPACE_THREAD && t->space != SPACE_WORK)
         tile_broken(v, "the sums %s must be in thread or work space", t->name);
-    for (uint32_t i = t->rank - 2u; !v->error && i < t->rank; i++) {
+    for (uint32_t i = t->rank - 2u; !v->error && t->layout != LAYOUT_SUMS && i < t->rank; i++) {
         int64_t extent;
         if (!ext_is_const(v->k->module, t->axes[i].extent, &extent) || extent % LAYOUT_EDGE)
             tile_broken(v, "axis %u of the sums %s is no constant multiple of %d", i, t->name, LAYOUT_EDGE);
@@ -268,10 +271,11 @@ void tile_verify_product(TileVerifier *v, const Stmt *s)
         verify_plain(v, s->guard, WANT_CONDITION, "the condition of `anew`");
     box.to[0] = s->size[0];
     box.to[1] = s->size[1];
+    const Tensor *sums = &v->k->tensors.at[s->buffer];
     if (!v->error)
-        verify_sums(v, &v->k->tensors.at[s->buffer]);
+        verify_sums(v, sums);
     if (!v->error)
-        verify_box(v, &box, (int64_t[]){1, LAYOUT_EDGE});
+        verify_box(v, &box, (int64_t[]){edge_of(sums, sums->rank - 2u), LAYOUT_EDGE});
     for (uint32_t i = 0; i < 2; i++)
         verify_operand(v, s, i);
     if (!v->error)

@@ -32,7 +32,8 @@ typedef struct Product {
     ExprId left, right; /* factors: free of the lanes, free of the row */
     Elem left_elem, right_elem;
     const Equation *chain; /* the += whose old values the sums begin at, or NULL */
-    TensorId partial; /* f32[rows of an item, columns of an item], thread memory */
+    const Equation *home; /* in whose element the sum stands, or NULL: in `partial` */
+    TensorId partial;     /* f32[rows of an item, columns of an item], thread memory */
 } Product;
 
 /* The status codes of abi.def, for `check` statements. */
@@ -161,6 +162,7 @@ ExprId lower_field(Lower *l, RouteId r, RouteField f, ExprId subscript);
 ExprId lower_run_start(Lower *l, RouteId r, ExprId group);
 ExprId lower_run_end(Lower *l, RouteId r, ExprId group);
 ExprId lower_add(Lower *l, ExprId a, int64_t b);
+ExprId lower_difference(Lower *l, ExprId a, ExprId b);
 ExprId lower_min(Lower *l, ExprId a, ExprId b);
 ExprId lower_max(Lower *l, ExprId a, ExprId b);
 RouteId lower_route_of(const Lower *l, IndexId row);
@@ -255,6 +257,7 @@ void lower_report(Lower *l, const Product *p, const char *why);
 /* lower_product.c: the products of a planned item, then everything else of its equations. See Note [Blocks]. */
 void lower_product(Lower *l, const Members *m);
 uint32_t lower_find_products(Lower *l, const Members *m, Product *out); /* at most REDUCE_MAX */
+TensorId lower_sum_at(Lower *l, const Product *p, ExprId row, ExprId lane, ExprId *at); /* where a sum stands */
 /* e, not negative, plus `more` down to a multiple of the terms that any target adds in one go. */
 ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more);
 int lower_starts_line(const Lower *l, ExprId e); /* is it such a multiple, and a constant? */

@@ -28,6 +28,11 @@ ExprId lower_add(Lower *l, ExprId a, int64_t b)
     return x_op2(l->k, (Loc){0}, OP_add, a, x_int(l->k, (Loc){0}, b));
 }
 
+ExprId lower_difference(Lower *l, ExprId a, ExprId b)
+{
+    return a == b ? x_int(l->k, (Loc){0}, 0) : x_op2(l->k, (Loc){0}, OP_sub, a, b);
+}
+
 ExprId lower_min(Lower *l, ExprId a, ExprId b) { return a == b ? a : x_op2(l->k, (Loc){0}, OP_min2, a, b); }
 ExprId lower_max(Lower *l, ExprId a, ExprId b) { return a == b ? a : x_op2(l->k, (Loc){0}, OP_max2, a, b); }
 

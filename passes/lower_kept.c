@@ -48,7 +48,7 @@ static int is_plain(const Lower *l, const Product *p)
     return p->left != NONE && x->nbound == 1 && !lower_is_row(l, x_bound(l->k, p->reduce, 0)) &&
            !lower_is_row(l, l->plan.lane) &&
            (x_at(l->k, p->right)->kind != X_LOAD ||
-            l->k->tensors.at[x_at(l->k, p->right)->sym].layout == LAYOUT_ROWS);
+            layout_is_dense(l->k->tensors.at[x_at(l->k, p->right)->sym].layout));
 }
 
 static Kept kept_of(Lower *l, const Product *p, const Equation *q)
@@ -103,7 +103,7 @@ void lower_find_kept(Lower *l, const Members *m)
 /* Where a term stands in it. */
 static ExprId place_of(Lower *l, const Kept *y, ExprId term)
 {
-    return x_is_int(l->k, y->first, 0) ? term : x_op2(l->k, (Loc){0}, OP_sub, term, y->first);
+    return x_is_int(l->k, y->first, 0) ? term : lower_difference(l, term, y->first);
 }
 
 void lower_pack_kept(Lower *l, Loc loc, const Kept *y, const ExprId *from, const ExprId *to)

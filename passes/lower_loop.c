@@ -196,9 +196,7 @@ TensorId lower_place(Lower *l, TensorId t, ExprId *at)
         uint32_t n = 0;
         if (p->tensor != t)
             continue;
-        ExprId from[MAX_RANK], row = at[p->row] == l->stripe_first
-                                          ? x_int(l->k, (Loc){0}, 0)
-                                          : x_op2(l->k, (Loc){0}, OP_sub, at[p->row], l->stripe_first);
+        ExprId row = lower_difference(l, at[p->row], l->stripe_first), from[MAX_RANK];
         for (uint32_t a = 0; a < l->k->tensors.at[t].rank; a++)
             if (p->keep >> a & 1)
                 from[++n] = at[a];

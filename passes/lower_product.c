@@ -2,15 +2,18 @@
  *
  * Note [Blocks]. An item is a block of rows times a block of columns (lanes). The last reduced index of a sum goes in slabs:
  * for each, the left operand of the item's rows and the right operand of its columns are packed into the thread's memory,
- * then a block product adds the slab's terms to the item's sums, which stand in thread memory; the first slab begins them,
- * where nothing is to be added before it. Sums over the same index under the same condition go together (gate and up): a
- * left operand that they share is packed once. After all slabs the drain computes the rest of the equations, element by
- * element, and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so
- * bits do not depend on them. Slabs: lower_slab.c.
+ * then a block product adds the slab's terms to the item's sums, which stand in thread memory: in a block of their own, or
+ * where their elements are to stand, if that is a matrix of layout `sums` (in a stripe). The first slab begins them, where
+ * nothing is to be added before it. Sums over the same index under the same condition go together (gate and up): a left
+ * operand that they share is packed once. After all slabs the drain computes the rest of the equations, element by element,
+ * and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so bits do not
+ * depend on them. Slabs: lower_slab.c.
  * Conditions become bounds of the reduced index. Where bounds differ from row to row (a causal mask), the terms that only
  * some rows of the item have are added element by element, under their condition; nothing is multiplied by a zero mask.
  * The same loops do what is no product of two matrices. */
 #include "passes/lower.h"
+
+#include <string.h>
 
 /* ---- the item's rows and lanes ---- */
 
@@ -32,24 +35,40 @@ void lower_open_item(Lower *l, Loc loc)
     open_lanes(l, loc);
 }
 
-/* partial[row - item_first, lane - lane_first] */
-static const ExprId *partial_at(Lower *l, ExprId row, ExprId *at)
+TensorId lower_sum_at(Lower *l, const Product *p, ExprId row, ExprId lane, ExprId *at)
 {
-    Kernel *k = l->k;
-    at[0] = x_op2(k, (Loc){0}, OP_sub, row, l->item_first);
-    at[1] = x_op2(k, (Loc){0}, OP_sub, x_index(k, (Loc){0}, l->plan.lane), l->lane_first);
-    return at;
+    IndexId index[2] = {l->plan.row, l->plan.lane};
+    Binding old[2] = {lower_binding(l, index[0]), lower_binding(l, index[1])};
+    if (!p->home) {
+        at[0] = lower_difference(l, row, l->item_first);
+        at[1] = lower_difference(l, lane, l->lane_first);
+        return p->partial;
+    }
+    lower_bind(l, index[0], row, old[0].group);
+    lower_bind(l, index[1], lane, old[1].group);
+    for (uint32_t a = 0; a < p->home->nindex; a++)
+        at[a] = lower_expr(l, p->home->index[a]);
+    for (uint32_t i = 0; i < 2; i++)
+        lower_bind(l, index[i], old[i].value, old[i].group);
+    return lower_place(l, p->home->lhs, at);
+}
+
+/* The same of a lane. */
+static TensorId element_at(Lower *l, const Product *p, ExprId row, ExprId *at)
+{
+    return lower_sum_at(l, p, row, x_index(l->k, (Loc){0}, l->plan.lane), at);
 }
 
 /* Sums begin at nothing, or at the old values of a +=. */
-static void begin(Lower *l, ExprId reduce, TensorId sums, const Equation *onto)
+static void begin(Lower *l, const Product *p)
 {
-    Loc loc = x_at(l->k, reduce)->loc;
+    Loc loc = x_at(l->k, p->reduce)->loc;
     uint32_t depth = l->depth;
-    ExprId at[2];
+    ExprId at[MAX_RANK];
     lower_open_item(l, loc);
-    ExprId value = lower_first_value(l, reduce, onto);
-    lower_store(l, loc, sums, partial_at(l, x_index(l->k, loc, l->item_row), at), value, 0);
+    ExprId value = lower_first_value(l, p->reduce, p->chain);
+    TensorId sums = element_at(l, p, x_index(l->k, loc, l->item_row), at);
+    lower_store(l, loc, sums, at, value, 0);
     lower_close(l, depth);
 }
 
@@ -58,26 +77,26 @@ static void begin_all(Lower *l, const Together *g)
 {
     for (uint32_t n = 0; n < g->n; n++)
         if (!g->p[n].chain)
-            begin(l, g->p[n].reduce, g->p[n].partial, NULL);
+            begin(l, &g->p[n]);
 }
 
 /* ---- element by element ---- */
 
 /* Registers from or to the sums of a block of unrolled rows; both have places for whole blocks. What rows past the end
  * hold is never used. */
-static void move_block(Lower *l, const Domain *d, TensorId partial, int to_memory)
+static void move_block(Lower *l, const Domain *d, const Product *p, int to_memory)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, d->reduce[0])->loc;
     uint32_t depth = l->depth;
-    ExprId at[2], index;
+    ExprId at[MAX_RANK], index;
     lower_open_rows(l, loc);
-    partial_at(l, lower_block_row(l), at);
+    TensorId sums = element_at(l, p, lower_block_row(l), at);
     lower_acc_index(l, d, &index);
     if (to_memory)
-        lower_store(l, loc, partial, at, x_load(k, loc, d->acc[0], &index), 0);
+        lower_store(l, loc, sums, at, x_load(k, loc, d->acc[0], &index), 0);
     else
-        lower_store(l, loc, d->acc[0], &index, x_load(k, loc, partial, at), 0);
+        lower_store(l, loc, d->acc[0], &index, x_load(k, loc, sums, at), 0);
     lower_close(l, depth);
 }
 
@@ -100,9 +119,9 @@ static void add_elements(Lower *l, const Product *p, const Walk *outer, ExprId l
     l->row_first = x_index(l->k, loc, block);
     l->row_end = l->part_end;
     lower_bind(l, l->plan.row, NONE, l->group.at[l->plan.row]);
-    move_block(l, d, p->partial, 0);
+    move_block(l, d, p, 0);
     lower_walk(l, w);
-    move_block(l, d, p->partial, 1);
+    move_block(l, d, p, 1);
     lower_close(l, depth);
     l->slab = NONE;
 }
@@ -157,7 +176,7 @@ static Terms terms_of(Lower *l, const Walk *w, Loc loc)
     if (r.inner && t.blocks) {
         t.lo = lower_let(l, loc, "lo", r.lo_min);
         t.hi = lower_let(l, loc, "hi", r.hi_max);
-        ExprId from = lower_min(l, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1), t.hi);
+        ExprId from = lower_min(l, t.hi, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1));
         t.from = lower_starts_line(l, r.lo_max) ? t.lo : lower_let(l, loc, "inner", from);
         ExprId to = lower_max(l, x_int(l->k, loc, 0), lower_min(l, r.hi_min, t.hi));
         t.to = lower_let(l, loc, "outer", lower_max(l, t.from, lower_whole_lines(l, to, 0)));
@@ -207,7 +226,7 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     Terms t = terms_of(l, w, loc);
     ExprId end[4] = {t.lo, t.from, t.to, t.hi};
     for (int i = 0; i < 4; i++)
-        end[i] = lower_let(l, loc, "end", lower_min(l, lower_max(l, end[i], lo), hi));
+        end[i] = lower_let(l, loc, "end", lower_min(l, hi, lower_max(l, end[i], lo)));
     add_elements_of_all(l, g, w, end[0], end[1]);
     lower_slabs(l, g, &(Run){end[1], end[2], t.group, 0, t.whole});
     add_elements_of_all(l, g, w, end[2], end[3]);
@@ -347,26 +366,53 @@ static void find_chain(Lower *l, const Members *m, uint32_t self, Product *p, ui
             product_of(p, n, *x)->chain = q;
 }
 
-static TensorId new_sums(Lower *l, const Product *p)
+/* Are the elements of q's rows and lanes in a matrix of sums? */
+static int holds_sums(Lower *l, const Equation *q)
 {
-    TensorId sums = lower_thread(l, "sums", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
-    if (p->chain)
-        begin(l, p->reduce, sums, p->chain);
-    return sums;
+    const Kernel *k = l->k;
+    ExprId at[MAX_RANK];
+    memcpy(at, q->index, sizeof at);
+    const Tensor *t = &k->tensors.at[lower_place(l, q->lhs, at)];
+    return t->layout == LAYOUT_SUMS && t->rank == 2 && x_uses_index(k, at[0], l->plan.row) &&
+           x_at(k, at[1])->kind == X_INDEX && x_at(k, at[1])->sym == l->plan.lane;
 }
 
-/* A block of sums for each product, or for all of one chain. */
-static void place_sums(Lower *l, Product *p, uint32_t n)
+/* The member whose elements are to be the sums' place: it alone reads them, and no other sum stands there yet. */
+static const Equation *home_of(Lower *l, const Members *m, const Product *p, uint32_t i)
 {
-    ExprId at[2];
+    const Kernel *k = l->k;
+    uint32_t q = 0;
+    while (!x_contains(k, m->at[q].rhs, p[i].reduce))
+        q++;
+    for (uint32_t j = 0; j < i; j++)
+        if (p[j].home == &m->at[q] && !p[j].chain)
+            return NULL;
+    int owns = p[i].chain || (m->at[q].kind == EQ_ASSIGN && !is_shared(k, m, q, p[i].reduce));
+    return owns && holds_sums(l, &m->at[q]) ? &m->at[q] : NULL;
+}
+
+static void new_sums(Lower *l, Product *p)
+{
+    p->partial = lower_thread(l, "sums", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
+    if (p->chain)
+        begin(l, p);
+}
+
+/* A place for the sums of each product, or for all of one chain. */
+static void place_sums(Lower *l, const Members *m, Product *p, uint32_t n)
+{
+    ExprId at[MAX_RANK];
     for (uint32_t i = 0; i < n; i++) {
         uint32_t first = 0;
         while (first < i && (!p[i].chain || p[first].chain != p[i].chain))
             first++;
-        p[i].partial = first < i ? p[first].partial : new_sums(l, &p[i]);
-        partial_at(l, x_index(l->k, l->equation->loc, l->item_row), at);
-        ExprId value = x_load(l->k, l->equation->loc, p[i].partial, at);
-        vec_push(l->k->module->arena, &l->done, (Done){p[i].reduce, value, 0});
+        p[i].home = home_of(l, m, p, i);
+        p[i].partial = first < i ? p[first].partial : (TensorId)NONE;
+        if (!p[i].home && first == i)
+            new_sums(l, &p[i]);
+        TensorId sums = element_at(l, &p[i], x_index(l->k, l->equation->loc, l->item_row), at);
+        vec_push(l->k->module->arena, &l->done,
+                 (Done){p[i].reduce, x_load(l->k, l->equation->loc, sums, at), 0});
     }
 }
 
@@ -381,6 +427,15 @@ static void add_all(Lower *l, const Product *all, uint32_t n)
         n = take_group(l, p, n, &g);
         add_group(l, &g);
     }
+}
+
+/* Are the sums in q's elements all that these are to hold? */
+static int is_drained(const Equation *q, const Product *p, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (p[i].home == q && (p[i].chain == q || p[i].reduce == q->rhs))
+            return 1;
+    return 0;
 }
 
 /* Of a chain the sums are the new values. */
@@ -408,12 +463,18 @@ void lower_product(Lower *l, const Members *m)
         find_chain(l, m, q, p, n);
     l->equation = &m->at[m->n - 1];
     l->item_row = lower_index(l, "row");
-    place_sums(l, p, n);
+    place_sums(l, m, p, n);
     add_all(l, p, n);
     l->plan.rows = 1;
-    lower_open_item(l, m->at[0].loc);
-    for (uint32_t q = 0; q < m->n; q++)
+    uint32_t depth = l->depth;
+    for (uint32_t q = 0; q < m->n; q++) {
+        if (is_drained(&m->at[q], p, n))
+            continue;
+        if (l->depth == depth)
+            lower_open_item(l, m->at[0].loc);
         drain_member(l, &m->at[q], p, n);
+    }
     for (uint32_t i = 0; i < n; i++)
-        lower_give_back(l, p[i].partial);
+        if (p[i].partial != NONE)
+            lower_give_back(l, p[i].partial);
 }

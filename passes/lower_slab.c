@@ -37,11 +37,8 @@ static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, cons
     Kernel *k = l->k;
     Loc loc = x_at(k, p->reduce)->loc;
     Stmt b = tile_stmt(TILE_product, loc);
-    b.buffer = p->partial;
+    b.buffer = lower_sum_at(l, p, l->part_first, l->lane_first, b.index);
     b.nindex = 2;
-    b.index[0] = b.index[1] = x_int(k, loc, 0);
-    if (l->part_first != l->item_first)
-        b.index[0] = x_op2(k, loc, OP_sub, l->part_first, l->item_first);
     b.value = left;
     b.other = right;
     b.guard = s->anew;

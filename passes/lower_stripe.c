@@ -35,13 +35,14 @@ static int has_row(const Kernel *k, const Cluster *c, const Equation *q)
 
 /* ---- placed tensors ---- */
 
-/* A thread's buffer for a tensor that q defines, with the axes that are no outer ones. `rows` > 0: it has a row, and that
- * many of it; else it holds f32 sums. */
-static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, int64_t rows)
+/* A thread's buffer for a tensor that q defines as this value, with the axes that are no outer ones. `rows` > 0: it has a
+ * row, and that many of it; else it holds f32 sums. Block products may add into it, and touch more than is asked for, if the
+ * value can be computed everywhere. */
+static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, ExprId value, int64_t rows)
 {
     Kernel *k = l->k;
     const Tensor *t = &k->tensors.at[tensor];
-    Extent extents[MAX_RANK];
+    Extent extents[MAX_RANK] = {0};
     uint32_t n = rows > 0;
     Place p = {.tensor = tensor, .row = NONE};
     for (uint32_t a = 0; a < q->nindex; a++) {
@@ -55,6 +56,8 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tenso
         }
     }
     p.buffer = lower_buffer(l, t->name, rows > 0 ? t->elem : EL_F32, SPACE_THREAD, n, extents);
+    if (n == 2 && rows != 1 && k->tensors.at[p.buffer].elem == EL_F32 && checks_inside(k, value))
+        k->tensors.at[p.buffer].layout = LAYOUT_SUMS;
     return p;
 }
 
@@ -222,7 +225,7 @@ static void find_carries(Lower *l, const Cluster *c, const Equation *q, Carries 
     ExprId reds[REDUCE_MAX];
     uint32_t n = lower_reductions(l->k, q->rhs, reds, REDUCE_MAX);
     for (uint32_t i = 0; i < n; i++)
-        vec_push(l->k->module->arena, out, (Carry){q, reds[i], place(l, c, q, q->lhs, 0)});
+        vec_push(l->k->module->arena, out, (Carry){q, reds[i], place(l, c, q, q->lhs, reds[i], 0)});
 }
 
 /* Loops over the places of a carried sum, the last one in lanes. */
@@ -265,7 +268,11 @@ static void add_carry(Lower *l, const Carry *y, const Cluster *c)
     if (row != NONE) {
         lower_pack_block(l, &one, schedule_stripe_rows(l->c, k, c->row));
         IndexId u = lower_index(l, "u0");
-        narrow_to(l, c, loc, x_condition(k, y->reduce), row, 0, &lo, &hi);
+        int whole = k->tensors.at[y->place.buffer].layout == LAYOUT_SUMS;
+        narrow_to(l, c, loc, x_condition(k, y->reduce), row, whole, &lo, &hi);
+        if (whole && hi != lower_extent(l, row))
+            hi = lower_let(l, loc, "hi",
+                           lower_min(l, lower_extent(l, row), lower_whole_lines(l, hi, LAYOUT_EDGE - 1)));
         lower_for(l, loc, LOOP_ORDERED, u, lo, hi, p->chunk);
         ExprId first = x_index(k, loc, u);
         bind_rows(l, first, lower_min(l, lower_add(l, first, p->chunk), hi));
@@ -308,7 +315,7 @@ static void finish_carries(Lower *l, const Equation *q, const Carries *all)
 
 static void place_one(Lower *l, const Equation *q, const Cluster *c, TensorId t, int64_t rows)
 {
-    vec_push(l->k->module->arena, &l->places, place(l, c, q, t, rows));
+    vec_push(l->k->module->arena, &l->places, place(l, c, q, t, q->rhs, rows));
     l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
 }
 
