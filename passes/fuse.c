@@ -9,6 +9,7 @@
  * The rules, one function each, are in passes/fuse_rules.c. Every edge from a local to a reader is reported,
  * fused or not. */
 #include "passes/fuse.h"
+#include "passes/lower.h"
 
 #include <string.h>
 
@@ -128,6 +129,22 @@ static void put_into_reader(Producer *p, uint32_t at)
     k->eqs.at[at] = q;
 }
 
+/* A sum over neighbouring axes goes over them as one (passes/lower_join.c), unless something in it takes them apart. */
+static const char *takes_apart(Producer *p)
+{
+    Kernel *k = p->f->k;
+    for (uint32_t r = 0; r < p->readers.len; r++) {
+        Equation q = k->eqs.at[p->readers.at[r]];
+        uint32_t joined = q.rhs == NONE ? 0 : lower_joined_in_sums(k, &q);
+        if (joined == 0)
+            continue;
+        q.rhs = x_rewrite(k, q.rhs, put_in, p);
+        if (lower_joined_in_sums(k, &q) < joined)
+            return "it would take axes apart that a sum goes over as one";
+    }
+    return NULL;
+}
+
 static void put_into_readers(Producer *p)
 {
     for (uint32_t r = 0; r < p->readers.len; r++) {
@@ -224,7 +241,7 @@ static int fuse_by_rules(Producer *p, const char **why)
         const char *no = rule->blocks(p);
         if (!no && rule->teams)
             no = put_into_team(p);
-        else if (!no)
+        else if (!no && !(no = takes_apart(p)))
             put_into_readers(p);
         if (!no) {
             report(p, rule->name, NULL);

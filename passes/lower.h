@@ -169,6 +169,7 @@ RouteId lower_route_of(const Lower *l, IndexId row);
 
 /* lower_join.c: neighbouring axes of the launch's equations, which belong to cluster c or NULL, become one. */
 void lower_join(Lower *l, Members *m, const Cluster *c);
+uint32_t lower_joined_in_sums(Kernel *k, const Equation *q); /* how many reduced indices that takes away */
 Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
 int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */
 

@@ -303,6 +303,8 @@ static void rewrite(Join *j, Equation *q)
     q->rhs = x_rewrite(k, q->rhs, put, j);
 }
 
+/* ---- what is joined at all ---- */
+
 static IndexId *by_index(const Join *j, IndexId fill)
 {
     IndexId *at = arena_array(j->l->k->module->arena, IndexId, j->n + 1);
@@ -311,14 +313,10 @@ static IndexId *by_index(const Join *j, IndexId fill)
     return at;
 }
 
-void lower_join(Lower *l, Members *m, const Cluster *c)
+static Join look_at_all(Lower *l, const Members *m, const Cluster *c)
 {
-    Kernel *k = l->k;
+    const Kernel *k = l->k;
     Join j = {.l = l, .n = k->indices.len};
-    int joined = 0;
-    l->joined.len = 0;
-    if (m->at[0].kind == EQ_CHECK || m->at[0].kind == EQ_ROUTE)
-        return;
     j.before = by_index(&j, UNSEEN);
     j.after = by_index(&j, UNSEEN);
     j.zero = by_index(&j, NONE);
@@ -329,6 +327,27 @@ void lower_join(Lower *l, Members *m, const Cluster *c)
         look_at_stripe(&j, c);
     for (uint32_t r = 0; r < j.reductions.len; r++)
         part_at(&j, j.reductions.at[r]);
+    return j;
+}
+
+uint32_t lower_joined_in_sums(Kernel *k, const Equation *q)
+{
+    Lower l = {.k = k};
+    Join j = look_at_all(&l, &(Members){.at = {*q}, .n = 1}, NULL);
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < j.reductions.len; r++)
+        for (uint32_t b = 0; b < x_at(k, j.reductions.at[r])->nbound; b++)
+            n += inner(&j, x_bound(k, j.reductions.at[r], b)) != NONE;
+    return n;
+}
+
+void lower_join(Lower *l, Members *m, const Cluster *c)
+{
+    l->joined.len = 0;
+    if (m->at[0].kind == EQ_CHECK || m->at[0].kind == EQ_ROUTE)
+        return;
+    Join j = look_at_all(l, m, c);
+    int joined = 0;
     for (IndexId i = 0; i < j.n; i++)
         if (is_outermost(&j, i))
             joined |= join_from(&j, i);
