@@ -4,7 +4,7 @@
  * object of several launches is made in a few parts, each by a thread of its own, and merged. Entries of kernels,
  * which run once per call, are parts of their own, generated as fast as LLVM can: that takes a quarter of the time.
  * What goes where depends on the program only, so the bytes do not depend on the machine. */
-#include "backend/emit.h"
+#include "backend/emit_packed.h"
 #include "backend/jit.h"
 #include "backend/object.h"
 #include "backend/target.h"
@@ -60,7 +60,9 @@ static void add_text(L *l, const char *name, const char *text)
 
 static void emit_helper(Plan *p, uint32_t helper)
 {
-    if (helper == HELPER_TRANSPOSE)
+    if (helper >= HELPER_PACKED)
+        emit_packed_function(p, helper);
+    else if (helper == HELPER_TRANSPOSE)
         emit_transpose_function(p);
     else if (helper >= HELPER_PACK)
         emit_pack_function(p, helper - HELPER_PACK);
@@ -194,9 +196,11 @@ static int calls(const Job *job, uint32_t kernel, uint32_t input, uint32_t helpe
     return job->plans[kernel * job->ninputs + input]->helpers >> helper & 1;
 }
 
-/* The code that a helper is for: products are those of the target, the rest goes by the code. */
+/* The code that a helper is for: products are those of the target, the rest goes by the code or is for all. */
 static Isa owner(const Job *job, uint32_t input, uint32_t helper)
 {
+    if (helper >= HELPER_PACKED)
+        return ISA_generic;
     return helper < PRODUCT_KINDS ? job->plans[input]->target : job->plans[input]->isa;
 }
 

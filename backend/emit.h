@@ -240,9 +240,10 @@ V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
  * set, in whatever part of the object: block products by types, packs of rows by layouts and
- * types, and the transposition of a block of words. Their numbers in this order. */
+ * types, and the transposition of a block of words; and what packs whole matrices of elements of 2 or 4 bytes, the same
+ * for all. Their numbers in this order. */
 enum { PRODUCT_KINDS = 4, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
-enum { HELPERS = HELPER_TRANSPOSE + 1 };
+enum { HELPER_PACKED = HELPER_TRANSPOSE + 1, HELPERS = HELPER_PACKED + 2 };
 
 /* emit_product.c: block products, one function for each pair of element types. */
 uint32_t product_kind(Elem left, Elem right);

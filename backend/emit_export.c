@@ -13,8 +13,7 @@ typedef struct Export {
 static V exported(const Export *x, const char *suffix, Ty type)
 {
     V fn = LLVMAddFunction(x->l->mod, arena_printf(x->l->arena, "%s%s", x->p->k->name, suffix), type);
-    l_attribute(x->l, fn, "nounwind");
-    l_attribute_text(x->l, fn, "target-cpu", "x86-64");
+    l_plain(x->l, fn);
     l_quick(x->l, fn);
     l_begin(x->l, fn);
     return fn;

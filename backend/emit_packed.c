@@ -104,8 +104,7 @@ static V begin_internal(L *l, const char *name, Ty result, const Ty *types, unsi
 {
     V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, types, n));
     LLVMSetLinkage(fn, LLVMInternalLinkage);
-    l_attribute(l, fn, "nounwind");
-    l_attribute_text(l, fn, "target-cpu", "x86-64");
+    l_plain(l, fn);
     l_begin(l, fn);
     return fn;
 }
@@ -182,6 +181,18 @@ void emit_packed_begin(Emit *e, TensorId t, V memory)
 
 /* ---- packing ---- */
 
+static uint32_t helper_of(int64_t bytes) { return HELPER_PACKED + (bytes == LAYOUT_WORD_BYTES); }
+
+uint64_t packed_helpers(const Plan *p)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < p->k->params.len; i++)
+        if (emit_is_packed(p->k, p->k->params.at[i]))
+            bits |=
+                (uint64_t)1 << helper_of((int64_t)elem_bytes(p->k->tensors.at[p->k->params.at[i].id].elem));
+    return bits;
+}
+
 /* void moec.pack.BYTES(ptr from, ptr to, i64 matrices, i64 rows, i64 columns, i64 from row to row, i64 from column to
  * column) */
 enum { PACK_FROM, PACK_TO, PACK_MATRICES, PACK_HEIGHT, PACK_WIDTH, PACK_DOWN, PACK_ACROSS, PACK_ARGS };
@@ -206,36 +217,45 @@ static V packed_element(L *l, Ty elem, int64_t word, V fn, V matrix, V block, V 
     return l_phi(l, elem, zero, before, v, loaded);
 }
 
-static V pack_function(L *l, const Packed *p)
+static V pack_function(L *l, uint32_t helper)
 {
-    const char *name = arena_printf(l->arena, "moec.pack.%d", (int)p->bytes);
-    V fn = LLVMGetNamedFunction(l->mod, name), a[PACK_ARGS];
-    if (fn)
-        return fn;
-    Outer outer = leave_function(l);
-    Ty elem = p->bytes == 2 ? l->i16 : l->i32;
+    const char *name = helper == HELPER_PACKED ? "moec.pack.2" : "moec.pack.4";
+    V fn = LLVMGetNamedFunction(l->mod, name);
     Ty types[PACK_ARGS] = {l->ptr, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i64};
-    fn = begin_internal(l, name, l->none, types, PACK_ARGS);
+    if (!fn) {
+        fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, PACK_ARGS));
+        l_shared(l, fn);
+    }
+    return fn;
+}
+
+void emit_packed_function(Plan *plan, uint32_t helper)
+{
+    L *l = plan->l;
+    int64_t bytes = helper == HELPER_PACKED ? 2 : 4, word = LAYOUT_WORD_BYTES / bytes,
+            line = LAYOUT_LINE_BYTES / bytes;
+    V fn = pack_function(l, helper), a[PACK_ARGS];
+    Ty elem = bytes == 2 ? l->i16 : l->i32;
+    l_plain(l, fn);
+    l_begin(l, fn);
     LLVMGetParams(fn, a);
-    V zero = l_i64(l, 0), cells = l_i64(l, LAYOUT_EDGE * p->word), edge = l_i64(l, LAYOUT_EDGE);
-    V lines = l_bin(l, LLVMUDiv, l_add(l, a[PACK_HEIGHT], l_i64(l, p->line - 1)), l_i64(l, p->line));
-    V words = l_mul(l, lines, l_i64(l, p->line / p->word));
+    V zero = l_i64(l, 0), cells = l_i64(l, LAYOUT_EDGE * word), edge = l_i64(l, LAYOUT_EDGE);
+    V lines = l_bin(l, LLVMUDiv, l_add(l, a[PACK_HEIGHT], l_i64(l, line - 1)), l_i64(l, line));
+    V words = l_mul(l, lines, l_i64(l, line / word));
     V blocks = l_bin(l, LLVMUDiv, l_add(l, a[PACK_WIDTH], l_i64(l, LAYOUT_EDGE - 1)), edge);
     For matrix = l_for(l, zero, a[PACK_MATRICES], 1, "matrix");
     For block = l_for(l, zero, blocks, 1, "block");
-    For word = l_for(l, zero, words, 1, "word");
+    For row = l_for(l, zero, words, 1, "word");
     For cell = l_for(l, zero, cells, 1, "cell");
-    V v = packed_element(l, elem, p->word, fn, matrix.var, block.var, word.var, cell.var);
+    V v = packed_element(l, elem, word, fn, matrix.var, block.var, row.var, cell.var);
     V panel = l_add(l, l_mul(l, matrix.var, blocks), block.var);
-    V place = l_add(l, l_mul(l, l_add(l, l_mul(l, panel, words), word.var), cells), cell.var);
+    V place = l_add(l, l_mul(l, l_add(l, l_mul(l, panel, words), row.var), cells), cell.var);
     l_store(l, v, l_at(l, elem, a[PACK_TO], place), 0);
     l_end_for(l, &cell);
-    l_end_for(l, &word);
+    l_end_for(l, &row);
     l_end_for(l, &block);
     l_end_for(l, &matrix);
     LLVMBuildRetVoid(l->b);
-    come_back(l, &outer);
-    return fn;
 }
 
 /* ---- exported: KERNEL_PARAM_pack_bytes(dims...), KERNEL_PARAM_pack(dims..., from, to) ---- */
@@ -251,8 +271,7 @@ static Emit *begin_exported(const Plan *plan, TensorId t, const char *suffix, Ty
         types[i] = i < n ? l->i64 : l->ptr;
     const char *name = arena_printf(l->arena, "%s_%s_%s", plan->k->name, plan->k->tensors.at[t].name, suffix);
     V fn = LLVMAddFunction(l->mod, name, l_fn_type(l, result, types, n + pointers));
-    l_attribute(l, fn, "nounwind");
-    l_attribute_text(l, fn, "target-cpu", "x86-64");
+    l_plain(l, fn);
     l_quick(l, fn);
     Plan *p = arena_new_of(l->arena, Plan);
     *p = *plan;
@@ -310,12 +329,13 @@ static void export_pack(const Plan *plan, TensorId t)
     V after = l_icmp(l, LLVMIntULE, l_at(l, l->i8, to, p.total), from);
     return_unless(l, l_or(l, before, after), STATUS_OVERLAP);
     begin_packed(l, &p, to);
+    V pack = pack_function(l, helper_of(p.bytes));
     V args[PACK_ARGS] = {from, data, p.matrices, rows, columns, columns, one};
-    l_call(l, pack_function(l, &p), args, PACK_ARGS);
+    l_call(l, pack, args, PACK_ARGS);
     if (p.both) {
         V turned[PACK_ARGS] = {from,   l_at(l, l->i8, data, p.turned.at), p.matrices, columns, rows, one,
                                columns};
-        l_call(l, pack_function(l, &p), turned, PACK_ARGS);
+        l_call(l, pack, turned, PACK_ARGS);
     }
     LLVMBuildRet(l->b, l_i32(l, STATUS_OK));
 }

@@ -11,5 +11,7 @@ V emit_packed_turned(Emit *e, TensorId t, V memory); /* of `packed both`: where 
 void emit_packed_require(Emit *e, Gate *g, TensorId t, V memory); /* the header says what the call does */
 void emit_packed_begin(Emit *e, TensorId t, V memory);            /* header and padding of what will be written */
 void emit_pack_exports(const Plan *p);
+uint64_t packed_helpers(const Plan *p); /* bits of what it calls */
+void emit_packed_function(Plan *p, uint32_t helper);
 
 #endif

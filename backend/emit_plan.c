@@ -1,6 +1,6 @@
 /* A kernel's plan: which buffers its tile program uses, its launches and checks, and where a call's data
  * lies. */
-#include "backend/emit.h"
+#include "backend/emit_packed.h"
 
 #include <string.h>
 
@@ -186,8 +186,7 @@ void plan_add_check(Plan *p, Arena *a, int status, const char *format)
 
 void plan_attributes(const Plan *p, V fn)
 {
-    l_attribute(p->l, fn, "nounwind");
-    l_attribute_text(p->l, fn, "target-cpu", "x86-64");
+    l_plain(p->l, fn);
     l_attribute_text(p->l, fn, "target-features", p->cpu->features);
     if (p->isa >= ISA_avx512) {
         l_attribute_text(p->l, fn, "prefer-vector-width", "512");
@@ -226,6 +225,7 @@ Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug
         plan_launch(&marker, s);
     for (uint32_t i = 0; i < p->launches.len; i++)
         plan_key(p, a, &p->launches.at[i], debug);
+    p->helpers |= packed_helpers(p);
     place_data(p);
     return p;
 }

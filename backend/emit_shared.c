@@ -11,10 +11,9 @@ static V new_function(L *l, const char *name, Ty result, const Ty *params, unsig
     l_shared(l, fn);
     if (!here(l, quick))
         return fn;
-    l_attribute(l, fn, "nounwind");
+    l_plain(l, fn);
     if (quick)
         l_quick(l, fn);
-    l_attribute_text(l, fn, "target-cpu", "x86-64");
     l_begin(l, fn);
     return fn;
 }

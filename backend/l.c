@@ -291,6 +291,12 @@ void l_attribute(L *l, V fn, const char *name)
                             LLVMCreateEnumAttribute(l->ctx, kind, 0));
 }
 
+void l_plain(L *l, V fn)
+{
+    l_attribute(l, fn, "nounwind");
+    l_attribute_text(l, fn, "target-cpu", "x86-64");
+}
+
 void l_quick(L *l, V fn)
 {
     l_attribute(l, fn, "optnone");
