@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A weight of 30 is about a millisecond. */
-enum { PARTS_MAX = 5, PART_WEIGHT = 600, PRODUCT_WEIGHT = 250, PACK_WEIGHT = 150 };
+enum { PARTS_MAX = 5, PART_WEIGHT = 1300, PRODUCT_WEIGHT = 250, PACK_WEIGHT = 150 };
 
 /* What is generated once: a body of launches, a helper, or everything else of a kernel. */
 typedef struct Unit {
@@ -35,7 +35,8 @@ typedef struct Job {
     Plan **plans;             /* [nkernels * ninputs] */
     uint32_t like[ISA_COUNT]; /* input i has the code of this one, up to helpers: see find_like() */
     Vec(Unit) units;
-    uint32_t nparts, nquick; /* the first are the quick ones */
+    uint32_t nparts;
+    int has_quick; /* part: the last */
 } Job;
 
 typedef struct Part {
@@ -90,7 +91,10 @@ static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *
     emit_exports(s, own, bodies, job->ninputs);
 }
 
-static int is_quick(const Part *part) { return part->number < part->job->nquick; }
+static int is_quick(const Part *part)
+{
+    return part->job->has_quick && part->number + 1 == part->job->nparts;
+}
 
 static void build_module(L *l, const Part *part)
 {
@@ -98,7 +102,7 @@ static void build_module(L *l, const Part *part)
     Shared shared = {0};
     l->split = job->nparts > 1;
     l->quick = is_quick(part);
-    l->first = part->number == 0 || part->number == job->nquick;
+    l->first = part->number == 0 || l->quick;
     shared_emit(l, &shared, job->inputs, job->ninputs);
     Debug *debug = job->options->debug ? debug_new(l, job->inputs[0].module) : NULL;
     for (uint32_t i = 0; i < job->units.len; i++)
@@ -274,45 +278,30 @@ static void plan_units(Job *job, Arena *a)
 
 static int is_entry(const Unit *unit) { return !unit->launch && unit->helper < 0; }
 
-static uint32_t clamp(uint64_t n, uint32_t least, uint32_t most)
+/* One part for entries, others by weight: each a stretch of units, instruction set after instruction set, because LLVM
+ * prepares itself for each that a part has. */
+static void share_units(Job *job)
 {
-    return n < least ? least : n > most ? most : (uint32_t)n;
-}
-
-/* By weight; at least one part of each kind. */
-static void count_parts(Job *job)
-{
-    uint64_t total = 0, entries = 0;
+    uint64_t weight = 0, done = 0;
+    uint32_t entries = 0;
     for (uint32_t i = 0; i < job->units.len; i++) {
-        total += job->units.at[i].weight;
-        entries += is_entry(&job->units.at[i]) ? job->units.at[i].weight : 0;
+        entries += (uint32_t)is_entry(&job->units.at[i]);
+        weight += is_entry(&job->units.at[i]) ? 0 : job->units.at[i].weight;
     }
-    job->nparts = 1;
-    if (job->what != OUTPUT_OBJECT || !entries || entries == total)
-        return;
-    job->nparts = clamp(total / PART_WEIGHT, 2, PARTS_MAX);
-    job->nquick = clamp((job->nparts * entries + total / 2) / total, 1, job->nparts - 1);
-}
-
-/* Units go, heaviest first, to the part of their kind that has least. */
-static void share_units(Job *job, Arena *a)
-{
-    uint64_t load[PARTS_MAX] = {0};
-    uint8_t *given = arena_array(a, uint8_t, job->units.len + 1);
-    for (uint32_t round = 0; round < job->units.len; round++) {
-        uint32_t heavy = NONE;
-        for (uint32_t i = 0; i < job->units.len; i++)
-            if (!given[i] && (heavy == NONE || job->units.at[i].weight > job->units.at[heavy].weight))
-                heavy = i;
-        Unit *unit = &job->units.at[heavy];
-        int quick = is_entry(unit) && job->nquick;
-        uint32_t light = quick ? 0 : job->nquick, end = quick ? job->nquick : job->nparts;
-        for (uint32_t i = light + 1; i < end; i++)
-            light = load[i] < load[light] ? i : light;
-        given[heavy] = 1;
-        unit->part = light;
-        load[light] += unit->weight;
-    }
+    job->has_quick = job->what == OUTPUT_OBJECT && entries && weight;
+    uint64_t most = job->has_quick ? PARTS_MAX - 1 : 1, n = weight / PART_WEIGHT;
+    n = n < 1 ? 1 : n > most ? most : n;
+    job->nparts = (uint32_t)n + (uint32_t)job->has_quick;
+    for (uint32_t input = 0; input < job->ninputs; input++)
+        for (uint32_t i = 0; i < job->units.len; i++) {
+            Unit *unit = &job->units.at[i];
+            if (is_entry(unit)) {
+                unit->part = job->nparts - 1;
+            } else if (unit->input == input) {
+                unit->part = (uint32_t)((done + unit->weight / 2) * n / weight);
+                done += unit->weight;
+            }
+        }
 }
 
 static void run_parts(Part *parts, uint32_t n)
@@ -367,8 +356,7 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
                .what = what};
     Part parts[PARTS_MAX] = {0};
     plan_units(&job, a);
-    count_parts(&job);
-    share_units(&job, a);
+    share_units(&job);
     uint32_t nparts = job.nparts;
     for (uint32_t i = 0; i < nparts; i++)
         parts[i] = (Part){.job = &job, .number = i};

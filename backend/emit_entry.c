@@ -33,7 +33,7 @@ static V internal(Plan *p, const char *what, Ty type)
     V fn = LLVMAddFunction(
         l->mod, arena_printf(l->arena, "%s.%s.%s", p->k->name, cpu_table[p->target].name, what), type);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
-    plan_attributes(p, fn);
+    l_plain(l, fn);
     l_quick(l, fn);
     return fn;
 }

@@ -208,7 +208,7 @@ V emit_phases(Plan *p)
         LLVMAddFunction(l->mod, arena_printf(l->arena, "%s.%s.phases", p->k->name, cpu_table[p->target].name),
                         l_fn_type(l, l->none, params, 3));
     LLVMSetLinkage(fn, LLVMInternalLinkage);
-    plan_attributes(p, fn);
+    l_plain(l, fn);
     l_quick(l, fn);
     Phases x = {.e = emit_new(p, fn, LLVMGetParam(fn, 0)), .team = LLVMGetParam(fn, 2)};
     x.e->thread = LLVMGetParam(fn, 1);
