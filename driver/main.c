@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,9 @@ static void show_version(FILE *out, struct argp_state *state)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    /* LLVM's large pieces come and go: the system need not clear each anew. */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file size is an error of writing, not the end */
     atexit(check_stdout);
     argp_err_exit_status = DRIVER_USAGE;

@@ -26,7 +26,7 @@ BEGIN {
     for (i in r) known[r[i]] = 1
     split("assert ctype dirent errno fcntl fenv float ftw inttypes limits locale math setjmp signal stdarg " \
           "stdalign stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings time unistd getopt " \
-          "threads pthread sched poll glob fnmatch libgen link spawn elf fts", l, " ")
+          "threads pthread sched poll glob fnmatch libgen link spawn elf fts malloc", l, " ")
     for (i in l) libc[l[i] ".h"] = 1
 }
 function row(room, rooms, outside) { may[room] = " " rooms " "; lib[room] = outside }
