@@ -33,6 +33,7 @@ void compile_free(Compilation *c)
 {
     if (!c)
         return;
+    plugin_load_end(&c->load);
     arena_free(c->arena);
     free(c);
 }
@@ -337,6 +338,7 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
         [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
     BackendInput inputs[ISA_COUNT];
     const char *error = NULL;
+    plugin_load_begin(&c->load, c->arena);
     if (lower_all(c, inputs))
         return DRIVER_ERROR;
     double start = say_time(c, 0, NULL);

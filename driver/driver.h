@@ -13,6 +13,8 @@
 #include "machines/machines.h"
 #include "passes/passes.h"
 
+#include <pthread.h>
+
 /* What the public functions return and the command exits with. */
 typedef enum DriverStatus {
     DRIVER_OK = 0,
@@ -64,6 +66,12 @@ typedef struct CacheEntry {
     Bytes so, header;
 } CacheEntry;
 
+/* The back end on its way into the process. */
+typedef struct PluginLoad {
+    pthread_t thread;
+    const char *path; /* NULL: no thread was started */
+} PluginLoad;
+
 typedef struct Compilation {
     Arena *arena;
     Diags diags;
@@ -76,6 +84,7 @@ typedef struct Compilation {
     const char *cache;  /* its directory; NULL: not used */
     char key[33];       /* the name of the entry */
     int from_cache;     /* it was found there */
+    PluginLoad load;
     Report *report;     /* NULL, or where passes report */
     Text dump, times;   /* what --dump-ir and --time-passes wrote */
     char failure[1024]; /* text of an escape: memory or a bug ... */
@@ -123,6 +132,9 @@ const char *target_for_this_cpu(IsaList *list, Arena *a);
 /* ---- plugin.c ---- */
 
 const BackendApi *plugin_open(Arena *a, const char **error);
+/* Loading LLVM takes longer than all passes: a thread begins with it, plugin_open() finds it done or waits. */
+void plugin_load_begin(PluginLoad *load, Arena *a);
+void plugin_load_end(PluginLoad *load);
 const char *plugin_directory(Arena *a); /* where the plug-in is, "." when it is not found */
 /* Changes whenever the compiler or its back end does: hash of both files' build ids. */
 const char *plugin_build_id(Arena *a);

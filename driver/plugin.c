@@ -77,6 +77,26 @@ const BackendApi *plugin_open(Arena *a, const char **error)
     return entry();
 }
 
+static void *load_plugin(void *path)
+{
+    dlopen(path, RTLD_NOW | RTLD_LOCAL); /* a failure is plugin_open()'s to report */
+    return NULL;
+}
+
+void plugin_load_begin(PluginLoad *load, Arena *a)
+{
+    const char *path = find_plugin(a);
+    if (path && !pthread_create(&load->thread, NULL, load_plugin, (void *)(uintptr_t)path))
+        load->path = path;
+}
+
+void plugin_load_end(PluginLoad *load)
+{
+    if (load->path)
+        pthread_join(load->thread, NULL);
+    load->path = NULL;
+}
+
 /* ---- build ids ---- */
 
 static int note_matches(const ElfW(Nhdr) * note)
