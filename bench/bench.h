@@ -18,6 +18,7 @@ typedef struct Options {
     double min_time;   /* seconds of rounds at least */
     bool quick, peers, list;
     const char *isa, *cases, *csv, *json, *markdown;
+    char **command; /* as it was called */
 } Options;
 
 /* What bounds a kernel, each measured by a loop of limits.c. */

@@ -212,9 +212,16 @@ static void count_work(Case *c, const Data *d, bool step)
 
 static Call *bind_forward(Case *c, Data *d, bool step)
 {
-    const Arg args[] = {
-        IN("x", d->x),     IN("rt", d->route), IN("p", d->p),  PACK("wg", d->wg), PACK("wu", d->wu),
-        PACK("wd", d->wd), OUT("y", NULL),     OUT("g", NULL), OUT("u", NULL),    {0}};
+    const Arg args[] = {IN("x", d->x),
+                        IN("rt", d->route),
+                        IN("p", d->p),
+                        IN("wg", ours_pack(c, d->wg, true, d->E, d->H, d->F)),
+                        IN("wu", ours_pack(c, d->wu, true, d->E, d->H, d->F)),
+                        IN("wd", ours_pack(c, d->wd, true, d->E, d->F, d->H)),
+                        OUT("y", NULL),
+                        OUT("g", NULL),
+                        OUT("u", NULL),
+                        {0}};
     Call *call = ours_bind(c, "block", step ? "forward" : "block", args);
     if (call)
         d->y = ours_arg(call, "y");

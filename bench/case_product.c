@@ -168,12 +168,11 @@ static void ask_peers(Case *c, const Data *d)
 
 static Call *bind(Case *c, const Data *d)
 {
+    const void *weights =
+        d->packed ? ours_pack(c, d->w, d->bf16, c->shape->E, c->shape->H, c->shape->F) : d->w;
     const Arg args[] = {
         {"x", d->x, d->kind == PRODUCT_DX ? ROLE_OUT : ROLE_IN},
-        {"w", d->w,
-         d->kind == PRODUCT_DW ? ROLE_INOUT
-         : d->packed           ? ROLE_PACK
-                               : ROLE_IN},
+        {"w", (void *)(uintptr_t)weights, d->kind == PRODUCT_DW ? ROLE_INOUT : ROLE_IN},
         {"y", d->y, d->kind == PRODUCT_FWD ? ROLE_OUT : ROLE_IN},
         IN("rt", d->route),
         {0},

@@ -94,7 +94,10 @@ static void group_markdown(const Bench *b, const Group *g, FILE *out)
 
 static void write_markdown(const Bench *b, FILE *out)
 {
-    fprintf(out, "```text\n");
+    fprintf(out, "```text\n$");
+    for (char **word = b->options.command; *word; word++)
+        fprintf(out, " %s", *word);
+    fprintf(out, "\n");
     report_machine(b, out);
     fprintf(out, "```\n");
     for (const Group *g = groups; g->name; g++)

@@ -27,6 +27,11 @@ static const Kind grouped_products[] = {
     {"dw",         "added into f32",                   make_product, PRODUCT_DW,                   .ratio = 1.15, .mean = 1.5, .share = 0.75},
     {0}};
 
+static const Shape single_f32[] = {
+    {"1024", 1, 1024, 1, 1024, 1024, .quick = true},
+    {"2048", 1, 2048, 1, 2048, 2048, .quick = false},
+    {0}};
+
 static const Kind single_products[] = {
     {"fwd",        "weights row-major",                make_product, PRODUCT_FWD,                  .ratio = 1.1},
     {"fwd.packed", "weights packed before",            make_product, PRODUCT_FWD | PRODUCT_PACKED, .ratio = 1.3,  .share = 0.75},
@@ -73,10 +78,10 @@ static const Kind block_kinds[] = {
     {0}};
 
 static const Shape decodes[] = {
-    {"1",  64, 0, 1, 2048, 1408, .each = 1, .quick = true},
-    {"4",  64, 0, 1, 2048, 1408, .each = 4},
-    {"16", 64, 0, 1, 2048, 1408, .each = 16},
-    {"32", 64, 0, 1, 2048, 1408, .each = 32},
+    {"1",  32, 0, 1, 2048, 1408, .each = 1, .quick = true},
+    {"4",  32, 0, 1, 2048, 1408, .each = 4},
+    {"16", 32, 0, 1, 2048, 1408, .each = 16},
+    {"32", 32, 0, 1, 2048, 1408, .each = 32},
     {0}};
 
 static const Kind decode_kinds[] = {
@@ -159,7 +164,12 @@ static const Kind thread_kinds[] = {
     {"dw",         "added into f32",        make_product, PRODUCT_DW,                   .gain = true, .share = 0.9},
     {"block",      "forward",               make_block,   BLOCK_FORWARD,                .gain = true, .share = 0.9},
     {"step",       "forward and backward",  make_block,   BLOCK_STEP,                   .gain = true, .share = 0.9},
-    {"unpermute",  "",                      make_rows,    ROWS_UNPERMUTE,               .gain = true, .share = 0.9},
+    {0}};
+
+static const Kind thread_row_kinds[] = {
+    {"permute",   "a row for each choice",          make_rows, ROWS_PERMUTE,   .gain = true, .share = 0.9},
+    {"unpermute", "weighted sum of a token's rows", make_rows, ROWS_UNPERMUTE, .gain = true, .share = 0.9},
+    {"adamw",     "weights row-major",              make_rows, ROWS_ADAMW,     .gain = true, .share = 0.9},
     {0}};
 
 const Group groups[] = {
@@ -168,14 +178,15 @@ const Group groups[] = {
     {"few",       "few wide experts",                                    few,        grouped_products},
     {"routing",   "other choices of experts",                            routings,   routed},
     {"block",     "the expert block",                                    blocks,     block_kinds},
-    {"decode",    "few rows for each of 64 experts",                     decodes,    decode_kinds},
+    {"decode",    "few rows for each of 32 experts",                     decodes,    decode_kinds},
     {"rows",      "what moves memory",                                   rows,       row_kinds},
-    {"attention", "8 heads of 64, causal",                               attentions, attention_kinds},
-    {"attention", "8 heads of 64, causal",                               short_attentions, short_attention_kinds},
-    {"f32",       "one product of f32",                                  single,     f32_products},
+    {"attention", "4096 positions, 8 heads of 64, causal",               attentions, attention_kinds},
+    {"attention", "1024 positions, likewise",                            short_attentions, short_attention_kinds},
+    {"f32",       "one product of f32",                                  single_f32,     f32_products},
     {"isa",       "one product by each instruction set",                 isas,       isa_kinds},
     {"launch",    "a call that computes next to nothing",                tiny,       launch_kinds},
     {"threads",   "two threads beside one",                              threaded,   thread_kinds},
+    {"threads",   "two threads beside one, what moves memory",           rows,       thread_row_kinds},
     {0}};
 
 /* clang-format on */

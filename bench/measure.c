@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_ROUNDS = 1000, FEWEST_ROUNDS = 3, PATIENCE = 8 /* times min_time */ };
+enum { MAX_ROUNDS = 1000, FEWEST_ROUNDS = 3, PATIENCE = 4 /* times min_time */, SPIN_NANOSECONDS = 30000000 };
 static const double sample_seconds = 0.005, long_call = 0.25, hopeless = 2;
 
 double seconds_now(void)
@@ -49,9 +49,17 @@ double ratio_of(const Runner *a, const Runner *b)
 
 /* ---- before the rounds ---- */
 
+/* Threads of libraries spin for a while after their last work. */
+static void let_threads_sleep(const Case *c)
+{
+    if (c->threads > 1)
+        nanosleep(&(struct timespec){.tv_nsec = SPIN_NANOSECONDS}, NULL);
+}
+
 /* One call to warm up, and one to see how long it takes. */
 static int try(const Case *c, Runner *r)
 {
+    let_threads_sleep(c);
     r->first = r->time(r->self, 1);
     if (r->first >= 0 && r->first < long_call)
         r->first = r->time(r->self, 1);
@@ -89,6 +97,7 @@ static void choose(Case *c)
 
 static int take_sample(const Case *c, Runner *r)
 {
+    let_threads_sleep(c);
     bool small = r->first < sample_seconds; /* feels what the others left in the caches */
     double seconds = small && r->time(r->self, 1) < 0 ? -1 : r->time(r->self, r->calls);
     if (seconds < 0)

@@ -118,17 +118,6 @@ static const Arg *arg_find(const Arg *args, const char *name)
     return NULL;
 }
 
-/* A packed copy of a weight. */
-static void *packed(Case *c, Call *call, size_t i, void *row_major)
-{
-    void *out = memory_get(&c->memory, (size_t)call->bytes[i]);
-    int status = moec_kernel_pack(call->kernel, i, call->dims, row_major, out);
-    if (!status)
-        return out;
-    case_failed(c, "packing %s: %s", moec_kernel_param_name(call->kernel, i), moe_status_text(status));
-    return NULL;
-}
-
 static int bind_arg(Case *c, Call *call, size_t i, const Arg *args)
 {
     const char *name = moec_kernel_param_name(call->kernel, i);
@@ -138,11 +127,8 @@ static int bind_arg(Case *c, Call *call, size_t i, const Arg *args)
     if (moec_kernel_param_kind(call->kernel, i) == MOEC_TENSOR)
         call->bytes[i] = moec_kernel_param_bytes(call->kernel, i, call->dims);
     call->roles[i] = a->role;
-    if (a->role == ROLE_PACK)
-        call->args[i] = packed(c, call, i, a->at);
-    else
-        call->args[i] = a->at ? a->at : memory_get(&c->memory, (size_t)call->bytes[i]);
-    return call->args[i] ? 0 : 1;
+    call->args[i] = a->at ? a->at : memory_get(&c->memory, (size_t)call->bytes[i]);
+    return 0;
 }
 
 static void drop_context(void *self) { moe_ctx_free(((Call *)self)->ctx); }
@@ -170,7 +156,6 @@ Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args
     for (size_t i = 0; i < call->nargs; i++)
         if (bind_arg(c, call, i, args))
             return NULL;
-    c->workspace = fmax(c->workspace, ours_workspace(call, 0, 0));
     return call;
 }
 
@@ -224,6 +209,18 @@ double ours_time(void *self, int calls)
     return seconds_now() - begin;
 }
 
+void *ours_pack(Case *c, const void *row_major, bool bf16, int64_t E, int64_t rows, int64_t cols)
+{
+    Sizes sizes = c->sizes;
+    SIZE(c->sizes, 'E') = E;
+    SIZE(c->sizes, 'H') = rows;
+    SIZE(c->sizes, 'F') = cols;
+    const Arg args[] = {IN("w", row_major), OUT("p", NULL), {0}};
+    Call *call = ours_bind(c, "products", bf16 ? "pack" : "f32_pack", args);
+    c->sizes = sizes;
+    return call && !call_once(call) ? ours_arg(call, "p") : NULL;
+}
+
 /* ---- the same bits on any number of threads ---- */
 
 static bool is_written(const Call *call, size_t i)
@@ -265,6 +262,7 @@ int ours_prove(Call *call)
     Memory scratch = {0};
     void *copies[MAX_ARGS];
     int32_t threads = call->ctx->threads;
+    call->of->workspace = fmax(call->of->workspace, ours_workspace(call, 0, 0));
     prepare(call, &scratch, copies, false);
     call->ctx->threads = 2;
     int bad = call_once(call);

@@ -4,7 +4,7 @@
 
 #include "bench/bench.h"
 
-typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_INOUT, ROLE_PACK } Role;
+typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_INOUT } Role;
 
 typedef struct Arg {
     const char *name;
@@ -23,10 +23,6 @@ typedef struct Arg {
     {                        \
         name, at, ROLE_INOUT \
     }
-#define PACK(name, at)      \
-    {                       \
-        name, at, ROLE_PACK \
-    } /* row-major weights, of which the kernel gets a packed copy */
 
 typedef struct Call Call;
 
@@ -40,6 +36,8 @@ Call *ours_on(Case *c, const Call *call, int threads);
 void ours_then(Call *first, Call *then);
 TimeCalls ours_time;
 void *ours_arg(const Call *call, const char *name);
+/* Weights packed both ways, from row-major ones [E, rows, cols]; NULL: it complained. */
+void *ours_pack(Case *c, const void *row_major, bool bf16, int64_t E, int64_t rows, int64_t cols);
 /* Bytes, with another value for one size. */
 double ours_workspace(const Call *call, char size, int64_t value);
 

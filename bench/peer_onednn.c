@@ -5,7 +5,6 @@
 
 #include <omp.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 static dnnl_engine_t engine;
@@ -28,32 +27,37 @@ static double now(void)
 
 /* ---- primitives ---- */
 
-/* How primitives are asked for. */
+/* How primitives are asked for. `operands`: two and the result, in the order of pd_new; a capital is the transpose. */
 typedef struct Recipe {
-    const char *name;
     ProductKind kind;
     Op op;
+    const char *operands, *name;
     int any;    /* weights in the layout that the primitive likes: only when they may be prepacked */
     int turned; /* of dW: the result stands as [width, depth] */
     int add;    /* of dW: into scratch memory, then added; otherwise the primitive accumulates */
 } Recipe;
 
-/* clang-format off */
 static const Recipe recipes[] = {
-    {"matmul",                       PRODUCT_FWD, OP_MATMUL,  0, 0, 0},
-    {"matmul, prepacked",            PRODUCT_FWD, OP_MATMUL,  1, 0, 0},
-    {"inner product",                PRODUCT_FWD, OP_FORWARD, 0, 0, 0},
-    {"inner product, prepacked",     PRODUCT_FWD, OP_FORWARD, 1, 0, 0},
-    {"matmul",                       PRODUCT_DX,  OP_MATMUL,  0, 0, 0},
-    {"matmul, prepacked",            PRODUCT_DX,  OP_MATMUL,  1, 0, 0},
-    {"inner product",                PRODUCT_DX,  OP_DATA,    0, 0, 0},
-    {"inner product, prepacked",     PRODUCT_DX,  OP_DATA,    1, 0, 0},
-    {"matmul, accumulating",         PRODUCT_DW,  OP_MATMUL,  0, 0, 0},
-    {"matmul and add",               PRODUCT_DW,  OP_MATMUL,  0, 0, 1},
-    {"inner product and add",        PRODUCT_DW,  OP_WEIGHTS, 0, 0, 1},
-    {"inner product turned and add", PRODUCT_DW,  OP_WEIGHTS, 0, 1, 1},
+    {PRODUCT_FWD, OP_MATMUL, "xwy", "matmul", .any = 0},
+    {PRODUCT_FWD, OP_MATMUL, "xwy", "matmul, prepacked", .any = 1},
+    {PRODUCT_FWD, OP_FORWARD, "xWy", "inner product", .any = 0},
+    {PRODUCT_FWD, OP_FORWARD, "xWy", "inner product, prepacked", .any = 1},
+    {PRODUCT_DX, OP_MATMUL, "yWx", "matmul", .any = 0},
+    {PRODUCT_DX, OP_MATMUL, "yWx", "matmul, prepacked", .any = 1},
+    {PRODUCT_DX, OP_DATA, "yWx", "inner product", .any = 0},
+    {PRODUCT_DX, OP_DATA, "yWx", "inner product, prepacked", .any = 1},
+    {PRODUCT_DW, OP_MATMUL, "Xyw", "matmul, accumulating", .add = 0},
+    {PRODUCT_DW, OP_MATMUL, "Xyw", "matmul and add", .add = 1},
+    {PRODUCT_DW, OP_WEIGHTS, "xyW", "inner product and add", .add = 1},
+    {PRODUCT_DW, OP_WEIGHTS, "xyW", "inner product turned and add", .add = 1, .turned = 1},
 };
-/* clang-format on */
+
+static const int arguments[][3] = {
+    [OP_MATMUL] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+    [OP_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+    [OP_DATA] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
+    [OP_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
+};
 
 typedef struct Step {
     dnnl_primitive_t primitive;
@@ -108,53 +112,37 @@ static double way_time(void *self, int calls)
     return now() - begin;
 }
 
-/* The operands of one expert in the primitive's order, see pd_new. */
 typedef struct Operand {
     int64_t rows, cols, strides[2];
     dnnl_data_type_t type;
     void *at;
-    int arg, any;
+    int any;
 } Operand;
 
-static Operand plain(int64_t rows, int64_t cols, dnnl_data_type_t type, void *at, int arg)
+static Operand matrix(void *at, int64_t element, int64_t rows, int64_t cols, int bf16)
 {
-    return (Operand){rows, cols, {cols, 1}, type, at, arg, 0};
+    size_t size = bf16 ? 2 : 4;
+    return (Operand){rows, cols, {cols, 1}, bf16 ? dnnl_bf16 : dnnl_f32, (char *)at + (size_t)element * size,
+                     0};
 }
 
-/* The transpose of a matrix as it stands in memory. */
-static Operand turned(Operand o)
+/* An operand of one expert by its letter. */
+static Operand operand(const Product *p, const Recipe *r, int64_t e, char letter)
 {
-    return (Operand){o.cols, o.rows, {o.strides[1], o.strides[0]}, o.type, o.at, o.arg, o.any};
-}
-
-static void operands(const Product *p, const Recipe *r, int64_t e, Operand out[3])
-{
-    int64_t rows = p->start[e + 1] - p->start[e], h = p->depth, f = p->width;
-    size_t size = p->bf16 ? 2 : 4;
-    dnnl_data_type_t type = p->bf16 ? dnnl_bf16 : dnnl_f32;
-    Operand x = plain(rows, h, type, (char *)p->x + (size_t)(p->start[e] * h) * size, DNNL_ARG_SRC);
-    Operand y = plain(rows, f, type, (char *)p->y + (size_t)(p->start[e] * f) * size, DNNL_ARG_DST);
-    Operand w = plain(h, f, type, (char *)p->w + (size_t)(e * h * f) * size, DNNL_ARG_WEIGHTS);
-    w.any = r->any;
-    if (p->kind == PRODUCT_DW)
-        w = plain(h, f, dnnl_f32, (float *)p->w + e * h * f, DNNL_ARG_DIFF_WEIGHTS);
-    if (r->turned)
-        w.strides[0] = 1, w.strides[1] = h;
-    Operand all[][3] = {
-        [OP_FORWARD] = {x, turned(w), y}, [OP_DATA] = {y, turned(w), x}, [OP_WEIGHTS] = {x, y, turned(w)}};
-    memcpy(out, all[r->op], 3 * sizeof *out);
-    if (r->op == OP_DATA)
-        out[0].arg = DNNL_ARG_DIFF_DST, out[2].arg = DNNL_ARG_DIFF_SRC;
-    if (r->op == OP_WEIGHTS)
-        out[1].arg = DNNL_ARG_DIFF_DST;
-    if (r->op != OP_MATMUL)
-        return;
-    Operand by_kind[][3] = {
-        [PRODUCT_FWD] = {x, w, y}, [PRODUCT_DX] = {y, turned(w), x}, [PRODUCT_DW] = {turned(x), y, w}};
-    static const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    memcpy(out, by_kind[p->kind], 3 * sizeof *out);
-    for (int i = 0; i < 3; i++)
-        out[i].arg = args[i];
+    int64_t first = p->start[e], rows = p->start[e + 1] - first, h = p->depth, f = p->width;
+    Operand o;
+    if (letter == 'x' || letter == 'X')
+        o = matrix(p->x, first * h, rows, h, p->bf16);
+    else if (letter == 'y')
+        o = matrix(p->y, first * f, rows, f, p->bf16);
+    else
+        o = matrix(p->w, e * h * f, h, f, p->bf16 && p->kind != PRODUCT_DW);
+    if (r->turned && letter == 'W')
+        o.strides[0] = 1, o.strides[1] = h;
+    o.any = r->any && (letter == 'w' || letter == 'W');
+    if (letter == 'X' || letter == 'W')
+        o = (Operand){o.cols, o.rows, {o.strides[1], o.strides[0]}, o.type, o.at, o.any};
+    return o;
 }
 
 static dnnl_primitive_attr_t accumulating(void)
@@ -236,7 +224,8 @@ static int step_make(Way *w, const Product *p, const Recipe *r, int64_t e)
 {
     Step *s = &w->steps[w->n];
     Operand o[3];
-    operands(p, r, e, o);
+    for (int i = 0; i < 3; i++)
+        o[i] = operand(p, r, e, r->operands[i]);
     if (r->add) {
         s->sum = o[2].at;
         o[2].at = w->scratch;
@@ -251,7 +240,7 @@ static int step_make(Way *w, const Product *p, const Recipe *r, int64_t e)
     s->c = memory_of(&o[2]);
     dnnl_memory_t memories[] = {s->a, s->b, s->c};
     for (int i = 0; i < 3; i++)
-        s->args[i] = (dnnl_exec_arg_t){o[i].arg, memories[i]};
+        s->args[i] = (dnnl_exec_arg_t){arguments[r->op][i], memories[i]};
     int made = !dnnl_primitive_create(&s->primitive, pd) && s->a && s->b && s->c;
     dnnl_primitive_desc_destroy(pd);
     return made;

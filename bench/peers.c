@@ -25,6 +25,7 @@ void peers_begin(const Options *o)
     snprintf(threads, sizeof threads, "%d", o->threads);
     setenv("OPENBLAS_NUM_THREADS", threads, 1);
     setenv("OMP_NUM_THREADS", threads, 1);
+    setenv("OPENBLAS_THREAD_TIMEOUT", "20", 1); /* 2^20 cycles: its threads spin no longer than others' */
     for (int i = 0; i < ROWS; i++) {
         rows[i].handle = dlopen(rows[i].library, RTLD_NOW | RTLD_LOCAL);
         rows[i].peer = rows[i].handle ? dlsym(rows[i].handle, "peer") : NULL;
