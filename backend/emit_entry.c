@@ -221,12 +221,7 @@ static V check_table(Plan *p, Ty *row)
         V parts[2] = {l_i32(l, p->checks.at[i].status), l_text(l, p->checks.at[i].format)};
         all[i] = LLVMConstStructInContext(l->ctx, parts, 2, 0);
     }
-    V list = LLVMConstArray2(*row, all, p->checks.len),
-      table = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "checks");
-    LLVMSetInitializer(table, list);
-    LLVMSetLinkage(table, LLVMPrivateLinkage);
-    LLVMSetGlobalConstant(table, 1);
-    return table;
+    return l_table(l, *row, all, p->checks.len, "checks");
 }
 
 /* Ends the function: success, or the failed check's status. */

@@ -148,11 +148,7 @@ static V body_of(Phases *x, const Launch *launch, V *map)
         Slot s = launch->slots.at[i];
         bytes[i + 1] = l_i32(l, s.is_dim ? p->dim_at[s.id] : p->buffers.at[s.id].at);
     }
-    V list = LLVMConstArray2(l->i32, bytes, launch->slots.len + 1);
-    *map = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "map");
-    LLVMSetInitializer(*map, list);
-    LLVMSetLinkage(*map, LLVMPrivateLinkage);
-    LLVMSetGlobalConstant(*map, 1);
+    *map = l_table(l, l->i32, bytes, launch->slots.len + 1, "map");
     if (LLVMIsDeclaration(fn))
         l_shared(l, fn);
     return fn;

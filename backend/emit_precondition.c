@@ -261,15 +261,7 @@ static void require_route(Emit *e, Gate *g, Ranges *ranges, RouteId id, V route)
         require_route_field(e, ranges, id, f, route);
 }
 
-static V name_table(Emit *e, const Ranges *r)
-{
-    V list = LLVMConstArray2(e->l->ptr, r->names, r->n);
-    V global = LLVMAddGlobal(e->l->mod, LLVMTypeOf(list), "names");
-    LLVMSetInitializer(global, list);
-    LLVMSetLinkage(global, LLVMPrivateLinkage);
-    LLVMSetGlobalConstant(global, 1);
-    return global;
-}
+static V name_table(Emit *e, const Ranges *r) { return l_table(e->l, e->l->ptr, r->names, r->n, "names"); }
 
 /* No range is NULL unless empty. */
 static void require_present(Emit *e, Gate *g, const Ranges *r, V names)

@@ -43,12 +43,7 @@ V emit_products(Plan *p)
     V all[PRODUCT_KINDS];
     for (uint32_t kind = 0; kind < PRODUCT_KINDS; kind++)
         all[kind] = p->helpers >> kind & 1 ? function_of(p, kind) : LLVMConstNull(l->ptr);
-    V list = LLVMConstArray2(l->ptr, all, PRODUCT_KINDS),
-      table = LLVMAddGlobal(l->mod, LLVMTypeOf(list), "products");
-    LLVMSetInitializer(table, list);
-    LLVMSetLinkage(table, LLVMPrivateLinkage);
-    LLVMSetGlobalConstant(table, 1);
-    return table;
+    return l_table(l, l->ptr, all, PRODUCT_KINDS, "products");
 }
 
 /* ---- the statement ---- */

@@ -60,15 +60,25 @@ V l_true(L *l) { return l_int(l->i1, 1); }
 V l_false(L *l) { return l_int(l->i1, 0); }
 V l_f32(L *l, double value) { return l_real(l->f32, value); }
 
-V l_text(L *l, const char *text)
+static V private_constant(L *l, V value, const char *name)
 {
-    V bytes = LLVMConstStringInContext2(l->ctx, text, strlen(text), 0);
-    V global = LLVMAddGlobal(l->mod, LLVMTypeOf(bytes), "text");
-    LLVMSetInitializer(global, bytes);
+    V global = LLVMAddGlobal(l->mod, LLVMTypeOf(value), name);
+    LLVMSetInitializer(global, value);
     LLVMSetLinkage(global, LLVMPrivateLinkage);
     LLVMSetGlobalConstant(global, 1);
+    return global;
+}
+
+V l_text(L *l, const char *text)
+{
+    V global = private_constant(l, LLVMConstStringInContext2(l->ctx, text, strlen(text), 0), "text");
     LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
     return global;
+}
+
+V l_table(L *l, Ty type, V *all, size_t n, const char *name)
+{
+    return private_constant(l, LLVMConstArray2(type, all, n), name);
 }
 
 V l_iota(L *l, Ty scalar, uint32_t lanes)

@@ -66,28 +66,15 @@ static const char *c_type(Elem e)
     return "void";
 }
 
-static const char *role_text(Role role)
-{
-    return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
-}
-
-static void add_axis(const Module *m, Axis axis, Text *t)
-{
-    if (axis.group != NONE)
-        text_add(t, "%s", m->groups.at[axis.group].name);
-    else
-        ext_print(m, axis.extent, t);
-}
-
 static void add_tensor(const Kernel *k, const Tensor *p, const char *end, Text *t)
 {
     const char *name = c_name(p->name, t->arena);
     int by_value = p->rank == 0 && p->role == ROLE_IN;
     text_add(t, "%s%s %s%s%s /* %s %s", p->role == ROLE_IN && !by_value ? "const " : "", c_type(p->elem),
-             by_value ? "" : "*", name, end, role_text(p->role), elem_name(p->elem));
+             by_value ? "" : "*", name, end, role_name(p->role), elem_name(p->elem));
     for (uint32_t i = 0; i < p->rank; i++) {
         text_add(t, i ? ", " : "[");
-        add_axis(k->module, p->axes[i], t);
+        axis_print(k->module, p->axes[i], t);
     }
     text_add(t, "%s%s%s */\n", p->rank ? "]" : "", p->layout == LAYOUT_PAIRS ? " packed" : "",
              p->both ? " both" : "");
@@ -113,7 +100,7 @@ static void add_pack(const Kernel *k, TensorId id, Text *t)
 static void add_route(const Kernel *k, const Route *r, const char *end, Text *t)
 {
     text_add(t, "%smoe_route *%s%s /* %s route[", r->role == ROLE_IN ? "const " : "",
-             c_name(r->name, t->arena), end, role_text(r->role));
+             c_name(r->name, t->arena), end, role_name(r->role));
     ext_print(k->module, r->tokens, t);
     text_add(t, ", ");
     ext_print(k->module, r->choices, t);

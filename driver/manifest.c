@@ -58,11 +58,6 @@ static void add_groups(const Module *m, Text *t)
     text_add(t, "],\n");
 }
 
-static const char *role_text(Role role)
-{
-    return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
-}
-
 /* What a caller needs of a packed parameter: the layout, and the functions and their dimensions. */
 static void add_packed(const Kernel *k, TensorId id, Text *t)
 {
@@ -84,7 +79,7 @@ static void add_tensor(const Kernel *k, TensorId id, Text *t)
     const Tensor *p = &k->tensors.at[id];
     int by_value = p->rank == 0 && p->role == ROLE_IN;
     text_add(t, "{\"name\": \"%s\", \"kind\": \"%s\", \"role\": \"%s\", \"type\": \"%s\", \"shape\": [",
-             p->name, by_value ? "scalar" : "tensor", role_text(p->role), elem_name(p->elem));
+             p->name, by_value ? "scalar" : "tensor", role_name(p->role), elem_name(p->elem));
     for (uint32_t i = 0; i < p->rank; i++) {
         text_add(t, i ? ", " : "");
         add_extent(k->module, p->axes[i].extent, t);
@@ -98,7 +93,7 @@ static void add_tensor(const Kernel *k, TensorId id, Text *t)
 static void add_route(const Kernel *k, const Route *r, Text *t)
 {
     text_add(t, "{\"name\": \"%s\", \"kind\": \"route\", \"role\": \"%s\", \"tokens\": ", r->name,
-             role_text(r->role));
+             role_name(r->role));
     add_extent(k->module, r->tokens, t);
     text_add(t, ", \"choices\": ");
     add_extent(k->module, r->choices, t);

@@ -106,6 +106,7 @@ typedef struct Index {
 } Index;
 
 typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_INOUT, ROLE_LOCAL } Role;
+const char *role_name(Role r); /* "in" */
 
 /* Where a tensor lives. The equation level knows SPACE_GM only. */
 typedef enum Space {
@@ -400,6 +401,7 @@ int ext_same(const Module *m, Extent a, Extent b);               /* equal once c
 int ext_is_const(const Module *m, Extent e, int64_t *value);
 int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value); /* 0 on overflow; dims by DimId */
 void ext_print(const Module *m, Extent e, Text *out);
+void axis_print(const Module *m, Axis a, Text *out); /* the extent, or the group of its rows */
 
 /* Dimensions that a call passes: those that its parameters, locals, routes, groups or expressions mention, not
  * constant, ascending. */
@@ -478,10 +480,13 @@ ExprId *x_map_at(const ExprMap *m, ExprId e);      /* its place; NONE until it i
 ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was written */
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
+int x_loads_any(const Kernel *k, ExprId e);
+IndexId x_plain_index(const Kernel *k, ExprId e); /* the index variable that e is, or NONE */
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */
 /* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. */
 typedef ExprId (*XRewrite)(Kernel *k, ExprId e, void *user);
 ExprId x_rewrite(Kernel *k, ExprId e, XRewrite f, void *user);
+ExprId x_replace(Kernel *k, ExprId e, ExprId from, ExprId to); /* node `from` by `to` */
 /* from[i] replaced by to[i] (index variables by expressions), simultaneously. */
 ExprId x_substitute(Kernel *k, ExprId e, const IndexId *from, const ExprId *to, uint32_t n);
 /* A copy of e in kernel `to` (may be another kernel of the module): maps give the new ids. */

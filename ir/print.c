@@ -101,9 +101,9 @@ void ir_print_equation(const Kernel *k, const Equation *q, Text *out)
 
 /* ---- kernels ---- */
 
-static const char *role_name(Role r) { return r == ROLE_IN ? "in" : r == ROLE_OUT ? "out" : "inout"; }
+const char *role_name(Role r) { return r == ROLE_IN ? "in" : r == ROLE_OUT ? "out" : "inout"; }
 
-static void put_axis(const Module *m, Axis axis, Text *out)
+void axis_print(const Module *m, Axis axis, Text *out)
 {
     if (axis.group != NONE)
         text_add(out, "%s", m->groups.at[axis.group].name);
@@ -116,7 +116,7 @@ static void put_tensor_param(const Module *m, const Tensor *t, Text *out)
     text_add(out, "%s %s: %s", role_name(t->role), t->name, elem_name(t->elem));
     for (uint32_t i = 0; i < t->rank; i++) {
         text_add(out, i ? ", " : "[");
-        put_axis(m, t->axes[i], out);
+        axis_print(m, t->axes[i], out);
     }
     text_add(out, t->rank ? "]" : "");
     text_add(out, t->layout == LAYOUT_PAIRS ? " packed%s" : "", t->both ? " both" : "");

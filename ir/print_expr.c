@@ -93,17 +93,12 @@ static int is_told(const Printer *p, IndexId i, ExprId root)
 
 void printer_binding(Printer *p, IndexId i, const ExprId *uses, uint32_t nuses)
 {
-    const Module *m = p->k->module;
     text_add(p->out, "%s", printer_bind(p, i));
     for (uint32_t u = 0; u < nuses; u++)
         if (is_told(p, i, uses[u]))
             return;
-    Axis axis = p->k->indices.at[i].axis;
     text_add(p->out, ": ");
-    if (axis.group != NONE)
-        text_add(p->out, "%s", m->groups.at[axis.group].name);
-    else
-        ext_print(m, axis.extent, p->out);
+    axis_print(p->k->module, p->k->indices.at[i].axis, p->out);
 }
 
 /* ---- constants ---- */

@@ -12,20 +12,12 @@ typedef struct TilePrinter {
 
 /* ---- declarations ---- */
 
-static void print_axis(const Module *m, Axis axis, Text *out)
-{
-    if (axis.group != NONE)
-        text_add(out, "%s", m->groups.at[axis.group].name);
-    else
-        ext_print(m, axis.extent, out);
-}
-
 static void print_tensor(const Module *m, const Tensor *t, Text *out)
 {
     text_add(out, "%s: %s", t->name, elem_name(t->elem));
     for (uint32_t i = 0; i < t->rank; i++) {
         text_add(out, i ? ", " : "[");
-        print_axis(m, t->axes[i], out);
+        axis_print(m, t->axes[i], out);
     }
     text_add(out, t->rank ? "]" : "");
     if (t->lanes)
@@ -43,20 +35,15 @@ static void print_route_type(const Module *m, const Route *r, Text *out)
     text_add(out, " -> %s]", m->groups.at[r->group].name);
 }
 
-static const char *role_word(Role role)
-{
-    return role == ROLE_IN ? "in" : role == ROLE_OUT ? "out" : "inout";
-}
-
 static void print_param(const Kernel *k, Param p, Text *out)
 {
     if (p.kind == PARAM_TENSOR) {
-        text_add(out, "%s ", role_word(k->tensors.at[p.id].role));
+        text_add(out, "%s ", role_name(k->tensors.at[p.id].role));
         print_tensor(k->module, &k->tensors.at[p.id], out);
         return;
     }
     const Route *r = &k->routes.at[p.id];
-    text_add(out, "%s %s: route", role_word(r->role), r->name);
+    text_add(out, "%s %s: route", role_name(r->role), r->name);
     print_route_type(k->module, r, out);
 }
 
@@ -225,7 +212,7 @@ static void print_bucket(TilePrinter *p, const Stmt *s)
     text_add(p->out, "bucket %s, %s over ", buffer_name(p, s->buffer), buffer_name(p, s->second));
     for (uint32_t i = 0; i < s->nbound; i++) {
         text_add(p->out, i ? ", %s: " : "%s: ", printer_bind(&p->names, s->bound[i]));
-        print_axis(p->k->module, p->k->indices.at[s->bound[i]].axis, p->out);
+        axis_print(p->k->module, p->k->indices.at[s->bound[i]].axis, p->out);
     }
     text_add(p->out, " by ");
     print_expr(p, s->value);

@@ -82,6 +82,19 @@ int x_uses_index(const Kernel *k, ExprId e, IndexId index)
 
 int x_loads(const Kernel *k, ExprId e, TensorId t) { return has_node(k, e, X_LOAD, t); }
 
+int x_loads_any(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD)
+            return 1;
+    return 0;
+}
+
+IndexId x_plain_index(const Kernel *k, ExprId e)
+{
+    return x_at(k, e)->kind == X_INDEX ? x_at(k, e)->sym : (IndexId)NONE;
+}
+
 ExprMap x_map(Arena *a, uint32_t n)
 {
     uint32_t size = 4;
@@ -150,6 +163,22 @@ ExprId x_rewrite(Kernel *k, ExprId root, XRewrite f, void *user)
         *x_map_at(&to, e) = fresh;
     }
     return *x_map_at(&to, root);
+}
+
+typedef struct Replace {
+    ExprId from, to;
+} Replace;
+
+static ExprId replaced(Kernel *k, ExprId e, void *user)
+{
+    const Replace *r = user;
+    (void)k;
+    return e == r->from ? r->to : e;
+}
+
+ExprId x_replace(Kernel *k, ExprId e, ExprId from, ExprId to)
+{
+    return x_rewrite(k, e, replaced, &(Replace){from, to});
 }
 
 typedef struct Substitution {

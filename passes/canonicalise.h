@@ -28,7 +28,6 @@ typedef struct Conjuncts {
 } Conjuncts;
 Conjuncts canon_conjuncts(Kernel *k, ExprId condition /* or NONE */);
 ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n); /* NONE when empty */
-int canon_has_load(const Kernel *k, ExprId e);
 ExprId canon_if(Kernel *k, ExprId e);
 
 /* canonicalise_sum.c, canonicalise_solve.c: X_REDUCE. */

@@ -2,14 +2,6 @@
  * leaves its list of conjuncts, and an `if` or reduction whose list is known goes away with it. */
 #include "passes/canonicalise.h"
 
-int canon_has_load(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_LOAD)
-            return 1;
-    return 0;
-}
-
 ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n)
 {
     ExprId all = NONE;
@@ -61,7 +53,7 @@ Conjuncts canon_conjuncts(Kernel *k, ExprId condition)
     uint32_t n = x_conjuncts(k, condition, list, CONJUNCTS_MAX);
     for (int loads = 0; loads < 2; loads++)
         for (uint32_t i = 0; i < n; i++)
-            if (canon_has_load(k, list[i]) == loads)
+            if (x_loads_any(k, list[i]) == loads)
                 add_conjunct(k, &c, list[i]);
     return c;
 }

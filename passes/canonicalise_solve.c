@@ -93,7 +93,7 @@ static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, uint32_t bu
  * so it cannot go into them. NONE: nowhere. */
 static uint32_t range_place(const Kernel *k, const Reduction *r, IndexId i, ExprId e, uint32_t at)
 {
-    if (!canon_has_load(k, e))
+    if (!x_loads_any(k, e))
         return 0;
     for (uint32_t c = 0; c < at; c++)
         if (x_uses_index(k, r->where.list[c], i))
@@ -153,7 +153,7 @@ static int find_map(Kernel *k, const Reduction *r, ExprKind map, IndexId row, Ro
             if (x->kind != map || x->sym != route || x_at(k, x_arg(k, m, 0))->kind != X_INDEX ||
                 x_at(k, x_arg(k, m, 0))->sym != row || x_uses_index(k, *e, row))
                 continue;
-            if (canon_has_load(k, *e) || ir_prove_range(k, *e, (Axis){extent, NONE}, NONE) != PROOF_INSIDE)
+            if (x_loads_any(k, *e) || ir_prove_range(k, *e, (Axis){extent, NONE}, NONE) != PROOF_INSIDE)
                 continue;
             *at = c;
             return 1;

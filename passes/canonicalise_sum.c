@@ -46,7 +46,7 @@ static ExprId take_free_conditions(Kernel *k, Reduction *r)
     Conjuncts inside = {.n = 0, .never = r->where.never};
     for (uint32_t i = 0; i < r->where.n; i++) {
         ExprId c = r->where.list[i];
-        if (is_free(k, r, c) && (inside.n == 0 || !canon_has_load(k, c)))
+        if (is_free(k, r, c) && (inside.n == 0 || !x_loads_any(k, c)))
             outside = x_and(k, r->loc, outside, c);
         else
             inside.list[inside.n++] = c;

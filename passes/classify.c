@@ -47,15 +47,6 @@ static int runs_over_group(const Kernel *k, ExprId sum)
     return 0;
 }
 
-static int is_keyed(const Kernel *k, ExprId sum)
-{
-    Lower l = {.k = (Kernel *)k};
-    Bucket sort;
-    uint32_t conjunct;
-    uint64_t implied;
-    return lower_is_bucket(&l, sum, &sort, &conjunct, &implied);
-}
-
 static EqClass class_of(const Kernel *k, const Equation *q)
 {
     ExprId sum;
@@ -66,7 +57,7 @@ static EqClass class_of(const Kernel *k, const Equation *q)
         return has(maps, X_TOKEN) ? CLASS_PERMUTE : CLASS_POINTWISE;
     if (runs_over_group(k, sum))
         return q->kind == EQ_ADD ? CLASS_GMM_ADD : CLASS_GMM;
-    if (is_keyed(k, sum))
+    if (lower_is_bucketed(k, sum))
         return CLASS_BUCKET;
     if (has(maps, X_ROW))
         return CLASS_UNPERMUTE;

@@ -199,7 +199,7 @@ static Known translated(Kernel *k, ExprId load, const Known *known, const Equati
     Definition d = {.q = q};
     Known out = {0};
     for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
-        IndexId i = plain_index(k, x_arg(k, load, a));
+        IndexId i = x_plain_index(k, x_arg(k, load, a));
         if (i == NONE || is_translated(&d, i))
             continue;
         d.from[d.n] = i;

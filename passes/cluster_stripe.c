@@ -137,13 +137,13 @@ static void consider_load(Choice *c, uint32_t first, ExprId load)
     uint32_t n = 0, columns = 0;
     for (uint32_t i = 0; i < q->nindex; i++)
         for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
-            if (plain_index(k, q->index[i]) != NONE && x_arg(k, load, a) == q->index[i]) {
-                shared[n++] = plain_index(k, q->index[i]);
+            if (x_plain_index(k, q->index[i]) != NONE && x_arg(k, load, a) == q->index[i]) {
+                shared[n++] = x_plain_index(k, q->index[i]);
                 break;
             }
     for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
-        columns += plain_index(k, x_arg(k, load, a)) != NONE &&
-                   stripe_on_left(k, q, plain_index(k, x_arg(k, load, a))) < 0;
+        columns += x_plain_index(k, x_arg(k, load, a)) != NONE &&
+                   stripe_on_left(k, q, x_plain_index(k, x_arg(k, load, a))) < 0;
     for (uint32_t row = 0; columns > 0 && row < n; row++) {
         uint32_t outer = 0;
         for (uint32_t i = 0; i < n; i++)

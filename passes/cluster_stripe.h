@@ -52,11 +52,6 @@ typedef struct Stripe {
 } Stripe;
 
 static inline Extent index_extent(const Kernel *k, IndexId i) { return k->indices.at[i].axis.extent; }
-/* The index variable that the expression is, or NONE. */
-static inline IndexId plain_index(const Kernel *k, ExprId e)
-{
-    return x_at(k, e)->kind == X_INDEX ? x_at(k, e)->sym : (IndexId)NONE;
-}
 
 /* cluster_stripe_join.c */
 Facts stripe_facts(Kernel *k, const PassContext *c);
@@ -84,7 +79,6 @@ int stripe_shares(const Stripe *s); /* products with an operand that all rows sh
 
 /* cluster_stripe_form.c: the equations of s become a cluster of the kernel. */
 void stripe_form(const Stripe *s);
-ExprId stripe_replace(Kernel *k, ExprId root, ExprId from, ExprId to);
 /* sum(t) f(s[t, y[t]]) becomes two equations, so that s is looked at row by row. */
 void stripe_split_terms(Kernel *k);
 

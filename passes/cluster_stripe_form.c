@@ -6,22 +6,6 @@
 
 #include <string.h>
 
-typedef struct Replace {
-    ExprId from, to;
-} Replace;
-
-static ExprId replace_node(Kernel *k, ExprId e, void *user)
-{
-    const Replace *r = user;
-    (void)k;
-    return e == r->from ? r->to : e;
-}
-
-ExprId stripe_replace(Kernel *k, ExprId root, ExprId from, ExprId to)
-{
-    return x_rewrite(k, root, replace_node, &(Replace){from, to});
-}
-
 /* ---- one name for each variable ---- */
 
 typedef struct Rename {
@@ -181,7 +165,7 @@ static int loads_column(const Kernel *k, const Equation *q, TensorId t, uint32_t
         return 0;
     each_below (n, k, q->rhs, EVERYWHERE)
         if (x_at(k, *n)->kind == X_LOAD && x_at(k, *n)->sym == t) {
-            IndexId column = plain_index(k, x_arg(k, *n, axis));
+            IndexId column = x_plain_index(k, x_arg(k, *n, axis));
             if (column != NONE && stripe_on_left(k, q, column) < 0)
                 return 1;
         }
@@ -196,8 +180,8 @@ static int is_of_wide(const Kernel *k, ExprId load, IndexId *over, uint32_t *n)
     uint32_t rank = x_at(k, load)->nargs, column = 0;
     *n = 0;
     for (uint32_t a = 0; a < rank; a++)
-        if (plain_index(k, x_arg(k, load, a)) != NONE)
-            over[(*n)++] = plain_index(k, x_arg(k, load, a));
+        if (x_plain_index(k, x_arg(k, load, a)) != NONE)
+            over[(*n)++] = x_plain_index(k, x_arg(k, load, a));
         else
             column = a;
     if (k->tensors.at[t].role != ROLE_LOCAL || *n == 0 || *n + 1 != rank)
@@ -269,7 +253,7 @@ static Equation take_terms(Kernel *k, Equation *q, ExprId sum, const IndexId *ov
     rows.lhs = ir_tensor(k, t);
     rows.rhs = x_arg(k, sum, 0);
     parts[0] = x_load(k, loc, rows.lhs, rows.index);
-    q->rhs = stripe_replace(k, q->rhs, sum, x_with_args(k, sum, parts));
+    q->rhs = x_replace(k, q->rhs, sum, x_with_args(k, sum, parts));
     return rows;
 }
 

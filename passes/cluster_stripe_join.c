@@ -15,15 +15,6 @@
 
 /* ---- facts ---- */
 
-static int is_bucketed(const Kernel *k, ExprId reduce)
-{
-    Lower l = {.k = (Kernel *)k};
-    Bucket sort;
-    uint32_t conjunct;
-    uint64_t implied;
-    return lower_is_bucket(&l, reduce, &sort, &conjunct, &implied);
-}
-
 static int is_of_rows(const Kernel *k, IndexId i) { return k->indices.at[i].axis.group != NONE; }
 
 /* Neither rows of groups nor routes nor counting sorts below e? */
@@ -36,7 +27,7 @@ static int is_plain(const Kernel *k, ExprId e)
             return 0;
         if (kind == X_INDEX && is_of_rows(k, x->sym))
             return 0;
-        if (kind == X_REDUCE && is_bucketed(k, *n))
+        if (kind == X_REDUCE && lower_is_bucketed(k, *n))
             return 0;
     }
     return 1;
@@ -128,8 +119,7 @@ Facts stripe_facts(Kernel *k, const PassContext *c)
             count_writer(&f, q->ids, i);
     }
     for (TensorId t = 0; t < k->tensors.len; t++)
-        f.stored[t] =
-            k->tensors.at[t].role == ROLE_LOCAL && schedule_stores(c, k, k->tensors.at[t].name);
+        f.stored[t] = k->tensors.at[t].role == ROLE_LOCAL && schedule_stores(c, k, k->tensors.at[t].name);
     find_waits(&f);
     return f;
 }
@@ -139,7 +129,7 @@ Facts stripe_facts(Kernel *k, const PassContext *c)
 int stripe_on_left(const Kernel *k, const Equation *q, IndexId v)
 {
     for (uint32_t i = 0; i < q->nindex; i++)
-        if (plain_index(k, q->index[i]) == v)
+        if (x_plain_index(k, q->index[i]) == v)
             return (int)i;
     return -1;
 }
@@ -199,7 +189,7 @@ static int keys_of_load(const Stripe *s, ExprId load, IndexId *key)
     for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
         if (axes[a] == AXIS_FREE)
             continue;
-        key[axes[a]] = plain_index(k, x_arg(k, load, a));
+        key[axes[a]] = x_plain_index(k, x_arg(k, load, a));
         if (key[axes[a]] == NONE)
             return 0;
     }
@@ -213,8 +203,9 @@ static int keys_of_writer(const Stripe *s, const Equation *q, ExprId load, const
     uint32_t found = 0;
     for (uint32_t a = 0; a < q->nindex; a++)
         for (uint32_t i = 0; i < s->nkeys; i++)
-            if (plain_index(k, x_arg(k, load, a)) == reader->key[i] && plain_index(k, q->index[a]) != NONE) {
-                key[i] = plain_index(k, q->index[a]);
+            if (x_plain_index(k, x_arg(k, load, a)) == reader->key[i] &&
+                x_plain_index(k, q->index[a]) != NONE) {
+                key[i] = x_plain_index(k, q->index[a]);
                 found |= 1u << i;
             }
     return found == (1u << s->nkeys) - 1;
@@ -261,7 +252,7 @@ static int at_own_place(const Stripe *s, uint32_t at, const IndexId *key, Tensor
         if (x_at(k, load)->sym != t)
             continue;
         for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
-            if (axes[a] != AXIS_FREE && plain_index(k, x_arg(k, load, a)) != key[axes[a]])
+            if (axes[a] != AXIS_FREE && x_plain_index(k, x_arg(k, load, a)) != key[axes[a]])
                 return 0;
     }
     return 1;

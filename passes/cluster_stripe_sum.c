@@ -42,7 +42,7 @@ static int find_variables(Kernel *k, const Cluster *c, const Equation *q, Held *
         h->over[h->n] = c->outer[h->n];
     h->over[h->n++] = c->row;
     for (uint32_t i = 0; i < q->nindex; i++) {
-        IndexId column = plain_index(k, q->index[i]);
+        IndexId column = x_plain_index(k, q->index[i]);
         if (column != NONE && !is_key(c, column) && x_uses_index(k, h->sum, column))
             h->over[h->n++] = column;
     }
@@ -126,7 +126,7 @@ static void lift(Kernel *k, uint32_t cluster, const HeldList *held, uint32_t fir
             continue;
         subscripts(k, other, at);
         ExprId load = x_load(k, q.loc, q.lhs, at);
-        k->eqs.at[other->at].rhs = stripe_replace(k, k->eqs.at[other->at].rhs, other->sum, load);
+        k->eqs.at[other->at].rhs = x_replace(k, k->eqs.at[other->at].rhs, other->sum, load);
         schedule_fused(k, k->eqs.at[other->at].lhs, q.lhs);
     }
     insert(k, h->at, q);

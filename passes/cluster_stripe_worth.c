@@ -36,7 +36,8 @@ static int is_shared(const Stripe *s, const Equation *q, const IndexId *key, Ope
         if (x_uses_index(k, o.load, key[i]))
             return 0;
     for (uint32_t i = 0; i < q->nindex; i++)
-        left |= plain_index(k, q->index[i]) != NONE && x_uses_index(k, o.load, plain_index(k, q->index[i]));
+        left |=
+            x_plain_index(k, q->index[i]) != NONE && x_uses_index(k, o.load, x_plain_index(k, q->index[i]));
     return left && is_reduced(k, o);
 }
 
@@ -75,7 +76,7 @@ static int reduces_columns(const Stripe *s, uint32_t at, TensorId t, const uint8
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
         ExprId load = s->f->loads[at].at[n];
         for (uint32_t a = 0; x_at(k, load)->sym == t && a < x_at(k, load)->nargs; a++) {
-            IndexId column = plain_index(k, x_arg(k, load, a));
+            IndexId column = x_plain_index(k, x_arg(k, load, a));
             if (axes[a] == AXIS_FREE && column != NONE && stripe_on_left(k, q, column) < 0)
                 return 1;
         }
@@ -92,7 +93,7 @@ static int reader_keys(const Stripe *s, uint32_t at, TensorId t, const uint8_t *
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
         ExprId load = s->f->loads[at].at[n];
         for (uint32_t a = 0; x_at(k, load)->sym == t && a < x_at(k, load)->nargs; a++) {
-            IndexId i = plain_index(k, x_arg(k, load, a));
+            IndexId i = x_plain_index(k, x_arg(k, load, a));
             if (axes[a] == AXIS_FREE)
                 continue;
             if (i == NONE || (key[axes[a]] != NONE && key[axes[a]] != i))
@@ -168,7 +169,7 @@ static int is_defined_whole(const Stripe *s, TensorId t)
     if (s->f->writers[t] != 1 || s->member[s->f->writer[t]].part != PART_DIRECT || q->kind == EQ_ADD)
         return 0;
     for (uint32_t i = 0; i < q->nindex; i++)
-        if (plain_index(k, q->index[i]) == NONE)
+        if (x_plain_index(k, q->index[i]) == NONE)
             return 0;
     return q->kind != EQ_TOP || is_in_order(s, t);
 }
@@ -260,7 +261,7 @@ static int is_norm(const Stripe *s, uint32_t at)
         for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
             axes[a] = AXIS_FREE;
             for (uint32_t i = 0; i < s->nkeys; i++)
-                if (plain_index(k, x_arg(k, load, a)) == s->member[at].key[i])
+                if (x_plain_index(k, x_arg(k, load, a)) == s->member[at].key[i])
                     axes[a] = (uint8_t)i;
             keys += axes[a] != AXIS_FREE;
         }

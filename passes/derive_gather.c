@@ -148,14 +148,6 @@ static void conditions(Solver *v, const IndexId *target, uint32_t rank, const in
         }
 }
 
-static int has_load(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_LOAD)
-            return 1;
-    return 0;
-}
-
 static int uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -175,7 +167,7 @@ static Term make_term(Solver *v, const EvalSpace *where, const IndexId *summed, 
     for (uint32_t i = 0; i < where->guard.len; i++) {
         Guard g = where->guard.at[i];
         int outside =
-            !uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !has_load(k, g.condition));
+            !uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !x_loads_any(k, g.condition));
         if (!outside) {
             inside = x_and(k, v->loc, inside, g.condition);
             continue;

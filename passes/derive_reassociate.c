@@ -362,23 +362,6 @@ static int match(Match *m)
 
 /* ---- the new equations ---- */
 
-typedef struct Exchange {
-    ExprId from, to;
-} Exchange;
-
-static ExprId exchange(Kernel *k, ExprId e, void *user)
-{
-    (void)k;
-    const Exchange *x = user;
-    return e == x->from ? x->to : e;
-}
-
-static ExprId exchanged(Kernel *k, ExprId e, ExprId from, ExprId to)
-{
-    Exchange x = {from, to};
-    return x_rewrite(k, e, exchange, &x);
-}
-
 static TensorId new_local(Kernel *k, const Equation *like)
 {
     Tensor t = {.loc = like->loc, .elem = EL_F32, .role = ROLE_LOCAL, .rank = like->nindex, .route = NONE};
@@ -421,7 +404,7 @@ static TensorId share(Match *m)
     ExprId value = x_load(k, q.loc, made.lhs, q.index);
     if (m->scale != NONE)
         value = x_op2(k, q.loc, OP_mul, value, m->scale);
-    q.rhs = exchanged(k, q.rhs, m->other_node, value);
+    q.rhs = x_replace(k, q.rhs, m->other_node, value);
     k->eqs.at[m->shared] = q;
     insert(m, made);
     return made.lhs;
@@ -455,7 +438,7 @@ static void apply(Match *m)
 {
     Kernel *k = m->k;
     TensorId s = share(m);
-    ExprId rhs = exchanged(k, k->eqs.at[m->reader].rhs, m->node, reader_sum(m, s));
+    ExprId rhs = x_replace(k, k->eqs.at[m->reader].rhs, m->node, reader_sum(m, s));
     k->eqs.at[m->reader].rhs = rhs;
     dce_kernel(k);
 }

@@ -145,21 +145,12 @@ const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n)
     return NULL;
 }
 
-static int is_bucket(const Kernel *k, ExprId e)
-{
-    Lower l = {.k = (Kernel *)k};
-    Bucket sort;
-    uint32_t conjunct;
-    uint64_t implied;
-    return x_condition(k, e) != NONE && lower_is_bucket(&l, e, &sort, &conjunct, &implied);
-}
-
 int drain_is_sum(const Kernel *k, ExprId e)
 {
     const Expr *x = x_at(k, e);
     return x->kind == X_REDUCE && x->op == RED_SUM && type_is_float((Type)x->type) &&
            x_is_op(k, x_arg(k, e, 0), OP_mul) && !lower_has_reduce(k, x_arg(k, e, 0)) &&
-           !lower_has_reduce(k, x_condition(k, e)) && !is_bucket(k, e);
+           !lower_has_reduce(k, x_condition(k, e)) && !lower_is_bucketed(k, e);
 }
 
 /* Is argument a of e evaluated whenever e is? */

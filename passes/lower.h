@@ -142,6 +142,7 @@ TensorId lower_thread(Lower *l, const char *stem, Elem elem, int64_t rows, int64
 void lower_give_back(Lower *l, TensorId matrix); /* the launch needs it no more */
 ExprId lower_let(Lower *l, Loc loc, const char *stem, ExprId value); /* an i64 register holding value */
 void lower_parallel(Lower *l, Loc loc, IndexId var, ExprId hi, int64_t step);
+ExprId lower_open_groups(Lower *l, Loc loc, IndexId r); /* a loop over the groups of a row index; the group */
 void lower_open_all_rows(Lower *l, Loc loc, IndexId r); /* every row of every group */
 void lower_store_element(Lower *l, const Equation *q, int add);
 const char *lower_stem(const Lower *l, const Equation *q); /* names its launch */
@@ -317,5 +318,6 @@ ExprId lower_value(Lower *l, ExprId e); /* both in one, and cuts back */
 /* Is `reduce` a bucketed sum, sum(t where key(t) == v) ...? Fills the sort it needs, which conjunct asks for it, and
  * the conjuncts that the sort makes true (bits, that one included). */
 int lower_is_bucket(Lower *l, ExprId reduce, Bucket *sort, uint32_t *conjunct, uint64_t *implied);
+int lower_is_bucketed(const Kernel *k, ExprId reduce); /* the same question before the lowering */
 
 #endif

@@ -176,15 +176,20 @@ void lower_parallel(Lower *l, Loc loc, IndexId var, ExprId hi, int64_t step)
     lower_for(l, loc, LOOP_PARALLEL, var, x_int(l->k, loc, 0), hi, step);
 }
 
+/* A loop over the groups of a row index; the group. */
+ExprId lower_open_groups(Lower *l, Loc loc, IndexId r)
+{
+    IndexId e = lower_index(l, "e");
+    Extent groups = l->k->module->groups.at[l->k->indices.at[r].axis.group].groups;
+    lower_for(l, loc, LOOP_ORDERED, e, x_int(l->k, loc, 0), x_extent(l->k, loc, groups), 1);
+    return x_index(l->k, loc, e);
+}
+
 /* Every row of every group, for a second row index. */
 void lower_open_all_rows(Lower *l, Loc loc, IndexId r)
 {
-    Kernel *k = l->k;
     RouteId route = lower_route_of(l, r);
-    IndexId e = lower_index(l, "e");
-    ExprId group = x_index(k, loc, e);
-    Extent groups = k->module->groups.at[k->indices.at[r].axis.group].groups;
-    lower_for(l, loc, LOOP_ORDERED, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
+    ExprId group = lower_open_groups(l, loc, r);
     lower_for(l, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group), 1);
     lower_bind(l, r, NONE, group);
 }

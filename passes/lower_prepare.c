@@ -114,6 +114,15 @@ int lower_is_bucket(Lower *l, ExprId reduce, Bucket *sort, uint32_t *conjunct, u
     return 0;
 }
 
+int lower_is_bucketed(const Kernel *k, ExprId reduce)
+{
+    Lower l = {.k = (Kernel *)k};
+    Bucket sort;
+    uint32_t conjunct;
+    uint64_t implied;
+    return lower_is_bucket(&l, reduce, &sort, &conjunct, &implied);
+}
+
 /* Row indices of a sort run over all places of the row space; those that hold no row are left out. */
 static ExprId rows_exist(Lower *l, const Bucket *b)
 {

@@ -21,11 +21,6 @@ typedef struct Strip {
     ExprId first, end;
 } Strip;
 
-static IndexId index_at(const Kernel *k, const Equation *q, uint32_t axis)
-{
-    return x_at(k, q->index[axis])->sym;
-}
-
 static ExprId loaded(Lower *l, const Strip *y, ExprId token, ExprId column)
 {
     Kernel *k = l->k;
@@ -58,9 +53,9 @@ static ExprId term_of(Lower *l, const Strip *y)
     Loc loc = y->reader->loc;
     RouteId route = x_at(k, y->s.row)->sym;
     OverRows o = {.row_to = y->product->index[0], .load_to = y->product->rhs};
-    o.from[0] = index_at(k, y->reader, 0);
+    o.from[0] = x_plain_index(k, y->reader->index[0]);
     o.from[1] = x_bound(k, y->s.sum, 0);
-    o.from[2] = index_at(k, y->reader, 1);
+    o.from[2] = x_plain_index(k, y->reader->index[1]);
     o.to[0] = x_token(k, loc, route, o.row_to);
     o.to[1] = x_slot(k, loc, route, o.row_to);
     o.to[2] = y->product->index[1];
@@ -84,23 +79,11 @@ static Equation add_row(Lower *l, const Strip *y)
     return q;
 }
 
-typedef struct SumPut {
-    ExprId sum, value;
-} SumPut;
-
-static ExprId put_sum(Kernel *k, ExprId e, void *user)
-{
-    const SumPut *p = user;
-    (void)k;
-    return e == p->sum ? p->value : e;
-}
-
 /* The reader, its sum being there. */
 static Equation finish(Lower *l, const Strip *y)
 {
     Equation q = *y->reader;
-    SumPut p = {y->s.sum, loaded(l, y, q.index[0], q.index[1])};
-    q.rhs = x_rewrite(l->k, q.rhs, put_sum, &p);
+    q.rhs = x_replace(l->k, q.rhs, y->s.sum, loaded(l, y, q.index[0], q.index[1]));
     return q;
 }
 
@@ -131,16 +114,12 @@ static void open_blocks(Lower *l, Loc loc, ExprId first, ExprId end)
 /* The rows of every group, in order; in blocks where they make block products. */
 static void open_rows(Lower *l, Loc loc, IndexId r)
 {
-    Kernel *k = l->k;
     if (l->plan.row != r) {
         lower_open_all_rows(l, loc, r);
         return;
     }
     RouteId route = lower_route_of(l, r);
-    IndexId e = lower_index(l, "e");
-    ExprId group = x_index(k, loc, e);
-    Extent groups = k->module->groups.at[k->indices.at[r].axis.group].groups;
-    lower_for(l, loc, LOOP_ORDERED, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
+    ExprId group = lower_open_groups(l, loc, r);
     open_blocks(l, loc, lower_run_start(l, route, group), lower_run_end(l, route, group));
     lower_bind(l, r, NONE, group);
 }
@@ -159,7 +138,7 @@ static void zero_sums(Lower *l, const Strip *y)
 {
     uint32_t depth = l->depth;
     Loc loc = y->reader->loc;
-    IndexId t = index_at(l->k, y->reader, 0), h = index_at(l->k, y->reader, 1);
+    IndexId t = x_plain_index(l->k, y->reader->index[0]), h = x_plain_index(l->k, y->reader->index[1]);
     ExprId sum = loaded(l, y, y->reader->index[0], y->reader->index[1]);
     ExprId at[2] = {x_arg(l->k, sum, 0), x_arg(l->k, sum, 1)};
     l->plan = (Plan){.lane = h, .row = NONE, .rows = 1, .width = l->cpu->lanes};
@@ -174,7 +153,7 @@ static void add_rows(Lower *l, const Strip *y, const Equation *term)
 {
     uint32_t depth = l->depth;
     Members one = {.at = {*y->product}, .n = 1};
-    IndexId r = index_at(l->k, y->product, 0), h = index_at(l->k, y->product, 1);
+    IndexId r = x_plain_index(l->k, y->product->index[0]), h = x_plain_index(l->k, y->product->index[1]);
     one.at[0].rhs = term->rhs;
     l->equation = y->product;
     lower_plan(l, &one, r);
@@ -188,7 +167,7 @@ static void add_rows(Lower *l, const Strip *y, const Equation *term)
 static void store_tokens(Lower *l, const Strip *y, const Members *one)
 {
     const Equation *q = &one->at[0];
-    IndexId t = index_at(l->k, q, 0), h = index_at(l->k, q, 1);
+    IndexId t = x_plain_index(l->k, q->index[0]), h = x_plain_index(l->k, q->index[1]);
     l->equation = q;
     lower_plan(l, one, t);
     open_tokens(l, q->loc, t);
@@ -216,7 +195,7 @@ void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reade
     lower_prepare(l, term.rhs);
     lower_prepare(l, last.at[0].rhs);
     lower_launch(l, loc, lower_stem(l, reader));
-    IndexId column = index_at(k, reader, 1);
+    IndexId column = x_plain_index(k, reader->index[1]);
     lower_for(l, loc, LOOP_OWNED, y.var, x_int(k, loc, 0), lower_extent(l, column), y.cols);
     ExprId end = lower_min(l, lower_add(l, y.first, y.cols), lower_extent(l, column));
     y.end = lower_let(l, loc, "v1", end);

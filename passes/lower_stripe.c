@@ -19,16 +19,10 @@ int lower_is_outer(const Cluster *c, IndexId i)
     return 0;
 }
 
-static IndexId index_at(const Kernel *k, const Equation *q, uint32_t axis)
-{
-    const Expr *x = x_at(k, q->index[axis]);
-    return x->kind == X_INDEX ? x->sym : (IndexId)NONE;
-}
-
 static int has_row(const Kernel *k, const Cluster *c, const Equation *q)
 {
     for (uint32_t a = 0; a < q->nindex; a++)
-        if (index_at(k, q, a) == c->row)
+        if (x_plain_index(k, q->index[a]) == c->row)
             return 1;
     return 0;
 }
@@ -46,7 +40,7 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tenso
     uint32_t n = rows > 0;
     Place p = {.tensor = tensor, .row = NONE};
     for (uint32_t a = 0; a < q->nindex; a++) {
-        IndexId i = index_at(k, q, a);
+        IndexId i = x_plain_index(k, q->index[a]);
         if (rows > 0 && i == c->row) {
             p.row = a;
             extents[0] = ext_const(k->module, rows);
@@ -160,7 +154,7 @@ static void choose(Lower *l, const Equation *q, const Cluster *c)
     uint32_t depth = l->depth;
     l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
     for (uint32_t a = 0; a + 1u < q->nindex; a++)
-        l->plan.free[l->plan.nfree++] = index_at(l->k, q, a);
+        l->plan.free[l->plan.nfree++] = x_plain_index(l->k, q->index[a]);
     each_row(l, q->loc, c);
     open_others(l, c, q->loc);
     lower_put_top(l, q);
@@ -233,7 +227,7 @@ static void open_places(Lower *l, const Equation *sums)
 {
     Kernel *k = l->k;
     for (uint32_t a = 0; a < sums->nindex; a++) {
-        IndexId i = index_at(k, sums, a);
+        IndexId i = x_plain_index(k, sums->index[a]);
         int last = a + 1 == sums->nindex;
         if (i == NONE)
             continue;
@@ -297,7 +291,7 @@ static void finish_carries(Lower *l, const Equation *q, const Carries *all)
             sums = carried(&all->at[i]);
     l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1, .width = l->cpu->lanes};
     if (sums.nindex)
-        l->plan.lane = index_at(l->k, &sums, sums.nindex - 1u);
+        l->plan.lane = x_plain_index(l->k, sums.index[sums.nindex - 1u]);
     open_places(l, &sums);
     for (uint32_t i = 0; i < all->len; i++) {
         if (all->at[i].q != q)

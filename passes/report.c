@@ -66,21 +66,13 @@ typedef struct FactorList {
     uint32_t n;
 } FactorList;
 
-static int has_load(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_LOAD)
-            return 1;
-    return 0;
-}
-
 /* Factors that hold elements of tensors. */
 static void list_factors(const Kernel *k, ExprId e, FactorList *out)
 {
     if (x_is_op(k, e, OP_mul) || x_is_op(k, e, OP_neg)) {
         for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
             list_factors(k, x_arg(k, e, i), out);
-    } else if (out->n < FACTORS_MAX && type_is_float((Type)x_at(k, e)->type) && has_load(k, e)) {
+    } else if (out->n < FACTORS_MAX && type_is_float((Type)x_at(k, e)->type) && x_loads_any(k, e)) {
         out->at[out->n++] = e;
     }
 }

@@ -161,17 +161,6 @@ static int is_sum_of_products(const Kernel *k, ExprId e)
 
 /* ---- sums over the rows of a token ---- */
 
-typedef struct RowPut {
-    ExprId row, index; /* rt.row(t, k), and the row that stands for it */
-} RowPut;
-
-static ExprId put_row(Kernel *k, ExprId e, void *user)
-{
-    const RowPut *p = user;
-    (void)k;
-    return e == p->row ? p->index : e;
-}
-
 /* The row that is the whole condition of a sum, rt.row(t, k) >= 0 with k one of its indices; else NONE. */
 static ExprId row_of_condition(const Kernel *k, ExprId reduce)
 {
@@ -205,9 +194,8 @@ static ExprId by_rows(Split *s, ExprId e)
     GroupId g = k->routes.at[x_at(k, row)->sym].group;
     Axis axis = {k->module->groups.at[g].rows, g};
     IndexId r = ir_index(k, ir_fresh_name(k, "r"), x.loc, axis);
-    RowPut put = {row, x_index(k, x.loc, r)};
-    ExprId body = x_rewrite(k, x_arg(k, e, 0), put_row, &put), at = x_arg(k, row, 0);
-    token = x_at(k, at)->kind == X_INDEX ? x_at(k, at)->sym : (IndexId)NONE;
+    ExprId body = x_replace(k, x_arg(k, e, 0), row, x_index(k, x.loc, r));
+    token = x_plain_index(k, x_arg(k, row, 0));
     if (token == NONE || x_uses_index(k, body, slot) || x_uses_index(k, body, token) ||
         !x_uses_index(k, body, r))
         return NONE;
