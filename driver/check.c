@@ -49,12 +49,12 @@ static CheckCase new_case(const Job *j, const Kernel *k)
 
 /* Random inputs that the kernel accepts: fewer index values when it refuses them, positive floats when it makes NaN
  * of the others. What it still refuses is compared all the same: compiled code must refuse it too. */
-int check_find_inputs(CheckCase *c, CheckReference *r)
+int check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r)
 {
     for (int attempt = 0; attempt < 6; attempt++) {
         if (!check_fill(c))
             return 0;
-        *r = check_reference(c, EVAL_REFERENCE, 1);
+        *r = check_reference(c, EVAL_REFERENCE, with_bounds);
         if (r->error)
             c->shrink *= 2;
         else if (!c->positive && has_nan(c, r))
@@ -93,7 +93,7 @@ static const char *run_plain(Job *j)
 {
     CheckCase c = new_case(j, j->k);
     CheckReference r;
-    if (!check_find_inputs(&c, &r))
+    if (!check_find_inputs(&c, 1, &r))
         return "the sizes are too large";
     return compare_targets(j, &c, &r);
 }
@@ -103,7 +103,7 @@ static const char *run_derived(Job *j)
 {
     CheckCase origin = new_case(j, j->origin), c = new_case(j, j->k);
     CheckReference r;
-    if (!check_find_inputs(&origin, &r))
+    if (!check_find_inputs(&origin, 0, &r))
         return "the sizes are too large";
     if (r.error) {
         j->note = arena_printf(j->arena, "left out: %s", r.error);
@@ -122,7 +122,7 @@ static const char *run_gradient(Job *j)
     CheckCase origin = new_case(j, j->origin);
     CheckReference r;
     origin.unrounded = 1;
-    if (!check_find_inputs(&origin, &r))
+    if (!check_find_inputs(&origin, 0, &r))
         return "the sizes are too large";
     if (r.error) {
         j->note = arena_printf(j->arena, "left out: %s", r.error);
@@ -304,7 +304,7 @@ static void run_all(Check *check)
 int check_tests(const char *path, const CheckOptions *o, FILE *out)
 {
     Check check = {.o = o, .out = out};
-    int status = check_load(&check, path, 1);
+    int status = check_load(&check, path, CODE_ALL);
     if (!status) {
         run_all(&check);
         fprintf(out, "%s: %u runs, %u failed\n", path, check.runs, check.failed);

@@ -63,11 +63,12 @@ static int load_so(Check *check, const char *path)
     return status;
 }
 
-static int load_jit(Check *check, const char *path)
+static int load_jit(Check *check, const char *path, const char *kernel)
 {
     int status;
     Compilation *c = check->for_jit = open_file(check->o, path, check->out, &status);
     if (!status) {
+        c->options.kernel = kernel;
         status = jit_load(c, &check->jit);
         if (status)
             fprintf(check->out, "%s", c->errors);
@@ -75,9 +76,9 @@ static int load_jit(Check *check, const char *path)
     return status;
 }
 
-int check_load(Check *check, const char *path, int compiled)
+int check_load(Check *check, const char *path, CheckCode code)
 {
-    const char *code = check->o->tiles ? check->o->tiles : path;
+    const char *text = check->o->tiles ? check->o->tiles : path;
     int status;
     check->c = open_file(check->o, path, check->out, &status);
     if (!status) {
@@ -85,10 +86,10 @@ int check_load(Check *check, const char *path, int compiled)
         if (status)
             fprintf(check->out, "%s", check->c->errors);
     }
-    if (!status && compiled)
-        status = load_jit(check, code);
-    if (!status && compiled && !check->o->no_aot)
-        status = load_so(check, code);
+    if (!status && code != CODE_NONE)
+        status = load_jit(check, text, code == CODE_OF_KERNEL ? check->o->kernel : NULL);
+    if (!status && code == CODE_ALL && !check->o->no_aot)
+        status = load_so(check, text);
     return status;
 }
 

@@ -111,7 +111,7 @@ static const char *run_once(Check *check)
     if (error)
         return error;
     CheckCase c = check_new_case(check, m->arena, k, dims, &run);
-    if (!check_find_inputs(&c, &r))
+    if (!check_find_inputs(&c, check->o->tiles != NULL, &r))
         return "the sizes are too large";
     return check->o->interpret ? run_interpreter(check, &c, &r) : run_compiled(check, &c, &r);
 }
@@ -129,7 +129,7 @@ static int run_guarded(Compilation *c, void *user)
 int check_run(const char *path, const CheckOptions *o, FILE *out)
 {
     Check check = {.o = o, .out = out};
-    int status = check_load(&check, path, !o->interpret);
+    int status = check_load(&check, path, o->interpret ? CODE_NONE : CODE_OF_KERNEL);
     if (!status) {
         status = compile_guard(check.c, run_guarded, &check);
         if (status == DRIVER_INTERNAL)

@@ -67,15 +67,17 @@ typedef struct CheckReference {
 
 /* ---- check_load.c ---- */
 
+/* What is compiled: nothing; the one kernel that is asked for, by the JIT; everything, by the JIT and into a .so. */
+typedef enum CheckCode { CODE_NONE, CODE_OF_KERNEL, CODE_ALL } CheckCode;
 /* Reads and compiles the file; prints what is wrong. A DriverStatus; check_unload() in either case. */
-int check_load(Check *check, const char *path, int compiled);
+int check_load(Check *check, const char *path, CheckCode code);
 void check_unload(Check *check);
 
 /* ---- check.c ---- */
 
 CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims, const TestRun *run);
 /* Random inputs that the kernel accepts, if there are any, and the reference on them. 0: the sizes are too large. */
-int check_find_inputs(CheckCase *c, CheckReference *r);
+int check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r);
 int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
 
 /* ---- check_data.c ---- */

@@ -251,7 +251,7 @@ static int may_use_cache(const Compilation *c)
 {
     const CompileOptions *o = &c->options;
     return !o->no_cache && !o->werror && !o->start_at && !o->stop_after && !o->dump && !o->verify_each &&
-           !o->time_passes && o->limit < 0 && !is_tile_text(c);
+           !o->time_passes && !o->kernel && o->limit < 0 && !is_tile_text(c);
 }
 
 /* Everything that makes the bytes. With -g also the places in the text. */
@@ -303,6 +303,16 @@ static int all_lowered(const Module *m)
     return 1;
 }
 
+/* The passes have seen all kernels: one may be derived from another. */
+static void keep_wanted(const Compilation *c, Module *m)
+{
+    Kernel *k = c->options.kernel ? ir_find_kernel(m, name_of(m->names, c->options.kernel)) : NULL;
+    if (k) {
+        m->kernels.at[0] = k;
+        m->kernels.len = 1;
+    }
+}
+
 /* Fills inputs[] with the module lowered for each instruction set; c->module becomes the first of them. */
 static int lower_all(Compilation *c, BackendInput *inputs)
 {
@@ -312,6 +322,7 @@ static int lower_all(Compilation *c, BackendInput *inputs)
             return DRIVER_ERROR;
         if (run_passes(c, m, c->isas.at[i], NULL))
             return DRIVER_ERROR;
+        keep_wanted(c, m);
         inputs[i] = (BackendInput){m, c->isas.at[i]};
     }
     if (!all_lowered(c->module))

@@ -52,6 +52,7 @@ typedef struct CompileOptions {
     int verify_each, time_passes;
     int limit; /* passes; -1: all */
     uint64_t schedule_seed; /* as in PassContext */
+    const char *kernel;     /* machine code for this kernel only, if there is one of that name; NULL: for all */
 } CompileOptions;
 
 #define COMPILE_DEFAULTS ((CompileOptions){.level = 2, .limit = -1})
