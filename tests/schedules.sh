@@ -1,6 +1,7 @@
 #!/bin/sh
 # Random legal schedules, under each instruction set that this CPU has in turn: results within the contract, and the bits
-# that every knob of ir/schedule.def promises to keep.   usage: schedules.sh BUILD FIRST LAST   (seeds)
+# that every knob of ir/schedule.def promises to keep. Finite differences are of equations, so they are left out.
+# usage: schedules.sh BUILD FIRST LAST   (seeds)
 set -eu
 cd "$(dirname "$0")/.."
 moec=$1/bin/moec
@@ -39,7 +40,8 @@ while [ "$seed" -le "$last" ]; do
     target=$1
     set -- $files
     shift $((seed % $#))
-    if ! "$moec" test --no-aot --quiet --target="$target" --schedule-seed="$seed" "$1" >"$scratch/out" 2>&1; then
+    sed 's/; gradcheck//' "$1" >"$scratch/now.moe"
+    if ! "$moec" test --no-aot --quiet --target="$target" --schedule-seed="$seed" "$scratch/now.moe" >"$scratch/out" 2>&1; then
         echo "FAILED: moec test --no-aot --target=$target --schedule-seed=$seed $1"
         cat "$scratch/out"
         bad=1

@@ -19,14 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOEC, VERBOSE, ALL = sys.argv[1], "-v" in sys.argv, "--all" in sys.argv
-FEW = 5
+FEW = 3
 # Sizes of `moec run`: more than one block of each kind that the edits make, and choices that are dropped. The forward
 # that keeps values for a backward is left out where it has the statements of the other one.
 FILES = [("examples/moe_ffn", ["ffn", "ffn_fwd", "ffn_bwd"],
-          ["T=40", "K=2", "E=2", "H=96", "F=160", "--routing=exact(45, 25)"]),
+          ["T=24", "K=2", "E=2", "H=80", "F=112", "--routing=exact(37, 9)"]),
          ("examples/attention", ["attention", "attention_bwd"], ["B=1", "S=100", "N=1", "D=40"]),
          ("tests/differential/scatter", ["shared"],
-          ["T=40", "K=2", "E=2", "H=96", "F=60", "G=30", "--routing=exact(45, 25)"])]
+          ["T=24", "K=2", "E=2", "H=72", "F=40", "G=20", "--routing=exact(37, 9)"])]
 FLAT = r"(parallel|owned) (\w+) in (.*)\.\.(.*?)( by \d+)? \{$"
 
 
