@@ -295,6 +295,7 @@ typedef struct Product {
     L *l;
     Elem left, right;
     uint32_t lanes, rows, vectors; /* the fragment */
+    uint32_t part;                 /* words that it goes over at a time */
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;

@@ -1,7 +1,7 @@
 /* product: block products, a function for each target and types.
  *
- * The function goes over panels; over parts of the depth, so that the part of a panel that is in use (16 KB) stays in
- * the first cache; over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
+ * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
+ * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
  * read from its begin to its end: memory gives one long run faster than many short ones. Every element's sum is one
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
@@ -13,7 +13,7 @@
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
  * block or panel; rows, columns, depth; whether sums begin anew. */
 enum { DEPTH = 8, ANEW, PARAMS };
-enum { PART_WORDS = 128, LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
+enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 uint32_t product_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
@@ -120,6 +120,7 @@ static void choose_fragment(Product *x)
     x->lanes = cpu->lanes;
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;
+    x->part = cpu->part;
 }
 
 static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
@@ -147,7 +148,7 @@ static void over_rows(Product *x, V c, V a, V b, V units)
 static void over_parts(Product *x, V c, V b)
 {
     L *l = x->l;
-    int64_t part = PART_WORDS * (int64_t)x->per_word;
+    int64_t part = (int64_t)x->part * x->per_word;
     For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), part, "part"); /* without terms too */
     x->anew = l_and(l, LLVMGetParam(l->fn, ANEW), l_icmp(l, LLVMIntEQ, f.var, l_i64(l, 0)));
     x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);

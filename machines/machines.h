@@ -11,7 +11,7 @@
 /* ---- instruction sets ---- */
 
 typedef enum Isa {
-#define CPU(id, word, lanes, rows, vectors, left_bits, features, doc) ISA_##id,
+#define CPU(id, word, lanes, rows, vectors, part, left_bits, features, doc) ISA_##id,
 #include "machines/cpu.def"
     ISA_COUNT
 } Isa;
@@ -21,6 +21,7 @@ typedef struct Cpu {
     uint32_t lanes;       /* f32 values of one vector register */
     uint32_t rows;        /* fragment of a block product: rows ... */
     uint32_t vectors;     /* ... times vectors of columns */
+    uint32_t part;        /* words of a right panel that a fragment goes over at a time */
     uint32_t left_bits;   /* bits of an element of the left panel in a product of 16-bit types: 32 widened, 16 as it is */
     const char *features; /* LLVM feature string */
     const char *doc;
@@ -73,7 +74,7 @@ typedef struct Machine {
     struct {
         int64_t fragment, block, line;
     } align;
-    Blocks blocks, l0_blocks;
+    Blocks blocks, packed_blocks, l0_blocks;
     struct {
         int64_t cube, vector;
     } cores;

@@ -180,6 +180,38 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
 
 enum { UNROLLED_ROWS = 4, POINTWISE_VECTORS = 2 /* of floats: one of 16-bit elements */ };
 
+/* How many different products the plan's block has, and whether the right operands of all lie packed in memory. */
+static uint32_t count_products(Lower *l, const Members *m, int *packed)
+{
+    const Kernel *k = l->k;
+    ExprId reds[REDUCE_MAX];
+    uint32_t nreds = 0, n = 0;
+    Product product;
+    *packed = 1;
+    for (uint32_t q = 0; q < m->n; q++)
+        nreds += lower_products(l, m->at[q].rhs, reds + nreds, REDUCE_MAX - nreds);
+    for (uint32_t r = 0; r < nreds; r++) {
+        uint32_t first = 0;
+        while (reds[first] != reds[r])
+            first++;
+        if (first < r || !lower_factor(l, reds[r], l->plan.row, l->plan.lane, &product))
+            continue;
+        const Expr *right = x_at(k, product.right);
+        *packed &= right->kind == X_LOAD && k->tensors.at[right->sym].layout == LAYOUT_PAIRS;
+        n++;
+    }
+    return n;
+}
+
+/* The block that suits: few rows where nothing else makes work for several threads. */
+static Blocks usual_blocks(Lower *l, const Members *m)
+{
+    const Plan *p = &l->plan;
+    int packed, alone = p->nfree == 2 && !lower_is_row(l, p->row);
+    uint32_t products = count_products(l, m, &packed);
+    return schedule_usual(l->k, packed ? BLOCKS_PACKED : alone ? BLOCKS_PLAIN : BLOCKS_OF_MANY, products);
+}
+
 static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)
 {
     uint32_t n = 0;
@@ -213,12 +245,12 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     if (p->row != NONE) {
         TensorId lhs = l->equation->lhs;
         p->lane = last_index(l, q);
+        Blocks usual = usual_blocks(l, m);
         p->rows = UNROLLED_ROWS;
-        p->chunk = l->stripe && p->row == l->stripe->row
-                       ? schedule_stripe_rows(l->c, l->k, p->row)
-                       : schedule_rows(l->c, l->k, lhs, !lower_is_row(l, p->row));
-        p->strip = schedule_cols(l->c, l->k, lhs);
-        p->depth = schedule_depth(l->c, l->k, lhs);
+        p->chunk = l->stripe && p->row == l->stripe->row ? schedule_stripe_rows(l->c, l->k, p->row)
+                                                         : schedule_rows(l->c, l->k, lhs, usual.rows);
+        p->strip = schedule_cols(l->c, l->k, lhs, usual.cols);
+        p->depth = schedule_depth(l->c, l->k, lhs, usual.depth);
         return;
     }
     p->lane = free_lane(l, q, reds, nreds);

@@ -393,7 +393,8 @@ static const Equation *home_of(Lower *l, const Members *m, const Product *p, uin
 
 static void new_sums(Lower *l, Product *p)
 {
-    p->partial = lower_thread(l, "sums", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
+    int64_t row = l->plan.strip + LAYOUT_EDGE; /* rows a power of two apart would share few places of a cache */
+    p->partial = lower_thread(l, "sums", EL_F32, l->plan.chunk, row, LAYOUT_ROWS);
     if (p->chain)
         begin(l, p);
 }

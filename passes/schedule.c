@@ -142,20 +142,32 @@ static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorI
     return settle(c, k, n);
 }
 
-int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int plain)
+Blocks schedule_usual(const Kernel *k, BlocksOf of, uint32_t products)
 {
-    Blocks usual = machine_host(k->module->arena)->blocks;
-    return nearest(c, k, KNOB_tile_m, lhs, plain ? usual.plain_rows : usual.rows);
+    const Machine *host = machine_host(k->module->arena);
+    Blocks usual = of == BLOCKS_PACKED ? host->packed_blocks : host->blocks;
+    if (of == BLOCKS_PLAIN)
+        usual.rows = host->blocks.plain_rows;
+    if (products > 1)
+        usual.cols = usual.cols / products / LAYOUT_EDGE * LAYOUT_EDGE;
+    if (usual.cols < LAYOUT_EDGE)
+        usual.cols = LAYOUT_EDGE;
+    return usual;
 }
 
-int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs)
+int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return nearest(c, k, KNOB_tile_n, lhs, machine_host(k->module->arena)->blocks.cols);
+    return nearest(c, k, KNOB_tile_m, lhs, usual);
 }
 
-int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs)
+int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return nearest(c, k, KNOB_tile_k, lhs, machine_host(k->module->arena)->blocks.depth);
+    return nearest(c, k, KNOB_tile_n, lhs, usual);
+}
+
+int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
+{
+    return nearest(c, k, KNOB_tile_k, lhs, usual);
 }
 
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)

@@ -8,11 +8,15 @@
 
 #include "passes/passes.h"
 
+/* The machine's block: of sums that are all the work there is, of those that other indices or groups make many of, or of those
+ * whose right operands lie packed in memory. `products`, at least 1, share its columns. */
+typedef enum BlocksOf { BLOCKS_PLAIN, BLOCKS_OF_MANY, BLOCKS_PACKED } BlocksOf;
+Blocks schedule_usual(const Kernel *k, BlocksOf of, uint32_t products);
 /* Rows, columns and terms of the blocks of the sums in the equation of `lhs`: those given for lhs, else for a tensor that the
- * same loops compute, else for a local whose sum stands there now. */
-int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int plain /* rows of no group */);
-int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs);
-int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs);
+ * same loops compute, else for a local whose sum stands there now, else the usual. */
+int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
+int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
+int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 /* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
 /* To be called when the right-hand side of `from` is put into the equation of `to`, or a part of it taken out into `to`:

@@ -163,9 +163,10 @@ static void test_digest(void **state)
 
 static Blocks blocks(const PassContext *c, const Kernel *k, TensorId lhs)
 {
-    return (Blocks){.rows = schedule_rows(c, k, lhs, 0),
-                    .cols = schedule_cols(c, k, lhs),
-                    .depth = schedule_depth(c, k, lhs)};
+    Blocks usual = schedule_usual(k, BLOCKS_OF_MANY, 1);
+    return (Blocks){.rows = schedule_rows(c, k, lhs, usual.rows),
+                    .cols = schedule_cols(c, k, lhs, usual.cols),
+                    .depth = schedule_depth(c, k, lhs, usual.depth)};
 }
 
 static const PassContext plain = {.isa = ISA_generic, .optimize = 1};
