@@ -165,7 +165,7 @@ static void sections(void **state)
     const char *unknown = with(a, good, 1, "\"blocks\"", "\"block\"");
     Description d;
     const char *error = machine_read(a, "mine.json", unknown, strlen(unknown), &d);
-    assert_non_null(strstr(error, "mine.json: block is {\"rows\":{\"value\":512,"));
+    assert_non_null(strstr(error, "mine.json: block is {\"rows\":{\"value\":256,"));
     assert_non_null(
         strstr(error, "...: there is no such key, here are name, kind, doc, cube_16bit, align, blocks, "));
     refused(a, with(a, good, 1, "\"cpu\"", "\"npu\""),
@@ -228,8 +228,8 @@ static void rules_between_figures(void **state)
     const char *cpu = text_of(a, "host"), *npu = text_of(a, "ascend910b2");
     refused(a, with(a, cpu, 3, "\"value\": 16,", "\"value\": 24,"),
             "mine.json: align.block.value is 256: must be a multiple of align.fragment, which is 24");
-    refused(a, with(a, cpu, 1, "\"value\": 512", "\"value\": 500"),
-            "mine.json: blocks.rows.value is 500: must be a multiple of align.fragment, which is 16");
+    refused(a, with(a, cpu, 1, "\"value\": 128", "\"value\": 100"),
+            "mine.json: blocks.plain_rows.value is 100: must be a multiple of align.fragment, which is 16");
     refused(a, with(a, npu, 1, "\"value\": 65536,", "\"value\": 65535,"),
             "mine.json: l0a.bytes.value is 65535: must be a multiple of l0a.align, which is 512");
 }
