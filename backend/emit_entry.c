@@ -2,8 +2,9 @@
  * launches on one thread or in one parallel region, and reports a failed check. */
 #include "backend/emit_packed.h"
 
-/* Below this many scalar operations one thread is faster than waking others; the bits are the same. */
-static const double alone_below = 32768.0;
+/* Below this many scalar operations for each time that threads begin, meet or part, one of them alone is faster; the
+ * bits are the same. */
+static const double worth_meeting = 262144.0;
 enum { THREADS_MAX = 1024 };
 
 unsigned emit_parameters(const Plan *p, Ty *out)
@@ -127,6 +128,7 @@ static V get_memory(Emit *e, Gate *g, V ctx, V bytes)
 
 /* ---- the call ---- */
 
+/* As many as the context says; below 0: as many even where they are not worth it. */
 static V count_threads(Emit *e, V ctx)
 {
     L *l = e->l;
@@ -138,13 +140,16 @@ static V count_threads(Emit *e, V ctx)
     l_end_when(l, &has);
     V n = l_phi(l, l->i32, zero, start, asked, from);
     start = l_here(l);
-    When open = l_when(l, l_icmp(l, LLVMIntSLE, n, zero));
+    V alone_below = l_real(l->f64, worth_meeting * (2.0 + e->p->launches.len));
+    V small = l_and(l, l_icmp(l, LLVMIntSGE, n, zero),
+                    l_fcmp(l, LLVMRealOLT, emit_extent_f64(e, e->p->p->work), alone_below));
+    n = l_max(l, n, l_sub(l, zero, n));
+    When open = l_when(l, l_icmp(l, LLVMIntEQ, n, zero));
     V most = l_call(l, l_declare(l, "omp_get_max_threads", l_fn_type(l, l->i32, NULL, 0)), NULL, 0);
     from = l_here(l);
     l_end_when(l, &open);
     n = l_phi(l, l->i32, n, start, most, from);
     n = l_max(l, l_min(l, n, l_i32(l, THREADS_MAX)), l_i32(l, 1));
-    V small = l_fcmp(l, LLVMRealOLT, emit_extent_f64(e, e->p->p->work), l_real(l->f64, alone_below));
     return l_select(l, small, l_i32(l, 1), n);
 }
 

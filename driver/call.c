@@ -99,48 +99,51 @@ static int solve(const SigExtent *e, int64_t number, int64_t *sizes)
 
 /* ---- the equations of one argument ---- */
 
-typedef int (*EachSize)(Call *c, const SigParam *p, const SigExtent *e, int64_t number, const char *what);
+/* axis: of a tensor; of a route its size of that number: */
+static const char *const route_sizes[] = {"tokens", "choices", "groups", "rows"};
+typedef int (*EachSize)(Call *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis);
 
 static int each_size(Call *c, uint32_t i, EachSize f)
 {
     const SigParam *p = &c->k->sig->params[i];
     const SigGroup *g = &c->k->module->signatures.groups[p->group];
     const moe_route *r = c->args[i].route;
-    char what[24];
     int status = 0;
     if (p->kind == MOEC_ROUTE) {
-        (void)((status = f(c, p, &p->tokens, r->tokens, "tokens")) ||
-               (status = f(c, p, &p->choices, r->choices, "choices")) ||
-               (status = f(c, p, &g->groups, r->groups, "groups")) ||
-               (status = f(c, p, &g->rows, r->rows, "rows")));
+        (void)((status = f(c, p, &p->tokens, r->tokens, 0)) ||
+               (status = f(c, p, &p->choices, r->choices, 1)) ||
+               (status = f(c, p, &g->groups, r->groups, 2)) || (status = f(c, p, &g->rows, r->rows, 3)));
         return status;
     }
-    for (uint32_t d = 0; p->kind == MOEC_TENSOR && d < p->rank && !status; d++) {
-        snprintf(what, sizeof what, "axis %u", d);
-        status = f(c, p, &p->shape[d], c->args[i].tensor->shape[d], what);
-    }
+    for (uint32_t d = 0; p->kind == MOEC_TENSOR && d < p->rank && !status; d++)
+        status = f(c, p, &p->shape[d], c->args[i].tensor->shape[d], d);
     return status;
 }
 
 /* Never an error: what stays unknown or does not fit is named afterwards. */
-static int solve_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, const char *what)
+static int solve_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis)
 {
     (void)p;
-    (void)what;
+    (void)axis;
     solve(e, number, c->sizes);
     return 0;
 }
 
-static int check_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, const char *what)
+static int check_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis)
 {
     int64_t want;
     const char *kernel = c->k->sig->name;
-    if (!eval_extent(e, c->sizes, &want))
+    int known = eval_extent(e, c->sizes, &want);
+    if (known && want == number)
+        return 0;
+    char what[24];
+    snprintf(what, sizeof what, "axis %u", axis);
+    if (p->kind == MOEC_ROUTE)
+        snprintf(what, sizeof what, "%s", route_sizes[axis]);
+    if (!known)
         return refuse(c, "%s: '%s' %s is %s, which is too large", kernel, p->name, what, e->text);
-    if (want != number)
-        return refuse(c, "%s: '%s' has %lld at %s, but %s is %lld here", kernel, p->name, (long long)number,
-                      what, e->text, (long long)want);
-    return 0;
+    return refuse(c, "%s: '%s' has %lld at %s, but %s is %lld here", kernel, p->name, (long long)number, what,
+                  e->text, (long long)want);
 }
 
 static uint32_t unknown_dims(const Call *c)
@@ -274,6 +277,8 @@ static int call(Call *c)
                     : c->k->entry(c->ctx, c->passed, c->pointers);
 }
 
+enum { ROOM = 128 }; /* words: a call of a kernel that needs no more allocates nothing */
+
 int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n)
 {
     uint32_t ndims = k->module->signatures.ndims, nparams = k->sig->nparams;
@@ -281,15 +286,17 @@ int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, s
     if (n != nparams)
         return refuse(&c, "%s takes %u arguments, but %zu were given", k->sig->name, nparams, n);
     /* One block: values and sizes are 8 bytes each, then the pointers. */
-    char *block = calloc(2 * ((size_t)nparams + ndims) + 1, 8);
-    if (!block)
+    uint64_t room[ROOM], *block = room;
+    size_t words = 2 * ((size_t)nparams + ndims);
+    if (words > ROOM && !(block = calloc(words, sizeof *block)))
         return MOE_MEMORY;
-    c.values = (uint64_t *)(void *)block;
+    c.values = block;
     c.sizes = (int64_t *)(void *)(c.values + nparams);
     c.passed = c.sizes + ndims;
     c.pointers = (void **)(void *)(c.passed + ndims);
     int status = call(&c);
-    free(block);
+    if (block != room)
+        free(block);
     return status;
 }
 

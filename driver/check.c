@@ -73,7 +73,7 @@ static const char *named(Arena *a, const char *what, const char *bad)
 static const char *compare_targets(Job *j, const CheckCase *c, const CheckReference *r)
 {
     const Check *check = j->check;
-    CheckTarget one = {&check->jit, 1, 0}, two = {&check->jit, 2, 1}, so = {&check->so, 1, 0};
+    CheckTarget one = {&check->jit, 1, 0}, two = {&check->jit, -2, 1}, so = {&check->so, 1, 0};
     CheckResult first = check_call(c, &one);
     const char *bad = named(j->arena, "JIT", check_compare(c, r, &first, j->tolerance, &j->score));
     CheckResult second = check_call(c, &two);

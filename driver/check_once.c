@@ -59,7 +59,7 @@ static const char *run_interpreter(const Check *check, const CheckCase *c, const
 /* With --tiles the results of the edited program are also compared with the interpreter's. */
 static const char *run_compiled(const Check *check, const CheckCase *c, const CheckReference *want)
 {
-    CheckTarget target = {&check->jit, check->o->threads, 0};
+    CheckTarget target = {&check->jit, -check->o->threads, 0};
     CheckResult got = check_call(c, &target);
     CheckScore score = {0};
     EvalRoute *routes = arena_array(c->arena, EvalRoute, c->k->params.len + 1);

@@ -44,7 +44,7 @@ typedef struct CheckCase {
 /* Where compiled code comes from, and how it is called. */
 typedef struct CheckTarget {
     const Loaded *code;
-    int threads;
+    int threads; /* as in moe_ctx */
     int dirty; /* call a second time with the work space full of NaN */
 } CheckTarget;
 

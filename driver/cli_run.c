@@ -32,7 +32,7 @@ static const struct argp_option run_options[] = {
     {"routing", KEY_ROUTING, "CLAUSE", 0,
      "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
-    {"threads", KEY_THREADS, "N", 0, "0 (default): what OpenMP would take", 0},
+    {"threads", KEY_THREADS, "N", 0, "That many, for small sizes too; 0 (default): what OpenMP would take", 0},
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {0}};
 

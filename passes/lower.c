@@ -236,23 +236,42 @@ static void lower_equation(Lower *l, const Equation *q)
 
 /* ---- kernels ---- */
 
-/* Rough operations of an equation: every index it runs over, a group's run counted once. */
-static Extent work_of(Kernel *k, const Equation *q)
+/* How many values the indices of expressions take together; `stop` X_GROUP: a row under `@` counts as its group. */
+static Extent times_of(Kernel *k, const ExprId *e, uint32_t n, uint8_t stop)
 {
     Module *m = k->module;
-    Extent work = ext_const(m, 1);
+    Extent times = ext_const(m, 1);
+    uint8_t *counted = arena_alloc(m->arena, k->indices.len + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        each_below (below, k, e[i], stop) {
+            const Expr *x = x_at(k, *below);
+            if (x->kind == X_GROUP && stop == X_GROUP)
+                times = ext_mul(m, times, m->groups.at[k->routes.at[x->sym].group].groups);
+            if (x->kind == X_INDEX && !counted[x->sym]++)
+                times = ext_mul(m, times, k->indices.at[x->sym].axis.extent);
+        }
+    }
+    return times;
+}
+
+/* Rough operations of an equation. Terms of sums are cheap, many being added at a time; memory is not. */
+static Extent work_of(Kernel *k, const Equation *q)
+{
+    enum { TOUCH = 20 };
+    Module *m = k->module;
+    ExprId at[MAX_RANK + 1];
     if (q->rhs == NONE)
         return ext_mul(m, k->routes.at[q->route].tokens, k->routes.at[q->route].choices);
-    uint8_t *counted = arena_alloc(m->arena, k->indices.len + 1);
-    for (uint32_t pass = 0; pass <= q->nindex; pass++) {
-        ExprId e = pass < q->nindex ? q->index[pass] : q->rhs;
-        each_below (n, k, e, EVERYWHERE)
-            if (x_at(k, *n)->kind == X_INDEX && !counted[x_at(k, *n)->sym]) {
-                counted[x_at(k, *n)->sym] = 1;
-                work = ext_mul(m, work, k->indices.at[x_at(k, *n)->sym].axis.extent);
-            }
+    memcpy(at, q->index, sizeof *at * q->nindex);
+    Extent touched = times_of(k, at, q->nindex, EVERYWHERE), terms = ext_const(m, 0);
+    each_below (n, k, q->rhs, EVERYWHERE) {
+        at[q->nindex] = *n;
+        if (x_at(k, *n)->kind == X_LOAD)
+            touched = ext_add(m, touched, times_of(k, n, 1, X_GROUP));
+        if (x_at(k, *n)->kind == X_REDUCE)
+            terms = ext_add(m, terms, times_of(k, at, q->nindex + 1u, EVERYWHERE));
     }
-    return work;
+    return ext_add(m, terms, ext_mul(m, touched, ext_const(m, TOUCH)));
 }
 
 static void validate_routes(Lower *l)

@@ -8,7 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 bad=0
 
-# compare NAME COMMAND...: the output with OMP_NUM_THREADS 1, 2 and 2 again
+# compare NAME COMMAND...: the output with 1, 2 and again 2 threads
 compare() {
     name=$1
     shift
@@ -27,27 +27,28 @@ compare() {
     echo "same $name"
 }
 
-# The sizes are large enough for a team of threads.
-compare ffn "$moec" run examples/moe_ffn.moe ffn T=67 K=3 E=7 H=48 F=80
-compare ffn_fwd "$moec" run examples/moe_ffn.moe ffn_fwd T=67 K=3 E=7 H=48 F=80
-compare ffn_bwd "$moec" run --routing='zipf(1.2), empty(40%)' examples/moe_ffn.moe ffn_bwd T=67 K=3 E=7 H=48 F=80
-compare attention "$moec" run examples/attention.moe attention B=2 S=40 N=3 D=24
-compare attention_bwd "$moec" run examples/attention.moe attention_bwd B=2 S=40 N=3 D=24
-compare router "$moec" run examples/router.moe router T=300 K=2 E=33 H=48
-compare products "$moec" run tests/golden/bits_products.moe products M=90 N=70 P=111
-compare turned_bwd "$moec" run tests/differential/products.moe turned_bwd T=265 H=67 F=53
-compare capacity "$moec" run tests/differential/products.moe capacity T=301 K=2 E=5 H=77 F=131 C=33
+# One thread, or a team however small the sizes are.
+run() { "$moec" run --threads=$threads "$@"; }
+compare ffn run examples/moe_ffn.moe ffn T=67 K=3 E=7 H=48 F=80
+compare ffn_fwd run examples/moe_ffn.moe ffn_fwd T=67 K=3 E=7 H=48 F=80
+compare ffn_bwd run --routing='zipf(1.2), empty(40%)' examples/moe_ffn.moe ffn_bwd T=67 K=3 E=7 H=48 F=80
+compare attention run examples/attention.moe attention B=2 S=40 N=3 D=24
+compare attention_bwd run examples/attention.moe attention_bwd B=2 S=40 N=3 D=24
+compare router run examples/router.moe router T=300 K=2 E=33 H=48
+compare products run tests/golden/bits_products.moe products M=90 N=70 P=111
+compare turned_bwd run tests/differential/products.moe turned_bwd T=265 H=67 F=53
+compare capacity run tests/differential/products.moe capacity T=301 K=2 E=5 H=77 F=131 C=33
 for isa in host amx-soft; do
-    compare "dense $isa" "$moec" run --target=$isa tests/differential/products.moe dense T=140 H=261 F=131
-    compare "glu_bwd $isa" "$moec" run --target=$isa --routing='zipf(2), empty(40%)' tests/differential/products.moe \
+    compare "dense $isa" run --target=$isa tests/differential/products.moe dense T=140 H=261 F=131
+    compare "glu_bwd $isa" run --target=$isa --routing='zipf(2), empty(40%)' tests/differential/products.moe \
         glu_bwd T=200 K=2 E=5 H=67 F=39
 done
-compare buckets "$moec" run tests/golden/bits_buckets.moe buckets N=30000 V=70
-compare scatter "$moec" run tests/golden/bits_scatter.moe scatter N=3000 V=70 M=20
-compare "unpermute into product" "$moec" run --routing='zipf(1.2), empty(40%)' tests/differential/scatter.moe ffn T=151 K=3 E=7 H=157 F=37
-compare "its gradient" "$moec" run tests/differential/scatter.moe ffn_bwd T=151 K=3 E=7 H=157 F=37
-compare "unpermute beside a product" "$moec" run tests/differential/scatter.moe shared T=151 K=3 E=7 H=157 F=37 G=41
-compare gradient "$moec" run tests/golden/bits_gradient.moe gradient T=100 K=3 E=5 M=50 N=40
+compare buckets run tests/golden/bits_buckets.moe buckets N=30000 V=70
+compare scatter run tests/golden/bits_scatter.moe scatter N=3000 V=70 M=20
+compare "unpermute into product" run --routing='zipf(1.2), empty(40%)' tests/differential/scatter.moe ffn T=151 K=3 E=7 H=157 F=37
+compare "its gradient" run tests/differential/scatter.moe ffn_bwd T=151 K=3 E=7 H=157 F=37
+compare "unpermute beside a product" run tests/differential/scatter.moe shared T=151 K=3 E=7 H=157 F=37 G=41
+compare gradient run tests/golden/bits_gradient.moe gradient T=100 K=3 E=5 M=50 N=40
 
 # However a stripe is cut: the same bits, also where targets add two or 32 terms at a time.
 for isa in host amx-soft; do

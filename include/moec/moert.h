@@ -48,7 +48,7 @@ static inline const char *moe_strerror(int status)
 
 #endif
 
-/* NULL when memory is exhausted. threads 0: what OpenMP would take. */
+/* NULL when memory is exhausted. threads: as the field of moe_ctx says. */
 moe_ctx *moe_ctx_new(int threads);
 void moe_ctx_free(moe_ctx *ctx);
 const char *moe_status_text(int status);
