@@ -15,8 +15,8 @@ KERNELS = 6
 
 
 class Kernel:
-    def __init__(self, rng, name):
-        self.rng, self.name, self.fresh = rng, name, 0
+    def __init__(self, rng, layouts, name):
+        self.rng, self.layouts, self.name, self.fresh = rng, layouts, name, 0
         self.tensors = {}   # name -> (element type, axes); i32 tensors hold indices into the dimension `into`
         self.into = {}
         self.routed = rng.random() < 0.4
@@ -36,6 +36,12 @@ class Kernel:
             at = self.rng.randrange(len(axes))
             axes[at:at + 1] = self.pair
         return axes
+
+    def layout(self, axes):
+        """What may stand after the type of a parameter of floats."""
+        if len(axes) < 2 or self.group in axes[-2:]:
+            return ""
+        return self.layouts.choice(["", "", "", " packed", " packed both"])
 
     def pick(self, scope, dim):
         names = [n for n, d in scope.items() if d == dim]
@@ -147,7 +153,7 @@ class Kernel:
             axes = self.axes(DIMS, [1, 2, 2, 3])
             elem = rng.choice(["f32", "f32", "bf16", "f16"])
             self.tensors[f"x{n}"] = (elem, axes)
-            params.append(f"in x{n}: {elem}[{', '.join(axes)}]")
+            params.append(f"in x{n}: {elem}[{', '.join(axes)}]{self.layout(axes)}")
         for n in range(rng.randint(0, 2)):
             axes = [rng.choice(DIMS) for _ in range(rng.choice([1, 2]))]
             self.into[f"j{n}"] = rng.choice(DIMS)
@@ -179,7 +185,7 @@ class Kernel:
             self.lines.append(f"  {name}[{left}] = {elem}({value})")
             self.tensors[name] = (elem, axes)
             if last:
-                outs.append(f"out {name}: {elem}[{', '.join(axes)}]")
+                outs.append(f"out {name}: {elem}[{', '.join(axes)}]{self.layout(axes)}")
         terms = []  # of every input, so that each has a gradient
         for t in inputs:
             bound = {self.index(): d for d in self.tensors[t][1]}
@@ -198,9 +204,9 @@ class Kernel:
 
 
 def source(seed):
-    rng = random.Random(seed)
+    rng, layouts = random.Random(seed), random.Random(f"layouts {seed}")  # the kernels are the same in all layouts
     text = "moe 1\ndim A, B, C, T, K, E, M\ngroup R : E rows T*K\ngroup P : E capacity M\n\n"
-    return text + "".join(Kernel(rng, f"k{n}").write() for n in range(KERNELS))
+    return text + "".join(Kernel(rng, layouts, f"k{n}").write() for n in range(KERNELS))
 
 
 def main():
