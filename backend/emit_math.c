@@ -33,27 +33,50 @@ static V power_of_two(L *l, V n)
     return l_bits(l, l_shl(l, l_add(l, n, l_int(LLVMTypeOf(n), 127)), 23), l->f32);
 }
 
-/* e^(x + low) as *p * *scale, low far below x or NULL; x above -120 or NaN. Beyond the range the clamped
- * value overflows as it should; NaN passes the clamp. */
-static void exponential_parts(Emit *e, V x, V low, V *p, V *scale)
+static const double to_whole = 12582912.0; /* 1.5 * 2^23: adding it rounds to a whole number */
+
+/* e^(x + low) as a number about 1 times 2^(*shifted - to_whole), low far below x or NULL; x above -120 or NaN. Beyond the
+ * range the clamped value overflows as it should; NaN passes the clamp. */
+static V exponential_rest(Emit *e, V x, V low, V *shifted)
 {
     static const double c[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
                                0.0013926250831497611};
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
     x = l_select(l, l_fcmp(l, LLVMRealOGT, x, l_real(t, 89.0)), l_real(t, 89.0), x);
-    V magic = l_real(t, 12582912.0); /* 1.5 * 2^23: adding it rounds to a whole number */
-    V shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), magic);
-    V n = l_fsub(l, shifted, magic);
+    *shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), l_real(t, to_whole));
+    V n = l_fsub(l, *shifted, l_real(t, to_whole));
     V r = emit_fma(e, n, l_real(t, -0.69140625), x);
     r = emit_fma(e, n, l_real(t, -0.0017409305599453094), r);
     if (low)
         r = l_fadd(l, r, low);
     V sum = emit_fma(e, l_fmul(l, r, r), polynomial(e, r, c, 5), r);
+    return l_fadd(l, sum, l_real(t, 1.0));
+}
+
+/* The same as *p * *scale, both of them normal numbers. */
+static void exponential_parts(Emit *e, V x, V low, V *p, V *scale)
+{
+    L *l = e->l;
+    V shifted, rest = exponential_rest(e, x, low, &shifted);
     V whole = l_sub(l, l_bits(l, shifted, l->i32), l_int(l_like(l, l->i32, x), 0x4b400000));
     V first = l_sar(l, whole, 1);
-    *p = l_fmul(l, l_fadd(l, sum, l_real(t, 1.0)), power_of_two(l, first));
+    *p = l_fmul(l, rest, power_of_two(l, first));
     *scale = power_of_two(l, l_sub(l, whole, first));
+}
+
+/* rest * 2^n, rounded once: an instruction of AVX-512. */
+static V scale_native(L *l, V rest, V n)
+{
+    enum { LANES = 16, ROUND_AS_USUAL = 4 };
+    V result = NULL;
+    for (uint32_t i = 0; i < l_width(rest); i += LANES) {
+        V a = l_part(l, rest, i, LANES), b = l_part(l, n, i, LANES);
+        V args[5] = {a, b, a, l_int(l->i16, -1), l_i32(l, ROUND_AS_USUAL)};
+        V scaled = l_intrinsic(l, "llvm.x86.avx512.mask.scalef.ps.512", NULL, args, 5);
+        result = result ? l_join(l, result, scaled) : scaled;
+    }
+    return result;
 }
 
 /* In two steps, so that a subnormal result is rounded once. */
@@ -61,8 +84,12 @@ static V exponential(Emit *e, V x)
 {
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
-    V p, scale;
+    V p, scale, shifted;
     x = l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, -105.0)), l_real(t, -105.0), x);
+    if (e->p->isa >= ISA_avx512 && l_width(x) && l_width(x) % e->p->cpu->lanes == 0) {
+        p = exponential_rest(e, x, NULL, &shifted);
+        return scale_native(l, p, l_fsub(l, shifted, l_real(t, to_whole)));
+    }
     exponential_parts(e, x, NULL, &p, &scale);
     return l_fmul(l, p, scale);
 }

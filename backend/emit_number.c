@@ -66,25 +66,6 @@ static V round_bf16_plain(L *l, V value)
     return l_cast(l, LLVMTrunc, l_shr(l, l_select(l, nan, quiet, rounded), 16), l->i16);
 }
 
-/* Lanes from .. from + n - 1 of v. */
-static V part(L *l, V v, uint32_t from, uint32_t n)
-{
-    V lane[256];
-    for (uint32_t i = 0; i < n; i++)
-        lane[i] = l_i32(l, from + i);
-    return LLVMBuildShuffleVector(l->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(lane, n), "");
-}
-
-/* Vectors of floats, side by side. */
-static V join(L *l, V a, V b)
-{
-    V lane[256];
-    uint32_t n = l_width(a) + l_width(b);
-    for (uint32_t i = 0; i < n; i++)
-        lane[i] = l_i32(l, i);
-    return LLVMBuildShuffleVector(l->b, a, b, LLVMConstVector(lane, n), "");
-}
-
 /* The CPU's own rounding takes subnormal numbers for zeros: where there is one, which is hardly ever, the plain one is
  * taken. */
 static V round_bf16_native(L *l, V value)
@@ -92,10 +73,10 @@ static V round_bf16_native(L *l, V value)
     enum { LANES = 16, SUBNORMAL = 0x20 };
     V rounded = NULL, tiny = NULL;
     for (uint32_t i = 0; i < l_width(value); i += 2 * LANES) {
-        V half[2] = {part(l, value, i + LANES, LANES), part(l, value, i, LANES)};
+        V half[2] = {l_part(l, value, i + LANES, LANES), l_part(l, value, i, LANES)};
         V both = l_intrinsic(l, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", NULL, half, 2);
         both = LLVMBuildBitCast(l->b, both, l_lanes_of(l, l->i16, 2 * LANES), "");
-        rounded = rounded ? join(l, rounded, both) : both;
+        rounded = rounded ? l_join(l, rounded, both) : both;
         for (int h = 0; h < 2; h++) {
             V args[2] = {half[h], l_i32(l, SUBNORMAL)};
             V found = l_intrinsic(l, "llvm.x86.avx512.fpclass.ps.512", NULL, args, 2);

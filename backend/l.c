@@ -202,6 +202,21 @@ V l_lane_bits(L *l, V mask)
     return LLVMBuildBitCast(l->b, mask, LLVMIntTypeInContext(l->ctx, l_width(mask)), "");
 }
 
+static V shuffled(L *l, V a, V b, uint32_t from, uint32_t n)
+{
+    V lane[512];
+    for (uint32_t i = 0; i < n; i++)
+        lane[i] = l_i32(l, from + i);
+    return LLVMBuildShuffleVector(l->b, a, b, LLVMConstVector(lane, n), "");
+}
+
+V l_part(L *l, V v, uint32_t from, uint32_t n)
+{
+    return shuffled(l, v, LLVMGetPoison(LLVMTypeOf(v)), from, n);
+}
+
+V l_join(L *l, V a, V b) { return shuffled(l, a, b, 0, l_width(a) + l_width(b)); }
+
 V l_any(L *l, V mask)
 {
     if (!l_width(mask))
