@@ -136,19 +136,18 @@ V emit_abs(Emit *e, V a, V b)
     return l_intrinsic(l, "llvm.fabs", LLVMTypeOf(a), &a, 1);
 }
 
-/* a when `better` holds or a is NaN, else b (which may be NaN). */
-static V extreme(Emit *e, V a, V b, LLVMIntPredicate of_int, LLVMRealPredicate unordered_worse)
+/* b where it is better or NaN, else a, which may be NaN: the inner choice is an instruction of x86. */
+static V extreme(Emit *e, V a, V b, LLVMIntPredicate of_int, LLVMRealPredicate better)
 {
     L *l = e->l;
     if (l_is_int(a))
         return l_select(l, l_icmp(l, of_int, a, b), a, b);
-    V worse = l_fcmp(l, unordered_worse, a, b); /* also when either is NaN */
-    V nan = l_fcmp(l, LLVMRealUNO, a, a);
-    return l_select(l, nan, a, l_select(l, worse, b, a));
+    V best = l_select(l, l_fcmp(l, better, b, a), b, a);
+    return l_select(l, l_fcmp(l, LLVMRealUNO, b, b), b, best);
 }
 
-V emit_max2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSGE, LLVMRealULT); }
-V emit_min2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSLE, LLVMRealUGT); }
+V emit_max2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSGE, LLVMRealOGT); }
+V emit_min2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSLE, LLVMRealOLT); }
 
 V emit_relu(Emit *e, V a, V b)
 {
