@@ -258,7 +258,7 @@ static int is_norm(const Stripe *s, uint32_t at)
         ExprId load = s->f->loads[at].at[n];
         uint8_t axes[MAX_RANK];
         uint32_t keys = 0;
-        for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
+        for (uint32_t a = 0; a < x_at(k, load)->nargs && a < MAX_RANK; a++) {
             axes[a] = AXIS_FREE;
             for (uint32_t i = 0; i < s->nkeys; i++)
                 if (x_plain_index(k, x_arg(k, load, a)) == s->member[at].key[i])
