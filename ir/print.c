@@ -119,7 +119,8 @@ static void put_tensor_param(const Module *m, const Tensor *t, Text *out)
         axis_print(m, t->axes[i], out);
     }
     text_add(out, t->rank ? "]" : "");
-    text_add(out, t->layout == LAYOUT_PAIRS ? " packed%s" : "", t->both ? " both" : "");
+    if (t->layout == LAYOUT_PAIRS)
+        text_add(out, " packed%s", t->both ? " both" : "");
 }
 
 static void put_route_param(const Module *m, const Route *r, Text *out)
