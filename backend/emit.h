@@ -75,7 +75,6 @@ typedef struct Launch {
     StmtId loops[PARALLEL_MAX]; /* one flat space of items */
     int may_fail, has_product, has_lanes; /* lanes: registers that keep them */
     Vec(Slot) slots;
-    uint8_t *reads;      /* by TensorId: it loads from this buffer */
     uint32_t check_base; /* its first check in Plan.checks */
     uint64_t weight;     /* rough size of its code */
     Text key;            /* Note [One body] in plan_key.c */
@@ -152,7 +151,6 @@ typedef struct Emit {
     int unrolled; /* open unroll loops: see emit_outline() */
     V scratch;    /* emit_pack.c, emit_panel.c: what waits, or NULL */
     V rows;       /* emit_pack_run.c: addresses, or NULL */
-    int streams;  /* some store went past the caches */
 } Emit;
 
 /* emit_plan.c, plan_key.c */
@@ -208,10 +206,6 @@ V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask);
 void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 
-/* emit_stream.c: Note [Streams]. 0: nothing was emitted, the ordinary store remains to be made. */
-int emit_stream(Emit *e, uint32_t buffer, V at, V raw);
-void emit_stream_end(Emit *e); /* before a body returns */
-
 /* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
 V emit_decode(Emit *e, Elem elem, V raw);
 V emit_encode(Emit *e, Elem elem, V value);
@@ -248,11 +242,11 @@ V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
  * set, in whatever part of the object: block products by types, packs of rows by layouts and
  * types, and the transposition of a block of words; and what packs whole matrices of elements of 2 or 4 bytes, the same
  * for all. Their numbers in this order. */
-enum { PRODUCT_KINDS = 4, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
+enum { PRODUCT_KINDS = 8, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
 enum { HELPER_PACKED = HELPER_TRANSPOSE + 1, HELPERS = HELPER_PACKED + 2 };
 
 /* emit_product.c: block products, one function for each pair of element types. */
-uint32_t product_kind(Elem left, Elem right);
+uint32_t product_kind(Elem left, Elem right, Layout layout /* of the right operand */);
 void emit_product_function(Plan *p, uint32_t kind);
 V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */
 
@@ -305,15 +299,26 @@ typedef struct Product {
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
+    V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */
     V anew;     /* i1: sums begin at zero; old ones may be anything */
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
     V from_row; /* bytes to the next row there: 0, or c_row */
+    /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
+    int in_rows;
+    V mask[2], next, kept; /* what the loads of a unit find; what is asked for; words, as they lie in a panel */
 } Product;
 enum { ZERO_BYTES = 256 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };
 typedef void EmitFragment(Product *x, uint32_t rows, V c, V a, V b, V units);
+/* Fragments of all rows, then smaller ones, for the columns of b; `a` and `c` are of row 0. */
+void emit_product_rows(Product *x, V c, V a, V b, V units);
+void emit_begin_sums(Product *x, V unit); /* at zero where the call says so and this is the first unit */
+void emit_ask(L *l, V at);                /* the line of memory will be wanted in the second cache */
+/* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
+void emit_rows_product(Product *x, V depth);
+void emit_rows_vectors(Product *x, V b, V unit, V *right);
 EmitFragment emit_vector_fragment; /* emit_fragment.c */
 EmitFragment emit_tile_fragment, emit_soft_fragment; /* emit_amx.c */
 

@@ -3,7 +3,6 @@
 #include "backend/emit.h"
 
 enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
-enum { AHEAD = 128 * ROW_OF_WORDS }; /* bytes of a panel from what is multiplied to what is asked for */
 
 typedef struct Fragment {
     Product *x;
@@ -43,29 +42,34 @@ static V add_products(const Fragment *f, V left, V right, V sum)
     return l_intrinsic(l, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, args, 3);
 }
 
-/* The line will be wanted in the second cache: a panel in memory then costs no time beside its products, or all that
- * memory gives. */
-static void ask(L *l, V at)
+void emit_ask(L *l, V at)
 {
     V args[4] = {at, l_i32(l, 0), l_i32(l, 2), l_i32(l, 1)};
     l_intrinsic(l, "llvm.prefetch", l->ptr, args, 4);
 }
 
-/* Adds the products of the unit's terms; unit and words are counted from a and b. */
-static void add_unit(Fragment *f, V a, V b, uint32_t unit)
+/* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
+ * time beside its products, or all that memory gives. */
+static void panel_vectors(Fragment *f, V b, uint32_t unit, V *right)
 {
     Product *x = f->x;
     L *l = x->l;
-    V right[VECTORS_MAX];
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
         if (unit % x->per_word == 0) {
-            if (byte % LAYOUT_LINE_BYTES == 0 || v == 0)
-                ask(l, l_byte(l, b, l_i64(l, byte + AHEAD)));
+            if (x->ahead && (byte % LAYOUT_LINE_BYTES == 0 || v == 0))
+                emit_ask(l, l_byte(l, l_byte(l, b, x->ahead), l_i64(l, byte)));
             f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, b, l_i64(l, byte)), 4);
         }
         right[v] = right_vector(f, v, unit);
     }
+}
+
+/* Adds the products of the unit's terms, counted from a. */
+static void add_unit(Fragment *f, V a, uint32_t unit, const V *right)
+{
+    Product *x = f->x;
+    L *l = x->l;
     for (uint32_t r = 0; r < f->rows; r++) {
         V at = l_byte(l, a, l_i64(l, r * LAYOUT_LINE_BYTES + unit * LAYOUT_WORD_BYTES));
         V left = l_load(l, x->left == EL_BF16 ? l->i32 : l->f32, at, 4);
@@ -76,18 +80,25 @@ static void add_unit(Fragment *f, V a, V b, uint32_t unit)
     }
 }
 
-/* Two units at a time: more would only take longer to generate. */
+/* Two units at a time: more would only take longer to generate. One where words are kept, of any number of units; with
+ * stores between the loads of two LLVM runs out of registers. */
 static void over_units(Fragment *f, V a, V b, V units)
 {
     Product *x = f->x;
     L *l = x->l;
-    For k = l_for(l, l_i64(l, 0), units, FRAGMENT_UNITS, "terms");
+    uint32_t trip = x->kept ? 1 : FRAGMENT_UNITS;
+    For k = l_for(l, l_i64(l, 0), units, trip, "terms");
     Carry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
     V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
     V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
-    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word)));
-    for (uint32_t unit = 0; unit < FRAGMENT_UNITS; unit++)
-        add_unit(f, from, words, unit);
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))), right[VECTORS_MAX];
+    for (uint32_t unit = 0; unit < trip; unit++) {
+        if (x->in_rows)
+            emit_rows_vectors(x, b, k.var, right);
+        else
+            panel_vectors(f, words, unit, right);
+        add_unit(f, from, unit, right);
+    }
     l_carried(l, &k, &sums);
 }
 

@@ -29,10 +29,8 @@ static void mark_expr(Marker *m, ExprId x, StmtId loop)
         return;
     m->seen[x] = m->epoch;
     const Expr *n = x_at(m->p->k, x);
-    if (n->kind == X_LOAD) {
+    if (n->kind == X_LOAD)
         mark_buffer(m, n->sym, loop);
-        m->launch->reads[n->sym] = 1;
-    }
     for (uint32_t i = 0; i < n->nargs; i++) {
         if (n->kind == X_LANES)
             m->seen[x_arg(m->p->k, x, i)] = 0;
@@ -79,7 +77,8 @@ static int is_top_parallel(const Plan *p, StmtId s)
 static uint32_t product_of(const Plan *p, const Stmt *s)
 {
     const Expr *left = x_at(p->k, s->value), *right = x_at(p->k, s->other);
-    return product_kind(p->buffers.at[left->sym].elem, p->buffers.at[right->sym].elem);
+    const Buffer *b = &p->buffers.at[right->sym];
+    return product_kind(p->buffers.at[left->sym].elem, b->elem, b->layout);
 }
 
 static void mark_stmt(Marker *m, StmtId id)
@@ -110,8 +109,6 @@ static void mark_stmt(Marker *m, StmtId id)
         m->launch->may_fail = 1;
     if (s->kind == TILE_pack)
         plan_pack(m, id, s);
-    if (s->kind == TILE_store && s->add)
-        m->launch->reads[s->buffer] = 1;
     m->launch->has_product |= s->kind == TILE_product;
     if (s->kind == TILE_product)
         m->p->helpers |= (uint64_t)1 << product_of(m->p, s);
@@ -131,7 +128,6 @@ static void plan_launch(Marker *m, StmtId id)
 {
     Plan *p = m->p;
     Launch launch = {.stmt = id, .body = p->p->stmts.at[id].first};
-    launch.reads = arena_alloc(m->a, p->k->tensors.len + 1);
     while (launch.body != NONE && is_top_parallel(p, launch.body) && launch.nloops < PARALLEL_MAX) {
         launch.loops[launch.nloops++] = launch.body;
         launch.body = p->p->stmts.at[launch.body].first;

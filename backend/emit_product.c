@@ -13,10 +13,13 @@
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
  * block or panel; rows, columns, depth; whether sums begin anew. */
 enum { DEPTH = 8, ANEW, PARAMS };
-enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
+enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, FIRST_CACHE_WORDS = 128 /* 16 KB of a panel */ };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
-uint32_t product_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
+uint32_t product_kind(Elem left, Elem right, Layout layout)
+{
+    return (layout == LAYOUT_ROWS) * 4u + (left == EL_BF16) * 2u + (right == EL_BF16);
+}
 
 static Ty function_type(L *l)
 {
@@ -26,9 +29,10 @@ static Ty function_type(L *l)
 
 static V function_of(const Plan *p, uint32_t kind)
 {
-    static const char *const names[PRODUCT_KINDS] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
+    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
     L *l = p->l;
-    const char *name = arena_printf(l->arena, "moec.product.%s.%s", cpu_table[p->target].name, names[kind]);
+    const char *name = arena_printf(l->arena, "moec.product.%s.%s%s", cpu_table[p->target].name, names[kind % 4],
+                                    kind / 4 ? ".rows" : "");
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
@@ -56,7 +60,7 @@ static V function_at(Emit *e, uint32_t kind)
     return l_load(l, l->ptr, l_at(l, l->ptr, table, l_i64(l, kind)), 8);
 }
 
-/* The address of an operand's first element, and the bytes from a line block or panel to the next. */
+/* The address of an operand's first element, and the bytes from a line block, panel or row to the next. */
 static V operand(Emit *e, ExprId load, V *block)
 {
     L *l = e->l;
@@ -65,9 +69,14 @@ static V operand(Emit *e, ExprId load, V *block)
     for (uint32_t i = 0; i < x->nargs; i++)
         index[i] = x_arg(e->k, load, i);
     const Buffer *b = &e->p->buffers.at[x->sym];
-    int64_t bytes =
-        b->layout == LAYOUT_LINES ? LAYOUT_LINE_BYTES : LAYOUT_EDGE * (int64_t)elem_bytes(b->elem);
-    *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, bytes));
+    int64_t elem = (int64_t)elem_bytes(b->elem);
+    switch (b->layout) {
+    case LAYOUT_ROWS:
+    case LAYOUT_SUMS: *block = l_mul(l, emit_stride(e, x->sym, x->nargs - 2u), l_i64(l, elem)); break;
+    case LAYOUT_LINES: *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, LAYOUT_LINE_BYTES)); break;
+    case LAYOUT_PAIRS: *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, LAYOUT_EDGE * elem)); break;
+    case LAYOUT_COUNT: break;
+    }
     return emit_address(e, x->sym, index, x->nargs);
 }
 
@@ -87,7 +96,7 @@ void emit_tile_product(Emit *e, StmtId id)
     for (int i = 0; i < 3; i++)
         args[6 + i] = emit_value(e, s->size[i]);
     args[ANEW] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
-    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem)), args,
+    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem, right->layout)), args,
                    PARAMS, "");
 }
 
@@ -125,8 +134,7 @@ static void choose_fragment(Product *x)
 
 static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
 
-/* Fragments of all rows, then smaller ones; `a` and `c` are of row 0. */
-static void over_rows(Product *x, V c, V a, V b, V units)
+void emit_product_rows(Product *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     EmitFragment *fragment = fragment_of(x);
@@ -144,17 +152,42 @@ static void over_rows(Product *x, V c, V a, V b, V units)
     l_end_for(l, &f);
 }
 
+void emit_begin_sums(Product *x, V unit)
+{
+    L *l = x->l;
+    x->anew = l_and(l, LLVMGetParam(l->fn, ANEW), l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
+    x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);
+}
+
+/* Units of a part. Where rows are few it stays in the first cache, so that what streams through is read once. */
+static V part_of(const Product *x)
+{
+    L *l = x->l;
+    uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
+    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, 2 * (int64_t)x->rows));
+    V words = l_select(l, few, l_i64(l, least), l_i64(l, x->part));
+    return l_mul(l, words, l_i64(l, x->per_word));
+}
+
+/* A single fragment reads as fast as memory gives, in one run that the CPU sees by itself; more of them leave it time. */
+static V ahead_of(const Product *x)
+{
+    L *l = x->l;
+    V one = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, x->rows & -x->rows));
+    return l_select(l, one, l_i64(l, 0), l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES));
+}
+
 /* All terms for the columns of c and b. */
 static void over_parts(Product *x, V c, V b)
 {
     L *l = x->l;
-    int64_t part = (int64_t)x->part * x->per_word;
-    For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), part, "part"); /* without terms too */
-    x->anew = l_and(l, LLVMGetParam(l->fn, ANEW), l_icmp(l, LLVMIntEQ, f.var, l_i64(l, 0)));
-    x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);
-    V units = l_min(l, l_sub(l, x->units, f.var), l_i64(l, part));
+    V part = part_of(x);
+    For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), 1, "part"); /* without terms too */
+    f.next = part;
+    emit_begin_sums(x, f.var);
+    V units = l_min(l, l_sub(l, x->units, f.var), part);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block));
-    over_rows(x, c, a, l_byte(l, b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))), units);
+    emit_product_rows(x, c, a, l_byte(l, b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))), units);
     l_end_for(l, &f);
 }
 
@@ -207,6 +240,12 @@ void emit_product_function(Plan *p, uint32_t kind)
     choose_fragment(&x);
     x.units = count_units(&x, LLVMGetParam(fn, DEPTH));
     x.zeros = zeros(p);
-    over_columns(&x);
+    x.in_rows = kind >= 4;
+    if (x.in_rows)
+        emit_rows_product(&x, LLVMGetParam(fn, DEPTH));
+    else {
+        x.ahead = ahead_of(&x);
+        over_columns(&x);
+    }
     LLVMBuildRetVoid(l->b);
 }

@@ -220,11 +220,19 @@ static void verify_sums(TileVerifier *v, const Tensor *t)
     }
 }
 
+/* Row-major memory that a right operand is read from is, like what a pack reads, inside by what the program says. */
+static void verify_place_of(TileVerifier *v, const Tensor *t, const TileBox *box)
+{
+    if (t->layout != LAYOUT_ROWS)
+        verify_box(v, box, (int64_t[]){edge_of(t, t->rank - 2u), edge_of(t, t->rank - 1u)});
+    else if (t->rank < 2 || t->space == SPACE_REG)
+        tile_broken(v, "the right operand %s is no matrix in memory", t->name);
+}
+
 /* side: 0 the left operand [.., row, k], 1 the right one [.., k, column]. */
 static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
 {
-    static const char *const words[2] = {"left", "right"};
-    static const Layout layouts[2] = {LAYOUT_LINES, LAYOUT_PAIRS};
+    static const char *const words[2] = {"left", "right"}, *const wanted[2] = {"lines", "pairs or rows"};
     ExprId e = side ? s->other : s->value;
     verify_plain(v, e, WANT_VALUE, "an operand");
     if (v->error)
@@ -234,15 +242,15 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
         return;
     }
     const Tensor *t = &v->k->tensors.at[x_at(v->k, e)->sym];
-    if (t->layout != layouts[side]) {
+    if (side ? t->layout != LAYOUT_PAIRS && t->layout != LAYOUT_ROWS : t->layout != LAYOUT_LINES) {
         tile_broken(v, "the %s operand %s has layout %s; it must be %s", words[side], t->name,
-                    layout_name(t->layout), layout_name(layouts[side]));
+                    layout_name(t->layout), wanted[side]);
         return;
     }
     TileBox box = tile_box_of(v->k, e);
     box.to[0] = side ? s->size[2] : s->size[0];
     box.to[1] = side ? s->size[1] : s->size[2];
-    verify_box(v, &box, (int64_t[]){edge_of(t, t->rank - 2u), edge_of(t, t->rank - 1u)});
+    verify_place_of(v, t, &box);
     if (!v->error)
         tile_verify_access(v, &box, 0);
 }

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 const Cpu cpu_table[ISA_COUNT] = {
-#define CPU(id, word, lanes, rows, vectors, part, left_bits, features, doc) \
-    {word, lanes, rows, vectors, part, left_bits, features, doc},
+#define CPU(id, word, lanes, rows, vectors, part, left_bits, rows_read, features, doc) \
+    {word, lanes, rows, vectors, part, left_bits, rows_read, features, doc},
 #include "machines/cpu.def"
 };
 

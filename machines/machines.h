@@ -11,7 +11,7 @@
 /* ---- instruction sets ---- */
 
 typedef enum Isa {
-#define CPU(id, word, lanes, rows, vectors, part, left_bits, features, doc) ISA_##id,
+#define CPU(id, word, lanes, rows, vectors, part, left_bits, rows_read, features, doc) ISA_##id,
 #include "machines/cpu.def"
     ISA_COUNT
 } Isa;
@@ -23,6 +23,7 @@ typedef struct Cpu {
     uint32_t vectors;     /* ... times vectors of columns */
     uint32_t part;        /* words of a right panel that a fragment goes over at a time */
     uint32_t left_bits;   /* bits of an element of the left panel in a product of 16-bit types: 32 widened, 16 as it is */
+    uint32_t rows_read;   /* 1: a product reads its right operand in rows too */
     const char *features; /* LLVM feature string */
     const char *doc;
 } Cpu;
@@ -74,12 +75,12 @@ typedef struct Machine {
     struct {
         int64_t fragment, block, line;
     } align;
-    Blocks blocks, packed_blocks, l0_blocks;
+    Blocks blocks, given_blocks, l0_blocks;
     struct {
         int64_t cube, vector;
     } cores;
     struct {
-        int64_t l1, l2, l3, stream;
+        int64_t l1, l2, l3;
     } caches;
     OnChip l1, l0a, l0b, l0c, ub;
     struct {

@@ -249,8 +249,9 @@ typedef struct Run {
 } Run;
 void lower_slabs(Lower *l, const Together *g, const Run *r);
 
-/* Does the right operand lie in memory as a product reads it? Of a tensor `packed both` it may be the turned one. */
-typedef enum Given { GIVEN_NOT, GIVEN_AS_IS, GIVEN_TURNED } Given;
+/* Does the right operand lie in memory as a product reads it: in rows, or packed? Of a tensor `packed both` it may be the
+ * turned one. */
+typedef enum Given { GIVEN_NOT, GIVEN_ROWS, GIVEN_AS_IS, GIVEN_TURNED } Given;
 Given lower_given(Lower *l, const Product *p);
 
 /* lower_report.c: a sum that goes in blocks, or why it does not. */

@@ -180,14 +180,13 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
 
 enum { UNROLLED_ROWS = 4, POINTWISE_VECTORS = 2 /* of floats: one of 16-bit elements */ };
 
-/* How many different products the plan's block has, and whether the right operands of all lie packed in memory. */
-static uint32_t count_products(Lower *l, const Members *m, int *packed)
+/* How many different products the plan's block has, and whether the right operands of all are given. */
+static uint32_t count_products(Lower *l, const Members *m, int *given)
 {
-    const Kernel *k = l->k;
     ExprId reds[REDUCE_MAX];
     uint32_t nreds = 0, n = 0;
     Product product;
-    *packed = 1;
+    *given = 1;
     for (uint32_t q = 0; q < m->n; q++)
         nreds += lower_products(l, m->at[q].rhs, reds + nreds, REDUCE_MAX - nreds);
     for (uint32_t r = 0; r < nreds; r++) {
@@ -196,8 +195,7 @@ static uint32_t count_products(Lower *l, const Members *m, int *packed)
             first++;
         if (first < r || !lower_factor(l, reds[r], l->plan.row, l->plan.lane, &product))
             continue;
-        const Expr *right = x_at(k, product.right);
-        *packed &= right->kind == X_LOAD && k->tensors.at[right->sym].layout == LAYOUT_PAIRS;
+        *given &= lower_given(l, &product) != GIVEN_NOT;
         n++;
     }
     return n;
@@ -207,9 +205,9 @@ static uint32_t count_products(Lower *l, const Members *m, int *packed)
 static Blocks usual_blocks(Lower *l, const Members *m)
 {
     const Plan *p = &l->plan;
-    int packed, alone = p->nfree == 2 && !lower_is_row(l, p->row);
-    uint32_t products = count_products(l, m, &packed);
-    return schedule_usual(l->k, packed ? BLOCKS_PACKED : alone ? BLOCKS_PLAIN : BLOCKS_OF_MANY, products);
+    int given, alone = p->nfree == 2 && !lower_is_row(l, p->row);
+    uint32_t products = count_products(l, m, &given);
+    return schedule_usual(l->k, given ? BLOCKS_GIVEN : alone ? BLOCKS_PLAIN : BLOCKS_OF_MANY, products);
 }
 
 static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)

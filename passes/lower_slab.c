@@ -56,18 +56,26 @@ static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
     return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
 }
 
+/* Memory in rows, of which blocks of a head are packed for all blocks of rows (Note [Kept operands]). */
+static int is_rows(const Lower *l, const Tensor *t)
+{
+    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !l->stripe && t->space != SPACE_REG;
+}
+
 Given lower_given(Lower *l, const Product *p)
 {
     Kernel *k = l->k;
     const Expr *x = x_at(k, p->right);
     IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = l->plan.lane;
-    if (x->kind != X_LOAD || k->tensors.at[x->sym].layout != LAYOUT_PAIRS ||
-        k->tensors.at[x->sym].elem != p->right_elem)
+    const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
+    if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, t)))
         return GIVEN_NOT;
     for (uint32_t a = 0; a + 2 < x->nargs; a++)
         if (lower_varies(k, x_arg(k, p->right, a), depth) || lower_varies(k, x_arg(k, p->right, a), lane))
             return GIVEN_NOT;
-    if (k->tensors.at[x->sym].both && ends_in(k, p->right, lane, depth))
+    if (t->layout == LAYOUT_ROWS)
+        return ends_in(k, p->right, depth, lane) ? GIVEN_ROWS : GIVEN_NOT;
+    if (t->both && ends_in(k, p->right, lane, depth))
         return GIVEN_TURNED;
     return ends_in(k, p->right, depth, lane) ? GIVEN_AS_IS : GIVEN_NOT;
 }
@@ -76,16 +84,16 @@ Given lower_given(Lower *l, const Product *p)
 static ExprId given_at(Lower *l, const Product *p, const Slab *s)
 {
     Kernel *k = l->k;
-    Given given = x_is_int(k, s->run->lo, 0) ? lower_given(l, p) : GIVEN_NOT; /* slabs begin at whole lines */
-    if (given == GIVEN_NOT)
+    Given given = lower_given(l, p);
+    if (given == GIVEN_NOT || (given != GIVEN_ROWS && !x_is_int(k, s->run->lo, 0))) /* panels begin at whole lines */
         return s->run->whole ? lower_kept_at(l, p, s->lo) : (ExprId)NONE;
     ExprId at[MAX_RANK], first[2] = {s->lo, l->lane_first};
     IndexId from[2] = {s->index, l->plan.lane};
-    lower_bind(l, from[0], first[0], NONE);
+    lower_bind(l, from[0], first[0], s->run->group);
     lower_bind(l, from[1], first[1], NONE);
     ExprId e = lower_expr(l, p->right);
     lower_bind(l, from[1], NONE, NONE);
-    if (given == GIVEN_AS_IS)
+    if (given != GIVEN_TURNED)
         return e;
     uint32_t n = x_at(k, e)->nargs;
     for (uint32_t a = 0; a < n; a++)

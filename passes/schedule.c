@@ -145,7 +145,7 @@ static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorI
 Blocks schedule_usual(const Kernel *k, BlocksOf of, uint32_t products)
 {
     const Machine *host = machine_host(k->module->arena);
-    Blocks usual = of == BLOCKS_PACKED ? host->packed_blocks : host->blocks;
+    Blocks usual = of == BLOCKS_GIVEN ? host->given_blocks : host->blocks;
     if (of == BLOCKS_PLAIN)
         usual.rows = host->blocks.plain_rows;
     if (products > 1)

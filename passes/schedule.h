@@ -9,8 +9,8 @@
 #include "passes/passes.h"
 
 /* The machine's block: of sums that are all the work there is, of those that other indices or groups make many of, or of those
- * whose right operands lie packed in memory. `products`, at least 1, share its columns. */
-typedef enum BlocksOf { BLOCKS_PLAIN, BLOCKS_OF_MANY, BLOCKS_PACKED } BlocksOf;
+ * whose right operands are read where they lie. `products`, at least 1, share its columns. */
+typedef enum BlocksOf { BLOCKS_PLAIN, BLOCKS_OF_MANY, BLOCKS_GIVEN } BlocksOf;
 Blocks schedule_usual(const Kernel *k, BlocksOf of, uint32_t products);
 /* Rows, columns and terms of the blocks of the sums in the equation of `lhs`: those given for lhs, else for a tensor that the
  * same loops compute, else for a local whose sum stands there now, else the usual. */

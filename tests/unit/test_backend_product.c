@@ -3,6 +3,7 @@
 #include "tests/unit/backend_fixture.h"
 
 #include <math.h>
+#include <sys/mman.h>
 
 enum { ROWS = 64, COLS = 128, DEPTH = 288, GUARDS = 4, GUARD = 16, IDS = 512 };
 
@@ -22,21 +23,24 @@ static const Types types[] = {
     {"bf16", "bf16", "bf16", "bf16", "bf16(%s + 1)", "bf16(%s + 1)", 1},
     {"f16", "f16", "f32", "f32", "%s", "%s", 0},
     {"f32", "f32", "f32", "bf16", "%s + 1", "bf16(%s + 1)", 1},
+    {"f32", "f32", "f32", "f32", "%s", "%s", 0},
 };
 
 /* Where the operands come from: the sources' subscripts. */
 typedef struct Way {
     const char *x_shape, *x, *w_shape, *w;
+    int rows; /* the right operand is read as it lies */
 } Way;
 
 static const Way ways[] = {
-    {"M, K", "i, k", "K, N", "k, j"},
-    {"K, M", "k, i", "N, K", "j, k"},
-    {"M, K", "id[i], k", "K, N", "id[512 + k], j"},
-    {"K, M", "id[512 + k], i", "N, K", "id[1024 + j], k"},
-    {"M, K", "id[i], id[512 + k]", "K, N", "id[512 + k], id[1024 + j]"},
+    {"M, K", "i, k", "K, N", "k, j", 0},
+    {"K, M", "k, i", "N, K", "j, k", 0},
+    {"M, K", "id[i], k", "K, N", "id[512 + k], j", 0},
+    {"K, M", "id[512 + k], i", "N, K", "id[1024 + j], k", 0},
+    {"M, K", "id[i], id[512 + k]", "K, N", "id[512 + k], id[1024 + j]", 0},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
+static const Way in_rows = {"M, K", "i, k", "K, N", "k, j", 1};
 
 static void add_kernel(char *text, size_t size, const Types *t, const Way *way, int number)
 {
@@ -63,7 +67,7 @@ static void add_kernel(char *text, size_t size, const Types *t, const Way *way, 
         "        for a in 0..64 { for b in 0..128 { part[a, b] = if(a < M and b < N, 3.0, 1000.0) } }\n"
         "        pack xs[0, 0] over i in 0..min2(M, 33), k in 0..min2(K, 257) = %s\n"
         "        pack ws[0, 0] over k in 0..min2(K, 257), j in 0..min2(N, 100) = %s\n"
-        "        product part[0, 0] += xs[0, 0] * ws[0, 0]\n"
+        "        product part[0, 0] += xs[0, 0] * %s[0, 0]\n"
         "            rows min2(M, 33) cols min2(N, 100) depth min2(K, 257)\n"
         "        for c in 0..64 { for d in 0..128 { y[c, d] = part[c, d] } }\n"
         "        z[0] = 0.0\n"
@@ -77,10 +81,16 @@ static void add_kernel(char *text, size_t size, const Types *t, const Way *way, 
         "        for v in 0..16 { g[0, v] = g0[v] g[1, v] = g1[v] g[2, v] = g2[v] g[3, v] = g3[v] }\n"
         "    }\n"
         "}\n",
-        number, t->x, way->x_shape, t->w, way->w_shape, t->left, t->right, left, right, a - 1, a, a, b - 1, b,
-        b);
+        number, t->x, way->x_shape, t->w, way->w_shape, t->left, t->right, left, right,
+        way->rows ? "w" : "ws", a - 1, a, a, b - 1, b, b);
     assert_true(strlen(text) + strlen(more) < size);
     strcat(text, more);
+}
+
+/* As the right operand lies in memory, without the pack's conversions. */
+static int reads_rows(Isa isa, const Types *t)
+{
+    return cpu_table[isa].rows_read && !strcmp(t->w, t->right) && !strcmp(t->of_w, "%s");
 }
 
 static void compile_products(Compiled *c, const Types *t, Isa isa, int nways)
@@ -89,6 +99,8 @@ static void compile_products(Compiled *c, const Types *t, Isa isa, int nways)
     strcpy(text, "tiles 1\ndim M <= 64\ndim N <= 128\ndim K <= 288\n");
     for (int i = 0; i < nways; i++)
         add_kernel(text, sizeof text, t, &ways[i], i);
+    if (reads_rows(isa, t))
+        add_kernel(text, sizeof text, t, &in_rows, WAYS);
     compile(c, text, isa);
 }
 
@@ -125,6 +137,7 @@ enum { SEED_X = 5, SEED_W = 100000 };
 typedef struct Case {
     int64_t m, n, k;
     int way;
+    int rows;
     int32_t id[3 * IDS];
 } Case;
 
@@ -166,16 +179,31 @@ static void check_case(const Case *c, const Types *t, const float *y)
                 continue; /* may hold anything */
             }
             if (got != want)
-                fail_msg("way %d, %s x %s, %d x %d x %d: [%d, %d] is %g, not %g", c->way, t->left, t->right,
-                         (int)c->m, (int)c->n, (int)c->k, (int)i, (int)j, (double)got, (double)want);
+                fail_msg("way %d%s, %s x %s, %d x %d x %d: [%d, %d] is %g, not %g", c->way,
+                         c->rows ? " in rows" : "", t->left, t->right, (int)c->m, (int)c->n, (int)c->k,
+                         (int)i, (int)j, (double)got, (double)want);
         }
+}
+
+/* Memory for the right operand: what comes after it cannot be read. */
+static void *right_memory(size_t bytes)
+{
+    enum { PAGES = 1 << 18, GUARD_PAGES = 1 << 16 };
+    static char *memory;
+    if (!memory) {
+        memory = mmap(NULL, PAGES + GUARD_PAGES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(memory != MAP_FAILED && mprotect(memory + PAGES, GUARD_PAGES, PROT_NONE) == 0);
+    }
+    assert_true(bytes <= PAGES);
+    return memory + PAGES - bytes;
 }
 
 static void run_case(Compiled *compiled, Case *c, const Types *t)
 {
-    static float x[ROWS * DEPTH], w[DEPTH * COLS], y[ROWS * COLS], g[GUARDS * GUARD], z[2];
+    static float x[ROWS * DEPTH], y[ROWS * COLS], g[GUARDS * GUARD], z[2];
+    void *w = right_memory((size_t)(c->k * c->n) * (strcmp(t->w, "f32") ? 2 : sizeof(float)));
     char name[8];
-    snprintf(name, sizeof name, "f%d", c->way);
+    snprintf(name, sizeof name, "f%d", c->rows ? WAYS : c->way);
     fill(x, t->x, SEED_X, c->m * c->k);
     fill(w, t->w, SEED_W, c->k * c->n);
     int64_t extents[3] = {c->m, c->k, c->n};
@@ -204,8 +232,11 @@ static void test_isa(Isa isa)
         Compiled compiled;
         compile_products(&compiled, &types[i], isa, WAYS);
         for (size_t all = 0; all < 6 * 6 * 7 * WAYS; all++) {
-            Case c = {rows[all % 6], cols[all / 6 % 6], depths[all / 36 % 7], (int)(all / (36 * 7)), {0}};
+            Case c = {rows[all % 6], cols[all / 6 % 6], depths[all / 36 % 7], (int)(all / (36 * 7)), 0, {0}};
             if (c.way < 2 || all % 5 == 0) /* gathers: some of the sizes */
+                run_case(&compiled, &c, &types[i]);
+            c.rows = c.way == 0 && reads_rows(isa, &types[i]);
+            if (c.rows)
                 run_case(&compiled, &c, &types[i]);
         }
         done(&compiled);
@@ -240,27 +271,30 @@ static void fill_random(void *memory, const char *type, uint32_t seed, int64_t c
     }
 }
 
-/* However many rows stand beside an element, its bits are the same. */
+/* However many rows stand beside an element, and wherever the right operand is read, its bits are the same. */
 static void test_alone(void **state)
 {
     (void)state;
     enum { M = 33, N = 100, K = 257 };
-    static const int64_t rows[] = {1, 5, 12};
+    static const int64_t rows[] = {1, 5, 12, 33};
     static float x[ROWS * DEPTH], w[DEPTH * COLS], all[ROWS * COLS], part[ROWS * COLS], g[GUARDS * GUARD],
         z[2];
     static int32_t id[3 * IDS];
     EACH_ISA(isa)
-    for (int t = 0; t < 3; t++) {
-        if (!multiplies(isa, &types[t]))
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        if (!multiplies(isa, &types[t]) || (t > PAIRS && !reads_rows(isa, &types[t])))
             continue;
         Compiled c;
         compile_products(&c, &types[t], isa, 1);
         fill_random(x, types[t].x, 7, M * K);
         fill_random(w, types[t].w, 11, K * N);
         call_fine(&c, "f0", (int64_t[]){M, N, K}, (void *[]){x, w, id, all, g, z});
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            call_fine(&c, "f0", (int64_t[]){rows[i], N, K}, (void *[]){x, w, id, part, g, z});
-            for (int64_t r = 0; r < rows[i]; r++)
+        for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+            int64_t n = rows[i / 2];
+            if (i % 2 && !reads_rows(isa, &types[t]))
+                continue;
+            call_fine(&c, i % 2 ? "f5" : "f0", (int64_t[]){n, N, K}, (void *[]){x, w, id, part, g, z});
+            for (int64_t r = 0; r < n; r++)
                 assert_memory_equal(&all[r * COLS], &part[r * COLS], sizeof *all * N);
         }
         done(&c);
@@ -440,7 +474,7 @@ static void test_objects(void **state)
         if (error)
             fail_msg("%s", error);
         for (int i = 0; i < WAYS; i++) {
-            Case c = {33, 100, 257, i, {0}};
+            Case c = {33, 100, 257, i, 0, {0}};
             run_case(&compiled, &c, &types[i % 2]);
         }
         backend()->jit_free(compiled.jit);
