@@ -75,6 +75,7 @@ typedef struct Launch {
     StmtId loops[PARALLEL_MAX]; /* one flat space of items */
     int may_fail, has_product, has_lanes; /* lanes: registers that keep them */
     Vec(Slot) slots;
+    uint8_t *reads;      /* by TensorId: it loads from this buffer */
     uint32_t check_base; /* its first check in Plan.checks */
     uint64_t weight;     /* rough size of its code */
     Text key;            /* Note [One body] in plan_key.c */
@@ -151,6 +152,7 @@ typedef struct Emit {
     int unrolled; /* open unroll loops: see emit_outline() */
     V scratch;    /* emit_pack.c, emit_panel.c: what waits, or NULL */
     V rows;       /* emit_pack_run.c: addresses, or NULL */
+    int streams;  /* some store went past the caches */
 } Emit;
 
 /* emit_plan.c, plan_key.c */
@@ -205,6 +207,10 @@ V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of
 /* Contiguous lanes; mask NULL: all; buffer NONE: unknown. */
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask);
 void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
+
+/* emit_stream.c: Note [Streams]. 0: nothing was emitted, the ordinary store remains to be made. */
+int emit_stream(Emit *e, uint32_t buffer, V at, V raw);
+void emit_stream_end(Emit *e); /* before a body returns */
 
 /* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
 V emit_decode(Emit *e, Elem elem, V raw);

@@ -121,6 +121,7 @@ V emit_launch_body(Plan *p, const Launch *launch)
         items_body(e, launch, LLVMGetParam(fn, 2), LLVMGetParam(fn, 3));
     else
         emit_body(e, launch->body);
+    emit_stream_end(e);
     LLVMBuildRet(l->b, l_false(l));
     l->hides = 0;
     l_enter(l, e->failed);

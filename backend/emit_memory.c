@@ -239,6 +239,8 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
         end_lanes(e, &lanes);
         return;
     }
+    if (!mask && emit_stream(e, buffer, at, raw))
+        return;
     V args[3] = {raw, at, mask};
     emit_alias(e,
                mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, elem)

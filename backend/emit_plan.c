@@ -29,8 +29,10 @@ static void mark_expr(Marker *m, ExprId x, StmtId loop)
         return;
     m->seen[x] = m->epoch;
     const Expr *n = x_at(m->p->k, x);
-    if (n->kind == X_LOAD)
+    if (n->kind == X_LOAD) {
         mark_buffer(m, n->sym, loop);
+        m->launch->reads[n->sym] = 1;
+    }
     for (uint32_t i = 0; i < n->nargs; i++) {
         if (n->kind == X_LANES)
             m->seen[x_arg(m->p->k, x, i)] = 0;
@@ -109,6 +111,8 @@ static void mark_stmt(Marker *m, StmtId id)
         m->launch->may_fail = 1;
     if (s->kind == TILE_pack)
         plan_pack(m, id, s);
+    if (s->kind == TILE_store && s->add)
+        m->launch->reads[s->buffer] = 1;
     m->launch->has_product |= s->kind == TILE_product;
     if (s->kind == TILE_product)
         m->p->helpers |= (uint64_t)1 << product_of(m->p, s);
@@ -128,6 +132,7 @@ static void plan_launch(Marker *m, StmtId id)
 {
     Plan *p = m->p;
     Launch launch = {.stmt = id, .body = p->p->stmts.at[id].first};
+    launch.reads = arena_alloc(m->a, p->k->tensors.len + 1);
     while (launch.body != NONE && is_top_parallel(p, launch.body) && launch.nloops < PARALLEL_MAX) {
         launch.loops[launch.nloops++] = launch.body;
         launch.body = p->p->stmts.at[launch.body].first;

@@ -16,6 +16,7 @@ void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod)
     l->f32 = LLVMFloatTypeInContext(ctx);
     l->f64 = LLVMDoubleTypeInContext(ctx);
     l->ptr = LLVMPointerTypeInContext(ctx, 0);
+    l->md_past = LLVMGetMDKindIDInContext(ctx, "nontemporal", 11);
     l->md_scope = LLVMGetMDKindIDInContext(ctx, "alias.scope", 11);
     l->md_others = LLVMGetMDKindIDInContext(ctx, "noalias", 7);
     l->none = LLVMVoidTypeInContext(ctx);
@@ -249,6 +250,14 @@ V l_store(L *l, V v, V ptr, unsigned align)
 {
     V s = LLVMBuildStore(l->b, v, ptr);
     LLVMSetAlignment(s, align ? align : own_align(LLVMTypeOf(v)));
+    return s;
+}
+
+V l_store_past(L *l, V v, V ptr, unsigned align)
+{
+    V s = l_store(l, v, ptr, align);
+    LLVMMetadataRef one = LLVMValueAsMetadata(l_i32(l, 1));
+    LLVMSetMetadata(s, l->md_past, LLVMMetadataAsValue(l->ctx, LLVMMDNodeInContext2(l->ctx, &one, 1)));
     return s;
 }
 

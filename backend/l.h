@@ -15,6 +15,7 @@ typedef struct L {
     LLVMBuilderRef b;
     Ty i1, i8, i16, i32, i64, f16, f32, f64, ptr, none;
     unsigned md_scope, md_others; /* kinds of alias metadata */
+    unsigned md_past;             /* of stores past the caches */
     V fn;                         /* function being emitted */
     Block entry;                  /* its first block: stack slots, and what is computed once */
     int split;                    /* the module is a part: what parts share is hidden, not internal */
@@ -77,6 +78,7 @@ V l_lane_bits(L *l, V mask); /* iN of the lanes */
 /* Memory. Alignment 0: the type's own scalar alignment. */
 V l_load(L *l, Ty type, V ptr, unsigned align);
 V l_store(L *l, V v, V ptr, unsigned align);
+V l_store_past(L *l, V v, V ptr, unsigned align); /* past the caches */
 V l_at(L *l, Ty elem, V ptr, V index); /* address of ptr[index]; inbounds */
 V l_field(L *l, Ty type, V ptr, unsigned field);
 V l_slot(L *l, Ty type, const char *name); /* a stack slot in the entry block */

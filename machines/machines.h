@@ -80,7 +80,7 @@ typedef struct Machine {
         int64_t cube, vector;
     } cores;
     struct {
-        int64_t l1, l2, l3;
+        int64_t l1, l2, l3, stream;
     } caches;
     OnChip l1, l0a, l0b, l0c, ub;
     struct {

@@ -247,6 +247,17 @@ def test_packs(lib):
             assert (blocks[want.shape[0]:, :want.shape[1]] == 0).all(), "packs: padding"
 
 
+def test_large(lib):
+    n = 9 << 20
+    x, memory = normal(n), np.full(n + 32, np.nan, np.float32)
+    first = -memory.ctypes.data % 64 // 4 + 1
+    for at in (first - 1, first):  # a line of the cache begins there, and not
+        memory[:] = np.nan
+        call(lib, "large", (n,), [x, memory[at:at + n]])
+        assert (memory[at:at + n] == x * np.float32(3)).all(), f"large, {at * 4 % 64} bytes off"
+        assert np.isnan(memory[:at]).all() and np.isnan(memory[at + n:]).all(), "large: beyond its ends"
+
+
 def main():
     moec, only = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory() as scratch:
