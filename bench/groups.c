@@ -87,6 +87,8 @@ static const Shape decodes[] = {
 static const Kind decode_kinds[] = {
     {"fwd",        "weights row-major",          make_product, PRODUCT_FWD,                  .share = 0.8},
     {"fwd.packed", "weights packed before",      make_product, PRODUCT_FWD | PRODUCT_PACKED, .share = 0.8},
+    {"dx",         "weights row-major",          make_product, PRODUCT_DX,                   .share = 0.8},
+    {"dx.packed",  "weights packed before",      make_product, PRODUCT_DX | PRODUCT_PACKED,  .share = 0.8},
     {"block",      "the block, weights packed",  make_block,   BLOCK_FORWARD,                .share = 0.8},
     {0}};
 
