@@ -29,14 +29,15 @@
 /* sum(over where condition) a * b; the condition may be NONE. */
 typedef struct Sum {
     ExprId factor[2];
-    IndexId over;
+    IndexId over[MAX_RANK];
+    uint32_t nover;
     ExprId condition;
 } Sum;
 
-/* What the variables of d_a's equation, left-hand ones and then the summed one, are called in o's. */
+/* What the variables of d_a's equation, left-hand ones and then the summed ones, are called in o's. */
 typedef struct Renaming {
-    IndexId from[MAX_RANK + 1];
-    ExprId to[MAX_RANK + 1];
+    IndexId from[2 * MAX_RANK];
+    ExprId to[2 * MAX_RANK];
     uint32_t n;
 } Renaming;
 
@@ -47,7 +48,7 @@ typedef struct Match {
     ExprId node, other_node;       /* the sums of the reader and of d_a ... */
     Sum outer, inner, other;       /* ... taken apart, and o's */
     uint8_t load, kept;            /* which factor of `outer` is o; which of `inner` is a */
-    uint8_t at;                    /* h's place in o's left-hand side */
+    uint8_t at[MAX_RANK];          /* the places of what `outer` goes over in o's left-hand side */
     uint8_t common;                /* which factor of `other` is w */
     Renaming as_made;
     ExprId guard;       /* d_a's sum is asked for only there, or NONE: always */
@@ -58,12 +59,22 @@ typedef struct Match {
 static int sum_of(const Kernel *k, ExprId e, Sum *out)
 {
     const Expr *x = x_at(k, e);
-    if (x->kind != X_REDUCE || x->op != RED_SUM || x->nbound != 1 || !x_is_op(k, x_arg(k, e, 0), OP_mul) ||
-        !type_is_float((Type)x->type))
+    if (x->kind != X_REDUCE || x->op != RED_SUM || x->nbound > MAX_RANK ||
+        !x_is_op(k, x_arg(k, e, 0), OP_mul) || !type_is_float((Type)x->type))
         return 0;
     ExprId body = x_arg(k, e, 0);
-    *out = (Sum){{x_arg(k, body, 0), x_arg(k, body, 1)}, x_bound(k, e, 0), x_condition(k, e)};
+    *out = (Sum){{x_arg(k, body, 0), x_arg(k, body, 1)}, .nover = x->nbound, .condition = x_condition(k, e)};
+    for (uint32_t b = 0; b < x->nbound; b++)
+        out->over[b] = x_bound(k, e, b);
     return 1;
+}
+
+static int uses_any(const Kernel *k, ExprId e, const IndexId *over, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (x_uses_index(k, e, over[i]))
+            return 1;
+    return 0;
 }
 
 static int has_plain_lhs(const Kernel *k, const Equation *q)
@@ -129,16 +140,22 @@ static int match_made(Match *m)
 {
     Kernel *k = m->k;
     ExprId load = m->outer.factor[m->load];
-    if (x_at(k, load)->kind != X_LOAD || !place_in(k, load, m->outer.over, &m->at))
+    IndexId h[MAX_RANK];
+    uint32_t n = m->outer.nover;
+    if (x_at(k, load)->kind != X_LOAD)
         return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!place_in(k, load, m->outer.over[i], &m->at[i]))
+            return 0;
     m->made = definition_of(k, x_at(k, load)->sym);
     if (m->made == NONE || m->made >= m->reader || !sum_of(k, k->eqs.at[m->made].rhs, &m->inner) ||
         !is_only_load(k, m->reader, load))
         return 0;
-    IndexId h = x_at(k, k->eqs.at[m->made].index[m->at])->sym;
-    int first = x_uses_index(k, m->inner.factor[0], h), second = x_uses_index(k, m->inner.factor[1], h);
+    for (uint32_t i = 0; i < n; i++)
+        h[i] = x_at(k, k->eqs.at[m->made].index[m->at[i]])->sym;
+    int first = uses_any(k, m->inner.factor[0], h, n), second = uses_any(k, m->inner.factor[1], h, n);
     m->kept = (uint8_t)first;
-    return first != second && (m->inner.condition == NONE || !x_uses_index(k, m->inner.condition, h));
+    return first != second && (m->inner.condition == NONE || !uses_any(k, m->inner.condition, h, n));
 }
 
 /* ---- the product that is there anyhow ---- */
@@ -179,6 +196,28 @@ static int bind_all(Kernel *k, Renaming *r, ExprId from, ExprId to)
     return 1;
 }
 
+/* Does `outer` go over that variable of o? */
+static int goes_over(const Match *m, ExprId variable)
+{
+    for (uint32_t i = 0; i < m->outer.nover; i++)
+        if (m->k->eqs.at[m->made].index[m->at[i]] == variable)
+            return 1;
+    return 0;
+}
+
+/* Are w's variables what the sums go over: of d_a h, of o f? */
+static int sums_agree(const Match *m, uint32_t nleft)
+{
+    const Renaming *r = &m->as_made;
+    for (uint32_t i = nleft; i < r->n; i++)
+        if (!goes_over(m, r->to[i]))
+            return 0;
+    for (uint32_t i = 0; i < m->inner.nover; i++)
+        if (!is_bound(r, x_index(m->k, (Loc){0}, m->inner.over[i])))
+            return 0;
+    return m->other.nover == m->outer.nover;
+}
+
 /* Both equations read w: at the same variables, whatever they are called. What w does not vary with goes by order.
  * 0: they do not agree. */
 static int rename_shared(Match *m)
@@ -186,14 +225,13 @@ static int rename_shared(Match *m)
     Kernel *k = m->k;
     const Equation *made = &k->eqs.at[m->made], *shared = &k->eqs.at[m->shared];
     Renaming *r = &m->as_made;
-    r->n = shared->nindex + 1u;
+    r->n = shared->nindex + m->other.nover;
     for (uint32_t s = 0; s < r->n; s++) {
-        r->from[s] = s < shared->nindex ? x_at(k, shared->index[s])->sym : m->other.over;
+        r->from[s] = s < shared->nindex ? x_at(k, shared->index[s])->sym : m->other.over[s - shared->nindex];
         r->to[s] = NONE;
     }
-    if (!bind(k, r, shared->nindex, made->index[m->at]) ||
-        !bind_all(k, r, m->other.factor[m->common], m->inner.factor[1 - m->kept]) ||
-        !is_bound(r, x_index(k, made->loc, m->inner.over)))
+    if (!bind_all(k, r, m->other.factor[m->common], m->inner.factor[1 - m->kept]) ||
+        !sums_agree(m, shared->nindex))
         return 0;
     for (uint32_t s = 0, o = 0; s < shared->nindex; s++) {
         while (r->to[s] == NONE && is_bound(r, made->index[o]))
@@ -220,10 +258,12 @@ static ExprId looked_up(Kernel *k, ExprId e)
     return x_substitute(k, q.rhs, from, to, q.nindex);
 }
 
-/* Takes casts to 16 bits, factors and divisors free of `over` off e; these go to m->scale. */
-static void take_apart(Match *m, ExprId e, IndexId over)
+/* Takes casts to 16 bits, factors and divisors that d_a's sum does not go over off e; these go to m->scale. */
+static void take_apart(Match *m, ExprId e)
 {
     Kernel *k = m->k;
+    const IndexId *over = m->other.over;
+    uint32_t n = m->other.nover;
     m->scale = NONE;
     m->whole = 1;
     for (;; m->whole = 0) {
@@ -234,9 +274,9 @@ static void take_apart(Match *m, ExprId e, IndexId over)
         int divides = x_is_op(k, e, OP_div);
         if (!divides && !x_is_op(k, e, OP_mul))
             break;
-        uint32_t side = (uint32_t)(!divides && !x_uses_index(k, x_arg(k, e, 0), over));
+        uint32_t side = (uint32_t)(!divides && !uses_any(k, x_arg(k, e, 0), over, n));
         ExprId free = x_arg(k, e, 1 - side);
-        if (x_uses_index(k, free, over))
+        if (uses_any(k, free, over, n))
             break;
         if (divides)
             free = x_op2(k, x_at(k, e)->loc, OP_div, x_float(k, x_at(k, e)->loc, 1), free);
@@ -246,29 +286,31 @@ static void take_apart(Match *m, ExprId e, IndexId over)
     m->core = e;
 }
 
-/* e, of d_a's equation, where the reader asks for o: o's variables are its subscripts there, `f` and `h` the summed
- * ones. */
-static ExprId at_reader(const Match *m, ExprId e, ExprId f, ExprId h)
+/* e, of d_a's equation, where the reader asks for o: o's variables are its subscripts there. */
+static ExprId at_reader(const Match *m, ExprId e)
 {
     Kernel *k = m->k;
     const Equation *made = &k->eqs.at[m->made];
-    ExprId load = m->outer.factor[m->load], to[MAX_RANK + 1];
-    for (uint32_t s = 0; s < m->as_made.n; s++) {
-        to[s] = f;
+    const Renaming *r = &m->as_made;
+    ExprId load = m->outer.factor[m->load], to[2 * MAX_RANK];
+    for (uint32_t s = 0; s < r->n; s++) {
+        to[s] = x_index(k, (Loc){0}, r->from[s]);
         for (uint32_t o = 0; o < made->nindex; o++)
-            if (m->as_made.to[s] == made->index[o])
-                to[s] = o == m->at ? h : x_arg(k, load, o);
+            if (r->to[s] == made->index[o])
+                to[s] = x_arg(k, load, o);
     }
-    return x_substitute(k, e, m->as_made.from, to, m->as_made.n);
+    return x_substitute(k, e, r->from, to, r->n);
 }
 
-/* The variable of d_a's equation that o sums over. */
-static IndexId shared_over(const Match *m)
+/* Does e, of d_a's equation, vary with what o sums over? */
+static int varies_with_terms(const Match *m, ExprId e)
 {
-    uint32_t s = 0;
-    while (x_at(m->k, m->as_made.to[s])->sym != m->inner.over)
-        s++;
-    return m->as_made.from[s];
+    const Renaming *r = &m->as_made;
+    for (uint32_t s = 0; s < r->n; s++)
+        for (uint32_t i = 0; i < m->inner.nover; i++)
+            if (x_at(m->k, r->to[s])->sym == m->inner.over[i] && x_uses_index(m->k, e, r->from[s]))
+                return 1;
+    return 0;
 }
 
 /* The first that will read s. */
@@ -290,13 +332,11 @@ static int match_factors(Match *m)
     Kernel *k = m->k;
     if (!rename_shared(m))
         return 0;
-    take_apart(m, looked_up(k, m->other.factor[1 - m->common]), m->other.over);
-    IndexId f = shared_over(m);
-    if (x_uses_index(k, m->core, f) || x_at(k, m->core)->type != x_at(k, m->other.factor[m->common])->type ||
-        !is_ready(m))
+    take_apart(m, looked_up(k, m->other.factor[1 - m->common]));
+    if (varies_with_terms(m, m->core) ||
+        x_at(k, m->core)->type != x_at(k, m->other.factor[m->common])->type || !is_ready(m))
         return 0;
-    ExprId core = at_reader(m, m->core, x_index(k, (Loc){0}, f), x_index(k, (Loc){0}, m->outer.over));
-    return canon_expr(k, core) == m->outer.factor[1 - m->load];
+    return canon_expr(k, at_reader(m, m->core)) == m->outer.factor[1 - m->load];
 }
 
 /* Is d_a's sum asked for wherever d_a is, or wherever o has that term? */
@@ -319,7 +359,7 @@ static int match_shared(Match *m)
     const Kernel *k = m->k;
     const Equation *q = &k->eqs.at[m->shared];
     if (m->shared == m->made || m->shared == m->reader || !has_plain_lhs(k, q) ||
-        q->nindex != k->eqs.at[m->made].nindex)
+        q->nindex + m->outer.nover != k->eqs.at[m->made].nindex + m->inner.nover)
         return 0;
     each_below (n, k, q->rhs, X_REDUCE) {
         m->other_node = *n;
@@ -398,7 +438,7 @@ static TensorId share(Match *m)
     made.nindex = q.nindex;
     memcpy(made.index, q.index, sizeof made.index);
     ExprId body = x_op2(k, q.loc, OP_mul, m->core, m->other.factor[m->common]);
-    made.rhs = x_reduce(k, q.loc, RED_SUM, &m->other.over, 1, body, NONE);
+    made.rhs = x_reduce(k, q.loc, RED_SUM, m->other.over, m->other.nover, body, NONE);
     if (m->guard != NONE)
         made.rhs = x_if(k, q.loc, m->guard, made.rhs, x_float(k, q.loc, 0));
     ExprId value = x_load(k, q.loc, made.lhs, q.index);
@@ -415,23 +455,27 @@ static ExprId reader_sum(const Match *m, TensorId s)
 {
     Kernel *k = m->k;
     const Equation made = k->eqs.at[m->made];
-    ExprId load = m->outer.factor[m->load], to[MAX_RANK + 1], at[MAX_RANK];
-    IndexId from[MAX_RANK + 1], f = derive_index_like(k, m->inner.over);
+    ExprId load = m->outer.factor[m->load], to[2 * MAX_RANK], at[MAX_RANK];
+    IndexId from[2 * MAX_RANK], over[MAX_RANK];
     Loc loc = x_at(k, m->node)->loc;
-    for (uint32_t o = 0; o < made.nindex; o++) {
-        from[o] = x_at(k, made.index[o])->sym;
-        to[o] = x_arg(k, load, o);
+    uint32_t n = 0;
+    for (; n < made.nindex; n++) {
+        from[n] = x_at(k, made.index[n])->sym;
+        to[n] = x_arg(k, load, n);
     }
-    from[made.nindex] = m->inner.over;
-    to[made.nindex] = x_index(k, loc, f);
-    for (uint32_t a = 0; a < made.nindex; a++)
-        at[a] = x_substitute(k, m->as_made.to[a], from, to, made.nindex + 1u);
-    ExprId kept = x_substitute(k, m->inner.factor[m->kept], from, to, made.nindex + 1u);
+    for (uint32_t i = 0; i < m->inner.nover; i++, n++) {
+        over[i] = derive_index_like(k, m->inner.over[i]);
+        from[n] = m->inner.over[i];
+        to[n] = x_index(k, loc, over[i]);
+    }
+    for (uint32_t a = 0; a < m->as_made.n - m->other.nover; a++)
+        at[a] = x_substitute(k, m->as_made.to[a], from, to, n);
+    ExprId kept = x_substitute(k, m->inner.factor[m->kept], from, to, n);
     ExprId condition = m->inner.condition;
     if (condition != NONE)
-        condition = x_substitute(k, condition, from, to, made.nindex + 1u);
+        condition = x_substitute(k, condition, from, to, n);
     ExprId body = x_op2(k, loc, OP_mul, kept, x_load(k, loc, s, at));
-    return x_reduce(k, loc, RED_SUM, &f, 1, body, condition);
+    return x_reduce(k, loc, RED_SUM, over, m->inner.nover, body, condition);
 }
 
 static void apply(Match *m)
