@@ -305,6 +305,8 @@ typedef struct Product {
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
+    V column;   /* the fragment's first */
+    V own;      /* rows of 32 sums: a place for a fragment that is not whole */
     V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */
     V anew;     /* i1: sums begin at zero; old ones may be anything */
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
@@ -318,6 +320,9 @@ enum { ZERO_BYTES = 256 };
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };
 typedef void EmitFragment(Product *x, uint32_t rows, V c, V a, V b, V units);
+/* The one from `row` on; c and a are of row 0. Where nothing beside the block may be written, one that is not whole is computed
+ * in a place of its own. */
+void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V units);
 /* Fragments of all rows, then smaller ones, for the columns of b; `a` and `c` are of row 0. */
 void emit_product_rows(Product *x, V c, V a, V b, V units);
 void emit_begin_sums(Product *x, V unit); /* at zero where the call says so and this is the first unit */

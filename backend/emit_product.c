@@ -11,8 +11,8 @@
 #include "backend/emit.h"
 
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
- * block or panel; rows, columns, depth; whether sums begin anew. */
-enum { DEPTH = 8, ANEW, PARAMS };
+ * block or panel; rows, columns, depth; whether sums begin anew; whether nothing beside the block may be written. */
+enum { DEPTH = 8, ANEW, EXACT, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, FIRST_CACHE_WORDS = 128 /* 16 KB of a panel */ };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
@@ -23,7 +23,7 @@ uint32_t product_kind(Elem left, Elem right, Layout layout)
 
 static Ty function_type(L *l)
 {
-    Ty types[PARAMS] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i1};
+    Ty types[PARAMS] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i1, l->i1};
     return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
 }
 
@@ -85,7 +85,7 @@ void emit_tile_product(Emit *e, StmtId id)
     L *l = e->l;
     const Stmt *s = &e->p->p->stmts.at[id];
     const Buffer *left = &e->p->buffers.at[x_at(e->k, s->value)->sym],
-                 *right = &e->p->buffers.at[x_at(e->k, s->other)->sym];
+                 *right = &e->p->buffers.at[x_at(e->k, s->other)->sym], *sums = &e->p->buffers.at[s->buffer];
     if (e->width)
         BUG(l->arena, "backend: kernel %s has a block product in a vector loop", e->k->name);
     V stride = emit_stride(e, s->buffer, s->nindex - 2u), args[PARAMS];
@@ -96,6 +96,7 @@ void emit_tile_product(Emit *e, StmtId id)
     for (int i = 0; i < 3; i++)
         args[6 + i] = emit_value(e, s->size[i]);
     args[ANEW] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
+    args[EXACT] = l_int(l->i1, !sums_have_room(sums->space, sums->layout));
     LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem, right->layout)), args,
                    PARAMS, "");
 }
@@ -134,21 +135,51 @@ static void choose_fragment(Product *x)
 
 static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
 
+/* size[0] x size[1] sums, one by one. */
+static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
+{
+    For i = l_for(l, l_i64(l, 0), size[0], 1, "row");
+    V to_at = l_byte(l, to, l_mul(l, i.var, to_row)), from_at = l_byte(l, from, l_mul(l, i.var, from_row));
+    For j = l_for(l, l_i64(l, 0), size[1], 1, "column");
+    l_store(l, l_load(l, l->f32, l_at(l, l->f32, from_at, j.var), 4), l_at(l, l->f32, to_at, j.var), 4);
+    l_end_for(l, &j);
+    l_end_for(l, &i);
+}
+
+void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    V count = l_i64(l, rows), width = l_i64(l, x->lanes * x->vectors);
+    V left[2] = {l_sub(l, x->nrows, row), l_sub(l, x->ncols, x->column)};
+    V cut = l_or(l, l_icmp(l, LLVMIntSLT, left[0], count), l_icmp(l, LLVMIntSLT, left[1], width));
+    V size[2] = {l_min(l, left[0], count), l_min(l, left[1], width)}, own_row = l_i64(l, ROW_OF_WORDS);
+    V at = l_byte(l, c, l_mul(l, row, x->c_row)), c_row = x->c_row;
+    cut = l_and(l, cut, LLVMGetParam(l->fn, EXACT));
+    When before = l_when(l, cut);
+    copy_sums(l, x->own, own_row, at, c_row, size);
+    l_end_when(l, &before);
+    x->c_row = l_select(l, cut, own_row, c_row);
+    x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);
+    a = l_byte(l, a, l_mul(l, row, l_i64(l, LAYOUT_LINE_BYTES)));
+    fragment_of(x)(x, rows, l_select(l, cut, x->own, at), a, b, units);
+    x->c_row = c_row;
+    When after = l_when(l, cut);
+    copy_sums(l, at, c_row, x->own, own_row, size);
+    l_end_when(l, &after);
+}
+
 void emit_product_rows(Product *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitFragment *fragment = fragment_of(x);
     uint32_t tail = x->rows & -x->rows; /* the largest power of two that divides it */
     V rows = round_up(l, x->nrows, tail), count = l_i64(l, x->rows);
     For f = l_for(l, l_i64(l, 0), l_sub(l, rows, l_i64(l, x->rows - 1)), x->rows, "rows");
-    fragment(x, x->rows, l_byte(l, c, l_mul(l, f.var, x->c_row)),
-             l_byte(l, a, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES))), b, units);
+    emit_product_fragment(x, x->rows, f.var, c, a, b, units);
     l_end_for(l, &f);
     if (tail == x->rows)
         return;
     f = l_for(l, l_mul(l, l_bin(l, LLVMUDiv, rows, count), count), rows, tail, "tail");
-    fragment(x, tail, l_byte(l, c, l_mul(l, f.var, x->c_row)),
-             l_byte(l, a, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES))), b, units);
+    emit_product_fragment(x, tail, f.var, c, a, b, units);
     l_end_for(l, &f);
 }
 
@@ -156,7 +187,6 @@ void emit_begin_sums(Product *x, V unit)
 {
     L *l = x->l;
     x->anew = l_and(l, LLVMGetParam(l->fn, ANEW), l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
-    x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);
 }
 
 /* Units of a part. Where rows are few it stays in the first cache, so that what streams through is read once. */
@@ -196,6 +226,7 @@ static void over_columns(Product *x)
 {
     L *l = x->l;
     For f = l_for(l, l_i64(l, 0), x->ncols, x->lanes * x->vectors, "columns");
+    x->column = f.var;
     V panel = l_mul(l, l_sar(l, f.var, 5), x->b_panel), column = l_and(l, f.var, l_i64(l, LAYOUT_EDGE - 1));
     V b = l_byte(l, l_byte(l, x->b, panel), l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES)));
     over_parts(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), b);
@@ -240,6 +271,8 @@ void emit_product_function(Plan *p, uint32_t kind)
     choose_fragment(&x);
     x.units = count_units(&x, LLVMGetParam(fn, DEPTH));
     x.zeros = zeros(p);
+    x.own = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)x.rows * ROW_OF_WORDS), "own");
+    LLVMSetAlignment(x.own, LAYOUT_LINE_BYTES);
     x.in_rows = kind >= 4;
     if (x.in_rows)
         emit_rows_product(&x, LLVMGetParam(fn, DEPTH));

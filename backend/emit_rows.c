@@ -88,7 +88,7 @@ static void over_rows(Product *x, V c, V a, V b, V units)
     l_branch(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows - tail)), many, few);
     for (int i = 0; i < 2; i++) {
         l_enter(l, i ? few : many);
-        emit_vector_fragment(x, i ? tail : x->rows, c, a, b, units);
+        emit_product_fragment(x, i ? tail : x->rows, l_i64(l, 0), c, a, b, units);
         (i ? &few : &many)[0] = l_here(l);
         l_goto(l, left);
     }
@@ -119,6 +119,7 @@ static void over_columns(Product *x, V part, V first, V terms)
     For f = l_for(l, l_i64(l, 0), x->ncols, LAYOUT_EDGE, "columns");
     Carry c = l_carry(l, &f, next, 2);
     x->next = next[0];
+    x->column = f.var;
     make_masks(x, l_sub(l, x->ncols, f.var), terms);
     over_rows(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
               l_byte(l, b, l_mul(l, f.var, l_i64(l, column_bytes(x)))), units);

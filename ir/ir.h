@@ -133,6 +133,8 @@ typedef enum Layout { LAYOUT_ROWS, LAYOUT_SUMS, LAYOUT_LINES, LAYOUT_PAIRS, LAYO
 enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
 const char *layout_name(Layout y); /* "rows" */
 static inline int layout_is_dense(Layout y) { return y <= LAYOUT_SUMS; } /* row-major */
+/* Of sums: may a block that is written there go on to the next multiple of 32 in rows and columns? */
+static inline int sums_have_room(Space space, Layout y) { return space == SPACE_THREAD || y == LAYOUT_SUMS; }
 /* Of a matrix [x, y], x and y being its extents: the elements that it takes, and the place of element [i, j]. */
 int64_t layout_elements(Layout layout, Elem e, int64_t x, int64_t y);
 int64_t layout_place(Layout layout, Elem e, int64_t x, int64_t y, int64_t i, int64_t j);

@@ -30,11 +30,12 @@
  *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab anew slab == 0
  * part[i, j] += the sum over k of xs[i, k] * ws[k, j], k ascending, in f32: one chain for each element, that begins at its
  * old value, or where the condition after `anew` holds at zero: then `part` is not read, and written even if the depth
- * is zero or less. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major, in thread or work
- * space; its elements up to the next multiple of 32 in rows and columns may be written, with anything, so its extents are
- * multiples of 32. The left operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16, or it is
- * row-major memory, of which depth x columns elements are read, where the target can (rows_read of machines/cpu.def, which
- * also has the types that a target multiplies). Subscripts of panels and sums in k begin at a whole line, of rows and columns at a
+ * is zero or less. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major. In thread space and
+ * in layout sums its elements up to the next multiple of 32 in rows and columns may be written, with anything, so that its
+ * extents are multiples of 32; elsewhere, as in a gradient of the caller's, nothing beside the block is touched. The left
+ * operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16, or it is row-major memory, of which depth
+ * x columns elements are read, where the target can (rows_read of machines/cpu.def, which also has the types that a target
+ * multiplies). Subscripts of panels and sums in k begin at a whole line, of rows and columns at a
  * multiple of 32; from `depth` up to the next whole line both operands are zero.
  * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
 #ifndef IR_TILE_H

@@ -93,13 +93,13 @@ static void verify_box(TileVerifier *v, const TileBox *box, const int64_t *edges
         verify_inside(v, box, i);
 }
 
-/* How far a block that is written touches what follows it in an axis: panels up to whole lines in k; they and sums up
- * to multiples of 32 in rows and columns; else not at all. */
+/* How far a block that is written touches what follows it in an axis: panels up to whole lines in k; they and sums with
+ * room up to multiples of 32 in rows and columns; else not at all. */
 static int64_t touched(const Tensor *t, uint32_t axis, TileKind kind)
 {
     uint32_t k_axis = t->layout == LAYOUT_LINES ? t->rank - 1u : t->rank - 2u;
     if (kind == TILE_product)
-        return LAYOUT_EDGE;
+        return sums_have_room(t->space, t->layout) ? LAYOUT_EDGE : 1;
     return layout_is_dense(t->layout) ? 1 : axis == k_axis ? line_of(t) : LAYOUT_EDGE;
 }
 
@@ -211,9 +211,8 @@ static void verify_sums(TileVerifier *v, const Tensor *t)
     if (t->elem != EL_F32 || !layout_is_dense(t->layout))
         tile_broken(v, "the sums %s are %s in layout %s; they must be f32, row-major", t->name,
                     elem_name(t->elem), layout_name(t->layout));
-    else if (t->space != SPACE_THREAD && t->space != SPACE_WORK)
-        tile_broken(v, "the sums %s must be in thread or work space", t->name);
-    for (uint32_t i = t->rank - 2u; !v->error && t->layout != LAYOUT_SUMS && i < t->rank; i++) {
+    int fixed = t->layout != LAYOUT_SUMS && sums_have_room(t->space, t->layout);
+    for (uint32_t i = t->rank - 2u; !v->error && fixed && i < t->rank; i++) {
         int64_t extent;
         if (!ext_is_const(v->k->module, t->axes[i].extent, &extent) || extent % LAYOUT_EDGE)
             tile_broken(v, "axis %u of the sums %s is no constant multiple of %d", i, t->name, LAYOUT_EDGE);
@@ -283,7 +282,8 @@ void tile_verify_product(TileVerifier *v, const Stmt *s)
     if (!v->error)
         verify_sums(v, sums);
     if (!v->error)
-        verify_box(v, &box, (int64_t[]){edge_of(sums, sums->rank - 2u), LAYOUT_EDGE});
+        verify_box(v, &box,
+                   (int64_t[]){edge_of(sums, sums->rank - 2u), touched(sums, sums->rank - 1u, TILE_product)});
     for (uint32_t i = 0; i < 2; i++)
         verify_operand(v, s, i);
     if (!v->error)

@@ -59,6 +59,7 @@ typedef struct Plan {
     int64_t strip;   /* lanes one item covers; 0: as many as the schedule says */
     IndexId row;     /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
     int panels;      /* an item's elements go into panels of packed tensors (lower_panel.c); there are no products */
+    int in_place;    /* products add to the elements themselves (lower_home.c) */
     int64_t rows;    /* rows that are unrolled where a sum is not a block product, else 1; 0: bounds of all rows are asked */
     int64_t chunk;   /* rows of one item */
     int64_t depth;   /* terms that are packed at a time */
@@ -181,6 +182,7 @@ Stride lower_stride(Kernel *k, ExprId load, IndexId i);
 /* `row`: the only index that may become plan.row, or NONE: any. */
 void lower_plan(Lower *l, const Members *m, IndexId row);
 int lower_has_reduce(const Kernel *k, ExprId e);
+int lower_is_run(const Kernel *k, ExprId conjunct); /* `@r == e` or `e == @r`: the rows of one group */
 /* Maximal reductions of e (not inside another), at most max; returns how many. */
 uint32_t lower_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
 /* The bound index of `reduce` over which lanes may run, or NONE. */
@@ -272,6 +274,13 @@ void lower_pack_kept(Lower *l, Loc loc, const Kept *y, const ExprId *from, const
 void lower_pack_block(Lower *l, const Members *one, int64_t rows);
 /* The product's right operand from `term`, a whole line, and the first lane on, if it stands packed; else NONE. */
 ExprId lower_kept_at(Lower *l, const Product *p, ExprId term);
+
+/* lower_home.c: acc += P + Q onto f32 memory is one chain of additions that begins at the old value and takes the terms of
+ * all: the products are marked as the member's. Each is its own and stands once. */
+void lower_find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uint32_t n);
+/* The member whose elements are to be the place of p[i]'s sums: it alone reads them, and no other sum stands there yet. */
+const Equation *lower_home(Lower *l, const Members *m, const Product *p, uint32_t i);
+int lower_in_place(Lower *l, const Members *m); /* are all sums to stand in the caller's memory, for the plan's rows and lanes? */
 
 void lower_open_item(Lower *l, Loc loc); /* the loops over the item's rows and lanes */
 

@@ -107,8 +107,7 @@ static void collect_free(Kernel *k, ExprId e, Plan *p)
             add_free(k, p, x_at(k, *n)->sym);
 }
 
-/* Is conjunct c `@r == e` or `e == @r`? */
-static int is_run(const Kernel *k, ExprId c)
+int lower_is_run(const Kernel *k, ExprId c)
 {
     return x_is_op(k, c, OP_eq) &&
            (x_at(k, x_arg(k, c, 0))->kind == X_GROUP || x_at(k, x_arg(k, c, 1))->kind == X_GROUP);
@@ -124,7 +123,7 @@ static int picks_run(Lower *l, const ExprId *reds, uint32_t nreds, IndexId i)
         uint64_t implied;
         lower_is_bucket(l, reds[r], &sort, &conjunct, &implied);
         for (uint32_t c = 0; c < n; c++)
-            if ((c == conjunct || is_run(l->k, parts[c])) && x_uses_index(l->k, parts[c], i))
+            if ((c == conjunct || lower_is_run(l->k, parts[c])) && x_uses_index(l->k, parts[c], i))
                 return 1;
     }
     return 0;
@@ -243,6 +242,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     if (p->row != NONE) {
         TensorId lhs = l->equation->lhs;
         p->lane = last_index(l, q);
+        p->in_place = row == NONE && !l->stripe && lower_in_place(l, m);
         Blocks usual = usual_blocks(l, m);
         p->rows = UNROLLED_ROWS;
         p->chunk = l->stripe && p->row == l->stripe->row ? schedule_stripe_rows(l->c, l->k, p->row)

@@ -2,8 +2,8 @@
  *
  * Note [Blocks]. An item is a block of rows times a block of columns (lanes). The last reduced index of a sum goes in slabs:
  * for each, the left operand of the item's rows and the right operand of its columns are packed into the thread's memory,
- * then a block product adds the slab's terms to the item's sums, which stand in thread memory: in a block of their own, or
- * where their elements are to stand, if that is a matrix of layout `sums` (in a stripe). The first slab begins them, where
+ * then a block product adds the slab's terms to the item's sums, which stand in a block of thread memory, or where their
+ * elements are to stand (lower_home.c). The first slab begins them, where
  * nothing is to be added before it. Sums over the same index under the same condition go together (gate and up): a left
  * operand that they share is packed once. After all slabs the drain computes the rest of the equations, element by element,
  * and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so bits do not
@@ -12,8 +12,6 @@
  * some rows of the item have are added element by element, under their condition; nothing is multiplied by a zero mask.
  * The same loops do what is no product of two matrices. */
 #include "passes/lower.h"
-
-#include <string.h>
 
 /* ---- the item's rows and lanes ---- */
 
@@ -316,81 +314,6 @@ static uint32_t take_group(Lower *l, Product *p, uint32_t n, Together *g)
     return left;
 }
 
-/* Leaves of an addition tree, counted along every path; more than `limit` is enough to know. */
-static uint32_t leaves_of(const Kernel *k, ExprId e, uint32_t limit)
-{
-    if (!x_is_op(k, e, OP_add))
-        return 1;
-    uint32_t n = leaves_of(k, x_arg(k, e, 0), limit);
-    return n > limit ? n : n + leaves_of(k, x_arg(k, e, 1), limit - n);
-}
-
-/* The product of the list that computes e, or NULL. */
-static Product *product_of(Product *p, uint32_t n, ExprId e)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (p[i].reduce == e)
-            return &p[i];
-    return NULL;
-}
-
-/* Does a member but `self` ask for this sum too? */
-static int is_shared(const Kernel *k, const Members *m, uint32_t self, ExprId sum)
-{
-    for (uint32_t q = 0; q < m->n; q++)
-        if (q != self && x_contains(k, m->at[q].rhs, sum))
-            return 1;
-    return 0;
-}
-
-/* acc += P + Q onto f32 memory is one chain of additions that begins at the old value and takes the terms of all: the
- * products are marked as the member's. Each is its own and stands once. */
-static void find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uint32_t n)
-{
-    const Kernel *k = l->k;
-    const Equation *q = &m->at[self];
-    uint32_t sums = 0;
-    if (q->kind != EQ_ADD || k->tensors.at[q->lhs].elem != EL_F32)
-        return;
-    each_below (x, k, q->rhs, X_REDUCE) {
-        if (x_is_op(k, *x, OP_add))
-            continue;
-        if (!product_of(p, n, *x) || is_shared(k, m, self, *x))
-            return;
-        sums++;
-    }
-    if (leaves_of(k, q->rhs, sums) != sums)
-        return;
-    each_below (x, k, q->rhs, X_REDUCE)
-        if (x_at(k, *x)->kind == X_REDUCE)
-            product_of(p, n, *x)->chain = q;
-}
-
-/* Are the elements of q's rows and lanes in a matrix of sums? */
-static int holds_sums(Lower *l, const Equation *q)
-{
-    const Kernel *k = l->k;
-    ExprId at[MAX_RANK];
-    memcpy(at, q->index, sizeof at);
-    const Tensor *t = &k->tensors.at[lower_place(l, q->lhs, at)];
-    return t->layout == LAYOUT_SUMS && t->rank == 2 && x_uses_index(k, at[0], l->plan.row) &&
-           x_at(k, at[1])->kind == X_INDEX && x_at(k, at[1])->sym == l->plan.lane;
-}
-
-/* The member whose elements are to be the sums' place: it alone reads them, and no other sum stands there yet. */
-static const Equation *home_of(Lower *l, const Members *m, const Product *p, uint32_t i)
-{
-    const Kernel *k = l->k;
-    uint32_t q = 0;
-    while (!x_contains(k, m->at[q].rhs, p[i].reduce))
-        q++;
-    for (uint32_t j = 0; j < i; j++)
-        if (p[j].home == &m->at[q] && !p[j].chain)
-            return NULL;
-    int owns = p[i].chain || (m->at[q].kind == EQ_ASSIGN && !is_shared(k, m, q, p[i].reduce));
-    return owns && holds_sums(l, &m->at[q]) ? &m->at[q] : NULL;
-}
-
 static void new_sums(Lower *l, Product *p)
 {
     int64_t row = l->plan.strip + LAYOUT_EDGE; /* rows a power of two apart would share few places of a cache */
@@ -407,7 +330,7 @@ static void place_sums(Lower *l, const Members *m, Product *p, uint32_t n)
         uint32_t first = 0;
         while (first < i && (!p[i].chain || p[first].chain != p[i].chain))
             first++;
-        p[i].home = home_of(l, m, p, i);
+        p[i].home = lower_home(l, m, p, i);
         p[i].partial = first < i ? p[first].partial : (TensorId)NONE;
         if (!p[i].home && first == i)
             new_sums(l, &p[i]);
@@ -461,7 +384,7 @@ void lower_product(Lower *l, const Members *m)
     Product p[REDUCE_MAX];
     uint32_t n = lower_find_products(l, m, p);
     for (uint32_t q = 0; q < m->n; q++)
-        find_chain(l, m, q, p, n);
+        lower_find_chain(l, m, q, p, n);
     l->equation = &m->at[m->n - 1];
     l->item_row = lower_index(l, "row");
     place_sums(l, m, p, n);

@@ -38,7 +38,7 @@ static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, cons
     Loc loc = x_at(k, p->reduce)->loc;
     Stmt b = tile_stmt(TILE_product, loc);
     b.buffer = lower_sum_at(l, p, l->part_first, l->lane_first, b.index);
-    b.nindex = 2;
+    b.nindex = k->tensors.at[b.buffer].rank;
     b.value = left;
     b.other = right;
     b.guard = s->anew;
@@ -56,10 +56,11 @@ static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
     return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
 }
 
-/* Memory in rows, of which blocks of a head are packed for all blocks of rows (Note [Kept operands]). */
+/* Memory in rows. Of a head it is packed for all blocks of rows (Note [Kept operands]), and where sums stand in memory for
+ * all terms of a slab, which are too many to be read for each few rows again. */
 static int is_rows(const Lower *l, const Tensor *t)
 {
-    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !l->stripe && t->space != SPACE_REG;
+    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !l->stripe && !l->plan.in_place && t->space != SPACE_REG;
 }
 
 Given lower_given(Lower *l, const Product *p)

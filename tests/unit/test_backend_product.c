@@ -301,6 +301,69 @@ static void test_alone(void **state)
     }
 }
 
+/* ---- sums in the caller's memory ---- */
+
+static void compile_in_place(Compiled *c, const char *elem, Isa isa)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "tiles 1\n"
+             "dim M <= 33\n"
+             "dim N <= 100\n"
+             "dim K <= 64\n"
+             "kernel f(in x: %s[M, K], in w: %s[K, N], inout y: f32[40, 108]) {\n"
+             "    cost M*N*K\n"
+             "    thread xs: %s[33, 64] lines\n"
+             "    thread ws: %s[64, 100] pairs\n"
+             "    launch y {\n"
+             "        pack xs[0, 0] over i in 0..min2(M, 33), k in 0..min2(K, 64) = x[i, k]\n"
+             "        pack ws[0, 0] over k in 0..min2(K, 64), j in 0..min2(N, 100) = w[k, j]\n"
+             "        product y[2, 3] += xs[0, 0] * ws[0, 0] rows min2(M, 33) cols min2(N, 100) depth "
+             "min2(K, 64)\n"
+             "    }\n"
+             "}\n",
+             elem, elem, elem, elem);
+    compile(c, text, isa);
+}
+
+/* Nothing beside the block is touched, and its old values are begun with. */
+static void check_in_place(Compiled *c, const Types *t, const int64_t *size)
+{
+    enum { BEFORE = 2, LEFT = 3, WIDE = 108 };
+    static float x[33 * 64], w[64 * 100], y[40 * WIDE];
+    for (int i = 0; i < 40 * WIDE; i++)
+        y[i] = 3;
+    fill(x, t->x, SEED_X, size[0] * size[2]);
+    fill(w, t->w, SEED_W, size[2] * size[1]);
+    call_fine(c, "f", size, (void *[]){x, w, y});
+    for (int64_t i = 0; i < 40; i++)
+        for (int64_t j = 0; j < WIDE; j++) {
+            int64_t row = i - BEFORE, column = j - LEFT;
+            float want = 3;
+            int inside = row >= 0 && row < size[0] && column >= 0 && column < size[1];
+            for (int64_t k = 0; inside && k < size[2]; k++)
+                want += source(SEED_X, row, k, size[2]) * source(SEED_W, k, column, size[1]);
+            assert_true(y[i * WIDE + j] == want);
+        }
+}
+
+static void test_in_place(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {0, 1, 3, 12, 14, 32, 33}, cols[] = {0, 1, 15, 31, 32, 33, 64, 100};
+    EACH_ISA(isa)
+    for (int t = 0; t <= PAIRS; t += PAIRS) {
+        if (!multiplies(isa, &types[t]))
+            continue;
+        Compiled c;
+        compile_in_place(&c, types[t].left, isa);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            for (size_t j = 0; j < sizeof cols / sizeof *cols; j++)
+                check_in_place(&c, &types[t], (int64_t[]){rows[i], cols[j], 33});
+        done(&c);
+    }
+}
+
 /* ---- the sums of AMX ---- */
 
 static float flush(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f; }
@@ -509,9 +572,13 @@ static void test_tiles_at_every_level(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_amx_sums), cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_objects),  cmocka_unit_test(test_tiles_at_every_level),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_amx_sums),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_tiles_at_every_level),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
