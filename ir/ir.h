@@ -233,7 +233,7 @@ const char *class_name(EqClass c);
  *           `outer` variables on its left. For a block of rows after the other all members are computed in order. Locals
  *           that are only read inside the stripe, at [outer..., row, ...], are `placed`: a thread keeps their block. Members
  *           that reduce over `row` (carries) add up from block to block: then blocks run in order, and only `outer` is
- *           parallel; other members do not read them.
+ *           parallel, or, without outer variables, parts of the rows; other members do not read them.
  *   scatter Two members: o[r, h] over the rows of a route, a local, and its only reader y[t, h], which reads it in one
  *           place, a sum over the choices of token t. For a block of columns after the other the rows of o are computed,
  *           and added into the sums of their tokens at once; then y is. o does not exist in memory. */

@@ -53,7 +53,7 @@ static void put_stripe(const Kernel *k, uint32_t cluster, Text *out)
     text_add(out, "  // stripe over %s%s", k->indices.at[c->row].name, c->nouter ? " for" : "");
     for (uint32_t i = 0; i < c->nouter; i++)
         text_add(out, "%s%s", separator(&n), k->indices.at[c->outer[i]].name);
-    text_add(out, "%s:", c->carries ? ", in order" : "");
+    text_add(out, "%s:", !c->carries ? "" : c->nouter ? ", in order" : ", in parts");
     put_members(k, cluster, out);
     put_placed(k, cluster, out);
     text_add(out, "\n");

@@ -10,7 +10,7 @@
  * also reads, or writes in two statements, each flat loop must keep the two accesses apart on some axis: both stay in
  * the loop's own stretch p .. p + step, or both stay in the same lo..hi and lo is read from a list at the loop's
  * variable: such ranges (the rows of a block, of a group, of a bucket) do not overlap; those of `blocks` by N must not
- * be longer than N. Else one of the two belongs into a launch of its own. */
+ * be longer than N; or lo is p * n, and the range is not longer than n, which is the same for all items. Else one of the two belongs into a launch of its own. */
 #include "ir/tile_verify.h"
 
 /* ---- lanes ---- */
@@ -281,14 +281,42 @@ static uint32_t own_stretches(TileVerifier *v, const TileBox *box, uint32_t axis
     return own;
 }
 
-/* Flat loops that choose lo..hi from a list; see Note [Meeting items]. */
-static uint32_t listed_by(TileVerifier *v, ExprId lo, ExprId hi)
+/* Dimensions and numbers only: the same for all items. */
+static int is_common(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX || x_at(k, *n)->kind == X_LOAD)
+            return 0;
+    return 1;
+}
+
+/* The flat loop p of p * n when lo..hi begins there and is not longer than n. */
+static uint32_t spaced_by(TileVerifier *v, ExprId start, ExprId lo, ExprId hi)
+{
+    const Kernel *k = v->k;
+    for (uint32_t side = 0; side < 2 && x_is_op(k, start, OP_mul); side++) {
+        ExprId p = x_arg(k, start, side), n = x_arg(k, start, 1 - side);
+        TileSum longer = {0};
+        tile_sum_expr(v, &longer, hi, 1);
+        tile_sum_expr(v, &longer, lo, -1);
+        tile_sum_expr(v, &longer, n, -1);
+        for (uint32_t r = 0; r < v->ranges.len && v->ranges.at[r].flat; r++)
+            if (p == v->variable[v->ranges.at[r].var] && is_common(k, n) && tile_sum_at_most_zero(v, &longer))
+                return v->index_taint[v->ranges.at[r].var];
+    }
+    return 0;
+}
+
+/* Flat loops that choose lo..hi, from a list or by a length; see Note [Meeting items]. */
+static uint32_t chosen_by(TileVerifier *v, ExprId lo, ExprId hi)
 {
     TileSum start = {0}, longer = {0};
     tile_sum_expr(v, &start, lo, 1);
     ExprId atom = start.n == 1 && !start.lost ? start.at[0].atom : (ExprId)NONE;
-    if (atom == NONE || start.constant || start.at[0].coef != 1 || x_at(v->k, atom)->kind != X_LOAD)
+    if (atom == NONE || start.constant || start.at[0].coef != 1)
         return 0;
+    if (x_at(v->k, atom)->kind != X_LOAD)
+        return spaced_by(v, atom, lo, hi);
     longer.constant = -v->rows[x_at(v->k, atom)->sym];
     tile_sum_expr(v, &longer, hi, 1);
     tile_sum_expr(v, &longer, lo, -1);
@@ -302,7 +330,7 @@ static void find_block(TileVerifier *v, TileAccess *a, uint32_t axis)
     for (uint32_t r = 0; edge_of(&a->box, axis) <= 1 && a->lo[axis] == NONE && r < v->ranges.len; r++) {
         const TileRange *in = &v->ranges.at[r];
         int stable = !in->flat && tile_is_stable(v, in->lo) && tile_is_stable(v, in->hi);
-        a->block[axis] = stable ? listed_by(v, in->lo, in->hi) : 0;
+        a->block[axis] = stable ? chosen_by(v, in->lo, in->hi) : 0;
         if (a->block[axis] && stays_in(v, &a->box, axis, in->lo, in->hi, 0)) {
             a->lo[axis] = in->lo;
             a->hi[axis] = in->hi;

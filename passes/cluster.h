@@ -18,8 +18,8 @@
  *     member.
  *   - A carrier's `=` or `+=` is done once, after the last block: what stands around its sum (a cast, a
  *     divisor) is not repeated. Its left-hand tensor is touched by no other member. Carriers stand
- *     anywhere among the members. A stripe that carries has outer variables, so that there is something to
- *     do in parallel.
+ *     anywhere among the members. Without outer variables the sum has a term at each row and place of the
+ *     result, and no other variables: it is done in parts.
  *   - Members neither go over rows of groups nor ask a route; no sum among them is a bucketed one. EQ_TOP
  *     may be a member. */
 void cluster_stripes(Kernel *k, const PassContext *c);

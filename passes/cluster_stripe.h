@@ -67,6 +67,8 @@ void stripe_axes(const Stripe *s, uint32_t at, const IndexId *key, uint8_t *axes
 int stripe_join(Stripe *s, uint32_t at, const IndexId *key);
 /* Does some member read what `at` writes, or write what it reads? Then its keys follow. */
 int stripe_linked(const Stripe *s, uint32_t at, IndexId *key);
+/* Is it a carrier, in a stripe without outer variables, that reads rows which a member reads? Then so do its keys. */
+int stripe_beside(const Stripe *s, uint32_t at, IndexId *key);
 
 /* cluster_stripe_worth.c */
 int stripe_is_placed(const Stripe *s, TensorId t);

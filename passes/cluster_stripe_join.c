@@ -5,7 +5,9 @@
  * row variables only. Its key variables follow from the member it is linked to: s[b, n, i, j] with outer
  * b, n and row i, read as s[b2, n2, i2, j2], says what that equation calls them. With all of them on its
  * left-hand side the equation is direct; with the row bound by its one sum over it, and the outer ones on
- * the left, it is a carrier: its sum grows from block to block. */
+ * the left, it is a carrier: its sum grows from block to block. Without outer ones nothing would be left to do in parallel:
+ * then blocks go in parts, each with sums of its own (Note [Parts] in lower_parts.c), which suits sums no larger than a
+ * row. Such a carrier may be linked to a member by a row that both read, and nothing else. */
 #include "passes/cluster_stripe.h"
 
 #include "passes/lower.h"
@@ -152,6 +154,20 @@ static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
     return x->op == RED_SUM && x->type != TY_INT && stripe_binds(k, outermost[0], v) ? outermost[0] : NONE;
 }
 
+/* Does the sum read some tensor at the row and at all left-hand variables of q? Its result is then no larger than a row. */
+static int is_sum_of_rows(const Kernel *k, const Equation *q, ExprId sum, IndexId row)
+{
+    each_below (n, k, sum, EVERYWHERE) {
+        int reads = x_at(k, *n)->kind == X_LOAD && x_uses_index(k, *n, row);
+        for (uint32_t i = 0; i < q->nindex && reads; i++)
+            reads =
+                x_plain_index(k, q->index[i]) != NONE && x_uses_index(k, *n, x_plain_index(k, q->index[i]));
+        if (reads)
+            return q->nindex > 0 && q->nindex < MAX_RANK && x_at(k, sum)->nbound == 1;
+    }
+    return 0;
+}
+
 Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
@@ -164,7 +180,8 @@ Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
             return PART_NONE;
     if (stripe_on_left(k, q, key[s->nkeys - 1]) >= 0)
         return PART_DIRECT;
-    int carries = s->nkeys > 1 && q->kind != EQ_TOP && sum_over(k, q->rhs, key[s->nkeys - 1]) != NONE;
+    ExprId sum = q->kind == EQ_TOP ? (ExprId)NONE : sum_over(k, q->rhs, key[s->nkeys - 1]);
+    int carries = sum != NONE && (s->nkeys > 1 || is_sum_of_rows(k, q, sum, key[0]));
     return carries ? PART_CARRIER : PART_NONE;
 }
 
@@ -229,6 +246,32 @@ static int linked_up(const Stripe *s, uint32_t at, IndexId *key)
     return 0;
 }
 
+/* The row of a load of a tensor that a member reads as well, at its own row and over columns. */
+static IndexId row_beside(const Stripe *s, ExprId load)
+{
+    const Kernel *k = s->f->k;
+    for (uint32_t m = 0; m < k->eqs.len; m++)
+        for (uint32_t n = 0; s->member[m].part == PART_DIRECT && n < s->f->loads[m].n; n++) {
+            ExprId other = s->f->loads[m].at[n];
+            for (uint32_t a = 0; x_at(k, other)->sym == x_at(k, load)->sym && x_at(k, other)->nargs > 1 &&
+                                 a < x_at(k, other)->nargs;
+                 a++)
+                if (x_plain_index(k, x_arg(k, other, a)) == s->member[m].key[0])
+                    return x_plain_index(k, x_arg(k, load, a));
+        }
+    return NONE;
+}
+
+int stripe_beside(const Stripe *s, uint32_t at, IndexId *key)
+{
+    for (uint32_t n = 0; s->nkeys == 1 && n < s->f->loads[at].n; n++) {
+        key[0] = row_beside(s, s->f->loads[at].at[n]);
+        if (key[0] != NONE && stripe_part(s, at, key) == PART_CARRIER)
+            return 1;
+    }
+    return 0;
+}
+
 int stripe_linked(const Stripe *s, uint32_t at, IndexId *key)
 {
     const Kernel *k = s->f->k;
@@ -238,7 +281,7 @@ int stripe_linked(const Stripe *s, uint32_t at, IndexId *key)
         if (s->keyed[t] == PART_DIRECT && keys_of_load(s, load, key))
             return 1;
     }
-    return linked_up(s, at, key);
+    return linked_up(s, at, key) || stripe_beside(s, at, key);
 }
 
 /* ---- joining ---- */

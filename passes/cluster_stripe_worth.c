@@ -10,7 +10,7 @@
  *     over columns of s, and another one, which waits for that result, reads s again. Softmax and its
  *     gradients are so; for them the alternative is to store s, or to compute it twice. The two products
  *     around an activation, gate and down, are not, and stay apart,
- *   - a carrier joins when it reads a placed tensor.
+ *   - a carrier joins when it reads a placed tensor, or, where there are no outer variables, rows that a member reads.
  * Without a placed tensor of rows and columns, a stripe pays for a norm: one member reduces over columns
  * of x, another one, which waits for it, reads x again. */
 #include "passes/cluster_stripe.h"
@@ -232,8 +232,9 @@ static int reads_wide(const Stripe *s, uint32_t at)
 
 int stripe_wants(const Stripe *s, uint32_t at, const IndexId *key)
 {
+    IndexId row;
     if (stripe_part(s, at, key) == PART_CARRIER)
-        return reads_wide(s, at);
+        return reads_wide(s, at) || (stripe_beside(s, at, &row) && row == key[0]);
     return !has_shared_operand(s, at, key) || works_on_twice(s, at, key);
 }
 
@@ -242,8 +243,9 @@ uint32_t stripe_useless(const Stripe *s)
     const Kernel *k = s->f->k;
     for (uint32_t m = 0; m < k->eqs.len; m++) {
         const Member *x = &s->member[m];
+        IndexId row;
         if (x->part != PART_NONE && (x->part == PART_CARRIER || has_shared_operand(s, m, x->key)) &&
-            !serves_placed(s, m))
+            !serves_placed(s, m) && !(stripe_beside(s, m, &row) && row == x->key[0]))
             return m;
     }
     return NONE;

@@ -302,6 +302,15 @@ void lower_check_top(Lower *l, const Equation *q);
 int lower_is_outer(const Cluster *c, IndexId i); /* one of the stripe's outer variables, which stand as parallel loops */
 /* lower_stripe.c: block of rows after block of rows. */
 void lower_stripe(Lower *l, const Members *m, const Cluster *c);
+int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q); /* on its left-hand side */
+/* Rows of the stripe that one item goes over, and how many items that makes. */
+typedef struct Parts {
+    ExprId rows, count;
+} Parts;
+void lower_stripe_of(Lower *l, const Members *m, const Cluster *c, const Parts *parts); /* parts: NULL: all rows */
+
+/* lower_parts.c: Note [Parts]. */
+void lower_in_parts(Lower *l, const Members *m, const Cluster *c);
 
 /* lower_scatter.c: a product whose rows are added into the sums of their tokens as they are computed. */
 void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader);

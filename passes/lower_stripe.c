@@ -19,7 +19,7 @@ int lower_is_outer(const Cluster *c, IndexId i)
     return 0;
 }
 
-static int has_row(const Kernel *k, const Cluster *c, const Equation *q)
+int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q)
 {
     for (uint32_t a = 0; a < q->nindex; a++)
         if (x_plain_index(k, q->index[a]) == c->row)
@@ -105,6 +105,45 @@ static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, Ind
     *hi = lower_let(l, loc, "hi", lower_max(l, *lo, r.hi_max));
 }
 
+/* ---- sums over the rows ---- */
+
+typedef struct Carry {
+    const Equation *q;
+    ExprId reduce;
+    Place place;
+} Carry;
+
+typedef Vec(Carry) Carries;
+
+/* The carried sum as an equation of its own: sums[...] += reduce. */
+static Equation carried(const Carry *y)
+{
+    Equation q = *y->q;
+    q.kind = EQ_ADD;
+    q.lhs = y->place.buffer;
+    q.rhs = y->reduce;
+    q.nindex = 0;
+    for (uint32_t a = 0; a < y->q->nindex; a++)
+        if (y->place.keep >> a & 1)
+            q.index[q.nindex++] = y->q->index[a];
+    return q;
+}
+
+/* One row's term of each place: a sum that is no product of matrices needs no loop over rows. */
+static int is_term(Lower *l, const Carry *y, const Cluster *c)
+{
+    const Expr *x = x_at(l->k, y->reduce);
+    return l->stripe_first == x_index(l->k, (Loc){0}, c->row) && x->nbound == 1 &&
+           x_condition(l->k, y->reduce) == NONE;
+}
+
+static Equation term(Lower *l, const Carry *y)
+{
+    Equation q = carried(y);
+    q.rhs = x_arg(l->k, y->reduce, 0);
+    return q;
+}
+
 /* ---- members with the row on their left ---- */
 
 /* Ordered loops over the indices that are neither outer ones, the row nor the lanes. */
@@ -161,7 +200,30 @@ static void choose(Lower *l, const Equation *q, const Cluster *c)
     lower_close(l, depth);
 }
 
-static void lower_member(Lower *l, const Equation *q, const Cluster *c)
+/* Can the planned member's loop over its row add up those terms on the way? */
+static int goes_along(Lower *l, const Equation *q, const Cluster *c, const Carry *y)
+{
+    const Kernel *k = l->k;
+    IndexId place = y && is_term(l, y, c) ? x_plain_index(k, term(l, y).index[0]) : (IndexId)NONE;
+    return place != NONE && term(l, y).nindex == 1 && l->plan.lane != NONE && l->plan.lane != c->row &&
+           l->plan.nfree == 2 && !k->tensors.at[q->lhs].placed && !lower_has_reduce(k, q->rhs) &&
+           !x_loads(k, y->reduce, q->lhs) &&
+           ext_same(k->module, lower_length(l, place), lower_length(l, l->plan.lane));
+}
+
+static Equation along(Lower *l, const Carry *y)
+{
+    Kernel *k = l->k;
+    Equation q = term(l, y);
+    IndexId place = x_plain_index(k, q.index[0]);
+    ExprId lane = x_index(k, q.loc, l->plan.lane);
+    q.rhs = x_substitute(k, q.rhs, &place, &lane, 1);
+    q.index[0] = lane;
+    return q;
+}
+
+/* `next`: the sum that follows, or NULL; 1: it was added up as well. */
+static int lower_member(Lower *l, const Equation *q, const Cluster *c, const Carry *next)
 {
     Kernel *k = l->k;
     uint32_t depth = l->depth;
@@ -186,33 +248,15 @@ static void lower_member(Lower *l, const Equation *q, const Cluster *c)
         open_strips(l, q->loc, lo, hi);
     else if (p->lane != c->row)
         each_row(l, q->loc, c);
+    int both = goes_along(l, q, c, next);
+    if (both)
+        one.at[one.n++] = along(l, next);
     lower_item(l, &one);
     lower_close(l, depth);
+    return both;
 }
 
 /* ---- members that add up over the rows ---- */
-
-typedef struct Carry {
-    const Equation *q;
-    ExprId reduce;
-    Place place;
-} Carry;
-
-typedef Vec(Carry) Carries;
-
-/* The carried sum as an equation of its own: sums[...] += reduce. */
-static Equation carried(const Carry *y)
-{
-    Equation q = *y->q;
-    q.kind = EQ_ADD;
-    q.lhs = y->place.buffer;
-    q.rhs = y->reduce;
-    q.nindex = 0;
-    for (uint32_t a = 0; a < y->q->nindex; a++)
-        if (y->place.keep >> a & 1)
-            q.index[q.nindex++] = y->q->index[a];
-    return q;
-}
 
 static void find_carries(Lower *l, const Cluster *c, const Equation *q, Carries *out)
 {
@@ -251,7 +295,7 @@ static void add_carry(Lower *l, const Carry *y, const Cluster *c)
 {
     Kernel *k = l->k;
     uint32_t depth = l->depth;
-    Members one = {.at = {carried(y)}, .n = 1};
+    Members one = {.at = {is_term(l, y, c) ? term(l, y) : carried(y)}, .n = 1};
     Loc loc = one.at[0].loc;
     lower_plan(l, &one, NONE);
     Plan *p = &l->plan;
@@ -274,7 +318,10 @@ static void add_carry(Lower *l, const Carry *y, const Cluster *c)
     }
     if (p->lane != NONE) {
         lower_bind(l, p->lane, NONE, NONE);
-        open_strips(l, loc, x_int(k, loc, 0), lower_extent(l, p->lane));
+        l->lane_first = x_int(k, loc, 0);
+        l->lane_end = lower_extent(l, p->lane);
+        if (p->strip)
+            open_strips(l, loc, l->lane_first, l->lane_end);
     }
     lower_item(l, &one);
     l->striped = NONE;
@@ -333,21 +380,21 @@ static void prepare(Lower *l, const Members *m, const Cluster *c, int64_t rows, 
         if (q->kind == EQ_TOP)
             lower_check_top(l, q);
         place_results(l, q, c, rows);
-        if (!has_row(l->k, c, q))
+        if (!lower_has_row(l->k, c, q))
             find_carries(l, c, q, carries);
     }
 }
 
-/* Rows that pass through the members together: one where no member has block products, lanes over rows or sums over them. */
+/* Rows that pass through the members together: one where no member has block products or lanes over rows. */
 static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
 {
-    int many = c->carries;
+    int many = 0;
     for (uint32_t i = 0; i < m->n && !many; i++) {
         Members one = {.at = {m->at[i]}, .n = 1};
         if (m->at[i].kind == EQ_TOP)
             continue;
         l->equation = &m->at[i];
-        lower_plan(l, &one, c->row);
+        lower_plan(l, &one, lower_has_row(l->k, c, &m->at[i]) ? c->row : (IndexId)NONE);
         many = l->plan.row != NONE || l->plan.lane == c->row;
     }
     return many ? schedule_stripe_rows(l->c, l->k, c->row) : 1;
@@ -384,11 +431,15 @@ static void pack_kept(Lower *l, const Cluster *c, Loc loc)
 }
 
 /* Blocks of rows: parallel, unless they go in order; those of a span in order, if there is something to pack for it. */
-static void open_blocks(Lower *l, Loc loc, const Members *m, const Cluster *c)
+static void open_blocks(Lower *l, Loc loc, const Members *m, const Cluster *c, const Parts *parts)
 {
     Kernel *k = l->k;
     int64_t rows = schedule_stripe_rows(l->c, k, c->row), span = machine_host(k->module->arena)->blocks.rows;
     ExprId from = x_int(k, loc, 0), to = lower_extent(l, c->row);
+    if (parts) {
+        from = lower_let(l, loc, "first", x_op2(k, loc, OP_mul, x_index(k, loc, c->outer[0]), parts->rows));
+        to = lower_let(l, loc, "last", lower_min(l, x_op2(k, loc, OP_add, from, parts->rows), to));
+    }
     lower_find_kept(l, m);
     if (l->kept.len && c->carries) {
         l->stripe_first = from = lower_let(l, loc, "first", from);
@@ -402,7 +453,32 @@ static void open_blocks(Lower *l, Loc loc, const Members *m, const Cluster *c)
     open_rows(l, loc, c->carries || l->kept.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", from, to, rows);
 }
 
-void lower_stripe(Lower *l, const Members *m, const Cluster *c)
+/* The sum that the next member goes on with, if that is one. */
+static const Carry *next_carry(const Carries *all, const Equation *next)
+{
+    for (uint32_t i = 0; i < all->len; i++)
+        if (all->at[i].q == next)
+            return &all->at[i];
+    return NULL;
+}
+
+static void lower_members(Lower *l, const Members *m, const Cluster *c, const Carries *carries)
+{
+    const Carry *done = NULL;
+    for (uint32_t q = 0; q < m->n; q++) {
+        const Carry *next = q + 1 < m->n ? next_carry(carries, &m->at[q + 1]) : NULL;
+        l->equation = &m->at[q];
+        if (m->at[q].kind == EQ_TOP)
+            choose(l, &m->at[q], c);
+        else if (lower_has_row(l->k, c, &m->at[q]) && lower_member(l, &m->at[q], c, next))
+            done = next;
+        for (uint32_t i = 0; i < carries->len; i++)
+            if (carries->at[i].q == &m->at[q] && &carries->at[i] != done)
+                add_carry(l, &carries->at[i], c);
+    }
+}
+
+void lower_stripe_of(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
 {
     Carries carries = {0};
     Loc loc = m->at[0].loc;
@@ -412,28 +488,27 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c)
     lower_launch(l, loc, lower_stem(l, &m->at[m->n - 1]));
     for (uint32_t o = 0; o < c->nouter; o++) {
         lower_bind(l, c->outer[o], NONE, NONE);
-        lower_parallel(l, loc, c->outer[o], lower_extent(l, c->outer[o]), 1);
+        lower_parallel(l, loc, c->outer[o], parts ? parts->count : lower_extent(l, c->outer[o]), 1);
     }
     for (uint32_t i = 0; i < carries.len; i++)
         begin_carry(l, &carries.at[i]);
     uint32_t depth = l->depth;
-    open_blocks(l, loc, m, c);
+    open_blocks(l, loc, m, c, parts);
     if (rows == 1)
         open_row(l, loc, c);
-    for (uint32_t q = 0; q < m->n; q++) {
-        l->equation = &m->at[q];
-        if (m->at[q].kind == EQ_TOP)
-            choose(l, &m->at[q], c);
-        else if (has_row(l->k, c, &m->at[q]))
-            lower_member(l, &m->at[q], c);
-        for (uint32_t i = 0; i < carries.len; i++)
-            if (carries.at[i].q == &m->at[q])
-                add_carry(l, &carries.at[i], c);
-    }
+    lower_members(l, m, c, &carries);
     lower_close(l, depth);
     l->places.len = l->kept.len = 0;
     for (uint32_t q = 0; q < m->n; q++)
-        if (!has_row(l->k, c, &m->at[q]))
+        if (!lower_has_row(l->k, c, &m->at[q]))
             finish_carries(l, &m->at[q], &carries);
     l->stripe = NULL;
+}
+
+void lower_stripe(Lower *l, const Members *m, const Cluster *c)
+{
+    if (c->carries && !c->nouter)
+        lower_in_parts(l, m, c);
+    else
+        lower_stripe_of(l, m, c, NULL);
 }
