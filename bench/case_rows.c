@@ -90,6 +90,29 @@ static int make_rmsnorm(Case *c)
     return bad;
 }
 
+static int make_rmsnorm_bwd(Case *c)
+{
+    int64_t H = c->shape->H, T = c->shape->T;
+    Memory *m = &c->memory;
+    uint16_t *x = random_bf16(m, T * H, 1), *d_y = random_bf16(m, T * H, 1);
+    float *gain = random_f32(m, H, 1), *s = random_f32(m, T, 1), *d_gain = random_f32(m, H, 1);
+    const Arg args[] = {IN("x", x),       IN("gain", gain),        IN("s", s), IN("d_y", d_y),
+                        OUT("d_x", NULL), INOUT("d_gain", d_gain), {0}};
+    Call *call = prove(c, "rmsnorm_bwd", args, 6.0 * (double)(T * H));
+    const uint16_t *d_x = call ? ours_arg(call, "d_x") : NULL;
+    int bad = !call;
+    for (int n = 0; n < SAMPLED && !bad; n++) {
+        int64_t i = random_below(m, T * H), row = i / H * H;
+        double r = (double)s[i / H], dot = 0;
+        for (int64_t h = 0; h < H; h++)
+            dot += at(d_y, row + h) * (double)gain[h] * at(x, row + h);
+        double a = at(d_y, i) * (double)gain[i % H] * r, b = dot * r * r * r / (double)H * at(x, i);
+        bad = fabs(a - b) < 1e-3 ? 0
+                                 : compare(c, i, a - b, d_x[i]); /* what cancels out has no relative error */
+    }
+    return bad;
+}
+
 /* T tokens in sequences, H in heads. */
 static int make_rotary(Case *c)
 {
@@ -110,8 +133,7 @@ static int make_rotary(Case *c)
                 table = i / (2 * D * N) % S * D + d;
         double other = second ? at(x, i - D) : -at(x, i + D);
         double a = at(x, i) * (double)cosine[table], b = other * (double)sine[table];
-        bad =
-            fabs(a + b) < 1e-3 ? 0 : compare(c, i, a + b, y[i]); /* what cancels out has no relative error */
+        bad = fabs(a + b) < 1e-3 ? 0 : compare(c, i, a + b, y[i]); /* likewise */
     }
     return bad;
 }
@@ -161,6 +183,7 @@ int make_rows(Case *c)
     case ROWS_PERMUTE: return make_permute(c);
     case ROWS_UNPERMUTE: return make_unpermute(c);
     case ROWS_RMSNORM: return make_rmsnorm(c);
+    case ROWS_RMSNORM_BWD: return make_rmsnorm_bwd(c);
     case ROWS_ROTARY: return make_rotary(c);
     case ROWS_ADAMW: return make_adamw(c, false);
     case ROWS_ADAMW_PACKED: return make_adamw(c, true);

@@ -13,7 +13,7 @@ enum { BLOCK_FORWARD, BLOCK_STEP };
 int make_block(Case *c);
 
 /* case_rows.c: what moves memory. */
-enum { ROWS_PERMUTE, ROWS_UNPERMUTE, ROWS_RMSNORM, ROWS_ROTARY, ROWS_ADAMW, ROWS_ADAMW_PACKED };
+enum { ROWS_PERMUTE, ROWS_UNPERMUTE, ROWS_RMSNORM, ROWS_RMSNORM_BWD, ROWS_ROTARY, ROWS_ADAMW, ROWS_ADAMW_PACKED };
 int make_rows(Case *c);
 
 /* case_attention.c: T positions, K heads of width H, a window of F for the flag. */

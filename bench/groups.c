@@ -100,6 +100,7 @@ static const Kind row_kinds[] = {
     {"permute",      "a row for each choice",              make_rows, ROWS_PERMUTE,      .share = 0.9},
     {"unpermute",    "weighted sum of a token's rows",     make_rows, ROWS_UNPERMUTE,    .ratio = 6},
     {"rmsnorm",      "",                                   make_rows, ROWS_RMSNORM,      .share = 0.9},
+    {"rmsnorm.bwd",  "gradients of rows and gain",         make_rows, ROWS_RMSNORM_BWD,  .share = 0.9},
     {"rotary",       "",                                   make_rows, ROWS_ROTARY,       .share = 0.9},
     {"adamw",        "weights row-major",                  make_rows, ROWS_ADAMW,        .share = 0.9},
     {"adamw.packed", "weights packed both ways", make_rows, ROWS_ADAMW_PACKED, .share = 0.9},
