@@ -55,6 +55,7 @@ typedef enum MachineKind { MACHINE_CPU = 1, MACHINE_NPU = 2 } MachineKind;
 typedef struct Blocks {
     int64_t rows, cols, depth;
     int64_t plain_rows; /* rows that belong to no group */
+    int64_t part_rows;
 } Blocks;
 
 typedef struct OnChip {
@@ -75,7 +76,7 @@ typedef struct Machine {
     struct {
         int64_t fragment, block, line;
     } align;
-    Blocks blocks, given_blocks, l0_blocks;
+    Blocks blocks, given_blocks, place_blocks, l0_blocks;
     struct {
         int64_t cube, vector;
     } cores;

@@ -200,13 +200,14 @@ static uint32_t count_products(Lower *l, const Members *m, int *given)
     return n;
 }
 
-/* The block that suits: few rows where nothing else makes work for several threads. */
+/* The block that suits. */
 static Blocks usual_blocks(Lower *l, const Members *m)
 {
     const Plan *p = &l->plan;
     int given, alone = p->nfree == 2 && !lower_is_row(l, p->row);
     uint32_t products = count_products(l, m, &given);
-    return schedule_usual(l->k, given ? BLOCKS_GIVEN : alone ? BLOCKS_PLAIN : BLOCKS_OF_MANY, products);
+    BlocksOf of = given ? BLOCKS_GIVEN : p->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
+    return schedule_usual(l->k, of, alone, products);
 }
 
 static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)
@@ -247,6 +248,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         p->rows = UNROLLED_ROWS;
         p->chunk = l->stripe && p->row == l->stripe->row ? schedule_stripe_rows(l->c, l->k, p->row)
                                                          : schedule_rows(l->c, l->k, lhs, usual.rows);
+        p->part = p->in_place && usual.part_rows < p->chunk ? usual.part_rows : p->chunk;
         p->strip = schedule_cols(l->c, l->k, lhs, usual.cols);
         p->depth = schedule_depth(l->c, l->k, lhs, usual.depth);
         return;

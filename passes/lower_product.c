@@ -213,9 +213,9 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     Kernel *k = l->k;
     Loc loc = x_at(k, g->p[0].reduce)->loc;
     uint32_t depth = l->depth;
-    IndexId part = lower_index(l, "part");
     if (lo == hi)
         return;
+    IndexId part = lower_index(l, "part");
     lower_if(l, loc, x_op2(k, loc, OP_lt, lo, hi));
     lower_for(l, loc, LOOP_ORDERED, part, l->item_first, l->item_end, LAYOUT_EDGE);
     l->part_first = x_index(k, loc, part);

@@ -108,33 +108,60 @@ static ExprId origin(Lower *l, TensorId panel)
     return x_load(l->k, (Loc){0}, panel, zero);
 }
 
+/* The first element of the product's right operand, packed into a panel of its own unless it is given. */
+static ExprId right_of(Lower *l, const Product *p, const Slab *s, TensorId *panel)
+{
+    ExprId given = given_at(l, p, s);
+    *panel = NONE;
+    if (given != NONE)
+        return given;
+    *panel = lower_thread(l, "right", p->right_elem, l->plan.depth, l->plan.strip, LAYOUT_PAIRS);
+    pack(l, x_at(l->k, p->reduce)->loc, *panel, p->right, s, 0);
+    return origin(l, *panel);
+}
+
+/* Rows that are too many for their left operand to stay in a cache go in parts. */
+static void open_parts(Lower *l, Loc loc)
+{
+    if (l->plan.part == l->plan.chunk)
+        return;
+    IndexId part = lower_index(l, "part");
+    lower_for(l, loc, LOOP_ORDERED, part, l->item_first, l->item_end, l->plan.part);
+    l->part_first = x_index(l->k, loc, part);
+    ExprId end = lower_min(l, lower_add(l, l->part_first, l->plan.part), l->item_end);
+    l->part_end = lower_let(l, loc, "part_end", end);
+}
+
 /* The terms of one slab. Products that share a left operand find it packed; a right panel serves one product. */
 static void add_slab(Lower *l, const Together *g, const Slab *s)
 {
     Loc loc = x_at(l->k, g->p[0].reduce)->loc;
     const Plan *y = &l->plan;
-    TensorId left[REDUCE_MAX], right;
+    uint32_t depth = l->depth;
+    TensorId left[REDUCE_MAX], panel[REDUCE_MAX];
+    ExprId right[REDUCE_MAX], rows[2] = {l->part_first, l->part_end};
+    for (uint32_t n = 0; n < g->n; n++)
+        right[n] = right_of(l, &g->p[n], s, &panel[n]);
+    open_parts(l, loc);
     for (uint32_t n = 0; n < g->n; n++) {
         const Product *p = &g->p[n];
         uint32_t same = 0;
         while (same < n && (g->p[same].left != p->left || g->p[same].left_elem != p->left_elem))
             same++;
         left[n] =
-            same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->chunk, y->depth, LAYOUT_LINES);
+            same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->part, y->depth, LAYOUT_LINES);
         if (same == n)
             pack(l, loc, left[n], p->left, s, 1);
-        ExprId given = given_at(l, p, s);
-        if (given != NONE) {
-            multiply(l, p, origin(l, left[n]), given, s);
-            continue;
-        }
-        right = lower_thread(l, "right", p->right_elem, y->depth, y->strip, LAYOUT_PAIRS);
-        pack(l, loc, right, p->right, s, 0);
-        multiply(l, p, origin(l, left[n]), origin(l, right), s);
-        lower_give_back(l, right);
+        multiply(l, p, origin(l, left[n]), right[n], s);
     }
-    for (uint32_t n = 0; n < g->n; n++)
+    lower_close(l, depth);
+    l->part_first = rows[0];
+    l->part_end = rows[1];
+    for (uint32_t n = 0; n < g->n; n++) {
         lower_give_back(l, left[n]);
+        if (panel[n] != NONE)
+            lower_give_back(l, panel[n]);
+    }
 }
 
 /* Sums that begin anew need a first slab, of nothing if there is nothing. */

@@ -142,12 +142,14 @@ static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorI
     return settle(c, k, n);
 }
 
-Blocks schedule_usual(const Kernel *k, BlocksOf of, uint32_t products)
+Blocks schedule_usual(const Kernel *k, BlocksOf of, int alone, uint32_t products)
 {
     const Machine *host = machine_host(k->module->arena);
-    Blocks usual = of == BLOCKS_GIVEN ? host->given_blocks : host->blocks;
-    if (of == BLOCKS_PLAIN)
-        usual.rows = host->blocks.plain_rows;
+    Blocks usual = of == BLOCKS_GIVEN      ? host->given_blocks
+                   : of == BLOCKS_IN_PLACE ? host->place_blocks
+                                           : host->blocks;
+    if (alone && usual.plain_rows)
+        usual.rows = usual.plain_rows;
     if (products > 1)
         usual.cols = usual.cols / products / LAYOUT_EDGE * LAYOUT_EDGE;
     if (usual.cols < LAYOUT_EDGE)

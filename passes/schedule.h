@@ -8,10 +8,10 @@
 
 #include "passes/passes.h"
 
-/* The machine's block: of sums that are all the work there is, of those that other indices or groups make many of, or of those
- * whose right operands are read where they lie. `products`, at least 1, share its columns. */
-typedef enum BlocksOf { BLOCKS_PLAIN, BLOCKS_OF_MANY, BLOCKS_GIVEN } BlocksOf;
-Blocks schedule_usual(const Kernel *k, BlocksOf of, uint32_t products);
+/* The machine's block: of sums whose right operands are read where they lie, of those that stand in the caller's memory, or of
+ * others. `alone`: neither groups nor other indices make many of them. `products`, at least 1, share its columns. */
+typedef enum BlocksOf { BLOCKS_GIVEN, BLOCKS_IN_PLACE, BLOCKS_OTHER } BlocksOf;
+Blocks schedule_usual(const Kernel *k, BlocksOf of, int alone, uint32_t products);
 /* Rows, columns and terms of the blocks of the sums in the equation of `lhs`: those given for lhs, else for a tensor that the
  * same loops compute, else for a local whose sum stands there now, else the usual. */
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
