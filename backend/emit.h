@@ -305,6 +305,7 @@ typedef struct Product {
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
+    V coming;   /* bytes from a fragment's sums to those that are asked for; NULL: none are */
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
     V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */

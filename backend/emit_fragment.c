@@ -48,14 +48,14 @@ void emit_ask(L *l, V at)
     l_intrinsic(l, "llvm.prefetch", l->ptr, args, 4);
 }
 
-/* The sums of the fragment below. */
-static void ask_below(const Fragment *f, V c)
+/* The sums of the fragment that stands x->coming bytes on. */
+static void ask_coming(const Fragment *f, V c)
 {
     Product *x = f->x;
     for (uint32_t r = 0; r < f->rows; r++)
         for (uint32_t v = 0; v < x->vectors; v++)
             if (v * x->lanes * 4 % LAYOUT_LINE_BYTES == 0)
-                emit_ask(x->l, address_of_sum(f, c, x->c_row, f->rows + r, v));
+                emit_ask(x->l, l_byte(x->l, address_of_sum(f, c, x->c_row, r, v), x->coming));
 }
 
 /* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
@@ -123,7 +123,8 @@ void emit_vector_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
     V from = l_select(l, x->anew, x->zeros, c);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
-    ask_below(&f, c);
+    if (x->coming)
+        ask_coming(&f, c);
     over_units(&f, a, b, units);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         l_store(l, f.sum[i], address_of_sum(&f, c, x->c_row, i / x->vectors, i % x->vectors), 4);

@@ -221,12 +221,24 @@ static void over_parts(Product *x, V c, V b)
     l_end_for(l, &f);
 }
 
+/* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
+ * the terms are. In the last columns those of the first ones below the block, where the next part of an item's rows is. */
+static V coming(const Product *x)
+{
+    L *l = x->l;
+    int64_t width = x->lanes * x->vectors, bytes = (int64_t)elem_bytes(EL_F32);
+    V last = l_icmp(l, LLVMIntSGE, l_add(l, x->column, l_i64(l, width)), x->ncols);
+    V below = l_sub(l, l_mul(l, x->nrows, x->c_row), l_mul(l, x->column, l_i64(l, bytes)));
+    return l_select(l, last, below, l_i64(l, width * bytes));
+}
+
 /* Every panel; where a fragment is narrower than a panel, its columns one group after the other. */
 static void over_columns(Product *x)
 {
     L *l = x->l;
     For f = l_for(l, l_i64(l, 0), x->ncols, x->lanes * x->vectors, "columns");
     x->column = f.var;
+    x->coming = coming(x);
     V panel = l_mul(l, l_sar(l, f.var, 5), x->b_panel), column = l_and(l, f.var, l_i64(l, LAYOUT_EDGE - 1));
     V b = l_byte(l, l_byte(l, x->b, panel), l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES)));
     over_parts(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), b);
