@@ -56,6 +56,7 @@ typedef struct Buffer {
     uint8_t used;
     uint8_t by_value;                /* an `in` scalar */
     uint32_t at;                     /* byte in the call's data: its address, or its value */
+    StmtId asked;                    /* in the function being emitted: the loop that asks for rows ahead */
     StmtId home;                     /* reg: the one vector loop that uses it; NONE: none or several */
     V base, *regs, stride[MAX_RANK]; /* in the function being emitted */
     V padded[2], matrix;             /* likewise: extents of the last two axes with their padding, their product */
@@ -76,6 +77,7 @@ typedef struct Launch {
     int may_fail, has_product, has_lanes; /* lanes: registers that keep them */
     Vec(Slot) slots;
     uint8_t *reads;      /* by TensorId: it loads from this buffer */
+    StmtId *once, *again; /* by TensorId: the first vector loop that does, and the last one if there are several, or NONE */
     uint32_t check_base; /* its first check in Plan.checks */
     uint64_t weight;     /* rough size of its code */
     Text key;            /* Note [One body] in plan_key.c */
@@ -211,6 +213,8 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 /* emit_stream.c: Note [Streams]. 0: nothing was emitted, the ordinary store remains to be made. */
 int emit_stream(Emit *e, uint32_t buffer, V at, V raw);
 void emit_stream_end(Emit *e); /* before a body returns */
+/* Note [Ahead], beside a load of contiguous lanes from `at`. */
+void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at);
 
 /* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
 V emit_decode(Emit *e, Elem elem, V raw);

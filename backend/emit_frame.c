@@ -34,6 +34,7 @@ Emit *emit_new(Plan *p, V fn, V data)
         Buffer *b = &p->buffers.at[i];
         b->base = NULL;
         b->regs = NULL;
+        b->asked = NONE;
         b->padded[0] = b->padded[1] = b->matrix = NULL;
         for (int j = 0; j < MAX_RANK; j++)
             b->stride[j] = NULL;

@@ -320,6 +320,8 @@ V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     if (b->by_value)
         return emit_decode(e, b->elem, emit_base(e, buffer));
     Place p = place_of(e, buffer, index, n);
+    if (p.shape == PLACE_RUN)
+        emit_ahead(e, buffer, index, n, p.at);
     V raw = p.shape == PLACE_ONE   ? load_one(e, buffer, p.at)
             : p.shape == PLACE_RUN ? emit_load_run(e, buffer, b->elem, p.at, run_mask(e, buffer, index, n))
                                    : load_each(e, buffer, p.at);

@@ -23,6 +23,15 @@ static void mark_buffer(Marker *m, uint32_t buffer, StmtId loop)
     b->used = 1;
 }
 
+static void mark_loop(Marker *m, TensorId t, StmtId loop)
+{
+    Launch *launch = m->launch;
+    if (launch->once[t] == NONE)
+        launch->once[t] = loop;
+    else if (loop != NONE && launch->once[t] != loop)
+        launch->again[t] = loop;
+}
+
 static void mark_expr(Marker *m, ExprId x, StmtId loop)
 {
     if (x == NONE || m->seen[x] == m->epoch)
@@ -32,6 +41,7 @@ static void mark_expr(Marker *m, ExprId x, StmtId loop)
     if (n->kind == X_LOAD) {
         mark_buffer(m, n->sym, loop);
         m->launch->reads[n->sym] = 1;
+        mark_loop(m, n->sym, loop);
     }
     for (uint32_t i = 0; i < n->nargs; i++) {
         if (n->kind == X_LANES)
@@ -133,6 +143,10 @@ static void plan_launch(Marker *m, StmtId id)
     Plan *p = m->p;
     Launch launch = {.stmt = id, .body = p->p->stmts.at[id].first};
     launch.reads = arena_alloc(m->a, p->k->tensors.len + 1);
+    launch.once = arena_array(m->a, StmtId, p->k->tensors.len + 1);
+    launch.again = arena_array(m->a, StmtId, p->k->tensors.len + 1);
+    for (TensorId t = 0; t < p->k->tensors.len; t++)
+        launch.once[t] = launch.again[t] = NONE;
     while (launch.body != NONE && is_top_parallel(p, launch.body) && launch.nloops < PARALLEL_MAX) {
         launch.loops[launch.nloops++] = launch.body;
         launch.body = p->p->stmts.at[launch.body].first;

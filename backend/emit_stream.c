@@ -1,25 +1,29 @@
-/* Stores past the caches.
+/* What a launch without products asks of memory, which is what it waits for: stores past the caches, and rows ahead.
  *
  * Note [Streams]. Of an output that is larger than the caches nothing is left there for whoever reads it next. But an ordinary
  * store first reads the line that it writes, and what it keeps drives out what is still wanted. So a launch that
  * moves memory, which is to say without products, stores what it only writes past the caches when there is that much of it
  * (caches.stream of the machine's description). Such stores want whole, aligned vectors; the others, ends of rows and what
  * stands elsewhere, go the ordinary way: a test of the address tells, with a mask that no address passes where the buffer is
- * small. They are not ordered with other stores, so the body ends with a fence. */
+ * small. They are not ordered with other stores, so the body ends with a fence.
+ *
+ * Note [Ahead]. Where several loops go over the same row of something large, of a norm's input say, the first one waits for
+ * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page. So where rows are that
+ * long, the last of the loops asks for a row that will be wanted a few rows later. */
 #include "backend/emit.h"
 #include "machines/machines.h"
 
-enum { LEAST_STREAM = 16 /* bytes of a store */ };
+enum { LEAST_STREAM = 16 /* bytes of a store */, ROWS_AHEAD = 8, PAGE = 4096 };
 
-/* Addresses that fit have none of these bits; all bits when the buffer is small. */
-static V unfit_bits(Emit *e, uint32_t buffer, int64_t bytes)
+/* One of two values, known in the whole function. */
+static V if_large(Emit *e, uint32_t buffer, V large, V small)
 {
     L *l = e->l;
     V all = emit_bytes(e, buffer), least = l_i64(l, machine_host(l->arena)->caches.stream);
     Block back = l_to_entry(l);
-    V bits = l_select(l, l_icmp(l, LLVMIntSGE, all, least), l_i64(l, bytes - 1), l_i64(l, -1));
+    V v = l_select(l, l_icmp(l, LLVMIntSGE, all, least), large, small);
     l_from_entry(l, back);
-    return bits;
+    return v;
 }
 
 static int may_stream(const Emit *e, uint32_t buffer)
@@ -37,7 +41,8 @@ int emit_stream(Emit *e, uint32_t buffer, V at, V raw)
         return 0;
     if (bytes > LAYOUT_LINE_BYTES)
         bytes = LAYOUT_LINE_BYTES;
-    V unfit = l_and(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), unfit_bits(e, buffer, bytes));
+    V bits = if_large(e, buffer, l_i64(l, bytes - 1), l_i64(l, -1));
+    V unfit = l_and(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), bits);
     Block past = l_block(l, "past"), kept = l_block(l, "kept"), stored = l_block(l, "stored");
     l_branch(l, l_icmp(l, LLVMIntEQ, unfit, l_i64(l, 0)), past, kept);
     l_enter(l, past);
@@ -55,4 +60,31 @@ void emit_stream_end(Emit *e)
 {
     if (e->streams)
         l_intrinsic(e->l, "llvm.x86.sse.sfence", NULL, NULL, 0);
+}
+
+/* The bytes that lie between a row and the one to ask for: none where it is no use, so that the row itself is asked for. */
+static V bytes_ahead(Emit *e, uint32_t buffer, uint32_t axis)
+{
+    L *l = e->l;
+    V stride = emit_stride(e, buffer, axis);
+    Block back = l_to_entry(l);
+    V row = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
+    V far = l_select(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, PAGE)), l_mul(l, row, l_i64(l, ROWS_AHEAD)),
+                     l_i64(l, 0));
+    l_from_entry(l, back);
+    return if_large(e, buffer, far, l_i64(l, 0));
+}
+
+void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at)
+{
+    L *l = e->l;
+    Buffer *b = &e->p->buffers.at[buffer];
+    if (!e->launch || e->launch->has_product || e->loop == NONE || e->launch->again[buffer] != e->loop ||
+        b->asked == e->loop || n < 2 || !layout_is_dense(b->layout) ||
+        x_at(e->k, index[n - 2])->kind != X_INDEX || e->tail)
+        return;
+    b->asked = e->loop;
+    V first = l_byte(l, at, bytes_ahead(e, buffer, n - 2));
+    for (uint32_t byte = 0; byte < e->width * elem_bytes(b->elem); byte += LAYOUT_LINE_BYTES)
+        emit_ask(l, l_byte(l, first, l_i64(l, byte)));
 }
