@@ -252,11 +252,12 @@ V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
  * set, in whatever part of the object: block products by types, packs of rows by layouts and
  * types, and the transposition of a block of words; and what packs whole matrices of elements of 2 or 4 bytes, the same
  * for all. Their numbers in this order. */
-enum { PRODUCT_KINDS = 8, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
+enum { PRODUCT_KINDS = 12, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
 enum { HELPER_PACKED = HELPER_TRANSPOSE + 1, HELPERS = HELPER_PACKED + 2 };
 
-/* emit_product.c: block products, one function for each pair of element types. */
-uint32_t product_kind(Elem left, Elem right, Layout layout /* of the right operand */);
+/* emit_product.c: block products, one function for each pair of element types and way in which the right operand lies. */
+uint32_t product_kind(const Plan *p, const Stmt *product);
+uint64_t product_helpers(const Plan *p, const Stmt *product); /* what it calls, a bit for each */
 void emit_product_function(Plan *p, uint32_t kind);
 V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */
 
@@ -294,8 +295,8 @@ V pack_helper(const Plan *p, uint32_t kind); /* void (ptr rows, i64 nrows, i64 n
 V pack_bytes(const Pack *x, uint8_t axis, V n);
 void emit_pack_function(Plan *p, uint32_t kind);
 
-/* emit_transpose.c: void (ptr from, ptr to, i64 stride): 16 rows of 16 words, 64 bytes each and aligned so, go to 16
- * rows that stand `stride` bytes apart, as columns. */
+/* emit_transpose.c: void (ptr from, i64 step, ptr to, i64 stride): 16 rows of 16 words that stand `step` bytes apart go to
+ * 16 rows that stand `stride` bytes apart, as columns. */
 V emit_transpose(Emit *e);
 void emit_transpose_function(Plan *p);
 
@@ -332,6 +333,8 @@ void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V un
 void emit_product_rows(Product *x, V c, V a, V b, V units);
 void emit_begin_sums(Product *x, V unit); /* at zero where the call says so and this is the first unit */
 void emit_ask(L *l, V at);                /* the line of memory will be wanted in the second cache */
+/* emit_turned.c: the function of a right operand in rows that are its columns. */
+void emit_turned_product(Product *x, V depth);
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
 void emit_rows_product(Product *x, V depth);
 void emit_rows_vectors(Product *x, V b, V unit, V *right);

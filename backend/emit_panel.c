@@ -249,9 +249,10 @@ static void pack_transposed(Pack *x)
     x->left = c.var;
     (pairs ? fill_columns : fill_words)(x, g.var, m, n);
     For b = l_for(l, l_i64(l, 0), n, x->width, "block");
-    V args[3] = {scratch_at(x, b.var, l_i64(l, 0)), block_at(x, l_add(l, c.var, b.var), g.var),
+    V args[4] = {scratch_at(x, b.var, l_i64(l, 0)), l_i64(l, LAYOUT_LINE_BYTES),
+                 block_at(x, l_add(l, c.var, b.var), g.var),
                  l_i64(l, pairs ? ROW_OF_WORDS : LAYOUT_LINE_BYTES)};
-    l_call(l, emit_transpose(x->e), args, 3);
+    l_call(l, emit_transpose(x->e), args, 4);
     l_end_for(l, &b);
     l_end_for(l, &g);
     l_end_for(l, &c);

@@ -86,13 +86,6 @@ static int is_top_parallel(const Plan *p, StmtId s)
     return t->kind == TILE_for && (t->mode == LOOP_PARALLEL || t->mode == LOOP_OWNED) && t->next == NONE;
 }
 
-static uint32_t product_of(const Plan *p, const Stmt *s)
-{
-    const Expr *left = x_at(p->k, s->value), *right = x_at(p->k, s->other);
-    const Buffer *b = &p->buffers.at[right->sym];
-    return product_kind(p->buffers.at[left->sym].elem, b->elem, b->layout);
-}
-
 static void mark_stmt(Marker *m, StmtId id)
 {
     const Stmt *s = &m->p->p->stmts.at[id];
@@ -125,7 +118,7 @@ static void mark_stmt(Marker *m, StmtId id)
         m->launch->reads[s->buffer] = 1;
     m->launch->has_product |= s->kind == TILE_product;
     if (s->kind == TILE_product)
-        m->p->helpers |= (uint64_t)1 << product_of(m->p, s);
+        m->p->helpers |= product_helpers(m->p, s);
     if (s->kind == TILE_for && s->mode == LOOP_VECTOR && outer == NONE)
         m->loop = id;
     mark_body(m, s->first);

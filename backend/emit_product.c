@@ -16,9 +16,18 @@ enum { DEPTH = 8, ANEW, EXACT, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, FIRST_CACHE_WORDS = 128 /* 16 KB of a panel */ };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
-uint32_t product_kind(Elem left, Elem right, Layout layout)
+enum { IN_ROWS = 4, TURNED = 8 }; /* kinds of right operands that are no panels */
+
+uint32_t product_kind(const Plan *p, const Stmt *s)
 {
-    return (layout == LAYOUT_ROWS) * 4u + (left == EL_BF16) * 2u + (right == EL_BF16);
+    const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym], *right = &p->buffers.at[x_at(p->k, s->other)->sym];
+    uint32_t way = s->turned ? TURNED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
+    return way + (left->elem == EL_BF16) * 2u + (right->elem == EL_BF16);
+}
+
+uint64_t product_helpers(const Plan *p, const Stmt *s)
+{
+    return (uint64_t)1 << product_kind(p, s) | (uint64_t)s->turned << HELPER_TRANSPOSE;
 }
 
 static Ty function_type(L *l)
@@ -29,10 +38,10 @@ static Ty function_type(L *l)
 
 static V function_of(const Plan *p, uint32_t kind)
 {
-    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
+    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"}, *const ways[] = {"", ".rows", ".turned"};
     L *l = p->l;
     const char *name = arena_printf(l->arena, "moec.product.%s.%s%s", cpu_table[p->target].name, names[kind % 4],
-                                    kind / 4 ? ".rows" : "");
+                                    ways[kind / 4]);
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
@@ -84,8 +93,7 @@ void emit_tile_product(Emit *e, StmtId id)
 {
     L *l = e->l;
     const Stmt *s = &e->p->p->stmts.at[id];
-    const Buffer *left = &e->p->buffers.at[x_at(e->k, s->value)->sym],
-                 *right = &e->p->buffers.at[x_at(e->k, s->other)->sym], *sums = &e->p->buffers.at[s->buffer];
+    const Buffer *sums = &e->p->buffers.at[s->buffer];
     if (e->width)
         BUG(l->arena, "backend: kernel %s has a block product in a vector loop", e->k->name);
     V stride = emit_stride(e, s->buffer, s->nindex - 2u), args[PARAMS];
@@ -97,8 +105,7 @@ void emit_tile_product(Emit *e, StmtId id)
         args[6 + i] = emit_value(e, s->size[i]);
     args[ANEW] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
     args[EXACT] = l_int(l->i1, !sums_have_room(sums->space, sums->layout));
-    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(left->elem, right->elem, right->layout)), args,
-                   PARAMS, "");
+    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(e->p, s)), args, PARAMS, "");
 }
 
 /* ---- the function ---- */
@@ -285,8 +292,10 @@ void emit_product_function(Plan *p, uint32_t kind)
     x.zeros = zeros(p);
     x.own = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)x.rows * ROW_OF_WORDS), "own");
     LLVMSetAlignment(x.own, LAYOUT_LINE_BYTES);
-    x.in_rows = kind >= 4;
-    if (x.in_rows)
+    x.in_rows = kind / 4 * 4 == IN_ROWS;
+    if (kind >= TURNED)
+        emit_turned_product(&x, LLVMGetParam(fn, DEPTH));
+    else if (x.in_rows)
         emit_rows_product(&x, LLVMGetParam(fn, DEPTH));
     else {
         x.ahead = ahead_of(&x);

@@ -1,8 +1,7 @@
 /* Blocks of 16 x 16 words, transposed in vector registers.
  *
  * W vectors of W words: first within each 128 bits (unpacks of 32, then of 64 bits), then the pieces of
- * 128 bits as a small matrix of their own. In loops: all at
- * once would be four times the code. */
+ * 128 bits as a small matrix of their own. */
 #include "backend/emit.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, PIECE = 4 /* words of 128 bits */ };
@@ -56,47 +55,21 @@ static void turn_pieces(L *l, V *m, uint32_t n)
     }
 }
 
-typedef struct Square {
-    L *l;
-    Ty type; /* w words */
-    uint32_t w;
-    V from, wait, to, stride; /* wait: for vectors between the two steps */
-} Square;
-
-static V vector_at(const Square *x, V base, V number)
+/* A square of w x w words. */
+static void turn_square(L *l, uint32_t w, V from, V step, V to, V stride)
 {
-    return l_byte(x->l, base, l_mul(x->l, number, l_i64(x->l, 4 * (int64_t)x->w)));
-}
-
-/* Four rows within their pieces. */
-static void turn_rows(const Square *x)
-{
-    L *l = x->l;
-    V v[PIECE];
-    For f = l_for(l, l_i64(l, 0), l_i64(l, x->w), PIECE, "rows");
-    for (uint32_t i = 0; i < PIECE; i++) {
-        V row = l_mul(l, l_add(l, f.var, l_i64(l, i)), l_i64(l, LAYOUT_LINE_BYTES));
-        v[i] = l_load(l, x->type, l_byte(l, x->from, row), 4 * x->w);
+    Ty type = LLVMVectorType(l->i32, w);
+    V v[EDGE], row[PIECE];
+    for (uint32_t i = 0; i < w; i++)
+        v[i] = l_load(l, type, l_byte(l, from, l_mul(l, step, l_i64(l, i))), 2);
+    within_pieces(l, v, w);
+    for (uint32_t c = 0; c < PIECE; c++) { /* vectors c, 4 + c, ...: the rows c, 4 + c, ... of the result */
+        for (uint32_t i = 0; i < w / PIECE; i++)
+            row[i] = v[i * PIECE + c];
+        turn_pieces(l, row, w / PIECE);
+        for (uint32_t i = 0; i < w / PIECE; i++)
+            l_store(l, row[i], l_byte(l, to, l_mul(l, stride, l_i64(l, i * PIECE + c))), 2);
     }
-    within_pieces(l, v, PIECE);
-    for (uint32_t i = 0; i < PIECE; i++)
-        l_store(l, v[i], vector_at(x, x->wait, l_add(l, f.var, l_i64(l, i))), 4 * x->w);
-    l_end_for(l, &f);
-}
-
-/* Vectors c, 4 + c, ...: the rows c, 4 + c, ... of the result. */
-static void turn_columns(const Square *x)
-{
-    L *l = x->l;
-    V v[PIECE];
-    uint32_t n = x->w / PIECE;
-    For f = l_for(l, l_i64(l, 0), l_i64(l, PIECE), 1, "columns");
-    for (uint32_t i = 0; i < n; i++)
-        v[i] = l_load(l, x->type, vector_at(x, x->wait, l_add(l, f.var, l_i64(l, i * PIECE))), 4 * x->w);
-    turn_pieces(l, v, n);
-    for (uint32_t i = 0; i < n; i++)
-        l_store(l, v[i], l_byte(l, x->to, l_mul(l, x->stride, l_add(l, f.var, l_i64(l, i * PIECE)))), 2);
-    l_end_for(l, &f);
 }
 
 static V function_of(const Plan *p)
@@ -106,8 +79,8 @@ static V function_of(const Plan *p)
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
-    Ty types[3] = {l->ptr, l->ptr, l->i64};
-    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, 3));
+    Ty types[4] = {l->ptr, l->i64, l->ptr, l->i64};
+    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, 4));
     l_shared(l, fn);
     return fn;
 }
@@ -121,17 +94,13 @@ void emit_transpose_function(Plan *p)
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
-    Square x = {.l = l, .w = p->cpu->lanes, .stride = LLVMGetParam(fn, 2)};
-    x.type = LLVMVectorType(l->i32, x.w);
-    x.wait = l_slot(l, LLVMArrayType2(x.type, x.w), "wait");
-    LLVMSetAlignment(x.wait, LAYOUT_LINE_BYTES);
-    For row = l_for(l, l_i64(l, 0), l_i64(l, EDGE), x.w, "row");
-    For column = l_for(l, l_i64(l, 0), l_i64(l, EDGE), x.w, "column");
-    V above = l_mul(l, row.var, l_i64(l, LAYOUT_LINE_BYTES));
-    x.from = l_byte(l, l_byte(l, LLVMGetParam(fn, 0), above), l_shl(l, column.var, 2));
-    x.to = l_byte(l, l_byte(l, LLVMGetParam(fn, 1), l_mul(l, column.var, x.stride)), l_shl(l, row.var, 2));
-    turn_rows(&x);
-    turn_columns(&x);
+    uint32_t w = p->cpu->lanes;
+    V step = LLVMGetParam(fn, 1), stride = LLVMGetParam(fn, 3);
+    For row = l_for(l, l_i64(l, 0), l_i64(l, EDGE), w, "row");
+    For column = l_for(l, l_i64(l, 0), l_i64(l, EDGE), w, "column");
+    V from = l_byte(l, LLVMGetParam(fn, 0), l_mul(l, row.var, step));
+    V to = l_byte(l, LLVMGetParam(fn, 2), l_mul(l, column.var, stride));
+    turn_square(l, w, l_byte(l, from, l_shl(l, column.var, 2)), step, l_byte(l, to, l_shl(l, row.var, 2)), stride);
     l_end_for(l, &column);
     l_end_for(l, &row);
     LLVMBuildRetVoid(l->b);

@@ -141,7 +141,8 @@ static void put_stmt(Keys *x, StmtId id)
     const Stmt *s = &x->p->p->stmts.at[id];
     ExprId exprs[] = {s->lo,      s->hi,    s->value, s->guard, s->limit,   s->report,  s->from[0],
                       s->from[1], s->to[0], s->to[1], s->other, s->size[0], s->size[1], s->size[2]};
-    put(x, s->kind | s->mode << 8 | s->add << 16 | s->nindex << 24 | (int64_t)s->full_first << 32);
+    put(x, s->kind | s->mode << 8 | s->add << 16 | s->nindex << 24 | (int64_t)s->full_first << 32 |
+               (int64_t)s->turned << 40);
     put(x, s->step);
     if (s->var != NONE)
         put_index(x, s->var);

@@ -35,8 +35,8 @@
  * extents are multiples of 32; elsewhere, as in a gradient of the caller's, nothing beside the block is touched. The left
  * operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16, or it is row-major memory, of which depth
  * x columns elements are read, where the target can (rows_read of machines/cpu.def, which also has the types that a target
- * multiplies). Subscripts of panels and sums in k begin at a whole line, of rows and columns at a
- * multiple of 32; from `depth` up to the next whole line both operands are zero.
+ * multiplies); `turned` after it says that it stands there as ws[j, k]. Subscripts of panels and sums in k begin at a whole
+ * line, of rows and columns at a multiple of 32; from `depth` up to the next whole line both operands are zero.
  * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
 #ifndef IR_TILE_H
 #define IR_TILE_H
@@ -59,6 +59,7 @@ typedef struct Stmt {
     uint8_t mode; /* for: LoopMode */
     uint8_t add;  /* store: += */
     uint8_t nindex;
+    uint8_t turned; /* product: other is [.., k, column] the other way round, [.., column, k] */
     uint8_t full_first; /* blocks: full blocks before the last ones of groups, so that no thread meets a heavy item late */
     StmtId first, next; /* launch, for, if: first child; next sibling; NONE ends */
     Loc loc;

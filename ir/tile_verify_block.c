@@ -241,14 +241,15 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
         return;
     }
     const Tensor *t = &v->k->tensors.at[x_at(v->k, e)->sym];
-    if (side ? t->layout != LAYOUT_PAIRS && t->layout != LAYOUT_ROWS : t->layout != LAYOUT_LINES) {
+    int fits = side ? t->layout == LAYOUT_ROWS || (t->layout == LAYOUT_PAIRS && !s->turned) : t->layout == LAYOUT_LINES;
+    if (!fits) {
         tile_broken(v, "the %s operand %s has layout %s; it must be %s", words[side], t->name,
-                    layout_name(t->layout), wanted[side]);
+                    layout_name(t->layout), side && s->turned ? "rows" : wanted[side]);
         return;
     }
     TileBox box = tile_box_of(v->k, e);
-    box.to[0] = side ? s->size[2] : s->size[0];
-    box.to[1] = side ? s->size[1] : s->size[2];
+    box.to[side && s->turned] = side ? s->size[2] : s->size[0];
+    box.to[!(side && s->turned)] = side ? s->size[1] : s->size[2];
     verify_place_of(v, t, &box);
     if (!v->error)
         tile_verify_access(v, &box, 0);

@@ -253,8 +253,8 @@ typedef struct Run {
 void lower_slabs(Lower *l, const Together *g, const Run *r);
 
 /* Does the right operand lie in memory as a product reads it: in rows, or packed? Of a tensor `packed both` it may be the
- * turned one. */
-typedef enum Given { GIVEN_NOT, GIVEN_ROWS, GIVEN_AS_IS, GIVEN_TURNED } Given;
+ * turned one; rows are its columns then. */
+typedef enum Given { GIVEN_NOT, GIVEN_ROWS, GIVEN_ROWS_TURNED, GIVEN_AS_IS, GIVEN_TURNED } Given;
 Given lower_given(Lower *l, const Product *p);
 
 /* lower_report.c: a sum that goes in blocks, or why it does not. */

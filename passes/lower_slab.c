@@ -31,8 +31,8 @@ static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s,
     lower_put(l, b);
 }
 
-/* sums += left * right, the operands given by their first elements. */
-static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, const Slab *s)
+/* sums += left * right, the operands given by their first elements; `turned`: the right one's rows are columns. */
+static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, int turned, const Slab *s)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, p->reduce)->loc;
@@ -41,6 +41,7 @@ static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, cons
     b.nindex = k->tensors.at[b.buffer].rank;
     b.value = left;
     b.other = right;
+    b.turned = (uint8_t)turned;
     b.guard = s->anew;
     b.size[0] = x_op2(k, loc, OP_sub, l->part_end, l->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, l->lane_end, l->lane_first);
@@ -74,11 +75,10 @@ Given lower_given(Lower *l, const Product *p)
     for (uint32_t a = 0; a + 2 < x->nargs; a++)
         if (lower_varies(k, x_arg(k, p->right, a), depth) || lower_varies(k, x_arg(k, p->right, a), lane))
             return GIVEN_NOT;
-    if (t->layout == LAYOUT_ROWS)
-        return ends_in(k, p->right, depth, lane) ? GIVEN_ROWS : GIVEN_NOT;
-    if (t->both && ends_in(k, p->right, lane, depth))
-        return GIVEN_TURNED;
-    return ends_in(k, p->right, depth, lane) ? GIVEN_AS_IS : GIVEN_NOT;
+    int rows = t->layout == LAYOUT_ROWS;
+    if (ends_in(k, p->right, lane, depth))
+        return rows ? GIVEN_ROWS_TURNED : t->both ? GIVEN_TURNED : GIVEN_NOT;
+    return !ends_in(k, p->right, depth, lane) ? GIVEN_NOT : rows ? GIVEN_ROWS : GIVEN_AS_IS;
 }
 
 /* The first element of the slab in a right operand that is given, from the slab's first term on; else NONE. */
@@ -86,7 +86,7 @@ static ExprId given_at(Lower *l, const Product *p, const Slab *s)
 {
     Kernel *k = l->k;
     Given given = lower_given(l, p);
-    if (given == GIVEN_NOT || (given != GIVEN_ROWS && !x_is_int(k, s->run->lo, 0))) /* panels begin at whole lines */
+    if (given == GIVEN_NOT || (given > GIVEN_ROWS_TURNED && !x_is_int(k, s->run->lo, 0))) /* panels begin at whole lines */
         return s->run->whole ? lower_kept_at(l, p, s->lo) : (ExprId)NONE;
     ExprId at[MAX_RANK], first[2] = {s->lo, l->lane_first};
     IndexId from[2] = {s->index, l->plan.lane};
@@ -152,7 +152,8 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
             same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->part, y->depth, LAYOUT_LINES);
         if (same == n)
             pack(l, loc, left[n], p->left, s, 1);
-        multiply(l, p, origin(l, left[n]), right[n], s);
+        int turned = panel[n] == NONE && lower_given(l, p) == GIVEN_ROWS_TURNED;
+        multiply(l, p, origin(l, left[n]), right[n], turned, s);
     }
     lower_close(l, depth);
     l->part_first = rows[0];

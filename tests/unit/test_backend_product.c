@@ -5,7 +5,7 @@
 #include <math.h>
 #include <sys/mman.h>
 
-enum { ROWS = 64, COLS = 128, DEPTH = 288, GUARDS = 4, GUARD = 16, IDS = 512 };
+enum { ROWS = 64, COLS = 128, DEPTH = 288, GUARDS = 4, GUARD = 16, IDS = 512, ALONE_COLS = 100 };
 
 /* Element types of the sources and of the panels, and the operands as expressions of what is loaded, which
  * is by `more` less: without the zeros after their end, panels would hold that there. */
@@ -29,18 +29,18 @@ static const Types types[] = {
 /* Where the operands come from: the sources' subscripts. */
 typedef struct Way {
     const char *x_shape, *x, *w_shape, *w;
-    int rows; /* the right operand is read as it lies */
+    const char *given; /* the right operand that is read as it lies, or NULL */
 } Way;
 
 static const Way ways[] = {
-    {"M, K", "i, k", "K, N", "k, j", 0},
-    {"K, M", "k, i", "N, K", "j, k", 0},
-    {"M, K", "id[i], k", "K, N", "id[512 + k], j", 0},
-    {"K, M", "id[512 + k], i", "N, K", "id[1024 + j], k", 0},
-    {"M, K", "id[i], id[512 + k]", "K, N", "id[512 + k], id[1024 + j]", 0},
+    {"M, K", "i, k", "K, N", "k, j", NULL},
+    {"K, M", "k, i", "N, K", "j, k", NULL},
+    {"M, K", "id[i], k", "K, N", "id[512 + k], j", NULL},
+    {"K, M", "id[512 + k], i", "N, K", "id[1024 + j], k", NULL},
+    {"M, K", "id[i], id[512 + k]", "K, N", "id[512 + k], id[1024 + j]", NULL},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
-static const Way in_rows = {"M, K", "i, k", "K, N", "k, j", 1};
+static const Way given[] = {{"M, K", "i, k", "K, N", "k, j", "w[0, 0]"}, {"K, M", "k, i", "N, K", "j, k", "w[0, 0] turned"}};
 
 static void add_kernel(char *text, size_t size, const Types *t, const Way *way, int number)
 {
@@ -67,7 +67,7 @@ static void add_kernel(char *text, size_t size, const Types *t, const Way *way, 
         "        for a in 0..64 { for b in 0..128 { part[a, b] = if(a < M and b < N, 3.0, 1000.0) } }\n"
         "        pack xs[0, 0] over i in 0..min2(M, 33), k in 0..min2(K, 257) = %s\n"
         "        pack ws[0, 0] over k in 0..min2(K, 257), j in 0..min2(N, 100) = %s\n"
-        "        product part[0, 0] += xs[0, 0] * %s[0, 0]\n"
+        "        product part[0, 0] += xs[0, 0] * %s\n"
         "            rows min2(M, 33) cols min2(N, 100) depth min2(K, 257)\n"
         "        for c in 0..64 { for d in 0..128 { y[c, d] = part[c, d] } }\n"
         "        z[0] = 0.0\n"
@@ -82,7 +82,7 @@ static void add_kernel(char *text, size_t size, const Types *t, const Way *way, 
         "    }\n"
         "}\n",
         number, t->x, way->x_shape, t->w, way->w_shape, t->left, t->right, left, right,
-        way->rows ? "w" : "ws", a - 1, a, a, b - 1, b, b);
+        way->given ? way->given : "ws[0, 0]", a - 1, a, a, b - 1, b, b);
     assert_true(strlen(text) + strlen(more) < size);
     strcat(text, more);
 }
@@ -100,7 +100,8 @@ static void compile_products(Compiled *c, const Types *t, Isa isa, int nways)
     for (int i = 0; i < nways; i++)
         add_kernel(text, sizeof text, t, &ways[i], i);
     if (reads_rows(isa, t))
-        add_kernel(text, sizeof text, t, &in_rows, WAYS);
+        for (int i = 0; i < 2; i++)
+            add_kernel(text, sizeof text, t, &given[i], WAYS + i);
     compile(c, text, isa);
 }
 
@@ -203,7 +204,7 @@ static void run_case(Compiled *compiled, Case *c, const Types *t)
     static float x[ROWS * DEPTH], y[ROWS * COLS], g[GUARDS * GUARD], z[2];
     void *w = right_memory((size_t)(c->k * c->n) * (strcmp(t->w, "f32") ? 2 : sizeof(float)));
     char name[8];
-    snprintf(name, sizeof name, "f%d", c->rows ? WAYS : c->way);
+    snprintf(name, sizeof name, "f%d", c->way + (c->rows ? WAYS : 0));
     fill(x, t->x, SEED_X, c->m * c->k);
     fill(w, t->w, SEED_W, c->k * c->n);
     int64_t extents[3] = {c->m, c->k, c->n};
@@ -235,7 +236,7 @@ static void test_isa(Isa isa)
             Case c = {rows[all % 6], cols[all / 6 % 6], depths[all / 36 % 7], (int)(all / (36 * 7)), 0, {0}};
             if (c.way < 2 || all % 5 == 0) /* gathers: some of the sizes */
                 run_case(&compiled, &c, &types[i]);
-            c.rows = c.way == 0 && reads_rows(isa, &types[i]);
+            c.rows = c.way < 2 && reads_rows(isa, &types[i]);
             if (c.rows)
                 run_case(&compiled, &c, &types[i]);
         }
@@ -271,31 +272,41 @@ static void fill_random(void *memory, const char *type, uint32_t seed, int64_t c
     }
 }
 
+static void same_rows(const float *a, const float *b, int64_t rows)
+{
+    for (int64_t r = 0; r < rows; r++)
+        assert_memory_equal(&a[r * COLS], &b[r * COLS], sizeof *a * ALONE_COLS);
+}
+
 /* However many rows stand beside an element, and wherever the right operand is read, its bits are the same. */
 static void test_alone(void **state)
 {
     (void)state;
-    enum { M = 33, N = 100, K = 257 };
+    enum { M = 33, N = ALONE_COLS, K = 257 };
     static const int64_t rows[] = {1, 5, 12, 33};
-    static float x[ROWS * DEPTH], w[DEPTH * COLS], all[ROWS * COLS], part[ROWS * COLS], g[GUARDS * GUARD],
-        z[2];
+    static float x[ROWS * DEPTH], w[DEPTH * COLS], all[ROWS * COLS], part[ROWS * COLS], turned[ROWS * COLS],
+        g[GUARDS * GUARD], z[2];
     static int32_t id[3 * IDS];
     EACH_ISA(isa)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         if (!multiplies(isa, &types[t]) || (t > PAIRS && !reads_rows(isa, &types[t])))
             continue;
         Compiled c;
-        compile_products(&c, &types[t], isa, 1);
+        compile_products(&c, &types[t], isa, 2);
         fill_random(x, types[t].x, 7, M * K);
         fill_random(w, types[t].w, 11, K * N);
         call_fine(&c, "f0", (int64_t[]){M, N, K}, (void *[]){x, w, id, all, g, z});
-        for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
-            int64_t n = rows[i / 2];
-            if (i % 2 && !reads_rows(isa, &types[t]))
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            int64_t size[] = {rows[i], N, K};
+            call_fine(&c, "f0", size, (void *[]){x, w, id, part, g, z});
+            same_rows(all, part, rows[i]);
+            if (!reads_rows(isa, &types[t]))
                 continue;
-            call_fine(&c, i % 2 ? "f5" : "f0", (int64_t[]){n, N, K}, (void *[]){x, w, id, part, g, z});
-            for (int64_t r = 0; r < n; r++)
-                assert_memory_equal(&all[r * COLS], &part[r * COLS], sizeof *all * N);
+            call_fine(&c, "f5", size, (void *[]){x, w, id, part, g, z});
+            same_rows(all, part, rows[i]);
+            call_fine(&c, "f1", size, (void *[]){x, w, id, turned, g, z});
+            call_fine(&c, "f6", size, (void *[]){x, w, id, part, g, z});
+            same_rows(turned, part, rows[i]);
         }
         done(&c);
     }

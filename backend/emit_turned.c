@@ -1,0 +1,129 @@
+/* Block products whose right operand stands turned in row-major memory, its columns as rows: weights in the gradient of what
+ * they multiplied.
+ *
+ * Of 32 columns a part of the terms is transposed into a panel in the first cache, which fragments of all rows then read.
+ * While they do, the 32 columns that come next are asked for in the order in which they lie (memory gives long runs faster
+ * than short ones), and not while words are transposed, which would wait for them. Additions are those of a packed panel, in
+ * the same order. */
+#include "backend/emit.h"
+
+enum { PART_WORDS = 128, SHORT_WORDS = 32, EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
+
+typedef struct Turned {
+    Product *x;
+    L *l;
+    V words, elements; /* of a column */
+    V panel, scratch;  /* a part of 32 columns; 16 columns of 16 words that are not all there */
+    uint32_t terms;    /* of a word */
+} Turned;
+
+/* The 16 words from `word` on of the `columns` columns from `from` on. Instead of those that do not exist the last one is
+ * read; words that do not exist are zero. */
+static V fill_scratch(const Turned *t, V from, V columns, V word)
+{
+    L *l = t->l;
+    Product *x = t->x;
+    x->e->width = EDGE * t->terms;
+    V mask = emit_first_lanes(x->e, l_sub(l, t->elements, l_mul(l, word, l_i64(l, t->terms))));
+    For f = l_for(l, l_i64(l, 0), l_i64(l, EDGE), 1, "column");
+    V column = l_min(l, f.var, l_sub(l, columns, l_i64(l, 1)));
+    V line = emit_load_run(x->e, NONE, x->right, l_byte(l, from, l_mul(l, column, x->b_panel)), mask);
+    l_store(l, line, l_byte(l, t->scratch, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES))), LAYOUT_LINE_BYTES);
+    l_end_for(l, &f);
+    x->e->width = 0;
+    return t->scratch;
+}
+
+/* 16 words of 16 columns, of which `columns` exist, go into the panel at `to`. */
+static void turn(const Turned *t, V from, V columns, V word, V to)
+{
+    L *l = t->l;
+    V edge = l_i64(l, EDGE), line = l_i64(l, LAYOUT_LINE_BYTES);
+    V there = l_icmp(l, LLVMIntSLE, l_mul(l, l_add(l, word, edge), l_i64(l, t->terms)), t->elements);
+    Block whole = l_block(l, "whole"), part = l_block(l, "part"), both = l_block(l, "both");
+    l_branch(l, l_and(l, there, l_icmp(l, LLVMIntSGE, columns, edge)), whole, part);
+    for (int i = 0; i < 2; i++) {
+        l_enter(l, i ? part : whole);
+        V at = i ? fill_scratch(t, from, columns, word) : from;
+        V args[4] = {at, i ? line : t->x->b_panel, to, l_i64(l, ROW_OF_WORDS)};
+        l_call(l, emit_transpose(t->x->e), args, 4);
+        l_goto(l, both);
+    }
+    l_enter(l, both);
+}
+
+/* From the panel to what is asked for: of the columns from `next` on as many bytes as come before `word`. */
+static V ahead_of(const Turned *t, V next, V word)
+{
+    L *l = t->l;
+    V run = l_max(l, l_mul(l, t->words, l_i64(l, LAYOUT_WORD_BYTES)), l_i64(l, 1));
+    V byte = l_mul(l, word, l_i64(l, ROW_OF_WORDS)), row = l_bin(l, LLVMUDiv, byte, run);
+    V at = l_byte(l, next, l_add(l, l_mul(l, row, t->x->b_panel), l_sub(l, byte, l_mul(l, row, run))));
+    return l_sub(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), LLVMBuildPtrToInt(l->b, t->panel, l->i64, ""));
+}
+
+/* The `words` words from `first` on of the columns from b on, of which `columns` exist, go into the panel. */
+static void fill_panel(const Turned *t, V b, V columns, V first, V words)
+{
+    L *l = t->l;
+    For f = l_for(l, l_i64(l, 0), words, EDGE, "words");
+    V word = l_add(l, first, f.var), from = l_byte(l, b, l_mul(l, word, l_i64(l, LAYOUT_WORD_BYTES)));
+    V to = l_byte(l, t->panel, l_mul(l, f.var, l_i64(l, ROW_OF_WORDS)));
+    For half = l_for(l, l_i64(l, 0), l_i64(l, LAYOUT_EDGE), EDGE, "half");
+    turn(t, l_byte(l, from, l_mul(l, half.var, t->x->b_panel)), l_sub(l, columns, half.var), word,
+         l_byte(l, to, l_mul(l, half.var, l_i64(l, LAYOUT_WORD_BYTES))));
+    l_end_for(l, &half);
+    l_end_for(l, &f);
+}
+
+/* Words of a part. A single fragment's products take less time than memory, which is asked only meanwhile: they come often,
+ * in short parts. */
+static V part_of(const Turned *t)
+{
+    L *l = t->l;
+    const Product *x = t->x;
+    V one = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, x->rows & -x->rows));
+    return l_select(l, one, l_i64(l, SHORT_WORDS), l_i64(l, PART_WORDS));
+}
+
+/* All terms for the columns of c and b. */
+static void over_parts(const Turned *t, V c, V b, V columns)
+{
+    L *l = t->l;
+    Product *x = t->x;
+    V per_word = l_i64(l, x->per_word), part = part_of(t);
+    For f = l_for(l, l_i64(l, 0), l_max(l, t->words, l_i64(l, 1)), 1, "part"); /* without terms too */
+    f.next = part;
+    fill_panel(t, b, columns, f.var, l_min(l, l_sub(l, t->words, f.var), part));
+    x->ahead = ahead_of(t, l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE))), f.var);
+    V unit = l_mul(l, f.var, per_word);
+    emit_begin_sums(x, unit);
+    V a = l_byte(l, x->a, l_mul(l, l_sar(l, unit, 4), x->a_block));
+    emit_product_rows(x, c, a, t->panel, l_min(l, l_sub(l, x->units, unit), l_mul(l, part, per_word)));
+    l_end_for(l, &f);
+}
+
+static V aligned_slot(L *l, uint64_t bytes, const char *name)
+{
+    V slot = l_slot(l, LLVMArrayType2(l->i8, bytes), name);
+    LLVMSetAlignment(slot, LAYOUT_LINE_BYTES);
+    return slot;
+}
+
+/* Without rows there is nothing to do. */
+void emit_turned_product(Product *x, V depth)
+{
+    L *l = x->l;
+    Turned t = {.x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
+    if (x->lanes != EDGE)
+        BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
+    t.words = l_sar(l, l_add(l, t.elements, l_i64(l, t.terms - 1)), t.terms == 2);
+    t.panel = aligned_slot(l, PART_WORDS * ROW_OF_WORDS, "panel");
+    t.scratch = aligned_slot(l, EDGE * LAYOUT_LINE_BYTES, "scratch");
+    V columns = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, 0)), x->ncols, l_i64(l, 0));
+    For f = l_for(l, l_i64(l, 0), columns, LAYOUT_EDGE, "columns");
+    x->column = f.var;
+    over_parts(&t, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))),
+               l_byte(l, x->b, l_mul(l, f.var, x->b_panel)), l_sub(l, columns, f.var));
+    l_end_for(l, &f);
+}
