@@ -18,14 +18,14 @@
 enum { PARTS_MAX = 5, PART_WEIGHT = 1300, PRODUCT_WEIGHT = 250, PACK_WEIGHT = 150 };
 
 /* What is generated once: a body of launches, a helper, or everything else of a kernel. */
-typedef struct Unit {
+typedef struct Piece {
     uint32_t kernel;
     uint32_t input;
     const Launch *launch; /* NULL: the kernel's entry, for all inputs, or a helper */
     int helper;           /* its number, or -1 */
     uint64_t weight;
     uint32_t part;
-} Unit;
+} Piece;
 
 typedef struct Job {
     const BackendInput *inputs;
@@ -34,7 +34,7 @@ typedef struct Job {
     enum BackendOutput what;
     Plan **plans;             /* [nkernels * ninputs] */
     uint32_t like[ISA_COUNT]; /* input i has the code of this one, up to helpers: see find_like() */
-    Vec(Unit) units;
+    Vec(Piece) pieces;
     uint32_t nparts;
     int has_quick; /* part: the last */
 } Job;
@@ -71,15 +71,15 @@ static void emit_helper(Plan *p, uint32_t helper)
         emit_product_function(p, helper);
 }
 
-static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Unit *unit)
+static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Piece *piece)
 {
-    const Plan *const *plans = (const Plan *const *)job->plans + (size_t)unit->kernel * job->ninputs;
-    if (unit->helper >= 0) {
-        emit_helper(plan_copy(plans[unit->input], l, s, debug), (uint32_t)unit->helper);
+    const Plan *const *plans = (const Plan *const *)job->plans + (size_t)piece->kernel * job->ninputs;
+    if (piece->helper >= 0) {
+        emit_helper(plan_copy(plans[piece->input], l, s, debug), (uint32_t)piece->helper);
         return;
     }
-    if (unit->launch) {
-        emit_launch_body(plan_copy(plans[unit->input], l, s, debug), unit->launch);
+    if (piece->launch) {
+        emit_launch_body(plan_copy(plans[piece->input], l, s, debug), piece->launch);
         return;
     }
     Plan *own[ISA_COUNT];
@@ -105,9 +105,9 @@ static void build_module(L *l, const Part *part)
     l->first = part->number == 0 || l->quick;
     shared_emit(l, &shared, job->inputs, job->ninputs);
     Debug *debug = job->options->debug ? debug_new(l, job->inputs[0].module) : NULL;
-    for (uint32_t i = 0; i < job->units.len; i++)
-        if (job->units.at[i].part == part->number)
-            add_unit(l, &shared, debug, job, &job->units.at[i]);
+    for (uint32_t i = 0; i < job->pieces.len; i++)
+        if (job->pieces.at[i].part == part->number)
+            add_unit(l, &shared, debug, job, &job->pieces.at[i]);
     if (debug)
         debug_finish(debug);
     if (part->number == 0) {
@@ -174,15 +174,15 @@ static void *run_part(void *user)
     return NULL;
 }
 
-/* ---- units and parts ---- */
+/* ---- pieces and parts ---- */
 
-/* The name of the body with this launch's key: an earlier unit's, or a new unit. */
+/* The name of the body with this launch's key: an earlier piece's, or a new piece. */
 static void add_body(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32_t number)
 {
     Plan *p = job->plans[kernel * job->ninputs + input];
     Launch *launch = &p->launches.at[number];
-    for (uint32_t i = 0; i < job->units.len; i++) {
-        const Launch *other = job->units.at[i].launch;
+    for (uint32_t i = 0; i < job->pieces.len; i++) {
+        const Launch *other = job->pieces.at[i].launch;
         if (other && other->key.len == launch->key.len &&
             !memcmp(other->key.at, launch->key.at, launch->key.len)) {
             launch->body_name = other->body_name;
@@ -192,7 +192,7 @@ static void add_body(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32
     Name name = p->p->stmts.at[launch->stmt].name;
     launch->body_name =
         arena_printf(a, "%s.%s.%u.%s", p->k->name, cpu_table[p->target].name, number, name ? name : "");
-    vec_push(a, &job->units, (Unit){kernel, input, launch, -1, launch->weight, 0});
+    vec_push(a, &job->pieces, (Piece){kernel, input, launch, -1, launch->weight, 0});
 }
 
 static int calls(const Job *job, uint32_t kernel, uint32_t input, uint32_t helper)
@@ -210,9 +210,9 @@ static Isa owner(const Job *job, uint32_t input, uint32_t helper)
 
 static int has_helper(const Job *job, uint32_t input, uint32_t helper)
 {
-    for (uint32_t i = 0; i < job->units.len; i++)
-        if (job->units.at[i].helper == (int)helper &&
-            owner(job, job->units.at[i].input, helper) == owner(job, input, helper))
+    for (uint32_t i = 0; i < job->pieces.len; i++)
+        if (job->pieces.at[i].helper == (int)helper &&
+            owner(job, job->pieces.at[i].input, helper) == owner(job, input, helper))
             return 1;
     return 0;
 }
@@ -226,7 +226,7 @@ static void add_helpers(Job *job, Arena *a)
             while (k < job->nkernels && !calls(job, k, input, helper))
                 k++;
             if (k < job->nkernels && !has_helper(job, input, helper))
-                vec_push(a, &job->units, (Unit){k, input, NULL, (int)helper, weight, 0});
+                vec_push(a, &job->pieces, (Piece){k, input, NULL, (int)helper, weight, 0});
         }
 }
 
@@ -271,35 +271,35 @@ static void plan_units(Job *job, Arena *a)
             for (uint32_t j = 0; j < p->launches.len; j++)
                 add_body(job, a, k, i, j);
         }
-        vec_push(a, &job->units, (Unit){k, 0, NULL, -1, weight, 0});
+        vec_push(a, &job->pieces, (Piece){k, 0, NULL, -1, weight, 0});
     }
     add_helpers(job, a);
 }
 
-static int is_entry(const Unit *unit) { return !unit->launch && unit->helper < 0; }
+static int is_entry(const Piece *piece) { return !piece->launch && piece->helper < 0; }
 
-/* One part for entries, others by weight: each a stretch of units, instruction set after instruction set, because LLVM
+/* One part for entries, others by weight: each a stretch of pieces, instruction set after instruction set, because LLVM
  * prepares itself for each that a part has. */
 static void share_units(Job *job)
 {
     uint64_t weight = 0, done = 0;
     uint32_t entries = 0;
-    for (uint32_t i = 0; i < job->units.len; i++) {
-        entries += (uint32_t)is_entry(&job->units.at[i]);
-        weight += is_entry(&job->units.at[i]) ? 0 : job->units.at[i].weight;
+    for (uint32_t i = 0; i < job->pieces.len; i++) {
+        entries += (uint32_t)is_entry(&job->pieces.at[i]);
+        weight += is_entry(&job->pieces.at[i]) ? 0 : job->pieces.at[i].weight;
     }
     job->has_quick = job->what == OUTPUT_OBJECT && entries && weight;
     uint64_t most = job->has_quick ? PARTS_MAX - 1 : 1, n = weight / PART_WEIGHT;
     n = n < 1 ? 1 : n > most ? most : n;
     job->nparts = (uint32_t)n + (uint32_t)job->has_quick;
     for (uint32_t input = 0; input < job->ninputs; input++)
-        for (uint32_t i = 0; i < job->units.len; i++) {
-            Unit *unit = &job->units.at[i];
-            if (is_entry(unit)) {
-                unit->part = job->nparts - 1;
-            } else if (unit->input == input) {
-                unit->part = (uint32_t)((done + unit->weight / 2) * n / weight);
-                done += unit->weight;
+        for (uint32_t i = 0; i < job->pieces.len; i++) {
+            Piece *piece = &job->pieces.at[i];
+            if (is_entry(piece)) {
+                piece->part = job->nparts - 1;
+            } else if (piece->input == input) {
+                piece->part = (uint32_t)((done + piece->weight / 2) * n / weight);
+                done += piece->weight;
             }
         }
 }
@@ -371,7 +371,7 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
 __attribute__((visibility("default"))) const BackendApi *backend_entry(void)
 {
     static char version[32];
-    static BackendApi api = {version, emit_any, jit_load, jit_symbol, jit_free};
+    static BackendApi api = {version, emit_any, jit_load, jit_symbol, jit_free, jit_listen};
     unsigned major, minor, patch;
     LLVMGetVersion(&major, &minor, &patch);
     snprintf(version, sizeof version, "LLVM %u.%u.%u", major, minor, patch);

@@ -26,6 +26,14 @@ typedef struct BackendJit BackendJit;
 
 typedef enum BackendOutput { OUTPUT_LLVM, OUTPUT_ASM, OUTPUT_OBJECT } BackendOutput;
 
+/* Who listens to the events of plans, see emulator/. Of a thread; NULL: nobody, then no plan may run on it. */
+typedef struct BackendListener {
+    int (*event)(void *user, int64_t statement, int64_t n,
+                 const int64_t *values);         /* not 0: the body is to run */
+    void *(*on_chip)(void *user, int64_t space); /* the core's buffer */
+    void *user;
+} BackendListener;
+
 typedef struct BackendApi {
     const char *version; /* "LLVM 22.1.8" */
     /* Each returns NULL on success, else an error text in arena a. Bytes are allocated in a. */
@@ -34,6 +42,7 @@ typedef struct BackendApi {
     const char *(*jit_load)(const char *object, size_t len, Arena *a, BackendJit **out);
     void *(*jit_symbol)(BackendJit *jit, const char *name); /* NULL when there is none */
     void (*jit_free)(BackendJit *jit);
+    void (*jit_listen)(const BackendListener *listener);
 } BackendApi;
 
 /* The plug-in's one exported symbol. */

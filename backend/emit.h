@@ -55,6 +55,7 @@ typedef struct Buffer {
     uint8_t plus; /* elements beyond the axes */
     uint8_t used;
     uint8_t by_value;                /* an `in` scalar */
+    int64_t place;                   /* on-chip: Tensor.at */
     uint32_t at;                     /* byte in the call's data: its address, or its value */
     StmtId asked;                    /* in the function being emitted: the loop that asks for rows ahead */
     StmtId home;                     /* reg: the one vector loop that uses it; NONE: none or several */
@@ -247,6 +248,9 @@ V emit_first_lanes(Emit *e, V left); /* a mask of that many */
 /* From here on `var` has so many lanes; NONE: there are no lanes. */
 void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
+
+/* emit_event.c */
+V emit_on_chip(Emit *e, Space space);
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
  * set, in whatever part of the object: block products by types, packs of rows by layouts and

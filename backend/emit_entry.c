@@ -159,7 +159,7 @@ static void fill_buffers(Emit *e, V memory, V threads)
     V offset = l_i64(l, 0);
     for (uint32_t i = 0; i < e->p->buffers.len; i++) {
         Buffer *b = &e->p->buffers.at[i];
-        if (!b->used || b->space == SPACE_REG)
+        if (!b->used || b->space == SPACE_REG || space_is_on_chip(b->space))
             continue;
         if (emit_needs_space(b)) {
             V bytes = emit_bytes(e, i);

@@ -120,6 +120,8 @@ int layout_terms(Elem elem) { return LAYOUT_WORD_BYTES / (int)elem_bytes(elem); 
 /* Of lines the last axis is k, of pairs the one before it. */
 int64_t emit_padding(const Buffer *b, uint32_t axis)
 {
+    if (layout_is_fractal(b->layout))
+        return LAYOUT_FRACTAL;
     int is_k = b->layout == LAYOUT_LINES ? axis == 1 : b->layout == LAYOUT_PAIRS && axis == 0;
     return is_k ? LAYOUT_LINE_BYTES / (int64_t)elem_bytes(b->elem) : LAYOUT_EDGE;
 }
@@ -194,6 +196,12 @@ V emit_base(Emit *e, uint32_t buffer)
     Buffer *b = &e->p->buffers.at[buffer];
     if (b->base)
         return b->base;
+    if (space_is_on_chip(b->space)) {
+        Block back = l_to_entry(e->l);
+        b->base = l_byte(e->l, emit_on_chip(e, b->space), l_i64(e->l, b->place));
+        l_from_entry(e->l, back);
+        return b->base;
+    }
     Ty type = b->by_value ? emit_memory_type(e->l, b->elem) : e->l->ptr;
     b->base = from_data(e, type, 0, buffer, b->at);
     if (b->space == SPACE_THREAD) {

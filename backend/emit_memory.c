@@ -11,9 +11,12 @@ typedef struct Place {
     V at;      /* RUN: of lane 0; EACH: one address per lane */
 } Place;
 
-/* In a launch's body each slot has an alias scope of its own: buffers do not overlap, or are only read. */
+/* In a launch's body each slot has an alias scope of its own: buffers do not overlap, or are only read; those on a chip
+ * may. */
 void emit_alias(Emit *e, V access, uint32_t buffer)
 {
+    if (buffer != NONE && space_is_on_chip(e->p->buffers.at[buffer].space))
+        return;
     for (uint32_t i = 0; e->launch && i < e->launch->slots.len; i++) {
         if (e->launch->slots.at[i].is_dim || e->launch->slots.at[i].id != buffer)
             continue;
@@ -43,9 +46,25 @@ static V advance(Emit *e, uint32_t buffer, V at, V step, uint32_t axis)
     return l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), at, step);
 }
 
-/* The elements before [x, y] in a matrix in lines or pairs: Note [Layouts] in ir.h. */
+/* The elements before [x, y] in a matrix in fractals, or in lines or pairs: Note [Layouts] in ir.h. */
+static V in_fractals(Emit *e, uint32_t buffer, V x, V y)
+{
+    L *l = e->l;
+    const Buffer *b = &e->p->buffers.at[buffer];
+    V row = l_sar(l, x, 4), column = l_sar(l, y, 4), low = l_i64(l, LAYOUT_FRACTAL - 1);
+    V in_x = l_and(l, x, low), in_y = l_and(l, y, low);
+    V before = b->layout == LAYOUT_ZN
+                   ? l_add(l, l_mul(l, column, l_sar(l, emit_padded(e, buffer, 0), 4)), row)
+                   : l_add(l, l_mul(l, row, l_sar(l, emit_padded(e, buffer, 1), 4)), column);
+    V inside = b->layout == LAYOUT_NZ ? l_add(l, l_mul(l, in_y, l_i64(l, LAYOUT_FRACTAL)), in_x)
+                                      : l_add(l, l_mul(l, in_x, l_i64(l, LAYOUT_FRACTAL)), in_y);
+    return l_add(l, l_mul(l, before, l_i64(l, LAYOUT_FRACTAL * LAYOUT_FRACTAL)), inside);
+}
+
 static V in_matrix(Emit *e, uint32_t buffer, V x, V y)
 {
+    if (layout_is_fractal(e->p->buffers.at[buffer].layout))
+        return in_fractals(e, buffer, x, y);
     L *l = e->l;
     const Buffer *b = &e->p->buffers.at[buffer];
     int64_t line = LAYOUT_LINE_BYTES / (int64_t)elem_bytes(b->elem), word = layout_terms(b->elem);
@@ -66,6 +85,8 @@ static int runs_in_matrix(Emit *e, const Buffer *b, ExprId x, ExprId y)
 {
     uint32_t most =
         b->layout == LAYOUT_PAIRS ? LAYOUT_EDGE : LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(b->elem);
+    if (layout_is_fractal(b->layout))
+        return 0;
     int dense = b->layout == LAYOUT_LINES || layout_terms(b->elem) == 1;
     return dense && e->width <= most && emit_form(e, x) == FORM_UNIFORM && emit_form(e, y) == FORM_UNIT &&
            emit_multiple(e, y, e->width);

@@ -265,6 +265,9 @@ void emit_panel(Pack *x)
     case LAYOUT_PAIRS: (x->axis ? pack_pairs : pack_transposed)(x); break;
     case LAYOUT_ROWS:
     case LAYOUT_SUMS:
+    case LAYOUT_ZN: /* only bodies of events write these */
+    case LAYOUT_NZ:
+    case LAYOUT_ZZ:
     case LAYOUT_COUNT: break;
     }
 }

@@ -156,6 +156,7 @@ static void add_buffers(Plan *p, Arena *a)
         Buffer b = {.name = x->name,
                     .elem = x->elem,
                     .space = x->space,
+                    .place = x->at,
                     .role = x->role,
                     .rank = x->rank,
                     .layout = x->layout,
@@ -176,7 +177,7 @@ static void place_data(Plan *p)
         p->dim_at[p->dims[i]] = at;
     for (uint32_t i = 0; i < p->buffers.len; i++) {
         Buffer *b = &p->buffers.at[i];
-        if (!b->used || b->space == SPACE_REG)
+        if (!b->used || b->space == SPACE_REG || space_is_on_chip(b->space))
             continue;
         b->at = at;
         at += 8;

@@ -92,7 +92,8 @@ static int same_shape(const Plan *p, const Buffer *a, const Buffer *b)
 
 static int is_sized(const Buffer *b)
 {
-    return b->space != SPACE_REG && b->rank && (b->role != ROLE_LOCAL || b->used);
+    return b->space != SPACE_REG && !space_is_on_chip(b->space) && b->rank &&
+           (b->role != ROLE_LOCAL || b->used);
 }
 
 V emit_fits(Emit *e, uint32_t buffer, int only_space)

@@ -84,7 +84,10 @@ static V operand(Emit *e, ExprId load, V *block)
     case LAYOUT_SUMS: *block = l_mul(l, emit_stride(e, x->sym, x->nargs - 2u), l_i64(l, elem)); break;
     case LAYOUT_LINES: *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, LAYOUT_LINE_BYTES)); break;
     case LAYOUT_PAIRS: *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, LAYOUT_EDGE * elem)); break;
-    case LAYOUT_COUNT: break;
+    case LAYOUT_ZN:
+    case LAYOUT_NZ:
+    case LAYOUT_ZZ:
+    case LAYOUT_COUNT: BUG(l->arena, "backend: kernel %s multiplies what only a cube does", e->k->name);
     }
     return emit_address(e, x->sym, index, x->nargs);
 }

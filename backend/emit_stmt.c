@@ -211,6 +211,8 @@ void emit_tile_for(Emit *e, StmtId id)
     switch ((LoopMode)s->mode) {
     case LOOP_ORDERED:
     case LOOP_PARALLEL:
+    case LOOP_SPLIT:
+    case LOOP_MODES:
     case LOOP_OWNED: loop_ordered(e, s); break;
     case LOOP_VECTOR: loop_vector(e, id, s); break;
     case LOOP_UNROLL: loop_unroll(e, s); break;

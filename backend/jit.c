@@ -19,6 +19,17 @@ int omp_get_thread_num(void);
 int omp_get_num_threads(void);
 int omp_get_max_threads(void);
 
+static __thread const BackendListener *listener;
+
+void jit_listen(const BackendListener *l) { listener = l; }
+
+static int moec_event(int64_t statement, int64_t n, const int64_t *values)
+{
+    return listener->event(listener->user, statement, n, values);
+}
+
+static void *moec_on_chip(int64_t space) { return listener->on_chip(listener->user, space); }
+
 typedef void Function(void);
 
 typedef struct Provided {
@@ -32,6 +43,8 @@ static const Provided provided[] = {
     {"omp_get_thread_num", (Function *)omp_get_thread_num},
     {"omp_get_num_threads", (Function *)omp_get_num_threads},
     {"omp_get_max_threads", (Function *)omp_get_max_threads},
+    {"moec_event", (Function *)moec_event},
+    {"moec_on_chip", (Function *)moec_on_chip},
     {"snprintf", (Function *)snprintf},
     {"aligned_alloc", (Function *)aligned_alloc},
     {"free", (Function *)free},

@@ -7,5 +7,6 @@
 const char *jit_load(const char *object, size_t len, Arena *a, BackendJit **out);
 void *jit_symbol(BackendJit *jit, const char *name);
 void jit_free(BackendJit *jit);
+void jit_listen(const BackendListener *listener);
 
 #endif

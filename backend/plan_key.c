@@ -55,6 +55,7 @@ static void put_buffer(Keys *x, uint32_t buffer)
     put(x, b->by_value);
     put(x, b->plus);
     put(x, b->layout);
+    put(x, b->place);
     put(x, b->space == SPACE_REG && b->home != NONE);
     put(x, b->rank);
     for (uint32_t i = 0; i < b->rank; i++)
@@ -144,6 +145,8 @@ static void put_stmt(Keys *x, StmtId id)
     put(x, s->kind | s->mode << 8 | s->add << 16 | s->nindex << 24 | (int64_t)s->full_first << 32 |
                (int64_t)s->turned << 40);
     put(x, s->step);
+    if (s->kind == TILE_event)
+        put(x, s->planned);
     if (s->var != NONE)
         put_index(x, s->var);
     for (uint32_t i = 0; i < s->nbound; i++) {

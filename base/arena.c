@@ -39,6 +39,7 @@ void arena_free(Arena *a)
     free(a);
 }
 
+void arena_set_limit(Arena *a, size_t bytes) { a->limit = bytes; }
 void arena_set_landing(Arena *a, jmp_buf *landing) { a->landing = landing; }
 Escape arena_escaped(const Arena *a) { return a->escaped; }
 const char *arena_message(const Arena *a) { return a->message; }

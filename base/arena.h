@@ -22,6 +22,7 @@ Arena *arena_new(void); /* NULL when memory is exhausted */
 void arena_free(Arena *a);
 
 /* Zeroed memory aligned to 16 bytes; never NULL. Beyond the arena's limit (default 2 GiB): ESCAPE_MEMORY. */
+void arena_set_limit(Arena *a, size_t bytes);
 void *arena_alloc(Arena *a, size_t bytes);
 void *arena_grow(Arena *a, void *old, size_t old_bytes, size_t new_bytes);
 char *arena_strndup(Arena *a, const char *text, size_t length);

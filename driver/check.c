@@ -70,10 +70,32 @@ static const char *named(Arena *a, const char *what, const char *bad)
     return bad ? arena_printf(a, "%s: %s", what, bad) : NULL;
 }
 
+/* Does the plan compute what the program says? */
+static const char *compare_emulated(Job *j, const CheckCase *c, const CheckReference *r)
+{
+    const Check *check = j->check;
+    Emulation emulation = {check->for_jit, &check->jit};
+    CheckTarget target = {.code = &check->jit,
+                          .threads = 1,
+                          .emulation = &emulation,
+                          .mode = (EmulateMode)(check->o->emulate - 1)};
+    CheckResult got = check_call(c, &target);
+    const char *bad = named(j->arena, "plan", check_compare(c, r, &got, j->tolerance, &j->score));
+    if (bad || check->o->tiles)
+        return bad;
+    CheckTarget unplanned = {.code = &check->so, .threads = 1};
+    CheckResult plain = check_call(c, &unplanned);
+    return named(j->arena, "plan and what it was made of", check_same(c, &got, &plain));
+}
+
 static const char *compare_targets(Job *j, const CheckCase *c, const CheckReference *r)
 {
     const Check *check = j->check;
-    CheckTarget one = {&check->jit, 1, 0}, two = {&check->jit, -2, 1}, so = {&check->so, 1, 0};
+    if (check->o->emulate)
+        return compare_emulated(j, c, r);
+    CheckTarget one = {.code = &check->jit, .threads = 1},
+                two = {.code = &check->jit, .threads = -2, .dirty = 1},
+                so = {.code = &check->so, .threads = 1};
     CheckResult first = check_call(c, &one);
     const char *bad = named(j->arena, "JIT", check_compare(c, r, &first, j->tolerance, &j->score));
     CheckResult second = check_call(c, &two);

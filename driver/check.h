@@ -21,6 +21,8 @@ typedef struct CheckOptions {
     int threads;         /* `moec run`: 0: what OpenMP would take */
     int interpret;       /* `moec run`: the reference interpreter instead of compiled code */
     int no_optimize;     /* -O0 */
+    const char *machine; /* as in CompileOptions */
+    int emulate;         /* `moec test`: EmulateMode + 1: the plan for the machine is run by the emulator */
     int sweep;           /* `moec test`: besides the test blocks, every kernel at a set of awkward sizes */
     int quiet;           /* `moec test`: only failures and the last line */
     int no_aot;          /* `moec test`: leave out the .so */
@@ -33,5 +35,9 @@ int check_tests(const char *path, const CheckOptions *o, FILE *out);
 /* Runs one kernel once on random data and prints a line per output: elements, smallest, largest, mean, hash of the
  * bytes, and the first few values. */
 int check_run(const char *path, const CheckOptions *o, FILE *out);
+
+/* Runs the plan of one kernel for o->machine without data, o->emulate being EMULATE_MODEL + 1, and prints what the cycle
+ * model says; also into the files `trace` and `html`, each may be NULL. */
+int check_report(const char *path, const CheckOptions *o, const char *trace, const char *html, FILE *out);
 
 #endif

@@ -10,6 +10,7 @@ static CompileOptions options_of(const CheckOptions *o)
     c.target = o->target;
     c.no_cache = 1;
     c.schedule_seed = o->schedule_seed;
+    c.machine = o->machine;
     c.level = o->no_optimize ? 0 : c.level;
     return c;
 }
@@ -69,7 +70,22 @@ static int load_jit(Check *check, const char *path, const char *kernel)
     Compilation *c = check->for_jit = open_file(check->o, path, check->out, &status);
     if (!status) {
         c->options.kernel = kernel;
+        c->emulated = check->o->emulate ? EMULATED : NOT_EMULATED;
         status = jit_load(c, &check->jit);
+        if (status)
+            fprintf(check->out, "%s", c->errors);
+    }
+    return status;
+}
+
+/* The tiles that the plan was made of, as machine code. */
+static int load_unplanned(Check *check, const char *path)
+{
+    int status;
+    Compilation *c = check->for_so = open_file(check->o, path, check->out, &status);
+    if (!status) {
+        c->emulated = UNPLANNED;
+        status = jit_load(c, &check->so);
         if (status)
             fprintf(check->out, "%s", c->errors);
     }
@@ -88,7 +104,9 @@ int check_load(Check *check, const char *path, CheckCode code)
     }
     if (!status && code != CODE_NONE)
         status = load_jit(check, text, code == CODE_OF_KERNEL ? check->o->kernel : NULL);
-    if (!status && code == CODE_ALL && !check->o->no_aot)
+    if (!status && check->o->emulate && !check->o->tiles)
+        status = load_unplanned(check, path);
+    if (!status && code == CODE_ALL && !check->o->no_aot && !check->o->emulate)
         status = load_so(check, text);
     return status;
 }

@@ -59,7 +59,7 @@ static const char *run_interpreter(const Check *check, const CheckCase *c, const
 /* With --tiles the results of the edited program are also compared with the interpreter's. */
 static const char *run_compiled(const Check *check, const CheckCase *c, const CheckReference *want)
 {
-    CheckTarget target = {&check->jit, -check->o->threads, 0};
+    CheckTarget target = {.code = &check->jit, .threads = -check->o->threads};
     CheckResult got = check_call(c, &target);
     CheckScore score = {0};
     EvalRoute *routes = arena_array(c->arena, EvalRoute, c->k->params.len + 1);
@@ -71,8 +71,7 @@ static const char *run_compiled(const Check *check, const CheckCase *c, const Ch
     return check->o->tiles ? check_compare(c, want, &got, 0, &score) : NULL;
 }
 
-/* "T=33" into dims[]; NULL or an error text. */
-static const char *take_size(const Module *m, const char *text, int64_t *dims)
+const char *check_take_size(const Module *m, const char *text, int64_t *dims)
 {
     size_t len = strcspn(text, "=");
     char *end;
@@ -87,7 +86,7 @@ static const char *take_size(const Module *m, const char *text, int64_t *dims)
     return arena_printf(m->arena, "'%s' is not NAME=SIZE of a dimension of this file", text);
 }
 
-static const Kernel *chosen_kernel(const Check *check)
+const Kernel *check_chosen_kernel(const Check *check)
 {
     const Module *m = check->c->module;
     for (uint32_t i = 0; i < m->kernels.len; i++)
@@ -99,7 +98,7 @@ static const Kernel *chosen_kernel(const Check *check)
 static const char *run_once(Check *check)
 {
     const Module *m = check->c->module;
-    const Kernel *k = chosen_kernel(check);
+    const Kernel *k = check_chosen_kernel(check);
     int64_t *dims = check_default_sizes(m, m->arena);
     TestRun run = {0};
     CheckReference r;
@@ -107,7 +106,7 @@ static const char *run_once(Check *check)
         return "there is no such kernel";
     const char *error = check->o->routing ? check_parse_routing(check->o->routing, m->arena, &run) : NULL;
     for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
-        error = take_size(m, check->o->sizes[i], dims);
+        error = check_take_size(m, check->o->sizes[i], dims);
     if (error)
         return error;
     CheckCase c = check_new_case(check, m->arena, k, dims, &run);

@@ -7,6 +7,7 @@
 #include "driver/check.h"
 #include "driver/element.h"
 #include "driver/driver.h"
+#include "driver/emulate.h"
 #include "moec/moert.h"
 
 /* One file under test. */
@@ -46,6 +47,8 @@ typedef struct CheckTarget {
     const Loaded *code;
     int threads; /* as in moe_ctx */
     int dirty; /* call a second time with the work space full of NaN */
+    const Emulation *emulation; /* NULL, or code is a plan's, which is run in this mode */
+    EmulateMode mode;
 } CheckTarget;
 
 /* What a call left behind. by parameter: the typed bytes of tensors, the routes. */
@@ -79,6 +82,12 @@ CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const in
 /* Random inputs that the kernel accepts, if there are any, and the reference on them. 0: the sizes are too large. */
 int check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r);
 int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
+
+/* ---- check_once.c ---- */
+
+const Kernel *check_chosen_kernel(const Check *check); /* the one that is asked for, else the first; NULL */
+/* "T=33" into dims[], by DimId; NULL or an error text. */
+const char *check_take_size(const Module *m, const char *text, int64_t *dims);
 
 /* ---- check_data.c ---- */
 

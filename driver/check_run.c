@@ -247,13 +247,19 @@ CheckResult check_call(const CheckCase *c, const CheckTarget *t)
         return (CheckResult){.failure = arena_printf(c->arena, "has no symbol %s", symbol)};
     }
     Call call = new_call(c);
-    int status = entry(ctx, call.dims, call.args);
+    EmulatedCall emulated = {0};
+    const char *wrong = NULL;
+    if (t->emulation)
+        wrong = emulate_call(t->emulation, c->k->name, c->dims, entry, ctx, call.dims, call.args, c->arena,
+                             t->mode, &emulated);
+    int status = t->emulation ? emulated.status : entry(ctx, call.dims, call.args);
     if (t->dirty && ctx->work) {
         memset(ctx->work, 0xff, (size_t)ctx->work_bytes);
         call = new_call(c);
         status = entry(ctx, call.dims, call.args);
     }
     CheckResult r = result_of(&call, status, moe_ctx_message(ctx));
+    r.failure = wrong ? wrong : r.failure;
     moe_ctx_free(ctx);
     return r;
 }

@@ -17,6 +17,7 @@ int cli_explain(int argc, char **argv);
 int cli_passes(int argc, char **argv);
 int cli_ops(int argc, char **argv);
 int cli_machines(int argc, char **argv);
+int cli_report_npu(int argc, char **argv);
 
 /* Prints what the compilation reported to stderr; after an internal error writes the replay file. Returns
  * status. */

@@ -18,7 +18,8 @@ enum {
     KEY_FORMAT,
     KEY_NO_CACHE,
     KEY_WERROR,
-    KEY_SEED
+    KEY_SEED,
+    KEY_MACHINE
 };
 
 static const struct argp_option compile_options[] = {
@@ -32,6 +33,11 @@ static const struct argp_option compile_options[] = {
      "Instruction sets: host (default; MOE_ISA forces which), all, or some of "
      "generic, avx2, avx512, avx512bf16, amx, amx-soft. Several are all compiled and chosen from at load "
      "time",
+     0},
+    {"machine", KEY_MACHINE, "NAME", 0,
+     "Take the blocks of this machine (`moec machines` lists them, NAME.json is read from a file); for an "
+     "NPU --emit=tiles "
+     "writes the plan",
      0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion, plain code; up to 3. Default 2", 0},
     {NULL, 'g', NULL, 0, "Debugging information: gdb stops at lines of the .moe file", 0},
@@ -139,6 +145,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_START: c->options.start_at = arg; return 0;
     case KEY_LIMIT: c->options.limit = (int)cli_number(state, "--pass-limit", arg, 0, 1000000); return 0;
     case KEY_TIME: c->options.time_passes = 1; return 0;
+    case KEY_MACHINE: c->options.machine = arg; return 0;
     case KEY_SEED: c->options.schedule_seed = cli_seed(state, arg); return 0;
     case KEY_NO_CACHE: c->options.no_cache = 1; return 0;
     case KEY_WERROR: c->options.werror = 1; return 0;

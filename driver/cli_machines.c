@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum { KEY_KEYS = CLI_LAST };
-enum { FILE_MAX = 1 << 20 };
 
 typedef struct MachinesCommand {
     const char *name; /* of a machine, or a file with a description */
@@ -33,26 +32,6 @@ static const struct argp_option machines_options[] = {
 };
 
 /* ---- one machine ---- */
-
-static int is_json(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 5 && strcmp(name + n - 5, ".json") == 0;
-}
-
-static const char *read_machine(Arena *a, const char *name, Description *out)
-{
-    const MachineText *t = machine_find(name);
-    Bytes file;
-    if (t)
-        return machine_read(a, name, (const char *)t->json, t->len, out);
-    if (!is_json(name))
-        return arena_printf(
-            a, "there is no machine '%s'; `moec machines` lists them, and NAME.json is read from a file",
-            name);
-    const char *error = output_read_file(name, FILE_MAX, a, &file);
-    return error ? error : machine_read(a, name, file.at, file.len, out);
-}
 
 static const char *key_of(Arena *a, const FigureRow *row)
 {
@@ -98,7 +77,7 @@ static void print_isas(void)
 static int show_machine(Arena *a, const char *name)
 {
     Description d;
-    const char *error = read_machine(a, name, &d);
+    const char *error = machine_open(a, name, &d);
     if (error)
         return cli_error(error);
     printf("%s: %s\n\n", d.machine.name, d.doc);
@@ -112,7 +91,7 @@ static int list_machines(Arena *a)
 {
     for (uint32_t i = 0; i < machine_text_count; i++) {
         Description d;
-        const char *error = read_machine(a, machine_texts[i].name, &d);
+        const char *error = machine_open(a, machine_texts[i].name, &d);
         if (error)
             return cli_error(error);
         printf("%-13s %s\n", d.machine.name, d.doc);

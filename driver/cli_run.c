@@ -1,6 +1,7 @@
 /* `moec run` and `moec test`: options of the test engine (check.h). */
 #include "driver/check.h"
 #include "driver/cli.h"
+#include "emulator/emulator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@ enum {
     KEY_KERNEL,
     KEY_NO_AOT,
     KEY_SCHEDULE,
-    KEY_TILES
+    KEY_TILES,
+    KEY_MACHINE,
+    KEY_EMULATE
 };
 
 typedef struct RunCommand {
@@ -39,7 +42,13 @@ static const struct argp_option run_options[] = {
 static const struct argp_option test_options[] = {
     {"target", CLI_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
-    {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited", 0},
+    {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited",
+     0},
+    {"machine", KEY_MACHINE, "NAME", 0, "Blocks of this machine, as in `moec --machine`", 0},
+    {"emulate", KEY_EMULATE, "MODE", OPTION_ARG_OPTIONAL,
+     "Run the plan for the machine, an NPU, instead of machine code; 'check': and hold every access against "
+     "the flags",
+     0},
     {"kernel", KEY_KERNEL, "NAME", 0, "Only this kernel", 0},
     {"sweep", KEY_SWEEP, NULL, 0, "Besides the test blocks, every kernel at a set of awkward sizes", 0},
     {"no-aot", KEY_NO_AOT, NULL, 0, "Leave out the .so", 0},
@@ -64,6 +73,12 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
 {
     RunCommand *c = state->input;
     switch (key) {
+    case KEY_MACHINE: c->check.machine = arg; return 0;
+    case KEY_EMULATE:
+        if (arg && strcmp(arg, "check") != 0)
+            argp_error(state, "--emulate=%s: there is only --emulate and --emulate=check", arg);
+        c->check.emulate = arg ? EMULATE_CHECK + 1 : EMULATE_RUN + 1;
+        return 0;
     case KEY_INTERP: c->check.interpret = 1; return 0;
     case CLI_TARGET: c->check.target = arg; return 0;
     case KEY_TILES: c->check.tiles = arg; return 0;

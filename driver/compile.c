@@ -222,11 +222,14 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
         return verify_tiles(c, m);
     PipelineOptions p = {
         .context = {.isa = isa,
+                    .machine = c->machine,
                     .optimize = o->level > 0,
                     .report = c->report,
                     .schedule_seed = o->schedule_seed},
         .start_at = o->start_at,
-        .stop_after = o->stop_after ? o->stop_after : stop_after,
+        .stop_after = o->stop_after              ? o->stop_after
+                      : c->emulated == UNPLANNED ? "lower"
+                                                 : stop_after,
         .dump = o->dump,
         .verify_each = o->verify_each,
         .time_passes = o->time_passes,
@@ -251,7 +254,7 @@ static int may_use_cache(const Compilation *c)
 {
     const CompileOptions *o = &c->options;
     return !o->no_cache && !o->werror && !o->start_at && !o->stop_after && !o->dump && !o->verify_each &&
-           !o->time_passes && !o->kernel && o->limit < 0 && !is_tile_text(c);
+           !o->time_passes && !o->kernel && !o->machine && o->limit < 0 && !is_tile_text(c);
 }
 
 /* Everything that makes the bytes. With -g also the places in the text. */
@@ -313,6 +316,15 @@ static void keep_wanted(const Compilation *c, Module *m)
     }
 }
 
+/* Is a kernel of m a plan, which the back end could not compile? */
+static const char *find_plan(const Module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if (m->kernels.at[i]->tiles && tile_is_plan(m->kernels.at[i]))
+            return m->kernels.at[i]->name;
+    return NULL;
+}
+
 /* Fills inputs[] with the module lowered for each instruction set; c->module becomes the first of them. */
 static int lower_all(Compilation *c, BackendInput *inputs)
 {
@@ -323,6 +335,9 @@ static int lower_all(Compilation *c, BackendInput *inputs)
         if (run_passes(c, m, c->isas.at[i], NULL))
             return DRIVER_ERROR;
         keep_wanted(c, m);
+        for (uint32_t k = 0; c->emulated == EMULATED && k < m->kernels.len; k++)
+            if (m->kernels.at[k]->tiles)
+                plan_expand(m->kernels.at[k], &(PassContext){.isa = c->isas.at[i], .machine = c->machine});
         inputs[i] = (BackendInput){m, c->isas.at[i]};
     }
     if (!all_lowered(c->module))
@@ -349,9 +364,25 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
         [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
     BackendInput inputs[ISA_COUNT];
     const char *error = NULL;
+    if (c->machine && c->machine->kind == MACHINE_NPU && !c->emulated)
+        return compile_fail(
+            c, DIAG_driver_machine,
+            arena_printf(
+                c->arena,
+                "there is no code for %s: `moec --machine %s --emit=tiles` writes the plan, `moec test "
+                "--machine %s --emulate` runs it",
+                c->machine->name, c->options.machine, c->options.machine));
     plugin_load_begin(&c->load, c->arena);
     if (lower_all(c, inputs))
         return DRIVER_ERROR;
+    const char *plan = c->emulated ? NULL : find_plan(c->module);
+    if (plan)
+        return compile_fail(
+            c, DIAG_driver_machine,
+            arena_printf(
+                c->arena,
+                "kernel %s is a plan, which only an NPU runs: `moec test --machine NAME --emulate` does it",
+                plan));
     double start = say_time(c, 0, NULL);
     const BackendApi *api = plugin_open(c->arena, &error);
     if (!api)
@@ -427,12 +458,34 @@ static int make_interface(Compilation *c, Product what, Bytes *out)
 
 /* ---- the front ---- */
 
+/* A plan is the same for every instruction set; the emulator runs the plainest. */
+static int open_machine(Compilation *c)
+{
+    Description *d = arena_new_of(c->arena, Description);
+    const char *error = c->options.machine ? machine_open(c->arena, c->options.machine, d) : NULL;
+    if (error)
+        return compile_fail(c, DIAG_driver_machine, error);
+    int npu = c->options.machine && d->machine.kind == MACHINE_NPU;
+    if (c->emulated && !npu)
+        return compile_fail(
+            c, DIAG_driver_machine,
+            arena_printf(c->arena,
+                         "only plans for NPUs are emulated: --emulate needs a --machine that is one%s%s",
+                         c->options.machine ? ", not " : "", c->options.machine ? c->options.machine : ""));
+    if (!c->options.machine)
+        return DRIVER_OK;
+    c->machine = &d->machine;
+    if (d->machine.kind == MACHINE_NPU)
+        c->isas = (IsaList){{ISA_generic}, 1};
+    return DRIVER_OK;
+}
+
 int compile_prepare(Compilation *c)
 {
     const char *error = target_parse(c->options.target, c->arena, &c->isas);
     if (error)
         return compile_fail(c, DIAG_driver_target, error);
-    return check_pass_names(c) || read_module(c, &c->module);
+    return open_machine(c) || check_pass_names(c) || read_module(c, &c->module);
 }
 
 typedef struct Order {

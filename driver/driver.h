@@ -52,6 +52,7 @@ typedef struct CompileOptions {
     int verify_each, time_passes;
     int limit; /* passes; -1: all */
     uint64_t schedule_seed; /* as in PassContext */
+    const char *machine;    /* name or file of a description: whose blocks are taken; NULL: the host */
     const char *kernel;     /* machine code for this kernel only, if there is one of that name; NULL: for all */
 } CompileOptions;
 
@@ -78,6 +79,9 @@ typedef struct Compilation {
     Diags diags;
     CompileOptions options;
     IsaList isas;
+    const Machine *machine; /* of options.machine, or NULL */
+    /* Of an NPU: a plan is no code; becomes code for the emulator; or what was to be planned is compiled as it is. */
+    enum { NOT_EMULATED, EMULATED, UNPLANNED } emulated;
     const char *path; /* of the text, for messages and `use` */
     Bytes text;
     Module *module;     /* as read; after a pipeline run: as the passes left it */
@@ -129,6 +133,11 @@ const char *compile_replay(Compilation *c);
 const char *target_parse(const char *text, Arena *a, IsaList *out);
 /* Leaves the best one that this CPU runs; NULL or an error text. */
 const char *target_for_this_cpu(IsaList *list, Arena *a);
+
+/* ---- machine.c ---- */
+
+/* The description of that name, or in the file NAME.json. NULL or an error text. */
+const char *machine_open(Arena *a, const char *name, Description *out);
 
 /* ---- plugin.c ---- */
 

@@ -14,8 +14,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"check", cli_check}, {"run", cli_run},         {"test", cli_test},     {"grad", cli_grad},
-    {"ops", cli_ops},     {"explain", cli_explain}, {"passes", cli_passes}, {"machines", cli_machines},
+    {"check", cli_check},   {"run", cli_run},           {"test", cli_test},
+    {"grad", cli_grad},     {"ops", cli_ops},           {"explain", cli_explain},
+    {"passes", cli_passes}, {"machines", cli_machines}, {"report", cli_report_npu},
 };
 
 /* A file that is opened must not become a standard stream that was closed: writes to it would go there. */

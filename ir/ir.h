@@ -114,7 +114,20 @@ typedef enum Space {
     SPACE_WORK,   /* work space shared by all threads of a call */
     SPACE_THREAD, /* work space of one thread */
     SPACE_REG,    /* registers: constant extents, subscripts constant after unrolling */
+    SPACE_L1, /* on the chip of an NPU, at a fixed place (Tensor.at), one for each core: blocks of both operands, */
+    SPACE_L0A, /* left operands, */
+    SPACE_L0B, /* right operands */
+    SPACE_L0C, /* and sums of the cube; */
+    SPACE_UB,  /* what the vector unit reads and writes */
+    SPACE_COUNT,
 } Space;
+const char *space_name(Space s);                                         /* "work"; of SPACE_GM "" */
+static inline int space_is_memory(Space s) { return s <= SPACE_THREAD; } /* global memory of an NPU */
+static inline int space_is_on_chip(Space s) { return s >= SPACE_L1; }
+static inline int space_is_private(Space s)
+{
+    return s >= SPACE_THREAD;
+} /* each item of a launch has its own */
 
 enum { MAX_RANK = 8 };
 
@@ -124,15 +137,28 @@ enum { MAX_RANK = 8 };
  *   lines  the left operand A[row, k] of a block product: [y / L][x][L], L elements being one cache line (64 bytes).
  *   pairs  the right operand B[k, column]: panels of 32 columns, [y / 32][x / P][32][P], P elements being one 32-bit
  *          word: two k of a 16-bit type lie side by side, as the matrix instructions of all targets want them.
+ *   zN, nZ, zZ   what an NPU's matrix unit reads and writes: fractals of 16 x 16 elements, N: fractals below each other
+ *          first, Z: beside each other first; n: elements below each other first, z: beside each other first. Blocks of
+ *          operands and sums are zN, left operands zZ, right ones nZ.
  * All but the first are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
  * extent in k is zero; beyond it in rows and columns it is never looked at. Callers keep memory in layout pairs: a change
  * of it is a change of MOE_PACKED_LAYOUT (include/moec/abi.def). Of a tensor `packed both` its panels are followed by those
  * of the turned matrices, so that a sum over y finds pairs of y: at the tile level they are a tensor of their own (see
  * tile_turned), and every store goes to both. */
-typedef enum Layout { LAYOUT_ROWS, LAYOUT_SUMS, LAYOUT_LINES, LAYOUT_PAIRS, LAYOUT_COUNT } Layout;
-enum { LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
+typedef enum Layout {
+    LAYOUT_ROWS,
+    LAYOUT_SUMS,
+    LAYOUT_LINES,
+    LAYOUT_PAIRS,
+    LAYOUT_ZN,
+    LAYOUT_NZ,
+    LAYOUT_ZZ,
+    LAYOUT_COUNT
+} Layout;
+enum { LAYOUT_FRACTAL = 16, LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WORD_BYTES = 4 };
 const char *layout_name(Layout y); /* "rows" */
 static inline int layout_is_dense(Layout y) { return y <= LAYOUT_SUMS; } /* row-major */
+static inline int layout_is_fractal(Layout y) { return y >= LAYOUT_ZN; }
 /* Of sums: may a block that is written there go on to the next multiple of 32 in rows and columns? */
 static inline int sums_have_room(Space space, Layout y) { return space == SPACE_THREAD || y == LAYOUT_SUMS; }
 /* Of a matrix [x, y], x and y being its extents: the elements that it takes, and the place of element [i, j]. */
@@ -152,6 +178,7 @@ typedef struct Tensor {
     uint8_t both;  /* `packed both`: the panels of the turned matrices [.., y, x] stand behind those of [.., x, y] */
     /* tile level */
     Space space;
+    int64_t at;      /* on-chip spaces: its first byte */
     uint32_t lanes;  /* SPACE_REG: values per element, one for each lane; 0: scalar */
     RouteId route;   /* this tensor is a field of a route: see RouteField; else NONE */
     uint8_t field;

@@ -30,9 +30,16 @@ static const struct {
     [EL_I32] = {"i32", 4, TY_INT}, [EL_I64] = {"i64", 8, TY_INT},
 };
 
+const char *space_name(Space s)
+{
+    static const char *const names[SPACE_COUNT] = {"",    "work", "thread", "reg", "l1",
+                                                   "l0a", "l0b",  "l0c",    "ub"};
+    return names[s];
+}
+
 const char *layout_name(Layout y)
 {
-    static const char *const names[LAYOUT_COUNT] = {"rows", "sums", "lines", "pairs"};
+    static const char *const names[LAYOUT_COUNT] = {"rows", "sums", "lines", "pairs", "zN", "nZ", "zZ"};
     return names[y];
 }
 

@@ -15,7 +15,7 @@ Stmt tile_stmt(TileKind kind, Loc loc)
     s.var = s.lo = s.hi = NONE;
     s.buffer = s.second = NONE;
     s.value = s.guard = s.limit = s.report = NONE;
-    s.route = NONE;
+    s.route = s.planned = NONE;
     s.other = s.from[0] = s.from[1] = s.to[0] = s.to[1] = NONE;
     s.size[0] = s.size[1] = s.size[2] = NONE;
     for (int i = 0; i < MAX_RANK; i++)

@@ -23,7 +23,7 @@
 /* Note [Block products]. pack copies a box of an expression into a panel, a buffer with layout lines or pairs (Note
  * [Layouts] in ir.h), or row-major:
  *     pack xs[0, 0] = x[idiv(rt.slot_of[r], K), h] for r in r0..r1, h in slab..s1
- * The subscripts are the place of the box's first element. The element (r, h) goes to xs[0 + r - r0, 0 + h - slab],
+ * The subscripts are the place of the box's first element; of a panel with one axis the box is one row. The element (r, h) goes to xs[0 + r - r0, 0 + h - slab],
  * converted as a store converts; each is evaluated once, and nothing outside the box. Of a panel in lines or pairs the
  * elements after the box up to the next whole line in k are set to zero, and those up to the next multiple of 32 in rows
  * or columns may be written (with anything).
@@ -38,6 +38,23 @@
  * multiplies); `turned` after it says that it stands there as ws[j, k]. Subscripts of panels and sums in k begin at a whole
  * line, of rows and columns at a multiple of 32; from `depth` up to the next whole line both operands are zero.
  * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
+/* Note [Plans]. A plan is a tile program for an NPU, made by pass_plan. It has the same statements; what differs is where
+ * buffers are. A pack is a move, done by the unit of the path from the space of what it reads to that of what it writes
+ * (unit.def); it reads one buffer, element for element or with a cast. A product reads L0A and L0B and adds into L0C: the
+ * cube. A vector loop that stores to UB is done by the vector unit; all other stores, and launches without on-chip
+ * buffers, by the scalar unit, on global memory. A `split` loop goes over the vector cores beside a cube core: what stands in
+ * it runs on them. Items of a launch are handed out to cores in turn.
+ * Units work side by side: each does its own statements in order, whatever the others do. They wait for each other by flags:
+ *     set mte2 -> mte1 left[slot]        wait mte2 -> mte1 left[slot]
+ * The second unit waits until the first one is done with what it was given before its `set`. There is a flag for each pair
+ * of units, buffer and slot, which is the first subscript of the buffer; `set` and `wait` alternate. Flags towards a unit
+ * that writes the buffer begin set: every slot is free; but not those from or to the scalar unit, which runs the program.
+ * Flags about buffers in memory may go from a cube core to the vector cores beside it, and back: a wait is then over when
+ * all of them have set theirs. On-chip buffers stand at fixed places, may lie one above the other, and hold nothing when an
+ * item begins.
+ *
+ * Compiled for the emulator, each statement of a plan stands in an event: `event 17(a, b) { ... }` tells the emulator of
+ * statement 17 and the values a, b, see emulator/. */
 #ifndef IR_TILE_H
 #define IR_TILE_H
 
@@ -50,7 +67,32 @@ typedef enum TileKind {
 } TileKind;
 const char *tile_name(TileKind k);
 
-typedef enum LoopMode { LOOP_ORDERED, LOOP_PARALLEL, LOOP_OWNED, LOOP_VECTOR, LOOP_UNROLL } LoopMode;
+typedef enum LoopMode {
+    LOOP_ORDERED,
+    LOOP_PARALLEL,
+    LOOP_OWNED,
+    LOOP_VECTOR,
+    LOOP_UNROLL,
+    LOOP_SPLIT,
+    LOOP_MODES
+} LoopMode;
+const char *loop_word(LoopMode mode); /* "for" */
+
+/* Units of an NPU's core, and their paths. */
+typedef enum Unit {
+#define UNIT(name, doc) UNIT_##name,
+#include "ir/unit.def"
+    UNIT_COUNT
+} Unit;
+typedef enum Path {
+#define PATH(name, from, to, unit, doc) PATH_##name,
+#include "ir/unit.def"
+    PATH_COUNT
+} Path;
+const char *unit_name(Unit u);
+const char *path_name(Path p);
+Unit path_unit(Path p);
+Path path_between(Space from, Space to); /* PATH_COUNT: there is none */
 
 typedef uint32_t StmtId;
 
@@ -60,8 +102,9 @@ typedef struct Stmt {
     uint8_t add;  /* store: += */
     uint8_t nindex;
     uint8_t turned; /* product: other is [.., k, column] the other way round, [.., column, k] */
+    uint8_t unit, other_unit; /* set, wait: who sets, who waits; buffer, and its slot: index[0] or none */
     uint8_t full_first; /* blocks: full blocks before the last ones of groups, so that no thread meets a heavy item late */
-    StmtId first, next; /* launch, for, if: first child; next sibling; NONE ends */
+    StmtId first, next; /* launch, for, if, event: first child; next sibling; NONE ends */
     Loc loc;
     Name name;     /* launch */
     IndexId var;   /* for */
@@ -77,6 +120,7 @@ typedef struct Stmt {
                                begin at zero */
     ExprId limit;           /* bucket: number of buckets; top: K; check: second number of the text */
     ExprId report;          /* check: first number of the text */
+    StmtId planned; /* event: number of a statement of the plan; index, nindex: the values; first: body */
     const char *text;       /* check: printf format with two %lld */
     int status;             /* check: MOE_... of abi.def */
     RouteId route;          /* blocks, route, valid */
@@ -99,6 +143,16 @@ typedef struct TileProgram {
 
 Stmt tile_stmt(TileKind kind, Loc loc); /* all ids NONE */
 StmtId tile_add(Kernel *k, Stmt s);     /* not linked yet */
+static inline int tile_has_body(const Stmt *s)
+{
+    return s->kind == TILE_launch || s->kind == TILE_for || s->kind == TILE_if || s->kind == TILE_event;
+}
+ExprId tile_read_by(const Kernel *k,
+                    const Stmt *pack); /* the one load that the value of a move is or casts, else NONE */
+Path tile_path(const Kernel *k, const Stmt *pack); /* of a move; PATH_COUNT: it is none */
+/* Which unit does s by itself; UNIT_COUNT: none (it has a body, or the core's program does it on the way). */
+Unit tile_unit(const Kernel *k, const Stmt *s);
+int tile_is_plan(const Kernel *k); /* it has on-chip buffers */
 /* The tensor that stands for a route's field (made on first use, SPACE_GM for parameters, else SPACE_WORK). */
 TensorId tile_route_field(Kernel *k, RouteId r, RouteField f);
 /* The tensor w.turned that stands for the turned matrices of w, which is `packed both` (made on first use): w.turned[.., y, x]

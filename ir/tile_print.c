@@ -24,6 +24,8 @@ static void print_tensor(const Module *m, const Tensor *t, Text *out)
         text_add(out, " x %u", t->lanes);
     if (t->layout != LAYOUT_ROWS)
         text_add(out, " %s%s", layout_name(t->layout), t->both ? " both" : "");
+    if (space_is_on_chip(t->space))
+        text_add(out, " at %lld", (long long)t->at);
 }
 
 static void print_route_type(const Module *m, const Route *r, Text *out)
@@ -62,8 +64,6 @@ static void print_fields(const Kernel *k, Text *out)
 /* Locals without a space were fused away or live at the equation level only. */
 static void print_locals(const Kernel *k, Text *out)
 {
-    static const char *const words[] = {
-        [SPACE_GM] = "", [SPACE_WORK] = "work", [SPACE_THREAD] = "thread", [SPACE_REG] = "reg"};
     for (RouteId r = 0; r < k->routes.len; r++) {
         if (k->routes.at[r].role != ROLE_LOCAL)
             continue;
@@ -76,7 +76,7 @@ static void print_locals(const Kernel *k, Text *out)
         const Tensor *local = &k->tensors.at[t];
         if (local->role != ROLE_LOCAL || local->space == SPACE_GM || local->route != NONE)
             continue;
-        text_add(out, "    %s ", words[local->space]);
+        text_add(out, "    %s ", space_name(local->space));
         print_tensor(k->module, local, out);
         text_add(out, "\n");
     }
@@ -107,12 +107,7 @@ static void print_range(TilePrinter *p, const Stmt *s)
 
 static void print_for(TilePrinter *p, const Stmt *s)
 {
-    static const char *const words[] = {[LOOP_ORDERED] = "for",
-                                        [LOOP_PARALLEL] = "parallel",
-                                        [LOOP_OWNED] = "owned",
-                                        [LOOP_VECTOR] = "vector",
-                                        [LOOP_UNROLL] = "unroll"};
-    text_add(p->out, "%s %s", words[s->mode], printer_bind(&p->names, s->var));
+    text_add(p->out, "%s %s", loop_word((LoopMode)s->mode), printer_bind(&p->names, s->var));
     print_range(p, s);
     if (s->step != 1)
         text_add(p->out, " by %lld", (long long)s->step);
@@ -177,6 +172,26 @@ static void print_product(TilePrinter *p, const Stmt *s)
         text_add(p->out, " anew ");
         print_expr(p, s->guard);
     }
+}
+
+static void print_flag(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "%s %s -> %s %s", tile_name((TileKind)s->kind), unit_name((Unit)s->unit),
+             unit_name((Unit)s->other_unit), buffer_name(p, s->buffer));
+    print_subscripts(p, s);
+}
+
+static void print_set(TilePrinter *p, const Stmt *s) { print_flag(p, s); }
+static void print_wait(TilePrinter *p, const Stmt *s) { print_flag(p, s); }
+
+static void print_event(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "event %u(", s->planned);
+    for (uint32_t i = 0; i < s->nindex; i++) {
+        text_add(p->out, "%s", i ? ", " : "");
+        print_expr(p, s->index[i]);
+    }
+    text_add(p->out, ")");
 }
 
 static void print_check(TilePrinter *p, const Stmt *s)
@@ -278,7 +293,7 @@ static void print_statements(TilePrinter *p, StmtId first)
         printers[s->kind](p, s);
         if (s->loc.line != p->line)
             text_add(p->out, " @%u", s->loc.line);
-        if (s->kind == TILE_launch || s->kind == TILE_for || s->kind == TILE_if)
+        if (tile_has_body(s))
             print_body(p, s);
         else
             text_add(p->out, "\n");

@@ -179,6 +179,10 @@ static void read_buffer(TileReader *r, Space space)
     read_tensor_type(r, &t);
     if (space == SPACE_REG && token_take(r, "x"))
         t.lanes = (uint32_t)token_int(r, "a number of lanes");
+    if (space_is_on_chip(space)) {
+        token_expect(r, "at");
+        t.at = token_int(r, "the first byte of a buffer");
+    }
     ir_tensor(r->k, t);
 }
 
@@ -217,16 +221,15 @@ static void read_launches(TileReader *r)
 static void read_locals(TileReader *r)
 {
     for (;;) {
+        Space space = SPACE_WORK;
+        while (space < SPACE_COUNT && !token_is(r, space_name(space)))
+            space++;
         if (token_is(r, "route"))
             read_local_route(r);
         else if (token_is(r, "fields"))
             read_fields(r);
-        else if (token_is(r, "work"))
-            read_buffer(r, SPACE_WORK);
-        else if (token_is(r, "thread"))
-            read_buffer(r, SPACE_THREAD);
-        else if (token_is(r, "reg"))
-            read_buffer(r, SPACE_REG);
+        else if (space < SPACE_COUNT)
+            read_buffer(r, space);
         else
             return;
     }

@@ -39,16 +39,10 @@ static void read_body(TileReader *r, Stmt *s, uint32_t line, uint32_t scope)
     r->scope.len = scope;
 }
 
-static const char *const mode_words[] = {[LOOP_ORDERED] = "for",
-                                         [LOOP_PARALLEL] = "parallel",
-                                         [LOOP_OWNED] = "owned",
-                                         [LOOP_VECTOR] = "vector",
-                                         [LOOP_UNROLL] = "unroll"};
-
 static int loop_mode(const TileReader *r)
 {
-    for (int mode = 0; mode <= LOOP_UNROLL; mode++)
-        if (token_is(r, mode_words[mode]))
+    for (int mode = 0; mode < LOOP_MODES; mode++)
+        if (token_is(r, loop_word((LoopMode)mode)))
             return mode;
     return -1;
 }
@@ -74,6 +68,47 @@ static void read_if(TileReader *r, Stmt *s, uint32_t line)
 {
     token_next(r);
     s->value = tile_read_typed(r, 1);
+    read_body(r, s, line, r->scope.len);
+}
+
+static uint8_t read_unit(TileReader *r)
+{
+    Loc loc = r->token.loc;
+    Name word = token_word(r, "a unit");
+    for (Unit u = 0; u < UNIT_COUNT; u++)
+        if (strcmp(unit_name(u), word) == 0)
+            return (uint8_t)u;
+    token_fail(r, DIAG_tile_name, loc, "there is no unit %s", word);
+    return 0;
+}
+
+/* set UNIT -> UNIT BUFFER[SLOT] */
+static void read_flag(TileReader *r, Stmt *s)
+{
+    token_next(r);
+    s->unit = read_unit(r);
+    token_expect(r, "->");
+    s->other_unit = read_unit(r);
+    s->buffer = tile_read_buffer(r);
+    s->nindex = tile_read_subscripts(r, s->index, 1);
+}
+
+/* event N(VALUES) { statements } */
+static void read_event(TileReader *r, Stmt *s, uint32_t line)
+{
+    token_next(r);
+    int64_t number = token_int(r, "the number of a statement");
+    s->planned = number < NONE ? (StmtId)number : (StmtId)NONE;
+    token_expect(r, "(");
+    while (!r->failed && !token_is(r, ")")) {
+        if (s->nindex == MAX_RANK)
+            token_fail(r, DIAG_tile_type, r->token.loc, "an event has at most %d values", MAX_RANK);
+        else
+            s->index[s->nindex++] = tile_read_int(r);
+        if (!token_take(r, ","))
+            break;
+    }
+    token_expect(r, ")");
     read_body(r, s, line, r->scope.len);
 }
 
@@ -273,6 +308,9 @@ static StmtId read_statement(TileReader *r, uint32_t line)
     switch (kind) {
     case TILE_for: read_for(r, &s, line); return tile_add(r->k, s);
     case TILE_if: read_if(r, &s, line); return tile_add(r->k, s);
+    case TILE_event: read_event(r, &s, line); return tile_add(r->k, s);
+    case TILE_set:
+    case TILE_wait: read_flag(r, &s); break;
     case TILE_store: read_store(r, &s); break;
     case TILE_pack: read_pack(r, &s); break;
     case TILE_product: read_product(r, &s); break;

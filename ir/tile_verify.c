@@ -329,7 +329,7 @@ static void verify_bounds(TileVerifier *v, const Stmt *s)
 void tile_verify_for(TileVerifier *v, const Stmt *s)
 {
     TileVerifier saved = *v;
-    if (s->mode > LOOP_UNROLL)
+    if (s->mode >= LOOP_MODES)
         tile_broken(v, "a loop of mode %d", s->mode);
     verify_bounds(v, s);
     StmtId self = v->at;
@@ -355,6 +355,15 @@ void tile_verify_launch(TileVerifier *v, const Stmt *s)
 {
     (void)s;
     tile_broken(v, "a launch inside a launch");
+}
+
+void tile_verify_event(TileVerifier *v, const Stmt *s)
+{
+    if (s->planned >= v->k->tiles->stmts.len)
+        tile_broken(v, "statement %u, of which it tells, does not exist", s->planned);
+    for (uint32_t i = 0; i < s->nindex; i++)
+        tile_verify_expr(v, s->index[i], WANT_INT);
+    verify_children(v, s->first);
 }
 
 static void (*const verifiers[TILE_COUNT])(TileVerifier *, const Stmt *) = {

@@ -40,6 +40,9 @@ static int64_t edge_of(const Tensor *t, uint32_t axis)
     case LAYOUT_PAIRS: return axis + 1u == t->rank ? LAYOUT_EDGE : line_of(t);
     case LAYOUT_SUMS: return LAYOUT_EDGE;
     case LAYOUT_ROWS:
+    case LAYOUT_ZN: /* of a plan: units move and multiply any box */
+    case LAYOUT_NZ:
+    case LAYOUT_ZZ:
     case LAYOUT_COUNT: break;
     }
     return 1;
@@ -57,7 +60,7 @@ static const char *text_of(TileVerifier *v, ExprId e)
 static void verify_edges(TileVerifier *v, const TileBox *box, const int64_t *edges)
 {
     const Tensor *t = &v->k->tensors.at[box->buffer];
-    for (uint32_t i = 0; !v->error && i < 2; i++)
+    for (uint32_t i = box->n < 2; !v->error && i < 2; i++)
         if (!tile_is_multiple(v, box->index[box->n - 2 + i], edges[i]))
             tile_broken(
                 v,
@@ -89,7 +92,7 @@ static void verify_inside(TileVerifier *v, const TileBox *box, uint32_t side)
 static void verify_box(TileVerifier *v, const TileBox *box, const int64_t *edges)
 {
     verify_edges(v, box, edges);
-    for (uint32_t i = 0; !v->error && i < 2; i++)
+    for (uint32_t i = box->n < 2; !v->error && i < 2; i++)
         verify_inside(v, box, i);
 }
 
@@ -98,6 +101,8 @@ static void verify_box(TileVerifier *v, const TileBox *box, const int64_t *edges
 static int64_t touched(const Tensor *t, uint32_t axis, TileKind kind)
 {
     uint32_t k_axis = t->layout == LAYOUT_LINES ? t->rank - 1u : t->rank - 2u;
+    if (layout_is_fractal(t->layout))
+        return 1;
     if (kind == TILE_product)
         return sums_have_room(t->space, t->layout) ? LAYOUT_EDGE : 1;
     return layout_is_dense(t->layout) ? 1 : axis == k_axis ? line_of(t) : LAYOUT_EDGE;
@@ -139,9 +144,10 @@ static int verify_target(TileVerifier *v, const Stmt *s, const char *what)
         tile_broken(v, "%s %s is in registers: blocks are in memory", what, t->name);
     else if (t->role == ROLE_IN)
         tile_broken(v, "%s %s is an input", what, t->name);
-    else if (s->nindex != t->rank || t->rank < 2)
-        tile_broken(v, "%s %s has %u axes and %u subscripts; a block has two at least", what, t->name,
-                    t->rank, s->nindex);
+    else if (s->nindex != t->rank || t->rank < (s->kind == TILE_pack && layout_is_dense(t->layout) ? 1u : 2u))
+        tile_broken(
+            v, "%s %s has %u axes and %u subscripts; a block has two at least, but for a row that is packed",
+            what, t->name, t->rank, s->nindex);
     for (uint32_t i = 0; !v->error && i < s->nindex; i++)
         verify_plain(v, s->index[i], WANT_INT, "a subscript");
     return !v->error;
@@ -197,10 +203,15 @@ void tile_verify_pack(TileVerifier *v, const Stmt *s)
         verify_plain(v, s->from[i], WANT_INT, "the box");
         verify_plain(v, s->to[i], WANT_INT, "the box");
     }
-    if (!v->error)
+    Path path = v->error ? PATH_COUNT : tile_path(v->k, s);
+    int stores = path < PATH_COUNT &&
+                 space_is_memory(t->space); /* of a plan: not more is known of it than of a store */
+    if (!v->error && !stores)
         verify_box(v, &box, (int64_t[]){edge_of(t, t->rank - 2u), edge_of(t, t->rank - 1u)});
     verify_packed_value(v, s);
-    if (!v->error)
+    if (!v->error && stores)
+        tile_verify_writing(v, s->buffer, s); /* as a store of its first element */
+    else if (!v->error)
         verify_block_write(v, box, TILE_pack);
 }
 
@@ -208,6 +219,8 @@ void tile_verify_pack(TileVerifier *v, const Stmt *s)
 
 static void verify_sums(TileVerifier *v, const Tensor *t)
 {
+    if (t->space == SPACE_L0C && t->elem == EL_F32 && t->layout == LAYOUT_ZN)
+        return;
     if (t->elem != EL_F32 || !layout_is_dense(t->layout))
         tile_broken(v, "the sums %s are %s in layout %s; they must be f32, row-major", t->name,
                     elem_name(t->elem), layout_name(t->layout));
@@ -228,10 +241,25 @@ static void verify_place_of(TileVerifier *v, const Tensor *t, const TileBox *box
         tile_broken(v, "the right operand %s is no matrix in memory", t->name);
 }
 
+static int multiplies(Layout y, uint32_t side, int cube, int turned)
+{
+    if (cube)
+        return y == (side ? LAYOUT_NZ : LAYOUT_ZZ) && !turned;
+    return side ? y == LAYOUT_ROWS || (y == LAYOUT_PAIRS && !turned) : y == LAYOUT_LINES;
+}
+
+static const char *layouts_for(uint32_t side, int cube, int turned)
+{
+    if (cube)
+        return side ? "nZ" : "zZ";
+    return !side ? "lines" : turned ? "rows" : "pairs or rows";
+}
+
 /* side: 0 the left operand [.., row, k], 1 the right one [.., k, column]. */
 static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
 {
-    static const char *const words[2] = {"left", "right"}, *const wanted[2] = {"lines", "pairs or rows"};
+    static const char *const words[2] = {"left", "right"};
+    static const Space spaces[2] = {SPACE_L0A, SPACE_L0B};
     ExprId e = side ? s->other : s->value;
     verify_plain(v, e, WANT_VALUE, "an operand");
     if (v->error)
@@ -241,10 +269,15 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
         return;
     }
     const Tensor *t = &v->k->tensors.at[x_at(v->k, e)->sym];
-    int fits = side ? t->layout == LAYOUT_ROWS || (t->layout == LAYOUT_PAIRS && !s->turned) : t->layout == LAYOUT_LINES;
-    if (!fits) {
+    int cube = v->k->tensors.at[s->buffer].space == SPACE_L0C;
+    if (!multiplies(t->layout, side, cube, s->turned)) {
         tile_broken(v, "the %s operand %s has layout %s; it must be %s", words[side], t->name,
-                    layout_name(t->layout), side && s->turned ? "rows" : wanted[side]);
+                    layout_name(t->layout), layouts_for(side, cube, s->turned));
+        return;
+    }
+    if (cube && t->space != spaces[side]) {
+        tile_broken(v, "the %s operand %s is in %s; the cube reads %s", words[side], t->name,
+                    space_name(t->space), space_name(spaces[side]));
         return;
     }
     TileBox box = tile_box_of(v->k, e);
@@ -294,3 +327,24 @@ void tile_verify_product(TileVerifier *v, const Stmt *s)
     if (!v->error)
         verify_block_write(v, box, TILE_product);
 }
+
+/* ---- set and wait ---- */
+
+static void verify_flag(TileVerifier *v, const Stmt *s)
+{
+    verify_place(v);
+    if (!tile_is_buffer(v, s->buffer, "the buffer"))
+        return;
+    const Tensor *t = &v->k->tensors.at[s->buffer];
+    if (t->space == SPACE_REG)
+        tile_broken(v, "%s is a register: flags are about memory", t->name);
+    else if (s->unit >= UNIT_COUNT || s->other_unit >= UNIT_COUNT || s->unit == s->other_unit)
+        tile_broken(v, "a flag about %s is between two units", t->name);
+    else if (s->nindex > 1 || s->nindex > t->rank)
+        tile_broken(v, "a flag about %s has %u subscripts; one tells the slot", t->name, s->nindex);
+    for (uint32_t i = 0; !v->error && i < s->nindex; i++)
+        verify_plain(v, s->index[i], WANT_INT, "a slot");
+}
+
+void tile_verify_set(TileVerifier *v, const Stmt *s) { verify_flag(v, s); }
+void tile_verify_wait(TileVerifier *v, const Stmt *s) { verify_flag(v, s); }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static int is_private(const Tensor *t) { return t->space == SPACE_THREAD || t->space == SPACE_REG; }
+static int is_private(const Tensor *t) { return space_is_private(t->space); }
 
 void tile_begin_program(TileVerifier *v)
 {

@@ -181,7 +181,7 @@ static void mark_tree(TileVerifier *v, Marking *m, StmtId first, uint32_t contro
                 mark(m, &v->index_taint[s->var], own | taint_of(v, s->lo) | taint_of(v, s->hi));
             } else if (s->kind == TILE_if) {
                 inner |= taint_of(v, s->value);
-            } else if (s->buffer < k->tensors.len && k->tensors.at[s->buffer].space >= SPACE_THREAD) {
+            } else if (s->buffer < k->tensors.len && space_is_private(k->tensors.at[s->buffer].space)) {
                 mark(m, &v->tensor_taint[s->buffer], control | taint_of(v, s->value) | taint_of(v, s->other));
             }
             mark_tree(v, m, s->first, inner);
@@ -223,7 +223,7 @@ void tile_verify_write(TileVerifier *v, TensorId buffer, const ExprId *index, ui
 {
     const Tensor *t = &v->k->tensors.at[buffer];
     uint32_t any = 0, plain = 0;
-    if (t->space == SPACE_THREAD || t->space == SPACE_REG)
+    if (space_is_private(t->space))
         return;
     for (uint32_t i = 0; i < nindex; i++) {
         any |= taint_of(v, index[i]);
@@ -264,7 +264,7 @@ static int stays_in(TileVerifier *v, const TileBox *box, uint32_t axis, ExprId l
 
 static int64_t edge_of(const TileBox *box, uint32_t axis)
 {
-    return box->n < 2 || axis + 2 < box->n ? 0 : box->edge[axis + 2 - box->n];
+    return !box->n || axis + 2 < box->n ? 0 : box->edge[axis + 2 - box->n];
 }
 
 static uint32_t own_stretches(TileVerifier *v, const TileBox *box, uint32_t axis)
@@ -402,8 +402,7 @@ static TileRanges ranges_now(const TileVerifier *v)
 void tile_verify_access(TileVerifier *v, const TileBox *box, int write)
 {
     const Tensor *t = &v->k->tensors.at[box->buffer];
-    if (!(v->parallel | v->owned) || !v->stores[box->buffer] || t->space == SPACE_THREAD ||
-        t->space == SPACE_REG)
+    if (!(v->parallel | v->owned) || !v->stores[box->buffer] || space_is_private(t->space))
         return;
     TileAccess a = {.box = *box, .at = v->at, .write = write, .ranges = ranges_now(v)};
     for (uint32_t i = 0; i < box->n; i++) {

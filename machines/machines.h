@@ -88,11 +88,14 @@ typedef struct Machine {
         int64_t core;
     } clock;
     struct {
-        int64_t gm, gm_rate, l2;
+        int64_t gm, gm_rate, l2, sector, jump, latency;
     } memory;
     struct {
-        int64_t gm_read, gm_write, l2_read, l2_write, l1_l0a, l1_l0b, ub_gm, ub_l2;
+        int64_t gm_read, gm_write, l2_read, l2_write, l1_l0a, l1_l0b, ub_gm, ub_l2, gm_alone, vector;
     } rates;
+    struct {
+        int64_t launch, issue, queue, move, flag, cross, mte1, fix, cube, cube_32bit, vector, scalar;
+    } costs;
 } Machine;
 
 /* The CPU that compiles and runs: host.json, read once per process. Registers and lanes: cpu_table. */

@@ -89,6 +89,8 @@ static void find_in(Lower *l, const Members *all, const Members *one)
 
 void lower_find_kept(Lower *l, const Members *m)
 {
+    if (pass_npu(l->c)) /* its blocks are too small to keep anything */
+        return;
     for (uint32_t i = 0; i < m->n; i++) {
         Members one = {.at = {m->at[i]}, .n = 1};
         l->equation = &m->at[i];
@@ -125,6 +127,8 @@ void lower_pack_kept(Lower *l, Loc loc, const Kept *y, const ExprId *from, const
 void lower_pack_block(Lower *l, const Members *one, int64_t rows)
 {
     Kernel *k = l->k;
+    if (pass_npu(l->c))
+        return;
     Product p[REDUCE_MAX];
     uint32_t n = lower_find_products(l, one, p);
     for (uint32_t i = 0; i < n; i++) {

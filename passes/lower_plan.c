@@ -179,13 +179,15 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
 
 enum { UNROLLED_ROWS = 4, POINTWISE_VECTORS = 2 /* of floats: one of 16-bit elements */ };
 
-/* How many different products the plan's block has, and whether the right operands of all are given. */
-static uint32_t count_products(Lower *l, const Members *m, int *given)
+/* How many different products the plan's block has, whether the right operands of all are given, and whether some operand has
+ * 32 bits. */
+static uint32_t count_products(Lower *l, const Members *m, int *given, int *wide)
 {
     ExprId reds[REDUCE_MAX];
     uint32_t nreds = 0, n = 0;
     Product product;
     *given = 1;
+    *wide = 0;
     for (uint32_t q = 0; q < m->n; q++)
         nreds += lower_products(l, m->at[q].rhs, reds + nreds, REDUCE_MAX - nreds);
     for (uint32_t r = 0; r < nreds; r++) {
@@ -195,6 +197,7 @@ static uint32_t count_products(Lower *l, const Members *m, int *given)
         if (first < r || !lower_factor(l, reds[r], l->plan.row, l->plan.lane, &product))
             continue;
         *given &= lower_given(l, &product) != GIVEN_NOT;
+        *wide |= x_at(l->k, product.left)->type != TY_BF16 || x_at(l->k, product.right)->type != TY_BF16;
         n++;
     }
     return n;
@@ -204,10 +207,13 @@ static uint32_t count_products(Lower *l, const Members *m, int *given)
 static Blocks usual_blocks(Lower *l, const Members *m)
 {
     const Plan *p = &l->plan;
-    int given, alone = p->nfree == 2 && !lower_is_row(l, p->row);
-    uint32_t products = count_products(l, m, &given);
+    int given, wide, alone = p->nfree == 2 && !lower_is_row(l, p->row);
+    uint32_t products = count_products(l, m, &given, &wide);
     BlocksOf of = given ? BLOCKS_GIVEN : p->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
-    return schedule_usual(l->k, of, alone, products);
+    Blocks usual = schedule_usual(l->c, l->k, of, alone, products);
+    if (wide && pass_npu(l->c)) /* its blocks are those of 16 bits, and fill the chip */
+        usual.depth /= 2;
+    return usual;
 }
 
 static uint32_t all_reductions(Lower *l, const Members *m, ExprId *reds)

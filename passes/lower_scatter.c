@@ -183,7 +183,7 @@ void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reade
     const char *why = cluster_scatter(k, product, reader, &y.s);
     if (why)
         BUG(k->module->arena, "lower: a scatter of kernel %s: %s", k->name, why);
-    y.cols = schedule_cols(l->c, k, product->lhs, machine_host(k->module->arena)->align.block);
+    y.cols = schedule_cols(l->c, k, product->lhs, schedule_machine(l->c, k)->align.block);
     y.var = lower_index(l, "v0");
     y.first = x_index(k, loc, y.var);
     Extent extents[2] = {k->tensors.at[reader->lhs].axes[0].extent, ext_const(k->module, y.cols)};

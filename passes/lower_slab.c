@@ -70,6 +70,8 @@ Given lower_given(Lower *l, const Product *p)
     const Expr *x = x_at(k, p->right);
     IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = l->plan.lane;
     const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
+    if (pass_npu(l->c)) /* whatever is multiplied is moved to the chip first */
+        return GIVEN_NOT;
     if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, t)))
         return GIVEN_NOT;
     for (uint32_t a = 0; a + 2 < x->nargs; a++)
@@ -166,7 +168,7 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
 }
 
 /* Sums that begin anew need a first slab, of nothing if there is nothing. */
-void lower_slabs(Lower *l, const Together *g, const Run *r)
+static void add_slabs(Lower *l, const Together *g, const Run *r)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->p[0].reduce)->loc;
@@ -179,4 +181,45 @@ void lower_slabs(Lower *l, const Together *g, const Run *r)
     s.hi = lower_let(l, loc, "end", lower_min(l, lower_add(l, s.lo, l->plan.depth), r->hi));
     add_slab(l, g, &s);
     lower_close(l, depth);
+}
+
+/* sums += new, for the part's rows and lanes; both stand in memory. */
+static void add_new(Lower *l, const Product *p, const Product *new)
+{
+    Loc loc = x_at(l->k, p->reduce)->loc;
+    uint32_t depth = l->depth;
+    ExprId at[MAX_RANK], from[MAX_RANK];
+    IndexId row = lower_index(l, "row");
+    Binding lane = lower_binding(l, l->plan.lane);
+    lower_for(l, loc, LOOP_ORDERED, row, l->part_first, l->part_end, 1);
+    lower_for(l, loc, LOOP_VECTOR, l->plan.lane, l->lane_first, l->lane_end, l->plan.width);
+    lower_bind(l, l->plan.lane, NONE, lane.group);
+    ExprId i = x_index(l->k, loc, row), j = x_index(l->k, loc, l->plan.lane);
+    TensorId to = lower_sum_at(l, p, i, j, at), sums = lower_sum_at(l, new, i, j, from);
+    lower_store(l, loc, to, at, x_load(l->k, loc, sums, from), 1);
+    lower_bind(l, l->plan.lane, lane.value, lane.group);
+    lower_close(l, depth);
+}
+
+/* The cube of an NPU cannot begin at what is in memory: its sums begin at zero, and are added to those. */
+static void add_apart(Lower *l, const Together *g, const Run *r)
+{
+    Together apart = {.p = arena_array(l->k->module->arena, Product, g->n), .n = g->n, .d = g->d};
+    Run anew = *r;
+    anew.anew = 1;
+    for (uint32_t n = 0; n < g->n; n++) {
+        apart.p[n] = g->p[n];
+        apart.p[n].home = NULL;
+        apart.p[n].partial = lower_thread(l, "new", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
+    }
+    add_slabs(l, &apart, &anew);
+    for (uint32_t n = 0; n < g->n; n++)
+        add_new(l, &g->p[n], &apart.p[n]);
+    for (uint32_t n = 0; n < g->n; n++)
+        lower_give_back(l, apart.p[n].partial);
+}
+
+void lower_slabs(Lower *l, const Together *g, const Run *r)
+{
+    (pass_npu(l->c) && !r->anew ? add_apart : add_slabs)(l, g, r);
 }

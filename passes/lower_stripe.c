@@ -434,7 +434,7 @@ static void pack_kept(Lower *l, const Cluster *c, Loc loc)
 static void open_blocks(Lower *l, Loc loc, const Members *m, const Cluster *c, const Parts *parts)
 {
     Kernel *k = l->k;
-    int64_t rows = schedule_stripe_rows(l->c, k, c->row), span = machine_host(k->module->arena)->blocks.rows;
+    int64_t rows = schedule_stripe_rows(l->c, k, c->row), span = schedule_machine(l->c, k)->blocks.rows;
     ExprId from = x_int(k, loc, 0), to = lower_extent(l, c->row);
     if (parts) {
         from = lower_let(l, loc, "first", x_op2(k, loc, OP_mul, x_index(k, loc, c->outer[0]), parts->rows));

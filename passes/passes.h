@@ -15,10 +15,13 @@ typedef enum Fact {
     FACT_CLASSES = 1 << 3,   /* Equation.class_ is true */
     FACT_SPLIT = 1 << 4,     /* ready for lowering: see passes/split.c */
     FACT_TILES = 1 << 5,     /* Kernel.tiles is there */
+    FACT_PLAN = 1 << 6,      /* and is a plan, if an NPU is planned for */
 } Fact;
 
 typedef struct PassContext {
     Isa isa;      /* widths of the lowering */
+    const Machine
+        *machine; /* whose blocks are taken; an NPU: what is lowered is planned for it. NULL: the host */
     int optimize; /* 0: no fuse */
     Report *report; /* NULL: nobody asks */
     uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
@@ -33,6 +36,12 @@ typedef struct Pass {
 extern const Pass pass_table[];
 extern const uint32_t pass_count;
 const Pass *pass_find(const char *name);
+
+/* The NPU that is planned for, or NULL. */
+static inline const Machine *pass_npu(const PassContext *c)
+{
+    return c->machine && c->machine->kind == MACHINE_NPU ? c->machine : NULL;
+}
 
 typedef struct PipelineOptions {
     PassContext context;
@@ -50,6 +59,9 @@ int pipeline_run(Module *m, const PipelineOptions *o);
 #define PASS(name, needs, gives, breaks, doc) void pass_##name(Module *m, const PassContext *c);
 #include "passes/passes.def"
 #undef PASS
+
+/* expand.c: a plan in place into code for the emulator: what compiled code runs tells emulator/ of every statement of the plan. */
+void plan_expand(Kernel *k, const PassContext *c);
 
 /* Two of them for one kernel. */
 void canonicalise_kernel(Kernel *k);

@@ -16,7 +16,7 @@ static const struct Step {
 } order[] = {
     {"canonicalise", 0}, {"derive", 0},  {"canonicalise", 0}, {"cse", 0},   {"dce", 0},   {"checks", 0},
     {"canonicalise", 0}, {"fuse", 1},    {"canonicalise", 0}, {"dce", 0},   {"split", 0}, {"canonicalise", 0},
-    {"cse", 0},          {"cluster", 1}, {"classify", 0},     {"lower", 0},
+    {"cse", 0},          {"cluster", 1}, {"classify", 0},     {"lower", 0}, {"plan", 0},
 };
 enum { STEPS = sizeof order / sizeof *order };
 

@@ -142,12 +142,17 @@ static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorI
     return settle(c, k, n);
 }
 
-Blocks schedule_usual(const Kernel *k, BlocksOf of, int alone, uint32_t products)
+const Machine *schedule_machine(const PassContext *c, const Kernel *k)
 {
-    const Machine *host = machine_host(k->module->arena);
-    Blocks usual = of == BLOCKS_GIVEN      ? host->given_blocks
-                   : of == BLOCKS_IN_PLACE ? host->place_blocks
-                                           : host->blocks;
+    return c->machine ? c->machine : machine_host(k->module->arena);
+}
+
+Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products)
+{
+    const Machine *m = schedule_machine(c, k);
+    Blocks usual = of == BLOCKS_GIVEN ? m->given_blocks : of == BLOCKS_IN_PLACE ? m->place_blocks : m->blocks;
+    if (!usual.rows)
+        usual = m->blocks;
     if (alone && usual.plain_rows)
         usual.rows = usual.plain_rows;
     if (products > 1)
@@ -236,6 +241,11 @@ static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name na
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
 {
     return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name);
+}
+
+int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)
+{
+    return by_rule(c, k, space, NULL);
 }
 
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)

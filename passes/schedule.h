@@ -11,7 +11,8 @@
 /* The machine's block: of sums whose right operands are read where they lie, of those that stand in the caller's memory, or of
  * others. `alone`: neither groups nor other indices make many of them. `products`, at least 1, share its columns. */
 typedef enum BlocksOf { BLOCKS_GIVEN, BLOCKS_IN_PLACE, BLOCKS_OTHER } BlocksOf;
-Blocks schedule_usual(const Kernel *k, BlocksOf of, int alone, uint32_t products);
+Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products);
+const Machine *schedule_machine(const PassContext *c, const Kernel *k);
 /* Rows, columns and terms of the blocks of the sums in the equation of `lhs`: those given for lhs, else for a tensor that the
  * same loops compute, else for a local whose sum stands there now, else the usual. */
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
@@ -34,6 +35,8 @@ int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 
 /* Rows of a block of a stripe over `row` (an index variable of k; NONE: any). */
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row);
+/* Copies of a block in a space of an NPU. */
+int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
 /* Are items of large groups handed out first? Else in the order of the groups. */
 int schedule_heaviest_first(const PassContext *c, const Kernel *k);
 

@@ -174,9 +174,9 @@ static void sections(void **state)
             "mine.json: cube_16bit is missing: must be an object of figures");
     refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\", \"cube_16bit\": 5}",
             "mine.json: cube_16bit is 5: must be an object of figures");
-    const char *npu = text_of(a, "ascend910b2"), *at = strstr(npu, ",\n  \"rates\"");
+    const char *npu = text_of(a, "ascend910b2"), *at = strstr(npu, ",\n  \"costs\"");
     refused(a, arena_printf(a, "%.*s}", (int)(at - npu), npu),
-            "mine.json: rates is missing: must be an object of figures");
+            "mine.json: costs is missing: must be an object of figures");
 }
 
 static void figures(void **state)

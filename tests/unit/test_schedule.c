@@ -163,7 +163,7 @@ static void test_digest(void **state)
 
 static Blocks blocks(const PassContext *c, const Kernel *k, TensorId lhs)
 {
-    Blocks usual = schedule_usual(k, BLOCKS_OTHER, 0, 1);
+    Blocks usual = schedule_usual(c, k, BLOCKS_OTHER, 0, 1);
     return (Blocks){.rows = schedule_rows(c, k, lhs, usual.rows),
                     .cols = schedule_cols(c, k, lhs, usual.cols),
                     .depth = schedule_depth(c, k, lhs, usual.depth)};

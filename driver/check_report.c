@@ -1,0 +1,257 @@
+/* What `moec report` does: one kernel's plan, on memory that is only pretended, through the emulator and the cycle model. */
+#include "driver/check_parts.h"
+#include "driver/pack.h"
+#include "emulator/report.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* Only what the program takes its numbers from (routes, i32) is filled; the rest is address space that reads as zero. */
+typedef struct Pretended {
+    void *at;
+    size_t bytes;
+} Pretended;
+
+typedef struct ReportCall {
+    const CheckCase *c;
+    Pretended *memory; /* by parameter */
+    void **args;
+    moe_route *routes;
+    int64_t *dims;
+} ReportCall;
+
+static size_t bytes_of(const CheckCase *c, const Tensor *t)
+{
+    int64_t extents[MAX_RANK], n = check_elements(c, t);
+    if (t->layout != LAYOUT_PAIRS)
+        return n < 0 ? SIZE_MAX : (size_t)n * elem_bytes(t->elem);
+    for (uint32_t i = 0; i < t->rank; i++)
+        extents[i] = check_extent_value(c, t->axes[i].extent);
+    PackShape s = pack_shape(t->elem, t->both, extents, t->rank);
+    return n < 0 ? SIZE_MAX : (size_t)pack_bytes(&s);
+}
+
+static const char *pretend(ReportCall *call, uint32_t i)
+{
+    const CheckCase *c = call->c;
+    const Tensor *t = check_tensor(c->k, i);
+    size_t bytes = bytes_of(c, t);
+    if (bytes > (size_t)1 << 42)
+        return arena_printf(c->arena, "%s is too large", t->name);
+    void *at =
+        mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return arena_printf(c->arena, "%s has %zu bytes: there is no address space for it", t->name, bytes);
+    call->memory[i] = (Pretended){at, bytes + 1};
+    call->args[i] = at;
+    if (t->layout == LAYOUT_PAIRS && t->role != ROLE_OUT) {
+        int64_t extents[MAX_RANK];
+        for (uint32_t axis = 0; axis < t->rank; axis++)
+            extents[axis] = check_extent_value(c, t->axes[axis].extent);
+        PackShape s = pack_shape(t->elem, t->both, extents, t->rank);
+        pack_begin(&s, at);
+    }
+    for (int64_t n = 0; t->elem == EL_I32 && n < c->values[i].count; n++)
+        element_write(t->elem, c->values[i].data[n], (unsigned char *)at + (size_t)n * 4);
+    return NULL;
+}
+
+static void give_route(ReportCall *call, uint32_t i)
+{
+    const EvalRoute *r = &call->c->values[i].route;
+    call->routes[i] =
+        (moe_route){r->tokens, r->choices, r->groups, r->rows, r->start, r->count, r->slot_of, r->row_of};
+    call->args[i] = &call->routes[i];
+}
+
+/* Floats are given without data, so that check_fill leaves them alone. */
+static const char *fill(CheckCase *c)
+{
+    static double nothing;
+    CheckValue *given = arena_array(c->arena, CheckValue, c->k->params.len + 1);
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        const Tensor *t = check_tensor(c->k, i);
+        if (t && t->elem != EL_I32)
+            given[i].data = &nothing;
+    }
+    c->given = given;
+    return check_fill(c) ? NULL : "a route or a list of numbers is too large";
+}
+
+static const char *new_call(ReportCall *call, const CheckCase *c)
+{
+    uint32_t n = c->k->params.len;
+    const char *error = NULL;
+    DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
+    *call = (ReportCall){.c = c,
+                         .memory = arena_array(c->arena, Pretended, n + 1),
+                         .args = arena_array(c->arena, void *, n + 1),
+                         .routes = arena_array(c->arena, moe_route, n + 1),
+                         .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
+    uint32_t ndims = ir_kernel_dims(c->k, passed);
+    for (uint32_t d = 0; d < ndims; d++)
+        call->dims[d] = c->dims[passed[d]];
+    for (uint32_t i = 0; i < n && !error; i++) {
+        if (check_tensor(c->k, i))
+            error = pretend(call, i);
+        else
+            give_route(call, i);
+    }
+    return error;
+}
+
+static void end_call(ReportCall *call)
+{
+    for (uint32_t i = 0; call->c && i < call->c->k->params.len; i++)
+        if (call->memory[i].at)
+            munmap(call->memory[i].at, call->memory[i].bytes);
+}
+
+/* ---- the report ---- */
+
+static const char *sizes_text(const Check *check, const CheckCase *c)
+{
+    Text t = {.arena = c->arena};
+    DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
+    uint32_t n = ir_kernel_dims(c->k, passed);
+    for (uint32_t d = 0; d < n; d++)
+        text_add(&t, d ? ", %s=%lld" : "%s=%lld", c->k->module->dims.at[passed[d]].name,
+                 (long long)c->dims[passed[d]]);
+    if (check->o->routing)
+        text_add(&t, ", routing %s", check_routing_text(c->run, c->arena));
+    return text_string(&t);
+}
+
+static int has_top(const Kernel *k)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (k->eqs.at[i].kind == EQ_TOP)
+            return 1;
+    return 0;
+}
+
+/* How evenly rows fall to groups: of routes that are given. */
+static void put_groups(const CheckCase *c, Text *out)
+{
+    int begun = 0;
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        Param p = c->k->params.at[i];
+        if (p.kind != PARAM_ROUTE || c->k->routes.at[p.id].role != ROLE_IN)
+            continue;
+        const EvalRoute *r = &c->values[i].route;
+        Spread s = spread_of(r->count, (uint32_t)r->groups);
+        if (!begun++)
+            text_add(out, "\n%-28s %6s  %27s  %s\n", "balance over groups", "groups", "rows least/mean/most",
+                     "most/mean");
+        text_add(out, "%-28s %6lld  %8lld/%9.1f/%8lld  %.2f\n", c->k->routes.at[p.id].name,
+                 (long long)r->groups, (long long)s.least, s.mean, (long long)s.most,
+                 s.mean > 0 ? (double)s.most / s.mean : 1);
+    }
+}
+
+/* The trace of a large call is larger than any compilation. */
+static const size_t TRACE_BYTES = (size_t)16 << 30;
+
+typedef struct ReportWork {
+    Check *check;
+    const char *trace, *html;
+} ReportWork;
+
+static const char *add_file(Output *files, const char *path, const Simulated *s,
+                            void (*write)(const Simulated *, Text *))
+{
+    Text t = {.arena = files->arena};
+    if (!path)
+        return NULL;
+    write(s, &t);
+    return output_add(files, path, (Bytes){t.at, t.len}, 0);
+}
+
+static const char *write_report(const ReportWork *w, const CheckCase *c, const Trace *trace)
+{
+    const Simulated *s = simulate(c->arena, trace);
+    Output files = {.arena = c->arena};
+    Text out = {.arena = c->arena};
+    const char *error = add_file(&files, w->trace, s, report_trace);
+    if (!error)
+        error = add_file(&files, w->html, s, report_html);
+    if (!error)
+        error = output_commit(&files);
+    if (error)
+        return error;
+    text_add(&out, "%s\n", sizes_text(w->check, c));
+    report_text(s, &out);
+    put_groups(c, &out);
+    if (has_top(c->k))
+        text_add(&out, "\nthere are no data, so `top` takes the first ones: what depends on its choices is "
+                       "not as in a real call\n");
+    fprintf(w->check->out, "%s", text_string(&out));
+    return NULL;
+}
+
+static const char *run_model(const ReportWork *w, const CheckCase *c)
+{
+    const Check *check = w->check;
+    const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
+    moe_entry *entry = (moe_entry *)(uintptr_t)jit_symbol(&check->jit, symbol);
+    moe_ctx *ctx = moe_ctx_new(1);
+    ReportCall call = {0};
+    EmulatedCall emulated = {0};
+    Emulation emulation = {check->for_jit, &check->jit};
+    const char *error =
+        entry && ctx ? new_call(&call, c) : arena_printf(c->arena, "has no symbol %s", symbol);
+    if (!error)
+        error = emulate_call(&emulation, c->k->name, c->dims, entry, ctx, call.dims, call.args, c->arena,
+                             EMULATE_MODEL, &emulated);
+    if (!error && emulated.status)
+        error = arena_printf(c->arena, "%s", moe_ctx_message(ctx));
+    end_call(&call);
+    moe_ctx_free(ctx);
+    return error ? error : write_report(w, c, emulated.trace);
+}
+
+static const char *report_once(const ReportWork *w)
+{
+    const Check *check = w->check;
+    const Module *m = check->c->module;
+    const Kernel *k = check_chosen_kernel(check);
+    int64_t *dims = check_default_sizes(m, m->arena);
+    TestRun run = {0};
+    if (!k)
+        return "there is no such kernel";
+    if (check->for_jit->machine->kind != MACHINE_NPU)
+        return arena_printf(m->arena, "%s is no NPU; `moec machines` lists machines",
+                            check->for_jit->machine->name);
+    const char *error = check->o->routing ? check_parse_routing(check->o->routing, m->arena, &run) : NULL;
+    for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
+        error = check_take_size(m, check->o->sizes[i], dims);
+    if (error)
+        return error;
+    arena_set_limit(m->arena, TRACE_BYTES);
+    CheckCase c = check_new_case(check, m->arena, k, dims, &run);
+    error = fill(&c);
+    return error ? error : run_model(w, &c);
+}
+
+static int report_guarded(Compilation *c, void *user)
+{
+    const ReportWork *w = user;
+    const char *error = report_once(w);
+    (void)c;
+    if (error)
+        fprintf(w->check->out, "error: %s\n", error);
+    return error ? DRIVER_ERROR : DRIVER_OK;
+}
+
+int check_report(const char *path, const CheckOptions *o, const char *trace, const char *html, FILE *out)
+{
+    Check check = {.o = o, .out = out};
+    ReportWork work = {&check, trace, html};
+    int status = check_load(&check, path, CODE_OF_KERNEL);
+    if (!status) {
+        status = compile_guard(check.c, report_guarded, &work);
+        fprintf(out, "%s", check.c->errors);
+    }
+    check_unload(&check);
+    return status;
+}

@@ -1,0 +1,92 @@
+/* `moec report`: how a kernel would do on an NPU. */
+#include "driver/check.h"
+#include "driver/cli.h"
+#include "emulator/emulator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_MACHINE = CLI_LAST, KEY_SIZES, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE };
+
+static const struct argp_option report_options[] = {
+    {"machine", KEY_MACHINE, "NAME", 0, "An NPU of `moec machines`, or FILE.json; default ascend910b2", 0},
+    {"sizes", KEY_SIZES, "T=8192,...,routing=CLAUSE", 0,
+     "Sizes of dimensions, and last how rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%)", 0},
+    {"trace", KEY_TRACE, "FILE", 0, "Write what each unit did when, for Perfetto or chrome://tracing", 0},
+    {"html", KEY_HTML, "FILE", 0, "Write the report as one page, with pictures of time and of on-chip memory",
+     0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the routes; default 1", 0},
+    {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {0}};
+
+typedef struct ReportCommand {
+    CheckOptions check;
+    const char *path, *trace, *html;
+    const char **sizes;
+} ReportCommand;
+
+/* "T=8192,H=64,routing=zipf(1.2)": cut at the commas before the routing, which is the rest. */
+static void take_sizes(ReportCommand *c, char *text, struct argp_state *state)
+{
+    static const char routing[] = "routing=";
+    c->sizes = realloc(c->sizes, (c->check.nsizes + strlen(text) + 1) * sizeof *c->sizes);
+    if (!c->sizes)
+        argp_failure(state, DRIVER_ERROR, 0, "out of memory");
+    while (*text) {
+        if (strncmp(text, routing, sizeof routing - 1) == 0) {
+            c->check.routing = text + sizeof routing - 1;
+            return;
+        }
+        char *comma = strchr(text, ',');
+        c->sizes[c->check.nsizes++] = text;
+        if (!comma)
+            return;
+        *comma = '\0';
+        text = comma + 1;
+    }
+}
+
+static error_t parse_report(int key, char *arg, struct argp_state *state)
+{
+    ReportCommand *c = state->input;
+    switch (key) {
+    case KEY_MACHINE: c->check.machine = arg; return 0;
+    case KEY_SIZES: take_sizes(c, arg, state); return 0;
+    case KEY_TRACE: c->trace = arg; return 0;
+    case KEY_HTML: c->html = arg; return 0;
+    case 'O': c->check.no_optimize = cli_number(state, "-O", arg, 0, 3) == 0; return 0;
+    case KEY_SEED:
+        c->check.seed = (uint64_t)cli_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
+        return 0;
+    case KEY_SCHEDULE: c->check.schedule_seed = cli_seed(state, arg); return 0;
+    case ARGP_KEY_ARG:
+        if (c->check.kernel)
+            argp_error(state, "'%s' is too much", arg);
+        *(c->path ? &c->check.kernel : &c->path) = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!c->path)
+            argp_error(state, "no input file");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cli_report_npu(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = report_options,
+        .parser = parse_report,
+        .args_doc = "FILE.moe [KERNEL]",
+        .doc = "Plans a kernel for an NPU, runs the plan without data, and reports what a model of the "
+               "machine says: time, "
+               "what bounds it, bytes by path, how even the work is.",
+    };
+    ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};
+    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    c.check.sizes = c.sizes;
+    int status = check_report(c.path, &c.check, c.trace, c.html, stdout);
+    free(c.sizes);
+    return status;
+}

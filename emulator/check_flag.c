@@ -1,0 +1,204 @@
+/* Flags: who waits for whom, Note [Plans] in ir/tile.h. */
+#include "emulator/check_own.h"
+
+#include <string.h>
+
+/* ---- the flags of a launch ---- */
+
+static uint32_t flag_kind(Checker *c, const Stmt *s)
+{
+    for (uint32_t i = 0; i < c->flags.len; i++) {
+        const FlagKind *f = &c->flags.at[i];
+        if (f->from == (Unit)s->unit && f->to == (Unit)s->other_unit && f->buffer == s->buffer)
+            return i;
+    }
+    FlagKind f = {.from = (Unit)s->unit,
+                  .to = (Unit)s->other_unit,
+                  .buffer = s->buffer,
+                  .slots = 1,
+                  .begins_set = flag_begins_set(c->k, s)};
+    if (s->nindex)
+        ext_eval(c->k->module, c->k->tensors.at[s->buffer].axes[0].extent, c->dims, &f.slots);
+    f.first = c->nflags;
+    c->nflags += (uint32_t)f.slots * c->subs;
+    vec_push(c->arena, &c->flags, f);
+    return c->flags.len - 1;
+}
+
+static void find_in(Checker *c, StmtId first, int in_split)
+{
+    for (StmtId id = first; id != NONE; id = c->k->tiles->stmts.at[id].next) {
+        const Stmt *s = &c->k->tiles->stmts.at[id];
+        if (s->kind == TILE_set || s->kind == TILE_wait) {
+            c->flag_of[id] = flag_kind(c, s);
+            c->flags.at[c->flag_of[id]].sides[s->kind == TILE_wait] |= in_split ? 2 : 1;
+        } else if ((s->kind == TILE_store || s->kind == TILE_pack) && tile_unit(c->k, s) == UNIT_scalar) {
+            c->loose[s->buffer] |= c->k->tensors.at[s->buffer].space == SPACE_THREAD;
+        }
+        if (tile_has_body(s))
+            find_in(c, s->first, in_split || (s->kind == TILE_for && s->mode == LOOP_SPLIT));
+    }
+}
+
+/* Each unit's side is where its statements stand; what stands on both sides only is a matter of one core. */
+static Crossing crossing(const FlagKind *f)
+{
+    return f->sides[0] == 1 && f->sides[1] == 2   ? CROSS_TO_VECTOR
+           : f->sides[0] == 2 && f->sides[1] == 1 ? CROSS_FROM_VECTOR
+           : f->sides[0] == 3 || f->sides[1] == 3 ? CROSS_BOTH
+                                                  : CROSS_NONE;
+}
+
+void check_find_flags(Checker *c)
+{
+    c->flags.len = c->nflags = 0;
+    memset(c->loose, 0, c->k->tensors.len);
+    find_in(c, c->k->tiles->stmts.at[c->launch].first, 0);
+    for (uint32_t i = 0; i < c->flags.len; i++)
+        c->flags.at[i].crossing = crossing(&c->flags.at[i]);
+}
+
+/* ---- their states ---- */
+
+static void begin(Checker *c, Core *core)
+{
+    core->flags_launch = c->nlaunches;
+    core->flags = arena_array(c->arena, Flag, c->nflags);
+    for (uint32_t i = 0; i < c->flags.len; i++) {
+        const FlagKind *f = &c->flags.at[i];
+        for (uint32_t n = f->first; n < f->first + (uint32_t)f->slots * c->subs; n++)
+            core->flags[n] =
+                (Flag){(uint8_t)f->begins_set, 0, NONE, arena_array(c->arena, uint32_t, c->threads)};
+    }
+}
+
+static Flag *flag_at(Checker *c, const FlagKind *f, int64_t slot, uint32_t sub)
+{
+    Core *core = check_core(c);
+    if (core->flags_launch != c->nlaunches)
+        begin(c, core);
+    return &core->flags[f->first + (uint32_t)slot * c->subs + sub];
+}
+
+static const char *flag_text(const Checker *c, const FlagKind *f, int64_t slot)
+{
+    return arena_printf(c->arena, "the flag %s -> %s of slot %lld of %s", unit_name(f->from),
+                        unit_name(f->to), (long long)slot, c->k->tensors.at[f->buffer].name);
+}
+
+static void set(Checker *c, const FlagKind *f, Flag *flag, StmtId stmt, int64_t slot, const uint32_t *knows)
+{
+    if (flag->set) {
+        check_fail(c, "set twice: %s sets %s, and nobody has waited for it since %s",
+                   check_stmt_text(c, stmt), flag_text(c, f, slot),
+                   flag->by == NONE ? "the launch began, when it is set" : check_stmt_text(c, flag->by));
+        return;
+    }
+    flag->set = 1;
+    flag->by = stmt;
+    for (uint32_t t = 0; t < c->threads; t++)
+        flag->knows[t] = knows[t];
+}
+
+static void wait_for(Checker *c, const FlagKind *f, Flag *flag, StmtId stmt, int64_t slot, uint32_t *knows)
+{
+    if (!flag->set) {
+        check_fail(c, "deadlock: %s never ends: nobody has set %s since %s", check_stmt_text(c, stmt),
+                   flag_text(c, f, slot),
+                   flag->by == NONE ? "the launch began" : check_stmt_text(c, flag->by));
+        return;
+    }
+    flag->set = 0;
+    flag->by = stmt;
+    for (uint32_t t = 0; t < c->threads; t++)
+        if (knows[t] < flag->knows[t])
+            knows[t] = flag->knows[t];
+}
+
+/* A wait is over when every set is that this sub has not waited for: those of its own and of the cube core's units; in the cube
+ * core, those of all. */
+static void wait_for_all(Checker *c, const FlagKind *f, StmtId stmt, int64_t slot, uint32_t sub,
+                         uint32_t *knows)
+{
+    uint32_t found = 0, touched = 0;
+    for (uint32_t i = 0; i < c->subs; i++) {
+        Flag *flag = flag_at(c, f, slot, i);
+        touched += flag->by != NONE;
+        if ((sub && i && i != sub) || !flag->set || flag->seen >> sub & 1)
+            continue;
+        flag->seen |= 1u << sub;
+        found++;
+        for (uint32_t t = 0; t < c->threads; t++)
+            if (knows[t] < flag->knows[t])
+                knows[t] = flag->knows[t];
+    }
+    if (!found && (touched || !f->begins_set))
+        check_fail(c, "deadlock: %s never ends: nobody has set %s since the last wait",
+                   check_stmt_text(c, stmt), flag_text(c, f, slot));
+}
+
+static void set_for_all(Checker *c, Flag *flag, StmtId stmt, const uint32_t *knows)
+{
+    flag->set = 1;
+    flag->seen = 0;
+    flag->by = stmt;
+    for (uint32_t t = 0; t < c->threads; t++)
+        flag->knows[t] = knows[t];
+}
+
+void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot)
+{
+    const Stmt *s = &c->k->tiles->stmts.at[stmt];
+    if (c->error)
+        return;
+    const FlagKind *f = &c->flags.at[c->flag_of[stmt]];
+    if (sub >= c->subs || slot < 0 || slot >= f->slots) {
+        check_fail(c, "overflow: %s is about slot %lld of %s, which has %lld", check_stmt_text(c, stmt),
+                   (long long)slot, c->k->tensors.at[f->buffer].name, (long long)f->slots);
+        return;
+    }
+    int is_set = s->kind == TILE_set;
+    uint32_t self = check_thread(sub, is_set ? f->from : f->to);
+    uint32_t *knows = check_core(c)->knows + (size_t)self * c->threads;
+    if (f->crossing == CROSS_BOTH) {
+        if (is_set)
+            set_for_all(c, flag_at(c, f, slot, sub), stmt, knows);
+        else
+            wait_for_all(c, f, stmt, slot, sub, knows);
+        knows[self] += (uint32_t)is_set;
+        return;
+    }
+    int all = f->crossing == (is_set ? CROSS_TO_VECTOR : CROSS_FROM_VECTOR);
+    for (uint32_t i = all ? 1 : sub; i < (all ? c->subs : sub + 1); i++) {
+        Flag *flag = flag_at(c, f, slot, i);
+        if (is_set)
+            set(c, f, flag, stmt, slot, knows);
+        else
+            wait_for(c, f, flag, stmt, slot, knows);
+    }
+    knows[self] += (uint32_t)is_set;
+}
+
+static int is_lost(const FlagKind *f, const Flag *flag)
+{
+    if (f->crossing == CROSS_BOTH)
+        return flag->set && !flag->seen;
+    return flag->by != NONE && flag->set != f->begins_set;
+}
+
+void check_flags_rest(Checker *c)
+{
+    Core *core = check_core(c);
+    if (core->flags_launch != c->nlaunches)
+        return;
+    for (uint32_t i = 0; i < c->flags.len; i++) {
+        const FlagKind *f = &c->flags.at[i];
+        for (uint32_t n = 0; n < (uint32_t)f->slots * c->subs; n++) {
+            const Flag *flag = &core->flags[f->first + n];
+            if (is_lost(f, flag))
+                check_fail(c, "flag left %s: the item ends, and after %s nobody %s %s",
+                           flag->set ? "set" : "cleared", check_stmt_text(c, flag->by),
+                           flag->set ? "waits for" : "sets", flag_text(c, f, n / c->subs));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+/* What the files of the checker share. Private to check*.c.
+ *
+ * Note [Vector clocks]. A thread is a unit of the cube core (sub 0) or of a vector core beside it. Its clock counts what it has
+ * told others: the sets. Each thread knows of every other one up to which count its work is over: a set writes down what the
+ * setter knows, its own count included, and a wait adds that to what the waiter knows. Of each piece of memory the last write and
+ * the reads since then are kept, with the count of their thread; an access is right when it knows of all that it must not
+ * meet. What a thread did itself it knows: units do their work in order. A launch begins when all work is over. */
+#ifndef EMULATOR_CHECK_OWN_H
+#define EMULATOR_CHECK_OWN_H
+
+#include "emulator/box.h"
+#include "emulator/check.h"
+
+/* An access of a thread, when its clock was that; 0: there was none. */
+typedef struct Mark {
+    uint32_t clock, thread;
+    StmtId stmt;
+} Mark;
+
+/* What is known of CELL_BYTES bytes, or of PART_BYTES of them where accesses have told them apart. */
+typedef struct Cell {
+    Mark write, read; /* the last ones */
+    uint32_t item;    /* the number of the item that wrote last; 0: nobody */
+    TensorId buffer;  /* that was written */
+    Mark *
+        reads; /* by thread, since the last write, once two threads have read without knowing of each other */
+    struct Cell *parts;
+} Cell;
+enum { CELL_BYTES = 32, PART_BYTES = 2, PARTS = CELL_BYTES / PART_BYTES };
+
+/* CROSS_BOTH: units of one core agree by it as well as a cube core with its vector cores. */
+typedef enum Crossing { CROSS_NONE, CROSS_TO_VECTOR, CROSS_FROM_VECTOR, CROSS_BOTH } Crossing;
+
+/* The flags of a launch about the slots of one buffer, from one unit to another. */
+typedef struct FlagKind {
+    Unit from, to;
+    TensorId buffer;
+    int64_t slots;
+    uint32_t first; /* flag; then one for each slot and sub */
+    int begins_set;
+    Crossing crossing;
+    uint8_t sides[2]; /* of sets, of waits: bit 0: outside split loops, 1: inside */
+} FlagKind;
+
+typedef struct Flag {
+    uint8_t set;
+    uint32_t seen;   /* CROSS_BOTH: bits of the subs that have waited since the last set */
+    StmtId by;       /* that changed it last; NONE: it is as it began */
+    uint32_t *knows; /* what its setter knew, by thread */
+} Flag;
+
+typedef struct Core {
+    uint32_t item;   /* number of the item it does */
+    uint32_t *knows; /* [thread][thread] */
+    Cell **on_chip;  /* by sub * SPACE_COUNT + Space */
+    Cell **own;      /* of buffers in thread space, by TensorId */
+    Flag *flags;
+    uint32_t flags_launch; /* the launch they belong to */
+} Core;
+
+struct Checker {
+    Arena *arena;
+    const Kernel *k;
+    const Machine *machine;
+    const int64_t *dims;    /* by DimId */
+    const Shape *shapes;    /* by TensorId */
+    uint32_t subs, threads; /* of a core */
+    void *const *on_chip;
+    int64_t *dirty; /* by Space: bytes from 0 on that the item has written */
+    Vec(Core *) cores;
+    uint32_t nitems, nlaunches;
+    StmtId launch;
+    uint32_t core; /* that does the item */
+    int64_t item;
+    Vec(FlagKind) flags; /* of the launch */
+    uint32_t nflags;
+    uint32_t *flag_of; /* by StmtId: number of its FlagKind */
+    uint8_t *
+        loose; /* by TensorId: in thread space, and the scalar unit writes it in this launch, who knows where */
+    Runs runs;
+    const char *error;
+};
+
+static inline uint32_t check_thread(uint32_t sub, Unit unit) { return sub * UNIT_COUNT + (uint32_t)unit; }
+static inline Core *check_core(const Checker *c) { return c->cores.at[c->core]; }
+const OnChip *check_space(const Machine *m, Space s); /* NULL: not on the chip */
+
+/* The first error stays. */
+void check_fail(Checker *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *check_stmt_text(const Checker *c, StmtId s);                    /* `pack left` of line 3 */
+const char *check_thread_text(const Checker *c, uint32_t thread);           /* mte2 of vector core 1 */
+const char *check_element_text(const Checker *c, TensorId t, const Box *b); /* left[1, 16, 0] */
+
+/* check_flag.c */
+void check_find_flags(Checker *c); /* of the launch */
+void check_flags_rest(Checker *c); /* the item is over: every flag is as it began */
+
+#endif

@@ -1,0 +1,89 @@
+/* What an NPU does with a plan, on a CPU. The front door of emulator/.
+ *
+ * A plan is a tile program for an NPU: its buffers stand in on-chip spaces, and what moves between them, multiplies or
+ * waits is a statement of its own (Note [Plans] in ir/tile.h). Compiled code runs the plan item after item; before each
+ * statement it tells the emulator, which notes an operation of the unit that would do it. Three modes:
+ *   run    the statements also do their work on the data;
+ *   check  likewise, and every access is held against what the units have agreed on (check.h);
+ *   model  nothing is done with the data: only what the cycle model needs is noted, so that sizes may be any.
+ * The operations are the same in all of them: what is counted while a plan runs is what the model times. */
+#ifndef EMULATOR_EMULATOR_H
+#define EMULATOR_EMULATOR_H
+
+#include "ir/tile.h"
+#include "machines/machines.h"
+
+typedef enum EmulateMode { EMULATE_RUN, EMULATE_CHECK, EMULATE_MODEL } EmulateMode;
+
+/* ---- the trace: what every core did, in the order of its program ---- */
+
+/* An operation of one unit. What a, b and c are depends on the kind:
+ *   pack           a move of `a` runs of `b` contiguous bytes on the side of global memory (L1 to L0: rows of the box), which
+ *                  begin `c` bytes apart; gm: the first of them, TensorId << 40 | byte (L1 to L0: 0)
+ *   product        rows, columns and depth; bytes: of an element of the operands
+ *   for            a vector loop: `a` elements, `b` instructions for each
+ *   store          work of the scalar unit: `a` elements, `b` instructions for each
+ *   set, wait      a: flag << 32 | which of its sets, the same number for a set and the waits that it ends; b: 1 for a wait
+ *                  for nothing, of a flag that begins set. What waits for several vector cores is several waits */
+typedef struct Op {
+    uint8_t kind;  /* TileKind */
+    uint8_t unit;  /* that does it */
+    uint8_t other; /* set: the unit that waits; wait: the one that sets */
+    uint8_t path;  /* pack: Path, else PATH_COUNT */
+    uint8_t sub;   /* 0: the cube core; n: the n-th vector core beside it. In launches on vector cores: 0 */
+    uint8_t bytes;
+    StmtId stmt;
+    int64_t a, b, c;
+    uint64_t gm;
+} Op;
+typedef Vec(Op) Ops;
+
+/* What the items of a launch run on. */
+typedef enum Place {
+    ON_HOST /* checks, routes, sorts */,
+    ON_SCALAR,
+    ON_VECTOR,
+    ON_CUBE /* and vector cores beside it */
+} Place;
+
+typedef struct LaunchTrace {
+    StmtId launch;
+    Place place;
+    uint32_t ncores; /* cube cores, or vector cores, or 1 */
+    Ops *ops;        /* by core */
+    int64_t *items;  /* by core: how many it was given */
+} LaunchTrace;
+
+typedef struct Trace {
+    Arena *arena;
+    const Machine *machine;
+    const Kernel *k;     /* the plan, for names and lines */
+    const int64_t *dims; /* by DimId */
+    Vec(LaunchTrace) launches;
+} Trace;
+
+/* ---- running a plan ---- */
+
+typedef struct Emulator Emulator;
+/* k: a plan in its compiled form, see passes/expand.c. Everything is allocated in a. */
+Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const int64_t *dims,
+                       EmulateMode mode);
+void emulator_free(Emulator *e); /* the on-chip buffers */
+/* What BackendListener of backend/backend.h calls. */
+int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values);
+void *emulator_on_chip(void *emulator, int64_t space);
+const Trace *emulator_trace(const Emulator *e);
+/* check: the first thing that is wrong, in terms of the program, or NULL. */
+const char *emulator_error(const Emulator *e);
+
+/* ---- what was done, in sums ---- */
+
+typedef struct Counts {
+    int64_t bytes[PATH_COUNT]; /* by path */
+    int64_t products;          /* of the cube */
+    int64_t cube_steps; /* 16 x 16 x 16 multiply-adds (Machine.cube_16bit) that they take, edges rounded up */
+    int64_t vector_elements, scalar_elements, flags;
+} Counts;
+Counts trace_counts(const Trace *t);
+
+#endif

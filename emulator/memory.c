@@ -1,0 +1,179 @@
+/* What stands in the L2 cache, and who gets global memory's bandwidth when: see memory.h. */
+#include "emulator/memory.h"
+
+#include <string.h>
+
+enum { SPAN = 512 };                      /* cycles whose bandwidth is given away together */
+enum { TABLE_BITS = 14 };                 /* lines of a table */
+enum { PLACE_BITS = 40, LINE_BITS = 34 }; /* bytes and lines of a tensor */
+
+typedef struct Line {
+    uint64_t used;         /* 1 + lines that had come when it was last used; 0: it never came */
+    uint32_t valid, dirty; /* by sector */
+} Line;
+
+typedef struct Table {
+    uint64_t number; /* of its first line >> TABLE_BITS */
+    Line *lines;
+} Table;
+
+struct Memory {
+    Arena *arena;
+    int64_t line, sector, jump;
+    int64_t capacity; /* lines of the cache */
+    int64_t alone;    /* bytes per cycle, of one core */
+    uint64_t come;    /* lines that have come */
+    /* Tables by hash of their number: open addressing. `last` is the one of the access before. */
+    Table *tables, *last;
+    uint32_t ntables, used;
+    /* Bandwidth that is left, by span of cycles since `begin`; before `full` there is none. */
+    Vec(int64_t) left;
+    int64_t begin;
+    int64_t per_span;
+    uint32_t full;
+};
+
+Memory *memory_new(Arena *a, const Machine *machine)
+{
+    Memory *m = arena_new_of(a, Memory);
+    m->arena = a;
+    m->line = machine->align.line;
+    m->sector = machine->memory.sector;
+    while (m->line / m->sector > 32) /* as many as the masks have bits */
+        m->sector *= 2;
+    m->jump = machine->memory.jump;
+    m->capacity = machine->memory.l2 / m->line;
+    m->alone = machine->rates.gm_alone;
+    m->per_span = (int64_t)((double)machine->memory.gm_rate * 1000 * SPAN / (double)machine->clock.core) + 1;
+    m->ntables = 64;
+    m->tables = arena_array(a, Table, m->ntables);
+    return m;
+}
+
+void memory_launch(Memory *m, int64_t begin)
+{
+    m->begin = begin;
+    m->left.len = m->full = 0;
+}
+
+/* ---- the cache ---- */
+
+static Table *find_table(const Memory *m, uint64_t number)
+{
+    uint32_t i = (uint32_t)(hash_bytes(&number, sizeof number, 0) & (m->ntables - 1));
+    while (m->tables[i].lines && m->tables[i].number != number)
+        i = (i + 1) & (m->ntables - 1);
+    return &m->tables[i];
+}
+
+static void grow_tables(Memory *m)
+{
+    Table *old = m->tables;
+    uint32_t n = m->ntables;
+    m->ntables *= 2;
+    m->tables = arena_array(m->arena, Table, m->ntables);
+    for (uint32_t i = 0; i < n; i++)
+        if (old[i].lines)
+            *find_table(m, old[i].number) = old[i];
+}
+
+static Line *line_at(Memory *m, uint64_t number)
+{
+    uint64_t of = number >> TABLE_BITS;
+    if (!m->last || m->last->number != of) {
+        if (m->used * 2 > m->ntables)
+            grow_tables(m);
+        m->last = find_table(m, of);
+        if (!m->last->lines) {
+            *m->last = (Table){.number = of, .lines = arena_array(m->arena, Line, 1 << TABLE_BITS)};
+            m->used++;
+        }
+    }
+    return &m->last->lines[number & ((1 << TABLE_BITS) - 1)];
+}
+
+/* Uses the sectors `mask` of a line: how many had to come from memory, or will have to go there. */
+static int use_line(Memory *m, uint64_t number, uint32_t mask, int write)
+{
+    Line *l = line_at(m, number);
+    if (!l->used || l->used - 1 + (uint64_t)m->capacity <= m->come) {
+        *l = (Line){0};
+        m->come++;
+    }
+    uint32_t *have = write ? &l->dirty : &l->valid;
+    int missing = __builtin_popcount(mask & ~*have);
+    *have |= mask;
+    l->valid |= mask;
+    l->used = m->come + 1;
+    return missing;
+}
+
+typedef struct Used {
+    int64_t sectors, missing; /* of all runs */
+    int64_t jumps;
+} Used;
+
+/* The sectors first..last of a line: a mask. */
+static uint32_t mask_of(int64_t first, int64_t last)
+{
+    return (uint32_t)(((2ull << (last - first)) - 1) << first);
+}
+
+/* A run from byte `begin` on, of a numbering in which lines begin at multiples of their length. */
+static void use_run(Memory *m, uint64_t place, int64_t begin, int64_t bytes, int write, Used *u)
+{
+    int64_t end = begin + bytes, first = begin / m->line, last = (end - 1) / m->line, missing = 0;
+    for (int64_t i = first; i <= last; i++) {
+        int64_t from = i == first ? begin % m->line / m->sector : 0;
+        int64_t to = ((i == last ? (end - 1) % m->line : m->line - 1)) / m->sector;
+        missing += use_line(m, (place >> PLACE_BITS << LINE_BITS) + (uint64_t)i, mask_of(from, to), write);
+        u->sectors += to - from + 1;
+    }
+    u->missing += missing;
+    if (missing)
+        u->jumps += first == last ? 1 : 1 + (begin % m->line != 0) + (end % m->line != 0);
+}
+
+/* ---- bandwidth ---- */
+
+/* Takes n bytes of memory's bandwidth from cycle `at` on, evenly over at least `cycles`: when it has them. */
+static int64_t take(Memory *m, int64_t at, int64_t n, int64_t cycles)
+{
+    int64_t rate = n / (cycles > 0 ? cycles : 1) + 1;
+    at -= m->begin;
+    uint32_t i = (uint32_t)(at / SPAN);
+    if (i < m->full)
+        i = m->full;
+    for (;; i++) {
+        while (m->left.len <= i)
+            vec_push(m->arena, &m->left, m->per_span);
+        int64_t begin = (int64_t)i * SPAN > at ? (int64_t)i * SPAN : at;
+        int64_t most = rate * ((int64_t)(i + 1) * SPAN - begin), got = n < most ? n : most;
+        if (got > m->left.at[i])
+            got = m->left.at[i];
+        m->left.at[i] -= got;
+        n -= got;
+        while (m->full < m->left.len && !m->left.at[m->full])
+            m->full++;
+        if (n == 0)
+            return m->begin + begin + got / rate;
+    }
+}
+
+Flow memory_move(Memory *m, int64_t at, const Run *run)
+{
+    int64_t runs = run->runs, bytes = run->bytes, begin = (int64_t)(run->place & ((1ull << PLACE_BITS) - 1));
+    Used u = {0};
+    if (run->apart == bytes) { /* one behind the other: one run */
+        bytes *= runs;
+        runs = 1;
+    }
+    for (int64_t i = 0, at_byte = begin; i < runs && bytes > 0; i++, at_byte += run->apart)
+        use_run(m, run->place, at_byte > 0 ? at_byte : 0, bytes, run->write, &u);
+    int64_t missing = u.missing * m->sector, there = u.sectors * m->sector - missing;
+    int64_t slow = run->write || m->alone > run->rate ? run->rate : m->alone;
+    int64_t alone = there / run->rate + missing / slow, taken = missing + u.jumps * m->jump;
+    int64_t got = missing ? take(m, at, taken, alone) : 0;
+    return (Flow){
+        .end = got > at + alone ? got : at + alone, .alone = alone, .bytes = missing, .taken = taken};
+}

@@ -1,0 +1,34 @@
+/* Global memory and the L2 cache of an NPU, shared by its cores. Private to emulator/.
+ *
+ * The cache keeps lines of Machine.align.line bytes, in sectors that come one by one. A line stays until as many others as
+ * the cache holds have come since it was last used: least recently used, up to the order of uses meanwhile. A sector that
+ * is written goes to memory once while its line stays.
+ *
+ * Memory moves Machine.memory.gm_rate in each span of time, for whoever comes first. A run of bytes costs it a jump, and
+ * another one for each end inside a line, because parts of lines are moved apart. */
+#ifndef EMULATOR_MEMORY_H
+#define EMULATOR_MEMORY_H
+
+#include "emulator/emulator.h"
+
+typedef struct Memory Memory;
+Memory *memory_new(Arena *a, const Machine *machine);
+void memory_launch(Memory *m, int64_t begin); /* nothing moves before that cycle; the cache stays as it is */
+
+/* Global memory's side of a move: `runs` runs of `bytes`, `apart` bytes from begin to begin, of a place of its own. */
+typedef struct Run {
+    uint64_t place; /* TensorId << 40 | byte, and the core where each has its own */
+    int64_t runs, bytes, apart;
+    int write;
+    int64_t rate; /* bytes per cycle to or from the cache */
+} Run;
+
+typedef struct Flow {
+    int64_t end;   /* when the last byte has been asked for */
+    int64_t alone; /* cycles that it would take if no other core moved anything */
+    int64_t bytes; /* between cache and memory */
+    int64_t taken; /* of memory's bandwidth: those, and the jumps */
+} Flow;
+Flow memory_move(Memory *m, int64_t at, const Run *run); /* from cycle `at` on */
+
+#endif

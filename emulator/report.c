@@ -1,0 +1,200 @@
+/* The report as text: how long, why, what moved, how evenly. */
+#include "emulator/report.h"
+
+#include <string.h>
+
+/* ---- shared ---- */
+
+Spread spread_of(const int64_t *values, uint32_t n)
+{
+    Spread s = {.least = n ? values[0] : 0, .most = n ? values[0] : 0};
+    for (uint32_t i = 0; i < n; i++) {
+        s.least = values[i] < s.least ? values[i] : s.least;
+        s.most = values[i] > s.most ? values[i] : s.most;
+        s.mean += (double)values[i] / n;
+    }
+    return s;
+}
+
+double cube_use(const Simulated *s, int64_t steps, int64_t cycles)
+{
+    return cycles ? (double)steps / ((double)cycles * (double)s->trace->machine->cores.cube) : 0;
+}
+
+const char *place_name(Place p)
+{
+    static const char *const names[] = {"host", "scalar unit", "vector cores", "cube cores"};
+    return names[p];
+}
+
+const char *launch_name(const Simulated *s, uint32_t launch, Arena *a)
+{
+    const TileProgram *p = s->trace->k->tiles;
+    StmtId id = s->trace->launches.at[launch].launch;
+    const char *name = p && p->stmts.at[id].name ? p->stmts.at[id].name : NULL;
+    return name ? name : arena_printf(a, "launch %u", launch);
+}
+
+const char *bytes_text(Arena *a, int64_t bytes)
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    uint32_t u = 0;
+    while (value >= 1000 && u + 1 < sizeof units / sizeof *units) {
+        value /= 1000;
+        u++;
+    }
+    return arena_printf(a,
+                        value < 10 && u    ? "%.2f %s"
+                        : value < 100 && u ? "%.1f %s"
+                                           : "%.0f %s",
+                        value, units[u]);
+}
+
+static const char *tensor_name(const Kernel *k, uint64_t tensor)
+{
+    return tensor < k->tensors.len ? k->tensors.at[tensor].name : "?";
+}
+
+const char *op_text(const Simulated *s, const Op *op, Arena *a)
+{
+    const Kernel *k = s->trace->k;
+    long long n = (long long)op->a, m = (long long)op->b, d = (long long)op->c;
+    switch ((TileKind)op->kind) {
+    case TILE_pack:
+        if (op->path >= PATH_COUNT || path_unit((Path)op->path) == UNIT_mte1)
+            return arena_printf(a, "%s %lld x %lld B",
+                                op->path < PATH_COUNT ? path_name((Path)op->path) : "move", n, m);
+        return arena_printf(a, "%s %s %lld x %lld B", path_name((Path)op->path), tensor_name(k, op->gm >> 40),
+                            n, m);
+    case TILE_product: return arena_printf(a, "product %lld x %lld x %lld", n, m, d);
+    case TILE_wait: return arena_printf(a, "wait for %s", unit_name((Unit)op->other));
+    case TILE_set: return arena_printf(a, "set for %s", unit_name((Unit)op->other));
+    case TILE_for:
+    case TILE_store: return arena_printf(a, "%lld elements x %lld", n, m);
+    case TILE_launch:
+    case TILE_if:
+    case TILE_event:
+    case TILE_check:
+    case TILE_blocks:
+    case TILE_bucket:
+    case TILE_top:
+    case TILE_route:
+    case TILE_valid:
+    case TILE_COUNT: break;
+    }
+    return tile_name((TileKind)op->kind);
+}
+
+/* ---- the text ---- */
+
+static double us(const Simulated *s, int64_t cycles) { return simulated_us(s->trace, cycles); }
+
+static int64_t total_steps(const Simulated *s)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < s->trace->launches.len; i++)
+        n += s->launches[i].cube_steps;
+    return n;
+}
+
+static void put_head(const Simulated *s, Text *out)
+{
+    const Machine *m = s->trace->machine;
+    double flops = 2e-6 * (double)(m->cube_16bit.rows * m->cube_16bit.cols * m->cube_16bit.depth *
+                                   m->cores.cube * m->clock.core);
+    text_add(out, "%s on %s: %.1f us, %lld cycles at %lld MHz\n", s->trace->k->name, m->name,
+             us(s, s->cycles), (long long)s->cycles, (long long)m->clock.core);
+    text_add(out, "cube: %.1f %% of %.1f Tflop/s\n", 100 * cube_use(s, total_steps(s), s->cycles), flops);
+    text_add(out,
+             "a model, not a measurement: known to be off by up to %d %% for products, unknown for the rest; "
+             "what runs on "
+             "the host is not timed\n",
+             SIMULATE_ERROR);
+}
+
+static void put_launches(const Simulated *s, Text *out)
+{
+    text_add(out, "\n%-28s %5s  %-12s %9s %6s %6s  %s\n", "launch", "line", "on", "us", "share", "cube",
+             "bound by");
+    for (uint32_t i = 0; i < s->trace->launches.len; i++) {
+        const LaunchTrace *t = &s->trace->launches.at[i];
+        const SimulatedLaunch *l = &s->launches[i];
+        int64_t from = i ? s->launches[i - 1].end : 0;
+        uint32_t line = s->trace->k->tiles ? s->trace->k->tiles->stmts.at[t->launch].loc.line : 0;
+        text_add(out, "%-28s %5u  %-12s ", launch_name(s, i, out->arena), line, place_name(t->place));
+        if (t->place == ON_HOST) {
+            text_add(out, "%9s\n", "-");
+            continue;
+        }
+        text_add(out, "%9.1f %5.1f%% %5.1f%%  %s %.0f %%\n", us(s, l->end - from),
+                 s->cycles ? 100 * (double)(l->end - from) / (double)s->cycles : 0,
+                 100 * cube_use(s, l->cube_steps, l->end - from), bound_name(l->bound),
+                 100 * l->share[l->bound]);
+    }
+}
+
+/* How busy the busiest unit of each kind is. */
+static void put_units(const Simulated *s, Text *out)
+{
+    text_add(out, "\n%-28s", "busy, %");
+    for (int b = 0; b < BOUND_COUNT; b++)
+        text_add(out, " %*s", b < UNIT_COUNT ? 6 : 13, bound_name(b));
+    text_add(out, "\n");
+    for (uint32_t i = 0; i < s->trace->launches.len; i++) {
+        if (s->trace->launches.at[i].place == ON_HOST)
+            continue;
+        text_add(out, "%-28s", launch_name(s, i, out->arena));
+        for (int b = 0; b < BOUND_COUNT; b++)
+            text_add(out, " %*.1f", b < UNIT_COUNT ? 6 : 13, 100 * s->launches[i].share[b]);
+        text_add(out, "\n");
+    }
+}
+
+static void put_bytes(const Simulated *s, Text *out)
+{
+    int64_t sum[PATH_COUNT] = {0}, memory = 0;
+    text_add(out, "\n%-28s", "bytes by path");
+    for (Path p = 0; p < PATH_COUNT; p++)
+        text_add(out, " %9s", path_name(p));
+    text_add(out, " %13s\n", "global memory");
+    for (uint32_t i = 0; i <= s->trace->launches.len; i++) {
+        int last = i == s->trace->launches.len;
+        const SimulatedLaunch *l = last ? NULL : &s->launches[i];
+        if (l && s->trace->launches.at[i].place == ON_HOST)
+            continue;
+        text_add(out, "%-28s", last ? "together" : launch_name(s, i, out->arena));
+        for (Path p = 0; p < PATH_COUNT; p++) {
+            sum[p] += l ? l->bytes[p] : 0;
+            text_add(out, " %9s", bytes_text(out->arena, l ? l->bytes[p] : sum[p]));
+        }
+        memory += l ? l->memory_bytes : 0;
+        text_add(out, " %13s\n", bytes_text(out->arena, l ? l->memory_bytes : memory));
+    }
+}
+
+static void put_balance(const Simulated *s, Text *out)
+{
+    text_add(out, "\n%-28s %5s  %21s  %30s  %s\n", "balance over cores", "cores", "items least/mean/most",
+             "us least/mean/most", "most/mean");
+    for (uint32_t i = 0; i < s->trace->launches.len; i++) {
+        const LaunchTrace *t = &s->trace->launches.at[i];
+        if (t->place == ON_HOST)
+            continue;
+        Spread items = spread_of(t->items, t->ncores), cycles = spread_of(s->launches[i].cycles, t->ncores);
+        double clock = (double)s->trace->machine->clock.core;
+        text_add(out, "%-28s %5u  %6lld/%7.1f/%6lld  %9.1f/%10.1f/%9.1f  %.2f\n",
+                 launch_name(s, i, out->arena), t->ncores, (long long)items.least, items.mean,
+                 (long long)items.most, us(s, cycles.least), cycles.mean / clock, us(s, cycles.most),
+                 cycles.mean > 0 ? (double)cycles.most / cycles.mean : 1);
+    }
+}
+
+void report_text(const Simulated *s, Text *out)
+{
+    put_head(s, out);
+    put_launches(s, out);
+    put_units(s, out);
+    put_bytes(s, out);
+    put_balance(s, out);
+}

@@ -1,0 +1,324 @@
+/* The cycle model: see Note [Cycle model] in simulate.h.
+ *
+ * The operations of a core are taken in the order of its program, and the times of each follow from those before it. Only
+ * moves from and to global memory depend on other cores: the core that would begin one first is taken next. */
+#include "emulator/simulate.h"
+
+#include "emulator/memory.h"
+
+#include <string.h>
+
+typedef struct Station { /* a unit of a core */
+    int64_t free;        /* when it can begin its next operation */
+    int64_t done;        /* when all that it was given is done */
+    int64_t *begun;      /* ring of Side.queue: when its last operations began */
+    int64_t given;
+    int64_t busy;
+} Station;
+
+typedef struct Side { /* a core with a program: the cube core, a vector core beside it, or one alone */
+    int64_t program;  /* when its program can go on */
+    int64_t queue;    /* operations that wait in front of a unit, at most */
+    Station units[UNIT_COUNT];
+} Side;
+
+typedef struct Flag {
+    int64_t at;  /* when it was last set */
+    uint8_t sub; /* by whom */
+} Flag;
+
+typedef struct Core {
+    const Ops *ops;
+    uint32_t next; /* operation */
+    Side *sides;
+    Vec(Flag) flags;
+    Span *spans;
+    int64_t begin; /* of the next operation, a move that the other cores have a part in */
+} Core;
+
+typedef struct Simulation {
+    Arena *arena;
+    const Trace *trace;
+    const Machine *machine;
+    Memory *memory;
+    uint32_t nsides;
+    SimulatedLaunch *out; /* of this launch */
+    int64_t taken;        /* of memory's bandwidth, in this launch */
+} Simulation;
+
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; } /* whole ones */
+
+/* ---- what an operation takes ---- */
+
+static int is_move(const Op *op) { return op->path < PATH_COUNT; }
+static int meets_memory(const Op *op) { return is_move(op) && path_unit((Path)op->path) != UNIT_mte1; }
+
+static int64_t cube_steps(const Machine *m, const Op *op)
+{
+    return parts(op->a, m->cube_16bit.rows) * parts(op->b, m->cube_16bit.cols) *
+           parts(op->c, m->cube_16bit.depth);
+}
+
+/* Cycles in which the unit can do nothing else; of what does not meet global memory. */
+static int64_t cycles_of(const Machine *m, const Op *op)
+{
+    switch ((Unit)op->unit) {
+    case UNIT_cube: return cube_steps(m, op) * (op->bytes > 2 ? m->costs.cube_32bit : 1);
+    case UNIT_mte1: return parts(op->a * op->b, op->path == PATH_l1_l0a ? m->rates.l1_l0a : m->rates.l1_l0b);
+    case UNIT_vector: return op->b * parts(op->a * (op->bytes ? op->bytes : 4), m->rates.vector);
+    case UNIT_scalar: return op->a * later(op->b, 1) * m->costs.scalar;
+    case UNIT_mte2:
+    case UNIT_fix:
+    case UNIT_mte3:
+    case UNIT_COUNT: break;
+    }
+    return 0;
+}
+
+/* Cycles from then until it is done. */
+static int64_t latency_of(const Machine *m, const Op *op)
+{
+    switch ((Unit)op->unit) {
+    case UNIT_cube: return m->costs.cube;
+    case UNIT_mte1: return m->costs.mte1;
+    case UNIT_vector: return m->costs.vector;
+    case UNIT_fix: return m->costs.fix + m->memory.latency;
+    case UNIT_mte2:
+    case UNIT_mte3: return m->memory.latency;
+    case UNIT_scalar:
+    case UNIT_COUNT: break;
+    }
+    return 0;
+}
+
+static int64_t rate_of(const Machine *m, Path path)
+{
+    switch (path) {
+    case PATH_gm_l1:
+    case PATH_gm_ub: return m->rates.l2_read;
+    case PATH_l0c_gm: return m->rates.l2_write;
+    case PATH_ub_gm: return m->rates.ub_l2;
+    case PATH_l1_l0a:
+    case PATH_l1_l0b:
+    case PATH_COUNT: break;
+    }
+    return 1;
+}
+
+/* ---- programs, units and flags ---- */
+
+/* When the operation comes to its unit and the unit can begin it. What the scalar unit does is the program itself. */
+static int64_t give(const Machine *m, Side *side, Unit unit)
+{
+    Station *s = &side->units[unit];
+    int64_t *begun = &s->begun[s->given++ % side->queue]; /* of the operation that must have left the queue */
+    side->program = later(side->program + m->costs.issue, unit == UNIT_scalar ? 0 : *begun);
+    int64_t begin = later(side->program, s->free);
+    *begun = begin;
+    return begin;
+}
+
+static Span hold(Side *side, Unit unit, int64_t begin, int64_t end, int64_t latency)
+{
+    Station *s = &side->units[unit];
+    s->free = end;
+    s->done = later(s->done, end + latency);
+    if (unit == UNIT_scalar)
+        side->program = end;
+    return (Span){begin, end};
+}
+
+static Flag *flag_at(Simulation *s, Core *c, const Op *op)
+{
+    while (c->flags.len <= op->a >> 32)
+        vec_push(s->arena, &c->flags, (Flag){0});
+    return &c->flags.at[op->a >> 32];
+}
+
+/* The set that a wait is about is the flag's last one: the trace is in the order of the program. */
+static int64_t flag_time(Simulation *s, Core *c, const Op *op)
+{
+    const Flag *f = op->b ? NULL : flag_at(s, c, op);
+    if (!f)
+        return 0;
+    return f->at + (f->sub == op->sub ? s->machine->costs.flag : s->machine->costs.cross);
+}
+
+/* ---- a core ---- */
+
+static Side *side_of(const Core *c, const Op *op) { return &c->sides[op->sub]; }
+
+static void count(Simulation *s, Station *station, const Op *op, int64_t cycles)
+{
+    station->busy += cycles;
+    if (is_move(op))
+        s->out->bytes[op->path] += op->a * op->b;
+    if (op->unit == UNIT_cube)
+        s->out->cube_steps += cube_steps(s->machine, op);
+}
+
+static Span do_here(Simulation *s, Core *c, const Op *op)
+{
+    Side *side = side_of(c, op);
+    Station *station = &side->units[op->unit];
+    int64_t begin = give(s->machine, side, (Unit)op->unit), cycles = cycles_of(s->machine, op);
+    if (op->kind == TILE_wait)
+        return hold(side, (Unit)op->unit, begin, later(begin, flag_time(s, c, op)), 0);
+    if (op->kind == TILE_set) {
+        *flag_at(s, c, op) = (Flag){later(begin, station->done), op->sub};
+        return (Span){begin, begin};
+    }
+    count(s, station, op, cycles);
+    return hold(side, (Unit)op->unit, begin, begin + cycles, latency_of(s->machine, op));
+}
+
+/* A move that begins at c->begin. */
+static Span do_move(Simulation *s, Core *c, const Op *op, uint32_t core)
+{
+    const Tensor *t = &s->trace->k->tensors.at[op->gm >> 40];
+    uint64_t own = t->space == SPACE_THREAD ? (uint64_t)core << 34 : 0; /* up to 16 GiB for each core */
+    Run run = {.place = op->gm + own,
+               .runs = op->a,
+               .bytes = op->b,
+               .apart = op->c,
+               .write = op->unit != UNIT_mte2,
+               .rate = rate_of(s->machine, (Path)op->path)};
+    Flow m = memory_move(s->memory, c->begin + s->machine->costs.move, &run);
+    Side *side = side_of(c, op);
+    count(s, &side->units[op->unit], op, m.alone + s->machine->costs.move);
+    s->out->memory_bytes += m.bytes;
+    s->taken += m.taken;
+    return hold(side, (Unit)op->unit, c->begin, m.end, latency_of(s->machine, op));
+}
+
+/* Goes on to the next move that others have a part in: whether there is one. */
+static int go_on(Simulation *s, Core *c)
+{
+    for (; c->next < c->ops->len; c->next++) {
+        const Op *op = &c->ops->at[c->next];
+        if (meets_memory(op)) {
+            c->begin = give(s->machine, side_of(c, op), (Unit)op->unit);
+            return 1;
+        }
+        c->spans[c->next] = do_here(s, c, op);
+    }
+    c->begin = INT64_MAX;
+    return 0;
+}
+
+static Core core_new(Simulation *s, const Ops *ops, int64_t begin)
+{
+    Core c = {.ops = ops,
+              .sides = arena_array(s->arena, Side, s->nsides),
+              .spans = arena_array(s->arena, Span, ops->len)};
+    int64_t queue = s->machine->costs.queue <= ops->len ? s->machine->costs.queue : (int64_t)ops->len + 1;
+    for (uint32_t i = 0; i < s->nsides; i++) {
+        c.sides[i].program = begin;
+        c.sides[i].queue = queue;
+        for (Unit u = 0; u < UNIT_COUNT; u++)
+            c.sides[i].units[u] = (Station){.begun = arena_array(s->arena, int64_t, queue)};
+    }
+    return c;
+}
+
+/* ---- launches ---- */
+
+static int64_t core_end(const Simulation *s, const Core *c)
+{
+    int64_t end = 0;
+    for (uint32_t i = 0; i < s->nsides; i++)
+        for (Unit u = 0; u < UNIT_COUNT; u++)
+            end = later(end, later(c->sides[i].program, c->sides[i].units[u].done));
+    return end;
+}
+
+static int64_t cycles_of_ns(const Machine *m, int64_t ns)
+{
+    return (int64_t)((double)ns * (double)m->clock.core / 1000);
+}
+
+/* The busiest unit of each kind, and what the whole launch is bound by; from: when the launch before was over. */
+static void sum_up(Simulation *s, const LaunchTrace *l, const Core *cores, int64_t from)
+{
+    SimulatedLaunch *o = s->out;
+    const Machine *m = s->machine;
+    int64_t most[BOUND_COUNT] = {0}, time = later(o->end - from, 1);
+    for (uint32_t c = 0; c < l->ncores; c++)
+        for (uint32_t i = 0; i < s->nsides; i++)
+            for (Unit u = 0; u < UNIT_COUNT; u++) {
+                int64_t busy = cores[c].sides[i].units[u].busy;
+                o->busy[u] += busy;
+                o->nunits[u] += busy > 0;
+                most[u] = later(most[u], busy);
+            }
+    most[BOUND_MEMORY] = s->taken * m->clock.core / (m->memory.gm_rate * 1000);
+    most[BOUND_LAUNCH] = o->begin - from;
+    for (int b = 0; b < BOUND_COUNT; b++) {
+        o->share[b] = (double)most[b] / (double)time;
+        if (o->share[b] > o->share[o->bound])
+            o->bound = b;
+    }
+}
+
+static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch *out, int64_t from)
+{
+    const Machine *m = s->machine;
+    s->out = out;
+    s->taken = 0;
+    s->nsides = 1 + (l->place == ON_CUBE ? (uint32_t)parts(m->cores.vector, m->cores.cube) : 0);
+    *out = (SimulatedLaunch){.begin = from + (l->place == ON_HOST ? 0 : cycles_of_ns(m, m->costs.launch)),
+                             .spans = arena_array(s->arena, Span *, l->ncores),
+                             .cycles = arena_array(s->arena, int64_t, l->ncores)};
+    out->end = out->begin;
+    memory_launch(s->memory, out->begin);
+    Core *cores = arena_array(s->arena, Core, l->ncores);
+    for (uint32_t i = 0; i < l->ncores; i++) {
+        cores[i] = core_new(s, &l->ops[i], out->begin);
+        out->spans[i] = cores[i].spans;
+        if (l->place != ON_HOST)
+            go_on(s, &cores[i]);
+    }
+    for (; l->place != ON_HOST;) {
+        uint32_t first = 0;
+        for (uint32_t i = 1; i < l->ncores; i++)
+            if (cores[i].begin < cores[first].begin)
+                first = i;
+        Core *c = &cores[first];
+        if (!l->ncores || c->begin == INT64_MAX)
+            break;
+        c->spans[c->next] = do_move(s, c, &c->ops->at[c->next], first);
+        c->next++;
+        go_on(s, c);
+    }
+    for (uint32_t i = 0; i < l->ncores && l->place != ON_HOST; i++) {
+        int64_t end = core_end(s, &cores[i]);
+        out->cycles[i] = end - out->begin;
+        out->end = later(out->end, end);
+    }
+    sum_up(s, l, cores, from);
+}
+
+Simulated *simulate(Arena *a, const Trace *trace)
+{
+    Simulated *out = arena_new_of(a, Simulated);
+    Simulation s = {
+        .arena = a, .trace = trace, .machine = trace->machine, .memory = memory_new(a, trace->machine)};
+    out->trace = trace;
+    out->launches = arena_array(a, SimulatedLaunch, trace->launches.len);
+    for (uint32_t i = 0; i < trace->launches.len; i++) {
+        simulate_launch(&s, &trace->launches.at[i], &out->launches[i], out->cycles);
+        out->cycles = out->launches[i].end;
+    }
+    return out;
+}
+
+double simulated_us(const Trace *t, int64_t cycles)
+{
+    return (double)cycles / (double)t->machine->clock.core;
+}
+
+const char *bound_name(int bound)
+{
+    return bound < UNIT_COUNT ? unit_name((Unit)bound) : bound == BOUND_MEMORY ? "global memory" : "launch";
+}

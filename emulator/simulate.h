@@ -1,0 +1,54 @@
+/* The cycle model: when each operation of a trace begins and ends on the machine.
+ *
+ * Note [Cycle model]. A core is a program and units. The program, run by the scalar unit, gives operations to the units in
+ * its order, a few cycles each; a unit does what it was given in order, and the program waits when a unit has enough
+ * before it. A wait holds its unit until the set that it is about: until the setting unit is done with all it was given
+ * before. An operation holds its unit while data flow, bytes by rate or steps of the cube, and is done a latency later;
+ * the next one need not wait for that. Vector cores beside a cube core have programs and units of their own.
+ *
+ * Global memory and the L2 cache are shared by all cores: memory.h. Items of a launch are given to cores as they stand in
+ * the trace, so that a last wave of few items is what it is. A launch begins when the one before is over, and the launch
+ * overhead after that. What runs on the host is not timed.
+ *
+ * It is a model: its figures are those of the machine's description, some of them estimates, and nothing is fitted case by
+ * case. SIMULATE_ERROR is how far it is from the published timings that it is held against (tests/unit/test_simulate.c). */
+#ifndef EMULATOR_SIMULATE_H
+#define EMULATOR_SIMULATE_H
+
+#include "emulator/emulator.h"
+
+/* Percent: the largest error among the published times of six products (CATLASS, 20 cores). The test computes it. */
+enum { SIMULATE_ERROR = 13 };
+
+/* When an operation held its unit, in cycles of the core's clock from the begin of the call. */
+typedef struct Span {
+    int64_t from, to;
+} Span;
+
+/* What a launch spends its time on, beside a unit. */
+enum { BOUND_MEMORY = UNIT_COUNT, BOUND_LAUNCH, BOUND_COUNT };
+
+typedef struct SimulatedLaunch {
+    int64_t begin, end;         /* the overhead stands before `begin` */
+    Span **spans;               /* by core, operation */
+    int64_t *cycles;            /* by core: until its last operation is done */
+    int64_t bytes[PATH_COUNT];  /* by path */
+    int64_t memory_bytes;       /* of those, moved between L2 and global memory */
+    int64_t cube_steps;         /* of Machine.cube_16bit */
+    int64_t busy[UNIT_COUNT];   /* cycles, of all units of a kind together */
+    int64_t nunits[UNIT_COUNT]; /* how many of them have done something */
+    double share[BOUND_COUNT];  /* of the time from the launch before to `end`: of the busiest core's unit */
+    int bound;                  /* the greatest share: a Unit or BOUND_... */
+} SimulatedLaunch;
+
+typedef struct Simulated {
+    const Trace *trace;
+    SimulatedLaunch *launches; /* as in the trace */
+    int64_t cycles;
+} Simulated;
+
+Simulated *simulate(Arena *a, const Trace *trace);
+double simulated_us(const Trace *t, int64_t cycles);
+const char *bound_name(int bound); /* "cube", "global memory" */
+
+#endif

@@ -1,0 +1,352 @@
+/* A plan -> code for the emulator: each statement of the plan stands in an event that tells of it, and what it does with
+ * data follows as plain loops and stores (Note [Plans] in ir/tile.h). Statements of the plan keep their numbers. */
+#include "passes/lower.h"
+
+#include <string.h>
+
+typedef struct Expander {
+    Lower l;
+    Kernel *k;
+    TensorId sum; /* a register with lanes */
+} Expander;
+
+static Stmt at(const Expander *x, StmtId id) { return x->k->tiles->stmts.at[id]; }
+
+static ExprId zero(const Expander *x) { return x_int(x->k, (Loc){0}, 0); }
+
+static int64_t lanes(const Expander *x) { return x->l.cpu->lanes; }
+
+static void open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n)
+{
+    Stmt s = tile_stmt(TILE_event, at(x, id).loc);
+    s.planned = id;
+    s.nindex = (uint8_t)n;
+    for (uint32_t i = 0; i < n; i++)
+        s.index[i] = values[i];
+    lower_open(&x->l, s);
+}
+
+static void tell(Expander *x, StmtId id, const ExprId *values, uint32_t n)
+{
+    uint32_t depth = x->l.depth;
+    open_event(x, id, values, n);
+    lower_close(&x->l, depth);
+}
+
+/* The place of an element in row-major order, whatever the layout. */
+static ExprId number_of(const Expander *x, TensorId t, const ExprId *index)
+{
+    Kernel *k = x->k;
+    Loc loc = {0};
+    ExprId n = NONE;
+    for (uint32_t i = 0; i < k->tensors.at[t].rank; i++) {
+        if (n != NONE && !x_is_int(k, n, 0))
+            n = x_op2(k, loc, OP_mul, n, x_extent(k, loc, k->tensors.at[t].axes[i].extent));
+        n = n == NONE || x_is_int(k, n, 0) ? index[i]
+            : x_is_int(k, index[i], 0)     ? n
+                                           : x_op2(k, loc, OP_add, n, index[i]);
+    }
+    return n == NONE ? x_int(k, loc, 0) : n;
+}
+
+static ExprId number_of_load(const Expander *x, ExprId load, const IndexId *from, const ExprId *to,
+                             uint32_t n)
+{
+    ExprId index[MAX_RANK];
+    for (uint32_t i = 0; i < x_at(x->k, load)->nargs; i++)
+        index[i] = x_substitute(x->k, x_arg(x->k, load, i), from, to, n);
+    return number_of(x, x_at(x->k, load)->sym, index);
+}
+
+/* Does a load below e depend on i? Then the element after the last one may not exist. */
+static int looks_up(const Kernel *k, ExprId e, IndexId i)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD && *n != e && x_uses_index(k, *n, i))
+            return 1;
+    return 0;
+}
+
+/* ---- moves ---- */
+
+static void expand_pack(Expander *x, StmtId id)
+{
+    Kernel *k = x->k;
+    Stmt s = at(x, id);
+    Loc loc = s.loc;
+    uint32_t depth = x->l.depth, n = s.nindex;
+    ExprId read = tile_read_by(k, &s), values[6] = {number_of(x, s.buffer, s.index)};
+    values[1] = number_of_load(x, read, s.bound, s.from, 2);
+    for (uint32_t a = 0; a < 2; a++) {
+        ExprId next[2] = {s.from[0], s.from[1]};
+        next[a] = lower_add(&x->l, s.from[a], 1);
+        values[2 + a] = looks_up(k, read, s.bound[a]) ? values[1] : number_of_load(x, read, s.bound, next, 2);
+        values[4 + a] = lower_difference(&x->l, s.to[a], s.from[a]);
+    }
+    open_event(x, id, values, 6);
+    for (uint32_t a = 0; a < 2; a++) {
+        lower_for(&x->l, loc, a ? LOOP_VECTOR : LOOP_ORDERED, s.bound[a], s.from[a], s.to[a],
+                  a ? lanes(x) : 1);
+        ExprId step = lower_difference(&x->l, x_index(k, loc, s.bound[a]), s.from[a]);
+        if (n + a < 2) /* a row of a panel with one axis */
+            continue;
+        s.index[n - 2 + a] =
+            x_is_int(k, s.index[n - 2 + a], 0) ? step : x_op2(k, loc, OP_add, s.index[n - 2 + a], step);
+    }
+    lower_store(&x->l, loc, s.buffer, s.index, s.value, 0);
+    lower_close(&x->l, depth);
+}
+
+/* ---- products ---- */
+
+static ExprId moved(Expander *x, TensorId t, const ExprId *index, uint32_t n, ExprId i, ExprId j)
+{
+    ExprId at_index[MAX_RANK], by[2] = {i, j};
+    memcpy(at_index, index, n * sizeof *index);
+    for (uint32_t a = 0; a < 2; a++)
+        at_index[n - 2 + a] = x_is_int(x->k, index[n - 2 + a], 0)
+                                  ? by[a]
+                                  : x_op2(x->k, (Loc){0}, OP_add, index[n - 2 + a], by[a]);
+    return x_load(x->k, (Loc){0}, t, at_index);
+}
+
+static ExprId moved_load(Expander *x, ExprId load, ExprId i, ExprId j)
+{
+    ExprId index[MAX_RANK];
+    uint32_t n = x_at(x->k, load)->nargs;
+    for (uint32_t a = 0; a < n; a++)
+        index[a] = x_arg(x->k, load, a);
+    return moved(x, x_at(x->k, load)->sym, index, n, i, j);
+}
+
+/* Rows, columns in lanes, terms ascending: each sum is one chain. */
+static void expand_product(Expander *x, StmtId id)
+{
+    Kernel *k = x->k;
+    Stmt s = at(x, id);
+    Loc loc = s.loc;
+    uint32_t depth = x->l.depth;
+    IndexId var[3] = {lower_index(&x->l, "i"), lower_index(&x->l, "j"), lower_index(&x->l, "k")};
+    ExprId i[3], values[7] = {number_of(x, s.buffer, s.index),
+                              number_of_load(x, s.value, NULL, NULL, 0),
+                              number_of_load(x, s.other, NULL, NULL, 0),
+                              s.size[0],
+                              s.size[1],
+                              s.size[2]};
+    ExprId anew = s.guard, one = x_int(k, loc, 1);
+    values[6] = anew == NONE ? zero(x) : x_if(k, loc, anew, one, zero(x));
+    if (x->sum == NONE)
+        x->sum = lower_reg(&x->l, "sum", EL_F32, 0, (uint32_t)lanes(x));
+    for (uint32_t a = 0; a < 3; a++)
+        i[a] = x_index(k, loc, var[a]);
+    open_event(x, id, values, 7);
+    lower_for(&x->l, loc, LOOP_ORDERED, var[0], zero(x), s.size[0], 1);
+    lower_for(&x->l, loc, LOOP_VECTOR, var[1], zero(x), s.size[1], lanes(x));
+    ExprId old = moved(x, s.buffer, s.index, s.nindex, i[0], i[1]), sum = x_load(k, loc, x->sum, NULL);
+    lower_store(&x->l, loc, x->sum, NULL, anew == NONE ? old : x_if(k, loc, anew, x_float(k, loc, 0), old),
+                0);
+    uint32_t inner = x->l.depth;
+    lower_for(&x->l, loc, LOOP_ORDERED, var[2], zero(x), s.size[2], 1);
+    ExprId a = moved_load(x, s.value, i[0], i[2]), b = moved_load(x, s.other, i[2], i[1]);
+    lower_store(&x->l, loc, x->sum, NULL, x_op2(k, loc, OP_mul, a, b), 1);
+    lower_close(&x->l, inner);
+    ExprId index[MAX_RANK];
+    for (uint32_t n = 0; n < s.nindex; n++)
+        index[n] = x_arg(k, old, n);
+    lower_store(&x->l, loc, s.buffer, index, sum, 0);
+    lower_close(&x->l, depth);
+}
+
+/* ---- loops ---- */
+
+/* Nothing but stores, and loops and conditions around them. */
+static int is_plain(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+        Stmt s = at(x, id);
+        if ((s.kind != TILE_store && s.kind != TILE_for && s.kind != TILE_if) || !is_plain(x, s.first))
+            return 0;
+    }
+    return 1;
+}
+
+/* A loop over elements: it stores numbers, and not only for the program's own use. */
+static int is_work(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+        const Tensor *t = at(x, id).kind == TILE_store ? &x->k->tensors.at[at(x, id).buffer] : NULL;
+        if (t && (t->space != SPACE_REG || t->elem != EL_I64))
+            return is_plain(x, first);
+    }
+    return 0;
+}
+
+static int stores_to_ub(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+        Stmt s = at(x, id);
+        if ((s.kind == TILE_store && x->k->tensors.at[s.buffer].space == SPACE_UB) ||
+            stores_to_ub(x, s.first))
+            return 1;
+    }
+    return 0;
+}
+
+/* One access of a vector loop: all its lanes, from the first on. */
+static void touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int write)
+{
+    Stmt s = at(x, id);
+    Kernel *k = x->k;
+    if (x->k->tensors.at[buffer].space == SPACE_REG)
+        return;
+    ExprId values[4] = {x_int(k, s.loc, buffer), number, lower_difference(&x->l, s.hi, s.lo),
+                        x_int(k, s.loc, write)};
+    tell(x, id, values, 4);
+}
+
+static void touch_loads(Expander *x, StmtId id, ExprId e)
+{
+    Stmt s = at(x, id);
+    if (e == NONE)
+        return;
+    Nodes nodes = x_below(x->k, e, EVERYWHERE);
+    ExprId *loads = arena_array(x->k->module->arena, ExprId, nodes.n + 1);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < nodes.n; i++)
+        if (x_at(x->k, nodes.at[i])->kind == X_LOAD &&
+            space_is_on_chip(x->k->tensors.at[x_at(x->k, nodes.at[i])->sym].space))
+            loads[n++] = nodes.at[i];
+    for (uint32_t i = 0; i < n; i++)
+        touch(x, id, x_at(x->k, loads[i])->sym, number_of_load(x, loads[i], &s.var, &s.lo, 1), 0);
+}
+
+static void touch_all(Expander *x, StmtId loop, StmtId first)
+{
+    Stmt l = at(x, loop);
+    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+        Stmt s = at(x, id);
+        touch_loads(x, loop, s.value);
+        if (s.kind == TILE_store && space_is_on_chip(x->k->tensors.at[s.buffer].space)) {
+            ExprId index[MAX_RANK];
+            for (uint32_t i = 0; i < s.nindex; i++)
+                index[i] = x_substitute(x->k, s.index[i], &l.var, &l.lo, 1);
+            touch(x, loop, s.buffer, number_of(x, s.buffer, index), 1);
+        }
+        touch_all(x, loop, s.first);
+    }
+}
+
+static void expand_list(Expander *x, StmtId first);
+
+static void copy_tree(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    StmtId child = s.first;
+    uint32_t depth = x->l.depth;
+    s.first = s.next = NONE;
+    if (!tile_has_body(&s)) {
+        lower_put(&x->l, s);
+        return;
+    }
+    lower_open(&x->l, s);
+    for (; child != NONE; child = at(x, child).next)
+        copy_tree(x, child);
+    lower_close(&x->l, depth);
+}
+
+/* A loop of one unit: the vector unit's if it stores to UB. */
+static void expand_work(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    uint32_t depth = x->l.depth;
+    int vector = stores_to_ub(x, s.first);
+    ExprId values[2] = {s.lo, s.hi};
+    open_event(x, id, values, 2);
+    if (vector)
+        touch_all(x, id, s.first);
+    copy_tree(x, id);
+    lower_close(&x->l, depth);
+}
+
+static void expand_split(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    StmtId child = s.first;
+    uint32_t depth = x->l.depth;
+    ExprId v = x_index(x->k, s.loc, s.var), none = x_int(x->k, s.loc, -1);
+    s.first = s.next = NONE;
+    lower_open(&x->l, s);
+    tell(x, id, &v, 1);
+    expand_list(x, child);
+    lower_close(&x->l, depth);
+    tell(x, id, &none, 1);
+}
+
+static void expand_body(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    StmtId child = s.first;
+    uint32_t depth = x->l.depth;
+    s.first = s.next = NONE;
+    lower_open(&x->l, s);
+    expand_list(x, child);
+    lower_close(&x->l, depth);
+}
+
+static void expand(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    ExprId value = s.nindex ? s.index[0] : zero(x);
+    int is_plan = s.kind == TILE_pack && tile_path(x->k, &s) < PATH_COUNT;
+    if (is_plan)
+        expand_pack(x, id);
+    else if (s.kind == TILE_product)
+        expand_product(x, id);
+    else if (s.kind == TILE_set || s.kind == TILE_wait)
+        tell(x, id, &value, 1);
+    else if (s.kind == TILE_for && s.mode == LOOP_SPLIT)
+        expand_split(x, id);
+    else if (s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED && is_work(x, s.first))
+        expand_work(x, id);
+    else if (tile_has_body(&s))
+        expand_body(x, id);
+    else
+        copy_tree(x, id);
+}
+
+static void expand_list(Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next)
+        expand(x, id);
+}
+
+static void expand_items(Expander *x, StmtId launch, StmtId first)
+{
+    Stmt s = first == NONE ? tile_stmt(TILE_check, (Loc){0}) : at(x, first);
+    if (s.kind == TILE_for && (s.mode == LOOP_PARALLEL || s.mode == LOOP_OWNED)) {
+        StmtId child = s.first;
+        s.first = s.next = NONE;
+        lower_open(&x->l, s);
+        expand_items(x, launch, child);
+        return;
+    }
+    tell(x, launch, NULL, 0);
+    expand_list(x, first);
+}
+
+void plan_expand(Kernel *k, const PassContext *c)
+{
+    Expander x = {.k = k, .sum = NONE};
+    StmtId first = k->tiles->first;
+    x.l = (Lower){.k = k, .c = c, .cpu = &cpu_table[c->isa], .p = k->tiles};
+    x.l.parent[0] = x.l.last[0] = NONE;
+    k->tiles->first = NONE;
+    for (StmtId id = first; id != NONE; id = at(&x, id).next) {
+        Stmt s = at(&x, id);
+        StmtId child = s.first;
+        s.first = s.next = NONE;
+        lower_close(&x.l, 0);
+        lower_open(&x.l, s);
+        expand_items(&x, id, child);
+    }
+}

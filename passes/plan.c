@@ -1,0 +1,357 @@
+/* Tiles -> a plan for an NPU: Note [Plans] in ir/tile.h.
+ *
+ * The lowering has cut the work into items, packs, products and drains with the NPU's blocks. What is left is to say which unit
+ * does what, where: each pack of a slab becomes a move into L1, each product moves into L0A and L0B and multiply-adds of
+ * the cube, sums leave L0C by the fixpipe, and what is neither goes to the scalar unit. Waits stand where data meets; a
+ * buffer with several slots lets a unit fill one while another is read. Nothing changes the order of an element's additions. */
+#include "passes/plan.h"
+
+#include "passes/schedule.h"
+
+#include <string.h>
+
+Stmt plan_at(const Planner *p, StmtId id) { return p->k->tiles->stmts.at[id]; }
+
+void plan_copy(Planner *p, StmtId id)
+{
+    Stmt s = plan_at(p, id);
+    StmtId child = s.first;
+    uint32_t depth = p->l.depth;
+    s.first = s.next = NONE;
+    if (!tile_has_body(&s)) {
+        lower_put(&p->l, s);
+        return;
+    }
+    lower_open(&p->l, s);
+    for (; child != NONE; child = plan_at(p, child).next)
+        plan_copy(p, child);
+    lower_close(&p->l, depth);
+}
+
+int plan_multiplies(const Planner *p, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
+        if (plan_at(p, id).kind == TILE_product || plan_multiplies(p, plan_at(p, id).first))
+            return 1;
+    return 0;
+}
+
+static int has_product(const Planner *p, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
+        if (plan_at(p, id).kind == TILE_product)
+            return 1;
+    return 0;
+}
+
+TensorId plan_rows(Planner *p, const char *stem, Elem elem, int64_t rows, int64_t cols)
+{
+    TensorId t = lower_thread(&p->l, stem, elem, rows, cols, LAYOUT_ROWS);
+    uint32_t n = p->k->tensors.len;
+    uint8_t *drained = arena_alloc(p->k->module->arena, n + 1),
+            *reads = arena_alloc(p->k->module->arena, n + 1);
+    memcpy(drained, p->drained, p->known);
+    memcpy(reads, p->reads, p->known);
+    p->drained = drained;
+    p->reads = reads;
+    p->known = n;
+    return t;
+}
+
+/* ---- vector work ---- */
+
+enum { BUFFERS_MAX = 64 };
+
+/* Neighbouring nests that the vector cores do, and the core's own buffers that they share with other units. */
+typedef struct Work {
+    StmtId at[BUFFERS_MAX];
+    uint32_t n;
+    TensorId in[BUFFERS_MAX], out[BUFFERS_MAX];
+    uint32_t nin, nout;
+} Work;
+
+static void add_buffer(TensorId *list, uint32_t *n, TensorId t)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (list[i] == t)
+            return;
+    if (*n < BUFFERS_MAX)
+        list[(*n)++] = t;
+}
+
+static void find_targets(const Planner *p, StmtId first, Work *w)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        if (s.kind == TILE_store && (p->reads[s.buffer] || p->k->tensors.at[s.buffer].space == SPACE_THREAD))
+            add_buffer(w->out, &w->nout, s.buffer);
+        find_targets(p, s.first, w);
+    }
+}
+
+/* The run of nests from `first` on. */
+static Work find_work(Planner *p, StmtId first)
+{
+    Work w = {.n = 0};
+    for (StmtId id = first; id != NONE && w.n < BUFFERS_MAX && plan_is_vector(p, id);
+         id = plan_at(p, id).next) {
+        TensorId reads[BUFFERS_MAX];
+        uint32_t n = plan_vector_reads(p, id, reads, BUFFERS_MAX);
+        for (uint32_t i = 0; i < n; i++)
+            add_buffer(w.in, &w.nin, reads[i]);
+        w.at[w.n++] = id;
+        find_targets(p, plan_at(p, id).first, &w);
+    }
+    return w;
+}
+
+/* On a vector core by itself everything else is done by its scalar unit. */
+static void work_alone(Planner *p, const Work *w)
+{
+    for (uint32_t i = 0; i < w->n; i++) {
+        Loc loc = plan_at(p, w->at[i]).loc;
+        for (uint32_t b = 0; b < w->nin; b++)
+            plan_after(p, loc, UNIT_scalar, UNIT_mte2, w->in[b]);
+        for (uint32_t b = 0; b < w->nout; b++)
+            plan_after(p, loc, UNIT_scalar, UNIT_mte3, w->out[b]);
+        plan_vector(p, w->at[i], NONE);
+        for (uint32_t b = 0; b < w->nin; b++)
+            plan_after(p, loc, UNIT_mte2, UNIT_scalar, w->in[b]);
+        for (uint32_t b = 0; b < w->nout; b++)
+            plan_after(p, loc, UNIT_mte3, UNIT_scalar, w->out[b]);
+    }
+}
+
+static void all_flags(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, const TensorId *t,
+                      uint32_t n, int drained)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (p->drained[t[i]] == drained)
+            plan_flag(p, loc, kind, unit, other, t[i], NONE);
+}
+
+/* The cube core's scalar unit knows of everything but of what the fixpipe tells the vector cores itself. */
+static void work_beside(Planner *p, const Work *w)
+{
+    Kernel *k = p->k;
+    Loc loc = plan_at(p, w->at[0]).loc;
+    uint32_t depth = p->l.depth;
+    IndexId core = lower_index(&p->l, "core");
+    all_flags(p, loc, TILE_set, UNIT_fix, UNIT_mte2, w->in, w->nin, 1);
+    all_flags(p, loc, TILE_set, UNIT_scalar, UNIT_mte2, w->in, w->nin, 0);
+    all_flags(p, loc, TILE_set, UNIT_scalar, UNIT_mte3, w->out, w->nout, 0);
+    lower_for(&p->l, loc, LOOP_SPLIT, core, x_int(k, loc, 0),
+              x_int(k, loc, p->m->cores.vector / p->m->cores.cube), 1);
+    all_flags(p, loc, TILE_wait, UNIT_fix, UNIT_mte2, w->in, w->nin, 1);
+    all_flags(p, loc, TILE_wait, UNIT_scalar, UNIT_mte2, w->in, w->nin, 0);
+    all_flags(p, loc, TILE_wait, UNIT_scalar, UNIT_mte3, w->out, w->nout, 0);
+    for (uint32_t i = 0; i < w->n; i++)
+        plan_vector(p, w->at[i], x_index(k, loc, core));
+    all_flags(p, loc, TILE_set, UNIT_mte2, UNIT_fix, w->in, w->nin, 1);
+    all_flags(p, loc, TILE_set, UNIT_mte2, UNIT_scalar, w->in, w->nin, 0);
+    all_flags(p, loc, TILE_set, UNIT_mte3, UNIT_scalar, w->out, w->nout, 0);
+    lower_close(&p->l, depth);
+    all_flags(p, loc, TILE_wait, UNIT_mte2, UNIT_scalar, w->in, w->nin, 0);
+    all_flags(p, loc, TILE_wait, UNIT_mte3, UNIT_scalar, w->out, w->nout, 0);
+}
+
+/* Does a nest of the run read what an earlier one writes, elsewhere than at its own place? Then they are two runs. */
+static Work cut(Planner *p, Work w)
+{
+    for (uint32_t i = 1; i < w.n; i++) {
+        Work before = {.n = 0};
+        TensorId reads[BUFFERS_MAX];
+        for (uint32_t j = 0; j < i; j++)
+            find_targets(p, plan_at(p, w.at[j]).first, &before);
+        uint32_t n = plan_vector_reads(p, w.at[i], reads, BUFFERS_MAX);
+        for (uint32_t r = 0; r < n; r++)
+            for (uint32_t o = 0; o < before.nout; o++)
+                if (before.out[o] == reads[r]) {
+                    w.n = i;
+                    return w;
+                }
+    }
+    return w;
+}
+
+/* Plans the run; the last statement of it. */
+static StmtId plan_work(Planner *p, StmtId first)
+{
+    Work w = cut(p, find_work(p, first));
+    (p->cube ? work_beside : work_alone)(p, &w);
+    return w.at[w.n - 1];
+}
+
+/* ---- launches ---- */
+
+static void plan_list(Planner *p, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        uint32_t depth = p->l.depth;
+        if (plan_is_vector(p, id)) {
+            id = plan_work(p, id);
+        } else if (!tile_has_body(&s)) {
+            plan_copy(p, id);
+        } else if (has_product(p, s.first)) {
+            plan_slabs(p, &s);
+        } else {
+            StmtId child = s.first;
+            s.first = s.next = NONE;
+            lower_open(&p->l, s);
+            plan_list(p, child);
+            lower_close(&p->l, depth);
+        }
+    }
+}
+
+typedef Vec(StmtId) Loops;
+
+static void find_loops(const Planner *p, StmtId first, Loops *out)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        if (has_product(p, plan_at(p, id).first))
+            vec_push(p->k->module->arena, out, id);
+        else
+            find_loops(p, plan_at(p, id).first, out);
+    }
+}
+
+static uint32_t count_nests(Planner *p, StmtId first)
+{
+    uint32_t n = 0;
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
+        n += plan_is_vector(p, id) ? 1 : count_nests(p, plan_at(p, id).first);
+    return n;
+}
+
+static void mark_loads(Planner *p, ExprId e)
+{
+    if (e != NONE)
+        each_below (x, p->k, e, EVERYWHERE)
+            if (x_at(p->k, *x)->kind == X_LOAD)
+                p->reads[x_at(p->k, *x)->sym] = 1;
+}
+
+static void mark_reads(Planner *p, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        mark_loads(p, s.value);
+        if (s.buffer != NONE && s.kind != TILE_product)
+            p->writes[s.buffer] = 1;
+        mark_loads(p, s.kind == TILE_top ? s.lo : (ExprId)NONE);
+        if (s.kind == TILE_store && s.add && p->k->tensors.at[s.buffer].space == SPACE_THREAD)
+            p->reads[s.buffer] = 1;
+        mark_reads(p, s.first);
+    }
+}
+
+static uint32_t count_uses(const Planner *p, StmtId first, TensorId t)
+{
+    uint32_t n = 0;
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        n += s.buffer == t || (s.value != NONE && x_loads(p->k, s.value, t));
+        n += count_uses(p, s.first, t);
+    }
+    return n;
+}
+
+/* Sums of a product loop among `first` that nothing else uses but one run of vector work there. */
+static void mark_drained(Planner *p, StmtId launch, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        if (!plan_is_vector(p, id))
+            continue;
+        Work w = cut(p, find_work(p, id));
+        for (uint32_t i = 0; i < w.nin; i++) {
+            uint32_t products = 0, work = 0;
+            for (uint32_t n = 0; n < w.n; n++)
+                work += count_uses(p, plan_at(p, w.at[n]).first, w.in[i]);
+            for (StmtId l = first; l != NONE; l = plan_at(p, l).next)
+                for (StmtId c = has_product(p, plan_at(p, l).first) ? plan_at(p, l).first : (StmtId)NONE;
+                     c != NONE; c = plan_at(p, c).next)
+                    products += plan_at(p, c).kind == TILE_product && plan_at(p, c).buffer == w.in[i] &&
+                                plan_at(p, c).guard != NONE;
+            p->drained[w.in[i]] = products == 1 && products + work == count_uses(p, launch, w.in[i]);
+        }
+        id = w.at[w.n - 1];
+    }
+}
+
+static StmtId item_of(const Planner *p, StmtId first)
+{
+    while (first != NONE && plan_at(p, first).kind == TILE_for &&
+           (plan_at(p, first).mode == LOOP_PARALLEL || plan_at(p, first).mode == LOOP_OWNED))
+        first = plan_at(p, first).first;
+    return first;
+}
+
+static void plan_launch(Planner *p, StmtId id)
+{
+    Stmt s = plan_at(p, id);
+    StmtId child = s.first;
+    uint32_t n = p->k->tensors.len;
+    lower_close(&p->l, 0);
+    p->launch = s.name;
+    p->chips.len = 0;
+    p->cube = plan_multiplies(p, child);
+    p->writes = arena_alloc(p->k->module->arena, n + 1);
+    memset(p->writes, 0, n + 1);
+    p->reads = arena_alloc(p->k->module->arena, n + 1);
+    p->drained = arena_alloc(p->k->module->arena, n + 1);
+    memset(p->reads, 0, n + 1);
+    memset(p->drained, 0, n + 1);
+    p->known = n;
+    mark_reads(p, child);
+    p->nests = count_nests(p, child);
+    mark_drained(p, child, item_of(p, child));
+    if (!p->cube && !p->nests) {
+        plan_copy(p, id);
+        return;
+    }
+    Loops loops = {0};
+    find_loops(p, child, &loops);
+    int64_t copies = p->copies[SPACE_L1];
+    plan_reserve(p, loops.at, loops.len);
+    if (plan_shrink(p, SPACE_L1))
+        plan_reserve(p, loops.at, loops.len);
+    s.first = s.next = NONE;
+    lower_open(&p->l, s);
+    plan_list(p, child);
+    lower_close(&p->l, 0);
+    plan_fit(p);
+    p->copies[SPACE_L1] = copies;
+}
+
+/* Panels that are not used any more would still take thread space. */
+static void drop_panels(Kernel *k)
+{
+    for (TensorId t = 0; t < k->tensors.len; t++)
+        if (k->tensors.at[t].space == SPACE_THREAD && !layout_is_dense(k->tensors.at[t].layout))
+            k->tensors.at[t].space = SPACE_GM;
+}
+
+static void plan_kernel(Kernel *k, const PassContext *c, const Machine *m)
+{
+    Planner p = {.k = k, .c = c, .m = m};
+    StmtId first = k->tiles->first;
+    p.l = (Lower){.k = k, .c = c, .cpu = &cpu_table[c->isa], .p = k->tiles};
+    p.l.parent[0] = p.l.last[0] = NONE;
+    p.copies[SPACE_L1] = schedule_copies(c, k, KNOB_copy_l1);
+    p.copies[SPACE_L0A] = schedule_copies(c, k, KNOB_copy_l0a);
+    p.copies[SPACE_L0B] = schedule_copies(c, k, KNOB_copy_l0b);
+    p.copies[SPACE_L0C] = schedule_copies(c, k, KNOB_copy_l0c);
+    p.copies[SPACE_UB] = schedule_copies(c, k, KNOB_copy_ub);
+    k->tiles->first = NONE;
+    for (StmtId id = first; id != NONE; id = plan_at(&p, id).next)
+        plan_launch(&p, id);
+    drop_panels(k);
+}
+
+void pass_plan(Module *m, const PassContext *c)
+{
+    for (uint32_t i = 0; pass_npu(c) && i < m->kernels.len; i++)
+        plan_kernel(m->kernels.at[i], c, c->machine);
+}

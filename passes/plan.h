@@ -1,0 +1,80 @@
+/* What the files plan*.c share. Private to passes/. */
+#ifndef PASSES_PLAN_H
+#define PASSES_PLAN_H
+
+#include "passes/lower.h"
+
+/* An on-chip buffer of the launch, [copies, x, y]. */
+typedef struct Chip {
+    TensorId buffer;
+    TensorId panel; /* the thread's block that it stands for, or NONE */
+    Space space;
+    int output; /* in UB: filled by the vector unit, not by moves */
+    int64_t copies, x, y;
+    int turned; /* it holds the panel's matrix with axes exchanged */
+    int taken;  /* by the loop that is being planned */
+    /* of blocks of operands in L1, in the loop that is being planned */
+    uint32_t packs, packed; /* how often it is filled in a trip; so far */
+    ExprId slot;            /* that was filled last */
+    int arrived;            /* somebody has waited for it */
+    Loc loc;
+} Chip;
+
+typedef struct Planner {
+    Lower l; /* the statements under the open one, and what makes them */
+    Kernel *k;
+    const PassContext *c;
+    const Machine *m;
+    Name launch;
+    Vec(Chip) chips;
+    int cube;       /* the launch has products: vector work is for the cores beside the cube core */
+    uint32_t nests; /* loops of vector work in the launch: they share UB */
+    uint8_t *
+        drained; /* by TensorId: sums that one run of vector work reads, once each time the fixpipe has written them */
+    uint32_t known;          /* tensors that these two know */
+    uint8_t *reads, *writes; /* by TensorId: by a statement of the launch */
+    int64_t copies[SPACE_COUNT];
+} Planner;
+
+/* plan.c */
+Stmt plan_at(const Planner *p, StmtId id);           /* a copy: the list of statements grows */
+void plan_copy(Planner *p, StmtId id);               /* the statement and what is in it, as it is */
+int plan_multiplies(const Planner *p, StmtId first); /* is there a product in the list? */
+
+#define PLAN_OUT "out"
+/* plan_chip.c: places on the chip, flags. */
+uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
+                   TensorId panel);
+void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer,
+               ExprId slot /* or NONE */);
+/* Now: what `first` did before this point of the program is over before `then` goes on. */
+void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer);
+int64_t plan_capacity(const Machine *m, Space s);
+int64_t plan_align(const Machine *m, Space s);
+int plan_shrink(Planner *p, Space s); /* 1: nothing is placed, and there is one copy of each block of s now */
+void plan_fit(Planner *p);            /* reports buffers of the launch that are too large together */
+
+/* plan_move.c: a pack becomes moves into `to`, slot `slot`. */
+void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot);
+
+/* A matrix in the core's memory; lower_give_back() when it is needed no more. */
+TensorId plan_rows(Planner *p, const char *stem, Elem elem, int64_t rows, int64_t cols);
+/* Is e i, or i and something that it does not change, added or taken away? */
+int plan_is_unit(const Kernel *k, ExprId e, IndexId i);
+/* Does the pack read rows of memory that lie along the first axis of its box? */
+int plan_is_turned(const Kernel *k, const Stmt *pack);
+/* Are all subscripts of the load linear in i? */
+int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
+
+/* plan_vector.c: loops over elements. */
+int plan_is_vector(Planner *p, StmtId id); /* can the vector unit do it? */
+/* core: NONE, or the number of the vector core beside the cube core. */
+void plan_vector(Planner *p, StmtId id, ExprId core);
+/* Buffers of thread space that are moved into UB for it; how many. */
+uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max);
+
+/* plan_product.c: a loop with packs and products in it. */
+void plan_reserve(Planner *p, const StmtId *loops, uint32_t n); /* places for all of a launch */
+void plan_slabs(Planner *p, const Stmt *loop);
+
+#endif

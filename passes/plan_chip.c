@@ -1,0 +1,166 @@
+/* Places on the chip, and flags. */
+#include "passes/plan.h"
+
+#include <string.h>
+
+static const OnChip *on_chip(const Machine *m, Space s)
+{
+    switch (s) {
+    case SPACE_L1: return &m->l1;
+    case SPACE_L0A: return &m->l0a;
+    case SPACE_L0B: return &m->l0b;
+    case SPACE_L0C: return &m->l0c;
+    case SPACE_UB: return &m->ub;
+    case SPACE_GM:
+    case SPACE_WORK:
+    case SPACE_THREAD:
+    case SPACE_REG:
+    case SPACE_COUNT: break;
+    }
+    return NULL;
+}
+
+int64_t plan_capacity(const Machine *m, Space s) { return on_chip(m, s)->bytes; }
+int64_t plan_align(const Machine *m, Space s) { return on_chip(m, s)->align; }
+
+static Layout layout_in(Space s)
+{
+    switch (s) {
+    case SPACE_L1:
+    case SPACE_L0C: return LAYOUT_ZN;
+    case SPACE_L0A: return LAYOUT_ZZ;
+    case SPACE_L0B: return LAYOUT_NZ;
+    case SPACE_UB:
+    case SPACE_GM:
+    case SPACE_WORK:
+    case SPACE_THREAD:
+    case SPACE_REG:
+    case SPACE_COUNT: break;
+    }
+    return LAYOUT_ROWS;
+}
+
+static int64_t bytes_of(const Planner *p, const Chip *c)
+{
+    const Tensor *t = &p->k->tensors.at[c->buffer];
+    return c->copies * layout_elements(t->layout, t->elem, c->x, c->y) * (int64_t)elem_bytes(t->elem);
+}
+
+/* Behind what the launch has put into the space so far. */
+static int64_t next_place(const Planner *p, Space s)
+{
+    int64_t end = 0, align = plan_align(p->m, s);
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        if (p->chips.at[i].space == s)
+            end = p->k->tensors.at[p->chips.at[i].buffer].at + bytes_of(p, &p->chips.at[i]);
+    return (end + align - 1) / align * align;
+}
+
+static TensorId new_buffer(Planner *p, Loc loc, const char *stem, const Chip *c, Elem elem)
+{
+    Module *m = p->k->module;
+    Tensor t = {.loc = loc, .elem = elem, .role = ROLE_LOCAL, .space = c->space, .rank = 3, .route = NONE};
+    t.name = ir_fresh_name(p->k, stem);
+    t.layout = layout_in(c->space);
+    t.at = next_place(p, c->space);
+    t.axes[0] = (Axis){ext_const(m, c->copies), NONE};
+    t.axes[1] = (Axis){ext_const(m, c->x), NONE};
+    t.axes[2] = (Axis){ext_const(m, c->y), NONE};
+    return ir_tensor(p->k, t);
+}
+
+uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
+                   TensorId panel)
+{
+    Chip c = {
+        .panel = panel, .space = space, .copies = p->copies[space], .x = x, .y = y, .taken = 1, .loc = loc};
+    int output = strcmp(stem, PLAN_OUT) == 0;
+    uint32_t best = p->chips.len;
+    c.output = output;
+    for (uint32_t i = 0; i < p->chips.len; i++) {
+        const Chip *old = &p->chips.at[i];
+        if (old->space != space || old->taken || old->output != output || old->x < x || old->y < y ||
+            p->k->tensors.at[old->buffer].elem != elem)
+            continue;
+        if (best == p->chips.len || old->x * old->y < p->chips.at[best].x * p->chips.at[best].y)
+            best = i;
+    }
+    if (best == p->chips.len) {
+        c.slot = NONE;
+        c.buffer = new_buffer(p, loc, stem, &c, elem);
+        vec_push(p->k->module->arena, &p->chips, c);
+    }
+    p->chips.at[best].taken = 1;
+    p->chips.at[best].panel = panel;
+    p->chips.at[best].packs = p->chips.at[best].packed = 0;
+    return best;
+}
+
+void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer, ExprId slot)
+{
+    Stmt s = tile_stmt(kind, loc);
+    s.unit = (uint8_t)unit;
+    s.other_unit = (uint8_t)other;
+    s.buffer = buffer;
+    s.nindex = slot != NONE;
+    s.index[0] = slot;
+    lower_put(&p->l, s);
+}
+
+void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer)
+{
+    plan_flag(p, loc, TILE_set, first, then, buffer, NONE);
+    plan_flag(p, loc, TILE_wait, first, then, buffer, NONE);
+}
+
+/* ---- the fit ---- */
+
+static int64_t taken(const Planner *p, Space s)
+{
+    int64_t end = 0;
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        if (p->chips.at[i].space == s)
+            end = p->k->tensors.at[p->chips.at[i].buffer].at + bytes_of(p, &p->chips.at[i]);
+    return end;
+}
+
+/* One copy of each block, if that is how they fit. */
+int plan_shrink(Planner *p, Space s)
+{
+    if (taken(p, s) <= plan_capacity(p->m, s) || p->copies[s] == 1)
+        return 0;
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        p->k->tensors.at[p->chips.at[i].buffer].space = SPACE_GM; /* it does not exist */
+    p->chips.len = 0;
+    p->copies[s] = 1;
+    return 1;
+}
+
+static void list_space(const Planner *p, Space s, Text *out)
+{
+    for (uint32_t i = 0; i < p->chips.len; i++) {
+        const Chip *c = &p->chips.at[i];
+        const Tensor *t = &p->k->tensors.at[c->buffer];
+        if (c->space == s)
+            text_add(out, "\n  %-8s %lld x %lld x %s x %lld = %lld bytes, line %u", t->name, (long long)c->x,
+                     (long long)c->y, elem_name(t->elem), (long long)c->copies, (long long)bytes_of(p, c),
+                     c->loc.line);
+    }
+}
+
+void plan_fit(Planner *p)
+{
+    for (Space s = SPACE_L1; s < SPACE_COUNT; s++) {
+        int64_t bytes = taken(p, s), capacity = plan_capacity(p->m, s);
+        if (bytes <= capacity)
+            continue;
+        Text list = {.arena = p->k->module->arena};
+        list_space(p, s, &list);
+        diag_add(
+            p->k->module->diags, DIAG_plan_fit, p->k->loc, NULL,
+            "kernel %s, launch %s: %s of %s has %lld bytes, and %lld are needed (rows x columns x type x "
+            "copies):%s",
+            p->k->name, p->launch, space_name(s), p->m->name, (long long)capacity, (long long)bytes,
+            text_string(&list));
+    }
+}

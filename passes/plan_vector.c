@@ -1,0 +1,458 @@
+/* Work of the vector unit: what is no product goes to the vector cores as far as it can.
+ *
+ * Note [Stages]. A nest `for row { vector f { stores } }` is cut into tiles of rows and columns that fit UB. For each, what the
+ * stores read is moved into UB (boxes, or row by row where a route says which row), the vector unit computes, and the
+ * results are moved out. Values that do not vary with f are read by the scalar unit on the way. With two slots the next
+ * tile's moves go on meanwhile. In a launch with products the rows are shared out to the vector cores beside the cube core. */
+#include "passes/plan.h"
+
+#include <string.h>
+
+enum { STAGED_MAX = 32, COLUMN_BLOCKS = 8 };
+
+/* How a value that varies with the columns varies with the rows. */
+typedef enum Shape { SHAPE_BOX, SHAPE_LINE, SHAPE_ROWS } Shape;
+
+typedef struct Staged {
+    ExprId load; /* what it stands for, or NONE: a store's target */
+    uint32_t store;
+    Shape shape;
+    Elem elem;
+    TensorId buffer;
+} Staged;
+
+typedef struct Stage {
+    Planner *p;
+    IndexId row, col;           /* row: NONE when there is one only */
+    ExprId lo, hi, first, last; /* columns; rows of this core */
+    Stmt vector;
+    Stmt stores[STAGED_MAX];
+    ExprId values[STAGED_MAX]; /* what they store, old values included */
+    uint32_t nstores;
+    Staged in[STAGED_MAX], out[STAGED_MAX];
+    uint32_t nin;
+    int64_t rows, cols; /* of a tile */
+    ExprId r0, r1, f0, f1, slot;
+} Stage;
+
+/* ---- what the vector unit can do ---- */
+
+static int is_memory(const Tensor *t) { return space_is_memory(t->space) && layout_is_dense(t->layout); }
+
+/* Does an earlier store of the nest give the very element? Its number, or `before`. */
+static uint32_t stored_before(const Stage *g, ExprId load, uint32_t before)
+{
+    const Kernel *k = g->p->k;
+    for (uint32_t i = before; i-- > 0;) {
+        const Stmt *s = &g->stores[i];
+        uint32_t a = 0;
+        while (s->buffer == x_at(k, load)->sym && a < s->nindex && s->index[a] == x_arg(k, load, a))
+            a++;
+        if (s->buffer == x_at(k, load)->sym && a == s->nindex)
+            return i;
+    }
+    return before;
+}
+
+static int is_stored(const Stage *g, TensorId t)
+{
+    for (uint32_t i = 0; i < g->nstores; i++)
+        if (g->stores[i].buffer == t)
+            return 1;
+    return 0;
+}
+
+static int can_load(const Stage *g, ExprId load, uint32_t store)
+{
+    const Kernel *k = g->p->k;
+    const Tensor *t = &k->tensors.at[x_at(k, load)->sym];
+    if (t->space == SPACE_REG)
+        return !t->lanes;
+    if (stored_before(g, load, store) < store)
+        return 1;
+    int own = is_stored(g, x_at(k, load)->sym), lanes = x_uses_index(k, load, g->col);
+    if (!own && t->space != SPACE_THREAD && g->p->writes[x_at(k, load)->sym])
+        return 0; /* written by this launch, by whichever unit */
+    if (own && !(g->stores[store].add && x_at(k, load)->sym == g->stores[store].buffer))
+        return 0;
+    if (!lanes)
+        return t->space != SPACE_THREAD;
+    return is_memory(t) && plan_is_linear(k, load, g->col);
+}
+
+static int can_store(const Stage *g, uint32_t n)
+{
+    const Kernel *k = g->p->k;
+    const Stmt *s = &g->stores[n];
+    const Tensor *t = &k->tensors.at[s->buffer];
+    if (s->kind != TILE_store || !is_memory(t) || !t->rank || t->both || t->turned ||
+        !plan_is_unit(k, s->index[s->nindex - 1], g->col))
+        return 0;
+    int apart = g->row == NONE || !s->add; /* a sum needs a place for each row */
+    for (uint32_t a = 0; a + 1 < s->nindex; a++) {
+        if (x_uses_index(k, s->index[a], g->col))
+            return 0;
+        apart |= plan_is_unit(k, s->index[a], g->row);
+    }
+    if (!apart)
+        return 0;
+    each_below (x, k, g->values[n], EVERYWHERE) {
+        if (x_at(k, *x)->kind == X_LANES || (x_at(k, *x)->kind == X_LOAD && !can_load(g, *x, n)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Reads the nest; 0 when it has another form. */
+static int open_nest(Stage *g, StmtId id)
+{
+    Planner *p = g->p;
+    Stmt s = plan_at(p, id);
+    if (s.kind != TILE_for)
+        return 0;
+    if (s.mode == LOOP_ORDERED && s.step == 1 && s.first != NONE && plan_at(p, s.first).next == NONE) {
+        g->row = s.var;
+        g->first = s.lo;
+        g->last = s.hi;
+        s = plan_at(p, s.first);
+    } else {
+        g->row = NONE;
+        g->first = x_int(p->k, s.loc, 0);
+        g->last = x_int(p->k, s.loc, 1);
+    }
+    if (s.kind != TILE_for || s.mode != LOOP_VECTOR || s.first == NONE)
+        return 0;
+    if (g->row != NONE && (x_uses_index(p->k, s.lo, g->row) || x_uses_index(p->k, s.hi, g->row)))
+        return 0;
+    g->vector = s;
+    g->col = s.var;
+    g->lo = s.lo;
+    g->hi = s.hi;
+    for (StmtId c = s.first; c != NONE; c = plan_at(p, c).next) {
+        if (g->nstores == STAGED_MAX || plan_at(p, c).kind != TILE_store)
+            return 0;
+        Stmt store = plan_at(p, c);
+        ExprId old = store.add ? x_load(p->k, store.loc, store.buffer, store.index) : (ExprId)NONE;
+        g->values[g->nstores] = store.add ? x_op2(p->k, store.loc, OP_add, old, store.value) : store.value;
+        g->stores[g->nstores++] = store;
+    }
+    return 1;
+}
+
+int plan_is_vector(Planner *p, StmtId id)
+{
+    Stage g = {.p = p};
+    if (!open_nest(&g, id))
+        return 0;
+    for (uint32_t i = 0; i < g.nstores; i++)
+        if (!can_store(&g, i))
+            return 0;
+    return 1;
+}
+
+/* ---- what is moved ---- */
+
+static Shape shape_of(const Stage *g, ExprId load)
+{
+    if (g->row == NONE || !x_uses_index(g->p->k, load, g->row))
+        return SHAPE_LINE;
+    return plan_is_linear(g->p->k, load, g->row) ? SHAPE_BOX : SHAPE_ROWS;
+}
+
+static Shape shape_of_target(const Stage *g, const Stmt *s)
+{
+    const Kernel *k = g->p->k;
+    int below = s->nindex >= 2 && g->row != NONE && plan_is_unit(k, s->index[s->nindex - 2], g->row);
+    for (uint32_t a = 0; g->row != NONE && a < s->nindex; a++)
+        if (x_uses_index(k, s->index[a], g->row))
+            below &= a + 2 == s->nindex;
+    return g->row == NONE ? SHAPE_LINE : below ? SHAPE_BOX : SHAPE_ROWS;
+}
+
+static void add_input(Stage *g, ExprId load)
+{
+    const Kernel *k = g->p->k;
+    for (uint32_t i = 0; i < g->nin; i++)
+        if (g->in[i].load == load)
+            return;
+    if (g->nin == STAGED_MAX)
+        BUG(k->module->arena, "plan: more than %d values in a loop of %s", STAGED_MAX, k->name);
+    g->in[g->nin++] =
+        (Staged){.load = load, .shape = shape_of(g, load), .elem = k->tensors.at[x_at(k, load)->sym].elem};
+}
+
+static void find_moves(Stage *g)
+{
+    const Kernel *k = g->p->k;
+    for (uint32_t s = 0; s < g->nstores; s++) {
+        Nodes nodes = x_below(k, g->values[s], EVERYWHERE);
+        for (uint32_t i = 0; i < nodes.n; i++) {
+            const Expr *x = x_at(k, nodes.at[i]);
+            if (x->kind == X_LOAD && k->tensors.at[x->sym].space != SPACE_REG &&
+                x_uses_index(k, nodes.at[i], g->col) && stored_before(g, nodes.at[i], s) == s)
+                add_input(g, nodes.at[i]);
+        }
+        g->out[s] = (Staged){.load = NONE,
+                             .store = s,
+                             .shape = shape_of_target(g, &g->stores[s]),
+                             .elem = k->tensors.at[g->stores[s].buffer].elem};
+    }
+}
+
+/* Bytes of UB for each element of a tile. */
+static int64_t bytes_each(const Stage *g)
+{
+    int64_t n = 0, copies = g->p->copies[SPACE_UB];
+    for (uint32_t i = 0; i < g->nin; i++)
+        n += copies * (int64_t)elem_bytes(g->in[i].elem);
+    for (uint32_t i = 0; i < g->nstores; i++)
+        n += copies * (int64_t)elem_bytes(g->out[i].elem);
+    return n;
+}
+
+/* As many columns as are moved well, or all of UB when there is one row. */
+static void choose_tile(Stage *g)
+{
+    const Machine *m = g->p->m;
+    int64_t most = m->ub.bytes / g->p->nests / bytes_each(g), step = m->align.fragment;
+    g->cols = g->row == NONE ? most / step * step : m->align.block;
+    while (g->cols > most && g->cols > step)
+        g->cols /= 2;
+    if (g->cols > COLUMN_BLOCKS * m->align.block)
+        g->cols = COLUMN_BLOCKS * m->align.block;
+    g->rows = 1;
+    while (g->row != NONE && 2 * g->rows * g->cols <= most && g->rows < m->blocks.rows)
+        g->rows *= 2;
+}
+
+static TensorId take_buffer(Stage *g, const char *stem, const Staged *s, int64_t rows)
+{
+    uint32_t i = plan_chip(g->p, g->vector.loc, stem, SPACE_UB, s->elem, rows, g->cols, NONE);
+    return g->p->chips.at[i].buffer;
+}
+
+static void take_buffers(Stage *g)
+{
+    for (uint32_t i = 0; i < g->nin; i++)
+        g->in[i].buffer = take_buffer(g, "in", &g->in[i], g->in[i].shape == SHAPE_LINE ? 1 : g->rows);
+    for (uint32_t i = 0; i < g->nstores; i++)
+        g->out[i].buffer = take_buffer(g, PLAN_OUT, &g->out[i], g->rows);
+}
+
+/* ---- statements ---- */
+
+static ExprId zero(const Stage *g) { return x_int(g->p->k, (Loc){0}, 0); }
+
+static ExprId minus(Stage *g, ExprId a, ExprId b)
+{
+    return x_is_int(g->p->k, b, 0) ? a : lower_difference(&g->p->l, a, b);
+}
+
+/* The element of a buffer of the tile at the loops' row and column. */
+static void place_in_tile(Stage *g, const Staged *s, ExprId *index)
+{
+    Kernel *k = g->p->k;
+    index[0] = g->slot;
+    index[1] =
+        g->row == NONE || s->shape == SHAPE_LINE ? zero(g) : minus(g, x_index(k, (Loc){0}, g->row), g->r0);
+    index[2] = minus(g, x_index(k, (Loc){0}, g->col), g->f0);
+}
+
+static ExprId load_in_tile(Stage *g, const Staged *s)
+{
+    ExprId index[3];
+    place_in_tile(g, s, index);
+    return x_load(g->p->k, (Loc){0}, s->buffer, index);
+}
+
+static Stmt new_move(const Stage *g, TensorId to)
+{
+    Stmt s = tile_stmt(TILE_pack, g->vector.loc);
+    s.buffer = to;
+    s.nbound = 2;
+    return s;
+}
+
+static void move_in(Stage *g, const Staged *s)
+{
+    Planner *p = g->p;
+    Kernel *k = p->k;
+    uint32_t depth = p->l.depth;
+    Stmt m = new_move(g, s->buffer);
+    m.nindex = 3;
+    m.index[0] = g->slot;
+    m.index[1] = m.index[2] = zero(g);
+    if (s->shape == SHAPE_ROWS) {
+        lower_for(&p->l, m.loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
+        m.index[1] = minus(g, x_index(k, m.loc, g->row), g->r0);
+    }
+    m.bound[0] = s->shape == SHAPE_BOX ? g->row : lower_index(&p->l, "one");
+    m.from[0] = s->shape == SHAPE_BOX ? g->r0 : zero(g);
+    m.to[0] = s->shape == SHAPE_BOX ? g->r1 : x_int(k, m.loc, 1);
+    m.bound[1] = g->col;
+    m.from[1] = g->f0;
+    m.to[1] = g->f1;
+    m.value = s->load;
+    lower_put(&p->l, m);
+    lower_close(&p->l, depth);
+}
+
+static void move_out(Stage *g, const Staged *s)
+{
+    Planner *p = g->p;
+    Kernel *k = p->k;
+    const Stmt *store = &g->stores[s->store];
+    uint32_t depth = p->l.depth, n = store->nindex, rows = s->shape == SHAPE_ROWS;
+    Stmt m = new_move(g, store->buffer);
+    IndexId from[2] = {g->col, g->row};
+    ExprId to[2] = {g->f0, g->r0}, at[3] = {g->slot};
+    if (rows)
+        lower_for(&p->l, m.loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
+    m.nindex = (uint8_t)n;
+    for (uint32_t a = 0; a < n; a++)
+        m.index[a] = x_substitute(k, store->index[a], from, to, s->shape == SHAPE_BOX ? 2 : 1);
+    for (uint32_t a = 0; a < 2; a++) {
+        m.bound[a] = lower_index(&p->l, a ? "column" : "row");
+        m.from[a] = zero(g);
+        at[1 + a] = x_index(k, m.loc, m.bound[a]);
+    }
+    m.to[0] = s->shape == SHAPE_BOX ? minus(g, g->r1, g->r0) : x_int(k, m.loc, 1);
+    m.to[1] = minus(g, g->f1, g->f0);
+    if (rows)
+        at[1] = minus(g, x_index(k, m.loc, g->row), g->r0);
+    m.value = x_load(k, m.loc, s->buffer, at);
+    lower_put(&p->l, m);
+    lower_close(&p->l, depth);
+}
+
+static void compute(Stage *g)
+{
+    Planner *p = g->p;
+    Kernel *k = p->k;
+    Loc loc = g->vector.loc;
+    uint32_t depth = p->l.depth;
+    if (g->row != NONE)
+        lower_for(&p->l, loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
+    lower_for(&p->l, loc, LOOP_VECTOR, g->col, g->f0, g->f1, g->vector.step);
+    for (uint32_t s = 0; s < g->nstores; s++) {
+        ExprId value = g->values[s], index[3];
+        for (uint32_t i = 0; i < s; i++) {
+            ExprId stored = x_load(k, loc, g->stores[i].buffer, g->stores[i].index);
+            if (stored_before(g, stored, s) == i)
+                value = x_replace(k, value, stored, load_in_tile(g, &g->out[i]));
+        }
+        for (uint32_t i = 0; i < g->nin; i++)
+            value = x_replace(k, value, g->in[i].load, load_in_tile(g, &g->in[i]));
+        place_in_tile(g, &g->out[s], index);
+        lower_store(&p->l, g->stores[s].loc, g->out[s].buffer, index, value, 0);
+    }
+    lower_close(&p->l, depth);
+}
+
+static void flags(Stage *g, TileKind kind, Unit unit, Unit other, const Staged *s, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        plan_flag(g->p, g->vector.loc, kind, unit, other, s[i].buffer, g->slot);
+}
+
+static void tile(Stage *g)
+{
+    for (uint32_t i = 0; i < g->nin; i++) {
+        flags(g, TILE_wait, UNIT_vector, UNIT_mte2, &g->in[i], 1);
+        move_in(g, &g->in[i]);
+        flags(g, TILE_set, UNIT_mte2, UNIT_vector, &g->in[i], 1);
+    }
+    flags(g, TILE_wait, UNIT_mte2, UNIT_vector, g->in, g->nin);
+    flags(g, TILE_wait, UNIT_mte3, UNIT_vector, g->out, g->nstores);
+    compute(g);
+    flags(g, TILE_set, UNIT_vector, UNIT_mte2, g->in, g->nin);
+    flags(g, TILE_set, UNIT_vector, UNIT_mte3, g->out, g->nstores);
+    for (uint32_t i = 0; i < g->nstores; i++) {
+        flags(g, TILE_wait, UNIT_vector, UNIT_mte3, &g->out[i], 1);
+        move_out(g, &g->out[i]);
+        flags(g, TILE_set, UNIT_mte3, UNIT_vector, &g->out[i], 1);
+    }
+}
+
+/* A loop over tiles of an axis; its begin and end. */
+static void open_tiles(Stage *g, const char *stem, ExprId lo, ExprId hi, int64_t by, ExprId *from, ExprId *to)
+{
+    Planner *p = g->p;
+    Loc loc = g->vector.loc;
+    IndexId i = lower_index(&p->l, stem);
+    lower_for(&p->l, loc, LOOP_ORDERED, i, lo, hi, by);
+    *from = x_index(p->k, loc, i);
+    *to = lower_let(&p->l, loc, "end", lower_min(&p->l, lower_add(&p->l, *from, by), hi));
+}
+
+static ExprId slot_of(Stage *g, ExprId from, ExprId lo, int64_t by)
+{
+    Kernel *k = g->p->k;
+    Loc loc = g->vector.loc;
+    int64_t copies = g->p->copies[SPACE_UB];
+    if (copies == 1)
+        return zero(g);
+    ExprId trip = x_op2(k, loc, OP_idiv, minus(g, from, lo), x_int(k, loc, by));
+    return lower_let(&g->p->l, loc, "slot", x_op2(k, loc, OP_imod, trip, x_int(k, loc, copies)));
+}
+
+/* This core's part of the rows. */
+static void share_rows(Stage *g, ExprId core)
+{
+    Planner *p = g->p;
+    Kernel *k = p->k;
+    Loc loc = g->vector.loc;
+    int64_t n = p->m->cores.vector / p->m->cores.cube;
+    ExprId rows = lower_add(&p->l, minus(g, g->last, g->first), n - 1);
+    ExprId each = lower_let(&p->l, loc, "each", x_op2(k, loc, OP_idiv, rows, x_int(k, loc, n)));
+    ExprId from = x_op2(k, loc, OP_add, g->first, x_op2(k, loc, OP_mul, core, each));
+    ExprId first = lower_let(&p->l, loc, "first",
+                             lower_max(&p->l, g->first, from)); /* what is checked needs the maximum */
+    g->last = lower_let(&p->l, loc, "last", lower_min(&p->l, x_op2(k, loc, OP_add, first, each), g->last));
+    g->first = first;
+}
+
+void plan_vector(Planner *p, StmtId id, ExprId core)
+{
+    Stage g = {.p = p};
+    uint32_t depth = p->l.depth;
+    open_nest(&g, id);
+    find_moves(&g);
+    choose_tile(&g);
+    take_buffers(&g);
+    if (core != NONE && g.row != NONE)
+        share_rows(&g, core);
+    else if (core != NONE) /* one row is one core's */
+        lower_if(&p->l, g.vector.loc, x_op2(p->k, g.vector.loc, OP_eq, core, zero(&g)));
+    open_tiles(&g, "f0", g.lo, g.hi, g.cols, &g.f0, &g.f1);
+    if (g.row != NONE) {
+        open_tiles(&g, "t0", g.first, g.last, g.rows, &g.r0, &g.r1);
+        g.slot = slot_of(&g, g.r0, g.first, g.rows);
+    } else {
+        g.r0 = g.first;
+        g.r1 = g.last;
+        g.slot = slot_of(&g, g.f0, g.lo, g.cols);
+    }
+    tile(&g);
+    lower_close(&p->l, depth);
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        if (p->chips.at[i].space == SPACE_UB)
+            p->chips.at[i].taken = 0;
+}
+
+uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
+{
+    Stage g = {.p = p};
+    uint32_t n = 0;
+    open_nest(&g, id);
+    find_moves(&g);
+    for (uint32_t i = 0; i < g.nin; i++) {
+        TensorId t = x_at(p->k, g.in[i].load)->sym;
+        uint32_t known = 0;
+        while (known < n && out[known] != t)
+            known++;
+        if (p->k->tensors.at[t].space == SPACE_THREAD && known == n && n < max)
+            out[n++] = t;
+    }
+    return n;
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""`moec report`: its text, its trace as JSON for Perfetto, its page as HTML. The page is read by html.parser, which wants every
+element closed in turn, by xmllint and by Chromium where they are installed. And what a fused gradient saves.
+usage: report.py MOEC"""
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+VOID = {"meta"}
+CASES = [("examples/moe_ffn.moe", "ascend910b2", "T=300,K=2,E=4,H=512,F=256,routing=zipf(1.2), empty(30%)"),
+         ("examples/moe_ffn.moe", "ascend950pr", "T=0,K=1,E=2,H=64,F=64"),
+         ("examples/rmsnorm.moe", "ascend910b4", "T=500,H=1024")]
+
+SUMS = """moe 1
+dim T, K, E
+dim H, F : % 16
+group R : E rows T*K
+kernel fused(in x: bf16[R, H], in d: bf16[R, F], in rt: route[T, K -> R], inout w: f32[E, H, F]) {
+  w[e, h, f] += sum(r in e) x[r, h] * d[r, f]
+}
+kernel product(in x: bf16[R, H], in d: bf16[R, F], in rt: route[T, K -> R], out g: bf16[E, H, F]) {
+  g[e, h, f] = bf16(sum(r in e) x[r, h] * d[r, f])
+}
+kernel add(in g: bf16[E, H, F], inout w: f32[E, H, F]) {
+  w[e, h, f] += g[e, h, f]
+}
+"""
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.seen, self.wrong = [], {}, []
+
+    def handle_starttag(self, tag, attributes):
+        names = [name for name, _ in attributes]
+        if len(set(names)) != len(names):
+            self.wrong.append(f"{tag}: an attribute twice")
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("x", "y", "width", "height") and float(value) < 0:
+                self.wrong.append(f"{tag} {name}={value}")
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> closes nothing")
+
+
+def check_page(path):
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    page = Page()
+    page.feed(text)
+    page.close()
+    wrong = page.wrong + [f"<{tag}> stays open" for tag in page.open]
+    for tag, n in (("html", 1), ("head", 1), ("body", 1), ("title", 1), ("h1", 1), ("table", 1)):
+        if page.seen.get(tag, 0) < n:
+            wrong.append(f"no <{tag}>")
+    if "http://" in text or "https://" in text or "src=" in text:
+        wrong.append("the page needs something else")
+    if shutil.which("xmllint") and subprocess.run(["xmllint", "--noout", path]).returncode:
+        wrong.append("xmllint refuses it")
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser:
+        shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", path],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60).stdout.decode()
+        if shown.count("<rect") != text.count("<rect"):
+            wrong.append("the browser shows another page")
+    return wrong
+
+
+def check_trace(path):
+    with open(path, encoding="utf-8") as f:
+        events = json.load(f)["traceEvents"]
+    wrong, ends, named = [], {}, set()
+    for e in events:
+        if e["ph"] == "M":
+            named.add((e["name"], e["pid"], e["tid"]))
+    for e in events:
+        if e["ph"] != "X":
+            continue
+        key = e["pid"], e["tid"]
+        if e["ts"] + 1e-3 < ends.get(key, 0) or e["dur"] < 0:
+            wrong.append(f"{e['name']} begins before the unit is free")
+        ends[key] = e["ts"] + e["dur"]
+        if e["pid"] and ("thread_name", *key) not in named:
+            wrong.append(f"{key} has no name")
+    return wrong[:5]
+
+
+def check_text(text):
+    wrong = [] if "known to be off by up to" in text else ["does not say how wrong it may be"]
+    return wrong + (["says that it is cycle accurate"] if "cycle accurate" in text else [])
+
+
+def check_gradient(moec, scratch):
+    """Global memory that a weight gradient moves for each of its elements: 8 bytes added in place, 12 in two kernels."""
+    path, sizes = os.path.join(scratch, "sums.moe"), {"T": 1024, "K": 2, "E": 8, "H": 2048, "F": 4096}
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(SUMS)
+    moved, times = {}, {}
+    for kernel in ("fused", "product", "add"):
+        text = subprocess.run([moec, "report", path, kernel, "--machine", "ascend910b2", "--sizes",
+                               ",".join(f"{k}={v}" for k, v in sizes.items())], check=True, stdout=subprocess.PIPE).stdout.decode()
+        number, unit = re.search(r"^together .* ([0-9.]+) ([KMG]?)B$", text, re.M).groups()
+        moved[kernel] = float(number) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[unit]
+        times[kernel] = float(re.search(r": ([0-9.]+) us", text).group(1))
+    inputs = 2 * sizes["T"] * sizes["K"] * (sizes["H"] + sizes["F"])
+    elements = sizes["E"] * sizes["H"] * sizes["F"]
+    one, two = (moved["fused"] - inputs) / elements, (moved["product"] + moved["add"] - inputs) / elements
+    print(f"weight gradient: {one:.1f} bytes for an element fused, {two:.1f} unfused; "
+          f"{times['fused']:.0f} us, {times['product'] + times['add']:.0f} us")
+    good = 7.9 < one < 8.5 and 11.9 < two < 12.5 and times["fused"] < times["product"] + times["add"]
+    return [] if good else ["8 and 12 were expected, and less time"]
+
+
+def main():
+    moec = os.path.abspath(sys.argv[1])
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="moec-report-") as scratch:
+        page, trace = os.path.join(scratch, "r.html"), os.path.join(scratch, "r.json")
+        for path, machine, sizes in CASES:
+            done = subprocess.run([moec, "report", path, "--machine", machine, "--sizes", sizes, "--html", page, "--trace", trace],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            text = done.stdout.decode()
+            wrong = [f"exit status {done.returncode}: {text[:300]}"] if done.returncode else (
+                check_text(text) + check_page(page) + check_trace(trace))
+            failed += bool(wrong)
+            print(f"{'FAILED' if wrong else 'ok'}  {path} {machine} {sizes}", *wrong, sep="\n    ")
+        wrong = check_gradient(moec, scratch)
+        failed += bool(wrong)
+        print(f"{'FAILED' if wrong else 'ok'}  fused against unfused", *wrong, sep="\n    ")
+    sys.exit(failed > 0)
+
+
+main()
