@@ -458,8 +458,7 @@ static int writes_numbers(const Emulator *e, StmtId first)
 static int has_ub(const Emulator *e, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = stmt_at(e, id)->next)
-        if ((stmt_at(e, id)->kind == TILE_store &&
-             e->k->tensors.at[stmt_at(e, id)->buffer].space == SPACE_UB) ||
+        if ((stmt_at(e, id)->kind == TILE_store && tile_is_vector(e->k, stmt_at(e, id))) ||
             has_ub(e, stmt_at(e, id)->first))
             return 1;
     return 0;

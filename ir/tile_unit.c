@@ -45,6 +45,16 @@ Path tile_path(const Kernel *k, const Stmt *pack)
     return path_between(k->tensors.at[x_at(k, read)->sym].space, k->tensors.at[pack->buffer].space);
 }
 
+int tile_is_vector(const Kernel *k, const Stmt *store)
+{
+    if (k->tensors.at[store->buffer].space == SPACE_UB)
+        return 1;
+    each_below (x, k, store->value, EVERYWHERE)
+        if (x_at(k, *x)->kind == X_LOAD && k->tensors.at[x_at(k, *x)->sym].space == SPACE_UB)
+            return 1;
+    return 0;
+}
+
 Unit tile_unit(const Kernel *k, const Stmt *s)
 {
     Path path;

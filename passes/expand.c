@@ -181,12 +181,11 @@ static int is_work(const Expander *x, StmtId first)
     return 0;
 }
 
-static int stores_to_ub(const Expander *x, StmtId first)
+static int is_vector_work(const Expander *x, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = at(x, id).next) {
         Stmt s = at(x, id);
-        if ((s.kind == TILE_store && x->k->tensors.at[s.buffer].space == SPACE_UB) ||
-            stores_to_ub(x, s.first))
+        if ((s.kind == TILE_store && tile_is_vector(x->k, &s)) || is_vector_work(x, s.first))
             return 1;
     }
     return 0;
@@ -259,7 +258,7 @@ static void expand_work(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
     uint32_t depth = x->l.depth;
-    int vector = stores_to_ub(x, s.first);
+    int vector = is_vector_work(x, s.first);
     ExprId values[2] = {s.lo, s.hi};
     open_event(x, id, values, 2);
     if (vector)

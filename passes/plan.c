@@ -191,6 +191,8 @@ static void plan_list(Planner *p, StmtId first)
         uint32_t depth = p->l.depth;
         if (plan_is_vector(p, id)) {
             id = plan_work(p, id);
+        } else if (plan_is_lanes(p, id)) {
+            plan_lanes(p, id);
         } else if (!tile_has_body(&s)) {
             plan_copy(p, id);
         } else if (has_product(p, s.first)) {
@@ -221,7 +223,7 @@ static uint32_t count_nests(Planner *p, StmtId first)
 {
     uint32_t n = 0;
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
-        n += plan_is_vector(p, id) ? 1 : count_nests(p, plan_at(p, id).first);
+        n += plan_is_vector(p, id) || plan_is_lanes(p, id) ? 1 : count_nests(p, plan_at(p, id).first);
     return n;
 }
 
@@ -295,6 +297,7 @@ static void plan_launch(Planner *p, StmtId id)
     uint32_t n = p->k->tensors.len;
     lower_close(&p->l, 0);
     p->launch = s.name;
+    p->body = child;
     p->chips.len = 0;
     p->cube = plan_multiplies(p, child);
     p->writes = arena_alloc(p->k->module->arena, n + 1);

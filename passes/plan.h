@@ -9,7 +9,7 @@ typedef struct Chip {
     TensorId buffer;
     TensorId panel; /* the thread's block that it stands for, or NONE */
     Space space;
-    int output; /* in UB: filled by the vector unit, not by moves */
+    const char *role; /* in UB: PLAN_OUT, PLAN_ROW, or NULL for what moves fill */
     int64_t copies, x, y;
     int turned; /* it holds the panel's matrix with axes exchanged */
     int taken;  /* by the loop that is being planned */
@@ -26,6 +26,7 @@ typedef struct Planner {
     const PassContext *c;
     const Machine *m;
     Name launch;
+    StmtId body; /* of it */
     Vec(Chip) chips;
     int cube;       /* the launch has products: vector work is for the cores beside the cube core */
     uint32_t nests; /* loops of vector work in the launch: they share UB */
@@ -41,7 +42,9 @@ Stmt plan_at(const Planner *p, StmtId id);           /* a copy: the list of stat
 void plan_copy(Planner *p, StmtId id);               /* the statement and what is in it, as it is */
 int plan_multiplies(const Planner *p, StmtId first); /* is there a product in the list? */
 
+/* Buffers in UB by who fills them: moves ("in"), the vector unit for moves, the vector unit for itself. */
 #define PLAN_OUT "out"
+#define PLAN_ROW "row"
 /* plan_chip.c: places on the chip, flags. */
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
                    TensorId panel);
@@ -72,6 +75,10 @@ int plan_is_vector(Planner *p, StmtId id); /* can the vector unit do it? */
 void plan_vector(Planner *p, StmtId id, ExprId core);
 /* Buffers of thread space that are moved into UB for it; how many. */
 uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max);
+
+/* plan_lanes.c: loops over elements that keep something in registers. */
+int plan_is_lanes(Planner *p, StmtId id);
+void plan_lanes(Planner *p, StmtId id);
 
 /* plan_product.c: a loop with packs and products in it. */
 void plan_reserve(Planner *p, const StmtId *loops, uint32_t n); /* places for all of a launch */

@@ -69,17 +69,27 @@ static TensorId new_buffer(Planner *p, Loc loc, const char *stem, const Chip *c,
     return ir_tensor(p->k, t);
 }
 
+/* One pointer for each. */
+static const char *role_of(const char *stem)
+{
+    static const char *const roles[] = {PLAN_OUT, PLAN_ROW};
+    for (uint32_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(stem, roles[i]) == 0)
+            return roles[i];
+    return NULL;
+}
+
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
                    TensorId panel)
 {
     Chip c = {
         .panel = panel, .space = space, .copies = p->copies[space], .x = x, .y = y, .taken = 1, .loc = loc};
-    int output = strcmp(stem, PLAN_OUT) == 0;
+    const char *role = role_of(stem);
     uint32_t best = p->chips.len;
-    c.output = output;
+    c.role = role;
     for (uint32_t i = 0; i < p->chips.len; i++) {
         const Chip *old = &p->chips.at[i];
-        if (old->space != space || old->taken || old->output != output || old->x < x || old->y < y ||
+        if (old->space != space || old->taken || old->role != role || old->x < x || old->y < y ||
             p->k->tensors.at[old->buffer].elem != elem)
             continue;
         if (best == p->chips.len || old->x * old->y < p->chips.at[best].x * p->chips.at[best].y)

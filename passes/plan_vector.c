@@ -76,7 +76,7 @@ static int can_load(const Stage *g, ExprId load, uint32_t store)
     if (own && !(g->stores[store].add && x_at(k, load)->sym == g->stores[store].buffer))
         return 0;
     if (!lanes)
-        return t->space != SPACE_THREAD;
+        return t->space != SPACE_THREAD || !g->p->cube; /* beside a cube core another scalar unit has written it */
     return is_memory(t) && plan_is_linear(k, load, g->col);
 }
 

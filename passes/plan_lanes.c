@@ -1,0 +1,326 @@
+/* Vector loops with registers in them: sums over an inner loop (unpermute), sums over lanes (norms).
+ *
+ * Note [Lanes apart]. The vector unit does one operation on many elements, so a loop `vector f { acc = 0; for k { acc += ... }
+ * y = acc }` becomes, for as many f as fit UB, each store a vector loop of its own, with loops and conditions outside. Lanes do
+ * not know of each other, so nothing changes. A register that only this loop uses becomes a row in UB; one that lives on
+ * after it stays what it is, the vector unit's. What a store reads is moved in just before it. */
+#include "passes/plan.h"
+
+#include <string.h>
+
+enum { USES_MAX = 32, COLUMN_BLOCKS = 8 };
+
+typedef struct Lanes {
+    Planner *p;
+    StmtId id;
+    Stmt vector;
+    ExprId f0, f1, slot;
+    int64_t cols;
+    TensorId reg[USES_MAX], row[USES_MAX]; /* registers that became rows in UB */
+    uint32_t nregs;
+    ExprId load[USES_MAX]; /* that are moved in; where to */
+    TensorId in[USES_MAX];
+    uint32_t nin;
+    TensorId target[USES_MAX], out[USES_MAX];
+    uint32_t nout;
+} Lanes;
+
+/* ---- can it be done ---- */
+
+static int is_dense_memory(const Tensor *t) { return space_is_memory(t->space) && layout_is_dense(t->layout); }
+
+static uint32_t count_uses(const Planner *p, StmtId first, TensorId t)
+{
+    uint32_t n = 0;
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        n += s.buffer == t;
+        n += s.value != NONE && x_loads(p->k, s.value, t);
+        n += count_uses(p, s.first, t);
+    }
+    return n;
+}
+
+/* Takes note of what is read with lanes; 0 when the vector unit cannot read it. */
+static int note_loads(Lanes *y, ExprId e)
+{
+    const Kernel *k = y->p->k;
+    each_below (x, k, e, EVERYWHERE) {
+        const Expr *n = x_at(k, *x);
+        if (n->kind == X_LANES)
+            return 0;
+        if (n->kind != X_LOAD || k->tensors.at[n->sym].space == SPACE_REG || !x_uses_index(k, *x, y->vector.var))
+            continue;
+        if (!is_dense_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) || y->p->writes[n->sym])
+            return 0;
+        uint32_t i = 0;
+        while (i < y->nin && y->load[i] != *x)
+            i++;
+        if (i == USES_MAX)
+            return 0;
+        if (i == y->nin)
+            y->load[y->nin++] = *x;
+    }
+    return 1;
+}
+
+static int note_register(Lanes *y, TensorId t)
+{
+    uint32_t i = 0;
+    while (i < y->nregs && y->reg[i] != t)
+        i++;
+    if (i < y->nregs)
+        return 1;
+    int own = count_uses(y->p, y->vector.first, t) == count_uses(y->p, y->p->body, t);
+    if (own && (y->p->k->tensors.at[t].elem != EL_F32 || y->p->k->tensors.at[t].rank || i == USES_MAX))
+        return 0;
+    if (own)
+        y->reg[y->nregs++] = t;
+    return 1;
+}
+
+static int note_store(Lanes *y, const Stmt *s)
+{
+    const Kernel *k = y->p->k;
+    const Tensor *t = &k->tensors.at[s->buffer];
+    if (!note_loads(y, s->value))
+        return 0;
+    if (t->space == SPACE_REG)
+        return t->lanes ? note_register(y, s->buffer) : !x_uses_index(k, s->value, y->vector.var);
+    if (s->add || !is_dense_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX || y->p->reads[s->buffer] ||
+        !plan_is_unit(k, s->index[s->nindex - 1], y->vector.var))
+        return 0;
+    for (uint32_t a = 0; a + 1 < s->nindex; a++)
+        if (x_uses_index(k, s->index[a], y->vector.var))
+            return 0;
+    y->target[y->nout++] = s->buffer;
+    return 1;
+}
+
+static int note_list(Lanes *y, StmtId first)
+{
+    const Kernel *k = y->p->k;
+    for (StmtId id = first; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        IndexId var = y->vector.var;
+        int ok = s.kind == TILE_store ? note_store(y, &s)
+                 : s.kind == TILE_if  ? !x_uses_index(k, s.value, var) && note_list(y, s.first)
+                 : s.kind == TILE_for && s.mode == LOOP_ORDERED
+                     ? !x_uses_index(k, s.lo, var) && !x_uses_index(k, s.hi, var) && note_list(y, s.first)
+                     : 0;
+        if (!ok)
+            return 0;
+    }
+    return 1;
+}
+
+static int open_lanes(Lanes *y)
+{
+    y->vector = plan_at(y->p, y->id);
+    return y->vector.kind == TILE_for && y->vector.mode == LOOP_VECTOR && note_list(y, y->vector.first);
+}
+
+int plan_is_lanes(Planner *p, StmtId id)
+{
+    Lanes y = {.p = p, .id = id};
+    return !p->cube && open_lanes(&y);
+}
+
+/* ---- places ---- */
+
+static void choose_columns(Lanes *y)
+{
+    const Kernel *k = y->p->k;
+    const Machine *m = y->p->m;
+    int64_t bytes = 0, copies = y->p->copies[SPACE_UB], step = m->align.fragment;
+    for (uint32_t i = 0; i < y->nin; i++)
+        bytes += copies * (int64_t)elem_bytes(k->tensors.at[x_at(k, y->load[i])->sym].elem);
+    for (uint32_t i = 0; i < y->nout; i++)
+        bytes += copies * (int64_t)elem_bytes(k->tensors.at[y->target[i]].elem);
+    bytes += y->nregs * copies * (int64_t)elem_bytes(EL_F32);
+    if (y->vector.step > step)
+        step = y->vector.step; /* a piece begins with lane 0 */
+    y->cols = m->ub.bytes / y->p->nests / (bytes ? bytes : 1) / step * step;
+    if (y->cols > COLUMN_BLOCKS * m->align.block)
+        y->cols = COLUMN_BLOCKS * m->align.block;
+    if (y->cols < step)
+        y->cols = step;
+}
+
+static TensorId take(Lanes *y, const char *stem, Elem elem)
+{
+    uint32_t i = plan_chip(y->p, y->vector.loc, stem, SPACE_UB, elem, 1, y->cols, NONE);
+    return y->p->chips.at[i].buffer;
+}
+
+static void take_all(Lanes *y)
+{
+    const Kernel *k = y->p->k;
+    for (uint32_t i = 0; i < y->nin; i++)
+        y->in[i] = take(y, "in", k->tensors.at[x_at(k, y->load[i])->sym].elem);
+    for (uint32_t i = 0; i < y->nout; i++)
+        y->out[i] = take(y, PLAN_OUT, k->tensors.at[y->target[i]].elem);
+    for (uint32_t i = 0; i < y->nregs; i++)
+        y->row[i] = take(y, PLAN_ROW, EL_F32);
+}
+
+/* ---- statements ---- */
+
+static ExprId zero(const Lanes *y) { return x_int(y->p->k, (Loc){0}, 0); }
+
+static const ExprId *element(Lanes *y, ExprId slot, ExprId *index)
+{
+    index[0] = slot;
+    index[1] = zero(y);
+    index[2] = lower_difference(&y->p->l, x_index(y->p->k, (Loc){0}, y->vector.var), y->f0);
+    return index;
+}
+
+static ExprId in_row(Lanes *y, TensorId buffer, ExprId slot)
+{
+    ExprId index[3];
+    return x_load(y->p->k, (Loc){0}, buffer, element(y, slot, index));
+}
+
+/* The value with what is moved in, and rows for registers. */
+static ExprId on_chip(Lanes *y, ExprId value)
+{
+    Kernel *k = y->p->k;
+    for (uint32_t i = 0; i < y->nin; i++)
+        value = x_replace(k, value, y->load[i], in_row(y, y->in[i], y->slot));
+    for (uint32_t i = 0; i < y->nregs; i++)
+        value = x_replace(k, value, x_load(k, (Loc){0}, y->reg[i], NULL), in_row(y, y->row[i], zero(y)));
+    return value;
+}
+
+static void move_in(Lanes *y, uint32_t i)
+{
+    Planner *p = y->p;
+    Stmt m = tile_stmt(TILE_pack, y->vector.loc);
+    m.buffer = y->in[i];
+    m.nindex = 3;
+    m.index[0] = y->slot;
+    m.index[1] = m.index[2] = m.from[0] = zero(y);
+    m.nbound = 2;
+    m.bound[0] = lower_index(&p->l, "one");
+    m.to[0] = x_int(p->k, m.loc, 1);
+    m.bound[1] = y->vector.var;
+    m.from[1] = y->f0;
+    m.to[1] = y->f1;
+    m.value = y->load[i];
+    plan_flag(p, m.loc, TILE_wait, UNIT_vector, UNIT_mte2, y->in[i], y->slot);
+    lower_put(&p->l, m);
+    plan_flag(p, m.loc, TILE_set, UNIT_mte2, UNIT_vector, y->in[i], y->slot);
+    plan_flag(p, m.loc, TILE_wait, UNIT_mte2, UNIT_vector, y->in[i], y->slot);
+}
+
+static void move_out(Lanes *y, const Stmt *s, TensorId out)
+{
+    Planner *p = y->p;
+    Kernel *k = p->k;
+    Stmt m = tile_stmt(TILE_pack, s->loc);
+    ExprId at[3] = {y->slot};
+    m.buffer = s->buffer;
+    m.nindex = s->nindex;
+    for (uint32_t a = 0; a < s->nindex; a++)
+        m.index[a] = x_substitute(k, s->index[a], &y->vector.var, &y->f0, 1);
+    m.nbound = 2;
+    for (uint32_t a = 0; a < 2; a++) {
+        m.bound[a] = lower_index(&p->l, a ? "column" : "one");
+        m.from[a] = zero(y);
+        at[1 + a] = x_index(k, s->loc, m.bound[a]);
+    }
+    m.to[0] = x_int(k, s->loc, 1);
+    m.to[1] = lower_difference(&p->l, y->f1, y->f0);
+    m.value = x_load(k, s->loc, out, at);
+    plan_flag(p, s->loc, TILE_wait, UNIT_vector, UNIT_mte3, out, y->slot);
+    lower_put(&p->l, m);
+    plan_flag(p, s->loc, TILE_set, UNIT_mte3, UNIT_vector, out, y->slot);
+}
+
+static void put_store(Lanes *y, const Stmt *s)
+{
+    Planner *p = y->p;
+    Kernel *k = p->k;
+    const Tensor *t = &k->tensors.at[s->buffer];
+    uint32_t depth = p->l.depth, row = 0, out = 0;
+    ExprId index[3], value = s->value;
+    if (t->space == SPACE_REG && !t->lanes) {
+        lower_put(&p->l, *s);
+        return;
+    }
+    while (row < y->nregs && y->reg[row] != s->buffer)
+        row++;
+    while (out < y->nout && y->target[out] != s->buffer)
+        out++;
+    uint32_t used[USES_MAX], nused = 0;
+    for (uint32_t i = 0; i < y->nin; i++)
+        if (x_contains(k, value, y->load[i]))
+            used[nused++] = i;
+    for (uint32_t i = 0; i < nused; i++)
+        move_in(y, used[i]);
+    if (s->add && row < y->nregs)
+        value = x_op2(k, s->loc, OP_add, x_load(k, (Loc){0}, s->buffer, NULL), value);
+    if (out < y->nout)
+        plan_flag(p, s->loc, TILE_wait, UNIT_mte3, UNIT_vector, y->out[out], y->slot);
+    lower_for(&p->l, s->loc, LOOP_VECTOR, y->vector.var, y->f0, y->f1, y->vector.step);
+    value = on_chip(y, value);
+    if (row < y->nregs)
+        lower_store(&p->l, s->loc, y->row[row], element(y, zero(y), index), value, 0);
+    else if (out < y->nout)
+        lower_store(&p->l, s->loc, y->out[out], element(y, y->slot, index), value, 0);
+    else
+        lower_store(&p->l, s->loc, s->buffer, s->index, value, s->add);
+    lower_close(&p->l, depth);
+    for (uint32_t i = 0; i < nused; i++)
+        plan_flag(p, s->loc, TILE_set, UNIT_vector, UNIT_mte2, y->in[used[i]], y->slot);
+    if (out < y->nout) {
+        plan_flag(p, s->loc, TILE_set, UNIT_vector, UNIT_mte3, y->out[out], y->slot);
+        move_out(y, s, y->out[out]);
+    }
+}
+
+static void put_list(Lanes *y, StmtId first)
+{
+    Planner *p = y->p;
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        StmtId child = s.first;
+        uint32_t depth = p->l.depth;
+        ExprId slot = y->slot;
+        if (s.kind == TILE_store) {
+            s.next = NONE;
+            put_store(y, &s);
+            continue;
+        }
+        s.first = s.next = NONE;
+        lower_open(&p->l, s);
+        if (s.kind == TILE_for && p->copies[SPACE_UB] > 1) {
+            ExprId trip = lower_difference(&p->l, x_index(p->k, s.loc, s.var), s.lo);
+            trip = x_op2(p->k, s.loc, OP_imod, trip, x_int(p->k, s.loc, p->copies[SPACE_UB]));
+            y->slot = lower_let(&p->l, s.loc, "slot", trip);
+        }
+        put_list(y, child);
+        y->slot = slot;
+        lower_close(&p->l, depth);
+    }
+}
+
+void plan_lanes(Planner *p, StmtId id)
+{
+    Lanes y = {.p = p, .id = id};
+    uint32_t depth = p->l.depth;
+    open_lanes(&y);
+    choose_columns(&y);
+    take_all(&y);
+    y.slot = zero(&y);
+    IndexId i = lower_index(&p->l, "f0");
+    lower_for(&p->l, y.vector.loc, LOOP_ORDERED, i, y.vector.lo, y.vector.hi, y.cols);
+    y.f0 = x_index(p->k, y.vector.loc, i);
+    y.f1 = lower_let(&p->l, y.vector.loc, "end", lower_min(&p->l, lower_add(&p->l, y.f0, y.cols), y.vector.hi));
+    put_list(&y, y.vector.first);
+    lower_close(&p->l, depth);
+    for (uint32_t c = 0; c < p->chips.len; c++)
+        if (p->chips.at[c].space == SPACE_UB)
+            p->chips.at[c].taken = 0;
+}
