@@ -30,6 +30,8 @@ ExprId lower_add(Lower *l, ExprId a, int64_t b)
 
 ExprId lower_difference(Lower *l, ExprId a, ExprId b)
 {
+    if (x_is_int(l->k, b, 0))
+        return a;
     return a == b ? x_int(l->k, (Loc){0}, 0) : x_op2(l->k, (Loc){0}, OP_sub, a, b);
 }
 

@@ -261,7 +261,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         return;
     }
     p->lane = free_lane(l, q, reds, nreds);
-    p->strip = !nreds              ? 0
+    p->strip = !nreds           ? 0
                : pass_npu(l->c) ? schedule_machine(l->c, l->k)->align.block * NPU_BLOCKS
                                 : p->width * 4;
 }

@@ -27,7 +27,10 @@ typedef struct Lanes {
 
 /* ---- can it be done ---- */
 
-static int is_dense_memory(const Tensor *t) { return space_is_memory(t->space) && layout_is_dense(t->layout); }
+static int is_dense_memory(const Tensor *t)
+{
+    return space_is_memory(t->space) && layout_is_dense(t->layout);
+}
 
 static uint32_t count_uses(const Planner *p, StmtId first, TensorId t)
 {
@@ -49,9 +52,11 @@ static int note_loads(Lanes *y, ExprId e)
         const Expr *n = x_at(k, *x);
         if (n->kind == X_LANES)
             return 0;
-        if (n->kind != X_LOAD || k->tensors.at[n->sym].space == SPACE_REG || !x_uses_index(k, *x, y->vector.var))
+        if (n->kind != X_LOAD || k->tensors.at[n->sym].space == SPACE_REG ||
+            !x_uses_index(k, *x, y->vector.var))
             continue;
-        if (!is_dense_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) || y->p->writes[n->sym])
+        if (!is_dense_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) ||
+            y->p->writes[n->sym])
             return 0;
         uint32_t i = 0;
         while (i < y->nin && y->load[i] != *x)
@@ -87,8 +92,8 @@ static int note_store(Lanes *y, const Stmt *s)
         return 0;
     if (t->space == SPACE_REG)
         return t->lanes ? note_register(y, s->buffer) : !x_uses_index(k, s->value, y->vector.var);
-    if (s->add || !is_dense_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX || y->p->reads[s->buffer] ||
-        !plan_is_unit(k, s->index[s->nindex - 1], y->vector.var))
+    if (s->add || !is_dense_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX ||
+        y->p->reads[s->buffer] || !plan_is_unit(k, s->index[s->nindex - 1], y->vector.var))
         return 0;
     for (uint32_t a = 0; a + 1 < s->nindex; a++)
         if (x_uses_index(k, s->index[a], y->vector.var))
@@ -317,7 +322,8 @@ void plan_lanes(Planner *p, StmtId id)
     IndexId i = lower_index(&p->l, "f0");
     lower_for(&p->l, y.vector.loc, LOOP_ORDERED, i, y.vector.lo, y.vector.hi, y.cols);
     y.f0 = x_index(p->k, y.vector.loc, i);
-    y.f1 = lower_let(&p->l, y.vector.loc, "end", lower_min(&p->l, lower_add(&p->l, y.f0, y.cols), y.vector.hi));
+    y.f1 =
+        lower_let(&p->l, y.vector.loc, "end", lower_min(&p->l, lower_add(&p->l, y.f0, y.cols), y.vector.hi));
     put_list(&y, y.vector.first);
     lower_close(&p->l, depth);
     for (uint32_t c = 0; c < p->chips.len; c++)

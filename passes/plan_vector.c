@@ -76,7 +76,8 @@ static int can_load(const Stage *g, ExprId load, uint32_t store)
     if (own && !(g->stores[store].add && x_at(k, load)->sym == g->stores[store].buffer))
         return 0;
     if (!lanes)
-        return t->space != SPACE_THREAD || !g->p->cube; /* beside a cube core another scalar unit has written it */
+        return t->space != SPACE_THREAD ||
+               !g->p->cube; /* beside a cube core another scalar unit has written it */
     return is_memory(t) && plan_is_linear(k, load, g->col);
 }
 
@@ -243,10 +244,7 @@ static void take_buffers(Stage *g)
 
 static ExprId zero(const Stage *g) { return x_int(g->p->k, (Loc){0}, 0); }
 
-static ExprId minus(Stage *g, ExprId a, ExprId b)
-{
-    return x_is_int(g->p->k, b, 0) ? a : lower_difference(&g->p->l, a, b);
-}
+static ExprId minus(Stage *g, ExprId a, ExprId b) { return lower_difference(&g->p->l, a, b); }
 
 /* The element of a buffer of the tile at the loops' row and column. */
 static void place_in_tile(Stage *g, const Staged *s, ExprId *index)
