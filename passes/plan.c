@@ -28,6 +28,18 @@ void plan_copy(Planner *p, StmtId id)
     lower_close(&p->l, depth);
 }
 
+uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t)
+{
+    uint32_t n = 0;
+    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        n += s.buffer == t;
+        n += s.value != NONE && x_loads(p->k, s.value, t);
+        n += plan_count_uses(p, s.first, t);
+    }
+    return n;
+}
+
 int plan_multiplies(const Planner *p, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
@@ -249,17 +261,6 @@ static void mark_reads(Planner *p, StmtId first)
     }
 }
 
-static uint32_t count_uses(const Planner *p, StmtId first, TensorId t)
-{
-    uint32_t n = 0;
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
-        Stmt s = plan_at(p, id);
-        n += s.buffer == t || (s.value != NONE && x_loads(p->k, s.value, t));
-        n += count_uses(p, s.first, t);
-    }
-    return n;
-}
-
 /* Sums of a product loop among `first` that nothing else uses but one run of vector work there. */
 static void mark_drained(Planner *p, StmtId launch, StmtId first)
 {
@@ -270,13 +271,13 @@ static void mark_drained(Planner *p, StmtId launch, StmtId first)
         for (uint32_t i = 0; i < w.nin; i++) {
             uint32_t products = 0, work = 0;
             for (uint32_t n = 0; n < w.n; n++)
-                work += count_uses(p, plan_at(p, w.at[n]).first, w.in[i]);
+                work += plan_count_uses(p, plan_at(p, w.at[n]).first, w.in[i]);
             for (StmtId l = first; l != NONE; l = plan_at(p, l).next)
                 for (StmtId c = has_product(p, plan_at(p, l).first) ? plan_at(p, l).first : (StmtId)NONE;
                      c != NONE; c = plan_at(p, c).next)
                     products += plan_at(p, c).kind == TILE_product && plan_at(p, c).buffer == w.in[i] &&
                                 plan_at(p, c).guard != NONE;
-            p->drained[w.in[i]] = products == 1 && products + work == count_uses(p, launch, w.in[i]);
+            p->drained[w.in[i]] = products == 1 && products + work == plan_count_uses(p, launch, w.in[i]);
         }
         id = w.at[w.n - 1];
     }

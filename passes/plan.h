@@ -42,6 +42,9 @@ Stmt plan_at(const Planner *p, StmtId id);           /* a copy: the list of stat
 void plan_copy(Planner *p, StmtId id);               /* the statement and what is in it, as it is */
 int plan_multiplies(const Planner *p, StmtId first); /* is there a product in the list? */
 
+uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t); /* reads and writes in the list */
+static inline int plan_is_memory(const Tensor *t) { return space_is_memory(t->space) && layout_is_dense(t->layout); }
+
 /* Buffers in UB by who fills them: moves ("in"), the vector unit for moves, the vector unit for itself. */
 #define PLAN_OUT "out"
 #define PLAN_ROW "row"

@@ -27,23 +27,6 @@ typedef struct Lanes {
 
 /* ---- can it be done ---- */
 
-static int is_dense_memory(const Tensor *t)
-{
-    return space_is_memory(t->space) && layout_is_dense(t->layout);
-}
-
-static uint32_t count_uses(const Planner *p, StmtId first, TensorId t)
-{
-    uint32_t n = 0;
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
-        Stmt s = plan_at(p, id);
-        n += s.buffer == t;
-        n += s.value != NONE && x_loads(p->k, s.value, t);
-        n += count_uses(p, s.first, t);
-    }
-    return n;
-}
-
 /* Takes note of what is read with lanes; 0 when the vector unit cannot read it. */
 static int note_loads(Lanes *y, ExprId e)
 {
@@ -55,7 +38,7 @@ static int note_loads(Lanes *y, ExprId e)
         if (n->kind != X_LOAD || k->tensors.at[n->sym].space == SPACE_REG ||
             !x_uses_index(k, *x, y->vector.var))
             continue;
-        if (!is_dense_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) ||
+        if (!plan_is_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) ||
             y->p->writes[n->sym])
             return 0;
         uint32_t i = 0;
@@ -76,7 +59,7 @@ static int note_register(Lanes *y, TensorId t)
         i++;
     if (i < y->nregs)
         return 1;
-    int own = count_uses(y->p, y->vector.first, t) == count_uses(y->p, y->p->body, t);
+    int own = plan_count_uses(y->p, y->vector.first, t) == plan_count_uses(y->p, y->p->body, t);
     if (own && (y->p->k->tensors.at[t].elem != EL_F32 || y->p->k->tensors.at[t].rank || i == USES_MAX))
         return 0;
     if (own)
@@ -92,7 +75,7 @@ static int note_store(Lanes *y, const Stmt *s)
         return 0;
     if (t->space == SPACE_REG)
         return t->lanes ? note_register(y, s->buffer) : !x_uses_index(k, s->value, y->vector.var);
-    if (s->add || !is_dense_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX ||
+    if (s->add || !plan_is_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX ||
         y->p->reads[s->buffer] || !plan_is_unit(k, s->index[s->nindex - 1], y->vector.var))
         return 0;
     for (uint32_t a = 0; a + 1 < s->nindex; a++)

@@ -37,8 +37,6 @@ typedef struct Stage {
 
 /* ---- what the vector unit can do ---- */
 
-static int is_memory(const Tensor *t) { return space_is_memory(t->space) && layout_is_dense(t->layout); }
-
 /* Does an earlier store of the nest give the very element? Its number, or `before`. */
 static uint32_t stored_before(const Stage *g, ExprId load, uint32_t before)
 {
@@ -78,7 +76,7 @@ static int can_load(const Stage *g, ExprId load, uint32_t store)
     if (!lanes)
         return t->space != SPACE_THREAD ||
                !g->p->cube; /* beside a cube core another scalar unit has written it */
-    return is_memory(t) && plan_is_linear(k, load, g->col);
+    return plan_is_memory(t) && plan_is_linear(k, load, g->col);
 }
 
 static int can_store(const Stage *g, uint32_t n)
@@ -86,7 +84,7 @@ static int can_store(const Stage *g, uint32_t n)
     const Kernel *k = g->p->k;
     const Stmt *s = &g->stores[n];
     const Tensor *t = &k->tensors.at[s->buffer];
-    if (s->kind != TILE_store || !is_memory(t) || !t->rank || t->both || t->turned ||
+    if (s->kind != TILE_store || !plan_is_memory(t) || !t->rank || t->both || t->turned ||
         !plan_is_unit(k, s->index[s->nindex - 1], g->col))
         return 0;
     int apart = g->row == NONE || !s->add; /* a sum needs a place for each row */
