@@ -49,11 +49,12 @@ static CheckCase new_case(const Job *j, const Kernel *k)
 
 /* Random inputs that the kernel accepts: fewer index values when it refuses them, positive floats when it makes NaN
  * of the others. What it still refuses is compared all the same: compiled code must refuse it too. */
-int check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r)
+const char *check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r)
 {
     for (int attempt = 0; attempt < 6; attempt++) {
-        if (!check_fill(c))
-            return 0;
+        const char *error = check_fill(c);
+        if (error)
+            return error;
         *r = check_reference(c, EVAL_REFERENCE, with_bounds);
         if (r->error)
             c->shrink *= 2;
@@ -62,7 +63,7 @@ int check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r)
         else
             break;
     }
-    return 1;
+    return NULL;
 }
 
 static const char *named(Arena *a, const char *what, const char *bad)
@@ -115,9 +116,8 @@ static const char *run_plain(Job *j)
 {
     CheckCase c = new_case(j, j->k);
     CheckReference r;
-    if (!check_find_inputs(&c, 1, &r))
-        return "the sizes are too large";
-    return compare_targets(j, &c, &r);
+    const char *error = check_find_inputs(&c, 1, &r);
+    return error ? error : compare_targets(j, &c, &r);
 }
 
 /* The origin's inputs are found first: a derived kernel gets the same ones. */
@@ -125,14 +125,15 @@ static const char *run_derived(Job *j)
 {
     CheckCase origin = new_case(j, j->origin), c = new_case(j, j->k);
     CheckReference r;
-    if (!check_find_inputs(&origin, 0, &r))
-        return "the sizes are too large";
+    const char *error = check_find_inputs(&origin, 0, &r);
+    if (error)
+        return error;
     if (r.error) {
         j->note = arena_printf(j->arena, "left out: %s", r.error);
         return NULL;
     }
     c.positive = origin.positive;
-    const char *error = check_fill_derived(&c, &origin, j->derive, EVAL_REFERENCE);
+    error = check_fill_derived(&c, &origin, j->derive, EVAL_REFERENCE);
     if (error)
         return error;
     r = check_reference(&c, EVAL_REFERENCE, 1);
@@ -144,8 +145,9 @@ static const char *run_gradient(Job *j)
     CheckCase origin = new_case(j, j->origin);
     CheckReference r;
     origin.unrounded = 1;
-    if (!check_find_inputs(&origin, 0, &r))
-        return "the sizes are too large";
+    const char *error = check_find_inputs(&origin, 0, &r);
+    if (error)
+        return error;
     if (r.error) {
         j->note = arena_printf(j->arena, "left out: %s", r.error);
         return NULL;
@@ -330,7 +332,10 @@ int check_tests(const char *path, const CheckOptions *o, FILE *out)
     if (!status) {
         run_all(&check);
         fprintf(out, "%s: %u runs, %u failed\n", path, check.runs, check.failed);
-        status = check.failed ? DRIVER_ERROR : DRIVER_OK;
+        if (o->kernel && !check.runs)
+            fprintf(out, "error: %s has no kernel '%s' to test; derived ones are tested with their origin\n",
+                    path, o->kernel);
+        status = check.failed || (o->kernel && !check.runs) ? DRIVER_ERROR : DRIVER_OK;
     }
     check_unload(&check);
     return status;

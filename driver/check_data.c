@@ -169,7 +169,26 @@ static void fill_tensor(CheckCase *c, uint32_t param)
     }
 }
 
-int check_fill(CheckCase *c)
+enum { ELEMENTS_MAX = 1 << 24 }; /* of a parameter */
+
+/* count: -1 where it is no number of 64 bits. */
+static const char *too_many(const CheckCase *c, const char *name, int64_t count)
+{
+    const Module *m = c->k->module;
+    Text out = {.arena = c->arena};
+    DimId *dims = arena_array(c->arena, DimId, m->dims.len + 1);
+    uint32_t n = ir_kernel_dims(c->k, dims);
+    if (count < 0)
+        text_add(&out, "%s has too many elements", name);
+    else
+        text_add(&out, "%s has %lld elements", name, (long long)count);
+    for (uint32_t d = 0; d < n; d++)
+        text_add(&out, "%s%s=%lld", d ? " " : " at ", m->dims.at[dims[d]].name, (long long)c->dims[dims[d]]);
+    text_add(&out, "; random data is made for at most %d of a parameter", ELEMENTS_MAX);
+    return text_string(&out);
+}
+
+const char *check_fill(CheckCase *c)
 {
     const Kernel *k = c->k;
     c->values = arena_array(c->arena, CheckValue, k->params.len + 1);
@@ -183,13 +202,13 @@ int check_fill(CheckCase *c)
         if (r)
             c->values[i].route = r->role == ROLE_IN ? check_route(c, r) : check_route_room(c, r);
         c->values[i].count = t ? check_elements(c, t) : c->values[i].route.rows;
-        if (c->values[i].count < 0 || c->values[i].count > (int64_t)1 << 24)
-            return 0;
+        if (c->values[i].count < 0 || c->values[i].count > ELEMENTS_MAX)
+            return too_many(c, t ? t->name : r->name, c->values[i].count);
         if (t)
             c->values[i].data = arena_array(c->arena, double, c->values[i].count + 1);
     }
     for (uint32_t i = 0; i < k->params.len; i++)
         if (check_tensor(k, i) && !(c->given && c->given[i].data))
             fill_tensor(c, i);
-    return 1;
+    return NULL;
 }

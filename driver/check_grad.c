@@ -73,9 +73,7 @@ const char *check_fill_derived(CheckCase *derived, const CheckCase *origin, cons
     if (derived->k->name == d->backward)
         error = take_saved(derived, origin, d, mode, given);
     derived->given = given;
-    if (!error && !check_fill(derived))
-        error = "the sizes are too large";
-    return error;
+    return error ? error : check_fill(derived);
 }
 
 /* ---- finite differences ---- */

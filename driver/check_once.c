@@ -1,6 +1,8 @@
 /* What `moec run` does: one kernel, once, on random data. */
 #include "driver/check_parts.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +18,10 @@ static void print_values(FILE *out, const char *name, Elem e, const unsigned cha
         sum += v;
     }
     hash_hex(bytes, (size_t)count * elem_bytes(e), hash);
-    fprintf(out, "%s: %lld %s, from %.6g to %.6g, mean %.6g, hash %.16s:", name, (long long)count,
-            elem_name(e), low, high, count ? sum / (double)count : 0, hash);
+    fprintf(out, "%s: %lld %s, ", name, (long long)count, elem_name(e));
+    if (count)
+        fprintf(out, "from %.6g to %.6g, mean %.6g, ", low, high, sum / (double)count);
+    fprintf(out, "hash %.16s:", hash);
     for (int64_t n = 0; n < count && n < 6; n++)
         fprintf(out, " %.6g", element_read(e, bytes + (size_t)n * elem_bytes(e)));
     fprintf(out, count > 6 ? " ...\n" : "\n");
@@ -79,9 +83,13 @@ const char *check_take_size(const Module *m, const char *text, int64_t *dims)
         const char *name = m->dims.at[d].name;
         if (strlen(name) != len || strncmp(name, text, len) != 0 || text[len] != '=')
             continue;
+        errno = 0;
         dims[d] = strtoll(text + len + 1, &end, 10);
-        if (end > text + len + 1 && *end == '\0')
-            return NULL;
+        if (end == text + len + 1 || *end)
+            break;
+        return dims[d] < 0 || errno
+                   ? arena_printf(m->arena, "'%s': a size is from 0 to %lld", text, LLONG_MAX)
+                   : NULL;
     }
     return arena_printf(m->arena, "'%s' is not NAME=SIZE of a dimension of this file", text);
 }
@@ -103,15 +111,17 @@ static const char *run_once(Check *check)
     TestRun run = {0};
     CheckReference r;
     if (!k)
-        return "there is no such kernel";
+        return arena_printf(m->arena, "the file has no kernel '%s'",
+                            check->o->kernel ? check->o->kernel : "");
     const char *error = check->o->routing ? check_parse_routing(check->o->routing, m->arena, &run) : NULL;
     for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
         error = check_take_size(m, check->o->sizes[i], dims);
     if (error)
         return error;
     CheckCase c = check_new_case(check, m->arena, k, dims, &run);
-    if (!check_find_inputs(&c, check->o->tiles != NULL, &r))
-        return "the sizes are too large";
+    error = check_find_inputs(&c, check->o->tiles != NULL, &r);
+    if (error)
+        return error;
     return check->o->interpret ? run_interpreter(check, &c, &r) : run_compiled(check, &c, &r);
 }
 

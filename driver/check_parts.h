@@ -79,8 +79,8 @@ void check_unload(Check *check);
 /* ---- check.c ---- */
 
 CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims, const TestRun *run);
-/* Random inputs that the kernel accepts, if there are any, and the reference on them. 0: the sizes are too large. */
-int check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r);
+/* Random inputs that the kernel accepts, if there are any, and the reference on them. NULL, or an error text. */
+const char *check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r);
 int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
 
 /* ---- check_once.c ---- */
@@ -94,8 +94,8 @@ const char *check_take_size(const Module *m, const char *text, int64_t *dims);
 int64_t check_extent_value(const CheckCase *c, Extent e); /* -1 on overflow */
 const Tensor *check_tensor(const Kernel *k, uint32_t param); /* NULL: a route */
 int64_t check_elements(const CheckCase *c, const Tensor *t);
-/* Fills c->values with random inputs; outputs get memory full of NaN. 0 when the sizes are out of reach. */
-int check_fill(CheckCase *c);
+/* Fills c->values with random inputs; outputs get memory full of NaN. NULL, or which sizes are out of reach. */
+const char *check_fill(CheckCase *c);
 /* One tensor's random values. */
 void check_random(CheckCase *c, const Tensor *t, double *data, int64_t count);
 

@@ -75,7 +75,7 @@ static const char *fill(CheckCase *c)
             given[i].data = &nothing;
     }
     c->given = given;
-    return check_fill(c) ? NULL : "a route or a list of numbers is too large";
+    return check_fill(c);
 }
 
 static const char *new_call(ReportCall *call, const CheckCase *c)
@@ -218,7 +218,8 @@ static const char *report_once(const ReportWork *w)
     int64_t *dims = check_default_sizes(m, m->arena);
     TestRun run = {0};
     if (!k)
-        return "there is no such kernel";
+        return arena_printf(m->arena, "the file has no kernel '%s'",
+                            check->o->kernel ? check->o->kernel : "");
     if (check->for_jit->machine->kind != MACHINE_NPU)
         return arena_printf(m->arena, "%s is no NPU; `moec machines` lists machines",
                             check->for_jit->machine->name);

@@ -99,7 +99,8 @@ EvalRoute check_route_room(CheckCase *c, const Route *r)
                      .rows = check_extent_value(c, g->rows)};
     int64_t slots;
     if (out.tokens < 0 || out.choices < 0 || out.groups < 0 || out.rows < 0 ||
-        __builtin_mul_overflow(out.tokens, out.choices, &slots) || slots > 1 << 24 || out.rows > 1 << 24) {
+        __builtin_mul_overflow(out.tokens, out.choices, &slots) || slots > 1 << 24 || out.rows > 1 << 24 ||
+        out.groups > 1 << 24) {
         out.rows = -1;
         return out;
     }

@@ -75,6 +75,13 @@ expect 2 'whole number' "$moec" a.moe -O9 -o a.so
 expect 2 'unrecognized' "$moec" a.moe --frobnicate
 expect 2 'one input' "$moec" a.moe b.moe -o a.so
 expect 2 'no input' "$moec" run
+expect 1 "'T=-1': a size is from 0 to" "$moec" run a.moe rmsnorm T=-1
+expect 1 "'T=99999999999999999999': a size is from 0 to" "$moec" run a.moe rmsnorm T=99999999999999999999
+expect 1 'x has 10000000000 elements at T=100000 H=100000; random data' "$moec" run a.moe rmsnorm T=100000 H=100000
+expect 1 'x has too many elements at T=4000000000 H=4000000000' "$moec" run a.moe rmsnorm T=4000000000 H=4000000000
+expect 0 'y: 0 bf16, hash' "$moec" run a.moe rmsnorm T=0
+expect 1 "has no kernel 'nothing'" "$moec" run a.moe nothing
+expect 1 "has no kernel 'nothing' to test" "$moec" test --kernel=nothing a.moe
 expect 2 'too much' "$moec" passes me
 expect 2 'one machine' "$moec" machines host host
 
