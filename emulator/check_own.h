@@ -75,8 +75,8 @@ struct Checker {
     Vec(FlagKind) flags; /* of the launch */
     uint32_t nflags;
     uint32_t *flag_of; /* by StmtId: number of its FlagKind */
-    uint8_t *
-        loose; /* by TensorId: in thread space, and the scalar unit writes it in this launch, who knows where */
+    /* by TensorId: in thread space, and the scalar unit writes it in this launch, who knows where */
+    uint8_t *loose;
     Runs runs;
     const char *error;
 };

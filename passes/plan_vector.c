@@ -79,6 +79,65 @@ static int can_load(const Stage *g, ExprId load, uint32_t store)
     return plan_is_memory(t) && plan_is_linear(k, load, g->col);
 }
 
+/* Is the node evaluated whenever root is? Not if it is only on a side of `if`, or behind `and` or `or`. */
+static int is_asked_for(const Kernel *k, ExprId root, ExprId node)
+{
+    Arena *arena = k->module->arena;
+    Nodes nodes = x_below(k, root, EVERYWHERE);
+    ExprMap asked = x_map(arena, nodes.n);
+    *x_map_at(&asked, root) = 1;
+    for (uint32_t i = nodes.n; i-- > 0;) {
+        ExprId e = nodes.at[i];
+        if (x_map_get(&asked, e) == NONE)
+            continue;
+        if (e == node)
+            return 1;
+        int lazy = x_at(k, e)->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or);
+        for (uint32_t a = 0; a < (lazy ? 1u : x_at(k, e)->nargs); a++)
+            *x_map_at(&asked, x_arg(k, e, a)) = 1;
+    }
+    return 0;
+}
+
+/* Do the stores, or loads that are always evaluated, use the subscript for an axis of this extent? */
+static int is_used(const Stage *g, ExprId subscript, Extent extent)
+{
+    const Kernel *k = g->p->k;
+    for (uint32_t n = 0; n < g->nstores; n++) {
+        const Stmt *s = &g->stores[n];
+        for (uint32_t a = 0; a < s->nindex; a++)
+            if (s->index[a] == subscript &&
+                ext_same(k->module, k->tensors.at[s->buffer].axes[a].extent, extent))
+                return 1;
+        Nodes nodes = x_below(k, g->values[n], EVERYWHERE);
+        for (uint32_t i = 0; i < nodes.n; i++) {
+            const Expr *x = x_at(k, nodes.at[i]);
+            for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
+                if (x_arg(k, nodes.at[i], a) == subscript &&
+                    ext_same(k->module, k->tensors.at[x->sym].axes[a].extent, extent) &&
+                    is_asked_for(k, g->values[n], nodes.at[i]))
+                    return 1;
+        }
+    }
+    return 0;
+}
+
+/* What is moved is moved whether it is asked for or not, so it must be there. */
+static int may_move(const Stage *g, ExprId load, uint32_t store)
+{
+    const Tensor *t = &g->p->k->tensors.at[x_at(g->p->k, load)->sym];
+    if (t->space == SPACE_REG || !x_uses_index(g->p->k, load, g->col) ||
+        is_asked_for(g->p->k, g->values[store], load))
+        return 1;
+    for (uint32_t a = 0; a < x_at(g->p->k, load)->nargs; a++) {
+        ExprId subscript = x_arg(g->p->k, load, a);
+        if (!is_used(g, subscript, t->axes[a].extent) &&
+            ir_prove_range(g->p->k, subscript, t->axes[a], NONE) != PROOF_INSIDE)
+            return 0;
+    }
+    return 1;
+}
+
 static int can_store(const Stage *g, uint32_t n)
 {
     const Kernel *k = g->p->k;
@@ -95,8 +154,11 @@ static int can_store(const Stage *g, uint32_t n)
     }
     if (!apart)
         return 0;
-    each_below (x, k, g->values[n], EVERYWHERE) {
-        if (x_at(k, *x)->kind == X_LANES || (x_at(k, *x)->kind == X_LOAD && !can_load(g, *x, n)))
+    Nodes nodes = x_below(k, g->values[n], EVERYWHERE);
+    for (uint32_t i = 0; i < nodes.n; i++) {
+        ExprId x = nodes.at[i];
+        if (x_at(k, x)->kind == X_LANES ||
+            (x_at(k, x)->kind == X_LOAD && (!can_load(g, x, n) || !may_move(g, x, n))))
             return 0;
     }
     return 1;
