@@ -40,6 +40,15 @@ int64_t box_place(const Shape *s, int64_t matrix, int64_t i, int64_t j)
            layout_place(s->layout, s->elem, s->x, s->y, i, j) * (int64_t)elem_bytes(s->elem);
 }
 
+void box_flatten(Shape *s, Box *b)
+{
+    int64_t bytes = (int64_t)elem_bytes(s->elem);
+    if (!layout_is_dense(s->layout) || b->matrix < 0 || b->matrix >= s->matrices)
+        return;
+    *b = (Box){0, 0, box_place(s, b->matrix, b->i, b->j) / bytes, 1, b->cols};
+    *s = (Shape){LAYOUT_ROWS, s->elem, 1, 1, s->matrices * s->stride / bytes, s->matrices * s->stride};
+}
+
 /* ---- runs ---- */
 
 typedef struct Writer {

@@ -26,6 +26,8 @@ int box_shape(const Kernel *k, TensorId t, const int64_t *dims, Shape *out);
 /* element: row-major number of the first one. */
 Box box_at(const Shape *s, int64_t element, int64_t rows, int64_t cols);
 int box_is_inside(const Shape *s, const Box *b);
+/* Of a dense buffer, one row that runs on through the rows that follow: Note [Joined axes]. All of the buffer as one row. */
+void box_flatten(Shape *s, Box *b);
 int64_t box_place(const Shape *s, int64_t matrix, int64_t i, int64_t j); /* the first byte of an element */
 /* The bytes of a box that is inside, each once: as few runs as follow from going over it the way it lies. */
 void box_runs(const Shape *s, const Box *b, Arena *a, Runs *out);

@@ -131,6 +131,7 @@ typedef struct Access {
     TensorId buffer;
     int write, loose; /* loose: it may read what nobody has written */
     uint32_t thread;
+    Shape shape;
     Box box;
     const uint32_t *knows; /* of the thread */
     Mark mark;
@@ -229,7 +230,7 @@ static Problem touch_run(Checker *c, const Access *a, Cell *cells, int64_t *at, 
 static Cell *shadow(Checker *c, const Access *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    const Shape *s = &c->shapes[a->buffer];
+    const Shape *s = &a->shape;
     const OnChip *space = check_space(c->machine, t->space);
     uint32_t sub = t->space == SPACE_UB ? a->thread / UNIT_COUNT : 0;
     Cell **cells =
@@ -245,7 +246,7 @@ static Cell *shadow(Checker *c, const Access *a)
 static void explain(Checker *c, const Access *a, Problem p, int64_t byte, const Other *other)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    Box at = box_find(&c->shapes[a->buffer], &a->box, byte);
+    Box at = box_find(&a->shape, &a->box, byte);
     const char *element = check_element_text(c, a->buffer, &at), *does = a->write ? "writes" : "reads";
     const char *unit = check_thread_text(c, a->thread), *here = check_stmt_text(c, a->stmt);
     const char *there = other->mark.clock ? check_stmt_text(c, other->mark.stmt) : "";
@@ -273,7 +274,7 @@ static void explain(Checker *c, const Access *a, Problem p, int64_t byte, const 
 
 static int refuse_place(Checker *c, const Access *a)
 {
-    const Shape *s = &c->shapes[a->buffer];
+    const Shape *s = &a->shape;
     const Box *b = &a->box;
     const char *does = a->write ? "writes" : "reads";
     if (box_is_inside(s, b))
@@ -291,7 +292,7 @@ static int refuse_place(Checker *c, const Access *a)
 static int refuse_alignment(Checker *c, const Access *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    const Shape *s = &c->shapes[a->buffer];
+    const Shape *s = &a->shape;
     const OnChip *space = check_space(c->machine, t->space);
     if (!space || a->box.rows * a->box.cols == 1)
         return 0;
@@ -323,6 +324,7 @@ static Access *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, Te
                     .buffer = buffer,
                     .write = write,
                     .loose = c->loose[buffer],
+                    .shape = c->shapes[buffer],
                     .thread = check_thread(sub, unit)};
     out->knows = check_core(c)->knows + (size_t)out->thread * c->threads;
     out->mark = (Mark){out->knows[out->thread], out->thread, stmt};
@@ -333,7 +335,7 @@ static void touch_box(Checker *c, const Access *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
     Cell *cells = shadow(c, a);
-    box_runs(&c->shapes[a->buffer], &a->box, c->arena, &c->runs);
+    box_runs(&a->shape, &a->box, c->arena, &c->runs);
     for (uint32_t i = 0; i < c->runs.len; i++) {
         int64_t at = t->at + c->runs.at[i].at, end = at + c->runs.at[i].bytes;
         Other other;
@@ -347,13 +349,32 @@ static void touch_box(Checker *c, const Access *a)
     }
 }
 
+/* Of what all cores see, nothing is kept but that it is inside. */
+static void refuse_outside(Checker *c, StmtId stmt, TensorId buffer, int64_t element, int64_t rows,
+                           int64_t cols, int write)
+{
+    const Shape *s = &c->shapes[buffer];
+    int64_t end = element + (rows - 1) * s->y + cols, all = s->matrices * s->x * s->y;
+    if (element < 0 || end > all)
+        check_fail(c, "overflow: %s %s the elements %lld..%lld of %s, which has %lld",
+                   check_stmt_text(c, stmt), write ? "writes" : "reads", (long long)element, (long long)end,
+                   c->k->tensors.at[buffer].name, (long long)all);
+}
+
 void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int64_t element,
                     int64_t rows, int64_t cols, int write)
 {
     Access a;
-    if (rows <= 0 || cols <= 0 || !begin_access(c, stmt, unit, sub, buffer, write, &a))
+    Space space = c->k->tensors.at[buffer].space;
+    if (rows <= 0 || cols <= 0)
         return;
-    a.box = box_at(&c->shapes[buffer], element, rows, cols);
+    if (space == SPACE_GM || space == SPACE_WORK)
+        refuse_outside(c, stmt, buffer, element, rows, cols, write);
+    if (!begin_access(c, stmt, unit, sub, buffer, write, &a))
+        return;
+    a.box = box_at(&a.shape, element, rows, cols);
+    if (space == SPACE_THREAD && rows == 1 && !box_is_inside(&a.shape, &a.box))
+        box_flatten(&a.shape, &a.box);
     if (!refuse_place(c, &a) && !refuse_alignment(c, &a))
         touch_box(c, &a);
 }

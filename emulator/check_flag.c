@@ -5,57 +5,79 @@
 
 /* ---- the flags of a launch ---- */
 
-static uint32_t flag_kind(Checker *c, const Stmt *s)
+static uint32_t flag_kind(Checker *c, const Stmt *s, Crossing crossing)
 {
     for (uint32_t i = 0; i < c->flags.len; i++) {
         const FlagKind *f = &c->flags.at[i];
-        if (f->from == (Unit)s->unit && f->to == (Unit)s->other_unit && f->buffer == s->buffer)
+        if (f->from == (Unit)s->unit && f->to == (Unit)s->other_unit && f->buffer == s->buffer &&
+            f->crossing == crossing)
             return i;
     }
     FlagKind f = {.from = (Unit)s->unit,
                   .to = (Unit)s->other_unit,
                   .buffer = s->buffer,
+                  .crossing = crossing,
                   .slots = 1,
+                  .first = c->nflags,
                   .begins_set = flag_begins_set(c->k, s)};
     if (s->nindex)
         ext_eval(c->k->module, c->k->tensors.at[s->buffer].axes[0].extent, c->dims, &f.slots);
-    f.first = c->nflags;
     c->nflags += (uint32_t)f.slots * c->subs;
     vec_push(c->arena, &c->flags, f);
     return c->flags.len - 1;
 }
 
-static void find_in(Checker *c, StmtId first, int in_split)
+/* A set or a wait of the launch, in the order of its text. */
+typedef struct FlagPlace {
+    StmtId stmt;
+    int in_split;
+} FlagPlace;
+typedef Vec(FlagPlace) FlagPlaces;
+
+static void find_in(Checker *c, StmtId first, int in_split, FlagPlaces *out)
 {
     for (StmtId id = first; id != NONE; id = c->k->tiles->stmts.at[id].next) {
         const Stmt *s = &c->k->tiles->stmts.at[id];
-        if (s->kind == TILE_set || s->kind == TILE_wait) {
-            c->flag_of[id] = flag_kind(c, s);
-            c->flags.at[c->flag_of[id]].sides[s->kind == TILE_wait] |= in_split ? 2 : 1;
-        } else if ((s->kind == TILE_store || s->kind == TILE_pack) && tile_unit(c->k, s) == UNIT_scalar) {
+        if (s->kind == TILE_set || s->kind == TILE_wait)
+            vec_push(c->arena, out, (FlagPlace){id, in_split});
+        else if ((s->kind == TILE_store || s->kind == TILE_pack) && tile_unit(c->k, s) == UNIT_scalar)
             c->loose[s->buffer] |= c->k->tensors.at[s->buffer].space == SPACE_THREAD;
-        }
         if (tile_has_body(s))
-            find_in(c, s->first, in_split || (s->kind == TILE_for && s->mode == LOOP_SPLIT));
+            find_in(c, s->first, in_split || (s->kind == TILE_for && s->mode == LOOP_SPLIT), out);
     }
 }
 
-/* Each unit's side is where its statements stand; what stands on both sides only is a matter of one core. */
-static Crossing crossing(const FlagKind *f)
+static int is_partner(const Stmt *a, const Stmt *b)
 {
-    return f->sides[0] == 1 && f->sides[1] == 2   ? CROSS_TO_VECTOR
-           : f->sides[0] == 2 && f->sides[1] == 1 ? CROSS_FROM_VECTOR
-           : f->sides[0] == 3 || f->sides[1] == 3 ? CROSS_BOTH
-                                                  : CROSS_NONE;
+    return a->kind != b->kind && a->unit == b->unit && a->other_unit == b->other_unit &&
+           a->buffer == b->buffer;
+}
+
+/* The sides of a set and the wait that ends it: the next one of the text, behind its last statement the first one. */
+static Crossing crossing(const Checker *c, const FlagPlaces *p, uint32_t n)
+{
+    const Stmt *s = &c->k->tiles->stmts.at[p->at[n].stmt];
+    int is_set = s->kind == TILE_set, self = p->at[n].in_split;
+    for (uint32_t i = 1; i < p->len; i++) {
+        const FlagPlace *other = &p->at[(is_set ? n + i : n + p->len - i) % p->len];
+        if (is_partner(s, &c->k->tiles->stmts.at[other->stmt]))
+            return other->in_split == self ? CROSS_NONE
+                   : self == is_set        ? CROSS_FROM_VECTOR
+                                           : CROSS_TO_VECTOR;
+    }
+    return CROSS_NONE;
 }
 
 void check_find_flags(Checker *c)
 {
+    FlagPlaces places = {0};
     c->flags.len = c->nflags = 0;
     memset(c->loose, 0, c->k->tensors.len);
-    find_in(c, c->k->tiles->stmts.at[c->launch].first, 0);
-    for (uint32_t i = 0; i < c->flags.len; i++)
-        c->flags.at[i].crossing = crossing(&c->flags.at[i]);
+    find_in(c, c->k->tiles->stmts.at[c->launch].first, 0, &places);
+    for (uint32_t i = 0; i < places.len; i++) {
+        StmtId id = places.at[i].stmt;
+        c->flag_of[id] = flag_kind(c, &c->k->tiles->stmts.at[id], crossing(c, &places, i));
+    }
 }
 
 /* ---- their states ---- */
@@ -68,7 +90,7 @@ static void begin(Checker *c, Core *core)
         const FlagKind *f = &c->flags.at[i];
         for (uint32_t n = f->first; n < f->first + (uint32_t)f->slots * c->subs; n++)
             core->flags[n] =
-                (Flag){(uint8_t)f->begins_set, 0, NONE, arena_array(c->arena, uint32_t, c->threads)};
+                (Flag){(uint8_t)f->begins_set, NONE, arena_array(c->arena, uint32_t, c->threads)};
     }
 }
 
@@ -115,37 +137,6 @@ static void wait_for(Checker *c, const FlagKind *f, Flag *flag, StmtId stmt, int
             knows[t] = flag->knows[t];
 }
 
-/* A wait is over when every set is that this sub has not waited for: those of its own and of the cube core's units; in the cube
- * core, those of all. */
-static void wait_for_all(Checker *c, const FlagKind *f, StmtId stmt, int64_t slot, uint32_t sub,
-                         uint32_t *knows)
-{
-    uint32_t found = 0, touched = 0;
-    for (uint32_t i = 0; i < c->subs; i++) {
-        Flag *flag = flag_at(c, f, slot, i);
-        touched += flag->by != NONE;
-        if ((sub && i && i != sub) || !flag->set || flag->seen >> sub & 1)
-            continue;
-        flag->seen |= 1u << sub;
-        found++;
-        for (uint32_t t = 0; t < c->threads; t++)
-            if (knows[t] < flag->knows[t])
-                knows[t] = flag->knows[t];
-    }
-    if (!found && (touched || !f->begins_set))
-        check_fail(c, "deadlock: %s never ends: nobody has set %s since the last wait",
-                   check_stmt_text(c, stmt), flag_text(c, f, slot));
-}
-
-static void set_for_all(Checker *c, Flag *flag, StmtId stmt, const uint32_t *knows)
-{
-    flag->set = 1;
-    flag->seen = 0;
-    flag->by = stmt;
-    for (uint32_t t = 0; t < c->threads; t++)
-        flag->knows[t] = knows[t];
-}
-
 void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot)
 {
     const Stmt *s = &c->k->tiles->stmts.at[stmt];
@@ -160,14 +151,6 @@ void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot)
     int is_set = s->kind == TILE_set;
     uint32_t self = check_thread(sub, is_set ? f->from : f->to);
     uint32_t *knows = check_core(c)->knows + (size_t)self * c->threads;
-    if (f->crossing == CROSS_BOTH) {
-        if (is_set)
-            set_for_all(c, flag_at(c, f, slot, sub), stmt, knows);
-        else
-            wait_for_all(c, f, stmt, slot, sub, knows);
-        knows[self] += (uint32_t)is_set;
-        return;
-    }
     int all = f->crossing == (is_set ? CROSS_TO_VECTOR : CROSS_FROM_VECTOR);
     for (uint32_t i = all ? 1 : sub; i < (all ? c->subs : sub + 1); i++) {
         Flag *flag = flag_at(c, f, slot, i);
@@ -181,8 +164,6 @@ void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot)
 
 static int is_lost(const FlagKind *f, const Flag *flag)
 {
-    if (f->crossing == CROSS_BOTH)
-        return flag->set && !flag->seen;
     return flag->by != NONE && flag->set != f->begins_set;
 }
 

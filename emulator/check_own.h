@@ -28,23 +28,21 @@ typedef struct Cell {
 } Cell;
 enum { CELL_BYTES = 32, PART_BYTES = 2, PARTS = CELL_BYTES / PART_BYTES };
 
-/* CROSS_BOTH: units of one core agree by it as well as a cube core with its vector cores. */
-typedef enum Crossing { CROSS_NONE, CROSS_TO_VECTOR, CROSS_FROM_VECTOR, CROSS_BOTH } Crossing;
+/* Between whom: units of one core, or the cube core and all vector cores beside it. */
+typedef enum Crossing { CROSS_NONE, CROSS_TO_VECTOR, CROSS_FROM_VECTOR } Crossing;
 
 /* The flags of a launch about the slots of one buffer, from one unit to another. */
 typedef struct FlagKind {
     Unit from, to;
     TensorId buffer;
+    Crossing crossing;
     int64_t slots;
     uint32_t first; /* flag; then one for each slot and sub */
     int begins_set;
-    Crossing crossing;
-    uint8_t sides[2]; /* of sets, of waits: bit 0: outside split loops, 1: inside */
 } FlagKind;
 
 typedef struct Flag {
     uint8_t set;
-    uint32_t seen;   /* CROSS_BOTH: bits of the subs that have waited since the last set */
     StmtId by;       /* that changed it last; NONE: it is as it began */
     uint32_t *knows; /* what its setter knew, by thread */
 } Flag;

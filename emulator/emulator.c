@@ -513,6 +513,8 @@ int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *
     case TILE_valid:
     case TILE_COUNT: break;
     }
+    if (e->check && checker_error(e->check))
+        return 0; /* who knows what it would write to */
     return run && e->mode != EMULATE_MODEL;
 }
 
