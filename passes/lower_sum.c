@@ -253,6 +253,19 @@ static int is_done(const Lower *l, ExprId reduce)
     return 0;
 }
 
+/* The condition `when` of e, without e. Where the condition asks for e, another way has asked for it already, so that the
+ * value does not matter; else it is not looked at. */
+static ExprId without(Lower *l, ExprId when, ExprId e)
+{
+    Kernel *k = l->k;
+    if (when == NONE || !x_contains(k, when, e))
+        return when;
+    if (checks_inside(k, e))
+        return NONE;
+    Loc loc = x_at(k, e)->loc;
+    return x_replace(k, when, e, x_at(k, e)->type == TY_INT ? x_int(k, loc, 0) : x_float(k, loc, 0));
+}
+
 /* The maximal reductions below root that are still to be done, each with the condition under which its value is
  * asked for. Nodes go from the root down, so a node's ways are known before they are handed on. */
 static WantedList wanted(Lower *l, ExprId root)
@@ -279,11 +292,7 @@ static WantedList wanted(Lower *l, ExprId root)
         if (guard[i].ways.len > WAYS_MAX)
             join_ways(l, &guard[i]);
         if (x_at(k, e)->kind == X_REDUCE) {
-            ExprId when = any_way(l, &guard[i]);
-            if (when != NONE && x_contains(k, when, e) && checks_inside(k, e))
-                when = NONE;
-            if (when != NONE && x_contains(k, when, e))
-                BUG(arena, "lower: whether a reduction of kernel %s is needed depends on itself", k->name);
+            ExprId when = without(l, any_way(l, &guard[i]), e);
             vec_push(arena, &found, (Wanted){e, when});
             continue;
         }
@@ -348,6 +357,14 @@ static uint32_t place_of(const Order *o, ExprId reduce)
     return i;
 }
 
+/* The error ends the compilation; until then the sum is one without condition. */
+static void refuse_circle(const Lower *l, ExprId reduce)
+{
+    diag_add(l->k->module->diags, DIAG_sum_circle, x_at(l->k, reduce)->loc, "give one of them a name",
+             "in kernel %s, whether this reduction is computed depends on one that depends on this one",
+             l->k->name);
+}
+
 static void make(Lower *l, Order *o, uint32_t i)
 {
     ExprId reds[REDUCE_MAX], guard = o->found.at[i].guard;
@@ -357,8 +374,11 @@ static void make(Lower *l, Order *o, uint32_t i)
     uint32_t n = guard == NONE ? 0 : lower_reductions(l->k, guard, reds, REDUCE_MAX);
     for (uint32_t r = 0; r < n && r < REDUCE_MAX; r++) {
         uint32_t before = place_of(o, reds[r]);
-        if (before < o->found.len && o->state[before] == OPEN)
-            BUG(l->k->module->arena, "lower: reductions of kernel %s stand before each other", l->k->name);
+        if (before < o->found.len && o->state[before] == OPEN) {
+            refuse_circle(l, o->found.at[i].reduce);
+            guard = NONE;
+            break;
+        }
         if (before < o->found.len)
             make(l, o, before);
     }
