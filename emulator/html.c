@@ -103,7 +103,7 @@ static void put_launches(Page *p)
         cell(p, "td", t->place == ON_HOST ? "not timed" : us(p, time));
         cell(p, "td", p->s->cycles ? percent(p, (double)time / (double)p->s->cycles) : "");
         cell(p, "td", percent(p, cube_use(p->s, l->cube_steps, time)));
-        cell(p, "td", t->place == ON_HOST ? "" : bound_name(l->bound));
+        cell(p, "td", t->place == ON_HOST ? "" : bound_text(l, p->out->arena));
         cell(p, "td", bytes_text(p->out->arena, l->memory_bytes));
         cell(p, "td", arena_printf(p->out->arena, "%lld", (long long)items));
         cell(p, "td",

@@ -35,6 +35,13 @@ const char *launch_name(const Simulated *s, uint32_t launch, Arena *a)
     return name ? name : arena_printf(a, "launch %u", launch);
 }
 
+/* Where nothing is busy for most of the time, units wait for each other. */
+const char *bound_text(const SimulatedLaunch *l, Arena *a)
+{
+    double share = l->share[l->bound];
+    return arena_printf(a, "%s%s %.0f %%", share < 0.6 ? "waits, " : "", bound_name(l->bound), 100 * share);
+}
+
 const char *bytes_text(Arena *a, int64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
@@ -127,10 +134,9 @@ static void put_launches(const Simulated *s, Text *out)
             text_add(out, "%9s\n", "-");
             continue;
         }
-        text_add(out, "%9.1f %5.1f%% %5.1f%%  %s %.0f %%\n", us(s, l->end - from),
+        text_add(out, "%9.1f %5.1f%% %5.1f%%  %s\n", us(s, l->end - from),
                  s->cycles ? 100 * (double)(l->end - from) / (double)s->cycles : 0,
-                 100 * cube_use(s, l->cube_steps, l->end - from), bound_name(l->bound),
-                 100 * l->share[l->bound]);
+                 100 * cube_use(s, l->cube_steps, l->end - from), bound_text(l, out->arena));
     }
 }
 
