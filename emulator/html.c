@@ -21,7 +21,8 @@ static const char style[] =
     "svg text{font:11px "
     "system-ui,sans-serif;fill:#444}.wait{fill:#e4e4e4}.scalar{fill:#8c8c8c}.mte2{fill:#3b7dd8}"
     ".mte1{fill:#56b4c9}.cube{fill:#d1495b}.fix{fill:#e08e45}.vector{fill:#66a182}.mte3{fill:#8d6cab}"
-    ".buffer{fill:#3b7dd8;fill-opacity:.35;stroke:#3b7dd8}.frame{fill:none;stroke:#bbb}.note{color:#666}";
+    ".buffer{fill:#3b7dd8;fill-opacity:.35;stroke:#3b7dd8}.copy{stroke:#3b7dd8;stroke-dasharray:4 "
+    "3}.frame{fill:none;stroke:#bbb}.note{color:#666}";
 
 /* ---- text ---- */
 
@@ -189,6 +190,17 @@ static double across(int64_t at, int64_t from, int64_t to)
     return LEFT + (double)(WIDTH - LEFT) * (double)(at - from) / (double)(to > from ? to - from : 1);
 }
 
+/* Lines between the copies of a block, which are the first axis. */
+static void put_copies(Page *p, const Tensor *x, double left, double right, double top, double high)
+{
+    int64_t copies = 1;
+    if (x->rank > 2)
+        ext_eval(p->t->k->module, x->axes[0].extent, p->t->dims, &copies);
+    for (int64_t i = 1; i < copies && i < MAP; i++)
+        text_add(p->out, "<path class=\"copy\" d=\"M%.1f %.1fH%.1f\"/>", left,
+                 top + high * (double)i / (double)copies, right);
+}
+
 static void put_buffer(Page *p, TensorId id, Life life, int64_t from, int64_t to)
 {
     const Tensor *x = &p->t->k->tensors.at[id];
@@ -199,7 +211,9 @@ static void put_buffer(Page *p, TensorId id, Life life, int64_t from, int64_t to
              left, top, across(life.to, from, to) - left, high);
     put(p, arena_printf(p->out->arena, "%s: bytes %lld to %lld, from %s to %s us", x->name, (long long)x->at,
                         (long long)(x->at + bytes), us(p, life.from), us(p, life.to)));
-    text_add(p->out, "</title></rect><text x=\"%.1f\" y=\"%.1f\">", left + 4, top + (high > 12 ? 12 : high));
+    text_add(p->out, "</title></rect>");
+    put_copies(p, x, left, across(life.to, from, to), top, high);
+    text_add(p->out, "<text x=\"%.1f\" y=\"%.1f\">", left + 4, top + (high > 12 ? 12 : high));
     put(p, x->name);
     text_add(p->out, "</text>\n");
 }
