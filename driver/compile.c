@@ -162,7 +162,7 @@ static int read_module(Compilation *c, Module **out)
     return failed ? DRIVER_ERROR : passed(c);
 }
 
-static int reread(Compilation *c, Module **out)
+int compile_reread(Compilation *c, Module **out)
 {
     uint32_t kept = c->diags.list.len, errors = c->diags.errors;
     int status = read_module(c, out);
@@ -215,14 +215,26 @@ static int verify_tiles(Compilation *c, const Module *m)
     return DRIVER_OK;
 }
 
+/* Tells beside the error what would fit. */
+static void explain_fit(Compilation *c, Isa isa, const Fit *fit)
+{
+    uint32_t i = 0;
+    while (i < c->diags.list.len && c->diags.list.at[i].code != DIAG_plan_fit)
+        i++;
+    if (i < c->diags.list.len)
+        c->diags.list.at[i].help = fit_suggestions(c, isa, fit);
+}
+
 static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after)
 {
     const CompileOptions *o = &c->options;
     if (is_tile_text(c))
         return verify_tiles(c, m);
+    Fit fit = {.kernel = NULL};
     PipelineOptions p = {
         .context = {.isa = isa,
                     .machine = c->machine,
+                    .fit = &fit,
                     .optimize = o->level > 0,
                     .report = c->report,
                     .schedule_seed = o->schedule_seed},
@@ -238,12 +250,14 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
         .time_out = &c->times,
     };
     int failed = pipeline_run(m, &p);
+    if (fit.launch)
+        explain_fit(c, isa, &fit);
     return failed ? DRIVER_ERROR : passed(c);
 }
 
 int compile_module(Compilation *c, const char *stop_after, Module **out)
 {
-    int status = reread(c, out);
+    int status = compile_reread(c, out);
     return status ? status : run_passes(c, *out, c->isas.at[0], stop_after);
 }
 
@@ -330,7 +344,7 @@ static int lower_all(Compilation *c, BackendInput *inputs)
 {
     for (uint32_t i = 0; i < c->isas.n; i++) {
         Module *m = c->module;
-        if (i > 0 && reread(c, &m))
+        if (i > 0 && compile_reread(c, &m))
             return DRIVER_ERROR;
         if (run_passes(c, m, c->isas.at[i], NULL))
             return DRIVER_ERROR;

@@ -118,6 +118,7 @@ int compile_prepare(Compilation *c);                        /* targets, names of
 int compile_module(Compilation *c, const char *stop_after, Module **out);
 int compile_cached(Compilation *c, CacheEntry *entry);      /* 1: found */
 int compile_emit(Compilation *c, Product what, Bytes *out); /* object, assembly or LLVM; and c->header */
+int compile_reread(Compilation *c, Module **out); /* a module of its own as read; messages are not repeated */
 int compile_fail(Compilation *c, DiagCode code, const char *text); /* reports; DRIVER_ERROR */
 
 /* ---- replay.c ---- */
@@ -138,6 +139,11 @@ const char *target_for_this_cpu(IsaList *list, Arena *a);
 
 /* The description of that name, or in the file NAME.json. NULL or an error text. */
 const char *machine_open(Arena *a, const char *name, Description *out);
+
+/* ---- fit.c ---- */
+
+/* Clauses with which the launch that did not fit does, at most three, the nearest first; NULL: none was found. */
+const char *fit_suggestions(Compilation *c, Isa isa, const Fit *failed);
 
 /* ---- plugin.c ---- */
 

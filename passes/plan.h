@@ -69,6 +69,8 @@ TensorId plan_rows(Planner *p, const char *stem, Elem elem, int64_t rows, int64_
 int plan_is_unit(const Kernel *k, ExprId e, IndexId i);
 /* Does the pack read rows of memory that lie along the first axis of its box? */
 int plan_is_turned(const Kernel *k, const Stmt *pack);
+/* Is memory read with i only where a condition holds? Moved as a whole it may not be there. */
+int plan_is_guarded(const Kernel *k, ExprId e, IndexId i);
 /* Are all subscripts of the load linear in i? */
 int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
 

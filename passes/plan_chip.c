@@ -152,9 +152,9 @@ static void list_space(const Planner *p, Space s, Text *out)
         const Chip *c = &p->chips.at[i];
         const Tensor *t = &p->k->tensors.at[c->buffer];
         if (c->space == s)
-            text_add(out, "\n  %-8s %lld x %lld x %s x %lld = %lld bytes, line %u", t->name, (long long)c->x,
-                     (long long)c->y, elem_name(t->elem), (long long)c->copies, (long long)bytes_of(p, c),
-                     c->loc.line);
+            text_add(out, "%s %s of line %u: %lld x %lld x %s x %lld = %lld bytes", out->len ? ";" : "", t->name, c->loc.line,
+                     (long long)c->x, (long long)c->y, elem_name(t->elem), (long long)c->copies,
+                     (long long)bytes_of(p, c));
     }
 }
 
@@ -164,6 +164,8 @@ void plan_fit(Planner *p)
         int64_t bytes = taken(p, s), capacity = plan_capacity(p->m, s);
         if (bytes <= capacity)
             continue;
+        if (p->c->fit && !p->c->fit->launch)
+            *p->c->fit = (Fit){.kernel = p->k->name, .launch = p->launch};
         Text list = {.arena = p->k->module->arena};
         list_space(p, s, &list);
         diag_add(

@@ -31,6 +31,8 @@ typedef struct Lanes {
 static int note_loads(Lanes *y, ExprId e)
 {
     const Kernel *k = y->p->k;
+    if (plan_is_guarded(k, e, y->vector.var))
+        return 0;
     each_below (x, k, e, EVERYWHERE) {
         const Expr *n = x_at(k, *x);
         if (n->kind == X_LANES)

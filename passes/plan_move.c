@@ -48,6 +48,24 @@ static int is_move(const Kernel *k, const Stmt *s)
            (plan_is_linear(k, s->value, s->bound[0]) || plan_is_linear(k, s->value, s->bound[1]));
 }
 
+static int reads_with(const Kernel *k, ExprId e, IndexId i)
+{
+    each_below (x, k, e, EVERYWHERE)
+        if (x_at(k, *x)->kind == X_LOAD && k->tensors.at[x_at(k, *x)->sym].space != SPACE_REG && x_uses_index(k, *x, i))
+            return 1;
+    return 0;
+}
+
+int plan_is_guarded(const Kernel *k, ExprId e, IndexId i)
+{
+    Nodes nodes = x_below(k, e, EVERYWHERE);
+    for (uint32_t n = 0; n < nodes.n; n++)
+        if (x_at(k, nodes.at[n])->kind == X_IF &&
+            (reads_with(k, x_arg(k, nodes.at[n], 1), i) || reads_with(k, x_arg(k, nodes.at[n], 2), i)))
+            return 1;
+    return 0;
+}
+
 int plan_is_turned(const Kernel *k, const Stmt *s)
 {
     const Expr *x = x_at(k, s->value);

@@ -162,19 +162,28 @@ Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int al
     return usual;
 }
 
+/* The blocks of what did not fit are made smaller. */
+static int64_t to_fit(const PassContext *c, const Kernel *k, TensorId lhs, uint32_t axis, int64_t value)
+{
+    if (!c->fit || c->fit->kernel != k->name || c->fit->launch != k->tensors.at[lhs].name)
+        return value;
+    value = (value >> c->fit->shift[axis]) / LAYOUT_EDGE * LAYOUT_EDGE;
+    return c->fit->blocks[axis] = value < LAYOUT_EDGE ? LAYOUT_EDGE : value;
+}
+
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return nearest(c, k, KNOB_tile_m, lhs, usual);
+    return to_fit(c, k, lhs, 0, nearest(c, k, KNOB_tile_m, lhs, usual));
 }
 
 int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return nearest(c, k, KNOB_tile_n, lhs, usual);
+    return to_fit(c, k, lhs, 1, nearest(c, k, KNOB_tile_n, lhs, usual));
 }
 
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return nearest(c, k, KNOB_tile_k, lhs, usual);
+    return to_fit(c, k, lhs, 2, nearest(c, k, KNOB_tile_k, lhs, usual));
 }
 
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
