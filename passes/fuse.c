@@ -81,6 +81,22 @@ static FuseWish wish_of(const Producer *p)
     return all;
 }
 
+/* Is it rows that a route picks, and the operand of a sum? */
+static int is_routed_operand(const Producer *p)
+{
+    const Kernel *k = p->f->k;
+    int routed = 0;
+    each_below (x, k, k->eqs.at[p->at].rhs, EVERYWHERE)
+        routed |= x_at(k, *x)->kind == X_TOKEN || x_at(k, *x)->kind == X_SLOT || x_at(k, *x)->kind == X_ROW;
+    for (uint32_t r = 0; routed && r < p->readers.len; r++) {
+        Nodes nodes = x_below(k, k->eqs.at[p->readers.at[r]].rhs, EVERYWHERE);
+        for (uint32_t i = 0; i < nodes.n; i++)
+            if (x_at(k, nodes.at[i])->kind == X_REDUCE && x_loads(k, nodes.at[i], p->local))
+                return 1;
+    }
+    return 0;
+}
+
 /* NULL, or why the local must stand in memory whatever the rule. */
 static const char *must_stand(const Producer *p)
 {
@@ -98,6 +114,8 @@ static const char *must_stand(const Producer *p)
         if (is_stale(p, p->readers.at[r]))
             return "what it reads is written before its reader";
     }
+    if (pass_npu(f->c) && p->wish != FUSE_WANTED && is_routed_operand(p))
+        return "an NPU moves rows that a route picks one by one: better once than for each block of columns";
     return p->wish == FUSE_NEVER ? "the schedule stores it" : NULL;
 }
 
