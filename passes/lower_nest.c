@@ -92,6 +92,18 @@ static Nest plan_nest(Lower *l)
     return n;
 }
 
+static void open_row_blocks(Lower *l, Loc loc, Nest *n)
+{
+    const Plan *p = &l->plan;
+    if (p->row != NONE && p->row != n->row_index)
+        lower_parallel(l, loc, n->row0 = lower_index(l, "u0"), lower_extent(l, p->row), p->chunk);
+    if (n->row_index == NONE)
+        return;
+    const BlockList *b = block_list(l, lower_route_of(l, n->row_index), n->block_rows);
+    ExprId zero = x_int(l->k, loc, 0);
+    lower_parallel(l, loc, n->block = lower_index(l, "b"), x_load(l->k, loc, b->count, &zero), 1);
+}
+
 /* The parallel loops: plain indices, then the lanes' strip, then the row block, so that neighbouring items share
  * the strip's operand. */
 static void open_parallel(Lower *l, Loc loc, Nest *n)
@@ -109,17 +121,14 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     if (scalar != NONE)
         lower_parallel(l, loc, n->scalar0 = lower_index(l, "i0"), lower_extent(l, p->free[scalar]),
                        SCALAR_STRIP);
+    if (pass_npu(l->c)) /* a group's right operand stays in the cache that all cores have, not all rows */
+        open_row_blocks(l, loc, n);
     if (p->lane != NONE && p->lane != n->row_index) {
         p->strip = p->strip ? p->strip : schedule_strip(l->c, l->k, l->equation->lhs);
         lower_parallel(l, loc, n->lane0 = lower_index(l, "v0"), lower_extent(l, p->lane), p->strip);
     }
-    if (p->row != NONE && p->row != n->row_index)
-        lower_parallel(l, loc, n->row0 = lower_index(l, "u0"), lower_extent(l, p->row), p->chunk);
-    if (n->row_index != NONE) {
-        const BlockList *b = block_list(l, lower_route_of(l, n->row_index), n->block_rows);
-        ExprId zero = x_int(l->k, loc, 0);
-        lower_parallel(l, loc, n->block = lower_index(l, "b"), x_load(l->k, loc, b->count, &zero), 1);
-    }
+    if (!pass_npu(l->c))
+        open_row_blocks(l, loc, n);
     if (scalar != NONE) {
         ExprId first = x_index(l->k, loc, n->scalar0), end = lower_extent(l, p->free[scalar]);
         lower_for(l, loc, LOOP_ORDERED, p->free[scalar], first,

@@ -20,9 +20,10 @@ typedef enum Fact {
 
 /* What did not fit an NPU, and blocks to try instead. */
 typedef struct Fit {
-    Name kernel, launch; /* NULL: all fitted. The first launch that did not; it has the name of what it computes */
-    int shift[3];        /* rows, columns and terms of that launch's blocks: halved so often */
-    int64_t blocks[3];   /* what they are then */
+    Name kernel,
+        launch;   /* NULL: all fitted. The first launch that did not; it has the name of what it computes */
+    int shift[3]; /* rows, columns and terms of that launch's blocks: halved so often */
+    int64_t blocks[3]; /* what they are then */
 } Fit;
 
 typedef struct PassContext {
@@ -31,7 +32,7 @@ typedef struct PassContext {
         *machine; /* whose blocks are taken; an NPU: what is lowered is planned for it. NULL: the host */
     int optimize; /* 0: no fuse */
     Report *report; /* NULL: nobody asks */
-    Fit *fit; /* NULL: nobody asks */
+    Fit *fit;       /* NULL: nobody asks */
     uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
 } PassContext;
 

@@ -152,9 +152,9 @@ static void list_space(const Planner *p, Space s, Text *out)
         const Chip *c = &p->chips.at[i];
         const Tensor *t = &p->k->tensors.at[c->buffer];
         if (c->space == s)
-            text_add(out, "%s %s of line %u: %lld x %lld x %s x %lld = %lld bytes", out->len ? ";" : "", t->name, c->loc.line,
-                     (long long)c->x, (long long)c->y, elem_name(t->elem), (long long)c->copies,
-                     (long long)bytes_of(p, c));
+            text_add(out, "%s %s of line %u: %lld x %lld x %s x %lld = %lld bytes", out->len ? ";" : "",
+                     t->name, c->loc.line, (long long)c->x, (long long)c->y, elem_name(t->elem),
+                     (long long)c->copies, (long long)bytes_of(p, c));
     }
 }
 

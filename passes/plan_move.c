@@ -51,7 +51,8 @@ static int is_move(const Kernel *k, const Stmt *s)
 static int reads_with(const Kernel *k, ExprId e, IndexId i)
 {
     each_below (x, k, e, EVERYWHERE)
-        if (x_at(k, *x)->kind == X_LOAD && k->tensors.at[x_at(k, *x)->sym].space != SPACE_REG && x_uses_index(k, *x, i))
+        if (x_at(k, *x)->kind == X_LOAD && k->tensors.at[x_at(k, *x)->sym].space != SPACE_REG &&
+            x_uses_index(k, *x, i))
             return 1;
     return 0;
 }
