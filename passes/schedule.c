@@ -238,9 +238,9 @@ FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Na
 }
 
 /* About index `name`, or the whole kernel. */
-static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name name)
+static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name name, int64_t otherwise)
 {
-    ReportKnob n = {.knob = knob, .name = name, .value = knob_table[knob].otherwise, .origin = ORIGIN_RULE};
+    ReportKnob n = {.knob = knob, .name = name, .value = otherwise, .origin = ORIGIN_RULE};
     if (name)
         vec_push(k->module->arena, &n.names, name);
     n.from = find(k, knob, name, NULL);
@@ -249,15 +249,18 @@ static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name na
 
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
 {
-    return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name);
+    return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name,
+                   knob_table[KNOB_stripe].otherwise);
 }
 
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)
 {
-    return by_rule(c, k, space, NULL);
+    return by_rule(c, k, space, NULL, knob_table[space].otherwise);
 }
 
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)
 {
-    return by_rule(c, k, KNOB_order, NULL) == 0;
+    int64_t as_given =
+        pass_npu(c) != NULL; /* whose items share a group's operands in the cache of all cores */
+    return by_rule(c, k, KNOB_order, NULL, as_given) == 0;
 }
