@@ -198,6 +198,7 @@ static V find_value(Emit *e, ExprId x)
         return emit_load(e, n->sym, index, n->nargs);
     case X_IF: return value_of_if(e, n, x);
     case X_LANES: return emit_fold_lanes(e, (ReduceKind)n->op, emit_value(e, x_arg(e->k, x, 0)));
+    case X_THREADS: return l_load(e->l, e->l->i64, emit_data_at(e, DATA_THREADS), 8);
     case X_REDUCE:
     case X_TOKEN:
     case X_SLOT:

@@ -88,6 +88,7 @@ static void put_expr(Keys *x, ExprId e)
     case X_OP:
     case X_IF:
     case X_LANES:
+    case X_THREADS:
     case X_REDUCE:
     case X_TOKEN:
     case X_SLOT:

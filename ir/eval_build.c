@@ -331,7 +331,8 @@ static void build_kind(Eval *e, Node *n, int inner)
     case X_SLOT: build_map(e, n, NODE_SLOT, inner); break;
     case X_ROW: build_map(e, n, NODE_ROW, inner); break;
     case X_GROUP: build_map(e, n, NODE_GROUP, inner); break;
-    case X_LANES: eval_fail(e, "an expression of the tile level cannot be interpreted"); break;
+    case X_LANES:
+    case X_THREADS: eval_fail(e, "an expression of the tile level cannot be interpreted"); break;
     }
 }
 

@@ -196,6 +196,11 @@ ExprId x_lanes(Kernel *k, Loc loc, ReduceKind kind, ExprId value)
     return node(k, e, &value, NULL);
 }
 
+ExprId x_threads(Kernel *k, Loc loc)
+{
+    return node(k, (Expr){.kind = X_THREADS, .type = TY_INT, .loc = loc}, NULL, NULL);
+}
+
 ExprId x_and(Kernel *k, Loc loc, ExprId a, ExprId b)
 {
     if (a == NONE || b == NONE || a == b)

@@ -216,6 +216,7 @@ typedef enum ExprKind {
     X_ROW,     /* sym: RouteId; args: token, slot        rt.row(t, k): -1 when dropped */
     X_GROUP,   /* sym: RouteId; args: row                @r: the group of a row */
     X_LANES,   /* tile level. op: ReduceKind; args: a value with lanes -> one value */
+    X_THREADS, /* tile level: how many threads run the call, for choices that no bit depends on */
 } ExprKind;
 
 typedef enum ReduceKind { RED_SUM, RED_MAX, RED_MIN } ReduceKind;
@@ -466,6 +467,7 @@ ExprId x_slot(Kernel *k, Loc loc, RouteId r, ExprId row);
 ExprId x_row(Kernel *k, Loc loc, RouteId r, ExprId token, ExprId slot);
 ExprId x_group(Kernel *k, Loc loc, RouteId r, ExprId row);
 ExprId x_lanes(Kernel *k, Loc loc, ReduceKind kind, ExprId value);
+ExprId x_threads(Kernel *k, Loc loc);
 ExprId x_and(Kernel *k, Loc loc, ExprId a, ExprId b); /* either may be NONE */
 /* The same node with other arguments (types recomputed); `args` may equal the old ones. */
 ExprId x_with_args(Kernel *k, ExprId e, const ExprId *args);

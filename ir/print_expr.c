@@ -303,6 +303,7 @@ static void put(Printer *p, ExprId e, Level level, int followed)
         put(p, x_arg(p->k, e, 0), LEVEL_PRIMARY, 0);
         break;
     case X_LANES: put_call(p, lanes[x->op], e); break;
+    case X_THREADS: put_call(p, "threads", e); break;
     }
 }
 

@@ -143,7 +143,8 @@ static void learn_atom(Prover *p, ExprId atom)
     case X_LOAD:
     case X_IF:
     case X_REDUCE:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     }
 }
 

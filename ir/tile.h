@@ -18,6 +18,7 @@
  * between them, and bounds that do not depend on each other: one flat space of items handed to threads. No two
  * items of a parallel loop store to the same element. Under `owned` the owner's variable is a plain subscript of
  * every store, so that data-dependent subscripts beside it cannot meet. A launch without them runs on one thread.
+ * `threads()` is how many threads run the call: items may be as long as it says, where no bit depends on their length.
  * Nothing is read before it was written (Note [Written], tile_verify_flow.c), nor in the launch in which another item
  * writes it (Note [Meeting items], tile_verify_race.c): that needs a launch of its own. */
 /* Note [Block products]. pack copies a box of an expression into a panel, a buffer with layout lines or pairs (Note

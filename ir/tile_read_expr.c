@@ -1,4 +1,5 @@
-/* The expressions of tile text: the grammar of .moe without reductions and route maps, with lanes_sum and co. */
+/* The expressions of tile text: the grammar of .moe without reductions and route maps, with lanes_sum and co.,
+ * and threads(). */
 #include "ir/tile_text.h"
 
 #include <math.h>
@@ -236,6 +237,10 @@ static ExprId read_call(TileReader *r, Loc loc)
     uint32_t n = 0;
     Name name = token_word(r, "a function");
     token_expect(r, "(");
+    if (strcmp(name, "threads") == 0) {
+        token_expect(r, ")");
+        return x_threads(r->k, loc);
+    }
     do {
         ExprId e = tile_read_expr(r);
         if (n < 4)

@@ -82,7 +82,8 @@ static void verify_node(TileVerifier *v, ExprId e)
     case X_INT:
     case X_OP:
     case X_IF:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     case X_EXTENT:
         if (x->sym >= k->module->extents.len)
             tile_broken(v, "an extent that does not exist");

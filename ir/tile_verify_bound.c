@@ -3,7 +3,7 @@
  * Note [Bounds]. The claim is a sum <= 0. min2, max2 and if are split into their sides: all of them where each may be
  * the value that counts, else one that suffices. A loop variable lies in its range wherever its loop's body runs, so it
  * is replaced by the end that makes the sum larger, and the range is not empty; c * idiv(x, c) lies in x - c + 1 .. x,
- * and not below 0 if x does not. A register whose value is known stands for it (Note [Written] and tile_know). What is
+ * and not below 0 if x does not; nor is a product if both of its sides are not. A register whose value is known stands for it (Note [Written] and tile_know). What is
  * left must be a constant and dimensions, which are never negative. So min2(a + 96, end) - a <= 96 is proved whatever a
  * and end are. */
 #include "ir/tile_verify.h"
@@ -173,15 +173,30 @@ static int prove_range(Bound *b, const TileSum *s, uint32_t i, int depth)
     return prove_with(b, s, i, up ? r->hi : r->lo, up ? -1 : 0, depth);
 }
 
-/* idiv(x, c) is at least 0 where x is. */
-static int prove_quotient_positive(Bound *b, const TileSum *s, uint32_t i, int depth)
+static int is_positive(Bound *b, ExprId e, int depth)
 {
-    TileSum rest = *s, negative = {0};
+    TileSum negative = {0};
+    tile_sum_expr(b->v, &negative, e, -1);
+    return prove(b, &negative, depth);
+}
+
+/* x * y and idiv(x, c) are at least 0 where x and y are. */
+static int prove_positive(Bound *b, const TileSum *s, uint32_t i, int depth)
+{
+    const Kernel *k = b->v->k;
+    TileSum rest = *s;
+    ExprId e = s->at[i].atom;
     if (s->at[i].coef > 0)
         return 0;
     drop_term(&rest, i);
-    tile_sum_expr(b->v, &negative, x_arg(b->v->k, s->at[i].atom, 0), -1);
-    return prove(b, &rest, depth - 1) && prove(b, &negative, depth - 1);
+    return prove(b, &rest, depth - 1) && is_positive(b, x_arg(k, e, 0), depth - 1) &&
+           (x_is_op(k, e, OP_idiv) || is_positive(b, x_arg(k, e, 1), depth - 1));
+}
+
+static int prove_product(Bound *b, const TileSum *s, uint32_t i, int depth)
+{
+    ExprId e = s->at[i].atom;
+    return e != NONE && x_is_op(b->v->k, e, OP_mul) && prove_positive(b, s, i, depth);
 }
 
 /* c * idiv(x, c), any multiple of it. */
@@ -193,7 +208,7 @@ static int prove_quotient(Bound *b, const TileSum *s, uint32_t i, int depth)
     if (e == NONE || !x_is_op(v->k, e, OP_idiv) || !is_constant(v, x_arg(v->k, e, 1), &c) || c < 1 ||
         coef % c)
         return 0;
-    if (prove_quotient_positive(b, s, i, depth))
+    if (prove_positive(b, s, i, depth))
         return 1;
     TileSum rest = *s;
     drop_term(&rest, i);
@@ -239,10 +254,13 @@ static int prove(Bound *b, const TileSum *s, int depth)
         return 1;
     for (Split how = SPLIT_ALL; how <= SPLIT_ONE; how++)
         for (uint32_t i = 0; i < s->n; i++)
-            if (split_of(b->v->k, &s->at[i]) == how)
-                return prove_split(b, s, i, how, depth);
+            if (split_of(b->v->k, &s->at[i]) == how) {
+                int proved = prove_split(b, s, i, how, depth);
+                if (proved || how == SPLIT_ALL)
+                    return proved;
+            }
     for (uint32_t i = 0; i < s->n; i++)
-        if (prove_range(b, s, i, depth) || prove_quotient(b, s, i, depth))
+        if (prove_range(b, s, i, depth) || prove_quotient(b, s, i, depth) || prove_product(b, s, i, depth))
             return 1;
     return 0;
 }

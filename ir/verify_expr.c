@@ -166,7 +166,8 @@ static int kind_ok(Verifier *v, ExprId e)
     case X_SLOT:
     case X_ROW:
     case X_GROUP: return route_map_ok(v, e);
-    case X_LANES: return verify_broken(v, e, "lanes belong to the tile level");
+    case X_LANES:
+    case X_THREADS: return verify_broken(v, e, "lanes and threads belong to the tile level");
     }
     return verify_broken(v, e, "an expression of unknown kind %u", x->kind);
 }

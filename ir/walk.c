@@ -223,7 +223,8 @@ static uint32_t copied_symbol(const Expr *x, const XMaps *maps)
     case X_OP:
     case X_IF:
     case X_REDUCE:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     }
     return x->sym;
 }
@@ -253,6 +254,7 @@ static ExprId copy_node(Kernel *to, const Kernel *from, ExprId e, const ExprId *
     case X_ROW: return x_row(to, x.loc, sym, args[0], args[1]);
     case X_GROUP: return x_group(to, x.loc, sym, args[0]);
     case X_LANES: return x_lanes(to, x.loc, (ReduceKind)x.op, args[0]);
+    case X_THREADS: return x_threads(to, x.loc);
     }
     BUG(to->module->arena, "expression kind %d cannot be copied", x.kind);
 }

@@ -18,7 +18,8 @@ static ExprId canon_node(Kernel *k, ExprId e, void *user)
     case X_INDEX:
     case X_LOAD:
     case X_GROUP:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     }
     return e;
 }

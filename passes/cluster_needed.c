@@ -182,7 +182,8 @@ static int is_about_place(const Kernel *k, ExprId condition, const Definition *d
         case X_SLOT:
         case X_ROW:
         case X_GROUP:
-        case X_LANES: return 0;
+        case X_LANES:
+        case X_THREADS: return 0;
         case X_FLOAT:
         case X_INT:
         case X_EXTENT:

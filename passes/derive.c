@@ -131,7 +131,8 @@ static int varied_node(Sweep *s, ExprId e)
     case X_SLOT:
     case X_ROW:
     case X_GROUP:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     }
     return 0;
 }

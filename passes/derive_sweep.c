@@ -228,7 +228,8 @@ static void sweep_node(Sweep *s, ExprId e, const ExprMap *into, const EvalSpace 
     case X_SLOT:
     case X_ROW:
     case X_GROUP:
-    case X_LANES: BUG(s->arena, "derive: a gradient reached node kind %d", x_at(k, e)->kind);
+    case X_LANES:
+    case X_THREADS: BUG(s->arena, "derive: a gradient reached node kind %d", x_at(k, e)->kind);
     }
 }
 

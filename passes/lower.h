@@ -61,8 +61,9 @@ typedef struct Plan {
     int panels;      /* an item's elements go into panels of packed tensors (lower_panel.c); there are no products */
     int in_place;    /* products add to the elements themselves (lower_home.c) */
     int64_t rows;    /* rows that are unrolled where a sum is not a block product, else 1; 0: bounds of all rows are asked */
-    int64_t chunk;   /* rows of one item */
+    int64_t chunk;   /* rows of one item, at most */
     int64_t part;    /* of those, rows whose left operands are packed at a time */
+    int even;        /* items have part to chunk rows, so that all threads have as many items */
     int64_t depth;   /* terms that are packed at a time */
 } Plan;
 

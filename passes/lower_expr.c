@@ -128,7 +128,8 @@ static ExprId translate_node(Lower *l, ExprId e, ExprMap *memo)
     case X_EXTENT:
     case X_OP:
     case X_LOAD:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     }
     return rebuild(l, e, memo);
 }

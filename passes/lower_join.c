@@ -287,7 +287,8 @@ static ExprId put(Kernel *k, ExprId e, void *user)
     case X_SLOT:
     case X_ROW:
     case X_GROUP:
-    case X_LANES: break;
+    case X_LANES:
+    case X_THREADS: break;
     }
     return e;
 }

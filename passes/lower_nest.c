@@ -69,12 +69,27 @@ typedef struct Nest {
     int64_t block_rows;
     IndexId extra[FREE_MAX]; /* further row indices: ordered loops inside */
     uint32_t nextra;
+    ExprId rows; /* NONE: rows of an item are Plan.chunk; else row0 counts items of so many */
 } Nest;
+
+/* Rows of an item where all have as many, so that each thread has as many items: not more than a chunk, nor fewer than a
+ * part. */
+static ExprId even_rows(Lower *l)
+{
+    Kernel *k = l->k;
+    Loc loc = {0};
+    ExprId zero = x_int(k, loc, 0), last = lower_max(l, lower_add(l, lower_extent(l, l->plan.row), -1), zero);
+    ExprId team = x_threads(k, loc), most = x_op2(k, loc, OP_mul, team, x_int(k, loc, l->plan.chunk));
+    ExprId items = x_op2(k, loc, OP_mul, team, lower_add(l, x_op2(k, loc, OP_idiv, last, most), 1));
+    ExprId rows = lower_add(l, x_op2(k, loc, OP_idiv, last, items), 1);
+    return lower_max(l, rows, x_int(k, loc, l->plan.part));
+}
 
 static Nest plan_nest(Lower *l)
 {
     const Plan *p = &l->plan;
     Nest n = {.lane0 = NONE, .row0 = NONE, .block = NONE, .scalar0 = NONE, .row_index = NONE};
+    n.rows = p->even ? even_rows(l) : (ExprId)NONE;
     for (uint32_t f = 0; f < p->nfree; f++) {
         if (!lower_is_row(l, p->free[f]))
             continue;
@@ -95,8 +110,12 @@ static Nest plan_nest(Lower *l)
 static void open_row_blocks(Lower *l, Loc loc, Nest *n)
 {
     const Plan *p = &l->plan;
-    if (p->row != NONE && p->row != n->row_index)
+    if (n->rows != NONE) {
+        ExprId up = x_op2(l->k, loc, OP_add, lower_add(l, lower_extent(l, p->row), -1), n->rows);
+        lower_parallel(l, loc, n->row0 = lower_index(l, "p"), x_op2(l->k, loc, OP_idiv, up, n->rows), 1);
+    } else if (p->row != NONE && p->row != n->row_index) {
         lower_parallel(l, loc, n->row0 = lower_index(l, "u0"), lower_extent(l, p->row), p->chunk);
+    }
     if (n->row_index == NONE)
         return;
     const BlockList *b = block_list(l, lower_route_of(l, n->row_index), n->block_rows);
@@ -138,10 +157,22 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
 }
 
 /* Where a block of index i ends; of block products in a register. */
-static ExprId end_of(Lower *l, Loc loc, const char *stem, ExprId first, int64_t step, IndexId i)
+static ExprId end_of(Lower *l, Loc loc, const char *stem, ExprId next, IndexId i)
 {
-    ExprId end = lower_min(l, lower_add(l, first, step), lower_extent(l, i));
+    ExprId end = lower_min(l, next, lower_extent(l, i));
     return l->plan.row != NONE ? lower_let(l, loc, stem, end) : end;
+}
+
+/* The item's rows, which are no run of a group. */
+static void open_plain_rows(Lower *l, Loc loc, const Nest *n)
+{
+    Plan *p = &l->plan;
+    ExprId first = x_index(l->k, loc, n->row0);
+    if (n->rows != NONE)
+        first = lower_let(l, loc, "u0", x_op2(l->k, loc, OP_mul, first, n->rows));
+    ExprId next = n->rows == NONE ? lower_add(l, first, p->chunk) : x_op2(l->k, loc, OP_add, first, n->rows);
+    l->item_first = first;
+    l->item_end = end_of(l, loc, "u1", next, p->row);
 }
 
 /* The loops inside an item, down to the element (or the lanes and unrolled rows of it). */
@@ -159,8 +190,10 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
     }
     if (p->row != NONE) {
         int rows = p->row == n->row_index;
-        l->item_first = rows ? b.first : x_index(l->k, loc, n->row0);
-        l->item_end = rows ? b.end : end_of(l, loc, "u1", l->item_first, p->chunk, p->row);
+        l->item_first = b.first;
+        l->item_end = b.end;
+        if (!rows)
+            open_plain_rows(l, loc, n);
         l->row_first = l->item_first;
         l->row_end = l->item_end;
         lower_bind(l, p->row, NONE, rows ? b.group : (ExprId)NONE);
@@ -169,7 +202,7 @@ static void open_inner(Lower *l, Loc loc, const Nest *n)
         return;
     int rows = p->lane == n->row_index;
     l->lane_first = rows ? b.first : x_index(l->k, loc, n->lane0);
-    l->lane_end = rows ? b.end : end_of(l, loc, "v1", l->lane_first, p->strip, p->lane);
+    l->lane_end = rows ? b.end : end_of(l, loc, "v1", lower_add(l, l->lane_first, p->strip), p->lane);
     lower_bind(l, p->lane, NONE, rows ? b.group : (ExprId)NONE);
 }
 

@@ -204,14 +204,17 @@ static uint32_t count_products(Lower *l, const Members *m, int *given, int *wide
     return n;
 }
 
+/* Do neither groups nor other indices make many items? */
+static int is_alone(const Lower *l) { return l->plan.nfree == 2 && !lower_is_row(l, l->plan.row); }
+
 /* The block that suits. */
 static Blocks usual_blocks(Lower *l, const Members *m)
 {
     const Plan *p = &l->plan;
-    int given, wide, alone = p->nfree == 2 && !lower_is_row(l, p->row);
+    int given, wide;
     uint32_t products = count_products(l, m, &given, &wide);
     BlocksOf of = given ? BLOCKS_GIVEN : p->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
-    Blocks usual = schedule_usual(l->c, l->k, of, alone, products);
+    Blocks usual = schedule_usual(l->c, l->k, of, is_alone(l), products);
     if (wide && pass_npu(l->c)) /* its blocks are those of 16 bits, and fill the chip */
         usual.depth /= 2;
     return usual;
@@ -256,6 +259,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         p->chunk = l->stripe && p->row == l->stripe->row ? schedule_stripe_rows(l->c, l->k, p->row)
                                                          : schedule_rows(l->c, l->k, lhs, usual.rows);
         p->part = p->in_place && usual.part_rows < p->chunk ? usual.part_rows : p->chunk;
+        p->even = is_alone(l) && p->part < p->chunk;
         p->strip = schedule_cols(l->c, l->k, lhs, usual.cols);
         p->depth = schedule_depth(l->c, l->k, lhs, usual.depth);
         return;

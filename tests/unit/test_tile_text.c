@@ -77,7 +77,7 @@ static const char grouped[] =
     "        }\n"
     "    }\n"
     "    launch n @9 {\n"
-    "        parallel e in 0..E {\n"
+    "        parallel e in 0..min2(E, E * threads()) {\n"
     "            n[e] = first[e + 1] - first[e]\n"
     "        }\n"
     "    }\n"
