@@ -81,9 +81,9 @@ static void flag(Maker *b, TileKind kind, Unit unit, Unit other, int number)
                  (number >= FREE_L0 && number < FULL_L0) || number == FREE_C);
     b->begun[number] = 1;
     vec_push(b->a, b->to,
-             (Op){.kind = kind,
-                  .unit = unit,
-                  .other = other,
+             (Op){.kind = (uint8_t)kind,
+                  .unit = (uint8_t)unit,
+                  .other = (uint8_t)other,
                   .path = PATH_COUNT,
                   .a = (int64_t)number << 32,
                   .b = first});
@@ -94,7 +94,7 @@ static void move(Maker *b, Path path, int tensor, int64_t byte, int64_t runs, in
     vec_push(b->a, b->to,
              (Op){.kind = TILE_pack,
                   .unit = (uint8_t)path_unit(path),
-                  .path = path,
+                  .path = (uint8_t)path,
                   .a = runs,
                   .b = bytes,
                   .c = apart,
@@ -280,7 +280,7 @@ static Op product(int64_t rows, int64_t cols, int64_t depth, uint8_t bytes)
 
 static Op flag_of(TileKind kind, Unit unit, Unit other, uint8_t sub, int64_t number, int begins_set)
 {
-    return (Op){.kind = kind,
+    return (Op){.kind = (uint8_t)kind,
                 .unit = (uint8_t)unit,
                 .other = (uint8_t)other,
                 .path = PATH_COUNT,
@@ -440,7 +440,7 @@ static void a_last_wave_counts_whole(void **state)
     p.m = 128 * 21;
     const SimulatedLaunch *l = run_product(*state, "ascend910b3", &p, &more);
     assert_true(more - 20 > 1.8 * (full - 20));
-    assert_true(l->cycles[0] > 1.8 * (double)l->cycles[1]);
+    assert_true((double)l->cycles[0] > 1.8 * (double)l->cycles[1]);
 }
 
 static void a_million_operations(void **state)
