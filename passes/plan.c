@@ -101,12 +101,18 @@ static void find_targets(const Planner *p, StmtId first, Work *w)
     }
 }
 
+/* For one more nest, which has no more buffers than that on either side. */
+static int has_room(const Work *w)
+{
+    uint32_t half = BUFFERS_MAX / 2;
+    return w->n < BUFFERS_MAX && w->nin <= half && w->nout <= half;
+}
+
 /* The run of nests from `first` on. */
 static Work find_work(Planner *p, StmtId first)
 {
     Work w = {.n = 0};
-    for (StmtId id = first; id != NONE && w.n < BUFFERS_MAX && plan_is_vector(p, id);
-         id = plan_at(p, id).next) {
+    for (StmtId id = first; id != NONE && has_room(&w) && plan_is_vector(p, id); id = plan_at(p, id).next) {
         TensorId reads[BUFFERS_MAX];
         uint32_t n = plan_vector_reads(p, id, reads, BUFFERS_MAX);
         for (uint32_t i = 0; i < n; i++)
@@ -302,11 +308,8 @@ static void plan_launch(Planner *p, StmtId id)
     p->chips.len = 0;
     p->cube = plan_multiplies(p, child);
     p->writes = arena_alloc(p->k->module->arena, n + 1);
-    memset(p->writes, 0, n + 1);
     p->reads = arena_alloc(p->k->module->arena, n + 1);
     p->drained = arena_alloc(p->k->module->arena, n + 1);
-    memset(p->reads, 0, n + 1);
-    memset(p->drained, 0, n + 1);
     p->known = n;
     mark_reads(p, child);
     p->nests = count_nests(p, child);

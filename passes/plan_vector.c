@@ -200,17 +200,6 @@ static int open_nest(Stage *g, StmtId id)
     return 1;
 }
 
-int plan_is_vector(Planner *p, StmtId id)
-{
-    Stage g = {.p = p};
-    if (!open_nest(&g, id))
-        return 0;
-    for (uint32_t i = 0; i < g.nstores; i++)
-        if (!can_store(&g, i))
-            return 0;
-    return 1;
-}
-
 /* ---- what is moved ---- */
 
 static Shape shape_of(const Stage *g, ExprId load)
@@ -230,19 +219,21 @@ static Shape shape_of_target(const Stage *g, const Stmt *s)
     return g->row == NONE ? SHAPE_LINE : below ? SHAPE_BOX : SHAPE_ROWS;
 }
 
-static void add_input(Stage *g, ExprId load)
+static int add_input(Stage *g, ExprId load)
 {
     const Kernel *k = g->p->k;
     for (uint32_t i = 0; i < g->nin; i++)
         if (g->in[i].load == load)
-            return;
+            return 1;
     if (g->nin == STAGED_MAX)
-        BUG(k->module->arena, "plan: more than %d values in a loop of %s", STAGED_MAX, k->name);
+        return 0;
     g->in[g->nin++] =
         (Staged){.load = load, .shape = shape_of(g, load), .elem = k->tensors.at[x_at(k, load)->sym].elem};
+    return 1;
 }
 
-static void find_moves(Stage *g)
+/* 0: there are too many. */
+static int find_moves(Stage *g)
 {
     const Kernel *k = g->p->k;
     for (uint32_t s = 0; s < g->nstores; s++) {
@@ -250,15 +241,30 @@ static void find_moves(Stage *g)
         for (uint32_t i = 0; i < nodes.n; i++) {
             const Expr *x = x_at(k, nodes.at[i]);
             if (x->kind == X_LOAD && k->tensors.at[x->sym].space != SPACE_REG &&
-                x_uses_index(k, nodes.at[i], g->col) && stored_before(g, nodes.at[i], s) == s)
-                add_input(g, nodes.at[i]);
+                x_uses_index(k, nodes.at[i], g->col) && stored_before(g, nodes.at[i], s) == s &&
+                !add_input(g, nodes.at[i]))
+                return 0;
         }
         g->out[s] = (Staged){.load = NONE,
                              .store = s,
                              .shape = shape_of_target(g, &g->stores[s]),
                              .elem = k->tensors.at[g->stores[s].buffer].elem};
     }
+    return 1;
 }
+
+int plan_is_vector(Planner *p, StmtId id)
+{
+    Stage g = {.p = p};
+    if (!open_nest(&g, id))
+        return 0;
+    for (uint32_t i = 0; i < g.nstores; i++)
+        if (!can_store(&g, i))
+            return 0;
+    return find_moves(&g);
+}
+
+/* ---- tiles ---- */
 
 /* Bytes of UB for each element of a tile. */
 static int64_t bytes_each(const Stage *g)
@@ -281,6 +287,8 @@ static void choose_tile(Stage *g)
         g->cols /= 2;
     if (g->cols > COLUMN_BLOCKS * m->align.block)
         g->cols = COLUMN_BLOCKS * m->align.block;
+    if (g->cols < step)
+        g->cols = step;
     g->rows = 1;
     while (g->row != NONE && 2 * g->rows * g->cols <= most && g->rows < m->blocks.rows)
         g->rows *= 2;

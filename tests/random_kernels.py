@@ -215,6 +215,7 @@ def main():
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--files", type=int, default=10)
     args.add_argument("--keep")
+    args.add_argument("--machine", help="an NPU: the plan for it, under the checking emulator")
     args.add_argument("--timeout", type=int, default=60)
     args = args.parse_args()
     folder = args.keep or tempfile.mkdtemp()
@@ -224,7 +225,8 @@ def main():
         with open(path, "w", encoding="utf-8") as f:
             f.write(source(seed))
         try:
-            run = subprocess.run([args.moec, "test", path, "-q", "--no-aot"], stdout=subprocess.PIPE,
+            how = ["--machine", args.machine, "--emulate=check"] if args.machine else ["--no-aot"]
+            run = subprocess.run([args.moec, "test", path, "-q"] + how, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, timeout=args.timeout)
             text = run.stdout.decode(errors="replace") if run.returncode else None
         except subprocess.TimeoutExpired:
