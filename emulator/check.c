@@ -7,19 +7,7 @@
 
 const OnChip *check_space(const Machine *m, Space s)
 {
-    switch (s) {
-    case SPACE_L1: return &m->l1;
-    case SPACE_L0A: return &m->l0a;
-    case SPACE_L0B: return &m->l0b;
-    case SPACE_L0C: return &m->l0c;
-    case SPACE_UB: return &m->ub;
-    case SPACE_GM:
-    case SPACE_WORK:
-    case SPACE_THREAD:
-    case SPACE_REG:
-    case SPACE_COUNT: break;
-    }
-    return NULL;
+    return space_is_on_chip(s) ? machine_on_chip(m, s - SPACE_L1) : NULL;
 }
 
 static void check_buffer(Checker *c, TensorId id, const Shape *s)

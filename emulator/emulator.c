@@ -38,27 +38,10 @@ struct Flags {
 
 /* ---- buffers ---- */
 
-static int64_t capacity(const Machine *m, Space s)
-{
-    switch (s) {
-    case SPACE_L1: return m->l1.bytes;
-    case SPACE_L0A: return m->l0a.bytes;
-    case SPACE_L0B: return m->l0b.bytes;
-    case SPACE_L0C: return m->l0c.bytes;
-    case SPACE_UB: return m->ub.bytes;
-    case SPACE_GM:
-    case SPACE_WORK:
-    case SPACE_THREAD:
-    case SPACE_REG:
-    case SPACE_COUNT: break;
-    }
-    return 0;
-}
-
 /* What the plan puts there may be more than there is: `check` says so, and nothing is written outside. */
 static int64_t bytes_needed(const Emulator *e, Space s)
 {
-    int64_t most = capacity(e->machine, s);
+    int64_t most = machine_on_chip(e->machine, s - SPACE_L1)->bytes;
     for (TensorId t = 0; t < e->k->tensors.len; t++) {
         const Tensor *x = &e->k->tensors.at[t];
         int64_t n = (int64_t)elem_bytes(x->elem), extent[MAX_RANK];

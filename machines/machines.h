@@ -98,6 +98,13 @@ typedef struct Machine {
     } costs;
 } Machine;
 
+/* The n-th on-chip buffer, in the order of spaces: l1, l0a, l0b, l0c, ub. */
+static inline const OnChip *machine_on_chip(const Machine *m, uint32_t n)
+{
+    const OnChip *const all[] = {&m->l1, &m->l0a, &m->l0b, &m->l0c, &m->ub};
+    return all[n];
+}
+
 /* The CPU that compiles and runs: host.json, read once per process. Registers and lanes: cpu_table. */
 const Machine *machine_host(Arena *a);
 

@@ -55,8 +55,6 @@ void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, Tensor
                ExprId slot /* or NONE */);
 /* Now: what `first` did before this point of the program is over before `then` goes on. */
 void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer);
-int64_t plan_capacity(const Machine *m, Space s);
-int64_t plan_align(const Machine *m, Space s);
 int plan_shrink(Planner *p, Space s); /* 1: nothing is placed, and there is one copy of each block of s now */
 void plan_fit(Planner *p);            /* reports buffers of the launch that are too large together */
 

@@ -3,25 +3,7 @@
 
 #include <string.h>
 
-static const OnChip *on_chip(const Machine *m, Space s)
-{
-    switch (s) {
-    case SPACE_L1: return &m->l1;
-    case SPACE_L0A: return &m->l0a;
-    case SPACE_L0B: return &m->l0b;
-    case SPACE_L0C: return &m->l0c;
-    case SPACE_UB: return &m->ub;
-    case SPACE_GM:
-    case SPACE_WORK:
-    case SPACE_THREAD:
-    case SPACE_REG:
-    case SPACE_COUNT: break;
-    }
-    return NULL;
-}
-
-int64_t plan_capacity(const Machine *m, Space s) { return on_chip(m, s)->bytes; }
-int64_t plan_align(const Machine *m, Space s) { return on_chip(m, s)->align; }
+static const OnChip *on_chip(const Planner *p, Space s) { return machine_on_chip(p->m, s - SPACE_L1); }
 
 static Layout layout_in(Space s)
 {
@@ -49,7 +31,7 @@ static int64_t bytes_of(const Planner *p, const Chip *c)
 /* Behind what the launch has put into the space so far. */
 static int64_t next_place(const Planner *p, Space s)
 {
-    int64_t end = 0, align = plan_align(p->m, s);
+    int64_t end = 0, align = on_chip(p, s)->align;
     for (uint32_t i = 0; i < p->chips.len; i++)
         if (p->chips.at[i].space == s)
             end = p->k->tensors.at[p->chips.at[i].buffer].at + bytes_of(p, &p->chips.at[i]);
@@ -137,7 +119,7 @@ static int64_t taken(const Planner *p, Space s)
 /* One copy of each block, if that is how they fit. */
 int plan_shrink(Planner *p, Space s)
 {
-    if (taken(p, s) <= plan_capacity(p->m, s) || p->copies[s] == 1)
+    if (taken(p, s) <= on_chip(p, s)->bytes || p->copies[s] == 1)
         return 0;
     for (uint32_t i = 0; i < p->chips.len; i++)
         p->k->tensors.at[p->chips.at[i].buffer].space = SPACE_GM; /* it does not exist */
@@ -161,7 +143,7 @@ static void list_space(const Planner *p, Space s, Text *out)
 void plan_fit(Planner *p)
 {
     for (Space s = SPACE_L1; s < SPACE_COUNT; s++) {
-        int64_t bytes = taken(p, s), capacity = plan_capacity(p->m, s);
+        int64_t bytes = taken(p, s), capacity = on_chip(p, s)->bytes;
         if (bytes <= capacity)
             continue;
         if (p->c->fit && !p->c->fit->launch)
