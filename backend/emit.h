@@ -286,7 +286,6 @@ void pack_init(Pack *x); /* terms and width, from the layout, the element type a
 void emit_panel(Pack *x);
 
 /* emit_pack.c */
-int pack_is_unit(const Kernel *k, ExprId x, IndexId var); /* x is var plus something that var does not change */
 uint8_t pack_lane_axis(const Plan *p, const Stmt *s); /* the axis of a pack's box that lanes go over */
 uint64_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls */
 

@@ -5,18 +5,6 @@
 
 /* ---- which axis ---- */
 
-int pack_is_unit(const Kernel *k, ExprId x, IndexId var)
-{
-    const Expr *n = x_at(k, x);
-    if (n->kind == X_INDEX)
-        return n->sym == var;
-    if (n->kind != X_OP || (n->op != OP_add && n->op != OP_sub))
-        return 0;
-    ExprId a = x_arg(k, x, 0), b = x_arg(k, x, 1);
-    return (pack_is_unit(k, a, var) && !x_uses_index(k, b, var)) ||
-           (n->op == OP_add && pack_is_unit(k, b, var) && !x_uses_index(k, a, var));
-}
-
 /* Lanes over var read this one by one. */
 static int is_scattered(const Plan *p, ExprId load, IndexId var)
 {
@@ -27,7 +15,7 @@ static int is_scattered(const Plan *p, ExprId load, IndexId var)
         used |= x_uses_index(p->k, x_arg(p->k, load, i), var) && i + 1 < n->nargs;
     if (used || !n->nargs || !x_uses_index(p->k, x_arg(p->k, load, n->nargs - 1u), var))
         return used;
-    return b->layout == LAYOUT_PAIRS || !pack_is_unit(p->k, x_arg(p->k, load, n->nargs - 1u), var);
+    return b->layout == LAYOUT_PAIRS || !x_is_unit(p->k, x_arg(p->k, load, n->nargs - 1u), var);
 }
 
 uint8_t pack_lane_axis(const Plan *p, const Stmt *s)

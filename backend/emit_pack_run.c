@@ -26,7 +26,7 @@ static int is_run(const Plan *p, ExprId load, IndexId var)
     for (uint32_t i = 0; i + 1 < n->nargs; i++)
         if (x_uses_index(p->k, x_arg(p->k, load, i), var))
             return 0;
-    return pack_is_unit(p->k, x_arg(p->k, load, n->nargs - 1u), var);
+    return x_is_unit(p->k, x_arg(p->k, load, n->nargs - 1u), var);
 }
 
 ExprId pack_run(const Plan *p, const Stmt *s)
@@ -102,7 +102,7 @@ static V stride_of(const Pack *x, ExprId read)
             return NULL;
         if (!x_uses_index(k, at, row))
             continue;
-        if (i + 1 == n->nargs || !pack_is_unit(k, at, row))
+        if (i + 1 == n->nargs || !x_is_unit(k, at, row))
             return NULL;
         stride = l_add(x->l, stride, emit_stride(x->e, n->sym, i));
     }

@@ -165,7 +165,7 @@ static const Stmt *zeros_of(const Emit *e, const Stmt *loop)
         return NULL;
     const Buffer *b = &e->p->buffers.at[s->buffer];
     if (b->space == SPACE_REG || !layout_is_dense(b->layout) ||
-        !pack_is_unit(e->k, s->index[s->nindex - 1], loop->var))
+        !x_is_unit(e->k, s->index[s->nindex - 1], loop->var))
         return NULL;
     for (uint32_t i = 0; i + 1 < s->nindex; i++)
         if (x_uses_index(e->k, s->index[i], loop->var))

@@ -1,8 +1,16 @@
 /* Events -> operations: who does what, on which core. */
+#include "emulator/box.h"
 #include "emulator/check.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* A loop, looked at when it first runs. */
+typedef struct Work {
+    uint32_t instructions; /* for each element; 0: not looked at yet */
+    Unit unit;
+    int numbers; /* it writes some that the program goes by: it runs without data too */
+} Work;
 
 struct Emulator {
     Arena *a;
@@ -16,7 +24,7 @@ struct Emulator {
     StmtId launch; /* that runs, or NONE */
     int64_t items; /* of it so far */
     uint32_t core, sub;
-    uint32_t *cost; /* by StmtId: instructions for an element of a loop, counted when first asked for */
+    Work *work; /* by StmtId */
     struct Flags *flags;
 };
 
@@ -44,17 +52,10 @@ static int64_t bytes_needed(const Emulator *e, Space s)
     int64_t most = machine_on_chip(e->machine, s - SPACE_L1)->bytes;
     for (TensorId t = 0; t < e->k->tensors.len; t++) {
         const Tensor *x = &e->k->tensors.at[t];
-        int64_t n = (int64_t)elem_bytes(x->elem), extent[MAX_RANK];
-        if (x->space != s)
-            continue;
-        for (uint32_t i = 0; i < x->rank; i++)
-            if (!ext_eval(e->k->module, x->axes[i].extent, e->dims, &extent[i]))
-                extent[i] = 0;
-        for (uint32_t i = 0; i + 2 < x->rank; i++)
-            n *= extent[i];
-        n *= x->rank >= 2 ? layout_elements(x->layout, x->elem, extent[x->rank - 2], extent[x->rank - 1]) : 1;
-        if (x->at + n > most)
-            most = x->at + n;
+        Shape shape;
+        if (x->space == s && box_shape(e->k, t, e->dims, &shape) &&
+            x->at + shape.matrices * shape.stride > most)
+            most = x->at + shape.matrices * shape.stride;
     }
     return most;
 }
@@ -65,7 +66,7 @@ Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const 
     Emulator *e = arena_new_of(a, Emulator);
     *e = (Emulator){.a = a, .machine = machine, .k = k, .dims = dims, .mode = mode, .launch = NONE};
     e->trace = (Trace){.arena = a, .machine = machine, .k = k, .dims = dims};
-    e->cost = arena_array(a, uint32_t, k->tiles->stmts.len + 1);
+    e->work = arena_array(a, Work, k->tiles->stmts.len + 1);
     e->flags = arena_new_of(a, struct Flags);
     for (Space s = SPACE_L1; s < SPACE_COUNT; s++)
         if (!(e->on_chip[s] = calloc(1, (size_t)bytes_needed(e, s) + 64)))
@@ -200,12 +201,6 @@ static void runs_of(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t d
 {
     if (right == 1 || cols == 1) {
         int whole = down == cols && right == 1;
-        *op = (Op){.kind = op->kind,
-                   .unit = op->unit,
-                   .path = op->path,
-                   .sub = op->sub,
-                   .stmt = op->stmt,
-                   .gm = op->gm};
         op->a = whole ? 1 : rows;
         op->b = (whole ? rows * cols : cols) * bytes;
         op->c = whole ? 0 : down * bytes;
@@ -438,15 +433,6 @@ static int writes_numbers(const Emulator *e, StmtId first)
     return 0;
 }
 
-static int has_ub(const Emulator *e, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = stmt_at(e, id)->next)
-        if ((stmt_at(e, id)->kind == TILE_store && tile_is_vector(e->k, stmt_at(e, id))) ||
-            has_ub(e, stmt_at(e, id)->first))
-            return 1;
-    return 0;
-}
-
 static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
 {
     const Stmt *s = stmt_at(e, id);
@@ -461,16 +447,17 @@ static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
     }
     if (v[1] <= v[0])
         return 0;
-    if (!e->cost[id])
-        e->cost[id] = 1 + nodes_of(e, s->first) + (has_ub(e, s->first) ? 1u << 30 : 0) +
-                      (writes_numbers(e, s->first) ? 1u << 31 : 0);
-    Op *op = new_op(e, id, e->cost[id] >> 30 & 1 ? UNIT_vector : UNIT_scalar);
+    Work *w = &e->work[id];
+    if (!w->instructions)
+        *w = (Work){1 + nodes_of(e, s->first), tile_is_vector(e->k, s->first) ? UNIT_vector : UNIT_scalar,
+                    writes_numbers(e, s->first)};
+    Op *op = new_op(e, id, w->unit);
     op->kind = op->unit == UNIT_vector ? TILE_for : TILE_store;
     op->a = v[1] - v[0];
-    op->b = e->cost[id] & ((1u << 30) - 1);
+    op->b = w->instructions;
     if (e->check && op->unit == UNIT_scalar)
         checker_loop(e->check, id, e->sub);
-    return e->cost[id] >> 31 || e->mode != EMULATE_MODEL;
+    return w->numbers || e->mode != EMULATE_MODEL;
 }
 
 int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values)

@@ -1,4 +1,5 @@
 /* A simulated call as one page of HTML: tables, and pictures in SVG. */
+#include "emulator/box.h"
 #include "emulator/report.h"
 
 #include <string.h>
@@ -120,17 +121,10 @@ typedef struct Life {
     int64_t from, to; /* cycles; to 0: never used */
 } Life;
 
-static int64_t buffer_bytes(const Trace *t, const Tensor *x)
+static int64_t buffer_bytes(const Trace *t, TensorId id)
 {
-    int64_t n = (int64_t)elem_bytes(x->elem), extent[MAX_RANK] = {0};
-    for (uint32_t i = 0; i < x->rank; i++)
-        if (!ext_eval(t->k->module, x->axes[i].extent, t->dims, &extent[i]))
-            return 0;
-    for (uint32_t i = 0; i + 2 < x->rank; i++)
-        n *= extent[i];
-    if (x->rank < 2)
-        return n * (x->rank ? extent[0] : 1);
-    return n * layout_elements(x->layout, x->elem, extent[x->rank - 2], extent[x->rank - 1]);
+    Shape s;
+    return box_shape(t->k, id, t->dims, &s) ? s.matrices * s.stride : 0;
 }
 
 static void use_tensor(Page *p, Life *lives, TensorId t, Span span)
@@ -204,7 +198,7 @@ static void put_copies(Page *p, const Tensor *x, double left, double right, doub
 static void put_buffer(Page *p, TensorId id, Life life, int64_t from, int64_t to)
 {
     const Tensor *x = &p->t->k->tensors.at[id];
-    int64_t bytes = buffer_bytes(p->t, x), capacity = capacity_of(p->t->machine, x->space);
+    int64_t bytes = buffer_bytes(p->t, id), capacity = capacity_of(p->t->machine, x->space);
     double left = across(life.from, from, to), top = MAP * (double)x->at / (double)capacity,
            high = MAP * (double)bytes / (double)capacity;
     text_add(p->out, "<rect class=\"buffer\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",

@@ -153,7 +153,7 @@ ExprId tile_read_by(const Kernel *k,
 Path tile_path(const Kernel *k, const Stmt *pack); /* of a move; PATH_COUNT: it is none */
 /* Which unit does s by itself; UNIT_COUNT: none (it has a body, or the core's program does it on the way). */
 Unit tile_unit(const Kernel *k, const Stmt *s);
-int tile_is_vector(const Kernel *k, const Stmt *store); /* it reads or writes UB */
+int tile_is_vector(const Kernel *k, StmtId first); /* a store of the list or below reads or writes UB */
 int tile_is_plan(const Kernel *k); /* it has on-chip buffers */
 /* The tensor that stands for a route's field (made on first use, SPACE_GM for parameters, else SPACE_WORK). */
 TensorId tile_route_field(Kernel *k, RouteId r, RouteField f);

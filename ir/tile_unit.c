@@ -45,13 +45,23 @@ Path tile_path(const Kernel *k, const Stmt *pack)
     return path_between(k->tensors.at[x_at(k, read)->sym].space, k->tensors.at[pack->buffer].space);
 }
 
-int tile_is_vector(const Kernel *k, const Stmt *store)
+static int uses_ub(const Kernel *k, const Stmt *store)
 {
     if (k->tensors.at[store->buffer].space == SPACE_UB)
         return 1;
     each_below (x, k, store->value, EVERYWHERE)
         if (x_at(k, *x)->kind == X_LOAD && k->tensors.at[x_at(k, *x)->sym].space == SPACE_UB)
             return 1;
+    return 0;
+}
+
+int tile_is_vector(const Kernel *k, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = k->tiles->stmts.at[id].next) {
+        const Stmt *s = &k->tiles->stmts.at[id];
+        if ((s->kind == TILE_store && uses_ub(k, s)) || tile_is_vector(k, s->first))
+            return 1;
+    }
     return 0;
 }
 

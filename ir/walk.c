@@ -90,6 +90,18 @@ int x_loads_any(const Kernel *k, ExprId e)
     return 0;
 }
 
+int x_is_unit(const Kernel *k, ExprId e, IndexId i)
+{
+    const Expr *x = x_at(k, e);
+    if (x->kind == X_INDEX)
+        return x->sym == i;
+    if (x->kind != X_OP || (x->op != OP_add && x->op != OP_sub))
+        return 0;
+    ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
+    return (x_is_unit(k, a, i) && !x_uses_index(k, b, i)) ||
+           (x->op == OP_add && x_is_unit(k, b, i) && !x_uses_index(k, a, i));
+}
+
 IndexId x_plain_index(const Kernel *k, ExprId e)
 {
     return x_at(k, e)->kind == X_INDEX ? x_at(k, e)->sym : (IndexId)NONE;

@@ -90,8 +90,7 @@ static void expand_pack(Expander *x, StmtId id)
         ExprId step = lower_difference(&x->l, x_index(k, loc, s.bound[a]), s.from[a]);
         if (n + a < 2) /* a row of a panel with one axis */
             continue;
-        s.index[n - 2 + a] =
-            x_is_int(k, s.index[n - 2 + a], 0) ? step : x_op2(k, loc, OP_add, s.index[n - 2 + a], step);
+        s.index[n - 2 + a] = lower_offset(&x->l, s.index[n - 2 + a], step);
     }
     lower_store(&x->l, loc, s.buffer, s.index, s.value, 0);
     lower_close(&x->l, depth);
@@ -104,9 +103,7 @@ static ExprId moved(Expander *x, TensorId t, const ExprId *index, uint32_t n, Ex
     ExprId at_index[MAX_RANK], by[2] = {i, j};
     memcpy(at_index, index, n * sizeof *index);
     for (uint32_t a = 0; a < 2; a++)
-        at_index[n - 2 + a] = x_is_int(x->k, index[n - 2 + a], 0)
-                                  ? by[a]
-                                  : x_op2(x->k, (Loc){0}, OP_add, index[n - 2 + a], by[a]);
+        at_index[n - 2 + a] = lower_offset(&x->l, index[n - 2 + a], by[a]);
     return x_load(x->k, (Loc){0}, t, at_index);
 }
 
@@ -181,16 +178,6 @@ static int is_work(const Expander *x, StmtId first)
     return 0;
 }
 
-static int is_vector_work(const Expander *x, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = at(x, id).next) {
-        Stmt s = at(x, id);
-        if ((s.kind == TILE_store && tile_is_vector(x->k, &s)) || is_vector_work(x, s.first))
-            return 1;
-    }
-    return 0;
-}
-
 /* One access of a vector loop: all its lanes, from the first on. */
 static void touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int write)
 {
@@ -237,33 +224,17 @@ static void touch_all(Expander *x, StmtId loop, StmtId first)
 
 static void expand_list(Expander *x, StmtId first);
 
-static void copy_tree(Expander *x, StmtId id)
-{
-    Stmt s = at(x, id);
-    StmtId child = s.first;
-    uint32_t depth = x->l.depth;
-    s.first = s.next = NONE;
-    if (!tile_has_body(&s)) {
-        lower_put(&x->l, s);
-        return;
-    }
-    lower_open(&x->l, s);
-    for (; child != NONE; child = at(x, child).next)
-        copy_tree(x, child);
-    lower_close(&x->l, depth);
-}
-
 /* A loop of one unit: the vector unit's if it stores to UB. */
 static void expand_work(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
     uint32_t depth = x->l.depth;
-    int vector = is_vector_work(x, s.first);
+    int vector = tile_is_vector(x->k, s.first);
     ExprId values[2] = {s.lo, s.hi};
     open_event(x, id, values, 2);
     if (vector)
         touch_all(x, id, s.first);
-    copy_tree(x, id);
+    lower_copy(&x->l, id);
     lower_close(&x->l, depth);
 }
 
@@ -310,7 +281,7 @@ static void expand(Expander *x, StmtId id)
     else if (tile_has_body(&s))
         expand_body(x, id);
     else
-        copy_tree(x, id);
+        lower_copy(&x->l, id);
 }
 
 static void expand_list(Expander *x, StmtId first)

@@ -134,6 +134,7 @@ typedef struct Lower {
 StmtId lower_put(Lower *l, Stmt s);
 void lower_open(Lower *l, Stmt s);
 void lower_close(Lower *l, uint32_t depth); /* back to that depth */
+void lower_copy(Lower *l, StmtId id);       /* a statement of the program and what is in it, as it is */
 void lower_launch(Lower *l, Loc loc, const char *stem);
 void lower_for(Lower *l, Loc loc, LoopMode mode, IndexId var, ExprId lo, ExprId hi, int64_t step);
 void lower_if(Lower *l, Loc loc, ExprId condition);
@@ -167,6 +168,7 @@ ExprId lower_run_start(Lower *l, RouteId r, ExprId group);
 ExprId lower_run_end(Lower *l, RouteId r, ExprId group);
 ExprId lower_add(Lower *l, ExprId a, int64_t b);
 ExprId lower_difference(Lower *l, ExprId a, ExprId b);
+ExprId lower_offset(Lower *l, ExprId first, ExprId by); /* first + by */
 ExprId lower_min(Lower *l, ExprId a, ExprId b);
 ExprId lower_max(Lower *l, ExprId a, ExprId b);
 RouteId lower_route_of(const Lower *l, IndexId row);

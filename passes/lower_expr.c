@@ -35,6 +35,11 @@ ExprId lower_difference(Lower *l, ExprId a, ExprId b)
     return a == b ? x_int(l->k, (Loc){0}, 0) : x_op2(l->k, (Loc){0}, OP_sub, a, b);
 }
 
+ExprId lower_offset(Lower *l, ExprId first, ExprId by)
+{
+    return x_is_int(l->k, first, 0) ? by : x_op2(l->k, (Loc){0}, OP_add, first, by);
+}
+
 ExprId lower_min(Lower *l, ExprId a, ExprId b) { return a == b ? a : x_op2(l->k, (Loc){0}, OP_min2, a, b); }
 ExprId lower_max(Lower *l, ExprId a, ExprId b) { return a == b ? a : x_op2(l->k, (Loc){0}, OP_max2, a, b); }
 

@@ -27,6 +27,22 @@ void lower_open(Lower *l, Stmt s)
 
 void lower_close(Lower *l, uint32_t depth) { l->depth = depth; }
 
+void lower_copy(Lower *l, StmtId id)
+{
+    Stmt s = l->p->stmts.at[id]; /* the list of statements grows */
+    StmtId child = s.first;
+    uint32_t depth = l->depth;
+    s.first = s.next = NONE;
+    if (!tile_has_body(&s)) {
+        lower_put(l, s);
+        return;
+    }
+    lower_open(l, s);
+    for (; child != NONE; child = l->p->stmts.at[child].next)
+        lower_copy(l, child);
+    lower_close(l, depth);
+}
+
 void lower_launch(Lower *l, Loc loc, const char *stem)
 {
     Stmt s = tile_stmt(TILE_launch, loc);

@@ -12,22 +12,6 @@
 
 Stmt plan_at(const Planner *p, StmtId id) { return p->k->tiles->stmts.at[id]; }
 
-void plan_copy(Planner *p, StmtId id)
-{
-    Stmt s = plan_at(p, id);
-    StmtId child = s.first;
-    uint32_t depth = p->l.depth;
-    s.first = s.next = NONE;
-    if (!tile_has_body(&s)) {
-        lower_put(&p->l, s);
-        return;
-    }
-    lower_open(&p->l, s);
-    for (; child != NONE; child = plan_at(p, child).next)
-        plan_copy(p, child);
-    lower_close(&p->l, depth);
-}
-
 uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t)
 {
     uint32_t n = 0;
@@ -54,20 +38,6 @@ static int has_product(const Planner *p, StmtId first)
         if (plan_at(p, id).kind == TILE_product)
             return 1;
     return 0;
-}
-
-TensorId plan_rows(Planner *p, const char *stem, Elem elem, int64_t rows, int64_t cols)
-{
-    TensorId t = lower_thread(&p->l, stem, elem, rows, cols, LAYOUT_ROWS);
-    uint32_t n = p->k->tensors.len;
-    uint8_t *drained = arena_alloc(p->k->module->arena, n + 1),
-            *reads = arena_alloc(p->k->module->arena, n + 1);
-    memcpy(drained, p->drained, p->known);
-    memcpy(reads, p->reads, p->known);
-    p->drained = drained;
-    p->reads = reads;
-    p->known = n;
-    return t;
 }
 
 /* ---- vector work ---- */
@@ -212,7 +182,7 @@ static void plan_list(Planner *p, StmtId first)
         } else if (plan_is_lanes(p, id)) {
             plan_lanes(p, id);
         } else if (!tile_has_body(&s)) {
-            plan_copy(p, id);
+            lower_copy(&p->l, id);
         } else if (has_product(p, s.first)) {
             plan_slabs(p, &s);
         } else {
@@ -310,12 +280,11 @@ static void plan_launch(Planner *p, StmtId id)
     p->writes = arena_alloc(p->k->module->arena, n + 1);
     p->reads = arena_alloc(p->k->module->arena, n + 1);
     p->drained = arena_alloc(p->k->module->arena, n + 1);
-    p->known = n;
     mark_reads(p, child);
     p->nests = count_nests(p, child);
     mark_drained(p, child, item_of(p, child));
     if (!p->cube && !p->nests) {
-        plan_copy(p, id);
+        lower_copy(&p->l, id);
         return;
     }
     Loops loops = {0};

@@ -30,16 +30,15 @@ typedef struct Planner {
     Vec(Chip) chips;
     int cube;       /* the launch has products: vector work is for the cores beside the cube core */
     uint32_t nests; /* loops of vector work in the launch: they share UB */
-    uint8_t *
-        drained; /* by TensorId: sums that one run of vector work reads, once each time the fixpipe has written them */
-    uint32_t known;          /* tensors that these two know */
-    uint8_t *reads, *writes; /* by TensorId: by a statement of the launch */
+    /* By TensorId, of those that the launch's tiles know: */
+    uint8_t
+        *drained; /* sums that one run of vector work reads, once each time the fixpipe has written them */
+    uint8_t *reads, *writes; /* a statement of the launch does */
     int64_t copies[SPACE_COUNT];
 } Planner;
 
 /* plan.c */
 Stmt plan_at(const Planner *p, StmtId id);           /* a copy: the list of statements grows */
-void plan_copy(Planner *p, StmtId id);               /* the statement and what is in it, as it is */
 int plan_multiplies(const Planner *p, StmtId first); /* is there a product in the list? */
 
 uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t); /* reads and writes in the list */
@@ -48,9 +47,12 @@ static inline int plan_is_memory(const Tensor *t) { return space_is_memory(t->sp
 /* Buffers in UB by who fills them: moves ("in"), the vector unit for moves, the vector unit for itself. */
 #define PLAN_OUT "out"
 #define PLAN_ROW "row"
+enum { PLAN_COLUMNS = 8 /* aligned blocks that a piece of a row in UB has at most */ };
+
 /* plan_chip.c: places on the chip, flags. */
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
                    TensorId panel);
+void plan_give_back(Planner *p); /* what was taken may be taken again */
 void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer,
                ExprId slot /* or NONE */);
 /* Now: what `first` did before this point of the program is over before `then` goes on. */
@@ -61,14 +63,11 @@ void plan_fit(Planner *p);            /* reports buffers of the launch that are 
 /* plan_move.c: a pack becomes moves into `to`, slot `slot`. */
 void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot);
 
-/* A matrix in the core's memory; lower_give_back() when it is needed no more. */
-TensorId plan_rows(Planner *p, const char *stem, Elem elem, int64_t rows, int64_t cols);
-/* Is e i, or i and something that it does not change, added or taken away? */
-int plan_is_unit(const Kernel *k, ExprId e, IndexId i);
 /* Does the pack read rows of memory that lie along the first axis of its box? */
 int plan_is_turned(const Kernel *k, const Stmt *pack);
-/* Is memory read with i only where a condition holds? Moved as a whole it may not be there. */
-int plan_is_guarded(const Kernel *k, ExprId e, IndexId i);
+/* Is the node evaluated whenever root is? Not if it is only on a side of `if`, or behind `and` or `or`: what it reads may
+ * not be there then. */
+int plan_is_asked_for(const Kernel *k, ExprId root, ExprId node);
 /* Are all subscripts of the load linear in i? */
 int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
 

@@ -29,13 +29,13 @@ static int64_t bytes_of(const Planner *p, const Chip *c)
 }
 
 /* Behind what the launch has put into the space so far. */
-static int64_t next_place(const Planner *p, Space s)
+static int64_t taken(const Planner *p, Space s)
 {
-    int64_t end = 0, align = on_chip(p, s)->align;
+    int64_t end = 0;
     for (uint32_t i = 0; i < p->chips.len; i++)
         if (p->chips.at[i].space == s)
             end = p->k->tensors.at[p->chips.at[i].buffer].at + bytes_of(p, &p->chips.at[i]);
-    return (end + align - 1) / align * align;
+    return end;
 }
 
 static TensorId new_buffer(Planner *p, Loc loc, const char *stem, const Chip *c, Elem elem)
@@ -44,7 +44,8 @@ static TensorId new_buffer(Planner *p, Loc loc, const char *stem, const Chip *c,
     Tensor t = {.loc = loc, .elem = elem, .role = ROLE_LOCAL, .space = c->space, .rank = 3, .route = NONE};
     t.name = ir_fresh_name(p->k, stem);
     t.layout = layout_in(c->space);
-    t.at = next_place(p, c->space);
+    int64_t align = on_chip(p, c->space)->align;
+    t.at = (taken(p, c->space) + align - 1) / align * align;
     t.axes[0] = (Axis){ext_const(m, c->copies), NONE};
     t.axes[1] = (Axis){ext_const(m, c->x), NONE};
     t.axes[2] = (Axis){ext_const(m, c->y), NONE};
@@ -88,6 +89,12 @@ uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem
     return best;
 }
 
+void plan_give_back(Planner *p)
+{
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        p->chips.at[i].taken = 0;
+}
+
 void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer, ExprId slot)
 {
     Stmt s = tile_stmt(kind, loc);
@@ -106,15 +113,6 @@ void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer)
 }
 
 /* ---- the fit ---- */
-
-static int64_t taken(const Planner *p, Space s)
-{
-    int64_t end = 0;
-    for (uint32_t i = 0; i < p->chips.len; i++)
-        if (p->chips.at[i].space == s)
-            end = p->k->tensors.at[p->chips.at[i].buffer].at + bytes_of(p, &p->chips.at[i]);
-    return end;
-}
 
 /* One copy of each block, if that is how they fit. */
 int plan_shrink(Planner *p, Space s)

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { USES_MAX = 32, COLUMN_BLOCKS = 8 };
+enum { USES_MAX = 32 };
 
 typedef struct Lanes {
     Planner *p;
@@ -31,9 +31,8 @@ typedef struct Lanes {
 static int note_loads(Lanes *y, ExprId e)
 {
     const Kernel *k = y->p->k;
-    if (plan_is_guarded(k, e, y->vector.var))
-        return 0;
-    each_below (x, k, e, EVERYWHERE) {
+    Nodes nodes = x_below(k, e, EVERYWHERE);
+    for (const ExprId *x = nodes.at; x < nodes.at + nodes.n; x++) {
         const Expr *n = x_at(k, *x);
         if (n->kind == X_LANES)
             return 0;
@@ -41,7 +40,7 @@ static int note_loads(Lanes *y, ExprId e)
             !x_uses_index(k, *x, y->vector.var))
             continue;
         if (!plan_is_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) ||
-            y->p->writes[n->sym])
+            y->p->writes[n->sym] || !plan_is_asked_for(k, e, *x))
             return 0;
         uint32_t i = 0;
         while (i < y->nin && y->load[i] != *x)
@@ -78,7 +77,7 @@ static int note_store(Lanes *y, const Stmt *s)
     if (t->space == SPACE_REG)
         return t->lanes ? note_register(y, s->buffer) : !x_uses_index(k, s->value, y->vector.var);
     if (s->add || !plan_is_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX ||
-        y->p->reads[s->buffer] || !plan_is_unit(k, s->index[s->nindex - 1], y->vector.var))
+        y->p->reads[s->buffer] || !x_is_unit(k, s->index[s->nindex - 1], y->vector.var))
         return 0;
     for (uint32_t a = 0; a + 1 < s->nindex; a++)
         if (x_uses_index(k, s->index[a], y->vector.var))
@@ -131,8 +130,8 @@ static void choose_columns(Lanes *y)
     if (y->vector.step > step)
         step = y->vector.step; /* a piece begins with lane 0 */
     y->cols = m->ub.bytes / y->p->nests / (bytes ? bytes : 1) / step * step;
-    if (y->cols > COLUMN_BLOCKS * m->align.block)
-        y->cols = COLUMN_BLOCKS * m->align.block;
+    if (y->cols > PLAN_COLUMNS * m->align.block)
+        y->cols = PLAN_COLUMNS * m->align.block;
     if (y->cols < step)
         y->cols = step;
 }
@@ -311,7 +310,5 @@ void plan_lanes(Planner *p, StmtId id)
         lower_let(&p->l, y.vector.loc, "end", lower_min(&p->l, lower_add(&p->l, y.f0, y.cols), y.vector.hi));
     put_list(&y, y.vector.first);
     lower_close(&p->l, depth);
-    for (uint32_t c = 0; c < p->chips.len; c++)
-        if (p->chips.at[c].space == SPACE_UB)
-            p->chips.at[c].taken = 0;
+    plan_give_back(p);
 }

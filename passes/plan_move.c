@@ -4,18 +4,6 @@
 
 #include <string.h>
 
-int plan_is_unit(const Kernel *k, ExprId e, IndexId i)
-{
-    const Expr *x = x_at(k, e);
-    if (x->kind == X_INDEX)
-        return x->sym == i;
-    if (x->kind != X_OP || (x->op != OP_add && x->op != OP_sub))
-        return 0;
-    ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
-    return (plan_is_unit(k, a, i) && !x_uses_index(k, b, i)) ||
-           (x->op == OP_add && plan_is_unit(k, b, i) && !x_uses_index(k, a, i));
-}
-
 /* Is e a sum of things that i does not change, and of i times such things? */
 static int is_linear(const Kernel *k, ExprId e, IndexId i)
 {
@@ -48,22 +36,22 @@ static int is_move(const Kernel *k, const Stmt *s)
            (plan_is_linear(k, s->value, s->bound[0]) || plan_is_linear(k, s->value, s->bound[1]));
 }
 
-static int reads_with(const Kernel *k, ExprId e, IndexId i)
+int plan_is_asked_for(const Kernel *k, ExprId root, ExprId node)
 {
-    each_below (x, k, e, EVERYWHERE)
-        if (x_at(k, *x)->kind == X_LOAD && k->tensors.at[x_at(k, *x)->sym].space != SPACE_REG &&
-            x_uses_index(k, *x, i))
+    Arena *arena = k->module->arena;
+    Nodes nodes = x_below(k, root, EVERYWHERE);
+    ExprMap asked = x_map(arena, nodes.n);
+    *x_map_at(&asked, root) = 1;
+    for (uint32_t i = nodes.n; i-- > 0;) {
+        ExprId e = nodes.at[i];
+        if (x_map_get(&asked, e) == NONE)
+            continue;
+        if (e == node)
             return 1;
-    return 0;
-}
-
-int plan_is_guarded(const Kernel *k, ExprId e, IndexId i)
-{
-    Nodes nodes = x_below(k, e, EVERYWHERE);
-    for (uint32_t n = 0; n < nodes.n; n++)
-        if (x_at(k, nodes.at[n])->kind == X_IF &&
-            (reads_with(k, x_arg(k, nodes.at[n], 1), i) || reads_with(k, x_arg(k, nodes.at[n], 2), i)))
-            return 1;
+        int lazy = x_at(k, e)->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or);
+        for (uint32_t a = 0; a < (lazy ? 1u : x_at(k, e)->nargs); a++)
+            *x_map_at(&asked, x_arg(k, e, a)) = 1;
+    }
     return 0;
 }
 
@@ -71,8 +59,8 @@ int plan_is_turned(const Kernel *k, const Stmt *s)
 {
     const Expr *x = x_at(k, s->value);
     ExprId last = x->kind == X_LOAD && x->nargs ? x_arg(k, s->value, x->nargs - 1u) : (ExprId)NONE;
-    return last != NONE && layout_is_dense(k->tensors.at[x->sym].layout) &&
-           plan_is_unit(k, last, s->bound[0]) && !x_uses_index(k, last, s->bound[1]);
+    return last != NONE && layout_is_dense(k->tensors.at[x->sym].layout) && x_is_unit(k, last, s->bound[0]) &&
+           !x_uses_index(k, last, s->bound[1]);
 }
 
 /* What the scalar unit of the core has written is there before it is moved, and moved before it writes again. */
@@ -101,9 +89,7 @@ static void move_lines(Planner *p, const Stmt *s, uint32_t axis)
     one.from[axis] = x_int(k, loc, 0);
     one.to[axis] = x_int(k, loc, 1);
     uint32_t place = s->nindex - 2u + axis;
-    one.index[place] = x_op2(k, loc, OP_sub, line, s->from[axis]);
-    if (!x_is_int(k, s->index[place], 0))
-        one.index[place] = x_op2(k, loc, OP_add, s->index[place], one.index[place]);
+    one.index[place] = lower_offset(&p->l, s->index[place], x_op2(k, loc, OP_sub, line, s->from[axis]));
     move_box(p, &one);
     lower_close(&p->l, depth);
 }
@@ -114,7 +100,7 @@ static void move_computed(Planner *p, const Stmt *s, const Chip *to)
     Kernel *k = p->k;
     Loc loc = s->loc;
     uint32_t depth = p->l.depth;
-    TensorId rows = plan_rows(p, "rows", k->tensors.at[to->buffer].elem, to->x, to->y);
+    TensorId rows = lower_thread(&p->l, "rows", k->tensors.at[to->buffer].elem, to->x, to->y, LAYOUT_ROWS);
     ExprId at[2], index[2];
     IndexId i[2] = {s->bound[0], s->bound[1]};
     for (uint32_t a = 0; a < 2; a++) {

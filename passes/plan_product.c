@@ -40,7 +40,7 @@ static int is_narrow(const Slabs *y, TensorId panel)
         if (s.kind == TILE_pack && s.buffer == panel && x_at(k, s.value)->type != TY_BF16)
             return 0;
     }
-    return k->tensors.at[panel].space == SPACE_THREAD || k->tensors.at[panel].elem == EL_BF16;
+    return 1;
 }
 
 /* Both operands of a product have one type: bf16 if all that they meet is. */
@@ -170,14 +170,13 @@ static void feed(Slabs *y, const Stmt *s, uint32_t side, uint32_t chip, ExprId s
 {
     Planner *p = y->p;
     Kernel *k = p->k;
-    ExprId operand = side ? s->other : s->value, at[3];
-    TensorId panel = panel_of(y, operand), source = panel;
+    ExprId operand = side ? s->other : s->value;
     uint32_t n = x_at(k, operand)->nargs, terms = side ? 0 : 1;
-    Unit cube = UNIT_cube, mte1 = UNIT_mte1;
-    const Chip *block = block_of(y, panel, s->loc);
+    const Chip *block = block_of(y, panel_of(y, operand), s->loc);
+    TensorId part = chip_at(y, chip)->buffer;
+    ExprId at[3] = {block->slot};
     Stmt move = tile_stmt(TILE_pack, s->loc);
-    TensorId to_buffer = chip_at(y, chip)->buffer;
-    move.buffer = to_buffer;
+    move.buffer = part;
     move.nindex = 3;
     move.index[0] = slot;
     move.index[1] = move.index[2] = zero(y);
@@ -186,18 +185,13 @@ static void feed(Slabs *y, const Stmt *s, uint32_t side, uint32_t chip, ExprId s
         move.bound[a] = lower_index(&p->l, a == terms ? "term" : side ? "column" : "row");
         move.from[a] = a == terms ? from : zero(y);
         move.to[a] = a == terms ? to : s->size[side];
-        uint32_t place = block->turned ? 2 - a : 1 + a;
-        at[place] = x_index(k, s->loc, move.bound[a]);
-        ExprId first = x_arg(k, operand, n - 2 + a);
-        if (!x_is_int(k, first, 0))
-            at[place] = x_op2(k, s->loc, OP_add, first, at[place]);
+        at[block->turned ? 2 - a : 1 + a] =
+            lower_offset(&p->l, x_arg(k, operand, n - 2 + a), x_index(k, s->loc, move.bound[a]));
     }
-    at[0] = block->slot;
-    source = block->buffer;
-    move.value = x_load(k, s->loc, source, at);
-    plan_flag(p, s->loc, TILE_wait, cube, mte1, to_buffer, slot);
+    move.value = x_load(k, s->loc, block->buffer, at);
+    plan_flag(p, s->loc, TILE_wait, UNIT_cube, UNIT_mte1, part, slot);
     lower_put(&p->l, move);
-    plan_flag(p, s->loc, TILE_set, mte1, cube, to_buffer, slot);
+    plan_flag(p, s->loc, TILE_set, UNIT_mte1, UNIT_cube, part, slot);
 }
 
 static ExprId at_slot(Slabs *y, uint32_t chip, ExprId slot)
@@ -346,12 +340,6 @@ static void take(Slabs *y)
     }
 }
 
-static void give_back(Planner *p)
-{
-    for (uint32_t i = 0; i < p->chips.len; i++)
-        p->chips.at[i].taken = 0;
-}
-
 static int64_t sums_bytes(const Slabs *y)
 {
     int64_t n = 0;
@@ -381,7 +369,7 @@ static void reserve(Planner *p, StmtId id)
             InL0 parts = take_parts(&y, &product);
             p->chips.at[parts.a].taken = p->chips.at[parts.b].taken = 0;
         }
-    give_back(p);
+    plan_give_back(p);
 }
 
 void plan_reserve(Planner *p, const StmtId *loops, uint32_t n)
@@ -412,10 +400,10 @@ void plan_slabs(Planner *p, const Stmt *loop)
         else if (s.kind == TILE_product)
             multiply(&y, id);
         else
-            plan_copy(p, id);
+            lower_copy(&p->l, id);
     }
     lower_close(&p->l, depth);
     for (uint32_t i = 0; i < y.nsums; i++)
         drain(&y, &y.sums[i]);
-    give_back(p);
+    plan_give_back(p);
 }

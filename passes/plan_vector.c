@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { STAGED_MAX = 32, COLUMN_BLOCKS = 8 };
+enum { STAGED_MAX = 32 };
 
 /* How a value that varies with the columns varies with the rows. */
 typedef enum Shape { SHAPE_BOX, SHAPE_LINE, SHAPE_ROWS } Shape;
@@ -79,26 +79,6 @@ static int can_load(const Stage *g, ExprId load, uint32_t store)
     return plan_is_memory(t) && plan_is_linear(k, load, g->col);
 }
 
-/* Is the node evaluated whenever root is? Not if it is only on a side of `if`, or behind `and` or `or`. */
-static int is_asked_for(const Kernel *k, ExprId root, ExprId node)
-{
-    Arena *arena = k->module->arena;
-    Nodes nodes = x_below(k, root, EVERYWHERE);
-    ExprMap asked = x_map(arena, nodes.n);
-    *x_map_at(&asked, root) = 1;
-    for (uint32_t i = nodes.n; i-- > 0;) {
-        ExprId e = nodes.at[i];
-        if (x_map_get(&asked, e) == NONE)
-            continue;
-        if (e == node)
-            return 1;
-        int lazy = x_at(k, e)->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or);
-        for (uint32_t a = 0; a < (lazy ? 1u : x_at(k, e)->nargs); a++)
-            *x_map_at(&asked, x_arg(k, e, a)) = 1;
-    }
-    return 0;
-}
-
 /* Do the stores, or loads that are always evaluated, use the subscript for an axis of this extent? */
 static int is_used(const Stage *g, ExprId subscript, Extent extent)
 {
@@ -115,7 +95,7 @@ static int is_used(const Stage *g, ExprId subscript, Extent extent)
             for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
                 if (x_arg(k, nodes.at[i], a) == subscript &&
                     ext_same(k->module, k->tensors.at[x->sym].axes[a].extent, extent) &&
-                    is_asked_for(k, g->values[n], nodes.at[i]))
+                    plan_is_asked_for(k, g->values[n], nodes.at[i]))
                     return 1;
         }
     }
@@ -127,7 +107,7 @@ static int may_move(const Stage *g, ExprId load, uint32_t store)
 {
     const Tensor *t = &g->p->k->tensors.at[x_at(g->p->k, load)->sym];
     if (t->space == SPACE_REG || !x_uses_index(g->p->k, load, g->col) ||
-        is_asked_for(g->p->k, g->values[store], load))
+        plan_is_asked_for(g->p->k, g->values[store], load))
         return 1;
     for (uint32_t a = 0; a < x_at(g->p->k, load)->nargs; a++) {
         ExprId subscript = x_arg(g->p->k, load, a);
@@ -144,13 +124,13 @@ static int can_store(const Stage *g, uint32_t n)
     const Stmt *s = &g->stores[n];
     const Tensor *t = &k->tensors.at[s->buffer];
     if (s->kind != TILE_store || !plan_is_memory(t) || !t->rank || t->both || t->turned ||
-        !plan_is_unit(k, s->index[s->nindex - 1], g->col))
+        !x_is_unit(k, s->index[s->nindex - 1], g->col))
         return 0;
     int apart = g->row == NONE || !s->add; /* a sum needs a place for each row */
     for (uint32_t a = 0; a + 1 < s->nindex; a++) {
         if (x_uses_index(k, s->index[a], g->col))
             return 0;
-        apart |= plan_is_unit(k, s->index[a], g->row);
+        apart |= x_is_unit(k, s->index[a], g->row);
     }
     if (!apart)
         return 0;
@@ -212,7 +192,7 @@ static Shape shape_of(const Stage *g, ExprId load)
 static Shape shape_of_target(const Stage *g, const Stmt *s)
 {
     const Kernel *k = g->p->k;
-    int below = s->nindex >= 2 && g->row != NONE && plan_is_unit(k, s->index[s->nindex - 2], g->row);
+    int below = s->nindex >= 2 && g->row != NONE && x_is_unit(k, s->index[s->nindex - 2], g->row);
     for (uint32_t a = 0; g->row != NONE && a < s->nindex; a++)
         if (x_uses_index(k, s->index[a], g->row))
             below &= a + 2 == s->nindex;
@@ -285,8 +265,8 @@ static void choose_tile(Stage *g)
     g->cols = g->row == NONE ? most / step * step : m->align.block;
     while (g->cols > most && g->cols > step)
         g->cols /= 2;
-    if (g->cols > COLUMN_BLOCKS * m->align.block)
-        g->cols = COLUMN_BLOCKS * m->align.block;
+    if (g->cols > PLAN_COLUMNS * m->align.block)
+        g->cols = PLAN_COLUMNS * m->align.block;
     if (g->cols < step)
         g->cols = step;
     g->rows = 1;
@@ -501,9 +481,7 @@ void plan_vector(Planner *p, StmtId id, ExprId core)
     }
     tile(&g);
     lower_close(&p->l, depth);
-    for (uint32_t i = 0; i < p->chips.len; i++)
-        if (p->chips.at[i].space == SPACE_UB)
-            p->chips.at[i].taken = 0;
+    plan_give_back(p);
 }
 
 uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
