@@ -17,21 +17,33 @@ typedef struct Table {
     Line *lines;
 } Table;
 
-struct Memory {
+typedef struct Cache {
     Arena *arena;
-    int64_t line, sector, jump;
-    int64_t capacity; /* lines of the cache */
-    int64_t alone;    /* bytes per cycle, of one core */
+    int64_t capacity; /* lines */
     uint64_t come;    /* lines that have come */
     /* Tables by hash of their number: open addressing. `last` is the one of the access before. */
     Table *tables, *last;
     uint32_t ntables, used;
+} Cache;
+
+struct Memory {
+    Arena *arena;
+    int64_t line, sector, jump;
+    int64_t alone; /* bytes per cycle, of one core */
+    Cache cache;
     /* Bandwidth that is left, by span of cycles since `begin`; before `full` there is none. */
     Vec(int64_t) left;
     int64_t begin;
     int64_t per_span;
     uint32_t full;
 };
+
+static Cache cache_new(Arena *a, int64_t lines)
+{
+    enum { TABLES = 64 };
+    return (Cache){
+        .arena = a, .capacity = lines, .tables = arena_array(a, Table, TABLES), .ntables = TABLES};
+}
 
 Memory *memory_new(Arena *a, const Machine *machine)
 {
@@ -42,11 +54,9 @@ Memory *memory_new(Arena *a, const Machine *machine)
     while (m->line / m->sector > 32) /* as many as the masks have bits */
         m->sector *= 2;
     m->jump = machine->memory.jump;
-    m->capacity = machine->memory.l2 / m->line;
+    m->cache = cache_new(a, machine->memory.l2 / m->line);
     m->alone = machine->rates.gm_alone;
     m->per_span = (int64_t)((double)machine->memory.gm_rate * 1000 * SPAN / (double)machine->clock.core) + 1;
-    m->ntables = 64;
-    m->tables = arena_array(a, Table, m->ntables);
     return m;
 }
 
@@ -58,53 +68,53 @@ void memory_launch(Memory *m, int64_t begin)
 
 /* ---- the cache ---- */
 
-static Table *find_table(const Memory *m, uint64_t number)
+static Table *find_table(const Cache *c, uint64_t number)
 {
-    uint32_t i = (uint32_t)(hash_bytes(&number, sizeof number, 0) & (m->ntables - 1));
-    while (m->tables[i].lines && m->tables[i].number != number)
-        i = (i + 1) & (m->ntables - 1);
-    return &m->tables[i];
+    uint32_t i = (uint32_t)(hash_bytes(&number, sizeof number, 0) & (c->ntables - 1));
+    while (c->tables[i].lines && c->tables[i].number != number)
+        i = (i + 1) & (c->ntables - 1);
+    return &c->tables[i];
 }
 
-static void grow_tables(Memory *m)
+static void grow_tables(Cache *c)
 {
-    Table *old = m->tables;
-    uint32_t n = m->ntables;
-    m->ntables *= 2;
-    m->tables = arena_array(m->arena, Table, m->ntables);
+    Table *old = c->tables;
+    uint32_t n = c->ntables;
+    c->ntables *= 2;
+    c->tables = arena_array(c->arena, Table, c->ntables);
     for (uint32_t i = 0; i < n; i++)
         if (old[i].lines)
-            *find_table(m, old[i].number) = old[i];
+            *find_table(c, old[i].number) = old[i];
 }
 
-static Line *line_at(Memory *m, uint64_t number)
+static Line *line_at(Cache *c, uint64_t number)
 {
     uint64_t of = number >> TABLE_BITS;
-    if (!m->last || m->last->number != of) {
-        if (m->used * 2 > m->ntables)
-            grow_tables(m);
-        m->last = find_table(m, of);
-        if (!m->last->lines) {
-            *m->last = (Table){.number = of, .lines = arena_array(m->arena, Line, 1 << TABLE_BITS)};
-            m->used++;
+    if (!c->last || c->last->number != of) {
+        if (c->used * 2 > c->ntables)
+            grow_tables(c);
+        c->last = find_table(c, of);
+        if (!c->last->lines) {
+            *c->last = (Table){.number = of, .lines = arena_array(c->arena, Line, 1 << TABLE_BITS)};
+            c->used++;
         }
     }
-    return &m->last->lines[number & ((1 << TABLE_BITS) - 1)];
+    return &c->last->lines[number & ((1 << TABLE_BITS) - 1)];
 }
 
 /* Uses the sectors `mask` of a line: how many had to come from memory, or will have to go there. */
-static int use_line(Memory *m, uint64_t number, uint32_t mask, int write)
+static int use_line(Cache *c, uint64_t number, uint32_t mask, int write)
 {
-    Line *l = line_at(m, number);
-    if (!l->used || l->used - 1 + (uint64_t)m->capacity <= m->come) {
+    Line *l = line_at(c, number);
+    if (!l->used || l->used - 1 + (uint64_t)c->capacity <= c->come) {
         *l = (Line){0};
-        m->come++;
+        c->come++;
     }
     uint32_t *have = write ? &l->dirty : &l->valid;
     int missing = __builtin_popcount(mask & ~*have);
     *have |= mask;
     l->valid |= mask;
-    l->used = m->come + 1;
+    l->used = c->come + 1;
     return missing;
 }
 
@@ -126,7 +136,7 @@ static void use_run(Memory *m, uint64_t place, int64_t begin, int64_t bytes, int
     for (int64_t i = first; i <= last; i++) {
         int64_t from = i == first ? begin % m->line / m->sector : 0;
         int64_t to = ((i == last ? (end - 1) % m->line : m->line - 1)) / m->sector;
-        missing += use_line(m, (place >> PLACE_BITS << LINE_BITS) + (uint64_t)i, mask_of(from, to), write);
+        missing += use_line(&m->cache, (place >> PLACE_BITS << LINE_BITS) + (uint64_t)i, mask_of(from, to), write);
         u->sectors += to - from + 1;
     }
     u->missing += missing;
