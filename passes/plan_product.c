@@ -16,11 +16,17 @@ struct PlannedLoop {
     int64_t bytes; /* of its sums */
 };
 
+/* A register of the trip, where the trip stands twice. */
+typedef struct Again {
+    ExprId from, to;
+} Again;
+
 typedef struct Slabs {
     Planner *p;
     const Stmt *loop;
     Sums sums[REDUCE_MAX];
     uint32_t nsums;
+    Vec(Again) again;
 } Slabs;
 
 static Chip *chip_at(const Slabs *y, uint32_t i) { return &y->p->chips.at[i]; }
@@ -117,16 +123,21 @@ static ExprId next_slot(Slabs *y, const Chip *c)
     return x_op2(k, loop->loc, OP_imod, trip, x_int(k, loop->loc, c->copies));
 }
 
+static void name_slot(Slabs *y, const Stmt *pack)
+{
+    Chip *c = block_of(y, pack->buffer, pack->loc);
+    c->slot = next_slot(y, c);
+    if (x_at(y->p->k, c->slot)->kind != X_INT)
+        c->slot = lower_let(&y->p->l, pack->loc, "slot", c->slot);
+    c->packed++;
+    c->arrived = 0;
+}
+
 static void fill(Slabs *y, const Stmt *pack)
 {
     Planner *p = y->p;
-    Chip *c = block_of(y, pack->buffer, pack->loc);
-    c->slot = next_slot(y, c);
-    if (x_at(p->k, c->slot)->kind != X_INT)
-        c->slot = lower_let(&p->l, pack->loc, "slot", c->slot);
-    c->packed++;
-    c->arrived = 0;
-    Chip now = *c;
+    name_slot(y, pack);
+    Chip now = *block_of(y, pack->buffer, pack->loc);
     plan_flag(p, pack->loc, TILE_wait, UNIT_mte1, UNIT_mte2, now.buffer, now.slot);
     plan_move(p, pack, &now, now.slot);
     plan_flag(p, pack->loc, TILE_set, UNIT_mte2, UNIT_mte1, now.buffer, now.slot);
@@ -146,6 +157,14 @@ static int64_t depth_of(const Slabs *y, int64_t rows, int64_t cols, int64_t dept
                                      cols * n * bytes * p->copies[SPACE_L0B] > m->l0b.bytes))
         n /= 2;
     return n;
+}
+
+/* As it is where the trip stands for the second time. */
+static ExprId again(const Slabs *y, ExprId e)
+{
+    for (uint32_t i = 0; i < y->again.len; i++)
+        e = x_replace(y->p->k, e, y->again.at[i].from, y->again.at[i].to);
+    return e;
 }
 
 /* Places of both operands' parts in L0, and their terms. */
@@ -248,6 +267,10 @@ static void multiply(Slabs *y, StmtId id)
     Planner *p = y->p;
     Kernel *k = p->k;
     Stmt s = plan_at(p, id);
+    s.value = again(y, s.value);
+    s.other = again(y, s.other);
+    for (uint32_t i = 0; i < 3; i++)
+        s.size[i] = again(y, s.size[i]);
     Loc loc = s.loc;
     uint32_t depth = p->l.depth, sums = y->sums[sums_of(y, &s)].chip;
     arrive(y, &s);
@@ -384,25 +407,94 @@ void plan_reserve(Planner *p, const StmtId *loops, uint32_t n)
         reserve(p, sorted[i].loop);
 }
 
+static int is_let(const Planner *p, const Stmt *s)
+{
+    return s->kind == TILE_store && !s->nindex && !s->add && p->k->tensors.at[s->buffer].space == SPACE_REG;
+}
+
+/* Is there a free slot for each block of the next trip while this one is multiplied? */
+static int has_room_ahead(Slabs *y)
+{
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind == TILE_pack) {
+            const Chip *c = block_of(y, s.buffer, s.loc);
+            if (c->packs >= c->copies)
+                return 0;
+        } else if (s.kind != TILE_product && !is_let(y->p, &s))
+            return 0;
+    }
+    return 1;
+}
+
+enum { LOAD = 1, MULTIPLY = 2 };
+
+static void put_again(Slabs *y, const Stmt *let)
+{
+    Planner *p = y->p;
+    ExprId from = x_load(p->k, let->loc, let->buffer, NULL);
+    ExprId to = lower_let(&p->l, let->loc, p->k->tensors.at[let->buffer].name, again(y, let->value));
+    vec_push(p->k->module->arena, &y->again, ((Again){from, to}));
+}
+
+/* What a trip loads and what it multiplies, or one of both. */
+static void put_trip(Slabs *y, int what)
+{
+    Planner *p = y->p;
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        if (s.kind == TILE_pack && what & LOAD)
+            fill(y, &s);
+        else if (s.kind == TILE_pack)
+            name_slot(y, &s);
+        else if (s.kind == TILE_product && what & MULTIPLY)
+            multiply(y, id);
+        else if (s.kind != TILE_product && what & LOAD)
+            lower_copy(&p->l, id);
+        else if (s.kind != TILE_product)
+            put_again(y, &s);
+    }
+}
+
+static void put_loop(Slabs *y, ExprId from, ExprId to, int what)
+{
+    Planner *p = y->p;
+    uint32_t depth = p->l.depth;
+    lower_for(&p->l, y->loop->loc, LOOP_ORDERED, y->loop->var, from, to, y->loop->step);
+    put_trip(y, what);
+    lower_close(&p->l, depth);
+}
+
+/* Each trip loads for the next one before it multiplies: the queue of mte1 may be too short for all of a trip, and what
+ * stands behind it in the program would wait. */
+static void put_ahead(Slabs *y)
+{
+    Planner *p = y->p;
+    const Stmt *loop = y->loop;
+    uint32_t depth = p->l.depth;
+    IndexId var = lower_index(&p->l, "ahead");
+    ExprId ahead = x_index(p->k, loop->loc, var);
+    lower_for(&p->l, loop->loc, LOOP_ORDERED, var, loop->lo, lower_add(&p->l, loop->hi, loop->step),
+              loop->step);
+    put_loop(y, ahead, lower_min(&p->l, lower_add(&p->l, ahead, loop->step), loop->hi), LOAD);
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        p->chips.at[i].packed = 0;
+    ExprId before = x_op2(p->k, loop->loc, OP_sub, ahead, x_int(p->k, loop->loc, loop->step));
+    put_loop(y, lower_max(&p->l, before, loop->lo), lower_min(&p->l, ahead, loop->hi), MULTIPLY);
+    lower_close(&p->l, depth);
+}
+
 void plan_slabs(Planner *p, const Stmt *loop)
 {
     Slabs y = {.p = p, .loop = loop};
-    uint32_t depth = p->l.depth;
     take(&y);
     for (uint32_t i = 0; i < y.nsums; i++)
         plan_flag(p, y.sums[i].product.loc, TILE_wait, UNIT_fix, UNIT_cube,
                   chip_at(&y, y.sums[i].chip)->buffer, NONE);
-    lower_for(&p->l, loop->loc, LOOP_ORDERED, loop->var, loop->lo, loop->hi, loop->step);
-    for (StmtId id = loop->first; id != NONE; id = plan_at(p, id).next) {
-        Stmt s = plan_at(p, id);
-        if (s.kind == TILE_pack)
-            fill(&y, &s);
-        else if (s.kind == TILE_product)
-            multiply(&y, id);
-        else
-            lower_copy(&p->l, id);
-    }
-    lower_close(&p->l, depth);
+    if (has_room_ahead(&y))
+        put_ahead(&y);
+    else
+        put_loop(&y, loop->lo, loop->hi, LOAD | MULTIPLY);
     for (uint32_t i = 0; i < y.nsums; i++)
         drain(&y, &y.sums[i]);
     plan_give_back(p);
