@@ -21,16 +21,41 @@ V emit_loop_items(Emit *e, StmtId loop)
     return l_bin(l, LLVMUDiv, l_add(l, span, l_i64(l, s->step - 1)), l_i64(l, s->step));
 }
 
-/* The loop variables of an item: the last loop runs fastest. */
+/* Trips of a loop in bands and of the one inside: see Note [Bands] in ir/tile.h. */
+static void split_bands(Emit *e, const Stmt *s, const V *items, V *trip)
+{
+    L *l = e->l;
+    V from = l_i64(l, 0), rows = items[0], cols = items[1], zero = from, one = l_i64(l, 1);
+    V number = l_add(l, l_mul(l, trip[0], cols), trip[1]); /* of the item, in the run of rows */
+    if (s->buffer != NONE) {
+        V block = l_mul(l, trip[0], l_i64(l, RUN_COLUMNS));
+        from = emit_get(e, s->buffer, l_add(l, block, l_i64(l, 2)));
+        rows = emit_get(e, s->buffer, l_add(l, block, l_i64(l, 3)));
+        number = l_sub(l, number, l_mul(l, from, cols));
+    }
+    V most = l_i64(l, s->band), band = l_bin(l, LLVMUDiv, number, l_mul(l, most, cols)),
+      first = l_mul(l, band, most);
+    V high = l_min(l, l_sub(l, rows, first), most), within = l_sub(l, number, l_mul(l, first, cols));
+    V col = l_bin(l, LLVMUDiv, within, high), back = l_sub(l, l_sub(l, cols, one), col);
+    V even = l_icmp(l, LLVMIntEQ, l_bin(l, LLVMAnd, band, one), zero);
+    trip[0] = l_add(l, l_add(l, from, first), l_bin(l, LLVMURem, within, high));
+    trip[1] = LLVMBuildSelect(l->b, even, col, back, "");
+}
+
+/* The loop variables of an item: the last loop runs fastest, but for bands. */
 static void split_item(Emit *e, const Launch *launch, const V *items, const V *lo)
 {
     L *l = e->l;
-    V rest = e->item;
+    V rest = e->item, trip[PARALLEL_MAX];
     for (uint32_t i = launch->nloops; i-- > 0;) {
-        const Stmt *s = at(e->p, launch->loops[i]);
-        V here = i ? l_bin(l, LLVMURem, rest, items[i]) : rest;
+        trip[i] = i ? l_bin(l, LLVMURem, rest, items[i]) : rest;
         rest = i ? l_bin(l, LLVMUDiv, rest, items[i]) : rest;
-        e->index[s->var] = l_add(l, lo[i], l_mul(l, here, l_i64(l, s->step)));
+    }
+    for (uint32_t i = 0; i < launch->nloops; i++) {
+        const Stmt *s = at(e->p, launch->loops[i]);
+        if (s->band && i + 1 < launch->nloops)
+            split_bands(e, s, items + i, trip + i);
+        e->index[s->var] = l_add(l, lo[i], l_mul(l, trip[i], l_i64(l, s->step)));
     }
 }
 

@@ -16,7 +16,13 @@ static V new_var(Emit *e, const char *name, int64_t value)
 
 typedef enum Which { BLOCKS_ALL, BLOCKS_FULL, BLOCKS_REST } Which;
 
-/* Appends the blocks of every group: all, the full ones, or the last one where it is not full. */
+static int64_t columns_of(const Emit *e, uint32_t list)
+{
+    int64_t n = 0;
+    return ext_is_const(e->k->module, e->p->buffers.at[list].axes[1].extent, &n) && n == RUN_COLUMNS ? n : 2;
+}
+
+/* Appends the blocks of every group: all, the full ones, or the last one where it is not full. They are a run. */
 static void list_blocks(Emit *e, const Stmt *s, V n, Which which)
 {
     L *l = e->l;
@@ -24,11 +30,14 @@ static void list_blocks(Emit *e, const Stmt *s, V n, Which which)
     For g = l_for(l, l_i64(l, 0), emit_elements(e, count), 1, "group");
     V first = emit_get(e, start, g.var), rows = emit_get(e, count, g.var), step = l_i64(l, s->step);
     V full = l_add(l, first, l_mul(l, l_bin(l, LLVMUDiv, rows, step), step)), end = l_add(l, first, rows);
-    For r = l_for(l, which == BLOCKS_REST ? full : first, which == BLOCKS_FULL ? full : end, s->step, "row");
-    V place = l_shl(l, get_var(e, n), 1);
-    emit_put(e, s->buffer, place, g.var);
-    emit_put(e, s->buffer, l_add(l, place, l_i64(l, 1)), r.var);
-    set_var(e, n, l_add(l, get_var(e, n), l_i64(l, 1)));
+    V from = which == BLOCKS_REST ? full : first, to = which == BLOCKS_FULL ? full : end, run = get_var(e, n);
+    V length = l_bin(l, LLVMUDiv, l_add(l, l_sub(l, to, from), l_i64(l, s->step - 1)), step);
+    For r = l_for(l, from, to, s->step, "row");
+    V columns[RUN_COLUMNS] = {g.var, r.var, run, length}, number = get_var(e, n);
+    V place = l_mul(l, number, l_i64(l, columns_of(e, s->buffer)));
+    for (int64_t i = 0; i < columns_of(e, s->buffer); i++)
+        emit_put(e, s->buffer, l_add(l, place, l_i64(l, i)), columns[i]);
+    set_var(e, n, l_add(l, number, l_i64(l, 1)));
     l_end_for(l, &r);
     l_end_for(l, &g);
 }

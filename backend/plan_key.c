@@ -146,6 +146,7 @@ static void put_stmt(Keys *x, StmtId id)
     put(x, s->kind | s->mode << 8 | s->add << 16 | s->nindex << 24 | (int64_t)s->full_first << 32 |
                (int64_t)s->turned << 40);
     put(x, s->step);
+    put(x, s->band);
     if (s->kind == TILE_event)
         put(x, s->planned);
     if (s->var != NONE)

@@ -21,6 +21,13 @@
  * `threads()` is how many threads run the call: items may be as long as it says, where no bit depends on their length.
  * Nothing is read before it was written (Note [Written], tile_verify_flow.c), nor in the launch in which another item
  * writes it (Note [Meeting items], tile_verify_race.c): that needs a launch of its own. */
+/* Note [Bands]. Items are handed out in order, the last loop running fastest: all columns of a block of rows, then those of
+ * the next one. What works at the same time then reads one block of rows and many blocks of columns. With
+ *     parallel b in 0..n band 8 { parallel v in 0..F by 256 { ...
+ * eight values of b, a band, go together: for the first v all of them, then for the next v; every other band takes the v
+ * backwards, which are still in the cache. `band 8 of blocks` goes over a list of blocks, and bands end where a run of one
+ * group's blocks does: a list of four columns, the third and fourth of which are the number of the run's first block and how
+ * many it has. */
 /* Note [Block products]. pack copies a box of an expression into a panel, a buffer with layout lines or pairs (Note
  * [Layouts] in ir.h), or row-major:
  *     pack xs[0, 0] = x[idiv(rt.slot_of[r], K), h] for r in r0..r1, h in slab..s1
@@ -111,8 +118,9 @@ typedef struct Stmt {
     IndexId var;   /* for */
     ExprId lo, hi; /* for: lo <= var < hi */
     int64_t step;  /* for; blocks: rows of a block */
-    TensorId buffer;        /* store: target. blocks: list i64[n, 2] of (group, first row). bucket: order i32[n].
-                               top: values. */
+    int64_t band;  /* for: values whose items are handed out together, see Note [Bands]; 0: as they come */
+    TensorId buffer;        /* store: target. blocks: list i64[n, 2] of (group, first row) or i64[n, 4], see Note [Bands].
+                               for: the list whose runs bands stay in, or NONE. bucket: order i32[n]. top: values. */
     TensorId second;        /* blocks: i64[1] number of blocks. bucket: first i64[buckets + 1]. top: ids.
                                route: the choices i32[T, K] */
     ExprId index[MAX_RANK]; /* store; top: subscripts before the k axis (nindex of them) */
@@ -134,6 +142,8 @@ typedef struct Stmt {
     ExprId other, size[3];
 } Stmt;
 /* top: var, lo, hi are the searched index and its range. */
+
+enum { RUN_COLUMNS = 4 }; /* of a list of blocks that bands can stay in */
 
 typedef struct TileProgram {
     Vec(Stmt) stmts;

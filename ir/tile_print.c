@@ -111,6 +111,10 @@ static void print_for(TilePrinter *p, const Stmt *s)
     print_range(p, s);
     if (s->step != 1)
         text_add(p->out, " by %lld", (long long)s->step);
+    if (s->band)
+        text_add(p->out, " band %lld", (long long)s->band);
+    if (s->band && s->buffer != NONE)
+        text_add(p->out, " of %s", buffer_name(p, s->buffer));
 }
 
 static void print_if(TilePrinter *p, const Stmt *s)

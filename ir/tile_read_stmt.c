@@ -58,6 +58,10 @@ static void read_for(TileReader *r, Stmt *s, uint32_t line)
     read_range(r, s);
     if (token_take(r, "by"))
         s->step = token_int(r, "a step");
+    if (token_take(r, "band"))
+        s->band = token_int(r, "the values of a band");
+    if (s->band && token_take(r, "of"))
+        s->buffer = tile_read_buffer(r);
     s->var = ir_index(r->k, r->failed ? name_of(r->m->names, "") : var.text, var.loc,
                       (Axis){ext_const(r->m, 0), NONE});
     vec_push(r->m->arena, &r->scope, s->var);

@@ -307,6 +307,22 @@ static void verify_flat(TileVerifier *v, const Stmt *s)
             tile_broken(v, "bounds of a parallel loop depend on another one");
 }
 
+/* Bands are of a loop around another one; their list is one that `blocks` has made. */
+static void verify_band(TileVerifier *v, const Stmt *s)
+{
+    int64_t columns = 0;
+    if (s->band < 0 || s->mode != LOOP_PARALLEL || s->first == NONE || !flat_mode(stmt_at(v, s->first)))
+        tile_broken(v, "a band of %lld values: only a parallel loop around another one has bands",
+                    (long long)s->band);
+    if (v->error || s->buffer == NONE || !tile_is_buffer(v, s->buffer, "the list of a band"))
+        return;
+    const Tensor *list = &v->k->tensors.at[s->buffer];
+    if (!v->rows[s->buffer] || !ext_is_const(v->k->module, list->axes[1].extent, &columns) ||
+        columns != RUN_COLUMNS)
+        tile_broken(v, "%s is no list of blocks with %d columns", list->name, RUN_COLUMNS);
+    tile_verify_read(v, s->buffer);
+}
+
 static void verify_bounds(TileVerifier *v, const Stmt *s)
 {
     int64_t lo, hi;
@@ -318,6 +334,8 @@ static void verify_bounds(TileVerifier *v, const Stmt *s)
         tile_broken(v, "a loop by %lld", (long long)s->step);
     if (flat_mode(s))
         verify_flat(v, s);
+    if (s->band)
+        verify_band(v, s);
     if (s->mode == LOOP_VECTOR && v->vector != NONE)
         tile_broken(v, "a vector loop inside a vector loop");
     if (tile_has_lanes(v, s->lo) || tile_has_lanes(v, s->hi))

@@ -47,7 +47,7 @@ static void count_stores(TileVerifier *v, StmtId first, uint32_t depth)
     uint32_t left = depth < TILE_MAX_DEPTH ? p->stmts.len : 0; /* a broken list may be a ring */
     for (StmtId id = first; id < p->stmts.len && left-- > 0; id = p->stmts.at[id].next) {
         const Stmt *s = &p->stmts.at[id];
-        count_store(v, s->buffer);
+        count_store(v, s->kind == TILE_for ? (TensorId)NONE : s->buffer);
         count_store(v, s->kind == TILE_route ? (TensorId)NONE : s->second);
         count_stores(v, s->first, depth + 1);
     }

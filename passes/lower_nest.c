@@ -23,7 +23,8 @@ static void make_block_list(Lower *l, RouteId route, int64_t rows)
     if (block_list(l, route, rows))
         return;
     const Group *g = &m->groups.at[k->routes.at[route].group];
-    Extent most[2] = {ext_add(m, g->rows, g->groups), ext_const(m, 2)}, one = ext_const(m, 1);
+    Extent one = ext_const(m, 1), columns = ext_const(m, pass_npu(l->c) ? RUN_COLUMNS : 2);
+    Extent most[2] = {ext_add(m, g->rows, g->groups), columns};
     BlockList b = {.route = route, .rows = rows};
     b.list = lower_buffer(l, "blocks", EL_I64, SPACE_WORK, 2, most);
     b.count = lower_buffer(l, "nblocks", EL_I64, SPACE_WORK, 1, &one);
@@ -123,6 +124,16 @@ static void open_row_blocks(Lower *l, Loc loc, Nest *n)
     lower_parallel(l, loc, n->block = lower_index(l, "b"), x_load(l->k, loc, b->count, &zero), 1);
 }
 
+/* The blocks of rows, over which the last loop goes, are handed out in bands. */
+static void set_band(Lower *l, const Nest *n)
+{
+    Stmt *rows = &l->p->stmts.at[l->parent[l->depth]];
+    int64_t band = schedule_band(l->c, l->k, l->equation->lhs);
+    rows->band = band > 1 ? band : 0;
+    if (band > 1 && n->row_index != NONE)
+        rows->buffer = block_list(l, lower_route_of(l, n->row_index), n->block_rows)->list;
+}
+
 /* The parallel loops: plain indices, then the lanes' strip, then the row block, so that neighbouring items share
  * the strip's operand. */
 static void open_parallel(Lower *l, Loc loc, Nest *n)
@@ -143,6 +154,8 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     if (pass_npu(l->c)) /* a group's right operand stays in the cache that all cores have, not all rows */
         open_row_blocks(l, loc, n);
     if (p->lane != NONE && p->lane != n->row_index) {
+        if (pass_npu(l->c) && p->row != NONE && !p->panels)
+            set_band(l, n);
         p->strip = p->strip ? p->strip : schedule_strip(l->c, l->k, l->equation->lhs);
         lower_parallel(l, loc, n->lane0 = lower_index(l, "v0"), lower_extent(l, p->lane), p->strip);
     }

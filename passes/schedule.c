@@ -186,6 +186,11 @@ int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int6
     return to_fit(c, k, lhs, 2, nearest(c, k, KNOB_tile_k, lhs, usual));
 }
 
+int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_band, lhs, knob_table[KNOB_band].otherwise);
+}
+
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
 {
     return nearest(c, k, KNOB_strip, lhs, knob_table[KNOB_strip].otherwise);

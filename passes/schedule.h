@@ -18,6 +18,7 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k);
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
+int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
 /* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
 /* To be called when the right-hand side of `from` is put into the equation of `to`, or a part of it taken out into `to`:

@@ -153,6 +153,35 @@ static const char routes[] =
     "        n[0] = nat[0]\n"
     "        for b in 0..nat[0] { list[b, 0] = at[b, 0] list[b, 1] = at[b, 1] }\n"
     "    }\n"
+    "}\n"
+    "kernel runs(in rt: route[T, K -> R], in todo: i32[T*K + E, C], out n: i32[T*K + E, C]) {\n"
+    "    cost T*K\n"
+    "    fields rt.start, rt.count\n"
+    "    work at: i64[T*K + E, 4]\n"
+    "    work nat: i64[1]\n"
+    "    launch valid { valid rt }\n"
+    "    launch blocks { blocks at, nat of rt by 2 }\n"
+    "    launch n {\n"
+    "        parallel b in 0..nat[0] band 3 of at {\n"
+    "            parallel v in 0..C {\n"
+    "                check todo[b, v] == 0 else INDEX \"next: %lld, %lld\" (b, v)\n"
+    "                n[b, v] = 1\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "kernel bands(in todo: i32[E, T, C], out n: i32[E, T, C]) {\n"
+    "    cost E*T*C\n"
+    "    launch n {\n"
+    "        parallel e in 0..E {\n"
+    "            parallel t in 0..T by 2 band 4 {\n"
+    "                parallel v in 0..C {\n"
+    "                    check todo[e, t, v] == 0 else INDEX \"next: %lld, %lld\" (t, v)\n"
+    "                    n[e, t, v] = 1\n"
+    "                }\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
     "}\n";
 
 enum { T = 11, K = 2, E = 4, C = 3, ROWS = T * K };
@@ -298,11 +327,58 @@ static void test_blocks(void **state)
     }
 }
 
+/* An item that is still to do fails, and the first one of them says so: done one after the other, all come in order. */
+static void next_is(Compiled *c, const char *kernel, const int64_t *dims, void *const *args, int row, int col)
+{
+    char want[64];
+    snprintf(want, sizeof want, "next: %d, %d", row, col);
+    assert_int_equal(call(c, kernel, dims, args), MOE_INDEX);
+    if (!strstr(c->message, want))
+        fail_msg("%s, not %s", c->message, want);
+}
+
+/* Rows first, first + by .. in bands: every other one backwards. */
+static void check_bands(Compiled *c, const char *kernel, const int64_t *dims, void *const *args,
+                        int32_t *todo, int first, int rows, int band, int by)
+{
+    for (int b = 0; b < rows; b += band)
+        for (int v = 0; v < C; v++)
+            for (int i = b; i < b + band && i < rows; i++) {
+                int row = first + i * by, col = b / band % 2 ? C - 1 - v : v;
+                next_is(c, kernel, dims, args, row, col);
+                todo[row * C + col] = 0;
+            }
+}
+
+static void test_bands(void **state)
+{
+    (void)state;
+    Compiled c;
+    int32_t id[T * K], todo[E * T * C], n[E * T * C];
+    int64_t dims[] = {T, K, E, C}, plain[] = {T, E, C};
+    RouteArrays r;
+    compile(&c, routes, ISA_generic);
+    choices(id);
+    reference_route(id, -1, &r);
+    memset(todo, 1, sizeof todo);
+    int first = 0;
+    for (int e = 0; e < E; e++) { /* bands end where a group does */
+        int blocks = (int)(r.count[e] + 1) / 2;
+        check_bands(&c, "runs", dims, (void *[]){&r.route, todo, n}, todo, first, blocks, 3, 1);
+        first += blocks;
+    }
+    call_fine(&c, "runs", dims, (void *[]){&r.route, todo, n});
+    memset(todo, 1, sizeof todo);
+    for (int e = 0; e < E; e++)
+        check_bands(&c, "bands", plain, (void *[]){todo, n}, todo + e * T * C, 0, (T + 1) / 2, 4, 2);
+    done(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bucket), cmocka_unit_test(test_top),    cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_valid),  cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_valid),  cmocka_unit_test(test_blocks), cmocka_unit_test(test_bands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
