@@ -11,7 +11,8 @@ static void refuse(const Emit *e, StmtId s)
 void emit_tile_set(Emit *e, StmtId s) { refuse(e, s); }
 void emit_tile_wait(Emit *e, StmtId s) { refuse(e, s); }
 
-/* i32 moec_event(i64 statement, i64 n, ptr values): not 0 where the body is to run. */
+/* i32 moec_event(i64 statement, i64 n, ptr values): not 0 where the body is to run. That of a `top` has one value more, where
+ * the first number is to go. */
 void emit_tile_event(Emit *e, StmtId id)
 {
     L *l = e->l;
@@ -20,7 +21,12 @@ void emit_tile_event(Emit *e, StmtId id)
     V values = l_slot(l, LLVMArrayType2(l->i64, MAX_RANK), "values");
     for (uint32_t i = 0; i < s->nindex; i++)
         l_store(l, emit_value(e, s->index[i]), l_at(l, l->i64, values, l_i64(l, i)), 8);
-    V args[3] = {l_i64(l, s->planned), l_i64(l, s->nindex), values};
+    const Stmt *body = s->first == NONE ? s : &e->p->p->stmts.at[s->first];
+    uint32_t n = s->nindex;
+    if (body->kind == TILE_top && n < MAX_RANK)
+        l_store(l, emit_address(e, body->second, body->index, body->nindex),
+                l_at(l, l->i64, values, l_i64(l, n++)), 8);
+    V args[3] = {l_i64(l, s->planned), l_i64(l, n), values};
     V run = l_call(l, l_declare(l, "moec_event", l_fn_type(l, l->i32, params, 3)), args, 3);
     emit_forget(e, 0);
     When w = l_when(l, l_icmp(l, LLVMIntNE, run, l_i32(l, 0)));

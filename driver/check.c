@@ -75,7 +75,7 @@ static const char *named(Arena *a, const char *what, const char *bad)
 static const char *compare_emulated(Job *j, const CheckCase *c, const CheckReference *r)
 {
     const Check *check = j->check;
-    Emulation emulation = {check->for_jit, &check->jit};
+    Emulation emulation = {check->for_jit, &check->jit, NULL};
     CheckTarget target = {.code = &check->jit,
                           .threads = 1,
                           .emulation = &emulation,

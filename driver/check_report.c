@@ -12,8 +12,16 @@ typedef struct Pretended {
     size_t bytes;
 } Pretended;
 
+/* What `top` finds, drawn by the routing. */
+typedef struct Drawn {
+    Name ids;
+    const int32_t *at;
+    int64_t n;
+} Drawn;
+
 typedef struct ReportCall {
-    const CheckCase *c;
+    CheckCase *c;
+    Vec(Drawn) drawn;
     Pretended *memory; /* by parameter */
     void **args;
     moe_route *routes;
@@ -78,7 +86,26 @@ static const char *fill(CheckCase *c)
     return check_fill(c);
 }
 
-static const char *new_call(ReportCall *call, const CheckCase *c)
+static const int32_t *as_i32(const CheckCase *c, const double *values, int64_t n)
+{
+    int32_t *out = arena_array(c->arena, int32_t, n + 1);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (int32_t)values[i];
+    return out;
+}
+
+static const int32_t *choose(void *user, Name ids, int64_t tokens, int64_t k, int64_t n)
+{
+    ReportCall *call = user;
+    CheckCase *c = call->c;
+    double *choices = arena_array(c->arena, double, tokens * k + 1);
+    check_choices(c, tokens, k, n, choices);
+    Drawn d = {ids, as_i32(c, choices, tokens * k), tokens * k};
+    vec_push(c->arena, &call->drawn, d);
+    return d.at;
+}
+
+static const char *new_call(ReportCall *call, CheckCase *c)
 {
     uint32_t n = c->k->params.len;
     const char *error = NULL;
@@ -130,22 +157,63 @@ static int has_top(const Kernel *k)
     return 0;
 }
 
-/* How evenly rows fall to groups: of routes that are given. */
-static void put_groups(const CheckCase *c, Text *out)
+/* What route r, which the kernel makes, is made of, or NULL. */
+static const int32_t *choices_of(const ReportCall *call, RouteId r, int64_t slots)
 {
-    int begun = 0;
-    for (uint32_t i = 0; i < c->k->params.len; i++) {
-        Param p = c->k->params.at[i];
-        if (p.kind != PARAM_ROUTE || c->k->routes.at[p.id].role != ROLE_IN)
+    const CheckCase *c = call->c;
+    const Kernel *k = c->k;
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (q->kind != EQ_ROUTE || q->route != r)
             continue;
-        const EvalRoute *r = &c->values[i].route;
-        Spread s = spread_of(r->count, (uint32_t)r->groups);
+        for (uint32_t d = 0; d < call->drawn.len; d++) {
+            const Drawn *drawn = &call->drawn.at[d];
+            if (strcmp(drawn->ids, k->tensors.at[q->ids].name) == 0 && drawn->n == slots)
+                return drawn->at;
+        }
+        for (uint32_t p = 0; p < k->params.len; p++)
+            if (check_tensor(k, p) == &k->tensors.at[q->ids] && c->values[p].count == slots)
+                return as_i32(c, c->values[p].data, slots);
+    }
+    return NULL;
+}
+
+/* Is there a route r in the call? Then *out is how rows fall to its groups. */
+static int find_route(const ReportCall *call, RouteId r, EvalRoute *out)
+{
+    CheckCase *c = call->c;
+    const Route *route = &c->k->routes.at[r];
+    for (uint32_t i = 0; i < c->k->params.len; i++)
+        if (route->role == ROLE_IN && !check_tensor(c->k, i) && c->k->params.at[i].id == r) {
+            *out = c->values[i].route;
+            return 1;
+        }
+    *out = check_route_room(c, route);
+    const int32_t *choices = out->rows < 0 ? NULL : choices_of(call, r, out->tokens * out->choices);
+    const Group *g = &c->k->module->groups.at[route->group];
+    if (choices)
+        ir_make_route(choices, g->kind == GROUP_CAPACITY ? check_extent_value(c, g->size) : -1, out);
+    return choices != NULL;
+}
+
+/* How evenly rows fall to groups. */
+static void put_groups(const ReportCall *call, Text *out)
+{
+    const CheckCase *c = call->c;
+    EvalRoute r;
+    for (RouteId i = 0, begun = 0; i < c->k->routes.len; i++) {
+        if (!find_route(call, i, &r))
+            continue;
+        Spread s = spread_of(r.count, (uint32_t)r.groups);
+        int64_t largest = 0;
+        while (largest + 1 < r.groups && r.count[largest] < s.most)
+            largest++;
         if (!begun++)
-            text_add(out, "\n%-28s %6s  %27s  %s\n", "balance over groups", "groups", "rows least/mean/most",
-                     "most/mean");
-        text_add(out, "%-28s %6lld  %8lld/%9.1f/%8lld  %.2f\n", c->k->routes.at[p.id].name,
-                 (long long)r->groups, (long long)s.least, s.mean, (long long)s.most,
-                 s.mean > 0 ? (double)s.most / s.mean : 1);
+            text_add(out, "\n%-28s %6s  %27s  %9s  %s\n", "balance over groups", "groups",
+                     "rows least/mean/most", "most/mean", "most: group");
+        text_add(out, "%-28s %6lld  %8lld/%9.1f/%8lld  %9.2f  %lld\n", c->k->routes.at[i].name,
+                 (long long)r.groups, (long long)s.least, s.mean, (long long)s.most,
+                 s.mean > 0 ? (double)s.most / s.mean : 1, (long long)largest);
     }
 }
 
@@ -167,8 +235,9 @@ static const char *add_file(Output *files, const char *path, const Simulated *s,
     return output_add(files, path, (Bytes){t.at, t.len}, 0);
 }
 
-static const char *write_report(const ReportWork *w, const CheckCase *c, const Trace *trace)
+static const char *write_report(const ReportWork *w, const ReportCall *call, const Trace *trace)
 {
+    const CheckCase *c = call->c;
     const Simulated *s = simulate(c->arena, trace);
     Output files = {.arena = c->arena};
     Text out = {.arena = c->arena};
@@ -181,15 +250,14 @@ static const char *write_report(const ReportWork *w, const CheckCase *c, const T
         return error;
     text_add(&out, "%s\n", sizes_text(w->check, c));
     report_text(s, &out);
-    put_groups(c, &out);
+    put_groups(call, &out);
     if (has_top(c->k))
-        text_add(&out, "\nthere are no data, so `top` takes the first ones: what depends on its choices is "
-                       "not as in a real call\n");
+        text_add(&out, "\nthere are no data: what `top` chooses is drawn by the routing\n");
     fprintf(w->check->out, "%s", text_string(&out));
     return NULL;
 }
 
-static const char *run_model(const ReportWork *w, const CheckCase *c)
+static const char *run_model(const ReportWork *w, CheckCase *c)
 {
     const Check *check = w->check;
     const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
@@ -197,7 +265,8 @@ static const char *run_model(const ReportWork *w, const CheckCase *c)
     moe_ctx *ctx = moe_ctx_new(1);
     ReportCall call = {0};
     EmulatedCall emulated = {0};
-    Emulation emulation = {check->for_jit, &check->jit};
+    Chooser chooser = {choose, &call};
+    Emulation emulation = {check->for_jit, &check->jit, &chooser};
     const char *error =
         entry && ctx ? new_call(&call, c) : arena_printf(c->arena, "has no symbol %s", symbol);
     if (!error)
@@ -207,7 +276,7 @@ static const char *run_model(const ReportWork *w, const CheckCase *c)
         error = arena_printf(c->arena, "%s", moe_ctx_message(ctx));
     end_call(&call);
     moe_ctx_free(ctx);
-    return error ? error : write_report(w, c, emulated.trace);
+    return error ? error : write_report(w, &call, emulated.trace);
 }
 
 static const char *report_once(const ReportWork *w)

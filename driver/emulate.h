@@ -10,6 +10,7 @@
 typedef struct Emulation {
     const Compilation *c;
     const Loaded *code;
+    const Chooser *chooser; /* NULL, or of mode model */
 } Emulation;
 
 typedef struct EmulatedCall {

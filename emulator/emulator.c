@@ -12,6 +12,12 @@ typedef struct Work {
     int numbers; /* it writes some that the program goes by: it runs without data too */
 } Work;
 
+/* What a `top` will find next. */
+typedef struct Found {
+    const int32_t *at;
+    int64_t left;
+} Found;
+
 struct Emulator {
     Arena *a;
     const Machine *machine;
@@ -25,6 +31,8 @@ struct Emulator {
     int64_t items; /* of it so far */
     uint32_t core, sub;
     Work *work; /* by StmtId */
+    const Chooser *chooser;
+    Found *found; /* by StmtId */
     struct Flags *flags;
 };
 
@@ -61,12 +69,14 @@ static int64_t bytes_needed(const Emulator *e, Space s)
 }
 
 Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const int64_t *dims,
-                       EmulateMode mode)
+                       EmulateMode mode, const Chooser *chooser)
 {
     Emulator *e = arena_new_of(a, Emulator);
-    *e = (Emulator){.a = a, .machine = machine, .k = k, .dims = dims, .mode = mode, .launch = NONE};
+    *e = (Emulator){
+        .a = a, .machine = machine, .k = k, .dims = dims, .mode = mode, .launch = NONE, .chooser = chooser};
     e->trace = (Trace){.arena = a, .machine = machine, .k = k, .dims = dims};
     e->work = arena_array(a, Work, k->tiles->stmts.len + 1);
+    e->found = arena_array(a, Found, k->tiles->stmts.len + 1);
     e->flags = arena_new_of(a, struct Flags);
     for (Space s = SPACE_L1; s < SPACE_COUNT; s++)
         if (!(e->on_chip[s] = calloc(1, (size_t)bytes_needed(e, s) + 64)))
@@ -460,6 +470,37 @@ static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
     return w->numbers || e->mode != EMULATE_MODEL;
 }
 
+/* ---- choices ---- */
+
+static int64_t elements_of(const Emulator *e, TensorId t)
+{
+    int64_t n = 1, extent;
+    const Tensor *x = &e->k->tensors.at[t];
+    for (uint32_t i = 0; i < x->rank; i++)
+        n *= ext_eval(e->k->module, x->axes[i].extent, e->dims, &extent) ? extent : 0;
+    return n;
+}
+
+/* v: how many are to be found, the range, where the first goes. */
+static int event_top(Emulator *e, StmtId id, const int64_t *v)
+{
+    Found *f = &e->found[id];
+    TensorId ids = stmt_at(e, id)->second;
+    int64_t k = v[0];
+    if (!e->chooser || k <= 0)
+        return 1;
+    if (f->left < k) {
+        int64_t tokens = (elements_of(e, ids) + k - 1) / k;
+        f->at = e->chooser->choose(e->chooser->user, e->k->tensors.at[ids].name, tokens, k, v[2] - v[1]);
+        f->left = tokens * k;
+    }
+    for (int64_t i = 0; i < k; i++)
+        ((int32_t *)(uintptr_t)v[3])[i] = (int32_t)v[1] + f->at[i];
+    f->at += k;
+    f->left -= k;
+    return 0;
+}
+
 int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values)
 {
     Emulator *e = emulator;
@@ -472,13 +513,13 @@ int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *
     case TILE_set:
     case TILE_wait: run = event_flag(e, id, values); break;
     case TILE_for: return event_loop(e, id, n, values);
+    case TILE_top: return event_top(e, id, values);
     case TILE_if:
     case TILE_store:
     case TILE_event:
     case TILE_check:
     case TILE_blocks:
     case TILE_bucket:
-    case TILE_top:
     case TILE_route:
     case TILE_valid:
     case TILE_COUNT: break;

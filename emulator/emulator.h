@@ -64,10 +64,17 @@ typedef struct Trace {
 
 /* ---- running a plan ---- */
 
+/* Where there are no data: what each `top` finds that writes to `ids`, k numbers below n for each token, one token after the
+ * other. */
+typedef struct Chooser {
+    const int32_t *(*choose)(void *user, Name ids, int64_t tokens, int64_t k, int64_t n);
+    void *user;
+} Chooser;
+
 typedef struct Emulator Emulator;
-/* k: a plan in its compiled form, see passes/expand.c. Everything is allocated in a. */
-Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const int64_t *dims,
-                       EmulateMode mode);
+/* k: a plan in its compiled form, see passes/expand.c. Everything is allocated in a. chooser: of mode model, else NULL. */
+Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const int64_t *dims, EmulateMode mode,
+                       const Chooser *chooser);
 void emulator_free(Emulator *e); /* the on-chip buffers */
 /* What BackendListener of backend/backend.h calls. */
 int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values);

@@ -238,6 +238,17 @@ static void expand_work(Expander *x, StmtId id)
     lower_close(&x->l, depth);
 }
 
+/* Without data somebody else says what it finds. */
+static void expand_top(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    uint32_t depth = x->l.depth;
+    ExprId values[3] = {s.limit, s.lo, s.hi};
+    open_event(x, id, values, 3);
+    lower_copy(&x->l, id);
+    lower_close(&x->l, depth);
+}
+
 static void expand_split(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
@@ -274,6 +285,8 @@ static void expand(Expander *x, StmtId id)
         expand_product(x, id);
     else if (s.kind == TILE_set || s.kind == TILE_wait)
         tell(x, id, &value, 1);
+    else if (s.kind == TILE_top)
+        expand_top(x, id);
     else if (s.kind == TILE_for && s.mode == LOOP_SPLIT)
         expand_split(x, id);
     else if (s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED && is_work(x, s.first))

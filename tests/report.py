@@ -31,6 +31,17 @@ kernel add(in g: bf16[E, H, F], inout w: f32[E, H, F]) {
 }
 """
 
+LAYER = """moe 1
+dim T, E, H, F
+dim K <= 64
+group R : E rows T*K
+kernel layer(in x: bf16[T, H], in s: f32[T, E], in w: bf16[E, H, F], out y: bf16[R, F]) {
+  p[t, k: K], id[t, k: K] = top(e) s[t, e]
+  rt = route(id -> R)
+  y[r, f] = bf16(p[rt.token(r), rt.slot(r)] * (sum(h) x[rt.token(r), h] * w[@r, h, f]))
+}
+"""
+
 
 class Page(html.parser.HTMLParser):
     def __init__(self):
@@ -126,6 +137,22 @@ def check_gradient(moec, scratch):
     return [] if good else ["8 and 12 were expected, and less time"]
 
 
+def check_choices(moec, scratch):
+    """What `top` chooses without data: what the routing says, in the rows of groups and in the sums that are moved."""
+    path, wrong = os.path.join(scratch, "layer.moe"), []
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(LAYER)
+    for routing, groups, sums in (("exact(0, 200, 5, 300)", "0/ 126.2/ 300 2.38 3", "517 KB"),
+                                  ("exact(128, 128)", "0/ 64.0/ 128 2.00 0", "262 KB")):
+        text = subprocess.run([moec, "report", path, "--machine", "ascend910b2", "--sizes", f"T=512,K=2,E=4,H=256,F=256,routing={routing}"],
+                              check=True, stdout=subprocess.PIPE).stdout.decode()
+        found = " ".join(re.search(r"^rt +4 +(.*)$", text, re.M).group(1).split())
+        moved = re.findall("[0-9.]+ [KM]?B", re.search(r"^y .*B$", text, re.M).group(0))
+        if found != groups or moved[4] != sums:
+            wrong.append(f"{routing}: {found}, {moved[4]} of sums")
+    return wrong
+
+
 def main():
     moec = os.path.abspath(sys.argv[1])
     failed = 0
@@ -142,6 +169,9 @@ def main():
         wrong = check_gradient(moec, scratch)
         failed += bool(wrong)
         print(f"{'FAILED' if wrong else 'ok'}  fused against unfused", *wrong, sep="\n    ")
+        wrong = check_choices(moec, scratch)
+        failed += bool(wrong)
+        print(f"{'FAILED' if wrong else 'ok'}  choices by the routing", *wrong, sep="\n    ")
     sys.exit(failed > 0)
 
 
