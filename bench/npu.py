@@ -123,6 +123,7 @@ def sweep(runner):
         rows.append((f"{m} x {n} x {k}", *describe(runner.run("product", f"tile y : M = {m} N = {n} K = {k}"))))
     for space in ("l1", "l0a", "l0b"):
         rows.append((f"one copy in {space}", *describe(runner.run("product", f"copies {space} = 1"))))
+    rows.append(("terms shuffled", *describe(runner.run("product", "order terms shuffled"))))
     for order in ("heaviest_first", "as_given"):
         rows.append((f"zipf(1.2), {order}", *describe(runner.run("product", f"order groups {order}", routing="zipf(1.2)"))))
     table(("grouped product", "time", "cube", "bound by", "global memory"), rows)

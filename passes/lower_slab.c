@@ -1,6 +1,7 @@
 /* Slabs of a block product: operands are packed for some terms at a time, then multiplied (Note [Blocks] in
  * lower_product.c). */
 #include "passes/lower.h"
+#include "passes/schedule.h"
 
 typedef struct Slab {
     const Run *run;
@@ -167,6 +168,28 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
     }
 }
 
+/* Note [K shuffle]. Cores that work on one block of rows read the same left operand at the same time. With `order terms
+ * shuffled` each block of columns begins at another slab, and goes on with the first one after the last:
+ *     terms = (slab / 256 + v0 / 256) mod slabs * 256
+ * The order of an element's additions then depends on its column, but neither on the core nor on its row, which a route
+ * chooses: a token's result must not depend on other tokens. */
+static ExprId shuffled(Lower *l, Loc loc, const Run *r, ExprId slab, ExprId end)
+{
+    Kernel *k = l->k;
+    ExprId depth = x_int(k, loc, l->plan.depth);
+    ExprId up = lower_add(l, lower_difference(l, end, r->lo), l->plan.depth - 1);
+    ExprId slabs = x_op2(k, loc, OP_idiv, up, depth);
+    ExprId trip = x_op2(k, loc, OP_idiv, lower_difference(l, slab, r->lo), depth);
+    ExprId column = x_op2(k, loc, OP_idiv, l->lane_first, x_int(k, loc, l->plan.strip));
+    ExprId turn = x_op2(k, loc, OP_imod, lower_offset(l, trip, column), slabs);
+    return lower_let(l, loc, "terms", lower_offset(l, r->lo, x_op2(k, loc, OP_mul, turn, depth)));
+}
+
+static int is_shuffled(const Lower *l)
+{
+    return pass_npu(l->c) && !l->stripe && !lower_is_row(l, l->plan.lane) && schedule_shuffles(l->c, l->k);
+}
+
 /* Sums that begin anew need a first slab, of nothing if there is nothing. */
 static void add_slabs(Lower *l, const Together *g, const Run *r)
 {
@@ -178,6 +201,8 @@ static void add_slabs(Lower *l, const Together *g, const Run *r)
     lower_for(l, loc, LOOP_ORDERED, first, r->lo, end, l->plan.depth);
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first)};
     s.anew = r->anew ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
+    if (is_shuffled(l))
+        s.lo = shuffled(l, loc, r, s.lo, end);
     s.hi = lower_let(l, loc, "end", lower_min(l, lower_add(l, s.lo, l->plan.depth), r->hi));
     add_slab(l, g, &s);
     lower_close(l, depth);

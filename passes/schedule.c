@@ -263,6 +263,11 @@ int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)
     return by_rule(c, k, space, NULL, knob_table[space].otherwise);
 }
 
+int schedule_shuffles(const PassContext *c, const Kernel *k)
+{
+    return by_rule(c, k, KNOB_terms, NULL, knob_table[KNOB_terms].otherwise) == 1;
+}
+
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)
 {
     int64_t as_given =

@@ -38,6 +38,8 @@ int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row);
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
+/* Do an NPU's blocks of columns begin their sums at different terms? Note [K shuffle] in lower_slab.c. */
+int schedule_shuffles(const PassContext *c, const Kernel *k);
 /* Are items of large groups handed out first? Else in the order of the groups. */
 int schedule_heaviest_first(const PassContext *c, const Kernel *k);
 

@@ -279,7 +279,7 @@ static void test_bits(void **state)
 {
     (void)state;
     for (Knob n = 0; n < KNOB_COUNT; n++)
-        assert_int_equal(knob_keeps_bits(n, knob_table[n].hi), n != KNOB_fuse);
+        assert_int_equal(knob_keeps_bits(n, knob_table[n].hi), n != KNOB_fuse && n != KNOB_terms);
     assert_true(knob_keeps_bits(KNOB_fuse, AT_LOAD) && knob_keeps_bits(KNOB_fuse, AT_DRAIN));
     assert_false(knob_keeps_bits(KNOB_fuse, AT_SCATTER));
 }
