@@ -178,14 +178,15 @@ static int is_work(const Expander *x, StmtId first)
     return 0;
 }
 
-/* One access of a vector loop: all its lanes, from the first on. */
-static void touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int write)
+/* One access of a vector loop: all its lanes, from the first on, or one element for all. */
+static void touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int lanes, int write)
 {
     Stmt s = at(x, id);
     Kernel *k = x->k;
     if (x->k->tensors.at[buffer].space == SPACE_REG)
         return;
-    ExprId values[4] = {x_int(k, s.loc, buffer), number, lower_difference(&x->l, s.hi, s.lo),
+    ExprId values[4] = {x_int(k, s.loc, buffer), number,
+                        lanes ? lower_difference(&x->l, s.hi, s.lo) : x_int(k, s.loc, 1),
                         x_int(k, s.loc, write)};
     tell(x, id, values, 4);
 }
@@ -203,7 +204,8 @@ static void touch_loads(Expander *x, StmtId id, ExprId e)
             space_is_on_chip(x->k->tensors.at[x_at(x->k, nodes.at[i])->sym].space))
             loads[n++] = nodes.at[i];
     for (uint32_t i = 0; i < n; i++)
-        touch(x, id, x_at(x->k, loads[i])->sym, number_of_load(x, loads[i], &s.var, &s.lo, 1), 0);
+        touch(x, id, x_at(x->k, loads[i])->sym, number_of_load(x, loads[i], &s.var, &s.lo, 1),
+              x_uses_index(x->k, loads[i], s.var), 0);
 }
 
 static void touch_all(Expander *x, StmtId loop, StmtId first)
@@ -216,21 +218,36 @@ static void touch_all(Expander *x, StmtId loop, StmtId first)
             ExprId index[MAX_RANK];
             for (uint32_t i = 0; i < s.nindex; i++)
                 index[i] = x_substitute(x->k, s.index[i], &l.var, &l.lo, 1);
-            touch(x, loop, s.buffer, number_of(x, s.buffer, index), 1);
+            touch(x, loop, s.buffer, number_of(x, s.buffer, index), 1, 1);
         }
         touch_all(x, loop, s.first);
     }
 }
 
 static void expand_list(Expander *x, StmtId first);
+static void expand_body(Expander *x, StmtId id);
 
-/* A loop of one unit: the vector unit's if it stores to UB. */
+static int has_vector_loop(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next)
+        if ((at(x, id).kind == TILE_for && at(x, id).mode == LOOP_VECTOR) ||
+            has_vector_loop(x, at(x, id).first))
+            return 1;
+    return 0;
+}
+
+/* A loop of one unit: the vector unit's if it stores to UB. Loops over elements in it tell of themselves. */
 static void expand_work(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
     uint32_t depth = x->l.depth;
     int vector = tile_is_vector(x->k, s.first);
     ExprId values[2] = {s.lo, s.hi};
+    if (has_vector_loop(x, s.first)) {
+        tell(x, id, values, 2);
+        expand_body(x, id);
+        return;
+    }
     open_event(x, id, values, 2);
     if (vector)
         touch_all(x, id, s.first);
