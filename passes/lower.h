@@ -250,6 +250,7 @@ typedef struct Together {
 /* Terms of the last reduced index that go in slabs. */
 typedef struct Run {
     ExprId lo, hi, group; /* group: of the index's row space, or NONE */
+    ExprId mask;          /* NONE, or the condition of a row's terms: the others count as zeros */
     int anew;             /* the sums begin with them */
     int whole;            /* lo is at a whole line */
 } Run;

@@ -129,15 +129,16 @@ static void add_elements(Lower *l, const Product *p, const Walk *outer, ExprId l
 /* Where every row of the part has terms: from..to; where only some have: before and behind it, to lo and hi. */
 typedef struct Terms {
     ExprId lo, from, to, hi, group;
-    int blocks; /* the bounds are all that the condition says */
-    int whole;  /* `from` is at a whole line of terms, or no term follows it */
+    ExprId mask; /* NONE, or which of them a row has: blocks have others as zeros */
+    int blocks;  /* the bounds are all that the condition says */
+    int whole;   /* `from` is at a whole line of terms, or no term follows it */
 } Terms;
 
 /* The rows of a group's run; only a further condition could tell them apart. */
 static Terms run_terms(Lower *l, const Walk *w, IndexId i)
 {
     uint32_t conjunct;
-    Terms t = {.group = lower_expr(l, lower_run_group(l, w, i, &conjunct))};
+    Terms t = {.group = lower_expr(l, lower_run_group(l, w, i, &conjunct)), .mask = NONE};
     t.lo = t.from = lower_run_start(l, lower_route_of(l, i), t.group);
     t.hi = t.to = lower_run_end(l, lower_route_of(l, i), t.group);
     t.blocks = w->pending == (uint64_t)1 << conjunct;
@@ -155,9 +156,32 @@ int lower_starts_line(const Lower *l, ExprId e)
     return x_at(l->k, e)->kind == X_INT && x_at(l->k, e)->value.i % LAYOUT_EDGE == 0;
 }
 
+/* Do the right operands exist between two terms i, whatever a condition says of those? */
+static int stand_between(Lower *l, const Together *g, IndexId i)
+{
+    Kernel *k = l->k;
+    Affine affine;
+    for (uint32_t n = 0; n < g->n; n++)
+        each_below (x, k, g->p[n].right, EVERYWHERE)
+            for (uint32_t a = 0; x_at(k, *x)->kind == X_LOAD && a < x_at(k, *x)->nargs; a++)
+                if (lower_varies(k, x_arg(k, *x, a), i) && !x_affine(k, x_arg(k, *x, a), &affine))
+                    return 0;
+    return 1;
+}
+
+static ExprId mask_of(Lower *l, const Walk *w, uint64_t conjuncts)
+{
+    ExprId mask = NONE;
+    for (uint32_t c = 0; c < w->d->nconjunct; c++)
+        if (w->pending & conjuncts & (uint64_t)1 << c)
+            mask = x_and(l->k, (Loc){0}, mask, w->d->conjunct[c]);
+    return mask;
+}
+
 /* Where rows differ, blocks take whole lines of terms, counted from the index's zero: which terms of a row are added one
- * by one, and which two or 32 at a time, is then the same however rows are cut into items. */
-static Terms terms_of(Lower *l, const Walk *w, Loc loc)
+ * by one, and which two or 32 at a time, is then the same however rows are cut into items. The cube of an NPU takes them
+ * all, those that a row has not as zeros. */
+static Terms terms_of(Lower *l, const Together *g, const Walk *w, Loc loc)
 {
     IndexId i = w->d->bound[w->d->nbound - 1];
     if (l->k->indices.at[i].axis.group != NONE)
@@ -168,12 +192,18 @@ static Terms terms_of(Lower *l, const Walk *w, Loc loc)
     l->row_end = l->part_end;
     Range r = lower_range(l, w, i);
     l->plan.rows = rows;
-    Terms t = {.lo = r.lo_min, .from = r.lo_min, .to = r.hi_max, .hi = r.hi_max, .group = NONE};
+    Terms t = {r.lo_min, r.lo_min, r.hi_max, r.hi_max, .group = NONE, .mask = NONE};
     t.blocks = !(w->pending & ~(r.exact | r.inner));
     t.whole = r.inner || t.from == l->stripe_first || lower_starts_line(l, t.from);
     if (r.inner && t.blocks) {
         t.lo = lower_let(l, loc, "lo", r.lo_min);
         t.hi = lower_let(l, loc, "hi", r.hi_max);
+        if (pass_npu(l->c) && g->p[0].left != NONE && stand_between(l, g, i)) {
+            t.mask = mask_of(l, w, r.inner);
+            t.from = t.lo;
+            t.to = t.hi;
+            return t;
+        }
         ExprId from = lower_min(l, t.hi, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1));
         t.from = lower_starts_line(l, r.lo_max) ? t.lo : lower_let(l, loc, "inner", from);
         ExprId to = lower_max(l, x_int(l->k, loc, 0), lower_min(l, r.hi_min, t.hi));
@@ -221,12 +251,12 @@ static void add_end(Lower *l, const Together *g, const Walk *w, ExprId lo, ExprI
     l->part_first = x_index(k, loc, part);
     l->part_end =
         lower_let(l, loc, "part_end", lower_min(l, lower_add(l, l->part_first, LAYOUT_EDGE), l->item_end));
-    Terms t = terms_of(l, w, loc);
+    Terms t = terms_of(l, g, w, loc);
     ExprId end[4] = {t.lo, t.from, t.to, t.hi};
     for (int i = 0; i < 4; i++)
         end[i] = lower_let(l, loc, "end", lower_min(l, hi, lower_max(l, end[i], lo)));
     add_elements_of_all(l, g, w, end[0], end[1]);
-    lower_slabs(l, g, &(Run){end[1], end[2], t.group, 0, t.whole});
+    lower_slabs(l, g, &(Run){end[1], end[2], t.group, t.mask, 0, t.whole});
     add_elements_of_all(l, g, w, end[2], end[3]);
     lower_close(l, depth);
     l->part_first = l->item_first;
@@ -255,7 +285,7 @@ static void add_group(Lower *l, const Together *g)
     if (g->d->nbound > 1)
         begin_all(l, g);
     open_outer(l, loc, &w);
-    Terms t = terms_of(l, &w, loc);
+    Terms t = terms_of(l, g, &w, loc);
     int blocks = t.blocks && g->p[0].left != NONE, anew = blocks && begin_with_slab(g, &t);
     if (g->d->nbound == 1 && !anew)
         begin_all(l, g);
@@ -263,7 +293,7 @@ static void add_group(Lower *l, const Together *g)
         lower_report(l, &g->p[n], blocks ? NULL : t.blocks ? no_matrices : no_bounds);
     if (blocks) {
         add_end(l, g, &w, t.lo, t.from);
-        lower_slabs(l, g, &(Run){t.from, t.to, t.group, anew, t.whole});
+        lower_slabs(l, g, &(Run){t.from, t.to, t.group, t.mask, anew, t.whole});
         add_end(l, g, &w, t.to, t.hi);
     } else {
         add_elements_of_all(l, g, &w, t.lo, t.hi);

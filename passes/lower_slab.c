@@ -10,8 +10,67 @@ typedef struct Slab {
     ExprId anew; /* NONE or when the sums begin */
 } Slab;
 
+/* The left operand, zero where a row has no term. */
+static ExprId masked(Kernel *k, ExprId value, ExprId mask)
+{
+    Expr x = *x_at(k, value);
+    if (mask == NONE)
+        return value;
+    if (x.kind == X_OP && scalar_table[x.op].kind == SK_CAST)
+        return x_op1(k, x.loc, (ScalarOp)x.op, masked(k, x_arg(k, value, 0), mask));
+    value = x_if(k, x.loc, mask, value, x_float(k, x.loc, 0));
+    return x.type == TY_BF16  ? x_op1(k, x.loc, OP_bf16, value)
+           : x.type == TY_F16 ? x_op1(k, x.loc, OP_f16, value)
+                              : value;
+}
+
+/* Does what is read lie along the first axis of the box? */
+static int lies_along(const Kernel *k, ExprId e, IndexId first)
+{
+    each_below (x, k, e, EVERYWHERE) {
+        uint32_t n = x_at(k, *x)->nargs;
+        if (x_at(k, *x)->kind == X_LOAD && n && x_is_unit(k, x_arg(k, *x, n - 1), first))
+            return 1;
+    }
+    return 0;
+}
+
+/* Moves do not compute: the box of an NPU's operand is computed into memory first, and then moved. elem: as it is
+ * multiplied; size: of the panel. */
+static void compute(Lower *l, Stmt *pack, const int64_t size[2], Elem elem)
+{
+    Kernel *k = l->k;
+    Loc loc = pack->loc;
+    const Expr *x = x_at(k, pack->value);
+    uint32_t depth = l->depth, turned = (uint32_t)lies_along(k, pack->value, pack->bound[0]);
+    if (x->kind == X_LOAD && k->tensors.at[x->sym].elem == elem)
+        return;
+    ExprId at[2];
+    TensorId rows = lower_thread(l, "rows", elem, size[turned], size[!turned], LAYOUT_ROWS);
+    for (uint32_t a = 0; a < 2; a++) {
+        uint32_t b = a ^ turned;
+        lower_for(l, loc, a ? LOOP_VECTOR : LOOP_ORDERED, pack->bound[b], pack->from[b], pack->to[b],
+                  a ? l->cpu->lanes : 1);
+        at[a] = lower_difference(l, x_index(k, loc, pack->bound[b]), pack->from[b]);
+    }
+    lower_store(l, loc, rows, at, pack->value, 0);
+    lower_close(l, depth);
+    pack->value = x_load(k, loc, rows, at);
+    lower_give_back(l, rows);
+}
+
+/* Both operands of a product that an NPU multiplies have one type. */
+static Elem elem_of(const Lower *l, const Together *g, ExprId left)
+{
+    for (uint32_t n = 0; n < g->n; n++)
+        if (g->p[n].left == left &&
+            (x_at(l->k, left)->type != TY_BF16 || x_at(l->k, g->p[n].right)->type != TY_BF16))
+            return EL_F32;
+    return EL_BF16;
+}
+
 /* The box that stands for an operand's rows or columns, and its terms. */
-static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s, int left)
+static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s, Elem elem, int left)
 {
     Kernel *k = l->k;
     IndexId along = left ? l->plan.row : l->plan.lane;
@@ -28,7 +87,11 @@ static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s,
     b.to[!left] = left ? l->part_end : l->lane_end;
     b.from[left] = s->lo;
     b.to[left] = s->hi;
-    b.value = lower_expr(l, value);
+    b.value = lower_expr(l, left ? masked(k, value, s->run->mask) : value);
+    if (pass_npu(l->c))
+        compute(l, &b,
+                left ? (int64_t[2]){l->plan.part, l->plan.depth} : (int64_t[2]){l->plan.depth, l->plan.strip},
+                elem);
     lower_put(l, b);
 }
 
@@ -112,14 +175,14 @@ static ExprId origin(Lower *l, TensorId panel)
 }
 
 /* The first element of the product's right operand, packed into a panel of its own unless it is given. */
-static ExprId right_of(Lower *l, const Product *p, const Slab *s, TensorId *panel)
+static ExprId right_of(Lower *l, const Product *p, const Slab *s, Elem elem, TensorId *panel)
 {
     ExprId given = given_at(l, p, s);
     *panel = NONE;
     if (given != NONE)
         return given;
     *panel = lower_thread(l, "right", p->right_elem, l->plan.depth, l->plan.strip, LAYOUT_PAIRS);
-    pack(l, x_at(l->k, p->reduce)->loc, *panel, p->right, s, 0);
+    pack(l, x_at(l->k, p->reduce)->loc, *panel, p->right, s, elem, 0);
     return origin(l, *panel);
 }
 
@@ -144,7 +207,7 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
     TensorId left[REDUCE_MAX], panel[REDUCE_MAX];
     ExprId right[REDUCE_MAX], rows[2] = {l->part_first, l->part_end};
     for (uint32_t n = 0; n < g->n; n++)
-        right[n] = right_of(l, &g->p[n], s, &panel[n]);
+        right[n] = right_of(l, &g->p[n], s, elem_of(l, g, g->p[n].left), &panel[n]);
     open_parts(l, loc);
     for (uint32_t n = 0; n < g->n; n++) {
         const Product *p = &g->p[n];
@@ -154,7 +217,7 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
         left[n] =
             same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->part, y->depth, LAYOUT_LINES);
         if (same == n)
-            pack(l, loc, left[n], p->left, s, 1);
+            pack(l, loc, left[n], p->left, s, elem_of(l, g, p->left), 1);
         int turned = panel[n] == NONE && lower_given(l, p) == GIVEN_ROWS_TURNED;
         multiply(l, p, origin(l, left[n]), right[n], turned, s);
     }
