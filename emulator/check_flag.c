@@ -42,6 +42,8 @@ static void find_in(Checker *c, StmtId first, int in_split, FlagPlaces *out)
             vec_push(c->arena, out, (FlagPlace){id, in_split});
         else if ((s->kind == TILE_store || s->kind == TILE_pack) && tile_unit(c->k, s) == UNIT_scalar)
             c->loose[s->buffer] |= c->k->tensors.at[s->buffer].space == SPACE_THREAD;
+        else if (s->kind == TILE_top)
+            c->loose[s->buffer] = c->loose[s->second] = 1;
         if (tile_has_body(s))
             find_in(c, s->first, in_split || (s->kind == TILE_for && s->mode == LOOP_SPLIT), out);
     }

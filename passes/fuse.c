@@ -97,6 +97,17 @@ static int is_routed_operand(const Producer *p)
     return 0;
 }
 
+/* Does the equation read an element at a computed place? */
+static int looks_up(const Kernel *k, const Equation *q)
+{
+    each_below (x, k, q->rhs, EVERYWHERE)
+        for (uint32_t a = 0; x_at(k, *x)->kind == X_LOAD && a < x_at(k, *x)->nargs; a++)
+            each_below (y, k, x_arg(k, *x, a), EVERYWHERE)
+                if (x_at(k, *y)->kind == X_LOAD)
+                    return 1;
+    return 0;
+}
+
 /* NULL, or why the local must stand in memory whatever the rule. */
 static const char *must_stand(const Producer *p)
 {
@@ -113,6 +124,8 @@ static const char *must_stand(const Producer *p)
             return "a route is made of it";
         if (is_stale(p, p->readers.at[r]))
             return "what it reads is written before its reader";
+        if (pass_npu(f->c) && lower_has_reduce(k, q->rhs) && looks_up(k, reader))
+            return "an NPU's vector unit reduces rows, but looks no element up";
     }
     if (pass_npu(f->c) && p->wish != FUSE_WANTED && is_routed_operand(p))
         return "an NPU moves rows that a route picks one by one: better once than for each block of columns";

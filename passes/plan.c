@@ -52,21 +52,40 @@ typedef struct Work {
     uint32_t nin, nout;
 } Work;
 
-static void add_buffer(TensorId *list, uint32_t *n, TensorId t)
+static int is_in(const TensorId *list, uint32_t n, TensorId t)
 {
-    for (uint32_t i = 0; i < *n; i++)
-        if (list[i] == t)
-            return;
-    if (*n < BUFFERS_MAX)
+    uint32_t i = 0;
+    while (i < n && list[i] != t)
+        i++;
+    return i < n;
+}
+
+void plan_add_buffer(TensorId *list, uint32_t *n, uint32_t max, TensorId t)
+{
+    if (!is_in(list, *n, t) && *n < max)
         list[(*n)++] = t;
+}
+
+int plan_is_work(Planner *p, StmtId id) { return plan_is_vector(p, id) || plan_is_rows(p, id); }
+
+static uint32_t reads_of(Planner *p, StmtId id, TensorId *out)
+{
+    return (plan_is_vector(p, id) ? plan_vector_reads : plan_rows_reads)(p, id, out, BUFFERS_MAX);
+}
+
+static void plan_nest(Planner *p, StmtId id, ExprId core)
+{
+    (plan_is_vector(p, id) ? plan_vector : plan_rows)(p, id, core);
+    plan_give_back(p, 1);
 }
 
 static void find_targets(const Planner *p, StmtId first, Work *w)
 {
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
         Stmt s = plan_at(p, id);
-        if (s.kind == TILE_store && (p->reads[s.buffer] || p->k->tensors.at[s.buffer].space == SPACE_THREAD))
-            add_buffer(w->out, &w->nout, s.buffer);
+        if (s.kind == TILE_store && space_is_memory(p->k->tensors.at[s.buffer].space) &&
+            (p->k->tensors.at[s.buffer].space == SPACE_THREAD || p->reads[s.buffer]))
+            plan_add_buffer(w->out, &w->nout, BUFFERS_MAX, s.buffer);
         find_targets(p, s.first, w);
     }
 }
@@ -78,15 +97,18 @@ static int has_room(const Work *w)
     return w->n < BUFFERS_MAX && w->nin <= half && w->nout <= half;
 }
 
-/* The run of nests from `first` on. */
+/* The run of nests from `first` on. One that reads what an earlier one writes, maybe another core, begins a run of its own. */
 static Work find_work(Planner *p, StmtId first)
 {
     Work w = {.n = 0};
-    for (StmtId id = first; id != NONE && has_room(&w) && plan_is_vector(p, id); id = plan_at(p, id).next) {
+    for (StmtId id = first; id != NONE && has_room(&w) && plan_is_work(p, id); id = plan_at(p, id).next) {
         TensorId reads[BUFFERS_MAX];
-        uint32_t n = plan_vector_reads(p, id, reads, BUFFERS_MAX);
+        uint32_t n = reads_of(p, id, reads);
         for (uint32_t i = 0; i < n; i++)
-            add_buffer(w.in, &w.nin, reads[i]);
+            if (is_in(w.out, w.nout, reads[i]))
+                return w;
+        for (uint32_t i = 0; i < n; i++)
+            plan_add_buffer(w.in, &w.nin, BUFFERS_MAX, reads[i]);
         w.at[w.n++] = id;
         find_targets(p, plan_at(p, id).first, &w);
     }
@@ -102,7 +124,7 @@ static void work_alone(Planner *p, const Work *w)
             plan_after(p, loc, UNIT_scalar, UNIT_mte2, w->in[b]);
         for (uint32_t b = 0; b < w->nout; b++)
             plan_after(p, loc, UNIT_scalar, UNIT_mte3, w->out[b]);
-        plan_vector(p, w->at[i], NONE);
+        plan_nest(p, w->at[i], NONE);
         for (uint32_t b = 0; b < w->nin; b++)
             plan_after(p, loc, UNIT_mte2, UNIT_scalar, w->in[b]);
         for (uint32_t b = 0; b < w->nout; b++)
@@ -134,7 +156,7 @@ static void work_beside(Planner *p, const Work *w)
     all_flags(p, loc, TILE_wait, UNIT_scalar, UNIT_mte2, w->in, w->nin, 0);
     all_flags(p, loc, TILE_wait, UNIT_scalar, UNIT_mte3, w->out, w->nout, 0);
     for (uint32_t i = 0; i < w->n; i++)
-        plan_vector(p, w->at[i], x_index(k, loc, core));
+        plan_nest(p, w->at[i], x_index(k, loc, core));
     all_flags(p, loc, TILE_set, UNIT_mte2, UNIT_fix, w->in, w->nin, 1);
     all_flags(p, loc, TILE_set, UNIT_mte2, UNIT_scalar, w->in, w->nin, 0);
     all_flags(p, loc, TILE_set, UNIT_mte3, UNIT_scalar, w->out, w->nout, 0);
@@ -143,29 +165,9 @@ static void work_beside(Planner *p, const Work *w)
     all_flags(p, loc, TILE_wait, UNIT_mte3, UNIT_scalar, w->out, w->nout, 0);
 }
 
-/* Does a nest of the run read what an earlier one writes, elsewhere than at its own place? Then they are two runs. */
-static Work cut(Planner *p, Work w)
+StmtId plan_work(Planner *p, StmtId first)
 {
-    for (uint32_t i = 1; i < w.n; i++) {
-        Work before = {.n = 0};
-        TensorId reads[BUFFERS_MAX];
-        for (uint32_t j = 0; j < i; j++)
-            find_targets(p, plan_at(p, w.at[j]).first, &before);
-        uint32_t n = plan_vector_reads(p, w.at[i], reads, BUFFERS_MAX);
-        for (uint32_t r = 0; r < n; r++)
-            for (uint32_t o = 0; o < before.nout; o++)
-                if (before.out[o] == reads[r]) {
-                    w.n = i;
-                    return w;
-                }
-    }
-    return w;
-}
-
-/* Plans the run; the last statement of it. */
-static StmtId plan_work(Planner *p, StmtId first)
-{
-    Work w = cut(p, find_work(p, first));
+    Work w = find_work(p, first);
     (p->cube ? work_beside : work_alone)(p, &w);
     return w.at[w.n - 1];
 }
@@ -177,10 +179,11 @@ static void plan_list(Planner *p, StmtId first)
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
         Stmt s = plan_at(p, id);
         uint32_t depth = p->l.depth;
-        if (plan_is_vector(p, id)) {
+        if (plan_is_work(p, id)) {
             id = plan_work(p, id);
-        } else if (plan_is_lanes(p, id)) {
-            plan_lanes(p, id);
+        } else if (!p->cube && plan_is_lanes(p, id)) {
+            plan_lanes(p, id, NONE);
+            plan_give_back(p, 1);
         } else if (!tile_has_body(&s)) {
             lower_copy(&p->l, id);
         } else if (has_product(p, s.first)) {
@@ -211,7 +214,8 @@ static uint32_t count_nests(Planner *p, StmtId first)
 {
     uint32_t n = 0;
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
-        n += plan_is_vector(p, id) || plan_is_lanes(p, id) ? 1 : count_nests(p, plan_at(p, id).first);
+        n += plan_is_work(p, id) || (!p->cube && plan_is_lanes(p, id)) ? 1
+                                                                       : count_nests(p, plan_at(p, id).first);
     return n;
 }
 
@@ -241,9 +245,9 @@ static void mark_reads(Planner *p, StmtId first)
 static void mark_drained(Planner *p, StmtId launch, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
-        if (!plan_is_vector(p, id))
+        if (!plan_is_work(p, id))
             continue;
-        Work w = cut(p, find_work(p, id));
+        Work w = find_work(p, id);
         for (uint32_t i = 0; i < w.nin; i++) {
             uint32_t products = 0, work = 0;
             for (uint32_t n = 0; n < w.n; n++)

@@ -38,11 +38,25 @@ typedef struct Planner {
 } Planner;
 
 /* plan.c */
-Stmt plan_at(const Planner *p, StmtId id);           /* a copy: the list of statements grows */
+Stmt plan_at(const Planner *p, StmtId id); /* a copy: the list of statements grows */
+void plan_add_buffer(TensorId *list, uint32_t *n, uint32_t max, TensorId t); /* once */
+StmtId plan_work(Planner *p,
+                 StmtId first); /* plans the run of vector work that begins here; its last statement */
+int plan_is_work(Planner *p, StmtId id);
 int plan_multiplies(const Planner *p, StmtId first); /* is there a product in the list? */
 
 uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t); /* reads and writes in the list */
-static inline int plan_is_memory(const Tensor *t) { return space_is_memory(t->space) && layout_is_dense(t->layout); }
+static inline int plan_is_memory(const Tensor *t)
+{
+    return space_is_memory(t->space) && layout_is_dense(t->layout);
+}
+
+/* Does another scalar unit than that of a vector core, or another unit, write the buffer in this launch? */
+static inline int plan_is_made(const Planner *p, TensorId t)
+{
+    Space s = p->k->tensors.at[t].space;
+    return s == SPACE_THREAD ? p->cube : space_is_memory(s) && p->writes[t];
+}
 
 /* Buffers in UB by who fills them: moves ("in"), the vector unit for moves, the vector unit for itself. */
 #define PLAN_OUT "out"
@@ -52,7 +66,7 @@ enum { PLAN_COLUMNS = 8 /* aligned blocks that a piece of a row in UB has at mos
 /* plan_chip.c: places on the chip, flags. */
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
                    TensorId panel);
-void plan_give_back(Planner *p); /* what was taken may be taken again */
+void plan_give_back(Planner *p, int ub); /* what was taken in UB, or elsewhere, may be taken again */
 void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer,
                ExprId slot /* or NONE */);
 /* Now: what `first` did before this point of the program is over before `then` goes on. */
@@ -78,9 +92,20 @@ void plan_vector(Planner *p, StmtId id, ExprId core);
 /* Buffers of thread space that are moved into UB for it; how many. */
 uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max);
 
+/* Is the load a value for each row, next to those of other rows? */
+int plan_is_row_value(const Kernel *k, ExprId load, IndexId row);
+/* This vector core's part of the rows. */
+void plan_share(Planner *p, Loc loc, ExprId core, ExprId *first, ExprId *last);
+
 /* plan_lanes.c: loops over elements that keep something in registers. */
 int plan_is_lanes(Planner *p, StmtId id);
-void plan_lanes(Planner *p, StmtId id);
+void plan_lanes(Planner *p, StmtId id, ExprId row /* NONE, or the number of the row around it */);
+void plan_lanes_reads(Planner *p, StmtId id, TensorId *out, uint32_t *n, uint32_t max);
+
+/* plan_rows.c: the same of each row beside a cube core. The functions are those of plan_vector.c. */
+int plan_is_rows(Planner *p, StmtId id);
+void plan_rows(Planner *p, StmtId id, ExprId core);
+uint32_t plan_rows_reads(Planner *p, StmtId id, TensorId *out, uint32_t max);
 
 /* plan_product.c: a loop with packs and products in it. */
 void plan_reserve(Planner *p, const StmtId *loops, uint32_t n); /* places for all of a launch */

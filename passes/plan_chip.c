@@ -89,10 +89,10 @@ uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem
     return best;
 }
 
-void plan_give_back(Planner *p)
+void plan_give_back(Planner *p, int ub)
 {
     for (uint32_t i = 0; i < p->chips.len; i++)
-        p->chips.at[i].taken = 0;
+        p->chips.at[i].taken &= (p->chips.at[i].space == SPACE_UB) != ub;
 }
 
 void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer, ExprId slot)

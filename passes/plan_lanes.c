@@ -27,6 +27,12 @@ typedef struct Lanes {
 
 /* ---- can it be done ---- */
 
+/* Does this launch write the buffer, and nobody tells mte2 when? */
+static int is_in_flight(const Lanes *y, TensorId t)
+{
+    return y->p->writes[t] && !(y->p->cube && y->p->k->tensors.at[t].space == SPACE_THREAD);
+}
+
 /* Takes note of what is read with lanes; 0 when the vector unit cannot read it. */
 static int note_loads(Lanes *y, ExprId e)
 {
@@ -40,7 +46,7 @@ static int note_loads(Lanes *y, ExprId e)
             !x_uses_index(k, *x, y->vector.var))
             continue;
         if (!plan_is_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) ||
-            y->p->writes[n->sym] || !plan_is_asked_for(k, e, *x))
+            is_in_flight(y, n->sym) || !plan_is_asked_for(k, e, *x))
             return 0;
         uint32_t i = 0;
         while (i < y->nin && y->load[i] != *x)
@@ -112,7 +118,7 @@ static int open_lanes(Lanes *y)
 int plan_is_lanes(Planner *p, StmtId id)
 {
     Lanes y = {.p = p, .id = id};
-    return !p->cube && open_lanes(&y);
+    return open_lanes(&y) && !(p->cube && y.nout);
 }
 
 /* ---- places ---- */
@@ -295,20 +301,42 @@ static void put_list(Lanes *y, StmtId first)
     }
 }
 
-void plan_lanes(Planner *p, StmtId id)
+void plan_lanes_reads(Planner *p, StmtId id, TensorId *out, uint32_t *n, uint32_t max)
+{
+    Lanes y = {.p = p, .id = id};
+    open_lanes(&y);
+    for (uint32_t i = 0; i < y.nin; i++)
+        if (p->k->tensors.at[x_at(p->k, y.load[i])->sym].space == SPACE_THREAD)
+            plan_add_buffer(out, n, max, x_at(p->k, y.load[i])->sym);
+}
+
+/* Pieces go to the slots in turn, those of the next row too. */
+static ExprId slot_of(Lanes *y, ExprId row)
+{
+    Kernel *k = y->p->k;
+    Loc loc = y->vector.loc;
+    int64_t copies = y->p->copies[SPACE_UB];
+    if (row == NONE || copies == 1)
+        return zero(y);
+    ExprId piece =
+        x_op2(k, loc, OP_idiv, lower_difference(&y->p->l, y->f0, y->vector.lo), x_int(k, loc, y->cols));
+    ExprId trip = x_op2(k, loc, OP_imod, x_op2(k, loc, OP_add, row, piece), x_int(k, loc, copies));
+    return lower_let(&y->p->l, loc, "slot", trip);
+}
+
+void plan_lanes(Planner *p, StmtId id, ExprId row)
 {
     Lanes y = {.p = p, .id = id};
     uint32_t depth = p->l.depth;
     open_lanes(&y);
     choose_columns(&y);
     take_all(&y);
-    y.slot = zero(&y);
     IndexId i = lower_index(&p->l, "f0");
     lower_for(&p->l, y.vector.loc, LOOP_ORDERED, i, y.vector.lo, y.vector.hi, y.cols);
     y.f0 = x_index(p->k, y.vector.loc, i);
     y.f1 =
         lower_let(&p->l, y.vector.loc, "end", lower_min(&p->l, lower_add(&p->l, y.f0, y.cols), y.vector.hi));
+    y.slot = slot_of(&y, row);
     put_list(&y, y.vector.first);
     lower_close(&p->l, depth);
-    plan_give_back(p);
 }

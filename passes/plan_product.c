@@ -392,7 +392,7 @@ static void reserve(Planner *p, StmtId id)
             InL0 parts = take_parts(&y, &product);
             p->chips.at[parts.a].taken = p->chips.at[parts.b].taken = 0;
         }
-    plan_give_back(p);
+    plan_give_back(p, 0);
 }
 
 void plan_reserve(Planner *p, const StmtId *loops, uint32_t n)
@@ -449,6 +449,8 @@ static void put_trip(Slabs *y, int what)
             name_slot(y, &s);
         else if (s.kind == TILE_product && what & MULTIPLY)
             multiply(y, id);
+        else if (s.kind != TILE_product && what & LOAD && plan_is_work(p, id))
+            id = plan_work(p, id);
         else if (s.kind != TILE_product && what & LOAD)
             lower_copy(&p->l, id);
         else if (s.kind != TILE_product)
@@ -497,5 +499,5 @@ void plan_slabs(Planner *p, const Stmt *loop)
         put_loop(&y, loop->lo, loop->hi, LOAD | MULTIPLY);
     for (uint32_t i = 0; i < y.nsums; i++)
         drain(&y, &y.sums[i]);
-    plan_give_back(p);
+    plan_give_back(p, 0);
 }

@@ -2,16 +2,17 @@
  *
  * Note [Stages]. A nest `for row { vector f { stores } }` is cut into tiles of rows and columns that fit UB. For each, what the
  * stores read is moved into UB (boxes, or row by row where a route says which row), the vector unit computes, and the
- * results are moved out. Values that do not vary with f are read by the scalar unit on the way. With two slots the next
- * tile's moves go on meanwhile. In a launch with products the rows are shared out to the vector cores beside the cube core. */
+ * results are moved out. Values that do not vary with f are read by the scalar unit on the way, those that the launch itself
+ * computes for each row (a maximum, a sum) are moved in. With two slots the next tile's moves go on meanwhile. In a launch with
+ * products the rows are shared out to the vector cores beside the cube core. */
 #include "passes/plan.h"
 
 #include <string.h>
 
 enum { STAGED_MAX = 32 };
 
-/* How a value that varies with the columns varies with the rows. */
-typedef enum Shape { SHAPE_BOX, SHAPE_LINE, SHAPE_ROWS } Shape;
+/* How a value that varies with the columns varies with the rows; or one for each row. */
+typedef enum Shape { SHAPE_BOX, SHAPE_LINE, SHAPE_ROWS, SHAPE_VALUES } Shape;
 
 typedef struct Staged {
     ExprId load; /* what it stands for, or NONE: a store's target */
@@ -37,16 +38,21 @@ typedef struct Stage {
 
 /* ---- what the vector unit can do ---- */
 
+/* Is it the element that the store writes? */
+static int is_target(const Kernel *k, ExprId load, const Stmt *s)
+{
+    uint32_t a = 0;
+    while (x_at(k, load)->sym == s->buffer && a < s->nindex && s->index[a] == x_arg(k, load, a))
+        a++;
+    return x_at(k, load)->sym == s->buffer && a == s->nindex;
+}
+
 /* Does an earlier store of the nest give the very element? Its number, or `before`. */
 static uint32_t stored_before(const Stage *g, ExprId load, uint32_t before)
 {
     const Kernel *k = g->p->k;
     for (uint32_t i = before; i-- > 0;) {
-        const Stmt *s = &g->stores[i];
-        uint32_t a = 0;
-        while (s->buffer == x_at(k, load)->sym && a < s->nindex && s->index[a] == x_arg(k, load, a))
-            a++;
-        if (s->buffer == x_at(k, load)->sym && a == s->nindex)
+        if (is_target(k, load, &g->stores[i]))
             return i;
     }
     return before;
@@ -68,14 +74,12 @@ static int can_load(const Stage *g, ExprId load, uint32_t store)
         return !t->lanes;
     if (stored_before(g, load, store) < store)
         return 1;
-    int own = is_stored(g, x_at(k, load)->sym), lanes = x_uses_index(k, load, g->col);
-    if (!own && t->space != SPACE_THREAD && g->p->writes[x_at(k, load)->sym])
+    if (is_stored(g, x_at(k, load)->sym))
+        return is_target(k, load, &g->stores[store]) && plan_is_linear(k, load, g->col);
+    if (!x_uses_index(k, load, g->col))
+        return !plan_is_made(g->p, x_at(k, load)->sym) || plan_is_row_value(k, load, g->row);
+    if (t->space != SPACE_THREAD && g->p->writes[x_at(k, load)->sym])
         return 0; /* written by this launch, by whichever unit */
-    if (own && !(g->stores[store].add && x_at(k, load)->sym == g->stores[store].buffer))
-        return 0;
-    if (!lanes)
-        return t->space != SPACE_THREAD ||
-               !g->p->cube; /* beside a cube core another scalar unit has written it */
     return plan_is_memory(t) && plan_is_linear(k, load, g->col);
 }
 
@@ -102,6 +106,14 @@ static int is_used(const Stage *g, ExprId subscript, Extent extent)
     return 0;
 }
 
+/* Of what a core keeps of its item, a row less the item's first one: it has a place for each of them. */
+static int is_own_row(const Kernel *k, const Tensor *t, ExprId subscript)
+{
+    return t->space == SPACE_THREAD && x_is_op(k, subscript, OP_sub) &&
+           x_at(k, x_arg(k, subscript, 0))->kind == X_INDEX &&
+           x_at(k, x_arg(k, subscript, 1))->kind == X_INDEX;
+}
+
 /* What is moved is moved whether it is asked for or not, so it must be there. */
 static int may_move(const Stage *g, ExprId load, uint32_t store)
 {
@@ -111,7 +123,7 @@ static int may_move(const Stage *g, ExprId load, uint32_t store)
         return 1;
     for (uint32_t a = 0; a < x_at(g->p->k, load)->nargs; a++) {
         ExprId subscript = x_arg(g->p->k, load, a);
-        if (!is_used(g, subscript, t->axes[a].extent) &&
+        if (!is_used(g, subscript, t->axes[a].extent) && !is_own_row(g->p->k, t, subscript) &&
             ir_prove_range(g->p->k, subscript, t->axes[a], NONE) != PROOF_INSIDE)
             return 0;
     }
@@ -126,7 +138,8 @@ static int can_store(const Stage *g, uint32_t n)
     if (s->kind != TILE_store || !plan_is_memory(t) || !t->rank || t->both || t->turned ||
         !x_is_unit(k, s->index[s->nindex - 1], g->col))
         return 0;
-    int apart = g->row == NONE || !s->add; /* a sum needs a place for each row */
+    /* What adds to itself needs a place for each row. */
+    int apart = g->row == NONE || !(s->add || x_loads(k, s->value, s->buffer));
     for (uint32_t a = 0; a + 1 < s->nindex; a++) {
         if (x_uses_index(k, s->index[a], g->col))
             return 0;
@@ -184,6 +197,8 @@ static int open_nest(Stage *g, StmtId id)
 
 static Shape shape_of(const Stage *g, ExprId load)
 {
+    if (!x_uses_index(g->p->k, load, g->col))
+        return SHAPE_VALUES;
     if (g->row == NONE || !x_uses_index(g->p->k, load, g->row))
         return SHAPE_LINE;
     return plan_is_linear(g->p->k, load, g->row) ? SHAPE_BOX : SHAPE_ROWS;
@@ -221,8 +236,8 @@ static int find_moves(Stage *g)
         for (uint32_t i = 0; i < nodes.n; i++) {
             const Expr *x = x_at(k, nodes.at[i]);
             if (x->kind == X_LOAD && k->tensors.at[x->sym].space != SPACE_REG &&
-                x_uses_index(k, nodes.at[i], g->col) && stored_before(g, nodes.at[i], s) == s &&
-                !add_input(g, nodes.at[i]))
+                (x_uses_index(k, nodes.at[i], g->col) || plan_is_made(g->p, x->sym)) &&
+                stored_before(g, nodes.at[i], s) == s && !add_input(g, nodes.at[i]))
                 return 0;
         }
         g->out[s] = (Staged){.load = NONE,
@@ -230,6 +245,18 @@ static int find_moves(Stage *g)
                              .shape = shape_of_target(g, &g->stores[s]),
                              .elem = k->tensors.at[g->stores[s].buffer].elem};
     }
+    return 1;
+}
+
+int plan_is_row_value(const Kernel *k, ExprId load, IndexId row)
+{
+    uint32_t n = x_at(k, load)->nargs;
+    if (row == NONE || !n || !plan_is_memory(&k->tensors.at[x_at(k, load)->sym]) ||
+        !x_is_unit(k, x_arg(k, load, n - 1), row))
+        return 0;
+    for (uint32_t a = 0; a + 1 < n; a++)
+        if (x_uses_index(k, x_arg(k, load, a), row))
+            return 0;
     return 1;
 }
 
@@ -274,18 +301,21 @@ static void choose_tile(Stage *g)
         g->rows *= 2;
 }
 
-static TensorId take_buffer(Stage *g, const char *stem, const Staged *s, int64_t rows)
+static TensorId take_buffer(Stage *g, const char *stem, const Staged *s)
 {
-    uint32_t i = plan_chip(g->p, g->vector.loc, stem, SPACE_UB, s->elem, rows, g->cols, NONE);
+    int64_t rows = s->shape == SHAPE_BOX || s->shape == SHAPE_ROWS ? g->rows : 1, cols = g->cols;
+    if (s->shape == SHAPE_VALUES)
+        cols = g->rows > g->p->m->align.fragment ? g->rows : g->p->m->align.fragment;
+    uint32_t i = plan_chip(g->p, g->vector.loc, stem, SPACE_UB, s->elem, rows, cols, NONE);
     return g->p->chips.at[i].buffer;
 }
 
 static void take_buffers(Stage *g)
 {
     for (uint32_t i = 0; i < g->nin; i++)
-        g->in[i].buffer = take_buffer(g, "in", &g->in[i], g->in[i].shape == SHAPE_LINE ? 1 : g->rows);
+        g->in[i].buffer = take_buffer(g, "in", &g->in[i]);
     for (uint32_t i = 0; i < g->nstores; i++)
-        g->out[i].buffer = take_buffer(g, PLAN_OUT, &g->out[i], g->rows);
+        g->out[i].buffer = take_buffer(g, PLAN_OUT, &g->out[i]);
 }
 
 /* ---- statements ---- */
@@ -298,10 +328,10 @@ static ExprId minus(Stage *g, ExprId a, ExprId b) { return lower_difference(&g->
 static void place_in_tile(Stage *g, const Staged *s, ExprId *index)
 {
     Kernel *k = g->p->k;
+    ExprId row = g->row == NONE ? zero(g) : minus(g, x_index(k, (Loc){0}, g->row), g->r0);
     index[0] = g->slot;
-    index[1] =
-        g->row == NONE || s->shape == SHAPE_LINE ? zero(g) : minus(g, x_index(k, (Loc){0}, g->row), g->r0);
-    index[2] = minus(g, x_index(k, (Loc){0}, g->col), g->f0);
+    index[1] = s->shape == SHAPE_BOX || s->shape == SHAPE_ROWS ? row : zero(g);
+    index[2] = s->shape == SHAPE_VALUES ? row : minus(g, x_index(k, (Loc){0}, g->col), g->f0);
 }
 
 static ExprId load_in_tile(Stage *g, const Staged *s)
@@ -335,9 +365,9 @@ static void move_in(Stage *g, const Staged *s)
     m.bound[0] = s->shape == SHAPE_BOX ? g->row : lower_index(&p->l, "one");
     m.from[0] = s->shape == SHAPE_BOX ? g->r0 : zero(g);
     m.to[0] = s->shape == SHAPE_BOX ? g->r1 : x_int(k, m.loc, 1);
-    m.bound[1] = g->col;
-    m.from[1] = g->f0;
-    m.to[1] = g->f1;
+    m.bound[1] = s->shape == SHAPE_VALUES ? g->row : g->col;
+    m.from[1] = s->shape == SHAPE_VALUES ? g->r0 : g->f0;
+    m.to[1] = s->shape == SHAPE_VALUES ? g->r1 : g->f1;
     m.value = s->load;
     lower_put(&p->l, m);
     lower_close(&p->l, depth);
@@ -442,20 +472,16 @@ static ExprId slot_of(Stage *g, ExprId from, ExprId lo, int64_t by)
     return lower_let(&g->p->l, loc, "slot", x_op2(k, loc, OP_imod, trip, x_int(k, loc, copies)));
 }
 
-/* This core's part of the rows. */
-static void share_rows(Stage *g, ExprId core)
+void plan_share(Planner *p, Loc loc, ExprId core, ExprId *first, ExprId *last)
 {
-    Planner *p = g->p;
     Kernel *k = p->k;
-    Loc loc = g->vector.loc;
     int64_t n = p->m->cores.vector / p->m->cores.cube;
-    ExprId rows = lower_add(&p->l, minus(g, g->last, g->first), n - 1);
+    ExprId rows = lower_add(&p->l, lower_difference(&p->l, *last, *first), n - 1);
     ExprId each = lower_let(&p->l, loc, "each", x_op2(k, loc, OP_idiv, rows, x_int(k, loc, n)));
-    ExprId from = x_op2(k, loc, OP_add, g->first, x_op2(k, loc, OP_mul, core, each));
-    ExprId first = lower_let(&p->l, loc, "first",
-                             lower_max(&p->l, g->first, from)); /* what is checked needs the maximum */
-    g->last = lower_let(&p->l, loc, "last", lower_min(&p->l, x_op2(k, loc, OP_add, first, each), g->last));
-    g->first = first;
+    ExprId from = x_op2(k, loc, OP_add, *first, x_op2(k, loc, OP_mul, core, each));
+    *first = lower_let(&p->l, loc, "first",
+                       lower_max(&p->l, *first, from)); /* what is checked needs the maximum */
+    *last = lower_let(&p->l, loc, "last", lower_min(&p->l, x_op2(k, loc, OP_add, *first, each), *last));
 }
 
 void plan_vector(Planner *p, StmtId id, ExprId core)
@@ -467,7 +493,7 @@ void plan_vector(Planner *p, StmtId id, ExprId core)
     choose_tile(&g);
     take_buffers(&g);
     if (core != NONE && g.row != NONE)
-        share_rows(&g, core);
+        plan_share(p, g.vector.loc, core, &g.first, &g.last);
     else if (core != NONE) /* one row is one core's */
         lower_if(&p->l, g.vector.loc, x_op2(p->k, g.vector.loc, OP_eq, core, zero(&g)));
     open_tiles(&g, "f0", g.lo, g.hi, g.cols, &g.f0, &g.f1);
@@ -481,7 +507,6 @@ void plan_vector(Planner *p, StmtId id, ExprId core)
     }
     tile(&g);
     lower_close(&p->l, depth);
-    plan_give_back(p);
 }
 
 uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
@@ -495,7 +520,8 @@ uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
         uint32_t known = 0;
         while (known < n && out[known] != t)
             known++;
-        if (p->k->tensors.at[t].space == SPACE_THREAD && known == n && n < max)
+        if ((p->k->tensors.at[t].space == SPACE_THREAD || g.in[i].shape == SHAPE_VALUES) && known == n &&
+            n < max)
             out[n++] = t;
     }
     return n;
