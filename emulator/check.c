@@ -361,6 +361,11 @@ void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId b
     if (!begin_access(c, stmt, unit, sub, buffer, write, &a))
         return;
     a.box = box_at(&a.shape, element, rows, cols);
+    if (space == SPACE_THREAD && rows > 1 && a.shape.x < rows && a.shape.matrices > 1) { /* a row of each */
+        for (int64_t i = 0; i < rows; i++)
+            checker_access(c, stmt, unit, sub, buffer, element + i * a.shape.y, 1, cols, write);
+        return;
+    }
     if (space == SPACE_THREAD && rows == 1 && !box_is_inside(&a.shape, &a.box))
         box_flatten(&a.shape, &a.box);
     if (!refuse_place(c, &a) && !refuse_alignment(c, &a))
