@@ -110,7 +110,8 @@ static TensorId take(Rows *y, const char *stem, TensorId like)
 {
     int64_t n = y->p->m->align.block;
     Elem elem = y->p->k->tensors.at[like].elem;
-    return y->p->chips.at[plan_chip(y->p, y->loop.loc, stem, SPACE_UB, elem, 1, n, NONE)].buffer;
+    uint32_t i = plan_chip(y->p, y->loop.loc, stem, SPACE_UB, elem, 1, n, NONE);
+    return y->p->chips.at[i].buffer;
 }
 
 /* The row's element of a buffer in UB. */
