@@ -7,8 +7,7 @@
  * short ones. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
-enum { PART_TERMS = 128 };
-
+static int64_t part_terms(const Product *x) { return x->e->p->cpu->rows_read; }
 static int64_t unit_terms(const Product *x) { return x->left == EL_BF16 ? 2 : 1; }
 
 static int64_t column_bytes(const Product *x) { return (int64_t)elem_bytes(x->right); }
@@ -135,7 +134,7 @@ static void over_columns(Product *x, V part, V first, V terms)
 static V part_of(const Product *x)
 {
     L *l = x->l;
-    V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE), most = l_i64(l, PART_TERMS);
+    V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE), most = l_i64(l, part_terms(x));
     V fits = l_and(l, l_bin(l, LLVMUDiv, x->ncols, edge), l_i64(l, -LAYOUT_EDGE));
     return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_max(l, l_min(l, fits, most), edge));
 }
@@ -146,7 +145,7 @@ void emit_rows_product(Product *x, V depth)
     L *l = x->l;
     if (x->lanes * x->vectors != LAYOUT_EDGE || x->vectors != 2 || x->e->p->isa < ISA_avx512)
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
-    x->kept = l_slot(l, LLVMArrayType2(l->i8, PART_TERMS * ROW_OF_WORDS), "kept");
+    x->kept = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)part_terms(x) * ROW_OF_WORDS), "kept");
     LLVMSetAlignment(x->kept, LAYOUT_LINE_BYTES);
     V zero = l_i64(l, 0), one = l_i64(l, 1), part = part_of(x);
     x->ncols = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, zero), x->ncols, zero);

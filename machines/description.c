@@ -262,3 +262,13 @@ const char *machine_read(Arena *a, const char *file, const char *text, size_t le
     json_decref(root);
     return r.error;
 }
+
+void machine_ask(Description *d)
+{
+    for (uint32_t i = 0; i < d->figures.len; i++) {
+        const Figure *f = &d->figures.at[i];
+        int64_t said = f->probed ? machine_probe(f->row) : 0;
+        if (said)
+            *field(&d->machine, f->row->at) = said;
+    }
+}

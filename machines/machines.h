@@ -23,7 +23,7 @@ typedef struct Cpu {
     uint32_t vectors;     /* ... times vectors of columns */
     uint32_t part;        /* words of a right panel that a fragment goes over at a time */
     uint32_t left_bits;   /* bits of an element of the left panel in a product of 16-bit types: 32 widened, 16 as it is */
-    uint32_t rows_read;   /* 1: a product reads its right operand in rows too */
+    uint32_t rows_read;   /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
     const char *features; /* LLVM feature string */
     const char *doc;
 } Cpu;
@@ -81,8 +81,11 @@ typedef struct Machine {
         int64_t cube, vector;
     } cores;
     struct {
-        int64_t l1, l2, l3, stream;
+        int64_t l1, l2, stream;
     } caches;
+    struct {
+        int64_t add, chain, tile, store, copy, turn, loop, call, launch, l2, l3, memory, runs, page;
+    } core;
     OnChip l1, l0a, l0b, l0c, ub;
     struct {
         int64_t core;
@@ -148,6 +151,9 @@ typedef struct Description {
 
 /* Reads a description and checks it: NULL, or an error that names file, key, value and rule. Texts live in `a`. */
 const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out);
+
+/* Figures that are probed become what this computer says. For reports only: Note [Same machine, same code]. */
+void machine_ask(Description *d);
 
 /* The descriptions that are part of the compiler. */
 typedef struct MachineText {
