@@ -64,13 +64,15 @@ static int load_so(Check *check, const char *path)
     return status;
 }
 
+static int is_modelled(const Check *check) { return check->o->emulate == EMULATE_MODEL + 1; }
+
 static int load_jit(Check *check, const char *path, const char *kernel)
 {
     int status;
     Compilation *c = check->for_jit = open_file(check->o, path, check->out, &status);
     if (!status) {
         c->options.kernel = kernel;
-        c->emulated = check->o->emulate ? EMULATED : NOT_EMULATED;
+        c->emulated = !check->o->emulate ? NOT_EMULATED : is_modelled(check) ? MODELLED : EMULATED;
         status = jit_load(c, &check->jit);
         if (status)
             fprintf(check->out, "%s", c->errors);
@@ -104,7 +106,7 @@ int check_load(Check *check, const char *path, CheckCode code)
     }
     if (!status && code != CODE_NONE)
         status = load_jit(check, text, code == CODE_OF_KERNEL ? check->o->kernel : NULL);
-    if (!status && check->o->emulate && !check->o->tiles)
+    if (!status && check->o->emulate && !is_modelled(check) && !check->o->tiles)
         status = load_unplanned(check, path);
     if (!status && code == CODE_ALL && !check->o->no_aot && !check->o->emulate)
         status = load_so(check, text);

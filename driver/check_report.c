@@ -279,6 +279,20 @@ static const char *run_model(const ReportWork *w, CheckCase *c)
     return error ? error : write_report(w, &call, emulated.trace);
 }
 
+/* The code is made for what the description says; the model may know what this CPU says of itself. */
+static const char *ask_machine(const Check *check, Arena *a)
+{
+    Description *d = arena_new_of(a, Description);
+    const char *error = machine_open(a, check->o->machine, d);
+    if (error)
+        return error;
+    machine_ask(d);
+    if (check->o->threads && d->machine.kind == MACHINE_CPU)
+        d->machine.cores.cube = d->machine.cores.vector = check->o->threads;
+    check->for_jit->machine = &d->machine;
+    return NULL;
+}
+
 static const char *report_once(const ReportWork *w)
 {
     const Check *check = w->check;
@@ -289,10 +303,9 @@ static const char *report_once(const ReportWork *w)
     if (!k)
         return arena_printf(m->arena, "the file has no kernel '%s'",
                             check->o->kernel ? check->o->kernel : "");
-    if (check->for_jit->machine->kind != MACHINE_NPU)
-        return arena_printf(m->arena, "%s is no NPU; `moec machines` lists machines",
-                            check->for_jit->machine->name);
-    const char *error = check->o->routing ? check_parse_routing(check->o->routing, m->arena, &run) : NULL;
+    const char *error = ask_machine(check, m->arena);
+    if (!error && check->o->routing)
+        error = check_parse_routing(check->o->routing, m->arena, &run);
     for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
         error = check_take_size(m, check->o->sizes[i], dims);
     if (error)

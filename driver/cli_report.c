@@ -1,4 +1,4 @@
-/* `moec report`: how a kernel would do on an NPU. */
+/* `moec report`: how a kernel would do on a machine. */
 #include "driver/check.h"
 #include "driver/cli.h"
 #include "emulator/emulator.h"
@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_MACHINE = CLI_LAST, KEY_SIZES, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE };
+enum { KEY_MACHINE = CLI_LAST, KEY_SIZES, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE, KEY_THREADS };
 
 static const struct argp_option report_options[] = {
-    {"machine", KEY_MACHINE, "NAME", 0, "An NPU of `moec machines`, or FILE.json; default ascend910b2", 0},
+    {"machine", KEY_MACHINE, "NAME", 0, "One of `moec machines`, or FILE.json; default ascend910b2", 0},
+    {"threads", KEY_THREADS, "N", 0, "Cores of a CPU that take part; default: all", 0},
     {"sizes", KEY_SIZES, "T=8192,...,routing=CLAUSE", 0,
      "Sizes of dimensions, and last how rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%)", 0},
     {"trace", KEY_TRACE, "FILE", 0, "Write what each unit did when, for Perfetto or chrome://tracing", 0},
@@ -59,6 +60,7 @@ static error_t parse_report(int key, char *arg, struct argp_state *state)
     case KEY_SEED:
         c->check.seed = (uint64_t)cli_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
         return 0;
+    case KEY_THREADS: c->check.threads = (int)cli_number(state, "--threads", arg, 1, 1024); return 0;
     case KEY_SCHEDULE: c->check.schedule_seed = cli_seed(state, arg); return 0;
     case ARGP_KEY_ARG:
         if (c->check.kernel)
@@ -79,8 +81,8 @@ int cli_report_npu(int argc, char **argv)
         .options = report_options,
         .parser = parse_report,
         .args_doc = "FILE.moe [KERNEL]",
-        .doc = "Plans a kernel for an NPU, runs the plan without data, and reports what a model of the "
-               "machine says: time, "
+        .doc = "Compiles a kernel for a machine (for an NPU: plans it), runs that without data, and reports what a "
+               "model of the machine says: time, "
                "what bounds it, bytes by path, how even the work is.",
     };
     ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};

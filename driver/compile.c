@@ -349,7 +349,7 @@ static int lower_all(Compilation *c, BackendInput *inputs)
         if (run_passes(c, m, c->isas.at[i], NULL))
             return DRIVER_ERROR;
         keep_wanted(c, m);
-        for (uint32_t k = 0; c->emulated == EMULATED && k < m->kernels.len; k++)
+        for (uint32_t k = 0; (c->emulated == EMULATED || c->emulated == MODELLED) && k < m->kernels.len; k++)
             if (m->kernels.at[k]->tiles)
                 plan_expand(m->kernels.at[k], &(PassContext){.isa = c->isas.at[i], .machine = c->machine});
         inputs[i] = (BackendInput){m, c->isas.at[i]};
@@ -480,7 +480,7 @@ static int open_machine(Compilation *c)
     if (error)
         return compile_fail(c, DIAG_driver_machine, error);
     int npu = c->options.machine && d->machine.kind == MACHINE_NPU;
-    if (c->emulated && !npu)
+    if (c->emulated && c->emulated != MODELLED && !npu)
         return compile_fail(
             c, DIAG_driver_machine,
             arena_printf(c->arena,

@@ -81,7 +81,7 @@ typedef struct Compilation {
     IsaList isas;
     const Machine *machine; /* of options.machine, or NULL */
     /* Of an NPU: a plan is no code; becomes code for the emulator; or what was to be planned is compiled as it is. */
-    enum { NOT_EMULATED, EMULATED, UNPLANNED } emulated;
+    enum { NOT_EMULATED, EMULATED, MODELLED, UNPLANNED } emulated;
     const char *path; /* of the text, for messages and `use` */
     Bytes text;
     Module *module;     /* as read; after a pipeline run: as the passes left it */

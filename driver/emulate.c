@@ -18,7 +18,7 @@ const char *emulate_call(const Emulation *e, const char *kernel, const int64_t *
     const Kernel *k = planned(e, kernel);
     if (!k)
         return arena_printf(a, "there is no plan of kernel %s", kernel);
-    Emulator *emulator = emulator_new(a, e->c->machine, k, dims, mode, e->chooser);
+    Emulator *emulator = emulator_new(a, e->c->machine, e->c->isas.at[0], k, dims, mode, e->chooser);
     BackendListener listener = {emulator_event, emulator_on_chip, emulator};
     e->code->api->jit_listen(&listener);
     out->status = entry(ctx, passed, args);

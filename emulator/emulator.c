@@ -1,40 +1,10 @@
 /* Events -> operations: who does what, on which core. */
+#include "emulator/emulator_own.h"
+
 #include "emulator/box.h"
-#include "emulator/check.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A loop, looked at when it first runs. */
-typedef struct Work {
-    uint32_t instructions; /* for each element; 0: not looked at yet */
-    Unit unit;
-    int numbers; /* it writes some that the program goes by: it runs without data too */
-} Work;
-
-/* What a `top` will find next. */
-typedef struct Found {
-    const int32_t *at;
-    int64_t left;
-} Found;
-
-struct Emulator {
-    Arena *a;
-    const Machine *machine;
-    const Kernel *k;
-    const int64_t *dims;
-    EmulateMode mode;
-    Trace trace;
-    Checker *check; /* in that mode, else NULL */
-    void *on_chip[SPACE_COUNT];
-    StmtId launch; /* that runs, or NONE */
-    int64_t items; /* of it so far */
-    uint32_t core, sub;
-    Work *work; /* by StmtId */
-    const Chooser *chooser;
-    Found *found; /* by StmtId */
-    struct Flags *flags;
-};
 
 enum { SUBS_MAX = 16 }; /* of a core: itself, and the vector cores beside it */
 
@@ -68,17 +38,17 @@ static int64_t bytes_needed(const Emulator *e, Space s)
     return most;
 }
 
-Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const int64_t *dims,
+Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *k, const int64_t *dims,
                        EmulateMode mode, const Chooser *chooser)
 {
     Emulator *e = arena_new_of(a, Emulator);
     *e = (Emulator){
         .a = a, .machine = machine, .k = k, .dims = dims, .mode = mode, .launch = NONE, .chooser = chooser};
-    e->trace = (Trace){.arena = a, .machine = machine, .k = k, .dims = dims};
+    e->trace = (Trace){.arena = a, .machine = machine, .cpu = &cpu_table[isa], .k = k, .dims = dims};
     e->work = arena_array(a, Work, k->tiles->stmts.len + 1);
     e->found = arena_array(a, Found, k->tiles->stmts.len + 1);
     e->flags = arena_new_of(a, struct Flags);
-    for (Space s = SPACE_L1; s < SPACE_COUNT; s++)
+    for (Space s = SPACE_L1; s < SPACE_COUNT && machine->kind == MACHINE_NPU; s++)
         if (!(e->on_chip[s] = calloc(1, (size_t)bytes_needed(e, s) + 64)))
             BUG(a, "emulator: out of memory");
     if (mode == EMULATE_CHECK)
@@ -106,13 +76,11 @@ void *emulator_on_chip(void *emulator, int64_t space) { return ((Emulator *)emul
 
 /* ---- launches and items ---- */
 
-static const Stmt *stmt_at(const Emulator *e, StmtId id) { return &e->k->tiles->stmts.at[id]; }
-
 static Place place_of(const Emulator *e, StmtId first)
 {
     Place best = ON_HOST;
-    for (StmtId id = first; id != NONE; id = stmt_at(e, id)->next) {
-        const Stmt *s = stmt_at(e, id);
+    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
+        const Stmt *s = emulator_stmt(e, id);
         Place p = s->kind == TILE_product                                   ? ON_CUBE
                   : s->kind == TILE_pack && tile_path(e->k, s) < PATH_COUNT ? ON_VECTOR
                   : s->kind == TILE_store && e->k->tensors.at[s->buffer].space != SPACE_REG
@@ -123,11 +91,29 @@ static Place place_of(const Emulator *e, StmtId first)
     return best;
 }
 
+/* Does code for a CPU compute floats there, or move them? */
+static int computes(const Emulator *e, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
+        const Stmt *s = emulator_stmt(e, id);
+        if (s->kind == TILE_product || s->kind == TILE_pack || computes(e, s->first) ||
+            (s->kind == TILE_store && elem_type(e->k->tensors.at[s->buffer].elem) != TY_INT))
+            return 1;
+    }
+    return 0;
+}
+
 static LaunchTrace *current(Emulator *e) { return &e->trace.launches.at[e->trace.launches.len - 1]; }
 
 static void begin_launch(Emulator *e, StmtId launch)
 {
-    LaunchTrace t = {.launch = launch, .place = place_of(e, stmt_at(e, launch)->first), .ncores = 1};
+    StmtId first = emulator_stmt(e, launch)->first;
+    LaunchTrace t = {.launch = launch, .place = place_of(e, first), .ncores = 1};
+    if (e->machine->kind == MACHINE_CPU)
+        t.place = computes(e, first) ? ON_CORES : ON_HOST;
+    if (t.place == ON_CORES)
+        t.ncores = (uint32_t)e->machine->cores.cube;
+    e->given = arena_array(e->a, int64_t, t.ncores);
     if (t.place == ON_CUBE)
         t.ncores = (uint32_t)e->machine->cores.cube;
     if (t.place == ON_VECTOR)
@@ -142,13 +128,22 @@ static void begin_launch(Emulator *e, StmtId launch)
         checker_launch(e->check, launch, t.ncores);
 }
 
-/* Items go to the cores in turn. */
+/* A core of a CPU takes an item when it is free: the one that has had the least to do. */
+static uint32_t free_core(const Emulator *e, uint32_t ncores)
+{
+    uint32_t best = 0;
+    for (uint32_t c = 1; c < ncores; c++)
+        best = e->given[c] < e->given[best] ? c : best;
+    return best;
+}
+
+/* Items go to the cores of an NPU in turn. */
 static int begin_item(Emulator *e, StmtId launch)
 {
     if (e->launch != launch)
         begin_launch(e, launch);
     LaunchTrace *t = current(e);
-    e->core = (uint32_t)(e->items % t->ncores);
+    e->core = t->place == ON_CORES ? free_core(e, t->ncores) : (uint32_t)(e->items % t->ncores);
     e->sub = 0;
     t->items[e->core]++;
     if (e->check)
@@ -157,10 +152,10 @@ static int begin_item(Emulator *e, StmtId launch)
     return 1;
 }
 
-static Op *new_op(Emulator *e, StmtId id, Unit unit)
+Op *emulator_op(Emulator *e, StmtId id, Unit unit)
 {
     Ops *ops = &current(e)->ops[e->core];
-    Op op = {.kind = stmt_at(e, id)->kind,
+    Op op = {.kind = emulator_stmt(e, id)->kind,
              .unit = (uint8_t)unit,
              .path = PATH_COUNT,
              .sub = (uint8_t)e->sub,
@@ -206,8 +201,7 @@ static void access(Emulator *e, StmtId id, Unit unit, TensorId t, int64_t elemen
             access_on(e, id, unit, t, element + i * across, cols, write);
 }
 
-/* Runs of contiguous elements of a box in global memory whose elements stand `down` and `right` apart. */
-static void runs_of(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t down, int64_t right)
+void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t down, int64_t right)
 {
     if (right == 1 || cols == 1) {
         int whole = down == cols && right == 1;
@@ -247,7 +241,7 @@ static uint64_t gm_at(TensorId t, int64_t byte)
 
 static int event_pack(Emulator *e, StmtId id, const int64_t *v)
 {
-    const Stmt *s = stmt_at(e, id);
+    const Stmt *s = emulator_stmt(e, id);
     Path path = tile_path(e->k, s);
     Unit unit = path_unit(path);
     TensorId from = x_at(e->k, tile_read_by(e->k, s))->sym, to = s->buffer;
@@ -255,7 +249,7 @@ static int event_pack(Emulator *e, StmtId id, const int64_t *v)
     int64_t rows = v[4], cols = v[5];
     if (rows <= 0 || cols <= 0)
         return 0;
-    Op *op = new_op(e, id, unit);
+    Op *op = emulator_op(e, id, unit);
     TensorId memory = into_memory ? to : from;
     int64_t bytes = (int64_t)elem_bytes(e->k->tensors.at[memory].elem);
     op->path = (uint8_t)path;
@@ -265,10 +259,10 @@ static int event_pack(Emulator *e, StmtId id, const int64_t *v)
         op->c = op->b;
     } else if (into_memory) {
         op->gm = gm_at(to, v[0] * bytes);
-        runs_of(op, bytes, rows, cols, across_of(e, to), 1);
+        emulator_runs(op, bytes, rows, cols, across_of(e, to), 1);
     } else {
         op->gm = gm_at(from, v[1] * bytes);
-        runs_of(op, bytes, rows, cols, v[2] - v[1], v[3] - v[1]);
+        emulator_runs(op, bytes, rows, cols, v[2] - v[1], v[3] - v[1]);
     }
     op->bytes = (uint8_t)bytes;
     access_box(e, id, unit, from, v);
@@ -280,11 +274,11 @@ static int event_pack(Emulator *e, StmtId id, const int64_t *v)
 
 static int event_product(Emulator *e, StmtId id, const int64_t *v)
 {
-    const Stmt *s = stmt_at(e, id);
+    const Stmt *s = emulator_stmt(e, id);
     TensorId left = x_at(e->k, s->value)->sym, right = x_at(e->k, s->other)->sym;
     if (v[3] <= 0 || v[4] <= 0)
         return 0;
-    Op *op = new_op(e, id, UNIT_cube);
+    Op *op = emulator_op(e, id, UNIT_cube);
     op->a = v[3];
     op->b = v[4];
     op->c = v[5] > 0 ? v[5] : 0;
@@ -365,9 +359,9 @@ int flag_begins_set(const Kernel *k, const Stmt *s)
 
 static void note_flag(Emulator *e, StmtId id, const Flag *f, int64_t n)
 {
-    const Stmt *s = stmt_at(e, id);
+    const Stmt *s = emulator_stmt(e, id);
     int set = s->kind == TILE_set;
-    Op *op = new_op(e, id, set ? (Unit)s->unit : (Unit)s->other_unit);
+    Op *op = emulator_op(e, id, set ? (Unit)s->unit : (Unit)s->other_unit);
     op->other = set ? s->other_unit : s->unit;
     op->a = f ? (f - e->flags->at.at) << 32 | n : 0;
     op->b = !f;
@@ -395,7 +389,7 @@ static void event_wait(Emulator *e, StmtId id, Flag want)
 
 static int event_flag(Emulator *e, StmtId id, const int64_t *v)
 {
-    const Stmt *s = stmt_at(e, id);
+    const Stmt *s = emulator_stmt(e, id);
     Flag want = {.core = e->core,
                  .sub = e->sub,
                  .unit = s->unit,
@@ -415,24 +409,24 @@ static int event_flag(Emulator *e, StmtId id, const int64_t *v)
 
 /* ---- vector and scalar loops ---- */
 
-static uint32_t nodes_of(const Emulator *e, StmtId first)
+uint32_t emulator_nodes(const Emulator *e, StmtId first)
 {
     uint32_t n = 0;
-    for (StmtId id = first; id != NONE; id = stmt_at(e, id)->next) {
-        const Stmt *s = stmt_at(e, id);
+    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
+        const Stmt *s = emulator_stmt(e, id);
         n += s->kind == TILE_store;
         if (s->value != NONE)
             each_below (x, e->k, s->value, EVERYWHERE)
                 n += x_at(e->k, *x)->kind == X_OP && x_at(e->k, *x)->type != TY_INT;
-        n += nodes_of(e, s->first);
+        n += emulator_nodes(e, s->first);
     }
     return n;
 }
 
 static int writes_numbers(const Emulator *e, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = stmt_at(e, id)->next) {
-        const Stmt *s = stmt_at(e, id);
+    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
+        const Stmt *s = emulator_stmt(e, id);
         if (s->kind == TILE_store && elem_type(e->k->tensors.at[s->buffer].elem) == TY_INT)
             return 1;
         if (s->kind != TILE_store && !tile_has_body(s))
@@ -445,7 +439,7 @@ static int writes_numbers(const Emulator *e, StmtId first)
 
 static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
 {
-    const Stmt *s = stmt_at(e, id);
+    const Stmt *s = emulator_stmt(e, id);
     if (s->mode == LOOP_SPLIT) {
         e->sub = (uint32_t)(v[0] + 1);
         return 1;
@@ -459,9 +453,9 @@ static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
         return 0;
     Work *w = &e->work[id];
     if (!w->instructions)
-        *w = (Work){1 + nodes_of(e, s->first), tile_is_vector(e->k, s->first) ? UNIT_vector : UNIT_scalar,
+        *w = (Work){1 + emulator_nodes(e, s->first), tile_is_vector(e->k, s->first) ? UNIT_vector : UNIT_scalar,
                     writes_numbers(e, s->first)};
-    Op *op = new_op(e, id, w->unit);
+    Op *op = emulator_op(e, id, w->unit);
     op->kind = op->unit == UNIT_vector ? TILE_for : TILE_store;
     op->a = v[1] - v[0];
     op->b = w->instructions;
@@ -485,7 +479,7 @@ static int64_t elements_of(const Emulator *e, TensorId t)
 static int event_top(Emulator *e, StmtId id, const int64_t *v)
 {
     Found *f = &e->found[id];
-    TensorId ids = stmt_at(e, id)->second;
+    TensorId ids = emulator_stmt(e, id)->second;
     int64_t k = v[0];
     if (!e->chooser || k <= 0)
         return 1;
@@ -505,8 +499,11 @@ int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *
 {
     Emulator *e = emulator;
     StmtId id = (StmtId)statement;
+    TileKind kind = (TileKind)emulator_stmt(e, id)->kind;
     int run = 1;
-    switch ((TileKind)stmt_at(e, id)->kind) {
+    if (e->machine->kind == MACHINE_CPU && kind != TILE_launch && kind != TILE_top)
+        return core_event(e, id, n, values);
+    switch (kind) {
     case TILE_launch: return begin_item(e, id);
     case TILE_pack: run = event_pack(e, id, values); break;
     case TILE_product: run = event_product(e, id, values); break;

@@ -43,13 +43,14 @@ typedef enum Place {
     ON_HOST /* checks, routes, sorts */,
     ON_SCALAR,
     ON_VECTOR,
-    ON_CUBE /* and vector cores beside it */
+    ON_CUBE /* and vector cores beside it */,
+    ON_CORES /* of a CPU */
 } Place;
 
 typedef struct LaunchTrace {
     StmtId launch;
     Place place;
-    uint32_t ncores; /* cube cores, or vector cores, or 1 */
+    uint32_t ncores; /* cube cores, vector cores, those of a CPU, or 1 */
     Ops *ops;        /* by core */
     int64_t *items;  /* by core: how many it was given */
 } LaunchTrace;
@@ -57,6 +58,7 @@ typedef struct LaunchTrace {
 typedef struct Trace {
     Arena *arena;
     const Machine *machine;
+    const Cpu *cpu;      /* of a CPU: whose instructions it runs */
     const Kernel *k;     /* the plan, for names and lines */
     const int64_t *dims; /* by DimId */
     Vec(LaunchTrace) launches;
@@ -72,8 +74,9 @@ typedef struct Chooser {
 } Chooser;
 
 typedef struct Emulator Emulator;
-/* k: a plan in its compiled form, see passes/expand.c. Everything is allocated in a. chooser: of mode model, else NULL. */
-Emulator *emulator_new(Arena *a, const Machine *machine, const Kernel *k, const int64_t *dims, EmulateMode mode,
+/* k: a plan in its compiled form, see passes/expand.c, or code for a CPU that has the instructions of `isa`. Everything is
+ * allocated in a. chooser: of mode model, else NULL. */
+Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *k, const int64_t *dims, EmulateMode mode,
                        const Chooser *chooser);
 void emulator_free(Emulator *e); /* the on-chip buffers */
 /* What BackendListener of backend/backend.h calls. */

@@ -105,7 +105,7 @@ static void put_launches(Page *p)
         cell(p, "td", t->place == ON_HOST ? "not timed" : us(p, time));
         cell(p, "td", p->s->cycles ? percent(p, (double)time / (double)p->s->cycles) : "");
         cell(p, "td", percent(p, cube_use(p->s, l->cube_steps, time)));
-        cell(p, "td", t->place == ON_HOST ? "" : bound_text(l, p->out->arena));
+        cell(p, "td", t->place == ON_HOST ? "" : bound_text(p->t->machine, l, p->out->arena));
         cell(p, "td", bytes_text(p->out->arena, l->memory_bytes));
         cell(p, "td", arena_printf(p->out->arena, "%lld", (long long)items));
         cell(p, "td",
@@ -290,7 +290,7 @@ static void put_units(Page *p, uint32_t launch, uint32_t core)
             text_add(p->out,
                      u < UNIT_COUNT ? "<text x=\"0\" y=\"%u\">%s</text>\n"
                                     : "<text x=\"0\" y=\"%u\">%s, vector %u</text>\n",
-                     rows.of[u] * ROW - 5, unit_name(u % UNIT_COUNT), u / UNIT_COUNT);
+                     rows.of[u] * ROW - 5, bound_name(p->t->machine, (int)(u % UNIT_COUNT)), u / UNIT_COUNT);
     for (uint32_t i = 0; i < n; i++)
         put_op(p, &ops->at[i], spans[i], rows.of[unit_number(&ops->at[i])] - 1, from, to);
     text_add(p->out, "</svg>\n");
@@ -309,6 +309,8 @@ static void put_launch(Page *p, uint32_t launch)
     put(p, arena_printf(p->out->arena, "%s, core %u", launch_name(p->s, launch, p->out->arena), core));
     text_add(p->out, "</h2>\n");
     put_units(p, launch, core);
+    if (t->place == ON_CORES) /* its caches fill themselves */
+        return;
     const Life *lives = lives_of(p, launch, core);
     text_add(p->out, "<p>On-chip memory: addresses down, %s to %s us across.</p>\n", us(p, l->begin),
              us(p, l->end));
@@ -325,11 +327,8 @@ void report_html(const Simulated *s, Text *out)
     text_add(out, "</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", style);
     put(&p, title);
     text_add(out, "</h1>\n<p>%s us, %lld cycles. ", us(&p, s->cycles), (long long)s->cycles);
-    text_add(out,
-             "This is a model, not a measurement: known to be off by up to %d %% for products, unknown for "
-             "the rest; what "
-             "runs on the host is not timed.</p>\n",
-             SIMULATE_ERROR);
+    put(&p, report_error(s, out->arena));
+    text_add(out, "</p>\n");
     put_launches(&p);
     for (uint32_t i = 0; i < s->trace->launches.len; i++)
         put_launch(&p, i);

@@ -29,8 +29,8 @@ typedef struct Cache {
 struct Memory {
     Arena *arena;
     int64_t line, sector, jump;
-    int64_t alone; /* bytes per cycle, of one core */
     Cache cache;
+    Cache *own; /* by core of a CPU */
     /* Bandwidth that is left, by span of cycles since `begin`; before `full` there is none. */
     Vec(int64_t) left;
     int64_t begin;
@@ -55,7 +55,9 @@ Memory *memory_new(Arena *a, const Machine *machine)
         m->sector *= 2;
     m->jump = machine->memory.jump;
     m->cache = cache_new(a, machine->memory.l2 / m->line);
-    m->alone = machine->rates.gm_alone;
+    m->own = arena_array(a, Cache, machine->cores.cube);
+    for (int64_t i = 0; i < machine->cores.cube; i++)
+        m->own[i] = cache_new(a, machine->caches.l2 / m->line);
     m->per_span = (int64_t)((double)machine->memory.gm_rate * 1000 * SPAN / (double)machine->clock.core) + 1;
     return m;
 }
@@ -119,7 +121,7 @@ static int use_line(Cache *c, uint64_t number, uint32_t mask, int write)
 }
 
 typedef struct Used {
-    int64_t sectors, missing; /* of all runs */
+    int64_t sectors, shared, missing; /* of all runs; that were not in the core's own cache; nor in the shared one */
     int64_t jumps;
 } Used;
 
@@ -130,14 +132,18 @@ static uint32_t mask_of(int64_t first, int64_t last)
 }
 
 /* A run from byte `begin` on, of a numbering in which lines begin at multiples of their length. */
-static void use_run(Memory *m, uint64_t place, int64_t begin, int64_t bytes, int write, Used *u)
+static void use_run(Memory *m, const Run *r, int64_t begin, int64_t bytes, Used *u)
 {
     int64_t end = begin + bytes, first = begin / m->line, last = (end - 1) / m->line, missing = 0;
     for (int64_t i = first; i <= last; i++) {
         int64_t from = i == first ? begin % m->line / m->sector : 0;
         int64_t to = ((i == last ? (end - 1) % m->line : m->line - 1)) / m->sector;
-        missing += use_line(&m->cache, (place >> PLACE_BITS << LINE_BITS) + (uint64_t)i, mask_of(from, to), write);
+        uint64_t number = (r->place >> PLACE_BITS << LINE_BITS) + (uint64_t)i;
         u->sectors += to - from + 1;
+        if (r->own_rate && !use_line(&m->own[r->core], number, mask_of(from, to), 0))
+            continue;
+        u->shared += to - from + 1;
+        missing += use_line(&m->cache, number, mask_of(from, to), r->write);
     }
     u->missing += missing;
     if (missing)
@@ -179,11 +185,15 @@ Flow memory_move(Memory *m, int64_t at, const Run *run)
         runs = 1;
     }
     for (int64_t i = 0, at_byte = begin; i < runs && bytes > 0; i++, at_byte += run->apart)
-        use_run(m, run->place, at_byte > 0 ? at_byte : 0, bytes, run->write, &u);
-    int64_t missing = u.missing * m->sector, there = u.sectors * m->sector - missing;
-    int64_t slow = run->write || m->alone > run->rate ? run->rate : m->alone;
-    int64_t alone = there / run->rate + missing / slow, taken = missing + u.jumps * m->jump;
+        use_run(m, run, at_byte > 0 ? at_byte : 0, bytes, &u);
+    int64_t missing = u.missing * m->sector, shared = u.shared * m->sector, own = u.sectors * m->sector - shared;
+    int64_t slow = run->write || run->alone > run->rate ? run->rate : run->alone;
+    int64_t alone = (own ? own / run->own_rate : 0) + (shared - missing) / run->rate + missing / slow;
+    int64_t taken = missing + u.jumps * m->jump;
     int64_t got = missing ? take(m, at, taken, alone) : 0;
-    return (Flow){
-        .end = got > at + alone ? got : at + alone, .alone = alone, .bytes = missing, .taken = taken};
+    return (Flow){.end = got > at + alone ? got : at + alone,
+                  .alone = alone,
+                  .bytes = missing,
+                  .shared = shared,
+                  .taken = taken};
 }

@@ -1,4 +1,5 @@
-/* Global memory and the L2 cache of an NPU, shared by its cores. Private to emulator/.
+/* Global memory and the cache in front of it, shared by all cores; of a CPU also the second cache of each core, which what it
+ * reads and writes meets first. Private to emulator/.
  *
  * The cache keeps lines of Machine.align.line bytes, in sectors that come one by one. A line stays until as many others as
  * the cache holds have come since it was last used: least recently used, up to the order of uses meanwhile. A sector that
@@ -20,13 +21,16 @@ typedef struct Run {
     uint64_t place; /* TensorId << 40 | byte, and the core where each has its own */
     int64_t runs, bytes, apart;
     int write;
-    int64_t rate; /* bytes per cycle to or from the cache */
+    int64_t rate, alone; /* bytes per cycle to or from the cache; from memory, when no other core moves anything */
+    uint32_t core;       /* whose own cache is met first, */
+    int64_t own_rate;    /* bytes per cycle from there; 0: it has none */
 } Run;
 
 typedef struct Flow {
     int64_t end;   /* when the last byte has been asked for */
     int64_t alone; /* cycles that it would take if no other core moved anything */
     int64_t bytes; /* between cache and memory */
+    int64_t shared; /* between own cache and the shared one: those, and what was there */
     int64_t taken; /* of memory's bandwidth: those, and the jumps */
 } Flow;
 Flow memory_move(Memory *m, int64_t at, const Run *run); /* from cycle `at` on */

@@ -1,9 +1,13 @@
 /* The report as text: how long, why, what moved, how evenly. */
 #include "emulator/report.h"
 
+#include "emulator/core.h"
+
 #include <string.h>
 
 /* ---- shared ---- */
+
+static int is_cpu(const Simulated *s) { return s->trace->machine->kind == MACHINE_CPU; }
 
 Spread spread_of(const int64_t *values, uint32_t n)
 {
@@ -23,7 +27,7 @@ double cube_use(const Simulated *s, int64_t steps, int64_t cycles)
 
 const char *place_name(Place p)
 {
-    static const char *const names[] = {"host", "scalar unit", "vector cores", "cube cores"};
+    static const char *const names[] = {"host", "scalar unit", "vector cores", "cube cores", "cores"};
     return names[p];
 }
 
@@ -36,10 +40,11 @@ const char *launch_name(const Simulated *s, uint32_t launch, Arena *a)
 }
 
 /* Where nothing is busy for most of the time, units wait for each other. */
-const char *bound_text(const SimulatedLaunch *l, Arena *a)
+const char *bound_text(const Machine *m, const SimulatedLaunch *l, Arena *a)
 {
     double share = l->share[l->bound];
-    return arena_printf(a, "%s%s %.0f %%", share < 0.6 ? "waits, " : "", bound_name(l->bound), 100 * share);
+    return arena_printf(a, "%s%s %.0f %%", share < 0.6 && m->kind == MACHINE_NPU ? "waits, " : "",
+                        bound_name(m, l->bound), 100 * share);
 }
 
 const char *bytes_text(Arena *a, int64_t bytes)
@@ -69,6 +74,8 @@ const char *op_text(const Simulated *s, const Op *op, Arena *a)
     long long n = (long long)op->a, m = (long long)op->b, d = (long long)op->c;
     switch ((TileKind)op->kind) {
     case TILE_pack:
+        if (is_cpu(s))
+            return arena_printf(a, "%s %lld x %lld", op->c ? "pack and turn" : "pack", n, m);
         if (op->path >= PATH_COUNT || path_unit((Path)op->path) == UNIT_mte1)
             return arena_printf(a, "%s %lld x %lld B",
                                 op->path < PATH_COUNT ? path_name((Path)op->path) : "move", n, m);
@@ -105,19 +112,37 @@ static int64_t total_steps(const Simulated *s)
     return n;
 }
 
+/* Of all cores, in a cycle. */
+static double flops(const Simulated *s)
+{
+    const Machine *m = s->trace->machine;
+    const Blocks *cube = &m->cube_16bit;
+    int64_t core = is_cpu(s) ? core_flops(s->trace) : 2 * cube->rows * cube->cols * cube->depth;
+    return (double)(core * m->cores.cube);
+}
+
+const char *report_error(const Simulated *s, Arena *a)
+{
+    if (is_cpu(s))
+        return arena_printf(a,
+                            "a model, not a measurement: it puts schedules of a product in order (docs/npu.md says how "
+                            "well), and is known to be off by up to %d %% for them, unknown for the rest; checks, routes "
+                            "and sorts are not timed",
+                            SIMULATE_CPU_ERROR);
+    return arena_printf(a,
+                        "a model, not a measurement: known to be off by up to %d %% for products, unknown for the rest; "
+                        "what runs on the host is not timed",
+                        SIMULATE_ERROR);
+}
+
 static void put_head(const Simulated *s, Text *out)
 {
     const Machine *m = s->trace->machine;
-    double flops = 2e-6 * (double)(m->cube_16bit.rows * m->cube_16bit.cols * m->cube_16bit.depth *
-                                   m->cores.cube * m->clock.core);
     text_add(out, "%s on %s: %.1f us, %lld cycles at %lld MHz\n", s->trace->k->name, m->name,
              us(s, s->cycles), (long long)s->cycles, (long long)m->clock.core);
-    text_add(out, "cube: %.1f %% of %.1f Tflop/s\n", 100 * cube_use(s, total_steps(s), s->cycles), flops);
-    text_add(out,
-             "a model, not a measurement: known to be off by up to %d %% for products, unknown for the rest; "
-             "what runs on "
-             "the host is not timed\n",
-             SIMULATE_ERROR);
+    text_add(out, "cube: %.1f %% of %.1f %s\n", 100 * cube_use(s, total_steps(s), s->cycles),
+             flops(s) * (double)m->clock.core * (is_cpu(s) ? 1e-3 : 1e-6), is_cpu(s) ? "Gflop/s" : "Tflop/s");
+    text_add(out, "%s\n", report_error(s, out->arena));
 }
 
 static void put_launches(const Simulated *s, Text *out)
@@ -136,23 +161,27 @@ static void put_launches(const Simulated *s, Text *out)
         }
         text_add(out, "%9.1f %5.1f%% %5.1f%%  %s\n", us(s, l->end - from),
                  s->cycles ? 100 * (double)(l->end - from) / (double)s->cycles : 0,
-                 100 * cube_use(s, l->cube_steps, l->end - from), bound_text(l, out->arena));
+                 100 * cube_use(s, l->cube_steps, l->end - from), bound_text(s->trace->machine, l, out->arena));
     }
 }
+
+static int width_of(const Simulated *s, int bound) { return bound < UNIT_COUNT ? is_cpu(s) ? 8 : 6 : 13; }
 
 /* How busy the busiest unit of each kind is. */
 static void put_units(const Simulated *s, Text *out)
 {
     text_add(out, "\n%-28s", "busy, %");
     for (int b = 0; b < BOUND_COUNT; b++)
-        text_add(out, " %*s", b < UNIT_COUNT ? 6 : 13, bound_name(b));
+        if (bound_name(s->trace->machine, b))
+            text_add(out, " %*s", width_of(s, b), bound_name(s->trace->machine, b));
     text_add(out, "\n");
     for (uint32_t i = 0; i < s->trace->launches.len; i++) {
         if (s->trace->launches.at[i].place == ON_HOST)
             continue;
         text_add(out, "%-28s", launch_name(s, i, out->arena));
         for (int b = 0; b < BOUND_COUNT; b++)
-            text_add(out, " %*.1f", b < UNIT_COUNT ? 6 : 13, 100 * s->launches[i].share[b]);
+            if (bound_name(s->trace->machine, b))
+                text_add(out, " %*.1f", width_of(s, b), 100 * s->launches[i].share[b]);
         text_add(out, "\n");
     }
 }
@@ -179,6 +208,22 @@ static void put_bytes(const Simulated *s, Text *out)
     }
 }
 
+/* What a CPU's caches and memory give and take. */
+static void put_levels(const Simulated *s, Text *out)
+{
+    text_add(out, "\n%-28s %13s %13s %13s\n", "bytes from and to", "second cache", "last cache", "memory");
+    for (uint32_t i = 0; i < s->trace->launches.len; i++) {
+        const SimulatedLaunch *l = &s->launches[i];
+        int64_t bytes[] = {l->own_bytes, l->shared_bytes, l->memory_bytes};
+        if (s->trace->launches.at[i].place == ON_HOST)
+            continue;
+        text_add(out, "%-28s", launch_name(s, i, out->arena));
+        for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
+            text_add(out, " %13s", bytes_text(out->arena, bytes[b]));
+        text_add(out, "\n");
+    }
+}
+
 static void put_balance(const Simulated *s, Text *out)
 {
     text_add(out, "\n%-28s %5s  %21s  %30s  %s\n", "balance over cores", "cores", "items least/mean/most",
@@ -201,6 +246,6 @@ void report_text(const Simulated *s, Text *out)
     put_head(s, out);
     put_launches(s, out);
     put_units(s, out);
-    put_bytes(s, out);
+    (is_cpu(s) ? put_levels : put_bytes)(s, out);
     put_balance(s, out);
 }

@@ -22,8 +22,9 @@ double cube_use(const Simulated *s, int64_t steps,
                 int64_t cycles); /* of what all cube cores could do in that time */
 const char *place_name(Place p); /* "cube cores" */
 const char *launch_name(const Simulated *s, uint32_t launch, Arena *a);
-const char *bound_text(const SimulatedLaunch *l, Arena *a); /* "cube 91 %", "waits, cube 49 %" */
+const char *bound_text(const Machine *m, const SimulatedLaunch *l, Arena *a); /* "cube 91 %", "waits, cube 49 %" */
 const char *bytes_text(Arena *a, int64_t bytes);            /* "12.6 MB" */
+const char *report_error(const Simulated *s, Arena *a);     /* that it is a model, and how far off */
 /* "add gm_l1 x[8, 128]": what an operation is about. */
 const char *op_text(const Simulated *s, const Op *op, Arena *a);
 

@@ -4,6 +4,7 @@
  * moves from and to global memory depend on other cores: the core that would begin one first is taken next. */
 #include "emulator/simulate.h"
 
+#include "emulator/core.h"
 #include "emulator/memory.h"
 
 #include <string.h>
@@ -34,6 +35,8 @@ typedef struct Core {
     Vec(Flag) flags;
     Span *spans;
     int64_t begin; /* of the next operation, a move that the other cores have a part in */
+    int64_t data;  /* of a CPU: when what its next operation reads has come; */
+    int64_t late;  /* and cycles that the operation itself waits for the rest of it */
 } Core;
 
 typedef struct Simulation {
@@ -52,7 +55,10 @@ static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; } /* who
 /* ---- what an operation takes ---- */
 
 static int is_move(const Op *op) { return op->path < PATH_COUNT; }
-static int meets_memory(const Op *op) { return is_move(op) && path_unit((Path)op->path) != UNIT_mte1; }
+static int meets_memory(const Op *op)
+{
+    return core_is_access(op) || (is_move(op) && path_unit((Path)op->path) != UNIT_mte1);
+}
 
 static int64_t cube_steps(const Machine *m, const Op *op)
 {
@@ -173,17 +179,65 @@ static Span do_here(Simulation *s, Core *c, const Op *op)
     return hold(side, (Unit)op->unit, begin, begin + cycles, latency_of(s->machine, op));
 }
 
+static int is_cpu(const Simulation *s) { return s->machine->kind == MACHINE_CPU; }
+
+/* A core of a CPU does one thing at a time: it has one station, whatever the unit is called. It computes while data come. */
+static Span do_on_core(Simulation *s, Core *c, const Op *op)
+{
+    Side *side = side_of(c, op);
+    Station *core = &side->units[UNIT_scalar], *unit = &side->units[op->unit];
+    int64_t begin = later(core->free, side->program);
+    int64_t end = later(begin + core_cycles(s->trace, op), c->data) + c->late;
+    c->late = 0;
+    core->free = core->done = end;
+    unit->busy += end - begin;
+    if (op->unit == UNIT_cube)
+        s->out->cube_steps += core_product_cycles(s->trace, op);
+    return (Span){begin, end};
+}
+
+static Run run_of(const Simulation *s, const Op *op, uint32_t core)
+{
+    const Tensor *t = &s->trace->k->tensors.at[op->gm >> 40];
+    const Machine *m = s->machine;
+    uint64_t own = t->space == SPACE_THREAD ? (uint64_t)core << 34 : 0; /* up to 16 GiB for each core */
+    Run run = {.place = op->gm + own, .runs = op->a, .bytes = op->b, .apart = op->c, .core = core};
+    if (core_is_access(op)) {
+        int asked = op->unit == UNIT_cube ? op->other != ACCESS_LATE : op->a == 1 || op->b >= m->core.page;
+        run.write = op->other == ACCESS_WRITE;
+        run.rate = m->core.l3;
+        run.alone = asked ? m->core.memory : m->core.runs;
+        run.own_rate = m->core.l2;
+    } else {
+        run.write = op->unit != UNIT_mte2;
+        run.rate = rate_of(m, (Path)op->path);
+        run.alone = m->rates.gm_alone;
+    }
+    return run;
+}
+
+/* Of a CPU: memory that the next operation reads or writes. It computes while that comes, but for what comes late. */
+static Span do_access(Simulation *s, Core *c, const Op *op, uint32_t core)
+{
+    Run run = run_of(s, op, core);
+    Flow m = memory_move(s->memory, c->begin, &run);
+    s->out->own_bytes += op->a * op->b;
+    s->out->shared_bytes += m.shared;
+    s->out->memory_bytes += m.bytes;
+    s->taken += m.taken;
+    if (op->other == ACCESS_LATE)
+        c->late += m.alone;
+    else
+        c->data = m.end;
+    return (Span){c->begin, c->begin};
+}
+
 /* A move that begins at c->begin. */
 static Span do_move(Simulation *s, Core *c, const Op *op, uint32_t core)
 {
-    const Tensor *t = &s->trace->k->tensors.at[op->gm >> 40];
-    uint64_t own = t->space == SPACE_THREAD ? (uint64_t)core << 34 : 0; /* up to 16 GiB for each core */
-    Run run = {.place = op->gm + own,
-               .runs = op->a,
-               .bytes = op->b,
-               .apart = op->c,
-               .write = op->unit != UNIT_mte2,
-               .rate = rate_of(s->machine, (Path)op->path)};
+    if (core_is_access(op))
+        return do_access(s, c, op, core);
+    Run run = run_of(s, op, core);
     Flow m = memory_move(s->memory, c->begin + s->machine->costs.move, &run);
     Side *side = side_of(c, op);
     count(s, &side->units[op->unit], op, m.alone + s->machine->costs.move);
@@ -197,11 +251,16 @@ static int go_on(Simulation *s, Core *c)
 {
     for (; c->next < c->ops->len; c->next++) {
         const Op *op = &c->ops->at[c->next];
+        if (core_is_access(op)) {
+            const Side *side = side_of(c, op);
+            c->begin = later(c->data, later(side->program, side->units[UNIT_scalar].free));
+            return 1;
+        }
         if (meets_memory(op)) {
             c->begin = give(s->machine, side_of(c, op), (Unit)op->unit);
             return 1;
         }
-        c->spans[c->next] = do_here(s, c, op);
+        c->spans[c->next] = is_cpu(s) ? do_on_core(s, c, op) : do_here(s, c, op);
     }
     c->begin = INT64_MAX;
     return 0;
@@ -212,7 +271,8 @@ static Core core_new(Simulation *s, const Ops *ops, int64_t begin)
     Core c = {.ops = ops,
               .sides = arena_array(s->arena, Side, s->nsides),
               .spans = arena_array(s->arena, Span, ops->len)};
-    int64_t queue = s->machine->costs.queue <= ops->len ? s->machine->costs.queue : (int64_t)ops->len + 1;
+    int64_t queue = later(s->machine->costs.queue, 1);
+    queue = queue <= ops->len ? queue : (int64_t)ops->len + 1;
     for (uint32_t i = 0; i < s->nsides; i++) {
         c.sides[i].program = begin;
         c.sides[i].queue = queue;
@@ -267,7 +327,8 @@ static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch
     s->out = out;
     s->taken = 0;
     s->nsides = 1 + (l->place == ON_CUBE ? (uint32_t)parts(m->cores.vector, m->cores.cube) : 0);
-    *out = (SimulatedLaunch){.begin = from + (l->place == ON_HOST ? 0 : cycles_of_ns(m, m->costs.launch)),
+    int64_t start = is_cpu(s) ? m->core.launch : cycles_of_ns(m, m->costs.launch);
+    *out = (SimulatedLaunch){.begin = from + (l->place == ON_HOST ? 0 : start),
                              .spans = arena_array(s->arena, Span *, l->ncores),
                              .cycles = arena_array(s->arena, int64_t, l->ncores)};
     out->end = out->begin;
@@ -318,7 +379,13 @@ double simulated_us(const Trace *t, int64_t cycles)
     return (double)cycles / (double)t->machine->clock.core;
 }
 
-const char *bound_name(int bound)
+const char *bound_name(const Machine *m, int bound)
 {
-    return bound < UNIT_COUNT ? unit_name((Unit)bound) : bound == BOUND_MEMORY ? "global memory" : "launch";
+    static const char *const work[UNIT_COUNT] = {
+        [UNIT_cube] = "products", [UNIT_mte2] = "packs", [UNIT_vector] = "loops"};
+    if (bound == BOUND_MEMORY)
+        return m->kind == MACHINE_CPU ? "memory" : "global memory";
+    if (bound == BOUND_LAUNCH)
+        return "launch";
+    return m->kind == MACHINE_CPU ? work[bound] : unit_name((Unit)bound);
 }

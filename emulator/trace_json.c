@@ -49,12 +49,12 @@ static void name_core(Writer *w, Place place, uint32_t core, const uint8_t *used
 {
     Arena *a = w->out->arena;
     uint32_t process = process_of(place, core);
-    static const char *const words[] = {"host", "scalar unit", "vector core", "cube core"};
+    static const char *const words[] = {"host", "scalar unit", "vector core", "cube core", "core"};
     name_event(w, "process_name", process, 0, arena_printf(a, "%s %u", words[place], core));
     for (uint32_t t = 0; t < threads_of(w); t++)
         if (used[t])
             name_event(w, "thread_name", process, t,
-                       t < UNIT_COUNT ? unit_name((Unit)t)
+                       t < UNIT_COUNT ? bound_name(w->s->trace->machine, (int)t)
                                       : arena_printf(a, "vector core %u: %s", t / UNIT_COUNT - 1,
                                                      unit_name(t % UNIT_COUNT)));
 }
@@ -90,7 +90,7 @@ static void put_launch(Writer *w, uint32_t launch, int64_t *left, uint8_t *named
 
 void report_trace(const Simulated *s, Text *out)
 {
-    enum { PROCESSES = 1 + 4 * CORES };
+    enum { PROCESSES = 1 + (ON_CORES + 1) * CORES };
     Writer w = {.s = s, .out = out};
     int64_t *left = arena_array(out->arena, int64_t, PROCESSES), least = OPS;
     uint8_t *used = arena_array(out->arena, uint8_t, PROCESSES * threads_of(&w));
@@ -106,10 +106,10 @@ void report_trace(const Simulated *s, Text *out)
         text_add(out, ",\"ts\":%.4f,\"dur\":%.4f,\"name\":", simulated_us(s->trace, l->begin),
                  simulated_us(s->trace, l->end - l->begin));
         put_quoted(out, launch_name(s, i, out->arena));
-        text_add(out, ",\"args\":{\"bound by\":\"%s\"}}", bound_name(l->bound));
+        text_add(out, ",\"args\":{\"bound by\":\"%s\"}}", bound_name(s->trace->machine, l->bound));
         put_launch(&w, i, left, used);
     }
-    for (Place place = ON_SCALAR; place <= ON_CUBE; place++)
+    for (Place place = ON_SCALAR; place <= ON_CORES; place++)
         for (uint32_t c = 0; c < CORES; c++) {
             uint32_t p = process_of(place, c);
             least = left[p] < least ? left[p] : least;

@@ -1,22 +1,17 @@
 /* A plan -> code for the emulator: each statement of the plan stands in an event that tells of it, and what it does with
- * data follows as plain loops and stores (Note [Plans] in ir/tile.h). Statements of the plan keep their numbers. */
-#include "passes/lower.h"
+ * data follows as plain loops and stores (Note [Plans] in ir/tile.h). Statements of the plan keep their numbers. Tiles for a
+ * CPU: expand_core.c. */
+#include "passes/expand.h"
 
 #include <string.h>
 
-typedef struct Expander {
-    Lower l;
-    Kernel *k;
-    TensorId sum; /* a register with lanes */
-} Expander;
-
-static Stmt at(const Expander *x, StmtId id) { return x->k->tiles->stmts.at[id]; }
+static Stmt at(const Expander *x, StmtId id) { return expand_at(x, id); }
 
 static ExprId zero(const Expander *x) { return x_int(x->k, (Loc){0}, 0); }
 
 static int64_t lanes(const Expander *x) { return x->l.cpu->lanes; }
 
-static void open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n)
+void expand_open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n)
 {
     Stmt s = tile_stmt(TILE_event, at(x, id).loc);
     s.planned = id;
@@ -26,15 +21,14 @@ static void open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n)
     lower_open(&x->l, s);
 }
 
-static void tell(Expander *x, StmtId id, const ExprId *values, uint32_t n)
+void expand_tell(Expander *x, StmtId id, const ExprId *values, uint32_t n)
 {
     uint32_t depth = x->l.depth;
-    open_event(x, id, values, n);
+    expand_open_event(x, id, values, n);
     lower_close(&x->l, depth);
 }
 
-/* The place of an element in row-major order, whatever the layout. */
-static ExprId number_of(const Expander *x, TensorId t, const ExprId *index)
+ExprId expand_number(const Expander *x, TensorId t, const ExprId *index)
 {
     Kernel *k = x->k;
     Loc loc = {0};
@@ -49,17 +43,16 @@ static ExprId number_of(const Expander *x, TensorId t, const ExprId *index)
     return n == NONE ? x_int(k, loc, 0) : n;
 }
 
-static ExprId number_of_load(const Expander *x, ExprId load, const IndexId *from, const ExprId *to,
+ExprId expand_number_of_load(const Expander *x, ExprId load, const IndexId *from, const ExprId *to,
                              uint32_t n)
 {
     ExprId index[MAX_RANK];
     for (uint32_t i = 0; i < x_at(x->k, load)->nargs; i++)
         index[i] = x_substitute(x->k, x_arg(x->k, load, i), from, to, n);
-    return number_of(x, x_at(x->k, load)->sym, index);
+    return expand_number(x, x_at(x->k, load)->sym, index);
 }
 
-/* Does a load below e depend on i? Then the element after the last one may not exist. */
-static int looks_up(const Kernel *k, ExprId e, IndexId i)
+int expand_looks_up(const Kernel *k, ExprId e, IndexId i)
 {
     each_below (n, k, e, EVERYWHERE)
         if (x_at(k, *n)->kind == X_LOAD && *n != e && x_uses_index(k, *n, i))
@@ -75,15 +68,15 @@ static void expand_pack(Expander *x, StmtId id)
     Stmt s = at(x, id);
     Loc loc = s.loc;
     uint32_t depth = x->l.depth, n = s.nindex;
-    ExprId read = tile_read_by(k, &s), values[6] = {number_of(x, s.buffer, s.index)};
-    values[1] = number_of_load(x, read, s.bound, s.from, 2);
+    ExprId read = tile_read_by(k, &s), values[6] = {expand_number(x, s.buffer, s.index)};
+    values[1] = expand_number_of_load(x, read, s.bound, s.from, 2);
     for (uint32_t a = 0; a < 2; a++) {
         ExprId next[2] = {s.from[0], s.from[1]};
         next[a] = lower_add(&x->l, s.from[a], 1);
-        values[2 + a] = looks_up(k, read, s.bound[a]) ? values[1] : number_of_load(x, read, s.bound, next, 2);
+        values[2 + a] = expand_looks_up(k, read, s.bound[a]) ? values[1] : expand_number_of_load(x, read, s.bound, next, 2);
         values[4 + a] = lower_difference(&x->l, s.to[a], s.from[a]);
     }
-    open_event(x, id, values, 6);
+    expand_open_event(x, id, values, 6);
     for (uint32_t a = 0; a < 2; a++) {
         lower_for(&x->l, loc, a ? LOOP_VECTOR : LOOP_ORDERED, s.bound[a], s.from[a], s.to[a],
                   a ? lanes(x) : 1);
@@ -124,9 +117,9 @@ static void expand_product(Expander *x, StmtId id)
     Loc loc = s.loc;
     uint32_t depth = x->l.depth;
     IndexId var[3] = {lower_index(&x->l, "i"), lower_index(&x->l, "j"), lower_index(&x->l, "k")};
-    ExprId i[3], values[7] = {number_of(x, s.buffer, s.index),
-                              number_of_load(x, s.value, NULL, NULL, 0),
-                              number_of_load(x, s.other, NULL, NULL, 0),
+    ExprId i[3], values[7] = {expand_number(x, s.buffer, s.index),
+                              expand_number_of_load(x, s.value, NULL, NULL, 0),
+                              expand_number_of_load(x, s.other, NULL, NULL, 0),
                               s.size[0],
                               s.size[1],
                               s.size[2]};
@@ -136,7 +129,7 @@ static void expand_product(Expander *x, StmtId id)
         x->sum = lower_reg(&x->l, "sum", EL_F32, 0, (uint32_t)lanes(x));
     for (uint32_t a = 0; a < 3; a++)
         i[a] = x_index(k, loc, var[a]);
-    open_event(x, id, values, 7);
+    expand_open_event(x, id, values, 7);
     lower_for(&x->l, loc, LOOP_ORDERED, var[0], zero(x), s.size[0], 1);
     lower_for(&x->l, loc, LOOP_VECTOR, var[1], zero(x), s.size[1], lanes(x));
     ExprId old = moved(x, s.buffer, s.index, s.nindex, i[0], i[1]), sum = x_load(k, loc, x->sum, NULL);
@@ -167,8 +160,7 @@ static int is_plain(const Expander *x, StmtId first)
     return 1;
 }
 
-/* A loop over elements: it stores numbers, and not only for the program's own use. */
-static int is_work(const Expander *x, StmtId first)
+int expand_is_work(const Expander *x, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = at(x, id).next) {
         const Tensor *t = at(x, id).kind == TILE_store ? &x->k->tensors.at[at(x, id).buffer] : NULL;
@@ -188,7 +180,7 @@ static void touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int la
     ExprId values[4] = {x_int(k, s.loc, buffer), number,
                         lanes ? lower_difference(&x->l, s.hi, s.lo) : x_int(k, s.loc, 1),
                         x_int(k, s.loc, write)};
-    tell(x, id, values, 4);
+    expand_tell(x, id, values, 4);
 }
 
 static void touch_loads(Expander *x, StmtId id, ExprId e)
@@ -204,7 +196,7 @@ static void touch_loads(Expander *x, StmtId id, ExprId e)
             space_is_on_chip(x->k->tensors.at[x_at(x->k, nodes.at[i])->sym].space))
             loads[n++] = nodes.at[i];
     for (uint32_t i = 0; i < n; i++)
-        touch(x, id, x_at(x->k, loads[i])->sym, number_of_load(x, loads[i], &s.var, &s.lo, 1),
+        touch(x, id, x_at(x->k, loads[i])->sym, expand_number_of_load(x, loads[i], &s.var, &s.lo, 1),
               x_uses_index(x->k, loads[i], s.var), 0);
 }
 
@@ -218,7 +210,7 @@ static void touch_all(Expander *x, StmtId loop, StmtId first)
             ExprId index[MAX_RANK];
             for (uint32_t i = 0; i < s.nindex; i++)
                 index[i] = x_substitute(x->k, s.index[i], &l.var, &l.lo, 1);
-            touch(x, loop, s.buffer, number_of(x, s.buffer, index), 1, 1);
+            touch(x, loop, s.buffer, expand_number(x, s.buffer, index), 1, 1);
         }
         touch_all(x, loop, s.first);
     }
@@ -244,24 +236,23 @@ static void expand_work(Expander *x, StmtId id)
     int vector = tile_is_vector(x->k, s.first);
     ExprId values[2] = {s.lo, s.hi};
     if (has_vector_loop(x, s.first)) {
-        tell(x, id, values, 2);
+        expand_tell(x, id, values, 2);
         expand_body(x, id);
         return;
     }
-    open_event(x, id, values, 2);
+    expand_open_event(x, id, values, 2);
     if (vector)
         touch_all(x, id, s.first);
     lower_copy(&x->l, id);
     lower_close(&x->l, depth);
 }
 
-/* Without data somebody else says what it finds. */
-static void expand_top(Expander *x, StmtId id)
+void expand_top(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
     uint32_t depth = x->l.depth;
     ExprId values[3] = {s.limit, s.lo, s.hi};
-    open_event(x, id, values, 3);
+    expand_open_event(x, id, values, 3);
     lower_copy(&x->l, id);
     lower_close(&x->l, depth);
 }
@@ -274,10 +265,10 @@ static void expand_split(Expander *x, StmtId id)
     ExprId v = x_index(x->k, s.loc, s.var), none = x_int(x->k, s.loc, -1);
     s.first = s.next = NONE;
     lower_open(&x->l, s);
-    tell(x, id, &v, 1);
+    expand_tell(x, id, &v, 1);
     expand_list(x, child);
     lower_close(&x->l, depth);
-    tell(x, id, &none, 1);
+    expand_tell(x, id, &none, 1);
 }
 
 static void expand_body(Expander *x, StmtId id)
@@ -301,12 +292,12 @@ static void expand(Expander *x, StmtId id)
     else if (s.kind == TILE_product)
         expand_product(x, id);
     else if (s.kind == TILE_set || s.kind == TILE_wait)
-        tell(x, id, &value, 1);
+        expand_tell(x, id, &value, 1);
     else if (s.kind == TILE_top)
         expand_top(x, id);
     else if (s.kind == TILE_for && s.mode == LOOP_SPLIT)
         expand_split(x, id);
-    else if (s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED && is_work(x, s.first))
+    else if (s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED && expand_is_work(x, s.first))
         expand_work(x, id);
     else if (tile_has_body(&s))
         expand_body(x, id);
@@ -330,8 +321,11 @@ static void expand_items(Expander *x, StmtId launch, StmtId first)
         expand_items(x, launch, child);
         return;
     }
-    tell(x, launch, NULL, 0);
-    expand_list(x, first);
+    expand_tell(x, launch, NULL, 0);
+    if (pass_npu(x->l.c))
+        expand_list(x, first);
+    for (StmtId id = pass_npu(x->l.c) ? (StmtId)NONE : first; id != NONE; id = at(x, id).next)
+        expand_for_core(x, id);
 }
 
 void plan_expand(Kernel *k, const PassContext *c)

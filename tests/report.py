@@ -2,6 +2,7 @@
 """`moec report`: its text, its trace as JSON for Perfetto, its page as HTML. The page is read by html.parser, which wants every
 element closed in turn, by xmllint and by Chromium where they are installed. And what a fused gradient saves.
 usage: report.py MOEC"""
+import glob
 import html.parser
 import json
 import os
@@ -14,7 +15,8 @@ import tempfile
 VOID = {"meta"}
 CASES = [("examples/moe_ffn.moe", "ascend910b2", "T=300,K=2,E=4,H=512,F=256,routing=zipf(1.2), empty(30%)"),
          ("examples/moe_ffn.moe", "ascend950pr", "T=0,K=1,E=2,H=64,F=64"),
-         ("examples/rmsnorm.moe", "ascend910b4", "T=500,H=1024")]
+         ("examples/rmsnorm.moe", "ascend910b4", "T=500,H=1024"),
+         ("examples/moe_ffn.moe", "host", "T=300,K=2,E=4,H=512,F=256,routing=zipf(1.2), empty(30%)")]
 
 SUMS = """moe 1
 dim T, K, E
@@ -153,6 +155,29 @@ def check_choices(moec, scratch):
     return wrong
 
 
+def check_host(moec, scratch):
+    """This CPU: every example has a report, a product takes no less time than its multiply-adds, small blocks take longer."""
+    wrong, times = [], []
+    for path in sorted(glob.glob("examples/*.moe")):
+        done = subprocess.run([moec, "report", path, "--machine", "host"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode or check_text(done.stdout.decode()):
+            wrong.append(f"{path}: exit status {done.returncode}, {done.stdout.decode()[:200]}")
+    path = os.path.join(scratch, "host.moe")
+    for blocks in ("", "schedule product { tile g : M = 32 N = 32 K = 32 }"):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(SUMS + blocks)
+        text = subprocess.run([moec, "report", path, "product", "--machine", "host", "--threads", "2", "--sizes",
+                               "T=1024,K=2,E=8,H=512,F=256,routing=zipf(1.2)"], check=True, stdout=subprocess.PIPE).stdout.decode()
+        us = float(re.search(r": ([0-9.]+) us", text).group(1))
+        share, peak = (float(x) for x in re.search(r"^cube: ([0-9.]+) % of ([0-9.]+) Gflop/s", text, re.M).groups())
+        times.append(us)
+        if share > 100 or us < 2e-3 * 2048 * 512 * 256 / peak:
+            wrong.append(f"{us} us, {share} % of {peak} Gflop/s: faster than its multiply-adds")
+    if times[1] < 1.1 * times[0]:
+        wrong.append(f"blocks of 32 take {times[1]} us, the usual ones {times[0]}")
+    return wrong
+
+
 def main():
     moec = os.path.abspath(sys.argv[1])
     failed = 0
@@ -166,12 +191,11 @@ def main():
                 check_text(text) + check_page(page) + check_trace(trace))
             failed += bool(wrong)
             print(f"{'FAILED' if wrong else 'ok'}  {path} {machine} {sizes}", *wrong, sep="\n    ")
-        wrong = check_gradient(moec, scratch)
-        failed += bool(wrong)
-        print(f"{'FAILED' if wrong else 'ok'}  fused against unfused", *wrong, sep="\n    ")
-        wrong = check_choices(moec, scratch)
-        failed += bool(wrong)
-        print(f"{'FAILED' if wrong else 'ok'}  choices by the routing", *wrong, sep="\n    ")
+        for what, check in (("fused against unfused", check_gradient), ("choices by the routing", check_choices),
+                            ("this CPU", check_host)):
+            wrong = check(moec, scratch)
+            failed += bool(wrong)
+            print(f"{'FAILED' if wrong else 'ok'}  {what}", *wrong, sep="\n    ")
     sys.exit(failed > 0)
 
 

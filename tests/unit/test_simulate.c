@@ -1,5 +1,6 @@
 /* The cycle model: against published timings of products (CATLASS docs/zh/1_Practice/11_matmul_optimization.md, fp16, 20
  * cores), and by itself: units, flags, cache, memory, last waves. Operations are made here as a plan would make them. */
+#include "emulator/core.h"
 #include "emulator/report.h"
 
 #include "base/json.h"
@@ -208,7 +209,7 @@ static void published_timings(void **state)
         const SimulatedLaunch *l = run_product(*state, "ascend910b3", &t->product, &us[i]);
         double error = us[i] / t->us - 1;
         printf("%-28s %-8s published %6.1f us, model %6.1f us, %+5.1f %%, bound by %s %.0f %%", t->name,
-               t->tuned ? "tuned" : "default", t->us, us[i], 100 * error, bound_name(l->bound),
+               t->tuned ? "tuned" : "default", t->us, us[i], 100 * error, bound_name(machine(*state, "ascend910b3"), l->bound),
                100 * l->share[l->bound]);
         if (error < 0)
             error = -error;
@@ -465,6 +466,69 @@ static void a_million_operations(void **state)
     assert_int_equal(first->cycles, simulate(*state, t)->cycles);
 }
 
+/* ---- a CPU ---- */
+
+static Trace *cpu_trace(Arena *a)
+{
+    Trace *t = new_trace(a, machine(a, "host"), ON_CORES, 1);
+    t->cpu = &cpu_table[ISA_avx512bf16];
+    return t;
+}
+
+static Op read_by_core(int tensor, int64_t bytes, AccessForm form)
+{
+    return (Op){.kind = TILE_event,
+                .unit = UNIT_cube,
+                .other = (uint8_t)form,
+                .path = PATH_COUNT,
+                .a = 1,
+                .b = bytes,
+                .gm = (uint64_t)tensor << 40};
+}
+
+static void fragments_take_their_cycles(void **state)
+{
+    const Trace *t = cpu_trace(*state);
+    const Machine *m = t->machine;
+    Op whole = product(24, 64, 128, 2), edge = product(25, 64, 128, 2), rows = whole;
+    int64_t fragment = 12 * 32 * 4 / m->core.add * 64 + 12 * 32 * 4 / m->core.store + m->core.loop;
+    rows.other = RIGHT_ROWS;
+    rows.gm = 64; /* columns of the matrix: its rows follow each other */
+    assert_int_equal(core_cycles(t, &whole), m->core.call + 4 * fragment);
+    assert_int_equal(core_product_cycles(t, &whole), 4 * 12 * 32 * 4 / m->core.add * 64);
+    assert_int_equal(core_cycles(t, &edge) - core_cycles(t, &whole),
+                     2 * (4 * 32 * 4 / m->core.add * 64 + 4 * 32 * 4 / m->core.store + m->core.loop));
+    assert_int_equal(core_cycles(t, &rows) - core_cycles(t, &whole), 2 * 64 * 32 * 4 / m->core.store);
+    rows.gm = 4096; /* they do not: parts are shorter, so that sums come and go more often */
+    assert_int_equal(core_cycles(t, &rows) - core_cycles(t, &whole),
+                     2 * 64 * 32 * 4 / m->core.store + 4 * 3 * (12 * 32 * 4 / m->core.store + m->core.loop));
+}
+
+static void a_core_computes_while_data_come(void **state)
+{
+    enum { BYTES = 128 << 10 };
+    Trace *t = cpu_trace(*state);
+    const Machine *m = t->machine;
+    Ops *ops = &t->launches.at[0].ops[0];
+    Op small = product(12, 32, 2, 2);
+    for (int i = 0; i < 2; i++) {
+        vec_push(*state, ops, read_by_core(0, BYTES, ACCESS_READ));
+        vec_push(*state, ops, small);
+    }
+    vec_push(*state, ops, read_by_core(1, BYTES, ACCESS_LATE));
+    vec_push(*state, ops, small);
+    const Simulated *s = simulate(*state, t);
+    const Span *at = s->launches[0].spans[0];
+    int64_t alone = core_cycles(t, &small);
+    assert_true(alone < BYTES / m->core.l2);
+    assert_int_equal(at[1].to - at[1].from, BYTES / m->core.memory);
+    assert_int_equal(at[3].to - at[3].from, BYTES / m->core.l2); /* its own cache has them now */
+    assert_int_equal(at[5].to - at[5].from, alone + BYTES / m->core.runs);
+    assert_int_equal(at[3].from, at[1].to);
+    assert_int_equal(s->launches[0].memory_bytes, 2 * BYTES);
+    assert_int_equal(s->launches[0].own_bytes, 3 * BYTES);
+}
+
 /* ---- reports ---- */
 
 static void reports_are_well_formed(void **state)
@@ -506,6 +570,8 @@ int main(void)
         cmocka_unit_test(cores_share_memory),
         cmocka_unit_test(a_last_wave_counts_whole),
         cmocka_unit_test(a_million_operations),
+        cmocka_unit_test(fragments_take_their_cycles),
+        cmocka_unit_test(a_core_computes_while_data_come),
         cmocka_unit_test(reports_are_well_formed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

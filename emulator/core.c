@@ -1,0 +1,280 @@
+/* A core of a CPU: see core.h. What a product, a pack and a loop take is what the code of backend/ does: fragments of sums in
+ * registers, lines copied or words turned, instructions for each vector. */
+#include "emulator/core.h"
+
+#include "emulator/box.h"
+#include "emulator/emulator_own.h"
+
+static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; } /* whole ones */
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Words of the depth of a panel that stays in the first cache; bytes of 16 x 16 words. */
+enum { CORE_FIRST_WORDS = 128, CORE_TURN_BYTES = 16 * LAYOUT_LINE_BYTES };
+
+/* ---- events ---- */
+
+static Unit unit_of(const Stmt *s)
+{
+    return s->kind == TILE_product ? UNIT_cube : s->kind == TILE_pack ? UNIT_mte2 : UNIT_vector;
+}
+
+/* Panels of 32 columns, or lines of 64 bytes: as many as the box goes over. */
+static void runs_in_panels(Op *op, const Shape *s, const Box *b)
+{
+    int64_t bytes = (int64_t)elem_bytes(s->elem);
+    int64_t edge = s->layout == LAYOUT_LINES ? LAYOUT_LINE_BYTES / bytes : LAYOUT_EDGE;
+    op->a = parts(b->cols, edge);
+    op->b = b->rows * edge * bytes;
+    op->c = box_place(s, 0, 0, edge);
+}
+
+/* rows x cols elements of a buffer from its element `number` on; below and beside each other they stand `down` and `right`
+ * apart, or 0 where only memory says: then rows stand for it. */
+typedef struct Access {
+    TensorId buffer;
+    int64_t number, rows, cols, down, right;
+    AccessForm form;
+} Access;
+
+static void note_box(Emulator *e, StmtId id, const Shape *s, const Access *x)
+{
+    Box b = box_at(s, most(x->number, 0), x->rows, x->cols);
+    if (x->rows <= 0 || x->cols <= 0)
+        return;
+    Op *op = emulator_op(e, id, unit_of(emulator_stmt(e, id)));
+    op->kind = TILE_event;
+    op->other = (uint8_t)x->form;
+    op->gm = (uint64_t)x->buffer << 40 | (uint64_t)box_place(s, b.matrix, b.i, b.j);
+    if (layout_is_dense(s->layout))
+        emulator_runs(op, (int64_t)elem_bytes(s->elem), x->rows, x->cols, x->down ? x->down : s->y,
+                      x->right ? x->right : s->y);
+    else
+        runs_in_panels(op, s, &b);
+}
+
+/* A product of an operand in rows asks for its next part while it goes over this one: for as many bytes of each row as a part
+ * has words of 32 columns, and for whole parts. Where rows or the depth are shorter it asks for others (emit_rows.c). */
+static int64_t rows_in_time(const Emulator *e, const Shape *s, const Access *x)
+{
+    int64_t part = e->trace.cpu->rows_read, run = x->cols * (int64_t)elem_bytes(s->elem);
+    int64_t asked = LAYOUT_EDGE * LAYOUT_LINE_BYTES;
+    return x->cols == s->y ? x->rows * least(x->rows, part) / part : x->rows * least(run, asked) / asked;
+}
+
+static int is_right_in_rows(const Emulator *e, const Stmt *s, const Shape *shape, TensorId t)
+{
+    return s->kind == TILE_product && !s->turned && x_at(e->k, s->other)->sym == t &&
+           layout_is_dense(shape->layout);
+}
+
+/* values: buffer, number of the first element, of the one below it and the one beside it, rows, columns, written */
+static void note_access(Emulator *e, StmtId id, const int64_t *v)
+{
+    Access x = {
+        (TensorId)v[0], v[1], v[4], v[5], v[2] - v[1], v[3] - v[1], v[6] ? ACCESS_WRITE : ACCESS_READ};
+    Shape s;
+    if (!box_shape(e->k, x.buffer, e->dims, &s) || !s.x || !s.y)
+        return;
+    if (x.form == ACCESS_READ)
+        e->turned = x.down == 1 && x.right != 1;
+    if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
+        Access late = x;
+        x.rows = rows_in_time(e, &s, &x);
+        late.rows -= x.rows;
+        late.number += x.rows * s.y;
+        late.form = ACCESS_LATE;
+        note_box(e, id, &s, &late);
+    }
+    note_box(e, id, &s, &x);
+}
+
+static RightForm form_of(const Emulator *e, const Stmt *s)
+{
+    const Tensor *right = &e->k->tensors.at[x_at(e->k, s->other)->sym];
+    return s->turned ? RIGHT_TURNED : layout_is_dense(right->layout) ? RIGHT_ROWS : RIGHT_PANELS;
+}
+
+static Elem elem_of(const Emulator *e, ExprId load) { return e->k->tensors.at[x_at(e->k, load)->sym].elem; }
+
+static void note_product(Emulator *e, StmtId id, const int64_t *v)
+{
+    const Stmt *s = emulator_stmt(e, id);
+    Shape right;
+    Op *op = emulator_op(e, id, UNIT_cube);
+    op->a = v[0];
+    op->b = v[1];
+    op->c = most(v[2], 0);
+    op->bytes = (uint8_t)elem_bytes(elem_of(e, s->value));
+    op->other = (uint8_t)form_of(e, s);
+    if (op->other != RIGHT_PANELS && box_shape(e->k, x_at(e->k, s->other)->sym, e->dims, &right))
+        op->gm = (uint64_t)right.y;
+    e->given[e->core] += op->a * op->b * op->c;
+}
+
+static void note_pack(Emulator *e, StmtId id, const int64_t *v)
+{
+    const Stmt *s = emulator_stmt(e, id);
+    Op *op = emulator_op(e, id, UNIT_mte2);
+    op->a = v[0];
+    op->b = v[1];
+    op->c = e->turned;
+    op->bytes = (uint8_t)elem_bytes(e->k->tensors.at[s->buffer].elem);
+    e->given[e->core] += op->a * op->b;
+}
+
+static uint32_t instructions_of(const Emulator *e, StmtId id)
+{
+    uint32_t n = 1;
+    each_below (x, e->k, emulator_stmt(e, id)->value, EVERYWHERE)
+        n += x_at(e->k, *x)->kind == X_OP && x_at(e->k, *x)->type != TY_INT;
+    return n;
+}
+
+static void note_store(Emulator *e, StmtId id, const int64_t *v)
+{
+    Work *w = &e->work[id];
+    if (!w->instructions)
+        w->instructions = instructions_of(e, id);
+    Op *op = emulator_op(e, id, UNIT_vector);
+    op->a = v[0];
+    op->b = w->instructions;
+    e->given[e->core] += op->a * op->b;
+}
+
+int core_event(Emulator *e, StmtId id, int64_t n, const int64_t *v)
+{
+    enum { ACCESS = 7 };
+    const Stmt *s = emulator_stmt(e, id);
+    if (n == ACCESS)
+        note_access(e, id, v);
+    else if (s->kind == TILE_product && v[0] > 0 && v[1] > 0)
+        note_product(e, id, v);
+    else if (s->kind == TILE_pack && v[0] > 0 && v[1] > 0)
+        note_pack(e, id, v);
+    else if (s->kind == TILE_store && v[0] > 0)
+        note_store(e, id, v);
+    return 0;
+}
+
+/* ---- products ---- */
+
+/* Registers of sums: rows x cols of them, the terms that one instruction adds to each, and bytes of sums that come and go in a
+ * cycle. */
+typedef struct Fragment {
+    int64_t rows, cols, terms, store;
+} Fragment;
+
+/* Sums that multiply-adds fill in a cycle, in bytes: two instructions at most. */
+static int64_t rate_of(const Trace *t) { return least(t->machine->core.add, 2 * (int64_t)t->cpu->lanes * 4); }
+
+static int has_tiles(const Trace *t, const Op *op)
+{
+    return op->bytes == 2 && t->cpu->rows % t->machine->cube_16bit.rows == 0;
+}
+
+/* Parts of an operand in rows go over all sums: if these are more than the second cache holds, they come from the last one. */
+static int64_t store_rate(const Machine *m, const Op *op)
+{
+    int64_t sums = op->a * op->b * 4;
+    return op->other == RIGHT_ROWS && sums >= m->caches.l2 ? most(m->core.l3 / 2, 1) : m->core.store;
+}
+
+static Fragment fragment_of(const Trace *t, const Op *op)
+{
+    const Cpu *c = t->cpu;
+    if (c->rows % t->machine->cube_16bit.rows == 0) /* its tiles multiply 16 bits only */
+        c = &cpu_table[c->lanes > 4 ? ISA_avx512 : ISA_generic];
+    return (Fragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, store_rate(t->machine, op)};
+}
+
+/* Steps of the depth for which a fragment keeps its sums. Of an operand in rows what is asked for ahead must be no more than a
+ * row: emit_rows.c. */
+static int64_t part_of(const Trace *t, const Op *op, const Fragment *f)
+{
+    int64_t part = t->cpu->part, terms = t->cpu->rows_read,
+            fits = op->b / LAYOUT_EDGE / LAYOUT_EDGE * LAYOUT_EDGE;
+    switch ((RightForm)op->other) {
+    case RIGHT_PANELS: return op->a > 2 * f->rows ? part : least(part, CORE_FIRST_WORDS);
+    case RIGHT_TURNED: return CORE_FIRST_WORDS;
+    case RIGHT_ROWS: break;
+    }
+    return (op->b == (int64_t)op->gm ? terms : most(least(fits, terms), LAYOUT_EDGE)) / f->terms;
+}
+
+/* A fragment of some rows: its multiply-adds, and its sums' way from and to a cache once for each part. */
+static int64_t fragment_cycles(const Trace *t, const Fragment *f, int64_t rows, int64_t steps, int64_t nparts)
+{
+    int64_t bytes = rows * f->cols * 4;
+    return most(parts(bytes, rate_of(t)), t->machine->core.chain) * steps +
+           nparts * (parts(bytes, f->store) + t->machine->core.loop);
+}
+
+/* What the first fragment of each 32 columns does for the others: it makes a panel in the first cache. */
+static int64_t panel_cycles(const Machine *m, const Op *op, const Fragment *f, int64_t steps)
+{
+    switch ((RightForm)op->other) {
+    case RIGHT_PANELS: break;
+    case RIGHT_ROWS: return steps * parts(f->cols * 4, m->core.store);
+    case RIGHT_TURNED: return parts(steps * f->cols * 4, CORE_TURN_BYTES) * m->core.turn;
+    }
+    return 0;
+}
+
+static int64_t product_cycles(const Trace *t, const Op *op)
+{
+    Fragment f = fragment_of(t, op);
+    int64_t steps = parts(op->c, f.terms), nparts = most(parts(steps, part_of(t, op, &f)), 1);
+    int64_t tail = f.rows & -f.rows, whole = op->a / f.rows, tails = parts(op->a % f.rows, tail);
+    int64_t column = whole * fragment_cycles(t, &f, f.rows, steps, nparts) +
+                     tails * fragment_cycles(t, &f, tail, steps, nparts) +
+                     panel_cycles(t->machine, op, &f, steps);
+    return parts(op->b, f.cols) * column;
+}
+
+static int64_t tile_steps(const Machine *m, const Op *op)
+{
+    return parts(op->a, m->cube_16bit.rows) * parts(op->b, m->cube_16bit.cols) *
+           parts(op->c, m->cube_16bit.depth);
+}
+
+int64_t core_product_cycles(const Trace *t, const Op *op)
+{
+    if (has_tiles(t, op))
+        return tile_steps(t->machine, op) * t->machine->core.tile;
+    return parts(op->a * op->b * parts(op->c, fragment_of(t, op).terms) * 4, rate_of(t));
+}
+
+/* ---- what an operation takes ---- */
+
+static int64_t pack_cycles(const Machine *m, const Op *op)
+{
+    int64_t bytes = op->a * op->b * op->bytes;
+    return op->c ? parts(bytes, CORE_TURN_BYTES) * m->core.turn
+                 : parts(bytes, m->core.copy) + op->a * m->core.loop;
+}
+
+int64_t core_cycles(const Trace *t, const Op *op)
+{
+    const Machine *m = t->machine;
+    switch ((Unit)op->unit) {
+    case UNIT_cube:
+        return m->core.call + (has_tiles(t, op) ? core_product_cycles(t, op) : product_cycles(t, op));
+    case UNIT_mte2: return m->core.call + pack_cycles(m, op);
+    case UNIT_vector: return m->core.loop + op->b * parts(op->a * 4, rate_of(t));
+    case UNIT_scalar:
+    case UNIT_mte1:
+    case UNIT_fix:
+    case UNIT_mte3:
+    case UNIT_COUNT: break;
+    }
+    return 0;
+}
+
+int64_t core_flops(const Trace *t)
+{
+    const Blocks *tile = &t->machine->cube_16bit;
+    if (t->cpu->rows % tile->rows == 0)
+        return 2 * tile->rows * tile->cols * tile->depth / t->machine->core.tile;
+    return 2 * rate_of(t) / 4 * (t->cpu->left_bits == 16 ? 2 : 1);
+}

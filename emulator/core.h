@@ -1,0 +1,27 @@
+/* A core of a CPU: which operations its code does, and how long each takes. Private to emulator/.
+ *
+ * Operations of a CPU differ from those of an NPU's units (emulator.h) in that the core moves its data itself:
+ *   event          memory that the next operation reads or writes (other: an AccessForm): `a` runs of `b` bytes, which begin
+ *                  `c` bytes apart; gm: the first of them
+ *   pack           a box of `a` x `b` elements of `bytes` goes into a panel; c: 1 where it is turned on the way
+ *   product        `a` rows, `b` columns, depth `c`; other: how the right operand stands, a RightForm; gm: bytes of its rows
+ *   store          `a` elements, `b` instructions for each */
+#ifndef EMULATOR_CORE_H
+#define EMULATOR_CORE_H
+
+#include "emulator/emulator.h"
+
+/* LATE: read, and nothing has asked for it ahead. */
+typedef enum AccessForm { ACCESS_READ, ACCESS_WRITE, ACCESS_LATE } AccessForm;
+typedef enum RightForm { RIGHT_PANELS, RIGHT_ROWS, RIGHT_TURNED } RightForm;
+
+/* What emulator_event() does with an event of code for a CPU (passes/expand_core.c). */
+int core_event(Emulator *e, StmtId id, int64_t n, const int64_t *values);
+
+static inline int core_is_access(const Op *op) { return op->kind == TILE_event; }
+int64_t core_cycles(const Trace *t, const Op *op); /* with everything in the first cache */
+/* Cycles that a product's multiply-adds take when nothing but them is done. */
+int64_t core_product_cycles(const Trace *t, const Op *op);
+int64_t core_flops(const Trace *t); /* of the best product in a cycle */
+
+#endif

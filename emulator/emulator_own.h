@@ -1,0 +1,47 @@
+/* What the files of the emulator share. Private to emulator*.c and core*.c. */
+#ifndef EMULATOR_EMULATOR_OWN_H
+#define EMULATOR_EMULATOR_OWN_H
+
+#include "emulator/check.h"
+#include "emulator/core.h"
+
+/* A loop, looked at when it first runs. */
+typedef struct Work {
+    uint32_t instructions; /* for each element; 0: not looked at yet */
+    Unit unit;
+    int numbers; /* it writes some that the program goes by: it runs without data too */
+} Work;
+
+/* What a `top` will find next. */
+typedef struct Found {
+    const int32_t *at;
+    int64_t left;
+} Found;
+
+struct Emulator {
+    Arena *a;
+    const Machine *machine;
+    const Kernel *k;
+    const int64_t *dims;
+    EmulateMode mode;
+    Trace trace;
+    Checker *check; /* in that mode, else NULL */
+    void *on_chip[SPACE_COUNT];
+    StmtId launch; /* that runs, or NONE */
+    int64_t items; /* of it so far */
+    uint32_t core, sub;
+    Work *work; /* by StmtId */
+    const Chooser *chooser;
+    Found *found; /* by StmtId */
+    struct Flags *flags;
+    int64_t *given; /* of a CPU, by core: how much it has had to do in this launch */
+    int turned;     /* of a CPU: what was read last lies the other way round than it is asked for */
+};
+
+static inline const Stmt *emulator_stmt(const Emulator *e, StmtId id) { return &e->k->tiles->stmts.at[id]; }
+Op *emulator_op(Emulator *e, StmtId id, Unit unit);       /* a new one of the core that does the item */
+uint32_t emulator_nodes(const Emulator *e, StmtId first); /* operations on floats, and stores, in a list */
+/* The runs of contiguous elements of a box in rows whose elements stand `down` and `right` apart: the op's a, b, c. */
+void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t down, int64_t right);
+
+#endif

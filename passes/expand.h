@@ -1,0 +1,32 @@
+/* What expand.c and expand_core.c share: tiles become events. Private to passes/. */
+#ifndef PASSES_EXPAND_H
+#define PASSES_EXPAND_H
+
+#include "passes/lower.h"
+
+typedef struct Expander {
+    Lower l;
+    Kernel *k;
+    TensorId sum; /* a register with lanes */
+} Expander;
+
+static inline Stmt expand_at(const Expander *x, StmtId id) { return x->k->tiles->stmts.at[id]; }
+void expand_tell(Expander *x, StmtId id, const ExprId *values, uint32_t n);
+void expand_open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n);
+/* The place of an element in row-major order, whatever the layout. */
+ExprId expand_number(const Expander *x, TensorId t, const ExprId *index);
+/* That of a load's element, with other indices. */
+ExprId expand_number_of_load(const Expander *x, ExprId load, const IndexId *from, const ExprId *to,
+                             uint32_t n);
+/* Does a load below e depend on i? Then the element after the last one may not exist. */
+int expand_looks_up(const Kernel *k, ExprId e, IndexId i);
+/* Is the list a loop's work on elements: does it store numbers, not only for the program's own use, and nothing else? */
+int expand_is_work(const Expander *x, StmtId first);
+
+/* A `top`: without data somebody else says what it finds. */
+void expand_top(Expander *x, StmtId id);
+
+/* expand_core.c: a statement for a CPU, whose code is timed and never run. */
+void expand_for_core(Expander *x, StmtId id);
+
+#endif
