@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Does the model of this CPU put schedules of the grouped product in the right order? Draws schedules at random from a grid,
+measures them in turn in one process, asks `moec report --machine host` for the time of each, and prints both beside Kendall's
+tau: of all pairs whose medians differ by more than the spread of either, those that the model orders as the clock does,
+less the others, by all of them. bench/README.md says more.
+
+usage: schedules.py [--shape few|many|both] [--schedules N] [--rounds N] [--seed N] [--threads N] [--isa ISA]
+                    [--machine NAME | FILE.json] [--json FILE] [--moec PATH]"""
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import kernel  # noqa: E402
+
+# Sizes, and groups that get no rows: a few large groups, and many small ones (A and C of moe-bench).
+SHAPES = {"few": (dict(T=2048, K=2, E=8, H=1024, F=512), 1), "many": (dict(T=2048, K=2, E=64, H=1024, F=512), 8)}
+# Blocks up to the extents of these shapes: larger ones are the same schedule. Any number of rows.
+GRID = {"M": (32, 64, 96, 128, 192, 256, 384, 512, 1024), "N": (32, 64, 128, 256, 512), "K": (32, 64, 128, 256, 512, 1024),
+        "order": ("heaviest_first", "as_given"), "permute": ("fuse xp -> y at load", "store xp")}
+HEAD = """moe 1
+dim T, K, E, H, F
+group R : E rows T*K
+"""
+KERNEL = """kernel k{n}(in x: bf16[T, H], in rt: route[T, K -> R], in w: bf16[E, H, F], out y: bf16[R, F]) {{
+  xp[r, h] = x[rt.token(r), h]
+  y[r, f] = bf16(sum(h) xp[r, h] * w[@r, h, f])
+}}
+schedule k{n} {{ tile y : M = {M} N = {N} K = {K}  order groups {order}  {permute} }}
+"""
+
+
+def draw(n, seed):
+    """n different points of the grid."""
+    rng, drawn = random.Random(seed), []
+    while len(drawn) < n:
+        point = {knob: rng.choice(values) for knob, values in GRID.items()}
+        if point not in drawn:
+            drawn.append(point)
+    return drawn
+
+
+def make_route(sizes, empty, seed):
+    """Choices skewed over groups, each token's different; some groups get none."""
+    rng, groups = np.random.default_rng(seed), sizes["E"]
+    weight = rng.permutation(1 / np.arange(1, groups + 1) ** 1.2)
+    key = np.log(weight) + rng.gumbel(size=(sizes["T"], groups))
+    key[:, rng.permutation(groups)[:empty]] = -np.inf
+    return kernel.Route(np.argsort(-key, axis=1)[:, :sizes["K"]].astype(np.int32), groups)
+
+
+def measure(text, points, sizes, route, options):
+    """Seconds of each schedule, [schedule][round]. They read the same data and take turns."""
+    kernels = kernel.compile_text(text, options.isa, moec=options.moec)
+    args = kernels["k0"].random(sizes, np.random.default_rng(options.seed), route)
+    calls = [kernels[f"k{n}"].bind(sizes, args, options.threads) for n in range(len(points))]
+    times = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(options.rounds):
+        for call, row in zip(calls, times):
+            row.append(kernel.seconds(call))
+    return times
+
+
+def predict(text, points, sizes, route, options):
+    """Seconds that the model says, of the same groups."""
+    rows = ",".join(f"{name}={n}" for name, n in sizes.items()) + f",routing=exact({', '.join(map(str, route.arrays[1]))})"
+    environment = dict(os.environ, **({} if options.isa == "host" else {"MOE_ISA": options.isa}))
+
+    def ask(n):
+        out = subprocess.run([options.moec, "report", source, f"k{n}", "--machine", options.machine, "--threads",
+                              str(options.threads), "--sizes", rows], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env=environment, encoding="utf-8")
+        found = re.search(r": ([0-9.]+) us", out.stdout)
+        if out.returncode or not found:
+            raise RuntimeError(f"moec report k{n}: {out.stdout[:2000]}")
+        return float(found.group(1)) * 1e-6
+
+    with kernel.source_of(text) as source, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(ask, range(len(points))))
+
+
+def tau(rows):
+    """Kendall's tau over the pairs that differ by more than their spread; and how many these are."""
+    agree = pairs = 0
+    for n, (model, median, spread) in enumerate(rows):
+        for other_model, other_median, other_spread in rows[:n]:
+            if abs(median - other_median) > max(spread, other_spread):
+                pairs += 1
+                agree += np.sign((median - other_median) * (model - other_model))
+    return agree / pairs if pairs else 0, pairs
+
+
+def run(name, options):
+    sizes, empty = SHAPES[name]
+    points, route = draw(options.schedules, options.seed), make_route(sizes, empty, options.seed)
+    text = HEAD + "".join(KERNEL.format(n=n, **point) for n, point in enumerate(points))
+    quartiles = [np.percentile(row, (25, 50, 75)) for row in measure(text, points, sizes, route, options)]
+    models = predict(text, points, sizes, route, options)
+    rows = [(model, q[1], q[2] - q[0]) for model, q in zip(models, quartiles)]
+    print(f"\n{name}: {', '.join(f'{n}={v}' for n, v in sizes.items())}; rows of groups {min(route.arrays[1])} to "
+          f"{max(route.arrays[1])}; {options.threads} thread(s), {options.isa}")
+    print(f"{'M':>5} {'N':>5} {'K':>5}  {'order':<15} {'permute':<20} {'ms':>8} {'spread':>7} {'model':>8} {'of it':>6}")
+    for point, row in sorted(zip(points, rows), key=lambda pair: pair[1][1]):
+        print(f"{point['M']:5} {point['N']:5} {point['K']:5}  {point['order']:<15} {point['permute']:<20} {row[1] * 1e3:8.2f} "
+              f"{row[2] * 1e3:7.2f} {row[0] * 1e3:8.2f} {row[0] / row[1]:6.2f}")
+    found, pairs = tau(rows)
+    half, half_pairs = tau(sorted(rows, key=lambda row: row[1])[:len(rows) // 2])
+    ratios = sorted(row[0] / row[1] for row in rows)
+    best = min(range(len(rows)), key=lambda n: rows[n][0])
+    print(f"{name}: tau {found:.2f} over {pairs} pairs of {len(rows)} schedules, {half:.2f} over {half_pairs} of the faster half; "
+          f"model by measured {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}; the "
+          f"schedule that the model likes best takes {rows[best][1] / min(row[1] for row in rows):.2f} times as long as the fastest", flush=True)
+    return {"shape": name, "tau": found, "pairs": pairs, "schedules": [
+        dict(point, model=row[0], median=row[1], spread=row[2]) for point, row in zip(points, rows)]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", choices=(*SHAPES, "both"), default="both")
+    parser.add_argument("--schedules", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--isa", default="host")
+    parser.add_argument("--machine", default="host")
+    parser.add_argument("--json")
+    parser.add_argument("--moec", default=kernel.MOEC)
+    options = parser.parse_args()
+    options.moec = os.path.abspath(options.moec)
+    found = [run(name, options) for name in (SHAPES if options.shape == "both" else (options.shape,))]
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as f:
+            json.dump(found, f, indent=1)
+
+
+main()
