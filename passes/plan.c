@@ -66,7 +66,10 @@ void plan_add_buffer(TensorId *list, uint32_t *n, uint32_t max, TensorId t)
         list[(*n)++] = t;
 }
 
-int plan_is_work(Planner *p, StmtId id) { return plan_is_vector(p, id) || plan_is_rows(p, id); }
+int plan_is_work(Planner *p, StmtId id)
+{
+    return !plan_is_stored(p, id) && (plan_is_vector(p, id) || plan_is_rows(p, id));
+}
 
 static uint32_t reads_of(Planner *p, StmtId id, TensorId *out)
 {
@@ -179,6 +182,8 @@ static void plan_list(Planner *p, StmtId first)
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
         Stmt s = plan_at(p, id);
         uint32_t depth = p->l.depth;
+        if (plan_is_stored(p, id))
+            continue;
         if (plan_is_work(p, id)) {
             id = plan_work(p, id);
         } else if (!p->cube && plan_is_lanes(p, id)) {
@@ -284,7 +289,10 @@ static void plan_launch(Planner *p, StmtId id)
     p->writes = arena_alloc(p->k->module->arena, n + 1);
     p->reads = arena_alloc(p->k->module->arena, n + 1);
     p->drained = arena_alloc(p->k->module->arena, n + 1);
+    p->stored = arena_array(p->k->module->arena, StmtId, n + 1);
+    memset(p->stored, 0xff, n * sizeof *p->stored);
     mark_reads(p, child);
+    plan_mark_stored(p, child);
     p->nests = count_nests(p, child);
     mark_drained(p, child, item_of(p, child));
     if (!p->cube && !p->nests) {
@@ -302,15 +310,22 @@ static void plan_launch(Planner *p, StmtId id)
     plan_list(p, child);
     lower_close(&p->l, 0);
     plan_fit(p);
+    for (TensorId t = 0; t < n; t++)
+        if (p->stored[t] != NONE)
+            vec_push(p->k->module->arena, &p->left, t);
     p->copies[SPACE_L1] = copies;
 }
 
-/* Panels that are not used any more would still take thread space. */
-static void drop_panels(Kernel *k)
+/* Panels and sums that are not used any more would still take thread space. */
+static void drop_buffers(const Planner *p)
 {
+    Kernel *k = p->k;
     for (TensorId t = 0; t < k->tensors.len; t++)
         if (k->tensors.at[t].space == SPACE_THREAD && !layout_is_dense(k->tensors.at[t].layout))
             k->tensors.at[t].space = SPACE_GM;
+    for (uint32_t i = 0; i < p->left.len; i++)
+        if (!plan_count_uses(p, k->tiles->first, p->left.at[i]))
+            k->tensors.at[p->left.at[i]].space = SPACE_GM;
 }
 
 static void plan_kernel(Kernel *k, const PassContext *c, const Machine *m)
@@ -327,7 +342,7 @@ static void plan_kernel(Kernel *k, const PassContext *c, const Machine *m)
     k->tiles->first = NONE;
     for (StmtId id = first; id != NONE; id = plan_at(&p, id).next)
         plan_launch(&p, id);
-    drop_panels(k);
+    drop_buffers(&p);
 }
 
 void pass_plan(Module *m, const PassContext *c)

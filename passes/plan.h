@@ -34,7 +34,9 @@ typedef struct Planner {
     uint8_t
         *drained; /* sums that one run of vector work reads, once each time the fixpipe has written them */
     uint8_t *reads, *writes; /* a statement of the launch does */
+    StmtId *stored;          /* the nest that only stores these sums elsewhere, or NONE */
     int64_t copies[SPACE_COUNT];
+    Vec(TensorId) left; /* sums that a launch of the kernel has stored elsewhere */
 } Planner;
 
 /* plan.c */
@@ -73,6 +75,12 @@ void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, Tensor
 void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer);
 int plan_shrink(Planner *p, Space s); /* 1: nothing is placed, and there is one copy of each block of s now */
 void plan_fit(Planner *p);            /* reports buffers of the launch that are too large together */
+
+/* plan_store.c: sums that go from L0C to where they are wanted. */
+void plan_mark_stored(Planner *p, StmtId first);
+int plan_is_stored(const Planner *p, StmtId id); /* such a nest: its product does the work */
+/* The move that does what the nest does, from a buffer in L0C. */
+Stmt plan_store(Planner *p, StmtId nest, TensorId chip);
 
 /* plan_move.c: a pack becomes moves into `to`, slot `slot`. */
 void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot);

@@ -313,37 +313,41 @@ static void multiply(Slabs *y, StmtId id)
 /* ---- sums ---- */
 
 /* L0C -> the core's memory. */
-static void drain(Slabs *y, const Sums *u)
+static Stmt to_core(Slabs *y, const Stmt *product, TensorId chip)
 {
     Planner *p = y->p;
-    Kernel *k = p->k;
-    const Stmt *s = &u->product;
-    const Chip c = *chip_at(y, u->chip);
-    Loc loc = s->loc;
-    Stmt move = tile_stmt(TILE_pack, loc);
-    TensorId target = s->buffer;
+    Stmt move = tile_stmt(TILE_pack, product->loc);
     ExprId at[3] = {zero(y)};
-    move.buffer = target;
-    move.nindex = k->tensors.at[target].rank;
+    move.buffer = product->buffer;
+    move.nindex = product->nindex;
+    memcpy(move.index, product->index, sizeof move.index);
     move.nbound = 2;
     for (uint32_t a = 0; a < 2; a++) {
         move.bound[a] = lower_index(&p->l, a ? "column" : "row");
         move.from[a] = zero(y);
-        move.to[a] = s->size[a];
-        at[1 + a] = x_index(k, loc, move.bound[a]);
+        move.to[a] = product->size[a];
+        at[1 + a] = x_index(p->k, product->loc, move.bound[a]);
     }
-    memcpy(move.index, s->index, sizeof move.index);
-    move.value = x_load(k, loc, c.buffer, at);
-    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_fix, c.buffer, NONE);
-    plan_flag(p, loc, TILE_wait, UNIT_cube, UNIT_fix, c.buffer, NONE);
-    if (p->drained[target])
-        plan_flag(p, loc, TILE_wait, UNIT_mte2, UNIT_fix, target, NONE);
-    else
-        plan_after(p, loc, UNIT_scalar, UNIT_fix, target);
-    lower_put(&p->l, move);
-    plan_flag(p, loc, TILE_set, UNIT_fix, UNIT_cube, c.buffer, NONE);
-    if (!p->drained[target])
-        plan_after(p, loc, UNIT_fix, UNIT_scalar, target);
+    move.value = x_load(p->k, product->loc, chip, at);
+    return move;
+}
+
+static void drain(Slabs *y, const Sums *u)
+{
+    Planner *p = y->p;
+    Loc loc = u->product.loc;
+    TensorId chip = chip_at(y, u->chip)->buffer, sums = u->product.buffer;
+    int stored = p->stored[sums] != NONE, drained = p->drained[sums];
+    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_fix, chip, NONE);
+    plan_flag(p, loc, TILE_wait, UNIT_cube, UNIT_fix, chip, NONE);
+    if (drained)
+        plan_flag(p, loc, TILE_wait, UNIT_mte2, UNIT_fix, sums, NONE);
+    else if (!stored)
+        plan_after(p, loc, UNIT_scalar, UNIT_fix, sums);
+    lower_put(&p->l, stored ? plan_store(p, p->stored[sums], chip) : to_core(y, &u->product, chip));
+    plan_flag(p, loc, TILE_set, UNIT_fix, UNIT_cube, chip, NONE);
+    if (!drained && !stored)
+        plan_after(p, loc, UNIT_fix, UNIT_scalar, sums);
 }
 
 /* ---- the loop ---- */
