@@ -76,8 +76,25 @@ static uint32_t reads_of(Planner *p, StmtId id, TensorId *out)
     return (plan_is_vector(p, id) ? plan_vector_reads : plan_rows_reads)(p, id, out, BUFFERS_MAX);
 }
 
+static TensorId first_target(const Planner *p, StmtId first)
+{
+    TensorId t = NONE;
+    for (StmtId id = first; id != NONE && t == NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        t = s.kind == TILE_store && space_is_memory(p->k->tensors.at[s.buffer].space)
+                ? s.buffer
+                : first_target(p, s.first);
+    }
+    return t;
+}
+
 static void plan_nest(Planner *p, StmtId id, ExprId core)
 {
+    Stmt s = plan_at(p, id);
+    if (p->cube && p->nests > 1) { /* another loop's buffers stood where its own will */
+        plan_after(p, s.loc, UNIT_mte3, UNIT_mte2, first_target(p, s.first));
+        plan_after(p, s.loc, UNIT_mte3, UNIT_vector, first_target(p, s.first));
+    }
     (plan_is_vector(p, id) ? plan_vector : plan_rows)(p, id, core);
     plan_give_back(p, 1);
 }

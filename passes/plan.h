@@ -29,7 +29,7 @@ typedef struct Planner {
     StmtId body; /* of it */
     Vec(Chip) chips;
     int cube;       /* the launch has products: vector work is for the cores beside the cube core */
-    uint32_t nests; /* loops of vector work in the launch: they share UB */
+    uint32_t nests; /* loops of vector work in the launch: without a cube core they share UB */
     /* By TensorId, of those that the launch's tiles know: */
     uint8_t
         *drained; /* sums that one run of vector work reads, once each time the fixpipe has written them */
@@ -68,6 +68,7 @@ enum { PLAN_COLUMNS = 8 /* aligned blocks that a piece of a row in UB has at mos
 /* plan_chip.c: places on the chip, flags. */
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
                    TensorId panel);
+int64_t plan_ub(const Planner *p); /* bytes of UB that the loop of vector work can still have */
 void plan_give_back(Planner *p, int ub); /* what was taken in UB, or elsewhere, may be taken again */
 void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, TensorId buffer,
                ExprId slot /* or NONE */);

@@ -28,14 +28,36 @@ static int64_t bytes_of(const Planner *p, const Chip *c)
     return c->copies * layout_elements(t->layout, t->elem, c->x, c->y) * (int64_t)elem_bytes(t->elem);
 }
 
-/* Behind what the launch has put into the space so far. */
+static int64_t end_of(const Planner *p, const Chip *c)
+{
+    return p->k->tensors.at[c->buffer].at + bytes_of(p, c);
+}
+
+/* Behind all that the launch has put into the space so far. */
 static int64_t taken(const Planner *p, Space s)
 {
     int64_t end = 0;
     for (uint32_t i = 0; i < p->chips.len; i++)
-        if (p->chips.at[i].space == s)
-            end = p->k->tensors.at[p->chips.at[i].buffer].at + bytes_of(p, &p->chips.at[i]);
+        if (p->chips.at[i].space == s && end_of(p, &p->chips.at[i]) > end)
+            end = end_of(p, &p->chips.at[i]);
     return end;
+}
+
+/* Beside a cube core each loop of vector work has UB for itself. */
+static int is_alone_in(const Planner *p, Space s) { return s == SPACE_UB && p->cube; }
+
+static int64_t next_place(const Planner *p, Space s)
+{
+    int64_t end = is_alone_in(p, s) ? 0 : taken(p, s), align = on_chip(p, s)->align;
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        if (p->chips.at[i].space == s && p->chips.at[i].taken && end_of(p, &p->chips.at[i]) > end)
+            end = end_of(p, &p->chips.at[i]);
+    return (end + align - 1) / align * align;
+}
+
+int64_t plan_ub(const Planner *p)
+{
+    return p->cube ? p->m->ub.bytes - next_place(p, SPACE_UB) : p->m->ub.bytes / p->nests;
 }
 
 static TensorId new_buffer(Planner *p, Loc loc, const char *stem, const Chip *c, Elem elem)
@@ -44,8 +66,7 @@ static TensorId new_buffer(Planner *p, Loc loc, const char *stem, const Chip *c,
     Tensor t = {.loc = loc, .elem = elem, .role = ROLE_LOCAL, .space = c->space, .rank = 3, .route = NONE};
     t.name = ir_fresh_name(p->k, stem);
     t.layout = layout_in(c->space);
-    int64_t align = on_chip(p, c->space)->align;
-    t.at = (taken(p, c->space) + align - 1) / align * align;
+    t.at = next_place(p, c->space);
     t.axes[0] = (Axis){ext_const(m, c->copies), NONE};
     t.axes[1] = (Axis){ext_const(m, c->x), NONE};
     t.axes[2] = (Axis){ext_const(m, c->y), NONE};
@@ -73,7 +94,9 @@ uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem
     for (uint32_t i = 0; i < p->chips.len; i++) {
         const Chip *old = &p->chips.at[i];
         if (old->space != space || old->taken || old->role != role || old->x < x || old->y < y ||
-            p->k->tensors.at[old->buffer].elem != elem)
+            p->k->tensors.at[old->buffer].elem != elem ||
+            (is_alone_in(p, space) &&
+             (p->k->tensors.at[old->buffer].at != next_place(p, space) || old->x != x || old->y != y)))
             continue;
         if (best == p->chips.len || old->x * old->y < p->chips.at[best].x * p->chips.at[best].y)
             best = i;

@@ -135,7 +135,7 @@ static void choose_columns(Lanes *y)
     bytes += y->nregs * copies * (int64_t)elem_bytes(EL_F32);
     if (y->vector.step > step)
         step = y->vector.step; /* a piece begins with lane 0 */
-    y->cols = m->ub.bytes / y->p->nests / (bytes ? bytes : 1) / step * step;
+    y->cols = plan_ub(y->p) / (bytes ? bytes : 1) / step * step;
     if (y->cols > PLAN_COLUMNS * m->align.block)
         y->cols = PLAN_COLUMNS * m->align.block;
     if (y->cols < step)

@@ -288,7 +288,7 @@ static int64_t bytes_each(const Stage *g)
 static void choose_tile(Stage *g)
 {
     const Machine *m = g->p->m;
-    int64_t most = m->ub.bytes / g->p->nests / bytes_each(g), step = m->align.fragment;
+    int64_t most = plan_ub(g->p) / bytes_each(g), step = m->align.fragment;
     g->cols = g->row == NONE ? most / step * step : m->align.block;
     while (g->cols > most && g->cols > step)
         g->cols /= 2;
