@@ -321,14 +321,32 @@ static void sum_up(Simulation *s, const LaunchTrace *l, const Core *cores, int64
     }
 }
 
+/* Vector cores beside cube cores are started if they have work. */
+static int64_t cores_started(const Simulation *s, const LaunchTrace *l)
+{
+    for (uint32_t c = 0; c < l->ncores; c++)
+        for (uint32_t i = 0; i < l->ops[c].len; i++)
+            if (l->ops[c].at[i].sub)
+                return (int64_t)l->ncores * s->nsides;
+    return l->ncores;
+}
+
+static int64_t start_cycles(const Simulation *s, const LaunchTrace *l)
+{
+    const Machine *m = s->machine;
+    if (l->place == ON_HOST)
+        return 0;
+    return is_cpu(s) ? m->core.launch
+                     : cycles_of_ns(m, m->costs.launch + cores_started(s, l) * m->costs.start);
+}
+
 static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch *out, int64_t from)
 {
     const Machine *m = s->machine;
     s->out = out;
     s->taken = 0;
     s->nsides = 1 + (l->place == ON_CUBE ? (uint32_t)parts(m->cores.vector, m->cores.cube) : 0);
-    int64_t start = is_cpu(s) ? m->core.launch : cycles_of_ns(m, m->costs.launch);
-    *out = (SimulatedLaunch){.begin = from + (l->place == ON_HOST ? 0 : start),
+    *out = (SimulatedLaunch){.begin = from + start_cycles(s, l),
                              .spans = arena_array(s->arena, Span *, l->ncores),
                              .cycles = arena_array(s->arena, int64_t, l->ncores)};
     out->end = out->begin;

@@ -97,7 +97,7 @@ typedef struct Machine {
         int64_t gm_read, gm_write, l2_read, l2_write, l1_l0a, l1_l0b, ub_gm, ub_l2, gm_alone, vector;
     } rates;
     struct {
-        int64_t launch, issue, queue, move, flag, cross, mte1, fix, cube, cube_32bit, vector, scalar;
+        int64_t launch, start, issue, queue, move, flag, cross, mte1, fix, cube, cube_32bit, vector, scalar;
     } costs;
 } Machine;
 

@@ -201,18 +201,40 @@ static const struct Timing {
     {"20 x 6144 x 16384, rows", {20, 6144, 16384, B_ROWS, {32, 320, 128}, 32}, 252.4, 1},
 };
 
+static double error_of(Arena *a, const struct Timing *t, double *us)
+{
+    const SimulatedLaunch *l = run_product(a, "ascend910b3", &t->product, us);
+    double error = *us / t->us - 1;
+    printf("%-28s %3lld x %3lld x %3lld  published %6.1f us, model %6.1f us, %+5.1f %%, bound by %s %.0f %%",
+           t->name, (long long)t->product.l1[0], (long long)t->product.l1[1], (long long)t->product.l1[2],
+           t->us, *us, 100 * error, bound_name(machine(a, "ascend910b3"), l->bound),
+           100 * l->share[l->bound]);
+    return error < 0 ? -error : error;
+}
+
+/* A small product with nine blocks: times of the vendor's tuner (hiascend.com document atlasopdev_16_0155; that it is this
+ * product is what the tuner's own page says of its example). Not looked at when the figures of the machine were chosen,
+ * but for what a launch costs at most. */
+static const struct Timing blocks[] = {
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {128, 256, 256}, 64}, 22.562, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {128, 256, 128}, 64}, 22.109, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {128, 128, 256}, 64}, 17.778, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {64, 128, 128}, 128}, 15.378, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {64, 128, 256}, 128}, 14.982, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {64, 128, 512}, 128}, 15.671, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {64, 64, 128}, 128}, 19.592, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {64, 64, 256}, 128}, 18.340, 0},
+    {"256 x 512 x 1024, rows", {256, 512, 1024, B_ROWS, {64, 64, 512}, 128}, 18.541, 0},
+};
+enum { BLOCKS = sizeof blocks / sizeof *blocks };
+
 static void published_timings(void **state)
 {
-    double us[sizeof timings / sizeof *timings], worst = 0;
+    double us[BLOCKS], worst = 0;
+    int pairs = 0, right = 0;
     for (size_t i = 0; i < sizeof timings / sizeof *timings; i++) {
         const struct Timing *t = &timings[i];
-        const SimulatedLaunch *l = run_product(*state, "ascend910b3", &t->product, &us[i]);
-        double error = us[i] / t->us - 1;
-        printf("%-28s %-8s published %6.1f us, model %6.1f us, %+5.1f %%, bound by %s %.0f %%", t->name,
-               t->tuned ? "tuned" : "default", t->us, us[i], 100 * error, bound_name(machine(*state, "ascend910b3"), l->bound),
-               100 * l->share[l->bound]);
-        if (error < 0)
-            error = -error;
+        double error = error_of(*state, t, &us[i]);
         worst = error > worst ? error : worst;
         if (t->tuned) {
             double ratio = us[i] / us[i - 1], want = t->us / timings[i - 1].us;
@@ -223,7 +245,16 @@ static void published_timings(void **state)
         printf("\n");
         assert_true(t->tuned || error <= 0.15);
     }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        double error = error_of(*state, &blocks[i], &us[i]);
+        worst = error > worst ? error : worst;
+        printf("\n");
+        for (size_t j = 0; j < i; j++, pairs++)
+            right += (us[i] < us[j]) == (blocks[i].us < blocks[j].us);
+    }
+    printf("%d of %d pairs of blocks in the right order\n", right, pairs);
     printf("worst %.1f %%\n", 100 * worst); /* what reports print */
+    assert_true(right >= pairs - 2);
     assert_true(100 * worst <= SIMULATE_ERROR && 100 * worst > SIMULATE_ERROR - 1);
 }
 
@@ -290,7 +321,10 @@ static Op flag_of(TileKind kind, Unit unit, Unit other, uint8_t sub, int64_t num
                 .b = begins_set};
 }
 
-static int64_t launch_cycles(const Machine *m) { return m->costs.launch * m->clock.core / 1000; }
+static int64_t launch_cycles(const Machine *m, int64_t cores)
+{
+    return (m->costs.launch + cores * m->costs.start) * m->clock.core / 1000;
+}
 
 static void a_product_takes_its_steps(void **state)
 {
@@ -303,8 +337,8 @@ static void a_product_takes_its_steps(void **state)
     vec_push(a, ops, product(16, 16, 16, 4));
     const Simulated *s = simulate(a, t);
     const Span *at = s->launches[0].spans[0];
-    assert_int_equal(s->launches[0].begin, launch_cycles(m));
-    assert_int_equal(at[0].from, launch_cycles(m) + m->costs.issue);
+    assert_int_equal(s->launches[0].begin, launch_cycles(m, 1));
+    assert_int_equal(at[0].from, launch_cycles(m, 1) + m->costs.issue);
     assert_int_equal(at[0].to - at[0].from, 8 * 16 * 4);
     assert_int_equal(at[1].from, at[0].to); /* the next one does not wait for the sums */
     assert_int_equal(at[1].to - at[1].from, 2);
