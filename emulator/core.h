@@ -4,7 +4,7 @@
  *   event          memory that the next operation reads or writes (other: an AccessForm): `a` runs of `b` bytes, which begin
  *                  `c` bytes apart; gm: the first of them
  *   pack           a box of `a` x `b` elements of `bytes` goes into a panel; c: 1 where it is turned on the way
- *   product        `a` rows, `b` columns, depth `c`; other: how the right operand stands, a RightForm; gm: bytes of its rows
+ *   product        `a` rows, `b` columns, depth `c`; other: how the right operand stands, a RightForm; gm: elements of its rows
  *   store          `a` elements, `b` instructions for each */
 #ifndef EMULATOR_CORE_H
 #define EMULATOR_CORE_H

@@ -409,7 +409,7 @@ static int event_flag(Emulator *e, StmtId id, const int64_t *v)
 
 /* ---- vector and scalar loops ---- */
 
-uint32_t emulator_nodes(const Emulator *e, StmtId first)
+static uint32_t nodes_of(const Emulator *e, StmtId first)
 {
     uint32_t n = 0;
     for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
@@ -418,7 +418,7 @@ uint32_t emulator_nodes(const Emulator *e, StmtId first)
         if (s->value != NONE)
             each_below (x, e->k, s->value, EVERYWHERE)
                 n += x_at(e->k, *x)->kind == X_OP && x_at(e->k, *x)->type != TY_INT;
-        n += emulator_nodes(e, s->first);
+        n += nodes_of(e, s->first);
     }
     return n;
 }
@@ -453,7 +453,7 @@ static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
         return 0;
     Work *w = &e->work[id];
     if (!w->instructions)
-        *w = (Work){1 + emulator_nodes(e, s->first), tile_is_vector(e->k, s->first) ? UNIT_vector : UNIT_scalar,
+        *w = (Work){1 + nodes_of(e, s->first), tile_is_vector(e->k, s->first) ? UNIT_vector : UNIT_scalar,
                     writes_numbers(e, s->first)};
     Op *op = emulator_op(e, id, w->unit);
     op->kind = op->unit == UNIT_vector ? TILE_for : TILE_store;

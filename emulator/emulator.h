@@ -6,7 +6,9 @@
  *   run    the statements also do their work on the data;
  *   check  likewise, and every access is held against what the units have agreed on (check.h);
  *   model  nothing is done with the data: only what the cycle model needs is noted, so that sizes may be any.
- * The operations are the same in all of them: what is counted while a plan runs is what the model times. */
+ * The operations are the same in all of them: what is counted while a plan runs is what the model times.
+ *
+ * Code for a CPU runs in mode model only; what its operations are stands in core.h. */
 #ifndef EMULATOR_EMULATOR_H
 #define EMULATOR_EMULATOR_H
 

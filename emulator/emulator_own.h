@@ -39,8 +39,7 @@ struct Emulator {
 };
 
 static inline const Stmt *emulator_stmt(const Emulator *e, StmtId id) { return &e->k->tiles->stmts.at[id]; }
-Op *emulator_op(Emulator *e, StmtId id, Unit unit);       /* a new one of the core that does the item */
-uint32_t emulator_nodes(const Emulator *e, StmtId first); /* operations on floats, and stores, in a list */
+Op *emulator_op(Emulator *e, StmtId id, Unit unit); /* a new one of the core that does the item */
 /* The runs of contiguous elements of a box in rows whose elements stand `down` and `right` apart: the op's a, b, c. */
 void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t down, int64_t right);
 
