@@ -75,6 +75,14 @@ static const char *run_compiled(const Check *check, const CheckCase *c, const Ch
     return check->o->tiles ? check_compare(c, want, &got, 0, &score) : NULL;
 }
 
+const char *check_dim_names(const Module *m)
+{
+    const char *names = "";
+    for (DimId d = 0; d < m->dims.len; d++)
+        names = arena_printf(m->arena, "%s%s%s", names, d ? ", " : "", m->dims.at[d].name);
+    return names;
+}
+
 const char *check_take_size(const Module *m, const char *text, int64_t *dims)
 {
     size_t len = strcspn(text, "=");
@@ -91,7 +99,8 @@ const char *check_take_size(const Module *m, const char *text, int64_t *dims)
                    ? arena_printf(m->arena, "'%s': a size is from 0 to %lld", text, LLONG_MAX)
                    : NULL;
     }
-    return arena_printf(m->arena, "'%s' is not NAME=SIZE of a dimension of this file", text);
+    return arena_printf(m->arena, "'%s' is not NAME=SIZE of a dimension of this file (%s)", text,
+                        check_dim_names(m));
 }
 
 const Kernel *check_chosen_kernel(const Check *check)

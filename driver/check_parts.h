@@ -14,8 +14,8 @@
 typedef struct Check {
     const CheckOptions *o;
     FILE *out;
-    Compilation *c;                 /* the reference: read and derived */
-    Compilation *for_jit, *for_so;  /* own what the code below needs */
+    Compilation *c;                /* the reference: read and derived */
+    Compilation *for_jit, *for_so; /* own what the code below needs */
     Loaded jit, so;
     int has_so;
     unsigned runs, failed;
@@ -35,9 +35,9 @@ typedef struct CheckCase {
     const int64_t *dims; /* by DimId */
     const TestRun *run;  /* routings; NULL: uniform */
     Random random;
-    int positive;        /* floats are positive: for kernels that take roots and logarithms */
-    int unrounded;       /* floats as drawn, so that no two of a 16-bit type are equal: for finite differences */
-    int64_t shrink;      /* i32 parameters stay below their extent / shrink; at least 1 */
+    int positive;   /* floats are positive: for kernels that take roots and logarithms */
+    int unrounded;  /* floats as drawn, so that no two of a 16-bit type are equal: for finite differences */
+    int64_t shrink; /* i32 parameters stay below their extent / shrink; at least 1 */
     const CheckValue *given; /* NULL, or by parameter: what is not random (data or route set) */
     CheckValue *values;
 } CheckCase;
@@ -45,8 +45,8 @@ typedef struct CheckCase {
 /* Where compiled code comes from, and how it is called. */
 typedef struct CheckTarget {
     const Loaded *code;
-    int threads; /* as in moe_ctx */
-    int dirty; /* call a second time with the work space full of NaN */
+    int threads;                /* as in moe_ctx */
+    int dirty;                  /* call a second time with the work space full of NaN */
     const Emulation *emulation; /* NULL, or code is a plan's, which is run in this mode */
     EmulateMode mode;
 } CheckTarget;
@@ -78,7 +78,8 @@ void check_unload(Check *check);
 
 /* ---- check.c ---- */
 
-CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims, const TestRun *run);
+CheckCase check_new_case(const Check *check, Arena *a, const Kernel *k, const int64_t *dims,
+                         const TestRun *run);
 /* Random inputs that the kernel accepts, if there are any, and the reference on them. NULL, or an error text. */
 const char *check_find_inputs(CheckCase *c, int with_bounds, CheckReference *r);
 int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
@@ -86,12 +87,13 @@ int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
 /* ---- check_once.c ---- */
 
 const Kernel *check_chosen_kernel(const Check *check); /* the one that is asked for, else the first; NULL */
+const char *check_dim_names(const Module *m);          /* "T, H" */
 /* "T=33" into dims[], by DimId; NULL or an error text. */
 const char *check_take_size(const Module *m, const char *text, int64_t *dims);
 
 /* ---- check_data.c ---- */
 
-int64_t check_extent_value(const CheckCase *c, Extent e); /* -1 on overflow */
+int64_t check_extent_value(const CheckCase *c, Extent e);    /* -1 on overflow */
 const Tensor *check_tensor(const Kernel *k, uint32_t param); /* NULL: a route */
 int64_t check_elements(const CheckCase *c, const Tensor *t);
 /* Fills c->values with random inputs; outputs get memory full of NaN. NULL, or which sizes are out of reach. */
@@ -120,8 +122,8 @@ typedef struct CheckScore {
 } CheckScore;
 
 /* NULL, or the first bad element. */
-const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got, double tolerance,
-                          CheckScore *score);
+const char *check_compare(const CheckCase *c, const CheckReference *want, const CheckResult *got,
+                          double tolerance, CheckScore *score);
 /* NULL, or the first element whose bits differ. */
 const char *check_same(const CheckCase *c, const CheckResult *a, const CheckResult *b);
 

@@ -78,7 +78,8 @@ static const char *take_size(const Module *m, const char *text, size_t len, int6
         sizes[d] = value;
         return NULL;
     }
-    return arena_printf(a, "--sizes: '%.*s' is not NAME=SIZE of a dimension of this file", (int)len, text);
+    return arena_printf(a, "--sizes: '%.*s' is not NAME=SIZE of a dimension of this file (%s)", (int)len,
+                        text, check_dim_names(m));
 }
 
 static const char *take_sizes(const Module *m, const char *text, int64_t *sizes)
