@@ -94,6 +94,12 @@ int plan_is_asked_for(const Kernel *k, ExprId root, ExprId node);
 /* Are all subscripts of the load linear in i? */
 int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
 
+/* A move into `to` of rows r0..r1 and columns c0..c1; the place there and the value are still to be set. */
+Stmt plan_box(Loc loc, TensorId to, IndexId row, ExprId r0, ExprId r1, IndexId column, ExprId c0, ExprId c1);
+/* What the vector unit reads from UB, moved in now; what it has written there, moved out. */
+void plan_bring(Planner *p, const Stmt *move, ExprId slot);
+void plan_take_away(Planner *p, const Stmt *move, TensorId from, ExprId slot);
+
 /* plan_vector.c: loops over elements. */
 int plan_is_vector(Planner *p, StmtId id); /* can the vector unit do it? */
 /* core: NONE, or the number of the vector core beside the cube core. */

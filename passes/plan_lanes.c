@@ -190,47 +190,28 @@ static ExprId on_chip(Lanes *y, ExprId value)
 
 static void move_in(Lanes *y, uint32_t i)
 {
-    Planner *p = y->p;
-    Stmt m = tile_stmt(TILE_pack, y->vector.loc);
-    m.buffer = y->in[i];
+    Loc loc = y->vector.loc;
+    IndexId one = lower_index(&y->p->l, "one");
+    Stmt m = plan_box(loc, y->in[i], one, zero(y), x_int(y->p->k, loc, 1), y->vector.var, y->f0, y->f1);
     m.nindex = 3;
     m.index[0] = y->slot;
-    m.index[1] = m.index[2] = m.from[0] = zero(y);
-    m.nbound = 2;
-    m.bound[0] = lower_index(&p->l, "one");
-    m.to[0] = x_int(p->k, m.loc, 1);
-    m.bound[1] = y->vector.var;
-    m.from[1] = y->f0;
-    m.to[1] = y->f1;
+    m.index[1] = m.index[2] = zero(y);
     m.value = y->load[i];
-    plan_flag(p, m.loc, TILE_wait, UNIT_vector, UNIT_mte2, y->in[i], y->slot);
-    lower_put(&p->l, m);
-    plan_flag(p, m.loc, TILE_set, UNIT_mte2, UNIT_vector, y->in[i], y->slot);
-    plan_flag(p, m.loc, TILE_wait, UNIT_mte2, UNIT_vector, y->in[i], y->slot);
+    plan_bring(y->p, &m, y->slot);
 }
 
 static void move_out(Lanes *y, const Stmt *s, TensorId out)
 {
-    Planner *p = y->p;
-    Kernel *k = p->k;
-    Stmt m = tile_stmt(TILE_pack, s->loc);
-    ExprId at[3] = {y->slot};
-    m.buffer = s->buffer;
+    Kernel *k = y->p->k;
+    IndexId one = lower_index(&y->p->l, "one"), column = lower_index(&y->p->l, "column");
+    ExprId at[3] = {y->slot, x_index(k, s->loc, one), x_index(k, s->loc, column)};
+    Stmt m = plan_box(s->loc, s->buffer, one, zero(y), x_int(k, s->loc, 1), column, zero(y),
+                      lower_difference(&y->p->l, y->f1, y->f0));
     m.nindex = s->nindex;
     for (uint32_t a = 0; a < s->nindex; a++)
         m.index[a] = x_substitute(k, s->index[a], &y->vector.var, &y->f0, 1);
-    m.nbound = 2;
-    for (uint32_t a = 0; a < 2; a++) {
-        m.bound[a] = lower_index(&p->l, a ? "column" : "one");
-        m.from[a] = zero(y);
-        at[1 + a] = x_index(k, s->loc, m.bound[a]);
-    }
-    m.to[0] = x_int(k, s->loc, 1);
-    m.to[1] = lower_difference(&p->l, y->f1, y->f0);
     m.value = x_load(k, s->loc, out, at);
-    plan_flag(p, s->loc, TILE_wait, UNIT_vector, UNIT_mte3, out, y->slot);
-    lower_put(&p->l, m);
-    plan_flag(p, s->loc, TILE_set, UNIT_mte3, UNIT_vector, out, y->slot);
+    plan_take_away(y->p, &m, out, y->slot);
 }
 
 static void put_store(Lanes *y, const Stmt *s)
@@ -269,10 +250,8 @@ static void put_store(Lanes *y, const Stmt *s)
     lower_close(&p->l, depth);
     for (uint32_t i = 0; i < nused; i++)
         plan_flag(p, s->loc, TILE_set, UNIT_vector, UNIT_mte2, y->in[used[i]], y->slot);
-    if (out < y->nout) {
-        plan_flag(p, s->loc, TILE_set, UNIT_vector, UNIT_mte3, y->out[out], y->slot);
+    if (out < y->nout)
         move_out(y, s, y->out[out]);
-    }
 }
 
 static void put_list(Lanes *y, StmtId first)

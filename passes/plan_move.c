@@ -154,3 +154,35 @@ void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot)
     else
         move_box(p, &s);
 }
+
+/* ---- vector work ---- */
+
+Stmt plan_box(Loc loc, TensorId to, IndexId row, ExprId r0, ExprId r1, IndexId column, ExprId c0, ExprId c1)
+{
+    Stmt m = tile_stmt(TILE_pack, loc);
+    m.buffer = to;
+    m.nbound = 2;
+    m.bound[0] = row;
+    m.from[0] = r0;
+    m.to[0] = r1;
+    m.bound[1] = column;
+    m.from[1] = c0;
+    m.to[1] = c1;
+    return m;
+}
+
+void plan_bring(Planner *p, const Stmt *m, ExprId slot)
+{
+    plan_flag(p, m->loc, TILE_wait, UNIT_vector, UNIT_mte2, m->buffer, slot);
+    lower_put(&p->l, *m);
+    plan_flag(p, m->loc, TILE_set, UNIT_mte2, UNIT_vector, m->buffer, slot);
+    plan_flag(p, m->loc, TILE_wait, UNIT_mte2, UNIT_vector, m->buffer, slot);
+}
+
+void plan_take_away(Planner *p, const Stmt *m, TensorId from, ExprId slot)
+{
+    plan_flag(p, m->loc, TILE_set, UNIT_vector, UNIT_mte3, from, slot);
+    plan_flag(p, m->loc, TILE_wait, UNIT_vector, UNIT_mte3, from, slot);
+    lower_put(&p->l, *m);
+    plan_flag(p, m->loc, TILE_set, UNIT_mte3, UNIT_vector, from, slot);
+}

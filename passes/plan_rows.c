@@ -14,7 +14,7 @@ typedef struct Rows {
     Planner *p;
     Stmt loop;
     ExprId first, last, r0, r1; /* rows of this core; of these, at a time */
-    ExprId value[VALUES_MAX];     /* loads of one value for each row; where in UB */
+    ExprId value[VALUES_MAX];   /* loads of one value for each row; where in UB */
     TensorId in[VALUES_MAX];
     uint32_t nvalues;
     Stmt result[VALUES_MAX]; /* stores of one value for each row */
@@ -145,29 +145,17 @@ static StmtId list_on_chip(Rows *y, StmtId first)
 /* A row of values, from or to memory. */
 static Stmt new_move(Rows *y, TensorId to, IndexId column, ExprId from, ExprId end)
 {
-    Stmt m = tile_stmt(TILE_pack, y->loop.loc);
-    m.buffer = to;
-    m.nbound = 2;
-    m.bound[0] = lower_index(&y->p->l, "one");
-    m.from[0] = zero(y);
-    m.to[0] = x_int(y->p->k, m.loc, 1);
-    m.bound[1] = column;
-    m.from[1] = from;
-    m.to[1] = end;
-    return m;
+    IndexId one = lower_index(&y->p->l, "one");
+    return plan_box(y->loop.loc, to, one, zero(y), x_int(y->p->k, y->loop.loc, 1), column, from, end);
 }
 
 static void move_in(Rows *y, uint32_t i)
 {
-    Planner *p = y->p;
     Stmt m = new_move(y, y->in[i], y->loop.var, y->r0, y->r1);
     m.nindex = 3;
     m.index[0] = m.index[1] = m.index[2] = zero(y);
     m.value = y->value[i];
-    plan_flag(p, m.loc, TILE_wait, UNIT_vector, UNIT_mte2, y->in[i], zero(y));
-    lower_put(&p->l, m);
-    plan_flag(p, m.loc, TILE_set, UNIT_mte2, UNIT_vector, y->in[i], zero(y));
-    plan_flag(p, m.loc, TILE_wait, UNIT_mte2, UNIT_vector, y->in[i], zero(y));
+    plan_bring(y->p, &m, zero(y));
 }
 
 static void move_out(Rows *y, uint32_t i)
@@ -182,10 +170,7 @@ static void move_out(Rows *y, uint32_t i)
     for (uint32_t a = 0; a < s->nindex; a++)
         m.index[a] = x_substitute(k, s->index[a], &y->loop.var, &y->r0, 1);
     m.value = x_load(k, m.loc, y->out[i], at);
-    plan_flag(p, m.loc, TILE_set, UNIT_vector, UNIT_mte3, y->out[i], zero(y));
-    plan_flag(p, m.loc, TILE_wait, UNIT_vector, UNIT_mte3, y->out[i], zero(y));
-    lower_put(&p->l, m);
-    plan_flag(p, m.loc, TILE_set, UNIT_mte3, UNIT_vector, y->out[i], zero(y));
+    plan_take_away(p, &m, y->out[i], zero(y));
 }
 
 /* Of UB, so that it is the vector unit's, which does one element. */

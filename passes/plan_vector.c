@@ -341,33 +341,25 @@ static ExprId load_in_tile(Stage *g, const Staged *s)
     return x_load(g->p->k, (Loc){0}, s->buffer, index);
 }
 
-static Stmt new_move(const Stage *g, TensorId to)
-{
-    Stmt s = tile_stmt(TILE_pack, g->vector.loc);
-    s.buffer = to;
-    s.nbound = 2;
-    return s;
-}
-
 static void move_in(Stage *g, const Staged *s)
 {
     Planner *p = g->p;
     Kernel *k = p->k;
+    Loc loc = g->vector.loc;
     uint32_t depth = p->l.depth;
-    Stmt m = new_move(g, s->buffer);
+    int box = s->shape == SHAPE_BOX, values = s->shape == SHAPE_VALUES;
+    ExprId row = zero(g);
+    if (s->shape == SHAPE_ROWS) {
+        lower_for(&p->l, loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
+        row = minus(g, x_index(k, loc, g->row), g->r0);
+    }
+    Stmt m = plan_box(loc, s->buffer, box ? g->row : lower_index(&p->l, "one"), box ? g->r0 : zero(g),
+                      box ? g->r1 : x_int(k, loc, 1), values ? g->row : g->col, values ? g->r0 : g->f0,
+                      values ? g->r1 : g->f1);
     m.nindex = 3;
     m.index[0] = g->slot;
-    m.index[1] = m.index[2] = zero(g);
-    if (s->shape == SHAPE_ROWS) {
-        lower_for(&p->l, m.loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
-        m.index[1] = minus(g, x_index(k, m.loc, g->row), g->r0);
-    }
-    m.bound[0] = s->shape == SHAPE_BOX ? g->row : lower_index(&p->l, "one");
-    m.from[0] = s->shape == SHAPE_BOX ? g->r0 : zero(g);
-    m.to[0] = s->shape == SHAPE_BOX ? g->r1 : x_int(k, m.loc, 1);
-    m.bound[1] = s->shape == SHAPE_VALUES ? g->row : g->col;
-    m.from[1] = s->shape == SHAPE_VALUES ? g->r0 : g->f0;
-    m.to[1] = s->shape == SHAPE_VALUES ? g->r1 : g->f1;
+    m.index[1] = row;
+    m.index[2] = zero(g);
     m.value = s->load;
     lower_put(&p->l, m);
     lower_close(&p->l, depth);
@@ -377,26 +369,23 @@ static void move_out(Stage *g, const Staged *s)
 {
     Planner *p = g->p;
     Kernel *k = p->k;
+    Loc loc = g->vector.loc;
     const Stmt *store = &g->stores[s->store];
-    uint32_t depth = p->l.depth, n = store->nindex, rows = s->shape == SHAPE_ROWS;
-    Stmt m = new_move(g, store->buffer);
+    uint32_t depth = p->l.depth;
+    int rows = s->shape == SHAPE_ROWS, box = s->shape == SHAPE_BOX;
     IndexId from[2] = {g->col, g->row};
-    ExprId to[2] = {g->f0, g->r0}, at[3] = {g->slot};
+    ExprId to[2] = {g->f0, g->r0};
     if (rows)
-        lower_for(&p->l, m.loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
-    m.nindex = (uint8_t)n;
-    for (uint32_t a = 0; a < n; a++)
-        m.index[a] = x_substitute(k, store->index[a], from, to, s->shape == SHAPE_BOX ? 2 : 1);
-    for (uint32_t a = 0; a < 2; a++) {
-        m.bound[a] = lower_index(&p->l, a ? "column" : "row");
-        m.from[a] = zero(g);
-        at[1 + a] = x_index(k, m.loc, m.bound[a]);
-    }
-    m.to[0] = s->shape == SHAPE_BOX ? minus(g, g->r1, g->r0) : x_int(k, m.loc, 1);
-    m.to[1] = minus(g, g->f1, g->f0);
-    if (rows)
-        at[1] = minus(g, x_index(k, m.loc, g->row), g->r0);
-    m.value = x_load(k, m.loc, s->buffer, at);
+        lower_for(&p->l, loc, LOOP_ORDERED, g->row, g->r0, g->r1, 1);
+    IndexId row = lower_index(&p->l, "row"), column = lower_index(&p->l, "column");
+    Stmt m = plan_box(loc, store->buffer, row, zero(g), box ? minus(g, g->r1, g->r0) : x_int(k, loc, 1),
+                      column, zero(g), minus(g, g->f1, g->f0));
+    ExprId at[3] = {g->slot, rows ? minus(g, x_index(k, loc, g->row), g->r0) : x_index(k, loc, row),
+                    x_index(k, loc, column)};
+    m.nindex = store->nindex;
+    for (uint32_t a = 0; a < store->nindex; a++)
+        m.index[a] = x_substitute(k, store->index[a], from, to, box ? 2 : 1);
+    m.value = x_load(k, loc, s->buffer, at);
     lower_put(&p->l, m);
     lower_close(&p->l, depth);
 }
