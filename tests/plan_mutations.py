@@ -23,7 +23,7 @@ MACHINE = sys.argv[sys.argv.index("--machine") + 1] if "--machine" in sys.argv e
 FILES = [("gate_up", "gate_up", "T=70 K=2 E=2 H=300 F=140; routing zipf(1.2)"),
          ("xent", "xent", "T=70 H=72 V=300")]
 MORE = [("attention", "attention", "B=1 S=300 N=1 D=72"),
-        ("moe_ffn", "ffn", "T=70 K=2 E=2 H=300 F=140; routing zipf(1.2)")]
+        ("moe_ffn", "ffn", "T=70 K=2 E=2 H=304 F=144; routing zipf(1.2)")]
 BUFFER = r"    (l1|l0a|l0b|l0c|ub) (\w+): (\w+)\[(.*)\]( zN| nZ| zZ)? at (\d+)$"
 UNREACHED = 'check 0 == 1 else COMPUTED "reached"'
 
