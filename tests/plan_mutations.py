@@ -4,7 +4,7 @@
 Kernels of examples are planned for an NPU, edited, and run with `moec test --emulate=check`:
   flag    a set or a wait is taken out
   shrink  a buffer on the chip loses a slot, or its rows or columns beyond the first fractal
-  place   a buffer on the chip begins where another one of the launch does, behind the end of its space, or not where one may
+  place   a buffer on the chip begins where another one that is used with it does, behind the end of its space, or not where one may
   box     a move or a product is longer than its buffer
 Each must be refused by the verifier, or found by the checker. An edit that never runs at these sizes is shown to be so by a
 check that fails in its place. -v lists every edit with what became of it; --all has longer kernels too."""
@@ -79,9 +79,9 @@ class Plan:
             if found := re.match(BUFFER, line):
                 yield n, *found.groups()
 
-    def launches_of(self, name):
-        """Lines of the launches that name a buffer."""
-        heads = [n for n, line in enumerate(self.lines) if line.startswith("    launch ")] + [len(self.lines)]
+    def stretches_of(self, name):
+        """Lines at which a launch, or a loop that has UB for itself, begins and names a buffer."""
+        heads = [n for n, line in enumerate(self.lines) if re.match(r"    launch |\s+set mte3 -> mte2 ", line)] + [len(self.lines)]
         return {a for a, b in zip(heads, heads[1:]) if any(re.search(rf"(?<![\w.]){name}\b", x) for x in self.lines[a:b])}
 
 
@@ -125,8 +125,8 @@ def places(p):
                     replaced(p, n, f"    {space} {name}: {elem}[{extents}]{layout or ''} at {to}"), list(unused(p, name)))
         yield moved(int(at) + 8)
         yield moved(1 << 20)
-        for _, other_space, other, *_, other_at in found:
-            if other_space == space and other_at != at and p.launches_of(name) & p.launches_of(other):
+        for _, other_space, other, *_, other_at in reversed(found):
+            if other_space == space and other_at != at and p.stretches_of(name) & p.stretches_of(other):
                 yield moved(other_at)
                 break
 
