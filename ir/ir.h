@@ -513,8 +513,11 @@ int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 int x_loads_any(const Kernel *k, ExprId e);
 IndexId x_plain_index(const Kernel *k, ExprId e); /* the index variable that e is, or NONE */
-int x_is_unit(const Kernel *k, ExprId e,
-              IndexId i); /* e is i plus or minus something that i does not change */
+/* Is e i plus or minus something that i does not change? */
+int x_is_unit(const Kernel *k, ExprId e, IndexId i);
+/* Is the node evaluated whenever root is? Not if it is only on a side of `if`, or behind `and` or `or`: what it reads may
+ * not be there then. */
+int x_is_asked_for(const Kernel *k, ExprId root, ExprId node);
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */
 /* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. */
 typedef ExprId (*XRewrite)(Kernel *k, ExprId e, void *user);

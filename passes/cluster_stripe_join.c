@@ -181,7 +181,9 @@ Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
     if (stripe_on_left(k, q, key[s->nkeys - 1]) >= 0)
         return PART_DIRECT;
     ExprId sum = q->kind == EQ_TOP ? (ExprId)NONE : sum_over(k, q->rhs, key[s->nkeys - 1]);
-    int carries = sum != NONE && (s->nkeys > 1 || is_sum_of_rows(k, q, sum, key[0]));
+    int carries =
+        sum != NONE && (s->nkeys > 1 || is_sum_of_rows(k, q, sum, key[0])) &&
+        (x_is_asked_for(k, q->rhs, sum) || checks_inside(s->f->k, sum)); /* it is computed everywhere */
     return carries ? PART_CARRIER : PART_NONE;
 }
 

@@ -7,7 +7,6 @@
  * its first value, and what its statements read and write are runs of as many elements. What the program takes its own
  * numbers from stays: loops around, conditions, integers. */
 #include "passes/expand.h"
-#include "passes/plan.h"
 
 /* An innermost loop, or the statement alone: count 1. */
 typedef struct Trips {
@@ -63,7 +62,7 @@ static uint32_t loads_of(Expander *x, ExprId e, ExprId **out)
     uint32_t n = 0;
     for (uint32_t i = 0; i < nodes.n; i++)
         if (x_at(x->k, nodes.at[i])->kind == X_LOAD && is_memory(x, nodes.at[i]) &&
-            (plan_is_asked_for(x->k, e, nodes.at[i]) || !looks_up(x->k, nodes.at[i])))
+            (x_is_asked_for(x->k, e, nodes.at[i]) || !looks_up(x->k, nodes.at[i])))
             loads[n++] = nodes.at[i];
     *out = loads;
     return n;

@@ -88,9 +88,6 @@ void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot);
 
 /* Does the pack read rows of memory that lie along the first axis of its box? */
 int plan_is_turned(const Kernel *k, const Stmt *pack);
-/* Is the node evaluated whenever root is? Not if it is only on a side of `if`, or behind `and` or `or`: what it reads may
- * not be there then. */
-int plan_is_asked_for(const Kernel *k, ExprId root, ExprId node);
 /* Are all subscripts of the load linear in i? */
 int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
 

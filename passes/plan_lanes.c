@@ -46,7 +46,7 @@ static int note_loads(Lanes *y, ExprId e)
             !x_uses_index(k, *x, y->vector.var))
             continue;
         if (!plan_is_memory(&k->tensors.at[n->sym]) || !plan_is_linear(k, *x, y->vector.var) ||
-            is_in_flight(y, n->sym) || !plan_is_asked_for(k, e, *x))
+            is_in_flight(y, n->sym) || !x_is_asked_for(k, e, *x))
             return 0;
         uint32_t i = 0;
         while (i < y->nin && y->load[i] != *x)

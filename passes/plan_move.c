@@ -36,25 +36,6 @@ static int is_move(const Kernel *k, const Stmt *s)
            (plan_is_linear(k, s->value, s->bound[0]) || plan_is_linear(k, s->value, s->bound[1]));
 }
 
-int plan_is_asked_for(const Kernel *k, ExprId root, ExprId node)
-{
-    Arena *arena = k->module->arena;
-    Nodes nodes = x_below(k, root, EVERYWHERE);
-    ExprMap asked = x_map(arena, nodes.n);
-    *x_map_at(&asked, root) = 1;
-    for (uint32_t i = nodes.n; i-- > 0;) {
-        ExprId e = nodes.at[i];
-        if (x_map_get(&asked, e) == NONE)
-            continue;
-        if (e == node)
-            return 1;
-        int lazy = x_at(k, e)->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or);
-        for (uint32_t a = 0; a < (lazy ? 1u : x_at(k, e)->nargs); a++)
-            *x_map_at(&asked, x_arg(k, e, a)) = 1;
-    }
-    return 0;
-}
-
 int plan_is_turned(const Kernel *k, const Stmt *s)
 {
     const Expr *x = x_at(k, s->value);

@@ -99,7 +99,7 @@ static int is_used(const Stage *g, ExprId subscript, Extent extent)
             for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
                 if (x_arg(k, nodes.at[i], a) == subscript &&
                     ext_same(k->module, k->tensors.at[x->sym].axes[a].extent, extent) &&
-                    plan_is_asked_for(k, g->values[n], nodes.at[i]))
+                    x_is_asked_for(k, g->values[n], nodes.at[i]))
                     return 1;
         }
     }
@@ -119,7 +119,7 @@ static int may_move(const Stage *g, ExprId load, uint32_t store)
 {
     const Tensor *t = &g->p->k->tensors.at[x_at(g->p->k, load)->sym];
     if (t->space == SPACE_REG || !x_uses_index(g->p->k, load, g->col) ||
-        plan_is_asked_for(g->p->k, g->values[store], load))
+        x_is_asked_for(g->p->k, g->values[store], load))
         return 1;
     for (uint32_t a = 0; a < x_at(g->p->k, load)->nargs; a++) {
         ExprId subscript = x_arg(g->p->k, load, a);
