@@ -42,6 +42,7 @@ Checker *checker_new(Arena *a, const Machine *machine, const Kernel *k, const in
     c->dirty = arena_array(a, int64_t, SPACE_COUNT);
     c->flag_of = arena_array(a, uint32_t, k->tiles->stmts.len);
     c->loose = arena_array(a, uint8_t, k->tensors.len);
+    c->masked = arena_array(a, uint8_t, k->tiles->stmts.len + 1);
     Shape *shapes = arena_array(a, Shape, k->tensors.len);
     c->shapes = shapes;
     for (Space s = 0; s < SPACE_COUNT; s++)
@@ -311,7 +312,7 @@ static Access *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, Te
     *out = (Access){.stmt = stmt,
                     .buffer = buffer,
                     .write = write,
-                    .loose = c->loose[buffer],
+                    .loose = c->loose[buffer] || (!write && check_is_masked(c, stmt)),
                     .shape = c->shapes[buffer],
                     .thread = check_thread(sub, unit)};
     out->knows = check_core(c)->knows + (size_t)out->thread * c->threads;

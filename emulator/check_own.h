@@ -75,6 +75,7 @@ struct Checker {
     uint32_t *flag_of; /* by StmtId: number of its FlagKind */
     /* by TensorId: in thread space, and the scalar unit writes it in this launch, who knows where */
     uint8_t *loose;
+    uint8_t *masked; /* by StmtId: check_is_masked() + 1, or 0: not looked at yet */
     Runs runs;
     const char *error;
 };
@@ -92,5 +93,8 @@ const char *check_element_text(const Checker *c, TensorId t, const Box *b); /* l
 /* check_flag.c */
 void check_find_flags(Checker *c); /* of the launch */
 void check_flags_rest(Checker *c); /* the item is over: every flag is as it began */
+
+/* check_mask.c: is what the move brings only looked at behind conditions? */
+int check_is_masked(Checker *c, StmtId pack);
 
 #endif

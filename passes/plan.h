@@ -53,6 +53,8 @@ static inline int plan_is_memory(const Tensor *t)
     return space_is_memory(t->space) && layout_is_dense(t->layout);
 }
 
+/* Of what a core keeps of its item, a row less the item's first one: it has a place for each of them. */
+int plan_is_own_row(const Kernel *k, const Tensor *t, ExprId subscript);
 /* Does another scalar unit than that of a vector core, or another unit, write the buffer in this launch? */
 static inline int plan_is_made(const Planner *p, TensorId t)
 {

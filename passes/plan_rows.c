@@ -32,6 +32,14 @@ static int is_result(const Rows *y, TensorId t)
     return 0;
 }
 
+/* What is moved is moved whether it is asked for or not, so it must be there. */
+static int may_move(const Kernel *k, ExprId root, ExprId load)
+{
+    const Expr *x = x_at(k, load);
+    return x_is_asked_for(k, root, load) ||
+           (x->nargs == 1 && plan_is_own_row(k, &k->tensors.at[x->sym], x_arg(k, load, 0)));
+}
+
 /* Values that do not vary with the columns (col: NONE where there are none). */
 static int note_values(Rows *y, ExprId e, IndexId col)
 {
@@ -44,7 +52,8 @@ static int note_values(Rows *y, ExprId e, IndexId col)
             continue;
         while (i < y->nvalues && y->value[i] != *x)
             i++;
-        if (is_result(y, n->sym) || i == VALUES_MAX || !plan_is_row_value(k, *x, y->loop.var))
+        if (is_result(y, n->sym) || i == VALUES_MAX || !plan_is_row_value(k, *x, y->loop.var) ||
+            !may_move(k, e, *x))
             return 0;
         y->value[i] = *x;
         y->nvalues += i == y->nvalues;

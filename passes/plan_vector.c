@@ -106,8 +106,7 @@ static int is_used(const Stage *g, ExprId subscript, Extent extent)
     return 0;
 }
 
-/* Of what a core keeps of its item, a row less the item's first one: it has a place for each of them. */
-static int is_own_row(const Kernel *k, const Tensor *t, ExprId subscript)
+int plan_is_own_row(const Kernel *k, const Tensor *t, ExprId subscript)
 {
     return t->space == SPACE_THREAD && x_is_op(k, subscript, OP_sub) &&
            x_at(k, x_arg(k, subscript, 0))->kind == X_INDEX &&
@@ -117,13 +116,14 @@ static int is_own_row(const Kernel *k, const Tensor *t, ExprId subscript)
 /* What is moved is moved whether it is asked for or not, so it must be there. */
 static int may_move(const Stage *g, ExprId load, uint32_t store)
 {
-    const Tensor *t = &g->p->k->tensors.at[x_at(g->p->k, load)->sym];
-    if (t->space == SPACE_REG || !x_uses_index(g->p->k, load, g->col) ||
-        x_is_asked_for(g->p->k, g->values[store], load))
+    TensorId id = x_at(g->p->k, load)->sym;
+    const Tensor *t = &g->p->k->tensors.at[id];
+    int moves = t->space != SPACE_REG && (x_uses_index(g->p->k, load, g->col) || plan_is_made(g->p, id));
+    if (!moves || x_is_asked_for(g->p->k, g->values[store], load))
         return 1;
     for (uint32_t a = 0; a < x_at(g->p->k, load)->nargs; a++) {
         ExprId subscript = x_arg(g->p->k, load, a);
-        if (!is_used(g, subscript, t->axes[a].extent) && !is_own_row(g->p->k, t, subscript) &&
+        if (!is_used(g, subscript, t->axes[a].extent) && !plan_is_own_row(g->p->k, t, subscript) &&
             ir_prove_range(g->p->k, subscript, t->axes[a], NONE) != PROOF_INSIDE)
             return 0;
     }
