@@ -83,7 +83,8 @@ void lower_store(Lower *l, Loc loc, TensorId t, const ExprId *index, ExprId valu
     lower_put(l, s);
     if (!l->k->tensors.at[t].both)
         return;
-    s.value = x_load(l->k, loc, t, index); /* as it is now: the expression may read what it was */
+    if (add || x_loads_any(l->k, value))
+        s.value = x_load(l->k, loc, t, index); /* as it is now: the expression may read what it was */
     s.add = 0;
     s.buffer = tile_turned(l->k, t);
     s.index[s.nindex - 2] = index[s.nindex - 1];
