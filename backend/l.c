@@ -203,11 +203,12 @@ V l_lane_bits(L *l, V mask)
     return LLVMBuildBitCast(l->b, mask, LLVMIntTypeInContext(l->ctx, l_width(mask)), "");
 }
 
+/* Lanes of a and b, one behind the other; behind both of them anything. */
 static V shuffled(L *l, V a, V b, uint32_t from, uint32_t n)
 {
     V lane[512];
     for (uint32_t i = 0; i < n; i++)
-        lane[i] = l_i32(l, from + i);
+        lane[i] = from + i < 2 * l_width(a) ? l_i32(l, from + i) : LLVMGetPoison(l->i32);
     return LLVMBuildShuffleVector(l->b, a, b, LLVMConstVector(lane, n), "");
 }
 
@@ -216,19 +217,10 @@ V l_part(L *l, V v, uint32_t from, uint32_t n)
     return shuffled(l, v, LLVMGetPoison(LLVMTypeOf(v)), from, n);
 }
 
-/* As many lanes as n, the last ones anything. */
-static V widened(L *l, V v, uint32_t n)
-{
-    V lane[512];
-    for (uint32_t i = 0; i < n; i++)
-        lane[i] = i < l_width(v) ? l_i32(l, i) : LLVMGetPoison(l->i32);
-    return LLVMBuildShuffleVector(l->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(lane, n), "");
-}
-
 V l_join(L *l, V a, V b)
 {
     uint32_t n = l_width(a), m = l_width(b);
-    return shuffled(l, a, n == m ? b : widened(l, b, n), 0, n + m);
+    return shuffled(l, a, n == m ? b : l_part(l, b, 0, n), 0, n + m);
 }
 
 V l_any(L *l, V mask)

@@ -47,7 +47,7 @@ int l_constant(V v, int64_t *value); /* v is a known integer */
 
 /* Operations. */
 V l_splat(L *l, V v, uint32_t lanes);
-V l_part(L *l, V v, uint32_t from, uint32_t n); /* lanes from .. from + n - 1 */
+V l_part(L *l, V v, uint32_t from, uint32_t n); /* lanes from .. from + n - 1; behind the last one anything */
 V l_join(L *l, V a, V b);                       /* the lanes of a, then those of b, which are not more */
 void l_match(L *l, V *a, V *b);
 V l_bin(L *l, LLVMOpcode op, V a, V b);

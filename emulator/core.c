@@ -232,16 +232,10 @@ static int64_t product_cycles(const Trace *t, const Op *op)
     return parts(op->b, f.cols) * column;
 }
 
-static int64_t tile_steps(const Machine *m, const Op *op)
-{
-    return parts(op->a, m->cube_16bit.rows) * parts(op->b, m->cube_16bit.cols) *
-           parts(op->c, m->cube_16bit.depth);
-}
-
 int64_t core_product_cycles(const Trace *t, const Op *op)
 {
     if (has_tiles(t, op))
-        return tile_steps(t->machine, op) * t->machine->core.tile;
+        return op_cube_steps(t->machine, op) * t->machine->core.tile;
     return parts(op->a * op->b * parts(op->c, fragment_of(t, op).terms) * 4, rate_of(t));
 }
 

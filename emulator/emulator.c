@@ -528,15 +528,20 @@ int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *
 
 /* ---- sums ---- */
 
-static void add_op(Counts *c, const Op *op, const Machine *m)
+int64_t op_cube_steps(const Machine *m, const Op *op)
 {
     const Blocks *cube = &m->cube_16bit;
+    return (op->a + cube->rows - 1) / cube->rows * ((op->b + cube->cols - 1) / cube->cols) *
+           ((op->c + cube->depth - 1) / cube->depth);
+}
+
+static void add_op(Counts *c, const Op *op, const Machine *m)
+{
     switch ((TileKind)op->kind) {
     case TILE_pack: c->bytes[op->path] += op->a * op->b; break;
     case TILE_product:
         c->products++;
-        c->cube_steps += (op->a + cube->rows - 1) / cube->rows * ((op->b + cube->cols - 1) / cube->cols) *
-                         ((op->c + cube->depth - 1) / cube->depth);
+        c->cube_steps += op_cube_steps(m, op);
         break;
     case TILE_set:
     case TILE_wait: c->flags++; break;

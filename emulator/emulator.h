@@ -96,6 +96,7 @@ typedef struct Counts {
     int64_t cube_steps; /* 16 x 16 x 16 multiply-adds (Machine.cube_16bit) that they take, edges rounded up */
     int64_t vector_elements, scalar_elements, flags;
 } Counts;
+int64_t op_cube_steps(const Machine *m, const Op *op); /* of one product */
 Counts trace_counts(const Trace *t);
 
 #endif

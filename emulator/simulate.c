@@ -60,17 +60,11 @@ static int meets_memory(const Op *op)
     return core_is_access(op) || (is_move(op) && path_unit((Path)op->path) != UNIT_mte1);
 }
 
-static int64_t cube_steps(const Machine *m, const Op *op)
-{
-    return parts(op->a, m->cube_16bit.rows) * parts(op->b, m->cube_16bit.cols) *
-           parts(op->c, m->cube_16bit.depth);
-}
-
 /* Cycles in which the unit can do nothing else; of what does not meet global memory. */
 static int64_t cycles_of(const Machine *m, const Op *op)
 {
     switch ((Unit)op->unit) {
-    case UNIT_cube: return cube_steps(m, op) * (op->bytes > 2 ? m->costs.cube_32bit : 1);
+    case UNIT_cube: return op_cube_steps(m, op) * (op->bytes > 2 ? m->costs.cube_32bit : 1);
     case UNIT_mte1: return parts(op->a * op->b, op->path == PATH_l1_l0a ? m->rates.l1_l0a : m->rates.l1_l0b);
     case UNIT_vector: return op->b * parts(op->a * (op->bytes ? op->bytes : 4), m->rates.vector);
     case UNIT_scalar: return op->a * later(op->b, 1) * m->costs.scalar;
@@ -161,7 +155,7 @@ static void count(Simulation *s, Station *station, const Op *op, int64_t cycles)
     if (is_move(op))
         s->out->bytes[op->path] += op->a * op->b;
     if (op->unit == UNIT_cube)
-        s->out->cube_steps += cube_steps(s->machine, op);
+        s->out->cube_steps += op_cube_steps(s->machine, op);
 }
 
 static Span do_here(Simulation *s, Core *c, const Op *op)

@@ -152,6 +152,17 @@ Stmt plan_box(Loc loc, TensorId to, IndexId row, ExprId r0, ExprId r1, IndexId c
     return m;
 }
 
+Stmt plan_drain(Planner *p, Loc loc, TensorId chip, ExprId rows, ExprId cols)
+{
+    Kernel *k = p->k;
+    ExprId zero = x_int(k, loc, 0);
+    IndexId row = lower_index(&p->l, "row"), column = lower_index(&p->l, "column");
+    ExprId at[3] = {zero, x_index(k, loc, row), x_index(k, loc, column)};
+    Stmt move = plan_box(loc, NONE, row, zero, rows, column, zero, cols);
+    move.value = x_load(k, loc, chip, at);
+    return move;
+}
+
 void plan_bring(Planner *p, const Stmt *m, ExprId slot)
 {
     plan_flag(p, m->loc, TILE_wait, UNIT_vector, UNIT_mte2, m->buffer, slot);

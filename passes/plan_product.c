@@ -315,20 +315,10 @@ static void multiply(Slabs *y, StmtId id)
 /* L0C -> the core's memory. */
 static Stmt to_core(Slabs *y, const Stmt *product, TensorId chip)
 {
-    Planner *p = y->p;
-    Stmt move = tile_stmt(TILE_pack, product->loc);
-    ExprId at[3] = {zero(y)};
+    Stmt move = plan_drain(y->p, product->loc, chip, product->size[0], product->size[1]);
     move.buffer = product->buffer;
     move.nindex = product->nindex;
     memcpy(move.index, product->index, sizeof move.index);
-    move.nbound = 2;
-    for (uint32_t a = 0; a < 2; a++) {
-        move.bound[a] = lower_index(&p->l, a ? "column" : "row");
-        move.from[a] = zero(y);
-        move.to[a] = product->size[a];
-        at[1 + a] = x_index(p->k, product->loc, move.bound[a]);
-    }
-    move.value = x_load(p->k, product->loc, chip, at);
     return move;
 }
 

@@ -241,7 +241,6 @@ void plan_rows(Planner *p, StmtId id, ExprId core)
     for (uint32_t i = 0; i < y.nresults; i++)
         move_out(&y, i);
     lower_close(&p->l, depth);
-    plan_give_back(p, 1);
 }
 
 /* ---- what it reads ---- */

@@ -89,23 +89,16 @@ Stmt plan_store(Planner *p, StmtId nest, TensorId chip)
     Kernel *k = p->k;
     Copied c;
     is_plain(p, nest, &c);
-    Loc loc = c.store.loc;
-    Stmt move = tile_stmt(TILE_pack, loc), *s = &c.store;
+    const Stmt *s = &c.store;
     IndexId at[2] = {c.row.var, c.col.var};
-    ExprId lo[2] = {c.row.lo, c.col.lo}, hi[2] = {c.row.hi, c.col.hi}, from[3] = {x_int(k, loc, 0)};
+    ExprId lo[2] = {c.row.lo, c.col.lo};
+    Stmt move = plan_drain(p, s->loc, chip, lower_difference(&p->l, c.row.hi, lo[0]),
+                           lower_difference(&p->l, c.col.hi, lo[1]));
     move.buffer = s->buffer;
     move.nindex = s->nindex;
     for (uint32_t i = 0; i < s->nindex; i++)
         move.index[i] = x_substitute(k, s->index[i], at, lo, 2);
-    move.nbound = 2;
-    for (uint32_t a = 0; a < 2; a++) {
-        move.bound[a] = lower_index(&p->l, a ? "column" : "row");
-        move.from[a] = from[0];
-        move.to[a] = lower_difference(&p->l, hi[a], lo[a]);
-        from[1 + a] = x_index(k, loc, move.bound[a]);
-    }
-    move.value = x_load(k, loc, chip, from);
     if (s->value != c.read)
-        move.value = x_op1(k, loc, x_at(k, s->value)->op, move.value);
+        move.value = x_op1(k, s->loc, x_at(k, s->value)->op, move.value);
     return move;
 }
