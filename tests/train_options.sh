@@ -33,10 +33,10 @@ refuses 1 "/nonexistent: No such file" --data /nonexistent
 refuses 1 "neither a regular file nor a folder" --data /dev/null
 refuses 1 "the data is too small" --data "$scratch/data"
 refuses 1 "1 binary files, 1 empty" --data "$scratch/data"
-refuses 1 "there is no such strategy" --strategy teams --data /usr/include
-refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data /usr/include
-refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data /usr/include --data-limit 1
+refuses 1 "there is no such strategy" --strategy teams --data LICENSE
+refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
+refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICENSE
 refuses 2 "unrecognized option" --no-such-option
 refuses 2 "is not an option" words
-refuses 1 "training has diverged" --steps 100 --lr 10 --warmup 0 --weight-decay 10 --clip 1e9 --layers 1 --width 16 --heads 1 --experts 2 --expert-width 8 --shared-width 8 --sequence 16 --data /usr/include --data-limit 1
+refuses 1 "training has diverged" --steps 100 --lr 10 --warmup 0 --weight-decay 10 --clip 1e9 --layers 1 --width 16 --heads 1 --experts 2 --expert-width 8 --shared-width 8 --sequence 16 --data LICENSE
 exit $failed
