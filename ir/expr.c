@@ -129,6 +129,14 @@ ExprId x_op1(Kernel *k, Loc loc, ScalarOp op, ExprId a)
     return op_node(k, loc, op, &a);
 }
 
+ExprId x_as(Kernel *k, ExprId e, Type type)
+{
+    if (type_of(k, e) == type)
+        return e;
+    ScalarOp cast = type == TY_BF16 ? OP_bf16 : type == TY_F16 ? OP_f16 : type == TY_INT ? OP_i32 : OP_f32;
+    return x_op1(k, x_at(k, e)->loc, cast, e);
+}
+
 ExprId x_op2(Kernel *k, Loc loc, ScalarOp op, ExprId a, ExprId b)
 {
     if (scalar_table[op].arity != 2)

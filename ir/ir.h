@@ -457,6 +457,7 @@ ExprId x_int(Kernel *k, Loc loc, int64_t value);
 ExprId x_extent(Kernel *k, Loc loc, Extent e);
 ExprId x_index(Kernel *k, Loc loc, IndexId i);
 ExprId x_op1(Kernel *k, Loc loc, ScalarOp op, ExprId a);
+ExprId x_as(Kernel *k, ExprId e, Type type); /* e itself, or cast; not TY_BOOL */
 ExprId x_op2(Kernel *k, Loc loc, ScalarOp op, ExprId a, ExprId b);
 ExprId x_load(Kernel *k, Loc loc, TensorId t, const ExprId *subscripts);
 ExprId x_if(Kernel *k, Loc loc, ExprId condition, ExprId then, ExprId otherwise);

@@ -47,7 +47,7 @@ static void canon_equation(Kernel *k, Equation *q)
         c.index[i] = settled(k, c.index[i]);
     c.rhs = settled(k, c.rhs);
     if (c.kind == EQ_ASSIGN && c.rhs != NONE)
-        c.rhs = canon_as(k, c.rhs, (Type)x_at(k, q->rhs)->type);
+        c.rhs = x_as(k, c.rhs, (Type)x_at(k, q->rhs)->type);
     if (c.guard != NONE) {
         Conjuncts guard = canon_conjuncts(k, settled(k, c.guard));
         c.guard = canon_and(k, c.loc, guard.list, guard.n);

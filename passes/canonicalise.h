@@ -16,7 +16,6 @@ ExprId canon_expr(Kernel *k, ExprId e); /* one walk over e, all rules */
 
 /* canonicalise_scalar.c */
 ExprId canon_op(Kernel *k, ExprId e);
-ExprId canon_as(Kernel *k, ExprId e, Type type); /* e, cast when its type differs */
 int canon_is_zero(const Kernel *k, ExprId e);
 
 /* canonicalise_condition.c. Lists of conjuncts: what is known to hold is dropped, repeats too. */

@@ -65,13 +65,13 @@ ExprId canon_if(Kernel *k, ExprId e)
     ExprId then = x_arg(k, e, 1), otherwise = x_arg(k, e, 2);
     Conjuncts c = canon_conjuncts(k, x_arg(k, e, 0));
     if (c.never)
-        return canon_as(k, otherwise, type);
+        return x_as(k, otherwise, type);
     if (c.n == 0)
-        return canon_as(k, then, type);
+        return x_as(k, then, type);
     ExprId condition = canon_and(k, loc, c.list, c.n);
     if (x_at(k, then)->kind == X_IF && x_arg(k, then, 2) == otherwise) {
         condition = x_and(k, loc, condition, x_arg(k, then, 0));
         then = x_arg(k, then, 1);
     }
-    return canon_as(k, x_if(k, loc, condition, then, otherwise), type);
+    return x_as(k, x_if(k, loc, condition, then, otherwise), type);
 }

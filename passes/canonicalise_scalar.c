@@ -12,14 +12,6 @@ static int is_float(const Kernel *k, ExprId e, double value)
 
 int canon_is_zero(const Kernel *k, ExprId e) { return is_float(k, e, 0) || x_is_int(k, e, 0); }
 
-ExprId canon_as(Kernel *k, ExprId e, Type type)
-{
-    if (type_of(k, e) == type)
-        return e;
-    ScalarOp cast = type == TY_BF16 ? OP_bf16 : type == TY_F16 ? OP_f16 : type == TY_INT ? OP_i32 : OP_f32;
-    return x_op1(k, x_at(k, e)->loc, cast, e);
-}
-
 /* ---- integers ---- */
 
 static int fold_integers(ScalarOp op, int64_t a, int64_t b, int64_t *out)
@@ -152,13 +144,13 @@ static ExprId canon_float(Kernel *k, ExprId e)
     switch (op) {
     case OP_mul:
         if (is_float(k, b, 1) || x_is_int(k, b, 1))
-            return canon_as(k, a, TY_F32);
+            return x_as(k, a, TY_F32);
         if (is_float(k, a, 1) || x_is_int(k, a, 1))
-            return canon_as(k, b, TY_F32);
+            return x_as(k, b, TY_F32);
         return sign_out(k, e, op, a, b);
     case OP_div:
         if (is_float(k, b, 1) || x_is_int(k, b, 1))
-            return canon_as(k, a, TY_F32);
+            return x_as(k, a, TY_F32);
         return sign_out(k, e, op, a, b);
     case OP_add:
         if (a == b)
@@ -173,8 +165,8 @@ static ExprId canon_float(Kernel *k, ExprId e)
             return x_op2(k, loc, OP_add, a, x_arg(k, b, 0));
         if (x_is_op(k, a, OP_neg) && x_arg(k, a, 0) == b)
             return x_op1(k, loc, OP_neg, x_op2(k, loc, OP_mul, x_float(k, loc, 2), b));
-        return canon_is_zero(k, b) ? canon_as(k, a, TY_F32) : e;
-    case OP_neg: return x_is_op(k, a, OP_neg) ? canon_as(k, x_arg(k, a, 0), TY_F32) : e;
+        return canon_is_zero(k, b) ? x_as(k, a, TY_F32) : e;
+    case OP_neg: return x_is_op(k, a, OP_neg) ? x_as(k, x_arg(k, a, 0), TY_F32) : e;
     default: return e;
     }
 }

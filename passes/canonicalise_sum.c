@@ -200,17 +200,17 @@ ExprId canon_reduce(Kernel *k, ExprId e)
     while (body_guard(k, &r) || canon_route_inverse(k, &r) || canon_solve(k, &r))
         ;
     if (r.kind != RED_SUM)
-        return canon_as(k, build(k, &r), type);
+        return x_as(k, build(k, &r), type);
     if (r.where.never)
-        return canon_as(k, zero(k, &r), type);
+        return x_as(k, zero(k, &r), type);
     ExprId times = take_idle_indices(k, &r);
     ExprId outside = take_free_conditions(k, &r);
     if (r.nbound)
         order_indices(k, &r);
     ExprId value = r.nbound ? with_factors_outside(k, &r) : r.body;
     if (times != NONE)
-        value = x_op2(k, r.loc, OP_mul, value, canon_as(k, times, type));
+        value = x_op2(k, r.loc, OP_mul, value, x_as(k, times, type));
     if (outside != NONE)
         value = x_if(k, r.loc, outside, value, zero(k, &r));
-    return canon_as(k, value, type);
+    return x_as(k, value, type);
 }

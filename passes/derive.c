@@ -84,10 +84,7 @@ void derive_emit(Sweep *s, EqKind kind, Loc loc, TensorId lhs, const IndexId *ov
 
 ExprId derive_cast(Kernel *k, ExprId e, Elem elem)
 {
-    Expr x = *x_at(k, e);
-    if (x.type == elem_type(elem))
-        return e;
-    return x_op1(k, x.loc, elem == EL_BF16 ? OP_bf16 : elem == EL_F16 ? OP_f16 : OP_f32, e);
+    return x_as(k, e, elem_type(elem));
 }
 
 ExprId derive_sum(Kernel *k, ExprId a, ExprId b)

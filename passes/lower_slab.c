@@ -69,6 +69,12 @@ static Elem elem_of(const Lower *l, const Together *g, ExprId left)
     return EL_BF16;
 }
 
+/* The type of a panel: on a CPU the operand's own one; on an NPU f32 where the cube multiplies f32 (elem_of). */
+static Elem panel_elem(const Lower *l, Elem own, Elem multiplied)
+{
+    return pass_npu(l->c) && multiplied == EL_F32 ? EL_F32 : own;
+}
+
 /* The box that stands for an operand's rows or columns, and its terms. */
 static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s, Elem elem, int left)
 {
@@ -181,9 +187,17 @@ static ExprId right_of(Lower *l, const Product *p, const Slab *s, Elem elem, Ten
     *panel = NONE;
     if (given != NONE)
         return given;
-    *panel = lower_thread(l, "right", p->right_elem, l->plan.depth, l->plan.strip, LAYOUT_PAIRS);
+    *panel = lower_thread(l, "right", panel_elem(l, p->right_elem, elem), l->plan.depth, l->plan.strip, LAYOUT_PAIRS);
     pack(l, x_at(l->k, p->reduce)->loc, *panel, p->right, s, elem, 0);
     return origin(l, *panel);
+}
+
+static TensorId pack_left(Lower *l, Loc loc, const Product *p, const Slab *s, Elem elem)
+{
+    TensorId panel = lower_thread(l, "left", panel_elem(l, p->left_elem, elem), l->plan.part, l->plan.depth,
+                                  LAYOUT_LINES);
+    pack(l, loc, panel, p->left, s, elem, 1);
+    return panel;
 }
 
 /* Rows that are too many for their left operand to stay in a cache go in parts. */
@@ -202,7 +216,6 @@ static void open_parts(Lower *l, Loc loc)
 static void add_slab(Lower *l, const Together *g, const Slab *s)
 {
     Loc loc = x_at(l->k, g->p[0].reduce)->loc;
-    const Plan *y = &l->plan;
     uint32_t depth = l->depth;
     TensorId left[REDUCE_MAX], panel[REDUCE_MAX];
     ExprId right[REDUCE_MAX], rows[2] = {l->part_first, l->part_end};
@@ -214,10 +227,7 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
         uint32_t same = 0;
         while (same < n && (g->p[same].left != p->left || g->p[same].left_elem != p->left_elem))
             same++;
-        left[n] =
-            same < n ? left[same] : lower_thread(l, "left", p->left_elem, y->part, y->depth, LAYOUT_LINES);
-        if (same == n)
-            pack(l, loc, left[n], p->left, s, elem_of(l, g, p->left), 1);
+        left[n] = same < n ? left[same] : pack_left(l, loc, p, s, elem_of(l, g, p->left));
         int turned = panel[n] == NONE && lower_given(l, p) == GIVEN_ROWS_TURNED;
         multiply(l, p, origin(l, left[n]), right[n], turned, s);
     }

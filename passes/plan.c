@@ -319,9 +319,10 @@ static void plan_launch(Planner *p, StmtId id)
     Loops loops = {0};
     find_loops(p, child, &loops);
     int64_t copies = p->copies[SPACE_L1];
-    plan_reserve(p, loops.at, loops.len);
-    if (plan_shrink(p, SPACE_L1))
+    p->terms = p->m->l0_blocks.depth;
+    do
         plan_reserve(p, loops.at, loops.len);
+    while (plan_shrink(p));
     s.first = s.next = NONE;
     lower_open(&p->l, s);
     plan_list(p, child);

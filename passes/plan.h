@@ -36,6 +36,7 @@ typedef struct Planner {
     uint8_t *reads, *writes; /* a statement of the launch does */
     StmtId *stored;          /* the nest that only stores these sums elsewhere, or NONE */
     int64_t copies[SPACE_COUNT];
+    int64_t terms;           /* of an operand that are in L0 at a time, at most */
     Vec(TensorId) left; /* sums that a launch of the kernel has stored elsewhere */
 } Planner;
 
@@ -76,7 +77,8 @@ void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, Tensor
                ExprId slot /* or NONE */);
 /* Now: what `first` did before this point of the program is over before `then` goes on. */
 void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer);
-int plan_shrink(Planner *p, Space s); /* 1: nothing is placed, and there is one copy of each block of s now */
+/* Of blocks that do not fit: one copy of each in L1, half the terms in L0. 1: it did so, and nothing is placed now. */
+int plan_shrink(Planner *p);
 void plan_fit(Planner *p);            /* reports buffers of the launch that are too large together */
 
 /* plan_store.c: sums that go from L0C to where they are wanted. */
@@ -110,8 +112,8 @@ uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max);
 
 /* Is the load a value for each row, next to those of other rows? */
 int plan_is_row_value(const Kernel *k, ExprId load, IndexId row);
-/* This vector core's part of the rows. */
-void plan_share(Planner *p, Loc loc, ExprId core, ExprId *first, ExprId *last);
+/* This vector core's part of first..last, rows or columns: all but the last one's is a multiple of `by`. */
+void plan_share(Planner *p, Loc loc, ExprId core, int64_t by, ExprId *first, ExprId *last);
 
 /* plan_lanes.c: loops over elements that keep something in registers. */
 int plan_is_lanes(Planner *p, StmtId id);

@@ -137,15 +137,21 @@ void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer)
 
 /* ---- the fit ---- */
 
-/* One copy of each block, if that is how they fit. */
-int plan_shrink(Planner *p, Space s)
+static int is_full(const Planner *p, Space s) { return taken(p, s) > on_chip(p, s)->bytes; }
+
+int plan_shrink(Planner *p)
 {
-    if (taken(p, s) <= on_chip(p, s)->bytes || p->copies[s] == 1)
+    int copies = is_full(p, SPACE_L1) && p->copies[SPACE_L1] > 1;
+    int terms = (is_full(p, SPACE_L0A) || is_full(p, SPACE_L0B)) && p->terms > p->m->align.fragment;
+    if (!copies && !terms)
         return 0;
     for (uint32_t i = 0; i < p->chips.len; i++)
         p->k->tensors.at[p->chips.at[i].buffer].space = SPACE_GM; /* it does not exist */
     p->chips.len = 0;
-    p->copies[s] = 1;
+    if (copies)
+        p->copies[SPACE_L1] = 1;
+    if (terms)
+        p->terms /= 2;
     return 1;
 }
 

@@ -150,7 +150,7 @@ static int64_t depth_of(const Slabs *y, int64_t rows, int64_t cols, int64_t dept
 {
     const Planner *p = y->p;
     const Machine *m = p->m;
-    int64_t n = m->l0_blocks.depth, bytes = (int64_t)elem_bytes(elem);
+    int64_t n = p->terms, bytes = (int64_t)elem_bytes(elem);
     while (n > depth)
         n /= 2;
     while (n > m->align.fragment && (rows * n * bytes * p->copies[SPACE_L0A] > m->l0a.bytes ||

@@ -223,7 +223,7 @@ void plan_rows(Planner *p, StmtId id, ExprId core)
         y.in[i] = take(&y, "in", x_at(p->k, y.value[i])->sym);
     for (uint32_t i = 0; i < y.nresults; i++)
         y.out[i] = take(&y, PLAN_OUT, y.result[i].buffer);
-    plan_share(p, loc, core, &y.first, &y.last);
+    plan_share(p, loc, core, 1, &y.first, &y.last);
     IndexId t0 = lower_index(&p->l, "t0");
     lower_for(&p->l, loc, LOOP_ORDERED, t0, y.first, y.last, p->m->align.block);
     y.r0 = x_index(p->k, loc, t0);

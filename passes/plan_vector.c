@@ -157,6 +157,13 @@ static int can_store(const Stage *g, uint32_t n)
     return 1;
 }
 
+/* What a `+=` leaves in the element: the sum, rounded as a store rounds it. */
+static ExprId added(Kernel *k, const Stmt *s)
+{
+    ExprId old = x_load(k, s->loc, s->buffer, s->index);
+    return x_as(k, x_op2(k, s->loc, OP_add, old, s->value), elem_type(k->tensors.at[s->buffer].elem));
+}
+
 /* Reads the nest; 0 when it has another form. */
 static int open_nest(Stage *g, StmtId id)
 {
@@ -186,8 +193,7 @@ static int open_nest(Stage *g, StmtId id)
         if (g->nstores == STAGED_MAX || plan_at(p, c).kind != TILE_store)
             return 0;
         Stmt store = plan_at(p, c);
-        ExprId old = store.add ? x_load(p->k, store.loc, store.buffer, store.index) : (ExprId)NONE;
-        g->values[g->nstores] = store.add ? x_op2(p->k, store.loc, OP_add, old, store.value) : store.value;
+        g->values[g->nstores] = store.add ? added(p->k, &store) : store.value;
         g->stores[g->nstores++] = store;
     }
     return 1;
@@ -461,12 +467,15 @@ static ExprId slot_of(Stage *g, ExprId from, ExprId lo, int64_t by)
     return lower_let(&g->p->l, loc, "slot", x_op2(k, loc, OP_imod, trip, x_int(k, loc, copies)));
 }
 
-void plan_share(Planner *p, Loc loc, ExprId core, ExprId *first, ExprId *last)
+void plan_share(Planner *p, Loc loc, ExprId core, int64_t by, ExprId *first, ExprId *last)
 {
     Kernel *k = p->k;
-    int64_t n = p->m->cores.vector / p->m->cores.cube;
-    ExprId rows = lower_add(&p->l, lower_difference(&p->l, *last, *first), n - 1);
-    ExprId each = lower_let(&p->l, loc, "each", x_op2(k, loc, OP_idiv, rows, x_int(k, loc, n)));
+    int64_t n = by * p->m->cores.vector / p->m->cores.cube;
+    ExprId up = lower_add(&p->l, lower_difference(&p->l, *last, *first), n - 1);
+    ExprId each = x_op2(k, loc, OP_idiv, up, x_int(k, loc, n));
+    if (by > 1)
+        each = x_op2(k, loc, OP_mul, each, x_int(k, loc, by));
+    each = lower_let(&p->l, loc, "each", each);
     ExprId from = x_op2(k, loc, OP_add, *first, x_op2(k, loc, OP_mul, core, each));
     *first = lower_let(&p->l, loc, "first",
                        lower_max(&p->l, *first, from)); /* what is checked needs the maximum */
@@ -482,9 +491,9 @@ void plan_vector(Planner *p, StmtId id, ExprId core)
     choose_tile(&g);
     take_buffers(&g);
     if (core != NONE && g.row != NONE)
-        plan_share(p, g.vector.loc, core, &g.first, &g.last);
-    else if (core != NONE) /* one row is one core's */
-        lower_if(&p->l, g.vector.loc, x_op2(p->k, g.vector.loc, OP_eq, core, zero(&g)));
+        plan_share(p, g.vector.loc, core, 1, &g.first, &g.last);
+    else if (core != NONE) /* of one row a stretch that moves well */
+        plan_share(p, g.vector.loc, core, p->m->align.block, &g.lo, &g.hi);
     open_tiles(&g, "f0", g.lo, g.hi, g.cols, &g.f0, &g.f1);
     if (g.row != NONE) {
         open_tiles(&g, "t0", g.first, g.last, g.rows, &g.r0, &g.r1);
