@@ -103,7 +103,7 @@ static void build_module(L *l, const Part *part)
     l->split = job->nparts > 1;
     l->quick = is_quick(part);
     l->first = part->number == 0 || l->quick;
-    shared_emit(l, &shared, job->inputs, job->ninputs);
+    shared_emit(l, &shared, job->inputs, job->ninputs, job->options->unforced);
     Debug *debug = job->options->debug ? debug_new(l, job->inputs[0].module) : NULL;
     for (uint32_t i = 0; i < job->pieces.len; i++)
         if (job->pieces.at[i].part == part->number)

@@ -20,6 +20,7 @@ typedef struct BackendOptions {
     int level;            /* -O: code generation level 0..3 */
     const char *manifest; /* JSON text to embed, or NULL */
     const char *build_id; /* embedded beside it */
+    int unforced;         /* MOE_ISA is not about this code: it runs wherever it can */
 } BackendOptions;
 
 typedef struct BackendJit BackendJit;

@@ -378,7 +378,7 @@ int emit_needs_space(const Buffer *b);
 unsigned emit_parameters(const Plan *p, Ty *out);
 
 /* emit_shared.c */
-void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n);
+void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced);
 
 /* emit_export.c: the exported names, which select a body by instruction set. */
 void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n /* of one kernel */);

@@ -303,9 +303,28 @@ static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *ca
     return result;
 }
 
+/* What MOE_ISA says, if it is set and not empty, else the best. */
+static V forced_or(L *l, Shared *s, const BackendInput *inputs, uint32_t n, const V *can, V best)
+{
+    V name = l_text(l, "MOE_ISA");
+    V word = l_call(l, l_declare(l, "getenv", l_fn_type(l, l->ptr, &l->ptr, 1)), &name, 1);
+    Block before = l_here(l);
+    When set = l_when(l, l_not(l, is_null(l, word)));
+    Block test = l_here(l);
+    When some = l_when(l, l_icmp(l, LLVMIntNE, l_load(l, l->i8, word, 1), l_int(l->i8, 0)));
+    V chosen = forced_choice(l, inputs, n, can, word);
+    LLVMSetOrdering(l_store(l, word, s->forced, 8), LLVMAtomicOrderingMonotonic);
+    Block from = l_here(l);
+    l_end_when(l, &some);
+    V inner = l_phi(l, l->i32, best, test, chosen, from);
+    from = l_here(l);
+    l_end_when(l, &set);
+    return l_phi(l, l->i32, best, before, inner, from);
+}
+
 /* i32 select(): 1 + the input to run, -1: the CPU lacks all, -2: MOE_ISA names none that it can run.
  * Remembered; two threads that come here first both store the same. */
-static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
+static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
 {
     V fn = new_function(l, "moec.select", l->i32, NULL, 0, 1);
     if (LLVMIsDeclaration(fn))
@@ -325,26 +344,13 @@ static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
     V best = l_i32(l, -1);
     for (uint32_t i = 0; i < n; i++)
         best = l_select(l, can[i], l_i32(l, i + 1), best); /* inputs go from the plainest up */
-    V name = l_text(l, "MOE_ISA");
-    V word = l_call(l, l_declare(l, "getenv", l_fn_type(l, l->ptr, &l->ptr, 1)), &name, 1);
-    Block before = l_here(l);
-    When set = l_when(l, l_not(l, is_null(l, word)));
-    Block test = l_here(l);
-    When some = l_when(l, l_icmp(l, LLVMIntNE, l_load(l, l->i8, word, 1), l_int(l->i8, 0)));
-    V chosen = forced_choice(l, inputs, n, can, word);
-    LLVMSetOrdering(l_store(l, word, s->forced, 8), LLVMAtomicOrderingMonotonic);
-    Block from = l_here(l);
-    l_end_when(l, &some);
-    V inner = l_phi(l, l->i32, best, test, chosen, from);
-    from = l_here(l);
-    l_end_when(l, &set);
-    V result = l_phi(l, l->i32, best, before, inner, from);
+    V result = unforced ? best : forced_or(l, s, inputs, n, can, best);
     LLVMSetOrdering(l_store(l, result, known, 4), LLVMAtomicOrderingMonotonic);
     LLVMBuildRet(l->b, result);
     return fn;
 }
 
-void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
+void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
 {
     Ty context[] = {
 #define CTX(field, ctype, llvm, doc) l->llvm,
@@ -374,5 +380,5 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n)
     s->items = emit_items(l);
     s->strided = emit_strided(l);
     s->fail = emit_fail(l);
-    s->select = emit_select(l, s, inputs, n);
+    s->select = emit_select(l, s, inputs, n, unforced);
 }

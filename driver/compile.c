@@ -378,7 +378,7 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
         [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
     BackendInput inputs[ISA_COUNT];
     const char *error = NULL;
-    if (c->machine && c->machine->kind == MACHINE_NPU && !c->emulated)
+    if (compile_is_npu(c) && !c->emulated)
         return compile_fail(
             c, DIAG_driver_machine,
             arena_printf(
@@ -408,6 +408,7 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
         .level = c->options.level,
         .manifest = manifest_text(c->module, &c->isas, build, c->arena),
         .build_id = build,
+        .unforced = compile_is_npu(c),
     };
     c->header = bytes_of(header_text(c->module, c->arena));
     error = api->emit(inputs, c->isas.n, &o, outputs[what], c->arena, &out->at, &out->len);
@@ -472,34 +473,36 @@ static int make_interface(Compilation *c, Product what, Bytes *out)
 
 /* ---- the front ---- */
 
-/* A plan is the same for every instruction set; the emulator runs the plainest. */
 static int open_machine(Compilation *c)
 {
     Description *d = arena_new_of(c->arena, Description);
     const char *error = c->options.machine ? machine_open(c->arena, c->options.machine, d) : NULL;
     if (error)
         return compile_fail(c, DIAG_driver_machine, error);
-    int npu = c->options.machine && d->machine.kind == MACHINE_NPU;
-    if (c->emulated && c->emulated != MODELLED && !npu)
+    if (c->options.machine)
+        c->machine = &d->machine;
+    if (c->emulated && c->emulated != MODELLED && !compile_is_npu(c))
         return compile_fail(
             c, DIAG_driver_machine,
             arena_printf(c->arena,
                          "only plans for NPUs are emulated: --emulate needs a --machine that is one%s%s",
                          c->options.machine ? ", not " : "", c->options.machine ? c->options.machine : ""));
-    if (!c->options.machine)
-        return DRIVER_OK;
-    c->machine = &d->machine;
-    if (d->machine.kind == MACHINE_NPU)
-        c->isas = (IsaList){{ISA_generic}, 1};
     return DRIVER_OK;
+}
+
+/* A plan is the same for every instruction set; the emulator runs the plainest. */
+static int choose_isas(Compilation *c)
+{
+    const char *target = c->options.target, *plainest = cpu_table[ISA_generic].name;
+    const char *error = target_parse(!target && compile_is_npu(c) ? plainest : target, c->arena, &c->isas);
+    if (compile_is_npu(c))
+        c->isas = (IsaList){{ISA_generic}, 1};
+    return error ? compile_fail(c, DIAG_driver_target, error) : DRIVER_OK;
 }
 
 int compile_prepare(Compilation *c)
 {
-    const char *error = target_parse(c->options.target, c->arena, &c->isas);
-    if (error)
-        return compile_fail(c, DIAG_driver_target, error);
-    return open_machine(c) || check_pass_names(c) || read_module(c, &c->module);
+    return open_machine(c) || choose_isas(c) || check_pass_names(c) || read_module(c, &c->module);
 }
 
 typedef struct Order {

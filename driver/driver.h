@@ -120,6 +120,11 @@ int compile_cached(Compilation *c, CacheEntry *entry);      /* 1: found */
 int compile_emit(Compilation *c, Product what, Bytes *out); /* object, assembly or LLVM; and c->header */
 int compile_reread(Compilation *c, Module **out); /* a module of its own as read; messages are not repeated */
 int compile_fail(Compilation *c, DiagCode code, const char *text); /* reports; DRIVER_ERROR */
+/* What runs stands for an NPU: it is generic code, whatever this CPU can do and MOE_ISA forces. */
+static inline int compile_is_npu(const Compilation *c)
+{
+    return c->machine && c->machine->kind == MACHINE_NPU;
+}
 
 /* ---- replay.c ---- */
 

@@ -45,7 +45,7 @@ static int load(Compilation *c, void *user)
     int status = compile_prepare(c);
     if (status)
         return status;
-    const char *error = target_for_this_cpu(&c->isas, c->arena);
+    const char *error = compile_is_npu(c) ? NULL : target_for_this_cpu(&c->isas, c->arena);
     if (error)
         return compile_fail(c, DIAG_driver_target, error);
     if (compile_cached(c, &entry) && !jit_open_library(entry.path, c->arena, out))
