@@ -119,6 +119,7 @@ CheckResult check_call(const CheckCase *c, const CheckTarget *t);
 typedef struct CheckScore {
     double worst;            /* the largest error in units of its bound, or of a gradient */
     int64_t compared, doubt; /* elements; those without a finite bound */
+    int64_t turned;          /* integers in doubt that differ: choices that fell the other way */
 } CheckScore;
 
 /* NULL, or the first bad element. */

@@ -8,15 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Call {
-    const Kernel *kernel;
-    Arena *arena;
-    int64_t *dims; /* by DimId */
-    EvalArg *args;
-} Call;
-
 /* -1 when it overflows or a dimension is negative. */
-static int64_t count_elements(const Call *c, const Tensor *t)
+static int64_t count_elements(const InterpretCall *c, const Tensor *t)
 {
     int64_t n = 1, extent;
     for (int d = 0; d < t->rank; d++)
@@ -26,7 +19,7 @@ static int64_t count_elements(const Call *c, const Tensor *t)
     return n;
 }
 
-static int refuse(moe_ctx *ctx, int status, const char *text)
+int interpret_refuse(moe_ctx *ctx, int status, const char *text)
 {
     if (!ctx)
         return status;
@@ -37,7 +30,7 @@ static int refuse(moe_ctx *ctx, int status, const char *text)
 }
 
 /* The shape of a packed parameter; 0: its memory would be too large. */
-static int packed_shape(const Call *c, const Tensor *t, PackShape *s)
+static int packed_shape(const InterpretCall *c, const Tensor *t, PackShape *s)
 {
     int64_t extents[MAX_RANK];
     for (int d = 0; d < t->rank; d++)
@@ -46,48 +39,49 @@ static int packed_shape(const Call *c, const Tensor *t, PackShape *s)
     return pack_bytes(s) >= 0;
 }
 
-static int load_packed(Call *c, moe_ctx *ctx, const Tensor *t, const void *data, int64_t n, EvalArg *arg)
+static int load_packed(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const void *data, int64_t n,
+                       EvalArg *arg)
 {
     PackShape s;
     if (!packed_shape(c, t, &s))
-        return refuse(ctx, MOE_SIZE, t->name);
+        return interpret_refuse(ctx, MOE_SIZE, t->name);
     if (!data)
-        return refuse(ctx, MOE_NULL, t->name);
+        return interpret_refuse(ctx, MOE_NULL, t->name);
     const char *refusal = t->role == ROLE_OUT ? NULL : pack_refusal(&s, t->role, t->name, data, c->arena);
     if (refusal)
-        return refuse(ctx, MOE_PACKED, refusal);
+        return interpret_refuse(ctx, MOE_PACKED, refusal);
     arg->data = arena_array(c->arena, double, n + 1);
     for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
         arg->data[i] = element_read(t->elem, (const char *)data + pack_place(&s, i));
     return MOE_OK;
 }
 
-static int load_tensor(Call *c, moe_ctx *ctx, const Tensor *t, const void *data, EvalArg *arg)
+static int load_tensor(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const void *data, EvalArg *arg)
 {
     int64_t n = count_elements(c, t);
     if (n < 0)
-        return refuse(ctx, MOE_SIZE, t->name);
+        return interpret_refuse(ctx, MOE_SIZE, t->name);
     if (t->layout == LAYOUT_PAIRS)
         return load_packed(c, ctx, t, data, n, arg);
     if (!data && n)
-        return refuse(ctx, MOE_NULL, t->name);
+        return interpret_refuse(ctx, MOE_NULL, t->name);
     arg->data = arena_array(c->arena, double, n + 1);
     for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
         arg->data[i] = element_read(t->elem, (const char *)data + (size_t)i * elem_bytes(t->elem));
     return MOE_OK;
 }
 
-static int load_route(Call *c, moe_ctx *ctx, const Route *r, const moe_route *from, EvalArg *arg)
+static int load_route(InterpretCall *c, moe_ctx *ctx, const Route *r, const moe_route *from, EvalArg *arg)
 {
     if (!from)
-        return refuse(ctx, MOE_NULL, r->name);
+        return interpret_refuse(ctx, MOE_NULL, r->name);
     arg->route = arena_new_of(c->arena, EvalRoute);
-    *arg->route = (EvalRoute){from->tokens, from->choices, from->groups,  from->rows,
-                              from->start,  from->count,   from->slot_of, from->row_of};
+    *arg->route = (EvalRoute){from->tokens, from->choices, from->groups, from->rows, from->start,
+                              from->count,  from->slot_of, from->row_of, 0};
     return MOE_OK;
 }
 
-static int load_args(Call *c, moe_ctx *ctx, void *const *args)
+static int load_args(InterpretCall *c, moe_ctx *ctx, void *const *args)
 {
     const Kernel *k = c->kernel;
     c->args = arena_array(c->arena, EvalArg, k->params.len + 1);
@@ -101,7 +95,7 @@ static int load_args(Call *c, moe_ctx *ctx, void *const *args)
     return MOE_OK;
 }
 
-static void store_tensor(const Call *c, const Tensor *t, const double *data, char *to)
+static void store_tensor(const InterpretCall *c, const Tensor *t, const double *data, char *to)
 {
     PackShape s;
     int packed = t->layout == LAYOUT_PAIRS;
@@ -116,7 +110,7 @@ static void store_tensor(const Call *c, const Tensor *t, const double *data, cha
         pack_turn(&s, to);
 }
 
-static void store_results(const Call *c, void *const *args)
+static void store_results(const InterpretCall *c, void *const *args)
 {
     const Kernel *k = c->kernel;
     for (uint32_t i = 0; i < k->params.len; i++) {
@@ -127,7 +121,7 @@ static void store_results(const Call *c, void *const *args)
     }
 }
 
-static int run(Call *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
+int interpret_read(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
 {
     const Module *m = c->kernel->module;
     DimId *passed = arena_array(c->arena, DimId, m->dims.len + 1);
@@ -135,12 +129,17 @@ static int run(Call *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
     c->dims = arena_array(c->arena, int64_t, m->dims.len + 1);
     for (uint32_t i = 0; i < n; i++)
         c->dims[passed[i]] = dims[i];
-    int status = load_args(c, ctx, args);
+    return load_args(c, ctx, args);
+}
+
+static int run(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    int status = interpret_read(c, ctx, dims, args);
     if (status)
         return status;
     const char *error = ir_eval(c->kernel, EVAL_REFERENCE, c->dims, c->args, NULL, c->arena);
     if (error)
-        return refuse(ctx, MOE_COMPUTED, error);
+        return interpret_refuse(ctx, MOE_COMPUTED, error);
     store_results(c, args);
     return MOE_OK;
 }
@@ -148,13 +147,13 @@ static int run(Call *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
 int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
 {
     jmp_buf landing;
-    Call c = {.kernel = k, .arena = arena_new()};
+    InterpretCall c = {.kernel = k, .arena = arena_new()};
     if (!c.arena)
-        return refuse(ctx, MOE_MEMORY, "out of memory");
+        return interpret_refuse(ctx, MOE_MEMORY, "out of memory");
     Arena *const arena = c.arena; /* not changed after setjmp */
     int status;
     if (setjmp(landing)) {
-        status = refuse(ctx, MOE_MEMORY, arena_message(arena));
+        status = interpret_refuse(ctx, MOE_MEMORY, arena_message(arena));
     } else {
         arena_set_landing(arena, &landing);
         status = run(&c, ctx, dims, args);
@@ -197,6 +196,7 @@ int interpret_module(Compilation *c, moec_module **out)
 int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
 {
     if (!k->ir)
-        return refuse(ctx, MOE_ARGUMENT, "this module was compiled without the option to interpret it");
+        return interpret_refuse(ctx, MOE_ARGUMENT,
+                                "this module was compiled without the option to interpret it");
     return interpret_call(k->ir, ctx, dims, args);
 }

@@ -125,7 +125,6 @@ typedef struct TensorData {
 typedef struct RouteData {
     EvalRoute *route;
     int32_t *group_of; /* by row: its group, or -1 */
-    int doubtful;      /* made from ids that are in doubt */
 } RouteData;
 
 enum { MANY_INDICES = 63 };

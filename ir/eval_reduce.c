@@ -124,7 +124,7 @@ static void narrow(Eval *e, NodeList bounds, int lower, int64_t shift, Range *r)
 static Range row_range(Eval *e, const Loop *l)
 {
     const RouteData *r = &e->routes[l->route];
-    if (!l->run || r->doubtful)
+    if (!l->run || r->route->doubtful)
         return (Range){0, l->extent};
     Value g = eval_run(e, l->run);
     if (g.error > 0)
@@ -157,7 +157,7 @@ static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
     const Loop *l = &r->loops[level];
     Range range = loop_range(e, l);
     const int32_t *group_of = l->route == NONE ? NULL : e->routes[l->route].group_of;
-    if (group_of && e->routes[l->route].doubtful && belief == BELIEF_YES)
+    if (group_of && e->routes[l->route].route->doubtful && belief == BELIEF_YES)
         belief = BELIEF_DOUBT_YES;
     for (int64_t i = range.lo; i < range.hi && !e->error; i++) {
         if (group_of && group_of[i] < 0)

@@ -135,7 +135,7 @@ void eval_make_route(Eval *e, const Equation *q)
     int32_t *choices = arena_array(e->scratch, int32_t, ids->size + 1);
     for (int64_t i = 0; i < ids->size; i++) {
         choices[i] = (int32_t)ids->at[i];
-        r->doubtful |= ids->error && ids->error[i] > 0;
+        r->route->doubtful |= ids->error && ids->error[i] > 0;
     }
     int64_t fault = ir_make_route(choices, capacity, r->route);
     const char *name = e->k->tensors.at[q->ids].name;

@@ -101,7 +101,7 @@ static Value run_row(Eval *e, Node *n)
         return of_int(0, 0);
     }
     return of_int(r->route->row_of[t.n.i * r->route->choices + k.n.i],
-                  r->doubtful || t.error > 0 || k.error > 0);
+                  r->route->doubtful || t.error > 0 || k.error > 0);
 }
 
 /* token, slot or group of a row */
@@ -111,7 +111,7 @@ static Value run_of_row(Eval *e, Node *n)
     Value row = eval_run(e, n->args[0]);
     if (e->error || !argument_inside(e, n, row, r->route->rows, "row"))
         return of_int(0, 0);
-    double error = r->doubtful || row.error > 0;
+    double error = r->route->doubtful || row.error > 0;
     if (r->group_of[row.n.i] < 0) {
         eval_fail(e, "row %lld of route %s does not exist", (long long)row.n.i, e->k->routes.at[n->sym].name);
         return of_int(0, 0);

@@ -586,6 +586,7 @@ typedef struct EvalRoute { /* like moe_route, owned by the caller */
     int64_t tokens, choices, groups, rows;
     int64_t *start, *count;
     int32_t *slot_of, *row_of;
+    int doubtful; /* of an output: made from choices that a nearby float would change */
 } EvalRoute;
 
 typedef struct EvalArg {

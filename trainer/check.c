@@ -1,47 +1,52 @@
+/* A run of a few steps whose every call of a kernel is compared with the interpreter's result from the same arguments.
+ *
+ * Two runs side by side, one compiled and one interpreted, cannot be compared for long: both are right to round
+ * differently, and once a router's scores are nearly tied, that makes a token go to another expert, with another loss. */
 #include "trainer/trainer.h"
 
-#include <math.h>
+/* Where more than this share of the results hangs on choices near a tie, too little was compared. */
+static const double doubtful_limit = 0.05;
 
-enum { CHECK_STEPS = 10 };
-
-typedef struct Trace {
-    double loss[CHECK_STEPS], norm[CHECK_STEPS];
-} Trace;
-
-static int run(const Config *c, const Data *d, int interpret, Trace *out)
+static void add(moec_score *sum, const moec_score *s)
 {
-    Trainer t;
-    int bad = trainer_new(&t, c, d, interpret);
-    for (int i = 0; !bad && i < CHECK_STEPS; i++) {
-        bad = step_run(&t);
-        out->loss[i] = t.loss;
-        out->norm[i] = t.norm;
-    }
-    trainer_free(&t);
-    return bad;
+    sum->worst = s->worst > sum->worst ? s->worst : sum->worst;
+    sum->compared += s->compared;
+    sum->doubtful += s->doubtful;
+    sum->turned += s->turned;
 }
 
-static int apart(double a, double b, double tolerance) { return !(fabs(a - b) <= tolerance * fabs(b)); }
+static void print_row(const Trainer *t, const moec_score *s)
+{
+    printf("%4lld  %9.6f  %8.5f  %10lld  %8.2f  %8lld  %6lld\n", (long long)t->step, t->loss, t->norm,
+           (long long)s->compared, s->worst, (long long)s->doubtful, (long long)s->turned);
+}
 
-/* Both runs round to bf16 at the same places but add in different orders, so that now and then a rounding
- * differs; that moves a loss by about a millionth. Norms of gradients tell faults that the losses of ten
- * steps hide. */
+static int run_steps(Trainer *t, moec_score *sum)
+{
+    printf("                 norm of    elements   largest     in      choices\n"
+           "step       loss  gradients  compared    error   doubt     turned\n");
+    while (t->step < t->config->steps) {
+        if (step_run(t))
+            return 1;
+        moec_score score = kernels_take_score(t->kernels);
+        print_row(t, &score);
+        add(sum, &score);
+    }
+    return 0;
+}
+
 int check_run(const Config *c, const Data *d)
 {
-    static const double tolerance = 1e-4, norm_tolerance = 5e-3;
-    Trace compiled, reference;
-    if (run(c, d, 0, &compiled) || run(c, d, 1, &reference))
-        return 1;
-    int bad = 0;
-    printf("        loss                   norm of the gradients\n"
-           "step    compiled interpreted   compiled interpreted\n");
-    for (int i = 0; i < CHECK_STEPS; i++) {
-        int differs = apart(compiled.loss[i], reference.loss[i], tolerance) ||
-                      apart(compiled.norm[i], reference.norm[i], norm_tolerance);
-        printf("%4d  %10.6f  %10.6f  %9.5f   %9.5f%s\n", i + 1, compiled.loss[i], reference.loss[i],
-               compiled.norm[i], reference.norm[i], differs ? "  DIFFERS" : "");
-        bad |= differs;
-    }
-    printf("check: compiled and interpreted training %s\n", bad ? "DIFFER" : "agree");
+    Trainer t;
+    moec_score sum = {0};
+    int bad = trainer_new(&t, c, d, 1) || run_steps(&t, &sum);
+    trainer_free(&t);
+    if (bad)
+        printf("check: compiled kernels DIFFER from the interpreter\n");
+    else if ((bad = (double)sum.doubtful > doubtful_limit * (double)sum.compared))
+        printf("check: %lld of %lld elements are in doubt: too few were compared\n", (long long)sum.doubtful,
+               (long long)sum.compared);
+    else
+        printf("check: compiled kernels agree with the interpreter, error %.2f of bound\n", sum.worst);
     return bad;
 }

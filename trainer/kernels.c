@@ -49,6 +49,7 @@ static const char *const size_names[] = {
 
 typedef struct Kernel {
     const moec_kernel *kernel;
+    const moec_kernel *interpreted; /* NULL: calls are not checked */
     moe_entry *entry;
     size_t nparams, ndims;
     const char *params[MAX_PARAMS];
@@ -60,8 +61,9 @@ typedef struct Kernel {
 struct Kernels {
     moec_context *compiler;
     moec_module *modules[SOURCE_COUNT];
+    moec_module *interpreted[SOURCE_COUNT]; /* NULL: calls are not checked */
     moe_ctx *ctx;
-    int interpret;
+    moec_score score;
     int64_t sizes[SIZE_COUNT];
     Kernel kernels[KERNEL_COUNT];
     double seconds;
@@ -74,7 +76,7 @@ double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int compile(Kernels *k, SourceId id)
+static int compile(const Kernels *k, SourceId id, int interpret, moec_module **out)
 {
     static const struct {
         const char *text;
@@ -85,9 +87,8 @@ static int compile(Kernels *k, SourceId id)
 #define SIZE(name)
 #include "trainer/kernels.def"
     };
-    const moec_options options = {.interpret = k->interpret};
-    if (!moec_compile_text(k->compiler, source_names[id], sources[id].text, *sources[id].len, &options,
-                           &k->modules[id]))
+    const moec_options options = {.interpret = interpret};
+    if (!moec_compile_text(k->compiler, source_names[id], sources[id].text, *sources[id].len, &options, out))
         return 0;
     fprintf(stderr, "moe-train: a kernel does not compile\n%s\n", moec_error_text(k->compiler));
     return 1;
@@ -116,6 +117,8 @@ static int look_up(Kernels *ks, KernelId id)
         return 1;
     }
     k->entry = moec_kernel_entry(k->kernel);
+    if (ks->interpreted[row->source])
+        k->interpreted = moec_module_kernel(ks->interpreted[row->source], row->name);
     for (size_t i = 0; i < k->nparams; i++)
         k->params[i] = moec_kernel_param_name(k->kernel, i);
     for (size_t i = 0; i < k->ndims; i++)
@@ -124,7 +127,7 @@ static int look_up(Kernels *ks, KernelId id)
     return 0;
 }
 
-static int load(Kernels *k, int threads)
+static int load(Kernels *k, int threads, int check)
 {
     k->compiler = moec_context_new();
     k->ctx = moe_ctx_new(threads);
@@ -133,7 +136,8 @@ static int load(Kernels *k, int threads)
         return 1;
     }
     for (int i = 0; i < SOURCE_COUNT; i++)
-        if (compile(k, (SourceId)i))
+        if (compile(k, (SourceId)i, 0, &k->modules[i]) ||
+            (check && compile(k, (SourceId)i, 1, &k->interpreted[i])))
             return 1;
     for (int i = 0; i < KERNEL_COUNT; i++)
         if (look_up(k, (KernelId)i))
@@ -141,13 +145,12 @@ static int load(Kernels *k, int threads)
     return 0;
 }
 
-Kernels *kernels_new(int threads, int interpret)
+Kernels *kernels_new(int threads, int check)
 {
     Kernels *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
-    k->interpret = interpret;
-    if (load(k, threads)) {
+    if (load(k, threads, check)) {
         kernels_free(k);
         return NULL;
     }
@@ -158,9 +161,10 @@ void kernels_free(Kernels *k)
 {
     if (!k)
         return;
-    for (int i = 0; i < SOURCE_COUNT; i++)
-        if (k->modules[i])
-            moec_module_free(k->modules[i]);
+    for (int i = 0; i < SOURCE_COUNT; i++) {
+        moec_module_free(k->modules[i]);
+        moec_module_free(k->interpreted[i]);
+    }
     if (k->ctx)
         moe_ctx_free(k->ctx);
     if (k->compiler)
@@ -222,9 +226,13 @@ int kernels_call(Kernels *ks, KernelId id, const Arg *args)
     if (missing >= 0)
         return refuse_args(k, id, missing);
     sizes_of(ks, k, dims);
+    if (k->interpreted && moec_kernel_check(k->kernel, k->interpreted, ks->ctx, dims, data, &ks->score)) {
+        fprintf(stderr, "moe-train: kernel %s DIFFERS from its interpreter: %s\n", kernel_rows[id].name,
+                moe_ctx_message(ks->ctx));
+        return 1;
+    }
     double begin = seconds_now();
-    int status =
-        ks->interpret ? moec_kernel_interpret(k->kernel, ks->ctx, dims, data) : k->entry(ks->ctx, dims, data);
+    int status = k->entry(ks->ctx, dims, data);
     double spent = seconds_now() - begin;
     k->seconds += spent;
     k->calls++;
@@ -244,6 +252,13 @@ void kernels_reset_time(Kernels *k)
         k->kernels[i].seconds = 0;
         k->kernels[i].calls = 0;
     }
+}
+
+moec_score kernels_take_score(Kernels *k)
+{
+    moec_score score = k->score;
+    k->score = (moec_score){0};
+    return score;
 }
 
 static int slowest_first(const void *a, const void *b)

@@ -34,15 +34,15 @@ typedef struct Arg {
 
 typedef struct Kernels Kernels;
 
-/* Compiles all sources. NULL when one fails, with its diagnostics printed. interpret: calls run the
- * compiler's reference interpreter instead of machine code. */
-Kernels *kernels_new(int threads, int interpret);
+/* Compiles all sources. NULL when one fails, with its diagnostics printed. check: before each call, compiled code and
+ * the compiler's reference interpreter run on copies of its arguments and are compared. */
+Kernels *kernels_new(int threads, int check);
 void kernels_free(Kernels *k);
 
 void kernels_size(Kernels *k, Size size, int64_t value);
 /* Bytes of a parameter's memory at the sizes set, -1 when that is too much. */
 int64_t kernels_bytes(const Kernels *k, KernelId id, const char *param);
-/* Runs a kernel on the sizes set. Returns 0, or 1 with a message printed. */
+/* Runs a kernel on the sizes set. Returns 0, or 1 with a message printed (a wrong result of a check is a failure). */
 int kernels_call(Kernels *k, KernelId id, const Arg *args);
 #define ARG(name, at) \
     {                 \
@@ -53,6 +53,7 @@ int kernels_call(Kernels *k, KernelId id, const Arg *args);
 
 double kernels_seconds(const Kernels *k); /* spent inside kernels since the last kernels_reset_time */
 void kernels_reset_time(Kernels *k);
+moec_score kernels_take_score(Kernels *k);  /* of the checks since the last one */
 void kernels_print_times(const Kernels *k); /* a line per kernel, the slowest first */
 double seconds_now(void);
 

@@ -25,7 +25,7 @@ static int make_rotary_table(Trainer *t)
     return CALL(t->kernels, rotary_table, ARG(base, &base), ARG(c, b->cosine[0]), ARG(s, b->sine[0]));
 }
 
-int trainer_new(Trainer *t, const Config *c, const Data *d, int interpret)
+int trainer_new(Trainer *t, const Config *c, const Data *d, int check)
 {
     *t = (Trainer){.config = c, .data = d, .strategy = strategy_find(c->strategy)};
     if (!t->strategy) {
@@ -36,7 +36,7 @@ int trainer_new(Trainer *t, const Config *c, const Data *d, int interpret)
     if (model_check_memory(&sizes))
         return 1;
     t->random = random_new((uint64_t)c->seed + 1);
-    t->kernels = kernels_new((int)c->threads, interpret);
+    t->kernels = kernels_new((int)c->threads, check);
     if (!t->kernels || model_new(&t->model, c, t->kernels) || buffers_new(&t->buffers, &t->model.sizes))
         return 1;
     set_sizes(t);

@@ -32,8 +32,8 @@ struct Trainer {
     double loss, balance, norm, lr;
 };
 
-/* trainer.c. interpret: the kernels run in the reference interpreter. */
-int trainer_new(Trainer *t, const Config *c, const Data *d, int interpret);
+/* trainer.c. check: as for kernels_new. */
+int trainer_new(Trainer *t, const Config *c, const Data *d, int check);
 void trainer_free(Trainer *t);
 
 /* step.c */

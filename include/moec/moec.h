@@ -68,6 +68,22 @@ int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims);
  * compiled with options.interpret. Slow, single-threaded. Returns a moe_status, the text is in ctx. */
 int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
 
+/* How far compiled code is from the interpreter. Elements in doubt hang on a choice (of `top`, a comparison) that is
+ * within rounding of a tie: either way is right, so they have no bound. */
+typedef struct moec_score {
+    double worst;      /* the largest difference, in units of its bound */
+    int64_t compared;  /* elements of outputs */
+    int64_t doubtful;  /* those of them that are in doubt */
+    int64_t turned;    /* those of the doubtful ones that are integers and differ: choices that fell the other way */
+} moec_score;
+
+/* Calls compiled code and the interpreter, both on copies of the arguments of the uniform entry, and compares what they
+ * write: each element within the error bound that the interpreter carries (language page, section 5). `interpreted` is
+ * the same kernel of a module compiled with options.interpret. Adds to *score. Returns 0, or 1 with the first wrong
+ * element, or why nothing was compared, as the text of ctx. */
+int moec_kernel_check(const moec_kernel *compiled, const moec_kernel *interpreted, moe_ctx *ctx, const int64_t *dims,
+                      void *const *args, moec_score *score);
+
 /* One argument of moec_kernel_call. */
 typedef struct moec_arg {
     moec_param_kind kind;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -344,6 +345,46 @@ static void packed_outputs_are_whole(void **state)
     expect_packed_refusal(k, api->ctx, p, "has layout 0x6d6f657061636b12");
 }
 
+/* ---- checks ---- */
+
+static const moec_kernel *larger(Api *api, const char *subscript, int interpret, moec_module **m)
+{
+    moec_options o = {.no_cache = 1, .interpret = interpret};
+    char text[200];
+    int len = snprintf(text, sizeof text,
+                       "moe 1\ndim T\ndim E = 2\nkernel larger(in x: f32[T, E], out id: i32[T, 1]) {\n"
+                       "  best[t, k: 1], id[t, k] = top(e: E) exp(x[t, %s])\n}\n",
+                       subscript);
+    assert_int_equal(moec_compile_text(api->context, "larger.moe", text, (size_t)len, &o, m), 0);
+    return moec_module_kernel(*m, "larger");
+}
+
+/* `mirrored` means something else: its interpreter contradicts the compiled kernel, unless both ways are right. */
+static void a_check_tells_ties_from_wrong_numbers(void **state)
+{
+    Api *api = *state;
+    moec_module *m[3];
+    const moec_kernel *compiled = larger(api, "e", 0, &m[0]), *same = larger(api, "e", 1, &m[1]),
+                      *mirrored = larger(api, "1 - e", 1, &m[2]);
+    float x[2] = {1, 2};
+    int32_t id = 7;
+    void *args[] = {x, &id};
+    moec_score score = {0};
+    assert_int_equal(moec_kernel_check(compiled, same, api->ctx, (int64_t[]){1}, args, &score), 0);
+    assert_int_equal(score.compared, 1);
+    assert_int_equal(score.doubtful, 0);
+    assert_int_equal(moec_kernel_check(compiled, mirrored, api->ctx, (int64_t[]){1}, args, &score), 1);
+    assert_string_equal(moe_ctx_message(api->ctx), "id[0, 0]: got 1, want 0, bound 0");
+    x[1] = nextafterf(1, 2);
+    assert_int_equal(moec_kernel_check(compiled, mirrored, api->ctx, (int64_t[]){1}, args, &score), 0);
+    assert_int_equal(score.doubtful, 1);
+    assert_int_equal(id, 7);
+    assert_int_equal(moec_kernel_check(same, same, api->ctx, (int64_t[]){1}, args, &score), 1);
+    assert_non_null(strstr(moe_ctx_message(api->ctx), "takes a compiled kernel and an interpreted one"));
+    for (int i = 0; i < 3; i++)
+        moec_module_free(m[i]);
+}
+
 static void errors_are_text_and_data(void **state)
 {
     Api *api = *state;
@@ -470,6 +511,7 @@ int main(void)
         cmocka_unit_test(a_module_describes_itself),
         cmocka_unit_test(packed_memory_is_checked),
         cmocka_unit_test(packed_outputs_are_whole),
+        cmocka_unit_test(a_check_tells_ties_from_wrong_numbers),
         cmocka_unit_test(errors_are_text_and_data),
         cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
         cmocka_unit_test(threads_survive_the_end_of_a_module),

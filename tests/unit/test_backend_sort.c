@@ -207,7 +207,7 @@ static void choices(int32_t *id)
 static void reference_route(const int32_t *id, int64_t capacity, RouteArrays *want)
 {
     init_route(want, capacity < 0 ? ROWS : E * capacity);
-    EvalRoute e = {T, K, E, want->route.rows, want->start, want->count, want->slot_of, want->row_of};
+    EvalRoute e = {T, K, E, want->route.rows, want->start, want->count, want->slot_of, want->row_of, 0};
     assert_int_equal(ir_make_route(id, capacity, &e), 0);
 }
 

@@ -57,7 +57,7 @@ static void golden_route(void **state)
     const int32_t ids[8] = {2, 0, 1, 2, 0, 3, 2, 1};
     int64_t start[5], count[4];
     int32_t slot_of[8], row_of[8];
-    EvalRoute r = {4, 2, 4, 8, start, count, slot_of, row_of};
+    EvalRoute r = {4, 2, 4, 8, start, count, slot_of, row_of, 0};
     assert_int_equal(ir_make_route(ids, -1, &r), 0);
     const int32_t sorted_first[8] = {1, 4, 2, 7, 0, 3, 6, 5}, sorted_indices[8] = {4, 0, 2, 5, 1, 7, 6, 3};
     const int32_t source_token[8] = {0, 2, 1, 3, 0, 1, 3, 2};
@@ -77,7 +77,7 @@ static void dropped_route(void **state)
     const int32_t ids[6] = {1, -1, 1, 0, 1, 1};
     int64_t start[4], count[3];
     int32_t slot_of[6], row_of[6];
-    EvalRoute r = {3, 2, 3, 6, start, count, slot_of, row_of};
+    EvalRoute r = {3, 2, 3, 6, start, count, slot_of, row_of, 0};
     assert_int_equal(ir_make_route(ids, 2, &r),
                      0); /* two places each: the first two choices of group 1 stay */
     assert_memory_equal(start, ((int64_t[]){0, 2, 4, 6}), sizeof start);

@@ -68,7 +68,8 @@ static EvalRoute *new_route(int64_t t, int64_t k, int64_t e, int64_t rows)
                      arena_array(arena, int64_t, e + 1),
                      arena_array(arena, int64_t, e + 1),
                      arena_array(arena, int32_t, rows + 1),
-                     arena_array(arena, int32_t, t * k + 1)};
+                     arena_array(arena, int32_t, t * k + 1),
+                     0};
     return r;
 }
 
