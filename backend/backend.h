@@ -58,6 +58,8 @@ const BackendApi *backend_entry(void);
  *   NAME__workspace(const int64_t *dims) -> int64_t                 the same, uniform
  *   NAME_PARAM_pack_bytes(dims...) -> size_t, NAME_PARAM_pack(dims..., row_major, packed) -> status
  *                                       of a packed parameter, over the dimensions that its type mentions
- *   moec_manifest, moec_build_id        const char[] */
+ *   moec_manifest, moec_build_id        const char[]
+ *   moec_process                        int32_t: the process that loaded the module, Note [Forked] in emit_entry.c.
+ *                                       A .so sets it when it is loaded; 0 means not known. */
 
 #endif

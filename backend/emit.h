@@ -27,9 +27,10 @@ typedef struct Shared {
     V items;   /* void (ptr data, ptr body, ptr map, i64 items, ptr counter, i64 thread, i64 threads): takes
                   chunks */
     V null;    /* i64 (ptr ranges, i64 n): 0, or 1 + the first that is NULL and not empty */
-    V fail;    /* void (ptr data, i64 item, i64 check, i64, i64): keeps the failure of the lowest item */
+    V fail;    /* void (ptr data, i64 item, i32 check, i64, i64): keeps the failure of the lowest item */
     V select;  /* i32 (): which input runs on this CPU, from 1; negative: none */
     V forced;  /* ptr: the word of MOE_ISA, for messages */
+    V process; /* i32: the process that loaded the module, 0: not known; see Note [Forked] in emit_entry.c */
     V snprintf;
     V nowhere;         /* zeros that a load of inactive lanes may read */
     V strided;         /* void (ptr pack, ptr first, i64 stride, i64 rows, i64 n, ptr to, i64 block, i64 step): packs
@@ -75,7 +76,7 @@ typedef struct Launch {
     StmtId stmt, body;
     uint32_t nloops;
     StmtId loops[PARALLEL_MAX]; /* one flat space of items */
-    int may_fail, has_product, has_lanes; /* lanes: registers that keep them */
+    int has_product, has_lanes; /* lanes: registers that keep them */
     Vec(Slot) slots;
     uint8_t *reads;      /* by TensorId: it loads from this buffer */
     StmtId *once, *again; /* by TensorId: the first vector loop that does, and the last one if there are several, or NONE */
@@ -119,13 +120,12 @@ typedef struct Plan {
  */
 enum {
     DATA_LOCK = 0,
-    DATA_FAILED = 4,
+    DATA_FAILED = 4, /* 1 + the number of the check that failed, 0: none */
     DATA_ITEM = 8,
-    DATA_CHECK = 16,
-    DATA_A = 24,
-    DATA_B = 32,
-    DATA_THREADS = 40,
-    DATA_PRODUCTS = 48, /* the target's functions of block products, by product_kind() */
+    DATA_A = 16,
+    DATA_B = 24,
+    DATA_THREADS = 32,
+    DATA_PRODUCTS = 40, /* the target's functions of block products, by product_kind() */
     DATA_COUNTERS = 64
 };
 
@@ -379,6 +379,7 @@ unsigned emit_parameters(const Plan *p, Ty *out);
 
 /* emit_shared.c */
 void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced);
+V emit_process_id(L *l); /* i32: of the process that runs this */
 
 /* emit_export.c: the exported names, which select a body by instruction set. */
 void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n /* of one kernel */);

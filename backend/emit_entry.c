@@ -128,6 +128,23 @@ static V get_memory(Emit *e, Gate *g, V ctx, V bytes)
 
 /* ---- the call ---- */
 
+/* Note [Forked]. The threads of OpenMP's pool do not follow into a process that is forked, and libgomp waits for them
+ * there forever. A call therefore runs on one thread in any process but the one that loaded the module. Whether the
+ * pool was used before the fork cannot be known: other modules and libraries of the process share it. */
+static V usable_threads(Emit *e, V n)
+{
+    L *l = e->l;
+    Block before = l_here(l);
+    When many = l_when(l, l_icmp(l, LLVMIntSGT, n, l_i32(l, 1)));
+    V loader = l_load(l, l->i32, e->p->shared->process, 4);
+    V own =
+        l_or(l, l_icmp(l, LLVMIntEQ, loader, emit_process_id(l)), l_icmp(l, LLVMIntEQ, loader, l_i32(l, 0)));
+    V usable = l_select(l, own, n, l_i32(l, 1));
+    Block asked = l_here(l);
+    l_end_when(l, &many);
+    return l_phi(l, l->i32, n, before, usable, asked);
+}
+
 /* As many as the context says; below 0: as many even where they are not worth it. */
 static V count_threads(Emit *e, V ctx)
 {
@@ -150,7 +167,7 @@ static V count_threads(Emit *e, V ctx)
     l_end_when(l, &open);
     n = l_phi(l, l->i32, n, start, most, from);
     n = l_max(l, l_min(l, n, l_i32(l, THREADS_MAX)), l_i32(l, 1));
-    return l_select(l, small, l_i32(l, 1), n);
+    return usable_threads(e, l_select(l, small, l_i32(l, 1), n));
 }
 
 static void fill_buffers(Emit *e, V memory, V threads)
@@ -245,7 +262,7 @@ static void finish(Emit *e, V ctx)
     LLVMBuildRet(l->b, l_i32(l, 0));
     l_enter(l, bad);
     V table = check_table(e->p, &row);
-    V at = l_at(l, row, table, l_load(l, l->i64, emit_data_at(e, DATA_CHECK), 8));
+    V number = l_cast(l, LLVMSExt, l_sub(l, failed, l_i32(l, 1)), l->i64), at = l_at(l, row, table, number);
     V args[5] = {ctx, l_load(l, l->i32, l_field(l, row, at, 0), 4),
                  l_load(l, l->ptr, l_field(l, row, at, 1), 8), l_load(l, l->i64, emit_data_at(e, DATA_A), 8),
                  l_load(l, l->i64, emit_data_at(e, DATA_B), 8)};

@@ -2,8 +2,14 @@
  *
  * Note [Failing]. A check that fails keeps its numbers in the call's data when its item is the lowest so far,
  * and ends its thread's part of the launch. Items are handed out in ascending order, so every item below a
- * failing one is run: the report does not depend on the number of threads. After the launch's barrier all
- * threads leave. */
+ * failing one is run: the report does not depend on the number of threads.
+ *
+ * Note [Leaving]. Then the call ends, and all threads have to leave it at the same place, because a barrier waits for
+ * every thread of the team. Launches form phases: a launch with items is a phase, and so are serial launches in a row,
+ * which thread 0 runs until one of them fails. The threads meet after each phase, and only there does each of them
+ * decide whether to leave: it does if the check that failed is one of the phases before. They all decide alike, because
+ * nothing that a thread does after the barrier changes the answer: checks are numbered in the order of launches, so
+ * a thread that runs ahead can only note checks of later phases, and it does so only if no earlier one has failed. */
 #include "backend/emit.h"
 
 #include <string.h>
@@ -194,14 +200,19 @@ static void run_items(Phases *x, const Launch *launch, uint32_t number)
     l_call(l, e->p->shared->items, args, 7);
 }
 
-static void run_alone(Phases *x, const Launch *launch)
+/* Thread 0 runs the serial launches from `first` until one of them fails. */
+static void run_serial(Phases *x, uint32_t first, uint32_t end)
 {
     L *l = x->e->l;
-    When first = l_when(l, l_icmp(l, LLVMIntEQ, x->e->thread, l_i64(l, 0)));
-    V map, body = body_of(x, launch, &map);
-    V args[5] = {x->e->data, map, l_i64(l, 0), l_i64(l, 1), x->e->thread};
-    l_call(l, body, args, 5);
-    l_end_when(l, &first);
+    When alone = l_when(l, l_icmp(l, LLVMIntEQ, x->e->thread, l_i64(l, 0)));
+    for (uint32_t i = first; i < end; i++) {
+        V map, body = body_of(x, &x->e->p->launches.at[i], &map);
+        V args[5] = {x->e->data, map, l_i64(l, 0), l_i64(l, 1), x->e->thread};
+        Block next = l_block(l, "next");
+        l_branch(l, l_call(l, body, args, 5), alone.exit, next);
+        l_enter(l, next);
+    }
+    l_end_when(l, &alone);
 }
 
 static void meet(Phases *x)
@@ -212,14 +223,34 @@ static void meet(Phases *x)
     l_end_when(l, &team);
 }
 
-static void leave_when_failed(Phases *x)
+/* Leaves if one of the checks before number `end` failed: see Note [Leaving]. */
+static void leave_when_failed(Phases *x, uint32_t end)
 {
     L *l = x->e->l;
-    V failed = l_load(l, l->i32, emit_data_at(x->e, DATA_FAILED), 4);
-    LLVMSetVolatile(failed, 1);
-    Block next = l_block(l, "next");
-    l_branch(l, l_icmp(l, LLVMIntNE, failed, l_i32(l, 0)), x->leave, next);
+    V failed = l_load(l, l->i32, emit_data_at(x->e, DATA_FAILED), 4), one = l_i32(l, 1);
+    LLVMSetOrdering(failed, LLVMAtomicOrderingMonotonic);
+    Block next = l_block(l, "next"); /* 0, no check, becomes the largest number */
+    l_branch(l, l_icmp(l, LLVMIntULT, l_sub(l, failed, one), l_i32(l, end)), x->leave, next);
     l_enter(l, next);
+}
+
+/* The launch after the phase that begins with this one. */
+static uint32_t phase_end(const Plan *p, uint32_t first)
+{
+    uint32_t end = first + 1;
+    if (p->launches.at[first].nloops == 0)
+        while (end < p->launches.len && p->launches.at[end].nloops == 0)
+            end++;
+    return end;
+}
+
+static void run_phase(Phases *x, uint32_t first, uint32_t end)
+{
+    const Launch *launch = &x->e->p->launches.at[first];
+    if (launch->nloops)
+        run_items(x, launch, first);
+    else
+        run_serial(x, first, end);
 }
 
 V emit_phases(Plan *p)
@@ -235,20 +266,16 @@ V emit_phases(Plan *p)
     Phases x = {.e = emit_new(p, fn, LLVMGetParam(fn, 0)), .team = LLVMGetParam(fn, 2)};
     x.e->thread = LLVMGetParam(fn, 1);
     x.leave = l_block(l, "leave");
-    int alone = 1, unchecked = 0;
-    for (uint32_t i = 0; i < p->launches.len; i++) {
-        const Launch *launch = &p->launches.at[i];
-        int serial = launch->nloops == 0;
-        if (i && !(serial && alone)) /* two launches of thread 0 follow each other anyway */
+    uint32_t checked = 0;
+    for (uint32_t i = 0, end; i < p->launches.len; i = end) {
+        uint32_t checks = p->launches.at[i].check_base; /* of the phases before */
+        end = phase_end(p, i);
+        if (i)
             meet(&x);
-        if (unchecked)
-            leave_when_failed(&x);
-        unchecked = launch->may_fail;
-        alone = serial;
-        if (serial)
-            run_alone(&x, launch);
-        else
-            run_items(&x, launch, i);
+        if (checks > checked)
+            leave_when_failed(&x, checks);
+        checked = checks;
+        run_phase(&x, i, end);
     }
     l_goto(l, x.leave);
     l_enter(l, x.leave);

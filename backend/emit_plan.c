@@ -109,9 +109,6 @@ static void mark_stmt(Marker *m, StmtId id)
             if (s->kind == TILE_route || f <= RF_COUNT || m->p->p->fields >> (s->route * RF_FIELDS + f) & 1)
                 mark_field(m, s->route, f);
     }
-    if (s->kind == TILE_check || s->kind == TILE_route || s->kind == TILE_valid ||
-        (s->kind == TILE_store && m->p->buffers.at[s->buffer].elem == EL_I32) || s->kind == TILE_top)
-        m->launch->may_fail = 1;
     if (s->kind == TILE_pack)
         plan_pack(m, id, s);
     if (s->kind == TILE_store && s->add)

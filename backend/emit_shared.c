@@ -156,11 +156,11 @@ static V emit_strided(L *l)
 
 static V byte_at(L *l, V data, uint32_t byte) { return l_at(l, l->i8, data, l_i64(l, byte)); }
 
-/* void fail(ptr data, i64 item, i64 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock.
+/* void fail(ptr data, i64 item, i32 check, i64 a, i64 b): keeps the failure of the lowest item, under a lock.
  */
 static V emit_fail(L *l)
 {
-    Ty params[5] = {l->ptr, l->i64, l->i64, l->i64, l->i64};
+    Ty params[5] = {l->ptr, l->i64, l->i32, l->i64, l->i64};
     V fn = new_function(l, "moec.fail", l->none, params, 5, 1);
     if (LLVMIsDeclaration(fn))
         return fn;
@@ -177,9 +177,9 @@ static V emit_fail(L *l)
     V lowest = l_load(l, l->i64, byte_at(l, at, DATA_ITEM), 8);
     V first = l_or(l, l_icmp(l, LLVMIntEQ, failed, l_i32(l, 0)), l_icmp(l, LLVMIntSLT, item, lowest));
     When keep = l_when(l, first);
-    l_store(l, l_i32(l, 1), byte_at(l, at, DATA_FAILED), 4);
+    V mark = l_store(l, l_add(l, LLVMGetParam(fn, 2), l_i32(l, 1)), byte_at(l, at, DATA_FAILED), 4);
+    LLVMSetOrdering(mark, LLVMAtomicOrderingMonotonic); /* leave_when_failed() looks without the lock */
     l_store(l, item, byte_at(l, at, DATA_ITEM), 8);
-    l_store(l, LLVMGetParam(fn, 2), byte_at(l, at, DATA_CHECK), 8);
     l_store(l, LLVMGetParam(fn, 3), byte_at(l, at, DATA_A), 8);
     l_store(l, LLVMGetParam(fn, 4), byte_at(l, at, DATA_B), 8);
     l_end_when(l, &keep);
@@ -350,6 +350,36 @@ static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n, in
     return fn;
 }
 
+/* ---- the process that loaded the module ---- */
+
+/* Makes `fn` a constructor: the dynamic linker calls it when it loads the .so. */
+static void run_at_load(L *l, V fn)
+{
+    Ty types[3] = {l->i32, l->ptr, l->ptr}, type = LLVMStructTypeInContext(l->ctx, types, 3, 0);
+    V parts[3] = {l_i32(l, 65535), fn, LLVMConstNull(l->ptr)};
+    V row = LLVMConstStructInContext(l->ctx, parts, 3, 0);
+    V list = LLVMAddGlobal(l->mod, LLVMArrayType2(type, 1), "llvm.global_ctors");
+    LLVMSetLinkage(list, LLVMAppendingLinkage);
+    LLVMSetInitializer(list, LLVMConstArray2(type, &row, 1));
+}
+
+V emit_process_id(L *l) { return l_call(l, l_declare(l, "getpid", l_fn_type(l, l->i32, NULL, 0)), NULL, 0); }
+
+/* moec_process: set when the .so is loaded, or by who loads the module otherwise. Each .so has its own. */
+static V emit_process(L *l)
+{
+    V process = LLVMAddGlobal(l->mod, l->i32, "moec_process");
+    LLVMSetVisibility(process, LLVMProtectedVisibility);
+    if (!here(l, 1))
+        return process;
+    LLVMSetInitializer(process, l_i32(l, 0));
+    V fn = new_function(l, "moec.load", l->none, NULL, 0, 1);
+    l_store(l, emit_process_id(l), process, 4);
+    LLVMBuildRetVoid(l->b);
+    run_at_load(l, fn);
+    return process;
+}
+
 void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
 {
     Ty context[] = {
@@ -374,6 +404,7 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int un
     LLVMSetLinkage(s->nowhere, LLVMInternalLinkage);
     LLVMSetGlobalConstant(s->nowhere, 1);
     LLVMSetAlignment(s->nowhere, 64);
+    s->process = emit_process(l);
     s->refuse = emit_refuse(l, s);
     s->overlap = emit_overlap(l, s);
     s->null = emit_null(l, s);

@@ -342,8 +342,8 @@ void emit_check(Emit *e, V ok, uint32_t check, V a, V b)
     }
     a = l_width(a) ? l_lane(l, a, lane) : a;
     b = l_width(b) ? l_lane(l, b, lane) : b;
-    V base = l_cast(l, LLVMSExt, l_load(l, l->i32, e->map, 4), l->i64);
-    V args[5] = {e->data, e->item, l_add(l, base, l_i64(l, check)), a, b};
+    V number = l_add(l, l_load(l, l->i32, e->map, 4), l_i32(l, check));
+    V args[5] = {e->data, e->item, number, a, b};
     l_call(l, e->p->shared->fail, args, 5);
     l_goto(l, e->failed);
     l_enter(l, fine);

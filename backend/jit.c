@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct BackendJit {
     LLVMOrcLLJITRef jit;
@@ -49,6 +50,7 @@ static const Provided provided[] = {
     {"aligned_alloc", (Function *)aligned_alloc},
     {"free", (Function *)free},
     {"getenv", (Function *)getenv},
+    {"getpid", (Function *)getpid},
     {"strcmp", (Function *)strcmp},
     {"memset", (Function *)memset},
     {"memcpy", (Function *)memcpy},

@@ -3,6 +3,7 @@
 #include "driver/driver.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 const char *jit_open_library(const char *path, Arena *a, Loaded *out)
 {
@@ -62,11 +63,25 @@ static int load(Compilation *c, void *user)
     return DRIVER_OK;
 }
 
+static int32_t loader;
+
+__attribute__((constructor)) static void remember_process(void) { loader = getpid(); }
+
+/* A module's threads belong to the process that loaded this library, even if the module itself is loaded after a fork. */
+static void set_process(const Loaded *l)
+{
+    int32_t *process = jit_symbol(l, "moec_process");
+    if (process)
+        *process = loader;
+}
+
 int jit_load(Compilation *c, Loaded *out)
 {
     *out = (Loaded){.library = NULL};
     int status = compile_guard(c, load, out);
     if (status)
         jit_unload(out);
+    else
+        set_process(out);
     return status;
 }
