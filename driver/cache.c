@@ -3,9 +3,13 @@
  * Note [Entry] The .so, then the text of its header, then a trailer with lengths, name and checksum. The
  * loader ignores what follows a .so, so the entry itself can be dlopened. An entry is written beside and
  * renamed; one that does not check is treated as missing and written anew. Nothing that goes wrong here fails
- * a compilation. */
+ * a compilation.
+ *
+ * Note [Own files] The folder that a user names may hold anything. The cache keeps to a folder of its own in it, and
+ * deletes nothing there but files with the name of an entry, or of one that was being written. */
 #include "driver/driver.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { KEY_DIGITS = 32, BESIDE = 6 }; /* output.c writes NAME.XXXXXX, then renames it */
+
 typedef struct Trailer {
     char magic[8];
     uint64_t so_len, header_len;
-    char key[32];
+    char key[KEY_DIGITS];
     uint64_t checksum; /* of all bytes before this field */
 } Trailer;
 
@@ -48,23 +54,28 @@ static int make_path(char *path)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* Code is loaded from it, so it must belong to this user and be writable by nobody else. */
-const char *cache_directory(const char *wanted, Arena *a)
+/* The folder that the user or the environment names, "" when none does. */
+static const char *named_directory(const char *wanted, Arena *a)
 {
     const char *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
     const char *forced = secure_getenv("MOEC_CACHE");
-    char *path = NULL;
     if (wanted)
-        path = arena_printf(a, "%s", wanted);
-    else if (forced)
-        path = arena_printf(a, "%s", forced);
-    else if (xdg && xdg[0] == '/')
-        path = arena_printf(a, "%s/moec", xdg);
-    else if (home && home[0] == '/')
-        path = arena_printf(a, "%s/.cache/moec", home);
-    if (!path || !*path || !make_path(path) || !is_private(path))
-        return NULL;
-    return path;
+        return wanted;
+    if (forced)
+        return forced;
+    if (xdg && xdg[0] == '/')
+        return arena_printf(a, "%s/moec", xdg);
+    return home && home[0] == '/' ? arena_printf(a, "%s/.cache/moec", home) : "";
+}
+
+/* Code is loaded from it, so it must belong to this user and be writable by nobody else, and so must the folder that it
+ * is in. */
+const char *cache_directory(const char *wanted, Arena *a)
+{
+    const char *named = named_directory(wanted, a);
+    char *path = arena_printf(a, "%s", named), *own = arena_printf(a, "%s/moec-cache", named);
+    int usable = *path && make_path(path) && is_private(path) && make_path(own) && is_private(own);
+    return usable ? own : NULL;
 }
 
 /* ---- reading ---- */
@@ -75,7 +86,7 @@ static int entry_is_whole(const char *bytes, size_t len, const char *key, Traile
         return 0;
     memcpy(t, bytes + len - sizeof *t, sizeof *t);
     size_t payload = len - sizeof *t;
-    return memcmp(t->magic, MAGIC, sizeof MAGIC) == 0 && memcmp(t->key, key, 32) == 0 && t->so_len > 0 &&
+    return memcmp(t->magic, MAGIC, sizeof MAGIC) == 0 && memcmp(t->key, key, KEY_DIGITS) == 0 && t->so_len > 0 &&
            t->so_len <= payload && t->header_len == payload - t->so_len &&
            t->checksum == hash_bytes(bytes, payload + offsetof(Trailer, checksum), 0);
 }
@@ -99,6 +110,21 @@ typedef struct Aged {
     int64_t when, bytes;
 } Aged;
 
+/* KEY.so, or KEY.so.XXXXXX: see Note [Own files]. */
+static int is_entry_name(const char *name)
+{
+    static const char ending[] = ".so";
+    size_t digits = strspn(name, "0123456789abcdef"), beside = 0;
+    if (digits != KEY_DIGITS || strncmp(name + digits, ending, strlen(ending)) != 0)
+        return 0;
+    name += digits + strlen(ending);
+    if (*name == '\0')
+        return 1;
+    while (*name == '.' && isalnum((unsigned char)name[1 + beside]))
+        beside++;
+    return beside == BESIDE && name[1 + beside] == '\0';
+}
+
 static int older_first(const void *a, const void *b)
 {
     const Aged *x = a, *y = b;
@@ -112,9 +138,8 @@ static int64_t list_entries(DIR *d, Arena *a, Aged **out, size_t *count)
     for (struct dirent *e; (e = readdir(d));) {
         struct stat s;
         Aged entry = {.when = 0};
-        if (strlen(e->d_name) >= sizeof entry.name ||
-            fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode) ||
-            !strstr(e->d_name, ".so"))
+        if (!is_entry_name(e->d_name) || fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(s.st_mode))
             continue;
         strcpy(entry.name, e->d_name);
         entry.when = s.st_mtime;
@@ -149,7 +174,7 @@ void cache_store(const char *directory, const char *key, Bytes so, Bytes header,
     Text all = {.arena = a};
     Trailer t = {.so_len = so.len, .header_len = header.len};
     memcpy(t.magic, MAGIC, sizeof MAGIC);
-    memcpy(t.key, key, 32);
+    memcpy(t.key, key, KEY_DIGITS);
     text_add_bytes(&all, so.at, so.len);
     text_add_bytes(&all, header.at, header.len);
     text_add_bytes(&all, (const char *)&t, sizeof t);

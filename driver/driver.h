@@ -177,7 +177,8 @@ void jit_unload(Loaded *l);
 
 /* ---- cache.c ---- */
 
-/* Where entries live, made when missing; NULL when there is no usable place (which is never an error). */
+/* Where entries live, made when missing: the folder `moec-cache` in the wanted one, or in the one that the environment
+ * names. NULL when there is no usable place (which is never an error). */
 const char *cache_directory(const char *wanted, Arena *a);
 /* 1 when a whole, uncorrupted entry was found. */
 int cache_find(const char *directory, const char *key, Arena *a, CacheEntry *out);

@@ -171,14 +171,15 @@ fi
 echo "-- the cache"
 rm -rf cache
 "$moec" a.moe -o one.so
-entry=$(ls cache/*.so)
+own=cache/moec-cache
+entry=$(ls $own/*.so)
 [ "$(echo "$entry" | wc -w)" = 1 ] || { echo "FAILED: entries $entry" && bad=1; }
 expect 0 NODELETE readelf -d one.so # its OpenMP pool may outlive a dlclose
 sed 's/^\/\/.*//' a.moe >commentless.moe
 expect 0 '' "$moec" commentless.moe -o two.so
 same one.so two.so "comments changed the code"
 same one.h two.h "comments changed the header"
-[ "$(ls cache | wc -l)" = 1 ] || { echo "FAILED: comments made another entry" && bad=1; }
+[ "$(ls $own | wc -l)" = 1 ] || { echo "FAILED: comments made another entry" && bad=1; }
 if command -v strace >/dev/null 2>&1; then
     ASAN_OPTIONS=detect_leaks=0 strace -f -e trace=openat,execve -o trace "$moec" a.moe -o hit.so
     if grep -q libLLVM trace || [ "$(grep -c execve trace)" != 1 ]; then
@@ -196,10 +197,16 @@ same one.so three.so "a truncated entry was used"
 expect 0 '' env MOEC_CACHE=/proc/none "$moec" a.moe -o three.so
 expect 0 '' env MOEC_CACHE="$scratch/a.moe" "$moec" a.moe -o three.so
 expect 0 '' "$moec" a.moe -O0 -o plain.so
-[ "$(ls cache | wc -l)" = 2 ] || { echo "FAILED: -O0 shares an entry" && bad=1; }
+[ "$(ls $own | wc -l)" = 2 ] || { echo "FAILED: -O0 shares an entry" && bad=1; }
 (for i in 1 2 3 4; do "$moec" a.moe -O1 -o "par$i.so" & done; wait)
 for i in 2 3 4; do same par1.so par$i.so "concurrent compiles differ"; done
-nothing cache/*.so.
+nothing $own/*.so.
+for name in libimportant.so.1 fedcba9876543210fedcba9876543210.so; do
+    truncate -s 600M "cache/$name"
+done
+expect 0 '' "$moec" commentless.moe -O0 -g -o debug.so
+[ "$(ls cache | wc -l)" = 3 ] || { echo "FAILED: the cache deleted what is not its own" && bad=1; }
+rm -f cache/*.so*
 
 echo "-- no temporary files"
 nothing "$TMPDIR/moec"

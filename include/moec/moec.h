@@ -22,7 +22,7 @@ typedef struct moec_options { /* zero-initialise; NULL means all defaults */
     int no_optimize;       /* 1: no fusion (-O0) */
     int debug;             /* 1: DWARF lines */
     int no_cache;          /* 1: neither read nor write the compile cache */
-    const char *cache_dir; /* NULL: $MOEC_CACHE, else $XDG_CACHE_HOME/moec, else ~/.cache/moec */
+    const char *cache_dir; /* holds the cache's folder; NULL: $MOEC_CACHE, else $XDG_CACHE_HOME/moec, else ~/.cache/moec */
     int interpret;         /* 1: no machine code: entries are NULL, kernels run by moec_kernel_interpret and _call */
 } moec_options;
 

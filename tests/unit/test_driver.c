@@ -156,7 +156,7 @@ static void an_entry_comes_back(void **state)
     Place *p = *state;
     CacheEntry e;
     const char *d = cache_directory(p->directory, p->arena);
-    assert_string_equal(d, p->directory);
+    assert_string_equal(d, in(p, "moec-cache"));
     assert_false(cache_find(d, KEY, p->arena, &e));
     cache_store(d, KEY, bytes("machine code"), bytes("header"), p->arena);
     assert_true(cache_find(d, KEY, p->arena, &e));
@@ -164,7 +164,8 @@ static void an_entry_comes_back(void **state)
     assert_memory_equal(e.so.at, "machine code", 12);
     assert_int_equal(e.header.len, 6);
     assert_memory_equal(e.header.at, "header", 6);
-    assert_int_equal(count_files(p->directory, 0), 1);
+    assert_int_equal(count_files(d, 1), 1);
+    assert_int_equal(rmdir(d), 0);
 }
 
 static void flip(const char *path, off_t at)
@@ -209,18 +210,56 @@ static void another_name_is_not_taken(void **state)
     assert_false(cache_find(p->directory, other, p->arena, &e));
 }
 
+/* A file of 600 MB, most of it holes, that nobody used for long. */
+static const char *large_and_old(Place *p, const char *name)
+{
+    struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    int fd = open(in(p, name), O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)600 << 20), 0);
+    assert_int_equal(futimens(fd, past), 0);
+    close(fd);
+    return in(p, name);
+}
+
+static int is_there(const char *path) { return access(path, F_OK) == 0; }
+
 static void the_oldest_entries_go(void **state)
 {
     Place *p = *state;
-    struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    int fd = open(in(p, "old.so"), O_CREAT | O_WRONLY, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, (off_t)600 << 20), 0); /* sparse */
-    assert_int_equal(futimens(fd, past), 0);
-    close(fd);
+    const char *entry = large_and_old(p, "fedcba9876543210fedcba9876543210.so");
     cache_store(p->directory, KEY, bytes("machine code"), bytes("header"), p->arena);
-    assert_int_not_equal(access(in(p, "old.so"), F_OK), 0);
+    assert_false(is_there(entry));
     assert_true(cache_find(p->directory, KEY, p->arena, &(CacheEntry){.path = NULL}));
+    const char *unfinished = large_and_old(p, "fedcba9876543210fedcba9876543210.so.aB3xYz");
+    cache_store(p->directory, KEY, bytes("machine code"), bytes("header"), p->arena);
+    assert_false(is_there(unfinished));
+}
+
+static void other_files_stay(void **state)
+{
+    Place *p = *state;
+    static const char *const names[] = {
+        "libimportant.so",
+        "libimportant.so.1",
+        "fedcba9876543210fedcba9876543210",
+        "fedcba9876543210fedcba9876543210.s",
+        "fedcba9876543210fedcba9876543210.so1",
+        "fedcba9876543210fedcba9876543210.so.1",
+        "fedcba9876543210fedcba9876543210.so.backup1",
+        "fedcba9876543210fedcba9876543210.so.aB3x.z",
+        "fedcba9876543210fedcba987654321.so",
+        "fedcba9876543210fedcba98765432100.so",
+        "FEDCBA9876543210FEDCBA9876543210.so",
+        "gedcba9876543210fedcba9876543210.so",
+    };
+    enum { N = sizeof names / sizeof *names };
+    for (int i = 0; i < N; i++)
+        large_and_old(p, names[i]);
+    cache_store(p->directory, KEY, bytes("machine code"), bytes("header"), p->arena);
+    for (int i = 0; i < N; i++)
+        if (!is_there(in(p, names[i])))
+            fail_msg("%s is gone", names[i]);
 }
 
 static void unusable_places_are_not_used(void **state)
@@ -235,6 +274,7 @@ static void unusable_places_are_not_used(void **state)
     const char *deep = cache_directory(in(p, "made/on/demand"), p->arena);
     assert_non_null(deep);
     rmdir(deep);
+    rmdir(in(p, "made/on/demand"));
     rmdir(in(p, "made/on"));
     rmdir(in(p, "made"));
 }
@@ -369,6 +409,7 @@ int main(void)
         TEST(every_damaged_byte_is_noticed),
         TEST(another_name_is_not_taken),
         TEST(the_oldest_entries_go),
+        TEST(other_files_stay),
         TEST(unusable_places_are_not_used),
         TEST(targets_are_sorted_and_refused_by_name),
         TEST(the_build_has_a_name),
