@@ -80,23 +80,42 @@ static V pointer_at(L *l, Ty type, V array, unsigned i)
     return l_load(l, type, l_at(l, type, array, l_i64(l, i)), 0);
 }
 
+/* Refuses the call where the pointer is NULL. */
+static void require_pointer(const Export *x, V pointer, V ctx, const char *what)
+{
+    L *l = x->l;
+    When missing = l_when(l, l_icmp(l, LLVMIntEQ, pointer, LLVMConstNull(l->ptr)));
+    V text = l_text(l, arena_printf(l->arena, "%s: %s is NULL", x->p->k->name, what));
+    V args[5] = {ctx, l_i32(l, STATUS_NULL), text, l_i64(l, 0), l_i64(l, 0)};
+    LLVMBuildRet(l->b, l_call(l, x->s->refuse, args, 5));
+    l_enter(l, missing.exit);
+}
+
 /* NAME__call(ctx, dims, args): args[i] points at data, at a route, or at a scalar's value. */
 static void export_call(const Export *x, const Ty *types, unsigned n)
 {
     L *l = x->l;
+    const Kernel *k = x->p->k;
     Ty three[3] = {l->ptr, l->ptr, l->ptr};
     V fn = exported(x, "__call", l_fn_type(l, l->i32, three, 3));
+    V ctx = LLVMGetParam(fn, 0), dims = LLVMGetParam(fn, 1), given = LLVMGetParam(fn, 2);
     V *args = arena_array(l->arena, V, n + 1);
     unsigned at = 0;
-    args[at++] = LLVMGetParam(fn, 0);
+    args[at++] = ctx;
+    if (x->p->ndims)
+        require_pointer(x, dims, ctx, "the array of sizes");
+    if (k->params.len)
+        require_pointer(x, given, ctx, "the array of arguments");
     for (uint32_t i = 0; i < x->p->ndims; i++)
-        args[at++] = pointer_at(l, l->i64, LLVMGetParam(fn, 1), i);
-    for (uint32_t i = 0; i < x->p->k->params.len; i++, at++) {
-        args[at] = pointer_at(l, l->ptr, LLVMGetParam(fn, 2), i);
-        if (types[at] != l->ptr)
-            args[at] = l_load(l, types[at], args[at], 0);
+        args[at++] = pointer_at(l, l->i64, dims, i);
+    for (uint32_t i = 0; i < k->params.len; i++, at++) {
+        args[at] = pointer_at(l, l->ptr, given, i);
+        if (types[at] == l->ptr)
+            continue;
+        require_pointer(x, args[at], ctx, k->tensors.at[k->params.at[i].id].name);
+        args[at] = l_load(l, types[at], args[at], 0);
     }
-    go_to_body(x, 0, args, n, args[0]);
+    go_to_body(x, 0, args, n, ctx);
 }
 
 static V most_threads(L *l)
@@ -115,9 +134,14 @@ static void export_workspace(const Export *x, const Ty *types)
         args[i] = LLVMGetParam(plain, i);
     args[n] = most_threads(l);
     go_to_body(x, 1, args, n + 1, NULL);
-    V uniform = exported(x, "__workspace", l_fn_type(l, l->i64, &l->ptr, 1));
+    V uniform = exported(x, "__workspace", l_fn_type(l, l->i64, &l->ptr, 1)), dims = LLVMGetParam(uniform, 0);
+    if (n) {
+        When missing = l_when(l, l_icmp(l, LLVMIntEQ, dims, LLVMConstNull(l->ptr)));
+        LLVMBuildRet(l->b, l_i64(l, -1));
+        l_enter(l, missing.exit);
+    }
     for (uint32_t i = 0; i < n; i++)
-        args[i] = pointer_at(l, l->i64, LLVMGetParam(uniform, 0), i);
+        args[i] = pointer_at(l, l->i64, dims, i);
     args[n] = most_threads(l);
     go_to_body(x, 1, args, n + 1, NULL);
 }

@@ -24,6 +24,8 @@ void moec_context_free(moec_context *c)
 
 const char *moec_error_text(const moec_context *c)
 {
+    if (!c)
+        return "there is no context\n";
     return c->last ? c->last->errors : c->exhausted ? "out of memory\n" : "";
 }
 
@@ -32,6 +34,10 @@ const char *moec_error_json(const moec_context *c)
     static const char *const none = "{\"errors\": 0, \"diagnostics\": []}";
     static const char *const exhausted =
         "{\"errors\": 1, \"diagnostics\": [{\"severity\": \"error\", \"message\": \"out of memory\"}]}";
+    static const char *const missing =
+        "{\"errors\": 1, \"diagnostics\": [{\"severity\": \"error\", \"message\": \"there is no context\"}]}";
+    if (!c)
+        return missing;
     return c->last ? c->last->errors_json : c->exhausted ? exhausted : none;
 }
 
@@ -95,11 +101,11 @@ void moec_module_free(moec_module *m)
     free(m);
 }
 
-const char *moec_module_manifest(const moec_module *m) { return m->manifest; }
+const char *moec_module_manifest(const moec_module *m) { return m ? m->manifest : NULL; }
 
 const moec_kernel *moec_module_kernel(const moec_module *m, const char *name)
 {
-    for (uint32_t i = 0; i < m->signatures.nkernels; i++)
+    for (uint32_t i = 0; m && name && i < m->signatures.nkernels; i++)
         if (strcmp(m->kernels[i].sig->name, name) == 0)
             return &m->kernels[i];
     return NULL;
@@ -138,40 +144,69 @@ static int finish(moec_context *c, const moec_options *o, moec_module **out)
     return *out ? DRIVER_OK : DRIVER_INTERNAL;
 }
 
+static int say_missing(Compilation *c, void *name)
+{
+    return compile_fail(c, DIAG_driver_argument, arena_printf(c->arena, "%s is NULL", (const char *)name));
+}
+
+/* Begins a call of the API. `missing` names an argument that is NULL and must not be; NULL: all are there. */
+static int begin(moec_context *c, const moec_options *o, const char *missing)
+{
+    if (!c || !start(c, o))
+        return DRIVER_ERROR;
+    return missing ? compile_guard(c->last, say_missing, (void *)(uintptr_t)missing) : DRIVER_OK;
+}
+
 int moec_compile_text(moec_context *c, const char *name, const char *text, size_t len, const moec_options *o,
                       moec_module **out)
 {
-    *out = NULL;
-    if (!start(c, o))
-        return DRIVER_ERROR;
-    compile_text(c->last, name, text, len);
+    if (out)
+        *out = NULL;
+    int status = begin(c, o, !text && len ? "text" : !out ? "out" : NULL);
+    if (status)
+        return status;
+    compile_text(c->last, name, text ? text : "", len);
     return finish(c, o, out);
 }
 
 int moec_compile_file(moec_context *c, const char *path, const moec_options *o, moec_module **out)
 {
-    *out = NULL;
-    if (!start(c, o))
-        return DRIVER_ERROR;
-    int status = compile_open(c->last, path);
+    if (out)
+        *out = NULL;
+    int status = begin(c, o, !path ? "path" : !out ? "out" : NULL);
+    if (!status)
+        status = compile_open(c->last, path);
     return status ? status : finish(c, o, out);
 }
 
 /* ---- kernels ---- */
 
-size_t moec_kernel_params(const moec_kernel *k) { return k->sig->nparams; }
-size_t moec_kernel_dims(const moec_kernel *k) { return k->sig->ndims; }
+size_t moec_kernel_params(const moec_kernel *k) { return k ? k->sig->nparams : 0; }
+size_t moec_kernel_dims(const moec_kernel *k) { return k ? k->sig->ndims : 0; }
 
 const char *moec_kernel_dim_name(const moec_kernel *k, size_t i)
 {
-    return k->module->signatures.dims[k->sig->dims[i]].name;
+    return i < moec_kernel_dims(k) ? k->module->signatures.dims[k->sig->dims[i]].name : NULL;
 }
 
-const char *moec_kernel_param_name(const moec_kernel *k, size_t i) { return k->sig->params[i].name; }
-moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i) { return k->sig->params[i].kind; }
-void *moec_kernel_function(const moec_kernel *k) { return k->function; }
-moe_entry *moec_kernel_entry(const moec_kernel *k) { return k->entry; }
+const char *moec_kernel_param_name(const moec_kernel *k, size_t i)
+{
+    const SigParam *p = kernel_param(k, i);
+    return p ? p->name : NULL;
+}
+
+moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i)
+{
+    const SigParam *p = kernel_param(k, i);
+    return p ? p->kind : MOEC_NONE;
+}
+
+void *moec_kernel_function(const moec_kernel *k) { return k ? k->function : NULL; }
+moe_entry *moec_kernel_entry(const moec_kernel *k) { return k ? k->entry : NULL; }
+
 int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims)
 {
+    if (!k || !kernel_has_sizes(k, dims))
+        return -1;
     return k->workspace ? k->workspace(dims) : 0;
 }

@@ -4,6 +4,7 @@
 #include "driver/module.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The case of a call. Outputs are not given, so that they begin as NaN. */
 static const char *case_of(const InterpretCall *call, CheckCase *c)
@@ -31,11 +32,11 @@ static int compare(InterpretCall *call, const moec_kernel *compiled, moe_ctx *ct
     const char *bad = case_of(call, &c);
     if (!bad) {
         CheckReference want = check_reference(&c, EVAL_REFERENCE, 1);
-        CheckTarget target = {.code = &compiled->module->loaded, .threads = ctx->threads};
+        CheckTarget target = {.code = &compiled->module->loaded, .threads = ctx ? ctx->threads : 0};
         CheckResult got = check_call(&c, &target);
         bad = check_compare(&c, &want, &got, 0, score);
     }
-    return bad ? interpret_refuse(ctx, MOE_ARGUMENT, bad), 1 : 0;
+    return bad ? call_refuse(ctx, MOE_ARGUMENT, bad), 1 : 0;
 }
 
 static void add_score(moec_score *to, const CheckScore *s)
@@ -46,22 +47,45 @@ static void add_score(moec_score *to, const CheckScore *s)
     to->turned += s->turned;
 }
 
+static int same_param(const SigParam *a, const SigParam *b)
+{
+    return a->kind == b->kind && a->role == b->role && a->elem == b->elem && a->rank == b->rank &&
+           a->packed == b->packed && a->both == b->both;
+}
+
+/* NULL, or why these two are no compiled kernel and the same one to interpret. */
+static const char *pair_flaw(const moec_kernel *compiled, const moec_kernel *interpreted)
+{
+    if (!compiled || !interpreted || !compiled->entry || !interpreted->ir)
+        return "a check takes a compiled kernel and an interpreted one";
+    const SigKernel *a = compiled->sig, *b = interpreted->sig;
+    int same = strcmp(a->name, b->name) == 0 && a->nparams == b->nparams && a->ndims == b->ndims;
+    for (uint32_t i = 0; same && i < a->nparams; i++)
+        same = same_param(&a->params[i], &b->params[i]);
+    return same ? NULL : "a check takes two modules of one program";
+}
+
 int moec_kernel_check(const moec_kernel *compiled, const moec_kernel *interpreted, moe_ctx *ctx,
                       const int64_t *dims, void *const *args, moec_score *score)
 {
+    const char *flaw = pair_flaw(compiled, interpreted);
+    if (flaw)
+        return call_refuse(ctx, MOE_ARGUMENT, flaw), 1;
+    flaw = call_missing(compiled, dims, args);
+    if (flaw)
+        return call_refuse(ctx, MOE_NULL, flaw), 1;
     jmp_buf landing;
     InterpretCall call = {.kernel = interpreted->ir, .arena = arena_new()};
     Arena *const arena = call.arena; /* not changed after setjmp */
     CheckScore found = {0};
     int bad = 1;
-    if (!compiled->entry || !interpreted->ir)
-        interpret_refuse(ctx, MOE_ARGUMENT, "a check takes a compiled kernel and an interpreted one");
-    else if (!arena || setjmp(landing))
-        interpret_refuse(ctx, MOE_MEMORY, arena ? arena_message(arena) : "out of memory");
-    else {
+    if (!arena || setjmp(landing)) {
+        call_refuse(ctx, MOE_MEMORY, arena ? arena_message(arena) : "out of memory");
+    } else {
         arena_set_landing(arena, &landing);
         bad = compare(&call, compiled, ctx, dims, args, &found);
-        add_score(score, &found);
+        if (score)
+            add_score(score, &found);
     }
     arena_free(arena);
     return bad;

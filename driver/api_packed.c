@@ -2,7 +2,11 @@
 #include "driver/module.h"
 #include "driver/pack.h"
 
-int moec_kernel_param_packed(const moec_kernel *k, size_t i) { return k->sig->params[i].packed; }
+int moec_kernel_param_packed(const moec_kernel *k, size_t i)
+{
+    const SigParam *p = kernel_param(k, i);
+    return p && p->packed;
+}
 
 /* 0 on overflow. */
 static int shape_of(const moec_kernel *k, size_t i, const int64_t *dims, PackShape *s)
@@ -30,7 +34,9 @@ static int may_pack(const moec_kernel *k, size_t i, const int64_t *dims, const v
                     PackShape *s)
 {
     if (!moec_kernel_param_packed(k, i))
-        return MOE_ARGUMENT;
+        return k ? MOE_ARGUMENT : MOE_NULL;
+    if (!kernel_has_sizes(k, dims))
+        return MOE_NULL;
     if (!shape_of(k, i, dims, s))
         return MOE_SIZE;
     return packed && (rows || moec_kernel_param_elements(k, i, dims) == 0) ? MOE_OK : MOE_NULL;

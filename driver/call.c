@@ -22,6 +22,24 @@ typedef struct Call {
     uint64_t *values; /* by parameter: room for a scalar */
 } Call;
 
+int call_refuse(moe_ctx *ctx, int status, const char *text)
+{
+    if (ctx)
+        ctx->status = status;
+    if (ctx && ctx->message)
+        snprintf(ctx->message, MOE_MESSAGE_BYTES, "%s", text);
+    return status;
+}
+
+const char *call_missing(const moec_kernel *k, const int64_t *dims, void *const *args)
+{
+    if (!k)
+        return "there is no kernel";
+    if (!kernel_has_sizes(k, dims))
+        return "the array of sizes is NULL";
+    return args || !k->sig->nparams ? NULL : "the array of arguments is NULL";
+}
+
 static int __attribute__((format(printf, 2, 3))) refuse(const Call *c, const char *format, ...)
 {
     va_list args;
@@ -256,6 +274,7 @@ static int check_argument(Call *c, uint32_t i)
     case MOEC_ROUTE:
         c->pointers[i] = c->args[i].route;
         return c->args[i].route ? 0 : refuse(c, "%s: '%s' has no route", c->k->sig->name, p->name);
+    case MOEC_NONE: break;
     }
     return MOE_ARGUMENT;
 }
@@ -281,10 +300,14 @@ enum { ROOM = 128 }; /* words: a call of a kernel that needs no more allocates n
 
 int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n)
 {
+    if (!k)
+        return call_refuse(ctx, MOE_NULL, "there is no kernel");
     uint32_t ndims = k->module->signatures.ndims, nparams = k->sig->nparams;
     Call c = {.k = k, .ctx = ctx, .args = args};
     if (n != nparams)
         return refuse(&c, "%s takes %u arguments, but %zu were given", k->sig->name, nparams, n);
+    if (n && !args)
+        return call_refuse(ctx, MOE_NULL, "the array of arguments is NULL");
     /* One block: values and sizes are 8 bytes each, then the pointers. */
     uint64_t room[ROOM], *block = room;
     size_t words = 2 * ((size_t)nparams + ndims);
@@ -304,8 +327,10 @@ int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, s
 
 int call_shape(const moec_kernel *k, size_t i, const int64_t *dims, int64_t *shape)
 {
+    const SigParam *p = kernel_param(k, i);
+    if (!p || p->kind == MOEC_ROUTE || !kernel_has_sizes(k, dims))
+        return 0;
     const Signatures *s = &k->module->signatures;
-    const SigParam *p = &k->sig->params[i];
     int64_t *sizes = calloc(s->ndims + 1, sizeof *sizes), all = 1;
     int good = sizes != NULL;
     for (uint32_t d = 0; good && d < s->ndims; d++)

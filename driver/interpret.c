@@ -19,16 +19,6 @@ static int64_t count_elements(const InterpretCall *c, const Tensor *t)
     return n;
 }
 
-int interpret_refuse(moe_ctx *ctx, int status, const char *text)
-{
-    if (!ctx)
-        return status;
-    ctx->status = status;
-    if (ctx->message)
-        snprintf(ctx->message, MOE_MESSAGE_BYTES, "%s", text);
-    return status;
-}
-
 /* The shape of a packed parameter; 0: its memory would be too large. */
 static int packed_shape(const InterpretCall *c, const Tensor *t, PackShape *s)
 {
@@ -44,12 +34,12 @@ static int load_packed(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const vo
 {
     PackShape s;
     if (!packed_shape(c, t, &s))
-        return interpret_refuse(ctx, MOE_SIZE, t->name);
+        return call_refuse(ctx, MOE_SIZE, t->name);
     if (!data)
-        return interpret_refuse(ctx, MOE_NULL, t->name);
+        return call_refuse(ctx, MOE_NULL, t->name);
     const char *refusal = t->role == ROLE_OUT ? NULL : pack_refusal(&s, t->role, t->name, data, c->arena);
     if (refusal)
-        return interpret_refuse(ctx, MOE_PACKED, refusal);
+        return call_refuse(ctx, MOE_PACKED, refusal);
     arg->data = arena_array(c->arena, double, n + 1);
     for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
         arg->data[i] = element_read(t->elem, (const char *)data + pack_place(&s, i));
@@ -60,11 +50,11 @@ static int load_tensor(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const vo
 {
     int64_t n = count_elements(c, t);
     if (n < 0)
-        return interpret_refuse(ctx, MOE_SIZE, t->name);
+        return call_refuse(ctx, MOE_SIZE, t->name);
     if (t->layout == LAYOUT_PAIRS)
         return load_packed(c, ctx, t, data, n, arg);
     if (!data && n)
-        return interpret_refuse(ctx, MOE_NULL, t->name);
+        return call_refuse(ctx, MOE_NULL, t->name);
     arg->data = arena_array(c->arena, double, n + 1);
     for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
         arg->data[i] = element_read(t->elem, (const char *)data + (size_t)i * elem_bytes(t->elem));
@@ -74,7 +64,7 @@ static int load_tensor(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const vo
 static int load_route(InterpretCall *c, moe_ctx *ctx, const Route *r, const moe_route *from, EvalArg *arg)
 {
     if (!from)
-        return interpret_refuse(ctx, MOE_NULL, r->name);
+        return call_refuse(ctx, MOE_NULL, r->name);
     arg->route = arena_new_of(c->arena, EvalRoute);
     *arg->route = (EvalRoute){from->tokens, from->choices, from->groups, from->rows, from->start,
                               from->count,  from->slot_of, from->row_of, 0};
@@ -139,7 +129,7 @@ static int run(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *const 
         return status;
     const char *error = ir_eval(c->kernel, EVAL_REFERENCE, c->dims, c->args, NULL, c->arena);
     if (error)
-        return interpret_refuse(ctx, MOE_COMPUTED, error);
+        return call_refuse(ctx, MOE_COMPUTED, error);
     store_results(c, args);
     return MOE_OK;
 }
@@ -149,11 +139,11 @@ int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *con
     jmp_buf landing;
     InterpretCall c = {.kernel = k, .arena = arena_new()};
     if (!c.arena)
-        return interpret_refuse(ctx, MOE_MEMORY, "out of memory");
+        return call_refuse(ctx, MOE_MEMORY, "out of memory");
     Arena *const arena = c.arena; /* not changed after setjmp */
     int status;
     if (setjmp(landing)) {
-        status = interpret_refuse(ctx, MOE_MEMORY, arena_message(arena));
+        status = call_refuse(ctx, MOE_MEMORY, arena_message(arena));
     } else {
         arena_set_landing(arena, &landing);
         status = run(&c, ctx, dims, args);
@@ -195,8 +185,10 @@ int interpret_module(Compilation *c, moec_module **out)
 
 int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
 {
+    const char *missing = call_missing(k, dims, args);
+    if (missing)
+        return call_refuse(ctx, MOE_NULL, missing);
     if (!k->ir)
-        return interpret_refuse(ctx, MOE_ARGUMENT,
-                                "this module was compiled without the option to interpret it");
+        return call_refuse(ctx, MOE_ARGUMENT, "this module was compiled without the option to interpret it");
     return interpret_call(k->ir, ctx, dims, args);
 }

@@ -16,8 +16,6 @@ typedef struct InterpretCall {
 
 /* Fills c->dims and c->args from a call's. Outputs get memory, their elements are not read. Returns a moe_status. */
 int interpret_read(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *const *args);
-/* Notes a failure in ctx (which may be NULL). Returns the status. */
-int interpret_refuse(moe_ctx *ctx, int status, const char *text);
 
 /* Runs the equations of k. dims: those that a call passes, in their order; args: as for the uniform entry. Returns
  * a moe_status; the text of a failure goes to ctx (which may be NULL). */

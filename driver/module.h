@@ -24,9 +24,22 @@ struct moec_module {
     moec_kernel *kernels;
 };
 
+/* Parameter i, NULL if there is no such one. */
+static inline const SigParam *kernel_param(const moec_kernel *k, size_t i)
+{
+    return k && i < k->sig->nparams ? &k->sig->params[i] : NULL;
+}
+
+/* Sizes were given, or none are needed. */
+static inline int kernel_has_sizes(const moec_kernel *k, const int64_t *dims) { return dims || !k->sig->ndims; }
+
 /* ---- call.c ---- */
 
-/* The extents of parameter i, a tensor (MAX_RANK places); 0 on overflow or without memory. */
+/* The extents of parameter i (MAX_RANK places); 0 if it is no tensor or scalar, on overflow or without memory. */
 int call_shape(const moec_kernel *k, size_t i, const int64_t *dims, int64_t *shape);
+/* Fills the context, which may be NULL, and returns the status. */
+int call_refuse(moe_ctx *ctx, int status, const char *text);
+/* NULL, or which argument of a uniform call is missing. */
+const char *call_missing(const moec_kernel *k, const int64_t *dims, void *const *args);
 
 #endif

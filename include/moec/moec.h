@@ -2,7 +2,11 @@
  *
  * No global state; a context may be used by one thread at a time, different contexts by different threads. No call
  * exits or prints. Functions that return int give 0 on success, 1 for an error of the input, 3 for an internal
- * error; the texts are in the context until its next call. */
+ * error; the texts are in the context until its next call.
+ *
+ * A pointer that is NULL where none may be, and a number of a parameter or dimension that does not exist, are errors
+ * like others: such a call returns an error or a moe_status, with text if there is a context for it, or what the
+ * function gives for "none" (NULL, 0, -1). */
 #ifndef MOEC_MOEC_H
 #define MOEC_MOEC_H
 
@@ -32,7 +36,8 @@ void moec_context_free(moec_context *c);
 const char *moec_error_text(const moec_context *c);
 const char *moec_error_json(const moec_context *c);
 
-/* Compiles for this process. `name` is used in messages and to resolve `use`. The module outlives the context. */
+/* Compiles for this process. `name` is used in messages and to resolve `use`, NULL: there is none. The module outlives
+ * the context. */
 int moec_compile_text(moec_context *c, const char *name, const char *text, size_t len, const moec_options *o,
                       moec_module **out);
 int moec_compile_file(moec_context *c, const char *path, const moec_options *o, moec_module **out);
@@ -41,14 +46,14 @@ const char *moec_module_manifest(const moec_module *m); /* JSON: kernels, parame
 
 const moec_kernel *moec_module_kernel(const moec_module *m, const char *name); /* NULL when there is none */
 
-/* What a kernel takes. */
-typedef enum moec_param_kind { MOEC_TENSOR, MOEC_SCALAR, MOEC_ROUTE } moec_param_kind;
+/* What a kernel takes. MOEC_NONE: there is no such parameter. */
+typedef enum moec_param_kind { MOEC_NONE = -1, MOEC_TENSOR, MOEC_SCALAR, MOEC_ROUTE } moec_param_kind;
 size_t moec_kernel_params(const moec_kernel *k);
 size_t moec_kernel_dims(const moec_kernel *k);
 const char *moec_kernel_dim_name(const moec_kernel *k, size_t i);
 const char *moec_kernel_param_name(const moec_kernel *k, size_t i);
 moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i);
-/* Elements of parameter i (a tensor) for given dimensions, -1 on overflow. */
+/* Elements of parameter i (a tensor or scalar) for given dimensions, -1 on overflow. */
 int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t *dims);
 /* Bytes of its memory: of a packed tensor those of header and padding too. -1 on overflow. */
 int64_t moec_kernel_param_bytes(const moec_kernel *k, size_t i, const int64_t *dims);
@@ -62,7 +67,7 @@ int moec_kernel_unpack(const moec_kernel *k, size_t i, const int64_t *dims, cons
 /* The C function of the generated header, to be cast to its type; and its uniform form. */
 void *moec_kernel_function(const moec_kernel *k);
 moe_entry *moec_kernel_entry(const moec_kernel *k);
-int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims);
+int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims); /* bytes; -1: out of range */
 
 /* Runs the reference interpreter (language page, section 5) on the arguments of the uniform entry; for modules
  * compiled with options.interpret. Slow, single-threaded. Returns a moe_status, the text is in ctx. */
