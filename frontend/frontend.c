@@ -38,6 +38,13 @@ static size_t first_bad_byte(const char *text, size_t len)
     return len;
 }
 
+/* Bytes of the mark with which some editors begin a UTF-8 file. */
+static size_t byte_order_mark(const char *text, size_t len)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    return len >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0 ? strlen(mark) : 0;
+}
+
 static Loc loc_of(uint32_t file, const char *text, size_t at)
 {
     Loc loc = {file, 1, 1, 1};
@@ -152,6 +159,9 @@ static void read_used(Reader *r, const char *from, const AstDecl *use)
 static void read_text(Reader *r, const char *path, const char *text, size_t len)
 {
     Checker *c = r->c;
+    size_t mark = byte_order_mark(text, len); /* no part of the text: columns are counted from behind it */
+    text += mark;
+    len -= mark;
     uint32_t file = diag_add_file(c->m->diags, path, text, len), at = r->sources.len, depth = r->chain.len;
     vec_push(c->arena, &r->sources, (Source){identity_of(c->arena, path), SOURCE_READING});
     vec_push(c->arena, &r->chain, path);
