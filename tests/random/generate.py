@@ -1,0 +1,206 @@
+"""Random programs. A Maker writes one kernel; expressions are in expressions.py, equations with a purpose (products,
+attention, experts, scatters) in patterns.py."""
+import random
+
+import patterns
+from expressions import Expressions
+from program import Derive, Dim, Equation, Expr, Group, Kernel, Module, Param, index, load, op, walk
+
+DENSE = ["A", "B", "C", "H", "T", "E"]
+
+
+class Maker(Expressions):
+    def __init__(self, rng, module, name):
+        self.rng, self.module, self.name = rng, module, name
+        self.params, self.equations, self.tensors, self.into = [], [], {}, {}
+        self.fresh, self.route = 0, None
+        self.dense = rng.sample(DENSE, rng.choice([2, 3, 3, 4])) + (["D"] if rng.random() < 0.2 else [])
+        self.derivable = rng.random() < 0.5
+        self.faulty = rng.random() < 0.12     # may index outside, overflow an i32, take the max of nothing
+        if rng.random() < 0.4:
+            patterns.add_route(self)
+
+    # ---- names ----
+
+    def new(self, letter):
+        self.fresh += 1
+        return f"{letter}{self.fresh}"
+
+    def space(self):
+        rng = self.rng
+        if rng.random() < 0.06:
+            return rng.choice(["2", "3", "2*" + rng.choice(self.dense), rng.choice(self.dense) + " + 1", "T*K"])
+        return rng.choice(self.dense)
+
+    def spaces(self, ranks):
+        return [self.space() for _ in range(self.rng.choice(ranks))]
+
+    def left_spaces(self):
+        out = self.spaces([0, 1, 2, 2, 2, 3])
+        if self.route and self.rng.random() < 0.35:
+            out.insert(0, self.group)
+        elif self.route and self.rng.random() < 0.2:
+            out.insert(0, self.rng.choice(["T", "E"]))
+        return out
+
+    # ---- tensors ----
+
+    def param(self, role, elem, axes, letter="x", into=None, packed=False):
+        name = self.new(letter)
+        layout = ""
+        if packed and elem != "i32" and len(axes) >= 2 and not any(a in ("R", "P") for a in axes[-2:]):
+            layout = self.rng.choice(["", "", "", " packed", " packed both"])
+        self.params.append(Param(role, name, elem, tuple(axes), layout))
+        self.tensors[name] = (elem, tuple(axes))
+        if into:
+            self.into[name] = into
+        return name
+
+    def input(self, axes, elem=None):
+        return self.param("in", elem or self.rng.choice(["f32", "f32", "f32", "bf16", "f16"]), axes, packed=True)
+
+    # ---- equations ----
+
+    def plain(self):
+        """One equation of anything."""
+        rng = self.rng
+        left = self.left_spaces()
+        scope = {self.new("v"): s for s in left}
+        names = list(scope)
+        if rng.random() < 0.15:
+            return self.define_int(scope, names)
+        value = self.float(scope, rng.choice([2, 3, 3, 4]))
+        return self.define(scope, names, value)
+
+    def define(self, scope, names, value, out=None):
+        """Stores a float: local, out, or into an inout."""
+        rng = self.rng
+        axes = [scope[n] for n in names]
+        way = rng.random()
+        elem = rng.choice(["f32", "f32", "f32", "bf16", "f16"])
+        wrapped = op(elem, value) if elem != "f32" or rng.random() < 0.1 else value
+        if way < 0.45 and out is None:
+            name = self.new("u")
+            self.tensors[name] = (elem, tuple(axes))
+        elif way < 0.6 and not self.derivable and out is None:
+            name = self.param("inout", "f32", axes, "q")
+            how = rng.choice(["=", "+="])
+            self.add(name, names, scope, how, value)
+            return name
+        else:
+            name = self.param("out", elem, axes, "y", packed=True)
+        self.add(name, names, scope, "=", wrapped, elem)
+        return name
+
+    def define_int(self, scope, names):
+        axes = [scope[n] for n in names]
+        value = self.int(scope, 3)
+        if not self.faulty or self.rng.random() < 0.5:
+            value = op("i32", value)
+        role = self.rng.choice(["local", "out", "inout"] if not self.derivable else ["local", "out"])
+        if role == "local":
+            name = self.new("n")
+            self.tensors[name] = ("i32", tuple(axes))
+        else:
+            name = self.param(role, "i32", axes, "n")
+        self.add(name, names, scope, "+=" if role == "inout" and self.rng.random() < 0.5 else "=", value, "i32")
+        return name
+
+    def constants(self):
+        """An output whose last axis is written place by place."""
+        scope = {self.new("v"): s for s in self.spaces([1, 1, 2])}
+        names, n = list(scope), self.rng.choice([1, 2, 3])
+        name = self.param("out", "f32", [scope[i] for i in names] + [str(n)], "y")
+        place = self.rng.randrange(len(names) + 1) if self.rng.random() < 0.3 else len(names)
+        if place != len(names):
+            self.params[-1] = Param("out", name, "f32", tuple(list(scope.values())[:place] + [str(n)] +
+                                                              list(scope.values())[place:]))
+            self.tensors[name] = ("f32", self.params[-1].axes)
+        for c in self.rng.sample(range(n), n):
+            inner = {self.new("v"): s for s in scope.values()}
+            left = [index(i) for i in inner]
+            left.insert(place, Expr("int", c))
+            self.equations.append(Equation(name, tuple(left), tuple(inner.items()), "=", self.float(inner, 2)))
+        return name
+
+    def add(self, name, names, scope, how, value, elem="f32"):
+        self.equations.append(Equation(name, tuple(index(n) for n in names), tuple((n, scope[n]) for n in names), how,
+                                       value, elem=elem))
+
+    # ---- the whole ----
+
+    def kernel(self):
+        rng = self.rng
+        for _ in range(rng.choice([1, 2, 3, 3, 4, 5])):
+            way = rng.random()
+            if way < 0.5:
+                self.plain()
+            elif way < 0.57:
+                self.constants()
+            else:
+                rng.choice(patterns.ALL)(self)
+        self.use_locals()
+        derive = self.make_derive() if self.derivable else None
+        return Kernel(self.name, tuple(self.params), tuple(self.equations), derive)
+
+    def use_locals(self):
+        """What nothing reads goes into an output: a local that is dropped computes nothing."""
+        read = {x.data for q in self.equations if q.value is not None for x in walk_loads(q.value)}
+        read |= {q.subscripts[0] for q in self.equations if q.how == "route"}
+        written = {p.name for p in self.params if p.role != "in"}
+        for name in [n for n in self.tensors if n not in read and n not in written and not self.is_input(n)]:
+            elem, axes = self.tensors[name]
+            scope = {self.new("v"): a for a in axes}
+            out = self.param("out", elem, axes, "y", packed=True)
+            self.add(out, list(scope), scope, "=", load(name, *(index(i) for i in scope)), elem)
+        if not any(p.role != "in" for p in self.params):
+            self.define({}, [], self.float({}, 3), out=True)
+        used = read | {x.data for q in self.equations if q.value is not None for x in walk_loads(q.value)}
+        used |= {x.data for q in self.equations for s in q.subscripts if isinstance(s, Expr) for x in walk_loads(s)}
+        used |= {q.subscripts[0] for q in self.equations if q.how == "route"}
+        keep = [p for p in self.params if p.role != "in" or p.elem == "route" or p.name in used]
+        self.params = keep
+
+    def is_input(self, name):
+        return any(p.name == name for p in self.params)
+
+    def make_derive(self):
+        rng = self.rng
+        floats = [p.name for p in self.params if p.role == "in" and p.elem not in ("i32", "route")]
+        if not floats or not any(p.role == "out" and p.elem not in ("i32", "route") for p in self.params):
+            return None
+        wrt = rng.sample(floats, rng.randint(1, len(floats)))
+        locals_ = [q.name for q in self.equations if q.how == "=" and not any(p.name == q.name for p in self.params)
+                   and q.elem != "i32"]
+        saves = tuple((n, rng.choice(["f32", "bf16"])) for n in rng.sample(locals_, min(len(locals_), rng.choice([0, 0, 1, 2]))))
+        return Derive(tuple((n, rng.choice(["", " +="])) for n in wrt), saves, rng.random() < 0.7)
+
+
+def walk_loads(e):
+
+    return [x for x in walk(e) if x.kind == "load"]
+
+
+def declarations(rng):
+    dims = [Dim("A"), Dim("B"), Dim("C"), Dim("H", multiple=rng.choice([1, 2, 4])), Dim("T"), Dim("K", most=8), Dim("E"),
+            Dim("M"), Dim("D", constant=rng.choice([1, 1, 1, 2, 3, 0]))]
+    groups = [Group("R", "E", "rows", "T*K"), Group("P", "E", "capacity", "M")]
+    a, b = Expr("argument", "a"), Expr("argument", "b")
+    real = lambda t: Expr("real", t)
+    fns = [("sq", ("a",), op("-", op("*", a, a), a)),
+           ("leak", ("a",), Expr("if", None, (op(">", a, Expr("int", 0)), a, op("*", a, real("0.5"))))),
+           ("mix", ("a", "b"), op("+", op("*", a, real("0.25")), op("*", b, real("0.75"))))]
+    return tuple(dims), tuple(groups), tuple(fns)
+
+
+def make_module(seed, kernels):
+    """(module, into): into[kernel][tensor] is the space that an i32 tensor's elements index."""
+    rng = random.Random(seed)
+    dims, groups, fns = declarations(rng)
+    module = Module(dims, groups, fns, ())
+    made, into = [], {}
+    for n in range(kernels):
+        maker = Maker(random.Random(f"{seed} {n}"), module, f"k{n}")
+        made.append(maker.kernel())
+        into[f"k{n}"] = {**maker.into, "faulty": maker.faulty}
+    return Module(dims, groups, fns, tuple(made)), into

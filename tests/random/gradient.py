@@ -1,0 +1,168 @@
+"""Derived kernels (section 7 of docs/language.md). The forward is the kernel and what it saves; the backward is compared
+with central differences of the evaluator, which repeats the decisions of the unperturbed run (Note in evaluate.py), so
+ties and kinks have the derivative that the page gives them."""
+import copy
+from dataclasses import replace
+
+import numpy as np
+
+import bounds
+import call
+from bounds import Float
+from evaluate import shape_of
+from program import Param
+
+STEP = 2.0 ** -12
+MOST_WORK = 400000      # elements of the largest equation times perturbed copies
+TIGHT, ROUNDED = 5e-4, 0.04
+
+
+def calls(arena, module, run, setting, count):
+    """(run, call, judge) of the forward and the backward, compiled and interpreted."""
+    made = []
+    rng = np.random.default_rng([run.case_seed, 7])
+    forward = Forward(module, run)
+    backward = Backward(module, run, rng)
+    for threads, interpret in ((-setting.threads, False), (-1, True)):
+        for plan in (forward, backward):
+            c = call.Call(arena, module, plan.name, plan.params, plan.case, threads, interpret)
+            made.append((run, c, lambda plan=plan, c=c: plan.judge(c, count)))
+    return made
+
+
+def saved_params(module, kernel, role):
+    out = []
+    for name, elem in kernel.derive.saves:
+        q = next(q for q in kernel.equations if name in (q.name, q.second))
+        spaces = dict(q.spaces)
+        out.append(Param(role, name, elem, tuple(spaces[s.data] for s in q.subscripts)))
+    return tuple(out)
+
+
+class Forward:
+    def __init__(self, module, run):
+        self.kernel = run.kernel
+        self.name = run.kernel.name + "_fwd"
+        saved = saved_params(module, run.kernel, "out")
+        self.params, self.case = run.kernel.params + saved, run.case
+        self.expected = copy.copy(run.expected)
+        self.expected.tensors = dict(run.expected.tensors)
+        for p in saved:
+            self.expected.tensors[p.name] = bounds.cast(p.elem, self.expected.tensors[p.name])
+
+    def judge(self, c, count):
+        import compare
+        return compare.judge(c, self.expected, count)
+
+
+class Backward:
+    def __init__(self, module, run, rng):
+        self.run, self.module, self.rng = run, module, rng
+        k = run.kernel
+        self.name = k.name + "_bwd"
+        outs = [p for p in k.params if p.role == "out" and p.elem not in ("i32", "route")]
+        self.outs = outs
+        saved = saved_params(module, k, "in")
+        self.params = tuple(p for p in k.params if p.role == "in") + saved
+        self.params += tuple(Param("in", "d_" + p.name, p.elem, p.axes) for p in outs)
+        for name, how in k.derive.wrt:
+            p = k.param(name)
+            self.params += (Param("inout", "d_" + name, "f32", p.axes) if how else Param("out", "d_" + name, p.elem, p.axes),)
+        self.case = copy.copy(run.case)
+        self.case.tensors = dict(run.case.tensors)
+        for p in saved:
+            self.case.tensors[p.name] = bounds.ROUND[p.elem](run.expected.tensors[p.name].v[0])
+        for p in self.params:
+            if p.name.startswith("d_") and p.role != "out":
+                self.case.tensors[p.name] = self.cotangent(p)
+
+    def cotangent(self, p):
+        return np.asarray(self.rng.integers(-4, 5, shape_of(p, self.module, self.run.case.dims)) / 4)
+
+    # ---- differences ----
+
+    def directions(self):
+        """(parameter, direction) to compare: single elements, and random signs for all at once."""
+        import data
+        work = data.elements(self.run.kernel, self.module, self.run.case.dims)
+        most = int(np.clip(MOST_WORK / work / 2 / len(self.run.kernel.derive.wrt), 3, 12))
+        for name, _ in self.run.kernel.derive.wrt:
+            shape = self.run.case.tensors[name].shape
+            size = int(np.prod(shape))
+            for at in self.rng.permutation(size)[:most - 2]:
+                one = np.zeros(size)
+                one[at] = 1
+                yield name, one.reshape(shape)
+            for _ in range(2 if size else 0):
+                yield name, self.rng.choice([-1.0, 1.0], shape)
+
+    def values_at(self, tensors):
+        """The outputs for copies of perturbed inputs."""
+        ev = self.run.expected
+        kept = ev.tensors, ev.routes
+        ev.replay(tensors, self.run.case.routes)
+        out = {p.name: ev.tensors[p.name].v for p in self.outs}
+        ev.tensors, ev.routes = kept
+        return out
+
+    def differences(self, chosen, step):
+        """For each direction the derivative, and the sum of its terms' magnitudes."""
+        copies = 2 * len(chosen)
+        tensors = self.run.case.values()
+        for name in {n for n, _ in chosen}:
+            v = np.repeat(self.run.case.tensors[name][None], copies, 0).astype(float)
+            for i, (n, d) in enumerate(chosen):
+                if n == name:
+                    v[2 * i] += step * d
+                    v[2 * i + 1] -= step * d
+            tensors[name] = Float(v)
+        slopes, sizes = np.zeros(len(chosen)), np.zeros(len(chosen))
+        for name, v in self.values_at(tensors).items():
+            v = np.broadcast_to(v, (copies,) + v.shape[1:]).reshape(copies, -1)
+            terms = (v[0::2] - v[1::2]) / (2 * step) * self.case.tensors["d_" + name].reshape(-1)
+            slopes += terms.sum(1)
+            sizes += np.abs(terms).sum(1)
+        return slopes, sizes
+
+    # ---- comparing ----
+
+    def tolerance(self):
+        d, k = self.run.kernel.derive, self.run.kernel
+        rounded = not d.cotangents or any(e != "f32" for _, e in d.saves)
+        return ROUNDED if rounded else TIGHT
+
+    def judge(self, c, count):
+        if c.spilled:
+            return "spilled", "memory before a tensor was overwritten"
+        if c.status:
+            return "status", f"returned {c.status} ({c.message}), expected OK"
+        if self.run.expected.choice_doubt:
+            count.gradient_doubt += 1
+            return None
+        if not hasattr(self, "wanted"):
+            chosen = list(self.directions())
+            with np.errstate(all="ignore"):
+                self.wanted = (chosen, *self.differences(chosen, STEP), self.differences(chosen, STEP / 8)[0]) if chosen else ([], [], [], [])
+        got = {a.p.name: a.value() for a in c.arguments if a.p.elem != "route"}
+        for (name, d), slope, size, finer in zip(*self.wanted):
+            found = self.compare(name, d, slope, size, finer, got["d_" + name], count)
+            if found:
+                return found
+        return None
+
+    def compare(self, name, d, slope, size, finer, gradient, count):
+        p = next(p for p in self.params if p.name == "d_" + name)
+        before = self.case.tensors["d_" + name] if p.role == "inout" else np.zeros_like(gradient)
+        own = {"f32": 0, "bf16": 2.0 ** -8, "f16": 2.0 ** -10}[p.elem]
+        with np.errstate(all="ignore"):
+            mine = float(((gradient - before) * d).sum())
+            moved = float((np.abs(gradient) * np.abs(d)).sum())
+            allowed = self.tolerance() * (size + moved + 0.05) + own * moved
+        if not (np.isfinite(slope) and np.isfinite(finer)) or abs(slope - finer) > 0.2 * allowed:
+            count.gradient_doubt += 1
+            return None
+        count.gradients += 1
+        if abs(mine - slope) <= allowed:
+            return None
+        at = np.argwhere(d)[0].tolist() if np.count_nonzero(d) == 1 else "a random direction"
+        return "gradient", f"d_{name} at {at} is {mine:.7g}, differences give {slope:.7g} (terms of {size:.3g}, allowed {allowed:.3g})"
