@@ -96,10 +96,12 @@ static int save_ok(Checker *c, const Kernel *k, const AstSave *s)
                       name);
     }
     const Tensor *t = &k->tensors.at[id];
-    int fits = t->role == ROLE_OUT ? s->elem == t->elem : (s->elem == EL_I32) == (t->elem == EL_I32);
+    int fits = t->role == ROLE_OUT ? s->elem == t->elem
+                                   : t->elem != EL_I64 && (s->elem == EL_I32) == (t->elem == EL_I32);
     if (fits)
         return 1;
-    const char *help = arena_printf(c->arena, "write %s as %s", name, elem_name(t->elem));
+    const char *help = t->elem == EL_I64 ? "leave it out: the backward computes it again"
+                                         : arena_printf(c->arena, "write %s as %s", name, elem_name(t->elem));
     return refuse(
         c, DIAG_save_type, s->name.loc, help,
         arena_printf(c->arena, "is %s and cannot be saved as %s", elem_name(t->elem), elem_name(s->elem)),

@@ -182,12 +182,12 @@ static Elem elem_of(Type t)
     return t == TY_INT ? EL_I32 : t == TY_BF16 ? EL_BF16 : t == TY_F16 ? EL_F16 : EL_F32;
 }
 
-/* The local that an equation defines, with the axes of its indices. */
-static TensorId new_local(KernelCheck *c, const AstLhs *lhs, const Equation *q, Elem elem)
+/* A local with the axes of an equation's indices. */
+static TensorId add_local(KernelCheck *c, AstName name, const Equation *q, Elem elem)
 {
-    const Ahead *ahead = check_ahead(c, lhs->name.name);
-    Tensor t = {.name = lhs->name.name,
-                .loc = lhs->name.loc,
+    const Ahead *ahead = check_ahead(c, name.name);
+    Tensor t = {.name = name.name,
+                .loc = name.loc,
                 .elem = elem,
                 .role = ROLE_LOCAL,
                 .rank = q->nindex,
@@ -200,9 +200,15 @@ static TensorId new_local(KernelCheck *c, const AstLhs *lhs, const Equation *q, 
             t.axes[i] = (Axis){
                 ext_const(c->m, ahead->largest[i] < INT64_MAX ? ahead->largest[i] + 1 : INT64_MAX), NONE};
     }
-    TensorId id = ir_tensor(c->k, t);
+    return ir_tensor(c->k, t);
+}
+
+/* The local that an equation defines. */
+static TensorId new_local(KernelCheck *c, const AstLhs *lhs, const Equation *q, Elem elem)
+{
+    TensorId id = add_local(c, lhs->name, q, elem);
     written_add(c, (Written){.first = q->loc});
-    symbol_set(c, t.name, SYMBOL_TENSOR, id);
+    symbol_set(c, lhs->name.name, SYMBOL_TENSOR, id);
     return id;
 }
 
@@ -299,6 +305,32 @@ static int bind_top(KernelCheck *c, const AstEquation *a, TensorId p, TensorId i
     return bind_right(c, a->rhs) && bind_end(c);
 }
 
+/* The values found among integers: a local of 64 bits, which the program names only where p is no parameter. */
+static TensorId integers_found(KernelCheck *c, const AstEquation *a, const Equation *q, TensorId p)
+{
+    if (p == NONE)
+        return new_local(c, a->lhs, q, EL_I64);
+    const char *stem = arena_printf(c->m->arena, "%s_top", a->lhs->name.name);
+    AstName name = {.loc = a->lhs->name.loc, .name = ir_fresh_name(c->k, stem)};
+    while (check_ahead(c, name.name))
+        name.name = ir_fresh_name(c->k, stem = arena_printf(c->m->arena, "%s_", stem));
+    written_add(c, (Written){.first = q->loc, .equations = 1});
+    return add_local(c, name, q, EL_I64);
+}
+
+/* p gets the integers of `top` as any other value. */
+static void store_integers(KernelCheck *c, const AstEquation *a, const Equation *top, TensorId p)
+{
+    Equation q = *top;
+    q.kind = EQ_ASSIGN;
+    q.lhs = p;
+    q.ids = q.bound = NONE;
+    q.rhs = build_store(c, a->rhs->loc, x_load(c->k, q.loc, top->lhs, q.index), a->lhs->name.name,
+                        c->k->tensors.at[p].elem);
+    if (q.rhs != NONE && note(c, &q, p, a->lhs))
+        vec_push(c->m->arena, &c->k->eqs, q);
+}
+
 static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
 {
     TensorId p = find_left(c, a, a->lhs), id = c->failed ? (TensorId)NONE : find_left(c, a, a->ids_lhs);
@@ -314,10 +346,11 @@ static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
                     "the index %s counts the results, so the values cannot depend on it", check_text(c, k));
         return;
     }
-    if (expr_type(c, value) == TY_INT)
-        value = build_float(c, value);
+    int ints = expr_type(c, value) == TY_INT, moved = ints && p != NONE;
     q.bound = c->vars.at[bound.var].id;
-    q.lhs = p != NONE ? p : new_local(c, a->lhs, &q, elem_of(expr_type(c, value)));
+    q.lhs = ints        ? integers_found(c, a, &q, p)
+            : p != NONE ? p
+                        : new_local(c, a->lhs, &q, elem_of(expr_type(c, value)));
     q.ids = id != NONE ? id : new_local(c, a->ids_lhs, &q, EL_I32);
     if (c->k->tensors.at[q.ids].elem != EL_I32)
         check_error(c, DIAG_float_to_int, a->ids_lhs->loc, "declare it as i32",
@@ -327,8 +360,11 @@ static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
                     "%s is `packed both`, which top does not write", a->lhs->name.name);
     q.rhs = c->failed ? (ExprId)NONE
                       : build_store(c, a->rhs->loc, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
-    if (q.rhs != NONE && note(c, &q, q.lhs, a->lhs) && note(c, &q, q.ids, a->ids_lhs))
-        vec_push(c->m->arena, &c->k->eqs, q);
+    if (q.rhs == NONE || !(moved || note(c, &q, q.lhs, a->lhs)) || !note(c, &q, q.ids, a->ids_lhs))
+        return;
+    vec_push(c->m->arena, &c->k->eqs, q);
+    if (moved)
+        store_integers(c, a, &q, p);
 }
 
 /* ---- after a mistake ---- */

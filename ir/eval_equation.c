@@ -13,6 +13,8 @@ void eval_store(Eval *e, TensorId t, int64_t place, Value v, Type type)
         if (v.n.i < INT32_MIN || v.n.i > INT32_MAX)
             eval_fail(e, "value %lld does not fit i32 tensor %s", (long long)v.n.i, e->k->tensors.at[t].name);
         d->at[place] = (double)v.n.i;
+    } else if (elem == EL_I64) {
+        d->at[place] = v.n.f; /* the bits: a double may not have the number */
     } else {
         if (type == TY_INT)
             v = eval_lift(e, v);

@@ -158,7 +158,7 @@ typedef struct Candidate {
 } Candidate;
 
 /* Descending, ties to the lower index, NaN last. */
-static int candidate_order(const void *a, const void *b)
+static int float_order(const void *a, const void *b)
 {
     const Candidate *x = a, *y = b;
     int nan_x = isnan(x->value.n.f), nan_y = isnan(y->value.n.f);
@@ -169,9 +169,19 @@ static int candidate_order(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Two neighbours whose order the errors could turn. Equal ones were computed alike, and stay in order. */
-static int near_tie(const Candidate *a, const Candidate *b)
+static int integer_order(const void *a, const void *b)
 {
+    const Candidate *x = a, *y = b;
+    if (x->value.n.i != y->value.n.i)
+        return x->value.n.i > y->value.n.i ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Two neighbours whose order the errors could turn. Equal ones were computed alike, and stay in order. */
+static int near_tie(Type type, const Candidate *a, const Candidate *b)
+{
+    if (type == TY_INT)
+        return a->value.error > 0 || b->value.error > 0;
     return a->value.error + b->value.error > 0 && a->value.n.f != b->value.n.f &&
            !(eval_distance(a->value.n.f, b->value.n.f) > a->value.error + b->value.error);
 }
@@ -191,14 +201,15 @@ typedef struct Top {
 static void store_top(Eval *e, const Top *t, double error)
 {
     const Candidate *c = t->candidates;
+    Type type = (Type)t->value->type;
     for (int64_t i = 0; i < t->wanted && !e->error; i++) {
         int unused = 0;
         Value v = c[i].value, id = {{.i = c[i].at}, 0};
-        id.error = (i > 0 && near_tie(&c[i - 1], &c[i])) ||
-                   (i + 1 < t->searched.extent && near_tie(&c[i], &c[i + 1]));
+        id.error = (i > 0 && near_tie(type, &c[i - 1], &c[i])) ||
+                   (i + 1 < t->searched.extent && near_tie(type, &c[i], &c[i + 1]));
         v.error = error;
         e->index[t->place] = i;
-        eval_store(e, t->q->lhs, eval_place(e, t->lhs, &unused), v, TY_F32);
+        eval_store(e, t->q->lhs, eval_place(e, t->lhs, &unused), v, type);
         eval_store(e, t->q->ids, eval_place(e, t->ids, &unused), id, TY_INT);
     }
 }
@@ -218,13 +229,13 @@ static void run_top(Eval *e, const Top *t, uint32_t level)
     double error = 0;
     for (int64_t i = 0; i < t->searched.extent && !e->error; i++) {
         eval_move(e, &t->searched, i);
-        Value v = eval_run(e, t->value);
-        t->candidates[i] = (Candidate){t->value->type == TY_INT ? eval_lift(e, v) : v, i};
+        t->candidates[i] = (Candidate){eval_run(e, t->value), i};
         error = fmax(error, t->candidates[i].value.error);
     }
     if (e->error)
         return;
-    qsort(t->candidates, (size_t)t->searched.extent, sizeof *t->candidates, candidate_order);
+    qsort(t->candidates, (size_t)t->searched.extent, sizeof *t->candidates,
+          t->value->type == TY_INT ? integer_order : float_order);
     store_top(e, t, error);
 }
 

@@ -73,6 +73,8 @@ static Value run_load(Eval *e, Node *n)
     if (place < 0)
         return of_int(0, 0);
     double at = d->at[place], error = doubtful ? INFINITY : d->error ? d->error[place] : 0;
+    if (e->k->tensors.at[n->access->tensor].elem == EL_I64)
+        return (Value){{.f = at}, error > 0}; /* bits, as eval_store keeps them */
     if (n->type == TY_INT)
         return of_int(fabs(at) < 0x1p62 ? (int64_t)at : 0, error > 0);
     return (Value){{.f = at}, error};

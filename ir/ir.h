@@ -26,7 +26,7 @@ enum { NONE = UINT32_MAX };
 
 /* ---- types ---- */
 
-typedef enum Elem { EL_F32, EL_BF16, EL_F16, EL_I32, EL_I64 /* tile level only */, EL_COUNT } Elem;
+typedef enum Elem { EL_F32, EL_BF16, EL_F16, EL_I32, EL_I64 /* locals only */, EL_COUNT } Elem;
 
 /* The type of an expression. i32 elements are TY_INT (64-bit) as soon as they are read. */
 typedef enum Type { TY_INT, TY_BOOL, TY_F32, TY_BF16, TY_F16 } Type;

@@ -74,7 +74,7 @@ static Elem elem_of(Type t)
     switch (t) {
     case TY_BF16: return EL_BF16;
     case TY_F16: return EL_F16;
-    case TY_INT: return EL_I32;
+    case TY_INT: return EL_I64; /* no range is asked of what is moved */
     case TY_BOOL:
     case TY_F32: break;
     }
@@ -264,12 +264,14 @@ static ExprId limit_sums(Split *s, ExprId e, const Around *around)
     return x_with_args(s->k, e, args);
 }
 
-/* top searches memory: [prefix.., searched]. */
+/* top searches memory, [prefix.., searched], or computes its integers where it stands. */
 static void split_top(Split *s, Equation *q)
 {
     Kernel *k = s->k;
     const Expr *x = x_at(k, q->rhs);
     int plain = x->kind == X_LOAD;
+    if (x->type == TY_INT && !lower_has_reduce(k, q->rhs))
+        return;
     for (uint32_t a = 0; plain && a < x_at(k, q->rhs)->nargs; a++)
         plain = x_at(k, x_arg(k, q->rhs, a))->kind == X_INDEX;
     if (plain)

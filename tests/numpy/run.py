@@ -232,6 +232,25 @@ def packed_like(lib, name, dims):
     return np.full(size(*(ctypes.c_int64(d) for d in dims)) // 4, np.nan, np.float32)
 
 
+def test_top_integers(lib):
+    near = [base + d for base in (0, 2**24, -2**24, 2**30) for d in (-1, 0, 1)] + [2**31 - 1, 2**31 - 2, -2**31, -2**31 + 1]
+    t, k, e = 5, 6, len(near)
+    s = np.stack([rng.permutation(near) for _ in range(t)]).astype(np.int32)
+    wide = 3 * s.astype(np.int64) - np.arange(e)
+    p, ids, wide_ids = (np.full((t, k), -7, np.int32) for _ in range(3))
+    q = np.full((t, k), np.nan, np.float32)
+    call(lib, "top_integers", (t, k, e), [s, p, q, ids, wide_ids])
+    assert (ids == top(s.astype(np.int64), k)).all() and (p == np.take_along_axis(s, ids, 1)).all()
+    assert (wide_ids == top(wide, k)).all()
+    assert (q == np.take_along_axis(wide, wide_ids, 1).astype(np.float32)).all()
+    status_range = 10
+    args = [ctypes.c_void_p(a.ctypes.data) for a in (s, p, ids)]
+    assert lib.top_range(None, *(ctypes.c_int64(d) for d in (t, k, e)), *args) == status_range
+    s //= 2
+    call(lib, "top_range", (t, k, e), [s, p, ids])
+    assert (p == 2 * np.take_along_axis(s, ids, 1)).all()
+
+
 def test_packs(lib):
     for t, h, v in ((5, 16, 32), (3, 17, 33), (4, 7, 70)):
         x, w, y = normal(t, h), normal(h, v), np.full((t, v), np.nan, np.float32)

@@ -62,7 +62,7 @@ static ExprId in_block(const Split *b)
 static ExprId of_elem(Kernel *k, Elem elem, ExprId e)
 {
     static const ScalarOp cast[EL_COUNT] = {[EL_F32] = OP_f32, [EL_BF16] = OP_bf16, [EL_F16] = OP_f16};
-    return elem == EL_I32 || x_at(k, e)->type == elem_type(elem) ? e : x_op1(k, (Loc){0}, cast[elem], e);
+    return x_at(k, e)->type == elem_type(elem) ? e : x_op1(k, (Loc){0}, cast[elem], e);
 }
 
 /* value, or not a number outside the block and where nobody reads. */
@@ -71,7 +71,7 @@ static ExprId poisoned(Split *b, const Equation *q, ExprId value)
     Kernel *k = b->k;
     const Tensor t = k->tensors.at[q->lhs];
     ExprId where = in_block(b), zero = x_float(k, (Loc){0}, 0);
-    if (t.elem == EL_I32)
+    if (elem_type(t.elem) == TY_INT)
         return x_if(k, (Loc){0}, where, value, x_int(k, (Loc){0}, 1));
     if (t.placed)
         where = x_and(k, (Loc){0}, where, cluster_needed(k, q->lhs));
