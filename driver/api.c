@@ -115,7 +115,7 @@ const moec_kernel *moec_module_kernel(const moec_module *m, const char *name)
 
 static Compilation *start(moec_context *c, const moec_options *o)
 {
-    CompileOptions options = COMPILE_DEFAULTS;
+    CompileOptions options = compile_defaults;
     if (o) {
         options.target = o->target;
         options.level = o->no_optimize ? 0 : 2;

@@ -6,7 +6,7 @@
 
 static CompileOptions options_of(const CheckOptions *o)
 {
-    CompileOptions c = COMPILE_DEFAULTS;
+    CompileOptions c = compile_defaults;
     c.target = o->target;
     c.no_cache = 1;
     c.schedule_seed = o->schedule_seed;
@@ -23,6 +23,12 @@ static Compilation *open_file(const CheckOptions *o, const char *path, FILE *out
     if (*status)
         fprintf(out, "%s", c ? c->errors : "out of memory\n");
     return c;
+}
+
+static void say_failure(const Check *check, Compilation *c, int status)
+{
+    fprintf(check->out, "%s", c->errors);
+    compile_leave_replay(c, status, check->out);
 }
 
 /* The .so is written to a temporary file only as long as it takes to open it. */
@@ -55,11 +61,13 @@ static int load_so(Check *check, const char *path)
     Compilation *c = check->for_so = open_file(check->o, path, check->out, &status);
     if (!status) {
         status = compile_product(c, PRODUCT_SO, &so);
-        const char *error = status ? c->errors : load_bytes(c, so, &check->so);
-        check->has_so = error == NULL;
+        const char *error = status ? NULL : load_bytes(c, so, &check->so);
+        check->has_so = !status && !error;
+        if (status)
+            say_failure(check, c, status);
         if (error)
             fprintf(check->out, "%s\n", error);
-        status = status ? status : error ? DRIVER_ERROR : DRIVER_OK;
+        status = error ? DRIVER_ERROR : status;
     }
     return status;
 }
@@ -72,10 +80,10 @@ static int load_jit(Check *check, const char *path, const char *kernel)
     Compilation *c = check->for_jit = open_file(check->o, path, check->out, &status);
     if (!status) {
         c->options.kernel = kernel;
-        c->emulated = !check->o->emulate ? NOT_EMULATED : is_modelled(check) ? MODELLED : EMULATED;
+        c->options.emulated = !check->o->emulate ? NOT_EMULATED : is_modelled(check) ? MODELLED : EMULATED;
         status = jit_load(c, &check->jit);
         if (status)
-            fprintf(check->out, "%s", c->errors);
+            say_failure(check, c, status);
     }
     return status;
 }
@@ -86,10 +94,10 @@ static int load_unplanned(Check *check, const char *path)
     int status;
     Compilation *c = check->for_so = open_file(check->o, path, check->out, &status);
     if (!status) {
-        c->emulated = UNPLANNED;
+        c->options.emulated = UNPLANNED;
         status = jit_load(c, &check->so);
         if (status)
-            fprintf(check->out, "%s", c->errors);
+            say_failure(check, c, status);
     }
     return status;
 }
@@ -102,7 +110,7 @@ int check_load(Check *check, const char *path, CheckCode code)
     if (!status) {
         status = compile_read(check->c, 1);
         if (status)
-            fprintf(check->out, "%s", check->c->errors);
+            say_failure(check, check->c, status);
     }
     if (!status && code != CODE_NONE)
         status = load_jit(check, text, code == CODE_OF_KERNEL ? check->o->kernel : NULL);

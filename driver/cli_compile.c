@@ -19,7 +19,8 @@ enum {
     KEY_NO_CACHE,
     KEY_WERROR,
     KEY_SEED,
-    KEY_MACHINE
+    KEY_MACHINE,
+    KEY_BREAK
 };
 
 static const struct argp_option compile_options[] = {
@@ -56,6 +57,8 @@ static const struct argp_option compile_options[] = {
     {"time-passes", KEY_TIME, NULL, 0, "Print the time of each pass", 2},
     {"schedule-seed", KEY_SEED, "N", 0,
      "Draw every knob that no schedule fixes from its space; 0 (default): the usual values", 2},
+    {"break-in", KEY_BREAK, "PASS", OPTION_HIDDEN, "End in an internal error there, to see what it leaves",
+     2},
     {0}};
 
 typedef struct CompileCommand {
@@ -107,6 +110,9 @@ static void parse_words(CompileCommand *c, int key, const char *arg, struct argp
     }
 }
 
+/* It says itself what is made, which is not written: it is there to fail. */
+static int is_replayed(const CompileCommand *c) { return compile_is_replay(c->input); }
+
 /* What follows from all options together. */
 static void settle(CompileCommand *c, struct argp_state *state)
 {
@@ -118,13 +124,13 @@ static void settle(CompileCommand *c, struct argp_state *state)
         c->product = strcmp(c->options.stop_after, "lower") == 0 ? PRODUCT_TILES : PRODUCT_IR;
     if (c->product == PRODUCT_COUNT && (c->options.dump || c->options.time_passes) && !c->output)
         c->product = PRODUCT_OBJECT;
-    else if (c->product == PRODUCT_COUNT)
+    else if (c->product == PRODUCT_COUNT && !(is_replayed(c) && !c->output))
         argp_error(state,
                    c->output ? "the ending of '%s' does not say what to write; --emit does"
                              : "say what to write: -o kernel.so, or --emit to the standard output%s",
                    c->output ? c->output : "");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;
-    int printed = !c->output && !c->options.dump && !c->options.time_passes;
+    int printed = !c->output && !c->options.dump && !c->options.time_passes && !is_replayed(c);
     if (binary && printed && isatty(STDOUT_FILENO))
         argp_error(state, "machine code is not written to a terminal: give -o");
 }
@@ -144,6 +150,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_STOP: c->options.stop_after = arg; return 0;
     case KEY_START: c->options.start_at = arg; return 0;
     case KEY_LIMIT: c->options.limit = (int)cli_number(state, "--pass-limit", arg, 0, 1000000); return 0;
+    case KEY_BREAK: c->options.break_in = arg; return 0;
     case KEY_TIME: c->options.time_passes = 1; return 0;
     case KEY_MACHINE: c->options.machine = arg; return 0;
     case KEY_SEED: c->options.schedule_seed = cli_seed(state, arg); return 0;
@@ -214,7 +221,7 @@ static int write_output(Compilation *c, void *user)
     const CompileCommand *command = w->command;
     Output out = {.arena = c->arena};
     const char *error = NULL;
-    if (!command->output && (command->options.dump || command->options.time_passes))
+    if (!command->output && (command->options.dump || command->options.time_passes || is_replayed(command)))
         return DRIVER_OK; /* asked to look, not to write */
     if (command->output && is_input(command))
         error = arena_printf(c->arena, "%s: is the input", command->output);
@@ -239,6 +246,8 @@ static int compile_and_write(Compilation *c, CompileCommand *command)
     WriteOrder order = {.command = command};
     int status = compile_open(c, command->input);
     if (!status) {
+        if (command->product == PRODUCT_COUNT)
+            command->product = c->product;
         status = compile_product(c, command->product, &order.bytes);
         print_dumps(c);
     }
@@ -261,7 +270,7 @@ int cli_compile(int argc, char **argv)
             "compilation "
             "leaves no output. `moec COMMAND --help` has the options of a command; docs/cli.md has examples.",
     };
-    CompileCommand command = {.options = COMPILE_DEFAULTS, .product = PRODUCT_COUNT};
+    CompileCommand command = {.options = compile_defaults, .product = PRODUCT_COUNT};
     argp_parse(&argp, argc, argv, 0, NULL, &command);
     Compilation *c = compile_new(&command.options);
     if (!c)
@@ -293,7 +302,7 @@ int cli_check(int argc, char **argv)
         .args_doc = "FILE.moe",
         .doc = "Reads a file, derives what it asks for, and reports errors, warnings and hints.",
     };
-    CompileCommand command = {.options = COMPILE_DEFAULTS, .product = PRODUCT_COUNT};
+    CompileCommand command = {.options = compile_defaults, .product = PRODUCT_COUNT};
     argp_parse(&argp, argc, argv, 0, NULL, &command);
     Compilation *c = compile_new(&command.options);
     if (!c)

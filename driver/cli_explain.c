@@ -159,7 +159,7 @@ int cli_explain(int argc, char **argv)
                "With a code: "
                "prints the page of that error, warning or hint.",
     };
-    ExplainCommand command = {.options = COMPILE_DEFAULTS};
+    ExplainCommand command = {.options = compile_defaults};
     argp_parse(&argp, argc, argv, 0, NULL, &command);
     const char *page = command.kernel ? NULL : diag_page(command.path);
     if (page) {

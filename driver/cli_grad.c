@@ -202,7 +202,7 @@ int cli_grad(int argc, char **argv)
                "recomputing.",
     };
     GradCommand g = {.path = NULL};
-    CompileOptions o = COMPILE_DEFAULTS;
+    CompileOptions o = compile_defaults;
     argp_parse(&argp, argc, argv, 0, NULL, &g);
     o.stop_after = "dce";
     Compilation *c = compile_new(&o);

@@ -21,9 +21,10 @@ Compilation *compile_new(const CompileOptions *o)
         free(c);
         return NULL;
     }
-    c->options = o ? *o : COMPILE_DEFAULTS;
+    c->options = o ? *o : compile_defaults;
     c->diags.arena = c->dump.arena = c->times.arena = c->arena;
     c->path = "<none>";
+    c->product = PRODUCT_TILES; /* what runs all passes */
     c->errors = "";
     c->errors_json = "{\"errors\": 0, \"diagnostics\": []}";
     return c;
@@ -106,6 +107,8 @@ int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *us
 static int open_file(Compilation *c, void *user)
 {
     const char *error = output_read_file(user, FRONTEND_MAX_BYTES, c->arena, &c->text);
+    if (!error && compile_is_replay(user))
+        error = compile_restore(c, c->text);
     return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;
 }
 
@@ -201,7 +204,8 @@ static int check_pass_names(Compilation *c)
     const CompileOptions *o = &c->options;
     int tiles = o->start_at && strcmp(o->start_at, "tiles") == 0;
     return check_pass_name(c, "--stop-after", o->stop_after) ||
-           check_pass_name(c, "--start-at", tiles ? NULL : o->start_at) || check_dump_names(c);
+           check_pass_name(c, "--start-at", tiles ? NULL : o->start_at) ||
+           check_pass_name(c, "--break-in", o->break_in) || check_dump_names(c);
 }
 
 /* Tile text was written by anyone: it is verified like what `lower` makes, but its faults are the user's. */
@@ -240,9 +244,10 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
                     .schedule_seed = o->schedule_seed},
         .start_at = o->start_at,
         .stop_after = o->stop_after              ? o->stop_after
-                      : c->emulated == UNPLANNED ? "lower"
+                      : o->emulated == UNPLANNED ? "lower"
                                                  : stop_after,
         .dump = o->dump,
+        .break_in = o->break_in,
         .verify_each = o->verify_each,
         .time_passes = o->time_passes,
         .limit = o->limit,
@@ -264,20 +269,14 @@ int compile_module(Compilation *c, const char *stop_after, Module **out)
 /* ---- the cache ---- */
 
 /* Options that look inside the compiler, or that need its messages, must let it work. */
-static int may_use_cache(const Compilation *c)
-{
-    const CompileOptions *o = &c->options;
-    return !o->no_cache && !o->werror && !o->start_at && !o->stop_after && !o->dump && !o->verify_each &&
-           !o->time_passes && !o->kernel && !o->machine && o->limit < 0 && !is_tile_text(c);
-}
+static int may_use_cache(const Compilation *c) { return !options_are_work(&c->options) && !is_tile_text(c); }
 
 /* Everything that makes the bytes. With -g also the places in the text. */
 static void make_key(Compilation *c)
 {
     Text t = {.arena = c->arena};
-    text_add(&t, "moec cache 1\n%s\n-O%d -g%d\n", plugin_build_id(c->arena), c->options.level,
-             c->options.debug);
-    text_add(&t, "seed %llu\n", (unsigned long long)c->options.schedule_seed);
+    text_add(&t, "moec cache 1\n%s\n", plugin_build_id(c->arena));
+    options_key(&c->options, &t);
     for (uint32_t i = 0; i < c->isas.n; i++)
         text_add(&t, "%s\n", cpu_table[c->isas.at[i]].name);
     ir_digest(c->module, &t);
@@ -349,7 +348,8 @@ static int lower_all(Compilation *c, BackendInput *inputs)
         if (run_passes(c, m, c->isas.at[i], NULL))
             return DRIVER_ERROR;
         keep_wanted(c, m);
-        for (uint32_t k = 0; (c->emulated == EMULATED || c->emulated == MODELLED) && k < m->kernels.len; k++)
+        for (uint32_t k = 0;
+             (c->options.emulated == EMULATED || c->options.emulated == MODELLED) && k < m->kernels.len; k++)
             if (m->kernels.at[k]->tiles)
                 plan_expand(m->kernels.at[k], &(PassContext){.isa = c->isas.at[i], .machine = c->machine});
         inputs[i] = (BackendInput){m, c->isas.at[i]};
@@ -378,7 +378,7 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
         [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
     BackendInput inputs[ISA_COUNT];
     const char *error = NULL;
-    if (compile_is_npu(c) && !c->emulated)
+    if (compile_is_npu(c) && !c->options.emulated)
         return compile_fail(
             c, DIAG_driver_machine,
             arena_printf(
@@ -389,7 +389,7 @@ int compile_emit(Compilation *c, Product what, Bytes *out)
     plugin_load_begin(&c->load, c->arena);
     if (lower_all(c, inputs))
         return DRIVER_ERROR;
-    const char *plan = c->emulated ? NULL : find_plan(c->module);
+    const char *plan = c->options.emulated ? NULL : find_plan(c->module);
     if (plan)
         return compile_fail(
             c, DIAG_driver_machine,
@@ -481,7 +481,7 @@ static int open_machine(Compilation *c)
         return compile_fail(c, DIAG_driver_machine, error);
     if (c->options.machine)
         c->machine = &d->machine;
-    if (c->emulated && c->emulated != MODELLED && !compile_is_npu(c))
+    if (c->options.emulated && c->options.emulated != MODELLED && !compile_is_npu(c))
         return compile_fail(
             c, DIAG_driver_machine,
             arena_printf(c->arena,
@@ -505,36 +505,31 @@ int compile_prepare(Compilation *c)
     return open_machine(c) || choose_isas(c) || check_pass_names(c) || read_module(c, &c->module);
 }
 
-typedef struct Order {
-    Product what;
-    Bytes *out;
-} Order;
-
 static int make_product(Compilation *c, void *user)
 {
-    Order *order = user;
+    Bytes *out = user;
     int status = compile_prepare(c);
     if (status)
         return status;
-    switch (order->what) {
-    case PRODUCT_IR: return make_equations(c, order->out);
-    case PRODUCT_TILES: return make_tiles(c, order->out);
+    switch (c->product) {
+    case PRODUCT_IR: return make_equations(c, out);
+    case PRODUCT_TILES: return make_tiles(c, out);
     case PRODUCT_HEADER:
-    case PRODUCT_MANIFEST: return make_interface(c, order->what, order->out);
+    case PRODUCT_MANIFEST: return make_interface(c, c->product, out);
     case PRODUCT_LLVM:
     case PRODUCT_ASM:
-    case PRODUCT_OBJECT: return compile_emit(c, order->what, order->out);
-    case PRODUCT_SO: return make_so(c, order->out);
+    case PRODUCT_OBJECT: return compile_emit(c, c->product, out);
+    case PRODUCT_SO: return make_so(c, out);
     case PRODUCT_COUNT: break;
     }
-    BUG(c->arena, "there is no product %d", (int)order->what);
+    BUG(c->arena, "there is no product %d", (int)c->product);
 }
 
 int compile_product(Compilation *c, Product what, Bytes *out)
 {
-    Order order = {what, out};
     *out = (Bytes){NULL, 0};
-    return compile_guard(c, make_product, &order);
+    c->product = what;
+    return compile_guard(c, make_product, out);
 }
 
 static int only_read(Compilation *c, void *user)

@@ -14,6 +14,7 @@
 #include "passes/passes.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 /* What the public functions return and the command exits with. */
 typedef enum DriverStatus {
@@ -40,23 +41,18 @@ typedef struct IsaList {
     uint32_t n;
 } IsaList;
 
+/* Of an NPU: a plan is no code; becomes code for the emulator; or what was to be planned is compiled as it is. */
+typedef enum Emulated { NOT_EMULATED, EMULATED, MODELLED, UNPLANNED } Emulated;
+
+typedef const char *Option_text;
+typedef int Option_number;
+typedef uint64_t Option_seed;
 typedef struct CompileOptions {
-    const char *target; /* as in moec_options */
-    int level;          /* -O: 0 leaves fusion out */
-    int debug;          /* -g */
-    int no_cache;
-    const char *cache_dir; /* NULL: see cache_directory() */
-    int werror;
-    const char *start_at, *stop_after,
-        *dump; /* as in PipelineOptions; "tiles": the text is of the tile level */
-    int verify_each, time_passes;
-    int limit; /* passes; -1: all */
-    uint64_t schedule_seed; /* as in PassContext */
-    const char *machine;    /* name or file of a description: whose blocks are taken; NULL: the host */
-    const char *kernel;     /* machine code for this kernel only, if there is one of that name; NULL: for all */
+#define OPTION(kind, field, value, cache, doc) Option_##kind field;
+#include "driver/options.def"
 } CompileOptions;
 
-#define COMPILE_DEFAULTS ((CompileOptions){.level = 2, .limit = -1})
+extern const CompileOptions compile_defaults;
 
 typedef struct Bytes {
     const char *at;
@@ -80,8 +76,7 @@ typedef struct Compilation {
     CompileOptions options;
     IsaList isas;
     const Machine *machine; /* of options.machine, or NULL */
-    /* Of an NPU: a plan is no code; becomes code for the emulator; or what was to be planned is compiled as it is. */
-    enum { NOT_EMULATED, EMULATED, MODELLED, UNPLANNED } emulated;
+    Product product;        /* what is made, or was last */
     const char *path; /* of the text, for messages and `use` */
     Bytes text;
     Module *module;     /* as read; after a pipeline run: as the passes left it */
@@ -126,11 +121,27 @@ static inline int compile_is_npu(const Compilation *c)
     return c->machine && c->machine->kind == MACHINE_NPU;
 }
 
+/* ---- options.c ---- */
+
+/* A line `NAME=VALUE` for each row of options.def, but not for a text that is NULL. */
+void options_print(const CompileOptions *o, const char *before, Text *t);
+/* Sets the option NAME to a value as options_print() writes it; 0 when one of both is none. */
+int options_take(CompileOptions *o, const char *name, const char *from, Arena *a);
+int options_same(const CompileOptions *a, const CompileOptions *b);
+int options_are_work(const CompileOptions *o);         /* one of them keeps the cache out */
+void options_key(const CompileOptions *o, Text *t);    /* those that code depends on */
+
 /* ---- replay.c ---- */
 
-/* Writes PATH.replay (text, options, versions) for a bug report; its path, or NULL when it cannot be written.
- */
+/* Note [Replay] An internal error leaves PATH.replay: the text, every option, and what was to be made. compile_open() of
+ * that file restores them all, so `moec PATH.replay` repeats the error, wherever `use` finds its files: beside PATH. */
+int compile_is_replay(const char *path);
+/* Writes it; its path, or NULL when it cannot be written. */
 const char *compile_replay(Compilation *c);
+/* Likewise if the status is that of an internal error, and says so. */
+void compile_leave_replay(Compilation *c, int status, FILE *out);
+/* Restores text, options and product from the bytes of a replay file. NULL or an error text. */
+const char *compile_restore(Compilation *c, Bytes file);
 
 /* ---- target.c ---- */
 

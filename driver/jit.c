@@ -43,6 +43,7 @@ static int load(Compilation *c, void *user)
     Loaded *out = user;
     CacheEntry entry;
     Bytes object;
+    c->product = PRODUCT_OBJECT;
     int status = compile_prepare(c);
     if (status)
         return status;

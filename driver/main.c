@@ -63,14 +63,7 @@ int cli_report(Compilation *c, int status, int json)
     fputs(json ? c->errors_json : c->errors, stderr);
     if (json)
         fputs("\n", stderr);
-    if (status == DRIVER_INTERNAL) {
-        const char *replay = compile_replay(c);
-        if (replay)
-            fprintf(stderr, "moec: this is a bug of the compiler; %s has what it takes to repeat it\n",
-                    replay);
-        else
-            fprintf(stderr, "moec: this is a bug of the compiler; its replay file could not be written\n");
-    }
+    compile_leave_replay(c, status, stderr);
     return status;
 }
 

@@ -1,29 +1,58 @@
-/* The replay file of an internal error: what it takes to see it again. */
+/* The replay file of an internal error, see Note [Replay]:
+ *
+ *     // moec replay
+ *     // VERSIONS failed inside:
+ *     // MESSAGE
+ *     // product=N
+ *     // OPTION=VALUE, one line for each option
+ *     // text
+ *     the text as it was */
 #include "driver/driver.h"
 
-static void add_option(Text *t, const char *name, const char *value)
+#include <stdio.h>
+#include <string.h>
+
+static const char first_line[] = "// moec replay\n", last_line[] = "// text\n", ending[] = ".replay";
+
+int compile_is_replay(const char *path)
 {
-    if (value)
-        text_add(t, "// %s=%s\n", name, value);
+    size_t n = strlen(path), m = sizeof ending - 1;
+    return n > m && strcmp(path + n - m, ending) == 0;
+}
+
+/* ---- write ---- */
+
+/* The host's instruction sets by name: the file may go to another computer. */
+static const char *targets(const Compilation *c)
+{
+    Text t = {.arena = c->arena};
+    for (uint32_t i = 0; i < c->isas.n; i++)
+        text_add(&t, "%s%s", i ? "," : "", cpu_table[c->isas.at[i]].name);
+    return c->isas.n ? text_string(&t) : c->options.target;
+}
+
+static const char *one_line(Arena *a, const char *text)
+{
+    char *line = arena_strndup(a, text, strlen(text));
+    for (char *at = line; *at; at++)
+        *at = *at == '\n' ? ' ' : *at;
+    return line;
 }
 
 static int write_replay(Compilation *c, void *user)
 {
-    const CompileOptions *o = &c->options;
+    CompileOptions o = c->options;
     const char **path = user;
     Text t = {.arena = c->arena};
     Output out = {.arena = c->arena};
-    text_add(&t, "// moec %s (LLVM %s, build %s) failed inside:\n// %s\n", MOEC_VERSION, MOEC_LLVM_VERSION,
-             plugin_build_id(c->arena), arena_message(c->arena));
-    text_add(&t, "// options: -O%d%s%s%s --pass-limit=%d --schedule-seed=%llu\n", o->level,
-             o->debug ? " -g" : "", o->verify_each ? " --verify-each" : "", o->no_cache ? " --no-cache" : "",
-             o->limit, (unsigned long long)o->schedule_seed);
-    for (uint32_t i = 0; i < c->isas.n; i++)
-        add_option(&t, "target", cpu_table[c->isas.at[i]].name);
-    add_option(&t, "start-at", o->start_at);
-    add_option(&t, "stop-after", o->stop_after);
+    o.target = targets(c);
+    text_add(&t, "%s// moec %s (LLVM %s, build %s) failed inside:\n// %s\n// product=%d\n", first_line,
+             MOEC_VERSION, MOEC_LLVM_VERSION, plugin_build_id(c->arena),
+             one_line(c->arena, arena_message(c->arena)), (int)c->product);
+    options_print(&o, "// ", &t);
+    text_add(&t, "%s", last_line);
     text_add_bytes(&t, c->text.at ? c->text.at : "", c->text.len);
-    const char *name = arena_printf(c->arena, "%s.replay", c->path);
+    const char *name = arena_printf(c->arena, "%s%s", c->path, ending);
     if (output_add(&out, name, (Bytes){text_string(&t), t.len}, 0) || output_commit(&out))
         return DRIVER_ERROR;
     *path = name;
@@ -34,4 +63,57 @@ const char *compile_replay(Compilation *c)
 {
     const char *path = NULL;
     return compile_guard(c, write_replay, &path) ? NULL : path;
+}
+
+void compile_leave_replay(Compilation *c, int status, FILE *out)
+{
+    const char *path = status == DRIVER_INTERNAL ? compile_replay(c) : NULL;
+    if (path)
+        fprintf(out, "moec: this is a bug of the compiler; `moec %s` repeats it\n", path);
+    else if (status == DRIVER_INTERNAL)
+        fprintf(out, "moec: this is a bug of the compiler; its replay file could not be written\n");
+}
+
+/* ---- read ---- */
+
+static int take_product(Compilation *c, const char *value)
+{
+    int product = -1;
+    for (int p = 0; p < PRODUCT_COUNT; p++)
+        if (strcmp(value, arena_printf(c->arena, "%d", p)) == 0)
+            product = p;
+    c->product = product < 0 ? c->product : (Product)product;
+    return product >= 0;
+}
+
+/* "// NAME=VALUE"; the two lines for people at the beginning are none. */
+static int take_line(Compilation *c, char *line)
+{
+    char *name = line + 3, *equals = strchr(line, '=');
+    if (strncmp(line, "// ", 3) != 0 || !equals)
+        return 0;
+    *equals = '\0';
+    return strcmp(name, "product") == 0 ? take_product(c, equals + 1)
+                                        : options_take(&c->options, name, equals + 1, c->arena);
+}
+
+const char *compile_restore(Compilation *c, Bytes file)
+{
+    const char *at = file.at, *end = file.at + file.len;
+    c->options = compile_defaults;
+    c->path = arena_strndup(c->arena, c->path, strlen(c->path) - (sizeof ending - 1));
+    for (int n = 0; at < end; n++) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        size_t len = next ? (size_t)(next + 1 - at) : (size_t)(end - at);
+        if (n == 0 && (len != sizeof first_line - 1 || memcmp(at, first_line, len) != 0))
+            break;
+        if (len == sizeof last_line - 1 && memcmp(at, last_line, len) == 0) {
+            c->text = (Bytes){at + len, (size_t)(end - at) - len};
+            return NULL;
+        }
+        if (n > 2 && !take_line(c, arena_strndup(c->arena, at, len - 1)))
+            return arena_printf(c->arena, "line %d is not of a replay file of this compiler", n + 1);
+        at += len;
+    }
+    return "not a replay file";
 }

@@ -56,6 +56,7 @@ typedef struct PipelineOptions {
     PassContext context;
     const char *start_at, *stop_after; /* pass names or NULL */
     const char *dump;                  /* NULL: none; "": all; else a comma list of passes: text to dump_out */
+    const char *break_in;              /* NULL, or a pass that ends in an internal error, for tests of what follows */
     int verify_each, time_passes;
     int limit;                         /* -1: none; else stop after that many passes */
     Text *dump_out, *time_out;

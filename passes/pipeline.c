@@ -100,6 +100,8 @@ static void run(Module *m, const Pass *p, Runner *r)
     if (p->needs & ~r->facts)
         BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, r->facts & p->needs,
             p->needs);
+    if (o->break_in && strcmp(o->break_in, p->name) == 0)
+        BUG(m->arena, "pass %s ends here, as --break-in wants", p->name);
     double start = seconds();
     p->run(m, &o->context);
     if (o->time_passes && o->time_out)

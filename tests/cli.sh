@@ -168,6 +168,19 @@ if mount -t tmpfs -o size=8k none small 2>/dev/null; then
     rm -f x.so x.h
 fi
 
+echo "-- replay files"
+cp a.moe broken.moe
+expect 3 'pass fuse ends here' "$moec" broken.moe --break-in=fuse -O1 --target=avx2 -o broken.so
+mv broken.moe elsewhere.moe
+expect 3 'broken.moe: internal error: pass fuse ends here' "$moec" broken.moe.replay
+sed -i 's/^\/\/ break_in=.*/\/\/ break_in=lower/' broken.moe.replay
+expect 3 'pass lower ends here' "$moec" broken.moe.replay
+sed -i '/^\/\/ break_in=/d' broken.moe.replay
+expect 0 '' "$moec" broken.moe.replay
+expect 0 '' "$moec" broken.moe.replay -o broken.so
+expect 1 'not a replay file' sh -c 'echo moe 1 >no.replay && "$0" no.replay' "$moec"
+rm broken.moe.replay
+
 echo "-- the cache"
 rm -rf cache
 "$moec" a.moe -o one.so

@@ -385,6 +385,55 @@ static void a_bug_leaves_a_replay_file(void **state)
     compile_free(c);
 }
 
+static void other_text(Option_text *value) { *value = "100%\n b=c"; }
+
+static void other_number(Option_number *value) { *value = -77; }
+
+static void other_seed(Option_seed *value) { *value = UINT64_MAX; }
+
+/* Every option there is comes back from a replay file, and so do the text and what was made of it. */
+static void a_replay_restores_everything(void **state)
+{
+    Place *p = *state;
+    CompileOptions o = compile_defaults;
+    static const char text[] = "tiles 1\n// text\nx\n";
+#define OPTION(kind, field, value, cache, doc) other_##kind(&o.field);
+#include "driver/options.def"
+    Compilation *c = compile_new(&o);
+    compile_text(c, in(p, "a.moe"), text, sizeof text - 1);
+    c->product = PRODUCT_HEADER;
+    assert_int_equal(compile_guard(c, has_a_bug, NULL), DRIVER_INTERNAL);
+    const char *replay = arena_strndup(p->arena, compile_replay(c), 1000);
+    compile_free(c);
+    c = compile_new(NULL);
+    assert_false(options_same(&c->options, &o));
+    assert_int_equal(compile_open(c, replay), DRIVER_OK);
+    assert_true(options_same(&c->options, &o));
+    assert_int_equal(c->product, PRODUCT_HEADER);
+    assert_string_equal(c->path, in(p, "a.moe"));
+    assert_int_equal(c->text.len, sizeof text - 1);
+    assert_memory_equal(c->text.at, text, sizeof text - 1);
+    compile_free(c);
+}
+
+static void a_damaged_replay_is_refused(void **state)
+{
+    Place *p = *state;
+    static const char *const texts[] = {"",
+                                        "moe 1\n",
+                                        "// moec replay\n",
+                                        "// moec replay\n\n\n// product=so\n// text\n",
+                                        "// moec replay\n\n\n// level=2x\n// text\n",
+                                        "// moec replay\n\n\n// nonsense=1\n// text\n",
+                                        "// moec replay\n\n\n// dump=%4\n// text\n"};
+    for (uint32_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Compilation *c = compile_new(NULL);
+        c->path = in(p, "a.moe.replay");
+        assert_non_null(compile_restore(c, bytes(texts[i])));
+        compile_free(c);
+    }
+}
+
 static void exhausted_memory_is_an_error(void **state)
 {
     (void)state;
@@ -415,6 +464,8 @@ int main(void)
         TEST(the_build_has_a_name),
         TEST(a_wrong_object_is_an_error),
         TEST(a_bug_leaves_a_replay_file),
+        TEST(a_replay_restores_everything),
+        TEST(a_damaged_replay_is_refused),
         TEST(exhausted_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

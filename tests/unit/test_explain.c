@@ -71,7 +71,7 @@ static int make(Compilation *c, void *user)
 static Case open_case(const char *target, int64_t rows, int64_t groups, int64_t depth)
 {
     Case t = {.sizes = {rows, rows < 0 ? -1 : 1, groups, depth, 272}};
-    CompileOptions o = COMPILE_DEFAULTS;
+    CompileOptions o = compile_defaults;
     o.target = target;
     t.c = compile_new(&o);
     compile_text(t.c, "f.moe", program, strlen(program));
