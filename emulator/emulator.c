@@ -62,8 +62,6 @@ void emulator_free(Emulator *e)
         free(e->on_chip[s]);
 }
 
-const Trace *emulator_trace(const Emulator *e) { return &e->trace; }
-
 const char *emulator_error(const Emulator *e)
 {
     if (!e->check)
@@ -105,8 +103,23 @@ static int computes(const Emulator *e, StmtId first)
 
 static LaunchTrace *current(Emulator *e) { return &e->trace.launches.at[e->trace.launches.len - 1]; }
 
+/* A launch on an NPU starts no more cores than it has items, which the host knows. */
+static void end_launch(Emulator *e)
+{
+    LaunchTrace *t = e->trace.launches.len ? current(e) : NULL;
+    if (t && t->place != ON_CORES && e->items < t->ncores)
+        t->ncores = (uint32_t)e->items;
+}
+
+const Trace *emulator_trace(Emulator *e)
+{
+    end_launch(e);
+    return &e->trace;
+}
+
 static void begin_launch(Emulator *e, StmtId launch)
 {
+    end_launch(e);
     StmtId first = emulator_stmt(e, launch)->first;
     LaunchTrace t = {.launch = launch, .place = place_of(e, first), .ncores = 1};
     if (e->machine->kind == MACHINE_CPU)
@@ -458,7 +471,7 @@ static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
     Op *op = emulator_op(e, id, w->unit);
     op->kind = op->unit == UNIT_vector ? TILE_for : TILE_store;
     op->a = v[1] - v[0];
-    op->b = w->instructions;
+    op->b = n == 3 ? v[2] : w->instructions; /* a nest tells how many itself */
     if (e->check && op->unit == UNIT_scalar)
         checker_loop(e->check, id, e->sub);
     return w->numbers || e->mode != EMULATE_MODEL;

@@ -52,7 +52,7 @@ typedef enum Place {
 typedef struct LaunchTrace {
     StmtId launch;
     Place place;
-    uint32_t ncores; /* cube cores, vector cores, those of a CPU, or 1 */
+    uint32_t ncores; /* that are started: cube cores, vector cores, those of a CPU, or 1 */
     Ops *ops;        /* by core */
     int64_t *items;  /* by core: how many it was given */
 } LaunchTrace;
@@ -84,7 +84,7 @@ void emulator_free(Emulator *e); /* the on-chip buffers */
 /* What BackendListener of backend/backend.h calls. */
 int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values);
 void *emulator_on_chip(void *emulator, int64_t space);
-const Trace *emulator_trace(const Emulator *e);
+const Trace *emulator_trace(Emulator *e);
 /* check: the first thing that is wrong, in terms of the program, or NULL. */
 const char *emulator_error(const Emulator *e);
 

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-enum { SPAN = 512 };                      /* cycles whose bandwidth is given away together */
 enum { TABLE_BITS = 14 };                 /* lines of a table */
 enum { PLACE_BITS = 40, LINE_BITS = 34 }; /* bytes and lines of a tensor */
 
@@ -58,7 +57,7 @@ Memory *memory_new(Arena *a, const Machine *machine)
     m->own = arena_array(a, Cache, machine->cores.cube);
     for (int64_t i = 0; i < machine->cores.cube; i++)
         m->own[i] = cache_new(a, machine->caches.l2 / m->line);
-    m->per_span = (int64_t)((double)machine->memory.gm_rate * 1000 * SPAN / (double)machine->clock.core) + 1;
+    m->per_span = (int64_t)((double)machine->memory.gm_rate * 1000 * MEMORY_SPAN / (double)machine->clock.core) + 1;
     return m;
 }
 
@@ -157,14 +156,14 @@ static int64_t take(Memory *m, int64_t at, int64_t n, int64_t cycles)
 {
     int64_t rate = n / (cycles > 0 ? cycles : 1) + 1;
     at -= m->begin;
-    uint32_t i = (uint32_t)(at / SPAN);
+    uint32_t i = (uint32_t)(at / MEMORY_SPAN);
     if (i < m->full)
         i = m->full;
     for (;; i++) {
         while (m->left.len <= i)
             vec_push(m->arena, &m->left, m->per_span);
-        int64_t begin = (int64_t)i * SPAN > at ? (int64_t)i * SPAN : at;
-        int64_t most = rate * ((int64_t)(i + 1) * SPAN - begin), got = n < most ? n : most;
+        int64_t begin = (int64_t)i * MEMORY_SPAN > at ? (int64_t)i * MEMORY_SPAN : at;
+        int64_t most = rate * ((int64_t)(i + 1) * MEMORY_SPAN - begin), got = n < most ? n : most;
         if (got > m->left.at[i])
             got = m->left.at[i];
         m->left.at[i] -= got;

@@ -12,6 +12,8 @@
 
 #include "emulator/emulator.h"
 
+enum { MEMORY_SPAN = 512 }; /* cycles whose bandwidth is given away together */
+
 typedef struct Memory Memory;
 Memory *memory_new(Arena *a, const Machine *machine);
 void memory_launch(Memory *m, int64_t begin); /* nothing moves before that cycle; the cache stays as it is */

@@ -334,6 +334,22 @@ static int64_t start_cycles(const Simulation *s, const LaunchTrace *l)
                      : cycles_of_ns(m, m->costs.launch + cores_started(s, l) * m->costs.start);
 }
 
+/* No model may be faster than the machine: whatever is counted takes as long as all cores, or memory, need for it. Memory's
+ * bandwidth is given away in spans of cycles, of which the last may be used at its begin. */
+static void check_peak(const Simulation *s)
+{
+    const SimulatedLaunch *o = s->out;
+    const Machine *m = s->machine;
+    double cycles = (double)(o->end - o->begin), cores = (double)m->cores.cube;
+    double bytes = (double)m->memory.gm_rate * 1000 / (double)m->clock.core * (cycles + 2 * MEMORY_SPAN);
+    if ((double)o->cube_steps > cycles * cores)
+        BUG(s->arena, "the model has %lld steps of products in %.0f cycles of %.0f cores", (long long)o->cube_steps, cycles,
+            cores);
+    if ((double)o->memory_bytes > bytes)
+        BUG(s->arena, "the model moves %lld bytes of memory in %.0f cycles, which have %.0f", (long long)o->memory_bytes, cycles,
+            bytes);
+}
+
 static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch *out, int64_t from)
 {
     const Machine *m = s->machine;
@@ -370,6 +386,7 @@ static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch
         out->end = later(out->end, end);
     }
     sum_up(s, l, cores, from);
+    check_peak(s);
 }
 
 Simulated *simulate(Arena *a, const Trace *trace)

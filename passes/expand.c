@@ -73,7 +73,9 @@ static void expand_pack(Expander *x, StmtId id)
     for (uint32_t a = 0; a < 2; a++) {
         ExprId next[2] = {s.from[0], s.from[1]};
         next[a] = lower_add(&x->l, s.from[a], 1);
-        values[2 + a] = expand_looks_up(k, read, s.bound[a]) ? values[1] : expand_number_of_load(x, read, s.bound, next, 2);
+        values[2 + a] = expand_looks_up(k, read, s.bound[a])
+                            ? values[1]
+                            : expand_number_of_load(x, read, s.bound, next, 2);
         values[4 + a] = lower_difference(&x->l, s.to[a], s.from[a]);
     }
     expand_open_event(x, id, values, 6);
@@ -149,12 +151,11 @@ static void expand_product(Expander *x, StmtId id)
 
 /* ---- loops ---- */
 
-/* Nothing but stores, and loops and conditions around them. */
-static int is_plain(const Expander *x, StmtId first)
+int expand_is_plain(const Expander *x, StmtId first)
 {
     for (StmtId id = first; id != NONE; id = at(x, id).next) {
         Stmt s = at(x, id);
-        if ((s.kind != TILE_store && s.kind != TILE_for && s.kind != TILE_if) || !is_plain(x, s.first))
+        if ((s.kind != TILE_store && s.kind != TILE_for && s.kind != TILE_if) || !expand_is_plain(x, s.first))
             return 0;
     }
     return 1;
@@ -165,7 +166,7 @@ int expand_is_work(const Expander *x, StmtId first)
     for (StmtId id = first; id != NONE; id = at(x, id).next) {
         const Tensor *t = at(x, id).kind == TILE_store ? &x->k->tensors.at[at(x, id).buffer] : NULL;
         if (t && (t->space != SPACE_REG || t->elem != EL_I64))
-            return is_plain(x, first);
+            return expand_is_plain(x, first);
     }
     return 0;
 }
@@ -228,6 +229,100 @@ static int has_vector_loop(const Expander *x, StmtId first)
     return 0;
 }
 
+/* Can the number of trips be told when the loops around begin? */
+static int is_told_before(const Expander *x, ExprId e)
+{
+    each_below (n, x->k, e, EVERYWHERE)
+        if (x_at(x->k, *n)->kind == X_LOAD && x->k->tensors.at[x_at(x->k, *n)->sym].space != SPACE_REG)
+            return 0;
+    return 1;
+}
+
+static int is_countable(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+        Stmt s = at(x, id);
+        if ((s.kind == TILE_store && elem_type(x->k->tensors.at[s.buffer].elem) == TY_INT) ||
+            (s.kind == TILE_for && (!is_told_before(x, s.lo) || !is_told_before(x, s.hi))) ||
+            !is_countable(x, s.first))
+            return 0;
+    }
+    return 1;
+}
+
+static int stores(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next)
+        if (at(x, id).kind == TILE_store || stores(x, at(x, id).first))
+            return 1;
+    return 0;
+}
+
+static int has_loop(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = at(x, id).next)
+        if (at(x, id).kind == TILE_for || has_loop(x, at(x, id).first))
+            return 1;
+    return 0;
+}
+
+/* Loops in loops of the scalar unit, down to single elements. */
+static int is_scalar_nest(const Expander *x, const Stmt *s)
+{
+    return has_loop(x, s->first) && expand_is_plain(x, s->first) && stores(x, s->first) &&
+           is_countable(x, s->first) && !tile_is_vector(x->k, s->first) && !has_vector_loop(x, s->first);
+}
+
+/* How often the loop goes round. */
+static ExprId trips_of(Expander *x, const Stmt *s)
+{
+    ExprId up = lower_add(&x->l, lower_difference(&x->l, s->hi, s->lo), s->step - 1);
+    ExprId n = s->step > 1 ? x_op2(x->k, s->loc, OP_idiv, up, x_int(x->k, s->loc, s->step)) : up;
+    return x_op2(x->k, s->loc, OP_max2, n, zero(x));
+}
+
+static int64_t instructions_of(const Expander *x, const Stmt *s)
+{
+    int64_t n = s->kind == TILE_store;
+    if (s->value != NONE)
+        each_below (e, x->k, s->value, EVERYWHERE)
+            n += x_at(x->k, *e)->kind == X_OP && x_at(x->k, *e)->type != TY_INT;
+    return n;
+}
+
+/* e where the loop is half way. */
+static ExprId half_way(Expander *x, const Stmt *s, ExprId e)
+{
+    Kernel *k = x->k;
+    ExprId half = x_op2(k, s->loc, OP_idiv, lower_difference(&x->l, s->hi, s->lo), x_int(k, s->loc, 2));
+    ExprId middle = lower_offset(&x->l, s->lo, half);
+    return x_substitute(k, e, &s->var, &middle, 1);
+}
+
+/* Instructions of one trip. Conditions hold; inner loops are as long as half way through the outer ones. */
+static ExprId trip_work(Expander *x, StmtId first)
+{
+    ExprId sum = zero(x);
+    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+        Stmt s = at(x, id);
+        ExprId body = s.first == NONE ? zero(x) : trip_work(x, s.first);
+        if (s.kind == TILE_for)
+            body = x_op2(x->k, s.loc, OP_mul, trips_of(x, &s), half_way(x, &s, body));
+        sum = lower_add(&x->l, lower_offset(&x->l, sum, body), instructions_of(x, &s));
+    }
+    return sum;
+}
+
+static void expand_nest(Expander *x, StmtId id)
+{
+    Stmt s = at(x, id);
+    uint32_t depth = x->l.depth;
+    ExprId values[3] = {s.lo, s.hi, half_way(x, &s, trip_work(x, s.first))};
+    expand_open_event(x, id, values, 3);
+    lower_copy(&x->l, id);
+    lower_close(&x->l, depth);
+}
+
 /* A loop of one unit: the vector unit's if it stores to UB. Loops over elements in it tell of themselves. */
 static void expand_work(Expander *x, StmtId id)
 {
@@ -287,6 +382,7 @@ static void expand(Expander *x, StmtId id)
     Stmt s = at(x, id);
     ExprId value = s.nindex ? s.index[0] : zero(x);
     int is_plan = s.kind == TILE_pack && tile_path(x->k, &s) < PATH_COUNT;
+    int is_inner = s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED;
     if (is_plan)
         expand_pack(x, id);
     else if (s.kind == TILE_product)
@@ -297,7 +393,9 @@ static void expand(Expander *x, StmtId id)
         expand_top(x, id);
     else if (s.kind == TILE_for && s.mode == LOOP_SPLIT)
         expand_split(x, id);
-    else if (s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED && expand_is_work(x, s.first))
+    else if (is_inner && is_scalar_nest(x, &s))
+        expand_nest(x, id);
+    else if (is_inner && expand_is_work(x, s.first))
         expand_work(x, id);
     else if (tile_has_body(&s))
         expand_body(x, id);

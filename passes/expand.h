@@ -20,6 +20,8 @@ ExprId expand_number_of_load(const Expander *x, ExprId load, const IndexId *from
                              uint32_t n);
 /* Does a load below e depend on i? Then the element after the last one may not exist. */
 int expand_looks_up(const Kernel *k, ExprId e, IndexId i);
+/* Nothing but stores, and loops and conditions around them. */
+int expand_is_plain(const Expander *x, StmtId first);
 /* Is the list a loop's work on elements: does it store numbers, not only for the program's own use, and nothing else? */
 int expand_is_work(const Expander *x, StmtId first);
 

@@ -195,9 +195,19 @@ static int writes_numbers(const Expander *x, StmtId first)
     return 0;
 }
 
+static int stores(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
+        if (expand_at(x, id).kind == TILE_store || stores(x, expand_at(x, id).first))
+            return 1;
+    return 0;
+}
+
+/* Of lanes also if what it stores stands in loops of its own. */
 static int stands_for_trips(const Expander *x, const Stmt *s)
 {
-    return s->kind == TILE_for && expand_is_work(x, s->first) && !writes_numbers(x, s->first) &&
+    return s->kind == TILE_for && expand_is_plain(x, s->first) && stores(x, s->first) &&
+           !writes_numbers(x, s->first) &&
            (s->mode == LOOP_VECTOR || (s->mode == LOOP_ORDERED && s->step == 1 && !has_loop(x, s->first)));
 }
 
