@@ -129,10 +129,11 @@ const char *report_error(const Simulated *s, Arena *a)
                             "well), and is known to be off by up to %d %% for them, unknown for the rest; checks, routes "
                             "and sorts are not timed",
                             SIMULATE_CPU_ERROR);
-    return arena_printf(a,
-                        "a model, not a measurement: known to be off by up to %d %% for products, unknown for the rest; "
-                        "what runs on the host is not timed",
-                        SIMULATE_ERROR);
+    return "a model, not a measurement; what runs on the host is not timed. Factors between the model and published times, "
+           "in the median and at most (docs/accuracy.md):"
+#define ACCURACY(class, times, median, worst) "\n  " #median ", " #worst " of " #times ": " class
+#include "emulator/accuracy.def"
+        ;
 }
 
 static void put_head(const Simulated *s, Text *out)

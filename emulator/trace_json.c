@@ -121,7 +121,7 @@ void report_trace(const Simulated *s, Text *out)
     text_add(out, ",\"machine\":");
     put_quoted(out, s->trace->machine->name);
     text_add(out,
-             ",\"model\":\"off by up to %d %% for products; not a measurement\",\"left out\":\"%s%s\"}}\n",
-             SIMULATE_ERROR, cores > CORES ? "cores after the first 8; " : "",
+             ",\"model\":\"not a measurement; docs/accuracy.md says how far off\",\"left out\":\"%s%s\"}}\n",
+             cores > CORES ? "cores after the first 8; " : "",
              least == 0 ? "operations of a core after the first 200000" : "");
 }

@@ -253,9 +253,9 @@ static void published_timings(void **state)
             right += (us[i] < us[j]) == (blocks[i].us < blocks[j].us);
     }
     printf("%d of %d pairs of blocks in the right order\n", right, pairs);
-    printf("worst %.1f %%\n", 100 * worst); /* what reports print */
+    printf("worst %.1f %%\n", 100 * worst);
     assert_true(right >= pairs - 2);
-    assert_true(100 * worst <= SIMULATE_ERROR && 100 * worst > SIMULATE_ERROR - 1);
+    assert_true(100 * worst <= 12);
 }
 
 /* Rates of MTE2 and hits of the L2 cache, for products of 2560 x N x 8192 (hiascend.com document atlaslmimog_0038, which does
@@ -579,7 +579,7 @@ static void reports_are_well_formed(void **state)
     report_text(s, &text);
     report_trace(s, &trace);
     report_html(s, &html);
-    assert_non_null(strstr(text.at, "off by up to"));
+    assert_non_null(strstr(text.at, "products, same blocks"));
     assert_null(strstr(text.at, "cycle accurate"));
     assert_non_null(strstr(html.at, "a &quot;&lt;&amp;&gt;\\ name on ascend910b4"));
     json_error_t why;
