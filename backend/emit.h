@@ -226,7 +226,7 @@ V emit_round_bf16_hook(Emit *e, V value, V unused);
 
 /* emit_scalar.c, emit_math.c: one hook per row of scalar.def, declared from the rows. */
 typedef V EmitScalar(Emit *e, V a, V b);
-#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) EmitScalar emit_##name;
+#define SCALAR(name, spelling, arity, kind, cost, ulp, ga, gb, doc) EmitScalar emit_##name;
 #include "ir/scalar.def"
 V emit_scalar(Emit *e, ScalarOp op, V a, V b);
 /* hook(a, b), by a call of a function of its own when it would be repeated by an unroll loop: what stands

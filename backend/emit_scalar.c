@@ -4,7 +4,7 @@
 #include "backend/emit.h"
 
 static EmitScalar *const hooks[OP_COUNT] = {
-#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) emit_##name,
+#define SCALAR(name, spelling, arity, kind, cost, ulp, ga, gb, doc) emit_##name,
 #include "ir/scalar.def"
 };
 

@@ -7,11 +7,16 @@
 #include <string.h>
 
 /* The case of a call. Outputs are not given, so that they begin as NaN. */
-static const char *case_of(const InterpretCall *call, CheckCase *c)
+static const char *case_of(const InterpretCall *call, const Reference *reference, CheckCase *c)
 {
     const Kernel *k = call->kernel;
     CheckValue *given = arena_array(call->arena, CheckValue, k->params.len + 1);
-    *c = (CheckCase){.arena = call->arena, .k = k, .dims = call->dims, .given = given, .shrink = 1};
+    *c = (CheckCase){.arena = call->arena,
+                     .k = k,
+                     .reference = reference,
+                     .dims = call->dims,
+                     .given = given,
+                     .shrink = 1};
     for (uint32_t i = 0; i < k->params.len; i++) {
         const Tensor *t = check_tensor(k, i);
         if (t && t->role != ROLE_OUT)
@@ -22,14 +27,14 @@ static const char *case_of(const InterpretCall *call, CheckCase *c)
     return check_fill(c);
 }
 
-static int compare(InterpretCall *call, const moec_kernel *compiled, moe_ctx *ctx, const int64_t *dims,
-                   void *const *args, CheckScore *score)
+static int compare(InterpretCall *call, const Reference *reference, const moec_kernel *compiled, moe_ctx *ctx,
+                   const int64_t *dims, void *const *args, CheckScore *score)
 {
     CheckCase c;
     int status = interpret_read(call, ctx, dims, args);
     if (status)
         return 1;
-    const char *bad = case_of(call, &c);
+    const char *bad = case_of(call, reference, &c);
     if (!bad) {
         CheckReference want = check_reference(&c, EVAL_REFERENCE, 1);
         CheckTarget target = {.code = &compiled->module->loaded, .threads = ctx ? ctx->threads : 0};
@@ -42,7 +47,7 @@ static int compare(InterpretCall *call, const moec_kernel *compiled, moe_ctx *ct
 static void add_score(moec_score *to, const CheckScore *s)
 {
     to->worst = fmax(to->worst, s->worst);
-    to->compared += s->compared;
+    to->compared += s->elements;
     to->doubtful += s->doubt;
     to->turned += s->turned;
 }
@@ -83,7 +88,7 @@ int moec_kernel_check(const moec_kernel *compiled, const moec_kernel *interprete
         call_refuse(ctx, MOE_MEMORY, arena ? arena_message(arena) : "out of memory");
     } else {
         arena_set_landing(arena, &landing);
-        bad = compare(&call, compiled, ctx, dims, args, &found);
+        bad = compare(&call, &interpreted->module->reference, compiled, ctx, dims, args, &found);
         if (score)
             add_score(score, &found);
     }

@@ -102,6 +102,8 @@ static int load_unplanned(Check *check, const char *path)
     return status;
 }
 
+static int make_reference(Compilation *c, void *user) { return reference_make(c, user); }
+
 int check_load(Check *check, const char *path, CheckCode code)
 {
     const char *text = check->o->tiles ? check->o->tiles : path;
@@ -109,6 +111,8 @@ int check_load(Check *check, const char *path, CheckCode code)
     check->c = open_file(check->o, path, check->out, &status);
     if (!status) {
         status = compile_read(check->c, 1);
+        if (!status)
+            status = compile_guard(check->c, make_reference, &check->reference);
         if (status)
             say_failure(check, check->c, status);
     }

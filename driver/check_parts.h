@@ -8,13 +8,15 @@
 #include "driver/element.h"
 #include "driver/driver.h"
 #include "driver/emulate.h"
+#include "driver/reference.h"
 #include "moec/moert.h"
 
 /* One file under test. */
 typedef struct Check {
     const CheckOptions *o;
     FILE *out;
-    Compilation *c;                /* the reference: read and derived */
+    Compilation *c;                /* read and derived: signatures, tests */
+    Reference reference;           /* what the interpreter runs */
     Compilation *for_jit, *for_so; /* own what the code below needs */
     Loaded jit, so;
     int has_so;
@@ -32,6 +34,7 @@ typedef struct CheckValue {
 typedef struct CheckCase {
     Arena *arena;
     const Kernel *k;
+    const Reference *reference;
     const int64_t *dims; /* by DimId */
     const TestRun *run;  /* routings; NULL: uniform */
     Random random;
@@ -117,9 +120,11 @@ const char *check_routing_text(const TestRun *run, Arena *a);
 CheckReference check_reference(const CheckCase *c, EvalMode mode, int with_bounds);
 CheckResult check_call(const CheckCase *c, const CheckTarget *t);
 typedef struct CheckScore {
-    double worst;            /* the largest error in units of its bound, or of a gradient */
-    int64_t compared, doubt; /* elements; those without a finite bound */
-    int64_t turned;          /* integers in doubt that differ: choices that fell the other way */
+    double worst;     /* the largest error in units of its bound, or of a gradient */
+    int64_t elements; /* all that were looked at; of them prove nothing: */
+    int64_t doubt;    /* those without a finite bound */
+    int64_t nan;      /* those that the reference says are NaN */
+    int64_t turned;   /* integers in doubt that differ: choices that fell the other way */
 } CheckScore;
 
 /* NULL, or the first bad element. */

@@ -43,7 +43,8 @@ CheckReference check_reference(const CheckCase *c, EvalMode mode, int with_bound
         if (with_bounds && t->role != ROLE_IN)
             r.bounds[i] = arena_array(c->arena, double, v->count + 1);
     }
-    r.error = ir_eval(c->k, mode, c->dims, args, with_bounds ? r.bounds : NULL, c->arena);
+    r.error = ir_eval(reference_of(c->reference, c->k), mode, c->dims, args, with_bounds ? r.bounds : NULL,
+                      c->arena);
     return r;
 }
 
@@ -304,8 +305,9 @@ static const char *compare_tensor(const CheckCase *c, const CheckReference *want
         double g = element_read(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)),
                w = want->data[i][n];
         double bound = allowed(want, i, t->elem, n, tolerance);
-        score->compared++;
+        score->elements++;
         score->doubt += isinf(bound) != 0;
+        score->nan += isnan(w) && !isinf(bound);
         if (same_value(g, w))
             continue;
         double error = fabs(g - w);

@@ -58,7 +58,8 @@ int cli_ops(int argc, char **argv)
     printf("# Scalar operations\n\nWritten by `moec ops` from ir/scalar.def; do not edit. `a` and `b` are "
            "the arguments, "
            "`r` the result, `d` the\ncotangent of the result.\n\n"
-           "| use | meaning | cotangent of each argument | cost |\n|---|---|---|---|\n");
+           "| use | meaning | cotangent of each argument | cost | largest error, ulp "
+           "|\n|---|---|---|---|---|\n");
     for (ScalarOp op = 0; op < OP_COUNT; op++) {
         const ScalarRow *row = &scalar_table[op];
         if (row->kind == SK_INDEX)
@@ -69,7 +70,7 @@ int cli_ops(int argc, char **argv)
         print_cell(row->doc);
         printf(" | ");
         print_gradient(row);
-        printf(" | %d |\n", row->cost);
+        printf(" | %d | %g |\n", row->cost, row->ulp);
     }
     return DRIVER_OK;
 }

@@ -122,22 +122,24 @@ int interpret_read(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *co
     return load_args(c, ctx, args);
 }
 
-static int run(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *const *args)
+static int run(InterpretCall *c, const Reference *reference, moe_ctx *ctx, const int64_t *dims,
+               void *const *args)
 {
     int status = interpret_read(c, ctx, dims, args);
     if (status)
         return status;
-    const char *error = ir_eval(c->kernel, EVAL_REFERENCE, c->dims, c->args, NULL, c->arena);
+    const char *error =
+        ir_eval(reference_of(reference, c->kernel), EVAL_REFERENCE, c->dims, c->args, NULL, c->arena);
     if (error)
         return call_refuse(ctx, MOE_COMPUTED, error);
     store_results(c, args);
     return MOE_OK;
 }
 
-int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
+static int call(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
 {
     jmp_buf landing;
-    InterpretCall c = {.kernel = k, .arena = arena_new()};
+    InterpretCall c = {.kernel = k->ir, .arena = arena_new()};
     if (!c.arena)
         return call_refuse(ctx, MOE_MEMORY, "out of memory");
     Arena *const arena = c.arena; /* not changed after setjmp */
@@ -146,7 +148,7 @@ int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *con
         status = call_refuse(ctx, MOE_MEMORY, arena_message(arena));
     } else {
         arena_set_landing(arena, &landing);
-        status = run(&c, ctx, dims, args);
+        status = run(&c, &k->module->reference, ctx, dims, args);
     }
     arena_free(arena);
     return status;
@@ -155,6 +157,8 @@ int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *con
 static int describe(Compilation *c, void *user)
 {
     moec_module *m = user;
+    if (reference_make(c, &m->reference))
+        return DRIVER_ERROR;
     m->manifest = manifest_text(c->module, &c->isas, "interpreter", c->arena);
     const char *error = signature_read(m->manifest, c->arena, &m->signatures);
     if (error)
@@ -190,5 +194,5 @@ int moec_kernel_interpret(const moec_kernel *k, moe_ctx *ctx, const int64_t *dim
         return call_refuse(ctx, MOE_NULL, missing);
     if (!k->ir)
         return call_refuse(ctx, MOE_ARGUMENT, "this module was compiled without the option to interpret it");
-    return interpret_call(k->ir, ctx, dims, args);
+    return call(k, ctx, dims, args);
 }

@@ -8,7 +8,7 @@
 
 /* What the interpreter takes: dimensions by DimId, arguments by parameter as doubles. */
 typedef struct InterpretCall {
-    const Kernel *kernel;
+    const Kernel *kernel; /* whose signature the call has */
     Arena *arena;
     int64_t *dims;
     EvalArg *args;
@@ -16,10 +16,6 @@ typedef struct InterpretCall {
 
 /* Fills c->dims and c->args from a call's. Outputs get memory, their elements are not read. Returns a moe_status. */
 int interpret_read(InterpretCall *c, moe_ctx *ctx, const int64_t *dims, void *const *args);
-
-/* Runs the equations of k. dims: those that a call passes, in their order; args: as for the uniform entry. Returns
- * a moe_status; the text of a failure goes to ctx (which may be NULL). */
-int interpret_call(const Kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
 
 /* Makes a module of a compilation whose text is given, without machine code. The module owns c on success. */
 int interpret_module(Compilation *c, moec_module **out);

@@ -3,6 +3,7 @@
 #define DRIVER_MODULE_H
 
 #include "driver/driver.h"
+#include "driver/reference.h"
 #include "driver/signature.h"
 
 typedef int64_t WorkspaceEntry(const int64_t *dims);
@@ -19,6 +20,7 @@ struct moec_kernel {
 struct moec_module {
     Compilation *own; /* its arena holds the signatures */
     Loaded loaded;
+    Reference reference; /* of a module that is only interpreted: what runs */
     const char *manifest;
     Signatures signatures;
     moec_kernel *kernels;

@@ -151,7 +151,6 @@ ExprId check_error(KernelCheck *c, DiagCode code, Loc loc, const char *help, con
     __attribute__((format(printf, 5, 6)));
 const char *check_text(KernelCheck *c, ExprId e); /* as .moe text, for messages */
 const char *axis_text(const KernelCheck *c, Axis a);
-int axis_same(const KernelCheck *c, Axis a, Axis b);
 
 /* check_kernel.c: symbols. What is not found is reported; poisoned names fail in silence. */
 TensorId check_find_tensor(KernelCheck *c, AstName name);

@@ -40,7 +40,7 @@ int bind_axis(KernelCheck *c, uint32_t var, Axis axis, Loc loc, Name by)
 {
     Var *v = &c->vars.at[var];
     if (v->known)
-        return axis_same(c, v->axis, axis) ? 1 : disagree(c, v, axis, loc, by);
+        return axis_same(c->m, v->axis, axis) ? 1 : disagree(c, v, axis, loc, by);
     v->known = 1;
     v->axis = axis;
     v->known_at = loc;

@@ -30,11 +30,6 @@ const char *axis_text(const KernelCheck *c, Axis a)
     return text_string(&t);
 }
 
-int axis_same(const KernelCheck *c, Axis a, Axis b)
-{
-    return a.group == b.group && ext_same(c->m, a.extent, b.extent);
-}
-
 /* ---- symbols ---- */
 
 int symbol_get(const KernelCheck *c, Name name, SymbolKind kind, uint32_t *id)

@@ -233,6 +233,15 @@ ExprId x_with_args(Kernel *k, ExprId id, const ExprId *args)
     return node(k, e, copy, bound);
 }
 
+ExprId x_subscript(Kernel *k, ExprId e, Axis axis)
+{
+    Loc loc = x_at(k, e)->loc;
+    IndexId i = x_plain_index(k, e);
+    return i == NONE || axis_same(k->module, k->indices.at[i].axis, axis)
+               ? e
+               : x_op2(k, loc, OP_add, e, x_int(k, loc, 0));
+}
+
 int x_is_op(const Kernel *k, ExprId e, ScalarOp op)
 {
     return e != NONE && k->exprs.at[e].kind == X_OP && k->exprs.at[e].op == op;

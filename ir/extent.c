@@ -143,6 +143,11 @@ int ext_same(const Module *m, Extent a, Extent b)
     return m->extents.at[a].folded == m->extents.at[b].folded;
 }
 
+int axis_same(const Module *m, Axis a, Axis b)
+{
+    return a.group == b.group && ext_same(m, a.extent, b.extent);
+}
+
 int ext_is_const(const Module *m, Extent e, int64_t *value)
 {
     const ExtentForm *f = &m->extents.at[m->extents.at[e].folded];

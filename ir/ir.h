@@ -40,7 +40,7 @@ const char *type_name(Type t);   /* "integer", "condition", "f32" ... for messag
 typedef enum ScalarKind { SK_ARITH, SK_FLOAT, SK_COMPARE, SK_LOGIC, SK_CAST, SK_SAME, SK_INDEX } ScalarKind;
 
 typedef enum ScalarOp {
-#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) OP_##name,
+#define SCALAR(name, spelling, arity, kind, cost, ulp, ga, gb, doc) OP_##name,
 #include "ir/scalar.def"
     OP_COUNT
 } ScalarOp;
@@ -50,6 +50,7 @@ typedef struct ScalarRow {
     uint8_t arity;
     ScalarKind kind;
     uint8_t cost;
+    double ulp;
     const char *gradient[2];
     const char *doc;
 } ScalarRow;
@@ -431,6 +432,7 @@ int ext_same(const Module *m, Extent a, Extent b);               /* equal once c
 int ext_is_const(const Module *m, Extent e, int64_t *value);
 int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value); /* 0 on overflow; dims by DimId */
 void ext_print(const Module *m, Extent e, Text *out);
+int axis_same(const Module *m, Axis a, Axis b);
 void axis_print(const Module *m, Axis a, Text *out); /* the extent, or the group of its rows */
 
 /* Dimensions that a call passes: those that its parameters, locals, routes, groups or expressions mention, not
@@ -487,6 +489,9 @@ static inline ExprId x_condition(const Kernel *k, ExprId e)
     return k->exprs.at[e].nargs > 1 ? x_arg(k, e, 1) : (ExprId)NONE;
 }
 int x_is_op(const Kernel *k, ExprId e, ScalarOp op);
+/* e as a subscript of that axis. An index alone stands for all of its axis (language page, section 4), so where e is the
+ * index of another one the same number is `e + 0`. */
+ExprId x_subscript(Kernel *k, ExprId e, Axis axis);
 ScalarOp op_negated(ScalarOp comparison); /* of integers: < gives >=; OP_COUNT when it is no comparison */
 
 /* Walks. Nodes are shared, so a walk that follows every path can take exponential time: go over this list instead. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 const ScalarRow scalar_table[OP_COUNT] = {
-#define SCALAR(name, spelling, arity, kind, cost, ga, gb, doc) \
-    {#name, spelling, arity, SK_##kind, cost, {ga, gb}, doc},
+#define SCALAR(name, spelling, arity, kind, cost, ulp, ga, gb, doc) \
+    {#name, spelling, arity, SK_##kind, cost, ulp, {ga, gb}, doc},
 #include "ir/scalar.def"
 };
 

@@ -54,11 +54,6 @@ void printer_leave(Printer *p, uint32_t scope_length)
         p->name[p->scope.at[--p->scope.len]] = NULL;
 }
 
-static int axis_same(const Module *m, Axis a, Axis b)
-{
-    return a.group == b.group && ext_same(m, a.extent, b.extent);
-}
-
 /* Whether this node, an access, tells the axis of index variable i. */
 static int tells_axis(const Kernel *k, ExprId e, IndexId i)
 {

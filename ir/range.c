@@ -343,6 +343,19 @@ static Proof prove_row(Prover *p, ExprId e, const Linear *l, GroupId group)
     return prove_sided(p, l, 1, ext_const(p->m, 0)) ? PROOF_INSIDE : PROOF_UNKNOWN;
 }
 
+/* Facts from number `first` on contradict the others: where they are conditions, nothing is evaluated under them. */
+static int contradict(Prover *p, uint32_t first)
+{
+    Module *m = p->m;
+    for (uint32_t f = first; f < p->nfacts; f++) {
+        Linear negated = linear_const(m, -1);
+        p->steps = 0;
+        if (linear_add(m, &negated, &p->facts[f], ext_const(m, -1)) && prove(p, &negated, MAX_DEPTH))
+            return 1;
+    }
+    return 0;
+}
+
 static Proof prove_subscript(Prover *p, ExprId e, Axis axis, ExprId guard)
 {
     Module *m = p->m;
@@ -350,6 +363,7 @@ static Proof prove_subscript(Prover *p, ExprId e, Axis axis, ExprId guard)
     if (!linear_of(p->k, e, &l))
         return PROOF_UNKNOWN;
     learn_atoms(p, &l);
+    uint32_t first = p->nfacts;
     if (guard != NONE)
         learn_condition(p, guard, 0);
     if (axis.group != NONE)
@@ -358,7 +372,7 @@ static Proof prove_subscript(Prover *p, ExprId e, Axis axis, ExprId guard)
     if (prove_sided(p, &l, 1, ext_const(m, 0)) && prove_sided(p, &l, -1, ext_sub(m, extent, one)))
         return PROOF_INSIDE;
     if (prove_sided(p, &l, -1, ext_const(m, -1)) || prove_sided(p, &l, 1, extent))
-        return PROOF_OUTSIDE;
+        return contradict(p, first) ? PROOF_INSIDE : PROOF_OUTSIDE;
     return PROOF_UNKNOWN;
 }
 

@@ -2,6 +2,27 @@
  * [Bits] and Note [Accesses] in canonicalise.h. */
 #include "passes/canonicalise.h"
 
+/* Subscripts of an access, and of rt.row(t, k), whose rules left an index alone. */
+static ExprId canon_subscripts(Kernel *k, ExprId e, const Axis *axes)
+{
+    ExprId args[MAX_RANK];
+    uint32_t n = x_at(k, e)->nargs;
+    for (uint32_t a = 0; a < n; a++)
+        args[a] = x_subscript(k, x_arg(k, e, a), axes[a]);
+    return x_with_args(k, e, args);
+}
+
+static ExprId canon_load(Kernel *k, ExprId e)
+{
+    return canon_subscripts(k, e, k->tensors.at[x_at(k, e)->sym].axes);
+}
+
+static ExprId canon_row(Kernel *k, ExprId e)
+{
+    const Route *r = &k->routes.at[x_at(k, e)->sym];
+    return canon_route_map(k, canon_subscripts(k, e, (Axis[]){{r->tokens, NONE}, {r->choices, NONE}}));
+}
+
 static ExprId canon_node(Kernel *k, ExprId e, void *user)
 {
     (void)user;
@@ -9,14 +30,14 @@ static ExprId canon_node(Kernel *k, ExprId e, void *user)
     case X_OP: return canon_op(k, e);
     case X_IF: return canon_if(k, e);
     case X_REDUCE: return canon_reduce(k, e);
+    case X_LOAD: return canon_load(k, e);
+    case X_ROW: return canon_row(k, e);
     case X_TOKEN:
-    case X_SLOT:
-    case X_ROW: return canon_route_map(k, e);
+    case X_SLOT: return canon_route_map(k, e);
     case X_FLOAT:
     case X_INT:
     case X_EXTENT:
     case X_INDEX:
-    case X_LOAD:
     case X_GROUP:
     case X_LANES:
     case X_THREADS: break;
@@ -44,7 +65,7 @@ static void canon_equation(Kernel *k, Equation *q)
 {
     Equation c = *q;
     for (uint32_t i = 0; i < c.nindex; i++)
-        c.index[i] = settled(k, c.index[i]);
+        c.index[i] = x_subscript(k, settled(k, c.index[i]), k->tensors.at[c.lhs].axes[i]);
     c.rhs = settled(k, c.rhs);
     if (c.kind == EQ_ASSIGN && c.rhs != NONE)
         c.rhs = x_as(k, c.rhs, (Type)x_at(k, q->rhs)->type);

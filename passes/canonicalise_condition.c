@@ -33,16 +33,18 @@ static int known(Kernel *k, ExprId c, ExprId guard)
     return op == OP_eq ? equal - apart : apart - equal;
 }
 
+/* A conjunct that never holds stays, as the last one: those after it are not evaluated, and the list means the same
+ * to whoever does not look at `never`. */
 static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (c->list[i] == e)
             return;
     int truth = known(k, e, canon_and(k, (Loc){0}, c->list, c->n));
-    if (truth < 0)
-        c->never = 1;
-    if (!truth)
-        c->list[c->n++] = e;
+    if (c->never || truth > 0)
+        return;
+    c->never = truth < 0;
+    c->list[c->n++] = e;
 }
 
 /* Conjuncts that do not load come first: they cost nothing and guard the others. */

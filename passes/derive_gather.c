@@ -111,7 +111,7 @@ static int solve_affine(Solver *v, ExprId subscript, IndexId target)
                                ext_const(m, 1), (coef == 1) != (constant < 0));
         if (coef == -1)
             value = x_op2(k, v->loc, OP_sub, value, x_index(k, v->loc, target));
-        solve(v, at, value);
+        solve(v, at, x_subscript(k, value, k->indices.at[f.index[t]].axis));
         return 1;
     }
     return 0;

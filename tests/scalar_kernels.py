@@ -6,7 +6,7 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ROW = re.compile(r'^SCALAR\((\w+),\s*"([^"]+)",\s*(\d),\s*(\w+),\s*\d+,\s*"((?:[^"\\]|\\.)*)"', re.M)
+ROW = re.compile(r'^SCALAR\((\w+),\s*"([^"]+)",\s*(\d),\s*(\w+),\s*\d+,\s*[\d.]+,\s*"((?:[^"\\]|\\.)*)"', re.M)
 HEAD = "// Made from ir/scalar.def by `tests/scalar_kernels.py --update`; do not edit.\nmoe 1\n\ndim T, N\n"
 
 

@@ -24,7 +24,6 @@ typedef double Wanted(double x, double z);
 typedef struct Function {
     const char *name, *expression;
     Wanted *wanted;
-    double ulp; /* of the row in ir/scalar.def: the largest error allowed here */
 } Function;
 
 static double want_exp(double x, double z) { return (void)z, exp(x); }
@@ -53,15 +52,15 @@ static double want_i32(double x, double z)
 }
 
 static const Function functions[] = {
-    {"exp", "exp(x[i])", want_exp, 1.5},        {"log", "log(x[i])", want_log, 1.5},
-    {"sqrt", "sqrt(x[i])", want_sqrt, 0.5},     {"rsqrt", "rsqrt(x[i])", want_rsqrt, 1.5},
-    {"tanh", "tanh(x[i])", want_tanh, 2},       {"sigmoid", "sigmoid(x[i])", want_sigmoid, 2.5},
-    {"silu", "silu(x[i])", want_silu, 3},       {"gelu", "gelu(x[i])", want_gelu, 3},
-    {"pow", "pow(x[i], z[i])", want_pow, 0.51}, {"floor", "floor(x[i])", want_floor, 0},
-    {"relu", "relu(x[i])", want_relu, 0},       {"abs", "abs(x[i])", want_abs, 0},
-    {"max2", "max2(x[i], z[i])", want_max2, 0}, {"min2", "min2(x[i], z[i])", want_min2, 0},
-    {"f16", "f32(f16(x[i]))", want_f16, 0},     {"bf16", "f32(bf16(x[i]))", want_bf16, 0},
-    {"i32", "f32(i32(x[i]))", want_i32, 0.5},
+    {"exp", "exp(x[i])", want_exp},          {"log", "log(x[i])", want_log},
+    {"sqrt", "sqrt(x[i])", want_sqrt},       {"rsqrt", "rsqrt(x[i])", want_rsqrt},
+    {"tanh", "tanh(x[i])", want_tanh},       {"sigmoid", "sigmoid(x[i])", want_sigmoid},
+    {"silu", "silu(x[i])", want_silu},       {"gelu", "gelu(x[i])", want_gelu},
+    {"pow", "pow(x[i], z[i])", want_pow},    {"floor", "floor(x[i])", want_floor},
+    {"relu", "relu(x[i])", want_relu},       {"abs", "abs(x[i])", want_abs},
+    {"max2", "max2(x[i], z[i])", want_max2}, {"min2", "min2(x[i], z[i])", want_min2},
+    {"f16", "f32(f16(x[i]))", want_f16},     {"bf16", "f32(bf16(x[i]))", want_bf16},
+    {"i32", "f32(i32(x[i]))", want_i32},
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions, N = 40000 };
 
@@ -103,6 +102,15 @@ static void fill(float *x, float *z)
     }
 }
 
+/* What the row in ir/scalar.def states; of a cast, whose wanted value is rounded as the cast does, nothing. */
+static double stated(const Function *f)
+{
+    ScalarOp op = scalar_find(f->name);
+    assert_int_not_equal(op, OP_COUNT);
+    int exact = scalar_table[op].kind == SK_CAST && op != OP_i32;
+    return op == OP_i32 ? 0.5 /* the cast back to f32 */ : exact ? 0 : scalar_table[op].ulp;
+}
+
 static void check_function(const Function *f, Isa isa, const float *x, const float *z, float *y, float *other)
 {
     char whole[4096], shifted[64];
@@ -118,7 +126,7 @@ static void check_function(const Function *f, Isa isa, const float *x, const flo
         if (strcmp(f->name, "pow") == 0 && x[i] == 0 && signbit(x[i]))
             continue; /* -0 counts as 0 */
         double u = ulps(y[i], f->wanted((double)x[i], (double)z[i]));
-        if (u > f->ulp)
+        if (u > stated(f))
             fail_msg("%s %s(%a, %a) = %a, not %a: %g ulp", cpu_table[isa].name, f->name, (double)x[i],
                      (double)z[i], (double)y[i], f->wanted((double)x[i], (double)z[i]), u);
         worst = u > worst ? u : worst;
