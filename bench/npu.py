@@ -86,7 +86,9 @@ class Runner:
         each equation."""
         with open(self.path, "w", encoding="utf-8") as f:
             f.write(KERNELS + f"schedule {kernel} {{ {schedule} }}\n")
-        sizes = ",".join(filter(None, (self.options.sizes, sizes, f"K=1,T=8192,routing={routing}" if routing else "")))
+        given = dict(size.split("=") for size in ",".join(filter(None, (self.options.sizes, sizes))).split(","))
+        given.update({"K": "1", "T": "8192"} if routing else {})
+        sizes = ",".join([f"{name}={size}" for name, size in given.items()] + ([f"routing={routing}"] if routing else []))
         done = subprocess.run([self.options.moec, "report", self.path, kernel, "--machine", self.options.machine, "--sizes", sizes,
                                "-O", "0" if apart else "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         text = done.stdout.decode()

@@ -116,6 +116,8 @@ int check_load(Check *check, const char *path, CheckCode code)
         if (status)
             say_failure(check, check->c, status);
     }
+    if (!status && code != CODE_ALL) /* before anything is compiled, so that nonsense is refused at once */
+        status = check_take_run(check);
     if (!status && code != CODE_NONE)
         status = load_jit(check, text, code == CODE_OF_KERNEL ? check->o->kernel : NULL);
     if (!status && check->o->emulate && !is_modelled(check) && !check->o->tiles)

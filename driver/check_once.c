@@ -1,5 +1,6 @@
 /* What `moec run` does: one kernel, once, on random data. */
 #include "driver/check_parts.h"
+#include "frontend/frontend.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -75,35 +76,16 @@ static const char *run_compiled(const Check *check, const CheckCase *c, const Ch
     return check->o->tiles ? check_compare(c, want, &got, 0, &score) : NULL;
 }
 
-const char *check_dim_names(const Module *m)
+/* "T=33 K=2" of all arguments. */
+static const char *joined_sizes(const Check *check, Arena *a)
 {
-    const char *names = "";
-    for (DimId d = 0; d < m->dims.len; d++)
-        names = arena_printf(m->arena, "%s%s%s", names, d ? ", " : "", m->dims.at[d].name);
-    return names;
+    Text t = {.arena = a};
+    for (uint32_t i = 0; i < check->o->nsizes; i++)
+        text_add(&t, i ? " %s" : "%s", check->o->sizes[i]);
+    return text_string(&t);
 }
 
-const char *check_take_size(const Module *m, const char *text, int64_t *dims)
-{
-    size_t len = strcspn(text, "=");
-    char *end;
-    for (DimId d = 0; d < m->dims.len; d++) {
-        const char *name = m->dims.at[d].name;
-        if (strlen(name) != len || strncmp(name, text, len) != 0 || text[len] != '=')
-            continue;
-        errno = 0;
-        dims[d] = strtoll(text + len + 1, &end, 10);
-        if (end == text + len + 1 || *end)
-            break;
-        return dims[d] < 0 || errno
-                   ? arena_printf(m->arena, "'%s': a size is from 0 to %lld", text, LLONG_MAX)
-                   : NULL;
-    }
-    return arena_printf(m->arena, "'%s' is not NAME=SIZE of a dimension of this file (%s)", text,
-                        check_dim_names(m));
-}
-
-const Kernel *check_chosen_kernel(const Check *check)
+static const Kernel *chosen_kernel(const Check *check)
 {
     const Module *m = check->c->module;
     for (uint32_t i = 0; i < m->kernels.len; i++)
@@ -112,23 +94,39 @@ const Kernel *check_chosen_kernel(const Check *check)
     return NULL;
 }
 
-static const char *run_once(Check *check)
+/* NULL or an error text. */
+static const char *take_run(Check *check)
 {
-    const Module *m = check->c->module;
-    const Kernel *k = check_chosen_kernel(check);
-    int64_t *dims = check_default_sizes(m, m->arena);
-    TestRun run = {0};
-    CheckReference r;
-    if (!k)
+    Module *m = check->c->module;
+    check->k = chosen_kernel(check);
+    check->dims = check_default_sizes(m, m->arena);
+    check->run = (TestRun){0};
+    if (!check->k)
         return arena_printf(m->arena, "the file has no kernel '%s'",
                             check->o->kernel ? check->o->kernel : "");
-    const char *error = check->o->routing ? check_parse_routing(check->o->routing, m->arena, &run) : NULL;
-    for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
-        error = check_take_size(m, check->o->sizes[i], dims);
+    const char *error = frontend_sizes(m, joined_sizes(check, m->arena), check->dims);
+    if (!error && check->o->routing)
+        error = frontend_routing(m, check->o->routing, &check->run);
+    return error ? error : ir_run_flaw(check->k, check->dims, &check->run, m->arena);
+}
+
+static int take_run_guarded(Compilation *c, void *user)
+{
+    Check *check = user;
+    const char *error = take_run(check);
+    (void)c;
     if (error)
-        return error;
-    CheckCase c = check_new_case(check, m->arena, k, dims, &run);
-    error = check_find_inputs(&c, check->o->tiles != NULL, &r);
+        fprintf(check->out, "error: %s\n", error);
+    return error ? DRIVER_ERROR : DRIVER_OK;
+}
+
+int check_take_run(Check *check) { return compile_guard(check->c, take_run_guarded, check); }
+
+static const char *run_once(Check *check)
+{
+    CheckReference r;
+    CheckCase c = check_new_case(check, check->c->module->arena, check->k, check->dims, &check->run);
+    const char *error = check_find_inputs(&c, check->o->tiles != NULL, &r);
     if (error)
         return error;
     return check->o->interpret ? run_interpreter(check, &c, &r) : run_compiled(check, &c, &r);

@@ -21,6 +21,10 @@ typedef struct Check {
     Loaded jit, so;
     int has_so;
     unsigned runs, failed;
+    /* of `moec run` and `moec report`: see check_take_run() */
+    const Kernel *k;
+    int64_t *dims; /* by DimId */
+    TestRun run;
 } Check;
 
 /* One parameter of a call: a tensor as doubles that its element type can hold, or a route. */
@@ -89,10 +93,9 @@ int64_t *check_default_sizes(const Module *m, Arena *a); /* by DimId */
 
 /* ---- check_once.c ---- */
 
-const Kernel *check_chosen_kernel(const Check *check); /* the one that is asked for, else the first; NULL */
-const char *check_dim_names(const Module *m);          /* "T, H" */
-/* "T=33" into dims[], by DimId; NULL or an error text. */
-const char *check_take_size(const Module *m, const char *text, int64_t *dims);
+/* The kernel, sizes and routings that the command line asks for: fills check->k, dims and run, or prints what is wrong.
+ * A DriverStatus. */
+int check_take_run(Check *check);
 
 /* ---- check_data.c ---- */
 
@@ -111,8 +114,6 @@ void check_choices(CheckCase *c, int64_t tokens, int64_t choices, int64_t groups
 /* A random route parameter, or room for one. */
 EvalRoute check_route(CheckCase *c, const Route *r);
 EvalRoute check_route_room(CheckCase *c, const Route *r);
-/* Reads "zipf(1.2), empty(40%)"; NULL or an error text. */
-const char *check_parse_routing(const char *text, Arena *a, TestRun *out);
 const char *check_routing_text(const TestRun *run, Arena *a);
 
 /* ---- check_run.c ---- */

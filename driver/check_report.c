@@ -28,15 +28,20 @@ typedef struct ReportCall {
     int64_t *dims;
 } ReportCall;
 
+static const size_t MEMORY_MAX = (size_t)1 << 42; /* bytes of a parameter */
+
+/* SIZE_MAX: more than MEMORY_MAX, how much does not matter. */
 static size_t bytes_of(const CheckCase *c, const Tensor *t)
 {
     int64_t extents[MAX_RANK], n = check_elements(c, t);
+    if (n < 0 || (size_t)n > MEMORY_MAX)
+        return SIZE_MAX;
     if (t->layout != LAYOUT_PAIRS)
-        return n < 0 ? SIZE_MAX : (size_t)n * elem_bytes(t->elem);
+        return (size_t)n * elem_bytes(t->elem);
     for (uint32_t i = 0; i < t->rank; i++)
         extents[i] = check_extent_value(c, t->axes[i].extent);
     PackShape s = pack_shape(t->elem, t->both, extents, t->rank);
-    return n < 0 ? SIZE_MAX : (size_t)pack_bytes(&s);
+    return (size_t)pack_bytes(&s);
 }
 
 static const char *pretend(ReportCall *call, uint32_t i)
@@ -44,8 +49,8 @@ static const char *pretend(ReportCall *call, uint32_t i)
     const CheckCase *c = call->c;
     const Tensor *t = check_tensor(c->k, i);
     size_t bytes = bytes_of(c, t);
-    if (bytes > (size_t)1 << 42)
-        return arena_printf(c->arena, "%s is too large", t->name);
+    if (bytes > MEMORY_MAX)
+        return arena_printf(c->arena, "%s takes more than %zu bytes at these sizes", t->name, MEMORY_MAX);
     void *at =
         mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -296,22 +301,12 @@ static const char *ask_machine(const Check *check, Arena *a)
 static const char *report_once(const ReportWork *w)
 {
     const Check *check = w->check;
-    const Module *m = check->c->module;
-    const Kernel *k = check_chosen_kernel(check);
-    int64_t *dims = check_default_sizes(m, m->arena);
-    TestRun run = {0};
-    if (!k)
-        return arena_printf(m->arena, "the file has no kernel '%s'",
-                            check->o->kernel ? check->o->kernel : "");
-    const char *error = ask_machine(check, m->arena);
-    if (!error && check->o->routing)
-        error = check_parse_routing(check->o->routing, m->arena, &run);
-    for (uint32_t i = 0; !error && i < check->o->nsizes; i++)
-        error = check_take_size(m, check->o->sizes[i], dims);
+    Arena *a = check->c->module->arena;
+    const char *error = ask_machine(check, a);
     if (error)
         return error;
-    arena_set_limit(m->arena, TRACE_BYTES);
-    CheckCase c = check_new_case(check, m->arena, k, dims, &run);
+    arena_set_limit(a, TRACE_BYTES);
+    CheckCase c = check_new_case(check, a, check->k, check->dims, &check->run);
     error = fill(&c);
     return error ? error : run_model(w, &c);
 }

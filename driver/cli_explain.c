@@ -2,6 +2,7 @@
 #include "driver/cli.h"
 #include "driver/check_parts.h"
 #include "driver/explain.h"
+#include "frontend/frontend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,55 +59,25 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
 
 /* ---- sizes ---- */
 
-/* One `T=33`; NULL or an error text. */
-static const char *take_size(const Module *m, const char *text, size_t len, int64_t *sizes)
+/* --sizes and --routing=exact(...); NULL or an error text. Sizes that are not named stay unknown. */
+static const char *take_sizes(const ExplainCommand *command, Module *m, Explain *e)
 {
-    Arena *a = m->arena;
-    const char *equals = memchr(text, '=', len);
-    char *end = NULL;
-    for (DimId d = 0; equals && d < m->dims.len; d++) {
-        const Dim *dim = &m->dims.at[d];
-        if (strlen(dim->name) != (size_t)(equals - text) || strncmp(dim->name, text, strlen(dim->name)) != 0)
-            continue;
-        long long value = strtoll(equals + 1, &end, 10);
-        if (end != text + len || end == equals + 1 || value < 0)
-            break;
-        if (value % dim->multiple || (dim->max >= 0 && value > dim->max) ||
-            (dim->constant >= 0 && value != dim->constant))
-            return arena_printf(a, "--sizes: %s=%lld does not meet the rules of `dim %s`", dim->name, value,
-                                dim->name);
-        sizes[d] = value;
-        return NULL;
-    }
-    return arena_printf(a, "--sizes: '%.*s' is not NAME=SIZE of a dimension of this file (%s)", (int)len,
-                        text, check_dim_names(m));
-}
-
-static const char *take_sizes(const Module *m, const char *text, int64_t *sizes)
-{
+    int64_t *sizes = arena_array(m->arena, int64_t, m->dims.len + 1);
+    TestRun *run = arena_new_of(m->arena, TestRun);
     for (DimId d = 0; d < m->dims.len; d++)
         sizes[d] = m->dims.at[d].constant;
-    while (text && *text) {
-        size_t len = strcspn(text, ",");
-        const char *error = take_size(m, text, len, sizes);
-        if (error)
-            return error;
-        text += len + (text[len] == ',');
-    }
-    return NULL;
-}
-
-/* --routing=exact(...); NULL or an error text. */
-static const char *take_rows(Arena *a, const char *text, Explain *e)
-{
-    TestRun *run = arena_new_of(a, TestRun);
-    const char *error = text ? check_parse_routing(text, a, run) : NULL;
-    if (error || !text)
+    const char *error = command->sizes ? frontend_sizes(m, command->sizes, sizes) : NULL;
+    if (!error && command->routing)
+        error = frontend_routing(m, command->routing, run);
+    for (uint32_t i = 0; !error && i < m->kernels.len; i++)
+        error = ir_run_flaw(m->kernels.at[i], sizes, run, m->arena);
+    e->sizes = sizes;
+    if (error || !command->routing)
         return error;
-    if (run->routings.len != 1 || run->routings.at[0].kind != ROUTING_EXACT)
-        return "--routing: only exact(n0, n1, ...) says how many rows each group has";
     e->rows = &run->routings.at[0];
-    return NULL;
+    return run->routings.len == 1 && e->rows->kind == ROUTING_EXACT
+               ? NULL
+               : "only exact(n0, n1, ...) says how many rows each group has";
 }
 
 /* ---- the command ---- */
@@ -120,13 +91,9 @@ static int explain_file(Compilation *c, void *user)
         return status;
     if (c->isas.n != 1)
         return compile_fail(c, DIAG_driver_target, "explain takes one instruction set at a time");
-    int64_t *sizes = arena_array(c->arena, int64_t, c->module->dims.len + 1);
-    const char *error = take_sizes(c->module, command->sizes, sizes);
-    if (!error)
-        error = take_rows(c->arena, command->routing, &e);
+    const char *error = take_sizes(command, c->module, &e);
     if (error)
         return compile_fail(c, DIAG_driver_sizes, error);
-    e.sizes = sizes;
     status = explain_make(&e) || explain_collect(&e, command->kernel);
     if (status)
         return status;

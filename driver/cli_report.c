@@ -3,7 +3,6 @@
 #include "driver/cli.h"
 #include "emulator/emulator.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { KEY_MACHINE = CLI_LAST, KEY_SIZES, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE, KEY_THREADS };
@@ -24,28 +23,20 @@ static const struct argp_option report_options[] = {
 typedef struct ReportCommand {
     CheckOptions check;
     const char *path, *trace, *html;
-    const char **sizes;
+    const char *sizes;
 } ReportCommand;
 
-/* "T=8192,H=64,routing=zipf(1.2)": cut at the commas before the routing, which is the rest. */
-static void take_sizes(ReportCommand *c, char *text, struct argp_state *state)
+/* "T=8192,H=64,routing=zipf(1.2)": the routing is the rest. */
+static void take_sizes(ReportCommand *c, char *text)
 {
     static const char routing[] = "routing=";
-    c->sizes = realloc(c->sizes, (c->check.nsizes + strlen(text) + 1) * sizeof *c->sizes);
-    if (!c->sizes)
-        argp_failure(state, DRIVER_ERROR, 0, "out of memory");
-    while (*text) {
-        if (strncmp(text, routing, sizeof routing - 1) == 0) {
-            c->check.routing = text + sizeof routing - 1;
-            return;
-        }
-        char *comma = strchr(text, ',');
-        c->sizes[c->check.nsizes++] = text;
-        if (!comma)
-            return;
-        *comma = '\0';
-        text = comma + 1;
+    char *at = strstr(text, routing);
+    if (at && (at == text || at[-1] == ',')) {
+        c->check.routing = at + strlen(routing);
+        at[at == text ? 0 : -1] = '\0';
     }
+    c->sizes = text;
+    c->check.nsizes = 1;
 }
 
 static error_t parse_report(int key, char *arg, struct argp_state *state)
@@ -53,7 +44,7 @@ static error_t parse_report(int key, char *arg, struct argp_state *state)
     ReportCommand *c = state->input;
     switch (key) {
     case KEY_MACHINE: c->check.machine = arg; return 0;
-    case KEY_SIZES: take_sizes(c, arg, state); return 0;
+    case KEY_SIZES: take_sizes(c, arg); return 0;
     case KEY_TRACE: c->trace = arg; return 0;
     case KEY_HTML: c->html = arg; return 0;
     case 'O': c->check.no_optimize = cli_number(state, "-O", arg, 0, 3) == 0; return 0;
@@ -81,14 +72,13 @@ int cli_report_npu(int argc, char **argv)
         .options = report_options,
         .parser = parse_report,
         .args_doc = "FILE.moe [KERNEL]",
-        .doc = "Compiles a kernel for a machine (for an NPU: plans it), runs that without data, and reports what a "
+        .doc = "Compiles a kernel for a machine (for an NPU: plans it), runs that without data, and reports "
+               "what a "
                "model of the machine says: time, "
                "what bounds it, bytes by path, how even the work is.",
     };
     ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};
     argp_parse(&argp, argc, argv, 0, NULL, &c);
-    c.check.sizes = c.sizes;
-    int status = check_report(c.path, &c.check, c.trace, c.html, stdout);
-    free(c.sizes);
-    return status;
+    c.check.sizes = &c.sizes;
+    return check_report(c.path, &c.check, c.trace, c.html, stdout);
 }

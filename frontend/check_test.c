@@ -1,5 +1,9 @@
 /* test blocks: sizes, routings of each run, tolerance. */
+#include "frontend/frontend.h"
+#include "frontend/parser.h"
 #include "frontend/words.h"
+
+#include <string.h>
 
 typedef struct TestCheck {
     WordReader r;
@@ -33,7 +37,8 @@ static void size(TestCheck *t)
     Checker *c = t->r.c;
     Name name = word_name(&t->r, "a dimension", &loc);
     word_expect(&t->r, "=");
-    int64_t value = t->r.failed ? 0 : word_integer(&t->r, "an integer");
+    int64_t value =
+        t->r.failed ? 0 : word_integer(&t->r, arena_printf(c->arena, "a size of %s, from 0 on", name));
     if (t->r.failed)
         return;
     uint32_t dim = namemap_get(&c->dims, name);
@@ -56,6 +61,25 @@ static void size(TestCheck *t)
         return;
     t->r.failed = 0;
     vec_push(c->arena, &t->out.sizes, (struct TestSize){dim, value});
+}
+
+/* The routings of all runs at these sizes. */
+static void check_runs(TestCheck *t, const Kernel *k, Loc loc)
+{
+    const Module *m = k->module;
+    int64_t *sizes = arena_array(m->arena, int64_t, m->dims.len + 1);
+    for (DimId d = 0; d < m->dims.len; d++)
+        sizes[d] = m->dims.at[d].constant;
+    for (uint32_t i = 0; i < t->out.sizes.len; i++)
+        sizes[t->out.sizes.at[i].dim] = t->out.sizes.at[i].value;
+    for (uint32_t i = 0; i < t->out.runs.len && !t->r.failed; i++) {
+        const char *flaw = ir_run_flaw(k, sizes, &t->out.runs.at[i], m->arena);
+        if (!flaw)
+            continue;
+        diag_add(m->diags, DIAG_test_size, loc, "change the sizes, or how many rows the groups have", "%s",
+                 flaw);
+        t->r.failed = 1;
+    }
 }
 
 static void check_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
@@ -97,7 +121,7 @@ static void between(TestCheck *t, double value, double low, double high)
 static void exact(TestCheck *t, TestRouting *routing)
 {
     do
-        vec_push(t->r.c->arena, &routing->counts, word_integer(&t->r, "an integer"));
+        vec_push(t->r.c->arena, &routing->counts, word_integer(&t->r, "a number of rows, from 0 on"));
     while (!t->r.failed && word_take(&t->r, ","));
 }
 
@@ -123,8 +147,8 @@ static void routing(TestCheck *t)
     if (out.kind == ROUTING_EXACT) {
         exact(t, &out);
     } else {
-        out.value =
-            out.kind == ROUTING_HOT ? (double)word_integer(r, "an integer") : word_number(r, "a number");
+        out.value = out.kind == ROUTING_HOT ? (double)word_integer(r, "an integer")
+                                            : word_number(r, "a number from 0 on");
         between(t, out.value, out.kind == ROUTING_HOT ? 1 : 0, out.kind == ROUTING_EMPTY ? 100 : 1e9);
     }
     if (out.kind == ROUTING_EMPTY && !r->failed)
@@ -190,6 +214,88 @@ void check_test(Checker *c, const AstDecl *d)
         vec_push(c->arena, &t.out.runs, (TestRun){0});
     if (!t.r.failed && k)
         check_all_sizes(&t, k, d->loc);
+    if (!t.r.failed && k)
+        check_runs(&t, k, d->loc);
     if (!t.r.failed)
         vec_push(c->arena, &c->m->tests, t.out);
+}
+
+/* ---- on a command line ---- */
+
+/* Opens a text that is no file: its words, and a checker that knows the dimensions. */
+static int open_words(TestCheck *t, Module *m, const char *text)
+{
+    Checker *c = arena_new_of(m->arena, Checker);
+    *c = (Checker){.m = m, .arena = m->arena};
+    c->dims.arena = m->arena;
+    for (DimId d = 0; d < m->dims.len; d++)
+        namemap_set(&c->dims, m->dims.at[d].name, d);
+    *t = (TestCheck){.r = {.c = c, .code = DIAG_test_size, .end = "the end"}};
+    t->r.words = parser_read_words(m, diag_add_file(m->diags, "", text, strlen(text)), text);
+    t->r.failed = !t->r.words;
+    return !t->r.failed;
+}
+
+static int more(TestCheck *t) { return !t->r.failed && t->r.at < t->r.words->list.len; }
+
+static void read_sizes(Module *m, const char *text, int64_t *sizes)
+{
+    TestCheck t;
+    if (!open_words(&t, m, text))
+        return;
+    while (more(&t)) {
+        size(&t);
+        if (more(&t) && word_take(&t.r, ",") && !more(&t))
+            word_refuse(&t.r, "a dimension");
+    }
+    for (uint32_t i = 0; i < t.out.sizes.len; i++)
+        sizes[t.out.sizes.at[i].dim] = t.out.sizes.at[i].value;
+}
+
+static void read_routing(Module *m, const char *text, TestRun *out)
+{
+    TestCheck t;
+    if (!open_words(&t, m, text))
+        return;
+    run(&t);
+    if (more(&t))
+        word_refuse(&t.r, "`,` and a routing");
+    *out = t.run;
+}
+
+static const char *dim_names(const Module *m)
+{
+    Text t = {.arena = m->arena};
+    for (DimId d = 0; d < m->dims.len; d++)
+        text_add(&t, d ? ", %s" : "%s", m->dims.at[d].name);
+    return text_string(&t);
+}
+
+/* Diagnostics of a command line have no place in a file: the first one's text stands alone. */
+static const char *first_error(Module *m, const Diags *said)
+{
+    if (!said->errors)
+        return NULL;
+    const Diag *d = &said->list.at[0];
+    return d->code == DIAG_unknown_dim
+               ? arena_printf(m->arena, "%s (the file has %s)", d->message, dim_names(m))
+               : d->message;
+}
+
+const char *frontend_sizes(Module *m, const char *text, int64_t *sizes)
+{
+    Diags said = {.arena = m->arena}, *kept = m->diags;
+    m->diags = &said;
+    read_sizes(m, text, sizes);
+    m->diags = kept;
+    return first_error(m, &said);
+}
+
+const char *frontend_routing(Module *m, const char *text, TestRun *run)
+{
+    Diags said = {.arena = m->arena}, *kept = m->diags;
+    m->diags = &said;
+    read_routing(m, text, run);
+    m->diags = kept;
+    return first_error(m, &said);
 }

@@ -9,6 +9,11 @@
  * run. */
 int frontend_read(Module *m, const char *path, const char *text, size_t len);
 
+/* What a command line says beside a file that was read, in the words of a `test` block: "T=33, K=2" into sizes[], by
+ * DimId, where what is not named stays as it is; and "zipf(1.2), empty(40%)". NULL, or an error text in m's arena. */
+const char *frontend_sizes(Module *m, const char *text, int64_t *sizes);
+const char *frontend_routing(Module *m, const char *text, TestRun *run);
+
 enum { FRONTEND_MAX_NESTING = 200, FRONTEND_MAX_BYTES = 16 << 20 };
 
 #endif

@@ -214,7 +214,7 @@ void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int ne
                      found_text(p, t), wanted ? "; expected " : "", wanted ? unquoted(p, wanted) : "");
 }
 
-AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len)
+static Parser *open_parser(Module *m, uint32_t file_index, const char *text, size_t len)
 {
     Parser *p = arena_new_of(m->arena, Parser);
     p->m = m;
@@ -225,8 +225,38 @@ AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t le
     p->file_index = file_index;
     if (scanner_open(p) != 0)
         arena_escape(m->arena, ESCAPE_MEMORY, "no memory for the scanner");
+    return p;
+}
+
+AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len)
+{
+    Parser *p = open_parser(m, file_index, text, len);
     if (moe_parse(p) != 0)
         p->file->broken = 1;
     scanner_close(p);
     return p->file;
+}
+
+/* A minus sign takes what follows with it: no clause has a place for it, and a refusal shows the word. */
+static AstWord word_of(Parser *p, const Token *t)
+{
+    if (t->kind == INTEGER)
+        return ast_integer_word(p, t->integer);
+    const char *at = p->text + t->offset;
+    size_t len = t->kind == '-' ? strcspn(at, " ,;()") : t->loc.len;
+    AstWord word = ast_sign_word(p, arena_strndup(p->arena, at, len), t->loc);
+    word.kind = t->kind == NAME ? WORD_NAME : t->kind == REAL ? WORD_FLOAT : WORD_SIGN;
+    word.real = t->real;
+    return word;
+}
+
+const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *text)
+{
+    Parser *p = open_parser(m, file_index, text, strlen(text));
+    AstWords *words = arena_new_of(m->arena, AstWords);
+    Token t;
+    while (scanner_next(p, &t) != MOE_EOF && !p->file->broken)
+        ast_add_word(p, words, word_of(p, &t));
+    scanner_close(p);
+    return p->file->broken ? NULL : words;
 }

@@ -38,6 +38,8 @@ struct Parser {
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */
 AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len);
+/* The words of a text that is no file, as those of a block. NULL: some are no words, which is reported. */
+const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *text);
 
 /* Called by the generated parser. */
 Token parser_next(Parser *p);

@@ -616,5 +616,7 @@ double scalar_eval(ScalarOp op, EvalMode mode, Type operand_type, double a, doub
  * capacity: places per group, or -1. Returns 0, or 1 + position of a value outside -1..groups-1, or -1 when the
  * rows do not fit out->rows, or -2 without memory. slot_of and row_of may be NULL. */
 int64_t ir_make_route(const int32_t *ids, int64_t capacity, EvalRoute *out);
+/* NULL, or why the kernel cannot be run so at these sizes (by DimId; -1: not known, then nothing is said). */
+const char *ir_run_flaw(const Kernel *k, const int64_t *sizes, const TestRun *run, Arena *a);
 
 #endif

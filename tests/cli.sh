@@ -75,8 +75,8 @@ expect 2 'whole number' "$moec" a.moe -O9 -o a.so
 expect 2 'unrecognized' "$moec" a.moe --frobnicate
 expect 2 'one input' "$moec" a.moe b.moe -o a.so
 expect 2 'no input' "$moec" run
-expect 1 "'T=-1': a size is from 0 to" "$moec" run a.moe rmsnorm T=-1
-expect 1 "'T=99999999999999999999': a size is from 0 to" "$moec" run a.moe rmsnorm T=99999999999999999999
+expect 1 '-1. does not fit here; expected a size of T' "$moec" run a.moe rmsnorm T=-1
+expect 1 'the integer 99999999999999999999 does not fit 64 bits' "$moec" run a.moe rmsnorm T=99999999999999999999
 expect 1 'x has 10000000000 elements at T=100000 H=100000; random data' "$moec" run a.moe rmsnorm T=100000 H=100000
 expect 1 'x has too many elements at T=4000000000 H=4000000000' "$moec" run a.moe rmsnorm T=4000000000 H=4000000000
 expect 0 'y: 0 bf16, hash' "$moec" run a.moe rmsnorm T=0
@@ -92,6 +92,47 @@ END
 expect 1 '50 of 50 elements not compared: 50 in doubt, 0 NaN' "$moec" test doubt.moe
 expect 2 'too much' "$moec" passes me
 expect 2 'one machine' "$moec" machines host host
+
+echo "-- sizes and routings: one reader for all commands"
+ffn=$root/examples/moe_ffn.moe
+small="T=6 K=2 E=3 H=16 F=16"
+# refused WORDS SIZES: by report, run and explain
+refused() {
+    commas=$(echo "$2" | tr ' ' ,)
+    expect 1 "$1" "$moec" report "$ffn" --sizes "$commas"
+    expect 1 "$1" "$moec" run "$ffn" ffn $2
+    expect 1 "$1" "$moec" explain "$ffn" --sizes "$commas"
+}
+refused 'x. does not fit here; expected a size of T' "T=x"
+refused 'nan. does not fit here; expected a size of T' "T=nan"
+refused '3.5. does not fit here; expected a size of T' "T=3.5"
+refused 'the end. does not fit here; expected a size of T' "T="
+refused 'T has two sizes' "T=3 K=1 T=4"
+refused 'there is no dimension Q (the file has T, K, E, H, F)' "Q=3"
+refused 'H=10: the dimension H is a multiple of 16' "H=10"
+refused 'K=65: the dimension K is at most 64' "K=65"
+refused 'the integer 9223372036854775808 does not fit 64 bits' "T=9223372036854775808"
+refused 'sizes of route rt do not fit 64 bits' "T=4611686018427387904 K=2 E=3 H=16 F=16"
+expect 1 'wg takes more than 4398046511104 bytes' "$moec" report "$ffn" --sizes H=1073741824,F=1073741824
+expect 1 'x has too many elements at' "$moec" run "$ffn" ffn H=4611686018427387904 F=16
+# refused_rows WORDS ROUTING
+refused_rows() {
+    expect 1 "$1" "$moec" report "$ffn" --sizes "$(echo "$small" | tr ' ' ,),routing=$2"
+    expect 1 "$1" "$moec" run "$ffn" ffn $small --routing "$2"
+    expect 1 "$1" "$moec" explain "$ffn" --sizes "$(echo "$small" | tr ' ' ,)" --routing "$2"
+}
+refused_rows 'the number 1e999 does not fit f32' 'zipf(1e999)'
+refused_rows 'nan. does not fit here; expected a number from 0 on' 'zipf(nan)'
+refused_rows 'inf. does not fit here; expected a number from 0 on' 'zipf(inf)'
+refused_rows '-1. does not fit here; expected a number from 0 on' 'zipf(-1)'
+refused_rows '101. does not fit here; expected a number from 0 to 100' 'empty(101%)'
+refused_rows '0. does not fit here; expected a number from 1' 'hot(0)'
+refused_rows 'add up to more than the 12 rows of R' 'exact(6, 7)'
+refused_rows 'add up to more than the 12 rows of R' 'exact(9223372036854775807, 9223372036854775807)'
+refused_rows 'exact(...) has numbers for 4 groups; R has 3' 'exact(1, 1, 1, 1)'
+refused_rows 'foo. does not fit here; expected uniform, zipf' 'foo'
+refused_rows 'empty. does not fit here; expected .,. and a routing' 'zipf(1) empty(40%)'
+expect 0 '' "$moec" run --interp "$ffn" ffn $small --routing 'exact(6, 6), uniform'
 
 echo "-- every product"
 for emit in ir tiles llvm asm header manifest; do
