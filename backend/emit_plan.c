@@ -248,6 +248,7 @@ static const Kernel *own_kernel(const Kernel *k, Arena *a)
     Kernel *own = arena_new_of(a, Kernel);
     *m = *k->module;
     m->arena = a;
+    m->scratch = arena_scratch(a);
     *own = *k;
     own->module = m;
     own->walk = NULL;

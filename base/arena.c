@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Chunk {
-    struct Chunk *next;
+typedef struct ArenaChunk {
+    struct ArenaChunk *next;
     size_t size, used;
 } Chunk;
 
 struct Arena {
     Chunk *head;
+    Arena *parent,
+        *scratch; /* either may be NULL; of a scratch arena the total and the rest are its parent's */
     size_t total, limit;
     jmp_buf *landing;
     Escape escaped;
@@ -32,11 +34,40 @@ void arena_free(Arena *a)
 {
     if (!a)
         return;
-    for (Chunk *c = a->head, *next; c; c = next) {
-        next = c->next;
+    arena_free(a->scratch);
+    arena_release(a, (ArenaMark){0});
+    free(a);
+}
+
+Arena *arena_scratch(Arena *a)
+{
+    if (!a->scratch)
+        a->scratch = calloc(1, sizeof *a);
+    if (!a->scratch)
+        arena_escape(a, ESCAPE_MEMORY, "%zu bytes cannot be allocated", sizeof *a);
+    a->scratch->parent = a;
+    return a->scratch;
+}
+
+/* The arena that counts the bytes, and knows the limit and the landing place. */
+static Arena *root_of(Arena *a) { return a->parent ? a->parent : a; }
+
+ArenaMark arena_mark(const Arena *a) { return (ArenaMark){a->head, a->head ? a->head->used : 0}; }
+
+void arena_release(Arena *a, ArenaMark mark)
+{
+    while (a->head != mark.chunk) {
+        Chunk *c = a->head;
+        a->head = c->next;
+        root_of(a)->total -= c->size;
         free(c);
     }
-    free(a);
+    if (!a->head)
+        return;
+#ifndef NDEBUG /* whoever still looks at it is to see */
+    memset((char *)a->head + HEADER + mark.used, 0xa5, a->head->used - mark.used);
+#endif
+    a->head->used = mark.used;
 }
 
 void arena_set_limit(Arena *a, size_t bytes) { a->limit = bytes; }
@@ -48,6 +79,7 @@ size_t arena_bytes(const Arena *a) { return a->total; }
 _Noreturn void arena_escape(Arena *a, Escape kind, const char *format, ...)
 {
     va_list args;
+    a = root_of(a);
     va_start(args, format);
     vsnprintf(a->message, sizeof a->message, format, args);
     va_end(args);
@@ -65,19 +97,20 @@ static void add_chunk(Arena *a, size_t bytes)
         size = (size_t)1 << 24;
     if (size < bytes)
         size = bytes;
-    if (size > a->limit - a->total)
-        arena_escape(a, ESCAPE_MEMORY, "the compilation needs more than %zu MiB", a->limit >> 20);
+    Arena *root = root_of(a);
+    if (root->total > root->limit || size > root->limit - root->total)
+        arena_escape(a, ESCAPE_MEMORY, "the compilation needs more than %zu MiB", root->limit >> 20);
     Chunk *c = malloc(HEADER + size);
     if (!c)
         arena_escape(a, ESCAPE_MEMORY, "%zu bytes cannot be allocated", size);
     *c = (Chunk){.next = a->head, .size = size};
     a->head = c;
-    a->total += size;
+    root->total += size;
 }
 
 void *arena_alloc(Arena *a, size_t bytes)
 {
-    if (bytes > a->limit)
+    if (bytes > root_of(a)->limit)
         arena_escape(a, ESCAPE_MEMORY, "%zu bytes asked for at once", bytes);
     bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (!a->head || a->head->size - a->head->used < bytes)

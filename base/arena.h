@@ -1,6 +1,7 @@
 /* Arena: memory that lives and dies together.
  *
- * The compiler allocates from one arena per compilation and frees nothing before its end. Running out
+ * The compiler allocates from one arena per compilation and frees nothing before its end, but for the scratch
+ * arena beneath it, which holds what one pass or one query needs. Running out
  * of memory and finding a bug inside the compiler both leave through arena_escape(): the public API
  * sets the landing place, so the library never exits and no caller in between checks for NULL. */
 #ifndef BASE_ARENA_H
@@ -28,7 +29,19 @@ void *arena_grow(Arena *a, void *old, size_t old_bytes, size_t new_bytes);
 char *arena_strndup(Arena *a, const char *text, size_t length);
 char *arena_printf(Arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(Arena *a, const char *format, va_list args);
-size_t arena_bytes(const Arena *a);
+size_t arena_bytes(const Arena *a); /* with its scratch arenas */
+
+/* The arena beneath `a` for what is needed for a short time. It counts toward the limit of `a`, lands where `a`
+ * lands, and is freed with it. */
+Arena *arena_scratch(Arena *a);
+
+/* arena_release() takes back all that was allocated since the mark. Marks are released in reverse order. */
+typedef struct ArenaMark {
+    struct ArenaChunk *chunk;
+    size_t used;
+} ArenaMark;
+ArenaMark arena_mark(const Arena *a);
+void arena_release(Arena *a, ArenaMark mark);
 
 /* Leaves to the landing place (aborts when there is none), with a text for arena_message(). */
 _Noreturn void arena_escape(Arena *a, Escape kind, const char *format, ...)

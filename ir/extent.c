@@ -1,6 +1,6 @@
 /* Extents: interned polynomials over dimensions. Terms are kept in one canonical order, so that equal
  * polynomials have equal ids. Coefficients saturate at INT64_MAX or INT64_MIN, which the verifier refuses. */
-#include "ir/ir.h"
+#include "ir/linear.h"
 
 #include <string.h>
 
@@ -23,6 +23,14 @@ static int64_t saturating_mul(int64_t a, int64_t b)
 {
     int64_t product;
     return __builtin_mul_overflow(a, b, &product) ? ((a < 0) != (b < 0) ? INT64_MIN : INT64_MAX) : product;
+}
+
+static uint64_t form_hash(const Monomial *terms, uint32_t nterms)
+{
+    uint64_t h = nterms;
+    for (uint32_t i = 0; i < nterms; i++)
+        h = hash_bytes(terms[i].dims, sizeof *terms[i].dims * terms[i].ndims, h ^ (uint64_t)terms[i].coef);
+    return h;
 }
 
 static int same_form(const ExtentForm *a, const Monomial *terms, uint32_t nterms)
@@ -67,11 +75,30 @@ static int has_constant_dim(const Module *m, const Monomial *terms, uint32_t nte
     return 0;
 }
 
+/* The slot of an interned form, or the empty one where it would be. */
+static uint32_t slot_of(const Module *m, const Monomial *terms, uint32_t nterms)
+{
+    uint32_t at = (uint32_t)form_hash(terms, nterms) & (m->extent_slots - 1);
+    while (m->extent_table[at] && !same_form(&m->extents.at[m->extent_table[at] - 1], terms, nterms))
+        at = (at + 1) & (m->extent_slots - 1);
+    return at;
+}
+
+static void grow_table(Module *m)
+{
+    m->extent_slots = m->extent_slots ? m->extent_slots * 2 : 64;
+    m->extent_table = arena_array(m->arena, uint32_t, m->extent_slots);
+    for (Extent e = 0; e < m->extents.len; e++)
+        m->extent_table[slot_of(m, m->extents.at[e].terms, m->extents.at[e].nterms)] = e + 1;
+}
+
 static Extent intern(Module *m, const Monomial *terms, uint32_t nterms)
 {
-    for (Extent e = 0; e < m->extents.len; e++)
-        if (same_form(&m->extents.at[e], terms, nterms))
-            return e;
+    if (m->extents.len * 2 >= m->extent_slots)
+        grow_table(m);
+    uint32_t slot = slot_of(m, terms, nterms);
+    if (m->extent_table[slot])
+        return m->extent_table[slot] - 1;
     Monomial *copy = arena_array(m->arena, Monomial, nterms + 1);
     for (uint32_t i = 0; i < nterms; i++) {
         DimId *dims = arena_array(m->arena, DimId, terms[i].ndims + 1);
@@ -81,11 +108,38 @@ static Extent intern(Module *m, const Monomial *terms, uint32_t nterms)
     }
     Extent e = m->extents.len;
     vec_push(m->arena, &m->extents, (ExtentForm){copy, nterms, e});
+    m->extent_table[slot] = e + 1;
     if (has_constant_dim(m, copy, nterms)) {
         Extent folded = fold(m, copy, nterms);
         m->extents.at[e].folded = folded;
     }
     return e;
+}
+
+ExtentMark ext_mark(const Module *m)
+{
+    return (ExtentMark){.arena = arena_mark(m->arena),
+                        .at = m->extents.at,
+                        .len = m->extents.len,
+                        .cap = m->extents.cap,
+                        .table = m->extent_table,
+                        .slots = m->extent_slots};
+}
+
+/* The youngest form leaves the table first, so that no search for an older one ends early. */
+void ext_release(Module *m, ExtentMark mark)
+{
+    m->extent_table = mark.table;
+    m->extent_slots = mark.slots;
+    for (Extent e = m->extents.len; mark.table && e-- > mark.len;) {
+        uint32_t slot = slot_of(m, m->extents.at[e].terms, m->extents.at[e].nterms);
+        if (m->extent_table[slot] == e + 1)
+            m->extent_table[slot] = 0;
+    }
+    m->extents.at = mark.at;
+    m->extents.len = mark.len;
+    m->extents.cap = mark.cap;
+    arena_release(m->arena, mark.arena);
 }
 
 Extent ext_const(Module *m, int64_t value)
@@ -100,10 +154,14 @@ Extent ext_dim(Module *m, DimId dim)
     return intern(m, &t, 1);
 }
 
+enum { SHORT_FORM = 16 }; /* terms, or factors of one, that are put together on the stack: nearly all */
+
 Extent ext_add(Module *m, Extent a, Extent b)
 {
     ExtentForm x = m->extents.at[a], y = m->extents.at[b];
-    Monomial *sum = arena_array(m->arena, Monomial, x.nterms + y.nterms + 1);
+    Monomial few[SHORT_FORM];
+    Monomial *sum =
+        x.nterms + y.nterms <= SHORT_FORM ? few : arena_array(m->arena, Monomial, x.nterms + y.nterms);
     uint32_t n = 0, i = 0, j = 0;
     while (i < x.nterms || j < y.nterms) {
         int order = i == x.nterms ? 1 : j == y.nterms ? -1 : compare_dims(&x.terms[i], &y.terms[j]);
@@ -118,7 +176,8 @@ Extent ext_add(Module *m, Extent a, Extent b)
 
 static Extent mul_terms(Module *m, const Monomial *a, const Monomial *b)
 {
-    DimId *dims = arena_array(m->arena, DimId, a->ndims + b->ndims + 1);
+    DimId few[SHORT_FORM];
+    DimId *dims = a->ndims + b->ndims <= SHORT_FORM ? few : arena_array(m->arena, DimId, a->ndims + b->ndims);
     uint32_t n = 0, i = 0, j = 0;
     while (i < a->ndims || j < b->ndims)
         dims[n++] = j == b->ndims || (i < a->ndims && a->dims[i] <= b->dims[j]) ? a->dims[i++] : b->dims[j++];
@@ -126,9 +185,24 @@ static Extent mul_terms(Module *m, const Monomial *a, const Monomial *b)
     return intern(m, &t, t.coef != 0);
 }
 
+/* factor * e, factor not 0 */
+static Extent scaled(Module *m, Extent e, int64_t factor)
+{
+    ExtentForm x = m->extents.at[e];
+    Monomial few[SHORT_FORM];
+    Monomial *terms = x.nterms <= SHORT_FORM ? few : arena_array(m->arena, Monomial, x.nterms);
+    for (uint32_t i = 0; i < x.nterms; i++)
+        terms[i] = (Monomial){saturating_mul(x.terms[i].coef, factor), x.terms[i].ndims, x.terms[i].dims};
+    return intern(m, terms, x.nterms);
+}
+
 Extent ext_mul(Module *m, Extent a, Extent b)
 {
     ExtentForm x = m->extents.at[a], y = m->extents.at[b];
+    if (x.nterms == 1 && x.terms[0].ndims == 0)
+        return scaled(m, b, x.terms[0].coef);
+    if (y.nterms == 1 && y.terms[0].ndims == 0)
+        return scaled(m, a, y.terms[0].coef);
     Extent sum = ext_const(m, 0);
     for (uint32_t i = 0; i < x.nterms; i++)
         for (uint32_t j = 0; j < y.nterms; j++)

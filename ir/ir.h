@@ -408,12 +408,15 @@ typedef struct Kernel {
 
 struct Module {
     Arena *arena;
+    Arena *scratch; /* lists and maps of walks: until the end of the pass, or of the query that marked it */
     Names *names;
     Diags *diags;
     const char *path;
     Vec(Dim) dims;
     Vec(Group) groups;
     Vec(ExtentForm) extents;
+    uint32_t *extent_table; /* a hash table of Extent + 1 */
+    uint32_t extent_slots;
     Vec(Kernel *) kernels;
     Vec(Derive) derives;
     Vec(Schedule) schedules;
@@ -495,7 +498,7 @@ ExprId x_subscript(Kernel *k, ExprId e, Axis axis);
 ScalarOp op_negated(ScalarOp comparison); /* of integers: < gives >=; OP_COUNT when it is no comparison */
 
 /* Walks. Nodes are shared, so a walk that follows every path can take exponential time: go over this list instead. */
-typedef struct Nodes {
+typedef struct Nodes { /* in Module.scratch */
     const ExprId *at; /* each node below e once, arguments before what they are arguments of; e is the last */
     uint32_t n;
 } Nodes;
@@ -507,12 +510,12 @@ Nodes x_below(const Kernel *k, ExprId e, uint8_t stop);
     for (Nodes it##_list = x_below((k), (e), (stop)); it##_list.n > 0; it##_list.n = 0)                      \
         for (const ExprId *it = it##_list.at; it < it##_list.at + it##_list.n; it++)
 int x_contains(const Kernel *k, ExprId e, ExprId node);
-/* A map over the nodes of one walk. */
+/* A map over the nodes of one walk; in Module.scratch. */
 typedef struct ExprMap {
     ExprId *key, *value;
     uint32_t mask;
 } ExprMap;
-ExprMap x_map(Arena *a, uint32_t nodes);           /* for at most that many nodes */
+ExprMap x_map(const Kernel *k, uint32_t nodes);    /* for at most that many nodes */
 ExprId *x_map_at(const ExprMap *m, ExprId e);      /* its place; NONE until it is written */
 ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was written */
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
@@ -525,7 +528,8 @@ int x_is_unit(const Kernel *k, ExprId e, IndexId i);
  * not be there then. */
 int x_is_asked_for(const Kernel *k, ExprId root, ExprId node);
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */
-/* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. */
+/* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. Scratch memory that f
+ * takes is gone afterwards. */
 typedef ExprId (*XRewrite)(Kernel *k, ExprId e, void *user);
 ExprId x_rewrite(Kernel *k, ExprId e, XRewrite f, void *user);
 ExprId x_replace(Kernel *k, ExprId e, ExprId from, ExprId to); /* node `from` by `to` */

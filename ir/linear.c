@@ -7,9 +7,13 @@ static int is_zero(const Module *m, Extent e)
     return ext_is_const(m, e, &value) && value == 0;
 }
 
+enum { MAX_TERMS = 256 }; /* of an extent: (A + 1) * (B + 1) * ... has two to the power of its factors */
+
 int linear_small(const Module *m, Extent e)
 {
     const ExtentForm *form = &m->extents.at[e];
+    if (form->nterms > MAX_TERMS)
+        return 0;
     for (uint32_t i = 0; i < form->nterms; i++)
         if (form->terms[i].coef > INT64_MAX / 4 || form->terms[i].coef < -(INT64_MAX / 4))
             return 0;

@@ -65,6 +65,7 @@ Module *ir_module(Arena *a, Diags *diags, const char *path)
 {
     Module *m = arena_new_of(a, Module);
     m->arena = a;
+    m->scratch = arena_scratch(a);
     m->diags = diags;
     m->path = path;
     m->names = names_new(a);

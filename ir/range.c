@@ -6,17 +6,33 @@
  * conjunct of the guard. An atom with coefficient c in P and constant g of the same sign in G goes away in P'
  * = |g| P - |c| G, and P' >= 0 implies P >= 0. When only dimensions are left, the sign is read off their
  * non-negativity, their `<= MAX`, and the fact that an index variable exists only where its extent is
- * positive. `h*D + d < H*D` falls out: (H*D - 1 - h*D - d) - (D - 1 - d) - D (H - 1 - h) = 0. */
+ * positive. `h*D + d < H*D` falls out: (H*D - 1 - h*D - d) - (D - 1 - d) - D (H - 1 - h) = 0. A claim that failed is
+ * not tried again, and a search that takes too long proves nothing. */
 #include "ir/linear.h"
 
-enum { MAX_FACTS = 64, MAX_DEPTH = 8, MAX_STEPS = 4000 };
+/* What one proof may cost; beyond it nothing is proved. */
+enum {
+    MAX_FACTS = 64,     /* rows that each step looks at */
+    MAX_DEPTH = 8,      /* eliminations one after the other */
+    MAX_STEPS = 1000,   /* claims; the longest proof of the examples and tests takes 87 */
+    TRIED_SLOTS = 2048, /* twice as many as there are claims */
+};
+
+/* A claim that failed: the same facts in another order lead to it again. */
+typedef struct Tried {
+    uint64_t
+        claim; /* a hash of it and of the facts: where two meet, a proof is missed and nothing false is proved */
+    int depth;
+} Tried;
 
 typedef struct Prover {
     Kernel *k;
     Module *m;
     uint8_t *positive; /* by DimId: at least 1 wherever the subscript is evaluated */
-    uint32_t nfacts;
+    Tried *tried;      /* TRIED_SLOTS places, or NULL */
     uint32_t steps;
+    uint32_t version; /* of the facts */
+    uint32_t nfacts;
     Linear facts[MAX_FACTS]; /* each >= 0 */
 } Prover;
 
@@ -110,6 +126,7 @@ static void learn_between(Prover *p, ExprId atom, int64_t lo, Extent hi)
         p->facts[p->nfacts++] = above;
         p->facts[p->nfacts++] = below;
     }
+    p->version++;
 }
 
 static int is_known(const Prover *p, ExprId atom)
@@ -160,6 +177,7 @@ static void learn(Prover *p, const Linear *fact)
     learn_atoms(p, fact);
     if (p->nfacts < MAX_FACTS)
         p->facts[p->nfacts++] = *fact;
+    p->version++;
 }
 
 /* a - b - strict >= 0 */
@@ -248,6 +266,7 @@ static int prove_side(Prover *p, const Linear *claim, uint32_t at, ExprId by, Ex
         learn_condition(p, condition, negated);
     int ok = substituted(p, claim, at, by, &side) && prove(p, &side, depth - 1);
     p->nfacts = known;
+    p->version++;
     return ok;
 }
 
@@ -269,8 +288,8 @@ static int prove_choice(Prover *p, const Linear *claim, uint32_t at, int depth)
     return prove_side(p, claim, at, x_arg(k, atom, 1), NONE, 0, depth);
 }
 
-/* P' of Note [Proof by elimination]; 0 when the fact does not help. */
-static int eliminate(Prover *p, const Linear *claim, uint32_t at, const Linear *fact, Linear *out)
+/* P' of Note [Proof by elimination]; 0 when the fact does not help. `sign` is that of the atom's coefficient. */
+static int eliminate(Prover *p, const Linear *claim, uint32_t at, int sign, const Linear *fact, Linear *out)
 {
     Module *m = p->m;
     uint32_t f = 0;
@@ -280,14 +299,33 @@ static int eliminate(Prover *p, const Linear *claim, uint32_t at, const Linear *
         return 0;
     Extent c = claim->coef[at];
     int64_t g;
-    *out = linear_const(m, 0);
+    *out = *claim;
     if (ext_same(m, c, fact->coef[f]))
-        return linear_add(m, out, claim, ext_const(m, 1)) && linear_add(m, out, fact, ext_const(m, -1));
-    int sign = ext_sign(p, c);
+        return linear_add(m, out, fact, ext_const(m, -1));
     if (!sign || !ext_is_const(m, fact->coef[f], &g) || (g > 0) != (sign > 0))
         return 0;
     Extent minus = sign > 0 ? ext_sub(m, ext_const(m, 0), c) : c;
-    return linear_add(m, out, claim, ext_const(m, g > 0 ? g : -g)) && linear_add(m, out, fact, minus);
+    if (g != 1 && g != -1) {
+        *out = linear_const(m, 0);
+        if (!linear_add(m, out, claim, ext_const(m, g > 0 ? g : -g)))
+            return 0;
+    }
+    return linear_add(m, out, fact, minus);
+}
+
+/* Has the same claim failed before, from the same facts and with at least as much depth? */
+static int was_tried(Prover *p, const Linear *claim, int depth)
+{
+    if (!p->tried)
+        p->tried = arena_array(p->m->arena, Tried, TRIED_SLOTS);
+    uint64_t hash = hash_bytes(&claim->constant, sizeof claim->constant, p->version);
+    for (uint32_t i = 0; i < claim->n; i++) /* in whatever order */
+        hash += hash_bytes((uint32_t[]){claim->atom[i], claim->coef[i]}, 2 * sizeof(uint32_t), p->version);
+    Tried *t = &p->tried[hash % TRIED_SLOTS];
+    if (t->claim == hash && t->depth >= depth)
+        return 1;
+    *t = (Tried){hash, depth};
+    return 0;
 }
 
 /* Only dimensions are left: their sign, or a guard that speaks of dimensions only (`if(0 < K, ...)`). */
@@ -305,19 +343,22 @@ static int prove(Prover *p, const Linear *claim, int depth)
 {
     if (claim->n == 0)
         return prove_extent(p, claim->constant);
-    if (depth == 0 || p->steps++ > MAX_STEPS)
+    if (depth == 0 || p->steps > MAX_STEPS || was_tried(p, claim, depth))
         return 0;
+    p->steps++;
     for (uint32_t i = 0; i < claim->n; i++) {
         int choice = prove_choice(p, claim, i, depth);
         if (choice >= 0)
             return choice;
     }
-    for (uint32_t i = 0; i < claim->n; i++)
+    for (uint32_t i = 0; i < claim->n; i++) {
+        int sign = ext_sign(p, claim->coef[i]);
         for (uint32_t f = 0; f < p->nfacts; f++) {
             Linear rest;
-            if (eliminate(p, claim, i, &p->facts[f], &rest) && prove(p, &rest, depth - 1))
+            if (eliminate(p, claim, i, sign, &p->facts[f], &rest) && prove(p, &rest, depth - 1))
                 return 1;
         }
+    }
     return 0;
 }
 
@@ -376,6 +417,17 @@ static Proof prove_subscript(Prover *p, ExprId e, Axis axis, ExprId guard)
     return PROOF_UNKNOWN;
 }
 
+static int prove_difference(Prover *p, ExprId a, ExprId b, int64_t by, ExprId guard)
+{
+    Linear x, y;
+    if (!linear_of(p->k, a, &x) || !linear_of(p->k, b, &y) || !linear_add(p->m, &x, &y, ext_const(p->m, -1)))
+        return 0;
+    learn_atoms(p, &x);
+    if (guard != NONE)
+        learn_condition(p, guard, 0);
+    return prove_sided(p, &x, 1, ext_const(p->m, by));
+}
+
 Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard)
 {
     Module *m = k->module;
@@ -387,23 +439,19 @@ Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard)
         if (own.group == axis.group && ext_same(m, own.extent, axis.extent))
             return PROOF_INSIDE;
     }
-    uint32_t kept = m->extents.len;
+    ExtentMark mark = ext_mark(m); /* nothing else knows the extents made on the way */
     Prover p = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)};
     Proof proof = prove_subscript(&p, e, axis, guard);
-    m->extents.len = kept; /* nothing else knows the extents made on the way */
+    ext_release(m, mark);
     return proof;
 }
 
 int ir_prove_at_least(Kernel *k, ExprId a, ExprId b, int64_t by, ExprId guard)
 {
     Module *m = k->module;
-    Linear x, y;
-    if (!linear_of(k, a, &x) || !linear_of(k, b, &y) || !linear_add(m, &x, &y, ext_const(m, -1)))
-        return 0;
-    Prover prover = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)},
-           *p = &prover;
-    learn_atoms(p, &x);
-    if (guard != NONE)
-        learn_condition(p, guard, 0);
-    return prove_sided(p, &x, 1, ext_const(m, by));
+    ExtentMark mark = ext_mark(m);
+    Prover p = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)};
+    int proof = prove_difference(&p, a, b, by, guard);
+    ext_release(m, mark);
+    return proof;
 }

@@ -32,23 +32,30 @@ static void enter(const Kernel *k, struct WalkState *w, ExprId e)
     vec_push(k->module->arena, &w->visited, 0);
 }
 
+/* The next node after all of its arguments, or NONE at the end. */
+static ExprId next_node(const Kernel *k, struct WalkState *w, uint8_t stop)
+{
+    while (w->stack.len) {
+        ExprId e = w->stack.at[w->stack.len - 1];
+        uint32_t next = w->visited.at[w->stack.len - 1]++;
+        if (next == x_at(k, e)->nargs || x_at(k, e)->kind == stop) {
+            w->stack.len--;
+            w->visited.len--;
+            return e;
+        }
+        if (w->stamp.at[x_arg(k, e, next)] != w->epoch)
+            enter(k, w, x_arg(k, e, next));
+    }
+    return NONE;
+}
+
 Nodes x_below(const Kernel *k, ExprId root, uint8_t stop)
 {
     struct WalkState *w = begin_walk(k);
     Vec(ExprId) list = {0};
     enter(k, w, root);
-    while (w->stack.len) {
-        ExprId e = w->stack.at[w->stack.len - 1];
-        uint32_t next = w->visited.at[w->stack.len - 1]++;
-        if (next < x_at(k, e)->nargs && x_at(k, e)->kind != stop) {
-            if (w->stamp.at[x_arg(k, e, next)] != w->epoch)
-                enter(k, w, x_arg(k, e, next));
-            continue;
-        }
-        vec_push(k->module->arena, &list, e);
-        w->stack.len--;
-        w->visited.len--;
-    }
+    for (ExprId e = next_node(k, w, stop); e != NONE; e = next_node(k, w, stop))
+        vec_push(k->module->scratch, &list, e);
     return (Nodes){list.at, list.len};
 }
 
@@ -56,20 +63,23 @@ int x_contains(const Kernel *k, ExprId e, ExprId node)
 {
     if (node > e) /* arguments are older than what they are arguments of */
         return 0;
-    Nodes below = x_below(k, e, EVERYWHERE);
-    for (uint32_t i = 0; i < below.n; i++)
-        if (below.at[i] == node)
+    struct WalkState *w = begin_walk(k);
+    enter(k, w, e);
+    for (ExprId at = next_node(k, w, EVERYWHERE); at != NONE; at = next_node(k, w, EVERYWHERE))
+        if (at == node)
             return 1;
     return 0;
 }
 
+/* sym NONE: any. */
 static int has_node(const Kernel *k, ExprId e, ExprKind kind, uint32_t sym)
 {
     if (e == NONE)
         return 0;
-    Nodes below = x_below(k, e, EVERYWHERE);
-    for (uint32_t i = 0; i < below.n; i++)
-        if (x_at(k, below.at[i])->kind == kind && x_at(k, below.at[i])->sym == sym)
+    struct WalkState *w = begin_walk(k);
+    enter(k, w, e);
+    for (ExprId at = next_node(k, w, EVERYWHERE); at != NONE; at = next_node(k, w, EVERYWHERE))
+        if (x_at(k, at)->kind == kind && (sym == NONE || x_at(k, at)->sym == sym))
             return 1;
     return 0;
 }
@@ -80,21 +90,14 @@ int x_uses_index(const Kernel *k, ExprId e, IndexId index)
     return e != NONE && x_at(k, e)->uses >> index % 64 & 1 && has_node(k, e, X_INDEX, index);
 }
 
-int x_loads(const Kernel *k, ExprId e, TensorId t) { return has_node(k, e, X_LOAD, t); }
+int x_loads(const Kernel *k, ExprId e, TensorId t) { return t != NONE && has_node(k, e, X_LOAD, t); }
 
-int x_loads_any(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_LOAD)
-            return 1;
-    return 0;
-}
+int x_loads_any(const Kernel *k, ExprId e) { return has_node(k, e, X_LOAD, NONE); }
 
 int x_is_asked_for(const Kernel *k, ExprId root, ExprId node)
 {
-    Arena *arena = k->module->arena;
     Nodes nodes = x_below(k, root, EVERYWHERE);
-    ExprMap asked = x_map(arena, nodes.n);
+    ExprMap asked = x_map(k, nodes.n);
     *x_map_at(&asked, root) = 1;
     for (uint32_t i = nodes.n; i-- > 0;) {
         ExprId e = nodes.at[i];
@@ -126,8 +129,9 @@ IndexId x_plain_index(const Kernel *k, ExprId e)
     return x_at(k, e)->kind == X_INDEX ? x_at(k, e)->sym : (IndexId)NONE;
 }
 
-ExprMap x_map(Arena *a, uint32_t n)
+ExprMap x_map(const Kernel *k, uint32_t n)
 {
+    Arena *a = k->module->scratch;
     uint32_t size = 4;
     while (size < n * 2)
         size *= 2;
@@ -178,8 +182,9 @@ ExprId x_rewrite(Kernel *k, ExprId root, XRewrite f, void *user)
 {
     if (root == NONE)
         return NONE;
+    ArenaMark mark = arena_mark(k->module->scratch);
     Nodes below = x_below(k, root, EVERYWHERE);
-    ExprMap to = x_map(k->module->arena, below.n);
+    ExprMap to = x_map(k, below.n);
     for (uint32_t i = 0; i < below.n; i++) {
         ExprId e = below.at[i], args[MAX_RANK + 2], fresh = e;
         uint32_t n = x_at(k, e)->nargs;
@@ -193,7 +198,9 @@ ExprId x_rewrite(Kernel *k, ExprId root, XRewrite f, void *user)
         fresh = f(k, fresh, user);
         *x_map_at(&to, e) = fresh;
     }
-    return *x_map_at(&to, root);
+    ExprId fresh = *x_map_at(&to, root);
+    arena_release(k->module->scratch, mark);
+    return fresh;
 }
 
 typedef struct Replace {
@@ -294,14 +301,16 @@ ExprId x_copy(Kernel *to, const Kernel *from, ExprId root, const XMaps *maps)
 {
     if (root == NONE)
         return NONE;
+    ArenaMark mark = arena_mark(from->module->scratch);
     Nodes below = x_below(from, root, EVERYWHERE);
-    ExprMap fresh = x_map(to->module->arena, below.n);
+    ExprMap fresh = x_map(from, below.n);
     for (uint32_t i = 0; i < below.n; i++) {
         ExprId e = below.at[i], args[MAX_RANK + 2];
         for (uint32_t a = 0; a < x_at(from, e)->nargs; a++)
             args[a] = *x_map_at(&fresh, x_arg(from, e, a));
-        ExprId copy = copy_node(to, from, e, args, maps);
-        *x_map_at(&fresh, e) = copy;
+        *x_map_at(&fresh, e) = copy_node(to, from, e, args, maps);
     }
-    return *x_map_at(&fresh, root);
+    ExprId copy = *x_map_at(&fresh, root);
+    arena_release(from->module->scratch, mark);
+    return copy;
 }

@@ -34,7 +34,7 @@ static ExprId renamed_reduce(Kernel *k, ExprId e, const ExprId *args, uint32_t l
 static ExprId without_bound_names(Kernel *k, ExprId root)
 {
     Nodes below = x_below(k, root, EVERYWHERE);
-    ExprMap to = x_map(k->module->arena, below.n), level = x_map(k->module->arena, below.n);
+    ExprMap to = x_map(k, below.n), level = x_map(k, below.n);
     for (uint32_t n = 0; n < below.n; n++) {
         ExprId e = below.at[n], args[MAX_RANK + 2], fresh = e;
         uint32_t nargs = x_at(k, e)->nargs, depth = 0;

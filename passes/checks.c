@@ -193,7 +193,7 @@ static void look(Checks *c, ExprId root, ExprId guard)
         return;
     int flat = c->visits++ > VISITS_MAX;
     Nodes below = x_below(c->k, root, EVERYWHERE);
-    ExprMap here = x_map(c->arena, below.n); /* a node that is evaluated wherever root is: to itself */
+    ExprMap here = x_map(c->k, below.n); /* a node that is evaluated wherever root is: to itself */
     *x_map_at(&here, root) = root;
     for (uint32_t n = below.n; n-- > 0;)
         for (uint32_t a = 0; x_map_get(&here, below.at[n]) != NONE && a < always(c->k, below.at[n], flat);

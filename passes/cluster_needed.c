@@ -135,7 +135,7 @@ static void reach_arguments(Kernel *k, Around *a, ExprId e, const Known *here)
 static Around around(Kernel *k, ExprId root, const Known *outside)
 {
     Around a = {.below = x_below(k, root, EVERYWHERE)};
-    a.place = x_map(k->module->arena, a.below.n);
+    a.place = x_map(k, a.below.n);
     a.known = arena_array(k->module->arena, Known, a.below.n);
     a.reached = arena_alloc(k->module->arena, a.below.n);
     for (uint32_t i = 0; i < a.below.n; i++)

@@ -226,7 +226,7 @@ static ExprId shape_condition(Shape *h, Place *p, ExprId e)
 static ExprMap always(const Shape *h, ExprId root, Nodes below)
 {
     const Kernel *k = h->k;
-    ExprMap seen = x_map(h->s->arena, below.n);
+    ExprMap seen = x_map(h->k, below.n);
     *x_map_at(&seen, root) = root;
     for (uint32_t n = below.n; n-- > 0;) {
         ExprId e = below.at[n];
@@ -288,7 +288,7 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
         if (x_map_get(&at->done, e) != NONE)
             return x_map_get(&at->done, e);
     if (!p->done.key)
-        p->done = x_map(h->s->arena, x_below(h->k, e, EVERYWHERE).n);
+        p->done = x_map(h->k, x_below(h->k, e, EVERYWHERE).n);
     ExprId shaped = e;
     if (x_at(h->k, e)->kind == X_REDUCE)
         shaped = shape_reduce(h, p, e, chain);

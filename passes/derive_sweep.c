@@ -250,7 +250,7 @@ static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space)
         return;
     }
     Nodes below = x_below(s->k, root, EVERYWHERE);
-    ExprMap into = x_map(s->arena, below.n);
+    ExprMap into = x_map(s->k, below.n);
     *x_map_at(&into, root) = d;
     for (uint32_t n = below.n; n-- > 0;)
         if (x_map_get(&into, below.at[n]) != NONE)

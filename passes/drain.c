@@ -164,7 +164,7 @@ static int is_sure(const Kernel *k, ExprId e, uint32_t a)
 int drain_is_sure(const Kernel *k, ExprId root, ExprId node)
 {
     Nodes below = x_below(k, root, EVERYWHERE);
-    ExprMap sure = x_map(k->module->arena, below.n);
+    ExprMap sure = x_map(k, below.n);
     *x_map_at(&sure, root) = root;
     for (uint32_t n = below.n; n-- > 0;) {
         ExprId e = below.at[n];

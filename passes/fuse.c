@@ -33,7 +33,7 @@ uint32_t fuse_parts(const Equation *q, ExprId *out)
 static uint32_t written_nodes(const Kernel *k, ExprId e)
 {
     Nodes below = x_below(k, e, EVERYWHERE);
-    ExprMap size = x_map(k->module->arena, below.n);
+    ExprMap size = x_map(k, below.n);
     for (uint32_t i = 0; i < below.n; i++) {
         uint32_t n = 1;
         for (uint32_t a = 0; a < x_at(k, below.at[i])->nargs && n <= NODES_IN_ONE; a++)

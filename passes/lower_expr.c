@@ -151,6 +151,6 @@ static ExprId translate(Lower *l, ExprId e, ExprMap *memo)
 
 ExprId lower_expr(Lower *l, ExprId e)
 {
-    ExprMap memo = x_map(l->k->module->arena, x_below(l->k, e, EVERYWHERE).n);
+    ExprMap memo = x_map(l->k, x_below(l->k, e, EVERYWHERE).n);
     return translate(l, e, &memo);
 }

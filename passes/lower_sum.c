@@ -273,7 +273,7 @@ static WantedList wanted(Lower *l, ExprId root)
     Kernel *k = l->k;
     Arena *arena = k->module->arena;
     Nodes below = x_below(k, root, X_REDUCE);
-    ExprMap place = x_map(arena, below.n);
+    ExprMap place = x_map(k, below.n);
     uint8_t *has = arena_alloc(arena, below.n);
     Guard *guard = arena_array(arena, Guard, below.n);
     WantedList found = {0};

@@ -104,6 +104,7 @@ static void run(Module *m, const Pass *p, Runner *r)
         BUG(m->arena, "pass %s ends here, as --break-in wants", p->name);
     double start = seconds();
     p->run(m, &o->context);
+    arena_release(m->scratch, (ArenaMark){0});
     if (o->time_passes && o->time_out)
         text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (seconds() - start), p->name);
     r->facts = (r->facts & ~p->breaks) | p->gives;

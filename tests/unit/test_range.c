@@ -214,6 +214,38 @@ static void shared_steps(void **state)
     assert_int_equal(ir_prove_range(k, e, dense(dim(dim_n)), op(OP_ge, e, lit(0))), PROOF_UNKNOWN);
 }
 
+/* Thirty conditions that lead nowhere: a search that ends, and that leaves no memory and no extents behind. */
+static void many_facts(void **state)
+{
+    (void)state;
+    ExprId guard = op(OP_ge, at(i), lit(1)), e = op(OP_sub, at(i), op(OP_mul, lit(2), at(j)));
+    for (int64_t n = 1; n <= 29; n++)
+        guard = both(
+            guard, op(OP_ge, op(OP_add, op(OP_mul, lit(n), at(i)), op(OP_mul, lit(30 - n), at(j))), lit(n)));
+    size_t bytes = arena_bytes(m->arena);
+    uint32_t extents = m->extents.len;
+    PROVES(UNKNOWN, e, dense(dim(dim_n)), guard);
+    PROVES(INSIDE, op(OP_sub, at(i), lit(1)), dense(dim(dim_n)), guard);
+    assert_false(ir_prove_at_least(k, e, at(i), 0, guard));
+    assert_int_equal(arena_bytes(m->arena), bytes);
+    assert_int_equal(m->extents.len, extents);
+    Extent fresh = ext_add(m, dim(dim_h), num(77)); /* the table of extents is as it was */
+    assert_int_equal(ext_add(m, num(77), dim(dim_h)), fresh);
+    assert_int_equal(fresh, extents + 1);
+}
+
+/* The product of twenty dimensions, each at least 1, has a million terms once it is written in what is above 1. */
+static void many_factors(void **state)
+{
+    (void)state;
+    Extent product = num(1);
+    for (int n = 0; n < 20; n++)
+        product = ext_mul(m, product, dim(new_dim("D", -1, 1)));
+    IndexId p = new_index("p", dense(product));
+    PROVES(UNKNOWN, op(OP_sub, at(p), lit(1)), dense(product), NONE);
+    PROVES(UNKNOWN, op(OP_add, at(p), lit(1)), dense(product), NONE);
+}
+
 static void affine(void **state)
 {
     (void)state;
@@ -235,8 +267,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        TEST(own_axis), TEST(products), TEST(guards), TEST(choices), TEST(constants),
-        TEST(data),     TEST(routes),   TEST(huge),   TEST(affine),  TEST(shared_steps),
+        TEST(own_axis),  TEST(products),     TEST(guards),     TEST(choices),
+        TEST(constants), TEST(data),         TEST(routes),     TEST(huge),
+        TEST(affine),    TEST(shared_steps), TEST(many_facts), TEST(many_factors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
