@@ -71,7 +71,7 @@ static void add(Kernel *k, Known *c, ExprId condition)
     for (uint32_t i = 0; i < n; i++) {
         if (has(c, parts[i]))
             continue;
-        vec_push(k->module->arena, &c->list, parts[i]);
+        vec_push(k->module->scratch, &c->list, parts[i]);
         if (x_is_op(k, parts[i], OP_or))
             add_sides(k, c, parts[i]);
     }
@@ -83,10 +83,10 @@ static Known either(Kernel *k, const Known *a, const Known *b)
     Known c = {0};
     for (uint32_t i = 0; i < a->list.len; i++)
         if (follows(k, b, a->list.at[i]))
-            vec_push(k->module->arena, &c.list, a->list.at[i]);
+            vec_push(k->module->scratch, &c.list, a->list.at[i]);
     for (uint32_t i = 0; i < b->list.len; i++)
         if (!has(&c, b->list.at[i]) && follows(k, a, b->list.at[i]))
-            vec_push(k->module->arena, &c.list, b->list.at[i]);
+            vec_push(k->module->scratch, &c.list, b->list.at[i]);
     return c;
 }
 
@@ -112,7 +112,7 @@ static Known under(Kernel *k, const Known *c, ExprId condition)
 {
     Known more = {0};
     for (uint32_t i = 0; i < c->list.len; i++)
-        vec_push(k->module->arena, &more.list, c->list.at[i]);
+        vec_push(k->module->scratch, &more.list, c->list.at[i]);
     add(k, &more, condition);
     return more;
 }
@@ -136,8 +136,8 @@ static Around around(Kernel *k, ExprId root, const Known *outside)
 {
     Around a = {.below = x_below(k, root, EVERYWHERE)};
     a.place = x_map(k, a.below.n);
-    a.known = arena_array(k->module->arena, Known, a.below.n);
-    a.reached = arena_alloc(k->module->arena, a.below.n);
+    a.known = arena_array(k->module->scratch, Known, a.below.n);
+    a.reached = arena_alloc(k->module->scratch, a.below.n);
     for (uint32_t i = 0; i < a.below.n; i++)
         *x_map_at(&a.place, a.below.at[i]) = i;
     reach(k, &a, root, outside);
@@ -237,7 +237,7 @@ static Known needed_by_readers(const Needs *s, const Equation *q, uint32_t clust
 
 static Needs needs_of(Kernel *k, uint32_t cluster)
 {
-    Arena *arena = k->module->arena;
+    Arena *arena = k->module->scratch;
     Needs s = {.k = k};
     s.definition = arena_array(arena, uint32_t, k->tensors.len + 1);
     s.of = arena_array(arena, Known, k->tensors.len + 1);
@@ -265,8 +265,11 @@ static Needs needs_of(Kernel *k, uint32_t cluster)
 
 ExprId cluster_needed(Kernel *k, TensorId placed)
 {
+    ArenaMark mark = arena_mark(k->module->scratch);
     Needs s = needs_of(k, k->tensors.at[placed].placed - 1);
-    return all_of(k, &s.of[placed]);
+    ExprId all = all_of(k, &s.of[placed]);
+    arena_release(k->module->scratch, mark);
+    return all;
 }
 
 /* ---- guards ---- */
@@ -288,6 +291,7 @@ static ExprId drop_guard(Kernel *k, ExprId e, void *user)
 
 void cluster_drop_guards(Kernel *k, uint32_t cluster)
 {
+    ArenaMark mark = arena_mark(k->module->scratch);
     Needs s = needs_of(k, cluster);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         Equation q = k->eqs.at[i];
@@ -296,4 +300,5 @@ void cluster_drop_guards(Kernel *k, uint32_t cluster)
         q.rhs = x_rewrite(k, q.rhs, drop_guard, &s.of[q.lhs]);
         k->eqs.at[i] = q;
     }
+    arena_release(k->module->scratch, mark);
 }

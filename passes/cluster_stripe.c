@@ -20,12 +20,13 @@
 static Stripe new_stripe(const Facts *f, const IndexId *key, uint32_t nkeys)
 {
     const Kernel *k = f->k;
-    Arena *a = k->module->arena;
+    Arena *a = k->module->scratch;
     Stripe s = {.f = f, .nkeys = nkeys};
     for (uint32_t i = 0; i < nkeys; i++)
         s.extent[i] = index_extent(k, key[i]);
     s.member = arena_array(a, Member, k->eqs.len + 1);
     s.banned = arena_alloc(a, k->eqs.len + 1);
+    s.read = arena_alloc(a, k->tensors.len + 1);
     s.keyed = arena_alloc(a, k->tensors.len + 1);
     s.key_of = arena_alloc(a, sizeof *s.key_of * (k->tensors.len + 1));
     return s;
@@ -35,6 +36,8 @@ static void clear(Stripe *s)
 {
     memset(s->member, 0, sizeof *s->member * s->f->k->eqs.len);
     memset(s->keyed, 0, s->f->k->tensors.len);
+    memset(s->read, 0, s->f->k->tensors.len);
+    s->n = 0;
 }
 
 static int join(Stripe *s, uint32_t at, const IndexId *key)
@@ -49,7 +52,7 @@ static void grow(Stripe *s)
         more = 0;
         for (uint32_t at = 0; at < n; at++) {
             IndexId key[MAX_RANK];
-            if (s->member[at].part == PART_NONE && s->f->allowed[at] && stripe_linked(s, at, key))
+            if (!stripe_has(s, at) && s->f->allowed[at] && stripe_linked(s, at, key))
                 more |= join(s, at, key);
         }
     }
@@ -90,8 +93,8 @@ static Score score_of(const Stripe *s, int row_place)
             columns = own > columns ? own : columns;
             wide++;
         }
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        carriers += s->member[m].part == PART_CARRIER;
+    for (uint32_t m = 0; m < s->n; m++)
+        carriers += s->member[s->at[m]].part == PART_CARRIER;
     return (Score){{stripe_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
 }
 
@@ -112,13 +115,15 @@ typedef struct Choice {
 
 static void consider(Choice *c, uint32_t first, const IndexId *key, uint32_t nkeys)
 {
+    Arena *scratch = c->f->k->module->scratch;
+    ArenaMark mark = arena_mark(scratch);
     Stripe s = new_stripe(c->f, key, nkeys);
     int pays = try_from(&s, first, key);
-    if (pays) {
-        Score score = score_of(&s, stripe_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1]));
-        if (!c->found || is_better(score, c->score))
-            *c = (Choice){c->f, 1, s, score};
-    }
+    Score score = score_of(&s, stripe_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1]));
+    if (pays && (!c->found || is_better(score, c->score)))
+        *c = (Choice){c->f, 1, s, score};
+    else
+        arena_release(scratch, mark);
     IndexId kept[MAX_RANK];
     uint32_t n = 0;
     for (uint32_t i = 0; i < nkeys; i++)
@@ -163,16 +168,24 @@ static Choice choose(const Facts *f)
     return c;
 }
 
+static int best_stripe(Kernel *k, const PassContext *c)
+{
+    Facts f = stripe_facts(k, c);
+    Choice best = choose(&f);
+    if (!best.found)
+        return 0;
+    stripe_form(&best.best);
+    stripe_share_sums(k, k->clusters.len - 1);
+    cluster_drop_guards(k, k->clusters.len - 1);
+    return 1;
+}
+
 void cluster_stripes(Kernel *k, const PassContext *c)
 {
     stripe_split_terms(k);
-    for (;;) {
-        Facts f = stripe_facts(k, c);
-        Choice best = choose(&f);
-        if (!best.found)
-            return;
-        stripe_form(&best.best);
-        stripe_share_sums(k, k->clusters.len - 1);
-        cluster_drop_guards(k, k->clusters.len - 1);
+    for (int more = 1; more;) {
+        ArenaMark mark = arena_mark(k->module->scratch);
+        more = best_stripe(k, c);
+        arena_release(k->module->scratch, mark);
     }
 }

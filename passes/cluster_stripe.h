@@ -18,7 +18,7 @@ typedef struct Operands {
     Vec(Operand) list;
 } Operands;
 
-/* The kernel as stripes look at it; made once, and again when its equations change. */
+/* The kernel as stripes look at it, in Module.scratch; made once, and again when its equations change. */
 typedef struct Facts {
     Kernel *k;
     Order order;
@@ -42,15 +42,18 @@ typedef struct Member {
 /* A stripe that is growing. */
 typedef struct Stripe {
     const Facts *f;
+    uint32_t at[CLUSTER_MAX], n; /* the places of its members, ascending */
     uint32_t nkeys; /* the last one is the row */
     Extent extent[MAX_RANK];
     Member *member;  /* by equation */
     uint8_t *banned; /* by equation: tried, and not worth it */
+    uint8_t *read;   /* by tensor: some member loads it */
     uint8_t *keyed;  /* by tensor: the Part that writes it ... */
     uint8_t (*key_of)[MAX_RANK]; /* ... and for each of its axes which key it is, or AXIS_FREE */
     uint32_t lost;   /* outer keys that some equation reduces over together with the row (bits) */
 } Stripe;
 
+static inline int stripe_has(const Stripe *s, uint32_t at) { return s->member[at].part != PART_NONE; }
 static inline Extent index_extent(const Kernel *k, IndexId i) { return k->indices.at[i].axis.extent; }
 
 /* cluster_stripe_join.c */

@@ -137,11 +137,8 @@ void stripe_form(const Stripe *s)
     Arena *a = k->module->arena;
     Order order = s->f->order;
     Cluster c = {.kind = CLUSTER_STRIPE, .nouter = (uint8_t)(s->nkeys - 1)};
-    uint32_t *members = arena_array(a, uint32_t, k->eqs.len), n = 0;
+    const uint32_t *members = s->at, n = s->n;
     IndexId to[MAX_RANK];
-    for (uint32_t at = 0; at < k->eqs.len; at++)
-        if (s->member[at].part != PART_NONE)
-            members[n++] = at;
     for (uint32_t i = 0; i < s->nkeys; i++) {
         Index like = k->indices.at[s->member[members[0]].key[i]];
         to[i] = ir_index(k, like.name, like.loc, like.axis);

@@ -52,7 +52,7 @@ static Nodes loads_of(const Kernel *k, ExprId e)
     if (e == NONE)
         return (Nodes){NULL, 0};
     Nodes below = x_below(k, e, EVERYWHERE);
-    ExprId *at = arena_array(k->module->arena, ExprId, below.n);
+    ExprId *at = arena_array(k->module->scratch, ExprId, below.n);
     uint32_t n = 0;
     for (uint32_t i = 0; i < below.n; i++)
         if (x_at(k, below.at[i])->kind == X_LOAD)
@@ -75,7 +75,7 @@ static Operands operands_of(const Kernel *k, ExprId e)
         if (stripe_is_product(k, *sum)) {
             Nodes loads = loads_of(k, x_arg(k, *sum, 0));
             for (uint32_t i = 0; i < loads.n; i++)
-                vec_push(k->module->arena, &found.list, ((Operand){*sum, loads.at[i]}));
+                vec_push(k->module->scratch, &found.list, ((Operand){*sum, loads.at[i]}));
         }
     return found;
 }
@@ -90,7 +90,7 @@ static void count_writer(Facts *f, TensorId t, uint32_t at)
 static void find_waits(Facts *f)
 {
     uint32_t n = f->k->eqs.len;
-    f->waits = arena_alloc(f->k->module->arena, (size_t)n * n + 1);
+    f->waits = arena_alloc(f->k->module->scratch, (size_t)n * n + 1);
     for (uint32_t b = 0; b < n; b++)
         for (uint32_t a = b; a-- > 0;) {
             int waits = order_writes_into(&f->order, a, b);
@@ -102,7 +102,7 @@ static void find_waits(Facts *f)
 
 Facts stripe_facts(Kernel *k, const PassContext *c)
 {
-    Arena *a = k->module->arena;
+    Arena *a = k->module->scratch;
     Facts f = {.k = k, .order = order_of(k)};
     f.loads = arena_array(a, Nodes, k->eqs.len + 1);
     f.operands = arena_array(a, Operands, k->eqs.len + 1);
@@ -239,8 +239,9 @@ static int linked_up(const Stripe *s, uint32_t at, IndexId *key)
 {
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[at];
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        for (uint32_t n = 0; s->member[m].part != PART_NONE && n < s->f->loads[m].n; n++) {
+    int is_read = q->kind != EQ_CHECK && (s->read[q->lhs] || (q->kind == EQ_TOP && s->read[q->ids]));
+    for (uint32_t i = 0; is_read && i < s->n; i++)
+        for (uint32_t m = s->at[i], n = 0; n < s->f->loads[m].n; n++) {
             ExprId load = s->f->loads[m].at[n];
             if (writes(q, x_at(k, load)->sym) && keys_of_writer(s, q, load, &s->member[m], key))
                 return 1;
@@ -252,8 +253,8 @@ static int linked_up(const Stripe *s, uint32_t at, IndexId *key)
 static IndexId row_beside(const Stripe *s, ExprId load)
 {
     const Kernel *k = s->f->k;
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        for (uint32_t n = 0; s->member[m].part == PART_DIRECT && n < s->f->loads[m].n; n++) {
+    for (uint32_t i = 0; s->read[x_at(k, load)->sym] && i < s->n; i++)
+        for (uint32_t m = s->at[i], n = 0; s->member[m].part == PART_DIRECT && n < s->f->loads[m].n; n++) {
             ExprId other = s->f->loads[m].at[n];
             for (uint32_t a = 0; x_at(k, other)->sym == x_at(k, load)->sym && x_at(k, other)->nargs > 1 &&
                                  a < x_at(k, other)->nargs;
@@ -318,10 +319,12 @@ static int fits_result(const Stripe *s, uint32_t at, const Member *as, TensorId 
         return 0;
     if (as->part == PART_DIRECT && !at_own_place(s, at, as->key, t, axes))
         return 0;
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        if (s->member[m].part != PART_NONE && touches(s, m, t) &&
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t m = s->at[i];
+        if (touches(s, m, t) &&
             (as->part == PART_CARRIER || !at_own_place(s, m, s->member[m].key, t, axes)))
             return 0;
+    }
     return 1;
 }
 
@@ -351,15 +354,21 @@ static int fits_keys(const Stripe *s, const IndexId *key)
     return 1;
 }
 
+/* Into an ascending list of n places. */
+static void insert(uint32_t *list, uint32_t n, uint32_t at)
+{
+    for (; n > 0 && list[n - 1] > at; n--)
+        list[n] = list[n - 1];
+    list[n] = at;
+}
+
 /* Can the members be neighbours, with `at` among them? */
 static int keeps_order(const Stripe *s, uint32_t at)
 {
-    const Kernel *k = s->f->k;
-    uint32_t *list = arena_array(k->module->arena, uint32_t, k->eqs.len), n = 0;
-    for (uint32_t i = 0; i < k->eqs.len; i++)
-        if (i == at || s->member[i].part != PART_NONE)
-            list[n++] = i;
-    return order_blocks(&s->f->order, list, n) == NONE;
+    uint32_t list[CLUSTER_MAX];
+    memcpy(list, s->at, sizeof *list * s->n);
+    insert(list, s->n, at);
+    return order_blocks(&s->f->order, list, s->n + 1) == NONE;
 }
 
 /* Outer variables that a sum over rows goes over as well: with fewer outer ones it would be a carrier. */
@@ -385,7 +394,7 @@ int stripe_join(Stripe *s, uint32_t at, const IndexId *key)
     const Equation *q = &s->f->k->eqs.at[at];
     Member as = {.part = PART_NONE};
     uint8_t axes[MAX_RANK];
-    if (!s->f->allowed[at] || !fits_keys(s, key))
+    if (!s->f->allowed[at] || s->n == CLUSTER_MAX || !fits_keys(s, key))
         return 0;
     memcpy(as.key, key, sizeof *key * s->nkeys);
     as.part = stripe_part(s, at, key);
@@ -398,6 +407,9 @@ int stripe_join(Stripe *s, uint32_t at, const IndexId *key)
         (q->kind == EQ_TOP && !fits_result(s, at, &as, q->ids, axes)) || !keeps_order(s, at))
         return 0;
     s->member[at] = as;
+    insert(s->at, s->n++, at);
+    for (uint32_t n = 0; n < s->f->loads[at].n; n++)
+        s->read[x_at(s->f->k, s->f->loads[at].at[n])->sym] = 1;
     keep_result(s, as.part, q->lhs, axes);
     if (q->kind == EQ_TOP)
         keep_result(s, as.part, q->ids, axes);

@@ -63,7 +63,7 @@ static HeldList held_sums(Kernel *k, uint32_t cluster)
             if (!stripe_is_product(k, h.sum) || !find_variables(k, &k->clusters.at[cluster], &q, &h))
                 continue;
             h.form = alpha_form(k, h.sum, h.over, h.n);
-            vec_push(k->module->arena, &found.list, h);
+            vec_push(k->module->scratch, &found.list, h);
         }
     }
     return found;
@@ -132,6 +132,14 @@ static void lift(Kernel *k, uint32_t cluster, const HeldList *held, uint32_t fir
     insert(k, h->at, q);
 }
 
+static uint32_t count_members(const Kernel *k, uint32_t cluster)
+{
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < k->eqs.len; at++)
+        n += k->eqs.at[at].cluster == cluster;
+    return n;
+}
+
 static int lift_one(Kernel *k, uint32_t cluster)
 {
     HeldList held = held_sums(k, cluster);
@@ -146,6 +154,6 @@ static int lift_one(Kernel *k, uint32_t cluster)
 
 void stripe_share_sums(Kernel *k, uint32_t cluster)
 {
-    while (lift_one(k, cluster))
+    for (uint32_t n = count_members(k, cluster); n < CLUSTER_MAX && lift_one(k, cluster); n++)
         ;
 }

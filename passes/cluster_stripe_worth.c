@@ -59,8 +59,9 @@ static int serves_rows(const Kernel *k, IndexId row, Operand o)
 int stripe_shares(const Stripe *s)
 {
     const Kernel *k = s->f->k;
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        for (uint32_t i = 0; s->member[m].part == PART_DIRECT && i < s->f->operands[m].list.len; i++)
+    for (uint32_t n = 0; n < s->n; n++)
+        for (uint32_t m = s->at[n], i = 0;
+             s->member[m].part == PART_DIRECT && i < s->f->operands[m].list.len; i++)
             if (serves_rows(k, s->member[m].key[s->nkeys - 1], s->f->operands[m].list.at[i]))
                 return 1;
     return 0;
@@ -240,12 +241,12 @@ int stripe_wants(const Stripe *s, uint32_t at, const IndexId *key)
 
 uint32_t stripe_useless(const Stripe *s)
 {
-    const Kernel *k = s->f->k;
-    for (uint32_t m = 0; m < k->eqs.len; m++) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t m = s->at[i];
         const Member *x = &s->member[m];
         IndexId row;
-        if (x->part != PART_NONE && (x->part == PART_CARRIER || has_shared_operand(s, m, x->key)) &&
-            !serves_placed(s, m) && !(stripe_beside(s, m, &row) && row == x->key[0]))
+        if ((x->part == PART_CARRIER || has_shared_operand(s, m, x->key)) && !serves_placed(s, m) &&
+            !(stripe_beside(s, m, &row) && row == x->key[0]))
             return m;
     }
     return NONE;
@@ -275,12 +276,10 @@ static int is_norm(const Stripe *s, uint32_t at)
 
 int stripe_pays(const Stripe *s)
 {
-    const Kernel *k = s->f->k;
-    uint32_t members = 0;
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        members += s->member[m].part != PART_NONE;
-    for (uint32_t m = 0; m < k->eqs.len; m++)
-        if (members > 1 && s->member[m].part == PART_DIRECT && (serves_placed(s, m) || is_norm(s, m)))
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t m = s->at[i];
+        if (s->n > 1 && s->member[m].part == PART_DIRECT && (serves_placed(s, m) || is_norm(s, m)))
             return 1;
+    }
     return 0;
 }

@@ -29,8 +29,7 @@ static void unite(const Order *o, Effects *all, const Effects *e)
 
 static Effects no_effects(const Order *o)
 {
-    uint64_t *bits = arena_array(o->k->module->arena, uint64_t, o->words * 3);
-    memset(bits, 0, sizeof *bits * o->words * 3);
+    uint64_t *bits = arena_array(o->k->module->scratch, uint64_t, o->words * 3);
     return (Effects){bits, bits + o->words, bits + o->words * 2};
 }
 
@@ -99,7 +98,7 @@ void order_refresh(Order *o, uint32_t at)
 Order order_of(Kernel *k)
 {
     Order o = {.k = k, .words = (k->tensors.len + k->routes.len + 63) / 64 + 1};
-    o.of = arena_array(k->module->arena, Effects, k->eqs.len + 1);
+    o.of = arena_array(k->module->scratch, Effects, k->eqs.len + 1);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         o.of[i] = no_effects(&o);
         order_refresh(&o, i);
@@ -174,23 +173,25 @@ static uint32_t part(const Order *o, const uint32_t *members, uint32_t n, uint8_
 static uint8_t *marks(const Order *o, const uint32_t *members, uint32_t n)
 {
     uint32_t len = members[n - 1] - members[0] + 1;
-    uint8_t *after = arena_array(o->k->module->arena, uint8_t, len);
-    memset(after, 0, len);
-    return after;
+    return arena_array(o->k->module->scratch, uint8_t, len);
 }
 
 uint32_t order_blocks(const Order *o, const uint32_t *members, uint32_t n)
 {
-    return part(o, members, n, marks(o, members, n));
+    ArenaMark mark = arena_mark(o->k->module->scratch);
+    uint32_t late = part(o, members, n, marks(o, members, n));
+    arena_release(o->k->module->scratch, mark);
+    return late;
 }
 
 uint32_t order_gather(Order *o, const uint32_t *members, uint32_t n)
 {
     Kernel *k = o->k;
     uint32_t from = members[0], len = members[n - 1] - from + 1, to = from, first = 0;
+    ArenaMark mark = arena_mark(k->module->scratch);
     uint8_t *after = marks(o, members, n);
-    Equation *eqs = arena_array(k->module->arena, Equation, len);
-    Effects *of = arena_array(k->module->arena, Effects, len);
+    Equation *eqs = arena_array(k->module->scratch, Equation, len);
+    Effects *of = arena_array(k->module->scratch, Effects, len);
     part(o, members, n, after);
     memcpy(eqs, k->eqs.at + from, sizeof *eqs * len);
     memcpy(of, o->of + from, sizeof *of * len);
@@ -207,5 +208,6 @@ uint32_t order_gather(Order *o, const uint32_t *members, uint32_t n)
                 o->of[to++] = of[i];
             }
     }
+    arena_release(k->module->scratch, mark);
     return first;
 }

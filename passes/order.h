@@ -16,7 +16,7 @@ typedef struct Order {
     Effects *of; /* by equation */
 } Order;
 
-/* Of all equations of k. Adding tensors or equations to the kernel makes it useless. */
+/* Of all equations of k, in Module.scratch. Adding tensors or equations to the kernel makes it useless. */
 Order order_of(Kernel *k);
 /* Again for equation `at`, which has been rewritten. */
 void order_refresh(Order *o, uint32_t at);
