@@ -399,7 +399,8 @@ typedef struct Kernel {
     Vec(Equation) eqs;
     Vec(Cluster) clusters;
     Vec(struct Moved { TensorId from; TensorId to; }) moved; /* sums of `from` now stand in the equation of `to` */
-    struct WalkState *walk; /* ir/walk.c */
+    struct WalkState *walk;   /* ir/walk.c */
+    struct FreshNames *fresh; /* ir/fresh.c */
     uint32_t *cons; /* hash-cons table: ExprId + 1 */
     uint32_t cons_size, cons_used;
     const Derive *derived; /* this kernel is the forward or backward of ... , or NULL */
@@ -454,6 +455,7 @@ RouteId ir_group_route(const Kernel *k, GroupId g);  /* the kernel's one route o
 IndexId ir_index(Kernel *k, Name name, Loc loc, Axis axis);
 int ir_is_declared(const Module *m, Name name); /* a dimension or a group has it */
 Name ir_fresh_name(Kernel *k, const char *stem);     /* unused by tensors, routes, indices, dims, groups */
+void ir_rename(Kernel *k, TensorId t, Name name);
 
 /* Expression builders. Types are computed; operands must already be legal (the frontend has checked them;
  * ir_verify checks again). A builder never folds: that is canonicalise's work. */

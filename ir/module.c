@@ -137,28 +137,6 @@ int ir_is_declared(const Module *m, Name name)
     return 0;
 }
 
-static int name_taken(const Kernel *k, Name name)
-{
-    const Module *m = k->module;
-    if (ir_find_tensor(k, name) != NONE || ir_find_route(k, name) != NONE)
-        return 1;
-    for (uint32_t i = 0; i < k->indices.len; i++)
-        if (k->indices.at[i].name == name)
-            return 1;
-    if (ir_is_declared(m, name))
-        return 1;
-    return scalar_find(name) != OP_COUNT || ir_find_kernel(m, name) != NULL;
-}
-
-Name ir_fresh_name(Kernel *k, const char *stem)
-{
-    Module *m = k->module;
-    Name name = name_of(m->names, stem);
-    for (unsigned n = 2; name_taken(k, name); n++)
-        name = name_of(m->names, arena_printf(m->arena, "%s%u", stem, n));
-    return name;
-}
-
 static void mark_dims(const Module *m, Extent e, uint8_t *used)
 {
     if (e >= m->extents.len)

@@ -17,27 +17,42 @@
 
 /* ---- growing one stripe ---- */
 
-static Stripe new_stripe(const Facts *f, const IndexId *key, uint32_t nkeys)
+static Stripe new_stripe(const Facts *f)
 {
     const Kernel *k = f->k;
     Arena *a = k->module->scratch;
-    Stripe s = {.f = f, .nkeys = nkeys};
-    for (uint32_t i = 0; i < nkeys; i++)
-        s.extent[i] = index_extent(k, key[i]);
-    s.member = arena_array(a, Member, k->eqs.len + 1);
-    s.banned = arena_alloc(a, k->eqs.len + 1);
-    s.read = arena_alloc(a, k->tensors.len + 1);
-    s.keyed = arena_alloc(a, k->tensors.len + 1);
-    s.key_of = arena_alloc(a, sizeof *s.key_of * (k->tensors.len + 1));
-    return s;
+    return (Stripe){.f = f,
+                    .member = arena_array(a, Member, k->eqs.len + 1),
+                    .banned = arena_alloc(a, k->eqs.len + 1),
+                    .read = arena_alloc(a, k->tensors.len + 1),
+                    .keyed = arena_alloc(a, k->tensors.len + 1),
+                    .key_of = arena_alloc(a, sizeof(uint8_t[MAX_RANK]) * (k->tensors.len + 1))};
 }
 
 static void clear(Stripe *s)
 {
-    memset(s->member, 0, sizeof *s->member * s->f->k->eqs.len);
-    memset(s->keyed, 0, s->f->k->tensors.len);
-    memset(s->read, 0, s->f->k->tensors.len);
+    const Kernel *k = s->f->k;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const Equation *q = &k->eqs.at[s->at[i]];
+        s->member[s->at[i]] = (Member){.part = PART_NONE};
+        s->keyed[q->lhs] = PART_NONE;
+        if (q->kind == EQ_TOP)
+            s->keyed[q->ids] = PART_NONE;
+        for (uint32_t n = 0; n < s->f->loads[s->at[i]].n; n++)
+            s->read[x_at(k, s->f->loads[s->at[i]].at[n])->sym] = 0;
+    }
     s->n = 0;
+}
+
+/* No members yet, and none of what another stripe had. */
+static void begin(Stripe *s, const IndexId *key, uint32_t nkeys)
+{
+    clear(s);
+    memset(s->banned, 0, s->f->k->eqs.len);
+    s->lost = 0;
+    s->nkeys = nkeys;
+    for (uint32_t i = 0; i < nkeys; i++)
+        s->extent[i] = index_extent(s->f->k, key[i]);
 }
 
 static int join(Stripe *s, uint32_t at, const IndexId *key)
@@ -83,18 +98,26 @@ typedef struct Score {
     int mark[MARKS];
 } Score;
 
+/* Counts t, if its rows and columns are placed. */
+static void count_wide(const Stripe *s, TensorId t, int *wide, int *columns)
+{
+    if (!stripe_is_wide(s, t) || !stripe_is_placed(s, t))
+        return;
+    int own = (int)(s->f->k->tensors.at[t].rank - s->nkeys);
+    *columns = own > *columns ? own : *columns;
+    ++*wide;
+}
+
 static Score score_of(const Stripe *s, int row_place)
 {
-    const Kernel *k = s->f->k;
     int wide = 0, columns = 0, carriers = 0;
-    for (TensorId t = 0; t < k->tensors.len; t++)
-        if (s->keyed[t] && stripe_is_wide(s, t) && stripe_is_placed(s, t)) {
-            int own = (int)(k->tensors.at[t].rank - s->nkeys);
-            columns = own > columns ? own : columns;
-            wide++;
-        }
-    for (uint32_t m = 0; m < s->n; m++)
-        carriers += s->member[s->at[m]].part == PART_CARRIER;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const Equation *q = &s->f->k->eqs.at[s->at[i]];
+        count_wide(s, q->lhs, &wide, &columns);
+        if (q->kind == EQ_TOP)
+            count_wide(s, q->ids, &wide, &columns);
+        carriers += s->member[s->at[i]].part == PART_CARRIER;
+    }
     return (Score){{stripe_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
 }
 
@@ -106,30 +129,46 @@ static int is_better(Score a, Score b)
     return 0;
 }
 
+/* In a kernel of more equations than that a member of some stripe begins none of its own, which would mostly be the same:
+ * trying all takes time that grows with the third power. */
+enum { BEGINNERS_MAX = 256 };
+
 typedef struct Choice {
     const Facts *f;
-    int found;
-    Stripe best;
+    uint8_t *member; /* by equation: of some stripe that was tried */
+    Stripe trial, best;
     Score score;
+    int found;
 } Choice;
+
+/* The stripe on trial, when it is better than the best one so far, changes places with it. */
+static void keep_better(Choice *c, Score score)
+{
+    if (c->found && !is_better(score, c->score))
+        return;
+    Stripe before = c->best;
+    c->best = c->trial;
+    c->trial = before;
+    c->score = score;
+    c->found = 1;
+}
 
 static void consider(Choice *c, uint32_t first, const IndexId *key, uint32_t nkeys)
 {
-    Arena *scratch = c->f->k->module->scratch;
-    ArenaMark mark = arena_mark(scratch);
-    Stripe s = new_stripe(c->f, key, nkeys);
-    int pays = try_from(&s, first, key);
-    Score score = score_of(&s, stripe_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1]));
-    if (pays && (!c->found || is_better(score, c->score)))
-        *c = (Choice){c->f, 1, s, score};
-    else
-        arena_release(scratch, mark);
+    Stripe *s = &c->trial;
+    begin(s, key, nkeys);
+    int pays = try_from(s, first, key);
+    for (uint32_t i = 0; i < s->n; i++)
+        c->member[s->at[i]] = 1;
     IndexId kept[MAX_RANK];
     uint32_t n = 0;
     for (uint32_t i = 0; i < nkeys; i++)
-        if (!(s.lost >> i & 1))
+        if (!(s->lost >> i & 1))
             kept[n++] = key[i];
-    if (s.lost && n > 1)
+    int fewer = s->lost && n > 1;
+    if (pays)
+        keep_better(c, score_of(s, stripe_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1])));
+    if (fewer)
         consider(c, first, kept, n);
 }
 
@@ -161,10 +200,14 @@ static void consider_load(Choice *c, uint32_t first, ExprId load)
 
 static Choice choose(const Facts *f)
 {
-    Choice c = {.f = f};
-    for (uint32_t i = 0; i < f->k->eqs.len; i++)
-        for (uint32_t n = 0; f->allowed[i] && n < f->loads[i].n; n++)
+    uint32_t all = f->k->eqs.len;
+    Choice c = {.f = f, .trial = new_stripe(f), .best = new_stripe(f)};
+    c.member = arena_alloc(f->k->module->scratch, all + 1);
+    for (uint32_t i = 0; i < all; i++) {
+        int begins = f->allowed[i] && (all <= BEGINNERS_MAX || !c.member[i]);
+        for (uint32_t n = 0; begins && n < f->loads[i].n; n++)
             consider_load(&c, i, f->loads[i].at[n]);
+    }
     return c;
 }
 

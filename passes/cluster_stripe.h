@@ -18,17 +18,25 @@ typedef struct Operands {
     Vec(Operand) list;
 } Operands;
 
+/* Equations by their place, ascending. */
+typedef struct Places {
+    Vec(uint32_t) list;
+} Places;
+
 /* The kernel as stripes look at it, in Module.scratch; made once, and again when its equations change. */
 typedef struct Facts {
     Kernel *k;
     Order order;
-    Nodes *loads;      /* by equation: the loads on its right-hand side */
+    Nodes *loads;       /* by equation: the loads on its right-hand side */
     Operands *operands; /* by equation */
-    uint8_t *allowed;  /* by equation: it may be a member of a stripe at all */
-    uint8_t *waits;    /* [a * eqs + b]: b needs a value that a gives, maybe through others */
-    uint32_t *writers; /* by tensor: how many equations write it */
-    uint32_t *writer;  /* by tensor: one of them */
-    uint8_t *stored;   /* by tensor: the schedule wants it in memory */
+    uint8_t *allowed;   /* by equation: it may be a member of a stripe at all */
+    uint64_t
+        *waits; /* [b * words + a / 64], bit a % 64: b needs a value that a gives, maybe through others */
+    uint32_t words;
+    Places
+        *writers; /* by tensor: the equations that write it; by tensors + route: those that make the route */
+    Places *readers; /* by tensor: those that read it */
+    uint8_t *stored; /* by tensor: the schedule wants it in memory */
 } Facts;
 
 typedef enum Part { PART_NONE, PART_DIRECT, PART_CARRIER } Part;
@@ -43,16 +51,21 @@ typedef struct Member {
 typedef struct Stripe {
     const Facts *f;
     uint32_t at[CLUSTER_MAX], n; /* the places of its members, ascending */
-    uint32_t nkeys; /* the last one is the row */
+    uint32_t nkeys;              /* the last one is the row */
     Extent extent[MAX_RANK];
-    Member *member;  /* by equation */
-    uint8_t *banned; /* by equation: tried, and not worth it */
-    uint8_t *read;   /* by tensor: some member loads it */
-    uint8_t *keyed;  /* by tensor: the Part that writes it ... */
+    Member *member;              /* by equation */
+    uint8_t *banned;             /* by equation: tried, and not worth it */
+    uint8_t *read;               /* by tensor: some member loads it */
+    uint8_t *keyed;              /* by tensor: the Part that writes it ... */
     uint8_t (*key_of)[MAX_RANK]; /* ... and for each of its axes which key it is, or AXIS_FREE */
-    uint32_t lost;   /* outer keys that some equation reduces over together with the row (bits) */
+    uint32_t lost;               /* outer keys that some equation reduces over together with the row (bits) */
 } Stripe;
 
+/* Does `then` need a value that `first` gives? */
+static inline int stripe_waits(const Facts *f, uint32_t first, uint32_t then)
+{
+    return f->waits[(size_t)then * f->words + first / 64] >> first % 64 & 1;
+}
 static inline int stripe_has(const Stripe *s, uint32_t at) { return s->member[at].part != PART_NONE; }
 static inline Extent index_extent(const Kernel *k, IndexId i) { return k->indices.at[i].axis.extent; }
 

@@ -80,24 +80,50 @@ static Operands operands_of(const Kernel *k, ExprId e)
     return found;
 }
 
-static void count_writer(Facts *f, TensorId t, uint32_t at)
+static void add_place(const Facts *f, Places *p, uint32_t at)
 {
-    f->writers[t]++;
-    f->writer[t] = at;
+    if (!p->list.len || p->list.at[p->list.len - 1] != at)
+        vec_push(f->k->module->scratch, &p->list, at);
 }
 
-/* Values flow forward only. */
-static void find_waits(Facts *f)
+/* Calls add(f, what, at) for each tensor, or tensors + route, of a set. */
+static void each_of(Facts *f, const uint64_t *set, uint32_t at, void (*add)(Facts *, uint32_t, uint32_t))
 {
-    uint32_t n = f->k->eqs.len;
-    f->waits = arena_alloc(f->k->module->scratch, (size_t)n * n + 1);
-    for (uint32_t b = 0; b < n; b++)
-        for (uint32_t a = b; a-- > 0;) {
-            int waits = order_writes_into(&f->order, a, b);
-            for (uint32_t between = a + 1; !waits && between < b; between++)
-                waits = f->waits[(size_t)a * n + between] && f->waits[(size_t)between * n + b];
-            f->waits[(size_t)a * n + b] = (uint8_t)waits;
-        }
+    for (uint32_t w = 0; w < f->order.words; w++)
+        for (uint64_t left = set[w]; left; left &= left - 1)
+            add(f, w * 64 + (uint32_t)__builtin_ctzll(left), at);
+}
+
+static void add_writer(Facts *f, uint32_t what, uint32_t at) { add_place(f, &f->writers[what], at); }
+static void add_reader(Facts *f, uint32_t what, uint32_t at) { add_place(f, &f->readers[what], at); }
+
+/* b waits for who wrote what it reads, and for all that they wait for: values flow forward only. */
+static void add_waits(Facts *f, uint32_t what, uint32_t b)
+{
+    uint64_t *own = f->waits + (size_t)b * f->words;
+    for (uint32_t i = 0; i < f->writers[what].list.len; i++) {
+        uint32_t a = f->writers[what].list.at[i];
+        const uint64_t *before = f->waits + (size_t)a * f->words;
+        own[a / 64] |= (uint64_t)1 << a % 64;
+        for (uint32_t w = 0; w <= a / 64; w++)
+            own[w] |= before[w];
+    }
+}
+
+static void find_flow(Facts *f)
+{
+    Kernel *k = f->k;
+    uint32_t n = k->tensors.len + k->routes.len + 1;
+    f->words = k->eqs.len / 64 + 1;
+    f->waits = arena_array(k->module->scratch, uint64_t, (size_t)f->words * k->eqs.len);
+    f->writers = arena_array(k->module->scratch, Places, n);
+    f->readers = arena_array(k->module->scratch, Places, n);
+    for (uint32_t at = 0; at < k->eqs.len; at++) {
+        const Effects *e = &f->order.of[at];
+        each_of(f, e->reads, at, add_reader);
+        each_of(f, e->reads, at, add_waits);
+        each_of(f, e->writes, at, add_writer);
+    }
 }
 
 Facts stripe_facts(Kernel *k, const PassContext *c)
@@ -107,22 +133,16 @@ Facts stripe_facts(Kernel *k, const PassContext *c)
     f.loads = arena_array(a, Nodes, k->eqs.len + 1);
     f.operands = arena_array(a, Operands, k->eqs.len + 1);
     f.allowed = arena_alloc(a, k->eqs.len + 1);
-    f.writers = arena_array(a, uint32_t, k->tensors.len + 1);
-    f.writer = arena_array(a, uint32_t, k->tensors.len + 1);
     f.stored = arena_alloc(a, k->tensors.len + 1);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         f.loads[i] = loads_of(k, q->rhs);
         f.operands[i] = operands_of(k, q->rhs);
         f.allowed[i] = (uint8_t)may_join(k, q);
-        if (q->kind == EQ_ASSIGN || q->kind == EQ_ADD || q->kind == EQ_TOP)
-            count_writer(&f, q->lhs, i);
-        if (q->kind == EQ_TOP)
-            count_writer(&f, q->ids, i);
     }
     for (TensorId t = 0; t < k->tensors.len; t++)
         f.stored[t] = k->tensors.at[t].role == ROLE_LOCAL && schedule_stores(c, k, k->tensors.at[t].name);
-    find_waits(&f);
+    find_flow(&f);
     return f;
 }
 
@@ -321,8 +341,7 @@ static int fits_result(const Stripe *s, uint32_t at, const Member *as, TensorId 
         return 0;
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t m = s->at[i];
-        if (touches(s, m, t) &&
-            (as->part == PART_CARRIER || !at_own_place(s, m, s->member[m].key, t, axes)))
+        if (touches(s, m, t) && (as->part == PART_CARRIER || !at_own_place(s, m, s->member[m].key, t, axes)))
             return 0;
     }
     return 1;

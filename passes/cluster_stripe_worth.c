@@ -60,8 +60,8 @@ int stripe_shares(const Stripe *s)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->n; n++)
-        for (uint32_t m = s->at[n], i = 0;
-             s->member[m].part == PART_DIRECT && i < s->f->operands[m].list.len; i++)
+        for (uint32_t m = s->at[n], i = 0; s->member[m].part == PART_DIRECT && i < s->f->operands[m].list.len;
+             i++)
             if (serves_rows(k, s->member[m].key[s->nkeys - 1], s->f->operands[m].list.at[i]))
                 return 1;
     return 0;
@@ -108,18 +108,20 @@ static int reader_keys(const Stripe *s, uint32_t at, TensorId t, const uint8_t *
 /* Some reader reduces over columns, and another one waits for it. */
 static int is_read_twice(const Stripe *s, TensorId t, const uint8_t *axes, int members_only)
 {
-    const Kernel *k = s->f->k;
     IndexId key[MAX_RANK];
-    for (uint32_t first = 0; first < k->eqs.len; first++) {
-        if (!order_reads(&s->f->order, first, t) || (members_only && s->member[first].part != PART_DIRECT))
+    const Places *readers = &s->f->readers[t];
+    for (uint32_t i = 0; i < readers->list.len; i++) {
+        uint32_t first = readers->list.at[i];
+        if (members_only && s->member[first].part != PART_DIRECT)
             continue;
         if (!s->f->allowed[first] || !reader_keys(s, first, t, axes, key) ||
             stripe_part(s, first, key) != PART_DIRECT || !reduces_columns(s, first, t, axes))
             continue;
-        for (uint32_t then = first + 1; then < k->eqs.len; then++)
-            if (order_reads(&s->f->order, then, t) && s->f->waits[(size_t)first * k->eqs.len + then] &&
-                (!members_only || s->member[then].part == PART_DIRECT))
+        for (uint32_t j = i + 1; j < readers->list.len; j++) {
+            uint32_t then = readers->list.at[j];
+            if (stripe_waits(s->f, first, then) && (!members_only || s->member[then].part == PART_DIRECT))
                 return 1;
+        }
     }
     return 0;
 }
@@ -131,19 +133,20 @@ static int could_be_placed(const Stripe *s, TensorId t, const uint8_t *axes)
     uint32_t keys = 0;
     for (uint32_t a = 0; a < x->rank; a++)
         keys += axes[a] != AXIS_FREE;
-    return x->role == ROLE_LOCAL && !s->f->stored[t] && s->f->writers[t] == 1 && keys == s->nkeys &&
+    return x->role == ROLE_LOCAL && !s->f->stored[t] && s->f->writers[t].list.len == 1 && keys == s->nkeys &&
            x->rank > keys;
 }
 
 /* Is every reader of t one that could be a member? */
 static int readers_fit(const Stripe *s, TensorId t, const uint8_t *axes)
 {
-    const Kernel *k = s->f->k;
+    const Places *readers = &s->f->readers[t];
     IndexId key[MAX_RANK];
-    for (uint32_t r = 0; r < k->eqs.len; r++)
-        if (order_reads(&s->f->order, r, t) &&
-            (!s->f->allowed[r] || !reader_keys(s, r, t, axes, key) || stripe_part(s, r, key) == PART_NONE))
+    for (uint32_t i = 0; i < readers->list.len; i++) {
+        uint32_t r = readers->list.at[i];
+        if (!s->f->allowed[r] || !reader_keys(s, r, t, axes, key) || stripe_part(s, r, key) == PART_NONE)
             return 0;
+    }
     return 1;
 }
 
@@ -166,8 +169,11 @@ static int is_in_order(const Stripe *s, TensorId t)
 static int is_defined_whole(const Stripe *s, TensorId t)
 {
     const Kernel *k = s->f->k;
-    const Equation *q = &k->eqs.at[s->f->writer[t]];
-    if (s->f->writers[t] != 1 || s->member[s->f->writer[t]].part != PART_DIRECT || q->kind == EQ_ADD)
+    if (s->f->writers[t].list.len != 1)
+        return 0;
+    uint32_t writer = s->f->writers[t].list.at[0];
+    const Equation *q = &k->eqs.at[writer];
+    if (s->member[writer].part != PART_DIRECT || q->kind == EQ_ADD)
         return 0;
     for (uint32_t i = 0; i < q->nindex; i++)
         if (x_plain_index(k, q->index[i]) == NONE)
@@ -181,8 +187,8 @@ int stripe_is_placed(const Stripe *s, TensorId t)
     if (s->keyed[t] != PART_DIRECT || k->tensors.at[t].role != ROLE_LOCAL || s->f->stored[t] ||
         !is_defined_whole(s, t))
         return 0;
-    for (uint32_t r = 0; r < k->eqs.len; r++)
-        if (order_reads(&s->f->order, r, t) && s->member[r].part == PART_NONE)
+    for (uint32_t i = 0; i < s->f->readers[t].list.len; i++)
+        if (!stripe_has(s, s->f->readers[t].list.at[i]))
             return 0;
     return 1;
 }

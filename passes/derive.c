@@ -227,7 +227,7 @@ static void save_rounded(Sweep *s, TensorId t, Elem elem)
     Tensor out = k->tensors.at[t];
     const char *stem = arena_printf(k->module->arena, "%s_%s", out.name, elem_name(out.elem));
     k->tensors.at[t].original = out.name;
-    k->tensors.at[t].name = ir_fresh_name(k, stem);
+    ir_rename(k, t, ir_fresh_name(k, stem));
     out.elem = elem;
     out.role = ROLE_OUT;
     out.space = SPACE_GM;
@@ -274,8 +274,8 @@ static void make_way(Request *r, Kernel *k, Name name, Loc loc)
 {
     TensorId t = ir_find_tensor(k, name);
     if (t != NONE && k->tensors.at[t].role == ROLE_LOCAL) {
-        k->tensors.at[t].name = NULL;
-        k->tensors.at[t].name = ir_fresh_name(k, arena_printf(r->m->arena, "%s_", name));
+        ir_rename(k, t, NULL);
+        ir_rename(k, t, ir_fresh_name(k, arena_printf(r->m->arena, "%s_", name)));
         return;
     }
     if (t != NONE || ir_find_route(k, name) != NONE)

@@ -184,6 +184,8 @@ static int take(Drain *d, uint32_t at)
     Drain with = *d;
     Equation before[DRAIN_MEMBERS + 1];
     insert(&with, at);
+    if (order_blocks(d->o, with.member, with.n) != NONE) /* the quick part of drain_blocks() */
+        return 0;
     for (uint32_t m = 0; m < with.n; m++)
         before[m] = k->eqs.at[with.member[m]];
     uint32_t sums = count_sums(d);

@@ -297,12 +297,12 @@ static Members take_members(Lower *l, uint32_t first)
     uint32_t cluster = k->eqs.at[first].cluster;
     do {
         if (m.n == CLUSTER_MAX)
-            BUG(l->k->module->arena, "lower: a cluster of kernel %s has more than %d equations", k->name, CLUSTER_MAX);
+            BUG(l->k->module->arena, "lower: a cluster of kernel %s has more than %d equations", k->name,
+                CLUSTER_MAX);
         Equation q = k->eqs.at[first + m.n];
         k->tiles->work = ext_add(k->module, k->tiles->work, work_of(k, &q));
         m.at[m.n++] = q;
-    } while (cluster != NONE && first + m.n < k->eqs.len &&
-             k->eqs.at[first + m.n].cluster == cluster);
+    } while (cluster != NONE && first + m.n < k->eqs.len && k->eqs.at[first + m.n].cluster == cluster);
     return m;
 }
 
