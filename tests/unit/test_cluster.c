@@ -381,7 +381,8 @@ static const Rule rules[] = {
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n y[v] = sum(t) exp(s[t, v] - m[t])",
      "over t, in parts: s, m, y; placed: s, m"},
     {"a product over all rows, nothing outer", "in x: f32[T, D], in w: f32[D, V], out y: f32[D, V]",
-     "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n y[d, v] = sum(t) x[t, d] * exp(s[t, v] - m[t])",
+     "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n y[d, v] = sum(t) x[t, d] * exp(s[t, v] "
+     "- m[t])",
      "over t: s, m, part; placed: s, m"},
     {"linked by rows alone", "in x, g: f32[T, D], out y: f32[T, D], out z: f32[D]",
      "m[t] = max(d) x[t, d] \n y[t, d] = x[t, d] - m[t] \n z[d] = sum(t) x[t, d] * g[t, d]",
@@ -534,9 +535,34 @@ static void needed(void **state)
     expect_needed("j >= 0", "s", "");
 }
 
+/* A stripe ends where a launch does: 43 norms, each of the one before, are too many equations for one. */
+static void long_chain(void **state)
+{
+    (void)state;
+    Text text = {.arena = arena_new()};
+    text_add(&text, "moe 1\ndim T, H\nkernel f(in x: f32[T, H], out y: f32[T, H]) {\na0[t, h] = x[t, h]\n");
+    for (int n = 1; n <= 43; n++)
+        text_add(&text, "s%d[t] = sum(h) a%d[t, h]\na%d[t, h] = a%d[t, h] - s%d[t] / H\n", n, n - 1, n, n - 1,
+                 n);
+    text_add(&text, "y[t, h] = a43[t, h]\n}\n");
+    Program p = program_read(text_string(&text));
+    run_passes(&p, "lower");
+    const Kernel *k = p.m->kernels.at[0];
+    uint32_t members[8] = {0};
+    assert_in_range(k->clusters.len, 1, 8);
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (k->eqs.at[i].cluster != NONE)
+            members[k->eqs.at[i].cluster]++;
+    for (uint32_t c = 0; c < k->clusters.len; c++)
+        assert_in_range(members[c], 2, CLUSTER_MAX);
+    program_free(&p);
+    arena_free(text.arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(needed), cmocka_unit_test(each_rule),
-                                       cmocka_unit_test(programs), cmocka_unit_test(random_kernels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(needed), cmocka_unit_test(long_chain),
+                                       cmocka_unit_test(each_rule), cmocka_unit_test(programs),
+                                       cmocka_unit_test(random_kernels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
