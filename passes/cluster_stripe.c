@@ -131,7 +131,7 @@ static int is_better(Score a, Score b)
 
 /* In a kernel of more equations than that a member of some stripe begins none of its own, which would mostly be the same:
  * trying all takes time that grows with the third power. */
-enum { BEGINNERS_MAX = 256 };
+enum { BEGINNERS_MAX = 250 };
 
 typedef struct Choice {
     const Facts *f;
