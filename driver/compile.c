@@ -225,8 +225,10 @@ static void explain_fit(Compilation *c, Isa isa, const Fit *fit)
     uint32_t i = 0;
     while (i < c->diags.list.len && c->diags.list.at[i].code != DIAG_plan_fit)
         i++;
-    if (i < c->diags.list.len)
-        c->diags.list.at[i].help = fit_suggestions(c, isa, fit);
+    if (i == c->diags.list.len)
+        return;
+    const char *help = fit_suggestions(c, isa, fit); /* which reports, so that the list may move */
+    c->diags.list.at[i].help = help;
 }
 
 static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after)

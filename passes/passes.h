@@ -18,12 +18,10 @@ typedef enum Fact {
     FACT_PLAN = 1 << 6,      /* and is a plan, if an NPU is planned for */
 } Fact;
 
-/* What did not fit an NPU, and blocks to try instead. */
+/* The first launch that did not fit an NPU. */
 typedef struct Fit {
-    Name kernel,
-        launch;   /* NULL: all fitted. The first launch that did not; it has the name of what it computes */
-    int shift[3]; /* rows, columns and terms of that launch's blocks: halved so often */
-    int64_t blocks[3]; /* what they are then */
+    Name kernel, launch;   /* launch, named by what it computes; NULL: all fitted */
+    const Setting *copies; /* that a clause gives for the space that is full; NULL: none does */
 } Fit;
 
 typedef struct PassContext {

@@ -327,7 +327,7 @@ static void plan_launch(Planner *p, StmtId id)
     lower_open(&p->l, s);
     plan_list(p, child);
     lower_close(&p->l, 0);
-    plan_fit(p);
+    plan_fit(p, s.loc);
     for (TensorId t = 0; t < n; t++)
         if (p->stored[t] != NONE)
             vec_push(p->k->module->arena, &p->left, t);

@@ -79,7 +79,7 @@ void plan_flag(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, Tensor
 void plan_after(Planner *p, Loc loc, Unit first, Unit then, TensorId buffer);
 /* Of blocks that do not fit: one copy of each in L1, half the terms in L0. 1: it did so, and nothing is placed now. */
 int plan_shrink(Planner *p);
-void plan_fit(Planner *p);            /* reports buffers of the launch that are too large together */
+void plan_fit(Planner *p, Loc launch); /* reports buffers of the launch that are too large together */
 
 /* plan_store.c: sums that go from L0C to where they are wanted. */
 void plan_mark_stored(Planner *p, StmtId first);

@@ -1,5 +1,6 @@
 /* Places on the chip, and flags. */
 #include "passes/plan.h"
+#include "passes/schedule.h"
 
 #include <string.h>
 
@@ -167,18 +168,30 @@ static void list_space(const Planner *p, Space s, Text *out)
     }
 }
 
-void plan_fit(Planner *p)
+_Static_assert(KNOB_copy_ub - KNOB_copy_l1 == SPACE_UB - SPACE_L1,
+               "spaces and their copies stand in one order");
+
+/* The clause that asks for so much, else the equation. */
+static Loc blame(const Planner *p, Loc launch, const Setting *copies)
+{
+    TensorId lhs = ir_find_tensor(p->k, p->launch);
+    const Setting *blocks = lhs == NONE ? NULL : schedule_blocks_given(p->k, lhs);
+    return blocks ? blocks->loc : copies ? copies->loc : launch.line ? launch : p->k->loc;
+}
+
+void plan_fit(Planner *p, Loc launch)
 {
     for (Space s = SPACE_L1; s < SPACE_COUNT; s++) {
         int64_t bytes = taken(p, s), capacity = on_chip(p, s)->bytes;
         if (bytes <= capacity)
             continue;
+        const Setting *copies = schedule_copies_given(p->k, KNOB_copy_l1 + (s - SPACE_L1));
         if (p->c->fit && !p->c->fit->launch)
-            *p->c->fit = (Fit){.kernel = p->k->name, .launch = p->launch};
+            *p->c->fit = (Fit){p->k->name, p->launch, copies};
         Text list = {.arena = p->k->module->arena};
         list_space(p, s, &list);
         diag_add(
-            p->k->module->diags, DIAG_plan_fit, p->k->loc, NULL,
+            p->k->module->diags, DIAG_plan_fit, blame(p, launch, copies), NULL,
             "kernel %s, launch %s: %s of %s has %lld bytes, and %lld are needed (rows x columns x type x "
             "copies):%s",
             p->k->name, p->launch, space_name(s), p->m->name, (long long)capacity, (long long)bytes,

@@ -162,28 +162,32 @@ Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int al
     return usual;
 }
 
-/* The blocks of what did not fit are made smaller. */
-static int64_t to_fit(const PassContext *c, const Kernel *k, TensorId lhs, uint32_t axis, int64_t value)
-{
-    if (!c->fit || c->fit->kernel != k->name || c->fit->launch != k->tensors.at[lhs].name)
-        return value;
-    value = (value >> c->fit->shift[axis]) / LAYOUT_EDGE * LAYOUT_EDGE;
-    return c->fit->blocks[axis] = value < LAYOUT_EDGE ? LAYOUT_EDGE : value;
-}
-
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return to_fit(c, k, lhs, 0, nearest(c, k, KNOB_tile_m, lhs, usual));
+    return nearest(c, k, KNOB_tile_m, lhs, usual);
 }
 
 int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return to_fit(c, k, lhs, 1, nearest(c, k, KNOB_tile_n, lhs, usual));
+    return nearest(c, k, KNOB_tile_n, lhs, usual);
 }
 
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return to_fit(c, k, lhs, 2, nearest(c, k, KNOB_tile_k, lhs, usual));
+    return nearest(c, k, KNOB_tile_k, lhs, usual);
+}
+
+const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs)
+{
+    static const Knob knobs[] = {KNOB_tile_m, KNOB_tile_n, KNOB_tile_k};
+    TensorList about = computed_with(k, lhs);
+    for (uint32_t i = 0; i < about.len; i++)
+        for (size_t n = 0; n < sizeof knobs / sizeof *knobs; n++) {
+            const Setting *given = find(k, knobs[n], k->tensors.at[about.at[i]].name, NULL);
+            if (given)
+                return given;
+        }
+    return NULL;
 }
 
 int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs)
@@ -257,6 +261,8 @@ int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
     return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name,
                    knob_table[KNOB_stripe].otherwise);
 }
+
+const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL, NULL); }
 
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)
 {

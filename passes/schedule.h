@@ -18,6 +18,7 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k);
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
+const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs); /* the nearest clause's; NULL: no clause gives them */
 int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
 /* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
@@ -38,6 +39,7 @@ int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row);
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
+const Setting *schedule_copies_given(const Kernel *k, Knob space); /* NULL: no clause gives them */
 /* Do an NPU's blocks of columns begin their sums at different terms? Note [K shuffle] in lower_slab.c. */
 int schedule_shuffles(const PassContext *c, const Kernel *k);
 /* Are items of large groups handed out first? Else in the order of the groups. */

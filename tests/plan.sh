@@ -55,7 +55,7 @@ END
 wants 'error\[E0708\].*l0c of ascend910b2 has 131072 bytes, and 262144 are needed' \
     "$moec" --machine ascend910b2 --emit=tiles "$work/large.moe"
 
-wants 'help: in schedule large this fits: tile c : M = 256 N = 128 K = 256, or tile c : M = 128 N = 256 K = 256' \
+wants 'help: in schedule large this fits: tile c : M = 256 N = 128 K = 256 (instead of the one in line 6), or tile c : M = 128 N = 256 K' \
     "$moec" --machine ascend910b2 --emit=tiles "$work/large.moe"
 sed 's/M = 256 N = 256/M = 256 N = 128 K = 256/' "$work/large.moe" >"$work/fits.moe"
 "$moec" --machine ascend910b2 --emit=tiles "$work/fits.moe" >/dev/null || fail "what was said to fit does not"
