@@ -83,7 +83,7 @@ static ExprId canon_integer(Kernel *k, ExprId e)
     ExprId a = x_arg(k, e, 0), b = x_at(k, e)->nargs > 1 ? x_arg(k, e, 1) : a;
     int64_t va, vb, folded;
     int ca = integer_value(k, a, &va), cb = integer_value(k, b, &vb);
-    if (ca && cb && !(op == OP_neg && va >= 0) && fold_integers(op, va, vb, &folded) && folded != INT64_MIN)
+    if (ca && cb && !(op == OP_neg && va > 0) && fold_integers(op, va, vb, &folded) && folded != INT64_MIN)
         return integer_constant(k, x_at(k, e)->loc, folded);
     if (op == OP_neg && x_is_op(k, a, OP_neg))
         return x_arg(k, a, 0);

@@ -49,6 +49,8 @@ static void scalars(void **state)
         {"in x: f32[T], out y: f32[T]", "y[t] = f32(f32(x[t]))", "y[t] = x[t]"},
         {"in x: bf16[T], out y: bf16[T]", "y[t] = bf16(f32(x[t]))", "y[t] = x[t]"},
         {"in x: f32[T], out y: f32[T]", "y[t] = x[t + 2 - 1 - 1]", "y[t] = x[t]"},
+        {"out y: f32[T]", "y[t] = t * 2 - -0", "y[t] = f32(t * 2)"},
+        {"in x: f32[T], out y: f32[T]", "y[t] = if(t > 0, x[t], -0)", "y[t] = if(t > 0, x[t], 0.0)"},
     };
     EXPECT_RULES("canonicalise", rules);
 }
@@ -125,6 +127,13 @@ static void guards_stay(void **state)
         {"in x: f32[T], in c: i32[K], in v: f32[V], in w: f32[K], out y: f32[T]",
          "y[t] = sum(k where c[k] >= 0) v[0] * w[k] * x[t]",
          "y[t] = (sum(k where c[k] >= 0) v[0] * w[k]) * x[t]"},
+        /* v[c[t]] is read where s was, behind the conditions on c[t] */
+        {"in x: f32[S], in c: i32[T], in v: i32[V], out y: f32[T]",
+         "y[t] = sum(s where c[t] >= 0 and c[t] < V and s == v[c[t]]) x[s]",
+         "y[t] = if(c[t] >= 0 and c[t] < V and v[c[t]] >= 0 and v[c[t]] < S, x[v[c[t]]], 0.0)"},
+        /* x[s] > 0 would read x[id[t]] ahead of the bounds of id[t] */
+        {"in x: f32[S], in id: i32[T], out y: f32[T]", "y[t] = sum(s where x[s] > 0 and s == id[t]) x[s]",
+         "y[t] = sum(s where x[s] > 0.0 and s == id[t]) x[s]"},
     };
     EXPECT_RULES("canonicalise", rules);
 }
