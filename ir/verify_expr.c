@@ -19,7 +19,7 @@ static int op_type_ok(Verifier *v, ExprId e)
 {
     const Expr *x = x_at(v->k, e);
     const ScalarRow *row = &scalar_table[x->op];
-    int ints = 1;
+    int ints = 1, floats = 1;
     for (uint32_t i = 0; i < x->nargs; i++) {
         Type t = type_at(v, x_arg(v->k, e, i));
         REQUIRE(v, e, (t == TY_BOOL) == (row->kind == SK_LOGIC), "%s on a value of type %s", row->name,
@@ -27,7 +27,9 @@ static int op_type_ok(Verifier *v, ExprId e)
         REQUIRE(v, e, row->kind != SK_INDEX || t == TY_INT, "%s on a value of type %s", row->name,
                 type_name(t));
         ints &= t == TY_INT;
+        floats &= t != TY_INT;
     }
+    REQUIRE(v, e, row->kind != SK_COMPARE || ints || floats, "%s of an integer and a float", row->name);
     Type want = TY_F32;
     switch (row->kind) {
     case SK_ARITH: want = ints ? TY_INT : TY_F32; break;

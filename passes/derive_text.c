@@ -125,6 +125,18 @@ static ExprId read_sum(Reader *r)
     }
 }
 
+static int is_int(const Reader *r, ExprId e) { return x_at(r->k, e)->type == TY_INT; }
+
+/* An integer that is compared with a float is converted, as the front end does. */
+static ExprId compare(const Reader *r, ScalarOp op, ExprId a, ExprId b)
+{
+    if (is_int(r, a) && !is_int(r, b))
+        a = x_op1(r->k, r->loc, OP_f32, a);
+    else if (is_int(r, b) && !is_int(r, a))
+        b = x_op1(r->k, r->loc, OP_f32, b);
+    return x_op2(r->k, r->loc, op, a, b);
+}
+
 static ExprId read_comparison(Reader *r)
 {
     ExprId e = read_sum(r);
@@ -133,7 +145,7 @@ static ExprId read_comparison(Reader *r)
                   : accept(r, "<")  ? OP_lt
                   : accept(r, ">")  ? OP_gt
                                     : OP_COUNT;
-    return op == OP_COUNT ? e : x_op2(r->k, r->loc, op, e, read_sum(r));
+    return op == OP_COUNT ? e : compare(r, op, e, read_sum(r));
 }
 
 ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v)
