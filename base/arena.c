@@ -5,6 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Note [Poison]. The address sanitizer knows malloc's blocks, not what an arena cuts them into. So there each allocation
+ * is followed by bytes that nobody may touch, and neither may the old memory of a vector that grew and what was released
+ * be touched. */
+#ifdef __SANITIZE_ADDRESS__
+#define MOEC_POISON 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MOEC_POISON 1
+#endif
+#endif
+#ifdef MOEC_POISON
+#include <sanitizer/asan_interface.h>
+enum { GAP = 16 };
+static void poison(void *at, size_t bytes)
+{
+    void *volatile hidden = at; /* gcc takes the call for a read of what nobody has written */
+    __asan_poison_memory_region(hidden, bytes);
+}
+static void unpoison(void *at, size_t bytes) { __asan_unpoison_memory_region(at, bytes); }
+#else
+enum { GAP = 0 };
+static void poison(void *at, size_t bytes) { (void)at, (void)bytes; }
+static void unpoison(void *at, size_t bytes) { (void)at, (void)bytes; }
+#endif
+
 typedef struct ArenaChunk {
     struct ArenaChunk *next;
     size_t size, used;
@@ -64,9 +89,12 @@ void arena_release(Arena *a, ArenaMark mark)
     }
     if (!a->head)
         return;
+    char *released = (char *)a->head + HEADER + mark.used;
+    unpoison(released, a->head->used - mark.used);
 #ifndef NDEBUG /* whoever still looks at it is to see */
-    memset((char *)a->head + HEADER + mark.used, 0xa5, a->head->used - mark.used);
+    memset(released, 0xa5, a->head->used - mark.used);
 #endif
+    poison(released, a->head->used - mark.used);
     a->head->used = mark.used;
 }
 
@@ -104,6 +132,7 @@ static void add_chunk(Arena *a, size_t bytes)
     if (!c)
         arena_escape(a, ESCAPE_MEMORY, "%zu bytes cannot be allocated", size);
     *c = (Chunk){.next = a->head, .size = size};
+    poison((char *)c + HEADER, size);
     a->head = c;
     root->total += size;
 }
@@ -112,19 +141,22 @@ void *arena_alloc(Arena *a, size_t bytes)
 {
     if (bytes > root_of(a)->limit)
         arena_escape(a, ESCAPE_MEMORY, "%zu bytes asked for at once", bytes);
-    bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    if (!a->head || a->head->size - a->head->used < bytes)
-        add_chunk(a, bytes);
+    size_t room = ((bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1)) + GAP;
+    if (!a->head || a->head->size - a->head->used < room)
+        add_chunk(a, room);
     char *at = (char *)a->head + HEADER + a->head->used;
-    a->head->used += bytes;
+    a->head->used += room;
+    unpoison(at, bytes);
     return memset(at, 0, bytes);
 }
 
 void *arena_grow(Arena *a, void *old, size_t old_bytes, size_t new_bytes)
 {
     void *fresh = arena_alloc(a, new_bytes);
-    if (old_bytes)
+    if (old_bytes) {
         memcpy(fresh, old, old_bytes);
+        poison(old, old_bytes);
+    }
     return fresh;
 }
 

@@ -116,7 +116,7 @@ static void check_inside(Lower *l, Loc loc, ExprId value, int64_t lo, ExprId end
 static void lower_check(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
-    const Tensor *t = &k->tensors.at[q->lhs];
+    const Tensor t = k->tensors.at[q->lhs];
     Loc loc = q->loc;
     l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
     ExprId all = q->guard == NONE ? q->rhs : x_if(k, loc, q->guard, q->rhs, x_int(k, loc, 0));
@@ -128,8 +128,8 @@ static void lower_check(Lower *l, const Equation *q)
     for (uint32_t c = 0; c < n; c++)
         lower_if(l, loc, lower_value(l, parts[c]));
     const char *what = arena_printf(k->module->arena, "%s: subscript %u of %s is %%lld, its extent is %%lld",
-                                    k->name, q->axis + 1u, t->name);
-    check_inside(l, loc, lower_value(l, q->rhs), 0, x_extent(k, loc, t->axes[q->axis].extent), q->at_entry,
+                                    k->name, q->axis + 1u, t.name);
+    check_inside(l, loc, lower_value(l, q->rhs), 0, x_extent(k, loc, t.axes[q->axis].extent), q->at_entry,
                  what);
 }
 

@@ -70,11 +70,13 @@ static void emit_domain(Lower *l, Domain *d, const Equation *onto)
     report_plain(l, d);
     for (uint32_t n = 0; n < d->n; n++) {
         declare(l, d, n);
-        lower_store(l, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL,
-                    lower_first_value(l, d->reduce[n], onto), 0);
+        ExprId first = lower_first_value(l, d->reduce[n], onto);
+        lower_store(l, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL, first, 0);
     }
-    if (d->guard != NONE)
-        lower_if(l, x_at(l->k, d->reduce[0])->loc, lower_expr(l, d->guard));
+    if (d->guard != NONE) {
+        ExprId guard = lower_expr(l, d->guard);
+        lower_if(l, x_at(l->k, d->reduce[0])->loc, guard);
+    }
     uint32_t scope = l->scope;
     l->scope = l->done.len;
     lower_walk(l, lower_walk_from(d));
