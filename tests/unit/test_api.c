@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -418,6 +419,23 @@ static void remove_directory(const char *directory)
     assert_int_equal(system(command), 0);
 }
 
+/* Capacity groups may have more rows than there are choices, or fewer. */
+static void a_route_has_room_for_its_sizes(void **state)
+{
+    static const int64_t sizes[][4] = {{2, 1, 4, 4000}, {500, 4, 2, 2}, {0, 0, 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *n = sizes[i];
+        moe_route *r = moe_route_new(n[0], n[1], n[2], n[3]);
+        assert_non_null(r);
+        assert_true(malloc_usable_size(r->start) >= (size_t)(n[2] + 1) * sizeof *r->start);
+        assert_true(malloc_usable_size(r->count) >= (size_t)n[2] * sizeof *r->count);
+        assert_true(malloc_usable_size(r->slot_of) >= (size_t)n[3] * sizeof *r->slot_of);
+        assert_true(malloc_usable_size(r->row_of) >= (size_t)(n[0] * n[1]) * sizeof *r->row_of);
+        moe_route_free(r);
+    }
+}
+
 static void a_cached_kernel_works_and_outlives_its_context(void **state)
 {
     (void)state;
@@ -513,6 +531,7 @@ int main(void)
         cmocka_unit_test(packed_outputs_are_whole),
         cmocka_unit_test(a_check_tells_ties_from_wrong_numbers),
         cmocka_unit_test(errors_are_text_and_data),
+        cmocka_unit_test(a_route_has_room_for_its_sizes),
         cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
         cmocka_unit_test(threads_survive_the_end_of_a_module),
         cmocka_unit_test(contexts_of_threads_do_not_meet),
