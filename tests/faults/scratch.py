@@ -36,6 +36,7 @@ class Scratch:
     def __init__(self, folder):
         os.makedirs(folder, exist_ok=True)
         self.source, self.build, self.log = (os.path.join(folder, n) for n in ("source", "build", "log"))
+        self.moec = os.path.join(self.build, "bin", "moec")
         self.copy_tree()
         if quiet(["cmake", "-G", "Ninja", "-S", self.source, "-B", self.build, "-DCMAKE_BUILD_TYPE=None",
                   "-DCMAKE_C_FLAGS=-O1 -DNDEBUG"], self.log) or self.make():
@@ -60,6 +61,10 @@ class Scratch:
                 with open(place, "wb") as f:
                     f.write(data)
                 shutil.copymode(source, place)
+
+    def python(self):
+        """The one that the tests run with: it has numpy."""
+        return re.search(r"^PYTHON3:\w+=(.*)$", read(os.path.join(self.build, "CMakeCache.txt")), re.M).group(1)
 
     def path(self, name):
         return os.path.join(self.source, name)
@@ -89,9 +94,16 @@ class Scratch:
             print("faults: the unchanged copy fails already, which does not count:", ", ".join(failed), flush=True)
         return [f"^{re.escape(name)}$" for name in failed]
 
-    def try_fault(self, path, text, suites):
+    def command(self, words):
+        """Like test(), of a command that is no test of ctest."""
+        try:
+            return [os.path.basename(words[1])] if quiet(words, self.log, cwd=self.source, timeout=600) else []
+        except subprocess.TimeoutExpired:
+            return [os.path.basename(words[1]) + " (too long)"]
+
+    def try_fault(self, path, text, suites, last=lambda scratch: []):
         """The file with another text: None when it does not build, else the failing tests of the first suite that has any.
-        suites: what must be built (nothing: everything), and what test() takes."""
+        suites: what must be built (nothing: everything), and what test() takes. last: asked when no suite fails."""
         own = read(path)
         write(path, text)
         try:
@@ -101,6 +113,6 @@ class Scratch:
                 failed = self.test(choose, leave_out)
                 if failed:
                     return failed
-            return []
+            return last(self)
         finally:
             write(path, own)

@@ -5,18 +5,9 @@
 #include <string.h>
 
 #include "driver/check_parts.h"
+#include "frontend/frontend.h"
 
 static const char dims[] = "moe 1\ndim T, K, E = 8\ndim H : % 16\ndim Fx <= 64\n";
-
-static void take_sizes(const Module *m, char *text, int64_t *sizes)
-{
-    for (char *next; text; text = next) {
-        next = strchr(text, ',');
-        if (next)
-            *next++ = '\0';
-        check_take_size(m, text, sizes);
-    }
-}
 
 static void draw(Arena *a, const TestRun *run)
 {
@@ -29,15 +20,15 @@ static void draw(Arena *a, const TestRun *run)
             fuzz_fail("choice %d is %g", i, choices[i]);
 }
 
-static void take_routing(Arena *a, const char *text)
+static void take_routing(Module *m, const char *text)
 {
-    TestRun run, again;
-    if (check_parse_routing(text, a, &run))
+    TestRun run = {0}, again = {0};
+    if (frontend_routing(m, text, &run))
         return;
-    const char *printed = check_routing_text(&run, a);
-    if (check_parse_routing(printed, a, &again) || strcmp(printed, check_routing_text(&again, a)) != 0)
+    const char *printed = check_routing_text(&run, m->arena);
+    if (frontend_routing(m, printed, &again) || strcmp(printed, check_routing_text(&again, m->arena)) != 0)
         fuzz_fail("routing '%s' prints as '%s', which reads back differently", text, printed);
-    draw(a, &run);
+    draw(m->arena, &run);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -50,9 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (line)
         *line++ = '\0';
     int64_t sizes[8] = {0};
-    take_sizes(f.m, text, sizes);
+    frontend_sizes(f.m, text, sizes);
     if (line)
-        take_routing(f.arena, line);
+        take_routing(f.m, line);
     fuzz_free(&f);
     fuzz_end();
     return 0;
