@@ -5,9 +5,9 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "driver/check_parts.h"
+#include "driver/reference.h"
 
 static const char *const later[] = {"canonicalise", "derive", "checks", "fuse", "split", "cluster"};
 enum { LATER = sizeof later / sizeof *later, STEPS_MAX = 20000 };
@@ -82,28 +82,32 @@ static void compare(const CheckCase *c, const CheckReference *want, const CheckR
     }
 }
 
-static void check_kernel_values(const Kernel *before, const Kernel *after, const int64_t *dims,
+/* The kernel of the same name in `after` runs on the same data. */
+static void check_kernel_values(Module *before, Module *after, const Kernel *k, const int64_t *dims,
                                 const char *pass)
 {
+    Reference reference = {before, before}, later_one = {after, after};
     CheckReference want, got;
-    CheckCase c = {
-        .arena = before->module->arena, .k = before, .dims = dims, .random = random_new(1), .shrink = 1};
+    CheckCase c = {.arena = before->arena, .k = k, .reference = &reference, .dims = dims};
+    c.random = random_new(1);
+    c.shrink = 1;
     if (!is_small(&c) || check_find_inputs(&c, 1, &want) || want.error)
         return;
-    c.k = after;
+    c.reference = &later_one;
     got = check_reference(&c, EVAL_REFERENCE, 0);
     if (got.error)
-        fuzz_fail("after %s kernel %s stops: %s", pass, before->name, got.error);
+        fuzz_fail("after %s kernel %s stops: %s", pass, k->name, got.error);
     compare(&c, &want, &got, pass);
 }
 
-static void check_module(const Module *before, const Module *after, FuzzPicks picks, const char *pass)
+static void check_module(Module *before, Module *after, FuzzPicks picks, const char *pass)
 {
     const int64_t *dims = small_sizes(before, &picks);
-    for (uint32_t i = 0; i < before->kernels.len; i++)
-        for (uint32_t j = 0; j < after->kernels.len; j++)
-            if (strcmp(before->kernels.at[i]->name, after->kernels.at[j]->name) == 0)
-                check_kernel_values(before->kernels.at[i], after->kernels.at[j], dims, pass);
+    for (uint32_t i = 0; i < before->kernels.len; i++) {
+        const Kernel *k = before->kernels.at[i];
+        if (ir_find_kernel(after, name_of(after->names, k->name)))
+            check_kernel_values(before, after, k, dims, pass);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
