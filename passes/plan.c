@@ -103,8 +103,7 @@ static void find_targets(const Planner *p, StmtId first, Work *w)
 {
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
         Stmt s = plan_at(p, id);
-        if (s.kind == TILE_store && space_is_memory(p->k->tensors.at[s.buffer].space) &&
-            (p->k->tensors.at[s.buffer].space == SPACE_THREAD || p->reads[s.buffer]))
+        if (s.kind == TILE_store && plan_is_handed_over(p, s.buffer))
             plan_add_buffer(w->out, &w->nout, BUFFERS_MAX, s.buffer);
         find_targets(p, s.first, w);
     }
@@ -249,17 +248,40 @@ static void mark_loads(Planner *p, ExprId e)
                 p->reads[x_at(p->k, *x)->sym] = 1;
 }
 
-static void mark_reads(Planner *p, StmtId first)
+/* Ordered loops around a statement of an item. */
+typedef struct Around {
+    const struct Around *outer;
+    IndexId var;
+} Around;
+
+/* Does the item add to an element that it may have written before, in another trip or another statement? */
+static int adds_again(const Planner *p, const Stmt *s, const Around *around)
+{
+    if (p->writes[s->buffer])
+        return 1;
+    for (; around; around = around->outer) {
+        uint32_t i = 0;
+        while (i < s->nindex && !x_is_unit(p->k, s->index[i], around->var))
+            i++;
+        if (i == s->nindex)
+            return 1;
+    }
+    return 0;
+}
+
+static void mark_reads(Planner *p, StmtId first, const Around *around)
 {
     for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
         Stmt s = plan_at(p, id);
+        Around here = {around, s.var};
         mark_loads(p, s.value);
+        mark_loads(p, s.kind == TILE_top ? s.lo : (ExprId)NONE);
+        if (s.kind == TILE_store && s.add &&
+            (p->k->tensors.at[s.buffer].space == SPACE_THREAD || adds_again(p, &s, around)))
+            p->reads[s.buffer] = 1;
         if (s.buffer != NONE && s.kind != TILE_product)
             p->writes[s.buffer] = 1;
-        mark_loads(p, s.kind == TILE_top ? s.lo : (ExprId)NONE);
-        if (s.kind == TILE_store && s.add && p->k->tensors.at[s.buffer].space == SPACE_THREAD)
-            p->reads[s.buffer] = 1;
-        mark_reads(p, s.first);
+        mark_reads(p, s.first, s.kind == TILE_for && s.mode == LOOP_ORDERED ? &here : around);
     }
 }
 
@@ -308,7 +330,7 @@ static void plan_launch(Planner *p, StmtId id)
     p->drained = arena_alloc(p->k->module->arena, n + 1);
     p->stored = arena_array(p->k->module->arena, StmtId, n + 1);
     memset(p->stored, 0xff, n * sizeof *p->stored);
-    mark_reads(p, child);
+    mark_reads(p, child, NULL);
     plan_mark_stored(p, child);
     p->nests = count_nests(p, child);
     mark_drained(p, child, item_of(p, child));

@@ -63,6 +63,13 @@ static inline int plan_is_made(const Planner *p, TensorId t)
     return s == SPACE_THREAD ? p->cube : space_is_memory(s) && p->writes[t];
 }
 
+/* Memory that one unit of a core writes and another one reads in this launch: the program tells each when the other is done. */
+static inline int plan_is_handed_over(const Planner *p, TensorId t)
+{
+    Space s = p->k->tensors.at[t].space;
+    return s == SPACE_THREAD || (space_is_memory(s) && p->writes[t] && p->reads[t]);
+}
+
 /* Buffers in UB by who fills them: moves ("in"), the vector unit for moves, the vector unit for itself. */
 #define PLAN_OUT "out"
 #define PLAN_ROW "row"

@@ -49,11 +49,11 @@ static void move_box(Planner *p, const Stmt *s)
 {
     const Expr *x = x_at(p->k, s->value);
     TensorId from = x->sym;
-    int own = p->k->tensors.at[from].space == SPACE_THREAD;
-    if (own)
+    int told = plan_is_handed_over(p, from);
+    if (told)
         plan_after(p, s->loc, UNIT_scalar, UNIT_mte2, from);
     lower_put(&p->l, *s);
-    if (own)
+    if (told)
         plan_after(p, s->loc, UNIT_mte2, UNIT_scalar, from);
 }
 

@@ -515,7 +515,7 @@ uint32_t plan_vector_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
     find_moves(&g);
     for (uint32_t i = 0; i < g.nin; i++) {
         TensorId t = x_at(p->k, g.in[i].load)->sym;
-        if (p->k->tensors.at[t].space == SPACE_THREAD || g.in[i].shape == SHAPE_VALUES)
+        if (plan_is_handed_over(p, t) || g.in[i].shape == SHAPE_VALUES)
             plan_add_buffer(out, &n, max, t);
     }
     return n;
