@@ -43,6 +43,7 @@ Checker *checker_new(Arena *a, const Machine *machine, const Kernel *k, const in
     c->flag_of = arena_array(a, uint32_t, k->tiles->stmts.len);
     c->loose = arena_array(a, uint8_t, k->tensors.len);
     c->masked = arena_array(a, uint8_t, k->tiles->stmts.len + 1);
+    c->shared = arena_array(a, Pages, k->tensors.len);
     Shape *shapes = arena_array(a, Shape, k->tensors.len);
     c->shapes = shapes;
     for (Space s = 0; s < SPACE_COUNT; s++)
@@ -85,6 +86,7 @@ void checker_launch(Checker *c, StmtId launch, uint32_t ncores)
         return;
     checker_end(c);
     c->launch = launch;
+    c->first = c->nitems + 1;
     c->nlaunches++;
     while (c->cores.len < ncores)
         vec_push(c->arena, &c->cores, new_core(c));
@@ -115,30 +117,11 @@ void checker_end(Checker *c)
 
 /* ---- accesses ---- */
 
-typedef struct Access {
-    StmtId stmt;
-    TensorId buffer;
-    int write, loose; /* loose: it may read what nobody has written */
-    uint32_t thread;
-    Shape shape;
-    Box box;
-    const uint32_t *knows; /* of the thread */
-    Mark mark;
-} Access;
-
-typedef enum Problem { FINE, UNWRITTEN, OVERWRITTEN, RACE_WITH_WRITE, RACE_WITH_READ } Problem;
-
-/* What an access meets. */
-typedef struct Other {
-    Mark mark;
-    TensorId buffer; /* OVERWRITTEN: that lies there */
-} Other;
-
 static int known(const Access *a, Mark m) { return m.clock <= a->knows[m.thread]; }
 
 static Problem read_cell(Checker *c, const Access *a, Cell *cell, Other *other)
 {
-    *other = (Other){cell->write, cell->buffer};
+    *other = (Other){.mark = cell->write, .buffer = cell->buffer};
     if (!a->loose && cell->item != check_core(c)->item)
         return UNWRITTEN;
     if (!a->loose && cell->buffer != a->buffer)
@@ -157,7 +140,7 @@ static Problem read_cell(Checker *c, const Access *a, Cell *cell, Other *other)
 
 static Problem write_cell(Checker *c, const Access *a, Cell *cell, Other *other)
 {
-    *other = (Other){cell->write, cell->buffer};
+    *other = (Other){.mark = cell->write, .buffer = cell->buffer};
     if (!known(a, cell->write))
         return RACE_WITH_WRITE;
     other->mark = cell->read;
@@ -179,7 +162,8 @@ static Problem write_cell(Checker *c, const Access *a, Cell *cell, Other *other)
 
 static Problem touch(Checker *c, const Access *a, Cell *cell, Other *other)
 {
-    return a->write ? write_cell(c, a, cell, other) : read_cell(c, a, cell, other);
+    Problem p = a->shared ? check_items(c, a, cell, other) : FINE;
+    return p ? p : a->write ? write_cell(c, a, cell, other) : read_cell(c, a, cell, other);
 }
 
 static void split(Checker *c, Cell *cell)
@@ -195,12 +179,12 @@ static void split(Checker *c, Cell *cell)
     cell->parts = parts;
 }
 
-/* Of the bytes at..end; *at: where the problem is. */
+/* Of the bytes at..end; *at: where the problem is. cells: NULL if the access is shared. */
 static Problem touch_run(Checker *c, const Access *a, Cell *cells, int64_t *at, int64_t end, Other *other)
 {
     Problem p = FINE;
     while (!p && *at < end) {
-        Cell *cell = &cells[*at / CELL_BYTES];
+        Cell *cell = a->shared ? check_shared(c, a->buffer, *at / CELL_BYTES) : &cells[*at / CELL_BYTES];
         int64_t next = (*at / CELL_BYTES + 1) * CELL_BYTES;
         if (!cell->parts && (*at % CELL_BYTES || next > end))
             split(c, cell);
@@ -239,8 +223,9 @@ static void explain(Checker *c, const Access *a, Problem p, int64_t byte, const 
     const char *element = check_element_text(c, a->buffer, &at), *does = a->write ? "writes" : "reads";
     const char *unit = check_thread_text(c, a->thread), *here = check_stmt_text(c, a->stmt);
     const char *there = other->mark.clock ? check_stmt_text(c, other->mark.stmt) : "";
-    const char *where = arena_printf(c->arena, "%s (byte %lld of %s)", element, (long long)(byte + t->at),
-                                     space_name(t->space));
+    const char *where = a->shared ? element
+                                  : arena_printf(c->arena, "%s (byte %lld of %s)", element,
+                                                 (long long)(byte + t->at), space_name(t->space));
     switch (p) {
     case FINE: break;
     case UNWRITTEN:
@@ -257,6 +242,13 @@ static void explain(Checker *c, const Access *a, Problem p, int64_t byte, const 
             c, "race: %s %s %s in %s, and no chain of set and wait tells it that %s is done with %s in %s",
             unit, does, where, here, check_thread_text(c, other->mark.thread),
             p == RACE_WITH_READ ? "reading" : "writing", there);
+        break;
+    case MEETS_WRITE:
+    case MEETS_READ:
+        check_fail(
+            c, "items meet: %s %s %s in %s, and item %lld %s it in %s; items of one launch run in any order",
+            unit, does, where, here, (long long)(other->item - c->first),
+            p == MEETS_READ ? "reads" : "writes", there);
         break;
     }
 }
@@ -302,7 +294,8 @@ static Access *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, Te
                             Access *out)
 {
     const Tensor *t = &c->k->tensors.at[buffer];
-    if (c->error || (t->space != SPACE_THREAD && !check_space(c->machine, t->space)))
+    int shared = space_is_shared(t->space);
+    if (c->error || (!shared && t->space != SPACE_THREAD && !check_space(c->machine, t->space)))
         return NULL;
     if (sub >= c->subs) {
         check_fail(c, "%s runs on vector core %u; beside a cube core there are %u", check_stmt_text(c, stmt),
@@ -312,7 +305,8 @@ static Access *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, Te
     *out = (Access){.stmt = stmt,
                     .buffer = buffer,
                     .write = write,
-                    .loose = c->loose[buffer] || (!write && check_is_masked(c, stmt)),
+                    .loose = shared || c->loose[buffer] || (!write && check_is_masked(c, stmt)),
+                    .shared = shared,
                     .shape = c->shapes[buffer],
                     .thread = check_thread(sub, unit)};
     out->knows = check_core(c)->knows + (size_t)out->thread * c->threads;
@@ -338,7 +332,6 @@ static void touch_box(Checker *c, const Access *a)
     }
 }
 
-/* Of what all cores see, nothing is kept but that it is inside. */
 static void refuse_outside(Checker *c, StmtId stmt, TensorId buffer, int64_t element, int64_t rows,
                            int64_t cols, int write)
 {
@@ -350,6 +343,22 @@ static void refuse_outside(Checker *c, StmtId stmt, TensorId buffer, int64_t ele
                    c->k->tensors.at[buffer].name, (long long)all);
 }
 
+/* Rows of what all cores see. What is moved and only looked at behind conditions may be anybody's. */
+static void touch_rows(Checker *c, Access *a, int64_t element, int64_t rows, int64_t cols)
+{
+    int64_t bytes = (int64_t)elem_bytes(a->shape.elem);
+    if (!layout_is_dense(a->shape.layout) || (!a->write && check_is_masked(c, a->stmt)))
+        return;
+    for (int64_t i = 0; i < rows && !c->error; i++) {
+        int64_t at = (element + i * a->shape.y) * bytes, end = at + cols * bytes;
+        Other other;
+        Problem p = touch_run(c, a, NULL, &at, end, &other);
+        a->box = box_at(&a->shape, at / bytes, 1, 1);
+        if (p)
+            explain(c, a, p, box_place(&a->shape, a->box.matrix, a->box.i, a->box.j), &other);
+    }
+}
+
 void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int64_t element,
                     int64_t rows, int64_t cols, int write)
 {
@@ -357,10 +366,14 @@ void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId b
     Space space = c->k->tensors.at[buffer].space;
     if (rows <= 0 || cols <= 0)
         return;
-    if (space == SPACE_GM || space == SPACE_WORK)
+    if (space_is_shared(space))
         refuse_outside(c, stmt, buffer, element, rows, cols, write);
     if (!begin_access(c, stmt, unit, sub, buffer, write, &a))
         return;
+    if (a.shared) {
+        touch_rows(c, &a, element, rows, cols);
+        return;
+    }
     a.box = box_at(&a.shape, element, rows, cols);
     if (space == SPACE_THREAD && rows > 1 && a.shape.x < rows && a.shape.matrices > 1) { /* a row of each */
         for (int64_t i = 0; i < rows; i++)

@@ -379,6 +379,24 @@ static void test_flags(void **state)
            "set twice: `set fix -> mte2 part`");
 }
 
+/* Global memory: items run in any order, the cores of one item side by side. */
+static void test_items_meet(void **state)
+{
+    (void)state;
+    caught(
+        "pack y[t + v * 32, 0]", "pack y[v * 32, 0]", 0,
+        "item 1 on core 1: items meet: mte3 of vector core 0 writes y[0, 0] in `pack y` (line 7), and item 0 "
+        "writes it in `pack y` (line 7)");
+    caught("c in 0..32 = part[r, c]", "c in 0..32 = y[r + 64, c]", 0,
+           "items meet: mte3 of vector core 0 writes y[64, 0] in `pack y` (line 7), and item 0 reads it in "
+           "`pack in_`");
+    caught("c in 0..32 = part[r, c]", "c in 0..32 = y[imod(t, 64) + r, c]", 0,
+           "items meet: mte2 of vector core 0 reads y[0, 0] in `pack in_` (line 7), and item 0 writes it in "
+           "`pack y`");
+    caught("pack y[t + v * 32, 0]", "pack y[t, 0]", 0,
+           "race: mte3 of vector core 1 writes y[0, 0] in `pack y` (line 7), and no chain");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,7 +404,7 @@ int main(void)
         cmocka_unit_test(test_overflow), cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_overlap),  cmocka_unit_test(test_unwritten),
         cmocka_unit_test(test_race),     cmocka_unit_test(test_race_of_slots),
-        cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_flags),    cmocka_unit_test(test_items_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
