@@ -78,6 +78,7 @@ typedef struct Reduce {
     Loop *loops;
     Vec(Node *) conditions; /* free of the bound variables: tested once */
     Node *body;
+    int free_factor; /* of a float sum: its term is a product or quotient with a part that no loop moves */
 } Reduce;
 
 typedef enum NodeKind {

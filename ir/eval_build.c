@@ -185,6 +185,16 @@ static void build_conditions(Eval *e, Reduce *r, ExprId condition, int inner)
     }
 }
 
+static int has_free_factor(const Reduce *r, const Node *term)
+{
+    int product = term->kind == NODE_OP && !term->ints &&
+                  (term->op == OP_mul || term->op == OP_div || term->op == OP_neg);
+    for (uint32_t i = 0; product && i < term->nargs; i++)
+        if (has_free_factor(r, term->args[i]))
+            return 1;
+    return !product && level_of(r, term) < 0;
+}
+
 static void build_reduce(Eval *e, Node *n)
 {
     ExprId x = n->expr;
@@ -198,6 +208,7 @@ static void build_reduce(Eval *e, Node *n)
     int inner = r->loops[r->nloops - 1].local;
     build_conditions(e, r, x_condition(e->k, x), inner);
     r->body = eval_node(e, x_arg(e->k, x, 0), inner);
+    r->free_factor = n->type != TY_INT && has_free_factor(r, r->body);
     n->deps = r->body->deps;
     n->faults |= r->body->faults;
     for (uint32_t i = 0; i < r->conditions.len; i++)
