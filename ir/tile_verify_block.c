@@ -68,6 +68,18 @@ static void verify_edges(TileVerifier *v, const TileBox *box, const int64_t *edg
                 text_of(v, box->index[box->n - 2 + i]), t->name, (long long)edges[i], box->n - 2 + i);
 }
 
+/* The claims hold where the box has elements: an empty one is nowhere. */
+static int holds_inside(TileVerifier *v, const TileBox *box, uint32_t side, const TileSum *below,
+                        const TileSum *above)
+{
+    uint32_t open = v->ranges.len;
+    if (box->from[side] != NONE && box->to[side] != NONE)
+        vec_push(v->a, &v->ranges, ((TileRange){NONE, box->from[side], box->to[side], 1, 0}));
+    int holds = tile_sum_at_most_zero(v, below) && tile_sum_at_most_zero(v, above);
+    v->ranges.len = open;
+    return holds;
+}
+
 /* 0 <= place and place + length <= the extent of the axis. */
 static void verify_inside(TileVerifier *v, const TileBox *box, uint32_t side)
 {
@@ -79,7 +91,7 @@ static void verify_inside(TileVerifier *v, const TileBox *box, uint32_t side)
     tile_sum_expr(v, &above, box->to[side], 1);
     tile_sum_expr(v, &above, box->from[side], -1);
     tile_sum_extent(v, &above, t->axes[axis].extent, -1);
-    if (tile_sum_at_most_zero(v, &below) && tile_sum_at_most_zero(v, &above))
+    if (holds_inside(v, box, side, &below, &above))
         return;
     Text extent = {.arena = v->a};
     ext_print(v->k->module, t->axes[axis].extent, &extent);

@@ -145,15 +145,45 @@ static Split split_of(const Kernel *k, const Term *t)
     return larger == (t->coef > 0) ? SPLIT_ALL : SPLIT_ONE;
 }
 
+static int is_stable_range(TileVerifier *v, uint32_t r)
+{
+    TileRange in = v->ranges.at[r];
+    return tile_is_stable(v, in.lo) && tile_is_stable(v, in.hi);
+}
+
+static ExprId known_value(const TileVerifier *v, ExprId e)
+{
+    while (x_at(v->k, e)->kind == X_LOAD && v->known[x_at(v->k, e)->sym] != NONE)
+        e = v->known[x_at(v->k, e)->sym];
+    return e;
+}
+
+/* A range from `side` to max2(side, ..) is not empty, so that its end is not `side`. */
+static int is_excluded(Bound *b, ExprId atom, ExprId side)
+{
+    TileVerifier *v = b->v;
+    for (uint32_t r = 0; x_is_op(v->k, atom, OP_max2) && r < v->ranges.len; r++)
+        if (known_value(v, v->ranges.at[r].hi) == atom &&
+            known_value(v, v->ranges.at[r].lo) == known_value(v, side) && is_stable_range(v, r))
+            return 1;
+    return 0;
+}
+
+static int prove_side(Bound *b, const TileSum *s, uint32_t i, ExprId side, int depth)
+{
+    return is_excluded(b, s->at[i].atom, side) || prove_with(b, s, i, side, 0, depth);
+}
+
 static int prove_split(Bound *b, const TileSum *s, uint32_t i, Split how, int depth)
 {
     const Kernel *k = b->v->k;
     ExprId atom = s->at[i].atom;
     uint32_t first = x_at(k, atom)->kind == X_IF; /* after the condition */
-    int left = prove_with(b, s, i, x_arg(k, atom, first), 0, depth);
-    if (left == (how == SPLIT_ONE))
-        return left;
-    return prove_with(b, s, i, x_arg(k, atom, first + 1), 0, depth);
+    if (how == SPLIT_ONE)
+        return prove_with(b, s, i, x_arg(k, atom, first), 0, depth) ||
+               prove_with(b, s, i, x_arg(k, atom, first + 1), 0, depth);
+    return prove_side(b, s, i, x_arg(k, atom, first), depth) &&
+           prove_side(b, s, i, x_arg(k, atom, first + 1), depth);
 }
 
 static const TileRange *range_of(const TileVerifier *v, ExprId atom)
@@ -223,12 +253,6 @@ static int only_dimensions(const TileSum *s)
         if (s->at[i].atom != NONE || s->at[i].coef > 0)
             return 0;
     return 1;
-}
-
-static int is_stable_range(TileVerifier *v, uint32_t r)
-{
-    TileRange in = v->ranges.at[r];
-    return tile_is_stable(v, in.lo) && tile_is_stable(v, in.hi);
 }
 
 /* The claim is that lo < hi for a loop around: true where its body runs. */
