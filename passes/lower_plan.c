@@ -258,7 +258,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         p->rows = UNROLLED_ROWS;
         p->chunk = l->stripe && p->row == l->stripe->row ? schedule_stripe_rows(l->c, l->k, p->row)
                                                          : schedule_rows(l->c, l->k, lhs, usual.rows);
-        p->part = p->in_place && usual.part_rows < p->chunk ? usual.part_rows : p->chunk;
+        p->part = usual.part_rows && usual.part_rows < p->chunk ? usual.part_rows : p->chunk;
         p->even = is_alone(l) && p->part < p->chunk;
         p->strip = schedule_cols(l->c, l->k, lhs, usual.cols);
         p->depth = schedule_depth(l->c, l->k, lhs, usual.depth);
