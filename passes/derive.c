@@ -173,14 +173,13 @@ static uint32_t *identity(Arena *a, uint32_t n)
     return map;
 }
 
-/* A local keeps its element type when what it copies was saved in a narrower one. */
-static ExprId widened(const Kernel *k, const Equation *q, Kernel *to, ExprId rhs)
+/* A local keeps its element type when what it copies was saved in another one. */
+static ExprId converted(Kernel *k, const Equation *q, ExprId rhs)
 {
-    (void)k;
-    const Tensor *t = &to->tensors.at[q->lhs];
-    Type type = (Type)x_at(to, rhs)->type;
-    int narrower = t->elem == EL_F32 && t->role == ROLE_LOCAL && (type == TY_BF16 || type == TY_F16);
-    return narrower ? derive_cast(to, rhs, EL_F32) : rhs;
+    const Tensor *t = &k->tensors.at[q->lhs];
+    Type type = (Type)x_at(k, rhs)->type;
+    int keeps = t->role != ROLE_LOCAL || type == TY_INT || type == elem_type(t->elem);
+    return keeps ? rhs : derive_cast(k, rhs, t->elem);
 }
 
 static void copy_equations(const Kernel *from, Kernel *to)
@@ -197,7 +196,7 @@ static void copy_equations(const Kernel *from, Kernel *to)
         if (q.rhs != NONE)
             q.rhs = x_copy(to, from, q.rhs, &maps);
         if (q.kind == EQ_ASSIGN)
-            q.rhs = widened(from, &q, to, q.rhs);
+            q.rhs = converted(to, &q, q.rhs);
         vec_push(a, &to->eqs, q);
     }
 }
