@@ -133,19 +133,6 @@ static void lower_check(Lower *l, const Equation *q)
                  what);
 }
 
-void lower_check_top(Lower *l, const Equation *q)
-{
-    Kernel *k = l->k;
-    Stmt enough = tile_stmt(TILE_check, q->loc);
-    lower_launch(l, q->loc, lower_stem(l, q));
-    enough.report = lower_extent(l, x_at(k, q->index[q->nindex - 1u])->sym);
-    enough.limit = lower_extent(l, q->bound);
-    enough.value = x_op2(k, q->loc, OP_le, enough.report, enough.limit);
-    enough.status = STATUS_SIZE;
-    enough.text = arena_printf(k->module->arena, "%s: top takes %%lld of only %%lld values", k->name);
-    lower_put(l, enough);
-}
-
 void lower_put_top(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
@@ -176,7 +163,6 @@ static void lower_top(Lower *l, const Equation *q)
     uint32_t prefix = q->nindex - 1u;
     l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
     lower_prepare(l, q->rhs);
-    lower_check_top(l, q);
     lower_launch(l, loc, lower_stem(l, q));
     for (uint32_t i = 0; i < prefix; i++) {
         IndexId f = x_at(k, q->index[i])->sym;
@@ -289,6 +275,25 @@ static void validate_routes(Lower *l)
     }
 }
 
+/* Whether `top` finds enough to choose from is up to the sizes, so it is known before anything is written. */
+static void validate_tops(Lower *l)
+{
+    Kernel *k = l->k;
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (q->kind != EQ_TOP)
+            continue;
+        lower_launch(l, q->loc, "valid");
+        Stmt s = tile_stmt(TILE_check, q->loc);
+        s.report = lower_extent(l, x_at(k, q->index[q->nindex - 1u])->sym);
+        s.limit = lower_extent(l, q->bound);
+        s.value = x_op2(k, q->loc, OP_le, s.report, s.limit);
+        s.status = STATUS_SIZE;
+        s.text = arena_printf(k->module->arena, "%s: top takes %%lld of only %%lld values", k->name);
+        lower_put(l, s);
+    }
+}
+
 /* The cluster that begins with equation `first`, or that equation alone. */
 static Members take_members(Lower *l, uint32_t first)
 {
@@ -346,6 +351,7 @@ static void lower_kernel(Kernel *k, const PassContext *c)
     l->unroll = lower_index(l, "u");
     l->slab = l->striped = NONE;
     validate_routes(l);
+    validate_tops(l);
     for (uint32_t i = 0; i < k->eqs.len;) {
         Members m = take_members(l, i);
         i += m.n;

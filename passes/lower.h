@@ -300,9 +300,8 @@ void lower_elements(Lower *l, const Members *m);
 void lower_item(Lower *l, const Members *m);
 void lower_pads(Lower *l, const Equation *q); /* zeros where an output's row axis holds no row */
 
-/* lower.c: the choice of top under the loops that stand; a launch that checks before that there is enough to choose from. */
+/* lower.c: the choice of top under the loops that stand. */
 void lower_put_top(Lower *l, const Equation *q);
-void lower_check_top(Lower *l, const Equation *q);
 
 int lower_is_outer(const Cluster *c, IndexId i); /* one of the stripe's outer variables, which stand as parallel loops */
 /* lower_stripe.c: block of rows after block of rows. */

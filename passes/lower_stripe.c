@@ -377,8 +377,6 @@ static void prepare(Lower *l, const Members *m, const Cluster *c, int64_t rows, 
         const Equation *q = &m->at[i];
         lower_prepare(l, q->rhs);
         lower_pads(l, q);
-        if (q->kind == EQ_TOP)
-            lower_check_top(l, q);
         place_results(l, q, c, rows);
         if (!lower_has_row(l->k, c, q))
             find_carries(l, c, q, carries);

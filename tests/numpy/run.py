@@ -218,6 +218,13 @@ def test_routed(lib):
     assert (got == ids).all(), "routed: ids"
 
 
+def test_chooses(lib):
+    x, y, p, ids = normal(3), np.full(3, -7, np.float32), np.full(2, -7, np.float32), np.full(2, -7, np.int32)
+    status = lib.chooses(None, ctypes.c_int64(3), ctypes.c_int64(1),
+                         *(ctypes.c_void_p(a.ctypes.data) for a in (x, normal(1), y, p, ids)))
+    assert status == 1 and all((a == -7).all() for a in (y, p, ids)), f"chooses: status {status}, y {y}"
+
+
 def panels(w):
     """A matrix in packed memory, without the header: panels of 32 columns, rows up to a whole line of 64 bytes."""
     rows, columns = (-(-w.shape[0] // 16) * 16, -(-w.shape[1] // 32) * 32)
