@@ -60,7 +60,8 @@ def as_float(a):
 
 
 def distance(a, b):
-    return np.where(a == b, 0, np.abs(a - b))
+    with np.errstate(invalid="ignore"):
+        return np.where(a == b, 0, np.abs(a - b))
 
 
 # ---- arithmetic ----
@@ -68,6 +69,15 @@ def distance(a, b):
 def add(a, b):
     return finish(a.v + b.v, a.e + b.e, (np.isinf(a.v) & (a.e == 0) & np.isfinite(b.v) & np.isfinite(b.e)) |
                   (np.isinf(b.v) & (b.e == 0) & np.isfinite(a.v) & np.isfinite(a.e)))
+
+
+def add_terms(old, value, n):
+    """old += value, where a sum of n terms may begin with the old value."""
+    new = add(old, value)
+    both = np.concatenate([np.broadcast_to(x, new.v.shape).reshape(-1) for x in (old.v, value.v)])
+    exact = (old.e == 0) & (value.e == 0) & on_grid(both, np.abs(old.v) + np.abs(value.v))
+    more = np.where(exact | ~np.isfinite(old.v), 0, n * UNIT * np.abs(old.v))
+    return Float(new.v, new.e + more)
 
 
 def negate(a):

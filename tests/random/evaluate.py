@@ -10,7 +10,7 @@ import numpy as np
 
 import bounds
 from bounds import Cond, Float, Int
-from program import number, op as op_of
+from program import number, op as op_of, walk
 
 ZERO_OF = number(0)
 AXES = 16
@@ -116,6 +116,8 @@ class Evaluator:
         axis = len(self.axes) + 1
         n = self.extent(space)
         self.axes[name] = (axis, n, space)
+        if n == 0:      # nothing is asked for, though what does not vary with the index may be checked
+            mask = mask.under(Cond(np.zeros((), bool), np.ones((), bool)))
         if self.module.group(space):
             exists = self.route_of(space).group_of >= 0
             mask = mask.under(Cond(self.along(exists, axis)))
@@ -353,9 +355,27 @@ class Evaluator:
         for name, _ in binds:
             full[self.axes[name][0]] = self.axes[name][1]
         result = self.reduced(kind, value, inner, axes, tuple(full), mask)
+        if kind == "sum" and result.kind == "float" and not self.replaying:
+            result = self.times_nothing(result, body, {name for name, _ in binds}, inner, axes, tuple(full))
         for name, _ in binds:
             del self.axes[name]
         return result
+
+    def times_nothing(self, result, body, bound, inner, axes, full):
+        """Factors that are free of the reduced indices are applied to the result (section 5), so an empty sum is 0 times
+        them: not 0 when one is infinite or NaN. The page leaves open which are outside."""
+        on = np.broadcast_to(inner.on, np.broadcast_shapes(inner.on.shape, full))
+        empty = ~on.any(axes, keepdims=True)
+        if not empty.any():
+            return result
+        kept, tape = (set(self.faults), set(self.maybe), self.choice_doubt), len(self.tape)
+        odd = np.zeros((), bool)
+        for factor in free_factors(body, bound):
+            v = bounds.as_float(self.eval(factor, Mask(np.ones((), bool))))
+            odd = odd | ~np.isfinite(v.v) | np.isinf(v.e)
+        self.faults, self.maybe, self.choice_doubt = kept
+        del self.tape[tape:]
+        return Float(result.v, np.where(empty & odd, np.inf, result.e))
 
     def reduced(self, kind, value, inner, axes, full, mask):
         on, sure, may = (np.broadcast_to(m, np.broadcast_shapes(m.shape, full)) for m in inner.three())
@@ -490,9 +510,17 @@ class Evaluator:
         copies = max(old.v.shape[0], value.v.shape[0])
         v = np.array(np.broadcast_to(old.v, (copies,) + old.v.shape[1:]))
         e = np.array(np.broadcast_to(old.e, (1,) + old.v.shape[1:]))
-        new = bounds.add(Float(v[at], e[at]), value)
+        new = bounds.add_terms(Float(v[at], e[at]), value, self.terms(q.value))
         v[at], e[at] = np.where(exists, new.v, v[at]), np.where(exists, new.e, e[at])
         return Float(v, e)
+
+    def terms(self, e):
+        """How many terms the largest sum of an expression has, at most."""
+        most = 0
+        for x in walk(e):
+            if x.kind == "reduce" and x.data[0] == "sum":
+                most = max(most, int(np.prod([self.extent(space) for _, space in x.data[1]])))
+        return most
 
     def scatter(self, q, value, mask, full):
         old = self.tensors[q.name]
@@ -601,6 +629,12 @@ class Evaluator:
         flat = np.where(bad, -1, ids.v)[0]
         self.routes[q.name] = Route(flat, groups, self.extent(name),
                                     self.extent(group.extent) if group.kind == "capacity" else None)
+
+
+def free_factors(e, bound):
+    if e.kind == "op" and e.data in ("*", "/", "neg"):
+        return [f for a in e.args for f in free_factors(a, bound)]
+    return [] if any(x.kind == "index" and x.data in bound for x in walk(e)) else [e]
 
 
 def conjuncts(c):

@@ -7,19 +7,20 @@ from expressions import real
 def add_route(m):
     """A route for the kernel: a parameter, or made here from ids."""
     rng = m.rng
-    m.group = rng.choice(["R", "R", "P"])
-    m.route = "rt"
+    group = rng.choice(["R", "R", "P"])
     way = rng.random()
     if way < 0.5:
-        m.params.append(Param("in", "rt", "route", ("T", "K", m.group)))
+        m.params.append(Param("in", "rt", "route", ("T", "K", group)))
+        m.group, m.route = group, "rt"
         return
     if way < 0.75:
         ids = m.param("in", "i32", ["T", "K"], "id", into="E-1")
     else:
         ids = top(m, "T", "K", "E")
     if way < 0.6 or way > 0.95:
-        m.params.append(Param("out", "rt", "route", ("T", "K", m.group)))
-    m.equations.append(Equation("rt", (ids, m.group), (), "route", None))
+        m.params.append(Param("out", "rt", "route", ("T", "K", group)))
+    m.equations.append(Equation("rt", (ids, group), (), "route", None))
+    m.group, m.route = group, "rt"
 
 
 def top(m, rows=None, k=None, e=None):
