@@ -5,21 +5,22 @@
 
 static int64_t at_least_one(int64_t n) { return n > 0 ? n : 1; }
 
+/* Rows and choices are numbered by int32_t. */
+static int is_size(int64_t n) { return n >= 0 && n <= INT32_MAX; }
+
 static int allocate_arrays(moe_route *r)
 {
-    int64_t slots;
-    if (__builtin_mul_overflow(r->tokens, r->choices, &slots))
-        return 0;
     r->start = calloc((size_t)r->groups + 1, sizeof *r->start);
     r->count = calloc((size_t)at_least_one(r->groups), sizeof *r->count);
     r->slot_of = calloc((size_t)at_least_one(r->rows), sizeof *r->slot_of);
-    r->row_of = calloc((size_t)at_least_one(slots), sizeof *r->row_of);
+    r->row_of = calloc((size_t)at_least_one(r->tokens * r->choices), sizeof *r->row_of);
     return r->start && r->count && r->slot_of && r->row_of;
 }
 
 moe_route *moe_route_new(int64_t tokens, int64_t choices, int64_t groups, int64_t rows)
 {
-    if (tokens < 0 || choices < 0 || groups < 0 || rows < 0)
+    if (!is_size(tokens) || !is_size(choices) || !is_size(groups) || !is_size(rows) ||
+        !is_size(tokens * choices))
         return NULL;
     moe_route *r = calloc(1, sizeof *r);
     if (!r)

@@ -55,7 +55,8 @@ const char *moe_status_text(int status);
 /* The text of the last failure, "" when there was none. */
 const char *moe_ctx_message(const moe_ctx *ctx);
 
-/* A route with its arrays, zeroed: tokens, choices, groups, rows as in moe_route. NULL when memory is exhausted. */
+/* A route with its arrays, zeroed: tokens, choices, groups, rows as in moe_route. NULL when memory is exhausted, or a size
+ * (or tokens * choices) is negative or beyond 2^31 - 1. */
 moe_route *moe_route_new(int64_t tokens, int64_t choices, int64_t groups, int64_t rows);
 void moe_route_free(moe_route *route);
 

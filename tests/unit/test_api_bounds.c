@@ -357,6 +357,7 @@ static void contexts_and_routes(void **state)
                                      {1, 1, -1, 1},
                                      {1, 1, 1, -1},
                                      {INT64_MAX, INT64_MAX, 1, 1},
+                                     {INT32_MAX, 2, 1, 1},
                                      {1, 1, INT64_MAX, 1},
                                      {1, 1, 1, INT64_MAX},
                                      {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN}};
