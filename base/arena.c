@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Note [Poison]. The address sanitizer knows malloc's blocks, not what an arena cuts them into. So there each allocation
- * is followed by bytes that nobody may touch, and neither may the old memory of a vector that grew and what was released
- * be touched. */
+ * is followed by bytes that nobody may touch, nor may anybody touch what was released, or the old memory of a vector that
+ * grew: pointers into it miss what is written into the new one. */
 #ifdef __SANITIZE_ADDRESS__
 #define MOEC_POISON 1
 #elif defined(__has_feature)
@@ -159,6 +159,8 @@ void *arena_grow(Arena *a, void *old, size_t old_bytes, size_t new_bytes)
     }
     return fresh;
 }
+
+void arena_regain(void *old, size_t old_bytes) { unpoison(old, old_bytes); }
 
 char *arena_strndup(Arena *a, const char *text, size_t length)
 {

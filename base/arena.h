@@ -42,6 +42,8 @@ typedef struct ArenaMark {
 } ArenaMark;
 ArenaMark arena_mark(const Arena *a);
 void arena_release(Arena *a, ArenaMark mark);
+/* The old memory of arena_grow() is nobody's, until the new one is released and somebody goes back to it. */
+void arena_regain(void *old, size_t old_bytes);
 
 /* Leaves to the landing place (aborts when there is none), with a text for arena_message(). */
 _Noreturn void arena_escape(Arena *a, Escape kind, const char *format, ...)

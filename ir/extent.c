@@ -140,6 +140,7 @@ void ext_release(Module *m, ExtentMark mark)
     m->extents.len = mark.len;
     m->extents.cap = mark.cap;
     arena_release(m->arena, mark.arena);
+    arena_regain(mark.at, sizeof *mark.at * mark.cap);
 }
 
 Extent ext_const(Module *m, int64_t value)
