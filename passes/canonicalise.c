@@ -70,7 +70,7 @@ static void canon_equation(Kernel *k, Equation *q)
     if (c.kind == EQ_ASSIGN && c.rhs != NONE)
         c.rhs = x_as(k, c.rhs, (Type)x_at(k, q->rhs)->type);
     if (c.guard != NONE) {
-        Conjuncts guard = canon_conjuncts(k, settled(k, c.guard));
+        Conjuncts guard = canon_conjuncts(k, settled(k, c.guard), NONE);
         c.guard = canon_and(k, c.loc, guard.list, guard.n);
         c.dead = guard.never;
     }

@@ -25,7 +25,7 @@ typedef struct Conjuncts {
     uint32_t n;
     int never; /* known not to hold */
 } Conjuncts;
-Conjuncts canon_conjuncts(Kernel *k, ExprId condition /* or NONE */);
+Conjuncts canon_conjuncts(Kernel *k, ExprId condition /* or NONE */, ExprId body /* what it guards, or NONE */);
 ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n); /* NONE when empty */
 ExprId canon_if(Kernel *k, ExprId e);
 

@@ -33,22 +33,52 @@ static int known(Kernel *k, ExprId c, ExprId guard)
     return op == OP_eq ? equal - apart : apart - equal;
 }
 
-/* A conjunct that never holds stays, as the last one: those after it are not evaluated, and the list means the same
- * to whoever does not look at `never`. */
-static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
+static int has_conjunct(const Conjuncts *c, ExprId e)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (c->list[i] == e)
-            return;
-    int truth = known(k, e, canon_and(k, (Loc){0}, c->list, c->n));
-    if (c->never || truth > 0)
+            return 1;
+    return 0;
+}
+
+/* What is known to hold is left out. A conjunct that never holds stays, as the last one: those after it are not evaluated,
+ * and the list means the same to whoever does not look at `never`. */
+static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
+{
+    if (c->never || has_conjunct(c, e))
         return;
+    int truth = known(k, e, canon_and(k, (Loc){0}, c->list, c->n));
     c->never = truth < 0;
-    c->list[c->n++] = e;
+    if (truth <= 0)
+        c->list[c->n++] = e;
+}
+
+static int names_any(const Kernel *k, ExprId e, const Affine *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (x_uses_index(k, e, s->index[i]))
+            return 1;
+    return 0;
+}
+
+/* The language (section 4) wants a guard that names an index of each affine subscript that is not known to be inside. Is e
+ * that guard for one in `body`, which `others` stand before? */
+static int is_only_guard(Kernel *k, ExprId e, ExprId others, ExprId body)
+{
+    Affine s;
+    each_below (n, k, body, EVERYWHERE)
+        for (uint32_t a = 0; x_at(k, *n)->kind == X_LOAD && a < x_at(k, *n)->nargs; a++) {
+            ExprId at = x_arg(k, *n, a);
+            Axis axis = k->tensors.at[x_at(k, *n)->sym].axes[a];
+            if (x_at(k, at)->kind != X_INDEX && x_affine(k, at, &s) && names_any(k, e, &s) &&
+                !names_any(k, others, &s) && ir_prove_range(k, at, axis, others) != PROOF_INSIDE)
+                return 1;
+        }
+    return 0;
 }
 
 /* Conjuncts that do not load come first: they cost nothing and guard the others. */
-Conjuncts canon_conjuncts(Kernel *k, ExprId condition)
+Conjuncts canon_conjuncts(Kernel *k, ExprId condition, ExprId body)
 {
     Conjuncts c = {.n = 0};
     ExprId list[CONJUNCTS_MAX];
@@ -57,6 +87,10 @@ Conjuncts canon_conjuncts(Kernel *k, ExprId condition)
         for (uint32_t i = 0; i < n; i++)
             if (x_loads_any(k, list[i]) == loads)
                 add_conjunct(k, &c, list[i]);
+    for (uint32_t i = 0; body != NONE && !c.never && i < n; i++)
+        if (!has_conjunct(&c, list[i]) &&
+            is_only_guard(k, list[i], canon_and(k, (Loc){0}, c.list, c.n), body))
+            c.list[c.n++] = list[i];
     return c;
 }
 
@@ -65,7 +99,7 @@ ExprId canon_if(Kernel *k, ExprId e)
     Loc loc = x_at(k, e)->loc;
     Type type = (Type)x_at(k, e)->type;
     ExprId then = x_arg(k, e, 1), otherwise = x_arg(k, e, 2);
-    Conjuncts c = canon_conjuncts(k, x_arg(k, e, 0));
+    Conjuncts c = canon_conjuncts(k, x_arg(k, e, 0), then);
     if (c.never)
         return x_as(k, otherwise, type);
     if (c.n == 0)

@@ -49,7 +49,7 @@ static void substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprI
     r->body = canon_expr(k, x_substitute(k, r->body, from, to, n));
     if (where != NONE)
         where = canon_expr(k, where);
-    r->where = canon_conjuncts(k, where);
+    r->where = canon_conjuncts(k, where, r->body);
     r->where.never |= never;
 }
 

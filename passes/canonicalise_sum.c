@@ -9,7 +9,7 @@ static Reduction reduction_of(Kernel *k, ExprId e)
     for (uint32_t i = 0; i < r.nbound; i++)
         r.bound[i] = x_bound(k, e, i);
     r.body = x_arg(k, e, 0);
-    r.where = canon_conjuncts(k, x_condition(k, e));
+    r.where = canon_conjuncts(k, x_condition(k, e), r.body);
     return r;
 }
 
@@ -34,8 +34,9 @@ static int body_guard(Kernel *k, Reduction *r)
     if (r->kind != RED_SUM || x_at(k, r->body)->kind != X_IF || !canon_is_zero(k, x_arg(k, r->body, 2)))
         return 0;
     ExprId where = canon_and(k, r->loc, r->where.list, r->where.n);
-    r->where = canon_conjuncts(k, x_and(k, r->loc, where, x_arg(k, r->body, 0)));
-    r->body = x_arg(k, r->body, 1);
+    ExprId term = x_arg(k, r->body, 1);
+    r->where = canon_conjuncts(k, x_and(k, r->loc, where, x_arg(k, r->body, 0)), term);
+    r->body = term;
     return 1;
 }
 
