@@ -103,7 +103,7 @@ static const int32_t *choose(void *user, Name ids, int64_t tokens, int64_t k, in
 {
     ReportCall *call = user;
     CheckCase *c = call->c;
-    double *choices = arena_array(c->arena, double, tokens * k + 1);
+    double *choices = arena_array(c->arena, double, tokens *k + 1);
     check_choices(c, tokens, k, n, choices);
     Drawn d = {ids, as_i32(c, choices, tokens * k), tokens * k};
     vec_push(c->arena, &call->drawn, d);
@@ -222,8 +222,8 @@ static void put_groups(const ReportCall *call, Text *out)
     }
 }
 
-/* The trace of a large call is larger than any compilation. */
-static const size_t TRACE_BYTES = (size_t)16 << 30;
+/* The trace of a large call, sampled (emulator/sample.c), and what the model knows of caches. */
+static const size_t TRACE_BYTES = (size_t)4 << 30;
 
 typedef struct ReportWork {
     Check *check;

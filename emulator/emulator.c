@@ -107,6 +107,8 @@ static LaunchTrace *current(Emulator *e) { return &e->trace.launches.at[e->trace
 static void end_launch(Emulator *e)
 {
     LaunchTrace *t = e->trace.launches.len ? current(e) : NULL;
+    if (t)
+        sample_end(e);
     if (t && t->place != ON_CORES && e->items < t->ncores)
         t->ncores = (uint32_t)e->items;
 }
@@ -126,16 +128,17 @@ static void begin_launch(Emulator *e, StmtId launch)
         t.place = computes(e, first) ? ON_CORES : ON_HOST;
     if (t.place == ON_CORES)
         t.ncores = (uint32_t)e->machine->cores.cube;
-    e->given = arena_array(e->a, int64_t, t.ncores);
     if (t.place == ON_CUBE)
         t.ncores = (uint32_t)e->machine->cores.cube;
     if (t.place == ON_VECTOR)
         t.ncores = (uint32_t)e->machine->cores.vector;
+    e->given = arena_array(e->a, int64_t, t.ncores);
     t.ops = arena_array(e->a, Ops, t.ncores);
     t.items = arena_array(e->a, int64_t, t.ncores);
     vec_push(e->a, &e->trace.launches, t);
     e->launch = launch;
     e->items = 0;
+    sample_launch(e);
     *e->flags = (struct Flags){0};
     if (e->check)
         checker_launch(e->check, launch, t.ncores);
@@ -150,7 +153,7 @@ static uint32_t free_core(const Emulator *e, uint32_t ncores)
     return best;
 }
 
-/* Items go to the cores of an NPU in turn. */
+/* Items go to the cores of an NPU in turn. Does this one run? */
 static int begin_item(Emulator *e, StmtId launch)
 {
     if (e->launch != launch)
@@ -161,20 +164,19 @@ static int begin_item(Emulator *e, StmtId launch)
     t->items[e->core]++;
     if (e->check)
         checker_item(e->check, e->core, e->items);
+    int looks = sample_item(e);
     e->items++;
-    return 1;
+    return looks;
 }
 
 Op *emulator_op(Emulator *e, StmtId id, Unit unit)
 {
-    Ops *ops = &current(e)->ops[e->core];
     Op op = {.kind = emulator_stmt(e, id)->kind,
              .unit = (uint8_t)unit,
              .path = PATH_COUNT,
              .sub = (uint8_t)e->sub,
              .stmt = id};
-    vec_push(e->a, ops, op);
-    return &ops->at[ops->len - 1];
+    return sample_op(e, op);
 }
 
 /* ---- moves ---- */

@@ -55,7 +55,20 @@ typedef struct LaunchTrace {
     uint32_t ncores; /* that are started: cube cores, vector cores, those of a CPU, or 1 */
     Ops *ops;        /* by core */
     int64_t *items;  /* by core: how many it was given */
+    /* Note [Sampling] in sample.c: how many items' operations there are, and what these stand for; 0: all. */
+    int64_t looked_at;
+    double time_scale, work_scale;
 } LaunchTrace;
+
+static inline int64_t launch_items(const LaunchTrace *l)
+{
+    int64_t n = 0;
+    for (uint32_t c = 0; c < l->ncores; c++)
+        n += l->items[c];
+    return n;
+}
+
+static inline int launch_is_sampled(const LaunchTrace *l) { return l->time_scale > 1 || l->work_scale > 1; }
 
 typedef struct Trace {
     Arena *arena;
@@ -78,8 +91,8 @@ typedef struct Chooser {
 typedef struct Emulator Emulator;
 /* k: a plan in its compiled form, see passes/expand.c, or code for a CPU that has the instructions of `isa`. Everything is
  * allocated in a. chooser: of mode model, else NULL. */
-Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *k, const int64_t *dims, EmulateMode mode,
-                       const Chooser *chooser);
+Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *k, const int64_t *dims,
+                       EmulateMode mode, const Chooser *chooser);
 void emulator_free(Emulator *e); /* the on-chip buffers */
 /* What BackendListener of backend/backend.h calls. */
 int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values);

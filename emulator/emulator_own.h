@@ -34,11 +34,17 @@ struct Emulator {
     const Chooser *chooser;
     Found *found; /* by StmtId */
     struct Flags *flags;
+    struct Sample *sample;
     int64_t *given; /* of a CPU, by core: how much it has had to do in this launch */
     int turned;     /* of a CPU: what was read last lies the other way round than it is asked for */
 };
 
 static inline const Stmt *emulator_stmt(const Emulator *e, StmtId id) { return &e->k->tiles->stmts.at[id]; }
+/* sample.c: a launch begins; is this item looked at?; where an operation is noted; the launch ends. */
+void sample_launch(Emulator *e);
+int sample_item(Emulator *e);
+Op *sample_op(Emulator *e, Op op);
+void sample_end(Emulator *e);
 Op *emulator_op(Emulator *e, StmtId id, Unit unit); /* a new one of the core that does the item */
 /* The runs of contiguous elements of a box in rows whose elements stand `down` and `right` apart: the op's a, b, c. */
 void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t down, int64_t right);

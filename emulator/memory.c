@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { TABLE_BITS = 14 };                 /* lines of a table */
+enum { TABLE_BITS = 10 };                 /* lines of a table */
 enum { PLACE_BITS = 40, LINE_BITS = 34 }; /* bytes and lines of a tensor */
 
 typedef struct Line {
@@ -13,6 +13,7 @@ typedef struct Line {
 
 typedef struct Table {
     uint64_t number; /* of its first line >> TABLE_BITS */
+    uint64_t used;   /* the latest Line.used */
     Line *lines;
 } Table;
 
@@ -23,6 +24,7 @@ typedef struct Cache {
     /* Tables by hash of their number: open addressing. `last` is the one of the access before. */
     Table *tables, *last;
     uint32_t ntables, used;
+    Vec(Line *) spare; /* lines of tables that went, all zeros */
 } Cache;
 
 struct Memory {
@@ -40,8 +42,7 @@ struct Memory {
 static Cache cache_new(Arena *a, int64_t lines)
 {
     enum { TABLES = 64 };
-    return (Cache){
-        .arena = a, .capacity = lines, .tables = arena_array(a, Table, TABLES), .ntables = TABLES};
+    return (Cache){.arena = a, .capacity = lines, .tables = arena_array(a, Table, TABLES), .ntables = TABLES};
 }
 
 Memory *memory_new(Arena *a, const Machine *machine)
@@ -57,7 +58,8 @@ Memory *memory_new(Arena *a, const Machine *machine)
     m->own = arena_array(a, Cache, machine->cores.cube);
     for (int64_t i = 0; i < machine->cores.cube; i++)
         m->own[i] = cache_new(a, machine->caches.l2 / m->line);
-    m->per_span = (int64_t)((double)machine->memory.gm_rate * 1000 * MEMORY_SPAN / (double)machine->clock.core) + 1;
+    m->per_span =
+        (int64_t)((double)machine->memory.gm_rate * 1000 * MEMORY_SPAN / (double)machine->clock.core) + 1;
     return m;
 }
 
@@ -77,15 +79,35 @@ static Table *find_table(const Cache *c, uint64_t number)
     return &c->tables[i];
 }
 
-static void grow_tables(Cache *c)
+/* Is a line that was last used then gone from the cache? */
+static int is_gone(const Cache *c, uint64_t used)
+{
+    return !used || used - 1 + (uint64_t)c->capacity <= c->come;
+}
+
+/* Tables whose lines are all gone go too: what has been read once is not kept for ever. */
+static void make_room(Cache *c)
 {
     Table *old = c->tables;
-    uint32_t n = c->ntables;
-    c->ntables *= 2;
-    c->tables = arena_array(c->arena, Table, c->ntables);
+    uint32_t n = c->ntables, left = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (old[i].lines)
+        left += old[i].lines && !is_gone(c, old[i].used);
+    if (left * 4 > n)
+        c->ntables *= 2;
+    c->tables = arena_array(c->arena, Table, c->ntables);
+    c->used = left;
+    for (uint32_t i = 0; i < n; i++)
+        if (old[i].lines && is_gone(c, old[i].used)) {
+            memset(old[i].lines, 0, sizeof(Line) << TABLE_BITS);
+            vec_push(c->arena, &c->spare, old[i].lines);
+        } else if (old[i].lines) {
             *find_table(c, old[i].number) = old[i];
+        }
+}
+
+static Line *new_lines(Cache *c)
+{
+    return c->spare.len ? c->spare.at[--c->spare.len] : arena_array(c->arena, Line, 1 << TABLE_BITS);
 }
 
 static Line *line_at(Cache *c, uint64_t number)
@@ -93,10 +115,10 @@ static Line *line_at(Cache *c, uint64_t number)
     uint64_t of = number >> TABLE_BITS;
     if (!c->last || c->last->number != of) {
         if (c->used * 2 > c->ntables)
-            grow_tables(c);
+            make_room(c);
         c->last = find_table(c, of);
         if (!c->last->lines) {
-            *c->last = (Table){.number = of, .lines = arena_array(c->arena, Line, 1 << TABLE_BITS)};
+            *c->last = (Table){.number = of, .lines = new_lines(c)};
             c->used++;
         }
     }
@@ -107,7 +129,7 @@ static Line *line_at(Cache *c, uint64_t number)
 static int use_line(Cache *c, uint64_t number, uint32_t mask, int write)
 {
     Line *l = line_at(c, number);
-    if (!l->used || l->used - 1 + (uint64_t)c->capacity <= c->come) {
+    if (is_gone(c, l->used)) {
         *l = (Line){0};
         c->come++;
     }
@@ -115,12 +137,13 @@ static int use_line(Cache *c, uint64_t number, uint32_t mask, int write)
     int missing = __builtin_popcount(mask & ~*have);
     *have |= mask;
     l->valid |= mask;
-    l->used = c->come + 1;
+    l->used = c->last->used = c->come + 1;
     return missing;
 }
 
 typedef struct Used {
-    int64_t sectors, shared, missing; /* of all runs; that were not in the core's own cache; nor in the shared one */
+    int64_t sectors, shared,
+        missing; /* of all runs; that were not in the core's own cache; nor in the shared one */
     int64_t jumps;
 } Used;
 
@@ -185,7 +208,8 @@ Flow memory_move(Memory *m, int64_t at, const Run *run)
     }
     for (int64_t i = 0, at_byte = begin; i < runs && bytes > 0; i++, at_byte += run->apart)
         use_run(m, run, at_byte > 0 ? at_byte : 0, bytes, &u);
-    int64_t missing = u.missing * m->sector, shared = u.shared * m->sector, own = u.sectors * m->sector - shared;
+    int64_t missing = u.missing * m->sector, shared = u.shared * m->sector,
+            own = u.sectors * m->sector - shared;
     int64_t slow = run->write || run->alone > run->rate ? run->rate : run->alone;
     int64_t alone = (own ? own / run->own_rate : 0) + (shared - missing) / run->rate + missing / slow;
     int64_t taken = missing + u.jumps * m->jump;

@@ -124,12 +124,14 @@ static double flops(const Simulated *s)
 const char *report_error(const Simulated *s, Arena *a)
 {
     if (is_cpu(s))
-        return arena_printf(a,
-                            "a model, not a measurement: it puts schedules of a product in order (docs/npu.md says how "
-                            "well), and is known to be off by up to %d %% for them, unknown for the rest; checks, routes "
-                            "and sorts are not timed",
-                            SIMULATE_CPU_ERROR);
-    return "a model, not a measurement; what runs on the host is not timed. Factors between the model and published times, "
+        return arena_printf(
+            a,
+            "a model, not a measurement: it puts schedules of a product in order (docs/npu.md says how "
+            "well), and is known to be off by up to %d %% for them, unknown for the rest; checks, routes "
+            "and sorts are not timed",
+            SIMULATE_CPU_ERROR);
+    return "a model, not a measurement; what runs on the host is not timed. Factors between the model and "
+           "published times, "
            "in the median and at most (docs/accuracy.md):"
 #define ACCURACY(class, times, median, worst) "\n  " #median ", " #worst " of " #times ": " class
 #include "emulator/accuracy.def"
@@ -162,7 +164,8 @@ static void put_launches(const Simulated *s, Text *out)
         }
         text_add(out, "%9.1f %5.1f%% %5.1f%%  %s\n", us(s, l->end - from),
                  s->cycles ? 100 * (double)(l->end - from) / (double)s->cycles : 0,
-                 100 * cube_use(s, l->cube_steps, l->end - from), bound_text(s->trace->machine, l, out->arena));
+                 100 * cube_use(s, l->cube_steps, l->end - from),
+                 bound_text(s->trace->machine, l, out->arena));
     }
 }
 
@@ -242,6 +245,19 @@ static void put_balance(const Simulated *s, Text *out)
     }
 }
 
+/* Launches that were not looked at whole. */
+static void put_sampled(const Simulated *s, Text *out)
+{
+    for (uint32_t i = 0; i < s->trace->launches.len; i++) {
+        const LaunchTrace *t = &s->trace->launches.at[i];
+        if (launch_is_sampled(t))
+            text_add(out,
+                     "\n%s is a large launch: %lld of its %lld items were looked at, and its times and bytes "
+                     "scaled\n",
+                     launch_name(s, i, out->arena), (long long)t->looked_at, (long long)launch_items(t));
+    }
+}
+
 void report_text(const Simulated *s, Text *out)
 {
     put_head(s, out);
@@ -249,4 +265,5 @@ void report_text(const Simulated *s, Text *out)
     put_units(s, out);
     (is_cpu(s) ? put_levels : put_bytes)(s, out);
     put_balance(s, out);
+    put_sampled(s, out);
 }

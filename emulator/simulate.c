@@ -343,11 +343,29 @@ static void check_peak(const Simulation *s)
     double cycles = (double)(o->end - o->begin), cores = (double)m->cores.cube;
     double bytes = (double)m->memory.gm_rate * 1000 / (double)m->clock.core * (cycles + 2 * MEMORY_SPAN);
     if ((double)o->cube_steps > cycles * cores)
-        BUG(s->arena, "the model has %lld steps of products in %.0f cycles of %.0f cores", (long long)o->cube_steps, cycles,
-            cores);
+        BUG(s->arena, "the model has %lld steps of products in %.0f cycles of %.0f cores",
+            (long long)o->cube_steps, cycles, cores);
     if ((double)o->memory_bytes > bytes)
-        BUG(s->arena, "the model moves %lld bytes of memory in %.0f cycles, which have %.0f", (long long)o->memory_bytes, cycles,
-            bytes);
+        BUG(s->arena, "the model moves %lld bytes of memory in %.0f cycles, which have %.0f",
+            (long long)o->memory_bytes, cycles, bytes);
+}
+
+/* What was looked at stands for all items of the launch: Note [Sampling] in sample.c. */
+static void scale(const LaunchTrace *l, SimulatedLaunch *out)
+{
+    if (!launch_is_sampled(l))
+        return;
+    double by = l->work_scale;
+    int64_t *sums[] = {&out->memory_bytes, &out->own_bytes, &out->shared_bytes, &out->cube_steps};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        *sums[i] = (int64_t)(by * (double)*sums[i]);
+    for (Path p = 0; p < PATH_COUNT; p++)
+        out->bytes[p] = (int64_t)(by * (double)out->bytes[p]);
+    for (Unit u = 0; u < UNIT_COUNT; u++)
+        out->busy[u] = (int64_t)(by * (double)out->busy[u]);
+    for (uint32_t c = 0; c < l->ncores; c++)
+        out->cycles[c] = (int64_t)(l->time_scale * (double)out->cycles[c]);
+    out->end = out->begin + (int64_t)(l->time_scale * (double)(out->end - out->begin));
 }
 
 static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch *out, int64_t from)
@@ -387,6 +405,7 @@ static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch
     }
     sum_up(s, l, cores, from);
     check_peak(s);
+    scale(l, out);
 }
 
 Simulated *simulate(Arena *a, const Trace *trace)

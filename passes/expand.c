@@ -419,7 +419,7 @@ static void expand_items(Expander *x, StmtId launch, StmtId first)
         expand_items(x, launch, child);
         return;
     }
-    expand_tell(x, launch, NULL, 0);
+    expand_open_event(x, launch, NULL, 0); /* an item that the model does not look at does nothing */
     if (pass_npu(x->l.c))
         expand_list(x, first);
     for (StmtId id = pass_npu(x->l.c) ? (StmtId)NONE : first; id != NONE; id = at(x, id).next)

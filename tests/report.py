@@ -216,6 +216,22 @@ def check_forced(moec, scratch):
     return check_text(texts[""]) + [f"MOE_ISA={isa}: {text[:200]}" for isa, text in texts.items() if text != texts[""]]
 
 
+def check_sampled(moec, scratch):
+    """Of large launches some items are looked at, and stand for all: what is quadratic in S still is."""
+    wrong = []
+    for machine in ("ascend910b2", "host"):
+        us = []
+        for s in (2048, 8192):
+            text = subprocess.run([moec, "report", "examples/attention.moe", "attention", "--machine", machine, "--threads", "2",
+                                   "--sizes", f"B=1,N=8,D=128,S={s}"], check=True, stdout=subprocess.PIPE).stdout.decode()
+            us.append(float(re.search(r": ([0-9.]+) us", text).group(1)))
+        if "items were looked at" not in text:
+            wrong.append(f"{machine}: nothing is sampled at S=8192")
+        if not 14 < us[1] / us[0] < 18:
+            wrong.append(f"{machine}: {us[1] / us[0]:.1f} times as long for four times the positions")
+    return wrong
+
+
 def main():
     moec = os.path.abspath(sys.argv[1])
     failed = 0
@@ -231,7 +247,7 @@ def main():
             print(f"{'FAILED' if wrong else 'ok'}  {path} {machine} {sizes}", *wrong, sep="\n    ")
         for what, check in (("fused against unfused", check_gradient), ("choices by the routing", check_choices),
                             ("this CPU", check_host), ("no model beats its machine", check_peak),
-                            ("a forced instruction set", check_forced)):
+                            ("a forced instruction set", check_forced), ("large launches", check_sampled)):
             wrong = check(moec, scratch)
             failed += bool(wrong)
             print(f"{'FAILED' if wrong else 'ok'}  {what}", *wrong, sep="\n    ")
