@@ -26,7 +26,7 @@ typedef struct Shape {
     Sweep *s;
     Kernel *k;
     Tensor lhs;
-    ExprId root;
+    ExprId root; /* the value that the equation assigns, or NONE */
     Vec(Equation) out;
 } Shape;
 
@@ -312,7 +312,7 @@ static void shape_equation(Sweep *s, Shape *h, Equation q)
             vec_push(s->arena, &p.index, q.bound);
         p.nlhs = p.index.len;
         h->lhs = k->tensors.at[q.lhs];
-        h->root = q.rhs;
+        h->root = q.kind == EQ_ASSIGN ? q.rhs : (ExprId)NONE; /* `top` is more than its value */
         q.rhs = shape(h, &p, q.rhs, q.kind == EQ_ASSIGN);
         derive_adjoint(s, q.lhs)->varied |= derive_varied(s, q.rhs);
     }
