@@ -184,6 +184,69 @@ static void need_group_tables(Lower *l, ExprId e)
             make_group_table(l, x_at(l->k, *n)->sym);
 }
 
+/* ---- keys that are not asked for everywhere ----
+ *
+ * A sort computes the keys of all elements, also of those that an `if` or `where` around the sum keeps from being asked for:
+ * there a subscript may be outside. Such an element is in no bucket. */
+
+static ExprId either(Kernel *k, ExprId a, ExprId b)
+{
+    return a == NONE || b == NONE ? (ExprId)NONE : x_op2(k, (Loc){0}, OP_or, a, b);
+}
+
+static ExprId negated(Kernel *k, ExprId c) { return x_op1(k, (Loc){0}, OP_not, c); }
+
+/* That place s of the axis exists, unless `known` says so. */
+static ExprId place_exists(Kernel *k, ExprId s, Axis axis, ExprId known)
+{
+    if (x_at(k, s)->kind == X_INDEX || ir_prove_range(k, s, axis, known) == PROOF_INSIDE)
+        return NONE;
+    ExprId end = x_extent(k, (Loc){0}, axis.extent);
+    return x_and(k, (Loc){0}, x_op2(k, (Loc){0}, OP_ge, s, x_int(k, (Loc){0}, 0)), x_op2(k, (Loc){0}, OP_lt, s, end));
+}
+
+/* The axis that argument a of node e is a place of; 0: none. */
+static int axis_of(const Kernel *k, ExprId e, uint32_t a, Axis *axis)
+{
+    const Expr *x = x_at(k, e);
+    if (x->kind == X_LOAD) {
+        *axis = k->tensors.at[x->sym].axes[a];
+        return 1;
+    }
+    if (x->kind != X_ROW && x->kind != X_TOKEN && x->kind != X_SLOT && x->kind != X_GROUP)
+        return 0;
+    const Route *r = &k->routes.at[x->sym];
+    axis->group = x->kind == X_ROW ? (GroupId)NONE : r->group;
+    axis->extent = x->kind != X_ROW ? k->module->groups.at[r->group].rows : a == 0 ? r->tokens : r->choices;
+    return 1;
+}
+
+/* What must hold so that e can be computed, beside `known`; NONE: nothing. */
+static ExprId can_compute(Kernel *k, ExprId e, ExprId known)
+{
+    const Expr *x = x_at(k, e);
+    Loc loc = {0};
+    if (x->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) {
+        ExprId c = x_arg(k, e, 0), not_c = negated(k, c), sides[2] = {c, not_c};
+        ExprId all = can_compute(k, c, known);
+        for (uint32_t a = 1; a < x_at(k, e)->nargs; a++) {
+            uint32_t side = x_is_op(k, e, OP_or) || a == 2;
+            ExprId then = can_compute(k, x_arg(k, e, a), x_and(k, loc, known, sides[side]));
+            all = x_and(k, loc, all, either(k, sides[!side], then));
+        }
+        return all;
+    }
+    ExprId all = NONE;
+    Axis axis;
+    for (uint32_t a = 0; a < x_at(k, e)->nargs; a++) {
+        ExprId s = x_arg(k, e, a);
+        all = x_and(k, loc, all, can_compute(k, s, known));
+        if (axis_of(k, e, a, &axis))
+            all = x_and(k, loc, all, place_exists(k, s, axis, known));
+    }
+    return all;
+}
+
 static void make_bucket(Lower *l, Bucket b)
 {
     need_group_tables(l, b.key);
@@ -203,7 +266,8 @@ static void make_bucket(Lower *l, Bucket b)
     Stmt s = tile_stmt(TILE_bucket, loc);
     s.buffer = b.order;
     s.second = b.first;
-    s.guard = x_and(k, loc, rows_exist(l, &b), b.guard == NONE ? (ExprId)NONE : lower_expr(l, b.guard));
+    ExprId guard = x_and(k, loc, b.guard, can_compute(k, b.key, b.guard));
+    s.guard = x_and(k, loc, rows_exist(l, &b), guard == NONE ? (ExprId)NONE : lower_expr(l, guard));
     s.value = lower_expr(l, b.key);
     s.limit = x_extent(k, loc, b.buckets);
     s.nbound = (uint8_t)b.nbound;
