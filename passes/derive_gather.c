@@ -85,13 +85,14 @@ static ExprId add_scaled(Kernel *k, Loc loc, ExprId from, ExprId e, Extent facto
     return x_op2(k, loc, negate ? OP_sub : OP_add, from, e);
 }
 
-/* target == f(i): i = target - rest for coefficient 1, rest - target for -1. */
+/* target == f(i): i = target - rest for coefficient 1, rest - target for -1. What is solved already is put in first: it may
+ * be in terms of i, too. */
 static int solve_affine(Solver *v, ExprId subscript, IndexId target)
 {
     Kernel *k = v->k;
     Module *m = k->module;
     Affine f;
-    if (!x_affine(k, subscript, &f))
+    if (!x_affine(k, solved(v, subscript), &f))
         return 0;
     for (uint32_t t = 0; t < f.n; t++) {
         uint32_t at = position(v, f.index[t]);

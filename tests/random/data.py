@@ -1,5 +1,6 @@
 """Sizes and inputs of a call, from a seed: awkward sizes, values on a coarse grid (whose sums and products are exact in
 f32, so that most comparisons are of bits), ties, and now and then what a kernel must refuse."""
+import re
 import zlib
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 import bounds
 from bounds import Float, Int
 from evaluate import Route, extent_of, shape_of
-from program import Expr, walk
+from program import Expr, kernel_text
 
 NUMPY = {"f32": np.float32, "bf16": np.uint16, "f16": np.uint16, "i32": np.int32}
 MOST_ELEMENTS = 60000
@@ -67,7 +68,7 @@ def elements(kernel, module, dims):
     return most
 
 
-def make_sizes(rng, kernel, module, scale=1):
+def make_sizes(rng, kernel, module, scale=1, faulty=False):
     dims = {}
     for d in module.dims:
         if d.constant >= 0:
@@ -81,7 +82,21 @@ def make_sizes(rng, kernel, module, scale=1):
         largest = max(dims, key=lambda d: dims[d])
         step = next(d.multiple for d in module.dims if d.name == largest)
         dims[largest] = dims[largest] // 2 // step * step
+    rules = [d for d in module.dims if d.multiple > 1 or d.most >= 0]
+    if faulty and rng.random() < 0.1:
+        d = rules[rng.integers(0, len(rules))]
+        dims[d.name] = d.most + 1 if d.most >= 0 else dims[d.name] + 1
     return {**constants, **dims}
+
+
+def breaks_rule(kernel, module, dims):
+    """Whether a dimension that the kernel mentions has a size that its rule forbids."""
+    words = set(re.findall(r"\w+", kernel_text(kernel)))
+    for g in module.groups:
+        if g.name in words:
+            words |= set(re.findall(r"\w+", g.groups + " " + g.extent))
+    return any(d.name in words and (dims[d.name] % d.multiple or 0 <= d.most < dims[d.name])
+               for d in module.dims if d.constant < 0)
 
 
 # ---- values ----
@@ -142,7 +157,8 @@ class Case:
     """Sizes and inputs of one call of one kernel."""
 
     def __init__(self, module, kernel, into, seed, scale=1, tame=False, dims=None):
-        self.dims = make_sizes(np.random.default_rng(seed), kernel, module, scale) if dims is None else dims
+        self.dims = make_sizes(np.random.default_rng(seed), kernel, module, scale, into["faulty"]) if dims is None else dims
+        self.breaks_rule = breaks_rule(kernel, module, self.dims)
         self.tensors, self.routes = {}, {}
         for p in kernel.params:
             rng = np.random.default_rng([seed, zlib.crc32(p.name.encode())])   # the other parameters change nothing

@@ -25,15 +25,20 @@ class Fault(Exception):
 
 
 class Mask:
-    """Where values are asked for: by the values (on), for certain (sure), perhaps (may)."""
+    """Where values are asked for: by the values (on), for certain (sure), perhaps (may). checked: under the same guards, but
+    whether or not there are any rows or terms: an index that does not vary with those may be checked all the same."""
 
-    def __init__(self, on, sure=None, may=None):
+    def __init__(self, on, sure=None, may=None, checked=None):
         self.on, self.sure, self.may = on, on if sure is None else sure, on if may is None else may
+        self.checked = on if checked is None else checked
 
     def under(self, c):
-        if c.d is bounds.NO and self.sure is self.on and self.may is self.on:
-            return Mask(self.on & c.v)
-        return Mask(self.on & c.v, self.sure & c.v & ~c.d, self.may & (c.v | c.d))
+        could = c.v | c.d
+        return Mask(self.on & c.v, self.sure & c.v & ~c.d, self.may & could, self.checked & could)
+
+    def among(self, v, d=bounds.NO):
+        """Only places that exist."""
+        return Mask(self.on & v, self.sure & v & ~d, self.may & (v | d), self.checked)
 
     def three(self):
         return self.on, self.sure, self.may
@@ -99,7 +104,7 @@ class Evaluator:
     # ---- faults ----
 
     def check(self, bad, mask, what, doubt=bounds.NO):
-        if not np.any(bad & mask.may):
+        if not np.any(bad & mask.checked):
             return
         if np.any(bad & mask.sure & ~doubt) and not self.faults:
             self.faults.add(what)
@@ -116,11 +121,11 @@ class Evaluator:
         axis = len(self.axes) + 1
         n = self.extent(space)
         self.axes[name] = (axis, n, space)
-        if n == 0:      # nothing is asked for, though what does not vary with the index may be checked
-            mask = mask.under(Cond(np.zeros((), bool), np.ones((), bool)))
+        if n == 0:
+            mask = mask.among(np.zeros((), bool))
         if self.module.group(space):
             exists = self.route_of(space).group_of >= 0
-            mask = mask.under(Cond(self.along(exists, axis)))
+            mask = mask.among(self.along(exists, axis))
         return mask
 
     def along(self, values, axis):
@@ -344,7 +349,7 @@ class Evaluator:
             if within is not None:
                 group = self.along(self.route_of(space).group_of, self.axes[name][0])
                 wanted = self.eval(within, inner)
-                inner = inner.under(Cond(group == wanted.v, wanted.d))
+                inner = inner.among(group == wanted.v, wanted.d)
         for need in self.needs(where) + self.needs(body):
             inner = inner.under(self.eval(need, inner))
         if where is not None:
@@ -356,18 +361,15 @@ class Evaluator:
             full[self.axes[name][0]] = self.axes[name][1]
         result = self.reduced(kind, value, inner, axes, tuple(full), mask)
         if kind == "sum" and result.kind == "float" and not self.replaying:
-            result = self.times_nothing(result, body, {name for name, _ in binds}, inner, axes, tuple(full))
+            result = self.factored(result, body, {name for name, _ in binds})
         for name, _ in binds:
             del self.axes[name]
         return result
 
-    def times_nothing(self, result, body, bound, inner, axes, full):
-        """Factors that are free of the reduced indices are applied to the result (section 5), so an empty sum is 0 times
-        them: not 0 when one is infinite or NaN. The page leaves open which are outside."""
-        on = np.broadcast_to(inner.on, np.broadcast_shapes(inner.on.shape, full))
-        empty = ~on.any(axes, keepdims=True)
-        if not empty.any():
-            return result
+    def factored(self, result, body, bound):
+        """Factors that are free of the reduced indices are applied to the result (section 5). It makes a difference when
+        one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves open which
+        expressions count as factors, so these are in doubt."""
         kept, tape = (set(self.faults), set(self.maybe), self.choice_doubt), len(self.tape)
         odd = np.zeros((), bool)
         for factor in free_factors(body, bound):
@@ -375,7 +377,7 @@ class Evaluator:
             odd = odd | ~np.isfinite(v.v) | np.isinf(v.e)
         self.faults, self.maybe, self.choice_doubt = kept
         del self.tape[tape:]
-        return Float(result.v, np.where(empty & odd, np.inf, result.e))
+        return Float(result.v, np.where(odd, np.inf, result.e)) if odd.any() else result
 
     def reduced(self, kind, value, inner, axes, full, mask):
         on, sure, may = (np.broadcast_to(m, np.broadcast_shapes(m.shape, full)) for m in inner.three())

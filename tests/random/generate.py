@@ -78,7 +78,8 @@ class Maker(Expressions):
         axes = [scope[n] for n in names]
         way = rng.random()
         elem = rng.choice(["f32", "f32", "f32", "bf16", "f16"])
-        wrapped = op(elem, value) if elem != "f32" or rng.random() < 0.1 else value
+        integer = is_int(value, self.tensors)      # a local would be one, too
+        wrapped = op(elem, value) if elem != "f32" or integer or rng.random() < 0.1 else value
         if way < 0.45 and out is None:
             name = self.new("u")
             self.tensors[name] = (elem, tuple(axes))
@@ -174,6 +175,20 @@ class Maker(Expressions):
                    and q.elem != "i32"]
         saves = tuple((n, rng.choice(["f32", "bf16"])) for n in rng.sample(locals_, min(len(locals_), rng.choice([0, 0, 1, 2]))))
         return Derive(tuple((n, rng.choice(["", " +="])) for n in wrt), saves, rng.random() < 0.7)
+
+
+def is_int(e, tensors):
+    """Whether an expression is an integer by section 4 of the page."""
+    if e.kind == "load":
+        return tensors[e.data][0] == "i32"
+    if e.kind == "op":
+        return e.data == "i32" or (e.data in ("+", "-", "*", "neg", "abs", "max2", "min2", "stop") and
+                                   all(is_int(a, tensors) for a in e.args))
+    if e.kind == "if":
+        return is_int(e.args[1], tensors) and is_int(e.args[2], tensors)
+    if e.kind == "reduce":
+        return is_int(e.args[0], tensors)
+    return e.kind in ("int", "dim", "index", "token", "slot", "row", "at")
 
 
 def walk_loads(e):

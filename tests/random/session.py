@@ -103,6 +103,8 @@ class Run:
         self.kernel, self.case_seed = kernel, case_seed
         self.case = Case(module, kernel, into, case_seed, scale, kernel.derive is not None, dims)
         self.expected = Evaluator(module, kernel, self.case.dims).run(self.case.values(), self.case.routes)
+        if self.case.breaks_rule:       # refused before anything else is looked at
+            self.expected.faults, self.expected.maybe = {"rule"}, set()
 
 
 def forward_params(kernel):

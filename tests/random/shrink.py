@@ -193,7 +193,7 @@ def shrink(tools, module, into, finding, seconds=60):
     """The smallest failure that is found in so many seconds."""
     kernel = module.kernel(finding.kernel)
     alone = replace(module, kernels=(kernel,))
-    dims = make_sizes(np.random.default_rng(finding.case_seed), kernel, module)
+    dims = make_sizes(np.random.default_rng(finding.case_seed), kernel, module, 1, into[kernel.name]["faulty"])
     end = time.monotonic() + seconds
     best = again(tools, Failure(alone, into, finding.setting, finding.case_seed, dims, finding), manner(finding))
     if not best:
