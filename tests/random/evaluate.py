@@ -10,7 +10,7 @@ import numpy as np
 
 import bounds
 from bounds import Cond, Float, Int
-from program import number, op as op_of, walk
+from program import Expr, number, op as op_of, walk
 
 ZERO_OF = number(0)
 AXES = 16
@@ -516,6 +516,14 @@ class Evaluator:
         v[at], e[at] = np.where(exists, new.v, v[at]), np.where(exists, new.e, e[at])
         return Float(v, e)
 
+    def spaces(self):
+        """All spaces that indices of the kernel's equations go over."""
+        out = {space for q in self.kernel.equations for _, space in q.spaces}
+        for q in self.kernel.equations:
+            for x in walk(q.value) if isinstance(q.value, Expr) else ():
+                out |= {space for _, space in x.data[1]} if x.kind == "reduce" else set()
+        return out
+
     def terms(self, e):
         """How many terms the largest sum of an expression has, at most."""
         most = 0
@@ -627,7 +635,8 @@ class Evaluator:
         if np.any(ids.d):
             self.void = True
         bad = (ids.v < -1) | (ids.v >= groups)
-        self.check(bad, Mask(np.ones((), bool)), "id")
+        used = np.array(self.kernel.param(q.name) is not None or name in self.spaces())
+        self.check(bad, Mask(np.ones((), bool)), "id", ~used)      # a route that nothing uses may be dropped
         flat = np.where(bad, -1, ids.v)[0]
         self.routes[q.name] = Route(flat, groups, self.extent(name),
                                     self.extent(group.extent) if group.kind == "capacity" else None)
