@@ -178,10 +178,9 @@ def run_all(tools, arena, library, source, made, seed, setting):
     return findings
 
 
-def printed(tools, module, seed):
-    """What the compiler prints is the language: equations after the front end, and derived kernels."""
-    source, out = module_text(module), []
-    path = tools.write(source)
+def unreadable(tools, module):
+    """Why what the compiler prints is not the language: equations after the front end, and derived kernels; or None."""
+    path = tools.write(module_text(module))
     for words in (["--emit=ir", path], ["grad", path]):
         if words[0] == "grad" and not any(k.derive for k in module.kernels):
             continue
@@ -192,8 +191,16 @@ def printed(tools, module, seed):
                 f.write(text)
             status, text = tools.run("check", again)
         if status:
-            out.append(Finding("printed", f"moec {words[0]}: exit {status}: {text[:1500]}", seed, "", None, 0, "compiler"))
-    return out
+            return f"moec {words[0]}: exit {status}: {text[:1500]}"
+    return None
+
+
+def printed(tools, module, seed):
+    """Findings of kernels whose printed form does not compile."""
+    if not unreadable(tools, module):
+        return []
+    alone = [(k.name, unreadable(tools, replace(module, kernels=(k,)))) for k in module.kernels]
+    return [Finding("printed", text, seed, name, Setting(), 0, "compiler") for name, text in alone if text]
 
 
 def emulated(tools, module, into, seed, machine):

@@ -1,12 +1,13 @@
 """Makes a failing program small: one kernel, then fewer equations, smaller expressions, smaller sizes, as long as it
 fails in the same manner (kind of finding, by interpreter or compiled code). Whatever the front end refuses is no step."""
+import re
 import time
 from dataclasses import replace
 
 import session
 from compare import Count
 from data import make_sizes
-from program import Expr, Param, index, load, module_text, number, walk
+from program import Expr, Param, kernel_text, module_text, number, walk
 
 import numpy as np
 
@@ -33,7 +34,8 @@ class Failure:
 
 
 def manner(f):
-    return f.kind, "interpreter" in f.who, f.who.split(",")[0].rpartition("_")[2] in ("fwd", "bwd")
+    what = re.search(r"E\d{4}|pass \w+ broke", f.text) if f.who == "compiler" else None
+    return f.kind, "interpreter" in f.who, f.who.split(",")[0].rpartition("_")[2] in ("fwd", "bwd"), what and what.group()
 
 
 def tidy(kernel):
@@ -182,7 +184,8 @@ def again(tools, f, wanted):
         module, refused, error = session.without_refused(tools, f.module)
         if (error or refused or not module.kernels) and wanted[0] != "check":
             return None
-        found = session.test_module(tools, module, f.into, 0, f.setting, [f.case_seed], Count(), dims=f.dims)
+        found = session.printed(tools, module, 0) if wanted[0] == "printed" else \
+            session.test_module(tools, module, f.into, 0, f.setting, [f.case_seed], Count(), dims=f.dims)
     except Exception:     # noqa: B902: a step that makes no program
         return None
     same = [x for x in found if manner(x) == wanted]
@@ -230,8 +233,6 @@ def report(f):
 
 def needed(module):
     """Without declarations that the kernels do not mention."""
-    from program import kernel_text
-    import re
     words = set(re.findall(r"\w+", "".join(kernel_text(k) for k in module.kernels)))
     groups = tuple(g for g in module.groups if g.name in words)
     for g in groups:
