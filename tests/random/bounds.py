@@ -71,12 +71,13 @@ def add(a, b):
                   (np.isinf(b.v) & (b.e == 0) & np.isfinite(a.v) & np.isfinite(a.e)))
 
 
-def add_terms(old, value, n):
-    """old += value, where a sum of n terms may begin with the old value."""
+def add_terms(old, value, n, magnitude):
+    """old += value, where a sum of n terms, together so large, may begin with the old value."""
     new = add(old, value)
     both = np.concatenate([np.broadcast_to(x, new.v.shape).reshape(-1) for x in (old.v, value.v)])
-    exact = (old.e == 0) & (value.e == 0) & on_grid(both, np.abs(old.v) + np.abs(value.v))
-    more = np.where(exact | ~np.isfinite(old.v), 0, n * UNIT * np.abs(old.v))
+    most = np.abs(old.v) + np.maximum(magnitude, np.abs(value.v))
+    exact = (old.e == 0) & (value.e == 0) & on_grid(both, most)
+    more = np.where(exact | ~np.isfinite(most), 0, n * UNIT * most)
     return Float(new.v, new.e + more)
 
 
@@ -257,6 +258,9 @@ def on_grid(terms, magnitude):
     return np.zeros_like(magnitude, bool)
 
 
+magnitudes = []     # of the sums since this was cleared
+
+
 def total(a, on, sure, may, axes):
     v, on, sure, may, e = np.broadcast_arrays(a.v, on, sure, may, a.e)
     terms = np.where(on, v, 0)
@@ -268,6 +272,7 @@ def total(a, on, sure, may, axes):
     if exact.any() and np.isfinite(terms).all():
         bound = np.where(exact & ((n <= 1) | on_grid(np.where(exact, terms, 0), magnitude)), 0, bound)
     value32 = value.astype(np.float32).astype(np.float64)
+    magnitudes.append(magnitude)
     plain = np.isfinite(value32)
     bound = np.where(plain, bound, np.where(exact, 0, np.inf))
     return Float(np.where(plain, value, value32), np.where(np.isnan(bound), np.inf, bound))

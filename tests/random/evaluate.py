@@ -417,6 +417,7 @@ class Evaluator:
         with np.errstate(all="ignore"):
             for q in self.kernel.equations:
                 self.axes = {}
+                bounds.magnitudes.clear()
                 self.equation(q)
         return self
 
@@ -512,7 +513,7 @@ class Evaluator:
         copies = max(old.v.shape[0], value.v.shape[0])
         v = np.array(np.broadcast_to(old.v, (copies,) + old.v.shape[1:]))
         e = np.array(np.broadcast_to(old.e, (1,) + old.v.shape[1:]))
-        new = bounds.add_terms(Float(v[at], e[at]), value, self.terms(q.value))
+        new = bounds.add_terms(Float(v[at], e[at]), value, self.terms(q.value), self.magnitude(value))
         v[at], e[at] = np.where(exists, new.v, v[at]), np.where(exists, new.e, e[at])
         return Float(v, e)
 
@@ -523,6 +524,15 @@ class Evaluator:
             for x in walk(q.value) if isinstance(q.value, Expr) else ():
                 out |= {space for _, space in x.data[1]} if x.kind == "reduce" else set()
         return out
+
+    def magnitude(self, value):
+        """The sum of the magnitudes of all terms that the equation at hand has added; of a sum inside others the largest."""
+        full = value.v.shape[1:]
+        most = np.zeros(value.v.shape)
+        for m in bounds.magnitudes:
+            inner = tuple(range(1 + len(full), AXES))
+            most = most + self.whole(m.max(inner, keepdims=True) if m.ndim == AXES else m, full)[:1]
+        return most
 
     def terms(self, e):
         """How many terms the largest sum of an expression has, at most."""
