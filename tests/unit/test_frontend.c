@@ -120,6 +120,18 @@ static void reads_page(void **state)
     reading_close(&r);
 }
 
+/* As many axes as a tensor may have, of a parameter and of a local. */
+static void reads_eight_axes(void **state)
+{
+    (void)state;
+    Reading r;
+    open_good(&r, "kernel f(in x: f32[T, 2, 2, 2, 2, 2, 2, 2], out y: f32[T, 2, 2, 2, 2, 2, 2, 2]) {\n"
+                  "  l[t, a, b, c, d, e, f, g] = exp(x[t, a, b, c, d, e, f, g])\n"
+                  "  y[t, a, b, c, d, e, f, g] = l[t, a, b, c, d, e, f, g] * 2\n}\n");
+    assert_stable(&r);
+    reading_close(&r);
+}
+
 static void reads_requests(void **state)
 {
     (void)state;
@@ -281,9 +293,9 @@ static void functions_are_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_page),           cmocka_unit_test(reads_requests),
-        cmocka_unit_test(reads_samples),        cmocka_unit_test(local_types),
-        cmocka_unit_test(functions_are_shared),
+        cmocka_unit_test(reads_page),     cmocka_unit_test(reads_eight_axes),
+        cmocka_unit_test(reads_requests), cmocka_unit_test(reads_samples),
+        cmocka_unit_test(local_types),    cmocka_unit_test(functions_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
