@@ -208,6 +208,19 @@ def check_peak(moec, scratch):
     return wrong
 
 
+def check_traffic(moec, scratch):
+    """A product fetches both of its operands from memory at least once."""
+    path = os.path.join(scratch, "traffic.moe")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("moe 1\ndim T, H, F\nkernel product(in a: bf16[T, H], in w: bf16[H, F], out y: bf16[T, F]) {\n"
+                "  y[t, f] = bf16(sum(h) a[t, h] * w[h, f])\n}\n")
+    text = subprocess.run([moec, "report", path, "--machine", "host", "--sizes", "T=1024,H=1024,F=256"], check=True,
+                          stdout=subprocess.PIPE).stdout.decode()
+    number, unit = re.search(r"^bytes from and to .*\ny .* ([0-9.]+) ([KM])B$", text, re.M).groups()
+    fetched, operands = float(number) * (1e3 if unit == "K" else 1e6), 2 * (1024 * 1024 + 1024 * 256)
+    return [] if fetched >= 0.99 * operands else [f"{fetched} bytes from memory, the operands have {operands}"]
+
+
 def check_forced(moec, scratch):
     """An NPU's report does not depend on the instruction set that MOE_ISA forces, nor on whether this CPU has it."""
     texts = {isa: subprocess.run([moec, "report", "examples/rmsnorm.moe", "--machine", "ascend910b2", "--sizes", "T=64,H=256"],
@@ -246,7 +259,7 @@ def main():
             failed += bool(wrong)
             print(f"{'FAILED' if wrong else 'ok'}  {path} {machine} {sizes}", *wrong, sep="\n    ")
         for what, check in (("fused against unfused", check_gradient), ("choices by the routing", check_choices),
-                            ("this CPU", check_host), ("no model beats its machine", check_peak),
+                            ("this CPU", check_host), ("no model beats its machine", check_peak), ("operands are fetched", check_traffic),
                             ("a forced instruction set", check_forced), ("large launches", check_sampled)):
             wrong = check(moec, scratch)
             failed += bool(wrong)
