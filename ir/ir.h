@@ -523,6 +523,10 @@ ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was writ
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 int x_loads_any(const Kernel *k, ExprId e);
+/* Factors of a product as it is written out, where what is shared counts at each use; at most FACTORS_MANY. Beyond that passes
+ * take it as one factor: x*x of x*x of ... would take for ever. */
+enum { FACTORS_MANY = 100 };
+uint32_t x_factors(const Kernel *k, ExprId e);
 IndexId x_plain_index(const Kernel *k, ExprId e); /* the index variable that e is, or NONE */
 /* Is e i plus or minus something that i does not change? */
 int x_is_unit(const Kernel *k, ExprId e, IndexId i);

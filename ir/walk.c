@@ -94,6 +94,25 @@ int x_loads(const Kernel *k, ExprId e, TensorId t) { return t != NONE && has_nod
 
 int x_loads_any(const Kernel *k, ExprId e) { return has_node(k, e, X_LOAD, NONE); }
 
+uint32_t x_factors(const Kernel *k, ExprId root)
+{
+    ArenaMark mark = arena_mark(k->module->scratch);
+    Nodes below = x_below(k, root, EVERYWHERE);
+    ExprMap count = x_map(k, below.n);
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < below.n; i++) {
+        ExprId e = below.at[i];
+        n = 1;
+        if (x_is_op(k, e, OP_neg) || x_is_op(k, e, OP_div))
+            n = x_map_get(&count, x_arg(k, e, 0)) + (uint32_t)x_is_op(k, e, OP_div);
+        else if (x_is_op(k, e, OP_mul))
+            n = x_map_get(&count, x_arg(k, e, 0)) + x_map_get(&count, x_arg(k, e, 1));
+        *x_map_at(&count, e) = n = n < FACTORS_MANY ? n : FACTORS_MANY;
+    }
+    arena_release(k->module->scratch, mark);
+    return n;
+}
+
 int x_is_asked_for(const Kernel *k, ExprId root, ExprId node)
 {
     Nodes nodes = x_below(k, root, EVERYWHERE);

@@ -129,7 +129,8 @@ static ExprId build(Kernel *k, const Reduction *r)
 static ExprId with_factors_outside(Kernel *k, Reduction *r)
 {
     Factors f = {.r = r};
-    if (r->kind != RED_SUM || !type_is_float((Type)x_at(k, r->body)->type))
+    if (r->kind != RED_SUM || !type_is_float((Type)x_at(k, r->body)->type) ||
+        x_factors(k, r->body) == FACTORS_MANY)
         return build(k, r);
     ExprId rest = strip(k, &f, r->body);
     if (f.n == 0 && !f.negative)

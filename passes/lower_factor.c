@@ -71,8 +71,8 @@ int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *ou
 {
     Kernel *k = l->k;
     Factors f = {.l = l, .row = row, .lane = lane, .left = NONE, .right = NONE};
-    if (!split(&f, x_arg(k, reduce, 0)) || !is_float(k, f.left) || !is_float(k, f.right) ||
-        !lower_varies(k, f.left, row))
+    if (x_factors(k, x_arg(k, reduce, 0)) == FACTORS_MANY || !split(&f, x_arg(k, reduce, 0)) ||
+        !is_float(k, f.left) || !is_float(k, f.right) || !lower_varies(k, f.left, row))
         return 0;
     *out = (Product){.reduce = reduce, .left = f.left, .right = f.right};
     choose_types(l, out);

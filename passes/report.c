@@ -115,7 +115,8 @@ int report_sum(const Kernel *k, ExprId e, ReportSum *out)
     FactorList f = {.n = 0};
     if (x->kind != X_REDUCE || x->op != RED_SUM || !type_is_float((Type)x->type))
         return 0;
-    list_factors(k, x_arg(k, e, 0), &f);
+    if (x_factors(k, x_arg(k, e, 0)) < FACTORS_MANY)
+        list_factors(k, x_arg(k, e, 0), &f);
     if (f.n < 2)
         return 0;
     *out = (ReportSum){.sum = e, .loc = x->loc, .elem = common_elem(k, &f), .is_dot = shares_nothing(k, &f)};

@@ -119,10 +119,21 @@ static int is_work(const Kernel *k, ExprId e)
     return lower_has_reduce(k, e) || drain_cost(k, e) > DRAIN_OPERAND;
 }
 
+/* Where an expression stands. What is shared there is visited once: `done` by guarded, and the factors of a sum's products,
+ * map nodes to what they became. */
 typedef struct Around {
     Scope scope;
     int guarded;
+    ExprMap done[2], factors;
 } Around;
+
+static void begin_visits(const Kernel *k, Around *around, ExprId root)
+{
+    uint32_t n = x_below(k, root, EVERYWHERE).n;
+    for (int guarded = 0; guarded < 2; guarded++)
+        around->done[guarded] = x_map(k, n);
+    around->factors = x_map(k, n);
+}
 
 static ExprId visit(Split *s, ExprId e, const Around *around);
 
@@ -145,9 +156,12 @@ static ExprId operand(Split *s, ExprId e, const Around *around)
 {
     Kernel *k = s->k;
     Scope over;
+    ExprId before = x_map_get(&around->factors, e);
+    if (before != NONE)
+        return before;
     if (x_is_op(k, e, OP_mul)) {
         ExprId args[2] = {operand(s, x_arg(k, e, 0), around), operand(s, x_arg(k, e, 1), around)};
-        return x_with_args(k, e, args);
+        return *x_map_at(&around->factors, e) = x_with_args(k, e, args);
     }
     if (x_at(k, e)->kind != X_REDUCE && is_work(k, e) && moves(s, e, around, &over))
         return move_out(s, visit(s, e, around), &over, "part");
@@ -221,6 +235,7 @@ static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
     uint32_t nargs = x_at(k, e)->nargs;
     for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
         scope_add(&in.scope, x_bound(k, e, b));
+    begin_visits(k, &in, e);
     if (nargs > 1)
         args[1] = visit(s, x_arg(k, e, 1), &in);
     in.guarded |= nargs > 1;
@@ -229,13 +244,9 @@ static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
     return moves(s, e, around, &over) ? move_out(s, e, &over, "part") : e;
 }
 
-static ExprId visit(Split *s, ExprId e, const Around *around)
+static ExprId visit_arguments(Split *s, ExprId e, const Around *around)
 {
     Kernel *k = s->k;
-    if (!lower_has_reduce(k, e))
-        return e;
-    if (x_at(k, e)->kind == X_REDUCE)
-        return visit_reduce(s, e, around);
     ExprId args[MAX_RANK + 2];
     uint32_t n = x_at(k, e)->nargs;
     for (uint32_t a = 0; a < n; a++) {
@@ -244,6 +255,20 @@ static ExprId visit(Split *s, ExprId e, const Around *around)
         args[a] = visit(s, x_arg(k, e, a), &in);
     }
     return x_with_args(k, e, args);
+}
+
+static ExprId visit(Split *s, ExprId e, const Around *around)
+{
+    if (!lower_has_reduce(s->k, e))
+        return e;
+    const ExprMap *done = &around->done[around->guarded];
+    ExprId before = x_map_get(done, e);
+    if (before != NONE)
+        return before;
+    int reduces = x_at(s->k, e)->kind == X_REDUCE;
+    ExprId visited = reduces ? visit_reduce(s, e, around) : visit_arguments(s, e, around);
+    *x_map_at(done, e) = visited;
+    return visited;
 }
 
 /* An equation keeps few enough reductions to hold them in registers. */
@@ -308,6 +333,7 @@ static void split_equation(Split *s, Equation q)
             for (uint32_t n = 0; n < own.n; n++)
                 scope_add(&around.scope, own.index[n]);
         }
+        begin_visits(k, &around, q.rhs);
         q.rhs = limit_sums(s, visit(s, q.rhs, &around), &around);
         q.rhs = x_rewrite(k, q.rhs, put_moved, s);
     }
