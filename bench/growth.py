@@ -110,10 +110,15 @@ def deep(n):
 
 
 def functions(n):
-    """A function of a function of ...: each argument is evaluated once, though as a tree there are 2^n."""
-    return "moe 1\ndim T\n" + "fn f0(x) = x * 0.5 + x\n" + "".join(
-        f"fn f{i}(x) = f{i-1}(x) * 0.5 + x\n" for i in range(1, n)) + kernel(
-            "in x: f32[T], out y: f32[T]", [f"y[t] = f{n-1}(x[t])"])
+    """A function of a function of ...: each argument is evaluated once, but written out there are 2^n."""
+    return "moe 1\ndim T, H\nfn g0(x) = x\n" + "".join(f"fn g{i}(x) = g{i-1}(x * x + x)\n" for i in range(1, n)) + kernel(
+        "in x: f32[T, H], out y: f32[T]", [f"y[t] = g{n-1}(sum(h) x[t, h])"])
+
+
+def squares(n):
+    """Likewise, in the term of a sum: a product of 2^n factors."""
+    return "moe 1\ndim T, H\nfn g0(x) = x\n" + "".join(f"fn g{i}(x) = g{i-1}(x * x)\n" for i in range(1, n)) + kernel(
+        "in x: f32[T, H], in w: f32[H], out y: f32[T]", [f"y[t] = sum(h) g{n-1}(x[t, h]) * w[h]"])
 
 
 def derived(program):
@@ -146,7 +151,8 @@ FAMILIES = {
     "shifts": (shifts, (16, 32, 64, 128), SO),
     "dims": (dims, (64, 128, 256), SO),
     "deep": (deep, (25, 50, 100), SO),
-    "functions": (functions, (4, 8, 16), SO),
+    "functions": (functions, (10, 20, 40), SO),
+    "squares": (squares, (10, 20, 40), SO),
     "norms, passes only": (norms, (128, 256, 512, 1024), ["--emit=tiles"]),
     "products, passes only": (products, (256, 512, 1024), ["--emit=tiles"]),
     "derived norms": (derived(norms), (8, 16, 32, 64), SO),

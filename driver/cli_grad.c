@@ -176,6 +176,8 @@ static int print_backwards(Compilation *c, void *user)
                                       : "the file has no `derive`");
     m->kernels.len = kept;
     m->derives.len = m->schedules.len = m->tests.len = 0;
+    if (!ir_is_printable(m))
+        return DRIVER_ERROR;
     ir_print(m, NULL, &body);
     printf("%s%s", text_string(&head), text_string(&body));
     return DRIVER_OK;

@@ -448,6 +448,8 @@ static int make_tiles(Compilation *c, Bytes *out)
     if (!all_lowered(c->module))
         return compile_fail(c, DIAG_driver_pass,
                             "the passes were stopped before `lower`: there are no tiles");
+    if (!ir_is_printable(c->module))
+        return DRIVER_ERROR;
     *out = bytes_of(text_of(c, tile_print, c->module));
     return DRIVER_OK;
 }
@@ -455,7 +457,7 @@ static int make_tiles(Compilation *c, Bytes *out)
 /* `lower` needs what the passes before it made, so the equation level ends with the last of those. */
 static int make_equations(Compilation *c, Bytes *out)
 {
-    if (run_passes(c, c->module, c->isas.at[0], "classify"))
+    if (run_passes(c, c->module, c->isas.at[0], "classify") || !ir_is_printable(c->module))
         return DRIVER_ERROR;
     *out = bytes_of(text_of(c, ir_print, c->module));
     return DRIVER_OK;

@@ -35,7 +35,12 @@ int reference_make(Compilation *c, Reference *out)
     int status = compile_reread(c, &out->program);
     if (status)
         return status;
-    out->derived = read_printed(c);
+    out->derived = out->program;
+    if (c->module->derives.len) { /* else no kernel asks for it */
+        if (!ir_is_printable(c->module))
+            return DRIVER_ERROR;
+        out->derived = read_printed(c);
+    }
     check_dims(c, out->program);
     check_dims(c, out->derived);
     return DRIVER_OK;

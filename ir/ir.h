@@ -520,6 +520,8 @@ typedef struct ExprMap {
 ExprMap x_map(const Kernel *k, uint32_t nodes);    /* for at most that many nodes */
 ExprId *x_map_at(const ExprMap *m, ExprId e);      /* its place; NONE until it is written */
 ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was written */
+/* Nodes of e as text, where a shared part is written out at each use; more than `most` counts as one more. e NONE: 0. */
+uint32_t x_written_nodes(const Kernel *k, ExprId e, uint32_t most);
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 int x_loads_any(const Kernel *k, ExprId e);
@@ -570,6 +572,10 @@ void ir_compact(Kernel *k);                 /* drops dead equations */
 
 /* The text form: a complete .moe file that compiles to the same module. `kernel` NULL: all. */
 void ir_print(const Module *m, const Kernel *kernel, Text *out);
+/* Text writes what is shared at each use, so that functions of functions may be too long for it. Reports such kernels and
+ * returns 0. */
+enum { PRINTED_MAX = 1 << 20 }; /* operations of a kernel: some 10 MB */
+int ir_is_printable(const Module *m);
 void ir_print_expr(const Kernel *k, ExprId e, Text *out);
 void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
 

@@ -1,6 +1,8 @@
 /* The text form of the equation level: a .moe file. What is printed reads back to the same program. */
 #include "ir/print.h"
 
+#include "ir/tile.h"
+
 #include <string.h>
 
 enum { LINE_LIMIT = 110 };
@@ -347,6 +349,37 @@ static void put_test(const Module *m, const Test *t, Text *out)
     if (t->tolerance > 0)
         text_add(out, "; tol %.9g", t->tolerance);
     text_add(out, "%s }\n", t->gradcheck ? "; gradcheck" : "");
+}
+
+/* Of the tiles, if there are some, else of the equations. */
+static uint64_t printed_nodes(const Kernel *k)
+{
+    uint64_t n = 0;
+    for (uint32_t q = 0; !k->tiles && q < k->eqs.len && n <= PRINTED_MAX; q++)
+        n += x_written_nodes(k, k->eqs.at[q].rhs, PRINTED_MAX);
+    for (StmtId id = 0; k->tiles && id < k->tiles->stmts.len && n <= PRINTED_MAX; id++) {
+        const Stmt *s = &k->tiles->stmts.at[id];
+        n += x_written_nodes(k, s->value, PRINTED_MAX) + x_written_nodes(k, s->lo, PRINTED_MAX) +
+             x_written_nodes(k, s->hi, PRINTED_MAX);
+        for (uint32_t i = 0; i < s->nindex; i++)
+            n += x_written_nodes(k, s->index[i], PRINTED_MAX);
+    }
+    return n;
+}
+
+int ir_is_printable(const Module *m)
+{
+    int fits = 1;
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        const Kernel *k = m->kernels.at[i];
+        if (printed_nodes(k) <= PRINTED_MAX)
+            continue;
+        diag_add(m->diags, DIAG_program_size, k->loc, "give what its functions compute more than once a name",
+                 "kernel %s has more than %d operations as text, which writes what is shared at each use",
+                 k->name, PRINTED_MAX);
+        fits = 0;
+    }
+    return fits;
 }
 
 void ir_print(const Module *m, const Kernel *kernel, Text *out)

@@ -94,6 +94,24 @@ int x_loads(const Kernel *k, ExprId e, TensorId t) { return t != NONE && has_nod
 
 int x_loads_any(const Kernel *k, ExprId e) { return has_node(k, e, X_LOAD, NONE); }
 
+uint32_t x_written_nodes(const Kernel *k, ExprId root, uint32_t most)
+{
+    if (root == NONE)
+        return 0;
+    ArenaMark mark = arena_mark(k->module->scratch);
+    Nodes below = x_below(k, root, EVERYWHERE);
+    ExprMap size = x_map(k, below.n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < below.n; i++) {
+        n = 1;
+        for (uint32_t a = 0; a < x_at(k, below.at[i])->nargs && n <= most; a++)
+            n += x_map_get(&size, x_arg(k, below.at[i], a));
+        *x_map_at(&size, below.at[i]) = n = n < most ? n : most + (n > most);
+    }
+    arena_release(k->module->scratch, mark);
+    return n;
+}
+
 uint32_t x_factors(const Kernel *k, ExprId root)
 {
     ArenaMark mark = arena_mark(k->module->scratch);

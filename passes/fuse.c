@@ -29,22 +29,6 @@ uint32_t fuse_parts(const Equation *q, ExprId *out)
 
 /* ---- what holds for every rule ---- */
 
-/* Nodes of e as text, where a shared part is written out at each use; saturates. */
-static uint32_t written_nodes(const Kernel *k, ExprId e)
-{
-    Nodes below = x_below(k, e, EVERYWHERE);
-    ExprMap size = x_map(k, below.n);
-    for (uint32_t i = 0; i < below.n; i++) {
-        uint32_t n = 1;
-        for (uint32_t a = 0; a < x_at(k, below.at[i])->nargs && n <= NODES_IN_ONE; a++)
-            n += x_map_get(&size, x_arg(k, below.at[i], a));
-        if (n > NODES_IN_ONE)
-            return n;
-        *x_map_at(&size, below.at[i]) = n;
-    }
-    return x_map_get(&size, e);
-}
-
 static int plain_lhs(const Kernel *k, const Equation *q)
 {
     for (uint32_t i = 0; i < q->nindex; i++)
@@ -309,7 +293,7 @@ static void fuse_local(Fuse *f, uint32_t at)
         return;
     p.wish = wish_of(&p);
     const char *why = must_stand(&p);
-    if (!why && written_nodes(k, k->eqs.at[at].rhs) > NODES_IN_ONE)
+    if (!why && x_written_nodes(k, k->eqs.at[at].rhs, NODES_IN_ONE) > NODES_IN_ONE)
         why = "it would make its reader too long";
     int stands = why != NULL;
     if (!stands && fuse_by_rules(&p, &why))
