@@ -54,16 +54,16 @@ static ExprId put_in(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId
  */
 static ExprId put_in_once(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId *args)
 {
-    if (c->calls.len * 2 >= c->call_size)
-        grow_calls(c);
-    uint32_t at = call_slot(c, fn, args, e->nargs);
-    if (c->call_slots[at])
+    uint32_t at = c->call_size ? call_slot(c, fn, args, e->nargs) : 0;
+    if (c->call_size && c->call_slots[at])
         return c->calls.at[c->call_slots[at] - 1].result;
     ExprId result = put_in(c, fn, e, args);
     if (result == NONE)
         return NONE;
+    if (c->calls.len * 2 >= c->call_size) /* only now: calls inside have made entries, too */
+        grow_calls(c);
+    at = call_slot(c, fn, args, e->nargs);
     vec_push(c->m->arena, &c->calls, (InlinedCall){fn, e->nargs, args, result});
-    at = call_slot(c, fn, args, e->nargs); /* the table may have grown inside */
     c->call_slots[at] = c->calls.len;
     return result;
 }

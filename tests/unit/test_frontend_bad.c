@@ -184,6 +184,22 @@ static void long_chains(void **state)
     arena_free(text.arena);
 }
 
+/* A hundred functions put in within each other, each argument used twice: more than the table of calls holds at first. */
+static void nested_calls(void **state)
+{
+    (void)state;
+    Text text = {.arena = arena_new()};
+    text_add(&text, "%sfn g0(x) = x + 1\n", dims);
+    for (int i = 1; i < 100; i++)
+        text_add(&text, "fn g%d(x) = g%d(x * x + x)\n", i, i - 1);
+    text_add(&text, "kernel f(in x: f32[T], out y: f32[T]) { y[t] = g99(x[t]) }\n");
+    Reading r;
+    reading_text(&r, text_string(&text));
+    assert_false(r.failed);
+    reading_close(&r);
+    arena_free(text.arena);
+}
+
 static void limits_of_extents(void **state)
 {
     (void)state;
@@ -346,10 +362,15 @@ static void mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_errors), cmocka_unit_test(at_most_twenty),
-        cmocka_unit_test(places),         cmocka_unit_test(strange_bytes),
-        cmocka_unit_test(too_large),      cmocka_unit_test(deep_and_long),
-        cmocka_unit_test(long_chains),    cmocka_unit_test(limits_of_extents),
+        cmocka_unit_test(several_errors),
+        cmocka_unit_test(at_most_twenty),
+        cmocka_unit_test(places),
+        cmocka_unit_test(strange_bytes),
+        cmocka_unit_test(too_large),
+        cmocka_unit_test(deep_and_long),
+        cmocka_unit_test(long_chains),
+        cmocka_unit_test(nested_calls),
+        cmocka_unit_test(limits_of_extents),
         cmocka_unit_test(mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
