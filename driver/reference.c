@@ -30,16 +30,25 @@ static void check_dims(const Compilation *c, const Module *m)
         BUG(c->arena, "dimension %u of the program is not where it was", same);
 }
 
+static int has_derived(const Module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if (m->kernels.at[i]->derived)
+            return 1;
+    return 0;
+}
+
 int reference_make(Compilation *c, Reference *out)
 {
     int status = compile_reread(c, &out->program);
     if (status)
         return status;
-    out->derived = out->program;
-    if (c->module->derives.len) { /* else no kernel asks for it */
-        if (!ir_is_printable(c->module))
-            return DRIVER_ERROR;
+    if (!has_derived(c->module)) {
+        out->derived = out->program;
+    } else if (ir_is_printable(c->module)) {
         out->derived = read_printed(c);
+    } else {
+        return DRIVER_ERROR;
     }
     check_dims(c, out->program);
     check_dims(c, out->derived);
