@@ -1,5 +1,6 @@
 """One program of several kernels: refused kernels out, compiled, called, judged."""
 import os
+import random
 import re
 import subprocess
 from dataclasses import replace
@@ -18,15 +19,17 @@ ERROR = re.compile(r":(\d+):\d+: error\[(E\d+)\]: (.*)")
 class Setting:
     """How kernels are compiled and called."""
 
-    def __init__(self, target="host", level=2, schedule_seed=0, threads=1):
+    def __init__(self, target="host", level=2, schedule_seed=0, threads=1, clauses=0):
         self.target, self.level, self.schedule_seed, self.threads = target, level, schedule_seed, threads
+        self.clauses = clauses      # seed of schedule blocks in the text, or 0
 
     def options(self):
         return [f"--target={self.target}", f"-O{self.level}", f"--schedule-seed={self.schedule_seed}", "--no-cache",
                 "--verify-each"]
 
     def __str__(self):
-        return f"{self.target} -O{self.level} --schedule-seed={self.schedule_seed} threads {self.threads}"
+        return (f"{self.target} -O{self.level} --schedule-seed={self.schedule_seed} threads {self.threads}" +
+                (f" clauses {self.clauses}" if self.clauses else ""))
 
 
 class Finding:
@@ -85,6 +88,30 @@ def without_refused(tools, module):
     return module, refused, None
 
 
+# ---- schedules ----
+
+def with_schedules(tools, module, setting):
+    """The text of the module, with random clauses of the space that the compiler says it has."""
+    source = module_text(module)
+    if not setting.clauses:
+        return source
+    rng = random.Random(setting.clauses)
+    _, space = tools.run("explain", "--space", f"--target={setting.target}", tools.write(source))
+    blocks = re.findall(r"^schedule (\w+) \{\n(.*?)^\}", space, re.M | re.S)
+    for kernel, lines in blocks:
+        chosen = [pick_value(rng, line.strip(" /")) for line in lines.split("\n") if line.strip() and rng.random() < 0.4]
+        for some in (chosen, chosen[:1]):       # two clauses may contradict each other
+            text = source + f"schedule {kernel} {{\n  " + "\n  ".join(some) + "\n}\n"
+            if some and tools.run("check", tools.write(text))[0] == 0:
+                source = text
+                break
+    return source
+
+
+def pick_value(rng, clause):
+    return re.sub(r"\?\{([^}]*)\}", lambda m: rng.choice(m.group(1).split(",")).strip(), clause)
+
+
 def kernel_at(module, source, line):
     before = source.split("\n")[:line]
     for text in reversed(before):
@@ -141,14 +168,14 @@ def blamed(module, error):
 def test_module(tools, module, into, seed, setting, case_seeds, count, scale=1, dims=None):
     """Findings of a module that the front end takes. A kernel that does not compile is left out."""
     findings = []
-    library, error = tools.compile(module_text(module), setting)
+    library, error = tools.compile(with_schedules(tools, module, setting), setting)
     while error:
         name = blamed(module, error)
         findings.append(Finding("compile", error, seed, name, setting, case_seeds[0], "compiler"))
         module = replace(module, kernels=tuple(k for k in module.kernels if k.name != name))
         if not name or not module.kernels:
             return findings
-        library, error = tools.compile(module_text(module), setting)
+        library, error = tools.compile(with_schedules(tools, module, setting), setting)
     arena, made = call.Arena(), []
     for kernel in module.kernels:
         for case_seed in case_seeds:

@@ -167,10 +167,10 @@ def smaller_sizes(f):
 
 def plainer_setting(f):
     s = f.setting
-    for change in ({"threads": 1}, {"schedule_seed": 0}, {"level": 2}, {"target": "host"}):
+    for change in ({"threads": 1}, {"schedule_seed": 0}, {"clauses": 0}, {"level": 2}, {"target": "host"}):
         name, value = next(iter(change.items()))
         if getattr(s, name) != value:
-            new = session.Setting(s.target, s.level, s.schedule_seed, s.threads)
+            new = session.Setting(s.target, s.level, s.schedule_seed, s.threads, s.clauses)
             setattr(new, name, value)
             yield f.but(setting=new)
 
