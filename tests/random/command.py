@@ -7,6 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+
+import numpy as np
 
 import shrink
 from compare import Count
@@ -115,7 +118,10 @@ def run(args, first, step):
     with tempfile.TemporaryDirectory() as scratch:
         tools = Tools(args.moec, scratch)
         for seed in range(args.seed + first, args.seed + args.programs, step):
-            report.program(tools, seed)
+            try:
+                report.program(tools, seed)
+            except Exception:     # noqa: B902: of this test itself; the campaign goes on
+                report.failure(seed, "the evaluator ended: " + traceback.format_exc(), "")
             if args.campaign and report.programs % 50 == 0:
                 print(report.line(), flush=True)
     return report
@@ -123,6 +129,7 @@ def run(args, first, step):
 
 def main():
     args = arguments()
+    np.seterr(all="ignore")     # infinities and NaN are values here
     if args.campaign:
         campaign_head(args)
     children = []

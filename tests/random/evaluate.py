@@ -531,7 +531,7 @@ class Evaluator:
         most = np.zeros(value.v.shape)
         for m in bounds.magnitudes:
             inner = tuple(range(1 + len(full), AXES))
-            most = most + self.whole(m.max(inner, keepdims=True) if m.ndim == AXES else m, full)[:1]
+            most = most + self.whole(m.max(inner, keepdims=True, initial=0) if m.ndim == AXES else m, full)[:1]
         return most
 
     def terms(self, e):
