@@ -9,7 +9,7 @@ import signal
 import numpy as np
 
 from data import NUMPY, decode, encode
-from evaluate import shape_of
+from places import extent_of, shape_of
 
 PAGE = mmap.PAGESIZE
 PATTERN, GARBAGE = 0xA5, 0x7B
@@ -96,7 +96,6 @@ class Argument:
         self.blocks["data"] = Block(arena, value)
 
     def make_route(self, arena, module, p, case):
-        from evaluate import extent_of
         if p.role == "in":
             r = case.routes[p.name]
             self.sizes = (r.tokens, r.choices, r.groups, r.rows)

@@ -7,7 +7,7 @@ import numpy as np
 
 import bounds
 from bounds import Float, Int
-from evaluate import Route, extent_of, shape_of
+from places import Route, extent_of, shape_of
 from program import Expr, kernel_text
 
 NUMPY = {"f32": np.float32, "bf16": np.uint16, "f16": np.uint16, "i32": np.int32}

@@ -10,10 +10,11 @@ import numpy as np
 
 import bounds
 from bounds import Cond, Float, Int
-from program import Expr, number, op as op_of, walk
+from places import AXES, Mask, extent_of, live_equations
+from program import number, op as op_of, walk
+from stores import Stores
 
 ZERO_OF = number(0)
-AXES = 16
 # What a call may return for each kind of fault (include/moec/abi.def): whether a precondition finds it or the equation
 # is not promised for indices.
 STATUS = {"size": {1}, "rule": {2}, "route": {5}, "index": {6, 7}, "range": {10}, "empty": {10}, "choices": {1},
@@ -24,59 +25,7 @@ class Fault(Exception):
     pass
 
 
-class Mask:
-    """Where values are asked for: by the values (on), for certain (sure), perhaps (may). checked: under the same guards, but
-    whether or not there are any rows or terms: an index that does not vary with those may be checked all the same."""
-
-    def __init__(self, on, sure=None, may=None, checked=None):
-        self.on, self.sure, self.may = on, on if sure is None else sure, on if may is None else may
-        self.checked = on if checked is None else checked
-
-    def under(self, c):
-        could = c.v | c.d
-        return Mask(self.on & c.v, self.sure & c.v & ~c.d, self.may & could, self.checked & could)
-
-    def among(self, v, d=bounds.NO):
-        """Only places that exist."""
-        return Mask(self.on & v, self.sure & v & ~d, self.may & (v | d), self.checked)
-
-    def three(self):
-        return self.on, self.sure, self.may
-
-
-class Route:
-    """Rows sorted by (group, token, slot); with a capacity the first rows of each group in that order."""
-
-    def __init__(self, ids, groups, rows, capacity):
-        self.tokens, self.choices = ids.shape
-        self.groups, self.rows, self.capacity = groups, rows, capacity
-        self.slot_of = np.full(rows, -1, np.int32)
-        self.row_of = np.full(ids.size, -1, np.int32)
-        self.group_of = np.full(rows, -1, np.int64)
-        self.count = np.zeros(groups, np.int64)
-        self.start = np.zeros(groups + 1, np.int64)
-        flat, row = ids.reshape(-1), 0
-        for g in range(groups):
-            if capacity is not None:
-                row = g * capacity
-            self.start[g] = row
-            for slot in np.flatnonzero(flat == g)[:capacity]:
-                self.slot_of[row], self.row_of[slot], self.group_of[row] = slot, row, g
-                self.count[g] += 1
-                row += 1
-        self.start[groups] = row if capacity is None else groups * capacity
-
-
-def extent_of(space, module, dims):
-    group = module.group(space)
-    return int(eval(group.rows() if group else space, {}, dict(dims)))
-
-
-def shape_of(param, module, dims):
-    return tuple(extent_of(a, module, dims) for a in param.axes)
-
-
-class Evaluator:
+class Evaluator(Stores):
     def __init__(self, module, kernel, dims):
         self.module, self.kernel = module, kernel
         self.dims = {**{d.name: d.constant for d in module.dims if d.constant >= 0}, **dims}
@@ -106,10 +55,12 @@ class Evaluator:
     def check(self, bad, mask, what, doubt=bounds.NO):
         if not np.any(bad & mask.checked):
             return
-        if np.any(bad & mask.sure & ~doubt) and not self.faults:
-            self.faults.add(what)
-        else:
-            self.maybe.add(what)
+        certain = np.any(bad & mask.sure & ~doubt) and not any(sure for _, _, sure in self.found)
+        self.found.append((id(self.at), what, certain))
+
+    def use(self, name, mask):
+        if mask.sure.any():
+            self.reads.setdefault(id(self.at), set()).add(name)
 
     # ---- indices ----
 
@@ -265,6 +216,7 @@ class Evaluator:
 
     def of_row(self, e, mask, field):
         row = self.eval(e.args[0], mask)
+        self.use(e.data, mask)
         space = self.axes[e.args[0].data][2] if e.args[0].kind == "index" else None
         route = self.route_of(space) if space else self.routes[e.args[0].data]
         values = field(route).astype(np.int64)
@@ -274,6 +226,7 @@ class Evaluator:
         return Int(values[np.clip(row.v, 0, values.size - 1)], row.d)
 
     def eval_row(self, e, mask):
+        self.use(e.data, mask)
         route = self.routes[e.data]
         t, k = (self.eval(a, mask) for a in e.args)
         bad = (t.v < 0) | (t.v >= route.tokens) | (k.v < 0) | (k.v >= route.choices)
@@ -319,13 +272,15 @@ class Evaluator:
         shape, flat, doubt = tensor.v.shape[1:], np.zeros((1,) * AXES, np.int64), bounds.NO
         for s, extent in zip(subscripts, shape):
             i = self.eval(s, mask)
-            self.check((i.v < 0) | (i.v >= extent), mask, "index", i.d)
+            outside = (i.v < 0) | (i.v >= extent)
+            self.check(outside, mask, "index", i.d)
             flat = flat * extent + np.clip(i.v, 0, max(extent - 1, 0))
-            doubt = doubt | i.d
+            doubt = doubt | i.d | outside
         return flat, doubt
 
     def eval_load(self, e, mask):
         tensor = self.tensors[e.data]
+        self.use(e.data, mask)
         flat, doubt = self.place(tensor, e.args, mask)
         copies = tensor.v.shape[0]
         shape = (copies,) + flat.shape[1:]
@@ -354,6 +309,8 @@ class Evaluator:
             inner = inner.under(self.eval(need, inner))
         if where is not None:
             inner = inner.under(self.eval(where, inner))
+        for _, space in binds:
+            self.use(space, inner)
         value = self.eval(body, inner)
         axes = tuple(range(first, len(self.axes) + 1))
         full = [1] * AXES
@@ -370,12 +327,13 @@ class Evaluator:
         """Factors that are free of the reduced indices are applied to the result (section 5). It makes a difference when
         one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves open which
         expressions count as factors, so these are in doubt."""
-        kept, tape = (set(self.faults), set(self.maybe), self.choice_doubt), len(self.tape)
+        kept, tape = (len(self.found), self.choice_doubt, set(self.reads.get(id(self.at), ()))), len(self.tape)
         odd = np.zeros((), bool)
         for factor in free_factors(body, bound):
             v = bounds.as_float(self.eval(factor, Mask(np.ones((), bool))))
             odd = odd | ~np.isfinite(v.v) | np.isinf(v.e)
-        self.faults, self.maybe, self.choice_doubt = kept
+        del self.found[kept[0]:]
+        self.choice_doubt, self.reads[id(self.at)] = kept[1:]
         del self.tape[tape:]
         return Float(result.v, np.where(odd, np.inf, result.e)) if odd.any() else result
 
@@ -414,11 +372,16 @@ class Evaluator:
     def run(self, tensors, routes):
         """tensors: name -> Float or Int with axis 0 of copies; routes: name -> Route. Outputs are in self.tensors."""
         self.tensors, self.routes, self.begun = dict(tensors), dict(routes), set()
+        self.found, self.reads = [], {}
         with np.errstate(all="ignore"):
             for q in self.kernel.equations:
                 self.axes = {}
                 bounds.magnitudes.clear()
+                self.at = q
                 self.equation(q)
+        live = live_equations(self.kernel, self.reads)
+        for q, what, certain in self.found:
+            (self.faults if certain and q in live else self.maybe).add(what)
         return self
 
     def replay(self, tensors, routes):
@@ -446,210 +409,6 @@ class Evaluator:
         t = self.tensors[q.value.data]
         turn = (lambda a: a) if q.how == "pack" else (lambda a: np.swapaxes(a, -1, -2) if a.shape else a)
         self.tensors[q.name] = Float(turn(t.v), turn(t.e))
-
-    def whole(self, a, full):
-        """The array over the left-hand indices, without the unused axes."""
-        used = len(full)
-        a = np.broadcast_to(a, (a.shape[0],) + full + (1,) * (AXES - 1 - used)) if a.ndim else np.broadcast_to(a, (1,) + full)
-        return a.reshape((a.shape[0],) + full)
-
-    def elem_of(self, q):
-        p = self.kernel.param(q.name)
-        return p.elem if p else q.elem
-
-    def store(self, q, value, mask, asked):
-        """asked: where no row that the element needs was dropped; there the value counts, elsewhere it is 0."""
-        full = tuple(self.axes[name][1] for name, _ in q.spaces)
-        elem = self.elem_of(q)
-        value = bounds.as_float(value) if elem != "i32" else value
-        on = self.whole(asked.on, full)
-        v = np.where(on, self.whole(value.v, full), 0)
-        zero = np.zeros((1,) + full)
-        e = np.where(on, self.whole(value.d if elem == "i32" else value.e, full)[:1], 0)
-        exists = self.whole(mask.on, full)
-        old = self.tensors.get(q.name)
-        computed = any(s.kind not in ("index", "int") for s in q.subscripts)
-        if q.how == "+=":
-            value = Int(v, e.astype(bool)) if elem == "i32" else Float(v, e)
-            new = self.scatter(q, value, mask, full) if computed else self.accumulate(q, old, value, exists)
-        else:
-            new = self.assign(q, old, v, e + zero, exists, elem)
-        if elem == "i32":
-            bad = (new.v < -2 ** 31) | (new.v >= 2 ** 31)
-            self.check(bad, Mask(np.ones((), bool)), "range", new.d)
-        self.tensors[q.name] = new
-
-    def target(self, q):
-        """numpy's index of the written part of the tensor."""
-        return (slice(None),) + tuple(s.data if s.kind == "int" else slice(None) for s in q.subscripts)
-
-    def assign(self, q, old, v, e, exists, elem):
-        kind = Int if elem == "i32" else Float
-        p = self.kernel.param(q.name)
-        constants = any(s.kind == "int" for s in q.subscripts)
-        if not constants and not any(self.module.group(s) for _, s in q.spaces):
-            return kind(v, e.astype(bool) if elem == "i32" else e)
-        shape = shape_of(p, self.module, self.dims) if p else v.shape[1:]
-        if q.name not in self.begun:
-            base = np.zeros((v.shape[0],) + shape, v.dtype)
-            old = kind(base, np.zeros((1,) + shape, bool if elem == "i32" else float))
-        copies = max(v.shape[0], old.v.shape[0])
-        new_v = np.array(np.broadcast_to(old.v, (copies,) + old.v.shape[1:]))
-        new_e = np.array(np.broadcast_to(old.d if elem == "i32" else old.e, (1,) + old.v.shape[1:]))
-        at = self.target(q)
-        new_v[at] = np.where(exists, v, 0)
-        new_e[at] = np.where(exists, e, 0)
-        self.begun.add(q.name)
-        return kind(new_v, new_e)
-
-    def accumulate(self, q, old, value, exists):
-        at = self.target(q)
-        if value.kind == "int":
-            v = np.array(old.v)
-            d = np.array(np.broadcast_to(old.d, v.shape))
-            d[at] |= np.where(exists, value.d, False)
-            v[at] = v[at] + np.where(exists, value.v, 0)
-            return Int(v, d)
-        copies = max(old.v.shape[0], value.v.shape[0])
-        v = np.array(np.broadcast_to(old.v, (copies,) + old.v.shape[1:]))
-        e = np.array(np.broadcast_to(old.e, (1,) + old.v.shape[1:]))
-        new = bounds.add_terms(Float(v[at], e[at]), value, self.terms(q.value), self.magnitude(value))
-        v[at], e[at] = np.where(exists, new.v, v[at]), np.where(exists, new.e, e[at])
-        return Float(v, e)
-
-    def spaces(self):
-        """All spaces that indices of the kernel's equations go over."""
-        out = {space for q in self.kernel.equations for _, space in q.spaces}
-        for q in self.kernel.equations:
-            for x in walk(q.value) if isinstance(q.value, Expr) else ():
-                out |= {space for _, space in x.data[1]} if x.kind == "reduce" else set()
-        return out
-
-    def magnitude(self, value):
-        """The sum of the magnitudes of all terms that the equation at hand has added; of a sum inside others the largest."""
-        full = value.v.shape[1:]
-        most = np.zeros(value.v.shape)
-        for m in bounds.magnitudes:
-            inner = tuple(range(1 + len(full), AXES))
-            most = most + self.whole(m.max(inner, keepdims=True, initial=0) if m.ndim == AXES else m, full)[:1]
-        return most
-
-    def terms(self, e):
-        """How many terms the largest sum of an expression has, at most."""
-        most = 0
-        for x in walk(e):
-            if x.kind == "reduce" and x.data[0] == "sum":
-                most = max(most, int(np.prod([self.extent(space) for _, space in x.data[1]])))
-        return most
-
-    def scatter(self, q, value, mask, full):
-        old = self.tensors[q.name]
-        flat, doubt = self.place(old, q.subscripts, mask)
-        flat = self.whole(flat, full)[0].reshape(-1)
-        on = self.whole(mask.on, full)[0].reshape(-1)
-        if (self.whole(doubt, full) & on.reshape(full)).any():
-            self.void = True
-        size, at = old.v[0].size, flat[on]
-        shape = old.v.shape[1:]
-        if size == 0:
-            return old
-        if value.kind == "int":
-            v = np.array(old.v.reshape(-1))
-            np.add.at(v, at, value.v.reshape(-1)[on])
-            return Int(v.reshape((1,) + shape), np.broadcast_to(old.d | value.d.any(), (1,) + shape))
-        copies = max(old.v.shape[0], value.v.shape[0])
-        terms = np.broadcast_to(value.v, (copies,) + value.v.shape[1:]).reshape(copies, -1)
-        v = np.array(np.broadcast_to(old.v, (copies,) + shape)).reshape(copies, size)
-        np.add.at(v, (slice(None), at), terms[:, on])
-        passed, magnitude, n = np.zeros(size), np.abs(old.v[0].reshape(-1)), np.zeros(size)
-        np.add.at(passed, at, np.broadcast_to(value.e, value.v.shape)[0].reshape(-1)[on])
-        np.add.at(magnitude, at, np.abs(terms[0, on]))
-        np.add.at(n, at, 1)
-        passed = passed + np.broadcast_to(old.e, (1,) + shape).reshape(-1)
-        e = passed + np.where(n > 0, (n + 2) * bounds.UNIT * (magnitude + passed) + bounds.FLUSHED, 0)
-        if (passed == 0).all() and np.isfinite(terms).all():
-            both = np.concatenate([terms[0, on], old.v[0].reshape(-1)])
-            e = np.where(bounds.on_grid(both, magnitude), 0, e)
-        return Float(v.reshape((copies,) + shape), e.reshape((1,) + shape))
-
-    # ---- top and route ----
-
-    def top(self, q, mask):
-        name, space = q.value.data[1][0]
-        axis_k, k = self.axes[q.subscripts[-1].data][:2]
-        inner = self.bind(name, space, mask)
-        axis_e, n = self.axes[name][:2]
-        value = self.eval(q.value.args[0], inner)
-        del self.axes[name]
-        if k > n:
-            self.check(np.ones((1,) * AXES, bool), mask, "choices")
-            self.faults.add("choices")
-        full = tuple(self.axes[i][1] for i, _ in q.spaces)
-        if not np.prod(full) or n == 0 or k > n:
-            empty = np.zeros((1,) + full)
-            self.tensors[q.name] = Float(empty, np.zeros((1,) + full)) if self.elem_of(q) != "i32" else Int(empty.astype(int), empty > 0)
-            self.tensors[q.second] = Int(np.zeros((1,) + full, np.int64), np.zeros((1,) + full, bool))
-            return
-        lead = list(full)
-        lead[axis_k - 1] = 1
-        shape = (value.v.shape[0],) + tuple(lead) + (1,) * (axis_e - 1 - len(lead)) + (n,) + (1,) * (AXES - 1 - axis_e)
-        v = np.broadcast_to(value.v, shape)
-        e = np.broadcast_to(value.d if value.kind == "int" else value.e, (1,) + shape[1:])
-        order, doubt, spread = self.order(v, e, value.kind, axis_e)
-        order = self.note(order, doubt, Mask(np.ones((), bool)))
-        def pick(a, at):
-            a = np.take_along_axis(np.broadcast_to(a, at.shape[:1] + a.shape[1:]) if a.shape[0] == 1 else a,
-                                   np.broadcast_to(at, a.shape[:1] + at.shape[1:]), axis_e)
-            return self.whole(np.swapaxes(a.take(np.arange(k), axis_e), axis_e, axis_k), full)
-        doubt_k = self.whole(np.swapaxes(doubt.take(np.arange(k), axis_e), axis_e, axis_k), full)
-        got = pick(v, order)
-        self.tensors[q.second] = Int(self.whole(np.swapaxes(order.take(np.arange(k), axis_e), axis_e, axis_k), full)[:1],
-                                     doubt_k)
-        if value.kind == "int" and self.elem_of(q) == "i32":
-            self.tensors[q.name] = Int(got, doubt_k)
-        elif value.kind == "int":
-            self.tensors[q.name] = bounds.of_int(Int(got, doubt_k))
-        else:
-            wide = self.whole(np.swapaxes(spread.take(np.arange(k), axis_e), axis_e, axis_k), full)
-            self.tensors[q.name] = Float(got, np.where(doubt_k, wide, pick(e, order[:1])[:1]))
-
-    def order(self, v, e, kind, axis):
-        """Descending, ties to the lower index, NaN last; which places are in doubt, and how far off values there are."""
-        key = -v[:1]
-        order = np.argsort(key, axis=axis, kind="stable")
-        sorted_v = -np.take_along_axis(key, order, axis)
-        if kind == "int":
-            return order, np.zeros(order.shape, bool) | np.any(e), np.zeros(order.shape)
-        sorted_e = np.take_along_axis(e, order, axis)
-        nan = np.isnan(sorted_v)
-        low = np.minimum.accumulate(np.where(nan, -np.inf, sorted_v - sorted_e), axis)
-        high = np.flip(np.maximum.accumulate(np.flip(np.where(nan, -np.inf, sorted_v + sorted_e), axis), axis), axis)
-        n = v.shape[axis]
-        ahead, behind = low.take(np.arange(n - 1), axis), high.take(np.arange(1, n), axis)
-        exact = (sorted_e == 0)
-        settled = (ahead > behind) | ((ahead == behind) & np.all(exact, axis, keepdims=True)) | \
-            np.all(exact, axis, keepdims=True)
-        edge = np.ones_like(settled.take([0], axis)) if n > 1 else np.ones(order.shape, bool)
-        before = np.concatenate([edge, settled], axis) if n > 1 else edge
-        after = np.concatenate([settled, edge], axis) if n > 1 else edge
-        spread = np.full(order.shape, np.inf) if (sorted_e > 0).any() else np.zeros(order.shape)
-        if (sorted_e > 0).any() and not nan.any():
-            spread = (sorted_v + sorted_e).max(axis, keepdims=True) - (sorted_v - sorted_e).min(axis, keepdims=True)
-            spread = np.broadcast_to(spread, order.shape)
-        return order, ~(before & after), spread
-
-    def make_route(self, q):
-        ids, name = self.tensors[q.subscripts[0]], q.subscripts[1]
-        group = self.module.group(name)
-        groups = self.extent(group.groups)
-        if np.any(ids.d):
-            self.void = True
-        bad = (ids.v < -1) | (ids.v >= groups)
-        used = np.array(self.kernel.param(q.name) is not None or name in self.spaces())
-        self.check(bad, Mask(np.ones((), bool)), "id", ~used)      # a route that nothing uses may be dropped
-        flat = np.where(bad, -1, ids.v)[0]
-        self.routes[q.name] = Route(flat, groups, self.extent(name),
-                                    self.extent(group.extent) if group.kind == "capacity" else None)
 
 
 def free_factors(e, bound):

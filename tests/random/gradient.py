@@ -2,14 +2,13 @@
 with central differences of the evaluator, which repeats the decisions of the unperturbed run (Note in evaluate.py), so
 ties and kinks have the derivative that the page gives them."""
 import copy
-from dataclasses import replace
 
 import numpy as np
 
 import bounds
 import call
 from bounds import Float
-from evaluate import shape_of
+from places import shape_of
 from program import Param
 
 STEP = 2.0 ** -12

@@ -1,6 +1,6 @@
 """Programs of the language as Python objects, and their text. The generator builds them, the evaluator reads them, the
 shrinker takes them apart. Extents are Python texts such as "2*A" (the language's polynomials are Python's too)."""
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 BINARY = {"or": 1, "and": 2, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
 CASTS = ("f32", "bf16", "f16", "i32")
