@@ -102,7 +102,8 @@ static int shape_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
         if (f != FORM_UNIFORM)
             shape = f == FORM_UNIT && i + 1 == n && shape == PLACE_ONE ? PLACE_RUN : PLACE_EACH;
     }
-    if (shape == PLACE_RUN && !layout_is_dense(b->layout) && !runs_in_matrix(e, b, index[n - 2], index[n - 1]))
+    if (shape == PLACE_RUN && !layout_is_dense(b->layout) &&
+        !runs_in_matrix(e, b, index[n - 2], index[n - 1]))
         shape = PLACE_EACH;
     return shape;
 }
@@ -219,6 +220,27 @@ static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     return counts ? e->cond : emit_mask(e);
 }
 
+/* The elements of a run whose lanes are in the mask, zeros elsewhere; AVX2. A generic masked load is not safe there: where
+ * a constant mask has lanes that nobody looks at LLVM (22) makes their bits undefined, takes undefined bits for set, and
+ * reads the whole vector. It keeps the mask of the instruction's own intrinsic. */
+static V load_masked_avx2(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
+{
+    L *l = e->l;
+    Ty element = emit_memory_type(l, elem);
+    int wide = elem_bytes(elem) == 8;
+    uint32_t lanes = wide ? 4 : 8;
+    V all = NULL;
+    for (uint32_t i = 0; i < e->width; i += lanes) {
+        V args[2] = {l_at(l, element, at, l_i64(l, i)),
+                     l_cast(l, LLVMSExt, l_part(l, mask, i, lanes), wide ? l->i64 : l->i32)};
+        V v = l_intrinsic(l, wide ? "llvm.x86.avx2.maskload.q.256" : "llvm.x86.avx2.maskload.d.256", NULL,
+                          args, 2);
+        emit_alias(e, v, buffer);
+        all = all ? l_join(l, all, v) : v;
+    }
+    return l_bits(l, all, element);
+}
+
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
 {
     L *l = e->l;
@@ -235,6 +257,8 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         end_lanes(e, &lanes);
         return l_load(l, type, slot, 0);
     }
+    if (mask && e->p->isa == ISA_avx2)
+        return load_masked_avx2(e, buffer, elem, at, mask);
     if (mask) {
         V args[3] = {at, mask, LLVMConstNull(type)};
         v = masked_call(e, "llvm.masked.load", type, args, 3, 0, elem);
