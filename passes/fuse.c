@@ -185,7 +185,7 @@ static Places team_of(const Producer *p)
         for (uint32_t j = 0; !member && f->team[i] != NONE && j <= p->readers.len; j++)
             member = f->team[j < p->readers.len ? p->readers.at[j] : p->at] == f->team[i];
         if (member && i != p->at && !f->k->eqs.at[i].dead)
-            vec_push(f->k->module->arena, &out, i);
+            vec_push(f->k->module->scratch, &out, i);
     }
     return out;
 }
@@ -207,7 +207,7 @@ static const char *put_into_team(Producer *p)
     Places team = team_of(p);
     if (team.len > 1 && !same_space(k, &team))
         return "its readers do not run over the same elements";
-    Equation *before = arena_array(k->module->arena, Equation, team.len + 1);
+    Equation *before = arena_array(k->module->scratch, Equation, team.len + 1);
     for (uint32_t i = 0; i < team.len; i++)
         before[i] = k->eqs.at[team.at[i]];
     put_into_readers(p);
@@ -288,7 +288,7 @@ static void fuse_local(Fuse *f, uint32_t at)
     Producer p = {.f = f, .at = at, .local = k->eqs.at[at].lhs};
     for (uint32_t i = 0; i < k->eqs.len; i++)
         if (i != at && !k->eqs.at[i].dead && order_reads(&f->order, i, p.local))
-            vec_push(k->module->arena, &p.readers, i);
+            vec_push(k->module->scratch, &p.readers, i);
     if (p.readers.len == 0)
         return;
     p.wish = wish_of(&p);
@@ -313,8 +313,10 @@ static void fuse_kernel(Kernel *k, const PassContext *c)
         for (uint32_t i = 0; i < k->eqs.len; i++) {
             const Equation *q = &k->eqs.at[i];
             int defines = q->kind == EQ_ASSIGN || q->kind == EQ_TOP;
+            ArenaMark mark = arena_mark(k->module->scratch);
             if (!q->dead && defines && k->tensors.at[q->lhs].role == ROLE_LOCAL)
                 fuse_local(&f, i);
+            arena_release(k->module->scratch, mark);
         }
     ir_compact(k);
 }

@@ -25,7 +25,7 @@ static Uses uses_of(const Producer *p)
         for (uint32_t n = fuse_parts(q, parts); n-- > 0;)
             each_below (e, k, parts[n], EVERYWHERE)
                 if (x_at(k, *e)->kind == X_LOAD && x_at(k, *e)->sym == p->local)
-                    vec_push(k->module->arena, &out, ((Use){q, parts[n], *e}));
+                    vec_push(k->module->scratch, &out, ((Use){q, parts[n], *e}));
     }
     return out;
 }

@@ -144,7 +144,7 @@ static void look(Join *j, ExprId e)
     if (x.kind == X_INDEX)
         alone(j, e);
     if (x.kind == X_REDUCE)
-        vec_push(k->module->arena, &j->reductions, e);
+        vec_push(k->module->scratch, &j->reductions, e);
     for (uint32_t a = 0; a < x.nargs; a++) {
         if (x.kind == X_REDUCE && a == 1)
             alone(j, x_arg(k, e, a)); /* conditions become bounds of loops */
@@ -308,7 +308,7 @@ static void rewrite(Join *j, Equation *q)
 
 static IndexId *by_index(const Join *j, IndexId fill)
 {
-    IndexId *at = arena_array(j->l->k->module->arena, IndexId, j->n + 1);
+    IndexId *at = arena_array(j->l->k->module->scratch, IndexId, j->n + 1);
     for (uint32_t i = 0; i < j->n; i++)
         at[i] = fill;
     return at;
@@ -321,7 +321,7 @@ static Join look_at_all(Lower *l, const Members *m, const Cluster *c)
     j.before = by_index(&j, UNSEEN);
     j.after = by_index(&j, UNSEEN);
     j.zero = by_index(&j, NONE);
-    j.seen = arena_alloc(k->module->arena, k->exprs.len);
+    j.seen = arena_alloc(k->module->scratch, k->exprs.len);
     for (uint32_t q = 0; q < m->n; q++)
         look_at_member(&j, &m->at[q]);
     if (c && c->kind == CLUSTER_STRIPE)
@@ -334,11 +334,13 @@ static Join look_at_all(Lower *l, const Members *m, const Cluster *c)
 uint32_t lower_joined_in_sums(Kernel *k, const Equation *q)
 {
     Lower l = {.k = k};
+    ArenaMark mark = arena_mark(k->module->scratch);
     Join j = look_at_all(&l, &(Members){.at = {*q}, .n = 1}, NULL);
     uint32_t n = 0;
     for (uint32_t r = 0; r < j.reductions.len; r++)
         for (uint32_t b = 0; b < x_at(k, j.reductions.at[r])->nbound; b++)
             n += inner(&j, x_bound(k, j.reductions.at[r], b)) != NONE;
+    arena_release(k->module->scratch, mark);
     return n;
 }
 
@@ -347,6 +349,7 @@ void lower_join(Lower *l, Members *m, const Cluster *c)
     l->joined.len = 0;
     if (m->at[0].kind == EQ_CHECK || m->at[0].kind == EQ_ROUTE)
         return;
+    ArenaMark mark = arena_mark(l->k->module->scratch);
     Join j = look_at_all(l, m, c);
     int joined = 0;
     for (IndexId i = 0; i < j.n; i++)
@@ -354,4 +357,5 @@ void lower_join(Lower *l, Members *m, const Cluster *c)
             joined |= join_from(&j, i);
     for (uint32_t q = 0; joined && q < m->n; q++)
         rewrite(&j, &m->at[q]);
+    arena_release(l->k->module->scratch, mark);
 }
