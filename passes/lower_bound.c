@@ -93,11 +93,34 @@ static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
     return op == OP_eq || out->lower || out->upper;
 }
 
+/* Is e smallest and largest at the ends of any range of index i? */
+static int is_monotone(Kernel *k, ExprId e, IndexId i)
+{
+    static const ScalarOp kept[] = {OP_neg, OP_add,  OP_sub,
+                                    OP_mul, OP_max2, OP_min2}; /* if one argument moves */
+    Affine form;
+    if (!x_uses_index(k, e, i) || x_affine(k, e, &form))
+        return 1;
+    uint32_t op = 0, moving = 0, n = x_at(k, e)->nargs;
+    while (op < sizeof kept / sizeof *kept && !x_is_op(k, e, kept[op]))
+        op++;
+    for (uint32_t a = 0; a < n; a++)
+        moving += x_uses_index(k, x_arg(k, e, a), i) ? is_monotone(k, x_arg(k, e, a), i) ? 1 : 2 : 0;
+    return op < sizeof kept / sizeof *kept && moving == 1;
+}
+
 static ExprId at_row(Lower *l, ExprId e, ExprId row)
 {
     IndexId i = l->plan.row;
     lower_bind(l, i, row, l->group.at[i]);
     return lower_expr(l, e);
+}
+
+/* Several rows share a loop by what the first and the last of them say. */
+static int ends_tell(const Lower *l, const Walk *w, const Bound *b)
+{
+    return !w->d->unrolled || l->plan.rows == 1 || l->plan.row == NONE ||
+           is_monotone(l->k, b->at, l->plan.row);
 }
 
 static void narrow(Lower *l, const Walk *w, const Bound *b, uint64_t bit, int upper_is_le, Range *r)
@@ -138,7 +161,7 @@ Range lower_range(Lower *l, const Walk *w, IndexId i)
         Bound b;
         ScalarOp op;
         ExprId other;
-        if (!(w->pending >> c & 1) || !bound_of(l, w, w->d->conjunct[c], i, &b))
+        if (!(w->pending >> c & 1) || !bound_of(l, w, w->d->conjunct[c], i, &b) || !ends_tell(l, w, &b))
             continue;
         solve(l, w->d->conjunct[c], i, &op, &other);
         narrow(l, w, &b, (uint64_t)1 << c, op == OP_le || op == OP_eq, &r);
