@@ -185,14 +185,24 @@ static void build_conditions(Eval *e, Reduce *r, ExprId condition, int inner)
     }
 }
 
-static int has_free_factor(const Reduce *r, const Node *term)
+/* Each node once: factors may be shared. */
+static int has_free_factor(const Eval *e, const Reduce *r, ExprId body)
 {
-    int product = term->kind == NODE_OP && !term->ints &&
-                  (term->op == OP_mul || term->op == OP_div || term->op == OP_neg);
-    for (uint32_t i = 0; product && i < term->nargs; i++)
-        if (has_free_factor(r, term->args[i]))
+    Nodes below = x_below(e->k, body, EVERYWHERE);
+    ExprMap factors = x_map(e->k, below.n);
+    *x_map_at(&factors, body) = body;
+    for (uint32_t n = below.n; n-- > 0;) {
+        if (x_map_get(&factors, below.at[n]) == NONE)
+            continue;
+        const Node *x = e->nodes[below.at[n]];
+        int product =
+            x->kind == NODE_OP && !x->ints && (x->op == OP_mul || x->op == OP_div || x->op == OP_neg);
+        if (!product && level_of(r, x) < 0)
             return 1;
-    return !product && level_of(r, term) < 0;
+        for (uint32_t i = 0; product && i < x->nargs; i++)
+            *x_map_at(&factors, x_arg(e->k, below.at[n], i)) = below.at[n];
+    }
+    return 0;
 }
 
 static void build_reduce(Eval *e, Node *n)
@@ -208,7 +218,7 @@ static void build_reduce(Eval *e, Node *n)
     int inner = r->loops[r->nloops - 1].local;
     build_conditions(e, r, x_condition(e->k, x), inner);
     r->body = eval_node(e, x_arg(e->k, x, 0), inner);
-    r->free_factor = n->type != TY_INT && has_free_factor(r, r->body);
+    r->free_factor = n->type != TY_INT && has_free_factor(e, r, x_arg(e->k, x, 0));
     n->deps = r->body->deps;
     n->faults |= r->body->faults;
     for (uint32_t i = 0; i < r->conditions.len; i++)

@@ -105,8 +105,10 @@ static int is_monotone(Kernel *k, ExprId e, IndexId i)
     while (op < sizeof kept / sizeof *kept && !x_is_op(k, e, kept[op]))
         op++;
     for (uint32_t a = 0; a < n; a++)
-        moving += x_uses_index(k, x_arg(k, e, a), i) ? is_monotone(k, x_arg(k, e, a), i) ? 1 : 2 : 0;
-    return op < sizeof kept / sizeof *kept && moving == 1;
+        moving += (uint32_t)x_uses_index(k, x_arg(k, e, a), i);
+    if (op == sizeof kept / sizeof *kept || moving != 1)
+        return 0;
+    return is_monotone(k, x_arg(k, e, n > 1 && x_uses_index(k, x_arg(k, e, 1), i)), i);
 }
 
 static ExprId at_row(Lower *l, ExprId e, ExprId row)
