@@ -101,7 +101,8 @@ static void over_units(Fragment *f, V a, V b, V units)
     Carry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
     V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
     V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
-    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))), right[VECTORS_MAX];
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
+      right[VECTORS_MAX];
     for (uint32_t unit = 0; unit < trip; unit++) {
         if (x->in_rows)
             emit_rows_vectors(x, b, k.var, right);

@@ -20,7 +20,8 @@ enum { IN_ROWS = 4, TURNED = 8 }; /* kinds of right operands that are no panels 
 
 uint32_t product_kind(const Plan *p, const Stmt *s)
 {
-    const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym], *right = &p->buffers.at[x_at(p->k, s->other)->sym];
+    const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym],
+                 *right = &p->buffers.at[x_at(p->k, s->other)->sym];
     uint32_t way = s->turned ? TURNED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
     return way + (left->elem == EL_BF16) * 2u + (right->elem == EL_BF16);
 }
@@ -38,10 +39,12 @@ static Ty function_type(L *l)
 
 static V function_of(const Plan *p, uint32_t kind)
 {
-    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"}, *const ways[] = {"", ".rows", ".turned"};
+    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"}, *const ways[] = {
+                                                                                         "", ".rows",
+                                                                                         ".turned"};
     L *l = p->l;
-    const char *name = arena_printf(l->arena, "moec.product.%s.%s%s", cpu_table[p->target].name, names[kind % 4],
-                                    ways[kind / 4]);
+    const char *name = arena_printf(l->arena, "moec.product.%s.%s%s", cpu_table[p->target].name,
+                                    names[kind % 4], ways[kind / 4]);
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
@@ -227,7 +230,8 @@ static void over_parts(Product *x, V c, V b)
     emit_begin_sums(x, f.var);
     V units = l_min(l, l_sub(l, x->units, f.var), part);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block));
-    emit_product_rows(x, c, a, l_byte(l, b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))), units);
+    emit_product_rows(x, c, a, l_byte(l, b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))),
+                      units);
     l_end_for(l, &f);
 }
 

@@ -46,12 +46,16 @@ static void ask(const Product *x, V unit)
         emit_ask(l, l_byte(l, at, l_i64(l, line)));
 }
 
-static V kept_at(const Product *x, V unit) { return l_byte(x->l, x->kept, l_mul(x->l, unit, l_i64(x->l, ROW_OF_WORDS))); }
+static V kept_at(const Product *x, V unit)
+{
+    return l_byte(x->l, x->kept, l_mul(x->l, unit, l_i64(x->l, ROW_OF_WORDS)));
+}
 
 void emit_rows_vectors(Product *x, V b, V unit, V *right)
 {
     L *l = x->l;
-    V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x))))), to = kept_at(x, unit), got[2];
+    V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x))))), to = kept_at(x, unit),
+      got[2];
     ask(x, unit);
     for (uint32_t i = 0; i < 2; i++) { /* two rows, or two vectors of one */
         V step = unit_terms(x) == 2 ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
@@ -110,9 +114,11 @@ static void over_columns(Product *x, V part, V first, V terms)
     int64_t words = WORDS * unit_terms(x);
     V units = l_bin(l, LLVMUDiv, l_add(l, terms, l_i64(l, unit_terms(x) - 1)), l_i64(l, unit_terms(x)));
     V line = l_mul(l, l_bin(l, LLVMUDiv, first, l_i64(l, words)), x->a_block);
-    V a = l_byte(l, l_byte(l, x->a, line),
-                 l_mul(l, l_bin(l, LLVMURem, first, l_i64(l, words)), l_i64(l, LAYOUT_WORD_BYTES / unit_terms(x))));
-    V b = l_byte(l, x->b, l_mul(l, first, x->b_panel)), run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), next[2];
+    V a = l_byte(
+        l, l_byte(l, x->a, line),
+        l_mul(l, l_bin(l, LLVMURem, first, l_i64(l, words)), l_i64(l, LAYOUT_WORD_BYTES / unit_terms(x))));
+    V b = l_byte(l, x->b, l_mul(l, first, x->b_panel)), run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))),
+      next[2];
     next[0] = l_byte(l, b, l_mul(l, part, x->b_panel));
     next[1] = l_byte(l, next[0], run);
     For f = l_for(l, l_i64(l, 0), x->ncols, LAYOUT_EDGE, "columns");
@@ -134,7 +140,8 @@ static void over_columns(Product *x, V part, V first, V terms)
 static V part_of(const Product *x)
 {
     L *l = x->l;
-    V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE), most = l_i64(l, part_terms(x));
+    V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE),
+      most = l_i64(l, part_terms(x));
     V fits = l_and(l, l_bin(l, LLVMUDiv, x->ncols, edge), l_i64(l, -LAYOUT_EDGE));
     return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_max(l, l_min(l, fits, most), edge));
 }

@@ -100,7 +100,8 @@ void emit_transpose_function(Plan *p)
     For column = l_for(l, l_i64(l, 0), l_i64(l, EDGE), w, "column");
     V from = l_byte(l, LLVMGetParam(fn, 0), l_mul(l, row.var, step));
     V to = l_byte(l, LLVMGetParam(fn, 2), l_mul(l, column.var, stride));
-    turn_square(l, w, l_byte(l, from, l_shl(l, column.var, 2)), step, l_byte(l, to, l_shl(l, row.var, 2)), stride);
+    turn_square(l, w, l_byte(l, from, l_shl(l, column.var, 2)), step, l_byte(l, to, l_shl(l, row.var, 2)),
+                stride);
     l_end_for(l, &column);
     l_end_for(l, &row);
     LLVMBuildRetVoid(l->b);

@@ -114,7 +114,8 @@ static V aligned_slot(L *l, uint64_t bytes, const char *name)
 void emit_turned_product(Product *x, V depth)
 {
     L *l = x->l;
-    Turned t = {.x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
+    Turned t = {
+        .x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
     if (x->lanes != EDGE)
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
     t.words = l_sar(l, l_add(l, t.elements, l_i64(l, t.terms - 1)), t.terms == 2);

@@ -86,8 +86,8 @@ static int entry_is_whole(const char *bytes, size_t len, const char *key, Traile
         return 0;
     memcpy(t, bytes + len - sizeof *t, sizeof *t);
     size_t payload = len - sizeof *t;
-    return memcmp(t->magic, MAGIC, sizeof MAGIC) == 0 && memcmp(t->key, key, KEY_DIGITS) == 0 && t->so_len > 0 &&
-           t->so_len <= payload && t->header_len == payload - t->so_len &&
+    return memcmp(t->magic, MAGIC, sizeof MAGIC) == 0 && memcmp(t->key, key, KEY_DIGITS) == 0 &&
+           t->so_len > 0 && t->so_len <= payload && t->header_len == payload - t->so_len &&
            t->checksum == hash_bytes(bytes, payload + offsetof(Trailer, checksum), 0);
 }
 

@@ -1,6 +1,7 @@
 /* The one path from text to bytes; see Note [One path]. */
 #include "driver/driver.h"
 
+#include "emulator/emulator.h"
 #include "frontend/frontend.h"
 
 #include <errno.h>
@@ -231,7 +232,8 @@ static void explain_fit(Compilation *c, Isa isa, const Fit *fit)
     c->diags.list.at[i].help = help;
 }
 
-static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after)
+/* For one target; up to the pass `stop_after` (NULL: all), and only what leaves a level before `below` (LEVEL_EQUATIONS: all). */
+static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after, Level below)
 {
     const CompileOptions *o = &c->options;
     if (is_tile_text(c))
@@ -245,9 +247,8 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
                     .report = c->report,
                     .schedule_seed = o->schedule_seed},
         .start_at = o->start_at,
-        .stop_after = o->stop_after              ? o->stop_after
-                      : o->emulated == UNPLANNED ? "lower"
-                                                 : stop_after,
+        .stop_after = o->stop_after ? o->stop_after : stop_after,
+        .below = o->emulated == UNPLANNED && !below ? LEVEL_PLAN : below,
         .dump = o->dump,
         .break_in = o->break_in,
         .verify_each = o->verify_each,
@@ -265,7 +266,7 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
 int compile_module(Compilation *c, const char *stop_after, Module **out)
 {
     int status = compile_reread(c, out);
-    return status ? status : run_passes(c, *out, c->isas.at[0], stop_after);
+    return status ? status : run_passes(c, *out, c->isas.at[0], stop_after, LEVEL_EQUATIONS);
 }
 
 /* ---- the cache ---- */
@@ -347,13 +348,13 @@ static int lower_all(Compilation *c, BackendInput *inputs)
         Module *m = c->module;
         if (i > 0 && compile_reread(c, &m))
             return DRIVER_ERROR;
-        if (run_passes(c, m, c->isas.at[i], NULL))
+        if (run_passes(c, m, c->isas.at[i], NULL, LEVEL_EQUATIONS))
             return DRIVER_ERROR;
         keep_wanted(c, m);
         for (uint32_t k = 0;
              (c->options.emulated == EMULATED || c->options.emulated == MODELLED) && k < m->kernels.len; k++)
             if (m->kernels.at[k]->tiles)
-                plan_expand(m->kernels.at[k], &(PassContext){.isa = c->isas.at[i], .machine = c->machine});
+                emulator_expand(m->kernels.at[k], c->machine, c->isas.at[i]);
         inputs[i] = (BackendInput){m, c->isas.at[i]};
     }
     if (!all_lowered(c->module))
@@ -443,7 +444,7 @@ static int make_so(Compilation *c, Bytes *out)
 
 static int make_tiles(Compilation *c, Bytes *out)
 {
-    if (run_passes(c, c->module, c->isas.at[0], NULL))
+    if (run_passes(c, c->module, c->isas.at[0], NULL, LEVEL_EQUATIONS))
         return DRIVER_ERROR;
     if (!all_lowered(c->module))
         return compile_fail(c, DIAG_driver_pass,
@@ -457,7 +458,7 @@ static int make_tiles(Compilation *c, Bytes *out)
 /* `lower` needs what the passes before it made, so the equation level ends with the last of those. */
 static int make_equations(Compilation *c, Bytes *out)
 {
-    if (run_passes(c, c->module, c->isas.at[0], "classify") || !ir_is_printable(c->module))
+    if (run_passes(c, c->module, c->isas.at[0], NULL, LEVEL_TILES) || !ir_is_printable(c->module))
         return DRIVER_ERROR;
     *out = bytes_of(text_of(c, ir_print, c->module));
     return DRIVER_OK;
@@ -466,7 +467,7 @@ static int make_equations(Compilation *c, Bytes *out)
 /* Signatures are complete after derive. */
 static int make_interface(Compilation *c, Product what, Bytes *out)
 {
-    if (run_passes(c, c->module, c->isas.at[0], "derive"))
+    if (run_passes(c, c->module, c->isas.at[0], "derive", LEVEL_EQUATIONS))
         return DRIVER_ERROR;
     if (what == PRODUCT_HEADER)
         *out = bytes_of(header_text(c->module, c->arena));
@@ -539,7 +540,8 @@ int compile_product(Compilation *c, Product what, Bytes *out)
 static int only_read(Compilation *c, void *user)
 {
     int derive = *(int *)user;
-    return compile_prepare(c) || (derive ? run_passes(c, c->module, c->isas.at[0], "derive") : DRIVER_OK);
+    return compile_prepare(c) ||
+           (derive ? run_passes(c, c->module, c->isas.at[0], "derive", LEVEL_EQUATIONS) : DRIVER_OK);
 }
 
 int compile_read(Compilation *c, int derive) { return compile_guard(c, only_read, &derive); }

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "ir/ir.h"
 #include "machines/machines.h"
-#include "passes/passes.h"
+#include "driver/pipeline.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 typedef enum AccessForm { ACCESS_READ, ACCESS_WRITE, ACCESS_LATE } AccessForm;
 typedef enum RightForm { RIGHT_PANELS, RIGHT_ROWS, RIGHT_TURNED } RightForm;
 
-/* What emulator_event() does with an event of code for a CPU (passes/expand_core.c). */
+/* What emulator_event() does with an event of code for a CPU (emulator/expand_core.c). */
 int core_event(Emulator *e, StmtId id, int64_t n, const int64_t *values);
 
 static inline int core_is_access(const Op *op) { return op->kind == TILE_event; }

@@ -81,6 +81,10 @@ typedef struct Trace {
 
 /* ---- running a plan ---- */
 
+/* expand.c: k->tiles, a plan for an NPU or tiles for a CPU (NULL: the host), become in place code that tells emulator_event() of every
+ * statement; it is compiled for `isa`. */
+void emulator_expand(Kernel *k, const Machine *machine, Isa isa);
+
 /* Where there are no data: what each `top` finds that writes to `ids`, k numbers below n for each token, one token after the
  * other. */
 typedef struct Chooser {
@@ -89,7 +93,7 @@ typedef struct Chooser {
 } Chooser;
 
 typedef struct Emulator Emulator;
-/* k: a plan in its compiled form, see passes/expand.c, or code for a CPU that has the instructions of `isa`. Everything is
+/* k: a plan in its compiled form, see emulator/expand.c, or code for a CPU that has the instructions of `isa`. Everything is
  * allocated in a. chooser: of mode model, else NULL. */
 Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *k, const int64_t *dims,
                        EmulateMode mode, const Chooser *chooser);

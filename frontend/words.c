@@ -28,7 +28,11 @@ void word_refuse(WordReader *r, const char *wanted)
                                          : (Loc){0};
     if (!r->failed)
         diag_add(r->c->m->diags, r->code, loc, arena_printf(r->c->arena, "write %s here", wanted),
-                 "`%s` does not fit here; expected %s", *w->text ? w->text : r->end ? r->end : "}", wanted);
+                 "`%s` does not fit here; expected %s",
+                 *w->text ? w->text
+                 : r->end ? r->end
+                          : "}",
+                 wanted);
     r->failed = 1;
 }
 

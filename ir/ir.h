@@ -247,13 +247,6 @@ typedef enum EqKind {
     EQ_CHECK,  /* run-time check made by pass_checks: 0 <= rhs < extent wherever guard holds */
 } EqKind;
 
-/* What an equation is, recognised from index patterns by pass_classify; never a node kind. */
-typedef enum EqClass {
-    CLASS_NONE, CLASS_POINTWISE, CLASS_PERMUTE, CLASS_UNPERMUTE, CLASS_GMM, CLASS_GMM_ADD, CLASS_MATMUL,
-    CLASS_REDUCE, CLASS_BUCKET, CLASS_TOP, CLASS_ROUTE, CLASS_CHECK, CLASS_COUNT
-} EqClass;
-const char *class_name(EqClass c);
-
 /* Note [Clusters]. A cluster is a run of neighbouring equations (same Equation.cluster) that one launch computes; made by
  * pass_cluster, just before the lowering.
  *   drain   All members have the very same left-hand index variables and sums: the products of a block are made once, then
@@ -279,7 +272,6 @@ typedef struct Cluster {
 typedef struct Equation {
     EqKind kind;
     uint32_t cluster; /* number in Kernel.clusters, or NONE */
-    EqClass class_;
     Loc loc;
     TensorId lhs;          /* NONE for EQ_ROUTE; EQ_CHECK: the tensor whose subscript is checked */
     uint8_t nindex;

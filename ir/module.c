@@ -53,14 +53,6 @@ const char *type_name(Type t)
     return names[t];
 }
 
-const char *class_name(EqClass c)
-{
-    static const char *const names[CLASS_COUNT] = {"none",   "pointwise", "permute", "unpermute",
-                                                   "gmm",    "gmm_add",   "matmul",  "reduce",
-                                                   "bucket", "top",       "route",   "check"};
-    return names[c];
-}
-
 Module *ir_module(Arena *a, Diags *diags, const char *path)
 {
     Module *m = arena_new_of(a, Module);

@@ -64,7 +64,8 @@ static int layout_ok(Verifier *v, const Tensor *t)
 static int tensor_ok(Verifier *v, const Tensor *t)
 {
     REQUIRE(v, NONE, t->name && t->rank <= MAX_RANK && t->elem < EL_COUNT, "a tensor is not whole");
-    REQUIRE(v, NONE, v->k->tiles || t->elem != EL_I64 || t->role == ROLE_LOCAL, "parameter %s is i64", t->name);
+    REQUIRE(v, NONE, v->k->tiles || t->elem != EL_I64 || t->role == ROLE_LOCAL, "parameter %s is i64",
+            t->name);
     for (uint32_t i = 0; i < t->rank; i++)
         if (!axis_ok(v, t->axes[i], "tensor", t->name))
             return 0;

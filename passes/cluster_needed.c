@@ -6,7 +6,7 @@
  * and cluster_needed() says j <= i of d_s, d_e and e. */
 #include "passes/cluster_stripe.h"
 
-#include "passes/lower.h"
+#include "passes/query.h"
 
 /* ---- lists of conditions that hold together ---- */
 
@@ -284,7 +284,8 @@ static ExprId drop_guard(Kernel *k, ExprId e, void *user)
     for (uint32_t i = 0; i < n; i++)
         if (!follows(k, known, parts[i]))
             left = x_and(k, x_at(k, e)->loc, left, parts[i]);
-    if (left == x_arg(k, e, 0) || !checks_inside(k, x_arg(k, e, 1)) || (left != NONE && !checks_inside(k, left)))
+    if (left == x_arg(k, e, 0) || !checks_inside(k, x_arg(k, e, 1)) ||
+        (left != NONE && !checks_inside(k, left)))
         return e; /* it may guard a subscript, also one of the conditions after it */
     return left == NONE ? x_arg(k, e, 1) : x_if(k, x_at(k, e)->loc, left, x_arg(k, e, 1), x_arg(k, e, 2));
 }

@@ -15,7 +15,7 @@
  * blocks of columns are parallel. */
 #include "passes/cluster.h"
 #include "passes/drain.h"
-#include "passes/lower.h"
+#include "passes/query.h"
 #include "passes/schedule.h"
 
 /* ---- shape ---- */
@@ -34,7 +34,7 @@ static int has_rows(const Kernel *k, const Equation *q)
 static int is_product(const Kernel *k, const Equation *q)
 {
     each_below (n, k, q->rhs, EVERYWHERE)
-        if (drain_is_sum(k, *n))
+        if (query_is_product_sum(k, *n))
             return 1;
     return 0;
 }
@@ -106,9 +106,9 @@ const char *cluster_scatter(const Kernel *k, const Equation *product, const Equa
         return "its reader reads it in another reduction than one sum over the choices of a token";
     if (!is_row_guard(k, x_condition(k, out->sum), out->row))
         return "the sum that reads it leaves rows out";
-    if (lower_has_reduce(k, x_arg(k, out->sum, 0)))
+    if (query_has_reduce(k, x_arg(k, out->sum, 0)))
         return "another reduction stands in the sum that reads it";
-    if (!drain_is_sure(k, reader->rhs, out->sum))
+    if (!query_is_sure(k, reader->rhs, out->sum))
         return "the sum that reads it is asked for under a condition";
     if (x_loads(k, product->rhs, reader->lhs) || x_loads(k, out->sum, reader->lhs))
         return "its reader writes what it is computed from";

@@ -2,7 +2,7 @@
  * what a thread keeps has its axes in one order. */
 #include "passes/cluster_stripe.h"
 
-#include "passes/lower.h"
+#include "passes/query.h"
 
 #include <string.h>
 

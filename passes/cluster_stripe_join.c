@@ -6,11 +6,11 @@
  * b, n and row i, read as s[b2, n2, i2, j2], says what that equation calls them. With all of them on its
  * left-hand side the equation is direct; with the row bound by its one sum over it, and the outer ones on
  * the left, it is a carrier: its sum grows from block to block. Without outer ones nothing would be left to do in parallel:
- * then blocks go in parts, each with sums of its own (Note [Parts] in lower_parts.c), which suits sums no larger than a
+ * then blocks go in parts, each with sums of its own (Note [Parts] in lower/parts.c), which suits sums no larger than a
  * row. Such a carrier may be linked to a member by a row that both read, and nothing else. */
 #include "passes/cluster_stripe.h"
 
-#include "passes/lower.h"
+#include "passes/query.h"
 #include "passes/schedule.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static int is_plain(const Kernel *k, ExprId e)
             return 0;
         if (kind == X_INDEX && is_of_rows(k, x->sym))
             return 0;
-        if (kind == X_REDUCE && lower_is_bucketed(k, *n))
+        if (kind == X_REDUCE && query_is_bucketed(k, *n))
             return 0;
     }
     return 1;
@@ -168,7 +168,7 @@ int stripe_binds(const Kernel *k, ExprId e, IndexId v)
 static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
 {
     ExprId outermost[2];
-    if (lower_reductions(k, root, outermost, 2) != 1)
+    if (query_reductions(k, root, outermost, 2) != 1)
         return NONE;
     const Expr *x = x_at(k, outermost[0]);
     return x->op == RED_SUM && x->type != TY_INT && stripe_binds(k, outermost[0], v) ? outermost[0] : NONE;

@@ -10,7 +10,7 @@
 #include "passes/cluster_stripe.h"
 
 #include "passes/canonicalise.h"
-#include "passes/lower.h"
+#include "passes/query.h"
 #include "passes/schedule.h"
 
 /* A sum of one member, over the variables that it uses: outer, row, columns in the order of the left side. */
@@ -57,7 +57,7 @@ static HeldList held_sums(Kernel *k, uint32_t cluster)
         ExprId sums[REDUCE_MAX];
         if (q.cluster != cluster || q.kind != EQ_ASSIGN)
             continue;
-        uint32_t n = lower_reductions(k, q.rhs, sums, REDUCE_MAX);
+        uint32_t n = query_reductions(k, q.rhs, sums, REDUCE_MAX);
         for (uint32_t i = 0; i < n && i < REDUCE_MAX; i++) {
             Held h = {.at = at, .sum = sums[i]};
             if (!stripe_is_product(k, h.sum) || !find_variables(k, &k->clusters.at[cluster], &q, &h))

@@ -15,7 +15,7 @@
  * of x, another one, which waits for it, reads x again. */
 #include "passes/cluster_stripe.h"
 
-#include "passes/lower.h"
+#include "passes/query.h"
 
 /* ---- shared operands ---- */
 

@@ -3,7 +3,7 @@
  * This file is written to be copied for a new pass:
  *   1. copy it to passes/NAME.c, rename the functions, keep the order: rules, walk, pass;
  *   2. add a row to passes/passes.def: PASS(NAME, needs, gives, breaks, doc);
- *   3. add one word to the order in passes/pipeline.c;
+ *   3. add one word to the order in driver/pipeline.c;
  *   4. add tests/unit/test_NAME.c: a kernel before, ir_print() of it after, and equal results of ir_eval().
  * A pass works on each kernel alone, changes equations in place, marks the ones it drops `dead` and lets
  * ir_compact() remove them. It reports nothing to the user: what it meets has been checked. */

@@ -82,10 +82,7 @@ void derive_emit(Sweep *s, EqKind kind, Loc loc, TensorId lhs, const IndexId *ov
     vec_push(s->arena, &s->k->eqs, q);
 }
 
-ExprId derive_cast(Kernel *k, ExprId e, Elem elem)
-{
-    return x_as(k, e, elem_type(elem));
-}
+ExprId derive_cast(Kernel *k, ExprId e, Elem elem) { return x_as(k, e, elem_type(elem)); }
 
 ExprId derive_sum(Kernel *k, ExprId a, ExprId b)
 {

@@ -351,7 +351,7 @@ static int match_guard(Match *m)
         m->guard = x_arg(k, rhs, 0);
         rhs = x_arg(k, rhs, 1);
     }
-    return drain_is_sure(k, rhs, m->other_node);
+    return query_is_sure(k, rhs, m->other_node);
 }
 
 static int match_shared(Match *m)

@@ -4,7 +4,7 @@
  * element only: every access to a tensor that some member writes has the writer's own subscripts and stands
  * outside reductions. Or it is apart from it: where both subscripts are numbers they differ. */
 #include "passes/drain.h"
-#include "passes/lower.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -143,47 +143,6 @@ const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n)
         return arena_printf(k->module->arena, "%s waits for what needs another reader first",
                             k->tensors.at[k->eqs.at[late].lhs].name);
     return NULL;
-}
-
-int drain_is_sum(const Kernel *k, ExprId e)
-{
-    const Expr *x = x_at(k, e);
-    return x->kind == X_REDUCE && x->op == RED_SUM && type_is_float((Type)x->type) &&
-           x_is_op(k, x_arg(k, e, 0), OP_mul) && !lower_has_reduce(k, x_arg(k, e, 0)) &&
-           !lower_has_reduce(k, x_condition(k, e)) && !lower_is_bucketed(k, e);
-}
-
-/* Is argument a of e evaluated whenever e is? */
-static int is_sure(const Kernel *k, ExprId e, uint32_t a)
-{
-    const Expr *x = x_at(k, e);
-    return x->kind != X_REDUCE &&
-           (a == 0 || (x->kind != X_IF && !x_is_op(k, e, OP_and) && !x_is_op(k, e, OP_or)));
-}
-
-int drain_is_sure(const Kernel *k, ExprId root, ExprId node)
-{
-    Nodes below = x_below(k, root, EVERYWHERE);
-    ExprMap sure = x_map(k, below.n);
-    *x_map_at(&sure, root) = root;
-    for (uint32_t n = below.n; n-- > 0;) {
-        ExprId e = below.at[n];
-        if (x_at(k, e)->kind == X_REDUCE && e != node && x_contains(k, e, node))
-            return 0;
-        for (uint32_t a = 0; x_map_get(&sure, e) != NONE && a < x_at(k, e)->nargs; a++)
-            if (is_sure(k, e, a))
-                *x_map_at(&sure, x_arg(k, e, a)) = x_arg(k, e, a);
-    }
-    return x_map_get(&sure, node) != NONE;
-}
-
-uint32_t drain_cost(const Kernel *k, ExprId e)
-{
-    uint32_t cost = 0;
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_OP)
-            cost += scalar_table[x_at(k, *n)->op].cost;
-    return cost;
 }
 
 Extent drain_bytes(Kernel *k, TensorId t)

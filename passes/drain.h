@@ -4,8 +4,9 @@
 
 #include "passes/order.h"
 #include "passes/passes.h"
+#include "passes/query.h"
 
-enum { DRAIN_MEMBERS = 20, DRAIN_OPERAND = 8 };
+enum { DRAIN_MEMBERS = 20 };
 
 /* The left-hand index variables of q, in order; returns how many, or -1: q cannot be in a drain. */
 int drain_space(const Kernel *k, const Equation *q, IndexId *out /* MAX_RANK places */);
@@ -17,13 +18,6 @@ void drain_rename(Kernel *k, const uint32_t *members, uint32_t n);
 /* May these equations, which have the very same left-hand variables, be one drain? Their places ascend. NULL,
  * or why not. */
 const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n);
-/* Is e a float sum of a product, no bucketed one, without sums inside: what a block product computes? */
-int drain_is_sum(const Kernel *k, ExprId e);
-/* Is node e of root evaluated exactly once wherever root is: outside reductions, whatever conditions hold? */
-int drain_is_sure(const Kernel *k, ExprId root, ExprId e);
-/* The work of computing e once: cycles, roughly (ir/scalar.def). A factor of a product that costs at most
- * DRAIN_OPERAND is computed while it is packed; what costs more stands in memory. */
-uint32_t drain_cost(const Kernel *k, ExprId e);
 /* Forms the drain clusters of k, from equations without a cluster. */
 void drain_clusters(Kernel *k, const PassContext *c);
 

@@ -8,7 +8,7 @@
  *   load   both read the same element of a tensor: it is read once */
 #include "passes/canonicalise.h"
 #include "passes/drain.h"
-#include "passes/lower.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -27,11 +27,11 @@ typedef struct Drain {
 static int only_products(const Kernel *k, const Equation *q)
 {
     ExprId sums[REDUCE_MAX];
-    uint32_t n = lower_reductions(k, q->rhs, sums, REDUCE_MAX);
+    uint32_t n = query_reductions(k, q->rhs, sums, REDUCE_MAX);
     if (n > REDUCE_MAX)
         return 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!drain_is_sum(k, sums[i]) || !drain_is_sure(k, q->rhs, sums[i]))
+        if (!query_is_product_sum(k, sums[i]) || !query_is_sure(k, q->rhs, sums[i]))
             return 0;
     return 1;
 }
@@ -60,7 +60,7 @@ static int shares_node(const Kernel *k, const Equation *a, const Equation *b)
     IndexId vars[MAX_RANK];
     int n = drain_space(k, a, vars);
     each_below (e, k, b->rhs, X_REDUCE) {
-        int is_sum = drain_is_sum(k, *e);
+        int is_sum = query_is_product_sum(k, *e);
         int is_load = x_at(k, *e)->kind == X_LOAD && names_all(k, *e, vars, n);
         if ((is_sum || is_load) && x_contains(k, a->rhs, *e))
             return 1;
@@ -83,7 +83,7 @@ static void factors_of(Kernel *k, const Equation *q, ExprId sum, ExprId *out)
 static int shares_factor(Kernel *k, const Equation *a, const Equation *b)
 {
     ExprId x[REDUCE_MAX], y[REDUCE_MAX], p[2], q[2];
-    uint32_t nx = lower_reductions(k, a->rhs, x, REDUCE_MAX), ny = lower_reductions(k, b->rhs, y, REDUCE_MAX);
+    uint32_t nx = query_reductions(k, a->rhs, x, REDUCE_MAX), ny = query_reductions(k, b->rhs, y, REDUCE_MAX);
     for (uint32_t i = 0; i < nx; i++)
         for (uint32_t j = 0; j < ny; j++) {
             factors_of(k, a, x[i], p);
@@ -105,7 +105,7 @@ static uint32_t count_sums(const Drain *d)
     ExprId all[REDUCE_MAX], some[REDUCE_MAX];
     uint32_t n = 0;
     for (uint32_t m = 0; m < d->n; m++) {
-        uint32_t more = lower_reductions(k, k->eqs.at[d->member[m]].rhs, some, REDUCE_MAX);
+        uint32_t more = query_reductions(k, k->eqs.at[d->member[m]].rhs, some, REDUCE_MAX);
         for (uint32_t i = 0; i < more; i++) {
             uint32_t at = 0;
             while (at < n && all[at] != some[i])
@@ -129,7 +129,7 @@ typedef struct Known {
 static ExprId known_sum(Kernel *k, ExprId e, void *user)
 {
     Known *w = user;
-    if (!drain_is_sum(k, e))
+    if (!query_is_product_sum(k, e))
         return e;
     ExprId form = alpha_form(k, e, w->vars, w->nvars);
     for (uint32_t i = 0; i < w->n; i++)

@@ -9,7 +9,8 @@
  * The rules, one function each, are in passes/fuse_rules.c. Every edge from a local to a reader is reported,
  * fused or not. */
 #include "passes/fuse.h"
-#include "passes/lower.h"
+#include "passes/join.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -108,7 +109,7 @@ static const char *must_stand(const Producer *p)
             return "a route is made of it";
         if (is_stale(p, p->readers.at[r]))
             return "what it reads is written before its reader";
-        if (pass_npu(f->c) && lower_has_reduce(k, q->rhs) && looks_up(k, reader))
+        if (pass_npu(f->c) && query_has_reduce(k, q->rhs) && looks_up(k, reader))
             return "an NPU's vector unit reduces rows, but looks no element up";
     }
     if (pass_npu(f->c) && p->wish != FUSE_WANTED && is_routed_operand(p))
@@ -144,17 +145,17 @@ static void put_into_reader(Producer *p, uint32_t at)
     k->eqs.at[at] = q;
 }
 
-/* A sum over neighbouring axes goes over them as one (passes/lower_join.c), unless something in it takes them apart. */
+/* A sum over neighbouring axes goes over them as one (lower/join.c), unless something in it takes them apart. */
 static const char *takes_apart(Producer *p)
 {
     Kernel *k = p->f->k;
     for (uint32_t r = 0; r < p->readers.len; r++) {
         Equation q = k->eqs.at[p->readers.at[r]];
-        uint32_t joined = q.rhs == NONE ? 0 : lower_joined_in_sums(k, &q);
+        uint32_t joined = q.rhs == NONE ? 0 : join_in_sums(k, &q);
         if (joined == 0)
             continue;
         q.rhs = x_rewrite(k, q.rhs, put_in, p);
-        if (lower_joined_in_sums(k, &q) < joined)
+        if (join_in_sums(k, &q) < joined)
             return "it would take axes apart that a sum goes over as one";
     }
     return NULL;

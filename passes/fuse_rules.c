@@ -1,7 +1,7 @@
 /* The rules of fusion. Bits never change, since a local of its own type is read; only where a += takes a
  * whole sum its chain begins at the old value. */
 #include "passes/fuse.h"
-#include "passes/lower.h"
+#include "passes/query.h"
 
 enum { LITTLE_WORK = 6, CAST_WORK = 2 };
 
@@ -78,7 +78,7 @@ static const char *copy_blocks(const Producer *p)
 static int is_pointwise(const Producer *p)
 {
     const Kernel *k = p->f->k;
-    return elem_type(k->tensors.at[p->local].elem) != TY_INT && !lower_has_reduce(k, rhs_of(p));
+    return elem_type(k->tensors.at[p->local].elem) != TY_INT && !query_has_reduce(k, rhs_of(p));
 }
 
 /* Index variables around `load`: on the left, and bound by a reduction over it. */
@@ -102,7 +102,7 @@ static const char *pointwise_blocks(const Producer *p)
         if (!is_plain(k, uses.at[i].load) ||
             variables_around(k, &uses.at[i]) != x_at(k, uses.at[i].load)->nargs)
             return "an element is read more than once";
-    return uses.len == 1 || drain_cost(k, rhs_of(p)) <= LITTLE_WORK || p->wish == FUSE_WANTED
+    return uses.len == 1 || query_cost(k, rhs_of(p)) <= LITTLE_WORK || p->wish == FUSE_WANTED
                ? NULL
                : "several readers, and computing it again is more than a little work";
 }
@@ -124,7 +124,7 @@ static ExprId factor_of(const Kernel *k, const Use *u)
 {
     ExprId factor = NONE;
     each_below (e, k, u->root, EVERYWHERE) {
-        if (!drain_is_sum(k, *e) || !x_contains(k, *e, u->load))
+        if (!query_is_product_sum(k, *e) || !x_contains(k, *e, u->load))
             continue;
         factor = side_of(k, *e, u->load);
         if (factor == NONE)
@@ -174,10 +174,10 @@ static int one_factor(const Producer *p, const Uses *uses)
 static const char *operand_blocks(const Producer *p)
 {
     Uses uses = uses_of(p);
-    uint32_t cost = drain_cost(p->f->k, rhs_of(p));
+    uint32_t cost = query_cost(p->f->k, rhs_of(p));
     if (!are_factors(p->f->k, &uses))
         return "not only factors of products read it";
-    if (cost > DRAIN_OPERAND)
+    if (cost > OPERAND_COST)
         return "computing it for each block of columns is more than a little work";
     return cost <= CAST_WORK || p->wish == FUSE_WANTED || one_factor(p, &uses)
                ? NULL
@@ -189,7 +189,7 @@ static const char *operand_blocks(const Producer *p)
 static int is_reduction(const Producer *p)
 {
     const Kernel *k = p->f->k;
-    return elem_type(k->tensors.at[p->local].elem) != TY_INT && lower_has_reduce(k, rhs_of(p));
+    return elem_type(k->tensors.at[p->local].elem) != TY_INT && query_has_reduce(k, rhs_of(p));
 }
 
 /* Does the use read with all left-hand variables of its equation? In their order, when several do. */
@@ -222,13 +222,13 @@ static const char *drain_rule_blocks(const Producer *p)
     for (uint32_t i = 0; i < uses.len; i++) {
         if (!at_own_place(p, &uses.at[i]))
             return "a reader reads it at another place than its own";
-        if (!drain_is_sure(k, uses.at[i].root, uses.at[i].load))
+        if (!query_is_sure(k, uses.at[i].root, uses.at[i].load))
             return "a reader reads it under a condition or in a reduction";
     }
     ExprId sums[REDUCE_MAX];
-    uint32_t n = lower_reductions(k, rhs_of(p), sums, REDUCE_MAX);
+    uint32_t n = query_reductions(k, rhs_of(p), sums, REDUCE_MAX);
     for (uint32_t i = 0; p->readers.len > 1 && i < n && i < REDUCE_MAX; i++)
-        if (!drain_is_sum(k, sums[i]))
+        if (!query_is_product_sum(k, sums[i]))
             return "several readers, and its reduction is not a sum of products";
     return NULL;
 }

@@ -1,7 +1,7 @@
 /* Collects what the passes decided, and lists what there was to decide about. */
 #include "passes/report.h"
 
-#include "passes/lower.h"
+#include "passes/query.h"
 
 const char *origin_name(KnobOrigin o)
 {
@@ -81,7 +81,7 @@ static void list_factors(const Kernel *k, ExprId e, FactorList *out)
 static int varies_more(const Kernel *k, ExprId a, ExprId b)
 {
     each_below (n, k, a, X_GROUP)
-        if (x_at(k, *n)->kind == X_INDEX && !lower_varies(k, b, x_at(k, *n)->sym))
+        if (x_at(k, *n)->kind == X_INDEX && !query_varies(k, b, x_at(k, *n)->sym))
             return 1;
     return 0;
 }

@@ -40,7 +40,7 @@ int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
 const Setting *schedule_copies_given(const Kernel *k, Knob space); /* NULL: no clause gives them */
-/* Do an NPU's blocks of columns begin their sums at different terms? Note [K shuffle] in lower_slab.c. */
+/* Do an NPU's blocks of columns begin their sums at different terms? Note [K shuffle] in lower/slab.c. */
 int schedule_shuffles(const PassContext *c, const Kernel *k);
 /* Are items of large groups handed out first? Else in the order of the groups. */
 int schedule_heaviest_first(const PassContext *c, const Kernel *k);

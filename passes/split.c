@@ -9,7 +9,7 @@
  * A part that stands under a condition moves only when it is safe to compute it everywhere: when no subscript in it
  * relies on the condition. */
 #include "passes/drain.h"
-#include "passes/lower.h"
+#include "passes/query.h"
 #include "passes/schedule.h"
 
 enum { SUMS_TOGETHER = 20, SCOPE_MAX = 64 };
@@ -19,11 +19,16 @@ typedef struct Scope {
     uint32_t n;
 } Scope;
 
+/* An expression that became a local, and the load that takes its place. */
+typedef struct SplitOff {
+    ExprId from, load;
+} SplitOff;
+
 typedef struct Split {
     Kernel *k;
     uint32_t at;       /* the equation that is being split; new ones go before it */
     Vec(Equation) out; /* the new list */
-    Vec(Done) made;    /* moved expressions and the loads that stand for them */
+    Vec(SplitOff) made;
 } Split;
 
 static void scope_add(Scope *s, IndexId i)
@@ -86,8 +91,8 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
 {
     Kernel *k = s->k;
     for (uint32_t i = 0; i < s->made.len; i++)
-        if (s->made.at[i].reduce == e)
-            return s->made.at[i].value;
+        if (s->made.at[i].from == e)
+            return s->made.at[i].load;
     Loc loc = x_at(k, e)->loc;
     Equation q = ir_equation(EQ_ASSIGN, loc);
     Tensor t = {.name = ir_fresh_name(k, stem),
@@ -106,7 +111,7 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
     schedule_fused(k, k->eqs.at[s->at].lhs, q.lhs);
     vec_push(k->module->arena, &s->out, q);
     ExprId load = x_load(k, loc, q.lhs, q.index);
-    vec_push(k->module->arena, &s->made, (Done){e, load, 0});
+    vec_push(k->module->arena, &s->made, (SplitOff){e, load});
     return load;
 }
 
@@ -116,7 +121,7 @@ static int is_work(const Kernel *k, ExprId e)
     const Expr *x = x_at(k, e);
     if (x->type == TY_INT || x->type == TY_BOOL)
         return 0;
-    return lower_has_reduce(k, e) || drain_cost(k, e) > DRAIN_OPERAND;
+    return query_has_reduce(k, e) || query_cost(k, e) > OPERAND_COST;
 }
 
 /* Where an expression stands. What is shared there is visited once: `done` by guarded, and the factors of a sum's products,
@@ -259,7 +264,7 @@ static ExprId visit_arguments(Split *s, ExprId e, const Around *around)
 
 static ExprId visit(Split *s, ExprId e, const Around *around)
 {
-    if (!lower_has_reduce(s->k, e))
+    if (!query_has_reduce(s->k, e))
         return e;
     const ExprMap *done = &around->done[around->guarded];
     ExprId before = x_map_get(done, e);
@@ -275,14 +280,14 @@ static ExprId visit(Split *s, ExprId e, const Around *around)
 static ExprId limit_sums(Split *s, ExprId e, const Around *around)
 {
     ExprId reds[REDUCE_MAX];
-    uint32_t n = lower_reductions(s->k, e, reds, REDUCE_MAX);
+    uint32_t n = query_reductions(s->k, e, reds, REDUCE_MAX);
     if (n <= SUMS_TOGETHER || around->scope.n > MAX_RANK)
         return e;
     ExprId args[MAX_RANK + 2];
     for (uint32_t a = 0; a < x_at(s->k, e)->nargs; a++) {
         ExprId arg = x_arg(s->k, e, a);
         Scope over = free_of(s->k, arg);
-        int heavy = lower_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK &&
+        int heavy = query_has_reduce(s->k, arg) && x_at(s->k, arg)->type != TY_BOOL && over.n <= MAX_RANK &&
                     (!is_side(s->k, e, a) || checks_inside(s->k, arg));
         args[a] = heavy ? move_out(s, limit_sums(s, arg, around), &over, "part") : arg;
     }
@@ -295,7 +300,7 @@ static void split_top(Split *s, Equation *q)
     Kernel *k = s->k;
     const Expr *x = x_at(k, q->rhs);
     int plain = x->kind == X_LOAD;
-    if (x->type == TY_INT && !lower_has_reduce(k, q->rhs))
+    if (x->type == TY_INT && !query_has_reduce(k, q->rhs))
         return;
     for (uint32_t a = 0; plain && a < x_at(k, q->rhs)->nargs; a++)
         plain = x_at(k, x_arg(k, q->rhs, a))->kind == X_INDEX;
@@ -315,8 +320,8 @@ static ExprId put_moved(Kernel *k, ExprId e, void *user)
     const Split *s = user;
     (void)k;
     for (uint32_t i = 0; i < s->made.len; i++)
-        if (s->made.at[i].reduce == e)
-            return s->made.at[i].value;
+        if (s->made.at[i].from == e)
+            return s->made.at[i].load;
     return e;
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What stands in tables and descriptions stands nowhere else:
-#   passes/     no literal 16 or 256: extents, fragments and alignments come from machines/; a bit is 1 << 4, a limit
+#   passes/ lower/ npu/  no literal 16 or 256: extents, fragments and alignments come from machines/; a bit is 1 << 4, a limit
 #               of a list another number. And nothing asks this computer (machine_probe)
 #   backend/    no name of an operation of the user's programs: it knows loops, packs and products only
 # Prints every place that breaks a rule.
@@ -36,7 +36,7 @@ found=$(printf '%s\n' 'a = b[16];' '/* 16' '256 */ a = 256u; // 16' 'f("16 /* ",
 }
 
 bad=0
-for file in $(find passes -name '*.[ch]' | sort); do
+for file in $(find passes lower npu -name '*.[ch]' | sort); do
     found=$(figures "$file")
     [ -z "$found" ] || {
         echo "$found" | sed "s|^\([0-9]*\):|$file:\1: a figure of a machine: |"

@@ -11,7 +11,7 @@
 
 #include "ir/ir.h"
 #include "ir/tile.h"
-#include "passes/passes.h"
+#include "driver/pipeline.h"
 
 enum { FUZZ_BYTES = 1 << 30 };
 

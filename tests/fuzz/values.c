@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "driver/check_parts.h"
+#include "testing/parts.h"
 #include "driver/reference.h"
 
 static const char *const later[] = {"canonicalise", "derive", "checks", "fuse", "split", "cluster"};
@@ -32,7 +32,7 @@ static int64_t *small_sizes(const Module *m, FuzzPicks *picks)
 }
 
 /* At most so many elements and terms: the product of all indices of an equation, each once. */
-static int64_t steps_of(const CheckCase *c, const Equation *q)
+static int64_t steps_of(const TestCase *c, const Equation *q)
 {
     const Kernel *k = c->k;
     uint8_t *seen = arena_array(c->arena, uint8_t, k->indices.len + 1);
@@ -45,13 +45,13 @@ static int64_t steps_of(const CheckCase *c, const Equation *q)
                     seen[x_at(k, *n)->sym] = 1;
     }
     for (IndexId i = 0; i < k->indices.len && steps <= STEPS_MAX; i++) {
-        int64_t extent = seen[i] ? check_extent_value(c, k->indices.at[i].axis.extent) : 1;
+        int64_t extent = seen[i] ? test_extent_value(c, k->indices.at[i].axis.extent) : 1;
         steps *= extent < 0 || extent > STEPS_MAX ? STEPS_MAX + 1 : extent > 1 ? extent : 1;
     }
     return steps;
 }
 
-static int is_small(const CheckCase *c)
+static int is_small(const TestCase *c)
 {
     for (uint32_t q = 0; q < c->k->eqs.len; q++)
         if (steps_of(c, &c->k->eqs.at[q]) > STEPS_MAX)
@@ -68,11 +68,10 @@ static int differ(double a, double b, double bound)
     return a != b && !(fabs(a - b) <= 2 * bound);
 }
 
-static void compare(const CheckCase *c, const CheckReference *want, const CheckReference *got,
-                    const char *pass)
+static void compare(const TestCase *c, const TestReference *want, const TestReference *got, const char *pass)
 {
     for (uint32_t p = 0; p < c->k->params.len; p++) {
-        const Tensor *t = check_tensor(c->k, p);
+        const Tensor *t = test_tensor(c->k, p);
         for (int64_t n = 0; t && t->role != ROLE_IN && n < c->values[p].count; n++) {
             double bound = want->bounds[p] ? want->bounds[p][n] : 0;
             if (differ(want->data[p][n], got->data[p][n], bound))
@@ -87,14 +86,14 @@ static void check_kernel_values(Module *before, Module *after, const Kernel *k, 
                                 const char *pass)
 {
     Reference reference = {before, before}, later_one = {after, after};
-    CheckReference want, got;
-    CheckCase c = {.arena = before->arena, .k = k, .reference = &reference, .dims = dims};
+    TestReference want, got;
+    TestCase c = {.arena = before->arena, .k = k, .reference = &reference, .dims = dims};
     c.random = random_new(1);
     c.shrink = 1;
-    if (!is_small(&c) || check_find_inputs(&c, 1, &want) || want.error)
+    if (!is_small(&c) || test_find_inputs(&c, 1, &want) || want.error)
         return;
     c.reference = &later_one;
-    got = check_reference(&c, EVAL_REFERENCE, 0);
+    got = test_reference(&c, EVAL_REFERENCE, 0);
     if (got.error)
         fuzz_fail("after %s kernel %s stops: %s", pass, k->name, got.error);
     compare(&c, &want, &got, pass);

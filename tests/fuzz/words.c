@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "driver/check_parts.h"
+#include "testing/parts.h"
 #include "frontend/frontend.h"
 
 static const char dims[] = "moe 1\ndim T, K, E = 8\ndim H : % 16\ndim Fx <= 64\n";
@@ -13,8 +13,8 @@ static void draw(Arena *a, const TestRun *run)
 {
     enum { TOKENS = 7, CHOICES = 3, GROUPS = 5 };
     double choices[TOKENS * CHOICES];
-    CheckCase c = {.arena = a, .run = run, .random = random_new(1), .shrink = 1};
-    check_choices(&c, TOKENS, CHOICES, GROUPS, choices);
+    TestCase c = {.arena = a, .run = run, .random = random_new(1), .shrink = 1};
+    test_choices(&c, TOKENS, CHOICES, GROUPS, choices);
     for (int i = 0; i < TOKENS * CHOICES; i++)
         if (!(choices[i] >= -1 && choices[i] < GROUPS))
             fuzz_fail("choice %d is %g", i, choices[i]);
@@ -25,8 +25,8 @@ static void take_routing(Module *m, const char *text)
     TestRun run = {0}, again = {0};
     if (frontend_routing(m, text, &run))
         return;
-    const char *printed = check_routing_text(&run, m->arena);
-    if (frontend_routing(m, printed, &again) || strcmp(printed, check_routing_text(&again, m->arena)) != 0)
+    const char *printed = test_routing_text(&run, m->arena);
+    if (frontend_routing(m, printed, &again) || strcmp(printed, test_routing_text(&again, m->arena)) != 0)
         fuzz_fail("routing '%s' prints as '%s', which reads back differently", text, printed);
     draw(m->arena, &run);
 }

@@ -4,7 +4,7 @@
 #define TESTS_UNIT_GRADIENT_H
 
 #include "frontend/frontend.h"
-#include "passes/passes.h"
+#include "driver/pipeline.h"
 
 #include <math.h>
 #include <setjmp.h>

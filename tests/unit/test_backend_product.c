@@ -40,7 +40,8 @@ static const Way ways[] = {
     {"M, K", "id[i], id[512 + k]", "K, N", "id[512 + k], id[1024 + j]", NULL},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
-static const Way given[] = {{"M, K", "i, k", "K, N", "k, j", "w[0, 0]"}, {"K, M", "k, i", "N, K", "j, k", "w[0, 0] turned"}};
+static const Way given[] = {{"M, K", "i, k", "K, N", "k, j", "w[0, 0]"},
+                            {"K, M", "k, i", "N, K", "j, k", "w[0, 0] turned"}};
 
 static void add_kernel(char *text, size_t size, const Types *t, const Way *way, int number)
 {

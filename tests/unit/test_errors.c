@@ -1,7 +1,7 @@
 /* Every error of the language has a file in tests/errors/ that says on its first line which one it shows:
  * `// expect E0301`. Reading the file, and the passes up to derive, must report exactly that error. */
 #include "frontend_fixture.h"
-#include "passes/passes.h"
+#include "driver/pipeline.h"
 
 #include <dirent.h>
 #include <setjmp.h>

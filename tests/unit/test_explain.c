@@ -1,6 +1,6 @@
 /* What explain makes of the reports of passes: products, their padding, knobs, hints; as text and as JSON. */
 #include "base/json.h"
-#include "driver/explain.h"
+#include "explain/explain.h"
 
 #include <math.h>
 #include <setjmp.h>

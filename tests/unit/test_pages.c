@@ -23,7 +23,8 @@ static const char PROGRAM[] =
     "  y[a, e] = if(e + 1 < E, x[a, e + 1] * w[e + 1], 0) + if(a >= 1, x[a - 1, e], 1)\n"
     "  s[a] = sum(e where e < a) x[a, e]\n"
     "}\n"
-    "kernel product(in x: bf16[A, E], in w: bf16[E, A], in g: f32[A, E], out y: f32[A, A], inout z: f32[E, E]) {\n"
+    "kernel product(in x: bf16[A, E], in w: bf16[E, A], in g: f32[A, E], out y: f32[A, A], inout z: f32[E, "
+    "E]) {\n"
     "  y[a, b] = sum(e) x[a, e] * w[e, b]\n"
     "  z[e, f] += sum(a) g[a, e] * x[a, f]\n"
     "}\n";

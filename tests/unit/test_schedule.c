@@ -1,4 +1,5 @@
 /* Schedules: what clauses are refused, what they print as, what passes are told, what is reported. */
+#include "driver/pipeline.h"
 #include "frontend/frontend.h"
 #include "passes/schedule.h"
 
@@ -230,7 +231,7 @@ static void test_through_passes(void **state)
 {
     (void)state;
     Read r = read_with("f", "tile g : M = 64\n");
-    PipelineOptions o = {.context = plain, .stop_after = "classify", .limit = -1};
+    PipelineOptions o = {.context = plain, .below = LEVEL_TILES, .limit = -1};
     assert_int_equal(pipeline_run(r.m, &o), 0);
     Kernel *k = kernel(&r, "f");
     assert_int_equal(blocks(&plain, k, tensor(&r, k, "y")).rows, 64);

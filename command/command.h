@@ -1,0 +1,29 @@
+/* The command `moec`: main.c dispatches by commands.def, a file for each group of subcommands. Each returns the exit code. */
+#ifndef COMMAND_COMMAND_H
+#define COMMAND_COMMAND_H
+
+#include "driver/driver.h"
+
+#include <argp.h>
+
+/* argv[0] is "moec" or "moec NAME", for messages. */
+int command_compile(int argc, char **argv);
+#define COMMAND(name, arguments, doc) int command_##name(int argc, char **argv);
+#include "command/commands.def"
+
+/* ---- command.c ---- */
+
+/* Prints what the compilation reported to stderr; after an internal error writes the replay file. Returns
+ * status. */
+int command_tell(Compilation *c, int status, int json);
+/* "moec: text" to stderr. Returns DRIVER_ERROR. */
+int command_error(const char *text);
+/* A whole number in lo..hi, or a usage error in the name of `option`. */
+long command_number(struct argp_state *state, const char *option, const char *text, long lo, long hi);
+
+uint64_t command_seed(struct argp_state *state, const char *text); /* of --schedule-seed */
+
+/* The options of command_compile that the other subcommands also take: --target, -O. */
+enum { COMMAND_TARGET = 256, COMMAND_LAST };
+
+#endif

@@ -1,0 +1,148 @@
+/* `moec explain FILE [KERNEL]`: what the compiler decided about a file; `moec explain E0123`: the page of a code. */
+#include "command/command.h"
+#include "explain/explain.h"
+#include "frontend/frontend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { KEY_SIZES = COMMAND_LAST, KEY_ROWS, KEY_FORMAT, KEY_SPACE, KEY_SEED };
+
+static const struct argp_option explain_options[] = {
+    {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"sizes", KEY_SIZES, "T=33,...", 0, "Sizes of dimensions: bytes and padding become numbers", 0},
+    {"routing", KEY_ROWS, "exact(...)", 0,
+     "Rows of each group, where padding depends on them; default: spread evenly", 0},
+    {"format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
+    {"space", KEY_SPACE, NULL, 0,
+     "Instead print the space of schedules: every knob with its values, as .moe text", 0},
+    {"schedule-seed", KEY_SEED, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {0}};
+
+typedef struct ExplainCommand {
+    CompileOptions options;
+    const char *path, *kernel, *sizes, *routing;
+    int json, space;
+} ExplainCommand;
+
+static error_t parse_explain(int key, char *arg, struct argp_state *state)
+{
+    ExplainCommand *c = state->input;
+    switch (key) {
+    case COMMAND_TARGET: c->options.target = arg; return 0;
+    case 'O': c->options.level = (int)command_number(state, "-O", arg, 0, 3); return 0;
+    case KEY_SIZES: c->sizes = arg; return 0;
+    case KEY_ROWS: c->routing = arg; return 0;
+    case KEY_SPACE: c->space = 1; return 0;
+    case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
+    case KEY_FORMAT:
+        if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
+            argp_error(state, "--format takes text or json, not '%s'", arg);
+        c->json = strcmp(arg, "json") == 0;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (c->kernel)
+            argp_error(state, "'%s' is too much", arg);
+        *(c->path ? &c->kernel : &c->path) = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!c->path)
+            argp_error(state, "which file, or which code? For example: moec explain E0101");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- sizes ---- */
+
+/* --sizes and --routing=exact(...); NULL or an error text. Sizes that are not named stay unknown. */
+static const char *take_sizes(const ExplainCommand *command, Module *m, Explain *e)
+{
+    int64_t *sizes = arena_array(m->arena, int64_t, m->dims.len + 1);
+    TestRun *run = arena_new_of(m->arena, TestRun);
+    for (DimId d = 0; d < m->dims.len; d++)
+        sizes[d] = m->dims.at[d].constant;
+    const char *error = command->sizes ? frontend_sizes(m, command->sizes, sizes) : NULL;
+    if (!error && command->routing)
+        error = frontend_routing(m, command->routing, run);
+    for (uint32_t i = 0; !error && i < m->kernels.len; i++)
+        error = ir_run_flaw(m->kernels.at[i], sizes, run, m->arena);
+    e->sizes = sizes;
+    if (error || !command->routing)
+        return error;
+    e->rows = &run->routings.at[0];
+    return run->routings.len == 1 && e->rows->kind == ROUTING_EXACT
+               ? NULL
+               : "only exact(n0, n1, ...) says how many rows each group has";
+}
+
+/* ---- the command ---- */
+
+static int explain_file(Compilation *c, void *user)
+{
+    const ExplainCommand *command = user;
+    Explain e = {.c = c};
+    int status = compile_prepare(c);
+    if (status)
+        return status;
+    if (c->isas.n != 1)
+        return compile_fail(c, DIAG_driver_target, "explain takes one instruction set at a time");
+    const char *error = take_sizes(command, c->module, &e);
+    if (error)
+        return compile_fail(c, DIAG_driver_sizes, error);
+    status = explain_make(&e) || explain_collect(&e, command->kernel);
+    if (status)
+        return status;
+    Text out = {.arena = c->arena};
+    explain_hints(&e);
+    if (command->space)
+        explain_space(&e, &out);
+    else if (!command->json)
+        explain_text(&e, &out);
+    printf("%s%s", command->json && !command->space ? explain_json(&e) : text_string(&out),
+           command->json && !command->space ? "\n" : "");
+    return DRIVER_OK;
+}
+
+/* E0123 */
+static int is_code(const char *text)
+{
+    return strchr("EWH", *text) && text[1] && strspn(text + 1, "0123456789") == strlen(text + 1);
+}
+
+int command_explain(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = explain_options,
+        .parser = parse_explain,
+        .args_doc = "FILE.moe [KERNEL]\nE0123",
+        .doc = "Says what the compiler decided about each kernel of a file: which values go straight into "
+               "their reader, "
+               "how each sum of products is made, and every knob with its value and where that comes from. "
+               "With a code: "
+               "prints the page of that error, warning or hint.",
+    };
+    ExplainCommand command = {.options = compile_defaults};
+    argp_parse(&argp, argc, argv, 0, NULL, &command);
+    const char *page = command.kernel ? NULL : diag_page(command.path);
+    if (page) {
+        fputs(page, stdout);
+        return DRIVER_OK;
+    }
+    if (is_code(command.path) && access(command.path, F_OK) != 0) {
+        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", command.path);
+        return DRIVER_ERROR;
+    }
+    Compilation *c = compile_new(&command.options);
+    if (!c)
+        return command_error("out of memory");
+    int status = compile_open(c, command.path);
+    if (!status)
+        status = compile_guard(c, explain_file, &command);
+    command_tell(c, status, 0);
+    compile_free(c);
+    return status;
+}

@@ -1,0 +1,164 @@
+/* moec machines: the machines that the compiler knows, and the figures of one with unit and source. */
+#include "command/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { KEY_KEYS = COMMAND_LAST };
+
+typedef struct MachinesCommand {
+    const char *name; /* of a machine, or a file with a description */
+    int keys;
+} MachinesCommand;
+
+static error_t parse_machines(int key, char *arg, struct argp_state *state)
+{
+    MachinesCommand *c = state->input;
+    switch (key) {
+    case KEY_KEYS: c->keys = 1; return 0;
+    case ARGP_KEY_ARG:
+        if (c->name)
+            argp_error(state, "one machine at a time: '%s' and '%s'", c->name, arg);
+        c->name = arg;
+        return 0;
+    case ARGP_KEY_END: return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option machines_options[] = {
+    {"keys", KEY_KEYS, NULL, 0, "Print what a description says, as Markdown (docs/machines.md)", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+/* ---- one machine ---- */
+
+static const char *key_of(Arena *a, const FigureRow *row)
+{
+    return arena_printf(a, "%s.%s", row->section, row->key);
+}
+
+/* What this computer says about a figure that is probed; "" else. */
+static const char *here(Arena *a, const Figure *f)
+{
+    int64_t value = f->probed ? machine_probe(f->row) : 0;
+    return value ? arena_printf(a, "%lld", (long long)value) : "";
+}
+
+static void print_figures(Arena *a, const Description *d)
+{
+    int probed = d->machine.kind == MACHINE_CPU;
+    printf("%-18s %12s  %-11s %s%s\n", "figure", "value", "unit", probed ? "      here  " : "", "source");
+    for (uint32_t i = 0; i < d->figures.len; i++) {
+        const Figure *f = &d->figures.at[i];
+        printf("%-18s %12lld  %-11s ", key_of(a, f->row), (long long)f->value, f->row->unit);
+        if (probed)
+            printf("%10s  ", here(a, f));
+        printf("%s\n", f->source);
+    }
+}
+
+/* The instruction sets of the host: fragments of a product in rows x columns of sums. */
+static void print_isas(void)
+{
+    printf("\n%-15s %5s  %-8s  %-4s  %s\n", "instruction set", "lanes", "fragment", "here", "what");
+    for (Isa isa = 0; isa < ISA_COUNT; isa++) {
+        const Cpu *c = &cpu_table[isa];
+        char fragment[32];
+        snprintf(fragment, sizeof fragment, "%ux%u", c->rows, c->vectors * c->lanes);
+        printf("%-15s %5u  %-8s  %-4s  %s\n", c->name, c->lanes, fragment,
+               isa == cpu_best() ? "best"
+               : cpu_has(isa)    ? "yes"
+                                 : "no",
+               c->doc);
+    }
+}
+
+static int show_machine(Arena *a, const char *name)
+{
+    Description d;
+    const char *error = machine_open(a, name, &d);
+    if (error)
+        return command_error(error);
+    printf("%s: %s\n\n", d.machine.name, d.doc);
+    print_figures(a, &d);
+    if (d.machine.kind == MACHINE_CPU)
+        print_isas();
+    return DRIVER_OK;
+}
+
+static int list_machines(Arena *a)
+{
+    for (uint32_t i = 0; i < machine_text_count; i++) {
+        Description d;
+        const char *error = machine_open(a, machine_texts[i].name, &d);
+        if (error)
+            return command_error(error);
+        printf("%-13s %s\n", d.machine.name, d.doc);
+    }
+    return DRIVER_OK;
+}
+
+/* ---- docs/machines.md ---- */
+
+static const char *who_needs(const SectionRow *s)
+{
+    static const char *const texts[] = {"may stand", "of a cpu", "of an npu", "of all"};
+    return texts[s->kinds];
+}
+
+static void print_section(const SectionRow *s)
+{
+    printf("| `%s` | | %s | %s |\n", s->name, who_needs(s), s->doc);
+    for (uint32_t i = 0; i < figure_count; i++)
+        if (strcmp(figure_table[i].section, s->name) == 0)
+            printf("| | `%s` | %s | %s |\n", figure_table[i].key, figure_table[i].unit, figure_table[i].doc);
+}
+
+static int print_keys(void)
+{
+    printf(
+        "# Machines\n\n"
+        "Written by `moec machines --keys` from machines/figures.def; do not edit. A machine is described by "
+        "a JSON "
+        "file: the\ndescriptions in machines/ are part of the compiler, and `moec machines NAME.json` checks "
+        "and "
+        "shows one of yours.\n\n"
+        "The file is an object with `name`, `kind` (`cpu` or `npu`), `doc` and the sections below, each an "
+        "object "
+        "of figures.\nA figure is an object with `value`, a whole number above zero; `unit`, the one that is "
+        "written here; and `source`,\na text or an address that says where the value is from. `\"probed\": "
+        "true` "
+        "says of cores and caches of a cpu that the\nvalue stands for what the CPU itself may say when it is "
+        "asked. That only goes into reports: code depends on the\nvalues, never on the computer that "
+        "compiles.\n\n"
+        "| section | figure | unit or machines | meaning |\n|---|---|---|---|\n");
+    for (uint32_t i = 0; i < section_count; i++)
+        print_section(&section_table[i]);
+    printf("\nRules between figures, where both are there:\n\n");
+    for (uint32_t i = 0; i < multiple_count; i++)
+        printf("- `%s.%s` is a multiple of `%s.%s`\n", figure_table[multiple_table[i].row].section,
+               figure_table[multiple_table[i].row].key, figure_table[multiple_table[i].of].section,
+               figure_table[multiple_table[i].of].key);
+    return DRIVER_OK;
+}
+
+int command_machines(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = machines_options,
+        .parser = parse_machines,
+        .args_doc = "[NAME | FILE.json]",
+        .doc = "Lists the machines that are known, or prints the figures of one with "
+               "their sources, and of the host what it says itself."};
+    MachinesCommand c = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    if (c.keys)
+        return print_keys();
+    Arena *a = arena_new();
+    if (!a)
+        return command_error("memory is exhausted");
+    int status = c.name ? show_machine(a, c.name) : list_machines(a);
+    arena_free(a);
+    return status;
+}

@@ -1,0 +1,84 @@
+/* `moec report`: how a kernel would do on a machine. */
+#include "testing/testing.h"
+#include "command/command.h"
+#include "emulator/emulator.h"
+
+#include <string.h>
+
+enum { KEY_MACHINE = COMMAND_LAST, KEY_SIZES, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE, KEY_THREADS };
+
+static const struct argp_option report_options[] = {
+    {"machine", KEY_MACHINE, "NAME", 0, "One of `moec machines`, or FILE.json; default ascend910b2", 0},
+    {"threads", KEY_THREADS, "N", 0, "Cores of a CPU that take part; default: all", 0},
+    {"sizes", KEY_SIZES, "T=8192,...,routing=CLAUSE", 0,
+     "Sizes of dimensions, and last how rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%)", 0},
+    {"trace", KEY_TRACE, "FILE", 0, "Write what each unit did when, for Perfetto or chrome://tracing", 0},
+    {"html", KEY_HTML, "FILE", 0, "Write the report as one page, with pictures of time and of on-chip memory",
+     0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the routes; default 1", 0},
+    {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {0}};
+
+typedef struct ReportCommand {
+    TestOptions check;
+    const char *path, *trace, *html;
+    const char *sizes;
+} ReportCommand;
+
+/* "T=8192,H=64,routing=zipf(1.2)": the routing is the rest. */
+static void take_sizes(ReportCommand *c, char *text)
+{
+    static const char routing[] = "routing=";
+    char *at = strstr(text, routing);
+    if (at && (at == text || at[-1] == ',')) {
+        c->check.routing = at + strlen(routing);
+        at[at == text ? 0 : -1] = '\0';
+    }
+    c->sizes = text;
+    c->check.nsizes = 1;
+}
+
+static error_t parse_report(int key, char *arg, struct argp_state *state)
+{
+    ReportCommand *c = state->input;
+    switch (key) {
+    case KEY_MACHINE: c->check.machine = arg; return 0;
+    case KEY_SIZES: take_sizes(c, arg); return 0;
+    case KEY_TRACE: c->trace = arg; return 0;
+    case KEY_HTML: c->html = arg; return 0;
+    case 'O': c->check.no_optimize = command_number(state, "-O", arg, 0, 3) == 0; return 0;
+    case KEY_SEED:
+        c->check.seed = (uint64_t)command_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
+        return 0;
+    case KEY_THREADS: c->check.threads = (int)command_number(state, "--threads", arg, 1, 1024); return 0;
+    case KEY_SCHEDULE: c->check.schedule_seed = command_seed(state, arg); return 0;
+    case ARGP_KEY_ARG:
+        if (c->check.kernel)
+            argp_error(state, "'%s' is too much", arg);
+        *(c->path ? &c->check.kernel : &c->path) = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!c->path)
+            argp_error(state, "no input file");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int command_report(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = report_options,
+        .parser = parse_report,
+        .args_doc = "FILE.moe [KERNEL]",
+        .doc = "Compiles a kernel for a machine (for an NPU: plans it), runs that without data, and reports "
+               "what a "
+               "model of the machine says: time, "
+               "what bounds it, bytes by path, how even the work is.",
+    };
+    ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};
+    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    c.check.sizes = &c.sizes;
+    return test_report(c.path, &c.check, c.trace, c.html, stdout);
+}

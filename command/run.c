@@ -1,0 +1,140 @@
+/* `moec run` and `moec test`: options of the test engine (check.h). */
+#include "testing/testing.h"
+#include "command/command.h"
+#include "emulator/emulator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEY_INTERP = COMMAND_LAST,
+    KEY_ROUTING,
+    KEY_SEED,
+    KEY_THREADS,
+    KEY_SWEEP,
+    KEY_KERNEL,
+    KEY_NO_AOT,
+    KEY_SCHEDULE,
+    KEY_TILES,
+    KEY_MACHINE,
+    KEY_EMULATE
+};
+
+typedef struct RunCommand {
+    TestOptions check;
+    const char *path;
+    const char **sizes; /* room for all arguments */
+    int is_run;
+} RunCommand;
+
+static const struct argp_option run_options[] = {
+    {"interp", KEY_INTERP, NULL, 0, "The reference interpreter instead of compiled code", 0},
+    {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited",
+     0},
+    {"routing", KEY_ROUTING, "CLAUSE", 0,
+     "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
+    {"threads", KEY_THREADS, "N", 0, "That many, for small sizes too; 0 (default): what OpenMP would take",
+     0},
+    {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {0}};
+
+static const struct argp_option test_options[] = {
+    {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
+    {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited",
+     0},
+    {"machine", KEY_MACHINE, "NAME", 0, "Blocks of this machine, as in `moec --machine`", 0},
+    {"emulate", KEY_EMULATE, "MODE", OPTION_ARG_OPTIONAL,
+     "Run the plan for the machine, an NPU, instead of machine code; 'check': and hold every access against "
+     "the flags",
+     0},
+    {"kernel", KEY_KERNEL, "NAME", 0, "Only this kernel", 0},
+    {"sweep", KEY_SWEEP, NULL, 0, "Besides the test blocks, every kernel at a set of awkward sizes", 0},
+    {"no-aot", KEY_NO_AOT, NULL, 0, "Leave out the .so", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
+    {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
+    {0}};
+
+static void take_argument(RunCommand *c, char *arg, struct argp_state *state)
+{
+    if (!c->path)
+        c->path = arg;
+    else if (c->is_run && !c->check.kernel && !strchr(arg, '='))
+        c->check.kernel = arg;
+    else if (c->is_run && strchr(arg, '='))
+        c->sizes[c->check.nsizes++] = arg;
+    else
+        argp_error(state, "'%s' is too much", arg);
+}
+
+static error_t parse_run(int key, char *arg, struct argp_state *state)
+{
+    RunCommand *c = state->input;
+    switch (key) {
+    case KEY_MACHINE: c->check.machine = arg; return 0;
+    case KEY_EMULATE:
+        if (arg && strcmp(arg, "check") != 0)
+            argp_error(state, "--emulate=%s: there is only --emulate and --emulate=check", arg);
+        c->check.emulate = arg ? EMULATE_CHECK + 1 : EMULATE_RUN + 1;
+        return 0;
+    case KEY_INTERP: c->check.interpret = 1; return 0;
+    case COMMAND_TARGET: c->check.target = arg; return 0;
+    case KEY_TILES: c->check.tiles = arg; return 0;
+    case 'O': c->check.no_optimize = command_number(state, "-O", arg, 0, 3) == 0; return 0;
+    case KEY_ROUTING: c->check.routing = arg; return 0;
+    case KEY_SEED:
+        c->check.seed = (uint64_t)command_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
+        return 0;
+    case KEY_THREADS: c->check.threads = (int)command_number(state, "--threads", arg, 0, 4096); return 0;
+    case KEY_SCHEDULE: c->check.schedule_seed = command_seed(state, arg); return 0;
+    case KEY_SWEEP: c->check.sweep = 1; return 0;
+    case KEY_KERNEL: c->check.kernel = arg; return 0;
+    case KEY_NO_AOT: c->check.no_aot = 1; return 0;
+    case 'q': c->check.quiet = 1; return 0;
+    case ARGP_KEY_ARG: take_argument(c, arg, state); return 0;
+    case ARGP_KEY_END:
+        if (!c->path)
+            argp_error(state, "no input file");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int run_engine(int argc, char **argv, const struct argp *argp, int is_run)
+{
+    RunCommand c = {.is_run = is_run, .check = {.seed = 1}};
+    c.sizes = calloc((size_t)argc + 1, sizeof *c.sizes);
+    if (!c.sizes)
+        return command_error("out of memory");
+    argp_parse(argp, argc, argv, 0, NULL, &c);
+    c.check.sizes = c.sizes;
+    int status = is_run ? test_once(c.path, &c.check, stdout) : test_file(c.path, &c.check, stdout);
+    free(c.sizes);
+    return status;
+}
+
+int command_run(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = run_options,
+        .parser = parse_run,
+        .args_doc = "FILE.moe [KERNEL] [SIZE=N ...]",
+        .doc = "Runs one kernel once on random data and describes its outputs.",
+    };
+    return run_engine(argc, argv, &argp, 1);
+}
+
+int command_test(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = test_options,
+        .parser = parse_run,
+        .args_doc = "FILE.moe",
+        .doc = "Runs the test blocks of a file: interpreter, JIT and .so against each other.",
+    };
+    return run_engine(argc, argv, &argp, 0);
+}

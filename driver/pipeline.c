@@ -1,0 +1,147 @@
+/* The pipeline: which passes run, in which order, and the runner that checks, dumps and times them. */
+#include "driver/pipeline.h"
+
+#include <string.h>
+#include <time.h>
+
+/* The whole order. `when` 0: always; 1: only when optimizing.
+ *
+ * canonicalise runs before derive so that factors stand outside their sums where derive meets them, and after
+ * it to turn gathers of cotangents into route maps; cse and dce then see equal expressions as equal ids and
+ * drop what the backward need not recompute. checks comes when the accesses are final, before fuse moves them
+ * into readers. cse comes again after split: two readers of one sum get equal parts. */
+static const struct Step {
+    const char *pass;
+    int when;
+} order[] = {
+    {"canonicalise", 0}, {"derive", 0},  {"canonicalise", 0}, {"cse", 0},  {"dce", 0},   {"checks", 0},
+    {"canonicalise", 0}, {"fuse", 1},    {"canonicalise", 0}, {"dce", 0},  {"split", 0}, {"canonicalise", 0},
+    {"cse", 0},          {"cluster", 1}, {"lower", 0},        {"plan", 0},
+};
+enum { STEPS = sizeof order / sizeof *order };
+
+const Pass pass_table[] = {
+#define PASS(name, level, needs, gives, breaks, doc) \
+    {#name, pass_##name, LEVEL_##level, needs, gives, breaks, doc},
+#include "passes/passes.def"
+};
+const uint32_t pass_count = sizeof pass_table / sizeof *pass_table;
+
+const Pass *pass_find(const char *name)
+{
+    for (uint32_t i = 0; i < pass_count; i++)
+        if (strcmp(pass_table[i].name, name) == 0)
+            return &pass_table[i];
+    return NULL;
+}
+
+/* ---- runner ---- */
+
+static int in_list(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0'))
+            return 1;
+    }
+    return 0;
+}
+
+/* What the passes have left so far, for dumps: all of them print only what changed. */
+typedef struct Runner {
+    const PipelineOptions *o;
+    uint32_t facts;
+    const char *last; /* text after the pass before; NULL: not printed yet */
+} Runner;
+
+static void dump(const Module *m, const Pass *p, Runner *r)
+{
+    const PipelineOptions *o = r->o;
+    if (!o->dump || !o->dump_out || (*o->dump && !in_list(o->dump, p->name)))
+        return;
+    Text now = {.arena = m->arena};
+    if (p->level >= LEVEL_TILES)
+        tile_print(m, NULL, &now);
+    else
+        ir_print(m, NULL, &now);
+    if (!*o->dump && r->last && strcmp(r->last, text_string(&now)) == 0)
+        return;
+    r->last = text_string(&now);
+    text_add(o->dump_out, "// after %s\n%s", p->name, r->last);
+}
+
+static void verify(const Module *m, const Pass *p)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        const Kernel *k = m->kernels.at[i];
+        const char *broken = k->tiles ? tile_verify(k, m->arena) : ir_verify(k, m->arena);
+        if (broken)
+            BUG(m->arena, "pass %s broke kernel %s: %s", p->name, k->name, broken);
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#ifdef NDEBUG
+enum { VERIFY_ALWAYS = 0 };
+#else
+enum { VERIFY_ALWAYS = 1 };
+#endif
+
+static void run(Module *m, const Pass *p, Runner *r)
+{
+    const PipelineOptions *o = r->o;
+    if (p->needs & ~r->facts)
+        BUG(m->arena, "pass %s runs before what it needs (facts %x of %x)", p->name, r->facts & p->needs,
+            p->needs);
+    if (o->break_in && strcmp(o->break_in, p->name) == 0)
+        BUG(m->arena, "pass %s ends here, as --break-in wants", p->name);
+    double start = seconds();
+    p->run(m, &o->context);
+    arena_release(m->scratch, (ArenaMark){0});
+    if (o->time_passes && o->time_out)
+        text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (seconds() - start), p->name);
+    r->facts = (r->facts & ~p->breaks) | p->gives;
+    if ((VERIFY_ALWAYS || o->verify_each) && !m->diags->errors)
+        verify(m, p);
+    dump(m, p, r);
+}
+
+/* From start_at on: everything. Before it: text does not carry checks, so they are made all the same; the
+ * rest is taken as done. */
+static int skipped(const Pass *p, int started, uint32_t *facts)
+{
+    if (started || p->gives & FACT_CHECKS)
+        return 0;
+    *facts = (*facts & ~p->breaks) | p->gives;
+    return 1;
+}
+
+int pipeline_run(Module *m, const PipelineOptions *o)
+{
+    Runner r = {.o = o};
+    int ran = 0, started = o->start_at == NULL;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        const Pass *p = pass_find(order[i].pass);
+        started |= o->start_at && strcmp(o->start_at, p->name) == 0;
+        if ((order[i].when && !o->context.optimize) || skipped(p, started, &r.facts))
+            continue;
+        if (o->below && p->level >= o->below)
+            break;
+        if (o->limit >= 0 && ran++ >= o->limit)
+            break;
+        run(m, p, &r);
+        if (m->diags->errors)
+            break;
+        /* a pass that runs several times stops it the first time */
+        if (o->stop_after && strcmp(o->stop_after, p->name) == 0)
+            break;
+    }
+    return (int)m->diags->errors;
+}

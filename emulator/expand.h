@@ -1,0 +1,37 @@
+/* What emulator/expand.c and emulator/expand_core.c share: tiles become events. Private to emulator/. */
+#ifndef EMULATOR_EXPAND_H
+#define EMULATOR_EXPAND_H
+
+#include "emulator/emulator.h"
+#include "ir/tile_build.h"
+
+typedef struct Expander {
+    TileBuild b;
+    Kernel *k;
+    const Cpu *cpu; /* whose code it becomes */
+    int of_npu;     /* k->tiles is a plan; else tiles for a CPU */
+    TensorId sum; /* a register with lanes */
+} Expander;
+
+static inline Stmt expand_at(const Expander *x, StmtId id) { return x->k->tiles->stmts.at[id]; }
+void expand_tell(Expander *x, StmtId id, const ExprId *values, uint32_t n);
+void expand_open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n);
+/* The place of an element in row-major order, whatever the layout. */
+ExprId expand_number(const Expander *x, TensorId t, const ExprId *index);
+/* That of a load's element, with other indices. */
+ExprId expand_number_of_load(const Expander *x, ExprId load, const IndexId *from, const ExprId *to,
+                             uint32_t n);
+/* Does a load below e depend on i? Then the element after the last one may not exist. */
+int expand_looks_up(const Kernel *k, ExprId e, IndexId i);
+/* Nothing but stores, and loops and conditions around them. */
+int expand_is_plain(const Expander *x, StmtId first);
+/* Is the list a loop's work on elements: does it store numbers, not only for the program's own use, and nothing else? */
+int expand_is_work(const Expander *x, StmtId first);
+
+/* A `top`: without data somebody else says what it finds. */
+void expand_top(Expander *x, StmtId id);
+
+/* emulator/expand_core.c: a statement for a CPU, whose code is timed and never run. */
+void expand_for_core(Expander *x, StmtId id);
+
+#endif

@@ -1,0 +1,242 @@
+/* Tiles for a CPU -> events for the cycle model: what each statement would read and write, then how much it has to do.
+ *
+ * before:  product sums[0, 0] += left[0, 0] * w[e, slab, v0] rows r1 - r0 cols v1 - v0 depth end - slab
+ * after:   event 12(left, ...) {}  event 12(w, ...) {}  event 12(sums, ...) {}  event 12(r1 - r0, v1 - v0, end - slab) {}
+ *
+ * Nothing is done with data. A loop of lanes, and an innermost one, stands for all of its trips: its variable is replaced by
+ * its first value, and what its statements read and write are runs of as many elements. What the program takes its own
+ * numbers from stays: loops around, conditions, integers. */
+#include "emulator/expand.h"
+
+/* An innermost loop, or the statement alone: count 1. */
+typedef struct Trips {
+    IndexId var; /* or NONE */
+    ExprId first, count;
+} Trips;
+
+static ExprId one(const Expander *x) { return x_int(x->k, (Loc){0}, 1); }
+
+static int is_number(const Expander *x, TensorId t) { return elem_type(x->k->tensors.at[t].elem) == TY_INT; }
+
+/* ---- what is read and written ---- */
+
+static int is_memory(const Expander *x, ExprId load)
+{
+    return x->k->tensors.at[x_at(x->k, load)->sym].space != SPACE_REG;
+}
+
+/* rows x cols elements, `down` and `right` being the numbers of the elements below and beside the first. */
+static void touch(Expander *x, StmtId id, TensorId buffer, const ExprId at[3], ExprId rows, ExprId cols,
+                  int write)
+{
+    ExprId values[7] = {x_int(x->k, (Loc){0}, buffer), at[0], at[1], at[2], rows, cols,
+                        x_int(x->k, (Loc){0}, write)};
+    expand_tell(x, id, values, 7);
+}
+
+/* Number of the load's element, and of those that are next along two indices. */
+static void numbers_of(Expander *x, ExprId load, const IndexId var[2], const ExprId from[2], ExprId at[3])
+{
+    at[0] = expand_number_of_load(x, load, var, from, 2);
+    for (uint32_t a = 0; a < 2; a++) {
+        ExprId next[2] = {from[0], from[1]};
+        next[a] = x_add(x->k, from[a], 1);
+        at[1 + a] =
+            expand_looks_up(x->k, load, var[a]) ? at[0] : expand_number_of_load(x, load, var, next, 2);
+    }
+}
+
+static int looks_up(const Kernel *k, ExprId load)
+{
+    each_below (n, k, load, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD && *n != load)
+            return 1;
+    return 0;
+}
+
+/* The loads of memory in an expression, but for those that stand where other loads say, behind a condition. */
+static uint32_t loads_of(Expander *x, ExprId e, ExprId **out)
+{
+    Nodes nodes = x_below(x->k, e, EVERYWHERE);
+    ExprId *loads = arena_array(x->k->module->arena, ExprId, nodes.n + 1);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < nodes.n; i++)
+        if (x_at(x->k, nodes.at[i])->kind == X_LOAD && is_memory(x, nodes.at[i]) &&
+            (x_is_asked_for(x->k, e, nodes.at[i]) || !looks_up(x->k, nodes.at[i])))
+            loads[n++] = nodes.at[i];
+    *out = loads;
+    return n;
+}
+
+static void touch_box(Expander *x, StmtId id, ExprId value, ExprId rows, ExprId cols)
+{
+    Stmt s = expand_at(x, id);
+    ExprId *loads, at[3];
+    uint32_t n = loads_of(x, value, &loads);
+    for (uint32_t i = 0; i < n; i++) {
+        TensorId t = x_at(x->k, loads[i])->sym;
+        if (is_number(x, t))
+            continue;
+        numbers_of(x, loads[i], s.bound, s.from, at);
+        touch(x, id, t, at, rows, cols, 0);
+    }
+}
+
+/* rows x cols elements from a load's on, in rows of its buffer. */
+static void touch_operand(Expander *x, StmtId id, ExprId load, ExprId rows, ExprId cols, int write)
+{
+    ExprId n = expand_number_of_load(x, load, NULL, NULL, 0), at[3] = {n, n, x_add(x->k, n, 1)};
+    touch(x, id, x_at(x->k, load)->sym, at, rows, cols, write);
+}
+
+/* ---- statements ---- */
+
+static void expand_pack(Expander *x, StmtId id)
+{
+    Stmt s = expand_at(x, id);
+    ExprId size[2] = {x_difference(x->k, s.to[0], s.from[0]), x_difference(x->k, s.to[1], s.from[1])};
+    uint32_t depth = x->b.depth;
+    build_if(&x->b, s.loc,
+             x_op2(x->k, s.loc, OP_lt, s.from[0], s.to[0])); /* else there may be nothing to look up */
+    touch_box(x, id, s.value, size[0], size[1]);
+    touch_operand(x, id, x_load(x->k, s.loc, s.buffer, s.index), size[0], size[1], 1);
+    expand_tell(x, id, size, 2);
+    build_close(&x->b, depth);
+}
+
+static void expand_product(Expander *x, StmtId id)
+{
+    Stmt s = expand_at(x, id);
+    touch_operand(x, id, s.value, s.size[0], s.size[2], 0);
+    touch_operand(x, id, s.other, s.turned ? s.size[1] : s.size[2], s.turned ? s.size[2] : s.size[1], 0);
+    touch_operand(x, id, x_load(x->k, s.loc, s.buffer, s.index), s.size[0], s.size[1], 1);
+    expand_tell(x, id, s.size, 3);
+}
+
+/* The expression at the loop's first trip. */
+static ExprId at_first(Expander *x, const Trips *t, ExprId e)
+{
+    return t->var == NONE || e == NONE ? e : x_substitute(x->k, e, &t->var, &t->first, 1);
+}
+
+/* As many elements as trips, or one. */
+static void touch_load(Expander *x, StmtId id, const Trips *t, ExprId load, int write)
+{
+    ExprId next = t->var == NONE ? NONE : x_add(x->k, t->first, 1), at[3];
+    if (t->var == NONE || !x_uses_index(x->k, load, t->var)) {
+        touch_operand(x, id, load, one(x), one(x), write);
+        return;
+    }
+    at[0] = at[1] = at[2] = expand_number_of_load(x, load, &t->var, &t->first, 1);
+    if (!expand_looks_up(x->k, load, t->var))
+        at[2] = expand_number_of_load(x, load, &t->var, &next, 1);
+    touch(x, id, x_at(x->k, load)->sym, at, one(x), t->count, write);
+}
+
+static void expand_store(Expander *x, StmtId id, const Trips *t)
+{
+    Stmt s = expand_at(x, id);
+    ExprId *loads;
+    uint32_t n = loads_of(x, s.value, &loads);
+    for (uint32_t i = 0; i < n; i++)
+        touch_load(x, id, t, loads[i], 0);
+    if (x->k->tensors.at[s.buffer].space != SPACE_REG)
+        touch_load(x, id, t, x_load(x->k, s.loc, s.buffer, s.index), 1);
+    expand_tell(x, id, &t->count, 1);
+}
+
+/* Is a condition about numbers that are there? Data are not: then it holds. */
+static int is_known(const Expander *x, ExprId e)
+{
+    each_below (n, x->k, e, EVERYWHERE)
+        if (x_at(x->k, *n)->kind == X_LANES ||
+            (x_at(x->k, *n)->kind == X_LOAD && !is_number(x, x_at(x->k, *n)->sym)))
+            return 0;
+    return 1;
+}
+
+static void expand_trips(Expander *x, StmtId first, const Trips *t)
+{
+    for (StmtId id = first; id != NONE; id = expand_at(x, id).next) {
+        Stmt s = expand_at(x, id);
+        StmtId child = s.first;
+        uint32_t depth = x->b.depth;
+        if (s.kind == TILE_store) {
+            expand_store(x, id, t);
+            continue;
+        }
+        if (s.kind == TILE_for || is_known(x, s.value)) {
+            s.lo = at_first(x, t, s.lo);
+            s.hi = at_first(x, t, s.hi);
+            s.value = at_first(x, t, s.value);
+            s.first = s.next = NONE;
+            build_open(&x->b, s);
+        }
+        expand_trips(x, child, t);
+        build_close(&x->b, depth);
+    }
+}
+
+static int has_loop(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
+        if (expand_at(x, id).kind == TILE_for || has_loop(x, expand_at(x, id).first))
+            return 1;
+    return 0;
+}
+
+static int writes_numbers(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
+        if ((expand_at(x, id).kind == TILE_store && is_number(x, expand_at(x, id).buffer)) ||
+            writes_numbers(x, expand_at(x, id).first))
+            return 1;
+    return 0;
+}
+
+static int stores(const Expander *x, StmtId first)
+{
+    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
+        if (expand_at(x, id).kind == TILE_store || stores(x, expand_at(x, id).first))
+            return 1;
+    return 0;
+}
+
+/* Of lanes also if what it stores stands in loops of its own. */
+static int stands_for_trips(const Expander *x, const Stmt *s)
+{
+    return s->kind == TILE_for && expand_is_plain(x, s->first) && stores(x, s->first) &&
+           !writes_numbers(x, s->first) &&
+           (s->mode == LOOP_VECTOR || (s->mode == LOOP_ORDERED && s->step == 1 && !has_loop(x, s->first)));
+}
+
+void expand_for_core(Expander *x, StmtId id)
+{
+    Stmt s = expand_at(x, id);
+    StmtId child = s.first;
+    uint32_t depth = x->b.depth;
+    Trips alone = {.var = NONE, .count = one(x)};
+    if (s.kind == TILE_pack)
+        expand_pack(x, id);
+    else if (s.kind == TILE_product)
+        expand_product(x, id);
+    else if (s.kind == TILE_top)
+        expand_top(x, id);
+    else if (stands_for_trips(x, &s)) {
+        Trips t = {s.var, s.lo, x_difference(x->k, s.hi, s.lo)};
+        build_if(&x->b, s.loc, x_op2(x->k, s.loc, OP_lt, s.lo, s.hi));
+        expand_trips(x, child, &t);
+        build_close(&x->b, depth);
+    } else if (tile_has_body(&s) && s.mode != LOOP_VECTOR) {
+        s.first = s.next = NONE;
+        if (s.kind != TILE_if || is_known(x, s.value))
+            build_open(&x->b, s);
+        for (; child != NONE; child = expand_at(x, child).next)
+            expand_for_core(x, child);
+        build_close(&x->b, depth);
+    } else if (s.kind == TILE_store && !is_number(x, s.buffer) &&
+               x->k->tensors.at[s.buffer].space != SPACE_REG)
+        expand_store(x, id, &alone);
+    else
+        build_copy(&x->b, id);
+}

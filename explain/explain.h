@@ -1,0 +1,70 @@
+/* What `moec explain FILE` shows: what the passes decided about each kernel, put together from their reports and from the
+ * program before fusion and after lowering, so that nothing is left out because nobody reported it. */
+#ifndef EXPLAIN_EXPLAIN_H
+#define EXPLAIN_EXPLAIN_H
+
+#include "driver/driver.h"
+#include "passes/passes.h"
+
+typedef enum EdgeState {
+    STATE_FUSED,  /* into its reader */
+    STATE_PLACED, /* in a thread's memory, a block at a time */
+    STATE_STORED, /* in work space */
+} EdgeState;
+
+typedef struct ExplainEdge {
+    ReportEdge e;
+    EdgeState state;
+} ExplainEdge;
+
+typedef struct ExplainProduct {
+    ReportProduct p;
+    Elem elem;      /* of both operands of a cube operation; else EL_F32 */
+    int is_dot;     /* ReportSum */
+    int reported;
+    double padding; /* part of the multiply-adds, with sizes; -1: not known */
+} ExplainProduct;
+
+/* A setting of a schedule block that no pass asked for. */
+typedef struct ExplainUnused {
+    const Clause *clause;
+    const Setting *setting;
+} ExplainUnused;
+
+typedef Vec(ReportKnob) ExplainKnobs;
+
+typedef struct Explained {
+    const Kernel *k;
+    Vec(ExplainEdge) edges;
+    Vec(ExplainProduct) products;
+    ExplainKnobs knobs;   /* named as clauses name them */
+    ExplainKnobs choices; /* `fuse` and `store` clauses that nothing gives and that would change the program */
+    Vec(ExplainUnused) unused;
+} Explained;
+
+typedef struct Explain {
+    Compilation *c;
+    Module *before, *m; /* before fusion; as lowered */
+    Isa isa;
+    const int64_t *sizes; /* by DimId; -1: not given */
+    const TestRouting *rows; /* NULL, or the exact rows of each group; else they are spread evenly */
+    Vec(Explained) kernels;
+} Explain;
+
+/* Compiles up to the tiles for the first target, with reports. Under compile_guard, after compile_prepare(). */
+int explain_make(Explain *e);
+/* Fills e->kernels; `kernel` NULL: all. */
+int explain_collect(Explain *e, const char *kernel);
+/* What a fragment rounds the rows, columns and terms of a product up to. */
+void explain_units(Isa isa, int cube, int64_t units[3]);
+/* Hints about dimensions that miss their `prefer`, with the waste, to the diagnostics. */
+void explain_hints(Explain *e);
+/* The value of an extent at the given sizes, or -1. */
+int64_t explain_extent(const Explain *e, Extent x);
+
+/* explain_text.c, explain_json.c */
+void explain_text(const Explain *e, Text *out);
+void explain_space(const Explain *e, Text *out); /* the knobs that passes asked for, as schedule blocks */
+const char *explain_json(const Explain *e);      /* in the arena; NULL: no memory */
+
+#endif

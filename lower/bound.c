@@ -1,0 +1,202 @@
+/* What the conditions of a reduction say of an index before its loop opens: bounds, and the group of a row. */
+#include "lower/lower.h"
+
+/* What a conjunct says of index i: i >= at (lower), i < at (upper), both for `==`. */
+typedef struct Bound {
+    ExprId at; /* equation level, free of i */
+    int lower, upper;
+} Bound;
+
+static ScalarOp flip(ScalarOp op)
+{
+    return op == OP_lt ? OP_gt : op == OP_le ? OP_ge : op == OP_gt ? OP_lt : op == OP_ge ? OP_le : op;
+}
+
+/* The affine form without index i, times sign, as an expression. */
+static ExprId rest_of(Lower *l, const Affine *a, IndexId i, int64_t sign)
+{
+    Kernel *k = l->k;
+    Module *m = k->module;
+    Extent s = ext_const(m, sign);
+    ExprId sum = x_extent(k, (Loc){0}, ext_mul(m, a->constant, s));
+    for (uint32_t n = 0; n < a->n; n++) {
+        if (a->index[n] == i)
+            continue;
+        ExprId coef = x_extent(k, (Loc){0}, ext_mul(m, a->coef[n], s));
+        sum = x_op2(k, (Loc){0}, OP_add, sum,
+                    x_op2(k, (Loc){0}, OP_mul, coef, x_index(k, (Loc){0}, a->index[n])));
+    }
+    return sum;
+}
+
+/* c as `i op other`; 0 when it is not of that form. */
+static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
+{
+    Kernel *k = l->k;
+    const Expr *x = x_at(k, c);
+    if (x->kind != X_OP || (x->op != OP_eq && flip((ScalarOp)x->op) == (ScalarOp)x->op))
+        return 0;
+    *op = (ScalarOp)x->op;
+    ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
+    for (int side = 0; side < 2; side++, *op = flip(*op)) {
+        ExprId one = side ? b : a, two = side ? a : b;
+        if (x_at(k, one)->kind == X_INDEX && x_at(k, one)->sym == i && !x_uses_index(k, two, i)) {
+            *other = two;
+            return 1;
+        }
+    }
+    Affine form;
+    int64_t coef;
+    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT ||
+        !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
+        return 0;
+    for (uint32_t n = 0; n < form.n; n++)
+        if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && (coef == 1 || coef == -1)) {
+            *op = coef == 1 ? *op : flip(*op);
+            *other = rest_of(l, &form, i, -coef);
+            return 1;
+        }
+    return 0;
+}
+
+/* May `e` be computed where loop `i` of the walk opens: known there, the same for all lanes, always in memory? */
+static int known_outside(Lower *l, const Walk *w, ExprId e)
+{
+    Kernel *k = l->k;
+    each_below (n, k, e, EVERYWHERE) {
+        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
+        if (kind == X_REDUCE || kind == X_IF || kind == X_ROW || kind == X_TOKEN || kind == X_SLOT)
+            return 0;
+        if (kind == X_INDEX && (x_at(k, *n)->sym == l->plan.lane || x_at(k, *n)->sym == w->d->lane))
+            return 0;
+        for (uint32_t b = 0; kind == X_INDEX && b < w->d->nbound; b++)
+            if (x_at(k, *n)->sym == w->d->bound[b] && !(w->open >> b & 1))
+                return 0;
+        for (uint32_t a = 0; kind == X_LOAD && a < x_at(k, *n)->nargs; a++)
+            if (x_at(k, x_arg(k, *n, a))->kind != X_INDEX)
+                return 0; /* a gather may be in range only under the other conjuncts */
+    }
+    return x_at(k, e)->type == TY_INT;
+}
+
+static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
+{
+    ScalarOp op;
+    ExprId other;
+    if (!solve(l, c, i, &op, &other) || !known_outside(l, w, other))
+        return 0;
+    *out = (Bound){.at = other,
+                   .lower = op == OP_gt || op == OP_ge || op == OP_eq,
+                   .upper = op == OP_lt || op == OP_le || op == OP_eq};
+    if (op == OP_gt)
+        out->at = x_add(l->k, other, 1);
+    return op == OP_eq || out->lower || out->upper;
+}
+
+/* Is e smallest and largest at the ends of any range of index i? */
+static int is_monotone(Kernel *k, ExprId e, IndexId i)
+{
+    static const ScalarOp kept[] = {OP_neg, OP_add,  OP_sub,
+                                    OP_mul, OP_max2, OP_min2}; /* if one argument moves */
+    Affine form;
+    if (!x_uses_index(k, e, i) || x_affine(k, e, &form))
+        return 1;
+    uint32_t op = 0, moving = 0, n = x_at(k, e)->nargs;
+    while (op < sizeof kept / sizeof *kept && !x_is_op(k, e, kept[op]))
+        op++;
+    for (uint32_t a = 0; a < n; a++)
+        moving += (uint32_t)x_uses_index(k, x_arg(k, e, a), i);
+    if (op == sizeof kept / sizeof *kept || moving != 1)
+        return 0;
+    return is_monotone(k, x_arg(k, e, n > 1 && x_uses_index(k, x_arg(k, e, 1), i)), i);
+}
+
+static ExprId at_row(Lower *l, ExprId e, ExprId row)
+{
+    IndexId i = l->plan.row;
+    lower_bind(l, i, row, l->group.at[i]);
+    return lower_expr(l, e);
+}
+
+/* Several rows share a loop by what the first and the last of them say. */
+static int ends_tell(const Lower *l, const Walk *w, const Bound *b)
+{
+    return !w->d->unrolled || l->plan.rows == 1 || l->plan.row == NONE ||
+           is_monotone(l->k, b->at, l->plan.row);
+}
+
+static void narrow(Lower *l, const Walk *w, const Bound *b, uint64_t bit, int upper_is_le, Range *r)
+{
+    int by_row = w->d->unrolled && x_uses_index(l->k, b->at, l->plan.row);
+    ExprId first, last;
+    if (by_row) {
+        int all = l->plan.rows == 0;
+        ExprId end = all ? l->row_end : x_min(l->k, x_add(l->k, l->row_first, l->plan.rows), l->row_end);
+        first = at_row(l, b->at, l->row_first);
+        last = at_row(l, b->at, x_add(l->k, end, -1));
+        r->inner |= bit;
+    } else {
+        first = last = lower_expr(l, b->at);
+        r->exact |= bit;
+    }
+    ExprId low = x_min(l->k, first, last), high = x_max(l->k, first, last);
+    if (b->lower) {
+        r->lo_min = x_max(l->k, r->lo_min, low);
+        r->lo_max = x_max(l->k, r->lo_max, high);
+    }
+    if (b->upper) {
+        r->hi_min = x_min(l->k, r->hi_min, x_add(l->k, low, upper_is_le));
+        r->hi_max = x_min(l->k, r->hi_max, x_add(l->k, high, upper_is_le));
+    }
+}
+
+Range lower_range(Lower *l, const Walk *w, IndexId i)
+{
+    Kernel *k = l->k;
+    ExprId zero = x_int(k, (Loc){0}, 0), end = lower_extent(l, i);
+    Range r = {zero, zero, end, end, 0, 0};
+    if (i == l->striped)
+        r = (Range){l->stripe_first, l->stripe_first, l->stripe_end, l->stripe_end, 0, 0};
+    if (i == l->slab)
+        r = (Range){l->slab_lo, l->slab_lo, l->slab_hi, l->slab_hi, 0, 0};
+    for (uint32_t c = 0; c < w->d->nconjunct; c++) {
+        Bound b;
+        ScalarOp op;
+        ExprId other;
+        if (!(w->pending >> c & 1) || !bound_of(l, w, w->d->conjunct[c], i, &b) || !ends_tell(l, w, &b))
+            continue;
+        solve(l, w->d->conjunct[c], i, &op, &other);
+        narrow(l, w, &b, (uint64_t)1 << c, op == OP_le || op == OP_eq, &r);
+    }
+    return r;
+}
+
+/* The side of `@r == e` that is not @r, when it is known and the same for all lanes; else NONE. */
+static ExprId group_side(Lower *l, const Walk *w, ExprId c, IndexId r)
+{
+    Kernel *k = l->k;
+    if (!x_is_op(k, c, OP_eq))
+        return NONE;
+    for (uint32_t side = 0; side < 2; side++) {
+        const Expr *x = x_at(k, x_arg(k, c, side));
+        if (x->kind != X_GROUP || x_at(k, x_arg(k, x_arg(k, c, side), 0))->kind != X_INDEX ||
+            x_at(k, x_arg(k, x_arg(k, c, side), 0))->sym != r)
+            continue;
+        ExprId other = x_arg(k, c, 1 - side);
+        /* only a plain index is sure to be a group's number */
+        if (x_at(k, other)->kind == X_INDEX && known_outside(l, w, other))
+            return other;
+    }
+    return NONE;
+}
+
+ExprId lower_run_group(Lower *l, const Walk *w, IndexId r, uint32_t *conjunct)
+{
+    for (uint32_t c = 0; c < w->d->nconjunct; c++) {
+        ExprId group = w->pending >> c & 1 ? group_side(l, w, w->d->conjunct[c], r) : (ExprId)NONE;
+        *conjunct = c;
+        if (group != NONE)
+            return group;
+    }
+    return NONE;
+}

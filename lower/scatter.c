@@ -1,0 +1,205 @@
+/* Scatters: a launch that computes a product over rows and adds each row into the sums of its token (Note [Scatter] in
+ * cluster_scatter.c).
+ *
+ * before:  o[r, h] = sum(f) a[r, f] * wd[@r, f, h]     y[t, h] = bf16(sum(k where ...) p[t, k] * o[rt.row(t, k), h])
+ * after:   launch y { owned v0 in 0..H by 256 {
+ *            sums[t, h - v0] = 0 for all t
+ *            for e in 0..E { for r0 in rows of e by 512 { .. the product of the block ..
+ *              for row in r0..r1 { vector h { sums[token of row, h - v0] = .. + p[..] * product[row - r0, h - v0] } } } }
+ *            y[t, h] = bf16(sums[t, h - v0]) for all t } } */
+#include "passes/cluster.h"
+#include "lower/lower.h"
+#include "passes/schedule.h"
+
+/* An owner's columns: all tokens' sums of them, in thread memory. */
+typedef struct Strip {
+    Scatter s;
+    const Equation *product, *reader;
+    TensorId sums; /* f32[tokens, columns] */
+    IndexId var;   /* the owner's variable: the first column */
+    int64_t cols;
+    ExprId first, end;
+} Strip;
+
+static ExprId loaded(Lower *l, const Strip *y, ExprId token, ExprId column)
+{
+    Kernel *k = l->k;
+    ExprId at[2] = {token, x_op2(k, y->reader->loc, OP_sub, column, y->first)};
+    return x_load(k, y->reader->loc, y->sums, at);
+}
+
+/* ---- the two equations ---- */
+
+/* The sum's term in terms of a row: token, choice and column are the row's. */
+typedef struct OverRows {
+    IndexId from[3]; /* token, choice, column of the reader */
+    ExprId to[3];
+    ExprId row_from, row_to;   /* rt.row(token, choice) of the row is the row itself */
+    ExprId load_from, load_to; /* the product's element is its value */
+} OverRows;
+
+static ExprId put_row(Kernel *k, ExprId e, void *user)
+{
+    const OverRows *o = user;
+    for (int i = 0; i < 3; i++)
+        if (x_at(k, e)->kind == X_INDEX && x_at(k, e)->sym == o->from[i])
+            return o->to[i];
+    return e == o->row_from ? o->row_to : e == o->load_from ? o->load_to : e;
+}
+
+static ExprId term_of(Lower *l, const Strip *y)
+{
+    Kernel *k = l->k;
+    Loc loc = y->reader->loc;
+    RouteId route = x_at(k, y->s.row)->sym;
+    OverRows o = {.row_to = y->product->index[0], .load_to = y->product->rhs};
+    o.from[0] = x_plain_index(k, y->reader->index[0]);
+    o.from[1] = x_bound(k, y->s.sum, 0);
+    o.from[2] = x_plain_index(k, y->reader->index[1]);
+    o.to[0] = x_token(k, loc, route, o.row_to);
+    o.to[1] = x_slot(k, loc, route, o.row_to);
+    o.to[2] = y->product->index[1];
+    o.row_from = x_row(k, loc, route, o.to[0], o.to[1]);
+    o.load_from = x_load(k, loc, y->product->lhs, y->product->index);
+    return x_rewrite(k, x_arg(k, y->s.sum, 0), put_row, &o);
+}
+
+/* sums[rt.token(r), h - v0] = sums[rt.token(r), h - v0] + term. As `=`, since a += would let the product's chain of
+ * additions begin at the old value, and two rows of a block may be of one token. */
+static Equation add_row(Lower *l, const Strip *y)
+{
+    Kernel *k = l->k;
+    Equation q = *y->product;
+    ExprId token = x_token(k, q.loc, x_at(k, y->s.row)->sym, q.index[0]);
+    ExprId old = loaded(l, y, token, q.index[1]);
+    q.lhs = y->sums;
+    q.rhs = x_op2(k, q.loc, OP_add, old, term_of(l, y));
+    q.index[0] = x_arg(k, old, 0);
+    q.index[1] = x_arg(k, old, 1);
+    return q;
+}
+
+/* The reader, its sum being there. */
+static Equation finish(Lower *l, const Strip *y)
+{
+    Equation q = *y->reader;
+    q.rhs = x_replace(l->k, q.rhs, y->s.sum, loaded(l, y, q.index[0], q.index[1]));
+    return q;
+}
+
+/* ---- loops ---- */
+
+/* The owner's columns, in lanes or one by one. */
+static void open_columns(Lower *l, const Strip *y, Loc loc, IndexId column)
+{
+    Plan *p = &l->plan;
+    p->strip = y->cols;
+    lower_bind(l, column, NONE, NONE);
+    l->lane_first = y->first;
+    l->lane_end = y->end;
+    if (p->lane != column)
+        build_for(&l->b, loc, LOOP_ORDERED, column, y->first, y->end, 1);
+}
+
+/* Blocks of rows first..end: they become the item's rows. */
+static void open_blocks(Lower *l, Loc loc, ExprId first, ExprId end)
+{
+    IndexId u = build_index(&l->b, "r0");
+    build_for(&l->b, loc, LOOP_ORDERED, u, first, end, l->plan.chunk);
+    l->item_first = l->row_first = x_index(l->k, loc, u);
+    ExprId last = x_min(l->k, x_add(l->k, l->item_first, l->plan.chunk), end);
+    l->item_end = l->row_end = build_let(&l->b, loc, "r1", last);
+}
+
+/* The rows of every group, in order; in blocks where they make block products. */
+static void open_rows(Lower *l, Loc loc, IndexId r)
+{
+    if (l->plan.row != r) {
+        lower_open_all_rows(l, loc, r);
+        return;
+    }
+    RouteId route = lower_route_of(l, r);
+    ExprId group = lower_open_groups(l, loc, r);
+    open_blocks(l, loc, lower_run_start(l, route, group), lower_run_end(l, route, group));
+    lower_bind(l, r, NONE, group);
+}
+
+static void open_tokens(Lower *l, Loc loc, IndexId t)
+{
+    ExprId zero = x_int(l->k, loc, 0);
+    lower_bind(l, t, NONE, NONE);
+    if (l->plan.row == t)
+        open_blocks(l, loc, zero, lower_extent(l, t));
+    else
+        build_for(&l->b, loc, LOOP_ORDERED, t, zero, lower_extent(l, t), 1);
+}
+
+static void zero_sums(Lower *l, const Strip *y)
+{
+    uint32_t depth = l->b.depth;
+    Loc loc = y->reader->loc;
+    IndexId t = x_plain_index(l->k, y->reader->index[0]), h = x_plain_index(l->k, y->reader->index[1]);
+    ExprId sum = loaded(l, y, y->reader->index[0], y->reader->index[1]);
+    ExprId at[2] = {x_arg(l->k, sum, 0), x_arg(l->k, sum, 1)};
+    l->plan = (Plan){.lane = h, .row = NONE, .rows = 1, .width = l->cpu->lanes};
+    open_tokens(l, loc, t);
+    lower_bind(l, h, NONE, NONE);
+    build_for(&l->b, loc, LOOP_VECTOR, h, y->first, y->end, l->plan.width);
+    build_store(&l->b, loc, y->sums, at, x_float(l->k, loc, 0), 0);
+    build_close(&l->b, depth);
+}
+
+static void add_rows(Lower *l, const Strip *y, const Equation *term)
+{
+    uint32_t depth = l->b.depth;
+    Members one = {.at = {*y->product}, .n = 1};
+    IndexId r = x_plain_index(l->k, y->product->index[0]), h = x_plain_index(l->k, y->product->index[1]);
+    one.at[0].rhs = term->rhs;
+    l->equation = y->product;
+    lower_plan(l, &one, r);
+    one.at[0] = *term;
+    open_rows(l, term->loc, r);
+    open_columns(l, y, term->loc, h);
+    lower_item(l, &one);
+    build_close(&l->b, depth);
+}
+
+static void store_tokens(Lower *l, const Strip *y, const Members *one)
+{
+    const Equation *q = &one->at[0];
+    IndexId t = x_plain_index(l->k, q->index[0]), h = x_plain_index(l->k, q->index[1]);
+    l->equation = q;
+    lower_plan(l, one, t);
+    open_tokens(l, q->loc, t);
+    open_columns(l, y, q->loc, h);
+    lower_item(l, one);
+}
+
+void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader)
+{
+    Kernel *k = l->k;
+    Loc loc = reader->loc;
+    Strip y = {.product = product, .reader = reader};
+    const char *why = cluster_scatter(k, product, reader, &y.s);
+    if (why)
+        BUG(k->module->arena, "lower: a scatter of kernel %s: %s", k->name, why);
+    y.cols = schedule_cols(l->c, k, product->lhs, schedule_machine(l->c, k)->align.block);
+    y.var = build_index(&l->b, "v0");
+    y.first = x_index(k, loc, y.var);
+    Extent extents[2] = {k->tensors.at[reader->lhs].axes[0].extent, ext_const(k->module, y.cols)};
+    y.sums = build_buffer(&l->b, k->tensors.at[product->lhs].name, EL_F32, SPACE_THREAD, 2, extents);
+    k->tensors.at[product->lhs].space = SPACE_GM; /* it is not stored */
+    Equation term = add_row(l, &y);
+    Members last = {.at = {finish(l, &y)}, .n = 1};
+    lower_unify(l, &last);
+    lower_prepare(l, term.rhs);
+    lower_prepare(l, last.at[0].rhs);
+    build_launch(&l->b, loc, lower_stem(l, reader));
+    IndexId column = x_plain_index(k, reader->index[1]);
+    build_for(&l->b, loc, LOOP_OWNED, y.var, x_int(k, loc, 0), lower_extent(l, column), y.cols);
+    ExprId end = x_min(l->k, x_add(l->k, y.first, y.cols), lower_extent(l, column));
+    y.end = build_let(&l->b, loc, "v1", end);
+    zero_sums(l, &y);
+    add_rows(l, &y, &term);
+    store_tokens(l, &y, &last);
+}

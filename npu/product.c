@@ -1,0 +1,496 @@
+/* A loop over slabs: blocks of operands go to L1, parts of them to L0A and L0B, the cube adds up in L0C, and after the loop
+ * the sums go to the core's memory. */
+#include "npu/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The sums of one product of the loop. */
+typedef struct Sums {
+    Stmt product;  /* the first that adds to them */
+    uint32_t chip; /* in L0C */
+} Sums;
+
+struct PlannedLoop {
+    StmtId loop;
+    int64_t bytes; /* of its sums */
+};
+
+/* A register of the trip, where the trip stands twice. */
+typedef struct Again {
+    ExprId from, to;
+} Again;
+
+typedef struct Slabs {
+    Planner *p;
+    const Stmt *loop;
+    Sums sums[REDUCE_MAX];
+    uint32_t nsums;
+    Vec(Again) again;
+} Slabs;
+
+static Chip *chip_at(const Slabs *y, uint32_t i) { return &y->p->chips.at[i]; }
+
+static ExprId zero(const Slabs *y) { return x_int(y->p->k, (Loc){0}, 0); }
+
+/* ---- operands ---- */
+
+static TensorId panel_of(const Slabs *y, ExprId operand) { return x_at(y->p->k, operand)->sym; }
+
+/* Is what the loop packs into the panel bf16 as it is? */
+static int is_narrow(const Slabs *y, TensorId panel)
+{
+    const Kernel *k = y->p->k;
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind == TILE_pack && s.buffer == panel && x_at(k, s.value)->type != TY_BF16)
+            return 0;
+    }
+    return 1;
+}
+
+/* Both operands of a product have one type: bf16 if all that they meet is. */
+static Elem elem_of(const Slabs *y, TensorId panel)
+{
+    const Kernel *k = y->p->k;
+    int narrow = is_narrow(y, panel);
+    for (StmtId id = y->loop->first; narrow && id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind == TILE_product && panel_of(y, s.value) == panel)
+            narrow &= is_narrow(y, x_at(k, s.other)->sym);
+        if (s.kind == TILE_product && panel_of(y, s.other) == panel)
+            narrow &= is_narrow(y, x_at(k, s.value)->sym);
+    }
+    return narrow ? EL_BF16 : EL_F32;
+}
+
+static int64_t extent_of(const Slabs *y, TensorId t, uint32_t axis)
+{
+    int64_t n = 0;
+    ext_is_const(y->p->k->module, y->p->k->tensors.at[t].axes[axis].extent, &n);
+    return n;
+}
+
+/* Units move whole pieces of rows: a block lies in L1 as it lies in memory, and is turned on its way to L0. */
+static uint32_t is_turned(const Slabs *y, TensorId panel)
+{
+    uint32_t turned = 0;
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind != TILE_pack || s.buffer != panel)
+            continue;
+        if (!plan_is_turned(y->p->k, &s))
+            return 0;
+        turned = 1;
+    }
+    return turned;
+}
+
+/* The block in L1 that stands for a panel of the thread. */
+static Chip *block_of(Slabs *y, TensorId panel, Loc loc)
+{
+    Planner *p = y->p;
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        if (p->chips.at[i].panel == panel && p->chips.at[i].taken)
+            return &p->chips.at[i];
+    const Tensor *t = &p->k->tensors.at[panel];
+    const char *stem = t->layout == LAYOUT_LINES ? "left" : "right";
+    uint32_t turned = is_turned(y, panel);
+    int64_t x = extent_of(y, panel, turned), n = extent_of(y, panel, !turned);
+    uint32_t i = plan_chip(p, loc, stem, SPACE_L1, elem_of(y, panel), x, n, panel);
+    p->chips.at[i].turned = turned != 0;
+    return &p->chips.at[i];
+}
+
+/* Which slot the next pack fills: one after the other, from trip to trip. */
+static ExprId next_slot(Slabs *y, const Chip *c)
+{
+    Kernel *k = y->p->k;
+    const Stmt *loop = y->loop;
+    if (c->copies == 1)
+        return zero(y);
+    ExprId trip = x_index(k, loop->loc, loop->var);
+    if (!x_is_int(k, loop->lo, 0))
+        trip = x_op2(k, loop->loc, OP_sub, trip, loop->lo);
+    if (loop->step > 1)
+        trip = x_op2(k, loop->loc, OP_idiv, trip, x_int(k, loop->loc, loop->step));
+    if (c->packs % c->copies == 0)
+        return x_int(k, loop->loc, c->packed % c->copies);
+    if (c->packs > 1)
+        trip = x_op2(k, loop->loc, OP_mul, trip, x_int(k, loop->loc, c->packs));
+    if (c->packed)
+        trip = x_op2(k, loop->loc, OP_add, trip, x_int(k, loop->loc, c->packed));
+    return x_op2(k, loop->loc, OP_imod, trip, x_int(k, loop->loc, c->copies));
+}
+
+static void name_slot(Slabs *y, const Stmt *pack)
+{
+    Chip *c = block_of(y, pack->buffer, pack->loc);
+    c->slot = next_slot(y, c);
+    if (x_at(y->p->k, c->slot)->kind != X_INT)
+        c->slot = build_let(&y->p->b, pack->loc, "slot", c->slot);
+    c->packed++;
+    c->arrived = 0;
+}
+
+static void fill(Slabs *y, const Stmt *pack)
+{
+    Planner *p = y->p;
+    name_slot(y, pack);
+    Chip now = *block_of(y, pack->buffer, pack->loc);
+    plan_flag(p, pack->loc, TILE_wait, UNIT_mte1, UNIT_mte2, now.buffer, now.slot);
+    plan_move(p, pack, &now, now.slot);
+    plan_flag(p, pack->loc, TILE_set, UNIT_mte2, UNIT_mte1, now.buffer, now.slot);
+}
+
+/* ---- products ---- */
+
+/* Terms that are in L0 at a time: as the machine says, as long as that fits. */
+static int64_t depth_of(const Slabs *y, int64_t rows, int64_t cols, int64_t depth, Elem elem)
+{
+    const Planner *p = y->p;
+    const Machine *m = p->m;
+    int64_t n = p->terms, bytes = (int64_t)elem_bytes(elem);
+    while (n > depth)
+        n /= 2;
+    while (n > m->align.fragment && (rows * n * bytes * p->copies[SPACE_L0A] > m->l0a.bytes ||
+                                     cols * n * bytes * p->copies[SPACE_L0B] > m->l0b.bytes))
+        n /= 2;
+    return n;
+}
+
+/* As it is where the trip stands for the second time. */
+static ExprId again(const Slabs *y, ExprId e)
+{
+    for (uint32_t i = 0; i < y->again.len; i++)
+        e = x_replace(y->p->k, e, y->again.at[i].from, y->again.at[i].to);
+    return e;
+}
+
+/* Places of both operands' parts in L0, and their terms. */
+typedef struct InL0 {
+    uint32_t a, b;
+    int64_t terms;
+} InL0;
+
+static InL0 take_parts(Slabs *y, const Stmt *s)
+{
+    TensorId left = panel_of(y, s->value), right = panel_of(y, s->other);
+    int64_t rows = extent_of(y, left, 0), cols = extent_of(y, right, 1);
+    Elem elem = elem_of(y, left);
+    InL0 parts = {.terms = depth_of(y, rows, cols, extent_of(y, left, 1), elem)};
+    parts.a = plan_chip(y->p, s->loc, "a", SPACE_L0A, elem, rows, parts.terms, NONE);
+    parts.b = plan_chip(y->p, s->loc, "b", SPACE_L0B, elem, parts.terms, cols, NONE);
+    return parts;
+}
+
+/* Moves a part of an operand's block: terms from..to. */
+static void feed(Slabs *y, const Stmt *s, uint32_t side, uint32_t chip, ExprId slot, ExprId from, ExprId to)
+{
+    Planner *p = y->p;
+    Kernel *k = p->k;
+    ExprId operand = side ? s->other : s->value;
+    uint32_t n = x_at(k, operand)->nargs, terms = side ? 0 : 1;
+    const Chip *block = block_of(y, panel_of(y, operand), s->loc);
+    TensorId part = chip_at(y, chip)->buffer;
+    ExprId at[3] = {block->slot};
+    Stmt move = tile_stmt(TILE_pack, s->loc);
+    move.buffer = part;
+    move.nindex = 3;
+    move.index[0] = slot;
+    move.index[1] = move.index[2] = zero(y);
+    move.nbound = 2;
+    for (uint32_t a = 0; a < 2; a++) {
+        move.bound[a] = build_index(&p->b, a == terms ? "term" : side ? "column" : "row");
+        move.from[a] = a == terms ? from : zero(y);
+        move.to[a] = a == terms ? to : s->size[side];
+        at[block->turned ? 2 - a : 1 + a] =
+            x_offset(p->k, x_arg(k, operand, n - 2 + a), x_index(k, s->loc, move.bound[a]));
+    }
+    move.value = x_load(k, s->loc, block->buffer, at);
+    plan_flag(p, s->loc, TILE_wait, UNIT_cube, UNIT_mte1, part, slot);
+    build_put(&p->b, move);
+    plan_flag(p, s->loc, TILE_set, UNIT_mte1, UNIT_cube, part, slot);
+}
+
+static ExprId at_slot(Slabs *y, uint32_t chip, ExprId slot)
+{
+    ExprId at[3] = {slot, zero(y), zero(y)};
+    return x_load(y->p->k, (Loc){0}, chip_at(y, chip)->buffer, at);
+}
+
+static uint32_t sums_of(const Slabs *y, const Stmt *s)
+{
+    uint32_t i = 0;
+    while (i < y->nsums && (y->sums[i].product.buffer != s->buffer ||
+                            memcmp(y->sums[i].product.index, s->index, s->nindex * sizeof *s->index) != 0))
+        i++;
+    return i;
+}
+
+/* Waits for both blocks, unless an earlier product of the trip has. */
+static void arrive(Slabs *y, const Stmt *s)
+{
+    for (uint32_t side = 0; side < 2; side++) {
+        Chip *c = block_of(y, panel_of(y, side ? s->other : s->value), s->loc);
+        if (!c->arrived)
+            plan_flag(y->p, s->loc, TILE_wait, UNIT_mte2, UNIT_mte1, c->buffer, c->slot);
+        c->arrived = 1;
+    }
+}
+
+/* Is the panel read again before it is packed again? */
+static int is_read_after(const Slabs *y, StmtId product, TensorId panel)
+{
+    for (StmtId id = plan_at(y->p, product).next; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind == TILE_pack && s.buffer == panel)
+            return 0;
+        if (s.kind == TILE_product && (panel_of(y, s.value) == panel || panel_of(y, s.other) == panel))
+            return 1;
+    }
+    return 0;
+}
+
+static void leave(Slabs *y, StmtId product, const Stmt *s)
+{
+    for (uint32_t side = 0; side < 2; side++) {
+        TensorId panel = panel_of(y, side ? s->other : s->value);
+        Chip *c = block_of(y, panel, s->loc);
+        if (!is_read_after(y, product, panel))
+            plan_flag(y->p, s->loc, TILE_set, UNIT_mte1, UNIT_mte2, c->buffer, c->slot);
+    }
+}
+
+static void multiply(Slabs *y, StmtId id)
+{
+    Planner *p = y->p;
+    Kernel *k = p->k;
+    Stmt s = plan_at(p, id);
+    s.value = again(y, s.value);
+    s.other = again(y, s.other);
+    for (uint32_t i = 0; i < 3; i++)
+        s.size[i] = again(y, s.size[i]);
+    Loc loc = s.loc;
+    uint32_t depth = p->b.depth, sums = y->sums[sums_of(y, &s)].chip;
+    arrive(y, &s);
+    InL0 parts = take_parts(y, &s);
+    uint32_t l0a = parts.a, l0b = parts.b;
+    int64_t terms = parts.terms;
+    int64_t slots = p->copies[SPACE_L0A] < p->copies[SPACE_L0B] ? p->copies[SPACE_L0A] : p->copies[SPACE_L0B];
+    IndexId var = build_index(&p->b, "term");
+    build_for(&p->b, loc, LOOP_ORDERED, var, zero(y), x_max(p->k, s.size[2], x_int(k, loc, 1)), terms);
+    ExprId from = x_index(k, loc, var), to, slot = zero(y);
+    to = build_let(&p->b, loc, "end", x_min(p->k, x_add(p->k, from, terms), s.size[2]));
+    if (slots > 1)
+        slot = build_let(
+            &p->b, loc, "slot",
+            x_op2(k, loc, OP_imod, x_op2(k, loc, OP_idiv, from, x_int(k, loc, terms)), x_int(k, loc, slots)));
+    feed(y, &s, 0, l0a, slot, from, to);
+    feed(y, &s, 1, l0b, slot, from, to);
+    TensorId a = chip_at(y, l0a)->buffer, b = chip_at(y, l0b)->buffer;
+    plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, a, slot);
+    plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, b, slot);
+    Stmt step = tile_stmt(TILE_product, loc);
+    step.buffer = chip_at(y, sums)->buffer;
+    step.nindex = 3;
+    step.index[0] = step.index[1] = step.index[2] = zero(y);
+    step.value = at_slot(y, l0a, slot);
+    step.other = at_slot(y, l0b, slot);
+    step.size[0] = s.size[0];
+    step.size[1] = s.size[1];
+    step.size[2] = x_op2(k, loc, OP_sub, to, from);
+    ExprId first = x_op2(k, loc, OP_eq, x_index(k, loc, y->loop->var), y->loop->lo);
+    step.guard = x_and(k, loc, first, x_op2(k, loc, OP_eq, from, zero(y)));
+    build_put(&p->b, step);
+    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, a, slot);
+    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, b, slot);
+    build_close(&p->b, depth);
+    chip_at(y, l0a)->taken = chip_at(y, l0b)->taken = 0;
+    leave(y, id, &s);
+}
+
+/* ---- sums ---- */
+
+/* L0C -> the core's memory. */
+static Stmt to_core(Slabs *y, const Stmt *product, TensorId chip)
+{
+    Stmt move = plan_drain(y->p, product->loc, chip, product->size[0], product->size[1]);
+    move.buffer = product->buffer;
+    move.nindex = product->nindex;
+    memcpy(move.index, product->index, sizeof move.index);
+    return move;
+}
+
+static void drain(Slabs *y, const Sums *u)
+{
+    Planner *p = y->p;
+    Loc loc = u->product.loc;
+    TensorId chip = chip_at(y, u->chip)->buffer, sums = u->product.buffer;
+    int stored = p->stored[sums] != NONE, drained = p->drained[sums];
+    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_fix, chip, NONE);
+    plan_flag(p, loc, TILE_wait, UNIT_cube, UNIT_fix, chip, NONE);
+    if (drained)
+        plan_flag(p, loc, TILE_wait, UNIT_mte2, UNIT_fix, sums, NONE);
+    else if (!stored)
+        plan_after(p, loc, UNIT_scalar, UNIT_fix, sums);
+    build_put(&p->b, stored ? plan_store(p, p->stored[sums], chip) : to_core(y, &u->product, chip));
+    plan_flag(p, loc, TILE_set, UNIT_fix, UNIT_cube, chip, NONE);
+    if (!drained && !stored)
+        plan_after(p, loc, UNIT_fix, UNIT_scalar, sums);
+}
+
+/* ---- the loop ---- */
+
+/* Takes places for the loop's blocks and sums. */
+static void take(Slabs *y)
+{
+    Planner *p = y->p;
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        if (s.kind == TILE_pack)
+            block_of(y, s.buffer, s.loc)->packs++;
+        if (s.kind != TILE_product || sums_of(y, &s) < y->nsums)
+            continue;
+        int64_t rows = extent_of(y, panel_of(y, s.value), 0), cols = extent_of(y, panel_of(y, s.other), 1);
+        y->sums[y->nsums++] = (Sums){s, plan_chip(p, s.loc, "c", SPACE_L0C, EL_F32, rows, cols, NONE)};
+    }
+}
+
+static int64_t sums_bytes(const Slabs *y)
+{
+    int64_t n = 0;
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind == TILE_product)
+            n += extent_of(y, panel_of(y, s.value), 0) * extent_of(y, panel_of(y, s.other), 1);
+    }
+    return n;
+}
+
+/* The largest first: smaller ones find a place that is there. */
+static int compare_loops(const void *a, const void *b)
+{
+    const struct PlannedLoop *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->loop < y->loop ? -1 : x->loop > y->loop;
+}
+
+static void reserve(Planner *p, StmtId id)
+{
+    Stmt loop = plan_at(p, id);
+    Slabs y = {.p = p, .loop = &loop};
+    take(&y);
+    for (StmtId s = loop.first; s != NONE; s = plan_at(p, s).next)
+        if (plan_at(p, s).kind == TILE_product) {
+            Stmt product = plan_at(p, s);
+            InL0 parts = take_parts(&y, &product);
+            p->chips.at[parts.a].taken = p->chips.at[parts.b].taken = 0;
+        }
+    plan_give_back(p, 0);
+}
+
+void plan_reserve(Planner *p, const StmtId *loops, uint32_t n)
+{
+    struct PlannedLoop *sorted = arena_array(p->k->module->arena, struct PlannedLoop, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        Stmt loop = plan_at(p, loops[i]);
+        sorted[i] = (struct PlannedLoop){loops[i], sums_bytes(&(Slabs){.p = p, .loop = &loop})};
+    }
+    qsort(sorted, n, sizeof *sorted, compare_loops);
+    for (uint32_t i = 0; i < n; i++)
+        reserve(p, sorted[i].loop);
+}
+
+static int is_let(const Planner *p, const Stmt *s)
+{
+    return s->kind == TILE_store && !s->nindex && !s->add && p->k->tensors.at[s->buffer].space == SPACE_REG;
+}
+
+/* Is there a free slot for each block of the next trip while this one is multiplied? */
+static int has_room_ahead(Slabs *y)
+{
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+        Stmt s = plan_at(y->p, id);
+        if (s.kind == TILE_pack) {
+            const Chip *c = block_of(y, s.buffer, s.loc);
+            if (c->packs >= c->copies)
+                return 0;
+        } else if (s.kind != TILE_product && !is_let(y->p, &s))
+            return 0;
+    }
+    return 1;
+}
+
+enum { LOAD = 1, MULTIPLY = 2 };
+
+static void put_again(Slabs *y, const Stmt *let)
+{
+    Planner *p = y->p;
+    ExprId from = x_load(p->k, let->loc, let->buffer, NULL);
+    ExprId to = build_let(&p->b, let->loc, p->k->tensors.at[let->buffer].name, again(y, let->value));
+    vec_push(p->k->module->arena, &y->again, ((Again){from, to}));
+}
+
+/* What a trip loads and what it multiplies, or one of both. */
+static void put_trip(Slabs *y, int what)
+{
+    Planner *p = y->p;
+    for (StmtId id = y->loop->first; id != NONE; id = plan_at(p, id).next) {
+        Stmt s = plan_at(p, id);
+        if (s.kind == TILE_pack && what & LOAD)
+            fill(y, &s);
+        else if (s.kind == TILE_pack)
+            name_slot(y, &s);
+        else if (s.kind == TILE_product && what & MULTIPLY)
+            multiply(y, id);
+        else if (s.kind != TILE_product && what & LOAD && plan_is_work(p, id))
+            id = plan_work(p, id);
+        else if (s.kind != TILE_product && what & LOAD)
+            build_copy(&p->b, id);
+        else if (s.kind != TILE_product)
+            put_again(y, &s);
+    }
+}
+
+static void put_loop(Slabs *y, ExprId from, ExprId to, int what)
+{
+    Planner *p = y->p;
+    uint32_t depth = p->b.depth;
+    build_for(&p->b, y->loop->loc, LOOP_ORDERED, y->loop->var, from, to, y->loop->step);
+    put_trip(y, what);
+    build_close(&p->b, depth);
+}
+
+/* Each trip loads for the next one before it multiplies: the queue of mte1 may be too short for all of a trip, and what
+ * stands behind it in the program would wait. */
+static void put_ahead(Slabs *y)
+{
+    Planner *p = y->p;
+    const Stmt *loop = y->loop;
+    uint32_t depth = p->b.depth;
+    IndexId var = build_index(&p->b, "ahead");
+    ExprId ahead = x_index(p->k, loop->loc, var);
+    build_for(&p->b, loop->loc, LOOP_ORDERED, var, loop->lo, x_add(p->k, loop->hi, loop->step), loop->step);
+    put_loop(y, ahead, x_min(p->k, x_add(p->k, ahead, loop->step), loop->hi), LOAD);
+    for (uint32_t i = 0; i < p->chips.len; i++)
+        p->chips.at[i].packed = 0;
+    ExprId before = x_op2(p->k, loop->loc, OP_sub, ahead, x_int(p->k, loop->loc, loop->step));
+    put_loop(y, x_max(p->k, before, loop->lo), x_min(p->k, ahead, loop->hi), MULTIPLY);
+    build_close(&p->b, depth);
+}
+
+void plan_slabs(Planner *p, const Stmt *loop)
+{
+    Slabs y = {.p = p, .loop = loop};
+    take(&y);
+    for (uint32_t i = 0; i < y.nsums; i++)
+        plan_flag(p, y.sums[i].product.loc, TILE_wait, UNIT_fix, UNIT_cube,
+                  chip_at(&y, y.sums[i].chip)->buffer, NONE);
+    if (has_room_ahead(&y))
+        put_ahead(&y);
+    else
+        put_loop(&y, loop->lo, loop->hi, LOAD | MULTIPLY);
+    for (uint32_t i = 0; i < y.nsums; i++)
+        drain(&y, &y.sums[i]);
+    plan_give_back(p, 0);
+}

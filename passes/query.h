@@ -1,0 +1,45 @@
+/* Questions about equations: what a sum is, what varies with what. Every pass and the lowering ask here, so that each
+ * concept is recognised in one place. Nothing here changes the kernel. */
+#ifndef PASSES_QUERY_H
+#define PASSES_QUERY_H
+
+#include "ir/ir.h"
+
+enum {
+    CONJUNCT_MAX = 64, /* conjuncts of a condition that are looked at one by one */
+    REDUCE_MAX = 64    /* reductions of one equation */
+};
+
+int query_varies(const Kernel *k, ExprId e, IndexId i); /* does e vary with i, a row's group taken as fixed? */
+typedef enum Stride { STRIDE_NONE, STRIDE_ONE, STRIDE_FAR } Stride;
+Stride query_stride(Kernel *k, ExprId load, IndexId i); /* how far the element moves in memory when i moves by one */
+
+int query_has_reduce(const Kernel *k, ExprId e);
+/* Maximal reductions of e (not inside another), at most max; returns how many. */
+uint32_t query_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
+int query_is_run(const Kernel *k, ExprId conjunct); /* `@r == e` or `e == @r`: the rows of one group */
+
+/* A bucketed sum, sum(t where key(t) == v) ...: a counting sort by the key finds the terms of each v. */
+typedef struct Bucket {
+    ExprId key, guard; /* over the bound indices; guard: NONE or the condition of an element to sort */
+    Extent buckets;
+    uint32_t nbound;
+    IndexId bound[MAX_RANK]; /* what is sorted */
+    uint32_t conjunct;       /* number of the conjunct `key == v` */
+    uint64_t implied;        /* bits of the conjuncts that the sort makes true, that one included */
+} Bucket;
+int query_bucket(Kernel *k, ExprId reduce, Bucket *out); /* is it one? */
+int query_is_bucketed(const Kernel *k, ExprId reduce);
+
+/* Is e a float sum of a product, no bucketed one, without sums inside: what a block product computes? */
+int query_is_product_sum(const Kernel *k, ExprId e);
+/* Is node e of root evaluated exactly once wherever root is: outside reductions, whatever conditions hold? */
+int query_is_sure(const Kernel *k, ExprId root, ExprId e);
+/* The work of computing e once: cycles, roughly (ir/scalar.def). */
+uint32_t query_cost(const Kernel *k, ExprId e);
+/* A factor of a product that costs at most this is computed while it is packed; one that costs more is stored in memory. */
+enum { OPERAND_COST = 8 };
+/* checks.c: is every access below e inside its tensor by what e itself says, whatever holds around it? */
+int checks_inside(Kernel *k, ExprId e);
+
+#endif

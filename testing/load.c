@@ -1,0 +1,137 @@
+/* Compiles the file under test: for the interpreter, for the JIT, into a .so. */
+#include "testing/parts.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static CompileOptions options_of(const TestOptions *o)
+{
+    CompileOptions c = compile_defaults;
+    c.target = o->target;
+    c.no_cache = 1;
+    c.schedule_seed = o->schedule_seed;
+    c.machine = o->machine;
+    c.level = o->no_optimize ? 0 : c.level;
+    return c;
+}
+
+static Compilation *open_file(const TestOptions *o, const char *path, FILE *out, int *status)
+{
+    CompileOptions options = options_of(o);
+    Compilation *c = compile_new(&options);
+    *status = c ? compile_open(c, path) : DRIVER_ERROR;
+    if (*status)
+        fprintf(out, "%s", c ? c->errors : "out of memory\n");
+    return c;
+}
+
+static void say_failure(const TestFile *file, Compilation *c, int status)
+{
+    fprintf(file->out, "%s", c->errors);
+    compile_leave_replay(c, status, file->out);
+}
+
+/* The .so is written to a temporary file only as long as it takes to open it. */
+static const char *load_bytes(Compilation *c, Bytes so, Loaded *out)
+{
+    const char *directory = getenv("TMPDIR");
+    char *path = arena_printf(c->arena, "%s/moec-test-XXXXXX", directory && *directory ? directory : "/tmp");
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return arena_printf(c->arena, "%s: cannot be made", path);
+    size_t done = 0;
+    while (done < so.len) {
+        ssize_t n = write(fd, so.at + done, so.len - done);
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    const char *error =
+        close(fd) || done < so.len ? arena_printf(c->arena, "%s: cannot be written", path) : NULL;
+    if (!error)
+        error = jit_open_library(path, c->arena, out);
+    unlink(path);
+    return error;
+}
+
+static int load_so(TestFile *file, const char *path)
+{
+    int status;
+    Bytes so;
+    Compilation *c = file->for_so = open_file(file->o, path, file->out, &status);
+    if (!status) {
+        status = compile_product(c, PRODUCT_SO, &so);
+        const char *error = status ? NULL : load_bytes(c, so, &file->so);
+        file->has_so = !status && !error;
+        if (status)
+            say_failure(file, c, status);
+        if (error)
+            fprintf(file->out, "%s\n", error);
+        status = error ? DRIVER_ERROR : status;
+    }
+    return status;
+}
+
+static int is_modelled(const TestFile *file) { return file->o->emulate == EMULATE_MODEL + 1; }
+
+static int load_jit(TestFile *file, const char *path, const char *kernel)
+{
+    int status;
+    Compilation *c = file->for_jit = open_file(file->o, path, file->out, &status);
+    if (!status) {
+        c->options.kernel = kernel;
+        c->options.emulated = !file->o->emulate ? NOT_EMULATED : is_modelled(file) ? MODELLED : EMULATED;
+        status = jit_load(c, &file->jit);
+        if (status)
+            say_failure(file, c, status);
+    }
+    return status;
+}
+
+/* The tiles that the plan was made of, as machine code. */
+static int load_unplanned(TestFile *file, const char *path)
+{
+    int status;
+    Compilation *c = file->for_so = open_file(file->o, path, file->out, &status);
+    if (!status) {
+        c->options.emulated = UNPLANNED;
+        status = jit_load(c, &file->so);
+        if (status)
+            say_failure(file, c, status);
+    }
+    return status;
+}
+
+static int make_reference(Compilation *c, void *user) { return reference_make(c, user); }
+
+int test_load(TestFile *file, const char *path, TestCode code)
+{
+    const char *text = file->o->tiles ? file->o->tiles : path;
+    int status;
+    file->c = open_file(file->o, path, file->out, &status);
+    if (!status) {
+        status = compile_read(file->c, 1);
+        if (!status)
+            status = compile_guard(file->c, make_reference, &file->reference);
+        if (status)
+            say_failure(file, file->c, status);
+    }
+    if (!status && code != CODE_ALL) /* before anything is compiled, so that nonsense is refused at once */
+        status = test_take_run(file);
+    if (!status && code != CODE_NONE)
+        status = load_jit(file, text, code == CODE_OF_KERNEL ? file->o->kernel : NULL);
+    if (!status && file->o->emulate && !is_modelled(file) && !file->o->tiles)
+        status = load_unplanned(file, path);
+    if (!status && code == CODE_ALL && !file->o->no_aot && !file->o->emulate)
+        status = load_so(file, text);
+    return status;
+}
+
+void test_unload(TestFile *file)
+{
+    jit_unload(&file->jit);
+    jit_unload(&file->so);
+    compile_free(file->for_jit);
+    compile_free(file->for_so);
+    compile_free(file->c);
+}

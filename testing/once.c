@@ -1,0 +1,155 @@
+/* What `moec run` does: one kernel, once, on random data. */
+#include "testing/parts.h"
+#include "frontend/frontend.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_values(FILE *out, const char *name, Elem e, const unsigned char *bytes, int64_t count)
+{
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    char hash[33];
+    for (int64_t n = 0; n < count; n++) {
+        double v = element_read(e, bytes + (size_t)n * elem_bytes(e));
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+        sum += v;
+    }
+    hash_hex(bytes, (size_t)count * elem_bytes(e), hash);
+    fprintf(out, "%s: %lld %s, ", name, (long long)count, elem_name(e));
+    if (count)
+        fprintf(out, "from %.6g to %.6g, mean %.6g, ", low, high, sum / (double)count);
+    fprintf(out, "hash %.16s:", hash);
+    for (int64_t n = 0; n < count && n < 6; n++)
+        fprintf(out, " %.6g", element_read(e, bytes + (size_t)n * elem_bytes(e)));
+    fprintf(out, count > 6 ? " ...\n" : "\n");
+}
+
+static unsigned char *encoded(const TestCase *c, const Tensor *t, const double *data, int64_t count)
+{
+    size_t size = elem_bytes(t->elem);
+    unsigned char *bytes = arena_alloc(c->arena, size * (size_t)count + 1);
+    for (int64_t n = 0; n < count; n++)
+        element_write(t->elem, data[n], bytes + (size_t)n * size);
+    return bytes;
+}
+
+static void print_outputs(FILE *out, const TestCase *c, unsigned char *const *bytes, const EvalRoute *routes)
+{
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        const Tensor *t = test_tensor(c->k, i);
+        const Route *r = t ? NULL : &c->k->routes.at[c->k->params.at[i].id];
+        if (t && t->role != ROLE_IN)
+            print_values(out, t->name, t->elem, bytes[i], c->values[i].count);
+        else if (r && r->role != ROLE_IN)
+            print_values(out, arena_printf(c->arena, "%s.count", r->name), EL_I64,
+                         (const unsigned char *)routes[i].count, routes[i].groups);
+    }
+}
+
+static const char *run_interpreter(const TestFile *file, const TestCase *c, const TestReference *r)
+{
+    unsigned char **bytes = arena_array(c->arena, unsigned char *, c->k->params.len + 1);
+    for (uint32_t i = 0; !r->error && i < c->k->params.len; i++)
+        if (test_tensor(c->k, i))
+            bytes[i] = encoded(c, test_tensor(c->k, i), r->data[i], c->values[i].count);
+    if (!r->error)
+        print_outputs(file->out, c, bytes, r->routes);
+    return r->error;
+}
+
+/* With --tiles the results of the edited program are also compared with the interpreter's. */
+static const char *run_compiled(const TestFile *file, const TestCase *c, const TestReference *want)
+{
+    TestTarget target = {.code = &file->jit, .threads = -file->o->threads};
+    TestResult got = test_call(c, &target);
+    TestScore score = {0};
+    EvalRoute *routes = arena_array(c->arena, EvalRoute, c->k->params.len + 1);
+    if (got.failure || got.status)
+        return got.failure ? got.failure : got.message;
+    for (uint32_t i = 0; i < c->k->params.len; i++)
+        routes[i] = (EvalRoute){.groups = got.routes[i].groups, .count = got.routes[i].count};
+    print_outputs(file->out, c, got.bytes, routes);
+    return file->o->tiles ? test_compare(c, want, &got, 0, &score) : NULL;
+}
+
+/* "T=33 K=2" of all arguments. */
+static const char *joined_sizes(const TestFile *file, Arena *a)
+{
+    Text t = {.arena = a};
+    for (uint32_t i = 0; i < file->o->nsizes; i++)
+        text_add(&t, i ? " %s" : "%s", file->o->sizes[i]);
+    return text_string(&t);
+}
+
+static const Kernel *chosen_kernel(const TestFile *file)
+{
+    const Module *m = file->c->module;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if (!file->o->kernel || strcmp(file->o->kernel, m->kernels.at[i]->name) == 0)
+            return m->kernels.at[i];
+    return NULL;
+}
+
+/* NULL or an error text. */
+static const char *take_run(TestFile *file)
+{
+    Module *m = file->c->module;
+    file->k = chosen_kernel(file);
+    file->dims = test_default_sizes(m, m->arena);
+    file->run = (TestRun){0};
+    if (!file->k)
+        return arena_printf(m->arena, "the file has no kernel '%s'", file->o->kernel ? file->o->kernel : "");
+    const char *error = frontend_sizes(m, joined_sizes(file, m->arena), file->dims);
+    if (!error && file->o->routing)
+        error = frontend_routing(m, file->o->routing, &file->run);
+    return error ? error : ir_run_flaw(file->k, file->dims, &file->run, m->arena);
+}
+
+static int take_run_guarded(Compilation *c, void *user)
+{
+    TestFile *file = user;
+    const char *error = take_run(file);
+    (void)c;
+    if (error)
+        fprintf(file->out, "error: %s\n", error);
+    return error ? DRIVER_ERROR : DRIVER_OK;
+}
+
+int test_take_run(TestFile *file) { return compile_guard(file->c, take_run_guarded, file); }
+
+static const char *run_once(TestFile *file)
+{
+    TestReference r;
+    TestCase c = test_new_case(file, file->c->module->arena, file->k, file->dims, &file->run);
+    const char *error = test_find_inputs(&c, file->o->tiles != NULL, &r);
+    if (error)
+        return error;
+    return file->o->interpret ? run_interpreter(file, &c, &r) : run_compiled(file, &c, &r);
+}
+
+static int run_guarded(Compilation *c, void *user)
+{
+    TestFile *file = user;
+    const char *error = run_once(file);
+    (void)c;
+    if (error)
+        fprintf(file->out, "error: %s\n", error);
+    return error ? DRIVER_ERROR : DRIVER_OK;
+}
+
+int test_once(const char *path, const TestOptions *o, FILE *out)
+{
+    TestFile file = {.o = o, .out = out};
+    int status = test_load(&file, path, o->interpret ? CODE_NONE : CODE_OF_KERNEL);
+    if (!status) {
+        status = compile_guard(file.c, run_guarded, &file);
+        if (status == DRIVER_INTERNAL)
+            fprintf(out, "%s", file.c->errors);
+    }
+    test_unload(&file);
+    return status;
+}

@@ -1,0 +1,400 @@
+/* One case through the interpreter and through compiled code, and the comparison. */
+#include "testing/parts.h"
+#include "driver/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the reference ---- */
+
+static EvalRoute copy_route(const TestCase *c, const EvalRoute *from)
+{
+    EvalRoute r = *from;
+    size_t slots = (size_t)(r.tokens * r.choices), rows = (size_t)r.rows, groups = (size_t)r.groups;
+    r.start = arena_array(c->arena, int64_t, groups + 1);
+    r.count = arena_array(c->arena, int64_t, groups + 1);
+    r.slot_of = arena_array(c->arena, int32_t, rows + 1);
+    r.row_of = arena_array(c->arena, int32_t, slots + 1);
+    memcpy(r.start, from->start, sizeof *r.start * (groups + 1));
+    memcpy(r.count, from->count, sizeof *r.count * groups);
+    memcpy(r.slot_of, from->slot_of, sizeof *r.slot_of * rows);
+    memcpy(r.row_of, from->row_of, sizeof *r.row_of * slots);
+    return r;
+}
+
+TestReference test_reference(const TestCase *c, EvalMode mode, int with_bounds)
+{
+    uint32_t n = c->k->params.len;
+    TestReference r = {.data = arena_array(c->arena, double *, n + 1)};
+    EvalArg *args = arena_array(c->arena, EvalArg, n + 1);
+    r.bounds = arena_array(c->arena, double *, n + 1);
+    r.routes = arena_array(c->arena, EvalRoute, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const Tensor *t = test_tensor(c->k, i);
+        const TestValue *v = &c->values[i];
+        if (!t) {
+            r.routes[i] = copy_route(c, &v->route);
+            args[i].route = &r.routes[i];
+            continue;
+        }
+        r.data[i] = args[i].data = arena_array(c->arena, double, v->count + 1);
+        memcpy(r.data[i], v->data, sizeof(double) * (size_t)v->count);
+        if (with_bounds && t->role != ROLE_IN)
+            r.bounds[i] = arena_array(c->arena, double, v->count + 1);
+    }
+    r.error = ir_eval(reference_of(c->reference, c->k), mode, c->dims, args, with_bounds ? r.bounds : NULL,
+                      c->arena);
+    return r;
+}
+
+/* ---- memory with guards ---- */
+
+enum { GUARD = 256, GUARD_BYTE = 0xA5 };
+
+/* `bytes` of memory between two guards, at an address that is a multiple of `align` and of nothing larger. */
+typedef struct Guarded {
+    unsigned char *block, *at;
+    size_t bytes;
+} Guarded;
+
+static Guarded guarded(const TestCase *c, size_t bytes, size_t align)
+{
+    Guarded g = {.bytes = bytes};
+    g.block = arena_alloc(c->arena, bytes + 2 * GUARD + 128);
+    memset(g.block, GUARD_BYTE, bytes + 2 * GUARD + 128);
+    uintptr_t base = ((uintptr_t)g.block + 63) & ~(uintptr_t)63;
+    g.at = g.block + (base - (uintptr_t)g.block) + GUARD + align;
+    return g;
+}
+
+static int intact(const Guarded *g)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (g->at[-1 - (ptrdiff_t)i] != GUARD_BYTE || g->at[g->bytes + i] != GUARD_BYTE)
+            return 0;
+    return 1;
+}
+
+/* ---- compiled code ---- */
+
+typedef struct Call {
+    const TestCase *c;
+    Guarded *memory; /* by parameter: of tensors */
+    Guarded *fields; /* RF_FIELDS for each parameter: of routes */
+    moe_route *routes;
+    void **args;
+    int64_t *dims;
+} Call;
+
+static Guarded give(const TestCase *c, const void *from, size_t count, size_t size)
+{
+    Guarded g = guarded(c, count * size, size);
+    memcpy(g.at, from, count * size);
+    return g;
+}
+
+static void give_route(Call *call, uint32_t i)
+{
+    const EvalRoute *r = &call->c->values[i].route;
+    Guarded *f = call->fields + i * RF_FIELDS;
+    f[RF_START] = give(call->c, r->start, (size_t)r->groups + 1, 8);
+    f[RF_COUNT] = give(call->c, r->count, (size_t)r->groups, 8);
+    f[RF_SLOT_OF] = give(call->c, r->slot_of, (size_t)r->rows, 4);
+    f[RF_ROW_OF] = give(call->c, r->row_of, (size_t)(r->tokens * r->choices), 4);
+    call->routes[i] = (moe_route){r->tokens,
+                                  r->choices,
+                                  r->groups,
+                                  r->rows,
+                                  (void *)f[RF_START].at,
+                                  (void *)f[RF_COUNT].at,
+                                  (void *)f[RF_SLOT_OF].at,
+                                  (void *)f[RF_ROW_OF].at};
+    call->args[i] = &call->routes[i];
+}
+
+static PackShape shape_of(const TestCase *c, const Tensor *t)
+{
+    int64_t extents[MAX_RANK];
+    for (uint32_t i = 0; i < t->rank; i++)
+        extents[i] = test_extent_value(c, t->axes[i].extent);
+    return pack_shape(t->elem, t->both, extents, t->rank);
+}
+
+/* The bytes of a parameter before a call; of a packed output the header too is what the call must write. */
+static void write_tensor(const TestCase *c, uint32_t i, unsigned char *to)
+{
+    const Tensor *t = test_tensor(c->k, i);
+    const TestValue *v = &c->values[i];
+    PackShape s;
+    if (t->layout == LAYOUT_PAIRS) {
+        s = shape_of(c, t);
+        if (t->role != ROLE_OUT)
+            pack_begin(&s, to);
+    }
+    for (int64_t n = 0; n < v->count; n++)
+        element_write(t->elem, v->data[n],
+                      to + (t->layout == LAYOUT_PAIRS ? pack_place(&s, n) : (size_t)n * elem_bytes(t->elem)));
+    if (t->layout == LAYOUT_PAIRS)
+        pack_turn(&s, to);
+}
+
+static size_t tensor_bytes(const TestCase *c, uint32_t i)
+{
+    const Tensor *t = test_tensor(c->k, i);
+    if (t->layout != LAYOUT_PAIRS)
+        return elem_bytes(t->elem) * (size_t)c->values[i].count;
+    PackShape s = shape_of(c, t);
+    return (size_t)pack_bytes(&s);
+}
+
+static void give_tensor(Call *call, uint32_t i)
+{
+    const Tensor *t = test_tensor(call->c->k, i);
+    Guarded g = guarded(call->c, tensor_bytes(call->c, i), elem_bytes(t->elem));
+    write_tensor(call->c, i, g.at);
+    call->memory[i] = g;
+    call->args[i] = g.at;
+}
+
+static Call new_call(const TestCase *c)
+{
+    uint32_t n = c->k->params.len;
+    DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
+    Call call = {.c = c,
+                 .memory = arena_array(c->arena, Guarded, n + 1),
+                 .fields = arena_array(c->arena, Guarded, (n + 1) * RF_FIELDS),
+                 .routes = arena_array(c->arena, moe_route, n + 1),
+                 .args = arena_array(c->arena, void *, n + 1),
+                 .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
+    uint32_t ndims = ir_kernel_dims(c->k, passed);
+    for (uint32_t d = 0; d < ndims; d++)
+        call.dims[d] = c->dims[passed[d]];
+    for (uint32_t i = 0; i < n; i++) {
+        if (test_tensor(c->k, i))
+            give_tensor(&call, i);
+        else
+            give_route(&call, i);
+    }
+    return call;
+}
+
+static int input_changed(const Call *call, uint32_t i)
+{
+    const TestCase *c = call->c;
+    if (test_tensor(c->k, i)->role != ROLE_IN)
+        return 0;
+    unsigned char *before = arena_alloc(c->arena, call->memory[i].bytes + 1);
+    write_tensor(c, i, before);
+    return memcmp(before, call->memory[i].at, call->memory[i].bytes) != 0;
+}
+
+/* NULL, or what the call did to memory that is not its own. */
+static const char *damage(const Call *call)
+{
+    const TestCase *c = call->c;
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        const Tensor *t = test_tensor(c->k, i);
+        const char *name = t ? t->name : c->k->routes.at[c->k->params.at[i].id].name;
+        for (int f = 0; !t && f < RF_FIELDS; f++)
+            if (!intact(&call->fields[i * RF_FIELDS + (uint32_t)f]))
+                return arena_printf(c->arena, "wrote outside route %s", name);
+        if (t && !intact(&call->memory[i]))
+            return arena_printf(c->arena, "wrote outside %s", name);
+        if (t && input_changed(call, i))
+            return arena_printf(c->arena, "changed the input %s", name);
+    }
+    return NULL;
+}
+
+/* The elements in row-major order; a packed output that is not whole is a failure. */
+static unsigned char *plain_bytes(const Call *call, uint32_t i, TestResult *r)
+{
+    const TestCase *c = call->c;
+    const Tensor *t = test_tensor(c->k, i);
+    unsigned char *memory = call->memory[i].at;
+    if (t->layout != LAYOUT_PAIRS)
+        return memory;
+    PackShape s = shape_of(c, t);
+    if (!r->failure && !r->status)
+        r->failure = pack_refusal(&s, t->role, t->name, memory, c->arena);
+    const char *flaw = r->failure || r->status ? NULL : pack_flaw(&s, memory);
+    if (flaw)
+        r->failure = arena_printf(c->arena, "left packed %s with %s", t->name, flaw);
+    unsigned char *rows = arena_alloc(c->arena, elem_bytes(t->elem) * (size_t)c->values[i].count + 1);
+    pack_unpack(&s, memory, rows);
+    return rows;
+}
+
+static TestResult result_of(const Call *call, int status, const char *message)
+{
+    const TestCase *c = call->c;
+    TestResult r = {
+        .status = status, .failure = damage(call), .message = arena_printf(c->arena, "%s", message)};
+    r.bytes = arena_array(c->arena, unsigned char *, c->k->params.len + 1);
+    r.routes = call->routes;
+    for (uint32_t i = 0; i < c->k->params.len; i++)
+        r.bytes[i] = test_tensor(c->k, i) ? plain_bytes(call, i, &r) : NULL;
+    return r;
+}
+
+TestResult test_call(const TestCase *c, const TestTarget *t)
+{
+    const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
+    moe_entry *entry = (moe_entry *)(uintptr_t)jit_symbol(t->code, symbol);
+    moe_ctx *ctx = moe_ctx_new(t->threads);
+    if (!entry || !ctx) {
+        moe_ctx_free(ctx);
+        return (TestResult){.failure = arena_printf(c->arena, "has no symbol %s", symbol)};
+    }
+    Call call = new_call(c);
+    EmulatedCall emulated = {0};
+    const char *wrong = NULL;
+    if (t->emulation)
+        wrong = emulate_call(t->emulation, c->k->name, c->dims, entry, ctx, call.dims, call.args, c->arena,
+                             t->mode, &emulated);
+    int status = t->emulation ? emulated.status : entry(ctx, call.dims, call.args);
+    if (t->dirty && ctx->work) {
+        memset(ctx->work, 0xff, (size_t)ctx->work_bytes);
+        call = new_call(c);
+        status = entry(ctx, call.dims, call.args);
+    }
+    TestResult r = result_of(&call, status, moe_ctx_message(ctx));
+    r.failure = wrong ? wrong : r.failure;
+    moe_ctx_free(ctx);
+    return r;
+}
+
+/* ---- comparison ---- */
+
+static const char *place(const TestCase *c, const Tensor *t, int64_t flat)
+{
+    Text text = {.arena = c->arena};
+    int64_t at[MAX_RANK];
+    for (uint32_t i = t->rank; i-- > 0;) {
+        int64_t extent = test_extent_value(c, t->axes[i].extent);
+        at[i] = flat % extent;
+        flat /= extent;
+    }
+    text_add(&text, "%s", t->name);
+    for (uint32_t i = 0; i < t->rank; i++)
+        text_add(&text, i ? ", %lld" : "[%lld", (long long)at[i]);
+    text_add(&text, t->rank ? "]" : "");
+    return text_string(&text);
+}
+
+static int same_value(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || !(a < b || a > b || isnan(a) || isnan(b));
+}
+
+static double allowed(const TestReference *want, uint32_t param, Elem elem, int64_t n, double tolerance)
+{
+    double value = fabs(want->data[param][n]);
+    if (tolerance > 0 && elem != EL_I32)
+        return tolerance * (value > 1 ? value : 1);
+    return want->bounds[param] ? want->bounds[param][n] : 0;
+}
+
+static const char *compare_tensor(const TestCase *c, const TestReference *want, const TestResult *got,
+                                  uint32_t i, double tolerance, TestScore *score)
+{
+    const Tensor *t = test_tensor(c->k, i);
+    const char *bad = NULL;
+    for (int64_t n = 0; t->role != ROLE_IN && n < c->values[i].count; n++) {
+        double g = element_read(t->elem, got->bytes[i] + (size_t)n * elem_bytes(t->elem)),
+               w = want->data[i][n];
+        double bound = allowed(want, i, t->elem, n, tolerance);
+        score->elements++;
+        score->doubt += isinf(bound) != 0;
+        score->nan += isnan(w) && !isinf(bound);
+        if (same_value(g, w))
+            continue;
+        double error = fabs(g - w);
+        score->turned += t->elem == EL_I32 && error <= bound;
+        if (!(error <= bound)) {
+            score->worst = INFINITY;
+            if (!bad)
+                bad = arena_printf(c->arena, "%s: got %.9g, want %.9g, bound %.3g", place(c, t, n), g, w,
+                                   bound);
+        } else if (bound > 0 && error / bound > score->worst) {
+            score->worst = error / bound;
+        }
+    }
+    return bad;
+}
+
+static const char *compare_list(const TestCase *c, const char *route, const char *field, const void *got,
+                                const void *want, int64_t count, size_t size)
+{
+    for (int64_t n = 0; n < count; n++) {
+        Elem e = size == 8 ? EL_I64 : EL_I32;
+        double g = element_read(e, (const unsigned char *)got + (size_t)n * size);
+        double w = element_read(e, (const unsigned char *)want + (size_t)n * size);
+        if (!same_value(g, w))
+            return arena_printf(c->arena, "%s.%s[%lld]: got %.0f, want %.0f", route, field, (long long)n, g,
+                                w);
+    }
+    return NULL;
+}
+
+static const char *compare_route(const TestCase *c, const EvalRoute *w, const moe_route *g, const char *name)
+{
+    const char *bad = compare_list(c, name, "start", g->start, w->start, w->groups + 1, 8);
+    if (!bad)
+        bad = compare_list(c, name, "count", g->count, w->count, w->groups, 8);
+    if (!bad)
+        bad = compare_list(c, name, "slot_of", g->slot_of, w->slot_of, w->rows, 4);
+    return bad ? bad : compare_list(c, name, "row_of", g->row_of, w->row_of, w->tokens * w->choices, 4);
+}
+
+static int nothing_to_write(const TestCase *c)
+{
+    for (uint32_t i = 0; i < c->k->params.len; i++) {
+        const Tensor *t = test_tensor(c->k, i);
+        if (t && t->role != ROLE_IN && c->values[i].count > 0)
+            return 0;
+    }
+    return 1;
+}
+
+const char *test_compare(const TestCase *c, const TestReference *want, const TestResult *got,
+                         double tolerance, TestScore *score)
+{
+    if (got->failure)
+        return got->failure;
+    if (!want->error && got->status == MOE_INDEX && nothing_to_write(c))
+        return NULL; /* constant subscripts are checked at entry, even where no element would be read */
+    if (!want->error != !got->status)
+        return arena_printf(c->arena, "the interpreter says '%s', compiled code returns %d '%s'",
+                            want->error ? want->error : "success", got->status, got->message);
+    const char *bad = NULL;
+    for (uint32_t i = 0; !want->error && !bad && i < c->k->params.len; i++) {
+        const char *name = test_tensor(c->k, i) ? NULL : c->k->routes.at[c->k->params.at[i].id].name;
+        if (!name)
+            bad = compare_tensor(c, want, got, i, tolerance, score);
+        else if (!want->routes[i].doubtful)
+            bad = compare_route(c, &want->routes[i], &got->routes[i], name);
+    }
+    return bad;
+}
+
+/* After a failure the outputs are unspecified. */
+const char *test_same(const TestCase *c, const TestResult *a, const TestResult *b)
+{
+    if (a->failure || b->failure)
+        return a->failure ? a->failure : b->failure;
+    if (a->status != b->status)
+        return arena_printf(c->arena, "status %d and %d", a->status, b->status);
+    for (uint32_t i = 0; !a->status && i < c->k->params.len; i++) {
+        const Tensor *t = test_tensor(c->k, i);
+        for (int64_t n = 0; t && n < c->values[i].count; n++) {
+            size_t size = elem_bytes(t->elem), at = (size_t)n * size;
+            if (memcmp(a->bytes[i] + at, b->bytes[i] + at, size) != 0)
+                return arena_printf(c->arena, "%s: %.9g and %.9g", place(c, t, n),
+                                    element_read(t->elem, a->bytes[i] + at),
+                                    element_read(t->elem, b->bytes[i] + at));
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,43 @@
+/* The engine of `moec test FILE` and `moec run FILE`: random typed inputs, and the same kernel through the
+ * interpreter, the JIT and a .so, compared.
+ *
+ * The command line lives in command/main.c and friends; these functions print their report to `out` and return an
+ * exit code: 0 all runs passed, 1 a run failed or the input is wrong, 3 internal error. */
+#ifndef TESTING_TESTING_H
+#define TESTING_TESTING_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct TestOptions {
+    const char *kernel;  /* only this kernel; NULL: all */
+    const char *tiles;   /* compiled code comes from this tile text, the reference from the file; NULL: both */
+    const char *target;  /* as in moec_options.target: NULL: host */
+    const char *routing; /* `moec run`: a routing clause, e.g. "zipf(1.2), empty(40%)"; NULL: uniform */
+    const char *const *sizes; /* `moec run`: "T=33" ...; dimensions not named get small default sizes */
+    uint32_t nsizes;
+    uint64_t seed;
+    uint64_t schedule_seed; /* as in CompileOptions */
+    int threads;         /* `moec run`: 0: what OpenMP would take */
+    int interpret;       /* `moec run`: the reference interpreter instead of compiled code */
+    int no_optimize;     /* -O0 */
+    const char *machine; /* as in CompileOptions */
+    int emulate;         /* `moec test`: EmulateMode + 1: the plan for the machine is run by the emulator */
+    int sweep;           /* `moec test`: besides the test blocks, every kernel at a set of awkward sizes */
+    int quiet;           /* `moec test`: only failures and the last line */
+    int no_aot;          /* `moec test`: leave out the .so */
+} TestOptions;
+
+/* Runs every `test` block of the file; a kernel without one gets a default set of sizes and routings. One line per
+ * run: kernel, sizes, routing, largest error in units of the bound, ok or FAILED with the first bad element. */
+int test_file(const char *path, const TestOptions *o, FILE *out);
+
+/* Runs one kernel once on random data and prints a line per output: elements, smallest, largest, mean, hash of the
+ * bytes, and the first few values. */
+int test_once(const char *path, const TestOptions *o, FILE *out);
+
+/* Runs the plan of one kernel for o->machine without data, o->emulate being EMULATE_MODEL + 1, and prints what the cycle
+ * model says; also into the files `trace` and `html`, each may be NULL. */
+int test_report(const char *path, const TestOptions *o, const char *trace, const char *html, FILE *out);
+
+#endif
