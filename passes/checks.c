@@ -88,25 +88,41 @@ static ExprId form_of(Checks *c, ExprId subscript, ExprId guard)
     return alpha_form(k, x_and(k, (Loc){0}, all, guard), free, n);
 }
 
+static int is_route_made(const Kernel *k, RouteId r) { return r != NONE && k->routes.at[r].role != ROLE_IN; }
+
+/* Does the kernel make the route whose rows i runs over? */
+static int runs_over_made(const Kernel *k, IndexId i)
+{
+    GroupId group = k->indices.at[i].axis.group;
+    return group != NONE && is_route_made(k, ir_group_route(k, group));
+}
+
+/* Does node e alone, whatever its operands are, depend on what the kernel computes? */
+static int is_computed(const Checks *c, ExprId e)
+{
+    const Kernel *k = c->k;
+    const Expr *x = x_at(k, e);
+    for (uint32_t b = 0; b < x->nbound; b++)
+        if (runs_over_made(k, x_bound(k, e, b)))
+            return 1;
+    if (x->kind == X_LOAD) {
+        Role role = (Role)k->tensors.at[x->sym].role;
+        return c->written[x->sym] || (role != ROLE_IN && role != ROLE_INOUT);
+    }
+    if (x->kind == X_INDEX)
+        return runs_over_made(k, x->sym);
+    int routed = x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP;
+    return routed && is_route_made(k, x->sym);
+}
+
 /* Does e hold the same at the entry of the kernel? Then it depends on parameters as they came in. */
 static int holds_at_entry(const Checks *c, ExprId e)
 {
-    const Kernel *k = c->k;
     if (e == NONE)
         return 1;
-    each_below (i, k, e, EVERYWHERE) {
-        const Expr *x = x_at(k, *i);
-        if (x->kind == X_LOAD && (c->written[x->sym] || (k->tensors.at[x->sym].role != ROLE_IN &&
-                                                         k->tensors.at[x->sym].role != ROLE_INOUT)))
+    each_below (i, c->k, e, EVERYWHERE)
+        if (is_computed(c, *i))
             return 0;
-        GroupId group = x->kind == X_INDEX ? k->indices.at[x->sym].axis.group : (GroupId)NONE;
-        RouteId route = group != NONE ? ir_group_route(k, group)
-                        : x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP
-                            ? x->sym
-                            : (RouteId)NONE;
-        if (route != NONE && k->routes.at[route].role != ROLE_IN)
-            return 0;
-    }
     return 1;
 }
 

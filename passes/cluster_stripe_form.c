@@ -169,18 +169,28 @@ static int loads_column(const Kernel *k, const Equation *q, TensorId t, uint32_t
     return 0;
 }
 
+static int is_among(const IndexId *list, uint32_t n, IndexId i)
+{
+    for (uint32_t at = 0; at < n; at++)
+        if (list[at] == i)
+            return 1;
+    return 0;
+}
+
 /* Is this one element of a row of a local that some equation reduces over its columns? `over`: the
- * variables of the row. */
+ * variables of the row, which are distinct: s[i, i, 0] is an element of no row. */
 static int is_of_wide(const Kernel *k, ExprId load, IndexId *over, uint32_t *n)
 {
     TensorId t = x_at(k, load)->sym;
     uint32_t rank = x_at(k, load)->nargs, column = 0;
     *n = 0;
-    for (uint32_t a = 0; a < rank; a++)
-        if (x_plain_index(k, x_arg(k, load, a)) != NONE)
-            over[(*n)++] = x_plain_index(k, x_arg(k, load, a));
-        else
+    for (uint32_t a = 0; a < rank; a++) {
+        IndexId i = x_plain_index(k, x_arg(k, load, a));
+        if (i == NONE)
             column = a;
+        else if (!is_among(over, *n, i))
+            over[(*n)++] = i;
+    }
     if (k->tensors.at[t].role != ROLE_LOCAL || *n == 0 || *n + 1 != rank)
         return 0;
     for (uint32_t i = 0; i < k->eqs.len; i++)
@@ -192,14 +202,11 @@ static int is_of_wide(const Kernel *k, ExprId load, IndexId *over, uint32_t *n)
 static int uses_only(const Kernel *k, ExprId e, const IndexId *over, uint32_t n)
 {
     each_below (x, k, e, EVERYWHERE) {
-        uint32_t i = 0;
+        IndexId i = x_at(k, *x)->sym;
         if (x_at(k, *x)->kind == X_REDUCE)
             return 0;
-        if (x_at(k, *x)->kind != X_INDEX)
-            continue;
-        while (i < n && over[i] != x_at(k, *x)->sym)
-            i++;
-        if (i == n || k->indices.at[over[i]].axis.group != NONE)
+        if (x_at(k, *x)->kind == X_INDEX &&
+            (!is_among(over, n, i) || k->indices.at[i].axis.group != NONE))
             return 0;
     }
     return 1;
