@@ -33,6 +33,7 @@ class Evaluator(Stores):
         self.faults, self.maybe, self.void, self.choice_doubt = set(), set(), False, False
         self.tape, self.played = [], None
         self.begun = set()   # outputs that an equation has written a part of
+        self.unbounded = set()   # equations in which some value is infinite or NaN
 
     # ---- the tape ----
 
@@ -95,6 +96,8 @@ class Evaluator(Stores):
 
     def eval(self, e, mask):
         value = getattr(self, "eval_" + e.kind)(e, mask)
+        if value.kind == "float" and not self.replaying and np.any(~np.isfinite(value.v) & mask.checked):
+            self.unbounded.add(id(self.at))
         return Float(value.v) if self.replaying and value.kind == "float" else value
 
     def eval_int(self, e, mask):
@@ -143,8 +146,9 @@ class Evaluator(Stores):
         return self.arithmetic(name, args, mask)
 
     def logic(self, e, mask, either):
-        """The right side counts only where the left side does not decide."""
-        a = self.eval(e.args[0], mask)
+        """The right side counts only where the left side does not decide. One that reads no tensor may be asked first."""
+        first = self.eval(e.args[1], mask) if is_plain(e.args[1]) else None
+        a = self.eval(e.args[0], mask.unless(Cond(first.v == either, first.d)) if first else mask)
         b = self.eval(e.args[1], mask.under(Cond(a.v ^ either, a.d)))
         decided = (a.v == either) & ~a.d
         settled = (b.v == either) & ~b.d    # whatever a is
@@ -328,12 +332,14 @@ class Evaluator(Stores):
         one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves open which
         expressions count as factors, so these are in doubt."""
         kept, tape = (len(self.found), self.choice_doubt, set(self.reads.get(id(self.at), ()))), len(self.tape)
+        unbounded = set(self.unbounded)
         odd = np.zeros((), bool)
         for factor in free_factors(body, bound):
             v = bounds.as_float(self.eval(factor, Mask(np.ones((), bool))))
             odd = odd | ~np.isfinite(v.v) | np.isinf(v.e)
         del self.found[kept[0]:]
         self.choice_doubt, self.reads[id(self.at)] = kept[1:]
+        self.unbounded = unbounded
         del self.tape[tape:]
         return Float(result.v, np.where(odd, np.inf, result.e)) if odd.any() else result
 
@@ -412,9 +418,17 @@ class Evaluator(Stores):
 
 
 def free_factors(e, bound):
+    """Also those of both sides of an `if`, whose condition may be known."""
     if e.kind == "op" and e.data in ("*", "/", "neg"):
         return [f for a in e.args for f in free_factors(a, bound)]
+    if e.kind == "if":
+        return [f for a in e.args[1:] for f in free_factors(a, bound)]
     return [] if any(x.kind == "index" and x.data in bound for x in walk(e)) else [e]
+
+
+def is_plain(e):
+    """Numbers, sizes and indices only: it can be asked anywhere."""
+    return all(x.kind in ("int", "real", "dim", "index", "op", "if", "call") for x in walk(e))
 
 
 def conjuncts(c):

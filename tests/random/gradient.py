@@ -9,7 +9,7 @@ import bounds
 import call
 from bounds import Float
 from places import shape_of
-from program import Param
+from program import Param, walk
 
 STEP = 2.0 ** -12
 MOST_WORK = 400000      # elements of the largest equation times perturbed copies
@@ -125,6 +125,16 @@ class Backward:
 
     # ---- comparing ----
 
+    def is_unbounded(self, name):
+        """Is a value infinite or NaN between the parameter and an output? The chain rule then multiplies 0 by infinity."""
+        varied = {name}
+        for q in self.run.kernel.equations:
+            if q.value is not None and varied & {x.data for x in walk(q.value) if x.kind == "load"}:
+                varied |= {q.name, q.second}
+                if id(q) in self.run.expected.unbounded:
+                    return True
+        return False
+
     def tolerance(self):
         d, k = self.run.kernel.derive, self.run.kernel
         rounded = not d.cotangents or any(e != "f32" for _, e in d.saves)
@@ -157,7 +167,8 @@ class Backward:
             mine = float(((gradient - before) * d).sum())
             moved = float((np.abs(gradient) * np.abs(d)).sum())
             allowed = self.tolerance() * (size + moved + 0.05) + own * moved
-        if not (np.isfinite(slope) and np.isfinite(finer)) or abs(slope - finer) > 0.2 * allowed:
+        unstable = not (np.isfinite(slope) and np.isfinite(finer)) or abs(slope - finer) > 0.2 * allowed
+        if unstable or (not np.isfinite(mine) and self.is_unbounded(name)):
             count.gradient_doubt += 1
             return None
         count.gradients += 1

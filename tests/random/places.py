@@ -16,7 +16,11 @@ class Mask:
 
     def under(self, c):
         could = c.v | c.d
-        return Mask(self.on & c.v, self.sure & c.v & ~c.d, self.may & could, self.checked & could)
+        return Mask(self.on & c.v, self.sure & c.v & ~c.d, self.may & could, self.checked & possible(could))
+
+    def unless(self, c):
+        """Where c may be asked first, and decides that nothing else is."""
+        return Mask(self.on, self.sure & ~c.v & ~c.d, self.may, self.checked)
 
     def among(self, v, d=bounds.NO):
         """Only places that exist."""
@@ -24,6 +28,11 @@ class Mask:
 
     def three(self):
         return self.on, self.sure, self.may
+
+
+def possible(c):
+    """A condition on an index that ranges over nothing may hold, for what does not vary with it."""
+    return c if c.size else np.ones([n or 1 for n in c.shape], bool)
 
 
 class Route:
