@@ -249,7 +249,6 @@ static void zero_pads(Lower *l, const Equation *q, uint32_t axis)
         end = next;
     }
     build_for(&l->b, loc, LOOP_ORDERED, r, first, end, 1);
-    lower_bind(l, r, NONE, NONE);
     ExprId at[MAX_RANK];
     for (uint32_t i = 0; i < q->nindex; i++) {
         at[i] = q->index[i];
@@ -259,7 +258,6 @@ static void zero_pads(Lower *l, const Equation *q, uint32_t axis)
         int last = i + 1 == q->nindex;
         build_for(&l->b, loc, last ? LOOP_VECTOR : LOOP_ORDERED, j, x_int(k, loc, 0), lower_extent(l, j),
                   last ? l->cpu->lanes : 1);
-        lower_bind(l, j, NONE, NONE);
     }
     int integer = elem_type(k->tensors.at[q->lhs].elem) == TY_INT;
     build_store(&l->b, loc, q->lhs, at, integer ? x_int(k, loc, 0) : x_float(k, loc, 0), 0);

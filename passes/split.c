@@ -196,8 +196,8 @@ static ExprId row_of_condition(const Kernel *k, ExprId reduce)
 
 /* sum(k, f where rt.row(t, k) >= 0) d[rt.row(t, k), f] * w[@rt.row(t, k), h, f] is a product over rows, whose rows are then
  * added for each token: part[r, h] = sum(f) d[r, f] * w[@r, h, f], sum(k where ...) part[rt.row(t, k), h]. Returns the
- * latter, or NONE where the term looks at the token or the choice in another way too. */
-static ExprId by_rows(Split *s, ExprId e)
+ * latter, or NONE where the term looks at the token or the choice in another way too, or relies on a condition. */
+static ExprId by_rows(Split *s, ExprId e, const Around *around)
 {
     Kernel *k = s->k;
     const Expr x = *x_at(k, e);
@@ -219,6 +219,8 @@ static ExprId by_rows(Split *s, ExprId e)
         !x_uses_index(k, body, r))
         return NONE;
     ExprId inner = x_reduce(k, x.loc, RED_SUM, bound, n, body, NONE);
+    if (around->guarded && !checks_inside(k, inner))
+        return NONE;
     Scope over = {.index = {r}, .n = 1}, rest = free_of(k, inner);
     for (uint32_t i = 0; i < rest.n; i++)
         scope_add(&over, rest.index[i]);
@@ -230,7 +232,7 @@ static ExprId by_rows(Split *s, ExprId e)
 
 static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
 {
-    ExprId turned = by_rows(s, e);
+    ExprId turned = by_rows(s, e, around);
     if (turned != NONE)
         return turned;
     Kernel *k = s->k;

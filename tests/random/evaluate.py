@@ -11,7 +11,7 @@ import numpy as np
 import bounds
 from bounds import Cond, Float, Int
 from places import AXES, Mask, extent_of, live_equations
-from program import number, op as op_of, walk
+from program import Expr, number, op as op_of, walk
 from stores import Stores
 
 ZERO_OF = number(0)
@@ -418,12 +418,20 @@ class Evaluator(Stores):
 
 
 def free_factors(e, bound):
-    """Also those of both sides of an `if`, whose condition may be known."""
+    """Also those of both sides of an `if`, whose condition may be known, and an inner sum of those of its terms."""
     if e.kind == "op" and e.data in ("*", "/", "neg"):
         return [f for a in e.args for f in free_factors(a, bound)]
     if e.kind == "if":
         return [f for a in e.args[1:] for f in free_factors(a, bound)]
-    return [] if any(x.kind == "index" and x.data in bound for x in walk(e)) else [e]
+    if not uses(e, bound):
+        return [e]
+    if e.kind == "reduce" and e.data[0] == "sum" and not any(uses(a, bound) for a in e.args[1:] if a):
+        return [Expr("reduce", e.data, (f,) + e.args[1:]) for f in free_factors(e.args[0], bound)]
+    return []
+
+
+def uses(e, indices):
+    return any(x.kind == "index" and x.data in indices for x in walk(e))
 
 
 def is_plain(e):
