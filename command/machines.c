@@ -115,6 +115,8 @@ static void print_section(const SectionRow *s)
             printf("| | `%s` | %s | %s |\n", figure_table[i].key, figure_table[i].unit, figure_table[i].doc);
 }
 
+static const char *yes_no(int yes) { return yes ? "yes" : "no"; }
+
 static int print_keys(void)
 {
     printf(
@@ -135,6 +137,12 @@ static int print_keys(void)
         "| section | figure | unit or machines | meaning |\n|---|---|---|---|\n");
     for (uint32_t i = 0; i < section_count; i++)
         print_section(&section_table[i]);
+    printf("\nAll machines of a kind have these traits; no description repeats them. A pass asks for the "
+           "trait, never for "
+           "the kind.\n\n| trait | cpu | npu | meaning |\n|---|---|---|---|\n");
+    for (uint32_t i = 0; i < trait_count; i++)
+        printf("| `%s` | %s | %s | %s |\n", trait_table[i].name, yes_no(trait_table[i].cpu),
+               yes_no(trait_table[i].npu), trait_table[i].doc);
     printf("\nRules between figures, where both are there:\n\n");
     for (uint32_t i = 0; i < multiple_count; i++)
         printf("- `%s.%s` is a multiple of `%s.%s`\n", figure_table[multiple_table[i].row].section,

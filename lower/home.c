@@ -43,7 +43,7 @@ void lower_find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uin
     const Kernel *k = l->k;
     const Equation *q = &m->at[self];
     uint32_t sums = 0;
-    if (pass_npu(l->c)) /* the cube's sums cannot begin at what is in memory */
+    if (pass_traits(l->c)->zero_sums)
         return;
     if (q->kind != EQ_ADD || k->tensors.at[q->lhs].elem != EL_F32)
         return;

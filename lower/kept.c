@@ -89,7 +89,7 @@ static void find_in(Lower *l, const Members *all, const Members *one)
 
 void lower_find_kept(Lower *l, const Members *m)
 {
-    if (pass_npu(l->c)) /* its blocks are too small to keep anything */
+    if (pass_traits(l->c)->small_panels)
         return;
     for (uint32_t i = 0; i < m->n; i++) {
         Members one = {.at = {m->at[i]}, .n = 1};
@@ -127,7 +127,7 @@ void lower_pack_kept(Lower *l, Loc loc, const Kept *y, const ExprId *from, const
 void lower_pack_block(Lower *l, const Members *one, int64_t rows)
 {
     Kernel *k = l->k;
-    if (pass_npu(l->c))
+    if (pass_traits(l->c)->small_panels)
         return;
     Product p[REDUCE_MAX];
     uint32_t n = lower_find_products(l, one, p);

@@ -23,7 +23,7 @@ static void make_block_list(Lower *l, RouteId route, int64_t rows)
     if (block_list(l, route, rows))
         return;
     const Group *g = &m->groups.at[k->routes.at[route].group];
-    Extent one = ext_const(m, 1), columns = ext_const(m, pass_npu(l->c) ? RUN_COLUMNS : 2);
+    Extent one = ext_const(m, 1), columns = ext_const(m, pass_traits(l->c)->shared_cache ? RUN_COLUMNS : 2);
     Extent most[2] = {ext_add(m, g->rows, g->groups), columns};
     BlockList b = {.route = route, .rows = rows};
     b.list = build_buffer(&l->b, "blocks", EL_I64, SPACE_WORK, 2, most);
@@ -152,15 +152,16 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     if (scalar != NONE)
         build_parallel(&l->b, loc, n->scalar0 = build_index(&l->b, "i0"), lower_extent(l, p->free[scalar]),
                        SCALAR_STRIP);
-    if (pass_npu(l->c)) /* a group's right operand stays in the cache that all cores have, not all rows */
+    int shared = pass_traits(l->c)->shared_cache; /* then a group's right operand stays there, not all rows */
+    if (shared)
         open_row_blocks(l, loc, n);
     if (p->lane != NONE && p->lane != n->row_index) {
-        if (pass_npu(l->c) && p->row != NONE && !p->panels)
+        if (shared && p->row != NONE && !p->panels)
             set_band(l, n);
         p->strip = p->strip ? p->strip : schedule_strip(l->c, l->k, l->equation->lhs);
         build_parallel(&l->b, loc, n->lane0 = build_index(&l->b, "v0"), lower_extent(l, p->lane), p->strip);
     }
-    if (!pass_npu(l->c))
+    if (!shared)
         open_row_blocks(l, loc, n);
     if (scalar != NONE) {
         ExprId first = x_index(l->k, loc, n->scalar0), end = lower_extent(l, p->free[scalar]);

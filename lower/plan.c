@@ -164,7 +164,7 @@ static Blocks usual_blocks(Lower *l, const Members *m)
     uint32_t products = count_products(l, m, &given, &wide);
     BlocksOf of = given ? BLOCKS_GIVEN : p->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
     Blocks usual = schedule_usual(l->c, l->k, of, is_alone(l), products);
-    if (wide && pass_npu(l->c)) /* its blocks are those of 16 bits, and fill the chip */
+    if (wide && pass_traits(l->c)->small_panels)
         usual.depth /= 2;
     return usual;
 }
@@ -214,7 +214,7 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
         return;
     }
     p->lane = free_lane(l, q, reds, nreds);
-    p->strip = !nreds           ? 0
-               : pass_npu(l->c) ? schedule_machine(l->c, l->k)->align.block * NPU_BLOCKS
-                                : p->width * 4;
+    p->strip = !nreds                            ? 0
+               : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * NPU_BLOCKS
+                                                 : p->width * 4;
 }

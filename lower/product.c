@@ -198,7 +198,7 @@ static Terms terms_of(Lower *l, const Together *g, const Walk *w, Loc loc)
     if (r.inner && t.blocks) {
         t.lo = build_let(&l->b, loc, "lo", r.lo_min);
         t.hi = build_let(&l->b, loc, "hi", r.hi_max);
-        if (pass_npu(l->c) && g->p[0].left != NONE && stand_between(l, g, i)) {
+        if (pass_traits(l->c)->masked_terms && g->p[0].left != NONE && stand_between(l, g, i)) {
             t.mask = mask_of(l, w, r.inner);
             t.from = t.lo;
             t.to = t.hi;

@@ -59,7 +59,7 @@ static void compute(Lower *l, Stmt *pack, const int64_t size[2], Elem elem)
     build_give_back(&l->b, rows);
 }
 
-/* Both operands of a product that an NPU multiplies have one type. */
+/* The type of both operands where they must be the same: bf16 if both are. */
 static Elem elem_of(const Lower *l, const Together *g, ExprId left)
 {
     for (uint32_t n = 0; n < g->n; n++)
@@ -69,10 +69,10 @@ static Elem elem_of(const Lower *l, const Together *g, ExprId left)
     return EL_BF16;
 }
 
-/* The type of a panel: on a CPU the operand's own one; on an NPU f32 where the cube multiplies f32 (elem_of). */
+/* The type of a panel: the operand's own one, or f32 where both must have the same type (elem_of). */
 static Elem panel_elem(const Lower *l, Elem own, Elem multiplied)
 {
-    return pass_npu(l->c) && multiplied == EL_F32 ? EL_F32 : own;
+    return pass_traits(l->c)->same_types && multiplied == EL_F32 ? EL_F32 : own;
 }
 
 /* The box that stands for an operand's rows or columns, and its terms. */
@@ -94,7 +94,7 @@ static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s,
     b.from[left] = s->lo;
     b.to[left] = s->hi;
     b.value = lower_expr(l, left ? masked(k, value, s->run->mask) : value);
-    if (pass_npu(l->c))
+    if (pass_traits(l->c)->plain_packs)
         compute(l, &b,
                 left ? (int64_t[2]){l->plan.part, l->plan.depth} : (int64_t[2]){l->plan.depth, l->plan.strip},
                 elem);
@@ -141,7 +141,7 @@ Given lower_given(Lower *l, const Product *p)
     const Expr *x = x_at(k, p->right);
     IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = l->plan.lane;
     const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
-    if (pass_npu(l->c)) /* whatever is multiplied is moved to the chip first */
+    if (pass_traits(l->c)->packs_all)
         return GIVEN_NOT;
     if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, t)))
         return GIVEN_NOT;
@@ -263,7 +263,8 @@ static ExprId shuffled(Lower *l, Loc loc, const Run *r, ExprId slab, ExprId end)
 
 static int is_shuffled(const Lower *l)
 {
-    return pass_npu(l->c) && !l->stripe && !lower_is_row(l, l->plan.lane) && schedule_shuffles(l->c, l->k);
+    return pass_traits(l->c)->shared_cache && !l->stripe && !lower_is_row(l, l->plan.lane) &&
+           schedule_shuffles(l->c, l->k);
 }
 
 /* Sums that begin anew need a first slab, of nothing if there is nothing. */
@@ -302,7 +303,7 @@ static void add_new(Lower *l, const Product *p, const Product *new)
     build_close(&l->b, depth);
 }
 
-/* The cube of an NPU cannot begin at what is in memory: its sums begin at zero, and are added to those. */
+/* Where sums can only begin at zero (trait zero_sums): makes them in a block of their own, then adds it. */
 static void add_apart(Lower *l, const Together *g, const Run *r)
 {
     Together apart = {.p = arena_array(l->k->module->arena, Product, g->n), .n = g->n, .d = g->d};
@@ -322,5 +323,5 @@ static void add_apart(Lower *l, const Together *g, const Run *r)
 
 void lower_slabs(Lower *l, const Together *g, const Run *r)
 {
-    (pass_npu(l->c) && !r->anew ? add_apart : add_slabs)(l, g, r);
+    (pass_traits(l->c)->zero_sums && !r->anew ? add_apart : add_slabs)(l, g, r);
 }

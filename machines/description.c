@@ -34,6 +34,29 @@ const MultipleRow multiple_table[] = {
 };
 const uint32_t multiple_count = sizeof multiple_table / sizeof *multiple_table;
 
+const TraitRow trait_table[] = {
+#define TRAIT(id, cpu, npu, doc) {#id, doc, cpu, npu},
+#include "machines/figures.def"
+};
+const uint32_t trait_count = sizeof trait_table / sizeof *trait_table;
+
+const Traits *machine_traits(MachineKind kind)
+{
+    static const Traits traits_of[] = {
+        [MACHINE_CPU] =
+            {
+#define TRAIT(id, cpu, npu, doc) cpu,
+#include "machines/figures.def"
+            },
+        [MACHINE_NPU] =
+            {
+#define TRAIT(id, cpu, npu, doc) npu,
+#include "machines/figures.def"
+            },
+    };
+    return &traits_of[kind];
+}
+
 static const struct {
     const char *name;
     MachineKind kind;

@@ -51,6 +51,20 @@ int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */
 
 typedef enum MachineKind { MACHINE_CPU = 1, MACHINE_NPU = 2 } MachineKind;
 
+/* What passes ask of a kind of machine: the rows TRAIT of figures.def. */
+typedef struct Traits {
+#define TRAIT(id, cpu, npu, doc) int id;
+#include "machines/figures.def"
+} Traits;
+const Traits *machine_traits(MachineKind kind);
+
+typedef struct TraitRow {
+    const char *name, *doc;
+    int cpu, npu;
+} TraitRow;
+extern const TraitRow trait_table[];
+extern const uint32_t trait_count;
+
 /* Extents of a product, or of a part of one: rows and columns of sums, and terms of each sum. */
 typedef struct Blocks {
     int64_t rows, cols, depth;

@@ -385,6 +385,8 @@ static void plan_kernel(Kernel *k, const PassContext *c, const Machine *m)
 
 void pass_plan(Module *m, const PassContext *c)
 {
-    for (uint32_t i = 0; pass_npu(c) && i < m->kernels.len; i++)
+    if (!c->machine || c->machine->kind != MACHINE_NPU)
+        return;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
         plan_kernel(m->kernels.at[i], c, c->machine);
 }

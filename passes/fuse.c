@@ -109,10 +109,10 @@ static const char *must_stand(const Producer *p)
             return "a route is made of it";
         if (is_stale(p, p->readers.at[r]))
             return "what it reads is written before its reader";
-        if (pass_npu(f->c) && query_has_reduce(k, q->rhs) && looks_up(k, reader))
+        if (!pass_traits(f->c)->lookups && query_has_reduce(k, q->rhs) && looks_up(k, reader))
             return "an NPU's vector unit reduces rows, but looks no element up";
     }
-    if (pass_npu(f->c) && p->wish != FUSE_WANTED && is_routed_operand(p))
+    if (!pass_traits(f->c)->routed_packs && p->wish != FUSE_WANTED && is_routed_operand(p))
         return "an NPU moves rows that a route picks one by one: better once than for each block of columns";
     return p->wish == FUSE_NEVER ? "the schedule stores it" : NULL;
 }

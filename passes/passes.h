@@ -32,10 +32,10 @@ typedef struct PassContext {
     uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
 } PassContext;
 
-/* The NPU that is planned for, or NULL. */
-static inline const Machine *pass_npu(const PassContext *c)
+/* What its kind of machine can and wants: the questions that passes ask instead of its name. */
+static inline const Traits *pass_traits(const PassContext *c)
 {
-    return c->machine && c->machine->kind == MACHINE_NPU ? c->machine : NULL;
+    return machine_traits(c->machine ? c->machine->kind : MACHINE_CPU);
 }
 
 #define PASS(name, level, needs, gives, breaks, doc) void pass_##name(Module *m, const PassContext *c);

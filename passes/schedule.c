@@ -276,7 +276,6 @@ int schedule_shuffles(const PassContext *c, const Kernel *k)
 
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)
 {
-    int64_t as_given =
-        pass_npu(c) != NULL; /* whose items share a group's operands in the cache of all cores */
+    int64_t as_given = pass_traits(c)->shared_cache; /* where items of one group share its operands */
     return by_rule(c, k, KNOB_order, NULL, as_given) == 0;
 }
