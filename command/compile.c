@@ -119,6 +119,12 @@ static int stops_at_tiles(const char *pass)
     return p && p->level >= LEVEL_TILES;
 }
 
+/* Asked to look, not to write. */
+static int is_looked_at(const CompileCommand *c)
+{
+    return c->options.dump || c->options.time_passes || is_replayed(c);
+}
+
 /* What follows from all options together. */
 static void settle(CompileCommand *c, struct argp_state *state)
 {
@@ -128,16 +134,13 @@ static void settle(CompileCommand *c, struct argp_state *state)
         c->product = product_of_path(c->output);
     if (c->product == PRODUCT_COUNT && c->options.stop_after)
         c->product = stops_at_tiles(c->options.stop_after) ? PRODUCT_TILES : PRODUCT_IR;
-    if (c->product == PRODUCT_COUNT && (c->options.dump || c->options.time_passes) && !c->output)
-        c->product = PRODUCT_OBJECT;
-    else if (c->product == PRODUCT_COUNT && !(is_replayed(c) && !c->output))
+    if (c->product == PRODUCT_COUNT && !(is_looked_at(c) && !c->output))
         argp_error(state,
                    c->output ? "the ending of '%s' does not say what to write; --emit does"
                              : "say what to write: -o kernel.so, or --emit to the standard output%s",
                    c->output ? c->output : "");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;
-    int printed = !c->output && !c->options.dump && !c->options.time_passes && !is_replayed(c);
-    if (binary && printed && isatty(STDOUT_FILENO))
+    if (binary && !c->output && !is_looked_at(c) && isatty(STDOUT_FILENO))
         argp_error(state, "machine code is not written to a terminal: give -o");
 }
 
@@ -227,8 +230,8 @@ static int write_output(Compilation *c, void *user)
     const CompileCommand *command = w->command;
     Output out = {.arena = c->arena};
     const char *error = NULL;
-    if (!command->output && (command->options.dump || command->options.time_passes || is_replayed(command)))
-        return DRIVER_OK; /* asked to look, not to write */
+    if (!command->output && is_looked_at(command))
+        return DRIVER_OK;
     if (command->output && is_input(command))
         error = arena_printf(c->arena, "%s: is the input", command->output);
     if (!error && command->output)
@@ -252,7 +255,7 @@ static int compile_and_write(Compilation *c, CompileCommand *command)
     WriteOrder order = {.command = command};
     int status = compile_open(c, command->input);
     if (!status) {
-        if (command->product == PRODUCT_COUNT)
+        if (command->product == PRODUCT_COUNT && is_replayed(command))
             command->product = c->product;
         status = compile_product(c, command->product, &order.bytes);
         print_dumps(c);

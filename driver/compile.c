@@ -516,6 +516,8 @@ static int make_product(Compilation *c, void *user)
     int status = compile_prepare(c);
     if (status)
         return status;
+    if (c->product == PRODUCT_COUNT)
+        c->product = compile_is_npu(c) ? PRODUCT_TILES : PRODUCT_OBJECT;
     switch (c->product) {
     case PRODUCT_IR: return make_equations(c, out);
     case PRODUCT_TILES: return make_tiles(c, out);

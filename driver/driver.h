@@ -100,7 +100,8 @@ void compile_free(Compilation *c);
 /* Give the text: from a file, or from memory (kept by reference). */
 int compile_open(Compilation *c, const char *path);
 void compile_text(Compilation *c, const char *name, const char *text, size_t len);
-/* Makes one product; bytes live as long as c. Call it once for each Compilation. */
+/* Makes one product (PRODUCT_COUNT: the last one that the machine has); bytes live as long as c. Call it once for each
+ * Compilation. */
 int compile_product(Compilation *c, Product what, Bytes *out);
 /* Only reads (and with `derive` also derives): c->module is there on success. */
 int compile_read(Compilation *c, int derive);

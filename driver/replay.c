@@ -79,7 +79,7 @@ void compile_leave_replay(Compilation *c, int status, FILE *out)
 static int take_product(Compilation *c, const char *value)
 {
     int product = -1;
-    for (int p = 0; p < PRODUCT_COUNT; p++)
+    for (int p = 0; p <= PRODUCT_COUNT; p++)
         if (strcmp(value, arena_printf(c->arena, "%d", p)) == 0)
             product = p;
     c->product = product < 0 ? c->product : (Product)product;

@@ -60,6 +60,12 @@ wants 'help: in schedule large this fits: tile c : M = 256 N = 128 K = 256 (inst
 sed 's/M = 256 N = 256/M = 256 N = 128 K = 256/' "$work/large.moe" >"$work/fits.moe"
 "$moec" --machine ascend910b2 --emit=tiles "$work/fits.moe" >/dev/null || fail "what was said to fit does not"
 
+# What one looks at on the way: `plan` leaves a plan, whatever is named beside it.
+for look in --dump-ir=plan --stop-after=plan; do
+    "$moec" --machine ascend910b2 $look examples/rmsnorm.moe 2>&1 | grep -q '^ *set mte2 -> vector' || fail "$look prints no plan"
+done
+"$moec" --machine ascend910b2 --stop-after=lower examples/rmsnorm.moe | grep -q '^ *set ' && fail "--stop-after=lower prints a plan"
+
 # Words.
 wants "there is no machine 'ascend9'" "$moec" --machine ascend9 --emit=tiles examples/moe_ffn.moe
 wants 'there is no code for ascend910b2' "$moec" --machine ascend910b2 examples/moe_ffn.moe -o "$work/x.so"
