@@ -236,12 +236,10 @@ V l_any(L *l, V mask)
 static unsigned own_align(Ty t)
 {
     Ty s = scalar_of(t);
-    switch (LLVMGetTypeKind(s)) {
-    case LLVMIntegerTypeKind: return LLVMGetIntTypeWidth(s) < 8 ? 1 : LLVMGetIntTypeWidth(s) / 8;
-    case LLVMHalfTypeKind: return 2;
-    case LLVMFloatTypeKind: return 4;
-    default: return 8;
-    }
+    LLVMTypeKind kind = LLVMGetTypeKind(s);
+    if (kind == LLVMIntegerTypeKind)
+        return LLVMGetIntTypeWidth(s) < 8 ? 1 : LLVMGetIntTypeWidth(s) / 8;
+    return kind == LLVMHalfTypeKind ? 2 : kind == LLVMFloatTypeKind ? 4 : 8;
 }
 
 V l_load(L *l, Ty type, V ptr, unsigned align)

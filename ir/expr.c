@@ -249,13 +249,10 @@ int x_is_op(const Kernel *k, ExprId e, ScalarOp op)
 
 ScalarOp op_negated(ScalarOp op)
 {
-    switch (op) {
-    case OP_lt: return OP_ge;
-    case OP_le: return OP_gt;
-    case OP_gt: return OP_le;
-    case OP_ge: return OP_lt;
-    case OP_eq: return OP_ne;
-    case OP_ne: return OP_eq;
-    default: return OP_COUNT;
-    }
+    static const ScalarOp opposite[][2] = {{OP_lt, OP_ge}, {OP_gt, OP_le}, {OP_eq, OP_ne}};
+    for (size_t i = 0; i < sizeof opposite / sizeof *opposite; i++)
+        for (int side = 0; side < 2; side++)
+            if (op == opposite[i][side])
+                return opposite[i][!side];
+    return OP_COUNT;
 }

@@ -78,20 +78,16 @@ static int operation_of(Kernel *k, ExprId e, Linear *out, uint32_t *budget)
 {
     Module *m = k->module;
     Linear b;
-    switch (x_at(k, e)->op) {
-    case OP_add:
-    case OP_sub: {
-        int64_t sign = x_at(k, e)->op == OP_add ? 1 : -1;
+    if (x_is_op(k, e, OP_add) || x_is_op(k, e, OP_sub))
         return form_of(k, x_arg(k, e, 0), out, budget) && form_of(k, x_arg(k, e, 1), &b, budget) &&
-               linear_add(m, out, &b, ext_const(m, sign));
-    }
-    case OP_neg:
+               linear_add(m, out, &b, ext_const(m, x_is_op(k, e, OP_add) ? 1 : -1));
+    if (x_is_op(k, e, OP_neg)) {
         *out = linear_const(m, 0);
         return form_of(k, x_arg(k, e, 0), &b, budget) && linear_add(m, out, &b, ext_const(m, -1));
-    case OP_mul: return product_of(k, x_arg(k, e, 0), x_arg(k, e, 1), out, budget);
-    case OP_stop: return form_of(k, x_arg(k, e, 0), out, budget);
-    default: return 0;
     }
+    if (x_is_op(k, e, OP_mul))
+        return product_of(k, x_arg(k, e, 0), x_arg(k, e, 1), out, budget);
+    return x_is_op(k, e, OP_stop) && form_of(k, x_arg(k, e, 0), out, budget);
 }
 
 /* Everything is linear in itself: what is not affine becomes one atom. 0 when there are too many atoms. */

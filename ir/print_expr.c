@@ -188,15 +188,13 @@ static void put_call(Printer *p, const char *name, ExprId e)
 
 static Level infix_level(ScalarOp op)
 {
-    switch (op) {
-    case OP_or: return LEVEL_OR;
-    case OP_and: return LEVEL_AND;
-    case OP_add:
-    case OP_sub: return LEVEL_SUM;
-    case OP_mul:
-    case OP_div: return LEVEL_PRODUCT;
-    default: return scalar_table[op].kind == SK_COMPARE ? LEVEL_COMPARE : LEVEL_PRIMARY;
-    }
+    if (op == OP_or || op == OP_and)
+        return op == OP_or ? LEVEL_OR : LEVEL_AND;
+    if (op == OP_add || op == OP_sub)
+        return LEVEL_SUM;
+    if (op == OP_mul || op == OP_div)
+        return LEVEL_PRODUCT;
+    return scalar_table[op].kind == SK_COMPARE ? LEVEL_COMPARE : LEVEL_PRIMARY;
 }
 
 static void put_infix(Printer *p, ExprId e, ScalarOp op, Level own, int followed)

@@ -79,6 +79,20 @@ static const Stmt *loop_of(const TileVerifier *v, IndexId i)
     return NULL;
 }
 
+/* Only these operations occur in subscripts of registers; 0: another one. */
+static int constant_op(ScalarOp op, int64_t a, int64_t b, int64_t *out)
+{
+    if (op == OP_add || op == OP_sub)
+        *out = op == OP_add ? a + b : a - b;
+    else if (op == OP_mul || op == OP_neg)
+        *out = op == OP_mul ? a * b : -a;
+    else if (op == OP_idiv)
+        *out = b > 0 ? a / b : -1;
+    else
+        return 0;
+    return 1;
+}
+
 static int unrolled_op(TileVerifier *v, ExprId e, int64_t *lo, int64_t *hi)
 {
     int64_t a[2], b[2] = {0, 0}, all[4];
@@ -88,15 +102,10 @@ static int unrolled_op(TileVerifier *v, ExprId e, int64_t *lo, int64_t *hi)
         return 0;
     for (int i = 0; i < 4; i++) {
         int64_t l = a[i & 1], r = b[i >> 1];
-        switch ((ScalarOp)x->op) {
-        case OP_add: all[i] = l + r; break;
-        case OP_sub: all[i] = l - r; break;
-        case OP_mul: all[i] = l * r; break;
-        case OP_neg: all[i] = -l; break;
-        case OP_idiv: all[i] = r > 0 ? l / r : -1; break;
-        case OP_imod: all[i] = i & 1 ? r - 1 : 0; break;
-        default: return 0; /* only these occur in subscripts of registers */
-        }
+        if (x->op == OP_imod)
+            all[i] = i & 1 ? r - 1 : 0; /* from 0 to the divisor - 1 */
+        else if (!constant_op((ScalarOp)x->op, l, r, &all[i]))
+            return 0;
     }
     *lo = *hi = all[0];
     for (int i = 1; i < 4; i++) {

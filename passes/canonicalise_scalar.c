@@ -16,15 +16,16 @@ int canon_is_zero(const Kernel *k, ExprId e) { return is_float(k, e, 0) || x_is_
 
 static int fold_integers(ScalarOp op, int64_t a, int64_t b, int64_t *out)
 {
-    switch (op) {
-    case OP_add: return !__builtin_add_overflow(a, b, out);
-    case OP_sub: return !__builtin_sub_overflow(a, b, out);
-    case OP_mul: return !__builtin_mul_overflow(a, b, out);
-    case OP_neg: return !__builtin_sub_overflow(0, a, out);
-    case OP_max2: *out = a > b ? a : b; return 1;
-    case OP_min2: *out = a < b ? a : b; return 1;
-    default: return 0;
-    }
+    if (op == OP_add)
+        return !__builtin_add_overflow(a, b, out);
+    if (op == OP_sub || op == OP_neg)
+        return !__builtin_sub_overflow(op == OP_neg ? 0 : a, op == OP_neg ? a : b, out);
+    if (op == OP_mul)
+        return !__builtin_mul_overflow(a, b, out);
+    if (op != OP_max2 && op != OP_min2)
+        return 0;
+    *out = (a > b) == (op == OP_max2) ? a : b;
+    return 1;
 }
 
 /* Non-negative: the text form writes a negative integer as a negation, so -3 stays neg(3). */
@@ -133,42 +134,58 @@ static ExprId sign_out(Kernel *k, ExprId e, ScalarOp op, ExprId a, ExprId b)
     return e;
 }
 
+static int is_one(const Kernel *k, ExprId e) { return is_float(k, e, 1) || x_is_int(k, e, 1); }
+
+static ExprId canon_product(Kernel *k, ExprId e, ScalarOp op, ExprId a, ExprId b)
+{
+    if (is_one(k, b))
+        return x_as(k, a, TY_F32);
+    if (op == OP_mul && is_one(k, a))
+        return x_as(k, b, TY_F32);
+    return sign_out(k, e, op, a, b);
+}
+
+static int is_negated_float(const Kernel *k, ExprId e)
+{
+    return x_is_op(k, e, OP_neg) && type_is_float(type_of(k, e));
+}
+
+static ExprId canon_sum(Kernel *k, ExprId e, ExprId a, ExprId b)
+{
+    Loc loc = x_at(k, e)->loc;
+    if (a == b)
+        return x_op2(k, loc, OP_mul, x_float(k, loc, 2), a);
+    if (is_negated_float(k, b))
+        return x_op2(k, loc, OP_sub, a, x_arg(k, b, 0));
+    if (is_negated_float(k, a))
+        return x_op2(k, loc, OP_sub, b, x_arg(k, a, 0));
+    return e;
+}
+
+static ExprId canon_difference(Kernel *k, ExprId e, ExprId a, ExprId b)
+{
+    Loc loc = x_at(k, e)->loc;
+    if (x_is_op(k, b, OP_neg))
+        return x_op2(k, loc, OP_add, a, x_arg(k, b, 0));
+    if (x_is_op(k, a, OP_neg) && x_arg(k, a, 0) == b)
+        return x_op1(k, loc, OP_neg, x_op2(k, loc, OP_mul, x_float(k, loc, 2), b));
+    return canon_is_zero(k, b) ? x_as(k, a, TY_F32) : e;
+}
+
 static ExprId canon_float(Kernel *k, ExprId e)
 {
     ScalarOp op = (ScalarOp)x_at(k, e)->op;
     ExprId a = x_arg(k, e, 0), b = x_at(k, e)->nargs > 1 ? x_arg(k, e, 1) : a;
-    Loc loc = x_at(k, e)->loc;
     ExprId folded = fold_floats(k, e);
     if (folded != e)
         return folded;
-    switch (op) {
-    case OP_mul:
-        if (is_float(k, b, 1) || x_is_int(k, b, 1))
-            return x_as(k, a, TY_F32);
-        if (is_float(k, a, 1) || x_is_int(k, a, 1))
-            return x_as(k, b, TY_F32);
-        return sign_out(k, e, op, a, b);
-    case OP_div:
-        if (is_float(k, b, 1) || x_is_int(k, b, 1))
-            return x_as(k, a, TY_F32);
-        return sign_out(k, e, op, a, b);
-    case OP_add:
-        if (a == b)
-            return x_op2(k, loc, OP_mul, x_float(k, loc, 2), a);
-        if (x_is_op(k, b, OP_neg) && type_is_float(type_of(k, b)))
-            return x_op2(k, loc, OP_sub, a, x_arg(k, b, 0));
-        if (x_is_op(k, a, OP_neg) && type_is_float(type_of(k, a)))
-            return x_op2(k, loc, OP_sub, b, x_arg(k, a, 0));
-        return e;
-    case OP_sub:
-        if (x_is_op(k, b, OP_neg) && type_is_float(type_of(k, b)))
-            return x_op2(k, loc, OP_add, a, x_arg(k, b, 0));
-        if (x_is_op(k, a, OP_neg) && x_arg(k, a, 0) == b)
-            return x_op1(k, loc, OP_neg, x_op2(k, loc, OP_mul, x_float(k, loc, 2), b));
-        return canon_is_zero(k, b) ? x_as(k, a, TY_F32) : e;
-    case OP_neg: return x_is_op(k, a, OP_neg) ? x_as(k, x_arg(k, a, 0), TY_F32) : e;
-    default: return e;
-    }
+    if (op == OP_mul || op == OP_div)
+        return canon_product(k, e, op, a, b);
+    if (op == OP_add)
+        return canon_sum(k, e, a, b);
+    if (op == OP_sub)
+        return canon_difference(k, e, a, b);
+    return op == OP_neg && x_is_op(k, a, OP_neg) ? x_as(k, x_arg(k, a, 0), TY_F32) : e;
 }
 
 /* ---- casts and logic ---- */

@@ -41,12 +41,10 @@ static int follows(Kernel *k, const Known *c, ExprId e)
     if (x_at(k, a)->type != TY_INT)
         return 0;
     ExprId when = all_of(k, c);
-    switch (x_at(k, e)->op) {
-    case OP_lt: return ir_prove_at_least(k, b, a, 1, when);
-    case OP_le: return ir_prove_at_least(k, b, a, 0, when);
-    case OP_gt: return ir_prove_at_least(k, a, b, 1, when);
-    case OP_ge: return ir_prove_at_least(k, a, b, 0, when);
-    }
+    if (x_is_op(k, e, OP_lt) || x_is_op(k, e, OP_le))
+        return ir_prove_at_least(k, b, a, x_is_op(k, e, OP_lt), when);
+    if (x_is_op(k, e, OP_gt) || x_is_op(k, e, OP_ge))
+        return ir_prove_at_least(k, a, b, x_is_op(k, e, OP_gt), when);
     return 0;
 }
 
