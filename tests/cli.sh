@@ -152,6 +152,17 @@ expect 0 'kernel rmsnorm_bwd' "$moec" grad a.moe
 expect 1 'nothing is derived' "$moec" grad a.moe other
 "$moec" grad a.moe >bwd.moe && expect 0 '' "$moec" bwd.moe -o bwd.so
 
+echo "-- an object's table of sections is where ELF wants it, at a multiple of 8"
+[ $(($(od -An -t u8 -j 40 -N 8 a.o) % 8)) -eq 0 ] || { echo "FAILED: the sections of a.o" && bad=1; }
+
+echo "-- moec test finds a kernel that relies on its work space"
+printf 'moe 1\ndim T, H\nkernel stale(in x: f32[T, H], out y: f32[T, T]) {\n  u[t, h] = if(h >= 1, exp(x[t, h]), 0)
+  y[t, s] = max(h) u[t, h] * u[s, h]\n}\ntest stale { T=40 H=2000 }\n' >stale.moe
+"$moec" stale.moe -o stale.moetiles
+expect 0 '0 failed' "$moec" test stale.moe --tiles=stale.moetiles
+sed -i 's/vector h in v0\.\./vector h in max2(v0, 1)../' stale.moetiles # the first column is never written
+expect 1 '1 failed' "$moec" test stale.moe --tiles=stale.moetiles
+
 echo "-- both texts read back"
 "$moec" a.moe --stop-after=fuse -o fused.moeir
 expect 0 '' "$moec" fused.moeir --start-at=split -o fused.so

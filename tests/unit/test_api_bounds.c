@@ -347,6 +347,44 @@ static void checks_take_two_of_one_kernel(void **state)
     moec_module_free(unlike);
 }
 
+/* y[n] = s0 + s1 + ..., of so many scalars */
+static moec_module *sum_of_scalars(const Case *c, int scalars)
+{
+    char text[1 << 14], *at = text;
+    moec_options o = {.no_cache = 1};
+    moec_module *m = NULL;
+    at += sprintf(at, "moe 1\ndim N\nkernel f(out y: f32[N]");
+    for (int i = 0; i < scalars; i++)
+        at += sprintf(at, ", in s%d: f32", i);
+    at += sprintf(at, ") {\n  y[n] = s0");
+    for (int i = 1; i < scalars; i++)
+        at += sprintf(at, "%s+ s%d", i % 8 ? " " : "\n    ", i);
+    sprintf(at, "\n}\n");
+    assert_int_equal(moec_compile_text(c->context, "many.moe", text, strlen(text), &o, &m), 0);
+    return m;
+}
+
+static void calls_take_many_parameters(void **state)
+{
+    enum { MOST = 200 };
+    Case *c = *state;
+    static const int numbers[] = {20, 63, 64, 100, 130, MOST};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        moec_module *m = sum_of_scalars(c, numbers[i]);
+        float y[2] = {-7, -7};
+        DLTensor t = {
+            .data = y, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = (int64_t[]){2}};
+        moec_arg args[1 + MOST] = {{.kind = MOEC_TENSOR, .tensor = &t}};
+        for (int s = 0; s < numbers[i]; s++)
+            args[1 + s] = (moec_arg){.kind = MOEC_SCALAR, .scalar = s};
+        assert_int_equal(moec_kernel_call(moec_module_kernel(m, "f"), c->ctx, args, 1 + (size_t)numbers[i]),
+                         MOE_OK);
+        assert_float_equal(y[0], (float)(numbers[i] * (numbers[i] - 1) / 2), 0);
+        assert_float_equal(y[1], y[0], 0);
+        moec_module_free(m);
+    }
+}
+
 /* ---- moert ---- */
 
 static void contexts_and_routes(void **state)
@@ -405,6 +443,7 @@ int main(void)
         CASE(calls_check_every_argument),
         CASE(entries_check_every_pointer),
         CASE(checks_take_two_of_one_kernel),
+        CASE(calls_take_many_parameters),
         cmocka_unit_test_setup_teardown(sizes_out_of_range_have_no_elements, set_up_interpreted, tear_down),
         cmocka_unit_test_setup_teardown(calls_check_every_argument, set_up_interpreted, tear_down),
         cmocka_unit_test_setup_teardown(the_interpreter_checks_every_pointer, set_up_interpreted, tear_down),
