@@ -1,4 +1,4 @@
-/* The syntax tree: what the parser builds and the checker reads, close to the text and without meaning.
+/* The syntax tree: what the parser builds and sema_*.c read, close to the text and without meaning.
  *
  * All of it lives in the module's arena. Every action of the grammar is one call of a function below. */
 #ifndef FRONTEND_AST_H
@@ -31,7 +31,7 @@ typedef struct AstExprs {
 typedef struct AstBind {
     AstName index;
     AstExpr *in, *extent;
-    uint32_t var; /* for the checker */
+    uint32_t var; /* for sema_bind.c */
 } AstBind;
 
 typedef struct AstBinds {
@@ -121,7 +121,7 @@ typedef struct AstEquations {
     int broken; /* some statement did not parse: names may be missing */
 } AstEquations;
 
-/* A word of a schedule or test block, whose clauses are read by hand (check_schedule.c, check_test.c). */
+/* A word of a schedule or test block, whose clauses are read by hand (sema_schedule.c, sema_test.c). */
 typedef struct AstWord {
     enum { WORD_NAME, WORD_INT, WORD_FLOAT, WORD_SIGN } kind;
     Name text; /* as written */

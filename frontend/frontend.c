@@ -1,7 +1,7 @@
 /* The door: files and what they use, from text to a checked module. */
 #include "frontend/frontend.h"
 
-#include "frontend/check.h"
+#include "frontend/sema.h"
 #include "frontend/parser.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ typedef struct Source {
 } Source;
 
 typedef struct Reader {
-    Checker *c;
+    Sema *c;
     Vec(Source) sources;
     Vec(const char *) chain; /* files that are being read, the outermost first */
 } Reader;
@@ -158,7 +158,7 @@ static void read_used(Reader *r, const char *from, const AstDecl *use)
 
 static void read_text(Reader *r, const char *path, const char *text, size_t len)
 {
-    Checker *c = r->c;
+    Sema *c = r->c;
     size_t mark = byte_order_mark(text, len); /* no part of the text: columns are counted from behind it */
     text += mark;
     len -= mark;
@@ -181,8 +181,8 @@ static void read_text(Reader *r, const char *path, const char *text, size_t len)
 int frontend_read(Module *m, const char *path, const char *text, size_t len)
 {
     uint32_t before = m->diags->errors;
-    Checker *c = arena_new_of(m->arena, Checker);
-    *c = (Checker){.m = m, .arena = m->arena};
+    Sema *c = arena_new_of(m->arena, Sema);
+    *c = (Sema){.m = m, .arena = m->arena};
     c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena = c->derived.arena =
         c->bad.arena = m->arena;
     Reader r = {.c = c};
@@ -191,6 +191,6 @@ int frontend_read(Module *m, const char *path, const char *text, size_t len)
     char *copy = arena_alloc(m->arena, kept + 1);
     memcpy(copy, text, kept);
     read_text(&r, path, kept == len ? copy : text, len);
-    check_declarations(c);
+    sema_declarations(c);
     return m->diags->errors != before;
 }

@@ -124,6 +124,11 @@ void guess_try(Guess *g, Name candidate)
     }
 }
 
+const char *guess_help(Arena *a, const Guess *g, const char *otherwise)
+{
+    return g->best ? arena_printf(a, "did you mean `%s`?", g->best) : otherwise;
+}
+
 const char *count_text(Arena *a, uint32_t count, const char *thing)
 {
     if (count == 1)

@@ -27,6 +27,7 @@ typedef struct Guess {
 } Guess;
 Guess guess_new(Name wanted);
 void guess_try(Guess *g, Name candidate);
+const char *guess_help(Arena *a, const Guess *g, const char *otherwise); /* "did you mean `x`?", else the other help */
 
 /* "1 axis", "2 axes", "3 subscripts". */
 const char *count_text(Arena *a, uint32_t count, const char *thing);

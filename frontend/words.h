@@ -2,10 +2,10 @@
 #ifndef FRONTEND_WORDS_H
 #define FRONTEND_WORDS_H
 
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 typedef struct WordReader {
-    Checker *c;
+    Sema *c;
     const AstWords *words;
     uint32_t at;
     DiagCode code; /* of what does not fit */

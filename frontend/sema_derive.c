@@ -1,7 +1,7 @@
 /* derive: which kernel, by which parameters, saving what. The derivative itself is made by passes/derive. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
-Kernel *check_target(Checker *c, const AstDecl *d, int may_be_derived)
+Kernel *sema_target(Sema *c, const AstDecl *d, int may_be_derived)
 {
     if (namemap_get(&c->bad, d->name.name) != NAME_ABSENT)
         return NULL;
@@ -18,12 +18,12 @@ Kernel *check_target(Checker *c, const AstDecl *d, int may_be_derived)
     const char *help = c->m->kernels.len
                            ? arena_printf(c->arena, "name a kernel, such as %s", c->m->kernels.at[0]->name)
                            : "declare the kernel";
-    diag_add(c->m->diags, DIAG_unknown_kernel, d->name.loc, help_guess(c->arena, &g, help),
+    diag_add(c->m->diags, DIAG_unknown_kernel, d->name.loc, guess_help(c->arena, &g, help),
              "there is no kernel %s", d->name.name);
     return NULL;
 }
 
-static int refuse(Checker *c, DiagCode code, Loc loc, const char *help, const char *what, Name name)
+static int refuse(Sema *c, DiagCode code, Loc loc, const char *help, const char *what, Name name)
 {
     diag_add(c->m->diags, code, loc, help, "%s %s", name, what);
     return 0;
@@ -31,7 +31,7 @@ static int refuse(Checker *c, DiagCode code, Loc loc, const char *help, const ch
 
 /* ---- wrt ---- */
 
-static const char *help_inputs(Checker *c, const Kernel *k, Name wanted)
+static const char *help_inputs(Sema *c, const Kernel *k, Name wanted)
 {
     Guess g = guess_new(wanted);
     Name first = NULL;
@@ -42,12 +42,12 @@ static const char *help_inputs(Checker *c, const Kernel *k, Name wanted)
         first = first ? first : t->name;
         guess_try(&g, t->name);
     }
-    return help_guess(c->arena, &g,
+    return guess_help(c->arena, &g,
                       first ? arena_printf(c->arena, "name a float input, such as %s", first)
                             : "give the kernel a float input");
 }
 
-static int wrt_ok(Checker *c, const Kernel *k, const AstWrt *w)
+static int wrt_ok(Sema *c, const Kernel *k, const AstWrt *w)
 {
     Name name = w->name.name;
     TensorId t = ir_find_tensor(k, name);
@@ -63,7 +63,7 @@ static int wrt_ok(Checker *c, const Kernel *k, const AstWrt *w)
     return 1;
 }
 
-static int wrts_ok(Checker *c, const Kernel *k, const AstDecl *d, Derive *out)
+static int wrts_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
 {
     NameMap seen = {.arena = c->arena};
     for (uint32_t i = 0; i < d->wrts->list.len; i++) {
@@ -81,7 +81,7 @@ static int wrts_ok(Checker *c, const Kernel *k, const AstDecl *d, Derive *out)
 
 /* ---- save ---- */
 
-static int save_ok(Checker *c, const Kernel *k, const AstSave *s)
+static int save_ok(Sema *c, const Kernel *k, const AstSave *s)
 {
     Name name = s->name.name;
     TensorId id = ir_find_tensor(k, name);
@@ -91,7 +91,7 @@ static int save_ok(Checker *c, const Kernel *k, const AstSave *s)
             if (k->tensors.at[t].role == ROLE_LOCAL || k->tensors.at[t].role == ROLE_OUT)
                 guess_try(&g, k->tensors.at[t].name);
         return refuse(c, DIAG_save_unknown, s->name.loc,
-                      help_guess(c->arena, &g, "name a local or an out of the kernel"),
+                      guess_help(c->arena, &g, "name a local or an out of the kernel"),
                       id == NONE ? "is no local of the kernel" : "is a parameter: the backward has it anyway",
                       name);
     }
@@ -108,7 +108,7 @@ static int save_ok(Checker *c, const Kernel *k, const AstSave *s)
         name);
 }
 
-static int saves_ok(Checker *c, const Kernel *k, const AstDecl *d, Derive *out)
+static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
 {
     NameMap seen = {.arena = c->arena};
     for (uint32_t i = 0; d->saves && i < d->saves->list.len; i++) {
@@ -125,7 +125,7 @@ static int saves_ok(Checker *c, const Kernel *k, const AstDecl *d, Derive *out)
 
 /* ---- derive ---- */
 
-static int kernel_ok(Checker *c, const Kernel *k, const AstDecl *d)
+static int kernel_ok(Sema *c, const Kernel *k, const AstDecl *d)
 {
     int floats = 0;
     for (uint32_t i = 0; i < k->params.len; i++) {
@@ -143,15 +143,15 @@ static int kernel_ok(Checker *c, const Kernel *k, const AstDecl *d)
                            "has no float output", k->name);
 }
 
-void check_derive(Checker *c, const AstDecl *d)
+void sema_derive(Sema *c, const AstDecl *d)
 {
-    if (!check_kernel_name(c, d->forward))
+    if (!sema_kernel_name(c, d->forward))
         return;
     namemap_set(&c->derived, d->forward.name, 1);
-    if (!check_kernel_name(c, d->backward))
+    if (!sema_kernel_name(c, d->backward))
         return;
     namemap_set(&c->derived, d->backward.name, 1);
-    const Kernel *k = check_target(c, d, 0);
+    const Kernel *k = sema_target(c, d, 0);
     Derive out = {
         .forward = d->forward.name, .backward = d->backward.name, .kernel = d->name.name, .loc = d->loc};
     out.cotangents_f32 = d->saves && d->saves->cotangents_f32;

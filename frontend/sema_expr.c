@@ -5,14 +5,14 @@
  * hold, and the right side of an `and` only where the left side holds. Proofs about subscripts use these, and
  * a row that may be dropped is asked for (`rt.row(t, k) >= 0`) by the nearest reduction unless one of them
  * asks already. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
-Type expr_type(const KernelCheck *c, ExprId e) { return (Type)x_at(c->k, e)->type; }
+Type expr_type(const KernelSema *c, ExprId e) { return (Type)x_at(c->k, e)->type; }
 
 /* Nodes of a function's body are placed where it is called. */
-Loc build_loc(const KernelCheck *c, const AstExpr *e) { return c->inlined ? c->call_loc : e->loc; }
+Loc build_loc(const KernelSema *c, const AstExpr *e) { return c->inlined ? c->call_loc : e->loc; }
 
-ExprId build_float(KernelCheck *c, ExprId e)
+ExprId build_float(KernelSema *c, ExprId e)
 {
     const Expr *x = x_at(c->k, e);
     if (x->type != TY_INT)
@@ -23,7 +23,7 @@ ExprId build_float(KernelCheck *c, ExprId e)
 
 /* ---- guards ---- */
 
-void guard_push(KernelCheck *c, ExprId condition)
+void guard_push(KernelSema *c, ExprId condition)
 {
     ExprId list[MAX_CONDITIONS + 1];
     uint32_t n =
@@ -35,14 +35,14 @@ void guard_push(KernelCheck *c, ExprId condition)
     c->guard = x_and(c->k, x_at(c->k, condition)->loc, c->guard, condition);
 }
 
-void guard_leave(KernelCheck *c, uint32_t length, ExprId guard)
+void guard_leave(KernelSema *c, uint32_t length, ExprId guard)
 {
     c->guards.len = length;
     c->guard = guard;
 }
 
 /* first[0] and first[1] ... and the conjuncts of rest, each once, leaning left as the text does. */
-ExprId build_conjunction(KernelCheck *c, Loc loc, const ExprIds *first, ExprId rest)
+ExprId build_conjunction(KernelSema *c, Loc loc, const ExprIds *first, ExprId rest)
 {
     ExprId list[MAX_CONDITIONS + 1], all = NONE;
     uint32_t n = x_conjuncts(c->k, rest, list, MAX_CONDITIONS + 1);
@@ -61,71 +61,71 @@ static uint32_t conjunct_count(const AstExpr *e)
     return n;
 }
 
-static ExprId build_condition(KernelCheck *c, const AstExpr *e)
+static ExprId build_condition(KernelSema *c, const AstExpr *e)
 {
     if (conjunct_count(e) > MAX_CONDITIONS / 2)
-        return check_error(c, DIAG_too_many_axes, e->loc, "compute a part of it in a local of its own",
-                           "more than %d conditions are joined by `and`", MAX_CONDITIONS / 2);
+        return sema_error(c, DIAG_too_many_axes, e->loc, "compute a part of it in a local of its own",
+                          "more than %d conditions are joined by `and`", MAX_CONDITIONS / 2);
     ExprId x = build_expr(c, e);
     if (x != NONE && expr_type(c, x) != TY_BOOL)
-        return check_error(c, DIAG_not_condition, build_loc(c, e), "compare it: ... != 0",
-                           "%s is a number, not a condition", check_text(c, x));
+        return sema_error(c, DIAG_not_condition, build_loc(c, e), "compare it: ... != 0",
+                          "%s is a number, not a condition", sema_text(c, x));
     return x;
 }
 
-static ExprId build_number(KernelCheck *c, const AstExpr *e)
+static ExprId build_number(KernelSema *c, const AstExpr *e)
 {
     ExprId x = build_expr(c, e);
     if (x != NONE && expr_type(c, x) == TY_BOOL)
-        return check_error(c, DIAG_condition_value, build_loc(c, e), "write if(..., 1, 0)",
-                           "%s is a condition, not a number", check_text(c, x));
+        return sema_error(c, DIAG_condition_value, build_loc(c, e), "write if(..., 1, 0)",
+                          "%s is a condition, not a number", sema_text(c, x));
     return x;
 }
 
-ExprId build_integer(KernelCheck *c, const AstExpr *e)
+ExprId build_integer(KernelSema *c, const AstExpr *e)
 {
     ExprId x = build_expr(c, e);
     if (x == NONE || expr_type(c, x) == TY_INT)
         return x;
-    const char *text = check_text(c, x);
+    const char *text = sema_text(c, x);
     if (expr_type(c, x) == TY_BOOL)
-        return check_error(c, DIAG_condition_value, build_loc(c, e), "write if(..., 1, 0)",
-                           "%s is a condition, not a subscript", text);
-    return check_error(c, DIAG_float_index, build_loc(c, e), arena_printf(c->m->arena, "write i32(%s)", text),
-                       "%s is %s, but a subscript is an integer", text, type_name(expr_type(c, x)));
+        return sema_error(c, DIAG_condition_value, build_loc(c, e), "write if(..., 1, 0)",
+                          "%s is a condition, not a subscript", text);
+    return sema_error(c, DIAG_float_index, build_loc(c, e), arena_printf(c->m->arena, "write i32(%s)", text),
+                      "%s is %s, but a subscript is an integer", text, type_name(expr_type(c, x)));
 }
 
 /* ---- names ---- */
 
-static ExprId build_argument(KernelCheck *c, const AstExpr *e)
+static ExprId build_argument(KernelSema *c, const AstExpr *e)
 {
     const AstNames *names = c->inlined->fn->names;
     for (uint32_t i = 0; i < names->list.len; i++)
         if (names->list.at[i].name == e->name.name)
             return c->inlined->values[i];
     uint32_t dim = namemap_get(&c->c->dims, e->name.name);
-    if (dim == NAME_ABSENT) { /* check_fn.c has said so, or the file is broken */
+    if (dim == NAME_ABSENT) { /* sema_fn.c has said so, or the file is broken */
         c->failed = 1;
         return NONE;
     }
     return x_extent(c->k, c->call_loc, ext_dim(c->m, dim));
 }
 
-static ExprId refuse_name(KernelCheck *c, const AstExpr *e)
+static ExprId refuse_name(KernelSema *c, const AstExpr *e)
 {
     Name name = e->name.name;
-    const Ahead *ahead = check_ahead(c, name);
+    const Ahead *ahead = sema_ahead(c, name);
     c->failed |= namemap_get(&c->poison, name) != NAME_ABSENT || c->decl->equations->broken || c->c->broken;
     if (ahead)
-        return check_error(c, DIAG_used_before, e->loc, "move the equation that defines it above this one",
-                           "%s is used before it is defined", name);
-    Guess g = check_guess(c, name, 0, 1);
+        return sema_error(c, DIAG_used_before, e->loc, "move the equation that defines it above this one",
+                          "%s is used before it is defined", name);
+    Guess g = sema_guess(c, name, 0, 1);
     const char *help = arena_printf(c->m->arena, "if it is an index, bind it: sum(%s) ...", name);
-    return check_error(c, DIAG_unknown_name, e->loc, help_guess(c->m->arena, &g, help),
-                       "%s is no index that is bound here, no scalar and no dimension", name);
+    return sema_error(c, DIAG_unknown_name, e->loc, guess_help(c->m->arena, &g, help),
+                      "%s is no index that is bound here, no scalar and no dimension", name);
 }
 
-static ExprId build_name(KernelCheck *c, const AstExpr *e)
+static ExprId build_name(KernelSema *c, const AstExpr *e)
 {
     Name name = e->name.name;
     uint32_t id;
@@ -135,14 +135,14 @@ static ExprId build_name(KernelCheck *c, const AstExpr *e)
         return x_index(c->k, e->loc, c->vars.at[id].id);
     if (symbol_get(c, name, SYMBOL_TENSOR, &id)) {
         if (c->k->tensors.at[id].rank == 0)
-            return check_readable(c, id, e->loc) ? x_load(c->k, e->loc, id, NULL) : (ExprId)NONE;
-        return check_error(c, DIAG_tensor_value, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
-                           "%s is a tensor of %s: an expression takes one element", name,
-                           count_text(c->m->arena, c->k->tensors.at[id].rank, "axis"));
+            return sema_readable(c, id, e->loc) ? x_load(c->k, e->loc, id, NULL) : (ExprId)NONE;
+        return sema_error(c, DIAG_tensor_value, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
+                          "%s is a tensor of %s: an expression takes one element", name,
+                          count_text(c->m->arena, c->k->tensors.at[id].rank, "axis"));
     }
     if (symbol_get(c, name, SYMBOL_ROUTE, &id))
-        return check_error(c, DIAG_route_value, e->loc, arena_printf(c->m->arena, "write %s.row(t, k)", name),
-                           "%s is a route, not a number", name);
+        return sema_error(c, DIAG_route_value, e->loc, arena_printf(c->m->arena, "write %s.row(t, k)", name),
+                          "%s is a route, not a number", name);
     uint32_t dim = namemap_get(&c->c->dims, name);
     return dim != NAME_ABSENT ? x_extent(c->k, e->loc, ext_dim(c->m, dim)) : refuse_name(c, e);
 }
@@ -150,7 +150,7 @@ static ExprId build_name(KernelCheck *c, const AstExpr *e)
 /* ---- operators ---- */
 
 /* `and`, `or`: the right side is evaluated only where the left one holds, or does not. */
-static ExprId build_junction(KernelCheck *c, const AstExpr *e)
+static ExprId build_junction(KernelSema *c, const AstExpr *e)
 {
     uint32_t outside = c->guards.len;
     ExprId guard = c->guard, a = build_condition(c, e->args[0]), b;
@@ -162,7 +162,7 @@ static ExprId build_junction(KernelCheck *c, const AstExpr *e)
     return b == NONE ? (ExprId)NONE : x_op2(c->k, build_loc(c, e), (ScalarOp)e->op, a, b);
 }
 
-static ExprId build_op(KernelCheck *c, const AstExpr *e)
+static ExprId build_op(KernelSema *c, const AstExpr *e)
 {
     ScalarOp op = (ScalarOp)e->op;
     ExprId arg[2] = {NONE, NONE};
@@ -181,7 +181,7 @@ static ExprId build_op(KernelCheck *c, const AstExpr *e)
     return e->nargs == 1 ? x_op1(c->k, loc, op, arg[0]) : x_op2(c->k, loc, op, arg[0], arg[1]);
 }
 
-static ExprId build_side(KernelCheck *c, const AstExpr *e, ExprId condition)
+static ExprId build_side(KernelSema *c, const AstExpr *e, ExprId condition)
 {
     uint32_t outside = c->guards.len;
     ExprId guard = c->guard;
@@ -191,7 +191,7 @@ static ExprId build_side(KernelCheck *c, const AstExpr *e, ExprId condition)
     return side;
 }
 
-static ExprId build_if(KernelCheck *c, const AstExpr *e)
+static ExprId build_if(KernelSema *c, const AstExpr *e)
 {
     Loc loc = build_loc(c, e);
     ExprId condition = build_condition(c, e->args[0]);
@@ -210,7 +210,7 @@ static ExprId build_if(KernelCheck *c, const AstExpr *e)
 /* ---- reductions ---- */
 
 /* `r in e` is the condition @r == e. */
-static ExprId build_in(KernelCheck *c, const AstBind *b)
+static ExprId build_in(KernelSema *c, const AstBind *b)
 {
     ExprId e = build_integer(c, b->in), row = x_index(c->k, b->index.loc, c->vars.at[b->var].id);
     if (e == NONE)
@@ -220,7 +220,7 @@ static ExprId build_in(KernelCheck *c, const AstBind *b)
 }
 
 /* The condition that stands in the text; its `in`s guard the rest of it. */
-static int build_where(KernelCheck *c, const AstExpr *e, ExprId *out)
+static int build_where(KernelSema *c, const AstExpr *e, ExprId *out)
 {
     *out = NONE;
     for (uint32_t i = 0; i < e->binds->list.len; i++) {
@@ -239,7 +239,7 @@ static int build_where(KernelCheck *c, const AstExpr *e, ExprId *out)
     return !c->failed;
 }
 
-static ExprId build_reduce(KernelCheck *c, const AstExpr *e)
+static ExprId build_reduce(KernelSema *c, const AstExpr *e)
 {
     ExprIds needs = {0}, *outer_needs = c->needs;
     uint32_t guards = c->guards.len, scope = c->scope.len, nbound = e->binds->list.len;
@@ -258,16 +258,16 @@ static ExprId build_reduce(KernelCheck *c, const AstExpr *e)
     if (body == NONE)
         return NONE;
     if (needs.len > MAX_CONDITIONS / 4)
-        return check_error(c, DIAG_too_many_axes, e->loc, "read some of them in a local of its own",
-                           "more than %d rows that may be dropped are used in one reduction",
-                           MAX_CONDITIONS / 4);
+        return sema_error(c, DIAG_too_many_axes, e->loc, "read some of them in a local of its own",
+                          "more than %d rows that may be dropped are used in one reduction",
+                          MAX_CONDITIONS / 4);
     condition = build_conjunction(c, e->loc, &needs, condition);
     return x_reduce(c->k, e->loc, (ReduceKind)e->op, bound, nbound, body, condition);
 }
 
 /* ---- all ---- */
 
-static ExprId build_kind(KernelCheck *c, const AstExpr *e)
+static ExprId build_kind(KernelSema *c, const AstExpr *e)
 {
     switch (e->kind) {
     case AST_BAD: c->failed = 1; return NONE;
@@ -286,7 +286,7 @@ static ExprId build_kind(KernelCheck *c, const AstExpr *e)
 }
 
 /* How deep the nodes made since the last call are: arguments have smaller ids than what uses them. */
-static uint32_t height_of(KernelCheck *c, ExprId e)
+static uint32_t height_of(KernelSema *c, ExprId e)
 {
     while (c->heights.len < c->k->exprs.len) {
         ExprId next = c->heights.len;
@@ -300,26 +300,26 @@ static uint32_t height_of(KernelCheck *c, ExprId e)
     return c->heights.at[e];
 }
 
-ExprId build_expr(KernelCheck *c, const AstExpr *e)
+ExprId build_expr(KernelSema *c, const AstExpr *e)
 {
     if (c->failed)
         return NONE;
     if (c->depth >= AST_MAX_HEIGHT + 100)
-        return check_error(c, DIAG_nesting, build_loc(c, e),
-                           "give a part of it a name of its own in an equation above",
-                           "this expression is too deep with its functions put in");
+        return sema_error(c, DIAG_nesting, build_loc(c, e),
+                          "give a part of it a name of its own in an equation above",
+                          "this expression is too deep with its functions put in");
     c->depth++;
     ExprId x = build_kind(c, e);
     c->depth--;
     if (x == NONE)
         return NONE;
     if (height_of(c, x) > AST_MAX_HEIGHT + 100)
-        return check_error(
+        return sema_error(
             c, DIAG_nesting, build_loc(c, e), "give a part of it a name of its own in an equation above",
             "this expression is more than %d operations deep with its functions put in", AST_MAX_HEIGHT);
     if (c->k->exprs.len > MAX_NODES)
-        return check_error(c, DIAG_program_size, build_loc(c, e), "give parts of it names of their own",
-                           "kernel %s has more than %d operations with its functions put in", c->k->name,
-                           MAX_NODES);
+        return sema_error(c, DIAG_program_size, build_loc(c, e), "give parts of it names of their own",
+                          "kernel %s has more than %d operations with its functions put in", c->k->name,
+                          MAX_NODES);
     return x;
 }

@@ -1,55 +1,54 @@
 /* `wp = pack(w)` and `wt = pack_t(w)`: sugar for an equation of elements; see Note [Sugar] in ir.h. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 #include <string.h>
 
-int is_pack(const KernelCheck *c, const AstExpr *e)
+int is_pack(const KernelSema *c, const AstExpr *e)
 {
     return e->kind == AST_CALL &&
            (strcmp(e->name.name, "pack") == 0 || strcmp(e->name.name, "pack_t") == 0) &&
            namemap_get(&c->c->functions, e->name.name) == NAME_ABSENT;
 }
 
-static int left_ok(KernelCheck *c, const AstEquation *q, const char *function)
+static int left_ok(KernelSema *c, const AstEquation *q, const char *function)
 {
     Name name = q->lhs->name.name;
     uint32_t id;
     if (q->lhs->subscripts || q->kind == EQ_ADD)
-        check_error(c, DIAG_pack, q->lhs->loc,
-                    arena_printf(c->m->arena, "write %s = %s(...)", name, function),
-                    "%s defines a whole tensor, so its left-hand side is `%s =`", function, name);
+        sema_error(c, DIAG_pack, q->lhs->loc, arena_printf(c->m->arena, "write %s = %s(...)", name, function),
+                   "%s defines a whole tensor, so its left-hand side is `%s =`", function, name);
     else if (symbol_get(c, name, SYMBOL_TENSOR, &id) && c->k->tensors.at[id].role != ROLE_LOCAL &&
              c->k->tensors.at[id].layout != LAYOUT_PAIRS)
-        check_error(c, DIAG_pack, q->lhs->loc,
-                    arena_printf(c->m->arena, "write `packed` after the type of %s", name),
-                    "%s is not a packed parameter", name);
+        sema_error(c, DIAG_pack, q->lhs->loc,
+                   arena_printf(c->m->arena, "write `packed` after the type of %s", name),
+                   "%s is not a packed parameter", name);
     return !c->failed;
 }
 
 /* What is packed, or NONE. */
-static TensorId packed_tensor(KernelCheck *c, const AstExpr *call)
+static TensorId packed_tensor(KernelSema *c, const AstExpr *call)
 {
     const AstExpr *arg = call->nargs == 1 ? call->args[0] : NULL;
     Name function = call->name.name;
     if (!arg || arg->kind != AST_NAME)
-        return check_error(c, DIAG_pack, arg ? arg->loc : call->loc,
-                           arena_printf(c->m->arena, "write %s(w)", function),
-                           "%s takes one tensor, by its name", function);
-    TensorId t = check_find_tensor(c, arg->name);
+        return sema_error(c, DIAG_pack, arg ? arg->loc : call->loc,
+                          arena_printf(c->m->arena, "write %s(w)", function),
+                          "%s takes one tensor, by its name", function);
+    TensorId t = sema_find_tensor(c, arg->name);
     if (t != NONE && c->k->tensors.at[t].rank < 2)
-        return check_error(c, DIAG_pack, arg->loc, "write an equation of its elements",
-                           "%s has too few axes for %s", arg->name.name, function);
+        return sema_error(c, DIAG_pack, arg->loc, "write an equation of its elements",
+                          "%s has too few axes for %s", arg->name.name, function);
     return t;
 }
 
-static AstExpr *new_name(KernelCheck *c, Loc loc, Name name)
+static AstExpr *new_name(KernelSema *c, Loc loc, Name name)
 {
     AstExpr *e = arena_new_of(c->m->arena, AstExpr);
     *e = (AstExpr){.kind = AST_NAME, .height = 1, .loc = loc, .name = {name, loc}};
     return e;
 }
 
-const AstEquation *check_pack(KernelCheck *c, const AstEquation *q)
+const AstEquation *sema_pack(KernelSema *c, const AstEquation *q)
 {
     static const char *const stems[MAX_RANK] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     if (!is_pack(c, q->rhs))

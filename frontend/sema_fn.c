@@ -1,7 +1,7 @@
 /* The bodies of functions, each checked once where it is declared: names, number of arguments, no way back to
- * itself. Types are found out where a function is put in (check_call.c), since its arguments have none
+ * itself. Types are found out where a function is put in (sema_call.c), since its arguments have none
  * before. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 #include <string.h>
 
@@ -9,13 +9,13 @@ enum {
     MAX_WAY = AST_MAX_HEIGHT + 500
 }; /* through bodies and the functions they call: recursion of this file */
 
-typedef struct FnCheck {
-    Checker *c;
+typedef struct FnSema {
+    Sema *c;
     const AstDecl *fn;
     uint32_t depth; /* of the way so far */
-} FnCheck;
+} FnSema;
 
-static int refuse(FnCheck *f, DiagCode code, const AstExpr *e, const char *help, const char *what, Name name)
+static int refuse(FnSema *f, DiagCode code, const AstExpr *e, const char *help, const char *what, Name name)
 {
     diag_add(f->c->m->diags, code, e->loc, help, "%s%s%s", what, name ? " " : "", name ? name : "");
     return 0;
@@ -29,22 +29,22 @@ static int is_parameter(const AstDecl *fn, Name name)
     return 0;
 }
 
-static int name_ok(FnCheck *f, const AstExpr *e)
+static int name_ok(FnSema *f, const AstExpr *e)
 {
-    Checker *c = f->c;
+    Sema *c = f->c;
     if (is_parameter(f->fn, e->name.name) || namemap_get(&c->dims, e->name.name) != NAME_ABSENT || c->broken)
         return 1;
     Guess g = guess_new(e->name.name);
     for (uint32_t i = 0; i < f->fn->names->list.len; i++)
         guess_try(&g, f->fn->names->list.at[i].name);
     const char *help = arena_printf(c->arena, "make it a parameter of %s", f->fn->name.name);
-    return refuse(f, DIAG_unknown_name, e, help_guess(c->arena, &g, help),
+    return refuse(f, DIAG_unknown_name, e, guess_help(c->arena, &g, help),
                   "there is no parameter or dimension", e->name.name);
 }
 
-static int check_body(FnCheck *f, uint32_t fn);
+static int sema_body(FnSema *f, uint32_t fn);
 
-static int arity_ok(FnCheck *f, const AstExpr *e, uint32_t wanted)
+static int arity_ok(FnSema *f, const AstExpr *e, uint32_t wanted)
 {
     if (e->nargs == wanted)
         return 1;
@@ -55,12 +55,12 @@ static int arity_ok(FnCheck *f, const AstExpr *e, uint32_t wanted)
     return 0;
 }
 
-static int call_ok(FnCheck *f, const AstExpr *e)
+static int call_ok(FnSema *f, const AstExpr *e)
 {
-    Checker *c = f->c;
+    Sema *c = f->c;
     uint32_t fn = namemap_get(&c->functions, e->name.name);
     if (fn != NAME_ABSENT)
-        return arity_ok(f, e, c->fns.at[fn].decl->names->list.len) && check_body(f, fn);
+        return arity_ok(f, e, c->fns.at[fn].decl->names->list.len) && sema_body(f, fn);
     ScalarOp op = scalar_find(e->name.name);
     if (op != OP_COUNT)
         return arity_ok(f, e, scalar_table[op].arity);
@@ -73,11 +73,11 @@ static int call_ok(FnCheck *f, const AstExpr *e)
         if (scalar_find(scalar_table[o].spelling) == o)
             guess_try(&g, scalar_table[o].spelling);
     const char *help = arena_printf(c->arena, "declare it: fn %s(x) = ...", e->name.name);
-    return refuse(f, DIAG_unknown_function, e, help_guess(c->arena, &g, help), "there is no function",
+    return refuse(f, DIAG_unknown_function, e, guess_help(c->arena, &g, help), "there is no function",
                   e->name.name);
 }
 
-static int body_ok(FnCheck *f, const AstExpr *e)
+static int body_ok(FnSema *f, const AstExpr *e)
 {
     const char *help = "pass its value as an argument";
     switch (e->kind) {
@@ -105,7 +105,7 @@ static int body_ok(FnCheck *f, const AstExpr *e)
     return good;
 }
 
-static int parameters_ok(Checker *c, const AstDecl *fn)
+static int parameters_ok(Sema *c, const AstDecl *fn)
 {
     if (fn->names->list.len > MAX_PARAMS) {
         diag_add(c->m->diags, DIAG_program_size, fn->loc, "take fewer parameters",
@@ -126,7 +126,7 @@ static int parameters_ok(Checker *c, const AstDecl *fn)
 }
 
 /* The body of a function that is called, or of the one that is checked; f stays at its caller. */
-static int check_body(FnCheck *f, uint32_t fn)
+static int sema_body(FnSema *f, uint32_t fn)
 {
     Fn *at = &f->c->fns.at[fn];
     if (at->state == FN_GOOD || at->state == FN_BAD)
@@ -140,14 +140,14 @@ static int check_body(FnCheck *f, uint32_t fn)
         return 0;
     }
     at->state = FN_CHECKING;
-    FnCheck inner = {f->c, at->decl, f->depth + 1};
+    FnSema inner = {f->c, at->decl, f->depth + 1};
     int good = parameters_ok(f->c, at->decl) && body_ok(&inner, at->decl->body);
     f->c->fns.at[fn].state = good ? FN_GOOD : FN_BAD;
     return good;
 }
 
-void check_function(Checker *c, uint32_t fn)
+void sema_function(Sema *c, uint32_t fn)
 {
-    FnCheck f = {c, c->fns.at[fn].decl, 0};
-    check_body(&f, fn);
+    FnSema f = {c, c->fns.at[fn].decl, 0};
+    sema_body(&f, fn);
 }

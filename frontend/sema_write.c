@@ -1,11 +1,11 @@
 /* What equations define: each element once, before it is read, and all of it. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 #include <string.h>
 
 /* ---- what stands ahead ---- */
 
-static void note_ahead(KernelCheck *c, const AstLhs *lhs, EqKind kind)
+static void note_ahead(KernelSema *c, const AstLhs *lhs, EqKind kind)
 {
     uint32_t at = namemap_get(&c->ahead_map, lhs->name.name);
     if (at == NAME_ABSENT) {
@@ -25,7 +25,7 @@ static void note_ahead(KernelCheck *c, const AstLhs *lhs, EqKind kind)
     }
 }
 
-void check_ahead_of(KernelCheck *c, const AstEquations *list)
+void sema_ahead_of(KernelSema *c, const AstEquations *list)
 {
     for (uint32_t i = 0; i < list->list.len; i++) {
         const AstEquation *q = list->list.at[i];
@@ -37,61 +37,61 @@ void check_ahead_of(KernelCheck *c, const AstEquations *list)
 
 /* ---- reading ---- */
 
-int check_readable(KernelCheck *c, TensorId id, Loc loc)
+int sema_readable(KernelSema *c, TensorId id, Loc loc)
 {
     const Tensor *t = &c->k->tensors.at[id];
     const Written *w = &c->written.at[id];
-    const Ahead *ahead = check_ahead(c, t->name);
+    const Ahead *ahead = sema_ahead(c, t->name);
     c->failed |= w->poisoned;
     if (c->failed || t->role == ROLE_IN)
         return !c->failed;
     if (t->role == ROLE_INOUT) {
         if (ahead && w->adds > 0 && (uint32_t)w->adds < ahead->adds)
-            check_error(c, DIAG_inout_between, loc, "read it after the last `+=`, or before the first",
-                        "%s is read here between two `+=`", t->name);
+            sema_error(c, DIAG_inout_between, loc, "read it after the last `+=`, or before the first",
+                       "%s is read here between two `+=`", t->name);
         return !c->failed;
     }
     if (w->equations == 0 || w->left > 0)
-        check_error(c, DIAG_used_before, loc,
-                    ahead ? "move the equations that define it above this one"
-                          : "define it above with an equation",
-                    id == c->writing ? "%s is read in the equation that defines it"
-                                     : "%s is read before all of it is defined",
-                    t->name);
+        sema_error(c, DIAG_used_before, loc,
+                   ahead ? "move the equations that define it above this one"
+                         : "define it above with an equation",
+                   id == c->writing ? "%s is read in the equation that defines it"
+                                    : "%s is read before all of it is defined",
+                   t->name);
     return !c->failed;
 }
 
-int check_route_ready(KernelCheck *c, RouteId r, Loc loc)
+int sema_route_ready(KernelSema *c, RouteId r, Loc loc)
 {
     if (namemap_get(&c->poison, c->k->routes.at[r].name) != NAME_ABSENT)
         c->failed = 1;
     else if (c->routed.at[r].line == 0)
-        check_error(c, DIAG_used_before, loc, "move the equation that makes it above this one",
-                    "the route %s is used before it is made", c->k->routes.at[r].name);
+        sema_error(c, DIAG_used_before, loc, "move the equation that makes it above this one",
+                   "the route %s is used before it is made", c->k->routes.at[r].name);
     return !c->failed;
 }
 
-int check_rows(KernelCheck *c, GroupId g, Loc loc)
+int sema_rows(KernelSema *c, GroupId g, Loc loc)
 {
     RouteId r = ir_group_route(c->k, g);
     Name name = c->m->groups.at[g].name;
     if (r != NONE)
-        return check_route_ready(c, r, loc);
+        return sema_route_ready(c, r, loc);
     if (c->poison.used)
         c->failed = 1;
     else
-        check_error(c, DIAG_no_route, loc,
-                    arena_printf(c->m->arena, "add a parameter: in rt: route[T, K -> %s]", name),
-                    "an index ranges over the rows of %s, but no route of that group is known here", name);
+        sema_error(c, DIAG_no_route, loc,
+                   arena_printf(c->m->arena, "add a parameter: in rt: route[T, K -> %s]", name),
+                   "an index ranges over the rows of %s, but no route of that group is known here", name);
     return 0;
 }
 
 /* ---- slices: what constants on the left cut out ---- */
 
-void written_add(KernelCheck *c, Written w) { vec_push(c->m->arena, &c->written, w); }
+void written_add(KernelSema *c, Written w) { vec_push(c->m->arena, &c->written, w); }
 
 /* Sets up the slices of t; 0 when an axis that is written by constants has no constant extent. */
-static int open_slices(KernelCheck *c, TensorId id, Written *w)
+static int open_slices(KernelSema *c, TensorId id, Written *w)
 {
     const Tensor *t = &c->k->tensors.at[id];
     int64_t slices = 1, extent;
@@ -108,7 +108,7 @@ static int open_slices(KernelCheck *c, TensorId id, Written *w)
 }
 
 /* The constants of q at the fixed axes; -1: an index, so all. */
-static int marks_slice(KernelCheck *c, const Equation *q, const Written *w, const Tensor *t, uint32_t slice)
+static int marks_slice(KernelSema *c, const Equation *q, const Written *w, const Tensor *t, uint32_t slice)
 {
     for (uint32_t a = 0; a < t->rank; a++) {
         int64_t extent = 1;
@@ -123,7 +123,7 @@ static int marks_slice(KernelCheck *c, const Equation *q, const Written *w, cons
     return 1;
 }
 
-static int overlaps(const KernelCheck *c, const Equation *a, const Equation *b)
+static int overlaps(const KernelSema *c, const Equation *a, const Equation *b)
 {
     for (uint32_t i = 0; i < a->nindex; i++)
         if (x_at(c->k, a->index[i])->kind == X_INT && x_at(c->k, b->index[i])->kind == X_INT &&
@@ -133,7 +133,7 @@ static int overlaps(const KernelCheck *c, const Equation *a, const Equation *b)
 }
 
 /* An inout need not be written whole, so its equations are compared with each other. */
-static int note_inout(KernelCheck *c, const Equation *q, TensorId id, Written *w)
+static int note_inout(KernelSema *c, const Equation *q, TensorId id, Written *w)
 {
     w->equations++;
     w->adds += q->kind == EQ_ADD ? 1 : 0;
@@ -147,20 +147,20 @@ static int note_inout(KernelCheck *c, const Equation *q, TensorId id, Written *w
     return 1;
 }
 
-int written_note(KernelCheck *c, const Equation *q, TensorId id)
+int written_note(KernelSema *c, const Equation *q, TensorId id)
 {
     const Tensor *t = &c->k->tensors.at[id];
     Written *w = &c->written.at[id];
     if (t->role == ROLE_INOUT)
         return note_inout(c, q, id, w);
     if (w->equations++ == 0) {
-        const Ahead *ahead = check_ahead(c, t->name);
+        const Ahead *ahead = sema_ahead(c, t->name);
         memcpy(w->fixed, ahead->fixed, sizeof w->fixed);
         w->first = q->loc;
         if (!open_slices(c, id, w)) {
-            check_error(
-                c, DIAG_not_covered, q->loc, "write the axis with an index, or give it a constant extent",
-                "%s is written at constants of an axis whose extent is not a small constant", t->name);
+            sema_error(c, DIAG_not_covered, q->loc,
+                       "write the axis with an index, or give it a constant extent",
+                       "%s is written at constants of an axis whose extent is not a small constant", t->name);
             return 1;
         }
     }
@@ -178,7 +178,7 @@ int written_note(KernelCheck *c, const Equation *q, TensorId id)
 
 /* ---- the end of the kernel ---- */
 
-static void check_tensor_written(KernelCheck *c, TensorId id)
+static void sema_tensor_written(KernelSema *c, TensorId id)
 {
     const Tensor *t = &c->k->tensors.at[id];
     const Written *w = &c->written.at[id];
@@ -186,29 +186,29 @@ static void check_tensor_written(KernelCheck *c, TensorId id)
         return;
     c->failed = 0;
     if (w->equations == 0)
-        check_error(c, DIAG_out_not_written, t->loc,
-                    arena_printf(c->m->arena, "add an equation %s%s = ...", t->name, t->rank ? "[...]" : ""),
-                    "no equation writes the out parameter %s", t->name);
+        sema_error(c, DIAG_out_not_written, t->loc,
+                   arena_printf(c->m->arena, "add an equation %s%s = ...", t->name, t->rank ? "[...]" : ""),
+                   "no equation writes the out parameter %s", t->name);
     else if (w->left > 0)
-        check_error(c, DIAG_not_covered, w->first,
-                    "add the equations of the missing constants, or write an index there",
-                    "%u of %u parts of %s are not written", w->left, w->slices, t->name);
+        sema_error(c, DIAG_not_covered, w->first,
+                   "add the equations of the missing constants, or write an index there",
+                   "%u of %u parts of %s are not written", w->left, w->slices, t->name);
 }
 
-void check_all_written(KernelCheck *c)
+void sema_all_written(KernelSema *c)
 {
     if (c->decl->equations->broken)
         return;
     for (TensorId t = 0; t < c->k->tensors.len; t++)
         if (namemap_get(&c->poison, c->k->tensors.at[t].name) == NAME_ABSENT)
-            check_tensor_written(c, t);
+            sema_tensor_written(c, t);
     for (RouteId r = 0; r < c->k->routes.len; r++) {
         const Route *route = &c->k->routes.at[r];
         if (c->routed.at[r].line || namemap_get(&c->poison, route->name) != NAME_ABSENT)
             continue;
         c->failed = 0;
-        check_error(c, DIAG_out_not_written, route->loc,
-                    arena_printf(c->m->arena, "add an equation %s = route(id)", route->name),
-                    "no equation makes the out route %s", route->name);
+        sema_error(c, DIAG_out_not_written, route->loc,
+                   arena_printf(c->m->arena, "add an equation %s = route(id)", route->name),
+                   "no equation makes the out route %s", route->name);
     }
 }

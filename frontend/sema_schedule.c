@@ -263,10 +263,10 @@ static void clause(ScheduleCheck *s)
     word_refuse(&s->r, "tile, fuse, store, strip, stripe, order or copies");
 }
 
-void check_schedule(Checker *c, const AstDecl *d)
+void sema_schedule(Sema *c, const AstDecl *d)
 {
     uint32_t errors = c->m->diags->errors;
-    Kernel *k = check_target(c, d, 1);
+    Kernel *k = sema_target(c, d, 1);
     if (c->m->diags->errors != errors || c->broken)
         return;
     ScheduleCheck s = {.r = {.c = c, .words = d->words, .code = DIAG_schedule_clause},

@@ -1,16 +1,11 @@
-/* Declarations of a module: dimensions, groups, functions, and the order in which everything is checked. */
-#include "frontend/check.h"
+/* Declarations of a module: their names, extents, dimensions and groups. */
+#include "frontend/sema.h"
 
 #include <string.h>
 
-const char *help_guess(Arena *a, const Guess *g, const char *otherwise)
-{
-    return g->best ? arena_printf(a, "did you mean `%s`?", g->best) : otherwise;
-}
-
 /* ---- names ---- */
 
-static int taken(Checker *c, AstName name, const char *what, const NameMap *map)
+static int taken(Sema *c, AstName name, const char *what, const NameMap *map)
 {
     if (namemap_get(map, name.name) == NAME_ABSENT)
         return 0;
@@ -19,7 +14,7 @@ static int taken(Checker *c, AstName name, const char *what, const NameMap *map)
     return 1;
 }
 
-static int c_word(Checker *c, AstName name, const char *what)
+static int c_word(Sema *c, AstName name, const char *what)
 {
     if (!name_is_c_word(name.name))
         return 0;
@@ -29,7 +24,7 @@ static int c_word(Checker *c, AstName name, const char *what)
     return 1;
 }
 
-static int too_many(Checker *c, Loc loc, uint32_t count, const char *what)
+int sema_too_many(Sema *c, Loc loc, uint32_t count, const char *what)
 {
     if (count < MAX_DECLARED)
         return 0;
@@ -39,7 +34,7 @@ static int too_many(Checker *c, Loc loc, uint32_t count, const char *what)
     return 1;
 }
 
-int check_kernel_name(Checker *c, AstName name)
+int sema_kernel_name(Sema *c, AstName name)
 {
     if (taken(c, name, "kernel", &c->kernels) || taken(c, name, "kernel", &c->derived) ||
         c_word(c, name, "a kernel"))
@@ -54,7 +49,7 @@ int check_kernel_name(Checker *c, AstName name)
 
 /* ---- extents ---- */
 
-static int overflowed(Checker *c, const AstExpr *e, Extent x)
+static int overflowed(Sema *c, const AstExpr *e, Extent x)
 {
     const ExtentForm *f = &c->m->extents.at[x];
     const ExtentForm *folded = &c->m->extents.at[f->folded];
@@ -70,7 +65,7 @@ static int overflowed(Checker *c, const AstExpr *e, Extent x)
     return bad;
 }
 
-static int refuse_name(Checker *c, const AstExpr *e)
+static int refuse_name(Sema *c, const AstExpr *e)
 {
     Guess g = guess_new(e->name.name);
     for (uint32_t i = 0; i < c->m->dims.len; i++)
@@ -81,15 +76,15 @@ static int refuse_name(Checker *c, const AstExpr *e)
         diag_add(c->m->diags, DIAG_bad_extent, e->loc, "use the group as a whole axis",
                  "%s is a group, not a number; it stands only as a whole axis", e->name.name);
     else if (!c->broken)
-        diag_add(c->m->diags, DIAG_unknown_dim, e->loc, help_guess(c->arena, &g, help),
+        diag_add(c->m->diags, DIAG_unknown_dim, e->loc, guess_help(c->arena, &g, help),
                  "there is no dimension %s", e->name.name);
     return 0;
 }
 
-static int extent_of_op(Checker *c, const AstExpr *e, Extent *out)
+static int extent_of_op(Sema *c, const AstExpr *e, Extent *out)
 {
     Extent a, b = ext_const(c->m, 0);
-    if (!check_extent(c, e->args[0], &a) || (e->nargs > 1 && !check_extent(c, e->args[1], &b)))
+    if (!sema_extent(c, e->args[0], &a) || (e->nargs > 1 && !sema_extent(c, e->args[1], &b)))
         return 0;
     *out = e->op == OP_add   ? ext_add(c->m, a, b)
            : e->op == OP_sub ? ext_sub(c->m, a, b)
@@ -98,7 +93,7 @@ static int extent_of_op(Checker *c, const AstExpr *e, Extent *out)
     return !overflowed(c, e, *out);
 }
 
-int check_extent(Checker *c, const AstExpr *e, Extent *out)
+int sema_extent(Sema *c, const AstExpr *e, Extent *out)
 {
     int arithmetic =
         e->kind == AST_OP && (e->op == OP_add || e->op == OP_sub || e->op == OP_mul || e->op == OP_neg);
@@ -121,7 +116,7 @@ int check_extent(Checker *c, const AstExpr *e, Extent *out)
     return 0;
 }
 
-int check_axis(Checker *c, const AstExpr *e, Axis *out)
+int sema_axis(Sema *c, const AstExpr *e, Axis *out)
 {
     out->group = e->kind == AST_NAME ? namemap_get(&c->groups, e->name.name) : NAME_ABSENT;
     if (out->group != NAME_ABSENT) {
@@ -129,7 +124,7 @@ int check_axis(Checker *c, const AstExpr *e, Axis *out)
         return 1;
     }
     out->group = NONE;
-    if (!check_extent(c, e, &out->extent))
+    if (!sema_extent(c, e, &out->extent))
         return 0;
     int64_t value;
     if (!ext_is_const(c->m, out->extent, &value) || value >= 0)
@@ -141,7 +136,7 @@ int check_axis(Checker *c, const AstExpr *e, Axis *out)
 
 /* ---- dim and group ---- */
 
-static int dim_rule_holds(Checker *c, AstInt value, const AstDecl *d)
+static int dim_rule_holds(Sema *c, AstInt value, const AstDecl *d)
 {
     int64_t multiple = d->multiple.value > 0 ? d->multiple.value : 1;
     if (d->constant.value < 0 ||
@@ -152,7 +147,7 @@ static int dim_rule_holds(Checker *c, AstInt value, const AstDecl *d)
     return 0;
 }
 
-static void check_dim(Checker *c, const AstDecl *d)
+void sema_dim(Sema *c, const AstDecl *d)
 {
     if (d->multiple.value == 0 || d->prefer.value == 0) {
         diag_add(c->m->diags, DIAG_number_range, d->multiple.value == 0 ? d->multiple.loc : d->prefer.loc,
@@ -164,7 +159,7 @@ static void check_dim(Checker *c, const AstDecl *d)
     for (uint32_t i = 0; i < d->names->list.len; i++) {
         AstName name = d->names->list.at[i];
         if (taken(c, name, "dimension", &c->dims) || taken(c, name, "group", &c->groups) ||
-            c_word(c, name, "a dimension") || too_many(c, name.loc, c->m->dims.len, "dimensions"))
+            c_word(c, name, "a dimension") || sema_too_many(c, name.loc, c->m->dims.len, "dimensions"))
             return;
         Dim dim = {.name = name.name, .loc = name.loc, .constant = d->constant.value, .max = d->max.value};
         dim.multiple = d->multiple.value > 0 ? d->multiple.value : 1;
@@ -174,12 +169,12 @@ static void check_dim(Checker *c, const AstDecl *d)
     }
 }
 
-static void check_group(Checker *c, const AstDecl *d)
+void sema_group(Sema *c, const AstDecl *d)
 {
     Group g = {.name = d->name.name, .loc = d->name.loc, .kind = d->group_kind};
     if (taken(c, d->name, "dimension", &c->dims) || taken(c, d->name, "group", &c->groups) ||
-        too_many(c, d->loc, c->m->groups.len, "groups") || !check_extent(c, d->groups, &g.groups) ||
-        !check_extent(c, d->size, &g.size)) {
+        sema_too_many(c, d->loc, c->m->groups.len, "groups") || !sema_extent(c, d->groups, &g.groups) ||
+        !sema_extent(c, d->size, &g.size)) {
         c->broken = 1; /* names that lead to it are not reported again */
         return;
     }
@@ -192,48 +187,10 @@ static void check_group(Checker *c, const AstDecl *d)
 
 /* ---- fn ---- */
 
-static void add_function(Checker *c, const AstDecl *d)
+void sema_add_function(Sema *c, const AstDecl *d)
 {
-    if (taken(c, d->name, "function", &c->functions) || too_many(c, d->loc, c->fns.len, "functions"))
+    if (taken(c, d->name, "function", &c->functions) || sema_too_many(c, d->loc, c->fns.len, "functions"))
         return;
     namemap_set(&c->functions, d->name.name, c->fns.len);
     vec_push(c->arena, &c->fns, (Fn){d, FN_NEW});
-}
-
-/* ---- all ---- */
-
-typedef void (*CheckDecl)(Checker *c, const AstDecl *d);
-
-static void each(Checker *c, AstDeclKind kind, CheckDecl check)
-{
-    for (uint32_t i = 0; i < c->decls.len; i++)
-        if (c->decls.at[i]->kind == kind && c->m->diags->errors <= DIAG_LIMIT)
-            check(c, c->decls.at[i]);
-}
-
-static void check_kernel_decl(Checker *c, const AstDecl *d)
-{
-    if (too_many(c, d->loc, c->m->kernels.len, "kernels"))
-        return;
-    int good = check_kernel_name(c, d->name);
-    uint32_t id = c->m->kernels.len, errors = c->m->diags->errors;
-    check_kernel(c, d);
-    if (c->m->diags->errors != errors)
-        namemap_set(&c->bad, d->name.name, id);
-    if (good)
-        namemap_set(&c->kernels, d->name.name, id);
-}
-
-void check_declarations(Checker *c)
-{
-    each(c, DECL_DIM, check_dim);
-    each(c, DECL_GROUP, check_group);
-    each(c, DECL_FN, add_function);
-    for (uint32_t i = 0; i < c->fns.len && c->m->diags->errors <= DIAG_LIMIT; i++)
-        check_function(c, i);
-    each(c, DECL_KERNEL, check_kernel_decl);
-    each(c, DECL_DERIVE, check_derive);
-    each(c, DECL_SCHEDULE, check_schedule);
-    each(c, DECL_TEST, check_test);
-    check_exports(c);
 }

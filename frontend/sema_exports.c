@@ -1,15 +1,15 @@
 /* The names that a compiled module exports: those of its kernels and what is made from them. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 typedef struct Exports {
-    Checker *c;
+    Sema *c;
     NameMap owners; /* exported name -> place in kernels */
     Vec(AstName) kernels;
 } Exports;
 
 static void add(Exports *x, const char *format, const char *kernel, const char *param)
 {
-    Checker *c = x->c;
+    Sema *c = x->c;
     Name name = name_of(c->m->names, arena_printf(c->arena, format, kernel, param));
     uint32_t other = namemap_get(&x->owners, name), id = x->kernels.len - 1;
     if (other == NAME_ABSENT) {
@@ -40,7 +40,7 @@ static void add_packed(Exports *x, const Kernel *k, const char *kernel)
     }
 }
 
-void check_exports(Checker *c)
+void sema_exports(Sema *c)
 {
     Exports x = {.c = c, .owners = {.arena = c->arena}};
     if (c->m->diags->errors)

@@ -16,7 +16,7 @@ typedef struct TestCheck {
 
 static int size_fits(TestCheck *t, const Dim *d, int64_t value, Loc loc)
 {
-    Checker *c = t->r.c;
+    Sema *c = t->r.c;
     const char *why =
         d->constant >= 0                ? "is a constant"
         : d->max >= 0 && value > d->max ? arena_printf(c->arena, "is at most %lld", (long long)d->max)
@@ -34,7 +34,7 @@ static int size_fits(TestCheck *t, const Dim *d, int64_t value, Loc loc)
 static void size(TestCheck *t)
 {
     Loc loc;
-    Checker *c = t->r.c;
+    Sema *c = t->r.c;
     Name name = word_name(&t->r, "a dimension", &loc);
     word_expect(&t->r, "=");
     int64_t value =
@@ -48,7 +48,7 @@ static void size(TestCheck *t)
         for (uint32_t i = 0; i < c->m->dims.len; i++)
             guess_try(&g, c->m->dims.at[i].name);
         diag_add(c->m->diags, DIAG_unknown_dim, loc,
-                 help_guess(c->arena, &g, "name a dimension of the kernel"), "there is no dimension %s",
+                 guess_help(c->arena, &g, "name a dimension of the kernel"), "there is no dimension %s",
                  name);
         return;
     }
@@ -64,7 +64,7 @@ static void size(TestCheck *t)
 }
 
 /* The routings of all runs at these sizes. */
-static void check_runs(TestCheck *t, const Kernel *k, Loc loc)
+static void sema_runs(TestCheck *t, const Kernel *k, Loc loc)
 {
     const Module *m = k->module;
     int64_t *sizes = arena_array(m->arena, int64_t, m->dims.len + 1);
@@ -82,7 +82,7 @@ static void check_runs(TestCheck *t, const Kernel *k, Loc loc)
     }
 }
 
-static void check_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
+static void sema_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
 {
     const Module *m = k->module;
     DimId *dims = arena_array(m->arena, DimId, m->dims.len + 1);
@@ -196,10 +196,10 @@ static void item(TestCheck *t)
         word_refuse(r, "a size such as T=33, routing, tol or gradcheck");
 }
 
-void check_test(Checker *c, const AstDecl *d)
+void sema_test(Sema *c, const AstDecl *d)
 {
     uint32_t errors = c->m->diags->errors;
-    Kernel *k = check_target(c, d, 1);
+    Kernel *k = sema_target(c, d, 1);
     if (c->m->diags->errors != errors || c->broken)
         return;
     TestCheck t = {.r = {.c = c, .words = d->words, .code = DIAG_test_clause}};
@@ -213,9 +213,9 @@ void check_test(Checker *c, const AstDecl *d)
     if (t.out.runs.len == 0)
         vec_push(c->arena, &t.out.runs, (TestRun){0});
     if (!t.r.failed && k)
-        check_all_sizes(&t, k, d->loc);
+        sema_all_sizes(&t, k, d->loc);
     if (!t.r.failed && k)
-        check_runs(&t, k, d->loc);
+        sema_runs(&t, k, d->loc);
     if (!t.r.failed)
         vec_push(c->arena, &c->m->tests, t.out);
 }
@@ -225,8 +225,8 @@ void check_test(Checker *c, const AstDecl *d)
 /* Opens a text that is no file: its words, and a checker that knows the dimensions. */
 static int open_words(TestCheck *t, Module *m, const char *text)
 {
-    Checker *c = arena_new_of(m->arena, Checker);
-    *c = (Checker){.m = m, .arena = m->arena};
+    Sema *c = arena_new_of(m->arena, Sema);
+    *c = (Sema){.m = m, .arena = m->arena};
     c->dims.arena = m->arena;
     for (DimId d = 0; d < m->dims.len; d++)
         namemap_set(&c->dims, m->dims.at[d].name, d);

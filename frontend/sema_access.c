@@ -1,12 +1,12 @@
 /* Building accesses: subscripts that stay inside, rows that exist, and route maps. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 #include <string.h>
 
 /* ---- rows ---- */
 
 /* An access through rt.row(t, k), which is -1 for a dropped choice: someone must ask first. */
-static void need_row(KernelCheck *c, Loc loc, ExprId row)
+static void need_row(KernelSema *c, Loc loc, ExprId row)
 {
     ExprId asked = x_op2(c->k, loc, OP_ge, row, x_int(c->k, loc, 0));
     for (uint32_t i = 0; i < c->guards.len; i++)
@@ -19,7 +19,7 @@ static void need_row(KernelCheck *c, Loc loc, ExprId row)
 }
 
 /* The group whose rows this expression ranges over, or NONE. */
-static GroupId group_of_row(const KernelCheck *c, ExprId e)
+static GroupId group_of_row(const KernelSema *c, ExprId e)
 {
     const Expr *x = x_at(c->k, e);
     if (x->kind == X_INDEX)
@@ -27,7 +27,7 @@ static GroupId group_of_row(const KernelCheck *c, ExprId e)
     return x->kind == X_ROW ? c->k->routes.at[x->sym].group : (GroupId)NONE;
 }
 
-static int row_ok(KernelCheck *c, ExprId e, Loc loc)
+static int row_ok(KernelSema *c, ExprId e, Loc loc)
 {
     if (x_at(c->k, e)->kind == X_ROW)
         need_row(c, loc, e);
@@ -36,7 +36,7 @@ static int row_ok(KernelCheck *c, ExprId e, Loc loc)
 
 /* ---- subscripts ---- */
 
-static int guarded(const KernelCheck *c, const Affine *a)
+static int guarded(const KernelSema *c, const Affine *a)
 {
     for (uint32_t g = 0; g < c->guards.len; g++)
         for (uint32_t i = 0; i < a->n; i++)
@@ -45,22 +45,22 @@ static int guarded(const KernelCheck *c, const Affine *a)
     return 0;
 }
 
-static int refuse_range(KernelCheck *c, Name of, Axis axis, ExprId s, Loc loc, Proof proof)
+static int refuse_range(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc, Proof proof)
 {
-    const char *text = check_text(c, s), *extent = axis_text(c, axis);
+    const char *text = sema_text(c, s), *extent = axis_text(c, axis);
     if (proof == PROOF_OUTSIDE)
-        check_error(c, DIAG_index_outside, loc, arena_printf(c->m->arena, "keep it from 0 to %s - 1", extent),
-                    "the index %s lies outside the axis of %s, whose extent is %s", text, of, extent);
+        sema_error(c, DIAG_index_outside, loc, arena_printf(c->m->arena, "keep it from 0 to %s - 1", extent),
+                   "the index %s lies outside the axis of %s, whose extent is %s", text, of, extent);
     else
-        check_error(c, DIAG_index_range, loc,
-                    arena_printf(c->m->arena,
-                                 "guard it: if(%s >= 0 and %s < %s, ..., 0), or the same in `where`", text,
-                                 text, extent),
-                    "the index %s may fall outside the axis of %s, whose extent is %s", text, of, extent);
+        sema_error(c, DIAG_index_range, loc,
+                   arena_printf(c->m->arena,
+                                "guard it: if(%s >= 0 and %s < %s, ..., 0), or the same in `where`", text,
+                                text, extent),
+                   "the index %s may fall outside the axis of %s, whose extent is %s", text, of, extent);
     return 0;
 }
 
-static int range_ok(KernelCheck *c, Name of, Axis axis, ExprId s, Loc loc)
+static int range_ok(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
 {
     Affine form;
     if (x_at(c->k, s)->kind == X_INDEX || !x_affine(c->k, s, &form))
@@ -71,7 +71,7 @@ static int range_ok(KernelCheck *c, Name of, Axis axis, ExprId s, Loc loc)
     return refuse_range(c, of, axis, s, loc, proof);
 }
 
-int check_subscript(KernelCheck *c, Name of, Axis axis, ExprId s, Loc loc)
+int sema_subscript(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
 {
     GroupId group = group_of_row(c, s);
     if (axis.group == NONE && (group == NONE || x_at(c->k, s)->kind == X_ROW))
@@ -79,19 +79,19 @@ int check_subscript(KernelCheck *c, Name of, Axis axis, ExprId s, Loc loc)
     if (axis.group == group)
         return row_ok(c, s, loc);
     if (group == NONE)
-        check_error(c, DIAG_row_subscript, loc,
-                    arena_printf(c->m->arena, "write an index over the rows of %s, or rt.row(t, k)",
-                                 c->m->groups.at[axis.group].name),
-                    "%s is over the rows of %s, and %s is not a row", of, c->m->groups.at[axis.group].name,
-                    check_text(c, s));
+        sema_error(c, DIAG_row_subscript, loc,
+                   arena_printf(c->m->arena, "write an index over the rows of %s, or rt.row(t, k)",
+                                c->m->groups.at[axis.group].name),
+                   "%s is over the rows of %s, and %s is not a row", of, c->m->groups.at[axis.group].name,
+                   sema_text(c, s));
     else
-        check_error(c, DIAG_index_rows, loc, "go from one to the other with token, slot or row of the route",
-                    "%s is a row of %s, but %s is over %s here", check_text(c, s),
-                    c->m->groups.at[group].name, of, axis_text(c, axis));
+        sema_error(c, DIAG_index_rows, loc, "go from one to the other with token, slot or row of the route",
+                   "%s is a row of %s, but %s is over %s here", sema_text(c, s), c->m->groups.at[group].name,
+                   of, axis_text(c, axis));
     return 0;
 }
 
-static int build_subscripts(KernelCheck *c, const AstExpr *e, ExprId *out)
+static int build_subscripts(KernelSema *c, const AstExpr *e, ExprId *out)
 {
     for (uint32_t i = 0; i < e->nargs; i++) {
         out[i] = build_integer(c, e->args[i]);
@@ -101,14 +101,14 @@ static int build_subscripts(KernelCheck *c, const AstExpr *e, ExprId *out)
     return 1;
 }
 
-ExprId build_access(KernelCheck *c, const AstExpr *e)
+ExprId build_access(KernelSema *c, const AstExpr *e)
 {
     ExprId subscripts[MAX_RANK];
-    TensorId t = check_find_tensor(c, e->name);
+    TensorId t = sema_find_tensor(c, e->name);
     if (t == NONE || !build_subscripts(c, e, subscripts))
         return NONE;
     for (uint32_t i = 0; i < e->nargs; i++)
-        if (!check_subscript(c, e->name.name, c->k->tensors.at[t].axes[i], subscripts[i], e->args[i]->loc))
+        if (!sema_subscript(c, e->name.name, c->k->tensors.at[t].axes[i], subscripts[i], e->args[i]->loc))
             return NONE;
     return x_load(c->k, e->loc, t, subscripts);
 }
@@ -122,7 +122,7 @@ static const struct {
     uint32_t nargs;
 } map_table[MAP_FIELDS] = {[MAP_TOKEN] = {"token", 1}, [MAP_SLOT] = {"slot", 1}, [MAP_ROW] = {"row", 2}};
 
-static MapField find_map(KernelCheck *c, const AstExpr *e)
+static MapField find_map(KernelSema *c, const AstExpr *e)
 {
     Guess g = guess_new(e->field.name);
     for (MapField f = 0; f < MAP_FIELDS; f++) {
@@ -132,48 +132,48 @@ static MapField find_map(KernelCheck *c, const AstExpr *e)
         }
         if (e->nargs == map_table[f].nargs)
             return f;
-        check_error(c, DIAG_arity, e->loc, f == MAP_ROW ? "give it a token and a slot" : "give it a row",
-                    "%s.%s takes %u arguments, not %u", e->name.name, e->field.name, map_table[f].nargs,
-                    e->nargs);
+        sema_error(c, DIAG_arity, e->loc, f == MAP_ROW ? "give it a token and a slot" : "give it a row",
+                   "%s.%s takes %u arguments, not %u", e->name.name, e->field.name, map_table[f].nargs,
+                   e->nargs);
         return MAP_FIELDS;
     }
-    check_error(c, DIAG_unknown_map, e->field.loc, help_guess(c->m->arena, &g, "write token, slot or row"),
-                "a route has no %s", e->field.name);
+    sema_error(c, DIAG_unknown_map, e->field.loc, guess_help(c->m->arena, &g, "write token, slot or row"),
+               "a route has no %s", e->field.name);
     return MAP_FIELDS;
 }
 
-static ExprId refuse_row(KernelCheck *c, Loc loc, ExprId e, const char *what)
+static ExprId refuse_row(KernelSema *c, Loc loc, ExprId e, const char *what)
 {
-    return check_error(c, DIAG_not_a_row, loc, "give it an index over rows, or rt.row(t, k)",
-                       "%s of %s, which is not a row of a group", what, check_text(c, e));
+    return sema_error(c, DIAG_not_a_row, loc, "give it an index over rows, or rt.row(t, k)",
+                      "%s of %s, which is not a row of a group", what, sema_text(c, e));
 }
 
 /* rt.token(r) and rt.slot(r) of another group's row or of no row. */
-static int map_row_ok(KernelCheck *c, const AstExpr *e, const Route *r, ExprId row)
+static int map_row_ok(KernelSema *c, const AstExpr *e, const Route *r, ExprId row)
 {
     GroupId group = group_of_row(c, row);
     if (group == NONE)
         return refuse_row(c, e->loc, row, e->field.name) != NONE;
     Axis rows = {c->m->groups.at[r->group].rows, r->group};
-    return check_subscript(c, r->name, rows, row, e->args[0]->loc);
+    return sema_subscript(c, r->name, rows, row, e->args[0]->loc);
 }
 
 /* A token or slot of rt.row: run-time checks are made for tensors only, so here the proof must succeed. */
-static int map_place_ok(KernelCheck *c, const Route *r, Extent extent, ExprId s, Loc loc)
+static int map_place_ok(KernelSema *c, const Route *r, Extent extent, ExprId s, Loc loc)
 {
     Axis axis = {extent, NONE};
-    if (!check_subscript(c, r->name, axis, s, loc))
+    if (!sema_subscript(c, r->name, axis, s, loc))
         return 0;
     if (x_at(c->k, s)->kind == X_INDEX || ir_prove_range(c->k, s, axis, c->guard) == PROOF_INSIDE)
         return 1;
     return refuse_range(c, r->name, axis, s, loc, PROOF_UNKNOWN);
 }
 
-ExprId build_map(KernelCheck *c, const AstExpr *e)
+ExprId build_map(KernelSema *c, const AstExpr *e)
 {
     ExprId arg[MAX_RANK];
     MapField f = find_map(c, e);
-    RouteId id = f == MAP_FIELDS ? (RouteId)NONE : check_find_route(c, e->name);
+    RouteId id = f == MAP_FIELDS ? (RouteId)NONE : sema_find_route(c, e->name);
     if (id == NONE || !build_subscripts(c, e, arg))
         return NONE;
     Route r = c->k->routes.at[id];
@@ -188,17 +188,17 @@ ExprId build_map(KernelCheck *c, const AstExpr *e)
     return x_row(c->k, e->loc, id, arg[0], arg[1]);
 }
 
-ExprId build_group_of(KernelCheck *c, Loc loc, ExprId row)
+ExprId build_group_of(KernelSema *c, Loc loc, ExprId row)
 {
     GroupId group = group_of_row(c, row);
     if (group == NONE)
         return refuse_row(c, loc, row, "@");
-    if (!check_rows(c, group, loc) || !row_ok(c, row, loc))
+    if (!sema_rows(c, group, loc) || !row_ok(c, row, loc))
         return NONE;
     return x_group(c->k, loc, ir_group_route(c->k, group), row);
 }
 
-ExprId build_group(KernelCheck *c, const AstExpr *e)
+ExprId build_group(KernelSema *c, const AstExpr *e)
 {
     ExprId row = build_integer(c, e->args[0]);
     return row == NONE ? (ExprId)NONE : build_group_of(c, e->loc, row);

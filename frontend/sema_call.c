@@ -2,7 +2,7 @@
  *
  * An argument is built once and shared. A function that was put in with the same arguments before gives the
  * same node again, so that chains of functions cost their distinct nodes only. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ static uint64_t call_hash(uint32_t fn, const ExprId *args, uint32_t nargs)
     return hash_bytes(args, sizeof *args * nargs, fn);
 }
 
-static uint32_t call_slot(const KernelCheck *c, uint32_t fn, const ExprId *args, uint32_t nargs)
+static uint32_t call_slot(const KernelSema *c, uint32_t fn, const ExprId *args, uint32_t nargs)
 {
     uint32_t at = (uint32_t)call_hash(fn, args, nargs) & (c->call_size - 1);
     for (; c->call_slots[at]; at = (at + 1) & (c->call_size - 1)) {
@@ -24,7 +24,7 @@ static uint32_t call_slot(const KernelCheck *c, uint32_t fn, const ExprId *args,
     return at;
 }
 
-static void grow_calls(KernelCheck *c)
+static void grow_calls(KernelSema *c)
 {
     c->call_size = c->call_size ? c->call_size * 2 : 64;
     c->call_slots = arena_array(c->m->arena, uint32_t, c->call_size);
@@ -36,7 +36,7 @@ static void grow_calls(KernelCheck *c)
 
 /* ---- a function put in ---- */
 
-static ExprId put_in(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId *args)
+static ExprId put_in(KernelSema *c, uint32_t fn, const AstExpr *e, const ExprId *args)
 {
     Inlined inner = {c->c->fns.at[fn].decl, args};
     const Inlined *outer = c->inlined;
@@ -52,7 +52,7 @@ static ExprId put_in(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId
 
 /* What a body means depends on the guards around it only through rows and subscripts, which it has none of.
  */
-static ExprId put_in_once(KernelCheck *c, uint32_t fn, const AstExpr *e, const ExprId *args)
+static ExprId put_in_once(KernelSema *c, uint32_t fn, const AstExpr *e, const ExprId *args)
 {
     uint32_t at = c->call_size ? call_slot(c, fn, args, e->nargs) : 0;
     if (c->call_size && c->call_slots[at])
@@ -70,54 +70,54 @@ static ExprId put_in_once(KernelCheck *c, uint32_t fn, const AstExpr *e, const E
 
 /* ---- calls ---- */
 
-static ExprId refuse_call(KernelCheck *c, const AstExpr *e)
+static ExprId refuse_call(KernelSema *c, const AstExpr *e)
 {
     Name name = e->name.name;
     uint32_t id;
     if (is_pack(c, e))
-        return check_error(c, DIAG_pack, e->loc, "write the elements: wp[h, f] = ...",
-                           "%s makes a whole tensor, so it is all that stands on the right", name);
+        return sema_error(c, DIAG_pack, e->loc, "write the elements: wp[h, f] = ...",
+                          "%s makes a whole tensor, so it is all that stands on the right", name);
     c->failed |= c->c->broken;
     if (symbol_get(c, name, SYMBOL_TENSOR, &id))
-        return check_error(c, DIAG_unknown_function, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
-                           "%s is a tensor, not a function", name);
+        return sema_error(c, DIAG_unknown_function, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
+                          "%s is a tensor, not a function", name);
     Guess g = guess_new(name);
     for (uint32_t i = 0; i < c->c->fns.len; i++)
         guess_try(&g, c->c->fns.at[i].decl->name.name);
     for (ScalarOp op = 0; op < OP_COUNT; op++)
         if (scalar_find(scalar_table[op].spelling) == op)
             guess_try(&g, scalar_table[op].spelling);
-    return check_error(
+    return sema_error(
         c, DIAG_unknown_function, e->name.loc,
-        help_guess(c->m->arena, &g, arena_printf(c->m->arena, "declare it above: fn %s(x) = ...", name)),
+        guess_help(c->m->arena, &g, arena_printf(c->m->arena, "declare it above: fn %s(x) = ...", name)),
         "there is no function %s", name);
 }
 
-static int arity_ok(KernelCheck *c, const AstExpr *e, uint32_t wanted)
+static int arity_ok(KernelSema *c, const AstExpr *e, uint32_t wanted)
 {
     if (e->nargs != wanted)
-        check_error(c, DIAG_arity, build_loc(c, e),
-                    arena_printf(c->m->arena, "give %s %s", e->name.name,
-                                 count_text(c->m->arena, wanted, "argument")),
-                    "%s takes %s, not %u", e->name.name, count_text(c->m->arena, wanted, "argument"),
-                    e->nargs);
+        sema_error(c, DIAG_arity, build_loc(c, e),
+                   arena_printf(c->m->arena, "give %s %s", e->name.name,
+                                count_text(c->m->arena, wanted, "argument")),
+                   "%s takes %s, not %u", e->name.name, count_text(c->m->arena, wanted, "argument"),
+                   e->nargs);
     return !c->failed;
 }
 
-static int build_arguments(KernelCheck *c, const AstExpr *e, ExprId *out)
+static int build_arguments(KernelSema *c, const AstExpr *e, ExprId *out)
 {
     for (uint32_t i = 0; i < e->nargs; i++) {
         out[i] = build_expr(c, e->args[i]);
         if (out[i] != NONE && expr_type(c, out[i]) == TY_BOOL)
-            check_error(c, DIAG_condition_value, build_loc(c, e->args[i]), "write if(..., 1, 0)",
-                        "%s is a condition, not a number", check_text(c, out[i]));
+            sema_error(c, DIAG_condition_value, build_loc(c, e->args[i]), "write if(..., 1, 0)",
+                       "%s is a condition, not a number", sema_text(c, out[i]));
         if (c->failed)
             return 0;
     }
     return 1;
 }
 
-ExprId build_call(KernelCheck *c, const AstExpr *e)
+ExprId build_call(KernelSema *c, const AstExpr *e)
 {
     uint32_t fn = namemap_get(&c->c->functions, e->name.name);
     ScalarOp op = fn == NAME_ABSENT ? scalar_find(e->name.name) : OP_COUNT;

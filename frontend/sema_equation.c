@@ -1,9 +1,9 @@
 /* One equation: from AST to an Equation of the kernel. */
-#include "frontend/check.h"
+#include "frontend/sema.h"
 
 #include <string.h>
 
-static void start(KernelCheck *c)
+static void start(KernelSema *c)
 {
     c->failed = 0;
     c->writing = NONE;
@@ -17,45 +17,45 @@ static uint32_t subscript_count(const AstLhs *lhs) { return lhs->subscripts ? lh
 
 /* ---- what may be written ---- */
 
-static int local_name_ok(KernelCheck *c, const AstLhs *lhs)
+static int local_name_ok(KernelSema *c, const AstLhs *lhs)
 {
     Name name = lhs->name.name;
     uint32_t id;
     if (symbol_get(c, name, SYMBOL_ROUTE, &id))
-        check_error(c, DIAG_route_value, lhs->name.loc,
-                    arena_printf(c->m->arena, "write `%s = route(id)`", name), "%s is a route, not a tensor",
-                    name);
+        sema_error(c, DIAG_route_value, lhs->name.loc,
+                   arena_printf(c->m->arena, "write `%s = route(id)`", name), "%s is a route, not a tensor",
+                   name);
     else if (namemap_get(&c->c->dims, name) != NAME_ABSENT || namemap_get(&c->c->groups, name) != NAME_ABSENT)
-        check_error(c, DIAG_duplicate_name, lhs->name.loc,
-                    arena_printf(c->m->arena, "choose another name, such as `%s_`", name),
-                    "%s is the name of a dimension or group", name);
+        sema_error(c, DIAG_duplicate_name, lhs->name.loc,
+                   arena_printf(c->m->arena, "choose another name, such as `%s_`", name),
+                   "%s is the name of a dimension or group", name);
     else if (subscript_count(lhs) > MAX_RANK)
-        check_error(c, DIAG_too_many_axes, lhs->loc, "use fewer indices", "%s has more than %d axes", name,
-                    MAX_RANK);
+        sema_error(c, DIAG_too_many_axes, lhs->loc, "use fewer indices", "%s has more than %d axes", name,
+                   MAX_RANK);
     return !c->failed;
 }
 
-static int may_write(KernelCheck *c, TensorId id, const AstEquation *q, const AstLhs *lhs)
+static int may_write(KernelSema *c, TensorId id, const AstEquation *q, const AstLhs *lhs)
 {
     const Tensor *t = &c->k->tensors.at[id];
     if (t->role == ROLE_IN)
-        check_error(c, DIAG_in_written, lhs->loc,
-                    arena_printf(c->m->arena, "declare it as inout %s, or write a local", t->name),
-                    "%s is an in parameter: it is only read", t->name);
+        sema_error(c, DIAG_in_written, lhs->loc,
+                   arena_printf(c->m->arena, "declare it as inout %s, or write a local", t->name),
+                   "%s is an in parameter: it is only read", t->name);
     else if (q->kind == EQ_ADD && t->role != ROLE_INOUT)
-        check_error(c, DIAG_add_to_local, lhs->loc, "write one equation with =, or declare it as inout",
-                    "`+=` needs an inout parameter; %s is %s", t->name,
-                    t->role == ROLE_OUT ? "an out" : "a local");
+        sema_error(c, DIAG_add_to_local, lhs->loc, "write one equation with =, or declare it as inout",
+                   "`+=` needs an inout parameter; %s is %s", t->name,
+                   t->role == ROLE_OUT ? "an out" : "a local");
     else if (t->rank != subscript_count(lhs))
-        check_error(c, DIAG_rank, lhs->loc,
-                    arena_printf(c->m->arena, "write %s", count_text(c->m->arena, t->rank, "subscript")),
-                    "%s has %s, but %s here", t->name, count_text(c->m->arena, t->rank, "axis"),
-                    count_text(c->m->arena, subscript_count(lhs), "subscript"));
+        sema_error(c, DIAG_rank, lhs->loc,
+                   arena_printf(c->m->arena, "write %s", count_text(c->m->arena, t->rank, "subscript")),
+                   "%s has %s, but %s here", t->name, count_text(c->m->arena, t->rank, "axis"),
+                   count_text(c->m->arena, subscript_count(lhs), "subscript"));
     return !c->failed;
 }
 
 /* The tensor on the left when it exists already; NONE and not failed: a new local. */
-static TensorId find_left(KernelCheck *c, const AstEquation *q, const AstLhs *lhs)
+static TensorId find_left(KernelSema *c, const AstEquation *q, const AstLhs *lhs)
 {
     uint32_t id;
     if (symbol_get(c, lhs->name.name, SYMBOL_TENSOR, &id)) {
@@ -67,9 +67,9 @@ static TensorId find_left(KernelCheck *c, const AstEquation *q, const AstLhs *lh
         return NONE;
     }
     if (q->kind == EQ_ADD) {
-        Guess g = check_guess(c, lhs->name.name, 1, 0);
-        check_error(c, DIAG_add_to_local, lhs->loc, help_guess(c->m->arena, &g, "write one equation with ="),
-                    "`+=` needs an inout parameter; the kernel has none called %s", lhs->name.name);
+        Guess g = sema_guess(c, lhs->name.name, 1, 0);
+        sema_error(c, DIAG_add_to_local, lhs->loc, guess_help(c->m->arena, &g, "write one equation with ="),
+                   "`+=` needs an inout parameter; the kernel has none called %s", lhs->name.name);
         return NONE;
     }
     local_name_ok(c, lhs);
@@ -78,38 +78,38 @@ static TensorId find_left(KernelCheck *c, const AstEquation *q, const AstLhs *lh
 
 /* ---- left-hand subscripts ---- */
 
-static int constant_inside(KernelCheck *c, const AstLhs *lhs, const AstExpr *e, Axis axis)
+static int constant_inside(KernelSema *c, const AstLhs *lhs, const AstExpr *e, Axis axis)
 {
     int64_t extent;
     if (axis.group != NONE)
-        check_error(c, DIAG_row_subscript, e->loc, "write an index over the rows",
-                    "an axis of rows has no constant place");
+        sema_error(c, DIAG_row_subscript, e->loc, "write an index over the rows",
+                   "an axis of rows has no constant place");
     else if (ext_is_const(c->m, axis.extent, &extent) && e->integer >= extent)
-        check_error(c, DIAG_index_outside, e->loc,
-                    arena_printf(c->m->arena, "write 0 to %lld", (long long)extent - 1),
-                    "%lld lies outside the axis of %s, whose extent is %lld", (long long)e->integer,
-                    lhs->name.name, (long long)extent);
+        sema_error(c, DIAG_index_outside, e->loc,
+                   arena_printf(c->m->arena, "write 0 to %lld", (long long)extent - 1),
+                   "%lld lies outside the axis of %s, whose extent is %lld", (long long)e->integer,
+                   lhs->name.name, (long long)extent);
     return !c->failed;
 }
 
-static int build_scatter_subscript(KernelCheck *c, Equation *q, uint32_t at, const AstLhs *lhs,
+static int build_scatter_subscript(KernelSema *c, Equation *q, uint32_t at, const AstLhs *lhs,
                                    const AstExpr *e)
 {
     ExprIds needs = {0};
     c->needs = &needs;
     q->index[at] = build_integer(c, e);
     if (c->failed ||
-        !check_subscript(c, lhs->name.name, c->k->tensors.at[q->lhs].axes[at], q->index[at], e->loc))
+        !sema_subscript(c, lhs->name.name, c->k->tensors.at[q->lhs].axes[at], q->index[at], e->loc))
         return 0;
     if (needs.len)
-        check_error(c, DIAG_left_index, e->loc,
-                    "write the row as an index r, and rt.token(r), rt.slot(r) on the right",
-                    "a left-hand subscript cannot go through %s, which may be a dropped row",
-                    check_text(c, needs.at[0]));
+        sema_error(c, DIAG_left_index, e->loc,
+                   "write the row as an index r, and rt.token(r), rt.slot(r) on the right",
+                   "a left-hand subscript cannot go through %s, which may be a dropped row",
+                   sema_text(c, needs.at[0]));
     return !c->failed;
 }
 
-static int build_left(KernelCheck *c, Equation *q, const AstLhs *lhs)
+static int build_left(KernelSema *c, Equation *q, const AstLhs *lhs)
 {
     uint32_t var;
     q->nindex = (uint8_t)subscript_count(lhs);
@@ -130,13 +130,13 @@ static int build_left(KernelCheck *c, Equation *q, const AstLhs *lhs)
 
 /* ---- values ---- */
 
-static ExprId zero_like(KernelCheck *c, Loc loc, Type t)
+static ExprId zero_like(KernelSema *c, Loc loc, Type t)
 {
     return t == TY_INT ? x_int(c->k, loc, 0) : x_float(c->k, loc, 0);
 }
 
 /* The element is 0 where a row that it needs was dropped; its type stays. */
-static ExprId guard_value(KernelCheck *c, Loc loc, ExprId value, const ExprIds *needs)
+static ExprId guard_value(KernelSema *c, Loc loc, ExprId value, const ExprIds *needs)
 {
     if (needs->len == 0)
         return value;
@@ -148,7 +148,7 @@ static ExprId guard_value(KernelCheck *c, Loc loc, ExprId value, const ExprIds *
                          : guarded;
 }
 
-static ExprId build_value(KernelCheck *c, const AstExpr *e)
+static ExprId build_value(KernelSema *c, const AstExpr *e)
 {
     ExprIds needs = {0};
     c->needs = &needs;
@@ -156,13 +156,13 @@ static ExprId build_value(KernelCheck *c, const AstExpr *e)
     if (value == NONE)
         return NONE;
     if (expr_type(c, value) == TY_BOOL)
-        return check_error(c, DIAG_condition_value, e->loc, "write if(..., 1, 0)",
-                           "a condition cannot be stored");
+        return sema_error(c, DIAG_condition_value, e->loc, "write if(..., 1, 0)",
+                          "a condition cannot be stored");
     return guard_value(c, e->loc, value, &needs);
 }
 
 /* The value as it is stored into an element: converted from integer to f32, or refused. */
-static ExprId build_store(KernelCheck *c, Loc loc, ExprId value, Name name, Elem elem)
+static ExprId build_store(KernelSema *c, Loc loc, ExprId value, Name name, Elem elem)
 {
     Type have = expr_type(c, value), want = elem_type(elem);
     if (have == want || (want == TY_F32 && type_is_float(have)))
@@ -170,11 +170,11 @@ static ExprId build_store(KernelCheck *c, Loc loc, ExprId value, Name name, Elem
     if (want == TY_F32)
         return build_float(c, value);
     if (want == TY_INT)
-        return check_error(c, DIAG_float_to_int, loc, "write i32(...), which truncates and saturates",
-                           "%s holds integers, but this value is %s", name, type_name(have));
-    return check_error(c, DIAG_narrowing, loc, arena_printf(c->m->arena, "write %s(...)", type_name(want)),
-                       "%s holds %s, but this value is %s: rounding must be written", name, type_name(want),
-                       type_name(have));
+        return sema_error(c, DIAG_float_to_int, loc, "write i32(...), which truncates and saturates",
+                          "%s holds integers, but this value is %s", name, type_name(have));
+    return sema_error(c, DIAG_narrowing, loc, arena_printf(c->m->arena, "write %s(...)", type_name(want)),
+                      "%s holds %s, but this value is %s: rounding must be written", name, type_name(want),
+                      type_name(have));
 }
 
 static Elem elem_of(Type t)
@@ -183,9 +183,9 @@ static Elem elem_of(Type t)
 }
 
 /* A local with the axes of an equation's indices. */
-static TensorId add_local(KernelCheck *c, AstName name, const Equation *q, Elem elem)
+static TensorId add_local(KernelSema *c, AstName name, const Equation *q, Elem elem)
 {
-    const Ahead *ahead = check_ahead(c, name.name);
+    const Ahead *ahead = sema_ahead(c, name.name);
     Tensor t = {.name = name.name,
                 .loc = name.loc,
                 .elem = elem,
@@ -204,7 +204,7 @@ static TensorId add_local(KernelCheck *c, AstName name, const Equation *q, Elem 
 }
 
 /* The local that an equation defines. */
-static TensorId new_local(KernelCheck *c, const AstLhs *lhs, const Equation *q, Elem elem)
+static TensorId new_local(KernelSema *c, const AstLhs *lhs, const Equation *q, Elem elem)
 {
     TensorId id = add_local(c, lhs->name, q, elem);
     written_add(c, (Written){.first = q->loc});
@@ -212,16 +212,16 @@ static TensorId new_local(KernelCheck *c, const AstLhs *lhs, const Equation *q, 
     return id;
 }
 
-static int note(KernelCheck *c, const Equation *q, TensorId id, const AstLhs *lhs)
+static int note(KernelSema *c, const Equation *q, TensorId id, const AstLhs *lhs)
 {
     if (!written_note(c, q, id))
-        check_error(c, DIAG_defined_twice, lhs->loc, "give the second one another name",
-                    "%s is defined already, in line %u", lhs->name.name, c->written.at[id].first.line);
+        sema_error(c, DIAG_defined_twice, lhs->loc, "give the second one another name",
+                   "%s is defined already, in line %u", lhs->name.name, c->written.at[id].first.line);
     return !c->failed;
 }
 
 /* In the equation that writes an inout, only the element that is written may be read. */
-static int own_reads_ok(KernelCheck *c, const Equation *q, Loc loc)
+static int own_reads_ok(KernelSema *c, const Equation *q, Loc loc)
 {
     if (c->k->tensors.at[q->lhs].role != ROLE_INOUT || !x_loads(c->k, q->rhs, q->lhs))
         return 1;
@@ -234,8 +234,8 @@ static int own_reads_ok(KernelCheck *c, const Equation *q, Loc loc)
             same &= x_arg(c->k, e, i) == q->index[i] &&
                     (x_at(c->k, q->index[i])->kind == X_INDEX || x_at(c->k, q->index[i])->kind == X_INT);
         if (!same) {
-            check_error(c, DIAG_inout_other, loc, "write a local first, and this parameter from the local",
-                        "%s is read here while another element of it is written", check_text(c, e));
+            sema_error(c, DIAG_inout_other, loc, "write a local first, and this parameter from the local",
+                       "%s is read here while another element of it is written", sema_text(c, e));
             return 0;
         }
     }
@@ -244,9 +244,9 @@ static int own_reads_ok(KernelCheck *c, const Equation *q, Loc loc)
 
 /* ---- assignments ---- */
 
-static void define(KernelCheck *c, const AstEquation *a, Equation q)
+static void define(KernelSema *c, const AstEquation *a, Equation q)
 {
-    a = check_pack(c, a);
+    a = sema_pack(c, a);
     if (!a)
         return;
     TensorId id = find_left(c, a, a->lhs);
@@ -278,7 +278,7 @@ static int same_subscripts(const AstLhs *a, const AstLhs *b)
     return 1;
 }
 
-static void bind_second_left(KernelCheck *c, const AstLhs *lhs, TensorId id)
+static void bind_second_left(KernelSema *c, const AstLhs *lhs, TensorId id)
 {
     for (uint32_t i = 0; i < subscript_count(lhs) && !c->failed; i++) {
         const AstSubscript *s = &lhs->subscripts->list.at[i];
@@ -290,12 +290,12 @@ static void bind_second_left(KernelCheck *c, const AstLhs *lhs, TensorId id)
     }
 }
 
-static int bind_top(KernelCheck *c, const AstEquation *a, TensorId p, TensorId id, AstBind *bound)
+static int bind_top(KernelSema *c, const AstEquation *a, TensorId p, TensorId id, AstBind *bound)
 {
     if (!same_subscripts(a->lhs, a->ids_lhs) || a->lhs->name.name == a->ids_lhs->name.name)
-        return check_error(c, DIAG_top_shape, a->ids_lhs->loc, "give both left-hand sides the same indices",
-                           "%s and %s must be two tensors with the same indices", a->lhs->name.name,
-                           a->ids_lhs->name.name) != NONE;
+        return sema_error(c, DIAG_top_shape, a->ids_lhs->loc, "give both left-hand sides the same indices",
+                          "%s and %s must be two tensors with the same indices", a->lhs->name.name,
+                          a->ids_lhs->name.name) != NONE;
     if (!bind_left(c, a, a->lhs, p == NONE ? NULL : c->k->tensors.at[p].axes))
         return 0;
     bind_second_left(c, a->ids_lhs, id);
@@ -306,20 +306,20 @@ static int bind_top(KernelCheck *c, const AstEquation *a, TensorId p, TensorId i
 }
 
 /* The values found among integers: a local of 64 bits, which the program names only where p is no parameter. */
-static TensorId integers_found(KernelCheck *c, const AstEquation *a, const Equation *q, TensorId p)
+static TensorId integers_found(KernelSema *c, const AstEquation *a, const Equation *q, TensorId p)
 {
     if (p == NONE)
         return new_local(c, a->lhs, q, EL_I64);
     const char *stem = arena_printf(c->m->arena, "%s_top", a->lhs->name.name);
     AstName name = {.loc = a->lhs->name.loc, .name = ir_fresh_name(c->k, stem)};
-    while (check_ahead(c, name.name))
+    while (sema_ahead(c, name.name))
         name.name = ir_fresh_name(c->k, stem = arena_printf(c->m->arena, "%s_", stem));
     written_add(c, (Written){.first = q->loc, .equations = 1});
     return add_local(c, name, q, EL_I64);
 }
 
 /* p gets the integers of `top` as any other value. */
-static void store_integers(KernelCheck *c, const AstEquation *a, const Equation *top, TensorId p)
+static void store_integers(KernelSema *c, const AstEquation *a, const Equation *top, TensorId p)
 {
     Equation q = *top;
     q.kind = EQ_ASSIGN;
@@ -331,7 +331,7 @@ static void store_integers(KernelCheck *c, const AstEquation *a, const Equation 
         vec_push(c->m->arena, &c->k->eqs, q);
 }
 
-static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
+static void define_top(KernelSema *c, const AstEquation *a, Equation q)
 {
     TensorId p = find_left(c, a, a->lhs), id = c->failed ? (TensorId)NONE : find_left(c, a, a->ids_lhs);
     AstBind bound = a->bound;
@@ -342,8 +342,8 @@ static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
     if (value == NONE)
         return;
     if (bound.in || x_uses_index(c->k, value, x_at(c->k, k)->sym)) {
-        check_error(c, DIAG_top_shape, a->rhs->loc, "use the last index on the left only",
-                    "the index %s counts the results, so the values cannot depend on it", check_text(c, k));
+        sema_error(c, DIAG_top_shape, a->rhs->loc, "use the last index on the left only",
+                   "the index %s counts the results, so the values cannot depend on it", sema_text(c, k));
         return;
     }
     int ints = expr_type(c, value) == TY_INT, moved = ints && p != NONE;
@@ -353,11 +353,11 @@ static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
                         : new_local(c, a->lhs, &q, elem_of(expr_type(c, value)));
     q.ids = id != NONE ? id : new_local(c, a->ids_lhs, &q, EL_I32);
     if (c->k->tensors.at[q.ids].elem != EL_I32)
-        check_error(c, DIAG_float_to_int, a->ids_lhs->loc, "declare it as i32",
-                    "%s holds places, so its type is i32", a->ids_lhs->name.name);
+        sema_error(c, DIAG_float_to_int, a->ids_lhs->loc, "declare it as i32",
+                   "%s holds places, so its type is i32", a->ids_lhs->name.name);
     if (c->k->tensors.at[q.lhs].both)
-        check_error(c, DIAG_packed, a->lhs->loc, "define a local by top, and this parameter from the local",
-                    "%s is `packed both`, which top does not write", a->lhs->name.name);
+        sema_error(c, DIAG_packed, a->lhs->loc, "define a local by top, and this parameter from the local",
+                   "%s is `packed both`, which top does not write", a->lhs->name.name);
     q.rhs = c->failed ? (ExprId)NONE
                       : build_store(c, a->rhs->loc, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
     if (q.rhs == NONE || !(moved || note(c, &q, q.lhs, a->lhs)) || !note(c, &q, q.ids, a->ids_lhs))
@@ -369,7 +369,7 @@ static void define_top(KernelCheck *c, const AstEquation *a, Equation q)
 
 /* ---- after a mistake ---- */
 
-static void poison(KernelCheck *c, const AstLhs *lhs)
+static void poison(KernelSema *c, const AstLhs *lhs)
 {
     uint32_t id;
     if (!lhs)
@@ -382,7 +382,7 @@ static void poison(KernelCheck *c, const AstLhs *lhs)
     namemap_set(&c->poison, lhs->name.name, 1);
 }
 
-void check_equation(KernelCheck *c, const AstEquation *a)
+void sema_equation(KernelSema *c, const AstEquation *a)
 {
     start(c);
     Equation q = ir_equation(a->kind, a->lhs->loc);
@@ -390,7 +390,7 @@ void check_equation(KernelCheck *c, const AstEquation *a)
     case EQ_ASSIGN:
     case EQ_ADD: define(c, a, q); break;
     case EQ_TOP: define_top(c, a, q); break;
-    case EQ_ROUTE: check_route_equation(c, a); break;
+    case EQ_ROUTE: sema_route_equation(c, a); break;
     case EQ_CHECK: BUG(c->m->arena, "a check was parsed in kernel %s", c->k->name);
     }
     if (c->failed) {

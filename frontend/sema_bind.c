@@ -1,7 +1,7 @@
-/* Binding: over which axis each index of an equation ranges. See Note [Two walks] in check.h. */
-#include "frontend/check.h"
+/* Binding: over which axis each index of an equation ranges. See Note [Two walks] in sema.h. */
+#include "frontend/sema.h"
 
-int var_find(const KernelCheck *c, Name name, uint32_t *var)
+int var_find(const KernelSema *c, Name name, uint32_t *var)
 {
     for (uint32_t i = c->scope.len; i-- > 0;) {
         *var = c->scope.at[i];
@@ -11,12 +11,12 @@ int var_find(const KernelCheck *c, Name name, uint32_t *var)
     return 0;
 }
 
-void scope_push(KernelCheck *c, uint32_t var) { vec_push(c->m->arena, &c->scope, var); }
+void scope_push(KernelSema *c, uint32_t var) { vec_push(c->m->arena, &c->scope, var); }
 
-void scope_leave(KernelCheck *c, uint32_t length) { c->scope.len = length; }
+void scope_leave(KernelSema *c, uint32_t length) { c->scope.len = length; }
 
 /* The index that stands alone as this subscript, or NONE. */
-static uint32_t plain_var(const KernelCheck *c, const AstExpr *e)
+static uint32_t plain_var(const KernelSema *c, const AstExpr *e)
 {
     uint32_t var;
     return e->kind == AST_NAME && var_find(c, e->name.name, &var) ? var : (uint32_t)NONE;
@@ -24,19 +24,19 @@ static uint32_t plain_var(const KernelCheck *c, const AstExpr *e)
 
 /* ---- one index, one axis ---- */
 
-static int disagree(KernelCheck *c, const Var *v, Axis axis, Loc loc, Name by)
+static int disagree(KernelSema *c, const Var *v, Axis axis, Loc loc, Name by)
 {
     int rows = v->axis.group != axis.group;
     const char *help =
         rows ? "go from one to the other with token, slot or row of the route"
              : arena_printf(c->m->arena, "use another index where the extent is %s", axis_text(c, axis));
-    check_error(c, rows ? DIAG_index_rows : DIAG_index_extents, loc, help,
-                "%s ranges over %s%s%s, but over %s here (%s)", v->name, axis_text(c, v->axis),
-                v->known_by ? " in " : "", v->known_by ? v->known_by : "", axis_text(c, axis), by);
+    sema_error(c, rows ? DIAG_index_rows : DIAG_index_extents, loc, help,
+               "%s ranges over %s%s%s, but over %s here (%s)", v->name, axis_text(c, v->axis),
+               v->known_by ? " in " : "", v->known_by ? v->known_by : "", axis_text(c, axis), by);
     return 0;
 }
 
-int bind_axis(KernelCheck *c, uint32_t var, Axis axis, Loc loc, Name by)
+int bind_axis(KernelSema *c, uint32_t var, Axis axis, Loc loc, Name by)
 {
     Var *v = &c->vars.at[var];
     if (v->known)
@@ -48,7 +48,7 @@ int bind_axis(KernelCheck *c, uint32_t var, Axis axis, Loc loc, Name by)
     return 1;
 }
 
-static int index_name_ok(KernelCheck *c, AstName name)
+static int index_name_ok(KernelSema *c, AstName name)
 {
     uint32_t id;
     int scalar = symbol_get(c, name.name, SYMBOL_TENSOR, &id) && c->k->tensors.at[id].rank == 0;
@@ -56,17 +56,17 @@ static int index_name_ok(KernelCheck *c, AstName name)
     if (!scalar && !dim && namemap_get(&c->c->groups, name.name) == NAME_ABSENT)
         return 1;
     const char *what = scalar ? "scalar" : dim ? "dimension" : "group";
-    check_error(c, DIAG_index_shadows, name.loc, "choose another name for the index",
-                "an index cannot be called %s: that is a %s", name.name, what);
+    sema_error(c, DIAG_index_shadows, name.loc, "choose another name for the index",
+               "an index cannot be called %s: that is a %s", name.name, what);
     return 0;
 }
 
-static int new_var(KernelCheck *c, AstName name, int on_left, uint32_t *var)
+static int new_var(KernelSema *c, AstName name, int on_left, uint32_t *var)
 {
     if (!index_name_ok(c, name))
         return 0;
     if (c->vars.len == UINT16_MAX) {
-        check_error(c, DIAG_program_size, name.loc, "split the equation", "more than %d indices", UINT16_MAX);
+        sema_error(c, DIAG_program_size, name.loc, "split the equation", "more than %d indices", UINT16_MAX);
         return 0;
     }
     *var = c->vars.len;
@@ -75,10 +75,10 @@ static int new_var(KernelCheck *c, AstName name, int on_left, uint32_t *var)
     return 1;
 }
 
-int bind_extent(KernelCheck *c, uint32_t var, const AstExpr *extent)
+int bind_extent(KernelSema *c, uint32_t var, const AstExpr *extent)
 {
     Axis axis;
-    if (!check_axis(c->c, extent, &axis)) {
+    if (!sema_axis(c->c, extent, &axis)) {
         c->failed = 1;
         return 0;
     }
@@ -88,7 +88,7 @@ int bind_extent(KernelCheck *c, uint32_t var, const AstExpr *extent)
 /* ---- the left side ---- */
 
 /* Names in a computed left-hand subscript are free indices, bound by their use. */
-static int bind_scatter_names(KernelCheck *c, const AstExpr *e)
+static int bind_scatter_names(KernelSema *c, const AstExpr *e)
 {
     uint32_t id;
     if (e->kind == AST_NAME && !var_find(c, e->name.name, &id)) {
@@ -101,24 +101,24 @@ static int bind_scatter_names(KernelCheck *c, const AstExpr *e)
         }
     }
     if (e->kind == AST_REDUCE)
-        return check_error(c, DIAG_left_index, e->loc, "define it as a local above",
-                           "a reduction cannot stand in a left-hand subscript") != NONE;
+        return sema_error(c, DIAG_left_index, e->loc, "define it as a local above",
+                          "a reduction cannot stand in a left-hand subscript") != NONE;
     for (uint32_t i = 0; i < e->nargs; i++)
         if (!bind_scatter_names(c, e->args[i]))
             return 0;
     return 1;
 }
 
-static int refuse_left(KernelCheck *c, const AstEquation *q, const AstSubscript *s)
+static int refuse_left(KernelSema *c, const AstEquation *q, const AstSubscript *s)
 {
-    check_error(c, DIAG_left_index, s->value->loc,
-                q->kind == EQ_ADD ? "write a plain index or a constant"
-                                  : "write a plain index, and the condition as sum(... where i == ...)",
-                "a left-hand subscript is an index or a constant");
+    sema_error(c, DIAG_left_index, s->value->loc,
+               q->kind == EQ_ADD ? "write a plain index or a constant"
+                                 : "write a plain index, and the condition as sum(... where i == ...)",
+               "a left-hand subscript is an index or a constant");
     return 0;
 }
 
-static int bind_left_subscript(KernelCheck *c, const AstEquation *q, const AstSubscript *s, const Axis *axis)
+static int bind_left_subscript(KernelSema *c, const AstEquation *q, const AstSubscript *s, const Axis *axis)
 {
     AstExpr *e = s->value;
     uint32_t var;
@@ -129,8 +129,8 @@ static int bind_left_subscript(KernelCheck *c, const AstEquation *q, const AstSu
     if (!index_name_ok(c, e->name))
         return 0;
     if (var_find(c, e->name.name, &var)) {
-        check_error(c, DIAG_index_repeats, e->loc, "use another index and compare them: if(i == j, ..., 0)",
-                    "%s stands twice on the left", e->name.name);
+        sema_error(c, DIAG_index_repeats, e->loc, "use another index and compare them: if(i == j, ..., 0)",
+                   "%s stands twice on the left", e->name.name);
         return 0;
     }
     if (!new_var(c, e->name, 1, &var))
@@ -141,7 +141,7 @@ static int bind_left_subscript(KernelCheck *c, const AstEquation *q, const AstSu
     return axis ? bind_axis(c, var, *axis, e->loc, q->lhs->name.name) : 1;
 }
 
-int bind_left(KernelCheck *c, const AstEquation *q, const AstLhs *lhs, const Axis *axes)
+int bind_left(KernelSema *c, const AstEquation *q, const AstLhs *lhs, const Axis *axes)
 {
     /* plain indices first, so that a computed subscript may use one that stands after it */
     for (int plain = 1; plain >= 0; plain--)
@@ -161,23 +161,23 @@ int bind_left(KernelCheck *c, const AstEquation *q, const AstLhs *lhs, const Axi
 
 /* ---- the right side ---- */
 
-static int bind_subscript(KernelCheck *c, AstExpr *e, Axis axis, Name of)
+static int bind_subscript(KernelSema *c, AstExpr *e, Axis axis, Name of)
 {
     uint32_t var = plain_var(c, e);
     return var == NONE ? bind_right(c, e) : bind_axis(c, var, axis, e->loc, of);
 }
 
-static int bind_access(KernelCheck *c, AstExpr *e)
+static int bind_access(KernelSema *c, AstExpr *e)
 {
-    TensorId t = check_find_tensor(c, e->name);
-    if (t == NONE || !check_readable(c, t, e->loc))
+    TensorId t = sema_find_tensor(c, e->name);
+    if (t == NONE || !sema_readable(c, t, e->loc))
         return 0;
     uint32_t rank = c->k->tensors.at[t].rank;
     if (rank != e->nargs) {
-        check_error(c, DIAG_rank, e->loc,
-                    arena_printf(c->m->arena, "write %s", count_text(c->m->arena, rank, "subscript")),
-                    "%s has %s, but %s here", e->name.name, count_text(c->m->arena, rank, "axis"),
-                    count_text(c->m->arena, e->nargs, "subscript"));
+        sema_error(c, DIAG_rank, e->loc,
+                   arena_printf(c->m->arena, "write %s", count_text(c->m->arena, rank, "subscript")),
+                   "%s has %s, but %s here", e->name.name, count_text(c->m->arena, rank, "axis"),
+                   count_text(c->m->arena, e->nargs, "subscript"));
         return 0;
     }
     for (uint32_t i = 0; i < e->nargs; i++)
@@ -186,10 +186,10 @@ static int bind_access(KernelCheck *c, AstExpr *e)
     return 1;
 }
 
-static int bind_map(KernelCheck *c, AstExpr *e)
+static int bind_map(KernelSema *c, AstExpr *e)
 {
-    RouteId r = check_find_route(c, e->name);
-    if (r == NONE || !check_route_ready(c, r, e->loc))
+    RouteId r = sema_find_route(c, e->name);
+    if (r == NONE || !sema_route_ready(c, r, e->loc))
         return 0;
     Route route = c->k->routes.at[r];
     Axis rows = {c->m->groups.at[route.group].rows, route.group};
@@ -200,9 +200,9 @@ static int bind_map(KernelCheck *c, AstExpr *e)
     return 1;
 }
 
-static void add_hint(KernelCheck *c, Hint h) { vec_push(c->m->arena, &c->hints, h); }
+static void add_hint(KernelSema *c, Hint h) { vec_push(c->m->arena, &c->hints, h); }
 
-static int bind_group(KernelCheck *c, AstExpr *e)
+static int bind_group(KernelSema *c, AstExpr *e)
 {
     uint32_t var = plain_var(c, e->args[0]);
     if (var == NONE)
@@ -211,23 +211,23 @@ static int bind_group(KernelCheck *c, AstExpr *e)
     return 1;
 }
 
-static void hint_equal(KernelCheck *c, const AstExpr *a, const AstExpr *b)
+static void hint_equal(KernelSema *c, const AstExpr *a, const AstExpr *b)
 {
     uint32_t var = plain_var(c, a);
     if (var != NONE && (b->kind == AST_GROUP || b->kind == AST_MAP))
         add_hint(c, (Hint){.kind = HINT_EQUAL, .var = var, .e = b, .other = NONE, .loc = a->loc});
 }
 
-int bind_one(KernelCheck *c, AstBind *bind)
+int bind_one(KernelSema *c, AstBind *bind)
 {
     uint32_t var;
     if (var_find(c, bind->index.name, &var)) {
         int left = c->vars.at[var].on_left;
-        check_error(c, left ? DIAG_reduced_on_left : DIAG_index_reused, bind->index.loc,
-                    arena_printf(c->m->arena, "use another index, such as `%s2`", bind->index.name),
-                    left ? "%s stands on the left, so nothing can be reduced over it"
-                         : "%s is already bound by the reduction around this one",
-                    bind->index.name);
+        sema_error(c, left ? DIAG_reduced_on_left : DIAG_index_reused, bind->index.loc,
+                   arena_printf(c->m->arena, "use another index, such as `%s2`", bind->index.name),
+                   left ? "%s stands on the left, so nothing can be reduced over it"
+                        : "%s is already bound by the reduction around this one",
+                   bind->index.name);
         return 0;
     }
     if (!new_var(c, bind->index, 0, &var))
@@ -243,12 +243,12 @@ int bind_one(KernelCheck *c, AstBind *bind)
     return 1;
 }
 
-static int bind_reduce(KernelCheck *c, AstExpr *e)
+static int bind_reduce(KernelSema *c, AstExpr *e)
 {
     uint32_t outside = c->scope.len;
     if (e->binds->list.len > MAX_RANK) {
-        check_error(c, DIAG_too_many_axes, e->loc, "nest two reductions",
-                    "a reduction over more than %d indices", MAX_RANK);
+        sema_error(c, DIAG_too_many_axes, e->loc, "nest two reductions",
+                   "a reduction over more than %d indices", MAX_RANK);
         return 0;
     }
     for (uint32_t i = 0; i < e->binds->list.len; i++) {
@@ -263,7 +263,7 @@ static int bind_reduce(KernelCheck *c, AstExpr *e)
     return 1;
 }
 
-int bind_right(KernelCheck *c, AstExpr *e)
+int bind_right(KernelSema *c, AstExpr *e)
 {
     switch (e->kind) {
     case AST_BAD: c->failed = 1; return 0;
@@ -291,11 +291,11 @@ int bind_right(KernelCheck *c, AstExpr *e)
 
 /* ---- what the hints tell ---- */
 
-static Axis rows_of(const KernelCheck *c, GroupId g) { return (Axis){c->m->groups.at[g].rows, g}; }
+static Axis rows_of(const KernelSema *c, GroupId g) { return (Axis){c->m->groups.at[g].rows, g}; }
 
 /* The only group whose number of runs is this extent (any extent when `of` is NONE); when there are several,
  * the only one that the kernel has a route of. NONE when that does not decide. */
-static GroupId only_group(const KernelCheck *c, Extent of)
+static GroupId only_group(const KernelSema *c, Extent of)
 {
     GroupId found[2] = {NONE, NONE};
     uint32_t count[2] = {0, 0};
@@ -311,7 +311,7 @@ static GroupId only_group(const KernelCheck *c, Extent of)
     return count[0] == 1 ? found[0] : count[1] == 1 ? found[1] : (GroupId)NONE;
 }
 
-static void follow_in(KernelCheck *c, const Hint *h)
+static void follow_in(KernelSema *c, const Hint *h)
 {
     Var *row = &c->vars.at[h->var];
     Var *group = h->other == NONE ? NULL : &c->vars.at[h->other];
@@ -325,7 +325,7 @@ static void follow_in(KernelCheck *c, const Hint *h)
 }
 
 /* `e == @r`, `t == rt.token(r)`, ...: tried last, for equations whose index has no other use. */
-static void follow_equal(KernelCheck *c, const Hint *h)
+static void follow_equal(KernelSema *c, const Hint *h)
 {
     if (c->vars.at[h->var].known)
         return;
@@ -345,7 +345,7 @@ static void follow_equal(KernelCheck *c, const Hint *h)
 }
 
 /* Neither the row nor the group of `r in e` is known, but there is one group only. */
-static void follow_only_group(KernelCheck *c)
+static void follow_only_group(KernelSema *c)
 {
     GroupId g = only_group(c, NONE);
     for (uint32_t i = 0; g != NONE && i < c->hints.len && !c->failed; i++)
@@ -353,7 +353,7 @@ static void follow_only_group(KernelCheck *c)
             bind_axis(c, c->hints.at[i].var, rows_of(c, g), c->hints.at[i].loc, c->m->groups.at[g].name);
 }
 
-static uint32_t known_count(const KernelCheck *c)
+static uint32_t known_count(const KernelSema *c)
 {
     uint32_t known = 0;
     for (uint32_t i = 0; i < c->vars.len; i++)
@@ -361,7 +361,7 @@ static uint32_t known_count(const KernelCheck *c)
     return known;
 }
 
-static void follow_kind(KernelCheck *c, int kind)
+static void follow_kind(KernelSema *c, int kind)
 {
     for (uint32_t before = UINT32_MAX; before != known_count(c) && !c->failed;) {
         before = known_count(c);
@@ -378,19 +378,19 @@ static void follow_kind(KernelCheck *c, int kind)
     }
 }
 
-static int refuse_unknown(KernelCheck *c, const Var *v)
+static int refuse_unknown(KernelSema *c, const Var *v)
 {
     for (uint32_t i = 0; i < c->hints.len; i++)
         if (c->hints.at[i].kind == HINT_IN && &c->vars.at[c->hints.at[i].var] == v)
-            return check_error(c, DIAG_which_group, v->loc,
-                               arena_printf(c->m->arena, "name the rows: `%s: R in ...`", v->name),
-                               "%s could range over the rows of several groups, or of none", v->name) != NONE;
-    return check_error(c, DIAG_no_extent, v->loc,
-                       arena_printf(c->m->arena, "write its extent: `%s: N`", v->name),
-                       "nothing tells the extent of %s: it is never a whole subscript", v->name) != NONE;
+            return sema_error(c, DIAG_which_group, v->loc,
+                              arena_printf(c->m->arena, "name the rows: `%s: R in ...`", v->name),
+                              "%s could range over the rows of several groups, or of none", v->name) != NONE;
+    return sema_error(c, DIAG_no_extent, v->loc,
+                      arena_printf(c->m->arena, "write its extent: `%s: N`", v->name),
+                      "nothing tells the extent of %s: it is never a whole subscript", v->name) != NONE;
 }
 
-int bind_end(KernelCheck *c)
+int bind_end(KernelSema *c)
 {
     follow_kind(c, HINT_IN);
     follow_kind(c, HINT_ROW);
@@ -403,7 +403,7 @@ int bind_end(KernelCheck *c)
         Var *v = &c->vars.at[i];
         if (!v->known)
             return refuse_unknown(c, v);
-        if (v->axis.group != NONE && !check_rows(c, v->axis.group, v->loc))
+        if (v->axis.group != NONE && !sema_rows(c, v->axis.group, v->loc))
             return 0;
         v->id = ir_index(c->k, v->name, v->loc, v->axis);
     }
