@@ -14,8 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A weight of 30 is about a millisecond. */
-enum { PARTS_MAX = 5, PART_WEIGHT = 1300, PRODUCT_WEIGHT = 250, PACK_WEIGHT = 150 };
+enum { PARTS_MAX = 5 };
 
 /* What is generated once: a body of launches, a helper, or everything else of a kernel. */
 typedef struct Piece {
@@ -262,12 +261,12 @@ static void plan_units(Job *job, Arena *a)
         }
     find_like(job, a);
     for (uint32_t k = 0; k < job->nkernels; k++) {
-        uint64_t weight = 20;
+        uint64_t weight = KERNEL_WEIGHT;
         for (uint32_t i = 0; i < job->ninputs; i++) {
             if (job->like[i] < i)
                 continue;
             Plan *p = job->plans[k * job->ninputs + i];
-            weight += 30 + 3 * p->launches.len + 2 * p->k->params.len;
+            weight += INPUT_WEIGHT + CALL_WEIGHT * p->launches.len + PARAMETER_WEIGHT * p->k->params.len;
             for (uint32_t j = 0; j < p->launches.len; j++)
                 add_body(job, a, k, i, j);
         }

@@ -39,7 +39,6 @@ typedef struct Shared {
     Ty route, context; /* abi.def */
 } Shared;
 
-enum { PACK_ROWS = 64 }; /* that a pack function is given at a time: whole lines and panels */
 
 /* A buffer of the tile program: a tensor, or a field of a local route that no expression reads. */
 typedef struct Buffer {

@@ -2,9 +2,6 @@
  * launches on one thread or in one parallel region, and reports a failed check. */
 #include "backend/emit_packed.h"
 
-/* Below this many scalar operations for each time that threads begin, meet or part, one of them alone is faster; the
- * bits are the same. */
-static const double worth_meeting = 262144.0;
 enum { THREADS_MAX = 1024 };
 
 unsigned emit_parameters(const Plan *p, Ty *out)
@@ -145,7 +142,8 @@ static V usable_threads(Emit *e, V n)
     return l_phi(l, l->i32, n, before, usable, asked);
 }
 
-/* As many as the context says; below 0: as many even where they are not worth it. */
+/* As many as the context says, or one where meetings are not worth it; below 0: as many all the same. Bits do not depend on
+ * it. */
 static V count_threads(Emit *e, V ctx)
 {
     L *l = e->l;
@@ -157,7 +155,7 @@ static V count_threads(Emit *e, V ctx)
     l_end_when(l, &has);
     V n = l_phi(l, l->i32, zero, start, asked, from);
     start = l_here(l);
-    V alone_below = l_real(l->f64, worth_meeting * (2.0 + e->p->launches.len));
+    V alone_below = l_real(l->f64, MEETING_WORK * (2.0 + e->p->launches.len));
     V small = l_and(l, l_icmp(l, LLVMIntSGE, n, zero),
                     l_fcmp(l, LLVMRealOLT, emit_extent_f64(e, e->p->p->work), alone_below));
     n = l_max(l, n, l_sub(l, zero, n));

@@ -105,12 +105,10 @@ static void pack_rows(Pack *x)
 }
 
 /* Values that are computed are written down as rows, some at a time, that a function packs. */
-enum { BLOCK_ROWS = 32, BLOCK_COLUMNS = 256 };
-
 static void pack_block(Pack *x, Rows *r, V rows, V columns, V to)
 {
     L *l = x->l;
-    V first = r->row, pitch = l_i64(l, BLOCK_COLUMNS * (int64_t)elem_bytes(x->elem));
+    V first = r->row, pitch = l_i64(l, PACK_BLOCK_COLUMNS * (int64_t)elem_bytes(x->elem));
     For row = l_for(l, l_i64(l, 0), rows, 1, "row");
     r->row = l_add(l, first, row.var);
     r->to = l_byte(l, x->e->scratch, l_mul(l, row.var, pitch));
@@ -126,13 +124,13 @@ static void pack_computed(Pack *x)
     L *l = x->l;
     Rows r = {.e = x->e, .l = l, .x = x, .width = x->width, .buffer = NONE};
     if (!x->e->scratch) {
-        x->e->scratch = l_slot(l, LLVMArrayType2(l->f32, BLOCK_ROWS * BLOCK_COLUMNS), "scratch");
+        x->e->scratch = l_slot(l, LLVMArrayType2(l->f32, PACK_BLOCK_ROWS * PACK_BLOCK_COLUMNS), "scratch");
         LLVMSetAlignment(x->e->scratch, LAYOUT_LINE_BYTES);
     }
-    For i = l_for(l, l_i64(l, 0), x->n[!x->axis], BLOCK_ROWS, "rows");
-    V rows = l_min(l, l_sub(l, x->n[!x->axis], i.var), l_i64(l, BLOCK_ROWS));
-    For j = l_for(l, l_i64(l, 0), x->n[x->axis], BLOCK_COLUMNS, "columns");
-    V columns = l_min(l, l_sub(l, x->n[x->axis], j.var), l_i64(l, BLOCK_COLUMNS));
+    For i = l_for(l, l_i64(l, 0), x->n[!x->axis], PACK_BLOCK_ROWS, "rows");
+    V rows = l_min(l, l_sub(l, x->n[!x->axis], i.var), l_i64(l, PACK_BLOCK_ROWS));
+    For j = l_for(l, l_i64(l, 0), x->n[x->axis], PACK_BLOCK_COLUMNS, "columns");
+    V columns = l_min(l, l_sub(l, x->n[x->axis], j.var), l_i64(l, PACK_BLOCK_COLUMNS));
     r.row = i.var;
     r.column = j.var;
     V to = l_byte(l, l_byte(l, x->at, pack_bytes(x, !x->axis, i.var)), pack_bytes(x, x->axis, j.var));

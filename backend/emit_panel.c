@@ -9,7 +9,7 @@
  *                   Up to SCRATCH_BLOCKS blocks of them wait in the scratch for the transposition. */
 #include "backend/emit.h"
 
-enum { SCRATCH_BLOCKS = 16, BLOCK_BYTES = WORDS * LAYOUT_LINE_BYTES };
+enum { BLOCK_BYTES = WORDS * LAYOUT_LINE_BYTES };
 
 void pack_init(Pack *x)
 {

@@ -13,7 +13,7 @@
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
  * block or panel; rows, columns, depth; whether sums begin anew; whether nothing beside the block may be written. */
 enum { DEPTH = 8, ANEW, EXACT, PARAMS };
-enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES, FIRST_CACHE_WORDS = 128 /* 16 KB of a panel */ };
+enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 enum { IN_ROWS = 4, TURNED = 8 }; /* kinds of right operands that are no panels */
@@ -207,7 +207,7 @@ static V part_of(const Product *x)
 {
     L *l = x->l;
     uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
-    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, 2 * (int64_t)x->rows));
+    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
     V words = l_select(l, few, l_i64(l, least), l_i64(l, x->part));
     return l_mul(l, words, l_i64(l, x->per_word));
 }

@@ -26,8 +26,8 @@ V emit_scalar(Emit *e, ScalarOp op, V a, V b)
     }
     if (b)
         l_match(e->l, &a, &b);
-    return scalar_table[op].cost >= 12 ? emit_outline(e, scalar_table[op].name, hooks[op], a, b)
-                                       : hooks[op](e, a, b);
+    return scalar_table[op].cost >= OUTLINE_COST ? emit_outline(e, scalar_table[op].name, hooks[op], a, b)
+                                                 : hooks[op](e, a, b);
 }
 
 /* The body of an outlined function, emitted in the middle of another. */

@@ -111,7 +111,7 @@ static V emit_items(L *l)
         return fn;
     V items = LLVMGetParam(fn, 3), threads = LLVMGetParam(fn, 6), one = l_i64(l, 1);
     V team = l_icmp(l, LLVMIntSGT, threads, one);
-    V chunk = l_select(l, team, l_bin(l, LLVMUDiv, items, l_shl(l, threads, 5)), items);
+    V chunk = l_select(l, team, l_bin(l, LLVMUDiv, items, l_mul(l, threads, l_i64(l, CHUNKS_EACH))), items);
     chunk = l_max(l, chunk, one);
     Block take = l_block(l, "take"), run = l_block(l, "run"), done = l_block(l, "done");
     l_goto(l, take);

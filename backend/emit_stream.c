@@ -13,8 +13,6 @@
 #include "backend/emit.h"
 #include "machines/machines.h"
 
-enum { LEAST_STREAM = 16 /* bytes of a store */, ROWS_AHEAD = 8, PAGE = 4096 };
-
 /* One of two values, known in the whole function. */
 static V if_large(Emit *e, uint32_t buffer, V large, V small)
 {
@@ -37,7 +35,7 @@ int emit_stream(Emit *e, uint32_t buffer, V at, V raw)
 {
     L *l = e->l;
     uint32_t bytes = l_width(raw) * (uint32_t)elem_bytes(e->p->buffers.at[buffer].elem);
-    if (!may_stream(e, buffer) || bytes < LEAST_STREAM)
+    if (!may_stream(e, buffer) || bytes < STREAM_BYTES)
         return 0;
     if (bytes > LAYOUT_LINE_BYTES)
         bytes = LAYOUT_LINE_BYTES;
@@ -69,8 +67,8 @@ static V bytes_ahead(Emit *e, uint32_t buffer, uint32_t axis)
     V stride = emit_stride(e, buffer, axis);
     Block back = l_to_entry(l);
     V row = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
-    V far = l_select(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, PAGE)), l_mul(l, row, l_i64(l, ROWS_AHEAD)),
-                     l_i64(l, 0));
+    V far = l_select(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, machine_host(l->arena)->core.page)),
+                     l_mul(l, row, l_i64(l, ROWS_AHEAD)), l_i64(l, 0));
     l_from_entry(l, back);
     return if_large(e, buffer, far, l_i64(l, 0));
 }

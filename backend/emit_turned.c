@@ -7,7 +7,7 @@
  * the same order. */
 #include "backend/emit.h"
 
-enum { PART_WORDS = 128, SHORT_WORDS = 32, EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
+enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 
 typedef struct Turned {
     Product *x;
@@ -83,7 +83,7 @@ static V part_of(const Turned *t)
     L *l = t->l;
     const Product *x = t->x;
     V one = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, x->rows & -x->rows));
-    return l_select(l, one, l_i64(l, SHORT_WORDS), l_i64(l, PART_WORDS));
+    return l_select(l, one, l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, FIRST_CACHE_WORDS));
 }
 
 /* All terms for the columns of c and b. */
@@ -119,7 +119,7 @@ void emit_turned_product(Product *x, V depth)
     if (x->lanes != EDGE)
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
     t.words = l_sar(l, l_add(l, t.elements, l_i64(l, t.terms - 1)), t.terms == 2);
-    t.panel = aligned_slot(l, PART_WORDS * ROW_OF_WORDS, "panel");
+    t.panel = aligned_slot(l, FIRST_CACHE_WORDS * ROW_OF_WORDS, "panel");
     t.scratch = aligned_slot(l, EDGE * LAYOUT_LINE_BYTES, "scratch");
     V columns = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, 0)), x->ncols, l_i64(l, 0));
     For f = l_for(l, l_i64(l, 0), columns, LAYOUT_EDGE, "columns");

@@ -98,7 +98,7 @@ static void put_expr(Keys *x, ExprId e)
     for (uint32_t i = 0; i < n->nargs; i++)
         put_expr(x, x_arg(k, e, i));
     x->expr[e] = ++x->nexpr;
-    x->launch->weight += x->times * (n->kind == X_OP ? 1 + scalar_table[n->op].cost / 8u : 1);
+    x->launch->weight += x->times * (n->kind == X_OP ? 1 + scalar_table[n->op].cost / WEIGHED_COST : 1);
 }
 
 static void put_route(Keys *x, const Stmt *s)
@@ -118,7 +118,7 @@ static void put_route(Keys *x, const Stmt *s)
         if (used)
             put_buffer(x, buffer);
     }
-    x->launch->weight += 60;
+    x->launch->weight += ROUTE_WEIGHT;
 }
 
 static void add_checks(Keys *x, StmtId id)
@@ -134,6 +134,13 @@ static void add_checks(Keys *x, StmtId id)
                                     p->buffers.at[s->buffer].name));
     else if (s->kind == TILE_route || s->kind == TILE_valid)
         plan_add_route_checks(p, x->a, s);
+}
+
+static uint64_t weight_of(const Plan *p, const Stmt *s)
+{
+    if (s->kind != TILE_pack)
+        return STATEMENT_WEIGHT;
+    return pack_run(p, s) == NONE ? COMPUTED_PACK_WEIGHT : PLAIN_PACK_WEIGHT;
 }
 
 static void put_body(Keys *x, StmtId first);
@@ -166,7 +173,7 @@ static void put_stmt(Keys *x, StmtId id)
     if (s->route != NONE)
         put_route(x, s);
     add_checks(x, id);
-    x->launch->weight += (s->kind != TILE_pack ? 2 : pack_run(x->p, s) == NONE ? 40 : 10) * x->times;
+    x->launch->weight += weight_of(x->p, s) * x->times;
     uint64_t outer = x->times;
     if (s->kind == TILE_for && s->mode == LOOP_UNROLL && x_at(x->p->k, s->hi)->kind == X_INT &&
         x_at(x->p->k, s->hi)->value.i < 256)
@@ -193,7 +200,7 @@ void plan_key(Plan *p, Arena *a, Launch *launch, int debug)
     x.buffer = arena_array(a, uint32_t, p->buffers.len + 1);
     launch->key.arena = a;
     launch->check_base = p->checks.len;
-    launch->weight = 40;
+    launch->weight = LAUNCH_WEIGHT;
     put(&x, launch_is_route(p, launch) ? 0 : p->isa);
     if (debug)
         text_add(&launch->key, "%s %u", p->k->name, launch->stmt);

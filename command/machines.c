@@ -117,6 +117,36 @@ static void print_section(const SectionRow *s)
 
 static const char *yes_no(int yes) { return yes ? "yes" : "no"; }
 
+static void print_traits(void)
+{
+    printf("\nAll machines of a kind have these traits; no description repeats them. A pass asks for the "
+           "trait, never for "
+           "the kind.\n\n| trait | cpu | npu | meaning |\n|---|---|---|---|\n");
+    for (uint32_t i = 0; i < trait_count; i++)
+        printf("| `%s` | %s | %s | %s |\n", trait_table[i].name, yes_no(trait_table[i].cpu),
+               yes_no(trait_table[i].npu), trait_table[i].doc);
+}
+
+static void print_rules(void)
+{
+    printf("\nRules between figures, where both are there:\n\n");
+    for (uint32_t i = 0; i < multiple_count; i++)
+        printf("- `%s.%s` is a multiple of `%s.%s`\n", figure_table[multiple_table[i].row].section,
+               figure_table[multiple_table[i].row].key, figure_table[multiple_table[i].of].section,
+               figure_table[multiple_table[i].of].key);
+}
+
+static void print_heuristics(void)
+{
+    printf("\n## Heuristics\n\nFigures of no machine that decide about code (machines/heuristics.def), and "
+           "where each is from.\n\n"
+           "| name | value | unit | meaning | source |\n|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < heuristic_count; i++) {
+        const HeuristicRow *h = &heuristic_table[i];
+        printf("| `%s` | %lld | %s | %s | %s |\n", h->name, (long long)h->value, h->unit, h->doc, h->source);
+    }
+}
+
 static int print_keys(void)
 {
     printf(
@@ -137,17 +167,9 @@ static int print_keys(void)
         "| section | figure | unit or machines | meaning |\n|---|---|---|---|\n");
     for (uint32_t i = 0; i < section_count; i++)
         print_section(&section_table[i]);
-    printf("\nAll machines of a kind have these traits; no description repeats them. A pass asks for the "
-           "trait, never for "
-           "the kind.\n\n| trait | cpu | npu | meaning |\n|---|---|---|---|\n");
-    for (uint32_t i = 0; i < trait_count; i++)
-        printf("| `%s` | %s | %s | %s |\n", trait_table[i].name, yes_no(trait_table[i].cpu),
-               yes_no(trait_table[i].npu), trait_table[i].doc);
-    printf("\nRules between figures, where both are there:\n\n");
-    for (uint32_t i = 0; i < multiple_count; i++)
-        printf("- `%s.%s` is a multiple of `%s.%s`\n", figure_table[multiple_table[i].row].section,
-               figure_table[multiple_table[i].row].key, figure_table[multiple_table[i].of].section,
-               figure_table[multiple_table[i].of].key);
+    print_traits();
+    print_rules();
+    print_heuristics();
     return DRIVER_OK;
 }
 

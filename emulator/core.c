@@ -9,8 +9,8 @@ static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; } /* who
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Words of the depth of a panel that stays in the first cache; bytes of 16 x 16 words. */
-enum { CORE_FIRST_WORDS = 128, CORE_TURN_BYTES = 16 * LAYOUT_LINE_BYTES };
+/* Bytes of 16 x 16 words. */
+enum { CORE_TURN_BYTES = 16 * LAYOUT_LINE_BYTES };
 
 /* ---- events ---- */
 
@@ -195,8 +195,8 @@ static int64_t part_of(const Trace *t, const Op *op, const Fragment *f)
     int64_t part = t->cpu->part, terms = t->cpu->rows_read,
             fits = op->b / LAYOUT_EDGE / LAYOUT_EDGE * LAYOUT_EDGE;
     switch ((RightForm)op->other) {
-    case RIGHT_PANELS: return op->a > 2 * f->rows ? part : least(part, CORE_FIRST_WORDS);
-    case RIGHT_TURNED: return CORE_FIRST_WORDS;
+    case RIGHT_PANELS: return op->a > FEW_FRAGMENTS * f->rows ? part : least(part, FIRST_CACHE_WORDS);
+    case RIGHT_TURNED: return FIRST_CACHE_WORDS;
     case RIGHT_ROWS: break;
     }
     return (op->b == (int64_t)op->gm ? terms : most(least(fits, terms), LAYOUT_EDGE)) / f->terms;

@@ -244,7 +244,6 @@ static Extent times_of(Kernel *k, const ExprId *e, uint32_t n, uint8_t stop)
 /* Rough operations of an equation. Terms of sums are cheap, many being added at a time; memory is not. */
 static Extent work_of(Kernel *k, const Equation *q)
 {
-    enum { TOUCH = 20 };
     Module *m = k->module;
     ExprId at[MAX_RANK + 1];
     if (q->rhs == NONE)
@@ -258,7 +257,7 @@ static Extent work_of(Kernel *k, const Equation *q)
         if (x_at(k, *n)->kind == X_REDUCE)
             terms = ext_add(m, terms, times_of(k, at, q->nindex + 1u, EVERYWHERE));
     }
-    return ext_add(m, terms, ext_mul(m, touched, ext_const(m, TOUCH)));
+    return ext_add(m, terms, ext_mul(m, touched, ext_const(m, TOUCH_WORK)));
 }
 
 static void validate_routes(Lower *l)

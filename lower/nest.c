@@ -3,8 +3,6 @@
 #include "lower/lower.h"
 #include "passes/schedule.h"
 
-enum { ROW_BLOCK = 64, SCALAR_STRIP = 64 };
-
 /* ---- row blocks ---- */
 
 static BlockList *block_list(Lower *l, RouteId route, int64_t rows)
@@ -104,7 +102,7 @@ static Nest plan_nest(Lower *l)
             n.extra[n.nextra++] = p->free[f];
         }
     }
-    n.block_rows = n.row_index == NONE ? 0 : n.row_index == p->row ? p->chunk : ROW_BLOCK;
+    n.block_rows = n.row_index == NONE ? 0 : n.row_index == p->row ? p->chunk : ROUTED_ROWS;
     return n;
 }
 

@@ -9,13 +9,12 @@
 
 #include <string.h>
 
-enum { PARTS = 64, PART_ROWS = 64 /* at least, of each */ };
-
 static Parts parts_of(Lower *l, IndexId row)
 {
     Kernel *k = l->k;
     Loc loc = {0};
-    ExprId all = lower_extent(l, row), more = x_op2(k, loc, OP_idiv, all, x_int(k, loc, PARTS * PART_ROWS));
+    ExprId all = lower_extent(l, row),
+           more = x_op2(k, loc, OP_idiv, all, x_int(k, loc, PARTS_MOST * PART_ROWS));
     Parts p = {.rows = x_op2(k, loc, OP_mul, x_add(l->k, more, 1), x_int(k, loc, PART_ROWS))};
     p.count = x_op2(k, loc, OP_idiv, x_add(l->k, x_op2(k, loc, OP_add, all, p.rows), -1), p.rows);
     return p;
@@ -27,7 +26,7 @@ static Equation part_of(Lower *l, const Equation *q, IndexId part)
     Kernel *k = l->k;
     const Tensor *t = &k->tensors.at[q->lhs];
     Equation own = *q;
-    Extent extents[MAX_RANK] = {ext_const(k->module, PARTS)};
+    Extent extents[MAX_RANK] = {ext_const(k->module, PARTS_MOST)};
     own.index[0] = x_index(k, q->loc, part);
     for (uint32_t i = 0; i < q->nindex; i++) {
         extents[i + 1] = t->axes[i].extent;

@@ -126,9 +126,6 @@ static IndexId product_row(Lower *l, const Members *m, IndexId lane, IndexId onl
     return NONE;
 }
 
-enum { NPU_BLOCKS = 8 /* columns that a vector core sums at a time */ };
-enum { UNROLLED_ROWS = 4, POINTWISE_VECTORS = 2 /* of floats: one of 16-bit elements */ };
-
 /* How many different products the plan's block has, whether the right operands of all are given, and whether some operand has
  * 32 bits. */
 static uint32_t count_products(Lower *l, const Members *m, int *given, int *wide)
@@ -215,6 +212,6 @@ void lower_plan(Lower *l, const Members *m, IndexId row)
     }
     p->lane = free_lane(l, q, reds, nreds);
     p->strip = !nreds                            ? 0
-               : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * NPU_BLOCKS
-                                                 : p->width * 4;
+               : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * VECTOR_BLOCKS
+                                                 : p->width * SUM_STEPS;
 }

@@ -174,7 +174,7 @@ void lower_open_domain(Lower *l, Domain *d, ExprId reduce, ExprId guard)
     d->unrolled = l->plan.rows > 1;
     if (l->plan.lane == NONE) {
         d->lane = lower_reduce_lane(l, reduce);
-        d->width = (int64_t)l->cpu->lanes * 4;
+        d->width = (int64_t)l->cpu->lanes * SUM_VECTORS;
     }
 }
 

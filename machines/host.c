@@ -6,6 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+const HeuristicRow heuristic_table[] = {
+#define HEURISTIC(name, value, unit, doc, source) {#name, unit, doc, source, value},
+#include "machines/heuristics.def"
+};
+const uint32_t heuristic_count = sizeof heuristic_table / sizeof *heuristic_table;
+
 const MachineText *machine_find(const char *name)
 {
     for (uint32_t i = 0; i < machine_text_count; i++)

@@ -8,6 +8,21 @@
 
 #include "base/base.h"
 
+/* ---- heuristics ---- */
+
+/* Figures of no machine that decide about code: rows of heuristics.def, which says what each one does and where it is from. */
+enum {
+#define HEURISTIC(name, value, unit, doc, source) name = (value),
+#include "machines/heuristics.def"
+};
+
+typedef struct HeuristicRow {
+    const char *name, *unit, *doc, *source;
+    int64_t value;
+} HeuristicRow;
+extern const HeuristicRow heuristic_table[];
+extern const uint32_t heuristic_count;
+
 /* ---- instruction sets ---- */
 
 typedef enum Isa {

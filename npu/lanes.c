@@ -136,8 +136,8 @@ static void choose_columns(Lanes *y)
     if (y->vector.step > step)
         step = y->vector.step; /* a piece begins with lane 0 */
     y->cols = plan_ub(y->p) / (bytes ? bytes : 1) / step * step;
-    if (y->cols > PLAN_COLUMNS * m->align.block)
-        y->cols = PLAN_COLUMNS * m->align.block;
+    if (y->cols > VECTOR_BLOCKS * m->align.block)
+        y->cols = VECTOR_BLOCKS * m->align.block;
     if (y->cols < step)
         y->cols = step;
 }

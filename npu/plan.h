@@ -76,7 +76,6 @@ static inline int plan_is_handed_over(const Planner *p, TensorId t)
 /* Buffers in UB by who fills them: moves ("in"), the vector unit for moves, the vector unit for itself. */
 #define PLAN_OUT "out"
 #define PLAN_ROW "row"
-enum { PLAN_COLUMNS = 8 /* aligned blocks that a piece of a row in UB has at most */ };
 
 /* npu/chip.c: places on the chip, flags. */
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,

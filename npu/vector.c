@@ -298,8 +298,8 @@ static void choose_tile(Stage *g)
     g->cols = g->row == NONE ? most / step * step : m->align.block;
     while (g->cols > most && g->cols > step)
         g->cols /= 2;
-    if (g->cols > PLAN_COLUMNS * m->align.block)
-        g->cols = PLAN_COLUMNS * m->align.block;
+    if (g->cols > VECTOR_BLOCKS * m->align.block)
+        g->cols = VECTOR_BLOCKS * m->align.block;
     if (g->cols < step)
         g->cols = step;
     g->rows = 1;

@@ -91,11 +91,11 @@ static int try_from(Stripe *s, uint32_t first, const IndexId *key)
 
 /* ---- choosing ---- */
 
-enum { MARKS = 6 };
+enum { MARKS_MAX = 6 };
 
 /* What makes one stripe better than another, the most important first. */
 typedef struct Score {
-    int mark[MARKS];
+    int mark[MARKS_MAX];
 } Score;
 
 /* Counts t, if its rows and columns are placed. */
@@ -123,15 +123,11 @@ static Score score_of(const Stripe *s, int row_place)
 
 static int is_better(Score a, Score b)
 {
-    for (uint32_t i = 0; i < MARKS; i++)
+    for (uint32_t i = 0; i < MARKS_MAX; i++)
         if (a.mark[i] != b.mark[i])
             return a.mark[i] > b.mark[i];
     return 0;
 }
-
-/* In a kernel of more equations than that a member of some stripe begins none of its own, which would mostly be the same:
- * trying all takes time that grows with the third power. */
-enum { BEGINNERS_MAX = 250 };
 
 typedef struct Choice {
     const Facts *f;
@@ -204,7 +200,7 @@ static Choice choose(const Facts *f)
     Choice c = {.f = f, .trial = new_stripe(f), .best = new_stripe(f)};
     c.member = arena_alloc(f->k->module->scratch, all + 1);
     for (uint32_t i = 0; i < all; i++) {
-        int begins = f->allowed[i] && (all <= BEGINNERS_MAX || !c.member[i]);
+        int begins = f->allowed[i] && (all <= STRIPE_BEGINNERS || !c.member[i]);
         for (uint32_t n = 0; begins && n < f->loads[i].n; n++)
             consider_load(&c, i, f->loads[i].at[n]);
     }

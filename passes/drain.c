@@ -130,7 +130,7 @@ static int keeps_place(const Kernel *k, const Equation *writer, const Equation *
 const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n)
 {
     const Kernel *k = o->k;
-    if (n > DRAIN_MEMBERS)
+    if (n > DRAIN_MAX)
         return "too many equations for one drain";
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++)

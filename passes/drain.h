@@ -6,7 +6,7 @@
 #include "passes/passes.h"
 #include "passes/query.h"
 
-enum { DRAIN_MEMBERS = 20 };
+enum { DRAIN_MAX = 20 };
 
 /* The left-hand index variables of q, in order; returns how many, or -1: q cannot be in a drain. */
 int drain_space(const Kernel *k, const Equation *q, IndexId *out /* MAX_RANK places */);

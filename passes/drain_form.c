@@ -12,13 +12,10 @@
 
 #include <string.h>
 
-/* WINDOW: how far ahead a drain looks. SUMS: blocks of sums that a thread keeps in its cache at once. */
-enum { WINDOW = 64, SUMS = 4 };
-
 typedef struct Drain {
     Kernel *k;
     Order *o;
-    uint32_t member[DRAIN_MEMBERS + 1], n; /* places, ascending */
+    uint32_t member[DRAIN_MAX + 1], n; /* places, ascending */
 } Drain;
 
 /* ---- who can be a member ---- */
@@ -182,7 +179,7 @@ static int take(Drain *d, uint32_t at)
 {
     Kernel *k = d->k;
     Drain with = *d;
-    Equation before[DRAIN_MEMBERS + 1];
+    Equation before[DRAIN_MAX + 1];
     insert(&with, at);
     if (order_blocks(d->o, with.member, with.n) != NONE) /* the quick part of drain_blocks() */
         return 0;
@@ -192,7 +189,8 @@ static int take(Drain *d, uint32_t at)
     drain_rename(k, with.member, with.n);
     unite_sums(&with);
     uint32_t more = count_sums(&with);
-    if ((more <= sums || more <= SUMS) && belongs(&with, at) && !drain_blocks(d->o, with.member, with.n)) {
+    if ((more <= sums || more <= DRAIN_SUMS) && belongs(&with, at) &&
+        !drain_blocks(d->o, with.member, with.n)) {
         *d = with;
         return 1;
     }
@@ -220,8 +218,9 @@ static int shares(const Drain *d, uint32_t at)
 static int grow(Drain *d)
 {
     const Kernel *k = d->k;
-    uint32_t first = d->member[0], end = first + WINDOW < k->eqs.len ? first + WINDOW : k->eqs.len;
-    for (uint32_t i = first + 1; i < end && d->n < DRAIN_MEMBERS; i++)
+    uint32_t first = d->member[0],
+             end = first + DRAIN_WINDOW < k->eqs.len ? first + DRAIN_WINDOW : k->eqs.len;
+    for (uint32_t i = first + 1; i < end && d->n < DRAIN_MAX; i++)
         if (!is_member(d, i) && shares(d, i) && can_be_member(k, &k->eqs.at[i]) &&
             drain_same_space(k, &k->eqs.at[first], &k->eqs.at[i]) && take(d, i))
             return 1;

@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-enum { NODES_IN_ONE = 240, ROUNDS = 2 };
-
 uint32_t fuse_parts(const Equation *q, ExprId *out)
 {
     uint32_t n = 0;
@@ -310,7 +308,7 @@ static void fuse_kernel(Kernel *k, const PassContext *c)
     Fuse f = {.k = k, .c = c, .order = order_of(k)};
     f.team = arena_array(k->module->arena, uint32_t, k->eqs.len + 1);
     memset(f.team, 0xff, sizeof *f.team * k->eqs.len);
-    for (uint32_t round = 0; round < ROUNDS; round++)
+    for (uint32_t round = 0; round < FUSE_ROUNDS; round++)
         for (uint32_t i = 0; i < k->eqs.len; i++) {
             const Equation *q = &k->eqs.at[i];
             int defines = q->kind == EQ_ASSIGN || q->kind == EQ_TOP;

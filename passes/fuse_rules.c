@@ -3,8 +3,6 @@
 #include "passes/fuse.h"
 #include "passes/query.h"
 
-enum { LITTLE_WORK = 6, CAST_WORK = 2 };
-
 static ExprId rhs_of(const Producer *p) { return p->f->k->eqs.at[p->at].rhs; }
 
 /* A load of the producer's local, in an expression of a reader. */

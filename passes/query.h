@@ -37,8 +37,6 @@ int query_is_product_sum(const Kernel *k, ExprId e);
 int query_is_sure(const Kernel *k, ExprId root, ExprId e);
 /* The work of computing e once: cycles, roughly (ir/scalar.def). */
 uint32_t query_cost(const Kernel *k, ExprId e);
-/* A factor of a product that costs at most this is computed while it is packed; one that costs more is stored in memory. */
-enum { OPERAND_COST = 8 };
 /* checks.c: is every access below e inside its tensor by what e itself says, whatever holds around it? */
 int checks_inside(Kernel *k, ExprId e);
 

@@ -46,8 +46,6 @@ static const Setting *find(const Kernel *k, Knob knob, Name name, Name reader)
 
 /* ---- values ---- */
 
-enum { DRAWN_MAX = 32 }; /* times the smallest value: thousands of blocks must fit a test machine's memory */
-
 /* A number that depends on the seed and on what is asked, not on the order of questions. */
 static uint64_t draw(const PassContext *c, const Kernel *k, const ReportKnob *n)
 {
@@ -61,7 +59,7 @@ static void draw_value(const PassContext *c, const Kernel *k, ReportKnob *n)
 {
     int64_t space[KNOB_SPACE_MAX];
     uint32_t count = n->from ? n->from->values.len : knob_space(n->knob, space);
-    while (!n->from && space[count - 1] > DRAWN_MAX * knob_table[n->knob].lo)
+    while (!n->from && space[count - 1] > DRAWN_MOST * knob_table[n->knob].lo)
         count--;
     const int64_t *values = n->from ? n->from->values.at : space;
     n->value = values[draw(c, k, n) % count];

@@ -12,7 +12,7 @@
 #include "passes/query.h"
 #include "passes/schedule.h"
 
-enum { SUMS_TOGETHER = 20, SCOPE_MAX = 64 };
+enum { SCOPE_MAX = 64 };
 
 typedef struct Scope {
     IndexId index[SCOPE_MAX];
@@ -360,12 +360,12 @@ static int split_kernel(Kernel *k)
     return changed;
 }
 
-enum { ROUNDS = 8 };
+enum { ROUNDS_MAX = 8 };
 
 void pass_split(Module *m, const PassContext *c)
 {
     (void)c;
     for (uint32_t i = 0; i < m->kernels.len; i++)
-        for (int round = 0; round < ROUNDS && split_kernel(m->kernels.at[i]); round++)
+        for (int round = 0; round < ROUNDS_MAX && split_kernel(m->kernels.at[i]); round++)
             ;
 }
