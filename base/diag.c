@@ -108,12 +108,12 @@ static const char *shown(Arena *a, const char *text)
 
 /* ---- rendering ---- */
 
-typedef struct Line {
+typedef struct DiagLine {
     const char *at;
     size_t len;
-} Line;
+} DiagLine;
 
-static int find_line(const Diags *d, Loc loc, Line *out)
+static int find_line(const Diags *d, Loc loc, DiagLine *out)
 {
     if (loc.line == 0 || loc.file >= d->files.len || !d->files.at[loc.file].text)
         return 0;
@@ -125,14 +125,14 @@ static int find_line(const Diags *d, Loc loc, Line *out)
         at = newline + 1;
     }
     const char *newline = memchr(at, '\n', (size_t)(end - at));
-    *out = (Line){at, (size_t)((newline ? newline : end) - at)};
+    *out = (DiagLine){at, (size_t)((newline ? newline : end) - at)};
     if (out->len && at[out->len - 1] == '\r')
         out->len--;
     return 1;
 }
 
 /* Moves `at` to the start of the character it stands in. */
-static size_t character_start(Line line, size_t at)
+static size_t character_start(DiagLine line, size_t at)
 {
     while (at > 0 && at < line.len && ((unsigned char)line.at[at] & 0xc0) == 0x80)
         at--;
@@ -140,7 +140,7 @@ static size_t character_start(Line line, size_t at)
 }
 
 /* The source line and below it the caret with the range: `    y[t] = x[u]` / `             ^~`. */
-static void add_line(Text *out, Line line, Loc loc)
+static void add_line(Text *out, DiagLine line, Loc loc)
 {
     size_t column = loc.col ? loc.col - 1 : 0;
     column = column < line.len ? column : line.len;
@@ -175,7 +175,7 @@ static void add_diag(const Diags *d, const Diag *diag, Text *out)
     }
     text_add(out, "%s[%s]: %s\n", word_of[code_table[diag->code].severity], diag_code_name(diag->code),
              shown(out->arena, diag->message));
-    Line line;
+    DiagLine line;
     if (find_line(d, diag->loc, &line))
         add_line(out, line, diag->loc);
     if (diag->help)

@@ -30,11 +30,11 @@ typedef enum Limit {
     LIMIT_UPDATE, /* bytes/s read and written in place */
 } Limit;
 
-typedef enum Part { OURS, PEER, COMPUTE, TRAFFIC } Part;
+typedef enum BenchPart { OURS, PEER, COMPUTE, TRAFFIC } BenchPart;
 
 /* Something that is timed. */
-typedef struct Runner {
-    Part part;
+typedef struct BenchRunner {
+    BenchPart part;
     int threads;
     const char *who, *way; /* "oneDNN", "matmul, prepacked" */
     TimeCalls *time;
@@ -44,24 +44,24 @@ typedef struct Runner {
     bool measured;   /* takes part in the rounds */
     double *samples; /* seconds of one call, one for each round */
     int rounds;
-} Runner;
+} BenchRunner;
 
 enum { MAX_RUNNERS = 24 };
 
 typedef struct Case {
     struct Bench *bench;
-    const struct Group *group;
-    const struct Shape *shape;
+    const struct BenchGroup *group;
+    const struct BenchShape *shape;
     const struct Kind *kind;
     char name[64];
     const char *isa;
     int threads;
-    Sizes sizes;
-    Memory memory;          /* of the data, until it has been measured */
+    BenchSizes sizes;
+    BenchMemory memory;          /* of the data, until it has been measured */
     double flops, bytes;    /* that it cannot do with less */
     Limit compute, traffic; /* what bounds them */
     double workspace;       /* bytes, of ours */
-    Runner runners[MAX_RUNNERS];
+    BenchRunner runners[MAX_RUNNERS];
     int nrunners;
 } Case;
 
@@ -69,23 +69,23 @@ typedef struct Bench {
     Options options;
     const char *isa; /* of our kernels, never "host" */
     moec_context *compiler;
-    struct Module *modules;
+    struct BenchModule *modules;
     struct Limits *limits;
-    Memory memory; /* of the results */
+    BenchMemory memory; /* of the results */
     Case **cases;  /* measured */
     int ncases, failed;
 } Bench;
 
 /* ---- groups.c ---- */
 
-typedef struct Shape {
+typedef struct BenchShape {
     const char *name;
     int64_t E, T, K, H, F; /* experts, tokens, choices, widths; a maker may mean others by them */
     double zipf;           /* popularity of experts falls with rank^-zipf: 0 uniform */
     int64_t empty;         /* experts without tokens */
     int64_t each;          /* instead: every expert has so many rows */
     bool quick;            /* measured by --quick too */
-} Shape;
+} BenchShape;
 
 typedef struct Kind {
     const char *name, *about;
@@ -100,19 +100,19 @@ typedef struct Kind {
     double seconds; /* asked of a call, at most */
 } Kind;
 
-typedef struct Group {
+typedef struct BenchGroup {
     const char *name, *about;
-    const Shape *shapes; /* up to a row without a name */
+    const BenchShape *shapes; /* up to a row without a name */
     const Kind *kinds;
-} Group;
+} BenchGroup;
 
-extern const Group groups[]; /* up to one without a name */
+extern const BenchGroup groups[]; /* up to one without a name */
 
 /* ---- case.c ---- */
 
 /* Makes, measures and keeps a case, or complains. */
-int case_run(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name);
-void case_runner(Case *c, Part part, int threads, const char *who, const char *way, TimeCalls *time,
+int case_run(Bench *b, const BenchGroup *g, const BenchShape *s, const Kind *k, const char *name);
+void case_runner(Case *c, BenchPart part, int threads, const char *who, const char *way, TimeCalls *time,
                  void *self);
 /* The choices of experts that the shape asks for. */
 moe_route *route_for(Case *c);
@@ -121,17 +121,17 @@ int case_failed(const Case *c, const char *format, ...) __attribute__((format(pr
 
 /* ---- measure.c ---- */
 
-double seconds_now(void);
+double bench_seconds(void);
 int measure(Case *c);
 /* Of one call of a measured runner, q from 0 to 1. */
-double quantile(const Runner *r, double q);
+double quantile(const BenchRunner *r, double q);
 /* Median over the rounds of b's time to a's. */
-double ratio_of(const Runner *a, const Runner *b);
+double ratio_of(const BenchRunner *a, const BenchRunner *b);
 
 /* ---- verdict.c: what the samples say ---- */
 
 typedef struct Verdict {
-    const Runner *ours, *peer, *limit; /* peer: the best, or NULL; limit: the one that is nearest, or NULL */
+    const BenchRunner *ours, *peer, *limit; /* peer: the best, or NULL; limit: the one that is nearest, or NULL */
     double seconds, rate;              /* of work by second: flops, or bytes where memory limits it */
     const char *unit;                  /* of 10^9 of the rate */
     double ratio;                      /* of the peer's time to ours */
@@ -142,7 +142,7 @@ typedef struct Verdict {
 
 Verdict verdict_of(const Case *c);
 /* Geometric mean of the ratios of the cases of a group and kind; 0: there are fewer than two. */
-double mean_ratio(const Bench *b, const Group *g, const Kind *k);
+double mean_ratio(const Bench *b, const BenchGroup *g, const Kind *k);
 
 /* ---- report.c, export.c ---- */
 

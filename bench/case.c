@@ -6,13 +6,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-void case_runner(Case *c, Part part, int threads, const char *who, const char *way, TimeCalls *time,
+void case_runner(Case *c, BenchPart part, int threads, const char *who, const char *way, TimeCalls *time,
                  void *self)
 {
     if (c->nrunners == MAX_RUNNERS)
         abort();
     c->runners[c->nrunners++] =
-        (Runner){.part = part, .threads = threads, .who = who, .way = way, .time = time, .self = self};
+        (BenchRunner){.part = part, .threads = threads, .who = who, .way = way, .time = time, .self = self};
 }
 
 int case_failed(const Case *c, const char *format, ...)
@@ -28,12 +28,12 @@ int case_failed(const Case *c, const char *format, ...)
 
 moe_route *route_for(Case *c)
 {
-    const Shape *s = c->shape;
+    const BenchShape *s = c->shape;
     return s->each ? even_route(&c->memory, s->E, s->each)
                    : random_route(&c->memory, s->T, s->K, s->E, s->zipf, s->empty);
 }
 
-static void take_sizes(Case *c, const Shape *s)
+static void take_sizes(Case *c, const BenchShape *s)
 {
     SIZE(c->sizes, 'E') = s->E;
     SIZE(c->sizes, 'T') = s->each ? s->E * s->each : s->T;
@@ -42,7 +42,7 @@ static void take_sizes(Case *c, const Shape *s)
     SIZE(c->sizes, 'F') = s->F;
 }
 
-static Case *case_new(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name)
+static Case *case_new(Bench *b, const BenchGroup *g, const BenchShape *s, const Kind *k, const char *name)
 {
     Case *c = memory_get(&b->memory, sizeof *c);
     *c = (Case){.bench = b,
@@ -61,7 +61,7 @@ static Case *case_new(Bench *b, const Group *g, const Shape *s, const Kind *k, c
 /* The first runner again, and the limits, on one thread. */
 static int add_one_thread(Case *c)
 {
-    Call *call = ours_on(c, c->runners[0].self, 1);
+    BenchCall *call = ours_on(c, c->runners[0].self, 1);
     if (!call)
         return 1;
     case_runner(c, OURS, 1, "ours", "one thread", ours_time, call);
@@ -69,7 +69,7 @@ static int add_one_thread(Case *c)
     return 0;
 }
 
-int case_run(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name)
+int case_run(Bench *b, const BenchGroup *g, const BenchShape *s, const Kind *k, const char *name)
 {
     if (k->isa && !ours_has(b, k->isa)) {
         printf("%-28s this CPU lacks %s\n", name, k->isa);

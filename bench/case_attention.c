@@ -8,13 +8,14 @@
 
 enum { SAMPLED = 32 };
 
-typedef struct Data {
+typedef struct AttentionData {
     int64_t S, N, D, W;                              /* W: earlier positions that count, S without a window */
     uint16_t *q, *k, *v, *d_o, *o, *d_q, *d_k, *d_v; /* [S, N, D] */
     float *m, *z;                                    /* [N, S] */
-} Data;
+} AttentionData;
 
-static double dot(const Data *d, const uint16_t *a, int64_t i, const uint16_t *b, int64_t j, int64_t n)
+static double dot(const AttentionData *d, const uint16_t *a, int64_t i, const uint16_t *b, int64_t j,
+                  int64_t n)
 {
     double sum = 0;
     for (int64_t e = 0; e < d->D; e++)
@@ -23,15 +24,15 @@ static double dot(const Data *d, const uint16_t *a, int64_t i, const uint16_t *b
     return sum;
 }
 
-static double at(const Data *d, const uint16_t *a, int64_t i, int64_t n, int64_t e)
+static double at(const AttentionData *d, const uint16_t *a, int64_t i, int64_t n, int64_t e)
 {
     return (double)bf16_to_f32(a[(i * d->N + n) * d->D + e]);
 }
 
-static int64_t first_of(const Data *d, int64_t i) { return i >= d->W ? i - d->W + 1 : 0; }
+static int64_t first_of(const AttentionData *d, int64_t i) { return i >= d->W ? i - d->W + 1 : 0; }
 
 /* Weights of row i of head n; the largest score goes to *m, the sum of the unnormalised ones to *z. */
-static void weights(const Data *d, int64_t i, int64_t n, double *w, double *m, double *z)
+static void weights(const AttentionData *d, int64_t i, int64_t n, double *w, double *m, double *z)
 {
     *m = -INFINITY;
     *z = 0;
@@ -43,7 +44,7 @@ static void weights(const Data *d, int64_t i, int64_t n, double *w, double *m, d
         w[j] /= *z;
 }
 
-static int compare(const Case *c, const char *what, int64_t i, const Sum *want, double got)
+static int compare(const Case *c, const char *what, int64_t i, const BenchSum *want, double got)
 {
     return sum_close(want, got) ? 0
                                 : case_failed(c, "WRONG: %s at position %lld is %.6g, not %.6g", what,
@@ -51,15 +52,15 @@ static int compare(const Case *c, const char *what, int64_t i, const Sum *want, 
 }
 
 /* Of the gradient of a score: weight times (gradient of the weight - their mean). */
-static double d_score(const Data *d, int64_t i, int64_t j, int64_t n, double weight, double mean)
+static double d_score(const AttentionData *d, int64_t i, int64_t j, int64_t n, double weight, double mean)
 {
     return weight * (dot(d, d->d_o, i, d->v, j, n) - mean) / sqrt((double)d->D);
 }
 
-static int check_row(Case *c, const Data *d, int64_t i, int64_t n, int64_t e, double *w)
+static int check_row(Case *c, const AttentionData *d, int64_t i, int64_t n, int64_t e, double *w)
 {
     double m, z, mean = 0;
-    Sum o = {0}, d_q = {0};
+    BenchSum o = {0}, d_q = {0};
     weights(d, i, n, w, &m, &z);
     for (int64_t j = first_of(d, i); j <= i; j++)
         sum_add(&o, w[j] * at(d, d->v, j, n, e));
@@ -74,9 +75,9 @@ static int check_row(Case *c, const Data *d, int64_t i, int64_t n, int64_t e, do
 }
 
 /* Gradients of k and v at position j, by the m and z that the forward saved. */
-static int check_column(Case *c, const Data *d, int64_t j, int64_t n, int64_t e)
+static int check_column(Case *c, const AttentionData *d, int64_t j, int64_t n, int64_t e)
 {
-    Sum d_k = {0}, d_v = {0};
+    BenchSum d_k = {0}, d_v = {0};
     for (int64_t i = j; i < d->S && i < j + d->W; i++) {
         double score = dot(d, d->q, i, d->k, j, n) / sqrt((double)d->D);
         double w = exp(score - (double)d->m[n * d->S + i]) / (double)d->z[n * d->S + i];
@@ -88,40 +89,40 @@ static int check_column(Case *c, const Data *d, int64_t j, int64_t n, int64_t e)
            compare(c, "d_v", j, &d_v, at(d, d->d_v, j, n, e));
 }
 
-static int check(Case *c, const Data *d)
+static int check(Case *c, const AttentionData *d)
 {
     double *w = memory_get(&c->memory, (size_t)d->S * sizeof *w);
     for (int k = 0; k < SAMPLED; k++) {
-        int64_t i = random_below(&c->memory, d->S), n = random_below(&c->memory, d->N);
-        int64_t e = random_below(&c->memory, d->D);
+        int64_t i = memory_random_below(&c->memory, d->S), n = memory_random_below(&c->memory, d->N);
+        int64_t e = memory_random_below(&c->memory, d->D);
         if (check_row(c, d, i, n, e, w) || (d->d_q && check_column(c, d, i, n, e)))
             return 1;
     }
     return 0;
 }
 
-static Call *bind_forward(Case *c, Data *d, bool window, bool step)
+static BenchCall *bind_forward(Case *c, AttentionData *d, bool window, bool step)
 {
-    const Arg args[] = {
+    const BenchArg args[] = {
         IN("q", d->q), IN("k", d->k), IN("v", d->v), OUT("o", NULL), OUT("m", NULL), OUT("z", NULL), {0}};
-    Call *call = ours_bind(c, "attention",
-                           window ? step ? "window_fwd" : "window"
-                           : step ? "full_fwd"
-                                  : "full",
-                           args);
+    BenchCall *call = ours_bind(c, "attention",
+                                window ? step ? "window_fwd" : "window"
+                                : step ? "full_fwd"
+                                       : "full",
+                                args);
     if (call)
         d->o = ours_arg(call, "o");
     return call;
 }
 
-static Call *bind_backward(Case *c, Data *d, bool window, const Call *forward)
+static BenchCall *bind_backward(Case *c, AttentionData *d, bool window, const BenchCall *forward)
 {
     d->m = ours_arg(forward, "m");
     d->z = ours_arg(forward, "z");
-    const Arg args[] = {
+    const BenchArg args[] = {
         IN("q", d->q),     IN("k", d->k),    IN("v", d->v),    IN("m", d->m),    IN("z", d->z),
         IN("d_o", d->d_o), OUT("d_q", NULL), OUT("d_k", NULL), OUT("d_v", NULL), {0}};
-    Call *call = ours_bind(c, "attention", window ? "window_bwd" : "full_bwd", args);
+    BenchCall *call = ours_bind(c, "attention", window ? "window_bwd" : "full_bwd", args);
     if (!call)
         return NULL;
     d->d_q = ours_arg(call, "d_q");
@@ -130,7 +131,7 @@ static Call *bind_backward(Case *c, Data *d, bool window, const Call *forward)
     return call;
 }
 
-static void count_work(Case *c, const Data *d, bool step)
+static void count_work(Case *c, const AttentionData *d, bool step)
 {
     double pairs = (double)(d->W * (d->W + 1) / 2 + (d->S - d->W) * d->W), products = step ? 7 : 2;
     c->flops = products * 2 * pairs * (double)(d->D * d->N);
@@ -139,7 +140,7 @@ static void count_work(Case *c, const Data *d, bool step)
     c->traffic = LIMIT_COPY;
 }
 
-static void fill(Case *c, Data *d)
+static void fill(Case *c, AttentionData *d)
 {
     int64_t n = d->S * d->N * d->D;
     d->q = random_bf16(&c->memory, n, 1);
@@ -149,17 +150,17 @@ static void fill(Case *c, Data *d)
 }
 
 /* The work space grows with the positions, not with their square. */
-static int check_workspace(Case *c, const Call *call)
+static int check_workspace(Case *c, const BenchCall *call)
 {
     double half = ours_workspace(call, 'S', c->shape->T / 2), all = ours_workspace(call, 'S', c->shape->T);
     return all < 2.5 * half ? 0 : case_failed(c, "work space grows from %.0f to %.0f bytes", half, all);
 }
 
 /* The forward, and after it the backward if it is to be a step; proven. NULL: it complained. */
-static Call *bind(Case *c, Data d, bool step)
+static BenchCall *bind(Case *c, AttentionData d, bool step)
 {
     bool window = d.W < d.S;
-    Call *call = bind_forward(c, &d, window, step), *then = NULL;
+    BenchCall *call = bind_forward(c, &d, window, step), *then = NULL;
     if (!call || ours_prove(call) || check_workspace(c, call))
         return NULL;
     if (step) {
@@ -173,19 +174,19 @@ static Call *bind(Case *c, Data d, bool step)
 
 int make_attention(Case *c)
 {
-    const Shape *s = c->shape;
+    const BenchShape *s = c->shape;
     bool step = c->kind->variant & ATTENTION_STEP, window = c->kind->variant & ATTENTION_WINDOW;
-    Data d = {.S = s->T, .N = s->K, .D = s->H, .W = window ? s->F : s->T};
+    AttentionData d = {.S = s->T, .N = s->K, .D = s->H, .W = window ? s->F : s->T};
     SIZE(c->sizes, 'B') = 1;
     SIZE(c->sizes, 'S') = d.S;
     SIZE(c->sizes, 'N') = d.N;
     SIZE(c->sizes, 'D') = d.D;
     SIZE(c->sizes, 'W') = d.W;
     fill(c, &d);
-    Data full = d;
+    AttentionData full = d;
     full.W = d.S;
     count_work(c, &d, step);
-    Call *call = bind(c, d, step), *all = window ? bind(c, full, step) : NULL;
+    BenchCall *call = bind(c, d, step), *all = window ? bind(c, full, step) : NULL;
     if (!call || (window && !all))
         return 1;
     case_runner(c, OURS, c->threads, "ours", "", ours_time, call);

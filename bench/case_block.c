@@ -10,18 +10,18 @@
 
 enum { TOKENS_SAMPLED = 4, COLUMNS_SAMPLED = 16, WEIGHTS_SAMPLED = 4 };
 
-typedef struct Data {
+typedef struct BlockData {
     int64_t T, K, E, H, F;
     moe_route *route;
     uint16_t *x, *y, *d_y, *d_x; /* [T, H] */
     uint16_t *wg, *wu, *wd;      /* [E, H, F], [E, F, H] */
     float *p, *d_p;              /* [T, K] */
     float *d_wg, *d_wu, *d_wd;
-} Data;
+} BlockData;
 
-static void fill(Case *c, Data *d, bool step)
+static void fill(Case *c, BlockData *d, bool step)
 {
-    Memory *m = &c->memory;
+    BenchMemory *m = &c->memory;
     d->x = random_bf16(m, d->T * d->H, 1);
     d->p = random_f32(m, d->T * d->K, 1);
     d->wg = random_bf16(m, d->E * d->H * d->F, 1.7f / sqrtf((float)d->H));
@@ -34,17 +34,17 @@ static void fill(Case *c, Data *d, bool step)
 /* ---- reference ---- */
 
 /* One row: a token at an expert. */
-typedef struct Row {
+typedef struct BlockRow {
     double *g, *u, *s; /* [F]; s: d_y times wd transposed */
-} Row;
+} BlockRow;
 
-static Row row_new(Memory *m, int64_t F)
+static BlockRow row_new(BenchMemory *m, int64_t F)
 {
     size_t bytes = (size_t)F * sizeof(double);
-    return (Row){memory_get(m, bytes), memory_get(m, bytes), memory_get(m, bytes)};
+    return (BlockRow){memory_get(m, bytes), memory_get(m, bytes), memory_get(m, bytes)};
 }
 
-static void row_forward(const Data *d, int64_t t, int64_t e, Row *r)
+static void row_forward(const BlockData *d, int64_t t, int64_t e, BlockRow *r)
 {
     memset(r->g, 0, (size_t)d->F * sizeof *r->g);
     memset(r->u, 0, (size_t)d->F * sizeof *r->u);
@@ -58,7 +58,7 @@ static void row_forward(const Data *d, int64_t t, int64_t e, Row *r)
     }
 }
 
-static void row_backward(const Data *d, int64_t t, int64_t e, Row *r)
+static void row_backward(const BlockData *d, int64_t t, int64_t e, BlockRow *r)
 {
     for (int64_t f = 0; f < d->F; f++) {
         const uint16_t *wd = d->wd + (e * d->F + f) * d->H;
@@ -69,16 +69,16 @@ static void row_backward(const Data *d, int64_t t, int64_t e, Row *r)
 }
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double activation(const Row *r, int64_t f) { return r->g[f] * sigmoid(r->g[f]) * r->u[f]; }
+static double activation(const BlockRow *r, int64_t f) { return r->g[f] * sigmoid(r->g[f]) * r->u[f]; }
 /* Gradients of u and g, for a row of weight p. */
-static double d_u(const Row *r, int64_t f, double p) { return p * r->s[f] * r->g[f] * sigmoid(r->g[f]); }
-static double d_g(const Row *r, int64_t f, double p)
+static double d_u(const BlockRow *r, int64_t f, double p) { return p * r->s[f] * r->g[f] * sigmoid(r->g[f]); }
+static double d_g(const BlockRow *r, int64_t f, double p)
 {
     double s = sigmoid(r->g[f]);
     return p * r->s[f] * r->u[f] * s * (1 + r->g[f] * (1 - s));
 }
 
-static int64_t expert_of(const Data *d, int64_t row)
+static int64_t expert_of(const BlockData *d, int64_t row)
 {
     int64_t e = 0;
     while (d->route->start[e + 1] <= row)
@@ -86,7 +86,7 @@ static int64_t expert_of(const Data *d, int64_t row)
     return e;
 }
 
-static int compare(const Case *c, const char *what, int64_t i, const Sum *want, double got)
+static int compare(const Case *c, const char *what, int64_t i, const BenchSum *want, double got)
 {
     return sum_close(want, got)
                ? 0
@@ -94,15 +94,15 @@ static int compare(const Case *c, const char *what, int64_t i, const Sum *want, 
 }
 
 /* A token's rows. */
-typedef struct Token {
+typedef struct BlockToken {
     int64_t t, *expert; /* [K] */
-    Row *rows;          /* [K] */
-} Token;
+    BlockRow *rows;     /* [K] */
+} BlockToken;
 
-static Token token_new(Memory *m, const Data *d, int64_t t, bool step)
+static BlockToken token_new(BenchMemory *m, const BlockData *d, int64_t t, bool step)
 {
-    Token k = {t, memory_get(m, (size_t)d->K * sizeof *k.expert),
-               memory_get(m, (size_t)d->K * sizeof *k.rows)};
+    BlockToken k = {t, memory_get(m, (size_t)d->K * sizeof *k.expert),
+                    memory_get(m, (size_t)d->K * sizeof *k.rows)};
     for (int64_t i = 0; i < d->K; i++) {
         k.expert[i] = expert_of(d, d->route->row_of[t * d->K + i]);
         k.rows[i] = row_new(m, d->F);
@@ -114,12 +114,12 @@ static Token token_new(Memory *m, const Data *d, int64_t t, bool step)
 }
 
 /* Column h of y, and of d_x after a backward. */
-static int check_column(const Case *c, const Data *d, const Token *k, int64_t h, bool step)
+static int check_column(const Case *c, const BlockData *d, const BlockToken *k, int64_t h, bool step)
 {
-    Sum y = {0}, d_x = {0};
+    BenchSum y = {0}, d_x = {0};
     for (int64_t i = 0; i < d->K; i++)
         for (int64_t f = 0; f < d->F; f++) {
-            const Row *r = &k->rows[i];
+            const BlockRow *r = &k->rows[i];
             int64_t at = (k->expert[i] * d->H + h) * d->F + f, turned = (k->expert[i] * d->F + f) * d->H + h;
             double p = (double)d->p[k->t * d->K + i];
             sum_add(&y, p * activation(r, f) * (double)bf16_to_f32(d->wd[turned]));
@@ -132,15 +132,15 @@ static int check_column(const Case *c, const Data *d, const Token *k, int64_t h,
            (step && compare(c, "d_x", at, &d_x, (double)bf16_to_f32(d->d_x[at])));
 }
 
-static int check_token(Case *c, const Data *d, bool step)
+static int check_token(Case *c, const BlockData *d, bool step)
 {
-    Memory m = {0};
-    Token k = token_new(&m, d, random_below(&c->memory, d->T), step);
+    BenchMemory m = {0};
+    BlockToken k = token_new(&m, d, memory_random_below(&c->memory, d->T), step);
     int bad = 0;
     for (int i = 0; i < COLUMNS_SAMPLED && !bad; i++)
-        bad = check_column(c, d, &k, random_below(&c->memory, d->H), step);
+        bad = check_column(c, d, &k, memory_random_below(&c->memory, d->H), step);
     for (int64_t i = 0; step && i < d->K && !bad; i++) {
-        Sum d_p = {0};
+        BenchSum d_p = {0};
         for (int64_t f = 0; f < d->F; f++)
             sum_add(&d_p, activation(&k.rows[i], f) * k.rows[i].s[f]);
         bad = compare(c, "d_p", k.t * d->K + i, &d_p, (double)d->d_p[k.t * d->K + i]);
@@ -150,7 +150,7 @@ static int check_token(Case *c, const Data *d, bool step)
 }
 
 /* Column f of a row, at expert e. */
-static void row_column(const Data *d, int64_t t, int64_t e, int64_t f, Row *r)
+static void row_column(const BlockData *d, int64_t t, int64_t e, int64_t f, BlockRow *r)
 {
     *r->g = *r->u = *r->s = 0;
     for (int64_t h = 0; h < d->H; h++) {
@@ -163,14 +163,14 @@ static void row_column(const Data *d, int64_t t, int64_t e, int64_t f, Row *r)
 }
 
 /* One element of each gradient of a weight: at (h, f) of the expert of some row. */
-static int check_weight(Case *c, const Data *d)
+static int check_weight(Case *c, const BlockData *d)
 {
-    int64_t e = expert_of(d, random_below(&c->memory, d->route->rows)), h = random_below(&c->memory, d->H),
-            f = random_below(&c->memory, d->F);
+    int64_t e = expert_of(d, memory_random_below(&c->memory, d->route->rows)),
+            h = memory_random_below(&c->memory, d->H), f = memory_random_below(&c->memory, d->F);
     int64_t at = (e * d->H + h) * d->F + f, turned = (e * d->F + f) * d->H + h;
-    Sum wg = {0}, wu = {0}, wd = {0};
+    BenchSum wg = {0}, wu = {0}, wd = {0};
     double g, u, s;
-    Row r = {&g, &u, &s};
+    BlockRow r = {&g, &u, &s};
     for (int64_t row = d->route->start[e]; row < d->route->start[e + 1]; row++) {
         int64_t slot = d->route->slot_of[row], t = slot / d->K;
         double p = (double)d->p[slot], x = (double)bf16_to_f32(d->x[t * d->H + h]);
@@ -184,7 +184,7 @@ static int check_weight(Case *c, const Data *d)
            compare(c, "d_wd", turned, &wd, (double)d->d_wd[turned]);
 }
 
-static int check(Case *c, const Data *d, bool step)
+static int check(Case *c, const BlockData *d, bool step)
 {
     for (int i = 0; i < TOKENS_SAMPLED; i++)
         if (check_token(c, d, step))
@@ -197,7 +197,7 @@ static int check(Case *c, const Data *d, bool step)
 
 /* ---- the case ---- */
 
-static void count_work(Case *c, const Data *d, bool step)
+static void count_work(Case *c, const BlockData *d, bool step)
 {
     double busy = 0, tokens = (double)(d->T * d->H) * 2;
     for (int64_t e = 0; e < d->E; e++)
@@ -210,42 +210,42 @@ static void count_work(Case *c, const Data *d, bool step)
     c->bytes = step ? 2 * 2 * weights + 8 * weights + 4 * tokens : 2 * weights + 2 * tokens;
 }
 
-static Call *bind_forward(Case *c, Data *d, bool step)
+static BenchCall *bind_forward(Case *c, BlockData *d, bool step)
 {
-    const Arg args[] = {IN("x", d->x),
-                        IN("rt", d->route),
-                        IN("p", d->p),
-                        IN("wg", ours_pack(c, d->wg, true, d->E, d->H, d->F)),
-                        IN("wu", ours_pack(c, d->wu, true, d->E, d->H, d->F)),
-                        IN("wd", ours_pack(c, d->wd, true, d->E, d->F, d->H)),
-                        OUT("y", NULL),
-                        OUT("g", NULL),
-                        OUT("u", NULL),
-                        {0}};
-    Call *call = ours_bind(c, "block", step ? "forward" : "block", args);
+    const BenchArg args[] = {IN("x", d->x),
+                             IN("rt", d->route),
+                             IN("p", d->p),
+                             IN("wg", ours_pack(c, d->wg, true, d->E, d->H, d->F)),
+                             IN("wu", ours_pack(c, d->wu, true, d->E, d->H, d->F)),
+                             IN("wd", ours_pack(c, d->wd, true, d->E, d->F, d->H)),
+                             OUT("y", NULL),
+                             OUT("g", NULL),
+                             OUT("u", NULL),
+                             {0}};
+    BenchCall *call = ours_bind(c, "block", step ? "forward" : "block", args);
     if (call)
         d->y = ours_arg(call, "y");
     return call;
 }
 
-static Call *bind_backward(Case *c, Data *d, const Call *forward)
+static BenchCall *bind_backward(Case *c, BlockData *d, const BenchCall *forward)
 {
-    const Arg args[] = {IN("x", d->x),
-                        IN("rt", d->route),
-                        IN("p", d->p),
-                        IN("wg", ours_arg(forward, "wg")),
-                        IN("wu", ours_arg(forward, "wu")),
-                        IN("wd", ours_arg(forward, "wd")),
-                        IN("g", ours_arg(forward, "g")),
-                        IN("u", ours_arg(forward, "u")),
-                        IN("d_y", d->d_y),
-                        OUT("d_x", NULL),
-                        OUT("d_p", NULL),
-                        INOUT("d_wg", NULL),
-                        INOUT("d_wu", NULL),
-                        INOUT("d_wd", NULL),
-                        {0}};
-    Call *call = ours_bind(c, "block", "backward", args);
+    const BenchArg args[] = {IN("x", d->x),
+                             IN("rt", d->route),
+                             IN("p", d->p),
+                             IN("wg", ours_arg(forward, "wg")),
+                             IN("wu", ours_arg(forward, "wu")),
+                             IN("wd", ours_arg(forward, "wd")),
+                             IN("g", ours_arg(forward, "g")),
+                             IN("u", ours_arg(forward, "u")),
+                             IN("d_y", d->d_y),
+                             OUT("d_x", NULL),
+                             OUT("d_p", NULL),
+                             INOUT("d_wg", NULL),
+                             INOUT("d_wu", NULL),
+                             INOUT("d_wd", NULL),
+                             {0}};
+    BenchCall *call = ours_bind(c, "block", "backward", args);
     if (!call)
         return NULL;
     d->d_x = ours_arg(call, "d_x");
@@ -259,12 +259,12 @@ static Call *bind_backward(Case *c, Data *d, const Call *forward)
 int make_block(Case *c)
 {
     bool step = c->kind->variant == BLOCK_STEP;
-    Data d = {
+    BlockData d = {
         .T = SIZE(c->sizes, 'T'), .K = c->shape->K, .E = c->shape->E, .H = c->shape->H, .F = c->shape->F};
     d.route = route_for(c);
     fill(c, &d, step);
     count_work(c, &d, step);
-    Call *call = bind_forward(c, &d, step), *then = NULL;
+    BenchCall *call = bind_forward(c, &d, step), *then = NULL;
     if (!call || ours_prove(call))
         return 1;
     if (step) {

@@ -9,7 +9,7 @@
 enum { SAMPLED = 200 };
 
 /* What a case multiplies. x, w and y are the operands of peer.h; the one that is computed is there twice. */
-typedef struct Data {
+typedef struct ProductData {
     ProductKind kind;
     bool bf16, packed;
     int64_t rows;
@@ -18,16 +18,16 @@ typedef struct Data {
     void *permuted; /* [rows, H] */
     void *w, *y;
     void *theirs; /* what peers compute */
-} Data;
+} ProductData;
 
-static void *random_numbers(Case *c, const Data *d, int64_t n, float scale)
+static void *random_numbers(Case *c, const ProductData *d, int64_t n, float scale)
 {
     return d->bf16 ? (void *)random_bf16(&c->memory, n, scale) : (void *)random_f32(&c->memory, n, scale);
 }
 
-static size_t size_of(const Data *d) { return d->bf16 ? 2 : 4; }
+static size_t size_of(const ProductData *d) { return d->bf16 ? 2 : 4; }
 
-static void permute(Case *c, Data *d)
+static void permute(Case *c, ProductData *d)
 {
     size_t row = (size_t)SIZE(c->sizes, 'H') * size_of(d);
     d->permuted = memory_get(&c->memory, (size_t)d->rows * row);
@@ -36,7 +36,7 @@ static void permute(Case *c, Data *d)
                (char *)d->x + (size_t)(d->route->slot_of[r] / SIZE(c->sizes, 'K')) * row, row);
 }
 
-static void fill(Case *c, Data *d)
+static void fill(Case *c, ProductData *d)
 {
     int64_t E = SIZE(c->sizes, 'E'), T = SIZE(c->sizes, 'T'), H = SIZE(c->sizes, 'H'),
             F = SIZE(c->sizes, 'F');
@@ -68,12 +68,12 @@ static void fill(Case *c, Data *d)
 
 /* ---- the result, at some places, against sums in f64 ---- */
 
-static double at(const Data *d, const void *tensor, int64_t i)
+static double at(const ProductData *d, const void *tensor, int64_t i)
 {
     return d->bf16 ? (double)bf16_to_f32(((const uint16_t *)tensor)[i]) : (double)((const float *)tensor)[i];
 }
 
-static int64_t expert_of(const Data *d, int64_t row)
+static int64_t expert_of(const ProductData *d, int64_t row)
 {
     int64_t e = 0;
     while (d->route->start[e + 1] <= row)
@@ -81,7 +81,7 @@ static int64_t expert_of(const Data *d, int64_t row)
     return e;
 }
 
-static double reference(Case *c, const Data *d, const void *w_before, int64_t i, Sum *s)
+static double reference(Case *c, const ProductData *d, const void *w_before, int64_t i, BenchSum *s)
 {
     int64_t H = SIZE(c->sizes, 'H'), F = SIZE(c->sizes, 'F');
     if (d->kind == PRODUCT_FWD) {
@@ -103,15 +103,15 @@ static double reference(Case *c, const Data *d, const void *w_before, int64_t i,
     return ((const float *)d->w)[i];
 }
 
-static int check(Case *c, const Data *d, const void *w_before)
+static int check(Case *c, const ProductData *d, const void *w_before)
 {
     int64_t H = SIZE(c->sizes, 'H'), F = SIZE(c->sizes, 'F');
     int64_t n = d->kind == PRODUCT_FWD  ? d->rows * F
                 : d->kind == PRODUCT_DX ? d->rows * H
                                         : SIZE(c->sizes, 'E') * H * F;
     for (int64_t k = 0; k < SAMPLED; k++) {
-        Sum s = {0};
-        int64_t i = k == 0 ? 0 : k == 1 ? n - 1 : random_below(&c->memory, n);
+        BenchSum s = {0};
+        int64_t i = k == 0 ? 0 : k == 1 ? n - 1 : memory_random_below(&c->memory, n);
         double got = reference(c, d, w_before, i, &s);
         if (!sum_holds(&s, got, d->bf16 && d->kind != PRODUCT_DW))
             return case_failed(c, "WRONG: element %lld is %.9g, not %.9g", (long long)i, got, s.value);
@@ -121,7 +121,7 @@ static int check(Case *c, const Data *d, const void *w_before)
 
 /* ---- the case ---- */
 
-static const char *kernel_name(const Data *d, bool single, char *out, size_t room)
+static const char *kernel_name(const ProductData *d, bool single, char *out, size_t room)
 {
     static const char *const kinds[] = {"fwd", "dx", "dw"};
     snprintf(out, room, "%s%s%s",
@@ -132,7 +132,7 @@ static const char *kernel_name(const Data *d, bool single, char *out, size_t roo
     return out;
 }
 
-static void count_work(Case *c, const Data *d)
+static void count_work(Case *c, const ProductData *d)
 {
     int64_t H = SIZE(c->sizes, 'H'), F = SIZE(c->sizes, 'F'), busy = 0;
     for (int64_t e = 0; e < d->route->groups; e++)
@@ -146,10 +146,10 @@ static void count_work(Case *c, const Data *d)
     c->traffic = d->kind == PRODUCT_DW ? LIMIT_UPDATE : LIMIT_READ;
 }
 
-static void ask_peers(Case *c, const Data *d)
+static void ask_peers(Case *c, const ProductData *d)
 {
     static const char *const torch[] = {"fwd", "dx", "dw"};
-    peers_product(c, &(Product){
+    peers_product(c, &(PeerProduct){
                          .kind = d->kind,
                          .bf16 = d->bf16,
                          .prepacked = d->packed,
@@ -166,11 +166,11 @@ static void ask_peers(Case *c, const Data *d)
         peers_torch(c, torch[d->kind], d->route);
 }
 
-static Call *bind(Case *c, const Data *d)
+static BenchCall *bind(Case *c, const ProductData *d)
 {
     const void *weights =
         d->packed ? ours_pack(c, d->w, d->bf16, c->shape->E, c->shape->H, c->shape->F) : d->w;
-    const Arg args[] = {
+    const BenchArg args[] = {
         {"x", d->x, d->kind == PRODUCT_DX ? ROLE_OUT : ROLE_IN},
         {"w", (void *)(uintptr_t)weights, d->kind == PRODUCT_DW ? ROLE_INOUT : ROLE_IN},
         {"y", d->y, d->kind == PRODUCT_FWD ? ROLE_OUT : ROLE_IN},
@@ -182,9 +182,9 @@ static Call *bind(Case *c, const Data *d)
 }
 
 /* Proves it, and that w is what was there and what is added to it. */
-static int prove(Case *c, const Data *d, Call *call)
+static int prove(Case *c, const ProductData *d, BenchCall *call)
 {
-    Memory scratch = {0};
+    BenchMemory scratch = {0};
     size_t bytes =
         d->kind == PRODUCT_DW ? (size_t)(c->shape->E * c->shape->H * c->shape->F) * sizeof(float) : 1;
     void *before = memcpy(memory_get(&scratch, bytes), d->w, bytes);
@@ -196,12 +196,12 @@ static int prove(Case *c, const Data *d, Call *call)
 int make_product(Case *c)
 {
     int v = c->kind->variant;
-    Data d = {.kind = v & PRODUCT_KIND, .packed = v & PRODUCT_PACKED, .bf16 = !(v & PRODUCT_F32)};
+    ProductData d = {.kind = v & PRODUCT_KIND, .packed = v & PRODUCT_PACKED, .bf16 = !(v & PRODUCT_F32)};
     d.route = route_for(c);
     d.rows = d.route->rows;
     fill(c, &d);
     count_work(c, &d);
-    Call *call = bind(c, &d);
+    BenchCall *call = bind(c, &d);
     if (!call || prove(c, &d, call))
         return 1;
     case_runner(c, OURS, c->threads, "ours", d.packed ? "packed" : "as is", ours_time, call);

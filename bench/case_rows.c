@@ -22,11 +22,11 @@ static int compare(const Case *c, int64_t i, double want, uint16_t got)
 static double at(const uint16_t *x, int64_t i) { return (double)bf16_to_f32(x[i]); }
 
 /* A kernel whose result is computed on both numbers of threads; traffic: bytes that it reads and writes. */
-static Call *prove(Case *c, const char *kernel, const Arg *args, double traffic)
+static BenchCall *prove(Case *c, const char *kernel, const BenchArg *args, double traffic)
 {
     c->bytes = traffic;
     c->traffic = LIMIT_COPY;
-    Call *call = ours_bind(c, "rows", kernel, args);
+    BenchCall *call = ours_bind(c, "rows", kernel, args);
     if (!call || ours_prove(call))
         return NULL;
     case_runner(c, OURS, c->threads, "ours", "", ours_time, call);
@@ -38,12 +38,12 @@ static int make_permute(Case *c)
     int64_t H = c->shape->H, K = c->shape->K;
     moe_route *route = route_for(c);
     uint16_t *x = random_bf16(&c->memory, c->shape->T * H, 1);
-    const Arg args[] = {IN("x", x), IN("rt", route), OUT("y", NULL), {0}};
-    Call *call = prove(c, "permute", args, 4.0 * (double)(route->rows * H));
+    const BenchArg args[] = {IN("x", x), IN("rt", route), OUT("y", NULL), {0}};
+    BenchCall *call = prove(c, "permute", args, 4.0 * (double)(route->rows * H));
     const uint16_t *y = call ? ours_arg(call, "y") : NULL;
     int bad = !call;
     for (int n = 0; n < SAMPLED && !bad; n++) {
-        int64_t i = random_below(&c->memory, route->rows * H);
+        int64_t i = memory_random_below(&c->memory, route->rows * H);
         bad = compare(c, i, at(x, route->slot_of[i / H] / K * H + i % H), y[i]);
     }
     return bad;
@@ -55,12 +55,12 @@ static int make_unpermute(Case *c)
     moe_route *route = route_for(c);
     uint16_t *x = random_bf16(&c->memory, route->rows * H, 1);
     float *p = random_f32(&c->memory, T * K, 1);
-    const Arg args[] = {IN("x", x), IN("rt", route), IN("p", p), OUT("y", NULL), {0}};
-    Call *call = prove(c, "unpermute", args, 2.0 * (double)(route->rows * H + T * H));
+    const BenchArg args[] = {IN("x", x), IN("rt", route), IN("p", p), OUT("y", NULL), {0}};
+    BenchCall *call = prove(c, "unpermute", args, 2.0 * (double)(route->rows * H + T * H));
     const uint16_t *y = call ? ours_arg(call, "y") : NULL;
     int bad = !call;
     for (int n = 0; n < SAMPLED && !bad; n++) {
-        int64_t i = random_below(&c->memory, T * H), t = i / H;
+        int64_t i = memory_random_below(&c->memory, T * H), t = i / H;
         double want = 0;
         for (int64_t k = 0; k < K; k++)
             want += (double)p[t * K + k] * at(x, route->row_of[t * K + k] * H + i % H);
@@ -76,12 +76,12 @@ static int make_rmsnorm(Case *c)
     int64_t H = c->shape->H, T = c->shape->T;
     uint16_t *x = random_bf16(&c->memory, T * H, 1);
     float *gain = random_f32(&c->memory, H, 1);
-    const Arg args[] = {IN("x", x), IN("gain", gain), OUT("y", NULL), {0}};
-    Call *call = prove(c, "rmsnorm", args, 4.0 * (double)(T * H));
+    const BenchArg args[] = {IN("x", x), IN("gain", gain), OUT("y", NULL), {0}};
+    BenchCall *call = prove(c, "rmsnorm", args, 4.0 * (double)(T * H));
     const uint16_t *y = call ? ours_arg(call, "y") : NULL;
     int bad = !call;
     for (int n = 0; n < SAMPLED && !bad; n++) {
-        int64_t i = random_below(&c->memory, T * H), row = i / H * H;
+        int64_t i = memory_random_below(&c->memory, T * H), row = i / H * H;
         double squares = 0;
         for (int64_t h = 0; h < H; h++)
             squares += at(x, row + h) * at(x, row + h);
@@ -93,16 +93,16 @@ static int make_rmsnorm(Case *c)
 static int make_rmsnorm_bwd(Case *c)
 {
     int64_t H = c->shape->H, T = c->shape->T;
-    Memory *m = &c->memory;
+    BenchMemory *m = &c->memory;
     uint16_t *x = random_bf16(m, T * H, 1), *d_y = random_bf16(m, T * H, 1);
     float *gain = random_f32(m, H, 1), *s = random_f32(m, T, 1), *d_gain = random_f32(m, H, 1);
-    const Arg args[] = {IN("x", x),       IN("gain", gain),        IN("s", s), IN("d_y", d_y),
-                        OUT("d_x", NULL), INOUT("d_gain", d_gain), {0}};
-    Call *call = prove(c, "rmsnorm_bwd", args, 6.0 * (double)(T * H));
+    const BenchArg args[] = {IN("x", x),       IN("gain", gain),        IN("s", s), IN("d_y", d_y),
+                             OUT("d_x", NULL), INOUT("d_gain", d_gain), {0}};
+    BenchCall *call = prove(c, "rmsnorm_bwd", args, 6.0 * (double)(T * H));
     const uint16_t *d_x = call ? ours_arg(call, "d_x") : NULL;
     int bad = !call;
     for (int n = 0; n < SAMPLED && !bad; n++) {
-        int64_t i = random_below(m, T * H), row = i / H * H;
+        int64_t i = memory_random_below(m, T * H), row = i / H * H;
         double r = (double)s[i / H], dot = 0;
         for (int64_t h = 0; h < H; h++)
             dot += at(d_y, row + h) * (double)gain[h] * at(x, row + h);
@@ -124,12 +124,12 @@ static int make_rotary(Case *c)
     int64_t S = SIZE(c->sizes, 'S'), N = SIZE(c->sizes, 'N'), D = SIZE(c->sizes, 'D');
     uint16_t *x = random_bf16(&c->memory, n, 1);
     float *cosine = random_f32(&c->memory, S * D, 1), *sine = random_f32(&c->memory, S * D, 1);
-    const Arg args[] = {IN("x", x), IN("c", cosine), IN("s", sine), OUT("y", NULL), {0}};
-    Call *call = prove(c, "rotary", args, 4.0 * (double)n);
+    const BenchArg args[] = {IN("x", x), IN("c", cosine), IN("s", sine), OUT("y", NULL), {0}};
+    BenchCall *call = prove(c, "rotary", args, 4.0 * (double)n);
     const uint16_t *y = call ? ours_arg(call, "y") : NULL;
     int bad = !call;
     for (int k = 0; k < SAMPLED && !bad; k++) {
-        int64_t i = random_below(&c->memory, n), d = i % D, second = i / D % 2,
+        int64_t i = memory_random_below(&c->memory, n), d = i % D, second = i / D % 2,
                 table = i / (2 * D * N) % S * D + d;
         double other = second ? at(x, i - D) : -at(x, i + D);
         double a = at(x, i) * (double)cosine[table], b = other * (double)sine[table];
@@ -143,7 +143,7 @@ static int make_adamw(Case *c, bool packed)
 {
     int64_t n = c->shape->E * c->shape->H * c->shape->F;
     SIZE(c->sizes, 'P') = n;
-    Memory *m = &c->memory;
+    BenchMemory *m = &c->memory;
     float *p = random_f32(m, n, 1), *mean = random_f32(m, n, 0.1f), *square = random_f32(m, n, 1),
           *g = random_f32(m, n, 1);
     for (int64_t i = 0; i < n; i++)
@@ -151,26 +151,27 @@ static int make_adamw(Case *c, bool packed)
     int64_t sampled[SAMPLED];
     double want[SAMPLED];
     for (int k = 0; k < SAMPLED; k++) {
-        int64_t i = sampled[k] = random_below(&c->memory, n);
+        int64_t i = sampled[k] = memory_random_below(&c->memory, n);
         double m1 = (double)b1 * (double)mean[i] + (1 - (double)b1) * (double)g[i];
         double v1 = (double)b2 * (double)square[i] + (1 - (double)b2) * (double)g[i] * (double)g[i];
         double step = m1 / (double)k1 / (sqrt(v1 / (double)k2) + (double)eps) + (double)decay * (double)p[i];
         want[k] = (double)p[i] - (double)rate * step;
     }
-    const Arg args[] = {INOUT("p", p),
-                        INOUT("m", mean),
-                        INOUT("v", square),
-                        IN("g", g),
-                        OUT("w", NULL),
-                        IN("rate", &rate),
-                        IN("b1", &b1),
-                        IN("b2", &b2),
-                        IN("eps", &eps),
-                        IN("decay", &decay),
-                        IN("k1", &k1),
-                        IN("k2", &k2),
-                        {0}};
-    Call *call = prove(c, packed ? "adamw_packed" : "adamw", args, (28.0 + (packed ? 4 : 2)) * (double)n);
+    const BenchArg args[] = {INOUT("p", p),
+                             INOUT("m", mean),
+                             INOUT("v", square),
+                             IN("g", g),
+                             OUT("w", NULL),
+                             IN("rate", &rate),
+                             IN("b1", &b1),
+                             IN("b2", &b2),
+                             IN("eps", &eps),
+                             IN("decay", &decay),
+                             IN("k1", &k1),
+                             IN("k2", &k2),
+                             {0}};
+    BenchCall *call =
+        prove(c, packed ? "adamw_packed" : "adamw", args, (28.0 + (packed ? 4 : 2)) * (double)n);
     int bad = !call;
     for (int k = 0; k < SAMPLED && !bad; k++)
         bad = compare(c, sampled[k], want[k], f32_to_bf16(p[sampled[k]]));

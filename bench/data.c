@@ -16,7 +16,7 @@ typedef struct MemoryBlock {
     void (*drop)(void *);
 } MemoryBlock;
 
-void memory_drop(Memory *m, void (*drop)(void *), void *at)
+void memory_drop(BenchMemory *m, void (*drop)(void *), void *at)
 {
     MemoryBlock *block = malloc(sizeof *block);
     if (!block)
@@ -25,7 +25,7 @@ void memory_drop(Memory *m, void (*drop)(void *), void *at)
     m->last = block;
 }
 
-void *memory_get(Memory *m, size_t bytes)
+void *memory_get(BenchMemory *m, size_t bytes)
 {
     size_t align = bytes < HUGE_PAGE ? 64 : HUGE_PAGE, room = (bytes + align) / align * align;
     void *start = aligned_alloc(align, room);
@@ -39,7 +39,7 @@ void *memory_get(Memory *m, size_t bytes)
     return memset(start, 0, room);
 }
 
-void memory_free(Memory *m)
+void memory_free(BenchMemory *m)
 {
     for (MemoryBlock *block = m->last; block;) {
         MemoryBlock *before = block->before;
@@ -52,7 +52,7 @@ void memory_free(Memory *m)
 
 /* ---- random numbers ---- */
 
-static uint64_t random_next(Memory *m)
+static uint64_t random_next(BenchMemory *m)
 {
     uint64_t s = m->random ? m->random : 0x9e3779b97f4a7c15;
     s ^= s << 13;
@@ -61,12 +61,12 @@ static uint64_t random_next(Memory *m)
     return m->random = s;
 }
 
-int64_t random_below(Memory *m, int64_t n) { return (int64_t)(random_next(m) % (uint64_t)n); }
+int64_t memory_random_below(BenchMemory *m, int64_t n) { return (int64_t)(random_next(m) % (uint64_t)n); }
 
 /* In (0, 1). */
-static double random_unit(Memory *m) { return ((double)(random_next(m) >> 11) + 0.5) * 0x1p-53; }
+static double random_unit(BenchMemory *m) { return ((double)(random_next(m) >> 11) + 0.5) * 0x1p-53; }
 
-float *random_f32(Memory *m, int64_t n, float scale)
+float *random_f32(BenchMemory *m, int64_t n, float scale)
 {
     float *out = memory_get(m, (size_t)n * sizeof *out);
     for (int64_t i = 0; i < n; i++)
@@ -74,7 +74,7 @@ float *random_f32(Memory *m, int64_t n, float scale)
     return out;
 }
 
-uint16_t *random_bf16(Memory *m, int64_t n, float scale)
+uint16_t *random_bf16(BenchMemory *m, int64_t n, float scale)
 {
     uint16_t *out = memory_get(m, (size_t)n * sizeof *out);
     for (int64_t i = 0; i < n; i++)
@@ -84,7 +84,8 @@ uint16_t *random_bf16(Memory *m, int64_t n, float scale)
 
 /* ---- routes ---- */
 
-static moe_route *route_of(Memory *m, const int32_t *expert, int64_t tokens, int64_t choices, int64_t experts)
+static moe_route *route_of(BenchMemory *m, const int32_t *expert, int64_t tokens, int64_t choices,
+                           int64_t experts)
 {
     int64_t rows = tokens * choices;
     moe_route *r = memory_get(m, sizeof *r);
@@ -110,7 +111,7 @@ static moe_route *route_of(Memory *m, const int32_t *expert, int64_t tokens, int
 }
 
 /* The expert that is chosen next: the largest log(popularity) + Gumbel noise, which draws without putting back. */
-static void choose(Memory *m, const double *popularity, double *score, int64_t experts, int64_t choices,
+static void choose(BenchMemory *m, const double *popularity, double *score, int64_t experts, int64_t choices,
                    int32_t *out)
 {
     for (int64_t e = 0; e < experts; e++)
@@ -125,7 +126,7 @@ static void choose(Memory *m, const double *popularity, double *score, int64_t e
     }
 }
 
-moe_route *random_route(Memory *m, int64_t tokens, int64_t choices, int64_t experts, double zipf,
+moe_route *random_route(BenchMemory *m, int64_t tokens, int64_t choices, int64_t experts, double zipf,
                         int64_t empty)
 {
     double *popularity = memory_get(m, (size_t)experts * sizeof *popularity);
@@ -134,7 +135,7 @@ moe_route *random_route(Memory *m, int64_t tokens, int64_t choices, int64_t expe
     for (int64_t e = 0; e < experts; e++)
         popularity[e] = e < experts - empty ? -zipf * log((double)(e + 1)) : -1e9;
     for (int64_t e = experts - 1; e > 0; e--) { /* popular ones and empty ones stand anywhere */
-        int64_t other = random_below(m, e + 1);
+        int64_t other = memory_random_below(m, e + 1);
         double p = popularity[e];
         popularity[e] = popularity[other];
         popularity[other] = p;
@@ -144,7 +145,7 @@ moe_route *random_route(Memory *m, int64_t tokens, int64_t choices, int64_t expe
     return route_of(m, expert, tokens, choices, experts);
 }
 
-moe_route *even_route(Memory *m, int64_t experts, int64_t rows)
+moe_route *even_route(BenchMemory *m, int64_t experts, int64_t rows)
 {
     int32_t *expert = memory_get(m, (size_t)(experts * rows) * sizeof *expert);
     for (int64_t i = 0; i < experts * rows; i++)

@@ -7,27 +7,27 @@
 #include <stdint.h>
 
 /* Blocks that are freed together, and the random numbers that fill them. Zero-initialise. */
-typedef struct Memory {
+typedef struct BenchMemory {
     struct MemoryBlock *last;
     uint64_t random;
-} Memory;
+} BenchMemory;
 
 /* Zeroed, in huge pages where the system has them. Never NULL: the program ends when there is none. */
-void *memory_get(Memory *m, size_t bytes);
-void memory_free(Memory *m);
+void *memory_get(BenchMemory *m, size_t bytes);
+void memory_free(BenchMemory *m);
 /* What else is given back with it. */
-void memory_drop(Memory *m, void (*drop)(void *), void *at);
+void memory_drop(BenchMemory *m, void (*drop)(void *), void *at);
 
 /* Sizes by name: dimensions of the kernels here are single letters. */
-typedef struct Sizes {
+typedef struct BenchSizes {
     int64_t of[26];
-} Sizes;
+} BenchSizes;
 #define SIZE(sizes, letter) ((sizes).of[(letter) - 'A'])
 
-int64_t random_below(Memory *m, int64_t n);
+int64_t memory_random_below(BenchMemory *m, int64_t n);
 /* Random numbers, uniform in (-scale, scale), the same in each run. */
-uint16_t *random_bf16(Memory *m, int64_t n, float scale);
-float *random_f32(Memory *m, int64_t n, float scale);
+uint16_t *random_bf16(BenchMemory *m, int64_t n, float scale);
+float *random_f32(BenchMemory *m, int64_t n, float scale);
 
 static inline float bf16_to_f32(uint16_t bits)
 {
@@ -48,9 +48,9 @@ static inline uint16_t f32_to_bf16(float f)
 }
 
 /* T tokens choose K of E experts; popularity falls with rank^-zipf, `empty` experts get nothing. */
-moe_route *random_route(Memory *m, int64_t tokens, int64_t choices, int64_t experts, double zipf,
+moe_route *random_route(BenchMemory *m, int64_t tokens, int64_t choices, int64_t experts, double zipf,
                         int64_t empty);
 /* Every expert has `rows` tokens, of one choice each. */
-moe_route *even_route(Memory *m, int64_t experts, int64_t rows);
+moe_route *even_route(BenchMemory *m, int64_t experts, int64_t rows);
 
 #endif

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-static void runner_csv(const Case *c, const Runner *r, FILE *out)
+static void runner_csv(const Case *c, const BenchRunner *r, FILE *out)
 {
     fprintf(out, "%s,%s,\"%s\",%d,%d,%.9g,%.9g,%.9g,%.9g,%.9g\n", c->name, r->who, r->way, r->threads,
             r->rounds, quantile(r, 0.5), quantile(r, 0.25), quantile(r, 0.75), quantile(r, 0),
@@ -21,7 +21,7 @@ static void write_csv(const Bench *b, FILE *out)
                 runner_csv(b->cases[i], &b->cases[i]->runners[j], out);
 }
 
-static void runner_json(const Runner *r, FILE *out)
+static void runner_json(const BenchRunner *r, FILE *out)
 {
     fprintf(out, "{\"who\": \"%s\", \"way\": \"%s\", \"threads\": %d, \"first\": %.9g, \"seconds\": [",
             r->who, r->way, r->threads, r->first);
@@ -77,7 +77,7 @@ static void row_markdown(const Case *c, FILE *out)
     fprintf(out, " | %s |\n", v.below ? "below" : "");
 }
 
-static void group_markdown(const Bench *b, const Group *g, FILE *out)
+static void group_markdown(const Bench *b, const BenchGroup *g, FILE *out)
 {
     int rows = 0;
     for (int i = 0; i < b->ncases; i++) {
@@ -100,7 +100,7 @@ static void write_markdown(const Bench *b, FILE *out)
     fprintf(out, "\n");
     report_machine(b, out);
     fprintf(out, "```\n");
-    for (const Group *g = groups; g->name; g++)
+    for (const BenchGroup *g = groups; g->name; g++)
         group_markdown(b, g, out);
     fprintf(out, "\n```text");
     report_end(b, out);

@@ -3,13 +3,13 @@
 
 /* clang-format off */
 
-static const Shape single[] = {
+static const BenchShape single[] = {
     {"1024",           1, 1024, 1, 1024, 1024, .quick = true},
     {"2048",           1, 2048, 1, 2048, 2048, .quick = false},
     {"4096x2048x7680", 1, 4096, 1, 7680, 2048, .quick = false},
     {0}};
 
-static const Shape grouped[] = { /* tokens choose skewed, some experts get nothing */
+static const BenchShape grouped[] = { /* tokens choose skewed, some experts get nothing */
     {"A",  8, 2048, 2, 1024,  512, .zipf = 1.2, .empty = 1, .quick = true},
     {"B",  8, 8192, 2, 2048, 1408, .zipf = 1.2, .empty = 1},
     {"C", 64, 2048, 2, 1024,  512, .zipf = 1.2, .empty = 8, .quick = true},
@@ -27,7 +27,7 @@ static const Kind grouped_products[] = {
     {"dw",         "added into f32",                   make_product, PRODUCT_DW,                   .ratio = 1.15, .mean = 1.5, .share = 0.75},
     {0}};
 
-static const Shape single_f32[] = {
+static const BenchShape single_f32[] = {
     {"1024", 1, 1024, 1, 1024, 1024, .quick = true},
     {"2048", 1, 2048, 1, 2048, 2048, .quick = false},
     {0}};
@@ -47,11 +47,11 @@ static const Kind f32_products[] = {
     {"dw",         "added to",              make_product, PRODUCT_F32 | PRODUCT_DW,                   .ratio = 0.95},
     {0}};
 
-static const Shape few[] = {
+static const BenchShape few[] = {
     {"4", 4, 2048, 2, 7680, 2048, .zipf = 1.2},
     {0}};
 
-static const Shape routings[] = {
+static const BenchShape routings[] = {
     {"A.uniform",  8, 2048, 2, 1024,  512, .quick = false},
     {"A.zipf",     8, 2048, 2, 1024,  512, .zipf = 1.2},
     {"A.empty",    8, 2048, 2, 1024,  512, .empty = 4},
@@ -65,7 +65,7 @@ static const Kind routed[] = {
     {"dw",         "added into f32",        make_product, PRODUCT_DW,                   .ratio = 1.15},
     {0}};
 
-static const Shape blocks[] = {
+static const BenchShape blocks[] = {
     {"A",  8, 2048, 2, 1024,  512, .zipf = 1.2, .empty = 1, .quick = true},
     {"C", 64, 2048, 2, 1024,  512, .zipf = 1.2, .empty = 8},
     {"D", 64, 2048, 8, 1024,  512, .zipf = 1.2, .empty = 8},
@@ -77,7 +77,7 @@ static const Kind block_kinds[] = {
     {"step", "forward and backward, gradients added into f32", make_block, BLOCK_STEP,    .ratio = 2.8, .mean = 3.5},
     {0}};
 
-static const Shape decodes[] = {
+static const BenchShape decodes[] = {
     {"1",  32, 0, 1, 2048, 1408, .each = 1, .quick = true},
     {"4",  32, 0, 1, 2048, 1408, .each = 4},
     {"16", 32, 0, 1, 2048, 1408, .each = 16},
@@ -92,7 +92,7 @@ static const Kind decode_kinds[] = {
     {"block",      "the block, weights packed",  make_block,   BLOCK_FORWARD,                .share = 0.8},
     {0}};
 
-static const Shape rows[] = {
+static const BenchShape rows[] = {
     {"8192x2048", 8, 8192, 2, 2048, 1024, .zipf = 1.2, .quick = true}, /* AdamW: E x H x F */
     {0}};
 
@@ -106,11 +106,11 @@ static const Kind row_kinds[] = {
     {"adamw.packed", "weights packed both ways", make_rows, ROWS_ADAMW_PACKED, .share = 0.9},
     {0}};
 
-static const Shape attentions[] = { /* positions, heads, their width, window */
+static const BenchShape attentions[] = { /* positions, heads, their width, window */
     {"4096", 0, 4096, 8, 64, 256, .quick = false},
     {0}};
 
-static const Shape short_attentions[] = {
+static const BenchShape short_attentions[] = {
     {"1024", 0, 1024, 8, 64, 256, .quick = true},
     {0}};
 
@@ -126,7 +126,7 @@ static const Kind attention_kinds[] = {
     {"window.step", "forward and backward, likewise",      make_attention, ATTENTION_WINDOW | ATTENTION_STEP,    .ratio = 4},
     {0}};
 
-static const Shape tiny[] = {
+static const BenchShape tiny[] = {
     {"tiny", 2, 4, 2, 32, 32, .quick = true},
     {0}};
 
@@ -140,7 +140,7 @@ static const Kind launch_kinds[] = {
     {"attention", "4 positions, 2 heads of 32, likewise", make_attention, ATTENTION_STEP,             .alone = true},
     {0}};
 
-static const Shape isas[] = {
+static const BenchShape isas[] = {
     {"1024", 1, 1024, 1, 1024, 1024, .quick = false},
     {0}};
 
@@ -155,7 +155,7 @@ static const Kind isa_kinds[] = {
     {"amx.bf16",       "",             make_product, PRODUCT_FWD,               .isa = "amx",        .alone = true, .share = 0.75},
     {0}};
 
-static const Shape threaded[] = {
+static const BenchShape threaded[] = {
     {"A",  8, 2048, 2, 1024,  512, .zipf = 1.2, .empty = 1, .quick = true},
     {"C", 64, 2048, 2, 1024,  512, .zipf = 1.2, .empty = 8},
     {"D", 64, 2048, 8, 1024,  512, .zipf = 1.2, .empty = 8},
@@ -175,7 +175,7 @@ static const Kind thread_row_kinds[] = {
     {"adamw",     "weights row-major",              make_rows, ROWS_ADAMW,     .gain = true, .share = 0.9},
     {0}};
 
-const Group groups[] = {
+const BenchGroup groups[] = {
     {"single",    "one product of bf16: tokens x F x H",                 single,     single_products},
     {"grouped",   "a product of each expert's rows, bf16",               grouped,    grouped_products},
     {"few",       "few wide experts",                                    few,        grouped_products},

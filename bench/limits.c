@@ -10,7 +10,7 @@
 enum { STREAM_BYTES = 256 << 20 }; /* far more than caches hold */
 
 struct Limits {
-    Memory memory;
+    BenchMemory memory;
     char *from, *to; /* streams */
     double figures[FIGURE_COUNT];
 };
@@ -23,32 +23,32 @@ size_t l2_bytes(void)
 
 /* ---- arithmetic: the bare loop, on each thread with operands of its own ---- */
 
-typedef struct Panels {
+typedef struct LimitPanels {
     float *a, *b, *c;
-} Panels;
+} LimitPanels;
 
 typedef struct Bare {
     const Arithmetic *arithmetic;
     int threads;
     double calls; /* of the loop by each thread, for the work of the case */
-    Panels panels[];
+    LimitPanels panels[];
 } Bare;
 
 static const double bare_products = (double)BARE_ROWS * BARE_COLS * BARE_DEPTH;
 
-static float *numbers(Memory *m, int64_t elements, int bf16)
+static float *numbers(BenchMemory *m, int64_t elements, int bf16)
 {
     return bf16 ? (float *)random_bf16(m, 2 * elements, 1) : random_f32(m, elements, 1);
 }
 
-static Bare *bare_new(Memory *m, const Arithmetic *a, int threads, double flops)
+static Bare *bare_new(BenchMemory *m, const Arithmetic *a, int threads, double flops)
 {
     Bare *b = memory_get(m, sizeof *b + (size_t)threads * sizeof *b->panels);
     *b = (Bare){a, threads, flops / (bare_products * a->step_flops) / threads};
     for (int t = 0; t < threads; t++)
-        b->panels[t] =
-            (Panels){numbers(m, BARE_ROWS * BARE_DEPTH, a->bf16), numbers(m, BARE_COLS * BARE_DEPTH, a->bf16),
-                     random_f32(m, BARE_ROWS * BARE_COLS, 1)};
+        b->panels[t] = (LimitPanels){numbers(m, BARE_ROWS * BARE_DEPTH, a->bf16),
+                                     numbers(m, BARE_COLS * BARE_DEPTH, a->bf16),
+                                     random_f32(m, BARE_ROWS * BARE_COLS, 1)};
     return b;
 }
 
@@ -57,16 +57,16 @@ static double bare_time(void *self, int calls)
 {
     enum { CALLS = 8 };
     Bare *b = self;
-    double begin = seconds_now();
+    double begin = bench_seconds();
 #pragma omp parallel num_threads(b->threads)
     {
-        const Panels *p = &b->panels[omp_get_thread_num()];
+        const LimitPanels *p = &b->panels[omp_get_thread_num()];
         if (b->arithmetic->setup)
             b->arithmetic->setup();
         for (int i = 0; i < CALLS; i++)
             b->arithmetic->bare(p->a, p->b, p->c);
     }
-    return (seconds_now() - begin) * b->calls / CALLS * calls;
+    return (bench_seconds() - begin) * b->calls / CALLS * calls;
 }
 
 /* ---- memory ---- */
@@ -96,10 +96,10 @@ static void stream_part(const Stream *s, int thread)
 static double stream_time(void *self, int calls)
 {
     const Stream *s = self;
-    double begin = seconds_now();
+    double begin = bench_seconds();
 #pragma omp parallel num_threads(s->threads)
     stream_part(s, omp_get_thread_num());
-    return (seconds_now() - begin) * s->runs * calls;
+    return (bench_seconds() - begin) * s->runs * calls;
 }
 
 static Stream stream_new(struct Limits *l, Limit limit, int threads, double bytes)
@@ -109,7 +109,7 @@ static Stream stream_new(struct Limits *l, Limit limit, int threads, double byte
     return (Stream){l, limit, threads, part, stream / (double)part};
 }
 
-static Stream *stream_copy(Memory *m, Stream s) { return memcpy(memory_get(m, sizeof s), &s, sizeof s); }
+static Stream *stream_copy(BenchMemory *m, Stream s) { return memcpy(memory_get(m, sizeof s), &s, sizeof s); }
 
 /* ---- what bounds a case ---- */
 
@@ -131,7 +131,7 @@ enum { FIGURE_RUNS = 5 };
 
 static double arithmetic_rate(const char *isa, int bf16, bool in_registers)
 {
-    Memory memory = {0};
+    BenchMemory memory = {0};
     const Arithmetic *a = arithmetic_find(isa, bf16);
     double best = 0;
     if (!a)
@@ -140,8 +140,8 @@ static double arithmetic_rate(const char *isa, int bf16, bool in_registers)
     for (int i = 0; i < FIGURE_RUNS; i++) {
         if (a->setup)
             a->setup();
-        double begin = seconds_now(), flops = in_registers ? a->registers(bare->panels->b, 50000) : 1;
-        double rate = in_registers ? flops / (seconds_now() - begin) : 1 / bare_time(bare, 1);
+        double begin = bench_seconds(), flops = in_registers ? a->registers(bare->panels->b, 50000) : 1;
+        double rate = in_registers ? flops / (bench_seconds() - begin) : 1 / bare_time(bare, 1);
         best = fmax(best, rate);
     }
     memory_free(&memory);
@@ -163,10 +163,10 @@ static double cache_rate(const struct Limits *l, size_t bytes)
     size_t times = STREAM_BYTES / bytes;
     double best = 0;
     for (int i = 0; i < FIGURE_RUNS; i++) {
-        double begin = seconds_now();
+        double begin = bench_seconds();
         for (size_t t = 0; t < times; t++)
             loop_read(l->from, bytes);
-        best = fmax(best, (double)(times * bytes) / (seconds_now() - begin));
+        best = fmax(best, (double)(times * bytes) / (bench_seconds() - begin));
     }
     return best;
 }
@@ -175,14 +175,14 @@ static double copy_rate(const struct Limits *l)
 {
     double best = 0;
     for (int i = 0; i < FIGURE_RUNS; i++) {
-        double begin = seconds_now();
+        double begin = bench_seconds();
         loop_copy(l->to, l->from, STREAM_BYTES);
-        best = fmax(best, 2 * (double)STREAM_BYTES / (seconds_now() - begin));
+        best = fmax(best, 2 * (double)STREAM_BYTES / (bench_seconds() - begin));
     }
     return best;
 }
 
-static double figure(struct Limits *l, const char *isa, Figure f)
+static double figure(struct Limits *l, const char *isa, BenchFigure f)
 {
     switch (f) {
     case FIGURE_F32: return arithmetic_rate(isa, 0, false);
@@ -200,7 +200,7 @@ static double figure(struct Limits *l, const char *isa, Figure f)
     return 0;
 }
 
-double limits_figure(const struct Limits *l, Figure f) { return l->figures[f]; }
+double limits_figure(const struct Limits *l, BenchFigure f) { return l->figures[f]; }
 
 struct Limits *limits_new(const char *isa)
 {
@@ -209,7 +209,7 @@ struct Limits *limits_new(const char *isa)
         abort();
     l->from = memory_get(&l->memory, STREAM_BYTES);
     l->to = memory_get(&l->memory, STREAM_BYTES);
-    for (Figure f = 0; f < FIGURE_COUNT; f++)
+    for (BenchFigure f = 0; f < FIGURE_COUNT; f++)
         l->figures[f] = figure(l, isa, f);
     return l;
 }

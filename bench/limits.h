@@ -12,7 +12,7 @@ void limits_free(struct Limits *l);
 void limits_add(Case *c, int threads);
 
 /* Of one thread: flop/s or bytes/s, 0 where nothing is known. */
-typedef enum Figure {
+typedef enum BenchFigure {
     FIGURE_F32,
     FIGURE_F32_REGISTERS,
     FIGURE_BF16,
@@ -24,8 +24,8 @@ typedef enum Figure {
     FIGURE_STREAM, /* a copy that leaves out the caches */
     FIGURE_UPDATE,
     FIGURE_COUNT
-} Figure;
-double limits_figure(const struct Limits *l, Figure f);
+} BenchFigure;
+double limits_figure(const struct Limits *l, BenchFigure f);
 
 size_t l2_bytes(void); /* of this machine, a common value where it does not say */
 

@@ -73,7 +73,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 /* ---- cases ---- */
 
 /* A case is chosen by its group, its shape, or a pattern of its whole name. */
-static bool chosen(const char *patterns, const Group *g, const Shape *s, const char *name)
+static bool chosen(const char *patterns, const BenchGroup *g, const BenchShape *s, const char *name)
 {
     if (!patterns)
         return true;
@@ -85,12 +85,12 @@ static bool chosen(const char *patterns, const Group *g, const Shape *s, const c
     return found;
 }
 
-typedef int EachCase(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name);
+typedef int EachCase(Bench *b, const BenchGroup *g, const BenchShape *s, const Kind *k, const char *name);
 
 static void each_case(Bench *b, EachCase *do_it)
 {
-    for (const Group *g = groups; g->name; g++)
-        for (const Shape *s = g->shapes; s->name; s++)
+    for (const BenchGroup *g = groups; g->name; g++)
+        for (const BenchShape *s = g->shapes; s->name; s++)
             for (const Kind *k = g->kinds; k->name; k++) {
                 char name[64];
                 snprintf(name, sizeof name, "%s.%s.%s", g->name, s->name, k->name);
@@ -99,14 +99,14 @@ static void each_case(Bench *b, EachCase *do_it)
             }
 }
 
-static int count_case(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name)
+static int count_case(Bench *b, const BenchGroup *g, const BenchShape *s, const Kind *k, const char *name)
 {
     (void)g, (void)s, (void)k, (void)name;
     b->ncases++;
     return 0;
 }
 
-static int list_case(Bench *b, const Group *g, const Shape *s, const Kind *k, const char *name)
+static int list_case(Bench *b, const BenchGroup *g, const BenchShape *s, const Kind *k, const char *name)
 {
     (void)b, (void)s;
     printf("%-28s %s; %s\n", name, g->about, k->about);

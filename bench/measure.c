@@ -9,7 +9,7 @@
 enum { MAX_ROUNDS = 1000, FEWEST_ROUNDS = 3, PATIENCE = 4 /* times min_time */, SPIN_NANOSECONDS = 30000000 };
 static const double sample_seconds = 0.005, long_call = 0.25, hopeless = 2;
 
-double seconds_now(void)
+double bench_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -36,9 +36,9 @@ static double quantile_of(const double *values, int n, double q)
     return sorted[i] + (place - below) * (sorted[j] - sorted[i]);
 }
 
-double quantile(const Runner *r, double q) { return quantile_of(r->samples, r->rounds, q); }
+double quantile(const BenchRunner *r, double q) { return quantile_of(r->samples, r->rounds, q); }
 
-double ratio_of(const Runner *a, const Runner *b)
+double ratio_of(const BenchRunner *a, const BenchRunner *b)
 {
     double ratios[MAX_ROUNDS];
     int n = a->rounds < b->rounds ? a->rounds : b->rounds;
@@ -57,7 +57,7 @@ static void let_threads_sleep(const Case *c)
 }
 
 /* One call to warm up, and one to see how long it takes. */
-static int try(const Case *c, Runner *r)
+static int try(const Case *c, BenchRunner *r)
 {
     let_threads_sleep(c);
     r->first = r->time(r->self, 1);
@@ -69,10 +69,10 @@ static int try(const Case *c, Runner *r)
     return 0;
 }
 
-static bool is_best_way(const Case *c, const Runner *r)
+static bool is_best_way(const Case *c, const BenchRunner *r)
 {
     for (int i = 0; i < c->nrunners; i++) {
-        const Runner *other = &c->runners[i];
+        const BenchRunner *other = &c->runners[i];
         if (other->part == PEER && !strcmp(other->who, r->who) &&
             (other->first < r->first || (other->first == r->first && other < r)))
             return false;
@@ -88,14 +88,14 @@ static void choose(Case *c)
         if (c->runners[i].part == PEER)
             best = fmin(best, c->runners[i].first);
     for (int i = 0; i < c->nrunners; i++) {
-        Runner *r = &c->runners[i];
+        BenchRunner *r = &c->runners[i];
         r->measured = r->part != PEER || (r->first <= hopeless * best && is_best_way(c, r));
     }
 }
 
 /* ---- rounds ---- */
 
-static int take_sample(const Case *c, Runner *r)
+static int take_sample(const Case *c, BenchRunner *r)
 {
     let_threads_sleep(c);
     bool small = r->first < sample_seconds; /* feels what the others left in the caches */
@@ -122,8 +122,8 @@ int measure(Case *c)
     choose(c);
     for (int i = 0; i < c->nrunners; i++)
         c->runners[i].samples = memory_get(&c->bench->memory, MAX_ROUNDS * sizeof(double));
-    double begin = seconds_now();
-    for (int round = 0; !enough(&c->bench->options, round, seconds_now() - begin); round++)
+    double begin = bench_seconds();
+    for (int round = 0; !enough(&c->bench->options, round, bench_seconds() - begin); round++)
         for (int i = 0; i < c->nrunners; i++)
             if (c->runners[i].measured && take_sample(c, &c->runners[i]))
                 return 1;

@@ -8,7 +8,7 @@
 typedef dnnl_primitive_desc_t Pd;
 
 /* An operation on operands x, w and y, as peer.h names them. */
-typedef enum Op { OP_MATMUL, OP_FORWARD, OP_DATA, OP_WEIGHTS } Op;
+typedef enum OnednnOp { OP_MATMUL, OP_FORWARD, OP_DATA, OP_WEIGHTS } OnednnOp;
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -33,7 +33,7 @@ static inline void md_free(Md md) { dnnl_memory_desc_destroy(md); }
 
 /* a, b -> c: source, weights -> destination; those of OP_DATA are destination, weights -> source, of OP_WEIGHTS source,
  * destination -> weights. `hint`: the forward of OP_DATA and OP_WEIGHTS. */
-static inline Pd pd_new(Op op, dnnl_engine_t engine, ConstMd a, ConstMd b, ConstMd c, Pd hint,
+static inline Pd pd_new(OnednnOp op, dnnl_engine_t engine, ConstMd a, ConstMd b, ConstMd c, Pd hint,
                         dnnl_primitive_attr_t attr)
 {
     Pd pd = NULL;
@@ -76,7 +76,7 @@ static inline Md md_new(int64_t rows, int64_t cols, dnnl_data_type_t type, int64
 
 static inline void md_free(Md md) { free(md); }
 
-static inline Pd pd_new(Op op, dnnl_engine_t engine, ConstMd a, ConstMd b, ConstMd c, Pd hint,
+static inline Pd pd_new(OnednnOp op, dnnl_engine_t engine, ConstMd a, ConstMd b, ConstMd c, Pd hint,
                         dnnl_primitive_attr_t attr)
 {
     union {

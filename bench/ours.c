@@ -13,42 +13,42 @@ enum { MAX_ARGS = 32 };
     extern const size_t source_##name##_len;
 SOURCES(DECLARE)
 
-static const struct Source {
+static const struct BenchSource {
     const char *name, *text;
     const size_t *len;
 } sources[] = {
 #define ROW(name) {#name, source_##name, &source_##name##_len},
     SOURCES(ROW)};
 
-typedef struct Module {
-    struct Module *before;
-    const struct Source *source;
+typedef struct BenchModule {
+    struct BenchModule *before;
+    const struct BenchSource *source;
     const char *isa;
     moec_module *module;
-} Module;
+} BenchModule;
 
-struct Call {
+struct BenchCall {
     Case *of;
-    struct Call *then; /* called after it, or NULL */
+    struct BenchCall *then; /* called after it, or NULL */
     const moec_kernel *kernel;
     moe_entry *entry;
     moe_ctx *ctx;
     int64_t dims[26];
     void *args[MAX_ARGS];
-    Role roles[MAX_ARGS];
+    BenchRole roles[MAX_ARGS];
     int64_t bytes[MAX_ARGS];
     size_t nargs;
 };
 
 /* ---- compiling ---- */
 
-static int compile(Bench *b, const struct Source *s, const char *isa, moec_module **out)
+static int compile(Bench *b, const struct BenchSource *s, const char *isa, moec_module **out)
 {
     const moec_options options = {.target = isa};
     return moec_compile_text(b->compiler, s->name, s->text, *s->len, &options, out);
 }
 
-static const struct Source *source_find(const char *name)
+static const struct BenchSource *source_find(const char *name)
 {
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
         if (!strcmp(sources[i].name, name))
@@ -59,13 +59,13 @@ static const struct Source *source_find(const char *name)
 static moec_module *module_of(Case *c, const char *name)
 {
     Bench *b = c->bench;
-    for (Module *m = b->modules; m; m = m->before)
+    for (BenchModule *m = b->modules; m; m = m->before)
         if (!strcmp(m->source->name, name) && !strcmp(m->isa, c->isa))
             return m->module;
-    Module *m = calloc(1, sizeof *m);
+    BenchModule *m = calloc(1, sizeof *m);
     if (!m)
         abort();
-    *m = (Module){b->modules, source_find(name), c->isa, NULL};
+    *m = (BenchModule){b->modules, source_find(name), c->isa, NULL};
     b->modules = m;
     if (compile(b, m->source, m->isa, &m->module))
         case_failed(c, "%s.moe does not compile\n%s", name, moec_error_text(b->compiler));
@@ -74,8 +74,8 @@ static moec_module *module_of(Case *c, const char *name)
 
 void ours_free(Bench *b)
 {
-    for (Module *m = b->modules; m;) {
-        Module *before = m->before;
+    for (BenchModule *m = b->modules; m;) {
+        BenchModule *before = m->before;
         if (m->module)
             moec_module_free(m->module);
         free(m);
@@ -110,7 +110,7 @@ const char *ours_isa(Bench *b)
 
 /* ---- binding ---- */
 
-static const Arg *arg_find(const Arg *args, const char *name)
+static const BenchArg *arg_find(const BenchArg *args, const char *name)
 {
     for (; args->name; args++)
         if (!strcmp(args->name, name))
@@ -118,10 +118,10 @@ static const Arg *arg_find(const Arg *args, const char *name)
     return NULL;
 }
 
-static int bind_arg(Case *c, Call *call, size_t i, const Arg *args)
+static int bind_arg(Case *c, BenchCall *call, size_t i, const BenchArg *args)
 {
     const char *name = moec_kernel_param_name(call->kernel, i);
-    const Arg *a = arg_find(args, name);
+    const BenchArg *a = arg_find(args, name);
     if (!a)
         return case_failed(c, "no argument for parameter %s", name);
     if (moec_kernel_param_kind(call->kernel, i) == MOEC_TENSOR)
@@ -131,12 +131,12 @@ static int bind_arg(Case *c, Call *call, size_t i, const Arg *args)
     return 0;
 }
 
-static void drop_context(void *self) { moe_ctx_free(((Call *)self)->ctx); }
+static void drop_context(void *self) { moe_ctx_free(((BenchCall *)self)->ctx); }
 
-static Call *call_new(Case *c, const moec_kernel *k)
+static BenchCall *call_new(Case *c, const moec_kernel *k)
 {
-    Call *call = memory_get(&c->memory, sizeof *call);
-    *call = (Call){.of = c, .kernel = k, .entry = moec_kernel_entry(k), .nargs = moec_kernel_params(k)};
+    BenchCall *call = memory_get(&c->memory, sizeof *call);
+    *call = (BenchCall){.of = c, .kernel = k, .entry = moec_kernel_entry(k), .nargs = moec_kernel_params(k)};
     call->ctx = moe_ctx_new(c->threads);
     memory_drop(&c->memory, drop_context, call);
     for (size_t i = 0; i < moec_kernel_dims(k); i++)
@@ -144,7 +144,7 @@ static Call *call_new(Case *c, const moec_kernel *k)
     return call;
 }
 
-Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args)
+BenchCall *ours_bind(Case *c, const char *source, const char *kernel, const BenchArg *args)
 {
     moec_module *m = module_of(c, source);
     const moec_kernel *k = m ? moec_module_kernel(m, kernel) : NULL;
@@ -152,16 +152,16 @@ Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args
         case_failed(c, "there is no kernel %s in %s.moe", kernel, source);
         return NULL;
     }
-    Call *call = call_new(c, k);
+    BenchCall *call = call_new(c, k);
     for (size_t i = 0; i < call->nargs; i++)
         if (bind_arg(c, call, i, args))
             return NULL;
     return call;
 }
 
-Call *ours_on(Case *c, const Call *call, int threads)
+BenchCall *ours_on(Case *c, const BenchCall *call, int threads)
 {
-    Call *copy = call_new(c, call->kernel);
+    BenchCall *copy = call_new(c, call->kernel);
     moe_ctx *ctx = copy->ctx;
     *copy = *call;
     copy->ctx = ctx;
@@ -170,9 +170,9 @@ Call *ours_on(Case *c, const Call *call, int threads)
     return copy;
 }
 
-void ours_then(Call *first, Call *then) { first->then = then; }
+void ours_then(BenchCall *first, BenchCall *then) { first->then = then; }
 
-void *ours_arg(const Call *call, const char *name)
+void *ours_arg(const BenchCall *call, const char *name)
 {
     for (size_t i = 0; i < call->nargs; i++)
         if (!strcmp(moec_kernel_param_name(call->kernel, i), name))
@@ -180,7 +180,7 @@ void *ours_arg(const Call *call, const char *name)
     abort();
 }
 
-double ours_workspace(const Call *call, char size, int64_t value)
+double ours_workspace(const BenchCall *call, char size, int64_t value)
 {
     int64_t dims[26];
     for (size_t i = 0; i < moec_kernel_dims(call->kernel); i++)
@@ -190,7 +190,7 @@ double ours_workspace(const Call *call, char size, int64_t value)
 
 /* ---- calling ---- */
 
-static int call_once(Call *call)
+static int call_once(BenchCall *call)
 {
     for (; call; call = call->then) {
         int status = call->entry(call->ctx, call->dims, call->args);
@@ -202,34 +202,34 @@ static int call_once(Call *call)
 
 double ours_time(void *self, int calls)
 {
-    double begin = seconds_now();
+    double begin = bench_seconds();
     for (int i = 0; i < calls; i++)
         if (call_once(self))
             return -1;
-    return seconds_now() - begin;
+    return bench_seconds() - begin;
 }
 
 void *ours_pack(Case *c, const void *row_major, bool bf16, int64_t E, int64_t rows, int64_t cols)
 {
-    Sizes sizes = c->sizes;
+    BenchSizes sizes = c->sizes;
     SIZE(c->sizes, 'E') = E;
     SIZE(c->sizes, 'H') = rows;
     SIZE(c->sizes, 'F') = cols;
-    const Arg args[] = {IN("w", row_major), OUT("p", NULL), {0}};
-    Call *call = ours_bind(c, "products", bf16 ? "pack" : "f32_pack", args);
+    const BenchArg args[] = {IN("w", row_major), OUT("p", NULL), {0}};
+    BenchCall *call = ours_bind(c, "products", bf16 ? "pack" : "f32_pack", args);
     c->sizes = sizes;
     return call && !call_once(call) ? ours_arg(call, "p") : NULL;
 }
 
 /* ---- the same bits on any number of threads ---- */
 
-static bool is_written(const Call *call, size_t i)
+static bool is_written(const BenchCall *call, size_t i)
 {
     return call->roles[i] == ROLE_OUT || call->roles[i] == ROLE_INOUT;
 }
 
 /* Of what it wrote. */
-static uint64_t digest(const Call *call)
+static uint64_t digest(const BenchCall *call)
 {
     uint64_t h = 0xcbf29ce484222325;
     for (size_t i = 0; i < call->nargs; i++) {
@@ -244,7 +244,7 @@ static uint64_t digest(const Call *call)
 }
 
 /* What it will write, before it: copies of what it reads too, NaN in the rest. */
-static void prepare(Call *call, Memory *m, void **copies, bool restore)
+static void prepare(BenchCall *call, BenchMemory *m, void **copies, bool restore)
 {
     for (size_t i = 0; i < call->nargs; i++) {
         size_t bytes = (size_t)call->bytes[i];
@@ -257,9 +257,9 @@ static void prepare(Call *call, Memory *m, void **copies, bool restore)
     }
 }
 
-int ours_prove(Call *call)
+int ours_prove(BenchCall *call)
 {
-    Memory scratch = {0};
+    BenchMemory scratch = {0};
     void *copies[MAX_ARGS];
     int32_t threads = call->ctx->threads;
     call->of->workspace = fmax(call->of->workspace, ours_workspace(call, 0, 0));

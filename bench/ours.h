@@ -4,13 +4,13 @@
 
 #include "bench/bench.h"
 
-typedef enum Role { ROLE_IN, ROLE_OUT, ROLE_INOUT } Role;
+typedef enum BenchRole { ROLE_IN, ROLE_OUT, ROLE_INOUT } BenchRole;
 
-typedef struct Arg {
+typedef struct BenchArg {
     const char *name;
     void *at; /* a tensor, a route, or where a scalar stands */
-    Role role;
-} Arg;
+    BenchRole role;
+} BenchArg;
 #define IN(name, at)                           \
     {                                          \
         name, (void *)(uintptr_t)(at), ROLE_IN \
@@ -24,26 +24,26 @@ typedef struct Arg {
         name, at, ROLE_INOUT \
     }
 
-typedef struct Call Call;
+typedef struct BenchCall BenchCall;
 
 /* A kernel of SOURCE.moe bound to the case's sizes and these arguments, on the case's threads; it lives as long as the case.
  * NULL: it complained. `args` goes up to a row without a name, and may have more than the kernel takes. An argument NULL
  * gets memory of its own. */
-Call *ours_bind(Case *c, const char *source, const char *kernel, const Arg *args);
+BenchCall *ours_bind(Case *c, const char *source, const char *kernel, const BenchArg *args);
 /* The same on so many threads. */
-Call *ours_on(Case *c, const Call *call, int threads);
+BenchCall *ours_on(Case *c, const BenchCall *call, int threads);
 /* Makes one of two that are called one after the other. */
-void ours_then(Call *first, Call *then);
+void ours_then(BenchCall *first, BenchCall *then);
 TimeCalls ours_time;
-void *ours_arg(const Call *call, const char *name);
+void *ours_arg(const BenchCall *call, const char *name);
 /* Weights packed both ways, from row-major ones [E, rows, cols]; NULL: it complained. */
 void *ours_pack(Case *c, const void *row_major, bool bf16, int64_t E, int64_t rows, int64_t cols);
 /* Bytes, with another value for one size. */
-double ours_workspace(const Call *call, char size, int64_t value);
+double ours_workspace(const BenchCall *call, char size, int64_t value);
 
 /* Calls it on two threads and on one and compares the bits of what it writes, which is the result of one call
  * afterwards. 1: it complained. */
-int ours_prove(Call *call);
+int ours_prove(BenchCall *call);
 
 /* The instruction set that was asked for, or the best that this CPU runs; NULL: it complained. */
 const char *ours_isa(Bench *b);

@@ -14,7 +14,7 @@ typedef double TimeCalls(void *self, int calls);
  *   PRODUCT_DW   w[e, h, f] += sum(r in e) x[r, h] * y[r, f]    w in f32 */
 typedef enum ProductKind { PRODUCT_FWD, PRODUCT_DX, PRODUCT_DW } ProductKind;
 
-typedef struct Product {
+typedef struct PeerProduct {
     ProductKind kind;
     int bf16;      /* else f32 */
     int prepacked; /* 1: weights may be brought into any layout before */
@@ -22,7 +22,7 @@ typedef struct Product {
     int64_t experts, depth, width; /* H, F */
     const int64_t *start;          /* [experts + 1] first row of each group */
     void *x, *w, *y;               /* [rows, H], [experts, H, F], [rows, F] */
-} Product;
+} PeerProduct;
 
 /* What a peer calls for each way it has to do something. It goes on owning nothing: `drop` frees self. */
 typedef void AddWay(void *to, const char *who, const char *way, TimeCalls *time, void *self,
@@ -32,7 +32,7 @@ typedef void AddWay(void *to, const char *who, const char *way, TimeCalls *time,
 typedef struct Peer {
     const char *name;
     const char *(*version)(void);
-    void (*product)(const Product *p, AddWay *add, void *to);
+    void (*product)(const PeerProduct *p, AddWay *add, void *to);
 } Peer;
 
 #endif

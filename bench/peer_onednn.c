@@ -30,7 +30,7 @@ static double now(void)
 /* How primitives are asked for. `operands`: two and the result, in the order of pd_new; a capital is the transpose. */
 typedef struct Recipe {
     ProductKind kind;
-    Op op;
+    OnednnOp op;
     const char *operands, *name;
     int any;    /* weights in the layout that the primitive likes: only when they may be prepacked */
     int turned; /* of dW: the result stands as [width, depth] */
@@ -59,26 +59,26 @@ static const int arguments[][3] = {
     [OP_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
 };
 
-typedef struct Step {
+typedef struct OnednnStep {
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, c;
     dnnl_exec_arg_t args[3];
     void *packed;
     float *sum; /* what scratch memory is added to, or NULL */
-} Step;
+} OnednnStep;
 
-typedef struct Way {
-    Step *steps;
+typedef struct OnednnWay {
+    OnednnStep *steps;
     int n;
     float *scratch;
     int64_t scratch_elements;
-} Way;
+} OnednnWay;
 
 static void way_free(void *self)
 {
-    Way *w = self;
+    OnednnWay *w = self;
     for (int i = 0; i < w->n; i++) {
-        Step *s = &w->steps[i];
+        OnednnStep *s = &w->steps[i];
         dnnl_primitive_destroy(s->primitive);
         dnnl_memory_destroy(s->a);
         dnnl_memory_destroy(s->b);
@@ -99,11 +99,11 @@ static void add(float *restrict to, const float *restrict from, int64_t n)
 
 static double way_time(void *self, int calls)
 {
-    Way *w = self;
+    OnednnWay *w = self;
     double begin = now();
     for (int call = 0; call < calls; call++)
         for (int i = 0; i < w->n; i++) {
-            Step *s = &w->steps[i];
+            OnednnStep *s = &w->steps[i];
             if (dnnl_primitive_execute(s->primitive, stream, 3, s->args) || dnnl_stream_wait(stream))
                 return -1;
             if (s->sum)
@@ -112,25 +112,25 @@ static double way_time(void *self, int calls)
     return now() - begin;
 }
 
-typedef struct Operand {
+typedef struct OnednnOperand {
     int64_t rows, cols, strides[2];
     dnnl_data_type_t type;
     void *at;
     int any;
-} Operand;
+} OnednnOperand;
 
-static Operand matrix(void *at, int64_t element, int64_t rows, int64_t cols, int bf16)
+static OnednnOperand matrix(void *at, int64_t element, int64_t rows, int64_t cols, int bf16)
 {
     size_t size = bf16 ? 2 : 4;
-    return (Operand){rows, cols, {cols, 1}, bf16 ? dnnl_bf16 : dnnl_f32, (char *)at + (size_t)element * size,
-                     0};
+    return (OnednnOperand){
+        rows, cols, {cols, 1}, bf16 ? dnnl_bf16 : dnnl_f32, (char *)at + (size_t)element * size, 0};
 }
 
 /* An operand of one expert by its letter. */
-static Operand operand(const Product *p, const Recipe *r, int64_t e, char letter)
+static OnednnOperand operand(const PeerProduct *p, const Recipe *r, int64_t e, char letter)
 {
     int64_t first = p->start[e], rows = p->start[e + 1] - first, h = p->depth, f = p->width;
-    Operand o;
+    OnednnOperand o;
     if (letter == 'x' || letter == 'X')
         o = matrix(p->x, first * h, rows, h, p->bf16);
     else if (letter == 'y')
@@ -141,7 +141,7 @@ static Operand operand(const Product *p, const Recipe *r, int64_t e, char letter
         o.strides[0] = 1, o.strides[1] = h;
     o.any = r->any && (letter == 'w' || letter == 'W');
     if (letter == 'X' || letter == 'W')
-        o = (Operand){o.cols, o.rows, {o.strides[1], o.strides[0]}, o.type, o.at, o.any};
+        o = (OnednnOperand){o.cols, o.rows, {o.strides[1], o.strides[0]}, o.type, o.at, o.any};
     return o;
 }
 
@@ -157,13 +157,13 @@ static dnnl_primitive_attr_t accumulating(void)
     return attr;
 }
 
-static Md md_given(const Operand *o)
+static Md md_given(const OnednnOperand *o)
 {
     return md_new(o->rows, o->cols, o->type, o->strides[0], o->strides[1]);
 }
 
 /* The description of the primitive. The backward ones want to be shown their forward. */
-static Pd describe(const Recipe *r, int sum, const Operand o[3])
+static Pd describe(const Recipe *r, int sum, const OnednnOperand o[3])
 {
     dnnl_primitive_attr_t attr = sum ? accumulating() : NULL;
     Md md[3];
@@ -187,7 +187,7 @@ static Pd describe(const Recipe *r, int sum, const Operand o[3])
     return pd;
 }
 
-static dnnl_memory_t memory_of(const Operand *o)
+static dnnl_memory_t memory_of(const OnednnOperand *o)
 {
     Md md = md_given(o);
     dnnl_memory_t memory = NULL;
@@ -197,7 +197,7 @@ static dnnl_memory_t memory_of(const Operand *o)
 }
 
 /* The weights in the layout that the primitive chose. */
-static dnnl_memory_t prepacked(Step *s, const Operand *o, ConstMd chosen)
+static dnnl_memory_t prepacked(OnednnStep *s, const OnednnOperand *o, ConstMd chosen)
 {
     size_t bytes = (dnnl_memory_desc_get_size(chosen) + 63) / 64 * 64;
     dnnl_memory_t from = memory_of(o), to = NULL;
@@ -220,10 +220,10 @@ static dnnl_memory_t prepacked(Step *s, const Operand *o, ConstMd chosen)
 }
 
 /* 0: this way does not exist here. */
-static int step_make(Way *w, const Product *p, const Recipe *r, int64_t e)
+static int step_make(OnednnWay *w, const PeerProduct *p, const Recipe *r, int64_t e)
 {
-    Step *s = &w->steps[w->n];
-    Operand o[3];
+    OnednnStep *s = &w->steps[w->n];
+    OnednnOperand o[3];
     for (int i = 0; i < 3; i++)
         o[i] = operand(p, r, e, r->operands[i]);
     if (r->add) {
@@ -246,9 +246,9 @@ static int step_make(Way *w, const Product *p, const Recipe *r, int64_t e)
     return made;
 }
 
-static void add_primitives(const Product *p, const Recipe *r, AddWay *add_way, void *to)
+static void add_primitives(const PeerProduct *p, const Recipe *r, AddWay *add_way, void *to)
 {
-    Way *w = calloc(1, sizeof *w);
+    OnednnWay *w = calloc(1, sizeof *w);
     if (!w)
         return;
     w->steps = calloc((size_t)p->experts, sizeof *w->steps);
@@ -271,7 +271,7 @@ extern dnnl_status_t dnnl_gemm_bf16bf16f32(char trans_a, char trans_b, int64_t m
                                            int64_t ldb, float beta, float *c, int64_t ldc)
     __attribute__((weak));
 
-static dnnl_status_t gemm(const Product *p, int64_t e)
+static dnnl_status_t gemm(const PeerProduct *p, int64_t e)
 {
     int64_t rows = p->start[e + 1] - p->start[e], h = p->depth, f = p->width;
     size_t size = p->bf16 ? 2 : 4;
@@ -290,7 +290,7 @@ static dnnl_status_t gemm(const Product *p, int64_t e)
 
 static double gemm_time(void *self, int calls)
 {
-    const Product *p = self;
+    const PeerProduct *p = self;
     double begin = now();
     for (int call = 0; call < calls; call++)
         for (int64_t e = 0; e < p->experts; e++)
@@ -299,18 +299,18 @@ static double gemm_time(void *self, int calls)
     return now() - begin;
 }
 
-static void add_gemm(const Product *p, AddWay *add_way, void *to)
+static void add_gemm(const PeerProduct *p, AddWay *add_way, void *to)
 {
     if (p->bf16 && (p->kind != PRODUCT_DW || !dnnl_gemm_bf16bf16f32))
         return;
-    Product *copy = malloc(sizeof *copy);
+    PeerProduct *copy = malloc(sizeof *copy);
     if (!copy)
         return;
     *copy = *p;
     add_way(to, "oneDNN", "gemm", gemm_time, copy, free);
 }
 
-static void product(const Product *p, AddWay *add_way, void *to)
+static void product(const PeerProduct *p, AddWay *add_way, void *to)
 {
     omp_set_num_threads(p->threads);
     if (!engine && (dnnl_engine_create(&engine, dnnl_cpu, 0) ||

@@ -13,10 +13,10 @@ extern void cblas_sbgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE trans_a, e
                          int m, int n, int k, float alpha, const uint16_t *a, int lda, const uint16_t *b,
                          int ldb, float beta, float *c, int ldc) __attribute__((weak));
 
-typedef struct Way {
-    Product product;
+typedef struct OpenblasWay {
+    PeerProduct product;
     float *result; /* of products of bf16, which are f32; NULL: where the product's stands */
-} Way;
+} OpenblasWay;
 
 static double now(void)
 {
@@ -27,12 +27,12 @@ static double now(void)
 
 static void way_free(void *self)
 {
-    free(((Way *)self)->result);
+    free(((OpenblasWay *)self)->result);
     free(self);
 }
 
 /* c = a * b + beta * c, all row-major, a and b possibly transposed. */
-static void gemm(const Product *p, int turn_a, int turn_b, int64_t m, int64_t n, int64_t k, const void *a,
+static void gemm(const PeerProduct *p, int turn_a, int turn_b, int64_t m, int64_t n, int64_t k, const void *a,
                  const void *b, float beta, float *c)
 {
     enum CBLAS_TRANSPOSE ta = turn_a ? CblasTrans : CblasNoTrans, tb = turn_b ? CblasTrans : CblasNoTrans;
@@ -43,9 +43,9 @@ static void gemm(const Product *p, int turn_a, int turn_b, int64_t m, int64_t n,
         cblas_sgemm(CblasRowMajor, ta, tb, M, N, K, 1, a, lda, b, ldb, beta, c, N);
 }
 
-static void multiply(const Way *way, int64_t e)
+static void multiply(const OpenblasWay *way, int64_t e)
 {
-    const Product *p = &way->product;
+    const PeerProduct *p = &way->product;
     int64_t first = p->start[e], rows = p->start[e + 1] - first, h = p->depth, f = p->width;
     size_t size = p->bf16 ? 2 : 4;
     void *x = (char *)p->x + (size_t)(first * h) * size, *y = (char *)p->y + (size_t)(first * f) * size;
@@ -59,7 +59,7 @@ static void multiply(const Way *way, int64_t e)
 
 static double way_time(void *self, int calls)
 {
-    const Way *way = self;
+    const OpenblasWay *way = self;
     openblas_set_num_threads(way->product.threads);
     double begin = now();
     for (int call = 0; call < calls; call++)
@@ -69,11 +69,11 @@ static double way_time(void *self, int calls)
     return now() - begin;
 }
 
-static void product(const Product *p, AddWay *add_way, void *to)
+static void product(const PeerProduct *p, AddWay *add_way, void *to)
 {
     if (p->bf16 && !cblas_sbgemm)
         return;
-    Way *way = calloc(1, sizeof *way);
+    OpenblasWay *way = calloc(1, sizeof *way);
     if (!way)
         return;
     way->product = *p;

@@ -85,15 +85,15 @@ static void write_choices(const moe_route *r)
     free(expert);
 }
 
-typedef struct Way {
+typedef struct TorchWay {
     int number;
     char name[64];
-} Way;
+} TorchWay;
 
 static double way_time(void *self, int calls)
 {
     char line[128], *end;
-    fprintf(torch.to, "{\"run\": %d, \"calls\": %d}\n", ((Way *)self)->number, calls);
+    fprintf(torch.to, "{\"run\": %d, \"calls\": %d}\n", ((TorchWay *)self)->number, calls);
     fflush(torch.to);
     if (answer(line, sizeof line))
         return -1;
@@ -114,7 +114,7 @@ void torch_ask(Case *c, const char *what, const moe_route *route)
     fflush(torch.to);
     int ways = answer(line, sizeof line) ? 0 : atoi(line);
     for (int i = 0; i < ways; i++) {
-        Way *w = memory_get(&c->bench->memory, sizeof *w); /* its name is part of the results */
+        TorchWay *w = memory_get(&c->bench->memory, sizeof *w); /* its name is part of the results */
         w->number = i;
         if (!answer(w->name, sizeof w->name))
             case_runner(c, PEER, c->threads, "PyTorch", w->name, way_time, w);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Libraries that are opened when they are there, beside the program or where the loader looks. */
-static struct Row {
+static struct PeerRow {
     const char *name, *library, *package;
     void *handle;
     const Peer *peer;
@@ -72,7 +72,7 @@ static void add_way(void *to, const char *who, const char *way, TimeCalls *time,
     case_runner(c, PEER, c->threads, who, way, time, self);
 }
 
-void peers_product(Case *c, const Product *p)
+void peers_product(Case *c, const PeerProduct *p)
 {
     for (int i = 0; i < ROWS && !c->kind->alone && !c->kind->gain; i++)
         if (rows[i].peer)

@@ -10,7 +10,7 @@ void peers_print(const Bench *b, FILE *out);
 void peers_end(void);
 
 /* Adds every way of every peer to multiply; p NULL: nothing. */
-void peers_product(Case *c, const Product *p);
+void peers_product(Case *c, const PeerProduct *p);
 /* Adds every way of PyTorch to do `what`, a function of torch_peer.py, at the case's sizes and with these choices of
  * experts (NULL: there are none). It has random data of its own. */
 void peers_torch(Case *c, const char *what, const moe_route *route);

@@ -20,7 +20,7 @@ static void print_model(FILE *out)
 static void print_limits(const struct Limits *l, FILE *out)
 {
     double at[FIGURE_COUNT];
-    for (Figure f = 0; f < FIGURE_COUNT; f++)
+    for (BenchFigure f = 0; f < FIGURE_COUNT; f++)
         at[f] = 1e-9 * limits_figure(l, f);
     fprintf(out, "limits   bare loop bf16 %.0f, f32 %.0f GFLOP/s (in registers %.0f, %.0f)\n",
             at[FIGURE_BF16], at[FIGURE_F32], at[FIGURE_BF16_REGISTERS], at[FIGURE_F32_REGISTERS]);
@@ -64,7 +64,7 @@ void report_case(const Case *c, FILE *out)
     fflush(out);
 }
 
-static int print_mean(const Bench *b, const Group *g, const Kind *k, FILE *out)
+static int print_mean(const Bench *b, const BenchGroup *g, const Kind *k, FILE *out)
 {
     double mean = mean_ratio(b, g, k);
     if (mean <= 0 || k->mean <= 0)
@@ -78,7 +78,7 @@ void report_end(const Bench *b, FILE *out)
 {
     int below = 0;
     fprintf(out, "\n");
-    for (const Group *g = groups; g->name; g++)
+    for (const BenchGroup *g = groups; g->name; g++)
         for (const Kind *k = g->kinds; k->name; k++)
             below += print_mean(b, g, k, out);
     for (int i = 0; i < b->ncases; i++)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const Runner *find(const Case *c, Part part, int threads)
+static const BenchRunner *find(const Case *c, BenchPart part, int threads)
 {
     for (int i = 0; i < c->nrunners; i++)
         if (c->runners[i].part == part && c->runners[i].threads == threads && c->runners[i].measured)
@@ -11,11 +11,11 @@ static const Runner *find(const Case *c, Part part, int threads)
     return NULL;
 }
 
-static const Runner *best_peer(const Case *c)
+static const BenchRunner *best_peer(const Case *c)
 {
-    const Runner *best = NULL;
+    const BenchRunner *best = NULL;
     for (int i = 0; i < c->nrunners; i++) {
-        const Runner *r = &c->runners[i];
+        const BenchRunner *r = &c->runners[i];
         if (r->part == PEER && r->measured && (!best || quantile(r, 0.5) < quantile(best, 0.5)))
             best = r;
     }
@@ -23,9 +23,9 @@ static const Runner *best_peer(const Case *c)
 }
 
 /* The limit that allows least. */
-static const Runner *nearest_limit(const Case *c)
+static const BenchRunner *nearest_limit(const Case *c)
 {
-    const Runner *compute = find(c, COMPUTE, c->threads), *traffic = find(c, TRAFFIC, c->threads);
+    const BenchRunner *compute = find(c, COMPUTE, c->threads), *traffic = find(c, TRAFFIC, c->threads);
     if (!compute || !traffic)
         return compute ? compute : traffic;
     return quantile(compute, 0.5) > quantile(traffic, 0.5) ? compute : traffic;
@@ -58,7 +58,7 @@ Verdict verdict_of(const Case *c)
     return v;
 }
 
-double mean_ratio(const Bench *b, const Group *g, const Kind *k)
+double mean_ratio(const Bench *b, const BenchGroup *g, const Kind *k)
 {
     double sum = 0;
     int n = 0;

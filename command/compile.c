@@ -64,7 +64,7 @@ static const struct argp_option compile_options[] = {
 typedef struct CompileCommand {
     CompileOptions options;
     const char *input, *output;
-    Product product; /* PRODUCT_COUNT: not said */
+    CompileProduct product; /* PRODUCT_COUNT: not said */
     int json;
 } CompileCommand;
 
@@ -79,18 +79,18 @@ static const struct {
     [PRODUCT_HEADER] = {"header", ".h"}, [PRODUCT_MANIFEST] = {"manifest", ".json"},
 };
 
-static Product product_named(const char *emit)
+static CompileProduct product_named(const char *emit)
 {
-    for (Product p = 0; p < PRODUCT_COUNT; p++)
+    for (CompileProduct p = 0; p < PRODUCT_COUNT; p++)
         if (strcmp(products[p].emit, emit) == 0)
             return p;
     return PRODUCT_COUNT;
 }
 
-static Product product_of_path(const char *path)
+static CompileProduct product_of_path(const char *path)
 {
     const char *base = strrchr(path, '/'), *dot = strrchr(base ? base : path, '.');
-    for (Product p = 0; dot && p < PRODUCT_COUNT; p++)
+    for (CompileProduct p = 0; dot && p < PRODUCT_COUNT; p++)
         if (strcmp(products[p].ending, dot) == 0)
             return p;
     return dot && strcmp(dot, ".moeir") == 0 ? PRODUCT_IR : PRODUCT_COUNT;

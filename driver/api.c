@@ -47,7 +47,7 @@ const char *moec_error_json(const moec_context *c)
 static int describe(Compilation *c, void *user)
 {
     moec_module *m = user;
-    const char *manifest = jit_symbol(&m->loaded, "moec_manifest"), *error = "the module has no manifest";
+    const char *manifest = code_symbol(&m->loaded, "moec_manifest"), *error = "the module has no manifest";
     if (manifest)
         error = signature_read(manifest, c->arena, &m->signatures);
     if (error)
@@ -59,9 +59,9 @@ static int describe(Compilation *c, void *user)
         m->kernels[i] = (moec_kernel){
             .module = m,
             .sig = sig,
-            .function = jit_symbol(&m->loaded, sig->name),
-            .entry = (moe_entry *)(uintptr_t)jit_symbol(&m->loaded, sig->entry),
-            .workspace = (WorkspaceEntry *)(uintptr_t)jit_symbol(&m->loaded, sig->workspace),
+            .function = code_symbol(&m->loaded, sig->name),
+            .entry = (moe_entry *)(uintptr_t)code_symbol(&m->loaded, sig->entry),
+            .workspace = (WorkspaceEntry *)(uintptr_t)code_symbol(&m->loaded, sig->workspace),
         };
         if (!m->kernels[i].function || !m->kernels[i].entry || !m->kernels[i].workspace)
             return compile_fail(c, DIAG_driver_backend,
@@ -78,7 +78,7 @@ static moec_module *module_new(Compilation *errors, Loaded *loaded)
     Compilation *own = m ? compile_new(NULL) : NULL;
     if (!own) {
         free(m);
-        jit_unload(loaded);
+        code_unload(loaded);
         return NULL;
     }
     m->own = own;
@@ -96,7 +96,7 @@ void moec_module_free(moec_module *m)
 {
     if (!m)
         return;
-    jit_unload(&m->loaded);
+    code_unload(&m->loaded);
     compile_free(m->own);
     free(m);
 }
@@ -137,7 +137,7 @@ static int finish(moec_context *c, const moec_options *o, moec_module **out)
         c->last = failed ? c->last : NULL; /* the module's now */
         return failed;
     }
-    int status = jit_load(c->last, &loaded);
+    int status = code_load(c->last, &loaded);
     if (status)
         return status;
     *out = module_new(c->last, &loaded);

@@ -16,7 +16,7 @@ static int shape_of(const moec_kernel *k, size_t i, const int64_t *dims, PackSha
     if (!call_shape(k, i, dims, extents))
         return 0;
     *s = pack_shape(p->elem, p->both, extents, p->rank);
-    return pack_bytes(s) >= 0;
+    return packed_bytes(s) >= 0;
 }
 
 int64_t moec_kernel_param_bytes(const moec_kernel *k, size_t i, const int64_t *dims)
@@ -24,7 +24,7 @@ int64_t moec_kernel_param_bytes(const moec_kernel *k, size_t i, const int64_t *d
     int64_t elements = moec_kernel_param_elements(k, i, dims), bytes;
     PackShape s;
     if (moec_kernel_param_packed(k, i))
-        return shape_of(k, i, dims, &s) ? pack_bytes(&s) : -1;
+        return shape_of(k, i, dims, &s) ? packed_bytes(&s) : -1;
     if (elements < 0 || __builtin_mul_overflow(elements, (int64_t)elem_bytes(k->sig->params[i].elem), &bytes))
         return -1;
     return bytes;

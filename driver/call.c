@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Call {
+typedef struct DriverCall {
     const moec_kernel *k;
     moe_ctx *ctx;
     const moec_arg *args;
@@ -20,7 +20,7 @@ typedef struct Call {
     int64_t *passed;  /* by dimension of the kernel */
     void **pointers;  /* by parameter: what the uniform entry takes */
     uint64_t *values; /* by parameter: room for a scalar */
-} Call;
+} DriverCall;
 
 int call_refuse(moe_ctx *ctx, int status, const char *text)
 {
@@ -40,7 +40,7 @@ const char *call_missing(const moec_kernel *k, const int64_t *dims, void *const 
     return args || !k->sig->nparams ? NULL : "the array of arguments is NULL";
 }
 
-static int __attribute__((format(printf, 2, 3))) refuse(const Call *c, const char *format, ...)
+static int __attribute__((format(printf, 2, 3))) refuse(const DriverCall *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -119,9 +119,9 @@ static int solve(const SigExtent *e, int64_t number, int64_t *sizes)
 
 /* axis: of a tensor; of a route its size of that number: */
 static const char *const route_sizes[] = {"tokens", "choices", "groups", "rows"};
-typedef int (*EachSize)(Call *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis);
+typedef int (*EachSize)(DriverCall *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis);
 
-static int each_size(Call *c, uint32_t i, EachSize f)
+static int each_size(DriverCall *c, uint32_t i, EachSize f)
 {
     const SigParam *p = &c->k->sig->params[i];
     const SigGroup *g = &c->k->module->signatures.groups[p->group];
@@ -139,7 +139,7 @@ static int each_size(Call *c, uint32_t i, EachSize f)
 }
 
 /* Never an error: what stays unknown or does not fit is named afterwards. */
-static int solve_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis)
+static int solve_size(DriverCall *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis)
 {
     (void)p;
     (void)axis;
@@ -147,7 +147,7 @@ static int solve_size(Call *c, const SigParam *p, const SigExtent *e, int64_t nu
     return 0;
 }
 
-static int check_size(Call *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis)
+static int check_size(DriverCall *c, const SigParam *p, const SigExtent *e, int64_t number, uint32_t axis)
 {
     int64_t want;
     const char *kernel = c->k->sig->name;
@@ -164,7 +164,7 @@ static int check_size(Call *c, const SigParam *p, const SigExtent *e, int64_t nu
                   e->text, (long long)want);
 }
 
-static uint32_t unknown_dims(const Call *c)
+static uint32_t unknown_dims(const DriverCall *c)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->k->sig->ndims; i++)
@@ -172,7 +172,7 @@ static uint32_t unknown_dims(const Call *c)
     return n;
 }
 
-static int find_sizes(Call *c)
+static int find_sizes(DriverCall *c)
 {
     const Signatures *s = &c->k->module->signatures;
     for (uint32_t i = 0; i < s->ndims; i++)
@@ -219,7 +219,7 @@ static int is_dense(const DLTensor *t)
     return 1;
 }
 
-static int check_tensor(Call *c, uint32_t i)
+static int check_tensor(DriverCall *c, uint32_t i)
 {
     const SigParam *p = &c->k->sig->params[i];
     const DLTensor *t = c->args[i].tensor;
@@ -248,7 +248,7 @@ static int check_tensor(Call *c, uint32_t i)
 
 /* ---- scalars ---- */
 
-static int set_scalar(Call *c, uint32_t i)
+static int set_scalar(DriverCall *c, uint32_t i)
 {
     const SigParam *p = &c->k->sig->params[i];
     double v = c->args[i].scalar;
@@ -261,7 +261,7 @@ static int set_scalar(Call *c, uint32_t i)
 
 /* ---- the call ---- */
 
-static int check_argument(Call *c, uint32_t i)
+static int check_argument(DriverCall *c, uint32_t i)
 {
     static const char *const kinds[] = {"a tensor", "a scalar", "a route"};
     const SigParam *p = &c->k->sig->params[i];
@@ -279,7 +279,7 @@ static int check_argument(Call *c, uint32_t i)
     return MOE_ARGUMENT;
 }
 
-static int call(Call *c)
+static int call(DriverCall *c)
 {
     const SigKernel *sig = c->k->sig;
     for (uint32_t i = 0; i < sig->nparams; i++) {
@@ -303,7 +303,7 @@ int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, s
     if (!k)
         return call_refuse(ctx, MOE_NULL, "there is no kernel");
     uint32_t ndims = k->module->signatures.ndims, nparams = k->sig->nparams;
-    Call c = {.k = k, .ctx = ctx, .args = args};
+    DriverCall c = {.k = k, .ctx = ctx, .args = args};
     if (n != nparams)
         return refuse(&c, "%s takes %u arguments, but %zu were given", k->sig->name, nparams, n);
     if (n && !args)

@@ -375,7 +375,7 @@ static double say_time(Compilation *c, double since, const char *step)
     return now;
 }
 
-int compile_emit(Compilation *c, Product what, Bytes *out)
+int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
 {
     static const enum BackendOutput outputs[PRODUCT_COUNT] = {
         [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
@@ -465,7 +465,7 @@ static int make_equations(Compilation *c, Bytes *out)
 }
 
 /* Signatures are complete after derive. */
-static int make_interface(Compilation *c, Product what, Bytes *out)
+static int make_interface(Compilation *c, CompileProduct what, Bytes *out)
 {
     if (run_passes(c, c->module, c->isas.at[0], "derive", LEVEL_EQUATIONS))
         return DRIVER_ERROR;
@@ -532,7 +532,7 @@ static int make_product(Compilation *c, void *user)
     BUG(c->arena, "there is no product %d", (int)c->product);
 }
 
-int compile_product(Compilation *c, Product what, Bytes *out)
+int compile_product(Compilation *c, CompileProduct what, Bytes *out)
 {
     *out = (Bytes){NULL, 0};
     c->product = what;

@@ -24,7 +24,7 @@ typedef enum DriverStatus {
     DRIVER_INTERNAL = 3
 } DriverStatus;
 
-typedef enum Product {
+typedef enum CompileProduct {
     PRODUCT_IR,    /* the equation level: .moe text */
     PRODUCT_TILES, /* the tile level, for the first instruction set */
     PRODUCT_LLVM,
@@ -34,7 +34,7 @@ typedef enum Product {
     PRODUCT_HEADER,
     PRODUCT_MANIFEST,
     PRODUCT_COUNT
-} Product;
+} CompileProduct;
 
 typedef struct IsaList {
     Isa at[ISA_COUNT];
@@ -76,7 +76,7 @@ typedef struct Compilation {
     CompileOptions options;
     IsaList isas;
     const Machine *machine; /* of options.machine, or NULL */
-    Product product;        /* what is made, or was last */
+    CompileProduct product;        /* what is made, or was last */
     const char *path; /* of the text, for messages and `use` */
     Bytes text;
     Module *module;     /* as read; after a pipeline run: as the passes left it */
@@ -102,7 +102,7 @@ int compile_open(Compilation *c, const char *path);
 void compile_text(Compilation *c, const char *name, const char *text, size_t len);
 /* Makes one product (PRODUCT_COUNT: the last one that the machine has); bytes live as long as c. Call it once for each
  * Compilation. */
-int compile_product(Compilation *c, Product what, Bytes *out);
+int compile_product(Compilation *c, CompileProduct what, Bytes *out);
 /* Only reads (and with `derive` also derives): c->module is there on success. */
 int compile_read(Compilation *c, int derive);
 /* Runs f under the landing place; what it returns, or the status of an escape. */
@@ -113,7 +113,7 @@ int compile_prepare(Compilation *c);                        /* targets, names of
 /* A module of its own, read again and through the passes up to `stop_after` (NULL: all), for the first target. */
 int compile_module(Compilation *c, const char *stop_after, Module **out);
 int compile_cached(Compilation *c, CacheEntry *entry);      /* 1: found */
-int compile_emit(Compilation *c, Product what, Bytes *out); /* object, assembly or LLVM; and c->header */
+int compile_emit(Compilation *c, CompileProduct what, Bytes *out); /* object, assembly or LLVM; and c->header */
 int compile_reread(Compilation *c, Module **out); /* a module of its own as read; messages are not repeated */
 int compile_fail(Compilation *c, DiagCode code, const char *text); /* reports; DRIVER_ERROR */
 /* What runs stands for an NPU: it is generic code, whatever this CPU can do and MOE_ISA forces. */
@@ -181,11 +181,11 @@ typedef struct Loaded {
     const BackendApi *api;
 } Loaded;
 
-int jit_load(Compilation *c, Loaded *out);
+int code_load(Compilation *c, Loaded *out);
 /* Loads a .so that was written to `path`. NULL or an error text. */
-const char *jit_open_library(const char *path, Arena *a, Loaded *out);
-void *jit_symbol(const Loaded *l, const char *name);
-void jit_unload(Loaded *l);
+const char *code_open_library(const char *path, Arena *a, Loaded *out);
+void *code_symbol(const Loaded *l, const char *name);
+void code_unload(Loaded *l);
 
 /* ---- cache.c ---- */
 

@@ -26,7 +26,7 @@ static int packed_shape(const InterpretCall *c, const Tensor *t, PackShape *s)
     for (int d = 0; d < t->rank; d++)
         ext_eval(c->kernel->module, t->axes[d].extent, c->dims, &extents[d]);
     *s = pack_shape(t->elem, t->both, extents, t->rank);
-    return pack_bytes(s) >= 0;
+    return packed_bytes(s) >= 0;
 }
 
 static int load_packed(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const void *data, int64_t n,

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-const char *jit_open_library(const char *path, Arena *a, Loaded *out)
+const char *code_open_library(const char *path, Arena *a, Loaded *out)
 {
     dlopen("libgomp.so.1",
            RTLD_LAZY | RTLD_NODELETE); /* see Note [Pool]; the kernel itself says when it is missing */
@@ -16,12 +16,12 @@ const char *jit_open_library(const char *path, Arena *a, Loaded *out)
     return arena_printf(a, "%s: cannot be loaded: %s", path, why ? why : "no reason given");
 }
 
-void *jit_symbol(const Loaded *l, const char *name)
+void *code_symbol(const Loaded *l, const char *name)
 {
     return l->jit ? l->api->jit_symbol(l->jit, name) : dlsym(l->library, name);
 }
 
-void jit_unload(Loaded *l)
+void code_unload(Loaded *l)
 {
     if (l->jit)
         l->api->jit_free(l->jit);
@@ -50,7 +50,7 @@ static int load(Compilation *c, void *user)
     const char *error = compile_is_npu(c) ? NULL : target_for_this_cpu(&c->isas, c->arena);
     if (error)
         return compile_fail(c, DIAG_driver_target, error);
-    if (compile_cached(c, &entry) && !jit_open_library(entry.path, c->arena, out))
+    if (compile_cached(c, &entry) && !code_open_library(entry.path, c->arena, out))
         return DRIVER_OK;
     status = compile_emit(c, PRODUCT_OBJECT, &object);
     if (status)
@@ -71,17 +71,17 @@ __attribute__((constructor)) static void remember_process(void) { loader = getpi
 /* A module's threads belong to the process that loaded this library, even if the module itself is loaded after a fork. */
 static void set_process(const Loaded *l)
 {
-    int32_t *process = jit_symbol(l, "moec_process");
+    int32_t *process = code_symbol(l, "moec_process");
     if (process)
         *process = loader;
 }
 
-int jit_load(Compilation *c, Loaded *out)
+int code_load(Compilation *c, Loaded *out)
 {
     *out = (Loaded){.library = NULL};
     int status = compile_guard(c, load, out);
     if (status)
-        jit_unload(out);
+        code_unload(out);
     else
         set_process(out);
     return status;

@@ -28,7 +28,7 @@ static size_t turned_byte(const PackShape *s)
     return (size_t)(s->matrices * matrix_elements(s)) * elem_bytes(s->elem);
 }
 
-int64_t pack_bytes(const PackShape *s)
+int64_t packed_bytes(const PackShape *s)
 {
     const int64_t most = (int64_t)1 << 40;
     int64_t elements, bytes;
@@ -64,7 +64,7 @@ void pack_begin(const PackShape *s, void *memory)
 {
     int64_t header[4];
     header_of(s, header);
-    memset(memory, 0, (size_t)pack_bytes(s));
+    memset(memory, 0, (size_t)packed_bytes(s));
     memcpy(memory, header, sizeof header);
 }
 

@@ -12,7 +12,7 @@ typedef struct PackShape {
 } PackShape;
 
 PackShape pack_shape(Elem elem, int both, const int64_t *extents, uint32_t rank);
-int64_t pack_bytes(const PackShape *s); /* of packed memory, its header and padding included; -1 on overflow */
+int64_t packed_bytes(const PackShape *s); /* of packed memory, its header and padding included; -1 on overflow */
 size_t pack_place(const PackShape *s, int64_t flat); /* byte of an element, given its place in row-major order */
 /* Header and zeros: what a call may be given. */
 void pack_begin(const PackShape *s, void *memory);

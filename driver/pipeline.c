@@ -10,7 +10,7 @@
  * it to turn gathers of cotangents into route maps; cse and dce then see equal expressions as equal ids and
  * drop what the backward need not recompute. checks comes when the accesses are final, before fuse moves them
  * into readers. cse comes again after split: two readers of one sum get equal parts. */
-static const struct Step {
+static const struct PipelineStep {
     const char *pass;
     int when;
 } order[] = {
@@ -49,13 +49,13 @@ static int in_list(const char *list, const char *name)
 }
 
 /* What the passes have left so far, for dumps: all of them print only what changed. */
-typedef struct Runner {
+typedef struct PipelineRunner {
     const PipelineOptions *o;
     uint32_t facts;
     const char *last; /* text after the pass before; NULL: not printed yet */
-} Runner;
+} PipelineRunner;
 
-static void dump(const Module *m, const Pass *p, Runner *r)
+static void dump(const Module *m, const Pass *p, PipelineRunner *r)
 {
     const PipelineOptions *o = r->o;
     if (!o->dump || !o->dump_out || (*o->dump && !in_list(o->dump, p->name)))
@@ -94,7 +94,7 @@ enum { VERIFY_ALWAYS = 0 };
 enum { VERIFY_ALWAYS = 1 };
 #endif
 
-static void run(Module *m, const Pass *p, Runner *r)
+static void run(Module *m, const Pass *p, PipelineRunner *r)
 {
     const PipelineOptions *o = r->o;
     if (p->needs & ~r->facts)
@@ -125,7 +125,7 @@ static int skipped(const Pass *p, int started, uint32_t *facts)
 
 int pipeline_run(Module *m, const PipelineOptions *o)
 {
-    Runner r = {.o = o};
+    PipelineRunner r = {.o = o};
     int ran = 0, started = o->start_at == NULL;
     for (uint32_t i = 0; i < STEPS; i++) {
         const Pass *p = pass_find(order[i].pass);

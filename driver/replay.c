@@ -82,7 +82,7 @@ static int take_product(Compilation *c, const char *value)
     for (int p = 0; p <= PRODUCT_COUNT; p++)
         if (strcmp(value, arena_printf(c->arena, "%d", p)) == 0)
             product = p;
-    c->product = product < 0 ? c->product : (Product)product;
+    c->product = product < 0 ? c->product : (CompileProduct)product;
     return product >= 0;
 }
 

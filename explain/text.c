@@ -8,12 +8,12 @@
 enum { CELLS = 4 };
 
 /* Rows of cells, each column as wide as its widest cell; the last one is not padded. */
-typedef struct Table {
+typedef struct ExplainTable {
     Arena *arena;
     Vec(struct TableRow { const char *cell[CELLS]; }) rows;
-} Table;
+} ExplainTable;
 
-static void add_row(Table *t, const char *a, const char *b, const char *c, const char *d)
+static void add_row(ExplainTable *t, const char *a, const char *b, const char *c, const char *d)
 {
     vec_push(t->arena, &t->rows, (struct TableRow){{a, b, c, d}});
 }
@@ -31,7 +31,7 @@ static void put_row(const struct TableRow *row, const size_t *width, Text *out)
     text_add(out, "\n");
 }
 
-static void put_table(const Table *t, const char *title, Text *out)
+static void put_table(const ExplainTable *t, const char *title, Text *out)
 {
     size_t width[CELLS] = {0};
     if (t->rows.len == 0)
@@ -78,7 +78,7 @@ static const char *state_text(const Explain *e, const ExplainEdge *x)
 static void put_edges(const Explain *e, const Explained *x, Text *out)
 {
     Arena *a = e->m->arena;
-    Table t = {.arena = a};
+    ExplainTable t = {.arena = a};
     for (uint32_t i = 0; i < x->edges.len; i++) {
         const ExplainEdge *row = &x->edges.at[i];
         int stored = row->state == STATE_STORED;
@@ -188,7 +188,7 @@ static const char *unused_text(const ExplainUnused *u)
                                                               : "not used: nothing here asks for it";
 }
 
-static void put_unused(const Explain *e, const ExplainUnused *u, Table *t)
+static void put_unused(const Explain *e, const ExplainUnused *u, ExplainTable *t)
 {
     Clause one = *u->clause;
     Text text = {.arena = e->m->arena};
@@ -211,7 +211,7 @@ static int continues(const Explain *e, const ReportKnob *before, const ReportKno
 
 static void put_knobs(const Explain *e, const Explained *x, Text *out)
 {
-    Table t = {.arena = e->m->arena};
+    ExplainTable t = {.arena = e->m->arena};
     for (uint32_t i = 0; i < x->knobs.len; i++) {
         const ReportKnob *n = &x->knobs.at[i];
         Text line = {.arena = e->m->arena};

@@ -11,16 +11,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct Source {
+typedef struct UsedFile {
     const char *identity; /* the path without links and dots, when there is one */
     enum { SOURCE_READING, SOURCE_DONE } state;
-} Source;
+} UsedFile;
 
-typedef struct Reader {
+typedef struct FileReader {
     Sema *c;
-    Vec(Source) sources;
+    Vec(UsedFile) sources;
     Vec(const char *) chain; /* files that are being read, the outermost first */
-} Reader;
+} FileReader;
 
 enum { MAX_FILES = 1000, MAX_CHAIN = 100 };
 
@@ -112,9 +112,9 @@ static const char *relative_to(Arena *a, const char *from, const char *path)
     return arena_printf(a, "%.*s/%s", (int)(slash - from), from, path);
 }
 
-static void read_text(Reader *r, const char *path, const char *text, size_t len);
+static void read_text(FileReader *r, const char *path, const char *text, size_t len);
 
-static Source *find_source(Reader *r, const char *identity)
+static UsedFile *find_source(FileReader *r, const char *identity)
 {
     for (uint32_t i = 0; i < r->sources.len; i++)
         if (strcmp(r->sources.at[i].identity, identity) == 0)
@@ -122,7 +122,7 @@ static Source *find_source(Reader *r, const char *identity)
     return NULL;
 }
 
-static void refuse_cycle(Reader *r, const AstDecl *use)
+static void refuse_cycle(FileReader *r, const AstDecl *use)
 {
     Text chain = {.arena = r->c->arena};
     for (uint32_t i = 0; i < r->chain.len; i++)
@@ -131,11 +131,11 @@ static void refuse_cycle(Reader *r, const AstDecl *use)
              "this file is being read already: %s%s", text_string(&chain), use->name.name);
 }
 
-static void read_used(Reader *r, const char *from, const AstDecl *use)
+static void read_used(FileReader *r, const char *from, const AstDecl *use)
 {
     Arena *a = r->c->arena;
     const char *path = relative_to(a, from, use->name.name), *identity = identity_of(a, path);
-    Source *seen = find_source(r, identity);
+    UsedFile *seen = find_source(r, identity);
     if (seen) {
         if (seen->state == SOURCE_READING)
             refuse_cycle(r, use);
@@ -156,14 +156,14 @@ static void read_used(Reader *r, const char *from, const AstDecl *use)
     read_text(r, path, text, len);
 }
 
-static void read_text(Reader *r, const char *path, const char *text, size_t len)
+static void read_text(FileReader *r, const char *path, const char *text, size_t len)
 {
     Sema *c = r->c;
     size_t mark = byte_order_mark(text, len); /* no part of the text: columns are counted from behind it */
     text += mark;
     len -= mark;
     uint32_t file = diag_add_file(c->m->diags, path, text, len), at = r->sources.len, depth = r->chain.len;
-    vec_push(c->arena, &r->sources, (Source){identity_of(c->arena, path), SOURCE_READING});
+    vec_push(c->arena, &r->sources, (UsedFile){identity_of(c->arena, path), SOURCE_READING});
     vec_push(c->arena, &r->chain, path);
     AstFile *ast = text_ok(c->m, file, text, len) ? parser_read(c->m, file, text, len) : NULL;
     c->broken |= !ast || ast->broken;
@@ -185,7 +185,7 @@ int frontend_read(Module *m, const char *path, const char *text, size_t len)
     *c = (Sema){.m = m, .arena = m->arena};
     c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena = c->derived.arena =
         c->bad.arena = m->arena;
-    Reader r = {.c = c};
+    FileReader r = {.c = c};
     /* the scanner and the diagnostics keep pointers: the text must live as long as the module */
     size_t kept = len <= FRONTEND_MAX_BYTES ? len : 0;
     char *copy = arena_alloc(m->arena, kept + 1);

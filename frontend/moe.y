@@ -296,7 +296,7 @@ word: NAME    { $$ = (AstWord){.kind = WORD_NAME, .text = $1.name, .loc = @1}; }
 /* The next token, its value moved into the member of the union that the grammar reads. */
 static int moe_lex(MOE_STYPE *value, Loc *loc, Parser *p)
 {
-    Token t = parser_next(p);
+    ParserToken t = parser_next(p);
     *loc = t.loc;
     switch (t.kind) {
     case NAME:

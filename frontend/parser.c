@@ -21,7 +21,7 @@ static int begins_declaration(int kind)
            kind == KW_DERIVE || kind == KW_SCHEDULE || kind == KW_TEST;
 }
 
-static int can_resume(const Parser *p, const Token *t)
+static int can_resume(const Parser *p, const ParserToken *t)
 {
     if (t->kind == MOE_EOF)
         return 1;
@@ -33,7 +33,7 @@ static int can_resume(const Parser *p, const Token *t)
 /* Puts SYNC, perhaps a missing `}`, and the word found into the queue. */
 static void resume(Parser *p)
 {
-    Token found = p->last;
+    ParserToken found = p->last;
     p->in_body = p->was_in_body;
     p->kernel_ahead = 0;
     /* never twice at one place, so that every mistake uses up text */
@@ -42,7 +42,7 @@ static void resume(Parser *p)
     p->resumed = 1;
     p->resumed_at = found.offset;
     p->queued = 0;
-    Token sync = {.kind = SYNC, .loc = found.loc};
+    ParserToken sync = {.kind = SYNC, .loc = found.loc};
     p->queue[p->queued++] = sync;
     if (p->in_body && (found.kind == MOE_EOF || begins_declaration(found.kind))) {
         sync.kind = '}';
@@ -53,9 +53,9 @@ static void resume(Parser *p)
     p->brackets = 0;
 }
 
-static Token take(Parser *p)
+static ParserToken take(Parser *p)
 {
-    Token t;
+    ParserToken t;
     if (p->recovering)
         resume(p);
     if (p->queued == 0) {
@@ -91,9 +91,10 @@ static int enough(Parser *p)
     return 1;
 }
 
-Token parser_next(Parser *p)
+ParserToken parser_next(Parser *p)
 {
-    Token t = enough(p) ? (Token){.kind = MOE_EOF, .loc = p->last.loc, .offset = p->len} : take(p);
+    ParserToken t =
+        enough(p) ? (ParserToken){.kind = MOE_EOF, .loc = p->last.loc, .offset = p->len} : take(p);
     p->tokens++;
     p->was_in_body = p->in_body;
     track_body(p, t.kind);
@@ -175,7 +176,7 @@ static const char *unquoted(Parser *p, const char *symbol)
     return *symbol == 'a' && symbol[1] != '\0' ? symbol : arena_printf(p->arena, "`%s`", symbol);
 }
 
-static const char *found_text(Parser *p, const Token *t)
+static const char *found_text(Parser *p, const ParserToken *t)
 {
     if (t->kind == MOE_EOF)
         return "the end of the file";
@@ -183,13 +184,13 @@ static const char *found_text(Parser *p, const Token *t)
     return arena_printf(p->arena, "`%.*s`", len, p->text + t->offset);
 }
 
-static int is_word(const Parser *p, const Token *t)
+static int is_word(const Parser *p, const ParserToken *t)
 {
     char c = t->offset < p->len ? p->text[t->offset] : '\0';
     return t->kind != NAME && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'));
 }
 
-static const char *syntax_help(Parser *p, const Token *t, const char *wanted)
+static const char *syntax_help(Parser *p, const ParserToken *t, const char *wanted)
 {
     if (wanted && strcmp(wanted, "a name") == 0 && is_word(p, t))
         return arena_printf(p->arena, "%s is a word of the grammar: choose another name, such as `%.*s_`",
@@ -203,7 +204,7 @@ static const char *syntax_help(Parser *p, const Token *t, const char *wanted)
 
 void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int nexpected)
 {
-    const Token *t = &p->last;
+    const ParserToken *t = &p->last;
     if (p->tokens <= 1) {
         parser_bad_token(p, DIAG_version_missing, loc, "write `moe 1` as the first line",
                          "the file begins with %s, not with its language version", found_text(p, t));
@@ -238,7 +239,7 @@ AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t le
 }
 
 /* A minus sign takes what follows with it: no clause has a place for it, and a refusal shows the word. */
-static AstWord word_of(Parser *p, const Token *t)
+static AstWord word_of(Parser *p, const ParserToken *t)
 {
     if (t->kind == INTEGER)
         return ast_integer_word(p, t->integer);
@@ -254,7 +255,7 @@ const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *te
 {
     Parser *p = open_parser(m, file_index, text, strlen(text));
     AstWords *words = arena_new_of(m->arena, AstWords);
-    Token t;
+    ParserToken t;
     while (scanner_next(p, &t) != MOE_EOF && !p->file->broken)
         ast_add_word(p, words, word_of(p, &t));
     scanner_close(p);

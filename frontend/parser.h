@@ -5,7 +5,7 @@
 #include "frontend/ast.h"
 
 /* What the scanner hands on. The grammar's union has one member of each kind that a token carries. */
-typedef struct Token {
+typedef struct ParserToken {
     int kind; /* of the generated parser */
     Loc loc;
     size_t offset; /* of its first byte in the text */
@@ -13,7 +13,7 @@ typedef struct Token {
     AstInt integer;
     double real;
     Name name;
-} Token;
+} ParserToken;
 
 struct Parser {
     Module *m;
@@ -28,9 +28,9 @@ struct Parser {
     size_t offset;
     uint32_t last_line; /* of the last token */
     /* the token stream as the grammar sees it; Note [Recovery] in parser.c */
-    Token last;
+    ParserToken last;
     size_t resumed_at; /* offset of the word after the last SYNC */
-    Token queue[3];
+    ParserToken queue[3];
     uint32_t queued;
     uint32_t brackets, tokens;
     int recovering, resumed, kernel_ahead, in_body, was_in_body; /* was: before the last token */
@@ -42,7 +42,7 @@ AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t le
 const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *text);
 
 /* Called by the generated parser. */
-Token parser_next(Parser *p);
+ParserToken parser_next(Parser *p);
 Loc parser_span(const Loc *first, const Loc *last);
 Loc parser_after(const Loc *before);
 void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int nexpected);
@@ -54,6 +54,6 @@ int parser_bad_token(Parser *p, DiagCode code, Loc loc, const char *help, const 
 /* The scanner (moe.l), made for text in memory: it never touches a file. */
 int scanner_open(Parser *p);
 void scanner_close(Parser *p);
-int scanner_next(Parser *p, Token *t); /* fills t and returns its kind */
+int scanner_next(Parser *p, ParserToken *t); /* fills t and returns its kind */
 
 #endif

@@ -54,11 +54,11 @@ typedef struct Subscript {
     const int32_t *group_of; /* row axis: group of each row, -1 where no row exists; else NULL */
 } Subscript;
 
-typedef struct Access {
+typedef struct EvalAccess {
     TensorId tensor;
     uint8_t rank;
     Subscript subscripts[MAX_RANK];
-} Access;
+} EvalAccess;
 
 /* A loop over one index variable, and what narrows it. */
 typedef struct Loop {
@@ -110,7 +110,7 @@ struct Node {
     Node **args;
     const int64_t *index;
     uint32_t sym; /* route */
-    Access *access;
+    EvalAccess *access;
     Reduce *reduce;
     ScalarHook hook;
 };
@@ -158,14 +158,14 @@ void eval_fail(Eval *e, const char *format, ...) __attribute__((format(printf, 2
  */
 void eval_start_equation(Eval *e);
 Node *eval_node(Eval *e, ExprId x, int inner);
-Access *eval_access(Eval *e, TensorId t, const ExprId *subscripts, uint32_t n, int inner);
+EvalAccess *eval_access(Eval *e, TensorId t, const ExprId *subscripts, uint32_t n, int inner);
 Loop eval_loop(Eval *e, IndexId i);
 int64_t eval_extent(Eval *e, Extent x);
 
 /* eval_run.c */
 Value eval_run(Eval *e, Node *n);
 /* The element's place; -1 after an error. *doubtful is set when a subscript is in doubt. */
-int64_t eval_place(Eval *e, const Access *a, int *doubtful);
+int64_t eval_place(Eval *e, const EvalAccess *a, int *doubtful);
 static inline void eval_move(Eval *e, const Loop *l, int64_t value)
 {
     e->index[l->index] = value;

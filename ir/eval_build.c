@@ -76,9 +76,9 @@ static Subscript subscript(Eval *e, const TensorData *d, Axis axis, uint32_t at,
     return s;
 }
 
-Access *eval_access(Eval *e, TensorId t, const ExprId *subscripts, uint32_t n, int inner)
+EvalAccess *eval_access(Eval *e, TensorId t, const ExprId *subscripts, uint32_t n, int inner)
 {
-    Access *a = arena_new_of(e->scratch, Access);
+    EvalAccess *a = arena_new_of(e->scratch, EvalAccess);
     a->tensor = t;
     a->rank = (uint8_t)n;
     for (uint32_t i = 0; i < n; i++)

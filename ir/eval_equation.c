@@ -28,7 +28,7 @@ void eval_store(Eval *e, TensorId t, int64_t place, Value v, Type type)
 
 typedef struct Assignment {
     const Equation *q;
-    Access *lhs;
+    EvalAccess *lhs;
     Node *value;
     uint32_t nloops;
     Loop loops[MAX_RANK * 2];

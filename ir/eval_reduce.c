@@ -101,11 +101,11 @@ static Belief test(Eval *e, NodeList conditions, Belief belief)
     return belief;
 }
 
-typedef struct Range {
+typedef struct EvalRange {
     int64_t lo, hi;
-} Range;
+} EvalRange;
 
-static void narrow(Eval *e, NodeList bounds, int lower, int64_t shift, Range *r)
+static void narrow(Eval *e, NodeList bounds, int lower, int64_t shift, EvalRange *r)
 {
     for (uint32_t i = 0; i < bounds.len; i++) {
         Value v = eval_run(e, bounds.at[i]);
@@ -121,25 +121,25 @@ static void narrow(Eval *e, NodeList bounds, int lower, int64_t shift, Range *r)
 
 #define LIST(v) ((NodeList){(v).at, (v).len})
 
-static Range row_range(Eval *e, const Loop *l)
+static EvalRange row_range(Eval *e, const Loop *l)
 {
     const RouteData *r = &e->routes[l->route];
     if (!l->run || r->route->doubtful)
-        return (Range){0, l->extent};
+        return (EvalRange){0, l->extent};
     Value g = eval_run(e, l->run);
     if (g.error > 0)
-        return (Range){0, l->extent};
+        return (EvalRange){0, l->extent};
     if (g.n.i < 0 || g.n.i >= r->route->groups)
-        return (Range){0, 0};
+        return (EvalRange){0, 0};
     int64_t start = r->route->start[g.n.i];
-    return (Range){start, start + r->route->count[g.n.i]};
+    return (EvalRange){start, start + r->route->count[g.n.i]};
 }
 
-static Range loop_range(Eval *e, const Loop *l)
+static EvalRange loop_range(Eval *e, const Loop *l)
 {
     if (l->route != NONE)
         return row_range(e, l);
-    Range r = {0, l->extent};
+    EvalRange r = {0, l->extent};
     narrow(e, LIST(l->least), 1, 0, &r);
     narrow(e, LIST(l->above), 1, 1, &r);
     narrow(e, LIST(l->most), 0, 1, &r);
@@ -155,7 +155,7 @@ static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
         return;
     }
     const Loop *l = &r->loops[level];
-    Range range = loop_range(e, l);
+    EvalRange range = loop_range(e, l);
     const int32_t *group_of = l->route == NONE ? NULL : e->routes[l->route].group_of;
     if (group_of && e->routes[l->route].route->doubtful && belief == BELIEF_YES)
         belief = BELIEF_DOUBT_YES;

@@ -186,19 +186,19 @@ static int near_tie(Type type, const Candidate *a, const Candidate *b)
            !(eval_distance(a->value.n.f, b->value.n.f) > a->value.error + b->value.error);
 }
 
-typedef struct Top {
+typedef struct EvalTop {
     const Equation *q;
     Node *value;
-    Access *lhs, *ids;
+    EvalAccess *lhs, *ids;
     Loop searched;
     Loop outer[MAX_RANK];
     uint32_t nouter;
     IndexId place;
     int64_t wanted;
     Candidate *candidates;
-} Top;
+} EvalTop;
 
-static void store_top(Eval *e, const Top *t, double error)
+static void store_top(Eval *e, const EvalTop *t, double error)
 {
     const Candidate *c = t->candidates;
     Type type = (Type)t->value->type;
@@ -214,7 +214,7 @@ static void store_top(Eval *e, const Top *t, double error)
     }
 }
 
-static void run_top(Eval *e, const Top *t, uint32_t level)
+static void run_top(Eval *e, const EvalTop *t, uint32_t level)
 {
     if (level < t->nouter) {
         const Loop *l = &t->outer[level];
@@ -241,7 +241,7 @@ static void run_top(Eval *e, const Top *t, uint32_t level)
 
 void eval_top(Eval *e, const Equation *q)
 {
-    Top t = {.q = q};
+    EvalTop t = {.q = q};
     const TensorData *lhs = &e->tensors[q->lhs], *ids = &e->tensors[q->ids];
     uint32_t last = q->nindex - 1u;
     for (uint32_t i = 0; i < last; i++)

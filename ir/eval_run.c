@@ -31,7 +31,7 @@ static Value attempt(Eval *e, Node *n, int *ok)
 
 /* ---- accesses ---- */
 
-static void outside(Eval *e, const Access *a, uint32_t axis, int64_t value)
+static void outside(Eval *e, const EvalAccess *a, uint32_t axis, int64_t value)
 {
     const Tensor *t = &e->k->tensors.at[a->tensor];
     const Subscript *s = &a->subscripts[axis];
@@ -43,7 +43,7 @@ static void outside(Eval *e, const Access *a, uint32_t axis, int64_t value)
                   (long long)value, (long long)s->extent);
 }
 
-int64_t eval_place(Eval *e, const Access *a, int *doubtful)
+int64_t eval_place(Eval *e, const EvalAccess *a, int *doubtful)
 {
     int64_t place = 0;
     for (uint32_t i = 0; i < a->rank; i++) {

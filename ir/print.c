@@ -24,7 +24,7 @@ static void put_subscripts(Printer *p, const Equation *q, int told)
         if (x->kind == X_INDEX && !told)
             printer_binding(p, x->sym, &q->rhs, 1);
         else
-            printer_expr(p, q->index[i], LEVEL_OR);
+            printer_expr(p, q->index[i], PREC_OR);
     }
     text_add(p->out, q->nindex ? "]" : "");
 }
@@ -35,7 +35,7 @@ static void put_value(Printer *p, const Equation *q)
     const Tensor *t = &p->k->tensors.at[q->lhs];
     int widens = t->role == ROLE_LOCAL && elem_type(t->elem) == TY_F32 && x_at(p->k, q->rhs)->type != TY_F32;
     text_add(p->out, widens ? "f32(" : "");
-    printer_expr(p, q->rhs, LEVEL_OR);
+    printer_expr(p, q->rhs, PREC_OR);
     text_add(p->out, widens ? ")" : "");
 }
 
@@ -57,7 +57,7 @@ static void put_top(Printer *p, const Equation *q)
     text_add(p->out, " = top(");
     printer_binding(p, q->bound, &q->rhs, 1);
     text_add(p->out, ") ");
-    printer_expr(p, q->rhs, LEVEL_PRODUCT);
+    printer_expr(p, q->rhs, PREC_PRODUCT);
 }
 
 static void put_route(Printer *p, const Equation *q)
@@ -74,12 +74,12 @@ static void put_check(Printer *p, const Equation *q)
 {
     const Tensor *t = &p->k->tensors.at[q->lhs];
     text_add(p->out, "// check %s%s axis %u: 0 <= ", q->at_entry ? "at entry " : "", t->name, q->axis);
-    printer_expr(p, q->rhs, LEVEL_SUM);
+    printer_expr(p, q->rhs, PREC_SUM);
     text_add(p->out, " < ");
-    printer_extent(p, t->axes[q->axis].extent, LEVEL_SUM);
+    printer_extent(p, t->axes[q->axis].extent, PREC_SUM);
     if (q->guard != NONE) {
         text_add(p->out, " where ");
-        printer_expr(p, q->guard, LEVEL_OR);
+        printer_expr(p, q->guard, PREC_OR);
     }
 }
 
@@ -173,11 +173,11 @@ static void put_kernel(const Kernel *k, Text *out)
 
 /* ---- declarations ---- */
 
-typedef struct Used {
+typedef struct PrintUsed {
     uint8_t *dims, *groups;
-} Used;
+} PrintUsed;
 
-static void use_extent(const Module *m, Extent e, Used *u)
+static void use_extent(const Module *m, Extent e, PrintUsed *u)
 {
     const ExtentForm *f = &m->extents.at[e];
     for (uint32_t i = 0; i < f->nterms; i++)
@@ -185,7 +185,7 @@ static void use_extent(const Module *m, Extent e, Used *u)
             u->dims[f->terms[i].dims[d]] = 1;
 }
 
-static void use_group(const Module *m, GroupId g, Used *u)
+static void use_group(const Module *m, GroupId g, PrintUsed *u)
 {
     if (g == NONE)
         return;
@@ -194,14 +194,14 @@ static void use_group(const Module *m, GroupId g, Used *u)
     use_extent(m, m->groups.at[g].size, u);
 }
 
-static void use_axis(const Module *m, Axis axis, Used *u)
+static void use_axis(const Module *m, Axis axis, PrintUsed *u)
 {
     use_group(m, axis.group, u);
     if (axis.group == NONE)
         use_extent(m, axis.extent, u);
 }
 
-static void use_expr(const Kernel *k, ExprId root, Used *u)
+static void use_expr(const Kernel *k, ExprId root, PrintUsed *u)
 {
     if (root == NONE)
         return;
@@ -216,7 +216,7 @@ static void use_expr(const Kernel *k, ExprId root, Used *u)
     }
 }
 
-static void use_kernel(const Kernel *k, Used *u)
+static void use_kernel(const Kernel *k, PrintUsed *u)
 {
     const Module *m = k->module;
     for (uint32_t i = 0; i < k->params.len; i++) {
@@ -267,8 +267,8 @@ void print_group(const Module *m, const Group *g, Text *out)
 
 static void put_declarations(const Module *m, const Kernel *only, Text *out)
 {
-    Used u = {arena_array(out->arena, uint8_t, m->dims.len + 1),
-              arena_array(out->arena, uint8_t, m->groups.len + 1)};
+    PrintUsed u = {arena_array(out->arena, uint8_t, m->dims.len + 1),
+                   arena_array(out->arena, uint8_t, m->groups.len + 1)};
     if (only)
         use_kernel(only, &u);
     text_add(out, "moe 1\n\n");

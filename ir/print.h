@@ -23,11 +23,11 @@ Name printer_bind(Printer *p, IndexId i);              /* brings i into scope */
 void printer_leave(Printer *p, uint32_t scope_length); /* and takes the youngest out again */
 
 /* The weakest operator that may stand without parentheses. */
-typedef enum Level { LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_UNARY,
-                     LEVEL_PRIMARY } Level;
-void printer_expr(Printer *p, ExprId e, Level level);
+typedef enum Precedence { PREC_OR, PREC_AND, PREC_NOT, PREC_COMPARE, PREC_SUM, PREC_PRODUCT, PREC_UNARY,
+                     PREC_PRIMARY } Precedence;
+void printer_expr(Printer *p, ExprId e, Precedence level);
 /* `i`, or `i: EXTENT` when no use in the given expressions (each or NONE) tells the extent. */
 void printer_binding(Printer *p, IndexId i, const ExprId *uses, uint32_t nuses);
-void printer_extent(Printer *p, Extent e, Level level); /* as an expression: 2 * F */
+void printer_extent(Printer *p, Extent e, Precedence level); /* as an expression: 2 * F */
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(Printer *p, ExprId e, Level level, int followed);
+static void put(Printer *p, ExprId e, Precedence level, int followed);
 
 /* ---- names ---- */
 
@@ -133,15 +133,15 @@ static int is_negative(const Expr *x)
            (x->kind == X_FLOAT && x->value.f < 0 && isfinite(x->value.f));
 }
 
-static Level extent_level(const ExtentForm *f)
+static Precedence extent_level(const ExtentForm *f)
 {
     if (f->nterms == 0)
-        return LEVEL_PRIMARY;
+        return PREC_PRIMARY;
     if (f->nterms > 1)
-        return LEVEL_SUM;
+        return PREC_SUM;
     const Monomial *t = &f->terms[0];
     int factors = (int)t->ndims + (t->ndims == 0 || (t->coef != 1 && t->coef != -1));
-    return factors > 1 ? LEVEL_PRODUCT : t->coef < 0 ? LEVEL_UNARY : LEVEL_PRIMARY;
+    return factors > 1 ? PREC_PRODUCT : t->coef < 0 ? PREC_UNARY : PREC_PRIMARY;
 }
 
 static void put_monomial(Printer *p, const Monomial *t, int first)
@@ -158,7 +158,7 @@ static void put_monomial(Printer *p, const Monomial *t, int first)
         text_add(p->out, d ? " * %s" : "%s", p->k->module->dims.at[t->dims[d]].name);
 }
 
-void printer_extent(Printer *p, Extent e, Level level)
+void printer_extent(Printer *p, Extent e, Precedence level)
 {
     const ExtentForm *f = &p->k->module->extents.at[e];
     int parens = extent_level(f) < level;
@@ -175,7 +175,7 @@ static void put_list(Printer *p, ExprId e)
 {
     for (uint32_t i = 0; i < x_at(p->k, e)->nargs; i++) {
         text_add(p->out, i ? ", " : "");
-        put(p, x_arg(p->k, e, i), LEVEL_OR, 0);
+        put(p, x_arg(p->k, e, i), PREC_OR, 0);
     }
 }
 
@@ -186,30 +186,30 @@ static void put_call(Printer *p, const char *name, ExprId e)
     text_add(p->out, ")");
 }
 
-static Level infix_level(ScalarOp op)
+static Precedence infix_level(ScalarOp op)
 {
     if (op == OP_or || op == OP_and)
-        return op == OP_or ? LEVEL_OR : LEVEL_AND;
+        return op == OP_or ? PREC_OR : PREC_AND;
     if (op == OP_add || op == OP_sub)
-        return LEVEL_SUM;
+        return PREC_SUM;
     if (op == OP_mul || op == OP_div)
-        return LEVEL_PRODUCT;
-    return scalar_table[op].kind == SK_COMPARE ? LEVEL_COMPARE : LEVEL_PRIMARY;
+        return PREC_PRODUCT;
+    return scalar_table[op].kind == SK_COMPARE ? PREC_COMPARE : PREC_PRIMARY;
 }
 
-static void put_infix(Printer *p, ExprId e, ScalarOp op, Level own, int followed)
+static void put_infix(Printer *p, ExprId e, ScalarOp op, Precedence own, int followed)
 {
-    Level left = own == LEVEL_COMPARE ? LEVEL_SUM : own;
-    put(p, x_arg(p->k, e, 0), left, own == LEVEL_PRODUCT);
+    Precedence left = own == PREC_COMPARE ? PREC_SUM : own;
+    put(p, x_arg(p->k, e, 0), left, own == PREC_PRODUCT);
     text_add(p->out, " %s ", scalar_table[op].spelling);
-    put(p, x_arg(p->k, e, 1), (Level)(own + 1), followed);
+    put(p, x_arg(p->k, e, 1), (Precedence)(own + 1), followed);
 }
 
-static void put_op(Printer *p, ExprId e, Level level, int followed)
+static void put_op(Printer *p, ExprId e, Precedence level, int followed)
 {
     ScalarOp op = (ScalarOp)x_at(p->k, e)->op;
-    Level own = op == OP_neg ? LEVEL_UNARY : op == OP_not ? LEVEL_NOT : infix_level(op);
-    if (own == LEVEL_PRIMARY) {
+    Precedence own = op == OP_neg ? PREC_UNARY : op == OP_not ? PREC_NOT : infix_level(op);
+    if (own == PREC_PRIMARY) {
         put_call(p, scalar_table[op].spelling, e);
         return;
     }
@@ -224,12 +224,12 @@ static void put_op(Printer *p, ExprId e, Level level, int followed)
     text_add(p->out, parens ? ")" : "");
 }
 
-static void put_reduce(Printer *p, ExprId e, Level level, int followed)
+static void put_reduce(Printer *p, ExprId e, Precedence level, int followed)
 {
     static const char *const names[] = {[RED_SUM] = "sum", [RED_MAX] = "max", [RED_MIN] = "min"};
     const Kernel *k = p->k;
     uint32_t scope = p->scope.len;
-    int parens = followed || level > LEVEL_UNARY;
+    int parens = followed || level > PREC_UNARY;
     ExprId uses[2] = {x_arg(k, e, 0), x_condition(k, e)};
     text_add(p->out, "%s%s(", parens ? "(" : "", names[x_at(k, e)->op]);
     for (uint32_t b = 0; b < x_at(k, e)->nbound; b++) {
@@ -238,10 +238,10 @@ static void put_reduce(Printer *p, ExprId e, Level level, int followed)
     }
     if (uses[1] != NONE) {
         text_add(p->out, " where ");
-        put(p, uses[1], LEVEL_OR, 0);
+        put(p, uses[1], PREC_OR, 0);
     }
     text_add(p->out, ") ");
-    put(p, uses[0], LEVEL_PRODUCT, 0);
+    put(p, uses[0], PREC_PRODUCT, 0);
     text_add(p->out, parens ? ")" : "");
     printer_leave(p, scope);
 }
@@ -263,9 +263,9 @@ static void put_route_map(Printer *p, const char *map, ExprId e)
     text_add(p->out, ")");
 }
 
-static void put_constant(Printer *p, const Expr *x, Level level)
+static void put_constant(Printer *p, const Expr *x, Precedence level)
 {
-    int parens = is_negative(x) && level > LEVEL_UNARY;
+    int parens = is_negative(x) && level > PREC_UNARY;
     text_add(p->out, parens ? "(" : "");
     if (x->kind == X_INT)
         put_int(p, x->value.i);
@@ -274,7 +274,7 @@ static void put_constant(Printer *p, const Expr *x, Level level)
     text_add(p->out, parens ? ")" : "");
 }
 
-static void put(Printer *p, ExprId e, Level level, int followed)
+static void put(Printer *p, ExprId e, Precedence level, int followed)
 {
     static const char *const lanes[] = {
         [RED_SUM] = "lanes_sum", [RED_MAX] = "lanes_max", [RED_MIN] = "lanes_min"};
@@ -293,17 +293,17 @@ static void put(Printer *p, ExprId e, Level level, int followed)
     case X_ROW: put_route_map(p, "row", e); break;
     case X_GROUP:
         text_add(p->out, "@");
-        put(p, x_arg(p->k, e, 0), LEVEL_PRIMARY, 0);
+        put(p, x_arg(p->k, e, 0), PREC_PRIMARY, 0);
         break;
     case X_LANES: put_call(p, lanes[x->op], e); break;
     case X_THREADS: put_call(p, "threads", e); break;
     }
 }
 
-void printer_expr(Printer *p, ExprId e, Level level) { put(p, e, level, 0); }
+void printer_expr(Printer *p, ExprId e, Precedence level) { put(p, e, level, 0); }
 
 void ir_print_expr(const Kernel *k, ExprId e, Text *out)
 {
     Printer p = printer_new(k, out);
-    printer_expr(&p, e, LEVEL_OR);
+    printer_expr(&p, e, PREC_OR);
 }

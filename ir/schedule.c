@@ -32,10 +32,10 @@ int knob_keeps_bits(Knob knob, int64_t value) { return value <= knob_table[knob]
 /* ---- what fits ---- */
 
 /* One thing that a clause is about. */
-typedef struct Part {
+typedef struct SchedulePart {
     const Clause *c;
     ScheduleName name, reader; /* name NULL: the clause has none */
-} Part;
+} SchedulePart;
 
 /* The tensor that the clause means by a name: that of the kernel it comes from counts first. */
 static ScheduleName meant(const Kernel *k, ScheduleName n)
@@ -46,10 +46,10 @@ static ScheduleName meant(const Kernel *k, ScheduleName n)
     return n;
 }
 
-static Part part_of(const Kernel *k, const Clause *c, uint32_t n)
+static SchedulePart part_of(const Kernel *k, const Clause *c, uint32_t n)
 {
     uint32_t readers = c->readers.len ? c->readers.len : 1;
-    Part p = {.c = c};
+    SchedulePart p = {.c = c};
     if (c->names.len)
         p.name = meant(k, c->names.at[n / readers]);
     if (c->readers.len)
@@ -175,7 +175,7 @@ int ir_edge(const Kernel *k, Name producer, Name reader)
 }
 
 /* Is the edge at a place that the clause gives? */
-static int is_at(const Kernel *k, Part p)
+static int is_at(const Kernel *k, SchedulePart p)
 {
     static const int edges[] = {[AT_LOAD] = EDGE_LOAD, [AT_DRAIN] = EDGE_DRAIN, [AT_SCATTER] = EDGE_SCATTER};
     const Setting *at = &p.c->settings.at[0];
@@ -200,7 +200,7 @@ static const char *reading(const Kernel *k, const Equation *q)
 }
 
 /* NULL, or why what `at scatter` names cannot be scattered, whatever passes do. */
-static const char *scatter_blocks(const Kernel *k, Part p)
+static const char *scatter_blocks(const Kernel *k, SchedulePart p)
 {
     if (!asks(p.c, AT_SCATTER))
         return NULL;
@@ -230,7 +230,7 @@ int ir_knob_fits(const Kernel *k, Knob knob, Name name)
     return 1;
 }
 
-static int fits(const Kernel *k, Part p)
+static int fits(const Kernel *k, SchedulePart p)
 {
     return ir_knob_fits(k, p.c->settings.at[0].knob, p.name.name) &&
            (scope_of(p.c) != SCOPE_EDGE || (is_at(k, p) && !scatter_blocks(k, p)));
@@ -240,8 +240,8 @@ int ir_fuse_fits(const Kernel *k, Name producer, Name reader, int64_t at)
 {
     Setting place = {.knob = KNOB_fuse, .values = {.at = &at, .len = 1}};
     Clause c = {.settings = {.at = &place, .len = 1}};
-    return fits(
-        k, (Part){&c, meant(k, (ScheduleName){.name = producer}), meant(k, (ScheduleName){.name = reader})});
+    return fits(k, (SchedulePart){&c, meant(k, (ScheduleName){.name = producer}),
+                                  meant(k, (ScheduleName){.name = reader})});
 }
 
 /* ---- reports ---- */
@@ -282,7 +282,7 @@ static const char *index_names(const Kernel *k)
     return text_string(&t);
 }
 
-static void refuse_edge(const Kernel *k, Part p)
+static void refuse_edge(const Kernel *k, SchedulePart p)
 {
     Arena *a = k->module->arena;
     Name producer = p.name.name, reader = p.reader.name;
@@ -304,7 +304,7 @@ static void refuse_name(const Kernel *k, const ScheduleName *n)
              k->name, n->name);
 }
 
-static void refuse(const Kernel *k, Part p)
+static void refuse(const Kernel *k, SchedulePart p)
 {
     Diags *d = k->module->diags;
     KnobScope scope = scope_of(p.c);
@@ -404,7 +404,7 @@ void ir_print_clause(const Kernel *k, const Clause *c, Text *out)
         return;
     }
     for (uint32_t n = 0; n < parts(c); n++) {
-        Part p = part_of(k, c, n);
+        SchedulePart p = part_of(k, c, n);
         Clause one = {.settings = c->settings};
         one.names.at = &p.name;
         one.names.len = 1;

@@ -84,7 +84,7 @@ static void print_locals(const Kernel *k, Text *out)
 
 /* ---- statements ---- */
 
-static void print_expr(TilePrinter *p, ExprId e) { printer_expr(&p->names, e, LEVEL_OR); }
+static void print_expr(TilePrinter *p, ExprId e) { printer_expr(&p->names, e, PREC_OR); }
 
 static const char *buffer_name(const TilePrinter *p, TensorId t) { return p->k->tensors.at[t].name; }
 

@@ -271,7 +271,7 @@ static ExprId read_name(TileReader *r, Loc loc)
 
 static ExprId read_literal(TileReader *r, int negative)
 {
-    Token t = r->token;
+    TileToken t = r->token;
     token_next(r);
     if (t.kind == TOKEN_FLOAT)
         return x_float(r->k, t.loc, negative ? -t.f : t.f);

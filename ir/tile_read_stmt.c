@@ -52,7 +52,7 @@ static void read_for(TileReader *r, Stmt *s, uint32_t line)
     uint32_t scope = r->scope.len;
     s->mode = (uint8_t)loop_mode(r);
     token_next(r);
-    Token var = r->token;
+    TileToken var = r->token;
     token_word(r, "a loop variable");
     token_expect(r, "in");
     read_range(r, s);
@@ -246,7 +246,7 @@ static void read_top(TileReader *r, Stmt *s)
     token_expect(r, "count");
     s->limit = tile_read_int(r);
     token_expect(r, "over");
-    Token var = r->token;
+    TileToken var = r->token;
     token_word(r, "a variable");
     token_expect(r, "in");
     read_range(r, s);

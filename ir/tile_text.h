@@ -10,13 +10,13 @@
 
 typedef enum TokenKind { TOKEN_END, TOKEN_WORD, TOKEN_INT, TOKEN_FLOAT, TOKEN_STRING, TOKEN_SIGN } TokenKind;
 
-typedef struct Token {
+typedef struct TileToken {
     TokenKind kind;
     Loc loc;
     Name text;      /* word; sign as written; string with its escapes undone */
     uint64_t i;     /* int: up to 2^63 */
     double f;
-} Token;
+} TileToken;
 
 typedef struct TileReader {
     Module *m;
@@ -24,8 +24,8 @@ typedef struct TileReader {
     uint32_t file;
     const char *at, *end;
     uint32_t line, col;
-    Token token;    /* the one not yet consumed */
-    Token ahead;    /* and the one after it */
+    TileToken token;    /* the one not yet consumed */
+    TileToken ahead;    /* and the one after it */
     uint32_t depth;
     int failed;
     Vec(IndexId) scope; /* loop variables, innermost last */

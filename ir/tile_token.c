@@ -39,21 +39,21 @@ static void skip_space(TileReader *r)
     }
 }
 
-static Token new_token(const TileReader *r, TokenKind kind)
+static TileToken new_token(const TileReader *r, TokenKind kind)
 {
-    return (Token){.kind = kind, .loc = {r->file, r->line, r->col, 1}, .text = ""};
+    return (TileToken){.kind = kind, .loc = {r->file, r->line, r->col, 1}, .text = ""};
 }
 
-static void consume(TileReader *r, Token *t, size_t len)
+static void consume(TileReader *r, TileToken *t, size_t len)
 {
     t->loc.len = (uint32_t)len;
     r->col += (uint32_t)len;
     r->at += len;
 }
 
-static Token read_word(TileReader *r)
+static TileToken read_word(TileReader *r)
 {
-    Token t = new_token(r, TOKEN_WORD);
+    TileToken t = new_token(r, TOKEN_WORD);
     size_t len = 0;
     while (r->at + len < r->end && (isalnum((unsigned char)r->at[len]) || r->at[len] == '_'))
         len++;
@@ -90,11 +90,11 @@ static size_t number_length(const TileReader *r, int *real)
     return len;
 }
 
-static Token read_number(TileReader *r)
+static TileToken read_number(TileReader *r)
 {
     int real;
     size_t len = number_length(r, &real);
-    Token t = new_token(r, real ? TOKEN_FLOAT : TOKEN_INT);
+    TileToken t = new_token(r, real ? TOKEN_FLOAT : TOKEN_INT);
     char *text = arena_strndup(r->m->arena, r->at, len);
     consume(r, &t, len);
     if (real) {
@@ -108,9 +108,9 @@ static Token read_number(TileReader *r)
     return t;
 }
 
-static Token read_string(TileReader *r)
+static TileToken read_string(TileReader *r)
 {
-    Token t = new_token(r, TOKEN_STRING);
+    TileToken t = new_token(r, TOKEN_STRING);
     Text text = {.arena = r->m->arena};
     const char *p = r->at + 1;
     while (p < r->end && *p != '"' && *p != '\n') {
@@ -126,10 +126,10 @@ static Token read_string(TileReader *r)
     return t;
 }
 
-static Token read_sign(TileReader *r)
+static TileToken read_sign(TileReader *r)
 {
     static const char *const signs[] = {"..", "->", "+=", "==", "!=", "<=", ">="};
-    Token t = new_token(r, TOKEN_SIGN);
+    TileToken t = new_token(r, TOKEN_SIGN);
     size_t len = 1;
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (r->at + 1 < r->end && memcmp(r->at, signs[i], 2) == 0)
@@ -143,7 +143,7 @@ static Token read_sign(TileReader *r)
     return t;
 }
 
-static Token read_token(TileReader *r)
+static TileToken read_token(TileReader *r)
 {
     skip_space(r);
     if (r->at >= r->end)
@@ -159,7 +159,7 @@ static Token read_token(TileReader *r)
 void token_next(TileReader *r)
 {
     r->token = r->ahead;
-    Token t = read_token(r);
+    TileToken t = read_token(r);
     if (!r->failed)
         r->ahead = t;
 }
@@ -216,7 +216,7 @@ Name token_word(TileReader *r, const char *what)
 
 int64_t token_int(TileReader *r, const char *what)
 {
-    Token t = r->token;
+    TileToken t = r->token;
     if (t.kind != TOKEN_INT || t.i > INT64_MAX)
         token_fail(r, DIAG_tile_syntax, t.loc, "expected %s but found %s", what, token_spelling(r));
     token_next(r);

@@ -12,12 +12,12 @@
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 2000 };
 
-typedef struct TileTerm Term;
+typedef struct TileTerm BoundTerm;
 
-typedef struct Bound {
+typedef struct TileBound {
     TileVerifier *v;
     int steps;
-} Bound;
+} TileBound;
 
 /* ---- sums ---- */
 
@@ -28,7 +28,7 @@ static int same_size(const Monomial *a, const Monomial *b)
 
 static void drop_term(TileSum *s, uint32_t i) { s->at[i] = s->at[--s->n]; }
 
-static void add_term(TileSum *s, Term t)
+static void add_term(TileSum *s, BoundTerm t)
 {
     for (uint32_t i = 0; i < s->n; i++)
         if (t.atom == NONE ? same_size(t.size, s->at[i].size) : t.atom == s->at[i].atom) {
@@ -55,7 +55,7 @@ void tile_sum_extent(TileVerifier *v, TileSum *s, Extent e, int64_t factor)
     const Module *m = v->k->module;
     const ExtentForm *form = &m->extents.at[m->extents.at[e].folded];
     for (uint32_t i = 0; i < form->nterms; i++) {
-        Term t = {.atom = NONE, .size = &form->terms[i]};
+        BoundTerm t = {.atom = NONE, .size = &form->terms[i]};
         s->lost |= __builtin_mul_overflow(t.size->coef, factor, &t.coef);
         if (t.size->ndims)
             add_term(s, t);
@@ -114,15 +114,15 @@ void tile_sum_expr(TileVerifier *v, TileSum *s, ExprId e, int64_t factor)
     else if (x->kind == X_LOAD && v->known[x->sym] != NONE)
         tile_sum_expr(v, s, v->known[x->sym], factor);
     else if (x->kind != X_OP || !sum_op(v, s, e, factor))
-        add_term(s, (Term){factor, e, NULL});
+        add_term(s, (BoundTerm){factor, e, NULL});
 }
 
 /* ---- proofs ---- */
 
-static int prove(Bound *b, const TileSum *s, int depth);
+static int prove(TileBound *b, const TileSum *s, int depth);
 
 /* The claim with `by` for the atom of term i, and coef * more added. */
-static int prove_with(Bound *b, const TileSum *s, uint32_t i, ExprId by, int64_t more, int depth)
+static int prove_with(TileBound *b, const TileSum *s, uint32_t i, ExprId by, int64_t more, int depth)
 {
     TileSum rest = *s;
     drop_term(&rest, i);
@@ -131,9 +131,9 @@ static int prove_with(Bound *b, const TileSum *s, uint32_t i, ExprId by, int64_t
     return prove(b, &rest, depth - 1);
 }
 
-typedef enum Split { SPLIT_NONE, SPLIT_ALL, SPLIT_ONE } Split;
+typedef enum BoundSplit { SPLIT_NONE, SPLIT_ALL, SPLIT_ONE } BoundSplit;
 
-static Split split_of(const Kernel *k, const Term *t)
+static BoundSplit split_of(const Kernel *k, const BoundTerm *t)
 {
     if (t->atom == NONE)
         return SPLIT_NONE;
@@ -159,7 +159,7 @@ static ExprId known_value(const TileVerifier *v, ExprId e)
 }
 
 /* A range from `side` to max2(side, ..) is not empty, so that its end is not `side`. */
-static int is_excluded(Bound *b, ExprId atom, ExprId side)
+static int is_excluded(TileBound *b, ExprId atom, ExprId side)
 {
     TileVerifier *v = b->v;
     for (uint32_t r = 0; x_is_op(v->k, atom, OP_max2) && r < v->ranges.len; r++)
@@ -169,12 +169,12 @@ static int is_excluded(Bound *b, ExprId atom, ExprId side)
     return 0;
 }
 
-static int prove_side(Bound *b, const TileSum *s, uint32_t i, ExprId side, int depth)
+static int prove_side(TileBound *b, const TileSum *s, uint32_t i, ExprId side, int depth)
 {
     return is_excluded(b, s->at[i].atom, side) || prove_with(b, s, i, side, 0, depth);
 }
 
-static int prove_split(Bound *b, const TileSum *s, uint32_t i, Split how, int depth)
+static int prove_split(TileBound *b, const TileSum *s, uint32_t i, BoundSplit how, int depth)
 {
     const Kernel *k = b->v->k;
     ExprId atom = s->at[i].atom;
@@ -194,7 +194,7 @@ static const TileRange *range_of(const TileVerifier *v, ExprId atom)
     return NULL;
 }
 
-static int prove_range(Bound *b, const TileSum *s, uint32_t i, int depth)
+static int prove_range(TileBound *b, const TileSum *s, uint32_t i, int depth)
 {
     const TileRange *r = range_of(b->v, s->at[i].atom);
     int up = s->at[i].coef > 0;
@@ -203,7 +203,7 @@ static int prove_range(Bound *b, const TileSum *s, uint32_t i, int depth)
     return prove_with(b, s, i, up ? r->hi : r->lo, up ? -1 : 0, depth);
 }
 
-static int is_positive(Bound *b, ExprId e, int depth)
+static int is_positive(TileBound *b, ExprId e, int depth)
 {
     TileSum negative = {0};
     tile_sum_expr(b->v, &negative, e, -1);
@@ -211,7 +211,7 @@ static int is_positive(Bound *b, ExprId e, int depth)
 }
 
 /* x * y and idiv(x, c) are at least 0 where x and y are. */
-static int prove_positive(Bound *b, const TileSum *s, uint32_t i, int depth)
+static int prove_positive(TileBound *b, const TileSum *s, uint32_t i, int depth)
 {
     const Kernel *k = b->v->k;
     TileSum rest = *s;
@@ -223,14 +223,14 @@ static int prove_positive(Bound *b, const TileSum *s, uint32_t i, int depth)
            (x_is_op(k, e, OP_idiv) || is_positive(b, x_arg(k, e, 1), depth - 1));
 }
 
-static int prove_product(Bound *b, const TileSum *s, uint32_t i, int depth)
+static int prove_product(TileBound *b, const TileSum *s, uint32_t i, int depth)
 {
     ExprId e = s->at[i].atom;
     return e != NONE && x_is_op(b->v->k, e, OP_mul) && prove_positive(b, s, i, depth);
 }
 
 /* c * idiv(x, c), any multiple of it. */
-static int prove_quotient(Bound *b, const TileSum *s, uint32_t i, int depth)
+static int prove_quotient(TileBound *b, const TileSum *s, uint32_t i, int depth)
 {
     TileVerifier *v = b->v;
     ExprId e = s->at[i].atom;
@@ -256,7 +256,7 @@ static int only_dimensions(const TileSum *s)
 }
 
 /* The claim is that lo < hi for a loop around: true where its body runs. */
-static int is_nonempty(Bound *b, const TileSum *s)
+static int is_nonempty(TileBound *b, const TileSum *s)
 {
     for (uint32_t r = 0; r < b->v->ranges.len; r++) {
         TileSum rest = *s;
@@ -268,7 +268,7 @@ static int is_nonempty(Bound *b, const TileSum *s)
     return 0;
 }
 
-static int prove(Bound *b, const TileSum *s, int depth)
+static int prove(TileBound *b, const TileSum *s, int depth)
 {
     if (s->lost || depth == 0 || b->steps++ > MAX_STEPS)
         return 0;
@@ -276,7 +276,7 @@ static int prove(Bound *b, const TileSum *s, int depth)
         return 1;
     if (is_nonempty(b, s))
         return 1;
-    for (Split how = SPLIT_ALL; how <= SPLIT_ONE; how++)
+    for (BoundSplit how = SPLIT_ALL; how <= SPLIT_ONE; how++)
         for (uint32_t i = 0; i < s->n; i++)
             if (split_of(b->v->k, &s->at[i]) == how) {
                 int proved = prove_split(b, s, i, how, depth);
@@ -291,7 +291,7 @@ static int prove(Bound *b, const TileSum *s, int depth)
 
 int tile_sum_at_most_zero(TileVerifier *v, const TileSum *s)
 {
-    Bound b = {.v = v};
+    TileBound b = {.v = v};
     return prove(&b, s, MAX_DEPTH);
 }
 

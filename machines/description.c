@@ -64,15 +64,15 @@ static const struct {
 
 static const int64_t VALUE_MAX = (int64_t)1 << 50; /* products of two extents fit 64 bits many times over */
 
-typedef struct Reader {
+typedef struct DescriptionReader {
     Arena *a;
     const char *file;
     Description *out;
     const char *error; /* the first one */
-} Reader;
+} DescriptionReader;
 
 /* FILE: KEY is VALUE: RULE. Returns 0, like every reader below that refuses. */
-static int refuse(Reader *r, const char *key, const json_t *value, const char *rule)
+static int refuse(DescriptionReader *r, const char *key, const json_t *value, const char *rule)
 {
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     if (!value)
@@ -89,7 +89,7 @@ static int64_t *field(Machine *m, size_t at) { return (int64_t *)(void *)((char 
 /* ---- keys ---- */
 
 /* The n names, with commas. */
-static const char *list_names(Reader *r, const char *const *names, uint32_t n)
+static const char *list_names(DescriptionReader *r, const char *const *names, uint32_t n)
 {
     Text t = {.arena = r->a};
     for (uint32_t i = 0; i < n; i++)
@@ -98,7 +98,7 @@ static const char *list_names(Reader *r, const char *const *names, uint32_t n)
 }
 
 /* Refuses a key of `object` (at `path`, "" at the top) that is none of the names. */
-static int only(Reader *r, json_t *object, const char *path, const char *const *names, uint32_t n)
+static int only(DescriptionReader *r, json_t *object, const char *path, const char *const *names, uint32_t n)
 {
     const char *key;
     json_t *value;
@@ -114,7 +114,8 @@ static int only(Reader *r, json_t *object, const char *path, const char *const *
     return 1;
 }
 
-static int read_text(Reader *r, const json_t *object, const char *path, const char *key, const char **out)
+static int read_text(DescriptionReader *r, const json_t *object, const char *path, const char *key,
+                     const char **out)
 {
     const json_t *value = json_object_get(object, key);
     const char *name = arena_printf(r->a, "%s%s%s", path, *path ? "." : "", key);
@@ -126,7 +127,7 @@ static int read_text(Reader *r, const json_t *object, const char *path, const ch
 
 /* ---- a figure ---- */
 
-static int read_value(Reader *r, const json_t *figure, const char *path, int64_t *out)
+static int read_value(DescriptionReader *r, const json_t *figure, const char *path, int64_t *out)
 {
     const json_t *value = json_object_get(figure, "value");
     const char *name = arena_printf(r->a, "%s.value", path);
@@ -138,7 +139,7 @@ static int read_value(Reader *r, const json_t *figure, const char *path, int64_t
     return *out <= VALUE_MAX ? 1 : refuse(r, name, value, "must be at most 2^50");
 }
 
-static int read_unit(Reader *r, const json_t *figure, const char *path, const char *want)
+static int read_unit(DescriptionReader *r, const json_t *figure, const char *path, const char *want)
 {
     const char *unit;
     if (!read_text(r, figure, path, "unit", &unit))
@@ -149,7 +150,8 @@ static int read_unit(Reader *r, const json_t *figure, const char *path, const ch
                         arena_printf(r->a, "must be \"%s\"", want));
 }
 
-static int read_probed(Reader *r, const json_t *figure, const char *path, const FigureRow *row, int *out)
+static int read_probed(DescriptionReader *r, const json_t *figure, const char *path, const FigureRow *row,
+                       int *out)
 {
     const json_t *value = json_object_get(figure, "probed");
     const char *name = arena_printf(r->a, "%s.probed", path);
@@ -163,7 +165,7 @@ static int read_probed(Reader *r, const json_t *figure, const char *path, const 
     return 1;
 }
 
-static int read_figure(Reader *r, const json_t *section, const FigureRow *row)
+static int read_figure(DescriptionReader *r, const json_t *section, const FigureRow *row)
 {
     static const char *const keys[] = {"value", "unit", "source", "probed"};
     const char *path = arena_printf(r->a, "%s.%s", row->section, row->key);
@@ -182,7 +184,7 @@ static int read_figure(Reader *r, const json_t *section, const FigureRow *row)
 
 /* ---- sections, rules ---- */
 
-static int read_section(Reader *r, const json_t *root, const SectionRow *row)
+static int read_section(DescriptionReader *r, const json_t *root, const SectionRow *row)
 {
     const char **keys = arena_array(r->a, const char *, figure_count);
     uint32_t n = 0;
@@ -203,7 +205,7 @@ static int read_section(Reader *r, const json_t *root, const SectionRow *row)
 }
 
 /* Figures that were not given are 0 and keep every rule. */
-static int check_multiple(Reader *r, const FigureRow *row, const FigureRow *of)
+static int check_multiple(DescriptionReader *r, const FigureRow *row, const FigureRow *of)
 {
     int64_t value = *field(&r->out->machine, row->at), divisor = *field(&r->out->machine, of->at);
     if (!divisor || value % divisor == 0)
@@ -216,7 +218,7 @@ static int check_multiple(Reader *r, const FigureRow *row, const FigureRow *of)
 
 /* ---- the head ---- */
 
-static int read_name(Reader *r, const json_t *root)
+static int read_name(DescriptionReader *r, const json_t *root)
 {
     const char *name;
     if (!read_text(r, root, "", "name", &name))
@@ -231,7 +233,7 @@ static int read_name(Reader *r, const json_t *root)
     return 1;
 }
 
-static int read_kind(Reader *r, const json_t *root)
+static int read_kind(DescriptionReader *r, const json_t *root)
 {
     const char *kind;
     if (!read_text(r, root, "", "kind", &kind))
@@ -244,7 +246,7 @@ static int read_kind(Reader *r, const json_t *root)
                : refuse(r, "kind", json_object_get(root, "kind"), "must be \"cpu\" or \"npu\"");
 }
 
-static int read_head(Reader *r, json_t *root)
+static int read_head(DescriptionReader *r, json_t *root)
 {
     const char **keys = arena_array(r->a, const char *, section_count + 3);
     uint32_t n = 0;
@@ -257,7 +259,7 @@ static int read_head(Reader *r, json_t *root)
            read_text(r, root, "", "doc", &r->out->doc);
 }
 
-static void read_root(Reader *r, json_t *root)
+static void read_root(DescriptionReader *r, json_t *root)
 {
     if (!json_is_object(root)) {
         refuse(r, "the file", root, "must be an object");
@@ -276,7 +278,7 @@ static void read_root(Reader *r, json_t *root)
 const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out)
 {
     json_error_t why;
-    Reader r = {.a = a, .file = file, .out = out};
+    DescriptionReader r = {.a = a, .file = file, .out = out};
     *out = (Description){.doc = ""};
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (!root)

@@ -58,13 +58,13 @@ static ExprId take_free_conditions(Kernel *k, Reduction *r)
 
 /* ---- factors ---- */
 
-typedef struct Factors {
+typedef struct CanonFactors {
     const Reduction *r;
     ExprId list[CONJUNCTS_MAX];
     int divides[CONJUNCTS_MAX];
     uint32_t n;
     int negative;
-} Factors;
+} CanonFactors;
 
 static int is_inside(Kernel *k, ExprId load)
 {
@@ -86,7 +86,7 @@ static int may_leave(Kernel *k, const Reduction *r, ExprId e)
     return 1;
 }
 
-static int takes(Kernel *k, Factors *f, ExprId e, int divides)
+static int takes(Kernel *k, CanonFactors *f, ExprId e, int divides)
 {
     if (f->n == CONJUNCTS_MAX || !is_free(k, f->r, e) || !may_leave(k, f->r, e))
         return 0;
@@ -96,7 +96,7 @@ static int takes(Kernel *k, Factors *f, ExprId e, int divides)
 }
 
 /* The term without its free factors and divisors, which go to f; NONE: nothing is left of it. */
-static ExprId strip(Kernel *k, Factors *f, ExprId e)
+static ExprId strip(Kernel *k, CanonFactors *f, ExprId e)
 {
     Loc loc = x_at(k, e)->loc;
     int is_product = type_is_float((Type)x_at(k, e)->type);
@@ -128,7 +128,7 @@ static ExprId build(Kernel *k, const Reduction *r)
 
 static ExprId with_factors_outside(Kernel *k, Reduction *r)
 {
-    Factors f = {.r = r};
+    CanonFactors f = {.r = r};
     if (r->kind != RED_SUM || !type_is_float((Type)x_at(k, r->body)->type) ||
         x_factors(k, r->body) == FACTORS_MANY)
         return build(k, r);

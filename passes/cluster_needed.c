@@ -10,11 +10,11 @@
 
 /* ---- lists of conditions that hold together ---- */
 
-typedef struct Known {
+typedef struct NeededKnown {
     Vec(ExprId) list;
-} Known;
+} NeededKnown;
 
-static ExprId all_of(Kernel *k, const Known *c)
+static ExprId all_of(Kernel *k, const NeededKnown *c)
 {
     ExprId all = NONE;
     for (uint32_t i = 0; i < c->list.len; i++)
@@ -22,7 +22,7 @@ static ExprId all_of(Kernel *k, const Known *c)
     return all;
 }
 
-static int has(const Known *c, ExprId e)
+static int has(const NeededKnown *c, ExprId e)
 {
     for (uint32_t i = 0; i < c->list.len; i++)
         if (c->list.at[i] == e)
@@ -31,7 +31,7 @@ static int has(const Known *c, ExprId e)
 }
 
 /* Does e hold wherever all of c does? */
-static int follows(Kernel *k, const Known *c, ExprId e)
+static int follows(Kernel *k, const NeededKnown *c, ExprId e)
 {
     if (has(c, e))
         return 1;
@@ -48,21 +48,21 @@ static int follows(Kernel *k, const Known *c, ExprId e)
     return 0;
 }
 
-static void add(Kernel *k, Known *c, ExprId condition);
-static Known either(Kernel *k, const Known *a, const Known *b);
+static void add(Kernel *k, NeededKnown *c, ExprId condition);
+static NeededKnown either(Kernel *k, const NeededKnown *a, const NeededKnown *b);
 
 /* What both sides of an `or` say. */
-static void add_sides(Kernel *k, Known *c, ExprId e)
+static void add_sides(Kernel *k, NeededKnown *c, ExprId e)
 {
-    Known a = {0}, b = {0};
+    NeededKnown a = {0}, b = {0};
     add(k, &a, x_arg(k, e, 0));
     add(k, &b, x_arg(k, e, 1));
-    Known both = either(k, &a, &b);
+    NeededKnown both = either(k, &a, &b);
     for (uint32_t i = 0; i < both.list.len; i++)
         add(k, c, both.list.at[i]);
 }
 
-static void add(Kernel *k, Known *c, ExprId condition)
+static void add(Kernel *k, NeededKnown *c, ExprId condition)
 {
     ExprId parts[CONJUNCT_MAX];
     uint32_t n = x_conjuncts(k, condition, parts, CONJUNCT_MAX);
@@ -76,9 +76,9 @@ static void add(Kernel *k, Known *c, ExprId condition)
 }
 
 /* What holds where a or b does, as far as conditions of theirs say it. */
-static Known either(Kernel *k, const Known *a, const Known *b)
+static NeededKnown either(Kernel *k, const NeededKnown *a, const NeededKnown *b)
 {
-    Known c = {0};
+    NeededKnown c = {0};
     for (uint32_t i = 0; i < a->list.len; i++)
         if (follows(k, b, a->list.at[i]))
             vec_push(k->module->scratch, &c.list, a->list.at[i]);
@@ -92,30 +92,30 @@ static Known either(Kernel *k, const Known *a, const Known *b)
 
 /* What holds where a node of an expression is evaluated: the conditions of the reductions and the sides of
  * `if` around it. */
-typedef struct Around {
+typedef struct NeededAround {
     Nodes below;
     ExprMap place;
-    Known *known;
+    NeededKnown *known;
     uint8_t *reached;
-} Around;
+} NeededAround;
 
-static void reach(Kernel *k, Around *a, ExprId e, const Known *how)
+static void reach(Kernel *k, NeededAround *a, ExprId e, const NeededKnown *how)
 {
     uint32_t at = x_map_get(&a->place, e);
     a->known[at] = a->reached[at] ? either(k, &a->known[at], how) : *how;
     a->reached[at] = 1;
 }
 
-static Known under(Kernel *k, const Known *c, ExprId condition)
+static NeededKnown under(Kernel *k, const NeededKnown *c, ExprId condition)
 {
-    Known more = {0};
+    NeededKnown more = {0};
     for (uint32_t i = 0; i < c->list.len; i++)
         vec_push(k->module->scratch, &more.list, c->list.at[i]);
     add(k, &more, condition);
     return more;
 }
 
-static void reach_arguments(Kernel *k, Around *a, ExprId e, const Known *here)
+static void reach_arguments(Kernel *k, NeededAround *a, ExprId e, const NeededKnown *here)
 {
     const Expr x = *x_at(k, e);
     for (uint32_t i = 0; i < x.nargs; i++) {
@@ -124,17 +124,17 @@ static void reach_arguments(Kernel *k, Around *a, ExprId e, const Known *here)
             condition = x_condition(k, e);
         else if ((x.kind == X_IF || x_is_op(k, e, OP_and)) && i == 1)
             condition = x_arg(k, e, 0);
-        Known way = under(k, here, condition);
+        NeededKnown way = under(k, here, condition);
         reach(k, a, x_arg(k, e, i), &way);
     }
 }
 
 /* From the root down: all ways to a node are known before it hands them on. */
-static Around around(Kernel *k, ExprId root, const Known *outside)
+static NeededAround around(Kernel *k, ExprId root, const NeededKnown *outside)
 {
-    Around a = {.below = x_below(k, root, EVERYWHERE)};
+    NeededAround a = {.below = x_below(k, root, EVERYWHERE)};
     a.place = x_map(k, a.below.n);
-    a.known = arena_array(k->module->scratch, Known, a.below.n);
+    a.known = arena_array(k->module->scratch, NeededKnown, a.below.n);
     a.reached = arena_alloc(k->module->scratch, a.below.n);
     for (uint32_t i = 0; i < a.below.n; i++)
         *x_map_at(&a.place, a.below.at[i]) = i;
@@ -193,10 +193,10 @@ static int is_about_place(const Kernel *k, ExprId condition, const Definition *d
 }
 
 /* What the readers' conditions around one load say of the element that it reads. */
-static Known translated(Kernel *k, ExprId load, const Known *known, const Equation *q)
+static NeededKnown translated(Kernel *k, ExprId load, const NeededKnown *known, const Equation *q)
 {
     Definition d = {.q = q};
-    Known out = {0};
+    NeededKnown out = {0};
     for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
         IndexId i = x_plain_index(k, x_arg(k, load, a));
         if (i == NONE || is_translated(&d, i))
@@ -215,22 +215,22 @@ static Known translated(Kernel *k, ExprId load, const Known *known, const Equati
 typedef struct Needs {
     Kernel *k;
     uint32_t *definition; /* by tensor: its equation */
-    Known *of;            /* by tensor */
+    NeededKnown *of;      /* by tensor */
     uint8_t *read;        /* by tensor: some reader has been looked at */
 } Needs;
 
-static void need(Needs *s, ExprId load, const Known *known)
+static void need(Needs *s, ExprId load, const NeededKnown *known)
 {
     TensorId t = x_at(s->k, load)->sym;
-    Known more = translated(s->k, load, known, &s->k->eqs.at[s->definition[t]]);
+    NeededKnown more = translated(s->k, load, known, &s->k->eqs.at[s->definition[t]]);
     s->of[t] = s->read[t] ? either(s->k, &s->of[t], &more) : more;
     s->read[t] = 1;
 }
 
-static Known needed_by_readers(const Needs *s, const Equation *q, uint32_t cluster)
+static NeededKnown needed_by_readers(const Needs *s, const Equation *q, uint32_t cluster)
 {
     int counts = s->k->tensors.at[q->lhs].placed == cluster + 1 && q->kind == EQ_ASSIGN;
-    return counts ? s->of[q->lhs] : (Known){0};
+    return counts ? s->of[q->lhs] : (NeededKnown){0};
 }
 
 static Needs needs_of(Kernel *k, uint32_t cluster)
@@ -238,7 +238,7 @@ static Needs needs_of(Kernel *k, uint32_t cluster)
     Arena *arena = k->module->scratch;
     Needs s = {.k = k};
     s.definition = arena_array(arena, uint32_t, k->tensors.len + 1);
-    s.of = arena_array(arena, Known, k->tensors.len + 1);
+    s.of = arena_array(arena, NeededKnown, k->tensors.len + 1);
     s.read = arena_alloc(arena, k->tensors.len + 1);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         if (k->eqs.at[i].cluster != cluster)
@@ -251,8 +251,8 @@ static Needs needs_of(Kernel *k, uint32_t cluster)
         const Equation q = k->eqs.at[i];
         if (q.cluster != cluster)
             continue;
-        Known outside = needed_by_readers(&s, &q, cluster);
-        Around a = around(k, q.rhs, &outside);
+        NeededKnown outside = needed_by_readers(&s, &q, cluster);
+        NeededAround a = around(k, q.rhs, &outside);
         for (uint32_t n = 0; n < a.below.n; n++)
             if (x_at(k, a.below.at[n])->kind == X_LOAD &&
                 k->tensors.at[x_at(k, a.below.at[n])->sym].placed == cluster + 1)
@@ -274,7 +274,7 @@ ExprId cluster_needed(Kernel *k, TensorId placed)
 
 static ExprId drop_guard(Kernel *k, ExprId e, void *user)
 {
-    const Known *known = user;
+    const NeededKnown *known = user;
     ExprId parts[CONJUNCT_MAX], left = NONE;
     if (x_at(k, e)->kind != X_IF)
         return e;

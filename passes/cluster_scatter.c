@@ -118,7 +118,7 @@ const char *cluster_scatter(const Kernel *k, const Equation *product, const Equa
 /* ---- places ---- */
 
 /* NULL, or who else defines or reads the local of equation `at`. */
-static const char *shared_with(const Order *o, uint32_t at, uint32_t reader)
+static const char *shared_with(const EquationOrder *o, uint32_t at, uint32_t reader)
 {
     const Kernel *k = o->k;
     for (uint32_t i = 0; i < k->eqs.len; i++) {
@@ -149,7 +149,7 @@ static void report(Kernel *k, const PassContext *c, const Equation *product, con
 }
 
 /* NULL, or why the two equations are no scatter. */
-static const char *blocks(const Order *o, uint32_t at, uint32_t reader)
+static const char *blocks(const EquationOrder *o, uint32_t at, uint32_t reader)
 {
     Kernel *k = o->k;
     const uint32_t members[2] = {at, reader};
@@ -162,7 +162,7 @@ static const char *blocks(const Order *o, uint32_t at, uint32_t reader)
     return why;
 }
 
-static void form(Order *o, uint32_t at, uint32_t reader)
+static void form(EquationOrder *o, uint32_t at, uint32_t reader)
 {
     Kernel *k = o->k;
     const uint32_t members[2] = {at, reader};
@@ -179,7 +179,7 @@ static int may_join(const Kernel *k, uint32_t i)
 }
 
 /* The first reader, after the local's definition `at`, that the schedule wants it scattered into. */
-static uint32_t wanted_reader(const Order *o, const PassContext *c, uint32_t at)
+static uint32_t wanted_reader(const EquationOrder *o, const PassContext *c, uint32_t at)
 {
     const Kernel *k = o->k;
     TensorId local = k->eqs.at[at].lhs;
@@ -197,7 +197,7 @@ static uint32_t wanted_reader(const Order *o, const PassContext *c, uint32_t at)
 
 void cluster_scatters(Kernel *k, const PassContext *c)
 {
-    Order o = order_of(k);
+    EquationOrder o = order_of(k);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         if (!may_join(k, i) || k->tensors.at[k->eqs.at[i].lhs].role != ROLE_LOCAL)
             continue;

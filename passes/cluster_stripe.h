@@ -10,40 +10,40 @@
 enum { AXIS_FREE = UINT8_MAX };
 
 /* A load inside a float sum of products. */
-typedef struct Operand {
+typedef struct StripeOperand {
     ExprId sum, load;
-} Operand;
+} StripeOperand;
 
 typedef struct Operands {
-    Vec(Operand) list;
+    Vec(StripeOperand) list;
 } Operands;
 
 /* Equations by their place, ascending. */
-typedef struct Places {
+typedef struct StripePlaces {
     Vec(uint32_t) list;
-} Places;
+} StripePlaces;
 
 /* The kernel as stripes look at it, in Module.scratch; made once, and again when its equations change. */
 typedef struct Facts {
     Kernel *k;
-    Order order;
+    EquationOrder order;
     Nodes *loads;       /* by equation: the loads on its right-hand side */
     Operands *operands; /* by equation */
     uint8_t *allowed;   /* by equation: it may be a member of a stripe at all */
     uint64_t
         *waits; /* [b * words + a / 64], bit a % 64: b needs a value that a gives, maybe through others */
     uint32_t words;
-    Places
+    StripePlaces
         *writers; /* by tensor: the equations that write it; by tensors + route: those that make the route */
-    Places *readers; /* by tensor: those that read it */
+    StripePlaces *readers; /* by tensor: those that read it */
     uint8_t *stored; /* by tensor: the schedule wants it in memory */
 } Facts;
 
-typedef enum Part { PART_NONE, PART_DIRECT, PART_CARRIER } Part;
+typedef enum StripePart { PART_NONE, PART_DIRECT, PART_CARRIER } StripePart;
 
 /* The key variables of an equation: what it calls the stripe's outer variables, then its row. */
 typedef struct Member {
-    Part part;
+    StripePart part;
     IndexId key[MAX_RANK];
 } Member;
 
@@ -76,7 +76,7 @@ int stripe_on_left(const Kernel *k, const Equation *q, IndexId i);
 int stripe_binds(const Kernel *k, ExprId reduce, IndexId i);
 int stripe_is_product(const Kernel *k, ExprId e); /* a float sum of products */
 /* What equation `at` would be with these keys. */
-Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key);
+StripePart stripe_part(const Stripe *s, uint32_t at, const IndexId *key);
 /* The keys of a tensor's axes, from the equation that writes it. */
 void stripe_axes(const Stripe *s, uint32_t at, const IndexId *key, uint8_t *axes);
 /* Makes equation `at` a member, when everything that Note [Stripes] asks for holds. */

@@ -135,7 +135,7 @@ void stripe_form(const Stripe *s)
 {
     Kernel *k = s->f->k;
     Arena *a = k->module->arena;
-    Order order = s->f->order;
+    EquationOrder order = s->f->order;
     Cluster c = {.kind = CLUSTER_STRIPE, .nouter = (uint8_t)(s->nkeys - 1)};
     const uint32_t *members = s->at, n = s->n;
     IndexId to[MAX_RANK];
@@ -205,8 +205,7 @@ static int uses_only(const Kernel *k, ExprId e, const IndexId *over, uint32_t n)
         IndexId i = x_at(k, *x)->sym;
         if (x_at(k, *x)->kind == X_REDUCE)
             return 0;
-        if (x_at(k, *x)->kind == X_INDEX &&
-            (!is_among(over, n, i) || k->indices.at[i].axis.group != NONE))
+        if (x_at(k, *x)->kind == X_INDEX && (!is_among(over, n, i) || k->indices.at[i].axis.group != NONE))
             return 0;
     }
     return 1;

@@ -75,12 +75,12 @@ static Operands operands_of(const Kernel *k, ExprId e)
         if (stripe_is_product(k, *sum)) {
             Nodes loads = loads_of(k, x_arg(k, *sum, 0));
             for (uint32_t i = 0; i < loads.n; i++)
-                vec_push(k->module->scratch, &found.list, ((Operand){*sum, loads.at[i]}));
+                vec_push(k->module->scratch, &found.list, ((StripeOperand){*sum, loads.at[i]}));
         }
     return found;
 }
 
-static void add_place(const Facts *f, Places *p, uint32_t at)
+static void add_place(const Facts *f, StripePlaces *p, uint32_t at)
 {
     if (!p->list.len || p->list.at[p->list.len - 1] != at)
         vec_push(f->k->module->scratch, &p->list, at);
@@ -116,8 +116,8 @@ static void find_flow(Facts *f)
     uint32_t n = k->tensors.len + k->routes.len + 1;
     f->words = k->eqs.len / 64 + 1;
     f->waits = arena_array(k->module->scratch, uint64_t, (size_t)f->words * k->eqs.len);
-    f->writers = arena_array(k->module->scratch, Places, n);
-    f->readers = arena_array(k->module->scratch, Places, n);
+    f->writers = arena_array(k->module->scratch, StripePlaces, n);
+    f->readers = arena_array(k->module->scratch, StripePlaces, n);
     for (uint32_t at = 0; at < k->eqs.len; at++) {
         const Effects *e = &f->order.of[at];
         each_of(f, e->reads, at, add_reader);
@@ -188,7 +188,7 @@ static int is_sum_of_rows(const Kernel *k, const Equation *q, ExprId sum, IndexI
     return 0;
 }
 
-Part stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
+StripePart stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[at];
@@ -402,7 +402,7 @@ static void note_lost(Stripe *s, uint32_t at, const IndexId *key)
             s->lost |= 1u << i;
 }
 
-static void keep_result(Stripe *s, Part part, TensorId t, const uint8_t *axes)
+static void keep_result(Stripe *s, StripePart part, TensorId t, const uint8_t *axes)
 {
     s->keyed[t] = (uint8_t)part;
     memcpy(s->key_of[t], axes, MAX_RANK);

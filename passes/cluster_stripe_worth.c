@@ -19,7 +19,7 @@
 
 /* ---- shared operands ---- */
 
-static int is_reduced(const Kernel *k, Operand o)
+static int is_reduced(const Kernel *k, StripeOperand o)
 {
     for (uint32_t b = 0; b < x_at(k, o.sum)->nbound; b++)
         if (x_uses_index(k, o.load, x_bound(k, o.sum, b)))
@@ -28,7 +28,7 @@ static int is_reduced(const Kernel *k, Operand o)
 }
 
 /* A matrix whose elements serve all rows of all outer variables. */
-static int is_shared(const Stripe *s, const Equation *q, const IndexId *key, Operand o)
+static int is_shared(const Stripe *s, const Equation *q, const IndexId *key, StripeOperand o)
 {
     const Kernel *k = s->f->k;
     int left = 0;
@@ -51,7 +51,7 @@ static int has_shared_operand(const Stripe *s, uint32_t at, const IndexId *key)
 }
 
 /* Rows of a block share the operand. */
-static int serves_rows(const Kernel *k, IndexId row, Operand o)
+static int serves_rows(const Kernel *k, IndexId row, StripeOperand o)
 {
     return x_at(k, o.load)->nargs > 1 && !x_uses_index(k, o.load, row) && is_reduced(k, o);
 }
@@ -109,7 +109,7 @@ static int reader_keys(const Stripe *s, uint32_t at, TensorId t, const uint8_t *
 static int is_read_twice(const Stripe *s, TensorId t, const uint8_t *axes, int members_only)
 {
     IndexId key[MAX_RANK];
-    const Places *readers = &s->f->readers[t];
+    const StripePlaces *readers = &s->f->readers[t];
     for (uint32_t i = 0; i < readers->list.len; i++) {
         uint32_t first = readers->list.at[i];
         if (members_only && s->member[first].part != PART_DIRECT)
@@ -140,7 +140,7 @@ static int could_be_placed(const Stripe *s, TensorId t, const uint8_t *axes)
 /* Is every reader of t one that could be a member? */
 static int readers_fit(const Stripe *s, TensorId t, const uint8_t *axes)
 {
-    const Places *readers = &s->f->readers[t];
+    const StripePlaces *readers = &s->f->readers[t];
     IndexId key[MAX_RANK];
     for (uint32_t i = 0; i < readers->list.len; i++) {
         uint32_t r = readers->list.at[i];

@@ -2,15 +2,15 @@
  * names of their index variables and nothing wrote to an inout that they read in between. */
 #include "passes/canonicalise.h"
 
-typedef struct Known {
+typedef struct CseKnown {
     ExprId form; /* of the right-hand side, over stand-ins for the left-hand indices */
     TensorId tensor;
-} Known;
+} CseKnown;
 
 typedef struct Cse {
     Kernel *k;
     TensorId *same; /* by TensorId: the tensor that holds its values */
-    Vec(Known) known;
+    Vec(CseKnown) known;
 } Cse;
 
 static ExprId replace_load(Kernel *k, ExprId e, void *user)
@@ -75,7 +75,7 @@ static void forget(Cse *c, TensorId written)
 
 static void merge_local(Cse *c, Equation *q, const IndexId *over)
 {
-    Known fresh = {alpha_form(c->k, q->rhs, over, q->nindex), q->lhs};
+    CseKnown fresh = {alpha_form(c->k, q->rhs, over, q->nindex), q->lhs};
     for (uint32_t i = 0; i < c->known.len; i++)
         if (c->known.at[i].form == fresh.form && same_shape(c->k, c->known.at[i].tensor, q->lhs)) {
             c->same[q->lhs] = c->known.at[i].tensor;

@@ -20,15 +20,15 @@
 
 #include "passes/passes.h"
 
-typedef struct Guard {
+typedef struct DeriveGuard {
     ExprId condition;
     int soft;
-} Guard;
+} DeriveGuard;
 
 /* Where an expression is evaluated: for all values of the indices that meet the guards, in order. */
 typedef struct EvalSpace {
     Vec(IndexId) index;
-    Vec(Guard) guard;
+    Vec(DeriveGuard) guard;
 } EvalSpace;
 
 typedef struct Contribution {

@@ -20,11 +20,11 @@ typedef struct Solver {
 } Solver;
 
 /* Contributions with the same conditions outside their sum share one `if`. */
-typedef struct Term {
+typedef struct GatherTerm {
     ExprId condition; /* or NONE */
     ExprId value;
     Vec(ExprId) hard; /* conjuncts of the condition that tell where the value was used */
-} Term;
+} GatherTerm;
 
 static uint32_t position(const Solver *v, IndexId i)
 {
@@ -134,18 +134,18 @@ static void conditions(Solver *v, const IndexId *target, uint32_t rank, const in
             continue;
         ExprId low = x_op2(k, v->loc, OP_ge, e, x_int(k, v->loc, 0));
         ExprId high = x_op2(k, v->loc, OP_lt, e, x_extent(k, v->loc, axis.extent));
-        vec_push(v->s->arena, &out->guard, (Guard){low, 0});
-        vec_push(v->s->arena, &out->guard, (Guard){high, 0});
+        vec_push(v->s->arena, &out->guard, (DeriveGuard){low, 0});
+        vec_push(v->s->arena, &out->guard, (DeriveGuard){high, 0});
     }
     for (uint32_t i = 0; i < v->c->space.guard.len; i++) {
-        Guard g = v->c->space.guard.at[i];
-        vec_push(v->s->arena, &out->guard, (Guard){solved(v, g.condition), g.soft});
+        DeriveGuard g = v->c->space.guard.at[i];
+        vec_push(v->s->arena, &out->guard, (DeriveGuard){solved(v, g.condition), g.soft});
     }
     for (uint32_t a = 0; a < rank; a++)
         if (!done[a]) {
             ExprId f = solved(v, v->c->subscript[a]);
             ExprId same = x_op2(k, v->loc, OP_eq, f, x_index(k, v->loc, target[a]));
-            vec_push(v->s->arena, &out->guard, (Guard){same, 0});
+            vec_push(v->s->arena, &out->guard, (DeriveGuard){same, 0});
         }
 }
 
@@ -159,14 +159,14 @@ static int uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n)
 
 /* Conditions free of the summed indices stand outside the sum; one that loads does so only when nothing that
  * may guard it stays inside. */
-static Term make_term(Solver *v, const EvalSpace *where, const IndexId *summed, uint32_t nsummed,
-                      ExprId value)
+static GatherTerm make_term(Solver *v, const EvalSpace *where, const IndexId *summed, uint32_t nsummed,
+                            ExprId value)
 {
     Kernel *k = v->k;
-    Term t = {.condition = NONE};
+    GatherTerm t = {.condition = NONE};
     ExprId inside = NONE;
     for (uint32_t i = 0; i < where->guard.len; i++) {
-        Guard g = where->guard.at[i];
+        DeriveGuard g = where->guard.at[i];
         int outside =
             !uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !x_loads_any(k, g.condition));
         if (!outside) {
@@ -181,7 +181,7 @@ static Term make_term(Solver *v, const EvalSpace *where, const IndexId *summed, 
     return t;
 }
 
-static Term turn(Sweep *s, const Contribution *c, const IndexId *target, uint32_t rank)
+static GatherTerm turn(Sweep *s, const Contribution *c, const IndexId *target, uint32_t rank)
 {
     Kernel *k = s->k;
     Solver v = {.s = s, .k = k, .c = c, .loc = x_at(k, c->cotangent)->loc, .n = c->space.index.len};
@@ -212,7 +212,7 @@ static Term turn(Sweep *s, const Contribution *c, const IndexId *target, uint32_
 
 /* ---- all contributions ---- */
 
-static uint32_t add_term(Sweep *s, Term *terms, uint32_t n, Term t)
+static uint32_t add_term(Sweep *s, GatherTerm *terms, uint32_t n, GatherTerm t)
 {
     for (uint32_t i = 0; i < n; i++)
         if (terms[i].condition == t.condition) {
@@ -238,7 +238,7 @@ static uint32_t add_term(Sweep *s, Term *terms, uint32_t n, Term t)
     return n + 1;
 }
 
-static int holds(const Term *t, ExprId condition)
+static int holds(const GatherTerm *t, ExprId condition)
 {
     for (uint32_t i = 0; i < t->hard.len; i++)
         if (t->hard.at[i] == condition)
@@ -247,7 +247,7 @@ static int holds(const Term *t, ExprId condition)
 }
 
 /* Where any of the terms exists: what they have in common, and one of the rest of each. */
-static void find_support(Sweep *s, const Term *terms, uint32_t n, Adjoint *a)
+static void find_support(Sweep *s, const GatherTerm *terms, uint32_t n, Adjoint *a)
 {
     Kernel *k = s->k;
     ExprId either = NONE;
@@ -272,7 +272,7 @@ static void find_support(Sweep *s, const Term *terms, uint32_t n, Adjoint *a)
         vec_push(s->arena, &a->support, either);
 }
 
-static ExprId total(Kernel *k, Loc loc, const Term *terms, uint32_t n)
+static ExprId total(Kernel *k, Loc loc, const GatherTerm *terms, uint32_t n)
 {
     ExprId sum = NONE;
     for (uint32_t i = 0; i < n; i++) {
@@ -289,11 +289,11 @@ TensorId derive_gather(Sweep *s, TensorId x, TensorId into, Elem elem)
     Kernel *k = s->k;
     Tensor shape = k->tensors.at[x];
     Adjoint *a = derive_adjoint(s, x);
-    Term terms[TERMS_MAX];
+    GatherTerm terms[TERMS_MAX];
     uint32_t n = 0;
     derive_over(s, x, a->over);
     if (a->incoming != NONE)
-        terms[n++] = (Term){.condition = NONE, .value = derive_load(k, a->incoming, a->over)};
+        terms[n++] = (GatherTerm){.condition = NONE, .value = derive_load(k, a->incoming, a->over)};
     for (uint32_t i = 0; i < a->contributions.len; i++)
         n = add_term(s, terms, n, turn(s, &a->contributions.at[i], a->over, shape.rank));
     find_support(s, terms, n, a);

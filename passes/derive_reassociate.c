@@ -27,12 +27,12 @@
 #include <string.h>
 
 /* sum(over where condition) a * b; the condition may be NONE. */
-typedef struct Sum {
+typedef struct SharedSum {
     ExprId factor[2];
     IndexId over[MAX_RANK];
     uint32_t nover;
     ExprId condition;
-} Sum;
+} SharedSum;
 
 /* What the variables of d_a's equation, left-hand ones and then the summed ones, are called in o's. */
 typedef struct Renaming {
@@ -46,7 +46,7 @@ typedef struct Match {
     Kernel *k;
     uint32_t made, shared, reader; /* equations: o, d_a, d_p */
     ExprId node, other_node;       /* the sums of the reader and of d_a ... */
-    Sum outer, inner, other;       /* ... taken apart, and o's */
+    SharedSum outer, inner, other; /* ... taken apart, and o's */
     uint8_t load, kept;            /* which factor of `outer` is o; which of `inner` is a */
     uint8_t at[MAX_RANK];          /* the places of what `outer` goes over in o's left-hand side */
     uint8_t common;                /* which factor of `other` is w */
@@ -56,14 +56,15 @@ typedef struct Match {
     int whole;          /* d_a's product reads the core itself */
 } Match;
 
-static int sum_of(const Kernel *k, ExprId e, Sum *out)
+static int sum_of(const Kernel *k, ExprId e, SharedSum *out)
 {
     const Expr *x = x_at(k, e);
     if (x->kind != X_REDUCE || x->op != RED_SUM || x->nbound > MAX_RANK ||
         !x_is_op(k, x_arg(k, e, 0), OP_mul) || !type_is_float((Type)x->type))
         return 0;
     ExprId body = x_arg(k, e, 0);
-    *out = (Sum){{x_arg(k, body, 0), x_arg(k, body, 1)}, .nover = x->nbound, .condition = x_condition(k, e)};
+    *out = (SharedSum){
+        {x_arg(k, body, 0), x_arg(k, body, 1)}, .nover = x->nbound, .condition = x_condition(k, e)};
     for (uint32_t b = 0; b < x->nbound; b++)
         out->over[b] = x_bound(k, e, b);
     return 1;

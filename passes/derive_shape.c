@@ -12,25 +12,25 @@
 
 #include <string.h>
 
-typedef struct Place Place;
-struct Place {           /* where a node stands in its equation */
-    const Place *around; /* evaluated wherever this place is; NULL: the whole equation */
-    Vec(IndexId) index;  /* of the left-hand side, then of the reductions around */
+typedef struct DerivePlace DerivePlace;
+struct DerivePlace {           /* where a node stands in its equation */
+    const DerivePlace *around; /* evaluated wherever this place is; NULL: the whole equation */
+    Vec(IndexId) index;        /* of the left-hand side, then of the reductions around */
     uint32_t nlhs;
     ExprId guard; /* or NONE */
     int nested;   /* inside a reduction */
     ExprMap done; /* nodes to shaped ones; made when the first one is shaped, from which all others hang */
 };
 
-typedef struct Shape {
+typedef struct DeriveShape {
     Sweep *s;
     Kernel *k;
     Tensor lhs;
     ExprId root; /* the value that the equation assigns, or NONE */
     Vec(Equation) out;
-} Shape;
+} DeriveShape;
 
-static ExprId shape(Shape *h, Place *p, ExprId e, int chain);
+static ExprId shape(DeriveShape *h, DerivePlace *p, ExprId e, int chain);
 
 /* ---- the cube ---- */
 
@@ -131,7 +131,7 @@ static ExprId guarded(Kernel *k, ExprId e, ExprId guard)
 
 /* A local that holds e for every value of those indices of the place that e, or the guard, varies with;
  * returns the load that stands for e. */
-static ExprId hoist(Shape *h, const Place *p, ExprId e, const char *suffix)
+static ExprId hoist(DeriveShape *h, const DerivePlace *p, ExprId e, const char *suffix)
 {
     Kernel *k = h->k;
     Axis axes[MAX_RANK];
@@ -164,7 +164,7 @@ static ExprId hoist(Shape *h, const Place *p, ExprId e, const char *suffix)
     return x_load(k, loc, q.lhs, here);
 }
 
-static int varies_with_all(const Shape *h, const Place *p, ExprId e)
+static int varies_with_all(const DeriveShape *h, const DerivePlace *p, ExprId e)
 {
     for (uint32_t i = 0; i < p->nlhs; i++)
         if (!x_uses_index(h->k, e, p->index.at[i]) && !x_uses_index(h->k, p->guard, p->index.at[i]))
@@ -172,9 +172,9 @@ static int varies_with_all(const Shape *h, const Place *p, ExprId e)
     return 1;
 }
 
-static Place place_below(const Shape *h, const Place *p, ExprId guard)
+static DerivePlace place_below(const DeriveShape *h, const DerivePlace *p, ExprId guard)
 {
-    Place below = {
+    DerivePlace below = {
         .around = p, .nlhs = p->nlhs, .nested = p->nested, .guard = x_and(h->k, (Loc){0}, p->guard, guard)};
     for (uint32_t i = 0; i < p->index.len; i++)
         vec_push(h->s->arena, &below.index, p->index.at[i]);
@@ -183,11 +183,11 @@ static Place place_below(const Shape *h, const Place *p, ExprId guard)
 
 /* ---- nodes ---- */
 
-static ExprId shape_reduce(Shape *h, Place *p, ExprId e, int chain)
+static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
     Expr x = *x_at(k, e);
-    Place inner = place_below(h, p, x_condition(k, e));
+    DerivePlace inner = place_below(h, p, x_condition(k, e));
     inner.nested = 1;
     for (uint32_t i = 0; i < x.nbound; i++)
         vec_push(h->s->arena, &inner.index, x_bound(k, e, i));
@@ -205,7 +205,7 @@ static ExprId shape_reduce(Shape *h, Place *p, ExprId e, int chain)
 /* What a condition compares is evaluated before the branches, so what they share with it is shaped here,
  * once, with no guard. A choice among it becomes a local: nested ones would otherwise be swept once for every
  * path to them. */
-static ExprId shape_condition(Shape *h, Place *p, ExprId e)
+static ExprId shape_condition(DeriveShape *h, DerivePlace *p, ExprId e)
 {
     Kernel *k = h->k;
     if (type_is_float((Type)x_at(k, e)->type)) {
@@ -223,7 +223,7 @@ static ExprId shape_condition(Shape *h, Place *p, ExprId e)
 }
 
 /* What is evaluated whenever root is, mapped to itself. `below` is all that hangs from root. */
-static ExprMap always(const Shape *h, ExprId root, Nodes below)
+static ExprMap always(const DeriveShape *h, ExprId root, Nodes below)
 {
     const Kernel *k = h->k;
     ExprMap seen = x_map(h->k, below.n);
@@ -240,7 +240,7 @@ static ExprMap always(const Shape *h, ExprId root, Nodes below)
 }
 
 /* A choice that both branches need becomes a local: see shape_condition(). */
-static void share_choices(Shape *h, Place *p, ExprId then, ExprId otherwise)
+static void share_choices(DeriveShape *h, DerivePlace *p, ExprId then, ExprId otherwise)
 {
     Nodes below = x_below(h->k, then, EVERYWHERE), others = x_below(h->k, otherwise, EVERYWHERE);
     ExprMap a = always(h, then, below), b = always(h, otherwise, others);
@@ -255,21 +255,21 @@ static void share_choices(Shape *h, Place *p, ExprId then, ExprId otherwise)
     }
 }
 
-static ExprId shape_if(Shape *h, Place *p, ExprId e, int chain)
+static ExprId shape_if(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
     Loc loc = x_at(k, e)->loc;
     ExprId args[3] = {shape_condition(h, p, x_arg(k, e, 0)), x_arg(k, e, 1), x_arg(k, e, 2)};
     share_choices(h, p, args[1], args[2]);
-    Place then = place_below(h, p, args[0]);
-    Place otherwise = place_below(h, p, x_op1(k, loc, OP_not, args[0]));
+    DerivePlace then = place_below(h, p, args[0]);
+    DerivePlace otherwise = place_below(h, p, x_op1(k, loc, OP_not, args[0]));
     chain &= is_zero(k, args[2]);
     args[1] = shape(h, &then, args[1], chain);
     args[2] = shape(h, &otherwise, args[2], 0);
     return x_with_args(k, e, args);
 }
 
-static ExprId shape_op(Shape *h, Place *p, ExprId e, int chain)
+static ExprId shape_op(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
     ExprId next = chain ? chain_next(h->s, e) : (ExprId)NONE, args[2];
@@ -280,11 +280,11 @@ static ExprId shape_op(Shape *h, Place *p, ExprId e, int chain)
 
 /* Only what a gradient passes through is touched. `chain`: the root's cotangent reaches e unchanged but for
  * factors. */
-static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
+static ExprId shape(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
     if (!derive_varied(h->s, e))
         return e;
-    for (const Place *at = p; at; at = at->around)
+    for (const DerivePlace *at = p; at; at = at->around)
         if (x_map_get(&at->done, e) != NONE)
             return x_map_get(&at->done, e);
     if (!p->done.key)
@@ -300,11 +300,11 @@ static ExprId shape(Shape *h, Place *p, ExprId e, int chain)
     return shaped;
 }
 
-static void shape_equation(Sweep *s, Shape *h, Equation q)
+static void shape_equation(Sweep *s, DeriveShape *h, Equation q)
 {
     Kernel *k = s->k;
     if (q.kind == EQ_ASSIGN || q.kind == EQ_TOP) {
-        Place p = {.guard = NONE};
+        DerivePlace p = {.guard = NONE};
         for (uint32_t i = 0; i < q.nindex; i++)
             if (x_at(k, q.index[i])->kind == X_INDEX && (q.kind == EQ_ASSIGN || i + 1 < q.nindex))
                 vec_push(s->arena, &p.index, x_at(k, q.index[i])->sym);
@@ -321,7 +321,7 @@ static void shape_equation(Sweep *s, Shape *h, Equation q)
 
 void derive_shape(Sweep *s)
 {
-    Shape h = {.s = s, .k = s->k};
+    DeriveShape h = {.s = s, .k = s->k};
     for (uint32_t i = 0; i < s->k->eqs.len; i++)
         shape_equation(s, &h, s->k->eqs.at[i]);
     s->k->eqs.len = 0;

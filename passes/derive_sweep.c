@@ -24,7 +24,7 @@ static void space_guard(Sweep *s, EvalSpace *space, ExprId condition, int soft)
     ExprId list[CONDITIONS_MAX];
     uint32_t n = x_conjuncts(s->k, condition, list, CONDITIONS_MAX);
     for (uint32_t i = 0; i < n; i++)
-        vec_push(s->arena, &space->guard, (Guard){list[i], soft});
+        vec_push(s->arena, &space->guard, (DeriveGuard){list[i], soft});
 }
 
 static void sweep_guarded(Sweep *s, ExprId e, ExprId d, const EvalSpace *space, ExprId condition, int soft)

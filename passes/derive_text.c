@@ -12,22 +12,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Reader {
+typedef struct DeriveReader {
     Kernel *k;
     Loc loc;
     const char *text, *at;
     DeriveText v;
-} Reader;
+} DeriveReader;
 
-static ExprId read_comparison(Reader *r);
+static ExprId read_comparison(DeriveReader *r);
 
-static _Noreturn void fail(const Reader *r, const char *expected)
+static _Noreturn void fail(const DeriveReader *r, const char *expected)
 {
     BUG(r->k->module->arena, "gradient text \"%s\" of ir/scalar.def: %s expected at \"%s\"", r->text,
         expected, r->at);
 }
 
-static int accept(Reader *r, const char *sign)
+static int accept(DeriveReader *r, const char *sign)
 {
     while (*r->at == ' ')
         r->at++;
@@ -37,13 +37,13 @@ static int accept(Reader *r, const char *sign)
     return 1;
 }
 
-static void expect(Reader *r, const char *sign)
+static void expect(DeriveReader *r, const char *sign)
 {
     if (!accept(r, sign))
         fail(r, sign);
 }
 
-static ExprId variable(const Reader *r, char name)
+static ExprId variable(const DeriveReader *r, char name)
 {
     ExprId e = name == 'a'   ? r->v.a
                : name == 'b' ? r->v.b
@@ -55,7 +55,7 @@ static ExprId variable(const Reader *r, char name)
     return e;
 }
 
-static ExprId read_call(Reader *r, const char *name)
+static ExprId read_call(DeriveReader *r, const char *name)
 {
     ExprId args[3] = {NONE, NONE, NONE};
     uint32_t n = 0;
@@ -71,7 +71,7 @@ static ExprId read_call(Reader *r, const char *name)
     return n == 1 ? x_op1(r->k, r->loc, op, args[0]) : x_op2(r->k, r->loc, op, args[0], args[1]);
 }
 
-static ExprId read_word(Reader *r)
+static ExprId read_word(DeriveReader *r)
 {
     char word[24];
     size_t n = 0;
@@ -83,7 +83,7 @@ static ExprId read_word(Reader *r)
     return variable(r, n == 1 ? word[0] : '\0');
 }
 
-static ExprId read_factor(Reader *r)
+static ExprId read_factor(DeriveReader *r)
 {
     if (accept(r, "-"))
         return x_op1(r->k, r->loc, OP_neg, read_factor(r));
@@ -101,7 +101,7 @@ static ExprId read_factor(Reader *r)
     return read_word(r);
 }
 
-static ExprId read_product(Reader *r)
+static ExprId read_product(DeriveReader *r)
 {
     ExprId e = read_factor(r);
     for (;;) {
@@ -113,7 +113,7 @@ static ExprId read_product(Reader *r)
     }
 }
 
-static ExprId read_sum(Reader *r)
+static ExprId read_sum(DeriveReader *r)
 {
     ExprId e = read_product(r);
     for (;;) {
@@ -125,10 +125,10 @@ static ExprId read_sum(Reader *r)
     }
 }
 
-static int is_int(const Reader *r, ExprId e) { return x_at(r->k, e)->type == TY_INT; }
+static int is_int(const DeriveReader *r, ExprId e) { return x_at(r->k, e)->type == TY_INT; }
 
 /* An integer that is compared with a float is converted, as the front end does. */
-static ExprId compare(const Reader *r, ScalarOp op, ExprId a, ExprId b)
+static ExprId compare(const DeriveReader *r, ScalarOp op, ExprId a, ExprId b)
 {
     if (is_int(r, a) && !is_int(r, b))
         a = x_op1(r->k, r->loc, OP_f32, a);
@@ -137,7 +137,7 @@ static ExprId compare(const Reader *r, ScalarOp op, ExprId a, ExprId b)
     return x_op2(r->k, r->loc, op, a, b);
 }
 
-static ExprId read_comparison(Reader *r)
+static ExprId read_comparison(DeriveReader *r)
 {
     ExprId e = read_sum(r);
     ScalarOp op = accept(r, "<=")   ? OP_le
@@ -152,7 +152,7 @@ ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v)
 {
     if (!*text)
         return NONE;
-    Reader r = {k, loc, text, text, v};
+    DeriveReader r = {k, loc, text, text, v};
     ExprId e = read_comparison(&r);
     if (accept(&r, "") && *r.at)
         fail(&r, "the end");

@@ -127,7 +127,7 @@ static int keeps_place(const Kernel *k, const Equation *writer, const Equation *
     return 1;
 }
 
-const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n)
+const char *drain_blocks(const EquationOrder *o, const uint32_t *members, uint32_t n)
 {
     const Kernel *k = o->k;
     if (n > DRAIN_MAX)

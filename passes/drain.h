@@ -17,7 +17,7 @@ int drain_same_space(const Kernel *k, const Equation *a, const Equation *b);
 void drain_rename(Kernel *k, const uint32_t *members, uint32_t n);
 /* May these equations, which have the very same left-hand variables, be one drain? Their places ascend. NULL,
  * or why not. */
-const char *drain_blocks(const Order *o, const uint32_t *members, uint32_t n);
+const char *drain_blocks(const EquationOrder *o, const uint32_t *members, uint32_t n);
 /* Forms the drain clusters of k, from equations without a cluster. */
 void drain_clusters(Kernel *k, const PassContext *c);
 

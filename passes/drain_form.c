@@ -14,7 +14,7 @@
 
 typedef struct Drain {
     Kernel *k;
-    Order *o;
+    EquationOrder *o;
     uint32_t member[DRAIN_MAX + 1], n; /* places, ascending */
 } Drain;
 
@@ -117,15 +117,15 @@ static uint32_t count_sums(const Drain *d)
 /* ---- equal sums ---- */
 
 /* Sums of the drain and their forms without the names of bound variables. */
-typedef struct Known {
+typedef struct DrainKnown {
     IndexId vars[MAX_RANK];
     uint32_t nvars, n;
     ExprId sum[REDUCE_MAX], form[REDUCE_MAX];
-} Known;
+} DrainKnown;
 
 static ExprId known_sum(Kernel *k, ExprId e, void *user)
 {
-    Known *w = user;
+    DrainKnown *w = user;
     if (!query_is_product_sum(k, e))
         return e;
     ExprId form = alpha_form(k, e, w->vars, w->nvars);
@@ -143,7 +143,7 @@ static ExprId known_sum(Kernel *k, ExprId e, void *user)
 static void unite_sums(Drain *d)
 {
     Kernel *k = d->k;
-    Known known = {.n = 0};
+    DrainKnown known = {.n = 0};
     known.nvars = (uint32_t)drain_space(k, &k->eqs.at[d->member[0]], known.vars);
     for (uint32_t m = 0; m < d->n; m++) {
         ExprId rhs = x_rewrite(k, k->eqs.at[d->member[m]].rhs, known_sum, &known);
@@ -257,7 +257,7 @@ static void close_drain(Drain *d, const PassContext *c)
 
 void drain_clusters(Kernel *k, const PassContext *c)
 {
-    Order o = order_of(k);
+    EquationOrder o = order_of(k);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         Drain d = {.k = k, .o = &o, .member = {i}, .n = 1};
         if (!can_be_member(k, &k->eqs.at[i]))

@@ -171,13 +171,13 @@ static void put_into_readers(Producer *p)
 
 /* ---- teams ---- */
 
-typedef Vec(uint32_t) Places;
+typedef Vec(uint32_t) FusePlaces;
 
 /* The readers, and everybody who computes the same sums as they or the producer do. */
-static Places team_of(const Producer *p)
+static FusePlaces team_of(const Producer *p)
 {
     const Fuse *f = p->f;
-    Places out = {0};
+    FusePlaces out = {0};
     for (uint32_t i = 0, r = 0; i < f->k->eqs.len; i++) {
         int member = r < p->readers.len && p->readers.at[r] == i;
         r += (uint32_t)member;
@@ -189,7 +189,7 @@ static Places team_of(const Producer *p)
     return out;
 }
 
-static int same_space(const Kernel *k, const Places *team)
+static int same_space(const Kernel *k, const FusePlaces *team)
 {
     for (uint32_t i = 1; i < team->len; i++)
         if (!drain_same_space(k, &k->eqs.at[team->at[0]], &k->eqs.at[team->at[i]]))
@@ -203,7 +203,7 @@ static const char *put_into_team(Producer *p)
 {
     Fuse *f = p->f;
     Kernel *k = f->k;
-    Places team = team_of(p);
+    FusePlaces team = team_of(p);
     if (team.len > 1 && !same_space(k, &team))
         return "its readers do not run over the same elements";
     Equation *before = arena_array(k->module->scratch, Equation, team.len + 1);

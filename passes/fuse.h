@@ -8,7 +8,7 @@
 typedef struct Fuse {
     Kernel *k;
     const PassContext *c;
-    Order order;
+    EquationOrder order;
     uint32_t *team; /* by equation: those of one number share sums and must become one drain; NONE: alone */
 } Fuse;
 

@@ -10,7 +10,7 @@
 
 static void add(uint64_t *set, uint32_t bit) { set[bit / 64] |= (uint64_t)1 << bit % 64; }
 
-static int meet(const Order *o, const uint64_t *a, const uint64_t *b)
+static int meet(const EquationOrder *o, const uint64_t *a, const uint64_t *b)
 {
     for (uint32_t w = 0; w < o->words; w++)
         if (a[w] & b[w])
@@ -18,7 +18,7 @@ static int meet(const Order *o, const uint64_t *a, const uint64_t *b)
     return 0;
 }
 
-static void unite(const Order *o, Effects *all, const Effects *e)
+static void unite(const EquationOrder *o, Effects *all, const Effects *e)
 {
     for (uint32_t w = 0; w < o->words; w++) {
         all->reads[w] |= e->reads[w];
@@ -27,25 +27,25 @@ static void unite(const Order *o, Effects *all, const Effects *e)
     }
 }
 
-static Effects no_effects(const Order *o)
+static Effects no_effects(const EquationOrder *o)
 {
     uint64_t *bits = arena_array(o->k->module->scratch, uint64_t, o->words * 3);
     return (Effects){bits, bits + o->words, bits + o->words * 2};
 }
 
-static void read_route(const Order *o, Effects *e, RouteId r)
+static void read_route(const EquationOrder *o, Effects *e, RouteId r)
 {
     if (r != NONE)
         add(e->reads, o->k->tensors.len + r);
 }
 
-static void read_axis(const Order *o, Effects *e, IndexId i)
+static void read_axis(const EquationOrder *o, Effects *e, IndexId i)
 {
     GroupId g = o->k->indices.at[i].axis.group;
     read_route(o, e, g == NONE ? (RouteId)NONE : ir_group_route(o->k, g));
 }
 
-static void read_expr(const Order *o, Effects *e, ExprId root)
+static void read_expr(const EquationOrder *o, Effects *e, ExprId root)
 {
     const Kernel *k = o->k;
     if (root == NONE)
@@ -63,7 +63,7 @@ static void read_expr(const Order *o, Effects *e, ExprId root)
     }
 }
 
-void order_refresh(Order *o, uint32_t at)
+void order_refresh(EquationOrder *o, uint32_t at)
 {
     const Equation *q = &o->k->eqs.at[at];
     Effects *e = &o->of[at];
@@ -95,9 +95,9 @@ void order_refresh(Order *o, uint32_t at)
     }
 }
 
-Order order_of(Kernel *k)
+EquationOrder order_of(Kernel *k)
 {
-    Order o = {.k = k, .words = (k->tensors.len + k->routes.len + 63) / 64 + 1};
+    EquationOrder o = {.k = k, .words = (k->tensors.len + k->routes.len + 63) / 64 + 1};
     o.of = arena_array(k->module->scratch, Effects, k->eqs.len + 1);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         o.of[i] = no_effects(&o);
@@ -106,20 +106,23 @@ Order order_of(Kernel *k)
     return o;
 }
 
-int order_reads(const Order *o, uint32_t at, TensorId t) { return o->of[at].reads[t / 64] >> t % 64 & 1; }
+int order_reads(const EquationOrder *o, uint32_t at, TensorId t)
+{
+    return o->of[at].reads[t / 64] >> t % 64 & 1;
+}
 
-int order_writes_into(const Order *o, uint32_t at, uint32_t reader)
+int order_writes_into(const EquationOrder *o, uint32_t at, uint32_t reader)
 {
     return meet(o, o->of[at].writes, o->of[reader].reads);
 }
 
-int order_shares(const Order *o, uint32_t a, uint32_t b)
+int order_shares(const EquationOrder *o, uint32_t a, uint32_t b)
 {
     const Effects *x = &o->of[a], *y = &o->of[b];
     return meet(o, x->reads, y->reads) || meet(o, x->writes, y->reads) || meet(o, x->reads, y->writes);
 }
 
-static int depends(const Order *o, const Effects *first, const Effects *second)
+static int depends(const EquationOrder *o, const Effects *first, const Effects *second)
 {
     return meet(o, first->writes, second->reads) || meet(o, first->reads, second->writes) ||
            meet(o, first->writes, second->writes) || meet(o, first->guards, second->reads) ||
@@ -127,7 +130,7 @@ static int depends(const Order *o, const Effects *first, const Effects *second)
 }
 
 /* How many equations from `at` on stay together: those of one cluster. */
-static uint32_t run_at(const Order *o, uint32_t at)
+static uint32_t run_at(const EquationOrder *o, uint32_t at)
 {
     const Kernel *k = o->k;
     uint32_t end = at + 1;
@@ -137,7 +140,7 @@ static uint32_t run_at(const Order *o, uint32_t at)
     return end - at;
 }
 
-static Effects effects_of(const Order *o, uint32_t at, uint32_t n)
+static Effects effects_of(const EquationOrder *o, uint32_t at, uint32_t n)
 {
     if (n == 1)
         return o->of[at];
@@ -149,7 +152,7 @@ static Effects effects_of(const Order *o, uint32_t at, uint32_t n)
 
 /* What stands between the members, split: those that wait for a member go after all of them. Returns the
  * place of a member that waits for one of these, or NONE. */
-static uint32_t part(const Order *o, const uint32_t *members, uint32_t n, uint8_t *after)
+static uint32_t part(const EquationOrder *o, const uint32_t *members, uint32_t n, uint8_t *after)
 {
     Effects early = no_effects(o), late = no_effects(o);
     for (uint32_t i = members[0], next = 0, len; i <= members[n - 1]; i += len) {
@@ -170,13 +173,13 @@ static uint32_t part(const Order *o, const uint32_t *members, uint32_t n, uint8_
     return NONE;
 }
 
-static uint8_t *marks(const Order *o, const uint32_t *members, uint32_t n)
+static uint8_t *marks(const EquationOrder *o, const uint32_t *members, uint32_t n)
 {
     uint32_t len = members[n - 1] - members[0] + 1;
     return arena_array(o->k->module->scratch, uint8_t, len);
 }
 
-uint32_t order_blocks(const Order *o, const uint32_t *members, uint32_t n)
+uint32_t order_blocks(const EquationOrder *o, const uint32_t *members, uint32_t n)
 {
     ArenaMark mark = arena_mark(o->k->module->scratch);
     uint32_t late = part(o, members, n, marks(o, members, n));
@@ -184,7 +187,7 @@ uint32_t order_blocks(const Order *o, const uint32_t *members, uint32_t n)
     return late;
 }
 
-uint32_t order_gather(Order *o, const uint32_t *members, uint32_t n)
+uint32_t order_gather(EquationOrder *o, const uint32_t *members, uint32_t n)
 {
     Kernel *k = o->k;
     uint32_t from = members[0], len = members[n - 1] - from + 1, to = from, first = 0;

@@ -126,13 +126,13 @@ static int is_work(const Kernel *k, ExprId e)
 
 /* Where an expression stands. What is shared there is visited once: `done` by guarded, and the factors of a sum's products,
  * map nodes to what they became. */
-typedef struct Around {
+typedef struct SplitAround {
     Scope scope;
     int guarded;
     ExprMap done[2], factors;
-} Around;
+} SplitAround;
 
-static void begin_visits(const Kernel *k, Around *around, ExprId root)
+static void begin_visits(const Kernel *k, SplitAround *around, ExprId root)
 {
     uint32_t n = x_below(k, root, EVERYWHERE).n;
     for (int guarded = 0; guarded < 2; guarded++)
@@ -140,7 +140,7 @@ static void begin_visits(const Kernel *k, Around *around, ExprId root)
     around->factors = x_map(k, n);
 }
 
-static ExprId visit(Split *s, ExprId e, const Around *around);
+static ExprId visit(Split *s, ExprId e, const SplitAround *around);
 
 /* Is argument a of e evaluated only sometimes? */
 static int is_side(const Kernel *k, ExprId e, uint32_t a)
@@ -149,7 +149,7 @@ static int is_side(const Kernel *k, ExprId e, uint32_t a)
 }
 
 /* Should e, standing in `around`, be a local? Fewer indices than around it, and it fits a tensor. */
-static int moves(Split *s, ExprId e, const Around *around, Scope *over)
+static int moves(Split *s, ExprId e, const SplitAround *around, Scope *over)
 {
     Kernel *k = s->k;
     *over = free_of(k, e);
@@ -157,7 +157,7 @@ static int moves(Split *s, ExprId e, const Around *around, Scope *over)
            x_at(k, e)->type != TY_INT && (!around->guarded || checks_inside(k, e));
 }
 
-static ExprId operand(Split *s, ExprId e, const Around *around)
+static ExprId operand(Split *s, ExprId e, const SplitAround *around)
 {
     Kernel *k = s->k;
     Scope over;
@@ -197,7 +197,7 @@ static ExprId row_of_condition(const Kernel *k, ExprId reduce)
 /* sum(k, f where rt.row(t, k) >= 0) d[rt.row(t, k), f] * w[@rt.row(t, k), h, f] is a product over rows, whose rows are then
  * added for each token: part[r, h] = sum(f) d[r, f] * w[@r, h, f], sum(k where ...) part[rt.row(t, k), h]. Returns the
  * latter, or NONE where the term looks at the token or the choice in another way too, or relies on a condition. */
-static ExprId by_rows(Split *s, ExprId e, const Around *around)
+static ExprId by_rows(Split *s, ExprId e, const SplitAround *around)
 {
     Kernel *k = s->k;
     const Expr x = *x_at(k, e);
@@ -230,13 +230,13 @@ static ExprId by_rows(Split *s, ExprId e, const Around *around)
     return x_reduce(k, x.loc, RED_SUM, &slot, 1, load, x_condition(k, e));
 }
 
-static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
+static ExprId visit_reduce(Split *s, ExprId e, const SplitAround *around)
 {
     ExprId turned = by_rows(s, e, around);
     if (turned != NONE)
         return turned;
     Kernel *k = s->k;
-    Around in = *around;
+    SplitAround in = *around;
     Scope over;
     ExprId args[2];
     uint32_t nargs = x_at(k, e)->nargs;
@@ -251,20 +251,20 @@ static ExprId visit_reduce(Split *s, ExprId e, const Around *around)
     return moves(s, e, around, &over) ? move_out(s, e, &over, "part") : e;
 }
 
-static ExprId visit_arguments(Split *s, ExprId e, const Around *around)
+static ExprId visit_arguments(Split *s, ExprId e, const SplitAround *around)
 {
     Kernel *k = s->k;
     ExprId args[MAX_RANK + 2];
     uint32_t n = x_at(k, e)->nargs;
     for (uint32_t a = 0; a < n; a++) {
-        Around in = *around;
+        SplitAround in = *around;
         in.guarded |= is_side(k, e, a);
         args[a] = visit(s, x_arg(k, e, a), &in);
     }
     return x_with_args(k, e, args);
 }
 
-static ExprId visit(Split *s, ExprId e, const Around *around)
+static ExprId visit(Split *s, ExprId e, const SplitAround *around)
 {
     if (!query_has_reduce(s->k, e))
         return e;
@@ -279,7 +279,7 @@ static ExprId visit(Split *s, ExprId e, const Around *around)
 }
 
 /* An equation keeps few enough reductions to hold them in registers. */
-static ExprId limit_sums(Split *s, ExprId e, const Around *around)
+static ExprId limit_sums(Split *s, ExprId e, const SplitAround *around)
 {
     ExprId reds[REDUCE_MAX];
     uint32_t n = query_reductions(s->k, e, reds, REDUCE_MAX);
@@ -330,7 +330,7 @@ static ExprId put_moved(Kernel *k, ExprId e, void *user)
 static void split_equation(Split *s, Equation q)
 {
     Kernel *k = s->k;
-    Around around = {.scope = {.n = 0}};
+    SplitAround around = {.scope = {.n = 0}};
     s->made.len = 0;
     if (q.kind == EQ_TOP) {
         split_top(s, &q);

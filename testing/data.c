@@ -30,23 +30,23 @@ int64_t test_elements(const TestCase *c, const Tensor *t)
 /* ---- integers ---- */
 
 /* What the kernel does with an i32 parameter decides which values make sense. */
-typedef struct Range {
+typedef struct TestRange {
     int64_t lo, end;
     RouteId choices; /* it is what this route is made of */
-} Range;
+} TestRange;
 
 static int is_load_of(const Kernel *k, ExprId e, TensorId t)
 {
     return e != NONE && x_at(k, e)->kind == X_LOAD && x_at(k, e)->sym == t;
 }
 
-static void narrow(Range *r, int64_t lo, int64_t end)
+static void narrow(TestRange *r, int64_t lo, int64_t end)
 {
     r->lo = lo > r->lo ? lo : r->lo;
     r->end = end < r->end ? end : r->end;
 }
 
-static void narrow_by_subscript(const TestCase *c, Range *r, TensorId t, TensorId base, uint32_t axis,
+static void narrow_by_subscript(const TestCase *c, TestRange *r, TensorId t, TensorId base, uint32_t axis,
                                 ExprId subscript)
 {
     int64_t extent = test_extent_value(c, c->k->tensors.at[base].axes[axis].extent);
@@ -57,7 +57,7 @@ static void narrow_by_subscript(const TestCase *c, Range *r, TensorId t, TensorI
 }
 
 /* id[t] == v: a little outside the range of v is legal, and worth a try. */
-static void narrow_by_key(const TestCase *c, Range *r, TensorId t, ExprId e)
+static void narrow_by_key(const TestCase *c, TestRange *r, TensorId t, ExprId e)
 {
     for (uint32_t side = 0; side < 2; side++) {
         ExprId other = x_arg(c->k, e, 1 - side);
@@ -66,7 +66,7 @@ static void narrow_by_key(const TestCase *c, Range *r, TensorId t, ExprId e)
     }
 }
 
-static void narrow_by_equation(const TestCase *c, Range *r, TensorId t, const Equation *q)
+static void narrow_by_equation(const TestCase *c, TestRange *r, TensorId t, const Equation *q)
 {
     if (q->kind == EQ_ROUTE && q->ids == t)
         r->choices = q->route;
@@ -74,10 +74,10 @@ static void narrow_by_equation(const TestCase *c, Range *r, TensorId t, const Eq
         narrow_by_subscript(c, r, t, q->lhs, i, q->index[i]);
 }
 
-static Range range_of(const TestCase *c, TensorId t)
+static TestRange range_of(const TestCase *c, TensorId t)
 {
     const Kernel *k = c->k;
-    Range r = {INT32_MIN, INT32_MAX, NONE};
+    TestRange r = {INT32_MIN, INT32_MAX, NONE};
     for (ExprId e = 0; e < k->exprs.len; e++) {
         const Expr *x = x_at(k, e);
         for (uint32_t i = 0; x->kind == X_LOAD && i < x->nargs; i++)
@@ -97,7 +97,7 @@ static Range range_of(const TestCase *c, TensorId t)
 
 static void fill_integers(TestCase *c, TensorId t, double *data, int64_t count)
 {
-    Range r = range_of(c, t);
+    TestRange r = range_of(c, t);
     if (r.choices != NONE) {
         const Route *route = &c->k->routes.at[r.choices];
         test_choices(c, test_extent_value(c, route->tokens), test_extent_value(c, route->choices),

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* One line of the report: a kernel at sizes and routings. */
-typedef struct Job {
+typedef struct TestJob {
     TestFile *file;
     const Kernel *k;
     const int64_t *dims;
@@ -18,7 +18,7 @@ typedef struct Job {
     Arena *arena;
     const char *bad, *note;
     TestScore score;
-} Job;
+} TestJob;
 
 /* ---- one run ---- */
 
@@ -47,7 +47,7 @@ TestCase test_new_case(const TestFile *file, Arena *a, const Kernel *k, const in
                       .shrink = 1};
 }
 
-static TestCase new_case(const Job *j, const Kernel *k)
+static TestCase new_case(const TestJob *j, const Kernel *k)
 {
     return test_new_case(j->file, j->arena, k, j->dims, j->run);
 }
@@ -77,7 +77,7 @@ static const char *named(Arena *a, const char *what, const char *bad)
 }
 
 /* Does the plan compute what the program says? */
-static const char *compare_emulated(Job *j, const TestCase *c, const TestReference *r)
+static const char *compare_emulated(TestJob *j, const TestCase *c, const TestReference *r)
 {
     const TestFile *file = j->file;
     Emulation emulation = {file->for_jit, &file->jit, NULL};
@@ -94,7 +94,7 @@ static const char *compare_emulated(Job *j, const TestCase *c, const TestReferen
     return named(j->arena, "plan and what it was made of", test_same(c, &got, &plain));
 }
 
-static const char *compare_targets(Job *j, const TestCase *c, const TestReference *r)
+static const char *compare_targets(TestJob *j, const TestCase *c, const TestReference *r)
 {
     const TestFile *file = j->file;
     if (file->o->emulate)
@@ -115,7 +115,7 @@ static const char *compare_targets(Job *j, const TestCase *c, const TestReferenc
     return bad;
 }
 
-static const char *run_plain(Job *j)
+static const char *run_plain(TestJob *j)
 {
     TestCase c = new_case(j, j->k);
     TestReference r;
@@ -138,7 +138,7 @@ static void take_outputs_of_origin(const TestCase *c, const TestCase *origin, Te
 }
 
 /* The origin's inputs are found first: a derived kernel gets the same ones. */
-static const char *run_derived(Job *j)
+static const char *run_derived(TestJob *j)
 {
     TestCase origin = new_case(j, j->origin), c = new_case(j, j->k);
     TestReference r;
@@ -159,7 +159,7 @@ static const char *run_derived(Job *j)
     return compare_targets(j, &c, &r);
 }
 
-static const char *run_gradient(Job *j)
+static const char *run_gradient(TestJob *j)
 {
     TestCase origin = new_case(j, j->origin);
     TestReference r;
@@ -174,7 +174,7 @@ static const char *run_gradient(Job *j)
     return test_gradient(&origin, j->derive, &j->score.worst);
 }
 
-static const char *run_guarded(Job *j)
+static const char *run_guarded(TestJob *j)
 {
     jmp_buf landing;
     if (setjmp(landing)) {
@@ -191,7 +191,7 @@ static const char *run_guarded(Job *j)
     return bad;
 }
 
-static void report(const Job *j)
+static void report(const TestJob *j)
 {
     const TestFile *file = j->file;
     const Module *m = file->c->module;
@@ -226,7 +226,7 @@ static const char *empty_proof(const TestScore *s)
                : NULL;
 }
 
-static void run_job(TestFile *file, Job j)
+static void run_job(TestFile *file, TestJob j)
 {
     j.file = file;
     j.arena = arena_new();
@@ -242,15 +242,15 @@ static void run_job(TestFile *file, Job j)
 }
 
 /* A kernel, and the kernels derived from it, at one set of sizes. */
-static void run_kernel(TestFile *file, Job j)
+static void run_kernel(TestFile *file, TestJob j)
 {
     const Module *m = file->c->module;
-    run_job(file, (Job){.k = j.k, .dims = j.dims, .run = j.run, .tolerance = j.tolerance});
+    run_job(file, (TestJob){.k = j.k, .dims = j.dims, .run = j.run, .tolerance = j.tolerance});
     for (uint32_t i = 0; i < m->kernels.len; i++) {
         const Derive *d = m->kernels.at[i]->derived;
         if (!d || d->kernel != j.k->name)
             continue;
-        Job derived = j;
+        TestJob derived = j;
         derived.k = m->kernels.at[i];
         derived.origin = j.k;
         derived.derive = d;
@@ -299,11 +299,11 @@ static void run_test(TestFile *file, const Test *t)
     for (uint32_t i = 0; i < t->sizes.len; i++)
         dims[t->sizes.at[i].dim] = t->sizes.at[i].value;
     for (uint32_t i = 0; i < t->runs.len; i++)
-        run_kernel(file, (Job){.k = k,
-                               .dims = dims,
-                               .run = &t->runs.at[i],
-                               .tolerance = t->tolerance,
-                               .gradcheck = t->gradcheck});
+        run_kernel(file, (TestJob){.k = k,
+                                   .dims = dims,
+                                   .run = &t->runs.at[i],
+                                   .tolerance = t->tolerance,
+                                   .gradcheck = t->gradcheck});
 }
 
 /* Each dimension of the kernel at every awkward size while the others stay small; then all small and all zero. */
@@ -319,13 +319,13 @@ static void sweep_kernel(TestFile *file, const Kernel *k, const TestRun *run)
             for (uint32_t other = 0; other < n; other++)
                 dims[passed[other]] = legal_size(&m->dims.at[passed[other]], 3);
             dims[passed[d]] = legal_size(&m->dims.at[passed[d]], sizes[s]);
-            run_kernel(file, (Job){.k = k, .dims = dims, .run = run});
+            run_kernel(file, (TestJob){.k = k, .dims = dims, .run = run});
         }
     for (int64_t all = 0; all < 3; all++) {
         int64_t *dims = test_default_sizes(m, file->c->arena);
         for (uint32_t d = 0; d < n; d++)
             dims[passed[d]] = legal_size(&m->dims.at[passed[d]], all);
-        run_kernel(file, (Job){.k = k, .dims = dims, .run = run});
+        run_kernel(file, (TestJob){.k = k, .dims = dims, .run = run});
     }
 }
 
@@ -349,7 +349,7 @@ static void run_all(TestFile *file)
         if (!wanted(file, k) || k->derived)
             continue;
         if (!has_test(m, k))
-            run_kernel(file, (Job){.k = k, .dims = test_default_sizes(m, file->c->arena), .run = &zipf});
+            run_kernel(file, (TestJob){.k = k, .dims = test_default_sizes(m, file->c->arena), .run = &zipf});
         if (file->o->sweep)
             sweep_kernel(file, k, &zipf);
     }

@@ -49,7 +49,7 @@ static const char *load_bytes(Compilation *c, Bytes so, Loaded *out)
     const char *error =
         close(fd) || done < so.len ? arena_printf(c->arena, "%s: cannot be written", path) : NULL;
     if (!error)
-        error = jit_open_library(path, c->arena, out);
+        error = code_open_library(path, c->arena, out);
     unlink(path);
     return error;
 }
@@ -81,7 +81,7 @@ static int load_jit(TestFile *file, const char *path, const char *kernel)
     if (!status) {
         c->options.kernel = kernel;
         c->options.emulated = !file->o->emulate ? NOT_EMULATED : is_modelled(file) ? MODELLED : EMULATED;
-        status = jit_load(c, &file->jit);
+        status = code_load(c, &file->jit);
         if (status)
             say_failure(file, c, status);
     }
@@ -95,7 +95,7 @@ static int load_unplanned(TestFile *file, const char *path)
     Compilation *c = file->for_so = open_file(file->o, path, file->out, &status);
     if (!status) {
         c->options.emulated = UNPLANNED;
-        status = jit_load(c, &file->so);
+        status = code_load(c, &file->so);
         if (status)
             say_failure(file, c, status);
     }
@@ -129,8 +129,8 @@ int test_load(TestFile *file, const char *path, TestCode code)
 
 void test_unload(TestFile *file)
 {
-    jit_unload(&file->jit);
-    jit_unload(&file->so);
+    code_unload(&file->jit);
+    code_unload(&file->so);
     compile_free(file->for_jit);
     compile_free(file->for_so);
     compile_free(file->c);

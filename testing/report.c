@@ -41,7 +41,7 @@ static size_t bytes_of(const TestCase *c, const Tensor *t)
     for (uint32_t i = 0; i < t->rank; i++)
         extents[i] = test_extent_value(c, t->axes[i].extent);
     PackShape s = pack_shape(t->elem, t->both, extents, t->rank);
-    return (size_t)pack_bytes(&s);
+    return (size_t)packed_bytes(&s);
 }
 
 static const char *pretend(ReportCall *call, uint32_t i)
@@ -266,7 +266,7 @@ static const char *run_model(const ReportWork *w, TestCase *c)
 {
     const TestFile *file = w->file;
     const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
-    moe_entry *entry = (moe_entry *)(uintptr_t)jit_symbol(&file->jit, symbol);
+    moe_entry *entry = (moe_entry *)(uintptr_t)code_symbol(&file->jit, symbol);
     moe_ctx *ctx = moe_ctx_new(1);
     ReportCall call = {0};
     EmulatedCall emulated = {0};

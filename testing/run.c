@@ -78,14 +78,14 @@ static int intact(const Guarded *g)
 
 /* ---- compiled code ---- */
 
-typedef struct Call {
+typedef struct TestCall {
     const TestCase *c;
     Guarded *memory; /* by parameter: of tensors */
     Guarded *fields; /* RF_FIELDS for each parameter: of routes */
     moe_route *routes;
     void **args;
     int64_t *dims;
-} Call;
+} TestCall;
 
 static Guarded give(const TestCase *c, const void *from, size_t count, size_t size)
 {
@@ -94,7 +94,7 @@ static Guarded give(const TestCase *c, const void *from, size_t count, size_t si
     return g;
 }
 
-static void give_route(Call *call, uint32_t i)
+static void give_route(TestCall *call, uint32_t i)
 {
     const EvalRoute *r = &call->c->values[i].route;
     Guarded *f = call->fields + i * RF_FIELDS;
@@ -145,10 +145,10 @@ static size_t tensor_bytes(const TestCase *c, uint32_t i)
     if (t->layout != LAYOUT_PAIRS)
         return elem_bytes(t->elem) * (size_t)c->values[i].count;
     PackShape s = shape_of(c, t);
-    return (size_t)pack_bytes(&s);
+    return (size_t)packed_bytes(&s);
 }
 
-static void give_tensor(Call *call, uint32_t i)
+static void give_tensor(TestCall *call, uint32_t i)
 {
     const Tensor *t = test_tensor(call->c->k, i);
     Guarded g = guarded(call->c, tensor_bytes(call->c, i), elem_bytes(t->elem));
@@ -157,16 +157,16 @@ static void give_tensor(Call *call, uint32_t i)
     call->args[i] = g.at;
 }
 
-static Call new_call(const TestCase *c)
+static TestCall new_call(const TestCase *c)
 {
     uint32_t n = c->k->params.len;
     DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
-    Call call = {.c = c,
-                 .memory = arena_array(c->arena, Guarded, n + 1),
-                 .fields = arena_array(c->arena, Guarded, (n + 1) * RF_FIELDS),
-                 .routes = arena_array(c->arena, moe_route, n + 1),
-                 .args = arena_array(c->arena, void *, n + 1),
-                 .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
+    TestCall call = {.c = c,
+                     .memory = arena_array(c->arena, Guarded, n + 1),
+                     .fields = arena_array(c->arena, Guarded, (n + 1) * RF_FIELDS),
+                     .routes = arena_array(c->arena, moe_route, n + 1),
+                     .args = arena_array(c->arena, void *, n + 1),
+                     .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
     uint32_t ndims = ir_kernel_dims(c->k, passed);
     for (uint32_t d = 0; d < ndims; d++)
         call.dims[d] = c->dims[passed[d]];
@@ -179,7 +179,7 @@ static Call new_call(const TestCase *c)
     return call;
 }
 
-static int input_changed(const Call *call, uint32_t i)
+static int input_changed(const TestCall *call, uint32_t i)
 {
     const TestCase *c = call->c;
     if (test_tensor(c->k, i)->role != ROLE_IN)
@@ -190,7 +190,7 @@ static int input_changed(const Call *call, uint32_t i)
 }
 
 /* NULL, or what the call did to memory that is not its own. */
-static const char *damage(const Call *call)
+static const char *damage(const TestCall *call)
 {
     const TestCase *c = call->c;
     for (uint32_t i = 0; i < c->k->params.len; i++) {
@@ -208,7 +208,7 @@ static const char *damage(const Call *call)
 }
 
 /* The elements in row-major order; a packed output that is not whole is a failure. */
-static unsigned char *plain_bytes(const Call *call, uint32_t i, TestResult *r)
+static unsigned char *plain_bytes(const TestCall *call, uint32_t i, TestResult *r)
 {
     const TestCase *c = call->c;
     const Tensor *t = test_tensor(c->k, i);
@@ -226,7 +226,7 @@ static unsigned char *plain_bytes(const Call *call, uint32_t i, TestResult *r)
     return rows;
 }
 
-static TestResult result_of(const Call *call, int status, const char *message)
+static TestResult result_of(const TestCall *call, int status, const char *message)
 {
     const TestCase *c = call->c;
     TestResult r = {
@@ -241,13 +241,13 @@ static TestResult result_of(const Call *call, int status, const char *message)
 TestResult test_call(const TestCase *c, const TestTarget *t)
 {
     const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
-    moe_entry *entry = (moe_entry *)(uintptr_t)jit_symbol(t->code, symbol);
+    moe_entry *entry = (moe_entry *)(uintptr_t)code_symbol(t->code, symbol);
     moe_ctx *ctx = moe_ctx_new(t->threads);
     if (!entry || !ctx) {
         moe_ctx_free(ctx);
         return (TestResult){.failure = arena_printf(c->arena, "has no symbol %s", symbol)};
     }
-    Call call = new_call(c);
+    TestCall call = new_call(c);
     EmulatedCall emulated = {0};
     const char *wrong = NULL;
     if (t->emulation)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Calls between files, read from the symbols of the build's objects: no call goes up between rooms, and no circle of calls
-within a room has more than MOST files. Prints each circle and call that breaks a rule.
+"""Functions and the calls between files, read from the symbols of the build's objects: no call goes up between rooms, no circle
+of calls within a room has more than MOST files, and a name is defined once in the whole tree. Prints what breaks a rule.
 
 usage: tests/calls.py [BUILD_DIR]    (default: $MOEC_BUILD, else build)"""
 import collections
 import os
+import re
 import subprocess
 import sys
 
@@ -13,11 +14,13 @@ LARGER = {"backend": 25, "lower": 14}  # not taken apart yet: files of the large
 # In the order of the story: a room calls those before it.
 ROOMS = ["base", "machines", "ir", "frontend", "passes", "lower", "npu", "emulator", "backend", "runtime", "driver", "testing",
          "explain", "command"]
+PROGRAMS = ["trainer", "bench"]  # call the compiler through its public headers only
+OF_EACH_PROGRAM = re.compile("main|argp_program_version|source_.*")  # texts that are embedded, too
 
 
-def objects(build):
-    """path -> room/file of each object of the compiler, but for what an earlier build left."""
-    for room in ROOMS:
+def objects(build, rooms):
+    """path -> room/file of each object of the rooms, but for what an earlier build left."""
+    for room in rooms:
         for folder, _, names in os.walk(os.path.join(build, room)):
             for name in names:
                 source = f"{room}/{name[:-2]}"
@@ -25,14 +28,9 @@ def objects(build):
                     yield os.path.join(folder, name), source
 
 
-def of(file, definitions):
-    own = [d for d in definitions if d.split("/")[0] == file.split("/")[0]]
-    return (own or definitions)[0]
-
-
-def read_calls(build):
-    """file -> files that define what it uses. The back end is linked apart: a name of its own may stand elsewhere too."""
-    files = dict(objects(build))
+def read_symbols(build, rooms):
+    """name -> files that define it, file -> names that it uses."""
+    files = dict(objects(build, rooms))
     defined, used = {}, {file: set() for file in files.values()}
     symbols = subprocess.run(["nm", "-A", *files], capture_output=True, text=True, check=True).stdout
     for line in symbols.splitlines():
@@ -42,7 +40,20 @@ def read_calls(build):
             used[files[path]].add(name)
         elif kind.isupper():
             defined.setdefault(name, []).append(files[path])
-    return {file: {of(file, defined[s]) for s in symbols if s in defined} - {file} for file, symbols in used.items()}
+    return defined, used
+
+
+def read_calls(build):
+    """file -> files that define what it uses."""
+    defined, used = read_symbols(build, ROOMS)
+    return {file: {defined[s][0] for s in symbols if s in defined} - {file} for file, symbols in used.items()}
+
+
+def defined_twice(build):
+    defined, _ = read_symbols(build, ROOMS + PROGRAMS)
+    for name, files in sorted(defined.items()):
+        if len(files) > 1 and not OF_EACH_PROGRAM.fullmatch(name):
+            yield f"{name} is defined in {' and '.join(sorted(files))}"
 
 
 def circles(calls):
@@ -71,10 +82,13 @@ def circles(calls):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    calls = read_calls(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("MOEC_BUILD", "build"))
+    build = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("MOEC_BUILD", "build")
+    calls = read_calls(build)
     if len(calls) < 100:
         sys.exit(f"calls: only {len(calls)} objects: is this a build?")
-    bad = 0
+    twice = list(defined_twice(build))
+    print("\n".join(twice), end="\n" if twice else "")
+    bad = len(twice) > 0
     room = lambda file: file.split("/")[0]
     for file, others in calls.items():
         for other in sorted(others):

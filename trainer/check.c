@@ -35,7 +35,7 @@ static int run_steps(Trainer *t, moec_score *sum)
     return 0;
 }
 
-int check_run(const Config *c, const Data *d)
+int check_run(const Config *c, const TrainData *d)
 {
     Trainer t;
     moec_score sum = {0};

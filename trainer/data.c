@@ -95,7 +95,7 @@ static ssize_t read_file(const char *path, uint8_t *at, size_t room)
 }
 
 /* Reads the files in order until `limit`; ends[i] is where the i-th one kept ends. */
-static void read_files(Data *d, const Files *f, size_t limit, size_t *ends)
+static void read_files(TrainData *d, const Files *f, size_t limit, size_t *ends)
 {
     size_t len = 0;
     for (size_t i = 0; i < f->len && len + 1 < limit; i++) {
@@ -114,7 +114,7 @@ static void read_files(Data *d, const Files *f, size_t limit, size_t *ends)
     }
 }
 
-static void split(Data *d, const size_t *ends, double share)
+static void split(TrainData *d, const size_t *ends, double share)
 {
     size_t total = d->files ? ends[d->files - 1] : 0, want = (size_t)(share * (double)total), n = 0;
     while (n + 1 < d->files && (!n || ends[n - 1] < want))
@@ -124,7 +124,7 @@ static void split(Data *d, const size_t *ends, double share)
     d->train_len = total - d->valid_len;
 }
 
-static int check_size(const Data *d, const Config *c)
+static int check_size(const TrainData *d, const Config *c)
 {
     size_t least = (size_t)c->sequence + 1;
     if (d->valid_len >= least && d->train_len >= least)
@@ -140,7 +140,7 @@ static int check_size(const Data *d, const Config *c)
     return 1;
 }
 
-static int read_all(Data *d, const Config *c, Files *f)
+static int read_all(TrainData *d, const Config *c, Files *f)
 {
     for (size_t i = 0; i < c->ndata; i++)
         if (files_walk(f, c->data[i], &d->unreadable))
@@ -160,10 +160,10 @@ static int read_all(Data *d, const Config *c, Files *f)
     return check_size(d, c);
 }
 
-int data_read(Data *d, const Config *c)
+int data_read(TrainData *d, const Config *c)
 {
     Files f = {0};
-    *d = (Data){0};
+    *d = (TrainData){0};
     int bad = read_all(d, c, &f);
     for (size_t i = 0; i < f.len; i++)
         free(f.at[i].path);
@@ -173,7 +173,7 @@ int data_read(Data *d, const Config *c)
     return bad;
 }
 
-void data_free(Data *d)
+void data_free(TrainData *d)
 {
     free(d->bytes);
     d->bytes = NULL;
@@ -187,7 +187,7 @@ static void window(const uint8_t *at, int64_t sequence, int32_t *ids, int32_t *t
     }
 }
 
-void data_train_batch(const Data *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
+void data_train_batch(const TrainData *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
                       int32_t *targets)
 {
     const uint8_t *train = d->bytes + d->valid_len;
@@ -198,14 +198,14 @@ void data_train_batch(const Data *d, Random *random, int64_t count, int64_t sequ
 }
 
 /* Where the i-th validation sequence begins. */
-static size_t validation_start(const Data *d, const Config *c, int64_t i)
+static size_t validation_start(const TrainData *d, const Config *c, int64_t i)
 {
     int64_t count = c->validation_batches * (c->batch / c->micro_batches);
     double room = (double)d->valid_len - (double)c->sequence - 1;
     return (size_t)(room * (double)i / (double)count);
 }
 
-void data_validation_batch(const Data *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets)
+void data_validation_batch(const TrainData *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets)
 {
     int64_t rows = c->batch / c->micro_batches;
     for (int64_t i = 0; i < rows; i++)
@@ -213,7 +213,7 @@ void data_validation_batch(const Data *d, const Config *c, int64_t batch, int32_
                targets + i * c->sequence);
 }
 
-double data_bigram_loss(const Data *d, const Config *c)
+double data_bigram_loss(const TrainData *d, const Config *c)
 {
     static const double prior = 1.0 / 256;
     uint64_t(*pairs)[256] = calloc(256, sizeof *pairs);

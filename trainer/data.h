@@ -8,24 +8,24 @@
 /* All files one after the other, in the order of a hash of their names, each ended by a 0 byte. The first
  * ones are the validation part: so a file is wholly in one part, and which part does not depend on where it
  * lies. */
-typedef struct Data {
+typedef struct TrainData {
     uint8_t *bytes;
     size_t valid_len, train_len; /* bytes[0 .. valid_len) and the train_len bytes after them */
     size_t files, valid_files, unreadable, binary, empty;
-} Data;
+} TrainData;
 
 /* Returns 0, or 1 with a message printed. */
-int data_read(Data *d, const Config *c);
-void data_free(Data *d);
+int data_read(TrainData *d, const Config *c);
+void data_free(TrainData *d);
 
 /* Windows of `sequence` bytes and of the bytes that follow each of them: ids and targets, each [count,
  * sequence]. Training windows are drawn; validation windows are spread evenly, the same for every model. */
-void data_train_batch(const Data *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
+void data_train_batch(const TrainData *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
                       int32_t *targets);
-void data_validation_batch(const Data *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets);
+void data_validation_batch(const TrainData *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets);
 
 /* Cross entropy, in nat per byte, of the bigram model of the training part (counts plus 1/256) on the bytes
  * of the validation batches. */
-double data_bigram_loss(const Data *d, const Config *c);
+double data_bigram_loss(const TrainData *d, const Config *c);
 
 #endif

@@ -47,7 +47,7 @@ static const char *const size_names[] = {
 #include "trainer/kernels.def"
 };
 
-typedef struct Kernel {
+typedef struct TrainKernel {
     const moec_kernel *kernel;
     const moec_kernel *interpreted; /* NULL: calls are not checked */
     moe_entry *entry;
@@ -56,7 +56,7 @@ typedef struct Kernel {
     Size dims[SIZE_COUNT];
     double seconds;
     uint64_t calls;
-} Kernel;
+} TrainKernel;
 
 struct Kernels {
     moec_context *compiler;
@@ -65,11 +65,11 @@ struct Kernels {
     moe_ctx *ctx;
     moec_score score;
     int64_t sizes[SIZE_COUNT];
-    Kernel kernels[KERNEL_COUNT];
+    TrainKernel kernels[KERNEL_COUNT];
     double seconds;
 };
 
-double seconds_now(void)
+double train_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -107,7 +107,7 @@ static int find_size(const char *name, Size *out)
 
 static int look_up(Kernels *ks, KernelId id)
 {
-    Kernel *k = &ks->kernels[id];
+    TrainKernel *k = &ks->kernels[id];
     const struct KernelRow *row = &kernel_rows[id];
     k->kernel = moec_module_kernel(ks->modules[row->source], row->name);
     k->nparams = k->kernel ? moec_kernel_params(k->kernel) : 0;
@@ -174,7 +174,7 @@ void kernels_free(Kernels *k)
 
 void kernels_size(Kernels *k, Size size, int64_t value) { k->sizes[size] = value; }
 
-static void sizes_of(const Kernels *ks, const Kernel *k, int64_t *dims /* SIZE_COUNT places */)
+static void sizes_of(const Kernels *ks, const TrainKernel *k, int64_t *dims /* SIZE_COUNT places */)
 {
     for (size_t i = 0; i < k->ndims; i++)
         dims[i] = ks->sizes[k->dims[i]];
@@ -182,7 +182,7 @@ static void sizes_of(const Kernels *ks, const Kernel *k, int64_t *dims /* SIZE_C
 
 int64_t kernels_bytes(const Kernels *ks, KernelId id, const char *param)
 {
-    const Kernel *k = &ks->kernels[id];
+    const TrainKernel *k = &ks->kernels[id];
     int64_t dims[SIZE_COUNT];
     size_t i = 0;
     sizes_of(ks, k, dims);
@@ -193,7 +193,7 @@ int64_t kernels_bytes(const Kernels *ks, KernelId id, const char *param)
 
 /* The argument of each parameter; callers write them in the kernel's order, so the first guess mostly holds.
  */
-static int bind_args(const Kernel *k, const Arg *args, void **out)
+static int bind_args(const TrainKernel *k, const TrainArg *args, void **out)
 {
     size_t n = 0;
     while (args[n].name)
@@ -209,7 +209,7 @@ static int bind_args(const Kernel *k, const Arg *args, void **out)
     return n == k->nparams ? -1 : (int)k->nparams;
 }
 
-static int refuse_args(const Kernel *k, KernelId id, int missing)
+static int refuse_args(const TrainKernel *k, KernelId id, int missing)
 {
     fprintf(stderr, "moe-train: %s: %s `%s`\n", kernel_rows[id].name,
             (size_t)missing < k->nparams ? "no argument for parameter" : "too many arguments for",
@@ -217,9 +217,9 @@ static int refuse_args(const Kernel *k, KernelId id, int missing)
     return 1;
 }
 
-int kernels_call(Kernels *ks, KernelId id, const Arg *args)
+int kernels_call(Kernels *ks, KernelId id, const TrainArg *args)
 {
-    Kernel *k = &ks->kernels[id];
+    TrainKernel *k = &ks->kernels[id];
     void *data[MAX_PARAMS];
     int64_t dims[SIZE_COUNT];
     int missing = bind_args(k, args, data);
@@ -231,9 +231,9 @@ int kernels_call(Kernels *ks, KernelId id, const Arg *args)
                 moe_ctx_message(ks->ctx));
         return 1;
     }
-    double begin = seconds_now();
+    double begin = train_seconds();
     int status = k->entry(ks->ctx, dims, data);
-    double spent = seconds_now() - begin;
+    double spent = train_seconds() - begin;
     k->seconds += spent;
     k->calls++;
     ks->seconds += spent;
@@ -263,19 +263,19 @@ moec_score kernels_take_score(Kernels *k)
 
 static int slowest_first(const void *a, const void *b)
 {
-    const Kernel *x = *(Kernel *const *)a, *y = *(Kernel *const *)b;
+    const TrainKernel *x = *(TrainKernel *const *)a, *y = *(TrainKernel *const *)b;
     return (x->seconds < y->seconds) - (x->seconds > y->seconds);
 }
 
 void kernels_print_times(const Kernels *ks)
 {
-    const Kernel *order[KERNEL_COUNT];
+    const TrainKernel *order[KERNEL_COUNT];
     for (int i = 0; i < KERNEL_COUNT; i++)
         order[i] = &ks->kernels[i];
     qsort(order, KERNEL_COUNT, sizeof *order, slowest_first);
     printf("%-16s %8s %10s %10s %7s\n", "kernel", "calls", "seconds", "ms/call", "share");
     for (int i = 0; i < KERNEL_COUNT; i++) {
-        const Kernel *k = order[i];
+        const TrainKernel *k = order[i];
         if (k->calls)
             printf("%-16s %8llu %10.3f %10.3f %6.1f%%\n", kernel_rows[k - ks->kernels].name,
                    (unsigned long long)k->calls, k->seconds, 1e3 * k->seconds / (double)k->calls,

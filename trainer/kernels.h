@@ -27,10 +27,10 @@ typedef enum KernelId {
 } KernelId;
 
 /* One argument: the data of a tensor, a moe_route, or the address of a scalar. */
-typedef struct Arg {
+typedef struct TrainArg {
     const char *name;
     const void *at;
-} Arg;
+} TrainArg;
 
 typedef struct Kernels Kernels;
 
@@ -43,18 +43,18 @@ void kernels_size(Kernels *k, Size size, int64_t value);
 /* Bytes of a parameter's memory at the sizes set, -1 when that is too much. */
 int64_t kernels_bytes(const Kernels *k, KernelId id, const char *param);
 /* Runs a kernel on the sizes set. Returns 0, or 1 with a message printed (a wrong result of a check is a failure). */
-int kernels_call(Kernels *k, KernelId id, const Arg *args);
+int kernels_call(Kernels *k, KernelId id, const TrainArg *args);
 #define ARG(name, at) \
     {                 \
 #name, at     \
     }
 #define CALL(kernels, kernel, ...) \
-    kernels_call((kernels), KERNEL_##kernel, (const Arg[]){__VA_ARGS__, {0, 0}})
+    kernels_call((kernels), KERNEL_##kernel, (const TrainArg[]){__VA_ARGS__, {0, 0}})
 
 double kernels_seconds(const Kernels *k); /* spent inside kernels since the last kernels_reset_time */
 void kernels_reset_time(Kernels *k);
 moec_score kernels_take_score(Kernels *k);  /* of the checks since the last one */
 void kernels_print_times(const Kernels *k); /* a line per kernel, the slowest first */
-double seconds_now(void);
+double train_seconds(void);
 
 #endif

@@ -19,7 +19,7 @@ int log_open(Log *l, const Config *c)
     return 0;
 }
 
-static void print_data(const Data *d)
+static void print_data(const TrainData *d)
 {
     printf("data: %zu files, %.1f MB to train on, %.1f MB (%zu files) to validate on", d->files,
            1e-6 * (double)d->train_len, 1e-6 * (double)d->valid_len, d->valid_files);
@@ -30,7 +30,7 @@ static void print_data(const Data *d)
 
 void log_model(Log *l, const Trainer *t, double compile_seconds)
 {
-    const Sizes *s = &t->model.sizes;
+    const ModelSizes *s = &t->model.sizes;
     kernels_reset_time(t->kernels);
     print_data(t->data);
     printf("model: %.2f M parameters, %.2f M active per token: %lld layers, width %lld, %lld heads, %lld "
@@ -52,7 +52,7 @@ void log_model(Log *l, const Trainer *t, double compile_seconds)
 void log_step_begins(Log *l, const Trainer *t)
 {
     l->kernels_before = kernels_seconds(t->kernels);
-    l->step_began = seconds_now();
+    l->step_began = train_seconds();
 }
 
 static void print_progress(Log *l, const Trainer *t)
@@ -70,7 +70,7 @@ static void print_progress(Log *l, const Trainer *t)
 
 void log_step(Log *l, const Trainer *t)
 {
-    double seconds = seconds_now() - l->step_began;
+    double seconds = train_seconds() - l->step_began;
     l->steps += seconds;
     l->kernels += kernels_seconds(t->kernels) - l->kernels_before;
     if (l->file) {

@@ -25,16 +25,16 @@ static int train(Trainer *t, Log *l)
     return validate(t, l) || (c->sample && sample_text(t));
 }
 
-static int run(const Config *c, const Data *d)
+static int run(const Config *c, const TrainData *d)
 {
     Trainer t;
     Log l;
-    double begin = seconds_now();
+    double begin = train_seconds();
     if (log_open(&l, c))
         return 1;
     int bad = trainer_new(&t, c, d, 0);
     if (!bad) {
-        log_model(&l, &t, seconds_now() - begin);
+        log_model(&l, &t, train_seconds() - begin);
         bad = train(&t, &l);
     }
     trainer_free(&t);
@@ -44,7 +44,7 @@ static int run(const Config *c, const Data *d)
 int main(int argc, char **argv)
 {
     Config c = config_read(argc, argv);
-    Data d;
+    TrainData d;
     if (c.check)
         config_make_tiny(&c);
     int bad = data_read(&d, &c);

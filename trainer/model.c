@@ -16,7 +16,7 @@ const WeightRow weight_table[WEIGHT_COUNT] = {
     const int64_t H = (s)->H, A = (s)->A, E = (s)->E, F = (s)->F, G = (s)->G, V = (s)->V, L = (s)->L; \
     (void)H, (void)A, (void)E, (void)F, (void)G, (void)V, (void)L
 
-WeightShape weight_shape(WeightId id, const Sizes *sizes)
+WeightShape weight_shape(WeightId id, const ModelSizes *sizes)
 {
     UNPACK_SIZES(sizes);
     const WeightShape table[] = {
@@ -26,13 +26,13 @@ WeightShape weight_shape(WeightId id, const Sizes *sizes)
     return table[id];
 }
 
-int64_t weight_elements(WeightId id, const Sizes *sizes)
+int64_t weight_elements(WeightId id, const ModelSizes *sizes)
 {
     WeightShape s = weight_shape(id, sizes);
     return s.matrices * s.rows * s.columns;
 }
 
-void weight_size(Kernels *k, WeightId id, const Sizes *sizes)
+void weight_size(Kernels *k, WeightId id, const ModelSizes *sizes)
 {
     WeightShape s = weight_shape(id, sizes);
     kernels_size(k, SIZE_P, weight_elements(id, sizes));
@@ -41,9 +41,9 @@ void weight_size(Kernels *k, WeightId id, const Sizes *sizes)
     kernels_size(k, SIZE_Z, s.columns);
 }
 
-Sizes model_sizes(const Config *c)
+ModelSizes model_sizes(const Config *c)
 {
-    Sizes s = {.B = c->batch / c->micro_batches, .S = c->sequence, .H = c->width, .N = c->heads};
+    ModelSizes s = {.B = c->batch / c->micro_batches, .S = c->sequence, .H = c->width, .N = c->heads};
     s.T = s.B * s.S;
     s.D = c->width / c->heads / 2;
     s.A = 2 * s.N * s.D;
@@ -62,7 +62,7 @@ static int out_of_memory(void)
     return 1;
 }
 
-static double weight_bytes(const Sizes *s)
+static double weight_bytes(const ModelSizes *s)
 {
     double elements = 0;
     for (WeightId id = 0; id < WEIGHT_COUNT; id++)
@@ -70,7 +70,7 @@ static double weight_bytes(const Sizes *s)
     return elements * (4 * sizeof(float) + 2 * sizeof(uint16_t));
 }
 
-static double buffer_bytes(const Sizes *s)
+static double buffer_bytes(const ModelSizes *s)
 {
     UNPACK_SIZES(s);
     const int64_t B = s->B, S = s->S, T = s->T, N = s->N, D = s->D, K = s->K;
@@ -81,7 +81,7 @@ static double buffer_bytes(const Sizes *s)
     return bytes;
 }
 
-int model_check_memory(const Sizes *s)
+int model_check_memory(const ModelSizes *s)
 {
     double need = weight_bytes(s) + buffer_bytes(s);
     double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -126,7 +126,7 @@ static int64_t place(Model *m)
 
 static int64_t count_active(const Model *m)
 {
-    const Sizes *s = &m->sizes;
+    const ModelSizes *s = &m->sizes;
     return m->parameters - s->L * (s->E - s->K) * 3 * s->H * s->F;
 }
 
@@ -190,7 +190,7 @@ void model_free(Model *m)
     free(m->second);
 }
 
-static int new_routes(Buffers *b, const Sizes *s)
+static int new_routes(Buffers *b, const ModelSizes *s)
 {
     b->route = calloc((size_t)s->L, sizeof *b->route);
     for (int64_t l = 0; b->route && l < s->L; l++)
@@ -199,7 +199,7 @@ static int new_routes(Buffers *b, const Sizes *s)
     return b->route ? 0 : out_of_memory();
 }
 
-int buffers_new(Buffers *b, const Sizes *s)
+int buffers_new(Buffers *b, const ModelSizes *s)
 {
     UNPACK_SIZES(s);
     const int64_t B = s->B, S = s->S, T = s->T, N = s->N, D = s->D, K = s->K;

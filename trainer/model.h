@@ -10,9 +10,9 @@
 enum { VOCABULARY = 256, NORM_ROW = 1024 /* gradients are summed in rows of so many */ };
 
 /* Sizes of the model and of its micro-batch, named as in the kernels. */
-typedef struct Sizes {
+typedef struct ModelSizes {
     int64_t B, S, T, H, N, D, A, K, E, F, G, V, L;
-} Sizes;
+} ModelSizes;
 
 typedef enum WeightId {
 #define WEIGHT(name, scope, form, matrices, rows, columns, deviation) WEIGHT_##name,
@@ -21,7 +21,7 @@ typedef enum WeightId {
 } WeightId;
 
 typedef struct Model {
-    Sizes sizes;
+    ModelSizes sizes;
     int64_t count;                 /* elements of each buffer below, a multiple of NORM_ROW */
     int64_t parameters;            /* those that are not padding */
     int64_t active;                /* those that one token uses */
@@ -46,13 +46,13 @@ typedef struct WeightShape {
     int64_t matrices, rows, columns;
     double deviation;
 } WeightShape;
-WeightShape weight_shape(WeightId id, const Sizes *sizes);
-int64_t weight_elements(WeightId id, const Sizes *sizes);
-void weight_size(Kernels *k, WeightId id, const Sizes *sizes); /* P, X, Y and Z of the kernels of optimizer.moe */
+WeightShape weight_shape(WeightId id, const ModelSizes *sizes);
+int64_t weight_elements(WeightId id, const ModelSizes *sizes);
+void weight_size(Kernels *k, WeightId id, const ModelSizes *sizes); /* P, X, Y and Z of the kernels of optimizer.moe */
 
-Sizes model_sizes(const Config *c);
+ModelSizes model_sizes(const Config *c);
 /* Refuses a model that cannot fit into this machine's memory, before any of it is touched. */
-int model_check_memory(const Sizes *sizes);
+int model_check_memory(const ModelSizes *sizes);
 int model_new(Model *m, const Config *c, Kernels *k); /* 0, or 1 with a message printed */
 void model_free(Model *m);
 
@@ -68,7 +68,7 @@ typedef struct Buffers {
     int64_t layers;
 } Buffers;
 
-int buffers_new(Buffers *b, const Sizes *sizes); /* 0, or 1 with a message printed */
+int buffers_new(Buffers *b, const ModelSizes *sizes); /* 0, or 1 with a message printed */
 void buffers_free(Buffers *b);
 
 #endif

@@ -32,11 +32,11 @@ static double learning_rate(const Config *c, int64_t step)
 }
 
 /* What a step down the gradients is, of all weights. */
-typedef struct Step {
+typedef struct OptimizerStep {
     float lr, b1, b2, eps, decay, k1, k2;
-} Step;
+} OptimizerStep;
 
-static int update(Trainer *t, WeightId id, int64_t l, const Step *s)
+static int update(Trainer *t, WeightId id, int64_t l, const OptimizerStep *s)
 {
     static const KernelId kernels[] = {
         [FORM_GAIN] = KERNEL_adamw, [FORM_ROWS] = KERNEL_adamw_rows, [FORM_PACKED] = KERNEL_adamw_packed};
@@ -44,23 +44,23 @@ static int update(Trainer *t, WeightId id, int64_t l, const Step *s)
     const WeightForm form = weight_table[id].form;
     const float none = 0, *decay = form == FORM_GAIN ? &none : &s->decay;
     const int64_t at = m->offset[id][l];
-    const Arg copy = form == FORM_GAIN ? (Arg){0} : (Arg)ARG(w, m->copy[id][l]);
+    const TrainArg copy = form == FORM_GAIN ? (TrainArg){0} : (TrainArg)ARG(w, m->copy[id][l]);
     weight_size(t->kernels, id, &m->sizes);
     return kernels_call(t->kernels, kernels[form],
-                        (const Arg[]){ARG(p, m->master + at),
-                                      ARG(m, m->first + at),
-                                      ARG(v, m->second + at),
-                                      ARG(g, m->gradient + at),
-                                      ARG(factor, t->buffers.factor[0]),
-                                      ARG(lr, &s->lr),
-                                      ARG(b1, &s->b1),
-                                      ARG(b2, &s->b2),
-                                      ARG(eps, &s->eps),
-                                      ARG(decay, decay),
-                                      ARG(k1, &s->k1),
-                                      ARG(k2, &s->k2),
-                                      copy,
-                                      {0}});
+                        (const TrainArg[]){ARG(p, m->master + at),
+                                           ARG(m, m->first + at),
+                                           ARG(v, m->second + at),
+                                           ARG(g, m->gradient + at),
+                                           ARG(factor, t->buffers.factor[0]),
+                                           ARG(lr, &s->lr),
+                                           ARG(b1, &s->b1),
+                                           ARG(b2, &s->b2),
+                                           ARG(eps, &s->eps),
+                                           ARG(decay, decay),
+                                           ARG(k1, &s->k1),
+                                           ARG(k2, &s->k2),
+                                           copy,
+                                           {0}});
 }
 
 int optimizer_update(Trainer *t)
@@ -68,13 +68,13 @@ int optimizer_update(Trainer *t)
     const Config *c = t->config;
     double step = (double)(t->step + 1);
     t->lr = learning_rate(c, t->step);
-    Step s = {(float)t->lr,
-              (float)c->beta1,
-              (float)c->beta2,
-              (float)c->epsilon,
-              (float)c->decay,
-              (float)(1 / (1 - pow(c->beta1, step))),
-              (float)(1 / (1 - pow(c->beta2, step)))};
+    OptimizerStep s = {(float)t->lr,
+                       (float)c->beta1,
+                       (float)c->beta2,
+                       (float)c->epsilon,
+                       (float)c->decay,
+                       (float)(1 / (1 - pow(c->beta1, step))),
+                       (float)(1 / (1 - pow(c->beta2, step)))};
     for (WeightId id = 0; id < WEIGHT_COUNT; id++)
         for (int64_t l = 0; l < model_layers(&t->model, id); l++)
             if (update(t, id, l, &s))

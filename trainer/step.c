@@ -14,7 +14,7 @@ static double read_balance(const Buffers *b)
 static int run_micro_batch(Trainer *t, double share)
 {
     const Buffers *b = &t->buffers;
-    const Sizes *s = &t->model.sizes;
+    const ModelSizes *s = &t->model.sizes;
     data_train_batch(t->data, &t->random, s->B, s->S, b->ids[0], b->targets[0]);
     if (forward_layers(t, s->B, s->S) || forward_loss(t) || backward(t, (float)share))
         return 1;
@@ -54,7 +54,7 @@ int step_run(Trainer *t)
 int step_validate(Trainer *t, double *loss)
 {
     const Buffers *b = &t->buffers;
-    const Sizes *s = &t->model.sizes;
+    const ModelSizes *s = &t->model.sizes;
     double sum = 0;
     for (int64_t i = 0; i < t->config->validation_batches; i++) {
         data_validation_batch(t->data, t->config, i, b->ids[0], b->targets[0]);

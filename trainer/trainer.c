@@ -4,7 +4,7 @@
 
 static void set_sizes(Trainer *t)
 {
-    const Sizes *s = &t->model.sizes;
+    const ModelSizes *s = &t->model.sizes;
     Kernels *k = t->kernels;
     kernels_size(k, SIZE_H, s->H);
     kernels_size(k, SIZE_N, s->N);
@@ -25,14 +25,14 @@ static int make_rotary_table(Trainer *t)
     return CALL(t->kernels, rotary_table, ARG(base, &base), ARG(c, b->cosine[0]), ARG(s, b->sine[0]));
 }
 
-int trainer_new(Trainer *t, const Config *c, const Data *d, int check)
+int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check)
 {
     *t = (Trainer){.config = c, .data = d, .strategy = strategy_find(c->strategy)};
     if (!t->strategy) {
         fprintf(stderr, "moe-train: --strategy %s: there is no such strategy\n", c->strategy);
         return 1;
     }
-    const Sizes sizes = model_sizes(c);
+    const ModelSizes sizes = model_sizes(c);
     if (model_check_memory(&sizes))
         return 1;
     t->random = random_new((uint64_t)c->seed + 1);

@@ -21,7 +21,7 @@ const Strategy *strategy_find(const char *name); /* NULL when there is none */
 
 struct Trainer {
     const Config *config;
-    const Data *data;
+    const TrainData *data;
     const Strategy *strategy;
     Kernels *kernels;
     Model model;
@@ -33,7 +33,7 @@ struct Trainer {
 };
 
 /* trainer.c. check: as for kernels_new. */
-int trainer_new(Trainer *t, const Config *c, const Data *d, int check);
+int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check);
 void trainer_free(Trainer *t);
 
 /* step.c */
@@ -59,7 +59,7 @@ int optimizer_update(Trainer *t);
 int sample_text(Trainer *t);
 
 /* check.c: --check. */
-int check_run(const Config *c, const Data *d);
+int check_run(const Config *c, const TrainData *d);
 
 /* Places of a weight of one layer (0 for those that stand once). */
 static inline const uint16_t *weight_bf16(const Trainer *t, WeightId id, int64_t layer)

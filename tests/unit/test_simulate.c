@@ -35,11 +35,11 @@ static const Machine *machine(Arena *a, const char *name)
 
 enum { TENSOR_A, TENSOR_B, TENSOR_C, TENSORS };
 typedef enum LayoutB { B_ROWS, B_COLS, B_FRACTALS } LayoutB;
-typedef struct Product {
+typedef struct CompileProduct {
     int64_t m, n, k;
     LayoutB layout;      /* A is row-major, C as well; elements of 2 bytes */
     int64_t l1[3], l0_k; /* block: rows, columns, depth; and depth of the part in L0 */
-} Product;
+} CompileProduct;
 
 /* Flags: a pair of units and a slot. */
 enum {
@@ -105,7 +105,7 @@ static void move(Maker *b, Path path, int tensor, int64_t byte, int64_t runs, in
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The box of B at (k, n): fractals of 16 columns, each of whole rows in k; rows; or columns. */
-static void move_b(Maker *b, const Product *p, int64_t k, int64_t n, int64_t ks, int64_t ns)
+static void move_b(Maker *b, const CompileProduct *p, int64_t k, int64_t n, int64_t ks, int64_t ns)
 {
     if (p->layout == B_FRACTALS)
         move(b, PATH_gm_l1, TENSOR_B, n * p->k * 2 + k * 32, ns / 16, ks * 32, p->k * 32);
@@ -115,7 +115,8 @@ static void move_b(Maker *b, const Product *p, int64_t k, int64_t n, int64_t ks,
         move(b, PATH_gm_l1, TENSOR_B, (n * p->k + k) * 2, ns, ks * 2, p->k * 2);
 }
 
-static void make_block(Maker *b, const Product *p, int64_t row, int64_t col, int64_t *slot, int64_t *slot0)
+static void make_block(Maker *b, const CompileProduct *p, int64_t row, int64_t col, int64_t *slot,
+                       int64_t *slot0)
 {
     int64_t rows = least(p->l1[0], p->m - row), cols = least(p->l1[1], p->n - col);
     for (int64_t k = 0; k < p->k; k += p->l1[2], ++*slot) {
@@ -159,7 +160,7 @@ static void make_block(Maker *b, const Product *p, int64_t row, int64_t col, int
 }
 
 /* Blocks in the order of rows, given to cores in turn. */
-static Trace *make_product(Arena *a, const Machine *m, const Product *p)
+static Trace *make_product(Arena *a, const Machine *m, const CompileProduct *p)
 {
     Trace *t = new_trace(a, m, ON_CUBE, (uint32_t)m->cores.cube);
     LaunchTrace *l = &t->launches.at[0];
@@ -177,7 +178,7 @@ static Trace *make_product(Arena *a, const Machine *m, const Product *p)
     return t;
 }
 
-static const SimulatedLaunch *run_product(Arena *a, const char *name, const Product *p, double *us)
+static const SimulatedLaunch *run_product(Arena *a, const char *name, const CompileProduct *p, double *us)
 {
     Trace *t = make_product(a, machine(a, name), p);
     const Simulated *s = simulate(a, t);
@@ -189,7 +190,7 @@ static const SimulatedLaunch *run_product(Arena *a, const char *name, const Prod
 
 static const struct Timing {
     const char *name;
-    Product product;
+    CompileProduct product;
     double us;
     int tuned; /* the row above is its default */
 } timings[] = {
@@ -274,7 +275,7 @@ static const struct Hits {
 static void published_hits(void **state)
 {
     for (size_t i = 0; i < sizeof hits / sizeof *hits; i++) {
-        Product p = {2560, hits[i].n, 8192, B_ROWS, {128, 256, 256}, 64};
+        CompileProduct p = {2560, hits[i].n, 8192, B_ROWS, {128, 256, 256}, 64};
         double us;
         const SimulatedLaunch *l = run_product(*state, "ascend910b2", &p, &us);
         double read = (double)l->bytes[PATH_gm_l1], percent = 100 * (1 - (double)l->memory_bytes / read);
@@ -469,7 +470,7 @@ static void cores_share_memory(void **state)
 
 static void a_last_wave_counts_whole(void **state)
 {
-    Product p = {128 * 20, 256, 8192, B_ROWS, {128, 256, 256}, 64};
+    CompileProduct p = {128 * 20, 256, 8192, B_ROWS, {128, 256, 256}, 64};
     double full, more;
     run_product(*state, "ascend910b3", &p, &full);
     p.m = 128 * 21;
@@ -480,7 +481,7 @@ static void a_last_wave_counts_whole(void **state)
 
 static void a_million_operations(void **state)
 {
-    Product p = {8192, 4096, 7680, B_ROWS, {128, 256, 256}, 64};
+    CompileProduct p = {8192, 4096, 7680, B_ROWS, {128, 256, 256}, 64};
     Trace *t = make_product(*state, machine(*state, "ascend910b2"), &p);
     struct timespec from, to;
     uint64_t n = 0;
@@ -568,7 +569,7 @@ static void a_core_computes_while_data_come(void **state)
 static void reports_are_well_formed(void **state)
 {
     Arena *a = *state;
-    Product p = {256, 256, 512, B_ROWS, {128, 256, 256}, 64};
+    CompileProduct p = {256, 256, 512, B_ROWS, {128, 256, 256}, 64};
     Trace *t = make_product(a, machine(a, "ascend910b4"), &p);
     Kernel *k = arena_new_of(a, Kernel);
     Text text = {.arena = a}, trace = {.arena = a}, html = {.arena = a};
