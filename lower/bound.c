@@ -60,14 +60,14 @@ static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
 }
 
 /* May `e` be computed where loop `i` of the walk opens: known there, the same for all lanes, always in memory? */
-static int known_outside(Lower *l, const Walk *w, ExprId e)
+static int known_outside(Lower *l, IndexId lane, const Walk *w, ExprId e)
 {
     Kernel *k = l->k;
     each_below (n, k, e, EVERYWHERE) {
         ExprKind kind = (ExprKind)x_at(k, *n)->kind;
         if (kind == X_REDUCE || kind == X_IF || kind == X_ROW || kind == X_TOKEN || kind == X_SLOT)
             return 0;
-        if (kind == X_INDEX && (x_at(k, *n)->sym == l->plan.lane || x_at(k, *n)->sym == w->d->lane))
+        if (kind == X_INDEX && (x_at(k, *n)->sym == lane || x_at(k, *n)->sym == w->d->lane))
             return 0;
         for (uint32_t b = 0; kind == X_INDEX && b < w->d->nbound; b++)
             if (x_at(k, *n)->sym == w->d->bound[b] && !(w->open >> b & 1))
@@ -79,11 +79,11 @@ static int known_outside(Lower *l, const Walk *w, ExprId e)
     return x_at(k, e)->type == TY_INT;
 }
 
-static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
+static int bound_of(Lower *l, IndexId lane, const Walk *w, ExprId c, IndexId i, Bound *out)
 {
     ScalarOp op;
     ExprId other;
-    if (!solve(l, c, i, &op, &other) || !known_outside(l, w, other))
+    if (!solve(l, c, i, &op, &other) || !known_outside(l, lane, w, other))
         return 0;
     *out = (Bound){.at = other,
                    .lower = op == OP_gt || op == OP_ge || op == OP_eq,
@@ -111,29 +111,29 @@ static int is_monotone(Kernel *k, ExprId e, IndexId i)
     return is_monotone(k, x_arg(k, e, n > 1 && x_uses_index(k, x_arg(k, e, 1), i)), i);
 }
 
-static ExprId at_row(Lower *l, ExprId e, ExprId row)
+static ExprId at_row(Lower *l, const Item *it, ExprId e, ExprId row)
 {
-    IndexId i = l->plan.row;
-    lower_bind(l, i, row, l->group.at[i]);
+    IndexId i = it->by->row;
+    lower_bind(l, i, row, l->env.group.at[i]);
     return lower_expr(l, e);
 }
 
 /* Several rows share a loop by what the first and the last of them say. */
-static int ends_tell(const Lower *l, const Walk *w, const Bound *b)
+static int ends_tell(const Lower *l, const Item *it, const Walk *w, const Bound *b)
 {
-    return !w->d->unrolled || l->plan.rows == 1 || l->plan.row == NONE ||
-           is_monotone(l->k, b->at, l->plan.row);
+    return !w->d->unrolled || it->rows == 1 || it->by->row == NONE || is_monotone(l->k, b->at, it->by->row);
 }
 
-static void narrow(Lower *l, const Walk *w, const Bound *b, uint64_t bit, int upper_is_le, Range *r)
+static void narrow(Lower *l, const Item *it, const Walk *w, const Bound *b, uint64_t bit, int upper_is_le,
+                   Range *r)
 {
-    int by_row = w->d->unrolled && x_uses_index(l->k, b->at, l->plan.row);
+    int by_row = w->d->unrolled && x_uses_index(l->k, b->at, it->by->row);
     ExprId first, last;
     if (by_row) {
-        int all = l->plan.rows == 0;
-        ExprId end = all ? l->row_end : x_min(l->k, x_add(l->k, l->row_first, l->plan.rows), l->row_end);
-        first = at_row(l, b->at, l->row_first);
-        last = at_row(l, b->at, x_add(l->k, end, -1));
+        int all = it->rows == 0;
+        ExprId end = all ? it->row_end : x_min(l->k, x_add(l->k, it->row_first, it->rows), it->row_end);
+        first = at_row(l, it, b->at, it->row_first);
+        last = at_row(l, it, b->at, x_add(l->k, end, -1));
         r->inner |= bit;
     } else {
         first = last = lower_expr(l, b->at);
@@ -150,29 +150,29 @@ static void narrow(Lower *l, const Walk *w, const Bound *b, uint64_t bit, int up
     }
 }
 
-Range lower_range(Lower *l, const Walk *w, IndexId i)
+Range lower_range(Lower *l, const Item *it, const Walk *w, IndexId i)
 {
     Kernel *k = l->k;
     ExprId zero = x_int(k, (Loc){0}, 0), end = lower_extent(l, i);
     Range r = {zero, zero, end, end, 0, 0};
-    if (i == l->striped)
-        r = (Range){l->stripe_first, l->stripe_first, l->stripe_end, l->stripe_end, 0, 0};
-    if (i == l->slab)
-        r = (Range){l->slab_lo, l->slab_lo, l->slab_hi, l->slab_hi, 0, 0};
+    const Narrowed *n = lower_narrowed(l, i);
+    if (n)
+        r = (Range){n->lo, n->lo, n->hi, n->hi, 0, 0};
     for (uint32_t c = 0; c < w->d->nconjunct; c++) {
         Bound b;
         ScalarOp op;
         ExprId other;
-        if (!(w->pending >> c & 1) || !bound_of(l, w, w->d->conjunct[c], i, &b) || !ends_tell(l, w, &b))
+        if (!(w->pending >> c & 1) || !bound_of(l, it->by->lane, w, w->d->conjunct[c], i, &b) ||
+            !ends_tell(l, it, w, &b))
             continue;
         solve(l, w->d->conjunct[c], i, &op, &other);
-        narrow(l, w, &b, (uint64_t)1 << c, op == OP_le || op == OP_eq, &r);
+        narrow(l, it, w, &b, (uint64_t)1 << c, op == OP_le || op == OP_eq, &r);
     }
     return r;
 }
 
 /* The side of `@r == e` that is not @r, when it is known and the same for all lanes; else NONE. */
-static ExprId group_side(Lower *l, const Walk *w, ExprId c, IndexId r)
+static ExprId group_side(Lower *l, IndexId lane, const Walk *w, ExprId c, IndexId r)
 {
     Kernel *k = l->k;
     if (!x_is_op(k, c, OP_eq))
@@ -184,19 +184,35 @@ static ExprId group_side(Lower *l, const Walk *w, ExprId c, IndexId r)
             continue;
         ExprId other = x_arg(k, c, 1 - side);
         /* only a plain index is sure to be a group's number */
-        if (x_at(k, other)->kind == X_INDEX && known_outside(l, w, other))
+        if (x_at(k, other)->kind == X_INDEX && known_outside(l, lane, w, other))
             return other;
     }
     return NONE;
 }
 
-ExprId lower_run_group(Lower *l, const Walk *w, IndexId r, uint32_t *conjunct)
+ExprId lower_run_group(Lower *l, IndexId lane, const Walk *w, IndexId r, uint32_t *conjunct)
 {
     for (uint32_t c = 0; c < w->d->nconjunct; c++) {
-        ExprId group = w->pending >> c & 1 ? group_side(l, w, w->d->conjunct[c], r) : (ExprId)NONE;
+        ExprId group = w->pending >> c & 1 ? group_side(l, lane, w, w->d->conjunct[c], r) : (ExprId)NONE;
         *conjunct = c;
         if (group != NONE)
             return group;
     }
     return NONE;
+}
+
+Walk lower_walk_from(const Domain *d)
+{
+    return (Walk){.d = d, .pending = d->nconjunct == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->nconjunct) - 1};
+}
+
+ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more)
+{
+    ExprId edge = x_int(l->k, (Loc){0}, LAYOUT_EDGE);
+    return x_op2(l->k, (Loc){0}, OP_mul, x_op2(l->k, (Loc){0}, OP_idiv, x_add(l->k, e, more), edge), edge);
+}
+
+int lower_starts_line(const Lower *l, ExprId e)
+{
+    return x_at(l->k, e)->kind == X_INT && x_at(l->k, e)->value.i % LAYOUT_EDGE == 0;
 }

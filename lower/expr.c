@@ -16,16 +16,11 @@ ExprId lower_run_end(Lower *l, RouteId r, ExprId group)
     return x_op2(l->k, (Loc){0}, OP_add, lower_run_start(l, r, group), lower_field(l, r, RF_COUNT, group));
 }
 
-RouteId lower_route_of(const Lower *l, IndexId row)
-{
-    return ir_group_route(l->k, l->k->indices.at[row].axis.group);
-}
-
 static ExprId translate(Lower *l, ExprId e, ExprMap *memo);
 
 static ExprId index_now(Lower *l, IndexId i)
 {
-    ExprId bound = i < l->value.len ? l->value.at[i] : (ExprId)NONE;
+    ExprId bound = i < l->env.value.len ? l->env.value.at[i] : (ExprId)NONE;
     return bound == NONE ? x_index(l->k, (Loc){0}, i) : bound;
 }
 
@@ -48,12 +43,12 @@ static ExprId route_map(Lower *l, ExprId e, ExprMap *memo)
 static ExprId group_of(Lower *l, ExprId e, ExprMap *memo)
 {
     const Expr *row = x_at(l->k, x_arg(l->k, e, 0));
-    if (row->kind == X_INDEX && row->sym < l->group.len && l->group.at[row->sym] != NONE)
-        return l->group.at[row->sym];
+    if (row->kind == X_INDEX && row->sym < l->env.group.len && l->env.group.at[row->sym] != NONE)
+        return l->env.group.at[row->sym];
     RouteId r = x_at(l->k, e)->sym;
-    if (!l->group_of || l->group_of[r] == NONE)
+    if (!l->env.group_of || l->env.group_of[r] == NONE)
         BUG(l->k->module->arena, "lower: no group table for @ in kernel %s", l->k->name);
-    return load1(l, l->group_of[r], translate(l, x_arg(l->k, e, 0), memo));
+    return load1(l, l->env.group_of[r], translate(l, x_arg(l->k, e, 0), memo));
 }
 
 /* Only the chosen side of an `if` may touch memory, so each conjunct guards the next one too. */
@@ -72,9 +67,9 @@ static ExprId choose(Lower *l, ExprId e, ExprMap *memo)
 
 static ExprId reduced(Lower *l, ExprId e)
 {
-    for (uint32_t i = l->done.len; i-- > 0;)
-        if (l->done.at[i].reduce == e)
-            return l->done.at[i].value;
+    for (uint32_t i = l->env.done.len; i-- > 0;)
+        if (l->env.done.at[i].reduce == e)
+            return l->env.done.at[i].value;
     BUG(l->k->module->arena, "lower: a reduction of kernel %s has no value", l->k->name);
 }
 

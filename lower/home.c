@@ -20,28 +20,29 @@ static uint32_t leaves_of(const Kernel *k, ExprId e, uint32_t limit)
     return n > limit ? n : n + leaves_of(k, x_arg(k, e, 1), limit - n);
 }
 
-/* The product of the list that computes e, or NULL. */
-static Product *product_of(Product *p, uint32_t n, ExprId e)
+/* The product that computes e, or NULL. */
+static Product *product_of(const Blocking *by, ExprId e)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (p[i].reduce == e)
-            return &p[i];
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        if (by->product[i].reduce == e)
+            return &by->product[i];
     return NULL;
 }
 
-/* Does a member but `self` ask for this sum too? */
-static int is_shared(const Kernel *k, const Members *m, uint32_t self, ExprId sum)
+/* Does a member but q ask for this sum too? */
+static int is_shared(const Kernel *k, const Members *m, const Equation *q, ExprId sum)
 {
-    for (uint32_t q = 0; q < m->n; q++)
-        if (q != self && x_contains(k, m->at[q].rhs, sum))
+    for (uint32_t i = 0; i < m->n; i++)
+        if (&m->at[i] != q && x_contains(k, m->at[i].rhs, sum))
             return 1;
     return 0;
 }
 
-void lower_find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uint32_t n)
+/* acc += P + Q onto f32 memory is one chain of additions that begins at the old value and takes the terms of all: the
+ * products, each of which is its own and stands once, are marked as the member's. */
+static void find_chain(const Lower *l, Blocking *by, const Equation *q)
 {
     const Kernel *k = l->k;
-    const Equation *q = &m->at[self];
     uint32_t sums = 0;
     if (pass_traits(l->c)->zero_sums)
         return;
@@ -50,7 +51,7 @@ void lower_find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uin
     each_below (x, k, q->rhs, X_REDUCE) {
         if (x_is_op(k, *x, OP_add))
             continue;
-        if (!product_of(p, n, *x) || is_shared(k, m, self, *x))
+        if (!product_of(by, *x) || is_shared(k, &by->m, q, *x))
             return;
         sums++;
     }
@@ -58,18 +59,28 @@ void lower_find_chain(Lower *l, const Members *m, uint32_t self, Product *p, uin
         return;
     each_below (x, k, q->rhs, X_REDUCE)
         if (x_at(k, *x)->kind == X_REDUCE)
-            product_of(p, n, *x)->chain = q;
+            product_of(by, *x)->chain = q;
+}
+
+void lower_find_chains(const Lower *l, Blocking *by)
+{
+    for (uint32_t q = 0; q < by->m.n; q++)
+        find_chain(l, by, &by->m.at[q]);
 }
 
 /* Are the elements of q's rows and lanes in a matrix of sums? */
-static int holds_sums(Lower *l, const Equation *q)
+static int holds_sums(const Lower *l, const Blocking *by, const Equation *q)
 {
     const Kernel *k = l->k;
-    ExprId at[MAX_RANK];
-    memcpy(at, q->index, sizeof at);
-    const Tensor *t = &k->tensors.at[lower_place(l, q->lhs, at)];
-    return t->layout == LAYOUT_SUMS && t->rank == 2 && x_uses_index(k, at[0], l->plan.row) &&
-           x_at(k, at[1])->kind == X_INDEX && x_at(k, at[1])->sym == l->plan.lane;
+    const Place *p = lower_place_of(l, q->lhs);
+    const Tensor *t = &k->tensors.at[p ? p->buffer : q->lhs];
+    if (t->layout != LAYOUT_SUMS || t->rank != 2)
+        return 0;
+    uint32_t row = p ? p->row : 0, lane = 1;
+    for (uint32_t a = 0; p && a < q->nindex; a++)
+        if (p->keep >> a & 1)
+            lane = a;
+    return x_uses_index(k, q->index[row], by->row) && x_plain_index(k, q->index[lane]) == by->lane;
 }
 
 /* Has a sum all of its index's terms, or those of a group's run: are there none that only some rows have? */
@@ -80,16 +91,16 @@ static int is_whole(const Kernel *k, ExprId sum)
 }
 
 /* Are q's elements f32 in rows that rows and lanes of the launch run along? */
-static int lies_in_rows(Lower *l, const Equation *q)
+static int lies_in_rows(const Lower *l, const Blocking *by, const Equation *q)
 {
     const Tensor *t = &l->k->tensors.at[q->lhs];
     uint32_t n = q->nindex;
-    if (t->elem != EL_F32 || t->layout != LAYOUT_ROWS || n < 2 || lower_is_row(l, l->plan.row))
+    if (t->elem != EL_F32 || t->layout != LAYOUT_ROWS || n < 2 || lower_is_row(l, by->row))
         return 0;
     for (uint32_t a = 0; a < n; a++) {
         const Expr *x = x_at(l->k, q->index[a]);
-        if (x->kind != X_INDEX || lower_is_zero(l, x->sym) || (a + 2 == n) != (x->sym == l->plan.row) ||
-            (a + 1 == n) != (x->sym == l->plan.lane))
+        if (x->kind != X_INDEX || lower_is_zero(l, x->sym) || (a + 2 == n) != (x->sym == by->row) ||
+            (a + 1 == n) != (x->sym == by->lane))
             return 0;
     }
     return 1;
@@ -104,32 +115,29 @@ static int is_alone(const Kernel *k, const Members *m, const Equation *q)
     return 1;
 }
 
-int lower_in_place(Lower *l, const Members *m)
+int lower_in_place(const Lower *l, const Blocking *by)
 {
-    Product p[REDUCE_MAX];
-    uint32_t n = lower_find_products(l, m, p);
-    for (uint32_t q = 0; q < m->n; q++) {
-        lower_find_chain(l, m, q, p, n);
-        if (!is_alone(l->k, m, &m->at[q]) || !lies_in_rows(l, &m->at[q]))
+    for (uint32_t q = 0; q < by->m.n; q++)
+        if (!is_alone(l->k, &by->m, &by->m.at[q]) || !lies_in_rows(l, by, &by->m.at[q]))
             return 0;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (!p[i].chain || p[i].left == NONE || !is_whole(l->k, p[i].reduce))
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        if (!by->product[i].chain || by->product[i].left == NONE || !is_whole(l->k, by->product[i].reduce))
             return 0;
     return 1;
 }
 
-const Equation *lower_home(Lower *l, const Members *m, const Product *p, uint32_t i)
+const Equation *lower_home(const Lower *l, const Blocking *by, uint32_t i)
 {
     const Kernel *k = l->k;
-    uint32_t q = 0;
-    while (!x_contains(k, m->at[q].rhs, p[i].reduce))
+    const Product *p = &by->product[i];
+    const Equation *q = by->m.at;
+    while (!x_contains(k, q->rhs, p->reduce))
         q++;
-    if (l->plan.in_place)
-        return &m->at[q];
+    if (by->in_place)
+        return q;
     for (uint32_t j = 0; j < i; j++)
-        if (p[j].home == &m->at[q] && !p[j].chain)
+        if (by->product[j].home == q && !by->product[j].chain)
             return NULL;
-    int owns = p[i].chain || (m->at[q].kind == EQ_ASSIGN && !is_shared(k, m, q, p[i].reduce));
-    return owns && holds_sums(l, &m->at[q]) ? &m->at[q] : NULL;
+    int owns = p->chain || (q->kind == EQ_ASSIGN && !is_shared(k, &by->m, q, p->reduce));
+    return owns && holds_sums(l, by, q) ? q : NULL;
 }

@@ -18,34 +18,18 @@ typedef struct Joining {
     IndexId *zero; /* by index: what takes its place, or NONE */
 } Joining;
 
-Extent lower_length(const Lower *l, IndexId i)
-{
-    for (uint32_t n = 0; n < l->joined.len; n++)
-        if (l->joined.at[n].last == i)
-            return l->joined.at[n].length;
-    return l->k->indices.at[i].axis.extent;
-}
-
-int lower_is_zero(const Lower *l, IndexId i)
-{
-    for (uint32_t z = 0; z < l->zeros.len; z++)
-        if (l->zeros.at[z] == i)
-            return 1;
-    return 0;
-}
-
 /* ---- joining ---- */
 
 /* The index of that extent that is always 0: one for all, so that equal accesses stay equal. */
 static IndexId zero_of(Lower *l, Axis axis)
 {
     const Kernel *k = l->k;
-    for (uint32_t z = 0; z < l->zeros.len; z++)
-        if (ext_same(k->module, k->indices.at[l->zeros.at[z]].axis.extent, axis.extent))
-            return l->zeros.at[z];
+    for (uint32_t z = 0; z < l->env.zeros.len; z++)
+        if (ext_same(k->module, k->indices.at[l->env.zeros.at[z]].axis.extent, axis.extent))
+            return l->env.zeros.at[z];
     IndexId z = ir_index(l->k, ir_fresh_name(l->k, "zero"), (Loc){0}, axis);
     lower_bind(l, z, x_int(l->k, (Loc){0}, 0), NONE);
-    vec_push(k->module->arena, &l->zeros, z);
+    vec_push(k->module->arena, &l->env.zeros, z);
     return z;
 }
 
@@ -61,7 +45,7 @@ static int join_from(Joining *j, IndexId first)
         last = in;
     }
     if (last != first)
-        vec_push(m->arena, &l->joined, (Joined){last, length});
+        vec_push(m->arena, &l->env.joined, (Joined){last, length});
     return last != first;
 }
 
@@ -135,7 +119,7 @@ static void rewrite(Joining *j, Equation *q)
 
 void lower_join(Lower *l, Members *m, const Cluster *c)
 {
-    l->joined.len = 0;
+    l->env.joined.len = 0;
     if (m->at[0].kind == EQ_CHECK || m->at[0].kind == EQ_ROUTE)
         return;
     ArenaMark mark = arena_mark(l->k->module->scratch);

@@ -1,33 +1,12 @@
 /* Building blocks of the lowering: statements under the open one, loops, buffers, bindings. */
 #include "lower/lower.h"
 
-static void set(Lower *l, IndexId i, ExprId value, ExprId group)
-{
-    while (l->value.len <= i) {
-        vec_push(l->k->module->arena, &l->value, NONE);
-        vec_push(l->k->module->arena, &l->group, NONE);
-    }
-    l->value.at[i] = value;
-    l->group.at[i] = group;
-}
-
-void lower_bind(Lower *l, IndexId i, ExprId value, ExprId group) { set(l, i, value, group); }
-
-Binding lower_binding(const Lower *l, IndexId i)
-{
-    return i < l->value.len ? (Binding){l->value.at[i], l->group.at[i]} : (Binding){NONE, NONE};
-}
-
 const char *lower_stem(const Lower *l, const Equation *q)
 {
     if (q->kind == EQ_CHECK)
         return "check";
     return q->kind == EQ_ROUTE ? l->k->routes.at[q->route].name : l->k->tensors.at[q->lhs].name;
 }
-
-ExprId lower_extent(Lower *l, IndexId i) { return x_extent(l->k, (Loc){0}, lower_length(l, i)); }
-
-int lower_is_row(const Lower *l, IndexId i) { return l->k->indices.at[i].axis.group != NONE; }
 
 /* A loop over the groups of a row index; the group. */
 ExprId lower_open_groups(Lower *l, Loc loc, IndexId r)
@@ -46,25 +25,6 @@ void lower_open_all_rows(Lower *l, Loc loc, IndexId r)
     build_for(&l->b, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group),
               1);
     lower_bind(l, r, NONE, group);
-}
-
-TensorId lower_place(Lower *l, TensorId t, ExprId *at)
-{
-    for (uint32_t i = 0; i < l->places.len; i++) {
-        const Place *p = &l->places.at[i];
-        uint32_t n = 0;
-        if (p->tensor != t)
-            continue;
-        ExprId row = x_difference(l->k, at[p->row], l->stripe_first), from[MAX_RANK];
-        for (uint32_t a = 0; a < l->k->tensors.at[t].rank; a++)
-            if (p->keep >> a & 1)
-                from[++n] = at[a];
-        from[0] = row;
-        for (uint32_t a = 0; a <= n; a++)
-            at[a] = from[a];
-        return p->buffer;
-    }
-    return t;
 }
 
 void lower_store_element(Lower *l, const Equation *q, int add)

@@ -28,7 +28,7 @@ static IndexId variable(const Lower *l, const Equation *q, uint32_t axis)
     return x->kind == X_INDEX && !lower_is_row(l, x->sym) ? x->sym : (IndexId)NONE;
 }
 
-IndexId lower_panel_row(Lower *l, const Members *m)
+IndexId lower_panel_row(const Lower *l, const Members *m)
 {
     IndexId row = NONE;
     for (uint32_t i = 0; i < m->n; i++) {
@@ -46,31 +46,31 @@ IndexId lower_panel_row(Lower *l, const Members *m)
 }
 
 /* block[row - item_first, lane - lane_first] */
-static const ExprId *block_at(Lower *l, ExprId row, ExprId *at)
+static const ExprId *block_at(Lower *l, const Item *it, ExprId row, ExprId *at)
 {
     Kernel *k = l->k;
-    at[0] = x_op2(k, (Loc){0}, OP_sub, row, l->item_first);
-    at[1] = x_op2(k, (Loc){0}, OP_sub, x_index(k, (Loc){0}, l->plan.lane), l->lane_first);
+    at[0] = x_op2(k, (Loc){0}, OP_sub, row, it->first);
+    at[1] = x_op2(k, (Loc){0}, OP_sub, x_index(k, (Loc){0}, it->by->lane), it->lane_first);
     return at;
 }
 
 /* The item's values of q as a box of panels of `to`: of the tensor that q defines, or of its turned matrices. */
-static void pack(Lower *l, const Equation *q, TensorId to, ExprId value, int turned)
+static void pack(Lower *l, const Item *it, const Equation *q, TensorId to, ExprId value, int turned)
 {
     Stmt s = tile_stmt(TILE_pack, q->loc);
     s.buffer = to;
     s.nindex = q->nindex;
     for (uint32_t i = 0; i + 2 < q->nindex; i++)
         s.index[i] = lower_expr(l, q->index[i]);
-    s.index[s.nindex - 2 + turned] = l->item_first;
-    s.index[s.nindex - 1 - turned] = l->lane_first;
+    s.index[s.nindex - 2 + turned] = it->first;
+    s.index[s.nindex - 1 - turned] = it->lane_first;
     s.nbound = 2;
-    s.bound[turned] = l->plan.row;
-    s.bound[!turned] = l->plan.lane;
-    s.from[turned] = l->item_first;
-    s.to[turned] = l->item_end;
-    s.from[!turned] = l->lane_first;
-    s.to[!turned] = l->lane_end;
+    s.bound[turned] = it->by->row;
+    s.bound[!turned] = it->by->lane;
+    s.from[turned] = it->first;
+    s.to[turned] = it->end;
+    s.from[!turned] = it->lane_first;
+    s.to[!turned] = it->lane_end;
     s.value = value;
     build_put(&l->b, s);
 }
@@ -86,49 +86,51 @@ static int is_copy(const Lower *l, const Members *m, const Equation *q)
 }
 
 /* The element that q defines at the row and lane of a box, from a block where the item stored it. */
-static ExprId store_block(Lower *l, const Equation *q)
+static ExprId store_block(Lower *l, const Item *it, const Equation *q)
 {
     Kernel *k = l->k;
     ExprId at[2];
     TensorId block =
-        build_thread(&l->b, "block", k->tensors.at[q->lhs].elem, l->plan.chunk,
-                     l->plan.strip + LAYOUT_EDGE /* rows begin in different sets of a cache */, LAYOUT_ROWS);
+        build_thread(&l->b, "block", k->tensors.at[q->lhs].elem, it->by->chunk,
+                     it->by->strip + LAYOUT_EDGE /* rows begin in different sets of a cache */, LAYOUT_ROWS);
     ExprId value = lower_expr(l, q->rhs);
-    build_store(&l->b, q->loc, block, block_at(l, x_index(k, q->loc, l->item_row), at), value, 0);
-    return x_load(k, q->loc, block, block_at(l, x_index(k, q->loc, l->plan.row), at));
+    build_store(&l->b, q->loc, block, block_at(l, it, x_index(k, q->loc, it->row_var), at), value, 0);
+    return x_load(k, q->loc, block, block_at(l, it, x_index(k, q->loc, it->by->row), at));
 }
 
 /* Everything that an item does element by element; leaves what stands in blocks. */
-static void store_elements(Lower *l, const Members *m, ExprId *in_block)
+static void store_elements(Lower *l, const Item *item, const Members *m, ExprId *in_block)
 {
     uint32_t depth = l->b.depth;
-    l->item_row = build_index(&l->b, "row");
-    lower_open_item(l, m->at[0].loc);
+    Item it = *item;
+    it.row_var = build_index(&l->b, "row");
+    lower_open_item(l, &it, m->at[0].loc);
     for (uint32_t i = 0; i < m->n; i++)
         if (!is_packed(l, m->at[i].lhs))
             lower_store_element(l, &m->at[i], m->at[i].kind == EQ_ADD);
         else if (!is_copy(l, m, &m->at[i]))
-            in_block[i] = store_block(l, &m->at[i]);
+            in_block[i] = store_block(l, &it, &m->at[i]);
     build_close(&l->b, depth);
 }
 
-void lower_panels(Lower *l, const Members *m)
+void lower_panels(Lower *l, const Item *it)
 {
+    const Members *m = &it->by->m;
     ExprId in_block[CLUSTER_MAX];
     uint32_t copies = 0;
     for (uint32_t i = 0; i < m->n; i++)
         copies += is_packed(l, m->at[i].lhs) && is_copy(l, m, &m->at[i]);
     if (copies < m->n)
-        store_elements(l, m, in_block);
-    lower_bind(l, l->plan.row, NONE, NONE);
-    lower_bind(l, l->plan.lane, NONE, NONE);
+        store_elements(l, it, m, in_block);
+    lower_bind(l, it->by->row, NONE, NONE);
+    lower_bind(l, it->by->lane, NONE, NONE);
     for (uint32_t i = 0; i < m->n; i++) {
         const Equation *q = &m->at[i];
         if (!is_packed(l, q->lhs))
             continue;
         ExprId value = is_copy(l, m, q) ? lower_expr(l, q->rhs) : in_block[i];
-        pack(l, q, q->lhs, value, 0);
+        pack(l, it, q, q->lhs, value, 0);
         if (l->k->tensors.at[q->lhs].both)
-            pack(l, q, tile_turned(l->k, q->lhs), value, 1);
+            pack(l, it, q, tile_turned(l->k, q->lhs), value, 1);
     }
 }

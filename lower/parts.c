@@ -63,7 +63,7 @@ void lower_in_parts(Lower *l, const Members *m, const Cluster *c)
     for (uint32_t q = 0; q < m->n; q++)
         if (!lower_has_row(l->k, c, &m->at[q]))
             own.at[q] = part_of(l, &m->at[q], parted.outer[0]);
-    lower_stripe_of(l, &own, &parted, &parts);
+    lower_stripe(l, &own, &parted, &parts);
     for (uint32_t q = 0; q < m->n; q++)
         if (!lower_has_row(l->k, c, &m->at[q]))
             add_parts(l, &m->at[q], &own.at[q], &parts);

@@ -36,14 +36,14 @@ static void make_group_table(Lower *l, RouteId route)
     Kernel *k = l->k;
     const Group *g = &k->module->groups.at[k->routes.at[route].group];
     Extent rows = g->rows, groups = g->groups;
-    if (!l->group_of) {
-        l->group_of = arena_array(k->module->arena, TensorId, k->routes.len);
+    if (!l->env.group_of) {
+        l->env.group_of = arena_array(k->module->arena, TensorId, k->routes.len);
         for (RouteId r = 0; r < k->routes.len; r++)
-            l->group_of[r] = NONE;
+            l->env.group_of[r] = NONE;
     }
-    if (l->group_of[route] != NONE)
+    if (l->env.group_of[route] != NONE)
         return;
-    l->group_of[route] = build_buffer(&l->b, "group_of", EL_I32, SPACE_WORK, 1, &rows);
+    l->env.group_of[route] = build_buffer(&l->b, "group_of", EL_I32, SPACE_WORK, 1, &rows);
     Loc loc = k->routes.at[route].loc;
     IndexId e = build_index(&l->b, "e"), r = build_index(&l->b, "r");
     ExprId group = x_index(k, loc, e), row = x_index(k, loc, r);
@@ -51,7 +51,7 @@ static void make_group_table(Lower *l, RouteId route)
     build_for(&l->b, loc, LOOP_PARALLEL, e, x_int(k, loc, 0), x_extent(k, loc, groups), 1);
     build_for(&l->b, loc, LOOP_ORDERED, r, lower_run_start(l, route, group), lower_run_end(l, route, group),
               1);
-    build_store(&l->b, loc, l->group_of[route], &row, group, 0);
+    build_store(&l->b, loc, l->env.group_of[route], &row, group, 0);
 }
 
 /* @ of a row that runs over a sort has no loop to tell its group. */
@@ -130,10 +130,10 @@ static ExprId can_compute(Kernel *k, ExprId e, ExprId known)
 
 const Sort *lower_sort(const Lower *l, const Bucket *of)
 {
-    for (uint32_t i = 0; i < l->sorts.len; i++) {
-        const Bucket *b = &l->sorts.at[i].of;
+    for (uint32_t i = 0; i < l->env.sorts.len; i++) {
+        const Bucket *b = &l->env.sorts.at[i].of;
         if (b->key == of->key && b->guard == of->guard && ext_same(l->k->module, b->buckets, of->buckets))
-            return &l->sorts.at[i];
+            return &l->env.sorts.at[i];
     }
     return NULL;
 }
@@ -166,7 +166,7 @@ static void make_sort(Lower *l, Bucket b)
     for (uint32_t i = 0; i < b.nbound; i++)
         s.bound[i] = b.bound[i];
     build_put(&l->b, s);
-    vec_push(m->arena, &l->sorts, sort);
+    vec_push(m->arena, &l->env.sorts, sort);
 }
 
 /* Is the group of this row known from the loop it stands in? Rows of a counting sort have left their group. */
@@ -174,9 +174,9 @@ static int in_group_loop(Lower *l, ExprId row)
 {
     if (x_at(l->k, row)->kind != X_INDEX)
         return 0;
-    for (uint32_t i = 0; i < l->sorts.len; i++)
-        for (uint32_t b = 0; b < l->sorts.at[i].of.nbound; b++)
-            if (l->sorts.at[i].of.bound[b] == x_at(l->k, row)->sym)
+    for (uint32_t i = 0; i < l->env.sorts.len; i++)
+        for (uint32_t b = 0; b < l->env.sorts.at[i].of.nbound; b++)
+            if (l->env.sorts.at[i].of.bound[b] == x_at(l->k, row)->sym)
                 return 0;
     return 1;
 }

@@ -22,14 +22,14 @@ static Extent extent_of(const Lower *l, IndexId i)
     return i == NONE ? ext_const(l->k->module, 1) : lower_length(l, i);
 }
 
-void lower_report(Lower *l, const Product *p, const char *why)
+void lower_report(Lower *l, const Item *it, const Product *p, const char *why)
 {
     Kernel *k = l->k;
     Module *m = k->module;
-    const Plan *y = &l->plan;
+    const Blocking *y = it->by;
     uint32_t n = x_at(k, p->reduce)->nbound;
     ReportSum s;
-    ReportProduct r = {.lhs = k->tensors.at[l->equation->lhs].name, .loc = l->equation->loc, .why = why};
+    ReportProduct r = {.lhs = k->tensors.at[it->equation->lhs].name, .loc = it->equation->loc, .why = why};
     if (!l->c->report || !report_sum(k, p->reduce, &s))
         return;
     r.cube = s.elem != EL_F32;
@@ -38,7 +38,7 @@ void lower_report(Lower *l, const Product *p, const char *why)
         r.fragment =
             arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
-        r.right = lower_given(l, p) != GIVEN_NOT ? "as it is" : packing(l, p->right, y->lane, "pairs");
+        r.right = p->given != GIVEN_NOT ? "as it is" : packing(l, p->right, y->lane, "pairs");
         r.rows = y->chunk;
         r.cols = y->strip;
         r.depth = y->depth;

@@ -7,8 +7,8 @@
  *            for e in 0..E { for r0 in rows of e by 512 { .. the product of the block ..
  *              for row in r0..r1 { vector h { sums[token of row, h - v0] = .. + p[..] * product[row - r0, h - v0] } } } }
  *            y[t, h] = bf16(sums[t, h - v0]) for all t } } */
-#include "passes/cluster.h"
 #include "lower/lower.h"
+#include "passes/cluster.h"
 #include "passes/schedule.h"
 
 /* An owner's columns: all tokens' sums of them, in thread memory. */
@@ -19,6 +19,7 @@ typedef struct Strip {
     IndexId var;   /* the owner's variable: the first column */
     int64_t cols;
     ExprId first, end;
+    Blocking *rows, *tokens; /* the product's rows; the reader, its sums being there */
 } Strip;
 
 static ExprId loaded(Lower *l, const Strip *y, ExprId token, ExprId column)
@@ -90,46 +91,44 @@ static Equation finish(Lower *l, const Strip *y)
 /* ---- loops ---- */
 
 /* The owner's columns, in lanes or one by one. */
-static void open_columns(Lower *l, const Strip *y, Loc loc, IndexId column)
+static void open_columns(Lower *l, const Strip *y, Loc loc, IndexId column, Item *it)
 {
-    Plan *p = &l->plan;
-    p->strip = y->cols;
     lower_bind(l, column, NONE, NONE);
-    l->lane_first = y->first;
-    l->lane_end = y->end;
-    if (p->lane != column)
+    it->lane_first = y->first;
+    it->lane_end = y->end;
+    if (it->by->lane != column)
         build_for(&l->b, loc, LOOP_ORDERED, column, y->first, y->end, 1);
 }
 
 /* Blocks of rows first..end: they become the item's rows. */
-static void open_blocks(Lower *l, Loc loc, ExprId first, ExprId end)
+static void open_blocks(Lower *l, Loc loc, ExprId first, ExprId end, Item *it)
 {
     IndexId u = build_index(&l->b, "r0");
-    build_for(&l->b, loc, LOOP_ORDERED, u, first, end, l->plan.chunk);
-    l->item_first = l->row_first = x_index(l->k, loc, u);
-    ExprId last = x_min(l->k, x_add(l->k, l->item_first, l->plan.chunk), end);
-    l->item_end = l->row_end = build_let(&l->b, loc, "r1", last);
+    build_for(&l->b, loc, LOOP_ORDERED, u, first, end, it->by->chunk);
+    it->first = it->row_first = x_index(l->k, loc, u);
+    ExprId last = x_min(l->k, x_add(l->k, it->first, it->by->chunk), end);
+    it->end = it->row_end = build_let(&l->b, loc, "r1", last);
 }
 
 /* The rows of every group, in order; in blocks where they make block products. */
-static void open_rows(Lower *l, Loc loc, IndexId r)
+static void open_rows(Lower *l, Loc loc, IndexId r, Item *it)
 {
-    if (l->plan.row != r) {
+    if (it->by->row != r) {
         lower_open_all_rows(l, loc, r);
         return;
     }
     RouteId route = lower_route_of(l, r);
     ExprId group = lower_open_groups(l, loc, r);
-    open_blocks(l, loc, lower_run_start(l, route, group), lower_run_end(l, route, group));
+    open_blocks(l, loc, lower_run_start(l, route, group), lower_run_end(l, route, group), it);
     lower_bind(l, r, NONE, group);
 }
 
-static void open_tokens(Lower *l, Loc loc, IndexId t)
+static void open_tokens(Lower *l, Loc loc, IndexId t, Item *it)
 {
     ExprId zero = x_int(l->k, loc, 0);
     lower_bind(l, t, NONE, NONE);
-    if (l->plan.row == t)
-        open_blocks(l, loc, zero, lower_extent(l, t));
+    if (it->by->row == t)
+        open_blocks(l, loc, zero, lower_extent(l, t), it);
     else
         build_for(&l->b, loc, LOOP_ORDERED, t, zero, lower_extent(l, t), 1);
 }
@@ -141,65 +140,87 @@ static void zero_sums(Lower *l, const Strip *y)
     IndexId t = x_plain_index(l->k, y->reader->index[0]), h = x_plain_index(l->k, y->reader->index[1]);
     ExprId sum = loaded(l, y, y->reader->index[0], y->reader->index[1]);
     ExprId at[2] = {x_arg(l->k, sum, 0), x_arg(l->k, sum, 1)};
-    l->plan = (Plan){.lane = h, .row = NONE, .rows = 1, .width = l->cpu->lanes};
-    open_tokens(l, loc, t);
+    Item it = {.by = &lower_by_element};
+    open_tokens(l, loc, t, &it);
     lower_bind(l, h, NONE, NONE);
-    build_for(&l->b, loc, LOOP_VECTOR, h, y->first, y->end, l->plan.width);
+    build_for(&l->b, loc, LOOP_VECTOR, h, y->first, y->end, l->cpu->lanes);
     build_store(&l->b, loc, y->sums, at, x_float(l->k, loc, 0), 0);
     build_close(&l->b, depth);
 }
 
-static void add_rows(Lower *l, const Strip *y, const Equation *term)
+static void add_rows(Lower *l, const Strip *y)
 {
     uint32_t depth = l->b.depth;
-    Members one = {.at = {*y->product}, .n = 1};
-    IndexId r = x_plain_index(l->k, y->product->index[0]), h = x_plain_index(l->k, y->product->index[1]);
-    one.at[0].rhs = term->rhs;
-    l->equation = y->product;
-    lower_plan(l, &one, r);
-    one.at[0] = *term;
-    open_rows(l, term->loc, r);
-    open_columns(l, y, term->loc, h);
-    lower_item(l, &one);
+    Item it = {.by = y->rows, .equation = y->product, .rows = y->rows->rows};
+    open_rows(l, y->product->loc, x_plain_index(l->k, y->product->index[0]), &it);
+    open_columns(l, y, y->product->loc, x_plain_index(l->k, y->product->index[1]), &it);
+    lower_item(l, &it);
     build_close(&l->b, depth);
 }
 
-static void store_tokens(Lower *l, const Strip *y, const Members *one)
+static void store_tokens(Lower *l, const Strip *y)
 {
-    const Equation *q = &one->at[0];
-    IndexId t = x_plain_index(l->k, q->index[0]), h = x_plain_index(l->k, q->index[1]);
-    l->equation = q;
-    lower_plan(l, one, t);
-    open_tokens(l, q->loc, t);
-    open_columns(l, y, q->loc, h);
-    lower_item(l, one);
+    const Equation *q = &y->tokens->m.at[0];
+    Item it = {.by = y->tokens, .equation = q, .rows = y->tokens->rows};
+    open_tokens(l, q->loc, x_plain_index(l->k, q->index[0]), &it);
+    open_columns(l, y, q->loc, x_plain_index(l->k, q->index[1]), &it);
+    lower_item(l, &it);
 }
 
-void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader)
+/* ---- the launch ---- */
+
+/* The product is laid over loops as it would be alone; what it stores is the sums. */
+static Blocking *decide_rows(Lower *l, const Strip *y)
+{
+    Members one = {.at = {*y->product}, .n = 1};
+    Equation term = add_row(l, y);
+    one.at[0].rhs = term.rhs;
+    Blocking *by = lower_decide(l, &one, y->product->lhs, NULL, x_plain_index(l->k, y->product->index[0]));
+    by->m.at[0] = term;
+    by->strip = y->cols;
+    return by;
+}
+
+static Blocking *decide_tokens(Lower *l, const Strip *y)
+{
+    Members one = {.at = {finish(l, y)}, .n = 1};
+    lower_unify(l, &one);
+    Blocking *by = lower_decide(l, &one, y->reader->lhs, NULL, x_plain_index(l->k, one.at[0].index[0]));
+    by->strip = y->cols;
+    return by;
+}
+
+static Strip decide(Lower *l, const Equation *product, const Equation *reader)
 {
     Kernel *k = l->k;
-    Loc loc = reader->loc;
     Strip y = {.product = product, .reader = reader};
     const char *why = cluster_scatter(k, product, reader, &y.s);
     if (why)
         BUG(k->module->arena, "lower: a scatter of kernel %s: %s", k->name, why);
     y.cols = schedule_cols(l->c, k, product->lhs, schedule_machine(l->c, k)->align.block);
     y.var = build_index(&l->b, "v0");
-    y.first = x_index(k, loc, y.var);
+    y.first = x_index(k, reader->loc, y.var);
     Extent extents[2] = {k->tensors.at[reader->lhs].axes[0].extent, ext_const(k->module, y.cols)};
     y.sums = build_buffer(&l->b, k->tensors.at[product->lhs].name, EL_F32, SPACE_THREAD, 2, extents);
     k->tensors.at[product->lhs].space = SPACE_GM; /* it is not stored */
-    Equation term = add_row(l, &y);
-    Members last = {.at = {finish(l, &y)}, .n = 1};
-    lower_unify(l, &last);
-    lower_prepare(l, term.rhs);
-    lower_prepare(l, last.at[0].rhs);
+    y.rows = decide_rows(l, &y);
+    y.tokens = decide_tokens(l, &y);
+    return y;
+}
+
+void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader)
+{
+    Kernel *k = l->k;
+    Loc loc = reader->loc;
+    Strip y = decide(l, product, reader);
+    lower_prepare(l, y.rows->m.at[0].rhs);
+    lower_prepare(l, y.tokens->m.at[0].rhs);
     build_launch(&l->b, loc, lower_stem(l, reader));
     IndexId column = x_plain_index(k, reader->index[1]);
     build_for(&l->b, loc, LOOP_OWNED, y.var, x_int(k, loc, 0), lower_extent(l, column), y.cols);
-    ExprId end = x_min(l->k, x_add(l->k, y.first, y.cols), lower_extent(l, column));
+    ExprId end = x_min(k, x_add(k, y.first, y.cols), lower_extent(l, column));
     y.end = build_let(&l->b, loc, "v1", end);
     zero_sums(l, &y);
-    add_rows(l, &y, &term);
-    store_tokens(l, &y, &last);
+    add_rows(l, &y);
+    store_tokens(l, &y);
 }

@@ -63,8 +63,8 @@ static void compute(Lower *l, Stmt *pack, const int64_t size[2], Elem elem)
 static Elem elem_of(const Lower *l, const Together *g, ExprId left)
 {
     for (uint32_t n = 0; n < g->n; n++)
-        if (g->p[n].left == left &&
-            (x_at(l->k, left)->type != TY_BF16 || x_at(l->k, g->p[n].right)->type != TY_BF16))
+        if (g->s[n].p->left == left &&
+            (x_at(l->k, left)->type != TY_BF16 || x_at(l->k, g->s[n].p->right)->type != TY_BF16))
             return EL_F32;
     return EL_BF16;
 }
@@ -76,10 +76,11 @@ static Elem panel_elem(const Lower *l, Elem own, Elem multiplied)
 }
 
 /* The box that stands for an operand's rows or columns, and its terms. */
-static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s, Elem elem, int left)
+static void pack(Lower *l, const Item *it, Loc loc, TensorId panel, ExprId value, const Slab *s, Elem elem,
+                 int left)
 {
     Kernel *k = l->k;
-    IndexId along = left ? l->plan.row : l->plan.lane;
+    IndexId along = left ? it->by->row : it->by->lane;
     Binding row = lower_binding(l, along);
     lower_bind(l, s->index, NONE, s->run->group);
     lower_bind(l, along, NONE, row.group);
@@ -89,81 +90,47 @@ static void pack(Lower *l, Loc loc, TensorId panel, ExprId value, const Slab *s,
     b.index[0] = b.index[1] = x_int(k, loc, 0);
     b.bound[!left] = along;
     b.bound[left] = s->index;
-    b.from[!left] = left ? l->part_first : l->lane_first;
-    b.to[!left] = left ? l->part_end : l->lane_end;
+    b.from[!left] = left ? it->part_first : it->lane_first;
+    b.to[!left] = left ? it->part_end : it->lane_end;
     b.from[left] = s->lo;
     b.to[left] = s->hi;
     b.value = lower_expr(l, left ? masked(k, value, s->run->mask) : value);
     if (pass_traits(l->c)->plain_packs)
         compute(l, &b,
-                left ? (int64_t[2]){l->plan.part, l->plan.depth} : (int64_t[2]){l->plan.depth, l->plan.strip},
+                left ? (int64_t[2]){it->by->part, it->by->depth} : (int64_t[2]){it->by->depth, it->by->strip},
                 elem);
     build_put(&l->b, b);
 }
 
 /* sums += left * right, the operands given by their first elements; `turned`: the right one's rows are columns. */
-static void multiply(Lower *l, const Product *p, ExprId left, ExprId right, int turned, const Slab *s)
+static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int turned,
+                     const Slab *s)
 {
     Kernel *k = l->k;
-    Loc loc = x_at(k, p->reduce)->loc;
+    Loc loc = x_at(k, sum->p->reduce)->loc;
     Stmt b = tile_stmt(TILE_product, loc);
-    b.buffer = lower_sum_at(l, p, l->part_first, l->lane_first, b.index);
+    b.buffer = lower_sum_at(l, it, sum, it->part_first, it->lane_first, b.index);
     b.nindex = k->tensors.at[b.buffer].rank;
     b.value = left;
     b.other = right;
     b.turned = (uint8_t)turned;
     b.guard = s->anew;
-    b.size[0] = x_op2(k, loc, OP_sub, l->part_end, l->part_first);
-    b.size[1] = x_op2(k, loc, OP_sub, l->lane_end, l->lane_first);
+    b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
+    b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
     b.size[2] = x_op2(k, loc, OP_sub, s->hi, s->lo);
     build_put(&l->b, b);
 }
 
-/* The last two subscripts of a load are i and j. */
-static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
-{
-    uint32_t n = x_at(k, load)->nargs;
-    const Expr *x = x_at(k, x_arg(k, load, n - 2)), *y = x_at(k, x_arg(k, load, n - 1));
-    return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
-}
-
-/* Memory in rows. Of a head it is packed for all blocks of rows (Note [Kept operands]), and where sums stand in memory for
- * all terms of a slab, which are too many to be read for each few rows again. */
-static int is_rows(const Lower *l, const Tensor *t)
-{
-    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !l->stripe && !l->plan.in_place &&
-           t->space != SPACE_REG;
-}
-
-Given lower_given(Lower *l, const Product *p)
-{
-    Kernel *k = l->k;
-    const Expr *x = x_at(k, p->right);
-    IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = l->plan.lane;
-    const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
-    if (pass_traits(l->c)->packs_all)
-        return GIVEN_NOT;
-    if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, t)))
-        return GIVEN_NOT;
-    for (uint32_t a = 0; a + 2 < x->nargs; a++)
-        if (query_varies(k, x_arg(k, p->right, a), depth) || query_varies(k, x_arg(k, p->right, a), lane))
-            return GIVEN_NOT;
-    int rows = t->layout == LAYOUT_ROWS;
-    if (ends_in(k, p->right, lane, depth))
-        return rows ? GIVEN_ROWS_TURNED : t->both ? GIVEN_TURNED : GIVEN_NOT;
-    return !ends_in(k, p->right, depth, lane) ? GIVEN_NOT : rows ? GIVEN_ROWS : GIVEN_AS_IS;
-}
-
 /* The first element of the slab in a right operand that is given, from the slab's first term on; else NONE. */
-static ExprId given_at(Lower *l, const Product *p, const Slab *s)
+static ExprId given_at(Lower *l, const Item *it, const Product *p, const Slab *s)
 {
     Kernel *k = l->k;
-    Given given = lower_given(l, p);
+    Given given = p->given;
     if (given == GIVEN_NOT ||
         (given > GIVEN_ROWS_TURNED && !x_is_int(k, s->run->lo, 0))) /* panels begin at whole lines */
-        return s->run->whole ? lower_kept_at(l, p, s->lo) : (ExprId)NONE;
-    ExprId at[MAX_RANK], first[2] = {s->lo, l->lane_first};
-    IndexId from[2] = {s->index, l->plan.lane};
+        return s->run->whole ? lower_kept_at(l, it, p, s->lo) : (ExprId)NONE;
+    ExprId at[MAX_RANK], first[2] = {s->lo, it->lane_first};
+    IndexId from[2] = {s->index, it->by->lane};
     lower_bind(l, from[0], first[0], s->run->group);
     lower_bind(l, from[1], first[1], NONE);
     ExprId e = lower_expr(l, p->right);
@@ -183,60 +150,60 @@ static ExprId origin(Lower *l, TensorId panel)
 }
 
 /* The first element of the product's right operand, packed into a panel of its own unless it is given. */
-static ExprId right_of(Lower *l, const Product *p, const Slab *s, Elem elem, TensorId *panel)
+static ExprId right_of(Lower *l, const Item *it, const Product *p, const Slab *s, Elem elem, TensorId *panel)
 {
-    ExprId given = given_at(l, p, s);
+    ExprId given = given_at(l, it, p, s);
     *panel = NONE;
     if (given != NONE)
         return given;
-    *panel = build_thread(&l->b, "right", panel_elem(l, p->right_elem, elem), l->plan.depth, l->plan.strip,
+    *panel = build_thread(&l->b, "right", panel_elem(l, p->right_elem, elem), it->by->depth, it->by->strip,
                           LAYOUT_PAIRS);
-    pack(l, x_at(l->k, p->reduce)->loc, *panel, p->right, s, elem, 0);
+    pack(l, it, x_at(l->k, p->reduce)->loc, *panel, p->right, s, elem, 0);
     return origin(l, *panel);
 }
 
-static TensorId pack_left(Lower *l, Loc loc, const Product *p, const Slab *s, Elem elem)
+static TensorId pack_left(Lower *l, const Item *it, Loc loc, const Product *p, const Slab *s, Elem elem)
 {
-    TensorId panel = build_thread(&l->b, "left", panel_elem(l, p->left_elem, elem), l->plan.part,
-                                  l->plan.depth, LAYOUT_LINES);
-    pack(l, loc, panel, p->left, s, elem, 1);
+    TensorId panel = build_thread(&l->b, "left", panel_elem(l, p->left_elem, elem), it->by->part,
+                                  it->by->depth, LAYOUT_LINES);
+    pack(l, it, loc, panel, p->left, s, elem, 1);
     return panel;
 }
 
 /* Rows that are too many for their left operand to stay in a cache go in parts. */
-static void open_parts(Lower *l, Loc loc)
+static void open_parts(Lower *l, Item *it, Loc loc)
 {
-    if (l->plan.part == l->plan.chunk)
+    const Blocking *by = it->by;
+    if (by->part == by->chunk)
         return;
     IndexId part = build_index(&l->b, "part");
-    build_for(&l->b, loc, LOOP_ORDERED, part, l->item_first, l->item_end, l->plan.part);
-    l->part_first = x_index(l->k, loc, part);
-    ExprId end = x_min(l->k, x_add(l->k, l->part_first, l->plan.part), l->item_end);
-    l->part_end = build_let(&l->b, loc, "part_end", end);
+    build_for(&l->b, loc, LOOP_ORDERED, part, it->first, it->end, by->part);
+    it->part_first = x_index(l->k, loc, part);
+    ExprId end = x_min(l->k, x_add(l->k, it->part_first, by->part), it->end);
+    it->part_end = build_let(&l->b, loc, "part_end", end);
 }
 
 /* The terms of one slab. Products that share a left operand find it packed; a right panel serves one product. */
-static void add_slab(Lower *l, const Together *g, const Slab *s)
+static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *s)
 {
-    Loc loc = x_at(l->k, g->p[0].reduce)->loc;
+    Loc loc = x_at(l->k, g->s[0].p->reduce)->loc;
+    Item it = *item;
     uint32_t depth = l->b.depth;
     TensorId left[REDUCE_MAX], panel[REDUCE_MAX];
-    ExprId right[REDUCE_MAX], rows[2] = {l->part_first, l->part_end};
+    ExprId right[REDUCE_MAX];
     for (uint32_t n = 0; n < g->n; n++)
-        right[n] = right_of(l, &g->p[n], s, elem_of(l, g, g->p[n].left), &panel[n]);
-    open_parts(l, loc);
+        right[n] = right_of(l, &it, g->s[n].p, s, elem_of(l, g, g->s[n].p->left), &panel[n]);
+    open_parts(l, &it, loc);
     for (uint32_t n = 0; n < g->n; n++) {
-        const Product *p = &g->p[n];
+        const Product *p = g->s[n].p;
         uint32_t same = 0;
-        while (same < n && (g->p[same].left != p->left || g->p[same].left_elem != p->left_elem))
+        while (same < n && (g->s[same].p->left != p->left || g->s[same].p->left_elem != p->left_elem))
             same++;
-        left[n] = same < n ? left[same] : pack_left(l, loc, p, s, elem_of(l, g, p->left));
-        int turned = panel[n] == NONE && lower_given(l, p) == GIVEN_ROWS_TURNED;
-        multiply(l, p, origin(l, left[n]), right[n], turned, s);
+        left[n] = same < n ? left[same] : pack_left(l, &it, loc, p, s, elem_of(l, g, p->left));
+        int turned = panel[n] == NONE && p->given == GIVEN_ROWS_TURNED;
+        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], turned, s);
     }
     build_close(&l->b, depth);
-    l->part_first = rows[0];
-    l->part_end = rows[1];
     for (uint32_t n = 0; n < g->n; n++) {
         build_give_back(&l->b, left[n]);
         if (panel[n] != NONE)
@@ -249,79 +216,77 @@ static void add_slab(Lower *l, const Together *g, const Slab *s)
  *     terms = (slab / 256 + v0 / 256) mod slabs * 256
  * The order of an element's additions then depends on its column, but neither on the core nor on its row, which a route
  * chooses: a token's result must not depend on other tokens. */
-static ExprId shuffled(Lower *l, Loc loc, const Run *r, ExprId slab, ExprId end)
+static ExprId shuffled(Lower *l, const Item *it, Loc loc, const Run *r, ExprId slab, ExprId end)
 {
     Kernel *k = l->k;
-    ExprId depth = x_int(k, loc, l->plan.depth);
-    ExprId up = x_add(l->k, x_difference(l->k, end, r->lo), l->plan.depth - 1);
+    ExprId depth = x_int(k, loc, it->by->depth);
+    ExprId up = x_add(l->k, x_difference(l->k, end, r->lo), it->by->depth - 1);
     ExprId slabs = x_op2(k, loc, OP_idiv, up, depth);
     ExprId trip = x_op2(k, loc, OP_idiv, x_difference(l->k, slab, r->lo), depth);
-    ExprId column = x_op2(k, loc, OP_idiv, l->lane_first, x_int(k, loc, l->plan.strip));
+    ExprId column = x_op2(k, loc, OP_idiv, it->lane_first, x_int(k, loc, it->by->strip));
     ExprId turn = x_op2(k, loc, OP_imod, x_offset(l->k, trip, column), slabs);
     return build_let(&l->b, loc, "terms", x_offset(l->k, r->lo, x_op2(k, loc, OP_mul, turn, depth)));
 }
 
-static int is_shuffled(const Lower *l)
+static int is_shuffled(const Lower *l, const Item *it)
 {
-    return pass_traits(l->c)->shared_cache && !l->stripe && !lower_is_row(l, l->plan.lane) &&
+    return pass_traits(l->c)->shared_cache && !it->stripe && !lower_is_row(l, it->by->lane) &&
            schedule_shuffles(l->c, l->k);
 }
 
 /* Sums that begin anew need a first slab, of nothing if there is nothing. */
-static void add_slabs(Lower *l, const Together *g, const Run *r)
+static void add_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
 {
     Kernel *k = l->k;
-    Loc loc = x_at(k, g->p[0].reduce)->loc;
+    Loc loc = x_at(k, g->s[0].p->reduce)->loc;
     uint32_t depth = l->b.depth;
     IndexId first = build_index(&l->b, "slab");
     ExprId end = r->anew ? x_max(l->k, r->hi, x_add(l->k, r->lo, 1)) : r->hi;
-    build_for(&l->b, loc, LOOP_ORDERED, first, r->lo, end, l->plan.depth);
+    build_for(&l->b, loc, LOOP_ORDERED, first, r->lo, end, it->by->depth);
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first)};
     s.anew = r->anew ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
-    if (is_shuffled(l))
-        s.lo = shuffled(l, loc, r, s.lo, end);
-    s.hi = build_let(&l->b, loc, "end", x_min(l->k, x_add(l->k, s.lo, l->plan.depth), r->hi));
-    add_slab(l, g, &s);
+    if (is_shuffled(l, it))
+        s.lo = shuffled(l, it, loc, r, s.lo, end);
+    s.hi = build_let(&l->b, loc, "end", x_min(l->k, x_add(l->k, s.lo, it->by->depth), r->hi));
+    add_slab(l, it, g, &s);
     build_close(&l->b, depth);
 }
 
 /* sums += new, for the part's rows and lanes; both stand in memory. */
-static void add_new(Lower *l, const Product *p, const Product *new)
+static void add_new(Lower *l, const Item *it, const Sum *s, const Sum *new)
 {
-    Loc loc = x_at(l->k, p->reduce)->loc;
+    Loc loc = x_at(l->k, s->p->reduce)->loc;
     uint32_t depth = l->b.depth;
     ExprId at[MAX_RANK], from[MAX_RANK];
     IndexId row = build_index(&l->b, "row");
-    Binding lane = lower_binding(l, l->plan.lane);
-    build_for(&l->b, loc, LOOP_ORDERED, row, l->part_first, l->part_end, 1);
-    build_for(&l->b, loc, LOOP_VECTOR, l->plan.lane, l->lane_first, l->lane_end, l->plan.width);
-    lower_bind(l, l->plan.lane, NONE, lane.group);
-    ExprId i = x_index(l->k, loc, row), j = x_index(l->k, loc, l->plan.lane);
-    TensorId to = lower_sum_at(l, p, i, j, at), sums = lower_sum_at(l, new, i, j, from);
+    Binding lane = lower_binding(l, it->by->lane);
+    build_for(&l->b, loc, LOOP_ORDERED, row, it->part_first, it->part_end, 1);
+    build_for(&l->b, loc, LOOP_VECTOR, it->by->lane, it->lane_first, it->lane_end, it->by->width);
+    lower_bind(l, it->by->lane, NONE, lane.group);
+    ExprId i = x_index(l->k, loc, row), j = x_index(l->k, loc, it->by->lane);
+    TensorId to = lower_sum_at(l, it, s, i, j, at), sums = lower_sum_at(l, it, new, i, j, from);
     build_store(&l->b, loc, to, at, x_load(l->k, loc, sums, from), 1);
-    lower_bind(l, l->plan.lane, lane.value, lane.group);
+    lower_bind(l, it->by->lane, lane.value, lane.group);
     build_close(&l->b, depth);
 }
 
 /* Where sums can only begin at zero (trait zero_sums): makes them in a block of their own, then adds it. */
-static void add_apart(Lower *l, const Together *g, const Run *r)
+static void add_apart(Lower *l, const Item *it, const Together *g, const Run *r)
 {
-    Together apart = {.p = arena_array(l->k->module->arena, Product, g->n), .n = g->n, .d = g->d};
+    Together apart = {.s = arena_array(l->k->module->arena, Sum, g->n), .n = g->n, .d = g->d};
     Run anew = *r;
     anew.anew = 1;
-    for (uint32_t n = 0; n < g->n; n++) {
-        apart.p[n] = g->p[n];
-        apart.p[n].home = NULL;
-        apart.p[n].partial = build_thread(&l->b, "new", EL_F32, l->plan.chunk, l->plan.strip, LAYOUT_ROWS);
-    }
-    add_slabs(l, &apart, &anew);
     for (uint32_t n = 0; n < g->n; n++)
-        add_new(l, &g->p[n], &apart.p[n]);
+        apart.s[n] =
+            (Sum){g->s[n].p, build_thread(&l->b, "new", EL_F32, it->by->chunk, it->by->strip, LAYOUT_ROWS)};
+    add_slabs(l, it, &apart, &anew);
     for (uint32_t n = 0; n < g->n; n++)
-        build_give_back(&l->b, apart.p[n].partial);
+        add_new(l, it, &g->s[n], &apart.s[n]);
+    for (uint32_t n = 0; n < g->n; n++)
+        build_give_back(&l->b, apart.s[n].partial);
 }
 
-void lower_slabs(Lower *l, const Together *g, const Run *r)
+void lower_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
 {
-    (pass_traits(l->c)->zero_sums && !r->anew ? add_apart : add_slabs)(l, g, r);
+    (pass_traits(l->c)->zero_sums && !r->anew ? add_apart : add_slabs)(l, it, g, r);
 }

@@ -7,53 +7,8 @@
  * thread's memory too, and are stored after the last one; then blocks run in order, else they are the parallel items.
  * Block products want many rows. Where there is none, row by row is faster: a row is still in the L1 cache when the next
  * member reads it. */
+#include "lower/stripe.h"
 #include "passes/cluster.h"
-#include "lower/lower.h"
-#include "passes/schedule.h"
-
-int lower_is_outer(const Cluster *c, IndexId i)
-{
-    for (uint32_t o = 0; o < c->nouter; o++)
-        if (c->outer[o] == i)
-            return 1;
-    return 0;
-}
-
-int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q)
-{
-    for (uint32_t a = 0; a < q->nindex; a++)
-        if (x_plain_index(k, q->index[a]) == c->row)
-            return 1;
-    return 0;
-}
-
-/* ---- placed tensors ---- */
-
-/* A thread's buffer for a tensor that q defines as this value, with the axes that are no outer ones. `rows` > 0: it has a
- * row, and that many of it; else it holds f32 sums. Block products may add into it, and touch more than is asked for, if the
- * value can be computed everywhere. */
-static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, ExprId value, int64_t rows)
-{
-    Kernel *k = l->k;
-    const Tensor *t = &k->tensors.at[tensor];
-    Extent extents[MAX_RANK] = {0};
-    uint32_t n = rows > 0;
-    Place p = {.tensor = tensor, .row = NONE};
-    for (uint32_t a = 0; a < q->nindex; a++) {
-        IndexId i = x_plain_index(k, q->index[a]);
-        if (rows > 0 && i == c->row) {
-            p.row = a;
-            extents[0] = ext_const(k->module, rows);
-        } else if (i == NONE || !lower_is_outer(c, i)) {
-            p.keep |= 1u << a;
-            extents[n++] = t->axes[a].extent;
-        }
-    }
-    p.buffer = build_buffer(&l->b, t->name, rows > 0 ? t->elem : EL_F32, SPACE_THREAD, n, extents);
-    if (n == 2 && rows != 1 && k->tensors.at[p.buffer].elem == EL_F32 && checks_inside(k, value))
-        k->tensors.at[p.buffer].layout = LAYOUT_SUMS;
-    return p;
-}
 
 /* ---- columns that are needed ---- */
 
@@ -79,80 +34,36 @@ static void choose_conjuncts(const Lower *l, const Cluster *c, ExprId condition,
 }
 
 /* What a condition leaves of index i for the rows of the block; whole: from a whole line on. */
-static void narrow_to(Lower *l, const Cluster *c, Loc loc, ExprId condition, IndexId i, int whole, ExprId *lo,
-                      ExprId *hi)
+static void narrow_to(Lower *l, const Stripe *s, const StripeRows *rows, Loc loc, ExprId condition, IndexId i,
+                      int whole, ExprId *lo, ExprId *hi)
 {
     Kernel *k = l->k;
-    Plan saved = l->plan;
+    Item it = {.by = &s->whole, .row_first = rows->first, .row_end = rows->end, .stripe = rows};
     Domain *d = arena_new_of(k->module->arena, Domain);
     *d = (Domain){.nbound = 1, .lane = NONE, .unrolled = 1};
     d->bound[0] = i;
-    choose_conjuncts(l, c, condition, d);
+    choose_conjuncts(l, s->c, condition, d);
     Walk w = lower_walk_from(d);
     w.open = 1;
-    l->plan = (Plan){.lane = NONE, .row = c->row, .rows = 0};
-    l->row_first = l->stripe_first;
-    l->row_end = l->stripe_end;
-    lower_bind(l, c->row, NONE, NONE);
-    Range r = lower_range(l, &w, i);
-    l->plan = saved;
-    lower_bind(l, c->row, NONE, NONE);
+    lower_bind(l, s->c->row, NONE, NONE);
+    Range r = lower_range(l, &it, &w, i);
+    lower_bind(l, s->c->row, NONE, NONE);
     *lo = whole && !lower_starts_line(l, r.lo_min) ? lower_whole_lines(l, r.lo_min, 0) : r.lo_min;
     *hi = r.hi_max;
     if (!d->nconjunct)
         return;
     *lo = build_let(&l->b, loc, "lo", *lo);
-    *hi = build_let(&l->b, loc, "hi", x_max(l->k, *lo, r.hi_max));
-}
-
-/* ---- sums over the rows ---- */
-
-typedef struct Carry {
-    const Equation *q;
-    ExprId reduce;
-    Place place;
-} Carry;
-
-typedef Vec(Carry) Carries;
-
-/* The carried sum as an equation of its own: sums[...] += reduce. */
-static Equation carried(const Carry *y)
-{
-    Equation q = *y->q;
-    q.kind = EQ_ADD;
-    q.lhs = y->place.buffer;
-    q.rhs = y->reduce;
-    q.nindex = 0;
-    for (uint32_t a = 0; a < y->q->nindex; a++)
-        if (y->place.keep >> a & 1)
-            q.index[q.nindex++] = y->q->index[a];
-    return q;
-}
-
-/* One row's term of each place: a sum that is no product of matrices needs no loop over rows. */
-static int is_term(Lower *l, const Carry *y, const Cluster *c)
-{
-    const Expr *x = x_at(l->k, y->reduce);
-    return l->stripe_first == x_index(l->k, (Loc){0}, c->row) && x->nbound == 1 &&
-           x_condition(l->k, y->reduce) == NONE;
-}
-
-static Equation term(Lower *l, const Carry *y)
-{
-    Equation q = carried(y);
-    q.rhs = x_arg(l->k, y->reduce, 0);
-    return q;
+    *hi = build_let(&l->b, loc, "hi", x_max(k, *lo, r.hi_max));
 }
 
 /* ---- members with the row on their left ---- */
 
 /* Ordered loops over the indices that are neither outer ones, the row nor the lanes. */
-static void open_others(Lower *l, const Cluster *c, Loc loc)
+static void open_others(Lower *l, const Cluster *c, const Blocking *by, Loc loc)
 {
-    const Plan *p = &l->plan;
-    for (uint32_t f = 0; f < p->nfree; f++) {
-        IndexId i = p->free[f];
-        if (lower_is_outer(c, i) || i == c->row || i == p->row || i == p->lane)
+    for (uint32_t f = 0; f < by->nfree; f++) {
+        IndexId i = by->free[f];
+        if (lower_is_outer(c, i) || i == c->row || i == by->row || i == by->lane)
             continue;
         if (lower_is_row(l, i)) {
             lower_open_all_rows(l, loc, i);
@@ -163,108 +74,77 @@ static void open_others(Lower *l, const Cluster *c, Loc loc)
     }
 }
 
-/* Blocks of columns between lo and hi, one after the other. */
-static void open_strips(Lower *l, Loc loc, ExprId lo, ExprId hi)
+/* Blocks of the item's columns, one after the other. */
+static void open_strips(Lower *l, Loc loc, Item *it)
 {
     IndexId v = build_index(&l->b, "v0");
-    build_for(&l->b, loc, LOOP_ORDERED, v, lo, hi, l->plan.strip);
-    l->lane_first = x_index(l->k, loc, v);
-    l->lane_end = x_min(l->k, x_add(l->k, l->lane_first, l->plan.strip), hi);
+    ExprId hi = it->lane_end;
+    build_for(&l->b, loc, LOOP_ORDERED, v, it->lane_first, hi, it->by->strip);
+    it->lane_first = x_index(l->k, loc, v);
+    it->lane_end = x_min(l->k, x_add(l->k, it->lane_first, it->by->strip), hi);
 }
 
 /* The rows of the block one by one, unless one is open already. */
-static void each_row(Lower *l, Loc loc, const Cluster *c)
+static void each_row(Lower *l, Loc loc, const StripeRows *rows)
 {
-    if (l->stripe_first == x_index(l->k, loc, c->row))
+    IndexId row = rows->c->row;
+    if (rows->first == x_index(l->k, loc, row))
         return;
-    lower_bind(l, c->row, NONE, NONE);
-    build_for(&l->b, loc, LOOP_ORDERED, c->row, l->stripe_first, l->stripe_end, 1);
-}
-
-static void bind_rows(Lower *l, ExprId first, ExprId end)
-{
-    l->item_first = l->row_first = first;
-    l->item_end = l->row_end = end;
+    lower_bind(l, row, NONE, NONE);
+    build_for(&l->b, loc, LOOP_ORDERED, row, rows->first, rows->end, 1);
 }
 
 /* The K largest of each row. */
-static void choose(Lower *l, const Equation *q, const Cluster *c)
+static void choose(Lower *l, const Equation *q, const StripeRows *rows)
 {
     uint32_t depth = l->b.depth;
-    l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1};
+    Blocking by = {.lane = NONE, .row = NONE};
     for (uint32_t a = 0; a + 1u < q->nindex; a++)
-        l->plan.free[l->plan.nfree++] = x_plain_index(l->k, q->index[a]);
-    each_row(l, q->loc, c);
-    open_others(l, c, q->loc);
+        by.free[by.nfree++] = x_plain_index(l->k, q->index[a]);
+    each_row(l, q->loc, rows);
+    open_others(l, rows->c, &by, q->loc);
     lower_put_top(l, q);
     build_close(&l->b, depth);
 }
 
-/* Can the planned member's loop over its row add up those terms on the way? */
-static int goes_along(Lower *l, const Equation *q, const Cluster *c, const Carry *y)
+static Item item_of(const Blocking *by, const Equation *q, const StripeRows *rows)
 {
-    const Kernel *k = l->k;
-    IndexId place = y && is_term(l, y, c) ? x_plain_index(k, term(l, y).index[0]) : (IndexId)NONE;
-    return place != NONE && term(l, y).nindex == 1 && l->plan.lane != NONE && l->plan.lane != c->row &&
-           l->plan.nfree == 2 && !k->tensors.at[q->lhs].placed && !query_has_reduce(k, q->rhs) &&
-           !x_loads(k, y->reduce, q->lhs) &&
-           ext_same(k->module, lower_length(l, place), lower_length(l, l->plan.lane));
+    return (Item){.by = by,
+                  .equation = q,
+                  .first = rows->first,
+                  .end = rows->end,
+                  .row_first = rows->first,
+                  .row_end = rows->end,
+                  .rows = by->rows,
+                  .stripe = rows};
 }
 
-static Equation along(Lower *l, const Carry *y)
+static void lower_member(Lower *l, const Stripe *s, const StripeRows *rows, uint32_t member)
 {
     Kernel *k = l->k;
-    Equation q = term(l, y);
-    IndexId place = x_plain_index(k, q.index[0]);
-    ExprId lane = x_index(k, q.loc, l->plan.lane);
-    q.rhs = x_substitute(k, q.rhs, &place, &lane, 1);
-    q.index[0] = lane;
-    return q;
-}
-
-/* `next`: the sum that follows, or NULL; 1: it was added up as well. */
-static int lower_member(Lower *l, const Equation *q, const Cluster *c, const Carry *next)
-{
-    Kernel *k = l->k;
+    const Blocking *by = s->by[member];
+    const Equation *q = &by->m.at[0];
     uint32_t depth = l->b.depth;
-    Members one = {.at = {*q}, .n = 1};
-    lower_unify(l, &one);
-    lower_plan(l, &one, c->row);
-    Plan *p = &l->plan;
-    if (p->lane != NONE && lower_is_row(l, p->lane) && p->lane != c->row)
-        p->lane = NONE;
-    lower_bind(l, c->row, NONE, NONE);
-    bind_rows(l, l->stripe_first, l->stripe_end);
-    ExprId lo = l->stripe_first, hi = l->stripe_end;
-    open_others(l, c, q->loc);
-    if (p->lane != NONE && p->lane != c->row) {
+    Item it = item_of(by, q, rows);
+    lower_bind(l, s->c->row, NONE, NONE);
+    it.lane_first = rows->first;
+    it.lane_end = rows->end;
+    open_others(l, s->c, by, q->loc);
+    if (by->lane != NONE && by->lane != s->c->row) {
         ExprId needed = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
-        narrow_to(l, c, q->loc, needed, p->lane, p->row != NONE && checks_inside(k, q->rhs), &lo, &hi);
-        lower_bind(l, p->lane, NONE, NONE);
+        narrow_to(l, s, rows, q->loc, needed, by->lane, by->row != NONE && checks_inside(k, q->rhs),
+                  &it.lane_first, &it.lane_end);
+        lower_bind(l, by->lane, NONE, NONE);
     }
-    l->lane_first = lo;
-    l->lane_end = hi;
-    if (p->row != NONE)
-        open_strips(l, q->loc, lo, hi);
-    else if (p->lane != c->row)
-        each_row(l, q->loc, c);
-    int both = goes_along(l, q, c, next);
-    if (both)
-        one.at[one.n++] = along(l, next);
-    lower_item(l, &one);
+    if (by->row != NONE)
+        open_strips(l, q->loc, &it);
+    else if (by->lane != s->c->row)
+        each_row(l, q->loc, rows);
+    lower_item(l, &it);
     build_close(&l->b, depth);
-    return both;
 }
 
 /* ---- members that add up over the rows ---- */
-
-static void find_carries(Lower *l, const Cluster *c, const Equation *q, Carries *out)
-{
-    ExprId reds[REDUCE_MAX];
-    uint32_t n = query_reductions(l->k, q->rhs, reds, REDUCE_MAX);
-    for (uint32_t i = 0; i < n; i++)
-        vec_push(l->k->module->arena, out, (Carry){q, reds[i], place(l, c, q, q->lhs, reds[i], 0)});
-}
 
 /* Loops over the places of a carried sum, the last one in lanes. */
 static void open_places(Lower *l, const Equation *sums)
@@ -281,233 +161,181 @@ static void open_places(Lower *l, const Equation *sums)
     }
 }
 
-static void begin_carry(Lower *l, const Carry *y)
+static void begin_carry(Lower *l, const Carry *carry)
 {
     uint32_t depth = l->b.depth;
-    Equation sums = carried(y);
+    Equation sums = stripe_carried(carry);
     open_places(l, &sums);
-    build_store(&l->b, sums.loc, sums.lhs, sums.index, lower_identity(l, y->reduce), 0);
+    build_store(&l->b, sums.loc, sums.lhs, sums.index, lower_identity(l, carry->reduce), 0);
     build_close(&l->b, depth);
 }
 
-/* The terms of the block's rows. The sums' own rows, if they make a block product, are those that the condition leaves. */
-static void add_carry(Lower *l, const Carry *y, const Cluster *c)
+/* The sums' own rows, if they make a block product, are those that the condition leaves. */
+static void open_sum_rows(Lower *l, const Stripe *s, const StripeRows *rows, const Carry *carry, Item *it)
 {
     Kernel *k = l->k;
-    uint32_t depth = l->b.depth;
-    Members one = {.at = {is_term(l, y, c) ? term(l, y) : carried(y)}, .n = 1};
-    Loc loc = one.at[0].loc;
-    lower_plan(l, &one, NONE);
-    Plan *p = &l->plan;
-    IndexId row = p->row;
+    const Blocking *by = it->by;
+    Loc loc = it->equation->loc;
+    int whole = k->tensors.at[carry->place.buffer].layout == LAYOUT_SUMS;
     ExprId lo, hi;
-    l->striped = c->row;
-    open_others(l, c, loc);
-    if (row != NONE) {
-        lower_pack_block(l, &one, schedule_stripe_rows(l->c, k, c->row));
-        IndexId u = build_index(&l->b, "u0");
-        int whole = k->tensors.at[y->place.buffer].layout == LAYOUT_SUMS;
-        narrow_to(l, c, loc, x_condition(k, y->reduce), row, whole, &lo, &hi);
-        if (whole && hi != lower_extent(l, row))
-            hi = build_let(&l->b, loc, "hi",
-                           x_min(l->k, lower_extent(l, row), lower_whole_lines(l, hi, LAYOUT_EDGE - 1)));
-        build_for(&l->b, loc, LOOP_ORDERED, u, lo, hi, p->chunk);
-        ExprId first = x_index(k, loc, u);
-        bind_rows(l, first, x_min(l->k, x_add(l->k, first, p->chunk), hi));
-        lower_bind(l, row, NONE, NONE);
+    lower_pack_block(l, by, rows, s->most);
+    IndexId u = build_index(&l->b, "u0");
+    narrow_to(l, s, rows, loc, x_condition(k, carry->reduce), by->row, whole, &lo, &hi);
+    if (whole && hi != lower_extent(l, by->row))
+        hi = build_let(&l->b, loc, "hi",
+                       x_min(k, lower_extent(l, by->row), lower_whole_lines(l, hi, LAYOUT_EDGE - 1)));
+    build_for(&l->b, loc, LOOP_ORDERED, u, lo, hi, by->chunk);
+    it->first = it->row_first = x_index(k, loc, u);
+    it->end = it->row_end = x_min(k, x_add(k, it->first, by->chunk), hi);
+    lower_bind(l, by->row, NONE, NONE);
+}
+
+/* The terms of the block's rows. */
+static void add_carry(Lower *l, const Stripe *s, const StripeRows *rows, const Carry *carry)
+{
+    const Blocking *by = carry->by;
+    uint32_t depth = l->b.depth;
+    Item it = item_of(by, &by->m.at[0], rows);
+    Loc loc = by->m.at[0].loc;
+    lower_narrow(l, s->c->row, rows->first, rows->end);
+    open_others(l, s->c, by, loc);
+    if (by->row != NONE)
+        open_sum_rows(l, s, rows, carry, &it);
+    if (by->lane != NONE) {
+        lower_bind(l, by->lane, NONE, NONE);
+        it.lane_first = x_int(l->k, loc, 0);
+        it.lane_end = lower_extent(l, by->lane);
+        if (by->strip)
+            open_strips(l, loc, &it);
     }
-    if (p->lane != NONE) {
-        lower_bind(l, p->lane, NONE, NONE);
-        l->lane_first = x_int(k, loc, 0);
-        l->lane_end = lower_extent(l, p->lane);
-        if (p->strip)
-            open_strips(l, loc, l->lane_first, l->lane_end);
-    }
-    lower_item(l, &one);
-    l->striped = NONE;
+    lower_item(l, &it);
+    lower_widen(l);
     build_close(&l->b, depth);
 }
 
 /* The member itself, once its sums are complete. */
-static void finish_carries(Lower *l, const Equation *q, const Carries *all)
+static void finish_carries(Lower *l, const Stripe *s, const Equation *q)
 {
     uint32_t depth = l->b.depth;
     Equation sums = *q;
-    for (uint32_t i = 0; i < all->len; i++)
-        if (all->at[i].q == q)
-            sums = carried(&all->at[i]);
-    l->plan = (Plan){.lane = NONE, .row = NONE, .rows = 1, .width = l->cpu->lanes};
-    if (sums.nindex)
-        l->plan.lane = x_plain_index(l->k, sums.index[sums.nindex - 1u]);
+    for (uint32_t i = 0; i < s->carries.len; i++)
+        if (s->carries.at[i].q == q)
+            sums = stripe_carried(&s->carries.at[i]);
     open_places(l, &sums);
-    for (uint32_t i = 0; i < all->len; i++) {
-        if (all->at[i].q != q)
+    for (uint32_t i = 0; i < s->carries.len; i++) {
+        if (s->carries.at[i].q != q)
             continue;
-        Equation own = carried(&all->at[i]);
+        Equation own = stripe_carried(&s->carries.at[i]);
         ExprId value = x_load(l->k, q->loc, own.lhs, own.index);
-        vec_push(l->k->module->arena, &l->done, (Done){all->at[i].reduce, value, 0});
+        vec_push(l->k->module->arena, &l->env.done, (Done){s->carries.at[i].reduce, value, 0});
     }
     lower_store_element(l, q, q->kind == EQ_ADD);
-    l->done.len = 0;
+    l->env.done.len = 0;
     build_close(&l->b, depth);
 }
 
 /* ---- the launch ---- */
 
-static void place_one(Lower *l, const Equation *q, const Cluster *c, TensorId t, int64_t rows)
-{
-    vec_push(l->k->module->arena, &l->places, place(l, c, q, t, q->rhs, rows));
-    l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
-}
-
-/* What q defines gets its place. The values of top and their numbers have one subscript, so both have one or none. */
-static void place_results(Lower *l, const Equation *q, const Cluster *c, int64_t rows)
-{
-    const Kernel *k = l->k;
-    if (!k->tensors.at[q->lhs].placed || (q->ids != NONE && !k->tensors.at[q->ids].placed))
-        return;
-    place_one(l, q, c, q->lhs, rows);
-    if (q->ids != NONE)
-        place_one(l, q, c, q->ids, rows);
-}
-
-static void prepare(Lower *l, const Members *m, const Cluster *c, int64_t rows, Carries *carries)
-{
-    for (uint32_t i = 0; i < m->n; i++) {
-        const Equation *q = &m->at[i];
-        lower_prepare(l, q->rhs);
-        lower_pads(l, q);
-        place_results(l, q, c, rows);
-        if (!lower_has_row(l->k, c, q))
-            find_carries(l, c, q, carries);
-    }
-}
-
-/* Rows that pass through the members together: one where no member has block products or lanes over rows. */
-static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
-{
-    int many = 0;
-    for (uint32_t i = 0; i < m->n && !many; i++) {
-        Members one = {.at = {m->at[i]}, .n = 1};
-        if (m->at[i].kind == EQ_TOP)
-            continue;
-        l->equation = &m->at[i];
-        lower_plan(l, &one, lower_has_row(l->k, c, &m->at[i]) ? c->row : (IndexId)NONE);
-        many = l->plan.row != NONE || l->plan.lane == c->row;
-    }
-    return many ? schedule_stripe_rows(l->c, l->k, c->row) : 1;
-}
-
 /* The block that members see has one row. */
-static void open_row(Lower *l, Loc loc, const Cluster *c)
+static StripeRows open_row(Lower *l, Loc loc, const StripeRows *block)
 {
-    each_row(l, loc, c);
-    l->stripe_first = x_index(l->k, loc, c->row);
-    l->stripe_end = x_add(l->k, l->stripe_first, 1);
+    each_row(l, loc, block);
+    ExprId row = x_index(l->k, loc, block->c->row);
+    return (StripeRows){block->c, row, x_add(l->k, row, 1)};
 }
 
-/* The rows from `from` to `to`, `by` of them at a time. */
-static void open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, ExprId from, ExprId to, int64_t by)
+/* Those of the rows, `by` of them at a time. */
+static StripeRows open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, const StripeRows *all,
+                            int64_t by)
 {
     Kernel *k = l->k;
     IndexId u = build_index(&l->b, stem);
-    build_for(&l->b, loc, mode, u, from, to, by);
-    ExprId end = x_min(l->k, x_add(l->k, x_index(k, loc, u), by), to);
-    l->stripe_first = x_index(k, loc, u);
-    l->stripe_end = build_let(&l->b, loc, "end", end);
+    build_for(&l->b, loc, mode, u, all->first, all->end, by);
+    ExprId end = x_min(k, x_add(k, x_index(k, loc, u), by), all->end);
+    return (StripeRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end)};
 }
 
-static void pack_kept(Lower *l, const Cluster *c, Loc loc)
+static void pack_kept(Lower *l, const Stripe *s, const StripeRows *rows, Loc loc)
 {
-    for (uint32_t i = 0; i < l->kept.len; i++) {
-        const Kept *y = &l->kept.at[i];
+    for (uint32_t i = 0; i < l->env.kept.len; i++) {
+        const Kept *kept = &l->env.kept.at[i];
         ExprId from[2], to[2];
         for (uint32_t a = 0; a < 2; a++)
-            narrow_to(l, c, loc, y->when[a], y->index[a], 1, &from[a], &to[a]);
-        lower_pack_kept(l, loc, y, from, to);
+            narrow_to(l, s, rows, loc, kept->when[a], kept->index[a], 1, &from[a], &to[a]);
+        lower_pack_kept(l, loc, kept, from, to);
     }
+}
+
+/* All rows of the launch, or those of the part that the first outer variable counts. */
+static StripeRows rows_of(Lower *l, const Stripe *s, Loc loc, const Parts *parts)
+{
+    Kernel *k = l->k;
+    StripeRows all = {s->c, x_int(k, loc, 0), lower_extent(l, s->c->row)};
+    if (!parts)
+        return all;
+    ExprId first = x_op2(k, loc, OP_mul, x_index(k, loc, s->c->outer[0]), parts->rows);
+    all.first = build_let(&l->b, loc, "first", first);
+    all.end = build_let(&l->b, loc, "last", x_min(k, x_op2(k, loc, OP_add, all.first, parts->rows), all.end));
+    return all;
 }
 
 /* Blocks of rows: parallel, unless they go in order; those of a span in order, if there is something to pack for it. */
-static void open_blocks(Lower *l, Loc loc, const Members *m, const Cluster *c, const Parts *parts)
+static StripeRows open_blocks(Lower *l, const Stripe *s, Loc loc, const Parts *parts)
 {
-    Kernel *k = l->k;
-    int64_t rows = schedule_stripe_rows(l->c, k, c->row), span = schedule_machine(l->c, k)->blocks.rows;
-    ExprId from = x_int(k, loc, 0), to = lower_extent(l, c->row);
-    if (parts) {
-        from =
-            build_let(&l->b, loc, "first", x_op2(k, loc, OP_mul, x_index(k, loc, c->outer[0]), parts->rows));
-        to = build_let(&l->b, loc, "last", x_min(l->k, x_op2(k, loc, OP_add, from, parts->rows), to));
+    StripeRows rows = rows_of(l, s, loc, parts);
+    for (uint32_t i = 0; i < s->kept.len; i++)
+        lower_keep(l, &s->kept.at[i], lower_length(l, s->kept.at[i].index[0]));
+    if (s->kept.len && s->c->carries) {
+        rows.first = build_let(&l->b, loc, "first", rows.first);
+        rows.end = build_let(&l->b, loc, "end", rows.end);
+    } else if (s->kept.len) {
+        rows = open_rows(l, loc, LOOP_PARALLEL, "w0", &rows, s->span);
     }
-    lower_find_kept(l, m);
-    if (l->kept.len && c->carries) {
-        l->stripe_first = from = build_let(&l->b, loc, "first", from);
-        l->stripe_end = to = build_let(&l->b, loc, "end", to);
-    } else if (l->kept.len) {
-        open_rows(l, loc, LOOP_PARALLEL, "w0", from, to, span > rows ? span - span % rows : rows);
-        from = l->stripe_first;
-        to = l->stripe_end;
-    }
-    pack_kept(l, c, loc);
-    open_rows(l, loc, c->carries || l->kept.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", from, to, rows);
+    pack_kept(l, s, &rows, loc);
+    return open_rows(l, loc, s->c->carries || s->kept.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", &rows,
+                     s->most);
 }
 
-/* The sum that the next member goes on with, if that is one. */
-static const Carry *next_carry(const Carries *all, const Equation *next)
+static void lower_members(Lower *l, const Stripe *s, const StripeRows *rows)
 {
-    for (uint32_t i = 0; i < all->len; i++)
-        if (all->at[i].q == next)
-            return &all->at[i];
-    return NULL;
-}
-
-static void lower_members(Lower *l, const Members *m, const Cluster *c, const Carries *carries)
-{
-    const Carry *done = NULL;
-    for (uint32_t q = 0; q < m->n; q++) {
-        const Carry *next = q + 1 < m->n ? next_carry(carries, &m->at[q + 1]) : NULL;
-        l->equation = &m->at[q];
-        if (m->at[q].kind == EQ_TOP)
-            choose(l, &m->at[q], c);
-        else if (lower_has_row(l->k, c, &m->at[q]) && lower_member(l, &m->at[q], c, next))
-            done = next;
-        for (uint32_t i = 0; i < carries->len; i++)
-            if (carries->at[i].q == &m->at[q] && &carries->at[i] != done)
-                add_carry(l, &carries->at[i], c);
+    for (uint32_t q = 0; q < s->m->n; q++) {
+        if (s->m->at[q].kind == EQ_TOP)
+            choose(l, &s->m->at[q], rows);
+        else if (s->by[q])
+            lower_member(l, s, rows, q);
+        for (uint32_t i = 0; i < s->carries.len; i++)
+            if (s->carries.at[i].q == &s->m->at[q] && !s->carries.at[i].is_done)
+                add_carry(l, s, rows, &s->carries.at[i]);
     }
 }
 
-void lower_stripe_of(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
+void lower_stripe(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
 {
-    Carries carries = {0};
+    Stripe *s = arena_new_of(l->k->module->arena, Stripe);
     Loc loc = m->at[0].loc;
-    l->stripe = c;
-    int64_t rows = rows_together(l, m, c);
-    prepare(l, m, c, rows, &carries);
+    *s = (Stripe){.c = c, .m = m};
+    for (uint32_t i = 0; i < m->n; i++) {
+        lower_prepare(l, m->at[i].rhs);
+        lower_pads(l, &m->at[i]);
+    }
+    stripe_place(l, s);
+    stripe_decide(l, s);
     build_launch(&l->b, loc, lower_stem(l, &m->at[m->n - 1]));
     for (uint32_t o = 0; o < c->nouter; o++) {
         lower_bind(l, c->outer[o], NONE, NONE);
         build_parallel(&l->b, loc, c->outer[o], parts ? parts->count : lower_extent(l, c->outer[o]), 1);
     }
-    for (uint32_t i = 0; i < carries.len; i++)
-        begin_carry(l, &carries.at[i]);
+    for (uint32_t i = 0; i < s->carries.len; i++)
+        begin_carry(l, &s->carries.at[i]);
     uint32_t depth = l->b.depth;
-    open_blocks(l, loc, m, c, parts);
-    if (rows == 1)
-        open_row(l, loc, c);
-    lower_members(l, m, c, &carries);
+    StripeRows rows = open_blocks(l, s, loc, parts);
+    if (s->rows == 1)
+        rows = open_row(l, loc, &rows);
+    l->env.placed_from = rows.first;
+    lower_members(l, s, &rows);
     build_close(&l->b, depth);
-    l->places.len = l->kept.len = 0;
+    l->env.places.len = l->env.kept.len = 0;
     for (uint32_t q = 0; q < m->n; q++)
         if (!lower_has_row(l->k, c, &m->at[q]))
-            finish_carries(l, &m->at[q], &carries);
-    l->stripe = NULL;
-}
-
-void lower_stripe(Lower *l, const Members *m, const Cluster *c)
-{
-    if (c->carries && !c->nouter)
-        lower_in_parts(l, m, c);
-    else
-        lower_stripe_of(l, m, c, NULL);
+            finish_carries(l, s, &m->at[q]);
 }

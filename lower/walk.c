@@ -18,17 +18,17 @@ ExprId lower_identity(Lower *l, ExprId reduce)
     BUG(l->k->module->arena, "lower: unknown reduction in kernel %s", l->k->name);
 }
 
-ExprId lower_block_row(Lower *l)
+ExprId lower_block_row(Lower *l, const Item *it)
 {
-    return x_op2(l->k, (Loc){0}, OP_add, l->row_first, x_index(l->k, (Loc){0}, l->unroll));
+    return x_op2(l->k, (Loc){0}, OP_add, it->row_first, x_index(l->k, (Loc){0}, l->unroll));
 }
 
-void lower_open_rows(Lower *l, Loc loc)
+void lower_open_rows(Lower *l, const Item *it, Loc loc)
 {
     Kernel *k = l->k;
-    build_for(&l->b, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, l->plan.rows), 1);
-    IndexId i = l->plan.row;
-    lower_bind(l, i, x_min(l->k, lower_block_row(l), x_add(l->k, l->row_end, -1)), l->group.at[i]);
+    build_for(&l->b, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, it->rows), 1);
+    IndexId i = it->by->row;
+    lower_bind(l, i, x_min(l->k, lower_block_row(l, it), x_add(l->k, it->row_end, -1)), l->env.group.at[i]);
 }
 
 const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one)
@@ -37,9 +37,9 @@ const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one)
     return one;
 }
 
-static void add_term(Lower *l, const Domain *d, uint32_t n)
+static void add_term(Lower *l, const Item *it, const Domain *d, uint32_t n)
 {
-    ExprId index, term = lower_value(l, d->body[n]);
+    ExprId index, term = lower_value(l, it, d->body[n]);
     Expr x = *x_at(l->k, d->reduce[n]);
     lower_acc_index(l, d, &index);
     if (x.op == RED_SUM) {
@@ -52,17 +52,17 @@ static void add_term(Lower *l, const Domain *d, uint32_t n)
 }
 
 /* Tests stand inside each other, so that one conjunct guards the accesses of the next. */
-static void terms(Lower *l, Walk w)
+static void terms(Lower *l, const Item *it, Walk w)
 {
     uint32_t depth = l->b.depth;
     Loc loc = x_at(l->k, w.d->reduce[0])->loc;
     if (w.d->unrolled)
-        lower_open_rows(l, loc);
+        lower_open_rows(l, it, loc);
     for (uint32_t c = 0; c < w.d->nconjunct; c++)
         if (w.pending >> c & 1)
-            build_if(&l->b, loc, lower_value(l, w.d->conjunct[c]));
+            build_if(&l->b, loc, lower_value(l, it, w.d->conjunct[c]));
     for (uint32_t n = 0; n < w.d->n; n++)
-        add_term(l, w.d, n);
+        add_term(l, it, w.d, n);
     build_close(&l->b, depth);
 }
 
@@ -70,18 +70,9 @@ static void terms(Lower *l, Walk w)
 
 static Loc walk_loc(Lower *l, const Walk *w) { return x_at(l->k, w->d->reduce[0])->loc; }
 
-int lower_stands_open(const Lower *l, IndexId i)
-{
-    for (uint32_t d = 1; d <= l->b.depth; d++)
-        if (l->k->tiles->stmts.at[l->b.parent[d]].kind == TILE_for &&
-            l->k->tiles->stmts.at[l->b.parent[d]].var == i)
-            return 1;
-    return 0;
-}
-
 /* The loop over a reduced index around the rest of the walk. An equal reduction may stand outside, over the same
  * index: then the loop has a variable of its own, and the index means the outer one again afterwards. */
-static void index_loop(Lower *l, Walk w, IndexId i, ExprId lo, ExprId hi, ExprId group)
+static void index_loop(Lower *l, const Item *it, Walk w, IndexId i, ExprId lo, ExprId hi, ExprId group)
 {
     uint32_t depth = l->b.depth;
     int vector = i == w.d->lane, again = lower_stands_open(l, i);
@@ -90,51 +81,52 @@ static void index_loop(Lower *l, Walk w, IndexId i, ExprId lo, ExprId hi, ExprId
     build_for(&l->b, walk_loc(l, &w), vector ? LOOP_VECTOR : LOOP_ORDERED, var, lo, hi,
               vector ? w.d->width : 1);
     lower_bind(l, i, again ? x_index(l->k, (Loc){0}, var) : (ExprId)NONE, group);
-    lower_walk(l, w);
+    lower_walk(l, it, w);
     build_close(&l->b, depth);
     lower_bind(l, i, outer.value, outer.group);
 }
 
-static void dense_loops(Lower *l, Walk w, IndexId i)
+static void dense_loops(Lower *l, const Item *it, Walk w, IndexId i)
 {
-    Range r = lower_range(l, &w, i);
+    Range r = lower_range(l, it, &w, i);
     Walk ends = w, middle = w;
     ends.pending &= ~r.exact;
     middle.pending &= ~(r.exact | r.inner);
     if (!r.inner) {
-        index_loop(l, middle, i, r.lo_min, r.hi_max, NONE);
+        index_loop(l, it, middle, i, r.lo_min, r.hi_max, NONE);
         return;
     }
     Loc loc = walk_loc(l, &w);
     ExprId a = r.lo_min, b = r.hi_max;
     if (r.lo_max != r.lo_min) {
         a = build_let(&l->b, loc, "inner", x_min(l->k, r.lo_max, r.hi_max));
-        index_loop(l, ends, i, r.lo_min, a, NONE);
+        index_loop(l, it, ends, i, r.lo_min, a, NONE);
     }
     if (r.hi_min != r.hi_max) {
         b = build_let(&l->b, loc, "outer", x_max(l->k, a, x_min(l->k, r.hi_min, r.hi_max)));
-        index_loop(l, middle, i, a, b, NONE);
-        index_loop(l, ends, i, b, r.hi_max, NONE);
+        index_loop(l, it, middle, i, a, b, NONE);
+        index_loop(l, it, ends, i, b, r.hi_max, NONE);
     } else {
-        index_loop(l, middle, i, a, b, NONE);
+        index_loop(l, it, middle, i, a, b, NONE);
     }
 }
 
-static void run_loop(Lower *l, Walk w, IndexId r, ExprId group)
+static void run_loop(Lower *l, const Item *it, Walk w, IndexId r, ExprId group)
 {
     RouteId route = lower_route_of(l, r);
-    ExprId first = r == l->slab ? l->slab_lo : lower_run_start(l, route, group);
-    ExprId end = r == l->slab ? l->slab_hi : lower_run_end(l, route, group);
-    index_loop(l, w, r, first, end, group);
+    const Narrowed *n = lower_narrowed(l, r);
+    ExprId first = n ? n->lo : lower_run_start(l, route, group),
+           end = n ? n->hi : lower_run_end(l, route, group);
+    index_loop(l, it, w, r, first, end, group);
 }
 
-static void row_loops(Lower *l, Walk w, IndexId r)
+static void row_loops(Lower *l, const Item *it, Walk w, IndexId r)
 {
     uint32_t conjunct;
-    ExprId one = lower_run_group(l, &w, r, &conjunct);
+    ExprId one = lower_run_group(l, it->by->lane, &w, r, &conjunct);
     if (one != NONE) {
         w.pending &= ~((uint64_t)1 << conjunct);
-        run_loop(l, w, r, lower_expr(l, one));
+        run_loop(l, it, w, r, lower_expr(l, one));
         return;
     }
     uint32_t depth = l->b.depth;
@@ -142,12 +134,12 @@ static void row_loops(Lower *l, Walk w, IndexId r)
     Extent groups = l->k->module->groups.at[l->k->indices.at[r].axis.group].groups;
     Loc loc = walk_loc(l, &w);
     build_for(&l->b, loc, LOOP_ORDERED, e, x_int(l->k, loc, 0), x_extent(l->k, loc, groups), 1);
-    run_loop(l, w, r, x_index(l->k, loc, e));
+    run_loop(l, it, w, r, x_index(l->k, loc, e));
     build_close(&l->b, depth);
 }
 
 /* The elements of one bucket, in order; their indices are taken apart again from the flat number. */
-static void bucket_loop(Lower *l, Walk w, const Bucket *b, ExprId bucket)
+static void bucket_loop(Lower *l, const Item *it, Walk w, const Bucket *b, ExprId bucket)
 {
     Kernel *k = l->k;
     uint32_t depth = l->b.depth;
@@ -172,29 +164,29 @@ static void bucket_loop(Lower *l, Walk w, const Bucket *b, ExprId bucket)
         for (uint32_t i = 0; i < b->nbound; i++)
             if (w.d->bound[n] == b->bound[i])
                 w.open |= 1u << n;
-    lower_walk(l, w);
+    lower_walk(l, it, w);
     build_close(&l->b, depth);
     for (uint32_t i = 0; i < b->nbound; i++)
         lower_bind(l, b->bound[i], outer[i].value, outer[i].group);
 }
 
-static int try_bucket(Lower *l, Walk w)
+static int try_bucket(Lower *l, const Item *it, Walk w)
 {
     Bucket b;
     if (w.open || !query_bucket(l->k, w.d->reduce[0], &b))
         return 0;
     ExprId c = w.d->conjunct[b.conjunct];
     ExprId bucket = x_arg(l->k, c, x_arg(l->k, c, 0) == b.key ? 1 : 0);
-    if (x_uses_index(l->k, bucket, l->plan.lane))
+    if (x_uses_index(l->k, bucket, it->by->lane))
         return 0;
     w.pending &= ~b.implied;
-    bucket_loop(l, w, &b, bucket);
+    bucket_loop(l, it, w, &b, bucket);
     return 1;
 }
 
-void lower_walk(Lower *l, Walk w)
+void lower_walk(Lower *l, const Item *it, Walk w)
 {
-    if (try_bucket(l, w))
+    if (try_bucket(l, it, w))
         return;
     for (uint32_t b = 0; b < w.d->nbound; b++) {
         if (w.open >> b & 1)
@@ -202,15 +194,10 @@ void lower_walk(Lower *l, Walk w)
         IndexId i = w.d->bound[b];
         w.open |= 1u << b;
         if (l->k->indices.at[i].axis.group != NONE)
-            row_loops(l, w, i);
+            row_loops(l, it, w, i);
         else
-            dense_loops(l, w, i);
+            dense_loops(l, it, w, i);
         return;
     }
-    terms(l, w);
-}
-
-Walk lower_walk_from(const Domain *d)
-{
-    return (Walk){.d = d, .pending = d->nconjunct == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->nconjunct) - 1};
+    terms(l, it, w);
 }

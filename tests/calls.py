@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 MOST = 6
-LARGER = {"backend": 25, "lower": 14}  # not taken apart yet: files of the largest circle; may only shrink
+LARGER = {"backend": 25}  # not taken apart yet: files of the largest circle; may only shrink
 # In the order of the story: a room calls those before it.
 ROOMS = ["base", "machines", "ir", "frontend", "passes", "lower", "npu", "emulator", "backend", "runtime", "driver", "testing",
          "explain", "command"]

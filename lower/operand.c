@@ -1,4 +1,4 @@
-/* A sum of products as the product of two matrices.
+/* The operands of a sum of products as the product of two matrices.
  *
  * The body of a sum is taken apart into factors. Those that vary with the lanes are the right operand, B[k, lane]; the
  * others are the left one, A[row, k]. A factor that varies with both leaves no such product: the sum is then computed
@@ -77,4 +77,41 @@ int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *ou
     *out = (Product){.reduce = reduce, .left = f.left, .right = f.right};
     choose_types(l, out);
     return 1;
+}
+
+/* ---- right operands that are read where they are ---- */
+
+/* The last two subscripts of a load are i and j. */
+static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
+{
+    uint32_t n = x_at(k, load)->nargs;
+    const Expr *x = x_at(k, x_arg(k, load, n - 2)), *y = x_at(k, x_arg(k, load, n - 1));
+    return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
+}
+
+/* Memory in rows. Of a head it is packed for all blocks of rows (Note [Kept operands]), and where sums stand in memory for
+ * all terms of a slab, which are too many to be read for each few rows again. */
+static int is_rows(const Lower *l, const Blocking *by, const Tensor *t)
+{
+    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !by->stripe && !by->in_place &&
+           t->space != SPACE_REG;
+}
+
+Given lower_given(const Lower *l, const Blocking *by, const Product *p)
+{
+    const Kernel *k = l->k;
+    const Expr *x = x_at(k, p->right);
+    IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = by->lane;
+    const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
+    if (pass_traits(l->c)->packs_all)
+        return GIVEN_NOT;
+    if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, by, t)))
+        return GIVEN_NOT;
+    for (uint32_t a = 0; a + 2 < x->nargs; a++)
+        if (query_varies(k, x_arg(k, p->right, a), depth) || query_varies(k, x_arg(k, p->right, a), lane))
+            return GIVEN_NOT;
+    int rows = t->layout == LAYOUT_ROWS;
+    if (ends_in(k, p->right, lane, depth))
+        return rows ? GIVEN_ROWS_TURNED : t->both ? GIVEN_TURNED : GIVEN_NOT;
+    return !ends_in(k, p->right, depth, lane) ? GIVEN_NOT : rows ? GIVEN_ROWS : GIVEN_AS_IS;
 }

@@ -1,0 +1,221 @@
+/* How equations are laid over loops: which index runs over lanes, which rows make block products, in which blocks; which sums
+ * are products, and where those are accumulated (home.c). Nothing is emitted here.
+ *
+ * Note [Lanes and rows]. A sum whose body is a product of something that varies with a row and something that varies with
+ * the last left-hand index is a product of two matrices: it goes in blocks of those rows and columns (lower/product.c).
+ * Rows of one group share `@r`, so `w[@r, h, f]` counts as not varying with r. Otherwise lanes want contiguous memory: the
+ * last left-hand index when the loads inside reductions are contiguous in it (or do not vary), else, per reduction, a
+ * reduced index that is contiguous; else none. */
+#include "lower/lower.h"
+#include "passes/schedule.h"
+
+/* The reductions of all members, those inside others left out. */
+typedef struct Reductions {
+    ExprId at[REDUCE_MAX];
+    uint32_t n;
+} Reductions;
+
+const Blocking lower_by_element = {.lane = NONE, .row = NONE, .rows = 1};
+
+/* Left-hand indices, each once, those inside a scattered subscript included. */
+static void add_free(const Kernel *k, Blocking *by, IndexId i)
+{
+    for (uint32_t f = 0; f < by->nfree; f++)
+        if (by->free[f] == i)
+            return;
+    if (by->nfree == FREE_MAX)
+        BUG(k->module->arena, "lower: more than %d index variables on the left in kernel %s", FREE_MAX,
+            k->name);
+    by->free[by->nfree++] = i;
+}
+
+static void collect_free(Kernel *k, ExprId e, Blocking *by)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX)
+            add_free(k, by, x_at(k, *n)->sym);
+}
+
+/* A free index that picks a bucket or a group's run sets the bounds of a loop: neither lanes nor rows. */
+static int picks_run(Lower *l, const Reductions *reds, IndexId i)
+{
+    for (uint32_t r = 0; r < reds->n; r++) {
+        ExprId parts[CONJUNCT_MAX];
+        uint32_t n = x_conjuncts(l->k, x_condition(l->k, reds->at[r]), parts, CONJUNCT_MAX);
+        Bucket sort = {.conjunct = NONE};
+        query_bucket(l->k, reds->at[r], &sort);
+        for (uint32_t c = 0; c < n; c++)
+            if ((c == sort.conjunct || query_is_run(l->k, parts[c])) && x_uses_index(l->k, parts[c], i))
+                return 1;
+    }
+    return 0;
+}
+
+/* The last left-hand index, where lanes run if they run over one at all: not over one that stands as a loop outside. */
+static IndexId last_index(const Lower *l, const Blocking *by)
+{
+    const Equation *q = &by->m.at[0];
+    const Expr *last = q->nindex ? x_at(l->k, q->index[q->nindex - 1]) : NULL;
+    if (!last || last->kind != X_INDEX || (by->stripe && lower_is_outer(by->stripe, last->sym)))
+        return NONE;
+    return last->sym;
+}
+
+/* Lanes on the last left-hand index? */
+static IndexId free_lane(Lower *l, const Blocking *by, const Reductions *reds)
+{
+    IndexId i = last_index(l, by);
+    Tally in_sums = {0};
+    int other = 0;
+    if (i == NONE || picks_run(l, reds, i))
+        return NONE;
+    for (uint32_t r = 0; r < reds->n; r++) {
+        lower_tally(l->k, reds->at[r], i, &in_sums);
+        other |= lower_reduce_lane(l, reds->at[r]) != NONE;
+    }
+    return in_sums.far > 0 && other ? (IndexId)NONE : i;
+}
+
+/* The sums of all members that block products can compute; `lane`: as far as it is known. */
+static Reductions sums_of(Lower *l, const Blocking *by, IndexId lane)
+{
+    Reductions sums = {.n = 0};
+    for (uint32_t q = 0; q < by->m.n; q++)
+        sums.n += lower_products(l, lane, by->m.at[q].rhs, sums.at + sums.n, REDUCE_MAX - sums.n);
+    return sums;
+}
+
+/* The left-hand index, the last if there are several, that makes some sum of the equations a product of two matrices. */
+static IndexId product_row(Lower *l, const Blocking *by, IndexId lane, IndexId only)
+{
+    Product product;
+    if (lane == NONE || lower_is_row(l, lane))
+        return NONE; /* columns go in whole fragments, a run of rows has any length */
+    Reductions sums = sums_of(l, by, NONE);
+    if (picks_run(l, &sums, lane))
+        return NONE;
+    for (uint32_t f = by->nfree; f-- > 0;) {
+        IndexId i = by->free[f];
+        if (i == lane || (by->stripe && lower_is_outer(by->stripe, i)) || (only != NONE && i != only) ||
+            picks_run(l, &sums, i))
+            continue;
+        for (uint32_t r = 0; r < sums.n; r++)
+            if (lower_factor(l, sums.at[r], i, lane, &product))
+                return i;
+    }
+    return NONE;
+}
+
+/* The sums of all members, each once; those that are no product of two matrices have no operands. */
+static void find_products(Lower *l, Blocking *by)
+{
+    Reductions sums = sums_of(l, by, by->lane);
+    by->product = arena_array(l->k->module->arena, Product, sums.n);
+    for (uint32_t i = 0; i < sums.n; i++) {
+        uint32_t j = 0;
+        while (j < by->nproducts && by->product[j].reduce != sums.at[i])
+            j++;
+        if (j < by->nproducts)
+            continue;
+        Product *p = &by->product[by->nproducts++];
+        if (!lower_factor(l, sums.at[i], by->row, by->lane, p))
+            *p = (Product){.reduce = sums.at[i], .left = NONE, .right = NONE};
+    }
+}
+
+/* Do neither groups nor other indices make many items? */
+static int is_alone(const Lower *l, const Blocking *by)
+{
+    return by->nfree == 2 && !lower_is_row(l, by->row);
+}
+
+/* The block that suits. */
+static Blocks usual_blocks(const Lower *l, const Blocking *by)
+{
+    uint32_t products = 0;
+    int given = 1, wide = 0;
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        const Product *p = &by->product[i];
+        if (p->left == NONE)
+            continue;
+        given &= p->given != GIVEN_NOT;
+        wide |= x_at(l->k, p->left)->type != TY_BF16 || x_at(l->k, p->right)->type != TY_BF16;
+        products++;
+    }
+    BlocksOf of = given ? BLOCKS_GIVEN : by->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
+    Blocks usual = schedule_usual(l->c, l->k, of, is_alone(l, by), products);
+    if (wide && pass_traits(l->c)->small_panels)
+        usual.depth /= 2;
+    return usual;
+}
+
+static Reductions all_reductions(const Lower *l, const Members *m)
+{
+    Reductions all = {.n = 0};
+    for (uint32_t q = 0; q < m->n; q++) {
+        all.n += query_reductions(l->k, m->at[q].rhs, all.at + all.n, REDUCE_MAX - all.n);
+        if (all.n > REDUCE_MAX)
+            BUG(l->k->module->arena, "lower: more than %d reductions in one launch of %s", REDUCE_MAX,
+                l->k->name);
+    }
+    return all;
+}
+
+/* An item's elements go into panels: rows and lanes are theirs. */
+static void decide_panels(const Lower *l, Blocking *by)
+{
+    by->panels = 1;
+    by->lane = last_index(l, by);
+    by->chunk = LAYOUT_EDGE;
+}
+
+/* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */
+static void decide_products(Lower *l, Blocking *by, int any)
+{
+    const PassContext *c = l->c;
+    by->lane = last_index(l, by);
+    find_products(l, by);
+    lower_find_chains(l, by);
+    by->in_place = any && !by->stripe && lower_in_place(l, by);
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        by->product[i].given = by->product[i].left == NONE ? GIVEN_NOT : lower_given(l, by, &by->product[i]);
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        by->product[i].home = lower_home(l, by, i);
+    Blocks usual = usual_blocks(l, by);
+    by->rows = UNROLLED_ROWS;
+    by->chunk = by->stripe && by->row == by->stripe->row ? schedule_stripe_rows(c, l->k, by->row)
+                                                         : schedule_rows(c, l->k, by->lhs, usual.rows);
+    by->part = usual.part_rows && usual.part_rows < by->chunk ? usual.part_rows : by->chunk;
+    by->even = is_alone(l, by) && by->part < by->chunk;
+    by->strip = schedule_cols(c, l->k, by->lhs, usual.cols);
+    by->depth = schedule_depth(c, l->k, by->lhs, usual.depth);
+}
+
+static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)
+{
+    by->lane = free_lane(l, by, reds);
+    by->strip = !reds->n                          ? 0
+                : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * VECTOR_BLOCKS
+                                                  : by->width * SUM_STEPS;
+}
+
+Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *stripe, IndexId row)
+{
+    Blocking *by = arena_new_of(l->k->module->arena, Blocking);
+    Reductions reds = all_reductions(l, m);
+    *by = (Blocking){.m = *m, .lhs = lhs, .stripe = stripe, .lane = NONE, .rows = 1, .chunk = 1};
+    for (uint32_t i = 0; i < m->at[0].nindex; i++)
+        collect_free(l->k, m->at[0].index[i], by);
+    by->width = (int64_t)l->cpu->lanes * (reds.n ? l->cpu->vectors : POINTWISE_VECTORS);
+    by->row = reds.n || row != NONE || stripe ? (IndexId)NONE : lower_panel_row(l, m);
+    if (by->row != NONE) {
+        decide_panels(l, by);
+        return by;
+    }
+    by->row = product_row(l, by, last_index(l, by), row);
+    if (by->row != NONE)
+        decide_products(l, by, row == NONE);
+    else
+        decide_loops(l, by, &reds);
+    return by;
+}

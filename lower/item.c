@@ -1,0 +1,31 @@
+/* Inside an item: the sums of its equations and their stores, by block products, by panels or element by element. */
+#include "lower/lower.h"
+
+static void open_lanes(Lower *l, const Item *it, Loc loc)
+{
+    if (it->by->lane != NONE)
+        build_for(&l->b, loc, LOOP_VECTOR, it->by->lane, it->lane_first, it->lane_end, it->by->width);
+}
+
+static void lower_each(Lower *l, const Item *item, const Members *m)
+{
+    int chains = m->n == 1 && lower_chains(l, item, &m->at[0]);
+    Item it = *item;
+    open_lanes(l, item, m->at[0].loc);
+    for (uint32_t q = 0; q < m->n; q++) {
+        it.equation = &m->at[q];
+        lower_sums(l, &it, m->at[q].rhs, chains ? &m->at[q] : NULL);
+        lower_store_element(l, &m->at[q], m->at[q].kind == EQ_ADD && !chains);
+    }
+}
+
+void lower_item(Lower *l, const Item *it)
+{
+    if (it->by->panels)
+        lower_panels(l, it);
+    else if (it->by->row != NONE)
+        lower_product(l, it);
+    else
+        lower_each(l, it, &it->by->m);
+    l->env.done.len = 0;
+}
