@@ -4,15 +4,15 @@
 
 /* A sum of atoms with coefficients: two that stand for one value cancel each other. */
 enum { TERMS_MAX = 16, DEPTH_MAX = 16 };
-typedef struct Sum {
+typedef struct MultipleSum {
     int64_t n; /* of which multiples are left out */
     ExprId atom[TERMS_MAX];
     int64_t coef[TERMS_MAX], constant;
     uint32_t len;
     int unknown;
-} Sum;
+} MultipleSum;
 
-static void add_atom(Sum *s, ExprId x, int64_t factor)
+static void add_atom(MultipleSum *s, ExprId x, int64_t factor)
 {
     uint32_t i = 0;
     while (i < s->len && s->atom[i] != x)
@@ -43,10 +43,10 @@ static ExprId loop_begin(const Emit *e, IndexId var, int64_t n)
     return lo;
 }
 
-static void add_terms(Emit *e, Sum *s, ExprId x, int64_t factor, int depth);
+static void add_terms(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int depth);
 
 /* 1 when x is a sum, a difference or a constant times something, which were added. */
-static int add_operation(Emit *e, Sum *s, ExprId x, int64_t factor, int depth)
+static int add_operation(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int depth)
 {
     const Expr *node = x_at(e->k, x);
     if (node->kind != X_OP || (node->op != OP_add && node->op != OP_sub && node->op != OP_mul))
@@ -68,7 +68,7 @@ static int add_operation(Emit *e, Sum *s, ExprId x, int64_t factor, int depth)
     return 1;
 }
 
-static void add_terms(Emit *e, Sum *s, ExprId x, int64_t factor, int depth)
+static void add_terms(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int depth)
 {
     const Expr *node = x_at(e->k, x);
     int64_t known;
@@ -92,7 +92,7 @@ static void add_terms(Emit *e, Sum *s, ExprId x, int64_t factor, int depth)
 
 int emit_multiple(Emit *e, ExprId x, int64_t n)
 {
-    Sum s = {.n = n};
+    MultipleSum s = {.n = n};
     add_terms(e, &s, x, 1, 0);
     int multiple = !s.unknown && s.constant % n == 0;
     for (uint32_t i = 0; i < s.len; i++)

@@ -19,14 +19,14 @@ enum {
 };
 
 /* An item that was looked at: operations `first` to `first + n` of its core. */
-typedef struct Item {
+typedef struct SampledItem {
     int64_t round;
     uint32_t core, first, n;
     int64_t cost, given;
-} Item;
+} SampledItem;
 
 struct Sample {
-    Vec(Item) items;
+    Vec(SampledItem) items;
     int64_t left, most; /* cost: of the call, of this launch */
     int64_t cost;       /* of this launch, but for the open item */
     int64_t ops, noted; /* of all items that were looked at, and of these those that are in the trace */
@@ -106,7 +106,7 @@ static void close_item(Emulator *e)
     struct Sample *s = e->sample;
     if (!s->open)
         return;
-    Item *last = &s->items.at[s->items.len - 1];
+    SampledItem *last = &s->items.at[s->items.len - 1];
     const Ops *ops = &current(e)->ops[last->core];
     last->n = ops->len - last->first;
     last->given = e->given[last->core] - last->given;
@@ -127,7 +127,7 @@ static void halve(Emulator *e)
         t->ops[c].len = 0;
     s->cost = 0;
     for (uint32_t i = 0; i < s->items.len; i++) {
-        Item x = s->items.at[i];
+        SampledItem x = s->items.at[i];
         Ops *ops = &t->ops[x.core];
         if (!is_in(x.round, s->halvings)) {
             e->given[x.core] -= x.given;
@@ -154,7 +154,8 @@ int sample_item(Emulator *e)
         halve(e);
     if (!is_in(round, s->halvings) || (s->cost > s->most && round == 0))
         return 0;
-    Item x = {.round = round, .core = e->core, .first = t->ops[e->core].len, .given = e->given[e->core]};
+    SampledItem x = {
+        .round = round, .core = e->core, .first = t->ops[e->core].len, .given = e->given[e->core]};
     vec_push(e->a, &s->items, x);
     s->open = 1;
     return 1;

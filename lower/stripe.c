@@ -34,8 +34,8 @@ static void choose_conjuncts(const Lower *l, const Cluster *c, ExprId condition,
 }
 
 /* What a condition leaves of index i for the rows of the block; whole: from a whole line on. */
-static void narrow_to(Lower *l, const Stripe *s, const StripeRows *rows, Loc loc, ExprId condition, IndexId i,
-                      int whole, ExprId *lo, ExprId *hi)
+static void narrow_to(Lower *l, const StripeLaunch *s, const StripeRows *rows, Loc loc, ExprId condition,
+                      IndexId i, int whole, ExprId *lo, ExprId *hi)
 {
     Kernel *k = l->k;
     Item it = {.by = &s->whole, .row_first = rows->first, .row_end = rows->end, .stripe = rows};
@@ -119,7 +119,7 @@ static Item item_of(const Blocking *by, const Equation *q, const StripeRows *row
                   .stripe = rows};
 }
 
-static void lower_member(Lower *l, const Stripe *s, const StripeRows *rows, uint32_t member)
+static void lower_member(Lower *l, const StripeLaunch *s, const StripeRows *rows, uint32_t member)
 {
     Kernel *k = l->k;
     const Blocking *by = s->by[member];
@@ -171,7 +171,8 @@ static void begin_carry(Lower *l, const Carry *carry)
 }
 
 /* The sums' own rows, if they make a block product, are those that the condition leaves. */
-static void open_sum_rows(Lower *l, const Stripe *s, const StripeRows *rows, const Carry *carry, Item *it)
+static void open_sum_rows(Lower *l, const StripeLaunch *s, const StripeRows *rows, const Carry *carry,
+                          Item *it)
 {
     Kernel *k = l->k;
     const Blocking *by = it->by;
@@ -191,7 +192,7 @@ static void open_sum_rows(Lower *l, const Stripe *s, const StripeRows *rows, con
 }
 
 /* The terms of the block's rows. */
-static void add_carry(Lower *l, const Stripe *s, const StripeRows *rows, const Carry *carry)
+static void add_carry(Lower *l, const StripeLaunch *s, const StripeRows *rows, const Carry *carry)
 {
     const Blocking *by = carry->by;
     uint32_t depth = l->b.depth;
@@ -214,7 +215,7 @@ static void add_carry(Lower *l, const Stripe *s, const StripeRows *rows, const C
 }
 
 /* The member itself, once its sums are complete. */
-static void finish_carries(Lower *l, const Stripe *s, const Equation *q)
+static void finish_carries(Lower *l, const StripeLaunch *s, const Equation *q)
 {
     uint32_t depth = l->b.depth;
     Equation sums = *q;
@@ -255,7 +256,7 @@ static StripeRows open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, 
     return (StripeRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end)};
 }
 
-static void pack_kept(Lower *l, const Stripe *s, const StripeRows *rows, Loc loc)
+static void pack_kept(Lower *l, const StripeLaunch *s, const StripeRows *rows, Loc loc)
 {
     for (uint32_t i = 0; i < l->env.kept.len; i++) {
         const Kept *kept = &l->env.kept.at[i];
@@ -267,7 +268,7 @@ static void pack_kept(Lower *l, const Stripe *s, const StripeRows *rows, Loc loc
 }
 
 /* All rows of the launch, or those of the part that the first outer variable counts. */
-static StripeRows rows_of(Lower *l, const Stripe *s, Loc loc, const Parts *parts)
+static StripeRows rows_of(Lower *l, const StripeLaunch *s, Loc loc, const Parts *parts)
 {
     Kernel *k = l->k;
     StripeRows all = {s->c, x_int(k, loc, 0), lower_extent(l, s->c->row)};
@@ -280,7 +281,7 @@ static StripeRows rows_of(Lower *l, const Stripe *s, Loc loc, const Parts *parts
 }
 
 /* Blocks of rows: parallel, unless they go in order; those of a span in order, if there is something to pack for it. */
-static StripeRows open_blocks(Lower *l, const Stripe *s, Loc loc, const Parts *parts)
+static StripeRows open_blocks(Lower *l, const StripeLaunch *s, Loc loc, const Parts *parts)
 {
     StripeRows rows = rows_of(l, s, loc, parts);
     for (uint32_t i = 0; i < s->kept.len; i++)
@@ -296,7 +297,7 @@ static StripeRows open_blocks(Lower *l, const Stripe *s, Loc loc, const Parts *p
                      s->most);
 }
 
-static void lower_members(Lower *l, const Stripe *s, const StripeRows *rows)
+static void lower_members(Lower *l, const StripeLaunch *s, const StripeRows *rows)
 {
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->m->at[q].kind == EQ_TOP)
@@ -311,9 +312,9 @@ static void lower_members(Lower *l, const Stripe *s, const StripeRows *rows)
 
 void lower_stripe(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
 {
-    Stripe *s = arena_new_of(l->k->module->arena, Stripe);
+    StripeLaunch *s = arena_new_of(l->k->module->arena, StripeLaunch);
     Loc loc = m->at[0].loc;
-    *s = (Stripe){.c = c, .m = m};
+    *s = (StripeLaunch){.c = c, .m = m};
     for (uint32_t i = 0; i < m->n; i++) {
         lower_prepare(l, m->at[i].rhs);
         lower_pads(l, &m->at[i]);

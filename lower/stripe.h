@@ -13,7 +13,7 @@ typedef struct Carry {
     int is_done; /* by the member before, on the way */
 } Carry;
 
-typedef struct Stripe {
+typedef struct StripeLaunch {
     const Cluster *c;
     const Members *m;
     int64_t rows;              /* that pass through the members together */
@@ -22,10 +22,10 @@ typedef struct Stripe {
     Blocking whole;            /* all rows of a block as one */
     Vec(Carry) carries;
     Vec(Kept) kept;
-} Stripe;
+} StripeLaunch;
 
-void stripe_place(Lower *l, Stripe *s);  /* placed tensors and carried sums get their buffers */
-void stripe_decide(Lower *l, Stripe *s); /* everything else */
+void stripe_place(Lower *l, StripeLaunch *s);  /* placed tensors and carried sums get their buffers */
+void stripe_decide(Lower *l, StripeLaunch *s); /* everything else */
 Equation stripe_carried(const Carry *carry);
 
 #endif

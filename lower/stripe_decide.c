@@ -40,14 +40,14 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tenso
     return p;
 }
 
-static void place_one(Lower *l, const Stripe *s, const Equation *q, TensorId t)
+static void place_one(Lower *l, const StripeLaunch *s, const Equation *q, TensorId t)
 {
     vec_push(l->k->module->arena, &l->env.places, place(l, s->c, q, t, q->rhs, s->rows));
     l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
 }
 
 /* What q defines gets its place. The values of top and their numbers have one subscript, so both have one or none. */
-static void place_results(Lower *l, const Stripe *s, const Equation *q)
+static void place_results(Lower *l, const StripeLaunch *s, const Equation *q)
 {
     const Kernel *k = l->k;
     if (!k->tensors.at[q->lhs].placed || (q->ids != NONE && !k->tensors.at[q->ids].placed))
@@ -73,7 +73,7 @@ Equation stripe_carried(const Carry *carry)
 }
 
 /* With one row: a sum that is no product of matrices needs no loop over rows. */
-static int is_term(const Lower *l, const Stripe *s, const Carry *carry)
+static int is_term(const Lower *l, const StripeLaunch *s, const Carry *carry)
 {
     return s->rows == 1 && x_at(l->k, carry->reduce)->nbound == 1 && x_condition(l->k, carry->reduce) == NONE;
 }
@@ -86,7 +86,7 @@ static Equation term(const Lower *l, const Carry *carry)
     return q;
 }
 
-static void find_carries(Lower *l, Stripe *s, const Equation *q)
+static void find_carries(Lower *l, StripeLaunch *s, const Equation *q)
 {
     ExprId reds[REDUCE_MAX];
     uint32_t n = query_reductions(l->k, q->rhs, reds, REDUCE_MAX);
@@ -95,7 +95,7 @@ static void find_carries(Lower *l, Stripe *s, const Equation *q)
                  (Carry){.q = q, .reduce = reds[i], .place = place(l, s->c, q, q->lhs, reds[i], 0)});
 }
 
-static void decide_carry(Lower *l, const Stripe *s, Carry *carry)
+static void decide_carry(Lower *l, const StripeLaunch *s, Carry *carry)
 {
     Members one = {.at = {is_term(l, s, carry) ? term(l, carry) : stripe_carried(carry)}, .n = 1};
     carry->by = lower_decide(l, &one, carry->q->lhs, s->c, NONE);
@@ -104,7 +104,7 @@ static void decide_carry(Lower *l, const Stripe *s, Carry *carry)
 /* ---- members with the row on their left ---- */
 
 /* Can the loop over the row of a member add up those terms on the way? */
-static int goes_along(const Lower *l, const Stripe *s, const Blocking *by, const Carry *carry)
+static int goes_along(const Lower *l, const StripeLaunch *s, const Blocking *by, const Carry *carry)
 {
     const Kernel *k = l->k;
     const Equation *q = &by->m.at[0];
@@ -130,7 +130,7 @@ static Equation along(Lower *l, const Blocking *by, const Carry *carry)
 }
 
 /* The sum that the member after q goes on with, if that is one. */
-static Carry *next_carry(const Stripe *s, uint32_t q)
+static Carry *next_carry(const StripeLaunch *s, uint32_t q)
 {
     for (uint32_t i = 0; q + 1 < s->m->n && i < s->carries.len; i++)
         if (s->carries.at[i].q == &s->m->at[q + 1])
@@ -138,7 +138,7 @@ static Carry *next_carry(const Stripe *s, uint32_t q)
     return NULL;
 }
 
-static Blocking *decide_member(Lower *l, const Stripe *s, uint32_t q)
+static Blocking *decide_member(Lower *l, const StripeLaunch *s, uint32_t q)
 {
     Members one = {.at = {s->m->at[q]}, .n = 1};
     Carry *next = next_carry(s, q);
@@ -153,7 +153,7 @@ static Blocking *decide_member(Lower *l, const Stripe *s, uint32_t q)
     return by;
 }
 
-static void find_kept(Lower *l, Stripe *s, const Blocking *by)
+static void find_kept(Lower *l, StripeLaunch *s, const Blocking *by)
 {
     Kept kept;
     for (uint32_t i = 0; i < by->nproducts; i++)
@@ -178,7 +178,7 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
     return many ? schedule_stripe_rows(l->c, l->k, c->row) : 1;
 }
 
-void stripe_place(Lower *l, Stripe *s)
+void stripe_place(Lower *l, StripeLaunch *s)
 {
     s->rows = rows_together(l, s->m, s->c);
     for (uint32_t i = 0; i < s->m->n; i++) {
@@ -188,7 +188,7 @@ void stripe_place(Lower *l, Stripe *s)
     }
 }
 
-void stripe_decide(Lower *l, Stripe *s)
+void stripe_decide(Lower *l, StripeLaunch *s)
 {
     int64_t span = schedule_machine(l->c, l->k)->blocks.rows;
     s->most = schedule_stripe_rows(l->c, l->k, s->c->row);
