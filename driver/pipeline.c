@@ -4,6 +4,11 @@
 #include <string.h>
 #include <time.h>
 
+typedef enum PassId {
+#define PASS(name, ...) PASS_##name,
+#include "passes/passes.def"
+} PassId;
+
 /* The whole order. `when` 0: always; 1: only when optimizing.
  *
  * canonicalise runs before derive so that factors stand outside their sums where derive meets them, and after
@@ -11,12 +16,13 @@
  * drop what the backward need not recompute. checks comes when the accesses are final, before fuse moves them
  * into readers. cse comes again after split: two readers of one sum get equal parts. */
 static const struct PipelineStep {
-    const char *pass;
+    PassId pass;
     int when;
 } order[] = {
-    {"canonicalise", 0}, {"derive", 0},  {"canonicalise", 0}, {"cse", 0},  {"dce", 0},   {"checks", 0},
-    {"canonicalise", 0}, {"fuse", 1},    {"canonicalise", 0}, {"dce", 0},  {"split", 0}, {"canonicalise", 0},
-    {"cse", 0},          {"cluster", 1}, {"lower", 0},        {"plan", 0},
+    {PASS_canonicalise, 0}, {PASS_derive, 0},  {PASS_canonicalise, 0}, {PASS_cse, 0},
+    {PASS_dce, 0},          {PASS_checks, 0},  {PASS_canonicalise, 0}, {PASS_fuse, 1},
+    {PASS_canonicalise, 0}, {PASS_dce, 0},     {PASS_split, 0},        {PASS_canonicalise, 0},
+    {PASS_cse, 0},          {PASS_cluster, 1}, {PASS_lower, 0},        {PASS_plan, 0},
 };
 enum { STEPS = sizeof order / sizeof *order };
 
@@ -128,7 +134,7 @@ int pipeline_run(Module *m, const PipelineOptions *o)
     PipelineRunner r = {.o = o};
     int ran = 0, started = o->start_at == NULL;
     for (uint32_t i = 0; i < STEPS; i++) {
-        const Pass *p = pass_find(order[i].pass);
+        const Pass *p = &pass_table[order[i].pass];
         started |= o->start_at && strcmp(o->start_at, p->name) == 0;
         if ((order[i].when && !o->context.optimize) || skipped(p, started, &r.facts))
             continue;
