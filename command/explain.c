@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_SIZES = COMMAND_LAST, KEY_ROWS, KEY_FORMAT, KEY_SPACE, KEY_SEED };
+enum { KEY_SIZES = COMMAND_LAST, KEY_ROWS, KEY_FORMAT, KEY_SPACE, KEY_DECISIONS, KEY_SEED };
 
 static const struct argp_option explain_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
@@ -19,13 +19,16 @@ static const struct argp_option explain_options[] = {
     {"format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {"space", KEY_SPACE, NULL, 0,
      "Instead print the space of schedules: every knob with its values, as .moe text", 0},
+    {"decisions", KEY_DECISIONS, NULL, 0,
+     "Instead print how each launch is laid over loops: blocks, lanes, operands, where sums are accumulated",
+     0},
     {"schedule-seed", KEY_SEED, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {0}};
 
 typedef struct ExplainCommand {
     CompileOptions options;
     const char *path, *kernel, *sizes, *routing;
-    int json, space;
+    int json, space, decisions;
 } ExplainCommand;
 
 static error_t parse_explain(int key, char *arg, struct argp_state *state)
@@ -37,6 +40,7 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     case KEY_SIZES: c->sizes = arg; return 0;
     case KEY_ROWS: c->routing = arg; return 0;
     case KEY_SPACE: c->space = 1; return 0;
+    case KEY_DECISIONS: c->decisions = 1; return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
     case KEY_FORMAT:
         if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
@@ -100,6 +104,8 @@ static int explain_file(Compilation *c, void *user)
     explain_hints(&e);
     if (command->space)
         explain_space(&e, &out);
+    else if (command->decisions && !command->json)
+        explain_decisions(&e, &out);
     else if (!command->json)
         explain_text(&e, &out);
     printf("%s%s", command->json && !command->space ? explain_json(&e) : text_string(&out),

@@ -122,6 +122,9 @@ static Compilation *start(moec_context *c, const moec_options *o)
         options.debug = o->debug;
         options.no_cache = o->no_cache;
         options.cache_dir = o->cache_dir;
+        options.schedule = o->schedule;
+        options.machine = o->machine;
+        options.schedule_seed = o->schedule_seed;
     }
     compile_free(c->last);
     c->last = compile_new(&options);

@@ -161,7 +161,7 @@ static int read_module(Compilation *c, Module **out)
         failed =
             tile_read(m, diag_add_file(&c->diags, c->path, c->text.at, c->text.len), c->text.at, c->text.len);
     else
-        failed = frontend_read(m, c->path, c->text.at, c->text.len);
+        failed = frontend_read_with(m, c->path, c->text.at, c->text.len, c->options.schedule);
     *out = m;
     return failed ? DRIVER_ERROR : passed(c);
 }

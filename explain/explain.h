@@ -62,8 +62,9 @@ void explain_hints(Explain *e);
 /* The value of an extent at the given sizes, or -1. */
 int64_t explain_extent(const Explain *e, Extent x);
 
-/* explain_text.c, explain_json.c */
+/* text.c, json.c, decisions.c */
 void explain_text(const Explain *e, Text *out);
+void explain_decisions(const Explain *e, Text *out); /* how each launch is laid over loops */
 void explain_space(const Explain *e, Text *out); /* the knobs that passes asked for, as schedule blocks */
 const char *explain_json(const Explain *e);      /* in the arena; NULL: no memory */
 

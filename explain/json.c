@@ -78,6 +78,39 @@ static json_t *unused_value(const ExplainUnused *u)
                      (int)u->setting->loc.line, "machine_lacks_it", row->source == SOURCE_NONE);
 }
 
+static json_t *operands_value(const ReportOperands *p)
+{
+    return json_pack("{s:o, s:s, s:o, s:s, s:s, s:o}", "left", name_or_null(p->left), "left_type",
+                     elem_name(p->left_elem), "right", name_or_null(p->right), "right_type",
+                     elem_name(p->right_elem), "right_from", p->right_from, "sums", name_or_null(p->sums));
+}
+
+/* A decision of the lowering; numbers that do not apply are 0. */
+static json_t *nest_value(const ReportNest *n)
+{
+    json_t *writes = json_array(), *products = json_array();
+    for (uint32_t i = 0; i < n->writes.len; i++)
+        json_array_append_new(writes, json_string(n->writes.at[i]));
+    for (uint32_t i = 0; i < n->products.len; i++)
+        json_array_append_new(products, operands_value(&n->products.at[i]));
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}", "launch", n->launch,
+                     "kind", n->kind, "writes", writes, "row", name_or_null(n->row), "column",
+                     name_or_null(n->lane), "rows", (json_int_t)n->rows, "rows_packed", (json_int_t)n->part,
+                     "rows_unrolled", (json_int_t)n->unrolled, "rows_even", n->even, "columns",
+                     (json_int_t)n->cols, "lanes", (json_int_t)n->width, "terms", (json_int_t)n->depth,
+                     "products", products);
+}
+
+static json_t *decisions_value(const Explain *e, const Kernel *k)
+{
+    const Report *r = e->c->report;
+    json_t *list = json_array();
+    for (uint32_t n = 0; n < r->nests.len; n++)
+        if (r->nests.at[n].k == k)
+            json_array_append_new(list, nest_value(&r->nests.at[n].n));
+    return list;
+}
+
 static json_t *kernel_value(const Explain *e, const Explained *x)
 {
     json_t *edges = json_array(), *products = json_array(), *knobs = json_array(), *choices = json_array(),
@@ -92,8 +125,9 @@ static json_t *kernel_value(const Explain *e, const Explained *x)
         json_array_append_new(choices, knob_value(e, &x->choices.at[i]));
     for (uint32_t i = 0; i < x->unused.len; i++)
         json_array_append_new(unused, unused_value(&x->unused.at[i]));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "kernel", x->k->name, "edges", edges, "products",
-                     products, "knobs", knobs, "choices", choices, "unused", unused);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel", x->k->name, "edges", edges, "products",
+                     products, "decisions", decisions_value(e, x->k), "knobs", knobs, "choices", choices,
+                     "unused", unused);
 }
 
 static json_t *hints_value(const Explain *e)

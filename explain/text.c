@@ -1,50 +1,8 @@
 /* What explain.c put together, as text. */
 #include "explain/explain.h"
+#include "explain/table.h"
 
 #include <string.h>
-
-/* ---- columns ---- */
-
-enum { CELLS = 4 };
-
-/* Rows of cells, each column as wide as its widest cell; the last one is not padded. */
-typedef struct ExplainTable {
-    Arena *arena;
-    Vec(struct TableRow { const char *cell[CELLS]; }) rows;
-} ExplainTable;
-
-static void add_row(ExplainTable *t, const char *a, const char *b, const char *c, const char *d)
-{
-    vec_push(t->arena, &t->rows, (struct TableRow){{a, b, c, d}});
-}
-
-static void put_row(const struct TableRow *row, const size_t *width, Text *out)
-{
-    Text line = {.arena = out->arena};
-    text_add(&line, "   ");
-    for (int c = 0; c < CELLS; c++)
-        text_add(&line, " %-*s ", (int)width[c], row->cell[c]);
-    text_string(&line);
-    while (line.len > 0 && line.at[line.len - 1] == ' ')
-        line.len--;
-    text_add_bytes(out, line.at, line.len);
-    text_add(out, "\n");
-}
-
-static void put_table(const ExplainTable *t, const char *title, Text *out)
-{
-    size_t width[CELLS] = {0};
-    if (t->rows.len == 0)
-        return;
-    text_add(out, "  %s\n", title);
-    for (uint32_t i = 0; i < t->rows.len; i++)
-        for (int c = 0; c + 1 < CELLS; c++) {
-            size_t len = strlen(t->rows.at[i].cell[c]);
-            width[c] = len > width[c] ? len : width[c];
-        }
-    for (uint32_t i = 0; i < t->rows.len; i++)
-        put_row(&t->rows.at[i], width, out);
-}
 
 static const char *extent_text(const Explain *e, Extent x)
 {
@@ -85,11 +43,12 @@ static void put_edges(const Explain *e, const Explained *x, Text *out)
         const char *why = row->e.why ? row->e.why : "";
         if (row->e.blocker.line)
             why = arena_printf(a, "%s: %s", line_text(e, row->e.blocker), why);
-        add_row(&t, arena_printf(a, "%s -> %s", row->e.producer, row->e.consumer), state_text(e, row),
-                arena_printf(a, "%s %s bytes", stored ? "would save" : "saves", extent_text(e, row->e.saved)),
-                why);
+        table_add(
+            &t, arena_printf(a, "%s -> %s", row->e.producer, row->e.consumer), state_text(e, row),
+            arena_printf(a, "%s %s bytes", stored ? "would save" : "saves", extent_text(e, row->e.saved)),
+            why);
     }
-    put_table(&t, "edges", out);
+    table_put(&t, "edges", out);
 }
 
 /* ---- products ---- */
@@ -196,9 +155,9 @@ static void put_unused(const Explain *e, const ExplainUnused *u, ExplainTable *t
     one.settings.len = 1;
     ir_print_clause(NULL, &one, &text);
     text_string(&text);
-    add_row(t, arena_strndup(e->m->arena, text.at + 2, text.len - 3),
-            bits_text(u->setting->knob, u->setting->values.at[0]),
-            arena_printf(e->m->arena, "schedule, %s", line_text(e, u->setting->loc)), unused_text(u));
+    table_add(t, arena_strndup(e->m->arena, text.at + 2, text.len - 3),
+              bits_text(u->setting->knob, u->setting->values.at[0]),
+              arena_printf(e->m->arena, "schedule, %s", line_text(e, u->setting->loc)), unused_text(u));
 }
 
 /* Does n go on the line of `before`: another number of the same clause, from the same place? */
@@ -219,11 +178,11 @@ static void put_knobs(const Explain *e, const Explained *x, Text *out)
         for (; i + 1 < x->knobs.len && continues(e, &x->knobs.at[i], &x->knobs.at[i + 1]); i++)
             text_add(&line, " %s = %lld", knob_table[x->knobs.at[i + 1].knob].word,
                      (long long)x->knobs.at[i + 1].value);
-        add_row(&t, text_string(&line), bits_text(n->knob, n->value), origin_text(e, n), "");
+        table_add(&t, text_string(&line), bits_text(n->knob, n->value), origin_text(e, n), "");
     }
     for (uint32_t i = 0; i < x->unused.len; i++)
         put_unused(e, &x->unused.at[i], &t);
-    put_table(&t, "knobs", out);
+    table_put(&t, "knobs", out);
 }
 
 void explain_text(const Explain *e, Text *out)

@@ -178,7 +178,46 @@ static void read_text(FileReader *r, const char *path, const char *text, size_t 
     r->chain.len = depth;
 }
 
-int frontend_read(Module *m, const char *path, const char *text, size_t len)
+/* The text that the scanner and the diagnostics keep pointers into: it lives as long as the module. */
+static void read_copy(FileReader *r, const char *path, const char *text, size_t len)
+{
+    size_t kept = len <= FRONTEND_MAX_BYTES ? len : 0;
+    char *copy = arena_alloc(r->c->arena, kept + 1);
+    memcpy(copy, text, kept);
+    read_text(r, path, kept == len ? copy : text, len);
+}
+
+/* Blocks of kernels that a later block is about, from `first` on, go. */
+static void replace_schedules(Sema *c, uint32_t first)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < c->decls.len; i++) {
+        const AstDecl *d = c->decls.at[i];
+        int replaced = 0;
+        for (uint32_t n = first; d->kind == DECL_SCHEDULE && i < first && n < c->decls.len; n++)
+            replaced |= c->decls.at[n]->kind == DECL_SCHEDULE && c->decls.at[n]->name.name == d->name.name;
+        if (!replaced)
+            c->decls.at[kept++] = d;
+    }
+    c->decls.len = kept;
+}
+
+static void read_schedule(FileReader *r, const char *schedule)
+{
+    Sema *c = r->c;
+    uint32_t first = c->decls.len;
+    const char *text = arena_printf(c->arena, "moe 1 %s", schedule);
+    read_copy(r, "<schedule>", text, strlen(text));
+    for (uint32_t i = first; i < c->decls.len; i++)
+        if (c->decls.at[i]->kind != DECL_SCHEDULE) {
+            diag_add(c->m->diags, DIAG_schedule_clause, c->decls.at[i]->loc, "leave the rest in the program",
+                     "a schedule that is given beside a program holds `schedule` blocks only");
+            c->broken = 1;
+        }
+    replace_schedules(c, first);
+}
+
+int frontend_read_with(Module *m, const char *path, const char *text, size_t len, const char *schedule)
 {
     uint32_t before = m->diags->errors;
     Sema *c = arena_new_of(m->arena, Sema);
@@ -186,11 +225,14 @@ int frontend_read(Module *m, const char *path, const char *text, size_t len)
     c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena = c->derived.arena =
         c->bad.arena = m->arena;
     FileReader r = {.c = c};
-    /* the scanner and the diagnostics keep pointers: the text must live as long as the module */
-    size_t kept = len <= FRONTEND_MAX_BYTES ? len : 0;
-    char *copy = arena_alloc(m->arena, kept + 1);
-    memcpy(copy, text, kept);
-    read_text(&r, path, kept == len ? copy : text, len);
+    read_copy(&r, path, text, len);
+    if (schedule)
+        read_schedule(&r, schedule);
     sema_declarations(c);
     return m->diags->errors != before;
+}
+
+int frontend_read(Module *m, const char *path, const char *text, size_t len)
+{
+    return frontend_read_with(m, path, text, len, NULL);
 }

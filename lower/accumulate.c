@@ -68,6 +68,7 @@ void lower_accumulate(Lower *l, const Equation *q)
     for (uint32_t i = 0; i < q->nindex; i++)
         lower_prepare(l, q->index[i]);
     lower_prepare(l, q->rhs);
+    lower_report_nest(l, lower_stem(l, q), "accumulation", by);
     build_launch(&l->b, q->loc, lower_stem(l, q));
     IndexId strip = NONE;
     if (by->lane != NONE) {

@@ -35,6 +35,7 @@ typedef struct Product {
     ExprId left, right; /* factors: free of the lanes, free of the row; NONE: it is no product of two matrices */
     Elem left_elem, right_elem;
     Given given;
+    int kept; /* the right operand is packed once for many blocks: kept.c */
     const Equation *chain; /* the += whose old values the sums begin at, or NULL */
     const Equation *home;  /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
 } Product;
@@ -302,6 +303,8 @@ const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
 
 /* ---- report.c ---- */
 
+/* What was decided about the loops of a launch. */
+void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blocking *by);
 /* A sum that goes in blocks, or why it does not. */
 void lower_report(Lower *l, const Item *it, const Product *p, const char *why);
 

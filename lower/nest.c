@@ -263,6 +263,7 @@ void lower_elements(Lower *l, const Members *original)
     Loc loc = m.at[0].loc;
     if (n.row_index != NONE)
         make_block_list(l, lower_route_of(l, n.row_index), n.block_rows);
+    lower_report_nest(l, lower_stem(l, last), "elements", by);
     build_launch(&l->b, loc, lower_stem(l, last));
     open_parallel(l, loc, &n);
     Item it = open_inner(l, loc, &n, last);

@@ -17,6 +17,52 @@ static const char *packing(const Lower *l, ExprId operand, IndexId last, const c
                         across ? ", transposed" : "");
 }
 
+static Name tensor_of(const Kernel *k, ExprId operand)
+{
+    const Expr *x = x_at(k, operand);
+    return x->kind == X_LOAD ? k->tensors.at[x->sym].name : NULL;
+}
+
+static ReportOperands operands_of(const Kernel *k, const Product *p)
+{
+    static const char *const from[] = {[GIVEN_NOT] = "packed",
+                                       [GIVEN_ROWS] = "read from rows",
+                                       [GIVEN_ROWS_TURNED] = "read from rows, transposed",
+                                       [GIVEN_AS_IS] = "read from its panels",
+                                       [GIVEN_TURNED] = "read from its transposed panels"};
+    return (ReportOperands){.left = tensor_of(k, p->left),
+                            .right = tensor_of(k, p->right),
+                            .left_elem = p->left_elem,
+                            .right_elem = p->right_elem,
+                            .right_from = p->kept ? "packed once for many blocks" : from[p->given],
+                            .sums = p->home ? k->tensors.at[p->home->lhs].name : NULL};
+}
+
+static Name index_name(const Kernel *k, IndexId i) { return i == NONE ? NULL : k->indices.at[i].name; }
+
+void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blocking *by)
+{
+    Kernel *k = l->k;
+    Arena *a = k->module->arena;
+    ReportNest n = {
+        .launch = launch, .kind = kind, .row = index_name(k, by->row), .lane = index_name(k, by->lane)};
+    if (!l->c->report)
+        return;
+    for (uint32_t q = 0; q < by->m.n; q++)
+        vec_push(a, &n.writes, k->tensors.at[by->m.at[q].lhs].name);
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        if (by->product[i].left != NONE)
+            vec_push(a, &n.products, operands_of(k, &by->product[i]));
+    n.rows = by->row == NONE ? 0 : by->chunk;
+    n.part = by->part;
+    n.unrolled = by->rows;
+    n.even = by->even;
+    n.cols = by->strip;
+    n.width = by->lane == NONE ? 0 : by->width;
+    n.depth = by->depth;
+    report_nest(l->c->report, k, n);
+}
+
 static Extent extent_of(const Lower *l, IndexId i)
 {
     return i == NONE ? ext_const(l->k->module, 1) : lower_length(l, i);

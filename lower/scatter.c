@@ -215,6 +215,8 @@ void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reade
     Strip y = decide(l, product, reader);
     lower_prepare(l, y.rows->m.at[0].rhs);
     lower_prepare(l, y.tokens->m.at[0].rhs);
+    lower_report_nest(l, lower_stem(l, reader), "scatter, rows", y.rows);
+    lower_report_nest(l, lower_stem(l, reader), "scatter, tokens", y.tokens);
     build_launch(&l->b, loc, lower_stem(l, reader));
     IndexId column = x_plain_index(k, reader->index[1]);
     build_for(&l->b, loc, LOOP_OWNED, y.var, x_int(k, loc, 0), lower_extent(l, column), y.cols);

@@ -156,9 +156,22 @@ static Blocking *decide_member(Lower *l, const StripeLaunch *s, uint32_t q)
 static void find_kept(Lower *l, StripeLaunch *s, const Blocking *by)
 {
     Kept kept;
-    for (uint32_t i = 0; i < by->nproducts; i++)
-        if (lower_keeps(l, s->m, by, i, &kept))
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        by->product[i].kept = lower_keeps(l, s->m, by, i, &kept);
+        if (by->product[i].kept)
             vec_push(l->k->module->arena, &s->kept, kept);
+    }
+}
+
+static void report(Lower *l, const StripeLaunch *s)
+{
+    const char *launch = lower_stem(l, &s->m->at[s->m->n - 1]);
+    for (uint32_t q = 0; q < s->m->n; q++)
+        if (s->by[q])
+            lower_report_nest(l, launch, "row-block member", s->by[q]);
+    for (uint32_t i = 0; i < s->carries.len; i++)
+        if (!s->carries.at[i].is_done)
+            lower_report_nest(l, launch, "sum over the row blocks", s->carries.at[i].by);
 }
 
 /* ---- the stripe ---- */
@@ -203,4 +216,5 @@ void stripe_decide(Lower *l, StripeLaunch *s)
     for (uint32_t i = 0; i < s->carries.len; i++)
         if (!s->carries.at[i].is_done)
             decide_carry(l, s, &s->carries.at[i]);
+    report(l, s);
 }

@@ -38,6 +38,12 @@ void report_product(Report *r, const Kernel *k, ReportProduct p)
         vec_push(r->arena, &r->products, (struct ProductOf){k, p});
 }
 
+void report_nest(Report *r, const Kernel *k, ReportNest n)
+{
+    if (r)
+        vec_push(r->arena, &r->nests, (struct NestOf){k, n});
+}
+
 void report_knob(Report *r, const Kernel *k, ReportKnob n)
 {
     for (uint32_t i = 0; r && i < r->knobs.len; i++) {

@@ -29,6 +29,27 @@ typedef struct ReportProduct {
     GroupId row_group, depth_group; /* group + 1: that many runs of rows, each padded on its own; 0: none */
 } ReportProduct;
 
+/* A sum that a nest of loops makes by block products. */
+typedef struct ReportOperands {
+    Name left, right; /* the tensors that the operands are elements of; NULL: computed */
+    Elem left_elem, right_elem; /* as they are multiplied */
+    const char *right_from;     /* "packed", "read from rows" ... */
+    Name sums;                  /* the tensor in whose elements it is accumulated; NULL: in a block of the thread */
+} ReportOperands;
+
+/* How a nest of loops is laid out: what is decided before the statements of its launch are made. */
+typedef struct ReportNest {
+    Name launch;
+    const char *kind;              /* "elements", "row-block member", ... */
+    Vec(Name) writes;              /* by equation */
+    Name row, lane;                /* indices of blocks of rows, and of lanes; NULL: none */
+    int64_t rows, part, unrolled;  /* of a block, at most; whose left operands are packed at a time; together elsewhere */
+    int even;                      /* blocks have part to rows of them, so that all threads have as many */
+    int64_t cols, width;           /* of the lanes' index: columns of an item, lanes; 0: not said */
+    int64_t depth;                 /* terms that are packed at a time; 0: there are no block products */
+    Vec(ReportOperands) products;
+} ReportNest;
+
 /* A knob that a pass asked for. */
 typedef enum KnobOrigin { ORIGIN_MACHINE, ORIGIN_RULE, ORIGIN_SCHEDULE, ORIGIN_SEED, ORIGIN_COUNT } KnobOrigin;
 const char *origin_name(KnobOrigin o); /* "machine" */
@@ -51,6 +72,7 @@ typedef struct Report {
     Arena *arena;
     Vec(struct EdgeOf { const Kernel *k; ReportEdge e; }) edges;
     Vec(struct ProductOf { const Kernel *k; ReportProduct p; }) products;
+    Vec(struct NestOf { const Kernel *k; ReportNest n; }) nests;
     Vec(struct KnobOf { const Kernel *k; ReportKnob n; }) knobs;
     Vec(struct ChoiceOf { const Kernel *k; ReportChoice c; }) choices;
 } Report;
@@ -58,6 +80,7 @@ typedef struct Report {
 Report *report_new(Arena *a);
 void report_edge(Report *r, const Kernel *k, ReportEdge e);
 void report_product(Report *r, const Kernel *k, ReportProduct p);
+void report_nest(Report *r, const Kernel *k, ReportNest n);
 void report_knob(Report *r, const Kernel *k, ReportKnob n); /* each knob of a tensor once: the last report counts */
 void report_choice(Report *r, const Kernel *k, ReportChoice c);
 

@@ -28,6 +28,9 @@ typedef struct moec_options { /* zero-initialise; NULL means all defaults */
     int no_cache;          /* 1: neither read nor write the compile cache */
     const char *cache_dir; /* holds the cache's folder; NULL: $MOEC_CACHE, else $XDG_CACHE_HOME/moec, else ~/.cache/moec */
     int interpret;         /* 1: no machine code: entries are NULL, kernels run by moec_kernel_interpret and _call */
+    const char *schedule;  /* .moe text of `schedule` blocks; a kernel that they name keeps none of the file's own */
+    const char *machine;   /* whose blocks are taken: a name that `moec machines` lists, or the path of a description; NULL: the host */
+    uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
 } moec_options;
 
 moec_context *moec_context_new(void); /* NULL when memory is exhausted */

@@ -424,6 +424,32 @@ static void remove_directory(const char *directory)
 }
 
 /* Capacity groups may have more rows than there are choices, or fewer. */
+/* The bytes that a call of `mul` needs when it is compiled with this schedule; -1: it is refused. */
+static int64_t work_with(moec_context *c, const char *schedule)
+{
+    moec_module *m;
+    moec_options o = {.no_cache = 1, .target = "generic", .schedule = schedule};
+    int64_t dims[5] = {64, 256, 3, 2, 256};
+    if (moec_compile_text(c, "program.moe", PROGRAM, strlen(PROGRAM), &o, &m))
+        return -1;
+    int64_t bytes = moec_kernel_workspace(moec_module_kernel(m, "mul"), dims);
+    moec_module_free(m);
+    return bytes;
+}
+
+static void a_schedule_is_given_beside_a_program(void **state)
+{
+    (void)state;
+    moec_context *c = moec_context_new();
+    int64_t small = work_with(c, "schedule mul { tile y : M = 32 N = 32 K = 32 }");
+    assert_in_range(small, 1, work_with(c, NULL) - 1);
+    assert_int_equal(work_with(c, "schedule mul { tile y : M = 31 }"), -1);
+    assert_non_null(strstr(moec_error_text(c), "<schedule>:1:"));
+    assert_int_equal(work_with(c, "dim Q"), -1);
+    assert_non_null(strstr(moec_error_text(c), "`schedule` blocks only"));
+    moec_context_free(c);
+}
+
 static void a_route_has_room_for_its_sizes(void **state)
 {
     static const int64_t sizes[][4] = {{2, 1, 4, 4000}, {500, 4, 2, 2}, {0, 0, 0, 0}};
@@ -536,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_check_tells_ties_from_wrong_numbers),
         cmocka_unit_test(errors_are_text_and_data),
         cmocka_unit_test(a_route_has_room_for_its_sizes),
+        cmocka_unit_test(a_schedule_is_given_beside_a_program),
         cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
         cmocka_unit_test(threads_survive_the_end_of_a_module),
         cmocka_unit_test(contexts_of_threads_do_not_meet),
