@@ -236,7 +236,7 @@ int emit_has_fma(const Emit *e);
 
 /* emit_stmt.c and its helpers: one hook per row of tile.def. */
 typedef void EmitTile(Emit *e, StmtId s);
-#define TILE(name, doc) EmitTile emit_tile_##name;
+#define TILE(name, doc, ...) EmitTile emit_tile_##name;
 #include "ir/tile.def"
 void emit_body(Emit *e, StmtId first);
 void emit_here(Emit *e, Loc loc); /* the source line of what follows */

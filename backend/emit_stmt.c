@@ -5,7 +5,7 @@
 #include <string.h>
 
 static EmitTile *const hooks[TILE_COUNT] = {
-#define TILE(name, doc) emit_tile_##name,
+#define TILE(name, doc, ...) emit_tile_##name,
 #include "ir/tile.def"
 };
 
@@ -19,7 +19,7 @@ void emit_here(Emit *e, Loc loc)
 
 void emit_body(Emit *e, StmtId first)
 {
-    for (StmtId s = first; s != NONE; s = at(e, s)->next) {
+    tile_each (s, e->k, first) {
         emit_here(e, at(e, s)->loc);
         hooks[at(e, s)->kind](e, s);
         emit_forget(e, 0);
@@ -223,14 +223,6 @@ void emit_tile_for(Emit *e, StmtId id)
 
 enum { GUARDS_MAX = 64 };
 
-static int has_loop(const Emit *e, StmtId first)
-{
-    for (StmtId s = first; s != NONE; s = at(e, s)->next)
-        if (at(e, s)->kind == TILE_for || has_loop(e, at(e, s)->first))
-            return 1;
-    return 0;
-}
-
 /* Conjuncts without lanes that are safe to evaluate come first: they become branches around the rest. */
 static uint32_t order_guards(Emit *e, ExprId condition, ExprId *out)
 {
@@ -261,7 +253,7 @@ void emit_tile_if(Emit *e, StmtId id)
             open[nopen++] = l_when(e->l, c);
         emit_forget(e, 0);
     }
-    if (e->cond != outer && has_loop(e, s->first))
+    if (e->cond != outer && tile_contains(e->k, s->first, TILE_for))
         open[nopen++] = l_when(e->l, l_any(e->l, emit_mask(e)));
     emit_forget(e, 0);
     emit_body(e, s->first);

@@ -358,11 +358,8 @@ static uint64_t printed_nodes(const Kernel *k)
     for (uint32_t q = 0; !k->tiles && q < k->eqs.len && n <= PRINTED_MAX; q++)
         n += x_written_nodes(k, k->eqs.at[q].rhs, PRINTED_MAX);
     for (StmtId id = 0; k->tiles && id < k->tiles->stmts.len && n <= PRINTED_MAX; id++) {
-        const Stmt *s = &k->tiles->stmts.at[id];
-        n += x_written_nodes(k, s->value, PRINTED_MAX) + x_written_nodes(k, s->lo, PRINTED_MAX) +
-             x_written_nodes(k, s->hi, PRINTED_MAX);
-        for (uint32_t i = 0; i < s->nindex; i++)
-            n += x_written_nodes(k, s->index[i], PRINTED_MAX);
+        tile_each_operand (o, tile_at(k, id))
+            n += tile_operand_is_expr(&o) ? x_written_nodes(k, o.id, PRINTED_MAX) : 0;
     }
     return n;
 }

@@ -2,7 +2,7 @@
 #include "ir/tile.h"
 
 static const char *const names[TILE_COUNT] = {
-#define TILE(name, doc) #name,
+#define TILE(name, doc, ...) #name,
 #include "ir/tile.def"
 };
 

@@ -69,7 +69,7 @@
 #include "ir/ir.h"
 
 typedef enum TileKind {
-#define TILE(name, doc) TILE_##name,
+#define TILE(name, doc, ...) TILE_##name,
 #include "ir/tile.def"
     TILE_COUNT
 } TileKind;
@@ -143,6 +143,7 @@ typedef struct Stmt {
 } Stmt;
 /* top: var, lo, hi are the searched index and its range. */
 
+enum { TILE_NESTING = 200 }; /* statements inside each other, at most */
 enum { RUN_COLUMNS = 4 }; /* of a list of blocks that bands can stay in */
 
 typedef struct TileProgram {
@@ -154,10 +155,76 @@ typedef struct TileProgram {
 
 Stmt tile_stmt(TileKind kind, Loc loc); /* all ids NONE */
 StmtId tile_add(Kernel *k, Stmt s);     /* not linked yet */
-static inline int tile_has_body(const Stmt *s)
+static inline const Stmt *tile_at(const Kernel *k, StmtId id) { return &k->tiles->stmts.at[id]; }
+
+/* ---- operands and walks (tile_walk.c) ---- */
+
+/* What a field is to its statement: the words of tile.def. */
+typedef enum OperandRole {
+    OPERAND_VALUE,
+    OPERAND_CONDITION,
+    OPERAND_INTEGER,
+    OPERAND_SUBSCRIPT,
+    OPERAND_WRITTEN,
+    OPERAND_READ,
+    OPERAND_NAMED,
+    OPERAND_VARIABLE,
+    OPERAND_AXIS,
+    OPERAND_ROUTE,
+    OPERAND_NUMBER,
+    OPERAND_BODY,
+    OPERAND_END /* there are no more */
+} OperandRole;
+
+typedef struct TileOperand {
+    OperandRole role;
+    uint32_t id;    /* ExprId, TensorId, IndexId, RouteId or StmtId, as the role says */
+    int64_t number; /* NUMBER */
+    uint32_t row;   /* the operand's number in the row of tile.def */
+    uint32_t n;     /* of a list: which one */
+    const Stmt *of;
+} TileOperand;
+TileOperand tile_operand_first(const Stmt *s);
+void tile_operand_next(TileOperand *o);
+static inline int tile_operand_is_expr(const TileOperand *o) { return o->role <= OPERAND_SUBSCRIPT; }
+static inline int tile_operand_is_buffer(const TileOperand *o)
 {
-    return s->kind == TILE_launch || s->kind == TILE_for || s->kind == TILE_if || s->kind == TILE_event;
+    return o->role >= OPERAND_WRITTEN && o->role <= OPERAND_NAMED;
 }
+/* The operands that a statement has, in the order of its row; optional ones that are absent are left out:
+ *     tile_each_operand (o, s)
+ *         if (tile_operand_is_expr(&o)) ... */
+#define tile_each_operand(o, s) \
+    for (TileOperand o = tile_operand_first(s); o.role != OPERAND_END; tile_operand_next(&o))
+
+int tile_has_body(const Stmt *s);
+/* A field that the statement's row does not name and that is not blank, or NULL. */
+const char *tile_stray_field(const Stmt *s);
+
+/* The statements of one list. The list of all statements may grow meanwhile. */
+#define tile_each(id, k, first) for (StmtId id = (first); id != NONE; id = tile_at(k, id)->next)
+
+typedef struct TileWalk {
+    const Kernel *k;
+    StmtId id;
+    const Stmt *s;  /* of that number; valid until a statement is added */
+    uint32_t depth; /* 0: of the list itself */
+    uint32_t left;  /* statements at most: a list that is not verified yet may be a ring */
+    int skips;
+    StmtId up[TILE_NESTING + 1];
+} TileWalk;
+TileWalk tile_walk_begin(const Kernel *k, StmtId first);
+void tile_walk_next(TileWalk *w);
+/* The body of this statement is not visited. */
+static inline void tile_walk_skip(TileWalk *w) { w->skips = 1; }
+/* The statements of a list and all below them, each before its body:
+ *     tile_walk (w, k, first)
+ *         if (w.s->kind == TILE_store) ... */
+#define tile_walk(w, k, first) for (TileWalk w = tile_walk_begin(k, first); w.id != NONE; tile_walk_next(&w))
+int tile_contains(const Kernel *k, StmtId first, TileKind kind); /* a statement of the list or below it */
+
+/* ---- moves and units ---- */
+
 ExprId tile_read_by(const Kernel *k,
                     const Stmt *pack); /* the one load that the value of a move is or casts, else NONE */
 Path tile_path(const Kernel *k, const Stmt *pack); /* of a move; PATH_COUNT: it is none */

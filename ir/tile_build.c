@@ -26,8 +26,8 @@ StmtId build_put(TileBuild *b, Stmt s)
 
 void build_open(TileBuild *b, Stmt s)
 {
-    if (b->depth + 1 >= OPEN_MAX)
-        BUG(b->k->module->arena, "loops of kernel %s nest deeper than %d", b->k->name, OPEN_MAX);
+    if (b->depth + 1 >= TILE_NESTING)
+        BUG(b->k->module->arena, "loops of kernel %s nest deeper than %d", b->k->name, TILE_NESTING);
     StmtId id = build_put(b, s);
     b->depth++;
     b->parent[b->depth] = id;
@@ -39,7 +39,7 @@ void build_close(TileBuild *b, uint32_t depth) { b->depth = depth; }
 void build_copy(TileBuild *b, StmtId id)
 {
     Stmt s = b->k->tiles->stmts.at[id]; /* the list of statements grows */
-    StmtId child = s.first;
+    StmtId body = s.first;
     uint32_t depth = b->depth;
     s.first = s.next = NONE;
     if (!tile_has_body(&s)) {
@@ -47,7 +47,7 @@ void build_copy(TileBuild *b, StmtId id)
         return;
     }
     build_open(b, s);
-    for (; child != NONE; child = b->k->tiles->stmts.at[child].next)
+    tile_each (child, b->k, body)
         build_copy(b, child);
     build_close(b, depth);
 }

@@ -10,8 +10,6 @@
 
 #include "ir/tile.h"
 
-enum { OPEN_MAX = 128 }; /* statements nested in each other */
-
 /* A matrix in thread memory. Launches reuse it: each takes the matrices it needs, the next one takes the same ones again. */
 typedef struct ThreadMatrix {
     TensorId buffer;
@@ -20,7 +18,7 @@ typedef struct ThreadMatrix {
 
 typedef struct TileBuild {
     Kernel *k;                               /* statements go into k->tiles */
-    StmtId parent[OPEN_MAX], last[OPEN_MAX]; /* by depth: the open statement; its last child. [0]: the kernel itself */
+    StmtId parent[TILE_NESTING], last[TILE_NESTING]; /* by depth: the open statement; its last child. [0]: the kernel itself */
     uint32_t depth;
     Vec(ThreadMatrix) pool;
 } TileBuild;

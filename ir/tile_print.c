@@ -270,7 +270,7 @@ static void print_valid(TilePrinter *p, const Stmt *s)
 }
 
 static void (*const printers[TILE_COUNT])(TilePrinter *, const Stmt *) = {
-#define TILE(name, doc) print_##name,
+#define TILE(name, doc, ...) print_##name,
 #include "ir/tile.def"
 };
 
@@ -290,8 +290,8 @@ static void print_body(TilePrinter *p, const Stmt *s)
 
 static void print_statements(TilePrinter *p, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = p->k->tiles->stmts.at[id].next) {
-        const Stmt *s = &p->k->tiles->stmts.at[id];
+    tile_each (id, p->k, first) {
+        const Stmt *s = tile_at(p->k, id);
         uint32_t scope = p->names.scope.len;
         text_add(p->out, "%*s", (int)p->indent, "");
         printers[s->kind](p, s);

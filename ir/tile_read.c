@@ -11,7 +11,7 @@ static Extent extent_primary(TileReader *r)
     if (r->token.kind == TOKEN_INT)
         return ext_const(r->m, token_int(r, "a size"));
     if (token_take(r, "(")) {
-        Extent inner = ++r->depth <= TILE_MAX_NESTING ? tile_read_extent(r) : ext_const(r->m, 0);
+        Extent inner = ++r->depth <= TILE_NESTING ? tile_read_extent(r) : ext_const(r->m, 0);
         r->depth--;
         token_expect(r, ")");
         return inner;

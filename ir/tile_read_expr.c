@@ -102,9 +102,9 @@ static ExprId unary(TileReader *r, Loc loc, ScalarOp op, ExprId a)
 
 static int enter(TileReader *r)
 {
-    if (++r->depth <= TILE_MAX_NESTING)
+    if (++r->depth <= TILE_NESTING)
         return 1;
-    token_fail(r, DIAG_tile_syntax, r->token.loc, "nesting is deeper than %d", TILE_MAX_NESTING);
+    token_fail(r, DIAG_tile_syntax, r->token.loc, "nesting is deeper than %d", TILE_NESTING);
     return 0;
 }
 

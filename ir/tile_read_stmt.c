@@ -32,8 +32,8 @@ static void read_range(TileReader *r, Stmt *s)
 static void read_body(TileReader *r, Stmt *s, uint32_t line, uint32_t scope)
 {
     s->loc = read_line(r, line);
-    if (++r->depth > TILE_MAX_NESTING)
-        token_fail(r, DIAG_tile_syntax, r->token.loc, "nesting is deeper than %d", TILE_MAX_NESTING);
+    if (++r->depth > TILE_NESTING)
+        token_fail(r, DIAG_tile_syntax, r->token.loc, "nesting is deeper than %d", TILE_NESTING);
     s->first = read_block(r, s->loc.line);
     r->depth--;
     r->scope.len = scope;

@@ -31,8 +31,6 @@ typedef struct TileReader {
     Vec(IndexId) scope; /* loop variables, innermost last */
 } TileReader;
 
-enum { TILE_MAX_NESTING = 200 };
-
 void token_start(TileReader *r, const char *text, size_t len);
 void token_next(TileReader *r);
 int token_is(const TileReader *r, const char *text); /* a word or sign */

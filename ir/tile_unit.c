@@ -57,11 +57,9 @@ static int uses_ub(const Kernel *k, const Stmt *store)
 
 int tile_is_vector(const Kernel *k, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = k->tiles->stmts.at[id].next) {
-        const Stmt *s = &k->tiles->stmts.at[id];
-        if ((s->kind == TILE_store && uses_ub(k, s)) || tile_is_vector(k, s->first))
+    tile_walk (w, k, first)
+        if (w.s->kind == TILE_store && uses_ub(k, w.s))
             return 1;
-    }
     return 0;
 }
 

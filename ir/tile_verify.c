@@ -15,13 +15,11 @@ void tile_broken(TileVerifier *v, const char *format, ...)
         v->error = arena_printf(v->a, "kernel %s: %s", v->k->name, text);
         return;
     }
-    const Stmt *at = &v->k->tiles->stmts.at[v->at];
-    v->error = arena_printf(v->a, "kernel %s, launch %s, %s statement of line %u: %s", v->k->name,
-                            v->k->tiles->stmts.at[v->launch].name, tile_name((TileKind)at->kind),
-                            at->loc.line, text);
+    const Stmt *at = tile_at(v->k, v->at);
+    v->error =
+        arena_printf(v->a, "kernel %s, launch %s, %s statement of line %u: %s", v->k->name,
+                     tile_at(v->k, v->launch)->name, tile_name((TileKind)at->kind), at->loc.line, text);
 }
-
-static const Stmt *stmt_at(const TileVerifier *v, StmtId id) { return &v->k->tiles->stmts.at[id]; }
 
 /* ---- expressions ---- */
 
@@ -249,10 +247,9 @@ void tile_verify_store(TileVerifier *v, const Stmt *s)
 void tile_verify_check(TileVerifier *v, const Stmt *s)
 {
     tile_verify_expr(v, s->value, WANT_CONDITION);
-    if (s->report != NONE)
-        tile_verify_expr(v, s->report, WANT_INT);
-    if (s->limit != NONE)
-        tile_verify_expr(v, s->limit, WANT_INT);
+    tile_each_operand (o, s)
+        if (o.role == OPERAND_INTEGER)
+            tile_verify_expr(v, o.id, WANT_INT);
     if (!s->text)
         tile_broken(v, "a check has no text");
 }
@@ -299,7 +296,7 @@ static int flat_mode(const Stmt *s)
 static void verify_flat(TileVerifier *v, const Stmt *s)
 {
     StmtId parent = v->loops.len ? v->loops.at[v->loops.len - 1] : v->launch;
-    const Stmt *p = stmt_at(v, parent);
+    const Stmt *p = tile_at(v->k, parent);
     if ((p->kind != TILE_launch && !flat_mode(p)) || p->first != v->at || s->next != NONE)
         tile_broken(v, "a parallel or owned loop is not directly inside the launch or another one, alone");
     for (uint32_t i = 0; !v->error && i < v->scope.len; i++)
@@ -311,7 +308,7 @@ static void verify_flat(TileVerifier *v, const Stmt *s)
 static void verify_band(TileVerifier *v, const Stmt *s)
 {
     int64_t columns = 0;
-    if (s->band < 0 || s->mode != LOOP_PARALLEL || s->first == NONE || !flat_mode(stmt_at(v, s->first)))
+    if (s->band < 0 || s->mode != LOOP_PARALLEL || s->first == NONE || !flat_mode(tile_at(v->k, s->first)))
         tile_broken(v, "a band of %lld values: only a parallel loop around another one has bands",
                     (long long)s->band);
     if (v->error || s->buffer == NONE || !tile_is_buffer(v, s->buffer, "the list of a band"))
@@ -386,7 +383,7 @@ void tile_verify_event(TileVerifier *v, const Stmt *s)
 }
 
 static void (*const verifiers[TILE_COUNT])(TileVerifier *, const Stmt *) = {
-#define TILE(name, doc) tile_verify_##name,
+#define TILE(name, doc, ...) tile_verify_##name,
 #include "ir/tile.def"
 };
 
@@ -402,34 +399,47 @@ static int enter(TileVerifier *v, StmtId id)
     return !v->error;
 }
 
+/* What tile.def does not name as an operand, no reader of the table would see. */
+static void verify_fields(TileVerifier *v, const Stmt *s)
+{
+    const char *field = tile_stray_field(s);
+    if (field)
+        tile_broken(v, "it has a field `%s`, which is not among its operands", field);
+}
+
 static void verify_children(TileVerifier *v, StmtId first)
 {
     StmtId parent = v->at;
-    for (StmtId id = first; !v->error && id != NONE; id = stmt_at(v, id)->next) {
+    tile_each (id, v->k, first) {
         if (!enter(v, id))
             return;
         v->at = id;
-        verifiers[stmt_at(v, id)->kind](v, stmt_at(v, id));
+        verify_fields(v, tile_at(v->k, id));
+        verifiers[tile_at(v->k, id)->kind](v, tile_at(v->k, id));
+        if (v->error)
+            return;
     }
     v->at = parent;
 }
 
 static void verify_top_level(TileVerifier *v)
 {
-    for (StmtId id = v->k->tiles->first; !v->error && id != NONE; id = stmt_at(v, id)->next) {
+    tile_each (id, v->k, v->k->tiles->first) {
         v->at = NONE;
         v->launch = NONE;
         if (!enter(v, id))
             return;
         v->at = id;
-        if (stmt_at(v, id)->kind != TILE_launch || !stmt_at(v, id)->name) {
+        if (tile_at(v->k, id)->kind != TILE_launch || !tile_at(v->k, id)->name) {
             tile_broken(v, "stands outside a launch");
             return;
         }
         v->launch = id;
         tile_mark_launch(v, id);
         tile_begin_launch(v, id);
-        verify_children(v, stmt_at(v, id)->first);
+        verify_children(v, tile_at(v->k, id)->first);
+        if (v->error)
+            return;
     }
 }
 

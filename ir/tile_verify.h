@@ -6,8 +6,6 @@
 
 #include "ir/tile.h"
 
-enum { TILE_MAX_DEPTH = 1000 }; /* of statements: a broken list may be a ring */
-
 /* A variable in scope with the range it runs over: a loop, a box of pack, top. */
 typedef struct TileRange {
     IndexId var;
@@ -107,7 +105,7 @@ void tile_leave(TileVerifier *v, uint32_t scope);
 void tile_verify_writing(TileVerifier *v, TensorId buffer, const Stmt *s);
 
 /* A statement of each kind: pack and product in tile_verify_block.c, blocks .. valid in tile_verify_list.c. */
-#define TILE(name, doc) void tile_verify_##name(TileVerifier *v, const Stmt *s);
+#define TILE(name, doc, ...) void tile_verify_##name(TileVerifier *v, const Stmt *s);
 #include "ir/tile.def"
 
 /* ---- layouts (tile_verify_block.c) ---- */

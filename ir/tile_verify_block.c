@@ -135,7 +135,7 @@ static void verify_place(TileVerifier *v)
     if (v->vector != NONE)
         tile_broken(v, "must not stand in a vector loop");
     for (uint32_t l = 0; l < v->loops.len; l++)
-        if (v->k->tiles->stmts.at[v->loops.at[l]].mode == LOOP_UNROLL)
+        if (tile_at(v->k, v->loops.at[l])->mode == LOOP_UNROLL)
             tile_broken(v, "must not stand in an unroll loop");
 }
 

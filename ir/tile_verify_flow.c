@@ -35,22 +35,12 @@ void tile_begin_program(TileVerifier *v)
             v->variable[x_at(k, e)->sym] = e;
 }
 
-static void count_store(TileVerifier *v, TensorId t)
+static void count_stores(TileVerifier *v, StmtId first)
 {
-    if (t < v->k->tensors.len)
-        v->stores[t]++;
-}
-
-static void count_stores(TileVerifier *v, StmtId first, uint32_t depth)
-{
-    const TileProgram *p = v->k->tiles;
-    uint32_t left = depth < TILE_MAX_DEPTH ? p->stmts.len : 0; /* a broken list may be a ring */
-    for (StmtId id = first; id < p->stmts.len && left-- > 0; id = p->stmts.at[id].next) {
-        const Stmt *s = &p->stmts.at[id];
-        count_store(v, s->kind == TILE_for ? (TensorId)NONE : s->buffer);
-        count_store(v, s->kind == TILE_route ? (TensorId)NONE : s->second);
-        count_stores(v, s->first, depth + 1);
-    }
+    tile_walk (w, v->k, first)
+        tile_each_operand (o, w.s)
+            if (o.role == OPERAND_WRITTEN && o.id < v->k->tensors.len)
+                v->stores[o.id]++;
 }
 
 void tile_begin_launch(TileVerifier *v, StmtId launch)
@@ -60,7 +50,7 @@ void tile_begin_launch(TileVerifier *v, StmtId launch)
     for (RouteId r = 0; r < v->k->routes.len; r++)
         v->ready[r] = v->ready[r] != ROUTE_ABSENT;
     memset(v->stores, 0, sizeof *v->stores * v->k->tensors.len);
-    count_stores(v, v->k->tiles->stmts.at[launch].first, 0);
+    count_stores(v, tile_at(v->k, launch)->first);
     for (TensorId t = 0; t < v->k->tensors.len; t++)
         if (is_private(&v->k->tensors.at[t]))
             v->written[t] = 0;

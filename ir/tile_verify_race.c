@@ -24,7 +24,7 @@ static int stops_lanes(const Kernel *k, const Expr *x)
 int tile_has_lanes(TileVerifier *v, ExprId e)
 {
     const Kernel *k = v->k;
-    IndexId var = v->vector == NONE ? (IndexId)NONE : k->tiles->stmts.at[v->vector].var;
+    IndexId var = v->vector == NONE ? (IndexId)NONE : tile_at(k, v->vector)->var;
     tile_collect(v, e, stops_lanes);
     for (uint32_t i = 0; i < v->nodes.len; i++) {
         const Expr *x = x_at(k, v->nodes.at[i]);
@@ -39,7 +39,7 @@ static void verify_lane_loads(TileVerifier *v, ExprId e)
     const Kernel *k = v->k;
     if (v->vector == NONE)
         return;
-    int64_t step = k->tiles->stmts.at[v->vector].step;
+    int64_t step = tile_at(k, v->vector)->step;
     tile_collect(v, e, stops_lanes);
     for (uint32_t i = 0; i < v->nodes.len; i++) {
         const Expr *x = x_at(k, v->nodes.at[i]);
@@ -59,9 +59,9 @@ void tile_verify_lanes(TileVerifier *v, const Stmt *s)
     if (t->space == SPACE_REG) {
         if (value && !t->lanes)
             tile_broken(v, "a value with lanes is stored to %s, which has none", t->name);
-        if (t->lanes && v->vector != NONE && t->lanes != v->k->tiles->stmts.at[v->vector].step)
+        if (t->lanes && v->vector != NONE && t->lanes != tile_at(v->k, v->vector)->step)
             tile_broken(v, "%s has %u lanes in a vector loop by %lld", t->name, t->lanes,
-                        (long long)v->k->tiles->stmts.at[v->vector].step);
+                        (long long)tile_at(v->k, v->vector)->step);
     } else if (value && v->vector == NONE) {
         tile_broken(v, "a value with lanes is stored to %s outside a vector loop", t->name);
     } else if (value && !place) {
@@ -74,8 +74,8 @@ void tile_verify_lanes(TileVerifier *v, const Stmt *s)
 static const Stmt *loop_of(const TileVerifier *v, IndexId i)
 {
     for (uint32_t l = v->loops.len; l-- > 0;)
-        if (v->k->tiles->stmts.at[v->loops.at[l]].var == i)
-            return &v->k->tiles->stmts.at[v->loops.at[l]];
+        if (tile_at(v->k, v->loops.at[l])->var == i)
+            return tile_at(v->k, v->loops.at[l]);
     return NULL;
 }
 
@@ -163,10 +163,10 @@ static uint32_t taint_of(TileVerifier *v, ExprId e)
     return taint;
 }
 
+/* Marks of one round over a launch. */
 typedef struct Marking {
     uint32_t loops; /* parallel and owned loops numbered so far */
     int changed;
-    uint32_t depth;
 } Marking;
 
 static void mark(Marking *m, uint32_t *slot, uint32_t taint)
@@ -175,27 +175,37 @@ static void mark(Marking *m, uint32_t *slot, uint32_t taint)
     *slot |= taint;
 }
 
-/* `control`: what decides whether the statement runs. */
-static void mark_tree(TileVerifier *v, Marking *m, StmtId first, uint32_t control)
+static void mark_loop(TileVerifier *v, Marking *m, const Stmt *s)
+{
+    int flat = s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED;
+    uint32_t own = flat ? 1u << (m->loops++ & 31) : 0;
+    if (s->var < v->k->indices.len)
+        mark(m, &v->index_taint[s->var], own | taint_of(v, s->lo) | taint_of(v, s->hi));
+}
+
+/* control: the loops that the conditions around the statement depend on. */
+static void mark_written(TileVerifier *v, Marking *m, const Stmt *s, uint32_t control)
 {
     const Kernel *k = v->k;
-    uint32_t left = k->tiles->stmts.len;
-    if (m->depth++ < TILE_MAX_DEPTH)
-        for (StmtId id = first; id < k->tiles->stmts.len && left-- > 0; id = k->tiles->stmts.at[id].next) {
-            const Stmt *s = &k->tiles->stmts.at[id];
-            uint32_t inner = control;
-            if (s->kind == TILE_for && s->var < k->indices.len) {
-                int flat = s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED;
-                uint32_t own = flat ? 1u << (m->loops++ & 31) : 0;
-                mark(m, &v->index_taint[s->var], own | taint_of(v, s->lo) | taint_of(v, s->hi));
-            } else if (s->kind == TILE_if) {
-                inner |= taint_of(v, s->value);
-            } else if (s->buffer < k->tensors.len && space_is_private(k->tensors.at[s->buffer].space)) {
-                mark(m, &v->tensor_taint[s->buffer], control | taint_of(v, s->value) | taint_of(v, s->other));
-            }
-            mark_tree(v, m, s->first, inner);
-        }
-    m->depth--;
+    tile_each_operand (o, s)
+        control |= o.role == OPERAND_VALUE ? taint_of(v, o.id) : 0;
+    tile_each_operand (o, s)
+        if (o.role == OPERAND_WRITTEN && o.id < k->tensors.len && space_is_private(k->tensors.at[o.id].space))
+            mark(m, &v->tensor_taint[o.id], control);
+}
+
+static void mark_tree(TileVerifier *v, Marking *m, StmtId first)
+{
+    uint32_t control[TILE_NESTING + 2] = {0}; /* by depth */
+    tile_walk (w, v->k, first) {
+        control[w.depth + 1] = control[w.depth];
+        if (w.s->kind == TILE_for)
+            mark_loop(v, m, w.s);
+        else if (w.s->kind == TILE_if)
+            control[w.depth + 1] |= taint_of(v, w.s->value);
+        else
+            mark_written(v, m, w.s, control[w.depth]);
+    }
 }
 
 void tile_mark_launch(TileVerifier *v, StmtId launch)
@@ -207,7 +217,7 @@ void tile_mark_launch(TileVerifier *v, StmtId launch)
         v->tensor_taint[i] = 0;
     while (m.changed) {
         m = (Marking){0};
-        mark_tree(v, &m, v->k->tiles->stmts.at[launch].first, 0);
+        mark_tree(v, &m, tile_at(v->k, launch)->first);
     }
 }
 
@@ -384,7 +394,7 @@ static void verify_blocks_apart(TileVerifier *v, const TileAccess *a)
 static void verify_pair(TileVerifier *v, const TileAccess *a, const TileAccess *b)
 {
     const Kernel *k = v->k;
-    const Stmt *other = &k->tiles->stmts.at[b->at];
+    const Stmt *other = tile_at(k, b->at);
     if (a->box.buffer != b->box.buffer || (!a->write && !b->write) ||
         (a->at == b->at && a->write == b->write))
         return;

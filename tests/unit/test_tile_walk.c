@@ -1,0 +1,114 @@
+/* Operands of statements, and walks over trees of them. */
+#include "tile_fixture.h"
+
+static const char nested[] = "launch a {\n"
+                             "parallel t in 0..T {\nif t < 4 {\ng[t, 0] = x[t, 1]\n}\n}\n"
+                             "}\n"
+                             "launch b {\nparallel t in 0..T {\ny[t, 0] += g[t, 0]\n}\n}";
+
+static const Kernel *read_kernel(Fixture *f, const char *body)
+{
+    char text[4000];
+    assert_int_equal(read_text(f, wrapped(text, sizeof text, body)), 0);
+    return f->module->kernels.at[0];
+}
+
+/* The kinds that a walk meets, at their depths; bodies of `skipped` are left out. */
+static const char *walked(Fixture *f, const Kernel *k, int skipped)
+{
+    Text out = {.arena = f->arena};
+    tile_walk (w, k, k->tiles->first) {
+        text_add(&out, "%s%u %s", out.len ? ", " : "", w.depth, tile_name((TileKind)w.s->kind));
+        if (w.s->kind == skipped)
+            tile_walk_skip(&w);
+    }
+    return text_string(&out);
+}
+
+static void test_walk(void **state)
+{
+    Fixture f;
+    (void)state;
+    const Kernel *k = read_kernel(&f, nested);
+    assert_string_equal(walked(&f, k, TILE_COUNT),
+                        "0 launch, 1 for, 2 if, 3 store, 0 launch, 1 for, 2 store");
+    assert_string_equal(walked(&f, k, TILE_if), "0 launch, 1 for, 2 if, 0 launch, 1 for, 2 store");
+    assert_true(tile_contains(k, k->tiles->first, TILE_if));
+    assert_false(tile_contains(k, k->tiles->first, TILE_pack));
+    arena_free(f.arena);
+}
+
+/* A broken list is for the verifier to refuse: a walk over it ends. */
+static void test_ring(void **state)
+{
+    Fixture f;
+    (void)state;
+    const Kernel *k = read_kernel(&f, nested);
+    uint32_t n = 0;
+    k->tiles->stmts.at[k->tiles->first].next = k->tiles->first;
+    tile_walk (w, k, k->tiles->first)
+        n++;
+    assert_int_equal(n, k->tiles->stmts.len);
+    arena_free(f.arena);
+}
+
+static const Stmt *first_of(const Kernel *k, TileKind kind)
+{
+    tile_walk (w, k, k->tiles->first)
+        if (w.s->kind == kind)
+            return w.s;
+    return NULL;
+}
+
+static void test_operands(void **state)
+{
+    Fixture f;
+    (void)state;
+    const Kernel *k = read_kernel(&f, nested);
+    const Stmt *store = first_of(k, TILE_store);
+    OperandRole roles[8];
+    uint32_t n = 0, ids[8];
+    tile_each_operand (o, store) {
+        ids[n] = o.id;
+        roles[n++] = o.role;
+    }
+    assert_int_equal(n, 5);
+    assert_int_equal(roles[0], OPERAND_NUMBER);
+    assert_true(roles[1] == OPERAND_VALUE && ids[1] == store->value);
+    assert_true(roles[2] == OPERAND_SUBSCRIPT && ids[2] == store->index[0]);
+    assert_true(roles[3] == OPERAND_SUBSCRIPT && ids[3] == store->index[1]);
+    assert_true(roles[4] == OPERAND_WRITTEN && ids[4] == store->buffer);
+    arena_free(f.arena);
+}
+
+static void test_absent(void **state)
+{
+    Fixture f;
+    (void)state;
+    const Kernel *k = read_kernel(&f, nested);
+    tile_each_operand (o, first_of(k, TILE_for)) /* without a band it reads no list */
+        assert_int_not_equal(o.role, OPERAND_READ);
+    arena_free(f.arena);
+}
+
+static void test_stray(void **state)
+{
+    Fixture f;
+    (void)state;
+    const Kernel *k = read_kernel(&f, nested);
+    Stmt *store = (Stmt *)first_of(k, TILE_store);
+    assert_null(tile_stray_field(store));
+    store->limit = store->value;
+    assert_string_equal(tile_stray_field(store), "limit");
+    assert_non_null(strstr(tile_verify(k, f.arena), "`limit`, which is not among its operands"));
+    arena_free(f.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_walk),   cmocka_unit_test(test_ring),  cmocka_unit_test(test_operands),
+        cmocka_unit_test(test_absent), cmocka_unit_test(test_stray),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
