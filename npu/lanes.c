@@ -95,7 +95,7 @@ static int note_store(Lanes *y, const Stmt *s)
 static int note_list(Lanes *y, StmtId first)
 {
     const Kernel *k = y->p->k;
-    for (StmtId id = first; id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, first) {
         Stmt s = plan_at(y->p, id);
         IndexId var = y->vector.var;
         int ok = s.kind == TILE_store ? note_store(y, &s)
@@ -257,7 +257,7 @@ static void put_store(Lanes *y, const Stmt *s)
 static void put_list(Lanes *y, StmtId first)
 {
     Planner *p = y->p;
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, first) {
         Stmt s = plan_at(p, id);
         StmtId child = s.first;
         uint32_t depth = p->b.depth;

@@ -15,26 +15,15 @@ Stmt plan_at(const Planner *p, StmtId id) { return p->k->tiles->stmts.at[id]; }
 uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t)
 {
     uint32_t n = 0;
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
-        Stmt s = plan_at(p, id);
-        n += s.buffer == t;
-        n += s.value != NONE && x_loads(p->k, s.value, t);
-        n += plan_count_uses(p, s.first, t);
-    }
+    tile_walk (w, p->k, first)
+        tile_each_operand (o, w.s)
+            n += tile_operand_is_buffer(&o) ? o.id == t : tile_operand_is_expr(&o) && x_loads(p->k, o.id, t);
     return n;
-}
-
-int plan_multiplies(const Planner *p, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
-        if (plan_at(p, id).kind == TILE_product || plan_multiplies(p, plan_at(p, id).first))
-            return 1;
-    return 0;
 }
 
 static int has_product(const Planner *p, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
+    tile_each (id, p->k, first)
         if (plan_at(p, id).kind == TILE_product)
             return 1;
     return 0;
@@ -78,14 +67,10 @@ static uint32_t reads_of(Planner *p, StmtId id, TensorId *out)
 
 static TensorId first_target(const Planner *p, StmtId first)
 {
-    TensorId t = NONE;
-    for (StmtId id = first; id != NONE && t == NONE; id = plan_at(p, id).next) {
-        Stmt s = plan_at(p, id);
-        t = s.kind == TILE_store && space_is_memory(p->k->tensors.at[s.buffer].space)
-                ? s.buffer
-                : first_target(p, s.first);
-    }
-    return t;
+    tile_walk (w, p->k, first)
+        if (w.s->kind == TILE_store && space_is_memory(p->k->tensors.at[w.s->buffer].space))
+            return w.s->buffer;
+    return NONE;
 }
 
 static void plan_nest(Planner *p, StmtId id, ExprId core)
@@ -101,12 +86,9 @@ static void plan_nest(Planner *p, StmtId id, ExprId core)
 
 static void find_targets(const Planner *p, StmtId first, Work *w)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
-        Stmt s = plan_at(p, id);
-        if (s.kind == TILE_store && plan_is_handed_over(p, s.buffer))
-            plan_add_buffer(w->out, &w->nout, BUFFERS_MAX, s.buffer);
-        find_targets(p, s.first, w);
-    }
+    tile_walk (at, p->k, first)
+        if (at.s->kind == TILE_store && plan_is_handed_over(p, at.s->buffer))
+            plan_add_buffer(w->out, &w->nout, BUFFERS_MAX, at.s->buffer);
 }
 
 /* For one more nest, which has no more buffers than that on either side. */
@@ -120,8 +102,10 @@ static int has_room(const Work *w)
 static Work find_work(Planner *p, StmtId first)
 {
     Work w = {.n = 0};
-    for (StmtId id = first; id != NONE && has_room(&w) && plan_is_work(p, id); id = plan_at(p, id).next) {
+    tile_each (id, p->k, first) {
         TensorId reads[BUFFERS_MAX];
+        if (!has_room(&w) || !plan_is_work(p, id))
+            break;
         uint32_t n = reads_of(p, id, reads);
         for (uint32_t i = 0; i < n; i++)
             if (is_in(w.out, w.nout, reads[i]))
@@ -195,7 +179,7 @@ StmtId plan_work(Planner *p, StmtId first)
 
 static void plan_list(Planner *p, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, first) {
         Stmt s = plan_at(p, id);
         uint32_t depth = p->b.depth;
         if (plan_is_stored(p, id))
@@ -223,20 +207,21 @@ typedef Vec(StmtId) Loops;
 
 static void find_loops(const Planner *p, StmtId first, Loops *out)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
-        if (has_product(p, plan_at(p, id).first))
-            vec_push(p->k->module->arena, out, id);
-        else
-            find_loops(p, plan_at(p, id).first, out);
-    }
+    tile_walk (w, p->k, first)
+        if (has_product(p, w.s->first)) {
+            vec_push(p->k->module->arena, out, w.id);
+            tile_walk_skip(&w);
+        }
 }
 
 static uint32_t count_nests(Planner *p, StmtId first)
 {
     uint32_t n = 0;
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next)
-        n += plan_is_work(p, id) || (!p->cube && plan_is_lanes(p, id)) ? 1
-                                                                       : count_nests(p, plan_at(p, id).first);
+    tile_walk (w, p->k, first)
+        if (plan_is_work(p, w.id) || (!p->cube && plan_is_lanes(p, w.id))) {
+            n++;
+            tile_walk_skip(&w);
+        }
     return n;
 }
 
@@ -271,7 +256,7 @@ static int adds_again(const Planner *p, const Stmt *s, const Around *around)
 
 static void mark_reads(Planner *p, StmtId first, const Around *around)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, first) {
         Stmt s = plan_at(p, id);
         Around here = {around, s.var};
         mark_loads(p, s.value);
@@ -285,22 +270,28 @@ static void mark_reads(Planner *p, StmtId first, const Around *around)
     }
 }
 
+/* Products of the list's slab loops that begin these sums. */
+static uint32_t count_beginnings(const Planner *p, StmtId first, TensorId sums)
+{
+    uint32_t n = 0;
+    tile_each (loop, p->k, first)
+        tile_each (id, p->k, tile_at(p->k, loop)->first)
+            n += tile_at(p->k, id)->kind == TILE_product && tile_at(p->k, id)->buffer == sums &&
+                 tile_at(p->k, id)->guard != NONE;
+    return n;
+}
+
 /* Sums of a product loop among `first` that nothing else uses but one run of vector work there. */
 static void mark_drained(Planner *p, StmtId launch, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, first) {
         if (!plan_is_work(p, id))
             continue;
         Work w = find_work(p, id);
         for (uint32_t i = 0; i < w.nin; i++) {
-            uint32_t products = 0, work = 0;
+            uint32_t products = count_beginnings(p, first, w.in[i]), work = 0;
             for (uint32_t n = 0; n < w.n; n++)
                 work += plan_count_uses(p, plan_at(p, w.at[n]).first, w.in[i]);
-            for (StmtId l = first; l != NONE; l = plan_at(p, l).next)
-                for (StmtId c = has_product(p, plan_at(p, l).first) ? plan_at(p, l).first : (StmtId)NONE;
-                     c != NONE; c = plan_at(p, c).next)
-                    products += plan_at(p, c).kind == TILE_product && plan_at(p, c).buffer == w.in[i] &&
-                                plan_at(p, c).guard != NONE;
             p->drained[w.in[i]] = products == 1 && products + work == plan_count_uses(p, launch, w.in[i]);
         }
         id = w.at[w.n - 1];
@@ -324,7 +315,7 @@ static void plan_launch(Planner *p, StmtId id)
     p->launch = s.name;
     p->body = child;
     p->chips.len = 0;
-    p->cube = plan_multiplies(p, child);
+    p->cube = tile_contains(p->k, child, TILE_product);
     p->writes = arena_alloc(p->k->module->arena, n + 1);
     p->reads = arena_alloc(p->k->module->arena, n + 1);
     p->drained = arena_alloc(p->k->module->arena, n + 1);
@@ -378,7 +369,7 @@ static void plan_kernel(Kernel *k, const PassContext *c, const Machine *m)
     p.copies[SPACE_L0C] = schedule_copies(c, k, KNOB_copy_l0c);
     p.copies[SPACE_UB] = schedule_copies(c, k, KNOB_copy_ub);
     k->tiles->first = NONE;
-    for (StmtId id = first; id != NONE; id = plan_at(&p, id).next)
+    tile_each (id, p.k, first)
         plan_launch(&p, id);
     drop_buffers(&p);
 }

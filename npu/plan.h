@@ -49,7 +49,6 @@ void plan_add_buffer(TensorId *list, uint32_t *n, uint32_t max, TensorId t); /* 
 StmtId plan_work(Planner *p,
                  StmtId first); /* plans the run of vector work that begins here; its last statement */
 int plan_is_work(Planner *p, StmtId id);
-int plan_multiplies(const Planner *p, StmtId first); /* is there a product in the list? */
 
 uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t); /* reads and writes in the list */
 static inline int plan_is_memory(const Tensor *t)

@@ -41,7 +41,7 @@ static TensorId panel_of(const Slabs *y, ExprId operand) { return x_at(y->p->k, 
 static int is_narrow(const Slabs *y, TensorId panel)
 {
     const Kernel *k = y->p->k;
-    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, y->loop->first) {
         Stmt s = plan_at(y->p, id);
         if (s.kind == TILE_pack && s.buffer == panel && x_at(k, s.value)->type != TY_BF16)
             return 0;
@@ -54,7 +54,7 @@ static Elem elem_of(const Slabs *y, TensorId panel)
 {
     const Kernel *k = y->p->k;
     int narrow = is_narrow(y, panel);
-    for (StmtId id = y->loop->first; narrow && id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, y->loop->first) {
         Stmt s = plan_at(y->p, id);
         if (s.kind == TILE_product && panel_of(y, s.value) == panel)
             narrow &= is_narrow(y, x_at(k, s.other)->sym);
@@ -75,7 +75,7 @@ static int64_t extent_of(const Slabs *y, TensorId t, uint32_t axis)
 static uint32_t is_turned(const Slabs *y, TensorId panel)
 {
     uint32_t turned = 0;
-    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, y->loop->first) {
         Stmt s = plan_at(y->p, id);
         if (s.kind != TILE_pack || s.buffer != panel)
             continue;
@@ -242,7 +242,7 @@ static void arrive(Slabs *y, const Stmt *s)
 /* Is the panel read again before it is packed again? */
 static int is_read_after(const Slabs *y, StmtId product, TensorId panel)
 {
-    for (StmtId id = plan_at(y->p, product).next; id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, plan_at(y->p, product).next) {
         Stmt s = plan_at(y->p, id);
         if (s.kind == TILE_pack && s.buffer == panel)
             return 0;
@@ -346,7 +346,7 @@ static void drain(Slabs *y, const Sums *u)
 static void take(Slabs *y)
 {
     Planner *p = y->p;
-    for (StmtId id = y->loop->first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, y->loop->first) {
         Stmt s = plan_at(p, id);
         if (s.kind == TILE_pack)
             block_of(y, s.buffer, s.loc)->packs++;
@@ -360,7 +360,7 @@ static void take(Slabs *y)
 static int64_t sums_bytes(const Slabs *y)
 {
     int64_t n = 0;
-    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, y->loop->first) {
         Stmt s = plan_at(y->p, id);
         if (s.kind == TILE_product)
             n += extent_of(y, panel_of(y, s.value), 0) * extent_of(y, panel_of(y, s.other), 1);
@@ -380,7 +380,7 @@ static void reserve(Planner *p, StmtId id)
     Stmt loop = plan_at(p, id);
     Slabs y = {.p = p, .loop = &loop};
     take(&y);
-    for (StmtId s = loop.first; s != NONE; s = plan_at(p, s).next)
+    tile_each (s, p->k, loop.first)
         if (plan_at(p, s).kind == TILE_product) {
             Stmt product = plan_at(p, s);
             InL0 parts = take_parts(&y, &product);
@@ -409,7 +409,7 @@ static int is_let(const Planner *p, const Stmt *s)
 /* Is there a free slot for each block of the next trip while this one is multiplied? */
 static int has_room_ahead(Slabs *y)
 {
-    for (StmtId id = y->loop->first; id != NONE; id = plan_at(y->p, id).next) {
+    tile_each (id, y->p->k, y->loop->first) {
         Stmt s = plan_at(y->p, id);
         if (s.kind == TILE_pack) {
             const Chip *c = block_of(y, s.buffer, s.loc);
@@ -435,7 +435,7 @@ static void put_again(Slabs *y, const Stmt *let)
 static void put_trip(Slabs *y, int what)
 {
     Planner *p = y->p;
-    for (StmtId id = y->loop->first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, y->loop->first) {
         Stmt s = plan_at(p, id);
         if (s.kind == TILE_pack && what & LOAD)
             fill(y, &s);

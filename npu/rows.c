@@ -63,11 +63,9 @@ static int note_values(Rows *y, ExprId e, IndexId col)
 
 static int note_values_below(Rows *y, StmtId first, IndexId col)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(y->p, id).next) {
-        Stmt s = plan_at(y->p, id);
-        if ((s.value != NONE && !note_values(y, s.value, col)) || !note_values_below(y, s.first, col))
+    tile_walk (w, y->p->k, first)
+        if (w.s->value != NONE && !note_values(y, w.s->value, col))
             return 0;
-    }
     return 1;
 }
 
@@ -94,7 +92,7 @@ static int open_rows(Rows *y, StmtId id)
     y->last = y->loop.hi;
     if (y->loop.kind != TILE_for || y->loop.mode != LOOP_ORDERED || y->loop.step != 1)
         return 0;
-    for (StmtId c = y->loop.first; c != NONE; c = plan_at(p, c).next) {
+    tile_each (c, p->k, y->loop.first) {
         Stmt s = plan_at(p, c);
         int is_store = s.kind == TILE_store, is_vector = plan_is_lanes(p, c);
         if (!(is_store ? note_values(y, s.value, NONE) && note_result(y, &s)
@@ -199,7 +197,7 @@ static void put_row(Rows *y)
 {
     Planner *p = y->p;
     ExprId row = x_difference(p->k, x_index(p->k, y->loop.loc, y->loop.var), y->r0);
-    for (StmtId id = y->loop.first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, y->loop.first) {
         Stmt s = plan_at(p, id);
         if (s.kind == TILE_for) {
             s.first = list_on_chip(y, s.first);
@@ -252,7 +250,7 @@ uint32_t plan_rows_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
     open_rows(&y, id);
     for (uint32_t i = 0; i < y.nvalues; i++)
         plan_add_buffer(out, &n, max, x_at(p->k, y.value[i])->sym);
-    for (StmtId c = y.loop.first; c != NONE; c = plan_at(p, c).next)
+    tile_each (c, p->k, y.loop.first)
         if (plan_at(p, c).kind == TILE_for)
             plan_lanes_reads(p, c, out, &n, max);
     return n;

@@ -58,15 +58,15 @@ static int is_plain(const Planner *p, StmtId nest, Copied *c)
 static uint32_t count_products(const Planner *p, StmtId first, TensorId sums)
 {
     uint32_t n = 0;
-    for (StmtId loop = first; loop != NONE; loop = plan_at(p, loop).next)
-        for (StmtId id = plan_at(p, loop).first; id != NONE; id = plan_at(p, id).next)
+    tile_each (loop, p->k, first)
+        tile_each (id, p->k, plan_at(p, loop).first)
             n += plan_at(p, id).kind == TILE_product && plan_at(p, id).buffer == sums;
     return n;
 }
 
 void plan_mark_stored(Planner *p, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = plan_at(p, id).next) {
+    tile_each (id, p->k, first) {
         Copied c;
         plan_mark_stored(p, plan_at(p, id).first);
         if (!is_plain(p, id, &c))

@@ -189,7 +189,7 @@ static int open_nest(Stage *g, StmtId id)
     g->col = s.var;
     g->lo = s.lo;
     g->hi = s.hi;
-    for (StmtId c = s.first; c != NONE; c = plan_at(p, c).next) {
+    tile_each (c, p->k, s.first) {
         if (g->nstores == STAGED_MAX || plan_at(p, c).kind != TILE_store)
             return 0;
         Stmt store = plan_at(p, c);
