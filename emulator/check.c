@@ -404,8 +404,6 @@ static void touch_whole(Checker *c, StmtId loop, uint32_t sub, TensorId buffer, 
 
 static void touch_loads(Checker *c, StmtId loop, uint32_t sub, ExprId e)
 {
-    if (e == NONE)
-        return;
     each_below (it, c->k, e, EVERYWHERE)
         if (x_at(c->k, *it)->kind == X_LOAD)
             touch_whole(c, loop, sub, x_at(c->k, *it)->sym, 0);
@@ -413,15 +411,12 @@ static void touch_loads(Checker *c, StmtId loop, uint32_t sub, ExprId e)
 
 static void touch_list(Checker *c, StmtId loop, uint32_t sub, StmtId first)
 {
-    for (StmtId id = first; id != NONE && !c->error; id = c->k->tiles->stmts.at[id].next) {
-        const Stmt *s = &c->k->tiles->stmts.at[id];
-        touch_loads(c, loop, sub, s->value);
-        for (uint32_t i = 0; i < s->nindex; i++)
-            touch_loads(c, loop, sub, s->index[i]);
-        if (s->kind == TILE_store)
-            touch_whole(c, loop, sub, s->buffer, 1);
-        touch_list(c, loop, sub, s->first);
-    }
+    tile_walk (w, c->k, first)
+        tile_each_operand (o, w.s)
+            if (tile_operand_is_expr(&o))
+                touch_loads(c, loop, sub, o.id);
+            else if (o.role == OPERAND_WRITTEN)
+                touch_whole(c, loop, sub, o.id, 1);
 }
 
 void checker_loop(Checker *c, StmtId loop, uint32_t sub)

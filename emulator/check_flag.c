@@ -36,8 +36,8 @@ typedef Vec(FlagPlace) FlagPlaces;
 
 static void find_in(Checker *c, StmtId first, int in_split, FlagPlaces *out)
 {
-    for (StmtId id = first; id != NONE; id = c->k->tiles->stmts.at[id].next) {
-        const Stmt *s = &c->k->tiles->stmts.at[id];
+    tile_each (id, c->k, first) {
+        const Stmt *s = tile_at(c->k, id);
         if (s->kind == TILE_set || s->kind == TILE_wait)
             vec_push(c->arena, out, (FlagPlace){id, in_split});
         else if ((s->kind == TILE_store || s->kind == TILE_pack) && tile_unit(c->k, s) == UNIT_scalar)

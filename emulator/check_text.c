@@ -27,14 +27,9 @@ void check_fail(Checker *c, const char *format, ...)
 /* The buffer of the first store in a vector loop. */
 static TensorId stored(const Kernel *k, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = k->tiles->stmts.at[id].next) {
-        const Stmt *s = &k->tiles->stmts.at[id];
-        TensorId t = tile_has_body(s)        ? stored(k, s->first)
-                     : s->kind == TILE_store ? s->buffer
-                                             : (TensorId)NONE;
-        if (t != NONE && k->tensors.at[t].space != SPACE_REG)
-            return t;
-    }
+    tile_walk (w, k, first)
+        if (w.s->kind == TILE_store && k->tensors.at[w.s->buffer].space != SPACE_REG)
+            return w.s->buffer;
     return NONE;
 }
 

@@ -77,13 +77,12 @@ void *emulator_on_chip(void *emulator, int64_t space) { return ((Emulator *)emul
 static Place place_of(const Emulator *e, StmtId first)
 {
     Place best = ON_HOST;
-    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
-        const Stmt *s = emulator_stmt(e, id);
-        Place p = s->kind == TILE_product                                   ? ON_CUBE
-                  : s->kind == TILE_pack && tile_path(e->k, s) < PATH_COUNT ? ON_VECTOR
-                  : s->kind == TILE_store && e->k->tensors.at[s->buffer].space != SPACE_REG
-                      ? ON_SCALAR
-                      : place_of(e, s->first);
+    tile_walk (w, e->k, first) {
+        const Stmt *s = w.s;
+        Place p = s->kind == TILE_product                                                   ? ON_CUBE
+                  : s->kind == TILE_pack && tile_path(e->k, s) < PATH_COUNT                 ? ON_VECTOR
+                  : s->kind == TILE_store && e->k->tensors.at[s->buffer].space != SPACE_REG ? ON_SCALAR
+                                                                                            : ON_HOST;
         best = p > best ? p : best;
     }
     return best;
@@ -92,12 +91,10 @@ static Place place_of(const Emulator *e, StmtId first)
 /* Does code for a CPU compute floats there, or move them? */
 static int computes(const Emulator *e, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
-        const Stmt *s = emulator_stmt(e, id);
-        if (s->kind == TILE_product || s->kind == TILE_pack || computes(e, s->first) ||
-            (s->kind == TILE_store && elem_type(e->k->tensors.at[s->buffer].elem) != TY_INT))
+    tile_walk (w, e->k, first)
+        if (w.s->kind == TILE_product || w.s->kind == TILE_pack ||
+            (w.s->kind == TILE_store && elem_type(e->k->tensors.at[w.s->buffer].elem) != TY_INT))
             return 1;
-    }
     return 0;
 }
 
@@ -427,28 +424,21 @@ static int event_flag(Emulator *e, StmtId id, const int64_t *v)
 static uint32_t nodes_of(const Emulator *e, StmtId first)
 {
     uint32_t n = 0;
-    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
-        const Stmt *s = emulator_stmt(e, id);
-        n += s->kind == TILE_store;
-        if (s->value != NONE)
-            each_below (x, e->k, s->value, EVERYWHERE)
+    tile_walk (w, e->k, first) {
+        n += w.s->kind == TILE_store;
+        if (w.s->value != NONE)
+            each_below (x, e->k, w.s->value, EVERYWHERE)
                 n += x_at(e->k, *x)->kind == X_OP && x_at(e->k, *x)->type != TY_INT;
-        n += nodes_of(e, s->first);
     }
     return n;
 }
 
 static int writes_numbers(const Emulator *e, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
-        const Stmt *s = emulator_stmt(e, id);
-        if (s->kind == TILE_store && elem_type(e->k->tensors.at[s->buffer].elem) == TY_INT)
+    tile_walk (w, e->k, first)
+        if (w.s->kind == TILE_store ? elem_type(e->k->tensors.at[w.s->buffer].elem) == TY_INT
+                                    : !tile_has_body(w.s))
             return 1;
-        if (s->kind != TILE_store && !tile_has_body(s))
-            return 1;
-        if (writes_numbers(e, s->first))
-            return 1;
-    }
     return 0;
 }
 

@@ -153,17 +153,15 @@ static void expand_product(Expander *x, StmtId id)
 
 int expand_is_plain(const Expander *x, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = at(x, id).next) {
-        Stmt s = at(x, id);
-        if ((s.kind != TILE_store && s.kind != TILE_for && s.kind != TILE_if) || !expand_is_plain(x, s.first))
+    tile_walk (w, x->k, first)
+        if (w.s->kind != TILE_store && w.s->kind != TILE_for && w.s->kind != TILE_if)
             return 0;
-    }
     return 1;
 }
 
 int expand_is_work(const Expander *x, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+    tile_each (id, x->k, first) {
         const Tensor *t = at(x, id).kind == TILE_store ? &x->k->tensors.at[at(x, id).buffer] : NULL;
         if (t && (t->space != SPACE_REG || t->elem != EL_I64))
             return expand_is_plain(x, first);
@@ -203,8 +201,8 @@ static void touch_loads(Expander *x, StmtId id, ExprId e)
 static void touch_all(Expander *x, StmtId loop, StmtId first)
 {
     Stmt l = at(x, loop);
-    for (StmtId id = first; id != NONE; id = at(x, id).next) {
-        Stmt s = at(x, id);
+    tile_walk (w, x->k, first) {
+        Stmt s = *w.s;
         touch_loads(x, loop, s.value);
         if (s.kind == TILE_store && space_is_on_chip(x->k->tensors.at[s.buffer].space)) {
             ExprId index[MAX_RANK];
@@ -212,7 +210,6 @@ static void touch_all(Expander *x, StmtId loop, StmtId first)
                 index[i] = x_substitute(x->k, s.index[i], &l.var, &l.lo, 1);
             touch(x, loop, s.buffer, expand_number(x, s.buffer, index), 1, 1);
         }
-        touch_all(x, loop, s.first);
     }
 }
 
@@ -221,9 +218,8 @@ static void expand_body(Expander *x, StmtId id);
 
 static int has_vector_loop(const Expander *x, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = at(x, id).next)
-        if ((at(x, id).kind == TILE_for && at(x, id).mode == LOOP_VECTOR) ||
-            has_vector_loop(x, at(x, id).first))
+    tile_walk (w, x->k, first)
+        if (w.s->kind == TILE_for && w.s->mode == LOOP_VECTOR)
             return 1;
     return 0;
 }
@@ -239,37 +235,19 @@ static int is_told_before(const Expander *x, ExprId e)
 
 static int is_countable(const Expander *x, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = at(x, id).next) {
-        Stmt s = at(x, id);
-        if ((s.kind == TILE_store && elem_type(x->k->tensors.at[s.buffer].elem) == TY_INT) ||
-            (s.kind == TILE_for && (!is_told_before(x, s.lo) || !is_told_before(x, s.hi))) ||
-            !is_countable(x, s.first))
+    tile_walk (w, x->k, first)
+        if ((w.s->kind == TILE_store && elem_type(x->k->tensors.at[w.s->buffer].elem) == TY_INT) ||
+            (w.s->kind == TILE_for && (!is_told_before(x, w.s->lo) || !is_told_before(x, w.s->hi))))
             return 0;
-    }
     return 1;
-}
-
-static int stores(const Expander *x, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = at(x, id).next)
-        if (at(x, id).kind == TILE_store || stores(x, at(x, id).first))
-            return 1;
-    return 0;
-}
-
-static int has_loop(const Expander *x, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = at(x, id).next)
-        if (at(x, id).kind == TILE_for || has_loop(x, at(x, id).first))
-            return 1;
-    return 0;
 }
 
 /* Loops in loops of the scalar unit, down to single elements. */
 static int is_scalar_nest(const Expander *x, const Stmt *s)
 {
-    return has_loop(x, s->first) && expand_is_plain(x, s->first) && stores(x, s->first) &&
-           is_countable(x, s->first) && !tile_is_vector(x->k, s->first) && !has_vector_loop(x, s->first);
+    return tile_contains(x->k, s->first, TILE_for) && expand_is_plain(x, s->first) &&
+           tile_contains(x->k, s->first, TILE_store) && is_countable(x, s->first) &&
+           !tile_is_vector(x->k, s->first) && !has_vector_loop(x, s->first);
 }
 
 /* How often the loop goes round. */
@@ -302,7 +280,7 @@ static ExprId half_way(Expander *x, const Stmt *s, ExprId e)
 static ExprId trip_work(Expander *x, StmtId first)
 {
     ExprId sum = zero(x);
-    for (StmtId id = first; id != NONE; id = at(x, id).next) {
+    tile_each (id, x->k, first) {
         Stmt s = at(x, id);
         ExprId body = s.first == NONE ? zero(x) : trip_work(x, s.first);
         if (s.kind == TILE_for)
@@ -404,7 +382,7 @@ static void expand(Expander *x, StmtId id)
 
 static void expand_list(Expander *x, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = at(x, id).next)
+    tile_each (id, x->k, first)
         expand(x, id);
 }
 
@@ -421,7 +399,7 @@ static void expand_items(Expander *x, StmtId launch, StmtId first)
     expand_open_event(x, launch, NULL, 0); /* an item that the model does not look at does nothing */
     if (x->of_npu)
         expand_list(x, first);
-    for (StmtId id = x->of_npu ? (StmtId)NONE : first; id != NONE; id = at(x, id).next)
+    tile_each (id, x->k, x->of_npu ? (StmtId)NONE : first)
         expand_for_core(x, id);
 }
 
@@ -431,7 +409,7 @@ void emulator_expand(Kernel *k, const Machine *machine, Isa isa)
     StmtId first = k->tiles->first;
     x.of_npu = machine && machine->kind == MACHINE_NPU;
     k->tiles->first = NONE;
-    for (StmtId id = first; id != NONE; id = at(&x, id).next) {
+    tile_each (id, x.k, first) {
         Stmt s = at(&x, id);
         StmtId child = s.first;
         s.first = s.next = NONE;

@@ -157,7 +157,7 @@ static int is_known(const Expander *x, ExprId e)
 
 static void expand_trips(Expander *x, StmtId first, const Trips *t)
 {
-    for (StmtId id = first; id != NONE; id = expand_at(x, id).next) {
+    tile_each (id, x->k, first) {
         Stmt s = expand_at(x, id);
         StmtId child = s.first;
         uint32_t depth = x->b.depth;
@@ -177,27 +177,10 @@ static void expand_trips(Expander *x, StmtId first, const Trips *t)
     }
 }
 
-static int has_loop(const Expander *x, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
-        if (expand_at(x, id).kind == TILE_for || has_loop(x, expand_at(x, id).first))
-            return 1;
-    return 0;
-}
-
 static int writes_numbers(const Expander *x, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
-        if ((expand_at(x, id).kind == TILE_store && is_number(x, expand_at(x, id).buffer)) ||
-            writes_numbers(x, expand_at(x, id).first))
-            return 1;
-    return 0;
-}
-
-static int stores(const Expander *x, StmtId first)
-{
-    for (StmtId id = first; id != NONE; id = expand_at(x, id).next)
-        if (expand_at(x, id).kind == TILE_store || stores(x, expand_at(x, id).first))
+    tile_walk (w, x->k, first)
+        if (w.s->kind == TILE_store && is_number(x, w.s->buffer))
             return 1;
     return 0;
 }
@@ -205,9 +188,10 @@ static int stores(const Expander *x, StmtId first)
 /* Of lanes also if what it stores stands in loops of its own. */
 static int stands_for_trips(const Expander *x, const Stmt *s)
 {
-    return s->kind == TILE_for && expand_is_plain(x, s->first) && stores(x, s->first) &&
-           !writes_numbers(x, s->first) &&
-           (s->mode == LOOP_VECTOR || (s->mode == LOOP_ORDERED && s->step == 1 && !has_loop(x, s->first)));
+    if (s->kind != TILE_for || !expand_is_plain(x, s->first) || writes_numbers(x, s->first))
+        return 0;
+    int innermost = s->mode == LOOP_ORDERED && s->step == 1 && !tile_contains(x->k, s->first, TILE_for);
+    return tile_contains(x->k, s->first, TILE_store) && (s->mode == LOOP_VECTOR || innermost);
 }
 
 void expand_for_core(Expander *x, StmtId id)
@@ -231,8 +215,8 @@ void expand_for_core(Expander *x, StmtId id)
         s.first = s.next = NONE;
         if (s.kind != TILE_if || is_known(x, s.value))
             build_open(&x->b, s);
-        for (; child != NONE; child = expand_at(x, child).next)
-            expand_for_core(x, child);
+        tile_each (inner, x->k, child)
+            expand_for_core(x, inner);
         build_close(&x->b, depth);
     } else if (s.kind == TILE_store && !is_number(x, s.buffer) &&
                x->k->tensors.at[s.buffer].space != SPACE_REG)

@@ -58,24 +58,21 @@ static const char *us(Page *p, int64_t cycles)
 /* ---- launches ---- */
 
 /* The lines of the program that a launch computes: more than one where equations were fused. */
-static void add_lines(const TileProgram *tiles, StmtId first, uint8_t *seen, uint32_t nseen)
+static void add_lines(const Kernel *k, StmtId first, uint8_t *seen, uint32_t nseen)
 {
-    for (StmtId id = first; id != NONE; id = tiles->stmts.at[id].next) {
-        uint32_t line = tiles->stmts.at[id].loc.line;
-        if (line < nseen)
-            seen[line] = 1;
-        add_lines(tiles, tiles->stmts.at[id].first, seen, nseen);
-    }
+    tile_walk (w, k, first)
+        if (w.s->loc.line < nseen)
+            seen[w.s->loc.line] = 1;
 }
 
 static const char *lines_of(Page *p, StmtId launch)
 {
     enum { LINES = 1 << 12 };
-    const TileProgram *tiles = p->t->k->tiles;
+    const Kernel *k = p->t->k;
     uint8_t *seen = arena_array(p->out->arena, uint8_t, LINES);
     Text text = {.arena = p->out->arena};
-    if (tiles)
-        add_lines(tiles, tiles->stmts.at[launch].first, seen, LINES);
+    if (k->tiles)
+        add_lines(k, tile_at(k, launch)->first, seen, LINES);
     for (uint32_t i = 1; i < LINES; i++)
         if (seen[i])
             text_add(&text, text.len ? ", %u" : "%u", i);
@@ -139,24 +136,26 @@ static void use_tensor(Page *p, Life *lives, TensorId t, Span span)
 
 static void use_loads(Page *p, Life *lives, ExprId e, Span span)
 {
-    if (e == NONE)
-        return;
     each_below (x, p->t->k, e, EVERYWHERE)
         if (x_at(p->t->k, *x)->kind == X_LOAD)
             use_tensor(p, lives, x_at(p->t->k, *x)->sym, span);
 }
 
+static void use_operands(Page *p, Life *lives, const Stmt *s, Span span)
+{
+    tile_each_operand (o, s)
+        if (tile_operand_is_expr(&o))
+            use_loads(p, lives, o.id, span);
+        else if (o.role == OPERAND_WRITTEN || o.role == OPERAND_READ)
+            use_tensor(p, lives, o.id, span);
+}
+
 static void use_statement(Page *p, Life *lives, StmtId id, Span span)
 {
-    const Stmt *s = &p->t->k->tiles->stmts.at[id];
-    if (s->kind == TILE_store || s->kind == TILE_pack || s->kind == TILE_product) {
-        use_tensor(p, lives, s->buffer, span);
-        use_loads(p, lives, s->value, span);
-        use_loads(p, lives, s->other, span);
-    }
-    for (StmtId child = tile_has_body(s) ? s->first : (StmtId)NONE; child != NONE;
-         child = p->t->k->tiles->stmts.at[child].next)
-        use_statement(p, lives, child, span);
+    const Stmt *s = tile_at(p->t->k, id);
+    use_operands(p, lives, s, span);
+    tile_walk (w, p->t->k, s->first)
+        use_operands(p, lives, w.s, span);
 }
 
 static Life *lives_of(Page *p, uint32_t launch, uint32_t core)

@@ -38,36 +38,20 @@ struct Sample {
 
 static LaunchTrace *current(Emulator *e) { return &e->trace.launches.at[e->trace.launches.len - 1]; }
 
-/* Does a statement write what the program goes by: routes, choices, numbers in memory? */
+static int is_number_in_memory(const Emulator *e, TensorId t)
+{
+    return e->k->tensors.at[t].space != SPACE_REG && elem_type(e->k->tensors.at[t].elem) == TY_INT;
+}
+
+/* Does a statement write what the program goes by (routes, choices, numbers in memory), or check it? */
 static int makes_numbers(const Emulator *e, StmtId first)
 {
-    for (StmtId id = first; id != NONE; id = emulator_stmt(e, id)->next) {
-        const Stmt *s = emulator_stmt(e, id);
-        switch ((TileKind)s->kind) {
-        case TILE_store: {
-            const Tensor *t = &e->k->tensors.at[s->buffer];
-            if (t->space != SPACE_REG && elem_type(t->elem) == TY_INT)
-                return 1;
-            break;
-        }
-        case TILE_top:
-        case TILE_route:
-        case TILE_blocks:
-        case TILE_bucket:
-        case TILE_check:
-        case TILE_valid: return 1;
-        case TILE_launch:
-        case TILE_for:
-        case TILE_if:
-        case TILE_event:
-        case TILE_pack:
-        case TILE_product:
-        case TILE_set:
-        case TILE_wait:
-        case TILE_COUNT: break;
-        }
-        if (makes_numbers(e, s->first))
+    tile_walk (w, e->k, first) {
+        if (w.s->kind == TILE_check)
             return 1;
+        tile_each_operand (o, w.s)
+            if (o.role == OPERAND_ROUTE || (o.role == OPERAND_WRITTEN && is_number_in_memory(e, o.id)))
+                return 1;
     }
     return 0;
 }
