@@ -34,7 +34,7 @@ static void mark_loop(Marker *m, TensorId t, StmtId loop)
 
 static void mark_expr(Marker *m, ExprId x, StmtId loop)
 {
-    if (x == NONE || m->seen[x] == m->epoch)
+    if (m->seen[x] == m->epoch)
         return;
     m->seen[x] = m->epoch;
     const Expr *n = x_at(m->p->k, x);
@@ -72,6 +72,16 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
     mark_buffer(m, at, NONE);
 }
 
+/* blocks reads two fields of the route, route makes all, and valid checks those that the kernel reads. */
+static void mark_route(Marker *m, const Stmt *s, RouteId r)
+{
+    for (RouteField f = 0; f < RF_FIELDS; f++) {
+        int read = s->kind != TILE_blocks && m->p->p->fields >> (r * RF_FIELDS + f) & 1;
+        if (s->kind == TILE_route || f == RF_START || f == RF_COUNT || read)
+            mark_field(m, r, f);
+    }
+}
+
 static void plan_pack(Marker *m, StmtId id, const Stmt *s)
 {
     m->p->lane_axis[id] = pack_lane_axis(m->p, s);
@@ -90,25 +100,14 @@ static void mark_stmt(Marker *m, StmtId id)
 {
     const Stmt *s = &m->p->p->stmts.at[id];
     StmtId outer = m->loop;
-    ExprId exprs[] = {s->lo,      s->hi,    s->value, s->guard, s->limit,   s->report,  s->from[0],
-                      s->from[1], s->to[0], s->to[1], s->other, s->size[0], s->size[1], s->size[2]};
     m->epoch++;
-    for (size_t i = 0; i < sizeof exprs / sizeof *exprs; i++)
-        mark_expr(m, exprs[i], m->loop);
-    for (uint32_t i = 0; i < s->nindex; i++)
-        mark_expr(m, s->index[i], m->loop);
-    if (s->buffer != NONE)
-        mark_buffer(m, s->buffer, m->loop);
-    if (s->second != NONE)
-        mark_buffer(m, s->second, m->loop);
-    if (s->route != NONE && s->kind == TILE_blocks) {
-        mark_field(m, s->route, RF_START);
-        mark_field(m, s->route, RF_COUNT);
-    } else if (s->route != NONE) {
-        for (RouteField f = 0; f < RF_FIELDS; f++)
-            if (s->kind == TILE_route || f <= RF_COUNT || m->p->p->fields >> (s->route * RF_FIELDS + f) & 1)
-                mark_field(m, s->route, f);
-    }
+    tile_each_operand (o, s)
+        if (tile_operand_is_expr(&o))
+            mark_expr(m, o.id, m->loop);
+        else if (tile_operand_is_buffer(&o))
+            mark_buffer(m, o.id, m->loop);
+        else if (o.role == OPERAND_ROUTE)
+            mark_route(m, s, o.id);
     if (s->kind == TILE_pack)
         plan_pack(m, id, s);
     if (s->kind == TILE_store && s->add)
@@ -124,7 +123,7 @@ static void mark_stmt(Marker *m, StmtId id)
 
 static void mark_body(Marker *m, StmtId first)
 {
-    for (StmtId s = first; s != NONE; s = m->p->p->stmts.at[s].next)
+    tile_each (s, m->p->k, first)
         mark_stmt(m, s);
 }
 
@@ -232,7 +231,7 @@ Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug
     p->lane_axis = arena_array(a, uint8_t, p->p->stmts.len + 1);
     add_buffers(p, a);
     Marker marker = {.p = p, .a = a, .loop = NONE, .seen = arena_array(a, uint32_t, k->exprs.len + 1)};
-    for (StmtId s = p->p->first; s != NONE; s = p->p->stmts.at[s].next)
+    tile_each (s, p->k, p->p->first)
         plan_launch(&marker, s);
     for (uint32_t i = 0; i < p->launches.len; i++)
         plan_key(p, a, &p->launches.at[i], debug);

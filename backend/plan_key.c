@@ -101,9 +101,9 @@ static void put_expr(Keys *x, ExprId e)
     x->launch->weight += x->times * (n->kind == X_OP ? 1 + scalar_table[n->op].cost / WEIGHED_COST : 1);
 }
 
-static void put_route(Keys *x, const Stmt *s)
+static void put_route(Keys *x, RouteId route)
 {
-    const Route *r = &x->p->k->routes.at[s->route];
+    const Route *r = &x->p->k->routes.at[route];
     const Group *g = &x->p->m->groups.at[r->group];
     put(x, g->kind);
     put_extent(x, r->tokens);
@@ -112,7 +112,7 @@ static void put_route(Keys *x, const Stmt *s)
     put_extent(x, g->size);
     put_extent(x, g->rows);
     for (RouteField f = 0; f < RF_FIELDS; f++) {
-        uint32_t buffer = plan_field(x->p, s->route, f);
+        uint32_t buffer = plan_field(x->p, route, f);
         int used = buffer != NONE && x->p->buffers.at[buffer].used;
         put(x, used);
         if (used)
@@ -143,35 +143,38 @@ static uint64_t weight_of(const Plan *p, const Stmt *s)
     return pack_run(p, s) == NONE ? COMPUTED_PACK_WEIGHT : PLAIN_PACK_WEIGHT;
 }
 
+/* With its number in the row, because optional operands may be absent. */
+static void put_operand(Keys *x, const TileOperand *o)
+{
+    put(x, o->row);
+    switch (o->role) {
+    case OPERAND_VALUE:
+    case OPERAND_CONDITION:
+    case OPERAND_INTEGER:
+    case OPERAND_SUBSCRIPT: put_expr(x, o->id); break;
+    case OPERAND_WRITTEN:
+    case OPERAND_READ:
+    case OPERAND_NAMED: put_buffer(x, o->id); break;
+    case OPERAND_VARIABLE: put_index(x, o->id); break;
+    case OPERAND_AXIS:
+        put_index(x, o->id);
+        put_extent(x, x->p->k->indices.at[o->id].axis.extent);
+        break;
+    case OPERAND_ROUTE: put_route(x, o->id); break;
+    case OPERAND_NUMBER: put(x, o->number); break;
+    case OPERAND_BODY:
+    case OPERAND_END: break;
+    }
+}
+
 static void put_body(Keys *x, StmtId first);
 
 static void put_stmt(Keys *x, StmtId id)
 {
     const Stmt *s = &x->p->p->stmts.at[id];
-    ExprId exprs[] = {s->lo,      s->hi,    s->value, s->guard, s->limit,   s->report,  s->from[0],
-                      s->from[1], s->to[0], s->to[1], s->other, s->size[0], s->size[1], s->size[2]};
-    put(x, s->kind | s->mode << 8 | s->add << 16 | s->nindex << 24 | (int64_t)s->full_first << 32 |
-               (int64_t)s->turned << 40);
-    put(x, s->step);
-    put(x, s->band);
-    if (s->kind == TILE_event)
-        put(x, s->planned);
-    if (s->var != NONE)
-        put_index(x, s->var);
-    for (uint32_t i = 0; i < s->nbound; i++) {
-        put_index(x, s->bound[i]);
-        put_extent(x, x->p->k->indices.at[s->bound[i]].axis.extent);
-    }
-    for (size_t i = 0; i < sizeof exprs / sizeof *exprs; i++)
-        put_expr(x, exprs[i]);
-    for (uint32_t i = 0; i < s->nindex; i++)
-        put_expr(x, s->index[i]);
-    if (s->buffer != NONE)
-        put_buffer(x, s->buffer);
-    if (s->second != NONE)
-        put_buffer(x, s->second);
-    if (s->route != NONE)
-        put_route(x, s);
+    put(x, s->kind);
+    tile_each_operand (o, s)
+        put_operand(x, &o);
     add_checks(x, id);
     x->launch->weight += weight_of(x->p, s) * x->times;
     uint64_t outer = x->times;
@@ -184,7 +187,7 @@ static void put_stmt(Keys *x, StmtId id)
 
 static void put_body(Keys *x, StmtId first)
 {
-    for (StmtId s = first; s != NONE; s = x->p->p->stmts.at[s].next)
+    tile_each (s, x->p->k, first)
         put_stmt(x, s);
     put(x, -2);
 }
