@@ -29,7 +29,7 @@ typedef enum BackendOutput { OUTPUT_LLVM, OUTPUT_ASM, OUTPUT_OBJECT } BackendOut
 
 /* Who listens to the events of plans, see emulator/. Of a thread; NULL: nobody, then no plan may run on it. */
 typedef struct BackendListener {
-    int (*event)(void *user, int64_t statement, int64_t n,
+    int (*event)(void *user, int64_t kind /* EventKind */, int64_t statement,
                  const int64_t *values);         /* not 0: the body is to run */
     void *(*on_chip)(void *user, int64_t space); /* the core's buffer */
     void *user;

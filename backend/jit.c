@@ -24,9 +24,9 @@ static __thread const BackendListener *listener;
 
 void jit_listen(const BackendListener *l) { listener = l; }
 
-static int moec_event(int64_t statement, int64_t n, const int64_t *values)
+static int moec_event(int64_t kind, int64_t statement, const int64_t *values)
 {
-    return listener->event(listener->user, statement, n, values);
+    return listener->event(listener->user, kind, statement, values);
 }
 
 static void *moec_on_chip(int64_t space) { return listener->on_chip(listener->user, space); }

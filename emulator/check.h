@@ -27,7 +27,7 @@ void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot);
 void checker_end(Checker *c);
 const char *checker_error(const Checker *c); /* the first thing that is wrong, or NULL */
 
-/* emulator.c: is the flag of this set or wait set when a launch begins? */
+/* flag.c: is the flag of this set or wait set when a launch begins? */
 int flag_begins_set(const Kernel *k, const Stmt *s);
 
 #endif

@@ -68,11 +68,15 @@ static int is_right_in_rows(const Emulator *e, const Stmt *s, const Shape *shape
            layout_is_dense(shape->layout);
 }
 
-/* values: buffer, number of the first element, of the one below it and the one beside it, rows, columns, written */
-static void note_access(Emulator *e, StmtId id, const int64_t *v)
+void core_access(Emulator *e, StmtId id, const AccessEvent *v)
 {
-    Access x = {
-        (TensorId)v[0], v[1], v[4], v[5], v[2] - v[1], v[3] - v[1], v[6] ? ACCESS_WRITE : ACCESS_READ};
+    Access x = {.buffer = (TensorId)v->buffer,
+                .number = v->element,
+                .rows = v->rows,
+                .cols = v->cols,
+                .down = v->below - v->element,
+                .right = v->beside - v->element,
+                .form = v->written ? ACCESS_WRITE : ACCESS_READ};
     Shape s;
     if (!box_shape(e->k, x.buffer, e->dims, &s) || !s.x || !s.y)
         return;
@@ -97,14 +101,16 @@ static RightForm form_of(const Emulator *e, const Stmt *s)
 
 static Elem elem_of(const Emulator *e, ExprId load) { return e->k->tensors.at[x_at(e->k, load)->sym].elem; }
 
-static void note_product(Emulator *e, StmtId id, const int64_t *v)
+void core_product(Emulator *e, StmtId id, const ProductEvent *v)
 {
     const Stmt *s = emulator_stmt(e, id);
     Shape right;
+    if (v->rows <= 0 || v->cols <= 0)
+        return;
     Op *op = emulator_op(e, id, UNIT_cube);
-    op->a = v[0];
-    op->b = v[1];
-    op->c = most(v[2], 0);
+    op->a = v->rows;
+    op->b = v->cols;
+    op->c = most(v->depth, 0);
     op->bytes = (uint8_t)elem_bytes(elem_of(e, s->value));
     op->other = (uint8_t)form_of(e, s);
     if (op->other != RIGHT_PANELS && box_shape(e->k, x_at(e->k, s->other)->sym, e->dims, &right))
@@ -112,12 +118,14 @@ static void note_product(Emulator *e, StmtId id, const int64_t *v)
     e->given[e->core] += op->a * op->b * op->c;
 }
 
-static void note_pack(Emulator *e, StmtId id, const int64_t *v)
+void core_pack(Emulator *e, StmtId id, const PackEvent *v)
 {
     const Stmt *s = emulator_stmt(e, id);
+    if (v->rows <= 0 || v->cols <= 0)
+        return;
     Op *op = emulator_op(e, id, UNIT_mte2);
-    op->a = v[0];
-    op->b = v[1];
+    op->a = v->rows;
+    op->b = v->cols;
     op->c = e->turned;
     op->bytes = (uint8_t)elem_bytes(e->k->tensors.at[s->buffer].elem);
     e->given[e->core] += op->a * op->b;
@@ -131,30 +139,17 @@ static uint32_t instructions_of(const Emulator *e, StmtId id)
     return n;
 }
 
-static void note_store(Emulator *e, StmtId id, const int64_t *v)
+void core_store(Emulator *e, StmtId id, const StoreEvent *v)
 {
     Work *w = &e->work[id];
+    if (v->trips <= 0)
+        return;
     if (!w->instructions)
         w->instructions = instructions_of(e, id);
     Op *op = emulator_op(e, id, UNIT_vector);
-    op->a = v[0];
+    op->a = v->trips;
     op->b = w->instructions;
     e->given[e->core] += op->a * op->b;
-}
-
-int core_event(Emulator *e, StmtId id, int64_t n, const int64_t *v)
-{
-    enum { ACCESS = 7 };
-    const Stmt *s = emulator_stmt(e, id);
-    if (n == ACCESS)
-        note_access(e, id, v);
-    else if (s->kind == TILE_product && v[0] > 0 && v[1] > 0)
-        note_product(e, id, v);
-    else if (s->kind == TILE_pack && v[0] > 0 && v[1] > 0)
-        note_pack(e, id, v);
-    else if (s->kind == TILE_store && v[0] > 0)
-        note_store(e, id, v);
-    return 0;
 }
 
 /* ---- products ---- */

@@ -10,13 +10,17 @@
 #define EMULATOR_CORE_H
 
 #include "emulator/emulator.h"
+#include "ir/event.h"
 
 /* LATE: read, and nothing has asked for it ahead. */
 typedef enum AccessForm { ACCESS_READ, ACCESS_WRITE, ACCESS_LATE } AccessForm;
 typedef enum RightForm { RIGHT_PANELS, RIGHT_ROWS, RIGHT_TURNED } RightForm;
 
-/* What emulator_event() does with an event of code for a CPU (emulator/expand_core.c). */
-int core_event(Emulator *e, StmtId id, int64_t n, const int64_t *values);
+/* Notes the operations that code for a CPU tells of (emulator/expand_core.c). */
+void core_access(Emulator *e, StmtId id, const AccessEvent *v);
+void core_pack(Emulator *e, StmtId id, const PackEvent *v);
+void core_product(Emulator *e, StmtId id, const ProductEvent *v);
+void core_store(Emulator *e, StmtId id, const StoreEvent *v);
 
 static inline int core_is_access(const Op *op) { return op->kind == TILE_event; }
 int64_t core_cycles(const Trace *t, const Op *op); /* with everything in the first cache */

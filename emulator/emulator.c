@@ -4,23 +4,6 @@
 #include "emulator/box.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-enum { SUBS_MAX = 16 }; /* of a core: itself, and the vector cores beside it */
-
-/* A flag that a unit of `sub` sets. seen: how many of its sets each sub has waited for. */
-typedef struct Flag {
-    uint32_t core, sub;
-    uint8_t unit, other;
-    TensorId buffer;
-    int64_t slot;
-    int64_t sets, seen[SUBS_MAX];
-} Flag;
-struct Flags {
-    Vec(Flag) at;
-    uint32_t *table; /* open addressing: number + 1 */
-    uint32_t size;
-};
 
 /* ---- buffers ---- */
 
@@ -47,7 +30,6 @@ Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *
     e->trace = (Trace){.arena = a, .machine = machine, .cpu = &cpu_table[isa], .k = k, .dims = dims};
     e->work = arena_array(a, Work, k->tiles->stmts.len + 1);
     e->found = arena_array(a, Found, k->tiles->stmts.len + 1);
-    e->flags = arena_new_of(a, struct Flags);
     for (Space s = SPACE_L1; s < SPACE_COUNT && machine->kind == MACHINE_NPU; s++)
         if (!(e->on_chip[s] = calloc(1, (size_t)bytes_needed(e, s) + 64)))
             BUG(a, "emulator: out of memory");
@@ -136,7 +118,7 @@ static void begin_launch(Emulator *e, StmtId launch)
     e->launch = launch;
     e->items = 0;
     sample_launch(e);
-    *e->flags = (struct Flags){0};
+    flags_begin(e);
     if (e->check)
         checker_launch(e->check, launch, t.ncores);
 }
@@ -232,17 +214,17 @@ void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t do
 }
 
 /* What a move reads: a box of the buffer's last two axes, upright or turned, or row by row. */
-static void access_box(Emulator *e, StmtId id, Unit unit, TensorId from, const int64_t *v)
+static void access_box(Emulator *e, StmtId id, Unit unit, TensorId from, const MoveEvent *v)
 {
-    int64_t rows = v[4], cols = v[5], down = v[2] - v[1], right = v[3] - v[1], across = across_of(e, from);
-    int turned = (cols > 1 && right != 1) || (rows > 1 && down == 1 && across > 1);
-    int64_t lines = turned ? cols : rows, n = turned ? rows : cols, step = turned ? right : down;
+    int64_t down = v->below - v->from, right = v->beside - v->from, across = across_of(e, from);
+    int turned = (v->cols > 1 && right != 1) || (v->rows > 1 && down == 1 && across > 1);
+    int64_t lines = turned ? v->cols : v->rows, n = turned ? v->rows : v->cols, step = turned ? right : down;
     if (lines == 1 || step == across) {
-        access(e, id, unit, from, v[1], lines, n, 0);
+        access(e, id, unit, from, v->from, lines, n, 0);
         return;
     }
     for (int64_t i = 0; i < lines; i++)
-        access(e, id, unit, from, v[1] + i * step, 1, n, 0);
+        access(e, id, unit, from, v->from + i * step, 1, n, 0);
 }
 
 /* A place in global memory. A box may begin before its tensor, where nobody looks at what it read there. */
@@ -251,172 +233,62 @@ static uint64_t gm_at(TensorId t, int64_t byte)
     return (uint64_t)t << 40 | (uint64_t)(byte > 0 ? byte : 0);
 }
 
-static int event_pack(Emulator *e, StmtId id, const int64_t *v)
+/* The runs that a move goes over on the side of global memory; of a move from L1 to L0 the rows of the box. */
+static void note_runs(const Emulator *e, Op *op, const Stmt *s, TensorId from, const MoveEvent *v)
+{
+    int into_memory = space_is_memory(e->k->tensors.at[s->buffer].space);
+    int64_t bytes = (int64_t)elem_bytes(e->k->tensors.at[into_memory ? s->buffer : from].elem);
+    op->bytes = (uint8_t)bytes;
+    if (op->path == PATH_l1_l0a || op->path == PATH_l1_l0b) {
+        op->a = v->rows;
+        op->b = v->cols * bytes;
+        op->c = op->b;
+    } else if (into_memory) {
+        op->gm = gm_at(s->buffer, v->to * bytes);
+        emulator_runs(op, bytes, v->rows, v->cols, across_of(e, s->buffer), 1);
+    } else {
+        op->gm = gm_at(from, v->from * bytes);
+        emulator_runs(op, bytes, v->rows, v->cols, v->below - v->from, v->beside - v->from);
+    }
+}
+
+static int event_move(Emulator *e, StmtId id, const MoveEvent *v)
 {
     const Stmt *s = emulator_stmt(e, id);
     Path path = tile_path(e->k, s);
     Unit unit = path_unit(path);
-    TensorId from = x_at(e->k, tile_read_by(e->k, s))->sym, to = s->buffer;
-    int into_memory = space_is_memory(e->k->tensors.at[to].space);
-    int64_t rows = v[4], cols = v[5];
-    if (rows <= 0 || cols <= 0)
+    TensorId from = x_at(e->k, tile_read_by(e->k, s))->sym;
+    if (v->rows <= 0 || v->cols <= 0)
         return 0;
     Op *op = emulator_op(e, id, unit);
-    TensorId memory = into_memory ? to : from;
-    int64_t bytes = (int64_t)elem_bytes(e->k->tensors.at[memory].elem);
     op->path = (uint8_t)path;
-    if (path == PATH_l1_l0a || path == PATH_l1_l0b) {
-        op->a = rows;
-        op->b = cols * bytes;
-        op->c = op->b;
-    } else if (into_memory) {
-        op->gm = gm_at(to, v[0] * bytes);
-        emulator_runs(op, bytes, rows, cols, across_of(e, to), 1);
-    } else {
-        op->gm = gm_at(from, v[1] * bytes);
-        emulator_runs(op, bytes, rows, cols, v[2] - v[1], v[3] - v[1]);
-    }
-    op->bytes = (uint8_t)bytes;
+    note_runs(e, op, s, from, v);
     access_box(e, id, unit, from, v);
-    access(e, id, unit, to, v[0], rows, cols, 1);
+    access(e, id, unit, s->buffer, v->to, v->rows, v->cols, 1);
     return 1;
 }
 
 /* ---- the cube ---- */
 
-static int event_product(Emulator *e, StmtId id, const int64_t *v)
+static int event_multiply(Emulator *e, StmtId id, const MultiplyEvent *v)
 {
     const Stmt *s = emulator_stmt(e, id);
     TensorId left = x_at(e->k, s->value)->sym, right = x_at(e->k, s->other)->sym;
-    if (v[3] <= 0 || v[4] <= 0)
+    if (v->rows <= 0 || v->cols <= 0)
         return 0;
     Op *op = emulator_op(e, id, UNIT_cube);
-    op->a = v[3];
-    op->b = v[4];
-    op->c = v[5] > 0 ? v[5] : 0;
+    op->a = v->rows;
+    op->b = v->cols;
+    op->c = v->depth > 0 ? v->depth : 0;
     op->bytes = (uint8_t)elem_bytes(e->k->tensors.at[left].elem);
-    if (v[5] > 0) {
-        access(e, id, UNIT_cube, left, v[1], v[3], v[5], 0);
-        access(e, id, UNIT_cube, right, v[2], v[5], v[4], 0);
+    if (v->depth > 0) {
+        access(e, id, UNIT_cube, left, v->left, v->rows, v->depth, 0);
+        access(e, id, UNIT_cube, right, v->right, v->depth, v->cols, 0);
     }
-    if (!v[6])
-        access(e, id, UNIT_cube, s->buffer, v[0], v[3], v[4], 0);
-    access(e, id, UNIT_cube, s->buffer, v[0], v[3], v[4], 1);
+    if (!v->anew)
+        access(e, id, UNIT_cube, s->buffer, v->sums, v->rows, v->cols, 0);
+    access(e, id, UNIT_cube, s->buffer, v->sums, v->rows, v->cols, 1);
     return 1;
-}
-
-/* ---- flags ---- */
-
-static uint32_t hash_flag(const Flag *f)
-{
-    uint64_t key[3] = {(uint64_t)f->core << 32 | f->sub,
-                       (uint64_t)f->buffer << 16 | (uint64_t)f->unit << 8 | f->other, (uint64_t)f->slot};
-    return (uint32_t)hash_bytes(key, sizeof key, 1);
-}
-
-static int same_flag(const Flag *a, const Flag *b)
-{
-    return a->core == b->core && a->sub == b->sub && a->unit == b->unit && a->other == b->other &&
-           a->buffer == b->buffer && a->slot == b->slot;
-}
-
-static void grow(Emulator *e)
-{
-    struct Flags *x = e->flags;
-    x->size = x->size ? 2 * x->size : 256;
-    x->table = arena_array(e->a, uint32_t, x->size);
-    for (uint32_t n = 0; n < x->at.len; n++) {
-        uint32_t i = hash_flag(&x->at.at[n]) & (x->size - 1);
-        while (x->table[i])
-            i = (i + 1) & (x->size - 1);
-        x->table[i] = n + 1;
-    }
-}
-
-static Flag *flag_of(Emulator *e, Flag want)
-{
-    struct Flags *x = e->flags;
-    if (2 * x->at.len >= x->size)
-        grow(e);
-    uint32_t i = hash_flag(&want) & (x->size - 1);
-    while (x->table[i] && !same_flag(&x->at.at[x->table[i] - 1], &want))
-        i = (i + 1) & (x->size - 1);
-    if (!x->table[i]) {
-        vec_push(e->a, &x->at, want);
-        x->table[i] = x->at.len;
-    }
-    return &x->at.at[x->table[i] - 1];
-}
-
-/* Who fills the buffer: flags towards that unit begin set, but for those of the scalar unit, which runs the program. */
-int flag_begins_set(const Kernel *k, const Stmt *s)
-{
-    Space space = k->tensors.at[s->buffer].space;
-    if (s->unit == UNIT_scalar || s->other_unit == UNIT_scalar)
-        return 0;
-    switch (space) {
-    case SPACE_L1: return s->other_unit == UNIT_mte2;
-    case SPACE_L0A:
-    case SPACE_L0B: return s->other_unit == UNIT_mte1;
-    case SPACE_L0C: return s->other_unit == UNIT_cube;
-    case SPACE_UB: return s->unit == UNIT_mte3 || s->other_unit == UNIT_mte2;
-    case SPACE_GM:
-    case SPACE_WORK:
-    case SPACE_THREAD: return s->other_unit == UNIT_fix;
-    case SPACE_REG:
-    case SPACE_COUNT: break;
-    }
-    return 0;
-}
-
-static void note_flag(Emulator *e, StmtId id, const Flag *f, int64_t n)
-{
-    const Stmt *s = emulator_stmt(e, id);
-    int set = s->kind == TILE_set;
-    Op *op = emulator_op(e, id, set ? (Unit)s->unit : (Unit)s->other_unit);
-    op->other = set ? s->other_unit : s->unit;
-    op->a = f ? (f - e->flags->at.at) << 32 | n : 0;
-    op->b = !f;
-}
-
-/* A wait is over when every set is that this sub has not waited for: those of its own units and of the cube core's; in the cube
- * core, those of all vector cores beside it. */
-static void event_wait(Emulator *e, StmtId id, Flag want)
-{
-    uint32_t found = 0, subs = (uint32_t)(e->machine->cores.vector / e->machine->cores.cube);
-    for (uint32_t sub = 0; sub <= subs && sub < SUBS_MAX; sub++) {
-        if (e->sub && sub && sub != e->sub)
-            continue;
-        want.sub = sub;
-        Flag *f = flag_of(e, want);
-        if (f->seen[e->sub] == f->sets)
-            continue;
-        f->seen[e->sub] = f->sets;
-        note_flag(e, id, f, f->sets - 1);
-        found++;
-    }
-    if (!found) /* a flag that begins set, or a plan that would stand still: checker_flag says so */
-        note_flag(e, id, NULL, 0);
-}
-
-static int event_flag(Emulator *e, StmtId id, const int64_t *v)
-{
-    const Stmt *s = emulator_stmt(e, id);
-    Flag want = {.core = e->core,
-                 .sub = e->sub,
-                 .unit = s->unit,
-                 .other = s->other_unit,
-                 .buffer = s->buffer,
-                 .slot = v[0]};
-    if (e->check)
-        checker_flag(e->check, id, e->sub, v[0]);
-    if (s->kind == TILE_wait) {
-        event_wait(e, id, want);
-        return 0;
-    }
-    Flag *f = flag_of(e, want);
-    note_flag(e, id, f, f->sets++);
-    return 0;
 }
 
 /* ---- vector and scalar loops ---- */
@@ -442,28 +314,39 @@ static int writes_numbers(const Emulator *e, StmtId first)
     return 0;
 }
 
-static int event_loop(Emulator *e, StmtId id, int64_t n, const int64_t *v)
+static int event_split(Emulator *e, const SplitEvent *v)
 {
-    const Stmt *s = emulator_stmt(e, id);
-    if (s->mode == LOOP_SPLIT) {
-        e->sub = (uint32_t)(v[0] + 1);
-        return 1;
-    }
-    if (n == 4) {
-        if (v[2] > 0)
-            access(e, id, UNIT_vector, (TensorId)v[0], v[1], 1, v[2], (int)v[3]);
-        return 1;
-    }
-    if (v[1] <= v[0])
-        return 0;
-    Work *w = &e->work[id];
+    e->sub = (uint32_t)(v->core + 1);
+    return 1;
+}
+
+static int event_touch(Emulator *e, StmtId id, const TouchEvent *v)
+{
+    if (v->count > 0)
+        access(e, id, UNIT_vector, (TensorId)v->buffer, v->element, 1, v->count, (int)v->written);
+    return 1;
+}
+
+static const Work *work_of(Emulator *e, StmtId loop)
+{
+    StmtId first = emulator_stmt(e, loop)->first;
+    Work *w = &e->work[loop];
     if (!w->instructions)
-        *w = (Work){1 + nodes_of(e, s->first), tile_is_vector(e->k, s->first) ? UNIT_vector : UNIT_scalar,
-                    writes_numbers(e, s->first)};
+        *w = (Work){1 + nodes_of(e, first), tile_is_vector(e->k, first) ? UNIT_vector : UNIT_scalar,
+                    writes_numbers(e, first)};
+    return w;
+}
+
+/* work: the instructions of a trip, or -1: those of the loop's statements. */
+static int event_loop(Emulator *e, StmtId id, int64_t trips, int64_t work)
+{
+    if (trips <= 0)
+        return 0;
+    const Work *w = work_of(e, id);
     Op *op = emulator_op(e, id, w->unit);
     op->kind = op->unit == UNIT_vector ? TILE_for : TILE_store;
-    op->a = v[1] - v[0];
-    op->b = n == 3 ? v[2] : w->instructions; /* a nest tells how many itself */
+    op->a = trips;
+    op->b = work >= 0 ? work : w->instructions;
     if (e->check && op->unit == UNIT_scalar)
         checker_loop(e->check, id, e->sub);
     return w->numbers || e->mode != EMULATE_MODEL;
@@ -480,55 +363,60 @@ static int64_t elements_of(const Emulator *e, TensorId t)
     return n;
 }
 
-/* v: how many are to be found, the range, where the first goes. */
-static int event_top(Emulator *e, StmtId id, const int64_t *v)
+static int event_choose(Emulator *e, StmtId id, const ChooseEvent *v)
 {
     Found *f = &e->found[id];
     TensorId ids = emulator_stmt(e, id)->second;
-    int64_t k = v[0];
+    int64_t k = v->count;
     if (!e->chooser || k <= 0)
         return 1;
     if (f->left < k) {
         int64_t tokens = (elements_of(e, ids) + k - 1) / k;
-        f->at = e->chooser->choose(e->chooser->user, e->k->tensors.at[ids].name, tokens, k, v[2] - v[1]);
+        f->at = e->chooser->choose(e->chooser->user, e->k->tensors.at[ids].name, tokens, k, v->hi - v->lo);
         f->left = tokens * k;
     }
     for (int64_t i = 0; i < k; i++)
-        ((int32_t *)(uintptr_t)v[3])[i] = (int32_t)v[1] + f->at[i];
+        ((int32_t *)(uintptr_t)v->chosen)[i] = (int32_t)v->lo + f->at[i];
     f->at += k;
     f->left -= k;
     return 0;
 }
 
-int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values)
+/* The unit has done its part as far as the model goes: do the data follow? */
+static int is_done_too(const Emulator *e)
+{
+    int broken = e->check && checker_error(e->check); /* who knows what it would write to */
+    return !broken && e->mode != EMULATE_MODEL;
+}
+
+int emulator_event(void *emulator, int64_t kind, int64_t statement, const int64_t *values)
 {
     Emulator *e = emulator;
     StmtId id = (StmtId)statement;
-    TileKind kind = (TileKind)emulator_stmt(e, id)->kind;
-    int run = 1;
-    if (e->machine->kind == MACHINE_CPU && kind != TILE_launch && kind != TILE_top)
-        return core_event(e, id, n, values);
-    switch (kind) {
-    case TILE_launch: return begin_item(e, id);
-    case TILE_pack: run = event_pack(e, id, values); break;
-    case TILE_product: run = event_product(e, id, values); break;
-    case TILE_set:
-    case TILE_wait: run = event_flag(e, id, values); break;
-    case TILE_for: return event_loop(e, id, n, values);
-    case TILE_top: return event_top(e, id, values);
-    case TILE_if:
-    case TILE_store:
-    case TILE_event:
-    case TILE_check:
-    case TILE_blocks:
-    case TILE_bucket:
-    case TILE_route:
-    case TILE_valid:
-    case TILE_COUNT: break;
+    const void *v = values; /* the struct of the event's kind */
+    switch ((EventKind)kind) {
+    case EVENT_item: return begin_item(e, id);
+    case EVENT_split: return event_split(e, v);
+    case EVENT_flag: emulator_flag(e, id, v); return 0;
+    case EVENT_move: return event_move(e, id, v) && is_done_too(e);
+    case EVENT_multiply: return event_multiply(e, id, v) && is_done_too(e);
+    case EVENT_loop: {
+        const LoopEvent *loop = v;
+        return event_loop(e, id, loop->hi - loop->lo, -1);
     }
-    if (e->check && checker_error(e->check))
-        return 0; /* who knows what it would write to */
-    return run && e->mode != EMULATE_MODEL;
+    case EVENT_nest: {
+        const NestEvent *nest = v;
+        return event_loop(e, id, nest->hi - nest->lo, nest->work);
+    }
+    case EVENT_touch: return event_touch(e, id, v);
+    case EVENT_access: core_access(e, id, v); return 0;
+    case EVENT_pack: core_pack(e, id, v); return 0;
+    case EVENT_product: core_product(e, id, v); return 0;
+    case EVENT_store: core_store(e, id, v); return 0;
+    case EVENT_choose: return event_choose(e, id, v);
+    case EVENT_COUNT: break;
+    }
+    BUG(e->a, "emulator: there is no event %lld", (long long)kind);
 }
 
 /* ---- sums ---- */

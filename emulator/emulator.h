@@ -99,7 +99,7 @@ Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *
                        EmulateMode mode, const Chooser *chooser);
 void emulator_free(Emulator *e); /* the on-chip buffers */
 /* What BackendListener of backend/backend.h calls. */
-int emulator_event(void *emulator, int64_t statement, int64_t n, const int64_t *values);
+int emulator_event(void *emulator, int64_t kind /* EventKind */, int64_t statement, const int64_t *values);
 void *emulator_on_chip(void *emulator, int64_t space);
 const Trace *emulator_trace(Emulator *e);
 /* check: the first thing that is wrong, in terms of the program, or NULL. */

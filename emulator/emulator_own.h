@@ -4,6 +4,7 @@
 
 #include "emulator/check.h"
 #include "emulator/core.h"
+#include "ir/event.h"
 
 /* A loop, looked at when it first runs. */
 typedef struct Work {
@@ -40,6 +41,9 @@ struct Emulator {
 };
 
 static inline const Stmt *emulator_stmt(const Emulator *e, StmtId id) { return &e->k->tiles->stmts.at[id]; }
+/* flag.c: a launch begins, and flags are as they were when it begins; a unit sets a flag or waits for it. */
+void flags_begin(Emulator *e);
+void emulator_flag(Emulator *e, StmtId id, const FlagEvent *v);
 /* sample.c: a launch begins; is this item looked at?; where an operation is noted; the launch ends. */
 void sample_launch(Emulator *e);
 int sample_item(Emulator *e);

@@ -11,20 +11,20 @@ static ExprId zero(const Expander *x) { return x_int(x->k, (Loc){0}, 0); }
 
 static int64_t lanes(const Expander *x) { return x->cpu->lanes; }
 
-void expand_open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n)
+void expand_open_event(Expander *x, EventKind kind, StmtId id, const void *exprs)
 {
     Stmt s = tile_stmt(TILE_event, at(x, id).loc);
+    s.mode = (uint8_t)kind;
     s.planned = id;
-    s.nindex = (uint8_t)n;
-    for (uint32_t i = 0; i < n; i++)
-        s.index[i] = values[i];
+    s.nindex = (uint8_t)event_exprs(kind);
+    memcpy(s.index, exprs, s.nindex * sizeof *s.index);
     build_open(&x->b, s);
 }
 
-void expand_tell(Expander *x, StmtId id, const ExprId *values, uint32_t n)
+void expand_tell(Expander *x, EventKind kind, StmtId id, const void *exprs)
 {
     uint32_t depth = x->b.depth;
-    expand_open_event(x, id, values, n);
+    expand_open_event(x, kind, id, exprs);
     build_close(&x->b, depth);
 }
 
@@ -62,23 +62,30 @@ int expand_looks_up(const Kernel *k, ExprId e, IndexId i)
 
 /* ---- moves ---- */
 
+/* The number of the element that a box reads next to its first one along an axis, or `first` where a table says which. */
+static ExprId neighbour(Expander *x, const Stmt *pack, ExprId read, uint32_t axis, ExprId first)
+{
+    ExprId next[2] = {pack->from[0], pack->from[1]};
+    next[axis] = x_add(x->k, pack->from[axis], 1);
+    return expand_looks_up(x->k, read, pack->bound[axis])
+               ? first
+               : expand_number_of_load(x, read, pack->bound, next, 2);
+}
+
 static void expand_pack(Expander *x, StmtId id)
 {
     Kernel *k = x->k;
     Stmt s = at(x, id);
     Loc loc = s.loc;
     uint32_t depth = x->b.depth, n = s.nindex;
-    ExprId read = tile_read_by(k, &s), values[6] = {expand_number(x, s.buffer, s.index)};
-    values[1] = expand_number_of_load(x, read, s.bound, s.from, 2);
-    for (uint32_t a = 0; a < 2; a++) {
-        ExprId next[2] = {s.from[0], s.from[1]};
-        next[a] = x_add(x->k, s.from[a], 1);
-        values[2 + a] = expand_looks_up(k, read, s.bound[a])
-                            ? values[1]
-                            : expand_number_of_load(x, read, s.bound, next, 2);
-        values[4 + a] = x_difference(x->k, s.to[a], s.from[a]);
-    }
-    expand_open_event(x, id, values, 6);
+    ExprId read = tile_read_by(k, &s);
+    MoveExprs move = {.to = expand_number(x, s.buffer, s.index)};
+    move.from = expand_number_of_load(x, read, s.bound, s.from, 2);
+    move.below = neighbour(x, &s, read, 0, move.from);
+    move.rows = x_difference(x->k, s.to[0], s.from[0]);
+    move.beside = neighbour(x, &s, read, 1, move.from);
+    move.cols = x_difference(x->k, s.to[1], s.from[1]);
+    expand_open_event(x, EVENT_move, id, &move);
     for (uint32_t a = 0; a < 2; a++) {
         build_for(&x->b, loc, a ? LOOP_VECTOR : LOOP_ORDERED, s.bound[a], s.from[a], s.to[a],
                   a ? lanes(x) : 1);
@@ -119,19 +126,19 @@ static void expand_product(Expander *x, StmtId id)
     Loc loc = s.loc;
     uint32_t depth = x->b.depth;
     IndexId var[3] = {build_index(&x->b, "i"), build_index(&x->b, "j"), build_index(&x->b, "k")};
-    ExprId i[3], values[7] = {expand_number(x, s.buffer, s.index),
-                              expand_number_of_load(x, s.value, NULL, NULL, 0),
-                              expand_number_of_load(x, s.other, NULL, NULL, 0),
-                              s.size[0],
-                              s.size[1],
-                              s.size[2]};
-    ExprId anew = s.guard, one = x_int(k, loc, 1);
-    values[6] = anew == NONE ? zero(x) : x_if(k, loc, anew, one, zero(x));
+    ExprId i[3], anew = s.guard;
+    MultiplyExprs event = {.sums = expand_number(x, s.buffer, s.index),
+                           .left = expand_number_of_load(x, s.value, NULL, NULL, 0),
+                           .right = expand_number_of_load(x, s.other, NULL, NULL, 0),
+                           .rows = s.size[0],
+                           .cols = s.size[1],
+                           .depth = s.size[2]};
+    event.anew = anew == NONE ? zero(x) : x_if(k, loc, anew, x_int(k, loc, 1), zero(x));
     if (x->sum == NONE)
         x->sum = build_reg(&x->b, "sum", EL_F32, 0, (uint32_t)lanes(x));
     for (uint32_t a = 0; a < 3; a++)
         i[a] = x_index(k, loc, var[a]);
-    expand_open_event(x, id, values, 7);
+    expand_open_event(x, EVENT_multiply, id, &event);
     build_for(&x->b, loc, LOOP_ORDERED, var[0], zero(x), s.size[0], 1);
     build_for(&x->b, loc, LOOP_VECTOR, var[1], zero(x), s.size[1], lanes(x));
     ExprId old = moved(x, s.buffer, s.index, s.nindex, i[0], i[1]), sum = x_load(k, loc, x->sum, NULL);
@@ -170,15 +177,17 @@ int expand_is_work(const Expander *x, StmtId first)
 }
 
 /* One access of a vector loop: all its lanes, from the first on, or one element for all. */
-static void touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int lanes, int write)
+static void tell_touch(Expander *x, StmtId id, TensorId buffer, ExprId number, int lanes, int write)
 {
     Stmt s = at(x, id);
     Kernel *k = x->k;
     if (x->k->tensors.at[buffer].space == SPACE_REG)
         return;
-    ExprId values[4] = {x_int(k, s.loc, buffer), number,
-                        lanes ? x_difference(x->k, s.hi, s.lo) : x_int(k, s.loc, 1), x_int(k, s.loc, write)};
-    expand_tell(x, id, values, 4);
+    TouchExprs touch = {.buffer = x_int(k, s.loc, buffer),
+                        .element = number,
+                        .count = lanes ? x_difference(x->k, s.hi, s.lo) : x_int(k, s.loc, 1),
+                        .written = x_int(k, s.loc, write)};
+    expand_tell(x, EVENT_touch, id, &touch);
 }
 
 static void touch_loads(Expander *x, StmtId id, ExprId e)
@@ -194,8 +203,8 @@ static void touch_loads(Expander *x, StmtId id, ExprId e)
             space_is_on_chip(x->k->tensors.at[x_at(x->k, nodes.at[i])->sym].space))
             loads[n++] = nodes.at[i];
     for (uint32_t i = 0; i < n; i++)
-        touch(x, id, x_at(x->k, loads[i])->sym, expand_number_of_load(x, loads[i], &s.var, &s.lo, 1),
-              x_uses_index(x->k, loads[i], s.var), 0);
+        tell_touch(x, id, x_at(x->k, loads[i])->sym, expand_number_of_load(x, loads[i], &s.var, &s.lo, 1),
+                   x_uses_index(x->k, loads[i], s.var), 0);
 }
 
 static void touch_all(Expander *x, StmtId loop, StmtId first)
@@ -208,7 +217,7 @@ static void touch_all(Expander *x, StmtId loop, StmtId first)
             ExprId index[MAX_RANK];
             for (uint32_t i = 0; i < s.nindex; i++)
                 index[i] = x_substitute(x->k, s.index[i], &l.var, &l.lo, 1);
-            touch(x, loop, s.buffer, expand_number(x, s.buffer, index), 1, 1);
+            tell_touch(x, loop, s.buffer, expand_number(x, s.buffer, index), 1, 1);
         }
     }
 }
@@ -294,8 +303,8 @@ static void expand_nest(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
     uint32_t depth = x->b.depth;
-    ExprId values[3] = {s.lo, s.hi, half_way(x, &s, trip_work(x, s.first))};
-    expand_open_event(x, id, values, 3);
+    NestExprs nest = {s.lo, s.hi, .work = half_way(x, &s, trip_work(x, s.first))};
+    expand_open_event(x, EVENT_nest, id, &nest);
     build_copy(&x->b, id);
     build_close(&x->b, depth);
 }
@@ -306,13 +315,13 @@ static void expand_work(Expander *x, StmtId id)
     Stmt s = at(x, id);
     uint32_t depth = x->b.depth;
     int vector = tile_is_vector(x->k, s.first);
-    ExprId values[2] = {s.lo, s.hi};
+    LoopExprs loop = {s.lo, s.hi};
     if (has_vector_loop(x, s.first)) {
-        expand_tell(x, id, values, 2);
+        expand_tell(x, EVENT_loop, id, &loop);
         expand_body(x, id);
         return;
     }
-    expand_open_event(x, id, values, 2);
+    expand_open_event(x, EVENT_loop, id, &loop);
     if (vector)
         touch_all(x, id, s.first);
     build_copy(&x->b, id);
@@ -323,8 +332,8 @@ void expand_top(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
     uint32_t depth = x->b.depth;
-    ExprId values[3] = {s.limit, s.lo, s.hi};
-    expand_open_event(x, id, values, 3);
+    ChooseExprs choose = {.count = s.limit, s.lo, s.hi};
+    expand_open_event(x, EVENT_choose, id, &choose);
     build_copy(&x->b, id);
     build_close(&x->b, depth);
 }
@@ -334,13 +343,13 @@ static void expand_split(Expander *x, StmtId id)
     Stmt s = at(x, id);
     StmtId child = s.first;
     uint32_t depth = x->b.depth;
-    ExprId v = x_index(x->k, s.loc, s.var), none = x_int(x->k, s.loc, -1);
+    SplitExprs begin = {.core = x_index(x->k, s.loc, s.var)}, end = {.core = x_int(x->k, s.loc, -1)};
     s.first = s.next = NONE;
     build_open(&x->b, s);
-    expand_tell(x, id, &v, 1);
+    expand_tell(x, EVENT_split, id, &begin);
     expand_list(x, child);
     build_close(&x->b, depth);
-    expand_tell(x, id, &none, 1);
+    expand_tell(x, EVENT_split, id, &end);
 }
 
 static void expand_body(Expander *x, StmtId id)
@@ -357,7 +366,7 @@ static void expand_body(Expander *x, StmtId id)
 static void expand(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
-    ExprId value = s.nindex ? s.index[0] : zero(x);
+    FlagExprs flag = {.slot = s.nindex ? s.index[0] : zero(x)};
     int is_plan = s.kind == TILE_pack && tile_path(x->k, &s) < PATH_COUNT;
     int is_inner = s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED;
     if (is_plan)
@@ -365,7 +374,7 @@ static void expand(Expander *x, StmtId id)
     else if (s.kind == TILE_product)
         expand_product(x, id);
     else if (s.kind == TILE_set || s.kind == TILE_wait)
-        expand_tell(x, id, &value, 1);
+        expand_tell(x, EVENT_flag, id, &flag);
     else if (s.kind == TILE_top)
         expand_top(x, id);
     else if (s.kind == TILE_for && s.mode == LOOP_SPLIT)
@@ -396,7 +405,8 @@ static void expand_items(Expander *x, StmtId launch, StmtId first)
         expand_items(x, launch, child);
         return;
     }
-    expand_open_event(x, launch, NULL, 0); /* an item that the model does not look at does nothing */
+    expand_open_event(x, EVENT_item, launch,
+                      &(ItemExprs){}); /* an item that the model does not look at does nothing */
     if (x->of_npu)
         expand_list(x, first);
     tile_each (id, x->k, x->of_npu ? (StmtId)NONE : first)

@@ -3,6 +3,7 @@
 #define EMULATOR_EXPAND_H
 
 #include "emulator/emulator.h"
+#include "ir/event.h"
 #include "ir/tile_build.h"
 
 typedef struct Expander {
@@ -14,8 +15,9 @@ typedef struct Expander {
 } Expander;
 
 static inline Stmt expand_at(const Expander *x, StmtId id) { return x->k->tiles->stmts.at[id]; }
-void expand_tell(Expander *x, StmtId id, const ExprId *values, uint32_t n);
-void expand_open_event(Expander *x, StmtId id, const ExprId *values, uint32_t n);
+/* An event about the statement; exprs: the struct of the kind's expressions, such as MoveExprs. */
+void expand_tell(Expander *x, EventKind kind, StmtId id, const void *exprs);
+void expand_open_event(Expander *x, EventKind kind, StmtId id, const void *exprs); /* its body follows */
 /* The place of an element in row-major order, whatever the layout. */
 ExprId expand_number(const Expander *x, TensorId t, const ExprId *index);
 /* That of a load's element, with other indices. */

@@ -25,13 +25,18 @@ static int is_memory(const Expander *x, ExprId load)
     return x->k->tensors.at[x_at(x->k, load)->sym].space != SPACE_REG;
 }
 
-/* rows x cols elements, `down` and `right` being the numbers of the elements below and beside the first. */
+/* rows x cols elements; at: the numbers of the first one, and of those below and beside it. */
 static void touch(Expander *x, StmtId id, TensorId buffer, const ExprId at[3], ExprId rows, ExprId cols,
                   int write)
 {
-    ExprId values[7] = {x_int(x->k, (Loc){0}, buffer), at[0], at[1], at[2], rows, cols,
-                        x_int(x->k, (Loc){0}, write)};
-    expand_tell(x, id, values, 7);
+    AccessExprs access = {.buffer = x_int(x->k, (Loc){0}, buffer),
+                          .element = at[0],
+                          .below = at[1],
+                          .beside = at[2],
+                          .rows = rows,
+                          .cols = cols,
+                          .written = x_int(x->k, (Loc){0}, write)};
+    expand_tell(x, EVENT_access, id, &access);
 }
 
 /* Number of the load's element, and of those that are next along two indices. */
@@ -94,13 +99,14 @@ static void touch_operand(Expander *x, StmtId id, ExprId load, ExprId rows, Expr
 static void expand_pack(Expander *x, StmtId id)
 {
     Stmt s = expand_at(x, id);
-    ExprId size[2] = {x_difference(x->k, s.to[0], s.from[0]), x_difference(x->k, s.to[1], s.from[1])};
+    PackExprs size = {.rows = x_difference(x->k, s.to[0], s.from[0]),
+                      .cols = x_difference(x->k, s.to[1], s.from[1])};
     uint32_t depth = x->b.depth;
     build_if(&x->b, s.loc,
              x_op2(x->k, s.loc, OP_lt, s.from[0], s.to[0])); /* else there may be nothing to look up */
-    touch_box(x, id, s.value, size[0], size[1]);
-    touch_operand(x, id, x_load(x->k, s.loc, s.buffer, s.index), size[0], size[1], 1);
-    expand_tell(x, id, size, 2);
+    touch_box(x, id, s.value, size.rows, size.cols);
+    touch_operand(x, id, x_load(x->k, s.loc, s.buffer, s.index), size.rows, size.cols, 1);
+    expand_tell(x, EVENT_pack, id, &size);
     build_close(&x->b, depth);
 }
 
@@ -110,7 +116,7 @@ static void expand_product(Expander *x, StmtId id)
     touch_operand(x, id, s.value, s.size[0], s.size[2], 0);
     touch_operand(x, id, s.other, s.turned ? s.size[1] : s.size[2], s.turned ? s.size[2] : s.size[1], 0);
     touch_operand(x, id, x_load(x->k, s.loc, s.buffer, s.index), s.size[0], s.size[1], 1);
-    expand_tell(x, id, s.size, 3);
+    expand_tell(x, EVENT_product, id, &(ProductExprs){s.size[0], s.size[1], s.size[2]});
 }
 
 /* The expression at the loop's first trip. */
@@ -142,7 +148,7 @@ static void expand_store(Expander *x, StmtId id, const Trips *t)
         touch_load(x, id, t, loads[i], 0);
     if (x->k->tensors.at[s.buffer].space != SPACE_REG)
         touch_load(x, id, t, x_load(x->k, s.loc, s.buffer, s.index), 1);
-    expand_tell(x, id, &t->count, 1);
+    expand_tell(x, EVENT_store, id, &(StoreExprs){.trips = t->count});
 }
 
 /* Is a condition about numbers that are there? Data are not: then it holds. */

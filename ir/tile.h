@@ -61,8 +61,8 @@
  * all of them have set theirs. On-chip buffers stand at fixed places, may lie one above the other, and hold nothing when an
  * item begins.
  *
- * Compiled for the emulator, each statement of a plan stands in an event: `event 17(a, b) { ... }` tells the emulator of
- * statement 17 and the values a, b, see emulator/. */
+ * Compiled for the emulator, the work of each statement of a plan is the body of an event: `event loop 17(a, b) { ... }`
+ * tells the emulator that statement 17 is a loop from a to b (event.def). */
 #ifndef IR_TILE_H
 #define IR_TILE_H
 
@@ -106,7 +106,7 @@ typedef uint32_t StmtId;
 
 typedef struct Stmt {
     uint8_t kind; /* TileKind */
-    uint8_t mode; /* for: LoopMode */
+    uint8_t mode; /* for: LoopMode. event: EventKind (event.h) */
     uint8_t add;  /* store: += */
     uint8_t nindex;
     uint8_t turned; /* product: other is [.., k, column] the other way round, [.., column, k] */

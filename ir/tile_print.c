@@ -1,4 +1,5 @@
 /* Writes the tile level as text that tile_read() takes back. */
+#include "ir/event.h"
 #include "ir/print.h"
 #include "ir/tile.h"
 
@@ -190,7 +191,7 @@ static void print_wait(TilePrinter *p, const Stmt *s) { print_flag(p, s); }
 
 static void print_event(TilePrinter *p, const Stmt *s)
 {
-    text_add(p->out, "event %u(", s->planned);
+    text_add(p->out, "event %s %u(", event_name((EventKind)s->mode), s->planned);
     for (uint32_t i = 0; i < s->nindex; i++) {
         text_add(p->out, "%s", i ? ", " : "");
         print_expr(p, s->index[i]);

@@ -1,4 +1,5 @@
 /* Reads the statements of the tile level. */
+#include "ir/event.h"
 #include "ir/tile_text.h"
 
 #include <string.h>
@@ -97,10 +98,22 @@ static void read_flag(TileReader *r, Stmt *s)
     s->nindex = tile_read_subscripts(r, s->index, 1);
 }
 
-/* event N(VALUES) { statements } */
+static uint8_t read_event_kind(TileReader *r)
+{
+    Loc loc = r->token.loc;
+    Name word = token_word(r, "an event");
+    for (EventKind kind = 0; kind < EVENT_COUNT; kind++)
+        if (strcmp(event_name(kind), word) == 0)
+            return (uint8_t)kind;
+    token_fail(r, DIAG_tile_name, loc, "there is no event %s", word);
+    return 0;
+}
+
+/* event KIND N(VALUES) { statements } */
 static void read_event(TileReader *r, Stmt *s, uint32_t line)
 {
     token_next(r);
+    s->mode = read_event_kind(r);
     int64_t number = token_int(r, "the number of a statement");
     s->planned = number < NONE ? (StmtId)number : (StmtId)NONE;
     token_expect(r, "(");

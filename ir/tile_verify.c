@@ -1,6 +1,8 @@
 /* Verifies the tile level: the tree, scopes, types and the form of each statement. */
 #include "ir/tile_verify.h"
 
+#include "ir/event.h"
+
 #include <string.h>
 
 void tile_broken(TileVerifier *v, const char *format, ...)
@@ -377,6 +379,8 @@ void tile_verify_event(TileVerifier *v, const Stmt *s)
 {
     if (s->planned >= v->k->tiles->stmts.len)
         tile_broken(v, "statement %u, of which it tells, does not exist", s->planned);
+    if (s->mode >= EVENT_COUNT || s->nindex != event_exprs((EventKind)s->mode))
+        tile_broken(v, "it has %u values, which are not those of its kind", s->nindex);
     for (uint32_t i = 0; i < s->nindex; i++)
         tile_verify_expr(v, s->index[i], WANT_INT);
     verify_children(v, s->first);

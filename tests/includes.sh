@@ -26,7 +26,7 @@ BEGIN {
     row("command",  "base ir machines passes frontend emulator driver testing explain", "argp.h")
     row("trainer",  "base",                                              "argp.h omp.h")
     row("bench",    "",                                                  "argp.h dlfcn.h omp.h immintrin.h dnnl.h cblas.h")
-    doors = " base/base.h base/json.h ir/ir.h ir/tile.h ir/tile_build.h emulator/simulate.h emulator/report.h " \
+    doors = " base/base.h base/json.h ir/ir.h ir/tile.h ir/tile_build.h ir/event.h emulator/simulate.h emulator/report.h " \
             "passes/query.h passes/join.h passes/schedule.h passes/report.h passes/cluster.h " \
             "driver/element.h driver/pack.h driver/reference.h driver/interpret.h driver/module.h "  # else ROOM/ROOM.h
     public = " runtime driver testing command trainer bench "                    # the rooms that include the public headers
