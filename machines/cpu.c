@@ -27,15 +27,15 @@ enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
 #define AMX_EDX (1u << 24 | 1u << 22) /* AMX-TILE, AMX-BF16 */
 
 /* One for each row: a set that is not told what it needs would run anywhere. */
-#define NEEDS_amx_soft {0}
-#define NEEDS_generic {0}
-#define NEEDS_avx2 {XCR_YMM, AVX2_ECX, AVX2_EBX, 0, 0, 0}
-#define NEEDS_avx512 {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, 0, 0}
-#define NEEDS_avx512bf16 {XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, AVX512_BF16, 0}
-#define NEEDS_amx {XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX, AVX512_BF16, STATE_TILE_DATA}
+#define NEEDS_amx_soft 0
+#define NEEDS_generic 0
+#define NEEDS_avx2 XCR_YMM, AVX2_ECX, AVX2_EBX, 0, 0, 0
+#define NEEDS_avx512 XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, 0, 0
+#define NEEDS_avx512bf16 XCR_ZMM, AVX2_ECX, AVX512_EBX, 0, AVX512_BF16, 0
+#define NEEDS_amx XCR_ZMM | XCR_TILE, AVX2_ECX, AVX512_EBX, AMX_EDX, AVX512_BF16, STATE_TILE_DATA
 
 const CpuNeeds cpu_needs[ISA_COUNT] = {
-#define CPU(id, ...) NEEDS_##id,
+#define CPU(id, ...) {NEEDS_##id},
 #include "machines/cpu.def"
 };
 
