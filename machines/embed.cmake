@@ -1,5 +1,5 @@
-# Writes OUT, a C file with the bytes of every description DIR/*.json: machine_texts[] of machines.h.
-file(GLOB files ${DIR}/*.json)
+# Writes OUT, a C file with the bytes of the descriptions FILES (joined by `,`): machine_texts[] of machines.h.
+string(REPLACE "," ";" files "${FILES}")
 set(arrays "")
 set(rows "")
 foreach(file ${files})
