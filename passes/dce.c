@@ -2,9 +2,9 @@
  *
  * This file is written to be copied for a new pass:
  *   1. copy it to passes/NAME.c, rename the functions, keep the order: rules, walk, pass;
- *   2. add a row to passes/passes.def: PASS(NAME, needs, gives, breaks, doc);
- *   3. add one word to the order in driver/pipeline.c;
- *   4. add tests/unit/test_NAME.c: a kernel before, ir_print() of it after, and equal results of ir_eval().
+ *   2. add a row to passes/passes.def: PASS(NAME, level, needs, gives, breaks, doc);
+ *   3. add PASS_NAME to the order in driver/pipeline.c;
+ *   4. add tests/golden/NAME.moe, which shows a kernel before and after; results are compared by tests/differential/.
  * A pass works on each kernel alone, changes equations in place, marks the ones it drops `dead` and lets
  * ir_compact() remove them. It reports nothing to the user: what it meets has been checked. */
 #include "passes/passes.h"
