@@ -127,7 +127,7 @@ static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod,
     return NULL;
 }
 
-/* LLVM configures tiles anew for each instruction at level 0, or crashes: there AMX is generated at level 1. */
+/* Code with tiles is generated at level 1 at least: see CPU_TILES. */
 static int level_of(const Part *part)
 {
     const Job *job = part->job;
@@ -135,14 +135,17 @@ static int level_of(const Part *part)
     if (is_quick(part))
         return 0;
     for (uint32_t i = 0; i < job->ninputs; i++)
-        tiles |= job->inputs[i].isa == ISA_amx;
+        tiles |= cpu_can(&cpu_table[job->inputs[i].isa], CPU_TILES);
     return tiles && job->options->level < 1 ? 1 : job->options->level;
 }
+
+/* All inputs are of one. */
+static Family family_of(const Part *part) { return cpu_table[part->job->inputs[0].isa].family; }
 
 static const char *make_part(Part *part)
 {
     LLVMTargetMachineRef machine;
-    const char *error = target_open(level_of(part), part->arena, &machine);
+    const char *error = target_open(family_of(part), level_of(part), part->arena, &machine);
     if (error)
         return error;
     const char *path = part->job->inputs[0].module->path;
@@ -151,6 +154,7 @@ static const char *make_part(Part *part)
     L l;
     target_prepare(machine, mod);
     l_init(&l, part->arena, ctx, mod);
+    l.family = family_of(part);
     build_module(&l, part); /* leaves by arena_escape() only for a bug; then LLVM's objects are lost */
     LLVMDisposeBuilder(l.b);
     error = target_optimize(machine, mod, level_of(part), part->arena);
@@ -203,7 +207,7 @@ static int calls(const Job *job, uint32_t kernel, uint32_t input, uint32_t helpe
 static Isa owner(const Job *job, uint32_t input, uint32_t helper)
 {
     if (helper >= HELPER_PACKED)
-        return ISA_generic;
+        return ISA_COUNT;
     return helper < PRODUCT_KINDS ? job->plans[input]->target : job->plans[input]->isa;
 }
 

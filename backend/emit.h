@@ -340,8 +340,10 @@ void emit_turned_product(Product *x, V depth);
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
 void emit_rows_product(Product *x, V depth);
 void emit_rows_vectors(Product *x, V b, V unit, V *right);
-EmitFragment emit_vector_fragment; /* emit_fragment.c */
-EmitFragment emit_tile_fragment, emit_soft_fragment; /* emit_amx.c */
+/* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
+#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
+    EmitFragment emit_##fragment##_fragment;
+#include "machines/cpu.def"
 
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */

@@ -141,7 +141,7 @@ V emit_launch_body(Plan *p, const Launch *launch)
     e->map = LLVMGetParam(fn, 1);
     e->thread = LLVMGetParam(fn, 4);
     e->failed = l_block(l, "failed");
-    l->words = p->isa >= ISA_avx2;
+    l->words = cpu_can(p->cpu, CPU_BROADCAST16);
     l->hides = 1;
     if (is_plain(p, launch))
         l_quick_later(l, fn);

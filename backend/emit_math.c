@@ -4,7 +4,7 @@
  * tests/unit/test_backend_math.c against libm in double. */
 #include "backend/emit.h"
 
-int emit_has_fma(const Emit *e) { return e->p->isa >= ISA_avx2; }
+int emit_has_fma(const Emit *e) { return cpu_can(e->p->cpu, CPU_FMA); }
 
 V emit_fma(Emit *e, V a, V b, V c)
 {
@@ -86,7 +86,7 @@ static V exponential(Emit *e, V x)
     Ty t = LLVMTypeOf(x);
     V p, scale, shifted;
     x = l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, -105.0)), l_real(t, -105.0), x);
-    if (e->p->isa >= ISA_avx512 && l_width(x) && l_width(x) % e->p->cpu->lanes == 0) {
+    if (cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0) {
         p = exponential_rest(e, x, NULL, &shifted);
         return scale_native(l, p, l_fsub(l, shifted, l_real(t, to_whole)));
     }

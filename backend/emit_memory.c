@@ -148,7 +148,8 @@ V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 
 static int has_masked_memory(const Emit *e, Elem elem)
 {
-    return e->p->isa >= ISA_avx512 || (e->p->isa == ISA_avx2 && elem_bytes(elem) >= 4);
+    int word = elem_bytes(elem) >= elem_bytes(EL_F32);
+    return cpu_can(e->p->cpu, CPU_MASKS) || (cpu_can(e->p->cpu, CPU_MASKED_WORDS) && word);
 }
 
 static V masked_call(Emit *e, const char *name, Ty type, V *args, unsigned n, unsigned pointer, Elem elem)
@@ -220,10 +221,10 @@ static V run_mask(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     return counts ? e->cond : emit_mask(e);
 }
 
-/* The elements of a run whose lanes are in the mask, zeros elsewhere; AVX2. A generic masked load is not safe there: where
- * a constant mask has lanes that nobody looks at LLVM (22) makes their bits undefined, takes undefined bits for set, and
- * reads the whole vector. It keeps the mask of the instruction's own intrinsic. */
-static V load_masked_avx2(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
+/* The elements of a run whose lanes are in the mask, zeros elsewhere, by CPU_MASKED_WORDS. A generic masked load is not safe
+ * there: where a constant mask has lanes that nobody looks at LLVM (22) makes their bits undefined, takes undefined bits for
+ * set, and reads the whole vector. It keeps the mask of the instruction's own intrinsic. */
+static V load_masked_words(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
 {
     L *l = e->l;
     Ty element = emit_memory_type(l, elem);
@@ -257,8 +258,8 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         end_lanes(e, &lanes);
         return l_load(l, type, slot, 0);
     }
-    if (mask && e->p->isa == ISA_avx2)
-        return load_masked_avx2(e, buffer, elem, at, mask);
+    if (mask && !cpu_can(e->p->cpu, CPU_MASKS))
+        return load_masked_words(e, buffer, elem, at, mask);
     if (mask) {
         V args[3] = {at, mask, LLVMConstNull(type)};
         v = masked_call(e, "llvm.masked.load", type, args, 3, 0, elem);
@@ -301,7 +302,7 @@ static V load_each(Emit *e, uint32_t buffer, V at)
     Elem elem = e->p->buffers.at[buffer].elem;
     Ty one = emit_memory_type(l, elem), type = l_lanes_of(l, one, e->width);
     V mask = emit_mask(e);
-    if (e->p->isa >= ISA_avx512 && elem_bytes(elem) >= 4) {
+    if (cpu_can(e->p->cpu, CPU_GATHERS) && elem_bytes(elem) >= elem_bytes(EL_F32)) {
         V args[3] = {at, mask ? mask : l_int(l_lanes_of(l, l->i1, e->width), 1), LLVMGetPoison(type)};
         V v = masked_call(e, "llvm.masked.gather", type, args, 3, 0, elem);
         emit_alias(e, v, buffer);

@@ -1,13 +1,13 @@
 /* Element formats: how a value lies in memory. bf16 and f16 are widened exactly and rounded to nearest even.
  *
- * No library calls may remain: the conversions of f16 use F16C where the target has it and integers
+ * No library calls may remain: the conversions of f16 use instructions where the target has them and integers
  * elsewhere. */
 #include "backend/emit.h"
 
-/* Half of AVX-512's 16-bit lanes fill a vector of floats: one permutation puts them into the upper halves of zeros. */
+/* Half of a vector's 16-bit lanes fill a vector of floats: one permutation puts them into the upper halves of zeros. */
 static int fills_vectors(const Emit *e, uint32_t lanes)
 {
-    return e->p->isa >= ISA_avx512 && lanes && lanes % (2 * e->p->cpu->lanes) == 0;
+    return cpu_can(e->p->cpu, CPU_SHUFFLE16) && lanes && lanes % (2 * e->p->cpu->lanes) == 0;
 }
 
 static V widen_bf16(Emit *e, V raw)
@@ -26,7 +26,7 @@ static V widen_bf16(Emit *e, V raw)
     return LLVMBuildBitCast(l->b, words, l_lanes_of(l, l->f32, n), "");
 }
 
-static int has_f16c(const Emit *e) { return e->p->isa >= ISA_avx2; }
+static int has_f16(const Emit *e) { return cpu_can(e->p->cpu, CPU_F16); }
 
 /* Normal numbers: shift and re-bias. Subnormal: an integer times 2^-24. Infinity and NaN: the largest
  * exponent. */
@@ -48,7 +48,7 @@ static V widen_f16_plain(L *l, V raw)
 static V widen_f16(Emit *e, V raw)
 {
     L *l = e->l;
-    if (!has_f16c(e))
+    if (!has_f16(e))
         return widen_f16_plain(l, raw);
     return l_cast(l, LLVMFPExt, l_bits(l, raw, l->f16), l->f32);
 }
@@ -94,7 +94,7 @@ static V round_bf16_native(L *l, V value)
 V emit_round_bf16_hook(Emit *e, V value, V unused)
 {
     (void)unused;
-    int native = e->p->isa >= ISA_avx512bf16 && fills_vectors(e, l_width(value));
+    int native = cpu_can(e->p->cpu, CPU_ROUND_BF16) && fills_vectors(e, l_width(value));
     return native ? round_bf16_native(e->l, value) : round_bf16_plain(e->l, value);
 }
 
@@ -125,7 +125,7 @@ static V round_f16_plain(L *l, V value)
 V emit_round_f16(Emit *e, V value)
 {
     L *l = e->l;
-    if (!has_f16c(e))
+    if (!has_f16(e))
         return round_f16_plain(l, value);
     return l_bits(l, l_cast(l, LLVMFPTrunc, value, l->f16), l->i16);
 }

@@ -79,7 +79,7 @@ static void put_row(Rows *r, V n)
     Emit *e = r->e;
     L *l = r->l;
     V whole = l_and(l, n, l_i64(l, -(int64_t)r->width));
-    int masked = e->p->isa >= ISA_avx512;
+    int masked = cpu_can(e->p->cpu, CPU_MASKS);
     emit_lanes_over(e, r->x->s->bound[r->x->axis], r->width);
     For f = l_for(l, l_i64(l, 0), masked ? n : whole, r->width, "lanes");
     put_lanes(r, f.var, masked ? emit_first_lanes(e, l_sub(l, n, f.var)) : NULL);

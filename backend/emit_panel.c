@@ -57,7 +57,7 @@ typedef void Trip(Pack *x, V first, V tail, V with);
 static void trips(Pack *x, V n, Trip *trip, V with)
 {
     L *l = x->l;
-    if (x->e->p->isa >= ISA_avx512) {
+    if (cpu_can(x->e->p->cpu, CPU_MASKS)) {
         For f = l_for(l, l_i64(l, 0), n, x->width, "lanes");
         trip(x, f.var, emit_first_lanes(x->e, l_sub(l, n, f.var)), with);
         l_end_for(l, &f);

@@ -194,35 +194,23 @@ void plan_add_check(Plan *p, Arena *a, int status, const char *format)
     vec_push(a, &p->checks, (CheckText){status, format});
 }
 
+enum { SPLIT_BITS = 256 }; /* LLVM splits wider vectors unless it is told not to */
+
 void plan_attributes(const Plan *p, V fn)
 {
     l_plain(p->l, fn);
     l_attribute_text(p->l, fn, "target-features", p->cpu->features);
-    if (p->isa >= ISA_avx512) {
-        l_attribute_text(p->l, fn, "prefer-vector-width", "512");
-        l_attribute_text(p->l, fn, "min-legal-vector-width", "512");
+    uint32_t bits = 8 * (uint32_t)elem_bytes(EL_F32) * p->cpu->lanes;
+    if (bits > SPLIT_BITS) {
+        l_attribute_text(p->l, fn, "prefer-vector-width", arena_printf(p->l->arena, "%u", bits));
+        l_attribute_text(p->l, fn, "min-legal-vector-width", arena_printf(p->l->arena, "%u", bits));
     }
-}
-
-/* Tiles multiply, and nothing else. */
-static Isa code_of(Isa target)
-{
-    switch (target) {
-    case ISA_amx_soft: return ISA_generic;
-    case ISA_amx: return ISA_avx512bf16;
-    case ISA_generic:
-    case ISA_avx2:
-    case ISA_avx512:
-    case ISA_avx512bf16:
-    case ISA_COUNT: break;
-    }
-    return target;
 }
 
 Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug)
 {
     Plan *p = arena_new_of(a, Plan);
-    *p = (Plan){.m = m, .k = k, .p = k->tiles, .target = target, .isa = code_of(target)};
+    *p = (Plan){.m = m, .k = k, .p = k->tiles, .target = target, .isa = cpu_table[target].code};
     p->cpu = &cpu_table[p->isa];
     p->dims = arena_array(a, DimId, m->dims.len + 1);
     p->ndims = ir_kernel_dims(k, p->dims);

@@ -116,30 +116,27 @@ void emit_tile_product(Emit *e, StmtId id)
 
 /* ---- the function ---- */
 
-static EmitFragment *fragment_of(const Product *x)
+static EmitFragment *const fragments[ISA_COUNT] = {
+#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
+    emit_##fragment##_fragment,
+#include "machines/cpu.def"
+};
+
+void emit_no_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
 {
-    if (x->left != EL_BF16)
-        return emit_vector_fragment;
-    switch (x->e->p->isa) {
-    case ISA_amx: return emit_tile_fragment;
-    case ISA_amx_soft: return emit_soft_fragment;
-    case ISA_avx512bf16: return emit_vector_fragment;
-    case ISA_generic:
-    case ISA_avx2:
-    case ISA_avx512:
-    case ISA_COUNT: break;
-    }
+    (void)rows, (void)c, (void)a, (void)b, (void)units;
     BUG(x->l->arena, "backend: %s does not multiply bf16 by bf16", x->e->p->cpu->name);
 }
 
-/* Tiles multiply bf16 only: for f32 the registers of the instruction set below are used. */
+static EmitFragment *fragment_of(const Product *x)
+{
+    return x->left == EL_BF16 ? fragments[x->e->p->isa] : emit_vector_fragment;
+}
+
+/* Tiles multiply bf16 only: for f32 the registers of another instruction set are used. */
 static void choose_fragment(Product *x)
 {
-    const Cpu *cpu = x->e->p->cpu;
-    if (x->left == EL_F32 && x->e->p->isa == ISA_amx)
-        cpu = &cpu_table[ISA_avx512];
-    if (x->left == EL_F32 && x->e->p->isa == ISA_amx_soft)
-        cpu = &cpu_table[ISA_generic];
+    const Cpu *cpu = &cpu_table[x->left == EL_F32 ? x->e->p->cpu->f32 : x->e->p->isa];
     x->lanes = cpu->lanes;
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;

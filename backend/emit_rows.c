@@ -150,7 +150,7 @@ static V part_of(const Product *x)
 void emit_rows_product(Product *x, V depth)
 {
     L *l = x->l;
-    if (x->lanes * x->vectors != LAYOUT_EDGE || x->vectors != 2 || x->e->p->isa < ISA_avx512)
+    if (x->lanes * x->vectors != LAYOUT_EDGE || x->vectors != 2 || !cpu_can(x->e->p->cpu, CPU_MASKS))
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
     x->kept = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)part_terms(x) * ROW_OF_WORDS), "kept");
     LLVMSetAlignment(x->kept, LAYOUT_LINE_BYTES);

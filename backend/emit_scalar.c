@@ -156,13 +156,13 @@ V emit_relu(Emit *e, V a, V b)
     return l_select(e->l, l_fcmp(e->l, LLVMRealOLE, a, zero), zero, a);
 }
 
-/* Without SSE4.1 there is no rounding instruction: beyond 2^23 every f32 is whole, below i32 holds it. */
+/* Where no instruction rounds: beyond 2^23 every f32 is whole, below i32 holds it. */
 V emit_floor(Emit *e, V a, V b)
 {
     (void)b;
     L *l = e->l;
     Ty t = LLVMTypeOf(a);
-    if (e->p->isa >= ISA_avx2)
+    if (cpu_can(e->p->cpu, CPU_ROUNDING))
         return l_intrinsic(l, "llvm.floor", t, &a, 1);
     V size = emit_abs(e, a, NULL);
     V small = l_fcmp(l, LLVMRealOLT, size, l_real(t, 0x1p23));
@@ -175,8 +175,8 @@ V emit_floor(Emit *e, V a, V b)
 }
 
 /* Lanes: a vector division of 64-bit integers does not exist; f64 division is exact enough below 2^53 (the
- * quotient cannot round across an integer), and no index comes near. Without AVX-512 the lanes are divided
- * one by one. */
+ * quotient cannot round across an integer), and no index comes near. Without such conversions the lanes
+ * are divided one by one. */
 static V divide_lanes(Emit *e, V a, V b)
 {
     L *l = e->l;
@@ -194,7 +194,7 @@ static V safe_divisor(Emit *e, V b)
 V emit_idiv(Emit *e, V a, V b)
 {
     b = safe_divisor(e, b);
-    if (l_width(a) && e->p->isa >= ISA_avx512 && !LLVMIsConstant(b))
+    if (l_width(a) && cpu_can(e->p->cpu, CPU_INT64_FLOAT) && !LLVMIsConstant(b))
         return divide_lanes(e, a, b);
     return l_bin(e->l, LLVMUDiv, a, b);
 }
@@ -202,7 +202,7 @@ V emit_idiv(Emit *e, V a, V b)
 V emit_imod(Emit *e, V a, V b)
 {
     b = safe_divisor(e, b);
-    if (l_width(a) && e->p->isa >= ISA_avx512 && !LLVMIsConstant(b))
+    if (l_width(a) && cpu_can(e->p->cpu, CPU_INT64_FLOAT) && !LLVMIsConstant(b))
         return l_sub(e->l, a, l_mul(e->l, divide_lanes(e, a, b), b));
     return l_bin(e->l, LLVMURem, a, b);
 }

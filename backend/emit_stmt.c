@@ -92,7 +92,7 @@ static int single_trip(const Emit *e, const Stmt *s)
 V emit_first_lanes(Emit *e, V left)
 {
     L *l = e->l;
-    if (e->p->isa < ISA_avx512 || e->width > 32)
+    if (!cpu_can(e->p->cpu, CPU_MASKS) || e->width > 32)
         return l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), l_cast(l, LLVMTrunc, left, l->i32));
     V one = l_i64(l, 1), bit = LLVMBuildShl(l->b, one, l_min(l, left, l_i64(l, e->width)), "");
     V bits = LLVMBuildTrunc(l->b, l_sub(l, bit, one), LLVMIntTypeInContext(l->ctx, e->width), "");
@@ -134,7 +134,7 @@ static void masked_trips(Emit *e, const Stmt *s, V lo, V hi)
 static void vector_trips(Emit *e, const Stmt *s, V lo, V hi)
 {
     L *l = e->l;
-    int free_masks = e->p->isa >= ISA_avx512, beside = e->launch && launch_is_products(e->launch);
+    int free_masks = cpu_can(e->p->cpu, CPU_MASKS), beside = e->launch && launch_is_products(e->launch);
     if (free_masks && single_trip(e, s)) {
         tail_trip(e, s, lo, hi);
         return;

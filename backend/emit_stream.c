@@ -11,6 +11,7 @@
  * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page. So where rows are that
  * long, the last of the loops asks for a row that will be wanted a few rows later. */
 #include "backend/emit.h"
+#include "backend/family.h"
 #include "machines/machines.h"
 
 /* One of two values, known in the whole function. */
@@ -57,7 +58,7 @@ int emit_stream(Emit *e, uint32_t buffer, V at, V raw)
 void emit_stream_end(Emit *e)
 {
     if (e->streams)
-        l_intrinsic(e->l, "llvm.x86.sse.sfence", NULL, NULL, 0);
+        family_hooks[e->l->family].fence(e->l);
 }
 
 /* The bytes that lie between a row and the one to ask for: none where it is no use, so that the row itself is asked for. */

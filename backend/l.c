@@ -331,7 +331,7 @@ void l_attribute(L *l, V fn, const char *name)
 void l_plain(L *l, V fn)
 {
     l_attribute(l, fn, "nounwind");
-    l_attribute_text(l, fn, "target-cpu", "x86-64");
+    l_attribute_text(l, fn, "target-cpu", family_table[l->family].cpu);
 }
 
 void l_quick(L *l, V fn)

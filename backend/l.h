@@ -16,6 +16,7 @@ typedef struct L {
     Ty i1, i8, i16, i32, i64, f16, f32, f64, ptr, none;
     unsigned md_scope, md_others; /* kinds of alias metadata */
     unsigned md_past;             /* of stores past the caches */
+    Family family;                /* of the CPUs that run the module */
     V fn;                         /* function being emitted */
     Block entry;                  /* its first block: stack slots, and what is computed once */
     int split;                    /* the module is a part: what parts share is hidden, not internal */
@@ -92,7 +93,7 @@ V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
 void l_shared(L *l, V fn_or_global); /* seen by all parts of the object, by no one else */
 void l_attribute(L *l, V fn, const char *name);
-void l_plain(L *l, V fn); /* for any x86-64 */
+void l_plain(L *l, V fn); /* for any CPU of the family */
 void l_quick(L *l, V fn); /* code that runs once per call: generated fast rather than well */
 /* The same once its instructions are optimized: l_optimized() says that they are. Registers are given well, addresses
  * are not folded. */

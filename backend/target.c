@@ -1,16 +1,20 @@
 /* See target.h. */
 #include "backend/target.h"
 
+#include "backend/family.h"
+
 #include <pthread.h>
 #include <string.h>
 
-static void start(void)
+const FamilyHooks family_hooks[FAMILY_COUNT] = {
+#define FAMILY(id, triple, cpu, doc) {family_start_##id, family_can_run_##id, family_fence_##id},
+#include "machines/cpu.def"
+};
+
+static void start_all(void)
 {
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
-    LLVMInitializeX86AsmParser(); /* the inline assembly of cpuid */
+    for (Family f = 0; f < FAMILY_COUNT; f++)
+        family_hooks[f].start();
 }
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
@@ -22,20 +26,20 @@ static const char *kept(Arena *a, char *message)
     return copy;
 }
 
-const char *target_open(int level, Arena *a, LLVMTargetMachineRef *out)
+const char *target_open(Family family, int level, Arena *a, LLVMTargetMachineRef *out)
 {
     static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess,
                                                  LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive};
-    pthread_once(&started, start);
-    const char *triple = "x86_64-pc-linux-gnu";
+    pthread_once(&started, start_all);
+    const FamilyRow *row = &family_table[family];
     LLVMTargetRef target;
     char *message = NULL;
-    if (LLVMGetTargetFromTriple(triple, &target, &message))
+    if (LLVMGetTargetFromTriple(row->triple, &target, &message))
         return kept(a, message);
     level = level < 0 ? 0 : level > 3 ? 3 : level;
-    *out = LLVMCreateTargetMachine(target, triple, "x86-64", "", levels[level], LLVMRelocPIC,
+    *out = LLVMCreateTargetMachine(target, row->triple, row->cpu, "", levels[level], LLVMRelocPIC,
                                    LLVMCodeModelDefault);
-    return *out ? NULL : "LLVM: no target machine for x86-64";
+    return *out ? NULL : arena_printf(a, "LLVM: no target machine for %s", row->cpu);
 }
 
 void target_prepare(LLVMTargetMachineRef machine, LLVMModuleRef mod)

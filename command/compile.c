@@ -31,9 +31,9 @@ static const struct argp_option compile_options[] = {
     {"emit", KEY_EMIT, "WHAT", 0,
      "ir, tiles, llvm, asm, obj, so, header or manifest; without -o to the standard output", 0},
     {"target", COMMAND_TARGET, "ISA,...", 0,
-     "Instruction sets: host (default; MOE_ISA forces which), all, or some of "
-     "generic, avx2, avx512, avx512bf16, amx, amx-soft. Several are all compiled and chosen from at load "
-     "time",
+     "Instruction sets: host (default; MOE_ISA forces which), all, or some of those that `moec machines "
+     "host` "
+     "lists. Several are all compiled and chosen from at load time",
      0},
     {"machine", KEY_MACHINE, "NAME", 0,
      "Take the blocks of this machine (`moec machines` lists them, NAME.json is read from a file); for an "

@@ -136,6 +136,28 @@ static void print_rules(void)
                figure_table[multiple_table[i].of].key);
 }
 
+/* The rows of cpu.def with their traits. */
+static void print_cpus(void)
+{
+    printf("\n## Instruction sets of CPUs\n\nThe rows of machines/cpu.def. Generated code depends on an "
+           "instruction set by its "
+           "numbers and traits only; one that multiplies bf16\nadds `terms` of them at a time.\n\n"
+           "| name | lanes | fragment | terms | f32 products of | other code of | traits "
+           "|\n|---|---|---|---|---|---|---|\n");
+    for (Isa isa = 0; isa < ISA_COUNT; isa++) {
+        const Cpu *c = &cpu_table[isa];
+        printf("| `%s` | %u | %u x %u | %u | `%s` | `%s` |", c->name, c->lanes, c->rows,
+               c->vectors * c->lanes, c->terms, cpu_table[c->f32].name, cpu_table[c->code].name);
+        for (CpuTrait t = 0; t < CPU_TRAITS; t++)
+            if (cpu_can(c, t))
+                printf(" %s", cpu_trait_table[t].name);
+        printf(" |\n");
+    }
+    printf("\n| trait | meaning |\n|---|---|\n");
+    for (CpuTrait t = 0; t < CPU_TRAITS; t++)
+        printf("| %s | %s |\n", cpu_trait_table[t].name, cpu_trait_table[t].doc);
+}
+
 static void print_heuristics(void)
 {
     printf("\n## Heuristics\n\nFigures of no machine that decide about code (machines/heuristics.def), and "
@@ -169,6 +191,7 @@ static int print_keys(void)
         print_section(&section_table[i]);
     print_traits();
     print_rules();
+    print_cpus();
     print_heuristics();
     return DRIVER_OK;
 }

@@ -498,10 +498,10 @@ static int open_machine(Compilation *c)
 /* A plan is the same for every instruction set; the emulator runs the plainest. */
 static int choose_isas(Compilation *c)
 {
-    const char *target = c->options.target, *plainest = cpu_table[ISA_generic].name;
+    const char *target = c->options.target, *plainest = cpu_table[cpu_plainest()].name;
     const char *error = target_parse(!target && compile_is_npu(c) ? plainest : target, c->arena, &c->isas);
     if (compile_is_npu(c))
-        c->isas = (IsaList){{ISA_generic}, 1};
+        c->isas = (IsaList){{cpu_plainest()}, 1};
     return error ? compile_fail(c, DIAG_driver_target, error) : DRIVER_OK;
 }
 

@@ -36,15 +36,22 @@ static const char *add_host(IsaList *out, Arena *a)
     return NULL;
 }
 
+/* Of this computer's family, those that are chosen by more than their name. */
+static void add_all(IsaList *out)
+{
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        if (cpu_table[isa].family == cpu_table[cpu_best()].family && !cpu_can(&cpu_table[isa], CPU_BY_NAME))
+            add(out, isa);
+}
+
 static const char *add_word(IsaList *out, const char *word, size_t len, Arena *a)
 {
     const char *name = arena_strndup(a, word, len);
     Isa isa;
     if (strcmp(name, "host") == 0)
         return add_host(out, a);
-    if (strcmp(name, "all") == 0) { /* those of real CPUs; amx_soft only by its name */
-        for (isa = ISA_generic; isa < ISA_COUNT; isa++)
-            add(out, isa);
+    if (strcmp(name, "all") == 0) {
+        add_all(out);
         return NULL;
     }
     if (!cpu_find(name, &isa))
@@ -64,6 +71,18 @@ static void sort(IsaList *list)
     *list = sorted;
 }
 
+/* One object holds code of one family. */
+static const char *check_family(const IsaList *list, Arena *a)
+{
+    for (uint32_t i = 1; i < list->n; i++) {
+        const Cpu *first = &cpu_table[list->at[0]], *cpu = &cpu_table[list->at[i]];
+        if (cpu->family != first->family)
+            return arena_printf(a, "'%s' and '%s' are not of one family of CPUs: compile for one at a time",
+                                first->name, cpu->name);
+    }
+    return NULL;
+}
+
 const char *target_parse(const char *text, Arena *a, IsaList *out)
 {
     out->n = 0;
@@ -79,7 +98,7 @@ const char *target_parse(const char *text, Arena *a, IsaList *out)
         text += len + 1;
     }
     sort(out);
-    return NULL;
+    return check_family(out, a);
 }
 
 const char *target_for_this_cpu(IsaList *list, Arena *a)

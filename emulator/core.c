@@ -177,9 +177,7 @@ static int64_t store_rate(const Machine *m, const Op *op)
 
 static Fragment fragment_of(const Trace *t, const Op *op)
 {
-    const Cpu *c = t->cpu;
-    if (c->rows % t->machine->cube_16bit.rows == 0) /* its tiles multiply 16 bits only */
-        c = &cpu_table[c->lanes > 4 ? ISA_avx512 : ISA_generic];
+    const Cpu *c = &cpu_table[t->cpu->f32];
     return (Fragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, store_rate(t->machine, op)};
 }
 
@@ -265,5 +263,5 @@ int64_t core_flops(const Trace *t)
     const Blocks *tile = &t->machine->cube_16bit;
     if (t->cpu->rows % tile->rows == 0)
         return 2 * tile->rows * tile->cols * tile->depth / t->machine->core.tile;
-    return 2 * rate_of(t) / 4 * (t->cpu->left_bits == 16 ? 2 : 1);
+    return 2 * rate_of(t) / 4 * (t->cpu->terms > 1 ? 2 : 1);
 }

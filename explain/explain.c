@@ -88,17 +88,11 @@ static void list_edges(const Explain *e, const Kernel *before, Explained *out)
 
 void explain_units(Isa isa, int cube, int64_t units[3])
 {
-    int tiles = isa == ISA_amx || isa == ISA_amx_soft;
-    const Cpu *cpu = &cpu_table[isa];
-    if (tiles && !cube) /* tiles multiply 16-bit types only */
-        cpu = &cpu_table[isa == ISA_amx ? ISA_avx512 : ISA_generic];
+    const Cpu *cpu = &cpu_table[cube ? isa : cpu_table[isa].f32];
     units[0] =
         cpu->rows & -cpu->rows; /* rows that are left over go by the largest power of two in a fragment */
     units[1] = (int64_t)cpu->lanes * cpu->vectors;
-    units[2] = !cube                  ? 1
-               : tiles                ? LAYOUT_LINE_BYTES / (int64_t)elem_bytes(EL_BF16)
-               : cpu->left_bits == 16 ? 2
-                                      : 1;
+    units[2] = cube ? cpu->terms : 1;
 }
 
 int64_t explain_extent(const Explain *e, Extent x)

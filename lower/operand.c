@@ -62,9 +62,7 @@ static void choose_types(Lower *l, Product *p)
     p->right = bare(l->k, p->right);
     Type left = (Type)x_at(l->k, p->left)->type, right = (Type)x_at(l->k, p->right)->type;
     p->right_elem = right == TY_BF16 && (left == TY_BF16 || left == TY_F32) ? EL_BF16 : EL_F32;
-    p->left_elem = left == TY_BF16 && right == TY_BF16 && l->cpu->left_bits == 8 * elem_bytes(EL_BF16)
-                       ? EL_BF16
-                       : EL_F32;
+    p->left_elem = left == TY_BF16 && right == TY_BF16 && l->cpu->terms > 1 ? EL_BF16 : EL_F32;
 }
 
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *out)

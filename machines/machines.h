@@ -26,40 +26,74 @@ extern const uint32_t heuristic_count;
 /* ---- instruction sets ---- */
 
 typedef enum Isa {
-#define CPU(id, word, lanes, rows, vectors, part, left_bits, rows_read, features, doc) ISA_##id,
+#define CPU(id, ...) ISA_##id,
 #include "machines/cpu.def"
     ISA_COUNT
 } Isa;
 
+/* CPUs whose code one object can hold. */
+typedef enum Family {
+#define FAMILY(id, triple, cpu, doc) FAMILY_##id,
+#include "machines/cpu.def"
+    FAMILY_COUNT
+} Family;
+
+/* What generated code asks of an instruction set: see cpu_can(). */
+typedef enum CpuTrait {
+#define CPU_TRAIT(id, doc) CPU_##id,
+#include "machines/cpu.def"
+    CPU_TRAITS
+} CpuTrait;
+
+/* What the CPU must show for an instruction set, and what the operating system must grant; compiled code tests the same.
+ * The fields are those of x86: CPUID, XGETBV. */
+typedef struct CpuNeeds {
+    uint32_t xcr0;       /* register states the operating system saves; if any, leaf1_ecx has OSXSAVE */
+    uint32_t leaf1_ecx;  /* 0: the CPU is not even asked */
+    uint32_t leaf7_ebx, leaf7_edx;
+    uint32_t leaf7_1_eax;
+    uint32_t permission; /* a register state that Linux gives to processes that ask for it; 0: none */
+} CpuNeeds;
+
+/* A row of cpu.def, which says what each column means. */
 typedef struct Cpu {
-    const char *name;     /* "avx512": the word of MOE_ISA and --target */
-    uint32_t lanes;       /* f32 values of one vector register */
-    uint32_t rows;        /* fragment of a block product: rows ... */
-    uint32_t vectors;     /* ... times vectors of columns */
-    uint32_t part;        /* words of a right panel that a fragment goes over at a time */
-    uint32_t left_bits;   /* bits of an element of the left panel in a product of 16-bit types: 32 widened, 16 as it is */
-    uint32_t rows_read;   /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
+    const char *name;   /* "avx512": the word of MOE_ISA and --target */
+    Family family;
+    uint32_t lanes;     /* f32 values of one vector register */
+    uint32_t rows;      /* fragment of a block product: rows ... */
+    uint32_t vectors;   /* ... times vectors of columns */
+    uint32_t part;      /* words of a right panel that a fragment goes over at a time */
+    uint32_t terms;     /* of a product of bf16 that one instruction adds to each sum; 1: operands are widened to f32 */
+    uint32_t rows_read; /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
+    Isa f32;            /* whose fragment multiplies f32 */
+    Isa code;           /* whose code it shares where nothing is multiplied */
+    uint32_t traits;    /* bits of CpuTrait */
+    CpuNeeds needs;
     const char *features; /* LLVM feature string */
     const char *doc;
 } Cpu;
 extern const Cpu cpu_table[ISA_COUNT];
 
-/* What CPUID and XGETBV must show for an instruction set, and what Linux must grant; compiled code tests the same. */
-typedef struct CpuNeeds {
-    uint32_t xcr0;       /* register states the operating system saves; 0: not even asked */
-    uint32_t leaf1_ecx;
-    uint32_t leaf7_ebx, leaf7_edx;
-    uint32_t leaf7_1_eax;
-    uint32_t permission; /* a register state that Linux gives to processes that ask for it; 0: none */
-} CpuNeeds;
-extern const CpuNeeds cpu_needs[ISA_COUNT];
+static inline int cpu_can(const Cpu *cpu, CpuTrait trait) { return cpu->traits >> trait & 1; }
+
+typedef struct CpuTraitRow {
+    const char *name, *doc;
+} CpuTraitRow;
+extern const CpuTraitRow cpu_trait_table[CPU_TRAITS];
+
+typedef struct FamilyRow {
+    const char *name, *triple, *cpu, *doc; /* triple, cpu: LLVM's */
+    int (*has)(const CpuNeeds *needs);     /* does this computer show them? */
+} FamilyRow;
+extern const FamilyRow family_table[FAMILY_COUNT];
 
 /* arch_prctl(CPU_ASK, permission) is 0 when the state was granted: for all threads, until exec. It is refused where a
  * thread has a small alternative signal stack. */
 enum { CPU_ASK_CALL = 158, CPU_ASK = 0x1023 };
 
-int cpu_has(Isa isa); /* CPUID and the operating system (XGETBV, permission) allow it */
-Isa cpu_best(void);   /* of the real ones: amx_soft is never the best */
+int cpu_has(Isa isa);   /* this computer's CPU and its operating system allow it */
+Isa cpu_best(void);     /* that this computer has, and ... */
+Isa cpu_plainest(void); /* ... the first one: of those that are not chosen by name only */
 int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */
 
 /* ---- whole machines ---- */

@@ -73,7 +73,8 @@ static ExprId read_call(DeriveReader *r, const char *name)
 
 static ExprId read_word(DeriveReader *r)
 {
-    char word[24];
+    enum { WORD_MAX = 24 };
+    char word[WORD_MAX];
     size_t n = 0;
     while (isalnum((unsigned char)*r->at) && n + 1 < sizeof word)
         word[n++] = *r->at++;

@@ -135,7 +135,7 @@ static ExprId sort_guard(Kernel *k, const ExprId *parts, uint32_t n, uint32_t co
 int query_bucket(Kernel *k, ExprId reduce, Bucket *out)
 {
     ExprId parts[CONJUNCT_MAX];
-    IndexId bound[32];
+    IndexId bound[MAX_RANK];
     uint32_t nbound = x_at(k, reduce)->nbound,
              n = x_conjuncts(k, x_condition(k, reduce), parts, CONJUNCT_MAX);
     if (nbound > MAX_RANK)

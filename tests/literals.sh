@@ -1,7 +1,11 @@
 #!/bin/sh
 # What stands in tables and descriptions stands nowhere else:
-#   passes/ lower/ npu/  no literal 16 or 256: extents, fragments and alignments come from machines/; a bit is 1 << 4, a limit
-#               of a list another number. And nothing asks this computer (machine_probe)
+#   passes/ lower/ npu/  no number above 4: extents, fragments and alignments come from the machine, heuristics from
+#               machines/heuristics.def. A limit is a constant NAME_MAX, a bit 1 << 4, a word of a set of bits / 64.
+#               And nothing asks this computer (machine_probe)
+#   passes/ lower/ backend/  no question whether the machine is a CPU or an NPU (traits answer: machines/figures.def)
+#   all rooms but machines/  no name of an instruction set (numbers, traits and hooks answer: machines/cpu.def)
+#   machines/   no row of a trait or heuristic that nothing asks
 #   the rooms up to backend/  no switch with a `default:`, but for one over characters
 #   backend/    no name of an operation of the user's programs: it knows loops, packs and products only
 # Prints every place that breaks a rule.
@@ -25,22 +29,34 @@ code() {
 }
 
 figures() {
-    code "$@" | grep -nE '(^|[^0-9A-Za-z_.])(16|256|0[xX]0*100?|020|0400)[uUlL]*([^0-9A-Za-z_.]|$)|machine_probe' || true
+    code "$@" | sed -E 's/[A-Z]_MAX = [0-9]+/M/g; s/1 << [0-9]+/B/g; s/, 0xff,/, F,/; s/( \+ 63\))? [*\/%] 64/W/g' |
+        grep -nE '(^|[^0-9A-Za-z_.])([5-9]|[1-9][0-9]+|0[0-9]+|0[xX][0-9a-fA-F]+)[uUlL]*([^0-9A-Za-z_.]|$)|machine_probe' || true
 }
 
-# The test itself: it finds these three, and none of what only looks like them.
-found=$(printf '%s\n' 'a = b[16];' '/* 16' '256 */ a = 256u; // 16' 'f("16 /* ", 160, x16, 1.16, s.f256) + 1' \
-    'a = 0x100;' | figures | cut -d: -f1 | tr '\n' ' ')
-[ "$found" = '1 3 5 ' ] || {
-    echo "literals: finds lines $found of its own test, not 1 3 5"
-    exit 1
+names() {
+    grep -nE "$1" | sed 's/:.*//' | tr '\n' ' '
 }
+ISA='\bISA_[a-z]'
+KIND='\bpass_npu\b|\bMACHINE_[CN]PU\b'
+
+# The test itself: it finds these lines, and none of what only looks like them.
+own() {
+    [ "$2" = "$3" ] || {
+        echo "literals: finds lines $2 of its own test of $1, not $3"
+        exit 1
+    }
+}
+own numbers "$(printf '%s\n' 'a = b[16];' '/* 16' '256 */ a = 256u; // 16' 'f("16 /* ", x16, 1.16, s.f256) + 4' \
+    'a = 0x100;' 'LIST_MAX = 160, a / 64 + (b + 63) / 64, 1 << 5' 'WORK = 6' 'a = 64' | figures | cut -d: -f1 | tr '\n' ' ')" \
+    '1 3 5 7 8 '
+own sets "$(printf '%s\n' 'isa >= ISA_avx512' 'ISA_COUNT' 'case ISA_amx:' 'MY_ISA_x' | names "$ISA")" '1 3 '
+own kinds "$(printf '%s\n' 'if (pass_npu(c))' 'kind == MACHINE_NPU' 'the_pass_npu_of' | names "$KIND")" '1 2 '
 
 bad=0
 for file in $(find passes lower npu -name '*.[ch]' | sort); do
     found=$(figures "$file")
     [ -z "$found" ] || {
-        echo "$found" | sed "s|^\([0-9]*\):|$file:\1: a figure of a machine: |"
+        echo "$found" | sed "s|^\([0-9]*\):|$file:\1: a bare figure: |"
         bad=1
     }
 done
@@ -48,5 +64,20 @@ done
 grep -rn 'default:' base machines ir frontend passes lower npu emulator backend --include='*.c' --include='*.h' |
     grep -v '^emulator/html.c' && { echo "a switch with a default: takes new rows of a table without a word"; bad=1; }
 grep -rniE 'gmm|permute|swiglu|softmax' backend && { echo "backend/ names an operation of the user's programs"; bad=1; }
+grep -rnE "$ISA" passes lower npu backend emulator driver testing explain command --include='*.[ch]' &&
+    { echo "an instruction set is named: ask for its trait, or give its row a hook (machines/cpu.def)"; bad=1; }
+grep -rnE "$KIND" passes lower backend --include='*.[ch]' | grep -v '^passes/passes.h:.*machine_traits' &&
+    { echo "a kind of machine is named: ask for its trait (pass_traits)"; bad=1; }
+
+# asked PREFIX ROW FILE: every ROW(name ...) of FILE is PREFIXname somewhere.
+asked() {
+    for name in $(sed -n "s/^$2(\([A-Za-z0-9_]*\),.*/\1/p" "machines/$3"); do
+        grep -rqE -e "$1$name\b" passes lower npu backend emulator driver explain machines/*.c --include='*.[ch]' ||
+            { echo "machines/$3: nothing asks $2($name)"; bad=1; }
+    done
+}
+asked '->' TRAIT figures.def
+asked CPU_ CPU_TRAIT cpu.def
+asked '\b' HEURISTIC heuristics.def
 grep -rn 'machine_probe' backend && { echo "backend/ asks this computer: Note [Same machine, same code]"; bad=1; }
 exit $bad

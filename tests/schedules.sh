@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 bad=0
 
 targets=
-for isa in generic avx2 avx512 avx512bf16 amx-soft amx; do
+for isa in $("$moec" machines host | sed -n '/^instruction set/,$ { /^instruction set/!s/ .*//p; }'); do
     if "$moec" run --target=$isa examples/rmsnorm.moe rmsnorm >"$scratch/out" 2>&1; then
         targets="$targets $isa"
     fi

@@ -281,6 +281,15 @@ static void unusable_places_are_not_used(void **state)
 
 /* ---- targets ---- */
 
+/* Of this computer's family, those that `all` means. */
+static uint32_t count_all(void)
+{
+    uint32_t n = 0;
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        n += cpu_table[isa].family == cpu_table[cpu_best()].family && !cpu_can(&cpu_table[isa], CPU_BY_NAME);
+    return n;
+}
+
 static void targets_are_sorted_and_refused_by_name(void **state)
 {
     Place *p = *state;
@@ -290,10 +299,10 @@ static void targets_are_sorted_and_refused_by_name(void **state)
     assert_int_equal(list.at[0], ISA_generic);
     assert_int_equal(list.at[1], ISA_avx512);
     assert_null(target_parse("all", p->arena, &list));
-    assert_int_equal(list.n, ISA_COUNT - 1); /* real ones */
+    assert_int_equal(list.n, count_all());
     assert_int_equal(list.at[0], ISA_generic);
     assert_null(target_parse("all,amx-soft", p->arena, &list));
-    assert_int_equal(list.n, ISA_COUNT);
+    assert_int_equal(list.n, count_all() + 1);
     assert_non_null(strstr(target_parse("avx2,sse9", p->arena, &list), "sse9"));
     assert_non_null(strstr(target_parse("avx2,", p->arena, &list), "''"));
     setenv("MOE_ISA", "generic", 1);

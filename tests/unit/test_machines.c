@@ -234,9 +234,49 @@ static void rules_between_figures(void **state)
             "mine.json: l0a.bytes.value is 65535: must be a multiple of l0a.align, which is 512");
 }
 
+/* ---- instruction sets ---- */
+
+/* What the lowering and the back end rely on, and no single row of cpu.def can promise. */
+static void instruction_sets_lean_on_each_other(void **state)
+{
+    (void)state;
+    for (Isa isa = 0; isa < ISA_COUNT; isa++) {
+        const Cpu *cpu = &cpu_table[isa], *f32 = &cpu_table[cpu->f32], *code = &cpu_table[cpu->code];
+        assert_true(f32->family == cpu->family && code->family == cpu->family);
+        assert_int_equal(f32->f32, cpu->f32);
+        assert_int_equal(code->code, cpu->code);
+        assert_int_equal(code->lanes, cpu->lanes); /* they share tile programs */
+        assert_int_equal(code->traits & ~cpu->traits, 0);
+        assert_true(cpu->terms >= 1);
+        assert_true(!cpu->rows_read || cpu_can(cpu, CPU_MASKS));
+    }
+}
+
+/* AVX2 is told from AVX-512 by masks, and from SSE2 by all that x86-64-v3 has. */
+static void traits_grow_with_the_rows(void **state)
+{
+    (void)state;
+    const Cpu *plain = &cpu_table[ISA_generic], *avx2 = &cpu_table[ISA_avx2], *wide = &cpu_table[ISA_avx512];
+    assert_int_equal(plain->traits, 0);
+    assert_true(cpu_can(avx2, CPU_FMA) && cpu_can(avx2, CPU_F16) && !cpu_can(avx2, CPU_MASKS));
+    assert_int_equal(avx2->traits & ~wide->traits, 0);
+    assert_true(cpu_can(wide, CPU_MASKS) && !cpu_can(wide, CPU_ROUND_BF16));
+    assert_int_equal(cpu_plainest(), ISA_generic);
+}
+
+static void an_npu_has_other_traits(void **state)
+{
+    (void)state;
+    assert_true(machine_traits(MACHINE_NPU)->zero_sums && !machine_traits(MACHINE_CPU)->zero_sums);
+    assert_true(machine_traits(MACHINE_CPU)->lookups && !machine_traits(MACHINE_NPU)->lookups);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(instruction_sets_lean_on_each_other),
+        cmocka_unit_test(traits_grow_with_the_rows),
+        cmocka_unit_test(an_npu_has_other_traits),
         cmocka_unit_test(every_description_is_whole),
         cmocka_unit_test(the_npu_is_read),
         cmocka_unit_test(the_host_is_read_once),

@@ -1,0 +1,22 @@
+/* What the back end asks of a family of CPUs beside the columns of its instruction sets. Declared from the rows of
+ * machines/cpu.def. */
+#ifndef BACKEND_FAMILY_H
+#define BACKEND_FAMILY_H
+
+#include "backend/l.h"
+
+typedef struct FamilyHooks {
+    void (*start)(void); /* readies LLVM's target */
+    /* Emits can[i], i1: the CPU that runs the code has the instruction set of inputs[i]. */
+    void (*can_run)(L *l, const BackendInput *inputs, uint32_t n, V *can);
+    void (*fence)(L *l); /* emits: stores past the caches are done before later stores */
+} FamilyHooks;
+extern const FamilyHooks family_hooks[FAMILY_COUNT]; /* in target.c */
+
+#define FAMILY(id, triple, cpu, doc)                                                    \
+    void family_start_##id(void);                                                       \
+    void family_can_run_##id(L *l, const BackendInput *inputs, uint32_t n, V *can);     \
+    void family_fence_##id(L *l);
+#include "machines/cpu.def"
+
+#endif
