@@ -203,7 +203,8 @@ ExprId lower_run_group(Lower *l, IndexId lane, const Walk *w, IndexId r, uint32_
 
 Walk lower_walk_from(const Domain *d)
 {
-    return (Walk){.d = d, .pending = d->nconjunct == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->nconjunct) - 1};
+    return (Walk){.d = d,
+                  .pending = d->nconjunct == CONJUNCT_MAX ? ~(uint64_t)0 : ((uint64_t)1 << d->nconjunct) - 1};
 }
 
 ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more)

@@ -5,7 +5,6 @@
 #               And nothing asks this computer (machine_probe)
 #   passes/ lower/ backend/  no question whether the machine is a CPU or an NPU (traits answer: machines/figures.def)
 #   all rooms but machines/  no name of an instruction set (numbers, traits and hooks answer: machines/cpu.def)
-#   machines/   no row of a trait or heuristic that nothing asks
 #   the rooms up to backend/  no switch with a `default:`, but for one over characters
 #   backend/    no name of an operation of the user's programs: it knows loops, packs and products only
 # Prints every place that breaks a rule.
@@ -69,15 +68,5 @@ grep -rnE "$ISA" passes lower npu backend emulator driver testing explain comman
 grep -rnE "$KIND" passes lower backend --include='*.[ch]' | grep -v '^passes/passes.h:.*machine_traits' &&
     { echo "a kind of machine is named: ask for its trait (pass_traits)"; bad=1; }
 
-# asked PREFIX ROW FILE: every ROW(name ...) of FILE is PREFIXname somewhere.
-asked() {
-    for name in $(sed -n "s/^$2(\([A-Za-z0-9_]*\),.*/\1/p" "machines/$3"); do
-        grep -rqE -e "$1$name\b" passes lower npu backend emulator driver explain machines/*.c --include='*.[ch]' ||
-            { echo "machines/$3: nothing asks $2($name)"; bad=1; }
-    done
-}
-asked '->' TRAIT figures.def
-asked CPU_ CPU_TRAIT cpu.def
-asked '\b' HEURISTIC heuristics.def
 grep -rn 'machine_probe' backend && { echo "backend/ asks this computer: Note [Same machine, same code]"; bad=1; }
 exit $bad
