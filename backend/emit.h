@@ -1,10 +1,25 @@
 /* What the emit_*.c files share: a kernel's plan, a function's emission state, and who emits what. */
+/* Note [Layers]. A file calls files of its own row and of the rows above it:
+ *     l, emit_multiple                                LLVM in short words; what is a multiple of what
+ *     plan, emit_lanes, emit_frame, emit_debug        questions to a plan, masks, what a function computes once, lines
+ *     emit_scalar, emit_math, emit_number             scalar operations and element formats
+ *     emit_expr, emit_memory, emit_stream             expressions, loads and stores
+ *     emit_product, emit_fragment, emit_rows, emit_turned, emit_amx, emit_transpose, emit_panel
+ *                                                     functions that multiply and pack; they know of no other statement
+ *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route
+ *                                                     statements; one runs another one through Plan.hooks
+ *     emit_hooks, emit_launch, emit_packed, emit_precondition, emit_entry, emit_export, emit_shared
+ *                                                     the functions of a module
+ *     emit_plan, plan_key                             make the plan: they ask statements what they will need
+ *     backend                                         the front door */
 #ifndef BACKEND_EMIT_H
 #define BACKEND_EMIT_H
 
 #include "backend/l.h"
 
 typedef struct Debug Debug;
+typedef struct Emit Emit;
+typedef void EmitTile(Emit *e, StmtId s); /* emits a statement */
 
 /* abi.def as names: STATUS_..., and the fields of moe_ctx and moe_route. */
 enum {
@@ -97,6 +112,7 @@ typedef struct Plan {
     const TileProgram *p;
     Isa target, isa; /* what is compiled for, and what all but block products are generated for */
     const Cpu *cpu;  /* of isa */
+    EmitTile *const *hooks; /* by TileKind */
     Vec(Buffer) buffers; /* the tensors, by TensorId, and behind them hidden route fields */
     DimId *dims;
     uint32_t ndims;
@@ -129,7 +145,7 @@ enum {
 };
 
 /* A function being emitted. */
-typedef struct Emit {
+struct Emit {
     Plan *p;
     L *l;
     const Kernel *k;
@@ -155,17 +171,30 @@ typedef struct Emit {
     V scratch;    /* emit_pack.c, emit_panel.c: what waits, or NULL */
     V rows;       /* emit_pack_run.c: addresses, or NULL */
     int streams;  /* some store went past the caches */
-} Emit;
+};
+
+/* plan.c: questions that every layer may ask. */
+uint32_t plan_field(const Plan *p, RouteId r, RouteField f); /* buffer, or NONE */
+void plan_add_check(Plan *p, Arena *a, int status, const char *format);
+void plan_attributes(const Plan *p, V fn); /* of functions for its instruction set */
+int plan_needs_space(const Buffer *b);
+/* Block products do nearly all of its work: what stands beside them is to be generated fast. */
+int launch_is_products(const Launch *launch);
+/* It looks at a route in whole numbers only: little work, and the same code for every instruction set. */
+int launch_is_route(const Plan *p, const Launch *launch);
 
 /* emit_plan.c, plan_key.c */
 Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug);
 Plan *plan_copy(const Plan *p, L *l, Shared *shared, Debug *debug);
-uint32_t plan_field(const Plan *p, RouteId r, RouteField f); /* buffer, or NONE */
-void plan_add_check(Plan *p, Arena *a, int status, const char *format);
 void plan_add_route_checks(Plan *p, Arena *a, const Stmt *s); /* emit_route.c */
 int plan_store_may_fail(const Plan *p, const Stmt *s);        /* emit_stmt.c: a value that may not fit i32 */
 void plan_key(Plan *p, Arena *a, Launch *launch, int debug);
-void plan_attributes(const Plan *p, V fn);
+
+/* emit_lanes.c */
+V emit_mask(Emit *e);                /* tail and cond, NULL: all */
+V emit_first_lanes(Emit *e, V left); /* a mask of that many */
+/* From here on `var` has so many lanes; NONE: there are no lanes. */
+void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 
 /* emit_frame.c: what a function computes once. */
 Emit *emit_new(Plan *p, V fn, V data);
@@ -178,7 +207,7 @@ int64_t emit_padding(const Buffer *b, uint32_t axis);   /* its extent is a multi
 int layout_terms(Elem elem);                            /* elements of a word: neighbours in k */
 V emit_elements(Emit *e, uint32_t buffer);
 V emit_bytes(Emit *e, uint32_t buffer); /* rounded up to whole cache lines */
-V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n);
+V emit_register(Emit *e, uint32_t buffer, const int64_t *index, uint32_t n);
 Ty emit_memory_type(L *l, Elem elem);
 Ty emit_value_type(L *l, Elem elem);
 
@@ -190,7 +219,6 @@ V emit_bool(Emit *e, ExprId x);
 Form emit_form(Emit *e, ExprId x);
 int emit_unsafe(Emit *e, ExprId x);
 int emit_multiple(Emit *e, ExprId x, int64_t n); /* lane 0's value is known to be a multiple of n */
-V emit_mask(Emit *e); /* tail and cond, NULL: all */
 V emit_to_float(Emit *e, V v);
 void emit_forget(Emit *e, uint32_t mark); /* drops remembered values back to log length `mark` */
 V emit_fold_lanes(Emit *e, ReduceKind kind, V v);
@@ -213,6 +241,7 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 /* emit_stream.c: Note [Streams]. 0: nothing was emitted, the ordinary store remains to be made. */
 int emit_stream(Emit *e, uint32_t buffer, V at, V raw);
 void emit_stream_end(Emit *e); /* before a body returns */
+void emit_ask(L *l, V at);     /* the line of memory will be wanted in the second cache */
 /* Note [Ahead], beside a load of contiguous lanes from `at`. */
 void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at);
 
@@ -234,22 +263,17 @@ V emit_outline(Emit *e, const char *name, EmitScalar *hook, V a, V b);
 V emit_fma(Emit *e, V a, V b, V c); /* fused where the target has it, else a product and a sum */
 int emit_has_fma(const Emit *e);
 
-/* emit_stmt.c and its helpers: one hook per row of tile.def. */
-typedef void EmitTile(Emit *e, StmtId s);
+/* emit_stmt.c, emit_event.c, emit_pack.c, emit_product.c, emit_route.c, emit_sort.c: one hook per row of tile.def;
+ * emit_hooks.c: the table of them, which plans have. */
 #define TILE(name, doc, ...) EmitTile emit_tile_##name;
 #include "ir/tile.def"
+extern EmitTile *const emit_hooks[TILE_COUNT];
 void emit_body(Emit *e, StmtId first);
 void emit_here(Emit *e, Loc loc); /* the source line of what follows */
 /* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the
  * launch's first. */
 void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
-V emit_first_lanes(Emit *e, V left); /* a mask of that many */
-/* From here on `var` has so many lanes; NONE: there are no lanes. */
-void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
-
-/* emit_event.c */
-V emit_on_chip(Emit *e, Space space);
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
  * set, in whatever part of the object: block products by types, packs of rows by layouts and
@@ -334,7 +358,6 @@ void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V un
 /* Fragments of all rows, then smaller ones, for the columns of b; `a` and `c` are of row 0. */
 void emit_product_rows(Product *x, V c, V a, V b, V units);
 void emit_begin_sums(Product *x, V unit); /* at zero where the call says so and this is the first unit */
-void emit_ask(L *l, V at);                /* the line of memory will be wanted in the second cache */
 /* emit_turned.c: the function of a right operand in rows that are its columns. */
 void emit_turned_product(Product *x, V depth);
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
@@ -348,10 +371,6 @@ void emit_rows_vectors(Product *x, V b, V unit, V *right);
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */
 V emit_launch_body(Plan *p, const Launch *launch);
-/* Block products do nearly all of its work: what stands beside them is to be generated fast. */
-int launch_is_products(const Launch *launch);
-/* It looks at a route in whole numbers only: little work, and the same code for every instruction set. */
-int launch_is_route(const Plan *p, const Launch *launch);
 V emit_phases(Plan *p);
 V emit_data_at(Emit *e, uint32_t byte);
 
@@ -374,7 +393,6 @@ V emit_extent_f64(Emit *e, Extent x); /* for tests against limits: cannot overfl
 /* i1: every axis and the whole are within limits; true when an earlier buffer (that needs work space) has the
  * shape. */
 V emit_fits(Emit *e, uint32_t buffer, int only_space);
-int emit_needs_space(const Buffer *b);
 /* The C function's parameters: context, dimensions, parameters. */
 unsigned emit_parameters(const Plan *p, Ty *out);
 

@@ -36,11 +36,6 @@ static V internal(Plan *p, const char *what, Ty type)
     return fn;
 }
 
-int emit_needs_space(const Buffer *b)
-{
-    return b->used && (b->space == SPACE_WORK || b->space == SPACE_THREAD);
-}
-
 /* ---- work space ---- */
 
 static V emit_workspace(Plan *p)
@@ -55,7 +50,7 @@ static V emit_workspace(Plan *p)
     V threads = LLVMGetParam(fn, p->ndims), sum = l_i64(l, 0), fits = l_true(l);
     for (uint32_t i = 0; i < p->buffers.len; i++) {
         const Buffer *b = &p->buffers.at[i];
-        if (!emit_needs_space(b))
+        if (!plan_needs_space(b))
             continue;
         fits = l_and(l, fits, emit_fits(e, i, 1));
         V bytes = emit_bytes(e, i);
@@ -176,7 +171,7 @@ static void fill_buffers(Emit *e, V memory, V threads)
         Buffer *b = &e->p->buffers.at[i];
         if (!b->used || b->space == SPACE_REG || space_is_on_chip(b->space))
             continue;
-        if (emit_needs_space(b)) {
+        if (plan_needs_space(b)) {
             V bytes = emit_bytes(e, i);
             b->base = l_at(l, l->i8, memory, offset);
             offset = l_add(l, offset, b->space == SPACE_THREAD ? l_mul(l, bytes, threads) : bytes);

@@ -1,5 +1,5 @@
-/* Plans, Note [Plans] in ir/tile.h: events, and where on-chip buffers are. What a plan's statements do to data is in the bodies
- * of events, as loops and stores; the statements themselves are not for a CPU. */
+/* Events of plans: Note [Plans] in ir/tile.h. The body of an event does to data what the plan's statement does, as loops and
+ * stores; a CPU does not run the statements themselves. */
 #include "backend/emit.h"
 
 #include "ir/event.h"
@@ -43,12 +43,4 @@ void emit_tile_event(Emit *e, StmtId id)
     When w = l_when(l, l_icmp(l, LLVMIntNE, run, l_i32(l, 0)));
     emit_body(e, s->first);
     l_end_when(l, &w);
-}
-
-/* ptr moec_on_chip(i64 space): the first byte of the core's buffer. */
-V emit_on_chip(Emit *e, Space space)
-{
-    L *l = e->l;
-    V args[1] = {l_i64(l, space)};
-    return l_call(l, l_declare(l, "moec_on_chip", l_fn_type(l, l->ptr, &l->i64, 1)), args, 1);
 }

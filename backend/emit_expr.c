@@ -1,13 +1,6 @@
 /* Expressions to values. A node is emitted once per statement and scope: see emit_forget(). */
 #include "backend/emit.h"
 
-V emit_mask(Emit *e)
-{
-    if (!e->tail || !e->cond)
-        return e->tail ? e->tail : e->cond;
-    return l_and(e->l, e->tail, e->cond);
-}
-
 void emit_forget(Emit *e, uint32_t mark)
 {
     while (e->log.len > mark) {

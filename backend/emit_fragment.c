@@ -42,12 +42,6 @@ static V add_products(const Fragment *f, V left, V right, V sum)
     return l_intrinsic(l, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, args, 3);
 }
 
-void emit_ask(L *l, V at)
-{
-    V args[4] = {at, l_i32(l, 0), l_i32(l, 2), l_i32(l, 1)};
-    l_intrinsic(l, "llvm.prefetch", l->ptr, args, 4);
-}
-
 /* The sums of the fragment that stands x->coming bytes on. */
 static void ask_coming(const Fragment *f, V c)
 {

@@ -191,6 +191,14 @@ V emit_bytes(Emit *e, uint32_t buffer)
     return bytes;
 }
 
+/* ptr moec_on_chip(i64 space): the first byte of the core's buffer. */
+static V on_chip(Emit *e, Space space)
+{
+    L *l = e->l;
+    V args[1] = {l_i64(l, space)};
+    return l_call(l, l_declare(l, "moec_on_chip", l_fn_type(l, l->ptr, &l->i64, 1)), args, 1);
+}
+
 V emit_base(Emit *e, uint32_t buffer)
 {
     Buffer *b = &e->p->buffers.at[buffer];
@@ -198,7 +206,7 @@ V emit_base(Emit *e, uint32_t buffer)
         return b->base;
     if (space_is_on_chip(b->space)) {
         Block back = l_to_entry(e->l);
-        b->base = l_byte(e->l, emit_on_chip(e, b->space), l_i64(e->l, b->place));
+        b->base = l_byte(e->l, on_chip(e, b->space), l_i64(e->l, b->place));
         l_from_entry(e->l, back);
         return b->base;
     }
@@ -233,18 +241,18 @@ static void make_registers(Emit *e, Buffer *b)
         b->regs[i] = l_slot(e->l, type, b->name);
 }
 
-V emit_register(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+V emit_register(Emit *e, uint32_t buffer, const int64_t *index, uint32_t n)
 {
     Buffer *b = &e->p->buffers.at[buffer];
     if (!b->regs)
         make_registers(e, b);
-    int64_t flat = 0, at;
+    int64_t flat = 0;
     for (uint32_t i = 0; i < n; i++) {
         int64_t extent = constant_extent(e, b, i);
-        if (!l_constant(emit_value(e, index[i]), &at) || at < 0 || at >= extent)
-            BUG(e->l->arena, "backend: a subscript of register buffer %s of kernel %s is not constant",
-                b->name, e->k->name);
-        flat = flat * extent + at;
+        if (index[i] < 0 || index[i] >= extent)
+            BUG(e->l->arena, "backend: a subscript of register buffer %s of kernel %s is outside it", b->name,
+                e->k->name);
+        flat = flat * extent + index[i];
     }
     return b->regs[flat];
 }

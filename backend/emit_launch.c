@@ -112,14 +112,6 @@ static void make_scopes(Emit *e)
     }
 }
 
-int launch_is_products(const Launch *launch) { return launch->has_product && !launch->has_lanes; }
-
-int launch_is_route(const Plan *p, const Launch *launch)
-{
-    const Stmt *first = launch->body == NONE ? NULL : at(p, launch->body);
-    return first && first->next == NONE && (first->kind == TILE_valid || first->kind == TILE_blocks);
-}
-
 /* A body whose instructions need not be the best ones: its work is that of helpers, or little. */
 static int is_plain(const Plan *p, const Launch *launch)
 {

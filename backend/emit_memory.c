@@ -356,11 +356,22 @@ static V load_one(Emit *e, uint32_t buffer, V at)
     return v;
 }
 
+/* Subscripts of registers are constant once loops are unrolled. */
+static V register_at(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    int64_t at[MAX_RANK];
+    for (uint32_t i = 0; i < n; i++)
+        if (!l_constant(emit_value(e, index[i]), &at[i]))
+            BUG(e->l->arena, "backend: a subscript of register buffer %s of kernel %s is not constant",
+                e->p->buffers.at[buffer].name, e->k->name);
+    return emit_register(e, buffer, at, n);
+}
+
 V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
     const Buffer *b = &e->p->buffers.at[buffer];
     if (b->space == SPACE_REG) {
-        V slot = emit_register(e, buffer, index, n);
+        V slot = register_at(e, buffer, index, n);
         return LLVMBuildLoad2(e->l->b, LLVMGetAllocatedType(slot), slot, "");
     }
     if (b->by_value)
@@ -414,7 +425,7 @@ void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V val
 {
     const Buffer *b = &e->p->buffers.at[buffer];
     if (b->space == SPACE_REG) {
-        store_register(e, buffer, emit_register(e, buffer, index, n), value);
+        store_register(e, buffer, register_at(e, buffer, index, n), value);
         return;
     }
     Place p = place_of(e, buffer, index, n);

@@ -181,36 +181,11 @@ static void place_data(Plan *p)
     p->data_bytes = at;
 }
 
-uint32_t plan_field(const Plan *p, RouteId r, RouteField f)
-{
-    for (uint32_t i = 0; i < p->buffers.len; i++)
-        if (p->buffers.at[i].route == r && p->buffers.at[i].field == f)
-            return i;
-    return NONE;
-}
-
-void plan_add_check(Plan *p, Arena *a, int status, const char *format)
-{
-    vec_push(a, &p->checks, (CheckText){status, format});
-}
-
-enum { SPLIT_BITS = 256 }; /* LLVM splits wider vectors unless it is told not to */
-
-void plan_attributes(const Plan *p, V fn)
-{
-    l_plain(p->l, fn);
-    l_attribute_text(p->l, fn, "target-features", p->cpu->features);
-    uint32_t bits = 8 * (uint32_t)elem_bytes(EL_F32) * p->cpu->lanes;
-    if (bits > SPLIT_BITS) {
-        l_attribute_text(p->l, fn, "prefer-vector-width", arena_printf(p->l->arena, "%u", bits));
-        l_attribute_text(p->l, fn, "min-legal-vector-width", arena_printf(p->l->arena, "%u", bits));
-    }
-}
-
 Plan *plan_new(Arena *a, const Module *m, const Kernel *k, Isa target, int debug)
 {
     Plan *p = arena_new_of(a, Plan);
-    *p = (Plan){.m = m, .k = k, .p = k->tiles, .target = target, .isa = cpu_table[target].code};
+    *p = (Plan){
+        .m = m, .k = k, .p = k->tiles, .target = target, .isa = cpu_table[target].code, .hooks = emit_hooks};
     p->cpu = &cpu_table[p->isa];
     p->dims = arena_array(a, DimId, m->dims.len + 1);
     p->ndims = ir_kernel_dims(k, p->dims);

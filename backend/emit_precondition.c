@@ -101,7 +101,7 @@ V emit_fits(Emit *e, uint32_t buffer, int only_space)
     L *l = e->l;
     const Buffer *b = &e->p->buffers.at[buffer];
     for (uint32_t i = 0; i < buffer; i++) /* an earlier buffer of this shape was asked already */
-        if (is_sized(&e->p->buffers.at[i]) && (!only_space || emit_needs_space(&e->p->buffers.at[i])) &&
+        if (is_sized(&e->p->buffers.at[i]) && (!only_space || plan_needs_space(&e->p->buffers.at[i])) &&
             same_shape(e->p, &e->p->buffers.at[i], b))
             return l_true(l);
     V product = NULL, fits = l_true(l);

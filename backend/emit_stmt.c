@@ -2,12 +2,6 @@
 #include "backend/emit.h"
 
 #include <math.h>
-#include <string.h>
-
-static EmitTile *const hooks[TILE_COUNT] = {
-#define TILE(name, doc, ...) emit_tile_##name,
-#include "ir/tile.def"
-};
 
 static const Stmt *at(const Emit *e, StmtId s) { return &e->p->p->stmts.at[s]; }
 
@@ -21,7 +15,7 @@ void emit_body(Emit *e, StmtId first)
 {
     tile_each (s, e->k, first) {
         emit_here(e, at(e, s)->loc);
-        hooks[at(e, s)->kind](e, s);
+        e->p->hooks[at(e, s)->kind](e, s);
         emit_forget(e, 0);
     }
 }
@@ -64,15 +58,6 @@ static void vector_trip(Emit *e, const Stmt *s, V first, V tail)
     emit_body(e, s->first);
 }
 
-void emit_lanes_over(Emit *e, IndexId var, uint32_t width)
-{
-    e->var = var;
-    e->width = width;
-    e->tail = NULL;
-    e->loop = NONE;
-    memset(e->form, 0, e->k->exprs.len);
-}
-
 /* hi is min2(lo + c, ...) with c at most the step: there is one trip at most. */
 static int single_trip(const Emit *e, const Stmt *s)
 {
@@ -87,16 +72,6 @@ static int single_trip(const Emit *e, const Stmt *s)
             return 1;
     }
     return 0;
-}
-
-V emit_first_lanes(Emit *e, V left)
-{
-    L *l = e->l;
-    if (!cpu_can(e->p->cpu, CPU_MASKS) || e->width > 32)
-        return l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), l_cast(l, LLVMTrunc, left, l->i32));
-    V one = l_i64(l, 1), bit = LLVMBuildShl(l->b, one, l_min(l, left, l_i64(l, e->width)), "");
-    V bits = LLVMBuildTrunc(l->b, l_sub(l, bit, one), LLVMIntTypeInContext(l->ctx, e->width), "");
-    return LLVMBuildBitCast(l->b, bits, LLVMVectorType(l->i1, e->width), "");
 }
 
 /* The masked trip at `first`, when there is a lane left. */

@@ -14,6 +14,12 @@
 #include "backend/family.h"
 #include "machines/machines.h"
 
+void emit_ask(L *l, V at)
+{
+    V args[4] = {at, l_i32(l, 0), l_i32(l, 2), l_i32(l, 1)};
+    l_intrinsic(l, "llvm.prefetch", l->ptr, args, 4);
+}
+
 /* One of two values, known in the whole function. */
 static V if_large(Emit *e, uint32_t buffer, V large, V small)
 {

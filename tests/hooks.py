@@ -49,7 +49,7 @@ FORGET = [
     ("ir/tile.def", 'TILE(zz, "Pretend.", BODY)',
      [("ir/tile_print.c", "zz"), ("ir/tile_read_stmt.c", "TILE_zz"), ("ir/tile_unit.c", "TILE_zz"),
       ("emulator/emulator.c", "TILE_zz"), ("emulator/report.c", "TILE_zz"), ("ir/tile_verify.c > bin/moec", "tile_verify_zz"),
-      ("backend/emit_stmt.c > lib/moec-llvm.so", "emit_tile_zz")]),
+      ("backend/emit_hooks.c > lib/moec-llvm.so", "emit_tile_zz")]),
     ("ir/event.def", 'EVENT(zz, Zz, "Pretend.",)', [("emulator/emulator.c", "EVENT_zz")]),
     ("ir/unit.def", 'UNIT(zz, "Pretend.")', [("emulator/core.c", "UNIT_zz"), ("emulator/simulate.c", "UNIT_zz")]),
     ("ir/unit.def", 'PATH(zz, SPACE_GM, SPACE_L0A, mte2, "Pretend.")', [("emulator/simulate.c", "PATH_zz")]),
