@@ -52,7 +52,11 @@ static void mark_expr(Marker *m, ExprId x, StmtId loop)
 
 static void mark_field(Marker *m, RouteId r, RouteField f)
 {
-    static const char *const names[RF_FIELDS] = {"start", "count", "slot_of", "row_of"};
+    static const char *const names[RF_FIELDS] = {
+#define ROUTE(...)
+#define ROUTE_ARRAY(field, ctype, doc) #field,
+#include "moec/abi.def"
+    };
     Plan *p = m->p;
     uint32_t at = plan_field(p, r, f);
     if (at == NONE) {
@@ -60,11 +64,11 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
         const Group *g = &p->m->groups.at[route->group];
         Buffer b = {.role = route->role, .rank = 1, .route = r, .field = (uint8_t)f, .home = NONE};
         b.name = arena_printf(m->a, "%s.%s", route->name, names[f]);
-        b.elem = f == RF_START || f == RF_COUNT ? EL_I64 : EL_I32;
+        b.elem = f == RF_start || f == RF_count ? EL_I64 : EL_I32;
         b.space = route->role == ROLE_LOCAL ? SPACE_WORK : SPACE_GM;
-        b.plus = f == RF_START; /* no new extents: the module is shared by threads */
-        b.axes[0] = (Axis){f == RF_ROW_OF ? route->tokens : f == RF_SLOT_OF ? g->rows : g->groups, NONE};
-        if (f == RF_ROW_OF)
+        b.plus = f == RF_start; /* no new extents: the module is shared by threads */
+        b.axes[0] = (Axis){f == RF_row_of ? route->tokens : f == RF_slot_of ? g->rows : g->groups, NONE};
+        if (f == RF_row_of)
             b.axes[b.rank++] = (Axis){route->choices, NONE};
         at = p->buffers.len;
         vec_push(m->a, &p->buffers, b);
@@ -77,7 +81,7 @@ static void mark_route(Marker *m, const Stmt *s, RouteId r)
 {
     for (RouteField f = 0; f < RF_FIELDS; f++) {
         int read = s->kind != TILE_blocks && m->p->p->fields >> (r * RF_FIELDS + f) & 1;
-        if (s->kind == TILE_route || f == RF_START || f == RF_COUNT || read)
+        if (s->kind == TILE_route || f == RF_start || f == RF_count || read)
             mark_field(m, r, f);
     }
 }

@@ -213,10 +213,10 @@ static V route_field_count(Emit *e, const Route *r, RouteField f)
     const Group *group = &e->p->m->groups.at[r->group];
     V groups = emit_extent(e, group->groups);
     switch (f) {
-    case RF_START: return l_add(e->l, groups, l_i64(e->l, 1));
-    case RF_COUNT: return groups;
-    case RF_SLOT_OF: return emit_extent(e, group->rows);
-    case RF_ROW_OF: return l_mul(e->l, emit_extent(e, r->tokens), emit_extent(e, r->choices));
+    case RF_start: return l_add(e->l, groups, l_i64(e->l, 1));
+    case RF_count: return groups;
+    case RF_slot_of: return emit_extent(e, group->rows);
+    case RF_row_of: return l_mul(e->l, emit_extent(e, r->tokens), emit_extent(e, r->choices));
     case RF_FIELDS: break;
     }
     BUG(e->l->arena, "backend: route field %d", (int)f);
@@ -224,16 +224,24 @@ static V route_field_count(Emit *e, const Route *r, RouteField f)
 
 static void require_route_field(Emit *e, Ranges *ranges, RouteId id, RouteField f, V route)
 {
-    static const char *const names[RF_FIELDS] = {"start", "count", "slot_of", "row_of"};
-    static const unsigned fields[RF_FIELDS] = {ROUTE_start, ROUTE_count, ROUTE_slot_of, ROUTE_row_of};
+    static const char *const names[RF_FIELDS] = {
+#define ROUTE(...)
+#define ROUTE_ARRAY(field, ctype, doc) #field,
+#include "moec/abi.def"
+    };
+    static const unsigned fields[RF_FIELDS] = {
+#define ROUTE(...)
+#define ROUTE_ARRAY(field, ctype, doc) ROUTE_##field,
+#include "moec/abi.def"
+    };
     L *l = e->l;
     const Route *r = &e->k->routes.at[id];
-    if (r->role == ROLE_IN && f > RF_COUNT && !(e->p->p->fields >> (id * RF_FIELDS + f) & 1))
+    if (r->role == ROLE_IN && f > RF_count && !(e->p->p->fields >> (id * RF_FIELDS + f) & 1))
         return;
     const char *name = SAY(e, "%s.%s", r->name, names[f]);
     V pointer = l_load(l, l->ptr, l_field(l, e->p->shared->route, route, fields[f]), 8);
     V n = route_field_count(e, r, f);
-    add_range(e, ranges, name, pointer, l_mul(l, n, l_i64(l, f <= RF_COUNT ? 8 : 4)), r->role != ROLE_IN);
+    add_range(e, ranges, name, pointer, l_mul(l, n, l_i64(l, f <= RF_count ? 8 : 4)), r->role != ROLE_IN);
     uint32_t buffer = plan_field(e->p, id, f);
     if (buffer != NONE)
         e->p->buffers.at[buffer].base = pointer;

@@ -102,13 +102,13 @@ static void require(Emit *e, const RouteView *v, V ok, uint32_t text, V a, V b)
 static void count_choices(Emit *e, const RouteView *v, const Stmt *s)
 {
     L *l = e->l;
-    fill(e, v, RF_COUNT, v->groups, 0);
+    fill(e, v, RF_count, v->groups, 0);
     For i = l_for(l, l_i64(l, 0), v->slots, 1, "choice");
     V id = emit_get(e, s->second, i.var);
     V ok = l_and(l, l_icmp(l, LLVMIntSGE, id, l_i64(l, -1)), l_icmp(l, LLVMIntSLT, id, v->groups));
     require(e, v, ok, CHOICE_BAD, id, v->groups);
     When real = l_when(l, l_icmp(l, LLVMIntSGE, id, l_i64(l, 0)));
-    put(e, v, RF_COUNT, id, l_add(l, get(e, v, RF_COUNT, id), l_i64(l, 1)));
+    put(e, v, RF_count, id, l_add(l, get(e, v, RF_count, id), l_i64(l, 1)));
     l_end_when(l, &real);
     l_end_for(l, &i);
 }
@@ -117,14 +117,14 @@ static void place_runs(Emit *e, const RouteView *v)
 {
     L *l = e->l;
     V one = l_i64(l, 1);
-    put(e, v, RF_START, l_i64(l, 0), l_i64(l, 0));
+    put(e, v, RF_start, l_i64(l, 0), l_i64(l, 0));
     For g = l_for(l, l_i64(l, 0), v->groups, 1, "run");
-    V length = v->places ? v->places : get(e, v, RF_COUNT, g.var);
-    put(e, v, RF_START, l_add(l, g.var, one), l_add(l, get(e, v, RF_START, g.var), length));
+    V length = v->places ? v->places : get(e, v, RF_count, g.var);
+    put(e, v, RF_start, l_add(l, g.var, one), l_add(l, get(e, v, RF_start, g.var), length));
     l_end_for(l, &g);
     if (v->places)
         return;
-    V rows = get(e, v, RF_START, v->groups);
+    V rows = get(e, v, RF_start, v->groups);
     require(e, v, l_icmp(l, LLVMIntSLE, rows, v->rows), CHOICE_ROWS, rows, v->rows);
 }
 
@@ -132,18 +132,18 @@ static void place_choices(Emit *e, const RouteView *v, const Stmt *s)
 {
     L *l = e->l;
     V none = l_i64(l, -1);
-    fill(e, v, RF_SLOT_OF, v->rows, -1);
-    fill(e, v, RF_COUNT, v->groups, 0);
+    fill(e, v, RF_slot_of, v->rows, -1);
+    fill(e, v, RF_count, v->groups, 0);
     For i = l_for(l, l_i64(l, 0), v->slots, 1, "choice");
     V id = emit_get(e, s->second, i.var);
-    put(e, v, RF_ROW_OF, i.var, none);
+    put(e, v, RF_row_of, i.var, none);
     When real = l_when(l, l_icmp(l, LLVMIntSGE, id, l_i64(l, 0)));
-    V n = get(e, v, RF_COUNT, id);
+    V n = get(e, v, RF_count, id);
     When room = l_when(l, v->places ? l_icmp(l, LLVMIntSLT, n, v->places) : l_true(l));
-    V row = l_add(l, get(e, v, RF_START, id), n);
-    put(e, v, RF_COUNT, id, l_add(l, n, l_i64(l, 1)));
-    put(e, v, RF_ROW_OF, i.var, row);
-    put(e, v, RF_SLOT_OF, row, i.var);
+    V row = l_add(l, get(e, v, RF_start, id), n);
+    put(e, v, RF_count, id, l_add(l, n, l_i64(l, 1)));
+    put(e, v, RF_row_of, i.var, row);
+    put(e, v, RF_slot_of, row, i.var);
     l_end_when(l, &room);
     l_end_when(l, &real);
     l_end_for(l, &i);
@@ -164,11 +164,11 @@ void emit_tile_route(Emit *e, StmtId id)
 static void check_runs(Emit *e, const RouteView *v)
 {
     L *l = e->l;
-    V zero = l_i64(l, 0), first = get(e, v, RF_START, zero);
+    V zero = l_i64(l, 0), first = get(e, v, RF_start, zero);
     require(e, v, l_icmp(l, LLVMIntEQ, first, zero), VALID_START, first, zero);
     For g = l_for(l, zero, v->groups, 1, "run");
-    V start = get(e, v, RF_START, g.var), end = get(e, v, RF_START, l_add(l, g.var, l_i64(l, 1)));
-    V count = get(e, v, RF_COUNT, g.var), length = l_sub(l, end, start);
+    V start = get(e, v, RF_start, g.var), end = get(e, v, RF_start, l_add(l, g.var, l_i64(l, 1)));
+    V count = get(e, v, RF_count, g.var), length = l_sub(l, end, start);
     if (v->places) {
         require(e, v, l_icmp(l, LLVMIntEQ, length, v->places), VALID_PLACES, g.var, length);
         require(e, v, l_icmp(l, LLVMIntULE, count, v->places), VALID_COUNT, g.var, count);
@@ -177,14 +177,14 @@ static void check_runs(Emit *e, const RouteView *v)
         require(e, v, l_icmp(l, LLVMIntEQ, count, length), VALID_LENGTH, g.var, count);
     }
     l_end_for(l, &g);
-    V end_all = get(e, v, RF_START, v->groups);
+    V end_all = get(e, v, RF_start, v->groups);
     require(e, v, l_icmp(l, LLVMIntSLE, end_all, v->rows), VALID_END, end_all, v->rows);
 }
 
 static void check_pads(Emit *e, const RouteView *v, V from, V to)
 {
     For pad = l_for(e->l, from, to, 1, "pad");
-    V slot = get(e, v, RF_SLOT_OF, pad.var);
+    V slot = get(e, v, RF_slot_of, pad.var);
     require(e, v, l_icmp(e->l, LLVMIntEQ, slot, l_i64(e->l, -1)), VALID_PAD, pad.var, slot);
     l_end_for(e->l, &pad);
 }
@@ -193,37 +193,37 @@ static void check_slots(Emit *e, const RouteView *v)
 {
     L *l = e->l;
     For g = l_for(l, l_i64(l, 0), v->groups, 1, "run");
-    V start = get(e, v, RF_START, g.var);
-    V stop = l_add(l, start, get(e, v, RF_COUNT, g.var));
+    V start = get(e, v, RF_start, g.var);
+    V stop = l_add(l, start, get(e, v, RF_count, g.var));
     For r = l_for(l, start, stop, 1, "row");
-    V slot = get(e, v, RF_SLOT_OF, r.var);
+    V slot = get(e, v, RF_slot_of, r.var);
     require(e, v, l_icmp(l, LLVMIntULT, slot, v->slots), VALID_SLOT, r.var, slot);
-    if (v->field[RF_ROW_OF] != NONE) {
-        V back = get(e, v, RF_ROW_OF, slot);
+    if (v->field[RF_row_of] != NONE) {
+        V back = get(e, v, RF_row_of, slot);
         require(e, v, l_icmp(l, LLVMIntEQ, back, r.var), VALID_ROW_OF_SLOT, r.var, back);
     }
     l_end_for(l, &r);
-    check_pads(e, v, stop, get(e, v, RF_START, l_add(l, g.var, l_i64(l, 1))));
+    check_pads(e, v, stop, get(e, v, RF_start, l_add(l, g.var, l_i64(l, 1))));
     l_end_for(l, &g);
-    check_pads(e, v, get(e, v, RF_START, v->groups), v->rows);
+    check_pads(e, v, get(e, v, RF_start, v->groups), v->rows);
 }
 
 static void check_rows(Emit *e, const RouteView *v)
 {
     L *l = e->l;
-    V end = get(e, v, RF_START, v->groups);
+    V end = get(e, v, RF_start, v->groups);
     For i = l_for(l, l_i64(l, 0), v->slots, 1, "choice");
-    V row = get(e, v, RF_ROW_OF, i.var);
+    V row = get(e, v, RF_row_of, i.var);
     V ok = l_and(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, -1)), l_icmp(l, LLVMIntSLT, row, end));
     require(e, v, ok, VALID_ROW, i.var, row);
     When kept = l_when(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, 0)));
     if (v->places) {
         V group = l_bin(l, LLVMUDiv, row, v->places);
         V place = l_sub(l, row, l_mul(l, group, v->places));
-        require(e, v, l_icmp(l, LLVMIntSLT, place, get(e, v, RF_COUNT, group)), VALID_EXISTS, i.var, row);
+        require(e, v, l_icmp(l, LLVMIntSLT, place, get(e, v, RF_count, group)), VALID_EXISTS, i.var, row);
     }
-    if (v->field[RF_SLOT_OF] != NONE) {
-        V back = get(e, v, RF_SLOT_OF, row);
+    if (v->field[RF_slot_of] != NONE) {
+        V back = get(e, v, RF_slot_of, row);
         require(e, v, l_icmp(l, LLVMIntEQ, back, i.var), VALID_SLOT_OF_ROW, i.var, back);
     }
     l_end_when(l, &kept);
@@ -234,8 +234,8 @@ void emit_tile_valid(Emit *e, StmtId id)
 {
     RouteView v = view(e, id);
     check_runs(e, &v);
-    if (v.field[RF_SLOT_OF] != NONE)
+    if (v.field[RF_slot_of] != NONE)
         check_slots(e, &v);
-    if (v.field[RF_ROW_OF] != NONE)
+    if (v.field[RF_row_of] != NONE)
         check_rows(e, &v);
 }

@@ -26,7 +26,7 @@ static int64_t columns_of(const Emit *e, uint32_t list)
 static void list_blocks(Emit *e, const Stmt *s, V n, Which which)
 {
     L *l = e->l;
-    uint32_t start = plan_field(e->p, s->route, RF_START), count = plan_field(e->p, s->route, RF_COUNT);
+    uint32_t start = plan_field(e->p, s->route, RF_start), count = plan_field(e->p, s->route, RF_count);
     For g = l_for(l, l_i64(l, 0), emit_elements(e, count), 1, "group");
     V first = emit_get(e, start, g.var), rows = emit_get(e, count, g.var), step = l_i64(l, s->step);
     V full = l_add(l, first, l_mul(l, l_bin(l, LLVMUDiv, rows, step), step)), end = l_add(l, first, rows);

@@ -194,7 +194,13 @@ typedef struct Route {
     GroupId group;
 } Route;
 
-typedef enum RouteField { RF_START, RF_COUNT, RF_SLOT_OF, RF_ROW_OF, RF_FIELDS } RouteField;
+/* The arrays of a route. */
+typedef enum RouteField {
+#define ROUTE(...)
+#define ROUTE_ARRAY(field, ctype, doc) RF_##field,
+#include "moec/abi.def"
+    RF_FIELDS
+} RouteField;
 
 typedef struct Param {
     enum { PARAM_TENSOR, PARAM_ROUTE } kind;

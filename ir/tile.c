@@ -46,10 +46,10 @@ static Extent field_extent(const Kernel *k, const Route *route, RouteField f)
     Module *m = k->module;
     const Group *group = &m->groups.at[route->group];
     switch (f) {
-    case RF_START: return ext_add(m, group->groups, ext_const(m, 1));
-    case RF_COUNT: return group->groups;
-    case RF_SLOT_OF: return group->rows;
-    case RF_ROW_OF: return ext_mul(m, route->tokens, route->choices);
+    case RF_start: return ext_add(m, group->groups, ext_const(m, 1));
+    case RF_count: return group->groups;
+    case RF_slot_of: return group->rows;
+    case RF_row_of: return ext_mul(m, route->tokens, route->choices);
     case RF_FIELDS: break;
     }
     BUG(m->arena, "tile_route_field: no route field %d", (int)f);
@@ -58,12 +58,16 @@ static Extent field_extent(const Kernel *k, const Route *route, RouteField f)
 /* The axes are dense, not the group's rows: a field says which rows exist, so it is read at all of them. */
 static TensorId add_field(Kernel *k, RouteId r, RouteField f)
 {
-    static const char *const fields[RF_FIELDS] = {"start", "count", "slot_of", "row_of"};
+    static const char *const fields[RF_FIELDS] = {
+#define ROUTE(...)
+#define ROUTE_ARRAY(field, ctype, doc) #field,
+#include "moec/abi.def"
+    };
     Module *m = k->module;
     const Route *route = &k->routes.at[r];
     Tensor t = {.loc = route->loc, .role = route->role, .rank = 1, .route = r, .field = (uint8_t)f};
     t.name = name_of(m->names, arena_printf(m->arena, "%s.%s", route->name, fields[f]));
-    t.elem = f == RF_START || f == RF_COUNT ? EL_I64 : EL_I32;
+    t.elem = f == RF_start || f == RF_count ? EL_I64 : EL_I32;
     t.space = route->role == ROLE_LOCAL ? SPACE_WORK : SPACE_GM;
     t.axes[0] = (Axis){field_extent(k, route, f), NONE};
     return ir_tensor(k, t);

@@ -63,8 +63,8 @@ void lower_validate_routes(Lower *l)
             continue;
         build_launch(&l->b, k->routes.at[r].loc, "valid");
         Stmt s = tile_stmt(TILE_valid, k->routes.at[r].loc);
-        tile_route_field(k, r, RF_START);
-        tile_route_field(k, r, RF_COUNT);
+        tile_route_field(k, r, RF_start);
+        tile_route_field(k, r, RF_count);
         s.route = r;
         build_put(&l->b, s);
     }

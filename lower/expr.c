@@ -9,11 +9,11 @@ ExprId lower_field(Lower *l, RouteId r, RouteField f, ExprId subscript)
     return load1(l, tile_route_field(l->k, r, f), subscript);
 }
 
-ExprId lower_run_start(Lower *l, RouteId r, ExprId group) { return lower_field(l, r, RF_START, group); }
+ExprId lower_run_start(Lower *l, RouteId r, ExprId group) { return lower_field(l, r, RF_start, group); }
 
 ExprId lower_run_end(Lower *l, RouteId r, ExprId group)
 {
-    return x_op2(l->k, (Loc){0}, OP_add, lower_run_start(l, r, group), lower_field(l, r, RF_COUNT, group));
+    return x_op2(l->k, (Loc){0}, OP_add, lower_run_start(l, r, group), lower_field(l, r, RF_count, group));
 }
 
 static ExprId translate(Lower *l, ExprId e, ExprMap *memo);
@@ -34,9 +34,9 @@ static ExprId route_map(Lower *l, ExprId e, ExprMap *memo)
     if (x.kind == X_ROW) {
         ExprId slot = translate(l, x_arg(k, e, 1), memo);
         ExprId flat = x_op2(k, x.loc, OP_add, x_op2(k, x.loc, OP_mul, first, choices), slot);
-        return lower_field(l, x.sym, RF_ROW_OF, flat);
+        return lower_field(l, x.sym, RF_row_of, flat);
     }
-    ExprId flat = lower_field(l, x.sym, RF_SLOT_OF, first);
+    ExprId flat = lower_field(l, x.sym, RF_slot_of, first);
     return x_op2(k, x.loc, x.kind == X_TOKEN ? OP_idiv : OP_imod, flat, choices);
 }
 

@@ -28,8 +28,8 @@ static void make_block_list(Lower *l, RouteId route, int64_t rows)
     Loc loc = k->routes.at[route].loc;
     build_launch(&l->b, loc, "blocks");
     Stmt s = tile_stmt(TILE_blocks, loc);
-    tile_route_field(k, route, RF_START);
-    tile_route_field(k, route, RF_COUNT);
+    tile_route_field(k, route, RF_start);
+    tile_route_field(k, route, RF_count);
     s.buffer = b.list;
     s.second = b.count;
     s.route = route;

@@ -10,7 +10,7 @@ static ExprId rows_exist(Lower *l, const Bucket *b)
     for (uint32_t i = 0; i < b->nbound; i++)
         if (k->indices.at[b->bound[i]].axis.group != NONE) {
             ExprId slot =
-                lower_field(l, lower_route_of(l, b->bound[i]), RF_SLOT_OF, x_index(k, (Loc){0}, b->bound[i]));
+                lower_field(l, lower_route_of(l, b->bound[i]), RF_slot_of, x_index(k, (Loc){0}, b->bound[i]));
             guard = x_and(k, (Loc){0}, guard, x_op2(k, (Loc){0}, OP_ge, slot, x_int(k, (Loc){0}, 0)));
         }
     return guard;

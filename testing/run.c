@@ -98,18 +98,18 @@ static void give_route(TestCall *call, uint32_t i)
 {
     const EvalRoute *r = &call->c->values[i].route;
     Guarded *f = call->fields + i * RF_FIELDS;
-    f[RF_START] = give(call->c, r->start, (size_t)r->groups + 1, 8);
-    f[RF_COUNT] = give(call->c, r->count, (size_t)r->groups, 8);
-    f[RF_SLOT_OF] = give(call->c, r->slot_of, (size_t)r->rows, 4);
-    f[RF_ROW_OF] = give(call->c, r->row_of, (size_t)(r->tokens * r->choices), 4);
+    f[RF_start] = give(call->c, r->start, (size_t)r->groups + 1, 8);
+    f[RF_count] = give(call->c, r->count, (size_t)r->groups, 8);
+    f[RF_slot_of] = give(call->c, r->slot_of, (size_t)r->rows, 4);
+    f[RF_row_of] = give(call->c, r->row_of, (size_t)(r->tokens * r->choices), 4);
     call->routes[i] = (moe_route){r->tokens,
                                   r->choices,
                                   r->groups,
                                   r->rows,
-                                  (void *)f[RF_START].at,
-                                  (void *)f[RF_COUNT].at,
-                                  (void *)f[RF_SLOT_OF].at,
-                                  (void *)f[RF_ROW_OF].at};
+                                  (void *)f[RF_start].at,
+                                  (void *)f[RF_count].at,
+                                  (void *)f[RF_slot_of].at,
+                                  (void *)f[RF_row_of].at};
     call->args[i] = &call->routes[i];
 }
 
