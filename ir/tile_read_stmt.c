@@ -29,15 +29,18 @@ static void read_range(TileReader *r, Stmt *s)
     s->hi = tile_read_int(r);
 }
 
-/* Opens a block, reads the statements, drops the variables declared since `scope`. */
-static void read_body(TileReader *r, Stmt *s, uint32_t line, uint32_t scope)
+static void read_body(TileReader *r, Stmt *s)
 {
-    s->loc = read_line(r, line);
     if (++r->depth > TILE_NESTING)
         token_fail(r, DIAG_tile_syntax, r->token.loc, "nesting is deeper than %d", TILE_NESTING);
     s->first = read_block(r, s->loc.line);
     r->depth--;
-    r->scope.len = scope;
+}
+
+static void read_launch(TileReader *r, Stmt *s)
+{
+    token_expect(r, "launch");
+    s->name = token_word(r, "the name of a launch");
 }
 
 static int loop_mode(const TileReader *r)
@@ -48,9 +51,8 @@ static int loop_mode(const TileReader *r)
     return -1;
 }
 
-static void read_for(TileReader *r, Stmt *s, uint32_t line)
+static void read_for(TileReader *r, Stmt *s)
 {
-    uint32_t scope = r->scope.len;
     s->mode = (uint8_t)loop_mode(r);
     token_next(r);
     TileToken var = r->token;
@@ -66,14 +68,12 @@ static void read_for(TileReader *r, Stmt *s, uint32_t line)
     s->var = ir_index(r->k, r->failed ? name_of(r->m->names, "") : var.text, var.loc,
                       (Axis){ext_const(r->m, 0), NONE});
     vec_push(r->m->arena, &r->scope, s->var);
-    read_body(r, s, line, scope);
 }
 
-static void read_if(TileReader *r, Stmt *s, uint32_t line)
+static void read_if(TileReader *r, Stmt *s)
 {
     token_next(r);
     s->value = tile_read_typed(r, 1);
-    read_body(r, s, line, r->scope.len);
 }
 
 static uint8_t read_unit(TileReader *r)
@@ -98,6 +98,9 @@ static void read_flag(TileReader *r, Stmt *s)
     s->nindex = tile_read_subscripts(r, s->index, 1);
 }
 
+static void read_set(TileReader *r, Stmt *s) { read_flag(r, s); }
+static void read_wait(TileReader *r, Stmt *s) { read_flag(r, s); }
+
 static uint8_t read_event_kind(TileReader *r)
 {
     Loc loc = r->token.loc;
@@ -110,7 +113,7 @@ static uint8_t read_event_kind(TileReader *r)
 }
 
 /* event KIND N(VALUES) { statements } */
-static void read_event(TileReader *r, Stmt *s, uint32_t line)
+static void read_event(TileReader *r, Stmt *s)
 {
     token_next(r);
     s->mode = read_event_kind(r);
@@ -126,7 +129,6 @@ static void read_event(TileReader *r, Stmt *s, uint32_t line)
             break;
     }
     token_expect(r, ")");
-    read_body(r, s, line, r->scope.len);
 }
 
 static int read_status(TileReader *r)
@@ -181,7 +183,6 @@ static void read_blocks(TileReader *r, Stmt *s)
 /* pack PANEL[0, 0] over r in r0..r1, h in h0..h1 = VALUE */
 static void read_pack(TileReader *r, Stmt *s)
 {
-    uint32_t scope = r->scope.len;
     token_next(r);
     s->buffer = tile_read_buffer(r);
     s->nindex = tile_read_subscripts(r, s->index, MAX_RANK);
@@ -197,7 +198,6 @@ static void read_pack(TileReader *r, Stmt *s)
     }
     token_expect(r, "=");
     s->value = tile_read_typed(r, 0);
-    r->scope.len = scope;
 }
 
 /* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] turned rows M cols N depth K anew CONDITION */
@@ -223,7 +223,6 @@ static void read_product(TileReader *r, Stmt *s)
 /* bucket ORDER, FIRST over t: T, k: K by KEY into N where CONDITION */
 static void read_bucket(TileReader *r, Stmt *s)
 {
-    uint32_t scope = r->scope.len;
     token_next(r);
     s->buffer = tile_read_buffer(r);
     token_expect(r, ",");
@@ -244,13 +243,11 @@ static void read_bucket(TileReader *r, Stmt *s)
     s->limit = tile_read_int(r);
     if (token_take(r, "where"))
         s->guard = tile_read_typed(r, 1);
-    r->scope.len = scope;
 }
 
 /* top VALUES, IDS [t] K over e in 0..E of VALUE */
 static void read_top(TileReader *r, Stmt *s)
 {
-    uint32_t scope = r->scope.len;
     token_next(r);
     s->buffer = tile_read_buffer(r);
     token_expect(r, ",");
@@ -268,7 +265,6 @@ static void read_top(TileReader *r, Stmt *s)
     vec_push(r->m->arena, &r->scope, s->var);
     token_expect(r, "of");
     s->value = tile_read_typed(r, 0);
-    r->scope.len = scope;
 }
 
 static void read_route(TileReader *r, Stmt *s)
@@ -317,30 +313,21 @@ static TileKind statement_kind(const TileReader *r)
     return TILE_store;
 }
 
-/* `line`: that of the enclosing statement, taken over where none is written. */
-static StmtId read_statement(TileReader *r, uint32_t line)
+static void (*const readers[TILE_COUNT])(TileReader *, Stmt *) = {
+#define TILE(name, doc, ...) read_##name,
+#include "ir/tile.def"
+};
+
+/* `line`: that of the enclosing statement, taken over where none is written. Variables are in scope as far as the body. */
+static StmtId read_statement(TileReader *r, TileKind kind, uint32_t line)
 {
-    TileKind kind = statement_kind(r);
+    uint32_t scope = r->scope.len;
     Stmt s = tile_stmt(kind, (Loc){0});
-    switch (kind) {
-    case TILE_for: read_for(r, &s, line); return tile_add(r->k, s);
-    case TILE_if: read_if(r, &s, line); return tile_add(r->k, s);
-    case TILE_event: read_event(r, &s, line); return tile_add(r->k, s);
-    case TILE_set:
-    case TILE_wait: read_flag(r, &s); break;
-    case TILE_store: read_store(r, &s); break;
-    case TILE_pack: read_pack(r, &s); break;
-    case TILE_product: read_product(r, &s); break;
-    case TILE_check: read_check(r, &s); break;
-    case TILE_blocks: read_blocks(r, &s); break;
-    case TILE_bucket: read_bucket(r, &s); break;
-    case TILE_top: read_top(r, &s); break;
-    case TILE_route: read_route(r, &s); break;
-    case TILE_valid: read_valid(r, &s); break;
-    case TILE_launch:
-    case TILE_COUNT: break;
-    }
+    readers[kind](r, &s);
     s.loc = read_line(r, line);
+    if (tile_has_body(&s))
+        read_body(r, &s);
+    r->scope.len = scope;
     return tile_add(r->k, s);
 }
 
@@ -350,7 +337,7 @@ static StmtId read_block(TileReader *r, uint32_t line)
     StmtId first = NONE, last = NONE;
     token_expect(r, "{");
     while (!r->failed && !token_is(r, "}") && r->token.kind != TOKEN_END) {
-        StmtId s = read_statement(r, line);
+        StmtId s = read_statement(r, statement_kind(r), line);
         if (last == NONE)
             first = s;
         else
@@ -361,11 +348,4 @@ static StmtId read_block(TileReader *r, uint32_t line)
     return first;
 }
 
-StmtId tile_read_launch(TileReader *r)
-{
-    Stmt s = tile_stmt(TILE_launch, (Loc){0});
-    token_expect(r, "launch");
-    s.name = token_word(r, "the name of a launch");
-    read_body(r, &s, 0, r->scope.len);
-    return tile_add(r->k, s);
-}
+StmtId tile_read_launch(TileReader *r) { return read_statement(r, TILE_launch, 0); }

@@ -246,12 +246,17 @@ void tile_verify_store(TileVerifier *v, const Stmt *s)
         tile_know(v, s);
 }
 
+void tile_verify_integers(TileVerifier *v, const Stmt *s)
+{
+    tile_each_operand (o, s)
+        if (o.role == OPERAND_INTEGER || o.role == OPERAND_SUBSCRIPT)
+            tile_verify_expr(v, o.id, WANT_INT);
+}
+
 void tile_verify_check(TileVerifier *v, const Stmt *s)
 {
     tile_verify_expr(v, s->value, WANT_CONDITION);
-    tile_each_operand (o, s)
-        if (o.role == OPERAND_INTEGER)
-            tile_verify_expr(v, o.id, WANT_INT);
+    tile_verify_integers(v, s);
     if (!s->text)
         tile_broken(v, "a check has no text");
 }
@@ -325,8 +330,7 @@ static void verify_band(TileVerifier *v, const Stmt *s)
 static void verify_bounds(TileVerifier *v, const Stmt *s)
 {
     int64_t lo, hi;
-    tile_verify_expr(v, s->lo, WANT_INT);
-    tile_verify_expr(v, s->hi, WANT_INT);
+    tile_verify_integers(v, s);
     if (v->error)
         return;
     if (s->step < 1)
@@ -381,8 +385,7 @@ void tile_verify_event(TileVerifier *v, const Stmt *s)
         tile_broken(v, "statement %u, of which it tells, does not exist", s->planned);
     if (s->mode >= EVENT_COUNT || s->nindex != event_exprs((EventKind)s->mode))
         tile_broken(v, "it has %u values, which are not those of its kind", s->nindex);
-    for (uint32_t i = 0; i < s->nindex; i++)
-        tile_verify_expr(v, s->index[i], WANT_INT);
+    tile_verify_integers(v, s);
     verify_children(v, s->first);
 }
 

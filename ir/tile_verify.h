@@ -93,6 +93,7 @@ void tile_verify_access(TileVerifier *v, const TileBox *box, int write);
 typedef enum TileWant { WANT_INT, WANT_VALUE, WANT_CONDITION } TileWant;
 
 void tile_verify_expr(TileVerifier *v, ExprId e, TileWant want);
+void tile_verify_integers(TileVerifier *v, const Stmt *s); /* its bounds, sizes and subscripts */
 void tile_verify_subscripts(TileVerifier *v, TensorId t, const ExprId *index, uint32_t n);
 TileBox tile_box_of(const Kernel *k, ExprId load);
 int tile_is_buffer(TileVerifier *v, TensorId t, const char *what);

@@ -74,11 +74,7 @@ void tile_verify_top(TileVerifier *v, const Stmt *s)
         tile_broken(v, "%s has %u axes, one of them the places", v->k->tensors.at[s->buffer].name,
                     v->k->tensors.at[s->buffer].rank);
     verify_list(v, s->second, EL_I32, s->nindex + 1u, "the chosen places");
-    for (uint32_t i = 0; !v->error && i < s->nindex; i++)
-        tile_verify_expr(v, s->index[i], WANT_INT);
-    tile_verify_expr(v, s->limit, WANT_INT);
-    tile_verify_expr(v, s->lo, WANT_INT);
-    tile_verify_expr(v, s->hi, WANT_INT);
+    tile_verify_integers(v, s);
     tile_declare(v, s->var);
     tile_verify_expr(v, s->value, WANT_VALUE);
     tile_leave(v, scope);

@@ -48,7 +48,7 @@ FORGET = [
      [("ir/eval_error.c", "OP_zz"), ("ir/eval_scalar.c > bin/moec", "eval_zz"),
       ("backend/emit_scalar.c > lib/moec-llvm.so", "emit_zz")]),
     ("ir/tile.def", 'TILE(zz, "Pretend.", BODY)',
-     [("ir/tile_print.c", "zz"), ("ir/tile_read_stmt.c", "TILE_zz"), ("ir/tile_unit.c", "TILE_zz"),
+     [("ir/tile_print.c", "print_zz"), ("ir/tile_read_stmt.c", "read_zz"), ("ir/tile_unit.c", "TILE_zz"),
       ("emulator/emulator.c", "TILE_zz"), ("emulator/report.c", "TILE_zz"), ("ir/tile_verify.c > bin/moec", "tile_verify_zz"),
       ("backend/emit_hooks.c > lib/moec-llvm.so", "emit_tile_zz")]),
     ("ir/event.def", 'EVENT(zz, Zz, "Pretend.",)', [("emulator/emulator.c", "EVENT_zz")]),
