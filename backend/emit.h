@@ -1,17 +1,17 @@
 /* What the emit_*.c files share: a kernel's plan, a function's emission state, and who emits what. */
-/* Note [Layers]. A file calls files of its own row and of the rows above it:
- *     l, emit_multiple                                LLVM in short words; what is a multiple of what
- *     plan, emit_lanes, emit_frame, emit_debug        questions to a plan, masks, what a function computes once, lines
- *     emit_scalar, emit_math, emit_number             scalar operations and element formats
- *     emit_expr, emit_memory, emit_stream             expressions, loads and stores
- *     emit_product, emit_fragment, emit_rows, emit_turned, emit_amx, emit_transpose, emit_panel
- *                                                     functions that multiply and pack; they know of no other statement
- *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route
- *                                                     statements; one runs another one through Plan.hooks
- *     emit_hooks, emit_launch, emit_packed, emit_precondition, emit_entry, emit_export, emit_shared
- *                                                     the functions of a module
- *     emit_plan, plan_key                             make the plan: they ask statements what they will need
- *     backend                                         the front door */
+/* Note [Layers]. A file calls files of its own row and of the rows above it, which tests/calls.py checks:
+ *     l, emit_multiple: LLVM in short words; what is a multiple of what
+ *     family_x86, target, jit, object: what LLVM makes of a module
+ *     plan, emit_lanes, emit_frame, emit_debug: questions to a plan, masks, what a function computes once, lines
+ *     emit_scalar, emit_math, emit_number: scalar operations and element formats
+ *     emit_expr, emit_memory, emit_stream: expressions, loads and stores
+ *     emit_transpose, emit_panel: functions that fill panels
+ *     emit_product, emit_fragment, emit_rows, emit_turned, emit_amx: functions that multiply
+ *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
+ *     emit_hooks, emit_launch, emit_shared: launches as functions
+ *     emit_packed, emit_precondition, emit_entry, emit_export: the functions that callers know
+ *     plan_key, emit_plan: they make the plan, and ask statements what they will need
+ *     backend: the front door */
 #ifndef BACKEND_EMIT_H
 #define BACKEND_EMIT_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Functions and the calls between files, read from the symbols of the build's objects: no call goes up between rooms, no circle
-of calls within a room has more than MOST files, and a name is defined once in the whole tree. Prints what breaks a rule.
+of calls within a room has more than MOST files, files of backend/ call only their own layer and those below, and a name is defined once in the whole tree. Prints what breaks a rule.
 
 usage: tests/calls.py [BUILD_DIR]    (default: $MOEC_BUILD, else build)"""
 import collections
@@ -55,6 +55,24 @@ def defined_twice(build):
             yield f"{name} is defined in {' and '.join(sorted(files))}"
 
 
+def layers():
+    """Of Note [Layers] in backend/emit.h: file -> number of its row."""
+    with open("backend/emit.h", encoding="utf-8") as f:
+        note = f.read().partition("Note [Layers]")[2].partition("*/")[0]
+    rows = re.findall(r"^ \*     (\w+(?:, \w+)*): ", note, re.M)
+    return {f"backend/{name}.c": n for n, row in enumerate(rows) for name in row.split(", ")}
+
+
+def against_layers(calls):
+    layer = layers()
+    for file in sorted(file for file in calls if file.startswith("backend/") or file in layer):
+        if file not in layer or file not in calls:
+            yield f"{file} is not in Note [Layers] of backend/emit.h, or only there"
+        for other in sorted(calls[file] & layer.keys() if file in layer and file in calls else ()):
+            if layer[other] > layer[file]:
+                yield f"{file} calls up into {other}"
+
+
 def circles(calls):
     """Strongly connected sets of more than one file (Tarjan)."""
     number, low, stack, found = {}, {}, [], []
@@ -94,6 +112,9 @@ def main():
             if ROOMS.index(room(other)) > ROOMS.index(room(file)):
                 print(f"{file} calls up into {other}")
                 bad = 1
+    for line in against_layers(calls):
+        print(line)
+        bad = 1
     largest = collections.Counter()
     for circle in circles(calls):
         largest[room(circle[0])] = max(largest[room(circle[0])], len(circle))
