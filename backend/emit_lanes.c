@@ -19,10 +19,12 @@ void emit_lanes_over(Emit *e, IndexId var, uint32_t width)
     memset(e->form, 0, e->k->exprs.len);
 }
 
+enum { MASK_LANES_MAX = 32 }; /* whose bits are made in an i64, which cannot be shifted by its width */
+
 V emit_first_lanes(Emit *e, V left)
 {
     L *l = e->l;
-    if (!cpu_can(e->p->cpu, CPU_MASKS) || e->width > 32)
+    if (!cpu_can(e->p->cpu, CPU_MASKS) || e->width > MASK_LANES_MAX)
         return l_icmp(l, LLVMIntSLT, l_iota(l, l->i32, e->width), l_cast(l, LLVMTrunc, left, l->i32));
     V one = l_i64(l, 1), bit = LLVMBuildShl(l->b, one, l_min(l, left, l_i64(l, e->width)), "");
     V bits = LLVMBuildTrunc(l->b, l_sub(l, bit, one), LLVMIntTypeInContext(l->ctx, e->width), "");

@@ -224,8 +224,8 @@ V emit_fold_lanes(Emit *e, ReduceKind kind, V v)
 {
     L *l = e->l;
     for (uint32_t w = l_width(v); w > 1; w /= 2) {
-        V half[2][128];
-        if (w % 2 || w > 256)
+        V half[2][LANES_MAX / 2];
+        if (w % 2 || w > LANES_MAX)
             BUG(l->arena, "backend: %u lanes cannot be folded", w);
         for (uint32_t i = 0; i < w / 2; i++) {
             half[0][i] = l_i32(l, i);

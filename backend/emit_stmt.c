@@ -170,7 +170,7 @@ static void loop_vector(Emit *e, StmtId id, const Stmt *s)
         set_zeros(e, s, zeros, lo, hi);
         return;
     }
-    if (e->width || s->step < 2 || s->step > 256 || (s->step & (s->step - 1)))
+    if (e->width || s->step < 2 || s->step > LANES_MAX || (s->step & (s->step - 1)))
         BUG(e->l->arena, "backend: kernel %s has a vector loop that is nested or of step %lld", e->k->name,
             (long long)s->step);
     emit_lanes_over(e, s->var, (uint32_t)s->step);

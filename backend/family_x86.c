@@ -34,13 +34,15 @@ static V cpuid(L *l, int64_t leaf, int64_t subleaf)
     return LLVMBuildCall2(l->b, type, code, args, 2, "");
 }
 
+enum { OSXSAVE = 1 << 27 }; /* of CPUID leaf 1 ECX */
+
 /* XCR0, or 0 when the operating system does not show it. */
 static V xgetbv(L *l, V leaf1_ecx)
 {
     Ty two[2] = {l->i32, l->i32};
     Ty type = l_fn_type(l, LLVMStructTypeInContext(l->ctx, two, 2, 0), &l->i32, 1);
     Block before = l_here(l);
-    V shown = l_and(l, leaf1_ecx, l_i32(l, 1 << 27));
+    V shown = l_and(l, leaf1_ecx, l_i32(l, OSXSAVE));
     When has = l_when(l, l_icmp(l, LLVMIntNE, shown, l_i32(l, 0)));
     V code = inline_asm(l, type, ".byte 0x0f, 0x01, 0xd0", "={ax},={dx},{cx}");
     V zero = l_i32(l, 0);

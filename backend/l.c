@@ -42,7 +42,7 @@ int l_is_bool(V v) { return l_is_int(v) && LLVMGetIntTypeWidth(scalar_of(LLVMTyp
 
 static V repeated(V c, uint32_t lanes)
 {
-    V all[256];
+    V all[LANES_MAX];
     for (uint32_t i = 0; i < lanes; i++)
         all[i] = c;
     return lanes ? LLVMConstVector(all, lanes) : c;
@@ -84,7 +84,7 @@ V l_table(L *l, Ty type, V *all, size_t n, const char *name)
 
 V l_iota(L *l, Ty scalar, uint32_t lanes)
 {
-    V all[256];
+    V all[LANES_MAX];
     for (uint32_t i = 0; i < lanes; i++)
         all[i] = LLVMConstInt(scalar, i, 0);
     (void)l;
@@ -206,7 +206,7 @@ V l_lane_bits(L *l, V mask)
 /* Lanes of a and b, one behind the other; behind both of them anything. */
 static V shuffled(L *l, V a, V b, uint32_t from, uint32_t n)
 {
-    V lane[512];
+    V lane[2 * LANES_MAX];
     for (uint32_t i = 0; i < n; i++)
         lane[i] = from + i < 2 * l_width(a) ? l_i32(l, from + i) : LLVMGetPoison(l->i32);
     return LLVMBuildShuffleVector(l->b, a, b, LLVMConstVector(lane, n), "");

@@ -26,6 +26,8 @@ typedef struct L {
     Vec(V) later;                 /* l_quick_later() */
 } L;
 
+enum { LANES_MAX = 256 }; /* of a vector */
+
 void l_init(L *l, Arena *arena, LLVMContextRef ctx, LLVMModuleRef mod);
 
 /* Types and constants. */

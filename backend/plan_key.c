@@ -136,6 +136,8 @@ static void add_checks(Keys *x, StmtId id)
         plan_add_route_checks(p, x->a, s);
 }
 
+enum { WEIGHED_TIMES_MAX = 256 }; /* of an unrolled loop: more count as once */
+
 static uint64_t weight_of(const Plan *p, const Stmt *s)
 {
     if (s->kind != TILE_pack)
@@ -179,7 +181,7 @@ static void put_stmt(Keys *x, StmtId id)
     x->launch->weight += weight_of(x->p, s) * x->times;
     uint64_t outer = x->times;
     if (s->kind == TILE_for && s->mode == LOOP_UNROLL && x_at(x->p->k, s->hi)->kind == X_INT &&
-        x_at(x->p->k, s->hi)->value.i < 256)
+        x_at(x->p->k, s->hi)->value.i < WEIGHED_TIMES_MAX)
         x->times *= (uint64_t)x_at(x->p->k, s->hi)->value.i;
     put_body(x, s->first);
     x->times = outer;
