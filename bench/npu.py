@@ -52,7 +52,7 @@ kernel block(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K], in wg, 
 """
 # What it is, the fused kernel, its schedule, and the kernel whose equations then run one by one.
 COMPARED = [("weight gradient and its sum", "gradient", "", "gradient_apart"),
-            ("permute and product", "permute_product", "fuse xp -> y at load", "permute_product"),
+            ("permute and product", "permute_product", "fuse xp -> y at prologue", "permute_product"),
             ("weights and unpermute", "unpermute", "", "unpermute_apart"),
             ("product and unpermute", "product_unpermute", "fuse o -> y at scatter", "product_unpermute"),
             ("expert block", "block", "", "block")]

@@ -24,7 +24,7 @@ import kernel  # noqa: E402
 SHAPES = {"few": (dict(T=2048, K=2, E=8, H=1024, F=512), 1), "many": (dict(T=2048, K=2, E=64, H=1024, F=512), 8)}
 # Blocks up to the extents of these shapes: larger ones are the same schedule. Any number of rows.
 GRID = {"M": (32, 64, 96, 128, 192, 256, 384, 512, 1024), "N": (32, 64, 128, 256, 512), "K": (32, 64, 128, 256, 512, 1024),
-        "order": ("heaviest_first", "as_given"), "permute": ("fuse xp -> y at load", "store xp")}
+        "order": ("heaviest_first", "as_given"), "permute": ("fuse xp -> y at prologue", "store xp")}
 HEAD = """moe 1
 dim T, K, E, H, F
 group R : E rows T*K

@@ -163,7 +163,7 @@ static int is_about(const Explained *x, const ReportProduct *p, const ReportSum 
     if (p->lhs == lhs || is_copy_of(x->k, p->lhs, lhs))
         return 1;
     return q && q->cluster != NONE && q->cluster == s->q->cluster &&
-           x->k->clusters.at[q->cluster].kind == CLUSTER_DRAIN;
+           x->k->clusters.at[q->cluster].kind == CLUSTER_EPILOGUE;
 }
 
 /* The first report about a sum that is not taken yet: an equation's sums are reported in their order. */
@@ -197,8 +197,7 @@ static ExplainProduct unreported(const Explained *x, const ReportSum *s)
     p.p.lhs = s->q->lhs == NONE ? "" : x->k->tensors.at[s->q->lhs].name;
     p.p.loc = s->loc;
     p.p.fragment = s->is_dot ? "reduction" : "plain loops";
-    p.p.why = s->is_dot ? "of its operands one varies with whatever the other does"
-                        : "the lowering says nothing of it";
+    p.p.why = s->is_dot ? "operands share all free indices (no GEMM)" : "the lowering says nothing of it";
     return p;
 }
 
@@ -331,7 +330,9 @@ static void choose_store(const Explain *e, Explained *out, const ExplainEdge *x)
 static void choose_fuse(const Explain *e, const Kernel *before, Explained *out, const ReportChoice *c)
 {
     Name from = name_of(e->before->names, c->producer), to = name_of(e->before->names, c->consumer);
-    int64_t at = c->scatter ? AT_SCATTER : ir_fuse_fits(before, from, to, AT_LOAD) ? AT_LOAD : AT_DRAIN;
+    int64_t at = c->scatter                                    ? AT_SCATTER
+                 : ir_fuse_fits(before, from, to, AT_PROLOGUE) ? AT_PROLOGUE
+                                                               : AT_EPILOGUE;
     ReportKnob n = {.knob = KNOB_fuse, .name = c->producer, .reader = c->consumer, .value = at};
     if (ir_fuse_fits(before, from, to, at))
         add_knob(e, &out->choices, n);

@@ -34,7 +34,7 @@ static int64_t word_value(const KnobRow *row, const char *text)
     return -1;
 }
 
-/* `load`, `drain` or `scatter` */
+/* `prologue`, `epilogue` or `scatter` */
 static const char *words_wanted(ScheduleCheck *s, const KnobRow *row)
 {
     Text t = {.arena = s->r.c->arena};
@@ -260,7 +260,7 @@ static void clause(ScheduleCheck *s)
                 say_all(s);
             return;
         }
-    word_refuse(&s->r, "tile, fuse, store, strip, stripe, order or copies");
+    word_refuse(&s->r, "tile, fuse, store, strip, rowblock, order or copies");
 }
 
 void sema_schedule(Sema *c, const AstDecl *d)

@@ -160,7 +160,7 @@ enum { LAYOUT_FRACTAL = 16, LAYOUT_EDGE = 32, LAYOUT_LINE_BYTES = 64, LAYOUT_WOR
 const char *layout_name(Layout y); /* "rows" */
 static inline int layout_is_dense(Layout y) { return y <= LAYOUT_SUMS; } /* row-major */
 static inline int layout_is_fractal(Layout y) { return y >= LAYOUT_ZN; }
-/* Of sums: may a block that is written there go on to the next multiple of 32 in rows and columns? */
+/* True if a write to this accumulator may overrun to the next multiple of 32 in rows and columns: the buffer is padded. */
 static inline int sums_have_room(Space space, Layout y) { return space == SPACE_THREAD || y == LAYOUT_SUMS; }
 /* Of a matrix [x, y], x and y being its extents: the elements that it takes, and the place of element [i, j]. */
 int64_t layout_elements(Layout layout, Elem e, int64_t x, int64_t y);
@@ -174,7 +174,7 @@ typedef struct Tensor {
     Role role;
     uint8_t rank;
     Axis axes[MAX_RANK];
-    uint32_t placed; /* cluster + 1 of the stripe whose threads keep it (Note [Clusters]); 0: in work space or gm */
+    uint32_t placed; /* cluster + 1 of the row-block group whose threads keep it (Note [Clusters]); 0: in work space or gm */
     Layout layout; /* parameters: `packed` is LAYOUT_PAIRS; locals: the lowering's choice */
     uint8_t both;  /* `packed both`: the panels of the turned matrices [.., y, x] stand behind those of [.., x, y] */
     /* tile level */
@@ -255,21 +255,21 @@ typedef enum EqKind {
 
 /* Note [Clusters]. A cluster is a run of neighbouring equations (same Equation.cluster) that one launch computes; made by
  * pass_cluster, just before the lowering.
- *   drain   All members have the very same left-hand index variables and sums: the products of a block are made once, then
+ *   epilogue   All members have the very same left-hand index variables and sums: the products of a block are made once, then
  *           each member's element is computed and stored, in order. A member may read an earlier one at its own place.
- *   stripe  Every member goes over the same row variable `row`, on its left-hand side or in a reduction, and has the same
+ *   row-block group  Every member goes over the same row variable `row`, on its left-hand side or in a reduction, and has the same
  *           `outer` variables on its left. For a block of rows after the other all members are computed in order. Locals
- *           that are only read inside the stripe, at [outer..., row, ...], are `placed`: a thread keeps their block. Members
+ *           that are only read inside the row-block group, at [outer..., row, ...], are `placed`: a thread keeps their block. Members
  *           that reduce over `row` (carries) add up from block to block: then blocks run in order, and only `outer` is
  *           parallel, or, without outer variables, parts of the rows; other members do not read them.
  *   scatter Two members: o[r, h] over the rows of a route, a local, and its only reader y[t, h], which reads it in one
  *           place, a sum over the choices of token t. For a block of columns after the other the rows of o are computed,
  *           and added into the sums of their tokens at once; then y is. o does not exist in memory. */
 enum { CLUSTER_MAX = 64 }; /* equations of one */
-typedef enum ClusterKind { CLUSTER_DRAIN, CLUSTER_STRIPE, CLUSTER_SCATTER } ClusterKind;
+typedef enum ClusterKind { CLUSTER_EPILOGUE, CLUSTER_ROWBLOCK, CLUSTER_SCATTER } ClusterKind;
 typedef struct Cluster {
     ClusterKind kind;
-    IndexId row; /* stripe */
+    IndexId row; /* row-block group */
     uint8_t nouter;
     IndexId outer[MAX_RANK];
     int carries;
@@ -313,8 +313,8 @@ typedef enum Knob {
 typedef enum KnobScope {
     SCOPE_PRODUCT,   /* tile g, u : M = 64 N = 128     tensors that sums define */
     SCOPE_POINTWISE, /* strip a : lanes = 4096         tensors defined without one */
-    SCOPE_INDEX,     /* stripe i : rows = 64           index variables */
-    SCOPE_EDGE,      /* fuse xp -> g, u at load        who reads what */
+    SCOPE_INDEX,     /* row-block group i : rows = 64           index variables */
+    SCOPE_EDGE,      /* fuse xp -> g, u at prologue        who reads what */
     SCOPE_TENSOR,    /* store xp */
     SCOPE_KERNEL,    /* order groups heaviest_first */
     SCOPE_SPACE,     /* copies l1 = 2, l0a = 2 */
@@ -361,7 +361,7 @@ enum { KNOB_SPACE_MAX = 64 };
 uint32_t knob_space(Knob knob, int64_t *values /* KNOB_SPACE_MAX places */);
 void knob_put_value(Knob knob, int64_t value, Text *out); /* 64, heaviest_first */
 int knob_keeps_bits(Knob knob, int64_t value);
-enum { AT_LOAD, AT_DRAIN, AT_SCATTER }; /* the words of KNOB_fuse */
+enum { AT_PROLOGUE, AT_EPILOGUE, AT_SCATTER }; /* the words of KNOB_fuse */
 
 typedef struct TestRouting {
     enum { ROUTING_UNIFORM, ROUTING_ZIPF, ROUTING_HOT, ROUTING_EMPTY, ROUTING_EXACT } kind;
@@ -580,7 +580,7 @@ void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
 /* As text; only what k still has: passes drop locals and edges. k NULL: everything. */
 void ir_print_clause(const Kernel *k, const Clause *c, Text *out);
 /* How equations of `reader` load `producer`: bits. */
-enum { EDGE_LOAD = 1 /* inside a sum */, EDGE_DRAIN = 2 /* outside one */, EDGE_SCATTER = 4 /* in a sum, through a row */ };
+enum { EDGE_PROLOGUE = 1 /* inside a sum */, EDGE_EPILOGUE = 2 /* outside one */, EDGE_SCATTER = 4 /* in a sum, through a row */ };
 int ir_edge(const Kernel *k, Name producer, Name reader);
 /* May a clause of the knob name it: a tensor or an index of k? */
 int ir_knob_fits(const Kernel *k, Knob knob, Name name);

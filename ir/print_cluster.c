@@ -29,7 +29,7 @@ static void put_placed(const Kernel *k, uint32_t cluster, Text *out)
     uint32_t n = 0;
     for (TensorId t = 0; t < k->tensors.len; t++)
         if (k->tensors.at[t].placed == cluster + 1)
-            text_add(out, "%s%s", n ? separator(&n) : (n++, "; placed: "), k->tensors.at[t].name);
+            text_add(out, "%s%s", n ? separator(&n) : (n++, "; thread-local: "), k->tensors.at[t].name);
 }
 
 static uint32_t members(const Kernel *k, uint32_t cluster)
@@ -46,11 +46,11 @@ static void put_scatter(const Kernel *k, uint32_t at, Text *out)
              k->tensors.at[k->eqs.at[at + 1].lhs].name);
 }
 
-static void put_stripe(const Kernel *k, uint32_t cluster, Text *out)
+static void put_rowblock(const Kernel *k, uint32_t cluster, Text *out)
 {
     const Cluster *c = &k->clusters.at[cluster];
     uint32_t n = 0;
-    text_add(out, "  // stripe over %s%s", k->indices.at[c->row].name, c->nouter ? " for" : "");
+    text_add(out, "  // row blocks over %s%s", k->indices.at[c->row].name, c->nouter ? " for" : "");
     for (uint32_t i = 0; i < c->nouter; i++)
         text_add(out, "%s%s", separator(&n), k->indices.at[c->outer[i]].name);
     text_add(out, "%s:", !c->carries ? "" : c->nouter ? ", in order" : ", in parts");
@@ -65,8 +65,8 @@ void print_cluster(const Kernel *k, uint32_t at, Text *out)
     if (cluster == NONE || !is_first(k, at))
         return;
     switch (k->clusters.at[cluster].kind) {
-    case CLUSTER_DRAIN: text_add(out, "  // one drain: %u equations\n", members(k, cluster)); break;
-    case CLUSTER_STRIPE: put_stripe(k, cluster, out); break;
+    case CLUSTER_EPILOGUE: text_add(out, "  // one epilogue: %u equations\n", members(k, cluster)); break;
+    case CLUSTER_ROWBLOCK: put_rowblock(k, cluster, out); break;
     case CLUSTER_SCATTER: put_scatter(k, at, out); break;
     }
 }

@@ -167,8 +167,8 @@ int ir_edge(const Kernel *k, Name producer, Name reader)
         const Equation *q = &k->eqs.at[i];
         if (!defines(k, q, reader) || q->rhs == NONE)
             continue;
-        edge |= loads(k, q->rhs, producer, X_REDUCE) ? EDGE_DRAIN : 0;
-        edge |= loads_in_sum(k, q->rhs, producer) ? EDGE_LOAD : 0;
+        edge |= loads(k, q->rhs, producer, X_REDUCE) ? EDGE_EPILOGUE : 0;
+        edge |= loads_in_sum(k, q->rhs, producer) ? EDGE_PROLOGUE : 0;
         edge |= loads_row_in_sum(k, q->rhs, producer) ? EDGE_SCATTER : 0;
     }
     return edge;
@@ -177,7 +177,8 @@ int ir_edge(const Kernel *k, Name producer, Name reader)
 /* Is the edge at a place that the clause gives? */
 static int is_at(const Kernel *k, SchedulePart p)
 {
-    static const int edges[] = {[AT_LOAD] = EDGE_LOAD, [AT_DRAIN] = EDGE_DRAIN, [AT_SCATTER] = EDGE_SCATTER};
+    static const int edges[] = {
+        [AT_PROLOGUE] = EDGE_PROLOGUE, [AT_EPILOGUE] = EDGE_EPILOGUE, [AT_SCATTER] = EDGE_SCATTER};
     const Setting *at = &p.c->settings.at[0];
     int edge = ir_edge(k, p.name.name, p.reader.name);
     for (uint32_t i = 0; i < at->values.len; i++)
@@ -289,11 +290,11 @@ static void refuse_edge(const Kernel *k, SchedulePart p)
     int edge = ir_edge(k, producer, reader);
     const char *help = "name an equation that reads it";
     if (edge)
-        help = arena_printf(a, "write `at %s`", edge & EDGE_LOAD ? "load" : "drain");
+        help = arena_printf(a, "write `at %s`", edge & EDGE_PROLOGUE ? "prologue" : "epilogue");
     diag_add(k->module->diags, DIAG_schedule_fit, p.reader.loc, help,
              edge == 0               ? "%s does not read %s"
              : asks(p.c, AT_SCATTER) ? "%s reads %s nowhere in a sum at rt.row(...), a row of a token"
-             : edge & EDGE_LOAD      ? "%s reads %s inside its sum only"
+             : edge & EDGE_PROLOGUE  ? "%s reads %s inside its sum only"
                                      : "%s reads %s outside any sum only",
              reader, producer);
 }

@@ -37,10 +37,10 @@ static Blocking *decide(Lower *l, const Equation *q)
 {
     Blocking *by = lower_decide(l, &(Members){.at = {*q}, .n = 1}, q->lhs, NULL, NONE);
     by->row = NONE;
-    by->rows = 1;
+    by->unroll = 1;
     by->lane = owned_lane(l, q, by->lane);
     if (by->lane != NONE)
-        by->strip = by->width = l->cpu->lanes;
+        by->nc = by->width = l->cpu->lanes;
     return by;
 }
 
@@ -64,7 +64,7 @@ void lower_accumulate(Lower *l, const Equation *q)
 {
     Kernel *k = l->k;
     const Blocking *by = decide(l, q);
-    Item it = {.by = by, .equation = q, .rows = by->rows};
+    Item it = {.by = by, .equation = q, .unroll = by->unroll};
     for (uint32_t i = 0; i < q->nindex; i++)
         lower_prepare(l, q->index[i]);
     lower_prepare(l, q->rhs);
@@ -73,15 +73,14 @@ void lower_accumulate(Lower *l, const Equation *q)
     IndexId strip = NONE;
     if (by->lane != NONE) {
         strip = build_index(&l->b, "v0");
-        build_for(&l->b, q->loc, LOOP_OWNED, strip, x_int(k, q->loc, 0), lower_extent(l, by->lane),
-                  by->strip);
+        build_for(&l->b, q->loc, LOOP_OWNED, strip, x_int(k, q->loc, 0), lower_extent(l, by->lane), by->nc);
     }
     open_others(l, by, q->loc);
     if (by->lane != NONE) {
         ExprId first = x_index(k, q->loc, strip);
         lower_bind(l, by->lane, NONE, NONE);
         build_for(&l->b, q->loc, LOOP_VECTOR, by->lane, first,
-                  x_min(k, x_add(k, first, by->strip), lower_extent(l, by->lane)), by->width);
+                  x_min(k, x_add(k, first, by->nc), lower_extent(l, by->lane)), by->width);
     }
     skip_dropped(l, q);
     lower_sums(l, &it, q->rhs, NULL);

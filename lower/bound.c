@@ -121,7 +121,7 @@ static ExprId at_row(Lower *l, const Item *it, ExprId e, ExprId row)
 /* Several rows share a loop by what the first and the last of them say. */
 static int ends_tell(const Lower *l, const Item *it, const Walk *w, const Bound *b)
 {
-    return !w->d->unrolled || it->rows == 1 || it->by->row == NONE || is_monotone(l->k, b->at, it->by->row);
+    return !w->d->unrolled || it->unroll == 1 || it->by->row == NONE || is_monotone(l->k, b->at, it->by->row);
 }
 
 static void narrow(Lower *l, const Item *it, const Walk *w, const Bound *b, uint64_t bit, int upper_is_le,
@@ -130,8 +130,8 @@ static void narrow(Lower *l, const Item *it, const Walk *w, const Bound *b, uint
     int by_row = w->d->unrolled && x_uses_index(l->k, b->at, it->by->row);
     ExprId first, last;
     if (by_row) {
-        int all = it->rows == 0;
-        ExprId end = all ? it->row_end : x_min(l->k, x_add(l->k, it->row_first, it->rows), it->row_end);
+        int all = it->unroll == 0;
+        ExprId end = all ? it->row_end : x_min(l->k, x_add(l->k, it->row_first, it->unroll), it->row_end);
         first = at_row(l, it, b->at, it->row_first);
         last = at_row(l, it, b->at, x_add(l->k, end, -1));
         r->inner |= bit;

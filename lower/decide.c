@@ -1,5 +1,5 @@
 /* How equations are laid over loops: which index runs over lanes, which rows make block products, in which blocks; which sums
- * are products, and where those are accumulated (home.c). Nothing is emitted here.
+ * are products, and where those are accumulated (accumulator.c). Nothing is emitted here.
  *
  * Note [Lanes and rows]. A sum whose body is a product of something that varies with a row and something that varies with
  * the last left-hand index is a product of two matrices: it goes in blocks of those rows and columns (lower/product.c).
@@ -15,7 +15,7 @@ typedef struct Reductions {
     uint32_t n;
 } Reductions;
 
-const Blocking lower_by_element = {.lane = NONE, .row = NONE, .rows = 1};
+const Blocking lower_by_element = {.lane = NONE, .row = NONE, .unroll = 1};
 
 /* Left-hand indices, each once, those inside a scattered subscript included. */
 static void add_free(const Kernel *k, Blocking *by, IndexId i)
@@ -56,7 +56,7 @@ static IndexId last_index(const Lower *l, const Blocking *by)
 {
     const Equation *q = &by->m.at[0];
     const Expr *last = q->nindex ? x_at(l->k, q->index[q->nindex - 1]) : NULL;
-    if (!last || last->kind != X_INDEX || (by->stripe && lower_is_outer(by->stripe, last->sym)))
+    if (!last || last->kind != X_INDEX || (by->rowblock && lower_is_outer(by->rowblock, last->sym)))
         return NONE;
     return last->sym;
 }
@@ -96,7 +96,7 @@ static IndexId product_row(Lower *l, const Blocking *by, IndexId lane, IndexId o
         return NONE;
     for (uint32_t f = by->nfree; f-- > 0;) {
         IndexId i = by->free[f];
-        if (i == lane || (by->stripe && lower_is_outer(by->stripe, i)) || (only != NONE && i != only) ||
+        if (i == lane || (by->rowblock && lower_is_outer(by->rowblock, i)) || (only != NONE && i != only) ||
             picks_run(l, &sums, i))
             continue;
         for (uint32_t r = 0; r < sums.n; r++)
@@ -138,7 +138,7 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
         const Product *p = &by->product[i];
         if (p->left == NONE)
             continue;
-        given &= p->given != GIVEN_NOT;
+        given &= p->direct != DIRECT_NOT;
         wide |= x_at(l->k, p->left)->type != TY_BF16 || x_at(l->k, p->right)->type != TY_BF16;
         products++;
     }
@@ -166,7 +166,7 @@ static void decide_panels(const Lower *l, Blocking *by)
 {
     by->panels = 1;
     by->lane = last_index(l, by);
-    by->chunk = LAYOUT_EDGE;
+    by->item_rows = LAYOUT_EDGE;
 }
 
 /* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */
@@ -176,38 +176,40 @@ static void decide_products(Lower *l, Blocking *by, int any)
     by->lane = last_index(l, by);
     find_products(l, by);
     lower_find_chains(l, by);
-    by->in_place = any && !by->stripe && lower_in_place(l, by);
+    by->in_place = any && !by->rowblock && lower_in_place(l, by);
     for (uint32_t i = 0; i < by->nproducts; i++)
-        by->product[i].given = by->product[i].left == NONE ? GIVEN_NOT : lower_given(l, by, &by->product[i]);
+        by->product[i].direct =
+            by->product[i].left == NONE ? DIRECT_NOT : lower_direct(l, by, &by->product[i]);
     for (uint32_t i = 0; i < by->nproducts; i++)
-        by->product[i].home = lower_home(l, by, i);
+        by->product[i].accumulator = lower_accumulator(l, by, i);
     Blocks usual = usual_blocks(l, by);
-    by->rows = UNROLLED_ROWS;
-    by->chunk = by->stripe && by->row == by->stripe->row ? schedule_stripe_rows(c, l->k, by->row)
-                                                         : schedule_rows(c, l->k, by->lhs, usual.rows);
-    by->part = usual.part_rows && usual.part_rows < by->chunk ? usual.part_rows : by->chunk;
-    by->even = is_alone(l, by) && by->part < by->chunk;
-    by->strip = schedule_cols(c, l->k, by->lhs, usual.cols);
-    by->depth = schedule_depth(c, l->k, by->lhs, usual.depth);
+    by->unroll = UNROLLED_ROWS;
+    by->item_rows = by->rowblock && by->row == by->rowblock->row
+                        ? schedule_rowblock_rows(c, l->k, by->row)
+                        : schedule_rows(c, l->k, by->lhs, usual.rows);
+    by->mc = usual.part_rows && usual.part_rows < by->item_rows ? usual.part_rows : by->item_rows;
+    by->even = is_alone(l, by) && by->mc < by->item_rows;
+    by->nc = schedule_cols(c, l->k, by->lhs, usual.cols);
+    by->kc = schedule_depth(c, l->k, by->lhs, usual.depth);
 }
 
 static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)
 {
     by->lane = free_lane(l, by, reds);
-    by->strip = !reds->n                          ? 0
-                : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * VECTOR_BLOCKS
-                                                  : by->width * SUM_STEPS;
+    by->nc = !reds->n                          ? 0
+             : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * VECTOR_BLOCKS
+                                               : by->width * SUM_STEPS;
 }
 
-Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *stripe, IndexId row)
+Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row)
 {
     Blocking *by = arena_new_of(l->k->module->arena, Blocking);
     Reductions reds = all_reductions(l, m);
-    *by = (Blocking){.m = *m, .lhs = lhs, .stripe = stripe, .lane = NONE, .rows = 1, .chunk = 1};
+    *by = (Blocking){.m = *m, .lhs = lhs, .rowblock = rowblock, .lane = NONE, .unroll = 1, .item_rows = 1};
     for (uint32_t i = 0; i < m->at[0].nindex; i++)
         collect_free(l->k, m->at[0].index[i], by);
     by->width = (int64_t)l->cpu->lanes * (reds.n ? l->cpu->vectors : POINTWISE_VECTORS);
-    by->row = reds.n || row != NONE || stripe ? (IndexId)NONE : lower_panel_row(l, m);
+    by->row = reds.n || row != NONE || rowblock ? (IndexId)NONE : lower_panel_row(l, m);
     if (by->row != NONE) {
         decide_panels(l, by);
         return by;

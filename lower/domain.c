@@ -52,7 +52,7 @@ Domain *lower_open_domain(Lower *l, const Item *it, ExprId reduce, ExprId guard)
 {
     Domain *d = lower_domain(l, reduce);
     d->guard = guard;
-    d->unrolled = it->rows > 1;
+    d->unrolled = it->unroll > 1;
     if (it->by->lane == NONE) {
         d->lane = lower_reduce_lane(l, reduce);
         d->width = (int64_t)l->cpu->lanes * SUM_VECTORS;

@@ -89,12 +89,12 @@ static Members take_members(Lower *l, uint32_t first)
 static void lower_cluster(Lower *l, const Members *m, const Cluster *c)
 {
     switch (c->kind) {
-    case CLUSTER_DRAIN: lower_elements(l, m); return;
-    case CLUSTER_STRIPE:
+    case CLUSTER_EPILOGUE: lower_elements(l, m); return;
+    case CLUSTER_ROWBLOCK:
         if (c->carries && !c->nouter)
             lower_in_parts(l, m, c);
         else
-            lower_stripe(l, m, c, NULL);
+            lower_rowblock(l, m, c, NULL);
         return;
     case CLUSTER_SCATTER: lower_scatter_rows(l, &m->at[0], &m->at[1]); return;
     }

@@ -27,37 +27,37 @@ typedef struct Members {
 
 /* How a product reads its right operand: packed for it, or directly from memory in rows or in panels. Of a tensor `packed
  * both` that may be the transposed copy; of rows that are transposed, rows are columns. */
-typedef enum Given { GIVEN_NOT, GIVEN_ROWS, GIVEN_ROWS_TURNED, GIVEN_AS_IS, GIVEN_TURNED } Given;
+typedef enum Direct { DIRECT_NOT, DIRECT_ROWS, DIRECT_ROWS_TRANSPOSED, DIRECT_PANELS, DIRECT_PANELS_TRANSPOSED } Direct;
 
 /* A sum as a block product: factor.c. */
 typedef struct Product {
     ExprId reduce;
     ExprId left, right; /* factors: free of the lanes, free of the row; NONE: it is no product of two matrices */
     Elem left_elem, right_elem;
-    Given given;
-    int kept; /* the right operand is packed once for many blocks: kept.c */
+    Direct direct;
+    int hoisted; /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain; /* the += whose old values the sums begin at, or NULL */
-    const Equation *home;  /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
+    const Equation *accumulator;  /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
 } Product;
 
 /* How equations are laid over loops. */
 typedef struct Blocking {
     Members m;               /* whose reductions over equal indices have the same ones */
     TensorId lhs;            /* whose schedule clauses count */
-    const Cluster *stripe;   /* to which the equations belong, or NULL */
+    const Cluster *rowblock;   /* to which the equations belong, or NULL */
     IndexId free[FREE_MAX];  /* index variables of the left-hand side, in order */
     uint32_t nfree;
     IndexId lane;  /* the free index that runs over lanes, or NONE: then each reduction picks its own */
     int64_t width; /* lanes of `lane` */
-    int64_t strip; /* lanes of one item */
+    int64_t nc;    /* lanes of one item */
     IndexId row;   /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
     int panels;    /* an item's elements go into panels of packed tensors (panel.c); there are no products */
-    int in_place;  /* products add to the elements themselves (home.c) */
-    int64_t rows;  /* rows that are unrolled where a sum is not a block product, else 1 */
-    int64_t chunk; /* rows of one item, at most */
-    int64_t part;  /* of those, rows whose left operands are packed at a time */
+    int in_place;  /* products add to the elements themselves (accumulator.c) */
+    int64_t unroll; /* rows that are unrolled where a sum is not a block product, else 1 */
+    int64_t item_rows; /* rows of one item, at most */
+    int64_t mc;    /* of those, rows whose left operands are packed at a time */
     int even;      /* items have part to chunk rows, so that all threads have as many items */
-    int64_t depth; /* terms that are packed at a time */
+    int64_t kc;    /* terms that are packed at a time */
     Product *product; /* of block products: the sums of all members, each once */
     uint32_t nproducts;
 } Blocking;
@@ -82,22 +82,22 @@ typedef struct Done {
     int guarded; /* computed only where some condition held */
 } Done;
 
-/* Where a stripe keeps a placed tensor: [row - Env.placed_from, other axes...]. */
+/* Where a row-block group keeps a placed tensor: [row - Env.placed_from, other axes...]. */
 typedef struct Place {
     TensorId tensor, buffer;
     uint32_t row;  /* the row's axis */
     uint32_t keep; /* bits of the axes that the buffer has */
 } Place;
 
-/* A right operand that is kept packed while several blocks read it: kept.c. */
-typedef struct Kept {
+/* A right operand that is kept packed while several blocks read it: hoist.c. */
+typedef struct Hoisted {
     Product product;  /* that reads it */
     TensorId reader;  /* what the product's equation defines */
     IndexId index[2]; /* its terms and columns ... */
     ExprId when[2];   /* ... that are needed, or NONE: all of them */
     ExprId first;     /* its first term */
     TensorId buffer;  /* [terms, columns] */
-} Kept;
+} Hoisted;
 
 /* Axes that one loop goes over: join.c. */
 typedef struct Joined {
@@ -120,7 +120,7 @@ typedef struct Env {
     Vec(Narrowed) narrowed; /* the last one of an index counts */
     Vec(Place) places;
     ExprId placed_from; /* the row at which placed tensors begin */
-    Vec(Kept) kept;
+    Vec(Hoisted) hoisted;
     Vec(Done) done; /* reductions already in registers */
     uint32_t scope; /* of done: guarded ones before it belong to a reduction outside */
     Vec(BlockList) blocks; /* made for the kernel: block lists, sorts, group tables */
@@ -139,11 +139,11 @@ typedef struct Lower {
 
 /* ---- what is being emitted ---- */
 
-/* The block of rows of a stripe that is being computed. */
-typedef struct StripeRows {
+/* The block of rows of a row-block group that is being computed. */
+typedef struct BlockRows {
     const Cluster *c;
     ExprId first, end;
-} StripeRows;
+} BlockRows;
 
 /* The part of a nest that is being emitted. It is handed down by value: who goes over less makes an Item of his own. */
 typedef struct Item {
@@ -154,8 +154,8 @@ typedef struct Item {
     IndexId row_var;              /* the variable of loops over them, one by one */
     ExprId part_first, part_end;  /* those of its rows that are being added up */
     ExprId row_first, row_end;    /* the block of unrolled rows: its first, and the end of their range */
-    int64_t rows;                 /* rows that are unrolled; 0: the whole range is one block */
-    const StripeRows *stripe;     /* NULL: not in a stripe */
+    int64_t unroll;               /* rows that are unrolled; 0: the whole range is one block */
+    const BlockRows *rowblock;     /* NULL: not in a row-block group */
 } Item;
 
 /* ---- env.c ---- */
@@ -177,7 +177,7 @@ ExprId lower_extent(Lower *l, IndexId i);       /* the same as an expression */
 int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */
 int lower_is_row(const Lower *l, IndexId i);
 RouteId lower_route_of(const Lower *l, IndexId row);
-int lower_is_outer(const Cluster *c, IndexId i); /* one of the stripe's outer variables, which are parallel loops */
+int lower_is_outer(const Cluster *c, IndexId i); /* one of the row-block group's outer variables, which are parallel loops */
 int lower_stands_open(const Lower *l, IndexId i); /* as the variable of a loop */
 
 /* ---- expr.c: equation-level expressions in terms of the loops that are open ---- */
@@ -270,17 +270,17 @@ uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t 
 
 /* ---- decide.c, and what it asks ---- */
 
-/* How a launch, or a part of it, computes the members, whose clauses are those of lhs. stripe: to which they belong, or NULL.
+/* How a launch, or a part of it, computes the members, whose clauses are those of lhs. row-block group: to which they belong, or NULL.
  * row: the only index that may become Blocking.row, or NONE: any. */
-Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *stripe, IndexId row);
+Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row);
 extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *out);
-Given lower_given(const Lower *l, const Blocking *by, const Product *p);
-/* home.c */
+Direct lower_direct(const Lower *l, const Blocking *by, const Product *p);
+/* accumulator.c */
 void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */
-const Equation *lower_home(const Lower *l, const Blocking *by, uint32_t i);
+const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i);
 int lower_in_place(const Lower *l, const Blocking *by); /* are all sums to be in the caller's memory? */
 /* panel.c: the index that runs over rows of panels, or NONE: packed tensors are written element by element. */
 IndexId lower_panel_row(const Lower *l, const Members *m);
@@ -312,7 +312,7 @@ void lower_report(Lower *l, const Item *it, const Product *p, const char *why);
 
 typedef struct Sum {
     const Product *p;
-    TensorId partial; /* f32[rows of an item, columns of an item], thread memory; NONE: in p->home */
+    TensorId partial; /* f32[rows of an item, columns of an item], thread memory; NONE: in p->accumulator */
 } Sum;
 TensorId lower_sum_at(Lower *l, const Item *it, const Sum *s, ExprId row, ExprId lane, ExprId *at);
 TensorId lower_element_at(Lower *l, const Item *it, const Sum *s, ExprId row, ExprId *at); /* of a lane */
@@ -320,16 +320,16 @@ void lower_begin(Lower *l, const Item *it, const Sum *s); /* at nothing, or at t
 void lower_open_lanes(Lower *l, const Item *it, Loc loc);
 void lower_open_item(Lower *l, const Item *it, Loc loc); /* the loops over the item's rows and lanes */
 
-/* ---- kept.c: Note [Kept operands] ---- */
+/* ---- hoist.c: Note [Hoisted operands] ---- */
 
-/* Is the right operand of product i of a stripe's member kept? `all`: the members of the stripe. */
-int lower_keeps(Lower *l, const Members *all, const Blocking *by, uint32_t i, Kept *out);
-void lower_keep(Lower *l, const Kept *kept, Extent terms); /* gives it a buffer, until Env.kept is cut back */
-void lower_pack_kept(Lower *l, Loc loc, const Kept *kept, const ExprId *from, const ExprId *to);
+/* Is the right operand of product i of a row-block group's member kept? `all`: the members of the row-block group. */
+int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, Hoisted *out);
+void lower_hoist(Lower *l, const Hoisted *hoisted, Extent terms); /* gives it a buffer, until Env.hoisted is cut back */
+void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId *from, const ExprId *to);
 /* Packs what a sum over the rows reads of a block of rows, `most` of them. */
-void lower_pack_block(Lower *l, const Blocking *by, const StripeRows *rows, int64_t most);
+void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64_t most);
 /* The product's right operand from `term`, a whole line, and the first lane on, if it is kept; else NONE. */
-ExprId lower_kept_at(Lower *l, const Item *it, const Product *p, ExprId term);
+ExprId lower_hoisted_at(Lower *l, const Item *it, const Product *p, ExprId term);
 
 /* ---- slab.c ---- */
 
@@ -354,16 +354,16 @@ void lower_item(Lower *l, const Item *it);    /* their sums and stores, whicheve
 void lower_product(Lower *l, const Item *it); /* by blocks, Note [Blocks] */
 void lower_panels(Lower *l, const Item *it);  /* packed tensors */
 
-/* ---- a launch each: nest.c, stripe.c, parts.c, scatter.c, accumulate.c, top.c, check.c ---- */
+/* ---- a launch each: nest.c, rowblock.c, parts.c, scatter.c, accumulate.c, top.c, check.c ---- */
 
 void lower_elements(Lower *l, const Members *m); /* equations with the same left-hand indices */
-/* Rows of the stripe that one item goes over, and how many items that makes. */
+/* Rows of the row-block group that one item goes over, and how many items that makes. */
 typedef struct Parts {
     ExprId rows, count;
 } Parts;
-void lower_stripe(Lower *l, const Members *m, const Cluster *c, const Parts *parts); /* parts: NULL: all rows */
+void lower_rowblock(Lower *l, const Members *m, const Cluster *c, const Parts *parts); /* parts: NULL: all rows */
 int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q); /* on its left-hand side */
-void lower_in_parts(Lower *l, const Members *m, const Cluster *c);       /* a stripe, Note [Parts] */
+void lower_in_parts(Lower *l, const Members *m, const Cluster *c);       /* a row-block group, Note [Parts] */
 /* A product whose rows are added into the sums of their tokens as they are computed. */
 void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader);
 void lower_accumulate(Lower *l, const Equation *q);

@@ -70,7 +70,7 @@ typedef struct Nest {
     uint32_t nextra;
     uint32_t scalar; /* without lanes: the free index that goes in strips, or NONE */
     int64_t band;    /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
-    ExprId rows;     /* NONE: rows of an item are Blocking.chunk; else row0 counts items of so many */
+    ExprId rows;     /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
     IndexId lane0, row0, block, scalar0; /* variables of strip and block loops, or NONE */
 } Nest;
 
@@ -81,10 +81,10 @@ static ExprId even_rows(Lower *l, const Blocking *by)
     Kernel *k = l->k;
     Loc loc = {0};
     ExprId zero = x_int(k, loc, 0), last = x_max(k, x_add(k, lower_extent(l, by->row), -1), zero);
-    ExprId team = x_threads(k, loc), most = x_op2(k, loc, OP_mul, team, x_int(k, loc, by->chunk));
+    ExprId team = x_threads(k, loc), most = x_op2(k, loc, OP_mul, team, x_int(k, loc, by->item_rows));
     ExprId items = x_op2(k, loc, OP_mul, team, x_add(k, x_op2(k, loc, OP_idiv, last, most), 1));
     ExprId rows = x_add(k, x_op2(k, loc, OP_idiv, last, items), 1);
-    return x_max(k, rows, x_int(k, loc, by->part));
+    return x_max(k, rows, x_int(k, loc, by->mc));
 }
 
 /* The unrolled row or the lanes' row is the one that walks over blocks; else the first row index. */
@@ -104,7 +104,7 @@ static void decide_row_index(const Lower *l, Nest *n)
             n->extra[n->nextra++] = i;
         }
     }
-    n->block_rows = n->row_index == NONE ? 0 : n->row_index == by->row ? by->chunk : ROUTED_ROWS;
+    n->block_rows = n->row_index == NONE ? 0 : n->row_index == by->row ? by->item_rows : ROUTED_ROWS;
 }
 
 static Nest decide_nest(Lower *l, Blocking *by)
@@ -119,7 +119,7 @@ static Nest decide_nest(Lower *l, Blocking *by)
     if (by->lane != NONE && by->lane != n.row_index) {
         if (pass_traits(l->c)->shared_cache && by->row != NONE && !by->panels)
             n.band = schedule_band(l->c, l->k, by->lhs);
-        by->strip = by->strip ? by->strip : schedule_strip(l->c, l->k, by->lhs);
+        by->nc = by->nc ? by->nc : schedule_strip(l->c, l->k, by->lhs);
     }
     return n;
 }
@@ -133,7 +133,7 @@ static void open_row_blocks(Lower *l, Loc loc, Nest *n)
         build_parallel(&l->b, loc, n->row0, x_op2(l->k, loc, OP_idiv, up, n->rows), 1);
     } else if (by->row != NONE && by->row != n->row_index) {
         n->row0 = build_index(&l->b, "u0");
-        build_parallel(&l->b, loc, n->row0, lower_extent(l, by->row), by->chunk);
+        build_parallel(&l->b, loc, n->row0, lower_extent(l, by->row), by->item_rows);
     }
     if (n->row_index == NONE)
         return;
@@ -175,7 +175,7 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
         set_band(l, n);
     if (by->lane != NONE && by->lane != n->row_index) {
         n->lane0 = build_index(&l->b, "v0");
-        build_parallel(&l->b, loc, n->lane0, lower_extent(l, by->lane), by->strip);
+        build_parallel(&l->b, loc, n->lane0, lower_extent(l, by->lane), by->nc);
     }
     if (!shared)
         open_row_blocks(l, loc, n);
@@ -202,8 +202,8 @@ static void take_plain_rows(Lower *l, Loc loc, const Nest *n, Item *it)
     it->first = x_index(l->k, loc, n->row0);
     if (n->rows != NONE)
         it->first = build_let(&l->b, loc, "u0", x_op2(l->k, loc, OP_mul, it->first, n->rows));
-    ExprId next =
-        n->rows == NONE ? x_add(l->k, it->first, n->by->chunk) : x_op2(l->k, loc, OP_add, it->first, n->rows);
+    ExprId next = n->rows == NONE ? x_add(l->k, it->first, n->by->item_rows)
+                                  : x_op2(l->k, loc, OP_add, it->first, n->rows);
     it->end = end_of(l, n, loc, "u1", next, n->by->row);
 }
 
@@ -224,7 +224,7 @@ static void take_lanes(Lower *l, Loc loc, const Nest *n, const RowBlock *b, Item
     const Blocking *by = n->by;
     int run = by->lane == n->row_index;
     it->lane_first = run ? b->first : x_index(l->k, loc, n->lane0);
-    it->lane_end = run ? b->end : end_of(l, n, loc, "v1", x_add(l->k, it->lane_first, by->strip), by->lane);
+    it->lane_end = run ? b->end : end_of(l, n, loc, "v1", x_add(l->k, it->lane_first, by->nc), by->lane);
     lower_bind(l, by->lane, NONE, run ? b->group : (ExprId)NONE);
 }
 
@@ -232,7 +232,7 @@ static void take_lanes(Lower *l, Loc loc, const Nest *n, const RowBlock *b, Item
 static Item open_inner(Lower *l, Loc loc, const Nest *n, const Equation *q)
 {
     const Blocking *by = n->by;
-    Item it = {.by = by, .equation = q, .rows = by->rows};
+    Item it = {.by = by, .equation = q, .unroll = by->unroll};
     RowBlock b = {NONE, NONE, NONE};
     if (n->row_index != NONE)
         b = open_block(l, loc, n->row_index, n->block, n->block_rows);

@@ -87,29 +87,29 @@ static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
     return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
 }
 
-/* Memory in rows. Of a head it is packed for all blocks of rows (Note [Kept operands]), and where sums stand in memory for
+/* Memory in rows. Of a head it is packed for all blocks of rows (Note [Hoisted operands]), and where sums stand in memory for
  * all terms of a slab, which are too many to be read for each few rows again. */
 static int is_rows(const Lower *l, const Blocking *by, const Tensor *t)
 {
-    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !by->stripe && !by->in_place &&
+    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !by->rowblock && !by->in_place &&
            t->space != SPACE_REG;
 }
 
-Given lower_given(const Lower *l, const Blocking *by, const Product *p)
+Direct lower_direct(const Lower *l, const Blocking *by, const Product *p)
 {
     const Kernel *k = l->k;
     const Expr *x = x_at(k, p->right);
     IndexId depth = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u), lane = by->lane;
     const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
     if (pass_traits(l->c)->packs_all)
-        return GIVEN_NOT;
+        return DIRECT_NOT;
     if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, by, t)))
-        return GIVEN_NOT;
+        return DIRECT_NOT;
     for (uint32_t a = 0; a + 2 < x->nargs; a++)
         if (query_varies(k, x_arg(k, p->right, a), depth) || query_varies(k, x_arg(k, p->right, a), lane))
-            return GIVEN_NOT;
+            return DIRECT_NOT;
     int rows = t->layout == LAYOUT_ROWS;
     if (ends_in(k, p->right, lane, depth))
-        return rows ? GIVEN_ROWS_TURNED : t->both ? GIVEN_TURNED : GIVEN_NOT;
-    return !ends_in(k, p->right, depth, lane) ? GIVEN_NOT : rows ? GIVEN_ROWS : GIVEN_AS_IS;
+        return rows ? DIRECT_ROWS_TRANSPOSED : t->both ? DIRECT_PANELS_TRANSPOSED : DIRECT_NOT;
+    return !ends_in(k, p->right, depth, lane) ? DIRECT_NOT : rows ? DIRECT_ROWS : DIRECT_PANELS;
 }

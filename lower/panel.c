@@ -91,8 +91,8 @@ static ExprId store_block(Lower *l, const Item *it, const Equation *q)
     Kernel *k = l->k;
     ExprId at[2];
     TensorId block =
-        build_thread(&l->b, "block", k->tensors.at[q->lhs].elem, it->by->chunk,
-                     it->by->strip + LAYOUT_EDGE /* rows begin in different sets of a cache */, LAYOUT_ROWS);
+        build_thread(&l->b, "block", k->tensors.at[q->lhs].elem, it->by->item_rows,
+                     it->by->nc + LAYOUT_EDGE /* rows begin in different sets of a cache */, LAYOUT_ROWS);
     ExprId value = lower_expr(l, q->rhs);
     build_store(&l->b, q->loc, block, block_at(l, it, x_index(k, q->loc, it->row_var), at), value, 0);
     return x_load(k, q->loc, block, block_at(l, it, x_index(k, q->loc, it->by->row), at));

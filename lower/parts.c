@@ -1,4 +1,4 @@
-/* Stripes that add up over their rows and have no outer variables.
+/* Row-block groups that add up over their rows and have no outer variables.
  *
  * Note [Parts]. Sums over the rows go from block to block, so blocks must go in order, and without outer variables nothing
  * would be left to do in parallel. There the rows are cut into parts, as many as their number says, each with sums of its
@@ -63,7 +63,7 @@ void lower_in_parts(Lower *l, const Members *m, const Cluster *c)
     for (uint32_t q = 0; q < m->n; q++)
         if (!lower_has_row(l->k, c, &m->at[q]))
             own.at[q] = part_of(l, &m->at[q], parted.outer[0]);
-    lower_stripe(l, &own, &parted, &parts);
+    lower_rowblock(l, &own, &parted, &parts);
     for (uint32_t q = 0; q < m->n; q++)
         if (!lower_has_row(l->k, c, &m->at[q]))
             add_parts(l, &m->at[q], &own.at[q], &parts);

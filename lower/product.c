@@ -3,9 +3,9 @@
  * Note [Blocks]. An item is a block of rows times a block of columns (lanes). The last reduced index of a sum goes in slabs:
  * for each, the left operand of the item's rows and the right operand of its columns are packed into the thread's memory,
  * then a block product adds the slab's terms to the item's sums, which stand in a block of thread memory, or where their
- * elements are to stand (lower/home.c). The first slab begins them, where
+ * elements are to stand (lower/accumulator.c). The first slab begins them, where
  * nothing is to be added before it. Sums over the same index under the same condition go together (gate and up): a left
- * operand that they share is packed once. After all slabs the drain computes the rest of the equations, element by element,
+ * operand that they share is packed once. After all slabs the epilogue computes the rest of the equations, element by element,
  * and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so bits do not
  * depend on them. Slabs: lower/slab.c.
  * Conditions become bounds of the reduced index. Where bounds differ from row to row (a causal mask), the terms that only
@@ -50,12 +50,12 @@ static void add_elements(Lower *l, const Item *part, const Sum *s, const Walk *o
     uint32_t depth = l->b.depth;
     IndexId block = build_index(&l->b, "block");
     Domain *d = lower_open_domain(l, &it, s->p->reduce, NONE);
-    d->acc[0] = build_reg(&l->b, "acc", EL_F32, it.rows, (uint32_t)by->width);
+    d->acc[0] = build_reg(&l->b, "acc", EL_F32, it.unroll, (uint32_t)by->width);
     Walk w = *outer;
     w.d = d;
     lower_narrow(l, d->bound[d->nbound - 1], lo, hi);
     lower_open_lanes(l, &it, loc);
-    build_for(&l->b, loc, LOOP_ORDERED, block, it.part_first, it.part_end, it.rows);
+    build_for(&l->b, loc, LOOP_ORDERED, block, it.part_first, it.part_end, it.unroll);
     it.row_first = x_index(l->k, loc, block);
     it.row_end = it.part_end;
     lower_bind(l, by->row, NONE, l->env.group.at[by->row]);
@@ -118,13 +118,13 @@ static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w
     if (l->k->indices.at[i].axis.group != NONE)
         return run_terms(l, it, w, i);
     Item whole = *it; /* bounds for all rows of the part */
-    whole.rows = 0;
+    whole.unroll = 0;
     whole.row_first = it->part_first;
     whole.row_end = it->part_end;
     Range r = lower_range(l, &whole, w, i);
     Terms t = {r.lo_min, r.lo_min, r.hi_max, r.hi_max, .group = NONE, .mask = NONE};
     t.blocks = !(w->pending & ~(r.exact | r.inner));
-    t.whole = r.inner || (it->stripe && t.from == it->stripe->first) || lower_starts_line(l, t.from);
+    t.whole = r.inner || (it->rowblock && t.from == it->rowblock->first) || lower_starts_line(l, t.from);
     if (r.inner && t.blocks) {
         t.lo = build_let(&l->b, loc, "lo", r.lo_min);
         t.hi = build_let(&l->b, loc, "hi", r.hi_max);
@@ -252,9 +252,8 @@ static uint32_t take_group(Lower *l, const Item *it, Sum *s, uint32_t n, Togethe
 
 static void new_sums(Lower *l, const Item *it, Sum *s)
 {
-    int64_t row =
-        it->by->strip + LAYOUT_EDGE; /* rows a power of two apart would share few places of a cache */
-    s->partial = build_thread(&l->b, "sums", EL_F32, it->by->chunk, row, LAYOUT_ROWS);
+    int64_t row = it->by->nc + LAYOUT_EDGE; /* rows a power of two apart would share few places of a cache */
+    s->partial = build_thread(&l->b, "sums", EL_F32, it->by->item_rows, row, LAYOUT_ROWS);
     if (s->p->chain)
         lower_begin(l, it, s);
 }
@@ -270,7 +269,7 @@ static void place_sums(Lower *l, const Item *it, Sum *s)
         while (first < i && (!p->chain || s[first].p->chain != p->chain))
             first++;
         s[i] = (Sum){p, first < i ? s[first].partial : (TensorId)NONE};
-        if (!p->home && first == i)
+        if (!p->accumulator && first == i)
             new_sums(l, it, &s[i]);
         TensorId sums = lower_element_at(l, it, &s[i], x_index(l->k, loc, it->row_var), at);
         vec_push(l->k->module->arena, &l->env.done, (Done){p->reduce, x_load(l->k, loc, sums, at), 0});
@@ -291,18 +290,18 @@ static void add_all(Lower *l, const Item *it, const Sum *all, uint32_t n)
 }
 
 /* Are the sums in q's elements all that these are to hold? */
-static int is_drained(const Blocking *by, const Equation *q)
+static int is_complete(const Blocking *by, const Equation *q)
 {
     for (uint32_t i = 0; i < by->nproducts; i++) {
         const Product *p = &by->product[i];
-        if (p->home == q && (p->chain == q || p->reduce == q->rhs))
+        if (p->accumulator == q && (p->chain == q || p->reduce == q->rhs))
             return 1;
     }
     return 0;
 }
 
 /* Of a chain the sums are the new values. */
-static void drain_member(Lower *l, const Item *item, const Equation *q)
+static void finish_member(Lower *l, const Item *item, const Equation *q)
 {
     const Blocking *by = item->by;
     Item it = *item;
@@ -332,14 +331,14 @@ void lower_product(Lower *l, const Item *item)
     it.part_end = it.end;
     place_sums(l, &it, s);
     add_all(l, &it, s, by->nproducts);
-    it.rows = 1;
+    it.unroll = 1;
     uint32_t depth = l->b.depth;
     for (uint32_t q = 0; q < m->n; q++) {
-        if (is_drained(by, &m->at[q]))
+        if (is_complete(by, &m->at[q]))
             continue;
         if (l->b.depth == depth)
             lower_open_item(l, &it, m->at[0].loc);
-        drain_member(l, &it, &m->at[q]);
+        finish_member(l, &it, &m->at[q]);
     }
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (s[i].partial != NONE)

@@ -25,17 +25,17 @@ static Name tensor_of(const Kernel *k, ExprId operand)
 
 static ReportOperands operands_of(const Kernel *k, const Product *p)
 {
-    static const char *const from[] = {[GIVEN_NOT] = "packed",
-                                       [GIVEN_ROWS] = "read from rows",
-                                       [GIVEN_ROWS_TURNED] = "read from rows, transposed",
-                                       [GIVEN_AS_IS] = "read from its panels",
-                                       [GIVEN_TURNED] = "read from its transposed panels"};
+    static const char *const from[] = {[DIRECT_NOT] = "packed",
+                                       [DIRECT_ROWS] = "read from rows",
+                                       [DIRECT_ROWS_TRANSPOSED] = "read from rows, transposed",
+                                       [DIRECT_PANELS] = "read from its panels",
+                                       [DIRECT_PANELS_TRANSPOSED] = "read from its transposed panels"};
     return (ReportOperands){.left = tensor_of(k, p->left),
                             .right = tensor_of(k, p->right),
                             .left_elem = p->left_elem,
                             .right_elem = p->right_elem,
-                            .right_from = p->kept ? "packed once for many blocks" : from[p->given],
-                            .sums = p->home ? k->tensors.at[p->home->lhs].name : NULL};
+                            .right_from = p->hoisted ? "packed once for many blocks" : from[p->direct],
+                            .sums = p->accumulator ? k->tensors.at[p->accumulator->lhs].name : NULL};
 }
 
 static Name index_name(const Kernel *k, IndexId i) { return i == NONE ? NULL : k->indices.at[i].name; }
@@ -53,13 +53,13 @@ void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blo
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (by->product[i].left != NONE)
             vec_push(a, &n.products, operands_of(k, &by->product[i]));
-    n.rows = by->row == NONE ? 0 : by->chunk;
-    n.part = by->part;
-    n.unrolled = by->rows;
+    n.rows = by->row == NONE ? 0 : by->item_rows;
+    n.part = by->mc;
+    n.unrolled = by->unroll;
     n.even = by->even;
-    n.cols = by->strip;
+    n.cols = by->nc;
     n.width = by->lane == NONE ? 0 : by->width;
-    n.depth = by->depth;
+    n.depth = by->kc;
     report_nest(l->c->report, k, n);
 }
 
@@ -84,10 +84,10 @@ void lower_report(Lower *l, const Item *it, const Product *p, const char *why)
         r.fragment =
             arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
-        r.right = p->given != GIVEN_NOT ? "as it is" : packing(l, p->right, y->lane, "pairs");
-        r.rows = y->chunk;
-        r.cols = y->strip;
-        r.depth = y->depth;
+        r.right = p->direct != DIRECT_NOT ? "read in place" : packing(l, p->right, y->lane, "pairs");
+        r.rows = y->item_rows;
+        r.cols = y->nc;
+        r.depth = y->kc;
     }
     r.extent[0] = extent_of(l, y->row);
     r.extent[1] = extent_of(l, y->lane);

@@ -104,9 +104,9 @@ static void open_columns(Lower *l, const Strip *y, Loc loc, IndexId column, Item
 static void open_blocks(Lower *l, Loc loc, ExprId first, ExprId end, Item *it)
 {
     IndexId u = build_index(&l->b, "r0");
-    build_for(&l->b, loc, LOOP_ORDERED, u, first, end, it->by->chunk);
+    build_for(&l->b, loc, LOOP_ORDERED, u, first, end, it->by->item_rows);
     it->first = it->row_first = x_index(l->k, loc, u);
-    ExprId last = x_min(l->k, x_add(l->k, it->first, it->by->chunk), end);
+    ExprId last = x_min(l->k, x_add(l->k, it->first, it->by->item_rows), end);
     it->end = it->row_end = build_let(&l->b, loc, "r1", last);
 }
 
@@ -151,7 +151,7 @@ static void zero_sums(Lower *l, const Strip *y)
 static void add_rows(Lower *l, const Strip *y)
 {
     uint32_t depth = l->b.depth;
-    Item it = {.by = y->rows, .equation = y->product, .rows = y->rows->rows};
+    Item it = {.by = y->rows, .equation = y->product, .unroll = y->rows->unroll};
     open_rows(l, y->product->loc, x_plain_index(l->k, y->product->index[0]), &it);
     open_columns(l, y, y->product->loc, x_plain_index(l->k, y->product->index[1]), &it);
     lower_item(l, &it);
@@ -161,7 +161,7 @@ static void add_rows(Lower *l, const Strip *y)
 static void store_tokens(Lower *l, const Strip *y)
 {
     const Equation *q = &y->tokens->m.at[0];
-    Item it = {.by = y->tokens, .equation = q, .rows = y->tokens->rows};
+    Item it = {.by = y->tokens, .equation = q, .unroll = y->tokens->unroll};
     open_tokens(l, q->loc, x_plain_index(l->k, q->index[0]), &it);
     open_columns(l, y, q->loc, x_plain_index(l->k, q->index[1]), &it);
     lower_item(l, &it);
@@ -177,7 +177,7 @@ static Blocking *decide_rows(Lower *l, const Strip *y)
     one.at[0].rhs = term.rhs;
     Blocking *by = lower_decide(l, &one, y->product->lhs, NULL, x_plain_index(l->k, y->product->index[0]));
     by->m.at[0] = term;
-    by->strip = y->cols;
+    by->nc = y->cols;
     return by;
 }
 
@@ -186,7 +186,7 @@ static Blocking *decide_tokens(Lower *l, const Strip *y)
     Members one = {.at = {finish(l, y)}, .n = 1};
     lower_unify(l, &one);
     Blocking *by = lower_decide(l, &one, y->reader->lhs, NULL, x_plain_index(l->k, one.at[0].index[0]));
-    by->strip = y->cols;
+    by->nc = y->cols;
     return by;
 }
 

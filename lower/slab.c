@@ -96,8 +96,7 @@ static void pack(Lower *l, const Item *it, Loc loc, TensorId panel, ExprId value
     b.to[left] = s->hi;
     b.value = lower_expr(l, left ? masked(k, value, s->run->mask) : value);
     if (pass_traits(l->c)->plain_packs)
-        compute(l, &b,
-                left ? (int64_t[2]){it->by->part, it->by->depth} : (int64_t[2]){it->by->depth, it->by->strip},
+        compute(l, &b, left ? (int64_t[2]){it->by->mc, it->by->kc} : (int64_t[2]){it->by->kc, it->by->nc},
                 elem);
     build_put(&l->b, b);
 }
@@ -122,20 +121,20 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
 }
 
 /* The first element of the slab in a right operand that is given, from the slab's first term on; else NONE. */
-static ExprId given_at(Lower *l, const Item *it, const Product *p, const Slab *s)
+static ExprId direct_at(Lower *l, const Item *it, const Product *p, const Slab *s)
 {
     Kernel *k = l->k;
-    Given given = p->given;
-    if (given == GIVEN_NOT ||
-        (given > GIVEN_ROWS_TURNED && !x_is_int(k, s->run->lo, 0))) /* panels begin at whole lines */
-        return s->run->whole ? lower_kept_at(l, it, p, s->lo) : (ExprId)NONE;
+    Direct given = p->direct;
+    if (given == DIRECT_NOT ||
+        (given > DIRECT_ROWS_TRANSPOSED && !x_is_int(k, s->run->lo, 0))) /* panels begin at whole lines */
+        return s->run->whole ? lower_hoisted_at(l, it, p, s->lo) : (ExprId)NONE;
     ExprId at[MAX_RANK], first[2] = {s->lo, it->lane_first};
     IndexId from[2] = {s->index, it->by->lane};
     lower_bind(l, from[0], first[0], s->run->group);
     lower_bind(l, from[1], first[1], NONE);
     ExprId e = lower_expr(l, p->right);
     lower_bind(l, from[1], NONE, NONE);
-    if (given != GIVEN_TURNED)
+    if (given != DIRECT_PANELS_TRANSPOSED)
         return e;
     uint32_t n = x_at(k, e)->nargs;
     for (uint32_t a = 0; a < n; a++)
@@ -152,11 +151,11 @@ static ExprId origin(Lower *l, TensorId panel)
 /* The first element of the product's right operand, packed into a panel of its own unless it is given. */
 static ExprId right_of(Lower *l, const Item *it, const Product *p, const Slab *s, Elem elem, TensorId *panel)
 {
-    ExprId given = given_at(l, it, p, s);
+    ExprId given = direct_at(l, it, p, s);
     *panel = NONE;
     if (given != NONE)
         return given;
-    *panel = build_thread(&l->b, "right", panel_elem(l, p->right_elem, elem), it->by->depth, it->by->strip,
+    *panel = build_thread(&l->b, "right", panel_elem(l, p->right_elem, elem), it->by->kc, it->by->nc,
                           LAYOUT_PAIRS);
     pack(l, it, x_at(l->k, p->reduce)->loc, *panel, p->right, s, elem, 0);
     return origin(l, *panel);
@@ -164,8 +163,8 @@ static ExprId right_of(Lower *l, const Item *it, const Product *p, const Slab *s
 
 static TensorId pack_left(Lower *l, const Item *it, Loc loc, const Product *p, const Slab *s, Elem elem)
 {
-    TensorId panel = build_thread(&l->b, "left", panel_elem(l, p->left_elem, elem), it->by->part,
-                                  it->by->depth, LAYOUT_LINES);
+    TensorId panel =
+        build_thread(&l->b, "left", panel_elem(l, p->left_elem, elem), it->by->mc, it->by->kc, LAYOUT_LINES);
     pack(l, it, loc, panel, p->left, s, elem, 1);
     return panel;
 }
@@ -174,12 +173,12 @@ static TensorId pack_left(Lower *l, const Item *it, Loc loc, const Product *p, c
 static void open_parts(Lower *l, Item *it, Loc loc)
 {
     const Blocking *by = it->by;
-    if (by->part == by->chunk)
+    if (by->mc == by->item_rows)
         return;
     IndexId part = build_index(&l->b, "part");
-    build_for(&l->b, loc, LOOP_ORDERED, part, it->first, it->end, by->part);
+    build_for(&l->b, loc, LOOP_ORDERED, part, it->first, it->end, by->mc);
     it->part_first = x_index(l->k, loc, part);
-    ExprId end = x_min(l->k, x_add(l->k, it->part_first, by->part), it->end);
+    ExprId end = x_min(l->k, x_add(l->k, it->part_first, by->mc), it->end);
     it->part_end = build_let(&l->b, loc, "part_end", end);
 }
 
@@ -200,7 +199,7 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
         while (same < n && (g->s[same].p->left != p->left || g->s[same].p->left_elem != p->left_elem))
             same++;
         left[n] = same < n ? left[same] : pack_left(l, &it, loc, p, s, elem_of(l, g, p->left));
-        int turned = panel[n] == NONE && p->given == GIVEN_ROWS_TURNED;
+        int turned = panel[n] == NONE && p->direct == DIRECT_ROWS_TRANSPOSED;
         multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], turned, s);
     }
     build_close(&l->b, depth);
@@ -219,18 +218,18 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
 static ExprId shuffled(Lower *l, const Item *it, Loc loc, const Run *r, ExprId slab, ExprId end)
 {
     Kernel *k = l->k;
-    ExprId depth = x_int(k, loc, it->by->depth);
-    ExprId up = x_add(l->k, x_difference(l->k, end, r->lo), it->by->depth - 1);
+    ExprId depth = x_int(k, loc, it->by->kc);
+    ExprId up = x_add(l->k, x_difference(l->k, end, r->lo), it->by->kc - 1);
     ExprId slabs = x_op2(k, loc, OP_idiv, up, depth);
     ExprId trip = x_op2(k, loc, OP_idiv, x_difference(l->k, slab, r->lo), depth);
-    ExprId column = x_op2(k, loc, OP_idiv, it->lane_first, x_int(k, loc, it->by->strip));
+    ExprId column = x_op2(k, loc, OP_idiv, it->lane_first, x_int(k, loc, it->by->nc));
     ExprId turn = x_op2(k, loc, OP_imod, x_offset(l->k, trip, column), slabs);
     return build_let(&l->b, loc, "terms", x_offset(l->k, r->lo, x_op2(k, loc, OP_mul, turn, depth)));
 }
 
 static int is_shuffled(const Lower *l, const Item *it)
 {
-    return pass_traits(l->c)->shared_cache && !it->stripe && !lower_is_row(l, it->by->lane) &&
+    return pass_traits(l->c)->shared_cache && !it->rowblock && !lower_is_row(l, it->by->lane) &&
            schedule_shuffles(l->c, l->k);
 }
 
@@ -242,12 +241,12 @@ static void add_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
     uint32_t depth = l->b.depth;
     IndexId first = build_index(&l->b, "slab");
     ExprId end = r->anew ? x_max(l->k, r->hi, x_add(l->k, r->lo, 1)) : r->hi;
-    build_for(&l->b, loc, LOOP_ORDERED, first, r->lo, end, it->by->depth);
+    build_for(&l->b, loc, LOOP_ORDERED, first, r->lo, end, it->by->kc);
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first)};
     s.anew = r->anew ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
     if (is_shuffled(l, it))
         s.lo = shuffled(l, it, loc, r, s.lo, end);
-    s.hi = build_let(&l->b, loc, "end", x_min(l->k, x_add(l->k, s.lo, it->by->depth), r->hi));
+    s.hi = build_let(&l->b, loc, "end", x_min(l->k, x_add(l->k, s.lo, it->by->kc), r->hi));
     add_slab(l, it, g, &s);
     build_close(&l->b, depth);
 }
@@ -278,7 +277,7 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const Run *r)
     anew.anew = 1;
     for (uint32_t n = 0; n < g->n; n++)
         apart.s[n] =
-            (Sum){g->s[n].p, build_thread(&l->b, "new", EL_F32, it->by->chunk, it->by->strip, LAYOUT_ROWS)};
+            (Sum){g->s[n].p, build_thread(&l->b, "new", EL_F32, it->by->item_rows, it->by->nc, LAYOUT_ROWS)};
     add_slabs(l, it, &apart, &anew);
     for (uint32_t n = 0; n < g->n; n++)
         add_new(l, it, &g->s[n], &apart.s[n]);

@@ -30,11 +30,11 @@ TensorId lower_sum_at(Lower *l, const Item *it, const Sum *s, ExprId row, ExprId
     }
     lower_bind(l, index[0], row, old[0].group);
     lower_bind(l, index[1], lane, old[1].group);
-    for (uint32_t a = 0; a < s->p->home->nindex; a++)
-        at[a] = lower_expr(l, s->p->home->index[a]);
+    for (uint32_t a = 0; a < s->p->accumulator->nindex; a++)
+        at[a] = lower_expr(l, s->p->accumulator->index[a]);
     for (uint32_t i = 0; i < 2; i++)
         lower_bind(l, index[i], old[i].value, old[i].group);
-    return lower_place(l, s->p->home->lhs, at);
+    return lower_place(l, s->p->accumulator->lhs, at);
 }
 
 /* The same of a lane. */

@@ -26,7 +26,7 @@ ExprId lower_block_row(Lower *l, const Item *it)
 void lower_open_rows(Lower *l, const Item *it, Loc loc)
 {
     Kernel *k = l->k;
-    build_for(&l->b, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, it->rows), 1);
+    build_for(&l->b, loc, LOOP_UNROLL, l->unroll, x_int(k, loc, 0), x_int(k, loc, it->unroll), 1);
     IndexId i = it->by->row;
     lower_bind(l, i, x_min(l->k, lower_block_row(l, it), x_add(l->k, it->row_end, -1)), l->env.group.at[i]);
 }

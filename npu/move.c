@@ -152,7 +152,7 @@ Stmt plan_box(Loc loc, TensorId to, IndexId row, ExprId r0, ExprId r1, IndexId c
     return m;
 }
 
-Stmt plan_drain(Planner *p, Loc loc, TensorId chip, ExprId rows, ExprId cols)
+Stmt plan_flush_l0c(Planner *p, Loc loc, TensorId chip, ExprId rows, ExprId cols)
 {
     Kernel *k = p->k;
     ExprId zero = x_int(k, loc, 0);

@@ -1,6 +1,6 @@
 /* Tiles -> a plan for an NPU: Note [Plans] in ir/tile.h.
  *
- * The lowering has cut the work into items, packs, products and drains with the NPU's blocks. What is left is to say which unit
+ * The lowering has cut the work into items, packs, products and epilogues with the NPU's blocks. What is left is to say which unit
  * does what, where: each pack of a slab becomes a move into L1, each product moves into L0A and L0B and multiply-adds of
  * the cube, sums leave L0C by the fixpipe, and what is neither goes to the scalar unit. Waits stand where data meets; a
  * buffer with several slots lets a unit fill one while another is read. Nothing changes the order of an element's additions. */
@@ -136,10 +136,10 @@ static void work_alone(Planner *p, const Work *w)
 }
 
 static void all_flags(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other, const TensorId *t,
-                      uint32_t n, int drained)
+                      uint32_t n, int flushed)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (p->drained[t[i]] == drained)
+        if (p->flushed[t[i]] == flushed)
             plan_flag(p, loc, kind, unit, other, t[i], NONE);
 }
 
@@ -282,7 +282,7 @@ static uint32_t count_beginnings(const Planner *p, StmtId first, TensorId sums)
 }
 
 /* Sums of a product loop among `first` that nothing else uses but one run of vector work there. */
-static void mark_drained(Planner *p, StmtId launch, StmtId first)
+static void mark_flushed(Planner *p, StmtId launch, StmtId first)
 {
     tile_each (id, p->k, first) {
         if (!plan_is_work(p, id))
@@ -292,7 +292,7 @@ static void mark_drained(Planner *p, StmtId launch, StmtId first)
             uint32_t products = count_beginnings(p, first, w.in[i]), work = 0;
             for (uint32_t n = 0; n < w.n; n++)
                 work += plan_count_uses(p, plan_at(p, w.at[n]).first, w.in[i]);
-            p->drained[w.in[i]] = products == 1 && products + work == plan_count_uses(p, launch, w.in[i]);
+            p->flushed[w.in[i]] = products == 1 && products + work == plan_count_uses(p, launch, w.in[i]);
         }
         id = w.at[w.n - 1];
     }
@@ -318,13 +318,13 @@ static void plan_launch(Planner *p, StmtId id)
     p->cube = tile_contains(p->k, child, TILE_product);
     p->writes = arena_alloc(p->k->module->arena, n + 1);
     p->reads = arena_alloc(p->k->module->arena, n + 1);
-    p->drained = arena_alloc(p->k->module->arena, n + 1);
+    p->flushed = arena_alloc(p->k->module->arena, n + 1);
     p->stored = arena_array(p->k->module->arena, StmtId, n + 1);
     memset(p->stored, 0xff, n * sizeof *p->stored);
     mark_reads(p, child, NULL);
     plan_mark_stored(p, child);
     p->nests = count_nests(p, child);
-    mark_drained(p, child, item_of(p, child));
+    mark_flushed(p, child, item_of(p, child));
     if (!p->cube && !p->nests) {
         build_copy(&p->b, id);
         return;

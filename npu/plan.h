@@ -35,7 +35,7 @@ typedef struct Planner {
     uint32_t nests; /* loops of vector work in the launch: without a cube core they share UB */
     /* By TensorId, of those that the launch's tiles know: */
     uint8_t
-        *drained; /* sums that one run of vector work reads, once each time the fixpipe has written them */
+        *flushed; /* sums that one run of vector work reads, once each time the fixpipe has written them */
     uint8_t *reads, *writes; /* a statement of the launch does */
     StmtId *stored;          /* the nest that only stores these sums elsewhere, or NONE */
     int64_t copies[SPACE_COUNT];
@@ -106,7 +106,7 @@ int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
 /* A move into `to` of rows r0..r1 and columns c0..c1; the place there and the value are still to be set. */
 Stmt plan_box(Loc loc, TensorId to, IndexId row, ExprId r0, ExprId r1, IndexId column, ExprId c0, ExprId c1);
 /* Sums in L0C, rows x cols of them, for a buffer that the caller says. */
-Stmt plan_drain(Planner *p, Loc loc, TensorId chip, ExprId rows, ExprId cols);
+Stmt plan_flush_l0c(Planner *p, Loc loc, TensorId chip, ExprId rows, ExprId cols);
 /* What the vector unit reads from UB, moved in now; what it has written there, moved out. */
 void plan_bring(Planner *p, const Stmt *move, ExprId slot);
 void plan_take_away(Planner *p, const Stmt *move, TensorId from, ExprId slot);

@@ -315,28 +315,28 @@ static void multiply(Slabs *y, StmtId id)
 /* L0C -> the core's memory. */
 static Stmt to_core(Slabs *y, const Stmt *product, TensorId chip)
 {
-    Stmt move = plan_drain(y->p, product->loc, chip, product->size[0], product->size[1]);
+    Stmt move = plan_flush_l0c(y->p, product->loc, chip, product->size[0], product->size[1]);
     move.buffer = product->buffer;
     move.nindex = product->nindex;
     memcpy(move.index, product->index, sizeof move.index);
     return move;
 }
 
-static void drain(Slabs *y, const Sums *u)
+static void flush(Slabs *y, const Sums *u)
 {
     Planner *p = y->p;
     Loc loc = u->product.loc;
     TensorId chip = chip_at(y, u->chip)->buffer, sums = u->product.buffer;
-    int stored = p->stored[sums] != NONE, drained = p->drained[sums];
+    int stored = p->stored[sums] != NONE, flushed = p->flushed[sums];
     plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_fix, chip, NONE);
     plan_flag(p, loc, TILE_wait, UNIT_cube, UNIT_fix, chip, NONE);
-    if (drained)
+    if (flushed)
         plan_flag(p, loc, TILE_wait, UNIT_mte2, UNIT_fix, sums, NONE);
     else if (!stored)
         plan_after(p, loc, UNIT_scalar, UNIT_fix, sums);
     build_put(&p->b, stored ? plan_store(p, p->stored[sums], chip) : to_core(y, &u->product, chip));
     plan_flag(p, loc, TILE_set, UNIT_fix, UNIT_cube, chip, NONE);
-    if (!drained && !stored)
+    if (!flushed && !stored)
         plan_after(p, loc, UNIT_fix, UNIT_scalar, sums);
 }
 
@@ -491,6 +491,6 @@ void plan_slabs(Planner *p, const Stmt *loop)
     else
         put_loop(&y, loop->lo, loop->hi, LOAD | MULTIPLY);
     for (uint32_t i = 0; i < y.nsums; i++)
-        drain(&y, &y.sums[i]);
+        flush(&y, &y.sums[i]);
     plan_give_back(p, 0);
 }

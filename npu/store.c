@@ -92,8 +92,8 @@ Stmt plan_store(Planner *p, StmtId nest, TensorId chip)
     const Stmt *s = &c.store;
     IndexId at[2] = {c.row.var, c.col.var};
     ExprId lo[2] = {c.row.lo, c.col.lo};
-    Stmt move =
-        plan_drain(p, s->loc, chip, x_difference(p->k, c.row.hi, lo[0]), x_difference(p->k, c.col.hi, lo[1]));
+    Stmt move = plan_flush_l0c(p, s->loc, chip, x_difference(p->k, c.row.hi, lo[0]),
+                               x_difference(p->k, c.col.hi, lo[1]));
     move.buffer = s->buffer;
     move.nindex = s->nindex;
     for (uint32_t i = 0; i < s->nindex; i++)

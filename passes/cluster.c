@@ -2,17 +2,17 @@
  *
  * requires: final equations, checks explicit     gives: Equation.cluster, Kernel.clusters
  * before:  m[i] = b * m[i] + c * g[i]             w[i] = w[i] - r * m[i]
- * after:   the same, in one drain: m and g are read once
+ * after:   the same, in one epilogue: m and g are read once
  *
  * Note [Clusters] in ir/ir.h says what a cluster is. */
 #include "passes/cluster.h"
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 
 void pass_cluster(Module *m, const PassContext *c)
 {
     for (uint32_t i = 0; i < m->kernels.len; i++) {
         cluster_scatters(m->kernels.at[i], c);
-        cluster_stripes(m->kernels.at[i], c);
-        drain_clusters(m->kernels.at[i], c);
+        cluster_rowblocks(m->kernels.at[i], c);
+        epilogue_clusters(m->kernels.at[i], c);
     }
 }

@@ -5,9 +5,9 @@
 
 #include "passes/passes.h"
 
-/* Finds the stripes of k, makes the equations of each neighbours, and marks them: Equation.cluster,
+/* Finds the row-block groups of k, makes the equations of each neighbours, and marks them: Equation.cluster,
  * Tensor.placed. Equations that are in a cluster already stay alone. Everything that is read afterwards
- * keeps its value. What holds of a stripe then:
+ * keeps its value. What holds of a row-block group then:
  *   - outer and row variables are the same IndexIds in all members, dense, and nothing else uses them. A
  *     member that is no carrier has each of them once on its left-hand side; a carrier has `outer` there
  *     and one float sum that binds `row`, beside no other reduction.
@@ -22,7 +22,7 @@
  *     result, and no other variables: it is done in parts.
  *   - Members neither go over rows of groups nor ask a route; no sum among them is a bucketed one. EQ_TOP
  *     may be a member. */
-void cluster_stripes(Kernel *k, const PassContext *c);
+void cluster_rowblocks(Kernel *k, const PassContext *c);
 
 /* Forms the scatters that the schedule asks for; Note [Scatter] in cluster_scatter.c. What cannot be one is reported. */
 void cluster_scatters(Kernel *k, const PassContext *c);

@@ -4,7 +4,7 @@
  *          d_q[b, i, n, d] = sum(j where j <= i) d_s[b, n, i, j] * k[b, j, n, d]
  * after:   d_s[b, n, i, j] = d_e[b, n, i, j] * e[b, n, i, j]
  * and cluster_needed() says j <= i of d_s, d_e and e. */
-#include "passes/cluster_stripe.h"
+#include "passes/cluster_rowblock.h"
 
 #include "passes/query.h"
 

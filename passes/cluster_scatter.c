@@ -14,7 +14,7 @@
  * What is gained: o is neither written nor read. What it costs: a thread keeps T x block of columns f32 sums, and only
  * blocks of columns are parallel. */
 #include "passes/cluster.h"
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 #include "passes/query.h"
 #include "passes/schedule.h"
 
@@ -142,7 +142,7 @@ static void report(Kernel *k, const PassContext *c, const Equation *product, con
                     .rule = why ? NULL : "scatter"};
     if (!c->report)
         return;
-    Extent bytes = drain_bytes(k, product->lhs);
+    Extent bytes = epilogue_bytes(k, product->lhs);
     e.saved = ext_add(k->module, bytes, bytes); /* written and read */
     e.why = why ? arena_printf(k->module->arena, "at scatter: %s", why) : NULL;
     report_edge(c->report, k, e);

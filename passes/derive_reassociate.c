@@ -22,7 +22,7 @@
  * derive: the interpreter runs the equations that it leaves, and finite differences check them. */
 #include "passes/canonicalise.h"
 #include "passes/derive.h"
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 
 #include <string.h>
 

@@ -169,7 +169,7 @@ static void put_into_readers(Producer *p)
     p->f->k->eqs.at[p->at].dead = 1;
 }
 
-/* ---- teams ---- */
+/* ---- peers ---- */
 
 typedef Vec(uint32_t) FusePlaces;
 
@@ -181,47 +181,47 @@ static FusePlaces team_of(const Producer *p)
     for (uint32_t i = 0, r = 0; i < f->k->eqs.len; i++) {
         int member = r < p->readers.len && p->readers.at[r] == i;
         r += (uint32_t)member;
-        for (uint32_t j = 0; !member && f->team[i] != NONE && j <= p->readers.len; j++)
-            member = f->team[j < p->readers.len ? p->readers.at[j] : p->at] == f->team[i];
+        for (uint32_t j = 0; !member && f->peers[i] != NONE && j <= p->readers.len; j++)
+            member = f->peers[j < p->readers.len ? p->readers.at[j] : p->at] == f->peers[i];
         if (member && i != p->at && !f->k->eqs.at[i].dead)
             vec_push(f->k->module->scratch, &out, i);
     }
     return out;
 }
 
-static int same_space(const Kernel *k, const FusePlaces *team)
+static int same_space(const Kernel *k, const FusePlaces *peers)
 {
-    for (uint32_t i = 1; i < team->len; i++)
-        if (!drain_same_space(k, &k->eqs.at[team->at[0]], &k->eqs.at[team->at[i]]))
+    for (uint32_t i = 1; i < peers->len; i++)
+        if (!epilogue_same_space(k, &k->eqs.at[peers->at[0]], &k->eqs.at[peers->at[i]]))
             return 0;
     return 1;
 }
 
-/* Puts the value into all readers if these, and who shares sums with them, can then be one drain. NULL, or
+/* Puts the value into all readers if these, and who shares sums with them, can then be one epilogue. NULL, or
  * why not. */
 static const char *put_into_team(Producer *p)
 {
     Fuse *f = p->f;
     Kernel *k = f->k;
-    FusePlaces team = team_of(p);
-    if (team.len > 1 && !same_space(k, &team))
+    FusePlaces peers = team_of(p);
+    if (peers.len > 1 && !same_space(k, &peers))
         return "its readers do not run over the same elements";
-    Equation *before = arena_array(k->module->scratch, Equation, team.len + 1);
-    for (uint32_t i = 0; i < team.len; i++)
-        before[i] = k->eqs.at[team.at[i]];
+    Equation *before = arena_array(k->module->scratch, Equation, peers.len + 1);
+    for (uint32_t i = 0; i < peers.len; i++)
+        before[i] = k->eqs.at[peers.at[i]];
     put_into_readers(p);
-    if (team.len > 1)
-        drain_rename(k, team.at, team.len);
-    for (uint32_t i = 0; i < team.len; i++)
-        order_refresh(&f->order, team.at[i]);
-    const char *why = team.len > 1 ? drain_blocks(&f->order, team.at, team.len) : NULL;
+    if (peers.len > 1)
+        epilogue_rename(k, peers.at, peers.len);
+    for (uint32_t i = 0; i < peers.len; i++)
+        order_refresh(&f->order, peers.at[i]);
+    const char *why = peers.len > 1 ? epilogue_blocks(&f->order, peers.at, peers.len) : NULL;
     k->eqs.at[p->at].dead = why == NULL;
-    for (uint32_t i = 0; i < team.len; i++) {
+    for (uint32_t i = 0; i < peers.len; i++) {
         if (why)
-            k->eqs.at[team.at[i]] = before[i];
-        else if (team.len > 1)
-            f->team[team.at[i]] = p->at;
-        order_refresh(&f->order, team.at[i]);
+            k->eqs.at[peers.at[i]] = before[i];
+        else if (peers.len > 1)
+            f->peers[peers.at[i]] = p->at;
+        order_refresh(&f->order, peers.at[i]);
     }
     return why;
 }
@@ -237,7 +237,7 @@ static void report(const Producer *p, const char *rule, const char *why)
         if (q->kind == EQ_CHECK)
             continue;
         e.consumer = q->kind == EQ_ROUTE ? k->routes.at[q->route].name : k->tensors.at[q->lhs].name;
-        e.saved = drain_bytes(k, p->local);
+        e.saved = epilogue_bytes(k, p->local);
         if (r == 0) /* written once, read by each */
             e.saved = ext_add(k->module, e.saved, e.saved);
         report_edge(p->f->c->report, k, e);
@@ -253,7 +253,7 @@ static int fuse_by_rules(Producer *p, const char **why)
         if (!rule->matches(p))
             continue;
         const char *no = rule->blocks(p);
-        if (!no && rule->teams)
+        if (!no && rule->peers)
             no = put_into_team(p);
         else if (!no && !(no = takes_apart(p)))
             put_into_readers(p);
@@ -273,7 +273,7 @@ static void offer(Producer p)
     int could = 0;
     p.wish = FUSE_WANTED;
     for (uint32_t i = 0; i < fuse_rule_count; i++)
-        could |= fuse_rules[i].matches(&p) && !fuse_rules[i].teams && !fuse_rules[i].blocks(&p);
+        could |= fuse_rules[i].matches(&p) && !fuse_rules[i].peers && !fuse_rules[i].blocks(&p);
     for (uint32_t r = 0; could && r < p.readers.len; r++)
         if (k->eqs.at[p.readers.at[r]].kind != EQ_CHECK)
             report_choice(p.f->c->report, k,
@@ -302,12 +302,12 @@ static void fuse_local(Fuse *f, uint32_t at)
         offer(p);
 }
 
-/* Rounds: whether a product has one operand is known when the drains are. */
+/* Rounds: whether a product has one operand is known when the epilogues are. */
 static void fuse_kernel(Kernel *k, const PassContext *c)
 {
     Fuse f = {.k = k, .c = c, .order = order_of(k)};
-    f.team = arena_array(k->module->arena, uint32_t, k->eqs.len + 1);
-    memset(f.team, 0xff, sizeof *f.team * k->eqs.len);
+    f.peers = arena_array(k->module->arena, uint32_t, k->eqs.len + 1);
+    memset(f.peers, 0xff, sizeof *f.peers * k->eqs.len);
     for (uint32_t round = 0; round < FUSE_ROUNDS; round++)
         for (uint32_t i = 0; i < k->eqs.len; i++) {
             const Equation *q = &k->eqs.at[i];

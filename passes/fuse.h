@@ -2,14 +2,14 @@
 #ifndef PASSES_FUSE_H
 #define PASSES_FUSE_H
 
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 #include "passes/schedule.h"
 
 typedef struct Fuse {
     Kernel *k;
     const PassContext *c;
     EquationOrder order;
-    uint32_t *team; /* by equation: those of one number share sums and must become one drain; NONE: alone */
+    uint32_t *peers; /* by equation: those of one number share sums and must become one epilogue; NONE: alone */
 } Fuse;
 
 /* A local with one defining equation, and who reads it. */
@@ -27,7 +27,7 @@ typedef struct FuseRule {
     const char *name;
     int (*matches)(const Producer *p);
     const char *(*blocks)(const Producer *p);
-    int teams; /* the readers must become one drain, unless there is only one */
+    int peers; /* the readers must become one epilogue, unless there is only one */
 } FuseRule;
 extern const FuseRule fuse_rules[];
 extern const uint32_t fuse_rule_count;

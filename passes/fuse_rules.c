@@ -151,13 +151,13 @@ static int are_factors(const Kernel *k, const Uses *uses)
     return 1;
 }
 
-/* Do all uses stand in the same factor, in one equation or in several that become one drain? */
+/* Do all uses stand in the same factor, in one equation or in several that become one epilogue? */
 static int one_factor(const Producer *p, const Uses *uses)
 {
     const Fuse *f = p->f;
-    uint32_t team = f->team[p->readers.at[0]];
+    uint32_t peers = f->peers[p->readers.at[0]];
     for (uint32_t r = 1; r < p->readers.len; r++)
-        if (team == NONE || f->team[p->readers.at[r]] != team)
+        if (peers == NONE || f->peers[p->readers.at[r]] != peers)
             return 0;
     for (uint32_t i = 1; i < uses->len; i++)
         if (factor_of(f->k, &uses->at[i]) != factor_of(f->k, &uses->at[0]))
@@ -182,7 +182,7 @@ static const char *operand_blocks(const Producer *p)
                : "more than one product reads it";
 }
 
-/* ---- drain ---- */
+/* ---- epilogue ---- */
 
 static int is_reduction(const Producer *p)
 {
@@ -195,7 +195,7 @@ static int at_own_place(const Producer *p, const Use *u)
 {
     const Kernel *k = p->f->k;
     IndexId left[MAX_RANK];
-    int n = drain_space(k, u->q, left);
+    int n = epilogue_space(k, u->q, left);
     if (n < 0 || u->root != u->q->rhs || !is_plain(k, u->load) || (uint32_t)n != x_at(k, u->load)->nargs)
         return 0;
     for (uint32_t a = 0; a < (uint32_t)n; a++) {
@@ -211,15 +211,15 @@ static int at_own_place(const Producer *p, const Use *u)
 /* before:  g[r, f] = sum(h) x[r, h] * w[@r, h, f]
  *          a[r, f] = bf16(silu(g[r, f]) * u[r, f])     s[r, f] = bf16(g[r, f])
  * after:   a[r, f] = bf16(silu(sum(h) ...) * u[r, f])     s[r, f] = bf16(sum(h) ...)
- * What is done with a sum goes to where it is finished. Several readers must become one drain, which computes
+ * What is done with a sum goes to where it is finished. Several readers must become one epilogue, which computes
  * the sum once: then the sums are products. */
-static const char *drain_rule_blocks(const Producer *p)
+static const char *epilogue_rule_blocks(const Producer *p)
 {
     const Kernel *k = p->f->k;
     Uses uses = uses_of(p);
     for (uint32_t i = 0; i < uses.len; i++) {
         if (!at_own_place(p, &uses.at[i]))
-            return "a reader reads it at another place than its own";
+            return "consumer reads a different element";
         if (!query_is_sure(k, uses.at[i].root, uses.at[i].load))
             return "a reader reads it under a condition or in a reduction";
     }
@@ -234,7 +234,7 @@ static const char *drain_rule_blocks(const Producer *p)
 const FuseRule fuse_rules[] = {
     {"copy", is_copy, copy_blocks, 0},
     {"pointwise", is_pointwise, pointwise_blocks, 0},
-    {"drain", is_reduction, drain_rule_blocks, 1},
+    {"epilogue", is_reduction, epilogue_rule_blocks, 1},
     {"operand", is_pointwise, operand_blocks, 0},
 };
 const uint32_t fuse_rule_count = sizeof fuse_rules / sizeof *fuse_rules;

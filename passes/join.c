@@ -156,7 +156,7 @@ static void look_at_member(Join *j, const Equation *q)
 }
 
 /* Its row and its outer indices stand as loops around all members. */
-static void look_at_stripe(Join *j, const Cluster *c)
+static void look_at_rowblock(Join *j, const Cluster *c)
 {
     stands(j, NONE, c->row, NONE);
     for (uint32_t o = 0; o < c->nouter; o++)
@@ -193,8 +193,8 @@ Join join_of(Kernel *k, const Equation *q, uint32_t n, const Cluster *c)
     j.seen = arena_alloc(k->module->scratch, k->exprs.len);
     for (uint32_t m = 0; m < n; m++)
         look_at_member(&j, &q[m]);
-    if (c && c->kind == CLUSTER_STRIPE)
-        look_at_stripe(&j, c);
+    if (c && c->kind == CLUSTER_ROWBLOCK)
+        look_at_rowblock(&j, c);
     for (uint32_t r = 0; r < j.reductions.len; r++)
         part_at(&j, j.reductions.at[r]);
     return j;

@@ -65,7 +65,7 @@ typedef struct ReportKnob {
 /* A `fuse` that no clause gives, and that would change what becomes of the edge. */
 typedef struct ReportChoice {
     Name producer, consumer;
-    int scatter; /* else at load or drain, as it is read */
+    int scatter; /* else at prologue or epilogue, as it is read */
 } ReportChoice;
 
 typedef struct Report {
@@ -88,7 +88,7 @@ void report_choice(Report *r, const Kernel *k, ReportChoice c);
 
 /* A float sum whose terms are products of elements of two tensors or more. */
 typedef struct ReportSum {
-    const Equation *q; /* the first that has it: equations of one drain make their sums once */
+    const Equation *q; /* the first that has it: equations of one epilogue make their sums once */
     ExprId sum;
     Loc loc;
     GroupId row_group, depth_group; /* as in ReportProduct */

@@ -101,7 +101,7 @@ static void add_once(Arena *a, TensorList *list, TensorId t)
     vec_push(a, list, t);
 }
 
-/* Tensors whose clauses are about what the launch of lhs computes: lhs, the other members of its drain, and over what moved
+/* Tensors whose clauses are about what the launch of lhs computes: lhs, the other members of its epilogue, and over what moved
  * there the locals whose sums stand in them. The nearest first. */
 static TensorList computed_with(const Kernel *k, TensorId lhs)
 {
@@ -112,7 +112,7 @@ static TensorList computed_with(const Kernel *k, TensorId lhs)
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         if (!q->dead && q->lhs == lhs && q->cluster != NONE &&
-            k->clusters.at[q->cluster].kind == CLUSTER_DRAIN)
+            k->clusters.at[q->cluster].kind == CLUSTER_EPILOGUE)
             cluster = q->cluster;
     }
     for (uint32_t i = 0; cluster != NONE && i < k->eqs.len; i++)
@@ -254,10 +254,10 @@ static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name na
     return settle(c, k, n);
 }
 
-int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row)
+int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId row)
 {
-    return by_rule(c, k, KNOB_stripe, row == NONE ? NULL : k->indices.at[row].name,
-                   knob_table[KNOB_stripe].otherwise);
+    return by_rule(c, k, KNOB_rowblock, row == NONE ? NULL : k->indices.at[row].name,
+                   knob_table[KNOB_rowblock].otherwise);
 }
 
 const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL, NULL); }

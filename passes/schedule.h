@@ -35,8 +35,8 @@ FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Na
 /* Shall local `producer` stand in memory, not in that of a thread? */
 int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 
-/* Rows of a block of a stripe over `row` (an index variable of k; NONE: any). */
-int64_t schedule_stripe_rows(const PassContext *c, const Kernel *k, IndexId row);
+/* Rows of a block of a row-block group over `row` (an index variable of k; NONE: any). */
+int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId row);
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
 const Setting *schedule_copies_given(const Kernel *k, Knob space); /* NULL: no clause gives them */

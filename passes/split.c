@@ -8,7 +8,7 @@
  *
  * A part that stands under a condition moves only when it is safe to compute it everywhere: when no subscript in it
  * relies on the condition. */
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 #include "passes/query.h"
 #include "passes/schedule.h"
 

@@ -50,15 +50,15 @@ compare "its gradient" run tests/differential/scatter.moe ffn_bwd T=151 K=3 E=7 
 compare "unpermute beside a product" run tests/differential/scatter.moe shared T=151 K=3 E=7 H=157 F=37 G=41
 compare gradient run tests/golden/bits_gradient.moe gradient T=100 K=3 E=5 M=50 N=40
 
-# However a stripe is cut: the same bits, also where targets add two or 32 terms at a time.
+# However a rowblock is cut: the same bits, also where targets add two or 32 terms at a time.
 for isa in host amx-soft; do
     for rows in 64 160; do
-        cp examples/attention.moe "$scratch/stripes.moe"
-        echo "schedule attention { stripe i : rows = $rows }" >>"$scratch/stripes.moe"
-        "$moec" run --target=$isa "$scratch/stripes.moe" attention_bwd B=1 S=200 N=2 D=24 >"$scratch/rows$rows"
+        cp examples/attention.moe "$scratch/rowblocks.moe"
+        echo "schedule attention { rowblock i : rows = $rows }" >>"$scratch/rowblocks.moe"
+        "$moec" run --target=$isa "$scratch/rowblocks.moe" attention_bwd B=1 S=200 N=2 D=24 >"$scratch/rows$rows"
     done
     cmp "$scratch/rows64" "$scratch/rows160" || bad=1
-    echo "same stripes $isa"
+    echo "same rowblocks $isa"
 done
 train() {
     rm -f "$scratch/log"

@@ -1,7 +1,7 @@
-/* Stripes: what they promise, checked on every program of the examples, the trainer and the differential
+/* Row-block groups: what they promise, checked on every program of the examples, the trainer and the differential
  * tests, and on random kernels.
  *
- * Each stripe is rewritten as if it ran for two blocks of rows, one after the other: a copy of all members
+ * Each row-block group is rewritten as if it ran for two blocks of rows, one after the other: a copy of all members
  * for each, in which every row outside the block, and every element that cluster_needed() says nobody
  * reads, is not a number. Carriers add the two sums. The values must be those of the kernel before fusion. */
 #include "gradient.h"
@@ -23,7 +23,7 @@ static void run_passes(Program *p, const char *stop_after)
         fail_msg("%s", diag_text(p->diags, p->arena));
 }
 
-/* ---- a stripe in two blocks ---- */
+/* ---- a row-block group in two blocks ---- */
 
 typedef struct Split {
     Kernel *k;
@@ -150,7 +150,7 @@ static ExprId swap(Kernel *k, ExprId e, void *user)
     return e == s->from ? s->to : e;
 }
 
-/* After the last block: what the stripe leaves in memory. */
+/* After the last block: what the row-block group leaves in memory. */
 static void put_result(Split *b, Equation q, const TensorId *part)
 {
     Kernel *k = b->k;
@@ -187,7 +187,7 @@ static void clear_copies(Split *b)
 
 /* Members at..end become two blocks of rows. Without carriers their order does not matter: the second goes
  * first. */
-static void put_stripe(Split *b, uint32_t at, uint32_t end)
+static void put_rowblock(Split *b, uint32_t at, uint32_t end)
 {
     Kernel *k = b->k;
     const Cluster c = k->clusters.at[b->cluster];
@@ -216,20 +216,20 @@ static int writes_twice(const Kernel *k, uint32_t at, uint32_t end)
     return 0;
 }
 
-/* Returns how many stripes k has. */
+/* Returns how many row-block groups k has. */
 static uint32_t in_two_blocks(Kernel *k)
 {
     Split b = {.k = k};
-    uint32_t stripes = 0, n = k->eqs.len;
+    uint32_t rowblocks = 0, n = k->eqs.len;
     for (uint32_t i = 0; i < n;) {
         uint32_t end = i + 1;
         b.cluster = k->eqs.at[i].cluster;
-        int is_stripe = b.cluster != NONE && k->clusters.at[b.cluster].kind == CLUSTER_STRIPE;
-        while (is_stripe && end < n && k->eqs.at[end].cluster == b.cluster)
+        int is_rowblock = b.cluster != NONE && k->clusters.at[b.cluster].kind == CLUSTER_ROWBLOCK;
+        while (is_rowblock && end < n && k->eqs.at[end].cluster == b.cluster)
             end++;
-        if (is_stripe && !writes_twice(k, i, end)) {
-            put_stripe(&b, i, end);
-            stripes++;
+        if (is_rowblock && !writes_twice(k, i, end)) {
+            put_rowblock(&b, i, end);
+            rowblocks++;
         } else {
             for (uint32_t at = i; at < end; at++)
                 vec_push(k->module->arena, &b.out, k->eqs.at[at]);
@@ -239,7 +239,7 @@ static uint32_t in_two_blocks(Kernel *k)
     k->eqs.at = b.out.at;
     k->eqs.len = b.out.len;
     k->eqs.cap = b.out.cap;
-    return stripes;
+    return rowblocks;
 }
 
 /* ---- the promises of cluster.h ---- */
@@ -294,10 +294,10 @@ static void same_values(const Program *before, const Program *after, const char 
         }
 }
 
-static int has_stripe(const Kernel *k)
+static int has_rowblock(const Kernel *k)
 {
     for (uint32_t c = 0; c < k->clusters.len; c++)
-        if (k->clusters.at[c].kind == CLUSTER_STRIPE)
+        if (k->clusters.at[c].kind == CLUSTER_ROWBLOCK)
             return 1;
     return 0;
 }
@@ -305,41 +305,41 @@ static int has_stripe(const Kernel *k)
 static uint32_t check_program(const char *text, const Size *sizes, const char *what)
 {
     Program before = program_read(text), after = program_read(text);
-    uint32_t stripes = 0;
+    uint32_t rowblocks = 0;
     run_passes(&before, "checks");
     run_passes(&after, "cluster");
     for (uint32_t i = 0; i < after.m->kernels.len; i++) {
         Kernel *k = after.m->kernels.at[i];
         check_promises(k);
-        if (has_stripe(k))
+        if (has_rowblock(k))
             same_values(&before, &after, k->name, sizes, what);
         uint32_t own = in_two_blocks(k);
-        stripes += own;
+        rowblocks += own;
         if (own)
             same_values(&before, &after, k->name, sizes, what);
     }
     program_free(&before);
     program_free(&after);
-    return stripes;
+    return rowblocks;
 }
 
-/* ---- rules, each by a kernel and the stripes it has ---- */
+/* ---- rules, each by a kernel and the row-block groups it has ---- */
 
 typedef struct Rule {
-    const char *what, *signature, *body, *stripes;
+    const char *what, *signature, *body, *rowblocks;
 } Rule;
 
 static const char declarations[] = "moe 1\ndim B, S, T, D, C, V\n";
 
-/* The comments that name the stripes, in one line; then what subscripts are checked against. */
-static const char *stripes_of(const Program *p)
+/* The comments that name the row-block groups, in one line; then what subscripts are checked against. */
+static const char *rowblocks_of(const Program *p)
 {
     Text all = {.arena = p->arena}, out = {.arena = p->arena};
     const Kernel *k = program_kernel(p, "f");
     ir_print(p->m, k, &all);
-    for (const char *at = text_string(&all); (at = strstr(at, "// stripe ")) != NULL;) {
+    for (const char *at = text_string(&all); (at = strstr(at, "// row blocks ")) != NULL;) {
         const char *end = strchr(at, '\n');
-        text_add(&out, "%s%.*s", out.len ? " | " : "", (int)(end - at - 10), at + 10);
+        text_add(&out, "%s%.*s", out.len ? " | " : "", (int)(end - at - 14), at + 14);
         at = end;
     }
     for (uint32_t i = 0; i < k->eqs.len; i++)
@@ -353,7 +353,7 @@ static const char *stripes_of(const Program *p)
 static const Rule rules[] = {
     {"softmax of a product", "in x: f32[T, D], in w: f32[D, V], out y: f32[T, V]",
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n y[t, v] = exp(s[t, v] - m[t])",
-     "over t: s, m, y; placed: s, m"},
+     "over t: s, m, y; thread-local: s, m"},
     {"two products around an activation",
      "in x: f32[T, D], in w: f32[D, V], in u: f32[V, D], out y: f32[T, D]",
      "g[t, v] = sum(d) x[t, d] * w[d, v] \n y[t, d] = sum(v) exp(g[t, v]) * u[v, d]", ""},
@@ -364,51 +364,51 @@ static const Rule rules[] = {
     {"a row looks at all rows", "in x: f32[T, D], in w: f32[D, V], out z: f32[T], out y: f32[T, T]",
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n"
      "z[t] = sum(v) exp(s[t, v] - m[t]) \n y[t, u] = z[t] * m[u]",
-     "over t: s, m, z; placed: s"},
+     "over t: s, m, z; thread-local: s"},
     {"a check stands before the access, also where a copy has gone into its reader",
      "in x: f32[T, V], in u: f32[T], in w: bf16[V, D], out y: f32[T, D]",
      "m[t] = max(v) x[t, v] \n p[t] = exp(x[t, 0] - m[t]) * u[t] \n id[t] = i32(p[t] * 0) \n"
      "wl[v, d] = f32(w[v, d]) \n"
      "y[t, d] = wl[id[t], d] * m[t] + x[t, 0] * p[t] + (sum(v) x[t, v] * m[t])",
-     "over t: m, p, id | over t: part, y; placed: part | check < V | check < V"},
+     "over t: m, p, id | over t: part, y; thread-local: part | check < V | check < V"},
     {"a member waits for what a carrier sums",
      "in q, k: f32[B, S, D], out y: f32[B, S, D], out c: f32[B, S, D]",
      "s[b, i, j] = sum(d) q[b, i, d] * k[b, j, d] \n m[b, i] = max(j) s[b, i, j] \n"
      "e[b, i, j] = exp(s[b, i, j] - m[b, i]) \n c[b, j, d] = sum(i) e[b, i, j] * q[b, i, d] \n"
      "y[b, i, d] = sum(j) e[b, i, j] * c[b, j, d]",
-     "over i for b: s, m, e; placed: s, m"},
+     "over i for b: s, m, e; thread-local: s, m"},
     {"a sum over all rows, nothing outer", "in x: f32[T, D], in w: f32[D, V], out y: f32[V]",
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n y[v] = sum(t) exp(s[t, v] - m[t])",
-     "over t, in parts: s, m, y; placed: s, m"},
+     "over t, in parts: s, m, y; thread-local: s, m"},
     {"a product over all rows, nothing outer", "in x: f32[T, D], in w: f32[D, V], out y: f32[D, V]",
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n m[t] = max(v) s[t, v] \n y[d, v] = sum(t) x[t, d] * exp(s[t, v] "
      "- m[t])",
-     "over t: s, m, part; placed: s, m"},
+     "over t: s, m, part; thread-local: s, m"},
     {"linked by rows alone", "in x, g: f32[T, D], out y: f32[T, D], out z: f32[D]",
      "m[t] = max(d) x[t, d] \n y[t, d] = x[t, d] - m[t] \n z[d] = sum(t) x[t, d] * g[t, d]",
-     "over t, in parts: m, y, z; placed: m"},
+     "over t, in parts: m, y, z; thread-local: m"},
     {"rows that no member reads", "in x, g: f32[T, D], out y: f32[T, D], out z: f32[D]",
      "m[t] = max(d) x[t, d] \n y[t, d] = x[t, d] - m[t] \n z[d] = sum(t) g[t, d] * g[t, d]",
-     "over t: m, y; placed: m"},
+     "over t: m, y; thread-local: m"},
     {"a sum of single elements of rows", "in x: f32[T, D], in w: f32[D, V], in y: i32[T], out loss: f32",
      "s[t, v] = sum(d) x[t, d] * w[d, v] \n z[t] = sum(v) exp(s[t, v]) \n loss = sum(t) (log(z[t]) - s[t, "
      "y[t]])",
-     "over t: s, z, row; placed: s, z | check < V"},
+     "over t: s, z, row; thread-local: s, z | check < V"},
     {"columns first, and a subscript that is checked",
      "in x: f32[B, S, D], in w: f32[B, C, D], in y: i32[B, S], out r: f32[B, S]",
      "s[j, b, i] = sum(d) w[b, j, d] * x[b, i, d] \n z[b, i] = sum(j) exp(s[j, b, i]) \n r[b, i] = s[y[b, "
      "i], b, i] / z[b, i]",
-     "over i for b: s, r; placed: s | check < C"},
+     "over i for b: s, r; thread-local: s | check < C"},
     {"read under a condition and without one", "in q, k, v: f32[B, S, D], out y: f32[B, S, D]",
      "s[b, i, j] = sum(d) q[b, i, d] * k[b, j, d] \n m[b, i] = max(j where j <= i) s[b, i, j] \n"
      "e[b, i, j] = if(j <= i, exp(s[b, i, j]), 0) + exp(s[b, i, j] - m[b, i]) \n"
      "y[b, i, d] = sum(j) e[b, i, j] * v[b, j, d]",
-     "over i for b: s, m, e, y; placed: s, m, e"},
+     "over i for b: s, m, e, y; thread-local: s, m, e"},
     {"a guard that keeps a subscript inside", "in x: f32[T, V], out y: f32[T, V]",
      "a[t, v] = if(v >= 1, exp(x[t, v - 1]) + exp(x[t, v]) + exp(exp(x[t, v])), 0) \n m[t] = max(v where v "
      ">= 1) a[t, v] \n"
      "y[t, v] = if(v >= 1, exp(a[t, v] - m[t]), 0)",
-     "over t: a, m, y; placed: a, m"},
+     "over t: a, m, y; thread-local: a, m"},
     {"a sum before and after its tensor is written", "in x: f32[T, V], inout p: f32[T, V], out y, z: f32[T]",
      "y[t] = exp(sum(v) p[t, v] * x[t, v]) \n p[t, v] = x[t, v] * y[t] \n z[t] = exp(sum(v) p[t, v] * x[t, "
      "v]) * 2",
@@ -417,17 +417,17 @@ static const Rule rules[] = {
      "in x: f32[T, D], in w: f32[D, V], in u: f32[T, V], out y, z: f32[T], out e: f32[T, V]",
      "s[t, v] = exp(sum(d) x[t, d] * w[d, v]) \n m[t] = max(v) s[t, v] \n e[t, v] = s[t, v] - m[t] \n"
      "y[t] = exp(sum(v) e[t, v] * u[t, v]) \n z[t] = 2 * exp(sum(v) e[t, v] * u[t, v]) + m[t]",
-     "over t: s, m, e, sums, y, z; placed: s, m, sums"},
+     "over t: s, m, e, sums, y, z; thread-local: s, m, sums"},
     {"a carrier's tensor is read before", "in q, k: f32[B, S, D], inout c: f32[B, S, D], out y: f32[B, S]",
      "s[b, i, j] = sum(d) q[b, i, d] * k[b, j, d] \n m[b, i] = max(j) s[b, i, j] \n"
      "y[b, i] = sum(j) exp(s[b, i, j] - m[b, i]) * c[b, j, 0] \n"
      "c[b, j, d] += sum(i) exp(s[b, i, j] - m[b, i]) * q[b, i, d]",
-     "over i for b: s, m, y, part; placed: s, m | check < D"},
+     "over i for b: s, m, y, part; thread-local: s, m | check < D"},
     {"a sum beside the one over rows", "in q, k: f32[B, S, D], in w: f32[D, D], out c, y: f32[B, S, D]",
      "s[b, i, j] = sum(d) q[b, i, d] * k[b, j, d] \n m[b, i] = max(j) s[b, i, j] \n"
      "e[b, i, j] = exp(s[b, i, j] - m[b, i]) \n y[b, i, d] = sum(j) e[b, i, j] * k[b, j, d] \n"
      "c[b, j, d] = (sum(i) e[b, i, j] * q[b, i, d]) + (sum(h) k[b, j, h] * w[h, d])",
-     "over i for b: s, m, e, y; placed: s, m"},
+     "over i for b: s, m, e, y; thread-local: s, m"},
     {"members that write one tensor", "in x: f32[T, 2, D], out y: f32[T, 2, D]",
      "m[t, c] = max(d) x[t, c, d] \n y[t, 0, d] = x[t, 0, d] - m[t, 0] \n y[t, 1, d] = x[t, 1, d] - m[t, 1]",
      ""},
@@ -443,8 +443,8 @@ static void each_rule(void **state)
                  rules[i].body);
         Program p = program_read(text);
         run_passes(&p, "cluster");
-        if (strcmp(stripes_of(&p), rules[i].stripes) != 0)
-            fail_msg("%s: expected `%s`, got `%s`", rules[i].what, rules[i].stripes, stripes_of(&p));
+        if (strcmp(rowblocks_of(&p), rules[i].rowblocks) != 0)
+            fail_msg("%s: expected `%s`, got `%s`", rules[i].what, rules[i].rowblocks, rowblocks_of(&p));
         check_program(text, sizes, rules[i].what);
         program_free(&p);
     }
@@ -464,16 +464,16 @@ static char *read_file(const char *path)
 static uint32_t check_files(const char *pattern)
 {
     static const Size sizes[] = {{"S", 9}, {"T", 5}, {"V", 6}, {"C", 7}, {"W", 4}, {NULL, 0}};
-    uint32_t stripes = 0;
+    uint32_t rowblocks = 0;
     glob_t files;
     assert_int_equal(glob(pattern, 0, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++) {
         char *text = read_file(files.gl_pathv[i]);
-        stripes += check_program(text, sizes, files.gl_pathv[i]);
+        rowblocks += check_program(text, sizes, files.gl_pathv[i]);
         free(text);
     }
     globfree(&files);
-    return stripes;
+    return rowblocks;
 }
 
 static void programs(void **state)
@@ -490,15 +490,15 @@ static void random_kernels(void **state)
     (void)state;
     static const Size sizes[] = {{"T", 3}, {"K", 2}, {"E", 3}, {"H", 2},
                                  {"V", 4}, {"S", 4}, {"P", 2}, {NULL, 0}};
-    uint32_t stripes = 0;
+    uint32_t rowblocks = 0;
     Arena *a = arena_new();
     for (uint64_t seed = 1; seed <= 100; seed++) {
         char what[32];
         snprintf(what, sizeof what, "seed %llu", (unsigned long long)seed);
-        stripes += check_program(random_kernel(a, seed), sizes, what);
+        rowblocks += check_program(random_kernel(a, seed), sizes, what);
     }
     arena_free(a);
-    printf("%u stripes\n", stripes);
+    printf("%u row-block groups\n", rowblocks);
 }
 
 /* ---- which elements are needed ---- */
@@ -535,7 +535,7 @@ static void needed(void **state)
     expect_needed("j >= 0", "s", "");
 }
 
-/* A stripe ends where a launch does: 43 norms, each of the one before, are too many equations for one. */
+/* A row-block group ends where a launch does: 43 norms, each of the one before, are too many equations for one. */
 static void long_chain(void **state)
 {
     (void)state;

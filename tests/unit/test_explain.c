@@ -154,7 +154,7 @@ static void test_text(void **state)
     explain_text(&t.e, &out);
     static const char *const lines[] = {
         "kernel f for generic\n",
-        "    g -> y  fused: drain  saves 8*T*K*F bytes\n",
+        "    g -> y  fused: epilogue  saves 8*T*K*F bytes\n",
         "    y, line 7, bf16 x bf16: 12x2 vectors\n"
         "      blocks 64 x 256 x 256; left lines; right pairs, panels of 32\n"
         "      padding rows T*K in E groups, each to 4, columns 272 to 8\n",

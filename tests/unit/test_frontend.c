@@ -31,10 +31,10 @@ static const char page[] =
     "test ffn { T=33 K=2 E=5 H=64 F=48; routing zipf(1.2), empty(40%); hot(2); gradcheck }\n"
     "schedule ffn {\n"
     "  tile g, u : M = ?{32, 64, 128} N = ?{128, 256} K = 256\n"
-    "  fuse xp -> g, u at load\n"
+    "  fuse xp -> g, u at prologue\n"
     "  store o\n"
     "  strip a : lanes = 4096\n"
-    "  fuse g, u -> a at drain\n"
+    "  fuse g, u -> a at epilogue\n"
     "  copies l1 = 2, l0a = 2, l0b = 2\n"
     "  order groups heaviest_first\n"
     "}\n"
@@ -159,10 +159,10 @@ static void reads_requests(void **state)
     for (uint32_t i = 0; i < s->clauses.len; i++)
         ir_print_clause(NULL, &s->clauses.at[i], &text);
     assert_string_equal(text_string(&text), "  tile g, u : M = ?{32, 64, 128} N = ?{128, 256} K = 256\n"
-                                            "  fuse xp -> g, u at load\n"
+                                            "  fuse xp -> g, u at prologue\n"
                                             "  store o\n"
                                             "  strip a : lanes = 4096\n"
-                                            "  fuse g, u -> a at drain\n"
+                                            "  fuse g, u -> a at epilogue\n"
                                             "  copies l1 = 2, l0a = 2, l0b = 2\n"
                                             "  order groups heaviest_first\n");
     reading_close(&r);

@@ -232,7 +232,7 @@ static const char *const seeds[] = {
     "  y[t, h]  = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])\n}\n"
     "derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wd += save g as bf16 cotangents f32\n"
     "test ffn { T=33 K=2 E=5 H=64 F=48; routing zipf(1.2), empty(40%); exact(1, 2); tol 1e-3; gradcheck }\n"
-    "schedule ffn { tile g : M = ?{32, 64} N = 64 fuse xp -> g at load copies l1 = 2 order groups "
+    "schedule ffn { tile g : M = ?{32, 64} N = 64 fuse xp -> g at prologue copies l1 = 2 order groups "
     "heaviest_first }\n",
     "moe 1\ndim T, E, H, V\ndim K = 2\ngroup R : E rows T*K\n"
     "kernel router(in s: f32[T, E], in w: f32[V, H], inout acc: f32[V, H], out c: i32[V], out z: f32[T, 2]) "

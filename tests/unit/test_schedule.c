@@ -77,17 +77,17 @@ static void test_refused(void **state)
         {"f", "tile g, g : M = 32", "E0707", "`M` of g twice"},
         {"f", "strip g : lanes = 64", "E0706", "a reduction defines g"},
         {"f", "strip a : lanes = 65", "E0705", "64 to 65536 in steps of 64"},
-        {"f", "stripe q : rows = 64", "E0702", "name one of t, f"},
-        {"f", "stripe h : rows = 64", "E0702", "index h on its left"},
-        {"f", "stripe t : rows = 1", "E0705", "write 32"},
-        {"f", "fuse g -> z at drain", "E0706", "z does not read g"},
-        {"f", "fuse g -> a at load", "E0706", "write `at drain`"},
-        {"f", "fuse a -> z at drain", "E0706", "inside its sum only"},
+        {"f", "rowblock q : rows = 64", "E0702", "name one of t, f"},
+        {"f", "rowblock h : rows = 64", "E0702", "index h on its left"},
+        {"f", "rowblock t : rows = 1", "E0705", "write 32"},
+        {"f", "fuse g -> z at epilogue", "E0706", "z does not read g"},
+        {"f", "fuse g -> a at prologue", "E0706", "write `at epilogue`"},
+        {"f", "fuse a -> z at epilogue", "E0706", "inside its sum only"},
         {"f", "fuse a -> z at scatter", "E0706", "z reads a nowhere in a sum at rt.row"},
-        {"f", "fuse g -> q at load", "E0702", "no q"},
-        {"f", "fuse g -> a at once", "E0701", "`load`, `drain` or `scatter`"},
+        {"f", "fuse g -> q at prologue", "E0702", "no q"},
+        {"f", "fuse g -> a at once", "E0701", "`prologue`, `epilogue` or `scatter`"},
         {"f", "fuse g -> a", "E0701", "at"},
-        {"f", "store g fuse g -> a at drain", "E0707", "both stores and fuses g"},
+        {"f", "store g fuse g -> a at epilogue", "E0707", "both stores and fuses g"},
         {"f", "store g, g", "E0707", "`store` of g twice"},
         {"f", "copies l1 = 9", "E0705", "1 to 8"},
         {"f", "copies l9 = 2", "E0701", "l1 =, l0a =, l0b =, l0c = or ub ="},
@@ -124,10 +124,10 @@ static void test_size_of_block(void **state)
 
 static const char clauses[] = "  tile g : M = ?{64, 96} N = 128\n"
                               "  tile z : M = 32\n"
-                              "  fuse g -> a, y at drain\n"
+                              "  fuse g -> a, y at epilogue\n"
                               "  store a\n"
                               "  strip a, y : lanes = 4096\n"
-                              "  stripe t : rows = 128\n"
+                              "  rowblock t : rows = 128\n"
                               "  order groups ?{as_given, heaviest_first}\n"
                               "  copies l1 = 2, ub = ?{1, 2}\n";
 
@@ -143,7 +143,7 @@ static void test_printed(void **state)
     assert_non_null(strstr(text_string(&t), "\nschedule f_fwd {\n  tile g_f32 : M = ?{64, 96} N = 128\n"));
     const char *backward = strstr(text_string(&t), "\nschedule f_bwd {\n");
     assert_non_null(backward);
-    assert_non_null(strstr(backward, "  stripe t : rows = 128\n"));
+    assert_non_null(strstr(backward, "  rowblock t : rows = 128\n"));
     assert_null(strstr(backward, "tile g"));
     arena_free(r.arena);
 }
@@ -191,7 +191,7 @@ static void test_answers(void **state)
     assert_int_equal(schedule_fuses(&plain, k, ga[2], ga[1]), FUSE_MAY);
     assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y")), 4096);
     assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "z")), 2048);
-    assert_int_equal(schedule_stripe_rows(&plain, k, NONE), 128);
+    assert_int_equal(schedule_rowblock_rows(&plain, k, NONE), 128);
     assert_int_equal(schedule_heaviest_first(&plain, k), 0);
     arena_free(r.arena);
 }
@@ -281,7 +281,7 @@ static void test_bits(void **state)
     (void)state;
     for (Knob n = 0; n < KNOB_COUNT; n++)
         assert_int_equal(knob_keeps_bits(n, knob_table[n].hi), n != KNOB_fuse && n != KNOB_terms);
-    assert_true(knob_keeps_bits(KNOB_fuse, AT_LOAD) && knob_keeps_bits(KNOB_fuse, AT_DRAIN));
+    assert_true(knob_keeps_bits(KNOB_fuse, AT_PROLOGUE) && knob_keeps_bits(KNOB_fuse, AT_EPILOGUE));
     assert_false(knob_keeps_bits(KNOB_fuse, AT_SCATTER));
 }
 

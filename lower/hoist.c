@@ -1,6 +1,6 @@
-/* Right operands of a stripe's products that are packed once for many blocks.
+/* Right operands of a row-block group's products that are packed once for many blocks.
  *
- * Note [Kept operands]. Keys and values of a head serve all its rows. Packed for each block of rows anew, as other right operands
+ * Note [Hoisted operands]. Keys and values of a head serve all its rows. Packed for each block of rows anew, as other right operands
  * are, they would take a sixth of attention's time. So a right operand that belongs to a head, which is to say to the outer
  * variables, and that no member computes, is packed for a span of blocks (for all blocks where they go in order): all
  * its terms and columns, as far as the conditions of the sum and of those who read the result ask for them. A member that
@@ -51,20 +51,21 @@ static int is_plain(const Lower *l, const Blocking *by, const Product *p)
             layout_is_dense(l->k->tensors.at[x_at(l->k, p->right)->sym].layout));
 }
 
-static Kept kept_of(const Lower *l, const Blocking *by, const Product *p)
+static Hoisted hoisted_of(const Lower *l, const Blocking *by, const Product *p)
 {
-    return (Kept){.product = *p, .reader = by->m.at[0].lhs, .index = {x_bound(l->k, p->reduce, 0), by->lane}};
+    return (Hoisted){
+        .product = *p, .reader = by->m.at[0].lhs, .index = {x_bound(l->k, p->reduce, 0), by->lane}};
 }
 
-int lower_keeps(Lower *l, const Members *all, const Blocking *by, uint32_t i, Kept *out)
+int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, Hoisted *out)
 {
     Kernel *k = l->k;
-    const Cluster *c = by->stripe;
+    const Cluster *c = by->rowblock;
     const Product *p = &by->product[i];
     const Equation *q = &by->m.at[0];
     if (pass_traits(l->c)->small_panels || by->row != c->row || !is_plain(l, by, p))
         return 0;
-    *out = kept_of(l, by, p);
+    *out = hoisted_of(l, by, p);
     IndexId known[2] = {out->index[0], c->row};
     out->first = x_int(k, q->loc, 0);
     out->when[0] = x_condition(k, p->reduce);
@@ -75,64 +76,64 @@ int lower_keeps(Lower *l, const Members *all, const Blocking *by, uint32_t i, Ke
 }
 
 /* Where a term stands in it. */
-static ExprId place_of(Lower *l, const Kept *kept, ExprId term)
+static ExprId place_of(Lower *l, const Hoisted *hoisted, ExprId term)
 {
-    return x_is_int(l->k, kept->first, 0) ? term : x_difference(l->k, term, kept->first);
+    return x_is_int(l->k, hoisted->first, 0) ? term : x_difference(l->k, term, hoisted->first);
 }
 
-void lower_keep(Lower *l, const Kept *kept, Extent terms)
+void lower_hoist(Lower *l, const Hoisted *hoisted, Extent terms)
 {
     Kernel *k = l->k;
-    Kept own = *kept;
-    Extent extents[2] = {terms, lower_length(l, kept->index[1])};
-    own.buffer = build_buffer(&l->b, "kept", kept->product.right_elem, SPACE_THREAD, 2, extents);
+    Hoisted own = *hoisted;
+    Extent extents[2] = {terms, lower_length(l, hoisted->index[1])};
+    own.buffer = build_buffer(&l->b, "kept", hoisted->product.right_elem, SPACE_THREAD, 2, extents);
     k->tensors.at[own.buffer].layout = LAYOUT_PAIRS;
-    vec_push(k->module->arena, &l->env.kept, own);
+    vec_push(k->module->arena, &l->env.hoisted, own);
 }
 
-void lower_pack_kept(Lower *l, Loc loc, const Kept *kept, const ExprId *from, const ExprId *to)
+void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId *from, const ExprId *to)
 {
     Stmt s = tile_stmt(TILE_pack, loc);
-    s.buffer = kept->buffer;
+    s.buffer = hoisted->buffer;
     s.nindex = s.nbound = 2;
     for (uint32_t i = 0; i < 2; i++) {
-        lower_bind(l, kept->index[i], NONE, NONE);
-        s.bound[i] = kept->index[i];
+        lower_bind(l, hoisted->index[i], NONE, NONE);
+        s.bound[i] = hoisted->index[i];
         s.from[i] = from[i];
         s.to[i] = to[i];
-        s.index[i] = i ? from[i] : place_of(l, kept, from[i]);
+        s.index[i] = i ? from[i] : place_of(l, hoisted, from[i]);
     }
-    s.value = lower_expr(l, kept->product.right);
+    s.value = lower_expr(l, hoisted->product.right);
     build_put(&l->b, s);
 }
 
-void lower_pack_block(Lower *l, const Blocking *by, const StripeRows *rows, int64_t most)
+void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64_t most)
 {
     Kernel *k = l->k;
     Loc loc = by->m.at[0].loc;
     for (uint32_t i = 0; i < by->nproducts && !pass_traits(l->c)->small_panels; i++) {
         const Product *p = &by->product[i];
-        Kept kept = is_plain(l, by, p) ? kept_of(l, by, p) : (Kept){.reader = NONE};
-        if (kept.reader == NONE || kept.index[0] != rows->c->row ||
-            !belongs_to_head(l, rows->c, p->right, kept.index))
+        Hoisted hoisted = is_plain(l, by, p) ? hoisted_of(l, by, p) : (Hoisted){.reader = NONE};
+        if (hoisted.reader == NONE || hoisted.index[0] != rows->c->row ||
+            !belongs_to_head(l, rows->c, p->right, hoisted.index))
             continue;
-        kept.first = rows->first;
-        lower_keep(l, &kept, ext_const(k->module, most));
-        lower_pack_kept(l, loc, &l->env.kept.at[l->env.kept.len - 1],
-                        (ExprId[]){rows->first, x_int(k, loc, 0)},
-                        (ExprId[]){rows->end, lower_extent(l, kept.index[1])});
+        hoisted.first = rows->first;
+        lower_hoist(l, &hoisted, ext_const(k->module, most));
+        lower_pack_hoisted(l, loc, &l->env.hoisted.at[l->env.hoisted.len - 1],
+                           (ExprId[]){rows->first, x_int(k, loc, 0)},
+                           (ExprId[]){rows->end, lower_extent(l, hoisted.index[1])});
     }
 }
 
-ExprId lower_kept_at(Lower *l, const Item *it, const Product *p, ExprId term)
+ExprId lower_hoisted_at(Lower *l, const Item *it, const Product *p, ExprId term)
 {
-    for (uint32_t i = 0; i < l->env.kept.len; i++) {
-        const Kept *kept = &l->env.kept.at[i];
-        if (kept->product.reduce != p->reduce || kept->reader != it->by->m.at[0].lhs ||
-            kept->index[1] != it->by->lane)
+    for (uint32_t i = 0; i < l->env.hoisted.len; i++) {
+        const Hoisted *hoisted = &l->env.hoisted.at[i];
+        if (hoisted->product.reduce != p->reduce || hoisted->reader != it->by->m.at[0].lhs ||
+            hoisted->index[1] != it->by->lane)
             continue;
-        term = lower_whole_lines(l, place_of(l, kept, term), 0);
-        return x_load(l->k, (Loc){0}, kept->buffer, (ExprId[]){term, it->lane_first});
+        term = lower_whole_lines(l, place_of(l, hoisted, term), 0);
+        return x_load(l->k, (Loc){0}, hoisted->buffer, (ExprId[]){term, it->lane_first});
     }
     return NONE;
 }

@@ -1,13 +1,13 @@
-/* Stripes: a launch that computes several equations for a block of rows, or for one row, then for the next.
+/* Row-block groups: a launch that computes several equations for a block of rows, or for one row, then for the next.
  *
- * Note [Stripes]. The rows of a block pass through all members of the cluster (Note [Clusters] in ir.h) while what they hand
+ * Note [Row blocks]. The rows of a block pass through all members of the cluster (Note [Clusters] in ir.h) while what they hand
  * on stays in the thread's memory: a placed tensor s[b, n, i, j] is s[i - first row of the block, j] there. Of a placed tensor
  * only those columns are computed that some reader asks for with some row of the block (cluster_needed): what a `where`
  * excludes for all of them is never touched. Members that add up over the rows keep f32 sums from block to block, in the
  * thread's memory too, and are stored after the last one; then blocks run in order, else they are the parallel items.
  * Block products want many rows. Where there is none, row by row is faster: a row is still in the L1 cache when the next
  * member reads it. */
-#include "lower/stripe.h"
+#include "lower/rowblock.h"
 #include "passes/cluster.h"
 
 /* ---- columns that are needed ---- */
@@ -34,11 +34,11 @@ static void choose_conjuncts(const Lower *l, const Cluster *c, ExprId condition,
 }
 
 /* What a condition leaves of index i for the rows of the block; whole: from a whole line on. */
-static void narrow_to(Lower *l, const StripeLaunch *s, const StripeRows *rows, Loc loc, ExprId condition,
+static void narrow_to(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, Loc loc, ExprId condition,
                       IndexId i, int whole, ExprId *lo, ExprId *hi)
 {
     Kernel *k = l->k;
-    Item it = {.by = &s->whole, .row_first = rows->first, .row_end = rows->end, .stripe = rows};
+    Item it = {.by = &s->whole, .row_first = rows->first, .row_end = rows->end, .rowblock = rows};
     Domain *d = arena_new_of(k->module->arena, Domain);
     *d = (Domain){.nbound = 1, .lane = NONE, .unrolled = 1};
     d->bound[0] = i;
@@ -79,13 +79,13 @@ static void open_strips(Lower *l, Loc loc, Item *it)
 {
     IndexId v = build_index(&l->b, "v0");
     ExprId hi = it->lane_end;
-    build_for(&l->b, loc, LOOP_ORDERED, v, it->lane_first, hi, it->by->strip);
+    build_for(&l->b, loc, LOOP_ORDERED, v, it->lane_first, hi, it->by->nc);
     it->lane_first = x_index(l->k, loc, v);
-    it->lane_end = x_min(l->k, x_add(l->k, it->lane_first, it->by->strip), hi);
+    it->lane_end = x_min(l->k, x_add(l->k, it->lane_first, it->by->nc), hi);
 }
 
 /* The rows of the block one by one, unless one is open already. */
-static void each_row(Lower *l, Loc loc, const StripeRows *rows)
+static void each_row(Lower *l, Loc loc, const BlockRows *rows)
 {
     IndexId row = rows->c->row;
     if (rows->first == x_index(l->k, loc, row))
@@ -95,7 +95,7 @@ static void each_row(Lower *l, Loc loc, const StripeRows *rows)
 }
 
 /* The K largest of each row. */
-static void choose(Lower *l, const Equation *q, const StripeRows *rows)
+static void choose(Lower *l, const Equation *q, const BlockRows *rows)
 {
     uint32_t depth = l->b.depth;
     Blocking by = {.lane = NONE, .row = NONE};
@@ -107,7 +107,7 @@ static void choose(Lower *l, const Equation *q, const StripeRows *rows)
     build_close(&l->b, depth);
 }
 
-static Item item_of(const Blocking *by, const Equation *q, const StripeRows *rows)
+static Item item_of(const Blocking *by, const Equation *q, const BlockRows *rows)
 {
     return (Item){.by = by,
                   .equation = q,
@@ -115,11 +115,11 @@ static Item item_of(const Blocking *by, const Equation *q, const StripeRows *row
                   .end = rows->end,
                   .row_first = rows->first,
                   .row_end = rows->end,
-                  .rows = by->rows,
-                  .stripe = rows};
+                  .unroll = by->unroll,
+                  .rowblock = rows};
 }
 
-static void lower_member(Lower *l, const StripeLaunch *s, const StripeRows *rows, uint32_t member)
+static void lower_member(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, uint32_t member)
 {
     Kernel *k = l->k;
     const Blocking *by = s->by[member];
@@ -164,14 +164,14 @@ static void open_places(Lower *l, const Equation *sums)
 static void begin_carry(Lower *l, const Carry *carry)
 {
     uint32_t depth = l->b.depth;
-    Equation sums = stripe_carried(carry);
+    Equation sums = rowblock_carried(carry);
     open_places(l, &sums);
     build_store(&l->b, sums.loc, sums.lhs, sums.index, lower_identity(l, carry->reduce), 0);
     build_close(&l->b, depth);
 }
 
 /* The sums' own rows, if they make a block product, are those that the condition leaves. */
-static void open_sum_rows(Lower *l, const StripeLaunch *s, const StripeRows *rows, const Carry *carry,
+static void open_sum_rows(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Carry *carry,
                           Item *it)
 {
     Kernel *k = l->k;
@@ -185,14 +185,14 @@ static void open_sum_rows(Lower *l, const StripeLaunch *s, const StripeRows *row
     if (whole && hi != lower_extent(l, by->row))
         hi = build_let(&l->b, loc, "hi",
                        x_min(k, lower_extent(l, by->row), lower_whole_lines(l, hi, LAYOUT_EDGE - 1)));
-    build_for(&l->b, loc, LOOP_ORDERED, u, lo, hi, by->chunk);
+    build_for(&l->b, loc, LOOP_ORDERED, u, lo, hi, by->item_rows);
     it->first = it->row_first = x_index(k, loc, u);
-    it->end = it->row_end = x_min(k, x_add(k, it->first, by->chunk), hi);
+    it->end = it->row_end = x_min(k, x_add(k, it->first, by->item_rows), hi);
     lower_bind(l, by->row, NONE, NONE);
 }
 
 /* The terms of the block's rows. */
-static void add_carry(Lower *l, const StripeLaunch *s, const StripeRows *rows, const Carry *carry)
+static void add_carry(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Carry *carry)
 {
     const Blocking *by = carry->by;
     uint32_t depth = l->b.depth;
@@ -206,7 +206,7 @@ static void add_carry(Lower *l, const StripeLaunch *s, const StripeRows *rows, c
         lower_bind(l, by->lane, NONE, NONE);
         it.lane_first = x_int(l->k, loc, 0);
         it.lane_end = lower_extent(l, by->lane);
-        if (by->strip)
+        if (by->nc)
             open_strips(l, loc, &it);
     }
     lower_item(l, &it);
@@ -215,18 +215,18 @@ static void add_carry(Lower *l, const StripeLaunch *s, const StripeRows *rows, c
 }
 
 /* The member itself, once its sums are complete. */
-static void finish_carries(Lower *l, const StripeLaunch *s, const Equation *q)
+static void finish_carries(Lower *l, const RowBlockLaunch *s, const Equation *q)
 {
     uint32_t depth = l->b.depth;
     Equation sums = *q;
     for (uint32_t i = 0; i < s->carries.len; i++)
         if (s->carries.at[i].q == q)
-            sums = stripe_carried(&s->carries.at[i]);
+            sums = rowblock_carried(&s->carries.at[i]);
     open_places(l, &sums);
     for (uint32_t i = 0; i < s->carries.len; i++) {
         if (s->carries.at[i].q != q)
             continue;
-        Equation own = stripe_carried(&s->carries.at[i]);
+        Equation own = rowblock_carried(&s->carries.at[i]);
         ExprId value = x_load(l->k, q->loc, own.lhs, own.index);
         vec_push(l->k->module->arena, &l->env.done, (Done){s->carries.at[i].reduce, value, 0});
     }
@@ -238,40 +238,40 @@ static void finish_carries(Lower *l, const StripeLaunch *s, const Equation *q)
 /* ---- the launch ---- */
 
 /* The block that members see has one row. */
-static StripeRows open_row(Lower *l, Loc loc, const StripeRows *block)
+static BlockRows open_row(Lower *l, Loc loc, const BlockRows *block)
 {
     each_row(l, loc, block);
     ExprId row = x_index(l->k, loc, block->c->row);
-    return (StripeRows){block->c, row, x_add(l->k, row, 1)};
+    return (BlockRows){block->c, row, x_add(l->k, row, 1)};
 }
 
 /* Those of the rows, `by` of them at a time. */
-static StripeRows open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, const StripeRows *all,
-                            int64_t by)
+static BlockRows open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, const BlockRows *all,
+                           int64_t by)
 {
     Kernel *k = l->k;
     IndexId u = build_index(&l->b, stem);
     build_for(&l->b, loc, mode, u, all->first, all->end, by);
     ExprId end = x_min(k, x_add(k, x_index(k, loc, u), by), all->end);
-    return (StripeRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end)};
+    return (BlockRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end)};
 }
 
-static void pack_kept(Lower *l, const StripeLaunch *s, const StripeRows *rows, Loc loc)
+static void pack_hoisted(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, Loc loc)
 {
-    for (uint32_t i = 0; i < l->env.kept.len; i++) {
-        const Kept *kept = &l->env.kept.at[i];
+    for (uint32_t i = 0; i < l->env.hoisted.len; i++) {
+        const Hoisted *hoisted = &l->env.hoisted.at[i];
         ExprId from[2], to[2];
         for (uint32_t a = 0; a < 2; a++)
-            narrow_to(l, s, rows, loc, kept->when[a], kept->index[a], 1, &from[a], &to[a]);
-        lower_pack_kept(l, loc, kept, from, to);
+            narrow_to(l, s, rows, loc, hoisted->when[a], hoisted->index[a], 1, &from[a], &to[a]);
+        lower_pack_hoisted(l, loc, hoisted, from, to);
     }
 }
 
 /* All rows of the launch, or those of the part that the first outer variable counts. */
-static StripeRows rows_of(Lower *l, const StripeLaunch *s, Loc loc, const Parts *parts)
+static BlockRows rows_of(Lower *l, const RowBlockLaunch *s, Loc loc, const Parts *parts)
 {
     Kernel *k = l->k;
-    StripeRows all = {s->c, x_int(k, loc, 0), lower_extent(l, s->c->row)};
+    BlockRows all = {s->c, x_int(k, loc, 0), lower_extent(l, s->c->row)};
     if (!parts)
         return all;
     ExprId first = x_op2(k, loc, OP_mul, x_index(k, loc, s->c->outer[0]), parts->rows);
@@ -281,23 +281,23 @@ static StripeRows rows_of(Lower *l, const StripeLaunch *s, Loc loc, const Parts 
 }
 
 /* Blocks of rows: parallel, unless they go in order; those of a span in order, if there is something to pack for it. */
-static StripeRows open_blocks(Lower *l, const StripeLaunch *s, Loc loc, const Parts *parts)
+static BlockRows open_blocks(Lower *l, const RowBlockLaunch *s, Loc loc, const Parts *parts)
 {
-    StripeRows rows = rows_of(l, s, loc, parts);
-    for (uint32_t i = 0; i < s->kept.len; i++)
-        lower_keep(l, &s->kept.at[i], lower_length(l, s->kept.at[i].index[0]));
-    if (s->kept.len && s->c->carries) {
+    BlockRows rows = rows_of(l, s, loc, parts);
+    for (uint32_t i = 0; i < s->hoisted.len; i++)
+        lower_hoist(l, &s->hoisted.at[i], lower_length(l, s->hoisted.at[i].index[0]));
+    if (s->hoisted.len && s->c->carries) {
         rows.first = build_let(&l->b, loc, "first", rows.first);
         rows.end = build_let(&l->b, loc, "end", rows.end);
-    } else if (s->kept.len) {
+    } else if (s->hoisted.len) {
         rows = open_rows(l, loc, LOOP_PARALLEL, "w0", &rows, s->span);
     }
-    pack_kept(l, s, &rows, loc);
-    return open_rows(l, loc, s->c->carries || s->kept.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", &rows,
+    pack_hoisted(l, s, &rows, loc);
+    return open_rows(l, loc, s->c->carries || s->hoisted.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", &rows,
                      s->most);
 }
 
-static void lower_members(Lower *l, const StripeLaunch *s, const StripeRows *rows)
+static void lower_members(Lower *l, const RowBlockLaunch *s, const BlockRows *rows)
 {
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->m->at[q].kind == EQ_TOP)
@@ -310,17 +310,17 @@ static void lower_members(Lower *l, const StripeLaunch *s, const StripeRows *row
     }
 }
 
-void lower_stripe(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
+void lower_rowblock(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
 {
-    StripeLaunch *s = arena_new_of(l->k->module->arena, StripeLaunch);
+    RowBlockLaunch *s = arena_new_of(l->k->module->arena, RowBlockLaunch);
     Loc loc = m->at[0].loc;
-    *s = (StripeLaunch){.c = c, .m = m};
+    *s = (RowBlockLaunch){.c = c, .m = m};
     for (uint32_t i = 0; i < m->n; i++) {
         lower_prepare(l, m->at[i].rhs);
         lower_pads(l, &m->at[i]);
     }
-    stripe_place(l, s);
-    stripe_decide(l, s);
+    rowblock_place(l, s);
+    rowblock_decide(l, s);
     build_launch(&l->b, loc, lower_stem(l, &m->at[m->n - 1]));
     for (uint32_t o = 0; o < c->nouter; o++) {
         lower_bind(l, c->outer[o], NONE, NONE);
@@ -329,13 +329,13 @@ void lower_stripe(Lower *l, const Members *m, const Cluster *c, const Parts *par
     for (uint32_t i = 0; i < s->carries.len; i++)
         begin_carry(l, &s->carries.at[i]);
     uint32_t depth = l->b.depth;
-    StripeRows rows = open_blocks(l, s, loc, parts);
+    BlockRows rows = open_blocks(l, s, loc, parts);
     if (s->rows == 1)
         rows = open_row(l, loc, &rows);
     l->env.placed_from = rows.first;
     lower_members(l, s, &rows);
     build_close(&l->b, depth);
-    l->env.places.len = l->env.kept.len = 0;
+    l->env.places.len = l->env.hoisted.len = 0;
     for (uint32_t q = 0; q < m->n; q++)
         if (!lower_has_row(l->k, c, &m->at[q]))
             finish_carries(l, s, &m->at[q]);

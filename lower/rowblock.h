@@ -1,10 +1,10 @@
-/* What the files stripe*.c share: a stripe as it was decided. Private to lower/. */
-#ifndef LOWER_STRIPE_H
-#define LOWER_STRIPE_H
+/* What the files row-block group*.c share: a row-block group as it was decided. Private to lower/. */
+#ifndef LOWER_ROWBLOCK_H
+#define LOWER_ROWBLOCK_H
 
 #include "lower/lower.h"
 
-/* A sum over the rows of the stripe: it is carried from block to block, as an equation of its own, sums[...] += reduce. */
+/* A sum over the rows of the row-block group: it is carried from block to block, as an equation of its own, sums[...] += reduce. */
 typedef struct Carry {
     const Equation *q; /* the member that it is of */
     ExprId reduce;
@@ -13,7 +13,7 @@ typedef struct Carry {
     int is_done; /* by the member before, on the way */
 } Carry;
 
-typedef struct StripeLaunch {
+typedef struct RowBlockLaunch {
     const Cluster *c;
     const Members *m;
     int64_t rows;              /* that pass through the members together */
@@ -21,11 +21,11 @@ typedef struct StripeLaunch {
     Blocking *by[CLUSTER_MAX]; /* by member; NULL: it has not the row on its left, or is a choice of top */
     Blocking whole;            /* all rows of a block as one */
     Vec(Carry) carries;
-    Vec(Kept) kept;
-} StripeLaunch;
+    Vec(Hoisted) hoisted;
+} RowBlockLaunch;
 
-void stripe_place(Lower *l, StripeLaunch *s);  /* placed tensors and carried sums get their buffers */
-void stripe_decide(Lower *l, StripeLaunch *s); /* everything else */
-Equation stripe_carried(const Carry *carry);
+void rowblock_place(Lower *l, RowBlockLaunch *s);  /* placed tensors and carried sums get their buffers */
+void rowblock_decide(Lower *l, RowBlockLaunch *s); /* everything else */
+Equation rowblock_carried(const Carry *carry);
 
 #endif

@@ -1,35 +1,35 @@
-/* Finds stripes: runs of equations that a thread computes for a block of rows after the other, with what
+/* Finds row-block groups: runs of equations that a thread computes for a block of rows after the other, with what
  * stands between them in its own memory (Note [Clusters] in ir/ir.h).
  *
  * requires: final equations     gives: Kernel.clusters, Equation.cluster, Tensor.placed; members adjoin
  * before:  s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
  *          m[b2, n2, i2] = max(j2 where j2 <= i2) s[b2, n2, i2, j2]  ...
- * after:   // stripe over i for b, n: s, m, ...; placed: s, m, ...
+ * after:   // row-block group over i for b, n: s, m, ...; placed: s, m, ...
  *          s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]
  *          m[b, n, i] = max(j2 where j2 <= i) s[b, n, i, j2]  ...
  *
  * Every equation that reduces over a column of something is tried as the first member, with each of its
- * other variables as the row. A stripe grows from there along reads and writes (Note [Stripes]) as long as
+ * other variables as the row. A row-block group grows from there along reads and writes (Note [Row blocks]) as long as
  * it is worth it (Note [Worth]). The best one is formed, then the best of what is left. */
-#include "passes/cluster_stripe.h"
+#include "passes/cluster_rowblock.h"
 
 #include <string.h>
 
-/* ---- growing one stripe ---- */
+/* ---- growing one row-block group ---- */
 
-static Stripe new_stripe(const Facts *f)
+static RowBlockGroup new_rowblock(const Facts *f)
 {
     const Kernel *k = f->k;
     Arena *a = k->module->scratch;
-    return (Stripe){.f = f,
-                    .member = arena_array(a, Member, k->eqs.len + 1),
-                    .banned = arena_alloc(a, k->eqs.len + 1),
-                    .read = arena_alloc(a, k->tensors.len + 1),
-                    .keyed = arena_alloc(a, k->tensors.len + 1),
-                    .key_of = arena_alloc(a, sizeof(uint8_t[MAX_RANK]) * (k->tensors.len + 1))};
+    return (RowBlockGroup){.f = f,
+                           .member = arena_array(a, Member, k->eqs.len + 1),
+                           .banned = arena_alloc(a, k->eqs.len + 1),
+                           .read = arena_alloc(a, k->tensors.len + 1),
+                           .keyed = arena_alloc(a, k->tensors.len + 1),
+                           .key_of = arena_alloc(a, sizeof(uint8_t[MAX_RANK]) * (k->tensors.len + 1))};
 }
 
-static void clear(Stripe *s)
+static void clear(RowBlockGroup *s)
 {
     const Kernel *k = s->f->k;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -44,8 +44,8 @@ static void clear(Stripe *s)
     s->n = 0;
 }
 
-/* No members yet, and none of what another stripe had. */
-static void begin(Stripe *s, const IndexId *key, uint32_t nkeys)
+/* No members yet, and none of what another row-block group had. */
+static void begin(RowBlockGroup *s, const IndexId *key, uint32_t nkeys)
 {
     clear(s);
     memset(s->banned, 0, s->f->k->eqs.len);
@@ -55,36 +55,36 @@ static void begin(Stripe *s, const IndexId *key, uint32_t nkeys)
         s->extent[i] = index_extent(s->f->k, key[i]);
 }
 
-static int join(Stripe *s, uint32_t at, const IndexId *key)
+static int join(RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
-    return !s->banned[at] && stripe_wants(s, at, key) && stripe_join(s, at, key);
+    return !s->banned[at] && rowblock_wants(s, at, key) && rowblock_join(s, at, key);
 }
 
-static void grow(Stripe *s)
+static void grow(RowBlockGroup *s)
 {
     uint32_t n = s->f->k->eqs.len;
     for (int more = 1; more;) {
         more = 0;
         for (uint32_t at = 0; at < n; at++) {
             IndexId key[MAX_RANK];
-            if (!stripe_has(s, at) && s->f->allowed[at] && stripe_linked(s, at, key))
+            if (!rowblock_has(s, at) && s->f->allowed[at] && rowblock_linked(s, at, key))
                 more |= join(s, at, key);
         }
     }
 }
 
-/* The stripe that begins at one equation; 0 when it does not pay. Members that turn out to be useless are
+/* The row-block group that begins at one equation; 0 when it does not pay. Members that turn out to be useless are
  * left out and the rest grows again. */
-static int try_from(Stripe *s, uint32_t first, const IndexId *key)
+static int try_from(RowBlockGroup *s, uint32_t first, const IndexId *key)
 {
     for (;;) {
         clear(s);
         if (!join(s, first, key))
             return 0;
         grow(s);
-        uint32_t useless = stripe_useless(s);
+        uint32_t useless = rowblock_useless(s);
         if (useless == NONE)
-            return stripe_pays(s);
+            return rowblock_pays(s);
         s->banned[useless] = 1;
     }
 }
@@ -93,22 +93,22 @@ static int try_from(Stripe *s, uint32_t first, const IndexId *key)
 
 enum { MARKS_MAX = 6 };
 
-/* What makes one stripe better than another, the most important first. */
+/* What makes one row-block group better than another, the most important first. */
 typedef struct Score {
     int mark[MARKS_MAX];
 } Score;
 
 /* Counts t, if its rows and columns are placed. */
-static void count_wide(const Stripe *s, TensorId t, int *wide, int *columns)
+static void count_wide(const RowBlockGroup *s, TensorId t, int *wide, int *columns)
 {
-    if (!stripe_is_wide(s, t) || !stripe_is_placed(s, t))
+    if (!rowblock_is_wide(s, t) || !rowblock_is_placed(s, t))
         return;
     int own = (int)(s->f->k->tensors.at[t].rank - s->nkeys);
     *columns = own > *columns ? own : *columns;
     ++*wide;
 }
 
-static Score score_of(const Stripe *s, int row_place)
+static Score score_of(const RowBlockGroup *s, int row_place)
 {
     int wide = 0, columns = 0, carriers = 0;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -118,7 +118,7 @@ static Score score_of(const Stripe *s, int row_place)
             count_wide(s, q->ids, &wide, &columns);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){{stripe_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
+    return (Score){{rowblock_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
 }
 
 static int is_better(Score a, Score b)
@@ -131,18 +131,18 @@ static int is_better(Score a, Score b)
 
 typedef struct Choice {
     const Facts *f;
-    uint8_t *member; /* by equation: of some stripe that was tried */
-    Stripe trial, best;
+    uint8_t *member; /* by equation: of some row-block group that was tried */
+    RowBlockGroup trial, best;
     Score score;
     int found;
 } Choice;
 
-/* The stripe on trial, when it is better than the best one so far, changes places with it. */
+/* The row-block group on trial, when it is better than the best one so far, changes places with it. */
 static void keep_better(Choice *c, Score score)
 {
     if (c->found && !is_better(score, c->score))
         return;
-    Stripe before = c->best;
+    RowBlockGroup before = c->best;
     c->best = c->trial;
     c->trial = before;
     c->score = score;
@@ -151,7 +151,7 @@ static void keep_better(Choice *c, Score score)
 
 static void consider(Choice *c, uint32_t first, const IndexId *key, uint32_t nkeys)
 {
-    Stripe *s = &c->trial;
+    RowBlockGroup *s = &c->trial;
     begin(s, key, nkeys);
     int pays = try_from(s, first, key);
     for (uint32_t i = 0; i < s->n; i++)
@@ -163,7 +163,7 @@ static void consider(Choice *c, uint32_t first, const IndexId *key, uint32_t nke
             kept[n++] = key[i];
     int fewer = s->lost && n > 1;
     if (pays)
-        keep_better(c, score_of(s, stripe_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1])));
+        keep_better(c, score_of(s, rowblock_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1])));
     if (fewer)
         consider(c, first, kept, n);
 }
@@ -183,7 +183,7 @@ static void consider_load(Choice *c, uint32_t first, ExprId load)
             }
     for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
         columns += x_plain_index(k, x_arg(k, load, a)) != NONE &&
-                   stripe_on_left(k, q, x_plain_index(k, x_arg(k, load, a))) < 0;
+                   rowblock_on_left(k, q, x_plain_index(k, x_arg(k, load, a))) < 0;
     for (uint32_t row = 0; columns > 0 && row < n; row++) {
         uint32_t outer = 0;
         for (uint32_t i = 0; i < n; i++)
@@ -197,34 +197,34 @@ static void consider_load(Choice *c, uint32_t first, ExprId load)
 static Choice choose(const Facts *f)
 {
     uint32_t all = f->k->eqs.len;
-    Choice c = {.f = f, .trial = new_stripe(f), .best = new_stripe(f)};
+    Choice c = {.f = f, .trial = new_rowblock(f), .best = new_rowblock(f)};
     c.member = arena_alloc(f->k->module->scratch, all + 1);
     for (uint32_t i = 0; i < all; i++) {
-        int begins = f->allowed[i] && (all <= STRIPE_BEGINNERS || !c.member[i]);
+        int begins = f->allowed[i] && (all <= ROWBLOCK_BEGINNERS || !c.member[i]);
         for (uint32_t n = 0; begins && n < f->loads[i].n; n++)
             consider_load(&c, i, f->loads[i].at[n]);
     }
     return c;
 }
 
-static int best_stripe(Kernel *k, const PassContext *c)
+static int best_rowblock(Kernel *k, const PassContext *c)
 {
-    Facts f = stripe_facts(k, c);
+    Facts f = rowblock_facts(k, c);
     Choice best = choose(&f);
     if (!best.found)
         return 0;
-    stripe_form(&best.best);
-    stripe_share_sums(k, k->clusters.len - 1);
+    rowblock_form(&best.best);
+    rowblock_share_sums(k, k->clusters.len - 1);
     cluster_drop_guards(k, k->clusters.len - 1);
     return 1;
 }
 
-void cluster_stripes(Kernel *k, const PassContext *c)
+void cluster_rowblocks(Kernel *k, const PassContext *c)
 {
-    stripe_split_terms(k);
+    rowblock_split_terms(k);
     for (int more = 1; more;) {
         ArenaMark mark = arena_mark(k->module->scratch);
-        more = best_stripe(k, c);
+        more = best_rowblock(k, c);
         arena_release(k->module->scratch, mark);
     }
 }

@@ -1,4 +1,4 @@
-/* drain clusters: which equations become one drain.
+/* epilogue clusters: which equations become one epilogue.
  *
  * Each equation without a cluster begins one and takes in what follows it and has to do with it, by one of
  * four rules:
@@ -7,16 +7,16 @@
  *   chain  one reads what the other wrote, at its own place: it comes from the cache, or from a register
  *   load   both read the same element of a tensor: it is read once */
 #include "passes/canonicalise.h"
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 #include "passes/query.h"
 
 #include <string.h>
 
-typedef struct Drain {
+typedef struct Epilogue {
     Kernel *k;
     EquationOrder *o;
-    uint32_t member[DRAIN_MAX + 1], n; /* places, ascending */
-} Drain;
+    uint32_t member[EPILOGUE_MAX + 1], n; /* places, ascending */
+} Epilogue;
 
 /* ---- who can be a member ---- */
 
@@ -36,7 +36,7 @@ static int only_products(const Kernel *k, const Equation *q)
 static int can_be_member(const Kernel *k, const Equation *q)
 {
     IndexId vars[MAX_RANK];
-    return q->cluster == NONE && drain_space(k, q, vars) > 0 && only_products(k, q);
+    return q->cluster == NONE && epilogue_space(k, q, vars) > 0 && only_products(k, q);
 }
 
 /* ---- who belongs together ---- */
@@ -55,7 +55,7 @@ static int names_all(const Kernel *k, ExprId load, const IndexId *vars, int n)
 static int shares_node(const Kernel *k, const Equation *a, const Equation *b)
 {
     IndexId vars[MAX_RANK];
-    int n = drain_space(k, a, vars);
+    int n = epilogue_space(k, a, vars);
     each_below (e, k, b->rhs, X_REDUCE) {
         int is_sum = query_is_product_sum(k, *e);
         int is_load = x_at(k, *e)->kind == X_LOAD && names_all(k, *e, vars, n);
@@ -69,7 +69,7 @@ static int shares_node(const Kernel *k, const Equation *a, const Equation *b)
 static void factors_of(Kernel *k, const Equation *q, ExprId sum, ExprId *out)
 {
     IndexId vars[2 * MAX_RANK];
-    uint32_t n = (uint32_t)drain_space(k, q, vars), nbound = x_at(k, sum)->nbound;
+    uint32_t n = (uint32_t)epilogue_space(k, q, vars), nbound = x_at(k, sum)->nbound;
     for (uint32_t b = 0; b < nbound && n < 2 * MAX_RANK; b++)
         vars[n++] = x_bound(k, sum, b);
     for (uint32_t side = 0; side < 2; side++)
@@ -96,7 +96,7 @@ static int chains(const Kernel *k, const Equation *a, const Equation *b)
     return x_loads(k, b->rhs, a->lhs) || x_loads(k, a->rhs, b->lhs);
 }
 
-static uint32_t count_sums(const Drain *d)
+static uint32_t count_sums(const Epilogue *d)
 {
     const Kernel *k = d->k;
     ExprId all[REDUCE_MAX], some[REDUCE_MAX];
@@ -116,7 +116,7 @@ static uint32_t count_sums(const Drain *d)
 
 /* ---- equal sums ---- */
 
-/* Sums of the drain and their forms without the names of bound variables. */
+/* Sums of the epilogue and their forms without the names of bound variables. */
 typedef struct DrainKnown {
     IndexId vars[MAX_RANK];
     uint32_t nvars, n;
@@ -140,11 +140,11 @@ static ExprId known_sum(Kernel *k, ExprId e, void *user)
 }
 
 /* Sums that differ in the names of their bound variables only become one expression. */
-static void unite_sums(Drain *d)
+static void unite_sums(Epilogue *d)
 {
     Kernel *k = d->k;
     DrainKnown known = {.n = 0};
-    known.nvars = (uint32_t)drain_space(k, &k->eqs.at[d->member[0]], known.vars);
+    known.nvars = (uint32_t)epilogue_space(k, &k->eqs.at[d->member[0]], known.vars);
     for (uint32_t m = 0; m < d->n; m++) {
         ExprId rhs = x_rewrite(k, k->eqs.at[d->member[m]].rhs, known_sum, &known);
         k->eqs.at[d->member[m]].rhs = rhs;
@@ -153,7 +153,7 @@ static void unite_sums(Drain *d)
 
 /* ---- growing ---- */
 
-static void insert(Drain *d, uint32_t at)
+static void insert(Epilogue *d, uint32_t at)
 {
     uint32_t i = d->n++;
     for (; i > 0 && d->member[i - 1] > at; i--)
@@ -161,7 +161,7 @@ static void insert(Drain *d, uint32_t at)
     d->member[i] = at;
 }
 
-static int belongs(const Drain *d, uint32_t at)
+static int belongs(const Epilogue *d, uint32_t at)
 {
     Kernel *k = d->k;
     const Equation q = k->eqs.at[at];
@@ -175,22 +175,22 @@ static int belongs(const Drain *d, uint32_t at)
 }
 
 /* Takes equation `at` in if that is legal and worth it. */
-static int take(Drain *d, uint32_t at)
+static int take(Epilogue *d, uint32_t at)
 {
     Kernel *k = d->k;
-    Drain with = *d;
-    Equation before[DRAIN_MAX + 1];
+    Epilogue with = *d;
+    Equation before[EPILOGUE_MAX + 1];
     insert(&with, at);
-    if (order_blocks(d->o, with.member, with.n) != NONE) /* the quick part of drain_blocks() */
+    if (order_blocks(d->o, with.member, with.n) != NONE) /* the quick part of epilogue_blocks() */
         return 0;
     for (uint32_t m = 0; m < with.n; m++)
         before[m] = k->eqs.at[with.member[m]];
     uint32_t sums = count_sums(d);
-    drain_rename(k, with.member, with.n);
+    epilogue_rename(k, with.member, with.n);
     unite_sums(&with);
     uint32_t more = count_sums(&with);
-    if ((more <= sums || more <= DRAIN_SUMS) && belongs(&with, at) &&
-        !drain_blocks(d->o, with.member, with.n)) {
+    if ((more <= sums || more <= EPILOGUE_SUMS) && belongs(&with, at) &&
+        !epilogue_blocks(d->o, with.member, with.n)) {
         *d = with;
         return 1;
     }
@@ -199,7 +199,7 @@ static int take(Drain *d, uint32_t at)
     return 0;
 }
 
-static int is_member(const Drain *d, uint32_t at)
+static int is_member(const Epilogue *d, uint32_t at)
 {
     for (uint32_t m = 0; m < d->n; m++)
         if (d->member[m] == at)
@@ -207,7 +207,7 @@ static int is_member(const Drain *d, uint32_t at)
     return 0;
 }
 
-static int shares(const Drain *d, uint32_t at)
+static int shares(const Epilogue *d, uint32_t at)
 {
     for (uint32_t m = 0; m < d->n; m++)
         if (order_shares(d->o, d->member[m], at))
@@ -215,14 +215,14 @@ static int shares(const Drain *d, uint32_t at)
     return 0;
 }
 
-static int grow(Drain *d)
+static int grow(Epilogue *d)
 {
     const Kernel *k = d->k;
     uint32_t first = d->member[0],
-             end = first + DRAIN_WINDOW < k->eqs.len ? first + DRAIN_WINDOW : k->eqs.len;
-    for (uint32_t i = first + 1; i < end && d->n < DRAIN_MAX; i++)
+             end = first + EPILOGUE_WINDOW < k->eqs.len ? first + EPILOGUE_WINDOW : k->eqs.len;
+    for (uint32_t i = first + 1; i < end && d->n < EPILOGUE_MAX; i++)
         if (!is_member(d, i) && shares(d, i) && can_be_member(k, &k->eqs.at[i]) &&
-            drain_same_space(k, &k->eqs.at[first], &k->eqs.at[i]) && take(d, i))
+            epilogue_same_space(k, &k->eqs.at[first], &k->eqs.at[i]) && take(d, i))
             return 1;
     return 0;
 }
@@ -238,28 +238,28 @@ static void report_chains(Kernel *k, const PassContext *c, uint32_t first, uint3
                 continue;
             ReportEdge e = {.producer = k->tensors.at[t].name, .consumer = k->tensors.at[u].name};
             e.loc = k->eqs.at[b].loc;
-            e.rule = "one drain";
-            e.saved = drain_bytes(k, t);
+            e.rule = "one epilogue";
+            e.saved = epilogue_bytes(k, t);
             report_edge(c->report, k, e);
         }
 }
 
-static void close_drain(Drain *d, const PassContext *c)
+static void close_drain(Epilogue *d, const PassContext *c)
 {
     Kernel *k = d->k;
     uint32_t first = order_gather(d->o, d->member, d->n), number = k->clusters.len;
-    vec_push(k->module->arena, &k->clusters, (Cluster){.kind = CLUSTER_DRAIN, .row = NONE});
+    vec_push(k->module->arena, &k->clusters, (Cluster){.kind = CLUSTER_EPILOGUE, .row = NONE});
     for (uint32_t m = 0; m < d->n; m++)
         k->eqs.at[first + m].cluster = number;
     if (c->report)
         report_chains(k, c, first, d->n);
 }
 
-void drain_clusters(Kernel *k, const PassContext *c)
+void epilogue_clusters(Kernel *k, const PassContext *c)
 {
     EquationOrder o = order_of(k);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
-        Drain d = {.k = k, .o = &o, .member = {i}, .n = 1};
+        Epilogue d = {.k = k, .o = &o, .member = {i}, .n = 1};
         if (!can_be_member(k, &k->eqs.at[i]))
             continue;
         while (grow(&d))

@@ -1,4 +1,4 @@
-/* Stripes: a sum that several members hold becomes a placed tensor, so that it is computed once.
+/* Row-block groups: a sum that several members hold becomes a placed tensor, so that it is computed once.
  *
  * before:  o[b, i, n, d] = bf16((sum(j) p[b, n, i, j] * v[b, j, n, d]) / z[b, n, i])
  *          r[b, i, n, d] = (sum(j) p[b, n, i, j] * v[b, j, n, d]) / z[b, n, i]
@@ -6,8 +6,8 @@
  *          o[b, i, n, d] = bf16(sum[b, n, i, d] / z[b, n, i])
  *          r[b, i, n, d] = sum[b, n, i, d] / z[b, n, i]
  *
- * Outside stripes members of one drain share such sums. In a stripe their block is in the thread's memory. */
-#include "passes/cluster_stripe.h"
+ * Outside row-block groups members of one epilogue share such sums. In a row-block group their block is in the thread's memory. */
+#include "passes/cluster_rowblock.h"
 
 #include "passes/canonicalise.h"
 #include "passes/query.h"
@@ -36,7 +36,7 @@ static int is_key(const Cluster *c, IndexId i)
 /* The variables, or 0: the row is reduced, or the sum may not be computed for all elements. */
 static int find_variables(Kernel *k, const Cluster *c, const Equation *q, Held *h)
 {
-    if (stripe_on_left(k, q, c->row) < 0 || !checks_inside(k, h->sum))
+    if (rowblock_on_left(k, q, c->row) < 0 || !checks_inside(k, h->sum))
         return 0;
     for (h->n = 0; h->n < c->nouter; h->n++)
         h->over[h->n] = c->outer[h->n];
@@ -60,7 +60,7 @@ static HeldList held_sums(Kernel *k, uint32_t cluster)
         uint32_t n = query_reductions(k, q.rhs, sums, REDUCE_MAX);
         for (uint32_t i = 0; i < n && i < REDUCE_MAX; i++) {
             Held h = {.at = at, .sum = sums[i]};
-            if (!stripe_is_product(k, h.sum) || !find_variables(k, &k->clusters.at[cluster], &q, &h))
+            if (!rowblock_is_product(k, h.sum) || !find_variables(k, &k->clusters.at[cluster], &q, &h))
                 continue;
             h.form = alpha_form(k, h.sum, h.over, h.n);
             vec_push(k->module->scratch, &found.list, h);
@@ -152,7 +152,7 @@ static int lift_one(Kernel *k, uint32_t cluster)
     return 0;
 }
 
-void stripe_share_sums(Kernel *k, uint32_t cluster)
+void rowblock_share_sums(Kernel *k, uint32_t cluster)
 {
     for (uint32_t n = count_members(k, cluster); n < CLUSTER_MAX && lift_one(k, cluster); n++)
         ;

@@ -1,6 +1,6 @@
-/* Stripes: what may be a member.
+/* Row-block groups: what may be a member.
  *
- * Note [Stripes]. A stripe is computed for a block of rows after the other, so an equation joins only when
+ * Note [Row blocks]. A row-block group is computed for a block of rows after the other, so an equation joins only when
  * the order of the blocks cannot be seen: what one member writes, another one touches at its own outer and
  * row variables only. Its key variables follow from the member it is linked to: s[b, n, i, j] with outer
  * b, n and row i, read as s[b2, n2, i2, j2], says what that equation calls them. With all of them on its
@@ -8,7 +8,7 @@
  * the left, it is a carrier: its sum grows from block to block. Without outer ones nothing would be left to do in parallel:
  * then blocks go in parts, each with sums of its own (Note [Parts] in lower/parts.c), which suits sums no larger than a
  * row. Such a carrier may be linked to a member by a row that both read, and nothing else. */
-#include "passes/cluster_stripe.h"
+#include "passes/cluster_rowblock.h"
 
 #include "passes/query.h"
 #include "passes/schedule.h"
@@ -60,7 +60,7 @@ static Nodes loads_of(const Kernel *k, ExprId e)
     return (Nodes){at, n};
 }
 
-int stripe_is_product(const Kernel *k, ExprId e)
+int rowblock_is_product(const Kernel *k, ExprId e)
 {
     const Expr *x = x_at(k, e);
     return x->kind == X_REDUCE && x->op == RED_SUM && x->type != TY_INT && x_is_op(k, x_arg(k, e, 0), OP_mul);
@@ -72,15 +72,15 @@ static Operands operands_of(const Kernel *k, ExprId e)
     if (e == NONE)
         return found;
     each_below (sum, k, e, EVERYWHERE)
-        if (stripe_is_product(k, *sum)) {
+        if (rowblock_is_product(k, *sum)) {
             Nodes loads = loads_of(k, x_arg(k, *sum, 0));
             for (uint32_t i = 0; i < loads.n; i++)
-                vec_push(k->module->scratch, &found.list, ((StripeOperand){*sum, loads.at[i]}));
+                vec_push(k->module->scratch, &found.list, ((RowBlockOperand){*sum, loads.at[i]}));
         }
     return found;
 }
 
-static void add_place(const Facts *f, StripePlaces *p, uint32_t at)
+static void add_place(const Facts *f, RowBlockPlaces *p, uint32_t at)
 {
     if (!p->list.len || p->list.at[p->list.len - 1] != at)
         vec_push(f->k->module->scratch, &p->list, at);
@@ -116,8 +116,8 @@ static void find_flow(Facts *f)
     uint32_t n = k->tensors.len + k->routes.len + 1;
     f->words = k->eqs.len / 64 + 1;
     f->waits = arena_array(k->module->scratch, uint64_t, (size_t)f->words * k->eqs.len);
-    f->writers = arena_array(k->module->scratch, StripePlaces, n);
-    f->readers = arena_array(k->module->scratch, StripePlaces, n);
+    f->writers = arena_array(k->module->scratch, RowBlockPlaces, n);
+    f->readers = arena_array(k->module->scratch, RowBlockPlaces, n);
     for (uint32_t at = 0; at < k->eqs.len; at++) {
         const Effects *e = &f->order.of[at];
         each_of(f, e->reads, at, add_reader);
@@ -126,7 +126,7 @@ static void find_flow(Facts *f)
     }
 }
 
-Facts stripe_facts(Kernel *k, const PassContext *c)
+Facts rowblock_facts(Kernel *k, const PassContext *c)
 {
     Arena *a = k->module->scratch;
     Facts f = {.k = k, .order = order_of(k)};
@@ -148,7 +148,7 @@ Facts stripe_facts(Kernel *k, const PassContext *c)
 
 /* ---- keys of one equation ---- */
 
-int stripe_on_left(const Kernel *k, const Equation *q, IndexId v)
+int rowblock_on_left(const Kernel *k, const Equation *q, IndexId v)
 {
     for (uint32_t i = 0; i < q->nindex; i++)
         if (x_plain_index(k, q->index[i]) == v)
@@ -156,7 +156,7 @@ int stripe_on_left(const Kernel *k, const Equation *q, IndexId v)
     return -1;
 }
 
-int stripe_binds(const Kernel *k, ExprId e, IndexId v)
+int rowblock_binds(const Kernel *k, ExprId e, IndexId v)
 {
     for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
         if (x_bound(k, e, b) == v)
@@ -171,7 +171,7 @@ static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
     if (query_reductions(k, root, outermost, 2) != 1)
         return NONE;
     const Expr *x = x_at(k, outermost[0]);
-    return x->op == RED_SUM && x->type != TY_INT && stripe_binds(k, outermost[0], v) ? outermost[0] : NONE;
+    return x->op == RED_SUM && x->type != TY_INT && rowblock_binds(k, outermost[0], v) ? outermost[0] : NONE;
 }
 
 /* Does the sum read some tensor at the row and at all left-hand variables of q? Its result is then no larger than a row. */
@@ -188,17 +188,18 @@ static int is_sum_of_rows(const Kernel *k, const Equation *q, ExprId sum, IndexI
     return 0;
 }
 
-StripePart stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
+RowBlockPart rowblock_part(const RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[at];
     for (uint32_t i = 0; i + 1 < s->nkeys; i++)
-        if (stripe_on_left(k, q, key[i]) < 0)
+        if (rowblock_on_left(k, q, key[i]) < 0)
             return PART_NONE;
     for (uint32_t i = 0; q->kind == EQ_TOP && i < s->nkeys; i++)
-        if (stripe_on_left(k, q, key[i]) + 1 == q->nindex) /* which of the best ones: not known one by one */
+        if (rowblock_on_left(k, q, key[i]) + 1 ==
+            q->nindex) /* which of the best ones: not known one by one */
             return PART_NONE;
-    if (stripe_on_left(k, q, key[s->nkeys - 1]) >= 0)
+    if (rowblock_on_left(k, q, key[s->nkeys - 1]) >= 0)
         return PART_DIRECT;
     ExprId sum = q->kind == EQ_TOP ? (ExprId)NONE : sum_over(k, q->rhs, key[s->nkeys - 1]);
     int carries =
@@ -207,12 +208,12 @@ StripePart stripe_part(const Stripe *s, uint32_t at, const IndexId *key)
     return carries ? PART_CARRIER : PART_NONE;
 }
 
-void stripe_axes(const Stripe *s, uint32_t at, const IndexId *key, uint8_t *axes)
+void rowblock_axes(const RowBlockGroup *s, uint32_t at, const IndexId *key, uint8_t *axes)
 {
     const Equation *q = &s->f->k->eqs.at[at];
     memset(axes, AXIS_FREE, MAX_RANK);
     for (uint32_t i = 0; i < s->nkeys; i++) {
-        int place = stripe_on_left(s->f->k, q, key[i]);
+        int place = rowblock_on_left(s->f->k, q, key[i]);
         if (place >= 0)
             axes[place] = (uint8_t)i;
     }
@@ -221,7 +222,7 @@ void stripe_axes(const Stripe *s, uint32_t at, const IndexId *key, uint8_t *axes
 /* ---- links ---- */
 
 /* A load of a tensor that a member writes names the keys of the loading equation. */
-static int keys_of_load(const Stripe *s, ExprId load, IndexId *key)
+static int keys_of_load(const RowBlockGroup *s, ExprId load, IndexId *key)
 {
     const Kernel *k = s->f->k;
     const uint8_t *axes = s->key_of[x_at(k, load)->sym];
@@ -236,7 +237,8 @@ static int keys_of_load(const Stripe *s, ExprId load, IndexId *key)
 }
 
 /* A member's load of what equation q writes names the keys of q. */
-static int keys_of_writer(const Stripe *s, const Equation *q, ExprId load, const Member *reader, IndexId *key)
+static int keys_of_writer(const RowBlockGroup *s, const Equation *q, ExprId load, const Member *reader,
+                          IndexId *key)
 {
     const Kernel *k = s->f->k;
     uint32_t found = 0;
@@ -255,7 +257,7 @@ static int writes(const Equation *q, TensorId t)
     return q->kind != EQ_CHECK && (q->lhs == t || (q->kind == EQ_TOP && q->ids == t));
 }
 
-static int linked_up(const Stripe *s, uint32_t at, IndexId *key)
+static int linked_up(const RowBlockGroup *s, uint32_t at, IndexId *key)
 {
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[at];
@@ -270,7 +272,7 @@ static int linked_up(const Stripe *s, uint32_t at, IndexId *key)
 }
 
 /* The row of a load of a tensor that a member reads as well, at its own row and over columns. */
-static IndexId row_beside(const Stripe *s, ExprId load)
+static IndexId row_beside(const RowBlockGroup *s, ExprId load)
 {
     const Kernel *k = s->f->k;
     for (uint32_t i = 0; s->read[x_at(k, load)->sym] && i < s->n; i++)
@@ -285,17 +287,17 @@ static IndexId row_beside(const Stripe *s, ExprId load)
     return NONE;
 }
 
-int stripe_beside(const Stripe *s, uint32_t at, IndexId *key)
+int rowblock_beside(const RowBlockGroup *s, uint32_t at, IndexId *key)
 {
     for (uint32_t n = 0; s->nkeys == 1 && n < s->f->loads[at].n; n++) {
         key[0] = row_beside(s, s->f->loads[at].at[n]);
-        if (key[0] != NONE && stripe_part(s, at, key) == PART_CARRIER)
+        if (key[0] != NONE && rowblock_part(s, at, key) == PART_CARRIER)
             return 1;
     }
     return 0;
 }
 
-int stripe_linked(const Stripe *s, uint32_t at, IndexId *key)
+int rowblock_linked(const RowBlockGroup *s, uint32_t at, IndexId *key)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
@@ -304,13 +306,14 @@ int stripe_linked(const Stripe *s, uint32_t at, IndexId *key)
         if (s->keyed[t] == PART_DIRECT && keys_of_load(s, load, key))
             return 1;
     }
-    return linked_up(s, at, key) || stripe_beside(s, at, key);
+    return linked_up(s, at, key) || rowblock_beside(s, at, key);
 }
 
 /* ---- joining ---- */
 
 /* Is every load of t in equation `at` at its own outer and row variables? */
-static int at_own_place(const Stripe *s, uint32_t at, const IndexId *key, TensorId t, const uint8_t *axes)
+static int at_own_place(const RowBlockGroup *s, uint32_t at, const IndexId *key, TensorId t,
+                        const uint8_t *axes)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
@@ -324,14 +327,14 @@ static int at_own_place(const Stripe *s, uint32_t at, const IndexId *key, Tensor
     return 1;
 }
 
-static int touches(const Stripe *s, uint32_t at, TensorId t)
+static int touches(const RowBlockGroup *s, uint32_t at, TensorId t)
 {
     return order_reads(&s->f->order, at, t) || writes(&s->f->k->eqs.at[at], t);
 }
 
 /* May the equation write t? A carrier's result is not there before the last block, so no member touches
  * it. */
-static int fits_result(const Stripe *s, uint32_t at, const Member *as, TensorId t, const uint8_t *axes)
+static int fits_result(const RowBlockGroup *s, uint32_t at, const Member *as, TensorId t, const uint8_t *axes)
 {
     const Kernel *k = s->f->k;
     if (s->keyed[t] != PART_NONE &&
@@ -347,7 +350,7 @@ static int fits_result(const Stripe *s, uint32_t at, const Member *as, TensorId 
     return 1;
 }
 
-static int fits_operands(const Stripe *s, uint32_t at, const IndexId *key)
+static int fits_operands(const RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
@@ -359,8 +362,8 @@ static int fits_operands(const Stripe *s, uint32_t at, const IndexId *key)
     return 1;
 }
 
-/* Distinct, dense, and over the stripe's extents? */
-static int fits_keys(const Stripe *s, const IndexId *key)
+/* Distinct, dense, and over the row-block group's extents? */
+static int fits_keys(const RowBlockGroup *s, const IndexId *key)
 {
     const Kernel *k = s->f->k;
     for (uint32_t i = 0; i < s->nkeys; i++) {
@@ -382,7 +385,7 @@ static void insert(uint32_t *list, uint32_t n, uint32_t at)
 }
 
 /* Can the members be neighbours, with `at` among them? */
-static int keeps_order(const Stripe *s, uint32_t at)
+static int keeps_order(const RowBlockGroup *s, uint32_t at)
 {
     uint32_t list[CLUSTER_MAX];
     memcpy(list, s->at, sizeof *list * s->n);
@@ -391,24 +394,24 @@ static int keeps_order(const Stripe *s, uint32_t at)
 }
 
 /* Outer variables that a sum over rows goes over as well: with fewer outer ones it would be a carrier. */
-static void note_lost(Stripe *s, uint32_t at, const IndexId *key)
+static void note_lost(RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
     ExprId sum = sum_over(k, k->eqs.at[at].rhs, key[s->nkeys - 1]);
     if (sum == NONE)
         return;
     for (uint32_t i = 0; i + 1 < s->nkeys; i++)
-        if (stripe_binds(k, sum, key[i]))
+        if (rowblock_binds(k, sum, key[i]))
             s->lost |= 1u << i;
 }
 
-static void keep_result(Stripe *s, StripePart part, TensorId t, const uint8_t *axes)
+static void keep_result(RowBlockGroup *s, RowBlockPart part, TensorId t, const uint8_t *axes)
 {
     s->keyed[t] = (uint8_t)part;
     memcpy(s->key_of[t], axes, MAX_RANK);
 }
 
-int stripe_join(Stripe *s, uint32_t at, const IndexId *key)
+int rowblock_join(RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Equation *q = &s->f->k->eqs.at[at];
     Member as = {.part = PART_NONE};
@@ -416,12 +419,12 @@ int stripe_join(Stripe *s, uint32_t at, const IndexId *key)
     if (!s->f->allowed[at] || s->n == CLUSTER_MAX || !fits_keys(s, key))
         return 0;
     memcpy(as.key, key, sizeof *key * s->nkeys);
-    as.part = stripe_part(s, at, key);
+    as.part = rowblock_part(s, at, key);
     if (as.part == PART_NONE) {
         note_lost(s, at, key);
         return 0;
     }
-    stripe_axes(s, at, key, axes);
+    rowblock_axes(s, at, key, axes);
     if (!fits_operands(s, at, key) || !fits_result(s, at, &as, q->lhs, axes) ||
         (q->kind == EQ_TOP && !fits_result(s, at, &as, q->ids, axes)) || !keeps_order(s, at))
         return 0;

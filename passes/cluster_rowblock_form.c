@@ -1,6 +1,6 @@
-/* Stripes: the equations are rewritten so that all members speak of the same outer and row variables, and
+/* Row-block groups: the equations are rewritten so that all members speak of the same outer and row variables, and
  * what a thread keeps has its axes in one order. */
-#include "passes/cluster_stripe.h"
+#include "passes/cluster_rowblock.h"
 
 #include "passes/query.h"
 
@@ -40,7 +40,7 @@ static ExprId rename_node(Kernel *k, ExprId e, void *user)
                    : e;
 }
 
-static void rename_member(const Stripe *s, uint32_t at, const IndexId *to)
+static void rename_member(const RowBlockGroup *s, uint32_t at, const IndexId *to)
 {
     Kernel *k = s->f->k;
     Equation q = k->eqs.at[at];
@@ -60,7 +60,7 @@ typedef struct Turn {
     uint8_t source[MAX_RANK]; /* new axis i is the old axis source[i] */
 } Turn;
 
-static Turn turn_of(const Stripe *s, TensorId t)
+static Turn turn_of(const RowBlockGroup *s, TensorId t)
 {
     Turn turn = {.tensor = t};
     uint32_t rank = s->f->k->tensors.at[t].rank;
@@ -118,11 +118,11 @@ static void turn_tensor(Kernel *k, const Turn *t)
 
 /* ---- the cluster ---- */
 
-static void place_tensors(const Stripe *s)
+static void place_tensors(const RowBlockGroup *s)
 {
     Kernel *k = s->f->k;
     for (TensorId t = 0; t < k->tensors.len; t++) {
-        if (!stripe_is_placed(s, t))
+        if (!rowblock_is_placed(s, t))
             continue;
         k->tensors.at[t].placed = k->clusters.len + 1;
         Turn turn = turn_of(s, t);
@@ -131,12 +131,12 @@ static void place_tensors(const Stripe *s)
     }
 }
 
-void stripe_form(const Stripe *s)
+void rowblock_form(const RowBlockGroup *s)
 {
     Kernel *k = s->f->k;
     Arena *a = k->module->arena;
     EquationOrder order = s->f->order;
-    Cluster c = {.kind = CLUSTER_STRIPE, .nouter = (uint8_t)(s->nkeys - 1)};
+    Cluster c = {.kind = CLUSTER_ROWBLOCK, .nouter = (uint8_t)(s->nkeys - 1)};
     const uint32_t *members = s->at, n = s->n;
     IndexId to[MAX_RANK];
     for (uint32_t i = 0; i < s->nkeys; i++) {
@@ -163,7 +163,7 @@ static int loads_column(const Kernel *k, const Equation *q, TensorId t, uint32_t
     each_below (n, k, q->rhs, EVERYWHERE)
         if (x_at(k, *n)->kind == X_LOAD && x_at(k, *n)->sym == t) {
             IndexId column = x_plain_index(k, x_arg(k, *n, axis));
-            if (column != NONE && stripe_on_left(k, q, column) < 0)
+            if (column != NONE && rowblock_on_left(k, q, column) < 0)
                 return 1;
         }
     return 0;
@@ -260,7 +260,7 @@ static Equation take_terms(Kernel *k, Equation *q, ExprId sum, const IndexId *ov
     return rows;
 }
 
-void stripe_split_terms(Kernel *k)
+void rowblock_split_terms(Kernel *k)
 {
     Vec(Equation) out = {0};
     for (uint32_t i = 0; i < k->eqs.len; i++) {

@@ -1,6 +1,6 @@
-/* What is decided about a stripe (Note [Stripes] in stripe.c): how many rows pass through its members together, where placed
+/* What is decided about a row-block group (Note [Row blocks] in rowblock.c): how many rows pass through its members together, where placed
  * tensors and carried sums are, how each member is laid over loops, and which operands are kept packed. */
-#include "lower/stripe.h"
+#include "lower/rowblock.h"
 #include "passes/cluster.h"
 #include "passes/schedule.h"
 
@@ -40,14 +40,14 @@ static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tenso
     return p;
 }
 
-static void place_one(Lower *l, const StripeLaunch *s, const Equation *q, TensorId t)
+static void place_one(Lower *l, const RowBlockLaunch *s, const Equation *q, TensorId t)
 {
     vec_push(l->k->module->arena, &l->env.places, place(l, s->c, q, t, q->rhs, s->rows));
     l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
 }
 
 /* What q defines gets its place. The values of top and their numbers have one subscript, so both have one or none. */
-static void place_results(Lower *l, const StripeLaunch *s, const Equation *q)
+static void place_results(Lower *l, const RowBlockLaunch *s, const Equation *q)
 {
     const Kernel *k = l->k;
     if (!k->tensors.at[q->lhs].placed || (q->ids != NONE && !k->tensors.at[q->ids].placed))
@@ -59,7 +59,7 @@ static void place_results(Lower *l, const StripeLaunch *s, const Equation *q)
 
 /* ---- sums over the rows ---- */
 
-Equation stripe_carried(const Carry *carry)
+Equation rowblock_carried(const Carry *carry)
 {
     Equation q = *carry->q;
     q.kind = EQ_ADD;
@@ -73,7 +73,7 @@ Equation stripe_carried(const Carry *carry)
 }
 
 /* With one row: a sum that is no product of matrices needs no loop over rows. */
-static int is_term(const Lower *l, const StripeLaunch *s, const Carry *carry)
+static int is_term(const Lower *l, const RowBlockLaunch *s, const Carry *carry)
 {
     return s->rows == 1 && x_at(l->k, carry->reduce)->nbound == 1 && x_condition(l->k, carry->reduce) == NONE;
 }
@@ -81,12 +81,12 @@ static int is_term(const Lower *l, const StripeLaunch *s, const Carry *carry)
 /* One row's term of each place. */
 static Equation term(const Lower *l, const Carry *carry)
 {
-    Equation q = stripe_carried(carry);
+    Equation q = rowblock_carried(carry);
     q.rhs = x_arg(l->k, carry->reduce, 0);
     return q;
 }
 
-static void find_carries(Lower *l, StripeLaunch *s, const Equation *q)
+static void find_carries(Lower *l, RowBlockLaunch *s, const Equation *q)
 {
     ExprId reds[REDUCE_MAX];
     uint32_t n = query_reductions(l->k, q->rhs, reds, REDUCE_MAX);
@@ -95,16 +95,16 @@ static void find_carries(Lower *l, StripeLaunch *s, const Equation *q)
                  (Carry){.q = q, .reduce = reds[i], .place = place(l, s->c, q, q->lhs, reds[i], 0)});
 }
 
-static void decide_carry(Lower *l, const StripeLaunch *s, Carry *carry)
+static void decide_carry(Lower *l, const RowBlockLaunch *s, Carry *carry)
 {
-    Members one = {.at = {is_term(l, s, carry) ? term(l, carry) : stripe_carried(carry)}, .n = 1};
+    Members one = {.at = {is_term(l, s, carry) ? term(l, carry) : rowblock_carried(carry)}, .n = 1};
     carry->by = lower_decide(l, &one, carry->q->lhs, s->c, NONE);
 }
 
 /* ---- members with the row on their left ---- */
 
 /* Can the loop over the row of a member add up those terms on the way? */
-static int goes_along(const Lower *l, const StripeLaunch *s, const Blocking *by, const Carry *carry)
+static int goes_along(const Lower *l, const RowBlockLaunch *s, const Blocking *by, const Carry *carry)
 {
     const Kernel *k = l->k;
     const Equation *q = &by->m.at[0];
@@ -130,7 +130,7 @@ static Equation along(Lower *l, const Blocking *by, const Carry *carry)
 }
 
 /* The sum that the member after q goes on with, if that is one. */
-static Carry *next_carry(const StripeLaunch *s, uint32_t q)
+static Carry *next_carry(const RowBlockLaunch *s, uint32_t q)
 {
     for (uint32_t i = 0; q + 1 < s->m->n && i < s->carries.len; i++)
         if (s->carries.at[i].q == &s->m->at[q + 1])
@@ -138,7 +138,7 @@ static Carry *next_carry(const StripeLaunch *s, uint32_t q)
     return NULL;
 }
 
-static Blocking *decide_member(Lower *l, const StripeLaunch *s, uint32_t q)
+static Blocking *decide_member(Lower *l, const RowBlockLaunch *s, uint32_t q)
 {
     Members one = {.at = {s->m->at[q]}, .n = 1};
     Carry *next = next_carry(s, q);
@@ -153,17 +153,17 @@ static Blocking *decide_member(Lower *l, const StripeLaunch *s, uint32_t q)
     return by;
 }
 
-static void find_kept(Lower *l, StripeLaunch *s, const Blocking *by)
+static void find_hoisted(Lower *l, RowBlockLaunch *s, const Blocking *by)
 {
-    Kept kept;
+    Hoisted hoisted;
     for (uint32_t i = 0; i < by->nproducts; i++) {
-        by->product[i].kept = lower_keeps(l, s->m, by, i, &kept);
-        if (by->product[i].kept)
-            vec_push(l->k->module->arena, &s->kept, kept);
+        by->product[i].hoisted = lower_hoists(l, s->m, by, i, &hoisted);
+        if (by->product[i].hoisted)
+            vec_push(l->k->module->arena, &s->hoisted, hoisted);
     }
 }
 
-static void report(Lower *l, const StripeLaunch *s)
+static void report(Lower *l, const RowBlockLaunch *s)
 {
     const char *launch = lower_stem(l, &s->m->at[s->m->n - 1]);
     for (uint32_t q = 0; q < s->m->n; q++)
@@ -174,7 +174,7 @@ static void report(Lower *l, const StripeLaunch *s)
             lower_report_nest(l, launch, "sum over the row blocks", s->carries.at[i].by);
 }
 
-/* ---- the stripe ---- */
+/* ---- the row-block group ---- */
 
 /* Rows that pass through the members together: one where no member has block products or lanes over rows. */
 static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
@@ -188,10 +188,10 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
         const Blocking *by = lower_decide(l, &one, m->at[i].lhs, c, has_row ? c->row : (IndexId)NONE);
         many = by->row != NONE || by->lane == c->row;
     }
-    return many ? schedule_stripe_rows(l->c, l->k, c->row) : 1;
+    return many ? schedule_rowblock_rows(l->c, l->k, c->row) : 1;
 }
 
-void stripe_place(Lower *l, StripeLaunch *s)
+void rowblock_place(Lower *l, RowBlockLaunch *s)
 {
     s->rows = rows_together(l, s->m, s->c);
     for (uint32_t i = 0; i < s->m->n; i++) {
@@ -201,18 +201,18 @@ void stripe_place(Lower *l, StripeLaunch *s)
     }
 }
 
-void stripe_decide(Lower *l, StripeLaunch *s)
+void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
     int64_t span = schedule_machine(l->c, l->k)->blocks.rows;
-    s->most = schedule_stripe_rows(l->c, l->k, s->c->row);
+    s->most = schedule_rowblock_rows(l->c, l->k, s->c->row);
     s->span = span > s->most ? span - span % s->most : s->most;
-    s->whole = (Blocking){.lane = NONE, .row = s->c->row, .stripe = s->c};
+    s->whole = (Blocking){.lane = NONE, .row = s->c->row, .rowblock = s->c};
     for (uint32_t q = 0; q < s->m->n; q++)
         if (s->m->at[q].kind != EQ_TOP && lower_has_row(l->k, s->c, &s->m->at[q]))
             s->by[q] = decide_member(l, s, q);
     for (uint32_t q = 0; q < s->m->n; q++)
         if (s->by[q])
-            find_kept(l, s, s->by[q]);
+            find_hoisted(l, s, s->by[q]);
     for (uint32_t i = 0; i < s->carries.len; i++)
         if (!s->carries.at[i].is_done)
             decide_carry(l, s, &s->carries.at[i]);

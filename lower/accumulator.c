@@ -3,9 +3,9 @@
  * before:  w[e, h, f] += sum(r in e) x[rt.token(r), h] * y[r, f]
  * after:   product w[e, u0, v0] += left[0, 0] * right[0, 0] ...
  *
- * A product adds to memory, so a sum can stand in the element that it is for, and nothing is copied. In stripes these are
+ * A product adds to memory, so a sum can stand in the element that it is for, and nothing is copied. In row-block groups these are
  * elements of matrices of layout `sums`, whatever is done with them afterwards; elsewhere those of f32 tensors, if all that
- * the launch does is to add sums onto such elements. Other sums have a block of their own (lower/product.c), which the drain
+ * the launch does is to add sums onto such elements. Other sums have a block of their own (lower/product.c), which the epilogue
  * reads. */
 #include "lower/lower.h"
 
@@ -126,7 +126,7 @@ int lower_in_place(const Lower *l, const Blocking *by)
     return 1;
 }
 
-const Equation *lower_home(const Lower *l, const Blocking *by, uint32_t i)
+const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i)
 {
     const Kernel *k = l->k;
     const Product *p = &by->product[i];
@@ -136,7 +136,7 @@ const Equation *lower_home(const Lower *l, const Blocking *by, uint32_t i)
     if (by->in_place)
         return q;
     for (uint32_t j = 0; j < i; j++)
-        if (by->product[j].home == q && !by->product[j].chain)
+        if (by->product[j].accumulator == q && !by->product[j].chain)
             return NULL;
     int owns = p->chain || (q->kind == EQ_ASSIGN && !is_shared(k, &by->m, q, p->reduce));
     return owns && holds_sums(l, by, q) ? q : NULL;

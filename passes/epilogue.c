@@ -1,14 +1,14 @@
-/* Which equations may be one drain: a loop over elements that computes and stores those of all members.
+/* Which equations may be one epilogue: a loop over elements that computes and stores those of all members.
  *
  * Note [Own place]. The loop runs in any order, so what one member writes another one may touch at the same
  * element only: every access to a tensor that some member writes has the writer's own subscripts and stands
  * outside reductions. Or it is apart from it: where both subscripts are numbers they differ. */
-#include "passes/drain.h"
+#include "passes/epilogue.h"
 #include "passes/query.h"
 
 #include <string.h>
 
-int drain_space(const Kernel *k, const Equation *q, IndexId *out)
+int epilogue_space(const Kernel *k, const Equation *q, IndexId *out)
 {
     int n = 0;
     if ((q->kind != EQ_ASSIGN && q->kind != EQ_ADD) || q->dead)
@@ -23,11 +23,11 @@ int drain_space(const Kernel *k, const Equation *q, IndexId *out)
     return n > 0 ? n : -1;
 }
 
-int drain_same_space(const Kernel *k, const Equation *a, const Equation *b)
+int epilogue_same_space(const Kernel *k, const Equation *a, const Equation *b)
 {
     IndexId x[MAX_RANK], y[MAX_RANK];
-    int n = drain_space(k, a, x);
-    if (n < 0 || n != drain_space(k, b, y))
+    int n = epilogue_space(k, a, x);
+    if (n < 0 || n != epilogue_space(k, b, y))
         return 0;
     for (int i = 0; i < n; i++) {
         Axis p = k->indices.at[x[i]].axis, q = k->indices.at[y[i]].axis;
@@ -52,7 +52,7 @@ static int binds(const Kernel *k, ExprId root, IndexId i)
 static int takes(const Kernel *k, const Equation *q, uint32_t place, IndexId to)
 {
     IndexId own[MAX_RANK];
-    int n = drain_space(k, q, own);
+    int n = epilogue_space(k, q, own);
     for (int i = 0; i < n; i++)
         if (own[i] == to)
             return (uint32_t)i == place;
@@ -62,17 +62,17 @@ static int takes(const Kernel *k, const Equation *q, uint32_t place, IndexId to)
 static void rename_one(Kernel *k, Equation *q, const ExprId *to)
 {
     IndexId own[MAX_RANK];
-    uint32_t n = (uint32_t)drain_space(k, q, own);
+    uint32_t n = (uint32_t)epilogue_space(k, q, own);
     for (uint32_t i = 0; i < q->nindex; i++)
         q->index[i] = x_substitute(k, q->index[i], own, to, n);
     q->rhs = x_substitute(k, q->rhs, own, to, n);
 }
 
-void drain_rename(Kernel *k, const uint32_t *members, uint32_t n)
+void epilogue_rename(Kernel *k, const uint32_t *members, uint32_t n)
 {
     IndexId to[MAX_RANK];
     ExprId index[MAX_RANK];
-    uint32_t nvars = (uint32_t)drain_space(k, &k->eqs.at[members[0]], to);
+    uint32_t nvars = (uint32_t)epilogue_space(k, &k->eqs.at[members[0]], to);
     for (uint32_t v = 0; v < nvars; v++) {
         for (uint32_t m = 1; m < n; m++)
             if (!takes(k, &k->eqs.at[members[m]], v, to[v])) {
@@ -127,11 +127,11 @@ static int keeps_place(const Kernel *k, const Equation *writer, const Equation *
     return 1;
 }
 
-const char *drain_blocks(const EquationOrder *o, const uint32_t *members, uint32_t n)
+const char *epilogue_blocks(const EquationOrder *o, const uint32_t *members, uint32_t n)
 {
     const Kernel *k = o->k;
-    if (n > DRAIN_MAX)
-        return "too many equations for one drain";
+    if (n > EPILOGUE_MAX)
+        return "too many equations for one epilogue";
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++)
             if (!keeps_place(k, &k->eqs.at[members[a]], &k->eqs.at[members[b]]))
@@ -145,7 +145,7 @@ const char *drain_blocks(const EquationOrder *o, const uint32_t *members, uint32
     return NULL;
 }
 
-Extent drain_bytes(Kernel *k, TensorId t)
+Extent epilogue_bytes(Kernel *k, TensorId t)
 {
     Module *m = k->module;
     Extent bytes = ext_const(m, (int64_t)elem_bytes(k->tensors.at[t].elem));

@@ -1,25 +1,25 @@
-/* Stripes: what is worth it.
+/* Row-block groups: what is worth it.
  *
- * Note [Worth]. A stripe pays when it keeps something as large as rows x columns out of memory, or when it
+ * Note [Worth]. A row-block group pays when it keeps something as large as rows x columns out of memory, or when it
  * saves reading such a thing twice. It costs where a product has a shared operand, a matrix that varies
  * neither with the row nor with the outer variables: weights. On its own such a product takes as many rows
- * together as it likes; in a stripe its weights go by once for each block of rows. So
+ * together as it likes; in a row-block group its weights go by once for each block of rows. So
  *   - an equation without shared operands joins whatever it is linked to (all of attention: keys and
- *     values belong to one head, and all its rows are the stripe's),
+ *     values belong to one head, and all its rows are the row-block group's),
  *   - one with shared operands joins only for a tensor s that is *looked at twice*: some member reduces
  *     over columns of s, and another one, which waits for that result, reads s again. Softmax and its
  *     gradients are so; for them the alternative is to store s, or to compute it twice. The two products
  *     around an activation, gate and down, are not, and stay apart,
  *   - a carrier joins when it reads a placed tensor, or, where there are no outer variables, rows that a member reads.
- * Without a placed tensor of rows and columns, a stripe pays for a norm: one member reduces over columns
+ * Without a placed tensor of rows and columns, a row-block group pays for a norm: one member reduces over columns
  * of x, another one, which waits for it, reads x again. */
-#include "passes/cluster_stripe.h"
+#include "passes/cluster_rowblock.h"
 
 #include "passes/query.h"
 
 /* ---- shared operands ---- */
 
-static int is_reduced(const Kernel *k, StripeOperand o)
+static int is_reduced(const Kernel *k, RowBlockOperand o)
 {
     for (uint32_t b = 0; b < x_at(k, o.sum)->nbound; b++)
         if (x_uses_index(k, o.load, x_bound(k, o.sum, b)))
@@ -28,7 +28,7 @@ static int is_reduced(const Kernel *k, StripeOperand o)
 }
 
 /* A matrix whose elements serve all rows of all outer variables. */
-static int is_shared(const Stripe *s, const Equation *q, const IndexId *key, StripeOperand o)
+static int is_shared(const RowBlockGroup *s, const Equation *q, const IndexId *key, RowBlockOperand o)
 {
     const Kernel *k = s->f->k;
     int left = 0;
@@ -41,7 +41,7 @@ static int is_shared(const Stripe *s, const Equation *q, const IndexId *key, Str
     return left && is_reduced(k, o);
 }
 
-static int has_shared_operand(const Stripe *s, uint32_t at, const IndexId *key)
+static int has_shared_operand(const RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Operands *all = &s->f->operands[at];
     for (uint32_t i = 0; i < all->list.len; i++)
@@ -51,12 +51,12 @@ static int has_shared_operand(const Stripe *s, uint32_t at, const IndexId *key)
 }
 
 /* Rows of a block share the operand. */
-static int serves_rows(const Kernel *k, IndexId row, StripeOperand o)
+static int serves_rows(const Kernel *k, IndexId row, RowBlockOperand o)
 {
     return x_at(k, o.load)->nargs > 1 && !x_uses_index(k, o.load, row) && is_reduced(k, o);
 }
 
-int stripe_shares(const Stripe *s)
+int rowblock_shares(const RowBlockGroup *s)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->n; n++)
@@ -70,7 +70,7 @@ int stripe_shares(const Stripe *s)
 /* ---- tensors that are looked at twice ---- */
 
 /* Does equation `at`, which has all keys on its left, reduce over a column of t? */
-static int reduces_columns(const Stripe *s, uint32_t at, TensorId t, const uint8_t *axes)
+static int reduces_columns(const RowBlockGroup *s, uint32_t at, TensorId t, const uint8_t *axes)
 {
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[at];
@@ -78,7 +78,7 @@ static int reduces_columns(const Stripe *s, uint32_t at, TensorId t, const uint8
         ExprId load = s->f->loads[at].at[n];
         for (uint32_t a = 0; x_at(k, load)->sym == t && a < x_at(k, load)->nargs; a++) {
             IndexId column = x_plain_index(k, x_arg(k, load, a));
-            if (axes[a] == AXIS_FREE && column != NONE && stripe_on_left(k, q, column) < 0)
+            if (axes[a] == AXIS_FREE && column != NONE && rowblock_on_left(k, q, column) < 0)
                 return 1;
         }
     }
@@ -86,7 +86,7 @@ static int reduces_columns(const Stripe *s, uint32_t at, TensorId t, const uint8
 }
 
 /* The keys that t's axes give to a reader: all plain. */
-static int reader_keys(const Stripe *s, uint32_t at, TensorId t, const uint8_t *axes, IndexId *key)
+static int reader_keys(const RowBlockGroup *s, uint32_t at, TensorId t, const uint8_t *axes, IndexId *key)
 {
     const Kernel *k = s->f->k;
     for (uint32_t i = 0; i < s->nkeys; i++)
@@ -106,20 +106,20 @@ static int reader_keys(const Stripe *s, uint32_t at, TensorId t, const uint8_t *
 }
 
 /* Some reader reduces over columns, and another one waits for it. */
-static int is_read_twice(const Stripe *s, TensorId t, const uint8_t *axes, int members_only)
+static int is_read_twice(const RowBlockGroup *s, TensorId t, const uint8_t *axes, int members_only)
 {
     IndexId key[MAX_RANK];
-    const StripePlaces *readers = &s->f->readers[t];
+    const RowBlockPlaces *readers = &s->f->readers[t];
     for (uint32_t i = 0; i < readers->list.len; i++) {
         uint32_t first = readers->list.at[i];
         if (members_only && s->member[first].part != PART_DIRECT)
             continue;
         if (!s->f->allowed[first] || !reader_keys(s, first, t, axes, key) ||
-            stripe_part(s, first, key) != PART_DIRECT || !reduces_columns(s, first, t, axes))
+            rowblock_part(s, first, key) != PART_DIRECT || !reduces_columns(s, first, t, axes))
             continue;
         for (uint32_t j = i + 1; j < readers->list.len; j++) {
             uint32_t then = readers->list.at[j];
-            if (stripe_waits(s->f, first, then) && (!members_only || s->member[then].part == PART_DIRECT))
+            if (rowblock_waits(s->f, first, then) && (!members_only || s->member[then].part == PART_DIRECT))
                 return 1;
         }
     }
@@ -127,7 +127,7 @@ static int is_read_twice(const Stripe *s, TensorId t, const uint8_t *axes, int m
 }
 
 /* A local with one definition that has all keys and a column. */
-static int could_be_placed(const Stripe *s, TensorId t, const uint8_t *axes)
+static int could_be_placed(const RowBlockGroup *s, TensorId t, const uint8_t *axes)
 {
     const Tensor *x = &s->f->k->tensors.at[t];
     uint32_t keys = 0;
@@ -138,19 +138,19 @@ static int could_be_placed(const Stripe *s, TensorId t, const uint8_t *axes)
 }
 
 /* Is every reader of t one that could be a member? */
-static int readers_fit(const Stripe *s, TensorId t, const uint8_t *axes)
+static int readers_fit(const RowBlockGroup *s, TensorId t, const uint8_t *axes)
 {
-    const StripePlaces *readers = &s->f->readers[t];
+    const RowBlockPlaces *readers = &s->f->readers[t];
     IndexId key[MAX_RANK];
     for (uint32_t i = 0; i < readers->list.len; i++) {
         uint32_t r = readers->list.at[i];
-        if (!s->f->allowed[r] || !reader_keys(s, r, t, axes, key) || stripe_part(s, r, key) == PART_NONE)
+        if (!s->f->allowed[r] || !reader_keys(s, r, t, axes, key) || rowblock_part(s, r, key) == PART_NONE)
             return 0;
     }
     return 1;
 }
 
-static int is_looked_at_twice(const Stripe *s, TensorId t, const uint8_t *axes)
+static int is_looked_at_twice(const RowBlockGroup *s, TensorId t, const uint8_t *axes)
 {
     return could_be_placed(s, t, axes) && readers_fit(s, t, axes) && is_read_twice(s, t, axes, 0);
 }
@@ -158,7 +158,7 @@ static int is_looked_at_twice(const Stripe *s, TensorId t, const uint8_t *axes)
 /* ---- placed tensors ---- */
 
 /* top defines two tensors with one list of subscripts: its results are placed as they are or not at all. */
-static int is_in_order(const Stripe *s, TensorId t)
+static int is_in_order(const RowBlockGroup *s, TensorId t)
 {
     for (uint32_t i = 0; i < s->nkeys; i++)
         if (s->key_of[t][i] != i)
@@ -166,7 +166,7 @@ static int is_in_order(const Stripe *s, TensorId t)
     return 1;
 }
 
-static int is_defined_whole(const Stripe *s, TensorId t)
+static int is_defined_whole(const RowBlockGroup *s, TensorId t)
 {
     const Kernel *k = s->f->k;
     if (s->f->writers[t].list.len != 1)
@@ -181,27 +181,27 @@ static int is_defined_whole(const Stripe *s, TensorId t)
     return q->kind != EQ_TOP || is_in_order(s, t);
 }
 
-int stripe_is_placed(const Stripe *s, TensorId t)
+int rowblock_is_placed(const RowBlockGroup *s, TensorId t)
 {
     const Kernel *k = s->f->k;
     if (s->keyed[t] != PART_DIRECT || k->tensors.at[t].role != ROLE_LOCAL || s->f->stored[t] ||
         !is_defined_whole(s, t))
         return 0;
     for (uint32_t i = 0; i < s->f->readers[t].list.len; i++)
-        if (!stripe_has(s, s->f->readers[t].list.at[i]))
+        if (!rowblock_has(s, s->f->readers[t].list.at[i]))
             return 0;
     return 1;
 }
 
-int stripe_is_wide(const Stripe *s, TensorId t) { return s->f->k->tensors.at[t].rank > s->nkeys; }
+int rowblock_is_wide(const RowBlockGroup *s, TensorId t) { return s->f->k->tensors.at[t].rank > s->nkeys; }
 
-static int is_placed_wide(const Stripe *s, TensorId t)
+static int is_placed_wide(const RowBlockGroup *s, TensorId t)
 {
-    return stripe_is_placed(s, t) && stripe_is_wide(s, t);
+    return rowblock_is_placed(s, t) && rowblock_is_wide(s, t);
 }
 
 /* Does the equation write or read a placed tensor of rows and columns? */
-static int serves_placed(const Stripe *s, uint32_t at)
+static int serves_placed(const RowBlockGroup *s, uint32_t at)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->f->loads[at].n; n++)
@@ -212,11 +212,11 @@ static int serves_placed(const Stripe *s, uint32_t at)
 
 /* ---- decisions ---- */
 
-static int works_on_twice(const Stripe *s, uint32_t at, const IndexId *key)
+static int works_on_twice(const RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
     uint8_t axes[MAX_RANK];
-    stripe_axes(s, at, key, axes);
+    rowblock_axes(s, at, key, axes);
     if (is_looked_at_twice(s, k->eqs.at[at].lhs, axes))
         return 1;
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
@@ -227,7 +227,7 @@ static int works_on_twice(const Stripe *s, uint32_t at, const IndexId *key)
     return 0;
 }
 
-static int reads_wide(const Stripe *s, uint32_t at)
+static int reads_wide(const RowBlockGroup *s, uint32_t at)
 {
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
         TensorId t = x_at(s->f->k, s->f->loads[at].at[n])->sym;
@@ -237,22 +237,22 @@ static int reads_wide(const Stripe *s, uint32_t at)
     return 0;
 }
 
-int stripe_wants(const Stripe *s, uint32_t at, const IndexId *key)
+int rowblock_wants(const RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     IndexId row;
-    if (stripe_part(s, at, key) == PART_CARRIER)
-        return reads_wide(s, at) || (stripe_beside(s, at, &row) && row == key[0]);
+    if (rowblock_part(s, at, key) == PART_CARRIER)
+        return reads_wide(s, at) || (rowblock_beside(s, at, &row) && row == key[0]);
     return !has_shared_operand(s, at, key) || works_on_twice(s, at, key);
 }
 
-uint32_t stripe_useless(const Stripe *s)
+uint32_t rowblock_useless(const RowBlockGroup *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t m = s->at[i];
         const Member *x = &s->member[m];
         IndexId row;
         if ((x->part == PART_CARRIER || has_shared_operand(s, m, x->key)) && !serves_placed(s, m) &&
-            !(stripe_beside(s, m, &row) && row == x->key[0]))
+            !(rowblock_beside(s, m, &row) && row == x->key[0]))
             return m;
     }
     return NONE;
@@ -260,7 +260,7 @@ uint32_t stripe_useless(const Stripe *s)
 
 /* Does a member read rows of t that another one has reduced already? The keys of t's axes come from the
  * loads. */
-static int is_norm(const Stripe *s, uint32_t at)
+static int is_norm(const RowBlockGroup *s, uint32_t at)
 {
     const Kernel *k = s->f->k;
     for (uint32_t n = 0; n < s->f->loads[at].n; n++) {
@@ -280,7 +280,7 @@ static int is_norm(const Stripe *s, uint32_t at)
     return 0;
 }
 
-int stripe_pays(const Stripe *s)
+int rowblock_pays(const RowBlockGroup *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t m = s->at[i];
