@@ -1,6 +1,6 @@
 /* Epilogue clusters: which equations one loop over elements may compute (Note [Clusters] in ir/ir.h). */
-#ifndef PASSES_DRAIN_H
-#define PASSES_DRAIN_H
+#ifndef PASSES_EPILOGUE_H
+#define PASSES_EPILOGUE_H
 
 #include "passes/order.h"
 #include "passes/passes.h"

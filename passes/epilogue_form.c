@@ -117,15 +117,15 @@ static uint32_t count_sums(const Epilogue *d)
 /* ---- equal sums ---- */
 
 /* Sums of the epilogue and their forms without the names of bound variables. */
-typedef struct DrainKnown {
+typedef struct EpilogueKnown {
     IndexId vars[MAX_RANK];
     uint32_t nvars, n;
     ExprId sum[REDUCE_MAX], form[REDUCE_MAX];
-} DrainKnown;
+} EpilogueKnown;
 
 static ExprId known_sum(Kernel *k, ExprId e, void *user)
 {
-    DrainKnown *w = user;
+    EpilogueKnown *w = user;
     if (!query_is_product_sum(k, e))
         return e;
     ExprId form = alpha_form(k, e, w->vars, w->nvars);
@@ -143,7 +143,7 @@ static ExprId known_sum(Kernel *k, ExprId e, void *user)
 static void unite_sums(Epilogue *d)
 {
     Kernel *k = d->k;
-    DrainKnown known = {.n = 0};
+    EpilogueKnown known = {.n = 0};
     known.nvars = (uint32_t)epilogue_space(k, &k->eqs.at[d->member[0]], known.vars);
     for (uint32_t m = 0; m < d->n; m++) {
         ExprId rhs = x_rewrite(k, k->eqs.at[d->member[m]].rhs, known_sum, &known);
@@ -244,7 +244,7 @@ static void report_chains(Kernel *k, const PassContext *c, uint32_t first, uint3
         }
 }
 
-static void close_drain(Epilogue *d, const PassContext *c)
+static void close_epilogue(Epilogue *d, const PassContext *c)
 {
     Kernel *k = d->k;
     uint32_t first = order_gather(d->o, d->member, d->n), number = k->clusters.len;
@@ -265,7 +265,7 @@ void epilogue_clusters(Kernel *k, const PassContext *c)
         while (grow(&d))
             ;
         if (d.n > 1) {
-            close_drain(&d, c);
+            close_epilogue(&d, c);
             i--; /* another equation may stand there now */
         }
     }
