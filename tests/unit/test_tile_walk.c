@@ -1,5 +1,7 @@
-/* Operands of statements, and walks over trees of them. */
+/* Operands of statements, walks over trees of them, and what events carry. */
 #include "tile_fixture.h"
+
+#include "ir/event.h"
 
 static const char nested[] = "launch a {\n"
                              "parallel t in 0..T {\nif t < 4 {\ng[t, 0] = x[t, 1]\n}\n}\n"
@@ -104,11 +106,50 @@ static void test_stray(void **state)
     arena_free(f.arena);
 }
 
+static void test_event(void **state)
+{
+    static const char told[] = "launch a {\nevent loop 0(2, T) {\ng[0, 0] = x[0, 1]\n}\n}\n"
+                               "launch b {\ny[0, 0] += g[0, 0]\n}";
+    Fixture f;
+    (void)state;
+    const Kernel *k = read_kernel(&f, told);
+    Stmt *event = (Stmt *)first_of(k, TILE_event);
+    assert_int_equal(event->mode, EVENT_loop);
+    assert_non_null(strstr(printed(&f), "event loop 0(2, T) {"));
+    assert_null(tile_verify(k, f.arena));
+    event->mode = EVENT_nest;
+    assert_non_null(strstr(tile_verify(k, f.arena), "it has 2 values"));
+    arena_free(f.arena);
+}
+
+/* The emulator reads the values in the order in which statement and back end give them. */
+static void test_event_fields(void **state)
+{
+    (void)state;
+    assert_int_equal(event_exprs(EVENT_item), 0);
+    assert_int_equal(event_exprs(EVENT_choose), 3);
+    assert_int_equal(event_places(EVENT_choose), 1);
+    assert_int_equal(offsetof(ChooseEvent, chosen), event_exprs(EVENT_choose) * sizeof(int64_t));
+    assert_int_equal(offsetof(MoveEvent, rows) / sizeof(int64_t), offsetof(MoveExprs, rows) / sizeof(ExprId));
+}
+
+static void test_unknown_event(void **state)
+{
+    Fixture f;
+    char text[4000];
+    (void)state;
+    assert_int_not_equal(
+        read_text(&f, wrapped(text, sizeof text, "launch a {\nevent zz 0() {\ng[0, 0] = x[0, 1]\n}\n}")), 0);
+    arena_free(f.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_walk),   cmocka_unit_test(test_ring),  cmocka_unit_test(test_operands),
-        cmocka_unit_test(test_absent), cmocka_unit_test(test_stray),
+        cmocka_unit_test(test_walk),         cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_operands),     cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_stray),        cmocka_unit_test(test_event),
+        cmocka_unit_test(test_event_fields), cmocka_unit_test(test_unknown_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
