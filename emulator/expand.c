@@ -341,13 +341,11 @@ void expand_top(Expander *x, StmtId id)
 static void expand_split(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
-    StmtId child = s.first;
     uint32_t depth = x->b.depth;
     SplitExprs begin = {.core = x_index(x->k, s.loc, s.var)}, end = {.core = x_int(x->k, s.loc, -1)};
-    s.first = s.next = NONE;
     build_open(&x->b, s);
     expand_tell(x, EVENT_split, id, &begin);
-    expand_list(x, child);
+    expand_list(x, s.first);
     build_close(&x->b, depth);
     expand_tell(x, EVENT_split, id, &end);
 }
@@ -355,11 +353,9 @@ static void expand_split(Expander *x, StmtId id)
 static void expand_body(Expander *x, StmtId id)
 {
     Stmt s = at(x, id);
-    StmtId child = s.first;
     uint32_t depth = x->b.depth;
-    s.first = s.next = NONE;
     build_open(&x->b, s);
-    expand_list(x, child);
+    expand_list(x, s.first);
     build_close(&x->b, depth);
 }
 
@@ -399,10 +395,8 @@ static void expand_items(Expander *x, StmtId launch, StmtId first)
 {
     Stmt s = first == NONE ? tile_stmt(TILE_check, (Loc){0}) : at(x, first);
     if (s.kind == TILE_for && (s.mode == LOOP_PARALLEL || s.mode == LOOP_OWNED)) {
-        StmtId child = s.first;
-        s.first = s.next = NONE;
         build_open(&x->b, s);
-        expand_items(x, launch, child);
+        expand_items(x, launch, s.first);
         return;
     }
     expand_open_event(x, EVENT_item, launch,
@@ -421,10 +415,8 @@ void emulator_expand(Kernel *k, const Machine *machine, Isa isa)
     k->tiles->first = NONE;
     tile_each (id, x.k, first) {
         Stmt s = at(&x, id);
-        StmtId child = s.first;
-        s.first = s.next = NONE;
         build_close(&x.b, 0);
         build_open(&x.b, s);
-        expand_items(&x, id, child);
+        expand_items(&x, id, s.first);
     }
 }

@@ -165,7 +165,6 @@ static void expand_trips(Expander *x, StmtId first, const Trips *t)
 {
     tile_each (id, x->k, first) {
         Stmt s = expand_at(x, id);
-        StmtId child = s.first;
         uint32_t depth = x->b.depth;
         if (s.kind == TILE_store) {
             expand_store(x, id, t);
@@ -175,10 +174,9 @@ static void expand_trips(Expander *x, StmtId first, const Trips *t)
             s.lo = at_first(x, t, s.lo);
             s.hi = at_first(x, t, s.hi);
             s.value = at_first(x, t, s.value);
-            s.first = s.next = NONE;
             build_open(&x->b, s);
         }
-        expand_trips(x, child, t);
+        expand_trips(x, s.first, t);
         build_close(&x->b, depth);
     }
 }
@@ -203,7 +201,6 @@ static int stands_for_trips(const Expander *x, const Stmt *s)
 void expand_for_core(Expander *x, StmtId id)
 {
     Stmt s = expand_at(x, id);
-    StmtId child = s.first;
     uint32_t depth = x->b.depth;
     Trips alone = {.var = NONE, .count = one(x)};
     if (s.kind == TILE_pack)
@@ -215,13 +212,12 @@ void expand_for_core(Expander *x, StmtId id)
     else if (stands_for_trips(x, &s)) {
         Trips t = {s.var, s.lo, x_difference(x->k, s.hi, s.lo)};
         build_if(&x->b, s.loc, x_op2(x->k, s.loc, OP_lt, s.lo, s.hi));
-        expand_trips(x, child, &t);
+        expand_trips(x, s.first, &t);
         build_close(&x->b, depth);
     } else if (tile_has_body(&s) && s.mode != LOOP_VECTOR) {
-        s.first = s.next = NONE;
         if (s.kind != TILE_if || is_known(x, s.value))
             build_open(&x->b, s);
-        tile_each (inner, x->k, child)
+        tile_each (inner, x->k, s.first)
             expand_for_core(x, inner);
         build_close(&x->b, depth);
     } else if (s.kind == TILE_store && !is_number(x, s.buffer) &&

@@ -12,6 +12,7 @@ TileBuild build_begin(Kernel *k)
 
 StmtId build_put(TileBuild *b, Stmt s)
 {
+    s.first = s.next = NONE;
     StmtId id = tile_add(b->k, s);
     StmtId last = b->last[b->depth], parent = b->parent[b->depth];
     if (last != NONE)
@@ -41,7 +42,6 @@ void build_copy(TileBuild *b, StmtId id)
     Stmt s = b->k->tiles->stmts.at[id]; /* the list of statements grows */
     StmtId body = s.first;
     uint32_t depth = b->depth;
-    s.first = s.next = NONE;
     if (!tile_has_body(&s)) {
         build_put(b, s);
         return;

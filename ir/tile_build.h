@@ -27,8 +27,8 @@ TileBuild build_begin(Kernel *k); /* nothing is open; k->tiles is there and list
 
 /* ---- statements ---- */
 
-StmtId build_put(TileBuild *b, Stmt s);
-void build_open(TileBuild *b, Stmt s);
+StmtId build_put(TileBuild *b, Stmt s); /* what s was linked to is left behind */
+void build_open(TileBuild *b, Stmt s);  /* without a body yet */
 void build_close(TileBuild *b, uint32_t depth); /* back to that depth */
 void build_copy(TileBuild *b, StmtId id);       /* a statement of the program and its body, unchanged */
 void build_launch(TileBuild *b, Loc loc, const char *stem);

@@ -259,22 +259,19 @@ static void put_list(Lanes *y, StmtId first)
     Planner *p = y->p;
     tile_each (id, p->k, first) {
         Stmt s = plan_at(p, id);
-        StmtId child = s.first;
         uint32_t depth = p->b.depth;
         ExprId slot = y->slot;
         if (s.kind == TILE_store) {
-            s.next = NONE;
             put_store(y, &s);
             continue;
         }
-        s.first = s.next = NONE;
         build_open(&p->b, s);
         if (s.kind == TILE_for && p->copies[SPACE_UB] > 1) {
             ExprId trip = x_difference(p->k, x_index(p->k, s.loc, s.var), s.lo);
             trip = x_op2(p->k, s.loc, OP_imod, trip, x_int(p->k, s.loc, p->copies[SPACE_UB]));
             y->slot = build_let(&p->b, s.loc, "slot", trip);
         }
-        put_list(y, child);
+        put_list(y, s.first);
         y->slot = slot;
         build_close(&p->b, depth);
     }

@@ -118,7 +118,6 @@ void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot)
 {
     Kernel *k = p->k;
     Stmt s = *pack;
-    s.next = NONE;
     s.buffer = to->buffer;
     s.nindex = 3;
     s.index[0] = slot;

@@ -194,10 +194,8 @@ static void plan_list(Planner *p, StmtId first)
         } else if (has_product(p, s.first)) {
             plan_slabs(p, &s);
         } else {
-            StmtId child = s.first;
-            s.first = s.next = NONE;
             build_open(&p->b, s);
-            plan_list(p, child);
+            plan_list(p, s.first);
             build_close(&p->b, depth);
         }
     }
@@ -309,36 +307,34 @@ static StmtId item_of(const Planner *p, StmtId first)
 static void plan_launch(Planner *p, StmtId id)
 {
     Stmt s = plan_at(p, id);
-    StmtId child = s.first;
     uint32_t n = p->k->tensors.len;
     build_close(&p->b, 0);
     p->launch = s.name;
-    p->body = child;
+    p->body = s.first;
     p->chips.len = 0;
-    p->cube = tile_contains(p->k, child, TILE_product);
+    p->cube = tile_contains(p->k, s.first, TILE_product);
     p->writes = arena_alloc(p->k->module->arena, n + 1);
     p->reads = arena_alloc(p->k->module->arena, n + 1);
     p->flushed = arena_alloc(p->k->module->arena, n + 1);
     p->stored = arena_array(p->k->module->arena, StmtId, n + 1);
     memset(p->stored, 0xff, n * sizeof *p->stored);
-    mark_reads(p, child, NULL);
-    plan_mark_stored(p, child);
-    p->nests = count_nests(p, child);
-    mark_flushed(p, child, item_of(p, child));
+    mark_reads(p, s.first, NULL);
+    plan_mark_stored(p, s.first);
+    p->nests = count_nests(p, s.first);
+    mark_flushed(p, s.first, item_of(p, s.first));
     if (!p->cube && !p->nests) {
         build_copy(&p->b, id);
         return;
     }
     Loops loops = {0};
-    find_loops(p, child, &loops);
+    find_loops(p, s.first, &loops);
     int64_t copies = p->copies[SPACE_L1];
     p->terms = p->m->l0_blocks.depth;
     do
         plan_reserve(p, loops.at, loops.len);
     while (plan_shrink(p));
-    s.first = s.next = NONE;
     build_open(&p->b, s);
-    plan_list(p, child);
+    plan_list(p, s.first);
     build_close(&p->b, 0);
     plan_fit(p, s.loc);
     for (TensorId t = 0; t < n; t++)
