@@ -2,6 +2,7 @@
 import os
 import random
 import re
+import resource
 import subprocess
 from dataclasses import replace
 
@@ -47,11 +48,13 @@ class Tools:
         self.libmoec = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(moec))), "lib", "libmoec.so")
 
     def run(self, *words):
+        """60 s of processor time: other work on the machine makes no hang."""
         try:
-            done = subprocess.run([self.moec, *words], capture_output=True, text=True, timeout=60, errors="replace")
+            done = subprocess.run([self.moec, *words], capture_output=True, text=True, timeout=1200, errors="replace",
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60)))
             return done.returncode, done.stdout + done.stderr
         except subprocess.TimeoutExpired:
-            return -1, "no end after 60 s"
+            return -1, "no end after 1200 s"
 
     def write(self, source):
         path = os.path.join(self.scratch, f"random{os.getpid()}.moe")

@@ -549,6 +549,42 @@ static void contexts_of_threads_do_not_meet(void **state)
     remove_directory(directory);
 }
 
+/* ---- lifetimes ---- */
+
+/* Pieces of executable memory that the process has. */
+static int code_mappings(void)
+{
+    char line[512];
+    int n = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        const char *rights = strchr(line, ' ');
+        n += rights && strncmp(rights, " r-x", 4) == 0;
+    }
+    fclose(f);
+    return n;
+}
+
+static void compile_and_free(const Api *api, int times)
+{
+    moec_options o = {.no_cache = 1};
+    for (int i = 0; i < times; i++) {
+        moec_module *m = NULL;
+        moec_compile_text(api->context, "program.moe", PROGRAM, strlen(PROGRAM), &o, &m);
+        assert_non_null(m);
+        moec_module_free(m);
+    }
+}
+
+static void a_freed_module_leaves_no_code(void **state)
+{
+    compile_and_free(*state, 1); /* loads what the compiler loads once */
+    int before = code_mappings();
+    compile_and_free(*state, 4);
+    assert_int_equal(code_mappings(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -559,6 +595,7 @@ int main(void)
         cmocka_unit_test(a_module_describes_itself),
         cmocka_unit_test(packed_memory_is_checked),
         cmocka_unit_test(packed_outputs_are_whole),
+        cmocka_unit_test(a_freed_module_leaves_no_code),
         cmocka_unit_test(a_check_tells_ties_from_wrong_numbers),
         cmocka_unit_test(errors_are_text_and_data),
         cmocka_unit_test(a_route_has_room_for_its_sizes),
