@@ -56,6 +56,58 @@ void target_prepare(LLVMTargetMachineRef machine, LLVMModuleRef mod)
 static const char *const pipeline =
     "function(sroa,early-cse<memssa>,loop-mssa(licm),early-cse<memssa>,simplifycfg)";
 
+/* Note [One lane]. Where only one lane of a masked store is set, and that is known when it compiles, LLVM stores the lane alone.
+ * If the value was narrowed by a trunc, LLVM 22 then stores the lane as it was before, which is twice as long as the element
+ * (reduceMaskedStoreToScalarStore in X86ISelLowering.cpp takes the type of the wide operand). So such a store becomes one of a
+ * scalar here. */
+static int only_lane(LLVMValueRef mask)
+{
+    int only = -1;
+    for (unsigned i = 0; LLVMIsConstant(mask) && i < LLVMGetVectorSize(LLVMTypeOf(mask)); i++) {
+        LLVMValueRef lane = LLVMGetAggregateElement(mask, i);
+        if (!lane || !LLVMIsAConstantInt(lane) || (LLVMConstIntGetZExtValue(lane) && only >= 0))
+            return -1;
+        only = LLVMConstIntGetZExtValue(lane) ? (int)i : only;
+    }
+    return only;
+}
+
+static int is_masked_store(LLVMValueRef instruction)
+{
+    static const char name[] = "llvm.masked.store.";
+    size_t len = 0;
+    LLVMValueRef called = LLVMIsACallInst(instruction) ? LLVMGetCalledValue(instruction) : NULL;
+    return called && strncmp(LLVMGetValueName2(called, &len), name, strlen(name)) == 0;
+}
+
+static void store_one_lane(LLVMBuilderRef b, LLVMValueRef instruction)
+{
+    int lane = is_masked_store(instruction)
+                   ? only_lane(LLVMGetOperand(instruction, LLVMGetNumArgOperands(instruction) - 1))
+                   : -1;
+    if (lane < 0)
+        return;
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(LLVMGetTypeContext(LLVMTypeOf(instruction)));
+    LLVMValueRef at = LLVMConstInt(i32, (unsigned)lane, 0), to = LLVMGetOperand(instruction, 1);
+    LLVMPositionBuilderBefore(b, instruction);
+    LLVMValueRef v = LLVMBuildExtractElement(b, LLVMGetOperand(instruction, 0), at, "");
+    to = LLVMBuildGEP2(b, LLVMTypeOf(v), to, &at, 1, "");
+    LLVMSetAlignment(LLVMBuildStore(b, v, to), 1);
+    LLVMInstructionEraseFromParent(instruction);
+}
+
+static void store_single_lanes(LLVMModuleRef mod)
+{
+    LLVMBuilderRef b = LLVMCreateBuilderInContext(LLVMGetModuleContext(mod));
+    for (LLVMValueRef f = LLVMGetFirstFunction(mod); f; f = LLVMGetNextFunction(f))
+        for (LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(f); block; block = LLVMGetNextBasicBlock(block))
+            for (LLVMValueRef at = LLVMGetFirstInstruction(block), next; at; at = next) {
+                next = LLVMGetNextInstruction(at);
+                store_one_lane(b, at);
+            }
+    LLVMDisposeBuilder(b);
+}
+
 const char *target_optimize(LLVMTargetMachineRef machine, LLVMModuleRef mod, int level, Arena *a)
 {
 #ifndef NDEBUG
@@ -67,8 +119,10 @@ const char *target_optimize(LLVMTargetMachineRef machine, LLVMModuleRef mod, int
     LLVMPassBuilderOptionsRef o = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(mod, level > 0 ? pipeline : "function(sroa)", machine, o);
     LLVMDisposePassBuilderOptions(o);
-    if (!error)
+    if (!error) {
+        store_single_lanes(mod);
         return NULL;
+    }
     char *text = LLVMGetErrorMessage(error);
     const char *copy = arena_printf(a, "LLVM: %s", text);
     LLVMDisposeErrorMessage(text);

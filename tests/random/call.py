@@ -27,6 +27,9 @@ class RouteStruct(ctypes.Structure):
                [(name, ctypes.c_void_p) for name in ("start", "count", "slot_of", "row_of")]
 
 
+IDLE = 20     # times longer than its limit may a call wait
+
+
 class Options(ctypes.Structure):
     _fields_ = [("target", ctypes.c_char_p), ("no_optimize", ctypes.c_int), ("debug", ctypes.c_int),
                 ("no_cache", ctypes.c_int), ("cache_dir", ctypes.c_char_p), ("interpret", ctypes.c_int),
@@ -257,7 +260,8 @@ def child(libmoec, library, source, calls, progress, seconds):
             block.protect()
     for n, call in enumerate(calls):
         progress[0] = n
-        signal.alarm(seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)     # of processor time: on a busy machine a call takes longer
+        signal.alarm(IDLE * seconds)
         one_call(m, module, lib, call)
     progress[0] = len(calls)
 
@@ -284,5 +288,6 @@ def run_calls(arena, libmoec, library, source, calls, environment, seconds=10):
     text = bytes(arena.memory[block.at + 8:block.end]).split(b"\0")[0].decode(errors="replace")
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        text = f"no end after {seconds} s" if name == "SIGALRM" else f"killed by {name}"
+        text = {"SIGALRM": f"no end after {IDLE * seconds} s", "SIGPROF": f"no end after {seconds} s of work"}.get(name) or \
+            f"killed by {name}"
     return calls[min(n, len(calls) - 1)], text
