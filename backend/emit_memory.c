@@ -46,7 +46,7 @@ static V advance(Emit *e, uint32_t buffer, V at, V step, uint32_t axis)
     return l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), at, step);
 }
 
-/* The elements before [x, y] in a matrix in fractals, or in lines or pairs: Note [Layouts] in ir.h. */
+/* The elements before [x, y] in a matrix in fractals, or in lines or pairs: Note [Layouts] in tensor.h. */
 static V in_fractals(Emit *e, uint32_t buffer, V x, V y)
 {
     L *l = e->l;

@@ -59,7 +59,7 @@ static void add_route_parameter(KernelSema *c, const AstParam *p)
     symbol_set(c, r.name, SYMBOL_ROUTE, id);
 }
 
-/* What panels can hold: Note [Layouts] in ir.h. */
+/* What panels can hold: Note [Layouts] in tensor.h. */
 static void sema_packed(KernelSema *c, const Tensor *t, Loc packed)
 {
     if (!type_is_float(elem_type(t->elem)))

@@ -1,4 +1,4 @@
-/* Where elements lie in memory: Note [Layouts] in ir.h. */
+/* Where elements lie in memory: Note [Layouts] in tensor.h. */
 #include "ir/ir.h"
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }

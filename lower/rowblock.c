@@ -1,6 +1,6 @@
 /* Row-block groups: a launch that computes several equations for a block of rows, or for one row, then for the next.
  *
- * Note [Row blocks]. The rows of a block pass through all members of the cluster (Note [Clusters] in ir.h) while what they hand
+ * Note [Row blocks]. The rows of a block pass through all members of the cluster (Note [Clusters] in ir/equation.h) while what they hand
  * on stays in the thread's memory: a placed tensor s[b, n, i, j] is s[i - first row of the block, j] there. Of a placed tensor
  * only those columns are computed that some reader asks for with some row of the block (cluster_needed): what a `where`
  * excludes for all of them is never touched. Members that add up over the rows keep f32 sums from block to block, in the

@@ -4,7 +4,7 @@
  * before:  m[i] = b * m[i] + c * g[i]             w[i] = w[i] - r * m[i]
  * after:   the same, in one epilogue: m and g are read once
  *
- * Note [Clusters] in ir/ir.h says what a cluster is. */
+ * Note [Clusters] in ir/equation.h says what a cluster is. */
 #include "passes/cluster.h"
 #include "passes/epilogue.h"
 

@@ -1,4 +1,4 @@
-/* Clusters: which equations one launch computes (Note [Clusters] in ir/ir.h). They are formed between
+/* Clusters: which equations one launch computes (Note [Clusters] in ir/equation.h). They are formed between
  * canonicalise and classify, when the equations are final. */
 #ifndef PASSES_CLUSTER_H
 #define PASSES_CLUSTER_H

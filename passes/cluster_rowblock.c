@@ -1,5 +1,5 @@
 /* Finds row-block groups: runs of equations that a thread computes for a block of rows after the other, with what
- * stands between them in its own memory (Note [Clusters] in ir/ir.h).
+ * stands between them in its own memory (Note [Clusters] in ir/equation.h).
  *
  * requires: final equations     gives: Kernel.clusters, Equation.cluster, Tensor.placed; members adjoin
  * before:  s[b, n, i, j] = sum(d) q[b, i, n, d] * k[b, j, n, d]

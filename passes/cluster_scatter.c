@@ -1,5 +1,5 @@
 /* Finds scatters: a product over rows of a route whose rows are added into the sums of their tokens as they are
- * computed (Note [Clusters] in ir/ir.h). Only where the schedule says `fuse o -> y at scatter`.
+ * computed (Note [Clusters] in ir/equation.h). Only where the schedule says `fuse o -> y at scatter`.
  *
  * requires: final equations     gives: Kernel.clusters, Equation.cluster; members adjoin
  * before:  o[r, h] = sum(f) a[r, f] * wd[@r, f, h]

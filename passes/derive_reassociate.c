@@ -23,6 +23,7 @@
 #include "passes/canonicalise.h"
 #include "passes/derive.h"
 #include "passes/epilogue.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -101,26 +102,6 @@ static uint32_t definition_of(const Kernel *k, TensorId t)
 
 /* ---- the reader and what it reads ---- */
 
-/* Is `load` all that anybody reads of its tensor? */
-static int is_only_load(const Kernel *k, uint32_t reader, ExprId load)
-{
-    TensorId t = x_at(k, load)->sym;
-    for (uint32_t i = 0; i < k->eqs.len; i++) {
-        const Equation *q = &k->eqs.at[i];
-        if (q->ids == t)
-            return 0;
-        for (uint32_t s = 0; s < q->nindex; s++)
-            if (x_loads(k, q->index[s], t))
-                return 0;
-        if (q->rhs == NONE || !x_loads(k, q->rhs, t))
-            continue;
-        each_below (n, k, q->rhs, EVERYWHERE)
-            if (x_at(k, *n)->kind == X_LOAD && x_at(k, *n)->sym == t && (i != reader || *n != load))
-                return 0;
-    }
-    return 1;
-}
-
 /* Is exactly one subscript of the load the index, and the others free of it? */
 static int place_in(const Kernel *k, ExprId load, IndexId i, uint8_t *at)
 {
@@ -150,7 +131,7 @@ static int match_made(Match *m)
             return 0;
     m->made = definition_of(k, x_at(k, load)->sym);
     if (m->made == NONE || m->made >= m->reader || !sum_of(k, k->eqs.at[m->made].rhs, &m->inner) ||
-        !is_only_load(k, m->reader, load))
+        !query_is_only_load(k, m->reader, load))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         h[i] = x_at(k, k->eqs.at[m->made].index[m->at[i]])->sym;

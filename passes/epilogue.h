@@ -1,4 +1,4 @@
-/* Epilogue clusters: which equations one loop over elements may compute (Note [Clusters] in ir/ir.h). */
+/* Epilogue clusters: which equations one loop over elements may compute (Note [Clusters] in ir/equation.h). */
 #ifndef PASSES_EPILOGUE_H
 #define PASSES_EPILOGUE_H
 

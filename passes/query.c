@@ -210,3 +210,22 @@ uint32_t query_cost(const Kernel *k, ExprId e)
             cost += scalar_table[x_at(k, *n)->op].cost;
     return cost;
 }
+
+int query_is_only_load(const Kernel *k, uint32_t reader, ExprId load)
+{
+    TensorId t = x_at(k, load)->sym;
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if (q->ids == t)
+            return 0;
+        for (uint32_t s = 0; s < q->nindex; s++)
+            if (x_loads(k, q->index[s], t))
+                return 0;
+        if (q->rhs == NONE || !x_loads(k, q->rhs, t))
+            continue;
+        each_below (n, k, q->rhs, EVERYWHERE)
+            if (x_at(k, *n)->kind == X_LOAD && x_at(k, *n)->sym == t && (i != reader || *n != load))
+                return 0;
+    }
+    return 1;
+}

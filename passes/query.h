@@ -35,6 +35,8 @@ int query_is_bucketed(const Kernel *k, ExprId reduce);
 int query_is_product_sum(const Kernel *k, ExprId e);
 /* Is node e of root evaluated exactly once wherever root is: outside reductions, whatever conditions hold? */
 int query_is_sure(const Kernel *k, ExprId root, ExprId e);
+/* Is `load`, in equation `reader`, all that anybody reads of its tensor? */
+int query_is_only_load(const Kernel *k, uint32_t reader, ExprId load);
 /* The work of computing e once: cycles, roughly (ir/scalar.def). */
 uint32_t query_cost(const Kernel *k, ExprId e);
 /* checks.c: is every access below e inside its tensor by what e itself says, whatever holds around it? */

@@ -1,0 +1,96 @@
+/* Kernels and modules: the arrays that everything else numbers. */
+#ifndef IR_MODULE_H
+#define IR_MODULE_H
+
+#include "ir/equation.h"
+#include "ir/schedule.h"
+
+typedef struct Derive {
+    Name forward, backward, kernel;
+    Loc loc;
+    Vec(struct DeriveWrt { Name name; Loc loc; int accumulate; }) wrt;
+    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; }) save;
+    int cotangents_f32;
+} Derive;
+
+typedef struct Module Module;
+
+typedef struct Kernel {
+    Module *module;
+    Name name;
+    Loc loc;
+    Vec(Param) params; /* in the order written */
+    Vec(Tensor) tensors;
+    Vec(Route) routes;
+    Vec(Index) indices;
+    Vec(Expr) exprs;
+    Vec(uint32_t) links; /* argument and bound lists of expressions */
+    Vec(Equation) eqs;
+    Vec(Cluster) clusters;
+    Vec(struct Moved { TensorId from; TensorId to; }) moved; /* sums of `from` now stand in the equation of `to` */
+    struct WalkState *walk;   /* ir/walk.c */
+    struct FreshNames *fresh; /* ir/fresh.c */
+    uint32_t *cons; /* hash-cons table: ExprId + 1 */
+    uint32_t cons_size, cons_used;
+    const Derive *derived; /* this kernel is the forward or backward of ... , or NULL */
+    struct TileProgram *tiles; /* NULL until lowered; ir/tile.h */
+} Kernel;
+
+struct Module {
+    Arena *arena;
+    Arena *scratch; /* lists and maps of walks: until the end of the pass, or of the query that marked it */
+    Names *names;
+    Diags *diags;
+    const char *path;
+    Vec(Dim) dims;
+    Vec(Group) groups;
+    Vec(ExtentForm) extents;
+    uint32_t *extent_table; /* a hash table of Extent + 1 */
+    uint32_t extent_slots;
+    Vec(Kernel *) kernels;
+    Vec(Derive) derives;
+    Vec(Schedule) schedules;
+    Vec(Test) tests;
+};
+
+Module *ir_module(Arena *a, Diags *diags, const char *path);
+
+/* ---- extents ----
+ *
+ * All return interned ids of the module; overflow of a coefficient saturates and fails the verifier. */
+Extent ext_const(Module *m, int64_t value);
+Extent ext_dim(Module *m, DimId dim);
+Extent ext_add(Module *m, Extent a, Extent b);
+Extent ext_sub(Module *m, Extent a, Extent b);
+Extent ext_mul(Module *m, Extent a, Extent b);
+int ext_same(const Module *m, Extent a, Extent b);               /* equal once constants are put in */
+int ext_is_const(const Module *m, Extent e, int64_t *value);
+int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value); /* 0 on overflow; dims by DimId */
+void ext_print(const Module *m, Extent e, Text *out);
+int axis_same(const Module *m, Axis a, Axis b);
+void axis_print(const Module *m, Axis a, Text *out); /* the extent, or the group of its rows */
+
+/* Dimensions that a call passes: those that its parameters, locals, routes, groups or expressions mention, not
+ * constant, ascending. */
+uint32_t ir_kernel_dims(const Kernel *k, DimId *out /* module->dims.len places */);
+
+uint32_t ir_tensor_dims(const Kernel *k, TensorId t, DimId *out); /* of those, what this tensor's axes mention */
+
+/* ---- kernels ---- */
+
+Kernel *ir_kernel(Module *m, Name name, Loc loc); /* added to the module */
+Kernel *ir_find_kernel(const Module *m, Name name);
+TensorId ir_tensor(Kernel *k, Tensor t);
+TensorId ir_find_tensor(const Kernel *k, Name name);
+RouteId ir_find_route(const Kernel *k, Name name);
+RouteId ir_group_route(const Kernel *k, GroupId g);  /* the kernel's one route of a group, or NONE */
+IndexId ir_index(Kernel *k, Name name, Loc loc, Axis axis);
+int ir_is_declared(const Module *m, Name name); /* a dimension or a group has it */
+Name ir_fresh_name(Kernel *k, const char *stem);     /* unused by tensors, routes, indices, dims, groups */
+void ir_rename(Kernel *k, TensorId t, Name name);
+
+
+Equation ir_equation(EqKind kind, Loc loc); /* all ids NONE */
+void ir_compact(Kernel *k);                 /* drops dead equations */
+
+#endif
