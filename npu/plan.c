@@ -10,17 +10,6 @@
 
 #include <string.h>
 
-Stmt plan_at(const Planner *p, StmtId id) { return p->k->tiles->stmts.at[id]; }
-
-uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t)
-{
-    uint32_t n = 0;
-    tile_walk (w, p->k, first)
-        tile_each_operand (o, w.s)
-            n += tile_operand_is_buffer(&o) ? o.id == t : tile_operand_is_expr(&o) && x_loads(p->k, o.id, t);
-    return n;
-}
-
 static int has_product(const Planner *p, StmtId first)
 {
     tile_each (id, p->k, first)
@@ -40,20 +29,6 @@ typedef struct Work {
     TensorId in[BUFFERS_MAX], out[BUFFERS_MAX];
     uint32_t nin, nout;
 } Work;
-
-static int is_in(const TensorId *list, uint32_t n, TensorId t)
-{
-    uint32_t i = 0;
-    while (i < n && list[i] != t)
-        i++;
-    return i < n;
-}
-
-void plan_add_buffer(TensorId *list, uint32_t *n, uint32_t max, TensorId t)
-{
-    if (!is_in(list, *n, t) && *n < max)
-        list[(*n)++] = t;
-}
 
 int plan_is_work(Planner *p, StmtId id)
 {
@@ -108,7 +83,7 @@ static Work find_work(Planner *p, StmtId first)
             break;
         uint32_t n = reads_of(p, id, reads);
         for (uint32_t i = 0; i < n; i++)
-            if (is_in(w.out, w.nout, reads[i]))
+            if (plan_is_in(w.out, w.nout, reads[i]))
                 return w;
         for (uint32_t i = 0; i < n; i++)
             plan_add_buffer(w.in, &w.nin, BUFFERS_MAX, reads[i]);

@@ -43,13 +43,10 @@ typedef struct Planner {
     Vec(TensorId) left; /* sums that a launch of the kernel has stored elsewhere */
 } Planner;
 
-/* plan.c */
+/* query.c */
 Stmt plan_at(const Planner *p, StmtId id); /* a copy: the list of statements grows */
+int plan_is_in(const TensorId *list, uint32_t n, TensorId t);
 void plan_add_buffer(TensorId *list, uint32_t *n, uint32_t max, TensorId t); /* once */
-StmtId plan_work(Planner *p,
-                 StmtId first); /* plans the run of vector work that begins here; its last statement */
-int plan_is_work(Planner *p, StmtId id);
-
 uint32_t plan_count_uses(const Planner *p, StmtId first, TensorId t); /* reads and writes in the list */
 static inline int plan_is_memory(const Tensor *t)
 {
@@ -76,7 +73,11 @@ static inline int plan_is_handed_over(const Planner *p, TensorId t)
 #define PLAN_OUT "out"
 #define PLAN_ROW "row"
 
-/* npu/chip.c: places on the chip, flags. */
+/* plan.c */
+StmtId plan_work(Planner *p, StmtId first); /* plans the run of vector work that begins here; its last statement */
+int plan_is_work(Planner *p, StmtId id);
+
+/* chip.c: places on the chip, flags. */
 uint32_t plan_chip(Planner *p, Loc loc, const char *stem, Space space, Elem elem, int64_t x, int64_t y,
                    TensorId panel);
 int64_t plan_ub(const Planner *p); /* bytes of UB that the loop of vector work can still have */

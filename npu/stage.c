@@ -71,13 +71,6 @@ static int is_used(const Stage *g, ExprId subscript, Extent extent)
     return 0;
 }
 
-int plan_is_own_row(const Kernel *k, const Tensor *t, ExprId subscript)
-{
-    return t->space == SPACE_THREAD && x_is_op(k, subscript, OP_sub) &&
-           x_at(k, x_arg(k, subscript, 0))->kind == X_INDEX &&
-           x_at(k, x_arg(k, subscript, 1))->kind == X_INDEX;
-}
-
 /* What is moved is moved whether it is asked for or not, so it must be there. */
 static int may_move(const Stage *g, ExprId load, uint32_t store)
 {

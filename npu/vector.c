@@ -9,18 +9,6 @@
 
 #include <string.h>
 
-int plan_is_row_value(const Kernel *k, ExprId load, IndexId row)
-{
-    uint32_t n = x_at(k, load)->nargs;
-    if (row == NONE || !n || !plan_is_memory(&k->tensors.at[x_at(k, load)->sym]) ||
-        !x_is_unit(k, x_arg(k, load, n - 1), row))
-        return 0;
-    for (uint32_t a = 0; a + 1 < n; a++)
-        if (x_uses_index(k, x_arg(k, load, a), row))
-            return 0;
-    return 1;
-}
-
 int plan_is_vector(Planner *p, StmtId id)
 {
     Stage g = {.p = p};
