@@ -6,7 +6,7 @@
  *     emit_scalar, emit_math, emit_number: scalar operations and element formats
  *     emit_expr, emit_memory, emit_stream: expressions, loads and stores
  *     emit_transpose, emit_panel: functions that fill panels
- *     emit_product, emit_fragment, emit_rows, emit_turned, emit_amx: functions that multiply
+ *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_amx: functions that multiply
  *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
  *     emit_hooks, emit_launch, emit_shared: launches as functions
  *     emit_packed, emit_precondition, emit_entry, emit_export: the functions that callers know
@@ -358,8 +358,8 @@ void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V un
 /* Fragments of all rows, then smaller ones, for the columns of b; `a` and `c` are of row 0. */
 void emit_product_rows(Product *x, V c, V a, V b, V units);
 void emit_begin_sums(Product *x, V unit); /* at zero where the call says so and this is the first unit */
-/* emit_turned.c: the function of a right operand in rows that are its columns. */
-void emit_turned_product(Product *x, V depth);
+/* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */
+void emit_rows_transposed_product(Product *x, V depth);
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
 void emit_rows_product(Product *x, V depth);
 void emit_rows_vectors(Product *x, V b, V unit, V *right);

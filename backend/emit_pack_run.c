@@ -67,7 +67,7 @@ V pack_helper(const Plan *p, uint32_t kind)
     uint32_t shape = kind / ELEMS / ELEMS;
     const char *name =
         arena_printf(l->arena, "moec.pack.%s.%s%s.%s.%s", p->cpu->name, shape / 2 ? "pairs" : "lines",
-                     shape % 2 ? "_turned" : "", elem_name(source), elem_name(elem));
+                     shape % 2 ? "_transposed" : "", elem_name(source), elem_name(elem));
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;

@@ -4,8 +4,8 @@
  * Note [Packed memory]. MOE_PACKED_HEADER bytes, of which the first 32 tell what follows: four int64, the
  * layout (MOE_PACKED_LAYOUT plus the element type), the number of matrices (the product of the extents before
  * the last two), their rows and their columns. Then the panels of each matrix, in layout pairs; of `packed both`
- * (whose layout is MOE_PACKED_BOTH more) those of each turned matrix follow, for which the tile level has a tensor
- * of its own, w.turned. Code that writes a packed tensor writes the header and the zeros that end each panel's
+ * (whose layout is MOE_PACKED_BOTH more) those of each transposed matrix follow, for which the tile level has a tensor
+ * of its own, w.transposed. Code that writes a packed tensor writes the header and the zeros that end each panel's
  * rows, so that its memory may hold anything before. An `in` parameter that is `packed` takes memory packed both
  * ways, too: what it reads stands at the same place. */
 #include "backend/emit_packed.h"
@@ -19,7 +19,7 @@ typedef struct Panels {
 typedef struct Packed {
     int64_t bytes, word, line; /* of an element; elements of a word and of a line */
     V layout, matrices;
-    Panels as_is, turned; /* turned: of `packed both` only */
+    Panels as_is, transposed; /* transposed: of `packed both` only */
     int both;
     V total; /* bytes, the header included */
 } Packed;
@@ -55,8 +55,8 @@ static Packed packed_of(Emit *e, TensorId id)
       columns = emit_extent(e, t->axes[t->rank - 1].extent);
     p.as_is = panels_of(l, &p, rows, columns, l_i64(l, 0));
     if (p.both)
-        p.turned = panels_of(l, &p, columns, rows, end_of(l, &p.as_is));
-    p.total = l_add(l, end_of(l, p.both ? &p.turned : &p.as_is), l_i64(l, MOE_PACKED_HEADER));
+        p.transposed = panels_of(l, &p, columns, rows, end_of(l, &p.as_is));
+    p.total = l_add(l, end_of(l, p.both ? &p.transposed : &p.as_is), l_i64(l, MOE_PACKED_HEADER));
     return p;
 }
 
@@ -66,9 +66,9 @@ static V header_at(L *l, V memory, int64_t byte) { return l_at(l, l->i8, memory,
 
 V emit_packed_data(L *l, V memory) { return header_at(l, memory, MOE_PACKED_HEADER); }
 
-V emit_packed_turned(Emit *e, TensorId t, V memory)
+V emit_packed_transposed(Emit *e, TensorId t, V memory)
 {
-    return l_at(e->l, e->l->i8, emit_packed_data(e->l, memory), packed_of(e, t).turned.at);
+    return l_at(e->l, e->l->i8, emit_packed_data(e->l, memory), packed_of(e, t).transposed.at);
 }
 
 /* ---- a call's parameters ---- */
@@ -170,7 +170,7 @@ static void begin_packed(L *l, const Packed *p, V memory)
         l_store(l, header[i] ? header[i] : l_i64(l, 0), header_at(l, memory, 8 * i), 1);
     pad_panels(l, p, &p->as_is, emit_packed_data(l, memory));
     if (p->both)
-        pad_panels(l, p, &p->turned, emit_packed_data(l, memory));
+        pad_panels(l, p, &p->transposed, emit_packed_data(l, memory));
 }
 
 void emit_packed_begin(Emit *e, TensorId t, V memory)
@@ -333,9 +333,9 @@ static void export_pack(const Plan *plan, TensorId t)
     V args[PACK_ARGS] = {from, data, p.matrices, rows, columns, columns, one};
     l_call(l, pack, args, PACK_ARGS);
     if (p.both) {
-        V turned[PACK_ARGS] = {from,   l_at(l, l->i8, data, p.turned.at), p.matrices, columns, rows, one,
-                               columns};
-        l_call(l, pack, turned, PACK_ARGS);
+        V transposed[PACK_ARGS] = {
+            from, l_at(l, l->i8, data, p.transposed.at), p.matrices, columns, rows, one, columns};
+        l_call(l, pack, transposed, PACK_ARGS);
     }
     LLVMBuildRet(l->b, l_i32(l, STATUS_OK));
 }

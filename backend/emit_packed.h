@@ -7,7 +7,7 @@
 int emit_is_packed(const Kernel *k, Param p);
 V emit_packed_bytes(Emit *e, TensorId t); /* of its memory, header and padding included */
 V emit_packed_data(L *l, V memory);       /* where the panels begin */
-V emit_packed_turned(Emit *e, TensorId t, V memory); /* of `packed both`: where those of the turned matrices do */
+V emit_packed_transposed(Emit *e, TensorId t, V memory); /* of `packed both`: where those of the transposed matrices do */
 void emit_packed_require(Emit *e, Gate *g, TensorId t, V memory); /* the header says what the call does */
 void emit_packed_begin(Emit *e, TensorId t, V memory);            /* header and padding of what will be written */
 void emit_pack_exports(const Plan *p);

@@ -202,9 +202,9 @@ static void require_tensor(Emit *e, Ranges *r, Param p, V pointer)
                      : l_mul(e->l, emit_elements(e, t), l_i64(e->l, (int64_t)elem_bytes(b->elem)));
     if (packed)
         b->base = emit_packed_data(e->l, pointer);
-    TensorId turned = tile_find_turned(e->k, t);
-    if (turned != NONE)
-        e->p->buffers.at[turned].base = emit_packed_turned(e, t, pointer);
+    TensorId transposed = tile_find_transposed(e->k, t);
+    if (transposed != NONE)
+        e->p->buffers.at[transposed].base = emit_packed_transposed(e, t, pointer);
     add_range(e, r, b->name, pointer, bytes, b->role != ROLE_IN);
 }
 

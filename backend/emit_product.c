@@ -16,19 +16,19 @@ enum { DEPTH = 8, ANEW, EXACT, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
-enum { IN_ROWS = 4, TURNED = 8 }; /* kinds of right operands that are no panels */
+enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
 
 uint32_t product_kind(const Plan *p, const Stmt *s)
 {
     const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym],
                  *right = &p->buffers.at[x_at(p->k, s->other)->sym];
-    uint32_t way = s->turned ? TURNED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
+    uint32_t way = s->transposed ? TRANSPOSED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
     return way + (left->elem == EL_BF16) * 2u + (right->elem == EL_BF16);
 }
 
 uint64_t product_helpers(const Plan *p, const Stmt *s)
 {
-    return (uint64_t)1 << product_kind(p, s) | (uint64_t)s->turned << HELPER_TRANSPOSE;
+    return (uint64_t)1 << product_kind(p, s) | (uint64_t)s->transposed << HELPER_TRANSPOSE;
 }
 
 static Ty function_type(L *l)
@@ -41,7 +41,7 @@ static V function_of(const Plan *p, uint32_t kind)
 {
     static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"}, *const ways[] = {
                                                                                          "", ".rows",
-                                                                                         ".turned"};
+                                                                                         ".transposed"};
     L *l = p->l;
     const char *name = arena_printf(l->arena, "moec.product.%s.%s%s", cpu_table[p->target].name,
                                     names[kind % 4], ways[kind / 4]);
@@ -297,8 +297,8 @@ void emit_product_function(Plan *p, uint32_t kind)
     x.own = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)x.rows * ROW_OF_WORDS), "own");
     LLVMSetAlignment(x.own, LAYOUT_LINE_BYTES);
     x.in_rows = kind / 4 * 4 == IN_ROWS;
-    if (kind >= TURNED)
-        emit_turned_product(&x, LLVMGetParam(fn, DEPTH));
+    if (kind >= TRANSPOSED)
+        emit_rows_transposed_product(&x, LLVMGetParam(fn, DEPTH));
     else if (x.in_rows)
         emit_rows_product(&x, LLVMGetParam(fn, DEPTH));
     else {

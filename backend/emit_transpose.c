@@ -41,9 +41,9 @@ static void within_pieces(L *l, V *v, uint32_t w)
     }
 }
 
-/* A row of a matrix of pieces that is to be turned: halves are sorted by the parity of their columns until one is
+/* A row of a matrix of pieces that is to be transposed: halves are sorted by the parity of their columns until one is
  * left. */
-static void turn_pieces(L *l, V *m, uint32_t n)
+static void transpose_pieces(L *l, V *m, uint32_t n)
 {
     V next[PIECE];
     for (uint32_t round = 1; round < n; round *= 2) {
@@ -56,7 +56,7 @@ static void turn_pieces(L *l, V *m, uint32_t n)
 }
 
 /* A square of w x w words. */
-static void turn_square(L *l, uint32_t w, V from, V step, V to, V stride)
+static void transpose_square(L *l, uint32_t w, V from, V step, V to, V stride)
 {
     Ty type = LLVMVectorType(l->i32, w);
     V v[EDGE], row[PIECE];
@@ -66,7 +66,7 @@ static void turn_square(L *l, uint32_t w, V from, V step, V to, V stride)
     for (uint32_t c = 0; c < PIECE; c++) { /* vectors c, 4 + c, ...: the rows c, 4 + c, ... of the result */
         for (uint32_t i = 0; i < w / PIECE; i++)
             row[i] = v[i * PIECE + c];
-        turn_pieces(l, row, w / PIECE);
+        transpose_pieces(l, row, w / PIECE);
         for (uint32_t i = 0; i < w / PIECE; i++)
             l_store(l, row[i], l_byte(l, to, l_mul(l, stride, l_i64(l, i * PIECE + c))), 2);
     }
@@ -100,8 +100,8 @@ void emit_transpose_function(Plan *p)
     For column = l_for(l, l_i64(l, 0), l_i64(l, EDGE), w, "column");
     V from = l_byte(l, LLVMGetParam(fn, 0), l_mul(l, row.var, step));
     V to = l_byte(l, LLVMGetParam(fn, 2), l_mul(l, column.var, stride));
-    turn_square(l, w, l_byte(l, from, l_shl(l, column.var, 2)), step, l_byte(l, to, l_shl(l, row.var, 2)),
-                stride);
+    transpose_square(l, w, l_byte(l, from, l_shl(l, column.var, 2)), step,
+                     l_byte(l, to, l_shl(l, row.var, 2)), stride);
     l_end_for(l, &column);
     l_end_for(l, &row);
     LLVMBuildRetVoid(l->b);

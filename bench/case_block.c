@@ -120,9 +120,10 @@ static int check_column(const Case *c, const BlockData *d, const BlockToken *k, 
     for (int64_t i = 0; i < d->K; i++)
         for (int64_t f = 0; f < d->F; f++) {
             const BlockRow *r = &k->rows[i];
-            int64_t at = (k->expert[i] * d->H + h) * d->F + f, turned = (k->expert[i] * d->F + f) * d->H + h;
+            int64_t at = (k->expert[i] * d->H + h) * d->F + f,
+                    transposed = (k->expert[i] * d->F + f) * d->H + h;
             double p = (double)d->p[k->t * d->K + i];
-            sum_add(&y, p * activation(r, f) * (double)bf16_to_f32(d->wd[turned]));
+            sum_add(&y, p * activation(r, f) * (double)bf16_to_f32(d->wd[transposed]));
             if (step)
                 sum_add(&d_x, d_u(r, f, p) * (double)bf16_to_f32(d->wu[at]) +
                                   d_g(r, f, p) * (double)bf16_to_f32(d->wg[at]));
@@ -154,11 +155,11 @@ static void row_column(const BlockData *d, int64_t t, int64_t e, int64_t f, Bloc
 {
     *r->g = *r->u = *r->s = 0;
     for (int64_t h = 0; h < d->H; h++) {
-        int64_t at = (e * d->H + h) * d->F + f, turned = (e * d->F + f) * d->H + h;
+        int64_t at = (e * d->H + h) * d->F + f, transposed = (e * d->F + f) * d->H + h;
         double x = (double)bf16_to_f32(d->x[t * d->H + h]);
         *r->g += x * (double)bf16_to_f32(d->wg[at]);
         *r->u += x * (double)bf16_to_f32(d->wu[at]);
-        *r->s += (double)bf16_to_f32(d->d_y[t * d->H + h]) * (double)bf16_to_f32(d->wd[turned]);
+        *r->s += (double)bf16_to_f32(d->d_y[t * d->H + h]) * (double)bf16_to_f32(d->wd[transposed]);
     }
 }
 
@@ -167,7 +168,7 @@ static int check_weight(Case *c, const BlockData *d)
 {
     int64_t e = expert_of(d, memory_random_below(&c->memory, d->route->rows)),
             h = memory_random_below(&c->memory, d->H), f = memory_random_below(&c->memory, d->F);
-    int64_t at = (e * d->H + h) * d->F + f, turned = (e * d->F + f) * d->H + h;
+    int64_t at = (e * d->H + h) * d->F + f, transposed = (e * d->F + f) * d->H + h;
     BenchSum wg = {0}, wu = {0}, wd = {0};
     double g, u, s;
     BlockRow r = {&g, &u, &s};
@@ -181,7 +182,7 @@ static int check_weight(Case *c, const BlockData *d)
     }
     return compare(c, "d_wg", at, &wg, (double)d->d_wg[at]) ||
            compare(c, "d_wu", at, &wu, (double)d->d_wu[at]) ||
-           compare(c, "d_wd", turned, &wd, (double)d->d_wd[turned]);
+           compare(c, "d_wd", transposed, &wd, (double)d->d_wd[transposed]);
 }
 
 static int check(Case *c, const BlockData *d, bool step)

@@ -123,7 +123,7 @@ SPLIT_EQUATIONS = {
 variant("h as two indices", SPLIT_H, **SPLIT_EQUATIONS,
         g="g[r, f] = sum(n, d) xp[r, n, d] * wg[@r, n, d, f]",
         u="u[r, f] = sum(n, d) xp[r, n, d] * wu[@r, n, d, f]")
-variant("h as two indices, turned", SPLIT_H, **SPLIT_EQUATIONS,
+variant("h as two indices, transposed", SPLIT_H, **SPLIT_EQUATIONS,
         g="g[r, f] = sum(d, n) xp[r, n, d] * wg[@r, n, d, f]",
         u="u[r, f] = sum(d, n) xp[r, n, d] * wu[@r, n, d, f]")
 variant("h as an affine form", {"x": "bf16[T, N*D]", "wg": "bf16[E, N*D, F]", "wu": "bf16[E, N*D, F]"},

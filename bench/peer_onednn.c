@@ -32,9 +32,9 @@ typedef struct Recipe {
     ProductKind kind;
     OnednnOp op;
     const char *operands, *name;
-    int any;    /* weights in the layout that the primitive likes: only when they may be prepacked */
-    int turned; /* of dW: the result stands as [width, depth] */
-    int add;    /* of dW: into scratch memory, then added; otherwise the primitive accumulates */
+    int any;        /* weights in the layout that the primitive likes: only when they may be prepacked */
+    int transposed; /* of dW: the result stands as [width, depth] */
+    int add;        /* of dW: into scratch memory, then added; otherwise the primitive accumulates */
 } Recipe;
 
 static const Recipe recipes[] = {
@@ -49,7 +49,7 @@ static const Recipe recipes[] = {
     {PRODUCT_DW, OP_MATMUL, "Xyw", "matmul, accumulating", .add = 0},
     {PRODUCT_DW, OP_MATMUL, "Xyw", "matmul and add", .add = 1},
     {PRODUCT_DW, OP_WEIGHTS, "xyW", "inner product and add", .add = 1},
-    {PRODUCT_DW, OP_WEIGHTS, "xyW", "inner product turned and add", .add = 1, .turned = 1},
+    {PRODUCT_DW, OP_WEIGHTS, "xyW", "inner product transposed and add", .add = 1, .transposed = 1},
 };
 
 static const int arguments[][3] = {
@@ -137,7 +137,7 @@ static OnednnOperand operand(const PeerProduct *p, const Recipe *r, int64_t e, c
         o = matrix(p->y, first * f, rows, f, p->bf16);
     else
         o = matrix(p->w, e * h * f, h, f, p->bf16 && p->kind != PRODUCT_DW);
-    if (r->turned && letter == 'W')
+    if (r->transposed && letter == 'W')
         o.strides[0] = 1, o.strides[1] = h;
     o.any = r->any && (letter == 'w' || letter == 'W');
     if (letter == 'X' || letter == 'W')

@@ -32,11 +32,11 @@ static void way_free(void *self)
 }
 
 /* c = a * b + beta * c, all row-major, a and b possibly transposed. */
-static void gemm(const PeerProduct *p, int turn_a, int turn_b, int64_t m, int64_t n, int64_t k, const void *a,
-                 const void *b, float beta, float *c)
+static void gemm(const PeerProduct *p, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k,
+                 const void *a, const void *b, float beta, float *c)
 {
-    enum CBLAS_TRANSPOSE ta = turn_a ? CblasTrans : CblasNoTrans, tb = turn_b ? CblasTrans : CblasNoTrans;
-    int M = (int)m, N = (int)n, K = (int)k, lda = turn_a ? M : K, ldb = turn_b ? K : N;
+    enum CBLAS_TRANSPOSE ta = trans_a ? CblasTrans : CblasNoTrans, tb = trans_b ? CblasTrans : CblasNoTrans;
+    int M = (int)m, N = (int)n, K = (int)k, lda = trans_a ? M : K, ldb = trans_b ? K : N;
     if (p->bf16)
         cblas_sbgemm(CblasRowMajor, ta, tb, M, N, K, 1, a, lda, b, ldb, beta, c, N);
     else

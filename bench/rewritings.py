@@ -106,7 +106,7 @@ def time_rewritings(options, names):
 
 # ---- axes in two parts ----
 
-SPLIT = ("h as two indices", "h as two indices, turned", "f as two indices")
+SPLIT = ("h as two indices", "h as two indices, transposed", "f as two indices")
 PRODUCTS = """moe 1
 dim B, S, N, D, H
 kernel rows_whole(in x: bf16[B*S, H], in w: bf16[H, N*D], out y: bf16[B*S, N*D]) { y[t, f] = bf16(sum(h) x[t, h] * w[h, f]) }

@@ -97,7 +97,7 @@ static void store_tensor(const InterpretCall *c, const Tensor *t, const double *
     for (int64_t i = 0; i < n; i++)
         element_write(t->elem, data[i], to + (packed ? pack_place(&s, i) : (size_t)i * elem_bytes(t->elem)));
     if (packed)
-        pack_turn(&s, to);
+        pack_transpose(&s, to);
 }
 
 static void store_results(const InterpretCall *c, void *const *args)

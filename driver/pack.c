@@ -17,13 +17,13 @@ static int64_t matrix_elements(const PackShape *s)
     return layout_elements(LAYOUT_PAIRS, s->elem, s->rows, s->columns);
 }
 
-/* The turned matrices of `packed both`, as matrices of their own. */
-static PackShape turned_shape(const PackShape *s)
+/* The transposed matrices of `packed both`, as matrices of their own. */
+static PackShape transposed_shape(const PackShape *s)
 {
     return (PackShape){s->elem, 0, s->matrices, s->columns, s->rows};
 }
 
-static size_t turned_byte(const PackShape *s)
+static size_t transposed_byte(const PackShape *s)
 {
     return (size_t)(s->matrices * matrix_elements(s)) * elem_bytes(s->elem);
 }
@@ -32,10 +32,10 @@ int64_t packed_bytes(const PackShape *s)
 {
     const int64_t most = (int64_t)1 << 40;
     int64_t elements, bytes;
-    PackShape turned = turned_shape(s);
+    PackShape transposed = transposed_shape(s);
     if (s->matrices > most || s->rows > most || s->columns > most ||
         __builtin_mul_overflow(s->rows + LAYOUT_EDGE, s->columns + LAYOUT_EDGE, &elements) ||
-        __builtin_add_overflow(matrix_elements(s), s->both ? matrix_elements(&turned) : 0, &elements) ||
+        __builtin_add_overflow(matrix_elements(s), s->both ? matrix_elements(&transposed) : 0, &elements) ||
         __builtin_mul_overflow(elements, s->matrices, &elements) ||
         __builtin_mul_overflow(elements, (int64_t)elem_bytes(s->elem), &bytes) ||
         __builtin_add_overflow(bytes, MOE_PACKED_HEADER, &bytes))
@@ -68,21 +68,21 @@ void pack_begin(const PackShape *s, void *memory)
     memcpy(memory, header, sizeof header);
 }
 
-/* The element of the turned matrices that is the n-th of the others in row-major order. */
-static size_t turned_place(const PackShape *s, int64_t n)
+/* The element of the transposed matrices that is the n-th of the others in row-major order. */
+static size_t transposed_place(const PackShape *s, int64_t n)
 {
-    PackShape turned = turned_shape(s);
+    PackShape transposed = transposed_shape(s);
     int64_t column = n % s->columns, row = n / s->columns % s->rows, matrix = n / s->columns / s->rows;
-    return turned_byte(s) + pack_place(&turned, (matrix * s->columns + column) * s->rows + row);
+    return transposed_byte(s) + pack_place(&transposed, (matrix * s->columns + column) * s->rows + row);
 }
 
 static int64_t count_of(const PackShape *s) { return s->matrices * s->rows * s->columns; }
 
-void pack_turn(const PackShape *s, void *memory)
+void pack_transpose(const PackShape *s, void *memory)
 {
     size_t size = elem_bytes(s->elem);
     for (int64_t n = 0; s->both && n < count_of(s); n++)
-        memcpy((char *)memory + turned_place(s, n), (char *)memory + pack_place(s, n), size);
+        memcpy((char *)memory + transposed_place(s, n), (char *)memory + pack_place(s, n), size);
 }
 
 void pack_rows(const PackShape *s, const void *row_major, void *memory)
@@ -91,7 +91,7 @@ void pack_rows(const PackShape *s, const void *row_major, void *memory)
     pack_begin(s, memory);
     for (int64_t n = 0; n < count_of(s); n++)
         memcpy((char *)memory + pack_place(s, n), (const char *)row_major + (size_t)n * size, size);
-    pack_turn(s, memory);
+    pack_transpose(s, memory);
 }
 
 void pack_unpack(const PackShape *s, const void *memory, void *row_major)
@@ -144,11 +144,11 @@ static int is_padded(const PackShape *s, const char *memory)
 const char *pack_flaw(const PackShape *s, const void *memory)
 {
     const char *at = memory;
-    PackShape turned = turned_shape(s);
-    if (!is_padded(s, at) || (s->both && !is_padded(&turned, at + turned_byte(s))))
+    PackShape transposed = transposed_shape(s);
+    if (!is_padded(s, at) || (s->both && !is_padded(&transposed, at + transposed_byte(s))))
         return "padding that is not zero";
     for (int64_t n = 0; s->both && n < count_of(s); n++)
-        if (memcmp(at + turned_place(s, n), at + pack_place(s, n), elem_bytes(s->elem)) != 0)
-            return "turned matrices that are others";
+        if (memcmp(at + transposed_place(s, n), at + pack_place(s, n), elem_bytes(s->elem)) != 0)
+            return "transposed matrices that are others";
     return NULL;
 }

@@ -7,7 +7,7 @@
 
 typedef struct PackShape {
     Elem elem;
-    int both; /* the turned matrices too */
+    int both; /* the transposed matrices too */
     int64_t matrices, rows, columns; /* the extents before the last two multiplied; the last two */
 } PackShape;
 
@@ -16,14 +16,14 @@ int64_t packed_bytes(const PackShape *s); /* of packed memory, its header and pa
 size_t pack_place(const PackShape *s, int64_t flat); /* byte of an element, given its place in row-major order */
 /* Header and zeros: what a call may be given. */
 void pack_begin(const PackShape *s, void *memory);
-void pack_turn(const PackShape *s, void *memory); /* `packed both`: the turned matrices from the others */
+void pack_transpose(const PackShape *s, void *memory); /* `packed both`: the transposed matrices from the others */
 void pack_rows(const PackShape *s, const void *row_major, void *memory);
 void pack_unpack(const PackShape *s, const void *memory, void *row_major);
 int pack_fits(const PackShape *s, const void *memory); /* the header says what s does */
 /* NULL when a call takes this memory for a parameter of that role, else what is wrong, in arena a. */
 const char *pack_refusal(const PackShape *s, Role role, const char *name, const void *memory, Arena *a);
-/* NULL, or what is wrong with the panels of a kernel's output: padding that products read is zero, and turned matrices
- * are the others turned. */
+/* NULL, or what is wrong with the panels of a kernel's output: padding that products read is zero, and transposed matrices
+ * are the others transposed. */
 const char *pack_flaw(const PackShape *s, const void *memory);
 
 #endif

@@ -1,5 +1,5 @@
 /* A core of a CPU: see core.h. What a product, a pack and a loop take is what the code of backend/ does: fragments of sums in
- * registers, lines copied or words turned, instructions for each vector. */
+ * registers, lines copied or words transposed, instructions for each vector. */
 #include "emulator/core.h"
 
 #include "emulator/box.h"
@@ -10,7 +10,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Bytes of 16 x 16 words. */
-enum { CORE_TURN_BYTES = 16 * LAYOUT_LINE_BYTES };
+enum { CORE_TRANSPOSE_BYTES = 16 * LAYOUT_LINE_BYTES };
 
 /* ---- events ---- */
 
@@ -64,7 +64,7 @@ static int64_t rows_in_time(const Emulator *e, const Shape *s, const Access *x)
 
 static int is_right_in_rows(const Emulator *e, const Stmt *s, const Shape *shape, TensorId t)
 {
-    return s->kind == TILE_product && !s->turned && x_at(e->k, s->other)->sym == t &&
+    return s->kind == TILE_product && !s->transposed && x_at(e->k, s->other)->sym == t &&
            layout_is_dense(shape->layout);
 }
 
@@ -81,7 +81,7 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
     if (!box_shape(e->k, x.buffer, e->dims, &s) || !s.x || !s.y)
         return;
     if (x.form == ACCESS_READ)
-        e->turned = x.down == 1 && x.right != 1;
+        e->transposed = x.down == 1 && x.right != 1;
     if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
         Access late = x;
         x.rows = rows_in_time(e, &s, &x);
@@ -96,7 +96,7 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
 static RightForm form_of(const Emulator *e, const Stmt *s)
 {
     const Tensor *right = &e->k->tensors.at[x_at(e->k, s->other)->sym];
-    return s->turned ? RIGHT_TURNED : layout_is_dense(right->layout) ? RIGHT_ROWS : RIGHT_PANELS;
+    return s->transposed ? RIGHT_TRANSPOSED : layout_is_dense(right->layout) ? RIGHT_ROWS : RIGHT_PANELS;
 }
 
 static Elem elem_of(const Emulator *e, ExprId load) { return e->k->tensors.at[x_at(e->k, load)->sym].elem; }
@@ -126,7 +126,7 @@ void core_pack(Emulator *e, StmtId id, const PackEvent *v)
     Op *op = emulator_op(e, id, UNIT_mte2);
     op->a = v->rows;
     op->b = v->cols;
-    op->c = e->turned;
+    op->c = e->transposed;
     op->bytes = (uint8_t)elem_bytes(e->k->tensors.at[s->buffer].elem);
     e->given[e->core] += op->a * op->b;
 }
@@ -189,7 +189,7 @@ static int64_t part_of(const Trace *t, const Op *op, const Fragment *f)
             fits = op->b / LAYOUT_EDGE / LAYOUT_EDGE * LAYOUT_EDGE;
     switch ((RightForm)op->other) {
     case RIGHT_PANELS: return op->a > FEW_FRAGMENTS * f->rows ? part : least(part, FIRST_CACHE_WORDS);
-    case RIGHT_TURNED: return FIRST_CACHE_WORDS;
+    case RIGHT_TRANSPOSED: return FIRST_CACHE_WORDS;
     case RIGHT_ROWS: break;
     }
     return (op->b == (int64_t)op->gm ? terms : most(least(fits, terms), LAYOUT_EDGE)) / f->terms;
@@ -209,7 +209,7 @@ static int64_t panel_cycles(const Machine *m, const Op *op, const Fragment *f, i
     switch ((RightForm)op->other) {
     case RIGHT_PANELS: break;
     case RIGHT_ROWS: return steps * parts(f->cols * 4, m->core.store);
-    case RIGHT_TURNED: return parts(steps * f->cols * 4, CORE_TURN_BYTES) * m->core.turn;
+    case RIGHT_TRANSPOSED: return parts(steps * f->cols * 4, CORE_TRANSPOSE_BYTES) * m->core.transpose;
     }
     return 0;
 }
@@ -237,7 +237,7 @@ int64_t core_product_cycles(const Trace *t, const Op *op)
 static int64_t pack_cycles(const Machine *m, const Op *op)
 {
     int64_t bytes = op->a * op->b * op->bytes;
-    return op->c ? parts(bytes, CORE_TURN_BYTES) * m->core.turn
+    return op->c ? parts(bytes, CORE_TRANSPOSE_BYTES) * m->core.transpose
                  : parts(bytes, m->core.copy) + op->a * m->core.loop;
 }
 

@@ -3,7 +3,7 @@
  * Operations of a CPU differ from those of an NPU's units (emulator.h) in that the core moves its data itself:
  *   event          memory that the next operation reads or writes (other: an AccessForm): `a` runs of `b` bytes, which begin
  *                  `c` bytes apart; gm: the first of them
- *   pack           a box of `a` x `b` elements of `bytes` goes into a panel; c: 1 where it is turned on the way
+ *   pack           a box of `a` x `b` elements of `bytes` goes into a panel; c: 1 where it is transposed on the way
  *   product        `a` rows, `b` columns, depth `c`; other: how the right operand stands, a RightForm; gm: elements of its rows
  *   store          `a` elements, `b` instructions for each */
 #ifndef EMULATOR_CORE_H
@@ -14,7 +14,7 @@
 
 /* LATE: read, and nothing has asked for it ahead. */
 typedef enum AccessForm { ACCESS_READ, ACCESS_WRITE, ACCESS_LATE } AccessForm;
-typedef enum RightForm { RIGHT_PANELS, RIGHT_ROWS, RIGHT_TURNED } RightForm;
+typedef enum RightForm { RIGHT_PANELS, RIGHT_ROWS, RIGHT_TRANSPOSED } RightForm;
 
 /* Notes the operations that code for a CPU tells of (emulator/expand_core.c). */
 void core_access(Emulator *e, StmtId id, const AccessEvent *v);

@@ -213,12 +213,13 @@ void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t do
     }
 }
 
-/* What a move reads: a box of the buffer's last two axes, upright or turned, or row by row. */
+/* What a move reads: a box of the buffer's last two axes, upright or transposed, or row by row. */
 static void access_box(Emulator *e, StmtId id, Unit unit, TensorId from, const MoveEvent *v)
 {
     int64_t down = v->below - v->from, right = v->beside - v->from, across = across_of(e, from);
-    int turned = (v->cols > 1 && right != 1) || (v->rows > 1 && down == 1 && across > 1);
-    int64_t lines = turned ? v->cols : v->rows, n = turned ? v->rows : v->cols, step = turned ? right : down;
+    int transposed = (v->cols > 1 && right != 1) || (v->rows > 1 && down == 1 && across > 1);
+    int64_t lines = transposed ? v->cols : v->rows, n = transposed ? v->rows : v->cols,
+            step = transposed ? right : down;
     if (lines == 1 || step == across) {
         access(e, id, unit, from, v->from, lines, n, 0);
         return;

@@ -37,7 +37,7 @@ struct Emulator {
     struct Flags *flags;
     struct Sample *sample;
     int64_t *given; /* of a CPU, by core: how much it has had to do in this launch */
-    int turned;     /* of a CPU: what was read last lies the other way round than it is asked for */
+    int transposed; /* of a CPU: what was read last lies the other way round than it is asked for */
 };
 
 static inline const Stmt *emulator_stmt(const Emulator *e, StmtId id) { return &e->k->tiles->stmts.at[id]; }

@@ -114,7 +114,8 @@ static void expand_product(Expander *x, StmtId id)
 {
     Stmt s = expand_at(x, id);
     touch_operand(x, id, s.value, s.size[0], s.size[2], 0);
-    touch_operand(x, id, s.other, s.turned ? s.size[1] : s.size[2], s.turned ? s.size[2] : s.size[1], 0);
+    touch_operand(x, id, s.other, s.transposed ? s.size[1] : s.size[2], s.transposed ? s.size[2] : s.size[1],
+                  0);
     touch_operand(x, id, x_load(x->k, s.loc, s.buffer, s.index), s.size[0], s.size[1], 1);
     expand_tell(x, EVENT_product, id, &(ProductExprs){s.size[0], s.size[1], s.size[2]});
 }

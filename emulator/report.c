@@ -75,7 +75,7 @@ const char *op_text(const Simulated *s, const Op *op, Arena *a)
     switch ((TileKind)op->kind) {
     case TILE_pack:
         if (is_cpu(s))
-            return arena_printf(a, "%s %lld x %lld", op->c ? "pack and turn" : "pack", n, m);
+            return arena_printf(a, "%s %lld x %lld", op->c ? "pack and transpose" : "pack", n, m);
         if (op->path >= PATH_COUNT || path_unit((Path)op->path) == UNIT_mte1)
             return arena_printf(a, "%s %lld x %lld B",
                                 op->path < PATH_COUNT ? path_name((Path)op->path) : "move", n, m);

@@ -54,7 +54,7 @@ const AstEquation *sema_pack(KernelSema *c, const AstEquation *q)
     if (!is_pack(c, q->rhs))
         return q;
     Arena *a = c->m->arena;
-    int turned = strcmp(q->rhs->name.name, "pack_t") == 0;
+    int transposed = strcmp(q->rhs->name.name, "pack_t") == 0;
     TensorId of = left_ok(c, q, q->rhs->name.name) ? packed_tensor(c, q->rhs) : (TensorId)NONE;
     if (of == NONE)
         return NULL;
@@ -65,7 +65,7 @@ const AstEquation *sema_pack(KernelSema *c, const AstEquation *q)
     access->args = arena_array(a, AstExpr *, rank + 1);
     access->nargs = rank;
     for (uint32_t i = 0; i < rank; i++) {
-        uint32_t to = turned && i + 2 >= rank ? 2 * rank - 3 - i : i;
+        uint32_t to = transposed && i + 2 >= rank ? 2 * rank - 3 - i : i;
         Name name = ir_fresh_name(c->k, stems[i]);
         vec_push(a, &left->list, (AstSubscript){new_name(c, q->lhs->loc, name), NULL});
         access->args[to] = new_name(c, q->rhs->loc, name);

@@ -54,8 +54,8 @@ enum { MAX_RANK = 8 };
  * All but the first are allocated for extents rounded up: rows and columns to 32, k to whole lines. What lies beyond the
  * extent in k is zero; beyond it in rows and columns it is never looked at. Callers keep memory in layout pairs: a change
  * of it is a change of MOE_PACKED_LAYOUT (include/moec/abi.def). Of a tensor `packed both` its panels are followed by those
- * of the turned matrices, so that a sum over y finds pairs of y: at the tile level they are a tensor of their own (see
- * tile_turned), and every store goes to both. */
+ * of the transposed matrices, so that a sum over y finds pairs of y: at the tile level they are a tensor of their own (see
+ * tile_transposed), and every store goes to both. */
 typedef enum Layout {
     LAYOUT_ROWS,
     LAYOUT_SUMS,
@@ -86,14 +86,14 @@ typedef struct Tensor {
     Axis axes[MAX_RANK];
     uint32_t placed; /* cluster + 1 of the row-block group whose threads keep it (Note [Clusters]); 0: in work space or gm */
     Layout layout; /* parameters: `packed` is LAYOUT_PAIRS; locals: the lowering's choice */
-    uint8_t both;  /* `packed both`: the panels of the turned matrices [.., y, x] stand behind those of [.., x, y] */
+    uint8_t both;  /* `packed both`: the panels of the transposed matrices [.., y, x] stand behind those of [.., x, y] */
     /* tile level */
     Space space;
     int64_t at;      /* on-chip spaces: its first byte */
     uint32_t lanes;  /* SPACE_REG: values per element, one for each lane; 0: scalar */
     RouteId route;   /* this tensor is a field of a route: see RouteField; else NONE */
     uint8_t field;
-    uint32_t turned; /* 1 + the tensor `packed both` whose turned matrices these are: see tile_turned(); else 0 */
+    uint32_t transposed; /* 1 + the tensor `packed both` whose transposed matrices these are: see tile_transposed(); else 0 */
 } Tensor;
 
 typedef struct Route {

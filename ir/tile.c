@@ -73,26 +73,26 @@ static TensorId add_field(Kernel *k, RouteId r, RouteField f)
     return ir_tensor(k, t);
 }
 
-TensorId tile_find_turned(const Kernel *k, TensorId w)
+TensorId tile_find_transposed(const Kernel *k, TensorId w)
 {
     for (TensorId t = 0; t < k->tensors.len; t++)
-        if (k->tensors.at[t].turned == w + 1)
+        if (k->tensors.at[t].transposed == w + 1)
             return t;
     return NONE;
 }
 
-TensorId tile_turned(Kernel *k, TensorId w)
+TensorId tile_transposed(Kernel *k, TensorId w)
 {
-    TensorId known = tile_find_turned(k, w);
+    TensorId known = tile_find_transposed(k, w);
     if (known != NONE)
         return known;
     Module *m = k->module;
     Tensor t = k->tensors.at[w];
-    t.name = name_of(m->names, arena_printf(m->arena, "%s.turned", t.name));
+    t.name = name_of(m->names, arena_printf(m->arena, "%s.transposed", t.name));
     t.axes[t.rank - 1] = k->tensors.at[w].axes[t.rank - 2];
     t.axes[t.rank - 2] = k->tensors.at[w].axes[t.rank - 1];
     t.both = 0;
-    t.turned = w + 1;
+    t.transposed = w + 1;
     return ir_tensor(k, t);
 }
 

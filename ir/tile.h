@@ -43,7 +43,7 @@
  * extents are multiples of 32; elsewhere, as in a gradient of the caller's, nothing beside the block is touched. The left
  * operand has layout lines, f32 or bf16; the right one layout pairs, f32 or bf16, or it is row-major memory, of which depth
  * x columns elements are read, where the target can (rows_read of machines/cpu.def, which also has the types that a target
- * multiplies); `turned` after it says that it stands there as ws[j, k]. Subscripts of panels and sums in k begin at a whole
+ * multiplies); `transposed` after it says that it stands there as ws[j, k]. Subscripts of panels and sums in k begin at a whole
  * line, of rows and columns at a multiple of 32; from `depth` up to the next whole line both operands are zero.
  * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
 /* Note [Plans]. A plan is a tile program for an NPU, made by pass_plan. It has the same statements; what differs is where
@@ -109,7 +109,7 @@ typedef struct Stmt {
     uint8_t mode; /* for: LoopMode. event: EventKind (event.h) */
     uint8_t add;  /* store: += */
     uint8_t nindex;
-    uint8_t turned; /* product: other is [.., k, column] the other way round, [.., column, k] */
+    uint8_t transposed; /* product: other is [.., k, column] the other way round, [.., column, k] */
     uint8_t unit, other_unit; /* set, wait: who sets, who waits; buffer, and its slot: index[0] or none */
     uint8_t full_first; /* blocks: full blocks before the last ones of groups, so that no thread meets a heavy item late */
     StmtId first, next; /* launch, for, if, event: first child; next sibling; NONE ends */
@@ -234,10 +234,10 @@ int tile_is_vector(const Kernel *k, StmtId first); /* a store of the list or bel
 int tile_is_plan(const Kernel *k); /* it has on-chip buffers */
 /* The tensor that stands for a route's field (made on first use, SPACE_GM for parameters, else SPACE_WORK). */
 TensorId tile_route_field(Kernel *k, RouteId r, RouteField f);
-/* The tensor w.turned that stands for the turned matrices of w, which is `packed both` (made on first use): w.turned[.., y, x]
- * is the same value as w[.., x, y] in another place of memory, and the program that writes one writes the other. */
-TensorId tile_turned(Kernel *k, TensorId w);
-TensorId tile_find_turned(const Kernel *k, TensorId w); /* or NONE */
+/* The tensor w.transposed that stands for the transposed matrices of w, which is `packed both` (made on first use):
+ * w.transposed[.., y, x] is the same value as w[.., x, y] in another place of memory, and the program that writes one writes the other. */
+TensorId tile_transposed(Kernel *k, TensorId w);
+TensorId tile_find_transposed(const Kernel *k, TensorId w); /* or NONE */
 
 /* Text of the tile level: dimensions, groups and signature as in .moe, then buffers and launches. */
 void tile_print(const Module *m, const Kernel *kernel /* or NULL */, Text *out);

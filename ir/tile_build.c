@@ -95,7 +95,7 @@ void build_store(TileBuild *b, Loc loc, TensorId t, const ExprId *index, ExprId 
     if (add || x_loads_any(b->k, value))
         s.value = x_load(b->k, loc, t, index); /* as it is now: the expression may read what it was */
     s.add = 0;
-    s.buffer = tile_turned(b->k, t);
+    s.buffer = tile_transposed(b->k, t);
     s.index[s.nindex - 2] = index[s.nindex - 1];
     s.index[s.nindex - 1] = index[s.nindex - 2];
     build_put(b, s);

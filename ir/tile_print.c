@@ -168,7 +168,7 @@ static void print_product(TilePrinter *p, const Stmt *s)
     print_expr(p, s->value);
     text_add(p->out, " * ");
     print_expr(p, s->other);
-    text_add(p->out, "%s", s->turned ? " turned" : "");
+    text_add(p->out, "%s", s->transposed ? " transposed" : "");
     for (uint32_t i = 0; i < 3; i++) {
         text_add(p->out, "%s", words[i]);
         print_expr(p, s->size[i]);

@@ -132,14 +132,14 @@ static TensorId route_field(TileReader *r, Name route)
     return NONE;
 }
 
-/* w.turned */
-static TensorId turned_of(TileReader *r, TensorId t)
+/* w.transposed */
+static TensorId transposed_of(TileReader *r, TensorId t)
 {
     Loc loc = r->ahead.loc;
     token_expect(r, ".");
-    if (token_take(r, "turned") && r->k->tensors.at[t].both)
-        return tile_turned(r->k, t);
-    token_fail(r, DIAG_tile_name, loc, "%s has nothing but `turned`, where it is `pairs both`",
+    if (token_take(r, "transposed") && r->k->tensors.at[t].both)
+        return tile_transposed(r->k, t);
+    token_fail(r, DIAG_tile_name, loc, "%s has nothing but `transposed`, where it is `pairs both`",
                r->k->tensors.at[t].name);
     return NONE;
 }
@@ -150,7 +150,7 @@ TensorId tile_read_buffer(TileReader *r)
     Name name = token_word(r, "the name of a buffer");
     TensorId t = ir_find_tensor(r->k, name);
     if (token_is(r, "."))
-        t = t == NONE ? route_field(r, name) : turned_of(r, t);
+        t = t == NONE ? route_field(r, name) : transposed_of(r, t);
     if (t == NONE)
         token_fail(r, DIAG_tile_name, loc, "there is no buffer named %s", name);
     return t;

@@ -200,7 +200,7 @@ static void read_pack(TileReader *r, Stmt *s)
     s->value = tile_read_typed(r, 0);
 }
 
-/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] turned rows M cols N depth K anew CONDITION */
+/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] transposed rows M cols N depth K anew CONDITION */
 static void read_product(TileReader *r, Stmt *s)
 {
     static const char *const words[3] = {"rows", "cols", "depth"};
@@ -211,7 +211,7 @@ static void read_product(TileReader *r, Stmt *s)
     s->value = tile_read_load(r, r->token.loc);
     token_expect(r, "*");
     s->other = tile_read_load(r, r->token.loc);
-    s->turned = token_take(r, "turned") != 0;
+    s->transposed = token_take(r, "transposed") != 0;
     for (int i = 0; i < 3; i++) {
         token_expect(r, words[i]);
         s->size[i] = tile_read_int(r);

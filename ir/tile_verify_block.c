@@ -253,18 +253,18 @@ static void verify_place_of(TileVerifier *v, const Tensor *t, const TileBox *box
         tile_broken(v, "the right operand %s is no matrix in memory", t->name);
 }
 
-static int multiplies(Layout y, uint32_t side, int cube, int turned)
+static int multiplies(Layout y, uint32_t side, int cube, int transposed)
 {
     if (cube)
-        return y == (side ? LAYOUT_NZ : LAYOUT_ZZ) && !turned;
-    return side ? y == LAYOUT_ROWS || (y == LAYOUT_PAIRS && !turned) : y == LAYOUT_LINES;
+        return y == (side ? LAYOUT_NZ : LAYOUT_ZZ) && !transposed;
+    return side ? y == LAYOUT_ROWS || (y == LAYOUT_PAIRS && !transposed) : y == LAYOUT_LINES;
 }
 
-static const char *layouts_for(uint32_t side, int cube, int turned)
+static const char *layouts_for(uint32_t side, int cube, int transposed)
 {
     if (cube)
         return side ? "nZ" : "zZ";
-    return !side ? "lines" : turned ? "rows" : "pairs or rows";
+    return !side ? "lines" : transposed ? "rows" : "pairs or rows";
 }
 
 /* side: 0 the left operand [.., row, k], 1 the right one [.., k, column]. */
@@ -282,9 +282,9 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
     }
     const Tensor *t = &v->k->tensors.at[x_at(v->k, e)->sym];
     int cube = v->k->tensors.at[s->buffer].space == SPACE_L0C;
-    if (!multiplies(t->layout, side, cube, s->turned)) {
+    if (!multiplies(t->layout, side, cube, s->transposed)) {
         tile_broken(v, "the %s operand %s has layout %s; it must be %s", words[side], t->name,
-                    layout_name(t->layout), layouts_for(side, cube, s->turned));
+                    layout_name(t->layout), layouts_for(side, cube, s->transposed));
         return;
     }
     if (cube && t->space != spaces[side]) {
@@ -293,8 +293,8 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
         return;
     }
     TileBox box = tile_box_of(v->k, e);
-    box.to[side && s->turned] = side ? s->size[2] : s->size[0];
-    box.to[!(side && s->turned)] = side ? s->size[1] : s->size[2];
+    box.to[side && s->transposed] = side ? s->size[2] : s->size[0];
+    box.to[!(side && s->transposed)] = side ? s->size[1] : s->size[2];
     verify_place_of(v, t, &box);
     if (!v->error)
         tile_verify_access(v, &box, 0);

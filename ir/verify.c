@@ -49,7 +49,7 @@ static int axis_ok(Verifier *v, Axis a, const char *of, const char *name)
 
 static int layout_ok(Verifier *v, const Tensor *t)
 {
-    REQUIRE(v, NONE, !t->both || t->layout == LAYOUT_PAIRS, "tensor %s has turned matrices of nothing",
+    REQUIRE(v, NONE, !t->both || t->layout == LAYOUT_PAIRS, "tensor %s has transposed matrices of nothing",
             t->name);
     if (t->layout == LAYOUT_ROWS || v->k->tiles)
         return 1;

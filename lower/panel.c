@@ -1,13 +1,13 @@
 /* Packed tensors that are written element by element.
  *
- * Single elements of a panel stand apart, and those of turned matrices far apart. So the values of an item, a block of rows
+ * Single elements of a panel stand apart, and those of transposed matrices far apart. So the values of an item, a block of rows
  * and lanes, are stored row-major in the thread's memory first, then packed from there: into panels, of a tensor that is
- * `packed both` into those of the turned matrices too, and with the zeros that end the rows. Everything else that the
+ * `packed both` into those of the transposed matrices too, and with the zeros that end the rows. Everything else that the
  * equations write is stored on the way: an optimizer goes over memory once.
  *   before:  w[h, f] = bf16(p[h, f])                     w: bf16[H, F] packed both
  *   after:   for h in u0..u1 { vector f in v0..v1 { block[h - u0, f - v0] = bf16(p[h, f]) } }
  *            pack w[u0, v0] over h in u0..u1, f in v0..v1 = block[h - u0, f - v0]
- *            pack w.turned[v0, u0] over f in v0..v1, h in u0..u1 = block[h - u0, f - v0] */
+ *            pack w.transposed[v0, u0] over f in v0..v1, h in u0..u1 = block[h - u0, f - v0] */
 #include "lower/lower.h"
 
 static int is_packed(const Lower *l, TensorId t) { return l->k->tensors.at[t].layout == LAYOUT_PAIRS; }
@@ -54,23 +54,23 @@ static const ExprId *block_at(Lower *l, const Item *it, ExprId row, ExprId *at)
     return at;
 }
 
-/* The item's values of q as a box of panels of `to`: of the tensor that q defines, or of its turned matrices. */
-static void pack(Lower *l, const Item *it, const Equation *q, TensorId to, ExprId value, int turned)
+/* The item's values of q as a box of panels of `to`: of the tensor that q defines, or of its transposed matrices. */
+static void pack(Lower *l, const Item *it, const Equation *q, TensorId to, ExprId value, int transposed)
 {
     Stmt s = tile_stmt(TILE_pack, q->loc);
     s.buffer = to;
     s.nindex = q->nindex;
     for (uint32_t i = 0; i + 2 < q->nindex; i++)
         s.index[i] = lower_expr(l, q->index[i]);
-    s.index[s.nindex - 2 + turned] = it->first;
-    s.index[s.nindex - 1 - turned] = it->lane_first;
+    s.index[s.nindex - 2 + transposed] = it->first;
+    s.index[s.nindex - 1 - transposed] = it->lane_first;
     s.nbound = 2;
-    s.bound[turned] = it->by->row;
-    s.bound[!turned] = it->by->lane;
-    s.from[turned] = it->first;
-    s.to[turned] = it->end;
-    s.from[!turned] = it->lane_first;
-    s.to[!turned] = it->lane_end;
+    s.bound[transposed] = it->by->row;
+    s.bound[!transposed] = it->by->lane;
+    s.from[transposed] = it->first;
+    s.to[transposed] = it->end;
+    s.from[!transposed] = it->lane_first;
+    s.to[!transposed] = it->lane_end;
     s.value = value;
     build_put(&l->b, s);
 }
@@ -131,6 +131,6 @@ void lower_panels(Lower *l, const Item *it)
         ExprId value = is_copy(l, m, q) ? lower_expr(l, q->rhs) : in_block[i];
         pack(l, it, q, q->lhs, value, 0);
         if (l->k->tensors.at[q->lhs].both)
-            pack(l, it, q, tile_turned(l->k, q->lhs), value, 1);
+            pack(l, it, q, tile_transposed(l->k, q->lhs), value, 1);
     }
 }

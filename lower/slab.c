@@ -42,13 +42,13 @@ static void compute(Lower *l, Stmt *pack, const int64_t size[2], Elem elem)
     Kernel *k = l->k;
     Loc loc = pack->loc;
     const Expr *x = x_at(k, pack->value);
-    uint32_t depth = l->b.depth, turned = (uint32_t)lies_along(k, pack->value, pack->bound[0]);
+    uint32_t depth = l->b.depth, transposed = (uint32_t)lies_along(k, pack->value, pack->bound[0]);
     if (x->kind == X_LOAD && k->tensors.at[x->sym].elem == elem)
         return;
     ExprId at[2];
-    TensorId rows = build_thread(&l->b, "rows", elem, size[turned], size[!turned], LAYOUT_ROWS);
+    TensorId rows = build_thread(&l->b, "rows", elem, size[transposed], size[!transposed], LAYOUT_ROWS);
     for (uint32_t a = 0; a < 2; a++) {
-        uint32_t b = a ^ turned;
+        uint32_t b = a ^ transposed;
         build_for(&l->b, loc, a ? LOOP_VECTOR : LOOP_ORDERED, pack->bound[b], pack->from[b], pack->to[b],
                   a ? l->cpu->lanes : 1);
         at[a] = x_difference(l->k, x_index(k, loc, pack->bound[b]), pack->from[b]);
@@ -101,8 +101,8 @@ static void pack(Lower *l, const Item *it, Loc loc, TensorId panel, ExprId value
     build_put(&l->b, b);
 }
 
-/* sums += left * right, the operands given by their first elements; `turned`: the right one's rows are columns. */
-static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int turned,
+/* sums += left * right, the operands given by their first elements; `transposed`: the right one's rows are columns. */
+static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int transposed,
                      const Slab *s)
 {
     Kernel *k = l->k;
@@ -112,7 +112,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.nindex = k->tensors.at[b.buffer].rank;
     b.value = left;
     b.other = right;
-    b.turned = (uint8_t)turned;
+    b.transposed = (uint8_t)transposed;
     b.guard = s->anew;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
@@ -139,7 +139,7 @@ static ExprId direct_at(Lower *l, const Item *it, const Product *p, const Slab *
     uint32_t n = x_at(k, e)->nargs;
     for (uint32_t a = 0; a < n; a++)
         at[a] = x_arg(k, e, a + 2 < n ? a : 2 * n - 3 - a);
-    return x_load(k, x_at(k, e)->loc, tile_turned(k, x_at(k, e)->sym), at);
+    return x_load(k, x_at(k, e)->loc, tile_transposed(k, x_at(k, e)->sym), at);
 }
 
 static ExprId origin(Lower *l, TensorId panel)
@@ -199,8 +199,8 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
         while (same < n && (g->s[same].p->left != p->left || g->s[same].p->left_elem != p->left_elem))
             same++;
         left[n] = same < n ? left[same] : pack_left(l, &it, loc, p, s, elem_of(l, g, p->left));
-        int turned = panel[n] == NONE && p->direct == DIRECT_ROWS_TRANSPOSED;
-        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], turned, s);
+        int transposed = panel[n] == NONE && p->direct == DIRECT_ROWS_TRANSPOSED;
+        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], transposed, s);
     }
     build_close(&l->b, depth);
     for (uint32_t n = 0; n < g->n; n++) {

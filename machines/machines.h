@@ -147,7 +147,7 @@ typedef struct Machine {
         int64_t l1, l2, stream;
     } caches;
     struct {
-        int64_t add, chain, tile, store, copy, turn, loop, call, launch, l2, l3, memory, runs, page;
+        int64_t add, chain, tile, store, copy, transpose, loop, call, launch, l2, l3, memory, runs, page;
     } core;
     OnChip l1, l0a, l0b, l0c, ub;
     struct {

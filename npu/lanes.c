@@ -82,7 +82,7 @@ static int note_store(Lanes *y, const Stmt *s)
         return 0;
     if (t->space == SPACE_REG)
         return t->lanes ? note_register(y, s->buffer) : !x_uses_index(k, s->value, y->vector.var);
-    if (s->add || !plan_is_memory(t) || !s->nindex || t->both || t->turned || y->nout == USES_MAX ||
+    if (s->add || !plan_is_memory(t) || !s->nindex || t->both || t->transposed || y->nout == USES_MAX ||
         y->p->reads[s->buffer] || !x_is_unit(k, s->index[s->nindex - 1], y->vector.var))
         return 0;
     for (uint32_t a = 0; a + 1 < s->nindex; a++)

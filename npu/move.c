@@ -36,7 +36,7 @@ static int is_move(const Kernel *k, const Stmt *s)
            (plan_is_linear(k, s->value, s->bound[0]) || plan_is_linear(k, s->value, s->bound[1]));
 }
 
-int plan_is_turned(const Kernel *k, const Stmt *s)
+int plan_is_transposed(const Kernel *k, const Stmt *s)
 {
     const Expr *x = x_at(k, s->value);
     ExprId last = x->kind == X_LOAD && x->nargs ? x_arg(k, s->value, x->nargs - 1u) : (ExprId)NONE;
@@ -103,7 +103,7 @@ static void move_computed(Planner *p, const Stmt *s, const Chip *to)
     build_give_back(&p->b, rows);
 }
 
-static void turn(Stmt *s)
+static void transpose(Stmt *s)
 {
     Stmt old = *s;
     for (uint32_t a = 0; a < 2; a++) {
@@ -123,8 +123,8 @@ void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot)
     s.index[0] = slot;
     s.index[1] = pack->index[pack->nindex - 2];
     s.index[2] = pack->index[pack->nindex - 1];
-    if (to->turned) /* the matrix lies there as in memory */
-        turn(&s);
+    if (to->transposed) /* the matrix lies there as in memory */
+        transpose(&s);
     if (!is_move(k, &s))
         move_computed(p, &s, to);
     else if (!plan_is_linear(k, s.value, s.bound[0]))

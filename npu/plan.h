@@ -13,7 +13,7 @@ typedef struct Chip {
     Space space;
     const char *role; /* in UB: PLAN_OUT, PLAN_ROW, or NULL for what moves fill */
     int64_t copies, x, y;
-    int turned; /* it holds the panel's matrix with axes exchanged */
+    int transposed; /* it holds the panel's matrix with axes exchanged */
     int taken;  /* by the loop that is being planned */
     /* of blocks of operands in L1, in the loop that is being planned */
     uint32_t packs, packed; /* how often it is filled in a trip; so far */
@@ -100,7 +100,7 @@ Stmt plan_store(Planner *p, StmtId nest, TensorId chip);
 void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot);
 
 /* Does the pack read rows of memory that lie along the first axis of its box? */
-int plan_is_turned(const Kernel *k, const Stmt *pack);
+int plan_is_transposed(const Kernel *k, const Stmt *pack);
 /* Are all subscripts of the load linear in i? */
 int plan_is_linear(const Kernel *k, ExprId load, IndexId i);
 

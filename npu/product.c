@@ -71,19 +71,19 @@ static int64_t extent_of(const Slabs *y, TensorId t, uint32_t axis)
     return n;
 }
 
-/* Units move whole pieces of rows: a block lies in L1 as it lies in memory, and is turned on its way to L0. */
-static uint32_t is_turned(const Slabs *y, TensorId panel)
+/* Units move whole pieces of rows: a block lies in L1 as it lies in memory, and is transposed on its way to L0. */
+static uint32_t is_transposed(const Slabs *y, TensorId panel)
 {
-    uint32_t turned = 0;
+    uint32_t transposed = 0;
     tile_each (id, y->p->k, y->loop->first) {
         Stmt s = plan_at(y->p, id);
         if (s.kind != TILE_pack || s.buffer != panel)
             continue;
-        if (!plan_is_turned(y->p->k, &s))
+        if (!plan_is_transposed(y->p->k, &s))
             return 0;
-        turned = 1;
+        transposed = 1;
     }
-    return turned;
+    return transposed;
 }
 
 /* The block in L1 that stands for a panel of the thread. */
@@ -95,10 +95,10 @@ static Chip *block_of(Slabs *y, TensorId panel, Loc loc)
             return &p->chips.at[i];
     const Tensor *t = &p->k->tensors.at[panel];
     const char *stem = t->layout == LAYOUT_LINES ? "left" : "right";
-    uint32_t turned = is_turned(y, panel);
-    int64_t x = extent_of(y, panel, turned), n = extent_of(y, panel, !turned);
+    uint32_t transposed = is_transposed(y, panel);
+    int64_t x = extent_of(y, panel, transposed), n = extent_of(y, panel, !transposed);
     uint32_t i = plan_chip(p, loc, stem, SPACE_L1, elem_of(y, panel), x, n, panel);
-    p->chips.at[i].turned = turned != 0;
+    p->chips.at[i].transposed = transposed != 0;
     return &p->chips.at[i];
 }
 
@@ -204,7 +204,7 @@ static void feed(Slabs *y, const Stmt *s, uint32_t side, uint32_t chip, ExprId s
         move.bound[a] = build_index(&p->b, a == terms ? "term" : side ? "column" : "row");
         move.from[a] = a == terms ? from : zero(y);
         move.to[a] = a == terms ? to : s->size[side];
-        at[block->turned ? 2 - a : 1 + a] =
+        at[block->transposed ? 2 - a : 1 + a] =
             x_offset(p->k, x_arg(k, operand, n - 2 + a), x_index(k, s->loc, move.bound[a]));
     }
     move.value = x_load(k, s->loc, block->buffer, at);

@@ -76,7 +76,7 @@ static int note_result(Rows *y, const Stmt *s)
     ExprId at = t->space == SPACE_REG ? (ExprId)NONE : x_load(y->p->k, s->loc, s->buffer, s->index);
     if (at == NONE)
         return 1;
-    if (s->add || t->both || t->turned || y->nresults == VALUES_MAX || is_result(y, s->buffer) ||
+    if (s->add || t->both || t->transposed || y->nresults == VALUES_MAX || is_result(y, s->buffer) ||
         !plan_is_row_value(k, at, y->loop.var))
         return 0;
     y->result[y->nresults++] = *s;

@@ -93,7 +93,7 @@ int stage_can_store(const Stage *g, uint32_t n)
     const Kernel *k = g->p->k;
     const Stmt *s = &g->stores[n];
     const Tensor *t = &k->tensors.at[s->buffer];
-    if (s->kind != TILE_store || !plan_is_memory(t) || !t->rank || t->both || t->turned ||
+    if (s->kind != TILE_store || !plan_is_memory(t) || !t->rank || t->both || t->transposed ||
         !x_is_unit(k, s->index[s->nindex - 1], g->col))
         return 0;
     /* What adds to itself needs a place for each row. */

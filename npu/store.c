@@ -50,7 +50,7 @@ static int is_plain(const Planner *p, StmtId nest, Copied *c)
         if (x_uses_index(k, c->store.index[i], at[0]) || x_uses_index(k, c->store.index[i], at[1]))
             return 0;
     const Tensor *t = &k->tensors.at[c->store.buffer];
-    return plan_is_memory(t) && t->space != SPACE_THREAD && !t->both && !t->turned &&
+    return plan_is_memory(t) && t->space != SPACE_THREAD && !t->both && !t->transposed &&
            !p->reads[c->store.buffer];
 }
 

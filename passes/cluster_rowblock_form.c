@@ -54,27 +54,27 @@ static void rename_member(const RowBlockGroup *s, uint32_t at, const IndexId *to
 
 /* ---- one order of axes ---- */
 
-typedef struct Turn {
+typedef struct AxisOrder {
     TensorId tensor;
     uint32_t rank;
     uint8_t source[MAX_RANK]; /* new axis i is the old axis source[i] */
-} Turn;
+} AxisOrder;
 
-static Turn turn_of(const RowBlockGroup *s, TensorId t)
+static AxisOrder axis_order_of(const RowBlockGroup *s, TensorId t)
 {
-    Turn turn = {.tensor = t};
+    AxisOrder order = {.tensor = t};
     uint32_t rank = s->f->k->tensors.at[t].rank;
     for (uint32_t i = 0; i < s->nkeys; i++)
         for (uint8_t a = 0; a < rank; a++)
             if (s->key_of[t][a] == i)
-                turn.source[turn.rank++] = a;
+                order.source[order.rank++] = a;
     for (uint8_t a = 0; a < rank; a++)
         if (s->key_of[t][a] == AXIS_FREE)
-            turn.source[turn.rank++] = a;
-    return turn;
+            order.source[order.rank++] = a;
+    return order;
 }
 
-static int is_turned(const Turn *t)
+static int axes_move(const AxisOrder *t)
 {
     for (uint32_t i = 0; i < t->rank; i++)
         if (t->source[i] != i)
@@ -82,9 +82,9 @@ static int is_turned(const Turn *t)
     return 0;
 }
 
-static ExprId turn_load(Kernel *k, ExprId e, void *user)
+static ExprId permute_load(Kernel *k, ExprId e, void *user)
 {
-    const Turn *t = user;
+    const AxisOrder *t = user;
     ExprId subscripts[MAX_RANK];
     if (x_at(k, e)->kind != X_LOAD || x_at(k, e)->sym != t->tensor)
         return e;
@@ -93,7 +93,7 @@ static ExprId turn_load(Kernel *k, ExprId e, void *user)
     return x_load(k, x_at(k, e)->loc, t->tensor, subscripts);
 }
 
-static void turn_equation(Kernel *k, uint32_t at, const Turn *t)
+static void permute_equation(Kernel *k, uint32_t at, const AxisOrder *t)
 {
     Equation q = k->eqs.at[at];
     const Equation old = q;
@@ -103,17 +103,17 @@ static void turn_equation(Kernel *k, uint32_t at, const Turn *t)
     if (q.lhs == t->tensor && q.kind == EQ_ASSIGN)
         for (uint32_t i = 0; i < t->rank; i++)
             q.index[i] = old.index[t->source[i]];
-    q.rhs = x_rewrite(k, q.rhs, turn_load, (void *)t);
+    q.rhs = x_rewrite(k, q.rhs, permute_load, (void *)t);
     k->eqs.at[at] = q;
 }
 
-static void turn_tensor(Kernel *k, const Turn *t)
+static void permute_tensor(Kernel *k, const AxisOrder *t)
 {
     const Tensor old = k->tensors.at[t->tensor];
     for (uint32_t i = 0; i < t->rank; i++)
         k->tensors.at[t->tensor].axes[i] = old.axes[t->source[i]];
     for (uint32_t at = 0; at < k->eqs.len; at++)
-        turn_equation(k, at, t);
+        permute_equation(k, at, t);
 }
 
 /* ---- the cluster ---- */
@@ -125,9 +125,9 @@ static void place_tensors(const RowBlockGroup *s)
         if (!rowblock_is_placed(s, t))
             continue;
         k->tensors.at[t].placed = k->clusters.len + 1;
-        Turn turn = turn_of(s, t);
-        if (is_turned(&turn))
-            turn_tensor(k, &turn);
+        AxisOrder order = axis_order_of(s, t);
+        if (axes_move(&order))
+            permute_tensor(k, &order);
     }
 }
 

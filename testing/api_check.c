@@ -49,7 +49,7 @@ static void add_score(moec_score *to, const TestScore *s)
     to->worst = fmax(to->worst, s->worst);
     to->compared += s->elements;
     to->doubtful += s->doubt;
-    to->turned += s->turned;
+    to->flipped += s->flipped;
 }
 
 static int same_param(const SigParam *a, const SigParam *b)

@@ -125,7 +125,7 @@ typedef struct TestScore {
     int64_t elements; /* all that were looked at; of them prove nothing: */
     int64_t doubt;    /* those without a finite bound */
     int64_t nan;      /* those that the reference says are NaN */
-    int64_t turned;   /* integers in doubt that differ: choices that fell the other way */
+    int64_t flipped;  /* integers in doubt that differ: choices that fell the other way */
 } TestScore;
 
 /* NULL, or the first bad element. */

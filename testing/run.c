@@ -136,7 +136,7 @@ static void write_tensor(const TestCase *c, uint32_t i, unsigned char *to)
         element_write(t->elem, v->data[n],
                       to + (t->layout == LAYOUT_PAIRS ? pack_place(&s, n) : (size_t)n * elem_bytes(t->elem)));
     if (t->layout == LAYOUT_PAIRS)
-        pack_turn(&s, to);
+        pack_transpose(&s, to);
 }
 
 static size_t tensor_bytes(const TestCase *c, uint32_t i)
@@ -311,7 +311,7 @@ static const char *compare_tensor(const TestCase *c, const TestReference *want, 
         if (same_value(g, w))
             continue;
         double error = fabs(g - w);
-        score->turned += t->elem == EL_I32 && error <= bound;
+        score->flipped += t->elem == EL_I32 && error <= bound;
         if (!(error <= bound)) {
             score->worst = INFINITY;
             if (!bad)

@@ -44,7 +44,7 @@ static int attention(Trainer *t, int64_t l)
                 ARG(d_k, b->d_k[0]), ARG(d_v, b->d_v[0]));
 }
 
-static int turn_back(Trainer *t, const uint16_t *x, const uint16_t *d_y, uint16_t *d_x)
+static int rope_bwd(Trainer *t, const uint16_t *x, const uint16_t *d_y, uint16_t *d_x)
 {
     const Buffers *b = &t->buffers;
     return CALL(t->kernels, rotary_bwd, ARG(x, x), ARG(c, b->cosine[0]), ARG(s, b->sine[0]), ARG(d_y, d_y),
@@ -54,8 +54,8 @@ static int turn_back(Trainer *t, const uint16_t *x, const uint16_t *d_y, uint16_
 static int qkv(Trainer *t, int64_t l)
 {
     const Buffers *b = &t->buffers;
-    return turn_back(t, BUF(q), b->d_q[0], b->d_plain_q[0]) ||
-           turn_back(t, BUF(k), b->d_k[0], b->d_plain_k[0]) ||
+    return rope_bwd(t, BUF(q), b->d_q[0], b->d_plain_q[0]) ||
+           rope_bwd(t, BUF(k), b->d_k[0], b->d_plain_k[0]) ||
            CALL(t->kernels, qkv_bwd, ARG(x, BUF(stream)), ARG(gain, GAIN(gain1)), ARG(wq, W(wq)),
                 ARG(wk, W(wk)), ARG(wv, W(wv)), ARG(scale, BUF(scale1)), ARG(n, BUF(normed1)),
                 ARG(d_q, b->d_plain_q[0]), ARG(d_k, b->d_plain_k[0]), ARG(d_v, b->d_v[0]),

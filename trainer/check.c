@@ -12,19 +12,19 @@ static void add(moec_score *sum, const moec_score *s)
     sum->worst = s->worst > sum->worst ? s->worst : sum->worst;
     sum->compared += s->compared;
     sum->doubtful += s->doubtful;
-    sum->turned += s->turned;
+    sum->flipped += s->flipped;
 }
 
 static void print_row(const Trainer *t, const moec_score *s)
 {
     printf("%4lld  %9.6f  %8.5f  %10lld  %8.2f  %8lld  %6lld\n", (long long)t->step, t->loss, t->norm,
-           (long long)s->compared, s->worst, (long long)s->doubtful, (long long)s->turned);
+           (long long)s->compared, s->worst, (long long)s->doubtful, (long long)s->flipped);
 }
 
 static int run_steps(Trainer *t, moec_score *sum)
 {
     printf("                 norm of    elements   largest     in      choices\n"
-           "step       loss  gradients  compared    error   doubt     turned\n");
+           "step       loss  gradients  compared    error   doubt    flipped\n");
     while (t->step < t->config->steps) {
         if (step_run(t))
             return 1;

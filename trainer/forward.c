@@ -12,7 +12,7 @@ static int embed(Trainer *t)
                 ARG(x, b->stream[0]));
 }
 
-static int turn(Trainer *t, const uint16_t *x, uint16_t *y)
+static int rope_fwd(Trainer *t, const uint16_t *x, uint16_t *y)
 {
     const Buffers *b = &t->buffers;
     return CALL(t->kernels, rotary_fwd, ARG(x, x), ARG(c, b->cosine[0]), ARG(s, b->sine[0]), ARG(y, y));
@@ -24,7 +24,7 @@ static int qkv(Trainer *t, int64_t l)
     return CALL(t->kernels, qkv_fwd, ARG(x, BUF(stream)), ARG(gain, GAIN(gain1)), ARG(wq, W(wq)),
                 ARG(wk, W(wk)), ARG(wv, W(wv)), ARG(q, b->plain_q[0]), ARG(k, b->plain_k[0]), ARG(v, BUF(v)),
                 ARG(scale, BUF(scale1)), ARG(n, BUF(normed1))) ||
-           turn(t, b->plain_q[0], BUF(q)) || turn(t, b->plain_k[0], BUF(k));
+           rope_fwd(t, b->plain_q[0], BUF(q)) || rope_fwd(t, b->plain_k[0], BUF(k));
 }
 
 static int attention(Trainer *t, int64_t l)

@@ -82,7 +82,7 @@ typedef struct moec_score {
     double worst;      /* the largest difference, in units of its bound */
     int64_t compared;  /* elements of outputs */
     int64_t doubtful;  /* those of them that are in doubt */
-    int64_t turned;    /* those of the doubtful ones that are integers and differ: choices that fell the other way */
+    int64_t flipped;   /* those of the doubtful ones that are integers and differ: choices that fell the other way */
 } moec_score;
 
 /* Calls compiled code and the interpreter, both on copies of the arguments of the uniform entry, and compares what they

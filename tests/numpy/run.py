@@ -261,13 +261,13 @@ def test_top_integers(lib):
 def test_packs(lib):
     for t, h, v in ((5, 16, 32), (3, 17, 33), (4, 7, 70)):
         x, w, y = normal(t, h), normal(h, v), np.full((t, v), np.nan, np.float32)
-        given, copy, turned = (packed_like(lib, "packs_" + name, (h, v)) for name in ("w", "wp", "wt"))
+        given, copy, transposed = (packed_like(lib, "packs_" + name, (h, v)) for name in ("w", "wp", "wt"))
         status = lib.packs_w_pack(ctypes.c_int64(h), ctypes.c_int64(v), ctypes.c_void_p(w.ctypes.data),
                                    ctypes.c_void_p(given.ctypes.data))
         assert status == 0 and (given[16:].reshape(-1, len(panels(w)[0]), 32) == panels(w)).all(), "packs_w_pack"
-        call(lib, "packs", (t, h, v), [x, given, y, copy, turned])
+        call(lib, "packs", (t, h, v), [x, given, y, copy, transposed])
         close("packs", y, x @ w)
-        for got, want in ((copy, w), (turned, w.T)):
+        for got, want in ((copy, w), (transposed, w.T)):
             blocks = got[16:].reshape(panels(want).shape).transpose(1, 0, 2).reshape(-1, panels(want).shape[0] * 32)
             assert (blocks[:want.shape[0], :want.shape[1]] == want).all(), "packs: elements"
             assert (blocks[want.shape[0]:, :want.shape[1]] == 0).all(), "packs: padding"

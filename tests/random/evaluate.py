@@ -413,8 +413,8 @@ class Evaluator(Stores):
 
     def pack(self, q):
         t = self.tensors[q.value.data]
-        turn = (lambda a: a) if q.how == "pack" else (lambda a: np.swapaxes(a, -1, -2) if a.shape else a)
-        self.tensors[q.name] = Float(turn(t.v), turn(t.e))
+        order = (lambda a: a) if q.how == "pack" else (lambda a: np.swapaxes(a, -1, -2) if a.shape else a)
+        self.tensors[q.name] = Float(order(t.v), order(t.e))
 
 
 def free_factors(e, bound):

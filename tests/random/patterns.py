@@ -223,12 +223,12 @@ def packs(m):
         return product(m)
     axes = [m.space() for _ in range(rng.choice([2, 2, 3]))]
     x = m.param("in", "f32", axes, "x")
-    turned = rng.random() < 0.5
-    to = axes[:-2] + [axes[-1], axes[-2]] if turned else axes
+    transposed = rng.random() < 0.5
+    to = axes[:-2] + [axes[-1], axes[-2]] if transposed else axes
     name = m.new("y")
     m.params.append(Param("out", name, "f32", tuple(to), rng.choice([" packed", " packed both"])))
     m.tensors[name] = ("f32", tuple(to))
-    m.equations.append(Equation(name, (), (), "pack_t" if turned else "pack", Expr("load", x)))
+    m.equations.append(Equation(name, (), (), "pack_t" if transposed else "pack", Expr("load", x)))
     return None
 
 

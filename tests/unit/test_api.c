@@ -381,7 +381,7 @@ static void a_check_tells_ties_from_wrong_numbers(void **state)
     x[1] = 1 + 0x1p-22f; /* three roundings of exp away, and so many are allowed: both orders are right */
     assert_int_equal(moec_kernel_check(compiled, mirrored, api->ctx, (int64_t[]){1}, args, &score), 0);
     assert_int_equal(score.doubtful, 1);
-    assert_int_equal(score.turned, 1);
+    assert_int_equal(score.flipped, 1);
     assert_int_equal(id, 7);
     assert_int_equal(moec_kernel_check(same, same, api->ctx, (int64_t[]){1}, args, &score), 1);
     assert_non_null(strstr(moe_ctx_message(api->ctx), "takes a compiled kernel and an interpreted one"));

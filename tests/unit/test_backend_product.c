@@ -41,7 +41,7 @@ static const Way ways[] = {
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 static const Way given[] = {{"M, K", "i, k", "K, N", "k, j", "w[0, 0]"},
-                            {"K, M", "k, i", "N, K", "j, k", "w[0, 0] turned"}};
+                            {"K, M", "k, i", "N, K", "j, k", "w[0, 0] transposed"}};
 
 static void add_kernel(char *text, size_t size, const Types *t, const Way *way, int number)
 {
@@ -285,8 +285,8 @@ static void test_alone(void **state)
     (void)state;
     enum { M = 33, N = ALONE_COLS, K = 257 };
     static const int64_t rows[] = {1, 5, 12, 33};
-    static float x[ROWS * DEPTH], w[DEPTH * COLS], all[ROWS * COLS], part[ROWS * COLS], turned[ROWS * COLS],
-        g[GUARDS * GUARD], z[2];
+    static float x[ROWS * DEPTH], w[DEPTH * COLS], all[ROWS * COLS], part[ROWS * COLS],
+        transposed[ROWS * COLS], g[GUARDS * GUARD], z[2];
     static int32_t id[3 * IDS];
     EACH_ISA(isa)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
@@ -305,9 +305,9 @@ static void test_alone(void **state)
                 continue;
             call_fine(&c, "f5", size, (void *[]){x, w, id, part, g, z});
             same_rows(all, part, rows[i]);
-            call_fine(&c, "f1", size, (void *[]){x, w, id, turned, g, z});
+            call_fine(&c, "f1", size, (void *[]){x, w, id, transposed, g, z});
             call_fine(&c, "f6", size, (void *[]){x, w, id, part, g, z});
-            same_rows(turned, part, rows[i]);
+            same_rows(transposed, part, rows[i]);
         }
         done(&c);
     }

@@ -111,7 +111,7 @@ static const char tops[] =
     "    }\n"
     "}\n";
 
-static const char turned[] =
+static const char transposed[] =
     "tiles 1\n"
     "dim H\n"
     "dim F\n"
@@ -120,7 +120,7 @@ static const char turned[] =
     "    launch w {\n"
     "        parallel h in 0..H by 32 {\n"
     "            pack w[1, h, 0] over i in h..min2(h + 32, H), j in 0..F = bf16(x[i, j])\n"
-    "            pack w.turned[1, 0, h] over j2 in 0..F, i2 in h..min2(h + 32, H) = bf16(x[i2, j2])\n"
+    "            pack w.transposed[1, 0, h] over j2 in 0..F, i2 in h..min2(h + 32, H) = bf16(x[i2, j2])\n"
     "        }\n"
     "    }\n"
     "}\n";
@@ -148,7 +148,7 @@ static void test_round_trip(void **state)
     round_trip(pointwise);
     round_trip(grouped);
     round_trip(tops);
-    round_trip(turned);
+    round_trip(transposed);
 }
 
 static void test_exact_text(void **state)
@@ -184,7 +184,7 @@ static void test_reader_refuses(void **state)
         "launch a { if 1 { } }",
         "launch a { y[0.5, 0] = 1 }",
         "launch a { y[0, 0] = rt.stop[0] }",
-        "launch a { y.turned[0, 0] = 1 }",
+        "launch a { y.transposed[0, 0] = 1 }",
         "launch a { valid no }",
         "launch a {",
         "launch a { check 1 < 2 else }",

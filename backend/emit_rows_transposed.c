@@ -1,5 +1,5 @@
-/* Block products whose right operand stands turned in row-major memory, its columns as rows: weights in the gradient of what
- * they multiplied.
+/* Block products whose right operand is transposed in row-major memory, its columns as rows: weights in the gradient of
+ * what they multiplied.
  *
  * Of 32 columns a part of the terms is transposed into a panel in the first cache, which fragments of all rows then read.
  * While they do, the 32 columns that come next are asked for in the order in which they lie (memory gives long runs faster
@@ -9,17 +9,17 @@
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 
-typedef struct Turned {
+typedef struct RowsTransposed {
     Product *x;
     L *l;
     V words, elements; /* of a column */
     V panel, scratch;  /* a part of 32 columns; 16 columns of 16 words that are not all there */
     uint32_t terms;    /* of a word */
-} Turned;
+} RowsTransposed;
 
 /* The 16 words from `word` on of the `columns` columns from `from` on. Instead of those that do not exist the last one is
  * read; words that do not exist are zero. */
-static V fill_scratch(const Turned *t, V from, V columns, V word)
+static V fill_scratch(const RowsTransposed *t, V from, V columns, V word)
 {
     L *l = t->l;
     Product *x = t->x;
@@ -35,7 +35,7 @@ static V fill_scratch(const Turned *t, V from, V columns, V word)
 }
 
 /* 16 words of 16 columns, of which `columns` exist, go into the panel at `to`. */
-static void turn(const Turned *t, V from, V columns, V word, V to)
+static void transpose(const RowsTransposed *t, V from, V columns, V word, V to)
 {
     L *l = t->l;
     V edge = l_i64(l, EDGE), line = l_i64(l, LAYOUT_LINE_BYTES);
@@ -53,7 +53,7 @@ static void turn(const Turned *t, V from, V columns, V word, V to)
 }
 
 /* From the panel to what is asked for: of the columns from `next` on as many bytes as come before `word`. */
-static V ahead_of(const Turned *t, V next, V word)
+static V ahead_of(const RowsTransposed *t, V next, V word)
 {
     L *l = t->l;
     V run = l_max(l, l_mul(l, t->words, l_i64(l, LAYOUT_WORD_BYTES)), l_i64(l, 1));
@@ -63,22 +63,22 @@ static V ahead_of(const Turned *t, V next, V word)
 }
 
 /* The `words` words from `first` on of the columns from b on, of which `columns` exist, go into the panel. */
-static void fill_panel(const Turned *t, V b, V columns, V first, V words)
+static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words)
 {
     L *l = t->l;
     For f = l_for(l, l_i64(l, 0), words, EDGE, "words");
     V word = l_add(l, first, f.var), from = l_byte(l, b, l_mul(l, word, l_i64(l, LAYOUT_WORD_BYTES)));
     V to = l_byte(l, t->panel, l_mul(l, f.var, l_i64(l, ROW_OF_WORDS)));
     For half = l_for(l, l_i64(l, 0), l_i64(l, LAYOUT_EDGE), EDGE, "half");
-    turn(t, l_byte(l, from, l_mul(l, half.var, t->x->b_panel)), l_sub(l, columns, half.var), word,
-         l_byte(l, to, l_mul(l, half.var, l_i64(l, LAYOUT_WORD_BYTES))));
+    transpose(t, l_byte(l, from, l_mul(l, half.var, t->x->b_panel)), l_sub(l, columns, half.var), word,
+              l_byte(l, to, l_mul(l, half.var, l_i64(l, LAYOUT_WORD_BYTES))));
     l_end_for(l, &half);
     l_end_for(l, &f);
 }
 
 /* Words of a part. A single fragment's products take less time than memory, which is asked only meanwhile: they come often,
  * in short parts. */
-static V part_of(const Turned *t)
+static V part_of(const RowsTransposed *t)
 {
     L *l = t->l;
     const Product *x = t->x;
@@ -87,7 +87,7 @@ static V part_of(const Turned *t)
 }
 
 /* All terms for the columns of c and b. */
-static void over_parts(const Turned *t, V c, V b, V columns)
+static void over_parts(const RowsTransposed *t, V c, V b, V columns)
 {
     L *l = t->l;
     Product *x = t->x;
@@ -111,10 +111,10 @@ static V aligned_slot(L *l, uint64_t bytes, const char *name)
 }
 
 /* Without rows there is nothing to do. */
-void emit_turned_product(Product *x, V depth)
+void emit_rows_transposed_product(Product *x, V depth)
 {
     L *l = x->l;
-    Turned t = {
+    RowsTransposed t = {
         .x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
     if (x->lanes != EDGE)
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
