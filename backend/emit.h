@@ -340,7 +340,7 @@ typedef struct Product {
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
     V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */
-    V anew;     /* i1: sums begin at zero; old ones may be anything */
+    V init;     /* i1: sums begin at zero; old ones may be anything */
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */

@@ -45,7 +45,7 @@ void emit_tile_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
     V sum[TILES * TILES], left[TILES], right[TILES];
     if (rows != TILES * TILE_ROWS || x->lanes * x->vectors != LAYOUT_EDGE)
         BUG(l->arena, "backend: a fragment of tiles of %u rows", rows);
-    V begin = l_select(l, x->anew, x->zeros, c);
+    V begin = l_select(l, x->init, x->zeros, c);
     for (int i = 0; i < TILES * TILES; i++)
         sum[i] = tile_load(l, tile_of_sums(x, begin, x->from_row, i), x->from_row);
     For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
@@ -121,9 +121,9 @@ void emit_soft_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     int64_t bytes = (int64_t)x->lanes * LAYOUT_WORD_BYTES;
-    When anew = l_when(l, x->anew);
+    When at_zero = l_when(l, x->init);
     clear(x, rows, c, bytes);
-    l_end_when(l, &anew);
+    l_end_when(l, &at_zero);
     For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
     V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));

@@ -115,7 +115,7 @@ void emit_vector_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
         x->lanes * x->vectors * LAYOUT_WORD_BYTES > ZERO_BYTES)
         BUG(l->arena, "backend: a fragment of %u rows of %u vectors", rows, x->vectors);
     Ty type = LLVMVectorType(l->f32, x->lanes);
-    V from = l_select(l, x->anew, x->zeros, c);
+    V from = l_select(l, x->init, x->zeros, c);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
     if (x->coming)

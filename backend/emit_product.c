@@ -11,8 +11,8 @@
 #include "backend/emit.h"
 
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
- * block or panel; rows, columns, depth; whether sums begin anew; whether nothing beside the block may be written. */
-enum { DEPTH = 8, ANEW, EXACT, PARAMS };
+ * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written. */
+enum { DEPTH = 8, INIT, EXACT, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
@@ -109,7 +109,7 @@ void emit_tile_product(Emit *e, StmtId id)
     args[4] = operand(e, s->other, &args[5]);
     for (int i = 0; i < 3; i++)
         args[6 + i] = emit_value(e, s->size[i]);
-    args[ANEW] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
+    args[INIT] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
     args[EXACT] = l_int(l->i1, !sums_have_room(sums->space, sums->layout));
     LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(e->p, s)), args, PARAMS, "");
 }
@@ -169,7 +169,7 @@ void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V un
     copy_sums(l, x->own, own_row, at, c_row, size);
     l_end_when(l, &before);
     x->c_row = l_select(l, cut, own_row, c_row);
-    x->from_row = l_select(l, x->anew, l_i64(l, 0), x->c_row);
+    x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
     a = l_byte(l, a, l_mul(l, row, l_i64(l, LAYOUT_LINE_BYTES)));
     fragment_of(x)(x, rows, l_select(l, cut, x->own, at), a, b, units);
     x->c_row = c_row;
@@ -196,7 +196,7 @@ void emit_product_rows(Product *x, V c, V a, V b, V units)
 void emit_begin_sums(Product *x, V unit)
 {
     L *l = x->l;
-    x->anew = l_and(l, LLVMGetParam(l->fn, ANEW), l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
+    x->init = l_and(l, LLVMGetParam(l->fn, INIT), l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
 }
 
 /* Units of a part. Where rows are few it stays in the first cache, so that what streams through is read once. */

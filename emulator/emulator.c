@@ -286,7 +286,7 @@ static int event_multiply(Emulator *e, StmtId id, const MultiplyEvent *v)
         access(e, id, UNIT_cube, left, v->left, v->rows, v->depth, 0);
         access(e, id, UNIT_cube, right, v->right, v->depth, v->cols, 0);
     }
-    if (!v->anew)
+    if (!v->init)
         access(e, id, UNIT_cube, s->buffer, v->sums, v->rows, v->cols, 0);
     access(e, id, UNIT_cube, s->buffer, v->sums, v->rows, v->cols, 1);
     return 1;

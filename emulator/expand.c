@@ -126,14 +126,14 @@ static void expand_product(Expander *x, StmtId id)
     Loc loc = s.loc;
     uint32_t depth = x->b.depth;
     IndexId var[3] = {build_index(&x->b, "i"), build_index(&x->b, "j"), build_index(&x->b, "k")};
-    ExprId i[3], anew = s.guard;
+    ExprId i[3], init = s.guard;
     MultiplyExprs event = {.sums = expand_number(x, s.buffer, s.index),
                            .left = expand_number_of_load(x, s.value, NULL, NULL, 0),
                            .right = expand_number_of_load(x, s.other, NULL, NULL, 0),
                            .rows = s.size[0],
                            .cols = s.size[1],
                            .depth = s.size[2]};
-    event.anew = anew == NONE ? zero(x) : x_if(k, loc, anew, x_int(k, loc, 1), zero(x));
+    event.init = init == NONE ? zero(x) : x_if(k, loc, init, x_int(k, loc, 1), zero(x));
     if (x->sum == NONE)
         x->sum = build_reg(&x->b, "sum", EL_F32, 0, (uint32_t)lanes(x));
     for (uint32_t a = 0; a < 3; a++)
@@ -142,7 +142,7 @@ static void expand_product(Expander *x, StmtId id)
     build_for(&x->b, loc, LOOP_ORDERED, var[0], zero(x), s.size[0], 1);
     build_for(&x->b, loc, LOOP_VECTOR, var[1], zero(x), s.size[1], lanes(x));
     ExprId old = moved(x, s.buffer, s.index, s.nindex, i[0], i[1]), sum = x_load(k, loc, x->sum, NULL);
-    build_store(&x->b, loc, x->sum, NULL, anew == NONE ? old : x_if(k, loc, anew, x_float(k, loc, 0), old),
+    build_store(&x->b, loc, x->sum, NULL, init == NONE ? old : x_if(k, loc, init, x_float(k, loc, 0), old),
                 0);
     uint32_t inner = x->b.depth;
     build_for(&x->b, loc, LOOP_ORDERED, var[2], zero(x), s.size[2], 1);

@@ -35,9 +35,9 @@
  * converted as a store converts; each is evaluated once, and nothing outside the box. Of a panel in lines or pairs the
  * elements after the box up to the next whole line in k are set to zero, and those up to the next multiple of 32 in rows
  * or columns may be written (with anything).
- *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab anew slab == 0
+ *     product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols v1 - v0 depth s1 - slab init slab == 0
  * part[i, j] += the sum over k of xs[i, k] * ws[k, j], k ascending, in f32: one chain for each element, that begins at its
- * old value, or where the condition after `anew` holds at zero: then `part` is not read, and written even if the depth
+ * old value, or where the condition after `init` holds at zero: then `part` is not read, and written even if the depth
  * is zero or less. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major. In thread space and
  * in layout sums its elements up to the next multiple of 32 in rows and columns may be written, with anything, so that its
  * extents are multiples of 32; elsewhere, as in a gradient of the caller's, nothing beside the block is touched. The left

@@ -174,7 +174,7 @@ static void print_product(TilePrinter *p, const Stmt *s)
         print_expr(p, s->size[i]);
     }
     if (s->guard != NONE) {
-        text_add(p->out, " anew ");
+        text_add(p->out, " init ");
         print_expr(p, s->guard);
     }
 }

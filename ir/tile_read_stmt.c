@@ -200,7 +200,7 @@ static void read_pack(TileReader *r, Stmt *s)
     s->value = tile_read_typed(r, 0);
 }
 
-/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] transposed rows M cols N depth K anew CONDITION */
+/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] transposed rows M cols N depth K init CONDITION */
 static void read_product(TileReader *r, Stmt *s)
 {
     static const char *const words[3] = {"rows", "cols", "depth"};
@@ -216,7 +216,7 @@ static void read_product(TileReader *r, Stmt *s)
         token_expect(r, words[i]);
         s->size[i] = tile_read_int(r);
     }
-    if (token_take(r, "anew"))
+    if (token_take(r, "init"))
         s->guard = tile_read_typed(r, 1);
 }
 

@@ -321,7 +321,7 @@ void tile_verify_product(TileVerifier *v, const Stmt *s)
     for (uint32_t i = 0; i < 3; i++)
         verify_plain(v, s->size[i], WANT_INT, "a size");
     if (s->guard != NONE)
-        verify_plain(v, s->guard, WANT_CONDITION, "the condition of `anew`");
+        verify_plain(v, s->guard, WANT_CONDITION, "the condition of `init`");
     box.to[0] = s->size[0];
     box.to[1] = s->size[1];
     const Tensor *sums = &v->k->tensors.at[s->buffer];

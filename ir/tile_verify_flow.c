@@ -3,7 +3,7 @@
  * Note [Written]. Statements are taken in order, buffers as a whole. Registers and thread space hold nothing when a
  * launch begins; what an `if` writes in them counts inside it only. Work space and outputs keep what an earlier
  * launch or an earlier statement wrote; `+=` and product read their
- * target, but not a product whose sums begin anew: which of its runs do is not looked at. A loop is taken to run: where it does
+ * target, but not a product with `init`: which of its runs do is not looked at. A loop is taken to run: where it does
  * not, neither do the elements exist that it would have written. A route parameter counts as written in the launches
  * after the `valid` that checks it (a check that fails ends the kernel at the barrier), another route once `route` has
  * made it. An output that nothing writes is wrong too. So a program from which a copy, a launch or a first value was

@@ -343,7 +343,7 @@ typedef struct Together {
 typedef struct Run {
     ExprId lo, hi, group; /* group: of the index's row space, or NONE */
     ExprId mask;          /* NONE, or the condition of a row's terms: the others count as zeros */
-    int anew;             /* the sums begin with them */
+    int init;             /* the sums begin with them */
     int whole;            /* lo is at a whole line */
 } Run;
 void lower_slabs(Lower *l, const Item *it, const Together *g, const Run *r);

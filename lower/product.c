@@ -213,14 +213,14 @@ static void add_group(Lower *l, const Item *it, const Together *g)
         begin_all(l, it, g);
     open_outer(l, it, loc, &w);
     Terms t = terms_of(l, it, g, &w, loc);
-    int blocks = t.blocks && g->s[0].p->left != NONE, anew = blocks && begin_with_slab(g, &t);
-    if (g->d->nbound == 1 && !anew)
+    int blocks = t.blocks && g->s[0].p->left != NONE, init = blocks && begin_with_slab(g, &t);
+    if (g->d->nbound == 1 && !init)
         begin_all(l, it, g);
     for (uint32_t n = 0; n < g->n; n++)
         lower_report(l, it, g->s[n].p, blocks ? NULL : t.blocks ? no_matrices : no_bounds);
     if (blocks) {
         add_end(l, it, g, &w, t.lo, t.from);
-        lower_slabs(l, it, g, &(Run){t.from, t.to, t.group, t.mask, anew, t.whole});
+        lower_slabs(l, it, g, &(Run){t.from, t.to, t.group, t.mask, init, t.whole});
         add_end(l, it, g, &w, t.to, t.hi);
     } else {
         add_elements_of_all(l, it, g, &w, t.lo, t.hi);

@@ -7,7 +7,7 @@ typedef struct Slab {
     const Run *run;
     IndexId index;
     ExprId lo, hi;
-    ExprId anew; /* NONE or when the sums begin */
+    ExprId init; /* NONE or when the sums begin */
 } Slab;
 
 /* The left operand, zero where a row has no term. */
@@ -113,7 +113,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.value = left;
     b.other = right;
     b.transposed = (uint8_t)transposed;
-    b.guard = s->anew;
+    b.guard = s->init;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
     b.size[2] = x_op2(k, loc, OP_sub, s->hi, s->lo);
@@ -233,17 +233,17 @@ static int is_shuffled(const Lower *l, const Item *it)
            schedule_shuffles(l->c, l->k);
 }
 
-/* Sums that begin anew need a first slab, of nothing if there is nothing. */
+/* Sums that begin at zero need a first slab, of nothing if there is nothing. */
 static void add_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->s[0].p->reduce)->loc;
     uint32_t depth = l->b.depth;
     IndexId first = build_index(&l->b, "slab");
-    ExprId end = r->anew ? x_max(l->k, r->hi, x_add(l->k, r->lo, 1)) : r->hi;
+    ExprId end = r->init ? x_max(l->k, r->hi, x_add(l->k, r->lo, 1)) : r->hi;
     build_for(&l->b, loc, LOOP_ORDERED, first, r->lo, end, it->by->kc);
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first)};
-    s.anew = r->anew ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
+    s.init = r->init ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
     if (is_shuffled(l, it))
         s.lo = shuffled(l, it, loc, r, s.lo, end);
     s.hi = build_let(&l->b, loc, "end", x_min(l->k, x_add(l->k, s.lo, it->by->kc), r->hi));
@@ -273,12 +273,12 @@ static void add_new(Lower *l, const Item *it, const Sum *s, const Sum *new)
 static void add_apart(Lower *l, const Item *it, const Together *g, const Run *r)
 {
     Together apart = {.s = arena_array(l->k->module->arena, Sum, g->n), .n = g->n, .d = g->d};
-    Run anew = *r;
-    anew.anew = 1;
+    Run from_zero = *r;
+    from_zero.init = 1;
     for (uint32_t n = 0; n < g->n; n++)
         apart.s[n] =
             (Sum){g->s[n].p, build_thread(&l->b, "new", EL_F32, it->by->item_rows, it->by->nc, LAYOUT_ROWS)};
-    add_slabs(l, it, &apart, &anew);
+    add_slabs(l, it, &apart, &from_zero);
     for (uint32_t n = 0; n < g->n; n++)
         add_new(l, it, &g->s[n], &apart.s[n]);
     for (uint32_t n = 0; n < g->n; n++)
@@ -287,5 +287,5 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const Run *r)
 
 void lower_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
 {
-    (pass_traits(l->c)->zero_sums && !r->anew ? add_apart : add_slabs)(l, it, g, r);
+    (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, r);
 }

@@ -140,7 +140,7 @@ def boxes(p):
                 yield f"line {n}: more {what} {line.strip()[:30]}", replaced(p, n, new), replaced(p, n, UNREACHED)
         if re.match(r"\s+product ", line):
             for word in ("rows", "cols", "depth"):
-                new = re.sub(rf"( {word} )(.*?)(?= cols | depth | anew |$)", r"\g<1>\g<2> + 1024", line, count=1)
+                new = re.sub(rf"( {word} )(.*?)(?= cols | depth | init |$)", r"\g<1>\g<2> + 1024", line, count=1)
                 yield f"line {n}: more {word}", replaced(p, n, new), replaced(p, n, UNREACHED)
 
 

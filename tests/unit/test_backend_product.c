@@ -437,7 +437,7 @@ static const char chained[] =
     "        for c in 0..64 { for d in 0..64 { sums[c, d] = 0.0 } }\n"
     "        pack xs[0, 0] over i in 0..min2(M, 64), k in 0..64 = x[i, k]\n"
     "        pack ws[0, 0] over k2 in 0..64, j in 0..96 = w[k2, j]\n"
-    "        product part[0, 0] += xs[0, 0] * ws[0, 0] rows min2(M, 64) cols 96 depth 64 anew M >= 0\n"
+    "        product part[0, 0] += xs[0, 0] * ws[0, 0] rows min2(M, 64) cols 96 depth 64 init M >= 0\n"
     "        for r0 in 0..M by 32 {\n"
     "            for r in r0..min2(r0 + 32, M) {\n"
     "                for f0 in 0..48 by 16 {\n"

@@ -41,7 +41,7 @@ static const char plan[] =
     "                    wait fix -> cube sums\n"
     "                }\n"
     "                product sums[0, 0] += a[0, 0, 0] * b[0, 0, 0] rows min2(64, T - t) cols 32 depth 32 "
-    "anew k == 0\n"
+    "init k == 0\n"
     "                set cube -> mte1 a[0]\n"
     "            }\n"
     "            set cube -> fix sums\n"
@@ -320,7 +320,7 @@ static void test_overlap(void **state)
 static void test_unwritten(void **state)
 {
     (void)state;
-    caught("anew k == 0", "anew k == 1", 0,
+    caught("init k == 0", "init k == 1", 0,
            "read before write: cube reads sums[0, 0] (byte 0 of l0c) in `product sums` (line 7)");
     caught("r in t..min2(t + 64, T), h in k..k + 32", "r in t..min2(t + 63, T), h in k..k + 32", 0,
            "read before write: mte1 reads left[0, 63, 0]");
