@@ -38,7 +38,7 @@ typedef struct Job {
     int has_quick; /* part: the last */
 } Job;
 
-typedef struct Part {
+typedef struct ModulePart {
     const Job *job;
     uint32_t number;
     Arena *arena;
@@ -46,7 +46,7 @@ typedef struct Part {
     size_t len;
     pthread_t thread;
     int started;
-} Part;
+} ModulePart;
 
 static void add_text(L *l, const char *name, const char *text)
 {
@@ -90,12 +90,12 @@ static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Piece 
     emit_exports(s, own, bodies, job->ninputs);
 }
 
-static int is_quick(const Part *part)
+static int is_quick(const ModulePart *part)
 {
     return part->job->has_quick && part->number + 1 == part->job->nparts;
 }
 
-static void build_module(L *l, const Part *part)
+static void build_module(L *l, const ModulePart *part)
 {
     const Job *job = part->job;
     Shared shared = {0};
@@ -115,7 +115,7 @@ static void build_module(L *l, const Part *part)
     }
 }
 
-static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod, Part *part)
+static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod, ModulePart *part)
 {
     if (part->job->what != OUTPUT_LLVM)
         return target_bytes(machine, mod, part->job->what == OUTPUT_ASM ? LLVMAssemblyFile : LLVMObjectFile,
@@ -128,7 +128,7 @@ static const char *write_module(LLVMTargetMachineRef machine, LLVMModuleRef mod,
 }
 
 /* Code with tiles is generated at level 1 at least: see CPU_TILES. */
-static int level_of(const Part *part)
+static int level_of(const ModulePart *part)
 {
     const Job *job = part->job;
     int tiles = 0;
@@ -140,9 +140,9 @@ static int level_of(const Part *part)
 }
 
 /* All inputs are of one. */
-static Family family_of(const Part *part) { return cpu_table[part->job->inputs[0].isa].family; }
+static Family family_of(const ModulePart *part) { return cpu_table[part->job->inputs[0].isa].family; }
 
-static const char *make_part(Part *part)
+static const char *make_part(ModulePart *part)
 {
     LLVMTargetMachineRef machine;
     const char *error = target_open(family_of(part), level_of(part), part->arena, &machine);
@@ -170,7 +170,7 @@ static const char *make_part(Part *part)
 /* A part on its own thread: its arena's escapes land here. */
 static void *run_part(void *user)
 {
-    Part *part = user;
+    ModulePart *part = user;
     jmp_buf landing;
     arena_set_landing(part->arena, &landing);
     part->error = setjmp(landing) ? arena_message(part->arena) : make_part(part);
@@ -307,7 +307,7 @@ static void share_units(Job *job)
         }
 }
 
-static void run_parts(Part *parts, uint32_t n)
+static void run_parts(ModulePart *parts, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         parts[i].arena = arena_new();
@@ -324,7 +324,7 @@ static void run_parts(Part *parts, uint32_t n)
             pthread_join(parts[i].thread, NULL);
 }
 
-static const char *collect(Part *parts, uint32_t n, Arena *a, const char **bytes, size_t *len)
+static const char *collect(ModulePart *parts, uint32_t n, Arena *a, const char **bytes, size_t *len)
 {
     ObjectBytes all[PARTS_MAX], one;
     for (uint32_t i = 0; i < n; i++) {
@@ -357,12 +357,12 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
                .nkernels = sorted[0].module->kernels.len,
                .options = o,
                .what = what};
-    Part parts[PARTS_MAX] = {0};
+    ModulePart parts[PARTS_MAX] = {0};
     plan_units(&job, a);
     share_units(&job);
     uint32_t nparts = job.nparts;
     for (uint32_t i = 0; i < nparts; i++)
-        parts[i] = (Part){.job = &job, .number = i};
+        parts[i] = (ModulePart){.job = &job, .number = i};
     run_parts(parts, nparts);
     const char *error = collect(parts, nparts, a, bytes, len);
     for (uint32_t i = 0; i < nparts; i++)

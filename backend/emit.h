@@ -327,7 +327,7 @@ V emit_transpose(Emit *e);
 void emit_transpose_function(Plan *p);
 
 /* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */
-typedef struct Product {
+typedef struct EmitProduct {
     Emit *e;
     L *l;
     Elem left, right;
@@ -346,23 +346,23 @@ typedef struct Product {
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
     int in_rows;
     V mask[2], next, kept; /* what the loads of a unit find; what is asked for; words, as they lie in a panel */
-} Product;
+} EmitProduct;
 enum { ZERO_BYTES = 256 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };
-typedef void EmitFragment(Product *x, uint32_t rows, V c, V a, V b, V units);
+typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units);
 /* The one from `row` on; c and a are of row 0. Where nothing beside the block may be written, one that is not whole is computed
  * in a place of its own. */
-void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V units);
+void emit_product_fragment(EmitProduct *x, uint32_t rows, V row, V c, V a, V b, V units);
 /* Fragments of all rows, then smaller ones, for the columns of b; `a` and `c` are of row 0. */
-void emit_product_rows(Product *x, V c, V a, V b, V units);
-void emit_begin_sums(Product *x, V unit); /* at zero where the call says so and this is the first unit */
+void emit_product_rows(EmitProduct *x, V c, V a, V b, V units);
+void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */
-void emit_rows_transposed_product(Product *x, V depth);
+void emit_rows_transposed_product(EmitProduct *x, V depth);
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
-void emit_rows_product(Product *x, V depth);
-void emit_rows_vectors(Product *x, V b, V unit, V *right);
+void emit_rows_product(EmitProduct *x, V depth);
+void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
 #define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
     EmitFragment emit_##fragment##_fragment;

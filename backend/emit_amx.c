@@ -31,7 +31,7 @@ static V tile_product(L *l, V sum, V left, V right)
     return l_intrinsic(l, "llvm.x86.tdpbf16ps.internal", NULL, args, 6);
 }
 
-static V tile_of_sums(Product *x, V c, V c_row, int i)
+static V tile_of_sums(EmitProduct *x, V c, V c_row, int i)
 {
     L *l = x->l;
     V row = l_mul(l, c_row, l_i64(l, i / TILES * TILE_ROWS));
@@ -39,7 +39,7 @@ static V tile_of_sums(Product *x, V c, V c_row, int i)
 }
 
 /* 2 x 2 tiles of sums: 4 loads for 4 products. */
-void emit_tile_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+void emit_tile_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     V sum[TILES * TILES], left[TILES], right[TILES];
@@ -49,7 +49,7 @@ void emit_tile_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
     for (int i = 0; i < TILES * TILES; i++)
         sum[i] = tile_load(l, tile_of_sums(x, begin, x->from_row, i), x->from_row);
     For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
-    Carry sums = l_carry(l, &k, sum, TILES * TILES);
+    LoopCarry sums = l_carry(l, &k, sum, TILES * TILES);
     V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));
     for (int i = 0; i < TILES; i++) {
@@ -89,13 +89,13 @@ static V add_flushed(L *l, V sum, V left, V right)
 }
 
 /* One row of one vector of sums: 32 terms. */
-static void soft_step(Product *x, V c, V a, V b)
+static void soft_step(EmitProduct *x, V c, V a, V b)
 {
     L *l = x->l;
     Ty type = LLVMVectorType(l->f32, x->lanes), words = LLVMVectorType(l->i32, x->lanes);
     V sum[2] = {l_real(type, 0.0), l_real(type, 0.0)};
     For k = l_for(l, l_i64(l, 0), l_i64(l, TILE_UNITS), 1, "pair");
-    Carry sums = l_carry(l, &k, sum, 2);
+    LoopCarry sums = l_carry(l, &k, sum, 2);
     V left = l_splat(l, l_load(l, l->i32, l_byte(l, a, l_shl(l, k.var, 2)), 4), x->lanes);
     V right = l_load(l, words, l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES))), 4);
     for (int odd = 0; odd < 2; odd++)
@@ -106,7 +106,7 @@ static void soft_step(Product *x, V c, V a, V b)
     l_store(l, flushed(l, l_fadd(l, old, both)), c, 4);
 }
 
-static void clear(Product *x, uint32_t rows, V c, int64_t bytes)
+static void clear(EmitProduct *x, uint32_t rows, V c, int64_t bytes)
 {
     L *l = x->l;
     V nothing = l_real(LLVMVectorType(l->f32, x->lanes), 0.0);
@@ -117,7 +117,7 @@ static void clear(Product *x, uint32_t rows, V c, int64_t bytes)
     l_end_for(l, &r);
 }
 
-void emit_soft_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+void emit_soft_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     int64_t bytes = (int64_t)x->lanes * LAYOUT_WORD_BYTES;

@@ -72,24 +72,24 @@ int emit_unsafe(Emit *e, ExprId x)
 /* ---- choices: only the chosen side is evaluated ---- */
 
 /* One side: an expression, or NONE for a given constant; converted to float when the choice is one. */
-typedef struct Side {
+typedef struct ChoiceSide {
     ExprId x;
     V constant;
     int to_float;
-} Side;
+} ChoiceSide;
 
-static V side_value(Emit *e, Side s)
+static V side_value(Emit *e, ChoiceSide s)
 {
     V v = s.x == NONE ? s.constant : emit_value(e, s.x);
     return s.to_float ? emit_to_float(e, v) : v;
 }
 
-static V choose_lanes(Emit *e, V c, Side a, Side b)
+static V choose_lanes(Emit *e, V c, ChoiceSide a, ChoiceSide b)
 {
     V outer = e->cond;
     V value[2];
     for (int i = 0; i < 2; i++) {
-        Side s = i ? b : a;
+        ChoiceSide s = i ? b : a;
         V where = i ? l_not(e->l, c) : c;
         uint32_t mark = e->log.len;
         int masked = s.x != NONE && emit_unsafe(e, s.x);
@@ -103,7 +103,7 @@ static V choose_lanes(Emit *e, V c, Side a, Side b)
     return l_select(e->l, c, value[0], value[1]);
 }
 
-static V choose_branch(Emit *e, V c, Side a, Side b)
+static V choose_branch(Emit *e, V c, ChoiceSide a, ChoiceSide b)
 {
     L *l = e->l;
     Block then = l_block(l, "chosen"), otherwise = l_block(l, "other"), join = l_block(l, "join"), from[2];
@@ -131,7 +131,7 @@ static V choose_branch(Emit *e, V c, Side a, Side b)
     return l_phi(l, LLVMTypeOf(value[0]), value[0], from[0], value[1], from[1]);
 }
 
-static V choose(Emit *e, V c, Side a, Side b)
+static V choose(Emit *e, V c, ChoiceSide a, ChoiceSide b)
 {
     int64_t known;
     if (l_constant(c, &known))
@@ -160,8 +160,8 @@ static V value_of_op(Emit *e, const Expr *n, ExprId x)
     ExprId b = n->nargs > 1 ? x_arg(e->k, x, 1) : (ExprId)NONE;
     V first = emit_value(e, x_arg(e->k, x, 0));
     if ((n->op == OP_and || n->op == OP_or) && emit_unsafe(e, b)) {
-        Side second = {.x = b};
-        Side fixed = {.x = NONE, .constant = n->op == OP_or ? l_true(e->l) : l_false(e->l)};
+        ChoiceSide second = {.x = b};
+        ChoiceSide fixed = {.x = NONE, .constant = n->op == OP_or ? l_true(e->l) : l_false(e->l)};
         return n->op == OP_and ? choose(e, first, second, fixed) : choose(e, first, fixed, second);
     }
     return emit_scalar(e, (ScalarOp)n->op, first, b == NONE ? NULL : emit_value(e, b));
@@ -170,8 +170,8 @@ static V value_of_op(Emit *e, const Expr *n, ExprId x)
 static V value_of_if(Emit *e, const Expr *n, ExprId x)
 {
     V c = emit_bool(e, x_arg(e->k, x, 0));
-    Side a = {.x = x_arg(e->k, x, 1), .to_float = type_is_float((Type)n->type)};
-    Side b = {.x = x_arg(e->k, x, 2), .to_float = a.to_float};
+    ChoiceSide a = {.x = x_arg(e->k, x, 1), .to_float = type_is_float((Type)n->type)};
+    ChoiceSide b = {.x = x_arg(e->k, x, 2), .to_float = a.to_float};
     return choose(e, c, a, b);
 }
 

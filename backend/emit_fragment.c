@@ -4,14 +4,14 @@
 
 enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
 
-typedef struct Fragment {
-    Product *x;
+typedef struct MicroTile {
+    EmitProduct *x;
     uint32_t rows;
     V sum[FRAGMENT_MAX]; /* [rows][vectors] */
     V word[VECTORS_MAX]; /* of the right panel, as i32 */
-} Fragment;
+} MicroTile;
 
-static V address_of_sum(const Fragment *f, V c, V c_row, uint32_t row, uint32_t vector)
+static V address_of_sum(const MicroTile *f, V c, V c_row, uint32_t row, uint32_t vector)
 {
     L *l = f->x->l;
     V at = l_byte(l, c, l_mul(l, c_row, l_i64(l, row)));
@@ -20,7 +20,7 @@ static V address_of_sum(const Fragment *f, V c, V c_row, uint32_t row, uint32_t 
 
 /* The right operand's vector for one unit: the words, or of bf16 pairs and an f32 term one half of them,
  * widened. */
-static V right_vector(const Fragment *f, uint32_t vector, uint32_t unit)
+static V right_vector(const MicroTile *f, uint32_t vector, uint32_t unit)
 {
     L *l = f->x->l;
     V word = f->word[vector];
@@ -32,7 +32,7 @@ static V right_vector(const Fragment *f, uint32_t vector, uint32_t unit)
     return l_bits(l, word, l->f32);
 }
 
-static V add_products(const Fragment *f, V left, V right, V sum)
+static V add_products(const MicroTile *f, V left, V right, V sum)
 {
     L *l = f->x->l;
     if (f->x->left != EL_BF16)
@@ -43,9 +43,9 @@ static V add_products(const Fragment *f, V left, V right, V sum)
 }
 
 /* The sums of the fragment that stands x->coming bytes on. */
-static void ask_coming(const Fragment *f, V c)
+static void ask_coming(const MicroTile *f, V c)
 {
-    Product *x = f->x;
+    EmitProduct *x = f->x;
     for (uint32_t r = 0; r < f->rows; r++)
         for (uint32_t v = 0; v < x->vectors; v++)
             if (v * x->lanes * 4 % LAYOUT_LINE_BYTES == 0)
@@ -54,9 +54,9 @@ static void ask_coming(const Fragment *f, V c)
 
 /* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
  * time beside its products, or all that memory gives. */
-static void panel_vectors(Fragment *f, V b, uint32_t unit, V *right)
+static void panel_vectors(MicroTile *f, V b, uint32_t unit, V *right)
 {
-    Product *x = f->x;
+    EmitProduct *x = f->x;
     L *l = x->l;
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
@@ -70,9 +70,9 @@ static void panel_vectors(Fragment *f, V b, uint32_t unit, V *right)
 }
 
 /* Adds the products of the unit's terms, counted from a. */
-static void add_unit(Fragment *f, V a, uint32_t unit, const V *right)
+static void add_unit(MicroTile *f, V a, uint32_t unit, const V *right)
 {
-    Product *x = f->x;
+    EmitProduct *x = f->x;
     L *l = x->l;
     for (uint32_t r = 0; r < f->rows; r++) {
         V at = l_byte(l, a, l_i64(l, r * LAYOUT_LINE_BYTES + unit * LAYOUT_WORD_BYTES));
@@ -86,13 +86,13 @@ static void add_unit(Fragment *f, V a, uint32_t unit, const V *right)
 
 /* Two units at a time: more would only take longer to generate. One where words are kept, of any number of units; with
  * stores between the loads of two LLVM runs out of registers. */
-static void over_units(Fragment *f, V a, V b, V units)
+static void over_units(MicroTile *f, V a, V b, V units)
 {
-    Product *x = f->x;
+    EmitProduct *x = f->x;
     L *l = x->l;
     uint32_t trip = x->kept ? 1 : FRAGMENT_UNITS;
     For k = l_for(l, l_i64(l, 0), units, trip, "terms");
-    Carry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
+    LoopCarry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
     V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
     V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
@@ -107,10 +107,10 @@ static void over_units(Fragment *f, V a, V b, V units)
     l_carried(l, &k, &sums);
 }
 
-void emit_vector_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
-    Fragment f = {.x = x, .rows = rows};
+    MicroTile f = {.x = x, .rows = rows};
     if (rows * x->vectors > FRAGMENT_MAX || x->vectors > VECTORS_MAX ||
         x->lanes * x->vectors * LAYOUT_WORD_BYTES > ZERO_BYTES)
         BUG(l->arena, "backend: a fragment of %u rows of %u vectors", rows, x->vectors);

@@ -6,10 +6,10 @@
 #include "backend/emit.h"
 
 enum { PLACE_ONE, PLACE_RUN, PLACE_EACH };
-typedef struct Place {
+typedef struct LaneAddress {
     int shape; /* PLACE_... */
     V at;      /* RUN: of lane 0; EACH: one address per lane */
-} Place;
+} LaneAddress;
 
 /* In a launch's body each slot has an alias scope of its own: buffers do not overlap, or are only read; those on a chip
  * may. */
@@ -108,12 +108,12 @@ static int shape_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     return shape;
 }
 
-static Place place_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+static LaneAddress place_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
     L *l = e->l;
     const Buffer *b = &e->p->buffers.at[buffer];
     Ty type = emit_memory_type(l, b->elem);
-    Place p = {PLACE_ONE, emit_base(e, buffer)};
+    LaneAddress p = {PLACE_ONE, emit_base(e, buffer)};
     uint32_t plain = layout_is_dense(b->layout) ? n : n - 2; /* subscripts that have a stride */
     p.shape = shape_of(e, buffer, index, n);
     for (uint32_t i = 0; i < plain; i++)
@@ -172,18 +172,18 @@ static V masked_call(Emit *e, const char *name, Ty type, V *args, unsigned n, un
 }
 
 /* A loop over the lanes of a mask, lowest first; `lane` is valid in the body. */
-typedef struct Lanes {
+typedef struct MaskLanes {
     Block body, done;
     V left, lane;
-} Lanes;
+} MaskLanes;
 
-static Lanes begin_lanes(Emit *e, V mask)
+static MaskLanes begin_lanes(Emit *e, V mask)
 {
     L *l = e->l;
     V bits = l_lane_bits(l, mask);
     if (LLVMGetIntTypeWidth(LLVMTypeOf(bits)) < 64)
         bits = LLVMBuildZExt(l->b, bits, l->i64, "");
-    Lanes x = {.body = l_block(l, "lanes"), .done = l_block(l, "done")};
+    MaskLanes x = {.body = l_block(l, "lanes"), .done = l_block(l, "done")};
     Block before = l_here(l);
     l_branch(l, l_icmp(l, LLVMIntNE, bits, l_i64(l, 0)), x.body, x.done);
     l_enter(l, x.body);
@@ -193,7 +193,7 @@ static Lanes begin_lanes(Emit *e, V mask)
     return x;
 }
 
-static void end_lanes(Emit *e, Lanes *x)
+static void end_lanes(Emit *e, MaskLanes *x)
 {
     L *l = e->l;
     V next = l_and(l, x->left, l_sub(l, x->left, l_i64(l, 1)));
@@ -251,7 +251,7 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         Ty one = emit_memory_type(l, elem);
         V slot = l_slot(l, type, "masked");
         l_store(l, LLVMConstNull(type), slot, 0);
-        Lanes lanes = begin_lanes(e, mask);
+        MaskLanes lanes = begin_lanes(e, mask);
         v = l_load(l, one, l_at(l, one, at, lanes.lane), 0);
         emit_alias(e, v, buffer);
         l_store(l, v, l_at(l, one, slot, lanes.lane), 0);
@@ -279,7 +279,7 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
         Ty one = emit_memory_type(l, elem);
         V slot = l_slot(l, LLVMTypeOf(raw), "masked");
         l_store(l, raw, slot, 0);
-        Lanes lanes = begin_lanes(e, mask);
+        MaskLanes lanes = begin_lanes(e, mask);
         V v = l_load(l, one, l_at(l, one, slot, lanes.lane), 0);
         emit_alias(e, l_store(l, v, l_at(l, one, at, lanes.lane), 0), buffer);
         end_lanes(e, &lanes);
@@ -332,7 +332,7 @@ static void store_each(Emit *e, uint32_t buffer, V at, V value, int add)
     V values = l_slot(l, LLVMTypeOf(value), "values"), places = l_slot(l, LLVMTypeOf(at), "places");
     l_store(l, value, values, 0);
     l_store(l, at, places, 8);
-    Lanes lanes = begin_lanes(e, mask);
+    MaskLanes lanes = begin_lanes(e, mask);
     V place = l_load(l, l->ptr, l_at(l, l->ptr, places, lanes.lane), 8);
     Ty scalar = LLVMGetElementType(LLVMTypeOf(value));
     V v = l_load(l, scalar, l_at(l, scalar, values, lanes.lane), 0);
@@ -376,7 +376,7 @@ V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     }
     if (b->by_value)
         return emit_decode(e, b->elem, emit_base(e, buffer));
-    Place p = place_of(e, buffer, index, n);
+    LaneAddress p = place_of(e, buffer, index, n);
     if (p.shape == PLACE_RUN)
         emit_ahead(e, buffer, index, n, p.at);
     V raw = p.shape == PLACE_ONE   ? load_one(e, buffer, p.at)
@@ -428,7 +428,7 @@ void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V val
         store_register(e, buffer, register_at(e, buffer, index, n), value);
         return;
     }
-    Place p = place_of(e, buffer, index, n);
+    LaneAddress p = place_of(e, buffer, index, n);
     if (p.shape == PLACE_EACH)
         store_each(e, buffer, p.at, value, 0);
     else if (p.shape == PLACE_RUN)
@@ -441,7 +441,7 @@ int emit_add_each(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, Exp
 {
     if (e->p->buffers.at[buffer].space == SPACE_REG)
         return 0;
-    Place p = place_of(e, buffer, index, n);
+    LaneAddress p = place_of(e, buffer, index, n);
     if (p.shape != PLACE_EACH)
         return 0;
     store_each(e, buffer, p.at, emit_value(e, value), 1);

@@ -42,7 +42,7 @@ uint64_t pack_helpers(const Plan *p, const Stmt *s)
 
 /* ---- values row after row ---- */
 
-typedef struct Rows {
+typedef struct PackRows {
     Emit *e;
     L *l;
     const Pack *x;
@@ -50,10 +50,10 @@ typedef struct Rows {
     V row, column; /* of the box: the index of the other axis, and the first of the lane axis */
     V to;          /* where the row's elements from column on go */
     uint32_t buffer;
-} Rows;
+} PackRows;
 
 /* The elements from column + first on; `tail`: those that exist. */
-static void put_lanes(Rows *r, V first, V tail)
+static void put_lanes(PackRows *r, V first, V tail)
 {
     Emit *e = r->e;
     L *l = r->l;
@@ -74,7 +74,7 @@ static void put_lanes(Rows *r, V first, V tail)
 }
 
 /* n elements: where masks cost nothing every trip has one; elsewhere those that fill no vector come one by one. */
-static void put_row(Rows *r, V n)
+static void put_row(PackRows *r, V n)
 {
     Emit *e = r->e;
     L *l = r->l;
@@ -95,7 +95,8 @@ static void put_row(Rows *r, V n)
 static void pack_rows(Pack *x)
 {
     L *l = x->l;
-    Rows r = {.e = x->e, .l = l, .x = x, .width = x->width, .column = l_i64(l, 0), .buffer = x->s->buffer};
+    PackRows r = {
+        .e = x->e, .l = l, .x = x, .width = x->width, .column = l_i64(l, 0), .buffer = x->s->buffer};
     V stride = emit_stride(x->e, x->s->buffer, x->s->nindex - 2u);
     For row = l_for(l, l_i64(l, 0), x->n[0], 1, "row");
     r.row = row.var;
@@ -105,7 +106,7 @@ static void pack_rows(Pack *x)
 }
 
 /* Values that are computed are written down as rows, some at a time, that a function packs. */
-static void pack_block(Pack *x, Rows *r, V rows, V columns, V to)
+static void pack_block(Pack *x, PackRows *r, V rows, V columns, V to)
 {
     L *l = x->l;
     V first = r->row, pitch = l_i64(l, PACK_BLOCK_COLUMNS * (int64_t)elem_bytes(x->elem));
@@ -122,7 +123,7 @@ static void pack_block(Pack *x, Rows *r, V rows, V columns, V to)
 static void pack_computed(Pack *x)
 {
     L *l = x->l;
-    Rows r = {.e = x->e, .l = l, .x = x, .width = x->width, .buffer = NONE};
+    PackRows r = {.e = x->e, .l = l, .x = x, .width = x->width, .buffer = NONE};
     if (!x->e->scratch) {
         x->e->scratch = l_slot(l, LLVMArrayType2(l->f32, PACK_BLOCK_ROWS * PACK_BLOCK_COLUMNS), "scratch");
         LLVMSetAlignment(x->e->scratch, LAYOUT_LINE_BYTES);

@@ -122,19 +122,19 @@ static EmitFragment *const fragments[ISA_COUNT] = {
 #include "machines/cpu.def"
 };
 
-void emit_no_fragment(Product *x, uint32_t rows, V c, V a, V b, V units)
+void emit_no_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     (void)rows, (void)c, (void)a, (void)b, (void)units;
     BUG(x->l->arena, "backend: %s does not multiply bf16 by bf16", x->e->p->cpu->name);
 }
 
-static EmitFragment *fragment_of(const Product *x)
+static EmitFragment *fragment_of(const EmitProduct *x)
 {
     return x->left == EL_BF16 ? fragments[x->e->p->isa] : emit_vector_fragment;
 }
 
 /* Tiles multiply bf16 only: for f32 the registers of another instruction set are used. */
-static void choose_fragment(Product *x)
+static void choose_fragment(EmitProduct *x)
 {
     const Cpu *cpu = &cpu_table[x->left == EL_F32 ? x->e->p->cpu->f32 : x->e->p->isa];
     x->lanes = cpu->lanes;
@@ -156,7 +156,7 @@ static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
     l_end_for(l, &i);
 }
 
-void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V units)
+void emit_product_fragment(EmitProduct *x, uint32_t rows, V row, V c, V a, V b, V units)
 {
     L *l = x->l;
     V count = l_i64(l, rows), width = l_i64(l, x->lanes * x->vectors);
@@ -178,7 +178,7 @@ void emit_product_fragment(Product *x, uint32_t rows, V row, V c, V a, V b, V un
     l_end_when(l, &after);
 }
 
-void emit_product_rows(Product *x, V c, V a, V b, V units)
+void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     uint32_t tail = x->rows & -x->rows; /* the largest power of two that divides it */
@@ -193,14 +193,14 @@ void emit_product_rows(Product *x, V c, V a, V b, V units)
     l_end_for(l, &f);
 }
 
-void emit_begin_sums(Product *x, V unit)
+void emit_begin_sums(EmitProduct *x, V unit)
 {
     L *l = x->l;
     x->init = l_and(l, LLVMGetParam(l->fn, INIT), l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
 }
 
 /* Units of a part. Where rows are few it stays in the first cache, so that what streams through is read once. */
-static V part_of(const Product *x)
+static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
     uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
@@ -210,7 +210,7 @@ static V part_of(const Product *x)
 }
 
 /* A single fragment reads as fast as memory gives, in one run that the CPU sees by itself; more of them leave it time. */
-static V ahead_of(const Product *x)
+static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
     V one = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, x->rows & -x->rows));
@@ -218,7 +218,7 @@ static V ahead_of(const Product *x)
 }
 
 /* All terms for the columns of c and b. */
-static void over_parts(Product *x, V c, V b)
+static void over_parts(EmitProduct *x, V c, V b)
 {
     L *l = x->l;
     V part = part_of(x);
@@ -234,7 +234,7 @@ static void over_parts(Product *x, V c, V b)
 
 /* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
  * the terms are. In the last columns those of the first ones below the block, where the next part of an item's rows is. */
-static V coming(const Product *x)
+static V coming(const EmitProduct *x)
 {
     L *l = x->l;
     int64_t width = x->lanes * x->vectors, bytes = (int64_t)elem_bytes(EL_F32);
@@ -244,7 +244,7 @@ static V coming(const Product *x)
 }
 
 /* Every panel; where a fragment is narrower than a panel, its columns one group after the other. */
-static void over_columns(Product *x)
+static void over_columns(EmitProduct *x)
 {
     L *l = x->l;
     For f = l_for(l, l_i64(l, 0), x->ncols, x->lanes * x->vectors, "columns");
@@ -257,7 +257,7 @@ static void over_columns(Product *x)
 }
 
 /* The terms are rounded up to what a fragment takes at once: the panels are zero there. */
-static V count_units(const Product *x, V depth)
+static V count_units(const EmitProduct *x, V depth)
 {
     L *l = x->l;
     depth = l_max(l, depth, l_i64(l, 0));
@@ -286,7 +286,8 @@ void emit_product_function(Plan *p, uint32_t kind)
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
     Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
-    Product x = {.e = &e, .l = l, .left = kind & 2 ? EL_BF16 : EL_F32, .right = kind & 1 ? EL_BF16 : EL_F32};
+    EmitProduct x = {
+        .e = &e, .l = l, .left = kind & 2 ? EL_BF16 : EL_F32, .right = kind & 1 ? EL_BF16 : EL_F32};
     V *const params[] = {&x.c, &x.c_row, &x.a, &x.a_block, &x.b, &x.b_panel, &x.nrows, &x.ncols};
     for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
         *params[i] = LLVMGetParam(fn, i);

@@ -7,17 +7,17 @@
  * short ones. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
-static int64_t part_terms(const Product *x) { return x->e->p->cpu->rows_read; }
-static int64_t unit_terms(const Product *x) { return x->left == EL_BF16 ? 2 : 1; }
+static int64_t part_terms(const EmitProduct *x) { return x->e->p->cpu->rows_read; }
+static int64_t unit_terms(const EmitProduct *x) { return x->left == EL_BF16 ? 2 : 1; }
 
-static int64_t column_bytes(const Product *x) { return (int64_t)elem_bytes(x->right); }
+static int64_t column_bytes(const EmitProduct *x) { return (int64_t)elem_bytes(x->right); }
 
 /* ---- a fragment's vectors ---- */
 
 /* Columns of a load: of pairs all, else those of a vector. */
-static uint32_t load_lanes(const Product *x) { return x->left == EL_BF16 ? LAYOUT_EDGE : x->lanes; }
+static uint32_t load_lanes(const EmitProduct *x) { return x->left == EL_BF16 ? LAYOUT_EDGE : x->lanes; }
 
-static V load(Product *x, V at, V mask)
+static V load(EmitProduct *x, V at, V mask)
 {
     x->e->width = load_lanes(x);
     V v = emit_load_run(x->e, NONE, x->right, at, mask);
@@ -26,7 +26,7 @@ static V load(Product *x, V at, V mask)
 }
 
 /* Words of two rows: `half` 0 of the first vector of columns, 1 of the second. */
-static V words_of(const Product *x, const V *rows, uint32_t half)
+static V words_of(const EmitProduct *x, const V *rows, uint32_t half)
 {
     L *l = x->l;
     V lane[LAYOUT_EDGE];
@@ -37,7 +37,7 @@ static V words_of(const Product *x, const V *rows, uint32_t half)
 }
 
 /* Asks for as much of the next part as a unit is. */
-static void ask(const Product *x, V unit)
+static void ask(const EmitProduct *x, V unit)
 {
     L *l = x->l;
     int64_t bytes = unit_terms(x) * LAYOUT_EDGE * column_bytes(x);
@@ -46,12 +46,12 @@ static void ask(const Product *x, V unit)
         emit_ask(l, l_byte(l, at, l_i64(l, line)));
 }
 
-static V kept_at(const Product *x, V unit)
+static V kept_at(const EmitProduct *x, V unit)
 {
     return l_byte(x->l, x->kept, l_mul(x->l, unit, l_i64(x->l, ROW_OF_WORDS)));
 }
 
-void emit_rows_vectors(Product *x, V b, V unit, V *right)
+void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right)
 {
     L *l = x->l;
     V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x))))), to = kept_at(x, unit),
@@ -70,7 +70,7 @@ void emit_rows_vectors(Product *x, V b, V unit, V *right)
 /* ---- the function ---- */
 
 /* Of the two loads of a unit, `columns` columns being left and `terms` terms. */
-static void make_masks(Product *x, V columns, V terms)
+static void make_masks(EmitProduct *x, V columns, V terms)
 {
     L *l = x->l;
     V zero = l_i64(l, 0), one = l_i64(l, 1), right = l_max(l, l_sub(l, columns, l_i64(l, x->lanes)), zero);
@@ -82,11 +82,11 @@ static void make_masks(Product *x, V columns, V terms)
 }
 
 /* A fragment that fits the rows reads and keeps the columns from b on, others go over the rows that are left. */
-static void over_rows(Product *x, V c, V a, V b, V units)
+static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     uint32_t tail = x->rows & -x->rows;
-    Product rest = *x;
+    EmitProduct rest = *x;
     Block many = l_block(l, "many"), few = l_block(l, "few"), left = l_block(l, "left");
     l_branch(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows - tail)), many, few);
     for (int i = 0; i < 2; i++) {
@@ -108,7 +108,7 @@ static void over_rows(Product *x, V c, V a, V b, V units)
 
 /* The part of `part` terms that begins at `first`: `terms` of them exist. What is asked for goes on in the next row where
  * it has come to the end of one. */
-static void over_columns(Product *x, V part, V first, V terms)
+static void over_columns(EmitProduct *x, V part, V first, V terms)
 {
     L *l = x->l;
     int64_t words = WORDS * unit_terms(x);
@@ -122,7 +122,7 @@ static void over_columns(Product *x, V part, V first, V terms)
     next[0] = l_byte(l, b, l_mul(l, part, x->b_panel));
     next[1] = l_byte(l, next[0], run);
     For f = l_for(l, l_i64(l, 0), x->ncols, LAYOUT_EDGE, "columns");
-    Carry c = l_carry(l, &f, next, 2);
+    LoopCarry c = l_carry(l, &f, next, 2);
     x->next = next[0];
     x->column = f.var;
     make_masks(x, l_sub(l, x->ncols, f.var), terms);
@@ -137,7 +137,7 @@ static void over_columns(Product *x, V part, V first, V terms)
 
 /* Terms of a part: what is asked for while 32 columns are multiplied is to be no more than a row of the part, unless rows
  * follow each other in memory. */
-static V part_of(const Product *x)
+static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
     V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE),
@@ -147,7 +147,7 @@ static V part_of(const Product *x)
 }
 
 /* An odd term has a part of its own. Without rows there is nothing to do. */
-void emit_rows_product(Product *x, V depth)
+void emit_rows_product(EmitProduct *x, V depth)
 {
     L *l = x->l;
     if (x->lanes * x->vectors != LAYOUT_EDGE || x->vectors != 2 || !cpu_can(x->e->p->cpu, CPU_MASKS))

@@ -10,7 +10,7 @@
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 
 typedef struct RowsTransposed {
-    Product *x;
+    EmitProduct *x;
     L *l;
     V words, elements; /* of a column */
     V panel, scratch;  /* a part of 32 columns; 16 columns of 16 words that are not all there */
@@ -22,7 +22,7 @@ typedef struct RowsTransposed {
 static V fill_scratch(const RowsTransposed *t, V from, V columns, V word)
 {
     L *l = t->l;
-    Product *x = t->x;
+    EmitProduct *x = t->x;
     x->e->width = EDGE * t->terms;
     V mask = emit_first_lanes(x->e, l_sub(l, t->elements, l_mul(l, word, l_i64(l, t->terms))));
     For f = l_for(l, l_i64(l, 0), l_i64(l, EDGE), 1, "column");
@@ -81,7 +81,7 @@ static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words
 static V part_of(const RowsTransposed *t)
 {
     L *l = t->l;
-    const Product *x = t->x;
+    const EmitProduct *x = t->x;
     V one = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, x->rows & -x->rows));
     return l_select(l, one, l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, FIRST_CACHE_WORDS));
 }
@@ -90,7 +90,7 @@ static V part_of(const RowsTransposed *t)
 static void over_parts(const RowsTransposed *t, V c, V b, V columns)
 {
     L *l = t->l;
-    Product *x = t->x;
+    EmitProduct *x = t->x;
     V per_word = l_i64(l, x->per_word), part = part_of(t);
     For f = l_for(l, l_i64(l, 0), l_max(l, t->words, l_i64(l, 1)), 1, "part"); /* without terms too */
     f.next = part;
@@ -111,7 +111,7 @@ static V aligned_slot(L *l, uint64_t bytes, const char *name)
 }
 
 /* Without rows there is nothing to do. */
-void emit_rows_transposed_product(Product *x, V depth)
+void emit_rows_transposed_product(EmitProduct *x, V depth)
 {
     L *l = x->l;
     RowsTransposed t = {

@@ -445,9 +445,9 @@ void l_end_for(L *l, For *f)
     l_enter(l, f->exit);
 }
 
-Carry l_carry(L *l, const For *f, V *values, uint32_t n)
+LoopCarry l_carry(L *l, const For *f, V *values, uint32_t n)
 {
-    Carry c = {values, arena_array(l->arena, V, n), arena_array(l->arena, V, n), n};
+    LoopCarry c = {values, arena_array(l->arena, V, n), arena_array(l->arena, V, n), n};
     Block before = LLVMGetIncomingBlock(f->phi, 0);
     for (uint32_t i = 0; i < n; i++) {
         c.first[i] = values[i];
@@ -456,7 +456,7 @@ Carry l_carry(L *l, const For *f, V *values, uint32_t n)
     return c;
 }
 
-void l_carried(L *l, For *f, Carry *c)
+void l_carried(L *l, For *f, LoopCarry *c)
 {
     Block latch = l_here(l);
     for (uint32_t i = 0; i < c->n; i++)

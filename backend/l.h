@@ -135,12 +135,12 @@ void l_end_for(L *l, For *f);
 
 /* Values that a loop carries: call right after l_for() with what they are before it; `now` is what they are in the
  * body, to be overwritten with what they become; after l_carried() it is what they are after the loop. */
-typedef struct Carry {
+typedef struct LoopCarry {
     V *now, *first, *phi;
     uint32_t n;
-} Carry;
-Carry l_carry(L *l, const For *f, V *values, uint32_t n);
-void l_carried(L *l, For *f, Carry *c); /* ends the loop */
+} LoopCarry;
+LoopCarry l_carry(L *l, const For *f, V *values, uint32_t n);
+void l_carried(L *l, For *f, LoopCarry *c); /* ends the loop */
 
 /* if (condition) { ... } */
 typedef struct When {

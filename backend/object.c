@@ -8,7 +8,7 @@
 #include <elf.h>
 #include <string.h>
 
-typedef struct Part {
+typedef struct ObjectPart {
     const char *at;
     const Elf64_Ehdr *head;
     const Elf64_Shdr *sections;
@@ -17,11 +17,11 @@ typedef struct Part {
     uint32_t nsymbols, symtab; /* section number */
     uint32_t *section;         /* old number -> new, 0: dropped */
     uint32_t *symbol;
-} Part;
+} ObjectPart;
 
 typedef struct Merge {
     Arena *a;
-    Part *parts;
+    ObjectPart *parts;
     uint32_t n;
     Vec(Elf64_Shdr) sections; /* sh_offset: still within `bytes` */
     Vec(Elf64_Sym) symbols;
@@ -37,7 +37,7 @@ static uint32_t add_name(Text *names, const char *name)
 }
 
 /* 1 when the part is a relocatable file that this page can merge. */
-static int open_part(Arena *a, Part *p, ObjectBytes b)
+static int open_part(Arena *a, ObjectPart *p, ObjectBytes b)
 {
     p->at = b.at;
     p->head = (const Elf64_Ehdr *)(const void *)b.at;
@@ -58,7 +58,7 @@ static int open_part(Arena *a, Part *p, ObjectBytes b)
     return p->symtab != 0;
 }
 
-static int keeps(const Part *p, uint32_t section)
+static int keeps(const ObjectPart *p, uint32_t section)
 {
     const Elf64_Shdr *s = &p->sections[section];
     int strings = section == p->head->e_shstrndx || section == p->sections[p->symtab].sh_link;
@@ -74,7 +74,7 @@ static void add_bytes(Merge *m, const char *bytes, size_t len, size_t align)
 }
 
 /* Gives numbers to the sections of a part and takes their bytes. */
-static void take_sections(Merge *m, Part *p)
+static void take_sections(Merge *m, ObjectPart *p)
 {
     const char *names = p->at + p->sections[p->head->e_shstrndx].sh_offset;
     for (uint32_t i = 1; i < p->head->e_shnum; i++) {
@@ -93,7 +93,7 @@ static void take_sections(Merge *m, Part *p)
 
 static int is_local(const Elf64_Sym *s) { return ELF64_ST_BIND(s->st_info) == STB_LOCAL; }
 
-static Elf64_Sym moved(Merge *m, const Part *p, const Elf64_Sym *s)
+static Elf64_Sym moved(Merge *m, const ObjectPart *p, const Elf64_Sym *s)
 {
     Elf64_Sym r = *s;
     r.st_name = s->st_name ? add_name(&m->symbol_names, p->names + s->st_name) : 0;
@@ -102,7 +102,7 @@ static Elf64_Sym moved(Merge *m, const Part *p, const Elf64_Sym *s)
     return r;
 }
 
-static void take_locals(Merge *m, Part *p)
+static void take_locals(Merge *m, ObjectPart *p)
 {
     for (uint32_t i = 1; i < p->nsymbols; i++) {
         if (!is_local(&p->symbols[i]))
@@ -114,7 +114,7 @@ static void take_locals(Merge *m, Part *p)
 
 static int is_hidden(const Elf64_Sym *s) { return ELF64_ST_VISIBILITY(s->st_other) == STV_HIDDEN; }
 
-static void take_hidden(Merge *m, Part *p)
+static void take_hidden(Merge *m, ObjectPart *p)
 {
     for (uint32_t i = 1; i < p->nsymbols; i++) {
         const Elf64_Sym *s = &p->symbols[i];
@@ -136,7 +136,7 @@ static uint32_t find_global(const Merge *m, const char *name)
     return 0;
 }
 
-static void take_globals(Merge *m, Part *p)
+static void take_globals(Merge *m, ObjectPart *p)
 {
     for (uint32_t i = 1; i < p->nsymbols; i++) {
         if (is_local(&p->symbols[i]))
@@ -151,7 +151,7 @@ static void take_globals(Merge *m, Part *p)
 }
 
 /* Numbers in the part's relocation sections, now that all symbols have theirs. */
-static void fix_relocations(Merge *m, const Part *p, uint32_t symtab)
+static void fix_relocations(Merge *m, const ObjectPart *p, uint32_t symtab)
 {
     for (uint32_t i = 1; i < p->head->e_shnum; i++) {
         if (!p->section[i] || p->sections[i].sh_type != SHT_RELA)
@@ -198,7 +198,7 @@ static ObjectBytes write_file(Merge *m, const Elf64_Ehdr *model)
 
 const char *object_merge(const ObjectBytes *objects, uint32_t n, Arena *a, ObjectBytes *out)
 {
-    Merge m = {.a = a, .parts = arena_array(a, Part, n), .n = n};
+    Merge m = {.a = a, .parts = arena_array(a, ObjectPart, n), .n = n};
     m.section_names.arena = m.symbol_names.arena = m.bytes.arena = a;
     add_name(&m.section_names, "");
     add_name(&m.symbol_names, "");

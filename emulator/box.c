@@ -3,10 +3,10 @@
 
 static int product(int64_t *a, int64_t b) { return !__builtin_mul_overflow(*a, b, a); }
 
-int box_shape(const Kernel *k, TensorId id, const int64_t *dims, Shape *out)
+int box_shape(const Kernel *k, TensorId id, const int64_t *dims, BoxShape *out)
 {
     const Tensor *t = &k->tensors.at[id];
-    *out = (Shape){.layout = t->layout, .elem = t->elem, .matrices = 1, .x = 1, .y = 1};
+    *out = (BoxShape){.layout = t->layout, .elem = t->elem, .matrices = 1, .x = 1, .y = 1};
     for (uint32_t i = 0; i < t->rank; i++) {
         int64_t extent;
         int64_t *to = i + 1u == t->rank ? &out->y : i + 2u == t->rank ? &out->x : &out->matrices;
@@ -21,7 +21,7 @@ int box_shape(const Kernel *k, TensorId id, const int64_t *dims, Shape *out)
     return 1;
 }
 
-Box box_at(const Shape *s, int64_t element, int64_t rows, int64_t cols)
+Box box_at(const BoxShape *s, int64_t element, int64_t rows, int64_t cols)
 {
     int64_t size = s->x * s->y;
     if (element < 0 || size == 0)
@@ -29,43 +29,43 @@ Box box_at(const Shape *s, int64_t element, int64_t rows, int64_t cols)
     return (Box){element / size, element % size / s->y, element % s->y, rows, cols};
 }
 
-int box_is_inside(const Shape *s, const Box *b)
+int box_is_inside(const BoxShape *s, const Box *b)
 {
     return b->matrix >= 0 && b->matrix < s->matrices && b->rows <= s->x - b->i && b->cols <= s->y - b->j;
 }
 
-int64_t box_place(const Shape *s, int64_t matrix, int64_t i, int64_t j)
+int64_t box_place(const BoxShape *s, int64_t matrix, int64_t i, int64_t j)
 {
     return matrix * s->stride +
            layout_place(s->layout, s->elem, s->x, s->y, i, j) * (int64_t)elem_bytes(s->elem);
 }
 
-void box_flatten(Shape *s, Box *b)
+void box_flatten(BoxShape *s, Box *b)
 {
     int64_t bytes = (int64_t)elem_bytes(s->elem);
     if (!layout_is_dense(s->layout) || b->matrix < 0 || b->matrix >= s->matrices)
         return;
     *b = (Box){0, 0, box_place(s, b->matrix, b->i, b->j) / bytes, 1, b->cols};
-    *s = (Shape){LAYOUT_ROWS, s->elem, 1, 1, s->matrices * s->stride / bytes, s->matrices * s->stride};
+    *s = (BoxShape){LAYOUT_ROWS, s->elem, 1, 1, s->matrices * s->stride / bytes, s->matrices * s->stride};
 }
 
 /* ---- runs ---- */
 
-typedef struct Writer {
-    const Shape *s;
+typedef struct RunWriter {
+    const BoxShape *s;
     const Box *b;
     Arena *arena;
     Runs *out;
-} Writer;
+} RunWriter;
 
-static void add(Writer *w, int64_t i, int64_t j, int64_t elements)
+static void add(RunWriter *w, int64_t i, int64_t j, int64_t elements)
 {
     int64_t at = box_place(w->s, w->b->matrix, i, j), bytes = elements * (int64_t)elem_bytes(w->s->elem);
-    Run *last = w->out->len ? &w->out->at[w->out->len - 1] : NULL;
+    BoxRun *last = w->out->len ? &w->out->at[w->out->len - 1] : NULL;
     if (last && last->at + last->bytes == at)
         last->bytes += bytes;
     else
-        vec_push(w->arena, w->out, (Run){at, bytes});
+        vec_push(w->arena, w->out, (BoxRun){at, bytes});
 }
 
 static int64_t next_fractal(int64_t i, int64_t end)
@@ -75,7 +75,7 @@ static int64_t next_fractal(int64_t i, int64_t end)
 }
 
 /* What the box has of one fractal: elements i..ito, j..jto. */
-static void add_fractal(Writer *w, int64_t i, int64_t ito, int64_t j, int64_t jto)
+static void add_fractal(RunWriter *w, int64_t i, int64_t ito, int64_t j, int64_t jto)
 {
     if (ito - i == LAYOUT_FRACTAL && jto - j == LAYOUT_FRACTAL)
         add(w, i, j, LAYOUT_FRACTAL * LAYOUT_FRACTAL);
@@ -87,7 +87,7 @@ static void add_fractal(Writer *w, int64_t i, int64_t ito, int64_t j, int64_t jt
             add(w, i, j, jto - j);
 }
 
-static void add_fractals(Writer *w)
+static void add_fractals(RunWriter *w)
 {
     int64_t iend = w->b->i + w->b->rows, jend = w->b->j + w->b->cols;
     if (w->s->layout == LAYOUT_ZN) {
@@ -109,9 +109,9 @@ static void add_fractals(Writer *w)
     }
 }
 
-void box_runs(const Shape *s, const Box *b, Arena *a, Runs *out)
+void box_runs(const BoxShape *s, const Box *b, Arena *a, Runs *out)
 {
-    Writer w = {s, b, a, out};
+    RunWriter w = {s, b, a, out};
     out->len = 0;
     if (layout_is_fractal(s->layout)) {
         add_fractals(&w);
@@ -125,7 +125,7 @@ void box_runs(const Shape *s, const Box *b, Arena *a, Runs *out)
                 add(&w, i, j, 1);
 }
 
-Box box_find(const Shape *s, const Box *b, int64_t byte)
+Box box_find(const BoxShape *s, const Box *b, int64_t byte)
 {
     for (int64_t i = b->i; i < b->i + b->rows; i++)
         for (int64_t j = b->j; j < b->j + b->cols; j++) {

@@ -10,7 +10,7 @@ const OnChip *check_space(const Machine *m, Space s)
     return space_is_on_chip(s) ? machine_on_chip(m, s - SPACE_L1) : NULL;
 }
 
-static void check_buffer(Checker *c, TensorId id, const Shape *s)
+static void check_buffer(Checker *c, TensorId id, const BoxShape *s)
 {
     const Tensor *t = &c->k->tensors.at[id];
     const OnChip *space = check_space(c->machine, t->space);
@@ -44,7 +44,7 @@ Checker *checker_new(Arena *a, const Machine *machine, const Kernel *k, const in
     c->loose = arena_array(a, uint8_t, k->tensors.len);
     c->masked = arena_array(a, uint8_t, k->tiles->stmts.len + 1);
     c->shared = arena_array(a, Pages, k->tensors.len);
-    Shape *shapes = arena_array(a, Shape, k->tensors.len);
+    BoxShape *shapes = arena_array(a, BoxShape, k->tensors.len);
     c->shapes = shapes;
     for (Space s = 0; s < SPACE_COUNT; s++)
         if (check_space(machine, s))
@@ -57,9 +57,9 @@ Checker *checker_new(Arena *a, const Machine *machine, const Kernel *k, const in
     return c;
 }
 
-static Core *new_core(Checker *c)
+static CheckCore *new_core(Checker *c)
 {
-    Core *core = arena_new_of(c->arena, Core);
+    CheckCore *core = arena_new_of(c->arena, CheckCore);
     core->knows = arena_array(c->arena, uint32_t, c->threads * c->threads);
     core->on_chip = arena_array(c->arena, Cell *, c->subs * SPACE_COUNT);
     core->own = arena_array(c->arena, Cell *, c->k->tensors.len);
@@ -69,7 +69,7 @@ static Core *new_core(Checker *c)
 }
 
 /* All that was done is over, and known to all. */
-static void join_all(const Checker *c, Core *core)
+static void join_all(const Checker *c, CheckCore *core)
 {
     uint32_t n = c->threads;
     for (uint32_t t = 0; t < n; t++)
@@ -117,9 +117,9 @@ void checker_end(Checker *c)
 
 /* ---- accesses ---- */
 
-static int known(const Access *a, Mark m) { return m.clock <= a->knows[m.thread]; }
+static int known(const CheckAccess *a, Mark m) { return m.clock <= a->knows[m.thread]; }
 
-static Problem read_cell(Checker *c, const Access *a, Cell *cell, Other *other)
+static Problem read_cell(Checker *c, const CheckAccess *a, Cell *cell, Other *other)
 {
     *other = (Other){.mark = cell->write, .buffer = cell->buffer};
     if (!a->loose && cell->item != check_core(c)->item)
@@ -138,7 +138,7 @@ static Problem read_cell(Checker *c, const Access *a, Cell *cell, Other *other)
     return FINE;
 }
 
-static Problem write_cell(Checker *c, const Access *a, Cell *cell, Other *other)
+static Problem write_cell(Checker *c, const CheckAccess *a, Cell *cell, Other *other)
 {
     *other = (Other){.mark = cell->write, .buffer = cell->buffer};
     if (!known(a, cell->write))
@@ -160,7 +160,7 @@ static Problem write_cell(Checker *c, const Access *a, Cell *cell, Other *other)
     return FINE;
 }
 
-static Problem touch(Checker *c, const Access *a, Cell *cell, Other *other)
+static Problem touch(Checker *c, const CheckAccess *a, Cell *cell, Other *other)
 {
     Problem p = a->shared ? check_items(c, a, cell, other) : FINE;
     return p ? p : a->write ? write_cell(c, a, cell, other) : read_cell(c, a, cell, other);
@@ -180,7 +180,8 @@ static void split(Checker *c, Cell *cell)
 }
 
 /* Of the bytes at..end; *at: where the problem is. cells: NULL if the access is shared. */
-static Problem touch_run(Checker *c, const Access *a, Cell *cells, int64_t *at, int64_t end, Other *other)
+static Problem touch_run(Checker *c, const CheckAccess *a, Cell *cells, int64_t *at, int64_t end,
+                         Other *other)
 {
     Problem p = FINE;
     while (!p && *at < end) {
@@ -200,10 +201,10 @@ static Problem touch_run(Checker *c, const Access *a, Cell *cells, int64_t *at, 
     return p;
 }
 
-static Cell *shadow(Checker *c, const Access *a)
+static Cell *shadow(Checker *c, const CheckAccess *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    const Shape *s = &a->shape;
+    const BoxShape *s = &a->shape;
     const OnChip *space = check_space(c->machine, t->space);
     uint32_t sub = t->space == SPACE_UB ? a->thread / UNIT_COUNT : 0;
     Cell **cells =
@@ -216,7 +217,7 @@ static Cell *shadow(Checker *c, const Access *a)
 
 /* ---- what is wrong with one ---- */
 
-static void explain(Checker *c, const Access *a, Problem p, int64_t byte, const Other *other)
+static void explain(Checker *c, const CheckAccess *a, Problem p, int64_t byte, const Other *other)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
     Box at = box_find(&a->shape, &a->box, byte);
@@ -253,9 +254,9 @@ static void explain(Checker *c, const Access *a, Problem p, int64_t byte, const 
     }
 }
 
-static int refuse_place(Checker *c, const Access *a)
+static int refuse_place(Checker *c, const CheckAccess *a)
 {
-    const Shape *s = &a->shape;
+    const BoxShape *s = &a->shape;
     const Box *b = &a->box;
     const char *does = a->write ? "writes" : "reads";
     if (box_is_inside(s, b))
@@ -270,10 +271,10 @@ static int refuse_place(Checker *c, const Access *a)
 }
 
 /* A unit moves and computes whole lines of a space; a single element may stand anywhere. */
-static int refuse_alignment(Checker *c, const Access *a)
+static int refuse_alignment(Checker *c, const CheckAccess *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    const Shape *s = &a->shape;
+    const BoxShape *s = &a->shape;
     const OnChip *space = check_space(c->machine, t->space);
     if (!space || a->box.rows * a->box.cols == 1)
         return 0;
@@ -290,8 +291,8 @@ static int refuse_alignment(Checker *c, const Access *a)
 }
 
 /* NULL: it is not watched. */
-static Access *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int write,
-                            Access *out)
+static CheckAccess *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int write,
+                                 CheckAccess *out)
 {
     const Tensor *t = &c->k->tensors.at[buffer];
     int shared = space_is_shared(t->space);
@@ -302,19 +303,19 @@ static Access *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, Te
                    sub - 1, c->subs - 1);
         return NULL;
     }
-    *out = (Access){.stmt = stmt,
-                    .buffer = buffer,
-                    .write = write,
-                    .loose = shared || c->loose[buffer] || (!write && check_is_masked(c, stmt)),
-                    .shared = shared,
-                    .shape = c->shapes[buffer],
-                    .thread = check_thread(sub, unit)};
+    *out = (CheckAccess){.stmt = stmt,
+                         .buffer = buffer,
+                         .write = write,
+                         .loose = shared || c->loose[buffer] || (!write && check_is_masked(c, stmt)),
+                         .shared = shared,
+                         .shape = c->shapes[buffer],
+                         .thread = check_thread(sub, unit)};
     out->knows = check_core(c)->knows + (size_t)out->thread * c->threads;
     out->mark = (Mark){out->knows[out->thread], out->thread, stmt};
     return out;
 }
 
-static void touch_box(Checker *c, const Access *a)
+static void touch_box(Checker *c, const CheckAccess *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
     Cell *cells = shadow(c, a);
@@ -335,7 +336,7 @@ static void touch_box(Checker *c, const Access *a)
 static void refuse_outside(Checker *c, StmtId stmt, TensorId buffer, int64_t element, int64_t rows,
                            int64_t cols, int write)
 {
-    const Shape *s = &c->shapes[buffer];
+    const BoxShape *s = &c->shapes[buffer];
     int64_t end = element + (rows - 1) * s->y + cols, all = s->matrices * s->x * s->y;
     if (element < 0 || end > all)
         check_fail(c, "overflow: %s %s the elements %lld..%lld of %s, which has %lld",
@@ -344,7 +345,7 @@ static void refuse_outside(Checker *c, StmtId stmt, TensorId buffer, int64_t ele
 }
 
 /* Rows of what all cores see. What is moved and only looked at behind conditions may be anybody's. */
-static void touch_rows(Checker *c, Access *a, int64_t element, int64_t rows, int64_t cols)
+static void touch_rows(Checker *c, CheckAccess *a, int64_t element, int64_t rows, int64_t cols)
 {
     int64_t bytes = (int64_t)elem_bytes(a->shape.elem);
     if (!layout_is_dense(a->shape.layout) || (!a->write && check_is_masked(c, a->stmt)))
@@ -362,7 +363,7 @@ static void touch_rows(Checker *c, Access *a, int64_t element, int64_t rows, int
 void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int64_t element,
                     int64_t rows, int64_t cols, int write)
 {
-    Access a;
+    CheckAccess a;
     Space space = c->k->tensors.at[buffer].space;
     if (rows <= 0 || cols <= 0)
         return;
@@ -390,8 +391,8 @@ void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId b
 
 static void touch_whole(Checker *c, StmtId loop, uint32_t sub, TensorId buffer, int write)
 {
-    const Shape *s = &c->shapes[buffer];
-    Access a;
+    const BoxShape *s = &c->shapes[buffer];
+    CheckAccess a;
     if (c->k->tensors.at[buffer].space != SPACE_THREAD ||
         !begin_access(c, loop, UNIT_scalar, sub, buffer, write, &a))
         return;

@@ -84,21 +84,21 @@ void check_find_flags(Checker *c)
 
 /* ---- their states ---- */
 
-static void begin(Checker *c, Core *core)
+static void begin(Checker *c, CheckCore *core)
 {
     core->flags_launch = c->nlaunches;
-    core->flags = arena_array(c->arena, Flag, c->nflags);
+    core->flags = arena_array(c->arena, CheckFlag, c->nflags);
     for (uint32_t i = 0; i < c->flags.len; i++) {
         const FlagKind *f = &c->flags.at[i];
         for (uint32_t n = f->first; n < f->first + (uint32_t)f->slots * c->subs; n++)
             core->flags[n] =
-                (Flag){(uint8_t)f->begins_set, NONE, arena_array(c->arena, uint32_t, c->threads)};
+                (CheckFlag){(uint8_t)f->begins_set, NONE, arena_array(c->arena, uint32_t, c->threads)};
     }
 }
 
-static Flag *flag_at(Checker *c, const FlagKind *f, int64_t slot, uint32_t sub)
+static CheckFlag *flag_at(Checker *c, const FlagKind *f, int64_t slot, uint32_t sub)
 {
-    Core *core = check_core(c);
+    CheckCore *core = check_core(c);
     if (core->flags_launch != c->nlaunches)
         begin(c, core);
     return &core->flags[f->first + (uint32_t)slot * c->subs + sub];
@@ -110,7 +110,8 @@ static const char *flag_text(const Checker *c, const FlagKind *f, int64_t slot)
                         unit_name(f->to), (long long)slot, c->k->tensors.at[f->buffer].name);
 }
 
-static void set(Checker *c, const FlagKind *f, Flag *flag, StmtId stmt, int64_t slot, const uint32_t *knows)
+static void set(Checker *c, const FlagKind *f, CheckFlag *flag, StmtId stmt, int64_t slot,
+                const uint32_t *knows)
 {
     if (flag->set) {
         check_fail(c, "set twice: %s sets %s, and nobody has waited for it since %s",
@@ -124,7 +125,8 @@ static void set(Checker *c, const FlagKind *f, Flag *flag, StmtId stmt, int64_t 
         flag->knows[t] = knows[t];
 }
 
-static void wait_for(Checker *c, const FlagKind *f, Flag *flag, StmtId stmt, int64_t slot, uint32_t *knows)
+static void wait_for(Checker *c, const FlagKind *f, CheckFlag *flag, StmtId stmt, int64_t slot,
+                     uint32_t *knows)
 {
     if (!flag->set) {
         check_fail(c, "deadlock: %s never ends: nobody has set %s since %s", check_stmt_text(c, stmt),
@@ -155,7 +157,7 @@ void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot)
     uint32_t *knows = check_core(c)->knows + (size_t)self * c->threads;
     int all = f->crossing == (is_set ? CROSS_TO_VECTOR : CROSS_FROM_VECTOR);
     for (uint32_t i = all ? 1 : sub; i < (all ? c->subs : sub + 1); i++) {
-        Flag *flag = flag_at(c, f, slot, i);
+        CheckFlag *flag = flag_at(c, f, slot, i);
         if (is_set)
             set(c, f, flag, stmt, slot, knows);
         else
@@ -164,20 +166,20 @@ void checker_flag(Checker *c, StmtId stmt, uint32_t sub, int64_t slot)
     knows[self] += (uint32_t)is_set;
 }
 
-static int is_lost(const FlagKind *f, const Flag *flag)
+static int is_lost(const FlagKind *f, const CheckFlag *flag)
 {
     return flag->by != NONE && flag->set != f->begins_set;
 }
 
 void check_flags_rest(Checker *c)
 {
-    Core *core = check_core(c);
+    CheckCore *core = check_core(c);
     if (core->flags_launch != c->nlaunches)
         return;
     for (uint32_t i = 0; i < c->flags.len; i++) {
         const FlagKind *f = &c->flags.at[i];
         for (uint32_t n = 0; n < (uint32_t)f->slots * c->subs; n++) {
-            const Flag *flag = &core->flags[f->first + n];
+            const CheckFlag *flag = &core->flags[f->first + n];
             if (is_lost(f, flag))
                 check_fail(c, "flag left %s: the item ends, and after %s nobody %s %s",
                            flag->set ? "set" : "cleared", check_stmt_text(c, flag->by),

@@ -51,31 +51,31 @@ typedef struct FlagKind {
     int begins_set;
 } FlagKind;
 
-typedef struct Flag {
+typedef struct CheckFlag {
     uint8_t set;
     StmtId by;       /* that changed it last; NONE: it is as it began */
     uint32_t *knows; /* what its setter knew, by thread */
-} Flag;
+} CheckFlag;
 
-typedef struct Core {
+typedef struct CheckCore {
     uint32_t item;   /* number of the item it does */
     uint32_t *knows; /* [thread][thread] */
     Cell **on_chip;  /* by sub * SPACE_COUNT + Space */
     Cell **own;      /* of buffers in thread space, by TensorId */
-    Flag *flags;
+    CheckFlag *flags;
     uint32_t flags_launch; /* the launch they belong to */
-} Core;
+} CheckCore;
 
 struct Checker {
     Arena *arena;
     const Kernel *k;
     const Machine *machine;
     const int64_t *dims;    /* by DimId */
-    const Shape *shapes;    /* by TensorId */
+    const BoxShape *shapes;    /* by TensorId */
     uint32_t subs, threads; /* of a core */
     void *const *on_chip;
     int64_t *dirty; /* by Space: bytes from 0 on that the item has written */
-    Vec(Core *) cores;
+    Vec(CheckCore *) cores;
     Pages *shared; /* by TensorId */
     uint32_t nitems, nlaunches;
     uint32_t first; /* item of the launch */
@@ -92,17 +92,17 @@ struct Checker {
     const char *error;
 };
 
-typedef struct Access {
+typedef struct CheckAccess {
     StmtId stmt;
     TensorId buffer;
     int write, loose; /* loose: it may read what nobody has written */
     int shared;       /* of memory that all cores see */
     uint32_t thread;
-    Shape shape;
+    BoxShape shape;
     Box box;
     const uint32_t *knows; /* of the thread */
     Mark mark;
-} Access;
+} CheckAccess;
 
 typedef enum Problem {
     FINE,
@@ -122,7 +122,7 @@ typedef struct Other {
 } Other;
 
 static inline uint32_t check_thread(uint32_t sub, Unit unit) { return sub * UNIT_COUNT + (uint32_t)unit; }
-static inline Core *check_core(const Checker *c) { return c->cores.at[c->core]; }
+static inline CheckCore *check_core(const Checker *c) { return c->cores.at[c->core]; }
 const OnChip *check_space(const Machine *m, Space s); /* NULL: not on the chip */
 
 /* The first error stays. */
@@ -139,7 +139,7 @@ void check_flags_rest(Checker *c); /* the item is over: every flag is as it bega
 static inline int space_is_shared(Space s) { return s == SPACE_GM || s == SPACE_WORK; }
 Cell *check_shared(Checker *c, TensorId buffer, int64_t cell);
 /* Do items of the launch meet there? Then what other items did before is forgotten: they have nothing to wait for. */
-Problem check_items(Checker *c, const Access *a, Cell *cell, Other *other);
+Problem check_items(Checker *c, const CheckAccess *a, Cell *cell, Other *other);
 
 /* check_mask.c: is what the move brings only looked at behind conditions? */
 int check_is_masked(Checker *c, StmtId pack);

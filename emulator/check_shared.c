@@ -25,7 +25,7 @@ static void note_reader(Cell *cell, uint32_t item)
     cell->readers[0] = item;
 }
 
-Problem check_items(Checker *c, const Access *a, Cell *cell, Other *other)
+Problem check_items(Checker *c, const CheckAccess *a, Cell *cell, Other *other)
 {
     uint32_t item = check_core(c)->item;
     *other = (Other){.mark = cell->write, .buffer = a->buffer, .item = cell->item};

@@ -20,7 +20,7 @@ static Unit unit_of(const Stmt *s)
 }
 
 /* Panels of 32 columns, or lines of 64 bytes: as many as the box goes over. */
-static void runs_in_panels(Op *op, const Shape *s, const Box *b)
+static void runs_in_panels(Op *op, const BoxShape *s, const Box *b)
 {
     int64_t bytes = (int64_t)elem_bytes(s->elem);
     int64_t edge = s->layout == LAYOUT_LINES ? LAYOUT_LINE_BYTES / bytes : LAYOUT_EDGE;
@@ -31,13 +31,13 @@ static void runs_in_panels(Op *op, const Shape *s, const Box *b)
 
 /* rows x cols elements of a buffer from its element `number` on; below and beside each other they stand `down` and `right`
  * apart, or 0 where only memory says: then rows stand for it. */
-typedef struct Access {
+typedef struct CoreAccess {
     TensorId buffer;
     int64_t number, rows, cols, down, right;
     AccessForm form;
-} Access;
+} CoreAccess;
 
-static void note_box(Emulator *e, StmtId id, const Shape *s, const Access *x)
+static void note_box(Emulator *e, StmtId id, const BoxShape *s, const CoreAccess *x)
 {
     Box b = box_at(s, most(x->number, 0), x->rows, x->cols);
     if (x->rows <= 0 || x->cols <= 0)
@@ -55,14 +55,14 @@ static void note_box(Emulator *e, StmtId id, const Shape *s, const Access *x)
 
 /* A product of an operand in rows asks for its next part while it goes over this one: for as many bytes of each row as a part
  * has words of 32 columns, and for whole parts. Where rows or the depth are shorter it asks for others (emit_rows.c). */
-static int64_t rows_in_time(const Emulator *e, const Shape *s, const Access *x)
+static int64_t rows_in_time(const Emulator *e, const BoxShape *s, const CoreAccess *x)
 {
     int64_t part = e->trace.cpu->rows_read, run = x->cols * (int64_t)elem_bytes(s->elem);
     int64_t asked = LAYOUT_EDGE * LAYOUT_LINE_BYTES;
     return x->cols == s->y ? x->rows * least(x->rows, part) / part : x->rows * least(run, asked) / asked;
 }
 
-static int is_right_in_rows(const Emulator *e, const Stmt *s, const Shape *shape, TensorId t)
+static int is_right_in_rows(const Emulator *e, const Stmt *s, const BoxShape *shape, TensorId t)
 {
     return s->kind == TILE_product && !s->transposed && x_at(e->k, s->other)->sym == t &&
            layout_is_dense(shape->layout);
@@ -70,20 +70,20 @@ static int is_right_in_rows(const Emulator *e, const Stmt *s, const Shape *shape
 
 void core_access(Emulator *e, StmtId id, const AccessEvent *v)
 {
-    Access x = {.buffer = (TensorId)v->buffer,
-                .number = v->element,
-                .rows = v->rows,
-                .cols = v->cols,
-                .down = v->below - v->element,
-                .right = v->beside - v->element,
-                .form = v->written ? ACCESS_WRITE : ACCESS_READ};
-    Shape s;
+    CoreAccess x = {.buffer = (TensorId)v->buffer,
+                    .number = v->element,
+                    .rows = v->rows,
+                    .cols = v->cols,
+                    .down = v->below - v->element,
+                    .right = v->beside - v->element,
+                    .form = v->written ? ACCESS_WRITE : ACCESS_READ};
+    BoxShape s;
     if (!box_shape(e->k, x.buffer, e->dims, &s) || !s.x || !s.y)
         return;
     if (x.form == ACCESS_READ)
         e->transposed = x.down == 1 && x.right != 1;
     if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
-        Access late = x;
+        CoreAccess late = x;
         x.rows = rows_in_time(e, &s, &x);
         late.rows -= x.rows;
         late.number += x.rows * s.y;
@@ -104,7 +104,7 @@ static Elem elem_of(const Emulator *e, ExprId load) { return e->k->tensors.at[x_
 void core_product(Emulator *e, StmtId id, const ProductEvent *v)
 {
     const Stmt *s = emulator_stmt(e, id);
-    Shape right;
+    BoxShape right;
     if (v->rows <= 0 || v->cols <= 0)
         return;
     Op *op = emulator_op(e, id, UNIT_cube);
@@ -141,7 +141,7 @@ static uint32_t instructions_of(const Emulator *e, StmtId id)
 
 void core_store(Emulator *e, StmtId id, const StoreEvent *v)
 {
-    Work *w = &e->work[id];
+    LoopWork *w = &e->work[id];
     if (v->trips <= 0)
         return;
     if (!w->instructions)
@@ -156,9 +156,9 @@ void core_store(Emulator *e, StmtId id, const StoreEvent *v)
 
 /* Registers of sums: rows x cols of them, the terms that one instruction adds to each, and bytes of sums that come and go in a
  * cycle. */
-typedef struct Fragment {
+typedef struct CoreFragment {
     int64_t rows, cols, terms, store;
-} Fragment;
+} CoreFragment;
 
 /* Sums that multiply-adds fill in a cycle, in bytes: two instructions at most. */
 static int64_t rate_of(const Trace *t) { return least(t->machine->core.add, 2 * (int64_t)t->cpu->lanes * 4); }
@@ -175,15 +175,15 @@ static int64_t store_rate(const Machine *m, const Op *op)
     return op->other == RIGHT_ROWS && sums >= m->caches.l2 ? most(m->core.l3 / 2, 1) : m->core.store;
 }
 
-static Fragment fragment_of(const Trace *t, const Op *op)
+static CoreFragment fragment_of(const Trace *t, const Op *op)
 {
     const Cpu *c = &cpu_table[t->cpu->f32];
-    return (Fragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, store_rate(t->machine, op)};
+    return (CoreFragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, store_rate(t->machine, op)};
 }
 
 /* Steps of the depth for which a fragment keeps its sums. Of an operand in rows what is asked for ahead must be no more than a
  * row: emit_rows.c. */
-static int64_t part_of(const Trace *t, const Op *op, const Fragment *f)
+static int64_t part_of(const Trace *t, const Op *op, const CoreFragment *f)
 {
     int64_t part = t->cpu->part, terms = t->cpu->rows_read,
             fits = op->b / LAYOUT_EDGE / LAYOUT_EDGE * LAYOUT_EDGE;
@@ -196,7 +196,8 @@ static int64_t part_of(const Trace *t, const Op *op, const Fragment *f)
 }
 
 /* A fragment of some rows: its multiply-adds, and its sums' way from and to a cache once for each part. */
-static int64_t fragment_cycles(const Trace *t, const Fragment *f, int64_t rows, int64_t steps, int64_t nparts)
+static int64_t fragment_cycles(const Trace *t, const CoreFragment *f, int64_t rows, int64_t steps,
+                               int64_t nparts)
 {
     int64_t bytes = rows * f->cols * 4;
     return most(parts(bytes, rate_of(t)), t->machine->core.chain) * steps +
@@ -204,7 +205,7 @@ static int64_t fragment_cycles(const Trace *t, const Fragment *f, int64_t rows, 
 }
 
 /* What the first fragment of each 32 columns does for the others: it makes a panel in the first cache. */
-static int64_t panel_cycles(const Machine *m, const Op *op, const Fragment *f, int64_t steps)
+static int64_t panel_cycles(const Machine *m, const Op *op, const CoreFragment *f, int64_t steps)
 {
     switch ((RightForm)op->other) {
     case RIGHT_PANELS: break;
@@ -216,7 +217,7 @@ static int64_t panel_cycles(const Machine *m, const Op *op, const Fragment *f, i
 
 static int64_t product_cycles(const Trace *t, const Op *op)
 {
-    Fragment f = fragment_of(t, op);
+    CoreFragment f = fragment_of(t, op);
     int64_t steps = parts(op->c, f.terms), nparts = most(parts(steps, part_of(t, op, &f)), 1);
     int64_t tail = f.rows & -f.rows, whole = op->a / f.rows, tails = parts(op->a % f.rows, tail);
     int64_t column = whole * fragment_cycles(t, &f, f.rows, steps, nparts) +

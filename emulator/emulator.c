@@ -13,7 +13,7 @@ static int64_t bytes_needed(const Emulator *e, Space s)
     int64_t most = machine_on_chip(e->machine, s - SPACE_L1)->bytes;
     for (TensorId t = 0; t < e->k->tensors.len; t++) {
         const Tensor *x = &e->k->tensors.at[t];
-        Shape shape;
+        BoxShape shape;
         if (x->space == s && box_shape(e->k, t, e->dims, &shape) &&
             x->at + shape.matrices * shape.stride > most)
             most = x->at + shape.matrices * shape.stride;
@@ -28,7 +28,7 @@ Emulator *emulator_new(Arena *a, const Machine *machine, Isa isa, const Kernel *
     *e = (Emulator){
         .a = a, .machine = machine, .k = k, .dims = dims, .mode = mode, .launch = NONE, .chooser = chooser};
     e->trace = (Trace){.arena = a, .machine = machine, .cpu = &cpu_table[isa], .k = k, .dims = dims};
-    e->work = arena_array(a, Work, k->tiles->stmts.len + 1);
+    e->work = arena_array(a, LoopWork, k->tiles->stmts.len + 1);
     e->found = arena_array(a, Found, k->tiles->stmts.len + 1);
     for (Space s = SPACE_L1; s < SPACE_COUNT && machine->kind == MACHINE_NPU; s++)
         if (!(e->on_chip[s] = calloc(1, (size_t)bytes_needed(e, s) + 64)))
@@ -56,15 +56,15 @@ void *emulator_on_chip(void *emulator, int64_t space) { return ((Emulator *)emul
 
 /* ---- launches and items ---- */
 
-static Place place_of(const Emulator *e, StmtId first)
+static CoreKind place_of(const Emulator *e, StmtId first)
 {
-    Place best = ON_HOST;
+    CoreKind best = ON_HOST;
     tile_walk (w, e->k, first) {
         const Stmt *s = w.s;
-        Place p = s->kind == TILE_product                                                   ? ON_CUBE
-                  : s->kind == TILE_pack && tile_path(e->k, s) < PATH_COUNT                 ? ON_VECTOR
-                  : s->kind == TILE_store && e->k->tensors.at[s->buffer].space != SPACE_REG ? ON_SCALAR
-                                                                                            : ON_HOST;
+        CoreKind p = s->kind == TILE_product                                                   ? ON_CUBE
+                     : s->kind == TILE_pack && tile_path(e->k, s) < PATH_COUNT                 ? ON_VECTOR
+                     : s->kind == TILE_store && e->k->tensors.at[s->buffer].space != SPACE_REG ? ON_SCALAR
+                                                                                               : ON_HOST;
         best = p > best ? p : best;
     }
     return best;
@@ -328,13 +328,13 @@ static int event_touch(Emulator *e, StmtId id, const TouchEvent *v)
     return 1;
 }
 
-static const Work *work_of(Emulator *e, StmtId loop)
+static const LoopWork *work_of(Emulator *e, StmtId loop)
 {
     StmtId first = emulator_stmt(e, loop)->first;
-    Work *w = &e->work[loop];
+    LoopWork *w = &e->work[loop];
     if (!w->instructions)
-        *w = (Work){1 + nodes_of(e, first), tile_is_vector(e->k, first) ? UNIT_vector : UNIT_scalar,
-                    writes_numbers(e, first)};
+        *w = (LoopWork){1 + nodes_of(e, first), tile_is_vector(e->k, first) ? UNIT_vector : UNIT_scalar,
+                        writes_numbers(e, first)};
     return w;
 }
 
@@ -343,7 +343,7 @@ static int event_loop(Emulator *e, StmtId id, int64_t trips, int64_t work)
 {
     if (trips <= 0)
         return 0;
-    const Work *w = work_of(e, id);
+    const LoopWork *w = work_of(e, id);
     Op *op = emulator_op(e, id, w->unit);
     op->kind = op->unit == UNIT_vector ? TILE_for : TILE_store;
     op->a = trips;

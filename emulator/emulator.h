@@ -41,17 +41,17 @@ typedef struct Op {
 typedef Vec(Op) Ops;
 
 /* What the items of a launch run on. */
-typedef enum Place {
+typedef enum CoreKind {
     ON_HOST /* checks, routes, sorts */,
     ON_SCALAR,
     ON_VECTOR,
     ON_CUBE /* and vector cores beside it */,
     ON_CORES /* of a CPU */
-} Place;
+} CoreKind;
 
 typedef struct LaunchTrace {
     StmtId launch;
-    Place place;
+    CoreKind place;
     uint32_t ncores; /* that are started: cube cores, vector cores, those of a CPU, or 1 */
     Ops *ops;        /* by core */
     int64_t *items;  /* by core: how many it was given */

@@ -7,11 +7,11 @@
 #include "ir/event.h"
 
 /* A loop, looked at when it first runs. */
-typedef struct Work {
+typedef struct LoopWork {
     uint32_t instructions; /* for each element; 0: not looked at yet */
     Unit unit;
     int numbers; /* it writes some that the program goes by: it runs without data too */
-} Work;
+} LoopWork;
 
 /* What a `top` will find next. */
 typedef struct Found {
@@ -31,7 +31,7 @@ struct Emulator {
     StmtId launch; /* that runs, or NONE */
     int64_t items; /* of it so far */
     uint32_t core, sub;
-    Work *work; /* by StmtId */
+    LoopWork *work; /* by StmtId */
     const Chooser *chooser;
     Found *found; /* by StmtId */
     struct Flags *flags;

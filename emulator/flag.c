@@ -4,29 +4,29 @@
 enum { SUBS_MAX = 16 }; /* of a core: itself, and the vector cores beside it */
 
 /* A flag that a unit of `sub` sets. seen: how many of its sets each sub has waited for. */
-typedef struct Flag {
+typedef struct UnitFlag {
     uint32_t core, sub;
     uint8_t unit, other;
     TensorId buffer;
     int64_t slot;
     int64_t sets, seen[SUBS_MAX];
-} Flag;
+} UnitFlag;
 struct Flags {
-    Vec(Flag) at;
+    Vec(UnitFlag) at;
     uint32_t *table; /* open addressing: number + 1 */
     uint32_t size;
 };
 
 void flags_begin(Emulator *e) { e->flags = arena_new_of(e->a, struct Flags); }
 
-static uint32_t hash_flag(const Flag *f)
+static uint32_t hash_flag(const UnitFlag *f)
 {
     uint64_t key[3] = {(uint64_t)f->core << 32 | f->sub,
                        (uint64_t)f->buffer << 16 | (uint64_t)f->unit << 8 | f->other, (uint64_t)f->slot};
     return (uint32_t)hash_bytes(key, sizeof key, 1);
 }
 
-static int same_flag(const Flag *a, const Flag *b)
+static int same_flag(const UnitFlag *a, const UnitFlag *b)
 {
     return a->core == b->core && a->sub == b->sub && a->unit == b->unit && a->other == b->other &&
            a->buffer == b->buffer && a->slot == b->slot;
@@ -45,7 +45,7 @@ static void grow(Emulator *e)
     }
 }
 
-static Flag *flag_of(Emulator *e, Flag want)
+static UnitFlag *flag_of(Emulator *e, UnitFlag want)
 {
     struct Flags *x = e->flags;
     if (2 * x->at.len >= x->size)
@@ -81,7 +81,7 @@ int flag_begins_set(const Kernel *k, const Stmt *s)
     return 0;
 }
 
-static void note_flag(Emulator *e, StmtId id, const Flag *f, int64_t n)
+static void note_flag(Emulator *e, StmtId id, const UnitFlag *f, int64_t n)
 {
     const Stmt *s = emulator_stmt(e, id);
     int set = s->kind == TILE_set;
@@ -93,14 +93,14 @@ static void note_flag(Emulator *e, StmtId id, const Flag *f, int64_t n)
 
 /* A wait is over when every set is that this sub has not waited for: those of its own units and of the cube core's; in the cube
  * core, those of all vector cores beside it. */
-static void event_wait(Emulator *e, StmtId id, Flag want)
+static void event_wait(Emulator *e, StmtId id, UnitFlag want)
 {
     uint32_t found = 0, subs = (uint32_t)(e->machine->cores.vector / e->machine->cores.cube);
     for (uint32_t sub = 0; sub <= subs && sub < SUBS_MAX; sub++) {
         if (e->sub && sub && sub != e->sub)
             continue;
         want.sub = sub;
-        Flag *f = flag_of(e, want);
+        UnitFlag *f = flag_of(e, want);
         if (f->seen[e->sub] == f->sets)
             continue;
         f->seen[e->sub] = f->sets;
@@ -114,18 +114,18 @@ static void event_wait(Emulator *e, StmtId id, Flag want)
 void emulator_flag(Emulator *e, StmtId id, const FlagEvent *v)
 {
     const Stmt *s = emulator_stmt(e, id);
-    Flag want = {.core = e->core,
-                 .sub = e->sub,
-                 .unit = s->unit,
-                 .other = s->other_unit,
-                 .buffer = s->buffer,
-                 .slot = v->slot};
+    UnitFlag want = {.core = e->core,
+                     .sub = e->sub,
+                     .unit = s->unit,
+                     .other = s->other_unit,
+                     .buffer = s->buffer,
+                     .slot = v->slot};
     if (e->check)
         checker_flag(e->check, id, e->sub, v->slot);
     if (s->kind == TILE_wait) {
         event_wait(e, id, want);
         return;
     }
-    Flag *f = flag_of(e, want);
+    UnitFlag *f = flag_of(e, want);
     note_flag(e, id, f, f->sets++);
 }

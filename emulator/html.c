@@ -120,7 +120,7 @@ typedef struct Life {
 
 static int64_t buffer_bytes(const Trace *t, TensorId id)
 {
-    Shape s;
+    BoxShape s;
     return box_shape(t->k, id, t->dims, &s) ? s.matrices * s.stride : 0;
 }
 
@@ -232,9 +232,9 @@ static void put_space(Page *p, Space space, const Life *lives, int64_t from, int
 
 /* ---- what the units of a core do ---- */
 
-typedef struct Rows {
+typedef struct HtmlRows {
     uint32_t n, *of; /* by side * UNIT_COUNT + unit: 1 + row, 0: none */
-} Rows;
+} HtmlRows;
 
 static uint32_t unit_number(const Op *op) { return (uint32_t)op->sub * UNIT_COUNT + op->unit; }
 
@@ -247,9 +247,9 @@ static uint32_t shown(const Ops *ops)
     return i;
 }
 
-static Rows rows_of(Page *p, const Ops *ops, uint32_t n)
+static HtmlRows rows_of(Page *p, const Ops *ops, uint32_t n)
 {
-    Rows rows = {.of = arena_array(p->out->arena, uint32_t, 256 * UNIT_COUNT)};
+    HtmlRows rows = {.of = arena_array(p->out->arena, uint32_t, 256 * UNIT_COUNT)};
     for (uint32_t i = 0; i < n; i++)
         rows.of[unit_number(&ops->at[i])] = 1;
     for (uint32_t u = 0; u < 256 * UNIT_COUNT; u++)
@@ -276,7 +276,7 @@ static void put_units(Page *p, uint32_t launch, uint32_t core)
     const Span *spans = p->s->launches[launch].spans[core];
     uint32_t n = shown(ops);
     int64_t from = p->s->launches[launch].begin, to = from;
-    Rows rows = rows_of(p, ops, n);
+    HtmlRows rows = rows_of(p, ops, n);
     for (uint32_t i = 0; i < n; i++)
         to = spans[i].to > to ? spans[i].to : to;
     text_add(p->out, "<p>Units, %s to %s us%s:</p>\n", us(p, from), us(p, to),

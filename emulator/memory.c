@@ -154,7 +154,7 @@ static uint32_t mask_of(int64_t first, int64_t last)
 }
 
 /* A run from byte `begin` on, of a numbering in which lines begin at multiples of their length. */
-static void use_run(Memory *m, const Run *r, int64_t begin, int64_t bytes, Used *u)
+static void use_run(Memory *m, const MemoryRun *r, int64_t begin, int64_t bytes, Used *u)
 {
     int64_t end = begin + bytes, first = begin / m->line, last = (end - 1) / m->line, missing = 0;
     for (int64_t i = first; i <= last; i++) {
@@ -198,7 +198,7 @@ static int64_t take(Memory *m, int64_t at, int64_t n, int64_t cycles)
     }
 }
 
-Flow memory_move(Memory *m, int64_t at, const Run *run)
+Flow memory_move(Memory *m, int64_t at, const MemoryRun *run)
 {
     int64_t runs = run->runs, bytes = run->bytes, begin = (int64_t)(run->place & ((1ull << PLACE_BITS) - 1));
     Used u = {0};

@@ -19,14 +19,14 @@ Memory *memory_new(Arena *a, const Machine *machine);
 void memory_launch(Memory *m, int64_t begin); /* nothing moves before that cycle; the cache stays as it is */
 
 /* Global memory's side of a move: `runs` runs of `bytes`, `apart` bytes from begin to begin, of a place of its own. */
-typedef struct Run {
+typedef struct MemoryRun {
     uint64_t place; /* TensorId << 40 | byte, and the core where each has its own */
     int64_t runs, bytes, apart;
     int write;
     int64_t rate, alone; /* bytes per cycle to or from the cache; from memory, when no other core moves anything */
     uint32_t core;       /* whose own cache is met first, */
     int64_t own_rate;    /* bytes per cycle from there; 0: it has none */
-} Run;
+} MemoryRun;
 
 typedef struct Flow {
     int64_t end;   /* when the last byte has been asked for */
@@ -35,6 +35,6 @@ typedef struct Flow {
     int64_t shared; /* between own cache and the shared one: those, and what was there */
     int64_t taken; /* of memory's bandwidth: those, and the jumps */
 } Flow;
-Flow memory_move(Memory *m, int64_t at, const Run *run); /* from cycle `at` on */
+Flow memory_move(Memory *m, int64_t at, const MemoryRun *run); /* from cycle `at` on */
 
 #endif

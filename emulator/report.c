@@ -25,7 +25,7 @@ double cube_use(const Simulated *s, int64_t steps, int64_t cycles)
     return cycles ? (double)steps / ((double)cycles * (double)s->trace->machine->cores.cube) : 0;
 }
 
-const char *place_name(Place p)
+const char *place_name(CoreKind p)
 {
     static const char *const names[] = {"host", "scalar unit", "vector cores", "cube cores", "cores"};
     return names[p];

@@ -20,7 +20,7 @@ typedef struct Spread {
 Spread spread_of(const int64_t *values, uint32_t n);
 double cube_use(const Simulated *s, int64_t steps,
                 int64_t cycles); /* of what all cube cores could do in that time */
-const char *place_name(Place p); /* "cube cores" */
+const char *place_name(CoreKind p); /* "cube cores" */
 const char *launch_name(const Simulated *s, uint32_t launch, Arena *a);
 const char *bound_text(const Machine *m, const SimulatedLaunch *l, Arena *a); /* "cube 91 %", "waits, cube 49 %" */
 const char *bytes_text(Arena *a, int64_t bytes);            /* "12.6 MB" */

@@ -12,32 +12,32 @@
 typedef struct Station { /* a unit of a core */
     int64_t free;        /* when it can begin its next operation */
     int64_t done;        /* when all that it was given is done */
-    int64_t *begun;      /* ring of Side.queue: when its last operations began */
+    int64_t *begun;      /* ring of SimSide.queue: when its last operations began */
     int64_t given;
     int64_t busy;
 } Station;
 
-typedef struct Side { /* a core with a program: the cube core, a vector core beside it, or one alone */
-    int64_t program;  /* when its program can go on */
-    int64_t queue;    /* operations that wait in front of a unit, at most */
+typedef struct SimSide { /* a core with a program: the cube core, a vector core beside it, or one alone */
+    int64_t program;     /* when its program can go on */
+    int64_t queue;       /* operations that wait in front of a unit, at most */
     Station units[UNIT_COUNT];
-} Side;
+} SimSide;
 
-typedef struct Flag {
+typedef struct SimFlag {
     int64_t at;  /* when it was last set */
     uint8_t sub; /* by whom */
-} Flag;
+} SimFlag;
 
-typedef struct Core {
+typedef struct SimCore {
     const Ops *ops;
     uint32_t next; /* operation */
-    Side *sides;
-    Vec(Flag) flags;
+    SimSide *sides;
+    Vec(SimFlag) flags;
     Span *spans;
     int64_t begin; /* of the next operation, a move that the other cores have a part in */
     int64_t data;  /* of a CPU: when what its next operation reads has come; */
     int64_t late;  /* and cycles that the operation itself waits for the rest of it */
-} Core;
+} SimCore;
 
 typedef struct Simulation {
     Arena *arena;
@@ -109,7 +109,7 @@ static int64_t rate_of(const Machine *m, Path path)
 /* ---- programs, units and flags ---- */
 
 /* When the operation comes to its unit and the unit can begin it. What the scalar unit does is the program itself. */
-static int64_t give(const Machine *m, Side *side, Unit unit)
+static int64_t give(const Machine *m, SimSide *side, Unit unit)
 {
     Station *s = &side->units[unit];
     int64_t *begun = &s->begun[s->given++ % side->queue]; /* of the operation that must have left the queue */
@@ -119,7 +119,7 @@ static int64_t give(const Machine *m, Side *side, Unit unit)
     return begin;
 }
 
-static Span hold(Side *side, Unit unit, int64_t begin, int64_t end, int64_t latency)
+static Span hold(SimSide *side, Unit unit, int64_t begin, int64_t end, int64_t latency)
 {
     Station *s = &side->units[unit];
     s->free = end;
@@ -129,17 +129,17 @@ static Span hold(Side *side, Unit unit, int64_t begin, int64_t end, int64_t late
     return (Span){begin, end};
 }
 
-static Flag *flag_at(Simulation *s, Core *c, const Op *op)
+static SimFlag *flag_at(Simulation *s, SimCore *c, const Op *op)
 {
     while (c->flags.len <= op->a >> 32)
-        vec_push(s->arena, &c->flags, (Flag){0});
+        vec_push(s->arena, &c->flags, (SimFlag){0});
     return &c->flags.at[op->a >> 32];
 }
 
 /* The set that a wait is about is the flag's last one: the trace is in the order of the program. */
-static int64_t flag_time(Simulation *s, Core *c, const Op *op)
+static int64_t flag_time(Simulation *s, SimCore *c, const Op *op)
 {
-    const Flag *f = op->b ? NULL : flag_at(s, c, op);
+    const SimFlag *f = op->b ? NULL : flag_at(s, c, op);
     if (!f)
         return 0;
     return f->at + (f->sub == op->sub ? s->machine->costs.flag : s->machine->costs.cross);
@@ -147,7 +147,7 @@ static int64_t flag_time(Simulation *s, Core *c, const Op *op)
 
 /* ---- a core ---- */
 
-static Side *side_of(const Core *c, const Op *op) { return &c->sides[op->sub]; }
+static SimSide *side_of(const SimCore *c, const Op *op) { return &c->sides[op->sub]; }
 
 static void count(Simulation *s, Station *station, const Op *op, int64_t cycles)
 {
@@ -158,15 +158,15 @@ static void count(Simulation *s, Station *station, const Op *op, int64_t cycles)
         s->out->cube_steps += op_cube_steps(s->machine, op);
 }
 
-static Span do_here(Simulation *s, Core *c, const Op *op)
+static Span do_here(Simulation *s, SimCore *c, const Op *op)
 {
-    Side *side = side_of(c, op);
+    SimSide *side = side_of(c, op);
     Station *station = &side->units[op->unit];
     int64_t begin = give(s->machine, side, (Unit)op->unit), cycles = cycles_of(s->machine, op);
     if (op->kind == TILE_wait)
         return hold(side, (Unit)op->unit, begin, later(begin, flag_time(s, c, op)), 0);
     if (op->kind == TILE_set) {
-        *flag_at(s, c, op) = (Flag){later(begin, station->done), op->sub};
+        *flag_at(s, c, op) = (SimFlag){later(begin, station->done), op->sub};
         return (Span){begin, begin};
     }
     count(s, station, op, cycles);
@@ -176,9 +176,9 @@ static Span do_here(Simulation *s, Core *c, const Op *op)
 static int is_cpu(const Simulation *s) { return s->machine->kind == MACHINE_CPU; }
 
 /* A core of a CPU does one thing at a time: it has one station, whatever the unit is called. It computes while data come. */
-static Span do_on_core(Simulation *s, Core *c, const Op *op)
+static Span do_on_core(Simulation *s, SimCore *c, const Op *op)
 {
-    Side *side = side_of(c, op);
+    SimSide *side = side_of(c, op);
     Station *core = &side->units[UNIT_scalar], *unit = &side->units[op->unit];
     int64_t begin = later(core->free, side->program);
     int64_t end = later(begin + core_cycles(s->trace, op), c->data) + c->late;
@@ -190,12 +190,12 @@ static Span do_on_core(Simulation *s, Core *c, const Op *op)
     return (Span){begin, end};
 }
 
-static Run run_of(const Simulation *s, const Op *op, uint32_t core)
+static MemoryRun run_of(const Simulation *s, const Op *op, uint32_t core)
 {
     const Tensor *t = &s->trace->k->tensors.at[op->gm >> 40];
     const Machine *m = s->machine;
     uint64_t own = t->space == SPACE_THREAD ? (uint64_t)core << 34 : 0; /* up to 16 GiB for each core */
-    Run run = {.place = op->gm + own, .runs = op->a, .bytes = op->b, .apart = op->c, .core = core};
+    MemoryRun run = {.place = op->gm + own, .runs = op->a, .bytes = op->b, .apart = op->c, .core = core};
     if (core_is_access(op)) {
         int asked = op->unit == UNIT_cube ? op->other != ACCESS_LATE : op->a == 1 || op->b >= m->core.page;
         run.write = op->other == ACCESS_WRITE;
@@ -211,9 +211,9 @@ static Run run_of(const Simulation *s, const Op *op, uint32_t core)
 }
 
 /* Of a CPU: memory that the next operation reads or writes. It computes while that comes, but for what comes late. */
-static Span do_access(Simulation *s, Core *c, const Op *op, uint32_t core)
+static Span do_access(Simulation *s, SimCore *c, const Op *op, uint32_t core)
 {
-    Run run = run_of(s, op, core);
+    MemoryRun run = run_of(s, op, core);
     Flow m = memory_move(s->memory, c->begin, &run);
     s->out->own_bytes += op->a * op->b;
     s->out->shared_bytes += m.shared;
@@ -227,13 +227,13 @@ static Span do_access(Simulation *s, Core *c, const Op *op, uint32_t core)
 }
 
 /* A move that begins at c->begin. */
-static Span do_move(Simulation *s, Core *c, const Op *op, uint32_t core)
+static Span do_move(Simulation *s, SimCore *c, const Op *op, uint32_t core)
 {
     if (core_is_access(op))
         return do_access(s, c, op, core);
-    Run run = run_of(s, op, core);
+    MemoryRun run = run_of(s, op, core);
     Flow m = memory_move(s->memory, c->begin + s->machine->costs.move, &run);
-    Side *side = side_of(c, op);
+    SimSide *side = side_of(c, op);
     count(s, &side->units[op->unit], op, m.alone + s->machine->costs.move);
     s->out->memory_bytes += m.bytes;
     s->taken += m.taken;
@@ -241,12 +241,12 @@ static Span do_move(Simulation *s, Core *c, const Op *op, uint32_t core)
 }
 
 /* Goes on to the next move that others have a part in: whether there is one. */
-static int go_on(Simulation *s, Core *c)
+static int go_on(Simulation *s, SimCore *c)
 {
     for (; c->next < c->ops->len; c->next++) {
         const Op *op = &c->ops->at[c->next];
         if (core_is_access(op)) {
-            const Side *side = side_of(c, op);
+            const SimSide *side = side_of(c, op);
             c->begin = later(c->data, later(side->program, side->units[UNIT_scalar].free));
             return 1;
         }
@@ -260,11 +260,11 @@ static int go_on(Simulation *s, Core *c)
     return 0;
 }
 
-static Core core_new(Simulation *s, const Ops *ops, int64_t begin)
+static SimCore core_new(Simulation *s, const Ops *ops, int64_t begin)
 {
-    Core c = {.ops = ops,
-              .sides = arena_array(s->arena, Side, s->nsides),
-              .spans = arena_array(s->arena, Span, ops->len)};
+    SimCore c = {.ops = ops,
+                 .sides = arena_array(s->arena, SimSide, s->nsides),
+                 .spans = arena_array(s->arena, Span, ops->len)};
     int64_t queue = later(s->machine->costs.queue, 1);
     queue = queue <= ops->len ? queue : (int64_t)ops->len + 1;
     for (uint32_t i = 0; i < s->nsides; i++) {
@@ -278,7 +278,7 @@ static Core core_new(Simulation *s, const Ops *ops, int64_t begin)
 
 /* ---- launches ---- */
 
-static int64_t core_end(const Simulation *s, const Core *c)
+static int64_t core_end(const Simulation *s, const SimCore *c)
 {
     int64_t end = 0;
     for (uint32_t i = 0; i < s->nsides; i++)
@@ -293,7 +293,7 @@ static int64_t cycles_of_ns(const Machine *m, int64_t ns)
 }
 
 /* The busiest unit of each kind, and what the whole launch is bound by; from: when the launch before was over. */
-static void sum_up(Simulation *s, const LaunchTrace *l, const Core *cores, int64_t from)
+static void sum_up(Simulation *s, const LaunchTrace *l, const SimCore *cores, int64_t from)
 {
     SimulatedLaunch *o = s->out;
     const Machine *m = s->machine;
@@ -379,7 +379,7 @@ static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch
                              .cycles = arena_array(s->arena, int64_t, l->ncores)};
     out->end = out->begin;
     memory_launch(s->memory, out->begin);
-    Core *cores = arena_array(s->arena, Core, l->ncores);
+    SimCore *cores = arena_array(s->arena, SimCore, l->ncores);
     for (uint32_t i = 0; i < l->ncores; i++) {
         cores[i] = core_new(s, &l->ops[i], out->begin);
         out->spans[i] = cores[i].spans;
@@ -391,7 +391,7 @@ static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch
         for (uint32_t i = 1; i < l->ncores; i++)
             if (cores[i].begin < cores[first].begin)
                 first = i;
-        Core *c = &cores[first];
+        SimCore *c = &cores[first];
         if (!l->ncores || c->begin == INT64_MAX)
             break;
         c->spans[c->next] = do_move(s, c, &c->ops->at[c->next], first);

@@ -13,20 +13,20 @@ static void put_quoted(Text *out, const char *text)
     text_add(out, "\"");
 }
 
-typedef struct Writer {
+typedef struct JsonWriter {
     const Simulated *s;
     Text *out;
     int begun; /* something stands in the list */
-} Writer;
+} JsonWriter;
 
-static void begin_event(Writer *w, const char *phase, uint32_t process, uint32_t thread)
+static void begin_event(JsonWriter *w, const char *phase, uint32_t process, uint32_t thread)
 {
     text_add(w->out, "%s\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", w->begun ? "," : "", phase, process, thread);
     w->begun = 1;
 }
 
 /* Processes and threads are named by events of their own. */
-static void name_event(Writer *w, const char *what, uint32_t process, uint32_t thread, const char *name)
+static void name_event(JsonWriter *w, const char *what, uint32_t process, uint32_t thread, const char *name)
 {
     begin_event(w, "M", process, thread);
     text_add(w->out, ",\"name\":\"%s\",\"args\":{\"name\":", what);
@@ -36,16 +36,16 @@ static void name_event(Writer *w, const char *what, uint32_t process, uint32_t t
 
 static uint32_t thread_of(const Op *op) { return (uint32_t)op->sub * UNIT_COUNT + op->unit; }
 
-static uint32_t threads_of(const Writer *w)
+static uint32_t threads_of(const JsonWriter *w)
 {
     const Machine *m = w->s->trace->machine;
     return (uint32_t)(1 + (m->cores.vector + m->cores.cube - 1) / m->cores.cube) * UNIT_COUNT;
 }
 
 /* Cube cores and vector cores alone are different processes, though the core may be the same. */
-static uint32_t process_of(Place place, uint32_t core) { return 1 + (uint32_t)place * CORES + core; }
+static uint32_t process_of(CoreKind place, uint32_t core) { return 1 + (uint32_t)place * CORES + core; }
 
-static void name_core(Writer *w, Place place, uint32_t core, const uint8_t *used)
+static void name_core(JsonWriter *w, CoreKind place, uint32_t core, const uint8_t *used)
 {
     Arena *a = w->out->arena;
     uint32_t process = process_of(place, core);
@@ -59,7 +59,7 @@ static void name_core(Writer *w, Place place, uint32_t core, const uint8_t *used
                                                      unit_name(t % UNIT_COUNT)));
 }
 
-static void put_op(Writer *w, const Op *op, Span span, uint32_t process)
+static void put_op(JsonWriter *w, const Op *op, Span span, uint32_t process)
 {
     const Trace *t = w->s->trace;
     begin_event(w, "X", process, thread_of(op));
@@ -70,7 +70,7 @@ static void put_op(Writer *w, const Op *op, Span span, uint32_t process)
              t->k->tiles ? t->k->tiles->stmts.at[op->stmt].loc.line : 0);
 }
 
-static void put_launch(Writer *w, uint32_t launch, int64_t *left, uint8_t *named)
+static void put_launch(JsonWriter *w, uint32_t launch, int64_t *left, uint8_t *named)
 {
     const LaunchTrace *t = &w->s->trace->launches.at[launch];
     const SimulatedLaunch *l = &w->s->launches[launch];
@@ -91,7 +91,7 @@ static void put_launch(Writer *w, uint32_t launch, int64_t *left, uint8_t *named
 void report_trace(const Simulated *s, Text *out)
 {
     enum { PROCESSES = 1 + (ON_CORES + 1) * CORES };
-    Writer w = {.s = s, .out = out};
+    JsonWriter w = {.s = s, .out = out};
     int64_t *left = arena_array(out->arena, int64_t, PROCESSES), least = OPS;
     uint8_t *used = arena_array(out->arena, uint8_t, PROCESSES * threads_of(&w));
     uint32_t cores = 0;
@@ -109,7 +109,7 @@ void report_trace(const Simulated *s, Text *out)
         text_add(out, ",\"args\":{\"bound by\":\"%s\"}}", bound_name(s->trace->machine, l->bound));
         put_launch(&w, i, left, used);
     }
-    for (Place place = ON_SCALAR; place <= ON_CORES; place++)
+    for (CoreKind place = ON_SCALAR; place <= ON_CORES; place++)
         for (uint32_t c = 0; c < CORES; c++) {
             uint32_t p = process_of(place, c);
             least = left[p] < least ? left[p] : least;

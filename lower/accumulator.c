@@ -21,7 +21,7 @@ static uint32_t leaves_of(const Kernel *k, ExprId e, uint32_t limit)
 }
 
 /* The product that computes e, or NULL. */
-static Product *product_of(const Blocking *by, ExprId e)
+static LowerProduct *product_of(const Blocking *by, ExprId e)
 {
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (by->product[i].reduce == e)
@@ -72,7 +72,7 @@ void lower_find_chains(const Lower *l, Blocking *by)
 static int holds_sums(const Lower *l, const Blocking *by, const Equation *q)
 {
     const Kernel *k = l->k;
-    const Place *p = lower_place_of(l, q->lhs);
+    const LocalBuffer *p = lower_place_of(l, q->lhs);
     const Tensor *t = &k->tensors.at[p ? p->buffer : q->lhs];
     if (t->layout != LAYOUT_SUMS || t->rank != 2)
         return 0;
@@ -129,7 +129,7 @@ int lower_in_place(const Lower *l, const Blocking *by)
 const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i)
 {
     const Kernel *k = l->k;
-    const Product *p = &by->product[i];
+    const LowerProduct *p = &by->product[i];
     const Equation *q = by->m.at;
     while (!x_contains(k, q->rhs, p->reduce))
         q++;

@@ -88,7 +88,7 @@ static Reductions sums_of(Lower *l, const Blocking *by, IndexId lane)
 /* The left-hand index, the last if there are several, that makes some sum of the equations a product of two matrices. */
 static IndexId product_row(Lower *l, const Blocking *by, IndexId lane, IndexId only)
 {
-    Product product;
+    LowerProduct product;
     if (lane == NONE || lower_is_row(l, lane))
         return NONE; /* columns go in whole fragments, a run of rows has any length */
     Reductions sums = sums_of(l, by, NONE);
@@ -110,16 +110,16 @@ static IndexId product_row(Lower *l, const Blocking *by, IndexId lane, IndexId o
 static void find_products(Lower *l, Blocking *by)
 {
     Reductions sums = sums_of(l, by, by->lane);
-    by->product = arena_array(l->k->module->arena, Product, sums.n);
+    by->product = arena_array(l->k->module->arena, LowerProduct, sums.n);
     for (uint32_t i = 0; i < sums.n; i++) {
         uint32_t j = 0;
         while (j < by->nproducts && by->product[j].reduce != sums.at[i])
             j++;
         if (j < by->nproducts)
             continue;
-        Product *p = &by->product[by->nproducts++];
+        LowerProduct *p = &by->product[by->nproducts++];
         if (!lower_factor(l, sums.at[i], by->row, by->lane, p))
-            *p = (Product){.reduce = sums.at[i], .left = NONE, .right = NONE};
+            *p = (LowerProduct){.reduce = sums.at[i], .left = NONE, .right = NONE};
     }
 }
 
@@ -135,7 +135,7 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
     uint32_t products = 0;
     int given = 1, wide = 0;
     for (uint32_t i = 0; i < by->nproducts; i++) {
-        const Product *p = &by->product[i];
+        const LowerProduct *p = &by->product[i];
         if (p->left == NONE)
             continue;
         given &= p->direct != DIRECT_NOT;

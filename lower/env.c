@@ -16,7 +16,7 @@ Binding lower_binding(const Lower *l, IndexId i)
     return i < l->env.value.len ? (Binding){l->env.value.at[i], l->env.group.at[i]} : (Binding){NONE, NONE};
 }
 
-const Place *lower_place_of(const Lower *l, TensorId t)
+const LocalBuffer *lower_place_of(const Lower *l, TensorId t)
 {
     for (uint32_t i = 0; i < l->env.places.len; i++)
         if (l->env.places.at[i].tensor == t)
@@ -26,7 +26,7 @@ const Place *lower_place_of(const Lower *l, TensorId t)
 
 TensorId lower_place(Lower *l, TensorId t, ExprId *at)
 {
-    const Place *p = lower_place_of(l, t);
+    const LocalBuffer *p = lower_place_of(l, t);
     ExprId from[MAX_RANK];
     uint32_t n = 0;
     if (!p)

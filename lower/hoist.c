@@ -42,7 +42,7 @@ static int reads_member(const Kernel *k, const Members *m, ExprId e)
 }
 
 /* A product of two matrices over one index, none of whose rows are a group's. */
-static int is_plain(const Lower *l, const Blocking *by, const Product *p)
+static int is_plain(const Lower *l, const Blocking *by, const LowerProduct *p)
 {
     const Expr *x = x_at(l->k, p->reduce);
     return p->left != NONE && x->nbound == 1 && !lower_is_row(l, x_bound(l->k, p->reduce, 0)) &&
@@ -51,7 +51,7 @@ static int is_plain(const Lower *l, const Blocking *by, const Product *p)
             layout_is_dense(l->k->tensors.at[x_at(l->k, p->right)->sym].layout));
 }
 
-static Hoisted hoisted_of(const Lower *l, const Blocking *by, const Product *p)
+static Hoisted hoisted_of(const Lower *l, const Blocking *by, const LowerProduct *p)
 {
     return (Hoisted){
         .product = *p, .reader = by->m.at[0].lhs, .index = {x_bound(l->k, p->reduce, 0), by->lane}};
@@ -61,7 +61,7 @@ int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, H
 {
     Kernel *k = l->k;
     const Cluster *c = by->rowblock;
-    const Product *p = &by->product[i];
+    const LowerProduct *p = &by->product[i];
     const Equation *q = &by->m.at[0];
     if (pass_traits(l->c)->small_panels || by->row != c->row || !is_plain(l, by, p))
         return 0;
@@ -112,7 +112,7 @@ void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64
     Kernel *k = l->k;
     Loc loc = by->m.at[0].loc;
     for (uint32_t i = 0; i < by->nproducts && !pass_traits(l->c)->small_panels; i++) {
-        const Product *p = &by->product[i];
+        const LowerProduct *p = &by->product[i];
         Hoisted hoisted = is_plain(l, by, p) ? hoisted_of(l, by, p) : (Hoisted){.reader = NONE};
         if (hoisted.reader == NONE || hoisted.index[0] != rows->c->row ||
             !belongs_to_head(l, rows->c, p->right, hoisted.index))
@@ -125,7 +125,7 @@ void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64
     }
 }
 
-ExprId lower_hoisted_at(Lower *l, const Item *it, const Product *p, ExprId term)
+ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId term)
 {
     for (uint32_t i = 0; i < l->env.hoisted.len; i++) {
         const Hoisted *hoisted = &l->env.hoisted.at[i];

@@ -30,7 +30,7 @@ typedef struct Members {
 typedef enum Direct { DIRECT_NOT, DIRECT_ROWS, DIRECT_ROWS_TRANSPOSED, DIRECT_PANELS, DIRECT_PANELS_TRANSPOSED } Direct;
 
 /* A sum as a block product: factor.c. */
-typedef struct Product {
+typedef struct LowerProduct {
     ExprId reduce;
     ExprId left, right; /* factors: free of the lanes, free of the row; NONE: it is no product of two matrices */
     Elem left_elem, right_elem;
@@ -38,7 +38,7 @@ typedef struct Product {
     int hoisted; /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain; /* the += whose old values the sums begin at, or NULL */
     const Equation *accumulator;  /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
-} Product;
+} LowerProduct;
 
 /* How equations are laid over loops. */
 typedef struct Blocking {
@@ -58,7 +58,7 @@ typedef struct Blocking {
     int64_t mc;    /* of those, rows whose left operands are packed at a time */
     int even;      /* items have part to chunk rows, so that all threads have as many items */
     int64_t kc;    /* terms that are packed at a time */
-    Product *product; /* of block products: the sums of all members, each once */
+    LowerProduct *product; /* of block products: the sums of all members, each once */
     uint32_t nproducts;
 } Blocking;
 
@@ -83,15 +83,15 @@ typedef struct Done {
 } Done;
 
 /* Where a row-block group keeps a placed tensor: [row - Env.placed_from, other axes...]. */
-typedef struct Place {
+typedef struct LocalBuffer {
     TensorId tensor, buffer;
     uint32_t row;  /* the row's axis */
     uint32_t keep; /* bits of the axes that the buffer has */
-} Place;
+} LocalBuffer;
 
 /* A right operand that is kept packed while several blocks read it: hoist.c. */
 typedef struct Hoisted {
-    Product product;  /* that reads it */
+    LowerProduct product;  /* that reads it */
     TensorId reader;  /* what the product's equation defines */
     IndexId index[2]; /* its terms and columns ... */
     ExprId when[2];   /* ... that are needed, or NONE: all of them */
@@ -118,7 +118,7 @@ typedef struct Env {
     Vec(Joined) joined;     /* of the launch */
     Vec(IndexId) zeros;     /* indices that are always 0 */
     Vec(Narrowed) narrowed; /* the last one of an index counts */
-    Vec(Place) places;
+    Vec(LocalBuffer) places;
     ExprId placed_from; /* the row at which placed tensors begin */
     Vec(Hoisted) hoisted;
     Vec(Done) done; /* reductions already in registers */
@@ -171,7 +171,7 @@ void lower_widen(Lower *l);
 const Narrowed *lower_narrowed(const Lower *l, IndexId i); /* or NULL */
 /* The buffer that stands for tensor t now; its subscripts are turned into the buffer's. */
 TensorId lower_place(Lower *l, TensorId t, ExprId *at);
-const Place *lower_place_of(const Lower *l, TensorId t); /* NULL: it is where the program has it */
+const LocalBuffer *lower_place_of(const Lower *l, TensorId t); /* NULL: it is where the program has it */
 Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
 ExprId lower_extent(Lower *l, IndexId i);       /* the same as an expression */
 int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */
@@ -275,8 +275,8 @@ uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t 
 Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row);
 extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
-int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *out);
-Direct lower_direct(const Lower *l, const Blocking *by, const Product *p);
+int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
+Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p);
 /* accumulator.c */
 void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */
@@ -306,12 +306,12 @@ const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
 /* What was decided about the loops of a launch. */
 void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blocking *by);
 /* A sum that goes in blocks, or why it does not. */
-void lower_report(Lower *l, const Item *it, const Product *p, const char *why);
+void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *why);
 
 /* ---- sums.c: where the sums of block products are accumulated ---- */
 
 typedef struct Sum {
-    const Product *p;
+    const LowerProduct *p;
     TensorId partial; /* f32[rows of an item, columns of an item], thread memory; NONE: in p->accumulator */
 } Sum;
 TensorId lower_sum_at(Lower *l, const Item *it, const Sum *s, ExprId row, ExprId lane, ExprId *at);
@@ -329,7 +329,7 @@ void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId 
 /* Packs what a sum over the rows reads of a block of rows, `most` of them. */
 void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64_t most);
 /* The product's right operand from `term`, a whole line, and the first lane on, if it is kept; else NONE. */
-ExprId lower_hoisted_at(Lower *l, const Item *it, const Product *p, ExprId term);
+ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId term);
 
 /* ---- slab.c ---- */
 
@@ -340,13 +340,13 @@ typedef struct Together {
     Domain *d; /* of the first */
 } Together;
 /* Terms of the last reduced index that go in slabs. */
-typedef struct Run {
+typedef struct SlabRun {
     ExprId lo, hi, group; /* group: of the index's row space, or NONE */
     ExprId mask;          /* NONE, or the condition of a row's terms: the others count as zeros */
     int init;             /* the sums begin with them */
     int whole;            /* lo is at a whole line */
-} Run;
-void lower_slabs(Lower *l, const Item *it, const Together *g, const Run *r);
+} SlabRun;
+void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r);
 
 /* ---- item.c, product.c, panel.c: the members of an item ---- */
 

@@ -56,7 +56,7 @@ static ExprId bare(const Kernel *k, ExprId e)
 
 /* Panels hold what the product multiplies: 16-bit values as they are where both sides have one 16-bit type that the
  * target multiplies, else f32. */
-static void choose_types(Lower *l, Product *p)
+static void choose_types(Lower *l, LowerProduct *p)
 {
     p->left = bare(l->k, p->left);
     p->right = bare(l->k, p->right);
@@ -65,14 +65,14 @@ static void choose_types(Lower *l, Product *p)
     p->left_elem = left == TY_BF16 && right == TY_BF16 && l->cpu->terms > 1 ? EL_BF16 : EL_F32;
 }
 
-int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, Product *out)
+int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out)
 {
     Kernel *k = l->k;
     Factors f = {.l = l, .row = row, .lane = lane, .left = NONE, .right = NONE};
     if (x_factors(k, x_arg(k, reduce, 0)) == FACTORS_MANY || !split(&f, x_arg(k, reduce, 0)) ||
         !is_float(k, f.left) || !is_float(k, f.right) || !query_varies(k, f.left, row))
         return 0;
-    *out = (Product){.reduce = reduce, .left = f.left, .right = f.right};
+    *out = (LowerProduct){.reduce = reduce, .left = f.left, .right = f.right};
     choose_types(l, out);
     return 1;
 }
@@ -95,7 +95,7 @@ static int is_rows(const Lower *l, const Blocking *by, const Tensor *t)
            t->space != SPACE_REG;
 }
 
-Direct lower_direct(const Lower *l, const Blocking *by, const Product *p)
+Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
 {
     const Kernel *k = l->k;
     const Expr *x = x_at(k, p->right);

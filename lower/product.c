@@ -187,7 +187,7 @@ static void add_end(Lower *l, const Item *item, const Together *g, const Walk *w
     for (int i = 0; i < 4; i++)
         end[i] = build_let(&l->b, loc, "end", x_min(k, hi, x_max(k, end[i], lo)));
     add_elements_of_all(l, &it, g, w, end[0], end[1]);
-    lower_slabs(l, &it, g, &(Run){end[1], end[2], t.group, t.mask, 0, t.whole});
+    lower_slabs(l, &it, g, &(SlabRun){end[1], end[2], t.group, t.mask, 0, t.whole});
     add_elements_of_all(l, &it, g, w, end[2], end[3]);
     build_close(&l->b, depth);
 }
@@ -220,7 +220,7 @@ static void add_group(Lower *l, const Item *it, const Together *g)
         lower_report(l, it, g->s[n].p, blocks ? NULL : t.blocks ? no_matrices : no_bounds);
     if (blocks) {
         add_end(l, it, g, &w, t.lo, t.from);
-        lower_slabs(l, it, g, &(Run){t.from, t.to, t.group, t.mask, init, t.whole});
+        lower_slabs(l, it, g, &(SlabRun){t.from, t.to, t.group, t.mask, init, t.whole});
         add_end(l, it, g, &w, t.to, t.hi);
     } else {
         add_elements_of_all(l, it, g, &w, t.lo, t.hi);
@@ -231,7 +231,8 @@ static void add_group(Lower *l, const Item *it, const Together *g)
 /* ---- an item ---- */
 
 /* Do two sums go over the same terms, both or neither in blocks? */
-static int go_together(Lower *l, const Item *it, const Domain *d, const Product *a, const Product *b)
+static int go_together(Lower *l, const Item *it, const Domain *d, const LowerProduct *a,
+                       const LowerProduct *b)
 {
     return (a->left == NONE) == (b->left == NONE) && lower_joins(l, it, d, b->reduce);
 }
@@ -264,7 +265,7 @@ static void place_sums(Lower *l, const Item *it, Sum *s)
     Loc loc = it->equation->loc;
     ExprId at[MAX_RANK];
     for (uint32_t i = 0; i < it->by->nproducts; i++) {
-        const Product *p = &it->by->product[i];
+        const LowerProduct *p = &it->by->product[i];
         uint32_t first = 0;
         while (first < i && (!p->chain || s[first].p->chain != p->chain))
             first++;
@@ -293,7 +294,7 @@ static void add_all(Lower *l, const Item *it, const Sum *all, uint32_t n)
 static int is_complete(const Blocking *by, const Equation *q)
 {
     for (uint32_t i = 0; i < by->nproducts; i++) {
-        const Product *p = &by->product[i];
+        const LowerProduct *p = &by->product[i];
         if (p->accumulator == q && (p->chain == q || p->reduce == q->rhs))
             return 1;
     }

@@ -23,7 +23,7 @@ static Name tensor_of(const Kernel *k, ExprId operand)
     return x->kind == X_LOAD ? k->tensors.at[x->sym].name : NULL;
 }
 
-static ReportOperands operands_of(const Kernel *k, const Product *p)
+static ReportOperands operands_of(const Kernel *k, const LowerProduct *p)
 {
     static const char *const from[] = {[DIRECT_NOT] = "packed",
                                        [DIRECT_ROWS] = "read from rows",
@@ -68,7 +68,7 @@ static Extent extent_of(const Lower *l, IndexId i)
     return i == NONE ? ext_const(l->k->module, 1) : lower_length(l, i);
 }
 
-void lower_report(Lower *l, const Item *it, const Product *p, const char *why)
+void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *why)
 {
     Kernel *k = l->k;
     Module *m = k->module;

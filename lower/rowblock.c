@@ -161,7 +161,7 @@ static void open_places(Lower *l, const Equation *sums)
     }
 }
 
-static void begin_carry(Lower *l, const Carry *carry)
+static void begin_carry(Lower *l, const RowBlockCarry *carry)
 {
     uint32_t depth = l->b.depth;
     Equation sums = rowblock_carried(carry);
@@ -171,8 +171,8 @@ static void begin_carry(Lower *l, const Carry *carry)
 }
 
 /* The sums' own rows, if they make a block product, are those that the condition leaves. */
-static void open_sum_rows(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Carry *carry,
-                          Item *it)
+static void open_sum_rows(Lower *l, const RowBlockLaunch *s, const BlockRows *rows,
+                          const RowBlockCarry *carry, Item *it)
 {
     Kernel *k = l->k;
     const Blocking *by = it->by;
@@ -192,7 +192,7 @@ static void open_sum_rows(Lower *l, const RowBlockLaunch *s, const BlockRows *ro
 }
 
 /* The terms of the block's rows. */
-static void add_carry(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Carry *carry)
+static void add_carry(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const RowBlockCarry *carry)
 {
     const Blocking *by = carry->by;
     uint32_t depth = l->b.depth;

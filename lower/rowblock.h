@@ -5,13 +5,13 @@
 #include "lower/lower.h"
 
 /* A sum over the rows of the row-block group: it is carried from block to block, as an equation of its own, sums[...] += reduce. */
-typedef struct Carry {
+typedef struct RowBlockCarry {
     const Equation *q; /* the member that it is of */
     ExprId reduce;
-    Place place;
+    LocalBuffer place;
     const Blocking *by;
     int is_done; /* by the member before, on the way */
-} Carry;
+} RowBlockCarry;
 
 typedef struct RowBlockLaunch {
     const Cluster *c;
@@ -20,12 +20,12 @@ typedef struct RowBlockLaunch {
     int64_t most, span;        /* rows of a block, at most; of the blocks for which operands are kept */
     Blocking *by[CLUSTER_MAX]; /* by member; NULL: it has not the row on its left, or is a choice of top */
     Blocking whole;            /* all rows of a block as one */
-    Vec(Carry) carries;
+    Vec(RowBlockCarry) carries;
     Vec(Hoisted) hoisted;
 } RowBlockLaunch;
 
 void rowblock_place(Lower *l, RowBlockLaunch *s);  /* placed tensors and carried sums get their buffers */
 void rowblock_decide(Lower *l, RowBlockLaunch *s); /* everything else */
-Equation rowblock_carried(const Carry *carry);
+Equation rowblock_carried(const RowBlockCarry *carry);
 
 #endif

@@ -17,13 +17,14 @@ int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q)
 /* A thread's buffer for a tensor that q defines as this value, with the axes that are no outer ones. `rows` > 0: it has a
  * row, and that many of it; else it holds f32 sums. Block products may add into it, and touch more than is asked for, if the
  * value can be computed everywhere. */
-static Place place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, ExprId value, int64_t rows)
+static LocalBuffer place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, ExprId value,
+                         int64_t rows)
 {
     Kernel *k = l->k;
     const Tensor *t = &k->tensors.at[tensor];
     Extent extents[MAX_RANK] = {0};
     uint32_t n = rows > 0;
-    Place p = {.tensor = tensor, .row = NONE};
+    LocalBuffer p = {.tensor = tensor, .row = NONE};
     for (uint32_t a = 0; a < q->nindex; a++) {
         IndexId i = x_plain_index(k, q->index[a]);
         if (rows > 0 && i == c->row) {
@@ -59,7 +60,7 @@ static void place_results(Lower *l, const RowBlockLaunch *s, const Equation *q)
 
 /* ---- sums over the rows ---- */
 
-Equation rowblock_carried(const Carry *carry)
+Equation rowblock_carried(const RowBlockCarry *carry)
 {
     Equation q = *carry->q;
     q.kind = EQ_ADD;
@@ -73,13 +74,13 @@ Equation rowblock_carried(const Carry *carry)
 }
 
 /* With one row: a sum that is no product of matrices needs no loop over rows. */
-static int is_term(const Lower *l, const RowBlockLaunch *s, const Carry *carry)
+static int is_term(const Lower *l, const RowBlockLaunch *s, const RowBlockCarry *carry)
 {
     return s->rows == 1 && x_at(l->k, carry->reduce)->nbound == 1 && x_condition(l->k, carry->reduce) == NONE;
 }
 
 /* One row's term of each place. */
-static Equation term(const Lower *l, const Carry *carry)
+static Equation term(const Lower *l, const RowBlockCarry *carry)
 {
     Equation q = rowblock_carried(carry);
     q.rhs = x_arg(l->k, carry->reduce, 0);
@@ -92,10 +93,10 @@ static void find_carries(Lower *l, RowBlockLaunch *s, const Equation *q)
     uint32_t n = query_reductions(l->k, q->rhs, reds, REDUCE_MAX);
     for (uint32_t i = 0; i < n; i++)
         vec_push(l->k->module->arena, &s->carries,
-                 (Carry){.q = q, .reduce = reds[i], .place = place(l, s->c, q, q->lhs, reds[i], 0)});
+                 (RowBlockCarry){.q = q, .reduce = reds[i], .place = place(l, s->c, q, q->lhs, reds[i], 0)});
 }
 
-static void decide_carry(Lower *l, const RowBlockLaunch *s, Carry *carry)
+static void decide_carry(Lower *l, const RowBlockLaunch *s, RowBlockCarry *carry)
 {
     Members one = {.at = {is_term(l, s, carry) ? term(l, carry) : rowblock_carried(carry)}, .n = 1};
     carry->by = lower_decide(l, &one, carry->q->lhs, s->c, NONE);
@@ -104,7 +105,7 @@ static void decide_carry(Lower *l, const RowBlockLaunch *s, Carry *carry)
 /* ---- members with the row on their left ---- */
 
 /* Can the loop over the row of a member add up those terms on the way? */
-static int goes_along(const Lower *l, const RowBlockLaunch *s, const Blocking *by, const Carry *carry)
+static int goes_along(const Lower *l, const RowBlockLaunch *s, const Blocking *by, const RowBlockCarry *carry)
 {
     const Kernel *k = l->k;
     const Equation *q = &by->m.at[0];
@@ -118,7 +119,7 @@ static int goes_along(const Lower *l, const RowBlockLaunch *s, const Blocking *b
            ext_same(k->module, lower_length(l, place), lower_length(l, by->lane));
 }
 
-static Equation along(Lower *l, const Blocking *by, const Carry *carry)
+static Equation along(Lower *l, const Blocking *by, const RowBlockCarry *carry)
 {
     Kernel *k = l->k;
     Equation q = term(l, carry);
@@ -130,7 +131,7 @@ static Equation along(Lower *l, const Blocking *by, const Carry *carry)
 }
 
 /* The sum that the member after q goes on with, if that is one. */
-static Carry *next_carry(const RowBlockLaunch *s, uint32_t q)
+static RowBlockCarry *next_carry(const RowBlockLaunch *s, uint32_t q)
 {
     for (uint32_t i = 0; q + 1 < s->m->n && i < s->carries.len; i++)
         if (s->carries.at[i].q == &s->m->at[q + 1])
@@ -141,7 +142,7 @@ static Carry *next_carry(const RowBlockLaunch *s, uint32_t q)
 static Blocking *decide_member(Lower *l, const RowBlockLaunch *s, uint32_t q)
 {
     Members one = {.at = {s->m->at[q]}, .n = 1};
-    Carry *next = next_carry(s, q);
+    RowBlockCarry *next = next_carry(s, q);
     lower_unify(l, &one);
     Blocking *by = lower_decide(l, &one, one.at[0].lhs, s->c, s->c->row);
     if (by->lane != NONE && lower_is_row(l, by->lane) && by->lane != s->c->row)

@@ -4,7 +4,7 @@
 #include "passes/schedule.h"
 
 typedef struct Slab {
-    const Run *run;
+    const SlabRun *run;
     IndexId index;
     ExprId lo, hi;
     ExprId init; /* NONE or when the sums begin */
@@ -121,7 +121,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
 }
 
 /* The first element of the slab in a right operand that is given, from the slab's first term on; else NONE. */
-static ExprId direct_at(Lower *l, const Item *it, const Product *p, const Slab *s)
+static ExprId direct_at(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
 {
     Kernel *k = l->k;
     Direct given = p->direct;
@@ -149,7 +149,8 @@ static ExprId origin(Lower *l, TensorId panel)
 }
 
 /* The first element of the product's right operand, packed into a panel of its own unless it is given. */
-static ExprId right_of(Lower *l, const Item *it, const Product *p, const Slab *s, Elem elem, TensorId *panel)
+static ExprId right_of(Lower *l, const Item *it, const LowerProduct *p, const Slab *s, Elem elem,
+                       TensorId *panel)
 {
     ExprId given = direct_at(l, it, p, s);
     *panel = NONE;
@@ -161,7 +162,7 @@ static ExprId right_of(Lower *l, const Item *it, const Product *p, const Slab *s
     return origin(l, *panel);
 }
 
-static TensorId pack_left(Lower *l, const Item *it, Loc loc, const Product *p, const Slab *s, Elem elem)
+static TensorId pack_left(Lower *l, const Item *it, Loc loc, const LowerProduct *p, const Slab *s, Elem elem)
 {
     TensorId panel =
         build_thread(&l->b, "left", panel_elem(l, p->left_elem, elem), it->by->mc, it->by->kc, LAYOUT_LINES);
@@ -194,7 +195,7 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
         right[n] = right_of(l, &it, g->s[n].p, s, elem_of(l, g, g->s[n].p->left), &panel[n]);
     open_parts(l, &it, loc);
     for (uint32_t n = 0; n < g->n; n++) {
-        const Product *p = g->s[n].p;
+        const LowerProduct *p = g->s[n].p;
         uint32_t same = 0;
         while (same < n && (g->s[same].p->left != p->left || g->s[same].p->left_elem != p->left_elem))
             same++;
@@ -215,7 +216,7 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
  *     terms = (slab / 256 + v0 / 256) mod slabs * 256
  * The order of an element's additions then depends on its column, but neither on the core nor on its row, which a route
  * chooses: a token's result must not depend on other tokens. */
-static ExprId shuffled(Lower *l, const Item *it, Loc loc, const Run *r, ExprId slab, ExprId end)
+static ExprId shuffled(Lower *l, const Item *it, Loc loc, const SlabRun *r, ExprId slab, ExprId end)
 {
     Kernel *k = l->k;
     ExprId depth = x_int(k, loc, it->by->kc);
@@ -234,7 +235,7 @@ static int is_shuffled(const Lower *l, const Item *it)
 }
 
 /* Sums that begin at zero need a first slab, of nothing if there is nothing. */
-static void add_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
+static void add_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->s[0].p->reduce)->loc;
@@ -270,10 +271,10 @@ static void add_new(Lower *l, const Item *it, const Sum *s, const Sum *new)
 }
 
 /* Where sums can only begin at zero (trait zero_sums): makes them in a block of their own, then adds it. */
-static void add_apart(Lower *l, const Item *it, const Together *g, const Run *r)
+static void add_apart(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     Together apart = {.s = arena_array(l->k->module->arena, Sum, g->n), .n = g->n, .d = g->d};
-    Run from_zero = *r;
+    SlabRun from_zero = *r;
     from_zero.init = 1;
     for (uint32_t n = 0; n < g->n; n++)
         apart.s[n] =
@@ -285,7 +286,7 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const Run *r)
         build_give_back(&l->b, apart.s[n].partial);
 }
 
-void lower_slabs(Lower *l, const Item *it, const Together *g, const Run *r)
+void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, r);
 }

@@ -61,7 +61,7 @@ static void report_plain(Lower *l, const Item *it, const Domain *d)
                       : it->by->row == NONE ? "no two left-hand indices vary with one operand each"
                                             : "it stands inside another sum, or runs over a bucket";
     for (uint32_t n = 0; n < d->n; n++)
-        lower_report(l, it, &(Product){.reduce = d->reduce[n]}, why);
+        lower_report(l, it, &(LowerProduct){.reduce = d->reduce[n]}, why);
 }
 
 static void emit_domain(Lower *l, const Item *it, Domain *d, const Equation *onto)

@@ -10,7 +10,7 @@
 
 enum { USES_MAX = 32 };
 
-typedef struct Lanes {
+typedef struct PlanLanes {
     Planner *p;
     StmtId id;
     Stmt vector;
@@ -23,18 +23,18 @@ typedef struct Lanes {
     uint32_t nin;
     TensorId target[USES_MAX], out[USES_MAX];
     uint32_t nout;
-} Lanes;
+} PlanLanes;
 
 /* ---- can it be done ---- */
 
 /* Does this launch write the buffer, and nobody tells mte2 when? */
-static int is_in_flight(const Lanes *y, TensorId t)
+static int is_in_flight(const PlanLanes *y, TensorId t)
 {
     return y->p->writes[t] && !(y->p->cube && y->p->k->tensors.at[t].space == SPACE_THREAD);
 }
 
 /* Takes note of what is read with lanes; 0 when the vector unit cannot read it. */
-static int note_loads(Lanes *y, ExprId e)
+static int note_loads(PlanLanes *y, ExprId e)
 {
     const Kernel *k = y->p->k;
     Nodes nodes = x_below(k, e, EVERYWHERE);
@@ -59,7 +59,7 @@ static int note_loads(Lanes *y, ExprId e)
     return 1;
 }
 
-static int note_register(Lanes *y, TensorId t)
+static int note_register(PlanLanes *y, TensorId t)
 {
     uint32_t i = 0;
     while (i < y->nregs && y->reg[i] != t)
@@ -74,7 +74,7 @@ static int note_register(Lanes *y, TensorId t)
     return 1;
 }
 
-static int note_store(Lanes *y, const Stmt *s)
+static int note_store(PlanLanes *y, const Stmt *s)
 {
     const Kernel *k = y->p->k;
     const Tensor *t = &k->tensors.at[s->buffer];
@@ -92,7 +92,7 @@ static int note_store(Lanes *y, const Stmt *s)
     return 1;
 }
 
-static int note_list(Lanes *y, StmtId first)
+static int note_list(PlanLanes *y, StmtId first)
 {
     const Kernel *k = y->p->k;
     tile_each (id, y->p->k, first) {
@@ -109,7 +109,7 @@ static int note_list(Lanes *y, StmtId first)
     return 1;
 }
 
-static int open_lanes(Lanes *y)
+static int open_lanes(PlanLanes *y)
 {
     y->vector = plan_at(y->p, y->id);
     return y->vector.kind == TILE_for && y->vector.mode == LOOP_VECTOR && note_list(y, y->vector.first);
@@ -117,13 +117,13 @@ static int open_lanes(Lanes *y)
 
 int plan_is_lanes(Planner *p, StmtId id)
 {
-    Lanes y = {.p = p, .id = id};
+    PlanLanes y = {.p = p, .id = id};
     return open_lanes(&y) && !(p->cube && y.nout);
 }
 
 /* ---- places ---- */
 
-static void choose_columns(Lanes *y)
+static void choose_columns(PlanLanes *y)
 {
     const Kernel *k = y->p->k;
     const Machine *m = y->p->m;
@@ -142,13 +142,13 @@ static void choose_columns(Lanes *y)
         y->cols = step;
 }
 
-static TensorId take(Lanes *y, const char *stem, Elem elem)
+static TensorId take(PlanLanes *y, const char *stem, Elem elem)
 {
     uint32_t i = plan_chip(y->p, y->vector.loc, stem, SPACE_UB, elem, 1, y->cols, NONE);
     return y->p->chips.at[i].buffer;
 }
 
-static void take_all(Lanes *y)
+static void take_all(PlanLanes *y)
 {
     const Kernel *k = y->p->k;
     for (uint32_t i = 0; i < y->nin; i++)
@@ -161,9 +161,9 @@ static void take_all(Lanes *y)
 
 /* ---- statements ---- */
 
-static ExprId zero(const Lanes *y) { return x_int(y->p->k, (Loc){0}, 0); }
+static ExprId zero(const PlanLanes *y) { return x_int(y->p->k, (Loc){0}, 0); }
 
-static const ExprId *element(Lanes *y, ExprId slot, ExprId *index)
+static const ExprId *element(PlanLanes *y, ExprId slot, ExprId *index)
 {
     index[0] = slot;
     index[1] = zero(y);
@@ -171,14 +171,14 @@ static const ExprId *element(Lanes *y, ExprId slot, ExprId *index)
     return index;
 }
 
-static ExprId in_row(Lanes *y, TensorId buffer, ExprId slot)
+static ExprId in_row(PlanLanes *y, TensorId buffer, ExprId slot)
 {
     ExprId index[3];
     return x_load(y->p->k, (Loc){0}, buffer, element(y, slot, index));
 }
 
 /* The value with what is moved in, and rows for registers. */
-static ExprId on_chip(Lanes *y, ExprId value)
+static ExprId on_chip(PlanLanes *y, ExprId value)
 {
     Kernel *k = y->p->k;
     for (uint32_t i = 0; i < y->nin; i++)
@@ -188,7 +188,7 @@ static ExprId on_chip(Lanes *y, ExprId value)
     return value;
 }
 
-static void move_in(Lanes *y, uint32_t i)
+static void move_in(PlanLanes *y, uint32_t i)
 {
     Loc loc = y->vector.loc;
     IndexId one = build_index(&y->p->b, "one");
@@ -200,7 +200,7 @@ static void move_in(Lanes *y, uint32_t i)
     plan_bring(y->p, &m, y->slot);
 }
 
-static void move_out(Lanes *y, const Stmt *s, TensorId out)
+static void move_out(PlanLanes *y, const Stmt *s, TensorId out)
 {
     Kernel *k = y->p->k;
     IndexId one = build_index(&y->p->b, "one"), column = build_index(&y->p->b, "column");
@@ -214,7 +214,7 @@ static void move_out(Lanes *y, const Stmt *s, TensorId out)
     plan_take_away(y->p, &m, out, y->slot);
 }
 
-static void put_store(Lanes *y, const Stmt *s)
+static void put_store(PlanLanes *y, const Stmt *s)
 {
     Planner *p = y->p;
     Kernel *k = p->k;
@@ -254,7 +254,7 @@ static void put_store(Lanes *y, const Stmt *s)
         move_out(y, s, y->out[out]);
 }
 
-static void put_list(Lanes *y, StmtId first)
+static void put_list(PlanLanes *y, StmtId first)
 {
     Planner *p = y->p;
     tile_each (id, p->k, first) {
@@ -279,7 +279,7 @@ static void put_list(Lanes *y, StmtId first)
 
 void plan_lanes_reads(Planner *p, StmtId id, TensorId *out, uint32_t *n, uint32_t max)
 {
-    Lanes y = {.p = p, .id = id};
+    PlanLanes y = {.p = p, .id = id};
     open_lanes(&y);
     for (uint32_t i = 0; i < y.nin; i++)
         if (p->k->tensors.at[x_at(p->k, y.load[i])->sym].space == SPACE_THREAD)
@@ -287,7 +287,7 @@ void plan_lanes_reads(Planner *p, StmtId id, TensorId *out, uint32_t *n, uint32_
 }
 
 /* Pieces go to the slots in turn, those of the next row too. */
-static ExprId slot_of(Lanes *y, ExprId row)
+static ExprId slot_of(PlanLanes *y, ExprId row)
 {
     Kernel *k = y->p->k;
     Loc loc = y->vector.loc;
@@ -301,7 +301,7 @@ static ExprId slot_of(Lanes *y, ExprId row)
 
 void plan_lanes(Planner *p, StmtId id, ExprId row)
 {
-    Lanes y = {.p = p, .id = id};
+    PlanLanes y = {.p = p, .id = id};
     uint32_t depth = p->b.depth;
     open_lanes(&y);
     choose_columns(&y);

@@ -23,12 +23,12 @@ static int has_product(const Planner *p, StmtId first)
 enum { BUFFERS_MAX = 64 };
 
 /* Neighbouring nests that the vector cores do, and the core's own buffers that they share with other units. */
-typedef struct Work {
+typedef struct PlanWork {
     StmtId at[BUFFERS_MAX];
     uint32_t n;
     TensorId in[BUFFERS_MAX], out[BUFFERS_MAX];
     uint32_t nin, nout;
-} Work;
+} PlanWork;
 
 int plan_is_work(Planner *p, StmtId id)
 {
@@ -59,7 +59,7 @@ static void plan_nest(Planner *p, StmtId id, ExprId core)
     plan_give_back(p, 1);
 }
 
-static void find_targets(const Planner *p, StmtId first, Work *w)
+static void find_targets(const Planner *p, StmtId first, PlanWork *w)
 {
     tile_walk (at, p->k, first)
         if (at.s->kind == TILE_store && plan_is_handed_over(p, at.s->buffer))
@@ -67,16 +67,16 @@ static void find_targets(const Planner *p, StmtId first, Work *w)
 }
 
 /* For one more nest, which has no more buffers than that on either side. */
-static int has_room(const Work *w)
+static int has_room(const PlanWork *w)
 {
     uint32_t half = BUFFERS_MAX / 2;
     return w->n < BUFFERS_MAX && w->nin <= half && w->nout <= half;
 }
 
 /* The run of nests from `first` on. One that reads what an earlier one writes, maybe another core, begins a run of its own. */
-static Work find_work(Planner *p, StmtId first)
+static PlanWork find_work(Planner *p, StmtId first)
 {
-    Work w = {.n = 0};
+    PlanWork w = {.n = 0};
     tile_each (id, p->k, first) {
         TensorId reads[BUFFERS_MAX];
         if (!has_room(&w) || !plan_is_work(p, id))
@@ -94,7 +94,7 @@ static Work find_work(Planner *p, StmtId first)
 }
 
 /* On a vector core by itself everything else is done by its scalar unit. */
-static void work_alone(Planner *p, const Work *w)
+static void work_alone(Planner *p, const PlanWork *w)
 {
     for (uint32_t i = 0; i < w->n; i++) {
         Loc loc = plan_at(p, w->at[i]).loc;
@@ -119,7 +119,7 @@ static void all_flags(Planner *p, Loc loc, TileKind kind, Unit unit, Unit other,
 }
 
 /* The cube core's scalar unit knows of everything but of what the fixpipe tells the vector cores itself. */
-static void work_beside(Planner *p, const Work *w)
+static void work_beside(Planner *p, const PlanWork *w)
 {
     Kernel *k = p->k;
     Loc loc = plan_at(p, w->at[0]).loc;
@@ -145,7 +145,7 @@ static void work_beside(Planner *p, const Work *w)
 
 StmtId plan_work(Planner *p, StmtId first)
 {
-    Work w = find_work(p, first);
+    PlanWork w = find_work(p, first);
     (p->cube ? work_beside : work_alone)(p, &w);
     return w.at[w.n - 1];
 }
@@ -260,7 +260,7 @@ static void mark_flushed(Planner *p, StmtId launch, StmtId first)
     tile_each (id, p->k, first) {
         if (!plan_is_work(p, id))
             continue;
-        Work w = find_work(p, id);
+        PlanWork w = find_work(p, id);
         for (uint32_t i = 0; i < w.nin; i++) {
             uint32_t products = count_beginnings(p, first, w.in[i]), work = 0;
             for (uint32_t n = 0; n < w.n; n++)

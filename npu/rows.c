@@ -10,7 +10,7 @@
 
 enum { VALUES_MAX = 12 };
 
-typedef struct Rows {
+typedef struct PlanRows {
     Planner *p;
     Stmt loop;
     ExprId first, last, r0, r1; /* rows of this core; of these, at a time */
@@ -20,11 +20,11 @@ typedef struct Rows {
     Stmt result[VALUES_MAX]; /* stores of one value for each row */
     TensorId out[VALUES_MAX];
     uint32_t nresults;
-} Rows;
+} PlanRows;
 
 /* ---- can it be done ---- */
 
-static int is_result(const Rows *y, TensorId t)
+static int is_result(const PlanRows *y, TensorId t)
 {
     for (uint32_t i = 0; i < y->nresults; i++)
         if (y->result[i].buffer == t)
@@ -41,7 +41,7 @@ static int may_move(const Kernel *k, ExprId root, ExprId load)
 }
 
 /* Values that do not vary with the columns (col: NONE where there are none). */
-static int note_values(Rows *y, ExprId e, IndexId col)
+static int note_values(PlanRows *y, ExprId e, IndexId col)
 {
     const Kernel *k = y->p->k;
     each_below (x, k, e, EVERYWHERE) {
@@ -61,7 +61,7 @@ static int note_values(Rows *y, ExprId e, IndexId col)
     return 1;
 }
 
-static int note_values_below(Rows *y, StmtId first, IndexId col)
+static int note_values_below(PlanRows *y, StmtId first, IndexId col)
 {
     tile_walk (w, y->p->k, first)
         if (w.s->value != NONE && !note_values(y, w.s->value, col))
@@ -69,7 +69,7 @@ static int note_values_below(Rows *y, StmtId first, IndexId col)
     return 1;
 }
 
-static int note_result(Rows *y, const Stmt *s)
+static int note_result(PlanRows *y, const Stmt *s)
 {
     const Kernel *k = y->p->k;
     const Tensor *t = &k->tensors.at[s->buffer];
@@ -83,7 +83,7 @@ static int note_result(Rows *y, const Stmt *s)
     return 1;
 }
 
-static int open_rows(Rows *y, StmtId id)
+static int open_rows(PlanRows *y, StmtId id)
 {
     Planner *p = y->p;
     int vectors = 0;
@@ -105,15 +105,15 @@ static int open_rows(Rows *y, StmtId id)
 
 int plan_is_rows(Planner *p, StmtId id)
 {
-    Rows y = {.p = p};
+    PlanRows y = {.p = p};
     return p->cube && open_rows(&y, id);
 }
 
 /* ---- statements ---- */
 
-static ExprId zero(const Rows *y) { return x_int(y->p->k, (Loc){0}, 0); }
+static ExprId zero(const PlanRows *y) { return x_int(y->p->k, (Loc){0}, 0); }
 
-static TensorId take(Rows *y, const char *stem, TensorId like)
+static TensorId take(PlanRows *y, const char *stem, TensorId like)
 {
     int64_t n = y->p->m->align.block;
     Elem elem = y->p->k->tensors.at[like].elem;
@@ -122,14 +122,14 @@ static TensorId take(Rows *y, const char *stem, TensorId like)
 }
 
 /* The row's element of a buffer in UB. */
-static const ExprId *element(Rows *y, ExprId *at)
+static const ExprId *element(PlanRows *y, ExprId *at)
 {
     at[0] = at[1] = zero(y);
     at[2] = x_difference(y->p->k, x_index(y->p->k, (Loc){0}, y->loop.var), y->r0);
     return at;
 }
 
-static ExprId on_chip(Rows *y, ExprId e)
+static ExprId on_chip(PlanRows *y, ExprId e)
 {
     Kernel *k = y->p->k;
     ExprId at[3];
@@ -138,7 +138,7 @@ static ExprId on_chip(Rows *y, ExprId e)
     return e;
 }
 
-static StmtId list_on_chip(Rows *y, StmtId first)
+static StmtId list_on_chip(PlanRows *y, StmtId first)
 {
     if (first == NONE)
         return NONE;
@@ -150,13 +150,13 @@ static StmtId list_on_chip(Rows *y, StmtId first)
 }
 
 /* A row of values, from or to memory. */
-static Stmt new_move(Rows *y, TensorId to, IndexId column, ExprId from, ExprId end)
+static Stmt new_move(PlanRows *y, TensorId to, IndexId column, ExprId from, ExprId end)
 {
     IndexId one = build_index(&y->p->b, "one");
     return plan_box(y->loop.loc, to, one, zero(y), x_int(y->p->k, y->loop.loc, 1), column, from, end);
 }
 
-static void move_in(Rows *y, uint32_t i)
+static void move_in(PlanRows *y, uint32_t i)
 {
     Stmt m = new_move(y, y->in[i], y->loop.var, y->r0, y->r1);
     m.nindex = 3;
@@ -165,7 +165,7 @@ static void move_in(Rows *y, uint32_t i)
     plan_bring(y->p, &m, zero(y));
 }
 
-static void move_out(Rows *y, uint32_t i)
+static void move_out(PlanRows *y, uint32_t i)
 {
     Planner *p = y->p;
     Kernel *k = p->k;
@@ -181,7 +181,7 @@ static void move_out(Rows *y, uint32_t i)
 }
 
 /* Of UB, so that it is the vector unit's, which does one element. */
-static void put_result(Rows *y, const Stmt *s)
+static void put_result(PlanRows *y, const Stmt *s)
 {
     Planner *p = y->p;
     uint32_t depth = p->b.depth, i = 0;
@@ -193,7 +193,7 @@ static void put_result(Rows *y, const Stmt *s)
     build_close(&p->b, depth);
 }
 
-static void put_row(Rows *y)
+static void put_row(PlanRows *y)
 {
     Planner *p = y->p;
     ExprId row = x_difference(p->k, x_index(p->k, y->loop.loc, y->loop.var), y->r0);
@@ -213,7 +213,7 @@ static void put_row(Rows *y)
 
 void plan_rows(Planner *p, StmtId id, ExprId core)
 {
-    Rows y = {.p = p};
+    PlanRows y = {.p = p};
     uint32_t depth = p->b.depth;
     open_rows(&y, id);
     Loc loc = y.loop.loc;
@@ -245,7 +245,7 @@ void plan_rows(Planner *p, StmtId id, ExprId core)
 
 uint32_t plan_rows_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
 {
-    Rows y = {.p = p};
+    PlanRows y = {.p = p};
     uint32_t n = 0;
     open_rows(&y, id);
     for (uint32_t i = 0; i < y.nvalues; i++)

@@ -158,7 +158,7 @@ int stage_open(Stage *g, StmtId id)
 
 /* ---- what is moved ---- */
 
-static Shape shape_of(const Stage *g, ExprId load)
+static PlanShape shape_of(const Stage *g, ExprId load)
 {
     if (!x_uses_index(g->p->k, load, g->col))
         return SHAPE_VALUES;
@@ -167,7 +167,7 @@ static Shape shape_of(const Stage *g, ExprId load)
     return plan_is_linear(g->p->k, load, g->row) ? SHAPE_BOX : SHAPE_ROWS;
 }
 
-static Shape shape_of_target(const Stage *g, const Stmt *s)
+static PlanShape shape_of_target(const Stage *g, const Stmt *s)
 {
     const Kernel *k = g->p->k;
     int below = s->nindex >= 2 && g->row != NONE && x_is_unit(k, s->index[s->nindex - 2], g->row);

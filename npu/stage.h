@@ -7,12 +7,12 @@
 enum { STAGED_MAX = 32 };
 
 /* How a value that varies with the columns varies with the rows; or one for each row. */
-typedef enum Shape { SHAPE_BOX, SHAPE_LINE, SHAPE_ROWS, SHAPE_VALUES } Shape;
+typedef enum PlanShape { SHAPE_BOX, SHAPE_LINE, SHAPE_ROWS, SHAPE_VALUES } PlanShape;
 
 typedef struct Staged {
     ExprId load; /* what it stands for, or NONE: a store's target */
     uint32_t store;
-    Shape shape;
+    PlanShape shape;
     Elem elem;
     TensorId buffer;
 } Staged;

@@ -54,7 +54,7 @@ enum {
     FLAGS
 };
 
-static Trace *new_trace(Arena *a, const Machine *m, Place place, uint32_t ncores)
+static Trace *new_trace(Arena *a, const Machine *m, CoreKind place, uint32_t ncores)
 {
     Trace *t = arena_new_of(a, Trace);
     Kernel *k = arena_new_of(a, Kernel);
