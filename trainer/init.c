@@ -3,7 +3,7 @@
  * count. All arithmetic on them (scaling, rounding to bf16) is done by kernels. */
 #include "trainer/trainer.h"
 
-static void draw_normal(Random *random, float *at, int64_t n)
+static void sample_normal(Random *random, float *at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         at[i] = (float)random_normal(random);
@@ -13,11 +13,11 @@ static int init_matrix(Trainer *t, Random *random, WeightId id, float *at)
 {
     int64_t n = weight_elements(id, &t->model.sizes);
     float factor = (float)weight_shape(id, &t->model.sizes).deviation;
-    draw_normal(random, at, n);
+    sample_normal(random, at, n);
     return CALL(t->kernels, scale, ARG(x, at), ARG(factor, &factor));
 }
 
-static int init_gain(Trainer *t, float *at)
+static int init_norm(Trainer *t, float *at)
 {
     float one = 1;
     return CALL(t->kernels, fill, ARG(x, at), ARG(value, &one));
@@ -29,7 +29,7 @@ static int init_weight(Trainer *t, Random *random, WeightId id, int64_t l)
     float *at = m->master + m->offset[id][l];
     weight_size(t->kernels, id, &m->sizes);
     switch (weight_table[id].form) {
-    case FORM_GAIN: return init_gain(t, at);
+    case FORM_NORM: return init_norm(t, at);
     case FORM_ROWS:
         return init_matrix(t, random, id, at) ||
                CALL(t->kernels, narrow_rows, ARG(p, at), ARG(w, m->copy[id][l]));

@@ -155,7 +155,7 @@ static int new_copies(Model *m, WeightId id, Kernels *k)
     int64_t bytes = 0;
     weight_size(k, id, &m->sizes);
     switch (weight_table[id].form) {
-    case FORM_GAIN: return 0;
+    case FORM_NORM: return 0;
     case FORM_ROWS: bytes = kernels_bytes(k, KERNEL_adamw_rows, "w"); break;
     case FORM_PACKED: bytes = kernels_bytes(k, KERNEL_adamw_packed, "w"); break;
     }

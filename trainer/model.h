@@ -29,10 +29,10 @@ typedef struct Model {
     float *gradient;               /* [count] summed over the micro-batches */
     float *first, *second;         /* [count] AdamW's moments */
     int64_t *offset[WEIGHT_COUNT]; /* [L] or [1]: where a weight begins in these */
-    uint16_t **copy[WEIGHT_COUNT]; /* [L] or [1]: of the master, in the weight's form; none of a gain */
+    uint16_t **copy[WEIGHT_COUNT]; /* [L] or [1]: of the master, in the weight's form; none of a norm */
 } Model;
 
-typedef enum WeightForm { FORM_GAIN, FORM_ROWS, FORM_PACKED } WeightForm;
+typedef enum WeightForm { FORM_NORM, FORM_ROWS, FORM_PACKED } WeightForm;
 
 typedef struct WeightRow {
     const char *name;

@@ -39,12 +39,12 @@ typedef struct OptimizerStep {
 static int update(Trainer *t, WeightId id, int64_t l, const OptimizerStep *s)
 {
     static const KernelId kernels[] = {
-        [FORM_GAIN] = KERNEL_adamw, [FORM_ROWS] = KERNEL_adamw_rows, [FORM_PACKED] = KERNEL_adamw_packed};
+        [FORM_NORM] = KERNEL_adamw, [FORM_ROWS] = KERNEL_adamw_rows, [FORM_PACKED] = KERNEL_adamw_packed};
     const Model *m = &t->model;
     const WeightForm form = weight_table[id].form;
-    const float none = 0, *decay = form == FORM_GAIN ? &none : &s->decay;
+    const float none = 0, *decay = form == FORM_NORM ? &none : &s->decay;
     const int64_t at = m->offset[id][l];
-    const TrainArg copy = form == FORM_GAIN ? (TrainArg){0} : (TrainArg)ARG(w, m->copy[id][l]);
+    const TrainArg copy = form == FORM_NORM ? (TrainArg){0} : (TrainArg)ARG(w, m->copy[id][l]);
     weight_size(t->kernels, id, &m->sizes);
     return kernels_call(t->kernels, kernels[form],
                         (const TrainArg[]){ARG(p, m->master + at),

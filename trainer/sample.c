@@ -11,14 +11,14 @@ static void print_byte(int c)
         printf("\\x%02x", (unsigned)c);
 }
 
-/* Draws the byte that follows the first n of buffers.ids. */
-static int draw_next(Trainer *t, Random *random, int64_t n)
+/* Samples the byte that follows the first n of buffers.ids. */
+static int sample_next(Trainer *t, Random *random, int64_t n)
 {
     const Buffers *b = &t->buffers;
     float temperature = (float)t->config->temperature, u = (float)random_unit(random);
     return forward_layers(t, 1, n) ||
-           CALL(t->kernels, draw, ARG(x, b->last[0] + (n - 1) * t->model.sizes.H),
-                ARG(gain, weight_f32(t, WEIGHT_gain3, 0)), ARG(w, weight_bf16(t, WEIGHT_head, 0)),
+           CALL(t->kernels, sample, ARG(x, b->last[0] + (n - 1) * t->model.sizes.H),
+                ARG(norm_weight, weight_f32(t, WEIGHT_final_norm, 0)), ARG(w, weight_bf16(t, WEIGHT_head, 0)),
                 ARG(temperature, &temperature), ARG(u, &u), ARG(next, b->next[0]));
 }
 
@@ -33,9 +33,9 @@ int sample_text(Trainer *t)
     for (const char *p = prompt + skip; *p; p++)
         ids[n++] = (unsigned char)*p;
     for (int64_t i = 0; i < t->config->sample; i++) {
-        if (draw_next(t, &random, n))
+        if (sample_next(t, &random, n))
             return 1;
-        if (n == sequence) /* keep the last half, so that most draws see a long past */
+        if (n == sequence) /* keep the last half, so that most samples see a long past */
             memmove(ids, ids + sequence - n / 2, (size_t)(n / 2) * sizeof *ids), n /= 2;
         ids[n++] = *t->buffers.next[0];
         print_byte(ids[n - 1]);
