@@ -14,26 +14,26 @@ typedef struct Expander {
     TensorId sum; /* a register with lanes */
 } Expander;
 
-static inline Stmt expand_at(const Expander *x, StmtId id) { return x->k->tiles->stmts.at[id]; }
+static inline Stmt expand_at(const Expander *ex, StmtId id) { return ex->k->tiles->stmts.at[id]; }
 /* An event about the statement; exprs: the struct of the kind's expressions, such as MoveExprs. */
-void expand_tell(Expander *x, EventKind kind, StmtId id, const void *exprs);
-void expand_open_event(Expander *x, EventKind kind, StmtId id, const void *exprs); /* its body follows */
+void expand_tell(Expander *ex, EventKind kind, StmtId id, const void *exprs);
+void expand_open_event(Expander *ex, EventKind kind, StmtId id, const void *exprs); /* its body follows */
 /* The place of an element in row-major order, whatever the layout. */
-ExprId expand_number(const Expander *x, TensorId t, const ExprId *index);
+ExprId expand_number(const Expander *ex, TensorId t, const ExprId *index);
 /* That of a load's element, with other indices. */
-ExprId expand_number_of_load(const Expander *x, ExprId load, const IndexId *from, const ExprId *to,
+ExprId expand_number_of_load(const Expander *ex, ExprId load, const IndexId *from, const ExprId *to,
                              uint32_t n);
 /* Does a load below e depend on i? Then the element after the last one may not exist. */
 int expand_looks_up(const Kernel *k, ExprId e, IndexId i);
 /* Nothing but stores, and loops and conditions around them. */
-int expand_is_plain(const Expander *x, StmtId first);
+int expand_is_plain(const Expander *ex, StmtId first);
 /* Is the list a loop's work on elements: does it store numbers, not only for the program's own use, and nothing else? */
-int expand_is_work(const Expander *x, StmtId first);
+int expand_is_work(const Expander *ex, StmtId first);
 
 /* A `top`: without data somebody else says what it finds. */
-void expand_top(Expander *x, StmtId id);
+void expand_top(Expander *ex, StmtId id);
 
 /* emulator/expand_core.c: a statement for a CPU, whose code is timed and never run. */
-void expand_for_core(Expander *x, StmtId id);
+void expand_for_core(Expander *ex, StmtId id);
 
 #endif
