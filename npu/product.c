@@ -29,20 +29,20 @@ typedef struct Slabs {
     Vec(Again) again;
 } Slabs;
 
-static Chip *chip_at(const Slabs *y, uint32_t i) { return &y->p->chips.at[i]; }
+static Chip *chip_at(const Slabs *sl, uint32_t i) { return &sl->p->chips.at[i]; }
 
-static ExprId zero(const Slabs *y) { return x_int(y->p->k, (Loc){0}, 0); }
+static ExprId zero(const Slabs *sl) { return x_int(sl->p->k, (Loc){0}, 0); }
 
 /* ---- operands ---- */
 
-static TensorId panel_of(const Slabs *y, ExprId operand) { return x_at(y->p->k, operand)->sym; }
+static TensorId panel_of(const Slabs *sl, ExprId operand) { return x_at(sl->p->k, operand)->sym; }
 
 /* Is what the loop packs into the panel bf16 as it is? */
-static int is_narrow(const Slabs *y, TensorId panel)
+static int is_narrow(const Slabs *sl, TensorId panel)
 {
-    const Kernel *k = y->p->k;
-    tile_each (id, y->p->k, y->loop->first) {
-        Stmt s = plan_at(y->p, id);
+    const Kernel *k = sl->p->k;
+    tile_each (id, sl->p->k, sl->loop->first) {
+        Stmt s = plan_at(sl->p, id);
         if (s.kind == TILE_pack && s.buffer == panel && x_at(k, s.value)->type != TY_BF16)
             return 0;
     }
@@ -50,36 +50,36 @@ static int is_narrow(const Slabs *y, TensorId panel)
 }
 
 /* Both operands of a product have one type: bf16 if all that they meet is. */
-static Elem elem_of(const Slabs *y, TensorId panel)
+static Elem elem_of(const Slabs *sl, TensorId panel)
 {
-    const Kernel *k = y->p->k;
-    int narrow = is_narrow(y, panel);
-    tile_each (id, y->p->k, y->loop->first) {
-        Stmt s = plan_at(y->p, id);
-        if (s.kind == TILE_product && panel_of(y, s.value) == panel)
-            narrow &= is_narrow(y, x_at(k, s.other)->sym);
-        if (s.kind == TILE_product && panel_of(y, s.other) == panel)
-            narrow &= is_narrow(y, x_at(k, s.value)->sym);
+    const Kernel *k = sl->p->k;
+    int narrow = is_narrow(sl, panel);
+    tile_each (id, sl->p->k, sl->loop->first) {
+        Stmt s = plan_at(sl->p, id);
+        if (s.kind == TILE_product && panel_of(sl, s.value) == panel)
+            narrow &= is_narrow(sl, x_at(k, s.other)->sym);
+        if (s.kind == TILE_product && panel_of(sl, s.other) == panel)
+            narrow &= is_narrow(sl, x_at(k, s.value)->sym);
     }
     return narrow ? EL_BF16 : EL_F32;
 }
 
-static int64_t extent_of(const Slabs *y, TensorId t, uint32_t axis)
+static int64_t extent_of(const Slabs *sl, TensorId t, uint32_t axis)
 {
     int64_t n = 0;
-    ext_is_const(y->p->k->module, y->p->k->tensors.at[t].axes[axis].extent, &n);
+    ext_is_const(sl->p->k->module, sl->p->k->tensors.at[t].axes[axis].extent, &n);
     return n;
 }
 
 /* Units move whole pieces of rows: a block lies in L1 as it lies in memory, and is transposed on its way to L0. */
-static uint32_t is_transposed(const Slabs *y, TensorId panel)
+static uint32_t is_transposed(const Slabs *sl, TensorId panel)
 {
     uint32_t transposed = 0;
-    tile_each (id, y->p->k, y->loop->first) {
-        Stmt s = plan_at(y->p, id);
+    tile_each (id, sl->p->k, sl->loop->first) {
+        Stmt s = plan_at(sl->p, id);
         if (s.kind != TILE_pack || s.buffer != panel)
             continue;
-        if (!plan_is_transposed(y->p->k, &s))
+        if (!plan_is_transposed(sl->p->k, &s))
             return 0;
         transposed = 1;
     }
@@ -87,28 +87,28 @@ static uint32_t is_transposed(const Slabs *y, TensorId panel)
 }
 
 /* The block in L1 that stands for a panel of the thread. */
-static Chip *block_of(Slabs *y, TensorId panel, Loc loc)
+static Chip *block_of(Slabs *sl, TensorId panel, Loc loc)
 {
-    Planner *p = y->p;
+    Planner *p = sl->p;
     for (uint32_t i = 0; i < p->chips.len; i++)
         if (p->chips.at[i].panel == panel && p->chips.at[i].taken)
             return &p->chips.at[i];
     const Tensor *t = &p->k->tensors.at[panel];
     const char *stem = t->layout == LAYOUT_LINES ? "left" : "right";
-    uint32_t transposed = is_transposed(y, panel);
-    int64_t x = extent_of(y, panel, transposed), n = extent_of(y, panel, !transposed);
-    uint32_t i = plan_chip(p, loc, stem, SPACE_L1, elem_of(y, panel), x, n, panel);
+    uint32_t transposed = is_transposed(sl, panel);
+    int64_t x = extent_of(sl, panel, transposed), n = extent_of(sl, panel, !transposed);
+    uint32_t i = plan_chip(p, loc, stem, SPACE_L1, elem_of(sl, panel), x, n, panel);
     p->chips.at[i].transposed = transposed != 0;
     return &p->chips.at[i];
 }
 
 /* Which slot the next pack fills: one after the other, from trip to trip. */
-static ExprId next_slot(Slabs *y, const Chip *c)
+static ExprId next_slot(Slabs *sl, const Chip *c)
 {
-    Kernel *k = y->p->k;
-    const Stmt *loop = y->loop;
+    Kernel *k = sl->p->k;
+    const Stmt *loop = sl->loop;
     if (c->copies == 1)
-        return zero(y);
+        return zero(sl);
     ExprId trip = x_index(k, loop->loc, loop->var);
     if (!x_is_int(k, loop->lo, 0))
         trip = x_op2(k, loop->loc, OP_sub, trip, loop->lo);
@@ -123,21 +123,21 @@ static ExprId next_slot(Slabs *y, const Chip *c)
     return x_op2(k, loop->loc, OP_imod, trip, x_int(k, loop->loc, c->copies));
 }
 
-static void name_slot(Slabs *y, const Stmt *pack)
+static void name_slot(Slabs *sl, const Stmt *pack)
 {
-    Chip *c = block_of(y, pack->buffer, pack->loc);
-    c->slot = next_slot(y, c);
-    if (x_at(y->p->k, c->slot)->kind != X_INT)
-        c->slot = build_let(&y->p->b, pack->loc, "slot", c->slot);
+    Chip *c = block_of(sl, pack->buffer, pack->loc);
+    c->slot = next_slot(sl, c);
+    if (x_at(sl->p->k, c->slot)->kind != X_INT)
+        c->slot = build_let(&sl->p->b, pack->loc, "slot", c->slot);
     c->packed++;
     c->arrived = 0;
 }
 
-static void fill(Slabs *y, const Stmt *pack)
+static void fill(Slabs *sl, const Stmt *pack)
 {
-    Planner *p = y->p;
-    name_slot(y, pack);
-    Chip now = *block_of(y, pack->buffer, pack->loc);
+    Planner *p = sl->p;
+    name_slot(sl, pack);
+    Chip now = *block_of(sl, pack->buffer, pack->loc);
     plan_flag(p, pack->loc, TILE_wait, UNIT_mte1, UNIT_mte2, now.buffer, now.slot);
     plan_move(p, pack, &now, now.slot);
     plan_flag(p, pack->loc, TILE_set, UNIT_mte2, UNIT_mte1, now.buffer, now.slot);
@@ -146,9 +146,9 @@ static void fill(Slabs *y, const Stmt *pack)
 /* ---- products ---- */
 
 /* Terms that are in L0 at a time: as the machine says, as long as that fits. */
-static int64_t depth_of(const Slabs *y, int64_t rows, int64_t cols, int64_t depth, Elem elem)
+static int64_t depth_of(const Slabs *sl, int64_t rows, int64_t cols, int64_t depth, Elem elem)
 {
-    const Planner *p = y->p;
+    const Planner *p = sl->p;
     const Machine *m = p->m;
     int64_t n = p->terms, bytes = (int64_t)elem_bytes(elem);
     while (n > depth)
@@ -160,10 +160,10 @@ static int64_t depth_of(const Slabs *y, int64_t rows, int64_t cols, int64_t dept
 }
 
 /* As it is where the trip stands for the second time. */
-static ExprId again(const Slabs *y, ExprId e)
+static ExprId again(const Slabs *sl, ExprId e)
 {
-    for (uint32_t i = 0; i < y->again.len; i++)
-        e = x_replace(y->p->k, e, y->again.at[i].from, y->again.at[i].to);
+    for (uint32_t i = 0; i < sl->again.len; i++)
+        e = x_replace(sl->p->k, e, sl->again.at[i].from, sl->again.at[i].to);
     return e;
 }
 
@@ -173,36 +173,36 @@ typedef struct InL0 {
     int64_t terms;
 } InL0;
 
-static InL0 take_parts(Slabs *y, const Stmt *s)
+static InL0 take_parts(Slabs *sl, const Stmt *s)
 {
-    TensorId left = panel_of(y, s->value), right = panel_of(y, s->other);
-    int64_t rows = extent_of(y, left, 0), cols = extent_of(y, right, 1);
-    Elem elem = elem_of(y, left);
-    InL0 parts = {.terms = depth_of(y, rows, cols, extent_of(y, left, 1), elem)};
-    parts.a = plan_chip(y->p, s->loc, "a", SPACE_L0A, elem, rows, parts.terms, NONE);
-    parts.b = plan_chip(y->p, s->loc, "b", SPACE_L0B, elem, parts.terms, cols, NONE);
+    TensorId left = panel_of(sl, s->value), right = panel_of(sl, s->other);
+    int64_t rows = extent_of(sl, left, 0), cols = extent_of(sl, right, 1);
+    Elem elem = elem_of(sl, left);
+    InL0 parts = {.terms = depth_of(sl, rows, cols, extent_of(sl, left, 1), elem)};
+    parts.a = plan_chip(sl->p, s->loc, "a", SPACE_L0A, elem, rows, parts.terms, NONE);
+    parts.b = plan_chip(sl->p, s->loc, "b", SPACE_L0B, elem, parts.terms, cols, NONE);
     return parts;
 }
 
 /* Moves a part of an operand's block: terms from..to. */
-static void feed(Slabs *y, const Stmt *s, uint32_t side, uint32_t chip, ExprId slot, ExprId from, ExprId to)
+static void feed(Slabs *sl, const Stmt *s, uint32_t side, uint32_t chip, ExprId slot, ExprId from, ExprId to)
 {
-    Planner *p = y->p;
+    Planner *p = sl->p;
     Kernel *k = p->k;
     ExprId operand = side ? s->other : s->value;
     uint32_t n = x_at(k, operand)->nargs, terms = side ? 0 : 1;
-    const Chip *block = block_of(y, panel_of(y, operand), s->loc);
-    TensorId part = chip_at(y, chip)->buffer;
+    const Chip *block = block_of(sl, panel_of(sl, operand), s->loc);
+    TensorId part = chip_at(sl, chip)->buffer;
     ExprId at[3] = {block->slot};
     Stmt move = tile_stmt(TILE_pack, s->loc);
     move.buffer = part;
     move.nindex = 3;
     move.index[0] = slot;
-    move.index[1] = move.index[2] = zero(y);
+    move.index[1] = move.index[2] = zero(sl);
     move.nbound = 2;
     for (uint32_t a = 0; a < 2; a++) {
         move.bound[a] = build_index(&p->b, a == terms ? "term" : side ? "column" : "row");
-        move.from[a] = a == terms ? from : zero(y);
+        move.from[a] = a == terms ? from : zero(sl);
         move.to[a] = a == terms ? to : s->size[side];
         at[block->transposed ? 2 - a : 1 + a] =
             x_offset(p->k, x_arg(k, operand, n - 2 + a), x_index(k, s->loc, move.bound[a]));
@@ -213,120 +213,120 @@ static void feed(Slabs *y, const Stmt *s, uint32_t side, uint32_t chip, ExprId s
     plan_flag(p, s->loc, TILE_set, UNIT_mte1, UNIT_cube, part, slot);
 }
 
-static ExprId at_slot(Slabs *y, uint32_t chip, ExprId slot)
+static ExprId at_slot(Slabs *sl, uint32_t chip, ExprId slot)
 {
-    ExprId at[3] = {slot, zero(y), zero(y)};
-    return x_load(y->p->k, (Loc){0}, chip_at(y, chip)->buffer, at);
+    ExprId at[3] = {slot, zero(sl), zero(sl)};
+    return x_load(sl->p->k, (Loc){0}, chip_at(sl, chip)->buffer, at);
 }
 
-static uint32_t sums_of(const Slabs *y, const Stmt *s)
+static uint32_t sums_of(const Slabs *sl, const Stmt *s)
 {
     uint32_t i = 0;
-    while (i < y->nsums && (y->sums[i].product.buffer != s->buffer ||
-                            memcmp(y->sums[i].product.index, s->index, s->nindex * sizeof *s->index) != 0))
+    while (i < sl->nsums && (sl->sums[i].product.buffer != s->buffer ||
+                             memcmp(sl->sums[i].product.index, s->index, s->nindex * sizeof *s->index) != 0))
         i++;
     return i;
 }
 
 /* Waits for both blocks, unless an earlier product of the trip has. */
-static void arrive(Slabs *y, const Stmt *s)
+static void arrive(Slabs *sl, const Stmt *s)
 {
     for (uint32_t side = 0; side < 2; side++) {
-        Chip *c = block_of(y, panel_of(y, side ? s->other : s->value), s->loc);
+        Chip *c = block_of(sl, panel_of(sl, side ? s->other : s->value), s->loc);
         if (!c->arrived)
-            plan_flag(y->p, s->loc, TILE_wait, UNIT_mte2, UNIT_mte1, c->buffer, c->slot);
+            plan_flag(sl->p, s->loc, TILE_wait, UNIT_mte2, UNIT_mte1, c->buffer, c->slot);
         c->arrived = 1;
     }
 }
 
 /* Is the panel read again before it is packed again? */
-static int is_read_after(const Slabs *y, StmtId product, TensorId panel)
+static int is_read_after(const Slabs *sl, StmtId product, TensorId panel)
 {
-    tile_each (id, y->p->k, plan_at(y->p, product).next) {
-        Stmt s = plan_at(y->p, id);
+    tile_each (id, sl->p->k, plan_at(sl->p, product).next) {
+        Stmt s = plan_at(sl->p, id);
         if (s.kind == TILE_pack && s.buffer == panel)
             return 0;
-        if (s.kind == TILE_product && (panel_of(y, s.value) == panel || panel_of(y, s.other) == panel))
+        if (s.kind == TILE_product && (panel_of(sl, s.value) == panel || panel_of(sl, s.other) == panel))
             return 1;
     }
     return 0;
 }
 
-static void leave(Slabs *y, StmtId product, const Stmt *s)
+static void leave(Slabs *sl, StmtId product, const Stmt *s)
 {
     for (uint32_t side = 0; side < 2; side++) {
-        TensorId panel = panel_of(y, side ? s->other : s->value);
-        Chip *c = block_of(y, panel, s->loc);
-        if (!is_read_after(y, product, panel))
-            plan_flag(y->p, s->loc, TILE_set, UNIT_mte1, UNIT_mte2, c->buffer, c->slot);
+        TensorId panel = panel_of(sl, side ? s->other : s->value);
+        Chip *c = block_of(sl, panel, s->loc);
+        if (!is_read_after(sl, product, panel))
+            plan_flag(sl->p, s->loc, TILE_set, UNIT_mte1, UNIT_mte2, c->buffer, c->slot);
     }
 }
 
-static void multiply(Slabs *y, StmtId id)
+static void multiply(Slabs *sl, StmtId id)
 {
-    Planner *p = y->p;
+    Planner *p = sl->p;
     Kernel *k = p->k;
     Stmt s = plan_at(p, id);
-    s.value = again(y, s.value);
-    s.other = again(y, s.other);
+    s.value = again(sl, s.value);
+    s.other = again(sl, s.other);
     for (uint32_t i = 0; i < 3; i++)
-        s.size[i] = again(y, s.size[i]);
+        s.size[i] = again(sl, s.size[i]);
     Loc loc = s.loc;
-    uint32_t depth = p->b.depth, sums = y->sums[sums_of(y, &s)].chip;
-    arrive(y, &s);
-    InL0 parts = take_parts(y, &s);
+    uint32_t depth = p->b.depth, sums = sl->sums[sums_of(sl, &s)].chip;
+    arrive(sl, &s);
+    InL0 parts = take_parts(sl, &s);
     uint32_t l0a = parts.a, l0b = parts.b;
     int64_t terms = parts.terms;
     int64_t slots = p->copies[SPACE_L0A] < p->copies[SPACE_L0B] ? p->copies[SPACE_L0A] : p->copies[SPACE_L0B];
     IndexId var = build_index(&p->b, "term");
-    build_for(&p->b, loc, LOOP_ORDERED, var, zero(y), x_max(p->k, s.size[2], x_int(k, loc, 1)), terms);
-    ExprId from = x_index(k, loc, var), to, slot = zero(y);
+    build_for(&p->b, loc, LOOP_ORDERED, var, zero(sl), x_max(p->k, s.size[2], x_int(k, loc, 1)), terms);
+    ExprId from = x_index(k, loc, var), to, slot = zero(sl);
     to = build_let(&p->b, loc, "end", x_min(p->k, x_add(p->k, from, terms), s.size[2]));
     if (slots > 1)
         slot = build_let(
             &p->b, loc, "slot",
             x_op2(k, loc, OP_imod, x_op2(k, loc, OP_idiv, from, x_int(k, loc, terms)), x_int(k, loc, slots)));
-    feed(y, &s, 0, l0a, slot, from, to);
-    feed(y, &s, 1, l0b, slot, from, to);
-    TensorId a = chip_at(y, l0a)->buffer, b = chip_at(y, l0b)->buffer;
+    feed(sl, &s, 0, l0a, slot, from, to);
+    feed(sl, &s, 1, l0b, slot, from, to);
+    TensorId a = chip_at(sl, l0a)->buffer, b = chip_at(sl, l0b)->buffer;
     plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, a, slot);
     plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, b, slot);
     Stmt step = tile_stmt(TILE_product, loc);
-    step.buffer = chip_at(y, sums)->buffer;
+    step.buffer = chip_at(sl, sums)->buffer;
     step.nindex = 3;
-    step.index[0] = step.index[1] = step.index[2] = zero(y);
-    step.value = at_slot(y, l0a, slot);
-    step.other = at_slot(y, l0b, slot);
+    step.index[0] = step.index[1] = step.index[2] = zero(sl);
+    step.value = at_slot(sl, l0a, slot);
+    step.other = at_slot(sl, l0b, slot);
     step.size[0] = s.size[0];
     step.size[1] = s.size[1];
     step.size[2] = x_op2(k, loc, OP_sub, to, from);
-    ExprId first = x_op2(k, loc, OP_eq, x_index(k, loc, y->loop->var), y->loop->lo);
-    step.guard = x_and(k, loc, first, x_op2(k, loc, OP_eq, from, zero(y)));
+    ExprId first = x_op2(k, loc, OP_eq, x_index(k, loc, sl->loop->var), sl->loop->lo);
+    step.guard = x_and(k, loc, first, x_op2(k, loc, OP_eq, from, zero(sl)));
     build_put(&p->b, step);
     plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, a, slot);
     plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, b, slot);
     build_close(&p->b, depth);
-    chip_at(y, l0a)->taken = chip_at(y, l0b)->taken = 0;
-    leave(y, id, &s);
+    chip_at(sl, l0a)->taken = chip_at(sl, l0b)->taken = 0;
+    leave(sl, id, &s);
 }
 
 /* ---- sums ---- */
 
 /* L0C -> the core's memory. */
-static Stmt to_core(Slabs *y, const Stmt *product, TensorId chip)
+static Stmt to_core(Slabs *sl, const Stmt *product, TensorId chip)
 {
-    Stmt move = plan_flush_l0c(y->p, product->loc, chip, product->size[0], product->size[1]);
+    Stmt move = plan_flush_l0c(sl->p, product->loc, chip, product->size[0], product->size[1]);
     move.buffer = product->buffer;
     move.nindex = product->nindex;
     memcpy(move.index, product->index, sizeof move.index);
     return move;
 }
 
-static void flush(Slabs *y, const Sums *u)
+static void flush(Slabs *sl, const Sums *sum)
 {
-    Planner *p = y->p;
-    Loc loc = u->product.loc;
-    TensorId chip = chip_at(y, u->chip)->buffer, sums = u->product.buffer;
+    Planner *p = sl->p;
+    Loc loc = sum->product.loc;
+    TensorId chip = chip_at(sl, sum->chip)->buffer, sums = sum->product.buffer;
     int stored = p->stored[sums] != NONE, flushed = p->flushed[sums];
     plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_fix, chip, NONE);
     plan_flag(p, loc, TILE_wait, UNIT_cube, UNIT_fix, chip, NONE);
@@ -334,7 +334,7 @@ static void flush(Slabs *y, const Sums *u)
         plan_flag(p, loc, TILE_wait, UNIT_mte2, UNIT_fix, sums, NONE);
     else if (!stored)
         plan_after(p, loc, UNIT_scalar, UNIT_fix, sums);
-    build_put(&p->b, stored ? plan_store(p, p->stored[sums], chip) : to_core(y, &u->product, chip));
+    build_put(&p->b, stored ? plan_store(p, p->stored[sums], chip) : to_core(sl, &sum->product, chip));
     plan_flag(p, loc, TILE_set, UNIT_fix, UNIT_cube, chip, NONE);
     if (!flushed && !stored)
         plan_after(p, loc, UNIT_fix, UNIT_scalar, sums);
@@ -343,27 +343,28 @@ static void flush(Slabs *y, const Sums *u)
 /* ---- the loop ---- */
 
 /* Takes places for the loop's blocks and sums. */
-static void take(Slabs *y)
+static void take(Slabs *sl)
 {
-    Planner *p = y->p;
-    tile_each (id, p->k, y->loop->first) {
+    Planner *p = sl->p;
+    tile_each (id, p->k, sl->loop->first) {
         Stmt s = plan_at(p, id);
         if (s.kind == TILE_pack)
-            block_of(y, s.buffer, s.loc)->packs++;
-        if (s.kind != TILE_product || sums_of(y, &s) < y->nsums)
+            block_of(sl, s.buffer, s.loc)->packs++;
+        if (s.kind != TILE_product || sums_of(sl, &s) < sl->nsums)
             continue;
-        int64_t rows = extent_of(y, panel_of(y, s.value), 0), cols = extent_of(y, panel_of(y, s.other), 1);
-        y->sums[y->nsums++] = (Sums){s, plan_chip(p, s.loc, "c", SPACE_L0C, EL_F32, rows, cols, NONE)};
+        int64_t rows = extent_of(sl, panel_of(sl, s.value), 0),
+                cols = extent_of(sl, panel_of(sl, s.other), 1);
+        sl->sums[sl->nsums++] = (Sums){s, plan_chip(p, s.loc, "c", SPACE_L0C, EL_F32, rows, cols, NONE)};
     }
 }
 
-static int64_t sums_bytes(const Slabs *y)
+static int64_t sums_bytes(const Slabs *sl)
 {
     int64_t n = 0;
-    tile_each (id, y->p->k, y->loop->first) {
-        Stmt s = plan_at(y->p, id);
+    tile_each (id, sl->p->k, sl->loop->first) {
+        Stmt s = plan_at(sl->p, id);
         if (s.kind == TILE_product)
-            n += extent_of(y, panel_of(y, s.value), 0) * extent_of(y, panel_of(y, s.other), 1);
+            n += extent_of(sl, panel_of(sl, s.value), 0) * extent_of(sl, panel_of(sl, s.other), 1);
     }
     return n;
 }
@@ -371,19 +372,21 @@ static int64_t sums_bytes(const Slabs *y)
 /* The largest first: smaller ones find a place that is there. */
 static int compare_loops(const void *a, const void *b)
 {
-    const struct PlannedLoop *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->loop < y->loop ? -1 : x->loop > y->loop;
+    const struct PlannedLoop *x = a, *sl = b;
+    return x->bytes != sl->bytes ? (x->bytes < sl->bytes ? 1 : -1)
+           : x->loop < sl->loop  ? -1
+                                 : x->loop > sl->loop;
 }
 
 static void reserve(Planner *p, StmtId id)
 {
     Stmt loop = plan_at(p, id);
-    Slabs y = {.p = p, .loop = &loop};
-    take(&y);
+    Slabs sl = {.p = p, .loop = &loop};
+    take(&sl);
     tile_each (s, p->k, loop.first)
         if (plan_at(p, s).kind == TILE_product) {
             Stmt product = plan_at(p, s);
-            InL0 parts = take_parts(&y, &product);
+            InL0 parts = take_parts(&sl, &product);
             p->chips.at[parts.a].taken = p->chips.at[parts.b].taken = 0;
         }
     plan_give_back(p, 0);
@@ -407,15 +410,15 @@ static int is_let(const Planner *p, const Stmt *s)
 }
 
 /* Is there a free slot for each block of the next trip while this one is multiplied? */
-static int has_room_ahead(Slabs *y)
+static int has_room_ahead(Slabs *sl)
 {
-    tile_each (id, y->p->k, y->loop->first) {
-        Stmt s = plan_at(y->p, id);
+    tile_each (id, sl->p->k, sl->loop->first) {
+        Stmt s = plan_at(sl->p, id);
         if (s.kind == TILE_pack) {
-            const Chip *c = block_of(y, s.buffer, s.loc);
+            const Chip *c = block_of(sl, s.buffer, s.loc);
             if (c->packs >= c->copies)
                 return 0;
-        } else if (s.kind != TILE_product && !is_let(y->p, &s))
+        } else if (s.kind != TILE_product && !is_let(sl->p, &s))
             return 0;
     }
     return 1;
@@ -423,74 +426,74 @@ static int has_room_ahead(Slabs *y)
 
 enum { LOAD = 1, MULTIPLY = 2 };
 
-static void put_again(Slabs *y, const Stmt *let)
+static void put_again(Slabs *sl, const Stmt *let)
 {
-    Planner *p = y->p;
+    Planner *p = sl->p;
     ExprId from = x_load(p->k, let->loc, let->buffer, NULL);
-    ExprId to = build_let(&p->b, let->loc, p->k->tensors.at[let->buffer].name, again(y, let->value));
-    vec_push(p->k->module->arena, &y->again, ((Again){from, to}));
+    ExprId to = build_let(&p->b, let->loc, p->k->tensors.at[let->buffer].name, again(sl, let->value));
+    vec_push(p->k->module->arena, &sl->again, ((Again){from, to}));
 }
 
 /* What a trip loads and what it multiplies, or one of both. */
-static void put_trip(Slabs *y, int what)
+static void put_trip(Slabs *sl, int what)
 {
-    Planner *p = y->p;
-    tile_each (id, p->k, y->loop->first) {
+    Planner *p = sl->p;
+    tile_each (id, p->k, sl->loop->first) {
         Stmt s = plan_at(p, id);
         if (s.kind == TILE_pack && what & LOAD)
-            fill(y, &s);
+            fill(sl, &s);
         else if (s.kind == TILE_pack)
-            name_slot(y, &s);
+            name_slot(sl, &s);
         else if (s.kind == TILE_product && what & MULTIPLY)
-            multiply(y, id);
+            multiply(sl, id);
         else if (s.kind != TILE_product && what & LOAD && plan_is_work(p, id))
             id = plan_work(p, id);
         else if (s.kind != TILE_product && what & LOAD)
             build_copy(&p->b, id);
         else if (s.kind != TILE_product)
-            put_again(y, &s);
+            put_again(sl, &s);
     }
 }
 
-static void put_loop(Slabs *y, ExprId from, ExprId to, int what)
+static void put_loop(Slabs *sl, ExprId from, ExprId to, int what)
 {
-    Planner *p = y->p;
+    Planner *p = sl->p;
     uint32_t depth = p->b.depth;
-    build_for(&p->b, y->loop->loc, LOOP_ORDERED, y->loop->var, from, to, y->loop->step);
-    put_trip(y, what);
+    build_for(&p->b, sl->loop->loc, LOOP_ORDERED, sl->loop->var, from, to, sl->loop->step);
+    put_trip(sl, what);
     build_close(&p->b, depth);
 }
 
 /* Each trip loads for the next one before it multiplies: the queue of mte1 may be too short for all of a trip, and what
  * stands behind it in the program would wait. */
-static void put_ahead(Slabs *y)
+static void put_ahead(Slabs *sl)
 {
-    Planner *p = y->p;
-    const Stmt *loop = y->loop;
+    Planner *p = sl->p;
+    const Stmt *loop = sl->loop;
     uint32_t depth = p->b.depth;
     IndexId var = build_index(&p->b, "ahead");
     ExprId ahead = x_index(p->k, loop->loc, var);
     build_for(&p->b, loop->loc, LOOP_ORDERED, var, loop->lo, x_add(p->k, loop->hi, loop->step), loop->step);
-    put_loop(y, ahead, x_min(p->k, x_add(p->k, ahead, loop->step), loop->hi), LOAD);
+    put_loop(sl, ahead, x_min(p->k, x_add(p->k, ahead, loop->step), loop->hi), LOAD);
     for (uint32_t i = 0; i < p->chips.len; i++)
         p->chips.at[i].packed = 0;
     ExprId before = x_op2(p->k, loop->loc, OP_sub, ahead, x_int(p->k, loop->loc, loop->step));
-    put_loop(y, x_max(p->k, before, loop->lo), x_min(p->k, ahead, loop->hi), MULTIPLY);
+    put_loop(sl, x_max(p->k, before, loop->lo), x_min(p->k, ahead, loop->hi), MULTIPLY);
     build_close(&p->b, depth);
 }
 
 void plan_slabs(Planner *p, const Stmt *loop)
 {
-    Slabs y = {.p = p, .loop = loop};
-    take(&y);
-    for (uint32_t i = 0; i < y.nsums; i++)
-        plan_flag(p, y.sums[i].product.loc, TILE_wait, UNIT_fix, UNIT_cube,
-                  chip_at(&y, y.sums[i].chip)->buffer, NONE);
-    if (has_room_ahead(&y))
-        put_ahead(&y);
+    Slabs sl = {.p = p, .loop = loop};
+    take(&sl);
+    for (uint32_t i = 0; i < sl.nsums; i++)
+        plan_flag(p, sl.sums[i].product.loc, TILE_wait, UNIT_fix, UNIT_cube,
+                  chip_at(&sl, sl.sums[i].chip)->buffer, NONE);
+    if (has_room_ahead(&sl))
+        put_ahead(&sl);
     else
-        put_loop(&y, loop->lo, loop->hi, LOAD | MULTIPLY);
-    for (uint32_t i = 0; i < y.nsums; i++)
-        flush(&y, &y.sums[i]);
+        put_loop(&sl, loop->lo, loop->hi, LOAD | MULTIPLY);
+    for (uint32_t i = 0; i < sl.nsums; i++)
+        flush(&sl, &sl.sums[i]);
     plan_give_back(p, 0);
 }

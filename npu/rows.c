@@ -24,10 +24,10 @@ typedef struct PlanRows {
 
 /* ---- can it be done ---- */
 
-static int is_result(const PlanRows *y, TensorId t)
+static int is_result(const PlanRows *pr, TensorId t)
 {
-    for (uint32_t i = 0; i < y->nresults; i++)
-        if (y->result[i].buffer == t)
+    for (uint32_t i = 0; i < pr->nresults; i++)
+        if (pr->result[i].buffer == t)
             return 1;
     return 0;
 }
@@ -41,62 +41,62 @@ static int may_move(const Kernel *k, ExprId root, ExprId load)
 }
 
 /* Values that do not vary with the columns (col: NONE where there are none). */
-static int note_values(PlanRows *y, ExprId e, IndexId col)
+static int note_values(PlanRows *pr, ExprId e, IndexId col)
 {
-    const Kernel *k = y->p->k;
+    const Kernel *k = pr->p->k;
     each_below (x, k, e, EVERYWHERE) {
         const Expr *n = x_at(k, *x);
         uint32_t i = 0;
         if (n->kind != X_LOAD || k->tensors.at[n->sym].space == SPACE_REG ||
-            (col != NONE && x_uses_index(k, *x, col)) || !plan_is_made(y->p, n->sym))
+            (col != NONE && x_uses_index(k, *x, col)) || !plan_is_made(pr->p, n->sym))
             continue;
-        while (i < y->nvalues && y->value[i] != *x)
+        while (i < pr->nvalues && pr->value[i] != *x)
             i++;
-        if (is_result(y, n->sym) || i == VALUES_MAX || !plan_is_row_value(k, *x, y->loop.var) ||
+        if (is_result(pr, n->sym) || i == VALUES_MAX || !plan_is_row_value(k, *x, pr->loop.var) ||
             !may_move(k, e, *x))
             return 0;
-        y->value[i] = *x;
-        y->nvalues += i == y->nvalues;
+        pr->value[i] = *x;
+        pr->nvalues += i == pr->nvalues;
     }
     return 1;
 }
 
-static int note_values_below(PlanRows *y, StmtId first, IndexId col)
+static int note_values_below(PlanRows *pr, StmtId first, IndexId col)
 {
-    tile_walk (w, y->p->k, first)
-        if (w.s->value != NONE && !note_values(y, w.s->value, col))
+    tile_walk (w, pr->p->k, first)
+        if (w.s->value != NONE && !note_values(pr, w.s->value, col))
             return 0;
     return 1;
 }
 
-static int note_result(PlanRows *y, const Stmt *s)
+static int note_result(PlanRows *pr, const Stmt *s)
 {
-    const Kernel *k = y->p->k;
+    const Kernel *k = pr->p->k;
     const Tensor *t = &k->tensors.at[s->buffer];
-    ExprId at = t->space == SPACE_REG ? (ExprId)NONE : x_load(y->p->k, s->loc, s->buffer, s->index);
+    ExprId at = t->space == SPACE_REG ? (ExprId)NONE : x_load(pr->p->k, s->loc, s->buffer, s->index);
     if (at == NONE)
         return 1;
-    if (s->add || t->both || t->transposed || y->nresults == VALUES_MAX || is_result(y, s->buffer) ||
-        !plan_is_row_value(k, at, y->loop.var))
+    if (s->add || t->both || t->transposed || pr->nresults == VALUES_MAX || is_result(pr, s->buffer) ||
+        !plan_is_row_value(k, at, pr->loop.var))
         return 0;
-    y->result[y->nresults++] = *s;
+    pr->result[pr->nresults++] = *s;
     return 1;
 }
 
-static int open_rows(PlanRows *y, StmtId id)
+static int open_rows(PlanRows *pr, StmtId id)
 {
-    Planner *p = y->p;
+    Planner *p = pr->p;
     int vectors = 0;
-    y->loop = plan_at(p, id);
-    y->first = y->loop.lo;
-    y->last = y->loop.hi;
-    if (y->loop.kind != TILE_for || y->loop.mode != LOOP_ORDERED || y->loop.step != 1)
+    pr->loop = plan_at(p, id);
+    pr->first = pr->loop.lo;
+    pr->last = pr->loop.hi;
+    if (pr->loop.kind != TILE_for || pr->loop.mode != LOOP_ORDERED || pr->loop.step != 1)
         return 0;
-    tile_each (c, p->k, y->loop.first) {
+    tile_each (c, p->k, pr->loop.first) {
         Stmt s = plan_at(p, c);
         int is_store = s.kind == TILE_store, is_vector = plan_is_lanes(p, c);
-        if (!(is_store ? note_values(y, s.value, NONE) && note_result(y, &s)
-                       : is_vector && note_values_below(y, s.first, s.var)))
+        if (!(is_store ? note_values(pr, s.value, NONE) && note_result(pr, &s)
+                       : is_vector && note_values_below(pr, s.first, s.var)))
             return 0;
         vectors += is_vector;
     }
@@ -105,139 +105,139 @@ static int open_rows(PlanRows *y, StmtId id)
 
 int plan_is_rows(Planner *p, StmtId id)
 {
-    PlanRows y = {.p = p};
-    return p->cube && open_rows(&y, id);
+    PlanRows pr = {.p = p};
+    return p->cube && open_rows(&pr, id);
 }
 
 /* ---- statements ---- */
 
-static ExprId zero(const PlanRows *y) { return x_int(y->p->k, (Loc){0}, 0); }
+static ExprId zero(const PlanRows *pr) { return x_int(pr->p->k, (Loc){0}, 0); }
 
-static TensorId take(PlanRows *y, const char *stem, TensorId like)
+static TensorId take(PlanRows *pr, const char *stem, TensorId like)
 {
-    int64_t n = y->p->m->align.block;
-    Elem elem = y->p->k->tensors.at[like].elem;
-    uint32_t i = plan_chip(y->p, y->loop.loc, stem, SPACE_UB, elem, 1, n, NONE);
-    return y->p->chips.at[i].buffer;
+    int64_t n = pr->p->m->align.block;
+    Elem elem = pr->p->k->tensors.at[like].elem;
+    uint32_t i = plan_chip(pr->p, pr->loop.loc, stem, SPACE_UB, elem, 1, n, NONE);
+    return pr->p->chips.at[i].buffer;
 }
 
 /* The row's element of a buffer in UB. */
-static const ExprId *element(PlanRows *y, ExprId *at)
+static const ExprId *element(PlanRows *pr, ExprId *at)
 {
-    at[0] = at[1] = zero(y);
-    at[2] = x_difference(y->p->k, x_index(y->p->k, (Loc){0}, y->loop.var), y->r0);
+    at[0] = at[1] = zero(pr);
+    at[2] = x_difference(pr->p->k, x_index(pr->p->k, (Loc){0}, pr->loop.var), pr->r0);
     return at;
 }
 
-static ExprId on_chip(PlanRows *y, ExprId e)
+static ExprId on_chip(PlanRows *pr, ExprId e)
 {
-    Kernel *k = y->p->k;
+    Kernel *k = pr->p->k;
     ExprId at[3];
-    for (uint32_t i = 0; i < y->nvalues; i++)
-        e = x_replace(k, e, y->value[i], x_load(k, (Loc){0}, y->in[i], element(y, at)));
+    for (uint32_t i = 0; i < pr->nvalues; i++)
+        e = x_replace(k, e, pr->value[i], x_load(k, (Loc){0}, pr->in[i], element(pr, at)));
     return e;
 }
 
-static StmtId list_on_chip(PlanRows *y, StmtId first)
+static StmtId list_on_chip(PlanRows *pr, StmtId first)
 {
     if (first == NONE)
         return NONE;
-    Stmt s = plan_at(y->p, first);
-    s.value = s.value == NONE ? s.value : on_chip(y, s.value);
-    s.first = list_on_chip(y, s.first);
-    s.next = list_on_chip(y, s.next);
-    return tile_add(y->p->k, s);
+    Stmt s = plan_at(pr->p, first);
+    s.value = s.value == NONE ? s.value : on_chip(pr, s.value);
+    s.first = list_on_chip(pr, s.first);
+    s.next = list_on_chip(pr, s.next);
+    return tile_add(pr->p->k, s);
 }
 
 /* A row of values, from or to memory. */
-static Stmt new_move(PlanRows *y, TensorId to, IndexId column, ExprId from, ExprId end)
+static Stmt new_move(PlanRows *pr, TensorId to, IndexId column, ExprId from, ExprId end)
 {
-    IndexId one = build_index(&y->p->b, "one");
-    return plan_box(y->loop.loc, to, one, zero(y), x_int(y->p->k, y->loop.loc, 1), column, from, end);
+    IndexId one = build_index(&pr->p->b, "one");
+    return plan_box(pr->loop.loc, to, one, zero(pr), x_int(pr->p->k, pr->loop.loc, 1), column, from, end);
 }
 
-static void move_in(PlanRows *y, uint32_t i)
+static void move_in(PlanRows *pr, uint32_t i)
 {
-    Stmt m = new_move(y, y->in[i], y->loop.var, y->r0, y->r1);
+    Stmt m = new_move(pr, pr->in[i], pr->loop.var, pr->r0, pr->r1);
     m.nindex = 3;
-    m.index[0] = m.index[1] = m.index[2] = zero(y);
-    m.value = y->value[i];
-    plan_bring(y->p, &m, zero(y));
+    m.index[0] = m.index[1] = m.index[2] = zero(pr);
+    m.value = pr->value[i];
+    plan_bring(pr->p, &m, zero(pr));
 }
 
-static void move_out(PlanRows *y, uint32_t i)
+static void move_out(PlanRows *pr, uint32_t i)
 {
-    Planner *p = y->p;
+    Planner *p = pr->p;
     Kernel *k = p->k;
-    const Stmt *s = &y->result[i];
+    const Stmt *s = &pr->result[i];
     IndexId column = build_index(&p->b, "column");
-    Stmt m = new_move(y, s->buffer, column, zero(y), x_difference(p->k, y->r1, y->r0));
-    ExprId at[3] = {zero(y), zero(y), x_index(k, m.loc, column)};
+    Stmt m = new_move(pr, s->buffer, column, zero(pr), x_difference(p->k, pr->r1, pr->r0));
+    ExprId at[3] = {zero(pr), zero(pr), x_index(k, m.loc, column)};
     m.nindex = s->nindex;
     for (uint32_t a = 0; a < s->nindex; a++)
-        m.index[a] = x_substitute(k, s->index[a], &y->loop.var, &y->r0, 1);
-    m.value = x_load(k, m.loc, y->out[i], at);
-    plan_take_away(p, &m, y->out[i], zero(y));
+        m.index[a] = x_substitute(k, s->index[a], &pr->loop.var, &pr->r0, 1);
+    m.value = x_load(k, m.loc, pr->out[i], at);
+    plan_take_away(p, &m, pr->out[i], zero(pr));
 }
 
 /* Of UB, so that it is the vector unit's, which does one element. */
-static void put_result(PlanRows *y, const Stmt *s)
+static void put_result(PlanRows *pr, const Stmt *s)
 {
-    Planner *p = y->p;
+    Planner *p = pr->p;
     uint32_t depth = p->b.depth, i = 0;
     ExprId at[3];
-    while (y->result[i].buffer != s->buffer)
+    while (pr->result[i].buffer != s->buffer)
         i++;
-    build_for(&p->b, s->loc, LOOP_ORDERED, build_index(&p->b, "one"), zero(y), x_int(p->k, s->loc, 1), 1);
-    build_store(&p->b, s->loc, y->out[i], element(y, at), on_chip(y, s->value), 0);
+    build_for(&p->b, s->loc, LOOP_ORDERED, build_index(&p->b, "one"), zero(pr), x_int(p->k, s->loc, 1), 1);
+    build_store(&p->b, s->loc, pr->out[i], element(pr, at), on_chip(pr, s->value), 0);
     build_close(&p->b, depth);
 }
 
-static void put_row(PlanRows *y)
+static void put_row(PlanRows *pr)
 {
-    Planner *p = y->p;
-    ExprId row = x_difference(p->k, x_index(p->k, y->loop.loc, y->loop.var), y->r0);
-    tile_each (id, p->k, y->loop.first) {
+    Planner *p = pr->p;
+    ExprId row = x_difference(p->k, x_index(p->k, pr->loop.loc, pr->loop.var), pr->r0);
+    tile_each (id, p->k, pr->loop.first) {
         Stmt s = plan_at(p, id);
         if (s.kind == TILE_for) {
-            s.first = list_on_chip(y, s.first);
+            s.first = list_on_chip(pr, s.first);
             plan_lanes(p, tile_add(p->k, s), row);
         } else if (p->k->tensors.at[s.buffer].space == SPACE_REG) {
-            s.value = on_chip(y, s.value);
+            s.value = on_chip(pr, s.value);
             build_put(&p->b, s);
         } else {
-            put_result(y, &s);
+            put_result(pr, &s);
         }
     }
 }
 
 void plan_rows(Planner *p, StmtId id, ExprId core)
 {
-    PlanRows y = {.p = p};
+    PlanRows pr = {.p = p};
     uint32_t depth = p->b.depth;
-    open_rows(&y, id);
-    Loc loc = y.loop.loc;
-    for (uint32_t i = 0; i < y.nvalues; i++)
-        y.in[i] = take(&y, "in", x_at(p->k, y.value[i])->sym);
-    for (uint32_t i = 0; i < y.nresults; i++)
-        y.out[i] = take(&y, PLAN_OUT, y.result[i].buffer);
-    plan_share(p, loc, core, 1, &y.first, &y.last);
+    open_rows(&pr, id);
+    Loc loc = pr.loop.loc;
+    for (uint32_t i = 0; i < pr.nvalues; i++)
+        pr.in[i] = take(&pr, "in", x_at(p->k, pr.value[i])->sym);
+    for (uint32_t i = 0; i < pr.nresults; i++)
+        pr.out[i] = take(&pr, PLAN_OUT, pr.result[i].buffer);
+    plan_share(p, loc, core, 1, &pr.first, &pr.last);
     IndexId t0 = build_index(&p->b, "t0");
-    build_for(&p->b, loc, LOOP_ORDERED, t0, y.first, y.last, p->m->align.block);
-    y.r0 = x_index(p->k, loc, t0);
-    y.r1 = build_let(&p->b, loc, "end", x_min(p->k, x_add(p->k, y.r0, p->m->align.block), y.last));
-    for (uint32_t i = 0; i < y.nvalues; i++)
-        move_in(&y, i);
-    for (uint32_t i = 0; i < y.nresults; i++)
-        plan_flag(p, loc, TILE_wait, UNIT_mte3, UNIT_vector, y.out[i], zero(&y));
+    build_for(&p->b, loc, LOOP_ORDERED, t0, pr.first, pr.last, p->m->align.block);
+    pr.r0 = x_index(p->k, loc, t0);
+    pr.r1 = build_let(&p->b, loc, "end", x_min(p->k, x_add(p->k, pr.r0, p->m->align.block), pr.last));
+    for (uint32_t i = 0; i < pr.nvalues; i++)
+        move_in(&pr, i);
+    for (uint32_t i = 0; i < pr.nresults; i++)
+        plan_flag(p, loc, TILE_wait, UNIT_mte3, UNIT_vector, pr.out[i], zero(&pr));
     uint32_t tile = p->b.depth;
-    build_for(&p->b, loc, LOOP_ORDERED, y.loop.var, y.r0, y.r1, 1);
-    put_row(&y);
+    build_for(&p->b, loc, LOOP_ORDERED, pr.loop.var, pr.r0, pr.r1, 1);
+    put_row(&pr);
     build_close(&p->b, tile);
-    for (uint32_t i = 0; i < y.nvalues; i++)
-        plan_flag(p, loc, TILE_set, UNIT_vector, UNIT_mte2, y.in[i], zero(&y));
-    for (uint32_t i = 0; i < y.nresults; i++)
-        move_out(&y, i);
+    for (uint32_t i = 0; i < pr.nvalues; i++)
+        plan_flag(p, loc, TILE_set, UNIT_vector, UNIT_mte2, pr.in[i], zero(&pr));
+    for (uint32_t i = 0; i < pr.nresults; i++)
+        move_out(&pr, i);
     build_close(&p->b, depth);
 }
 
@@ -245,12 +245,12 @@ void plan_rows(Planner *p, StmtId id, ExprId core)
 
 uint32_t plan_rows_reads(Planner *p, StmtId id, TensorId *out, uint32_t max)
 {
-    PlanRows y = {.p = p};
+    PlanRows pr = {.p = p};
     uint32_t n = 0;
-    open_rows(&y, id);
-    for (uint32_t i = 0; i < y.nvalues; i++)
-        plan_add_buffer(out, &n, max, x_at(p->k, y.value[i])->sym);
-    tile_each (c, p->k, y.loop.first)
+    open_rows(&pr, id);
+    for (uint32_t i = 0; i < pr.nvalues; i++)
+        plan_add_buffer(out, &n, max, x_at(p->k, pr.value[i])->sym);
+    tile_each (c, p->k, pr.loop.first)
         if (plan_at(p, c).kind == TILE_for)
             plan_lanes_reads(p, c, out, &n, max);
     return n;

@@ -32,9 +32,9 @@ typedef struct Stage {
 } Stage;
 
 /* The number of the store before `before` that gives the very element of the load; else `before`. */
-uint32_t stage_stored_before(const Stage *g, ExprId load, uint32_t before);
-int stage_can_store(const Stage *g, uint32_t n); /* can the vector unit do store n? */
-int stage_open(Stage *g, StmtId id); /* reads the nest; 0: it has another form */
-int stage_find_moves(Stage *g); /* 0: there are too many */
+uint32_t stage_stored_before(const Stage *st, ExprId load, uint32_t before);
+int stage_can_store(const Stage *st, uint32_t n); /* can the vector unit do store n? */
+int stage_open(Stage *st, StmtId id); /* reads the nest; 0: it has another form */
+int stage_find_moves(Stage *st); /* 0: there are too many */
 
 #endif
