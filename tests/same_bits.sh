@@ -36,7 +36,7 @@ compare attention run examples/attention.moe attention B=2 S=40 N=3 D=24
 compare attention_bwd run examples/attention.moe attention_bwd B=2 S=40 N=3 D=24
 compare router run examples/router.moe router T=300 K=2 E=33 H=48
 compare products run tests/golden/bits_products.moe products M=90 N=70 P=111
-compare turned_bwd run tests/differential/products.moe turned_bwd T=265 H=67 F=53
+compare transposed_bwd run tests/differential/products.moe transposed_bwd T=265 H=67 F=53
 compare capacity run tests/differential/products.moe capacity T=301 K=2 E=5 H=77 F=131 C=33
 for isa in host amx-soft; do
     compare "dense $isa" run --target=$isa tests/differential/products.moe dense T=140 H=261 F=131
