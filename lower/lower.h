@@ -29,35 +29,35 @@ typedef struct Members {
  * both` that may be the transposed copy; of rows that are transposed, rows are columns. */
 typedef enum Direct { DIRECT_NOT, DIRECT_ROWS, DIRECT_ROWS_TRANSPOSED, DIRECT_PANELS, DIRECT_PANELS_TRANSPOSED } Direct;
 
-/* A sum as a block product: factor.c. */
+/* A sum as a block product: operand.c. */
 typedef struct LowerProduct {
     ExprId reduce;
     ExprId left, right; /* factors: free of the lanes, free of the row; NONE: it is no product of two matrices */
     Elem left_elem, right_elem;
     Direct direct;
-    int hoisted; /* the right operand is packed once for many blocks: hoist.c */
-    const Equation *chain; /* the += whose old values the sums begin at, or NULL */
-    const Equation *accumulator;  /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
+    int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
+    const Equation *chain;       /* the += whose old values the sums begin at, or NULL */
+    const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
 } LowerProduct;
 
 /* How equations are laid over loops. */
 typedef struct Blocking {
-    Members m;               /* whose reductions over equal indices have the same ones */
+    Members m;               /* reductions over equal indices have the same index variables */
     TensorId lhs;            /* whose schedule clauses count */
-    const Cluster *rowblock;   /* to which the equations belong, or NULL */
+    const Cluster *rowblock; /* to which the equations belong, or NULL */
     IndexId free[FREE_MAX];  /* index variables of the left-hand side, in order */
     uint32_t nfree;
-    IndexId lane;  /* the free index that runs over lanes, or NONE: then each reduction picks its own */
-    int64_t width; /* lanes of `lane` */
-    int64_t nc;    /* lanes of one item */
-    IndexId row;   /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
-    int panels;    /* an item's elements go into panels of packed tensors (panel.c); there are no products */
-    int in_place;  /* products add to the elements themselves (accumulator.c) */
-    int64_t unroll; /* rows that are unrolled where a sum is not a block product, else 1 */
+    IndexId lane;      /* the free index that runs over lanes, or NONE: then each reduction picks its own */
+    int64_t width;     /* lanes of `lane` */
+    int64_t nc;        /* columns of one item: values of `lane` */
+    IndexId row;       /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
     int64_t item_rows; /* rows of one item, at most */
-    int64_t mc;    /* of those, rows whose left operands are packed at a time */
-    int even;      /* items have part to chunk rows, so that all threads have as many items */
-    int64_t kc;    /* terms that are packed at a time */
+    int64_t mc;        /* of those, rows whose left operands are packed at a time */
+    int even;          /* items have mc to item_rows rows, so that all threads have as many items */
+    int64_t kc;        /* terms that are packed at a time */
+    int64_t unroll;    /* rows that are unrolled where a sum is not a block product, else 1 */
+    int panels;        /* an item's elements go into panels of packed tensors (panel.c); there are no products */
+    int in_place;      /* products add to the elements themselves (accumulator.c) */
     LowerProduct *product; /* of block products: the sums of all members, each once */
     uint32_t nproducts;
 } Blocking;
@@ -82,7 +82,7 @@ typedef struct Done {
     int guarded; /* computed only where some condition held */
 } Done;
 
-/* Where a row-block group keeps a placed tensor: [row - Env.placed_from, other axes...]. */
+/* Where a row-block group keeps a thread-local tensor: [row - Env.placed_from, other axes...]. */
 typedef struct LocalBuffer {
     TensorId tensor, buffer;
     uint32_t row;  /* the row's axis */
@@ -91,12 +91,12 @@ typedef struct LocalBuffer {
 
 /* A right operand that is kept packed while several blocks read it: hoist.c. */
 typedef struct Hoisted {
-    LowerProduct product;  /* that reads it */
-    TensorId reader;  /* what the product's equation defines */
-    IndexId index[2]; /* its terms and columns ... */
-    ExprId when[2];   /* ... that are needed, or NONE: all of them */
-    ExprId first;     /* its first term */
-    TensorId buffer;  /* [terms, columns] */
+    LowerProduct product; /* that reads it */
+    TensorId reader;      /* what the product's equation defines */
+    IndexId index[2];     /* its terms and columns ... */
+    ExprId when[2];       /* ... that are needed, or NONE: all of them */
+    ExprId first;         /* its first term */
+    TensorId buffer;      /* [terms, columns] */
 } Hoisted;
 
 /* Axes that one loop goes over: join.c. */
@@ -119,7 +119,7 @@ typedef struct Env {
     Vec(IndexId) zeros;     /* indices that are always 0 */
     Vec(Narrowed) narrowed; /* the last one of an index counts */
     Vec(LocalBuffer) places;
-    ExprId placed_from; /* the row at which placed tensors begin */
+    ExprId placed_from;     /* the row at which thread-local tensors begin */
     Vec(Hoisted) hoisted;
     Vec(Done) done; /* reductions already in registers */
     uint32_t scope; /* of done: guarded ones before it belong to a reduction outside */
@@ -145,17 +145,18 @@ typedef struct BlockRows {
     ExprId first, end;
 } BlockRows;
 
-/* The part of a nest that is being emitted. It is handed down by value: who goes over less makes an Item of his own. */
+/* The part of a nest that is being emitted. It is handed down by value: a function that goes over less makes an Item of its
+ * own. */
 typedef struct Item {
     const Blocking *by;
-    const Equation *equation;     /* that reports name */
-    ExprId lane_first, lane_end;  /* its lanes */
-    ExprId first, end;            /* its rows */
-    IndexId row_var;              /* the variable of loops over them, one by one */
-    ExprId part_first, part_end;  /* those of its rows that are being added up */
-    ExprId row_first, row_end;    /* the block of unrolled rows: its first, and the end of their range */
-    int64_t unroll;               /* rows that are unrolled; 0: the whole range is one block */
-    const BlockRows *rowblock;     /* NULL: not in a row-block group */
+    const Equation *equation;    /* that reports name */
+    ExprId lane_first, lane_end; /* its lanes */
+    ExprId first, end;           /* its rows */
+    IndexId row_var;             /* the variable of loops over them, one by one */
+    ExprId part_first, part_end; /* those of its rows that are being added up */
+    ExprId row_first, row_end;   /* the block of unrolled rows: its first, and the end of their range */
+    int64_t unroll;              /* rows that are unrolled; 0: the whole range is one block */
+    const BlockRows *rowblock;   /* NULL: not in a row-block group */
 } Item;
 
 /* ---- env.c ---- */
@@ -270,8 +271,8 @@ uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t 
 
 /* ---- decide.c, and what it asks ---- */
 
-/* How a launch, or a part of it, computes the members, whose clauses are those of lhs. row-block group: to which they belong, or NULL.
- * row: the only index that may become Blocking.row, or NONE: any. */
+/* How a launch, or a part of it, computes the members, whose clauses are those of lhs. rowblock: the group to which they
+ * belong, or NULL. row: the only index that may become Blocking.row, or NONE: any. */
 Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row);
 extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
@@ -322,7 +323,7 @@ void lower_open_item(Lower *l, const Item *it, Loc loc); /* the loops over the i
 
 /* ---- hoist.c: Note [Hoisted operands] ---- */
 
-/* Is the right operand of product i of a row-block group's member kept? `all`: the members of the row-block group. */
+/* Is the right operand of product i of a row-block group's member hoisted? `all`: the members of the row-block group. */
 int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, Hoisted *out);
 void lower_hoist(Lower *l, const Hoisted *hoisted, Extent terms); /* gives it a buffer, until Env.hoisted is cut back */
 void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId *from, const ExprId *to);

@@ -102,19 +102,19 @@ ExprId derive_load(Kernel *k, TensorId t, const IndexId *over)
 
 /* ---- what depends on a target ---- */
 
-static int varied_node(Sweep *s, ExprId e)
+static int active_node(Sweep *s, ExprId e)
 {
     const Kernel *k = s->k;
     const Expr *x = x_at(k, e);
     if (!type_is_float((Type)x->type))
         return 0;
     switch ((ExprKind)x->kind) {
-    case X_LOAD: return derive_adjoint(s, x->sym)->varied;
-    case X_IF: return s->varied.at[x_arg(k, e, 1)] == 2 || s->varied.at[x_arg(k, e, 2)] == 2;
-    case X_REDUCE: return s->varied.at[x_arg(k, e, 0)] == 2;
+    case X_LOAD: return derive_adjoint(s, x->sym)->active;
+    case X_IF: return s->active.at[x_arg(k, e, 1)] == 2 || s->active.at[x_arg(k, e, 2)] == 2;
+    case X_REDUCE: return s->active.at[x_arg(k, e, 0)] == 2;
     case X_OP:
         for (uint32_t i = 0; i < x->nargs; i++)
-            if (*scalar_table[x->op].gradient[i] && s->varied.at[x_arg(k, e, i)] == 2)
+            if (*scalar_table[x->op].gradient[i] && s->active.at[x_arg(k, e, i)] == 2)
                 return 1;
         return 0;
     case X_FLOAT:
@@ -131,17 +131,17 @@ static int varied_node(Sweep *s, ExprId e)
     return 0;
 }
 
-/* The memo is by node: a tensor's `varied` is set before anything loads it. */
-int derive_varied(Sweep *s, ExprId e)
+/* The memo is by node: a tensor's `active` is set before anything loads it. */
+int derive_is_active(Sweep *s, ExprId e)
 {
-    while (s->varied.len <= e)
-        vec_push(s->arena, &s->varied, 0);
-    if (s->varied.at[e])
-        return s->varied.at[e] == 2;
+    while (s->active.len <= e)
+        vec_push(s->arena, &s->active, 0);
+    if (s->active.at[e])
+        return s->active.at[e] == 2;
     each_below (n, s->k, e, EVERYWHERE)
-        if (!s->varied.at[*n])
-            s->varied.at[*n] = varied_node(s, *n) ? 2 : 1;
-    return s->varied.at[e] == 2;
+        if (!s->active.at[*n])
+            s->active.at[*n] = active_node(s, *n) ? 2 : 1;
+    return s->active.at[e] == 2;
 }
 
 /* ---- the forward, carried over ---- */
@@ -345,7 +345,7 @@ static void take_cotangents(Request *r, Kernel *k)
         Adjoint *a = derive_adjoint(&r->sweep, t);
         a->target = d;
         a->accumulate = w->accumulate;
-        a->varied = 1;
+        a->active = 1;
     }
 }
 
@@ -406,7 +406,7 @@ static void make_backward(Request *r)
     take_inputs(r, k);
     take_cotangents(r, k);
     copy_equations(r->from, k);
-    derive_shape(&r->sweep);
+    derive_normalise(&r->sweep);
     uint32_t nforward = k->eqs.len;
     derive_sweep(&r->sweep, r->targets.at, r->targets.len);
     check_reached(r);

@@ -1,5 +1,5 @@
 /* Reverse mode on equations: what derive.c (requests and signatures), derive_text.c (derivatives of scalar
- * operations), derive_shape.c (a forward fit for the sweep), derive_sweep.c (the sweep), derive_gather.c
+ * operations), derive_normalise.c (a forward fit for the sweep), derive_sweep.c (the sweep), derive_gather.c
  * (where a cotangent lands) and derive_reassociate.c (one product for two) share.
  *
  * Note [Cotangents]. The forward is swept backwards, equation by equation. Inside an equation, cotangents run
@@ -39,7 +39,7 @@ typedef struct Contribution {
 
 /* What the sweep knows of a tensor. */
 typedef struct Adjoint {
-    int varied;        /* depends on a target in a differentiable way */
+    int active;        /* depends on a target in a differentiable way */
     int saved;         /* a parameter of the backward kernel; its defining equations are gone */
     TensorId incoming; /* d_OUT, or NONE */
     TensorId target;   /* d_A of `wrt A`, or NONE */
@@ -56,7 +56,7 @@ typedef struct Sweep {
     Kernel *k;
     Arena *arena;
     Vec(Adjoint) tensors; /* by TensorId */
-    Vec(uint8_t) varied;  /* by ExprId: 0 not known yet, 1 no, 2 yes */
+    Vec(uint8_t) active;  /* by ExprId: 0 not known yet, 1 no, 2 yes */
     int cotangents_f32;
     uint32_t visits; /* spaces opened, to stop what would not end */
     /* The equation being swept: reading its left-hand side gives the value of its root. */
@@ -64,7 +64,7 @@ typedef struct Sweep {
 } Sweep;
 
 Adjoint *derive_adjoint(Sweep *s, TensorId t);
-int derive_varied(Sweep *s, ExprId e); /* does a gradient pass from e to a target? */
+int derive_is_active(Sweep *s, ExprId e); /* does a gradient pass from e to a target? */
 
 /* derive_text.c: one gradient text of ir/scalar.def over the given expressions; NONE for "". */
 typedef struct DeriveText {
@@ -72,9 +72,9 @@ typedef struct DeriveText {
 } DeriveText;
 ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v);
 
-/* derive_shape.c: rewrites the forward equations of s->k so that the sweep meets only reductions that it can
- * turn around cheaply; see Note [Shape]. Sets `varied` of the locals it makes. */
-void derive_shape(Sweep *s);
+/* derive_normalise.c: rewrites the forward equations of s->k so that the sweep meets only reductions that it can
+ * turn around cheaply; see Note [Normal form]. Sets `active` of the locals it makes. */
+void derive_normalise(Sweep *s);
 /* The element type of a product that the cube computes and whose backward it can compute too, or EL_F32. */
 Elem derive_cube(const Kernel *k, ExprId reduce);
 /* The same for what defines t: its cotangent enters only such a product. */

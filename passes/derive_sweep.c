@@ -29,7 +29,7 @@ static void space_guard(Sweep *s, EvalSpace *space, ExprId condition, int soft)
 
 static void sweep_guarded(Sweep *s, ExprId e, ExprId d, const EvalSpace *space, ExprId condition, int soft)
 {
-    if (!derive_varied(s, e))
+    if (!derive_is_active(s, e))
         return;
     EvalSpace below = space_copy(s, space);
     space_guard(s, &below, condition, soft);
@@ -76,7 +76,7 @@ static void sweep_op(Sweep *s, ExprId e, const ExprMap *into, const EvalSpace *s
                     e == s->root ? s->root_value : e, x_map_get(into, e)};
     for (uint32_t n = 0; n < row->arity; n++) {
         ExprId arg = x_arg(k, e, n), where;
-        if (!derive_varied(s, arg) || !*row->gradient[n])
+        if (!derive_is_active(s, arg) || !*row->gradient[n])
             continue;
         ExprId g = without_zeros(k, derive_text(k, x_at(k, e)->loc, row->gradient[n], v), &where);
         if (where == NONE)
@@ -239,7 +239,7 @@ enum { VISITS_MAX = 20000 };
  * it meets every node after all its uses. */
 static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space)
 {
-    if (!derive_varied(s, root))
+    if (!derive_is_active(s, root))
         return;
     if (++s->visits > VISITS_MAX) {
         if (s->visits == VISITS_MAX + 1)
@@ -279,7 +279,7 @@ static void sweep_assign(Sweep *s, const Equation *q)
     ExprId d = x_load(k, q->loc, derive_adjoint(s, q->lhs)->cotangent, q->index);
     s->root = q->rhs;
     s->root_value = x_load(k, q->loc, q->lhs, q->index);
-    if (x_at(k, q->rhs)->kind == X_REDUCE && x_at(k, q->rhs)->op != RED_SUM && derive_varied(s, q->rhs))
+    if (x_at(k, q->rhs)->kind == X_REDUCE && x_at(k, q->rhs)->op != RED_SUM && derive_is_active(s, q->rhs))
         sweep_choice(s, q, q->rhs, d, &space);
     else
         sweep_expr(s, q->rhs, d, &space);
@@ -307,7 +307,7 @@ static void complete(Sweep *s, TensorId t)
         return;
     a->complete = 1;
     a->cotangent = NONE;
-    if (!a->varied || (a->incoming == NONE && !a->contributions.len))
+    if (!a->active || (a->incoming == NONE && !a->contributions.len))
         return;
     Elem elem = derive_cube_of(s, t);
     if (!a->contributions.len && (elem == EL_F32 || elem == s->k->tensors.at[a->incoming].elem)) {

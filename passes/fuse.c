@@ -47,15 +47,15 @@ static int is_stale(const Producer *p, uint32_t at)
 }
 
 /* NEVER as soon as one reader shall not have it; else what most is asked for. */
-static FuseWish wish_of(const Producer *p)
+static FuseRequest request_of(const Producer *p)
 {
     const Kernel *k = p->f->k;
-    FuseWish all = FUSE_MAY;
+    FuseRequest all = FUSE_MAY;
     for (uint32_t r = 0; r < p->readers.len; r++) {
         const Equation *reader = &k->eqs.at[p->readers.at[r]];
         if (reader->kind == EQ_CHECK || reader->kind == EQ_ROUTE)
             continue;
-        FuseWish one =
+        FuseRequest one =
             schedule_fuses(p->f->c, k, k->tensors.at[p->local].name, k->tensors.at[reader->lhs].name);
         if (one == FUSE_NEVER)
             return one;
@@ -110,9 +110,9 @@ static const char *must_stand(const Producer *p)
         if (!pass_traits(f->c)->lookups && query_has_reduce(k, q->rhs) && looks_up(k, reader))
             return "an NPU's vector unit reduces rows, but looks no element up";
     }
-    if (!pass_traits(f->c)->routed_packs && p->wish != FUSE_WANTED && is_routed_operand(p))
+    if (!pass_traits(f->c)->routed_packs && p->request != FUSE_WANTED && is_routed_operand(p))
         return "an NPU moves rows that a route picks one by one: better once than for each block of columns";
-    return p->wish == FUSE_NEVER ? "the schedule stores it" : NULL;
+    return p->request == FUSE_NEVER ? "the schedule stores it" : NULL;
 }
 
 /* ---- the substitution ---- */
@@ -271,7 +271,7 @@ static void offer(Producer p)
 {
     const Kernel *k = p.f->k;
     int could = 0;
-    p.wish = FUSE_WANTED;
+    p.request = FUSE_WANTED;
     for (uint32_t i = 0; i < fuse_rule_count; i++)
         could |= fuse_rules[i].matches(&p) && !fuse_rules[i].peers && !fuse_rules[i].blocks(&p);
     for (uint32_t r = 0; could && r < p.readers.len; r++)
@@ -290,7 +290,7 @@ static void fuse_local(Fuse *f, uint32_t at)
             vec_push(k->module->scratch, &p.readers, i);
     if (p.readers.len == 0)
         return;
-    p.wish = wish_of(&p);
+    p.request = request_of(&p);
     const char *why = must_stand(&p);
     if (!why && x_written_nodes(k, k->eqs.at[at].rhs, NODES_IN_ONE) > NODES_IN_ONE)
         why = "it would make its reader too long";

@@ -18,7 +18,7 @@ typedef struct Producer {
     uint32_t at; /* its equation */
     TensorId local;
     Vec(uint32_t) readers; /* places of equations, ascending */
-    FuseWish wish;         /* of the schedule */
+    FuseRequest request;         /* of the schedule */
 } Producer;
 
 /* A rule of fusion. `matches`: is the producer of the kind that the rule is about? `blocks`: NULL, or why the

@@ -100,7 +100,7 @@ static const char *pointwise_blocks(const Producer *p)
         if (!is_plain(k, uses.at[i].load) ||
             variables_around(k, &uses.at[i]) != x_at(k, uses.at[i].load)->nargs)
             return "an element is read more than once";
-    return uses.len == 1 || query_cost(k, rhs_of(p)) <= LITTLE_WORK || p->wish == FUSE_WANTED
+    return uses.len == 1 || query_cost(k, rhs_of(p)) <= LITTLE_WORK || p->request == FUSE_WANTED
                ? NULL
                : "several readers, and computing it again is more than a little work";
 }
@@ -177,7 +177,7 @@ static const char *operand_blocks(const Producer *p)
         return "not only factors of products read it";
     if (cost > OPERAND_COST)
         return "computing it for each block of columns is more than a little work";
-    return cost <= CAST_WORK || p->wish == FUSE_WANTED || one_factor(p, &uses)
+    return cost <= CAST_WORK || p->request == FUSE_WANTED || one_factor(p, &uses)
                ? NULL
                : "more than one product reads it";
 }

@@ -201,7 +201,7 @@ int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
 /* ---- the rest ---- */
 
 /* What the blocks of `kernel` say of an edge. */
-static FuseWish wish_in(const Kernel *k, Name kernel, ReportKnob *n)
+static FuseRequest request_in(const Kernel *k, Name kernel, ReportKnob *n)
 {
     n->from = find_in(k, kernel, KNOB_fuse, n->name, n->reader);
     if (n->from)
@@ -210,38 +210,38 @@ static FuseWish wish_in(const Kernel *k, Name kernel, ReportKnob *n)
     return n->from ? FUSE_NEVER : FUSE_MAY;
 }
 
-static FuseWish wish_of(const Kernel *k, ReportKnob *n)
+static FuseRequest request_of(const Kernel *k, ReportKnob *n)
 {
-    FuseWish wish = wish_in(k, k->name, n);
-    return n->from || !k->derived ? wish : wish_in(k, k->derived->kernel, n);
+    FuseRequest request = request_in(k, k->name, n);
+    return n->from || !k->derived ? request : request_in(k, k->derived->kernel, n);
 }
 
 int schedule_stores(const PassContext *c, const Kernel *k, Name producer)
 {
     ReportKnob n = {.knob = KNOB_store, .name = producer, .value = 1, .origin = ORIGIN_SCHEDULE};
-    if (wish_of(k, &n) != FUSE_NEVER)
+    if (request_of(k, &n) != FUSE_NEVER)
         return 0;
     report_knob(c->report, k, n);
     return 1;
 }
 
-FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer)
+FuseRequest schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer)
 {
     ReportKnob n = {.knob = KNOB_fuse, .name = producer, .reader = consumer, .origin = ORIGIN_RULE};
-    FuseWish wish = wish_of(k, &n);
+    FuseRequest request = request_of(k, &n);
     if (n.from)
         n.origin = ORIGIN_SCHEDULE;
     else if (c->schedule_seed) {
-        wish = draw(c, k, &n) % 2 ? FUSE_MAY : FUSE_NEVER;
+        request = draw(c, k, &n) % 2 ? FUSE_MAY : FUSE_NEVER;
         n.origin = ORIGIN_SEED;
     }
-    n.value = wish != FUSE_NEVER;
-    if (wish == FUSE_WANTED && n.from->values.at[0] == AT_SCATTER) {
+    n.value = request != FUSE_NEVER;
+    if (request == FUSE_WANTED && n.from->values.at[0] == AT_SCATTER) {
         n.value = AT_SCATTER;
-        wish = FUSE_SCATTER;
+        request = FUSE_SCATTER;
     }
     report_knob(c->report, k, n);
-    return wish;
+    return request;
 }
 
 /* About index `name`, or the whole kernel. */

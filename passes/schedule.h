@@ -29,8 +29,8 @@ void schedule_fused(Kernel *k, TensorId from, TensorId to);
 /* May the value of local `producer` go into its reader `consumer`? `store xp`: never. `fuse xp -> g`: it is wanted, also where
  * a rule alone would rather not; what a rule cannot do stays undone, and the report says why. FUSE_SCATTER: it is wanted row
  * by row in the sums that read it (cluster_scatter.c). */
-typedef enum FuseWish { FUSE_NEVER, FUSE_MAY, FUSE_WANTED, FUSE_SCATTER } FuseWish;
-FuseWish schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer);
+typedef enum FuseRequest { FUSE_NEVER, FUSE_MAY, FUSE_WANTED, FUSE_SCATTER } FuseRequest;
+FuseRequest schedule_fuses(const PassContext *c, const Kernel *k, Name producer, Name consumer);
 
 /* Shall local `producer` stand in memory, not in that of a thread? */
 int schedule_stores(const PassContext *c, const Kernel *k, Name producer);

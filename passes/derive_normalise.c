@@ -1,6 +1,6 @@
 /* derive, first step: the forward equations in a shape whose reverse is cheap.
  *
- * Note [Shape]. A reduction that a gradient passes through becomes a local of its own
+ * Note [Normal form]. A reduction that a gradient passes through becomes a local of its own
  *   - inside another reduction, or where it does not vary with all left-hand indices: its cotangent is then
  * summed once, not once for every place that reads it;
  *   - when the cube computes it and something that is differentiated stands around it: its cotangent then has
@@ -80,9 +80,9 @@ static ExprId chain_next(Sweep *s, ExprId e)
     if (x->op != OP_mul && x->op != OP_div)
         return NONE;
     ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
-    if (!derive_varied(s, b))
+    if (!derive_is_active(s, b))
         return a;
-    return x->op == OP_mul && !derive_varied(s, a) ? b : (ExprId)NONE;
+    return x->op == OP_mul && !derive_is_active(s, a) ? b : (ExprId)NONE;
 }
 
 static Elem cube_at_root(Sweep *s, ExprId e)
@@ -97,7 +97,7 @@ Elem derive_cube_of(Sweep *s, TensorId t)
     Elem elem = EL_COUNT;
     for (uint32_t i = 0; i < s->k->eqs.len && !s->cotangents_f32; i++) {
         const Equation *q = &s->k->eqs.at[i];
-        if (q->lhs != t || q->kind != EQ_ASSIGN || !derive_varied(s, q->rhs))
+        if (q->lhs != t || q->kind != EQ_ASSIGN || !derive_is_active(s, q->rhs))
             continue;
         Elem one = cube_at_root(s, q->rhs);
         if (elem != EL_COUNT && elem != one)
@@ -159,7 +159,7 @@ static ExprId hoist(DeriveShape *h, const DerivePlace *p, ExprId e, const char *
     q.nindex = (uint8_t)n;
     memcpy(q.index, to, sizeof *to * n);
     q.rhs = x_substitute(k, value, from, to, n);
-    derive_adjoint(h->s, q.lhs)->varied = 1;
+    derive_adjoint(h->s, q.lhs)->active = 1;
     vec_push(h->s->arena, &h->out, q);
     return x_load(k, loc, q.lhs, here);
 }
@@ -210,7 +210,7 @@ static ExprId shape_condition(DeriveShape *h, DerivePlace *p, ExprId e)
     Kernel *k = h->k;
     if (type_is_float((Type)x_at(k, e)->type)) {
         ExprId shaped = shape(h, p, e, 0);
-        if (x_at(k, shaped)->kind == X_IF && derive_varied(h->s, e))
+        if (x_at(k, shaped)->kind == X_IF && derive_is_active(h->s, e))
             shaped = *x_map_at(&p->done, e) = hoist(h, p, shaped, "if");
         return shaped;
     }
@@ -247,7 +247,7 @@ static void share_choices(DeriveShape *h, DerivePlace *p, ExprId then, ExprId ot
     for (uint32_t n = below.n; n-- > 0;) {
         ExprId e = below.at[n];
         if (x_at(h->k, e)->kind != X_IF || x_map_get(&a, e) == NONE || x_map_get(&b, e) == NONE ||
-            !derive_varied(h->s, e))
+            !derive_is_active(h->s, e))
             continue;
         ExprId shaped = shape(h, p, e, 0);
         if (x_at(h->k, shaped)->kind == X_IF)
@@ -282,7 +282,7 @@ static ExprId shape_op(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
  * factors. */
 static ExprId shape(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
-    if (!derive_varied(h->s, e))
+    if (!derive_is_active(h->s, e))
         return e;
     for (const DerivePlace *at = p; at; at = at->around)
         if (x_map_get(&at->done, e) != NONE)
@@ -314,12 +314,12 @@ static void shape_equation(Sweep *s, DeriveShape *h, Equation q)
         h->lhs = k->tensors.at[q.lhs];
         h->root = q.kind == EQ_ASSIGN ? q.rhs : (ExprId)NONE; /* `top` is more than its value */
         q.rhs = shape(h, &p, q.rhs, q.kind == EQ_ASSIGN);
-        derive_adjoint(s, q.lhs)->varied |= derive_varied(s, q.rhs);
+        derive_adjoint(s, q.lhs)->active |= derive_is_active(s, q.rhs);
     }
     vec_push(s->arena, &h->out, q);
 }
 
-void derive_shape(Sweep *s)
+void derive_normalise(Sweep *s)
 {
     DeriveShape h = {.s = s, .k = s->k};
     for (uint32_t i = 0; i < s->k->eqs.len; i++)
