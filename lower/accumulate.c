@@ -47,17 +47,9 @@ static Blocking *decide(Lower *l, const Equation *q)
 /* Ordered loops over all indices but the lanes. */
 static void open_others(Lower *l, const Blocking *by, Loc loc)
 {
-    for (uint32_t f = 0; f < by->nfree; f++) {
-        IndexId i = by->free[f];
-        if (i == by->lane)
-            continue;
-        if (lower_is_row(l, i)) {
-            lower_open_all_rows(l, loc, i);
-            continue;
-        }
-        lower_bind(l, i, NONE, NONE);
-        build_for(&l->b, loc, LOOP_ORDERED, i, x_int(l->k, loc, 0), lower_extent(l, i), 1);
-    }
+    for (uint32_t f = 0; f < by->nfree; f++)
+        if (by->free[f] != by->lane)
+            lower_open_index(l, loc, by->free[f]);
 }
 
 void lower_accumulate(Lower *l, const Equation *q)

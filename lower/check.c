@@ -9,17 +9,9 @@ static void open_domain_of(Lower *l, Loc loc, ExprId e)
     each_below (n, k, e, EVERYWHERE)
         for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
             bound[x_bound(k, *n, b)] = 1;
-    each_below (n, k, e, EVERYWHERE) {
-        if (x_at(k, *n)->kind != X_INDEX || bound[x_at(k, *n)->sym])
-            continue;
-        IndexId i = x_at(k, *n)->sym;
-        if (lower_is_row(l, i)) {
-            lower_open_all_rows(l, loc, i);
-            continue;
-        }
-        lower_bind(l, i, NONE, NONE);
-        build_for(&l->b, loc, LOOP_ORDERED, i, x_int(k, loc, 0), lower_extent(l, i), 1);
-    }
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX && !bound[x_at(k, *n)->sym])
+            lower_open_index(l, loc, x_at(k, *n)->sym);
 }
 
 static void check_inside(Lower *l, Loc loc, ExprId value, int64_t lo, ExprId end, int at_entry,

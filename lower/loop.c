@@ -27,6 +27,16 @@ void lower_open_all_rows(Lower *l, Loc loc, IndexId r)
     lower_bind(l, r, NONE, group);
 }
 
+void lower_open_index(Lower *l, Loc loc, IndexId i)
+{
+    if (lower_is_row(l, i)) {
+        lower_open_all_rows(l, loc, i);
+        return;
+    }
+    lower_bind(l, i, NONE, NONE);
+    build_for(&l->b, loc, LOOP_ORDERED, i, x_int(l->k, loc, 0), lower_extent(l, i), 1);
+}
+
 void lower_store_element(Lower *l, const Equation *q, int add)
 {
     ExprId at[MAX_RANK];

@@ -1,6 +1,6 @@
 /* lower: equations become launches, loops and statements on buffers (ir/tile.h).
  *
- * requires: checks explicit, sums split (passes/split.c), classes known     gives: Kernel.tiles
+ * requires: checks explicit, sums split (passes/split.c)     gives: Kernel.tiles
  * before:  y[t, f] = bf16(sum(h) x[t, h] * w[h, f])
  * after:   launch y { parallel f0 in 0..F by 256 { parallel t0 in 0..T by 128 { sums = 0
  *            for slab in 0..H by 256 { pack left over t, h = x[t, h]  pack right over h, f = w[h, f]

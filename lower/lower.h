@@ -192,6 +192,7 @@ ExprId lower_run_end(Lower *l, RouteId r, ExprId group);
 
 ExprId lower_open_groups(Lower *l, Loc loc, IndexId r); /* a loop over the groups of a row index; the group */
 void lower_open_all_rows(Lower *l, Loc loc, IndexId r); /* every row of every group */
+void lower_open_index(Lower *l, Loc loc, IndexId i);    /* an ordered loop over all that i stands for */
 void lower_store_element(Lower *l, const Equation *q, int add);
 const char *lower_stem(const Lower *l, const Equation *q); /* names its launch */
 

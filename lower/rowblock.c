@@ -63,14 +63,8 @@ static void open_others(Lower *l, const Cluster *c, const Blocking *by, Loc loc)
 {
     for (uint32_t f = 0; f < by->nfree; f++) {
         IndexId i = by->free[f];
-        if (lower_is_outer(c, i) || i == c->row || i == by->row || i == by->lane)
-            continue;
-        if (lower_is_row(l, i)) {
-            lower_open_all_rows(l, loc, i);
-            continue;
-        }
-        lower_bind(l, i, NONE, NONE);
-        build_for(&l->b, loc, LOOP_ORDERED, i, x_int(l->k, loc, 0), lower_extent(l, i), 1);
+        if (!lower_is_outer(c, i) && i != c->row && i != by->row && i != by->lane)
+            lower_open_index(l, loc, i);
     }
 }
 

@@ -86,7 +86,7 @@ void canonicalise_kernel(Kernel *k)
 
 /* Before:  d_x[t, h] = sum(r where rt.token(r) == t) d_xp[r, h]
  * After:   d_x[t, h] = sum(k where rt.row(t, k) >= 0) d_xp[rt.row(t, k), h]
- * Requires nothing. Gives FACT_CANONICAL. Breaks classes. */
+ * Requires nothing. Gives FACT_CANONICAL. */
 void pass_canonicalise(Module *m, const PassContext *c)
 {
     (void)c;

@@ -1,5 +1,5 @@
 /* Clusters: which equations one launch computes (Note [Clusters] in ir/equation.h). They are formed between
- * canonicalise and classify, when the equations are final. */
+ * canonicalise and lower, when the equations are final. */
 #ifndef PASSES_CLUSTER_H
 #define PASSES_CLUSTER_H
 

@@ -105,7 +105,7 @@ static void merge_kernel(Kernel *k)
 
 /* Before:  a[t] = exp(x[t])   b[i] = exp(x[i])   y[t] = a[t] + b[t]
  * After:   a[t] = exp(x[t])                      y[t] = a[t] + a[t]
- * Requires nothing (finds more after canonicalise). Breaks classes. */
+ * Requires nothing (finds more after canonicalise). */
 void pass_cse(Module *m, const PassContext *c)
 {
     (void)c;
