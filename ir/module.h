@@ -13,6 +13,25 @@ typedef struct Derive {
     int cotangents_f32;
 } Derive;
 
+/* How a gradient leaves a backward kernel. */
+typedef enum GradMode {
+    GRAD_WRITE,     /* d_A has A's type: summed in f32, rounded once */
+    GRAD_WRITE_F32, /* d_A is f32, not rounded */
+    GRAD_ADD,       /* d_A is f32, added to */
+    GRAD_PASS       /* d_A is the cotangent of one output, unchanged: no parameter */
+} GradMode;
+
+/* What one request of `derive` made: its kernels, and which of their parameters are what. All other `in` parameters of a
+ * backward kernel are parameters of the forward under the same names. */
+typedef struct DerivedPair {
+    Name from, forward, backward, later; /* later: the second backward kernel, or NULL */
+    Vec(struct PairSaved { Name local; Name param; }) saved; /* param: `out` of the forward, `in` of the backward */
+    Vec(struct PairCotangent { Name output; Name param; }) cotangents;
+    /* param is NULL of GRAD_PASS, and output NULL of all others; later: `later` makes it */
+    Vec(struct PairGradient { Name input; Name param; Name output; GradMode mode; int later; }) gradients;
+    Vec(Name) handed; /* parameters: `out` of `backward`, `in` of `later` */
+} DerivedPair;
+
 typedef struct Module Module;
 
 typedef struct Kernel {
@@ -49,6 +68,7 @@ struct Module {
     uint32_t extent_slots;
     Vec(Kernel *) kernels;
     Vec(Derive) derives;
+    Vec(DerivedPair) pairs; /* of requests that have run, in their order */
     Vec(Schedule) schedules;
     Vec(Test) tests;
 };

@@ -414,6 +414,33 @@ static void make_backward(Request *r)
     derive_reassociate(k);
 }
 
+/* ---- what was made ---- */
+
+static void record_pair(Request *r)
+{
+    const Derive *d = r->d;
+    Module *m = r->m;
+    Kernel *k = r->sweep.k;
+    DerivedPair pair = {.from = d->kernel, .forward = d->forward, .backward = d->backward};
+    for (uint32_t i = 0; i < d->save.len; i++)
+        vec_push(m->arena, &pair.saved, (struct PairSaved){d->save.at[i].name, d->save.at[i].name});
+    for (uint32_t i = 0; i < r->from->params.len; i++) {
+        Param p = r->from->params.at[i];
+        TensorId in = p.kind == PARAM_TENSOR ? derive_adjoint(&r->sweep, p.id)->incoming : (TensorId)NONE;
+        if (in != NONE)
+            vec_push(m->arena, &pair.cotangents,
+                     (struct PairCotangent){r->from->tensors.at[p.id].name, k->tensors.at[in].name});
+    }
+    for (uint32_t i = 0; i < d->wrt.len; i++) {
+        TensorId target = derive_adjoint(&r->sweep, r->targets.at[i])->target;
+        vec_push(m->arena, &pair.gradients,
+                 (struct PairGradient){.input = d->wrt.at[i].name,
+                                       .param = k->tensors.at[target].name,
+                                       .mode = d->wrt.at[i].accumulate ? GRAD_ADD : GRAD_WRITE});
+    }
+    vec_push(m->arena, &m->pairs, pair);
+}
+
 /* The block of a kernel that was not there when the frontend read it. */
 static void check_schedules(Module *m, Name kernel)
 {
@@ -424,9 +451,9 @@ static void check_schedules(Module *m, Name kernel)
 
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
  * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two
- * kernels for each request; the list of requests is empty afterwards, Kernel.derived keeps each. Reports what
- * only the derivative shows: a target that no output depends on. Recomputed values that nothing needs are
- * left to dce. */
+ * kernels and an entry of Module.pairs for each request; the list of requests is empty afterwards, Kernel.derived
+ * keeps each. Reports what only the derivative shows: a target that no output depends on. Recomputed values that
+ * nothing needs are left to dce. */
 void pass_derive(Module *m, const PassContext *c)
 {
     (void)c;
@@ -436,6 +463,7 @@ void pass_derive(Module *m, const PassContext *c)
             vec_push(m->arena, &r.targets, ir_find_tensor(r.from, r.d->wrt.at[w].name));
         make_forward(&r);
         make_backward(&r);
+        record_pair(&r);
         check_schedules(m, r.d->forward);
         check_schedules(m, r.d->backward);
     }

@@ -111,6 +111,36 @@ static void routed_experts(void **state)
     }
 }
 
+/* What Module.pairs tells of a request. */
+static void pair_of_request(void **state)
+{
+    (void)state;
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s", ffn,
+             "derive (ffn_fwd, ffn_bwd) from ffn wrt x, wg += save g as bf16, y as bf16\n");
+    Program p = program_read(text);
+    program_passes(&p, "derive");
+    assert_int_equal(p.m->pairs.len, 1);
+    const DerivedPair *pair = &p.m->pairs.at[0];
+    assert_string_equal(pair->from, "ffn");
+    assert_string_equal(pair->forward, "ffn_fwd");
+    assert_string_equal(pair->backward, "ffn_bwd");
+    assert_null(pair->later);
+    assert_int_equal(pair->saved.len, 2);
+    assert_string_equal(pair->saved.at[1].local, "y");
+    assert_string_equal(pair->saved.at[1].param, "y");
+    assert_int_equal(pair->cotangents.len, 1);
+    assert_string_equal(pair->cotangents.at[0].output, "y");
+    assert_string_equal(pair->cotangents.at[0].param, "d_y");
+    assert_int_equal(pair->gradients.len, 2);
+    assert_string_equal(pair->gradients.at[0].input, "x");
+    assert_string_equal(pair->gradients.at[0].param, "d_x");
+    assert_int_equal(pair->gradients.at[0].mode, GRAD_WRITE);
+    assert_int_equal(pair->gradients.at[1].mode, GRAD_ADD);
+    assert_int_equal(pair->handed.len, 0);
+    program_free(&p);
+}
+
 /* The backward of the page's example is made of the products that the cube computes, in its type. */
 static void routed_experts_shape(void **state)
 {
@@ -494,6 +524,7 @@ int main(void)
         cmocka_unit_test(negative_arguments),
         cmocka_unit_test(small_kernels),
         cmocka_unit_test(routed_experts),
+        cmocka_unit_test(pair_of_request),
         cmocka_unit_test(routed_experts_shape),
         cmocka_unit_test(norm),
         cmocka_unit_test(router),
