@@ -4,4 +4,12 @@
 
 #include <jansson.h>
 
+#include "base/arena.h"
+
+/* A value as it stands in a message: one line of ASCII, cut after 60 characters. */
+const char *json_excerpt(Arena *a, const json_t *value);
+
+/* FILE: KEY is VALUE: RULE. Without a value (NULL): FILE: KEY is missing: RULE. */
+const char *json_refusal(Arena *a, const char *file, const char *key, const json_t *value, const char *rule);
+
 #endif

@@ -77,13 +77,7 @@ typedef struct DescriptionReader {
 /* FILE: KEY is VALUE: RULE. Returns 0, like every reader below that refuses. */
 static int refuse(DescriptionReader *r, const char *key, const json_t *value, const char *rule)
 {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    if (!value)
-        r->error = arena_printf(r->a, "%s: %s is missing: %s", r->file, key, rule);
-    else
-        r->error = arena_printf(r->a, "%s: %s is %.60s%s: %s", r->file, key, text ? text : "?",
-                                text && strlen(text) > 60 ? "..." : "", rule);
-    free(text);
+    r->error = json_refusal(r->a, r->file, key, value, rule);
     return 0;
 }
 

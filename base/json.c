@@ -1,0 +1,22 @@
+/* Messages about JSON values; see json.h. */
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *json_excerpt(Arena *a, const json_t *value)
+{
+    char *text =
+        json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    const char *excerpt =
+        text ? arena_printf(a, "%.60s%s", text, strlen(text) > 60 ? "..." : "") : "?"; /* too deep to print */
+    free(text);
+    return excerpt;
+}
+
+const char *json_refusal(Arena *a, const char *file, const char *key, const json_t *value, const char *rule)
+{
+    if (!value)
+        return arena_printf(a, "%s: %s is missing: %s", file, key, rule);
+    return arena_printf(a, "%s: %s is %s: %s", file, key, json_excerpt(a, value), rule);
+}

@@ -1,0 +1,94 @@
+/* Fallbacks that follow from other fields, ranges, and the rules of config.def. */
+#include "model/config_own.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+static const ConfigRow *row_at(size_t at)
+{
+    uint32_t i = 0;
+    while (config_table[i].at != at)
+        i++;
+    return &config_table[i];
+}
+
+static const char *broken(Arena *a, const char *file, const ModelConfig *c, const ConfigRow *row,
+                          const char *rule)
+{
+    return arena_printf(a, "%s: %s is %s: %s", file, config_name(c->arch, row),
+                        config_number(a, model_config_value(c, row)), rule);
+}
+
+/* ---- fallbacks ---- */
+
+static void complete_heads(ModelConfig *c)
+{
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (model_is_latent(c)) {
+        c->head_dim = c->nope_dim + c->rope_dim;
+        return;
+    }
+    if (!c->head_dim && c->hidden % c->heads == 0)
+        c->head_dim = c->hidden / c->heads;
+    c->q_lora = c->nope_dim = 0;
+    c->rope_dim = c->v_dim = c->head_dim;
+}
+
+/* Without scaling, the fields of scaling mean nothing. */
+static void complete_rope(ModelConfig *c)
+{
+    for (uint32_t i = 0; c->rope_scaling == ROPE_DEFAULT && i < config_count; i++)
+        if (strchr(config_table[i].name, '.'))
+            config_set(c, &config_table[i], config_table[i].fallback);
+}
+
+static void complete_shared(ModelConfig *c)
+{
+    if (!c->shared_width)
+        c->shared_width = c->shared_experts * c->expert_width;
+    else if (!c->shared_experts)
+        c->shared_experts = 1;
+}
+
+/* ---- ranges and rules ---- */
+
+static const char *check_range(Arena *a, const char *file, const ModelConfig *c, const ConfigRow *row)
+{
+    double value = model_config_value(c, row);
+    if (value >= row->least && value <= row->most)
+        return NULL;
+    return broken(
+        a, file, c, row,
+        arena_printf(a, "must be from %s to %s", config_number(a, row->least), config_number(a, row->most)));
+}
+
+static const char *check_ranges(Arena *a, const char *file, const ModelConfig *c)
+{
+    const char *error = NULL;
+    for (uint32_t i = 0; !error && i < config_count; i++)
+        if (config_applies(c, &config_table[i]))
+            error = check_range(a, file, c, &config_table[i]);
+    return error;
+}
+
+static const char *check_rules(Arena *a, const char *file, const ModelConfig *c)
+{
+#define RULE(field, condition, rule) \
+    if (!(condition))                \
+        return broken(a, file, c, row_at(offsetof(ModelConfig, field)), rule);
+#include "model/config.def"
+    return NULL;
+}
+
+const char *model_config_check(Arena *a, const char *file, ModelConfig *c)
+{
+    const char *error = check_ranges(a, file, c);
+    if (error)
+        return error;
+    complete_heads(c);
+    complete_rope(c);
+    complete_shared(c);
+    return check_rules(a, file, c);
+}

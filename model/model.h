@@ -1,0 +1,7 @@
+/* Models on paper: their configuration, their weights by name, and how much of everything they need. The front door of model/. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "model/config.h"
+
+#endif
