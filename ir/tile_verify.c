@@ -276,22 +276,35 @@ void tile_declare(TileVerifier *v, IndexId i)
 void tile_leave(TileVerifier *v, uint32_t scope)
 {
     v->scope.len = scope;
-    while (v->ranges.len && !in_scope(v, v->ranges.at[v->ranges.len - 1].var))
-        v->ranges.len--;
+    for (uint32_t n = v->ranges.len;
+         n && v->ranges.at[n - 1].var != NONE && !in_scope(v, v->ranges.at[n - 1].var);)
+        v->ranges.len = --n;
 }
 
 /* ---- the tree ---- */
 
 static void verify_children(TileVerifier *v, StmtId first);
 
+/* Where lo < hi holds, the range lo..hi is not empty. */
+static void learn_range(TileVerifier *v, ExprId condition)
+{
+    if (!v->error && x_is_op(v->k, condition, OP_lt) &&
+        x_at(v->k, x_arg(v->k, condition, 0))->type == TY_INT &&
+        x_at(v->k, x_arg(v->k, condition, 1))->type == TY_INT)
+        vec_push(v->a, &v->ranges,
+                 ((TileRange){NONE, x_arg(v->k, condition, 0), x_arg(v->k, condition, 1), 1, 0}));
+}
+
 void tile_verify_if(TileVerifier *v, const Stmt *s)
 {
     tile_verify_expr(v, s->value, WANT_CONDITION);
-    uint32_t known = v->known_now.len;
+    uint32_t known = v->known_now.len, ranges = v->ranges.len;
     const uint8_t *before = tile_enter_condition(v);
+    learn_range(v, s->value);
     verify_children(v, s->first);
     tile_leave_condition(v, before);
     tile_forget(v, known);
+    v->ranges.len = ranges;
 }
 
 static int flat_mode(const Stmt *s)

@@ -6,9 +6,9 @@
 
 #include "ir/tile.h"
 
-/* A variable in scope with the range it runs over: a loop, a box of pack, top. */
+/* A variable in scope with the range it runs over: a loop, a box of pack, top. Or just a range that is not empty here. */
 typedef struct TileRange {
-    IndexId var;
+    IndexId var; /* or NONE */
     ExprId lo, hi;
     int64_t step;
     int flat; /* a parallel or owned loop */

@@ -2,10 +2,10 @@
  *
  * Note [Bounds]. The claim is a sum <= 0. min2, max2 and if are split into their sides: all of them where each may be
  * the value that counts, else one that suffices. A loop variable lies in its range wherever its loop's body runs, so it
- * is replaced by the end that makes the sum larger, and the range is not empty; c * idiv(x, c) lies in x - c + 1 .. x,
- * and not below 0 if x does not; nor is a product if both of its sides are not. A register whose value is known stands for it (Note [Written] and tile_know). What is
- * left must be a constant and dimensions, which are never negative. So min2(a + 96, end) - a <= 96 is proved whatever a
- * and end are. */
+ * is replaced by the end that makes the sum larger, and the range is not empty; nor is lo..hi inside `if lo < hi`.
+ * c * idiv(x, c) lies in x - c + 1 .. x, and not below 0 if x does not; nor is a product if both of its sides are not.
+ * A register whose value is known stands for it (Note [Written] and tile_know). What is left must be a constant and
+ * dimensions, which are never negative. So min2(a + 96, end) - a <= 96 is proved whatever a and end are. */
 #include "ir/tile_verify.h"
 
 #include <string.h>
@@ -203,6 +203,17 @@ static int prove_range(TileBound *b, const TileSum *s, uint32_t i, int depth)
     return prove_with(b, s, i, up ? r->hi : r->lo, up ? -1 : 0, depth);
 }
 
+/* A range ends behind its first value where it is not empty. */
+static int prove_end(TileBound *b, const TileSum *s, uint32_t i, int depth)
+{
+    TileVerifier *v = b->v;
+    for (uint32_t r = 0; s->at[i].coef < 0 && r < v->ranges.len; r++)
+        if (known_value(v, v->ranges.at[r].hi) == s->at[i].atom && is_stable_range(v, r) &&
+            prove_with(b, s, i, v->ranges.at[r].lo, 1, depth))
+            return 1;
+    return 0;
+}
+
 static int is_positive(TileBound *b, ExprId e, int depth)
 {
     TileSum negative = {0};
@@ -276,6 +287,9 @@ static int prove(TileBound *b, const TileSum *s, int depth)
         return 1;
     if (is_nonempty(b, s))
         return 1;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (prove_end(b, s, i, depth))
+            return 1;
     for (BoundSplit how = SPLIT_ALL; how <= SPLIT_ONE; how++)
         for (uint32_t i = 0; i < s->n; i++)
             if (split_of(b->v->k, &s->at[i]) == how) {

@@ -348,7 +348,7 @@ static void find_block(TileVerifier *v, TileAccess *a, uint32_t axis)
     a->lo[axis] = NONE;
     for (uint32_t r = 0; edge_of(&a->box, axis) <= 1 && a->lo[axis] == NONE && r < v->ranges.len; r++) {
         const TileRange *in = &v->ranges.at[r];
-        int stable = !in->flat && tile_is_stable(v, in->lo) && tile_is_stable(v, in->hi);
+        int stable = !in->flat && in->var != NONE && tile_is_stable(v, in->lo) && tile_is_stable(v, in->hi);
         a->block[axis] = stable ? chosen_by(v, in->lo, in->hi) : 0;
         if (a->block[axis] && stays_in(v, &a->box, axis, in->lo, in->hi, 0)) {
             a->lo[axis] = in->lo;

@@ -202,6 +202,44 @@ static void test_boxes(void **state)
     arena_free(source.arena);
 }
 
+/* What `if lo < hi` says of lo..hi holds in its body, and nowhere else. */
+static const char guarded[] =
+    "tiles 1\n"
+    "\n"
+    "dim H\n"
+    "\n"
+    "kernel copy(in w: bf16[H, 32], in n: i32[1], out y: f32[1]) {\n"
+    "    cost H\n"
+    "    thread kept: bf16[H, 32] pairs\n"
+    "    reg end: i64\n"
+    "    launch y @1 {\n"
+    "        end = min2(H, n[0])\n"
+    "        if 0 < end {\n"
+    "            for s in min2(end, 8)..end by 512 {\n"
+    "                pack kept[idiv(s, 32) * 32, 0] over h in s..min2(s + 512, end), f in 0..32 = w[h, f]\n"
+    "            }\n"
+    "        }\n"
+    "        y[0] = 0.0\n"
+    "    }\n"
+    "}\n";
+
+static void test_conditions(void **state)
+{
+    (void)state;
+    static const char says[] = "a block at idiv(s, 32) * 32 of axis 0 of kept";
+    static const Edit edits[] = {
+        {"", "", NULL, NULL},
+        {"if 0 < end {", "if 0 < end { for i in 0..4 { y[0] = 1.0 }", NULL, NULL},
+        {"if 0 < end", "if end < 8", NULL, says},
+        {"if 0 < end", "if 0 <= end", NULL, says},
+        {"if 0 < end {", "if 0 < end { y[0] = 1.0 } if end < 8 {", NULL, says},
+        {"min2(end, 8)..end", "min2(end - 1, 8)..end", NULL, NULL},
+        {"min2(end, 8)..end", "min2(end - 2, 8)..end", NULL, says},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        verify_edit(guarded, &edits[i]);
+}
+
 static void test_where_they_stand(void **state)
 {
     (void)state;
@@ -258,6 +296,13 @@ static void test_barrier(void **state)
     static const Edit overlap = {"by 96\n", "by 64\n", NULL,
                                  "in another item of loop b"}; /* blocks of r0..r0 + 96 */
     verify_edit(edited(&source, merged, &edits[1]), &overlap);
+    /* Blocks of an expert have the same first row, and a condition is no loop over rows of its own. */
+    static const Edit loop = {"for r in r0..r1", "if rt.start[e] < T*K", NULL, NULL},
+                      write = {"g[r, f] = part[r - r0, ", "g[rt.start[e], f] = part[0, ", NULL, NULL},
+                      read = {"y[r, f] = g[r, F - 1 - f]", "y[rt.start[e], f] = g[rt.start[e], f]", NULL,
+                              "in another item of loop b"};
+    const char *first = edited(&source, edited(&source, merged, &loop), &loop);
+    verify_edit(edited(&source, first, &write), &read);
     arena_free(source.arena);
 }
 
@@ -352,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_types_and_layouts),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_where_they_stand),
         cmocka_unit_test(test_deletions),
         cmocka_unit_test(test_barrier),
