@@ -161,28 +161,30 @@ static void add_condition(Eval *e, Reduce *r, Node *c, int level)
         vec_push(e->scratch, &r->loops[level].conditions, c);
 }
 
-/* Conjuncts that may fail come after all that cannot, whatever their order in the text: those are their
- * guards. */
+static int larger(int a, int b) { return a > b ? a : b; }
+
+/* May c be asked before all conjuncts to its left? It reads nothing and cannot fail (docs/language.md, section 4). */
+static int comes_first(const Eval *e, const Node *c) { return !c->faults && !x_loads_any(e->k, c->expr); }
+
+/* The others keep the order of the text: one that may fail waits for all before it, the others only for those that may
+ * fail. */
 static void build_conditions(Eval *e, Reduce *r, ExprId condition, int inner)
 {
     ExprId parts[MAX_CONJUNCTS];
     uint32_t n = x_conjuncts(e->k, condition, parts, MAX_CONJUNCTS);
-    int guards = -1;
-    for (uint32_t i = 0; i < n; i++) {
-        Node *c = eval_node(e, parts[i], inner);
-        if (c->faults)
-            continue;
-        int level = level_of(r, c);
-        guards = level > guards ? level : guards;
-        add_condition(e, r, c, level);
-        narrow(e, r, c, level);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        Node *c = eval_node(e, parts[i], inner);
-        int level = level_of(r, c);
-        if (c->faults)
-            add_condition(e, r, c, level > guards ? level : guards);
-    }
+    int last = -1, risky = -1; /* levels of those before */
+    for (int first = 1; first >= 0; first--)
+        for (uint32_t i = 0; i < n; i++) {
+            Node *c = eval_node(e, parts[i], inner);
+            if (comes_first(e, c) != first)
+                continue;
+            int level = larger(level_of(r, c), c->faults ? last : risky);
+            add_condition(e, r, c, level);
+            if (!c->faults && level > risky)
+                narrow(e, r, c, level);
+            last = larger(last, level);
+            risky = c->faults ? level : risky;
+        }
 }
 
 /* Each node once: factors may be shared. */
@@ -221,8 +223,10 @@ static void build_reduce(Eval *e, Node *n)
     r->free_factor = n->type != TY_INT && has_free_factor(e, r, x_arg(e->k, x, 0));
     n->deps = r->body->deps;
     n->faults |= r->body->faults;
-    for (uint32_t i = 0; i < r->conditions.len; i++)
+    for (uint32_t i = 0; i < r->conditions.len; i++) {
         n->deps |= r->conditions.at[i]->deps;
+        n->faults |= r->conditions.at[i]->faults;
+    }
     for (uint32_t l = 0; l < r->nloops; l++)
         for (uint32_t i = 0; i < r->loops[l].conditions.len; i++) {
             n->deps |= r->loops[l].conditions.at[i]->deps;
@@ -246,11 +250,11 @@ static void build_args(Eval *e, Node *n, const ExprId *args, uint32_t nargs, int
     }
 }
 
-/* All conjuncts of a condition in one node, those that may fail last. */
+/* All conjuncts of a condition in one node, in the order of build_conditions. */
 static void build_all(Eval *e, Node *n, int inner)
 {
     ExprId parts[MAX_CONJUNCTS];
-    uint32_t count = x_conjuncts(e->k, n->expr, parts, MAX_CONJUNCTS), safe = 0;
+    uint32_t count = x_conjuncts(e->k, n->expr, parts, MAX_CONJUNCTS), first = 0;
     if (count > UINT8_MAX) {
         eval_fail(e, "a condition of kernel %s has too many parts", e->k->name);
         count = 1;
@@ -258,11 +262,11 @@ static void build_all(Eval *e, Node *n, int inner)
     n->kind = NODE_ALL;
     build_args(e, n, parts, count, inner);
     for (uint32_t i = 0; i < count; i++)
-        if (!n->args[i]->faults) {
+        if (comes_first(e, n->args[i])) {
             Node *c = n->args[i];
-            for (uint32_t j = i; j > safe; j--)
+            for (uint32_t j = i; j > first; j--)
                 n->args[j] = n->args[j - 1];
-            n->args[safe++] = c;
+            n->args[first++] = c;
         }
 }
 

@@ -243,20 +243,53 @@ static void shared_nodes(void **state)
     assert_true(y[0] == 1 && y[1] == -3);
 }
 
-/* Conditions that guard each other's accesses hold in any order. */
-static void guards_in_any_order(void **state)
+/* A condition on the elements i guards the accesses of those after it: in a sum, and in an `if`. */
+static const char *run_guarded(const char *first, const char *second, double *y, double *z)
+{
+    const Kernel *k =
+        compile(arena_printf(arena,
+                             "moe 1\ndim N\n"
+                             "kernel edges(in x: f32[N], in id: i32[N], out y: f32, out z: f32[N]) {\n"
+                             "  y = sum(i where %s and %s) x[i]\n"
+                             "  z[i] = if(%s and %s, x[i], 0)\n"
+                             "}\n",
+                             first, second, first, second));
+    double x[] = {1, 2, -4, 8}, id[] = {-1, 0, 1, 2};
+    EvalArg args[] = {{.data = x}, {.data = id}, {.data = y}, {.data = z}};
+    return ir_eval(k, EVAL_REFERENCE, (int64_t[]){4}, args, NULL, arena);
+}
+
+/* Only a condition that reads no tensor counts before those to its left. */
+static void guards_in_the_order_of_text(void **state)
+{
+    (void)state;
+    static const char outside[] = "subscript 1 of x is -1, outside its extent 4", access[] = "x[id[i]] > 0";
+    double y, z[4];
+    assert_null(run_guarded("id[i] >= 0", access, &y, z));
+    assert_true(y == -2);
+    assert_memory_equal(z, ((double[]){0, 2, -4, 0}), sizeof z);
+    assert_null(run_guarded(access, "i > 0", &y, z));
+    assert_true(y == -2);
+    assert_string_equal(run_guarded(access, "id[i] >= 0", &y, z), outside);
+    assert_string_equal(run_guarded(access, "id[i] == i - 1", &y, z), outside);
+    assert_string_equal(run_guarded(access, "i < id[i]", &y, z), outside);
+}
+
+/* The loop over i is not cut short by a condition after one that may fail there. */
+static void no_range_skips_an_access(void **state)
 {
     (void)state;
     const Kernel *k = compile("moe 1\ndim N\n"
-                              "kernel edges(in x: f32[N], in id: i32[N], out y: f32, out z: f32[N]) {\n"
-                              "  y = sum(i where x[id[i]] > 0 and id[i] >= 0) x[i]\n"
-                              "  z[i] = if(x[id[i]] > 0 and id[i] >= 0, x[i], 0)\n"
+                              "kernel cut(in x: f32[N], in id: i32[N], in n: i32[N], out y: f32[N]) {\n"
+                              "  y[j] = sum(i where x[id[i]] > 0 and i < n[j]) x[i]\n"
                               "}\n");
-    double x[] = {1, 2, -4, 8}, id[] = {-1, 0, 1, 2}, y, z[4];
-    EvalArg args[] = {{.data = x}, {.data = id}, {.data = &y}, {.data = z}};
-    runs(k, EVAL_REFERENCE, (int64_t[]){4}, args, NULL);
-    assert_true(y == -2);
-    assert_memory_equal(z, ((double[]){0, 2, -4, 0}), sizeof z);
+    double x[] = {1, 2}, id[] = {0, 2}, n[] = {1, 1}, y[2];
+    EvalArg args[] = {{.data = x}, {.data = id}, {.data = n}, {.data = y}};
+    assert_string_equal(ir_eval(k, EVAL_REFERENCE, (int64_t[]){2}, args, NULL, arena),
+                        "subscript 1 of x is 2, outside its extent 2");
+    id[1] = 1;
+    runs(k, EVAL_REFERENCE, (int64_t[]){2}, args, NULL);
+    assert_true(y[0] == 1 && y[1] == 1);
 }
 
 /* Conditions on floats that carry an error: the bound covers the other choice. */
@@ -323,9 +356,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
-        TEST(ffn_dropless),        TEST(ffn_capacity),    TEST(broken_routes),
-        TEST(attention),           TEST(route_of_top),    TEST(shared_nodes),
-        TEST(guards_in_any_order), TEST(doubtful_choice), TEST(faults_exceed_bounds),
+        TEST(ffn_dropless),
+        TEST(ffn_capacity),
+        TEST(broken_routes),
+        TEST(attention),
+        TEST(route_of_top),
+        TEST(shared_nodes),
+        TEST(guards_in_the_order_of_text),
+        TEST(no_range_skips_an_access),
+        TEST(doubtful_choice),
+        TEST(faults_exceed_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
