@@ -114,10 +114,22 @@ class Evaluator(Stores):
         return Int(self.along(np.arange(n), axis))
 
     def eval_if(self, e, mask):
-        c = self.eval(e.args[0], mask)
+        c = self.eval(e.args[0], self.decided_by(e.args[1], e.args[2], mask))
         a = self.eval(e.args[1], mask.under(c))
         b = self.eval(e.args[2], mask.under(Cond(~c.v, c.d)))
         return bounds.choose(c, a, b)
+
+    def decided_by(self, e, other, mask):
+        """Where a condition around e counts: those inside e are sides of it, and what reads no tensor may be asked first."""
+        bound = set()
+        while found := layer(e, other):
+            c, e, names = found
+            bound.update(names)
+            for part in conjuncts(c) if c else []:
+                if is_plain(part) and not uses(part, bound):
+                    asked = self.eval(part, mask)
+                    mask = mask.unless(Cond(~asked.v, asked.d))
+        return mask
 
     def eval_call(self, e, mask):
         name, params, body = next(f for f in self.module.fns if f[0] == e.data)
@@ -312,7 +324,7 @@ class Evaluator(Stores):
         for need in self.needs(where) + self.needs(body):
             inner = inner.under(self.eval(need, inner))
         if where is not None:
-            inner = inner.under(self.eval(where, inner))
+            inner = inner.under(self.eval(where, self.decided_by(body, ZERO_OF, inner) if kind == "sum" else inner))
         for _, space in binds:
             self.use(space, inner)
         value = self.eval(body, inner)
@@ -437,6 +449,19 @@ def uses(e, indices):
 def is_plain(e):
     """Numbers, sizes and indices only: it can be asked anywhere."""
     return all(x.kind in ("int", "real", "dim", "index", "op", "if", "call") for x in walk(e))
+
+
+def is_zero(e):
+    return e.kind in ("int", "real") and float(e.data) == 0
+
+
+def layer(e, other):
+    """Condition, value and indices of e, which is `other` where the condition does not hold; else None."""
+    if e.kind == "if" and (e.args[2] == other or is_zero(e.args[2]) and is_zero(other)):
+        return e.args[0], e.args[1], ()
+    if e.kind == "reduce" and e.data[0] == "sum" and is_zero(other):
+        return e.args[1], e.args[0], [name for name, _ in e.data[1]]
+    return None
 
 
 def conjuncts(c):

@@ -222,7 +222,8 @@ def shrink(tools, module, into, finding, seconds=60):
 def report(f):
     """A file that tells all: the program, and the sizes, inputs, and difference as comments."""
     case = session.Run(f.module, f.kernel, f.into[f.kernel.name], f.case_seed, dims=f.dims).case
-    lines = [f"// {f.finding}", "// " + " ".join(f"{n}={v}" for n, v in f.dims.items())]
+    lines = [f"// {line}" for line in str(f.finding).splitlines()]
+    lines.append("// " + " ".join(f"{n}={v}" for n, v in f.dims.items()))
     for name, v in case.tensors.items():
         lines.append(f"// {name} = {v.tolist()}"[:2000])
     for name, r in case.routes.items():
