@@ -72,15 +72,36 @@ static void free_memory(L *l, V memory)
     l_call(l, l_declare(l, "free", l_fn_type(l, l->none, &l->ptr, 1)), &memory, 1);
 }
 
-/* The context's work space, grown when it is too small. */
-static V context_memory(Emit *e, V ctx, V bytes)
+/* What a caller lends (work_bytes below 0) is enough, and begins where vectors and tiles may. */
+static void require_lent(Emit *e, Gate *g, V memory, V room, V bytes)
+{
+    L *l = e->l;
+    V zero = l_i64(l, 0), owned = l_icmp(l, LLVMIntSGE, room, zero), lent = l_sub(l, zero, room);
+    V first = LLVMBuildPtrToInt(l->b, memory, l->i64, "");
+    V misplaced = l_or(l, l_icmp(l, LLVMIntEQ, first, zero),
+                       l_icmp(l, LLVMIntNE, l_bin(l, LLVMAnd, first, l_i64(l, 63)), zero));
+    gate_require(e, g, l_or(l, owned, l_icmp(l, LLVMIntSGE, lent, bytes)), STATUS_MEMORY,
+                 arena_printf(l->arena, "%s: %%lld bytes of work space are needed, the context lends %%lld",
+                              e->k->name),
+                 bytes, lent);
+    gate_require(e, g, l_or(l, owned, l_not(l, misplaced)), STATUS_MEMORY,
+                 arena_printf(l->arena,
+                              "%s: the work space that the context lends is not aligned to 64 bytes",
+                              e->k->name),
+                 zero, zero);
+}
+
+/* The context's work space: what the caller lends, or the context's own, grown when it is too small. */
+static V context_memory(Emit *e, Gate *g, V ctx, V bytes)
 {
     L *l = e->l;
     Ty type = e->p->shared->context;
     V at = l_field(l, type, ctx, CTX_work), at_bytes = l_field(l, type, ctx, CTX_work_bytes);
-    V old = l_load(l, l->ptr, at, 8);
+    V old = l_load(l, l->ptr, at, 8), room = l_load(l, l->i64, at_bytes, 8);
+    require_lent(e, g, old, room, bytes);
     Block before = l_here(l);
-    When small = l_when(l, l_icmp(l, LLVMIntSLT, l_load(l, l->i64, at_bytes, 8), bytes));
+    When small =
+        l_when(l, l_and(l, l_icmp(l, LLVMIntSGE, room, l_i64(l, 0)), l_icmp(l, LLVMIntSLT, room, bytes)));
     free_memory(l, old);
     V memory = new_memory(l, bytes);
     V got = l_icmp(l, LLVMIntNE, memory, LLVMConstNull(l->ptr));
@@ -102,7 +123,7 @@ static V get_memory(Emit *e, Gate *g, V ctx, V bytes)
     l_enter(l, some);
     l_branch(l, l_icmp(l, LLVMIntEQ, ctx, none), lent, owned);
     l_enter(l, owned);
-    V kept = context_memory(e, ctx, bytes);
+    V kept = context_memory(e, g, ctx, bytes);
     Block from_owned = l_here(l);
     l_goto(l, join);
     l_enter(l, lent);

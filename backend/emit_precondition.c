@@ -283,12 +283,15 @@ static void require_present(Emit *e, Gate *g, const Ranges *r, V names)
                  SAY(e, "%s: parameter %%s is NULL", e->k->name), name, none);
 }
 
+/* Does the kernel look at what the caller put there? */
+static int has_values(const Tensor *t) { return t->role != ROLE_OUT && !t->unread; }
+
 /* Before overlap: row-major memory given for packed memory may be too short for it. */
 static void require_packed(Emit *e, Gate *g, const V *params)
 {
     const Kernel *k = e->k;
     for (uint32_t i = 0; i < k->params.len; i++)
-        if (emit_is_packed(k, k->params.at[i]) && k->tensors.at[k->params.at[i].id].role != ROLE_OUT)
+        if (emit_is_packed(k, k->params.at[i]) && has_values(&k->tensors.at[k->params.at[i].id]))
             emit_packed_require(e, g, k->params.at[i].id, params[i]);
 }
 
@@ -326,7 +329,7 @@ void emit_preconditions(Emit *e, Gate *g, const V *params)
             continue;
         }
         e->p->buffers.at[id].base = params[i];
-        if (!e->p->buffers.at[id].by_value)
+        if (!e->p->buffers.at[id].by_value && !k->tensors.at[id].unread)
             require_tensor(e, &ranges, k->params.at[i], params[i]);
     }
     if (!ranges.n)

@@ -43,6 +43,14 @@ const char *moec_error_json(const moec_context *c)
 
 /* ---- modules ---- */
 
+static int find_code(const moec_module *m, moec_kernel *k)
+{
+    k->function = code_symbol(&m->loaded, k->sig->name);
+    k->entry = (moe_entry *)(uintptr_t)code_symbol(&m->loaded, k->sig->entry);
+    k->workspace = (WorkspaceEntry *)(uintptr_t)code_symbol(&m->loaded, k->sig->workspace);
+    return k->function && k->entry && k->workspace;
+}
+
 /* What needs the arena, run under a landing place of the compilation; the module has an arena of its own. */
 static int describe(Compilation *c, void *user)
 {
@@ -56,14 +64,8 @@ static int describe(Compilation *c, void *user)
     m->kernels = arena_array(c->arena, moec_kernel, m->signatures.nkernels + 1);
     for (uint32_t i = 0; i < m->signatures.nkernels; i++) {
         const SigKernel *sig = &m->signatures.kernels[i];
-        m->kernels[i] = (moec_kernel){
-            .module = m,
-            .sig = sig,
-            .function = code_symbol(&m->loaded, sig->name),
-            .entry = (moe_entry *)(uintptr_t)code_symbol(&m->loaded, sig->entry),
-            .workspace = (WorkspaceEntry *)(uintptr_t)code_symbol(&m->loaded, sig->workspace),
-        };
-        if (!m->kernels[i].function || !m->kernels[i].entry || !m->kernels[i].workspace)
+        m->kernels[i] = (moec_kernel){.module = m, .sig = sig};
+        if (sig->entry && !find_code(m, &m->kernels[i]))
             return compile_fail(c, DIAG_driver_backend,
                                 arena_printf(c->arena, "kernel '%s' has no code", sig->name));
     }
@@ -125,6 +127,8 @@ static Compilation *start(moec_context *c, const moec_options *o)
         options.schedule = o->schedule;
         options.machine = o->machine;
         options.schedule_seed = o->schedule_seed;
+        options.derive = o->derive;
+        options.kernels = o->interpret ? NULL : o->kernels;
     }
     compile_free(c->last);
     c->last = compile_new(&options);
@@ -184,26 +188,6 @@ int moec_compile_file(moec_context *c, const char *path, const moec_options *o, 
 
 /* ---- kernels ---- */
 
-size_t moec_kernel_params(const moec_kernel *k) { return k ? k->sig->nparams : 0; }
-size_t moec_kernel_dims(const moec_kernel *k) { return k ? k->sig->ndims : 0; }
-
-const char *moec_kernel_dim_name(const moec_kernel *k, size_t i)
-{
-    return i < moec_kernel_dims(k) ? k->module->signatures.dims[k->sig->dims[i]].name : NULL;
-}
-
-const char *moec_kernel_param_name(const moec_kernel *k, size_t i)
-{
-    const SigParam *p = kernel_param(k, i);
-    return p ? p->name : NULL;
-}
-
-moec_param_kind moec_kernel_param_kind(const moec_kernel *k, size_t i)
-{
-    const SigParam *p = kernel_param(k, i);
-    return p ? p->kind : MOEC_NONE;
-}
-
 void *moec_kernel_function(const moec_kernel *k) { return k ? k->function : NULL; }
 moe_entry *moec_kernel_entry(const moec_kernel *k) { return k ? k->entry : NULL; }
 
@@ -211,5 +195,5 @@ int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims)
 {
     if (!k || !kernel_has_sizes(k, dims))
         return -1;
-    return k->workspace ? k->workspace(dims) : 0;
+    return k->workspace ? k->workspace(dims) : k->ir ? 0 : -1;
 }

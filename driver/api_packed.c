@@ -5,7 +5,7 @@
 int moec_kernel_param_packed(const moec_kernel *k, size_t i)
 {
     const SigParam *p = kernel_param(k, i);
-    return p && p->packed;
+    return p ? p->packed + (p->packed && p->both) : 0;
 }
 
 /* 0 on overflow. */

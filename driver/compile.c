@@ -68,7 +68,9 @@ static int read_module(Compilation *c, Module **out)
         failed =
             tile_read(m, diag_add_file(&c->diags, c->path, c->text.at, c->text.len), c->text.at, c->text.len);
     else
-        failed = frontend_read_with(m, c->path, c->text.at, c->text.len, c->options.schedule);
+        failed = frontend_read_with(
+            m, c->path, c->text.at, c->text.len,
+            (FrontendExtras){.schedule = c->options.schedule, .derive = c->options.derive});
     *out = m;
     return failed ? DRIVER_ERROR : passed(c);
 }
@@ -117,14 +119,15 @@ static int check_pass_names(Compilation *c)
 }
 
 /* Tile text was written by anyone: it is verified like what `lower` makes, but its faults are the user's. */
-static int verify_tiles(Compilation *c, const Module *m)
+static int take_tiles(Compilation *c, Module *m)
 {
+    interface_select(m, c->options.kernels);
     for (uint32_t i = 0; i < m->kernels.len; i++) {
         const char *broken = tile_verify(m->kernels.at[i], c->arena);
         if (broken)
             return compile_fail(c, DIAG_tile_broken, broken);
     }
-    return DRIVER_OK;
+    return passed(c);
 }
 
 /* Tells beside the error what would fit. */
@@ -144,7 +147,7 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
 {
     const CompileOptions *o = &c->options;
     if (is_tile_text(c))
-        return verify_tiles(c, m);
+        return take_tiles(c, m);
     Fit fit = {.kernel = NULL};
     PipelineOptions p = {
         .context = {.isa = isa,
@@ -152,6 +155,7 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
                     .fit = &fit,
                     .optimize = o->level > 0,
                     .report = c->report,
+                    .kernels = o->kernels,
                     .schedule_seed = o->schedule_seed},
         .start_at = o->start_at,
         .stop_after = o->stop_after ? o->stop_after : stop_after,
@@ -229,16 +233,6 @@ static int all_lowered(const Module *m)
     return 1;
 }
 
-/* The passes have seen all kernels: one may be derived from another. */
-static void keep_wanted(const Compilation *c, Module *m)
-{
-    Kernel *k = c->options.kernel ? ir_find_kernel(m, name_of(m->names, c->options.kernel)) : NULL;
-    if (k) {
-        m->kernels.at[0] = k;
-        m->kernels.len = 1;
-    }
-}
-
 /* Is a kernel of m a plan, which the back end could not compile? */
 static const char *find_plan(const Module *m)
 {
@@ -257,7 +251,6 @@ static int lower_all(Compilation *c, BackendInput *inputs)
             return DRIVER_ERROR;
         if (run_passes(c, m, c->isas.at[i], NULL, LEVEL_EQUATIONS))
             return DRIVER_ERROR;
-        keep_wanted(c, m);
         for (uint32_t k = 0;
              (c->options.emulated == EMULATED || c->options.emulated == MODELLED) && k < m->kernels.len; k++)
             if (m->kernels.at[k]->tiles)
@@ -371,10 +364,9 @@ static int make_equations(Compilation *c, Bytes *out)
     return DRIVER_OK;
 }
 
-/* Signatures are complete after derive. */
 static int make_interface(Compilation *c, CompileProduct what, Bytes *out)
 {
-    if (run_passes(c, c->module, c->isas.at[0], "derive", LEVEL_EQUATIONS))
+    if (run_passes(c, c->module, c->isas.at[0], "interface", LEVEL_EQUATIONS))
         return DRIVER_ERROR;
     if (what == PRODUCT_HEADER)
         *out = bytes_of(header_text(c->module, c->arena));
@@ -450,7 +442,7 @@ static int only_read(Compilation *c, void *user)
 {
     int derive = *(int *)user;
     return compile_prepare(c) ||
-           (derive ? run_passes(c, c->module, c->isas.at[0], "derive", LEVEL_EQUATIONS) : DRIVER_OK);
+           (derive ? run_passes(c, c->module, c->isas.at[0], "interface", LEVEL_EQUATIONS) : DRIVER_OK);
 }
 
 int compile_read(Compilation *c, int derive) { return compile_guard(c, only_read, &derive); }

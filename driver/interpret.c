@@ -51,12 +51,12 @@ static int load_tensor(InterpretCall *c, moe_ctx *ctx, const Tensor *t, const vo
     int64_t n = count_elements(c, t);
     if (n < 0)
         return call_refuse(ctx, MOE_SIZE, t->name);
-    if (t->layout == LAYOUT_PAIRS)
+    if (t->layout == LAYOUT_PAIRS && !t->unread)
         return load_packed(c, ctx, t, data, n, arg);
-    if (!data && n)
+    if (!data && n && !t->unread)
         return call_refuse(ctx, MOE_NULL, t->name);
     arg->data = arena_array(c->arena, double, n + 1);
-    for (int64_t i = 0; t->role != ROLE_OUT && i < n; i++)
+    for (int64_t i = 0; t->role != ROLE_OUT && !t->unread && i < n; i++)
         arg->data[i] = element_read(t->elem, (const char *)data + (size_t)i * elem_bytes(t->elem));
     return MOE_OK;
 }

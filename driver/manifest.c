@@ -3,6 +3,7 @@
  *
  * An extent is {"text": "2*F+1", "terms": [[2, "F"], [1]]}: a sum of coefficients times dimensions. */
 #include "driver/driver.h"
+#include "driver/signature.h"
 #include "moec/moert.h"
 
 static void add_extent(const Module *m, Extent e, Text *t)
@@ -85,6 +86,8 @@ static void add_tensor(const Kernel *k, TensorId id, Text *t)
         add_extent(k->module, p->axes[i].extent, t);
     }
     text_add(t, "]");
+    if (p->unread)
+        text_add(t, ", \"read\": false");
     if (p->layout == LAYOUT_PAIRS)
         add_packed(k, id, t);
     text_add(t, "}");
@@ -100,15 +103,23 @@ static void add_route(const Kernel *k, const Route *r, Text *t)
     text_add(t, ", \"group\": \"%s\"}", k->module->groups.at[r->group].name);
 }
 
-static void add_kernel(const Kernel *k, Text *t)
+static void add_code(Name kernel, Text *t)
+{
+    text_add(t,
+             "\"function\": \"%s\", \"entry\": \"%s__call\",\n     \"workspace\": "
+             "\"%s_workspace\", "
+             "\"workspace_entry\": \"%s__workspace\",\n     ",
+             kernel, kernel, kernel, kernel);
+}
+
+static void add_kernel(const Kernel *k, int has_code, Text *t)
 {
     DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
     uint32_t ndims = ir_kernel_dims(k, dims);
-    text_add(t,
-             "{\"name\": \"%s\", \"function\": \"%s\", \"entry\": \"%s__call\",\n     \"workspace\": "
-             "\"%s_workspace\", "
-             "\"workspace_entry\": \"%s__workspace\",\n     \"dims\": [",
-             k->name, k->name, k->name, k->name, k->name);
+    text_add(t, "{\"name\": \"%s\", ", k->name);
+    if (has_code)
+        add_code(k->name, t);
+    text_add(t, "\"dims\": [");
     for (uint32_t i = 0; i < ndims; i++)
         text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
     text_add(t, "],\n     \"params\": [");
@@ -123,6 +134,57 @@ static void add_kernel(const Kernel *k, Text *t)
     text_add(t, "]}");
 }
 
+/* ---- pairs ---- */
+
+/* A key that some objects lack; name NULL: this one does. */
+static void add_name(Text *t, const char *key, Name name)
+{
+    if (name)
+        text_add(t, ", \"%s\": \"%s\"", key, name);
+}
+
+static void add_gradients(const DerivedPair *p, Text *t)
+{
+    text_add(t, "],\n     \"gradients\": [");
+    for (uint32_t i = 0; i < p->gradients.len; i++) {
+        const struct PairGradient *g = &p->gradients.at[i];
+        text_add(t, "%s{\"input\": \"%s\"", i ? ", " : "", g->input);
+        add_name(t, "param", g->param);
+        add_name(t, "output", g->output);
+        text_add(t, ", \"mode\": \"%s\"%s}", signature_modes[g->mode], g->later ? ", \"later\": true" : "");
+    }
+}
+
+static void add_pair(const DerivedPair *p, Text *t)
+{
+    text_add(t, "{\"from\": \"%s\", \"forward\": \"%s\", \"backward\": \"%s\"", p->from, p->forward,
+             p->backward);
+    add_name(t, "later", p->later);
+    text_add(t, ",\n     \"saved\": [");
+    for (uint32_t i = 0; i < p->saved.len; i++)
+        text_add(t, "%s{\"local\": \"%s\", \"param\": \"%s\"}", i ? ", " : "", p->saved.at[i].local,
+                 p->saved.at[i].param);
+    text_add(t, "],\n     \"cotangents\": [");
+    for (uint32_t i = 0; i < p->cotangents.len; i++)
+        text_add(t, "%s{\"output\": \"%s\", \"param\": \"%s\"}", i ? ", " : "", p->cotangents.at[i].output,
+                 p->cotangents.at[i].param);
+    add_gradients(p, t);
+    text_add(t, "],\n     \"handed\": [");
+    for (uint32_t i = 0; i < p->handed.len; i++)
+        text_add(t, "%s\"%s\"", i ? ", " : "", p->handed.at[i]);
+    text_add(t, "]}");
+}
+
+static void add_pairs(const Module *m, Text *t)
+{
+    text_add(t, "],\n  \"pairs\": [");
+    for (uint32_t i = 0; i < m->pairs.len; i++) {
+        text_add(t, "%s\n    ", i ? "," : "");
+        add_pair(&m->pairs.at[i], t);
+    }
+    text_add(t, "]");
+}
+
 const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a)
 {
     Text t = {.arena = a};
@@ -135,10 +197,12 @@ const char *manifest_text(const Module *m, const IsaList *isas, const char *buil
     add_dims(m, &t);
     add_groups(m, &t);
     text_add(&t, "  \"kernels\": [");
-    for (uint32_t i = 0; i < m->kernels.len; i++) {
+    for (uint32_t i = 0; i < m->kernels.len + m->interfaces.len; i++) {
+        int has_code = i < m->kernels.len;
         text_add(&t, "%s\n    ", i ? "," : "");
-        add_kernel(m->kernels.at[i], &t);
+        add_kernel(has_code ? m->kernels.at[i] : m->interfaces.at[i - m->kernels.len], has_code, &t);
     }
-    text_add(&t, "]\n}\n");
+    add_pairs(m, &t);
+    text_add(&t, "\n}\n");
     return text_string(&t);
 }

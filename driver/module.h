@@ -37,11 +37,35 @@ static inline int kernel_has_sizes(const moec_kernel *k, const int64_t *dims) { 
 
 /* ---- call.c ---- */
 
-/* The extents of parameter i (MAX_RANK places); 0 if it is no tensor or scalar, on overflow or without memory. */
-int call_shape(const moec_kernel *k, size_t i, const int64_t *dims, int64_t *shape);
-/* Fills the context, which may be NULL, and returns the status. */
+/* Both fill the context, which may be NULL, and return the status, the second one MOE_ARGUMENT. */
 int call_refuse(moe_ctx *ctx, int status, const char *text);
+int refuse_argument(moe_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* NULL, or which argument of a uniform call is missing. */
 const char *call_missing(const moec_kernel *k, const int64_t *dims, void *const *args);
+
+/* ---- solve.c ---- */
+
+enum { ROUTE_SIZES = 4 }; /* tokens, choices, groups, rows: what moe_route begins with */
+
+/* What is known of a call's sizes. */
+typedef struct SizeSolver {
+    const moec_kernel *k;
+    moe_ctx *ctx;                 /* or NULL */
+    const int64_t *const *shapes; /* by parameter: its extents, of a route its sizes; NULL: not known */
+    int64_t *sizes;               /* by dimension of the module; -1: not known */
+} SizeSolver;
+
+uint32_t param_rank(const SigParam *p);
+const SigExtent *param_extent(const moec_kernel *k, const SigParam *p, uint32_t axis);
+int extent_value(const SigExtent *e, const int64_t *sizes, int64_t *value); /* 0: a size is not known, or overflow */
+/* sizes[], by dimension of the module: constants, and the kernel's dims[] where they are not negative (NULL: none). */
+void solve_begin(const moec_kernel *k, const int64_t *dims, int64_t *sizes);
+/* Fills in all sizes that the shapes determine; refuses shapes that contradict them or each other. */
+int solve_sizes(const SizeSolver *s);
+
+/* ---- api_params.c ---- */
+
+/* The extents of parameter i (MAX_RANK places); 0 if there is no such one, on overflow or without memory. */
+int call_shape(const moec_kernel *k, size_t i, const int64_t *dims, int64_t *shape);
 
 #endif

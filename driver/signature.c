@@ -129,6 +129,7 @@ static SigParam read_param(SigReader *r, const json_t *object)
     SigExtent *extents = arena_array(r->arena, SigExtent, json_array_size(shape) + 1);
     p.kind = strcmp(kind, "scalar") == 0 ? MOEC_SCALAR : MOEC_TENSOR;
     p.elem = elem_named(r, text_at(r, object, "type"));
+    p.unread = json_is_false(json_object_get(object, "read"));
     p.rank = (uint32_t)json_array_size(shape);
     p.packed = json_is_object(json_object_get(object, "packed"));
     p.both = json_is_true(json_object_get(json_object_get(object, "packed"), "both"));
@@ -142,8 +143,10 @@ static void read_kernel(SigReader *r, const json_t *object, SigKernel *k)
 {
     const json_t *array = array_at(r, object, "params");
     k->name = text_at(r, object, "name");
-    k->entry = text_at(r, object, "entry");
-    k->workspace = text_at(r, object, "workspace_entry");
+    if (json_object_get(object, "entry")) {
+        k->entry = text_at(r, object, "entry");
+        k->workspace = text_at(r, object, "workspace_entry");
+    }
     k->dims = read_dim_list(r, array_at(r, object, "dims"), 0, &k->ndims);
     k->nparams = (uint32_t)json_array_size(array);
     SigParam *params = arena_array(r->arena, SigParam, k->nparams + 1);
@@ -161,6 +164,82 @@ static void read_kernels(SigReader *r, const json_t *root)
         read_kernel(r, json_array_get(array, i), &r->out->kernels[i]);
 }
 
+/* ---- pairs ---- */
+
+const char *const signature_modes[4] = {"write", "write_f32", "add", "pass"};
+
+/* The text at the key, NULL if there is none. */
+static const char *maybe_text_at(SigReader *r, const json_t *object, const char *key)
+{
+    return json_object_get(object, key) ? text_at(r, object, key) : NULL;
+}
+
+static moec_mode read_mode(SigReader *r, const json_t *object)
+{
+    const char *name = text_at(r, object, "mode");
+    for (int mode = 0; mode < 4; mode++)
+        if (strcmp(signature_modes[mode], name) == 0)
+            return (moec_mode)mode;
+    r->bad = r->bad ? r->bad : "a mode";
+    return MOEC_WRITE;
+}
+
+static moec_saved read_saved(SigReader *r, const json_t *object)
+{
+    return (moec_saved){text_at(r, object, "local"), text_at(r, object, "param")};
+}
+
+static moec_cotangent read_cotangent(SigReader *r, const json_t *object)
+{
+    return (moec_cotangent){text_at(r, object, "output"), text_at(r, object, "param")};
+}
+
+static moec_gradient read_gradient(SigReader *r, const json_t *object)
+{
+    return (moec_gradient){.input = text_at(r, object, "input"),
+                           .param = maybe_text_at(r, object, "param"),
+                           .output = maybe_text_at(r, object, "output"),
+                           .mode = read_mode(r, object),
+                           .later = json_is_true(json_object_get(object, "later"))};
+}
+
+static const char *read_handed(SigReader *r, const json_t *text)
+{
+    const char *name = json_string_value(text);
+    if (!name)
+        r->bad = r->bad ? r->bad : "handed";
+    return name ? arena_strndup(r->arena, name, strlen(name)) : "";
+}
+
+/* The elements of an array as a C array of type, and how many there are. */
+#define READ_ARRAY(r, object, key, type, read, out, count)                      \
+    do {                                                                        \
+        const json_t *array_ = array_at(r, object, key);                        \
+        type *at_ = arena_array((r)->arena, type, json_array_size(array_) + 1); \
+        for (size_t i_ = 0; i_ < json_array_size(array_); i_++)                 \
+            at_[i_] = read(r, json_array_get(array_, i_));                      \
+        *(out) = at_;                                                           \
+        *(count) = json_array_size(array_);                                     \
+    } while (0)
+
+static SigPair read_pair(SigReader *r, const json_t *object)
+{
+    SigPair p = {.pair = {text_at(r, object, "from"), text_at(r, object, "forward"),
+                          text_at(r, object, "backward"), maybe_text_at(r, object, "later"), 0, 0, 0, 0}};
+    READ_ARRAY(r, object, "saved", moec_saved, read_saved, &p.saved, &p.pair.saved);
+    READ_ARRAY(r, object, "cotangents", moec_cotangent, read_cotangent, &p.cotangents, &p.pair.cotangents);
+    READ_ARRAY(r, object, "gradients", moec_gradient, read_gradient, &p.gradients, &p.pair.gradients);
+    READ_ARRAY(r, object, "handed", const char *, read_handed, &p.handed, &p.pair.handed);
+    return p;
+}
+
+static void read_pairs(SigReader *r, const json_t *root)
+{
+    size_t n;
+    READ_ARRAY(r, root, "pairs", SigPair, read_pair, &r->out->pairs, &n);
+    r->out->npairs = (uint32_t)n;
+}
+
 const char *signature_read(const char *manifest, Arena *a, Signatures *out)
 {
     json_error_t error;
@@ -171,6 +250,7 @@ const char *signature_read(const char *manifest, Arena *a, Signatures *out)
     read_dims(&r, root);
     read_groups(&r, root);
     read_kernels(&r, root);
+    read_pairs(&r, root);
     json_decref(root);
     return r.bad ? arena_printf(a, "the manifest is wrong at \"%s\"", r.bad) : NULL;
 }

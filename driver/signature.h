@@ -33,25 +33,36 @@ typedef struct SigParam {
     Role role;
     Elem elem;
     uint32_t rank;
-    int packed, both;
+    int packed, both, unread;
     const SigExtent *shape;    /* tensor */
     SigExtent tokens, choices; /* route */
     uint32_t group;
 } SigParam;
 
 typedef struct SigKernel {
-    const char *name, *entry, *workspace;
+    const char *name, *entry, *workspace; /* the last two NULL: there is no code */
     const uint32_t *dims; /* those a call passes, in its order */
     uint32_t ndims, nparams;
     const SigParam *params;
 } SigKernel;
 
+typedef struct SigPair {
+    moec_pair pair;
+    const moec_saved *saved;
+    const moec_cotangent *cotangents;
+    const moec_gradient *gradients;
+    const char *const *handed;
+} SigPair;
+
 typedef struct Signatures {
     SigDim *dims;
     SigGroup *groups;
     SigKernel *kernels;
-    uint32_t ndims, ngroups, nkernels;
+    const SigPair *pairs;
+    uint32_t ndims, ngroups, nkernels, npairs;
 } Signatures;
+
+extern const char *const signature_modes[4]; /* by moec_mode */
 
 /* NULL or an error text. Everything lives in the arena. */
 const char *signature_read(const char *manifest, Arena *a, Signatures *out);

@@ -202,22 +202,32 @@ static void replace_schedules(Sema *c, uint32_t first)
     c->decls.len = kept;
 }
 
-static void read_schedule(FileReader *r, const char *schedule)
+/* Blocks of one kind that are given beside the file, under a name of their own. */
+static void read_blocks(FileReader *r, const char *blocks, AstDeclKind kind, const char *word)
 {
     Sema *c = r->c;
     uint32_t first = c->decls.len;
-    const char *text = arena_printf(c->arena, "moe 1 %s", schedule);
-    read_copy(r, "<schedule>", text, strlen(text));
+    const char *text = arena_printf(c->arena, "moe 1 %s", blocks);
+    read_copy(r, arena_printf(c->arena, "<%s>", word), text, strlen(text));
     for (uint32_t i = first; i < c->decls.len; i++)
-        if (c->decls.at[i]->kind != DECL_SCHEDULE) {
-            diag_add(c->m->diags, DIAG_schedule_clause, c->decls.at[i]->loc, "leave the rest in the program",
-                     "a schedule that is given beside a program holds `schedule` blocks only");
+        if (c->decls.at[i]->kind != kind) {
+            diag_add(c->m->diags, DIAG_given_block, c->decls.at[i]->loc, "leave the rest in the program",
+                     "what is given as %s beside a program holds `%s` blocks only", word, word);
             c->broken = 1;
         }
-    replace_schedules(c, first);
 }
 
-int frontend_read_with(Module *m, const char *path, const char *text, size_t len, const char *schedule)
+static void read_extras(FileReader *r, FrontendExtras extras)
+{
+    if (extras.derive)
+        read_blocks(r, extras.derive, DECL_DERIVE, "derive");
+    uint32_t first = r->c->decls.len;
+    if (extras.schedule)
+        read_blocks(r, extras.schedule, DECL_SCHEDULE, "schedule");
+    replace_schedules(r->c, first);
+}
+
+int frontend_read_with(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras)
 {
     uint32_t before = m->diags->errors;
     Sema *c = arena_new_of(m->arena, Sema);
@@ -226,13 +236,12 @@ int frontend_read_with(Module *m, const char *path, const char *text, size_t len
         c->bad.arena = m->arena;
     FileReader r = {.c = c};
     read_copy(&r, path, text, len);
-    if (schedule)
-        read_schedule(&r, schedule);
+    read_extras(&r, extras);
     sema_declarations(c);
     return m->diags->errors != before;
 }
 
 int frontend_read(Module *m, const char *path, const char *text, size_t len)
 {
-    return frontend_read_with(m, path, text, len, NULL);
+    return frontend_read_with(m, path, text, len, (FrontendExtras){NULL, NULL});
 }

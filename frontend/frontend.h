@@ -8,8 +8,13 @@
  * 0 when there are none. Kernels, derive requests, schedules and tests are in m afterwards; no `derive` is
  * run. */
 int frontend_read(Module *m, const char *path, const char *text, size_t len);
-/* The same with schedule blocks from elsewhere, or NULL: a kernel that they name keeps none of the file's own. */
-int frontend_read_with(Module *m, const char *path, const char *text, size_t len, const char *schedule);
+
+/* What is given beside a file; NULL: nothing. */
+typedef struct FrontendExtras {
+    const char *schedule; /* schedule blocks: a kernel that they name keeps none of the file's own */
+    const char *derive;   /* derive blocks, besides the file's own */
+} FrontendExtras;
+int frontend_read_with(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras);
 
 /* What a command line says beside a file that was read, in the words of a `test` block: "T=33, K=2" into sizes[], by
  * DimId, where what is not named stays as it is; and "zipf(1.2), empty(40%)". NULL, or an error text in m's arena. */

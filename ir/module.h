@@ -67,6 +67,7 @@ struct Module {
     uint32_t *extent_table; /* a hash table of Extent + 1 */
     uint32_t extent_slots;
     Vec(Kernel *) kernels;
+    Vec(Kernel *) interfaces; /* kernels that are described only: no code of them is wanted (pass interface) */
     Vec(Derive) derives;
     Vec(DerivedPair) pairs; /* of requests that have run, in their order */
     Vec(Schedule) schedules;

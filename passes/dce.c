@@ -80,19 +80,32 @@ static void need_params(Live *l)
             need_axis(l, k->tensors.at[k->params.at[i].id].axes[a]);
 }
 
-/* Backwards: when an equation is met, everything that may read it has been seen. */
+/* Backwards: when an equation is met, everything that may read it has been seen. Fills stays[] by equation. */
+static void find_live(Live *l, uint8_t *stays)
+{
+    need_params(l);
+    for (uint32_t i = l->k->eqs.len; i-- > 0;) {
+        stays[i] = (uint8_t)equation_stays(l, &l->k->eqs.at[i]);
+        if (stays[i])
+            need_equation(l, &l->k->eqs.at[i]);
+    }
+}
+
+void dce_find_reads(const Kernel *k, uint8_t *read)
+{
+    Arena *a = k->module->arena;
+    Live l = {k, read, arena_array(a, uint8_t, k->routes.len + 1)};
+    find_live(&l, arena_array(a, uint8_t, k->eqs.len + 1));
+}
+
 void dce_kernel(Kernel *k)
 {
     Arena *a = k->module->arena;
     Live l = {k, arena_array(a, uint8_t, k->tensors.len + 1), arena_array(a, uint8_t, k->routes.len + 1)};
-    need_params(&l);
-    for (uint32_t i = k->eqs.len; i-- > 0;) {
-        Equation *q = &k->eqs.at[i];
-        if (equation_stays(&l, q))
-            need_equation(&l, q);
-        else
-            q->dead = 1;
-    }
+    uint8_t *stays = arena_array(a, uint8_t, k->eqs.len + 1);
+    find_live(&l, stays);
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        k->eqs.at[i].dead = !stays[i];
     ir_compact(k);
 }
 

@@ -14,6 +14,7 @@ typedef enum Fact {
     FACT_DERIVED = 1 << 2,   /* derive requests are kernels */
     FACT_SPLIT = 1 << 3,     /* ready for lowering: see passes/split.c */
     FACT_TILES = 1 << 4,     /* Kernel.tiles is there */
+    FACT_INTERFACE = 1 << 5, /* signatures are complete; Module.kernels are those that become code */
 } Fact;
 
 /* The first launch that did not fit an NPU. */
@@ -29,6 +30,7 @@ typedef struct PassContext {
     int optimize; /* 0: no fuse */
     Report *report; /* NULL: nobody asks */
     Fit *fit;       /* NULL: nobody asks */
+    const char *kernels;    /* comma separated: those that become code; NULL: all */
     uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
 } PassContext;
 
@@ -44,5 +46,10 @@ static inline const Traits *pass_traits(const PassContext *c)
 /* Two of them for one kernel. */
 void canonicalise_kernel(Kernel *k);
 void dce_kernel(Kernel *k);
+
+/* read[t]: an equation that dce would keep loads tensor t (places for k->tensors.len). */
+void dce_find_reads(const Kernel *k, uint8_t *read);
+/* Those of m's kernels that are not named in the list go to m->interfaces; NULL: none. An unknown name is reported. */
+void interface_select(Module *m, const char *kernels);
 
 #endif

@@ -21,7 +21,8 @@ void moe_ctx_free(moe_ctx *ctx)
 {
     if (!ctx)
         return;
-    free(ctx->work);
+    if (ctx->work_bytes >= 0) /* below 0: the caller lends it */
+        free(ctx->work);
     free(ctx->message);
     free(ctx);
 }

@@ -79,7 +79,7 @@ static int load_jit(TestFile *file, const char *path, const char *kernel)
     int status;
     Compilation *c = file->for_jit = open_file(file->o, path, file->out, &status);
     if (!status) {
-        c->options.kernel = kernel;
+        c->options.kernels = kernel;
         c->options.emulated = !file->o->emulate ? NOT_EMULATED : is_modelled(file) ? MODELLED : EMULATED;
         status = code_load(c, &file->jit);
         if (status)

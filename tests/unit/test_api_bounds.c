@@ -128,6 +128,7 @@ static void compiling_needs_a_context_a_text_and_a_place(void **state)
 static void what_does_not_exist_has_no_properties(void **state)
 {
     const Case *c = *state;
+    int64_t shape[MOEC_MAX_RANK];
     static const size_t beyond[] = {PARAMS, PARAMS + 1, 1u << 31, SIZE_MAX / 2, SIZE_MAX};
     assert_null(moec_module_manifest(NULL));
     assert_null(moec_module_kernel(NULL, "f"));
@@ -147,10 +148,49 @@ static void what_does_not_exist_has_no_properties(void **state)
             assert_int_equal(moec_kernel_param_elements(k, n, sizes), -1);
             assert_int_equal(moec_kernel_param_bytes(k, n, sizes), -1);
             assert_int_equal(moec_kernel_param_packed(k, n), 0);
+            assert_int_equal(moec_kernel_param_role(k, n), MOEC_IN);
+            assert_int_equal(moec_kernel_param_type(k, n), MOEC_F32);
+            assert_int_equal(moec_kernel_param_read(k, n), 0);
+            assert_int_equal(moec_kernel_param_rank(k, n), -1);
+            assert_int_equal(moec_kernel_param_shape(k, n, sizes, shape), 1);
         }
     assert_string_equal(moec_kernel_param_name(c->k, PARAMS - 1), "y");
     assert_string_equal(moec_kernel_dim_name(c->k, DIMS - 1), "H");
     assert_null(moec_kernel_dim_name(c->k, DIMS));
+    assert_true(moec_kernel_param_index(NULL, "x") == (size_t)-1);
+    assert_true(moec_kernel_param_index(c->k, NULL) == (size_t)-1);
+    assert_int_equal(moec_kernel_param_shape(c->k, X, sizes, NULL), 1);
+}
+
+static void pairs_that_do_not_exist_are_empty(void **state)
+{
+    const Case *c = *state;
+    const moec_module *modules[] = {NULL, c->module};
+    for (int i = 0; i < 2; i++) {
+        const moec_module *m = modules[i];
+        assert_int_equal(moec_module_pairs(m), 0);
+        assert_null(moec_module_pair(m, 0).from);
+        assert_null(moec_module_saved(m, SIZE_MAX, 0).local);
+        assert_null(moec_module_cotangent(m, 0, SIZE_MAX).output);
+        assert_null(moec_module_gradient(m, 0, 0).input);
+        assert_null(moec_module_handed(m, 0, 0));
+    }
+}
+
+static void solving_needs_shapes_and_a_place(void **state)
+{
+    Case *c = *state;
+    const int64_t *none[PARAMS] = {NULL}, lowest[] = {INT64_MIN, INT64_MIN};
+    const int64_t *shapes[PARAMS] = {lowest};
+    int64_t dims[DIMS] = {-1, -1, INT64_MIN, -1};
+    refused(c, moec_kernel_solve_dims(NULL, c->ctx, none, dims), MOE_NULL, "no kernel");
+    refused(c, moec_kernel_solve_dims(c->k, c->ctx, NULL, dims), MOE_NULL, "array of shapes");
+    refused(c, moec_kernel_solve_dims(c->k, c->ctx, none, NULL), MOE_NULL, "array of sizes");
+    assert_int_equal(moec_kernel_solve_dims(NULL, NULL, NULL, NULL), MOE_NULL);
+    assert_int_equal(moec_kernel_solve_dims(c->k, NULL, none, dims), MOE_OK);
+    for (int i = 0; i < DIMS; i++)
+        assert_int_equal(dims[i], -1);
+    refused(c, moec_kernel_solve_dims(c->k, c->ctx, shapes, dims), MOE_ARGUMENT, "negative size");
 }
 
 static void sizes_out_of_range_have_no_elements(void **state)
@@ -158,11 +198,14 @@ static void sizes_out_of_range_have_no_elements(void **state)
     const Case *c = *state;
     static const int64_t negative[DIMS] = {-1, -1, -1, -1}, lowest[DIMS] = {INT64_MIN, 1, INT64_MIN, 1},
                          largest[DIMS] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+    int64_t shape[MOEC_MAX_RANK];
     const int64_t *bad[] = {NULL, negative, lowest, largest};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(moec_kernel_param_elements(c->k, X, bad[i]), -1);
         assert_int_equal(moec_kernel_param_bytes(c->k, X, bad[i]), -1);
         assert_int_equal(moec_kernel_param_elements(c->k, W, bad[i]), -1);
+        assert_int_equal(moec_kernel_param_shape(c->k, W, bad[i], shape), 1);
+        assert_int_equal(moec_kernel_param_shape(c->k, RT, bad[i], shape), 1);
         assert_int_equal(moec_kernel_param_bytes(c->k, W, bad[i]), -1);
         assert_int_equal(moec_kernel_workspace(NULL, bad[i]), -1);
     }
@@ -439,6 +482,8 @@ int main(void)
         CASE(compiling_needs_a_context_a_text_and_a_place),
         CASE(what_does_not_exist_has_no_properties),
         CASE(sizes_out_of_range_have_no_elements),
+        CASE(pairs_that_do_not_exist_are_empty),
+        CASE(solving_needs_shapes_and_a_place),
         CASE(packing_needs_a_packed_parameter_and_memory),
         CASE(calls_check_every_argument),
         CASE(entries_check_every_pointer),
