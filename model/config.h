@@ -34,7 +34,7 @@ static inline int model_is_latent(const ModelConfig *c) { return c->kv_lora > 0;
 /* Layers from c->layers on are those of multi-token prediction, which look like the last ones. */
 static inline int model_is_dense(const ModelConfig *c, int64_t layer) { return layer < c->dense_layers || !c->experts; }
 
-enum { MODEL_MOST_LOG2 = 50 }; /* parameters of a model: at most 2^50 */
+#define MODEL_PARAMETERS_MAX ((int64_t)1 << 50) /* of a model; bytes and operations fit 64 bits and a double many times over */
 
 typedef Vec(const char *) ModelNames;
 

@@ -1,6 +1,8 @@
 /* Fallbacks that follow from other fields, ranges, and the rules of config.def. */
 #include "model/config_own.h"
 
+#include "model/count.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -28,6 +30,7 @@ static void complete_heads(ModelConfig *c)
         c->kv_heads = c->heads;
     if (model_is_latent(c)) {
         c->head_dim = c->nope_dim + c->rope_dim;
+        c->qk_norm = 0;
         return;
     }
     if (!c->head_dim && c->hidden % c->heads == 0)
@@ -82,6 +85,15 @@ static const char *check_rules(Arena *a, const char *file, const ModelConfig *c)
     return NULL;
 }
 
+static const char *check_parameters(Arena *a, const char *file, const ModelConfig *c)
+{
+    ModelCount n = model_count(c);
+    if (n.all.total <= MODEL_PARAMETERS_MAX && n.all_mtp.total <= MODEL_PARAMETERS_MAX)
+        return NULL;
+    return arena_printf(a, "%s: the model has %.3g parameters: at most %.3g are counted without error", file,
+                        (double)n.all.total + (double)n.all_mtp.total, (double)MODEL_PARAMETERS_MAX);
+}
+
 const char *model_config_check(Arena *a, const char *file, ModelConfig *c)
 {
     const char *error = check_ranges(a, file, c);
@@ -90,5 +102,6 @@ const char *model_config_check(Arena *a, const char *file, ModelConfig *c)
     complete_heads(c);
     complete_rope(c);
     complete_shared(c);
-    return check_rules(a, file, c);
+    error = check_rules(a, file, c);
+    return error ? error : check_parameters(a, file, c);
 }

@@ -3,5 +3,7 @@
 #define MODEL_MODEL_H
 
 #include "model/config.h"
+#include "model/count.h"
+#include "model/weights.h"
 
 #endif
