@@ -54,7 +54,7 @@ def argument(k, p, sizes, values):
     value = np.asarray(value).reshape(shape)
     if p["type"] == "bf16":
         return np.asarray(kernel.to_bf16(value)).reshape(shape)
-    return np.array(value, kernel.NUMPY[p["type"]])
+    return np.array(value, kernel.NUMPY[p["type"]], order="C")
 
 
 def blank_route(k, p, sizes):
@@ -251,6 +251,7 @@ def grouped_query(act):
     for T in (33, 1):
         check(m, "qkv", dict(T=T, H=40, A=24, W=12), lambda x, gain, eps, wq, wk, wv: {
             "q": rms(x, gain, eps) @ wq, "k": rms(x, gain, eps) @ wk, "v": rms(x, gain, eps) @ wv}, eps=1e-5)
+    check(m, "head_norm", dict(T=9, N=3, D=10), lambda x, gain, eps: {"y": rms(x, gain, eps)}, eps=1e-6)
 
 
 def latent(act):

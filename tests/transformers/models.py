@@ -1,0 +1,35 @@
+"""The models of the judge: small, with sizes that divide by little, and one variant of each module in at least one of them."""
+
+DEEPSEEK = dict(
+    vocab_size=97, hidden_size=48, intermediate_size=56, moe_intermediate_size=20, num_hidden_layers=3, num_attention_heads=3,
+    num_key_value_heads=3, n_shared_experts=1, n_routed_experts=8, routed_scaling_factor=1.5, kv_lora_rank=18, q_lora_rank=None,
+    qk_rope_head_dim=8, v_head_dim=10, qk_nope_head_dim=12, n_group=1, topk_group=1, num_experts_per_tok=2,
+    first_k_dense_replace=1, norm_topk_prob=True, rope_interleave=True, max_position_embeddings=128, tie_word_embeddings=False,
+    initializer_range=0.2, num_mtp_layers=0)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32, beta_slow=1)
+
+# name: (class, fields of its config)
+MODELS = {
+    "plain": ("DeepseekV3", DEEPSEEK),
+    "q_lora": ("DeepseekV3", {**DEEPSEEK, "q_lora_rank": 22, "n_shared_experts": 2, "rope_interleave": False,
+                              "rms_norm_eps": 0.1}),     # latents have an epsilon of their own
+    "groups": ("DeepseekV3", {**DEEPSEEK, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "norm_topk_prob": False,
+                              "first_k_dense_replace": 0, "q_lora_rank": 22}),
+    "yarn": ("DeepseekV3", {**DEEPSEEK, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+                            "tie_word_embeddings": True, "first_k_dense_replace": 2, "n_group": 4, "topk_group": 2}),
+    "mscale": ("DeepseekV3", {**DEEPSEEK, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.3},
+                              "rope_interleave": False, "first_k_dense_replace": 0, "norm_topk_prob": False,
+                              "n_shared_experts": 2, "tie_word_embeddings": True}),
+    "linear": ("DeepseekV3", {**DEEPSEEK, "rope_parameters": dict(rope_type="linear", rope_theta=500.0, factor=2.0),
+                              "num_experts_per_tok": 8, "num_hidden_layers": 2}),
+    "dense": ("DeepseekV3", {**DEEPSEEK, "first_k_dense_replace": 3, "q_lora_rank": 22}),
+    "qwen3": ("Qwen3Moe", dict(
+        vocab_size=97, hidden_size=48, moe_intermediate_size=20, num_hidden_layers=2, num_attention_heads=6,
+        num_key_value_heads=2, head_dim=10, num_experts=8, num_experts_per_tok=3, norm_topk_prob=True, initializer_range=0.2,
+        max_position_embeddings=128, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1e6))),
+    "mixtral": ("Mixtral", dict(
+        vocab_size=97, hidden_size=48, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, head_dim=12, num_local_experts=5, num_experts_per_tok=2, initializer_range=0.2,
+        max_position_embeddings=128, sliding_window=None, rope_parameters=dict(rope_type="default", rope_theta=1e4))),
+}
+BATCH, LENGTH, PROMPT, NEW = 3, 33, 7, 24
