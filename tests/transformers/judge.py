@@ -33,6 +33,13 @@ class Judge:
         else:
             self.say("logits of the median token differ by", np.median(d) if np.isfinite(d).all() else np.inf, SPREAD * self.spread)
 
+    def parts(self, got):
+        """The other parts of a reference's loss. Drops of several layers may be given by those that drop only."""
+        for name, values in got.items():
+            want = [x for x in self.want[name] if name != "dropped" or x]
+            wrong = max((abs(a - b) for a, b in zip(values, want)), default=0) if len(values) == len(want) else np.inf
+            self.say(f"{name} of {len(want)} differ by", wrong, LOSS * 10 if self.act == "f32" else SPREAD * self.spread)
+
     def gradients(self, got):
         """The worst tensor, by the largest element. Every gradient that transformers has must be there."""
         worst, where = -1.0, ""

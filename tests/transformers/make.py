@@ -1,20 +1,25 @@
-"""Writes small models with random weights and what the transformers package makes of them.   usage: make.py FOLDER [MODEL...]
+"""Writes small models with random weights, and what the transformers package makes of them, or, for what that lacks, reference.py.
+  usage: make.py FOLDER [MODEL...]
 
 FOLDER/MODEL/ holds config.json and model.safetensors, weights rounded to bf16. Beside it, of f32 arithmetic on the CPU:
   MODEL.tokens.safetensors      ids i32[B, S + 1]
-  MODEL.gradients.safetensors   of the mean cross entropy of these tokens, under the weights' names
+  MODEL.gradients.safetensors   of the loss of these tokens (`total` where it has parts), under the weights' names
   MODEL.logits.safetensors      logits f32[B, S, V]
-  MODEL.json                    loss; ids: a prompt and 24 greedy tokens behind it; margin: the least distance of a greedy token's
-                                logit from the next one's"""
+  MODEL.json                    loss: the mean cross entropy; of a reference also the other parts of the loss, and their total;
+                                ids: a prompt and 24 greedy tokens behind it; margin: the least distance of a greedy token's logit
+                                from the next one's"""
 import json
 import os
 import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from models import BATCH, LENGTH, MODELS, NEW, PROMPT
+import reference
+from models import BATCH, LENGTH, MODELS, NEW, PROMPT, REFERENCES
+
+transformers.utils.logging.disable_progress_bar()
 
 
 def build(kind, fields):
@@ -37,32 +42,70 @@ def loss_of(model, ids):
     return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def continue_greedily(model, ids):
+def continue_greedily(next_logits, ids):
     """24 tokens, without a cache: nothing but the model; and how clear the choices are."""
     margin = float("inf")
     with torch.no_grad():
         for _ in range(NEW):
-            best = model(input_ids=ids, use_cache=False).logits[0, -1].topk(2)
+            best = next_logits(ids).topk(2)
             margin = min(margin, (best.values[0] - best.values[1]).item())
             ids = torch.cat([ids, best.indices[None, :1]], 1)
     return ids[0].tolist(), margin
 
 
-def write(folder, name):
-    kind, fields = MODELS[name]
-    path = os.path.join(folder, name)
-    model = build(kind, fields)
-    model.save_pretrained(path)
-    ids = torch.randint(0, fields["vocab_size"], (BATCH, LENGTH + 1))
-    logits, loss = loss_of(model, ids)
-    loss.backward()
+def write_expected(path, ids, logits, parts, next_logits):
     save_file({"ids": ids.int()}, path + ".tokens.safetensors")
     save_file({"logits": logits.detach().contiguous()}, path + ".logits.safetensors")
-    generated, margin = continue_greedily(model, ids[:1, :PROMPT])
+    generated, margin = continue_greedily(next_logits, ids[:1, :PROMPT])
     with open(path + ".json", "w", encoding="utf-8") as f:
-        json.dump({"loss": loss.item(), "ids": generated, "prompt": PROMPT, "margin": margin}, f)
+        json.dump({**parts, "ids": generated, "prompt": PROMPT, "margin": margin}, f)
+    print(f"{os.path.basename(path)}: loss {parts['loss']:.5f}, greedy tokens clear by {margin:.2g}")
+
+
+def random_ids(vocabulary):
+    return torch.randint(0, vocabulary, (BATCH, LENGTH + 1))
+
+
+def write(path, kind, fields):
+    model = build(kind, fields)
+    model.save_pretrained(path)
+    ids = random_ids(fields["vocab_size"])
+    logits, loss = loss_of(model, ids)
+    loss.backward()
+    write_expected(path, ids, logits, {"loss": loss.item()}, lambda ids: model(input_ids=ids, use_cache=False).logits[0, -1])
+    if kind == "DeepseekV3":
+        check_reference(path, ids, logits)
     write_gradients(model, path)
-    print(f"{name}: loss {loss.item():.5f}, greedy tokens clear by {margin:.2g}")
+
+
+def check_reference(path, ids, logits):
+    """reference.py is DeepSeek-V3 where nothing else is asked for."""
+    with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    if config["rope_parameters"]["rope_type"] != "default":
+        return
+    weights = load_file(os.path.join(path, "model.safetensors"))
+    _, ours = reference.Reference({**config, "rope_theta": config["rope_parameters"]["rope_theta"]}, weights).losses(ids)
+    assert (ours - logits).abs().max() < 1e-4, f"{path}: reference.py is not transformers' model"
+
+
+def write_reference(path, config):
+    weights = reference.random_weights(reference.fields(config))
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f, indent=1)
+    save_file(weights, os.path.join(path, "model.safetensors"))
+    ids = random_ids(config["vocab_size"])
+    parts, logits = reference.Reference(config, weights).losses(ids)
+    parts["total"].backward()
+    save_file({n: w.grad for n, w in weights.items() if w.grad is not None}, path + ".gradients.safetensors")
+
+    def plain(x):
+        return [plain(y) for y in x] if isinstance(x, list) else x.item() if isinstance(x, torch.Tensor) else x
+
+    dropless = {**config, "capacity_factor": 0.0}
+    write_expected(path, ids, logits, {n: plain(x) for n, x in parts.items()},
+                   lambda ids: (lambda r: r.logits(r.hidden(ids))[0, -1])(reference.Reference(dropless, weights)))
 
 
 def write_gradients(model, path):
@@ -76,6 +119,11 @@ def write_gradients(model, path):
 
 if __name__ == "__main__":
     os.makedirs(sys.argv[1], exist_ok=True)
-    for model_name in sys.argv[2:] or MODELS:
-        torch.manual_seed(sorted(MODELS).index(model_name))
-        write(sys.argv[1], model_name)
+    every = sorted(MODELS | REFERENCES)
+    for model_name in sys.argv[2:] or every:
+        torch.manual_seed(every.index(model_name))
+        where = os.path.join(sys.argv[1], model_name)
+        if model_name in MODELS:
+            write(where, *MODELS[model_name])
+        else:
+            write_reference(where, REFERENCES[model_name])

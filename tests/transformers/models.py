@@ -32,4 +32,24 @@ MODELS = {
         num_key_value_heads=4, head_dim=12, num_local_experts=5, num_experts_per_tok=2, initializer_range=0.2,
         max_position_embeddings=128, sliding_window=None, rope_parameters=dict(rope_type="default", rope_theta=1e4))),
 }
+
+# Models of reference.py: config.json as it is written.
+PANGU = dict(
+    model_type="pangu_ultra_moe", architectures=["PanguUltraMoEForCausalLM"], vocab_size=97, hidden_size=48, intermediate_size=56,
+    moe_intermediate_size=20, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, num_dense_layers=1,
+    num_mtp_layers=0, attention_kv_lora_dim=18, attention_q_lora_dim=22, attention_qk_dim=12, attention_qk_rope_dim=8,
+    attention_v_dim=10, num_routed_experts=8, num_shared_experts=1, num_experts_per_tok=2, norm_topk_prob=True,
+    routed_scaling_factor=2.5, rms_norm_eps=1e-5, rope_theta=25600000.0, rope_interleave=True, max_position_embeddings=128,
+    hidden_act="silu", tie_word_embeddings=False, sandwich_norm=True, router_enable_expert_bias=False)
+LOSSES = dict(router_aux_loss_coef=0.1, router_z_loss_coef=0.02)
+REFERENCES = {
+    "sandwich": PANGU,
+    "mtp": {**PANGU, "num_mtp_layers": 2, "router_enable_expert_bias": True},
+    "softmax": {**PANGU, **LOSSES, "scoring_func": "softmax", "aux_loss_scope": "micro_batch"},
+    "sequence": {**PANGU, **LOSSES, "aux_loss_scope": "sequence", "sandwich_norm": False, "num_mtp_layers": 1,
+                 "tie_word_embeddings": True},
+    "drop_probs": {**PANGU, **LOSSES, "capacity_factor": 0.9, "drop_policy": "probs", "num_dense_layers": 0},
+    "drop_position": {**PANGU, **LOSSES, "capacity_factor": 0.7, "drop_policy": "position", "scoring_func": "softmax",
+                      "sandwich_norm": False},
+}
 BATCH, LENGTH, PROMPT, NEW = 3, 33, 7, 24
