@@ -141,14 +141,38 @@ static void say_recomputed(Module *m, const Kernel *backward, const Kernel *orig
     text_add(out, "\n");
 }
 
+static void say_passed(const DerivedPair *pair, Text *out)
+{
+    for (uint32_t i = 0; i < pair->gradients.len; i++) {
+        const struct PairGradient *g = &pair->gradients.at[i];
+        if (g->mode == GRAD_PASS)
+            text_add(out, "// passed:    d_%s is d_%s\n", g->input, g->output);
+    }
+}
+
+/* What k, the first of two backward kernels, writes for the second. */
+static void say_handed(Module *m, const DerivedPair *pair, const Kernel *k, Text *out)
+{
+    Extent bytes = ext_const(m, 0);
+    text_add(out, "// handed to %s: ", pair->later);
+    for (uint32_t i = 0; i < pair->handed.len; i++) {
+        const Tensor *t = &k->tensors.at[ir_find_tensor(k, pair->handed.at[i])];
+        text_add(out, "%s%s as %s", i ? ", " : "", t->name, elem_name(t->elem));
+        bytes = ext_add(m, bytes, tensor_bytes(m, t, t->elem));
+    }
+    text_add(out, pair->handed.len ? "; bytes: " : "nothing; bytes: ");
+    ext_print(m, bytes, out);
+    text_add(out, "\n");
+}
+
 /* ---- the command ---- */
 
 static int is_wanted(const Kernel *k, const char *name)
 {
     const Derive *d = k->derived;
-    if (!d || d->backward != k->name)
+    if (!d || d->forward == k->name)
         return 0;
-    return !name || strcmp(name, d->kernel) == 0 || strcmp(name, d->backward) == 0 ||
+    return !name || strcmp(name, d->kernel) == 0 || strcmp(name, k->name) == 0 ||
            strcmp(name, d->forward) == 0;
 }
 
@@ -166,6 +190,11 @@ static int print_backwards(Compilation *c, void *user)
         text_add(&head, "// %s, derived from %s\n", k->name, original->name);
         say_saved(m, k->derived, original, &head);
         say_recomputed(m, k, original, &head);
+        const DerivedPair *pair = ir_find_pair(m, k->derived->forward);
+        if (k->name == pair->backward)
+            say_passed(pair, &head);
+        if (k->name == pair->backward && pair->later)
+            say_handed(m, pair, k, &head);
     }
     for (uint32_t i = 0; i < m->kernels.len; i++)
         if (is_wanted(m->kernels.at[i], g->kernel))

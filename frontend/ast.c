@@ -114,15 +114,11 @@ AstNames *ast_add_name(Parser *p, AstNames *list, AstName name) { ADD(AstNames, 
 AstExprs *ast_add_expr(Parser *p, AstExprs *list, AstExpr *e) { ADD(AstExprs, e); }
 AstBinds *ast_add_bind(Parser *p, AstBinds *list, AstBind bind) { ADD(AstBinds, bind); }
 AstWords *ast_add_word(Parser *p, AstWords *list, AstWord word) { ADD(AstWords, word); }
+AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstWrt wrt) { ADD(AstWrts, wrt); }
 
 AstSubscripts *ast_add_subscript(Parser *p, AstSubscripts *list, AstExpr *value, AstExpr *extent)
 {
     ADD(AstSubscripts, (AstSubscript){value, extent});
-}
-
-AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstName name, int accumulate)
-{
-    ADD(AstWrts, (AstWrt){name, accumulate});
 }
 
 AstWords *ast_add_choice(Parser *p, AstWords *list, Loc open, const AstWords *inner, Loc close)

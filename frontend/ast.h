@@ -136,7 +136,8 @@ typedef struct AstWords {
 
 typedef struct AstWrt {
     AstName name;
-    int accumulate;
+    GradMode mode;
+    int later; /* behind `then` */
 } AstWrt;
 
 typedef struct AstWrts {
@@ -150,7 +151,6 @@ typedef struct AstSave {
 
 typedef struct AstSaves {
     Vec(AstSave) list;
-    int cotangents_f32;
 } AstSaves;
 
 typedef enum AstDeclKind {
@@ -175,9 +175,10 @@ typedef struct AstDecl {
     AstExpr *body;                          /* fn */
     const AstParams *params;                /* kernel */
     const AstEquations *equations;          /* kernel */
-    AstName forward, backward;              /* derive */
+    AstName forward, backward, later;       /* derive; later: or its name is NULL */
     const AstWrts *wrts;                    /* derive */
     const AstSaves *saves;                  /* derive, or NULL */
+    int cotangents_f32;                     /* derive */
     const AstWords *words;                  /* schedule, test */
 } AstDecl;
 
@@ -214,9 +215,9 @@ AstWords *ast_add_word(Parser *p, AstWords *list, AstWord word);
 AstWords *ast_add_choice(Parser *p, AstWords *list, Loc open, const AstWords *inner, Loc close);
 AstWord ast_integer_word(Parser *p, AstInt value);
 AstWord ast_sign_word(Parser *p, const char *sign, Loc loc);
-AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstName name, int accumulate);
-AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName as, Elem elem);
-AstSaves *ast_end_saves(Parser *p, AstName save, AstSaves *list, AstName cotangents);
+AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstWrt wrt);
+AstWrts *ast_then(Parser *p, AstWrts *first, const AstWrts *later); /* one list of both */
+AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, Elem elem);
 
 AstPacked ast_packed(Parser *p, Loc loc, AstName both /* or name NULL */);
 AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, AstPacked packed);
@@ -235,9 +236,10 @@ AstDecl *ast_dim_rule(Parser *p, AstInt multiple, AstName word, AstInt prefer);
 AstDecl *ast_group_decl(Parser *p, Loc loc, AstName name, AstExpr *groups, AstName word, AstExpr *size);
 AstDecl *ast_fn(Parser *p, Loc loc, AstName name, const AstNames *params, AstExpr *body);
 AstDecl *ast_kernel(Parser *p, Loc loc, AstName name, const AstParams *params, const AstEquations *equations);
-AstNames *ast_derive_head(Parser *p, AstName forward, AstName backward, AstName from, AstName kernel, AstName wrt);
-AstDecl *ast_derive(Parser *p, Loc loc, const AstNames *head /* forward, backward, kernel */,
-                    const AstWrts *wrts, const AstSaves *saves);
+/* later.name NULL: one backward kernel */
+AstDecl *ast_derive_names(Parser *p, AstName forward, AstName backward, AstName later);
+AstDecl *ast_derive(AstDecl *names, Loc loc, AstName kernel, const AstWrts *wrts, const AstSaves *saves,
+                    int cotangents_f32);
 AstDecl *ast_block(Parser *p, Loc loc, AstDeclKind kind, AstName kernel, const AstWords *words);
 void ast_add_decl(Parser *p, const AstDecl *decl); /* NULL: it did not parse */
 void ast_version(Parser *p, AstInt version);

@@ -155,41 +155,41 @@ AstDecl *ast_kernel(Parser *p, Loc loc, AstName name, const AstParams *params, c
     return d;
 }
 
-AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName as, Elem elem)
+AstWrts *ast_then(Parser *p, AstWrts *first, const AstWrts *later)
 {
-    expect_word(p, as, "as");
+    for (uint32_t i = 0; i < later->list.len; i++) {
+        AstWrt w = later->list.at[i];
+        w.later = 1;
+        ast_add_wrt(p, first, w);
+    }
+    return first;
+}
+
+AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, Elem elem)
+{
     list = list ? list : arena_new_of(p->arena, AstSaves);
     vec_push(p->arena, &list->list, (AstSave){name, elem});
     return list;
 }
 
-AstSaves *ast_end_saves(Parser *p, AstName save, AstSaves *list, AstName cotangents)
+AstDecl *ast_derive_names(Parser *p, AstName forward, AstName backward, AstName later)
 {
-    list = list ? list : arena_new_of(p->arena, AstSaves);
-    expect_word(p, save, "save");
-    expect_word(p, cotangents, "cotangents");
-    list->cotangents_f32 = cotangents.name != NULL;
-    return list;
-}
-
-AstNames *ast_derive_head(Parser *p, AstName forward, AstName backward, AstName from, AstName kernel,
-                          AstName wrt)
-{
-    expect_word(p, from, "from");
-    expect_word(p, wrt, "wrt");
-    AstNames *list = ast_add_name(p, ast_add_name(p, NULL, forward), backward);
-    return ast_add_name(p, list, kernel);
-}
-
-AstDecl *ast_derive(Parser *p, Loc loc, const AstNames *head, const AstWrts *wrts, const AstSaves *saves)
-{
-    const AstName *w = head->list.at;
-    AstDecl *d = new_decl(p, DECL_DERIVE, loc, w[2]);
-    d->forward = w[0];
-    d->backward = w[1];
-    d->wrts = wrts;
-    d->saves = saves;
+    AstDecl *d = new_decl(p, DECL_DERIVE, forward.loc, (AstName){NULL, forward.loc});
+    d->forward = forward;
+    d->backward = backward;
+    d->later = later;
     return d;
+}
+
+AstDecl *ast_derive(AstDecl *names, Loc loc, AstName kernel, const AstWrts *wrts, const AstSaves *saves,
+                    int cotangents_f32)
+{
+    names->loc = loc;
+    names->name = kernel;
+    names->wrts = wrts;
+    names->saves = saves;
+    names->cotangents_f32 = cotangents_f32;
+    return names;
 }
 
 AstDecl *ast_block(Parser *p, Loc loc, AstDeclKind kind, AstName kernel, const AstWords *words)

@@ -50,6 +50,7 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
     AstEquations *equations;
     AstWord word;
     AstWords *words;
+    AstWrt wrt;
     AstWrts *wrts;
     AstSaves *saves;
     AstDecl *decl;
@@ -62,16 +63,18 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 %token KW_OUT "out" KW_INOUT "inout" KW_DERIVE "derive" KW_SCHEDULE "schedule" KW_TEST "test" KW_SUM "sum" KW_MAX "max"
 %token KW_MIN "min" KW_TOP "top" KW_WHERE "where" KW_IF "if" KW_AND "and" KW_OR "or" KW_NOT "not"
 %token KW_STOP "stop" KW_ROUTE "route" KW_PACKED "packed" KW_F32 "f32" KW_BF16 "bf16" KW_F16 "f16" KW_I32 "i32"
+%token KW_FROM "from" KW_WRT "wrt" KW_THEN "then" KW_AS "as" KW_PASS "pass" KW_SAVE "save"
+%token KW_COTANGENTS "cotangents"
 %token LE "<=" GE ">=" EQ "==" NE "!=" ADD_TO "+=" ARROW "->"
 %token SYNC "the next statement"
 %token YYEOF 0 "the end of the file"
 
 %type <expr> expr and_expr not_expr comparison sum product mul red red_head unary primary where_opt
-%type <op> relation reduction role
+%type <op> relation reduction role cotangents_opt
 %type <elem> elem
 %type <packed> packed_opt
 %type <name> name_of_type
-%type <names> names derive_head
+%type <names> names
 %type <exprs> exprs
 %type <bind> bind
 %type <binds> binds
@@ -83,10 +86,11 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 %type <equations> equations body
 %type <word> word
 %type <words> words block
-%type <wrts> wrts
+%type <wrt> wrt
+%type <wrts> wrts targets
 %type <saves> saves saves_opt
 %type <integer> max_opt constant_opt
-%type <decl> decl rule_opt
+%type <decl> decl rule_opt derive_names
 
 %%
 
@@ -107,7 +111,8 @@ decl: KW_USE STRING                                     { $$ = ast_use(p, @$, $2
     | KW_GROUP NAME ':' sum NAME sum                    { $$ = ast_group_decl(p, @2, $2, $4, $5, $6); }
     | KW_FN NAME '(' names ')' '=' expr                 { $$ = ast_fn(p, @2, $2, $4, $7); }
     | KW_KERNEL NAME '(' params_opt ')' body            { $$ = ast_kernel(p, @2, $2, $4, $6); }
-    | KW_DERIVE derive_head wrts saves_opt              { $$ = ast_derive(p, @$, $2, $3, $4); }
+    | KW_DERIVE derive_names KW_FROM NAME KW_WRT targets saves_opt cotangents_opt
+                                                        { $$ = ast_derive($2, @$, $4, $6, $7, $8); }
     | KW_SCHEDULE NAME block                            { $$ = ast_block(p, @2, DECL_SCHEDULE, $2, $3); }
     | KW_TEST NAME block                                { $$ = ast_block(p, @2, DECL_TEST, $2, $3); }
     ;
@@ -253,19 +258,28 @@ exprs: expr          { $$ = ast_add_expr(p, NULL, $1); }
 
 /* ---- derive ---- */
 
-derive_head: '(' NAME ',' NAME ')' NAME NAME NAME { $$ = ast_derive_head(p, $2, $4, $6, $7, $8); };
-wrts: NAME                  { $$ = ast_add_wrt(p, NULL, $1, 0); }
-    | NAME ADD_TO           { $$ = ast_add_wrt(p, NULL, $1, 1); }
-    | wrts ',' NAME         { $$ = ast_add_wrt(p, $1, $3, 0); }
-    | wrts ',' NAME ADD_TO  { $$ = ast_add_wrt(p, $1, $3, 1); }
+derive_names: '(' NAME ',' NAME ')'    { $$ = ast_derive_names(p, $2, $4, (AstName){NULL, @$}); }
+    | '(' NAME ',' NAME ',' NAME ')'  { $$ = ast_derive_names(p, $2, $4, $6); }
     ;
-saves_opt: %empty            { $$ = NULL; }
-    | NAME KW_F32            { $$ = ast_end_saves(p, (AstName){NULL, @$}, NULL, $1); }
-    | NAME saves             { $$ = ast_end_saves(p, $1, $2, (AstName){NULL, @$}); }
-    | NAME saves NAME KW_F32 { $$ = ast_end_saves(p, $1, $2, $3); }
+targets: wrts          { $$ = $1; }
+    | wrts KW_THEN wrts { $$ = ast_then(p, $1, $3); }
     ;
-saves: NAME NAME elem             { $$ = ast_add_save(p, NULL, $1, $2, $3); }
-    | saves ',' NAME NAME elem    { $$ = ast_add_save(p, $1, $3, $4, $5); }
+wrts: wrt          { $$ = ast_add_wrt(p, NULL, $1); }
+    | wrts ',' wrt { $$ = ast_add_wrt(p, $1, $3); }
+    ;
+wrt: NAME                { $$ = (AstWrt){$1, GRAD_WRITE, 0}; }
+    | NAME ADD_TO        { $$ = (AstWrt){$1, GRAD_ADD, 0}; }
+    | NAME KW_AS KW_F32  { $$ = (AstWrt){$1, GRAD_WRITE_F32, 0}; }
+    | NAME KW_PASS       { $$ = (AstWrt){$1, GRAD_PASS, 0}; }
+    ;
+saves_opt: %empty   { $$ = NULL; }
+    | KW_SAVE saves { $$ = $2; }
+    ;
+saves: NAME KW_AS elem             { $$ = ast_add_save(p, NULL, $1, $3); }
+    | saves ',' NAME KW_AS elem    { $$ = ast_add_save(p, $1, $3, $5); }
+    ;
+cotangents_opt: %empty      { $$ = 0; }
+    | KW_COTANGENTS KW_F32  { $$ = 1; }
     ;
 
 /* ---- schedule and test: lists of words ---- */

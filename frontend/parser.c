@@ -91,6 +91,31 @@ static int enough(Parser *p)
     return 1;
 }
 
+static int is_elem(int kind) { return kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32; }
+
+/* Words of the clauses of `derive` are names elsewhere, and there too where the grammar wants a name: behind
+ * a sign other than `)` and `+=`, and behind these words but for `pass`. */
+static void track_clause(Parser *p, ParserToken *t)
+{
+    static const struct {
+        const char *text;
+        int kind;
+    } words[] = {{"from", KW_FROM},
+                 {"wrt", KW_WRT},
+                 {"then", KW_THEN},
+                 {"as", KW_AS},
+                 {"pass", KW_PASS},
+                 {"save", KW_SAVE},
+                 {"cotangents", KW_COTANGENTS}};
+    int before = p->last.kind;
+    if (begins_declaration(t->kind))
+        p->in_derive = t->kind == KW_DERIVE;
+    int ends = before == ')' || before == ADD_TO || before == NAME || before == KW_PASS || is_elem(before);
+    for (size_t i = 0; p->in_derive && t->kind == NAME && ends && i < sizeof words / sizeof *words; i++)
+        if (strcmp(t->name, words[i].text) == 0)
+            t->kind = words[i].kind;
+}
+
 ParserToken parser_next(Parser *p)
 {
     ParserToken t =
@@ -98,6 +123,7 @@ ParserToken parser_next(Parser *p)
     p->tokens++;
     p->was_in_body = p->in_body;
     track_body(p, t.kind);
+    track_clause(p, &t);
     if (t.kind == '(' || t.kind == '[')
         p->brackets++;
     if ((t.kind == ')' || t.kind == ']') && p->brackets)

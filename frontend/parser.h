@@ -34,6 +34,7 @@ struct Parser {
     uint32_t queued;
     uint32_t brackets, tokens;
     int recovering, resumed, kernel_ahead, in_body, was_in_body; /* was: before the last token */
+    int in_derive;
 };
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */

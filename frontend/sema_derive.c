@@ -14,6 +14,8 @@ Kernel *sema_target(Sema *c, const AstDecl *d, int may_be_derived)
     for (uint32_t i = 0; may_be_derived && i < c->m->derives.len; i++) {
         guess_try(&g, c->m->derives.at[i].forward);
         guess_try(&g, c->m->derives.at[i].backward);
+        if (c->m->derives.at[i].later)
+            guess_try(&g, c->m->derives.at[i].later);
     }
     const char *help = c->m->kernels.len
                            ? arena_printf(c->arena, "name a kernel, such as %s", c->m->kernels.at[0]->name)
@@ -63,6 +65,22 @@ static int wrt_ok(Sema *c, const Kernel *k, const AstWrt *w)
     return 1;
 }
 
+/* A third kernel has targets of its own behind `then`, and they need it. */
+static int later_ok(Sema *c, const AstDecl *d)
+{
+    const AstWrt *last = &d->wrts->list.at[d->wrts->list.len - 1];
+    if (last->later == (d->later.name != NULL))
+        return 1;
+    if (last->later)
+        return refuse(c, DIAG_derive_then, last->name.loc,
+                      arena_printf(c->arena, "write `derive (%s, %s, NAME)`, or `,` for `then`",
+                                   d->forward.name, d->backward.name),
+                      "stands behind `then`, but no kernel is there for it", last->name.name);
+    return refuse(c, DIAG_derive_then, d->later.loc,
+                  "write `then` before the targets that it makes, or take it out", "is given no target",
+                  d->later.name);
+}
+
 static int wrts_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
 {
     NameMap seen = {.arena = c->arena};
@@ -74,9 +92,9 @@ static int wrts_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
             return refuse(c, DIAG_derive_not_input, w->name.loc, "name it once", "is named twice",
                           w->name.name);
         namemap_set(&seen, w->name.name, i);
-        vec_push(c->arena, &out->wrt, (struct DeriveWrt){w->name.name, w->name.loc, w->accumulate});
+        vec_push(c->arena, &out->wrt, (struct DeriveWrt){w->name.name, w->name.loc, w->mode, w->later});
     }
-    return 1;
+    return later_ok(c, d);
 }
 
 /* ---- save ---- */
@@ -143,18 +161,28 @@ static int kernel_ok(Sema *c, const Kernel *k, const AstDecl *d)
                            "has no float output", k->name);
 }
 
+/* Is the name of a kernel that is to be made free? Then it is taken. */
+static int take_name(Sema *c, AstName name)
+{
+    if (!name.name)
+        return 1;
+    if (!sema_kernel_name(c, name))
+        return 0;
+    namemap_set(&c->derived, name.name, 1);
+    return 1;
+}
+
 void sema_derive(Sema *c, const AstDecl *d)
 {
-    if (!sema_kernel_name(c, d->forward))
+    if (!take_name(c, d->forward) || !take_name(c, d->backward) || !take_name(c, d->later))
         return;
-    namemap_set(&c->derived, d->forward.name, 1);
-    if (!sema_kernel_name(c, d->backward))
-        return;
-    namemap_set(&c->derived, d->backward.name, 1);
     const Kernel *k = sema_target(c, d, 0);
-    Derive out = {
-        .forward = d->forward.name, .backward = d->backward.name, .kernel = d->name.name, .loc = d->loc};
-    out.cotangents_f32 = d->saves && d->saves->cotangents_f32;
+    Derive out = {.forward = d->forward.name,
+                  .backward = d->backward.name,
+                  .later = d->later.name,
+                  .kernel = d->name.name,
+                  .loc = d->loc,
+                  .cotangents_f32 = d->cotangents_f32};
     if (k && kernel_ok(c, k, d) && wrts_ok(c, k, d, &out) && saves_ok(c, k, d, &out))
         vec_push(c->arena, &c->m->derives, out);
 }

@@ -52,10 +52,10 @@ void sema_exports(Sema *c)
     }
     for (uint32_t i = 0; i < c->m->derives.len; i++) {
         const Derive *d = &c->m->derives.at[i];
-        const Kernel *k = ir_find_kernel(c->m, d->kernel);
-        add_kernel(&x, (AstName){d->forward, d->loc});
-        add_packed(&x, k, d->forward);
-        add_kernel(&x, (AstName){d->backward, d->loc});
-        add_packed(&x, k, d->backward);
+        const Name made[] = {d->forward, d->backward, d->later};
+        for (uint32_t n = 0; n < 3 && made[n]; n++) {
+            add_kernel(&x, (AstName){made[n], d->loc});
+            add_packed(&x, ir_find_kernel(c->m, d->kernel), made[n]);
+        }
     }
 }

@@ -93,9 +93,10 @@ static void put_kernel(const Kernel *k, Text *out)
 
 static void put_derive(const Derive *d, Text *out)
 {
-    text_add(out, "derive %s %s %s %d", d->forward, d->backward, d->kernel, d->cotangents_f32);
+    text_add(out, "derive %s %s %s %s %d", d->forward, d->backward, d->later ? d->later : "-", d->kernel,
+             d->cotangents_f32);
     for (uint32_t i = 0; i < d->wrt.len; i++)
-        text_add(out, " %s%s", d->wrt.at[i].name, d->wrt.at[i].accumulate ? " +=" : "");
+        text_add(out, " %s %d %d", d->wrt.at[i].name, (int)d->wrt.at[i].mode, d->wrt.at[i].later);
     for (uint32_t i = 0; i < d->save.len; i++)
         text_add(out, " save %s %d", d->save.at[i].name, (int)d->save.at[i].elem);
     text_add(out, "\n");

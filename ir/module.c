@@ -82,6 +82,14 @@ Kernel *ir_find_kernel(const Module *m, Name name)
     return NULL;
 }
 
+const DerivedPair *ir_find_pair(const Module *m, Name forward)
+{
+    for (uint32_t i = 0; i < m->pairs.len; i++)
+        if (m->pairs.at[i].forward == forward)
+            return &m->pairs.at[i];
+    return NULL;
+}
+
 TensorId ir_tensor(Kernel *k, Tensor t)
 {
     vec_push(k->module->arena, &k->tensors, t);

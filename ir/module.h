@@ -5,14 +5,6 @@
 #include "ir/equation.h"
 #include "ir/schedule.h"
 
-typedef struct Derive {
-    Name forward, backward, kernel;
-    Loc loc;
-    Vec(struct DeriveWrt { Name name; Loc loc; int accumulate; }) wrt;
-    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; }) save;
-    int cotangents_f32;
-} Derive;
-
 /* How a gradient leaves a backward kernel. */
 typedef enum GradMode {
     GRAD_WRITE,     /* d_A has A's type: summed in f32, rounded once */
@@ -20,6 +12,15 @@ typedef enum GradMode {
     GRAD_ADD,       /* d_A is f32, added to */
     GRAD_PASS       /* d_A is the cotangent of one output, unchanged: no parameter */
 } GradMode;
+
+/* A request. later: the second backward kernel, which makes the targets that say so; or NULL. */
+typedef struct Derive {
+    Name forward, backward, later, kernel;
+    Loc loc;
+    Vec(struct DeriveWrt { Name name; Loc loc; GradMode mode; int later; }) wrt;
+    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; }) save;
+    int cotangents_f32;
+} Derive;
 
 /* What one request of `derive` made: its kernels, and which of their parameters are what. All other `in` parameters of a
  * backward kernel are parameters of the forward under the same names. */
@@ -101,6 +102,7 @@ uint32_t ir_tensor_dims(const Kernel *k, TensorId t, DimId *out); /* of those, w
 
 Kernel *ir_kernel(Module *m, Name name, Loc loc); /* added to the module */
 Kernel *ir_find_kernel(const Module *m, Name name);
+const DerivedPair *ir_find_pair(const Module *m, Name forward); /* NULL: derive made none of that name */
 TensorId ir_tensor(Kernel *k, Tensor t);
 TensorId ir_find_tensor(const Kernel *k, Name name);
 RouteId ir_find_route(const Kernel *k, Name name);

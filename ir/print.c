@@ -285,11 +285,16 @@ static void put_declarations(const Module *m, const Kernel *only, Text *out)
 /* A request that has run is a pair of kernels, which are printed instead. */
 static void put_derive(const Module *m, const Derive *d, Text *out)
 {
+    static const char *const mode[] = {"", " as f32", " +=", " pass"}; /* by GradMode */
     if (ir_find_kernel(m, d->forward) || ir_find_kernel(m, d->backward))
         return;
-    text_add(out, "\nderive (%s, %s) from %s wrt ", d->forward, d->backward, d->kernel);
-    for (uint32_t i = 0; i < d->wrt.len; i++)
-        text_add(out, "%s%s%s", i ? ", " : "", d->wrt.at[i].name, d->wrt.at[i].accumulate ? " +=" : "");
+    text_add(out, "\nderive (%s, %s%s%s) from %s wrt ", d->forward, d->backward, d->later ? ", " : "",
+             d->later ? d->later : "", d->kernel);
+    for (uint32_t i = 0; i < d->wrt.len; i++) {
+        const struct DeriveWrt *w = &d->wrt.at[i];
+        int first_later = w->later && !d->wrt.at[i - 1].later;
+        text_add(out, "%s%s%s", first_later ? " then " : i ? ", " : "", w->name, mode[w->mode]);
+    }
     for (uint32_t i = 0; i < d->save.len; i++)
         text_add(out, "%s%s as %s", i ? ", " : " save ", d->save.at[i].name, elem_name(d->save.at[i].elem));
     text_add(out, "%s\n", d->cotangents_f32 ? " cotangents f32" : "");

@@ -85,7 +85,7 @@ static void merge_local(Cse *c, Equation *q, const IndexId *over)
     vec_push(c->k->module->arena, &c->known, fresh);
 }
 
-static void merge_kernel(Kernel *k)
+void cse_kernel(Kernel *k)
 {
     Cse c = {.k = k, .same = arena_array(k->module->arena, TensorId, k->tensors.len + 1)};
     for (TensorId t = 0; t < k->tensors.len; t++)
@@ -110,5 +110,5 @@ void pass_cse(Module *m, const PassContext *c)
 {
     (void)c;
     for (uint32_t i = 0; i < m->kernels.len; i++)
-        merge_kernel(m->kernels.at[i]);
+        cse_kernel(m->kernels.at[i]);
 }

@@ -12,8 +12,9 @@
 /* What an equation that stays needs of the ones before it. */
 typedef struct Live {
     const Kernel *k;
-    uint8_t *tensors; /* by TensorId: something that stays reads it */
-    uint8_t *routes;  /* by RouteId */
+    const uint8_t *given; /* NULL, or by TensorId: need not be computed */
+    uint8_t *tensors;     /* by TensorId: something that stays reads it */
+    uint8_t *routes;      /* by RouteId */
 } Live;
 
 /* The rows of a group are those of its route, so whoever runs over rows needs the route. */
@@ -53,12 +54,14 @@ static void need_equation(Live *l, const Equation *q)
 
 static int tensor_stays(const Live *l, TensorId t)
 {
-    return l->k->tensors.at[t].role != ROLE_LOCAL || l->tensors[t];
+    return l->k->tensors.at[t].role != ROLE_LOCAL || (l->tensors[t] && !(l->given && l->given[t]));
 }
 
 /* Parameters stay, and so do checks: they are effects, an error that the caller would see. */
 static int equation_stays(const Live *l, const Equation *q)
 {
+    if (q->dead)
+        return 0;
     switch (q->kind) {
     case EQ_ASSIGN:
     case EQ_ADD: return tensor_stays(l, q->lhs);
@@ -80,32 +83,27 @@ static void need_params(Live *l)
             need_axis(l, k->tensors.at[k->params.at[i].id].axes[a]);
 }
 
-/* Backwards: when an equation is met, everything that may read it has been seen. Fills stays[] by equation. */
-static void find_live(Live *l, uint8_t *stays)
-{
-    need_params(l);
-    for (uint32_t i = l->k->eqs.len; i-- > 0;) {
-        stays[i] = (uint8_t)equation_stays(l, &l->k->eqs.at[i]);
-        if (stays[i])
-            need_equation(l, &l->k->eqs.at[i]);
-    }
-}
-
-void dce_find_reads(const Kernel *k, uint8_t *read)
+/* Backwards: when an equation is met, everything that may read it has been seen. */
+LiveEquations dce_live(const Kernel *k, const uint8_t *given)
 {
     Arena *a = k->module->arena;
-    Live l = {k, read, arena_array(a, uint8_t, k->routes.len + 1)};
-    find_live(&l, arena_array(a, uint8_t, k->eqs.len + 1));
+    Live l = {k, given, arena_array(a, uint8_t, k->tensors.len + 1),
+              arena_array(a, uint8_t, k->routes.len + 1)};
+    LiveEquations out = {arena_array(a, uint8_t, k->eqs.len + 1), l.tensors};
+    need_params(&l);
+    for (uint32_t i = k->eqs.len; i-- > 0;) {
+        out.equations[i] = (uint8_t)equation_stays(&l, &k->eqs.at[i]);
+        if (out.equations[i])
+            need_equation(&l, &k->eqs.at[i]);
+    }
+    return out;
 }
 
 void dce_kernel(Kernel *k)
 {
-    Arena *a = k->module->arena;
-    Live l = {k, arena_array(a, uint8_t, k->tensors.len + 1), arena_array(a, uint8_t, k->routes.len + 1)};
-    uint8_t *stays = arena_array(a, uint8_t, k->eqs.len + 1);
-    find_live(&l, stays);
+    LiveEquations live = dce_live(k, NULL);
     for (uint32_t i = 0; i < k->eqs.len; i++)
-        k->eqs.at[i].dead = !stays[i];
+        k->eqs.at[i].dead |= !live.equations[i];
     ir_compact(k);
 }
 

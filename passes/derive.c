@@ -1,104 +1,10 @@
 /* derive: reverse mode on equations. Each request `derive (F, B) from K` becomes two kernels: F is K that
  * also writes what is saved, B takes K's inputs, the saved values and the cotangents of K's outputs, and
- * gives those of the targets. This file makes the signatures and carries the forward over; derive.h tells the
+ * gives those of the targets (in two kernels for `derive (F, B, L)`). This file makes the signatures and carries the forward over; derive.h tells the
  * rest. */
 #include "passes/derive.h"
 
-#include <ctype.h>
 #include <string.h>
-
-/* ---- builders that the files of derive share ---- */
-
-Adjoint *derive_adjoint(Sweep *s, TensorId t)
-{
-    while (s->tensors.len <= t)
-        vec_push(s->arena, &s->tensors, (Adjoint){.incoming = NONE, .target = NONE, .cotangent = NONE});
-    return &s->tensors.at[t];
-}
-
-IndexId derive_index_like(Kernel *k, IndexId i)
-{
-    Index x = k->indices.at[i];
-    return ir_index(k, x.name, x.loc, x.axis); /* names are hints; the printer keeps them apart */
-}
-
-/* A name for an index over axis `at` of t: as its readers or its definition call it, else after its extent.
- */
-static Name index_name(Sweep *s, TensorId t, uint32_t at)
-{
-    Kernel *k = s->k;
-    Module *m = k->module;
-    const Adjoint *a = derive_adjoint(s, t);
-    for (uint32_t i = 0; i < k->eqs.len; i++) {
-        const Equation *q = &k->eqs.at[i];
-        if (q->lhs == t && q->kind != EQ_CHECK && x_at(k, q->index[at])->kind == X_INDEX)
-            return k->indices.at[x_at(k, q->index[at])->sym].name;
-    }
-    for (uint32_t i = 0; i < a->contributions.len; i++) {
-        const Expr *x = x_at(k, a->contributions.at[i].subscript[at]);
-        if (x->kind == X_INDEX)
-            return k->indices.at[x->sym].name;
-    }
-    Axis axis = k->tensors.at[t].axes[at];
-    const ExtentForm *f = &m->extents.at[axis.extent];
-    const char *name = axis.group != NONE               ? m->groups.at[axis.group].name
-                       : f->nterms && f->terms[0].ndims ? m->dims.at[f->terms[0].dims[0]].name
-                                                        : "i";
-    char stem[2] = {(char)tolower((unsigned char)name[0]), '\0'};
-    return name_of(m->names, isalpha((unsigned char)stem[0]) ? stem : "i");
-}
-
-void derive_over(Sweep *s, TensorId t, IndexId *over)
-{
-    const Tensor x = s->k->tensors.at[t];
-    for (uint32_t i = 0; i < x.rank; i++)
-        over[i] = ir_index(s->k, index_name(s, t, i), x.loc, x.axes[i]);
-}
-
-TensorId derive_local(Sweep *s, const char *stem, Loc loc, Elem elem, const Axis *axes, uint32_t rank)
-{
-    Tensor t = {.name = ir_fresh_name(s->k, stem),
-                .loc = loc,
-                .elem = elem,
-                .role = ROLE_LOCAL,
-                .rank = (uint8_t)rank,
-                .space = SPACE_WORK,
-                .route = NONE};
-    if (rank)
-        memcpy(t.axes, axes, sizeof *axes * rank);
-    TensorId id = ir_tensor(s->k, t);
-    derive_adjoint(s, id);
-    return id;
-}
-
-void derive_emit(Sweep *s, EqKind kind, Loc loc, TensorId lhs, const IndexId *over, ExprId rhs)
-{
-    Equation q = ir_equation(kind, loc);
-    q.lhs = lhs;
-    q.rhs = rhs;
-    q.nindex = s->k->tensors.at[lhs].rank;
-    for (uint32_t i = 0; i < q.nindex; i++)
-        q.index[i] = x_index(s->k, loc, over[i]);
-    vec_push(s->arena, &s->k->eqs, q);
-}
-
-ExprId derive_cast(Kernel *k, ExprId e, Elem elem) { return x_as(k, e, elem_type(elem)); }
-
-ExprId derive_sum(Kernel *k, ExprId a, ExprId b)
-{
-    if (a == NONE || b == NONE)
-        return a == NONE ? b : a;
-    return x_op2(k, x_at(k, b)->loc, OP_add, a, b);
-}
-
-ExprId derive_load(Kernel *k, TensorId t, const IndexId *over)
-{
-    ExprId subscripts[MAX_RANK];
-    Loc loc = k->tensors.at[t].loc;
-    for (uint32_t i = 0; i < k->tensors.at[t].rank; i++)
-        subscripts[i] = x_index(k, loc, over[i]);
-    return x_load(k, loc, t, subscripts);
-}
 
 /* ---- what depends on a target ---- */
 
@@ -146,9 +52,7 @@ int derive_is_active(Sweep *s, ExprId e)
 
 /* ---- the forward, carried over ---- */
 
-/* A new kernel with K's tensors, routes and indices under the same ids; no parameters and no equations yet.
- */
-static Kernel *kernel_like(const Kernel *from, Name name, const Derive *d)
+Kernel *derive_kernel_like(const Kernel *from, Name name, const Derive *d)
 {
     Module *m = from->module;
     Kernel *k = ir_kernel(m, name, d->loc);
@@ -179,14 +83,14 @@ static ExprId converted(Kernel *k, const Equation *q, ExprId rhs)
     return keeps ? rhs : derive_cast(k, rhs, t->elem);
 }
 
-static void copy_equations(const Kernel *from, Kernel *to)
+void derive_copy_equations(const Kernel *from, Kernel *to)
 {
     Arena *a = to->module->arena;
     XMaps maps = {identity(a, from->tensors.len), identity(a, from->routes.len),
                   identity(a, from->indices.len)};
     for (uint32_t i = 0; i < from->eqs.len; i++) {
         Equation q = from->eqs.at[i];
-        if (q.kind == EQ_CHECK)
+        if (q.kind == EQ_CHECK || q.dead)
             continue;
         for (uint32_t n = 0; n < q.nindex; n++)
             q.index[n] = x_copy(to, from, q.index[n], &maps);
@@ -198,9 +102,26 @@ static void copy_equations(const Kernel *from, Kernel *to)
     }
 }
 
-static void add_param(Kernel *k, Param p) { vec_push(k->module->arena, &k->params, p); }
+void derive_add_param(Kernel *k, Param p) { vec_push(k->module->arena, &k->params, p); }
 
 static Name prefixed(Module *m, Name name) { return name_of(m->names, arena_printf(m->arena, "d_%s", name)); }
+
+void derive_add_rounded(Sweep *s, TensorId t, Elem elem)
+{
+    Kernel *k = s->k;
+    Tensor out = k->tensors.at[t];
+    const char *stem = arena_printf(k->module->arena, "%s_%s", out.name, elem_name(out.elem));
+    k->tensors.at[t].original = out.name;
+    ir_rename(k, t, ir_fresh_name(k, stem));
+    out.elem = elem;
+    out.role = ROLE_OUT;
+    out.space = SPACE_GM;
+    TensorId id = ir_tensor(k, out);
+    IndexId over[MAX_RANK];
+    derive_over(s, t, over);
+    derive_emit(s, EQ_ASSIGN, out.loc, id, over, derive_cast(k, derive_load(k, t, over), elem));
+    derive_add_param(k, (Param){PARAM_TENSOR, id});
+}
 
 /* ---- requests ---- */
 
@@ -216,37 +137,13 @@ static int is_float_elem(Elem e) { return e == EL_F32 || e == EL_BF16 || e == EL
 
 /* ---- the forward kernel ---- */
 
-/* X saved in another type: the local gets a second name, and X is the parameter. */
-static void save_rounded(Sweep *s, TensorId t, Elem elem)
-{
-    Kernel *k = s->k;
-    Tensor out = k->tensors.at[t];
-    const char *stem = arena_printf(k->module->arena, "%s_%s", out.name, elem_name(out.elem));
-    k->tensors.at[t].original = out.name;
-    ir_rename(k, t, ir_fresh_name(k, stem));
-    out.elem = elem;
-    out.role = ROLE_OUT;
-    out.space = SPACE_GM;
-    TensorId id = ir_tensor(k, out);
-    IndexId over[MAX_RANK];
-    Equation q = ir_equation(EQ_ASSIGN, out.loc);
-    q.lhs = id;
-    q.nindex = out.rank;
-    derive_over(s, t, over);
-    for (uint32_t i = 0; i < out.rank; i++)
-        q.index[i] = x_index(k, out.loc, over[i]);
-    q.rhs = derive_cast(k, derive_load(k, t, over), elem);
-    vec_push(k->module->arena, &k->eqs, q);
-    add_param(k, (Param){PARAM_TENSOR, id});
-}
-
 static void make_forward(Request *r)
 {
     const Kernel *from = r->from;
-    Kernel *k = kernel_like(from, r->d->forward, r->d);
+    Kernel *k = derive_kernel_like(from, r->d->forward, r->d);
     for (uint32_t i = 0; i < from->params.len; i++)
-        add_param(k, from->params.at[i]);
-    copy_equations(from, k);
+        derive_add_param(k, from->params.at[i]);
+    derive_copy_equations(from, k);
     Sweep sweep = {.k = k, .arena = r->m->arena};
     for (uint32_t i = 0; i < r->d->save.len; i++) {
         const struct DeriveSave *s = &r->d->save.at[i];
@@ -254,12 +151,12 @@ static void make_forward(Request *r)
         if (from->tensors.at[t].role != ROLE_LOCAL)
             continue; /* an output is there already */
         if (s->elem != from->tensors.at[t].elem) {
-            save_rounded(&sweep, t, s->elem);
+            derive_add_rounded(&sweep, t, s->elem);
             continue;
         }
         k->tensors.at[t].role = ROLE_OUT;
         k->tensors.at[t].space = SPACE_GM;
-        add_param(k, (Param){PARAM_TENSOR, t});
+        derive_add_param(k, (Param){PARAM_TENSOR, t});
     }
 }
 
@@ -292,7 +189,7 @@ static TensorId gradient_param(Request *r, Kernel *k, TensorId of, Elem elem, Ro
     t.layout = LAYOUT_ROWS; /* a gradient is what an optimizer reads, not what a product does */
     t.both = 0;
     TensorId id = ir_tensor(k, t);
-    add_param(k, (Param){PARAM_TENSOR, id});
+    derive_add_param(k, (Param){PARAM_TENSOR, id});
     return id;
 }
 
@@ -313,7 +210,7 @@ static void take_inputs(Request *r, Kernel *k)
         Param p = from->params.at[i];
         Role role = p.kind == PARAM_TENSOR ? from->tensors.at[p.id].role : from->routes.at[p.id].role;
         if (role == ROLE_IN)
-            add_param(k, p);
+            derive_add_param(k, p);
     }
     for (uint32_t i = 0; i < r->d->save.len; i++) {
         const struct DeriveSave *s = &r->d->save.at[i];
@@ -322,8 +219,21 @@ static void take_inputs(Request *r, Kernel *k)
         k->tensors.at[t].role = ROLE_IN;
         k->tensors.at[t].space = SPACE_GM;
         derive_adjoint(&r->sweep, t)->saved = 1;
-        add_param(k, (Param){PARAM_TENSOR, t});
+        derive_add_param(k, (Param){PARAM_TENSOR, t});
     }
+}
+
+/* Of `wrt x pass` no parameter is made: d_x is a local, which derive_prove_pass() looks at. */
+static TensorId target_of(Request *r, Kernel *k, TensorId t, const struct DeriveWrt *w)
+{
+    switch (w->mode) {
+    case GRAD_WRITE: return gradient_param(r, k, t, k->tensors.at[t].elem, ROLE_OUT, w->loc);
+    case GRAD_WRITE_F32: return gradient_param(r, k, t, EL_F32, ROLE_OUT, w->loc);
+    case GRAD_ADD: return gradient_param(r, k, t, EL_F32, ROLE_INOUT, w->loc);
+    case GRAD_PASS: break;
+    }
+    const Tensor x = k->tensors.at[t];
+    return derive_local(&r->sweep, prefixed(r->m, x.name), w->loc, x.elem, x.axes, x.rank);
 }
 
 static void take_cotangents(Request *r, Kernel *k)
@@ -340,11 +250,10 @@ static void take_cotangents(Request *r, Kernel *k)
     for (uint32_t i = 0; i < r->targets.len; i++) {
         const struct DeriveWrt *w = &r->d->wrt.at[i];
         TensorId t = r->targets.at[i];
-        Elem elem = w->accumulate ? EL_F32 : k->tensors.at[t].elem;
-        TensorId d = gradient_param(r, k, t, elem, w->accumulate ? ROLE_INOUT : ROLE_OUT, w->loc);
+        TensorId d = target_of(r, k, t, w);
         Adjoint *a = derive_adjoint(&r->sweep, t);
         a->target = d;
-        a->accumulate = w->accumulate;
+        a->mode = w->mode;
         a->active = 1;
     }
 }
@@ -397,7 +306,7 @@ static void check_reached(Request *r)
 
 static void make_backward(Request *r)
 {
-    Kernel *k = kernel_like(r->from, r->d->backward, r->d);
+    Kernel *k = derive_kernel_like(r->from, r->d->backward, r->d);
     r->sweep = (Sweep){.k = k,
                        .arena = r->m->arena,
                        .cotangents_f32 = r->d->cotangents_f32,
@@ -405,40 +314,63 @@ static void make_backward(Request *r)
                        .root_value = NONE};
     take_inputs(r, k);
     take_cotangents(r, k);
-    copy_equations(r->from, k);
+    derive_copy_equations(r->from, k);
     derive_normalise(&r->sweep);
     uint32_t nforward = k->eqs.len;
     derive_sweep(&r->sweep, r->targets.at, r->targets.len);
     check_reached(r);
     drop_saved(&r->sweep, nforward);
-    derive_reassociate(k);
 }
 
 /* ---- what was made ---- */
 
-static void record_pair(Request *r)
+static void record_pair(Request *r, DerivedPair *pair)
 {
     const Derive *d = r->d;
-    Module *m = r->m;
-    Kernel *k = r->sweep.k;
-    DerivedPair pair = {.from = d->kernel, .forward = d->forward, .backward = d->backward};
+    Arena *a = r->m->arena;
+    const Kernel *k = r->sweep.k;
+    *pair =
+        (DerivedPair){.from = d->kernel, .forward = d->forward, .backward = d->backward, .later = d->later};
     for (uint32_t i = 0; i < d->save.len; i++)
-        vec_push(m->arena, &pair.saved, (struct PairSaved){d->save.at[i].name, d->save.at[i].name});
+        vec_push(a, &pair->saved, (struct PairSaved){d->save.at[i].name, d->save.at[i].name});
     for (uint32_t i = 0; i < r->from->params.len; i++) {
         Param p = r->from->params.at[i];
         TensorId in = p.kind == PARAM_TENSOR ? derive_adjoint(&r->sweep, p.id)->incoming : (TensorId)NONE;
         if (in != NONE)
-            vec_push(m->arena, &pair.cotangents,
-                     (struct PairCotangent){r->from->tensors.at[p.id].name, k->tensors.at[in].name});
+            vec_push(a, &pair->cotangents,
+                     (struct PairCotangent){k->tensors.at[p.id].name, k->tensors.at[in].name});
     }
-    for (uint32_t i = 0; i < d->wrt.len; i++) {
-        TensorId target = derive_adjoint(&r->sweep, r->targets.at[i])->target;
-        vec_push(m->arena, &pair.gradients,
-                 (struct PairGradient){.input = d->wrt.at[i].name,
-                                       .param = k->tensors.at[target].name,
-                                       .mode = d->wrt.at[i].accumulate ? GRAD_ADD : GRAD_WRITE});
+}
+
+static void record_gradients(Request *r, DerivedPair *pair)
+{
+    const Kernel *k = r->sweep.k;
+    for (uint32_t i = 0; i < r->d->wrt.len; i++) {
+        const struct DeriveWrt *w = &r->d->wrt.at[i];
+        const Adjoint *x = derive_adjoint(&r->sweep, r->targets.at[i]);
+        TensorId target = x->target;
+        struct PairGradient g = {.input = w->name, .mode = w->mode, .later = w->later};
+        TensorId output = w->mode == GRAD_PASS && x->contributions.len
+                              ? derive_prove_pass(&r->sweep, target, w)
+                              : (TensorId)NONE;
+        if (w->mode != GRAD_PASS)
+            g.param = k->tensors.at[target].name;
+        else if (output != NONE)
+            g.output = r->from->tensors.at[output].name;
+        vec_push(r->m->arena, &pair->gradients, g);
     }
-    vec_push(m->arena, &m->pairs, pair);
+}
+
+/* The second backward kernel, when the request wants one. */
+static void split_backward(Request *r, DerivedPair *pair)
+{
+    Vec(TensorId) later = {0};
+    if (!r->d->later || r->m->diags->errors)
+        return;
+    for (uint32_t i = 0; i < r->d->wrt.len; i++)
+        if (r->d->wrt.at[i].later && r->d->wrt.at[i].mode != GRAD_PASS)
+            vec_push(r->m->arena, &later, derive_adjoint(&r->sweep, r->targets.at[i])->target);
+    derive_split(&r->sweep, (DeriveLater){later.at, later.len}, pair);
 }
 
 /* The block of a kernel that was not there when the frontend read it. */
@@ -451,9 +383,9 @@ static void check_schedules(Module *m, Name kernel)
 
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
  * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two
- * kernels and an entry of Module.pairs for each request; the list of requests is empty afterwards, Kernel.derived
- * keeps each. Reports what only the derivative shows: a target that no output depends on. Recomputed values that
- * nothing needs are left to dce. */
+ * kernels, or three, and an entry of Module.pairs for each request; the list of requests is empty afterwards,
+ * Kernel.derived keeps each. Reports what only the derivative shows: a target that no output depends on, or that is
+ * not a cotangent unchanged where `pass` says so. Recomputed values that nothing needs are left to dce. */
 void pass_derive(Module *m, const PassContext *c)
 {
     (void)c;
@@ -463,9 +395,16 @@ void pass_derive(Module *m, const PassContext *c)
             vec_push(m->arena, &r.targets, ir_find_tensor(r.from, r.d->wrt.at[w].name));
         make_forward(&r);
         make_backward(&r);
-        record_pair(&r);
+        DerivedPair pair;
+        record_pair(&r, &pair);
+        record_gradients(&r, &pair);
+        derive_reassociate(r.sweep.k);
+        split_backward(&r, &pair);
+        vec_push(m->arena, &m->pairs, pair);
         check_schedules(m, r.d->forward);
         check_schedules(m, r.d->backward);
+        if (r.d->later)
+            check_schedules(m, r.d->later);
     }
     m->derives.len = 0;
 }

@@ -1,6 +1,7 @@
 /* Reverse mode on equations: what derive.c (requests and signatures), derive_text.c (derivatives of scalar
  * operations), derive_normalise.c (a forward fit for the sweep), derive_sweep.c (the sweep), derive_gather.c
- * (where a cotangent lands) and derive_reassociate.c (one product for two) share.
+ * (where a cotangent lands), derive_pass.c (targets that are a cotangent unchanged), derive_reassociate.c (one
+ * product for two) and derive_split.c (two backward kernels for one) share, with the builders of derive_build.c.
  *
  * Note [Cotangents]. The forward is swept backwards, equation by equation. Inside an equation, cotangents run
  * from the root of the right-hand side to its loads; a load X[f(i)] reached in the space of indices i under
@@ -43,7 +44,7 @@ typedef struct Adjoint {
     int saved;         /* a parameter of the backward kernel; its defining equations are gone */
     TensorId incoming; /* d_OUT, or NONE */
     TensorId target;   /* d_A of `wrt A`, or NONE */
-    int accumulate;    /* wrt A += */
+    GradMode mode;     /* of the target */
     int complete;
     TensorId cotangent; /* d_X once complete; NONE: nothing reached it */
     Vec(Contribution) contributions;
@@ -88,11 +89,33 @@ void derive_sweep(Sweep *s, const TensorId *targets, uint32_t ntargets);
  * has one). */
 TensorId derive_gather(Sweep *s, TensorId x, TensorId into, Elem elem);
 
+/* derive_pass.c: the output whose cotangent the local `target` is, unchanged: same type, same indices. The equation of
+ * target is then dead. NONE: it is not so, and `wrt` is told. */
+TensorId derive_prove_pass(Sweep *s, TensorId target, const struct DeriveWrt *wrt);
+
 /* derive_reassociate.c: takes a product out of the backward kernel where another one, put together in another order, has
  * its terms already; see Note [Shared products]. */
 void derive_reassociate(Kernel *k);
 
-/* derive.c: small builders. Every new equation has index variables of its own. */
+/* derive_split.c: takes the parameters `later` and what only they need out of the backward kernel s->k, and makes them
+ * the kernel of the name s->k->derived->later. What s->k hands over to it becomes `out` parameters of s->k, whose names
+ * are added to `pair`. See Note [Two kernels]. */
+typedef struct DeriveLater {
+    const TensorId *params; /* of s->k */
+    uint32_t n;
+} DeriveLater;
+void derive_split(Sweep *s, DeriveLater later, DerivedPair *pair);
+
+/* derive.c: kernels from kernels. */
+/* A new kernel with the tensors, routes and indices of `from` under the same ids; no parameters and no equations yet. */
+Kernel *derive_kernel_like(const Kernel *from, Name name, const Derive *d);
+/* Those that are not dead. A tensor may have another type in `to`. */
+void derive_copy_equations(const Kernel *from, Kernel *to);
+void derive_add_param(Kernel *k, Param p);
+/* An `out` parameter with t's name and values in another element type; the local gets a second name. */
+void derive_add_rounded(Sweep *s, TensorId t, Elem elem);
+
+/* derive_build.c: small builders. Every new equation has index variables of its own. */
 IndexId derive_index_like(Kernel *k, IndexId i);
 void derive_over(Sweep *s, TensorId t,
                  IndexId *over); /* an index for each axis of t, named as its equations do */

@@ -298,7 +298,6 @@ TensorId derive_gather(Sweep *s, TensorId x, TensorId into, Elem elem)
         n = add_term(s, terms, n, turn(s, &a->contributions.at[i], a->over, shape.rank));
     find_support(s, terms, n, a);
     ExprId value = total(k, shape.loc, terms, n);
-    int accumulate = into != NONE && a->accumulate;
     if (into == NONE) {
         Type type = (Type)x_at(k, value)->type;
         if (elem == EL_F32 && type != TY_F32)
@@ -311,7 +310,9 @@ TensorId derive_gather(Sweep *s, TensorId x, TensorId into, Elem elem)
         derive_emit(s, EQ_ASSIGN, shape.loc, into, over, derive_cast(k, value, elem));
         return into;
     }
-    derive_emit(s, accumulate ? EQ_ADD : EQ_ASSIGN, shape.loc, into, a->over,
-                accumulate ? value : derive_cast(k, value, shape.elem));
+    if (a->mode == GRAD_ADD)
+        derive_emit(s, EQ_ADD, shape.loc, into, a->over, value);
+    else
+        derive_emit(s, EQ_ASSIGN, shape.loc, into, a->over, derive_cast(k, value, k->tensors.at[into].elem));
     return into;
 }

@@ -10,8 +10,7 @@
 
 static void mark_unread(Kernel *k)
 {
-    uint8_t *read = arena_array(k->module->arena, uint8_t, k->tensors.len + 1);
-    dce_find_reads(k, read);
+    const uint8_t *read = dce_live(k, NULL).read;
     for (TensorId t = 0; t < k->tensors.len; t++)
         k->tensors.at[t].unread = k->tensors.at[t].role == ROLE_IN && !read[t];
 }

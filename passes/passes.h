@@ -43,12 +43,19 @@ static inline const Traits *pass_traits(const PassContext *c)
 #define PASS(name, level, needs, gives, breaks, doc) void pass_##name(Module *m, const PassContext *c);
 #include "passes/passes.def"
 
-/* Two of them for one kernel. */
+/* Three of them for one kernel. */
 void canonicalise_kernel(Kernel *k);
+void cse_kernel(Kernel *k);
 void dce_kernel(Kernel *k);
 
-/* read[t]: an equation that dce would keep loads tensor t (places for k->tensors.len). */
-void dce_find_reads(const Kernel *k, uint8_t *read);
+/* What the parameters that k writes need: which equations that are not dead, and which tensors these read. `given`
+ * (NULL: none; by TensorId) need not be computed. */
+typedef struct LiveEquations {
+    uint8_t *equations; /* by place */
+    uint8_t *read;      /* by TensorId */
+} LiveEquations;
+LiveEquations dce_live(const Kernel *k, const uint8_t *given);
+
 /* Those of m's kernels that are not named in the list go to m->interfaces; NULL: none. An unknown name is reported. */
 void interface_select(Module *m, const char *kernels);
 

@@ -65,8 +65,48 @@ static const char *take_saved(TestCase *derived, const TestCase *origin, const D
     return ran.error;
 }
 
+/* A backward kernel that has run. */
+typedef struct GradRun {
+    TestCase c;
+    TestReference r;
+} GradRun;
+
+static const char *run_backward(GradRun *run, const TestCase *origin, const Derive *d, EvalMode mode)
+{
+    run->c = *origin;
+    run->c.k = ir_find_kernel(origin->k->module, d->backward);
+    if (!run->c.k)
+        return "the backward kernel does not exist";
+    const char *error = test_fill_derived(&run->c, origin, d, mode);
+    if (error)
+        return error;
+    run->r = test_reference(&run->c, mode, 0);
+    return run->r.error;
+}
+
+/* Inputs of the second backward kernel: those of the first, under the same names, and what the first handed over. */
+static const char *fill_later(TestCase *later, const GradRun *backward)
+{
+    TestValue *given = arena_array(later->arena, TestValue, later->k->params.len + 1);
+    for (uint32_t i = 0; i < later->k->params.len; i++) {
+        uint32_t from = test_param_named(backward->c.k, param_name(later->k, i));
+        if (from == NONE || !is_input(later->k, i))
+            continue;
+        given[i] = backward->c.values[from];
+        if (!is_input(backward->c.k, from))
+            given[i].data = backward->r.data[from];
+    }
+    later->given = given;
+    return test_fill(later);
+}
+
 const char *test_fill_derived(TestCase *derived, const TestCase *origin, const Derive *d, EvalMode mode)
 {
+    if (derived->k->name == d->later) {
+        GradRun backward;
+        const char *error = run_backward(&backward, origin, d, mode);
+        return error ? error : fill_later(derived, &backward);
+    }
     TestValue *given = arena_array(derived->arena, TestValue, derived->k->params.len + 1);
     const char *error = NULL;
     take_inputs(derived, origin, given);
@@ -180,24 +220,38 @@ static const char *check_wrt(Probe *p, TestCase *c, double level, double *worst)
     return bad;
 }
 
-static const char *check_all(TestCase *origin, TestCase *backward, const TestReference *r, const Derive *d,
-                             double *worst)
+/* The gradient of one target: what the kernel that makes it left, or of `pass` the cotangent itself. */
+static const double *gradient_of(const GradRun *run, const struct PairGradient *g, const char *passed,
+                                 int64_t count)
 {
-    Probe p = {.origin = origin, .backward = backward, .arena = origin->arena};
+    uint32_t at = test_param_named(run->c.k, passed ? passed : g->param);
+    double *gradient = arena_array(run->c.arena, double, count + 1);
+    if (at == NONE)
+        return NULL;
+    for (int64_t n = 0; n < count; n++)
+        gradient[n] = passed ? run->c.values[at].data[n]
+                             : run->r.data[at][n] - (g->mode == GRAD_ADD ? run->c.values[at].data[n] : 0);
+    return gradient;
+}
+
+static const char *check_all(TestCase *origin, const GradRun *run /* backward, later */,
+                             const DerivedPair *pair, double *worst)
+{
+    Probe p = {.origin = origin, .backward = &run[0].c, .arena = origin->arena};
     double level;
     const char *bad = NULL;
     if (!functional(&p, &level) || !isfinite(level))
         return "the outputs are not finite";
-    for (uint32_t w = 0; !bad && w < d->wrt.len; w++) {
-        uint32_t at = test_param_named(backward->k, arena_printf(p.arena, "d_%s", d->wrt.at[w].name));
-        p.param = test_param_named(origin->k, d->wrt.at[w].name);
-        if (at == NONE || p.param == NONE)
-            return arena_printf(p.arena, "there is no parameter d_%s", d->wrt.at[w].name);
+    for (uint32_t w = 0; !bad && w < pair->gradients.len; w++) {
+        const struct PairGradient *g = &pair->gradients.at[w];
+        const char *passed = g->mode == GRAD_PASS ? arena_printf(p.arena, "d_%s", g->output) : NULL;
+        p.param = test_param_named(origin->k, g->input);
+        if (p.param == NONE)
+            return arena_printf(p.arena, "there is no parameter %s", g->input);
         p.count = origin->values[p.param].count;
-        double *gradient = arena_array(p.arena, double, p.count + 1);
-        for (int64_t n = 0; n < p.count; n++)
-            gradient[n] = r->data[at][n] - (d->wrt.at[w].accumulate ? backward->values[at].data[n] : 0);
-        p.gradient = gradient;
+        p.gradient = gradient_of(&run[g->later && !passed], g, passed, p.count);
+        if (!p.gradient)
+            return arena_printf(p.arena, "there is no parameter d_%s", g->input);
         bad = check_wrt(&p, origin, level, worst);
     }
     return bad;
@@ -205,14 +259,17 @@ static const char *check_all(TestCase *origin, TestCase *backward, const TestRef
 
 const char *test_gradient(TestCase *origin, const Derive *d, double *worst)
 {
-    TestCase backward = *origin;
+    GradRun run[2]; /* backward, later */
+    const Module *m = origin->k->module;
     *worst = 0;
-    backward.k = ir_find_kernel(origin->k->module, d->backward);
-    if (!backward.k)
-        return "the backward kernel does not exist";
-    const char *error = test_fill_derived(&backward, origin, d, EVAL_EXACT);
-    if (error)
-        return error;
-    TestReference r = test_reference(&backward, EVAL_EXACT, 0);
-    return r.error ? r.error : check_all(origin, &backward, &r, d, worst);
+    const char *error = run_backward(&run[0], origin, d, EVAL_EXACT);
+    if (!error && d->later) {
+        run[1].c = *origin;
+        run[1].c.k = ir_find_kernel(m, d->later);
+        error = fill_later(&run[1].c, &run[0]);
+        if (!error)
+            run[1].r = test_reference(&run[1].c, EVAL_EXACT, 0);
+        error = error ? error : run[1].r.error;
+    }
+    return error ? error : check_all(origin, run, ir_find_pair(m, d->forward), worst);
 }

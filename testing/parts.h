@@ -137,8 +137,8 @@ const char *test_same(const TestCase *c, const TestResult *a, const TestResult *
 /* ---- testing/grad.c ---- */
 
 uint32_t test_param_named(const Kernel *k, const char *name); /* NONE */
-/* Inputs of a derived kernel from those of its origin, by name; saved values from a run of the forward in `mode`.
- * NULL or an error text. */
+/* Inputs of a derived kernel from those of its origin, by name; saved values from a run of the forward in `mode`, and of
+ * a second backward kernel what a run of the first hands over. NULL or an error text. */
 const char *test_fill_derived(TestCase *derived, const TestCase *origin, const Derive *d, EvalMode mode);
 /* NULL, or what differs; *worst: the largest relative error of a gradient against finite differences. */
 const char *test_gradient(TestCase *origin, const Derive *d, double *worst);

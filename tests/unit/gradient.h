@@ -298,7 +298,7 @@ static inline void check_gradients(GradientCheck *g, const Program *p, const cha
         int at = call_param(&b, name);
         double *gradient = arena_array(p->arena, double, b.elements[at] + 1);
         for (int64_t n = 0; n < b.elements[at]; n++)
-            gradient[n] = b.args[at].data[n] - (d->wrt.at[i].accumulate ? before[i][n] : 0);
+            gradient[n] = b.args[at].data[n] - (d->wrt.at[i].mode == GRAD_ADD ? before[i][n] : 0);
         check_target(g, &f, &b, &d->wrt.at[i], gradient, &random);
     }
 }

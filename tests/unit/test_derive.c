@@ -447,6 +447,63 @@ static void signature(void **state)
     program_free(&p);
 }
 
+static void check_params(const Kernel *k, const char *const *names, uint32_t n)
+{
+    Call c = call_new(k->module->arena, k, ffn_sizes, 3, 1);
+    assert_int_equal(k->params.len, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(call_param(&c, names[i]), i);
+}
+
+/* Two backward kernels: the same inputs, then gradients and what is handed over, or the other way round. */
+static void signature_of_two(void **state)
+{
+    (void)state;
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s", ffn,
+             "derive (ffn_fwd, ffn_dx, ffn_dw) from ffn wrt x, p as f32 then wg +=, wd save g as bf16, u as "
+             "bf16\n");
+    Program p = program_read(text);
+    program_passes(&p, "derive");
+    assert_int_equal(p.diags->errors, 0);
+    static const char *const first[] = {"x", "rt", "p",   "wg",  "wu",  "wd",
+                                        "g", "u",  "d_y", "d_x", "d_p", "d_g"};
+    static const char *const later[] = {"x", "rt", "p",   "wg",  "wu",   "wd",
+                                        "g", "u",  "d_y", "d_g", "d_wg", "d_wd"};
+    const Kernel *dx = program_kernel(&p, "ffn_dx"), *dw = program_kernel(&p, "ffn_dw");
+    check_params(dx, first, sizeof first / sizeof *first);
+    check_params(dw, later, sizeof later / sizeof *later);
+    const Tensor *given = &dx->tensors.at[dx->params.at[11].id],
+                 *taken = &dw->tensors.at[dw->params.at[9].id];
+    assert_true(given->role == ROLE_OUT && given->elem == EL_BF16);
+    assert_true(taken->role == ROLE_IN && taken->elem == EL_BF16);
+    const DerivedPair *pair = ir_find_pair(p.m, program_kernel(&p, "ffn_fwd")->name);
+    assert_string_equal(pair->later, "ffn_dw");
+    assert_int_equal(pair->handed.len, 1);
+    assert_string_equal(pair->handed.at[0], "d_g");
+    assert_int_equal(pair->gradients.at[1].mode, GRAD_WRITE_F32);
+    assert_false(pair->gradients.at[1].later);
+    assert_true(pair->gradients.at[3].later);
+    program_free(&p);
+}
+
+static void pass_of_one_output(void **state)
+{
+    (void)state;
+    Program p = program_read(
+        "moe 1\ndim T\nkernel f(in x, w: f32[T], out y, z: f32[T]) { y[t] = w[t] * 2 z[t] = x[t] + w[t] }\n"
+        "derive (f_fwd, f_bwd) from f wrt w, x pass\n");
+    program_passes(&p, "derive");
+    assert_int_equal(p.diags->errors, 0);
+    const struct PairGradient *x = &p.m->pairs.at[0].gradients.at[1];
+    assert_string_equal(x->input, "x");
+    assert_string_equal(x->output, "z");
+    assert_null(x->param);
+    assert_int_equal(x->mode, GRAD_PASS);
+    assert_int_equal(program_kernel(&p, "f_bwd")->params.len, 5);
+    program_free(&p);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -461,6 +518,12 @@ static void refusals(void **state)
         {"in x: f32[T], out y: i32[T]) { y[t] = i32(x[t]) }", "wrt x", "E0607"},
         {"in x, w: f32[T], out y: f32[T]) { y[t] = x[t] * stop(w[t]) }", "wrt x, w", "E0608"},
         {"in x, w: f32[T], out y: f32[T]) { y[t] = if(w[t] > 0, x[t], floor(w[t])) }", "wrt w", "E0608"},
+        {"in x, w: f32[T], out y: f32[T]) { y[t] = x[t] * w[t] }", "wrt x, w pass", "E0609"},
+        {"in x: f32[T], out y: f32[T]) { y[t] = if(t > 0, x[t], 0) }", "wrt x pass", "E0609"},
+        {"in x: f32[T], out y: f32) { y = sum(t) x[t] }", "wrt x pass", "E0609"},
+        {"in x: f32[T], in w: f32[T, T], out y: f32[T]) { y[t] = x[t] + (sum(u) w[t, u] * x[u]) }",
+         "wrt w, x pass", "E0609"},
+        {"in x, w: f32[T], out y: f32[T]) { y[t] = x[t] + stop(w[t]) }", "wrt x, w pass", "E0608"},
         {"in x, d_y: f32[T], out y: f32[T]) { y[t] = x[t] * d_y[t] }", "wrt x", "E0209"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -535,6 +598,8 @@ int main(void)
         cmocka_unit_test(ties),
         cmocka_unit_test(forward_bits),
         cmocka_unit_test(signature),
+        cmocka_unit_test(signature_of_two),
+        cmocka_unit_test(pass_of_one_output),
         cmocka_unit_test(refusals),
         cmocka_unit_test(names_step_aside),
         cmocka_unit_test(nested_choices),

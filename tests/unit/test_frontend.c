@@ -132,6 +132,42 @@ static void reads_eight_axes(void **state)
     reading_close(&r);
 }
 
+/* Modes of targets and two backward kernels; words of the clauses are names where a name is wanted. */
+static void reads_requests_with_modes(void **state)
+{
+    (void)state;
+    Reading r;
+    open_good(&r, "kernel then(in as, pass, wrt, save: f32[T], out y: f32[T]) {\n"
+                  "  from[t] = as[t] + pass[t] * wrt[t]\n  y[t] = from[t] * save[t]\n}\n"
+                  "derive (save, from, cotangents) from then\n"
+                  "  wrt as as f32, pass pass then wrt +=, save\n  save from as bf16 cotangents f32\n"
+                  "derive (a, b) from then wrt save cotangents f32\n");
+    const Derive *d = &r.m->derives.at[0];
+    assert_string_equal(d->forward, "save");
+    assert_string_equal(d->later, "cotangents");
+    assert_string_equal(d->kernel, "then");
+    static const struct DeriveWrt want[] = {{"as", {0}, GRAD_WRITE_F32, 0},
+                                            {"pass", {0}, GRAD_PASS, 0},
+                                            {"wrt", {0}, GRAD_ADD, 1},
+                                            {"save", {0}, GRAD_WRITE, 1}};
+    assert_int_equal(d->wrt.len, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_string_equal(d->wrt.at[i].name, want[i].name);
+        assert_int_equal(d->wrt.at[i].mode, want[i].mode);
+        assert_int_equal(d->wrt.at[i].later, want[i].later);
+    }
+    assert_string_equal(d->save.at[0].name, "from");
+    assert_true(d->cotangents_f32);
+    assert_null(r.m->derives.at[1].later);
+    assert_true(r.m->derives.at[1].cotangents_f32);
+    Text text = {.arena = r.m->arena};
+    ir_print(r.m, NULL, &text);
+    assert_non_null(strstr(text_string(&text),
+                           "derive (save, from, cotangents) from then wrt as as f32, pass pass then wrt +=, "
+                           "save save from as bf16 cotangents f32\n"));
+    reading_close(&r);
+}
+
 static void reads_requests(void **state)
 {
     (void)state;
@@ -140,8 +176,8 @@ static void reads_requests(void **state)
     const Derive *d = &r.m->derives.at[0];
     assert_string_equal(d->forward, "ffn_fwd");
     assert_int_equal(d->wrt.len, 5);
-    assert_false(d->wrt.at[1].accumulate);
-    assert_true(d->wrt.at[4].accumulate);
+    assert_int_equal(d->wrt.at[1].mode, GRAD_WRITE);
+    assert_int_equal(d->wrt.at[4].mode, GRAD_ADD);
     assert_int_equal(d->save.len, 2);
     assert_int_equal(d->save.at[1].elem, EL_BF16);
     assert_false(d->cotangents_f32);
@@ -293,9 +329,10 @@ static void functions_are_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_page),     cmocka_unit_test(reads_eight_axes),
-        cmocka_unit_test(reads_requests), cmocka_unit_test(reads_samples),
-        cmocka_unit_test(local_types),    cmocka_unit_test(functions_are_shared),
+        cmocka_unit_test(reads_page),           cmocka_unit_test(reads_eight_axes),
+        cmocka_unit_test(reads_requests),       cmocka_unit_test(reads_requests_with_modes),
+        cmocka_unit_test(reads_samples),        cmocka_unit_test(local_types),
+        cmocka_unit_test(functions_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

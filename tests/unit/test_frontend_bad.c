@@ -230,7 +230,8 @@ static const char *const seeds[] = {
     "  xp[r, h] = x[rt.token(r), h]\n  g[r, f]  = sum(h) xp[r, h] * wg[@r, h, f]\n"
     "  a[r, f]  = bf16(silu(g[r, f]) * 2)\n  o[r, h]  = sum(f) a[r, f] * wd[@r, f, h]\n"
     "  y[t, h]  = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])\n}\n"
-    "derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wd += save g as bf16 cotangents f32\n"
+    "derive (ffn_fwd, ffn_dx, ffn_dw) from ffn wrt x as f32, p then wg +=, wd += save g as bf16 cotangents "
+    "f32\n"
     "test ffn { T=33 K=2 E=5 H=64 F=48; routing zipf(1.2), empty(40%); exact(1, 2); tol 1e-3; gradcheck }\n"
     "schedule ffn { tile g : M = ?{32, 64} N = 64 fuse xp -> g at prologue copies l1 = 2 order groups "
     "heaviest_first }\n",
@@ -256,7 +257,7 @@ static const char *const pieces[] = {
     "r",       "x[",    "0",        "1e9",     "9223372036854775807",
     "1.5",     "bf16",  "packed",   "route(",  "rt.row(",
     "stop(",   "\xff",  "\xc3\xa9", "moe 1\n", "y[t] = ",
-    "save ",   "rows ", "silu(",
+    "save ",   "rows ", "silu(",    "then ",   "pass ",
 };
 
 static uint64_t dice = 88172645463325252u;
