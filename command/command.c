@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int command_error(const char *text)
 {
@@ -24,6 +25,16 @@ long command_number(struct argp_state *state, const char *option, const char *te
 uint64_t command_seed(struct argp_state *state, const char *text)
 {
     return (uint64_t)command_number(state, "--schedule-seed", text, 0, 0x7fffffffffffffff);
+}
+
+void command_type(struct argp_state *state, const char *arg, const char **types)
+{
+    static char joined[4096]; /* a process runs one command */
+    size_t len = strlen(joined), more = strlen(arg) + (len > 0);
+    if (len + more >= sizeof joined)
+        argp_error(state, "--type is given too often");
+    snprintf(joined + len, sizeof joined - len, "%s%s", len ? "," : "", arg);
+    *types = joined;
 }
 
 int command_tell(Compilation *c, int status, int json)

@@ -23,7 +23,12 @@ long command_number(struct argp_state *state, const char *option, const char *te
 
 uint64_t command_seed(struct argp_state *state, const char *text); /* of --schedule-seed */
 
-/* The options of command_compile that the other subcommands also take: --target, -O. */
-enum { COMMAND_TARGET = 256, COMMAND_LAST };
+/* Adds an argument of --type to those before, which *types has with commas between them. */
+void command_type(struct argp_state *state, const char *arg, const char **types);
+
+/* The options of command_compile that the other subcommands also take: --target, -O, --type. */
+enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_LAST };
+#define COMMAND_TYPE_OPTION \
+    {"type", COMMAND_TYPE, "NAME=TYPE,...", 0, "Element types instead of those of the file's `type` declarations", 0}
 
 #endif

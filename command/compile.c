@@ -40,6 +40,7 @@ static const struct argp_option compile_options[] = {
      "NPU --emit=tiles "
      "writes the plan",
      0},
+    COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion, plain code; up to 3. Default 2", 0},
     {NULL, 'g', NULL, 0, "Debugging information: gdb stops at lines of the .moe file", 0},
     {"no-cache", KEY_NO_CACHE, NULL, 0,
@@ -152,6 +153,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case 'O': c->options.level = (int)command_number(state, "-O", arg, 0, 3); return 0;
     case 'g': c->options.debug = 1; return 0;
     case COMMAND_TARGET: c->options.target = arg; return 0;
+    case COMMAND_TYPE: command_type(state, arg, &c->options.types); return 0;
     case KEY_EMIT:
     case KEY_FORMAT: parse_words(c, key, arg, state); return 0;
     case KEY_DUMP: c->options.dump = arg ? arg : ""; return 0;
@@ -295,6 +297,7 @@ int command_compile(int argc, char **argv)
 /* ---- check ---- */
 
 static const struct argp_option check_options[] = {
+    COMMAND_TYPE_OPTION,
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {0}};

@@ -12,6 +12,7 @@ enum { KEY_SIZES = COMMAND_LAST, KEY_ROWS, KEY_FORMAT, KEY_SPACE, KEY_DECISIONS,
 
 static const struct argp_option explain_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"sizes", KEY_SIZES, "T=33,...", 0, "Sizes of dimensions: bytes and padding become numbers", 0},
     {"routing", KEY_ROWS, "exact(...)", 0,
@@ -36,6 +37,7 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     ExplainCommand *c = state->input;
     switch (key) {
     case COMMAND_TARGET: c->options.target = arg; return 0;
+    case COMMAND_TYPE: command_type(state, arg, &c->options.types); return 0;
     case 'O': c->options.level = (int)command_number(state, "-O", arg, 0, 3); return 0;
     case KEY_SIZES: c->sizes = arg; return 0;
     case KEY_ROWS: c->routing = arg; return 0;

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+static const struct argp_option grad_options[] = {COMMAND_TYPE_OPTION, {0}};
+
 typedef struct GradCommand {
+    CompileOptions options;
     const char *path, *kernel;
-    int json;
 } GradCommand;
 
 /* ---- costs ---- */
@@ -215,6 +217,10 @@ static int print_backwards(Compilation *c, void *user)
 static error_t parse_grad(int key, char *arg, struct argp_state *state)
 {
     GradCommand *g = state->input;
+    if (key == COMMAND_TYPE) {
+        command_type(state, arg, &g->options.types);
+        return 0;
+    }
     if (key == ARGP_KEY_ARG && g->kernel)
         argp_error(state, "'%s' is too much", arg);
     if (key == ARGP_KEY_ARG)
@@ -227,16 +233,16 @@ static error_t parse_grad(int key, char *arg, struct argp_state *state)
 int command_grad(int argc, char **argv)
 {
     static const struct argp argp = {
+        .options = grad_options,
         .parser = parse_grad,
         .args_doc = "FILE.moe [KERNEL]",
         .doc = "Prints the derived backward kernels as .moe text, with the bytes of saving and the flops of "
                "recomputing.",
     };
-    GradCommand g = {.path = NULL};
-    CompileOptions o = compile_defaults;
+    GradCommand g = {.options = compile_defaults};
     argp_parse(&argp, argc, argv, 0, NULL, &g);
-    o.stop_after = "dce";
-    Compilation *c = compile_new(&o);
+    g.options.stop_after = "dce";
+    Compilation *c = compile_new(&g.options);
     if (!c)
         return command_error("out of memory");
     int status = compile_open(c, g.path);

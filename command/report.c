@@ -15,6 +15,7 @@ static const struct argp_option report_options[] = {
     {"trace", KEY_TRACE, "FILE", 0, "Write what each unit did when, for Perfetto or chrome://tracing", 0},
     {"html", KEY_HTML, "FILE", 0, "Write the report as one page, with pictures of time and of on-chip memory",
      0},
+    COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"seed", KEY_SEED, "N", 0, "Of the routes; default 1", 0},
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
@@ -47,6 +48,7 @@ static error_t parse_report(int key, char *arg, struct argp_state *state)
     case KEY_SIZES: take_sizes(c, arg); return 0;
     case KEY_TRACE: c->trace = arg; return 0;
     case KEY_HTML: c->html = arg; return 0;
+    case COMMAND_TYPE: command_type(state, arg, &c->check.types); return 0;
     case 'O': c->check.no_optimize = command_number(state, "-O", arg, 0, 3) == 0; return 0;
     case KEY_SEED:
         c->check.seed = (uint64_t)command_number(state, "--seed", arg, 0, 0x7fffffffffffffff);

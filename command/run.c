@@ -30,6 +30,7 @@ typedef struct RunCommand {
 static const struct argp_option run_options[] = {
     {"interp", KEY_INTERP, NULL, 0, "The reference interpreter instead of compiled code", 0},
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited",
      0},
@@ -43,6 +44,7 @@ static const struct argp_option run_options[] = {
 
 static const struct argp_option test_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited",
      0},
@@ -83,6 +85,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_INTERP: c->check.interpret = 1; return 0;
     case COMMAND_TARGET: c->check.target = arg; return 0;
+    case COMMAND_TYPE: command_type(state, arg, &c->check.types); return 0;
     case KEY_TILES: c->check.tiles = arg; return 0;
     case 'O': c->check.no_optimize = command_number(state, "-O", arg, 0, 3) == 0; return 0;
     case KEY_ROUTING: c->check.routing = arg; return 0;

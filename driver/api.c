@@ -127,6 +127,7 @@ static Compilation *start(moec_context *c, const moec_options *o)
         options.schedule = o->schedule;
         options.machine = o->machine;
         options.schedule_seed = o->schedule_seed;
+        options.types = o->types;
         options.derive = o->derive;
         options.kernels = o->interpret ? NULL : o->kernels;
     }

@@ -68,9 +68,10 @@ static int read_module(Compilation *c, Module **out)
         failed =
             tile_read(m, diag_add_file(&c->diags, c->path, c->text.at, c->text.len), c->text.at, c->text.len);
     else
-        failed = frontend_read_with(
-            m, c->path, c->text.at, c->text.len,
-            (FrontendExtras){.schedule = c->options.schedule, .derive = c->options.derive});
+        failed = frontend_read_with(m, c->path, c->text.at, c->text.len,
+                                    (FrontendExtras){.schedule = c->options.schedule,
+                                                     .derive = c->options.derive,
+                                                     .types = c->options.types});
     *out = m;
     return failed ? DRIVER_ERROR : passed(c);
 }

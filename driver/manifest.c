@@ -185,6 +185,15 @@ static void add_pairs(const Module *m, Text *t)
     text_add(t, "]");
 }
 
+static void add_types(const Module *m, Text *t)
+{
+    text_add(t, "  \"types\": [");
+    for (uint32_t i = 0; i < m->types.len; i++)
+        text_add(t, "%s{\"name\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", m->types.at[i].name,
+                 elem_name(m->types.at[i].elem));
+    text_add(t, "],\n");
+}
+
 const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a)
 {
     Text t = {.arena = a};
@@ -194,6 +203,7 @@ const char *manifest_text(const Module *m, const IsaList *isas, const char *buil
         text_add(&t, "%s\"%s\"", i ? ", " : "", cpu_table[isas->at[i]].name);
     text_add(&t, "],\n  \"numerics\": {\"arithmetic\": \"f32\", \"rounding\": \"nearest even\", "
                  "\"sum_bound\": \"(n + 2) * 2^-24 * sum |terms|\", \"deterministic\": true},\n");
+    add_types(m, &t);
     add_dims(m, &t);
     add_groups(m, &t);
     text_add(&t, "  \"kernels\": [");

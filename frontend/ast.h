@@ -76,7 +76,7 @@ typedef struct AstPacked {
 typedef struct AstType {
     Loc loc;
     int is_route;
-    Elem elem;
+    AstName elem;            /* of a tensor or scalar */
     const AstExprs *extents; /* NULL: a scalar; a route: tokens, choices */
     AstName group;           /* of a route */
     AstPacked packed;
@@ -145,8 +145,7 @@ typedef struct AstWrts {
 } AstWrts;
 
 typedef struct AstSave {
-    AstName name;
-    Elem elem;
+    AstName name, elem;
 } AstSave;
 
 typedef struct AstSaves {
@@ -155,6 +154,7 @@ typedef struct AstSaves {
 
 typedef enum AstDeclKind {
     DECL_USE,
+    DECL_TYPE,
     DECL_DIM,
     DECL_GROUP,
     DECL_FN,
@@ -168,11 +168,11 @@ typedef struct AstDecl {
     AstDeclKind kind;
     Loc loc;
     AstName name;                           /* use: the path; derive, schedule, test: the kernel */
-    const AstNames *names;                  /* dim; fn: parameters */
+    const AstNames *names;                  /* dim; fn: parameters; type: x */
     AstInt max, multiple, prefer, constant; /* dim */
     AstExpr *groups, *size;                 /* group */
     GroupKind group_kind;                   /* group */
-    AstExpr *body;                          /* fn */
+    AstExpr *body;                          /* fn; type: the cast bf16(x) */
     const AstParams *params;                /* kernel */
     const AstEquations *equations;          /* kernel */
     AstName forward, backward, later;       /* derive; later: or its name is NULL */
@@ -217,10 +217,11 @@ AstWord ast_integer_word(Parser *p, AstInt value);
 AstWord ast_sign_word(Parser *p, const char *sign, Loc loc);
 AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstWrt wrt);
 AstWrts *ast_then(Parser *p, AstWrts *first, const AstWrts *later); /* one list of both */
-AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, Elem elem);
+AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName elem);
 
+AstName ast_elem(Parser *p, Loc loc, Elem elem);
 AstPacked ast_packed(Parser *p, Loc loc, AstName both /* or name NULL */);
-AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, AstPacked packed);
+AstType *ast_tensor_type(Parser *p, Loc loc, AstName elem, const AstExprs *extents, AstPacked packed);
 AstType *ast_route_type(Parser *p, Loc loc, AstExpr *tokens, AstExpr *choices, AstName group);
 
 AstLhs *ast_lhs(Parser *p, Loc loc, AstName name, const AstSubscripts *subscripts);
@@ -231,6 +232,7 @@ AstEquations *ast_add_equation(Parser *p, AstEquations *list,
                                const AstEquation *q); /* q NULL: it did not parse */
 
 AstDecl *ast_use(Parser *p, Loc loc, AstName path);
+AstDecl *ast_type_decl(Parser *p, Loc loc, AstName name, AstName elem);
 AstDecl *ast_dim(Parser *p, Loc loc, const AstNames *names, AstInt max, const AstDecl *rule, AstInt constant);
 AstDecl *ast_dim_rule(Parser *p, AstInt multiple, AstName word, AstInt prefer);
 AstDecl *ast_group_decl(Parser *p, Loc loc, AstName name, AstExpr *groups, AstName word, AstExpr *size);

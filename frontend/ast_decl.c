@@ -67,13 +67,18 @@ AstEquations *ast_add_equation(Parser *p, AstEquations *list, const AstEquation 
 
 /* ---- parameters ---- */
 
+AstName ast_elem(Parser *p, Loc loc, Elem elem)
+{
+    return (AstName){name_of(p->m->names, elem_name(elem)), loc};
+}
+
 AstPacked ast_packed(Parser *p, Loc loc, AstName both)
 {
     expect_word(p, both, "both");
     return (AstPacked){loc, both.name != NULL};
 }
 
-AstType *ast_tensor_type(Parser *p, Loc loc, Elem elem, const AstExprs *extents, AstPacked packed)
+AstType *ast_tensor_type(Parser *p, Loc loc, AstName elem, const AstExprs *extents, AstPacked packed)
 {
     AstType *t = arena_new_of(p->arena, AstType);
     *t = (AstType){.loc = loc, .elem = elem, .extents = extents, .packed = packed};
@@ -147,6 +152,15 @@ AstDecl *ast_fn(Parser *p, Loc loc, AstName name, const AstNames *params, AstExp
     return d;
 }
 
+AstDecl *ast_type_decl(Parser *p, Loc loc, AstName name, AstName elem)
+{
+    AstName x = {name_of(p->m->names, "x"), elem.loc};
+    AstExpr *cast = ast_cast(p, elem.loc, elem, ast_name(p, x));
+    AstDecl *d = ast_fn(p, loc, name, ast_add_name(p, NULL, x), cast);
+    d->kind = DECL_TYPE;
+    return d;
+}
+
 AstDecl *ast_kernel(Parser *p, Loc loc, AstName name, const AstParams *params, const AstEquations *equations)
 {
     AstDecl *d = new_decl(p, DECL_KERNEL, loc, name);
@@ -165,7 +179,7 @@ AstWrts *ast_then(Parser *p, AstWrts *first, const AstWrts *later)
     return first;
 }
 
-AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, Elem elem)
+AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName elem)
 {
     list = list ? list : arena_new_of(p->arena, AstSaves);
     vec_push(p->arena, &list->list, (AstSave){name, elem});

@@ -225,6 +225,8 @@ static void read_extras(FileReader *r, FrontendExtras extras)
     if (extras.schedule)
         read_blocks(r, extras.schedule, DECL_SCHEDULE, "schedule");
     replace_schedules(r->c, first);
+    if (extras.types)
+        sema_take_types(r->c, extras.types);
 }
 
 int frontend_read_with(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras)
@@ -232,8 +234,8 @@ int frontend_read_with(Module *m, const char *path, const char *text, size_t len
     uint32_t before = m->diags->errors;
     Sema *c = arena_new_of(m->arena, Sema);
     *c = (Sema){.m = m, .arena = m->arena};
-    c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena = c->derived.arena =
-        c->bad.arena = m->arena;
+    c->types.arena = c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena =
+        c->derived.arena = c->bad.arena = m->arena;
     FileReader r = {.c = c};
     read_copy(&r, path, text, len);
     read_extras(&r, extras);
@@ -243,5 +245,5 @@ int frontend_read_with(Module *m, const char *path, const char *text, size_t len
 
 int frontend_read(Module *m, const char *path, const char *text, size_t len)
 {
-    return frontend_read_with(m, path, text, len, (FrontendExtras){NULL, NULL});
+    return frontend_read_with(m, path, text, len, (FrontendExtras){0});
 }

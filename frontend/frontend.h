@@ -13,6 +13,7 @@ int frontend_read(Module *m, const char *path, const char *text, size_t len);
 typedef struct FrontendExtras {
     const char *schedule; /* schedule blocks: a kernel that they name keeps none of the file's own */
     const char *derive;   /* derive blocks, besides the file's own */
+    const char *types;    /* "act=f32, ...": element types instead of those that the file declares */
 } FrontendExtras;
 int frontend_read_with(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras);
 

@@ -34,7 +34,6 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
     AstInt integer;
     struct { double value; Name text; } real;
     AstName name;
-    Elem elem;
     AstPacked packed;
     int op;
     AstExpr *expr;
@@ -59,7 +58,7 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 %token <name> NAME "a name" STRING "a string"
 %token <integer> INTEGER "an integer"
 %token <real> REAL "a number"
-%token KW_MOE "moe" KW_USE "use" KW_DIM "dim" KW_GROUP "group" KW_KERNEL "kernel" KW_FN "fn" KW_IN "in"
+%token KW_MOE "moe" KW_USE "use" KW_TYPE "type" KW_DIM "dim" KW_GROUP "group" KW_KERNEL "kernel" KW_FN "fn" KW_IN "in"
 %token KW_OUT "out" KW_INOUT "inout" KW_DERIVE "derive" KW_SCHEDULE "schedule" KW_TEST "test" KW_SUM "sum" KW_MAX "max"
 %token KW_MIN "min" KW_TOP "top" KW_WHERE "where" KW_IF "if" KW_AND "and" KW_OR "or" KW_NOT "not"
 %token KW_STOP "stop" KW_ROUTE "route" KW_PACKED "packed" KW_F32 "f32" KW_BF16 "bf16" KW_F16 "f16" KW_I32 "i32"
@@ -71,9 +70,8 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 
 %type <expr> expr and_expr not_expr comparison sum product mul red red_head unary primary where_opt
 %type <op> relation reduction role cotangents_opt
-%type <elem> elem
 %type <packed> packed_opt
-%type <name> name_of_type
+%type <name> elem elem_word cast
 %type <names> names
 %type <exprs> exprs
 %type <bind> bind
@@ -107,6 +105,7 @@ decl_or_error: decl { ast_add_decl(p, $1); }
     ;
 
 decl: KW_USE STRING                                     { $$ = ast_use(p, @$, $2); }
+    | KW_TYPE NAME '=' elem                             { $$ = ast_type_decl(p, @2, $2, $4); }
     | KW_DIM names max_opt rule_opt constant_opt        { $$ = ast_dim(p, @$, $2, $3, $4, $5); }
     | KW_GROUP NAME ':' sum NAME sum                    { $$ = ast_group_decl(p, @2, $2, $4, $5, $6); }
     | KW_FN NAME '(' names ')' '=' expr                 { $$ = ast_fn(p, @2, $2, $4, $7); }
@@ -153,10 +152,11 @@ packed_opt: %empty   { $$ = (AstPacked){0}; }
     | KW_PACKED      { $$ = ast_packed(p, @$, (AstName){0}); }
     | KW_PACKED NAME { $$ = ast_packed(p, @$, $2); }
     ;
-elem: KW_F32  { $$ = EL_F32; }
-    | KW_BF16 { $$ = EL_BF16; }
-    | KW_F16  { $$ = EL_F16; }
-    | KW_I32  { $$ = EL_I32; }
+elem: elem_word | NAME;
+elem_word: KW_F32 { $$ = ast_elem(p, @$, EL_F32); }
+    | KW_BF16     { $$ = ast_elem(p, @$, EL_BF16); }
+    | KW_F16      { $$ = ast_elem(p, @$, EL_F16); }
+    | KW_I32      { $$ = ast_elem(p, @$, EL_I32); }
     ;
 body: '{' '}'           { $$ = NULL; }
     | '{' equations '}' { $$ = $2; }
@@ -244,13 +244,13 @@ primary: INTEGER                               { $$ = ast_int(p, $1); }
     | NAME '[' exprs ']'                       { $$ = ast_access(p, @$, $1, $3); }
     | NAME '(' exprs ')'                       { $$ = ast_call(p, @$, $1, $3); }
     | NAME '.' NAME '(' exprs ')'              { $$ = ast_map(p, @$, $1, $3, $5); }
-    | name_of_type '(' expr ')'                { $$ = ast_cast(p, @$, $1, $3); }
+    | cast '(' expr ')'                        { $$ = ast_cast(p, @$, $1, $3); }
     | KW_IF '(' expr ',' expr ',' expr ')'     { $$ = ast_if(p, @$, $3, $5, $7); }
     | '@' primary                              { $$ = ast_group(p, @$, $2); }
     | '(' expr ')'                             { $$ = $2; }
     ;
-name_of_type: elem { $$ = (AstName){elem_name($1), @1}; }
-    | KW_STOP      { $$ = (AstName){"stop", @1}; }
+cast: elem_word
+    | KW_STOP { $$ = (AstName){"stop", @1}; }
     ;
 exprs: expr          { $$ = ast_add_expr(p, NULL, $1); }
     | exprs ',' expr { $$ = ast_add_expr(p, $1, $3); }

@@ -17,8 +17,8 @@ enum { MAX_TOKENS = 1 << 21 }; /* of one file: keeps the tree within some hundre
 
 static int begins_declaration(int kind)
 {
-    return kind == KW_USE || kind == KW_DIM || kind == KW_GROUP || kind == KW_FN || kind == KW_KERNEL ||
-           kind == KW_DERIVE || kind == KW_SCHEDULE || kind == KW_TEST;
+    return kind == KW_USE || kind == KW_TYPE || kind == KW_DIM || kind == KW_GROUP || kind == KW_FN ||
+           kind == KW_KERNEL || kind == KW_DERIVE || kind == KW_SCHEDULE || kind == KW_TEST;
 }
 
 static int can_resume(const Parser *p, const ParserToken *t)

@@ -21,11 +21,15 @@ static void read_kernel(Sema *c, const AstDecl *d)
         namemap_set(&c->kernels, d->name.name, id);
 }
 
+static void add_function(Sema *c, const AstDecl *d) { sema_add_function(c, d); }
+
 void sema_declarations(Sema *c)
 {
+    each(c, DECL_TYPE, sema_type);
+    sema_types_used(c);
     each(c, DECL_DIM, sema_dim);
     each(c, DECL_GROUP, sema_group);
-    each(c, DECL_FN, sema_add_function);
+    each(c, DECL_FN, add_function);
     for (uint32_t i = 0; i < c->fns.len && c->m->diags->errors <= DIAG_LIMIT; i++)
         sema_function(c, i);
     each(c, DECL_KERNEL, read_kernel);

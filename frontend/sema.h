@@ -7,6 +7,7 @@
  *   bind  pack
  *   write                                             what the equations so far define
  *   symbol                                            the names of a kernel; how a mistake is reported
+ *   type                                              element types by name
  *   decl                                              names, extents, dimensions, groups
  *
  * Note [Two walks]. An equation is walked twice. Binding (sema_bind.c) finds out over which axis each index
@@ -37,13 +38,21 @@ typedef struct Fn {
     enum { FN_NEW, FN_CHECKING, FN_GOOD, FN_BAD } state;
 } Fn;
 
+/* An element type that a compilation gives instead of that of a `type` declaration. */
+typedef struct GivenType {
+    AstName name;
+    Elem elem;
+    int used; /* there is such a declaration */
+} GivenType;
+
 /* One frontend_read. */
 typedef struct Sema {
     Module *m;
     Arena *arena;
     Vec(const AstDecl *) decls; /* of all files, `use` taken out */
-    Vec(Fn) fns;
-    NameMap dims, groups, functions, kernels;
+    Vec(Fn) fns; /* with the casts to type parameters */
+    Vec(GivenType) given;
+    NameMap types, dims, groups, functions, kernels;
     NameMap derived; /* names of kernels that derive makes */
     NameMap bad;     /* kernels with mistakes: what names them is not looked at closer */
     int broken;      /* something did not parse: a name may be missing for that reason */
@@ -59,7 +68,14 @@ int sema_extent(Sema *c, const AstExpr *e, Extent *out);
 int sema_axis(Sema *c, const AstExpr *e, Axis *out);
 void sema_dim(Sema *c, const AstDecl *d);
 void sema_group(Sema *c, const AstDecl *d);
-void sema_add_function(Sema *c, const AstDecl *d);
+int sema_add_function(Sema *c, const AstDecl *d); /* 0: refused */
+
+/* ---- element types: sema_type.c, Note [Type parameters] ---- */
+
+void sema_type(Sema *c, const AstDecl *d);
+int sema_elem(Sema *c, AstName name, Elem *out); /* 0: refused */
+void sema_take_types(Sema *c, const char *text); /* "act=f32, ...", before all declarations */
+void sema_types_used(Sema *c); /* after all `type` declarations: each type that was given has one */
 
 /* ---- what is read after them: a file each ---- */
 
@@ -136,6 +152,7 @@ typedef struct KernelSema {
     const AstDecl *decl;
     NameMap symbols; /* 2 * id + SymbolKind */
     NameMap poison;  /* names whose definition was mistaken */
+    NameMap typed;   /* tensors whose elements have the type of a parameter -> its place in m->types */
     NameMap ahead_map;
     Vec(Ahead) ahead;
     Vec(Written) written;   /* by TensorId */
@@ -183,6 +200,11 @@ int sema_route_ready(KernelSema *c, RouteId r, Loc loc);
 void sema_all_written(KernelSema *c);
 void written_add(KernelSema *c, Written w);
 int written_note(KernelSema *c, const Equation *q, TensorId t); /* 0: an element is written twice */
+
+/* ---- sema_type.c ---- */
+
+/* The type parameter whose type e has, as its place in m->types, or NAME_ABSENT. */
+uint32_t sema_type_param(const KernelSema *c, const AstExpr *e);
 
 /* ---- sema_pack.c ---- */
 

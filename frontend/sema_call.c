@@ -135,6 +135,10 @@ ExprId build_call(KernelSema *c, const AstExpr *e)
     if (fn != NAME_ABSENT)
         return put_in_once(c, fn, e, args);
     Loc loc = build_loc(c, e);
-    return scalar_table[op].arity == 1 ? x_op1(c->k, loc, op, args[0])
-                                       : x_op2(c->k, loc, op, args[0], args[1]);
+    if (scalar_table[op].arity == 2)
+        return x_op2(c->k, loc, op, args[0], args[1]);
+    ExprId result = x_op1(c->k, loc, op, args[0]);
+    int is_same = scalar_table[op].kind == SK_CAST && type_is_float(expr_type(c, result)) &&
+                  expr_type(c, result) == expr_type(c, args[0]);
+    return is_same ? args[0] : result; /* a cast of a value that has the type already */
 }

@@ -187,10 +187,12 @@ void sema_group(Sema *c, const AstDecl *d)
 
 /* ---- fn ---- */
 
-void sema_add_function(Sema *c, const AstDecl *d)
+int sema_add_function(Sema *c, const AstDecl *d)
 {
-    if (taken(c, d->name, "function", &c->functions) || sema_too_many(c, d->loc, c->fns.len, "functions"))
-        return;
+    const char *what = namemap_get(&c->types, d->name.name) == NAME_ABSENT ? "function" : "type";
+    if (taken(c, d->name, what, &c->functions) || sema_too_many(c, d->loc, c->fns.len, "functions"))
+        return 0;
     namemap_set(&c->functions, d->name.name, c->fns.len);
     vec_push(c->arena, &c->fns, (Fn){d, FN_NEW});
+    return 1;
 }

@@ -99,7 +99,19 @@ static int wrts_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
 
 /* ---- save ---- */
 
-static int save_ok(Sema *c, const Kernel *k, const AstSave *s)
+/* The element type of a parameter, as the text has it. */
+static Name declared_type(const Sema *c, Name kernel, Name param)
+{
+    for (uint32_t i = 0; i < c->decls.len; i++) {
+        const AstDecl *d = c->decls.at[i];
+        for (uint32_t p = 0; d->kind == DECL_KERNEL && d->name.name == kernel && p < d->params->list.len; p++)
+            if (d->params->list.at[p].name.name == param)
+                return d->params->list.at[p].type->elem.name;
+    }
+    BUG(c->arena, "kernel %s lost its parameter %s", kernel, param);
+}
+
+static int save_ok(Sema *c, const Kernel *k, const AstSave *s, Elem elem)
 {
     Name name = s->name.name;
     TensorId id = ir_find_tensor(k, name);
@@ -114,16 +126,15 @@ static int save_ok(Sema *c, const Kernel *k, const AstSave *s)
                       name);
     }
     const Tensor *t = &k->tensors.at[id];
-    int fits = t->role == ROLE_OUT ? s->elem == t->elem
-                                   : t->elem != EL_I64 && (s->elem == EL_I32) == (t->elem == EL_I32);
+    const char *type = t->role == ROLE_OUT ? declared_type(c, k->name, name) : elem_name(t->elem);
+    int fits = t->role == ROLE_OUT ? s->elem.name == type
+                                   : t->elem != EL_I64 && (elem == EL_I32) == (t->elem == EL_I32);
     if (fits)
         return 1;
     const char *help = t->elem == EL_I64 ? "leave it out: the backward computes it again"
-                                         : arena_printf(c->arena, "write %s as %s", name, elem_name(t->elem));
-    return refuse(
-        c, DIAG_save_type, s->name.loc, help,
-        arena_printf(c->arena, "is %s and cannot be saved as %s", elem_name(t->elem), elem_name(s->elem)),
-        name);
+                                         : arena_printf(c->arena, "write %s as %s", name, type);
+    return refuse(c, DIAG_save_type, s->name.loc, help,
+                  arena_printf(c->arena, "is %s and cannot be saved as %s", type, s->elem.name), name);
 }
 
 static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
@@ -131,12 +142,13 @@ static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
     NameMap seen = {.arena = c->arena};
     for (uint32_t i = 0; d->saves && i < d->saves->list.len; i++) {
         const AstSave *s = &d->saves->list.at[i];
-        if (!save_ok(c, k, s))
+        Elem elem;
+        if (!sema_elem(c, s->elem, &elem) || !save_ok(c, k, s, elem))
             return 0;
         if (namemap_get(&seen, s->name.name) != NAME_ABSENT)
             return refuse(c, DIAG_save_unknown, s->name.loc, "name it once", "is saved twice", s->name.name);
         namemap_set(&seen, s->name.name, i);
-        vec_push(c->arena, &out->save, (struct DeriveSave){s->name.name, s->name.loc, s->elem});
+        vec_push(c->arena, &out->save, (struct DeriveSave){s->name.name, s->name.loc, elem});
     }
     return 1;
 }

@@ -161,20 +161,27 @@ static ExprId build_value(KernelSema *c, const AstExpr *e)
     return guard_value(c, e->loc, value, &needs);
 }
 
-/* The value as it is stored into an element: converted from integer to f32, or refused. */
-static ExprId build_store(KernelSema *c, Loc loc, ExprId value, Name name, Elem elem)
+static const char *type_text(const KernelSema *c, Type type, uint32_t param)
+{
+    return param == NAME_ABSENT ? type_name(type) : c->m->types.at[param].name;
+}
+
+/* The value of e as it is stored into an element: converted from integer to f32, or refused. */
+static ExprId build_store(KernelSema *c, const AstExpr *e, ExprId value, Name name, Elem elem)
 {
     Type have = expr_type(c, value), want = elem_type(elem);
-    if (have == want || (want == TY_F32 && type_is_float(have)))
+    uint32_t from = sema_type_param(c, e), into = namemap_get(&c->typed, name);
+    if ((have == want && from == into) || (want == TY_F32 && into == NAME_ABSENT && type_is_float(have)))
         return value;
-    if (want == TY_F32)
+    if (want == TY_F32 && into == NAME_ABSENT)
         return build_float(c, value);
     if (want == TY_INT)
-        return sema_error(c, DIAG_float_to_int, loc, "write i32(...), which truncates and saturates",
+        return sema_error(c, DIAG_float_to_int, e->loc, "write i32(...), which truncates and saturates",
                           "%s holds integers, but this value is %s", name, type_name(have));
-    return sema_error(c, DIAG_narrowing, loc, arena_printf(c->m->arena, "write %s(...)", type_name(want)),
-                      "%s holds %s, but this value is %s: rounding must be written", name, type_name(want),
-                      type_name(have));
+    const char *type = type_text(c, want, into);
+    return sema_error(c, DIAG_narrowing, e->loc, arena_printf(c->m->arena, "write %s(...)", type),
+                      "%s holds %s, but this value is %s: rounding must be written", name, type,
+                      type_text(c, have, from));
 }
 
 static Elem elem_of(Type t)
@@ -210,6 +217,14 @@ static TensorId new_local(KernelSema *c, const AstLhs *lhs, const Equation *q, E
     written_add(c, (Written){.first = q->loc});
     symbol_set(c, lhs->name.name, SYMBOL_TENSOR, id);
     return id;
+}
+
+/* Its elements are of the value's type. */
+static TensorId new_local_of(KernelSema *c, const AstLhs *lhs, const Equation *q, const AstExpr *e,
+                             ExprId value)
+{
+    namemap_set(&c->typed, lhs->name.name, sema_type_param(c, e));
+    return new_local(c, lhs, q, elem_of(expr_type(c, value)));
 }
 
 static int note(KernelSema *c, const Equation *q, TensorId id, const AstLhs *lhs)
@@ -258,8 +273,8 @@ static void define(KernelSema *c, const AstEquation *a, Equation q)
     if (value == NONE)
         return;
     if (id == NONE)
-        q.lhs = new_local(c, a->lhs, &q, elem_of(expr_type(c, value)));
-    q.rhs = build_store(c, a->rhs->loc, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
+        q.lhs = new_local_of(c, a->lhs, &q, a->rhs, value);
+    q.rhs = build_store(c, a->rhs, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
     if (q.rhs != NONE && own_reads_ok(c, &q, a->rhs->loc) && note(c, &q, q.lhs, a->lhs))
         vec_push(c->m->arena, &c->k->eqs, q);
 }
@@ -325,7 +340,7 @@ static void store_integers(KernelSema *c, const AstEquation *a, const Equation *
     q.kind = EQ_ASSIGN;
     q.lhs = p;
     q.ids = q.bound = NONE;
-    q.rhs = build_store(c, a->rhs->loc, x_load(c->k, q.loc, top->lhs, q.index), a->lhs->name.name,
+    q.rhs = build_store(c, a->rhs, x_load(c->k, q.loc, top->lhs, q.index), a->lhs->name.name,
                         c->k->tensors.at[p].elem);
     if (q.rhs != NONE && note(c, &q, p, a->lhs))
         vec_push(c->m->arena, &c->k->eqs, q);
@@ -348,9 +363,7 @@ static void define_top(KernelSema *c, const AstEquation *a, Equation q)
     }
     int ints = expr_type(c, value) == TY_INT, moved = ints && p != NONE;
     q.bound = c->vars.at[bound.var].id;
-    q.lhs = ints        ? integers_found(c, a, &q, p)
-            : p != NONE ? p
-                        : new_local(c, a->lhs, &q, elem_of(expr_type(c, value)));
+    q.lhs = ints ? integers_found(c, a, &q, p) : p != NONE ? p : new_local_of(c, a->lhs, &q, a->rhs, value);
     q.ids = id != NONE ? id : new_local(c, a->ids_lhs, &q, EL_I32);
     if (c->k->tensors.at[q.ids].elem != EL_I32)
         sema_error(c, DIAG_float_to_int, a->ids_lhs->loc, "declare it as i32",
@@ -359,7 +372,7 @@ static void define_top(KernelSema *c, const AstEquation *a, Equation q)
         sema_error(c, DIAG_packed, a->lhs->loc, "define a local by top, and this parameter from the local",
                    "%s is `packed both`, which top does not write", a->lhs->name.name);
     q.rhs = c->failed ? (ExprId)NONE
-                      : build_store(c, a->rhs->loc, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
+                      : build_store(c, a->rhs, value, a->lhs->name.name, c->k->tensors.at[q.lhs].elem);
     if (q.rhs == NONE || !(moved || note(c, &q, q.lhs, a->lhs)) || !note(c, &q, q.ids, a->ids_lhs))
         return;
     vec_push(c->m->arena, &c->k->eqs, q);

@@ -78,8 +78,9 @@ static void sema_packed(KernelSema *c, const Tensor *t, Loc packed)
 static void add_tensor_parameter(KernelSema *c, const AstParam *p)
 {
     const AstType *type = p->type;
-    Tensor t = {.name = p->name.name, .loc = p->name.loc, .elem = type->elem, .role = p->role, .route = NONE};
+    Tensor t = {.name = p->name.name, .loc = p->name.loc, .role = p->role, .route = NONE};
     uint32_t rank = type->extents ? type->extents->list.len : 0;
+    c->failed |= !sema_elem(c->c, type->elem, &t.elem);
     if (rank > MAX_RANK)
         sema_error(c, DIAG_too_many_axes, type->loc, "join axes: A*B",
                    "%s has %u axes; at most %d are supported", t.name, rank, MAX_RANK);
@@ -98,6 +99,7 @@ static void add_tensor_parameter(KernelSema *c, const AstParam *p)
     vec_push(c->m->arena, &c->k->params, (Param){PARAM_TENSOR, id});
     written_add(c, (Written){.first = t.loc});
     symbol_set(c, t.name, SYMBOL_TENSOR, id);
+    namemap_set(&c->typed, t.name, namemap_get(&c->c->types, type->elem.name));
 }
 
 static void add_parameter(KernelSema *c, const AstParam *p)
@@ -162,7 +164,7 @@ void sema_kernel(Sema *module, const AstDecl *d)
     c->m = module->m;
     c->decl = d;
     c->k = ir_kernel(c->m, d->name.name, d->name.loc);
-    c->symbols.arena = c->poison.arena = c->ahead_map.arena = a;
+    c->symbols.arena = c->poison.arena = c->ahead_map.arena = c->typed.arena = a;
     c->guard = NONE;
     if (d->params->list.len > MAX_PARAMS) {
         sema_error(c, DIAG_program_size, d->loc, "split the kernel", "kernel %s has more than %d parameters",

@@ -104,6 +104,8 @@ static void put_derive(const Derive *d, Text *out)
 
 void ir_digest(const Module *m, Text *out)
 {
+    for (uint32_t i = 0; i < m->types.len; i++)
+        text_add(out, "type %s %d\n", m->types.at[i].name, (int)m->types.at[i].elem);
     for (DimId i = 0; i < m->dims.len; i++) {
         const Dim *d = &m->dims.at[i];
         text_add(out, "dim %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", d->name, d->constant,

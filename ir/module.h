@@ -62,6 +62,7 @@ struct Module {
     Names *names;
     Diags *diags;
     const char *path;
+    Vec(TypeParam) types;
     Vec(Dim) dims;
     Vec(Group) groups;
     Vec(ExtentForm) extents;

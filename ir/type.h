@@ -40,6 +40,12 @@ typedef struct ScalarRow {
 extern const ScalarRow scalar_table[OP_COUNT];
 ScalarOp scalar_find(const char *function_name); /* a callable function or cast; OP_COUNT when there is none */
 
+/* `type act = bf16`: programs hold the element type only, and the manifest has the name. */
+typedef struct TypeParam {
+    Name name;
+    Elem elem; /* a float */
+} TypeParam;
+
 /* ---- dimensions, extents, groups ---- */
 
 typedef struct Dim {

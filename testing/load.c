@@ -11,6 +11,7 @@ static CompileOptions options_of(const TestOptions *o)
     c.no_cache = 1;
     c.schedule_seed = o->schedule_seed;
     c.machine = o->machine;
+    c.types = o->types;
     c.level = o->no_optimize ? 0 : c.level;
     return c;
 }

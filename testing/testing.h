@@ -13,6 +13,7 @@ typedef struct TestOptions {
     const char *kernel;  /* only this kernel; NULL: all */
     const char *tiles;   /* compiled code comes from this tile text, the reference from the file; NULL: both */
     const char *target;  /* as in moec_options.target: NULL: host */
+    const char *types;   /* as in CompileOptions */
     const char *routing; /* `moec run`: a routing clause, e.g. "zipf(1.2), empty(40%)"; NULL: uniform */
     const char *const *sizes; /* `moec run`: "T=33" ...; dimensions not named get small default sizes */
     uint32_t nsizes;

@@ -134,6 +134,21 @@ refused_rows 'foo. does not fit here; expected uniform, zipf' 'foo'
 refused_rows 'empty. does not fit here; expected .,. and a routing' 'zipf(1) empty(40%)'
 expect 0 '' "$moec" run --interp "$ffn" ffn $small --routing 'exact(6, 6), uniform'
 
+echo "-- element types that are given"
+printf 'moe 1\ntype act = bf16 type wt = act dim N kernel f(in x: act[N], in w: wt[N], out y: act[N]) { y[n] = act(x[n] * w[n]) }
+derive (f_fwd, f_bwd) from f wrt x, w\ntest f { N=5; gradcheck }\n' >types.moe
+expect 0 'float .w,' "$moec" types.moe --emit=header --type wt=f32
+expect 0 'x: f32.N., in w: bf16' "$moec" types.moe --emit=ir --type act=f32 --type wt=bf16
+expect 0 'x: f32.N., in w: f16' "$moec" types.moe --emit=ir --type act=f32,wt=f16
+expect 0 'x: f32.N., in w: f16.N., in d_y: f32.N., out d_x: f32.N., out d_w: f16.N.' "$moec" grad types.moe --type act=f32,wt=f16
+expect 0 '' "$moec" check types.moe --type act=f32
+expect 0 'y: 5 f32' "$moec" run types.moe f N=5 --type act=f32
+expect 0 '0 failed' "$moec" test types.moe --type act=f32
+expect 0 'f_bwd' "$moec" explain types.moe --type act=f32
+expect 0 'f_bwd on' "$moec" report types.moe f_bwd --type act=f32
+expect 1 E0960 "$moec" test types.moe --type acts=f32
+expect 2 'too often' "$moec" types.moe --type "$(head -c 5000 /dev/zero | tr '\0' ' ')"
+
 echo "-- every product"
 for emit in ir tiles llvm asm header manifest; do
     expect 0 rmsnorm "$moec" a.moe --emit=$emit
@@ -240,6 +255,12 @@ expect 0 '' "$moec" broken.moe.replay
 expect 0 '' "$moec" broken.moe.replay -o broken.so
 expect 1 'not a replay file' sh -c 'echo moe 1 >no.replay && "$0" no.replay' "$moec"
 rm broken.moe.replay
+cp types.moe broken.moe
+expect 3 'pass fuse ends here' "$moec" broken.moe --type act=f32 --type wt=f16 --break-in=fuse -o broken.so
+sed -i '/^\/\/ break_in=/d' broken.moe.replay
+expect 0 '' "$moec" broken.moe.replay -o broken.so
+expect 0 'in f16.N.' cat broken.h
+rm broken.moe.replay
 
 echo "-- the cache"
 rm -rf cache
@@ -271,6 +292,12 @@ expect 0 '' env MOEC_CACHE=/proc/none "$moec" a.moe -o three.so
 expect 0 '' env MOEC_CACHE="$scratch/a.moe" "$moec" a.moe -o three.so
 expect 0 '' "$moec" a.moe -O0 -o plain.so
 [ "$(ls $own | wc -l)" = 2 ] || { echo "FAILED: -O0 shares an entry" && bad=1; }
+sed 's/^type.*dim/dim/; s/act\[/f32[/g; s/wt\[/f32[/g; s/act(/f32(/' types.moe >plain.moe
+expect 0 '' "$moec" types.moe -o types.so
+expect 0 '' "$moec" types.moe --type act=f32 -o types.so
+expect 0 '' "$moec" plain.moe -o plain.so # whose manifest has no types
+[ "$(ls $own | wc -l)" = 5 ] || { echo "FAILED: element types share an entry" && bad=1; }
+same types.h plain.h "a parameter and what it stands for differ"
 (for i in 1 2 3 4; do "$moec" a.moe -O1 -o "par$i.so" & done; wait)
 for i in 2 3 4; do same par1.so par$i.so "concurrent compiles differ"; done
 nothing $own/*.so.

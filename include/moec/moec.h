@@ -31,6 +31,7 @@ typedef struct moec_options { /* zero-initialise; NULL means all defaults */
     const char *schedule;  /* .moe text of `schedule` blocks; a kernel that they name keeps none of the file's own */
     const char *machine;   /* whose blocks are taken: a name that `moec machines` lists, or the path of a description; NULL: the host */
     uint64_t schedule_seed; /* draws every knob that no schedule fixes from its space; 0: the usual values */
+    const char *types;     /* element types instead of those of `type` declarations, comma separated: "act=f32" */
     const char *derive;    /* .moe text of `derive` blocks, besides those of the file */
     const char *kernels;   /* comma separated: code is made of these only, of the others there is the signature; NULL: of all */
 } moec_options;

@@ -450,6 +450,29 @@ static void a_schedule_is_given_beside_a_program(void **state)
     moec_context_free(c);
 }
 
+static void types_are_given_beside_a_program(void **state)
+{
+    static const char text[] =
+        "moe 1 type act = bf16 dim N kernel f(in x: act[N], out y: act[N]) { y[n] = act(x[n] / 3) }";
+    float x[4] = {1, 2, 3, 4}, y[4];
+    const int64_t dims[1] = {4};
+    moec_module *m;
+    moec_options o = {.no_cache = 1, .types = "act=f32"};
+    (void)state;
+    moec_context *c = moec_context_new();
+    assert_int_equal(moec_compile_text(c, "program.moe", text, strlen(text), &o, &m), 0);
+    assert_non_null(strstr(moec_module_manifest(m), "\"types\": [{\"name\": \"act\", \"type\": \"f32\"}]"));
+    const moec_kernel *f = moec_module_kernel(m, "f");
+    assert_int_equal(moec_kernel_param_bytes(f, 0, dims), sizeof x);
+    assert_int_equal(moec_kernel_entry(f)(NULL, dims, (void *[]){x, y}), 0);
+    assert_true(y[0] == 1.0f / 3);
+    moec_module_free(m);
+    o.types = "f32";
+    assert_int_equal(moec_compile_text(c, "program.moe", text, strlen(text), &o, &m), 1);
+    assert_non_null(strstr(moec_error_text(c), "<types>:1:1: error[E0960]"));
+    moec_context_free(c);
+}
+
 static void a_route_has_room_for_its_sizes(void **state)
 {
     static const int64_t sizes[][4] = {{2, 1, 4, 4000}, {500, 4, 2, 2}, {0, 0, 0, 0}};
@@ -600,6 +623,7 @@ int main(void)
         cmocka_unit_test(errors_are_text_and_data),
         cmocka_unit_test(a_route_has_room_for_its_sizes),
         cmocka_unit_test(a_schedule_is_given_beside_a_program),
+        cmocka_unit_test(types_are_given_beside_a_program),
         cmocka_unit_test(a_cached_kernel_works_and_outlives_its_context),
         cmocka_unit_test(threads_survive_the_end_of_a_module),
         cmocka_unit_test(contexts_of_threads_do_not_meet),
