@@ -218,4 +218,5 @@ def make_module(seed, kernels):
         maker = Maker(random.Random(f"{seed} {n}"), module, f"k{n}")
         made.append(maker.kernel())
         into[f"k{n}"] = {**maker.into, "faulty": maker.faulty}
-    return Module(dims, groups, fns, tuple(made)), into
+    types = tuple(t for t in (("brain", "bf16"), ("half", "f16")) if rng.random() < 0.4)
+    return Module(dims, groups, fns, tuple(made), types=types), into

@@ -1,5 +1,6 @@
 """Programs of the language as Python objects, and their text. The generator builds them, the evaluator reads them, the
 shrinker takes them apart. Extents are Python texts such as "2*A" (the language's polynomials are Python's too)."""
+import re
 from dataclasses import dataclass, replace
 
 BINARY = {"or": 1, "and": 2, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
@@ -132,6 +133,7 @@ class Module:
     fns: tuple      # (name, parameters, body); parameters are dims in the body
     kernels: tuple
     schedules: tuple = ()
+    types: tuple = ()   # (name, type): `type` declarations; the text has the name in every place of the type
 
     def group(self, name):
         return next((g for g in self.groups if g.name == name), None)
@@ -236,4 +238,7 @@ def module_text(m):
     lines = ["moe 1"] + [d.text() for d in m.dims]
     lines += [f"group {g.name} : {g.groups} {g.kind} {g.extent}" for g in m.groups]
     lines += [f"fn {name}({', '.join(args)}) = {text(body)}" for name, args, body in m.fns]
-    return "\n".join(lines + [kernel_text(k) for k in m.kernels]) + "".join(f"schedule {k} {{\n{s}\n}}\n" for k, s in m.schedules)
+    whole = "\n".join(lines + [kernel_text(k) for k in m.kernels]) + "".join(f"schedule {k} {{\n{s}\n}}\n" for k, s in m.schedules)
+    for name, elem in m.types:
+        whole = re.sub(rf"\b{elem}\b", name, whole)
+    return whole.replace("moe 1\n", "moe 1\n" + "".join(f"type {name} = {elem}\n" for name, elem in m.types), 1)

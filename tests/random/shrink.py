@@ -155,6 +155,11 @@ def plainer_types(f):
             yield f.with_kernel(replace(f.kernel, params=f.kernel.params[:n] + (simple,) + f.kernel.params[n + 1:]))
 
 
+def no_types(f):
+    if f.module.types:
+        yield f.but(module=replace(f.module, types=()))
+
+
 def smaller_sizes(f):
     for d in f.module.dims:
         if d.constant >= 0:
@@ -175,7 +180,7 @@ def plainer_setting(f):
             yield f.but(setting=new)
 
 
-STEPS = [no_derive, fewer_equations, plainer_setting, smaller_expressions, fewer_axes, smaller_sizes, plainer_types]
+STEPS = [no_types, no_derive, fewer_equations, plainer_setting, smaller_expressions, fewer_axes, smaller_sizes, plainer_types]
 
 
 def again(tools, f, wanted):
