@@ -43,7 +43,7 @@ typedef Vec(const char *) ModelNames;
 const char *model_config_read(Arena *a, const char *file, const char *text, size_t len, ModelConfig *out, ModelNames *unknown);
 const char *model_config_load(Arena *a, const char *path, ModelConfig *out, ModelNames *unknown);
 
-/* The config as JSON under the names of its architecture, but for fields at their fallbacks; read again, it has the same values. */
+/* The config as JSON under the names of its architecture; read again, it has the same values. */
 void model_config_write(const ModelConfig *c, Text *out);
 
 /* NULL, or the broken rule: for a config that a program has filled in, not a file. */
@@ -60,6 +60,7 @@ typedef struct ConfigRow {
     const char *field, *name, *doc;
     const char *words;             /* of a choice, with a blank between two */
     size_t at;                     /* of the field in ModelConfig */
+    int null;                      /* 0 is written as null */
     double least, most, fallback;  /* fallback: NAN where a value is required */
 } ConfigRow;
 extern const ConfigRow config_table[];

@@ -13,16 +13,18 @@ const ArchRow config_arch_table[ARCH_COUNT] = {
 #include "model/config.def"
 };
 
-#define ROW(kind, field, when, name, words, least, most, fallback, doc) \
-    {kind, WHEN_##when, #field, name, doc, words, offsetof(ModelConfig, field), least, most, fallback},
+#define ROW(kind, field, when, name, words, null, least, most, fallback, doc) \
+    {kind, WHEN_##when, #field, name, doc, words, offsetof(ModelConfig, field), null, least, most, fallback},
 const ConfigRow config_table[] = {
 #define INT(field, when, name, least, most, fallback, doc) \
-    ROW(CONFIG_INT, field, when, name, NULL, least, most, fallback, doc)
+    ROW(CONFIG_INT, field, when, name, NULL, 0, least, most, fallback, doc)
+#define SOME(field, when, name, most, doc) ROW(CONFIG_INT, field, when, name, NULL, 1, 0, most, 0, doc)
 #define REAL(field, when, name, least, most, fallback, doc) \
-    ROW(CONFIG_REAL, field, when, name, NULL, least, most, fallback, doc)
-#define FLAG(field, when, name, fallback, doc) ROW(CONFIG_FLAG, field, when, name, NULL, 0, 1, fallback, doc)
+    ROW(CONFIG_REAL, field, when, name, NULL, 0, least, most, fallback, doc)
+#define FLAG(field, when, name, fallback, doc) \
+    ROW(CONFIG_FLAG, field, when, name, NULL, 0, 0, 1, fallback, doc)
 #define CHOICE(field, Type, when, name, words, fallback, doc) \
-    ROW(CONFIG_CHOICE, field, when, name, words, 0, 255, fallback, doc)
+    ROW(CONFIG_CHOICE, field, when, name, words, 0, 0, 255, fallback, doc)
 #include "model/config.def"
 };
 const uint32_t config_count = sizeof config_table / sizeof *config_table;
@@ -176,7 +178,9 @@ const char *config_word(Arena *a, const ConfigRow *row, int number)
 
 const char *config_number(Arena *a, double value)
 {
-    const char *text = "";
+    const char *text = arena_printf(a, "%.0f", value);
+    if (fabs(value) < 1e15 && fabs(strtod(text, NULL) - value) <= 0)
+        return text;
     for (int digits = 1; digits <= 17; digits++) {
         text = arena_printf(a, "%.*g", digits, value);
         if (fabs(strtod(text, NULL) - value) <= 0)

@@ -1,6 +1,7 @@
 /* ModelConfig to the text of a config.json. */
 #include "model/config_own.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct ConfigWriter {
@@ -45,6 +46,8 @@ static void open_part(ConfigWriter *w, const char *name)
 static const char *value_text(const ModelConfig *c, const ConfigRow *row, Arena *a)
 {
     double value = model_config_value(c, row);
+    if (row->null && value <= 0)
+        return "null";
     switch (row->kind) {
     case CONFIG_INT: return arena_printf(a, "%.0f", value);
     case CONFIG_REAL: return config_number(a, value);
@@ -64,10 +67,11 @@ static int is_written_later(const ModelConfig *c, uint32_t i)
     return 0;
 }
 
+/* A part has the fields that are not at their fallbacks; without scaling there is none. */
 static void write_row(ConfigWriter *w, const ConfigRow *row)
 {
     const char *name = config_name(w->c->arch, row), *dot = strchr(name, '.');
-    if (dot && w->c->rope_scaling == ROPE_DEFAULT)
+    if (dot && fabs(model_config_value(w->c, row) - row->fallback) <= 0)
         return;
     open_part(w, name);
     next_field(w);

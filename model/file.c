@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -39,4 +40,83 @@ void file_unmap(MappedFile *f)
     if (f->at)
         munmap((void *)(uintptr_t)f->at, f->len);
     *f = (MappedFile){0};
+}
+
+/* ---- writing ---- */
+
+static void fail(FileWriter *w, int reason)
+{
+    if (!w->error)
+        w->error = arena_printf(w->arena, "%s: cannot be written: %s", w->path, strerror(reason));
+}
+
+/* A file of its own beside the path, readable as the process's other files are. */
+static FILE *open_beside(char *beside)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    int fd = mkostemp(beside, O_CLOEXEC);
+    if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
+        return fdopen(fd, "wb");
+    int reason = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(beside);
+    }
+    errno = reason;
+    return NULL;
+}
+
+FileWriter file_create(Arena *a, const char *path)
+{
+    FileWriter w = {.arena = a, .path = path, .beside = arena_printf(a, "%s.XXXXXX", path)};
+    w.file = open_beside(w.beside);
+    if (!w.file)
+        fail(&w, errno);
+    return w;
+}
+
+void file_append(FileWriter *w, const void *bytes, size_t len)
+{
+    if (!w->error && len && fwrite(bytes, 1, len, w->file) != len)
+        fail(w, errno);
+}
+
+/* A new name is on the disk when its folder is. */
+static int sync_folder(Arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int reason =
+        fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? errno : 0; /* EINVAL: a file system that cannot */
+    if (fd >= 0)
+        close(fd);
+    return reason;
+}
+
+const char *file_commit(FileWriter *w)
+{
+    if (!w->error && (fflush(w->file) != 0 || fsync(fileno(w->file)) != 0))
+        fail(w, errno);
+    if (w->file && fclose(w->file) != 0)
+        fail(w, errno);
+    if (w->file && !w->error && rename(w->beside, w->path) != 0)
+        fail(w, errno);
+    if (w->file && w->error)
+        unlink(w->beside);
+    int reason = w->error ? 0 : sync_folder(w->arena, w->path);
+    if (reason)
+        fail(w, reason);
+    w->file = NULL;
+    return w->error;
+}
+
+void file_drop(FileWriter *w)
+{
+    if (!w->file)
+        return;
+    fclose(w->file);
+    unlink(w->beside);
+    w->file = NULL;
 }

@@ -1,8 +1,10 @@
-/* Files: one to read, mapped into memory; and one to write, which stands beside the old one until it is whole. */
+/* Files: one to read, mapped into memory; and one to write, which is put beside the old one until it is whole. */
 #ifndef MODEL_FILE_H
 #define MODEL_FILE_H
 
 #include "base/base.h"
+
+#include <stdio.h>
 
 typedef struct MappedFile {
     const unsigned char *at; /* NULL when it is empty */
@@ -12,5 +14,20 @@ typedef struct MappedFile {
 /* Maps a regular file for reading. Returns NULL, or a message. Nobody may shorten the file while it is mapped. */
 const char *file_map(Arena *a, const char *path, MappedFile *out);
 void file_unmap(MappedFile *f);
+
+/* A file that appears under its path when it is whole and on the disk; until then, and after an error, the path holds what it
+ * held. Errors are kept until file_commit() returns them. Each writer is committed or dropped. */
+typedef struct FileWriter {
+    Arena *arena;
+    const char *path;
+    char *beside;
+    FILE *file;
+    const char *error;
+} FileWriter;
+
+FileWriter file_create(Arena *a, const char *path);
+void file_append(FileWriter *w, const void *bytes, size_t len);
+const char *file_commit(FileWriter *w); /* NULL, or a message */
+void file_drop(FileWriter *w);
 
 #endif

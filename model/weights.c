@@ -160,10 +160,20 @@ uint32_t model_tensor_shape(const ModelWeight *w, int64_t shape[2])
     return 0;
 }
 
-const char *model_tensor_copy(Arena *a, const ModelConfig *c, const ModelWeight *w, int64_t i)
+static void add_copies(Arena *a, const ModelConfig *c, const char *name, ModelNames *out)
 {
-    const char *name = w->id == MODEL_embed  ? "embed_tokens"
-                       : w->id == MODEL_head ? "shared_head.head"
-                                             : NULL;
-    return name ? arena_printf(a, "model.layers.%lld.%s.weight", (long long)(c->layers + i), name) : NULL;
+    for (int64_t i = 0; i < c->mtp; i++)
+        vec_push(a, out, arena_printf(a, "model.layers.%lld.%s", (long long)(c->layers + i), name));
+}
+
+ModelNames model_tensor_copies(Arena *a, const ModelConfig *c, const ModelWeight *w)
+{
+    ModelNames out = {0};
+    if (w->id == MODEL_embed)
+        add_copies(a, c, "embed_tokens.weight", &out);
+    if (w->id == MODEL_head || (w->id == MODEL_embed && c->tied))
+        add_copies(a, c, "shared_head.head.weight", &out);
+    if (w->id == MODEL_embed && c->tied)
+        vec_push(a, &out, "lm_head.weight");
+    return out;
 }

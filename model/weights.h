@@ -57,8 +57,8 @@ ModelWeights model_weights(Arena *a, const ModelConfig *c);
 const char *model_tensor_name(Arena *a, const ModelWeight *w, int64_t i);
 uint32_t model_tensor_shape(const ModelWeight *w, int64_t shape[2]);
 
-/* A tensor that checkpoints repeat for each module of multi-token prediction, although the modules share it: the
- * embedding and the head. Returns its name in module `i` < config->mtp, or NULL when w is no such weight. */
-const char *model_tensor_copy(Arena *a, const ModelConfig *c, const ModelWeight *w, int64_t i);
+/* Other names under which a checkpoint may hold the same elements again: the embedding and the head of each module of
+ * multi-token prediction, and the head where it is the embedding. */
+ModelNames model_tensor_copies(Arena *a, const ModelConfig *c, const ModelWeight *w);
 
 #endif

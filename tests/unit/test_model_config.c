@@ -327,6 +327,22 @@ static void names_are_those_of_the_architecture(void **state)
     assert_null(strstr(t.at, "rope_scaling"));
 }
 
+/* A 0 that means none would be a size to other readers. */
+static void none_is_written_as_null(void **state)
+{
+    ModelConfig c = accepted(*state, MLA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2.5, "
+                                         "\"original_max_position_embeddings\": 4}, \"rope_theta\": 5e5}");
+    Text t = {.arena = *state};
+    model_config_write(&c, &t);
+    assert_non_null(strstr(t.at, "\"q_lora_rank\": null,\n"));
+    assert_non_null(strstr(t.at, "\"rope_theta\": 500000,\n"));
+    assert_non_null(strstr(t.at, "\"rope_scaling\": {\n"
+                                 "    \"rope_type\": \"yarn\",\n"
+                                 "    \"factor\": 2.5,\n"
+                                 "    \"original_max_position_embeddings\": 4\n"
+                                 "  },\n"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +359,7 @@ int main(void)
         cmocka_unit_test(rules_between_fields_hold),
         cmocka_unit_test(a_written_config_reads_back),
         cmocka_unit_test(names_are_those_of_the_architecture),
+        cmocka_unit_test(none_is_written_as_null),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

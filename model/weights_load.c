@@ -1,0 +1,148 @@
+/* From safetensors to masters. */
+#include "model/weights_plan.h"
+
+#include <string.h>
+
+typedef struct WeightsLoader {
+    Arena *a;
+    const ModelWeights *weights;
+    SafeTensors files;
+    PlannedTensors plan;
+    const StoredTensor **found; /* of each planned tensor; NULL: there is none */
+    Text errors;
+    uint32_t nerrors;
+} WeightsLoader;
+
+enum { ERRORS_SHOWN = 20 };
+
+static void refuse(WeightsLoader *l, const char *error)
+{
+    if (l->nerrors++ < ERRORS_SHOWN)
+        text_add(&l->errors, "%s%s", l->nerrors > 1 ? "\n" : "", error);
+}
+
+/* ---- are they the tensors of this model? ---- */
+
+static void check_tensor(WeightsLoader *l, const PlannedTensor *want, const StoredTensor *t)
+{
+    const char *file = l->files.names.at[t->file];
+    if (t->rank != want->stored.rank || memcmp(t->shape, want->stored.shape, t->rank * sizeof *t->shape) != 0)
+        refuse(l, arena_printf(l->a, "%s: tensor %s has shape %s: must be %s", file, t->name,
+                               stored_shape_text(l->a, t), stored_shape_text(l->a, &want->stored)));
+    else if (t->type > STORED_F16)
+        refuse(l, arena_printf(l->a, "%s: tensor %s has type %s: weights are F32, BF16 or F16", file, t->name,
+                               stored_type_name(t->type)));
+}
+
+static void find_tensors(WeightsLoader *l)
+{
+    l->found = arena_array(l->a, const StoredTensor *, l->plan.len + 1);
+    for (uint32_t i = 0; i < l->plan.len; i++) {
+        const PlannedTensor *want = &l->plan.at[i];
+        l->found[i] = safetensors_find(&l->files, want->stored.name);
+        if (l->found[i])
+            check_tensor(l, want, l->found[i]);
+        else if (want->use == PLANNED_WEIGHT)
+            refuse(l, arena_printf(l->a, "%s: tensor %s is missing: it is %s", l->files.path,
+                                   want->stored.name, l->weights->at[want->weight].name));
+    }
+}
+
+static void find_superfluous(WeightsLoader *l)
+{
+    char *used = arena_array(l->a, char, l->files.tensors.len + 1);
+    for (uint32_t i = 0; i < l->plan.len; i++)
+        if (l->found[i])
+            used[l->found[i] - l->files.tensors.at] = 1;
+    for (uint32_t i = 0; i < l->files.tensors.len; i++) {
+        const StoredTensor *t = &l->files.tensors.at[i];
+        if (!used[i])
+            refuse(l, arena_printf(l->a, "%s: tensor %s is superfluous: the config has no such weight",
+                                   l->files.names.at[t->file], t->name));
+    }
+}
+
+/* A copy stands behind the tensor that it repeats. */
+static void check_copies(WeightsLoader *l)
+{
+    const StoredTensor *original = NULL;
+    for (uint32_t i = 0; i < l->plan.len; i++) {
+        const StoredTensor *t = l->found[i];
+        if (l->plan.at[i].use == PLANNED_WEIGHT)
+            original = t;
+        else if (t && (t->type != original->type || memcmp(t->at, original->at, t->bytes) != 0))
+            refuse(l, arena_printf(l->a, "%s: tensor %s differs from %s: this model has one for both",
+                                   l->files.names.at[t->file], t->name, original->name));
+    }
+}
+
+static const char *check(WeightsLoader *l)
+{
+    find_tensors(l);
+    find_superfluous(l);
+    if (!l->nerrors)
+        check_copies(l);
+    if (l->nerrors > ERRORS_SHOWN)
+        text_add(&l->errors, "\nand %u more", l->nerrors - ERRORS_SHOWN);
+    return l->nerrors ? text_string(&l->errors) : NULL;
+}
+
+/* ---- elements ---- */
+
+static int64_t block_at(int64_t from, int64_t extent)
+{
+    return extent - from < TRANSPOSE_BLOCK ? extent - from : TRANSPOSE_BLOCK;
+}
+
+/* t: [columns, rows], at (c0, r0)   ->   out: [rows, columns] */
+static void transpose_block(const StoredTensor *t, int64_t rows, int64_t columns, int64_t r0, int64_t c0,
+                            float *out)
+{
+    float block[TRANSPOSE_BLOCK][TRANSPOSE_BLOCK];
+    int64_t nr = block_at(r0, rows), nc = block_at(c0, columns);
+    for (int64_t c = 0; c < nc; c++)
+        stored_read(t, (c0 + c) * rows + r0, nr, block[c]);
+    for (int64_t r = 0; r < nr; r++)
+        for (int64_t c = 0; c < nc; c++)
+            out[(r0 + r) * columns + c0 + c] = block[c][r];
+}
+
+static void read_transposed(const StoredTensor *t, int64_t rows, int64_t columns, float *out)
+{
+    for (int64_t c = 0; c < columns; c += TRANSPOSE_BLOCK)
+        for (int64_t r = 0; r < rows; r += TRANSPOSE_BLOCK)
+            transpose_block(t, rows, columns, r, c, out);
+}
+
+static void read_elements(WeightsLoader *l, float *const *masters)
+{
+    for (uint32_t i = 0; i < l->plan.len; i++) {
+        const PlannedTensor *want = &l->plan.at[i];
+        const ModelWeight *w = &l->weights->at[want->weight];
+        int64_t n = stored_elements(&want->stored);
+        float *out = masters[want->weight];
+        if (!out || want->use == PLANNED_COPY)
+            continue;
+        if (planned_is_transposed(w))
+            read_transposed(l->found[i], planned_rows(w), w->columns, out + want->part * n);
+        else
+            stored_read(l->found[i], 0, n, out);
+    }
+}
+
+const char *model_weights_load(Arena *a, const char *path, const ModelConfig *c, const ModelWeights *w,
+                               float *const *masters)
+{
+    if (c->quantized)
+        return arena_printf(a, "%s: config.json has a quantization_config: quantised weights are not read",
+                            path);
+    WeightsLoader l = {
+        .a = a, .weights = w, .plan = plan_tensors(a, c, w, STORED_F32), .errors = {.arena = a}};
+    const char *error = safetensors_open(a, path, &l.files);
+    if (!error)
+        error = check(&l);
+    if (!error)
+        read_elements(&l, masters);
+    safetensors_close(&l.files);
+    return error;
+}
