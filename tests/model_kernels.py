@@ -168,14 +168,14 @@ def attend(q, k, v, scale, first=0):
     return np.einsum("bnij,bjnd->bind", softmax(np.where(j <= i + first, s, -np.inf)), v)
 
 
-def turn(x, c, s):
+def rotate(x, c, s):
     """Pairs are the halves of the last axis; c, s: [S, P], heads between."""
     a, b = np.split(x, 2, -1)
     c, s = c[:, None], s[:, None]
     return np.concatenate([a * c - b * s, b * c + a * s], -1)
 
 
-def turn_pairs(x, c, s):
+def rotate_neighbours(x, c, s):
     a, b = x[..., 0::2], x[..., 1::2]
     c, s = c[:, None], s[:, None]
     return np.stack([a * c - b * s, b * c + a * s], -1).reshape(x.shape)
@@ -218,12 +218,30 @@ def positions(act):
         limit = 1e-6 * (1 + first + S)     # a position has 24 bits
         report(f"rotary_table {first}: cosine", np.abs(got["c"] - 1.25 * np.cos(a)).max(), limit)
         report(f"rotary_table {first}: sine", np.abs(got["s"] - 1.25 * np.sin(a)).max(), limit)
-    sizes = dict(B=2, S=5, N=3, P=7)
-    flat = (2, 5, 3, 14)
-    c, s = np.cos(angles(5, 7, 0, 100, 1, 0, 1)), np.sin(angles(5, 7, 0, 100, 1, 0, 1))
-    c, s = c.astype(np.float32), s.astype(np.float32)
-    check(m, "rotary", sizes, lambda x, c, s: {"y": turn(x.reshape(flat), c, s).reshape(x.shape)}, c=c, s=s)
-    check(m, "rotary_pairs", sizes, lambda x, c, s: {"y": turn_pairs(x.reshape(flat), c, s).reshape(x.shape)}, c=c, s=s)
+        sizes = dict(S=S, O=first, P=P, Q=3)
+        for apart, pair in ((1, np.repeat(a, 2, 1)), (P, np.tile(a, 2))):
+            got = m.call("rotary_part_table", {**sizes, "SPAN": apart}, dict(base=10000, size=1.25, **scaling))
+            report("rotary_part_table: cosine", np.abs(got["c"][:, 3:] - 1.25 * np.cos(pair)).max(), limit)
+            report("rotary_part_table: sine", np.abs((got["before"] - got["behind"])[:, 3:] - 1.25 * np.sin(pair)).max(), limit)
+            report("rotary_part_table: rest", np.abs(got["c"][:, :3] - 1).max() + np.abs(got["behind"] * got["before"]).max(), 0)
+    c, s = (f(angles(5, 7, 0, 100, 1, 0, 1)).astype(np.float32) for f in (np.cos, np.sin))
+    check(m, "rotary", dict(B=2, S=5, N=3, P=7),
+          lambda x, c, s: {"y": rotate(x.reshape(2, 5, 3, 14), c, s).reshape(x.shape)}, c=c, s=s)
+    for Q, P, apart in ((8, 3, 1), (8, 3, 3), (0, 4, 1), (0, 1, 1)):
+        sizes, turn = dict(B=2, S=5, N=3, Q=Q, P=P, SPAN=apart), rotate_neighbours if apart == 1 else rotate
+        c, s = (f(angles(5, P, 0, 100, 1, 0, 1)) for f in (np.cos, np.sin))
+        check(m, "rotary_part", sizes, linear(lambda x, **_: {"y": np.concatenate([x[..., :Q], turn(x[..., Q:], c, s)], -1)}),
+              **part_table(m, sizes))
+
+
+def part_table(m, sizes, first=0):
+    """The tables of rotary_part, by the kernel: right if what is rotated with them is."""
+    return m.call("rotary_part_table", {**sizes, "O": first}, dict(base=100, factor=1, low=0, high=1, size=1))
+
+
+def linear(f):
+    """Tables of f32 are no inputs of the function."""
+    return lambda c, behind, before, **a: f(**a)
 
 
 def attentions(act):
@@ -262,36 +280,26 @@ def latent(act):
     check(m, "mla_queries", dict(T=33, I=24, A=28), lambda cq, gain, eps, w: {"q": rms(cq, gain, eps) @ w}, eps=1e-6)
     check(m, "mla_keys_values", dict(T=33, J=J, P=P, W=28),
           lambda ckv, gain, eps, w: {"kv": rms(ckv[:, :J], gain, eps) @ w}, eps=1e-6)
-    for pairs, turned in (("", turn), ("_pairs", turn_pairs)):
-        latent_positions(m, pairs, turned)
+    for apart, turn in ((1, rotate_neighbours), (3, rotate)):
+        latent_positions(m, act, apart, turn)
     latent_cached(m)
 
 
-def latent_positions(m, pairs, turned):
-    B, S, N, Q, P, U, J = 2, 5, 3, 8, 3, 10, 12
-    sizes = dict(B=B, S=S, N=N, Q=Q, P=P, U=U, J=J, Y=Q // 2, V=U // 2, G=J // 2)
-    angle = angles(S, P, 0, 100, 1, 0, 1)
-    c, s = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+def latent_positions(m, act, apart, turn):
+    B, S, N, Q, P, U, J = 2, 5, 3, 7, 3, 10, 12
+    sizes = dict(B=B, S=S, N=N, Q=Q, P=P, U=U, J=J, SPAN=apart)
+    tables = part_table(Module("rope", act), sizes, first=2)
+    c, s = (f(angles(S, P, 2, 100, 1, 0, 1)) for f in (np.cos, np.sin))
 
-    def rotate(q, c, s):
-        q = q.reshape(B, S, N, -1)
-        return {"y": np.concatenate([q[..., :Q], turned(q[..., Q:], c, s)], -1)}
-
-    def expand(kv, ckv, c, s):
-        kv, ckv = kv.reshape(B, S, N, -1), ckv.reshape(B, S, 1, -1)
-        key = np.repeat(turned(ckv[..., J:], c, s), N, 2)
+    def expand(kv, ckv):
+        key = np.repeat(turn(ckv[:, :, None, J:], c, s), N, 2)
         return {"k": np.concatenate([kv[..., :Q], key], -1), "v": kv[..., Q:]}
 
-    def keep(ckv, gain, eps, c, s):
-        ckv = ckv.reshape(B, S, 1, -1)
-        return {"kept": np.concatenate([rms(ckv[..., :J], gain.reshape(-1), eps), turned(ckv[..., J:], c, s)], -1)}
+    def keep(ckv, gain, eps):
+        return {"kept": np.concatenate([rms(ckv[..., :J], gain, eps), turn(ckv[:, :, None, J:], c, s)[:, :, 0]], -1)}
 
-    def shaped(f, name):
-        shapes = {p["name"]: m.shape(name, p["name"], sizes) for p in m.kernels[name].params}
-        return lambda **a: {o: v.reshape(shapes[o]) for o, v in f(**a).items()}
-
-    for name, f, given in (("mla_rotate", rotate, {}), ("mla_expand", expand, {}), ("mla_latent", keep, dict(eps=1e-6))):
-        check(m, name + pairs, sizes, shaped(f, name + pairs), c=c, s=s, **given)
+    check(m, "mla_expand", sizes, linear(expand), **tables)
+    check(m, "mla_latent", sizes, linear(keep), eps=1e-6, **tables)
 
 
 def latent_cached(m):

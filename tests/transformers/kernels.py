@@ -71,7 +71,6 @@ class Model:
         self.tape = Tape(act)
         self.latent = self.c.get("kv_lora_rank") is not None
         self.parts = {"mtp": [], "balance": [], "z": [], "dropped": []}
-        self.pairs = "_pairs" if self.c["rope_interleave"] else ""
         self.experts = next((self.c[n] for n in ("n_routed_experts", "num_experts", "num_local_experts") if n in self.c), 0)
         self.rope_dim = self.c["qk_rope_head_dim"] if self.latent else self.c["head_dim"]
 
@@ -118,15 +117,19 @@ class Model:
         return out, scores
 
     def tables(self, S, first):
-        scaling, _ = self.scaling()
-        return self.tape.call("rotary_table", dict(S=S, O=first, P=self.rope_dim // 2), **scaling)
+        n = dict(S=S, O=first, P=self.rope_dim // 2, Q=self.c.get("qk_nope_head_dim"), SPAN=self.span())
+        kernel, names = ("rotary_part_table", ("c", "behind", "before")) if self.latent else ("rotary_table", ("c", "s"))
+        return dict(zip(names, (t.value for t in self.tape.call(kernel, n, **self.scaling()[0]))))
+
+    def span(self):
+        return 1 if self.c["rope_interleave"] else self.rope_dim // 2
 
     # ---- layers ----
 
     def latent_attention(self, layer, x, B, S, tables, cache):
         c, a = self.c, layer + "self_attn."
         N, Q, P, U, J = c["num_attention_heads"], c["qk_nope_head_dim"], self.rope_dim // 2, c["v_head_dim"], c["kv_lora_rank"]
-        n = dict(B=B, S=S, T=B * S, H=c["hidden_size"], N=N, Q=Q, P=P, U=U, J=J, Y=Q // 2, V=U // 2, G=J // 2,
+        n = dict(B=B, S=S, T=B * S, H=c["hidden_size"], N=N, Q=Q, P=P, U=U, J=J, SPAN=self.span(),
                  A=N * (Q + 2 * P), W=N * (Q + U), D=Q + 2 * P)
         rank, call = c.get("q_lora_rank"), self.tape.call
         n["I"] = rank or n["A"]
@@ -136,16 +139,16 @@ class Model:
         if rank:
             q = call("mla_queries", n, cq=q, gain=self.weight(a + "q_a_layernorm.weight"), eps=c["latent_eps"],
                      w=self.weight(a + "q_b_proj.weight"))
-        q = call("mla_rotate" + self.pairs, n, q=q, **tables)
+        q = call("rotary_part", n, x=q, **tables)
         latent = dict(gain=self.weight(a + "kv_a_layernorm.weight"), eps=c["latent_eps"])
         wkv, scale = self.weight(a + "kv_b_proj.weight"), self.scaling()[1] / math.sqrt(Q + 2 * P)
         if cache is not None:
-            kept = call("mla_latent" + self.pairs, n, ckv=ckv, **latent, **tables)
+            kept = call("mla_latent", n, ckv=ckv, **latent, **tables)
             n.update(L=cache["length"], O=cache["first"])
             seen = self.cached(cache, layer, n, kept, J + 2 * P)
             return call("mla_cached", n, q=q, cache=seen, w=wkv, scale=scale), N * U
         kv = call("mla_keys_values", n, ckv=ckv, w=wkv, **latent)
-        k, v = call("mla_expand" + self.pairs, n, kv=kv, ckv=ckv, **tables)
+        k, v = call("mla_expand", n, kv=kv, ckv=ckv, **tables)
         return call("attention", {**n, "L": S, "O": 0}, q=q, k=k, v=v, scale=scale), N * U
 
     def cached(self, cache, layer, n, new, width):
@@ -248,7 +251,7 @@ class Model:
 
     def hidden(self, ids, first=0, cache=None):
         (B, S), x = ids.shape, self.embed(ids)
-        tables = dict(zip("cs", (t.value for t in self.tables(S, first))))
+        tables = self.tables(S, first)
         for i in range(self.c["num_hidden_layers"]):
             x = self.layer(i, x, B, S, tables, cache)
         return x
@@ -263,7 +266,7 @@ class Model:
         """Modules of multi-token prediction behind the hidden state x."""
         (B, S), gain = ids[:, :-1].shape, "model.norm.weight"
         n, eps = dict(T=B * S, H=self.c["hidden_size"]), self.c["rms_norm_eps"]
-        tables = dict(zip("cs", (t.value for t in self.tables(S, 0))))
+        tables = self.tables(S, 0)
         for d in range(self.c["num_nextn_predict_layers"]):
             i = self.c["num_hidden_layers"] + d
             layer = f"model.layers.{i}."
