@@ -36,6 +36,7 @@ enum {
 typedef struct Fn {
     const AstDecl *decl;
     enum { FN_NEW, FN_CHECKING, FN_GOOD, FN_BAD } state;
+    uint32_t type, passed; /* it is a cast to this type parameter; its value is this argument, as it is; or NAME_ABSENT */
 } Fn;
 
 /* An element type that a compilation gives instead of that of a `type` declaration. */
@@ -76,6 +77,8 @@ void sema_type(Sema *c, const AstDecl *d);
 int sema_elem(Sema *c, AstName name, Elem *out); /* 0: refused */
 void sema_take_types(Sema *c, const char *text); /* "act=f32, ...", before all declarations */
 void sema_types_used(Sema *c); /* after all `type` declarations: each type that was given has one */
+
+void sema_type_fn(const Sema *c, Fn *fn); /* fills in type and passed, when those that it calls have them */
 
 /* ---- what is read after them: a file each ---- */
 

@@ -143,6 +143,8 @@ static int sema_body(FnSema *f, uint32_t fn)
     FnSema inner = {f->c, at->decl, f->depth + 1};
     int good = parameters_ok(f->c, at->decl) && body_ok(&inner, at->decl->body);
     f->c->fns.at[fn].state = good ? FN_GOOD : FN_BAD;
+    if (good)
+        sema_type_fn(f->c, &f->c->fns.at[fn]);
     return good;
 }
 

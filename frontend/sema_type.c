@@ -28,7 +28,7 @@ static const char *guess_type(Sema *c, Name wanted)
     Guess g = guess_new(wanted);
     for (uint32_t i = 0; i < c->m->types.len; i++)
         guess_try(&g, c->m->types.at[i].name);
-    return guess_help(c->arena, &g, arena_printf(c->arena, "declare it: type %s = bf16", wanted));
+    return guess_help(c->arena, &g, arena_printf(c->arena, "declare it above: type %s = bf16", wanted));
 }
 
 int sema_elem(Sema *c, AstName name, Elem *out)
@@ -130,37 +130,38 @@ void sema_types_used(Sema *c)
 
 /* ---- which values have the type of a parameter ---- */
 
-/* The call of a function whose body is looked at. */
-typedef struct TypeCall {
-    const AstDecl *fn;
-    const AstExpr *call;
-    const struct TypeCall *outer; /* that the call stands in; NULL: an equation */
-} TypeCall;
-
-static uint32_t param_in(const KernelSema *c, const AstExpr *e, const TypeCall *in);
-
-static uint32_t param_of_argument(const KernelSema *c, const AstExpr *e, const TypeCall *in)
+/* Down to what e has its type from, through `stop` and functions that pass an argument on: a name or an access. NULL: a cast,
+ * to the parameter *type, or any other expression, which is f32. */
+static const AstExpr *type_source(const Sema *c, const AstExpr *e, uint32_t *type)
 {
-    for (uint32_t i = 0; i < in->call->nargs; i++)
-        if (in->fn->names->list.at[i].name == e->name.name)
-            return param_in(c, in->call->args[i], in->outer);
-    return NAME_ABSENT;
+    *type = NAME_ABSENT;
+    while (e && e->kind == AST_CALL) {
+        uint32_t fn = namemap_get(&c->functions, e->name.name), passed = NAME_ABSENT;
+        if (fn != NAME_ABSENT) {
+            *type = c->fns.at[fn].type;
+            passed = c->fns.at[fn].passed;
+        } else if (scalar_find(e->name.name) == OP_stop) {
+            passed = 0;
+        }
+        e = passed != NAME_ABSENT ? e->args[passed] : NULL;
+    }
+    return e && (e->kind == AST_NAME || e->kind == AST_ACCESS) ? e : NULL;
 }
 
-/* A cast gives its type, an access that of its tensor; `stop` and functions pass it on; all else is f32. */
-static uint32_t param_in(const KernelSema *c, const AstExpr *e, const TypeCall *in)
+void sema_type_fn(const Sema *c, Fn *fn)
 {
-    if (e->kind == AST_NAME && in)
-        return param_of_argument(c, e, in);
-    if (e->kind == AST_NAME || e->kind == AST_ACCESS)
-        return namemap_get(&c->typed, e->name.name);
-    if (e->kind != AST_CALL)
-        return NAME_ABSENT;
-    uint32_t fn = namemap_get(&c->c->functions, e->name.name), type = namemap_get(&c->c->types, e->name.name);
-    if (fn == NAME_ABSENT)
-        return scalar_find(e->name.name) == OP_stop ? param_in(c, e->args[0], in) : NAME_ABSENT;
-    const AstDecl *d = c->c->fns.at[fn].decl;
-    return type != NAME_ABSENT ? type : param_in(c, d->body, &(TypeCall){d, e, in});
+    const AstNames *names = fn->decl->names;
+    const AstExpr *source = type_source(c, fn->decl->body, &fn->type);
+    if (fn->decl->kind == DECL_TYPE)
+        fn->type = namemap_get(&c->types, fn->decl->name.name);
+    for (uint32_t i = 0; source && fn->type == NAME_ABSENT && i < names->list.len; i++)
+        if (names->list.at[i].name == source->name.name)
+            fn->passed = i;
 }
 
-uint32_t sema_type_param(const KernelSema *c, const AstExpr *e) { return param_in(c, e, NULL); }
+uint32_t sema_type_param(const KernelSema *c, const AstExpr *e)
+{
+    uint32_t type;
+    const AstExpr *source = type_source(c->c, e, &type);
+    return source ? namemap_get(&c->typed, source->name.name) : type;
+}
