@@ -48,6 +48,7 @@ static int find_code(const moec_module *m, moec_kernel *k)
     k->function = code_symbol(&m->loaded, k->sig->name);
     k->entry = (moe_entry *)(uintptr_t)code_symbol(&m->loaded, k->sig->entry);
     k->workspace = (WorkspaceEntry *)(uintptr_t)code_symbol(&m->loaded, k->sig->workspace);
+    k->run = call_entry;
     return k->function && k->entry && k->workspace;
 }
 

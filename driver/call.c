@@ -1,5 +1,4 @@
-/* moec_kernel_call: DLPack tensors in, sizes solved from their shapes, everything checked by name.
- */
+/* moec_kernel_call: DLPack tensors in, sizes solved from their shapes, everything checked by name. */
 #include "driver/element.h"
 #include "driver/module.h"
 
@@ -12,6 +11,7 @@ typedef struct DriverCall {
     const moec_kernel *k;
     moe_ctx *ctx;
     const moec_arg *args;
+    const int64_t *dims;    /* by dimension of the kernel: sizes that are given; NULL: none */
     int64_t *sizes;         /* by dimension of the module; -1: not known yet */
     int64_t *passed;        /* by dimension of the kernel */
     const int64_t **shapes; /* by parameter: of a tensor its own, of a route its sizes, else NULL */
@@ -146,7 +146,7 @@ static int check_argument(DriverCall *c, uint32_t i)
 static int find_sizes(DriverCall *c)
 {
     const SigKernel *sig = c->k->sig;
-    solve_begin(c->k, NULL, c->sizes);
+    solve_begin(c->k, c->dims, c->sizes);
     int status = solve_sizes(&(SizeSolver){c->k, c->ctx, c->shapes, c->sizes});
     for (uint32_t i = 0; i < sig->ndims && !status; i++)
         if (c->sizes[sig->dims[i]] < 0)
@@ -168,20 +168,24 @@ static int call(DriverCall *c)
         return status;
     for (uint32_t i = 0; i < sig->ndims; i++)
         c->passed[i] = c->sizes[sig->dims[i]];
-    return c->k->ir ? moec_kernel_interpret(c->k, c->ctx, c->passed, c->pointers)
-                    : c->k->entry(c->ctx, c->passed, c->pointers);
+    return c->k->run(c->k, c->ctx, c->passed, c->pointers);
+}
+
+int call_entry(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    return k->entry(ctx, dims, args);
 }
 
 enum { ROOM = 128 }; /* words: a call of a kernel that needs no more allocates nothing */
 
-int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n)
+int call_tensors(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n, const int64_t *dims)
 {
     if (!k)
         return call_refuse(ctx, MOE_NULL, "there is no kernel");
-    if (!k->entry && !k->ir)
+    if (!k->run)
         return refuse_argument(ctx, "%s has no code: the option `kernels` does not name it", k->sig->name);
     uint32_t ndims = k->module->signatures.ndims, nparams = k->sig->nparams;
-    DriverCall c = {.k = k, .ctx = ctx, .args = args};
+    DriverCall c = {.k = k, .ctx = ctx, .args = args, .dims = dims};
     if (n != nparams)
         return refuse_argument(ctx, "%s takes %u arguments, but %zu were given", k->sig->name, nparams, n);
     if (n && !args)
@@ -200,4 +204,9 @@ int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, s
     if (block != room)
         free(block);
     return status;
+}
+
+int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n)
+{
+    return call_tensors(k, ctx, args, n, NULL);
 }

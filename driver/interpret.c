@@ -167,7 +167,8 @@ static int describe(Compilation *c, void *user)
     for (uint32_t i = 0; i < m->signatures.nkernels; i++) {
         const SigKernel *sig = &m->signatures.kernels[i];
         Name name = name_of(c->module->names, sig->name);
-        m->kernels[i] = (moec_kernel){.module = m, .sig = sig, .ir = ir_find_kernel(c->module, name)};
+        m->kernels[i] = (moec_kernel){
+            .module = m, .sig = sig, .run = moec_kernel_interpret, .ir = ir_find_kernel(c->module, name)};
     }
     return DRIVER_OK;
 }

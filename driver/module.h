@@ -7,6 +7,8 @@
 #include "driver/signature.h"
 
 typedef int64_t WorkspaceEntry(const int64_t *dims);
+/* A call with the arguments of the uniform entry. */
+typedef int KernelRun(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
 
 struct moec_kernel {
     const moec_module *module;
@@ -14,6 +16,7 @@ struct moec_kernel {
     void *function;
     moe_entry *entry;
     WorkspaceEntry *workspace;
+    KernelRun *run;   /* compiled code or the interpreter; NULL: there is no code */
     const Kernel *ir; /* of a module that is only interpreted, which has no function, entry or workspace */
 };
 
@@ -40,6 +43,10 @@ static inline int kernel_has_sizes(const moec_kernel *k, const int64_t *dims) { 
 /* Both fill the context, which may be NULL, and return the status, the second one MOE_ARGUMENT. */
 int call_refuse(moe_ctx *ctx, int status, const char *text);
 int refuse_argument(moe_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* run of compiled code. */
+int call_entry(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
+/* moec_kernel_call; dims[] has sizes that are known beside the tensors' shapes, below 0 for others (NULL: none is). */
+int call_tensors(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n, const int64_t *dims);
 /* NULL, or which argument of a uniform call is missing. */
 const char *call_missing(const moec_kernel *k, const int64_t *dims, void *const *args);
 

@@ -1,0 +1,353 @@
+/* moec._native.Kernel: one call, from a tuple of Python objects to a status. */
+#include "driver/module.h"
+#include "python/native.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct KernelObject {
+    PyObject ob_base;
+    PyObject *module; /* whose memory k is */
+    const moec_kernel *k;
+} KernelObject;
+
+PyObject *kernel_object(PyTypeObject *type, PyObject *module, const moec_kernel *k)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    KernelObject *o = (KernelObject *)allocate(type, 0);
+    if (o) {
+        o->module = Py_NewRef(module);
+        o->k = k;
+    }
+    return (PyObject *)o;
+}
+
+static void kernel_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((KernelObject *)self)->module);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+/* ---- contexts: one for each thread ---- */
+
+static pthread_key_t context_key;
+static pthread_once_t context_once = PTHREAD_ONCE_INIT;
+static int wanted_threads; /* as in moe_ctx */
+
+static void free_context(void *ctx) { moe_ctx_free(ctx); }
+static void make_key(void) { pthread_key_create(&context_key, free_context); }
+
+/* Of this thread, with its work space; NULL when memory is exhausted. */
+static moe_ctx *own_context(void)
+{
+    pthread_once(&context_once, make_key);
+    moe_ctx *ctx = pthread_getspecific(context_key);
+    if (!ctx && (ctx = moe_ctx_new(0)))
+        pthread_setspecific(context_key, ctx);
+    if (ctx)
+        ctx->threads = wanted_threads;
+    return ctx;
+}
+
+PyObject *native_threads(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int before = wanted_threads, n = before;
+    if (!PyArg_ParseTuple(args, "|i", &n))
+        return NULL;
+    wanted_threads = n;
+    return PyLong_FromLong(before);
+}
+
+/* ---- arguments ---- */
+
+enum { FEW = 24 }; /* parameters of a call that allocates nothing */
+
+typedef struct PythonCall {
+    const moec_kernel *k;
+    moe_ctx *ctx;
+    size_t n;         /* parameters */
+    PyObject *values; /* a tuple: by parameter; None: an `out` that is to be made */
+    moec_arg *args;   /* by parameter, as the rest */
+    const int64_t **shapes;
+    TensorView *views;
+    PyObject **made;  /* `out` tensors that were made for this call */
+    int64_t dims[64]; /* by dimension of the kernel */
+} PythonCall;
+
+static PyObject *raise_status(const PythonCall *c, int status)
+{
+    return raise_error("CallError", moe_ctx_message(c->ctx), PyLong_FromLong(status));
+}
+
+static int refuse(const PythonCall *c, size_t i, const char *what, PyObject *o)
+{
+    PyObject *type = PyType_GetName(Py_TYPE(o));
+    PyObject *text = PyUnicode_FromFormat("%s: '%s' is %s, but the argument is of type %U", c->k->sig->name,
+                                          c->k->sig->params[i].name, what, type);
+    const char *bytes = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    raise_error("CallError", bytes ? bytes : "an argument has the wrong type", PyLong_FromLong(MOE_ARGUMENT));
+    Py_XDECREF(type);
+    Py_XDECREF(text);
+    return -1;
+}
+
+/* 16 bits stand for bf16 where a library has no such type. */
+static void take_bits(const SigParam *p, DLTensor *t)
+{
+    if (p->elem == EL_BF16 && t->dtype.code == kDLUInt && t->dtype.bits == 16)
+        t->dtype.code = kDLBfloat;
+}
+
+/* Of an object that moec.pack() made: the bytes, with the shape of what was packed. */
+static int take_packed(PythonCall *c, size_t i, PyObject *o)
+{
+    TensorView *v = &c->views[i];
+    const SigParam *p = &c->k->sig->params[i];
+    PyObject *memory = PyObject_GetAttrString(o, "memory"), *shape = PyObject_GetAttrString(o, "shape");
+    int bad = !memory || !shape || !PyTuple_Check(shape) || PyTuple_Size(shape) != (Py_ssize_t)p->rank;
+    if (!bad)
+        bad = view_open(v, memory, p->role != ROLE_IN);
+    for (uint32_t d = 0; !bad && d < p->rank; d++)
+        v->shape[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    Py_XDECREF(memory);
+    Py_XDECREF(shape);
+    if (bad) {
+        PyErr_Clear();
+        return refuse(c, i, "packed", o);
+    }
+    v->tensor.ndim = (int)p->rank;
+    v->tensor.shape = v->shape;
+    v->tensor.strides = NULL;
+    v->tensor.dtype =
+        (DLDataType){p->elem == EL_BF16 ? kDLBfloat : kDLFloat, (uint8_t)(8 * elem_bytes(p->elem)), 1};
+    return 0;
+}
+
+static int take_tensor(PythonCall *c, size_t i, PyObject *o)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    TensorView *v = &c->views[i];
+    int status = p->packed ? take_packed(c, i, o) : view_open(v, o, p->role != ROLE_IN);
+    if (status)
+        return status < 0 ? -1 : refuse(c, i, "a tensor", o);
+    take_bits(p, &v->tensor);
+    c->args[i] = (moec_arg){.kind = MOEC_TENSOR, .tensor = &v->tensor};
+    c->shapes[i] = (uint32_t)v->tensor.ndim == p->rank ? v->tensor.shape : NULL;
+    return 0;
+}
+
+static int take_route(PythonCall *c, size_t i, PyObject *o)
+{
+    PyObject *address = PyObject_GetAttrString(o, "address");
+    moe_route *r = address ? PyLong_AsVoidPtr(address) : NULL;
+    Py_XDECREF(address);
+    if (!r) {
+        PyErr_Clear();
+        return refuse(c, i, "a route", o);
+    }
+    c->args[i] = (moec_arg){.kind = MOEC_ROUTE, .route = r};
+    c->shapes[i] = &r->tokens;
+    return 0;
+}
+
+static int take_scalar(PythonCall *c, size_t i, PyObject *o)
+{
+    double value = PyFloat_AsDouble(o);
+    if (value == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return refuse(c, i, "a scalar", o);
+    }
+    c->args[i] = (moec_arg){.kind = MOEC_SCALAR, .scalar = value};
+    return 0;
+}
+
+static int take_value(PythonCall *c, size_t i, PyObject *o)
+{
+    switch (c->k->sig->params[i].kind) {
+    case MOEC_TENSOR: return o == Py_None ? 0 : take_tensor(c, i, o);
+    case MOEC_ROUTE: return take_route(c, i, o);
+    case MOEC_SCALAR: return take_scalar(c, i, o);
+    case MOEC_NONE: break;
+    }
+    return -1;
+}
+
+/* ---- outputs that are to be made ---- */
+
+static int make_out(PythonCall *c, size_t i, PyObject *allocate)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    int64_t extents[MOEC_MAX_RANK];
+    if (moec_kernel_param_shape(c->k, i, c->dims, extents)) {
+        refuse_argument(c->ctx, "%s: the shape of '%s' cannot be found from the arguments' shapes",
+                        c->k->sig->name, p->name);
+        raise_status(c, MOE_ARGUMENT);
+        return -1;
+    }
+    PyObject *shape = PyTuple_New(p->rank);
+    for (uint32_t d = 0; shape && d < p->rank; d++)
+        PyTuple_SetItem(shape, d, PyLong_FromLongLong(extents[d]));
+    c->made[i] = shape ? PyObject_CallFunction(allocate, "nOO", (Py_ssize_t)i, shape, c->values) : NULL;
+    Py_XDECREF(shape);
+    return c->made[i] ? take_tensor(c, i, c->made[i]) : -1;
+}
+
+static int make_outs(PythonCall *c, PyObject *allocate)
+{
+    int solved = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        if (PyTuple_GetItem(c->values, (Py_ssize_t)i) != Py_None)
+            continue;
+        if (c->k->sig->params[i].role != ROLE_OUT)
+            return refuse(c, i, "needed", Py_None);
+        int status = solved++ ? 0 : moec_kernel_solve_dims(c->k, c->ctx, c->shapes, c->dims);
+        if (status)
+            return raise_status(c, status), -1;
+        if (make_out(c, i, allocate))
+            return -1;
+    }
+    return 0;
+}
+
+/* The `out` tensors in the kernel's order, given or made. */
+static PyObject *results(PythonCall *c)
+{
+    Py_ssize_t n = 0;
+    for (size_t i = 0; i < c->n; i++)
+        n += c->k->sig->params[i].role == ROLE_OUT && c->args[i].kind == MOEC_TENSOR;
+    PyObject *outs = PyTuple_New(n);
+    n = 0;
+    for (size_t i = 0; outs && i < c->n; i++)
+        if (c->k->sig->params[i].role == ROLE_OUT && c->args[i].kind == MOEC_TENSOR)
+            PyTuple_SetItem(outs, n++,
+                            Py_NewRef(c->made[i] ? c->made[i] : PyTuple_GetItem(c->values, (Py_ssize_t)i)));
+    return outs;
+}
+
+/* ---- the call ---- */
+
+static PyObject *run(PythonCall *c, PyObject *allocate)
+{
+    int status = MOE_OK;
+    for (size_t i = 0; i < c->n; i++)
+        if (take_value(c, i, PyTuple_GetItem(c->values, (Py_ssize_t)i)))
+            return NULL;
+    if (make_outs(c, allocate))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status = call_tensors(c->k, c->ctx, c->args, c->n, c->dims);
+    Py_END_ALLOW_THREADS return status ? raise_status(c, status) : results(c);
+}
+
+/* Sizes that the caller gives, by dimension of the kernel; None: none. */
+static int take_dims(PythonCall *c, PyObject *dims)
+{
+    size_t n = moec_kernel_dims(c->k);
+    if (n > sizeof c->dims / sizeof *c->dims || (dims != Py_None && (size_t)PyTuple_Size(dims) != n)) {
+        PyErr_SetString(PyExc_ValueError, "the kernel has another number of dimensions");
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++)
+        c->dims[i] = dims == Py_None ? -1 : PyLong_AsLongLong(PyTuple_GetItem(dims, (Py_ssize_t)i));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* With room for n parameters. */
+static PyObject *run_in(PythonCall *c, void *room, PyObject *dims, PyObject *allocate)
+{
+    c->views = room;
+    c->args = (moec_arg *)(void *)(c->views + c->n);
+    c->shapes = (const int64_t **)(void *)(c->args + c->n);
+    c->made = (PyObject **)(void *)(c->shapes + c->n);
+    for (size_t i = 0; i < c->n; i++) {
+        c->views[i].buffer.obj = NULL;
+        c->views[i].held = c->made[i] = NULL;
+        c->shapes[i] = NULL;
+    }
+    PyObject *result = take_dims(c, dims) ? NULL : run(c, allocate);
+    for (size_t i = 0; i < c->n; i++) {
+        view_close(&c->views[i]);
+        Py_XDECREF(c->made[i]);
+    }
+    return result;
+}
+
+enum { EACH = sizeof(TensorView) + sizeof(moec_arg) + 2 * sizeof(void *) };
+
+/* call(values, dims, allocate): values by parameter; dims by dimension, or None; allocate(i, shape, values) makes an `out`
+ * that is None. Returns the `out` tensors. */
+static PyObject *kernel_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    PythonCall c = {.k = ((KernelObject *)self)->k, .ctx = own_context()};
+    if (!c.ctx)
+        return PyErr_NoMemory();
+    c.n = c.k->sig->nparams;
+    if (n != 3 || !PyTuple_Check(args[0]) || (size_t)PyTuple_Size(args[0]) != c.n) {
+        PyErr_SetString(PyExc_TypeError, "call(values, dims, allocate)");
+        return NULL;
+    }
+    c.values = args[0];
+    _Alignas(16) char room[FEW * EACH];
+    if (c.n <= FEW)
+        return run_in(&c, room, args[1], args[2]);
+    void *more = malloc(c.n * EACH);
+    PyObject *result = more ? run_in(&c, more, args[1], args[2]) : PyErr_NoMemory();
+    free(more);
+    return result;
+}
+
+/* ---- packing ---- */
+
+/* packed_bytes(i, dims): of the memory that parameter i takes. */
+static PyObject *kernel_packed_bytes(PyObject *self, PyObject *args)
+{
+    PythonCall c = {.k = ((KernelObject *)self)->k};
+    Py_ssize_t i;
+    PyObject *dims;
+    if (!PyArg_ParseTuple(args, "nO", &i, &dims) || take_dims(&c, dims))
+        return NULL;
+    return PyLong_FromLongLong(moec_kernel_param_bytes(c.k, (size_t)i, c.dims));
+}
+
+/* pack(i, dims, rows, memory) and unpack(i, dims, memory, rows). */
+static PyObject *move_packed(PyObject *self, PyObject *args, int unpack)
+{
+    PythonCall c = {.k = ((KernelObject *)self)->k, .ctx = own_context()};
+    Py_ssize_t i;
+    PyObject *dims, *from, *to;
+    TensorView source = {.held = NULL}, target = {.held = NULL};
+    if (!PyArg_ParseTuple(args, "nOOO", &i, &dims, &from, &to) || take_dims(&c, dims))
+        return NULL;
+    int status = -1;
+    if (view_open(&source, from, 0) == 0 && view_open(&target, to, 1) == 0) {
+        char *in = (char *)source.tensor.data + source.tensor.byte_offset,
+             *out = (char *)target.tensor.data + target.tensor.byte_offset;
+        status = unpack ? moec_kernel_unpack(c.k, (size_t)i, c.dims, in, out)
+                        : moec_kernel_pack(c.k, (size_t)i, c.dims, in, out);
+    }
+    view_close(&source);
+    view_close(&target);
+    if (PyErr_Occurred())
+        return NULL;
+    if (status)
+        return raise_error("CallError", moe_strerror(status), PyLong_FromLong(status));
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *kernel_pack(PyObject *self, PyObject *args) { return move_packed(self, args, 0); }
+static PyObject *kernel_unpack(PyObject *self, PyObject *args) { return move_packed(self, args, 1); }
+
+static PyMethodDef kernel_methods[] = {
+    {"call", (PyCFunction)(void *)kernel_call, METH_FASTCALL, "call(values, dims, allocate)"},
+    {"packed_bytes", kernel_packed_bytes, METH_VARARGS, "packed_bytes(i, dims)"},
+    {"pack", kernel_pack, METH_VARARGS, "pack(i, dims, rows, memory)"},
+    {"unpack", kernel_unpack, METH_VARARGS, "unpack(i, dims, memory, rows)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot kernel_slots[] = {
+    {Py_tp_dealloc, (void *)kernel_free}, {Py_tp_methods, kernel_methods}, {0, NULL}};
+
+PyType_Spec kernel_spec = {"moec._native.Kernel", sizeof(KernelObject), 0, Py_TPFLAGS_DEFAULT, kernel_slots};

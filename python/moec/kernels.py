@@ -1,0 +1,211 @@
+"""Modules and their kernels, as the manifest describes them (moec --emit=manifest)."""
+import inspect
+import json
+import os
+from dataclasses import dataclass
+
+from moec import _native
+from moec.errors import CompileError
+from moec.tensors import empty, torch_of
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def libmoec():
+    """Of a wheel, of a build tree, or where MOEC_LIBRARY says."""
+    places = [os.environ.get("MOEC_LIBRARY"), os.path.join(HERE, "lib", "libmoec.so.0"),
+              os.path.join(HERE, "..", "..", "lib", "libmoec.so.0")]
+    for place in places:
+        if place and os.path.exists(place):
+            return place
+    raise CompileError("libmoec.so is not where the package is; the environment variable MOEC_LIBRARY can name it")
+
+
+def names_of(manifest):
+    return [kernel["name"] for kernel in json.loads(manifest)["kernels"]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What one `derive` made: names of kernels, and of the parameters that are what."""
+    origin: str
+    forward: str
+    backward: str
+    later: str | None
+    saved: dict        # local -> parameter
+    cotangents: dict   # output -> parameter
+    gradients: tuple   # of dicts: input, param, mode, output, later
+    handed: tuple
+
+
+def pair_of(entry):
+    return Pair(entry["from"], entry["forward"], entry["backward"], entry.get("later"),
+                {s["local"]: s["param"] for s in entry["saved"]}, {c["output"]: c["param"] for c in entry["cotangents"]},
+                tuple(entry["gradients"]), tuple(entry["handed"]))
+
+
+class Param:
+    """One parameter: name, kind (tensor, scalar, route), role (in, out, inout), type, shape as text."""
+
+    def __init__(self, entry):
+        self.name, self.kind, self.role = entry["name"], entry["kind"], entry["role"]
+        self.type = entry.get("type", "route")
+        self.extents = entry.get("shape", [])
+        self.packed, self.read = "packed" in entry, entry.get("read", self.role != "out")
+        self.group = entry.get("group")
+
+    def __str__(self):
+        if self.kind == "route":
+            return f"{self.name}: route"
+        shape = f"[{', '.join(e['text'] for e in self.extents)}]" if self.extents else ""
+        return f"{self.name}: {self.type}{shape}{' packed' if self.packed else ''}"
+
+
+class Packed:
+    """The memory of a packed parameter (language page, section 11), and the shape of what it holds."""
+
+    def __init__(self, kernel, index, dims, shape, memory):
+        self._kernel, self._index, self._dims = kernel, index, dims
+        self.shape, self.memory = shape, memory
+
+    def unpack(self):
+        """The values, row-major."""
+        rows = empty(self.shape, self._kernel.params[self._index].type, [self.memory])
+        self._kernel._native.unpack(self._index, self._dims, self.memory, rows)
+        return rows
+
+
+class Kernel:
+    """A kernel of a module. Called with its `in` and `inout` parameters in their order; `out` parameters are made and
+    returned, or given by name; dimensions that no shape tells are given by name too."""
+
+    def __init__(self, module, native, entry):
+        self.module, self._native, self.name = module, native, entry["name"]
+        self.params, self.dims = [Param(p) for p in entry["params"]], entry["dims"]
+        self._inputs = [i for i, p in enumerate(self.params) if p.role != "out"]
+        self._index = {p.name: i for i, p in enumerate(self.params)}
+        self._blank = [None] * len(self.params)
+        self._outs = [p for p in self.params if p.role == "out"]
+        self._no_outs = (None,) * len(self._outs)
+        # of a kernel whose `out` parameters are the last ones: how many arguments need no sorting
+        self._plain = len(self._inputs) if self._inputs == list(range(len(self._inputs))) else -1
+        self.__name__ = self.__qualname__ = self.name
+        self.__doc__ = f"{self.name}({', '.join(str(self.params[i]) for i in self._inputs)})" + \
+            (f" -> {', '.join(map(str, self._outs))}" if self._outs else "")
+        self.__signature__ = self._signature()
+
+    def _signature(self):
+        P = inspect.Parameter
+        given = [P(self.params[i].name, P.POSITIONAL_OR_KEYWORD, annotation=str(self.params[i]).split(": ")[1])
+                 for i in self._inputs]
+        made = [P(p.name, P.KEYWORD_ONLY, default=None, annotation=str(p).split(": ")[1]) for p in self._outs]
+        taken = set(self._index)
+        sizes = [P(d, P.KEYWORD_ONLY, default=None, annotation="int") for d in self.dims if d not in taken]
+        return inspect.Signature(given + made + sizes)
+
+    def __repr__(self):
+        return f"<moec kernel {self.__doc__}>"
+
+    def _named(self, values, names):
+        """Puts what was given by name into values; the sizes, or None."""
+        sizes = None
+        for name, value in names.items():
+            if name in self._index:
+                values[self._index[name]] = value
+            elif name in self.dims:
+                sizes = sizes or [-1] * len(self.dims)
+                sizes[self.dims.index(name)] = -1 if value is None else value
+            else:
+                raise TypeError(f"{self.name}() has neither a parameter nor a dimension '{name}'")
+        return sizes and tuple(sizes)
+
+    def _values(self, args, names):
+        if len(args) > len(self._inputs):
+            raise TypeError(f"{self.name}() takes {len(self._inputs)} arguments, but {len(args)} were given: {self.__doc__}")
+        values = self._blank.copy()
+        for i, value in zip(self._inputs, args):
+            values[i] = value
+        sizes = self._named(values, names) if names else None
+        for i in self._inputs:
+            if values[i] is None:
+                raise TypeError(f"{self.name}() misses '{self.params[i].name}': {self.__doc__}")
+        return tuple(values), sizes
+
+    def _make(self, i, shape, values):
+        return empty(shape, self.params[i].type, values)
+
+    def __call__(self, *args, **names):
+        if names or len(args) != self._plain:
+            values, sizes = self._values(args, names)
+        else:
+            values, sizes = args + self._no_outs, None
+        outs = self._native.call(values, sizes, self._make)
+        return outs[0] if len(outs) == 1 else outs or None
+
+    def _sizes(self, index, shape, names):
+        """Dimensions of the kernel, as far as the shape of one parameter tells them."""
+        known = dict(names)
+        for extent, size in zip(self.params[index].extents, shape):
+            terms = extent["terms"]
+            if len(terms) == 1 and len(terms[0]) == 2 and size % terms[0][0] == 0:
+                known[terms[0][1]] = size // terms[0][0]
+        return tuple(known.get(d, -1) for d in self.dims)
+
+    def pack(self, name, rows, **dims):
+        """The row-major tensor as the memory of the packed parameter of that name."""
+        index = self._index[name]
+        shape = tuple(rows.shape)
+        sizes = self._sizes(index, shape, dims)
+        size = self._native.packed_bytes(index, sizes)
+        if size < 0:
+            raise ValueError(f"{self.name}: the memory of '{name}' is too large, or its sizes are not known")
+        memory = empty((size,), "u8", [rows])
+        self._native.pack(index, sizes, rows, memory)
+        return Packed(self, index, sizes, shape, memory)
+
+
+class Module:
+    """Kernels, as attributes and by name."""
+
+    def __init__(self, manifest, entries, owner):
+        self.manifest = json.loads(manifest)
+        self._native = _native.Module(manifest, entries, owner)
+        self.kernels = {entry["name"]: Kernel(self, self._native.kernel(_native.Kernel, entry["name"]), entry)
+                        for entry in self.manifest["kernels"]}
+        self.pairs = tuple(map(pair_of, self.manifest["pairs"]))
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__["kernels"][name]
+        except KeyError:
+            raise AttributeError(f"the module has no kernel '{name}'") from None
+
+    def __getitem__(self, name):
+        return self.kernels[name]
+
+    def __dir__(self):
+        return [*super().__dir__(), *self.kernels]
+
+    def __repr__(self):
+        return f"<moec module: {', '.join(self.kernels)}>"
+
+
+def load(path, **options):
+    """The module of a file: .moe text, which is compiled (or found in the cache), or a kernel.so, which needs no compiler.
+    Options are those of moec_options: target, derive, kernels, schedule, machine, no_cache, cache_dir, debug, ..."""
+    path = os.fspath(path)
+    if path.endswith(".so") or ".so." in os.path.basename(path):
+        return Module(*_native.open(os.path.abspath(path), names_of))
+    return Module(*_native.compile(libmoec(), path, None, options, names_of))
+
+
+def jit(text, name="<jit>", **options):
+    """The module of a text; options as those of load()."""
+    return Module(*_native.compile(libmoec(), name, text, options, names_of))
+
+
+def threads(n=None):
+    """Sets and returns how many threads a call takes: 0 as many as OpenMP would, -n always n (moe_ctx)."""
+    if n is not None:
+        _native.threads(n)
+    return _native.threads() if n is None else n

@@ -1,0 +1,47 @@
+"""Memory of the package that the caller uses: numpy, or PyTorch if an argument is one of its tensors. Neither is imported
+before it is needed."""
+import sys
+
+
+def torch_of(values):
+    """The module torch if one of the values is a tensor of it, else None."""
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(value, torch.Tensor) for value in values):
+        return torch
+    return None
+
+
+NUMPY = {"f32": "float32", "bf16": "uint16", "f16": "float16", "i32": "int32"}
+TORCH = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i32": "int32", "u8": "uint8", "i64": "int64"}
+
+
+def numpy_type(type, values):
+    """bf16 is what the arguments have for it: uint16, or the type of ml_dtypes."""
+    if type == "bf16":   # as few packages have it
+        for value in values:
+            if str(getattr(value, "dtype", "")) == "bfloat16":
+                return value.dtype
+    return NUMPY.get(type, {"u8": "uint8", "i64": "int64"}.get(type))
+
+
+def empty(shape, type, values):
+    torch = torch_of(values)
+    if torch is not None:
+        return torch.empty(shape, dtype=getattr(torch, TORCH[type]))
+    import numpy
+    return numpy.empty(shape, numpy_type(type, values))
+
+
+def bf16(array):
+    """Floats as the bits of bf16, rounded to nearest even: uint16."""
+    import numpy
+    array = numpy.ascontiguousarray(array, numpy.float32)
+    bits = array.view(numpy.uint32)
+    rounded = ((bits + (0x7fff + (bits >> 16 & 1))) >> 16).astype(numpy.uint16)
+    return numpy.where(numpy.isnan(array), numpy.uint16(0x7fc0), rounded)
+
+
+def f32(bits):
+    """The bits of bf16 as floats."""
+    import numpy
+    return (numpy.asarray(bits).view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The Python package with numpy and anything else that speaks DLPack, from the build tree (PYTHONPATH).
+usage: tests/python_package.py MOEC [unittest's arguments]"""
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import moec
+
+MOEC = sys.argv.pop(1) if len(sys.argv) > 1 and __name__ == "__main__" else "build/bin/moec"
+
+TEXT = """moe 1
+dim T, K, E, H
+group R : E rows T*K
+group C : E capacity 2
+kernel add(in a, b: f32[T], in s: f32, out y: f32[T]) { y[t] = s * a[t] + b[t] }
+kernel two(in a: bf16[T], out y: bf16[T], out n: i32[T], out z: f32) {
+  y[t] = bf16(2.0 * a[t])
+  n[t] = i32(floor(f32(a[t])))
+  z = sum(t) f32(a[t])
+}
+kernel repeat(in a: f32[T], out y: f32[T, K]) { y[t, k] = a[t] }
+kernel square(inout a: f32[T]) { a[t] = a[t] * a[t] }
+kernel product(in x: bf16[T, H], in w: bf16[H, E] packed, out y: f32[T, E]) { y[t, e] = sum(h) x[t, h] * w[h, e] }
+kernel rows(in x: f32[T, H], in rt: route[T, K -> R], in w: f32[E], out y: f32[T, H]) {
+  r1[r, h] = x[rt.token(r), h] * w[@r]
+  y[t, h] = sum(k) r1[rt.row(t, k), h]
+}
+derive (add_fwd, add_bwd) from add wrt a, b +=
+"""
+
+
+class Wrapped:
+    """A tensor of a package that has DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **names):
+        return self.array.__dlpack__(**names)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def floats(*shape):
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.m = moec.jit(TEXT, "package.moe")
+
+    def refuses(self, words, call, error=moec.CallError):
+        with self.assertRaises(error) as caught:
+            call()
+        self.assertIn(words, str(caught.exception))
+        return caught.exception
+
+    # ---- calls ----
+
+    def test_outputs_are_made_or_given(self):
+        a, b = floats(5), floats(5)
+        want = (np.float32(2) * a.astype(np.float64) + b).astype(np.float32)
+        np.testing.assert_allclose(self.m.add(a, b, 2), want, rtol=1e-6)
+        y = np.empty(5, np.float32)
+        self.assertIs(self.m.add(a, b=b, s=2, y=y), y)
+        np.testing.assert_allclose(y, want, rtol=1e-6)
+        self.assertEqual(self.m["add"](a[:0], b[:0], 1).shape, (0,))
+
+    def test_several_outputs_are_a_tuple(self):
+        a = np.array([1.25, -2.5, 3], np.float32)
+        y, n, z = self.m.two(moec.bf16(a))
+        np.testing.assert_array_equal(moec.f32(y), 2 * a)
+        self.assertEqual((y.dtype, n.dtype, z.dtype, z.shape), (np.uint16, np.int32, np.float32, ()))
+        np.testing.assert_array_equal(n, [1, -3, 3])
+        self.assertEqual(z, 1.75)
+
+    def test_memory_is_not_copied(self):
+        a = floats(6)
+        want = a * a
+        self.assertIsNone(self.m.square(a))
+        np.testing.assert_array_equal(a, want)
+        half = a[3:]
+        self.m.square(half)
+        np.testing.assert_array_equal(a, np.concatenate([want[:3], want[3:] * want[3:]]))
+
+    def test_any_dlpack_tensor_is_taken(self):
+        a, b = floats(4), floats(4)
+        np.testing.assert_array_equal(self.m.add(Wrapped(a), b, 1), self.m.add(a, memoryview(b), 1))
+
+    def test_dimensions_come_from_shapes_or_names(self):
+        a = floats(3)
+        np.testing.assert_array_equal(self.m.repeat(a, K=2), np.stack([a, a], 1))
+        self.assertEqual(self.m.repeat(a, y=np.empty((3, 4), np.float32)).shape, (3, 4))
+        self.refuses("shape of 'y' cannot be found", lambda: self.m.repeat(a))
+        self.refuses("'a' has 3 at axis 0, but T is 2 here", lambda: self.m.repeat(a, T=2, K=2))
+
+    def test_packed_parameters(self):
+        x, w = moec.bf16(floats(5, 40)), moec.bf16(floats(40, 3))
+        p = self.m.product.pack("w", w)
+        self.assertEqual(p.shape, (40, 3))
+        np.testing.assert_array_equal(p.unpack(), w)
+        np.testing.assert_allclose(self.m.product(x, p), moec.f32(x) @ moec.f32(w), rtol=1e-4, atol=1e-4)
+        self.refuses("'w' is packed, but the argument is of type ndarray", lambda: self.m.product(x, w))
+
+    def test_wrong_arguments_are_named(self):
+        a, b = floats(4), floats(4)
+        self.refuses("'b' has 3 at axis 0, but T is 4", lambda: self.m.add(a, b[:3], 1))
+        self.refuses("'a' is strided", lambda: self.m.add(floats(8)[::2], b, 1))
+        self.refuses("'a' is strided", lambda: self.m.add(a[::-1], b, 1))
+        self.refuses("'a' is f32", lambda: self.m.add(a.astype(float), b, 1))
+        self.refuses("'a' has 1 axes", lambda: self.m.add(floats(2, 2), b, 1))
+        self.refuses("'a' is a tensor, but the argument is of type list", lambda: self.m.add([1.0], b, 1))
+        self.refuses("'s' is a scalar", lambda: self.m.add(a, b, "1"))
+        self.refuses("misses 's'", lambda: self.m.add(a, b), TypeError)
+        self.refuses("takes 3 arguments", lambda: self.m.add(a, b, 1, a), TypeError)
+        self.refuses("'q'", lambda: self.m.add(a, b, 1, q=1), TypeError)
+        self.refuses("overlap", lambda: self.m.add(a, b, 1, y=a))
+        constant = floats(4)
+        constant.flags.writeable = False
+        self.m.add(constant, b, 1)
+        self.refuses("read-only", lambda: self.m.square(constant), ValueError)
+        self.assertEqual(self.refuses("T", lambda: self.m.repeat(a, T=5, K=1)).status, 11)
+
+    def test_arguments_are_released(self):
+        a, b = floats(4), floats(4)
+        bad = floats(3)
+        before = [sys.getrefcount(v) for v in (a, b, bad)]
+        for _ in range(50):
+            self.m.add(a, Wrapped(b), 1)
+            self.assertRaises(moec.CallError, self.m.add, a, bad, 1)
+        self.assertEqual(before, [sys.getrefcount(v) for v in (a, b, bad)])
+
+    def test_threads_and_processes(self):
+        a, b = floats(1000), floats(1000)
+        want, bad = self.m.add(a, b, 3), []
+        work = [threading.Thread(target=lambda: [bad.append(1) for _ in range(50) if (self.m.add(a, b, 3) != want).any()])
+                for _ in range(3)]
+        [t.start() for t in work], [t.join() for t in work]
+        self.assertFalse(bad)
+        child = os.fork()
+        if child == 0:
+            os._exit(int((self.m.add(a, b, 3) != want).any()))
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    # ---- routes ----
+
+    def test_a_route_is_sorted_by_expert(self):
+        ids = np.array([[2, 0], [0, 1], [-1, 0]])
+        rt = moec.route(ids, 3)
+        np.testing.assert_array_equal(rt.start, [0, 3, 4, 5])
+        np.testing.assert_array_equal(rt.count, [3, 1, 1])
+        np.testing.assert_array_equal(rt.slot_of, [1, 2, 5, 3, 0, -1])
+        np.testing.assert_array_equal(rt.row_of, [[4, 0], [1, 3], [-1, 2]])
+        x, w = floats(3, 4), floats(3)
+        want = np.stack([sum(x[t] * w[e] for e in ids[t] if e >= 0) for t in range(3)])
+        np.testing.assert_allclose(self.m.rows(x, rt, w), want, rtol=1e-5)
+        same = moec.Route(*rt.tensors)
+        np.testing.assert_array_equal(self.m.rows(x, same, w), self.m.rows(x, rt, w))
+        self.refuses("'rt' has 3 at tokens, but T is 2", lambda: self.m.rows(x[:2], rt, w))
+        self.refuses("is a route", lambda: self.m.rows(x, ids, w))
+        self.refuses("choice 0 is expert 2, outside -1..1", lambda: moec.route(ids, 2), ValueError)
+
+    def test_a_capacity_drops_choices(self):
+        rt = moec.route(np.array([[0], [0], [1], [0]]), 2, capacity=2)
+        np.testing.assert_array_equal(rt.row_of, [[0], [1], [2], [-1]])
+        np.testing.assert_array_equal(rt.slot_of, [0, 1, 2, -1])
+        np.testing.assert_array_equal(rt.start, [0, 2, 4])
+
+    # ---- modules ----
+
+    def test_a_module_describes_itself(self):
+        self.assertEqual(self.m.add.__doc__, "add(a: f32[T], b: f32[T], s: f32) -> y: f32[T]")
+        self.assertIn("repeat", dir(self.m))
+        self.assertRaises(AttributeError, lambda: self.m.nothing)
+        pair, = self.m.pairs
+        self.assertEqual((pair.origin, pair.forward, pair.backward, pair.cotangents),
+                         ("add", "add_fwd", "add_bwd", {"y": "d_y"}))
+        self.assertEqual([g["mode"] for g in pair.gradients], ["write", "add"])
+        a, b, d_y, d_b = floats(4), floats(4), floats(4), np.ones(4, np.float32)
+        d_a = self.m.add_bwd(a, b, 3, d_y, d_b)
+        np.testing.assert_array_equal(d_a, 3 * d_y)
+        np.testing.assert_array_equal(d_b, 1 + d_y)
+
+    def test_errors_have_file_and_line(self):
+        e = self.refuses("wrong.moe:2:20", lambda: moec.jit("moe 1\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t] }",
+                                                            "wrong.moe"), moec.CompileError)
+        self.assertEqual((e.diagnostics[0]["line"], e.diagnostics[0]["column"]), (2, 20))
+        self.refuses("/no/such.moe", lambda: moec.load("/no/such.moe"), moec.CompileError)
+        self.refuses("/no/such.so", lambda: moec.load("/no/such.so"), moec.CompileError)
+        self.refuses("no option 'optimise'", lambda: moec.jit(TEXT, optimise=1), TypeError)
+
+    def test_options(self):
+        m = moec.jit(TEXT, kernels="square", derive="derive (f, b) from rows wrt x")
+        self.assertIn("b", m.kernels)
+        self.refuses("add has no code", lambda: m.add(floats(2), floats(2), 1))
+
+    def test_a_library_needs_no_compiler(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text, library = f"{folder}/k.moe", f"{folder}/k.so"
+            with open(text, "w", encoding="utf-8") as f:
+                f.write(TEXT)
+            subprocess.run([MOEC, text, "-o", library], check=True)
+            program = ("import sys, moec, numpy as np; m = moec.load(sys.argv[1]); a = np.ones(3, np.float32)\n"
+                       "assert (m.add(a, a, 2) == 3).all() and m.pairs[0].forward == 'add_fwd'\n"
+                       "assert 'libmoec' not in open('/proc/self/maps').read()")
+            subprocess.run([sys.executable, "-c", program, library], check=True,
+                           env={**os.environ, "MOEC_LIBRARY": "/no/such/library"})
+
+    def test_nothing_is_imported_without_need(self):
+        program = "import sys, moec; m = moec.load('examples/rmsnorm.moe'); print([n for n in ('numpy', 'torch') if n in sys.modules])"
+        found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+        self.assertEqual(found.stdout, "[]\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
