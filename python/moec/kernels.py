@@ -1,13 +1,18 @@
 """Modules and their kernels, as the manifest describes them (moec --emit=manifest)."""
 import inspect
+import itertools
 import json
 import os
+import sys
+import weakref
 from dataclasses import dataclass
 
 from moec import _native
 from moec.errors import CompileError
-from moec.tensors import empty, torch_of
+from moec.shapes import solve
+from moec.tensors import empty
 
+numbers, by_number = itertools.count(), weakref.WeakValueDictionary()
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -47,12 +52,14 @@ def pair_of(entry):
 class Param:
     """One parameter: name, kind (tensor, scalar, route), role (in, out, inout), type, shape as text."""
 
-    def __init__(self, entry):
+    def __init__(self, entry, groups):
         self.name, self.kind, self.role = entry["name"], entry["kind"], entry["role"]
         self.type = entry.get("type", "route")
-        self.extents = entry.get("shape", [])
+        self.extents = entry.get("shape", [])    # of a route its sizes: tokens, choices, experts, rows
         self.packed, self.read = "packed" in entry, entry.get("read", self.role != "out")
-        self.group = entry.get("group")
+        if self.kind == "route":
+            group = groups[entry["group"]]
+            self.extents = [entry["tokens"], entry["choices"], group["groups"], group["rows"]]
 
     def __str__(self):
         if self.kind == "route":
@@ -81,11 +88,13 @@ class Kernel:
 
     def __init__(self, module, native, entry):
         self.module, self._native, self.name = module, native, entry["name"]
-        self.params, self.dims = [Param(p) for p in entry["params"]], entry["dims"]
+        self.params, self.dims = [Param(p, module.groups) for p in entry["params"]], entry["dims"]
         self._inputs = [i for i, p in enumerate(self.params) if p.role != "out"]
         self._index = {p.name: i for i, p in enumerate(self.params)}
         self._blank = [None] * len(self.params)
         self._outs = [p for p in self.params if p.role == "out"]
+        self.operators, self.number = None, next(numbers)   # of autograd.py
+        by_number[self.number] = self
         self._no_outs = (None,) * len(self._outs)
         # of a kernel whose `out` parameters are the last ones: how many arguments need no sorting
         self._plain = len(self._inputs) if self._inputs == list(range(len(self._inputs))) else -1
@@ -134,7 +143,8 @@ class Kernel:
     def _make(self, i, shape, values):
         return empty(shape, self.params[i].type, values)
 
-    def __call__(self, *args, **names):
+    def direct(self, *args, **names):
+        """A call that PyTorch knows nothing of."""
         if names or len(args) != self._plain:
             values, sizes = self._values(args, names)
         else:
@@ -142,14 +152,22 @@ class Kernel:
         outs = self._native.call(values, sizes, self._make)
         return outs[0] if len(outs) == 1 else outs or None
 
+    def __call__(self, *args, **names):
+        torch = sys.modules.get("torch")
+        if torch is None or not (torch.compiler.is_compiling() or any(getattr(a, "requires_grad", False)
+                                                                      for a in (*args, *names.values()))):
+            return self.direct(*args, **names)
+        values, sizes = self._values(args, names)
+        if sizes or any(values[i] is not None for i, p in enumerate(self.params) if p.role == "out"):
+            raise TypeError(f"{self.name}(): where PyTorch wants gradients or compiles, outputs are made and sizes come from "
+                            "shapes; `direct` calls without it")
+        from moec import autograd
+        return autograd.call(self, [values[i] for i in self._inputs])
+
     def _sizes(self, index, shape, names):
         """Dimensions of the kernel, as far as the shape of one parameter tells them."""
-        known = dict(names)
-        for extent, size in zip(self.params[index].extents, shape):
-            terms = extent["terms"]
-            if len(terms) == 1 and len(terms[0]) == 2 and size % terms[0][0] == 0:
-                known[terms[0][1]] = size // terms[0][0]
-        return tuple(known.get(d, -1) for d in self.dims)
+        sizes = solve(self, [shape if i == index else None for i in range(len(self.params))], names)
+        return tuple(sizes.get(d, -1) for d in self.dims)
 
     def pack(self, name, rows, **dims):
         """The row-major tensor as the memory of the packed parameter of that name."""
@@ -169,6 +187,8 @@ class Module:
 
     def __init__(self, manifest, entries, owner):
         self.manifest = json.loads(manifest)
+        self.groups = {g["name"]: g for g in self.manifest["groups"]}
+        self.constants = {d["name"]: d["constant"] for d in self.manifest["dims"] if d["constant"] is not None}
         self._native = _native.Module(manifest, entries, owner)
         self.kernels = {entry["name"]: Kernel(self, self._native.kernel(_native.Kernel, entry["name"]), entry)
                         for entry in self.manifest["kernels"]}

@@ -7,11 +7,20 @@ class Route:
     """Four tensors: start[E+1] and count[E], i64; slot_of[rows] and row_of[T, K], i32. They are not copied."""
     __slots__ = ("start", "count", "slot_of", "row_of", "address", "_memory")
 
-    def __init__(self, start, count, slot_of, row_of, _ids=None, _capacity=-1):
+    def __init__(self, start, count, slot_of, row_of):
         self.start, self.count, self.slot_of, self.row_of = start, count, slot_of, row_of
-        self._memory = bytearray(64)     # struct moe_route
-        sizes = (*row_of.shape, count.shape[0], slot_of.shape[0])
-        self.address = _native.route(self._memory, sizes, start, count, slot_of, row_of, _ids, _capacity)
+
+    def __getattr__(self, name):
+        """`address`, of struct moe_route, is made when a call first asks for it."""
+        if name != "address":
+            raise AttributeError(name)
+        self.fill()
+        return self.address
+
+    def fill(self, ids=None, capacity=-1):
+        self._memory = bytearray(64)
+        sizes = (*self.row_of.shape, self.count.shape[0], self.slot_of.shape[0])
+        self.address = _native.route(self._memory, sizes, *self.tensors, ids, capacity)
 
     @property
     def tensors(self):
@@ -30,13 +39,28 @@ def as_i32(ids):
     return numpy.ascontiguousarray(ids, numpy.int32)
 
 
+def arrays(ids, experts, capacity):
+    """Room for a route of ids."""
+    rows = ids.shape[0] * ids.shape[1] if capacity < 0 else experts * capacity
+    values = [ids]
+    return (empty((experts + 1,), "i64", values), empty((experts,), "i64", values), empty((rows,), "i32", values),
+            empty(tuple(ids.shape), "i32", values))
+
+
+def filled(ids, experts, capacity):
+    r = Route(*arrays(ids, experts, capacity))
+    r.fill(as_i32(ids), capacity)
+    return r
+
+
 def route(ids, experts, capacity=None):
     """The route of ids[T, K]: the expert of each choice, or -1. Rows are ordered by expert, token and choice. capacity: each
     expert has that many rows, and choices beyond them are dropped, as in `group R : E capacity C`."""
-    ids = as_i32(ids)
     if len(ids.shape) != 2:
         raise ValueError(f"ids have the shape [tokens, choices], not {tuple(ids.shape)}")
-    rows = ids.shape[0] * ids.shape[1] if capacity is None else experts * capacity
-    values = [ids]
-    return Route(empty((experts + 1,), "i64", values), empty((experts,), "i64", values), empty((rows,), "i32", values),
-                 empty(tuple(ids.shape), "i32", values), ids, -1 if capacity is None else capacity)
+    capacity = -1 if capacity is None else capacity
+    torch = torch_of([ids])
+    if torch is not None and torch.compiler.is_compiling():
+        from moec import autograd
+        return Route(*autograd.route(ids, experts, capacity))
+    return filled(ids, experts, capacity)

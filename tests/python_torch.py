@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""The Python package with PyTorch: tensors without a copy, gradients against PyTorch's own, torch.compile, a worker of a
+DataLoader. Ends with 77 where PyTorch is not installed. usage: tests/python_torch.py [unittest's arguments]"""
+import sys
+import unittest
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is None or not hasattr(torch.library, "register_autograd"):
+    print("python_torch: PyTorch 2.4 or later is not installed here: nothing is tested")
+    sys.exit(77)
+
+import moec
+
+TEXT = """moe 1
+dim T, K, E, H, F
+group R : E rows T*K
+kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],
+           in wg, wu: bf16[E, H, F], in wd: bf16[E, F, H], out y: bf16[T, H]) {
+  xp[r, h] = x[rt.token(r), h]
+  g[r, f]  = sum(h) xp[r, h] * wg[@r, h, f]
+  u[r, f]  = sum(h) xp[r, h] * wu[@r, h, f]
+  a[r, f]  = bf16(silu(g[r, f]) * u[r, f])
+  o[r, h]  = sum(f) a[r, f] * wd[@r, f, h]
+  y[t, h]  = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])
+}
+derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wu +=, wd +=
+kernel parts(in a, b: f32[T], in s: f32, out y, z: f32[T]) { y[t] = s * a[t] * b[t]   z[t] = exp(a[t]) }
+derive (parts_fwd, parts_bwd) from parts wrt a, b
+kernel scaled(in a: f32[T], inout n: f32[T], out y: f32[T]) { y[t] = 2.0 * a[t]   n[t] += a[t] }
+"""
+T, K, E, H, F = 33, 2, 5, 64, 48
+m = moec.jit(TEXT, "torch.moe")
+
+
+def experts(x, ids, p, wg, wu, wd):
+    """The expert block in PyTorch, token by token of each expert."""
+    y = torch.zeros(x.shape, dtype=torch.float32)
+    for e in range(E):
+        t, k = torch.where(ids == e)
+        a = (torch.nn.functional.silu(x[t] @ wg[e]) * (x[t] @ wu[e])).to(torch.bfloat16).to(x.dtype)
+        y = y.index_add(0, t, (p[t, k, None] * (a @ wd[e])).float())
+    return y
+
+
+def arguments():
+    g = torch.Generator().manual_seed(3)
+    def bf16(*shape, scale=1.0):
+        return (torch.randn(shape, generator=g) * scale).to(torch.bfloat16).requires_grad_()
+    ids = torch.stack([torch.randperm(E - 1, generator=g)[:K] for _ in range(T)])   # the last expert gets no token
+    p = torch.rand((T, K), generator=g).requires_grad_()
+    return bf16(T, H), ids, p, bf16(E, H, F, scale=0.1), bf16(E, H, F, scale=0.1), bf16(E, F, H, scale=0.1)
+
+
+def close(got, want, share=0.02):
+    """Within a share of the largest value: two ways to round bf16."""
+    error, largest = (got.float() - want.float()).abs().max(), want.abs().max()
+    assert error <= share * largest, f"{error} of {largest}"
+
+
+class Torch(unittest.TestCase):
+    def test_tensors_are_not_copied(self):
+        a, b = torch.randn(7), torch.randn(7)
+        y, z = m.parts(a, b, 2)
+        torch.testing.assert_close(y, 2 * a * b)
+        torch.testing.assert_close(z, a.exp())
+        n, out = torch.ones(7), torch.empty(7)
+        self.assertIs(m.scaled(a, n, y=out), out)
+        torch.testing.assert_close(n, 1 + a)
+        self.assertEqual(m.ffn(*self.direct()).dtype, torch.bfloat16)
+        with self.assertRaisesRegex(moec.CallError, "'a' is strided"):
+            m.parts(torch.randn(14)[::2], b, 2)
+
+    @staticmethod
+    def direct():
+        x, ids, p, *w = (v.detach() for v in arguments())
+        return x, moec.route(ids, E), p, *w
+
+    def test_gradients_are_those_of_pytorch(self):
+        got, want = arguments(), arguments()
+        x, ids, p, *w = got
+        y = m.ffn(x, moec.route(ids, E), p, *w)
+        ours = y.float().square().sum()
+        floats = [v if v is want[1] else v.detach().float().requires_grad_() for v in want]
+        z = experts(*floats)
+        close(y, z)
+        ours.backward()
+        z.to(torch.bfloat16).float().square().sum().backward()
+        for a, b in zip(got, floats):
+            if a is not ids:
+                self.assertEqual((a.grad.dtype, a.grad.shape), (a.dtype, a.shape))
+                close(a.grad, b.grad)
+        self.assertEqual(w[0].grad[E - 1].abs().max(), 0)
+
+    def test_an_output_that_is_not_used_has_no_cotangent(self):
+        a, b = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
+        y, z = m.parts(a, b, 3.0)
+        y.sum().backward()
+        torch.testing.assert_close(a.grad, 3 * b.detach())
+        torch.testing.assert_close(b.grad, 3 * a.detach())
+        a.grad = None
+        m.parts(a, b.detach(), 3.0)[1].sum().backward()
+        torch.testing.assert_close(a.grad, a.detach().exp())
+
+    def test_gradients_that_no_derive_gives(self):
+        a = torch.randn(5, requires_grad=True)
+        with self.assertRaisesRegex(TypeError, "derive .scaled_fwd, scaled_bwd. from scaled wrt a"):
+            m.scaled(a, torch.zeros(5))
+        with torch.no_grad():
+            torch.testing.assert_close(m.scaled(a, torch.zeros(5)), 2 * a)
+        with self.assertRaisesRegex(TypeError, "outputs are made"):
+            m.parts(a, a.detach(), 1.0, y=torch.empty(5))
+
+    def test_compiled_graphs_have_no_break(self):
+        def step(x, ids, p, wg, wu, wd):
+            return m.ffn(x, moec.route(ids, E), p, wg, wu, wd).float().square().sum()
+
+        def block(x, start, count, slot_of, row_of, p, wg, wu, wd):
+            y = m.ffn(x, moec.Route(start, count, slot_of, row_of), p, wg, wu, wd)
+            return (y.float() * 2).square().sum()
+        x, ids, p, *w = arguments()
+        rt = moec.route(ids, E)
+        compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
+        compiled(x, *rt.tensors, p, *w).backward()
+        got = [v.grad for v in (x, p, *w)]
+        for v in (x, p, *w):
+            v.grad = None
+        block(x, *rt.tensors, p, *w).backward()
+        for a, b in zip(got, (x, p, *w)):
+            self.assertTrue(torch.equal(a, b.grad))
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(step, backend="aot_eager", fullgraph=True)(x, ids, p, *w), step(x, ids, p, *w))
+
+    def test_operators_pass_the_checks_of_torch_library(self):
+        a, b = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
+        m.parts(a, b, 2.0)
+        operator, = m.parts.operators.pairs
+        torch.library.opcheck(operator.op, (a, b, 2.0))
+
+    def test_workers_of_a_data_loader(self):
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, i):
+                return m.parts(torch.full((3,), float(i)), torch.ones(3), 2.0)[0]
+        m.parts(torch.randn(3), torch.randn(3), 1.0)
+        got = torch.cat(list(torch.utils.data.DataLoader(Data(), num_workers=2)))
+        torch.testing.assert_close(got, 2 * torch.arange(4.0)[:, None].expand(4, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
