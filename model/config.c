@@ -190,8 +190,10 @@ static void list_unknown(ConfigReader *r, ModelNames *unknown)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(r->root, key, value) if (!config_is_known(key))
+    json_object_foreach(r->root, key, value)
     {
+        if (config_is_known(key))
+            continue;
         json_t *text = json_string(key); /* printable, whatever it holds */
         vec_push(r->a, unknown, json_excerpt(r->a, text));
         json_decref(text);

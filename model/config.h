@@ -18,7 +18,7 @@ typedef enum DropPolicy { DROP_PROBS, DROP_POSITION } DropPolicy;
 typedef enum Initializer { INIT_NORMAL, INIT_TINY, INIT_FAN_IN } Initializer;
 
 /* Plain values that keep every rule of config.def. Fallbacks that follow from other fields are filled in: kv_heads,
- * shared_width; with grouped-query attention head_dim = rope_dim = v_dim and nope_dim = 0, with latent attention head_dim =
+ * shared_width, latent_eps; with grouped-query attention head_dim = rope_dim = v_dim and nope_dim = 0, with latent attention head_dim =
  * nope_dim + rope_dim. So attention of both kinds has heads x (nope_dim + rope_dim) queries and heads x v_dim results. */
 typedef struct ModelConfig {
     ModelArch arch;

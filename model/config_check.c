@@ -31,6 +31,7 @@ static void complete_heads(ModelConfig *c)
     if (model_is_latent(c)) {
         c->head_dim = c->nope_dim + c->rope_dim;
         c->qk_norm = 0;
+        c->latent_eps = c->latent_eps > 0 ? c->latent_eps : c->eps;
         return;
     }
     if (!c->head_dim && c->hidden % c->heads == 0)

@@ -132,16 +132,14 @@ static int read_metadata(HeaderReader *r, json_t *object)
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(object)) {
-        r->error = json_refusal(r->a, r->file, "__metadata__", object, "must be an object of texts");
-        return 0;
-    }
-    json_object_foreach(object, key, value) if (!json_is_string(value))
+    int texts = json_is_object(object);
+    json_object_foreach(object, key, value) /* none where it is no object */
     {
-        r->error = json_refusal(r->a, r->file, "__metadata__", object, "must be an object of texts");
-        return 0;
+        texts = texts && json_is_string(value);
     }
-    return 1;
+    if (!texts)
+        r->error = json_refusal(r->a, r->file, "__metadata__", object, "must be an object of texts");
+    return texts;
 }
 
 static int read_header(HeaderReader *r, json_t *root)

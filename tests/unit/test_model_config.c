@@ -327,6 +327,15 @@ static void names_are_those_of_the_architecture(void **state)
     assert_null(strstr(t.at, "rope_scaling"));
 }
 
+/* The norms of latents in transformers' code have their own epsilon. */
+static void latents_have_their_own_epsilon(void **state)
+{
+    ModelConfig pangu = example(*state, "openpangu_ultra_moe_718b"),
+                ours = accepted(*state, MLA ", \"rms_norm_eps\": 1e-3}");
+    if (pangu.latent_eps != 1e-6 || pangu.eps != 1e-5 || ours.latent_eps != 1e-3)
+        fail_msg("%g %g %g", pangu.latent_eps, pangu.eps, ours.latent_eps);
+}
+
 /* A 0 that means none would be a size to other readers. */
 static void none_is_written_as_null(void **state)
 {
@@ -359,6 +368,7 @@ int main(void)
         cmocka_unit_test(rules_between_fields_hold),
         cmocka_unit_test(a_written_config_reads_back),
         cmocka_unit_test(names_are_those_of_the_architecture),
+        cmocka_unit_test(latents_have_their_own_epsilon),
         cmocka_unit_test(none_is_written_as_null),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
