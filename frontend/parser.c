@@ -199,7 +199,8 @@ static const char *unquoted(Parser *p, const char *symbol)
     size_t n = strlen(symbol);
     if (n > 2 && *symbol == '\'')
         return arena_printf(p->arena, "`%.*s`", (int)n - 2, symbol + 1);
-    return *symbol == 'a' && symbol[1] != '\0' ? symbol : arena_printf(p->arena, "`%s`", symbol);
+    int describes = strchr(symbol, ' ') != NULL; /* a name, the end of the file */
+    return describes ? symbol : arena_printf(p->arena, "`%s`", symbol);
 }
 
 static const char *found_text(Parser *p, const ParserToken *t)

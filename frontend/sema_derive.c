@@ -111,6 +111,24 @@ static Name declared_type(const Sema *c, Name kernel, Name param)
     BUG(c->arena, "kernel %s lost its parameter %s", kernel, param);
 }
 
+/* What becomes a parameter must not be called like a word of C. */
+static int name_ok(Sema *c, Name name, Loc loc, const char *what)
+{
+    return !name_is_c_word(name) ||
+           refuse(c, DIAG_reserved_name, loc, arena_printf(c->arena, "call it `%s_` in the kernel", name),
+                  arena_printf(c->arena, "%s: C or C++ takes that name", what), name);
+}
+
+/* Which locals one backward kernel hands to the other is not known yet. */
+static int handed_ok(Sema *c, const Kernel *k)
+{
+    for (TensorId t = 0; t < k->tensors.len; t++)
+        if (k->tensors.at[t].role == ROLE_LOCAL && !name_ok(c, k->tensors.at[t].name, k->tensors.at[t].loc,
+                                                            "may become a parameter of backward kernels"))
+            return 0;
+    return 1;
+}
+
 static int save_ok(Sema *c, const Kernel *k, const AstSave *s, Elem elem)
 {
     Name name = s->name.name;
@@ -143,7 +161,8 @@ static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
     for (uint32_t i = 0; d->saves && i < d->saves->list.len; i++) {
         const AstSave *s = &d->saves->list.at[i];
         Elem elem;
-        if (!sema_elem(c, s->elem, &elem) || !save_ok(c, k, s, elem))
+        if (!sema_elem(c, s->elem, &elem) || !save_ok(c, k, s, elem) ||
+            !name_ok(c, s->name.name, s->name.loc, "becomes a parameter"))
             return 0;
         if (namemap_get(&seen, s->name.name) != NAME_ABSENT)
             return refuse(c, DIAG_save_unknown, s->name.loc, "name it once", "is saved twice", s->name.name);
@@ -195,6 +214,7 @@ void sema_derive(Sema *c, const AstDecl *d)
                   .kernel = d->name.name,
                   .loc = d->loc,
                   .cotangents_f32 = d->cotangents_f32};
-    if (k && kernel_ok(c, k, d) && wrts_ok(c, k, d, &out) && saves_ok(c, k, d, &out))
+    if (k && kernel_ok(c, k, d) && wrts_ok(c, k, d, &out) && saves_ok(c, k, d, &out) &&
+        (!out.later || handed_ok(c, k)))
         vec_push(c->arena, &c->m->derives, out);
 }

@@ -160,11 +160,13 @@ static Elem read_as(const Kernel *k, ExprId root, TensorId t)
     return found;
 }
 
-/* The narrower type to which all equations of L cast what they read of t, or t's own. */
+/* The narrower type to which all equations of L cast what they read of the f32 local t, or t's own. */
 static Elem handed_elem(const DeriveSplit *s, TensorId t)
 {
     const Kernel *k = s->k;
     Elem own = k->tensors.at[t].elem, found = EL_COUNT;
+    if (own != EL_F32)
+        return own;
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         if (!s->second[i])
