@@ -1,6 +1,7 @@
 """Random programs. A Maker writes one kernel; expressions are in expressions.py, equations with a purpose (products,
 attention, experts, scatters) in patterns.py."""
 import random
+from dataclasses import replace
 
 import patterns
 from expressions import Expressions
@@ -167,6 +168,7 @@ class Maker(Expressions):
 
     def make_derive(self):
         rng = self.rng
+        residual = self.residual() if rng.random() < 0.3 else None
         floats = [p.name for p in self.params if p.role == "in" and p.elem not in ("i32", "route")]
         if not floats or not any(p.role == "out" and p.elem not in ("i32", "route") for p in self.params):
             return None
@@ -174,7 +176,26 @@ class Maker(Expressions):
         locals_ = [q.name for q in self.equations if q.how == "=" and not any(p.name == q.name for p in self.params)
                    and q.elem != "i32"]
         saves = tuple((n, rng.choice(["f32", "bf16"])) for n in rng.sample(locals_, min(len(locals_), rng.choice([0, 0, 1, 2]))))
-        return Derive(tuple((n, rng.choice(["", " +="])) for n in wrt), saves, rng.random() < 0.7)
+        wrt = tuple((n, " pass" if n == residual or rng.random() < 0.02 else rng.choice(["", " +=", " as f32"])) for n in wrt)
+        first = rng.randrange(1, len(wrt)) if len(wrt) > 1 and rng.random() < 0.5 else 0
+        return Derive(wrt, saves, rng.random() < 0.7, first)
+
+    def residual(self):
+        """Adds an input to an output, whose cotangent is then its gradient: its name begins with r. NONE: nothing fits."""
+        read = {x.data for q in self.equations if q.value is not None for x in walk_loads(q.value)}
+        read |= {x.data for q in self.equations for s in q.subscripts if isinstance(s, Expr) for x in walk_loads(s)}
+        outs = {p.name: p for p in self.params if p.role == "out" and p.elem not in ("i32", "route") and p.name not in read}
+        for n, q in enumerate(self.equations):
+            alone = q.how == "=" and sum(q.name == other.name for other in self.equations) == 1
+            # where the choice of a token may be dropped, there is no element and no cotangent
+            dropped = q.value is not None and any(x.kind == "row" for x in walk(q.value))
+            if q.name not in outs or not alone or dropped or any(s.kind != "index" for s in q.subscripts):
+                continue
+            name = self.param("in", outs[q.name].elem, outs[q.name].axes, "r")
+            total = op("+", q.value, load(name, *q.subscripts))
+            self.equations[n] = replace(q, value=total if outs[q.name].elem == "f32" else op(outs[q.name].elem, total))
+            return name
+        return None
 
 
 def is_int(e, tensors):

@@ -1,7 +1,11 @@
-"""Derived kernels (section 7 of docs/language.md). The forward is the kernel and what it saves; the backward is compared
+"""Derived kernels (section 7 of docs/language.md). The forward is the kernel and what it saves; the gradients are compared
 with central differences of the evaluator, which repeats the decisions of the unperturbed run (Note in evaluate.py), so
-ties and kinks have the derivative that the page gives them."""
+ties and kinks have the derivative that the page gives them. Of two backward kernels the second gets the memory into which
+the first wrote what it hands over."""
 import copy
+import json
+import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,17 +20,39 @@ MOST_WORK = 400000      # elements of the largest equation times perturbed copie
 TIGHT, ROUNDED = 5e-4, 0.04
 
 
-def calls(arena, module, run, setting, count):
-    """(run, call, judge) of the forward and the backward, compiled and interpreted."""
+def calls(arena, module, run, setting, count, pairs):
+    """(run, call, judge) of the forward and the backward kernels, compiled and interpreted."""
     made = []
     rng = np.random.default_rng([run.case_seed, 7])
     forward = Forward(module, run)
-    backward = Backward(module, run, rng)
+    backward = Backward(module, run, rng, pairs[run.kernel.name])
     for threads, interpret in ((-setting.threads, False), (-1, True)):
-        for plan in (forward, backward):
+        for plan in [forward] + backward.parts():
             c = call.Call(arena, module, plan.name, plan.params, plan.case, threads, interpret)
+            if plan.name.endswith("_later"):
+                take_handed(c, made[-1][1])
             made.append((run, c, lambda plan=plan, c=c: plan.judge(c, count)))
     return made
+
+
+def take_handed(later, first):
+    """The arguments of `later` that `first` writes are the same memory."""
+    written = {a.p.name: a for a in first.arguments if a.p.role == "out"}
+    for i, a in enumerate(later.arguments):
+        if a.p.name in written:
+            later.arguments[i] = copy.copy(written[a.p.name])
+            later.arguments[i].p = a.p
+
+
+def pairs_of(library):
+    """{kernel: (its pair, {backward parameter: Param})} from the manifest in a .so."""
+    with open(library, "rb") as f:
+        text = re.search(rb'\{\s*"moec": .*?\0', f.read(), re.S).group()[:-1]
+    manifest = json.loads(text)
+    kernels = {k["name"]: k for k in manifest["kernels"]}
+    return {p["from"]: (p, {q["name"]: Param("out", q["name"], q["type"], tuple(x["text"] for x in q["shape"]))
+                            for q in kernels[p["backward"]]["params"] if q["kind"] != "route"})
+            for p in manifest["pairs"]}
 
 
 def saved_params(module, kernel, role):
@@ -54,19 +80,29 @@ class Forward:
         return compare.judge(c, self.expected, count)
 
 
+def gradient_param(p, how):
+    """Of the target p."""
+    return Param("inout" if how == " +=" else "out", "d_" + p.name, "f32" if how else p.elem, p.axes)
+
+
 class Backward:
-    def __init__(self, module, run, rng):
+    """One backward kernel, or the first of two; its judge looks at `targets`."""
+
+    def __init__(self, module, run, rng, pair):
         self.run, self.module, self.rng = run, module, rng
         k = run.kernel
         self.name = k.name + "_bwd"
+        self.pair, shapes = pair
         outs = [p for p in k.params if p.role == "out" and p.elem not in ("i32", "route")]
         self.outs = outs
         saved = saved_params(module, k, "in")
         self.params = tuple(p for p in k.params if p.role == "in") + saved
         self.params += tuple(Param("in", "d_" + p.name, p.elem, p.axes) for p in outs)
-        for name, how in k.derive.wrt:
-            p = k.param(name)
-            self.params += (Param("inout", "d_" + name, "f32", p.axes) if how else Param("out", "d_" + name, p.elem, p.axes),)
+        self.given, self.handed = self.params, tuple(shapes[name] for name in self.pair["handed"])
+        self.passed = {g["input"]: "d_" + g["output"] for g in self.pair["gradients"] if g["mode"] == "pass"}
+        self.gradients = {name: gradient_param(k.param(name), how) for name, how in k.derive.wrt if how != " pass"}
+        self.params += tuple(self.gradients.values())
+        self.targets, self.known = [name for name, _ in k.derive.wrt], []
         self.case = copy.copy(run.case)
         self.case.tensors = dict(run.case.tensors)
         for p in saved:
@@ -74,6 +110,23 @@ class Backward:
         for p in self.params:
             if p.name.startswith("d_") and p.role != "out":
                 self.case.tensors[p.name] = self.cotangent(p)
+
+    def parts(self):
+        """The plans of the kernels that make the gradients."""
+        first, later = copy.copy(self), copy.copy(self)
+        if not self.run.kernel.derive.first:
+            return [self]
+        at = self.run.kernel.derive.first
+        later.name = self.run.kernel.name + "_later"
+        first.targets, later.targets = self.targets[:at], self.targets[at:]
+        first.params = self.given + first.own_gradients() + self.handed
+        later.params = self.given + tuple(replace(p, role="in") for p in self.handed) + later.own_gradients()
+        later.case = copy.copy(self.case)
+        later.case.tensors = {**self.case.tensors, **{p.name: np.zeros(shape_of(p, self.module, self.run.case.dims)) for p in self.handed}}
+        return [first, later]
+
+    def own_gradients(self):
+        return tuple(self.gradients[n] for n in self.targets if n in self.gradients)
 
     def cotangent(self, p):
         return np.asarray(self.rng.integers(-4, 5, shape_of(p, self.module, self.run.case.dims)) / 4)
@@ -123,6 +176,15 @@ class Backward:
             sizes += np.abs(terms).sum(1)
         return slopes, sizes
 
+    def wanted(self):
+        """(directions, their derivatives, the sums of magnitudes, the derivatives by a finer step), made once."""
+        if not self.known:
+            chosen = list(self.directions())
+            with np.errstate(all="ignore"):
+                self.known.append((chosen, *self.differences(chosen, STEP), self.differences(chosen, STEP / 8)[0])
+                                  if chosen else ([], [], [], []))
+        return self.known[0]
+
     # ---- comparing ----
 
     def is_unbounded(self, name):
@@ -148,21 +210,18 @@ class Backward:
         if self.run.expected.choice_doubt:
             count.gradient_doubt += 1
             return None
-        if not hasattr(self, "wanted"):
-            chosen = list(self.directions())
-            with np.errstate(all="ignore"):
-                self.wanted = (chosen, *self.differences(chosen, STEP), self.differences(chosen, STEP / 8)[0]) if chosen else ([], [], [], [])
         got = {a.p.name: a.value() for a in c.arguments if a.p.elem != "route"}
-        for (name, d), slope, size, finer in zip(*self.wanted):
-            found = self.compare(name, d, slope, size, finer, got["d_" + name], count)
+        for (name, d), slope, size, finer in zip(*self.wanted()):
+            found = name in self.targets and self.compare(name, d, slope, size, finer, got, count)
             if found:
                 return found
         return None
 
-    def compare(self, name, d, slope, size, finer, gradient, count):
-        p = next(p for p in self.params if p.name == "d_" + name)
-        before = self.case.tensors["d_" + name] if p.role == "inout" else np.zeros_like(gradient)
-        own = {"f32": 0, "bf16": 2.0 ** -8, "f16": 2.0 ** -10}[p.elem]
+    def compare(self, name, d, slope, size, finer, got, count):
+        p = self.gradients.get(name)
+        gradient = got["d_" + name] if p else self.case.tensors[self.passed[name]]
+        before = self.case.tensors["d_" + name] if p and p.role == "inout" else np.zeros_like(gradient)
+        own = {"f32": 0, "bf16": 2.0 ** -8, "f16": 2.0 ** -10}[p.elem if p else "f32"]
         with np.errstate(all="ignore"):
             mine = float(((gradient - before) * d).sum())
             moved = float((np.abs(gradient) * np.abs(d)).sum())

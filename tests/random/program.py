@@ -85,9 +85,15 @@ class Equation:
 
 @dataclass(frozen=True)
 class Derive:
-    wrt: tuple           # (name, "" or " +=")
+    wrt: tuple           # (name, "", " +=", " as f32" or " pass")
     saves: tuple = ()    # (name, type)
     cotangents: bool = False
+    first: int = 0       # targets before `then`; 0: one backward kernel
+
+    def without(self, n):
+        """Without target n; None: it was the only one."""
+        wrt, first = self.wrt[:n] + self.wrt[n + 1:], self.first - (n < self.first)
+        return replace(self, wrt=wrt, first=max(first, 0) % len(wrt)) if wrt else None
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,9 @@ def kernel_text(k):
     out = head + "".join(f"  {equation_text(q, k)}\n" for q in k.equations) + "}\n"
     if k.derive:
         d = k.derive
-        out += f"derive ({k.name}_fwd, {k.name}_bwd) from {k.name} wrt {', '.join(n + how for n, how in d.wrt)}"
+        targets = [", ".join(n + how for n, how in part) for part in (d.wrt[:d.first], d.wrt[d.first:]) if part]
+        out += f"derive ({k.name}_fwd, {k.name}_bwd{f', {k.name}_later' if d.first else ''}) from {k.name} "
+        out += f"wrt {' then '.join(targets)}"
         saves = ", ".join(f"{n} as {t}" for n, t in d.saves)
         out += (f" save {saves}" if saves else "") + (" cotangents f32" if d.cotangents else "")
         out += "\n"

@@ -118,7 +118,7 @@ def pick_value(rng, clause):
 def kernel_at(module, source, line):
     before = source.split("\n")[:line]
     for text in reversed(before):
-        found = re.match(r"(?:kernel (\w+)\(|derive \(\w+, \w+\) from (\w+))", text)
+        found = re.match(r"(?:kernel (\w+)\(|derive \([\w, ]+\) from (\w+))", text)
         if found:
             return found.group(1) or found.group(2)
     return module.kernels[0].name
@@ -162,7 +162,7 @@ def who(c):
 
 def blamed(module, error):
     """The kernel that an error of the compiler names, else the only one, else none."""
-    for name in re.findall(r"\b(k\d+)(?:_fwd|_bwd)?\b", error):
+    for name in re.findall(r"\b(k\d+)(?:_fwd|_bwd|_later)?\b", error):
         if any(k.name == name for k in module.kernels):
             return name
     return module.kernels[0].name if len(module.kernels) == 1 else ""
@@ -179,14 +179,14 @@ def test_module(tools, module, into, seed, setting, case_seeds, count, scale=1, 
         if not name or not module.kernels:
             return findings
         library, error = tools.compile(with_schedules(tools, module, setting), setting)
-    arena, made = call.Arena(), []
+    arena, made, pairs = call.Arena(), [], gradient.pairs_of(library)
     for kernel in module.kernels:
         for case_seed in case_seeds:
             run = Run(module, kernel, into[kernel.name], case_seed, scale, dims)
             for c in calls_of(arena, module, run, setting):
                 made.append((run, c, lambda run=run, c=c: compare.judge(c, run.expected, count)))
             if kernel.derive and not run.expected.faults and not run.expected.maybe and not run.expected.void:
-                made += gradient.calls(arena, module, run, setting, count)
+                made += gradient.calls(arena, module, run, setting, count, pairs)
     return findings + run_all(tools, arena, library, module_text(module), made, seed, setting)
 
 

@@ -35,7 +35,7 @@ class Failure:
 
 def manner(f):
     what = re.search(r"E\d{4}|pass \w+ broke", f.text) if f.who == "compiler" else None
-    return f.kind, "interpreter" in f.who, f.who.split(",")[0].rpartition("_")[2] in ("fwd", "bwd"), what and what.group()
+    return f.kind, "interpreter" in f.who, f.who.split(",")[0].rpartition("_")[2] in ("fwd", "bwd", "later"), what and what.group()
 
 
 def tidy(kernel):
@@ -49,8 +49,10 @@ def tidy(kernel):
     if derive:
         names = {p.name for p in params}
         made = {q.name for q in kernel.equations}
-        wrt = tuple(w for w in derive.wrt if w[0] in names)
-        derive = replace(derive, wrt=wrt, saves=tuple(s for s in derive.saves if s[0] in made)) if wrt else None
+        for n in range(len(derive.wrt) - 1, -1, -1):
+            if derive and derive.wrt[n][0] not in names:
+                derive = derive.without(n)
+        derive = replace(derive, saves=tuple(s for s in derive.saves if s[0] in made)) if derive else None
     return replace(kernel, params=params, derive=derive)
 
 
@@ -90,7 +92,12 @@ def no_derive(f):
         d = f.kernel.derive
         for n in range(len(d.wrt)):
             if len(d.wrt) > 1:
-                yield f.with_kernel(replace(f.kernel, derive=replace(d, wrt=d.wrt[:n] + d.wrt[n + 1:])))
+                yield f.with_kernel(replace(f.kernel, derive=d.without(n)))
+        if d.first:
+            yield f.with_kernel(replace(f.kernel, derive=replace(d, first=0)))
+        for n, (name, how) in enumerate(d.wrt):
+            if how:
+                yield f.with_kernel(replace(f.kernel, derive=replace(d, wrt=d.wrt[:n] + ((name, ""),) + d.wrt[n + 1:])))
         if d.saves:
             yield f.with_kernel(replace(f.kernel, derive=replace(d, saves=())))
 
