@@ -36,8 +36,16 @@ enum {
 typedef struct Fn {
     const AstDecl *decl;
     enum { FN_NEW, FN_CHECKING, FN_GOOD, FN_BAD } state;
-    uint32_t type, passed; /* it is a cast to this type parameter; its value is this argument, as it is; or NAME_ABSENT */
+    uint32_t type;        /* its value is of this type parameter, and of the type of */
+    Vec(uint32_t) passed; /* these arguments */
 } Fn;
+
+/* The type parameter of a value: its place in m->types, or one of these. */
+enum {
+    TYPE_PLAIN = NAME_ABSENT,     /* none */
+    TYPE_MIXED = NAME_ABSENT - 1, /* an `if` of two types: they may be one, or f32, for other choices */
+    TYPE_OPEN = NAME_ABSENT - 2,  /* of the arguments of a function alone */
+};
 
 /* An element type that a compilation gives instead of that of a `type` declaration. */
 typedef struct GivenType {
@@ -78,7 +86,7 @@ int sema_elem(Sema *c, AstName name, Elem *out); /* 0: refused */
 void sema_take_types(Sema *c, const char *text); /* "act=f32, ...", before all declarations */
 void sema_types_used(Sema *c); /* after all `type` declarations: each type that was given has one */
 
-void sema_type_fn(const Sema *c, Fn *fn); /* fills in type and passed, when those that it calls have them */
+void sema_type_fn(const Sema *c, Fn *fn); /* fills in type and passed; those that it calls have them */
 
 /* ---- what is read after them: a file each ---- */
 
@@ -155,7 +163,7 @@ typedef struct KernelSema {
     const AstDecl *decl;
     NameMap symbols; /* 2 * id + SymbolKind */
     NameMap poison;  /* names whose definition was mistaken */
-    NameMap typed;   /* tensors whose elements have the type of a parameter -> its place in m->types */
+    NameMap typed;   /* by tensor: the type parameter of its elements */
     NameMap ahead_map;
     Vec(Ahead) ahead;
     Vec(Written) written;   /* by TensorId */
@@ -206,7 +214,7 @@ int written_note(KernelSema *c, const Equation *q, TensorId t); /* 0: an element
 
 /* ---- sema_type.c ---- */
 
-/* The type parameter whose type e has, as its place in m->types, or NAME_ABSENT. */
+/* The type parameter of e in the equation at hand. */
 uint32_t sema_type_param(const KernelSema *c, const AstExpr *e);
 
 /* ---- sema_pack.c ---- */

@@ -193,6 +193,6 @@ int sema_add_function(Sema *c, const AstDecl *d)
     if (taken(c, d->name, what, &c->functions) || sema_too_many(c, d->loc, c->fns.len, "functions"))
         return 0;
     namemap_set(&c->functions, d->name.name, c->fns.len);
-    vec_push(c->arena, &c->fns, (Fn){d, FN_NEW, NAME_ABSENT, NAME_ABSENT});
+    vec_push(c->arena, &c->fns, (Fn){.decl = d, .state = FN_NEW, .type = TYPE_PLAIN});
     return 1;
 }

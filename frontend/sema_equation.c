@@ -163,7 +163,9 @@ static ExprId build_value(KernelSema *c, const AstExpr *e)
 
 static const char *type_text(const KernelSema *c, Type type, uint32_t param)
 {
-    return param == NAME_ABSENT ? type_name(type) : c->m->types.at[param].name;
+    return param == TYPE_PLAIN   ? type_name(type)
+           : param == TYPE_MIXED ? "an `if` of two types"
+                                 : c->m->types.at[param].name;
 }
 
 /* The value of e as it is stored into an element: converted from integer to f32, or refused. */
@@ -171,9 +173,9 @@ static ExprId build_store(KernelSema *c, const AstExpr *e, ExprId value, Name na
 {
     Type have = expr_type(c, value), want = elem_type(elem);
     uint32_t from = sema_type_param(c, e), into = namemap_get(&c->typed, name);
-    if ((have == want && from == into) || (want == TY_F32 && into == NAME_ABSENT && type_is_float(have)))
+    if ((have == want && from == into) || (want == TY_F32 && into == TYPE_PLAIN && type_is_float(have)))
         return value;
-    if (want == TY_F32 && into == NAME_ABSENT)
+    if (want == TY_F32 && into == TYPE_PLAIN)
         return build_float(c, value);
     if (want == TY_INT)
         return sema_error(c, DIAG_float_to_int, e->loc, "write i32(...), which truncates and saturates",

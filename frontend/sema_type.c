@@ -130,38 +130,89 @@ void sema_types_used(Sema *c)
 
 /* ---- which values have the type of a parameter ---- */
 
-/* Down to what e has its type from, through `stop` and functions that pass an argument on: a name or an access. NULL: a cast,
- * to the parameter *type, or any other expression, which is f32. */
-static const AstExpr *type_source(const Sema *c, const AstExpr *e, uint32_t *type)
+/* What a value has its type from, as far as it is known. */
+typedef struct TypeWalk {
+    const Sema *c;
+    const KernelSema *kernel; /* of an equation, or NULL */
+    Fn *fn;                   /* whose body it is, or NULL */
+    uint32_t type;
+} TypeWalk;
+
+static void join_type(TypeWalk *w, uint32_t type)
 {
-    *type = NAME_ABSENT;
-    while (e && e->kind == AST_CALL) {
-        uint32_t fn = namemap_get(&c->functions, e->name.name), passed = NAME_ABSENT;
-        if (fn != NAME_ABSENT) {
-            *type = c->fns.at[fn].type;
-            passed = c->fns.at[fn].passed;
-        } else if (scalar_find(e->name.name) == OP_stop) {
-            passed = 0;
-        }
-        e = passed != NAME_ABSENT ? e->args[passed] : NULL;
+    w->type = w->type == TYPE_OPEN || w->type == type ? type : TYPE_MIXED;
+}
+
+static void join_argument(TypeWalk *w, uint32_t argument)
+{
+    for (uint32_t i = 0; i < w->fn->passed.len; i++)
+        if (w->fn->passed.at[i] == argument)
+            return;
+    vec_push(w->c->arena, &w->fn->passed, argument);
+}
+
+static void join_name(TypeWalk *w, Name name)
+{
+    if (w->kernel) {
+        join_type(w, namemap_get(&w->kernel->typed, name));
+        return;
     }
-    return e && (e->kind == AST_NAME || e->kind == AST_ACCESS) ? e : NULL;
+    const AstNames *names = w->fn->decl->names;
+    for (uint32_t i = 0; i < names->list.len; i++)
+        if (names->list.at[i].name == name) {
+            join_argument(w, i);
+            return;
+        }
+    join_type(w, TYPE_PLAIN);
+}
+
+static void join_value(TypeWalk *w, const AstExpr *e);
+
+static void join_call(TypeWalk *w, const AstExpr *e)
+{
+    uint32_t id = namemap_get(&w->c->functions, e->name.name);
+    if (id == NAME_ABSENT) {
+        if (scalar_find(e->name.name) == OP_stop)
+            join_value(w, e->args[0]);
+        else
+            join_type(w, TYPE_PLAIN);
+        return;
+    }
+    const Fn *fn = &w->c->fns.at[id];
+    if (fn->type != TYPE_OPEN)
+        join_type(w, fn->type);
+    for (uint32_t i = 0; i < fn->passed.len; i++)
+        join_value(w, e->args[fn->passed.at[i]]);
+}
+
+/* A cast gives its type, an access that of its tensor; `stop`, `if` and functions pass types on. */
+static void join_value(TypeWalk *w, const AstExpr *e)
+{
+    if (e->kind == AST_NAME || e->kind == AST_ACCESS) {
+        join_name(w, e->name.name);
+    } else if (e->kind == AST_CALL) {
+        join_call(w, e);
+    } else if (e->kind == AST_IF) {
+        join_value(w, e->args[1]);
+        join_value(w, e->args[2]);
+    } else {
+        join_type(w, TYPE_PLAIN);
+    }
 }
 
 void sema_type_fn(const Sema *c, Fn *fn)
 {
-    const AstNames *names = fn->decl->names;
-    const AstExpr *source = type_source(c, fn->decl->body, &fn->type);
+    TypeWalk w = {.c = c, .fn = fn, .type = TYPE_OPEN};
     if (fn->decl->kind == DECL_TYPE)
-        fn->type = namemap_get(&c->types, fn->decl->name.name);
-    for (uint32_t i = 0; source && fn->type == NAME_ABSENT && i < names->list.len; i++)
-        if (names->list.at[i].name == source->name.name)
-            fn->passed = i;
+        w.type = namemap_get(&c->types, fn->decl->name.name);
+    else
+        join_value(&w, fn->decl->body);
+    fn->type = w.type;
 }
 
 uint32_t sema_type_param(const KernelSema *c, const AstExpr *e)
 {
-    uint32_t type;
-    const AstExpr *source = type_source(c->c, e, &type);
-    return source ? namemap_get(&c->typed, source->name.name) : type;
+    TypeWalk w = {.c = c->c, .kernel = c, .type = TYPE_OPEN};
+    join_value(&w, e);
+    return w.type;
 }
