@@ -85,6 +85,7 @@ static int take_option(const char *name, PyObject *value, moec_options *o)
     FIELD(text, schedule)
     FIELD(text, machine)
     FIELD(seed, schedule_seed)
+    FIELD(text, types)
     FIELD(text, derive)
     FIELD(text, kernels)
     PyErr_Format(PyExc_TypeError, "there is no option '%s'", name);

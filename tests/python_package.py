@@ -2,6 +2,7 @@
 """The Python package with numpy and anything else that speaks DLPack, from the build tree (PYTHONPATH).
 usage: tests/python_package.py MOEC [unittest's arguments]"""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -201,6 +202,15 @@ class Package(unittest.TestCase):
         m = moec.jit(TEXT, kernels="square", derive="derive (f, b) from rows wrt x")
         self.assertIn("b", m.kernels)
         self.refuses("add has no code", lambda: m.add(floats(2), floats(2), 1))
+
+    def test_every_option_of_the_header_is_taken(self):
+        with open("include/moec/moec.h", encoding="utf-8") as f:
+            struct = re.search(r"typedef struct moec_options \{(.*?)\} moec_options", f.read(), re.S).group(1)
+        fields = re.findall(r"^    (const char \*|int |uint64_t )(\w+);", struct, re.M)
+        self.assertGreater(len(fields), 10)
+        for kind, name in fields:
+            if name != "interpret":   # there is nothing to interpret with
+                moec.jit(TEXT, **{name: {"int ": 0, "uint64_t ": 0}.get(kind)})
 
     def test_a_library_needs_no_compiler(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -29,6 +29,12 @@ kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],
 derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wu +=, wd +=
 kernel parts(in a, b: f32[T], in s: f32, out y, z: f32[T]) { y[t] = s * a[t] * b[t]   z[t] = exp(a[t]) }
 derive (parts_fwd, parts_bwd) from parts wrt a, b
+kernel residual(in x: f32[T, F], in a: bf16[T, H], in wg, wu: bf16[H, F], out y: f32[T, F]) {
+  g[t, f] = sum(h) a[t, h] * wg[h, f]
+  u[t, f] = sum(h) a[t, h] * wu[h, f]
+  y[t, f] = x[t, f] + silu(g[t, f]) * u[t, f]
+}
+derive (residual_fwd, residual_dx, residual_dw) from residual wrt x pass, a as f32 then wg +=, wu
 kernel scaled(in a: f32[T], inout n: f32[T], out y: f32[T]) { y[t] = 2.0 * a[t]   n[t] += a[t] }
 """
 T, K, E, H, F = 33, 2, 5, 64, 48
@@ -104,6 +110,20 @@ class Torch(unittest.TestCase):
         m.parts(a, b.detach(), 3.0)[1].sum().backward()
         torch.testing.assert_close(a.grad, a.detach().exp())
 
+    def test_two_backward_kernels_and_a_gradient_that_is_passed(self):
+        g = torch.Generator().manual_seed(5)
+        x = torch.randn((T, F), generator=g).requires_grad_()
+        a, wg, wu = ((torch.randn(s, generator=g) * c).to(torch.bfloat16).requires_grad_()
+                     for s, c in (((T, H), 1), ((H, F), 0.1), ((H, F), 0.1)))
+        floats = [v.detach().float().requires_grad_() for v in (x, a, wg, wu)]
+        m.residual(x, a, wg, wu).square().sum().backward()
+        want = floats[0] + torch.nn.functional.silu(floats[1] @ floats[2]) * (floats[1] @ floats[3])
+        want.square().sum().backward()
+        for got, f in zip((x, a, wg, wu), floats):
+            self.assertEqual(got.grad.dtype, got.dtype)
+            close(got.grad, f.grad)
+        self.assertEqual([k.name for k in m.residual.operators.pairs[0].backwards], ["residual_dx", "residual_dw"])
+
     def test_gradients_that_no_derive_gives(self):
         a = torch.randn(5, requires_grad=True)
         with self.assertRaisesRegex(TypeError, "derive .scaled_fwd, scaled_bwd. from scaled wrt a"):
@@ -149,6 +169,29 @@ class Torch(unittest.TestCase):
         m.parts(torch.randn(3), torch.randn(3), 1.0)
         got = torch.cat(list(torch.utils.data.DataLoader(Data(), num_workers=2)))
         torch.testing.assert_close(got, 2 * torch.arange(4.0)[:, None].expand(4, 3))
+
+
+class Example(unittest.TestCase):
+    """examples/torch_experts.py."""
+
+    @classmethod
+    def setUpClass(cls):
+        sys.path.insert(0, "examples")
+        import torch_experts
+        cls.example = torch_experts
+
+    def test_a_block_learns(self):
+        first, last = self.example.train(steps=40)
+        self.assertLess(last, 0.7 * first)
+
+    def test_a_model_of_transformers(self):
+        try:
+            import transformers   # noqa: F401
+        except ImportError:
+            self.skipTest("the package transformers is not installed")
+        logits, gradients = self.example.compare_with_transformers()
+        self.assertLess(logits, 0.05)
+        self.assertLess(gradients, 0.1)
 
 
 if __name__ == "__main__":

@@ -205,6 +205,54 @@ static void a_module_tells_what_derive_made(void **state)
     moec_module_free(m);
 }
 
+/* Two backward kernels, a gradient that is passed, and cotangents that are handed over. */
+static const char TWO_BACKWARDS[] =
+    "moe 1\n"
+    "dim T, H, F\n"
+    "kernel f(in x: bf16[T, H], in r: f32[T, F], in wg, wu: bf16[H, F], out y: f32[T, F]) {\n"
+    "  g[t, f] = sum(h) x[t, h] * wg[h, f]\n"
+    "  u[t, f] = sum(h) x[t, h] * wu[h, f]\n"
+    "  y[t, f] = r[t, f] + silu(g[t, f]) * u[t, f]\n"
+    "}\n"
+    "derive (f_fwd, f_dx, f_dw) from f wrt x as f32, r pass then wg +=, wu +=\n";
+
+static void expect_gradient(moec_gradient g, const char *input, const char *param, moec_mode mode, int later)
+{
+    assert_string_equal(g.input, input);
+    assert_true(g.mode == mode && g.later == later);
+    assert_string_equal(param ? g.param : g.output, param ? param : "y");
+    assert_true(!g.param == !param && !g.output == !!param);
+}
+
+static void two_backward_kernels_are_told_apart(void **state)
+{
+    const Api *api = *state;
+    moec_options o = {.no_cache = 1, .kernels = "f_dw"};
+    moec_module *m;
+    assert_int_equal(moec_compile_text(api->context, "two.moe", TWO_BACKWARDS, strlen(TWO_BACKWARDS), &o, &m),
+                     0);
+    moec_pair p = moec_module_pair(m, 0);
+    assert_string_equal(p.backward, "f_dx");
+    assert_string_equal(p.later, "f_dw");
+    assert_int_equal(p.gradients, 4);
+    expect_gradient(moec_module_gradient(m, 0, 0), "x", "d_x", MOEC_WRITE_F32, 0);
+    expect_gradient(moec_module_gradient(m, 0, 1), "r", NULL, MOEC_PASS, 0);
+    expect_gradient(moec_module_gradient(m, 0, 2), "wg", "d_wg", MOEC_ADD, 1);
+    expect_gradient(moec_module_gradient(m, 0, 3), "wu", "d_wu", MOEC_ADD, 1);
+    assert_int_equal(p.handed, 2);
+    for (size_t i = 0; i < p.handed; i++) {
+        const char *name = moec_module_handed(m, 0, i);
+        const moec_kernel *first = moec_module_kernel(m, p.backward), *later = moec_module_kernel(m, p.later);
+        size_t out = moec_kernel_param_index(first, name), in = moec_kernel_param_index(later, name);
+        assert_int_equal(moec_kernel_param_role(first, out), MOEC_OUT);
+        assert_int_equal(moec_kernel_param_role(later, in), MOEC_IN);
+        assert_int_equal(moec_kernel_param_type(first, out), moec_kernel_param_type(later, in));
+        assert_int_equal(moec_kernel_param_read(later, in), 1);
+    }
+    assert_null(moec_module_handed(m, 0, p.handed));
+    moec_module_free(m);
+}
+
 /* ---- sizes ---- */
 
 static void dims_are_solved_from_shapes(void **state)
@@ -355,10 +403,15 @@ static void a_caller_may_lend_work_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kernel_tells_what_it_takes),    cmocka_unit_test(what_is_not_read_may_be_missing),
-        cmocka_unit_test(a_module_tells_what_derive_made), cmocka_unit_test(dims_are_solved_from_shapes),
-        cmocka_unit_test(routes_determine_dims),           cmocka_unit_test(derive_is_given_beside_a_program),
-        cmocka_unit_test(only_wanted_kernels_become_code), cmocka_unit_test(a_caller_may_lend_work_space),
+        cmocka_unit_test(a_kernel_tells_what_it_takes),
+        cmocka_unit_test(what_is_not_read_may_be_missing),
+        cmocka_unit_test(a_module_tells_what_derive_made),
+        cmocka_unit_test(two_backward_kernels_are_told_apart),
+        cmocka_unit_test(dims_are_solved_from_shapes),
+        cmocka_unit_test(routes_determine_dims),
+        cmocka_unit_test(derive_is_given_beside_a_program),
+        cmocka_unit_test(only_wanted_kernels_become_code),
+        cmocka_unit_test(a_caller_may_lend_work_space),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
