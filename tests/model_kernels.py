@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The kernels of model/*.moe against numpy in float64: values, and derived gradients against a central difference of the
 numpy function along a random direction; in f32 and in bf16. And the golden vectors of the choice, the balance loss and the
-permutation.   usage: model_kernels.py [f32|bf16]"""
+permutation.   usage: model_kernels.py MOEC [f32|bf16]"""
 import os
 import sys
 
@@ -23,7 +23,7 @@ class Module:
         with open(os.path.join(ROOT, "model", name + ".moe"), encoding="utf-8") as f:
             text = f.read()
         assert "type act = bf16" in text
-        self.act, self.kernels = act, kernel.compile_text(text.replace("type act = bf16", "type act = " + act))
+        self.act, self.kernels = act, kernel.compile_text(text.replace("type act = bf16", "type act = " + act), moec=kernel.MOEC)
 
     def shape(self, name, param, sizes):
         k = self.kernels[name]
@@ -518,7 +518,8 @@ MODULES = (embeddings, positions, attentions, grouped_query, latent, norms, dens
            optimizer)
 
 if __name__ == "__main__":
-    for element in sys.argv[1:] or ("f32", "bf16"):
+    kernel.MOEC = sys.argv[1]
+    for element in sys.argv[2:] or ("f32", "bf16"):
         for module_test in MODULES:
             module_test(element)
     print(f"{checks} comparisons, {failures} failed")

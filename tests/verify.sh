@@ -9,7 +9,7 @@ moec=$1/bin/moec
 shift
 [ "$*" != npus ] || set -- $("$moec" machines | grep ' an NPU ' | cut -d ' ' -f 1)
 [ $# -gt 0 ]
-files=$(find bench examples tests trainer -name '*.moe')
+files=$(find bench examples model tests trainer -name '*.moe')
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 bad=0
