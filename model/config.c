@@ -97,11 +97,9 @@ static int read_row(ConfigReader *r, const ConfigRow *row)
     const json_t *value;
     if (!find_row(r, row, &name, &value))
         return 0;
-    if (!value) {
-        double fallback = config_fallback(r->out->arch, row);
-        config_set(r->out, row, isnan(fallback) ? 0 : fallback);
-        return !isnan(fallback) || refuse(r, config_name(r->out->arch, row), NULL, row->doc);
-    }
+    if (!value)
+        return !isnan(config_fallback(r->out->arch, row)) ||
+               refuse(r, config_name(r->out->arch, row), NULL, row->doc);
     switch (row->kind) {
     case CONFIG_INT:
     case CONFIG_REAL: return read_number(r, row, name, value);
@@ -204,8 +202,11 @@ static int read_root(ConfigReader *r)
 {
     if (!json_is_object(r->root))
         return refuse(r, "the file", r->root, "must be an object");
+    if (!check_parts(r) || !read_arch(r))
+        return 0;
+    *r->out = model_config_new(r->out->arch);
     r->out->quantized = find(r->root, "quantization_config") != NULL;
-    return check_parts(r) && read_arch(r) && check_fixed(r) && check_window(r) && read_rows(r);
+    return check_fixed(r) && check_window(r) && read_rows(r);
 }
 
 const char *model_config_read(Arena *a, const char *file, const char *text, size_t len, ModelConfig *out,

@@ -38,6 +38,9 @@ static inline int model_is_dense(const ModelConfig *c, int64_t layer) { return l
 
 typedef Vec(const char *) ModelNames;
 
+/* Every field at its fallback, required ones at 0: to be filled in and checked. */
+ModelConfig model_config_new(ModelArch arch);
+
 /* Reads the text of a config.json. Returns NULL, or a message that names file, field, value and rule. `unknown` (or NULL) gets
  * the fields that no row of config.def names. Texts are allocated in `a`. */
 const char *model_config_read(Arena *a, const char *file, const char *text, size_t len, ModelConfig *out, ModelNames *unknown);

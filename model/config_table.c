@@ -155,6 +155,16 @@ double model_config_value(const ModelConfig *c, const ConfigRow *row)
     return 0;
 }
 
+ModelConfig model_config_new(ModelArch arch)
+{
+    ModelConfig c = {.arch = arch};
+    for (uint32_t i = 0; i < config_count; i++) {
+        double fallback = config_fallback(arch, &config_table[i]);
+        config_set(&c, &config_table[i], isnan(fallback) ? 0 : fallback);
+    }
+    return c;
+}
+
 int config_word_number(const ConfigRow *row, const char *word)
 {
     size_t len = strlen(word);

@@ -138,6 +138,14 @@ ModelWeights model_weights(Arena *a, const ModelConfig *c)
     return out;
 }
 
+const ModelWeight *model_weights_find(const ModelWeights *all, ModelWeightId id, int64_t layer)
+{
+    for (uint32_t i = 0; i < all->len; i++)
+        if (all->at[i].id == id && all->at[i].layer == layer)
+            return &all->at[i];
+    return NULL;
+}
+
 /* ---- tensors ---- */
 
 const char *model_tensor_name(Arena *a, const ModelWeight *w, int64_t i)

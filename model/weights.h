@@ -53,6 +53,9 @@ int model_weight(const ModelConfig *c, ModelWeightId id, int64_t layer, ModelWei
 /* All of them in the order of the model: embedding, layers, last norm and head. */
 ModelWeights model_weights(Arena *a, const ModelConfig *c);
 
+/* The weight `id` of a layer (-1: of none) in the list; NULL: the model has none. */
+const ModelWeight *model_weights_find(const ModelWeights *all, ModelWeightId id, int64_t layer);
+
 /* The Hugging Face tensor number i < w->tensors of a weight: its name, and its shape; returns its rank. */
 const char *model_tensor_name(Arena *a, const ModelWeight *w, int64_t i);
 uint32_t model_tensor_shape(const ModelWeight *w, int64_t shape[2]);

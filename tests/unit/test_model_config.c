@@ -296,6 +296,23 @@ static void rules_between_fields_hold(void **state)
     accepted(*state, MLA "}");
 }
 
+/* What a program fills in is checked by the same rules. */
+static void a_config_is_made_by_hand(void **state)
+{
+    ModelConfig c = model_config_new(ARCH_deepseek_v3);
+    assert_int_equal(c.groups, 8);
+    assert_int_equal(c.scoring, SCORE_SIGMOID);
+    assert_string_equal(model_config_check(*state, "mine", &c),
+                        "mine: vocab_size is 0: must be from 2 to 16777216");
+    c.vocab = 32, c.hidden = 16, c.layers = 1, c.positions = 8, c.heads = 2;
+    c.kv_lora = 8, c.nope_dim = 4, c.rope_dim = 2, c.v_dim = 4;
+    c.experts = 16, c.top_k = 2, c.expert_width = 4;
+    assert_null(model_config_check(*state, "mine", &c));
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.head_dim, 6);
+    assert_int_equal(c.shared_width, 4);
+}
+
 /* ---- what is written ---- */
 
 static void a_written_config_reads_back(void **state)
@@ -366,6 +383,7 @@ int main(void)
         cmocka_unit_test(values_have_types_and_ranges),
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(rules_between_fields_hold),
+        cmocka_unit_test(a_config_is_made_by_hand),
         cmocka_unit_test(a_written_config_reads_back),
         cmocka_unit_test(names_are_those_of_the_architecture),
         cmocka_unit_test(latents_have_their_own_epsilon),

@@ -224,6 +224,16 @@ static void modules_of_multi_token_prediction_are_layers(void **state)
     assert_int_equal(model_tensor_copies(a, &c, join).len, 0);
 }
 
+static void weights_are_found_by_layer(void **state)
+{
+    ModelConfig c = load(*state, "examples/models/tiny.json");
+    ModelWeights all = model_weights(*state, &c);
+    assert_string_equal(model_weights_find(&all, MODEL_wd, 2)->name, "L2.wd");
+    assert_string_equal(model_weights_find(&all, MODEL_head, -1)->name, "head");
+    assert_null(model_weights_find(&all, MODEL_wd, 0)); /* a dense layer */
+    assert_null(model_weights_find(&all, MODEL_mtp_w, 2));
+}
+
 static void weights_start_by_the_initializer(void **state)
 {
     Arena *a = *state;
@@ -274,6 +284,7 @@ int main(void)
         cmocka_unit_test(counts_are_printed),
         cmocka_unit_test(pangus_norms_are_four),
         cmocka_unit_test(modules_of_multi_token_prediction_are_layers),
+        cmocka_unit_test(weights_are_found_by_layer),
         cmocka_unit_test(weights_start_by_the_initializer),
         cmocka_unit_test(only_matrices_decay),
     };

@@ -347,6 +347,57 @@ static void whole_numbers_are_refused(void **state)
                      path));
 }
 
+static Text bytes_of(Arena *a, const char *path)
+{
+    Text t = {.arena = a};
+    MappedFile f;
+    assert_null(file_map(a, path, &f));
+    text_add_bytes(&t, (const char *)f.at, f.len);
+    file_unmap(&f);
+    return t;
+}
+
+static void write_bytes(const char *path, const Text *t, size_t len)
+{
+    FILE *f =
+        fopen(path, "r+b"); /* in place: ext4 waits for the disk when a file is emptied and written again */
+    assert_int_equal(fwrite(t->at, 1, len, f), len);
+    assert_int_equal(fflush(f) | ftruncate(fileno(f), (off_t)len), 0);
+    fclose(f);
+}
+
+/* A file that was cut off anywhere is refused; one with any byte changed is refused or read, and nothing crashes. */
+static void check_damaged(WeightsFixture *t, const char *path)
+{
+    Text whole = bytes_of(t->arena, path);
+    for (size_t i = 0; i < whole.len; i += 1 + i / 256) {
+        ArenaMark mark = arena_mark(t->arena);
+        LoadedModel m;
+        write_bytes(path, &whole, i);
+        if (!load(t->arena, t->folder, &m) && strspn(whole.at + i, " \n") < whole.len - i)
+            fail_msg("%s is read although it ends after %zu bytes", path, i);
+        whole.at[i] ^= 1 << i % 7;
+        write_bytes(path, &whole, whole.len);
+        load(t->arena, t->folder, &m);
+        whole.at[i] ^= 1 << i % 7;
+        arena_release(t->arena, mark);
+    }
+    write_bytes(path, &whole, whole.len);
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    WeightsFixture *t = *state;
+    LoadedModel m = loaded(t->arena, "tests/models/deepseek_v3");
+    assert_null(save(t->arena, t->folder, &m, STORED_BF16, 2500));
+    SafeTensors s;
+    assert_null(safetensors_open(t->arena, t->folder, &s));
+    check_damaged(t, s.path);
+    check_damaged(t, s.names.at[1]);
+    safetensors_close(&s);
+    m = loaded(t->arena, t->folder);
+}
+
 static void a_folder_must_be_writable(void **state)
 {
     WeightsFixture *t = *state;
@@ -363,7 +414,7 @@ int main(void)
         TEST(a_large_model_is_cut_into_files), TEST(wide_matrices_are_transposed),
         TEST(some_values_are_one_file),        TEST(shared_tensors_are_repeated),
         TEST(other_models_are_refused),        TEST(whole_numbers_are_refused),
-        TEST(a_folder_must_be_writable),
+        TEST(a_folder_must_be_writable),       TEST(damaged_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
