@@ -13,25 +13,40 @@ typedef struct TensorExchange {
     int (*tensor_from)(void *object, DLTensor *out); /* borrows; -1: a Python exception is set */
 } TensorExchange;
 
-/* Of the type that was met last; the reference keeps it. */
-static PyObject *known_type;
-static const TensorExchange *known_exchange;
+/* Of the types that were met last, tensors and parameters, say; the references keep them. */
+enum { KNOWN = 4 };
+static struct {
+    PyObject *type;
+    const TensorExchange *exchange;
+} known[KNOWN];
+static unsigned known_next;
 
-static const TensorExchange *find_exchange(PyObject *type)
+/* What the type says, NULL if it says nothing that is of use. */
+static const TensorExchange *ask_exchange(PyObject *type)
 {
-    if (type == known_type)
-        return known_exchange;
     PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     const TensorExchange *found = NULL;
     if (capsule)
         found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     PyErr_Clear();
     Py_XDECREF(capsule); /* the table is as old as the process */
-    if (!found || found->version.major != 1)
-        return NULL;
-    Py_XDECREF(known_type);
-    known_type = Py_NewRef(type);
-    return known_exchange = found;
+    return found && found->version.major == 1 ? found : NULL;
+}
+
+static const TensorExchange *find_exchange(PyObject *type)
+{
+    for (int i = 0; i < KNOWN; i++)
+        if (known[i].type == type)
+            return known[i].exchange;
+    const TensorExchange *found = ask_exchange(type);
+    if (found) {
+        unsigned at = known_next++ % KNOWN;
+        PyObject *before = known[at].type;
+        known[at].type = Py_NewRef(type);
+        known[at].exchange = found;
+        Py_XDECREF(before);
+    }
+    return found;
 }
 
 /* ---- buffers ---- */

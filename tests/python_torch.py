@@ -35,6 +35,8 @@ kernel residual(in x: f32[T, F], in a: bf16[T, H], in wg, wu: bf16[H, F], out y:
   y[t, f] = x[t, f] + silu(g[t, f]) * u[t, f]
 }
 derive (residual_fwd, residual_dx, residual_dw) from residual wrt x pass, a as f32 then wg +=, wu
+kernel product(in x: bf16[T, H], in w: bf16[H, F] packed both, out y: f32[T, F]) { y[t, f] = sum(h) x[t, h] * w[h, f] }
+derive (product_fwd, product_bwd) from product wrt x, w +=
 kernel scaled(in a: f32[T], inout n: f32[T], out y: f32[T]) { y[t] = 2.0 * a[t]   n[t] += a[t] }
 """
 T, K, E, H, F = 33, 2, 5, 64, 48
@@ -123,6 +125,19 @@ class Torch(unittest.TestCase):
             self.assertEqual(got.grad.dtype, got.dtype)
             close(got.grad, f.grad)
         self.assertEqual([k.name for k in m.residual.operators.pairs[0].backwards], ["residual_dx", "residual_dw"])
+
+    def test_packed_weights_are_rows_to_autograd(self):
+        x, w = (torch.randn(s).to(torch.bfloat16).requires_grad_() for s in ((T, H), (H, F)))
+        y = m.product(x, w)
+        y.square().sum().backward()
+        d_y = (2 * y).detach().to(torch.bfloat16).float()
+        close(x.grad, d_y @ w.detach().float().T)
+        close(w.grad, x.detach().float().T @ d_y)
+        packed = m.product.pack("w", w.detach())
+        with torch.no_grad():
+            self.assertTrue(torch.equal(m.product(x, packed), y))
+        with self.assertRaisesRegex(TypeError, "'w' is given as rows"):
+            m.product(x, packed)
 
     def test_gradients_that_no_derive_gives(self):
         a = torch.randn(5, requires_grad=True)

@@ -37,8 +37,15 @@ def grouped(params, flat):
     return [tuple(next(flat) for _ in ROUTE) if p.kind == "route" else next(flat) for p in params]
 
 
-def values_of(params, flat):
-    return [Route(*v) if p.kind == "route" else v for p, v in zip(params, grouped(params, flat))]
+def value_of(kernel, param, value):
+    """What the kernel itself takes: a route of its tensors; rows in packed memory."""
+    if param.kind == "route":
+        return Route(*value)
+    return kernel.pack(param.name, value) if param.packed else value
+
+
+def values_of(kernel, params, flat):
+    return [value_of(kernel, p, v) for p, v in zip(params, grouped(params, flat))]
 
 
 def shape_from(param, value):
@@ -87,7 +94,7 @@ def plain_operator(kernel):
     arguments = [a for i, p in enumerate(params) for a in schema_of(p, f"(a{i}!)")]
 
     def run(*flat):
-        made = as_tuple(kernel.direct(*values_of(params, flat)))
+        made = as_tuple(kernel.direct(*values_of(kernel, params, flat)))
         return made[0] if len(made) == 1 else made or None
 
     def fake(*flat):
@@ -133,7 +140,7 @@ class PairOperator:
     # ---- forward ----
 
     def _run(self, *flat):
-        made = as_tuple(self.forward.direct(*values_of(self.params, flat)))
+        made = as_tuple(self.forward.direct(*values_of(self.forward, self.params, flat)))
         return made[0] if len(made) == 1 else made
 
     def _fake(self, *flat):
@@ -167,7 +174,7 @@ class PairOperator:
                 known[g["param"]] = torch.zeros(known[g["input"]].shape, dtype=torch.float32)
         for kernel in self.backwards:
             inputs = inputs_of(kernel)
-            values = [Route(*known[p.name]) if p.kind == "route" else known[p.name] for p in inputs]
+            values = [value_of(kernel, p, known[p.name]) for p in inputs]
             outs = [p.name for p in kernel.params if p.role == "out"]
             known.update(zip(outs, as_tuple(kernel.direct(*values))))
         made = tuple(known[g["param"]] for g in self.made)
@@ -218,7 +225,7 @@ class Operators:
 
     def __init__(self, kernel):
         self.kernel, self.plain, self.pairs = kernel, None, []
-        self.packed = [p.name for p in kernel.params if p.packed]
+        self.packed = [p.name for p in kernel.params if p.packed and p.role != "in"]
         if not self.packed:
             self.plain = plain_operator(kernel)
             self.pairs = [PairOperator(kernel.module, pair) for pair in kernel.module.pairs if pair.origin == kernel.name]
@@ -226,8 +233,8 @@ class Operators:
     def choose(self, names):
         """What to call so that the inputs of these names get gradients."""
         if self.packed:
-            raise NotImplementedError(f"{self.kernel.name}: '{self.packed[0]}' is packed; kernels with packed parameters are no "
-                                      "operators of PyTorch yet: call it under torch.no_grad()")
+            raise NotImplementedError(f"{self.kernel.name} writes '{self.packed[0]}', which is packed: it is no operator of "
+                                      "PyTorch; call it under torch.no_grad()")
         if not names:
             return self.plain
         for pair in self.pairs:
@@ -262,4 +269,8 @@ def wanted(kernel, values):
 def call(kernel, values):
     """The kernel on its inputs, as an operator whose inputs get the gradients that they want."""
     prepare(kernel.number)
+    for p, v in zip(inputs_of(kernel), values):
+        if isinstance(v, kernels.Packed):
+            raise TypeError(f"{kernel.name}: where PyTorch wants gradients or compiles, '{p.name}' is given as rows: each call "
+                            "packs it")
     return kernel.operators.choose(wanted(kernel, values))(*values)

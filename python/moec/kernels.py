@@ -82,6 +82,13 @@ class Packed:
         return rows
 
 
+def wants_gradient(args, names):
+    for a in args:
+        if getattr(a, "requires_grad", False):
+            return True
+    return bool(names) and wants_gradient(names.values(), None)
+
+
 class Kernel:
     """A kernel of a module. Called with its `in` and `inout` parameters in their order; `out` parameters are made and
     returned, or given by name; dimensions that no shape tells are given by name too."""
@@ -154,8 +161,7 @@ class Kernel:
 
     def __call__(self, *args, **names):
         torch = sys.modules.get("torch")
-        if torch is None or not (torch.compiler.is_compiling() or any(getattr(a, "requires_grad", False)
-                                                                      for a in (*args, *names.values()))):
+        if torch is None or not (torch.compiler.is_compiling() or torch.is_grad_enabled() and wants_gradient(args, names)):
             return self.direct(*args, **names)
         values, sizes = self._values(args, names)
         if sizes or any(values[i] is not None for i, p in enumerate(self.params) if p.role == "out"):

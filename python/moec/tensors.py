@@ -6,8 +6,10 @@ import sys
 def torch_of(values):
     """The module torch if one of the values is a tensor of it, else None."""
     torch = sys.modules.get("torch")
-    if torch is not None and any(isinstance(value, torch.Tensor) for value in values):
-        return torch
+    if torch is not None:
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                return torch
     return None
 
 
@@ -17,7 +19,7 @@ TORCH = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i32": "int32",
 
 def numpy_type(type, values):
     """bf16 is what the arguments have for it: uint16, or the type of ml_dtypes."""
-    if type == "bf16":   # as few packages have it
+    if type == "bf16" and "ml_dtypes" in sys.modules:
         for value in values:
             if str(getattr(value, "dtype", "")) == "bfloat16":
                 return value.dtype
