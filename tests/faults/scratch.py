@@ -9,6 +9,10 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 # They look at the text of the sources, where every change shows.
 TEXT_TESTS = "^(faults|includes|layout|literals|type_names)$"
+# What the command alone is needed for comes first: most faults come no further, and the unit tests are not even linked.
+BY_COMMAND = "^(differential/.*|golden|errors|verify|tile_text|cli)$"
+SUITES = [(("moec_command", "moec_backend"), ("-L", "fast|broad", "-R", BY_COMMAND), []),
+          ((), ("-L", "fast|broad"), [BY_COMMAND, TEXT_TESTS])]
 
 
 def read(path):
@@ -96,6 +100,10 @@ class Scratch:
         if failed:
             print("faults: the unchanged copy fails already, which does not count:", ", ".join(failed), flush=True)
         return [f"^{re.escape(name)}$" for name in failed]
+
+    def suites(self):
+        """All tests of labels fast and broad that pass without a fault."""
+        return [(targets, choose, leave_out + self.failing(choose, leave_out)) for targets, choose, leave_out in SUITES]
 
     def command(self, words):
         """Like test(), of a command that is no test of ctest."""
