@@ -234,7 +234,7 @@ void emit_put(Emit *e, uint32_t buffer, V position, V value);
 V emit_position(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
 void emit_alias(Emit *e, V access, uint32_t buffer);
 V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
-/* Contiguous lanes; mask NULL: all; buffer NONE: unknown. */
+/* Contiguous lanes; mask NULL: all, else loads give zeros for the others; buffer NONE: unknown. */
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask);
 void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 

@@ -20,18 +20,13 @@ void pack_init(Pack *x)
 
 /* ---- lanes ---- */
 
-/* The elements from `first` of row `row`, as they lie in the panel; `tail`: those that exist. */
+/* The elements from `first` of row `row`, as they lie in the panel; `tail`: those that exist, the others are zeros. */
 static V elements(Pack *x, V first, V row, V tail)
 {
     L *l = x->l;
     V from = l_load(l, l->ptr, l_at(l, l->ptr, x->rows, row), 8);
     V raw = emit_load_run(x->e, NONE, x->source, l_at(l, emit_memory_type(l, x->source), from, first), tail);
     return x->source == x->elem ? raw : emit_encode(x->e, x->elem, emit_decode(x->e, x->source, raw));
-}
-
-static V or_zero(Pack *x, V tail, V v)
-{
-    return tail ? l_select(x->l, tail, v, LLVMConstNull(LLVMTypeOf(v))) : v;
 }
 
 /* As words: `terms` vectors side by side in k, of which only `valid` are in the box. */
@@ -80,7 +75,7 @@ static void store_words(Pack *x, V v, V at) { l_store(x->l, v, at, 2); }
 static void line_trip(Pack *x, V first, V tail, V with)
 {
     L *l = x->l;
-    V v = or_zero(x, tail, elements(x, first, x->other, tail));
+    V v = elements(x, first, x->other, tail);
     V block = l_mul(l, LLVMBuildUDiv(l->b, first, l_i64(l, x->width), ""), x->block);
     store_words(x, v, l_byte(l, with, block));
 }
@@ -185,7 +180,7 @@ static void no_item_trip(Pack *x, V first, V tail, V with)
 static void column_trip(Pack *x, V first, V tail, V with)
 {
     L *l = x->l;
-    V v = or_zero(x, tail, elements(x, l_add(l, x->left, first), x->other, tail));
+    V v = elements(x, l_add(l, x->left, first), x->other, tail);
     l_store(l, LLVMBuildBitCast(l->b, v, LLVMVectorType(l->i32, WORDS), ""), scratch_at(x, first, with),
             LAYOUT_LINE_BYTES);
 }
