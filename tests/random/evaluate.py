@@ -207,6 +207,8 @@ class Evaluator(Stores):
         if name == "floor":
             r = bounds.function(name, a)
             return Float(self.note(r.v, r.e > 0, mask), r.e)
+        if self.replaying and self.rough and name in bounds.FLAT:
+            return Float(bounds.function(name, a).v + self.rough * a.v)
         return bounds.function(name, a)
 
     def larger(self, a, b, largest, mask):
@@ -402,8 +404,9 @@ class Evaluator(Stores):
             (self.faults if certain and q in live else self.maybe).add(what)
         return self
 
-    def replay(self, tensors, routes):
-        self.played, kept = 0, (set(self.faults), set(self.maybe))
+    def replay(self, tensors, routes, rough=0.0):
+        """rough: what is added to the derivatives of functions that end flat."""
+        self.played, self.rough, kept = 0, rough, (set(self.faults), set(self.maybe))
         self.run(tensors, routes)
         self.played, (self.faults, self.maybe) = None, kept
         return self
