@@ -171,7 +171,7 @@ Range lower_range(Lower *l, const Item *it, const Walk *w, IndexId i)
     return r;
 }
 
-/* The side of `@r == e` that is not @r, when it is known and the same for all lanes; else NONE. */
+/* The side of `@r == e` that is not @r, when it is known, the same for all lanes, and the number of a group; else NONE. */
 static ExprId group_side(Lower *l, IndexId lane, const Walk *w, ExprId c, IndexId r)
 {
     Kernel *k = l->k;
@@ -183,8 +183,10 @@ static ExprId group_side(Lower *l, IndexId lane, const Walk *w, ExprId c, IndexI
             x_at(k, x_arg(k, x_arg(k, c, side), 0))->sym != r)
             continue;
         ExprId other = x_arg(k, c, 1 - side);
-        /* only a plain index is sure to be a group's number */
-        if (x_at(k, other)->kind == X_INDEX && known_outside(l, lane, w, other))
+        GroupId group = k->indices.at[r].axis.group;
+        Axis numbers = {k->module->groups.at[group].groups, NONE};
+        if (x_at(k, other)->kind == X_INDEX && known_outside(l, lane, w, other) &&
+            ir_prove_range(k, other, numbers, NONE) == PROOF_INSIDE)
             return other;
     }
     return NONE;
