@@ -6,8 +6,9 @@ from safetensors.numpy import load_file
 
 LOSS = 1e-4          # of f32
 GRADIENT = 1e-3      # of the largest element of a tensor's gradient, in f32
-SPREAD = 0.01        # of the logits' spread, in bf16: the loss, and the logits of the median token. (Where two experts score alike,
-                     # rounding may choose the other one: such a token, and what attends to it, may be far off in any program.)
+NOISE = 1e-6         # of the largest element of all gradients: a tensor below it has a gradient of rounding errors, or none
+SPREAD = 0.01        # of the logits' spread, in bf16: the loss, and the logits of the median token. (Where two experts score
+                     # alike, rounding may choose the other one, in any program: that token and what attends to it are far off.)
 
 
 class Judge:
@@ -31,7 +32,8 @@ class Judge:
         if self.act == "f32":
             self.say("logits differ by", d.max() if np.isfinite(d).all() else np.inf, 1e-2 * SPREAD * self.spread)
         else:
-            self.say("logits of the median token differ by", np.median(d) if np.isfinite(d).all() else np.inf, SPREAD * self.spread)
+            median = np.median(d) if np.isfinite(d).all() else np.inf
+            self.say("logits of the median token differ by", median, SPREAD * self.spread)
 
     def parts(self, got):
         """The other parts of a reference's loss. Drops of several layers may be given by those that drop only."""
@@ -42,17 +44,17 @@ class Judge:
 
     def gradients(self, got):
         """The worst tensor, by the largest element. Every gradient that transformers has must be there."""
-        worst, where = -1.0, ""
-        for name, want in load_file(self.path + ".gradients.safetensors").items():
-            if name.endswith("e_score_correction_bias"):
-                continue     # a buffer
-            if name not in got or got[name].shape != want.shape:
-                wrong = np.inf
-            else:
-                wrong = np.abs(got[name] - want).max() / max(np.abs(want).max(), 1e-30) if np.isfinite(got[name]).all() else np.inf
-            if want.any() or wrong > 0:
-                worst, where = max((worst, where), (float(wrong), name))
-        self.say(f"gradients differ ({where}) by", worst, GRADIENT)
+        want = {n: g for n, g in load_file(self.path + ".gradients.safetensors").items() if not n.endswith("correction_bias")}
+        least = NOISE * max(np.abs(g).max() for g in want.values())
+
+        def wrong(name):
+            if name not in got or got[name].shape != want[name].shape or not np.isfinite(got[name]).all():
+                return np.inf
+            return float(np.abs(got[name] - want[name]).max() / max(np.abs(want[name]).max(), least))
+
+        worst = max(want, key=wrong)
+        self.say(f"gradients differ ({worst}) by", wrong(worst), GRADIENT)
 
     def tokens(self, got):
-        self.say("greedy tokens differ:", sum(a != b for a, b in zip(got, self.want["ids"])) + abs(len(got) - len(self.want["ids"])), 0)
+        want = self.want["ids"]
+        self.say("greedy tokens differ:", sum(a != b for a, b in zip(got, want)) + abs(len(got) - len(want)), 0)

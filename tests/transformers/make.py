@@ -1,5 +1,5 @@
-"""Writes small models with random weights, and what the transformers package makes of them, or, for what that lacks, reference.py.
-  usage: make.py FOLDER [MODEL...]
+"""Writes small models with random weights, and what the transformers package makes of them (for what that lacks: reference.py).
+  usage: make.py FOLDER [MODEL...]     MODEL: a name of models.py, or randomN
 
 FOLDER/MODEL/ holds config.json and model.safetensors, weights rounded to bf16. Beside it, of f32 arithmetic on the CPU:
   MODEL.tokens.safetensors      ids i32[B, S + 1]
@@ -17,14 +17,14 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import reference
-from models import BATCH, LENGTH, MODELS, NEW, PROMPT, REFERENCES
+from models import MODELS, NEW, PROMPT, REFERENCES, random_model, tokens_of
 
 transformers.utils.logging.disable_progress_bar()
 
 
 def build(kind, fields):
     config = getattr(transformers, kind + "Config")(**fields, bos_token_id=None, eos_token_id=None, pad_token_id=None)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"     # others want certain sizes
     model = getattr(transformers, kind + "ForCausalLM")(config).float().train()
     with torch.no_grad():
         for name, w in [*model.named_parameters(), *model.named_buffers()]:
@@ -58,18 +58,19 @@ def write_expected(path, ids, logits, parts, next_logits):
     save_file({"logits": logits.detach().contiguous()}, path + ".logits.safetensors")
     generated, margin = continue_greedily(next_logits, ids[:1, :PROMPT])
     with open(path + ".json", "w", encoding="utf-8") as f:
-        json.dump({**parts, "ids": generated, "prompt": PROMPT, "margin": margin}, f)
+        json.dump({**parts, "ids": generated, "prompt": len(generated) - NEW, "margin": margin}, f)
     print(f"{os.path.basename(path)}: loss {parts['loss']:.5f}, greedy tokens clear by {margin:.2g}")
 
 
-def random_ids(vocabulary):
-    return torch.randint(0, vocabulary, (BATCH, LENGTH + 1))
+def random_ids(path, vocabulary):
+    batch, length = tokens_of(os.path.basename(path))
+    return torch.randint(0, vocabulary, (batch, length + 1))
 
 
 def write(path, kind, fields):
     model = build(kind, fields)
     model.save_pretrained(path)
-    ids = random_ids(fields["vocab_size"])
+    ids = random_ids(path, fields["vocab_size"])
     logits, loss = loss_of(model, ids)
     loss.backward()
     write_expected(path, ids, logits, {"loss": loss.item()}, lambda ids: model(input_ids=ids, use_cache=False).logits[0, -1])
@@ -95,7 +96,7 @@ def write_reference(path, config):
     with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as f:
         json.dump(config, f, indent=1)
     save_file(weights, os.path.join(path, "model.safetensors"))
-    ids = random_ids(config["vocab_size"])
+    ids = random_ids(path, config["vocab_size"])
     parts, logits = reference.Reference(config, weights).losses(ids)
     parts["total"].backward()
     save_file({n: w.grad for n, w in weights.items() if w.grad is not None}, path + ".gradients.safetensors")
@@ -121,9 +122,9 @@ if __name__ == "__main__":
     os.makedirs(sys.argv[1], exist_ok=True)
     every = sorted(MODELS | REFERENCES)
     for model_name in sys.argv[2:] or every:
-        torch.manual_seed(every.index(model_name))
+        torch.manual_seed(every.index(model_name) if model_name in every else int(model_name.removeprefix("random")))
         where = os.path.join(sys.argv[1], model_name)
-        if model_name in MODELS:
-            write(where, *MODELS[model_name])
-        else:
+        if model_name in REFERENCES:
             write_reference(where, REFERENCES[model_name])
+        else:
+            write(where, *(MODELS.get(model_name) or random_model(model_name)))

@@ -1,4 +1,5 @@
 """The models of the judge: small, with sizes that divide by little, and one variant of each module in at least one of them."""
+import random
 
 DEEPSEEK = dict(
     vocab_size=97, hidden_size=48, intermediate_size=56, moe_intermediate_size=20, num_hidden_layers=3, num_attention_heads=3,
@@ -52,4 +53,30 @@ REFERENCES = {
     "drop_position": {**PANGU, **LOSSES, "capacity_factor": 0.7, "drop_policy": "position", "scoring_func": "softmax",
                       "sandwich_norm": False},
 }
-BATCH, LENGTH, PROMPT, NEW = 3, 33, 7, 24
+PROMPT, NEW = 7, 24
+
+
+def tokens_of(name):
+    """Sequences and positions that a model is given."""
+    return random.Random(name).choice(((2, 33), (3, 70), (1, 130), (5, 2))) if name.startswith("random") else (3, 33)
+
+
+def random_model(name):
+    """A DeepSeek-V3 with sizes from 1 on and any of the variants; `randomN` is the same on each machine."""
+    r = random.Random(name)
+    groups = r.choice((1, 1, 2, 4))
+    experts = groups * r.choice((2, 3, 5, 8)) if groups > 1 else r.choice((2, 5, 16, 33))
+    layers, limit, heads = r.randint(1, 3), r.randint(1, groups), r.choice((1, 2, 5))
+    yarn = {**YARN, "factor": r.choice((1.5, 4.0, 40.0)), "mscale": r.choice((1.0, 0.5)), "mscale_all_dim": r.choice((1.0, 0.8))}
+    rope = r.choice((None, None, dict(rope_type="default", rope_theta=25.6e6),
+                     dict(rope_type="linear", rope_theta=300.0, factor=3.0), yarn))
+    return "DeepseekV3", {
+        **DEEPSEEK, "vocab_size": r.choice((3, 50, 97, 300)), "hidden_size": r.choice((8, 24, 65, 130)),
+        "intermediate_size": r.choice((1, 17, 64, 100)), "moe_intermediate_size": r.choice((1, 7, 32, 40)),
+        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": heads,
+        "n_shared_experts": r.choice((1, 2, 3)), "n_routed_experts": experts, "routed_scaling_factor": r.choice((1.0, 2.5)), "kv_lora_rank": r.choice((2, 9, 32, 70)),
+        "q_lora_rank": r.choice((None, 5, 33)), "qk_rope_head_dim": r.choice((2, 4, 16, 34)),
+        "v_head_dim": r.choice((1, 7, 32, 50)), "qk_nope_head_dim": r.choice((1, 5, 32, 64)), "n_group": groups, "topk_group": limit,
+        "num_experts_per_tok": r.randint(1, min(limit * experts // groups, 10)), "first_k_dense_replace": r.randint(0, layers),
+        "norm_topk_prob": r.random() < 0.5, "rope_interleave": r.random() < 0.5, "tie_word_embeddings": r.random() < 0.3,
+        "rms_norm_eps": r.choice((1e-6, 1e-3)), **({"rope_parameters": rope} if rope else {})}

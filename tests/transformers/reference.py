@@ -40,7 +40,8 @@ def layer_shapes(c, i):
     H, N, rope, J = c["hidden_size"], c["num_attention_heads"], c["qk_rope_head_dim"], c["kv_lora_rank"]
     Q, I = N * (c["qk_nope_head_dim"] + rope), c["q_lora_rank"]
     s = {n: (H,) for n in layer_norms(c)}
-    s |= {"self_attn.q_a_proj": (I, H), "self_attn.q_a_layernorm": (I,), "self_attn.q_b_proj": (Q, I)} if I else {"self_attn.q_proj": (Q, H)}
+    s |= {"self_attn.q_a_proj": (I, H), "self_attn.q_a_layernorm": (I,), "self_attn.q_b_proj": (Q, I)} if I else \
+        {"self_attn.q_proj": (Q, H)}
     s |= {"self_attn.kv_a_proj_with_mqa": (J + rope, H), "self_attn.kv_a_layernorm": (J,),
           "self_attn.kv_b_proj": (N * (c["qk_nope_head_dim"] + c["v_head_dim"]), J), "self_attn.o_proj": (H, N * c["v_head_dim"])}
     if i < c["first_k_dense_replace"]:
@@ -116,7 +117,8 @@ class Reference:
             if c["q_lora_rank"] else self.linear(x, a + "q_proj")
         q = q.view(B, S, N, -1).transpose(1, 2)
         latent, key = self.linear(x, a + "kv_a_proj_with_mqa").split([c["kv_lora_rank"], c["qk_rope_head_dim"]], -1)
-        kv = self.linear(self.norm(latent, a + "kv_a_layernorm", eps), a + "kv_b_proj").view(B, S, N, nope + v_dim).transpose(1, 2)
+        kv = self.linear(self.norm(latent, a + "kv_a_layernorm", eps), a + "kv_b_proj")
+        kv = kv.view(B, S, N, nope + v_dim).transpose(1, 2)
         q = torch.cat([q[..., :nope], self.turn(q[..., nope:])], -1)
         k = torch.cat([kv[..., :nope], self.turn(key[:, None]).expand(-1, N, -1, -1)], -1)
         s = (q @ k.transpose(2, 3)) / math.sqrt(q.shape[-1])
@@ -186,7 +188,8 @@ class Reference:
             layer = f"model.layers.{self.c['num_hidden_layers'] + d}."
             shifted = torch.nn.functional.pad(ids[:, d + 1:], (0, d))
             both = torch.cat([self.norm(self.embed(shifted), layer + "enorm"), self.norm(n, layer + "hnorm")], -1)
-            n = self.norm(self.layer(self.c["num_hidden_layers"] + d, self.linear(both, layer + "eh_proj")), layer + "shared_head.norm")
+            x = self.layer(self.c["num_hidden_layers"] + d, self.linear(both, layer + "eh_proj"))
+            n = self.norm(x, layer + "shared_head.norm")
             yield cross_entropy(self.logits(n[:, :S - d - 1]).flatten(0, 1), ids[:, d + 2:].flatten().long())
 
     def losses(self, ids):

@@ -1,7 +1,8 @@
 """The kernels of model/*.moe, put together by hand to the models that make.py wrote, against what it expects: losses, gradients,
-logits, and greedy tokens with a cache.   usage: kernels.py FOLDER [--bf16] [MODEL...]
+logits, and greedy tokens with a cache.   usage: tape.py FOLDER [--bf16] [MODEL...]
 
-No recipe and no recorder is involved: a tape in Python calls each kernel and then, in reverse, its derived backward."""
+No recipe and no recorder is involved: a tape in Python calls each kernel and then, in reverse, its derived backward. (Not called
+kernels.py: transformers imports a package of that name.)"""
 import json
 import math
 import os
@@ -260,7 +261,8 @@ class Model:
         tied = self.c["tie_word_embeddings"]
         w = self.weight("model.embed_tokens.weight", turned=False) if tied else self.weight("lm_head.weight")
         n = dict(T=x.value.size // self.c["hidden_size"], V=self.c["vocab_size"], H=self.c["hidden_size"])
-        return self.tape.call(kernel + ("_tied" if tied else ""), n, x=x, gain=self.weight(gain), eps=self.c["rms_norm_eps"], w=w, **more)
+        return self.tape.call(kernel + ("_tied" if tied else ""), n, x=x, gain=self.weight(gain), eps=self.c["rms_norm_eps"], w=w,
+                              **more)
 
     def predict(self, ids, x):
         """Modules of multi-token prediction behind the hidden state x."""
