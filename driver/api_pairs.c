@@ -19,7 +19,7 @@ moec_pair moec_module_pair(const moec_module *m, size_t pair) { return pair_at(m
 moec_saved moec_module_saved(const moec_module *m, size_t pair, size_t i)
 {
     const SigPair *p = pair_at(m, pair);
-    return i < p->pair.saved ? p->saved[i] : (moec_saved){NULL, NULL};
+    return i < p->pair.saved ? p->saved[i] : (moec_saved){NULL, NULL, NULL};
 }
 
 moec_cotangent moec_module_cotangent(const moec_module *m, size_t pair, size_t i)

@@ -162,8 +162,8 @@ static void add_pair(const DerivedPair *p, Text *t)
     add_name(t, "later", p->later);
     text_add(t, ",\n     \"saved\": [");
     for (uint32_t i = 0; i < p->saved.len; i++)
-        text_add(t, "%s{\"local\": \"%s\", \"param\": \"%s\"}", i ? ", " : "", p->saved.at[i].local,
-                 p->saved.at[i].param);
+        text_add(t, "%s{\"local\": \"%s\", \"param\": \"%s\", \"type\": \"%s\"}", i ? ", " : "",
+                 p->saved.at[i].local, p->saved.at[i].param, p->saved.at[i].type);
     text_add(t, "],\n     \"cotangents\": [");
     for (uint32_t i = 0; i < p->cotangents.len; i++)
         text_add(t, "%s{\"output\": \"%s\", \"param\": \"%s\"}", i ? ", " : "", p->cotangents.at[i].output,

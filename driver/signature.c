@@ -186,7 +186,7 @@ static moec_mode read_mode(SigReader *r, const json_t *object)
 
 static moec_saved read_saved(SigReader *r, const json_t *object)
 {
-    return (moec_saved){text_at(r, object, "local"), text_at(r, object, "param")};
+    return (moec_saved){text_at(r, object, "local"), text_at(r, object, "param"), text_at(r, object, "type")};
 }
 
 static moec_cotangent read_cotangent(SigReader *r, const json_t *object)

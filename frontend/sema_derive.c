@@ -167,7 +167,7 @@ static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
         if (namemap_get(&seen, s->name.name) != NAME_ABSENT)
             return refuse(c, DIAG_save_unknown, s->name.loc, "name it once", "is saved twice", s->name.name);
         namemap_set(&seen, s->name.name, i);
-        vec_push(c->arena, &out->save, (struct DeriveSave){s->name.name, s->name.loc, elem});
+        vec_push(c->arena, &out->save, (struct DeriveSave){s->name.name, s->name.loc, elem, s->elem.name});
     }
     return 1;
 }

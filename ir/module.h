@@ -18,7 +18,7 @@ typedef struct Derive {
     Name forward, backward, later, kernel;
     Loc loc;
     Vec(struct DeriveWrt { Name name; Loc loc; GradMode mode; int later; }) wrt;
-    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; }) save;
+    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; Name type; /* as written */ }) save;
     int cotangents_f32;
 } Derive;
 
@@ -26,7 +26,7 @@ typedef struct Derive {
  * backward kernel are parameters of the forward under the same names. */
 typedef struct DerivedPair {
     Name from, forward, backward, later; /* later: the second backward kernel, or NULL */
-    Vec(struct PairSaved { Name local; Name param; }) saved; /* param: `out` of the forward, `in` of the backward */
+    Vec(struct PairSaved { Name local; Name param; Name type; }) saved; /* param: `out` of the forward, `in` of the backward */
     Vec(struct PairCotangent { Name output; Name param; }) cotangents;
     /* param is NULL of GRAD_PASS, and output NULL of all others; later: `later` makes it */
     Vec(struct PairGradient { Name input; Name param; Name output; GradMode mode; int later; }) gradients;

@@ -332,7 +332,8 @@ static void record_pair(Request *r, DerivedPair *pair)
     *pair =
         (DerivedPair){.from = d->kernel, .forward = d->forward, .backward = d->backward, .later = d->later};
     for (uint32_t i = 0; i < d->save.len; i++)
-        vec_push(a, &pair->saved, (struct PairSaved){d->save.at[i].name, d->save.at[i].name});
+        vec_push(a, &pair->saved,
+                 (struct PairSaved){d->save.at[i].name, d->save.at[i].name, d->save.at[i].type});
     for (uint32_t i = 0; i < r->from->params.len; i++) {
         Param p = r->from->params.at[i];
         TensorId in = p.kind == PARAM_TENSOR ? derive_adjoint(&r->sweep, p.id)->incoming : (TensorId)NONE;

@@ -106,6 +106,7 @@ typedef struct moec_pair {
 } moec_pair;
 typedef struct moec_saved {
     const char *local, *param; /* param: an `out` of the forward, an `in` of the backward kernels */
+    const char *type;          /* as `derive` says it: maybe the name of a `type` */
 } moec_saved;
 typedef struct moec_cotangent {
     const char *output, *param; /* of the program's kernel, and an `in` of the backward kernels */
