@@ -28,16 +28,16 @@ static double now(void)
 /* ---- primitives ---- */
 
 /* How primitives are asked for. `operands`: two and the result, in the order of pd_new; a capital is the transpose. */
-typedef struct Recipe {
+typedef struct DnnRecipe {
     ProductKind kind;
     OnednnOp op;
     const char *operands, *name;
     int any;        /* weights in the layout that the primitive likes: only when they may be prepacked */
     int transposed; /* of dW: the result stands as [width, depth] */
     int add;        /* of dW: into scratch memory, then added; otherwise the primitive accumulates */
-} Recipe;
+} DnnRecipe;
 
-static const Recipe recipes[] = {
+static const DnnRecipe recipes[] = {
     {PRODUCT_FWD, OP_MATMUL, "xwy", "matmul", .any = 0},
     {PRODUCT_FWD, OP_MATMUL, "xwy", "matmul, prepacked", .any = 1},
     {PRODUCT_FWD, OP_FORWARD, "xWy", "inner product", .any = 0},
@@ -127,7 +127,7 @@ static OnednnOperand matrix(void *at, int64_t element, int64_t rows, int64_t col
 }
 
 /* An operand of one expert by its letter. */
-static OnednnOperand operand(const PeerProduct *p, const Recipe *r, int64_t e, char letter)
+static OnednnOperand operand(const PeerProduct *p, const DnnRecipe *r, int64_t e, char letter)
 {
     int64_t first = p->start[e], rows = p->start[e + 1] - first, h = p->depth, f = p->width;
     OnednnOperand o;
@@ -163,7 +163,7 @@ static Md md_given(const OnednnOperand *o)
 }
 
 /* The description of the primitive. The backward ones want to be shown their forward. */
-static Pd describe(const Recipe *r, int sum, const OnednnOperand o[3])
+static Pd describe(const DnnRecipe *r, int sum, const OnednnOperand o[3])
 {
     dnnl_primitive_attr_t attr = sum ? accumulating() : NULL;
     Md md[3];
@@ -220,7 +220,7 @@ static dnnl_memory_t prepacked(OnednnStep *s, const OnednnOperand *o, ConstMd ch
 }
 
 /* 0: this way does not exist here. */
-static int step_make(OnednnWay *w, const PeerProduct *p, const Recipe *r, int64_t e)
+static int step_make(OnednnWay *w, const PeerProduct *p, const DnnRecipe *r, int64_t e)
 {
     OnednnStep *s = &w->steps[w->n];
     OnednnOperand o[3];
@@ -246,7 +246,7 @@ static int step_make(OnednnWay *w, const PeerProduct *p, const Recipe *r, int64_
     return made;
 }
 
-static void add_primitives(const PeerProduct *p, const Recipe *r, AddWay *add_way, void *to)
+static void add_primitives(const PeerProduct *p, const DnnRecipe *r, AddWay *add_way, void *to)
 {
     OnednnWay *w = calloc(1, sizeof *w);
     if (!w)
