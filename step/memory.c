@@ -1,0 +1,127 @@
+#include "step/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t round_up(int64_t n) { return (n + STEP_ALIGN - 1) / STEP_ALIGN * STEP_ALIGN; }
+
+static void touch(StepBuffer *b, TaskId t)
+{
+    if (b->first == STEP_NONE)
+        b->first = t;
+    b->last = t;
+}
+
+void memory_lifetimes(Program *p)
+{
+    for (uint32_t b = 0; b < p->buffers.len; b++)
+        p->buffers.at[b].first = p->buffers.at[b].last = STEP_NONE;
+    for (TaskId t = 0; t < p->tasks.len; t++) {
+        const Task *task = &p->tasks.at[t];
+        each_operand(task, o) if (o->use != USE_SHAPE)
+        {
+            touch(&p->buffers.at[o->buffer], t);
+            touch(&p->buffers.at[step_home(p, o->buffer)], t);
+        }
+        if (task->work != STEP_NONE)
+            touch(&p->buffers.at[task->work], t);
+    }
+}
+
+/* Whether it has memory of its own in the arena. */
+static int is_placed(const Program *p, BufferId b)
+{
+    const StepBuffer *buffer = &p->buffers.at[b];
+    return buffer->base == STEP_NONE && !owner_persists[buffer->owner] && buffer->first != STEP_NONE;
+}
+
+static int live_together(const StepBuffer *a, const StepBuffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* ---- places ---- */
+
+static const Program *sorted; /* qsort has no argument for its comparison */
+
+static int larger_first(const void *x, const void *y)
+{
+    const StepBuffer *a = &sorted->buffers.at[*(const BufferId *)x],
+                     *b = &sorted->buffers.at[*(const BufferId *)y];
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a->first != b->first ? (a->first < b->first ? -1 : 1) : (a < b ? -1 : 1);
+}
+
+/* The lowest place where `b` fits among those that live while it does; `placed` is in the order of places. */
+static int64_t lowest_gap(const Program *p, const BufferId *placed, uint32_t n, const StepBuffer *b)
+{
+    int64_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const StepBuffer *other = &p->buffers.at[placed[i]];
+        if (!live_together(other, b))
+            continue;
+        if (other->place >= at + b->bytes)
+            break;
+        int64_t behind = round_up(other->place + other->bytes);
+        at = behind > at ? behind : at;
+    }
+    return at;
+}
+
+static void insert_by_place(const Program *p, BufferId *placed, uint32_t n, BufferId b)
+{
+    uint32_t i = n;
+    for (; i > 0 && p->buffers.at[placed[i - 1]].place > p->buffers.at[b].place; i--)
+        placed[i] = placed[i - 1];
+    placed[i] = b;
+}
+
+void memory_place(Program *p)
+{
+    memory_lifetimes(p);
+    BufferId *order = arena_array(p->arena, BufferId, p->buffers.len + 1);
+    BufferId *placed = arena_array(p->arena, BufferId, p->buffers.len + 1);
+    uint32_t n = 0;
+    for (BufferId b = 0; b < p->buffers.len; b++) {
+        p->buffers.at[b].place = -1;
+        if (is_placed(p, b))
+            order[n++] = b;
+    }
+    sorted = p;
+    qsort(order, n, sizeof *order, larger_first);
+    p->arena_bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        StepBuffer *b = &p->buffers.at[order[i]];
+        b->place = lowest_gap(p, placed, i, b);
+        insert_by_place(p, placed, i, order[i]);
+        int64_t end = round_up(b->place + b->bytes);
+        p->arena_bytes = end > p->arena_bytes ? end : p->arena_bytes;
+    }
+}
+
+/* ---- sums ---- */
+
+MemoryPeak memory_peak(const Program *p)
+{
+    int64_t *change = arena_array(p->arena, int64_t, p->tasks.len + 1), live = 0;
+    MemoryPeak peak = {0};
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        if (is_placed(p, b)) {
+            change[p->buffers.at[b].first] += p->buffers.at[b].bytes;
+            change[p->buffers.at[b].last + 1] -= p->buffers.at[b].bytes;
+        }
+    for (TaskId t = 0; t < p->tasks.len; t++)
+        if ((live += change[t]) > peak.bytes)
+            peak = (MemoryPeak){live, t};
+    return peak;
+}
+
+int64_t memory_owned(const Program *p, Owner owner)
+{
+    int64_t sum = 0;
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        if (p->buffers.at[b].owner == owner && p->buffers.at[b].base == STEP_NONE)
+            sum += round_up(p->buffers.at[b].bytes);
+    return sum;
+}

@@ -1,0 +1,26 @@
+/* The memory pass: lifetimes of buffers and their places in the arena. */
+#ifndef STEP_MEMORY_H
+#define STEP_MEMORY_H
+
+#include "step/step.h"
+
+/* Sets first and last of every buffer: the tasks between which its memory holds something that is needed. */
+void memory_lifetimes(Program *p);
+
+/* Gives each buffer of the arena a place, so that no two that are alive at one time overlap. The largest are placed first,
+ * each into the lowest gap that is free while it lives. Sets arena_bytes. */
+void memory_place(Program *p);
+
+typedef struct MemoryPeak {
+    int64_t bytes; /* the largest sum of buffers of the arena that are alive during one task */
+    TaskId task;
+} MemoryPeak;
+MemoryPeak memory_peak(const Program *p);
+
+/* Bytes of persistent buffers of one owner. */
+int64_t memory_owned(const Program *p, Owner owner);
+
+/* The map as a page of HTML: address x task, a rectangle for each buffer. */
+void memory_map(const Program *p, Text *html);
+
+#endif

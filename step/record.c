@@ -1,0 +1,330 @@
+#include "step/recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+BufferId record_refuse(Recorder *r, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    r->error = r->error ? r->error : arena_vprintf(r->arena, format, args);
+    va_end(args);
+    return STEP_NONE;
+}
+
+BufferId record_find(const Recorder *r, const char *name) { return step_find(r->program, name); }
+
+Recorder *recorder_new(Arena *arena, KernelSet *kernels, const char *name, int train)
+{
+    Recorder *r = arena_new_of(arena, Recorder);
+    *r = (Recorder){.arena = arena, .kernels = kernels, .program = step_new(arena, name), .train = train};
+    record_at(r, PHASE_forward, -1, -1);
+    return r;
+}
+
+void record_at(Recorder *r, Phase phase, int layer, int micro)
+{
+    r->phase = phase, r->layer = layer, r->micro = micro;
+}
+
+/* ---- buffers ---- */
+
+static StepBuffer *buffer(Recorder *r, BufferId b) { return &r->program->buffers.at[b]; }
+
+/* Bytes of its memory; of packed memory 0: record_finish.c. */
+static int64_t plain_bytes(const StepBuffer *b)
+{
+    int64_t n = b->packed ? 0 : step_elements(b);
+    if (b->kind == MOEC_ROUTE)
+        return step_route_bytes(b->shape);
+    return n < 0 || __builtin_mul_overflow(n, step_type_bytes(b->type), &n) ? -1 : n;
+}
+
+static const char *free_name(Recorder *r, const char *name)
+{
+    const char *tried = name;
+    for (int n = 2; step_find(r->program, tried) != STEP_NONE; n++)
+        tried = arena_printf(r->arena, "%s.%d", name, n);
+    return tried;
+}
+
+BufferId record_buffer(Recorder *r, StepBuffer b)
+{
+    b.name = free_name(r, b.name);
+    b.bytes = plain_bytes(&b);
+    if (b.bytes < 0) {
+        record_refuse(r, "buffer %s: more bytes than fit 64 bits", b.name);
+        b.bytes = 0;
+    }
+    vec_push(r->arena, &r->gradients, (Gradient){.buffer = STEP_NONE});
+    return step_add(r->program, b);
+}
+
+static int same_shape(const StepBuffer *b, moec_type type, uint32_t rank, const int64_t *shape)
+{
+    return b->type == type && b->rank == rank && (!rank || !memcmp(b->shape, shape, rank * sizeof *shape));
+}
+
+BufferId record_tensor(Recorder *r, Owner owner, const char *name, moec_type type, int packed, uint32_t rank,
+                       const int64_t *shape)
+{
+    BufferId known = step_find(r->program, name);
+    if (known != STEP_NONE &&
+        !(same_shape(buffer(r, known), type, rank, shape) && buffer(r, known)->packed == packed))
+        record_refuse(r, "buffer %s: recorded twice, with other types or shapes", name);
+    if (known != STEP_NONE || rank > MOEC_MAX_RANK)
+        return known;
+    StepBuffer b = {.name = arena_printf(r->arena, "%s", name),
+                    .type = type,
+                    .packed = packed,
+                    .owner = owner,
+                    .rank = rank,
+                    .base = STEP_NONE};
+    if (rank)
+        memcpy(b.shape, shape, rank * sizeof *shape);
+    return record_buffer(r, b);
+}
+
+BufferId record_scalar(Recorder *r, const char *name, moec_type type, double value)
+{
+    BufferId known = step_find(r->program, name);
+    if (known != STEP_NONE)
+        return known;
+    return record_buffer(r, (StepBuffer){.name = arena_printf(r->arena, "%s", name),
+                                         .kind = MOEC_SCALAR,
+                                         .type = type,
+                                         .owner = OWNER_scalar,
+                                         .base = STEP_NONE,
+                                         .value = value});
+}
+
+static BufferId new_view(Recorder *r, const char *name, BufferId of, int64_t offset, uint32_t rank,
+                         const int64_t *shape)
+{
+    const StepBuffer *b = buffer(r, of);
+    StepBuffer view = *b;
+    view.name = name;
+    view.base = step_home(r->program, of);
+    view.offset = b->offset + offset;
+    view.rank = rank;
+    memset(view.shape, 0, sizeof view.shape);
+    memcpy(view.shape, shape, rank * sizeof *shape);
+    if (plain_bytes(&view) < 0 ||
+        (!b->packed && view.offset + plain_bytes(&view) > buffer(r, view.base)->bytes))
+        record_refuse(r, "buffer %s: a view larger than its base %s", name, buffer(r, view.base)->name);
+    return record_buffer(r, view);
+}
+
+BufferId record_reshape(Recorder *r, BufferId b, uint32_t rank, const int64_t *shape)
+{
+    if (r->error || b == STEP_NONE)
+        return STEP_NONE;
+    if (same_shape(buffer(r, b), buffer(r, b)->type, rank, shape))
+        return b;
+    Text name = {.arena = r->arena};
+    text_add(&name, "%s", buffer(r, b)->name);
+    for (uint32_t i = 0; i < rank; i++)
+        text_add(&name, "%c%lld", i ? 'x' : '~', (long long)shape[i]);
+    BufferId known = step_find(r->program, text_string(&name));
+    return known != STEP_NONE ? known : new_view(r, text_string(&name), b, 0, rank, shape);
+}
+
+BufferId record_part(Recorder *r, const char *name, BufferId b, int64_t first, uint32_t rank,
+                     const int64_t *shape)
+{
+    return new_view(r, arena_printf(r->arena, "%s", name), b, first * step_type_bytes(buffer(r, b)->type),
+                    rank, shape);
+}
+
+Gradient *record_gradient(Recorder *r, BufferId b) { return &r->gradients.at[step_home(r->program, b)]; }
+
+void record_trainable(Recorder *r, BufferId weight, BufferId gradient)
+{
+    if (r->error)
+        return;
+    *record_gradient(r, weight) = (Gradient){.needed = 1, .trainable = 1, .buffer = gradient};
+}
+
+/* ---- calls ---- */
+
+BufferId record_bound(const Draft *d, const char *param)
+{
+    for (uint32_t i = 0; i < d->bound.len; i++)
+        if (!strcmp(d->bound.at[i].param, param))
+            return d->bound.at[i].buffer;
+    return STEP_NONE;
+}
+
+TaskId record_task(Recorder *r, StepKernel kernel, Draft d)
+{
+    Task t = {
+        .kind = TASK_kernel, .phase = r->phase, .layer = r->layer, .micro = r->micro, .work = STEP_NONE};
+    t.kernel = step_add_kernel(r->program, kernel);
+    vec_push(r->arena, &r->program->tasks, t);
+    vec_push(r->arena, &r->drafts, d);
+    return r->program->tasks.len - 1;
+}
+
+static const char *label(Recorder *r, const char *kernel, const char *param)
+{
+    Text t = {.arena = r->arena};
+    text_add(&t, "%s.%s", kernel, param);
+    if (r->layer >= 0)
+        text_add(&t, ".L%d", r->layer);
+    if (r->micro >= 0)
+        text_add(&t, ".m%d", r->micro);
+    return text_string(&t);
+}
+
+/* The arguments by name, and the sizes that they give. */
+static void bind(Recorder *r, Draft *d, const char *kernel, const Arg *args, size_t n, int64_t *dims)
+{
+    const size_t ndims = moec_kernel_dims(d->kernel);
+    for (size_t i = 0; i < ndims; i++) {
+        dims[i] = -1;
+        vec_push(r->arena, &d->dims, (TaskDim){moec_kernel_dim_name(d->kernel, i), -1, STEP_NONE});
+    }
+    for (size_t j = 0; j < n; j++) {
+        if (args[j].kind == ARG_BUFFER || args[j].kind == ARG_STOP) {
+            if (moec_kernel_param_index(d->kernel, args[j].name) == (size_t)-1)
+                record_refuse(r, "kernel %s has no parameter `%s`", kernel, args[j].name);
+            vec_push(r->arena, &d->bound,
+                     (ParamBinding){args[j].name, args[j].buffer, args[j].kind == ARG_STOP});
+            continue;
+        }
+        size_t at = 0;
+        while (at < ndims && strcmp(d->dims.at[at].name, args[j].name))
+            at++;
+        if (at == ndims)
+            continue; /* a caller may give the sizes of all its variants */
+        dims[at] = args[j].size;
+        d->dims.at[at].extent = args[j].kind == ARG_EXTENT ? args[j].buffer : STEP_NONE;
+    }
+}
+
+/* The dimensions from the shapes of what is bound. */
+static void solve(Recorder *r, Draft *d, const char *kernel, int64_t *dims)
+{
+    const size_t n = moec_kernel_params(d->kernel);
+    const int64_t **shapes = arena_array(r->arena, const int64_t *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        BufferId b = record_bound(d, moec_kernel_param_name(d->kernel, i));
+        if (b == STEP_NONE)
+            continue;
+        if ((int)buffer(r, b)->rank != moec_kernel_param_rank(d->kernel, i))
+            record_refuse(r, "kernel %s: `%s` has %d axes, %s has %u", kernel,
+                          moec_kernel_param_name(d->kernel, i), moec_kernel_param_rank(d->kernel, i),
+                          buffer(r, b)->name, buffer(r, b)->rank);
+        shapes[i] = buffer(r, b)->shape;
+    }
+    if (r->error)
+        return;
+    if (moec_kernel_solve_dims(d->kernel, NULL, shapes, dims))
+        record_refuse(r, "kernel %s: the shapes of its tensors contradict each other", kernel);
+    for (uint32_t i = 0; i < d->dims.len; i++) {
+        if (dims[i] < 0)
+            record_refuse(r, "kernel %s: no tensor gives dimension %s; add SIZE(%s, ...)", kernel,
+                          d->dims.at[i].name, d->dims.at[i].name);
+        d->dims.at[i].size = dims[i];
+    }
+}
+
+/* A buffer for an output that the caller did not bind. */
+static BufferId new_output(Recorder *r, const Draft *d, const char *name, size_t i, const int64_t *dims)
+{
+    StepBuffer b = {.name = label(r, name, moec_kernel_param_name(d->kernel, i)),
+                    .kind = moec_kernel_param_kind(d->kernel, i),
+                    .owner = OWNER_activation,
+                    .rank = (uint32_t)moec_kernel_param_rank(d->kernel, i),
+                    .base = STEP_NONE};
+    if (b.kind == MOEC_TENSOR)
+        b.type = moec_kernel_param_type(d->kernel, i), b.packed = moec_kernel_param_packed(d->kernel, i);
+    if (moec_kernel_param_shape(d->kernel, i, dims, b.shape))
+        record_refuse(r, "kernel %s: `%s` has too many elements", name, moec_kernel_param_name(d->kernel, i));
+    return record_buffer(r, b);
+}
+
+static void bind_outputs(Recorder *r, Draft *d, const char *name, const int64_t *dims)
+{
+    for (size_t i = 0; i < moec_kernel_params(d->kernel); i++) {
+        const char *param = moec_kernel_param_name(d->kernel, i);
+        if (record_bound(d, param) != STEP_NONE)
+            continue;
+        if (moec_kernel_param_role(d->kernel, i) == MOEC_OUT)
+            vec_push(r->arena, &d->bound, (ParamBinding){param, new_output(r, d, name, i, dims), 0});
+        else
+            record_refuse(r, "kernel %s: nothing is given for its parameter `%s`", name, param);
+    }
+}
+
+/* Does a gradient flow to some input? Then its outputs need one. */
+static void mark_needed(Recorder *r, Draft *d, const char *name)
+{
+    for (uint32_t i = 0; i < d->bound.len; i++) {
+        const ParamBinding *b = &d->bound.at[i];
+        const size_t at = moec_kernel_param_index(d->kernel, b->param);
+        if (moec_kernel_param_role(d->kernel, at) == MOEC_IN && !b->stop &&
+            record_gradient(r, b->buffer)->needed)
+            d->active = 1;
+    }
+    if (d->active && !d->has_pair)
+        record_refuse(r, "kernel %s: a gradient flows through it, but its file has no `derive` block for it",
+                      name);
+    for (uint32_t i = 0; d->active && i < d->bound.len; i++) {
+        const size_t at = moec_kernel_param_index(d->kernel, d->bound.at[i].param);
+        if (moec_kernel_param_role(d->kernel, at) == MOEC_OUT &&
+            moec_kernel_param_type(d->kernel, at) != MOEC_I32)
+            record_gradient(r, d->bound.at[i].buffer)->needed = 1;
+    }
+}
+
+static void record_checked(Recorder *r, const char *name, const Arg *args, size_t n)
+{
+    Draft d = {0};
+    d.has_pair = r->train && kernels_pair(r->kernels, name, &d.pair);
+    const char *called = d.has_pair ? d.pair.pair.forward : name;
+    d.kernel = kernels_find(r->kernels, called);
+    if (!d.kernel) {
+        record_refuse(r, "there is no kernel %s", called);
+        return;
+    }
+    int64_t *dims = arena_array(r->arena, int64_t, moec_kernel_dims(d.kernel) + 1);
+    bind(r, &d, name, args, n, dims);
+    if (!r->error)
+        solve(r, &d, name, dims);
+    if (!r->error)
+        bind_outputs(r, &d, name, dims);
+    if (!r->error && r->train)
+        mark_needed(r, &d, name);
+    record_task(r, (StepKernel){kernels_source(r->kernels, called), called, NULL}, d);
+}
+
+Call record_call(Recorder *r, const char *kernel, const Arg *args, size_t n)
+{
+    if (!r->error)
+        record_checked(r, kernel, args, n);
+    return (Call){r, r->drafts.len - 1};
+}
+
+BufferId out(Call c, const char *param)
+{
+    Recorder *r = c.recorder;
+    BufferId b = r->error ? STEP_NONE : record_bound(&r->drafts.at[c.number], param);
+    if (b == STEP_NONE)
+        record_refuse(r, "a call's kernel has no parameter `%s`", param);
+    return b;
+}
+
+void record_batch(Recorder *r, const BufferId *buffers, const char *const *roles, uint32_t n)
+{
+    Task t = {.kind = TASK_batch,
+              .phase = r->phase,
+              .layer = -1,
+              .micro = r->micro,
+              .kernel = STEP_NONE,
+              .work = STEP_NONE};
+    for (uint32_t i = 0; i < n; i++)
+        vec_push(r->arena, &t.operands, (Operand){roles[i], buffers[i], USE_WRITE});
+    vec_push(r->arena, &r->program->tasks, t);
+    vec_push(r->arena, &r->drafts, (Draft){0});
+}

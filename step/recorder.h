@@ -1,0 +1,53 @@
+/* What the files of the recorder share: record.c (calls), record_backward.c (gradients), record_finish.c (kernels' signatures,
+ * operands in order). */
+#ifndef STEP_RECORDER_H
+#define STEP_RECORDER_H
+
+#include "step/record.h"
+
+/* A parameter of a call, by name: what a kernel's signature turns into an operand when all kernels are known. */
+typedef struct ParamBinding {
+    const char *param;
+    BufferId buffer;
+    int stop; /* no gradient flows this way */
+} ParamBinding;
+
+/* A task as it is recorded. Of a backward kernel, `bound` is more than its parameters: all that its forward named. */
+typedef struct Draft {
+    Vec(ParamBinding) bound;
+    Vec(TaskDim) dims;
+    const moec_kernel *kernel; /* of a forward call; NULL: made by a request, not read yet */
+    KernelPair pair;           /* of a call whose forward saves values */
+    int has_pair, active;      /* active: some input of it needs a gradient */
+} Draft;
+
+/* What is known of a buffer's gradient, by the buffer that holds its memory. */
+typedef struct Gradient {
+    int needed;        /* an input of a backward kernel, or upstream of one */
+    int trainable;     /* a weight: `buffer` is where its gradient is summed over all micro-batches */
+    uint32_t expected; /* contributions that are still to come from the calls that are walked back */
+    uint32_t got;      /* contributions so far; of a weight: see contributions() of record_backward.c */
+    BufferId buffer;   /* their sum; STEP_NONE: none yet */
+} Gradient;
+
+struct Recorder {
+    Arena *arena;
+    KernelSet *kernels;
+    Program *program;
+    const char *error; /* the first one; NULL: none */
+    int train;
+    Phase phase;
+    int layer, micro;
+    Vec(Draft) drafts;       /* by TaskId */
+    Vec(Gradient) gradients; /* by BufferId */
+    TaskId walked;           /* record_backward() has walked back over the tasks before this one */
+};
+
+Gradient *record_gradient(Recorder *r, BufferId b); /* of the buffer that holds b's memory */
+BufferId record_buffer(Recorder *r, StepBuffer b);  /* with bytes; a new name, `b.name` or with .2, .3 ... behind */
+/* Adds a task that calls `kernel` with what the draft binds. */
+TaskId record_task(Recorder *r, StepKernel kernel, Draft d);
+/* The buffer that a draft binds to a parameter; STEP_NONE: none. */
+BufferId record_bound(const Draft *d, const char *param);
+
+#endif

@@ -1,0 +1,304 @@
+#include "step/run.h"
+#include "step/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A dimension that is read again before each call. */
+typedef struct Refresh {
+    int64_t *dim;
+    const int32_t *value;
+    int64_t bound;
+} Refresh;
+
+/* A task with its pointers. */
+typedef struct BoundTask {
+    const Task *task;
+    moe_entry *entry;
+    const moec_kernel *code, *interpreted;
+    int64_t *dims;
+    void **args; /* of the kernel; of a batch its buffers */
+    Vec(Refresh) refresh;
+    void *work;
+    int64_t work_bytes;
+} BoundTask;
+
+enum { RUN_MAX_BATCH = 8 /* buffers of a batch */ };
+
+typedef struct KernelTime {
+    double seconds;
+    uint64_t calls;
+} KernelTime;
+
+struct Run {
+    Program *program;
+    KernelSet *kernels;
+    Store *store;
+    RunOptions options;
+    Arena *arena;
+    char *memory; /* of the arena's buffers */
+    moe_ctx *ctx;
+    moe_route *routes; /* by BufferId */
+    KernelTime *times; /* by kernel of the program */
+    Vec(BoundTask) tasks;
+    double seconds;
+    moec_score score;
+    const char *error;
+    char text[MOE_MESSAGE_BYTES + 256]; /* of a failure while running */
+};
+
+double step_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- binding ---- */
+
+#define REFUSE_RUN(r, ...) ((r)->error = (r)->error ? (r)->error : arena_printf((r)->arena, __VA_ARGS__))
+
+/* A scalar's first value. */
+static void set_scalar(void *at, const StepBuffer *b)
+{
+    if (b->type == MOEC_I32)
+        *(int32_t *)at = (int32_t)b->value;
+    else
+        *(float *)at = (float)b->value;
+}
+
+static char *home_memory(Run *r, BufferId home)
+{
+    const StepBuffer *b = &r->program->buffers.at[home];
+    if (!owner_persists[b->owner])
+        return r->memory + b->place;
+    const int known = store_at(r->store, b->name) != NULL;
+    char *at = store_take(r->store, b->name, b->bytes, &r->error);
+    if (at && !known && b->kind == MOEC_SCALAR)
+        set_scalar(at, b);
+    return at;
+}
+
+static void *buffer_memory(Run *r, BufferId id)
+{
+    const StepBuffer *b = &r->program->buffers.at[id];
+    char *at = home_memory(r, step_home(r->program, id));
+    if (!at)
+        return NULL;
+    if (b->kind != MOEC_ROUTE)
+        return at + b->offset;
+    moe_route *route = &r->routes[id];
+    int64_t *start = (int64_t *)(void *)at, *count = start + b->shape[2] + 1;
+    int32_t *slot_of = (int32_t *)(void *)(count + b->shape[2]);
+    *route = (moe_route){b->shape[0], b->shape[1], b->shape[2], b->shape[3],
+                         start,       count,       slot_of,     slot_of + b->shape[3]};
+    return route;
+}
+
+static void bind_dims(Run *r, BoundTask *b)
+{
+    b->dims = arena_array(r->arena, int64_t, b->task->dims.len + 1);
+    for (uint32_t i = 0; i < b->task->dims.len; i++) {
+        const TaskDim *d = &b->task->dims.at[i];
+        b->dims[i] = d->size;
+        if (d->extent != STEP_NONE)
+            vec_push(r->arena, &b->refresh, (Refresh){&b->dims[i], buffer_memory(r, d->extent), d->size});
+    }
+}
+
+static void bind_args(Run *r, BoundTask *b)
+{
+    b->args = arena_array(r->arena, void *, b->task->operands.len + 1);
+    for (uint32_t i = 0; i < b->task->operands.len && !r->error; i++)
+        if (b->task->operands.at[i].use != USE_SHAPE)
+            b->args[i] = buffer_memory(r, b->task->operands.at[i].buffer);
+}
+
+static void bind_kernel(Run *r, BoundTask *b)
+{
+    const char *name = r->program->kernels.at[b->task->kernel].name;
+    b->code = kernels_code(r->kernels, name);
+    b->interpreted = kernels_find(r->kernels, name);
+    b->entry = b->code ? moec_kernel_entry(b->code) : NULL;
+    if (!b->entry)
+        REFUSE_RUN(r, "there is no code of kernel %s", name);
+    if (b->task->work != STEP_NONE) {
+        b->work = r->memory + r->program->buffers.at[b->task->work].place;
+        b->work_bytes = -r->program->buffers.at[b->task->work].bytes;
+    }
+}
+
+static void bind_task(Run *r, const Task *t)
+{
+    BoundTask b = {.task = t};
+    bind_dims(r, &b);
+    bind_args(r, &b);
+    if (t->kind == TASK_kernel && !r->error)
+        bind_kernel(r, &b);
+    vec_push(r->arena, &r->tasks, b);
+}
+
+static void bind(Run *r)
+{
+    r->routes = arena_array(r->arena, moe_route, r->program->buffers.len + 1);
+    r->times = arena_array(r->arena, KernelTime, r->program->kernels.len + 1);
+    r->memory = memory_map_zeros(r->program->arena_bytes);
+    r->ctx = moe_ctx_new(r->options.threads);
+    if (!r->memory || !r->ctx)
+        REFUSE_RUN(r, "no memory for an arena of %lld bytes", (long long)r->program->arena_bytes);
+    for (TaskId t = 0; t < r->program->tasks.len && !r->error; t++)
+        bind_task(r, &r->program->tasks.at[t]);
+}
+
+Run *run_new(Program *p, KernelSet *k, Store *s, const RunOptions *o, const char **error)
+{
+    Arena *a = arena_new();
+    *error = "out of memory";
+    if (!a)
+        return NULL;
+    Run *r = arena_new_of(a, Run);
+    *r = (Run){.program = p, .kernels = k, .store = s, .options = *o, .arena = a};
+    bind(r);
+    if (!r->error)
+        return r;
+    *error = arena_printf(p->arena, "%s", r->error);
+    run_free(r);
+    return NULL;
+}
+
+void run_free(Run *r)
+{
+    if (!r)
+        return;
+    if (r->ctx) {
+        r->ctx->work = NULL, r->ctx->work_bytes = 0; /* the arena's */
+        moe_ctx_free(r->ctx);
+    }
+    memory_unmap(r->memory, r->program->arena_bytes);
+    arena_free(r->arena);
+}
+
+/* ---- running ---- */
+
+static int fail(Run *r, const BoundTask *b, const char *why)
+{
+    const char *kernel = b->task->kernel == STEP_NONE ? "" : r->program->kernels.at[b->task->kernel].name;
+    snprintf(r->text, sizeof r->text, "task %ld (%s %s, layer %d, micro-batch %d): %s",
+             (long)(b - r->tasks.at), task_names[b->task->kind], kernel, b->task->layer, b->task->micro, why);
+    r->error = r->text;
+    return 1;
+}
+
+static int refresh_dims(Run *r, const BoundTask *b)
+{
+    for (uint32_t i = 0; i < b->refresh.len; i++) {
+        const Refresh *f = &b->refresh.at[i];
+        if (*f->value < 0 || *f->value > f->bound)
+            return fail(r, b, "an extent is beyond its bound");
+        *f->dim = *f->value;
+    }
+    return 0;
+}
+
+static int check_call(Run *r, const BoundTask *b)
+{
+    if (!moec_kernel_check(b->code, b->interpreted, r->ctx, b->dims, b->args, &r->score))
+        return 0;
+    return fail(
+        r, b,
+        arena_printf(r->arena, "compiled code DIFFERS from the interpreter: %s", moe_ctx_message(r->ctx)));
+}
+
+static int run_task_kernel(Run *r, const BoundTask *b)
+{
+    KernelTime *time = &r->times[b->task->kernel];
+    r->ctx->work = b->work, r->ctx->work_bytes = b->work_bytes;
+    if (b->refresh.len && refresh_dims(r, b))
+        return 1;
+    if (r->options.check && check_call(r, b))
+        return 1;
+    const double begin = step_seconds();
+    const int status = b->entry(r->ctx, b->dims, b->args);
+    const double spent = step_seconds() - begin;
+    time->seconds += spent, time->calls++, r->seconds += spent;
+    return status ? fail(r, b, moe_ctx_message(r->ctx)) : 0;
+}
+
+static int run_task_batch(Run *r, const BoundTask *b)
+{
+    int64_t bytes[RUN_MAX_BATCH];
+    const uint32_t n = b->task->operands.len;
+    for (uint32_t i = 0; i < n; i++)
+        bytes[i] = r->program->buffers.at[b->task->operands.at[i].buffer].bytes;
+    if (!r->options.source.next)
+        return fail(r, b, "there is no source of batches");
+    return r->options.source.next(r->options.source.self, b->args, bytes, n) ? fail(r, b, "no batch") : 0;
+}
+
+static int (*const hooks[])(Run *, const BoundTask *) = {
+#define TASK(name, lane, doc) [TASK_##name] = run_task_##name,
+#include "step/task.def"
+};
+
+int run_program(Run *r)
+{
+    r->error = NULL;
+    for (uint32_t t = 0; t < r->tasks.len; t++)
+        if (hooks[r->tasks.at[t].task->kind](r, &r->tasks.at[t]))
+            return 1;
+    return 0;
+}
+
+void *run_at(Run *r, const char *name)
+{
+    const BufferId b = step_find(r->program, name);
+    return b == STEP_NONE ? NULL : buffer_memory(r, b);
+}
+
+const char *run_error(const Run *r) { return r->error ? r->error : ""; }
+
+/* ---- times ---- */
+
+double run_kernel_seconds(const Run *r) { return r->seconds; }
+
+void run_reset_times(Run *r)
+{
+    r->seconds = 0;
+    memset(r->times, 0, sizeof *r->times * r->program->kernels.len);
+}
+
+moec_score run_take_score(Run *r)
+{
+    moec_score score = r->score;
+    r->score = (moec_score){0};
+    return score;
+}
+
+static const KernelTime *compared; /* qsort has no argument for its comparison */
+
+static int slowest_first(const void *a, const void *b)
+{
+    const double x = compared[*(const uint32_t *)a].seconds, y = compared[*(const uint32_t *)b].seconds;
+    return (x < y) - (x > y);
+}
+
+void run_print_times(const Run *r)
+{
+    uint32_t *order = arena_array(r->arena, uint32_t, r->program->kernels.len + 1);
+    for (uint32_t i = 0; i < r->program->kernels.len; i++)
+        order[i] = i;
+    compared = r->times;
+    qsort(order, r->program->kernels.len, sizeof *order, slowest_first);
+    printf("%-20s %8s %10s %10s %7s\n", "kernel", "calls", "seconds", "ms/call", "share");
+    for (uint32_t i = 0; i < r->program->kernels.len; i++) {
+        const KernelTime *t = &r->times[order[i]];
+        if (t->calls)
+            printf("%-20s %8llu %10.3f %10.3f %6.1f%%\n", r->program->kernels.at[order[i]].name,
+                   (unsigned long long)t->calls, t->seconds, 1e3 * t->seconds / (double)t->calls,
+                   100 * t->seconds / r->seconds);
+    }
+}
+
+int64_t run_arena_bytes(const Run *r) { return r->program->arena_bytes; }

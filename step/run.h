@@ -1,0 +1,48 @@
+/* Runs programs: persistent memory shared by name, an arena for the rest, a list of calls that is bound once.
+ *
+ * run_program() walks the list: it does not allocate, format or look anything up by name. */
+#ifndef STEP_RUN_H
+#define STEP_RUN_H
+
+#include "step/kernels.h"
+
+/* Persistent buffers of all programs, by name. Memory that no one has written is zero. */
+typedef struct Store Store;
+Store *store_new(void); /* NULL when memory is exhausted */
+void store_free(Store *s);
+/* Of a buffer that a bound program names; NULL: none does. Scalars: a float or int32_t. */
+void *store_at(const Store *s, const char *name);
+int64_t store_bytes(const Store *s); /* of all buffers */
+
+/* Fills the buffers of a `batch` task, in its order. Returns 0, or 1 with a message printed. */
+typedef struct BatchSource {
+    int (*next)(void *self, void *const *buffers, const int64_t *bytes, uint32_t n);
+    void *self;
+} BatchSource;
+
+typedef struct Run Run;
+typedef struct RunOptions {
+    int threads; /* as moe_ctx_new() takes them */
+    int check;   /* before each call, compiled code and interpreter run on copies of its arguments and are compared */
+    BatchSource source;
+} RunOptions;
+
+/* Gives a verified, placed program memory and code. NULL with *error (static, or in the program's arena). */
+Run *run_new(Program *p, KernelSet *k, Store *s, const RunOptions *o, const char **error);
+void run_free(Run *r);
+
+/* Runs all tasks. Returns 0, or 1 with run_error(). */
+int run_program(Run *r);
+const char *run_error(const Run *r);
+/* Memory of a buffer of the program, views too; of the arena's it holds something only while a task runs. NULL: there is none. */
+void *run_at(Run *r, const char *name);
+
+double run_kernel_seconds(const Run *r); /* inside kernels, since run_reset_times() */
+void run_reset_times(Run *r);
+moec_score run_take_score(Run *r); /* of the checks since the last one */
+/* A line per kernel, the slowest first. */
+void run_print_times(const Run *r);
+int64_t run_arena_bytes(const Run *r);
+double step_seconds(void); /* a clock */
+
+#endif

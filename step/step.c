@@ -1,0 +1,107 @@
+#include "step/step.h"
+
+#include <string.h>
+
+const char *const owner_names[OWNER_COUNT] = {
+#define OWNER(name, persistent, doc) #name,
+#include "step/owner.def"
+};
+
+const int owner_persists[OWNER_COUNT] = {
+#define OWNER(name, persistent, doc) persistent,
+#include "step/owner.def"
+};
+
+const char *const phase_names[PHASE_COUNT] = {
+#define PHASE(name, doc) #name,
+#include "step/phase.def"
+};
+
+const char *const task_names[TASK_COUNT] = {
+#define TASK(name, lane, doc) #name,
+#include "step/task.def"
+};
+
+const Lane task_lanes[TASK_COUNT] = {
+#define TASK(name, lane, doc) LANE_##lane,
+#include "step/task.def"
+};
+
+const char *const lane_names[LANE_COUNT] = {[LANE_compute] = "compute", [LANE_loader] = "loader"};
+const char *const use_words[] = {
+    [USE_READ] = "reads", [USE_WRITE] = "writes", [USE_UPDATE] = "updates", [USE_SHAPE] = "ignores"};
+
+static const struct {
+    const char *name;
+    int64_t bytes;
+} types[] = {
+    [MOEC_F32] = {"f32", 4}, [MOEC_BF16] = {"bf16", 2}, [MOEC_F16] = {"f16", 2}, [MOEC_I32] = {"i32", 4}};
+
+const char *step_type_name(moec_type t) { return types[t].name; }
+int64_t step_type_bytes(moec_type t) { return types[t].bytes; }
+
+int64_t step_elements(const StepBuffer *b)
+{
+    int64_t n = 1;
+    for (uint32_t i = 0; i < b->rank; i++)
+        if (__builtin_mul_overflow(n, b->shape[i], &n))
+            return -1;
+    return n;
+}
+
+/* tokens, choices, groups, rows -> start, count, slot_of, row_of. */
+int64_t step_route_bytes(const int64_t sizes[4])
+{
+    return (2 * sizes[2] + 1) * 8 + (sizes[3] + sizes[0] * sizes[1]) * 4;
+}
+
+Program *step_new(Arena *a, const char *name)
+{
+    Program *p = arena_new_of(a, Program);
+    *p = (Program){.arena = a, .name = arena_printf(a, "%s", name), .arena_bytes = -1};
+    return p;
+}
+
+/* ---- names: a hash table of the numbers of buffers, with free places, of a size that is a power of two ---- */
+
+static uint32_t place_of(const Program *p, const char *name)
+{
+    uint32_t mask = p->by_name.len - 1, i = (uint32_t)hash_bytes(name, strlen(name), 0) & mask;
+    while (p->by_name.at[i] != STEP_NONE && strcmp(p->buffers.at[p->by_name.at[i]].name, name))
+        i = (i + 1) & mask;
+    return i;
+}
+
+static void grow_names(Program *p)
+{
+    uint32_t size = p->by_name.len ? 2 * p->by_name.len : 64;
+    p->by_name.len = 0;
+    for (uint32_t i = 0; i < size; i++)
+        vec_push(p->arena, &p->by_name, STEP_NONE);
+    for (uint32_t b = 0; b < p->buffers.len; b++)
+        p->by_name.at[place_of(p, p->buffers.at[b].name)] = b;
+}
+
+BufferId step_add(Program *p, StepBuffer b)
+{
+    if (2 * (p->buffers.len + 1) > p->by_name.len)
+        grow_names(p);
+    b.place = -1, b.first = b.last = STEP_NONE;
+    p->by_name.at[place_of(p, b.name)] = p->buffers.len;
+    vec_push(p->arena, &p->buffers, b);
+    return p->buffers.len - 1;
+}
+
+BufferId step_find(const Program *p, const char *name)
+{
+    return p->by_name.len ? p->by_name.at[place_of(p, name)] : STEP_NONE;
+}
+
+uint32_t step_add_kernel(Program *p, StepKernel k)
+{
+    for (uint32_t i = 0; i < p->kernels.len; i++)
+        if (!strcmp(p->kernels.at[i].name, k.name))
+            return i;
+    vec_push(p->arena, &p->kernels, k);
+    return p->kernels.len - 1;
+}

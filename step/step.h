@@ -1,0 +1,139 @@
+/* The program of a step: tasks on buffers.
+ *
+ * A step (of training, of evaluation, of generation) is recorded once (record.h), placed in memory (memory.h), verified
+ * (verify.h), printed and read as text (text.h), and run many times (run.h). Nothing of a model is known here: a task calls
+ * a kernel by name with buffers by the names of its parameters.
+ *
+ * Note [Views]. A view is a part of another buffer, or the same memory under another shape: it has a base and an offset, and
+ * no memory of its own. Views are one level deep. A base that is read whole is written whole, or by views that together
+ * cover it. */
+#ifndef STEP_STEP_H
+#define STEP_STEP_H
+
+#include "base/base.h"
+#include "moec/moec.h"
+
+enum { STEP_NONE = UINT32_MAX, STEP_ALIGN = 64 /* bytes, of every buffer's place */ };
+
+typedef uint32_t BufferId, TaskId;
+
+typedef enum Owner {
+#define OWNER(name, persistent, doc) OWNER_##name,
+#include "step/owner.def"
+    OWNER_COUNT
+} Owner;
+
+typedef enum Phase {
+#define PHASE(name, doc) PHASE_##name,
+#include "step/phase.def"
+    PHASE_COUNT
+} Phase;
+
+typedef enum Lane { LANE_compute, LANE_loader, LANE_COUNT } Lane;
+
+typedef enum TaskKind {
+#define TASK(name, lane, doc) TASK_##name,
+#include "step/task.def"
+    TASK_COUNT
+} TaskKind;
+
+typedef struct StepBuffer {
+    const char *name;             /* one of its kind in the program */
+    moec_param_kind kind;         /* a tensor, a scalar passed by value, a route */
+    moec_type type;               /* of a tensor's or scalar's elements */
+    int packed;                   /* 0: row-major; 1: packed; 2: packed both */
+    Owner owner;
+    uint32_t rank;                /* of a route 4: tokens, choices, groups, rows */
+    int64_t shape[MOEC_MAX_RANK];
+    int64_t bytes;
+    BufferId base;                /* of a view; else STEP_NONE */
+    int64_t offset;               /* bytes, of a view in its base */
+    double value;                 /* of a scalar, before the first run */
+    int64_t place;                /* bytes from the start of the arena; -1: none (persistent, a view, not placed yet) */
+    TaskId first, last;           /* the tasks between which it holds what is needed; STEP_NONE: no task names it */
+} StepBuffer;
+
+/* How a task uses a buffer. */
+typedef enum OperandUse {
+    USE_READ,
+    USE_WRITE,  /* all of it is written, nothing read */
+    USE_UPDATE, /* read and written */
+    USE_SHAPE   /* nothing is read or written: a kernel has a parameter there of which it reads no element */
+} OperandUse;
+
+typedef struct Operand {
+    const char *param; /* of the kernel; of other tasks the role that task.def names */
+    BufferId buffer;
+    OperandUse use;
+} Operand;
+
+/* A dimension of a kernel: a constant, or an extent, a number that changes from run to run and has a bound. */
+typedef struct TaskDim {
+    const char *name;
+    int64_t size;    /* of an extent: its bound */
+    BufferId extent; /* a scalar; STEP_NONE: a constant */
+} TaskDim;
+
+typedef struct Task {
+    TaskKind kind;
+    Phase phase;
+    int32_t layer, micro; /* -1: none */
+    uint32_t kernel;      /* index in Program.kernels; STEP_NONE: of another kind */
+    Vec(TaskDim) dims;    /* in the order of the kernel */
+    Vec(Operand) operands; /* in the order of the kernel's parameters */
+    BufferId work;        /* its work space, or STEP_NONE */
+} Task;
+
+/* A kernel that tasks call: of a source file, or made by a `derive` block that the recorder asked for. */
+typedef struct StepKernel {
+    const char *source; /* "router.moe" */
+    const char *name;
+    const char *derive; /* the block's text, or NULL */
+} StepKernel;
+
+typedef struct Program {
+    Arena *arena;
+    const char *name; /* "train" */
+    Vec(StepBuffer) buffers;
+    Vec(Task) tasks;
+    Vec(StepKernel) kernels;
+    int64_t arena_bytes;    /* of all that is placed; -1: not placed yet */
+    Vec(BufferId) by_name;  /* for step_find() */
+} Program;
+
+extern const char *const owner_names[OWNER_COUNT];
+extern const int owner_persists[OWNER_COUNT];
+extern const char *const phase_names[PHASE_COUNT];
+extern const char *const task_names[TASK_COUNT];
+extern const Lane task_lanes[TASK_COUNT];
+extern const char *const lane_names[LANE_COUNT];
+extern const char *const use_words[4];
+
+const char *step_type_name(moec_type t);
+int64_t step_type_bytes(moec_type t);
+/* Elements of a tensor; -1: more than fit an int64. */
+int64_t step_elements(const StepBuffer *b);
+int64_t step_route_bytes(const int64_t sizes[4]); /* of the arrays of a route */
+
+/* The buffer that holds b's memory: b, or the base of a view. */
+static inline BufferId step_home(const Program *p, BufferId b)
+{
+    return p->buffers.at[b].base == STEP_NONE ? b : p->buffers.at[b].base;
+}
+static inline int step_persists(const Program *p, BufferId b)
+{
+    return owner_persists[p->buffers.at[b].owner];
+}
+static inline int use_reads(OperandUse u) { return u == USE_READ || u == USE_UPDATE; }
+static inline int use_writes(OperandUse u) { return u == USE_WRITE || u == USE_UPDATE; }
+
+Program *step_new(Arena *a, const char *name);
+BufferId step_add(Program *p, StepBuffer b);            /* its name must be new */
+BufferId step_find(const Program *p, const char *name); /* STEP_NONE: there is none */
+/* Index of the kernel of that name, added when it is new. */
+uint32_t step_add_kernel(Program *p, StepKernel k);
+
+#define each_operand(task, o)                                                                                \
+    for (const Operand *o = (task)->operands.at, *o##_end = o + (task)->operands.len; o < o##_end; o++)
+
+#endif

@@ -1,0 +1,86 @@
+/* Persistent buffers by name. */
+#include "step/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+typedef struct Stored {
+    const char *name;
+    void *at;
+    int64_t bytes;
+} Stored;
+
+struct Store {
+    Arena *arena; /* of names and the list */
+    Vec(Stored) list;
+    int64_t bytes;
+};
+
+Store *store_new(void)
+{
+    Arena *a = arena_new();
+    if (!a)
+        return NULL;
+    Store *s = arena_new_of(a, Store);
+    *s = (Store){.arena = a};
+    return s;
+}
+
+void store_free(Store *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->list.len; i++)
+        memory_unmap(s->list.at[i].at, s->list.at[i].bytes);
+    arena_free(s->arena);
+}
+
+static const Stored *find(const Store *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->list.len; i++)
+        if (!strcmp(s->list.at[i].name, name))
+            return &s->list.at[i];
+    return NULL;
+}
+
+void *store_at(const Store *s, const char *name)
+{
+    const Stored *known = find(s, name);
+    return known ? known->at : NULL;
+}
+
+int64_t store_bytes(const Store *s) { return s->bytes; }
+
+void *memory_map_zeros(int64_t bytes)
+{
+    void *at = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void memory_unmap(void *at, int64_t bytes)
+{
+    if (at)
+        munmap(at, (size_t)(bytes ? bytes : 1));
+}
+
+void *store_take(Store *s, const char *name, int64_t bytes, const char **error)
+{
+    const Stored *known = find(s, name);
+    if (known && known->bytes != bytes) {
+        *error = arena_printf(s->arena, "buffer %s has %lld bytes in one program and %lld in another", name,
+                              (long long)known->bytes, (long long)bytes);
+        return NULL;
+    }
+    if (known)
+        return known->at;
+    void *at = memory_map_zeros(bytes);
+    if (!at) {
+        *error = arena_printf(s->arena, "buffer %s: no memory for its %lld bytes", name, (long long)bytes);
+        return NULL;
+    }
+    vec_push(s->arena, &s->list, (Stored){arena_printf(s->arena, "%s", name), at, bytes});
+    s->bytes += bytes;
+    return at;
+}

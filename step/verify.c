@@ -1,0 +1,248 @@
+#include "step/verify.h"
+
+#include <string.h>
+
+/* Of a buffer with memory of its own, while the tasks are walked. */
+typedef struct Interval {
+    int64_t lo, hi;
+} Interval;
+
+typedef struct Touched {
+    Vec(Interval) bytes; /* that tasks have written so far, disjoint, in no order */
+    TaskId first, last;  /* the tasks that touch it */
+} Touched;
+
+typedef struct StepVerifier {
+    Program *p;
+    Touched *written; /* by BufferId */
+    const char *error;
+} StepVerifier;
+
+static const char *task_text(const Program *p, TaskId t)
+{
+    const Task *task = &p->tasks.at[t];
+    return arena_printf(p->arena, "task %u (%s%s%s, layer %d, micro-batch %d)", t, task_names[task->kind],
+                        task->kernel == STEP_NONE ? "" : " ",
+                        task->kernel == STEP_NONE ? "" : p->kernels.at[task->kernel].name, task->layer,
+                        task->micro);
+}
+
+#define REFUSE(v, ...) ((v)->error = (v)->error ? (v)->error : arena_printf((v)->p->arena, __VA_ARGS__))
+
+/* ---- buffers ---- */
+
+static void check_view(StepVerifier *v, const StepBuffer *b)
+{
+    const Program *p = v->p;
+    if (b->base >= p->buffers.len || p->buffers.at[b->base].base != STEP_NONE)
+        REFUSE(v, "buffer %s: a view of what is no buffer with memory of its own", b->name);
+    else if (b->offset < 0 || b->bytes < 0 || b->offset > p->buffers.at[b->base].bytes - b->bytes)
+        REFUSE(v, "buffer %s: bytes %lld to %lld of %s, which has %lld", b->name, (long long)b->offset,
+               (long long)(b->offset + b->bytes), p->buffers.at[b->base].name,
+               (long long)p->buffers.at[b->base].bytes);
+    else if (b->owner != p->buffers.at[b->base].owner)
+        REFUSE(v, "buffer %s: owned as %s, its base %s as %s", b->name, owner_names[b->owner],
+               p->buffers.at[b->base].name, owner_names[p->buffers.at[b->base].owner]);
+}
+
+static int64_t least_bytes(const StepBuffer *b)
+{
+    const int64_t n = step_elements(b);
+    if (b->kind == MOEC_ROUTE)
+        return b->rank == 4 ? step_route_bytes(b->shape) : INT64_MAX;
+    return n < 0 || n > INT64_MAX / 8 ? INT64_MAX : n * step_type_bytes(b->type);
+}
+
+static void check_buffers(StepVerifier *v)
+{
+    for (BufferId i = 0; i < v->p->buffers.len && !v->error; i++) {
+        const StepBuffer *b = &v->p->buffers.at[i];
+        if (b->owner != OWNER_work && b->bytes < least_bytes(b))
+            REFUSE(v, "buffer %s: %lld bytes do not hold its elements", b->name, (long long)b->bytes);
+        if (b->base != STEP_NONE)
+            check_view(v, b);
+    }
+}
+
+/* ---- tasks ---- */
+
+static int is_extent(const Program *p, BufferId b)
+{
+    return b < p->buffers.len && p->buffers.at[b].kind == MOEC_SCALAR && p->buffers.at[b].type == MOEC_I32;
+}
+
+static void verify_task_kernel(StepVerifier *v, TaskId t)
+{
+    const Task *task = &v->p->tasks.at[t];
+    if (task->kernel >= v->p->kernels.len)
+        REFUSE(v, "%s: names no kernel", task_text(v->p, t));
+    for (uint32_t i = 0; i < task->dims.len; i++) {
+        const TaskDim *d = &task->dims.at[i];
+        if (d->size < 0)
+            REFUSE(v, "%s: dimension %s is %lld", task_text(v->p, t), d->name, (long long)d->size);
+        if (d->extent != STEP_NONE && !is_extent(v->p, d->extent))
+            REFUSE(v, "%s: the extent of dimension %s is no i32 scalar", task_text(v->p, t), d->name);
+    }
+}
+
+static void verify_task_batch(StepVerifier *v, TaskId t)
+{
+    each_operand(&v->p->tasks.at[t],
+                 o) if (o->use != USE_WRITE || v->p->buffers.at[o->buffer].kind != MOEC_TENSOR)
+        REFUSE(v, "%s: %s is no tensor that it fills", task_text(v->p, t), v->p->buffers.at[o->buffer].name);
+}
+
+static void (*const task_hooks[])(StepVerifier *, TaskId) = {
+#define TASK(name, lane, doc) [TASK_##name] = verify_task_##name,
+#include "step/task.def"
+};
+
+/* ---- written before read ---- */
+
+static Interval bytes_of(const Program *p, BufferId b)
+{
+    const StepBuffer *buffer = &p->buffers.at[b];
+    return (Interval){buffer->offset, buffer->offset + buffer->bytes};
+}
+
+static int is_written(const Touched *w, Interval i)
+{
+    for (uint32_t j = 0; j < w->bytes.len; j++)
+        if (w->bytes.at[j].lo <= i.lo && i.hi <= w->bytes.at[j].hi)
+            return 1;
+    return i.lo == i.hi;
+}
+
+static void check_read(StepVerifier *v, TaskId t, const Operand *o)
+{
+    const Program *p = v->p;
+    const Touched *w = &v->written[step_home(p, o->buffer)];
+    if (!step_persists(p, o->buffer) && !is_written(w, bytes_of(p, o->buffer)))
+        REFUSE(v, "%s: reads %s as `%s` before any task has written %s", task_text(p, t),
+               p->buffers.at[o->buffer].name, o->param, w->bytes.len ? "all of it" : "it");
+}
+
+static void note_write(StepVerifier *v, const Operand *o)
+{
+    Touched *w = &v->written[step_home(v->p, o->buffer)];
+    Interval i = bytes_of(v->p, o->buffer);
+    for (uint32_t j = w->bytes.len; j-- > 0;)
+        if (w->bytes.at[j].lo <= i.hi && i.lo <= w->bytes.at[j].hi) { /* one with what it touches */
+            i.lo = w->bytes.at[j].lo < i.lo ? w->bytes.at[j].lo : i.lo;
+            i.hi = w->bytes.at[j].hi > i.hi ? w->bytes.at[j].hi : i.hi;
+            w->bytes.at[j] = w->bytes.at[--w->bytes.len];
+        }
+    vec_push(v->p->arena, &w->bytes, i);
+}
+
+static void note_touch(StepVerifier *v, TaskId t, BufferId b)
+{
+    Touched *w = &v->written[step_home(v->p, b)];
+    if (w->first == STEP_NONE)
+        w->first = t;
+    w->last = t;
+}
+
+static int overlap(const Program *p, BufferId a, BufferId b)
+{
+    const StepBuffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+    return step_home(p, a) == step_home(p, b) && x->offset < y->offset + y->bytes &&
+           y->offset < x->offset + x->bytes;
+}
+
+static void check_twice(StepVerifier *v, TaskId t)
+{
+    const Program *p = v->p;
+    const Task *task = &p->tasks.at[t];
+    each_operand(task, o)
+        each_operand(task, other) if (o != other && use_writes(o->use) && other->use != USE_SHAPE &&
+                                      overlap(p, o->buffer, other->buffer))
+            REFUSE(v, "%s: %s `%s` and `%s` in the same memory, %s", task_text(p, t), use_words[o->use],
+                   o->param, other->param, p->buffers.at[o->buffer].name);
+}
+
+static void check_task(StepVerifier *v, TaskId t)
+{
+    const Task *task = &v->p->tasks.at[t];
+    each_operand(task, o) if (o->buffer >= v->p->buffers.len)
+    {
+        REFUSE(v, "%s: `%s` is no buffer", task_text(v->p, t), o->param);
+        return;
+    }
+    task_hooks[task->kind](v, t);
+    check_twice(v, t);
+    each_operand(task, o)
+    {
+        if (use_reads(o->use))
+            check_read(v, t, o);
+        if (use_writes(o->use) && v->p->buffers.at[o->buffer].owner == OWNER_scalar)
+            REFUSE(v, "%s: writes %s, which is a number of the host", task_text(v->p, t),
+                   v->p->buffers.at[o->buffer].name);
+    }
+    each_operand(task, o)
+    {
+        if (use_writes(o->use))
+            note_write(v, o);
+        if (o->use != USE_SHAPE)
+            note_touch(v, t, o->buffer);
+    }
+    if (task->work != STEP_NONE)
+        note_touch(v, t, task->work);
+}
+
+/* ---- memory ---- */
+
+static int in_arena(const StepVerifier *v, BufferId b)
+{
+    const StepBuffer *buffer = &v->p->buffers.at[b];
+    return buffer->base == STEP_NONE && !owner_persists[buffer->owner] && v->written[b].first != STEP_NONE;
+}
+
+static void check_place(StepVerifier *v, BufferId b)
+{
+    const StepBuffer *buffer = &v->p->buffers.at[b];
+    if (buffer->place < 0 || buffer->place % STEP_ALIGN || buffer->place > v->p->arena_bytes - buffer->bytes)
+        REFUSE(v, "buffer %s: its place %lld with %lld bytes is not in the arena of %lld, in steps of %d",
+               buffer->name, (long long)buffer->place, (long long)buffer->bytes, (long long)v->p->arena_bytes,
+               STEP_ALIGN);
+}
+
+static void check_pair(StepVerifier *v, BufferId a, BufferId b)
+{
+    const StepBuffer *x = &v->p->buffers.at[a], *y = &v->p->buffers.at[b];
+    const Touched *wx = &v->written[a], *wy = &v->written[b];
+    if (wx->first <= wy->last && wy->first <= wx->last && x->place < y->place + y->bytes &&
+        y->place < x->place + x->bytes)
+        REFUSE(v,
+               "buffers %s (bytes %lld to %lld, tasks %u to %u) and %s (bytes %lld to %lld, tasks %u to %u) "
+               "overlap",
+               x->name, (long long)x->place, (long long)(x->place + x->bytes), wx->first, wx->last, y->name,
+               (long long)y->place, (long long)(y->place + y->bytes), wy->first, wy->last);
+}
+
+static void check_memory(StepVerifier *v)
+{
+    Vec(BufferId) placed = {0};
+    for (BufferId b = 0; b < v->p->buffers.len; b++)
+        if (in_arena(v, b)) {
+            check_place(v, b);
+            vec_push(v->p->arena, &placed, b);
+        }
+    for (uint32_t i = 0; i < placed.len; i++)
+        for (uint32_t j = 0; j < i && !v->error; j++)
+            check_pair(v, placed.at[i], placed.at[j]);
+}
+
+const char *step_verify(Program *p)
+{
+    StepVerifier v = {.p = p};
+    v.written = arena_array(p->arena, Touched, p->buffers.len + 1);
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        v.written[b].first = v.written[b].last = STEP_NONE;
+    check_buffers(&v);
+    for (TaskId t = 0; t < p->tasks.len && !v.error; t++)
+        check_task(&v, t);
+    if (!v.error && p->arena_bytes >= 0)
+        check_memory(&v);
+    return v.error;
+}

@@ -1,0 +1,18 @@
+/* The verifier of programs. It shares no code with the recorder or the memory pass: it derives what it checks from the tasks. */
+#ifndef STEP_VERIFY_H
+#define STEP_VERIFY_H
+
+#include "step/step.h"
+
+/* Checks that
+ * - a task names buffers that exist, with the operands that its kind asks for;
+ * - a buffer of the arena is written (by a task, or by views that cover it) before it is read, since memory of an arena holds
+ *   nothing before;
+ * - two buffers that hold needed values during one task do not overlap in memory, and each lies inside the arena;
+ * - no task writes a buffer that it names twice, by whatever view; nobody writes a constant (a scalar's buffer);
+ * - views lie inside their bases and are one level deep.
+ * Returns NULL, or the first error: task, kernel, buffer and rule, in the program's arena. A program that is not placed yet
+ * is checked without the rules about memory. */
+const char *step_verify(Program *p);
+
+#endif
