@@ -1,0 +1,79 @@
+/* Recipes: the modules of a model as calls of the recorder (step/record.h). One file for each kind of module; a module chooses
+ * its kernels by the config. Kernels are those of model/<module>.moe. */
+#ifndef MODEL_RECIPE_H
+#define MODEL_RECIPE_H
+
+#include "model/weights.h"
+#include "step/record.h"
+
+typedef struct Recipe {
+    Recorder *r;
+    const ModelConfig *c;
+    moec_type act;                /* element type of activations and of the weights of products */
+    int64_t sequences, positions; /* of a micro-batch */
+    int layer, micro;             /* where the calls that follow belong; -1: none */
+    const char *program;          /* name of it */
+    int64_t cached;               /* positions that caches have room for; 0: attention is over the sequence itself */
+    BufferId offset;              /* with caches: where the first position of this run lies in them */
+    int balanced;                 /* the loss has all its parts: balance, z and multi-token prediction */
+    int train;                    /* gradients are recorded */
+    double share;                 /* of the step's loss that a micro-batch's mean is */
+    Arena *arena;
+    ModelWeights weights;
+} Recipe;
+
+int recipe_add_sources(KernelSet *s); /* model/<module>.moe; 0, or 1 with kernels_error() */
+
+/* positions: of each sequence of a micro-batch. */
+Recipe recipe_of(Arena *a, Recorder *r, const char *program, const ModelConfig *c, moec_type act, int64_t sequences, int64_t positions);
+void recipe_at(Recipe *m, int layer, int micro);
+
+/* ---- whole programs: recipe_program.c ----
+ * A micro-batch comes from a task `batch` with ids, targets: i32[T] and weights: f32[T] of the targets. The loss of micro-batch i
+ * is the scalar `loss.m<i>`; its other parts in layer l are `balance.L<l>.m<i>`, `z.L<l>.m<i>` and `mtp.L<l>.m<i>`, which count with
+ * the config's coefficients. `dropped.L<l>.m<i>` and `imbalance.L<l>.m<i>` tell of the routing. */
+void recipe_setup(Recipe *m);                            /* forms of the weights, from their masters; tables of positions */
+void recipe_evaluation(Recipe *m, int micro_batches);
+void recipe_gradients(Recipe *m, int micro_batches);     /* of the mean of the micro-batches' losses: gradient.<weight> */
+void recipe_step(Recipe *m, int micro_batches);          /* and AdamW, whose numbers are scalars: lr, beta1, beta2 ... */
+/* The tokens behind `positions` tokens of one sequence, with caches for `room` positions: reads <program>.ids: i32[S] and the
+ * scalar `position`, the place of the first of them; writes the caches, and the most probable token behind each into
+ * <program>.next: i32[S], or with `sampled` one drawn at the scalar `temperature` by <program>.draws: f32[S]. */
+void recipe_generation(Recipe *m, int64_t room, int sampled);
+
+/* ---- weights: recipe_weights.c ---- */
+
+/* What kernels read of a weight of the current layer: packed, rows, or the f32 master itself. */
+BufferId recipe_weight(Recipe *m, ModelWeightId id);
+int recipe_has(const Recipe *m, ModelWeightId id);
+BufferId recipe_master(Recipe *m, const ModelWeight *w);   /* f32[matrices, rows, columns] */
+BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form);
+BufferId recipe_gradient(Recipe *m, const ModelWeight *w); /* like the master, a part of recipe_all_gradients() */
+/* One tensor of rows of RECIPE_ROW, so that its norm is taken in one call; places between gradients are 0. */
+BufferId recipe_all_gradients(Recipe *m);
+void recipe_train_weights(Recipe *m);                      /* all of them get gradients */
+enum { RECIPE_ROW = 1024 };
+
+/* ---- modules ----
+ * x: f32[T, H], the residual stream; each gives the stream behind the module. */
+BufferId recipe_embed(Recipe *m, BufferId ids);           /* [T] -> [T, H] */
+BufferId recipe_attention(Recipe *m, BufferId x);
+BufferId recipe_experts(Recipe *m, BufferId x);
+BufferId recipe_feed_forward(Recipe *m, BufferId x);      /* dense or experts, by the layer */
+BufferId recipe_layer(Recipe *m, BufferId x);
+/* Cross entropy, a scalar of that name: the mean of the targets by their weights. gain: of the norm before the head. */
+BufferId recipe_loss(Recipe *m, const char *name, BufferId x, ModelWeightId gain, BufferId targets, BufferId weights);
+/* Losses of multi-token prediction, `mtp<d>.m<micro>`, from the stream behind the last layer; they count when training. */
+void recipe_mtp(Recipe *m, BufferId x, BufferId targets, BufferId weights);
+BufferId recipe_logits(Recipe *m, BufferId x); /* f32[T, V] */
+
+/* Helpers of the recipes. */
+BufferId recipe_number(Recipe *m, const char *name, double value); /* an f32 that kernels take by value */
+BufferId recipe_scalar(Recipe *m, const char *name);               /* an f32 that kernels write and the host may read */
+const char *recipe_label(Recipe *m, const char *name);             /* with .L3.m0 behind, of where the recipe is */
+BufferId recipe_add(Recipe *m, BufferId x, BufferId branch, ModelWeightId gain); /* behind a branch: sandwich norm */
+void recipe_tables(Recipe *m);                                     /* of positions */
+#define SHAPED(m, b, ...)                                                                                    \
+    record_reshape((m)->r, (b), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+
+#endif

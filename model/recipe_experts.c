@@ -1,0 +1,131 @@
+/* The mixture of experts: scores, choice, what is dropped, routes, experts, losses that balance their load. */
+#include "model/recipe.h"
+
+#include <math.h>
+
+typedef struct Routing {
+    BufferId n;     /* act[T, H], what experts read */
+    BufferId c;     /* f32[T, E], scores of all experts */
+    BufferId p, id; /* [T, K], weights and numbers of the chosen ones; -1: dropped */
+    BufferId route;
+} Routing;
+
+/* The limit of rows of an expert, or 0. */
+static int64_t capacity(const Recipe *m)
+{
+    const ModelConfig *c = m->c;
+    const double mean = (double)(m->sequences * m->positions * c->top_k) / (double)c->experts;
+    const int64_t rows = (int64_t)ceil(mean * c->capacity_factor), tokens = m->sequences * m->positions;
+    return c->capacity_factor > 0 ? (rows < tokens ? rows : tokens) : 0;
+}
+
+static Call scores(Recipe *m, BufferId x, BufferId z)
+{
+    return record(m->r, m->c->scoring == SCORE_SIGMOID ? "scores_sigmoid" : "scores_softmax", ARG(x, x),
+                  ARG(gain, recipe_weight(m, MODEL_ffn_gain)), ARG(eps, recipe_number(m, "eps", m->c->eps)),
+                  ARG(w, recipe_weight(m, MODEL_router)), ARG(z, z));
+}
+
+/* Zeros where the model has no correction bias. */
+static BufferId bias(Recipe *m)
+{
+    return recipe_has(m, MODEL_bias)
+               ? recipe_weight(m, MODEL_bias)
+               : record_tensor(m->r, OWNER_state, "no.bias", MOEC_F32, 0, 1, &m->c->experts);
+}
+
+static Call choose(Recipe *m, BufferId c)
+{
+    const ModelConfig *config = m->c;
+    return record(m->r, config->groups > 1 ? "choose_grouped" : "choose", ARG(c, c), ARG(bias, bias(m)),
+                  ARG(normalise, record_scalar(m->r, "renormalise", MOEC_I32, config->renormalise)),
+                  ARG(factor, recipe_number(m, "routed.scale", config->routed_scale)), SIZE(K, config->top_k),
+                  SIZE(X, config->groups), SIZE(Y, config->experts / config->groups),
+                  SIZE(Z, config->group_limit));
+}
+
+/* The choices that keep a row. */
+static BufferId drop(Recipe *m, BufferId id, BufferId p)
+{
+    const int64_t C = capacity(m);
+    if (!C)
+        return id;
+    if (m->c->drop_policy == DROP_POSITION)
+        return out(record(m->r, "drop_by_position", ARG(id, id), SIZE(E, m->c->experts), SIZE(C, C)), "kept");
+    return out(
+        record(m->r, "drop_by_probability", ARG(id, id), STOP(p, p), SIZE(E, m->c->experts), SIZE(C, C)),
+        "kept");
+}
+
+/* The gradient of a part of the step's loss is its coefficient's share of this micro-batch. */
+static void add_loss(Recipe *m, BufferId loss, const char *name, double coefficient)
+{
+    if (m->train && m->balanced && coefficient > 0)
+        record_seed(m->r, loss, recipe_number(m, name, coefficient * m->share));
+}
+
+static BufferId count(Recipe *m, BufferId id, int64_t scopes)
+{
+    const int64_t each = m->sequences * m->positions / scopes;
+    return out(
+        record(m->r, "count", ARG(id, SHAPED(m, id, scopes, each, m->c->top_k)), SIZE(E, m->c->experts)),
+        "n");
+}
+
+/* How often each expert was chosen in each sequence or in the micro-batch; the counts of other ranks would be added here. */
+static void balance(Recipe *m, const Routing *g, BufferId chosen)
+{
+    const ModelConfig *c = m->c;
+    const int64_t scopes = c->aux_scope == AUX_SEQUENCE ? m->sequences : 1,
+                  each = m->sequences * m->positions / scopes;
+    const BufferId n = count(m, chosen, scopes), loss = recipe_scalar(m, "balance");
+    const double share = (double)c->experts / (double)(c->top_k * each);
+    record(m->r, "balance", ARG(c, SHAPED(m, g->c, scopes, each, c->experts)), ARG(n, n),
+           ARG(share, recipe_number(m, "balance.share", share)), ARG(loss, loss));
+    add_loss(m, loss, "balance.weight", c->aux_coeff);
+}
+
+static void report_load(Recipe *m, const Routing *g, BufferId chosen)
+{
+    const BufferId n = count(m, chosen, 1);
+    record(m->r, "load", ARG(id, g->id), ARG(n, SHAPED(m, n, m->c->experts)),
+           ARG(dropped, recipe_scalar(m, "dropped")), ARG(imbalance, recipe_scalar(m, "imbalance")));
+}
+
+static Routing route(Recipe *m, BufferId x)
+{
+    const BufferId z = recipe_scalar(m, "z");
+    const Call scored = scores(m, x, z), chosen = choose(m, out(scored, "c"));
+    Routing g = {.n = out(scored, "n"), .c = out(scored, "c"), .p = out(chosen, "p")};
+    g.id = drop(m, out(chosen, "id"), g.p);
+    g.route = out(record(m->r, "dispatch", ARG(id, g.id), SIZE(E, m->c->experts)), "rt");
+    if (m->balanced) {
+        balance(m, &g, out(chosen, "id"));
+        report_load(m, &g, out(chosen, "id"));
+        add_loss(m, z, "z.weight", m->c->z_coeff);
+    }
+    return g;
+}
+
+BufferId recipe_experts(Recipe *m, BufferId x)
+{
+    const Routing g = route(m, x);
+    const BufferId wg = recipe_weight(m, MODEL_wg), wu = recipe_weight(m, MODEL_wu),
+                   wd = recipe_weight(m, MODEL_wd);
+    if (!recipe_has(m, MODEL_vg))
+        return out(record(m->r, "routed", ARG(x, x), ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg),
+                          ARG(wu, wu), ARG(wd, wd)),
+                   "y");
+    const BufferId vg = recipe_weight(m, MODEL_vg), vu = recipe_weight(m, MODEL_vu),
+                   vd = recipe_weight(m, MODEL_vd);
+    if (m->c->sandwich_norm)
+        return recipe_add(
+            m, x,
+            out(record(m->r, "experts_branch", ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg),
+                       ARG(wu, wu), ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd)),
+                "y"),
+            MODEL_ffn_post_gain);
+    return out(record(m->r, "experts", ARG(x, x), ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg),
+                      ARG(wu, wu), ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd)),
+               "y");
+}

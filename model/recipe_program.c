@@ -1,0 +1,149 @@
+/* Whole programs: forms of weights, an evaluation, gradients, a step of training. */
+#include "model/recipe.h"
+
+#include <math.h>
+#include <string.h>
+
+static BufferId input(Recipe *m, const char *name, moec_type type)
+{
+    const int64_t tokens = m->sequences * m->positions;
+    return record_tensor(m->r, OWNER_input, arena_printf(m->arena, "%s.%s", m->program, name), type, 0, 1,
+                         &tokens);
+}
+
+/* The loss of one micro-batch, whose batch a task fetches. */
+static BufferId forward(Recipe *m, int micro)
+{
+    recipe_at(m, -1, micro);
+    const BufferId batch[] = {input(m, "ids", MOEC_I32), input(m, "targets", MOEC_I32),
+                              input(m, "weights", MOEC_F32)};
+    record_batch(m->r, batch, (const char *const[]){"ids", "targets", "weights"}, 3);
+    BufferId x = recipe_embed(m, batch[0]);
+    for (int l = 0; l < m->c->layers; l++) {
+        recipe_at(m, l, micro);
+        x = recipe_layer(m, x);
+    }
+    recipe_at(m, -1, micro);
+    if (m->balanced)
+        recipe_mtp(m, x, batch[1], batch[2]);
+    return recipe_loss(m, "loss", x, MODEL_final_gain, batch[1], batch[2]);
+}
+
+void recipe_evaluation(Recipe *m, int micro_batches)
+{
+    for (int i = 0; i < micro_batches; i++)
+        forward(m, i);
+}
+
+void recipe_gradients(Recipe *m, int micro_batches)
+{
+    m->train = 1, m->share = 1.0 / micro_batches;
+    recipe_train_weights(m);
+    for (int i = 0; i < micro_batches; i++) {
+        record_seed(m->r, forward(m, i), recipe_number(m, "share", m->share));
+        record_backward(m->r);
+    }
+}
+
+/* ---- the optimizer ---- */
+
+/* Weights that are packed are updated as matrices, others as a row of elements. */
+static BufferId as_updated(Recipe *m, BufferId b, const ModelWeight *w)
+{
+    if (model_weight_row(w)->form == MODEL_PACKED)
+        return SHAPED(m, b, w->matrices, w->rows, w->columns);
+    return SHAPED(m, b, model_weight_elements(w));
+}
+
+static BufferId moment(Recipe *m, const ModelWeight *w, const char *which)
+{
+    const int64_t shape[] = {w->matrices, w->rows, w->columns};
+    const char *name = arena_printf(m->arena, "%s.%s", which, w->name);
+    return as_updated(m, record_tensor(m->r, OWNER_optimizer, name, MOEC_F32, 0, 3, shape), w);
+}
+
+static void narrow_packed(Recipe *m, const ModelWeight *w)
+{
+    const BufferId master = recipe_master(m, w), form = recipe_form(m, w, MODEL_PACKED);
+    record(m->r, "narrow_packed", ARG(p, master), ARG(w, SHAPED(m, form, w->matrices, w->rows, w->columns)));
+}
+
+static void adamw(Recipe *m, const ModelWeight *w, BufferId factor)
+{
+    static const char *const kernels[] = {
+        [MODEL_VECTOR] = "adamw", [MODEL_ROWS] = "adamw_rows", [MODEL_PACKED] = "adamw_packed"};
+    const ModelForm form = model_weight_row(w)->form;
+    const BufferId master = as_updated(m, recipe_master(m, w), w),
+                   gradient = as_updated(m, recipe_gradient(m, w), w);
+    const BufferId decay = recipe_number(m, model_weight_decays(w) ? "decay" : "no.decay", 0);
+    const Arg args[] = {ARG(p, master),
+                        ARG(m, moment(m, w, "moment1")),
+                        ARG(v, moment(m, w, "moment2")),
+                        ARG(g, gradient),
+                        ARG(factor, factor),
+                        ARG(lr, recipe_number(m, "lr", 0)),
+                        ARG(b1, recipe_number(m, "beta1", 0)),
+                        ARG(b2, recipe_number(m, "beta2", 0)),
+                        ARG(eps, recipe_number(m, "adam.eps", 0)),
+                        ARG(decay, decay),
+                        ARG(k1, recipe_number(m, "k1", 0)),
+                        ARG(k2, recipe_number(m, "k2", 0)),
+                        ARG(w, as_updated(m, recipe_form(m, w, form), w))};
+    const size_t n = sizeof args / sizeof *args;
+    record_call(m->r, kernels[form], args, form == MODEL_VECTOR ? n - 1 : n);
+    if (m->c->tied && w->id == MODEL_embed)
+        narrow_packed(m, w);
+}
+
+void recipe_step(Recipe *m, int micro_batches)
+{
+    recipe_gradients(m, micro_batches);
+    recipe_at(m, -1, -1);
+    record_at(m->r, PHASE_optimizer, -1, -1);
+    const BufferId factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
+    record(m->r, "clip", ARG(g, recipe_all_gradients(m)), ARG(limit, recipe_number(m, "clip", 0)),
+           ARG(norm, recipe_scalar(m, "norm")), ARG(factor, factor));
+    for (uint32_t i = 0; i < m->weights.len; i++)
+        if (model_weight_has_gradient(&m->weights.at[i]))
+            adamw(m, &m->weights.at[i], factor);
+}
+
+/* ---- generation ---- */
+
+void recipe_generation(Recipe *m, int64_t room, int sampled)
+{
+    const int64_t tokens = m->positions;
+    const BufferId next = record_tensor(m->r, OWNER_state, arena_printf(m->arena, "%s.next", m->program),
+                                        MOEC_I32, 0, 1, &tokens);
+    m->cached = room, m->offset = record_scalar(m->r, "position", MOEC_I32, 0);
+    recipe_tables(m);
+    BufferId x = recipe_embed(m, input(m, "ids", MOEC_I32));
+    for (int l = 0; l < m->c->layers; l++) {
+        recipe_at(m, l, -1);
+        x = recipe_layer(m, x);
+    }
+    recipe_at(m, -1, -1);
+    const BufferId s = recipe_logits(m, x);
+    if (sampled)
+        record(m->r, "sample", ARG(s, s), ARG(temperature, recipe_number(m, "temperature", 1)),
+               ARG(u, input(m, "draws", MOEC_F32)), ARG(next, next));
+    else
+        record(m->r, "greedy", ARG(s, s), ARG(next, next));
+}
+
+/* ---- setup ---- */
+
+void recipe_setup(Recipe *m)
+{
+    record_at(m->r, PHASE_setup, -1, -1);
+    for (uint32_t i = 0; i < m->weights.len; i++) {
+        const ModelWeight *w = &m->weights.at[i];
+        const ModelForm form = model_weight_row(w)->form;
+        if (form == MODEL_PACKED || (m->c->tied && w->id == MODEL_embed))
+            narrow_packed(m, w);
+        if (form == MODEL_ROWS)
+            record(m->r, "narrow_rows", ARG(p, as_updated(m, recipe_master(m, w), w)),
+                   ARG(w, as_updated(m, recipe_form(m, w, form), w)));
+    }
+    recipe_tables(m);
+}
