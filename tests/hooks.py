@@ -32,10 +32,9 @@ READ = [
     ("include/moec/abi.def", "ROUTE", r"[.>]{0}\b", "ir backend runtime driver testing"),
     ("include/moec/abi.def", "ROUTE_ARRAY", r"\bRF_{0}\b", "ir backend"),
     ("driver/options.def", "OPTION", r"[.>]{1}\b", "driver command"),
-    ("trainer/buffers.def", "BUFFER", r"\b{0}\b", "trainer"),
-    ("trainer/weights.def", "WEIGHT", r"\b(WEIGHT_)?{0}\b", "trainer"),
-    ("trainer/kernels.def", "KERNEL", r"\b(KERNEL_)?{1}\b", "trainer"),
-    ("trainer/kernels.def", "SIZE", r"\bSIZE_{0}\b", "trainer"),
+    ("step/owner.def", "OWNER", r"\bOWNER_{0}\b", "step model trainer"),
+    ("step/phase.def", "PHASE", r"\bPHASE_{0}\b", "step model"),
+    ("model/weights.def", "WEIGHT", r"\bMODEL_{0}\b", "model"),
 ] + [("trainer/config.def", macro, r"[.>]{0}\b", "trainer") for macro in ("INT", "REAL", "TEXT", "FLAG")]
 
 # Figures that `moec machines` prints and the model does not use yet. The list may only shrink.
@@ -65,8 +64,8 @@ FORGET = [
      [("machines/description.c > bin/moec", "probe_zz")]),
     ("passes/passes.def", 'PASS(zz, EQUATIONS, 0, 0, 0, "Pretend.")', [("driver/pipeline.c > bin/moec", "pass_zz")]),
     ("command/commands.def", 'COMMAND(zz, "", "Pretend.")', [("command/main.c > bin/moec", "command_zz")]),
-    ("trainer/strategy.def", 'STRATEGY(zz, "Pretend.")', [("trainer/strategy.c > bin/moe-train", "strategy_zz")]),
-    ("trainer/kernels.def", "SOURCE(zz)", [("trainer/kernels.c > bin/moe-train", "source_zz")]),
+    ("step/task.def", 'TASK(zz, compute, "Pretend.")', [("step/verify.c", "verify_task_zz"), ("step/run.c", "run_task_zz")]),
+    ("model/sources.def", "SOURCE(zz)", [("model/sources.c > bin/moe-train", "source_zz")]),
 ]
 
 
@@ -114,7 +113,7 @@ class Copy:
 
     def __init__(self, root, build):
         self.root, self.build = root, os.path.abspath(build)
-        for room in ROOMS + ["trainer"]:
+        for room in ROOMS + ["step", "model", "trainer"]:
             shutil.copytree(f"{ROOT}/{room}", f"{root}/{room}")
         with open(f"{build}/compile_commands.json", encoding="utf-8") as f:
             self.commands = {os.path.relpath(c["file"], ROOT): c["command"].split(" -o ")[0] for c in json.load(f)}

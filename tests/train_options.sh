@@ -33,7 +33,11 @@ refuses 1 "/nonexistent: No such file" --data /nonexistent
 refuses 1 "neither a regular file nor a folder" --data /dev/null
 refuses 1 "the data is too small" --data "$scratch/data"
 refuses 1 "1 binary files, 1 empty" --data "$scratch/data"
-refuses 1 "there is no such strategy" --strategy teams --data LICENSE
+refuses 1 "/nonexistent: cannot be read: No such file" --model /nonexistent --data LICENSE
+refuses 2 "--model and --tokens are needed" eval --model examples/models
+refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model examples/models/deepseek_v3.json --ids 1,x
+refuses 1 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
+refuses 2 "--model is missing" plan
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICENSE
 refuses 2 "unrecognized option" --no-such-option

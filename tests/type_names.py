@@ -10,7 +10,7 @@ import re
 import sys
 
 ROOMS = ["include/moec", "base", "machines", "ir", "frontend", "passes", "lower", "npu", "emulator", "backend", "runtime", "driver",
-         "testing", "explain", "command", "model", "trainer", "bench", "python"]
+         "testing", "explain", "command", "step", "model", "trainer", "bench", "python"]
 NO_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
 TAG = re.compile(r"\b(?:struct|enum|union)\s+(\w+)\s*\{")
 POINTER = re.compile(r"\btypedef\b[^;{}()]*\(\s*\*\s*(\w+)\s*\)\s*\(")

@@ -100,14 +100,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 /* Rules between options. Returns the broken one, or NULL. */
 static const char *broken_rule(const Config *c)
 {
-    if (c->width % (2 * c->heads))
+    if (!c->model && c->width % (2 * c->heads))
         return "--width must be a multiple of twice --heads: rotary positions turn pairs";
-    if (c->top_k > c->experts)
+    if (!c->model && c->top_k > c->experts)
         return "--top-k is larger than --experts";
     if (c->batch % c->micro_batches)
         return "--micro-batches must divide --batch";
-    if (c->batch * c->sequence > INT32_MAX / c->top_k)
-        return "--batch times --sequence times --top-k is beyond 2147483647";
+    if (c->batch * c->sequence > INT32_MAX / 64)
+        return "--batch times --sequence is beyond 33554431";
     if (!c->prompt[0])
         return "--prompt must not be empty";
     return NULL;
@@ -156,7 +156,7 @@ void config_make_tiny(Config *c)
     c->validation_batches = 1;
 }
 
-void json_string(FILE *out, const char *text)
+void print_json_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
@@ -175,7 +175,7 @@ void config_json(const Config *c, FILE *out)
     fprintf(out, "{\"data\": [");
     for (size_t i = 0; i < c->ndata; i++) {
         fputs(i ? ", " : "", out);
-        json_string(out, c->data[i]);
+        print_json_text(out, c->data[i]);
     }
     fputc(']', out);
 #define GROUP(title)
@@ -184,7 +184,7 @@ void config_json(const Config *c, FILE *out)
 #define TEXT(field, option, ...)        \
     fprintf(out, ", \"%s\": ", option); \
     if (c->field)                       \
-        json_string(out, c->field);     \
+        print_json_text(out, c->field); \
     else                                \
         fputs("null", out);
 #define FLAG(field, option, doc) fprintf(out, ", \"%s\": %s", option, c->field ? "true" : "false");

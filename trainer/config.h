@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "model/model.h"
+
 typedef struct Config {
 #define GROUP(title)
 #define INT(field, option, value, least, most, arg, doc) int64_t field;
@@ -15,15 +17,17 @@ typedef struct Config {
 #include "trainer/config.def"
     char **data; /* files and folders, at least one */
     size_t ndata;
+    ModelConfig model_config; /* what the options say, or --model */
 } Config;
 
 /* Reads the command line. Leaves the process with status 2 on a wrong option, 1 on a wrong value. */
 Config config_read(int argc, char **argv);
 void config_free(Config *c);
+void config_read_model(Config *c); /* sets model_config; leaves the process with status 1 when it is wrong */
 /* The model of --check: everything about the run kept, the sizes tiny. */
 void config_make_tiny(Config *c);
 /* All options as one JSON object. */
 void config_json(const Config *c, FILE *out);
-void json_string(FILE *out, const char *text);
+void print_json_text(FILE *out, const char *text);
 
 #endif

@@ -1,5 +1,7 @@
 #include "trainer/log.h"
 
+#include "model/model.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -28,60 +30,63 @@ static void print_data(const TrainData *d)
     putchar('\n');
 }
 
-void log_model(Log *l, const Trainer *t, double compile_seconds)
+void log_model(Log *l, const Trainer *t)
 {
-    const ModelSizes *s = &t->model.sizes;
-    kernels_reset_time(t->kernels);
+    const ModelCount count = model_count(&t->session.model);
+    const ModelConfig *m = &t->session.model;
     print_data(t->data);
     printf("model: %.2f M parameters, %.2f M active per token: %lld layers, width %lld, %lld heads, %lld "
-           "experts top-%lld "
-           "of width %lld and one shared of width %lld\n",
-           1e-6 * (double)t->model.parameters, 1e-6 * (double)t->model.active, (long long)s->L,
-           (long long)s->H, (long long)s->N, (long long)s->E, (long long)s->K, (long long)s->F,
-           (long long)s->G);
-    printf("kernels: compiled in %.2f s\n", compile_seconds);
+           "experts top-%lld of width "
+           "%lld and shared ones of width %lld\n",
+           1e-6 * (double)count.all.total, 1e-6 * (double)count.all.active, (long long)m->layers,
+           (long long)m->hidden, (long long)m->heads, (long long)m->experts, (long long)m->top_k,
+           (long long)m->expert_width, (long long)m->shared_width);
+    printf("kernels: compiled in %.2f s\n", t->session.compile_seconds);
+    printf("memory: %.1f MiB of weights, gradients and moments, %.1f MiB for a step\n",
+           (double)store_bytes(t->session.store) / 0x1p20, (double)run_arena_bytes(t->step) / 0x1p20);
     fflush(stdout);
     if (l->file)
         fprintf(l->file,
                 "{\"event\": \"model\", \"parameters\": %lld, \"active\": %lld, \"train_bytes\": %zu, "
-                "\"validation_bytes\": %zu}\n",
-                (long long)t->model.parameters, (long long)t->model.active, t->data->train_len,
-                t->data->valid_len);
+                "\"validation_bytes\": %zu, \"persistent_bytes\": %lld, \"arena_bytes\": %lld}\n",
+                (long long)count.all.total, (long long)count.all.active, t->data->train_len,
+                t->data->valid_len, (long long)store_bytes(t->session.store),
+                (long long)run_arena_bytes(t->step));
 }
 
 void log_step_begins(Log *l, const Trainer *t)
 {
-    l->kernels_before = kernels_seconds(t->kernels);
-    l->step_began = train_seconds();
+    l->kernels_before = run_kernel_seconds(t->step);
+    l->step_began = step_seconds();
 }
 
 static void print_progress(Log *l, const Trainer *t)
 {
     const Config *c = l->config;
-    double each = (l->steps - l->spent_last) / (double)(t->step - l->step_last);
-    long long eta = (long long)(l->steps / (double)t->step * (double)(c->steps - t->step) + 0.5);
+    double each = (l->steps - l->spent_last) / (double)(t->steps - l->step_last);
+    long long eta = (long long)(l->steps / (double)t->steps * (double)(c->steps - t->steps) + 0.5);
     printf("step %*lld/%lld  loss %.3f  balance %.2f  grad %.2f  lr %.1e  %.0f tokens/s  ETA %lld:%02lld\n",
-           snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->step, (long long)c->steps, t->loss,
+           snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->steps, (long long)c->steps, t->loss,
            t->balance, t->norm, t->lr, (double)(c->batch * c->sequence) / each, eta / 60, eta % 60);
     fflush(stdout);
     l->spent_last = l->steps;
-    l->step_last = t->step;
+    l->step_last = t->steps;
 }
 
 void log_step(Log *l, const Trainer *t)
 {
-    double seconds = train_seconds() - l->step_began;
+    double seconds = step_seconds() - l->step_began;
     l->steps += seconds;
-    l->kernels += kernels_seconds(t->kernels) - l->kernels_before;
+    l->kernels += run_kernel_seconds(t->step) - l->kernels_before;
     if (l->file) {
         fprintf(l->file,
                 "{\"event\": \"step\", \"step\": %lld, \"loss\": %.6f, \"balance\": %.4f, \"norm\": %.5f, "
                 "\"lr\": %.6g, "
                 "\"seconds\": %.4f}\n",
-                (long long)t->step, t->loss, t->balance, t->norm, t->lr, seconds);
+                (long long)t->steps, t->loss, t->balance, t->norm, t->lr, seconds);
         fflush(l->file);
     }
-    if (t->step == 1 || t->step % l->config->log_every == 0 || t->step == l->config->steps)
+    if (t->steps == 1 || t->steps % l->config->log_every == 0 || t->steps == l->config->steps)
         print_progress(l, t);
 }
 
@@ -91,21 +96,21 @@ void log_validation(const Log *l, const Trainer *t, double loss, double bigram)
     fflush(stdout);
     if (l->file)
         fprintf(l->file, "{\"event\": \"validation\", \"step\": %lld, \"loss\": %.6f, \"bigram\": %.6f}\n",
-                (long long)t->step, loss, bigram);
+                (long long)t->steps, loss, bigram);
 }
 
 void log_end(const Log *l, const Trainer *t)
 {
-    double tokens = (double)(t->step * l->config->batch * l->config->sequence);
+    double tokens = (double)(t->steps * l->config->batch * l->config->sequence);
     printf("trained %lld steps in %.1f s: %.0f tokens/s, %.1f %% of the step's time inside kernels\n",
-           (long long)t->step, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
+           (long long)t->steps, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
     if (l->file)
         fprintf(l->file,
                 "{\"event\": \"end\", \"steps\": %lld, \"seconds\": %.3f, \"tokens_per_second\": %.1f, "
                 "\"kernel_share\": %.5f}\n",
-                (long long)t->step, l->steps, tokens / l->steps, l->kernels / l->steps);
+                (long long)t->steps, l->steps, tokens / l->steps, l->kernels / l->steps);
     if (l->config->profile)
-        kernels_print_times(t->kernels);
+        run_print_times(t->step);
 }
 
 int log_close(Log *l)

@@ -15,7 +15,7 @@ typedef struct Log {
 } Log;
 
 int log_open(Log *l, const Config *c);
-void log_model(Log *l, const Trainer *t, double compile_seconds);
+void log_model(Log *l, const Trainer *t);
 void log_step_begins(Log *l, const Trainer *t);
 void log_step(Log *l, const Trainer *t);
 void log_validation(const Log *l, const Trainer *t, double loss, double bigram);

@@ -1,51 +1,209 @@
 #include "trainer/trainer.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static void set_sizes(Trainer *t)
+/* ---- batches ---- */
+
+static void make_batch(void *trainer, int64_t number, int32_t *ids, int32_t *targets)
 {
-    const ModelSizes *s = &t->model.sizes;
-    Kernels *k = t->kernels;
-    kernels_size(k, SIZE_H, s->H);
-    kernels_size(k, SIZE_N, s->N);
-    kernels_size(k, SIZE_D, s->D);
-    kernels_size(k, SIZE_A, s->A);
-    kernels_size(k, SIZE_K, s->K);
-    kernels_size(k, SIZE_E, s->E);
-    kernels_size(k, SIZE_F, s->F);
-    kernels_size(k, SIZE_G, s->G);
-    kernels_size(k, SIZE_V, s->V);
+    Trainer *t = trainer;
+    (void)number; /* in order */
+    data_train_batch(t->data, &t->random, t->sequences, t->config->sequence, ids, targets);
 }
 
-static int make_rotary_table(Trainer *t)
+/* Every target counts. */
+static void fill_weights(float *weights, int64_t bytes)
 {
-    const Buffers *b = &t->buffers;
-    float base = (float)t->config->rotary_base;
-    kernels_size(t->kernels, SIZE_S, t->model.sizes.S);
-    return CALL(t->kernels, rotary_table, ARG(base, &base), ARG(c, b->cosine[0]), ARG(s, b->sine[0]));
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof *weights; i++)
+        weights[i] = 1;
+}
+
+static int next_train(void *trainer, void *const *buffers, const int64_t *bytes, uint32_t n)
+{
+    Trainer *t = trainer;
+    (void)n;
+    loader_next(t->loader, buffers[0], buffers[1]);
+    fill_weights(buffers[2], bytes[2]);
+    return 0;
+}
+
+static int next_validation(void *trainer, void *const *buffers, const int64_t *bytes, uint32_t n)
+{
+    Trainer *t = trainer;
+    (void)n;
+    data_validation_batch(t->data, t->config, t->validation_batch++, buffers[0], buffers[1]);
+    fill_weights(buffers[2], bytes[2]);
+    return 0;
+}
+
+/* ---- programs ---- */
+
+static Program *record_setup(Trainer *t)
+{
+    Recording r = session_record(&t->session, "setup", 0, 1, t->config->sequence);
+    recipe_setup(&r.recipe);
+    return session_finish(&t->session, &r);
+}
+
+static Program *record_step(Trainer *t)
+{
+    Recording r = session_record(&t->session, "train", 1, t->sequences, t->config->sequence);
+    r.recipe.balanced = 1;
+    recipe_step(&r.recipe, (int)t->config->micro_batches);
+    return session_finish(&t->session, &r);
+}
+
+static Program *record_evaluation(Trainer *t)
+{
+    Recording r = session_record(&t->session, "validation", 0, t->sequences, t->config->sequence);
+    recipe_evaluation(&r.recipe, 1);
+    return session_finish(&t->session, &r);
+}
+
+/* Prompts longer than half of a sequence are read from their end. */
+static int record_sample(Trainer *t)
+{
+    const Config *c = t->config;
+    const int64_t prompt = (int64_t)strlen(c->prompt), half = c->sequence / 2 > 0 ? c->sequence / 2 : 1;
+    return c->sample && generator_record(&t->generator, &t->session, prompt < half ? prompt : half,
+                                         c->sequence, c->temperature, (uint64_t)c->seed + 2);
+}
+
+static int start(Trainer *t)
+{
+    Session *s = &t->session;
+    Program *setup = record_setup(t), *step = record_step(t), *evaluation = record_evaluation(t);
+    if (!setup || !step || !evaluation || record_sample(t) || session_compile(s))
+        return 1;
+    t->setup = session_start(s, setup, (BatchSource){0});
+    t->step = t->setup ? session_start(s, step, (BatchSource){next_train, t}) : NULL;
+    t->evaluation = t->step ? session_start(s, evaluation, (BatchSource){next_validation, t}) : NULL;
+    return !t->evaluation || (t->config->sample && generator_start(&t->generator));
+}
+
+/* Where the step leaves what is logged. */
+static void find_results(Trainer *t)
+{
+    const int64_t parts = t->config->micro_batches, layers = t->session.model.layers;
+    t->losses = arena_array(t->session.arena, float *, parts);
+    t->balances = arena_array(t->session.arena, float *, parts *layers);
+    for (int64_t m = 0; m < parts; m++) {
+        t->losses[m] = session_at(&t->session, "loss.m%lld", (long long)m);
+        for (int64_t l = 0; l < layers; l++)
+            if (!model_is_dense(&t->session.model, l))
+                t->balances[t->nbalances++] =
+                    session_at(&t->session, "balance.L%lld.m%lld", (long long)l, (long long)m);
+    }
+}
+
+static void set_numbers(Trainer *t)
+{
+    const Config *c = t->config;
+    const Session *s = &t->session;
+    t->rate = session_number(s, "lr"), t->k1 = session_number(s, "k1"), t->k2 = session_number(s, "k2");
+    t->norm_at = session_number(s, "norm");
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"beta1", c->beta1},
+                   {"beta2", c->beta2},
+                   {"adam.eps", c->epsilon},
+                   {"decay", c->decay},
+                   {"clip", c->clip}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        *session_number(s, numbers[i].name) = (float)numbers[i].value;
 }
 
 int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check)
 {
-    *t = (Trainer){.config = c, .data = d, .strategy = strategy_find(c->strategy)};
-    if (!t->strategy) {
-        fprintf(stderr, "moe-train: --strategy %s: there is no such strategy\n", c->strategy);
+    *t = (Trainer){.config = c, .data = d, .sequences = c->batch / c->micro_batches};
+    t->random = random_new((uint64_t)c->seed + 1);
+    if (session_open(&t->session, &c->model_config, c->f32 ? MOEC_F32 : MOEC_BF16, (int)c->threads, check) ||
+        start(t))
+        return 1;
+    t->loader = loader_new(&(BatchMaker){make_batch, t, t->sequences * c->sequence});
+    if (!t->loader) {
+        fprintf(stderr, "moe-train: no thread for the loader\n");
         return 1;
     }
-    const ModelSizes sizes = model_sizes(c);
-    if (model_check_memory(&sizes))
-        return 1;
-    t->random = random_new((uint64_t)c->seed + 1);
-    t->kernels = kernels_new((int)c->threads, check);
-    if (!t->kernels || model_new(&t->model, c, t->kernels) || buffers_new(&t->buffers, &t->model.sizes))
-        return 1;
-    set_sizes(t);
-    return make_rotary_table(t) || init_weights(t);
+    find_results(t);
+    set_numbers(t);
+    weights_draw(&t->session, (uint64_t)c->seed);
+    return session_run(t->setup);
 }
 
 void trainer_free(Trainer *t)
 {
-    buffers_free(&t->buffers);
-    model_free(&t->model);
-    kernels_free(t->kernels);
+    loader_free(t->loader);
+    generator_free(&t->generator);
+    run_free(t->setup);
+    run_free(t->step);
+    run_free(t->evaluation);
+    session_close(&t->session);
+}
+
+/* ---- the loop ---- */
+
+/* Linear warm-up, then a cosine from --lr down to --lr-end of it. */
+static double learning_rate(const Config *c, int64_t step)
+{
+    if (step < c->warmup)
+        return c->lr * (double)(step + 1) / (double)c->warmup;
+    double left = c->steps > c->warmup ? (double)(step - c->warmup) / (double)(c->steps - c->warmup) : 0;
+    return c->lr * (c->lr_end + (1 - c->lr_end) * 0.5 * (1 + cos(3.141592653589793 * left)));
+}
+
+static double mean(float *const *at, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += *at[i];
+    return n ? sum / (double)n : 0;
+}
+
+static int check_finite(const Trainer *t)
+{
+    if (isfinite(t->loss) && isfinite(t->norm))
+        return 0;
+    fprintf(stderr,
+            "moe-train: step %lld: the loss is %g and the norm of the gradients %g: training has diverged; "
+            "try a smaller --lr or a "
+            "longer --warmup\n",
+            (long long)t->steps + 1, t->loss, fabs(t->norm)); /* fabs: a NaN without its sign */
+    return 1;
+}
+
+int trainer_step(Trainer *t)
+{
+    const Config *c = t->config;
+    t->lr = learning_rate(c, t->steps);
+    *t->rate = (float)t->lr;
+    *t->k1 = (float)(1 / (1 - pow(c->beta1, (double)(t->steps + 1))));
+    *t->k2 = (float)(1 / (1 - pow(c->beta2, (double)(t->steps + 1))));
+    if (session_run(t->step))
+        return 1;
+    t->loss = mean(t->losses, c->micro_batches);
+    t->balance = mean(t->balances, t->nbalances);
+    t->norm = *t->norm_at;
+    if (check_finite(t))
+        return 1;
+    t->steps++;
+    return 0;
+}
+
+int trainer_validate(Trainer *t, double *loss)
+{
+    double sum = 0;
+    const float *one = session_number(&t->session, "loss.m0");
+    t->validation_batch = 0;
+    for (int64_t i = 0; i < t->config->validation_batches; i++) {
+        if (session_run(t->evaluation))
+            return 1;
+        sum += *one;
+    }
+    *loss = sum / (double)t->config->validation_batches;
+    return 0;
 }

@@ -1,5 +1,5 @@
-"""moe-train against transformers, on the models that make.py wrote: loss, all gradients and 24 greedy tokens in f32; loss and
-logits in bf16.   usage: compare.py FOLDER MOE-TRAIN [MODEL...]"""
+"""moe-train against transformers and reference.py, on the models that make.py wrote: loss and its parts, all gradients and 24
+greedy tokens in f32; loss and logits in bf16.   usage: compare.py FOLDER MOE-TRAIN [MODEL...]"""
 import json
 import os
 import subprocess
@@ -8,7 +8,7 @@ import sys
 from safetensors.numpy import load_file
 
 from judge import Judge
-from models import MODELS, NEW
+from models import MODELS, NEW, REFERENCES
 
 
 def run(*command):
@@ -23,18 +23,23 @@ def compare(folder, train, name, act):
     path = os.path.join(folder, name)
     j = Judge(path, name, act)
     common = ["--model", path, *(["--f32"] if act == "f32" else [])]
+    whole = ["--whole-loss"] if name in REFERENCES else []
     out = {what: f"{path}.{what}.ours.safetensors" for what in ("gradients", "logits")}
     asked = ["gradients"] if act == "f32" else []
     if "--logits" in subprocess.run([train, "eval", "--help"], stdout=subprocess.PIPE, encoding="utf-8").stdout:
         asked += ["logits"]
-    got = run(train, "eval", *common, "--tokens", path + ".tokens.safetensors", *[x for a in asked for x in ("--" + a, out[a])])
+    got = run(train, "eval", *common, *whole, "--tokens", path + ".tokens.safetensors", *[x for a in asked for x in ("--" + a, out[a])])
     j.loss(got["loss"])
+    if name in REFERENCES:
+        j.parts({part: got.get(part, []) for part in ("mtp", "balance", "z", "dropped")})
+        j.total(got["total"])
     if "logits" in asked:
         j.logits(load_file(out["logits"])["logits"])
     if act == "f32":
         j.gradients(load_file(out["gradients"]))
         prompt = ",".join(map(str, j.want["ids"][:j.want["prompt"]]))
-        j.tokens(run(train, "generate", *common, "--ids", prompt, "--length", str(NEW), "--greedy")["ids"])
+        if not j.want.get("dropped") or not any(j.want["dropped"]):    # what is dropped depends on the whole batch
+            j.tokens(run(train, "generate", *common, "--ids", prompt, "--length", str(NEW), "--greedy")["ids"])
     return j.failed
 
 
@@ -47,4 +52,4 @@ def attempt(folder, train, name, act):
 
 
 if __name__ == "__main__":
-    sys.exit(any([attempt(sys.argv[1], sys.argv[2], n, act) for n in sys.argv[3:] or MODELS for act in ("f32", "bf16")]))
+    sys.exit(any([attempt(sys.argv[1], sys.argv[2], n, act) for n in sys.argv[3:] or [*MODELS, *REFERENCES] for act in ("f32", "bf16")]))

@@ -42,6 +42,9 @@ class Judge:
             wrong = max((abs(a - b) for a, b in zip(values, want)), default=0) if len(values) == len(want) else np.inf
             self.say(f"{name} of {len(want)} differ by", wrong, LOSS * 10 if self.act == "f32" else SPREAD * self.spread)
 
+    def total(self, got):
+        self.say("sum of the losses differs by", abs(got - self.want["total"]), LOSS if self.act == "f32" else SPREAD * self.spread)
+
     def gradients(self, got):
         """The worst tensor, by the largest element. Every gradient that transformers has must be there."""
         want = {n: g for n, g in load_file(self.path + ".gradients.safetensors").items() if not n.endswith("correction_bias")}

@@ -1,0 +1,55 @@
+#include "trainer/command.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int64_t command_number(struct argp_state *s, const char *option, const char *text, int64_t least,
+                       int64_t most)
+{
+    char *end;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    if (errno || end == text || *end || v < least || v > most)
+        argp_failure(s, 1, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
+                     (long long)least, (long long)most, text);
+    return v;
+}
+
+static int is_folder(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && S_ISDIR(s.st_mode);
+}
+
+int command_model(Arena *a, const char *path, ModelConfig *out)
+{
+    const char *file = is_folder(path) ? arena_printf(a, "%s/config.json", path) : path;
+    const char *error = model_config_load(a, file, out, NULL);
+    if (error)
+        fprintf(stderr, "moe-train: %s\n", error);
+    return error != NULL;
+}
+
+static const char *folder_of(Arena *a, const char *path)
+{
+    const char *last = strrchr(path, '/');
+    if (is_folder(path))
+        return path;
+    return last ? arena_strndup(a, path, (size_t)(last - path) + 1) : ".";
+}
+
+int command_weights(Session *s, const char *path)
+{
+    float **masters = arena_array(s->arena, float *, s->weights.len + 1);
+    for (uint32_t i = 0; i < s->weights.len; i++)
+        masters[i] = session_at(s, "%s", s->weights.at[i].name);
+    const char *error =
+        model_weights_load(s->arena, folder_of(s->arena, path), &s->model, &s->weights, masters);
+    if (error)
+        fprintf(stderr, "moe-train: %s\n", error);
+    return error != NULL;
+}

@@ -1,0 +1,227 @@
+/* moe-train eval: the loss of a model on given tokens, and on request its gradients. */
+#include <argp.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trainer/command.h"
+
+typedef struct EvalOptions {
+    const char *model, *tokens, *gradients;
+    int f32, threads, whole;
+} EvalOptions;
+
+/* The tokens of a file: each sequence has one more than its positions. */
+typedef struct EvalTokens {
+    const int32_t *ids; /* [sequences, positions + 1] */
+    int64_t sequences, positions;
+    int64_t each; /* sequences of a micro-batch */
+    int64_t next; /* the first sequence of the next one */
+} EvalTokens;
+
+enum {
+    KEY_MODEL = 0x100,
+    KEY_TOKENS,
+    KEY_GRADIENTS,
+    KEY_WHOLE,
+    KEY_F32,
+    KEY_THREADS,
+    MOST_TOKENS = 8192 /* of a micro-batch */
+};
+
+static const struct argp_option options[] = {
+    {"model", KEY_MODEL, "DIR", 0, "config.json and safetensors, as Hugging Face writes them", 0},
+    {"tokens", KEY_TOKENS, "FILE", 0, "safetensors with `ids`, I32 [sequences, positions + 1]", 0},
+    {"gradients", KEY_GRADIENTS, "FILE", 0,
+     "write the gradients of the loss as safetensors, under the weights' names", 0},
+    {"whole-loss", KEY_WHOLE, 0, 0,
+     "the loss that training goes down: with the balance and z losses and multi-token prediction, as the "
+     "config weighs them",
+     0},
+    {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
+    {"threads", KEY_THREADS, "N", 0, "threads of a kernel; 0 (default): what OpenMP would take", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    EvalOptions *o = s->input;
+    switch (key) {
+    case KEY_MODEL: o->model = arg; return 0;
+    case KEY_TOKENS: o->tokens = arg; return 0;
+    case KEY_GRADIENTS: o->gradients = arg; return 0;
+    case KEY_WHOLE: o->whole = 1; return 0;
+    case KEY_F32: o->f32 = 1; return 0;
+    case KEY_THREADS: o->threads = (int)command_number(s, "threads", arg, 0, 4096); return 0;
+    case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
+    case ARGP_KEY_END:
+        if (!o->model || !o->tokens)
+            argp_error(s, "--model and --tokens are needed");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int refuse(const char *path, const char *why)
+{
+    fprintf(stderr, "moe-train: %s: %s\n", path, why);
+    return 1;
+}
+
+/* Copies `ids`, so that the file can be closed. */
+static int read_tokens(Arena *a, const char *path, int64_t vocab, EvalTokens *out)
+{
+    SafeTensors file;
+    const char *error = safetensors_open(a, path, &file);
+    const StoredTensor *t = error ? NULL : safetensors_find(&file, "ids");
+    if (!error && (!t || t->type != STORED_I32 || t->rank != 2 || t->shape[0] < 1 || t->shape[1] < 2))
+        error = arena_printf(
+            a, "%s: needs a tensor `ids`, I32 [sequences, positions + 1] with both at least 1", path);
+    if (!error) {
+        int32_t *ids = arena_alloc(a, t->bytes);
+        memcpy(ids, t->at, t->bytes);
+        *out = (EvalTokens){.ids = ids, .sequences = t->shape[0], .positions = t->shape[1] - 1};
+        for (int64_t i = 0; i < stored_elements(t) && !error; i++)
+            if (ids[i] < 0 || ids[i] >= vocab)
+                error = arena_printf(a, "%s: ids[%lld, %lld] is %d: must be from 0 to %lld", path,
+                                     (long long)(i / t->shape[1]), (long long)(i % t->shape[1]), ids[i],
+                                     (long long)vocab - 1);
+    }
+    safetensors_close(&file);
+    if (error)
+        fprintf(stderr, "moe-train: %s\n", error);
+    return error != NULL;
+}
+
+static int next_batch(void *tokens, void *const *buffers, const int64_t *bytes, uint32_t n)
+{
+    EvalTokens *t = tokens;
+    int32_t *ids = buffers[0], *targets = buffers[1];
+    float *weights = buffers[2];
+    (void)bytes, (void)n;
+    for (int64_t b = 0; b < t->each; b++, t->next++)
+        for (int64_t i = 0; i < t->positions; i++) {
+            const int32_t *at = t->ids + t->next * (t->positions + 1) + i;
+            *ids++ = at[0], *targets++ = at[1], *weights++ = 1;
+        }
+    return 0;
+}
+
+/* The most sequences that divide all of them and have few enough tokens. */
+static int64_t micro_batch(const EvalTokens *t)
+{
+    int64_t each = t->sequences;
+    while (each > 1 && (t->sequences % each || each * t->positions > MOST_TOKENS))
+        each--;
+    return each;
+}
+
+static int write_gradients(Session *s, Run *run, const char *path)
+{
+    const float **values = arena_array(s->arena, const float *, s->weights.len + 1);
+    for (uint32_t i = 0; i < s->weights.len; i++)
+        values[i] = run_at(run, arena_printf(s->arena, "gradient.%s", s->weights.at[i].name));
+    const char *error = model_weights_write(s->arena, path, &s->model, &s->weights, values, STORED_F32);
+    return error ? refuse(path, error) : 0;
+}
+
+/* ---- the answer ---- */
+
+/* The mean over the micro-batches of what each layer tells of itself; NAN where it tells nothing. */
+static double part_of(const Session *s, const char *name, int64_t layer, int64_t micro_batches)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < micro_batches; i++) {
+        const float *at = session_at(s, "%s.L%lld.m%lld", name, (long long)layer, (long long)i);
+        sum += at ? *at : NAN;
+    }
+    return sum / (double)micro_batches;
+}
+
+/* , "name": [of each layer that has it]. Returns their sum. */
+static double print_part(const Session *s, const char *name, int64_t micro_batches)
+{
+    double sum = 0;
+    int n = 0;
+    printf(", \"%s\": [", name);
+    for (int64_t l = 0; l < s->model.layers + s->model.mtp; l++) {
+        const double value = part_of(s, name, l, micro_batches);
+        if (isnan(value))
+            continue;
+        printf("%s%.9g", n++ ? ", " : "", value);
+        sum += value;
+    }
+    printf("]");
+    return sum;
+}
+
+static double print_parts(const Session *s, int64_t n)
+{
+    const ModelConfig *c = &s->model;
+    double sum = c->aux_coeff * print_part(s, "balance", n) + c->z_coeff * print_part(s, "z", n);
+    sum += c->mtp_coeff * print_part(s, "mtp", n) / (double)(c->mtp ? c->mtp : 1);
+    if (c->capacity_factor > 0)
+        print_part(s, "dropped", n);
+    return sum;
+}
+
+static void print_answer(const Session *s, const EvalOptions *o, const EvalTokens *t)
+{
+    const int64_t n = t->sequences / t->each;
+    double loss = 0;
+    for (int64_t i = 0; i < n; i++)
+        loss += *(const float *)session_at(s, "loss.m%lld", (long long)i) / (double)n;
+    printf("{\"tokens\": %lld", (long long)(t->sequences * t->positions));
+    if (o->whole)
+        printf(", \"total\": %.9g", loss + print_parts(s, n));
+    printf(", \"loss\": %.9g}\n", loss);
+}
+
+static Program *record_eval(Session *s, const EvalOptions *o, const EvalTokens *t)
+{
+    Recording r = session_record(s, "eval", o->gradients != NULL, t->each, t->positions);
+    r.recipe.balanced = o->whole;
+    if (o->gradients)
+        recipe_gradients(&r.recipe, (int)(t->sequences / t->each));
+    else
+        recipe_evaluation(&r.recipe, (int)(t->sequences / t->each));
+    return session_finish(s, &r);
+}
+
+static int eval(Session *s, const EvalOptions *o, EvalTokens *t)
+{
+    Recording setup = session_record(s, "setup", 0, 1, t->positions);
+    recipe_setup(&setup.recipe);
+    Program *forms = session_finish(s, &setup), *p = forms ? record_eval(s, o, t) : NULL;
+    if (!p || session_compile(s))
+        return 1;
+    Run *prepare = session_start(s, forms, (BatchSource){0}), *run = NULL;
+    int bad = !prepare || !(run = session_start(s, p, (BatchSource){next_batch, t})) ||
+              command_weights(s, o->model) || session_run(prepare) || session_run(run) ||
+              (o->gradients && write_gradients(s, run, o->gradients));
+    if (!bad)
+        print_answer(s, o, t);
+    run_free(prepare);
+    run_free(run);
+    return bad;
+}
+
+int command_eval(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options, parse_option, 0, "Computes the mean cross entropy, in nat per token.", 0, 0, 0};
+    EvalOptions o = {0};
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    Arena *a = arena_new();
+    ModelConfig model;
+    EvalTokens t = {0};
+    if (!a || command_model(a, o.model, &model) || read_tokens(a, o.tokens, model.vocab, &t))
+        return 1;
+    t.each = micro_batch(&t);
+    Session s;
+    const int bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, o.threads, 0) || eval(&s, &o, &t);
+    session_close(&s);
+    arena_free(a);
+    return bad;
+}

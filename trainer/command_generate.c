@@ -1,0 +1,130 @@
+/* moe-train generate: tokens that continue given ones. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/command.h"
+#include "trainer/generate.h"
+
+typedef struct GenerateOptions {
+    const char *model, *ids;
+    int64_t length, seed;
+    double temperature;
+    int f32, threads;
+} GenerateOptions;
+
+enum { KEY_MODEL = 0x100, KEY_IDS, KEY_LENGTH, KEY_GREEDY, KEY_TEMPERATURE, KEY_SEED, KEY_F32, KEY_THREADS };
+
+static const struct argp_option options[] = {
+    {"model", KEY_MODEL, "DIR", 0, "config.json and safetensors, as Hugging Face writes them", 0},
+    {"ids", KEY_IDS, "1,2,3", 0, "tokens to continue", 0},
+    {"length", KEY_LENGTH, "N", 0, "tokens to add (24)", 0},
+    {"greedy", KEY_GREEDY, 0, 0, "take the most probable token each time (default)", 0},
+    {"temperature", KEY_TEMPERATURE, "X", 0, "draw tokens instead, at this temperature", 0},
+    {"seed", KEY_SEED, "N", 0, "of the draws (1)", 0},
+    {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
+    {"threads", KEY_THREADS, "N", 0, "threads of a kernel; 0 (default): what OpenMP would take", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    GenerateOptions *o = s->input;
+    char *end;
+    switch (key) {
+    case KEY_MODEL: o->model = arg; return 0;
+    case KEY_IDS: o->ids = arg; return 0;
+    case KEY_LENGTH: o->length = command_number(s, "length", arg, 1, 1 << 20); return 0;
+    case KEY_GREEDY: o->temperature = 0; return 0;
+    case KEY_SEED: o->seed = command_number(s, "seed", arg, 0, INT64_MAX); return 0;
+    case KEY_F32: o->f32 = 1; return 0;
+    case KEY_THREADS: o->threads = (int)command_number(s, "threads", arg, 0, 4096); return 0;
+    case KEY_TEMPERATURE:
+        o->temperature = strtod(arg, &end);
+        if (end == arg || *end || !(o->temperature >= 0.01 && o->temperature <= 100))
+            argp_failure(s, 1, 0, "--temperature takes a number from 0.01 to 100, not `%s`", arg);
+        return 0;
+    case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
+    case ARGP_KEY_END:
+        if (!o->model || !o->ids)
+            argp_error(s, "--model and --ids are needed");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The prompt; room for what follows. Returns its length, or -1 with a message printed. */
+static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids, int64_t room)
+{
+    int64_t n = 0;
+    for (const char *p = o->ids; n < room;) {
+        char *end;
+        errno = 0;
+        const long long id = strtoll(p, &end, 10);
+        if (errno || end == p || id < 0 || id >= vocab || (*end && *end != ',')) {
+            fprintf(stderr, "moe-train: --ids %s: token %lld must be a whole number from 0 to %lld\n", o->ids,
+                    (long long)n, (long long)vocab - 1);
+            return -1;
+        }
+        ids[n++] = (int32_t)id;
+        if (!*end)
+            return n;
+        p = end + 1;
+    }
+    fprintf(stderr, "moe-train: --ids: more tokens than the model has positions\n");
+    return -1;
+}
+
+static void print_ids(const int32_t *ids, int64_t n)
+{
+    printf("{\"ids\": [");
+    for (int64_t i = 0; i < n; i++)
+        printf("%s%d", i ? ", " : "", ids[i]);
+    printf("]}\n");
+}
+
+static int generate(Session *s, const GenerateOptions *o, int32_t *ids, int64_t prompt)
+{
+    Generator g = {0};
+    Recording setup = session_record(s, "setup", 0, 1, 1);
+    recipe_setup(&setup.recipe);
+    Program *forms = session_finish(s, &setup);
+    Run *prepare = NULL;
+    const int64_t n = prompt + o->length;
+    int bad = !forms || generator_record(&g, s, prompt, n, o->temperature, (uint64_t)o->seed) ||
+              session_compile(s) || !(prepare = session_start(s, forms, (BatchSource){0})) ||
+              generator_start(&g) || command_weights(s, o->model) || session_run(prepare) ||
+              generator_prompt(&g, ids, &ids[prompt]);
+    for (int64_t i = prompt + 1; !bad && i < n; i++)
+        bad = generator_step(&g, ids[i - 1], &ids[i]);
+    if (!bad)
+        print_ids(ids, n);
+    run_free(prepare);
+    generator_free(&g);
+    return bad;
+}
+
+int command_generate(int argc, char **argv)
+{
+    static const struct argp argp = {options, parse_option, 0, "Continues a sequence of tokens.", 0, 0, 0};
+    GenerateOptions o = {.length = 24, .seed = 1};
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    Arena *a = arena_new();
+    ModelConfig model;
+    if (!a || command_model(a, o.model, &model))
+        return 1;
+    const int64_t room = model.positions + 1 - o.length;
+    int32_t *ids = arena_array(a, int32_t, (room > 0 ? room : 0) + o.length + 1);
+    const int64_t prompt = read_prompt(&o, model.vocab, ids, room > 0 ? room : 0);
+    Session s;
+    int bad = prompt < 0;
+    if (!bad) {
+        bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, o.threads, 0) ||
+              generate(&s, &o, ids, prompt);
+        session_close(&s);
+    }
+    arena_free(a);
+    return bad;
+}

@@ -1,0 +1,27 @@
+/* Text from a model: a program that reads the prompt, one that reads a token at a time, caches between them. */
+#ifndef TRAINER_GENERATE_H
+#define TRAINER_GENERATE_H
+
+#include "trainer/session.h"
+
+typedef struct Generator {
+    Session *session;
+    Program *prefill_program, *decode_program;
+    Run *prefill, *decode;
+    int64_t prompt, room; /* tokens that prefill reads; positions of the caches */
+    int64_t known;        /* positions that the caches hold */
+    double temperature;   /* 0: the most probable token */
+    Random random;        /* of the draws */
+} Generator;
+
+/* Records the programs: before session_compile(). prompt > 0. */
+int generator_record(Generator *g, Session *s, int64_t prompt, int64_t room, double temperature, uint64_t seed);
+int generator_start(Generator *g); /* after it */
+void generator_free(Generator *g);
+
+/* Reads the prompt's tokens into empty caches; *next: the token behind them. */
+int generator_prompt(Generator *g, const int32_t *ids, int32_t *next);
+/* Reads one token more; known < room. */
+int generator_step(Generator *g, int32_t id, int32_t *next);
+
+#endif

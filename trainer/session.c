@@ -1,0 +1,121 @@
+#include "trainer/session.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "step/memory.h"
+#include "step/verify.h"
+
+static int complain(const char *what, const char *why)
+{
+    fprintf(stderr, "moe-train: %s: %s\n", what, why);
+    return 1;
+}
+
+int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check)
+{
+    *s = (Session){.model = *model, .act = act, .run = {.threads = threads, .check = check}};
+    s->arena = arena_new();
+    s->kernels = kernels_open(act == MOEC_F32 ? "act=f32" : NULL);
+    s->store = store_new();
+    if (!s->arena || !s->kernels || !s->store)
+        return complain("start", "out of memory");
+    s->weights = model_weights(s->arena, model);
+    const double begin = step_seconds();
+    const int bad = recipe_add_sources(s->kernels);
+    s->compile_seconds = step_seconds() - begin;
+    return bad ? complain("kernels", kernels_error(s->kernels)) : 0;
+}
+
+void session_close(Session *s)
+{
+    store_free(s->store);
+    kernels_close(s->kernels);
+    if (s->arena)
+        arena_free(s->arena);
+}
+
+Recording session_record(Session *s, const char *name, int train, int64_t sequences, int64_t positions)
+{
+    Recorder *r = recorder_new(s->arena, s->kernels, name, train);
+    return (Recording){r, recipe_of(s->arena, r, name, &s->model, s->act, sequences, positions)};
+}
+
+Program *session_finish(Session *s, const Recording *r)
+{
+    const char *error;
+    const double begin = step_seconds();
+    Program *p = recorder_finish(r->recorder, &error);
+    s->compile_seconds += step_seconds() - begin;
+    if (!p)
+        complain("the program of the step", error);
+    return p;
+}
+
+int session_compile(Session *s)
+{
+    const double begin = step_seconds();
+    const int bad = kernels_compile(s->kernels);
+    s->compile_seconds += step_seconds() - begin;
+    return bad ? complain("kernels", kernels_error(s->kernels)) : 0;
+}
+
+int session_place(Session *s, Program *p)
+{
+    if (kernels_add_work(s->kernels, p))
+        return complain(p->name, kernels_error(s->kernels));
+    memory_place(p);
+    const char *error = step_verify(p);
+    return error ? complain(p->name, error) : 0;
+}
+
+/* Memory that no program of the session named before, against that of the machine: most of it is touched only later. */
+static int check_memory(const Session *s, const Program *p)
+{
+    double need = (double)store_bytes(s->store) + (double)p->arena_bytes;
+    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        if (step_persists(p, b) && p->buffers.at[b].base == STEP_NONE &&
+            !store_at(s->store, p->buffers.at[b].name))
+            need += (double)p->buffers.at[b].bytes;
+    if (need <= have)
+        return 0;
+    fprintf(stderr,
+            "moe-train: the model and its micro-batch need %.1f GiB and this machine has %.1f GiB: choose "
+            "smaller sizes or more "
+            "--micro-batches\n",
+            need / 0x1p30, have / 0x1p30);
+    return 1;
+}
+
+Run *session_start(Session *s, Program *p, BatchSource source)
+{
+    const char *error;
+    RunOptions options = s->run;
+    options.source = source;
+    if (session_place(s, p) || check_memory(s, p))
+        return NULL;
+    Run *r = run_new(p, s->kernels, s->store, &options, &error);
+    if (!r)
+        complain(p->name, error);
+    return r;
+}
+
+int session_run(Run *r) { return run_program(r) ? complain("step", run_error(r)) : 0; }
+
+void *session_at(const Session *s, const char *format, ...)
+{
+    char name[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return store_at(s->store, name);
+}
+
+float *session_number(const Session *s, const char *name)
+{
+    static float nowhere;
+    float *at = store_at(s->store, name);
+    return at ? at : &nowhere;
+}
