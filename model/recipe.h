@@ -3,6 +3,7 @@
 #ifndef MODEL_RECIPE_H
 #define MODEL_RECIPE_H
 
+#include "model/rope.h"
 #include "model/weights.h"
 #include "step/record.h"
 

@@ -1,8 +1,6 @@
 /* Attention: grouped heads or latents, over the sequence itself or over caches; rotary positions. */
 #include "model/recipe.h"
 
-#include <math.h>
-
 /* Where the first position of the run lies. */
 #define OFFSET (m->cached ? EXTENT(O, m->offset, m->cached) : SIZE(O, 0))
 
@@ -28,45 +26,18 @@ static BufferId table(Recipe *m, const char *name)
         SIZE(Q, m->c->nope_dim), SIZE(P, m->c->rope_dim / 2),                                     \
         SIZE(SPAN, m->c->rope_interleave ? 1 : m->c->rope_dim / 2)
 
-/* yarn's factor of a scale m. */
-static double mscale(double factor, double m) { return factor > 1 ? 0.1 * m * log(factor) + 1 : 1; }
-
-/* The pair whose angle turns `turns` times over the sequence of the first training. */
-static double pair_of_turns(const ModelConfig *c, double turns)
-{
-    const double pi = 3.14159265358979323846;
-    return (double)c->rope_dim * log((double)c->rope_original / (turns * 2 * pi)) / (2 * log(c->rope_theta));
-}
-
-static double table_size(const ModelConfig *c)
-{
-    if (c->rope_scaling != ROPE_YARN)
-        return 1;
-    if (c->rope_attention > 0)
-        return c->rope_attention;
-    if (c->rope_mscale > 0 && c->rope_mscale_all > 0)
-        return mscale(c->rope_factor, c->rope_mscale) / mscale(c->rope_factor, c->rope_mscale_all);
-    return mscale(c->rope_factor, 1);
-}
-
 void recipe_tables(Recipe *m)
 {
-    const ModelConfig *c = m->c;
-    const int yarn = c->rope_scaling == ROPE_YARN;
-    const double low = yarn ? fmax(floor(pair_of_turns(c, c->rope_beta_fast)), 0) : -2;
-    const double high = yarn ? fmin(ceil(pair_of_turns(c, c->rope_beta_slow)), (double)c->rope_dim - 1) : -1;
-    const double factor = c->rope_scaling == ROPE_DEFAULT ? 1 : c->rope_factor;
-    const Arg numbers[] = {ARG(base, recipe_number(m, "rope.base", c->rope_theta)),
-                           ARG(factor, recipe_number(m, "rope.factor", factor)),
-                           ARG(low, recipe_number(m, "rope.low", low)),
-                           ARG(high, recipe_number(m, "rope.high", high)),
-                           ARG(size, recipe_number(m, "rope.size", table_size(c)))};
-    if (rotates_halves(c))
-        record(m->r, "rotary_table", numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], HALVES,
-               OFFSET);
+    const ModelRope rope = model_rope(m->c);
+    const Arg base = ARG(base, recipe_number(m, "rope.base", rope.base)),
+              low = ARG(low, recipe_number(m, "rope.low", rope.low)),
+              high = ARG(high, recipe_number(m, "rope.high", rope.high)),
+              size = ARG(size, recipe_number(m, "rope.size", rope.size)),
+              factor = ARG(factor, recipe_number(m, "rope.factor", rope.factor));
+    if (rotates_halves(m->c))
+        record(m->r, "rotary_table", base, factor, low, high, size, HALVES, OFFSET);
     else
-        record(m->r, "rotary_part_table", numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], PARTS,
-               OFFSET);
+        record(m->r, "rotary_part_table", base, factor, low, high, size, PARTS, OFFSET);
 }
 
 /* x: heads of nope + rope elements for each token -> [B, S, heads, nope + rope], rotated. */
@@ -81,15 +52,7 @@ static BufferId rotate(Recipe *m, BufferId x, int64_t heads)
 
 /* ---- attention itself ---- */
 
-/* 1 / sqrt(width of a head), times the square of yarn's mscale where it is of all dimensions. */
-static BufferId score_scale(Recipe *m)
-{
-    const ModelConfig *c = m->c;
-    double scale = 1 / sqrt((double)(c->nope_dim + c->rope_dim));
-    if (c->rope_scaling != ROPE_DEFAULT && c->rope_mscale_all > 0)
-        scale *= mscale(c->rope_factor, c->rope_mscale_all) * mscale(c->rope_factor, c->rope_mscale_all);
-    return recipe_number(m, "score.scale", scale);
-}
+static BufferId score_scale(Recipe *m) { return recipe_number(m, "score.scale", model_rope(m->c).score); }
 
 static BufferId attend(Recipe *m, BufferId q, BufferId k, BufferId v)
 {
@@ -163,13 +126,7 @@ static BufferId grouped_attention(Recipe *m, BufferId x)
 
 /* ---- latents ---- */
 
-/* The norms of DeepSeek-V3's latents do not take the eps of its config. */
-static BufferId latent_eps(Recipe *m)
-{
-    if (m->c->arch == ARCH_deepseek_v3)
-        return recipe_number(m, "latent.eps", 1e-6);
-    return recipe_number(m, "eps", m->c->eps);
-}
+static BufferId latent_eps(Recipe *m) { return recipe_number(m, "latent.eps", m->c->latent_eps); }
 
 typedef struct Latents {
     BufferId q;   /* [B, S, heads, nope + rope], rotated */

@@ -52,7 +52,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_GRADIENTS: o->gradients = arg; return 0;
     case KEY_WHOLE: o->whole = 1; return 0;
     case KEY_F32: o->f32 = 1; return 0;
-    case KEY_THREADS: o->threads = (int)command_number(s, "threads", arg, 0, 4096); return 0;
+    case KEY_THREADS: o->threads = (int)option_number(s, "threads", arg, 0, 4096); return 0;
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
     case ARGP_KEY_END:
         if (!o->model || !o->tokens)

@@ -35,11 +35,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     switch (key) {
     case KEY_MODEL: o->model = arg; return 0;
     case KEY_IDS: o->ids = arg; return 0;
-    case KEY_LENGTH: o->length = command_number(s, "length", arg, 1, 1 << 20); return 0;
+    case KEY_LENGTH: o->length = option_number(s, "length", arg, 1, 1 << 20); return 0;
     case KEY_GREEDY: o->temperature = 0; return 0;
-    case KEY_SEED: o->seed = command_number(s, "seed", arg, 0, INT64_MAX); return 0;
+    case KEY_SEED: o->seed = option_number(s, "seed", arg, 0, INT64_MAX); return 0;
     case KEY_F32: o->f32 = 1; return 0;
-    case KEY_THREADS: o->threads = (int)command_number(s, "threads", arg, 0, 4096); return 0;
+    case KEY_THREADS: o->threads = (int)option_number(s, "threads", arg, 0, 4096); return 0;
     case KEY_TEMPERATURE:
         o->temperature = strtod(arg, &end);
         if (end == arg || *end || !(o->temperature >= 0.01 && o->temperature <= 100))

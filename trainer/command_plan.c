@@ -34,9 +34,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     PlanOptions *o = s->input;
     switch (key) {
     case KEY_MODEL: o->model = arg; return 0;
-    case KEY_SEQUENCE: o->sequence = command_number(s, "sequence", arg, 1, 1 << 24); return 0;
-    case KEY_SEQUENCES: o->sequences = command_number(s, "sequences", arg, 1, 1 << 24); return 0;
-    case KEY_MICRO: o->micro_batches = command_number(s, "micro-batches", arg, 1, 1 << 24); return 0;
+    case KEY_SEQUENCE: o->sequence = option_number(s, "sequence", arg, 1, 1 << 24); return 0;
+    case KEY_SEQUENCES: o->sequences = option_number(s, "sequences", arg, 1, 1 << 24); return 0;
+    case KEY_MICRO: o->micro_batches = option_number(s, "micro-batches", arg, 1, 1 << 24); return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_MAP: o->map = arg; return 0;
     case KEY_EMIT:
