@@ -21,6 +21,7 @@ typedef struct Recipe {
     double share;                 /* of the step's loss that a micro-batch's mean is */
     Arena *arena;
     ModelWeights weights;
+    Vec(BufferId) counts; /* by layer: how often each expert was chosen, over the micro-batches so far */
 } Recipe;
 
 int recipe_add_sources(KernelSet *s); /* model/<module>.moe; 0, or 1 with kernels_error() */
@@ -60,6 +61,7 @@ enum { RECIPE_ROW = 1024 };
 BufferId recipe_embed(Recipe *m, BufferId ids);           /* [T] -> [T, H] */
 BufferId recipe_attention(Recipe *m, BufferId x);
 BufferId recipe_experts(Recipe *m, BufferId x);
+void recipe_bias(Recipe *m, const ModelWeight *bias); /* moves a router's correction bias toward a balanced load */
 BufferId recipe_feed_forward(Recipe *m, BufferId x);      /* dense or experts, by the layer */
 BufferId recipe_layer(Recipe *m, BufferId x);
 /* Cross entropy, a scalar of that name: the mean of the targets by their weights. gain: of the norm before the head. */

@@ -85,11 +85,28 @@ static void balance(Recipe *m, const Routing *g, BufferId chosen)
     add_loss(m, loss, "balance.weight", c->aux_coeff);
 }
 
+/* The counts of this micro-batch, added to those of the layer's earlier ones: what recipe_bias() reads. */
+static void add_counts(Recipe *m, BufferId n)
+{
+    while (m->counts.len <= (uint32_t)m->layer)
+        vec_push(m->arena, &m->counts, STEP_NONE);
+    BufferId *sum = &m->counts.at[m->layer];
+    *sum = m->micro == 0 ? n : out(record(m->r, "add_counts", ARG(a, *sum), ARG(b, n)), "n");
+}
+
+void recipe_bias(Recipe *m, const ModelWeight *bias)
+{
+    record(m->r, "bias_update", ARG(bias, recipe_form(m, bias, MODEL_BUFFER)),
+           ARG(n, m->counts.at[bias->layer]), ARG(rate, recipe_number(m, "bias.rate", m->c->bias_speed)));
+}
+
 static void report_load(Recipe *m, const Routing *g, BufferId chosen)
 {
-    const BufferId n = count(m, chosen, 1);
-    record(m->r, "load", ARG(id, g->id), ARG(n, SHAPED(m, n, m->c->experts)),
-           ARG(dropped, recipe_scalar(m, "dropped")), ARG(imbalance, recipe_scalar(m, "imbalance")));
+    const BufferId n = SHAPED(m, count(m, chosen, 1), m->c->experts);
+    if (m->train && recipe_has(m, MODEL_bias))
+        add_counts(m, n);
+    record(m->r, "load", ARG(id, g->id), ARG(n, n), ARG(dropped, recipe_scalar(m, "dropped")),
+           ARG(imbalance, recipe_scalar(m, "imbalance")));
 }
 
 static Routing route(Recipe *m, BufferId x)

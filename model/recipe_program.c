@@ -106,6 +106,8 @@ void recipe_step(Recipe *m, int micro_batches)
     for (uint32_t i = 0; i < m->weights.len; i++)
         if (model_weight_has_gradient(&m->weights.at[i]))
             adamw(m, &m->weights.at[i], factor);
+        else if (m->balanced)
+            recipe_bias(m, &m->weights.at[i]);
 }
 
 /* ---- generation ---- */

@@ -39,6 +39,7 @@ struct Run {
     RunOptions options;
     Arena *arena;
     char *memory; /* of the arena's buffers */
+    int64_t memory_bytes;
     moe_ctx *ctx;
     moe_route *routes; /* by BufferId */
     KernelTime *times; /* by kernel of the program */
@@ -144,7 +145,8 @@ static void bind(Run *r)
 {
     r->routes = arena_array(r->arena, moe_route, r->program->buffers.len + 1);
     r->times = arena_array(r->arena, KernelTime, r->program->kernels.len + 1);
-    r->memory = memory_map_zeros(r->program->arena_bytes);
+    r->memory_bytes = r->program->arena_bytes;
+    r->memory = memory_map_zeros(r->memory_bytes);
     r->ctx = moe_ctx_new(r->options.threads);
     if (!r->memory || !r->ctx)
         REFUSE_RUN(r, "no memory for an arena of %lld bytes", (long long)r->program->arena_bytes);
@@ -176,7 +178,7 @@ void run_free(Run *r)
         r->ctx->work = NULL, r->ctx->work_bytes = 0; /* the arena's */
         moe_ctx_free(r->ctx);
     }
-    memory_unmap(r->memory, r->program->arena_bytes);
+    memory_unmap(r->memory, r->memory_bytes);
     arena_free(r->arena);
 }
 
@@ -301,4 +303,4 @@ void run_print_times(const Run *r)
     }
 }
 
-int64_t run_arena_bytes(const Run *r) { return r->program->arena_bytes; }
+int64_t run_arena_bytes(const Run *r) { return r->memory_bytes; }

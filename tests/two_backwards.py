@@ -11,19 +11,19 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 import kernel  # noqa: E402
 
-SIZES = {"T": 70, "K": 2, "E": 5, "H": 68, "F": 45, "G": 33, "B": 2, "S": 37, "N": 3, "D": 8, "A": 48, "V": 90}
+SIZES = {"T": 70, "K": 2, "E": 5, "H": 68, "F": 45, "G": 33, "B": 2, "S": 37, "N": 3, "D": 8, "A": 48, "V": 90, "L": 37, "O": 0, "U": 8, "W": 24}
 # kernel: file, targets of the first, of the second, what is saved
 KERNELS = {
-    "experts": ("trainer/experts.moe", "n, p", "wg, wu, wd, vg, vu, vd", "save g as bf16, u as bf16, sg as bf16"),
-    "router": ("trainer/experts.moe", "x, norm_weight", "w", "save scale as f32, n as bf16"),
-    "qkv": ("trainer/attention.moe", "x", "norm_weight, wq, wk, wv", "save scale as f32, n as bf16"),
-    "project": ("trainer/attention.moe", "o", "w", ""),
-    "attention": ("trainer/attention.moe", "q", "k, v", "save m as f32, z as f32, r as bf16"),
-    "attention ": ("trainer/attention.moe", "v", "k, q", ""),
+    "experts": ("model/experts.moe", "n, p", "wg, wu, wd, vg, vu, vd", "save g as act, u as act, sg as act"),
+    "scores_softmax": ("model/router.moe", "x, gain", "w", "save scale as f32, n as act"),
+    "qkv": ("model/gqa.moe", "x", "gain, wq, wk, wv", "save scale as f32, n as act"),
+    "project": ("model/attention.moe", "o", "w", ""),
+    "attention": ("model/attention.moe", "q", "k, v", "save m as f32, z as f32, r as act"),
+    "attention ": ("model/attention.moe", "v", "k, q", ""),
     "rmsnorm": ("examples/rmsnorm.moe", "w", "x", ""),
 }
 # Sums over all rows: one kernel adds up parts of the rows where they share a loop with another gradient (lower/parts.c).
-OF_PARTS = {"d_norm_weight", "d_w"}
+OF_PARTS = {"d_gain", "d_w"}
 
 
 def request(name, first, later, save, mode):

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least,
-                       int64_t most)
+int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most)
 {
     char *end;
     errno = 0;

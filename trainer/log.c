@@ -67,7 +67,8 @@ static void print_progress(Log *l, const Trainer *t)
     long long eta = (long long)(l->steps / (double)t->steps * (double)(c->steps - t->steps) + 0.5);
     printf("step %*lld/%lld  loss %.3f  balance %.2f  grad %.2f  lr %.1e  %.0f tokens/s  ETA %lld:%02lld\n",
            snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->steps, (long long)c->steps, t->loss,
-           t->balance, t->norm, t->lr, (double)(c->batch * c->sequence) / each, eta / 60, eta % 60);
+           t->metrics[METRIC_BALANCE].mean, t->norm, t->lr, (double)(c->batch * c->sequence) / each, eta / 60,
+           eta % 60);
     fflush(stdout);
     l->spent_last = l->steps;
     l->step_last = t->steps;
@@ -80,10 +81,12 @@ void log_step(Log *l, const Trainer *t)
     l->kernels += run_kernel_seconds(t->step) - l->kernels_before;
     if (l->file) {
         fprintf(l->file,
-                "{\"event\": \"step\", \"step\": %lld, \"loss\": %.6f, \"balance\": %.4f, \"norm\": %.5f, "
+                "{\"event\": \"step\", \"step\": %lld, \"loss\": %.6f, \"balance\": %.4f, \"dropped\": %.4f, "
+                "\"imbalance\": %.3f, \"norm\": %.5f, "
                 "\"lr\": %.6g, "
                 "\"seconds\": %.4f}\n",
-                (long long)t->steps, t->loss, t->balance, t->norm, t->lr, seconds);
+                (long long)t->steps, t->loss, t->metrics[METRIC_BALANCE].mean,
+                t->metrics[METRIC_DROPPED].mean, t->metrics[METRIC_IMBALANCE].mean, t->norm, t->lr, seconds);
         fflush(l->file);
     }
     if (t->steps == 1 || t->steps % l->config->log_every == 0 || t->steps == l->config->steps)

@@ -1,3 +1,4 @@
+#include "trainer/bind.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
@@ -84,18 +85,29 @@ static int start(Trainer *t)
     return !t->evaluation || (t->config->sample && generator_start(&t->generator));
 }
 
-/* Where the step leaves what is logged. */
-static void find_results(Trainer *t)
+/* ---- what is logged ---- */
+
+static void find_metric(Trainer *t, LayerMetric *metric)
 {
     const int64_t parts = t->config->micro_batches, layers = t->session.model.layers;
-    t->losses = arena_array(t->session.arena, float *, parts);
-    t->balances = arena_array(t->session.arena, float *, parts *layers);
-    for (int64_t m = 0; m < parts; m++) {
-        t->losses[m] = session_at(&t->session, "loss.m%lld", (long long)m);
+    metric->at = arena_array(t->session.arena, const float *, parts *layers);
+    for (int64_t m = 0; m < parts; m++)
         for (int64_t l = 0; l < layers; l++)
             if (!model_is_dense(&t->session.model, l))
-                t->balances[t->nbalances++] =
-                    session_at(&t->session, "balance.L%lld.m%lld", (long long)l, (long long)m);
+                metric->at[metric->n++] =
+                    session_at(&t->session, "%s.L%lld.m%lld", metric->name, (long long)l, (long long)m);
+}
+
+static void find_results(Trainer *t)
+{
+    static const char *const names[] = {
+        [METRIC_BALANCE] = "balance", [METRIC_DROPPED] = "dropped", [METRIC_IMBALANCE] = "imbalance"};
+    t->losses = arena_array(t->session.arena, const float *, t->config->micro_batches);
+    for (int64_t m = 0; m < t->config->micro_batches; m++)
+        t->losses[m] = session_at(&t->session, "loss.m%lld", (long long)m);
+    for (int i = 0; i < METRIC_COUNT; i++) {
+        t->metrics[i].name = names[i];
+        find_metric(t, &t->metrics[i]);
     }
 }
 
@@ -129,6 +141,8 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check)
         fprintf(stderr, "moe-train: no thread for the loader\n");
         return 1;
     }
+    if (c->bind)
+        bind_threads((int)c->threads);
     find_results(t);
     set_numbers(t);
     weights_draw(&t->session, (uint64_t)c->seed);
@@ -156,7 +170,7 @@ static double learning_rate(const Config *c, int64_t step)
     return c->lr * (c->lr_end + (1 - c->lr_end) * 0.5 * (1 + cos(3.141592653589793 * left)));
 }
 
-static double mean(float *const *at, int64_t n)
+static double mean(const float *const *at, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
@@ -186,7 +200,8 @@ int trainer_step(Trainer *t)
     if (session_run(t->step))
         return 1;
     t->loss = mean(t->losses, c->micro_batches);
-    t->balance = mean(t->balances, t->nbalances);
+    for (int i = 0; i < METRIC_COUNT; i++)
+        t->metrics[i].mean = mean(t->metrics[i].at, t->metrics[i].n);
     t->norm = *t->norm_at;
     if (check_finite(t))
         return 1;

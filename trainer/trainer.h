@@ -9,6 +9,15 @@
 #include "trainer/loader.h"
 #include "trainer/session.h"
 
+/* What each layer with experts tells of a micro-batch (model/recipe.h), and its mean over layers and micro-batches. */
+typedef struct LayerMetric {
+    const char *name;
+    const float **at; /* where the step leaves the values */
+    int64_t n;
+    double mean;
+} LayerMetric;
+enum { METRIC_BALANCE, METRIC_DROPPED, METRIC_IMBALANCE, METRIC_COUNT };
+
 typedef struct Trainer {
     const Config *config;
     const TrainData *data;
@@ -20,11 +29,11 @@ typedef struct Trainer {
     int64_t validation_batch;   /* the next one that `evaluation` reads */
     int64_t sequences;          /* of a micro-batch */
     int64_t steps;              /* finished ones */
-    float **losses, **balances; /* [micro-batches], [micro-batches x layers with experts]: where the step leaves them */
-    int64_t nbalances;
+    const float **losses;       /* [micro-batches]: where the step leaves them */
+    LayerMetric metrics[METRIC_COUNT];
     float *rate, *k1, *k2;      /* where the step reads the learning rate and AdamW's corrections */
     const float *norm_at;
-    double loss, balance, norm, lr; /* of the last step */
+    double loss, norm, lr; /* of the last step */
 } Trainer;
 
 /* check: each call of a kernel is compared with the interpreter. */
