@@ -3,6 +3,7 @@
 #include "driver/element.h"
 #include "driver/module.h"
 #include "driver/pack.h"
+#include "passes/passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,11 +155,24 @@ static int call(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *c
     return status;
 }
 
+/* A parameter whose values nobody needs has none here (moec_kernel_param_read), so what would read them, and perhaps
+ * refuse them, is not run: no output depends on it. */
+static void drop_unread(const Reference *reference, const Kernel *k)
+{
+    for (uint32_t i = 0; i < k->params.len; i++)
+        if (k->params.at[i].kind == PARAM_TENSOR && k->tensors.at[k->params.at[i].id].unread) {
+            dce_kernel(reference_of(reference, k));
+            return;
+        }
+}
+
 static int describe(Compilation *c, void *user)
 {
     moec_module *m = user;
     if (reference_make(c, &m->reference))
         return DRIVER_ERROR;
+    for (uint32_t i = 0; i < c->module->kernels.len; i++)
+        drop_unread(&m->reference, c->module->kernels.at[i]);
     m->manifest = manifest_text(c->module, &c->isas, "interpreter", c->arena);
     const char *error = signature_read(m->manifest, c->arena, &m->signatures);
     if (error)

@@ -55,7 +55,7 @@ int reference_make(Compilation *c, Reference *out)
     return DRIVER_OK;
 }
 
-const Kernel *reference_of(const Reference *r, const Kernel *k)
+Kernel *reference_of(const Reference *r, const Kernel *k)
 {
     const Module *m = k->derived ? r->derived : r->program;
     return ir_find_kernel(m, name_of(m->names, k->name));

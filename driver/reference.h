@@ -17,6 +17,6 @@ typedef struct Reference {
  * compile_guard(); returns a DriverStatus. */
 int reference_make(Compilation *c, Reference *out);
 /* What kernel k of c->module means: the kernel of the same name and parameters in one of the two. */
-const Kernel *reference_of(const Reference *r, const Kernel *k);
+Kernel *reference_of(const Reference *r, const Kernel *k);
 
 #endif
