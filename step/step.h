@@ -134,6 +134,6 @@ BufferId step_find(const Program *p, const char *name); /* STEP_NONE: there is n
 uint32_t step_add_kernel(Program *p, StepKernel k);
 
 #define each_operand(task, o)                                                                                \
-    for (const Operand *o = (task)->operands.at, *o##_end = o + (task)->operands.len; o < o##_end; o++)
+    for (const Operand *o = (task)->operands.at, *o##_end = o ? o + (task)->operands.len : o; o < o##_end; o++)
 
 #endif

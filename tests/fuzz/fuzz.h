@@ -1,4 +1,4 @@
-/* Shared by the fuzz targets: one file each, moe.c, values.c, tiles.c, machine.c, words.c, config.c, safetensors.c, with the entry point of libFuzzer.
+/* Shared by the fuzz targets: one file each, moe.c, values.c, tiles.c, machine.c, words.c, config.c, safetensors.c, step.c, with the entry point of libFuzzer.
  *
  * A target reads one input as the compiler would and aborts on a finding: a crash, an internal error, more processor time
  * than FUZZ_SECONDS, more memory than FUZZ_BYTES, or a broken promise (printed text reads back to the same program, every
