@@ -201,8 +201,9 @@ const char *manifest_text(const Module *m, const IsaList *isas, const char *buil
              build_id);
     for (uint32_t i = 0; i < isas->n; i++)
         text_add(&t, "%s\"%s\"", i ? ", " : "", cpu_table[isas->at[i]].name);
-    text_add(&t, "],\n  \"numerics\": {\"arithmetic\": \"f32\", \"rounding\": \"nearest even\", "
-                 "\"sum_bound\": \"(n + 2) * 2^-24 * sum |terms|\", \"deterministic\": true},\n");
+    text_add(&t,
+             "],\n  \"numerics\": {\"contract\": 1, \"arithmetic\": \"f32\", \"rounding\": \"nearest even\", "
+             "\"sum_bound\": \"(n + 2) * 2^-24 * sum |terms|\", \"deterministic\": true},\n");
     add_types(m, &t);
     add_dims(m, &t);
     add_groups(m, &t);

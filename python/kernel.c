@@ -101,7 +101,13 @@ static void take_bits(const SigParam *p, DLTensor *t)
         t->dtype.code = kDLBfloat;
 }
 
-/* Of an object that moec.pack() made: the bytes, with the shape of what was packed. */
+static DLDataType type_of(Elem e)
+{
+    uint8_t code = e == EL_BF16 ? kDLBfloat : e == EL_I32 ? kDLInt : kDLFloat;
+    return (DLDataType){code, (uint8_t)(8 * elem_bytes(e)), 1};
+}
+
+/* Of an object that Kernel.pack() made: the bytes, with the shape of what was packed. */
 static int take_packed(PythonCall *c, size_t i, PyObject *o)
 {
     TensorView *v = &c->views[i];
@@ -121,16 +127,31 @@ static int take_packed(PythonCall *c, size_t i, PyObject *o)
     v->tensor.ndim = (int)p->rank;
     v->tensor.shape = v->shape;
     v->tensor.strides = NULL;
-    v->tensor.dtype =
-        (DLDataType){p->elem == EL_BF16 ? kDLBfloat : kDLFloat, (uint8_t)(8 * elem_bytes(p->elem)), 1};
+    v->tensor.dtype = type_of(p->elem);
     return 0;
+}
+
+/* A tensor of no memory: the kernel reads only the shape. */
+static int take_shape(PythonCall *c, size_t i, PyObject *o)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    TensorView *v = &c->views[i];
+    if (!p->unread || PyTuple_Size(o) > MOEC_MAX_RANK)
+        return refuse(c, i, "a tensor", o);
+    v->tensor = (DLTensor){
+        .device = {kDLCPU, 0}, .ndim = (int)PyTuple_Size(o), .dtype = type_of(p->elem), .shape = v->shape};
+    for (int d = 0; d < v->tensor.ndim; d++)
+        v->shape[d] = PyLong_AsLongLong(PyTuple_GetItem(o, d));
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static int take_tensor(PythonCall *c, size_t i, PyObject *o)
 {
     const SigParam *p = &c->k->sig->params[i];
     TensorView *v = &c->views[i];
-    int status = p->packed ? take_packed(c, i, o) : view_open(v, o, p->role != ROLE_IN);
+    int status = PyTuple_Check(o) ? take_shape(c, i, o)
+                 : p->packed      ? take_packed(c, i, o)
+                                  : view_open(v, o, p->role != ROLE_IN);
     if (status)
         return status < 0 ? -1 : refuse(c, i, "a tensor", o);
     take_bits(p, &v->tensor);

@@ -111,6 +111,13 @@ class Package(unittest.TestCase):
         np.testing.assert_allclose(self.m.product(x, p), moec.f32(x) @ moec.f32(w), rtol=1e-4, atol=1e-4)
         self.refuses("'w' is packed, but the argument is of type ndarray", lambda: self.m.product(x, w))
 
+    def test_a_shape_stands_for_what_is_not_read(self):
+        d_y, d_b = floats(4), np.zeros(4, np.float32)
+        self.assertFalse(self.m.add_bwd.params[0].read)
+        np.testing.assert_array_equal(self.m.add_bwd((4,), floats(4), 2, d_y, d_b), 2 * d_y)
+        self.refuses("'b' has 4 at axis 0, but T is 3", lambda: self.m.add_bwd((3,), floats(4), 2, d_y, d_b))
+        self.refuses("'a' is a tensor, but the argument is of type tuple", lambda: self.m.add((4,), floats(4), 1))
+
     def test_wrong_arguments_are_named(self):
         a, b = floats(4), floats(4)
         self.refuses("'b' has 3 at axis 0, but T is 4", lambda: self.m.add(a, b[:3], 1))
@@ -189,6 +196,18 @@ class Package(unittest.TestCase):
         d_a = self.m.add_bwd(a, b, 3, d_y, d_b)
         np.testing.assert_array_equal(d_a, 3 * d_y)
         np.testing.assert_array_equal(d_b, 1 + d_y)
+
+    def test_the_manifest_is_documented(self):
+        with open("docs/manifest.md", encoding="utf-8") as f:
+            page = f.read()
+
+        def keys(value):
+            for v in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+                yield from keys(v)
+            yield from value if isinstance(value, dict) else ()
+        for m in (self.m, moec.load("examples/moe_ffn.moe")):
+            for key in set(keys(m.manifest)):
+                self.assertTrue(f"`{key}`" in page or f'"{key}"' in page, key)
 
     def test_errors_have_file_and_line(self):
         e = self.refuses("wrong.moe:2:20", lambda: moec.jit("moe 1\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t] }",

@@ -13,6 +13,7 @@ if torch is None or not hasattr(torch.library, "register_autograd"):
     sys.exit(77)
 
 import moec
+from moec import autograd
 
 TEXT = """moe 1
 dim T, K, E, H, F
@@ -138,6 +139,16 @@ class Torch(unittest.TestCase):
             self.assertTrue(torch.equal(m.product(x, packed), y))
         with self.assertRaisesRegex(TypeError, "'w' is given as rows"):
             m.product(x, packed)
+
+    def test_of_an_input_that_is_not_read_only_the_shape_is_kept(self):
+        pair, = (m.residual.operators or autograd.Operators(m.residual)).pairs
+        self.assertEqual(pair.unread, {"x"})
+        x = torch.randn((T, F), requires_grad=True)
+        a, wg, wu = (torch.randn(s).to(torch.bfloat16) for s in ((T, H), (H, F), (H, F)))
+        y = m.residual(x, a, wg, wu)
+        self.assertFalse(any(v.shape == x.shape and torch.equal(v, x) for v in y.grad_fn.saved_tensors))
+        y.sum().backward()
+        self.assertTrue(torch.equal(x.grad, torch.ones_like(x)))
 
     def test_gradients_that_no_derive_gives(self):
         a = torch.randn(5, requires_grad=True)

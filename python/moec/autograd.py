@@ -14,9 +14,11 @@ numbers = itertools.count()
 ROUTE = ("start", "count", "slot_of", "row_of")
 
 
-# ---- arguments: a route is four tensors ----
+# ---- arguments: a route is four tensors; of what is not read there is the shape ----
 
-def schema_of(param, alias):
+def schema_of(param, alias, unread=()):
+    if param.name in unread:
+        return [f"SymInt[] p_{param.name}"]
     if param.kind == "route":
         return [f"Tensor {param.name}_{field}" for field in ROUTE]
     if param.kind == "scalar":
@@ -41,6 +43,8 @@ def value_of(kernel, param, value):
     """What the kernel itself takes: a route of its tensors; rows in packed memory."""
     if param.kind == "route":
         return Route(*value)
+    if isinstance(value, (tuple, list)):
+        return tuple(value)
     return kernel.pack(param.name, value) if param.packed else value
 
 
@@ -52,7 +56,7 @@ def shape_from(param, value):
     if param.kind == "route":
         start, count, slot_of, row_of = value
         return (*row_of.shape, count.shape[0], slot_of.shape[0])
-    return None if param.kind == "scalar" else value.shape
+    return None if param.kind == "scalar" else getattr(value, "shape", value)
 
 
 def fake_outs(kernel, params, values, outs):
@@ -118,6 +122,8 @@ class PairOperator:
         self.outs = [p for p in self.forward.params if p.role == "out"]
         self.results = [p for p in self.origin.params if p.role == "out"]
         self.saved = [p for p in self.outs if p.name in pair.saved.values()]
+        self.unread = {p.name for p in self.params if p.kind == "tensor" and not any(
+            q.read for k in self.backwards for q in k.params if q.name == p.name)}
         self.made = [g for g in pair.gradients if "param" in g]
         self._define()
 
@@ -126,7 +132,8 @@ class PairOperator:
         self.op, name = define(self.forward.name, arguments, len(self.outs), self._run, self._fake)
         cotangents = [f"Tensor {c}" for c in self.pair.cotangents.values()]
         saved = [f"Tensor saved_{p.name}" for p in self.saved]
-        self.backward_op, _ = define(self.pair.backward, arguments + saved + cotangents, len(self.made),
+        kept = [a for p in self.params for a in schema_of(p, "", self.unread)]
+        self.backward_op, _ = define(self.pair.backward, kept + saved + cotangents, len(self.made),
                                      self._run_backward, self._fake_backward)
         torch.library.register_autograd(name, self._backward, setup_context=self._keep, lib=library)
 
@@ -147,12 +154,21 @@ class PairOperator:
         made = fake_outs(self.forward, self.params, grouped(self.params, flat), self.outs)
         return made[0] if len(made) == 1 else tuple(made)
 
+    def _kept(self, param, value):
+        """What the backward gets of an input: its shape, if it reads no more; a route as tensors of an object."""
+        if param.kind == "route":
+            return Route(*value)
+        return list(value.shape) if param.name in self.unread else value
+
     def _keep(self, ctx, inputs, output):
         made = output if isinstance(output, (tuple, list)) else (output,)
         by_name = dict(zip((p.name for p in self.outs), made))
-        ctx.is_tensor = [isinstance(v, torch.Tensor) for v in inputs]
-        ctx.numbers = [v for v in inputs if not isinstance(v, torch.Tensor)]
-        ctx.save_for_backward(*(v for v in inputs if isinstance(v, torch.Tensor)), *(by_name[p.name] for p in self.saved))
+        values = grouped(self.params, inputs)
+        kept = flatten(self.params, [self._kept(p, v) for p, v in zip(self.params, values)])
+        ctx.types = {p.name: v.dtype for p, v in zip(self.params, values) if isinstance(v, torch.Tensor)}
+        ctx.is_tensor = [isinstance(v, torch.Tensor) for v in kept]
+        ctx.others = [v for v in kept if not isinstance(v, torch.Tensor)]
+        ctx.save_for_backward(*(v for v in kept if isinstance(v, torch.Tensor)), *(by_name[p.name] for p in self.saved))
         ctx.results = {p.name: (by_name[p.name].shape, by_name[p.name].dtype) for p in self.results}
 
     # ---- backward ----
@@ -168,10 +184,10 @@ class PairOperator:
         return {p.name: p for k in self.backwards for p in k.params if p.role != "in"}
 
     def _run_backward(self, *flat):
-        known = self._named(flat)
+        known, params = self._named(flat), self._gradient_params()
         for g in self.made:
             if g["mode"] == "add":
-                known[g["param"]] = torch.zeros(known[g["input"]].shape, dtype=torch.float32)
+                known[g["param"]] = torch.zeros(shape_from(params[g["param"]], known[g["input"]]), dtype=torch.float32)
         for kernel in self.backwards:
             inputs = inputs_of(kernel)
             values = [value_of(kernel, p, known[p.name]) for p in inputs]
@@ -182,34 +198,35 @@ class PairOperator:
 
     def _fake_backward(self, *flat):
         known, params = self._named(flat), self._gradient_params()
-        made = tuple(torch.empty_like(known[g["input"]], dtype=getattr(torch, TORCH[params[g["param"]].type]))
-                     for g in self.made)
+        like = next(v for v in flat if isinstance(v, torch.Tensor))
+        made = tuple(like.new_empty(shape_from(params[g["param"]], known[g["input"]]),
+                                    dtype=getattr(torch, TORCH[params[g["param"]].type])) for g in self.made)
         return made[0] if len(made) == 1 else made
 
     def _backward(self, ctx, *cotangents):
         kept = list(ctx.saved_tensors)
-        numbers = iter(ctx.numbers)
         saved = kept[sum(ctx.is_tensor):]
-        tensors = iter(kept)
-        flat = [next(tensors) if is_tensor else next(numbers) for is_tensor in ctx.is_tensor]
+        tensors, others = iter(kept), iter(ctx.others)
+        flat = [next(tensors if is_tensor else others) for is_tensor in ctx.is_tensor]
         given = dict(zip((p.name for p in self.outs), cotangents))
-        by_output = {name: self._cotangent(given.get(name), *ctx.results[name], like=kept[0]) for name in self.pair.cotangents}
+        like = next(c for c in cotangents if c is not None)
+        by_output = {name: self._cotangent(given.get(name), *ctx.results[name], like) for name in self.pair.cotangents}
         made = self.backward_op(*flat, *saved, *by_output.values()) if self.made else ()
         made = dict(zip((g["input"] for g in self.made), made if isinstance(made, (tuple, list)) else (made,)))
         made.update({g["input"]: by_output[g["output"]] for g in self.pair.gradients if g["mode"] == "pass"})
-        return tuple(self._gradients(made, flat))
+        return tuple(self._gradients(made, ctx.types))
 
     @staticmethod
     def _cotangent(value, shape, dtype, like):
         return like.new_zeros(shape, dtype=dtype) if value is None else value.contiguous()
 
-    def _gradients(self, made, flat):
+    def _gradients(self, made, types):
         """One for each argument of the operator, of its type."""
-        for p, value in zip(self.params, grouped(self.params, flat)):
+        for p in self.params:
             if p.kind == "route":
                 yield from (None,) * len(ROUTE)
             else:
-                yield made[p.name].to(value.dtype) if p.name in made else None
+                yield made[p.name].to(types[p.name]) if p.name in made else None
 
 
 # ---- routes ----
