@@ -120,7 +120,7 @@ typedef struct Hint {
     enum { HINT_IN, HINT_ROW, HINT_EQUAL } kind;
     uint32_t var;     /* HINT_IN: the row index; HINT_ROW: the x of @x; HINT_EQUAL: the index compared */
     const AstExpr *e; /* HINT_IN: the group; HINT_EQUAL: what it is compared with */
-    uint32_t other;   /* the index that e is, or NONE */
+    uint32_t other;   /* the index that e is, HINT_EQUAL: the x of e when e is @x; or NONE */
     Loc loc;
 } Hint;
 

@@ -214,8 +214,10 @@ static int bind_group(KernelSema *c, AstExpr *e)
 static void hint_equal(KernelSema *c, const AstExpr *a, const AstExpr *b)
 {
     uint32_t var = plain_var(c, a);
+    uint32_t row =
+        b->kind == AST_GROUP ? plain_var(c, b->args[0]) : (uint32_t)NONE; /* while it is in scope */
     if (var != NONE && (b->kind == AST_GROUP || b->kind == AST_MAP))
-        add_hint(c, (Hint){.kind = HINT_EQUAL, .var = var, .e = b, .other = NONE, .loc = a->loc});
+        add_hint(c, (Hint){.kind = HINT_EQUAL, .var = var, .e = b, .other = row, .loc = a->loc});
 }
 
 int bind_one(KernelSema *c, AstBind *bind)
@@ -338,10 +340,9 @@ static void follow_equal(KernelSema *c, const Hint *h)
                                     : rows_of(c, r->group);
         bind_axis(c, h->var, axis, h->loc, h->e->name.name);
     }
-    uint32_t row = h->e->kind == AST_GROUP ? plain_var(c, h->e->args[0]) : (uint32_t)NONE;
-    if (row != NONE && c->vars.at[row].known && c->vars.at[row].axis.group != NONE)
-        bind_axis(c, h->var, (Axis){c->m->groups.at[c->vars.at[row].axis.group].groups, NONE}, h->loc,
-                  "as a group");
+    const Var *row = h->other == NONE ? NULL : &c->vars.at[h->other];
+    if (row && row->known && row->axis.group != NONE)
+        bind_axis(c, h->var, (Axis){c->m->groups.at[row->axis.group].groups, NONE}, h->loc, "as a group");
 }
 
 /* Neither the row nor the group of `r in e` is known, but there is one group only. */
