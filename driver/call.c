@@ -58,7 +58,7 @@ static int has_type(const DLTensor *t, Elem e)
 }
 
 /* Row-major: strides of axes of one element (or of an empty tensor) do not matter. */
-static int is_dense(const DLTensor *t)
+int call_is_dense(const DLTensor *t)
 {
     int64_t expected = 1;
     for (int d = 0; d < t->ndim; d++)
@@ -73,32 +73,40 @@ static int is_dense(const DLTensor *t)
     return 1;
 }
 
-static int check_tensor(DriverCall *c, uint32_t i)
+int call_check_tensor(const moec_kernel *k, moe_ctx *ctx, uint32_t i, const DLTensor *t)
 {
-    const SigParam *p = &c->k->sig->params[i];
-    const DLTensor *t = c->args[i].tensor;
-    const char *kernel = c->k->sig->name;
+    const SigParam *p = &k->sig->params[i];
+    const char *kernel = k->sig->name;
     if (!t)
-        return refuse_argument(c->ctx, "%s: '%s' has no tensor", kernel, p->name);
+        return refuse_argument(ctx, "%s: '%s' has no tensor", kernel, p->name);
     if (t->device.device_type != kDLCPU)
-        return refuse_argument(c->ctx, "%s: '%s' is not in CPU memory (device type %d)", kernel, p->name,
+        return refuse_argument(ctx, "%s: '%s' is not in CPU memory (device type %d)", kernel, p->name,
                                (int)t->device.device_type);
     if (!has_type(t, p->elem))
-        return refuse_argument(
-            c->ctx, "%s: '%s' is %s, but its tensor has type code %d of %d bits and %d lanes", kernel,
-            p->name, elem_name(p->elem), t->dtype.code, t->dtype.bits, t->dtype.lanes);
+        return refuse_argument(ctx, "%s: '%s' is %s, but its tensor has type code %d of %d bits and %d lanes",
+                               kernel, p->name, elem_name(p->elem), t->dtype.code, t->dtype.bits,
+                               t->dtype.lanes);
     if (t->ndim < 0 || (uint32_t)t->ndim != p->rank)
-        return refuse_argument(c->ctx, "%s: '%s' has %u axes, but its tensor has %d", kernel, p->name,
-                               p->rank, t->ndim);
+        return refuse_argument(ctx, "%s: '%s' has %u axes, but its tensor has %d", kernel, p->name, p->rank,
+                               t->ndim);
     for (uint32_t d = 0; d < p->rank; d++)
         if (!t->shape || t->shape[d] < 0)
-            return refuse_argument(c->ctx, "%s: '%s' has a negative size at axis %u", kernel, p->name, d);
-    if (!is_dense(t))
-        return refuse_argument(c->ctx, "%s: '%s' is strided; only dense row-major tensors are taken", kernel,
+            return refuse_argument(ctx, "%s: '%s' has a negative size at axis %u", kernel, p->name, d);
+    if (!call_is_dense(t))
+        return refuse_argument(ctx, "%s: '%s' is strided; only dense row-major tensors are taken", kernel,
                                p->name);
     if (t->byte_offset % elem_bytes(p->elem))
-        return refuse_argument(c->ctx, "%s: '%s' has a byte offset of %llu, which splits an element", kernel,
+        return refuse_argument(ctx, "%s: '%s' has a byte offset of %llu, which splits an element", kernel,
                                p->name, (unsigned long long)t->byte_offset);
+    return 0;
+}
+
+static int take_tensor(DriverCall *c, uint32_t i)
+{
+    const DLTensor *t = c->args[i].tensor;
+    int status = call_check_tensor(c->k, c->ctx, i, t);
+    if (status)
+        return status;
     c->shapes[i] = t->shape;
     c->pointers[i] = t->data ? (char *)t->data + t->byte_offset : NULL;
     return 0;
@@ -130,7 +138,7 @@ static int check_argument(DriverCall *c, uint32_t i)
             c->ctx, "%s: '%s' is %s, but the argument is %s", c->k->sig->name, p->name, kinds[p->kind],
             (unsigned)c->args[i].kind <= MOEC_ROUTE ? kinds[c->args[i].kind] : "of no kind");
     switch (p->kind) {
-    case MOEC_TENSOR: return check_tensor(c, i);
+    case MOEC_TENSOR: return take_tensor(c, i);
     case MOEC_SCALAR: return set_scalar(c, i);
     case MOEC_ROUTE:
         if (!c->args[i].route)

@@ -47,6 +47,9 @@ int refuse_argument(moe_ctx *ctx, const char *format, ...) __attribute__((format
 int call_entry(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
 /* moec_kernel_call; dims[] has sizes that are known beside the tensors' shapes, below 0 for others (NULL: none is). */
 int call_tensors(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n, const int64_t *dims);
+/* Is the tensor one that parameter i takes, but for its sizes? */
+int call_check_tensor(const moec_kernel *k, moe_ctx *ctx, uint32_t i, const DLTensor *t);
+int call_is_dense(const DLTensor *t);
 /* NULL, or which argument of a uniform call is missing. */
 const char *call_missing(const moec_kernel *k, const int64_t *dims, void *const *args);
 

@@ -165,6 +165,8 @@ static int take_route(PythonCall *c, size_t i, PyObject *o)
     PyObject *address = PyObject_GetAttrString(o, "address");
     moe_route *r = address ? PyLong_AsVoidPtr(address) : NULL;
     Py_XDECREF(address);
+    if (!r && PyErr_ExceptionMatches(PyExc_ValueError)) /* a route whose tensors are none of its */
+        return -1;
     if (!r) {
         PyErr_Clear();
         return refuse(c, i, "a route", o);
@@ -332,29 +334,59 @@ static PyObject *kernel_packed_bytes(PyObject *self, PyObject *args)
     return PyLong_FromLongLong(moec_kernel_param_bytes(c.k, (size_t)i, c.dims));
 }
 
-/* pack(i, dims, rows, memory) and unpack(i, dims, memory, rows). */
+/* Are these the rows of parameter i at the call's dimensions? If not, the context says why. */
+static int check_rows(const PythonCall *c, size_t i, TensorView *v)
+{
+    int64_t shape[MOEC_MAX_RANK];
+    const SigParam *p = &c->k->sig->params[i];
+    take_bits(p, &v->tensor);
+    int status = call_check_tensor(c->k, c->ctx, (uint32_t)i, &v->tensor);
+    if (!status && moec_kernel_param_shape(c->k, i, c->dims, shape))
+        return refuse_argument(c->ctx, "%s: the sizes of '%s' are not known", c->k->sig->name, p->name);
+    for (uint32_t d = 0; !status && d < p->rank; d++)
+        if (v->tensor.shape[d] != shape[d])
+            status = refuse_argument(c->ctx, "%s: '%s' has %lld at axis %u, but %s is %lld here",
+                                     c->k->sig->name, p->name, (long long)v->tensor.shape[d], d,
+                                     p->shape[d].text, (long long)shape[d]);
+    return status;
+}
+
+/* Are there as many bytes as parameter i needs? */
+static int check_memory(const PythonCall *c, size_t i, const DLTensor *t)
+{
+    int64_t wanted = moec_kernel_param_bytes(c->k, i, c->dims);
+    if (t->ndim == 1 && t->dtype.bits == 8 && t->shape[0] >= wanted && wanted >= 0 && call_is_dense(t))
+        return MOE_OK;
+    return refuse_argument(c->ctx, "%s: '%s' takes %lld bytes of packed memory", c->k->sig->name,
+                           c->k->sig->params[i].name, (long long)wanted);
+}
+
+static void *data_of(const TensorView *v) { return (char *)v->tensor.data + v->tensor.byte_offset; }
+
+/* pack(i, dims, rows, memory) and unpack(i, dims, rows, memory). */
 static PyObject *move_packed(PyObject *self, PyObject *args, int unpack)
 {
     PythonCall c = {.k = ((KernelObject *)self)->k, .ctx = own_context()};
     Py_ssize_t i;
-    PyObject *dims, *from, *to;
-    TensorView source = {.held = NULL}, target = {.held = NULL};
-    if (!PyArg_ParseTuple(args, "nOOO", &i, &dims, &from, &to) || take_dims(&c, dims))
+    PyObject *dims, *rows, *memory;
+    TensorView r = {.held = NULL}, m = {.held = NULL};
+    if (!PyArg_ParseTuple(args, "nOOO", &i, &dims, &rows, &memory) || take_dims(&c, dims))
         return NULL;
-    int status = -1;
-    if (view_open(&source, from, 0) == 0 && view_open(&target, to, 1) == 0) {
-        char *in = (char *)source.tensor.data + source.tensor.byte_offset,
-             *out = (char *)target.tensor.data + target.tensor.byte_offset;
-        status = unpack ? moec_kernel_unpack(c.k, (size_t)i, c.dims, in, out)
-                        : moec_kernel_pack(c.k, (size_t)i, c.dims, in, out);
-    }
-    view_close(&source);
-    view_close(&target);
+    if (!moec_kernel_param_packed(c.k, (size_t)i))
+        return raise_error("CallError", "the parameter is not packed", PyLong_FromLong(MOE_ARGUMENT));
+    int status = view_open(&r, rows, unpack) || view_open(&m, memory, !unpack);
+    if (status && !PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "rows and packed memory are tensors");
+    if (!status)
+        status = check_rows(&c, (size_t)i, &r) || check_memory(&c, (size_t)i, &m.tensor);
+    if (!status && (status = unpack ? moec_kernel_unpack(c.k, (size_t)i, c.dims, data_of(&m), data_of(&r))
+                                    : moec_kernel_pack(c.k, (size_t)i, c.dims, data_of(&r), data_of(&m))))
+        call_refuse(c.ctx, status, moe_strerror(status));
+    view_close(&r);
+    view_close(&m);
     if (PyErr_Occurred())
         return NULL;
-    if (status)
-        return raise_error("CallError", moe_strerror(status), PyLong_FromLong(status));
-    return Py_NewRef(Py_None);
+    return status ? raise_status(&c, c.ctx->status) : Py_NewRef(Py_None);
 }
 
 static PyObject *kernel_pack(PyObject *self, PyObject *args) { return move_packed(self, args, 0); }
@@ -364,11 +396,12 @@ static PyMethodDef kernel_methods[] = {
     {"call", (PyCFunction)(void *)kernel_call, METH_FASTCALL, "call(values, dims, allocate)"},
     {"packed_bytes", kernel_packed_bytes, METH_VARARGS, "packed_bytes(i, dims)"},
     {"pack", kernel_pack, METH_VARARGS, "pack(i, dims, rows, memory)"},
-    {"unpack", kernel_unpack, METH_VARARGS, "unpack(i, dims, memory, rows)"},
+    {"unpack", kernel_unpack, METH_VARARGS, "unpack(i, dims, rows, memory)"},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot kernel_slots[] = {
     {Py_tp_dealloc, (void *)kernel_free}, {Py_tp_methods, kernel_methods}, {0, NULL}};
 
-PyType_Spec kernel_spec = {"moec._native.Kernel", sizeof(KernelObject), 0, Py_TPFLAGS_DEFAULT, kernel_slots};
+PyType_Spec kernel_spec = {"moec._native.Kernel", sizeof(KernelObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kernel_slots};

@@ -79,22 +79,23 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *names)
     return NULL;
 }
 
-/* kernel(type, name) */
+static PyObject *kernel_type;
+
+/* kernel(name) */
 static PyObject *module_kernel(PyObject *self, PyObject *args)
 {
     const moec_module *m = &((ModuleObject *)self)->m;
-    PyObject *type;
     const char *name;
-    if (!PyArg_ParseTuple(args, "Os", &type, &name))
+    if (!PyArg_ParseTuple(args, "s", &name))
         return NULL;
     for (uint32_t i = 0; i < m->signatures.nkernels; i++)
         if (strcmp(m->signatures.kernels[i].name, name) == 0)
-            return kernel_object((PyTypeObject *)type, self, &m->kernels[i]);
+            return kernel_object((PyTypeObject *)kernel_type, self, &m->kernels[i]);
     PyErr_SetString(PyExc_KeyError, name);
     return NULL;
 }
 
-static PyMethodDef module_methods[] = {{"kernel", module_kernel, METH_VARARGS, "kernel(type, name)"},
+static PyMethodDef module_methods[] = {{"kernel", module_kernel, METH_VARARGS, "kernel(name)"},
                                        {NULL, NULL, 0, NULL}};
 static PyType_Slot module_slots[] = {{Py_tp_new, (void *)module_new},
                                      {Py_tp_dealloc, (void *)module_free},
@@ -120,14 +121,20 @@ PyObject *raise_error(const char *name, const char *text, PyObject *detail)
 
 /* ---- routes ---- */
 
-/* A tensor that the caller holds on to; NULL: an exception is set. */
-static void *memory_of(PyObject *o, int writable)
+/* The memory of a tensor that the caller holds on to: dense, of that many integers; NULL: an exception is set. */
+static void *memory_of(PyObject *o, int writable, const char *name, unsigned bits, int64_t elements)
 {
     TensorView v;
-    int status = view_open(&v, o, writable);
-    if (status > 0)
-        PyErr_SetString(PyExc_TypeError, "a route is made of tensors");
-    void *memory = status ? NULL : (char *)v.tensor.data + v.tensor.byte_offset;
+    int64_t found = 1;
+    int status = view_open(&v, o, writable), good = !status;
+    for (int d = 0; good && d < v.tensor.ndim; d++)
+        found *= v.tensor.shape[d];
+    good = good && v.tensor.dtype.bits == bits && v.tensor.dtype.code <= kDLUInt &&
+           call_is_dense(&v.tensor) && v.tensor.device.device_type == kDLCPU && found == elements;
+    if (!good && !PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "a route's %s is a dense tensor of %lld integers of %u bits", name,
+                     (long long)elements, bits);
+    void *memory = good ? (char *)v.tensor.data + v.tensor.byte_offset : NULL;
     if (!status)
         view_close(&v);
     return memory;
@@ -162,11 +169,15 @@ PyObject *native_route(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O(LLLL)OOOOOL", &memory, &sizes[0], &sizes[1], &sizes[2], &sizes[3],
                           &array[0], &array[1], &array[2], &array[3], &ids, &capacity))
         return NULL;
-    moe_route *r = memory_of(memory, 1);
+    static const char *const names[] = {"start", "count", "slot_of", "row_of"};
+    int64_t slots = sizes[0] * sizes[1], elements[] = {sizes[2] + 1, sizes[2], sizes[3], slots};
+    moe_route *r = memory_of(memory, 1, "memory", 8, sizeof *r);
     void *at[4] = {NULL};
     for (int i = 0; i < 4; i++)
-        at[i] = PyErr_Occurred() ? NULL : memory_of(array[i], ids != Py_None);
-    const int32_t *chosen = ids == Py_None || PyErr_Occurred() ? NULL : memory_of(ids, 0);
+        at[i] = PyErr_Occurred()
+                    ? NULL
+                    : memory_of(array[i], ids != Py_None, names[i], i < 2 ? 64 : 32, elements[i]);
+    const int32_t *chosen = ids == Py_None || PyErr_Occurred() ? NULL : memory_of(ids, 0, "ids", 32, slots);
     if (PyErr_Occurred())
         return NULL;
     *r = (moe_route){sizes[0], sizes[1], sizes[2], sizes[3], at[0], at[1], at[2], at[3]};
@@ -185,10 +196,9 @@ static PyMethodDef functions[] = {
 static int execute(PyObject *module)
 {
     PyObject *kernel = PyType_FromSpec(&kernel_spec), *type = PyType_FromSpec(&module_spec);
-    int failed = !kernel || !type || PyModule_AddObjectRef(module, "Kernel", kernel) ||
-                 PyModule_AddObjectRef(module, "Module", type);
-    Py_XDECREF(kernel);
+    int failed = !kernel || !type || PyModule_AddObjectRef(module, "Module", type);
     Py_XDECREF(type);
+    kernel_type = kernel;
     return failed ? -1 : 0;
 }
 

@@ -109,6 +109,11 @@ class Package(unittest.TestCase):
         self.assertEqual(p.shape, (40, 3))
         np.testing.assert_array_equal(p.unpack(), w)
         np.testing.assert_allclose(self.m.product(x, p), moec.f32(x) @ moec.f32(w), rtol=1e-4, atol=1e-4)
+        self.refuses("'w' is bf16, but", lambda: self.m.product.pack("w", floats(40, 3)))
+        self.refuses("'w' is strided", lambda: self.m.product.pack("w", w.T))
+        self.refuses("'w' has 2 axes", lambda: self.m.product.pack("w", w[0]))
+        self.refuses("not packed", lambda: self.m.product.pack("x", x))
+        self.refuses("bytes of packed memory", lambda: self.m.product._native.pack(1, (-1, 3, 40), w, np.empty(9, np.uint8)))
         self.refuses("'w' is packed, but the argument is of type ndarray", lambda: self.m.product(x, w))
 
     def test_a_shape_stands_for_what_is_not_read(self):
@@ -172,6 +177,10 @@ class Package(unittest.TestCase):
         np.testing.assert_allclose(self.m.rows(x, rt, w), want, rtol=1e-5)
         same = moec.Route(*rt.tensors)
         np.testing.assert_array_equal(self.m.rows(x, same, w), self.m.rows(x, rt, w))
+        for i, wrong in enumerate((rt.start[1:], rt.count.astype(np.int32), np.repeat(rt.slot_of, 2)[::2], rt.row_of[:, :1])):
+            arrays = [*rt.tensors]
+            arrays[i] = wrong
+            self.refuses("is a dense tensor of", lambda: self.m.rows(x, moec.Route(*arrays), w), ValueError)
         self.refuses("'rt' has 3 at tokens, but T is 2", lambda: self.m.rows(x[:2], rt, w))
         self.refuses("is a route", lambda: self.m.rows(x, ids, w))
         self.refuses("choice 0 is expert 2, outside -1..1", lambda: moec.route(ids, 2), ValueError)

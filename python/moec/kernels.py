@@ -78,7 +78,7 @@ class Packed:
     def unpack(self):
         """The values, row-major."""
         rows = empty(self.shape, self._kernel.params[self._index].type, [self.memory])
-        self._kernel._native.unpack(self._index, self._dims, self.memory, rows)
+        self._kernel._native.unpack(self._index, self._dims, rows, self.memory)
         return rows
 
 
@@ -180,10 +180,7 @@ class Kernel:
         index = self._index[name]
         shape = tuple(rows.shape)
         sizes = self._sizes(index, shape, dims)
-        size = self._native.packed_bytes(index, sizes)
-        if size < 0:
-            raise ValueError(f"{self.name}: the memory of '{name}' is too large, or its sizes are not known")
-        memory = empty((size,), "u8", [rows])
+        memory = empty((max(self._native.packed_bytes(index, sizes), 0),), "u8", [rows])
         self._native.pack(index, sizes, rows, memory)
         return Packed(self, index, sizes, shape, memory)
 
@@ -196,7 +193,7 @@ class Module:
         self.groups = {g["name"]: g for g in self.manifest["groups"]}
         self.constants = {d["name"]: d["constant"] for d in self.manifest["dims"] if d["constant"] is not None}
         self._native = _native.Module(manifest, entries, owner)
-        self.kernels = {entry["name"]: Kernel(self, self._native.kernel(_native.Kernel, entry["name"]), entry)
+        self.kernels = {entry["name"]: Kernel(self, self._native.kernel(entry["name"]), entry)
                         for entry in self.manifest["kernels"]}
         self.pairs = tuple(map(pair_of, self.manifest["pairs"]))
 

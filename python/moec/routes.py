@@ -18,7 +18,7 @@ class Route:
         return self.address
 
     def fill(self, ids=None, capacity=-1):
-        self._memory = bytearray(64)
+        self._memory = bytearray(64)     # struct moe_route
         sizes = (*self.row_of.shape, self.count.shape[0], self.slot_of.shape[0])
         self.address = _native.route(self._memory, sizes, *self.tensors, ids, capacity)
 
