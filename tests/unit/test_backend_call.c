@@ -44,7 +44,8 @@ static const char kernels[] =
     "    }\n"
     "    launch c { parallel t in 0..T { z[t] = 3.0 } }\n"
     "    launch d { vector t in 0..T by 16 {\n"
-    "        check id[t] > -1 else INDEX \"id is %lld\" (id[t]) } }\n"
+    "        check id[t] > -1 else INDEX \"id is %lld\" (id[t])\n"
+    "        check id[t] != 3 else RANGE \"id is 3 at %lld\" (t) } }\n"
     "}\n";
 
 static void refuses(Compiled *c, const char *kernel, const int64_t *dims, void *const *args, int status,
@@ -153,6 +154,9 @@ static void test_checks(void **state)
             id[97] = -3;
             assert_int_equal(call(&c, "h", &n, args), MOE_INDEX);
             assert_string_equal(c.message, "id is -3");
+            id[97] = 3;
+            assert_int_equal(call(&c, "h", &n, args), MOE_RANGE);
+            assert_string_equal(c.message, "id is 3 at 97"); /* the second check of its launch */
         }
         done(&c);
     }
