@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The Python package with numpy and anything else that speaks DLPack, from the build tree (PYTHONPATH).
 usage: tests/python_package.py MOEC [unittest's arguments]"""
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -217,6 +219,18 @@ class Package(unittest.TestCase):
         for m in (self.m, moec.load("examples/moe_ffn.moe")):
             for key in set(keys(m.manifest)):
                 self.assertTrue(f"`{key}`" in page or f'"{key}"' in page, key)
+
+    def test_the_page_about_python_holds(self):
+        with open("docs/python.md", encoding="utf-8") as f:
+            example = f.read().split("```python\n")[1].partition("```")[0]
+        ids, experts, p = np.array([[0, 1], [2, 0], [1, 2]]), 3, np.full((3, 2), 0.5, np.float32)
+        x, wg, wu, wd = (moec.bf16(floats(*shape)) for shape in ((3, 32), (3, 32, 16), (3, 32, 16), (3, 16, 32)))
+        names = {"ids": ids, "experts": experts, "p": p, "x": x, "wg": wg, "wu": wu, "wd": wd}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(example, names)
+        doc = example.rpartition("# ")[2].strip().split("...")
+        self.assertTrue(out.getvalue().startswith(doc[0]) and out.getvalue().strip().endswith(doc[1].lstrip(",)")), out.getvalue())
+        self.assertEqual(names["y"].shape, (3, 32))
 
     def test_errors_have_file_and_line(self):
         e = self.refuses("wrong.moe:2:20", lambda: moec.jit("moe 1\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t] }",

@@ -103,6 +103,16 @@ class Torch(unittest.TestCase):
                 close(a.grad, b.grad)
         self.assertEqual(w[0].grad[E - 1].abs().max(), 0)
 
+    def test_the_page_about_python_holds(self):
+        with open("docs/python.md", encoding="utf-8") as f:
+            example = f.read().split("```python\n")[2].partition("```")[0]
+        _, ids, p, *w = arguments()
+        names = {"torch": torch, "moec": moec, "m": m, "ids": ids, "p": p, **dict(zip(("wg", "wu", "wd"), w)),
+                 "T": T, "H": H, "E": E}
+        exec(example, names)
+        self.assertEqual(names["x"].grad.shape, (T, H))
+        self.assertGreater(w[0].grad.abs().max(), 0)
+
     def test_an_output_that_is_not_used_has_no_cotangent(self):
         a, b = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
         y, z = m.parts(a, b, 3.0)
