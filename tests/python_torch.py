@@ -189,6 +189,17 @@ class Torch(unittest.TestCase):
         with torch.no_grad():
             torch.testing.assert_close(torch.compile(step, backend="aot_eager", fullgraph=True)(x, ids, p, *w), step(x, ids, p, *w))
 
+    def test_sizes_may_be_symbols(self):
+        def loss(x, ids, p, *w):
+            return m.ffn(x, moec.route(ids, E), p, *w).float().square().sum()
+        x, ids, p, *w = (v.detach() for v in arguments())
+        compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
+        for n in (T, 20, 1):
+            one, other = (x[:n].clone().requires_grad_() for _ in range(2))
+            compiled(one, ids[:n], p[:n], *w).backward()
+            loss(other, ids[:n], p[:n], *w).backward()
+            self.assertTrue(torch.equal(one.grad, other.grad))
+
     def test_operators_pass_the_checks_of_torch_library(self):
         a, b = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
         m.parts(a, b, 2.0)
