@@ -38,8 +38,7 @@ struct Run {
     Store *store;
     RunOptions options;
     Arena *arena;
-    char *memory; /* of the arena's buffers */
-    int64_t memory_bytes;
+    char *memory; /* of the arena's buffers, which the runs of the store share */
     moe_ctx *ctx;
     moe_route *routes; /* by BufferId */
     KernelTime *times; /* by kernel of the program */
@@ -145,8 +144,7 @@ static void bind(Run *r)
 {
     r->routes = arena_array(r->arena, moe_route, r->program->buffers.len + 1);
     r->times = arena_array(r->arena, KernelTime, r->program->kernels.len + 1);
-    r->memory_bytes = r->program->arena_bytes;
-    r->memory = memory_map_zeros(r->memory_bytes);
+    r->memory = store_arena(r->store, r->program->arena_bytes);
     r->ctx = moe_ctx_new(r->options.threads);
     if (!r->memory || !r->ctx)
         REFUSE_RUN(r, "no memory for an arena of %lld bytes", (long long)r->program->arena_bytes);
@@ -178,7 +176,6 @@ void run_free(Run *r)
         r->ctx->work = NULL, r->ctx->work_bytes = 0; /* the arena's */
         moe_ctx_free(r->ctx);
     }
-    memory_unmap(r->memory, r->memory_bytes);
     arena_free(r->arena);
 }
 
@@ -303,4 +300,4 @@ void run_print_times(const Run *r)
     }
 }
 
-int64_t run_arena_bytes(const Run *r) { return r->memory_bytes; }
+int64_t run_arena_bytes(const Run *r) { return r->program->arena_bytes; }

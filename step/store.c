@@ -12,8 +12,9 @@ typedef struct Stored {
 } Stored;
 
 struct Store {
-    Arena *arena; /* of names and the list */
+    Arena *arena; /* of names and the lists */
     Vec(Stored) list;
+    Vec(Stored) arenas; /* of programs, each larger than those before */
     int64_t bytes;
 };
 
@@ -33,6 +34,8 @@ void store_free(Store *s)
         return;
     for (uint32_t i = 0; i < s->list.len; i++)
         memory_unmap(s->list.at[i].at, s->list.at[i].bytes);
+    for (uint32_t i = 0; i < s->arenas.len; i++)
+        memory_unmap(s->arenas.at[i].at, s->arenas.at[i].bytes);
     arena_free(s->arena);
 }
 
@@ -82,5 +85,16 @@ void *store_take(Store *s, const char *name, int64_t bytes, const char **error)
     }
     vec_push(s->arena, &s->list, (Stored){arena_printf(s->arena, "%s", name), at, bytes});
     s->bytes += bytes;
+    return at;
+}
+
+void *store_arena(Store *s, int64_t bytes)
+{
+    const Stored *last = s->arenas.len ? &s->arenas.at[s->arenas.len - 1] : NULL;
+    if (last && last->bytes >= bytes)
+        return last->at;
+    void *at = memory_map_zeros(bytes);
+    if (at)
+        vec_push(s->arena, &s->arenas, (Stored){NULL, at, bytes});
     return at;
 }

@@ -37,10 +37,11 @@ void log_model(Log *l, const Trainer *t)
     print_data(t->data);
     printf("model: %.2f M parameters, %.2f M active per token: %lld layers, width %lld, %lld heads, %lld "
            "experts top-%lld of width "
-           "%lld and shared ones of width %lld\n",
+           "%lld and %s of width %lld\n",
            1e-6 * (double)count.all.total, 1e-6 * (double)count.all.active, (long long)m->layers,
            (long long)m->hidden, (long long)m->heads, (long long)m->experts, (long long)m->top_k,
-           (long long)m->expert_width, (long long)m->shared_width);
+           (long long)m->expert_width, m->shared_experts == 1 ? "one shared" : "shared ones",
+           (long long)m->shared_width);
     printf("kernels: compiled in %.2f s\n", t->session.compile_seconds);
     printf("memory: %.1f MiB of weights, gradients and moments, %.1f MiB for a step\n",
            (double)store_bytes(t->session.store) / 0x1p20, (double)run_arena_bytes(t->step) / 0x1p20);
