@@ -38,7 +38,7 @@ void recipe_setup(Recipe *m);                            /* forms of the weights
 void recipe_evaluation(Recipe *m, int micro_batches);
 void recipe_gradients(Recipe *m, int micro_batches);     /* of the mean of the micro-batches' losses: gradient.<weight> */
 void recipe_step(Recipe *m, int micro_batches);          /* and AdamW, whose numbers are scalars: lr, beta1, beta2 ... */
-/* The tokens behind `positions` tokens of one sequence, with caches for `room` positions: reads <program>.ids: i32[S] and the
+/* The tokens behind `positions` tokens of one sequence, with caches for `room` positions; several of them begin the sequence: reads <program>.ids: i32[S] and the
  * scalar `position`, the place of the first of them; writes the caches, and the most probable token behind each into
  * <program>.next: i32[S], or with `sampled` one drawn at the scalar `temperature` by <program>.draws: f32[S]. */
 void recipe_generation(Recipe *m, int64_t room, int sampled);

@@ -109,15 +109,19 @@ static BufferId shared_heads(Recipe *m, BufferId x, int64_t D)
     return SHAPED(m, out(record(m->r, "repeat_heads", ARG(x, x), SIZE(X, each)), "y"), B, S, c->heads, D);
 }
 
+/* Over the caches; several positions begin a text, and attend to each other only. */
+static int reads_cache(const Recipe *m) { return m->cached && m->positions == 1; }
+
 static BufferId grouped_attention(Recipe *m, BufferId x)
 {
     const ModelConfig *c = m->c;
     const int64_t B = m->sequences, S = m->positions, M = c->kv_heads, X = c->heads / M, D = c->rope_dim,
                   U = c->v_dim;
     const Projected p = project(m, x);
-    if (!m->cached)
+    const BufferId k = m->cached ? cached(m, "keys", p.k, M * D) : STEP_NONE,
+                   v = m->cached ? cached(m, "values", p.v, M * U) : STEP_NONE;
+    if (!reads_cache(m))
         return attend(m, p.q, shared_heads(m, p.k, D), shared_heads(m, p.v, U));
-    const BufferId k = cached(m, "keys", p.k, M * D), v = cached(m, "values", p.v, M * U);
     return out(record(m->r, "attention_cached", ARG(q, SHAPED(m, p.q, B, S, M, X, D)),
                       ARG(k, SHAPED(m, k, B, m->cached, M, D)), ARG(v, SHAPED(m, v, B, m->cached, M, U)),
                       ARG(scale, score_scale(m)), OFFSET),
@@ -165,8 +169,8 @@ static BufferId expanded_attention(Recipe *m, const Latents *l)
     return attend(m, l->q, out(made, "k"), out(made, "v"));
 }
 
-/* The cache keeps latents; queries go into their space, so keys and values are never expanded. */
-static BufferId latent_attention_cached(Recipe *m, const Latents *l)
+/* The cache of latents with those of this run. */
+static BufferId latent_cache(Recipe *m, const Latents *l)
 {
     const ModelConfig *c = m->c;
     const int64_t width = c->kv_lora + c->rope_dim;
@@ -175,16 +179,21 @@ static BufferId latent_attention_cached(Recipe *m, const Latents *l)
                    ARG(gain, recipe_weight(m, MODEL_kv_a_gain)), ARG(eps, latent_eps(m)), PARTS,
                    SIZE(J, c->kv_lora)),
             "kept");
-    return out(record(m->r, "mla_cached", ARG(q, l->q), ARG(cache, cached(m, "latents", kept, width)),
+    return cached(m, "latents", kept, width);
+}
+
+/* Queries go into the space of the cached latents, so keys and values are never expanded. */
+static BufferId latent_attention(Recipe *m, BufferId x)
+{
+    const ModelConfig *c = m->c;
+    const Latents l = latents(m, x);
+    const BufferId cache = m->cached ? latent_cache(m, &l) : STEP_NONE;
+    if (!reads_cache(m))
+        return expanded_attention(m, &l);
+    return out(record(m->r, "mla_cached", ARG(q, l.q), ARG(cache, cache),
                       ARG(w, recipe_weight(m, MODEL_wkv_b)), ARG(scale, score_scale(m)), OFFSET,
                       SIZE(Q, c->nope_dim), SIZE(U, c->v_dim), SIZE(P, c->rope_dim / 2), SIZE(J, c->kv_lora)),
                "o");
-}
-
-static BufferId latent_attention(Recipe *m, BufferId x)
-{
-    const Latents l = latents(m, x);
-    return m->cached ? latent_attention_cached(m, &l) : expanded_attention(m, &l);
 }
 
 BufferId recipe_attention(Recipe *m, BufferId x)

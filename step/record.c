@@ -88,6 +88,9 @@ BufferId record_tensor(Recorder *r, Owner owner, const char *name, moec_type typ
 BufferId record_scalar(Recorder *r, const char *name, moec_type type, double value)
 {
     BufferId known = step_find(r->program, name);
+    if (known != STEP_NONE && (buffer(r, known)->type != type || buffer(r, known)->value != value))
+        return record_refuse(r, "scalar %s: recorded with %g, and with %g", name, buffer(r, known)->value,
+                             value);
     if (known != STEP_NONE)
         return known;
     return record_buffer(r, (StepBuffer){.name = arena_printf(r->arena, "%s", name),

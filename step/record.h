@@ -26,13 +26,15 @@ Recorder *recorder_new(Arena *arena, KernelSet *kernels, const char *name, int t
 /* The program, or NULL with *error (in the arena). */
 Program *recorder_finish(Recorder *r, const char **error);
 
-/* Where the calls that follow belong: -1 for none. Buffers made by them are called <param>.L<layer>.m<micro>. */
+/* Where the calls that follow belong: -1 for none. Buffers made by them are called
+ * <kernel>.<param>.L<layer>.m<micro>. */
 void record_at(Recorder *r, Phase phase, int layer, int micro);
 
-/* Buffers that are there before. Sizes of `shape` end with rank. A name that is known gives the buffer of that name, which
- * must have the same type and shape. */
+/* Buffers that are there before any task. A name that is known gives the buffer of that name, which must have the same type
+ * and shape. */
 BufferId record_tensor(Recorder *r, Owner owner, const char *name, moec_type type, int packed, uint32_t rank,
                        const int64_t *shape);
+/* A number that kernels take by value. The host may change it between runs; `value` is the first one. */
 BufferId record_scalar(Recorder *r, const char *name, moec_type type, double value);
 BufferId record_find(const Recorder *r, const char *name); /* STEP_NONE: there is none */
 /* Makes this the error of the recording, if it is the first one. Gives STEP_NONE. */
