@@ -34,6 +34,8 @@ static const char kernels[] =
     "  loss = (sum(t, h) n[t, h] * n[t, h] * n[t, h] * gain[h]) / T\n"
     "}\n"
     "derive (side_fwd, side_bwd) from side wrt n, gain +=\n"
+    "kernel stream(in x: f32[T, H], out loss: f32) { loss = (sum(t, h) x[t, h] * x[t, h] * x[t, h]) / T }\n"
+    "derive (stream_fwd, stream_bwd) from stream wrt x\n"
     "kernel head(in x: f32[T, H], in w: act[H, V] packed both, in target: i32[T], out loss: f32) {\n"
     "  s[t, v] = sum(h) act(x[t, h]) * w[h, v]\n"
     "  m[t] = max(v) s[t, v]\n"
@@ -99,6 +101,12 @@ static BufferId named(const Net *n, Recorder *r, int layer, const char *name)
     return STEP_NONE;
 }
 
+static BufferId state(const Net *n, Recorder *r, const char *name, int layer, int micro)
+{
+    return record_tensor(r, OWNER_state, arena_printf(n->arena, "%s.L%d.m%d", name, layer, micro), MOEC_F32,
+                         0, 0, NULL);
+}
+
 static void record_micro(const Net *n, Recorder *r, int micro, int train)
 {
     const int64_t tokens[] = {T};
@@ -108,17 +116,22 @@ static void record_micro(const Net *n, Recorder *r, int micro, int train)
     record_at(r, PHASE_forward, -1, micro);
     record_batch(r, batch, (const char *const[]){"ids", "targets"}, 2);
     BufferId x = out(record(r, "embed", ARG(id, batch[0]), ARG(w, named(n, r, -1, "embed"))), "x");
-    BufferId side[LAYERS];
+    BufferId side[LAYERS + 1];
     for (int l = 0; l < LAYERS; l++) {
         record_at(r, PHASE_forward, l, micro);
         const BufferId gain = named(n, r, l, "gain");
         const BufferId normed = out(record(r, "norm", ARG(x, x), ARG(gain, gain)), "n");
-        side[l] = record_tensor(r, OWNER_state, arena_printf(n->arena, "side.L%d.m%d", l, micro), MOEC_F32, 0,
-                                0, NULL);
+        side[l] = state(n, r, "side", l, micro);
         record(r, "side", ARG(n, normed), ARG(gain, gain), ARG(loss, side[l]));
+        const BufferId before = x;
         x = out(record(r, "ffn", ARG(x, x), ARG(n, normed), ARG(a, named(n, r, l, "a")),
                        ARG(b, named(n, r, l, "b"))),
                 "y");
+        if (l > 0)
+            continue;
+        /* recorded behind ffn: its contribution comes before the one that ffn would pass on */
+        side[LAYERS] = state(n, r, "stream", l, micro);
+        record(r, "stream", ARG(x, before), ARG(loss, side[LAYERS]));
     }
     record_at(r, PHASE_forward, -1, micro);
     BufferId loss =
@@ -127,7 +140,7 @@ static void record_micro(const Net *n, Recorder *r, int micro, int train)
     if (!train)
         return;
     record_seed(r, loss, record_scalar(r, "share", MOEC_F32, 1.0 / MICRO));
-    for (int l = 0; l < LAYERS; l++)
+    for (int l = 0; l < LAYERS + 1; l++)
         record_seed(r, side[l], record_scalar(r, "share.side", MOEC_F32, 0.25 / MICRO));
     record_backward(r);
 }
@@ -223,7 +236,9 @@ static double loss_of(Net *n)
     run(n->forms);
     run(n->eval);
     for (int m = 0; m < MICRO; m++)
-        sum += *(float *)store_at(n->store, arena_printf(n->arena, "loss.m%d", m)) / MICRO;
+        sum += (*(float *)store_at(n->store, arena_printf(n->arena, "loss.m%d", m)) +
+                0.25 * *(float *)store_at(n->store, arena_printf(n->arena, "stream.L0.m%d", m))) /
+               MICRO;
     for (int m = 0; m < MICRO; m++)
         for (int l = 0; l < LAYERS; l++)
             sum += 0.25 / MICRO * *(float *)store_at(n->store, arena_printf(n->arena, "side.L%d.m%d", l, m));
