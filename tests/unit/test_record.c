@@ -34,7 +34,7 @@ static const char kernels[] =
     "  loss = (sum(t, h) n[t, h] * n[t, h] * n[t, h] * gain[h]) / T\n"
     "}\n"
     "derive (side_fwd, side_bwd) from side wrt n, gain +=\n"
-    "kernel stream(in x: f32[T, H], out loss: f32) { loss = (sum(t, h) x[t, h] * x[t, h] * x[t, h]) / T }\n"
+    "kernel stream(in x: f32[T, H], out loss: f32) { loss = sum(t, h) x[t, h] * x[t, h] * x[t, h] }\n"
     "derive (stream_fwd, stream_bwd) from stream wrt x\n"
     "kernel head(in x: f32[T, H], in w: act[H, V] packed both, in target: i32[T], out loss: f32) {\n"
     "  s[t, v] = sum(h) act(x[t, h]) * w[h, v]\n"
