@@ -38,6 +38,8 @@ refuses 2 "--model and --tokens are needed" eval --model examples/models
 refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model examples/models/deepseek_v3.json --ids 1,x
 refuses 1 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
 refuses 2 "--model is missing" plan
+refuses 1 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --data LICENSE
+refuses 1 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICENSE
 refuses 2 "unrecognized option" --no-such-option

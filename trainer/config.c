@@ -120,7 +120,9 @@ Config config_read(int argc, char **argv)
         parse_option,
         0,
         "Trains a decoder-only mixture-of-experts language model on bytes. Every computation on tensors is a "
-        "kernel written in .moe and compiled when the program starts.\v"
+        "kernel written in .moe and compiled when the program starts. Other commands: `moe-train eval`, "
+        "`moe-train generate` and "
+        "`moe-train plan`, each with a --help of its own.\v"
         "The number in brackets is the default.",
         0,
         0,

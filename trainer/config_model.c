@@ -35,6 +35,16 @@ static ModelConfig of_options(const Config *c)
                          .init_range = 0.02};
 }
 
+/* Rules between the model and the run. Returns the broken one, or NULL. */
+static const char *broken_rule(const Config *c)
+{
+    if (c->model_config.vocab < 256)
+        return "--model: training is on bytes, so vocab_size must be at least 256";
+    if (c->sequence > c->model_config.positions)
+        return "--sequence is larger than max_position_embeddings of --model";
+    return NULL;
+}
+
 /* Leaves the process with status 1 when it is wrong. */
 void config_read_model(Config *c)
 {
@@ -50,4 +60,9 @@ void config_read_model(Config *c)
         }
     }
     arena_free(a);
+    const char *rule = broken_rule(c);
+    if (rule) {
+        fprintf(stderr, "moe-train: %s\n", rule);
+        exit(1);
+    }
 }
