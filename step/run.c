@@ -25,8 +25,6 @@ typedef struct BoundTask {
     int64_t work_bytes;
 } BoundTask;
 
-enum { RUN_MAX_BATCH = 8 /* buffers of a batch */ };
-
 typedef struct KernelTime {
     double seconds;
     uint64_t calls;
@@ -227,7 +225,7 @@ static int run_task_kernel(Run *r, const BoundTask *b)
 
 static int run_task_batch(Run *r, const BoundTask *b)
 {
-    int64_t bytes[RUN_MAX_BATCH];
+    int64_t bytes[STEP_MAX_BATCH];
     const uint32_t n = b->task->operands.len;
     for (uint32_t i = 0; i < n; i++)
         bytes[i] = r->program->buffers.at[b->task->operands.at[i].buffer].bytes;

@@ -13,7 +13,11 @@
 #include "base/base.h"
 #include "moec/moec.h"
 
-enum { STEP_NONE = UINT32_MAX, STEP_ALIGN = 64 /* bytes, of every buffer's place */ };
+enum {
+    STEP_NONE = UINT32_MAX,
+    STEP_ALIGN = 64,   /* bytes, of every buffer's place */
+    STEP_MAX_BATCH = 8 /* buffers that a task `batch` fills */
+};
 
 typedef uint32_t BufferId, TaskId;
 

@@ -87,6 +87,9 @@ static void verify_task_kernel(StepVerifier *v, TaskId t)
 
 static void verify_task_batch(StepVerifier *v, TaskId t)
 {
+    if (v->p->tasks.at[t].operands.len > STEP_MAX_BATCH)
+        REFUSE(v, "%s: fills %u buffers, at most %d are possible", task_text(v->p, t),
+               v->p->tasks.at[t].operands.len, STEP_MAX_BATCH);
     each_operand(&v->p->tasks.at[t],
                  o) if (o->use != USE_WRITE || v->p->buffers.at[o->buffer].kind != MOEC_TENSOR)
         REFUSE(v, "%s: %s is no tensor that it fills", task_text(v->p, t), v->p->buffers.at[o->buffer].name);

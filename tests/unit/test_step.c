@@ -105,6 +105,8 @@ static void test_refused_programs(void **state)
     refuse("reads x=c, r=r, rate=lr updates", "reads x=c, r=r writes rate=lr updates",
            "a number of the host");
     refuse("rate=lr updates w=w", "rate=w updates v=lr", "a number of the host");
+    refuse("writes ids=ids", "writes a=ids, b=ids, c=ids, d=ids, e=ids, f=ids, g=ids, h=ids, i=ids",
+           "fills 9 buffers, at most 8 are possible");
     refuse("P=n<=512", "P=lr<=512", "the extent of dimension P is no i32 scalar");
     refuse("bytes 1024", "bytes 63", "63 bytes do not hold its elements");
 }
