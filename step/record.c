@@ -179,51 +179,62 @@ static const char *label(Recorder *r, const char *kernel, const char *param)
     return text_string(&t);
 }
 
+static void bind_buffer(Recorder *r, Draft *d, const char *kernel, const Arg *arg)
+{
+    if (moec_kernel_param_index(d->kernel, arg->name) == (size_t)-1)
+        record_refuse(r, "kernel %s has no parameter `%s`", kernel, arg->name);
+    vec_push(r->arena, &d->bound, (ParamBinding){arg->name, arg->buffer, arg->kind == ARG_STOP});
+}
+
+/* A caller may give the sizes of all variants of a module: others are not looked at. */
+static void bind_size(Draft *d, const Arg *arg, int64_t *dims)
+{
+    for (uint32_t i = 0; i < d->dims.len; i++)
+        if (!strcmp(d->dims.at[i].name, arg->name)) {
+            dims[i] = arg->size;
+            d->dims.at[i].extent = arg->kind == ARG_EXTENT ? arg->buffer : STEP_NONE;
+        }
+}
+
 /* The arguments by name, and the sizes that they give. */
 static void bind(Recorder *r, Draft *d, const char *kernel, const Arg *args, size_t n, int64_t *dims)
 {
-    const size_t ndims = moec_kernel_dims(d->kernel);
-    for (size_t i = 0; i < ndims; i++) {
+    for (size_t i = 0; i < moec_kernel_dims(d->kernel); i++) {
         dims[i] = -1;
         vec_push(r->arena, &d->dims, (TaskDim){moec_kernel_dim_name(d->kernel, i), -1, STEP_NONE});
     }
-    for (size_t j = 0; j < n; j++) {
-        if (args[j].kind == ARG_BUFFER || args[j].kind == ARG_STOP) {
-            if (moec_kernel_param_index(d->kernel, args[j].name) == (size_t)-1)
-                record_refuse(r, "kernel %s has no parameter `%s`", kernel, args[j].name);
-            vec_push(r->arena, &d->bound,
-                     (ParamBinding){args[j].name, args[j].buffer, args[j].kind == ARG_STOP});
-            continue;
-        }
-        size_t at = 0;
-        while (at < ndims && strcmp(d->dims.at[at].name, args[j].name))
-            at++;
-        if (at == ndims)
-            continue; /* a caller may give the sizes of all its variants */
-        dims[at] = args[j].size;
-        d->dims.at[at].extent = args[j].kind == ARG_EXTENT ? args[j].buffer : STEP_NONE;
-    }
+    for (size_t j = 0; j < n; j++)
+        if (args[j].kind == ARG_BUFFER || args[j].kind == ARG_STOP)
+            bind_buffer(r, d, kernel, &args[j]);
+        else
+            bind_size(d, &args[j], dims);
 }
 
 /* The dimensions from the shapes of what is bound. */
-static void solve(Recorder *r, Draft *d, const char *kernel, int64_t *dims)
+static const int64_t **shapes_of(Recorder *r, const Draft *d, const char *kernel)
 {
     const size_t n = moec_kernel_params(d->kernel);
     const int64_t **shapes = arena_array(r->arena, const int64_t *, n + 1);
     for (size_t i = 0; i < n; i++) {
-        BufferId b = record_bound(d, moec_kernel_param_name(d->kernel, i));
+        const char *param = moec_kernel_param_name(d->kernel, i);
+        const BufferId b = record_bound(d, param);
         if (b == STEP_NONE)
             continue;
         if ((int)buffer(r, b)->rank != moec_kernel_param_rank(d->kernel, i))
-            record_refuse(r, "kernel %s: `%s` has %d axes, %s has %u", kernel,
-                          moec_kernel_param_name(d->kernel, i), moec_kernel_param_rank(d->kernel, i),
-                          buffer(r, b)->name, buffer(r, b)->rank);
+            record_refuse(r, "kernel %s: `%s` has %d axes, %s has %u", kernel, param,
+                          moec_kernel_param_rank(d->kernel, i), buffer(r, b)->name, buffer(r, b)->rank);
         shapes[i] = buffer(r, b)->shape;
     }
-    if (r->error)
-        return;
-    if (moec_kernel_solve_dims(d->kernel, NULL, shapes, dims))
-        record_refuse(r, "kernel %s: the shapes of its tensors contradict each other", kernel);
+    return shapes;
+}
+
+static void solve(Recorder *r, Draft *d, const char *kernel, int64_t *dims)
+{
+    char why[MOE_MESSAGE_BYTES] = "";
+    moe_ctx ctx = {.message = why};
+    const int64_t **shapes = shapes_of(r, d, kernel);
+    if (!r->error && moec_kernel_solve_dims(d->kernel, &ctx, shapes, dims))
+        record_refuse(r, "kernel %s: %s", kernel, why);
     for (uint32_t i = 0; i < d->dims.len; i++) {
         if (dims[i] < 0)
             record_refuse(r, "kernel %s: no tensor gives dimension %s; add SIZE(%s, ...)", kernel,
@@ -260,45 +271,61 @@ static void bind_outputs(Recorder *r, Draft *d, const char *name, const int64_t 
     }
 }
 
-/* Does a gradient flow to some input? Then its outputs need one. */
-static void mark_needed(Recorder *r, Draft *d, const char *name)
+/* Does a gradient flow to some input? */
+static int flows(Recorder *r, const moec_kernel *k, const Arg *args, size_t n)
 {
-    for (uint32_t i = 0; i < d->bound.len; i++) {
-        const ParamBinding *b = &d->bound.at[i];
-        const size_t at = moec_kernel_param_index(d->kernel, b->param);
-        if (moec_kernel_param_role(d->kernel, at) == MOEC_IN && !b->stop &&
-            record_gradient(r, b->buffer)->needed)
-            d->active = 1;
-    }
-    if (d->active && !d->has_pair)
+    for (size_t i = 0; i < n; i++)
+        if (args[i].kind == ARG_BUFFER && record_gradient(r, args[i].buffer)->needed &&
+            moec_kernel_param_role(k, moec_kernel_param_index(k, args[i].name)) == MOEC_IN)
+            return 1;
+    return 0;
+}
+
+static int is_float_output(const moec_kernel *k, size_t i)
+{
+    return moec_kernel_param_role(k, i) == MOEC_OUT && moec_kernel_param_kind(k, i) != MOEC_ROUTE &&
+           moec_kernel_param_type(k, i) != MOEC_I32;
+}
+
+static void mark_outputs(Recorder *r, const Draft *d)
+{
+    for (uint32_t i = 0; i < d->bound.len; i++)
+        if (is_float_output(d->kernel, moec_kernel_param_index(d->kernel, d->bound.at[i].param)))
+            record_gradient(r, d->bound.at[i].buffer)->needed = 1;
+}
+
+/* The kernel that is called: where a gradient flows, the forward that saves what its backward reads. */
+static const char *choose_kernel(Recorder *r, Draft *d, const char *name, const Arg *args, size_t n)
+{
+    const moec_kernel *plain = kernels_find(r->kernels, name);
+    if (!plain)
+        record_refuse(r, "there is no kernel %s", name);
+    d->active = plain && r->train && flows(r, plain, args, n);
+    if (!d->active)
+        return name;
+    if (!kernels_pair(r->kernels, name, &d->pair)) {
         record_refuse(r, "kernel %s: a gradient flows through it, but its file has no `derive` block for it",
                       name);
-    for (uint32_t i = 0; d->active && i < d->bound.len; i++) {
-        const size_t at = moec_kernel_param_index(d->kernel, d->bound.at[i].param);
-        if (moec_kernel_param_role(d->kernel, at) == MOEC_OUT &&
-            moec_kernel_param_type(d->kernel, at) != MOEC_I32)
-            record_gradient(r, d->bound.at[i].buffer)->needed = 1;
+        return name;
     }
+    return d->pair.pair.forward;
 }
 
 static void record_checked(Recorder *r, const char *name, const Arg *args, size_t n)
 {
     Draft d = {0};
-    d.has_pair = r->train && kernels_pair(r->kernels, name, &d.pair);
-    const char *called = d.has_pair ? d.pair.pair.forward : name;
-    d.kernel = kernels_find(r->kernels, called);
-    if (!d.kernel) {
-        record_refuse(r, "there is no kernel %s", called);
+    const char *called = choose_kernel(r, &d, name, args, n);
+    if (r->error)
         return;
-    }
+    d.kernel = kernels_find(r->kernels, called);
     int64_t *dims = arena_array(r->arena, int64_t, moec_kernel_dims(d.kernel) + 1);
     bind(r, &d, name, args, n, dims);
     if (!r->error)
         solve(r, &d, name, dims);
     if (!r->error)
         bind_outputs(r, &d, name, dims);
-    if (!r->error && r->train)
-        mark_needed(r, &d, name);
+    if (!r->error && d.active)
+        mark_outputs(r, &d);
     record_task(r, (StepKernel){kernels_source(r->kernels, called), called, NULL}, d);
 }
 

@@ -17,8 +17,8 @@ typedef struct Draft {
     Vec(ParamBinding) bound;
     Vec(TaskDim) dims;
     const moec_kernel *kernel; /* of a forward call; NULL: made by a request, not read yet */
-    KernelPair pair;           /* of a call whose forward saves values */
-    int has_pair, active;      /* active: some input of it needs a gradient */
+    KernelPair pair;           /* of an active call */
+    int active;                /* a gradient flows to some input of it: its kernel is the pair's forward */
 } Draft;
 
 /* What is known of a buffer's gradient, by the buffer that holds its memory. */

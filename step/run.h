@@ -27,7 +27,8 @@ typedef struct RunOptions {
     BatchSource source;
 } RunOptions;
 
-/* Gives a verified, placed program memory and code. Runs of one store take turns: their arenas are the same memory. NULL with *error (static, or in the program's arena). */
+/* Gives a verified, placed program memory and code. Runs of one store take turns: their arenas are the same memory. NULL with
+ * *error (static, or in the program's arena). */
 Run *run_new(Program *p, KernelSet *k, Store *s, const RunOptions *o, const char **error);
 void run_free(Run *r);
 

@@ -348,6 +348,11 @@ static void no_argument(Recorder *r, BufferId w, BufferId ids)
     record(r, "embed", ARG(id, ids), SIZE(V, 3), SIZE(H, 4));
 }
 
+static void other_size(Recorder *r, BufferId w, BufferId ids)
+{
+    record(r, "embed", ARG(id, ids), ARG(w, w), SIZE(H, 4));
+}
+
 static void no_size(Recorder *r, BufferId w, BufferId ids)
 {
     (void)w;
@@ -396,6 +401,7 @@ static void test_refused(void **state)
     expect_refused("kernel embed has no parameter `v`", no_parameter);
     expect_refused("nothing is given for its parameter `w`", no_argument);
     expect_refused("no tensor gives dimension H", no_size);
+    expect_refused("kernel embed: ", other_size);
     expect_refused("`id` has 1 axes, w has 2", wrong_rank);
     expect_refused("`id` is i32, part is bf16", wrong_type);
     expect_refused("its file has no `derive` block for it", no_derive);
