@@ -88,14 +88,22 @@ BufferId recipe_loss(Recipe *m, const char *name, BufferId x, ModelWeightId gain
     return loss;
 }
 
-BufferId recipe_logits(Recipe *m, BufferId x)
+static Call logits(Recipe *m, BufferId x, Arg into)
 {
     const BufferId w =
         m->c->tied ? recipe_form(m, &m->weights.at[0], MODEL_PACKED) : recipe_weight(m, MODEL_head);
-    return out(record(m->r, m->c->tied ? "logits_tied" : "logits", ARG(x, x),
-                      ARG(gain, recipe_weight(m, MODEL_final_gain)),
-                      ARG(eps, recipe_number(m, "eps", m->c->eps)), ARG(w, w)),
-               "s");
+    return record(m->r, m->c->tied ? "logits_tied" : "logits", STOP(x, x),
+                  STOP(gain, recipe_weight(m, MODEL_final_gain)),
+                  ARG(eps, recipe_number(m, "eps", m->c->eps)), STOP(w, w), into);
+}
+
+/* No gradient flows through logits: that of the loss comes from recipe_loss(). */
+BufferId recipe_logits(Recipe *m, BufferId x) { return out(logits(m, x, SIZE(V, m->c->vocab)), "s"); }
+
+void recipe_keep_logits(Recipe *m, BufferId x)
+{
+    const int64_t shape[] = {m->sequences * m->positions, m->c->vocab};
+    logits(m, x, ARG(s, record_tensor(m->r, OWNER_state, recipe_label(m, "logits"), MOEC_F32, 0, 2, shape)));
 }
 
 /* ---- multi-token prediction ---- */

@@ -18,6 +18,7 @@ typedef struct Recipe {
     BufferId offset;              /* with caches: where the first position of this run lies in them */
     int balanced;                 /* the loss has all its parts: balance, z and multi-token prediction */
     int train;                    /* gradients are recorded */
+    int logits;                   /* evaluations keep them, as `logits.m<micro>`: f32[T, V] */
     double share;                 /* of the step's loss that a micro-batch's mean is */
     Arena *arena;
     ModelWeights weights;
@@ -69,6 +70,7 @@ BufferId recipe_loss(Recipe *m, const char *name, BufferId x, ModelWeightId gain
 /* Losses of multi-token prediction, `mtp<d>.m<micro>`, from the stream behind the last layer; they count when training. */
 void recipe_mtp(Recipe *m, BufferId x, BufferId targets, BufferId weights);
 BufferId recipe_logits(Recipe *m, BufferId x); /* f32[T, V] */
+void recipe_keep_logits(Recipe *m, BufferId x);
 
 /* Helpers of the recipes. */
 BufferId recipe_number(Recipe *m, const char *name, double value); /* an f32 that kernels take by value */

@@ -24,6 +24,8 @@ static BufferId forward(Recipe *m, int micro)
         x = recipe_layer(m, x);
     }
     recipe_at(m, -1, micro);
+    if (m->logits)
+        recipe_keep_logits(m, x);
     if (m->balanced)
         recipe_mtp(m, x, batch[1], batch[2]);
     return recipe_loss(m, "loss", x, MODEL_final_gain, batch[1], batch[2]);

@@ -7,7 +7,7 @@
 #include "trainer/command.h"
 
 typedef struct EvalOptions {
-    const char *model, *tokens, *gradients;
+    const char *model, *tokens, *gradients, *logits;
     int f32, threads, whole;
 } EvalOptions;
 
@@ -23,6 +23,7 @@ enum {
     KEY_MODEL = 0x100,
     KEY_TOKENS,
     KEY_GRADIENTS,
+    KEY_LOGITS,
     KEY_WHOLE,
     KEY_F32,
     KEY_THREADS,
@@ -34,6 +35,8 @@ static const struct argp_option options[] = {
     {"tokens", KEY_TOKENS, "FILE", 0, "safetensors with `ids`, I32 [sequences, positions + 1]", 0},
     {"gradients", KEY_GRADIENTS, "FILE", 0,
      "write the gradients of the loss as safetensors, under the weights' names", 0},
+    {"logits", KEY_LOGITS, "FILE", 0,
+     "write `logits`, F32 [sequences, positions, vocabulary], as safetensors", 0},
     {"whole-loss", KEY_WHOLE, 0, 0,
      "the loss that training goes down: with the balance and z losses and multi-token prediction, as the "
      "config weighs them",
@@ -50,6 +53,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_MODEL: o->model = arg; return 0;
     case KEY_TOKENS: o->tokens = arg; return 0;
     case KEY_GRADIENTS: o->gradients = arg; return 0;
+    case KEY_LOGITS: o->logits = arg; return 0;
     case KEY_WHOLE: o->whole = 1; return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_THREADS: o->threads = (int)option_number(s, "threads", arg, 0, 4096); return 0;
@@ -125,6 +129,20 @@ static int write_gradients(Session *s, Run *run, const char *path)
     return error ? refuse(path, error) : 0;
 }
 
+static int write_logits(Session *s, const EvalTokens *t, const char *path)
+{
+    const StoredTensor all = {.name = "logits",
+                              .type = STORED_F32,
+                              .rank = 3,
+                              .shape = {t->sequences, t->positions, s->model.vocab}};
+    SafeWriter w = safetensors_create(s->arena, path, &all, 1);
+    for (int64_t i = 0; i < t->sequences / t->each; i++)
+        safetensors_append(&w, session_at(s, "logits.m%lld", (long long)i),
+                           (size_t)(t->each * t->positions * s->model.vocab) * sizeof(float));
+    const char *error = safetensors_commit(&w);
+    return error ? refuse(path, error) : 0;
+}
+
 /* ---- the answer ---- */
 
 /* The mean over the micro-batches of what each layer tells of itself; NAN where it tells nothing. */
@@ -181,6 +199,7 @@ static Program *record_eval(Session *s, const EvalOptions *o, const EvalTokens *
 {
     Recording r = session_record(s, "eval", o->gradients != NULL, t->each, t->positions);
     r.recipe.balanced = o->whole;
+    r.recipe.logits = o->logits != NULL;
     if (o->gradients)
         recipe_gradients(&r.recipe, (int)(t->sequences / t->each));
     else
@@ -198,7 +217,8 @@ static int eval(Session *s, const EvalOptions *o, EvalTokens *t)
     Run *prepare = session_start(s, forms, (BatchSource){0}), *run = NULL;
     int bad = !prepare || !(run = session_start(s, p, (BatchSource){next_batch, t})) ||
               command_weights(s, o->model) || session_run(prepare) || session_run(run) ||
-              (o->gradients && write_gradients(s, run, o->gradients));
+              (o->gradients && write_gradients(s, run, o->gradients)) ||
+              (o->logits && write_logits(s, t, o->logits));
     if (!bad)
         print_answer(s, o, t);
     run_free(prepare);
