@@ -376,10 +376,10 @@ static void check_damaged(WeightsFixture *t, const char *path)
         write_bytes(path, &whole, i);
         if (!load(t->arena, t->folder, &m) && strspn(whole.at + i, " \n") < whole.len - i)
             fail_msg("%s is read although it ends after %zu bytes", path, i);
-        whole.at[i] ^= 1 << i % 7;
+        whole.at[i] = (char)(whole.at[i] ^ 1 << i % 7);
         write_bytes(path, &whole, whole.len);
         load(t->arena, t->folder, &m);
-        whole.at[i] ^= 1 << i % 7;
+        whole.at[i] = (char)(whole.at[i] ^ 1 << i % 7);
         arena_release(t->arena, mark);
     }
     write_bytes(path, &whole, whole.len);
