@@ -143,6 +143,7 @@ typedef struct Lower {
 typedef struct BlockRows {
     const Cluster *c;
     ExprId first, end;
+    int from_line; /* `first` begins a line of LAYOUT_EDGE rows, counted from row 0 */
 } BlockRows;
 
 /* The part of a nest that is being emitted. It is handed down by value: a function that goes over less makes an Item of its

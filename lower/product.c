@@ -109,6 +109,12 @@ static ExprId mask_of(Lower *l, const Walk *w, uint64_t conjuncts)
     return mask;
 }
 
+/* Does e begin a line of the reduced index? A row block's first row does where blocks are whole lines. */
+static int starts_line(const Lower *l, const Item *it, ExprId e)
+{
+    return lower_starts_line(l, e) || (it->rowblock && it->rowblock->from_line && e == it->rowblock->first);
+}
+
 /* Where rows differ, blocks take whole lines of terms, counted from the index's zero: which terms of a row are added one
  * by one, and which two or 32 at a time, is then the same however rows are cut into items. The cube of an NPU takes them
  * all, those that a row has not as zeros. */
@@ -135,7 +141,7 @@ static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w
             return t;
         }
         ExprId from = x_min(l->k, t.hi, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1));
-        t.from = lower_starts_line(l, r.lo_max) ? t.lo : build_let(&l->b, loc, "inner", from);
+        t.from = starts_line(l, it, r.lo_max) ? t.lo : build_let(&l->b, loc, "inner", from);
         ExprId to = x_max(l->k, x_int(l->k, loc, 0), x_min(l->k, r.hi_min, t.hi));
         t.to = build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, to, 0)));
     }

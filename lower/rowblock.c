@@ -236,7 +236,7 @@ static BlockRows open_row(Lower *l, Loc loc, const BlockRows *block)
 {
     each_row(l, loc, block);
     ExprId row = x_index(l->k, loc, block->c->row);
-    return (BlockRows){block->c, row, x_add(l->k, row, 1)};
+    return (BlockRows){block->c, row, x_add(l->k, row, 1), 0};
 }
 
 /* Those of the rows, `by` of them at a time. */
@@ -247,7 +247,8 @@ static BlockRows open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, c
     IndexId u = build_index(&l->b, stem);
     build_for(&l->b, loc, mode, u, all->first, all->end, by);
     ExprId end = x_min(k, x_add(k, x_index(k, loc, u), by), all->end);
-    return (BlockRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end)};
+    return (BlockRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end),
+                       all->from_line && by % LAYOUT_EDGE == 0};
 }
 
 static void pack_hoisted(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, Loc loc)
@@ -265,7 +266,7 @@ static void pack_hoisted(Lower *l, const RowBlockLaunch *s, const BlockRows *row
 static BlockRows rows_of(Lower *l, const RowBlockLaunch *s, Loc loc, const Parts *parts)
 {
     Kernel *k = l->k;
-    BlockRows all = {s->c, x_int(k, loc, 0), lower_extent(l, s->c->row)};
+    BlockRows all = {s->c, x_int(k, loc, 0), lower_extent(l, s->c->row), 1}; /* parts are whole lines, too */
     if (!parts)
         return all;
     ExprId first = x_op2(k, loc, OP_mul, x_index(k, loc, s->c->outer[0]), parts->rows);

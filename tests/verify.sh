@@ -9,7 +9,7 @@ moec=$1/bin/moec
 shift
 [ "$*" != npus ] || set -- $("$moec" machines | grep ' an NPU ' | cut -d ' ' -f 1)
 [ $# -gt 0 ]
-files=$(find bench examples model tests trainer -name '*.moe')
+files=$(find bench examples model step tests -name '*.moe')
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 bad=0
@@ -30,5 +30,13 @@ for machine in "$@"; do
             fi
         done
     done
+done
+# A model runs in f32, too.
+for file in model/*.moe; do
+    "$moec" --verify-each --type act=f32 --target=avx2 --machine="$1" --emit=tiles "$file" >/dev/null 2>"$out" || {
+        echo "FAILED $file with act=f32 for $1:"
+        cat "$out"
+        bad=1
+    }
 done
 exit $bad
