@@ -1,8 +1,5 @@
 #include "model/recipe.h"
 
-#include <math.h>
-#include <string.h>
-
 Recipe recipe_of(Arena *a, Recorder *r, const char *program, const ModelConfig *c, moec_type act,
                  int64_t sequences, int64_t positions)
 {

@@ -72,15 +72,16 @@ static BufferId count(Recipe *m, BufferId id, int64_t scopes)
         "n");
 }
 
-/* How often each expert was chosen in each sequence or in the micro-batch; the counts of other ranks would be added here. */
-static void balance(Recipe *m, const Routing *g, BufferId chosen)
+/* How often each expert was chosen in each sequence or in the micro-batch (n: there); the counts of other ranks would be added
+ * here. */
+static void balance(Recipe *m, const Routing *g, BufferId chosen, BufferId n)
 {
     const ModelConfig *c = m->c;
     const int64_t scopes = c->aux_scope == AUX_SEQUENCE ? m->sequences : 1,
                   each = m->sequences * m->positions / scopes;
-    const BufferId n = count(m, chosen, scopes), loss = recipe_scalar(m, "balance");
+    const BufferId counts = scopes > 1 ? count(m, chosen, scopes) : n, loss = recipe_scalar(m, "balance");
     const double share = (double)c->experts / (double)(c->top_k * each);
-    record(m->r, "balance", ARG(c, SHAPED(m, g->c, scopes, each, c->experts)), ARG(n, n),
+    record(m->r, "balance", ARG(c, SHAPED(m, g->c, scopes, each, c->experts)), ARG(n, counts),
            ARG(share, recipe_number(m, "balance.share", share)), ARG(loss, loss));
     add_loss(m, loss, "balance.weight", c->aux_coeff);
 }
@@ -100,9 +101,9 @@ void recipe_bias(Recipe *m, const ModelWeight *bias)
            ARG(n, m->counts.at[bias->layer]), ARG(rate, recipe_number(m, "bias.rate", m->c->bias_speed)));
 }
 
-static void report_load(Recipe *m, const Routing *g, BufferId chosen)
+/* n: [experts]. */
+static void report_load(Recipe *m, const Routing *g, BufferId n)
 {
-    const BufferId n = SHAPED(m, count(m, chosen, 1), m->c->experts);
     if (m->train && recipe_has(m, MODEL_bias))
         add_counts(m, n);
     record(m->r, "load", ARG(id, g->id), ARG(n, n), ARG(dropped, recipe_scalar(m, "dropped")),
@@ -117,8 +118,9 @@ static Routing route(Recipe *m, BufferId x)
     g.id = drop(m, out(chosen, "id"), g.p);
     g.route = out(record(m->r, "dispatch", ARG(id, g.id), SIZE(E, m->c->experts)), "rt");
     if (m->balanced) {
-        balance(m, &g, out(chosen, "id"));
-        report_load(m, &g, out(chosen, "id"));
+        const BufferId n = count(m, out(chosen, "id"), 1);
+        balance(m, &g, out(chosen, "id"), n);
+        report_load(m, &g, SHAPED(m, n, m->c->experts));
         add_loss(m, z, "z.weight", m->c->z_coeff);
     }
     return g;

@@ -1,9 +1,6 @@
 /* Whole programs: forms of weights, an evaluation, gradients, a step of training. */
 #include "model/recipe.h"
 
-#include <math.h>
-#include <string.h>
-
 static BufferId input(Recipe *m, const char *name, moec_type type)
 {
     const int64_t tokens = m->sequences * m->positions;

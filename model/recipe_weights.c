@@ -33,11 +33,7 @@ BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form)
 
 static const ModelWeight *find(const Recipe *m, ModelWeightId id)
 {
-    const int64_t layer = model_weight_table[id].scope == SCOPE_ONCE ? -1 : m->layer;
-    for (uint32_t i = 0; i < m->weights.len; i++)
-        if (m->weights.at[i].id == id && m->weights.at[i].layer == layer)
-            return &m->weights.at[i];
-    return NULL;
+    return model_weights_find(&m->weights, id, model_weight_table[id].scope == SCOPE_ONCE ? -1 : m->layer);
 }
 
 int recipe_has(const Recipe *m, ModelWeightId id) { return find(m, id) != NULL; }

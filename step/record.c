@@ -243,18 +243,18 @@ static void solve(Recorder *r, Draft *d, const char *kernel, int64_t *dims)
     }
 }
 
-/* A buffer for an output that the caller did not bind. */
-static BufferId new_output(Recorder *r, const Draft *d, const char *name, size_t i, const int64_t *dims)
+BufferId record_output(Recorder *r, const moec_kernel *k, const char *name, size_t i, const int64_t *dims)
 {
-    StepBuffer b = {.name = label(r, name, moec_kernel_param_name(d->kernel, i)),
-                    .kind = moec_kernel_param_kind(d->kernel, i),
+    const char *param = moec_kernel_param_name(k, i);
+    StepBuffer b = {.name = label(r, name, param),
+                    .kind = moec_kernel_param_kind(k, i),
                     .owner = OWNER_activation,
-                    .rank = (uint32_t)moec_kernel_param_rank(d->kernel, i),
+                    .rank = (uint32_t)moec_kernel_param_rank(k, i),
                     .base = STEP_NONE};
     if (b.kind == MOEC_TENSOR)
-        b.type = moec_kernel_param_type(d->kernel, i), b.packed = moec_kernel_param_packed(d->kernel, i);
-    if (moec_kernel_param_shape(d->kernel, i, dims, b.shape))
-        record_refuse(r, "kernel %s: `%s` has too many elements", name, moec_kernel_param_name(d->kernel, i));
+        b.type = moec_kernel_param_type(k, i), b.packed = moec_kernel_param_packed(k, i);
+    if (moec_kernel_param_shape(k, i, dims, b.shape))
+        record_refuse(r, "kernel %s: `%s` has too many elements", name, param);
     return record_buffer(r, b);
 }
 
@@ -265,7 +265,8 @@ static void bind_outputs(Recorder *r, Draft *d, const char *name, const int64_t 
         if (record_bound(d, param) != STEP_NONE)
             continue;
         if (moec_kernel_param_role(d->kernel, i) == MOEC_OUT)
-            vec_push(r->arena, &d->bound, (ParamBinding){param, new_output(r, d, name, i, dims), 0});
+            vec_push(r->arena, &d->bound,
+                     (ParamBinding){param, record_output(r, d->kernel, name, i, dims), 0});
         else
             record_refuse(r, "kernel %s: nothing is given for its parameter `%s`", name, param);
     }

@@ -180,8 +180,8 @@ static WrtMode choose(Recorder *r, Backward *b, const moec_gradient *g, BufferId
     }
     if (known->trainable || got)
         return got ? WRT_ADD : WRT_WRITE_F32;
-    known->buffer = new_gradient(r, input, alone ? type : MOEC_F32);
-    record_gradient(r, input)->buffer = known->buffer;
+    const BufferId made = new_gradient(r, input, alone ? type : MOEC_F32); /* moves the gradients */
+    record_gradient(r, input)->buffer = made;
     return alone ? WRT_WRITE : WRT_WRITE_F32;
 }
 
@@ -221,6 +221,17 @@ static void bind_gradient(Recorder *r, Backward *b, size_t i)
     vec_push(r->arena, &b->draft.bound, (ParamBinding){param, target, 0});
 }
 
+/* A draft of another kernel with what this one binds. */
+static Draft copy_bindings(Recorder *r, const Draft *of)
+{
+    Draft d = {0};
+    for (uint32_t i = 0; i < of->bound.len; i++)
+        vec_push(r->arena, &d.bound, of->bound.at[i]);
+    for (uint32_t i = 0; i < of->dims.len; i++)
+        vec_push(r->arena, &d.dims, of->dims.at[i]);
+    return d;
+}
+
 static void walk_back(Recorder *r, TaskId t)
 {
     const Task forward = r->program->tasks.at[t];
@@ -230,24 +241,15 @@ static void walk_back(Recorder *r, TaskId t)
     b.written = arena_array(r->arena, BufferId, of.pair.pair.gradients + 1);
     b.passed = arena_array(r->arena, BufferId, of.pair.pair.cotangents + 1);
     record_at(r, PHASE_backward, forward.layer, forward.micro);
-    for (uint32_t i = 0; i < of.bound.len; i++)
-        vec_push(r->arena, &b.draft.bound, of.bound.at[i]);
-    for (uint32_t i = 0; i < of.dims.len; i++)
-        vec_push(r->arena, &b.draft.dims, of.dims.at[i]);
+    b.draft = copy_bindings(r, &of);
     bind_cotangents(r, &b);
     for (size_t i = 0; i < of.pair.pair.gradients; i++)
         bind_gradient(r, &b, i);
     const DeriveRequest made = kernels_request(r->kernels, &of.pair, b.modes);
-    if (made.backward)
-        record_task(r, (StepKernel){made.source, made.backward, made.text}, b.draft);
+    record_task(r, (StepKernel){made.source, made.backward, made.text}, b.draft);
     if (made.later) {
-        Draft second = {0};
-        for (uint32_t i = 0; i < b.draft.bound.len; i++)
-            vec_push(r->arena, &second.bound, b.draft.bound.at[i]);
-        for (uint32_t i = 0; i < b.draft.dims.len; i++)
-            vec_push(r->arena, &second.dims, b.draft.dims.at[i]);
         record_at(r, PHASE_weights, forward.layer, forward.micro);
-        record_task(r, (StepKernel){made.source, made.later, made.text}, second);
+        record_task(r, (StepKernel){made.source, made.later, made.text}, copy_bindings(r, &b.draft));
     }
 }
 

@@ -76,17 +76,9 @@ static void check_operand(Recorder *r, const Task *t, const moec_kernel *k, size
 /* What the first of two backward kernels hands to the second: a buffer that both bind. */
 static BufferId hand_over(Recorder *r, TaskId t, const moec_kernel *k, size_t i, const int64_t *sizes)
 {
-    StepBuffer b = {.name = arena_printf(r->arena, "%s.%s.L%d.m%d",
-                                         r->program->kernels.at[r->program->tasks.at[t].kernel].name,
-                                         moec_kernel_param_name(k, i), r->program->tasks.at[t].layer,
-                                         r->program->tasks.at[t].micro),
-                    .type = moec_kernel_param_type(k, i),
-                    .owner = OWNER_activation,
-                    .rank = (uint32_t)moec_kernel_param_rank(k, i),
-                    .base = STEP_NONE};
-    if (moec_kernel_param_shape(k, i, sizes, b.shape))
-        record_refuse(r, "%s: too many elements", b.name);
-    const BufferId made = record_buffer(r, b);
+    const Task *task = &r->program->tasks.at[t];
+    record_at(r, task->phase, task->layer, task->micro);
+    const BufferId made = record_output(r, k, r->program->kernels.at[task->kernel].name, i, sizes);
     vec_push(r->arena, &r->drafts.at[t + 1].bound, (ParamBinding){moec_kernel_param_name(k, i), made, 0});
     return made;
 }

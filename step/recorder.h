@@ -45,6 +45,8 @@ struct Recorder {
 
 Gradient *record_gradient(Recorder *r, BufferId b); /* of the buffer that holds b's memory */
 BufferId record_buffer(Recorder *r, StepBuffer b);  /* with bytes; a new name, `b.name` or with .2, .3 ... behind */
+/* A buffer for output i of a kernel, named after where the recorder is. */
+BufferId record_output(Recorder *r, const moec_kernel *k, const char *name, size_t i, const int64_t *dims);
 /* Adds a task that calls `kernel` with what the draft binds. */
 TaskId record_task(Recorder *r, StepKernel kernel, Draft d);
 /* The buffer that a draft binds to a parameter; STEP_NONE: none. */

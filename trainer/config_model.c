@@ -9,30 +9,22 @@
 /* Of --layers, --width and the options beside them. */
 static ModelConfig of_options(const Config *c)
 {
-    return (ModelConfig){.arch = ARCH_moe,
-                         .vocab = 256,
-                         .hidden = c->width,
-                         .layers = c->layers,
-                         .positions = c->sequence,
-                         .eps = 1e-5,
-                         .heads = c->heads,
-                         .rope_theta = c->rotary_base,
-                         .rope_factor = 1,
-                         .rope_beta_fast = 32,
-                         .rope_beta_slow = 1,
-                         .experts = c->experts,
-                         .top_k = c->top_k,
-                         .expert_width = c->expert_width,
-                         .shared_experts = 1,
-                         .shared_width = c->shared_width,
-                         .groups = 1,
-                         .group_limit = 1,
-                         .renormalise = 1,
-                         .routed_scale = 1,
-                         .aux_coeff = c->balance,
-                         .aux_scope = AUX_MICRO_BATCH,
-                         .initializer = INIT_FAN_IN,
-                         .init_range = 0.02};
+    ModelConfig m = model_config_new(ARCH_moe);
+    m.vocab = 256;
+    m.hidden = c->width;
+    m.layers = c->layers;
+    m.positions = c->sequence;
+    m.eps = 1e-5;
+    m.heads = c->heads;
+    m.rope_theta = c->rotary_base;
+    m.experts = c->experts;
+    m.top_k = c->top_k;
+    m.expert_width = c->expert_width;
+    m.shared_experts = 1;
+    m.shared_width = c->shared_width;
+    m.aux_coeff = c->balance;
+    m.initializer = INIT_FAN_IN;
+    return m;
 }
 
 /* Rules between the model and the run. Returns the broken one, or NULL. */

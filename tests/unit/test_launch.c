@@ -1,5 +1,6 @@
 /* What a call costs: no allocation once a context has its work space, and under 2 us where there is nothing to do, by the
  * .so, by the JIT's entry and by moec_kernel_call. */
+#include "allocations.h"
 #include "moec/moec.h"
 
 #include <stdarg.h>
@@ -12,19 +13,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* ---- memory is counted: these stand before the C library's, for all libraries of the process ---- */
-
-static long allocations;
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_memalign(size_t align, size_t n);
-
-void *malloc(size_t n) { return allocations++, __libc_malloc(n); }
-void *calloc(size_t n, size_t size) { return allocations++, __libc_calloc(n, size); }
-void *realloc(void *p, size_t n) { return allocations++, __libc_realloc(p, n); }
-void *aligned_alloc(size_t align, size_t n) { return allocations++, __libc_memalign(align, n); }
 
 /* ---- a kernel with its arguments ---- */
 
