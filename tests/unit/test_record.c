@@ -29,7 +29,7 @@ static const char kernels[] =
     "  u[t, f] = act(gelu(g[t, f]))\n"
     "  y[t, h] = x[t, h] + sum(f) u[t, f] * b[f, h]\n"
     "}\n"
-    "derive (ffn_fwd, ffn_bwd) from ffn wrt x pass, n, a +=, b += save g as act\n"
+    "derive (ffn_fwd, ffn_bwd, ffn_dw) from ffn wrt x pass, n then a +=, b += save g as act\n"
     "kernel side(in n: act[T, H], in gain: f32[H], out loss: f32) {\n"
     "  loss = (sum(t, h) n[t, h] * n[t, h] * n[t, h] * gain[h]) / T\n"
     "}\n"
