@@ -19,11 +19,11 @@ static const struct PipelineStep {
     PassId pass;
     int when;
 } order[] = {
-    {PASS_canonicalise, 0}, {PASS_derive, 0},       {PASS_interface, 0}, {PASS_canonicalise, 0},
-    {PASS_cse, 0},          {PASS_dce, 0},          {PASS_checks, 0},    {PASS_canonicalise, 0},
-    {PASS_fuse, 1},         {PASS_canonicalise, 0}, {PASS_dce, 0},       {PASS_split, 0},
-    {PASS_canonicalise, 0}, {PASS_cse, 0},          {PASS_cluster, 1},   {PASS_lower, 0},
-    {PASS_plan, 0},
+    {PASS_unread, 0},       {PASS_canonicalise, 0}, {PASS_derive, 0},       {PASS_interface, 0},
+    {PASS_canonicalise, 0}, {PASS_cse, 0},          {PASS_dce, 0},          {PASS_checks, 0},
+    {PASS_canonicalise, 0}, {PASS_fuse, 1},         {PASS_canonicalise, 0}, {PASS_dce, 0},
+    {PASS_split, 0},        {PASS_canonicalise, 0}, {PASS_cse, 0},          {PASS_cluster, 1},
+    {PASS_lower, 0},        {PASS_plan, 0},
 };
 enum { STEPS = sizeof order / sizeof *order };
 
@@ -124,7 +124,7 @@ static void run(Module *m, const Pass *p, PipelineRunner *r)
  * same; the rest is taken as done. */
 static int skipped(const Pass *p, int started, uint32_t *facts)
 {
-    if (started || p->gives & (FACT_CHECKS | FACT_INTERFACE))
+    if (started || p->gives & (FACT_CHECKS | FACT_UNREAD | FACT_INTERFACE))
         return 0;
     *facts = (*facts & ~p->breaks) | p->gives;
     return 1;

@@ -86,7 +86,7 @@ typedef struct Tensor {
     Axis axes[MAX_RANK];
     uint32_t placed; /* cluster + 1 of the row-block group whose threads keep it (Note [Clusters]); 0: in work space or gm */
     Layout layout; /* parameters: `packed` is LAYOUT_PAIRS; locals: the lowering's choice */
-    uint8_t unread; /* an `in` parameter of which the kernel reads no element: pass interface */
+    uint8_t unread; /* an `in` parameter of which the kernel reads no element: passes/interface.c */
     uint8_t both;  /* `packed both`: the panels of the transposed matrices [.., y, x] stand behind those of [.., x, y] */
     /* tile level */
     Space space;

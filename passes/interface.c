@@ -1,4 +1,4 @@
-/* interface: what callers are told about kernels, as soon as all kernels are there.
+/* unread, interface: what callers are told about kernels, as soon as all kernels are there.
  *
  * A backward kernel has the inputs of its forward as parameters, and many of them only give shapes: the cotangent of
  * x in `y = a * x` needs a, not x. Those are marked, so that a caller may give their memory away, and the entries of
@@ -51,12 +51,23 @@ void interface_select(Module *m, const char *kernels)
     m->kernels.len = kept;
 }
 
+/* Before:  kernel f(in x: f32[T], in n: i32[T], out y: f32[T]) { rest[t] = x[n[t]]  y[t] = 0 * x[t] }
+ * After:   n is unread. Whether x is does not hang on what later passes prove: the reference reads it (Note [Reference]).
+ * Requires, gives and breaks nothing. */
+void pass_unread(Module *m, const PassContext *c)
+{
+    (void)c;
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        mark_unread(m->kernels.at[i]);
+}
+
 /* Before:  kernel f_bwd(in x: f32[T], in a: f32[T], in d_y: f32[T], out d_x: f32[T]) { d_x[t] = d_y[t] * a[t] }
  * After:   x is unread.
  * Requires derived kernels, gives complete signatures, breaks nothing. */
 void pass_interface(Module *m, const PassContext *c)
 {
     for (uint32_t i = 0; i < m->kernels.len; i++)
-        mark_unread(m->kernels.at[i]);
+        if (m->kernels.at[i]->derived)
+            mark_unread(m->kernels.at[i]);
     interface_select(m, c->kernels);
 }

@@ -14,7 +14,8 @@ typedef enum Fact {
     FACT_DERIVED = 1 << 2,   /* derive requests are kernels */
     FACT_SPLIT = 1 << 3,     /* ready for lowering: see passes/split.c */
     FACT_TILES = 1 << 4,     /* Kernel.tiles is there */
-    FACT_INTERFACE = 1 << 5, /* signatures are complete; Module.kernels are those that become code */
+    FACT_UNREAD = 1 << 5,    /* kernels of the text know which parameters they do not read */
+    FACT_INTERFACE = 1 << 6, /* signatures are complete; Module.kernels are those that become code */
 } Fact;
 
 /* The first launch that did not fit an NPU. */

@@ -25,7 +25,9 @@ static const char PROGRAM[] =
     "}\n"
     "kernel add(in a, b: f32[T], out y: f32[T]) { y[t] = a[t] + b[t] }\n"
     "derive (add_fwd, add_bwd) from add wrt a\n"
-    "kernel unused(in id: i32[T, K], out y: f32[T]) {\n  rt = route(id -> R)\n  y[t] = 1\n}\n";
+    "kernel unused(in id: i32[T, K], out y: f32[T]) {\n  rt = route(id -> R)\n  y[t] = 1\n}\n"
+    "kernel never(in id: i32[T, K], out y: f32[T]) {\n  rt = route(id -> R)\n  u[r: R] = 1.0\n"
+    "  y[t] = 1 + sum(k where t > T) u[rt.row(t, k)]\n}\n";
 
 enum { T = 2, K = 1, E = 3, H = 4 };
 
@@ -160,6 +162,21 @@ static void calls_without_what_they_do_not_read(const moec_module *m, moe_ctx *c
     assert_int_equal(moec_kernel_call(k, ctx, args, 4), MOE_NULL);
 }
 
+/* The text reads id, under a condition that is never true: what passes prove of that changes no signature, and whoever
+ * runs the text as it stands gets the values. */
+static void reads_what_the_text_reads(const moec_module *m, moe_ctx *ctx)
+{
+    const moec_kernel *k = moec_module_kernel(m, "never");
+    int64_t dims[] = {1, 1, 0}; /* T, K, and no expert */
+    int32_t id = -1;
+    float y = 0;
+    void *args[] = {&id, &y};
+    assert_int_equal(moec_kernel_param_read(k, 0), 1);
+    moe_entry *entry = moec_kernel_entry(k);
+    assert_int_equal(entry ? entry(ctx, dims, args) : moec_kernel_interpret(k, ctx, dims, args), MOE_OK);
+    assert_float_equal(y, 1, 0);
+}
+
 /* No output depends on id, so no one asks whether what would stand in it are experts. */
 static void refuses_nothing_unread(const moec_module *m, moe_ctx *ctx)
 {
@@ -182,6 +199,8 @@ static void what_is_not_read_may_be_missing(void **state)
     calls_without_what_they_do_not_read(m, api->ctx);
     refuses_nothing_unread(api->module, api->ctx);
     refuses_nothing_unread(m, api->ctx);
+    reads_what_the_text_reads(api->module, api->ctx);
+    reads_what_the_text_reads(m, api->ctx);
     moec_module_free(m);
 }
 
