@@ -330,6 +330,8 @@ class Evaluator(Stores):
         for _, space in binds:
             self.use(space, inner)
         value = self.eval(body, inner)
+        if kind == "sum" and value.kind == "float" and leaves_reciprocals(body, {name for name, _ in binds}):
+            value = Float(value.v, value.e + 2 * bounds.UNIT * np.abs(value.v))
         axes = tuple(range(first, len(self.axes) + 1))
         full = [1] * AXES
         for name, _ in binds:
@@ -443,6 +445,12 @@ def free_factors(e, bound):
     if e.kind == "reduce" and e.data[0] == "sum" and not any(uses(a, bound) for a in e.args[1:] if a):
         return [Expr("reduce", e.data, (f,) + e.args[1:]) for f in free_factors(e.args[0], bound)]
     return []
+
+
+def leaves_reciprocals(e, bound):
+    """Whether a quotient in a sum's term loses a factor to the result: 0.75 / x is exact where 1 / x is rounded."""
+    divides = any(x.kind == "op" and x.data == "/" and uses(x.args[1], bound) for x in walk(e))
+    return divides and bool(free_factors(e, bound))
 
 
 def uses(e, indices):
