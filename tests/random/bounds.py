@@ -148,13 +148,19 @@ def around_turn(name, a):
     return np.where(a.e == 0, 0, np.where(away, ends(REAL[name], a), slope * a.e))
 
 
+def unbounded(a, e):
+    """What is in doubt altogether may be NaN, of which no function makes a number."""
+    return np.where(np.isinf(a.e), np.inf, e)
+
+
 def function(name, a):
     a = as_float(a)
     if name in ("abs", "relu"):
         return Float(REAL[name](a.v), a.e)
     if name == "floor":
-        return Float(np.floor(a.v), ends(np.floor, a))
+        return Float(np.floor(a.v), unbounded(a, ends(np.floor, a)))
     e = around_turn(name, a) if name in TURNS else ends(REAL[name], a, 0 if name in ("log", "sqrt", "rsqrt") else -np.inf)
+    e = unbounded(a, e)
     v = REAL[name](a.v)
     if name == "sqrt":
         return finish(v, e)
