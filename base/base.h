@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/diag.h"
 #include "base/hash.h"
+#include "base/openmp.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/vec.h"

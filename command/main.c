@@ -1,6 +1,8 @@
 /* The command: subcommands by name, otherwise `moec FILE.moe -o kernel.so`. */
 #include "command/command.h"
 
+#include "base/base.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -45,6 +47,7 @@ static void show_version(FILE *out, struct argp_state *state)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    openmp_set_up();
     /* LLVM's large pieces come and go: the system need not clear each anew. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);

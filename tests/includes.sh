@@ -26,7 +26,7 @@ BEGIN {
     row("command",  "base ir machines passes frontend emulator driver testing explain", "argp.h")
     row("step",     "base",                                              "")
     row("model",    "base step",                                         "")
-    row("trainer",  "base step model",                                   "argp.h omp.h")
+    row("trainer",  "base step model",                                   "argp.h dlfcn.h")
     row("python",   "base ir driver",                                    "Python.h dlfcn.h")
     row("bench",    "",                                                  "argp.h dlfcn.h omp.h immintrin.h dnnl.h cblas.h")
     doors = " base/base.h base/json.h ir/ir.h ir/tile.h ir/tile_build.h ir/event.h emulator/simulate.h emulator/report.h " \

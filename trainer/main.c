@@ -1,6 +1,7 @@
 /* moe-train: see trainer.h for a training run, config.def for its options; the other commands are in command_*.c. */
 #include <string.h>
 
+#include "base/base.h"
 #include "trainer/command.h"
 #include "trainer/log.h"
 
@@ -53,6 +54,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+    openmp_set_up();
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(argv[1], commands[i].name)) {
             argv[1] = commands[i].called;

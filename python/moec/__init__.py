@@ -5,6 +5,7 @@
 
 Tensors are numpy's, PyTorch's or any other package's that speaks DLPack; none is copied. numpy has no bf16: arrays of
 uint16 (or of ml_dtypes.bfloat16) hold its bits, see bf16() and f32()."""
+import moec._openmp  # noqa: F401  before anything loads it
 from moec.errors import CallError, CompileError, Error
 from moec.kernels import Kernel, Module, Pair, Packed, jit, load, threads
 from moec.routes import Route, route
