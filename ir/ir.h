@@ -6,6 +6,7 @@
  *   module.h     kernels and modules
  *   expr.h       building, walking, rewriting and proving about expressions
  *   interpret.h  the reference interpreter
+ *   place.h      how results are spread over processes that each have a part
  *
  * A Module holds dimensions, groups and kernels. A Kernel is a list of equations (equation level); the
  * lowering adds a tree of tile statements (tile level, ir/tile.h). Both levels share tensors, indices and
@@ -28,6 +29,7 @@
 
 #include "ir/expr.h"
 #include "ir/interpret.h"
+#include "ir/place.h"
 
 /* ---- text ---- */
 

@@ -85,6 +85,20 @@ int64_t moec_kernel_param_elements(const moec_kernel *k, size_t i, const int64_t
 /* Bytes of its memory: of a packed tensor those of header and padding too. -1 on overflow. */
 int64_t moec_kernel_param_bytes(const moec_kernel *k, size_t i, const int64_t *dims);
 
+/* A group of processes that each call the kernel, with tensors of their own. The place of a parameter says what theirs are
+ * together: all have the same; each has a part of axis 0, 1 ..., one behind the other (of a route: of its tokens, 0); or the sum of
+ * theirs is meant. */
+enum {
+    MOEC_WHOLE = -1,
+    MOEC_SUM = -2,
+    MOEC_ANY = -3 /* of an `inout`: unknown before the call, what the call adds decides */
+};
+/* places[] by parameter: on entry those of `in` and `inout`, afterwards of all, so that the results together are those of one
+ * call with all parts, but for rounding. Follows from the equations, so it needs a module that was compiled with
+ * options.interpret. MOE_ARGUMENT when no placement of the results is right; the text in ctx (which may be NULL) says which
+ * equation is in the way. */
+int moec_kernel_place(const moec_kernel *k, moe_ctx *ctx, int *places);
+
 /* Packed parameters (language page, section 11). Both return a moe_status: MOE_ARGUMENT when parameter i is not
  * packed, MOE_PACKED when `packed` is not its memory at these dimensions. */
 int moec_kernel_param_packed(const moec_kernel *k, size_t i); /* 1: it is; 2: it is `packed both` */

@@ -193,6 +193,30 @@ static void solving_needs_shapes_and_a_place(void **state)
     refused(c, moec_kernel_solve_dims(c->k, c->ctx, shapes, dims), MOE_ARGUMENT, "negative size");
 }
 
+static void placing_needs_places_and_equations(void **state)
+{
+    Case *c = *state;
+    int places[PARAMS], whole = MOEC_WHOLE;
+    for (int i = 0; i < PARAMS; i++)
+        places[i] = MOEC_WHOLE;
+    refused(c, moec_kernel_place(NULL, c->ctx, places), MOE_NULL, "no kernel");
+    refused(c, moec_kernel_place(c->k, c->ctx, NULL), MOE_NULL, "no places");
+    refused(c, moec_kernel_place(c->k, c->ctx, places), MOE_ARGUMENT, "without the option to interpret it");
+    assert_int_equal(moec_kernel_place(NULL, NULL, &whole), MOE_NULL);
+}
+
+static void places_out_of_range_are_refused(void **state)
+{
+    Case *c = *state;
+    for (int bad = -9; bad < 9; bad += 3) {
+        int places[PARAMS];
+        for (int i = 0; i < PARAMS; i++)
+            places[i] = bad;
+        if (bad < MOEC_ANY || bad >= 0)
+            assert_int_equal(moec_kernel_place(c->k, NULL, places), MOE_ARGUMENT);
+    }
+}
+
 static void sizes_out_of_range_have_no_elements(void **state)
 {
     const Case *c = *state;
@@ -484,6 +508,7 @@ int main(void)
         CASE(sizes_out_of_range_have_no_elements),
         CASE(pairs_that_do_not_exist_are_empty),
         CASE(solving_needs_shapes_and_a_place),
+        CASE(placing_needs_places_and_equations),
         CASE(packing_needs_a_packed_parameter_and_memory),
         CASE(calls_check_every_argument),
         CASE(entries_check_every_pointer),
@@ -491,6 +516,7 @@ int main(void)
         CASE(calls_take_many_parameters),
         cmocka_unit_test_setup_teardown(sizes_out_of_range_have_no_elements, set_up_interpreted, tear_down),
         cmocka_unit_test_setup_teardown(calls_check_every_argument, set_up_interpreted, tear_down),
+        cmocka_unit_test_setup_teardown(places_out_of_range_are_refused, set_up_interpreted, tear_down),
         cmocka_unit_test_setup_teardown(the_interpreter_checks_every_pointer, set_up_interpreted, tear_down),
         cmocka_unit_test(contexts_and_routes),
         cmocka_unit_test(every_public_function_is_called_here),
