@@ -3,7 +3,9 @@
 #define BASE_BASE_H
 
 #include "base/arena.h"
+#include "base/cli.h"
 #include "base/diag.h"
+#include "base/guess.h"
 #include "base/hash.h"
 #include "base/openmp.h"
 #include "base/random.h"

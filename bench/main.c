@@ -164,6 +164,7 @@ int main(int argc, char **argv)
         NULL,
     };
     Bench b = {.options = {.threads = 1, .runs = 0, .min_time = -1, .peers = true, .command = argv}};
+    argp_err_exit_status = 2;
     argp_parse(&argp, argc, argv, 0, NULL, &b.options);
     if (b.options.runs == 0)
         b.options.runs = b.options.quick ? 3 : 7;

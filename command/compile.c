@@ -130,7 +130,7 @@ static int is_looked_at(const CompileCommand *c)
 static void settle(CompileCommand *c, struct argp_state *state)
 {
     if (!c->input)
-        argp_error(state, "no input file");
+        argp_error(state, "no input file; `moec help` lists the commands");
     if (c->product == PRODUCT_COUNT && c->output)
         c->product = product_of_path(c->output);
     if (c->product == PRODUCT_COUNT && c->options.stop_after)
@@ -285,7 +285,7 @@ int command_compile(int argc, char **argv)
                "leaves no output.",
     };
     CompileCommand command = {.options = compile_defaults, .product = PRODUCT_COUNT};
-    argp_parse(&argp, argc, argv, 0, NULL, &command);
+    cli_parse(&argp, argc, argv, &command);
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");
@@ -298,6 +298,8 @@ int command_compile(int argc, char **argv)
 
 static const struct argp_option check_options[] = {
     COMMAND_TYPE_OPTION,
+    {"machine", KEY_MACHINE, "NAME", 0, "Also whether all kernels fit this machine, as in `moec --machine`",
+     0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {0}};
@@ -315,16 +317,17 @@ int command_check(int argc, char **argv)
         .options = check_options,
         .parser = parse_check,
         .args_doc = "FILE.moe",
-        .doc = "Reads a file, derives what it asks for, and reports errors, warnings and hints.",
+        .doc = "Reports errors, warnings and hints of a file and of what it asks to derive. Makes no output.",
     };
+    Bytes tiles;
     CompileCommand command = {.options = compile_defaults, .product = PRODUCT_COUNT};
-    argp_parse(&argp, argc, argv, 0, NULL, &command);
+    cli_parse(&argp, argc, argv, &command);
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");
     int status = compile_open(c, command.input);
     if (!status)
-        status = compile_read(c, 1);
+        status = command.options.machine ? compile_product(c, PRODUCT_TILES, &tiles) : compile_read(c, 1);
     command_tell(c, status, command.json);
     compile_free(c);
     return status;

@@ -134,7 +134,7 @@ int command_explain(int argc, char **argv)
                "prints the page of that error, warning or hint.",
     };
     ExplainCommand command = {.options = compile_defaults};
-    argp_parse(&argp, argc, argv, 0, NULL, &command);
+    cli_parse(&argp, argc, argv, &command);
     const char *page = command.kernel ? NULL : diag_page(command.path);
     if (page) {
         fputs(page, stdout);

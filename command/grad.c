@@ -240,7 +240,7 @@ int command_grad(int argc, char **argv)
                "recomputing.",
     };
     GradCommand g = {.options = compile_defaults};
-    argp_parse(&argp, argc, argv, 0, NULL, &g);
+    cli_parse(&argp, argc, argv, &g);
     g.options.stop_after = "dce";
     Compilation *c = compile_new(&g.options);
     if (!c)

@@ -205,7 +205,7 @@ int command_machines(int argc, char **argv)
         .doc = "Lists the machines that are known, or prints the figures of one with "
                "their sources, and of the host what it says itself."};
     MachinesCommand c = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    cli_parse(&argp, argc, argv, &c);
     if (c.keys)
         return print_keys();
     Arena *a = arena_new();

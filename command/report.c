@@ -80,7 +80,7 @@ int command_report(int argc, char **argv)
                "what bounds it, bytes by path, how even the work is.",
     };
     ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};
-    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    cli_parse(&argp, argc, argv, &c);
     c.check.sizes = &c.sizes;
     return test_report(c.path, &c.check, c.trace, c.html, stdout);
 }

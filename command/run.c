@@ -113,7 +113,7 @@ static int run_engine(int argc, char **argv, const struct argp *argp, int is_run
     c.sizes = calloc((size_t)argc + 1, sizeof *c.sizes);
     if (!c.sizes)
         return command_error("out of memory");
-    argp_parse(argp, argc, argv, 0, NULL, &c);
+    cli_parse(argp, argc, argv, &c);
     c.check.sizes = c.sizes;
     int status = is_run ? test_once(c.path, &c.check, stdout) : test_file(c.path, &c.check, stdout);
     free(c.sizes);

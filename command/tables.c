@@ -14,7 +14,7 @@ static error_t parse_nothing(int key, char *arg, struct argp_state *state)
 int command_passes(int argc, char **argv)
 {
     static const struct argp argp = {.parser = parse_nothing, .doc = "Lists the passes in their order."};
-    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    cli_parse(&argp, argc, argv, NULL);
     for (uint32_t i = 0; i < pass_count; i++)
         printf("%-13s %s\n", pass_table[i].name, pass_table[i].doc);
     return DRIVER_OK;
@@ -54,7 +54,7 @@ int command_ops(int argc, char **argv)
 {
     static const struct argp argp = {.parser = parse_nothing,
                                      .doc = "Prints the scalar operations as Markdown (docs/ops.md)."};
-    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    cli_parse(&argp, argc, argv, NULL);
     printf("# Scalar operations\n\nWritten by `moec ops` from ir/scalar.def; do not edit. `a` and `b` are "
            "the arguments, "
            "`r` the result, `d` the\ncotangent of the result.\n\n"

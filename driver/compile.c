@@ -12,9 +12,27 @@
 
 /* ---- input ---- */
 
+/* Standard input can be read once, and `moec test` compiles its program several times: it is kept as long as the process. */
+static const char *read_standard_input(Arena *a, Bytes *out)
+{
+    static Bytes kept;
+    const char *error = kept.at ? NULL : output_read_file("/dev/stdin", FRONTEND_MAX_BYTES, a, out);
+    if (!error && !kept.at) {
+        char *copy = malloc(out->len + 1);
+        if (!copy)
+            return "out of memory";
+        memcpy(copy, out->at, out->len + 1);
+        kept = (Bytes){copy, out->len};
+    }
+    *out = kept;
+    return error;
+}
+
 static int open_file(Compilation *c, void *user)
 {
-    const char *error = output_read_file(user, FRONTEND_MAX_BYTES, c->arena, &c->text);
+    const int standard = strcmp(user, "-") == 0;
+    const char *error = standard ? read_standard_input(c->arena, &c->text)
+                                 : output_read_file(user, FRONTEND_MAX_BYTES, c->arena, &c->text);
     if (!error && compile_is_replay(user))
         error = compile_restore(c, c->text);
     return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;
@@ -22,7 +40,7 @@ static int open_file(Compilation *c, void *user)
 
 int compile_open(Compilation *c, const char *path)
 {
-    c->path = path;
+    c->path = strcmp(path, "-") == 0 ? "<stdin>" : path;
     return compile_guard(c, open_file, (void *)(uintptr_t)path);
 }
 

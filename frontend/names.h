@@ -1,4 +1,4 @@
-/* Looking names up, what may be a name, and what was probably meant. */
+/* Looking names up, and what may be a name. */
 #ifndef FRONTEND_NAMES_H
 #define FRONTEND_NAMES_H
 
@@ -19,15 +19,6 @@ void namemap_set(NameMap *map, Name name, uint32_t value);
 /* Whether C or C++ takes this name: as a word, and (for kernels) as a function of the C library. */
 int name_is_c_word(Name name);
 int name_is_c_function(Name name);
-
-/* The candidate that is nearest to `wanted`, when one is near enough: try each, then ask. */
-typedef struct Guess {
-    Name wanted, best;
-    uint32_t distance;
-} Guess;
-Guess guess_new(Name wanted);
-void guess_try(Guess *g, Name candidate);
-const char *guess_help(Arena *a, const Guess *g, const char *otherwise); /* "did you mean `x`?", else the other help */
 
 /* "1 axis", "2 axes", "3 subscripts". */
 const char *count_text(Arena *a, uint32_t count, const char *thing);

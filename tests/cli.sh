@@ -66,6 +66,33 @@ expect 0 '' "$moec" a.moe --schedule-seed=7 -o seed.so
 expect 2 'whole number' "$moec" a.moe --schedule-seed=x -o seed.so
 expect 0 '0 failed' "$moec" test --schedule-seed=7 a.moe
 
+echo "-- words"
+expect 0 'check \[OPTION\|check FILE' "$moec" help
+expect 0 'Usage: moec check' "$moec" help check
+expect 0 'Usage: moec check' "$moec" check -h
+expect 0 'Usage: moec ' "$moec" -h
+expect 2 'did you mean `moec check`' "$moec" chekc a.moe
+expect 2 'no command or file .frobnicate.; `moec help` lists' "$moec" frobnicate
+expect 2 'no command or file .nothing' "$moec" help nothing
+expect 1 'nothing.moe: cannot be read' "$moec" nothing.moe -o a.so
+expect 2 'did you mean `moe-train eval`' "$(dirname "$moec")/moe-train" evla
+expect 2 'whole number' "$(dirname "$moec")/moe-train" --batch=0
+for command in check run test grad explain report machines passes ops; do
+    expect 0 "^.SH NAME" "$moec" $command --man-page
+done
+expect 0 '^--emit=$' "$moec" --option-names
+expect 0 '^machines$' "$moec" --option-names
+expect 0 '^--werror$' "$moec" check --option-names
+
+echo "-- standard input"
+printf 'moe 1\nkernel k(out y: f32) { y = z }\n' >wrong.moe
+expect 0 '' sh -c "'$moec' check - <a.moe"
+expect 0 '0 failed' sh -c "cat a.moe | '$moec' test -"
+expect 0 '' sh -c "'$moec' - -o piped.so <a.moe"
+"$moec" a.moe -o named.so && same piped.h named.h 'a header of standard input'
+expect 1 '<stdin>:2:28' sh -c "'$moec' check - <wrong.moe"
+expect 1 'is a directory' sh -c "'$moec' check - <."
+
 echo "-- usage"
 expect 2 'no input file' "$moec"
 expect 2 'say what to write' "$moec" a.moe

@@ -10,7 +10,7 @@ done | sort | xargs awk '
 # One row per room: the rooms beside itself whose front door it may include, then the outside headers.
 BEGIN {
     row("include",  "",                                                  "dlpack/dlpack.h")
-    row("base",     "",                                                  "xxhash.h jansson.h sanitizer/asan_interface.h")
+    row("base",     "",                                                  "xxhash.h jansson.h argp.h sanitizer/asan_interface.h")
     row("machines", "base",                                              "cpuid.h")
     row("ir",       "base",                                              "")
     row("frontend", "base ir",                                           "")

@@ -24,11 +24,11 @@ echo "int main(void);" >"$scratch/data/small.h"
 : >"$scratch/data/empty.h"
 printf 'a\0b' >"$scratch/data/binary.h"
 
-refuses 1 "--lr takes a number from 0 to 10" --lr 99
-refuses 1 "--layers takes a whole number from 1 to 256" --layers 2x
-refuses 1 "--width must be a multiple" --heads 3
-refuses 1 "--top-k is larger" --experts 2 --top-k 3
-refuses 1 "--micro-batches must divide" --micro-batches 3
+refuses 2 "--lr takes a number from 0 to 10" --lr 99
+refuses 2 "--layers takes a whole number from 1 to 256" --layers 2x
+refuses 2 "--width must be a multiple" --heads 3
+refuses 2 "--top-k is larger" --experts 2 --top-k 3
+refuses 2 "--micro-batches must divide" --micro-batches 3
 refuses 1 "/nonexistent: No such file" --data /nonexistent
 refuses 1 "neither a regular file nor a folder" --data /dev/null
 refuses 1 "the data is too small" --data "$scratch/data"
@@ -36,13 +36,13 @@ refuses 1 "1 binary files, 1 empty" --data "$scratch/data"
 refuses 1 "/nonexistent: cannot be read: No such file" --model /nonexistent --data LICENSE
 refuses 2 "--model and --tokens are needed" eval --model examples/models
 refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model examples/models/deepseek_v3.json --ids 1,x
-refuses 1 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
+refuses 2 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
 refuses 2 "--model is missing" plan
-refuses 1 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --data LICENSE
-refuses 1 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
+refuses 2 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --data LICENSE
+refuses 2 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICENSE
 refuses 2 "unrecognized option" --no-such-option
-refuses 2 "is not an option" words
+refuses 2 "there is no command 'words'" words
 refuses 1 "training has diverged" --steps 100 --lr 10 --warmup 0 --weight-decay 10 --clip 1e9 --layers 1 --width 16 --heads 1 --experts 2 --expert-width 8 --shared-width 8 --sequence 16 --data LICENSE
 exit $failed

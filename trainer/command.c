@@ -13,7 +13,7 @@ int64_t option_number(struct argp_state *s, const char *option, const char *text
     errno = 0;
     const long long v = strtoll(text, &end, 10);
     if (errno || end == text || *end || v < least || v > most)
-        argp_failure(s, 1, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
+        argp_failure(s, CLI_USAGE, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
                      (long long)least, (long long)most, text);
     return v;
 }

@@ -10,7 +10,7 @@ int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 
-/* A whole number from `least` to `most`, or the end of the process with status 1. */
+/* A whole number from `least` to `most`, or the end of the process with status 2. */
 int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most);
 
 /* The model of a folder or config.json. Returns 0, or 1 with a message printed. */

@@ -231,8 +231,7 @@ int command_eval(int argc, char **argv)
     static const struct argp argp = {
         options, parse_option, 0, "Computes the mean cross entropy, in nat per token.", 0, 0, 0};
     EvalOptions o = {0};
-    argp_err_exit_status = 2;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();
     ModelConfig model;
     EvalTokens t = {0};

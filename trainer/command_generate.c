@@ -43,7 +43,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_TEMPERATURE:
         o->temperature = strtod(arg, &end);
         if (end == arg || *end || !(o->temperature >= 0.01 && o->temperature <= 100))
-            argp_failure(s, 1, 0, "--temperature takes a number from 0.01 to 100, not `%s`", arg);
+            argp_failure(s, CLI_USAGE, 0, "--temperature takes a number from 0.01 to 100, not `%s`", arg);
         return 0;
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
     case ARGP_KEY_END:
@@ -109,8 +109,7 @@ int command_generate(int argc, char **argv)
 {
     static const struct argp argp = {options, parse_option, 0, "Continues a sequence of tokens.", 0, 0, 0};
     GenerateOptions o = {.length = 24, .seed = 1};
-    argp_err_exit_status = 2;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();
     ModelConfig model;
     if (!a || command_model(a, o.model, &model))

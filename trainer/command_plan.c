@@ -105,8 +105,7 @@ int command_plan(int argc, char **argv)
     static const struct argp argp = {
         options, parse_option, 0, "Counts a model and plans the memory of a step, without either.", 0, 0, 0};
     PlanOptions o = {.sequences = 1, .micro_batches = 1};
-    argp_err_exit_status = 2;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();
     ModelConfig model;
     if (!a || command_model(a, o.model, &model))

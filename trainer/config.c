@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *argp_program_version = "moe-train " MOEC_VERSION;
-
 enum {
     KEY_FIRST = 0x100,
     KEY_DATA = KEY_FIRST,
@@ -43,7 +41,7 @@ static int64_t int_value(struct argp_state *s, const char *option, const char *t
     errno = 0;
     long long v = strtoll(text, &end, 10);
     if (errno || end == text || *end || v < least || v > most)
-        argp_failure(s, 1, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
+        argp_failure(s, CLI_USAGE, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
                      (long long)least, (long long)most, text);
     return v;
 }
@@ -54,7 +52,8 @@ static double real_value(struct argp_state *s, const char *option, const char *t
     char *end;
     double v = strtod(text, &end);
     if (end == text || *end || !(v >= least && v <= most))
-        argp_failure(s, 1, 0, "--%s takes a number from %g to %g, not `%s`", option, least, most, text);
+        argp_failure(s, CLI_USAGE, 0, "--%s takes a number from %g to %g, not `%s`", option, least, most,
+                     text);
     return v;
 }
 
@@ -135,12 +134,11 @@ Config config_read(int argc, char **argv)
 #define FLAG(field, option, doc)
 #include "trainer/config.def"
     };
-    argp_err_exit_status = 2;
-    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    cli_parse(&argp, argc, argv, &c);
     const char *rule = broken_rule(&c);
     if (rule) {
         fprintf(stderr, "moe-train: %s\n", rule);
-        exit(1);
+        exit(CLI_USAGE);
     }
     static char system_headers[] = "/usr/include";
     if (!c.ndata)

@@ -37,7 +37,7 @@ static const char *broken_rule(const Config *c)
     return NULL;
 }
 
-/* Leaves the process with status 1 when it is wrong. */
+/* Leaves the process when it is wrong. */
 void config_read_model(Config *c)
 {
     Arena *a = arena_new();
@@ -48,13 +48,13 @@ void config_read_model(Config *c)
         const char *error = model_config_check(a, "the options of the model", &c->model_config);
         if (error) {
             fprintf(stderr, "moe-train: %s\n", error);
-            exit(1);
+            exit(CLI_USAGE);
         }
     }
     arena_free(a);
     const char *rule = broken_rule(c);
     if (rule) {
         fprintf(stderr, "moe-train: %s\n", rule);
-        exit(1);
+        exit(CLI_USAGE);
     }
 }

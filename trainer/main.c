@@ -44,22 +44,8 @@ static int run(const Config *c, const TrainData *d)
     return log_close(&l) || bad;
 }
 
-static const struct {
-    const char *name;
-    char *called; /* in messages */
-    int (*run)(int argc, char **argv);
-} commands[] = {{"eval", "moe-train eval", command_eval},
-                {"generate", "moe-train generate", command_generate},
-                {"plan", "moe-train plan", command_plan}};
-
-int main(int argc, char **argv)
+static int command_train(int argc, char **argv)
 {
-    openmp_set_up();
-    for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
-        if (!strcmp(argv[1], commands[i].name)) {
-            argv[1] = commands[i].called;
-            return commands[i].run(argc - 1, argv + 1);
-        }
     Config c = config_read(argc, argv);
     TrainData d;
     if (c.check)
@@ -72,4 +58,17 @@ int main(int argc, char **argv)
     }
     config_free(&c);
     return bad;
+}
+
+int main(int argc, char **argv)
+{
+    static const CliCommand commands[] = {
+        {"eval", "loss, gradients and logits of a model on tokens", command_eval},
+        {"generate", "continues a sequence of tokens", command_generate},
+        {"plan", "the step as a program: sizes, memory, time on paper", command_plan},
+    };
+    static const Cli train = {
+        "moe-train", MOEC_VERSION, commands, sizeof commands / sizeof *commands, command_train, 0};
+    openmp_set_up();
+    return cli_main(&train, argc, argv);
 }
