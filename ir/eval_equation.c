@@ -53,6 +53,14 @@ static Value added(Eval *e, const Assignment *a, int64_t place, Value v)
     return sum;
 }
 
+/* A sum without terms leaves an element to which it is added as it is, also a zero with a sign. */
+static int adds_nothing(const Eval *e, const Assignment *a, Value v)
+{
+    const Expr *x = x_at(e->k, a->q->rhs);
+    int is_sum = x->kind == X_REDUCE && x->op == RED_SUM && x->type != TY_INT;
+    return a->q->kind == EQ_ADD && is_sum && e->terms == 0 && v.error == 0;
+}
+
 /* hole: the element belongs to a row that does not exist; it becomes 0 under `=` and stays under `+=`. */
 static void run_element(Eval *e, const Assignment *a, int hole)
 {
@@ -66,7 +74,7 @@ static void run_element(Eval *e, const Assignment *a, int hole)
         return;
     }
     Value v = eval_run(e, a->value);
-    if (e->error)
+    if (e->error || adds_nothing(e, a, v))
         return;
     if (a->q->kind == EQ_ADD) {
         v = added(e, a, place, v);

@@ -1,14 +1,58 @@
-/* Additions onto elements that subscripts compute: acc[id[t], h] += x[t, h] adds in index order. The plain last subscript is
- * owned in strips, so that threads never meet; every other index is an ordered loop inside. */
+/* Additions onto elements that subscripts compute, in index order: acc[id[t], h] += x[t, h]. A bucketed sum that is added is
+ * the same work:
+ *   before:  acc[v, h] += sum(t where id[t] == v) x[t, h]
+ *   after:   owned v0 in 0..H by 512 { for t in 0..T { v = id[t]   if v >= 0 and v < V {
+ *              vector h in v0..v0 + 512 { acc[v, h] += x[t, h] } } } }
+ * Each term goes to its element as it comes. So the additions onto an element are those of a sum that begins at its old value,
+ * in the order of its terms; nothing is sorted, elements without terms are not touched, and the cost does not grow with V.
+ *
+ * The plain last subscript is owned in strips, so that threads never meet; every other index is an ordered loop inside. */
 #include "lower/lower.h"
 
-int lower_is_accumulated(const Lower *l, const Equation *q)
+/* ---- which equations ---- */
+
+static int is_computed(const Lower *l, const Equation *q)
 {
     for (uint32_t i = 0; i < q->nindex; i++)
         if (x_at(l->k, q->index[i])->kind != X_INDEX && x_at(l->k, q->index[i])->kind != X_INT)
             return 1;
     return 0;
 }
+
+/* Is it one term for each key, over dense indices? */
+static int has_term_for_key(const Lower *l, ExprId reduce, const Bucket *b)
+{
+    for (uint32_t i = 0; i < b->nbound; i++)
+        if (lower_is_row(l, b->bound[i]))
+            return 0;
+    return b->nbound == x_at(l->k, reduce)->nbound;
+}
+
+/* Is there a last index beside v that threads can own, or no other index at all? */
+static int can_be_owned(const Lower *l, const Equation *q, IndexId v)
+{
+    IndexId last = x_plain_index(l->k, q->index[q->nindex - 1u]);
+    return q->nindex == 1 || (last != NONE && last != v && !lower_is_row(l, last));
+}
+
+int lower_adds_by_key(const Lower *l, const Equation *q, Bucket *b)
+{
+    Kernel *k = l->k;
+    const Expr *x = q->rhs == NONE ? NULL : x_at(k, q->rhs);
+    return q->kind == EQ_ADD && !is_computed(l, q) && k->tensors.at[q->lhs].elem == EL_F32 &&
+           x->kind == X_REDUCE && x->op == RED_SUM && x->type != TY_INT && query_bucket(k, q->rhs, b) &&
+           has_term_for_key(l, q->rhs, b) && can_be_owned(l, q, b->bucket) &&
+           !query_has_reduce(k, x_arg(k, q->rhs, 0)) && !query_has_reduce(k, x_condition(k, q->rhs)) &&
+           !x_loads(k, q->rhs, q->lhs);
+}
+
+int lower_is_accumulated(const Lower *l, const Equation *q)
+{
+    Bucket b;
+    return is_computed(l, q) || lower_adds_by_key(l, q, &b);
+}
+
+/* ---- loops ---- */
 
 /* An element whose target goes through a dropped row adds nothing. */
 static void skip_dropped(Lower *l, const Equation *q)
@@ -39,43 +83,97 @@ static Blocking *decide(Lower *l, const Equation *q)
     by->row = NONE;
     by->unroll = 1;
     by->lane = owned_lane(l, q, by->lane);
-    if (by->lane != NONE)
-        by->nc = by->width = l->cpu->lanes;
+    if (by->lane != NONE) {
+        by->width = l->cpu->lanes;
+        by->nc = ADDED_STRIP;
+    }
     return by;
 }
 
-/* Ordered loops over all indices but the lanes. */
-static void open_others(Lower *l, const Blocking *by, Loc loc)
+/* The loop over strips of lanes; the first lane of one, or NONE. */
+static ExprId open_strips(Lower *l, const Blocking *by, Loc loc)
+{
+    if (by->lane == NONE)
+        return NONE;
+    IndexId strip = build_index(&l->b, "v0");
+    build_for(&l->b, loc, LOOP_OWNED, strip, x_int(l->k, loc, 0), lower_extent(l, by->lane), by->nc);
+    return x_index(l->k, loc, strip);
+}
+
+/* Ordered loops over all indices but the lanes and `known`, then the lanes of the strip. */
+static void open_others(Lower *l, const Blocking *by, Loc loc, IndexId known, ExprId strip)
 {
     for (uint32_t f = 0; f < by->nfree; f++)
-        if (by->free[f] != by->lane)
+        if (by->free[f] != by->lane && by->free[f] != known)
             lower_open_index(l, loc, by->free[f]);
+    if (by->lane == NONE)
+        return;
+    lower_bind(l, by->lane, NONE, NONE);
+    ExprId end = x_min(l->k, x_add(l->k, strip, by->nc), lower_extent(l, by->lane));
+    build_for(&l->b, loc, LOOP_VECTOR, by->lane, strip, end, by->width);
+}
+
+/* ---- the two forms ---- */
+
+static void add_elements(Lower *l, const Equation *q, const Item *it, ExprId strip)
+{
+    open_others(l, it->by, q->loc, NONE, strip);
+    skip_dropped(l, q);
+    lower_sums(l, it, q->rhs, NULL);
+    lower_store_element(l, q, 1);
+}
+
+/* What a sum needs whose terms are not sorted. */
+static void prepare_terms(Lower *l, ExprId reduce)
+{
+    lower_prepare(l, x_arg(l->k, reduce, 0));
+    if (x_condition(l->k, reduce) != NONE)
+        lower_prepare(l, x_condition(l->k, reduce));
+}
+
+/* The terms in order; the key of each is the index that it is compared with. */
+static void add_terms(Lower *l, const Equation *q, const Item *it, ExprId strip, const Bucket *b)
+{
+    Kernel *k = l->k;
+    Equation term = *q;
+    const Domain *d = lower_domain(l, q->rhs);
+    for (uint32_t i = 0; i < b->nbound; i++)
+        lower_open_index(l, q->loc, b->bound[i]);
+    ExprId guard = lower_key_guard(l, b);
+    if (guard != NONE)
+        build_if(&l->b, q->loc, guard);
+    ExprId key = build_let(&l->b, q->loc, k->indices.at[b->bucket].name, lower_expr(l, b->key));
+    build_if(&l->b, q->loc,
+             x_and(k, q->loc, x_op2(k, q->loc, OP_ge, key, x_int(k, q->loc, 0)),
+                   x_op2(k, q->loc, OP_lt, key, x_extent(k, q->loc, b->buckets))));
+    lower_bind(l, b->bucket, key, NONE);
+    open_others(l, it->by, q->loc, b->bucket, strip);
+    for (uint32_t c = 0; c < d->nconjunct; c++)
+        if (!(b->implied >> c & 1))
+            build_if(&l->b, q->loc, lower_expr(l, d->conjunct[c]));
+    term.rhs = d->body[0];
+    lower_store_element(l, &term, 1);
+    lower_bind(l, b->bucket, NONE, NONE);
 }
 
 void lower_accumulate(Lower *l, const Equation *q)
 {
-    Kernel *k = l->k;
+    Bucket b;
+    int by_key = lower_adds_by_key(l, q, &b);
     const Blocking *by = decide(l, q);
     Item it = {.by = by, .equation = q, .unroll = by->unroll};
     for (uint32_t i = 0; i < q->nindex; i++)
         lower_prepare(l, q->index[i]);
-    lower_prepare(l, q->rhs);
-    lower_report_nest(l, lower_stem(l, q), "accumulation", by);
+    if (by_key)
+        prepare_terms(l, q->rhs);
+    else
+        lower_prepare(l, q->rhs);
+    lower_report_nest(l, lower_stem(l, q), by_key ? "accumulation by key" : "accumulation", by);
     build_launch(&l->b, q->loc, lower_stem(l, q));
-    IndexId strip = NONE;
-    if (by->lane != NONE) {
-        strip = build_index(&l->b, "v0");
-        build_for(&l->b, q->loc, LOOP_OWNED, strip, x_int(k, q->loc, 0), lower_extent(l, by->lane), by->nc);
-    }
-    open_others(l, by, q->loc);
-    if (by->lane != NONE) {
-        ExprId first = x_index(k, q->loc, strip);
-        lower_bind(l, by->lane, NONE, NONE);
-        build_for(&l->b, q->loc, LOOP_VECTOR, by->lane, first,
-                  x_min(k, x_add(k, first, by->nc), lower_extent(l, by->lane)), by->width);
-    }
-    skip_dropped(l, q);
-    lower_sums(l, &it, q->rhs, NULL);
-    lower_store_element(l, q, 1);
+    ExprId strip = open_strips(l, by, q->loc);
+    if (by_key)
+        add_terms(l, q, &it, strip, &b);
+    else
+        add_elements(l, q, &it, strip);
     l->env.done.len = 0;
 }

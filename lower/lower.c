@@ -50,13 +50,28 @@ static Extent times_of(Kernel *k, const ExprId *e, uint32_t n, uint8_t stop)
     return times;
 }
 
-/* Rough operations of an equation. Terms of sums are cheap, many being added at a time; memory is not. */
-static Extent work_of(Kernel *k, const Equation *q)
+/* Of a sum by key that is added: each term is read and added to its element. */
+static Extent work_by_key(Kernel *k, const Equation *q, const Bucket *b)
 {
+    ExprId at[MAX_RANK + 1] = {x_arg(k, q->rhs, 0)};
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (x_plain_index(k, q->index[i]) != b->bucket)
+            at[n++] = q->index[i];
+    return ext_mul(k->module, times_of(k, at, n, EVERYWHERE), ext_const(k->module, 2 * TOUCH_WORK));
+}
+
+/* Rough operations of an equation. Terms of sums are cheap, many being added at a time; memory is not. */
+static Extent work_of(const Lower *l, const Equation *q)
+{
+    Kernel *k = l->k;
     Module *m = k->module;
     ExprId at[MAX_RANK + 1];
+    Bucket b;
     if (q->rhs == NONE)
         return ext_mul(m, k->routes.at[q->route].tokens, k->routes.at[q->route].choices);
+    if (lower_adds_by_key(l, q, &b))
+        return work_by_key(k, q, &b);
     memcpy(at, q->index, sizeof *at * q->nindex);
     Extent touched = times_of(k, at, q->nindex, EVERYWHERE), terms = ext_const(m, 0);
     each_below (n, k, q->rhs, EVERYWHERE) {
@@ -80,7 +95,7 @@ static Members take_members(Lower *l, uint32_t first)
             BUG(l->k->module->arena, "lower: a cluster of kernel %s has more than %d equations", k->name,
                 CLUSTER_MAX);
         Equation q = k->eqs.at[first + m.n];
-        k->tiles->work = ext_add(k->module, k->tiles->work, work_of(k, &q));
+        k->tiles->work = ext_add(k->module, k->tiles->work, work_of(l, &q));
         m.at[m.n++] = q;
     } while (cluster != NONE && first + m.n < k->eqs.len && k->eqs.at[first + m.n].cluster == cluster);
     return m;

@@ -206,6 +206,7 @@ void lower_join(Lower *l, Members *m, const Cluster *c);
 
 void lower_prepare(Lower *l, ExprId e);                   /* counting sorts and group tables that e needs */
 const Sort *lower_sort(const Lower *l, const Bucket *of); /* that was made for it, or NULL */
+ExprId lower_key_guard(Lower *l, const Bucket *b); /* where an element has a key that counts; NONE: everywhere */
 void lower_pads(Lower *l, const Equation *q);             /* zeros where an output's row axis holds no row */
 
 /* ---- domain.c: reductions that share a loop nest; Note [Domains] in sum.c ---- */
@@ -370,7 +371,9 @@ void lower_in_parts(Lower *l, const Members *m, const Cluster *c);       /* a ro
 /* A product whose rows are added into the sums of their tokens as they are computed. */
 void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader);
 void lower_accumulate(Lower *l, const Equation *q);
-int lower_is_accumulated(const Lower *l, const Equation *q); /* a += onto elements that its subscripts compute */
+/* A += onto elements that its subscripts compute, or of a bucketed sum whose terms go to their elements one by one. */
+int lower_is_accumulated(const Lower *l, const Equation *q);
+int lower_adds_by_key(const Lower *l, const Equation *q, Bucket *b); /* is it of the second form? */
 void lower_top(Lower *l, const Equation *q);
 void lower_put_top(Lower *l, const Equation *q); /* the choice under the loops that are open */
 void lower_check(Lower *l, const Equation *q);

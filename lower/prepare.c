@@ -128,6 +128,13 @@ static ExprId can_compute(Kernel *k, ExprId e, ExprId known)
     return all;
 }
 
+ExprId lower_key_guard(Lower *l, const Bucket *b)
+{
+    Kernel *k = l->k;
+    ExprId guard = x_and(k, x_at(k, b->key)->loc, b->guard, can_compute(k, b->key, b->guard));
+    return guard == NONE ? (ExprId)NONE : lower_expr(l, guard);
+}
+
 const Sort *lower_sort(const Lower *l, const Bucket *of)
 {
     for (uint32_t i = 0; i < l->env.sorts.len; i++) {
@@ -158,8 +165,7 @@ static void make_sort(Lower *l, Bucket b)
     Stmt s = tile_stmt(TILE_bucket, loc);
     s.buffer = sort.order;
     s.second = sort.first;
-    ExprId guard = x_and(k, loc, b.guard, can_compute(k, b.key, b.guard));
-    s.guard = x_and(k, loc, rows_exist(l, &b), guard == NONE ? (ExprId)NONE : lower_expr(l, guard));
+    s.guard = x_and(k, loc, rows_exist(l, &b), lower_key_guard(l, &b));
     s.value = lower_expr(l, b.key);
     s.limit = x_extent(k, loc, b.buckets);
     s.nbound = (uint8_t)b.nbound;

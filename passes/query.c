@@ -148,6 +148,7 @@ int query_bucket(Kernel *k, ExprId reduce, Bucket *out)
         if (!key_of(k, parts[c], bound, nbound, &key))
             continue;
         *out = (Bucket){.key = key.key,
+                        .bucket = key.bucket,
                         .buckets = k->indices.at[key.bucket].axis.extent,
                         .conjunct = c,
                         .implied = (uint64_t)1 << c};

@@ -22,7 +22,8 @@ int query_is_run(const Kernel *k, ExprId conjunct); /* `@r == e` or `e == @r`: t
 /* A bucketed sum, sum(t where key(t) == v) ...: a counting sort by the key finds the terms of each v. */
 typedef struct Bucket {
     ExprId key, guard; /* over the bound indices; guard: NONE or the condition of an element to sort */
-    Extent buckets;
+    IndexId bucket;    /* v */
+    Extent buckets;    /* how many values it takes */
     uint32_t nbound;
     IndexId bound[MAX_RANK]; /* what is sorted */
     uint32_t conjunct;       /* number of the conjunct `key == v` */

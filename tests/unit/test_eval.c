@@ -198,6 +198,22 @@ static void bucket_and_scatter(void **state)
     assert_string_equal(run(EVAL_REFERENCE, dims, args, NULL), "subscript 1 of h is 4, outside its extent 4");
 }
 
+/* y[v] += sum(t where id[t] == v) x[t] leaves the bits of an element without terms. */
+static void sum_of_nothing(void **state)
+{
+    (void)state;
+    Axis t_axis = dense(new_dim("T")), v_axis = dense(new_dim("V"));
+    TensorId id = tensor("id", ROLE_IN, EL_I32, 1, t_axis, t_axis),
+             x = tensor("x", ROLE_IN, EL_F32, 1, t_axis, t_axis),
+             y = tensor("y", ROLE_INOUT, EL_F32, 1, v_axis, v_axis);
+    ExprId t = new_index("t", t_axis), v = new_index("v", v_axis);
+    define(EQ_ADD, y, 1, v, NONE, reduce(RED_SUM, t, load(x, t, NONE), op(OP_eq, load(id, t, NONE), v)));
+    double ids[1] = {1}, xs[1] = {0}, ys[2] = {-0.0, -0.0};
+    EvalArg args[3] = {{.data = ids}, {.data = xs}, {.data = ys}};
+    assert_null(run(EVAL_REFERENCE, (int64_t[]){1, 2}, args, NULL));
+    assert_memory_equal(ys, ((double[]){-0.0, 0}), sizeof ys);
+}
+
 /* m[i] = max(j where j <= i) a[j] : the range is narrowed, the result is not */
 static void causal(void **state)
 {
@@ -291,11 +307,11 @@ static void sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(scalars),        TEST(rounding),        TEST(golden_route),
-        TEST(dropped_route),  TEST(sum_of_products), TEST(empty_extremes),
-        TEST(guarded_access), TEST(deep_sum),        TEST(bucket_and_scatter),
-        TEST(causal),         TEST(top_of_row),      TEST(bounds_of_casts),
-        TEST(sizes),
+        TEST(scalars),         TEST(rounding),        TEST(golden_route),
+        TEST(dropped_route),   TEST(sum_of_products), TEST(empty_extremes),
+        TEST(guarded_access),  TEST(deep_sum),        TEST(bucket_and_scatter),
+        TEST(sum_of_nothing),  TEST(causal),          TEST(top_of_row),
+        TEST(bounds_of_casts), TEST(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
