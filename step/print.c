@@ -15,6 +15,15 @@ static void print_type(const StepBuffer *b, Text *t)
     text_add(t, "%s", forms[b->packed]);
 }
 
+static void print_placements(const StepBuffer *b, Text *t)
+{
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
+        if (b->placed[a] > PLACED_WHOLE)
+            text_add(t, " over %s part %d", axis_names[a], b->placed[a] - 1);
+        else if (b->placed[a] != PLACED_WHOLE)
+            text_add(t, " over %s %s", axis_names[a], b->placed[a] == PLACED_SUM ? "sum" : "mixed");
+}
+
 static void print_memory(const Program *p, const StepBuffer *b, Text *t)
 {
     if (b->base != STEP_NONE)
@@ -31,6 +40,7 @@ static void print_buffer(const Program *p, const StepBuffer *b, Text *t)
 {
     text_add(t, "buffer %s %s ", b->name, owner_names[b->owner]);
     print_type(b, t);
+    print_placements(b, t);
     if (b->kind == MOEC_SCALAR)
         text_add(t, " = %.17g", b->value);
     print_memory(p, b, t);
@@ -65,6 +75,10 @@ static void print_task(const Program *p, TaskId number, Text *t)
     text_add(t, "task %u %s", number, task_names[task->kind]);
     if (task->kernel != STEP_NONE)
         text_add(t, " %s", p->kernels.at[task->kernel].name);
+    if (exchange_rules[task->kind].is_exchange)
+        text_add(t, " %s", axis_names[task->axis]);
+    if (task->peer)
+        text_add(t, " %+d", task->peer);
     text_add(t, " %s", phase_names[task->phase]);
     if (task->layer >= 0)
         text_add(t, " L%d", task->layer);
@@ -83,6 +97,9 @@ void step_print(const Program *p, Text *t)
     text_add(t, "step %s\n", p->name);
     if (p->arena_bytes >= 0)
         text_add(t, "arena %lld\n", (long long)p->arena_bytes);
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
+        if (p->members[a] != 1)
+            text_add(t, "group %s %lld\n", axis_names[a], (long long)p->members[a]);
     for (uint32_t i = 0; i < p->kernels.len; i++) {
         const StepKernel *k = &p->kernels.at[i];
         text_add(t, "kernel %s of %s", k->name, k->source);

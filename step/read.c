@@ -160,6 +160,26 @@ static void read_type(Reader *r, StepBuffer *b)
         REFUSE_TEXT(r, "buffer %s: a route has four sizes", b->name);
 }
 
+static void read_placements(Reader *r, StepBuffer *b)
+{
+    while (!r->error && take(r, "over")) {
+        const int axis = row(r, axis_names, AXIS_COUNT, "axis");
+        if (take(r, "sum"))
+            b->placed[axis] = PLACED_SUM;
+        else if (take(r, "mixed"))
+            b->placed[axis] = PLACED_MIXED;
+        else if (take(r, "part")) {
+            const int64_t dim = number(r);
+            if (dim >= MOEC_MAX_RANK)
+                REFUSE_TEXT(r, "buffer %s: there is no dimension %lld", b->name, (long long)dim);
+            else
+                b->placed[axis] = PLACED_PART(dim);
+        } else {
+            REFUSE_TEXT(r, "buffer %s: `part`, `sum` or `mixed` is missing", b->name);
+        }
+    }
+}
+
 static int64_t bytes_of_shape(const StepBuffer *b)
 {
     int64_t n = step_elements(b);
@@ -201,6 +221,7 @@ static void read_buffer(Reader *r)
     StepBuffer b = {.name = word(r)};
     b.owner = (Owner)row(r, owner_names, OWNER_COUNT, "owner");
     read_type(r, &b);
+    read_placements(r, &b);
     if (take(r, "=")) {
         b.kind = MOEC_SCALAR;
         b.value = real(r);
@@ -270,6 +291,18 @@ static int32_t label(Reader *r, char letter)
     return (int32_t)n;
 }
 
+/* +1, -1: 0 where it is missing. */
+static int32_t peer(Reader *r)
+{
+    const int before = take(r, "-");
+    if (!before && !take(r, "+"))
+        return 0;
+    const int64_t n = number(r);
+    if (n > INT32_MAX)
+        REFUSE_TEXT(r, "no group has a member %lld places away", (long long)n);
+    return (int32_t)(before ? -n : n);
+}
+
 static void read_task(Reader *r)
 {
     Task t = {.kernel = STEP_NONE, .work = STEP_NONE};
@@ -278,6 +311,9 @@ static void read_task(Reader *r)
     t.kind = (TaskKind)row(r, task_names, TASK_COUNT, "kind of task");
     if (t.kind == TASK_kernel)
         t.kernel = kernel_named(r);
+    if (exchange_rules[t.kind].is_exchange)
+        t.axis = (GroupAxis)row(r, axis_names, AXIS_COUNT, "axis");
+    t.peer = peer(r);
     t.phase = (Phase)row(r, phase_names, PHASE_COUNT, "phase");
     t.layer = label(r, 'L');
     t.micro = label(r, 'm');
@@ -291,10 +327,18 @@ static void read_task(Reader *r)
     vec_push(r->arena, &r->p->tasks, t);
 }
 
+static void read_group(Reader *r)
+{
+    const int axis = row(r, axis_names, AXIS_COUNT, "axis");
+    r->p->members[axis] = number(r);
+}
+
 static void read_line(Reader *r)
 {
     if (take(r, "arena"))
         r->p->arena_bytes = number(r);
+    else if (take(r, "group"))
+        read_group(r);
     else if (take(r, "kernel"))
         read_kernel(r);
     else if (take(r, "buffer"))
@@ -302,7 +346,7 @@ static void read_line(Reader *r)
     else if (take(r, "task"))
         read_task(r);
     else if (!at_line_end(r))
-        REFUSE_TEXT(r, "a line begins with step, arena, kernel, buffer or task");
+        REFUSE_TEXT(r, "a line begins with step, arena, group, kernel, buffer or task");
 }
 
 Program *step_read(Arena *a, const char *text, size_t len, const char **error)

@@ -57,6 +57,7 @@ BufferId record_buffer(Recorder *r, StepBuffer b)
         b.bytes = 0;
     }
     vec_push(r->arena, &r->gradients, (Gradient){.buffer = STEP_NONE});
+    vec_push(r->arena, &r->named, 0);
     return step_add(r->program, b);
 }
 
@@ -115,6 +116,8 @@ static BufferId new_view(Recorder *r, const char *name, BufferId of, int64_t off
     if (plain_bytes(&view) < 0 ||
         (!b->packed && view.offset + plain_bytes(&view) > buffer(r, view.base)->bytes))
         record_refuse(r, "buffer %s: a view larger than its base %s", name, buffer(r, view.base)->name);
+    view.bytes = b->packed ? b->bytes : plain_bytes(&view);
+    record_place_view(r, &view, b);
     return record_buffer(r, view);
 }
 
@@ -146,6 +149,7 @@ void record_trainable(Recorder *r, BufferId weight, BufferId gradient)
     if (r->error)
         return;
     *record_gradient(r, weight) = (Gradient){.needed = 1, .trainable = 1, .buffer = gradient};
+    record_place_like(r, gradient, weight);
 }
 
 /* ---- calls ---- */
@@ -163,6 +167,8 @@ TaskId record_task(Recorder *r, StepKernel kernel, Draft d)
     Task t = {
         .kind = TASK_kernel, .phase = r->phase, .layer = r->layer, .micro = r->micro, .work = STEP_NONE};
     t.kernel = step_add_kernel(r->program, kernel);
+    for (uint32_t i = 0; i < d.bound.len; i++)
+        r->named.at[d.bound.at[i].buffer] |= NAMED_BY_TASK;
     vec_push(r->arena, &r->program->tasks, t);
     vec_push(r->arena, &r->drafts, d);
     return r->program->tasks.len - 1;
@@ -314,7 +320,7 @@ static const char *choose_kernel(Recorder *r, Draft *d, const char *name, const 
 
 static void record_checked(Recorder *r, const char *name, const Arg *args, size_t n)
 {
-    Draft d = {0};
+    Draft d = {.name = name};
     const char *called = choose_kernel(r, &d, name, args, n);
     if (r->error)
         return;
@@ -325,7 +331,11 @@ static void record_checked(Recorder *r, const char *name, const Arg *args, size_
         solve(r, &d, name, dims);
     if (!r->error)
         bind_outputs(r, &d, name, dims);
-    if (!r->error && d.active)
+    if (!r->error)
+        record_place_call(r, &d);
+    if (r->error)
+        return;
+    if (d.active)
         mark_outputs(r, &d);
     record_task(r, (StepKernel){kernels_source(r->kernels, called), called, NULL}, d);
 }
@@ -356,6 +366,8 @@ void record_batch(Recorder *r, const BufferId *buffers, const char *const *roles
               .work = STEP_NONE};
     for (uint32_t i = 0; i < n; i++)
         vec_push(r->arena, &t.operands, (Operand){roles[i], buffers[i], USE_WRITE});
+    for (uint32_t i = 0; i < n && !r->error; i++)
+        r->named.at[buffers[i]] |= NAMED_BY_TASK;
     vec_push(r->arena, &r->program->tasks, t);
     vec_push(r->arena, &r->drafts, (Draft){0});
 }

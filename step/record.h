@@ -43,6 +43,21 @@ BufferId record_refuse(Recorder *r, const char *format, ...) __attribute__((form
 BufferId record_reshape(Recorder *r, BufferId b, uint32_t rank, const int64_t *shape);
 BufferId record_part(Recorder *r, const char *name, BufferId b, int64_t first, uint32_t rank, const int64_t *shape);
 
+/* ---- groups of ranks: Note [Placements] of step.h ----
+ * Of the group of an axis; before any buffer. A group that is not given has one member, and what is said of it has no effect. */
+void record_group(Recorder *r, GroupAxis axis, int64_t members);
+/* What the members have of a buffer: whole, unless it is said here, before a task names the buffer, or a kernel's equations say
+ * what an output is. The shape is that of this rank's part. */
+void record_place(Recorder *r, BufferId b, GroupAxis axis, Placement placement);
+/* copy, allreduce, allgather or reducescatter of x. dim: of reducescatter, the dimension of the parts. */
+BufferId record_exchange(Recorder *r, TaskKind kind, GroupAxis axis, BufferId x, uint32_t dim);
+/* x[rows, ...] sorted by member, sent and received: i32[members], the rows to each and from each. Gives a tensor of at most `rows`
+ * rows; those behind the ones received are zero. */
+BufferId record_alltoallv(Recorder *r, GroupAxis axis, BufferId x, BufferId sent, BufferId received, int64_t rows);
+/* peer: places behind this rank in the group (which is a ring), below 0 before it. y: a tensor that no task has written yet. */
+void record_send(Recorder *r, GroupAxis axis, int peer, BufferId x);
+void record_recv(Recorder *r, GroupAxis axis, int peer, BufferId y);
+
 /* Gradients: `gradient` is where the gradient of `weight` is summed over all micro-batches; without it, nothing upstream of
  * a weight gets one. The first contribution of the program writes it. */
 void record_trainable(Recorder *r, BufferId weight, BufferId gradient);
@@ -75,5 +90,8 @@ void record_batch(Recorder *r, const BufferId *buffers, const char *const *roles
  * last record_backward(). */
 void record_seed(Recorder *r, BufferId loss, BufferId value);
 void record_backward(Recorder *r);
+/* After the last micro-batch's backward: the gradient of a weight that ranks have alike and read with parts of other tensors is a
+ * partial sum, collected beside the weight's gradient. Adds the partial sums up. */
+void record_reduce_gradients(Recorder *r);
 
 #endif

@@ -79,6 +79,10 @@ static BufferId hand_over(Recorder *r, TaskId t, const moec_kernel *k, size_t i,
     const Task *task = &r->program->tasks.at[t];
     record_at(r, task->phase, task->layer, task->micro);
     const BufferId made = record_output(r, k, r->program->kernels.at[task->kernel].name, i, sizes);
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++) {
+        const PlacedKernel placed = record_place_kernel(r, &r->drafts.at[t], k, a, NULL);
+        r->program->buffers.at[made].placed[a] = record_placed(&placed, moec_kernel_param_name(k, i));
+    }
     vec_push(r->arena, &r->drafts.at[t + 1].bound, (ParamBinding){moec_kernel_param_name(k, i), made, 0});
     return made;
 }
@@ -133,8 +137,20 @@ static void finish_packed(Recorder *r)
     }
 }
 
+/* A partial sum beside a weight's gradient that no one added up. */
+static void check_owed(Recorder *r)
+{
+    for (BufferId w = 0; w < r->gradients.len; w++) {
+        const Gradient *g = &r->gradients.at[w];
+        if (g->trainable && r->gradients.at[g->buffer].buffer != STEP_NONE)
+            record_refuse(r, "%s: it is a partial sum, which record_reduce_gradients() must add up",
+                          r->program->buffers.at[g->buffer].name);
+    }
+}
+
 Program *recorder_finish(Recorder *r, const char **error)
 {
+    check_owed(r);
     if (!r->error && kernels_read(r->kernels))
         record_refuse(r, "%s", kernels_error(r->kernels));
     for (TaskId t = 0; t < r->program->tasks.len && !r->error; t++)

@@ -1,5 +1,5 @@
 /* What the files of the recorder share: record.c (calls), record_backward.c (gradients), record_finish.c (kernels' signatures,
- * operands in order). */
+ * operands in order), record_place.c, record_exchange.c. */
 #ifndef STEP_RECORDER_H
 #define STEP_RECORDER_H
 
@@ -16,9 +16,10 @@ typedef struct ParamBinding {
 typedef struct Draft {
     Vec(ParamBinding) bound;
     Vec(TaskDim) dims;
-    const moec_kernel *kernel; /* of a forward call; NULL: made by a request, not read yet */
+    const char *name;          /* of the kernel, for messages */
+    const moec_kernel *kernel; /* of a forward call; NULL: made by a request, not read yet, or an exchange */
     KernelPair pair;           /* of an active call */
-    int active;                /* a gradient flows to some input of it: its kernel is the pair's forward */
+    int active;                /* a gradient flows to some input of it: its kernel is the pair's forward, or it is an exchange */
 } Draft;
 
 /* What is known of a buffer's gradient, by the buffer that holds its memory. */
@@ -27,8 +28,13 @@ typedef struct Gradient {
     int trainable;     /* a weight: `buffer` is where its gradient is summed over all micro-batches */
     uint32_t expected; /* contributions that are still to come from the calls that are walked back */
     uint32_t got;      /* contributions so far; of a weight: see contributions() of record_backward.c */
-    BufferId buffer;   /* their sum; STEP_NONE: none yet */
+    BufferId buffer;   /* their sum; STEP_NONE: none yet. Of a weight's gradient: its partial sum, which is owed a reduction */
 } Gradient;
+
+/* A task names the buffer; its placement on an axis was stated. */
+#define NAMED_BY_TASK 0x80U
+#define NAMED_OVER(axis) (1U << (axis))
+_Static_assert(AXIS_COUNT <= 7, "a bit for each axis, and one");
 
 struct Recorder {
     Arena *arena;
@@ -40,6 +46,7 @@ struct Recorder {
     int layer, micro;
     Vec(Draft) drafts;       /* by TaskId */
     Vec(Gradient) gradients; /* by BufferId */
+    Vec(uint8_t) named;      /* by BufferId: whether its placement is settled, NAMED_... */
     TaskId walked;           /* record_backward() has walked back over the tasks before this one */
 };
 
@@ -51,5 +58,27 @@ BufferId record_output(Recorder *r, const moec_kernel *k, const char *name, size
 TaskId record_task(Recorder *r, StepKernel kernel, Draft d);
 /* The buffer that a draft binds to a parameter; STEP_NONE: none. */
 BufferId record_bound(const Draft *d, const char *param);
+
+/* ---- placements: record_place.c ---- */
+
+int record_is_shared(const Recorder *r, GroupAxis a); /* its group has several members */
+void record_place_like(Recorder *r, BufferId b, BufferId like); /* of as many elements */
+void record_place_view(Recorder *r, StepBuffer *view, const StepBuffer *of);
+/* The outputs of a call, from its inputs and its kernel's equations. */
+void record_place_call(Recorder *r, const Draft *d);
+/* A kernel with the places of its parameters on an axis, as moec_kernel_place() has them; NULL: all are whole. */
+typedef struct PlacedKernel {
+    const moec_kernel *kernel;
+    GroupAxis axis;
+    int *places;
+} PlacedKernel;
+/* before: the kernel that hands over what the draft does not bind, or NULL. */
+PlacedKernel record_place_kernel(Recorder *r, const Draft *d, const moec_kernel *kernel, GroupAxis axis, const PlacedKernel *before);
+Placement record_placed(const PlacedKernel *k, const char *param);
+
+/* ---- exchanges: record_exchange.c ---- */
+
+/* The adjoint of exchange t, for the gradient of its result; gives that of its operand, or STEP_NONE (of recv). */
+BufferId record_adjoint(Recorder *r, TaskId t, BufferId cotangent);
 
 #endif

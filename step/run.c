@@ -1,51 +1,9 @@
-#include "step/run.h"
-#include "step/store.h"
+#include "step/runner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-/* A dimension that is read again before each call. */
-typedef struct Refresh {
-    int64_t *dim;
-    const int32_t *value;
-    int64_t bound;
-} Refresh;
-
-/* A task with its pointers. */
-typedef struct BoundTask {
-    const Task *task;
-    moe_entry *entry;
-    const moec_kernel *code, *interpreted;
-    int64_t *dims;
-    void **args; /* of the kernel; of a batch its buffers */
-    Vec(Refresh) refresh;
-    void *work;
-    int64_t work_bytes;
-} BoundTask;
-
-typedef struct KernelTime {
-    double seconds;
-    uint64_t calls;
-} KernelTime;
-
-struct Run {
-    Program *program;
-    KernelSet *kernels;
-    Store *store;
-    RunOptions options;
-    Arena *arena;
-    char *memory; /* of the arena's buffers, which the runs of the store share */
-    moe_ctx *ctx;
-    moe_route *routes; /* by BufferId */
-    KernelTime *times; /* by kernel of the program */
-    Vec(BoundTask) tasks;
-    double seconds;
-    moec_score score;
-    const char *error;
-    char text[MOE_MESSAGE_BYTES + 256]; /* of a failure while running */
-};
 
 double step_seconds(void)
 {
@@ -55,8 +13,6 @@ double step_seconds(void)
 }
 
 /* ---- binding ---- */
-
-#define REFUSE_RUN(r, ...) ((r)->error = (r)->error ? (r)->error : arena_printf((r)->arena, __VA_ARGS__))
 
 /* A scalar's first value. */
 static void set_scalar(void *at, const StepBuffer *b)
@@ -135,6 +91,8 @@ static void bind_task(Run *r, const Task *t)
     bind_args(r, &b);
     if (t->kind == TASK_kernel && !r->error)
         bind_kernel(r, &b);
+    if (exchange_rules[t->kind].is_exchange && !r->error)
+        run_bind_exchange(r, &b);
     vec_push(r->arena, &r->tasks, b);
 }
 
@@ -179,7 +137,7 @@ void run_free(Run *r)
 
 /* ---- running ---- */
 
-static int fail(Run *r, const BoundTask *b, const char *why)
+int run_fail(Run *r, const BoundTask *b, const char *why)
 {
     const char *kernel = b->task->kernel == STEP_NONE ? "" : r->program->kernels.at[b->task->kernel].name;
     snprintf(r->text, sizeof r->text, "task %ld (%s %s, layer %d, micro-batch %d): %s",
@@ -193,7 +151,7 @@ static int refresh_dims(Run *r, const BoundTask *b)
     for (uint32_t i = 0; i < b->refresh.len; i++) {
         const Refresh *f = &b->refresh.at[i];
         if (*f->value < 0 || *f->value > f->bound)
-            return fail(r, b, "an extent is beyond its bound");
+            return run_fail(r, b, "an extent is beyond its bound");
         *f->dim = *f->value;
     }
     return 0;
@@ -203,7 +161,7 @@ static int check_call(Run *r, const BoundTask *b)
 {
     if (!moec_kernel_check(b->code, b->interpreted, r->ctx, b->dims, b->args, &r->score))
         return 0;
-    return fail(
+    return run_fail(
         r, b,
         arena_printf(r->arena, "compiled code DIFFERS from the interpreter: %s", moe_ctx_message(r->ctx)));
 }
@@ -220,7 +178,7 @@ static int run_task_kernel(Run *r, const BoundTask *b)
     const int status = b->entry(r->ctx, b->dims, b->args);
     const double spent = step_seconds() - begin;
     time->seconds += spent, time->calls++, r->seconds += spent;
-    return status ? fail(r, b, moe_ctx_message(r->ctx)) : 0;
+    return status ? run_fail(r, b, moe_ctx_message(r->ctx)) : 0;
 }
 
 static int run_task_batch(Run *r, const BoundTask *b)
@@ -230,12 +188,13 @@ static int run_task_batch(Run *r, const BoundTask *b)
     for (uint32_t i = 0; i < n; i++)
         bytes[i] = r->program->buffers.at[b->task->operands.at[i].buffer].bytes;
     if (!r->options.source.next)
-        return fail(r, b, "there is no source of batches");
-    return r->options.source.next(r->options.source.self, b->args, bytes, n) ? fail(r, b, "no batch") : 0;
+        return run_fail(r, b, "there is no source of batches");
+    return r->options.source.next(r->options.source.self, b->args, bytes, n) ? run_fail(r, b, "no batch") : 0;
 }
 
 static int (*const hooks[])(Run *, const BoundTask *) = {
 #define TASK(name, lane, doc) [TASK_##name] = run_task_##name,
+#define EXCHANGE(name, lane, adjoint, takes, gives, doc) [TASK_##name] = run_exchange,
 #include "step/task.def"
 };
 

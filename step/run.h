@@ -20,11 +20,19 @@ typedef struct BatchSource {
     void *self;
 } BatchSource;
 
+/* Does an exchange of a group with several members: buffers are the task's operands, in its order. Returns 0, or 1 when it
+ * failed. Groups of one need none. */
+typedef struct ExchangeDoor {
+    int (*exchange)(void *self, const Program *p, const Task *t, void *const *buffers);
+    void *self;
+} ExchangeDoor;
+
 typedef struct Run Run;
 typedef struct RunOptions {
     int threads; /* as moe_ctx_new() takes them */
     int check;   /* before each call, compiled code and interpreter run on copies of its arguments and are compared */
     BatchSource source;
+    ExchangeDoor door;
 } RunOptions;
 
 /* Gives a verified, placed program memory and code. Runs of one store take turns: their arenas are the same memory. NULL with

@@ -27,7 +27,21 @@ const Lane task_lanes[TASK_COUNT] = {
 #include "step/task.def"
 };
 
-const char *const lane_names[LANE_COUNT] = {[LANE_compute] = "compute", [LANE_loader] = "loader"};
+const char *const lane_names[LANE_COUNT] = {
+    [LANE_compute] = "compute", [LANE_loader] = "loader", [LANE_net] = "net"};
+
+const char *const axis_names[AXIS_COUNT] = {
+#define AXIS(name, doc) #name,
+#include "step/axis.def"
+};
+
+const ExchangeRule exchange_rules[TASK_COUNT] = {
+#define TASK(name, lane, doc) [TASK_##name] = {0},
+#define EXCHANGE(name, lane, adjoint, takes, gives, doc) \
+    [TASK_##name] = {1, TASK_##adjoint, EXCHANGED_##takes, EXCHANGED_##gives},
+#include "step/task.def"
+};
+
 const char *const use_words[] = {
     [USE_READ] = "reads", [USE_WRITE] = "writes", [USE_UPDATE] = "updates", [USE_SHAPE] = "ignores"};
 
@@ -59,7 +73,38 @@ Program *step_new(Arena *a, const char *name)
 {
     Program *p = arena_new_of(a, Program);
     *p = (Program){.arena = a, .name = arena_printf(a, "%s", name), .arena_bytes = -1};
+    for (int i = 0; i < AXIS_COUNT; i++)
+        p->members[i] = 1;
     return p;
+}
+
+/* ---- placements ---- */
+
+const char *step_placement_text(Arena *a, Placement p)
+{
+    if (p > PLACED_WHOLE)
+        return arena_printf(a, "in parts of dimension %d", p - 1);
+    return p == PLACED_SUM ? "a partial sum" : p == PLACED_MIXED ? "of views that are placed apart" : "whole";
+}
+
+static int64_t product(const int64_t *shape, uint32_t n)
+{
+    int64_t all = 1;
+    for (uint32_t i = 0; i < n; i++)
+        all *= shape[i];
+    return all;
+}
+
+int64_t step_runs(const StepBuffer *b, Placement p) { return p > 0 ? product(b->shape, (uint32_t)p - 1) : 0; }
+
+Placement step_reshaped(const StepBuffer *from, Placement p, uint32_t rank, const int64_t *shape)
+{
+    if (p <= PLACED_WHOLE)
+        return p;
+    for (uint32_t i = 0; i < rank; i++)
+        if (product(shape, i) == step_runs(from, p) && (shape[i] != 1 || i + 1 == rank))
+            return PLACED_PART(i);
+    return PLACED_MIXED;
 }
 
 /* ---- names: a hash table of the numbers of buffers, with free places, of a size that is a power of two ---- */
@@ -104,4 +149,16 @@ uint32_t step_add_kernel(Program *p, StepKernel k)
             return i;
     vec_push(p->arena, &p->kernels, k);
     return p->kernels.len - 1;
+}
+
+TaskId step_send_of(const Program *p, TaskId recv)
+{
+    const GroupAxis axis = p->tasks.at[recv].axis;
+    uint32_t others = 0;
+    for (TaskId t = 0; t < recv; t++)
+        others += p->tasks.at[t].kind == TASK_recv && p->tasks.at[t].axis == axis;
+    for (TaskId t = 0; t < recv; t++)
+        if (p->tasks.at[t].kind == TASK_send && p->tasks.at[t].axis == axis && !others--)
+            return t;
+    return STEP_NONE;
 }

@@ -6,7 +6,12 @@
  *
  * Note [Views]. A view is a part of another buffer, or the same memory under another shape: it has a base and an offset, and
  * no memory of its own. Views are one level deep. A base that is read whole is written whole, or by views that together
- * cover it. */
+ * cover it.
+ *
+ * Note [Placements]. A program is what one rank does. On each axis a buffer has a placement: whole, in parts of a dimension, or a
+ * partial sum; all ranks of the group have the same program, so they agree on it. A group of one has whole tensors only. What a
+ * kernel makes of placements, its equations say (moec_kernel_place); what an exchange makes of them, its row in task.def. A buffer
+ * keeps its placement: an exchange has another buffer for its result. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -33,13 +38,37 @@ typedef enum Phase {
     PHASE_COUNT
 } Phase;
 
-typedef enum Lane { LANE_compute, LANE_loader, LANE_COUNT } Lane;
+typedef enum Lane { LANE_compute, LANE_loader, LANE_net, LANE_COUNT } Lane;
+
+typedef enum GroupAxis {
+#define AXIS(name, doc) AXIS_##name,
+#include "step/axis.def"
+    AXIS_COUNT
+} GroupAxis;
+
+/* What the members of a group of an axis have of a tensor: Note [Placements]. */
+typedef int8_t Placement;
+enum {
+    PLACED_WHOLE = 0,  /* all have the same */
+    PLACED_SUM = -1,   /* the sum of theirs is meant */
+    PLACED_MIXED = -2, /* a base whose views have placements of their own: no task names it */
+};
+/* Each has a part of that dimension, one behind the other; of a route: of its tokens, 0. */
+#define PLACED_PART(dim) ((Placement)(1 + (dim)))
 
 typedef enum TaskKind {
 #define TASK(name, lane, doc) TASK_##name,
 #include "step/task.def"
     TASK_COUNT
 } TaskKind;
+
+/* What an exchange takes and gives: task.def. */
+typedef enum Exchanged { EXCHANGED_WHOLE, EXCHANGED_SUM, EXCHANGED_PART, EXCHANGED_SAME, EXCHANGED_NOTHING } Exchanged;
+typedef struct ExchangeRule {
+    int is_exchange;
+    TaskKind adjoint;
+    Exchanged takes, gives;
+} ExchangeRule;
 
 typedef struct StepBuffer {
     const char *name;             /* one of its kind in the program */
@@ -53,6 +82,7 @@ typedef struct StepBuffer {
     BufferId base;                /* of a view; else STEP_NONE */
     int64_t offset;               /* bytes, of a view in its base */
     double value;                 /* of a scalar, before the first run */
+    Placement placed[AXIS_COUNT]; /* shape is this rank's part */
     int64_t place;                /* bytes from the start of the arena; -1: none (persistent, a view, not placed yet) */
     TaskId first, last;           /* the tasks between which it holds what is needed; STEP_NONE: no task names it */
 } StepBuffer;
@@ -83,6 +113,8 @@ typedef struct Task {
     Phase phase;
     int32_t layer, micro; /* -1: none */
     uint32_t kernel;      /* index in Program.kernels; STEP_NONE: of another kind */
+    GroupAxis axis;            /* of an exchange: whose group does it */
+    int32_t peer;         /* of send and recv: places behind this rank in the group, which is a ring; below 0: before it */
     Vec(TaskDim) dims;    /* in the order of the kernel */
     Vec(Operand) operands; /* in the order of the kernel's parameters */
     BufferId work;        /* its work space, or STEP_NONE */
@@ -101,6 +133,7 @@ typedef struct Program {
     Vec(StepBuffer) buffers;
     Vec(Task) tasks;
     Vec(StepKernel) kernels;
+    int64_t members[AXIS_COUNT]; /* of this rank's group of each axis */
     int64_t arena_bytes;    /* of all that is placed; -1: not placed yet */
     Vec(BufferId) by_name;  /* for step_find() */
 } Program;
@@ -111,6 +144,8 @@ extern const char *const phase_names[PHASE_COUNT];
 extern const char *const task_names[TASK_COUNT];
 extern const Lane task_lanes[TASK_COUNT];
 extern const char *const lane_names[LANE_COUNT];
+extern const char *const axis_names[AXIS_COUNT];
+extern const ExchangeRule exchange_rules[TASK_COUNT];
 extern const char *const use_words[4];
 
 const char *step_type_name(moec_type t);
@@ -131,11 +166,21 @@ static inline int step_persists(const Program *p, BufferId b)
 static inline int use_reads(OperandUse u) { return u == USE_READ || u == USE_UPDATE; }
 static inline int use_writes(OperandUse u) { return u == USE_WRITE || u == USE_UPDATE; }
 
-Program *step_new(Arena *a, const char *name);
+const char *step_placement_text(Arena *a, Placement p); /* "whole", "in parts of dimension 0" ... */
+/* Consecutive runs of elements that a tensor in parts has of each of its parts: the same for all its shapes. Other placements: 0. */
+int64_t step_runs(const StepBuffer *b, Placement p);
+/* The same placement under another shape of as many elements; PLACED_MIXED: there is none. */
+Placement step_reshaped(const StepBuffer *from, Placement p, uint32_t rank, const int64_t *shape);
+
+Program *step_new(Arena *a, const char *name); /* groups of one */
 BufferId step_add(Program *p, StepBuffer b);            /* its name must be new */
 BufferId step_find(const Program *p, const char *name); /* STEP_NONE: there is none */
 /* Index of the kernel of that name, added when it is new. */
 uint32_t step_add_kernel(Program *p, StepKernel k);
+
+/* In a group of one a rank sends to itself: what recv gets, the first send before it that no recv before it has got. STEP_NONE:
+ * there is none. */
+TaskId step_send_of(const Program *p, TaskId recv);
 
 #define each_operand(task, o)                                                                                \
     for (const Operand *o = (task)->operands.at, *o##_end = o ? o + (task)->operands.len : o; o < o##_end; o++)

@@ -1,33 +1,16 @@
-#include "step/verify.h"
+#include "step/verifier.h"
 
 #include <string.h>
 
-/* Of a buffer with memory of its own, while the tasks are walked. */
-typedef struct Interval {
-    int64_t lo, hi;
-} Interval;
-
-typedef struct Touched {
-    Vec(Interval) bytes; /* that tasks have written so far, disjoint, in no order */
-    TaskId first, last;  /* the tasks that touch it */
-} Touched;
-
-typedef struct StepVerifier {
-    Program *p;
-    Touched *written; /* by BufferId */
-    const char *error;
-} StepVerifier;
-
-static const char *task_text(const Program *p, TaskId t)
+const char *verify_task_text(const Program *p, TaskId t)
 {
     const Task *task = &p->tasks.at[t];
+    const char *of = task->kernel != STEP_NONE                ? p->kernels.at[task->kernel].name
+                     : exchange_rules[task->kind].is_exchange ? axis_names[task->axis]
+                                                              : "";
     return arena_printf(p->arena, "task %u (%s%s%s, layer %d, micro-batch %d)", t, task_names[task->kind],
-                        task->kernel == STEP_NONE ? "" : " ",
-                        task->kernel == STEP_NONE ? "" : p->kernels.at[task->kernel].name, task->layer,
-                        task->micro);
+                        *of ? " " : "", of, task->layer, task->micro);
 }
-
-#define REFUSE(v, ...) ((v)->error = (v)->error ? (v)->error : arena_printf((v)->p->arena, __VA_ARGS__))
 
 /* ---- buffers ---- */
 
@@ -61,6 +44,8 @@ static void check_buffers(StepVerifier *v)
             REFUSE(v, "buffer %s: %lld bytes do not hold its elements", b->name, (long long)b->bytes);
         if (b->base != STEP_NONE)
             check_view(v, b);
+        if (!v->error)
+            verify_placements(v, b);
     }
 }
 
@@ -75,28 +60,32 @@ static void verify_task_kernel(StepVerifier *v, TaskId t)
 {
     const Task *task = &v->p->tasks.at[t];
     if (task->kernel >= v->p->kernels.len)
-        REFUSE(v, "%s: names no kernel", task_text(v->p, t));
+        REFUSE(v, "%s: names no kernel", verify_task_text(v->p, t));
     for (uint32_t i = 0; i < task->dims.len; i++) {
         const TaskDim *d = &task->dims.at[i];
         if (d->size < 0)
-            REFUSE(v, "%s: dimension %s is %lld", task_text(v->p, t), d->name, (long long)d->size);
+            REFUSE(v, "%s: dimension %s is %lld", verify_task_text(v->p, t), d->name, (long long)d->size);
         if (d->extent != STEP_NONE && !is_extent(v->p, d->extent))
-            REFUSE(v, "%s: the extent of dimension %s is no i32 scalar", task_text(v->p, t), d->name);
+            REFUSE(v, "%s: the extent of dimension %s is no i32 scalar", verify_task_text(v->p, t), d->name);
     }
+    if (v->kernels && !v->error)
+        verify_kernel_placements(v, t);
 }
 
 static void verify_task_batch(StepVerifier *v, TaskId t)
 {
     if (v->p->tasks.at[t].operands.len > STEP_MAX_BATCH)
-        REFUSE(v, "%s: fills %u buffers, at most %d are possible", task_text(v->p, t),
+        REFUSE(v, "%s: fills %u buffers, at most %d are possible", verify_task_text(v->p, t),
                v->p->tasks.at[t].operands.len, STEP_MAX_BATCH);
     each_operand(&v->p->tasks.at[t],
                  o) if (o->use != USE_WRITE || v->p->buffers.at[o->buffer].kind != MOEC_TENSOR)
-        REFUSE(v, "%s: %s is no tensor that it fills", task_text(v->p, t), v->p->buffers.at[o->buffer].name);
+        REFUSE(v, "%s: %s is no tensor that it fills", verify_task_text(v->p, t),
+               v->p->buffers.at[o->buffer].name);
 }
 
 static void (*const task_hooks[])(StepVerifier *, TaskId) = {
 #define TASK(name, lane, doc) [TASK_##name] = verify_task_##name,
+#define EXCHANGE(name, lane, adjoint, takes, gives, doc) [TASK_##name] = verify_exchange,
 #include "step/task.def"
 };
 
@@ -121,7 +110,7 @@ static void check_read(StepVerifier *v, TaskId t, const Operand *o)
     const Program *p = v->p;
     const Touched *w = &v->written[step_home(p, o->buffer)];
     if (!step_persists(p, o->buffer) && !is_written(w, bytes_of(p, o->buffer)))
-        REFUSE(v, "%s: reads %s as `%s` before any task has written %s", task_text(p, t),
+        REFUSE(v, "%s: reads %s as `%s` before any task has written %s", verify_task_text(p, t),
                p->buffers.at[o->buffer].name, o->param, w->bytes.len ? "all of it" : "it");
 }
 
@@ -160,8 +149,8 @@ static void check_twice(StepVerifier *v, TaskId t)
     each_operand(task, o)
         each_operand(task, other) if (o != other && use_writes(o->use) && other->use != USE_SHAPE &&
                                       overlap(p, o->buffer, other->buffer))
-            REFUSE(v, "%s: %s `%s` and `%s` in the same memory, %s", task_text(p, t), use_words[o->use],
-                   o->param, other->param, p->buffers.at[o->buffer].name);
+            REFUSE(v, "%s: %s `%s` and `%s` in the same memory, %s", verify_task_text(p, t),
+                   use_words[o->use], o->param, other->param, p->buffers.at[o->buffer].name);
 }
 
 static void check_task(StepVerifier *v, TaskId t)
@@ -169,17 +158,19 @@ static void check_task(StepVerifier *v, TaskId t)
     const Task *task = &v->p->tasks.at[t];
     each_operand(task, o) if (o->buffer >= v->p->buffers.len)
     {
-        REFUSE(v, "%s: `%s` is no buffer", task_text(v->p, t), o->param);
+        REFUSE(v, "%s: `%s` is no buffer", verify_task_text(v->p, t), o->param);
         return;
     }
-    task_hooks[task->kind](v, t);
+    verify_mixed(v, t);
+    if (!v->error)
+        task_hooks[task->kind](v, t);
     check_twice(v, t);
     each_operand(task, o)
     {
         if (use_reads(o->use))
             check_read(v, t, o);
         if (use_writes(o->use) && v->p->buffers.at[o->buffer].owner == OWNER_scalar)
-            REFUSE(v, "%s: writes %s, which is a number of the host", task_text(v->p, t),
+            REFUSE(v, "%s: writes %s, which is a number of the host", verify_task_text(v->p, t),
                    v->p->buffers.at[o->buffer].name);
     }
     each_operand(task, o)
@@ -236,15 +227,17 @@ static void check_memory(StepVerifier *v)
             check_pair(v, placed.at[i], placed.at[j]);
 }
 
-const char *step_verify(Program *p)
+const char *step_verify(Program *p, const KernelSet *kernels)
 {
-    StepVerifier v = {.p = p};
+    StepVerifier v = {.p = p, .kernels = kernels};
     v.written = arena_array(p->arena, Touched, p->buffers.len + 1);
     for (BufferId b = 0; b < p->buffers.len; b++)
         v.written[b].first = v.written[b].last = STEP_NONE;
+    verify_groups(&v);
     check_buffers(&v);
     for (TaskId t = 0; t < p->tasks.len && !v.error; t++)
         check_task(&v, t);
+    verify_mail(&v);
     if (!v.error && p->arena_bytes >= 0)
         check_memory(&v);
     return v.error;

@@ -2,7 +2,7 @@
 #ifndef STEP_VERIFY_H
 #define STEP_VERIFY_H
 
-#include "step/step.h"
+#include "step/kernels.h"
 
 /* Checks that
  * - a task names buffers that exist, with the operands that its kind asks for;
@@ -10,9 +10,12 @@
  *   nothing before;
  * - two buffers that hold needed values during one task do not overlap in memory, and each lies inside the arena;
  * - no task writes a buffer that it names twice, by whatever view; nobody writes a constant (a scalar's buffer);
- * - views lie inside their bases and are one level deep.
+ * - views lie inside their bases and are one level deep;
+ * - on each axis with several members every placement fits its buffer, its base and, by the equations, every kernel that names it
+ *   (kernels NULL: kernels are not asked); exchanges take and give what task.def says, in sizes that fit the group; on an axis with
+ *   one member all is whole, and each recv has a send before it.
  * Returns NULL, or the first error: task, kernel, buffer and rule, in the program's arena. A program that is not placed yet
  * is checked without the rules about memory. */
-const char *step_verify(Program *p);
+const char *step_verify(Program *p, const KernelSet *kernels);
 
 #endif

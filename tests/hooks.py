@@ -65,6 +65,7 @@ FORGET = [
     ("passes/passes.def", 'PASS(zz, EQUATIONS, 0, 0, 0, "Pretend.")', [("driver/pipeline.c > bin/moec", "pass_zz")]),
     ("command/commands.def", 'COMMAND(zz, "", "Pretend.")', [("command/main.c > bin/moec", "command_zz")]),
     ("step/task.def", 'TASK(zz, compute, "Pretend.")', [("step/verify.c", "verify_task_zz"), ("step/run.c", "run_task_zz")]),
+    ("step/task.def", 'EXCHANGE(zz, net, copy, WHOLE, WHOLE, "Pretend.")', [("step/run_exchange.c", "TASK_zz")]),
     ("model/sources.def", "SOURCE(zz)", [("model/sources.c > bin/moe-train", "source_zz")]),
 ]
 

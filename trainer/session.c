@@ -65,7 +65,7 @@ int session_place(Session *s, Program *p)
     if (kernels_add_work(s->kernels, p))
         return complain(p->name, kernels_error(s->kernels));
     memory_place(p);
-    const char *error = step_verify(p);
+    const char *error = step_verify(p, s->kernels);
     return error ? complain(p->name, error) : 0;
 }
 

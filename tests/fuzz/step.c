@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_begin();
     FuzzText f = fuzz_text();
     Program *p = step_read(f.arena, (const char *)data, size, &error);
-    if (p && !step_verify(p)) {
+    if (p && !step_verify(p, NULL)) {
         round_trip(f.arena, p);
         memory_peak(p);
     }

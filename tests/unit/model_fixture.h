@@ -99,7 +99,7 @@ static inline int fixture_next(void *fixture, void *const *buffers, const int64_
 /* A run of a program that has places. */
 static inline Run *fixture_run(ModelFixture *f, Program *p)
 {
-    const char *error = step_verify(p);
+    const char *error = step_verify(p, f->kernels);
     Run *r = error ? NULL
                    : run_new(p, f->kernels, f->store, &(RunOptions){.threads = 2, .source = {fixture_next, f}}, &error);
     if (!r)

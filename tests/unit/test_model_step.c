@@ -154,7 +154,7 @@ static void text_reads_back(void **state)
     memory_lifetimes(again);
     step_print(again, &twice);
     assert_string_equal(text_string(&once), text_string(&twice));
-    assert_null(step_verify(again));
+    assert_null(step_verify(again, f.kernels));
     stop(&p);
     fixture_free(&f);
 }

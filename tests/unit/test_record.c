@@ -193,7 +193,7 @@ static Run *start(Net *n, Program *p, uint64_t *draw)
     const char *error;
     assert_int_equal(kernels_add_work(n->set, p), 0);
     memory_place(p);
-    error = step_verify(p);
+    error = step_verify(p, n->set);
     if (error)
         fail_msg("%s", error);
     Run *r = run_new(p, n->set, n->store, &(RunOptions){.threads = 2, .source = {next_batch, draw}}, &error);
@@ -307,7 +307,7 @@ static void test_program(void **state)
     memory_lifetimes(read);
     step_print(read, &again);
     assert_string_equal(text_string(&text), text_string(&again));
-    assert_null(step_verify(read));
+    assert_null(step_verify(read, n.set));
     /* d_y of a layer's ffn is d_x of the next ones; n, read twice, is summed in f32 */
     assert_non_null(strstr(text_string(&text), "wrt x pass"));
     assert_true(n.program->arena_bytes <= memory_peak(n.program).bytes * 105 / 100 + STEP_ALIGN);

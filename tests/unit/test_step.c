@@ -44,7 +44,7 @@ static void test_text(void **state)
     (void)state;
     Arena *a = arena_new();
     Program *p = read_good(a, good);
-    assert_null(step_verify(p));
+    assert_null(step_verify(p, NULL));
     Text t = {.arena = a};
     memory_lifetimes(p);
     step_print(p, &t);
@@ -62,7 +62,7 @@ static void refuse(const char *from, const char *to, const char *words)
     text_add(&t, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
     Program *p = step_read(a, text_string(&t), t.len, &error);
     if (p)
-        error = step_verify(p);
+        error = step_verify(p, NULL);
     if (!error || !strstr(error, words))
         fail_msg("`%s` for `%s`: %s", to, from, error ? error : "accepted");
     arena_free(a);
@@ -84,6 +84,10 @@ static void test_refused_text(void **state)
     refuse("reads x=a~32", "eats x=a~32", "is not expected here");
     refuse("kernel g_1 of b.moe by \"", "kernel g_1 of b.moe by ", "`\"` is missing");
     refuse("batch forward", "batch sideways", "`sideways` is no phase");
+    refuse("arena 448", "arena 448\ngroup sp 2", "`sp` is no axis");
+    refuse("i32[4] live", "i32[4] over tp half live", "`part`, `sum` or `mixed` is missing");
+    refuse("i32[4] live", "i32[4] over tp part 8 live", "there is no dimension 8");
+    refuse("task 2 kernel f", "task 2 send tp +9999999999", "no group has a member 9999999999 places away");
 }
 
 static void test_refused_programs(void **state)
@@ -108,6 +112,13 @@ static void test_refused_programs(void **state)
     refuse("writes ids=ids", "writes a=ids, b=ids, c=ids, d=ids, e=ids, f=ids, g=ids, h=ids, i=ids",
            "fills 9 buffers, at most 8 are possible");
     refuse("P=n<=512", "P=lr<=512", "the extent of dimension P is no i32 scalar");
+    refuse("i32[4] live", "i32[4] over tp part 0 live", "in parts of dimension 0, in a group of one");
+    refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
+           "task 2 recv pp -1 forward L0 m0 writes y=b", "in a group of one nothing was sent before it");
+    refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
+           "task 2 copy tp forward L0 m0 reads x=a writes y=b", "are not of one type");
+    refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
+           "task 2 allreduce tp forward L0 m0 reads x=w writes y=b", "reads no plain tensor as `x`");
     refuse("bytes 1024", "bytes 63", "63 bytes do not hold its elements");
 }
 
@@ -137,7 +148,7 @@ static void test_places(void **state)
                 vec_push(a, &p->tasks.at[last].operands, (Operand){"x", b, USE_READ});
         }
         memory_place(p);
-        const char *error = step_verify(p);
+        const char *error = step_verify(p, NULL);
         if (error)
             fail_msg("seed %llu: %s", (unsigned long long)seed, error);
         assert_true(p->arena_bytes >= memory_peak(p).bytes);
