@@ -324,21 +324,21 @@ static void run_parts(ModulePart *parts, uint32_t n)
             pthread_join(parts[i].thread, NULL);
 }
 
+/* Text is of one part; an object is merged from all, and has the functions that choose an instruction set. */
 static const char *collect(ModulePart *parts, uint32_t n, Arena *a, const char **bytes, size_t *len)
 {
-    ObjectBytes all[PARTS_MAX], one;
+    ObjectBytes all[PARTS_MAX + 1], one;
     for (uint32_t i = 0; i < n; i++) {
         if (parts[i].error)
             return arena_printf(a, "%s", parts[i].error);
         all[i] = (ObjectBytes){parts[i].bytes, parts[i].len};
     }
-    one = all[0];
-    const char *error = n > 1 ? object_merge(all, n, a, &one) : NULL;
-    if (error)
-        return error;
-    *bytes = n > 1 ? one.at : arena_strndup(a, one.at, one.len);
+    one = (ObjectBytes){arena_strndup(a, all[0].at, all[0].len), all[0].len};
+    all[n] = (ObjectBytes){(const char *)chooser_object, chooser_object_len};
+    const char *error = parts[0].job->what == OUTPUT_OBJECT ? object_merge(all, n + 1, a, &one) : NULL;
+    *bytes = one.at;
     *len = one.len;
-    return NULL;
+    return error;
 }
 
 static const char *emit_any(const BackendInput *inputs, uint32_t n, const BackendOptions *o,

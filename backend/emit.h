@@ -43,7 +43,7 @@ typedef struct Shared {
                   chunks */
     V null;    /* i64 (ptr ranges, i64 n): 0, or 1 + the first that is NULL and not empty */
     V fail;    /* void (ptr data, i64 item, i32 check, i64, i64): keeps the failure of the lowest item */
-    V select;  /* i32 (): which input runs on this CPU, from 1; negative: none */
+    V select;  /* i32 (): 1 + the instruction set that runs on this CPU; negative: none */
     V forced;  /* ptr: the word of MOE_ISA, for messages */
     V process; /* i32: the process that loaded the module, 0: not known; see Note [Forked] in emit_entry.c */
     V snprintf;

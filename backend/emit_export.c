@@ -39,7 +39,7 @@ static V refuse_isa(const Export *x, V selected, V ctx)
     V forced = l_text(l, arena_printf(l->arena,
                                       "%s: MOE_ISA=%%s: this CPU lacks it, or it was not compiled for (%s)",
                                       kernel, list));
-    V is_forced = l_icmp(l, LLVMIntEQ, selected, l_i32(l, -2));
+    V is_forced = l_icmp(l, LLVMIntEQ, selected, l_i32(l, CHOICE_FORCED));
     V args[5] = {ctx, l_i32(l, STATUS_ISA), l_select(l, is_forced, forced, lacks),
                  l_load(l, l->i64, x->s->forced, 8), l_i64(l, 0)};
     return l_call(l, x->s->refuse, args, 5);
@@ -55,7 +55,7 @@ static void go_to_body(const Export *x, int workspace, V *args, unsigned n, V ct
     V choice = LLVMBuildSwitch(l->b, selected, none, x->n);
     for (uint32_t i = 0; i < x->n; i++) {
         Block body = l_block(l, "body");
-        LLVMAddCase(choice, l_i32(l, i + 1), body);
+        LLVMAddCase(choice, l_i32(l, 1 + x->plans[i]->target), body);
         l_enter(l, body);
         args[n] = workspace ? NULL : emit_products(x->plans[i]);
         LLVMBuildRet(l->b, workspace ? l_call(l, x->bodies[i].workspace, args, n)

@@ -192,64 +192,40 @@ static V emit_fail(L *l)
 
 /* ---- choosing the instruction set ---- */
 
-/* The input that MOE_ISA names, or -2. */
-static V forced_choice(L *l, const BackendInput *inputs, uint32_t n, const V *can, V word)
+/* moec_choose() of machines/choose.c; NULL for its second parameter: MOE_ISA does not count. */
+static V choose(L *l, const Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
 {
-    Ty two[2] = {l->ptr, l->ptr};
-    V compare = l_declare(l, "strcmp", l_fn_type(l, l->i32, two, 2));
-    V result = l_i32(l, -2);
-    for (uint32_t i = 0; i < n; i++) {
-        V args[2] = {word, l_text(l, cpu_table[inputs[i].isa].name)};
-        V same = l_icmp(l, LLVMIntEQ, l_call(l, compare, args, 2), l_i32(l, 0));
-        result = l_select(l, l_and(l, same, can[i]), l_i32(l, i + 1), result);
-    }
-    return result;
+    Ty two[2] = {l->i32, l->ptr};
+    uint32_t isas = 0;
+    for (uint32_t i = 0; i < n; i++)
+        isas |= 1u << inputs[i].isa;
+    V args[2] = {l_i32(l, isas), unforced ? LLVMConstNull(l->ptr) : s->forced};
+    return l_call(l, l_declare(l, "moec_choose", l_fn_type(l, l->i32, two, 2)), args, 2);
 }
 
-/* What MOE_ISA says, if it is set and not empty, else the best. */
-static V forced_or(L *l, Shared *s, const BackendInput *inputs, uint32_t n, const V *can, V best)
-{
-    V name = l_text(l, "MOE_ISA");
-    V word = l_call(l, l_declare(l, "getenv", l_fn_type(l, l->ptr, &l->ptr, 1)), &name, 1);
-    Block before = l_here(l);
-    When set = l_when(l, l_not(l, is_null(l, word)));
-    Block test = l_here(l);
-    When some = l_when(l, l_icmp(l, LLVMIntNE, l_load(l, l->i8, word, 1), l_int(l->i8, 0)));
-    V chosen = forced_choice(l, inputs, n, can, word);
-    LLVMSetOrdering(l_store(l, word, s->forced, 8), LLVMAtomicOrderingMonotonic);
-    Block from = l_here(l);
-    l_end_when(l, &some);
-    V inner = l_phi(l, l->i32, best, test, chosen, from);
-    from = l_here(l);
-    l_end_when(l, &set);
-    return l_phi(l, l->i32, best, before, inner, from);
-}
-
-/* i32 select(): 1 + the input to run, -1: the CPU lacks all, -2: MOE_ISA names none that it can run.
- * Remembered; two threads that come here first both store the same. */
+/* i32 select(): 1 + the instruction set to run, or what moec_choose() returns for none. Remembered: of two threads that come here
+ * first, both go by what one of them found. */
 static V emit_select(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
 {
     V fn = new_function(l, "moec.select", l->i32, NULL, 0, 1);
     if (LLVMIsDeclaration(fn))
         return fn;
-    V known = LLVMAddGlobal(l->mod, l->i32, "moec.selected");
-    LLVMSetInitializer(known, l_i32(l, 0));
+    V known = LLVMAddGlobal(l->mod, l->i32, "moec.selected"), zero = l_i32(l, 0);
+    LLVMSetInitializer(known, zero);
     LLVMSetLinkage(known, LLVMInternalLinkage);
     V old = l_load(l, l->i32, known, 4);
-    LLVMSetOrdering(old, LLVMAtomicOrderingMonotonic);
+    LLVMSetOrdering(old, LLVMAtomicOrderingAcquire);
     Block done = l_block(l, "known"), find = l_block(l, "find");
-    l_branch(l, l_icmp(l, LLVMIntNE, old, l_i32(l, 0)), done, find);
+    l_branch(l, l_icmp(l, LLVMIntNE, old, zero), done, find);
     l_enter(l, done);
     LLVMBuildRet(l->b, old);
     l_enter(l, find);
-    V can[ISA_COUNT];
-    family_hooks[l->family].can_run(l, inputs, n, can);
-    V best = l_i32(l, -1);
-    for (uint32_t i = 0; i < n; i++)
-        best = l_select(l, can[i], l_i32(l, i + 1), best); /* inputs go from the plainest up */
-    V result = unforced ? best : forced_or(l, s, inputs, n, can, best);
-    LLVMSetOrdering(l_store(l, result, known, 4), LLVMAtomicOrderingMonotonic);
-    LLVMBuildRet(l->b, result);
+    V found = choose(l, s, inputs, n, unforced);
+    found = l_add(l, found, l_select(l, l_icmp(l, LLVMIntSGE, found, zero), l_i32(l, 1), zero));
+    V first = LLVMBuildAtomicCmpXchg(l->b, known, zero, found, LLVMAtomicOrderingAcquireRelease,
+                                     LLVMAtomicOrderingAcquire, 0);
+    old = LLVMBuildExtractValue(l->b, first, 0, "");
+    LLVMBuildRet(l->b, l_select(l, l_icmp(l, LLVMIntNE, old, zero), old, found));
     return fn;
 }
 

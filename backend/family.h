@@ -7,15 +7,12 @@
 
 typedef struct FamilyHooks {
     void (*start)(void); /* readies LLVM's target */
-    /* Emits can[i], i1: the CPU that runs the code has the instruction set of inputs[i]. */
-    void (*can_run)(L *l, const BackendInput *inputs, uint32_t n, V *can);
     void (*fence)(L *l); /* emits: stores past the caches are done before later stores */
 } FamilyHooks;
 extern const FamilyHooks family_hooks[FAMILY_COUNT]; /* in target.c */
 
-#define FAMILY(id, triple, cpu, doc)                                                    \
-    void family_start_##id(void);                                                       \
-    void family_can_run_##id(L *l, const BackendInput *inputs, uint32_t n, V *can);     \
+#define FAMILY(id, triple, cpu, doc) \
+    void family_start_##id(void);    \
     void family_fence_##id(L *l);
 #include "machines/cpu.def"
 

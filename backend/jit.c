@@ -4,9 +4,13 @@
 
 #include "backend/llvm.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct BackendJit {
@@ -47,6 +51,16 @@ static const Provided provided[] = {
     {"moec_event", (Function *)moec_event},
     {"moec_on_chip", (Function *)moec_on_chip},
     {"snprintf", (Function *)snprintf},
+    {"secure_getenv", (Function *)secure_getenv},
+    {"clock_gettime", (Function *)clock_gettime},
+    {"open", (Function *)open},
+    {"fstat", (Function *)fstat},
+    {"read", (Function *)read},
+    {"close", (Function *)close},
+    {"geteuid", (Function *)geteuid},
+    {"syscall", (Function *)syscall},
+    {"memcmp", (Function *)memcmp},
+    {"bcmp", (Function *)bcmp},
     {"aligned_alloc", (Function *)aligned_alloc},
     {"free", (Function *)free},
     {"getenv", (Function *)getenv},

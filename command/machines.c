@@ -2,13 +2,14 @@
 #include "command/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { KEY_KEYS = COMMAND_LAST };
+enum { KEY_KEYS = COMMAND_LAST, KEY_PROBE };
 
 typedef struct MachinesCommand {
     const char *name; /* of a machine, or a file with a description */
-    int keys;
+    int keys, probe;
 } MachinesCommand;
 
 static error_t parse_machines(int key, char *arg, struct argp_state *state)
@@ -16,6 +17,7 @@ static error_t parse_machines(int key, char *arg, struct argp_state *state)
     MachinesCommand *c = state->input;
     switch (key) {
     case KEY_KEYS: c->keys = 1; return 0;
+    case KEY_PROBE: c->probe = 1; return 0;
     case ARGP_KEY_ARG:
         if (c->name)
             argp_error(state, "one machine at a time: '%s' and '%s'", c->name, arg);
@@ -27,6 +29,8 @@ static error_t parse_machines(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option machines_options[] = {
+    {"probe", KEY_PROBE, NULL, 0,
+     "Time the products of this CPU's instruction sets anew, and keep the rates beside the compile cache", 0},
     {"keys", KEY_KEYS, NULL, 0, "Print what a description says, as Markdown (docs/machines.md)", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -59,22 +63,50 @@ static void print_figures(Arena *a, const Description *d)
 }
 
 /* The instruction sets of the host: fragments of a product in rows x columns of sums. */
-static void print_isas(void)
+static void print_isas(const CpuRates *rates)
 {
+    Isa best = cpu_fastest(cpu_choices(), rates);
     printf("\n%-15s %5s  %-8s  %-4s  %s\n", "instruction set", "lanes", "fragment", "here", "what");
     for (Isa isa = 0; isa < ISA_COUNT; isa++) {
         const Cpu *c = &cpu_table[isa];
         char fragment[32];
         snprintf(fragment, sizeof fragment, "%ux%u", c->rows, c->vectors * c->lanes);
         printf("%-15s %5u  %-8s  %-4s  %s\n", c->name, c->lanes, fragment,
-               isa == cpu_best() ? "best"
-               : cpu_has(isa)    ? "yes"
-                                 : "no",
+               isa == best    ? "best"
+               : cpu_has(isa) ? "yes"
+                              : "no",
                c->doc);
     }
 }
 
-static int show_machine(Arena *a, const char *name)
+/* Why that one is taken: Note [The right code]. */
+static void print_choice(const CpuRates *rates)
+{
+    const char *forced = getenv("MOE_ISA");
+    printf("\nhost is %s", cpu_table[cpu_fastest(cpu_choices(), rates)].name);
+    if (forced && *forced)
+        printf(", but MOE_ISA forces %s", forced);
+    printf("%s\n", rates->from == RATES_NONE ? ": it has no other way to multiply bf16"
+                                             : "; products of bf16, GFLOP/s of one thread:");
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        if (rates->mflops[isa] && cpu_has(isa))
+            printf("%15s %6.0f  %s\n", cpu_table[isa].name, rates->mflops[isa] / 1e3,
+                   cpu_rate_source(rates, isa));
+}
+
+static int show_isas(Arena *a, int probe)
+{
+    CpuRates rates = *cpu_rates();
+    if (probe)
+        cpu_probe(cpu_choices(), cpu_time_loop, NULL, &rates);
+    print_isas(&rates);
+    print_choice(&rates);
+    if (probe && !target_keep_rates(&rates, a))
+        return command_error("the rates cannot be kept: there is no folder for the compile cache");
+    return DRIVER_OK;
+}
+
+static int show_machine(Arena *a, const char *name, int probe)
 {
     Description d;
     const char *error = machine_open(a, name, &d);
@@ -82,9 +114,7 @@ static int show_machine(Arena *a, const char *name)
         return command_error(error);
     printf("%s: %s\n\n", d.machine.name, d.doc);
     print_figures(a, &d);
-    if (d.machine.kind == MACHINE_CPU)
-        print_isas();
-    return DRIVER_OK;
+    return d.machine.kind == MACHINE_CPU ? show_isas(a, probe) : DRIVER_OK;
 }
 
 static int list_machines(Arena *a)
@@ -158,6 +188,19 @@ static void print_cpus(void)
         printf("| %s | %s |\n", cpu_trait_table[t].name, cpu_trait_table[t].doc);
 }
 
+/* cores.def. */
+static void print_cores(void)
+{
+    printf("\n## Cores\n\nProducts of bf16 in registers, GFLOP/s of one thread (machines/cores.def). The "
+           "host's instruction set is chosen by\nthem; a core that is not here is timed.\n\n"
+           "| core | | instruction set | GFLOP/s | source |\n|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < core_count; i++)
+        for (uint32_t j = 0; j < rate_count; j++)
+            if (strcmp(rate_table[j].core, core_table[i].name) == 0)
+                printf("| `%s` | %s | `%s` | %u | %s |\n", core_table[i].name, core_table[i].doc,
+                       cpu_table[rate_table[j].isa].name, rate_table[j].gflops, rate_table[j].source);
+}
+
 static void print_heuristics(void)
 {
     printf("\n## Heuristics\n\nFigures of no machine that decide about code (machines/heuristics.def), and "
@@ -192,6 +235,7 @@ static int print_keys(void)
     print_traits();
     print_rules();
     print_cpus();
+    print_cores();
     print_heuristics();
     return DRIVER_OK;
 }
@@ -211,7 +255,9 @@ int command_machines(int argc, char **argv)
     Arena *a = arena_new();
     if (!a)
         return command_error("memory is exhausted");
-    int status = c.name ? show_machine(a, c.name) : list_machines(a);
+    if (c.probe && !c.name)
+        c.name = "host";
+    int status = c.name ? show_machine(a, c.name, c.probe) : list_machines(a);
     arena_free(a);
     return status;
 }

@@ -6,7 +6,8 @@
  * a compilation.
  *
  * Note [Own files] The folder that a user names may hold anything. The cache keeps to a folder of its own in it, and
- * deletes nothing there but files with the name of an entry, or of one that was being written. */
+ * deletes nothing there but files with the name of an entry, or of one that was being written. Rates of this kind of CPU are kept
+ * there too (machines/rates_file.c). */
 #include "driver/driver.h"
 
 #include <ctype.h>
@@ -57,15 +58,11 @@ static int make_path(char *path)
 /* The folder that the user or the environment names, "" when none does. */
 static const char *named_directory(const char *wanted, Arena *a)
 {
-    const char *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-    const char *forced = secure_getenv("MOEC_CACHE");
+    char *folder = arena_alloc(a, CPU_PATH);
     if (wanted)
         return wanted;
-    if (forced)
-        return forced;
-    if (xdg && xdg[0] == '/')
-        return arena_printf(a, "%s/moec", xdg);
-    return home && home[0] == '/' ? arena_printf(a, "%s/.cache/moec", home) : "";
+    cpu_cache_folder(folder, CPU_PATH);
+    return folder;
 }
 
 /* Code is loaded from it, so it must belong to this user and be writable by nobody else, and so must the folder that it
@@ -73,7 +70,7 @@ static const char *named_directory(const char *wanted, Arena *a)
 const char *cache_directory(const char *wanted, Arena *a)
 {
     const char *named = named_directory(wanted, a);
-    char *path = arena_printf(a, "%s", named), *own = arena_printf(a, "%s/moec-cache", named);
+    char *path = arena_printf(a, "%s", named), *own = arena_printf(a, "%s/" CPU_CACHE_OWN, named);
     int usable = *path && make_path(path) && is_private(path) && make_path(own) && is_private(own);
     return usable ? own : NULL;
 }

@@ -149,8 +149,10 @@ const char *compile_restore(Compilation *c, Bytes file);
 /* "host", "all" or names with commas, NULL: host; MOE_ISA forces what host means. Returns NULL or an error
  * text. */
 const char *target_parse(const char *text, Arena *a, IsaList *out);
-/* Leaves the best one that this CPU runs; NULL or an error text. */
+/* Leaves the fastest one that this CPU runs (the highest of those up to what MOE_ISA forces); NULL or an error text. */
 const char *target_for_this_cpu(IsaList *list, Arena *a);
+/* Rates that were probed, for the next process and for each .so; 0: there is no place for them. */
+int target_keep_rates(const CpuRates *rates, Arena *a);
 
 /* ---- machine.c ---- */
 

@@ -20,18 +20,34 @@ static void add(IsaList *list, Isa isa)
     list->at[list->n++] = isa;
 }
 
+static const char *forced_isa(void)
+{
+    const char *forced = getenv("MOE_ISA");
+    return forced && *forced ? forced : NULL;
+}
+
+int target_keep_rates(const CpuRates *rates, Arena *a)
+{
+    const char *directory = cache_directory(NULL, a);
+    return directory && cpu_keep_rates(directory, rates);
+}
+
 /* The host: the best this CPU runs, or what MOE_ISA says. */
 static const char *add_host(IsaList *out, Arena *a)
 {
-    const char *forced = getenv("MOE_ISA");
-    Isa isa = cpu_best();
-    if (forced && *forced) {
-        if (!cpu_find(forced, &isa))
-            return arena_printf(a, "MOE_ISA is '%s', which is not an instruction set (%s)", forced,
-                                names_of_all(a));
-        if (!cpu_has(isa))
-            return arena_printf(a, "MOE_ISA forces '%s', which this CPU lacks", forced);
+    const char *forced = forced_isa();
+    Isa isa;
+    if (!forced) {
+        add(out, cpu_best());
+        if (cpu_rates()->from == RATES_PROBE) /* where they cannot be kept, the next process probes too */
+            target_keep_rates(cpu_rates(), a);
+        return NULL;
     }
+    if (!cpu_find(forced, &isa))
+        return arena_printf(a, "MOE_ISA is '%s', which is not an instruction set (%s)", forced,
+                            names_of_all(a));
+    if (!cpu_has(isa))
+        return arena_printf(a, "MOE_ISA forces '%s', which this CPU lacks", forced);
     add(out, isa);
     return NULL;
 }
@@ -40,7 +56,8 @@ static const char *add_host(IsaList *out, Arena *a)
 static void add_all(IsaList *out)
 {
     for (Isa isa = 0; isa < ISA_COUNT; isa++)
-        if (cpu_table[isa].family == cpu_table[cpu_best()].family && !cpu_can(&cpu_table[isa], CPU_BY_NAME))
+        if (cpu_table[isa].family == cpu_table[cpu_plainest()].family &&
+            !cpu_can(&cpu_table[isa], CPU_BY_NAME))
             add(out, isa);
 }
 
@@ -101,18 +118,29 @@ const char *target_parse(const char *text, Arena *a, IsaList *out)
     return check_family(out, a);
 }
 
+/* Of the list those that this CPU runs, as bits; of a forced one also none beyond it. */
+static uint32_t runnable(const IsaList *list, Isa most)
+{
+    uint32_t isas = 0;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->at[i] <= most && cpu_has(list->at[i]))
+            isas |= 1u << list->at[i];
+    return isas;
+}
+
 const char *target_for_this_cpu(IsaList *list, Arena *a)
 {
     IsaList host = {.n = 0};
+    CpuRates forced_rates = {.from = RATES_NONE}; /* then the highest one */
     const char *error = add_host(&host, a);
     if (error)
         return error;
-    for (uint32_t i = list->n; i-- > 0;)
-        if (list->at[i] <= host.at[0] && cpu_has(list->at[i])) {
-            *list = (IsaList){.at = {list->at[i]}, .n = 1};
-            return NULL;
-        }
-    return arena_printf(
-        a, "this CPU (or MOE_ISA) allows none of the instruction sets asked for; '%s' is the best it runs",
-        cpu_table[host.at[0]].name);
+    uint32_t isas = runnable(list, forced_isa() ? host.at[0] : ISA_COUNT);
+    if (!isas)
+        return arena_printf(
+            a,
+            "this CPU (or MOE_ISA) allows none of the instruction sets asked for; '%s' is the best it runs",
+            cpu_table[host.at[0]].name);
+    *list = (IsaList){.at = {cpu_fastest(isas, forced_isa() ? &forced_rates : cpu_rates())}, .n = 1};
+    return NULL;
 }

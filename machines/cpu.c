@@ -16,10 +16,10 @@ enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
 #define NEEDS(...) __VA_ARGS__
 
 const Cpu cpu_table[ISA_COUNT] = {
-#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, traits, \
-            needs, features, doc)                                                                        \
-    {word,      FAMILY_##family, lanes,      rows,   vectors, part,     terms,                           \
-     rows_read, ISA_##f32,       ISA_##code, traits, {needs}, features, doc},
+#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, loop, \
+            traits, needs, features, doc)                                                              \
+    {word,      FAMILY_##family, lanes,           rows,   vectors, part,     terms, rows_read,         \
+     ISA_##f32, ISA_##code,      cpu_loop_##loop, traits, {needs}, features, doc},
 #include "machines/cpu.def"
 };
 
@@ -29,27 +29,27 @@ const CpuTraitRow cpu_trait_table[CPU_TRAITS] = {
 };
 
 const FamilyRow family_table[FAMILY_COUNT] = {
-#define FAMILY(id, triple, cpu, doc) {#id, triple, cpu, doc, cpu_has_##id},
+#define FAMILY(id, triple, cpu, doc) {#id, triple, cpu, doc, cpu_has_##id, cpu_id_##id},
 #include "machines/cpu.def"
 };
 
 int cpu_has(Isa isa) { return family_table[cpu_table[isa].family].has(&cpu_table[isa].needs); }
 
-static int is_choice(Isa isa) { return !cpu_can(&cpu_table[isa], CPU_BY_NAME) && cpu_has(isa); }
+uint32_t cpu_choices(void)
+{
+    uint32_t isas = 0;
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        if (!cpu_can(&cpu_table[isa], CPU_BY_NAME) && cpu_has(isa))
+            isas |= 1u << isa;
+    return isas;
+}
 
 Isa cpu_plainest(void)
 {
+    uint32_t isas = cpu_choices();
     Isa isa = 0;
-    while (isa + 1 < ISA_COUNT && !is_choice(isa))
+    while (isa + 1 < ISA_COUNT && !(isas >> isa & 1))
         isa++;
-    return isa;
-}
-
-Isa cpu_best(void)
-{
-    Isa isa = ISA_COUNT - 1;
-    while (isa > 0 && !is_choice(isa))
-        isa--;
     return isa;
 }
 

@@ -65,3 +65,23 @@ int64_t probe_cores(void)
 }
 
 int64_t machine_probe(const FigureRow *row) { return row->probe(); }
+
+/* ---- its rates ---- */
+
+static CpuRates host_rates;
+
+static void find_rates(void)
+{
+    uint32_t isas = cpu_choices();
+    if (cpu_needs_rates(isas))
+        cpu_find_rates(isas, &host_rates);
+}
+
+const CpuRates *cpu_rates(void)
+{
+    static pthread_once_t found = PTHREAD_ONCE_INIT;
+    pthread_once(&found, find_rates);
+    return &host_rates;
+}
+
+Isa cpu_best(void) { return cpu_fastest(cpu_choices(), cpu_rates()); }

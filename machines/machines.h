@@ -55,6 +55,9 @@ typedef struct CpuNeeds {
     uint32_t permission; /* a register state that Linux gives to processes that ask for it; 0: none */
 } CpuNeeds;
 
+/* Multiplies in registers; how many operations of float it did. */
+typedef uint64_t CpuLoop(uint32_t trips);
+
 /* A row of cpu.def, which says what each column means. */
 typedef struct Cpu {
     const char *name;   /* "avx512": the word of MOE_ISA and --target */
@@ -67,6 +70,7 @@ typedef struct Cpu {
     uint32_t rows_read; /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
     Isa f32;            /* whose fragment multiplies f32 */
     Isa code;           /* whose code it shares where nothing is multiplied */
+    CpuLoop *loop;      /* its products of bf16 in registers; NULL: they are never timed */
     uint32_t traits;    /* bits of CpuTrait */
     CpuNeeds needs;
     const char *features; /* LLVM feature string */
@@ -81,9 +85,17 @@ typedef struct CpuTraitRow {
 } CpuTraitRow;
 extern const CpuTraitRow cpu_trait_table[CPU_TRAITS];
 
+/* A kind of CPU: what it says of itself, which rates depend on. */
+typedef struct CpuId {
+    char vendor[12];
+    uint32_t family, model, stepping;
+    uint32_t features[3];
+} CpuId;
+
 typedef struct FamilyRow {
     const char *name, *triple, *cpu, *doc; /* triple, cpu: LLVM's */
     int (*has)(const CpuNeeds *needs);     /* does this computer show them? */
+    void (*id)(CpuId *out);                /* what this computer is, where it is of the family */
 } FamilyRow;
 extern const FamilyRow family_table[FAMILY_COUNT];
 
@@ -91,10 +103,77 @@ extern const FamilyRow family_table[FAMILY_COUNT];
  * thread has a small alternative signal stack. */
 enum { CPU_ASK_CALL = 158, CPU_ASK = 0x1023 };
 
-int cpu_has(Isa isa);   /* this computer's CPU and its operating system allow it */
-Isa cpu_best(void);     /* that this computer has, and ... */
-Isa cpu_plainest(void); /* ... the first one: of those that are not chosen by name only */
+int cpu_has(Isa isa);       /* this computer's CPU and its operating system allow it */
+uint32_t cpu_choices(void); /* those that this computer has, as bits 1 << isa: without those that are chosen by name only */
+Isa cpu_best(void);         /* the fastest of them, and ... */
+Isa cpu_plainest(void);     /* ... the first one */
 int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */
+
+/* ---- the right code ---- */
+
+/* Note [The right code]. What runs is CPUID's word, what is fast is the stopwatch's. Two instruction sets differ in the loop that
+ * multiplies bf16: FMA of operands that were widened to f32, VDPBF16PS, TDPBF16PS. (f32 and f16 are multiplied by FMA in each.)
+ * A CPU that has the instruction may be slower with it: VDPBF16PS does twice the work of FMA on Zen 4, half of it on Golden Cove.
+ * So of those that the CPU has the highest row of cpu.def is taken, unless the loop of another one is faster by RATE_GAIN.
+ *
+ * Rates come from the first of three that has them: a file that was kept in the folder of the compile cache, the table cores.def,
+ * and a probe of a few milliseconds, which the compiler keeps in that file. Busy neighbours make single runs slower, never
+ * faster, so the best of many short ones counts; a ratio near 1 changes nothing.
+ *
+ * libmoec and every .so contain the same functions: the sources listed as `chooser` in CMakeLists.txt are also compiled to an
+ * object of their own, which the back end merges into each object that it makes. Its entry is moec_choose(). They depend on libc
+ * only, and on no state of the process.
+ *
+ * A choice among instruction sets is a choice among results: bits differ between them, within the numeric contract. */
+typedef enum RatesFrom { RATES_NONE, RATES_KEPT, RATES_TABLE, RATES_PROBE } RatesFrom;
+
+typedef struct CpuRates {
+    uint32_t mflops[ISA_COUNT]; /* products of bf16 of one thread; 0: not known */
+    RatesFrom from;
+    char core[16]; /* RATES_TABLE: the row of cores.def */
+} CpuRates;
+
+/* cores.def. */
+typedef struct CoreText {
+    const char *name, *doc;
+} CoreText;
+typedef struct RateRow {
+    const char *core, *source;
+    Isa isa;
+    uint32_t gflops;
+} RateRow;
+extern const CoreText core_table[];
+extern const RateRow rate_table[];
+extern const uint32_t core_count, rate_count;
+
+/* Of some instruction sets, bits 1 << isa that this CPU has: the one to take. Decides by its arguments only. */
+Isa cpu_fastest(uint32_t isas, const CpuRates *rates);
+int cpu_needs_rates(uint32_t isas); /* 0: cpu_fastest() takes the highest, whatever the rates */
+
+/* Of one run of an instruction set's loop: operations per second. */
+typedef double CpuStopwatch(Isa isa, void *user);
+double cpu_time_loop(Isa isa, void *user);
+void cpu_probe(uint32_t isas, CpuStopwatch *stopwatch, void *user, CpuRates *out); /* of those that have a loop */
+
+void cpu_id(CpuId *out);
+void cpu_find_rates(uint32_t isas, CpuRates *out); /* kept, of the table, or probed for `isas` */
+const CpuRates *cpu_rates(void);                   /* of all choices, found once for each process */
+int cpu_keep_rates(const char *directory, const CpuRates *rates); /* in the folder of the compile cache; 0: not written */
+const char *cpu_rate_source(const CpuRates *rates, Isa isa);      /* where the figure is from */
+
+/* The folder that the environment names for caches, "" when none; what is cached stands in CPU_CACHE_OWN there. */
+enum { CPU_PATH = 4096 };
+#define CPU_CACHE_OWN "moec-cache"
+void cpu_cache_folder(char *out, size_t size);
+
+/* Of some instruction sets the one to run here; CHOICE_NONE: the CPU lacks all, CHOICE_FORCED: MOE_ISA names none that runs, and
+ * *forced becomes its word. forced NULL: MOE_ISA does not count. */
+enum { CHOICE_NONE = -1, CHOICE_FORCED = -2 };
+int32_t moec_choose(uint32_t isas, const char **forced);
+
+/* The same and what it calls, as an object for the linker. */
+extern const unsigned char chooser_object[];
+extern const size_t chooser_object_len;
 
 /* ---- whole machines ---- */
 

@@ -11,7 +11,7 @@ done | sort | xargs awk '
 BEGIN {
     row("include",  "",                                                  "dlpack/dlpack.h")
     row("base",     "",                                                  "xxhash.h jansson.h argp.h sanitizer/asan_interface.h")
-    row("machines", "base",                                              "cpuid.h")
+    row("machines", "base",                                              "cpuid.h immintrin.h")
     row("ir",       "base",                                              "")
     row("frontend", "base ir",                                           "")
     row("passes",   "base ir machines",                                  "")
