@@ -68,6 +68,7 @@ typedef struct Case {
 typedef struct Bench {
     Options options;
     const char *isa; /* of our kernels, never "host" */
+    bool forced;     /* it was asked for by name, so that it bounds the limits too */
     moec_context *compiler;
     struct BenchModule *modules;
     struct Limits *limits;

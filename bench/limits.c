@@ -1,5 +1,6 @@
 #include "bench/limits.h"
 #include "bench/loops.h"
+#include "bench/ours.h"
 
 #include <math.h>
 #include <omp.h>
@@ -8,10 +9,15 @@
 #include <unistd.h>
 
 enum { STREAM_BYTES = 256 << 20 }; /* far more than caches hold */
+enum { LOOPS_MAX = 8 };
 
 struct Limits {
     BenchMemory memory;
-    char *from, *to; /* streams */
+    double arithmetic[LOOPS_MAX],
+        registers[LOOPS_MAX]; /* rates of arithmetics[]: bare loops, and in registers */
+    int count;                /* of those that this CPU runs */
+    const char *core;         /* the instruction set of the last of them */
+    char *from, *to;          /* streams */
     double figures[FIGURE_COUNT];
 };
 
@@ -113,12 +119,31 @@ static Stream *stream_copy(BenchMemory *m, Stream s) { return memcpy(memory_get(
 
 /* ---- what bounds a case ---- */
 
+/* The fastest loop among those of the instruction set and plainer ones; NULL: not known. */
+static const Arithmetic *fastest(const struct Limits *l, const char *isa, int bf16)
+{
+    int best = -1, last = 0;
+    for (int i = 0; i < l->count && !last; i++) {
+        last = !strcmp(arithmetics[i].isa, isa);
+        if (arithmetics[i].bf16 <= bf16 && (best < 0 || l->arithmetic[i] > l->arithmetic[best]))
+            best = i;
+    }
+    return best < 0 ? NULL : &arithmetics[best];
+}
+
+/* The instruction set whose loops bound a case: that of the core, unless another one was asked for. */
+static const char *bounded_by(const Case *c)
+{
+    return c->isa == c->bench->isa && !c->bench->forced ? c->bench->limits->core : c->isa;
+}
+
 void limits_add(Case *c, int threads)
 {
     static const char *const names[] = {"f32", "bf16", "read", "memcpy", "update"};
-    const Arithmetic *a = arithmetic_find(c->isa, c->compute == LIMIT_BF16);
+    const Arithmetic *a = fastest(c->bench->limits, bounded_by(c), c->compute == LIMIT_BF16);
     if (a && c->flops > 0)
-        case_runner(c, COMPUTE, threads, "limit", names[c->compute], bare_time,
+        case_runner(c, COMPUTE, threads, "limit",
+                    c->compute == LIMIT_BF16 && !a->bf16 ? "fma" : names[c->compute], bare_time,
                     bare_new(&c->memory, a, threads, c->flops));
     if (c->bytes > 0)
         case_runner(c, TRAFFIC, threads, "limit", names[c->traffic], stream_time,
@@ -129,13 +154,10 @@ void limits_add(Case *c, int threads)
 
 enum { FIGURE_RUNS = 5 };
 
-static double arithmetic_rate(const char *isa, int bf16, bool in_registers)
+static double arithmetic_rate(const Arithmetic *a, bool in_registers)
 {
     BenchMemory memory = {0};
-    const Arithmetic *a = arithmetic_find(isa, bf16);
     double best = 0;
-    if (!a)
-        return 0;
     Bare *bare = bare_new(&memory, a, 1, 1);
     for (int i = 0; i < FIGURE_RUNS; i++) {
         if (a->setup)
@@ -182,13 +204,14 @@ static double copy_rate(const struct Limits *l)
     return best;
 }
 
-static double figure(struct Limits *l, const char *isa, BenchFigure f)
+static double figure(struct Limits *l, BenchFigure f)
 {
+    const Arithmetic *f32 = fastest(l, l->core, 0), *bf16 = fastest(l, l->core, 1);
     switch (f) {
-    case FIGURE_F32: return arithmetic_rate(isa, 0, false);
-    case FIGURE_F32_REGISTERS: return arithmetic_rate(isa, 0, true);
-    case FIGURE_BF16: return arithmetic_rate(isa, 1, false);
-    case FIGURE_BF16_REGISTERS: return arithmetic_rate(isa, 1, true);
+    case FIGURE_F32: return l->arithmetic[f32 - arithmetics];
+    case FIGURE_F32_REGISTERS: return l->registers[f32 - arithmetics];
+    case FIGURE_BF16: return l->arithmetic[bf16 - arithmetics];
+    case FIGURE_BF16_REGISTERS: return l->registers[bf16 - arithmetics];
     case FIGURE_L2: return cache_rate(l, l2_bytes() / 2);
     case FIGURE_L3: return cache_rate(l, 8 * l2_bytes());
     case FIGURE_READ: return stream_rate(l, LIMIT_READ);
@@ -202,15 +225,30 @@ static double figure(struct Limits *l, const char *isa, BenchFigure f)
 
 double limits_figure(const struct Limits *l, BenchFigure f) { return l->figures[f]; }
 
-struct Limits *limits_new(const char *isa)
+const char *limits_loop(const struct Limits *l, int bf16) { return fastest(l, l->core, bf16)->word; }
+
+static void time_loops(struct Limits *l, Bench *b)
+{
+    l->core = arithmetics[0].isa;
+    for (const Arithmetic *a = arithmetics; a->isa && (a == arithmetics || ours_has(b, a->isa)); a++) {
+        l->arithmetic[l->count] = arithmetic_rate(a, false);
+        l->registers[l->count++] = arithmetic_rate(a, true);
+        l->core = a->isa;
+        if (b->forced && !strcmp(a->isa, b->isa))
+            break;
+    }
+}
+
+struct Limits *limits_new(Bench *b)
 {
     struct Limits *l = calloc(1, sizeof *l);
     if (!l)
         abort();
+    time_loops(l, b);
     l->from = memory_get(&l->memory, STREAM_BYTES);
     l->to = memory_get(&l->memory, STREAM_BYTES);
     for (BenchFigure f = 0; f < FIGURE_COUNT; f++)
-        l->figures[f] = figure(l, isa, f);
+        l->figures[f] = figure(l, f);
     return l;
 }
 

@@ -4,8 +4,9 @@
 
 #include "bench/bench.h"
 
-/* Measures the figures of the machine too. */
-struct Limits *limits_new(const char *isa);
+/* Measures the figures of the machine too: the loops of its core, or of a forced instruction set and plainer ones. */
+struct Limits *limits_new(Bench *b);
+const char *limits_loop(const struct Limits *l, int bf16); /* the instruction of the fastest loop */
 void limits_free(struct Limits *l);
 
 /* Adds the limits of a case as runners, as if they did its flops and its bytes. */

@@ -139,25 +139,14 @@ REGISTERS(registers_avx2, "avx2,fma", V8, FUSED, 2)
 REGISTERS(registers_avx512, "avx512f", V16, FUSED, 2)
 REGISTERS(registers_avx512bf16, "avx512f,avx512bf16", V16, PAIRS, 4)
 
-/* Where an instruction set has no products of bf16, they are computed as those of f32. */
-static const Arithmetic table[] = {
-    {"generic", 0, 2, bare_generic, registers_generic, NULL},
-    {"avx2", 0, 2, bare_avx2, registers_avx2, NULL},
-    {"avx512", 0, 2, bare_avx512, registers_avx512, NULL},
-    {"avx512bf16", 0, 2, bare_avx512, registers_avx512, NULL},
-    {"avx512bf16", 1, 4, bare_avx512bf16, registers_avx512bf16, NULL},
-    {"amx", 0, 2, bare_avx512, registers_avx512, NULL},
-    {"amx", 1, 4, bare_amx, registers_amx, tile_setup},
+const Arithmetic arithmetics[] = {
+    {"generic", "SSE2", 0, 2, bare_generic, registers_generic, NULL},
+    {"avx2", "FMA", 0, 2, bare_avx2, registers_avx2, NULL},
+    {"avx512", "FMA", 0, 2, bare_avx512, registers_avx512, NULL},
+    {"avx512bf16", "VDPBF16PS", 1, 4, bare_avx512bf16, registers_avx512bf16, NULL},
+    {"amx", "TDPBF16PS", 1, 4, bare_amx, registers_amx, tile_setup},
+    {NULL, NULL, 0, 0, NULL, NULL, NULL},
 };
-
-const Arithmetic *arithmetic_find(const char *isa, int bf16)
-{
-    const Arithmetic *found = NULL;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strcmp(table[i].isa, isa) && (!found || table[i].bf16 == bf16))
-            found = &table[i];
-    return found;
-}
 
 /* ---- memory ---- */
 

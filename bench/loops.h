@@ -12,6 +12,7 @@ enum { BARE_ROWS = 96, BARE_COLS = 512, BARE_DEPTH = 128 };
 
 typedef struct Arithmetic {
     const char *isa;
+    const char *word;  /* the instruction */
     int bf16;          /* else f32 */
     double step_flops; /* of one element of A with one of B: 2 for f32, 4 for a pair of bf16 */
     void (*bare)(const float *a, const float *b, float *c);
@@ -19,8 +20,9 @@ typedef struct Arithmetic {
     void (*setup)(void);                            /* of the thread, or NULL */
 } Arithmetic;
 
-/* NULL: not known. The CPU has the instruction set. */
-const Arithmetic *arithmetic_find(const char *isa, int bf16);
+/* The loops from the plainest instruction set up, to one without a name. Operands of bf16 may also be widened, so that those of f32
+ * count for both. */
+extern const Arithmetic arithmetics[];
 
 void loop_read(const void *from, size_t bytes);
 void loop_update(void *at, size_t bytes);

@@ -30,7 +30,8 @@ static const struct argp_option options[] = {
      "only these: a group, a shape, or a pattern of names as of the shell ('*.dw')", 0},
     {"list", KEY_LIST, 0, 0, "names the cases and ends", 0},
     {"threads", KEY_THREADS, "N", 0, "of our kernels, the peers and the limits (1)", 0},
-    {"isa", KEY_ISA, "NAME", 0, "instruction set of our kernels and the limits (the best of this CPU)", 0},
+    {"isa", KEY_ISA, "NAME", 0,
+     "instruction set of our kernels and the limits (the choice of moec, and the limits of this core)", 0},
     {"quick", KEY_QUICK, 0, 0, "small cases only, few rounds", 0},
     {"runs", KEY_RUNS, "N", 0, "rounds of a case at least (7)", 0},
     {"min-time", KEY_TIME, "SECONDS", 0, "rounds of a case together at least (1)", 0},
@@ -129,7 +130,7 @@ static int run(Bench *b)
         return 1;
     omp_set_num_threads(b->options.threads);
     b->cases = memory_get(&b->memory, (size_t)count_cases(b) * sizeof(Case *));
-    b->limits = limits_new(b->isa);
+    b->limits = limits_new(b);
     peers_begin(&b->options);
     report_machine(b, stdout);
     report_head(stdout);

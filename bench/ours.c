@@ -84,28 +84,46 @@ void ours_free(Bench *b)
     b->modules = NULL;
 }
 
-bool ours_has(Bench *b, const char *isa)
+/* A module for the instruction set, NULL: of the library's choice; NULL when this CPU lacks it. */
+static moec_module *nothing(Bench *b, const char *isa)
 {
     static const char text[] = "moe 1\ndim N\nkernel nothing(out y: f32[N]) { y[n] = 0 }\n";
     const moec_options options = {.target = isa};
     moec_module *m = NULL;
-    bool has = !moec_compile_text(b->compiler, "nothing", text, sizeof text - 1, &options, &m);
-    if (m)
-        moec_module_free(m);
+    return moec_compile_text(b->compiler, "nothing", text, sizeof text - 1, &options, &m) ? NULL : m;
+}
+
+bool ours_has(Bench *b, const char *isa)
+{
+    moec_module *m = nothing(b, isa);
+    bool has = m != NULL;
+    moec_module_free(m);
     return has;
+}
+
+/* The instruction set that the library chose: the manifest tells, `"isas": ["avx512"]`. */
+static const char *ours_choice(Bench *b)
+{
+    moec_module *m = nothing(b, NULL);
+    const char *at = m ? strstr(moec_module_manifest(m), "\"isas\"") : NULL;
+    at = at ? strchr(at, '[') : NULL;
+    at = at ? strchr(at, '"') : NULL;
+    size_t len = at ? strcspn(at + 1, "\"") : 0;
+    char *isa = len ? memory_get(&b->memory, len + 1) : NULL;
+    if (isa)
+        memcpy(isa, at + 1, len);
+    moec_module_free(m);
+    return isa;
 }
 
 const char *ours_isa(Bench *b)
 {
-    static const char *const best_first[] = {"amx", "avx512bf16", "avx512", "avx2", "generic"};
     const char *asked = b->options.isa ? b->options.isa : getenv("MOE_ISA");
-    if (asked && *asked && ours_has(b, asked))
-        return asked;
-    for (size_t i = 0; !(asked && *asked) && i < sizeof best_first / sizeof *best_first; i++)
-        if (ours_has(b, best_first[i]))
-            return best_first[i];
-    fprintf(stderr, "moe-bench: nothing can be compiled\n%s", moec_error_text(b->compiler));
-    return NULL;
+    b->forced = asked && *asked;
+    const char *isa = !b->forced ? ours_choice(b) : ours_has(b, asked) ? asked : NULL;
+    if (!isa)
+        fprintf(stderr, "moe-bench: nothing can be compiled\n%s", moec_error_text(b->compiler));
+    return isa;
 }
 
 /* ---- binding ---- */

@@ -22,8 +22,9 @@ static void print_limits(const struct Limits *l, FILE *out)
     double at[FIGURE_COUNT];
     for (BenchFigure f = 0; f < FIGURE_COUNT; f++)
         at[f] = 1e-9 * limits_figure(l, f);
-    fprintf(out, "limits   bare loop bf16 %.0f, f32 %.0f GFLOP/s (in registers %.0f, %.0f)\n",
-            at[FIGURE_BF16], at[FIGURE_F32], at[FIGURE_BF16_REGISTERS], at[FIGURE_F32_REGISTERS]);
+    fprintf(out, "limits   bare loop bf16 %.0f by %s, f32 %.0f GFLOP/s by %s (in registers %.0f, %.0f)\n",
+            at[FIGURE_BF16], limits_loop(l, 1), at[FIGURE_F32], limits_loop(l, 0), at[FIGURE_BF16_REGISTERS],
+            at[FIGURE_F32_REGISTERS]);
     fprintf(out,
             "         GB/s: read %.0f (L2 %.0f, L3 %.0f), memcpy %.0f, streaming copy %.0f, update %.0f\n",
             at[FIGURE_READ], at[FIGURE_L2], at[FIGURE_L3], at[FIGURE_MEMCPY], at[FIGURE_STREAM],
