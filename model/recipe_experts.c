@@ -72,17 +72,33 @@ static BufferId count(Recipe *m, BufferId id, int64_t scopes)
         "n");
 }
 
-/* How often each expert was chosen in each sequence or in the micro-batch (n: there); the counts of other ranks would be added
- * here. */
+/* The axis whose group is the scope of the balance loss. */
+static GroupAxis scope_axis(const Recipe *m) { return m->c->aux_scope == AUX_EP_GROUP ? AXIS_ep : AXIS_dp; }
+
+static int counts_over_group(const Recipe *m)
+{
+    return m->c->aux_scope == AUX_EP_GROUP || m->c->aux_scope == AUX_DP_GROUP;
+}
+
+/* How often each expert was chosen in each sequence, in the micro-batch (n: there) or in those of all ranks of a group. */
+static BufferId scope_counts(Recipe *m, BufferId chosen, BufferId n, int64_t scopes)
+{
+    if (counts_over_group(m))
+        return record_exchange(m->r, TASK_allreduce, scope_axis(m), n, 0);
+    return scopes > 1 ? count(m, chosen, scopes) : n;
+}
+
 static void balance(Recipe *m, const Routing *g, BufferId chosen, BufferId n)
 {
     const ModelConfig *c = m->c;
     const int64_t scopes = c->aux_scope == AUX_SEQUENCE ? m->sequences : 1,
-                  each = m->sequences * m->positions / scopes;
-    const BufferId counts = scopes > 1 ? count(m, chosen, scopes) : n, loss = recipe_scalar(m, "balance");
-    const double share = (double)c->experts / (double)(c->top_k * each);
+                  each = m->sequences * m->positions / scopes,
+                  tokens = each * (counts_over_group(m) ? record_members(m->r, scope_axis(m)) : 1);
+    const BufferId counts = scope_counts(m, chosen, n, scopes), loss = recipe_scalar(m, "balance");
+    const double share = (double)c->experts / (double)(c->top_k * tokens);
     record(m->r, "balance", ARG(c, SHAPED(m, g->c, scopes, each, c->experts)), ARG(n, counts),
-           ARG(share, recipe_number(m, "balance.share", share)), ARG(loss, loss));
+           ARG(share, recipe_number(m, "balance.share", share)),
+           ARG(tokens, recipe_number(m, "balance.tokens", (double)tokens)), ARG(loss, loss));
     add_loss(m, loss, "balance.weight", c->aux_coeff);
 }
 

@@ -125,15 +125,15 @@ int kernels_pair(const KernelSet *s, const char *from, KernelPair *out)
 static const char *const mode_words[] = {
     [WRT_SKIP] = "", [WRT_WRITE] = "", [WRT_WRITE_F32] = " as f32", [WRT_ADD] = " +=", [WRT_PASS] = " pass"};
 
-/* The targets of the first or of the second kernel. Returns whether there were any. */
-static int add_targets(const KernelPair *p, const WrtMode *modes, int later, Text *t)
+/* The targets of the first or of the second kernel, behind a word. Returns whether there were any. */
+static int add_targets(const KernelPair *p, const WrtMode *modes, int later, const char *word, Text *t)
 {
     int any = 0;
     for (size_t i = 0; i < p->pair.gradients; i++) {
         const moec_gradient g = moec_module_gradient(p->module, p->number, i);
         if (modes[i] == WRT_SKIP || g.later != later)
             continue;
-        text_add(t, "%s%s%s", any ? ", " : later ? " then " : " wrt ", g.input, mode_words[modes[i]]);
+        text_add(t, "%s%s%s", any ? ", " : word, g.input, mode_words[modes[i]]);
         any = 1;
     }
     return any;
@@ -147,13 +147,14 @@ static void add_saves(const KernelPair *p, Text *t)
     }
 }
 
-/* What a request asks for, without the names that it gives. */
+/* What a request asks for, without the names that it gives. Where no one wants what the first kernel would make, there is no
+ * second one. */
 static const char *request_body(KernelSet *s, const KernelPair *p, const WrtMode *modes, int *has_later)
 {
     Text t = {.arena = s->arena};
     text_add(&t, "from %s", p->pair.from);
-    add_targets(p, modes, 0, &t);
-    *has_later = add_targets(p, modes, 1, &t);
+    const int has_first = add_targets(p, modes, 0, " wrt ", &t);
+    *has_later = add_targets(p, modes, 1, has_first ? " then " : " wrt ", &t) && has_first;
     add_saves(p, &t);
     return text_string(&t);
 }

@@ -8,6 +8,8 @@ static StepBuffer *buffer_of(const Recorder *r, BufferId b) { return &r->program
 
 int record_is_shared(const Recorder *r, GroupAxis a) { return r->program->members[a] > 1; }
 
+int64_t record_members(const Recorder *r, GroupAxis axis) { return r->program->members[axis]; }
+
 void record_group(Recorder *r, GroupAxis axis, int64_t members)
 {
     if (members < 1 || r->program->buffers.len)

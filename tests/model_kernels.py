@@ -435,7 +435,7 @@ def balance(m):
     def loss(c, n, share):
         p = (c / c.sum(-1, keepdims=True)).mean(1)
         return {"loss": (share * n * p).sum() / B}
-    check(m, "balance", dict(B=B, S=S, E=E), loss, c=c.astype(np.float32).astype(np.float64), n=n, share=E / (K * S))
+    check(m, "balance", dict(B=B, S=S, E=E), loss, c=c.astype(np.float32).astype(np.float64), n=n, share=E / (K * S), tokens=S)
     bias, n = np.zeros(4), np.array([1., 3., 2., 2.])
     got = m.call("bias_update", dict(E=4), dict(bias=bias, n=n, rate=0.5))["bias"]
     report("bias_update", np.abs(got - [0.5, -0.5, 0, 0]).max(), 0)
@@ -447,7 +447,7 @@ def golden(m):
     c = np.array([[.3, .1, .5, .1], [.2, .4, .3, .1], [.4, .1, .2, .3], [.1, .3, .5, .1]])
     for B, S, want in ((1, 4, 1.1125), (2, 2, 1.15)):
         n = m.call("count", dict(B=B, S=S, K=2, E=4), dict(id=ids))["n"]
-        got = m.call("balance", dict(B=B, S=S, E=4), dict(c=c, n=n, share=4 / (2 * S)))["loss"]
+        got = m.call("balance", dict(B=B, S=S, E=4), dict(c=c, n=n, share=4 / (2 * S), tokens=S))["loss"]
         report(f"golden balance of {B} scopes", abs(got - want), 1e-6)
         if B == 1:
             report("golden counts", np.abs(n - [2, 2, 3, 1]).max(), 0)

@@ -97,6 +97,16 @@ static void the_trainers_model_has_5_million(void **state)
     assert_int_equal(n.all_mtp.total, 0);
 }
 
+static void models_for_work(void **state)
+{
+    ModelConfig small = load(*state, "examples/models/small.json"),
+                pilot = load(*state, "examples/models/pilot.json");
+    ModelCount s = model_count(&small), p = model_count(&pilot);
+    assert_rounded((double)s.all.total, 1e6, 57.97, 0.01);
+    assert_rounded((double)(p.all.total + p.all_mtp.total), 1e6, 298.9, 0.1);
+    assert_int_equal(pilot.experts, 64);
+}
+
 static void too_large_models_are_refused(void **state)
 {
     ModelConfig c = pangu(*state);
@@ -277,6 +287,7 @@ int main(void)
         cmocka_unit_test(deepseek_has_671_billion_parameters),
         cmocka_unit_test(mixtral_has_47_billion_parameters),
         cmocka_unit_test(the_trainers_model_has_5_million),
+        cmocka_unit_test(models_for_work),
         cmocka_unit_test(too_large_models_are_refused),
         cmocka_unit_test(operations_are_those_of_the_report),
         cmocka_unit_test(bytes_follow_from_parameters),

@@ -159,13 +159,85 @@ static void text_reads_back(void **state)
     fixture_free(&f);
 }
 
+/* A copy of fixture_pangu whose balance loss counts over another scope. */
+static const char *with_scope(Arena *a, const char *scope)
+{
+    const char *at = strstr(fixture_pangu, "\"sequence\"");
+    return arena_printf(a, "%.*s\"%s\"%s", (int)(at - fixture_pangu), fixture_pangu, scope,
+                        at + strlen("\"sequence\""));
+}
+
+/* On one rank the group's tokens are those of the micro-batch: the counts are exchanged all the same, and no bit differs. */
+static void groups_count_by_exchanges(void **state)
+{
+    (void)state;
+    Arena *a = arena_new();
+    void *first = NULL;
+    for (int i = 0; i < 3; i++) {
+        static const char *const scopes[] = {"micro_batch", "ep_group", "dp_group"},
+                                 *const lines[] = {NULL, "allreduce ep forward L1 m0 reads x=count.n.L1.m0 ",
+                                                   "allreduce dp forward L1 m1 reads x=count.n.L1.m1 "};
+        ModelFixture f = fixture_new(with_scope(a, scopes[i]));
+        Programs p = start(&f);
+        Text text = {.arena = a};
+        fixture_go(p.setup);
+        fixture_go(p.gradients);
+        step_print(p.of_gradients, &text);
+        if (lines[i] ? !strstr(text_string(&text), lines[i])
+                     : strstr(text_string(&text), "allreduce") != NULL)
+            fail_msg("%s: exchanges of the counts", scopes[i]);
+        const StepBuffer *all = &p.of_gradients->buffers.at[step_find(p.of_gradients, "gradients")];
+        if (!first)
+            first = memcpy(arena_alloc(a, (size_t)all->bytes), store_at(f.store, "gradients"),
+                           (size_t)all->bytes);
+        assert_memory_equal(first, store_at(f.store, "gradients"), (size_t)all->bytes);
+        stop(&p);
+        fixture_free(&f);
+    }
+    arena_free(a);
+}
+
+/* The loss of one rank of two: a partial sum, with counts that are whole; the exchange cannot be forgotten. */
+static void balance_over_ranks(void **state)
+{
+    (void)state;
+    enum { TOKENS = 12, CHOICES = 2, EXPERTS = 5 };
+    ModelFixture f = fixture_new(fixture_pangu);
+    for (int forgotten = 0; forgotten < 2; forgotten++) {
+        const char *error;
+        const int64_t ids[] = {1, TOKENS, CHOICES}, scores[] = {1, TOKENS, EXPERTS};
+        Recorder *r = recorder_new(f.arena, f.kernels, "balance", 0);
+        record_group(r, AXIS_dp, 2);
+        const BufferId id = record_tensor(r, OWNER_input, "id", MOEC_I32, 0, 3, ids),
+                       c = record_tensor(r, OWNER_input, "c", MOEC_F32, 0, 3, scores);
+        record_place(r, id, AXIS_dp, PLACED_PART(1));
+        record_place(r, c, AXIS_dp, PLACED_PART(1));
+        BufferId n = out(record(r, "count", ARG(id, id), SIZE(E, EXPERTS)), "n");
+        if (!forgotten)
+            n = record_exchange(r, TASK_allreduce, AXIS_dp, n, 0);
+        record(r, "balance", ARG(c, c), ARG(n, n), ARG(share, record_scalar(r, "share", MOEC_F32, 1)),
+               ARG(tokens, record_scalar(r, "tokens", MOEC_F32, 2 * TOKENS)));
+        Program *p = recorder_finish(r, &error);
+        if (forgotten) {
+            assert_null(p);
+            assert_non_null(strstr(
+                error, "kernel balance over dp: equation of `loss`: it is not linear in a partial sum"));
+            continue;
+        }
+        if (!p)
+            fail_msg("%s", error);
+        assert_int_equal(p->buffers.at[step_find(p, "balance.loss")].placed[AXIS_dp], PLACED_SUM);
+        assert_null(step_verify(p, f.kernels));
+    }
+    fixture_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_latents),
-        cmocka_unit_test(gradients_of_groups),
-        cmocka_unit_test(places_keep_the_bits),
-        cmocka_unit_test(text_reads_back),
+        cmocka_unit_test(gradients_of_latents),      cmocka_unit_test(gradients_of_groups),
+        cmocka_unit_test(places_keep_the_bits),      cmocka_unit_test(text_reads_back),
+        cmocka_unit_test(groups_count_by_exchanges), cmocka_unit_test(balance_over_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

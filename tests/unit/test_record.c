@@ -314,6 +314,35 @@ static void test_program(void **state)
     net_free(&n);
 }
 
+/* Only weights want gradients, which the second of two backward kernels makes: it is asked for alone. */
+static void test_only_weights(void **state)
+{
+    (void)state;
+    Arena *a = arena_new();
+    KernelSet *set = kernels_open("act=f32");
+    const char *error;
+    assert_int_equal(kernels_add(set, "net.moe", kernels, strlen(kernels)), 0);
+    Recorder *r = recorder_new(a, set, "weights", 1);
+    const int64_t tokens[] = {T, H}, shape_a[] = {H, F}, shape_b[] = {F, H};
+    const BufferId x = record_tensor(r, OWNER_input, "x", MOEC_F32, 0, 2, tokens),
+                   wa = record_tensor(r, OWNER_weight, "a", MOEC_F32, 2, 2, shape_a),
+                   wb = record_tensor(r, OWNER_weight, "b", MOEC_F32, 2, 2, shape_b);
+    record_trainable(r, wa, record_tensor(r, OWNER_gradient, "d.a", MOEC_F32, 0, 2, shape_a));
+    record_trainable(r, wb, record_tensor(r, OWNER_gradient, "d.b", MOEC_F32, 0, 2, shape_b));
+    const BufferId y = out(record(r, "ffn", ARG(x, x), ARG(n, x), ARG(a, wa), ARG(b, wb)), "y");
+    const BufferId loss = out(record(r, "stream", ARG(x, y)), "loss");
+    record_seed(r, loss, record_scalar(r, "one", MOEC_F32, 1));
+    record_backward(r);
+    Program *p = recorder_finish(r, &error);
+    if (!p)
+        fail_msg("%s", error);
+    const Task *last = &p->tasks.at[p->tasks.len - 1];
+    assert_non_null(strstr(p->kernels.at[last->kernel].derive, "from ffn wrt a as f32, b as f32 save"));
+    assert_int_equal(last->phase, PHASE_backward);
+    kernels_close(set);
+    arena_free(a);
+}
+
 static void expect_refused(const char *words, void (*recording)(Recorder *, BufferId w, BufferId ids))
 {
     Arena *a = arena_new();
@@ -413,6 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_program),
+        cmocka_unit_test(test_only_weights),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
