@@ -21,7 +21,7 @@ static Form form_of_op(Emit *e, const Expr *n, ExprId x)
     Form b = n->nargs > 1 ? emit_form(e, x_arg(e->k, x, 1)) : FORM_UNIFORM;
     if (a == FORM_UNIFORM && b == FORM_UNIFORM)
         return FORM_UNIFORM;
-    if (n->op == OP_stop)
+    if (n->op == OP_stop || n->op == OP_shift)
         return a;
     if ((n->op == OP_add || n->op == OP_sub) && n->type == TY_INT && a == FORM_UNIT && b == FORM_UNIFORM)
         return FORM_UNIT;

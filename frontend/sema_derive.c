@@ -172,6 +172,43 @@ static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
     return 1;
 }
 
+/* Is t handed to the backward as it is? */
+static int is_saved(const Kernel *k, const Derive *d, TensorId t)
+{
+    for (uint32_t i = 0; i < d->save.len; i++)
+        if (d->save.at[i].name == k->tensors.at[t].name)
+            return d->save.at[i].elem == k->tensors.at[t].elem;
+    return k->tensors.at[t].role != ROLE_LOCAL;
+}
+
+/* The first local that x is computed from and that the backward would not have; NONE: it has x. */
+static TensorId missing_of(const Kernel *k, const Derive *d, ExprId x)
+{
+    each_below (n, k, x, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD && !is_saved(k, d, x_at(k, *n)->sym))
+            return x_at(k, *n)->sym;
+    return NONE;
+}
+
+/* What scales with shift(x) is of use to the backward only beside x, which stands for shift(x) there. */
+static int saves_known(Sema *c, Kernel *k, const Derive *d)
+{
+    ShiftFault fault;
+    const Shift *shifts = ir_shifts(k, c->arena, &fault);
+    for (uint32_t i = 0; i < d->save.len && !fault.why; i++) {
+        const struct DeriveSave *s = &d->save.at[i];
+        const Shift *shift = &shifts[ir_find_tensor(k, s->name)];
+        TensorId missing = shift->of == NONE ? (TensorId)NONE : missing_of(k, d, shift->of);
+        if (missing == NONE)
+            continue;
+        const Tensor *t = &k->tensors.at[missing];
+        return refuse(
+            c, DIAG_shift, s->loc, arena_printf(c->arena, "save %s as %s", t->name, elem_name(t->elem)),
+            arena_printf(c->arena, "is saved but scales with a shift by %s, which is not", t->name), s->name);
+    }
+    return 1;
+}
+
 /* ---- derive ---- */
 
 static int kernel_ok(Sema *c, const Kernel *k, const AstDecl *d)
@@ -207,7 +244,7 @@ void sema_derive(Sema *c, const AstDecl *d)
 {
     if (!take_name(c, d->forward) || !take_name(c, d->backward) || !take_name(c, d->later))
         return;
-    const Kernel *k = sema_target(c, d, 0);
+    Kernel *k = sema_target(c, d, 0);
     Derive out = {.forward = d->forward.name,
                   .backward = d->backward.name,
                   .later = d->later.name,
@@ -215,6 +252,6 @@ void sema_derive(Sema *c, const AstDecl *d)
                   .loc = d->loc,
                   .cotangents_f32 = d->cotangents_f32};
     if (k && kernel_ok(c, k, d) && wrts_ok(c, k, d, &out) && saves_ok(c, k, d, &out) &&
-        (!out.later || handed_ok(c, k)))
+        saves_known(c, k, &out) && (!out.later || handed_ok(c, k)))
         vec_push(c->arena, &c->m->derives, out);
 }

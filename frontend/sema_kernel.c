@@ -140,6 +140,21 @@ static void sema_row_parameters(KernelSema *c)
 
 /* ---- the kernel ---- */
 
+/* Note [Shift] in ir/shift.h: every shift cancels. */
+static void sema_shifts(KernelSema *c)
+{
+    ShiftFault fault;
+    ir_shifts(c->k, c->m->arena, &fault);
+    c->failed = 0;
+    if (fault.why)
+        sema_error(c, DIAG_shift, fault.loc,
+                   arena_printf(c->m->arena,
+                                "give both sides of a quotient the factor, add it to the logarithm of a sum, "
+                                "or write stop(%s)",
+                                sema_text(c, fault.of)),
+                   "shift(%s) does not cancel: %s", sema_text(c, fault.of), fault.why);
+}
+
 static void sema_equations(KernelSema *c)
 {
     const AstEquations *list = c->decl->equations;
@@ -173,6 +188,9 @@ void sema_kernel(Sema *module, const AstDecl *d)
     }
     for (uint32_t i = 0; i < d->params->list.len; i++)
         add_parameter(c, &d->params->list.at[i]);
+    uint32_t errors = c->m->diags->errors;
     sema_equations(c);
     sema_row_parameters(c);
+    if (c->m->diags->errors == errors)
+        sema_shifts(c);
 }

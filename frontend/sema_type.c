@@ -172,7 +172,7 @@ static void join_call(TypeWalk *w, const AstExpr *e)
 {
     uint32_t id = namemap_get(&w->c->functions, e->name.name);
     if (id == NAME_ABSENT) {
-        if (scalar_find(e->name.name) == OP_stop)
+        if (scalar_find(e->name.name) == OP_stop || scalar_find(e->name.name) == OP_shift)
             join_value(w, e->args[0]);
         else
             join_type(w, TYPE_PLAIN);
@@ -185,7 +185,7 @@ static void join_call(TypeWalk *w, const AstExpr *e)
         join_value(w, e->args[fn->passed.at[i]]);
 }
 
-/* A cast gives its type, an access that of its tensor; `stop`, `if` and functions pass types on. */
+/* A cast gives its type, an access that of its tensor; `stop`, `shift`, `if` and functions pass types on. */
 static void join_value(TypeWalk *w, const AstExpr *e)
 {
     if (e->kind == AST_NAME || e->kind == AST_ACCESS) {

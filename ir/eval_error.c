@@ -68,7 +68,8 @@ static double passed_on(ScalarOp op, Value a, Value b, double exact)
     case OP_abs:
     case OP_relu:
     case OP_f32:
-    case OP_stop: return a.error;
+    case OP_stop:
+    case OP_shift: return a.error;
     case OP_bf16: return eval_rounded_error(EL_BF16, a.n.f, a.error);
     case OP_f16: return eval_rounded_error(EL_F16, a.n.f, a.error);
     case OP_exp:

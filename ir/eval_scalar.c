@@ -145,6 +145,8 @@ HOOK(i32)
 
 HOOK(stop) { return a; }
 
+HOOK(shift) { return a; }
+
 /* ---- functions ---- */
 
 #define FUNCTION(name, formula)              \

@@ -5,6 +5,7 @@
  *   schedule.h   knobs, clauses, the runs of tests
  *   module.h     kernels and modules
  *   expr.h       building, walking, rewriting and proving about expressions
+ *   shift.h      how values move with `shift`
  *   interpret.h  the reference interpreter
  *   place.h      how results are spread over processes that each have a part
  *
@@ -30,6 +31,7 @@
 #include "ir/expr.h"
 #include "ir/interpret.h"
 #include "ir/place.h"
+#include "ir/shift.h"
 
 /* ---- text ---- */
 

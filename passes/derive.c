@@ -162,6 +162,20 @@ static void make_forward(Request *r)
 
 /* ---- the backward kernel ---- */
 
+static ExprId settle(Kernel *k, ExprId e, void *user)
+{
+    (void)user;
+    return x_is_op(k, e, OP_shift) ? x_op1(k, x_at(k, e)->loc, OP_stop, x_arg(k, e, 0)) : e;
+}
+
+/* What was saved scales with x itself, so in the backward shift(x) is x. */
+static void settle_shifts(Kernel *k)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (k->eqs.at[i].rhs != NONE)
+            k->eqs.at[i].rhs = x_rewrite(k, k->eqs.at[i].rhs, settle, NULL);
+}
+
 /* A local that has the name of a parameter to come steps aside. */
 static void make_way(Request *r, Kernel *k, Name name, Loc loc)
 {
@@ -315,6 +329,7 @@ static void make_backward(Request *r)
     take_inputs(r, k);
     take_cotangents(r, k);
     derive_copy_equations(r->from, k);
+    settle_shifts(k);
     derive_normalise(&r->sweep);
     uint32_t nforward = k->eqs.len;
     derive_sweep(&r->sweep, r->targets.at, r->targets.len);

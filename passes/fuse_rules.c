@@ -51,12 +51,18 @@ static uint32_t left_variables(const Kernel *k, const Equation *q)
 
 /* ---- copy ---- */
 
+/* Does the value stay as it is? */
+static int is_same(const Kernel *k, ExprId e)
+{
+    return x_is_op(k, e, OP_f32) || x_is_op(k, e, OP_stop) || x_is_op(k, e, OP_shift);
+}
+
 /* Only an element is moved: a load, f32 of one, stop. */
 static int is_copy(const Producer *p)
 {
     const Kernel *k = p->f->k;
     ExprId e = rhs_of(p);
-    while (x_at(k, e)->kind == X_OP && (x_at(k, e)->op == OP_f32 || x_at(k, e)->op == OP_stop))
+    while (is_same(k, e))
         e = x_arg(k, e, 0);
     return x_at(k, e)->kind == X_LOAD;
 }

@@ -14,6 +14,8 @@ def use(name, spelling, arity, kind, a, b):
     """The operation as text on operand texts."""
     if name == "neg":
         return f"(-{a})"
+    if name == "shift":  # alone it would not cancel
+        return f"({b} - shift({a}) + shift({a}))"
     if name == "not":
         return f"if(not {a} > 0, 1, 2)"
     if kind == "LOGIC":

@@ -180,7 +180,7 @@ class Evaluator(Stores):
         if name == "i32":
             r = bounds.to_i32(a)
             return Int(self.note(r.v, r.d, mask), r.d)
-        if name == "stop":
+        if name in ("stop", "shift"):
             return a if a.kind == "int" else Float(self.note(a.v), a.e)
         if name == "f32":
             return bounds.as_float(a)

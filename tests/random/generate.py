@@ -14,6 +14,7 @@ class Maker(Expressions):
     def __init__(self, rng, module, name):
         self.rng, self.module, self.name = rng, module, name
         self.params, self.equations, self.tensors, self.into = [], [], {}, {}
+        self.unsaved = set()
         self.fresh, self.route = 0, None
         self.dense = rng.sample(DENSE, rng.choice([2, 3, 3, 4])) + (["D"] if rng.random() < 0.2 else [])
         self.derivable = rng.random() < 0.5
@@ -59,6 +60,11 @@ class Maker(Expressions):
 
     def input(self, axes, elem=None):
         return self.param("in", elem or self.rng.choice(["f32", "f32", "f32", "bf16", "f16"]), axes, packed=True)
+
+    def apart(self, name):
+        """No equation to come reads this local, and no derive saves it."""
+        del self.tensors[name]
+        self.unsaved.add(name)
 
     # ---- equations ----
 
@@ -174,7 +180,7 @@ class Maker(Expressions):
             return None
         wrt = rng.sample(floats, rng.randint(1, len(floats)))
         locals_ = [q.name for q in self.equations if q.how == "=" and not any(p.name == q.name for p in self.params)
-                   and q.elem != "i32"]
+                   and q.elem != "i32" and q.name not in self.unsaved]
         saves = tuple((n, rng.choice(["f32", "bf16"])) for n in rng.sample(locals_, min(len(locals_), rng.choice([0, 0, 1, 2]))))
         wrt = tuple((n, " pass" if n == residual or rng.random() < 0.02 else rng.choice(["", " +=", " as f32"])) for n in wrt)
         first = rng.randrange(1, len(wrt)) if len(wrt) > 1 and rng.random() < 0.5 else 0
@@ -203,7 +209,7 @@ def is_int(e, tensors):
     if e.kind == "load":
         return tensors[e.data][0] == "i32"
     if e.kind == "op":
-        return e.data == "i32" or (e.data in ("+", "-", "*", "neg", "abs", "max2", "min2", "stop") and
+        return e.data == "i32" or (e.data in ("+", "-", "*", "neg", "abs", "max2", "min2", "stop", "shift") and
                                    all(is_int(a, tensors) for a in e.args))
     if e.kind == "if":
         return is_int(e.args[1], tensors) and is_int(e.args[2], tensors)

@@ -130,10 +130,23 @@ def attention(m):
     m.add(score, names, scope, "=", op("*", reduce("sum", [(e, d)], op("*", load(q, index(i), index(b), index(e)),
                                                                      load(k, index(j), index(b), index(e)))), real("0.5")))
     m.add(most, [b, i], scope, "=", reduce("max", [(j, s)], load(score, *here), mask))
-    m.add(weight, names, scope, "=", op("exp", op("-", load(score, *here), op("stop", load(most, index(b), index(i))))))
+    hold = rng.choice(["stop", "shift"])
+    m.add(weight, names, scope, "=", op("exp", op("-", load(score, *here), op(hold, load(most, index(b), index(i))))))
     m.add(norm_, [b, i], scope, "=", reduce("sum", [(j, s)], load(weight, *here), mask))
     body = reduce("sum", [(j, s)], op("*", load(weight, *here), load(v, index(j), index(b), index(e))), mask)
-    m.define({i: s, b: n, e: d}, [i, b, e], op("/", body, op("+", load(norm_, index(b), index(i)), real("0.5"))))
+    below = load(norm_, index(b), index(i))
+    if hold == "stop":
+        m.define({i: s, b: n, e: d}, [i, b, e], op("/", body, op("+", below, real("0.5"))))
+        return
+    # the factor of a shift cancels: nothing else may read what has it
+    rounded = rng.choice([body, body, reduce("sum", [(j, s)], op("*", op("bf16", load(weight, *here)),
+                                                                 load(v, index(j), index(b), index(e))), mask)])
+    value = op("/", rounded, below)
+    if mask is not None:
+        value = Expr("if", None, (op(">", below, real("0.0")), value, real("0.0")))
+    m.define({i: s, b: n, e: d}, [i, b, e], value)
+    for name in (weight, norm_):
+        m.apart(name)
 
 
 def experts(m):
