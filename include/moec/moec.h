@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libmoec: compile .moe text, get callable kernels. C11 and C++.
  *
  * No global state; a context may be used by one thread at a time, different contexts by different threads. No call

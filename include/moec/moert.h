@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* moert: what a caller of compiled kernels needs. C11 and C++.
  *
  * The structs of abi.def, the status codes, and small helpers. A program that links a kernel.so needs only the
@@ -58,6 +59,10 @@ const char *moe_ctx_message(const moe_ctx *ctx);
 /* A route with its arrays, zeroed: tokens, choices, groups, rows as in moe_route. NULL when memory is exhausted, or a size
  * (or tokens * choices) is negative or beyond 2^31 - 1. */
 moe_route *moe_route_new(int64_t tokens, int64_t choices, int64_t groups, int64_t rows);
+/* The route of ids[tokens][choices], each the group (expert) of a choice, or -1 for none. Rows are ordered by group, token and
+ * choice. capacity -1: of a group `rows T*K`; else of a group `capacity C`: each has so many rows, and choices beyond them are
+ * dropped. NULL as moe_route_new() says, or when an id is not in -1..groups-1 or capacity is below -1. */
+moe_route *moe_route_from_ids(const int32_t *ids, int64_t tokens, int64_t choices, int64_t groups, int64_t capacity);
 void moe_route_free(moe_route *route);
 
 /* Uniform entry of a kernel: NAME__call. */
