@@ -62,8 +62,8 @@ static void emit_helper(Plan *p, uint32_t helper)
 {
     if (helper >= HELPER_PACKED)
         emit_packed_function(p, helper);
-    else if (helper == HELPER_TRANSPOSE)
-        emit_transpose_function(p);
+    else if (helper >= HELPER_TRANSPOSE)
+        emit_transpose_function(p, helper != HELPER_TRANSPOSE);
     else if (helper >= HELPER_PACK)
         emit_pack_function(p, helper - HELPER_PACK);
     else

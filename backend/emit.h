@@ -240,6 +240,8 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 
 /* emit_stream.c: Note [Streams]. 0: nothing was emitted, the ordinary store remains to be made. */
 int emit_stream(Emit *e, uint32_t buffer, V at, V raw);
+/* i1, known in the whole function: the launch stores whole lines to the buffer past the caches. The caller is to do so. */
+V emit_streams_lines(Emit *e, uint32_t buffer);
 void emit_stream_end(Emit *e); /* before a body returns */
 void emit_ask(L *l, V at);     /* the line of memory will be wanted in the second cache */
 /* Note [Ahead], beside a load of contiguous lanes from `at`. */
@@ -277,10 +279,10 @@ V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
  * set, in whatever part of the object: block products by types, packs of rows by layouts and
- * types, and the transposition of a block of words; and what packs whole matrices of elements of 2 or 4 bytes, the same
+ * types, and the transposition of a block of words, into the caches or past them; and what packs whole matrices of elements of 2 or 4 bytes, the same
  * for all. Their numbers in this order. */
-enum { PRODUCT_KINDS = 12, PACK_KINDS = 36, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
-enum { HELPER_PACKED = HELPER_TRANSPOSE + 1, HELPERS = HELPER_PACKED + 2 };
+enum { PRODUCT_KINDS = 12, PACK_KINDS = 42, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
+enum { HELPER_PACKED = HELPER_TRANSPOSE + 2, HELPERS = HELPER_PACKED + 2 };
 
 /* emit_product.c: block products, one function for each pair of element types and way in which the right operand lies. */
 uint32_t product_kind(const Plan *p, const Stmt *product);
@@ -302,6 +304,7 @@ typedef struct Pack {
     uint32_t terms, width; /* elements of a word; lanes */
     uint8_t axis;          /* of lanes */
     V other, left;         /* the index of the other axis; how many of its elements are left */
+    int past;              /* lines are stored past the caches, Note [Streams] */
 } Pack;
 enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES /* of a line */ };
 void pack_init(Pack *x); /* terms and width, from the layout, the element type and the axis */
@@ -315,6 +318,7 @@ uint64_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls *
 /* emit_pack_run.c: packs of rows as they lie. `read` is what the value reads, or NONE when it is something else. */
 ExprId pack_run(const Plan *p, const Stmt *s);
 void emit_pack_run(Pack *x, ExprId read);
+uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source); /* bits of what a pack of such rows calls */
 uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
 V pack_helper(const Plan *p, uint32_t kind); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
 /* Bytes of the panel to the n-th element along an axis of the box; of k and columns n is whole lines or panels. */
@@ -322,9 +326,9 @@ V pack_bytes(const Pack *x, uint8_t axis, V n);
 void emit_pack_function(Plan *p, uint32_t kind);
 
 /* emit_transpose.c: void (ptr from, i64 step, ptr to, i64 stride): 16 rows of 16 words that stand `step` bytes apart go to
- * 16 rows that stand `stride` bytes apart, as columns. */
-V emit_transpose(Emit *e);
-void emit_transpose_function(Plan *p);
+ * 16 rows that stand `stride` bytes apart, as columns; `past` the caches or not. */
+V emit_transpose(Emit *e, int past);
+void emit_transpose_function(Plan *p, int past);
 
 /* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */
 typedef struct EmitProduct {

@@ -35,9 +35,7 @@ uint64_t pack_helpers(const Plan *p, const Stmt *s)
         return 0;
     ExprId read = pack_run(p, s);
     Elem source = read == NONE ? b->elem : p->buffers.at[x_at(p->k, read)->sym].elem;
-    uint8_t axis = pack_lane_axis(p, s);
-    return (uint64_t)!axis << HELPER_TRANSPOSE |
-           (uint64_t)1 << (HELPER_PACK + pack_kind(b->layout, axis, source, b->elem));
+    return pack_run_helpers(p, s, source);
 }
 
 /* ---- values row after row ---- */

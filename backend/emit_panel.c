@@ -67,7 +67,13 @@ static void trips(Pack *x, V n, Trip *trip, V with)
     l_end_when(l, &some);
 }
 
-static void store_words(Pack *x, V v, V at) { l_store(x->l, v, at, 2); }
+static void store_words(Pack *x, V v, V at)
+{
+    if (x->past)
+        l_store_past(x->l, v, at, LAYOUT_LINE_BYTES);
+    else
+        l_store(x->l, v, at, 2);
+}
 
 /* ---- lanes over axis 1 ---- */
 
@@ -247,7 +253,7 @@ static void pack_transposed(Pack *x)
     V args[4] = {scratch_at(x, b.var, l_i64(l, 0)), l_i64(l, LAYOUT_LINE_BYTES),
                  block_at(x, l_add(l, c.var, b.var), g.var),
                  l_i64(l, pairs ? ROW_OF_WORDS : LAYOUT_LINE_BYTES)};
-    l_call(l, emit_transpose(x->e), args, 4);
+    l_call(l, emit_transpose(x->e, x->past), args, 4);
     l_end_for(l, &b);
     l_end_for(l, &g);
     l_end_for(l, &c);

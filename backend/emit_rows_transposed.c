@@ -46,7 +46,7 @@ static void transpose(const RowsTransposed *t, V from, V columns, V word, V to)
         l_enter(l, i ? part : whole);
         V at = i ? fill_scratch(t, from, columns, word) : from;
         V args[4] = {at, i ? line : t->x->b_panel, to, l_i64(l, ROW_OF_WORDS)};
-        l_call(l, emit_transpose(t->x->e), args, 4);
+        l_call(l, emit_transpose(t->x->e, 0), args, 4);
         l_goto(l, both);
     }
     l_enter(l, both);

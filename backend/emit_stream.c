@@ -6,6 +6,9 @@
  * (caches.stream of the machine's description). Such stores want whole, aligned vectors; the others, ends of rows and what
  * stands elsewhere, go the ordinary way: a test of the address tells, with a mask that no address passes where the buffer is
  * small. They are not ordered with other stores, so the body ends with a fence.
+ * Packed tensors that an update writes beside its masters are made of whole lines. Nobody reads them before the update of all
+ * other weights is over, so that less counts as much: what the launch goes over in all (caches.stream_panels). Their pack
+ * functions exist twice.
  *
  * Note [Ahead]. Where several loops go over the same row of something large, of a norm's input say, the first one waits for
  * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page. So where rows are that
@@ -59,6 +62,38 @@ int emit_stream(Emit *e, uint32_t buffer, V at, V raw)
     l_enter(l, stored);
     e->streams = 1;
     return 1;
+}
+
+/* Bytes of all that the launch goes over, known in the whole function. */
+static V launch_bytes(Emit *e)
+{
+    L *l = e->l;
+    V all = l_i64(l, 0);
+    for (uint32_t i = 0; i < e->launch->slots.len; i++) {
+        const Slot *s = &e->launch->slots.at[i];
+        if (s->is_dim || e->p->buffers.at[s->id].by_value || e->p->buffers.at[s->id].space != SPACE_GM)
+            continue;
+        V bytes = emit_bytes(e, s->id);
+        Block back = l_to_entry(l);
+        all = l_add(l, all, bytes);
+        l_from_entry(l, back);
+    }
+    return all;
+}
+
+V emit_streams_lines(Emit *e, uint32_t buffer)
+{
+    L *l = e->l;
+    if (!e->launch || e->launch->has_product)
+        return LLVMConstNull(l->i1);
+    e->streams = 1;
+    V base = emit_base(e, buffer), all = launch_bytes(e),
+      least = l_i64(l, machine_host(l->arena)->caches.stream_panels);
+    Block back = l_to_entry(l);
+    V unfit = l_and(l, LLVMBuildPtrToInt(l->b, base, l->i64, ""), l_i64(l, LAYOUT_LINE_BYTES - 1));
+    V streams = l_and(l, l_icmp(l, LLVMIntSGE, all, least), l_icmp(l, LLVMIntEQ, unfit, l_i64(l, 0)));
+    l_from_entry(l, back);
+    return streams;
 }
 
 void emit_stream_end(Emit *e)

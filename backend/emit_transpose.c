@@ -56,7 +56,7 @@ static void transpose_pieces(L *l, V *m, uint32_t n)
 }
 
 /* A square of w x w words. */
-static void transpose_square(L *l, uint32_t w, V from, V step, V to, V stride)
+static void transpose_square(L *l, uint32_t w, V from, V step, V to, V stride, int past)
 {
     Ty type = LLVMVectorType(l->i32, w);
     V v[EDGE], row[PIECE];
@@ -67,15 +67,20 @@ static void transpose_square(L *l, uint32_t w, V from, V step, V to, V stride)
         for (uint32_t i = 0; i < w / PIECE; i++)
             row[i] = v[i * PIECE + c];
         transpose_pieces(l, row, w / PIECE);
-        for (uint32_t i = 0; i < w / PIECE; i++)
-            l_store(l, row[i], l_byte(l, to, l_mul(l, stride, l_i64(l, i * PIECE + c))), 2);
+        for (uint32_t i = 0; i < w / PIECE; i++) {
+            V at = l_byte(l, to, l_mul(l, stride, l_i64(l, i * PIECE + c)));
+            if (past)
+                l_store_past(l, row[i], at, LAYOUT_LINE_BYTES);
+            else
+                l_store(l, row[i], at, 2);
+        }
     }
 }
 
-static V function_of(const Plan *p)
+static V function_of(const Plan *p, int past)
 {
     L *l = p->l;
-    const char *name = arena_printf(l->arena, "moec.transpose.%s", p->cpu->name);
+    const char *name = arena_printf(l->arena, "moec.transpose.%s%s", p->cpu->name, past ? ".past" : "");
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
@@ -85,12 +90,12 @@ static V function_of(const Plan *p)
     return fn;
 }
 
-V emit_transpose(Emit *e) { return function_of(e->p); }
+V emit_transpose(Emit *e, int past) { return function_of(e->p, past); }
 
-void emit_transpose_function(Plan *p)
+void emit_transpose_function(Plan *p, int past)
 {
     L *l = p->l;
-    V fn = function_of(p);
+    V fn = function_of(p, past);
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
@@ -101,7 +106,7 @@ void emit_transpose_function(Plan *p)
     V from = l_byte(l, LLVMGetParam(fn, 0), l_mul(l, row.var, step));
     V to = l_byte(l, LLVMGetParam(fn, 2), l_mul(l, column.var, stride));
     transpose_square(l, w, l_byte(l, from, l_shl(l, column.var, 2)), step,
-                     l_byte(l, to, l_shl(l, row.var, 2)), stride);
+                     l_byte(l, to, l_shl(l, row.var, 2)), stride, past);
     l_end_for(l, &column);
     l_end_for(l, &row);
     LLVMBuildRetVoid(l->b);
