@@ -209,9 +209,7 @@ static Program *record_eval(Session *s, const EvalOptions *o, const EvalTokens *
 
 static int eval(Session *s, const EvalOptions *o, EvalTokens *t)
 {
-    Recording setup = session_record(s, "setup", 0, 1, t->positions);
-    recipe_setup(&setup.recipe);
-    Program *forms = session_finish(s, &setup), *p = forms ? record_eval(s, o, t) : NULL;
+    Program *forms = session_record_setup(s, t->positions), *p = forms ? record_eval(s, o, t) : NULL;
     if (!p || session_compile(s))
         return 1;
     Run *prepare = session_start(s, forms, (BatchSource){0}), *run = NULL;

@@ -87,9 +87,7 @@ static void print_ids(const int32_t *ids, int64_t n)
 static int generate(Session *s, const GenerateOptions *o, int32_t *ids, int64_t prompt)
 {
     Generator g = {0};
-    Recording setup = session_record(s, "setup", 0, 1, 1);
-    recipe_setup(&setup.recipe);
-    Program *forms = session_finish(s, &setup);
+    Program *forms = session_record_setup(s, 1);
     Run *prepare = NULL;
     const int64_t n = prompt + o->length;
     int bad = !forms || generator_record(&g, s, prompt, n, o->temperature, (uint64_t)o->seed) ||

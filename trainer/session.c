@@ -52,6 +52,13 @@ Program *session_finish(Session *s, const Recording *r)
     return p;
 }
 
+Program *session_record_setup(Session *s, int64_t positions)
+{
+    Recording r = session_record(s, "setup", 0, 1, positions);
+    recipe_setup(&r.recipe);
+    return session_finish(s, &r);
+}
+
 int session_compile(Session *s)
 {
     const double begin = step_seconds();

@@ -29,6 +29,8 @@ typedef struct Recording {
 } Recording;
 Recording session_record(Session *s, const char *name, int train, int64_t sequences, int64_t positions);
 Program *session_finish(Session *s, const Recording *r); /* NULL with a message printed */
+/* The program that makes what the others read of weights and positions. */
+Program *session_record_setup(Session *s, int64_t positions);
 
 /* Code for all programs that were finished: before the first session_start(). */
 int session_compile(Session *s);

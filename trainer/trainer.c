@@ -42,13 +42,6 @@ static int next_validation(void *trainer, void *const *buffers, const int64_t *b
 
 /* ---- programs ---- */
 
-static Program *record_setup(Trainer *t)
-{
-    Recording r = session_record(&t->session, "setup", 0, 1, t->config->sequence);
-    recipe_setup(&r.recipe);
-    return session_finish(&t->session, &r);
-}
-
 static Program *record_step(Trainer *t)
 {
     Recording r = session_record(&t->session, "train", 1, t->sequences, t->config->sequence);
@@ -76,7 +69,8 @@ static int record_sample(Trainer *t)
 static int start(Trainer *t)
 {
     Session *s = &t->session;
-    Program *setup = record_setup(t), *step = record_step(t), *evaluation = record_evaluation(t);
+    Program *setup = session_record_setup(&t->session, t->config->sequence), *step = record_step(t),
+            *evaluation = record_evaluation(t);
     if (!setup || !step || !evaluation || record_sample(t) || session_compile(s))
         return 1;
     t->setup = session_start(s, setup, (BatchSource){0});
