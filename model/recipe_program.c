@@ -42,6 +42,7 @@ void recipe_gradients(Recipe *m, int micro_batches)
         record_seed(m->r, forward(m, i), recipe_number(m, "share", m->share));
         record_backward(m->r);
     }
+    record_reduce_gradients(m->r);
 }
 
 /* ---- the optimizer ---- */
