@@ -33,7 +33,7 @@ typedef struct Gradient {
 
 /* A task names the buffer; its placement on an axis was stated. */
 #define NAMED_BY_TASK 0x80U
-#define NAMED_OVER(axis) (1U << (axis))
+#define NAMED_OVER(axis) ((uint8_t)(1U << (axis)))
 _Static_assert(AXIS_COUNT <= 7, "a bit for each axis, and one");
 
 struct Recorder {
