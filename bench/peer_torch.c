@@ -1,6 +1,7 @@
 /* PyTorch, in a process of its own: torch_peer.py reads a request in JSON from each line and answers in lines of text. */
 #include "bench/peers.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,47 @@ static struct Torch {
     char version[64];
 } torch;
 
-static void run_python(int in, int out)
+static void run_python(const char *python, int in, int out)
 {
-    static const char *const pythons[] = {"/usr/bin/python3",
-                                          "python3"}; /* the first has Debian's packages */
     dup2(in, 0);
     dup2(out, 1);
     setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0); /* huge pages, as our data has them */
-    for (int i = 0; i < 2; i++)
-        execlp(pythons[i], pythons[i], "-c", source_torch_peer, (char *)NULL);
+    execlp(python, python, "-c", source_torch_peer, (char *)NULL);
     _exit(127);
+}
+
+static int has_torch(const char *python)
+{
+    int status = 1;
+    const pid_t child = fork();
+    if (child == 0) {
+        const int nothing = open("/dev/null", O_RDWR);
+        dup2(nothing, 1);
+        dup2(nothing, 2);
+        execlp(python, python, "-c", "import torch", (char *)NULL);
+        _exit(127);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* The first Python that has torch: the one that the user names, those of bench/install and tests/transformers/install (beside
+ * this program's folder), Debian's. NULL: none. */
+static const char *find_python(void)
+{
+    static char venvs[2][600];
+    char self[512] = "";
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *folder = n > 0 ? strstr(self, "/bin/moe-bench") : NULL;
+    if (folder)
+        *folder = 0;
+    snprintf(venvs[0], sizeof venvs[0], "%s/bench/venv/bin/python", self);
+    snprintf(venvs[1], sizeof venvs[1], "%s/transformers/venv/bin/python", self);
+    const char *const pythons[] = {getenv("MOE_BENCH_PYTHON"), venvs[0], venvs[1], "/usr/bin/python3",
+                                   "python3"};
+    for (size_t i = 0; i < sizeof pythons / sizeof *pythons; i++)
+        if (pythons[i] && *pythons[i] && has_torch(pythons[i]))
+            return pythons[i];
+    return NULL;
 }
 
 /* One line of the answer, without its end. 1: there is none. */
@@ -40,14 +72,15 @@ static int answer(char *line, size_t room)
 int torch_begin(void)
 {
     int down[2], up[2];
+    const char *python = find_python();
     signal(SIGPIPE, SIG_IGN);
-    if (pipe(down) || pipe(up))
+    if (!python || pipe(down) || pipe(up))
         return 1;
     torch.process = fork();
     if (torch.process == 0) {
         close(down[1]);
         close(up[0]);
-        run_python(down[0], up[1]);
+        run_python(python, down[0], up[1]);
     }
     close(down[0]);
     close(up[1]);
