@@ -238,8 +238,10 @@ V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask);
 void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 
+void emit_store_kept(Emit *e, uint32_t buffer, V at, V raw, V mask); /* the same into the caches, with a mask if it may have one */
+
 /* emit_stream.c: Note [Streams]. 0: nothing was emitted, the ordinary store remains to be made. */
-int emit_stream(Emit *e, uint32_t buffer, V at, V raw);
+int emit_stream(Emit *e, uint32_t buffer, V at, V raw, V mask);
 /* i1, known in the whole function: the launch stores whole lines to the buffer past the caches. The caller is to do so. */
 V emit_streams_lines(Emit *e, uint32_t buffer);
 void emit_stream_end(Emit *e); /* before a body returns */

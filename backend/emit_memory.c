@@ -285,13 +285,18 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
         end_lanes(e, &lanes);
         return;
     }
-    if (!mask && emit_stream(e, buffer, at, raw))
-        return;
+    if (!emit_stream(e, buffer, at, raw, mask))
+        emit_store_kept(e, buffer, at, raw, mask);
+}
+
+void emit_store_kept(Emit *e, uint32_t buffer, V at, V raw, V mask)
+{
     V args[3] = {raw, at, mask};
-    emit_alias(e,
-               mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, elem)
-                    : l_store(l, raw, at, 0),
-               buffer);
+    emit_alias(
+        e,
+        mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, e->p->buffers.at[buffer].elem)
+             : l_store(e->l, raw, at, 0),
+        buffer);
 }
 
 /* ---- lane by lane ---- */

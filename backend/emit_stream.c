@@ -2,13 +2,14 @@
  *
  * Note [Streams]. Of an output that is larger than the caches nothing is left there for whoever reads it next. But an ordinary
  * store first reads the line that it writes, and what it keeps drives out what is still wanted. So a launch that
- * moves memory, which is to say without products, stores what it only writes past the caches when there is that much of it
- * (caches.stream of the machine's description). Such stores want whole, aligned vectors; the others, ends of rows and what
+ * moves memory stores what it only writes past the caches when there is that much of it (caches.stream of the machine's
+ * description). Such stores want whole, aligned vectors; the others, ends of rows and what
  * stands elsewhere, go the ordinary way: a test of the address tells, with a mask that no address passes where the buffer is
  * small. They are not ordered with other stores, so the body ends with a fence.
- * Packed tensors that an update writes beside its masters are made of whole lines. Nobody reads them before the update of all
- * other weights is over, so that less counts as much: what the launch goes over in all (caches.stream_panels). Their pack
- * functions exist twice.
+ * Weights and their gradients are many tensors that take turns: each is read again when all others have been written. So less
+ * counts as much (caches.stream_weights): of what a product leaves in memory of the caller's, which for few rows waits for
+ * memory; and of packed tensors that an update writes beside its masters, of what the launch goes over in all. Panels consist
+ * of whole lines; their pack functions exist twice.
  *
  * Note [Ahead]. Where several loops go over the same row of something large, of a norm's input say, the first one waits for
  * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page. So where rows are that
@@ -27,7 +28,9 @@ void emit_ask(L *l, V at)
 static V if_large(Emit *e, uint32_t buffer, V large, V small)
 {
     L *l = e->l;
-    V all = emit_bytes(e, buffer), least = l_i64(l, machine_host(l->arena)->caches.stream);
+    int64_t most = e->launch->has_product ? machine_host(l->arena)->caches.stream_weights
+                                          : machine_host(l->arena)->caches.stream;
+    V all = emit_bytes(e, buffer), least = l_i64(l, most);
     Block back = l_to_entry(l);
     V v = l_select(l, l_icmp(l, LLVMIntSGE, all, least), large, small);
     l_from_entry(l, back);
@@ -37,27 +40,35 @@ static V if_large(Emit *e, uint32_t buffer, V large, V small)
 static int may_stream(const Emit *e, uint32_t buffer)
 {
     const Buffer *b = &e->p->buffers.at[buffer];
-    return e->launch && !e->launch->has_product && !e->launch->reads[buffer] && layout_is_dense(b->layout) &&
-           (b->space == SPACE_GM || b->space == SPACE_WORK);
+    return e->launch && !e->launch->reads[buffer] && layout_is_dense(b->layout) &&
+           (b->space == SPACE_GM || (b->space == SPACE_WORK && !e->launch->has_product));
 }
 
-int emit_stream(Emit *e, uint32_t buffer, V at, V raw)
+/* Beside products every trip has a mask, to be less code (emit_stmt.c); elsewhere only the last one has. */
+static V is_whole(L *l, V mask)
+{
+    Ty bits = LLVMIntTypeInContext(l->ctx, l_width(mask));
+    return l_icmp(l, LLVMIntEQ, LLVMBuildBitCast(l->b, mask, bits, ""), LLVMConstAllOnes(bits));
+}
+
+int emit_stream(Emit *e, uint32_t buffer, V at, V raw, V mask)
 {
     L *l = e->l;
     uint32_t bytes = l_width(raw) * (uint32_t)elem_bytes(e->p->buffers.at[buffer].elem);
-    if (!may_stream(e, buffer) || bytes < STREAM_BYTES)
+    if (!may_stream(e, buffer) || bytes < STREAM_BYTES || (mask && !e->launch->has_product))
         return 0;
     if (bytes > LAYOUT_LINE_BYTES)
         bytes = LAYOUT_LINE_BYTES;
     V bits = if_large(e, buffer, l_i64(l, bytes - 1), l_i64(l, -1));
     V unfit = l_and(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), bits);
+    V fits = l_icmp(l, LLVMIntEQ, unfit, l_i64(l, 0));
     Block past = l_block(l, "past"), kept = l_block(l, "kept"), stored = l_block(l, "stored");
-    l_branch(l, l_icmp(l, LLVMIntEQ, unfit, l_i64(l, 0)), past, kept);
+    l_branch(l, mask ? l_and(l, fits, is_whole(l, mask)) : fits, past, kept);
     l_enter(l, past);
     emit_alias(e, l_store_past(l, raw, at, bytes), buffer);
     l_goto(l, stored);
     l_enter(l, kept);
-    emit_alias(e, l_store(l, raw, at, 0), buffer);
+    emit_store_kept(e, buffer, at, raw, mask);
     l_goto(l, stored);
     l_enter(l, stored);
     e->streams = 1;
@@ -88,7 +99,7 @@ V emit_streams_lines(Emit *e, uint32_t buffer)
         return LLVMConstNull(l->i1);
     e->streams = 1;
     V base = emit_base(e, buffer), all = launch_bytes(e),
-      least = l_i64(l, machine_host(l->arena)->caches.stream_panels);
+      least = l_i64(l, machine_host(l->arena)->caches.stream_weights);
     Block back = l_to_entry(l);
     V unfit = l_and(l, LLVMBuildPtrToInt(l->b, base, l->i64, ""), l_i64(l, LAYOUT_LINE_BYTES - 1));
     V streams = l_and(l, l_icmp(l, LLVMIntSGE, all, least), l_icmp(l, LLVMIntEQ, unfit, l_i64(l, 0)));

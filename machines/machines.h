@@ -223,7 +223,7 @@ typedef struct Machine {
         int64_t cube, vector;
     } cores;
     struct {
-        int64_t l1, l2, stream, stream_panels;
+        int64_t l1, l2, stream, stream_weights;
     } caches;
     struct {
         int64_t add, chain, tile, store, copy, transpose, loop, call, launch, l2, l3, memory, runs, page;

@@ -1,5 +1,5 @@
-/* Large packed tensors are stored past the caches, in whole lines, when their memory begins a line, and as usual when it does
- * not: byte for byte the same. */
+/* Large packed tensors and results of products are stored past the caches where their memory begins a line, and as usual where
+ * it does not: byte for byte the same. */
 #include "moec/moec.h"
 
 #include <stdarg.h>
@@ -15,6 +15,9 @@ static const char PROGRAM[] =
     "kernel update(inout p: f32[E, H, F], out w: bf16[E, H, F] packed both, out v: f32[E, H, F] packed both) "
     "{\n"
     "  p[e, h, f] = p[e, h, f] + 1\n  w[e, h, f] = bf16(p[e, h, f])\n  v[e, h, f] = p[e, h, f]\n"
+    "}\n"
+    "kernel outer(in a: f32[E, H], in b: f32[H, F], out y: f32[E, F]) {\n"
+    "  y[e, f] = relu(sum(h) a[e, h] * b[h, f])\n"
     "}\n";
 
 enum { E = 2, H = 709, F = 523, BYTES = 4 * E * H * F, LINE = 64 };
@@ -36,13 +39,25 @@ static Packed some_memory(const moec_kernel *k, const char *name, size_t shift)
     return m;
 }
 
-static void bytes_do_not_depend_on_the_way(void **state)
+static int set_up(void **state)
 {
-    (void)state;
+    static moec_module *m;
     moec_context *c = moec_context_new();
-    moec_module *m = NULL;
     assert_int_equal(moec_compile_text(c, "streamed.moe", PROGRAM, strlen(PROGRAM), NULL, &m), 0);
-    const moec_kernel *k = moec_module_kernel(m, "update");
+    moec_context_free(c);
+    *state = m;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    moec_module_free(*state);
+    return 0;
+}
+
+static void panels_do_not_depend_on_their_place(void **state)
+{
+    const moec_kernel *k = moec_module_kernel(*state, "update");
     Packed w[2], v[2];
     for (size_t i = 0; i < 2; i++) {
         float *p = malloc(BYTES);
@@ -55,7 +70,7 @@ static void bytes_do_not_depend_on_the_way(void **state)
         moe_ctx_free(ctx);
         free(p);
     }
-    assert_true(w[0].bytes + v[0].bytes > 4 << 20); /* caches.stream_panels */
+    assert_true(w[0].bytes + v[0].bytes > 4 << 20); /* caches.stream_weights */
     assert_memory_equal(w[0].at, w[1].at, w[0].bytes);
     assert_memory_equal(v[0].at, v[1].at, v[0].bytes);
     static float rows[E * H * F];
@@ -65,12 +80,39 @@ static void bytes_do_not_depend_on_the_way(void **state)
         assert_true(rows[n] == (float)(n % 251));
     for (size_t i = 0; i < 2; i++)
         free(w[i].at - 2 * i), free(v[i].at - 4 * i);
-    moec_module_free(m);
-    moec_context_free(c);
+}
+
+/* Rows end within a vector, and the second result begins within a line. */
+static void results_do_not_depend_on_their_place(void **state)
+{
+    enum { ROWS = 1099, TERMS = 2, COLUMNS = 1021 };
+    const moec_kernel *k = moec_module_kernel(*state, "outer");
+    static float a[ROWS * TERMS], b[TERMS * COLUMNS], y[2 * ROWS * COLUMNS + LINE];
+    for (int i = 0; i < ROWS * TERMS; i++)
+        a[i] = (float)(i % 13) - 3;
+    for (int i = 0; i < TERMS * COLUMNS; i++)
+        b[i] = (float)(i % 7);
+    float *first = (float *)(((uintptr_t)y + LINE - 1) / LINE * LINE), *second = first + ROWS * COLUMNS;
+    assert_true(ROWS * COLUMNS * sizeof *y > 4 << 20 && (uintptr_t)second % LINE); /* caches.stream_weights */
+    for (int i = 0; i < 2; i++) {
+        moe_ctx *ctx = moe_ctx_new(1 + i);
+        void *args[] = {a, b, i ? second : first};
+        assert_int_equal(moec_kernel_entry(k)(ctx, (int64_t[]){ROWS, TERMS, COLUMNS}, args), MOE_OK);
+        moe_ctx_free(ctx);
+    }
+    assert_memory_equal(first, second, ROWS * COLUMNS * sizeof *y);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        int row = i / COLUMNS, f = i % COLUMNS;
+        float sum = a[row * TERMS] * b[f] + a[row * TERMS + 1] * b[COLUMNS + f];
+        assert_true(first[i] == (sum > 0 ? sum : 0));
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_do_not_depend_on_the_way)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(panels_do_not_depend_on_their_place),
+        cmocka_unit_test(results_do_not_depend_on_their_place),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }
