@@ -432,10 +432,11 @@ def balance(m):
     c = np.exp(rng.standard_normal((B, S, E)))
     n = chosen(np.stack([[rng.permutation(E)[:K] for _ in range(S)] for _ in range(B)]), E).sum((1, 2))
 
-    def loss(c, n, share):
-        p = (c / c.sum(-1, keepdims=True)).mean(1)
+    def loss(c, n, share, tokens):
+        p = (c / c.sum(-1, keepdims=True)).sum(1) / tokens
         return {"loss": (share * n * p).sum() / B}
-    check(m, "balance", dict(B=B, S=S, E=E), loss, c=c.astype(np.float32).astype(np.float64), n=n, share=E / (K * S), tokens=S)
+    check(m, "balance", dict(B=B, S=S, E=E), loss, c=c.astype(np.float32).astype(np.float64), n=n, share=E / (K * S),
+          tokens=2 * S)  # of two ranks
     bias, n = np.zeros(4), np.array([1., 3., 2., 2.])
     got = m.call("bias_update", dict(E=4), dict(bias=bias, n=n, rate=0.5))["bias"]
     report("bias_update", np.abs(got - [0.5, -0.5, 0, 0]).max(), 0)
