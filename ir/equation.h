@@ -84,6 +84,7 @@ typedef struct Equation {
     uint8_t axis;          /* EQ_CHECK: which subscript of lhs */
     ExprId guard;          /* EQ_CHECK: NONE or the condition under which the access happens */
     int at_entry;          /* EQ_CHECK: depends on parameters only, so it stands before the first write */
+    int along; /* of a row-block group: the reduction of the next equation passes every element that is read, and stores it */
     int dead;              /* set by passes; ir_compact removes */
 } Equation;
 

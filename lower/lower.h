@@ -58,6 +58,7 @@ typedef struct Blocking {
     int64_t unroll;    /* rows that are unrolled where a sum is not a block product, else 1 */
     int panels;        /* an item's elements go into panels of packed tensors (panel.c); there are no products */
     int in_place;      /* products add to the elements themselves (accumulator.c) */
+    const Equation *along; /* whose elements the reduction passes and stores, or NULL; passes/cluster_along.c */
     LowerProduct *product; /* of block products: the sums of all members, each once */
     uint32_t nproducts;
 } Blocking;

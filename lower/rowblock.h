@@ -18,7 +18,7 @@ typedef struct RowBlockLaunch {
     const Members *m;
     int64_t rows;              /* that pass through the members together */
     int64_t most, span;        /* rows of a block, at most; of the blocks for which operands are kept */
-    Blocking *by[CLUSTER_MAX]; /* by member; NULL: it has not the row on its left, or is a choice of top */
+    Blocking *by[CLUSTER_MAX]; /* by member; NULL: it has not the row on its left, is a choice of top, or is stored along */
     Blocking whole;            /* all rows of a block as one */
     Vec(RowBlockCarry) carries;
     Vec(Hoisted) hoisted;

@@ -186,6 +186,8 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
         if (m->at[i].kind == EQ_TOP)
             continue;
         int has_row = lower_has_row(l->k, c, &m->at[i]);
+        if (m->at[i].along)
+            continue;
         const Blocking *by = lower_decide(l, &one, m->at[i].lhs, c, has_row ? c->row : (IndexId)NONE);
         many = by->row != NONE || by->lane == c->row;
     }
@@ -204,13 +206,15 @@ void rowblock_place(Lower *l, RowBlockLaunch *s)
 
 void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
-    int64_t span = schedule_machine(l->c, l->k)->blocks.rows;
     s->most = schedule_rowblock_rows(l->c, l->k, s->c->row);
-    s->span = span > s->most ? span - span % s->most : s->most;
+    s->span = SPAN_ROWS > s->most ? SPAN_ROWS - SPAN_ROWS % s->most : s->most;
     s->whole = (Blocking){.lane = NONE, .row = s->c->row, .rowblock = s->c};
-    for (uint32_t q = 0; q < s->m->n; q++)
-        if (s->m->at[q].kind != EQ_TOP && lower_has_row(l->k, s->c, &s->m->at[q]))
-            s->by[q] = decide_member(l, s, q);
+    for (uint32_t q = 0; q < s->m->n; q++) {
+        if (s->m->at[q].kind == EQ_TOP || s->m->at[q].along || !lower_has_row(l->k, s->c, &s->m->at[q]))
+            continue;
+        s->by[q] = decide_member(l, s, q);
+        s->by[q]->along = q && s->m->at[q - 1].along ? &s->m->at[q - 1] : NULL;
+    }
     for (uint32_t q = 0; q < s->m->n; q++)
         if (s->by[q])
             find_hoisted(l, s, s->by[q]);

@@ -51,6 +51,15 @@ static void add_term(Lower *l, const Item *it, const Domain *d, uint32_t n)
     build_store(&l->b, x.loc, d->acc[n], &index, best, 0);
 }
 
+/* The element of another equation at the place of the reduction's term. */
+static void store_along(Lower *l, const Equation *q, const Domain *d)
+{
+    IndexId column = x_plain_index(l->k, q->index[q->nindex - 1]);
+    lower_bind(l, column, lower_expr(l, x_index(l->k, q->loc, d->bound[0])), NONE);
+    lower_store_element(l, q, 0);
+    lower_bind(l, column, NONE, NONE);
+}
+
 /* Tests stand inside each other, so that one conjunct guards the accesses of the next. */
 static void terms(Lower *l, const Item *it, Walk w)
 {
@@ -63,6 +72,8 @@ static void terms(Lower *l, const Item *it, Walk w)
             build_if(&l->b, loc, lower_value(l, it, w.d->conjunct[c]));
     for (uint32_t n = 0; n < w.d->n; n++)
         add_term(l, it, w.d, n);
+    if (it->by->along)
+        store_along(l, it->by->along, w.d);
     build_close(&l->b, depth);
 }
 

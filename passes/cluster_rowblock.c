@@ -216,6 +216,7 @@ static int best_rowblock(Kernel *k, const PassContext *c)
     rowblock_form(&best.best);
     rowblock_share_sums(k, k->clusters.len - 1);
     cluster_drop_guards(k, k->clusters.len - 1);
+    cluster_along(k, c, k->clusters.len - 1);
     return 1;
 }
 

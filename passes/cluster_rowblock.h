@@ -107,4 +107,7 @@ void rowblock_share_sums(Kernel *k, uint32_t cluster);
  * their definitions. */
 void cluster_drop_guards(Kernel *k, uint32_t cluster);
 
+/* cluster_along.c: fewer passes over the columns of a row; Note [Along]. */
+void cluster_along(Kernel *k, const PassContext *c, uint32_t cluster);
+
 #endif
