@@ -83,8 +83,8 @@ static Joint narrowed(Placer *p, Joint same, Joint other)
 /* Of one operand, or of the first one: a cast rounds each process's term. */
 static int is_linear(ScalarOp op)
 {
-    return op == OP_mul || op == OP_div || op == OP_neg || op == OP_stop || op == OP_f32 || op == OP_bf16 ||
-           op == OP_f16;
+    return op == OP_mul || op == OP_div || op == OP_neg || op == OP_stop || op == OP_shift || op == OP_f32 ||
+           op == OP_bf16 || op == OP_f16;
 }
 
 static Joint value_of_op(Placer *p, const Expr *x)
