@@ -129,6 +129,13 @@ static int is_alone(const Lower *l, const Blocking *by)
     return by->nfree == 2 && !lower_is_row(l, by->row);
 }
 
+/* Is it a product of a row-block group, of a head's rows? */
+static int is_of_head(const Lower *l, const Blocking *by)
+{
+    return by->rowblock && by->row == by->rowblock->row && by->rowblock->nouter &&
+           !pass_traits(l->c)->small_panels;
+}
+
 /* The block that suits. */
 static Blocks usual_blocks(const Lower *l, const Blocking *by)
 {
@@ -146,6 +153,10 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
     Blocks usual = schedule_usual(l->c, l->k, of, is_alone(l, by), products);
     if (wide && pass_traits(l->c)->small_panels)
         usual.depth /= 2;
+    if (is_of_head(l, by)) {
+        usual.depth = usual.depth < HEAD_DEPTH ? usual.depth : HEAD_DEPTH;
+        usual.cols = usual.cols < HEAD_COLUMNS ? usual.cols : HEAD_COLUMNS;
+    }
     return usual;
 }
 
