@@ -42,10 +42,10 @@ static const char *key_of(Arena *a, const FigureRow *row)
     return arena_printf(a, "%s.%s", row->section, row->key);
 }
 
-/* What this computer says about a figure that is probed; "" else. */
-static const char *here(Arena *a, const Figure *f)
+/* What this computer says about a figure, or what was measured on its core; "" else. */
+static const char *here(Arena *a, const Figure *f, const char **source)
 {
-    int64_t value = f->probed ? machine_probe(f->row) : 0;
+    int64_t value = machine_here(f, source);
     return value ? arena_printf(a, "%lld", (long long)value) : "";
 }
 
@@ -56,9 +56,10 @@ static void print_figures(Arena *a, const Description *d)
     for (uint32_t i = 0; i < d->figures.len; i++) {
         const Figure *f = &d->figures.at[i];
         printf("%-18s %12lld  %-11s ", key_of(a, f->row), (long long)f->value, f->row->unit);
+        const char *source = f->source;
         if (probed)
-            printf("%10s  ", here(a, f));
-        printf("%s\n", f->source);
+            printf("%10s  ", here(a, f, &source));
+        printf("%s\n", source);
     }
 }
 
@@ -84,6 +85,8 @@ static void print_choice(const CpuRates *rates)
 {
     const char *forced = getenv("MOE_ISA");
     printf("\nhost is %s", cpu_table[cpu_fastest(cpu_choices(), rates)].name);
+    if (*cpu_core())
+        printf(" of a core %s", cpu_core());
     if (forced && *forced)
         printf(", but MOE_ISA forces %s", forced);
     printf("%s\n", rates->from == RATES_NONE ? ": it has no other way to multiply bf16"
@@ -227,7 +230,10 @@ static int print_keys(void)
         "written here; and `source`,\na text or an address that says where the value is from. `\"probed\": "
         "true` "
         "says of cores and caches of a cpu that the\nvalue stands for what the CPU itself may say when it is "
-        "asked. That only goes into reports: code depends on the\nvalues, never on the computer that "
+        "asked, and `on` says of figures of core, clock and memory what they are on other cores:\n`\"on\": "
+        "{\"zen5\": {\"value\": 64, "
+        "\"source\": \"...\"}}`. Both only go into reports: code depends on the\nvalues, never on the "
+        "computer that "
         "compiles.\n\n"
         "| section | figure | unit or machines | meaning |\n|---|---|---|---|\n");
     for (uint32_t i = 0; i < section_count; i++)

@@ -162,9 +162,44 @@ static int read_probed(DescriptionReader *r, const json_t *figure, const char *p
     return 1;
 }
 
+static int is_core_name(const char *name)
+{
+    uint32_t i = 0;
+    while (i < core_count && strcmp(core_table[i].name, name) != 0)
+        i++;
+    return i < core_count;
+}
+
+/* "on": {"zen5": {"value": 64, "source": "measured on ..."}}. Only what the cycle model reads: code must not depend on it. */
+static int read_cores(DescriptionReader *r, json_t *figure, const char *path, Figure *f)
+{
+    static const char *const keys[] = {"value", "source"};
+    json_t *on = json_object_get(figure, "on"), *value;
+    const char *name, *where = arena_printf(r->a, "%s.on", path), *section = f->row->section;
+    if (!on)
+        return 1;
+    if (!json_is_object(on) || r->out->machine.kind != MACHINE_CPU ||
+        (strcmp(section, "core") != 0 && strcmp(section, "clock") != 0 && strcmp(section, "memory") != 0))
+        return refuse(r, where, on, "must be an object, of a figure of a cpu's core, clock or memory");
+    json_object_foreach(on, name, value)
+    {
+        CoreFigure c;
+        const char *at = arena_printf(r->a, "%s.%s", where, name);
+        if (!is_core_name(name) || !json_is_object(value))
+            return refuse(r, at, value,
+                          "must be an object, and the name that of a core (machines/cores.def)");
+        if (!only(r, value, at, keys, sizeof keys / sizeof *keys) || !read_value(r, value, at, &c.value) ||
+            !read_text(r, value, at, "source", &c.source))
+            return 0;
+        c.core = arena_printf(r->a, "%s", name);
+        vec_push(r->a, &f->on, c);
+    }
+    return 1;
+}
+
 static int read_figure(DescriptionReader *r, const json_t *section, const FigureRow *row)
 {
-    static const char *const keys[] = {"value", "unit", "source", "probed"};
+    static const char *const keys[] = {"value", "unit", "source", "probed", "on"};
     const char *path = arena_printf(r->a, "%s.%s", row->section, row->key);
     json_t *figure = json_object_get(section, row->key);
     Figure f = {.row = row};
@@ -172,7 +207,7 @@ static int read_figure(DescriptionReader *r, const json_t *section, const Figure
         return refuse(r, path, figure, "must be an object with value, unit and source");
     if (!only(r, figure, path, keys, sizeof keys / sizeof *keys) || !read_value(r, figure, path, &f.value) ||
         !read_unit(r, figure, path, row->unit) || !read_text(r, figure, path, "source", &f.source) ||
-        !read_probed(r, figure, path, row, &f.probed))
+        !read_probed(r, figure, path, row, &f.probed) || !read_cores(r, figure, path, &f))
         return 0;
     *field(&r->out->machine, row->at) = f.value;
     vec_push(r->a, &r->out->figures, f);
@@ -289,8 +324,9 @@ void machine_ask(Description *d)
 {
     for (uint32_t i = 0; i < d->figures.len; i++) {
         const Figure *f = &d->figures.at[i];
-        int64_t said = f->probed ? machine_probe(f->row) : 0;
-        if (said)
-            *field(&d->machine, f->row->at) = said;
+        const char *source = f->source;
+        int64_t value = machine_here(f, &source);
+        if (value)
+            *field(&d->machine, f->row->at) = value;
     }
 }

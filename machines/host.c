@@ -1,4 +1,5 @@
 /* The machine that compiles and runs: its description, and what it says about itself. */
+#include "machines/cpu_own.h"
 #include "machines/probe.h"
 
 #include <pthread.h>
@@ -82,6 +83,29 @@ const CpuRates *cpu_rates(void)
     static pthread_once_t found = PTHREAD_ONCE_INIT;
     pthread_once(&found, find_rates);
     return &host_rates;
+}
+
+const char *cpu_core(void)
+{
+    CpuId id;
+    CpuRates rates;
+    cpu_id(&id);
+    if (!core_find(&id, &rates))
+        return "";
+    for (uint32_t i = 0; i < core_count; i++)
+        if (strcmp(core_table[i].name, rates.core) == 0)
+            return core_table[i].name;
+    return "";
+}
+
+int64_t machine_here(const Figure *f, const char **source)
+{
+    for (uint32_t i = 0; i < f->on.len; i++)
+        if (strcmp(f->on.at[i].core, cpu_core()) == 0) {
+            *source = f->on.at[i].source;
+            return f->on.at[i].value;
+        }
+    return f->probed ? machine_probe(f->row) : 0;
 }
 
 Isa cpu_best(void) { return cpu_fastest(cpu_choices(), cpu_rates()); }

@@ -158,6 +158,7 @@ void cpu_probe(uint32_t isas, CpuStopwatch *stopwatch, void *user, CpuRates *out
 void cpu_id(CpuId *out);
 void cpu_find_rates(uint32_t isas, CpuRates *out); /* kept, of the table, or probed for `isas` */
 const CpuRates *cpu_rates(void);                   /* of all choices, found once for each process */
+const char *cpu_core(void);                        /* this computer's row of cores.def, "" when it has none */
 int cpu_keep_rates(const char *directory, const CpuRates *rates); /* in the folder of the compile cache; 0: not written */
 const char *cpu_rate_source(const CpuRates *rates, Isa isa);      /* where the figure is from */
 
@@ -210,7 +211,8 @@ typedef struct OnChip {
  * Note [Same machine, same code]. What decides about code comes from the description, which is part of the compiler (so
  * the compile cache's key, which holds the compiler's build, covers it), never from the computer that happens to
  * compile: two computers compile the same bytes for one list of instruction sets. What the host is asked for
- * (machine_probe) goes into reports only; tests/literals.sh keeps it out of passes/ and backend/. */
+ * (machine_probe) and what was measured on its core (machine_here) go into reports only; tests/literals.sh keeps both out of
+ * passes/ and backend/. */
 typedef struct Machine {
     char name[32];
     MachineKind kind;
@@ -277,11 +279,18 @@ typedef struct SectionRow {
 extern const SectionRow section_table[];
 extern const uint32_t section_count;
 
+/* The same figure, measured on a core of cores.def. */
+typedef struct CoreFigure {
+    const char *core, *source;
+    int64_t value;
+} CoreFigure;
+
 typedef struct Figure {
     const FigureRow *row;
     int64_t value;
     const char *source; /* where the value is from: text or address */
     int probed;         /* the value is a fall-back for what the host says */
+    Vec(CoreFigure) on; /* on other cores */
 } Figure;
 
 /* A whole description: the figures as a Machine, and each with its source in the order of figures.def. */
@@ -294,7 +303,11 @@ typedef struct Description {
 /* Reads a description and checks it: NULL, or an error that names file, key, value and rule. Texts live in `a`. */
 const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out);
 
-/* Figures that are probed become what this computer says. For reports only: Note [Same machine, same code]. */
+/* What this computer says about a figure, or what was measured on its core; 0: nothing. For reports only: Note [Same machine, same
+ * code]. *source becomes that of a measured one. */
+int64_t machine_here(const Figure *f, const char **source);
+
+/* Figures become what machine_here() says, where it does. For reports only. */
 void machine_ask(Description *d);
 
 /* The descriptions that are part of the compiler. */

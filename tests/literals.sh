@@ -29,7 +29,7 @@ code() {
 
 figures() {
     code "$@" | sed -E 's/[A-Z]_MAX = [0-9]+/M/g; s/1 << [0-9]+/B/g; s/, 0xff,/, F,/; s/( \+ 63\))? [*\/%] 64/W/g' |
-        grep -nE '(^|[^0-9A-Za-z_.])([5-9]|[1-9][0-9]+|0[0-9]+|0[xX][0-9a-fA-F]+)[uUlL]*([^0-9A-Za-z_.]|$)|machine_probe' || true
+        grep -nE '(^|[^0-9A-Za-z_.])([5-9]|[1-9][0-9]+|0[0-9]+|0[xX][0-9a-fA-F]+)[uUlL]*([^0-9A-Za-z_.]|$)|machine_probe|machine_here' || true
 }
 
 names() {
@@ -68,5 +68,5 @@ grep -rnE "$ISA" passes lower npu backend emulator driver testing explain comman
 grep -rnE "$KIND" passes lower backend --include='*.[ch]' | grep -v '^passes/passes.h:.*machine_traits' &&
     { echo "a kind of machine is named: ask for its trait (pass_traits)"; bad=1; }
 
-grep -rn 'machine_probe' backend && { echo "backend/ asks this computer: Note [Same machine, same code]"; bad=1; }
+grep -rnE 'machine_probe|machine_here' backend && { echo "backend/ asks this computer: Note [Same machine, same code]"; bad=1; }
 exit $bad

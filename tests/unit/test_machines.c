@@ -131,6 +131,29 @@ static void the_host_is_asked_for_what_is_marked(void **state)
     assert_int_equal(probed, 5);
 }
 
+/* A figure of a core counts on that core only, and only for who asks. */
+static void figures_of_cores_are_of_these_cores(void **state)
+{
+    Arena *a = *state;
+    Description d;
+    const char *text = text_of(a, "host"), *clock = "\"on\": {\"zen5\": {\"value\": 3900, ";
+    for (uint32_t i = 0; i < core_count; i++) {
+        const char *name = core_table[i].name, *source = "generic";
+        Figure f = {.value = 1};
+        vec_push(a, &f.on, (CoreFigure){name, "measured", 2});
+        int is_here = strcmp(name, cpu_core()) == 0;
+        assert_int_equal(machine_here(&f, &source), is_here ? 2 : 0);
+        assert_string_equal(source, is_here ? "measured" : "generic");
+    }
+    if (!*cpu_core() || strcmp(cpu_core(), "golden_cove") == 0)
+        return; /* which has a clock in the file */
+    text = with(a, text, 1, clock, arena_printf(a, "\"on\": {\"%s\": {\"value\": 4321, ", cpu_core()));
+    assert_null(machine_read(a, "host.json", text, strlen(text), &d));
+    assert_int_equal(d.machine.clock.core, machine_host(a)->clock.core); /* code goes by this */
+    machine_ask(&d);
+    assert_int_equal(d.machine.clock.core, 4321);
+}
+
 /* ---- what is refused ---- */
 
 static void not_json(void **state)
@@ -211,9 +234,19 @@ static void figures(void **state)
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"from\": "),
             "mine.json: align.line.from is \"cache line of every x86-64 CPU with AVX2\": there is no such "
             "key, here are "
-            "value, unit, source, probed");
+            "value, unit, source, probed, on");
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"probed\": true, \"source\": "),
             "mine.json: align.line.probed is true: only cores and caches of a cpu are asked for");
+    refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"on\": {}, \"source\": "),
+            "mine.json: align.line.on is {}: must be an object, of a figure of a cpu's core, clock or "
+            "memory");
+    refused(a,
+            with(a, good, 1, "\"on\": {\"zen5\": {\"value\": 3900, ",
+                 "\"on\": {\"z80\": 3, \"zen5\": {\"value\": 3900, "),
+            "mine.json: clock.core.on.z80 is 3: must be an object, and the name that of a core "
+            "(machines/cores.def)");
+    refused(a, with(a, good, 1, "\"zen5\": {\"value\": 128", "\"zen5\": {\"value\": 0"),
+            "mine.json: core.add.on.zen5.value is 0: must be positive");
     refused(a, with(a, good, 1, "\"probed\": true", "\"probed\": 1"),
             "mine.json: cores.cube.probed is 1: must be true or false");
     refused(a,
@@ -281,6 +314,7 @@ int main(void)
         cmocka_unit_test(the_npu_is_read),
         cmocka_unit_test(the_host_is_read_once),
         cmocka_unit_test(the_host_is_asked_for_what_is_marked),
+        cmocka_unit_test(figures_of_cores_are_of_these_cores),
         cmocka_unit_test(not_json),
         cmocka_unit_test(the_head),
         cmocka_unit_test(sections),
