@@ -80,7 +80,8 @@ static void transpose_square(L *l, uint32_t w, V from, V step, V to, V stride, i
 static V function_of(const Plan *p, int past)
 {
     L *l = p->l;
-    const char *name = arena_printf(l->arena, "moec.transpose.%s%s", p->cpu->name, past ? ".past" : "");
+    const char *code = cpu_table[p->cpu->code].name;
+    const char *name = arena_printf(l->arena, "moec.transpose.%s%s", code, past ? ".past" : "");
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;

@@ -151,6 +151,7 @@ static const Kind isa_kinds[] = {
     {"generic.bf16",   "",             make_product, PRODUCT_FWD,               .isa = "generic",    .alone = true},
     {"avx2.bf16",      "",             make_product, PRODUCT_FWD,               .isa = "avx2",       .alone = true, .share = 0.8},
     {"avx512.bf16",    "",             make_product, PRODUCT_FWD,               .isa = "avx512",     .alone = true, .share = 0.85},
+    {"avx512widen.bf16", "",           make_product, PRODUCT_FWD,               .isa = "avx512widen", .alone = true, .share = 0.75},
     {"avx512bf16.bf16", "",            make_product, PRODUCT_FWD,               .isa = "avx512bf16", .alone = true, .share = 0.75},
     {"amx.bf16",       "",             make_product, PRODUCT_FWD,               .isa = "amx",        .alone = true, .share = 0.75},
     {0}};

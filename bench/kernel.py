@@ -12,7 +12,7 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOEC = os.environ.get("MOEC", os.path.join(ROOT, "build/bin/moec"))
-ISAS = ("amx-soft", "generic", "avx2", "avx512", "avx512bf16", "amx")  # from the plainest up
+ISAS = ("amx-soft", "generic", "avx2", "avx512", "avx512widen", "avx512bf16", "amx")  # from the plainest up
 NUMPY = {"f32": np.float32, "bf16": np.uint16, "f16": np.float16, "i32": np.int32}
 
 

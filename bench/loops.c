@@ -143,6 +143,7 @@ const Arithmetic arithmetics[] = {
     {"generic", "SSE2", 0, 2, bare_generic, registers_generic, NULL},
     {"avx2", "FMA", 0, 2, bare_avx2, registers_avx2, NULL},
     {"avx512", "FMA", 0, 2, bare_avx512, registers_avx512, NULL},
+    {"avx512widen", "FMA", 0, 2, bare_avx512, registers_avx512, NULL},
     {"avx512bf16", "VDPBF16PS", 1, 4, bare_avx512bf16, registers_avx512bf16, NULL},
     {"amx", "TDPBF16PS", 1, 4, bare_amx, registers_amx, tile_setup},
     {NULL, NULL, 0, 0, NULL, NULL, NULL},

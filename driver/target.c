@@ -52,12 +52,12 @@ static const char *add_host(IsaList *out, Arena *a)
     return NULL;
 }
 
-/* Of this computer's family, those that are chosen by more than their name. */
+/* Of this computer's family. */
 static void add_all(IsaList *out)
 {
     for (Isa isa = 0; isa < ISA_COUNT; isa++)
         if (cpu_table[isa].family == cpu_table[cpu_plainest()].family &&
-            !cpu_can(&cpu_table[isa], CPU_BY_NAME))
+            !cpu_can(&cpu_table[isa], CPU_BY_NAME) && !cpu_can(&cpu_table[isa], CPU_VARIANT))
             add(out, isa);
 }
 

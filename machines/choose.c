@@ -11,14 +11,24 @@ static Isa highest(uint32_t isas)
     return isa;
 }
 
+/* Another one of them gains so much that this one is given up. */
+static int is_beaten(Isa isa, uint32_t isas, const CpuRates *rates)
+{
+    uint64_t wanted = (uint64_t)rates->mflops[isa] * RATE_GAIN, best = 0;
+    for (Isa other = 0; other < ISA_COUNT; other++)
+        if (isas >> other & 1 && rates->mflops[other] > best)
+            best = rates->mflops[other];
+    return best * 100 >= wanted;
+}
+
 Isa cpu_fastest(uint32_t isas, const CpuRates *rates)
 {
-    Isa last = highest(isas), best = last;
-    for (Isa isa = 0; isa < last; isa++)
-        if (isas >> isa & 1 && rates->mflops[isa] > rates->mflops[best])
-            best = isa;
-    uint64_t wanted = (uint64_t)rates->mflops[last] * RATE_GAIN;
-    return wanted && (uint64_t)rates->mflops[best] * 100 >= wanted ? best : last;
+    Isa last = highest(isas), isa = last;
+    if (!rates->mflops[last])
+        return last; /* nothing is known of it but CPUID's word */
+    while (isa > 0 && (!(isas >> isa & 1) || is_beaten(isa, isas, rates)))
+        isa--;
+    return isa;
 }
 
 int cpu_needs_rates(uint32_t isas)

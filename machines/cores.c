@@ -18,7 +18,7 @@ const uint32_t core_count = sizeof core_table / sizeof *core_table;
 static const char *measured(const char *core, Isa isa)
 {
     for (uint32_t i = 0; i < rate_count; i++)
-        if (rate_table[i].isa == isa && strcmp(rate_table[i].core, core) == 0)
+        if (cpu_table[rate_table[i].isa].loop == cpu_table[isa].loop && strcmp(rate_table[i].core, core) == 0)
             return rate_table[i].source;
     return "";
 }

@@ -114,7 +114,7 @@ int cpu_find(const char *name, Isa *out); /* 0 when there is no such ISA */
 /* Note [The right code]. What runs is CPUID's word, what is fast is the stopwatch's. Two instruction sets differ in the loop that
  * multiplies bf16: FMA of operands that were widened to f32, VDPBF16PS, TDPBF16PS. (f32 and f16 are multiplied by FMA in each.)
  * A CPU that has the instruction may be slower with it: VDPBF16PS does twice the work of FMA on Zen 4, half of it on Golden Cove.
- * So of those that the CPU has the highest row of cpu.def is taken, unless the loop of another one is faster by RATE_GAIN.
+ * So of those that the CPU has the highest row of cpu.def is taken that no other one beats by RATE_GAIN.
  *
  * Rates come from the first of three that has them: a file that was kept in the folder of the compile cache, the table cores.def,
  * and a probe of a few milliseconds, which the compiler keeps in that file. Busy neighbours make single runs slower, never

@@ -4,6 +4,15 @@
 #include <string.h>
 #include <time.h>
 
+/* Instruction sets with one loop have one rate: each gets that of the first. */
+static void share_rates(uint32_t isas, CpuRates *r)
+{
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        for (Isa first = 0; first < isa && isas >> isa & 1 && cpu_table[isa].loop; first++)
+            if (cpu_table[first].loop == cpu_table[isa].loop && r->mflops[first])
+                r->mflops[isa] = r->mflops[first];
+}
+
 /* ---- the table ---- */
 
 typedef enum Core {
@@ -56,6 +65,7 @@ int core_find(const CpuId *id, CpuRates *out)
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
         if (rates[i].core == models[at].core)
             out->mflops[rates[i].isa] = rates[i].gflops * 1000;
+    share_rates(UINT32_MAX, out);
     return 1;
 }
 
@@ -81,17 +91,27 @@ double cpu_time_loop(Isa isa, void *user)
     return seconds > 0 ? flops / seconds : 0;
 }
 
+/* It has a loop, and none of the plainer ones among `isas` has the same. */
+static int has_own_loop(Isa isa, uint32_t isas)
+{
+    for (Isa first = 0; first < isa; first++)
+        if (isas >> first & 1 && cpu_table[first].loop == cpu_table[isa].loop)
+            return 0;
+    return cpu_table[isa].loop != NULL;
+}
+
 void cpu_probe(uint32_t isas, CpuStopwatch *stopwatch, void *user, CpuRates *out)
 {
     *out = (CpuRates){.from = RATES_PROBE};
     for (int round = 0; round < PROBE_ROUNDS; round++)
         for (Isa isa = 0; isa < ISA_COUNT; isa++) {
-            if (!(isas >> isa & 1) || !cpu_table[isa].loop)
+            if (!(isas >> isa & 1) || !has_own_loop(isa, isas))
                 continue;
             double mflops = 1e-6 * stopwatch(isa, user);
             if (mflops > out->mflops[isa] && mflops < UINT32_MAX)
                 out->mflops[isa] = (uint32_t)mflops;
         }
+    share_rates(isas, out);
 }
 
 /* ---- all ---- */

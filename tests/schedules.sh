@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 bad=0
 
 targets=
-for isa in $("$moec" machines host | sed -n '/^instruction set/,$ { /^instruction set/!s/ .*//p; }'); do
+for isa in $("$moec" machines host | awk '/^instruction set/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'); do
     if "$moec" run --target=$isa examples/rmsnorm.moe rmsnorm >"$scratch/out" 2>&1; then
         targets="$targets $isa"
     fi

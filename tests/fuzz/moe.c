@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const Isa isas[] = {ISA_generic, ISA_avx2, ISA_avx512, ISA_avx512bf16, ISA_amx_soft};
+static const Isa isas[] = {ISA_generic, ISA_avx2, ISA_avx512, ISA_avx512widen, ISA_avx512bf16, ISA_amx_soft};
 static const char *const equation_passes[] = {"canonicalise", "derive", "checks", "fuse", "split", "cluster"};
 enum { ISAS = sizeof isas / sizeof *isas, PASSES = sizeof equation_passes / sizeof *equation_passes };
 

@@ -16,7 +16,7 @@
 #define HAS(isa) (1u << ISA_##isa)
 enum {
     UP_TO_512 = HAS(generic) | HAS(avx2) | HAS(avx512),
-    WITH_DOT = UP_TO_512 | HAS(avx512bf16),
+    WITH_DOT = UP_TO_512 | HAS(avx512widen) | HAS(avx512bf16),
     WITH_AMX = WITH_DOT | HAS(amx)
 };
 
@@ -25,7 +25,7 @@ enum {
 static CpuRates rates_of(uint32_t fma, uint32_t dot, uint32_t tile)
 {
     CpuRates r = {.from = RATES_PROBE};
-    r.mflops[ISA_avx512] = fma * 1000;
+    r.mflops[ISA_avx512] = r.mflops[ISA_avx512widen] = fma * 1000;
     r.mflops[ISA_avx512bf16] = dot * 1000;
     r.mflops[ISA_amx] = tile * 1000;
     return r;
@@ -40,16 +40,17 @@ static void the_fastest_is_taken_if_it_gains(void **state)
     } cases[] = {
         {WITH_DOT, 117, 235, 0, ISA_avx512bf16}, /* Zen 4 */
         {WITH_DOT, 250, 500, 0, ISA_avx512bf16}, /* Zen 5 */
-        {WITH_DOT, 175, 90, 0, ISA_avx512},      /* Emerald Rapids without AMX */
-        {WITH_DOT, 179, 86, 0, ISA_avx512},
-        {WITH_AMX, 205, 102, 2700, ISA_amx},     /* with it */
-        {WITH_AMX, 177, 88, 60, ISA_avx512},     /* an AMX that something emulates */
-        {WITH_DOT, 124, 100, 0, ISA_avx512bf16}, /* near 1: the later one stays */
-        {WITH_DOT, 125, 100, 0, ISA_avx512},
+        {WITH_DOT, 175, 90, 0, ISA_avx512widen}, /* Emerald Rapids without AMX */
+        {WITH_DOT, 179, 86, 0, ISA_avx512widen},
+        {WITH_AMX, 205, 102, 2700, ISA_amx},      /* with it */
+        {WITH_AMX, 177, 88, 60, ISA_avx512widen}, /* an AMX that something emulates */
+        {WITH_DOT, 124, 100, 0, ISA_avx512bf16},  /* near 1: the later one stays */
+        {WITH_DOT, 125, 100, 0, ISA_avx512widen},
         {WITH_DOT, 0, 0, 0, ISA_avx512bf16}, /* nothing is known: CPUID's word */
         {WITH_DOT, 175, 0, 0, ISA_avx512bf16},
         {UP_TO_512, 177, 88, 0, ISA_avx512},                          /* what the CPU lacks does not count */
         {HAS(generic) | HAS(avx512bf16), 177, 88, 0, ISA_avx512bf16}, /* nor what was not compiled */
+        {UP_TO_512 | HAS(avx512bf16), 177, 88, 0, ISA_avx512},        /* as in an `all` */
         {HAS(amx_soft), 0, 0, 0, ISA_amx_soft},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -81,9 +82,9 @@ static Isa taken_by(const char *vendor, uint32_t family, uint32_t model, uint32_
 static void known_cores_need_no_probe(void **state)
 {
     (void)state;
-    assert_int_equal(taken_by("AuthenticAMD", 0x19, 0x11, WITH_DOT), ISA_avx512bf16); /* Genoa */
-    assert_int_equal(taken_by("AuthenticAMD", 0x1a, 0x02, WITH_DOT), ISA_avx512bf16); /* Turin */
-    assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_DOT), ISA_avx512);     /* Emerald Rapids */
+    assert_int_equal(taken_by("AuthenticAMD", 0x19, 0x11, WITH_DOT), ISA_avx512bf16);  /* Genoa */
+    assert_int_equal(taken_by("AuthenticAMD", 0x1a, 0x02, WITH_DOT), ISA_avx512bf16);  /* Turin */
+    assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_DOT), ISA_avx512widen); /* Emerald Rapids */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_AMX), ISA_amx);
     assert_int_equal(taken_by("AuthenticAMD", 0x19, 0x01, WITH_DOT), ISA_COUNT); /* Zen 3 */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xad, WITH_AMX), ISA_COUNT); /* Granite Rapids */
@@ -102,6 +103,7 @@ typedef struct Noise {
 static double noisy_run(Isa isa, void *user)
 {
     Noise *n = user;
+    assert_int_not_equal(isa, ISA_avx512widen); /* whose loop is that of avx512 */
     double rate = isa == ISA_avx512 ? n->fma : n->dot;
     n->state = n->state * 1664525u + 1013904223u;
     n->runs++;
@@ -117,7 +119,7 @@ static void busy_neighbours_do_not_change_the_choice(void **state)
         Noise even = {.state = seed, .fma = 177e9, .dot = 170e9};
         CpuRates r;
         cpu_probe(WITH_DOT, noisy_run, &slow, &r);
-        assert_int_equal(cpu_fastest(WITH_DOT, &r), ISA_avx512);
+        assert_int_equal(cpu_fastest(WITH_DOT, &r), ISA_avx512widen);
         assert_int_equal(r.mflops[ISA_generic], 0);
         assert_int_equal(r.from, RATES_PROBE);
         cpu_probe(WITH_DOT, noisy_run, &fast, &r);
@@ -313,7 +315,7 @@ static void compiled_code_chooses_by_kept_rates(void **state)
     if (!cpu_has(ISA_avx512bf16))
         skip();
     assert_true(cpu_keep_rates(folder, &slow));
-    assert_int_equal(moec_choose(WITH_DOT, &word), ISA_avx512);
+    assert_int_equal(moec_choose(WITH_DOT, &word), ISA_avx512widen);
     assert_int_equal(moec_choose(HAS(avx512bf16), &word), ISA_avx512bf16);
     assert_true(cpu_keep_rates(folder, &fast));
     assert_int_equal(moec_choose(WITH_DOT, &word), ISA_avx512bf16);
@@ -322,9 +324,10 @@ static void compiled_code_chooses_by_kept_rates(void **state)
     assert_int_equal(moec_choose(WITH_DOT, &word), ISA_avx512bf16);
     assert_int_equal(moec_choose(UP_TO_512, &word), CHOICE_FORCED);
     assert_string_equal(word, "avx512bf16");
-    assert_int_equal(moec_choose(WITH_DOT, NULL), ISA_avx512);
+    assert_int_equal(moec_choose(WITH_DOT, NULL), ISA_avx512widen);
+    assert_int_equal(moec_choose(UP_TO_512 | HAS(avx512bf16), NULL), ISA_avx512);
     setenv("MOE_ISA", "", 1);
-    assert_int_equal(moec_choose(WITH_DOT, &word), ISA_avx512);
+    assert_int_equal(moec_choose(WITH_DOT, &word), ISA_avx512widen);
     unsetenv("MOE_ISA");
     assert_int_equal(moec_choose(0, &word), CHOICE_NONE);
 }

@@ -286,7 +286,8 @@ static uint32_t count_all(void)
 {
     uint32_t n = 0;
     for (Isa isa = 0; isa < ISA_COUNT; isa++)
-        n += cpu_table[isa].family == cpu_table[cpu_best()].family && !cpu_can(&cpu_table[isa], CPU_BY_NAME);
+        n += cpu_table[isa].family == cpu_table[cpu_best()].family &&
+             !cpu_can(&cpu_table[isa], CPU_BY_NAME) && !cpu_can(&cpu_table[isa], CPU_VARIANT);
     return n;
 }
 

@@ -102,9 +102,9 @@ static void test_units(void **state)
         int cube;
         int64_t units[3];
     } rows[] = {
-        {ISA_generic, 1, {4, 8, 1}},     {ISA_avx2, 1, {2, 16, 1}},    {ISA_avx512, 1, {4, 32, 1}},
-        {ISA_avx512bf16, 1, {4, 32, 2}}, {ISA_amx, 1, {32, 32, 32}},   {ISA_amx_soft, 1, {32, 32, 32}},
-        {ISA_amx, 0, {4, 32, 1}},        {ISA_amx_soft, 0, {4, 8, 1}},
+        {ISA_generic, 1, {4, 8, 1}},      {ISA_avx2, 1, {2, 16, 1}},       {ISA_avx512, 1, {4, 32, 1}},
+        {ISA_avx512widen, 1, {4, 32, 1}}, {ISA_avx512bf16, 1, {4, 32, 2}}, {ISA_amx, 1, {32, 32, 32}},
+        {ISA_amx_soft, 1, {32, 32, 32}},  {ISA_amx, 0, {4, 32, 1}},        {ISA_amx_soft, 0, {4, 8, 1}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         explain_units(rows[i].isa, rows[i].cube, units);

@@ -82,7 +82,8 @@ static void check_target(const char *target)
 static void test_pages(void **state)
 {
     (void)state;
-    static const char *const targets[] = {"amx-soft", "generic", "avx2", "avx512", "avx512bf16", "amx"};
+    static const char *const targets[] = {"amx-soft",    "generic",    "avx2", "avx512",
+                                          "avx512widen", "avx512bf16", "amx"};
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         check_target(targets[i]);
 }
