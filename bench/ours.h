@@ -45,7 +45,7 @@ double ours_workspace(const BenchCall *call, char size, int64_t value);
  * afterwards. 1: it complained. */
 int ours_prove(BenchCall *call);
 
-/* The instruction set that was asked for, or the best that this CPU runs; NULL: it complained. */
+/* The instruction set that was asked for, or the choice of the library; NULL: it complained. */
 const char *ours_isa(Bench *b);
 /* This CPU runs it. */
 bool ours_has(Bench *b, const char *isa);

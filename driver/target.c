@@ -32,7 +32,7 @@ int target_keep_rates(const CpuRates *rates, Arena *a)
     return directory && cpu_keep_rates(directory, rates);
 }
 
-/* The host: the best this CPU runs, or what MOE_ISA says. */
+/* The host: the fastest that this CPU runs, or what MOE_ISA says. */
 static const char *add_host(IsaList *out, Arena *a)
 {
     const char *forced = forced_isa();
