@@ -1,6 +1,7 @@
 /* `moec FILE.moe -o kernel.so`, and `moec check FILE`. */
 #include "command/command.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ enum {
     KEY_WERROR,
     KEY_SEED,
     KEY_MACHINE,
-    KEY_BREAK
+    KEY_BREAK,
+    KEY_SONAME
 };
 
 static const struct argp_option compile_options[] = {
@@ -45,6 +47,8 @@ static const struct argp_option compile_options[] = {
     {NULL, 'g', NULL, 0, "Debugging information: gdb stops at lines of the .moe file", 0},
     {"no-cache", KEY_NO_CACHE, NULL, 0,
      "Neither read nor write the compile cache ($MOEC_CACHE, else ~/.cache/moec)", 0},
+    {"soname", KEY_SONAME, "NAME", 0,
+     "The SONAME of a .so: programs that are linked with it look for that name; without, for its path", 0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {NULL, 0, NULL, 0, "Looking inside (`moec passes` lists the passes):", 2},
@@ -166,6 +170,11 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_MACHINE: c->options.machine = arg; return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
     case KEY_NO_CACHE: c->options.no_cache = 1; return 0;
+    case KEY_SONAME:
+        if (!*arg || strchr(arg, '/') || strlen(arg) > NAME_MAX)
+            argp_error(state, "--soname takes the name of a file, not '%s'", arg);
+        c->options.soname = arg;
+        return 0;
     case KEY_WERROR: c->options.werror = 1; return 0;
     case ARGP_KEY_ARG:
         if (c->input)

@@ -351,7 +351,7 @@ static int make_so(Compilation *c, Bytes *out)
     if (status)
         return status;
     double start = say_time(c, 0, NULL);
-    const char *error = link_shared(object, c->arena, out);
+    const char *error = link_shared(object, c->options.soname, c->arena, out);
     say_time(c, start, "(link)");
     if (error)
         return compile_fail(c, DIAG_driver_backend, error);

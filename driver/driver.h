@@ -201,7 +201,7 @@ void cache_store(const char *directory, const char *key, Bytes so, Bytes header,
 /* ---- link.c ---- */
 
 /* Turns an object into a .so. Returns NULL or an error text; no temporary file is left in either case. */
-const char *link_shared(Bytes object, Arena *a, Bytes *so);
+const char *link_shared(Bytes object, const char *soname, Arena *a, Bytes *so); /* soname NULL: none */
 /* Marks a .so to stay loaded after dlclose. Note [Pool] A kernel's .so may be what brought the OpenMP library
  * into a process; unloading both takes the code away from under the pool's waiting threads. What users get is
  * therefore pinned; what this library loads itself can go, because jit.c holds the OpenMP library. */

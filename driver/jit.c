@@ -34,7 +34,7 @@ void code_unload(Loaded *l)
 static void leave_for_next_process(Compilation *c, Bytes object)
 {
     Bytes so;
-    if (c->cache && !link_shared(object, c->arena, &so))
+    if (c->cache && !link_shared(object, c->options.soname, c->arena, &so))
         cache_store(c->cache, c->key, so, c->header, c->arena);
 }
 

@@ -148,7 +148,8 @@ static const char *check_result(const LinkJob *job, int status, const char *prog
     return NULL;
 }
 
-static const char *link_with(LinkJob *job, int direct, const char *const *libraries, Arena *a)
+static const char *link_with(LinkJob *job, int direct, const char *soname, const char *const *libraries,
+                             Arena *a)
 {
     const char *argv[ARGUMENTS];
     int n = 0;
@@ -163,6 +164,12 @@ static const char *link_with(LinkJob *job, int direct, const char *const *librar
         argv[n++] = "-zrelro";
         argv[n++] = "-znoexecstack";
         argv[n++] = "--no-as-needed";
+    }
+    const char *const name[] = {"-soname", soname};
+    for (int i = 0; soname && i < 2; i++) {
+        if (!direct)
+            argv[n++] = "-Xlinker";
+        argv[n++] = name[i];
     }
     argv[n++] = "-o";
     argv[n++] = job->so;
@@ -201,7 +208,7 @@ static const char *take_result(LinkJob *job, Arena *a, Bytes *so)
     return got == len ? NULL : "the linker's output cannot be read";
 }
 
-const char *link_shared(Bytes object, Arena *a, Bytes *so)
+const char *link_shared(Bytes object, const char *soname, Arena *a, Bytes *so)
 {
     static const char *const sonames[] = {"libgomp.so.1", "libm.so.6", "libc.so.6"};
     const char *libraries[3], *error;
@@ -213,9 +220,9 @@ const char *link_shared(Bytes object, Arena *a, Bytes *so)
     if (!error && !write_object(&job, object))
         error = arena_printf(a, "%s: cannot be written: %s", job.object, strerror(errno));
     if (!error) {
-        error = link_with(&job, 1, libraries, a);
+        error = link_with(&job, 1, soname, libraries, a);
         if (error == no_linker)
-            error = link_with(&job, 0, libraries, a);
+            error = link_with(&job, 0, soname, libraries, a);
     }
     if (!error)
         error = take_result(&job, a, so);

@@ -189,6 +189,11 @@ expect 0 rmsnorm "$moec" a.moe --stop-after=fuse
 expect 0 canonicalise "$moec" a.moe --time-passes
 expect 0 rmsnorm "$moec" a.moe --dump-ir=fuse
 expect 0 '' "$moec" a.moe --verify-each --no-cache -o a.so
+expect 0 '' "$moec" a.moe --soname=libnorm.so.1 -o named.so
+expect 0 'SONAME *libnorm.so.1$' objdump -p named.so
+expect 0 '' "$moec" a.moe -o named.so
+objdump -p named.so | grep -q SONAME && { echo "FAILED: a .so of the cache has another's name"; bad=1; }
+expect 2 'name of a file' "$moec" a.moe --soname=a/b -o a.so
 expect 0 '' "$moec" a.moe --target=all -o all.so
 expect 0 'kernel rmsnorm_bwd' "$moec" grad a.moe
 expect 1 'nothing is derived' "$moec" grad a.moe other

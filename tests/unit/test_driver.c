@@ -351,7 +351,7 @@ static void a_wrong_object_is_an_error(void **state)
     Place *p = *state;
     Bytes so;
     setenv("TMPDIR", p->directory, 1);
-    const char *error = link_shared(bytes("this is not an object"), p->arena, &so);
+    const char *error = link_shared(bytes("this is not an object"), NULL, p->arena, &so);
     unsetenv("TMPDIR");
     assert_non_null(error);
     assert_int_equal(count_files(p->directory, 0), 0);
