@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_DEPTH = 16, MAX_STEPS = 2000 };
+enum { MAX_DEPTH = 24, MAX_STEPS = 20000 };
 
 typedef struct TileTerm BoundTerm;
 

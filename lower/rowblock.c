@@ -275,6 +275,32 @@ static BlockRows rows_of(Lower *l, const RowBlockLaunch *s, Loc loc, const Parts
     return all;
 }
 
+/* Rows of a span, whole blocks: as many as leave each thread some spans, since what is packed for one serves all its
+ * blocks. */
+static ExprId span_rows(Lower *l, const RowBlockLaunch *s, Loc loc)
+{
+    Kernel *k = l->k;
+    Extent rows = lower_length(l, s->c->row); /* of the launch */
+    for (uint32_t o = 0; o < s->c->nouter; o++)
+        rows = ext_mul(k->module, rows, lower_length(l, s->c->outer[o]));
+    ExprId parts = x_op2(k, loc, OP_mul, x_threads(k, loc), x_int(k, loc, SPANS_EACH * s->most));
+    ExprId blocks = x_op2(k, loc, OP_idiv, x_extent(k, loc, rows), parts);
+    return x_max(k, x_op2(k, loc, OP_mul, blocks, x_int(k, loc, s->most)), x_int(k, loc, s->span));
+}
+
+/* Those of the rows that one span has; spans are parallel. */
+static BlockRows open_span(Lower *l, Loc loc, const RowBlockLaunch *s, const BlockRows *all)
+{
+    Kernel *k = l->k;
+    ExprId rows = span_rows(l, s, loc), up = x_op2(k, loc, OP_add, x_add(k, all->end, -1), rows);
+    IndexId p = build_index(&l->b, "p");
+    build_parallel(&l->b, loc, p, x_op2(k, loc, OP_idiv, up, rows), 1);
+    ExprId first = build_let(&l->b, loc, "w0", x_op2(k, loc, OP_mul, x_index(k, loc, p), rows));
+    ExprId end = x_min(k, x_op2(k, loc, OP_add, first, rows), all->end);
+    return (BlockRows){all->c, first, build_let(&l->b, loc, "w1", end),
+                       all->from_line && s->most % LAYOUT_EDGE == 0};
+}
+
 /* Blocks of rows: parallel, unless they go in order; those of a span in order, if there is something to pack for it. */
 static BlockRows open_blocks(Lower *l, const RowBlockLaunch *s, Loc loc, const Parts *parts)
 {
@@ -285,7 +311,7 @@ static BlockRows open_blocks(Lower *l, const RowBlockLaunch *s, Loc loc, const P
         rows.first = build_let(&l->b, loc, "first", rows.first);
         rows.end = build_let(&l->b, loc, "end", rows.end);
     } else if (s->hoisted.len) {
-        rows = open_rows(l, loc, LOOP_PARALLEL, "w0", &rows, s->span);
+        rows = open_span(l, loc, s, &rows);
     }
     pack_hoisted(l, s, &rows, loc);
     return open_rows(l, loc, s->c->carries || s->hoisted.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", &rows,
