@@ -66,6 +66,8 @@ static void emit_helper(Plan *p, uint32_t helper)
         emit_transpose_function(p, helper != HELPER_TRANSPOSE);
     else if (helper >= HELPER_PACK)
         emit_pack_function(p, helper - HELPER_PACK);
+    else if (helper >= HELPER_PANEL)
+        emit_panel_function(p, helper - HELPER_PANEL);
     else
         emit_product_function(p, helper);
 }
@@ -203,12 +205,14 @@ static int calls(const Job *job, uint32_t kernel, uint32_t input, uint32_t helpe
     return job->plans[kernel * job->ninputs + input]->helpers >> helper & 1;
 }
 
+static int multiplies(uint32_t helper) { return helper < HELPER_PACK; }
+
 /* The code that a helper is for: products are those of the target, the rest goes by the code or is for all. */
 static Isa owner(const Job *job, uint32_t input, uint32_t helper)
 {
     if (helper >= HELPER_PACKED)
         return ISA_COUNT;
-    return helper < PRODUCT_KINDS ? job->plans[input]->target : job->plans[input]->isa;
+    return multiplies(helper) ? job->plans[input]->target : job->plans[input]->isa;
 }
 
 static int has_helper(const Job *job, uint32_t input, uint32_t helper)
@@ -225,7 +229,7 @@ static void add_helpers(Job *job, Arena *a)
 {
     for (uint32_t input = 0; input < job->ninputs; input++)
         for (uint32_t helper = 0; helper < HELPERS; helper++) {
-            uint32_t k = 0, weight = helper < PRODUCT_KINDS ? PRODUCT_WEIGHT : PACK_WEIGHT;
+            uint32_t k = 0, weight = multiplies(helper) ? PRODUCT_WEIGHT : PACK_WEIGHT;
             while (k < job->nkernels && !calls(job, k, input, helper))
                 k++;
             if (k < job->nkernels && !has_helper(job, input, helper))

@@ -280,16 +280,19 @@ void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
 V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
- * set, in whatever part of the object: block products by types, packs of rows by layouts and
- * types, and the transposition of a block of words, into the caches or past them; and what packs whole matrices of elements of 2 or 4 bytes, the same
- * for all. Their numbers in this order. */
-enum { PRODUCT_KINDS = 12, PACK_KINDS = 42, HELPER_PACK = PRODUCT_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
+ * set, in whatever part of the object: block products by types, what they all do with a panel, packs of rows by layouts and
+ * types, and the transposition of a block of words, into the caches or past them; and what packs whole matrices of elements of
+ * 2 or 4 bytes, the same for all. Their numbers in this order. */
+enum { PRODUCT_KINDS = 12, PANEL_KINDS = 4, PACK_KINDS = 42, HELPER_PANEL = PRODUCT_KINDS };
+enum { HELPER_PACK = HELPER_PANEL + PANEL_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
 enum { HELPER_PACKED = HELPER_TRANSPOSE + 2, HELPERS = HELPER_PACKED + 2 };
+_Static_assert(HELPERS <= 64, "a plan has a bit for each helper");
 
 /* emit_product.c: block products, one function for each pair of element types and way in which the right operand lies. */
 uint32_t product_kind(const Plan *p, const Stmt *product);
 uint64_t product_helpers(const Plan *p, const Stmt *product); /* what it calls, a bit for each */
 void emit_product_function(Plan *p, uint32_t kind);
+void emit_panel_function(Plan *p, uint32_t kind);
 V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */
 
 /* A box on its way into a panel: of a statement, whose value is evaluated, or of a function, which is given rows. */
@@ -338,30 +341,36 @@ typedef struct EmitProduct {
     L *l;
     Elem left, right;
     uint32_t lanes, rows, vectors; /* the fragment */
+    uint32_t heights[3], nheights; /* rows of a fragment that may be chosen, the most first */
+    uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
     uint32_t per_word;             /* units that a row of words of the right panel covers */
+    uint32_t trip;                 /* units that the inner loop goes over at a time */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
+    V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
+    V exact;    /* i1: nothing beside the block may be written */
     V coming;   /* bytes from a fragment's sums to those that are asked for; NULL: none are */
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
     V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */
-    V init;     /* i1: sums begin at zero; old ones may be anything */
+    V init;     /* i1: this part of the units begins the sums, at zero */
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
     int in_rows;
     V mask[2], next, kept; /* what the loads of a unit find; what is asked for; words, as they lie in a panel */
 } EmitProduct;
-enum { ZERO_BYTES = 256 };
+enum { ZERO_BYTES = 256, FEW_ROWS = 2 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };
 typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units);
-/* The one from `row` on; c and a are of row 0. Where nothing beside the block may be written, one that is not whole is computed
- * in a place of its own. */
-void emit_product_fragment(EmitProduct *x, uint32_t rows, V row, V c, V a, V b, V units);
-/* Fragments of all rows, then smaller ones, for the columns of b; `a` and `c` are of row 0. */
+/* The one from `row` on, of the height that fits, which is returned; c and a are of row 0. Where nothing beside the block may be
+ * written, one that is not whole is computed in a place of its own. */
+V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
+V emit_product_single(const EmitProduct *x); /* i1: one fragment has all rows */
+/* Fragments of all rows, then smaller ones, for the columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units);
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */

@@ -42,14 +42,16 @@ static V add_products(const MicroTile *f, V left, V right, V sum)
     return l_intrinsic(l, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, args, 3);
 }
 
-/* The sums of the fragment that stands x->coming bytes on. */
+/* The sums of the fragment that stands x->coming bytes on; 0: of none. */
 static void ask_coming(const MicroTile *f, V c)
 {
     EmitProduct *x = f->x;
+    When some = l_when(x->l, l_icmp(x->l, LLVMIntNE, x->coming, l_i64(x->l, 0)));
     for (uint32_t r = 0; r < f->rows; r++)
         for (uint32_t v = 0; v < x->vectors; v++)
             if (v * x->lanes * 4 % LAYOUT_LINE_BYTES == 0)
                 emit_ask(x->l, l_byte(x->l, address_of_sum(f, c, x->c_row, r, v), x->coming));
+    l_end_when(x->l, &some);
 }
 
 /* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
@@ -84,20 +86,19 @@ static void add_unit(MicroTile *f, V a, uint32_t unit, const V *right)
     }
 }
 
-/* Two units at a time: more would only take longer to generate. One where words are kept, of any number of units; with
- * stores between the loads of two LLVM runs out of registers. */
+/* The units of a word at a time: more would only take longer to generate, and with stores between the loads of two LLVM runs
+ * out of registers. */
 static void over_units(MicroTile *f, V a, V b, V units)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    uint32_t trip = x->kept ? 1 : FRAGMENT_UNITS;
-    For k = l_for(l, l_i64(l, 0), units, trip, "terms");
+    For k = l_for(l, l_i64(l, 0), units, x->trip, "terms");
     LoopCarry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
     V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
     V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
       right[VECTORS_MAX];
-    for (uint32_t unit = 0; unit < trip; unit++) {
+    for (uint32_t unit = 0; unit < x->trip; unit++) {
         if (x->in_rows)
             emit_rows_vectors(x, b, k.var, right);
         else

@@ -1,5 +1,9 @@
 /* product: block products, a function for each target and types.
  *
+ * Note [Panel function]. Whichever way the right operand lies, its columns become a panel that fragments of all rows read.
+ * That is most of the instructions, so it is a function of its own, which all product functions of the types share. AMX
+ * has it inside: tiles are configured anew by each function.
+ *
  * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
  * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
  * read from its begin to its end: memory gives one long run faster than many short ones. Every element's sum is one
@@ -18,17 +22,42 @@ enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a r
 
 enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
 
+static Elem left_elem(uint32_t kind) { return kind & 2 ? EL_BF16 : EL_F32; }
+static Elem right_elem(uint32_t kind) { return kind & 1 ? EL_BF16 : EL_F32; }
+static uint32_t panel_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
+
 uint32_t product_kind(const Plan *p, const Stmt *s)
 {
     const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym],
                  *right = &p->buffers.at[x_at(p->k, s->other)->sym];
     uint32_t way = s->transposed ? TRANSPOSED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
-    return way + (left->elem == EL_BF16) * 2u + (right->elem == EL_BF16);
+    return way + panel_kind(left->elem, right->elem);
 }
 
+static EmitFragment *const fragments[ISA_COUNT] = {
+#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
+    emit_##fragment##_fragment,
+#include "machines/cpu.def"
+};
+
+static EmitFragment *fragment_of(Isa target, Elem left)
+{
+    return left == EL_BF16 ? fragments[target] : emit_vector_fragment;
+}
+
+static int calls_panel_function(Isa target, Elem left)
+{
+    return fragment_of(target, left) == emit_vector_fragment;
+}
+
+/* In rows, words are kept as the left operand has its terms. */
 uint64_t product_helpers(const Plan *p, const Stmt *s)
 {
-    return (uint64_t)1 << product_kind(p, s) | (uint64_t)s->transposed << HELPER_TRANSPOSE;
+    uint32_t kind = product_kind(p, s);
+    Elem left = left_elem(kind), right = kind / 4 * 4 == IN_ROWS ? left : right_elem(kind);
+    uint64_t panel = (uint64_t)calls_panel_function(p->target, left);
+    return (uint64_t)1 << kind | panel << (HELPER_PANEL + panel_kind(left, right)) |
+           (uint64_t)s->transposed << HELPER_TRANSPOSE;
 }
 
 static Ty function_type(L *l)
@@ -37,20 +66,24 @@ static Ty function_type(L *l)
     return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
 }
 
-static V function_of(const Plan *p, uint32_t kind)
+static V named_function(const Plan *p, const char *what, uint32_t kind, const char *way, Ty type)
 {
-    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"}, *const ways[] = {
-                                                                                         "", ".rows",
-                                                                                         ".transposed"};
+    static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
     L *l = p->l;
-    const char *name = arena_printf(l->arena, "moec.product.%s.%s%s", cpu_table[p->target].name,
-                                    names[kind % 4], ways[kind / 4]);
+    const char *name =
+        arena_printf(l->arena, "moec.%s.%s.%s%s", what, cpu_table[p->target].name, names[kind % 4], way);
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
-    fn = LLVMAddFunction(l->mod, name, function_type(l));
+    fn = LLVMAddFunction(l->mod, name, type);
     l_shared(l, fn);
     return fn;
+}
+
+static V function_of(const Plan *p, uint32_t kind)
+{
+    static const char *const ways[] = {"", ".rows", ".transposed"};
+    return named_function(p, "product", kind, ways[kind / 4], function_type(p->l));
 }
 
 V emit_products(Plan *p)
@@ -116,21 +149,10 @@ void emit_tile_product(Emit *e, StmtId id)
 
 /* ---- the function ---- */
 
-static EmitFragment *const fragments[ISA_COUNT] = {
-#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
-    emit_##fragment##_fragment,
-#include "machines/cpu.def"
-};
-
 void emit_no_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     (void)rows, (void)c, (void)a, (void)b, (void)units;
     BUG(x->l->arena, "backend: %s does not multiply bf16 by bf16", x->e->p->cpu->name);
-}
-
-static EmitFragment *fragment_of(const EmitProduct *x)
-{
-    return x->left == EL_BF16 ? fragments[x->e->p->isa] : emit_vector_fragment;
 }
 
 /* Tiles multiply bf16 only: for f32 the registers of another instruction set are used. */
@@ -141,6 +163,50 @@ static void choose_fragment(EmitProduct *x)
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;
     x->part = cpu->part;
+}
+
+static V zeros(const Plan *p)
+{
+    L *l = p->l;
+    V v = LLVMAddGlobal(l->mod, LLVMArrayType2(l->i8, ZERO_BYTES), "zeros");
+    LLVMSetInitializer(v, LLVMConstNull(LLVMArrayType2(l->i8, ZERO_BYTES)));
+    LLVMSetLinkage(v, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(v, 1);
+    LLVMSetAlignment(v, LAYOUT_LINE_BYTES);
+    return v;
+}
+
+/* Of one or two rows of a panel a fragment of four would waste most of its work; where the panel is in memory, fewer
+ * instructions also let the CPU ask for more of it at once. */
+static void choose_heights(EmitProduct *x)
+{
+    x->tail = x->rows & -x->rows; /* the largest power of two that divides it */
+    x->heights[x->nheights++] = x->rows;
+    if (x->tail < x->rows)
+        x->heights[x->nheights++] = x->tail;
+    if (x->tail > FEW_ROWS && !x->in_rows && calls_panel_function(x->e->p->target, x->left))
+        x->heights[x->nheights++] = FEW_ROWS;
+}
+
+/* Begins the function fn, of the products of a target. `e` is what it is emitted with, blank. */
+static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
+{
+    Elem left = left_elem(kind), right = right_elem(kind);
+    L *l = p->l;
+    p->isa = p->target;
+    p->cpu = &cpu_table[p->isa];
+    plan_attributes(p, fn);
+    l_attribute(l, fn, "noinline");
+    l_begin(l, fn);
+    *e = (Emit){.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
+    EmitProduct x = {.e = e, .l = l, .left = left, .right = right, .in_rows = kind / 4 * 4 == IN_ROWS};
+    x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
+    choose_fragment(&x);
+    choose_heights(&x);
+    x.zeros = zeros(p);
+    x.own = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)x.rows * ROW_OF_WORDS), "own");
+    LLVMSetAlignment(x.own, LAYOUT_LINE_BYTES);
+    return x;
 }
 
 static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
@@ -156,65 +222,145 @@ static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
     l_end_for(l, &i);
 }
 
-void emit_product_fragment(EmitProduct *x, uint32_t rows, V row, V c, V a, V b, V units)
+/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one. */
+static int64_t least_rows(const EmitProduct *x, uint32_t i)
+{
+    return i + 1 < x->nheights ? x->heights[i] - x->heights[i + 1] + 1 : 0;
+}
+
+static V choose_height(const EmitProduct *x, V left)
 {
     L *l = x->l;
-    V count = l_i64(l, rows), width = l_i64(l, x->lanes * x->vectors);
+    V height = l_i64(l, x->heights[x->nheights - 1]);
+    for (uint32_t i = x->nheights - 1; i-- > 0;)
+        height = l_select(l, l_icmp(l, LLVMIntSGE, left, l_i64(l, least_rows(x, i))), l_i64(l, x->heights[i]),
+                          height);
+    return height;
+}
+
+/* The fragment of the height that is chosen. */
+static void one_height(EmitProduct *x, V left, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    Block done = l_block(l, "done");
+    EmitFragment *fragment = fragment_of(x->e->p->isa, x->left);
+    for (uint32_t i = 0; i < x->nheights; i++) {
+        Block next = i + 1 < x->nheights ? l_block(l, "lower") : NULL;
+        if (next) {
+            Block fits = l_block(l, "fits");
+            l_branch(l, l_icmp(l, LLVMIntSGE, left, l_i64(l, least_rows(x, i))), fits, next);
+            l_enter(l, fits);
+        }
+        fragment(x, x->heights[i], c, a, b, units);
+        l_goto(l, done);
+        if (next)
+            l_enter(l, next);
+    }
+    l_enter(l, done);
+}
+
+V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
+{
+    L *l = x->l;
     V left[2] = {l_sub(l, x->nrows, row), l_sub(l, x->ncols, x->column)};
-    V cut = l_or(l, l_icmp(l, LLVMIntSLT, left[0], count), l_icmp(l, LLVMIntSLT, left[1], width));
-    V size[2] = {l_min(l, left[0], count), l_min(l, left[1], width)}, own_row = l_i64(l, ROW_OF_WORDS);
+    V height = choose_height(x, left[0]), width = l_i64(l, x->lanes * x->vectors);
+    V cut = l_or(l, l_icmp(l, LLVMIntSLT, left[0], height), l_icmp(l, LLVMIntSLT, left[1], width));
+    V size[2] = {l_min(l, left[0], height), l_min(l, left[1], width)}, own_row = l_i64(l, ROW_OF_WORDS);
     V at = l_byte(l, c, l_mul(l, row, x->c_row)), c_row = x->c_row;
-    cut = l_and(l, cut, LLVMGetParam(l->fn, EXACT));
+    cut = l_and(l, cut, x->exact);
     When before = l_when(l, cut);
     copy_sums(l, x->own, own_row, at, c_row, size);
     l_end_when(l, &before);
     x->c_row = l_select(l, cut, own_row, c_row);
     x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
     a = l_byte(l, a, l_mul(l, row, l_i64(l, LAYOUT_LINE_BYTES)));
-    fragment_of(x)(x, rows, l_select(l, cut, x->own, at), a, b, units);
+    one_height(x, left[0], l_select(l, cut, x->own, at), a, b, units);
     x->c_row = c_row;
     When after = l_when(l, cut);
     copy_sums(l, at, c_row, x->own, own_row, size);
     l_end_when(l, &after);
+    return height;
 }
 
-void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
+static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
-    L *l = x->l;
-    uint32_t tail = x->rows & -x->rows; /* the largest power of two that divides it */
-    V rows = round_up(l, x->nrows, tail), count = l_i64(l, x->rows);
-    For f = l_for(l, l_i64(l, 0), l_sub(l, rows, l_i64(l, x->rows - 1)), x->rows, "rows");
-    emit_product_fragment(x, x->rows, f.var, c, a, b, units);
-    l_end_for(l, &f);
-    if (tail == x->rows)
-        return;
-    f = l_for(l, l_mul(l, l_bin(l, LLVMUDiv, rows, count), count), rows, tail, "tail");
-    emit_product_fragment(x, tail, f.var, c, a, b, units);
-    l_end_for(l, &f);
+    For f = l_for(x->l, l_i64(x->l, 0), x->nrows, 1, "rows");
+    f.next = emit_product_fragment(x, f.var, c, a, b, units);
+    l_end_for(x->l, &f);
 }
 
 void emit_begin_sums(EmitProduct *x, V unit)
 {
     L *l = x->l;
-    x->init = l_and(l, LLVMGetParam(l->fn, INIT), l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
+    x->init = l_and(l, x->begin, l_icmp(l, LLVMIntEQ, unit, l_i64(l, 0)));
 }
 
-/* Units of a part. Where rows are few it stays in the first cache, so that what streams through is read once. */
+/* ---- the panel function ---- */
+
+/* Parameters: of the block's first element in these columns the sums and the bytes to their next row; the same of lines; the
+ * panel; units, rows, columns that are left; how far what is asked for is away, of sums and of the panel; whether sums begin at
+ * zero; whether nothing beside the block may be written. */
+static V panel_function(const Plan *p, uint32_t kind)
+{
+    L *l = p->l;
+    Ty types[] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64,
+                  l->i64, l->i64, l->i64, l->i64, l->i1,  l->i1};
+    return named_function(p, "panel", kind, "", l_fn_type(l, l->none, types, sizeof types / sizeof *types));
+}
+
+static V or_zero(L *l, V v) { return v ? v : l_i64(l, 0); }
+
+void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    if (!calls_panel_function(x->e->p->target, x->left)) {
+        over_rows(x, c, a, b, units);
+        return;
+    }
+    V fn = panel_function(x->e->p, panel_kind(x->left, x->right)), left = l_sub(l, x->ncols, x->column);
+    V coming = or_zero(l, x->coming), ahead = or_zero(l, x->ahead);
+    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, coming, ahead, x->init, x->exact};
+    l_call(l, fn, args, sizeof args / sizeof *args);
+}
+
+void emit_panel_function(Plan *p, uint32_t kind)
+{
+    V fn = panel_function(p, kind), c, a, b, units;
+    Emit e;
+    EmitProduct x = begin_function(p, fn, kind, &e);
+    V *const params[] = {&c,       &x.c_row, &a,        &x.a_block, &b,      &units,
+                         &x.nrows, &x.ncols, &x.coming, &x.ahead,   &x.init, &x.exact};
+    for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
+        *params[i] = LLVMGetParam(fn, i);
+    x.column = l_i64(p->l, 0);
+    over_rows(&x, c, a, b, units);
+    LLVMBuildRetVoid(p->l->b);
+}
+
+/* ---- over panels ---- */
+
+V emit_product_single(const EmitProduct *x)
+{
+    return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail));
+}
+
+/* Units of a part: where a single fragment reads them, all. Where rows are few it stays in the first cache, so that what
+ * streams through is read once. */
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
     uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
     V words = l_select(l, few, l_i64(l, least), l_i64(l, x->part));
-    return l_mul(l, words, l_i64(l, x->per_word));
+    V part = l_mul(l, words, l_i64(l, x->per_word));
+    return l_select(l, emit_product_single(x), l_max(l, x->units, part), part);
 }
 
 /* A single fragment reads as fast as memory gives, in one run that the CPU sees by itself; more of them leave it time. */
 static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
-    V one = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, x->rows & -x->rows));
-    return l_select(l, one, l_i64(l, 0), l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES));
+    return l_select(l, emit_product_single(x), l_i64(l, 0), l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES));
 }
 
 /* All terms for the columns of c and b. */
@@ -262,49 +408,28 @@ static V count_units(const EmitProduct *x, V depth)
     L *l = x->l;
     depth = l_max(l, depth, l_i64(l, 0));
     V units = x->left == EL_BF16 ? l_sar(l, l_add(l, depth, l_i64(l, 1)), 1) : depth;
-    return round_up(l, units, fragment_of(x) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
-}
-
-static V zeros(const Plan *p)
-{
-    L *l = p->l;
-    V v = LLVMAddGlobal(l->mod, LLVMArrayType2(l->i8, ZERO_BYTES), "zeros");
-    LLVMSetInitializer(v, LLVMConstNull(LLVMArrayType2(l->i8, ZERO_BYTES)));
-    LLVMSetLinkage(v, LLVMPrivateLinkage);
-    LLVMSetGlobalConstant(v, 1);
-    LLVMSetAlignment(v, LAYOUT_LINE_BYTES);
-    return v;
+    return round_up(l, units,
+                    fragment_of(x->e->p->isa, x->left) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
 }
 
 void emit_product_function(Plan *p, uint32_t kind)
 {
-    L *l = p->l;
-    p->isa = p->target;
-    p->cpu = &cpu_table[p->isa];
-    V fn = function_of(p, kind);
-    plan_attributes(p, fn);
-    l_attribute(l, fn, "noinline");
-    l_begin(l, fn);
-    Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
-    EmitProduct x = {
-        .e = &e, .l = l, .left = kind & 2 ? EL_BF16 : EL_F32, .right = kind & 1 ? EL_BF16 : EL_F32};
+    V fn = function_of(p, kind), depth = LLVMGetParam(fn, DEPTH);
+    Emit e;
+    EmitProduct x = begin_function(p, fn, kind, &e);
     V *const params[] = {&x.c, &x.c_row, &x.a, &x.a_block, &x.b, &x.b_panel, &x.nrows, &x.ncols};
     for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
         *params[i] = LLVMGetParam(fn, i);
-    x.per_word = x.left == EL_F32 && x.right == EL_BF16 ? 2 : 1;
-    choose_fragment(&x);
-    x.units = count_units(&x, LLVMGetParam(fn, DEPTH));
-    x.zeros = zeros(p);
-    x.own = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)x.rows * ROW_OF_WORDS), "own");
-    LLVMSetAlignment(x.own, LAYOUT_LINE_BYTES);
-    x.in_rows = kind / 4 * 4 == IN_ROWS;
+    x.begin = LLVMGetParam(fn, INIT);
+    x.exact = LLVMGetParam(fn, EXACT);
+    x.units = count_units(&x, depth);
     if (kind >= TRANSPOSED)
-        emit_rows_transposed_product(&x, LLVMGetParam(fn, DEPTH));
+        emit_rows_transposed_product(&x, depth);
     else if (x.in_rows)
-        emit_rows_product(&x, LLVMGetParam(fn, DEPTH));
+        emit_rows_product(&x, depth);
     else {
         x.ahead = ahead_of(&x);
         over_columns(&x);
     }
-    LLVMBuildRetVoid(l->b);
+    LLVMBuildRetVoid(p->l->b);
 }

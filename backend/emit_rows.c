@@ -85,25 +85,15 @@ static void make_masks(EmitProduct *x, V columns, V terms)
 static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    uint32_t tail = x->rows & -x->rows;
     EmitProduct rest = *x;
-    Block many = l_block(l, "many"), few = l_block(l, "few"), left = l_block(l, "left");
-    l_branch(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows - tail)), many, few);
-    for (int i = 0; i < 2; i++) {
-        l_enter(l, i ? few : many);
-        emit_product_fragment(x, i ? tail : x->rows, l_i64(l, 0), c, a, b, units);
-        (i ? &few : &many)[0] = l_here(l);
-        l_goto(l, left);
-    }
-    l_enter(l, left);
-    V done = l_phi(l, l->i64, l_i64(l, x->rows), many, l_i64(l, tail), few);
+    V done = emit_product_fragment(x, l_i64(l, 0), c, a, b, units);
     rest.in_rows = 0;
-    rest.ahead = NULL;
     rest.right = rest.left;
-    rest.per_word = 1;
     rest.nrows = l_sub(l, x->nrows, done);
+    When some = l_when(l, l_icmp(l, LLVMIntSGT, rest.nrows, l_i64(l, 0)));
     emit_product_rows(&rest, l_byte(l, c, l_mul(l, done, x->c_row)),
                       l_byte(l, a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES))), x->kept, units);
+    l_end_when(l, &some);
 }
 
 /* The part of `part` terms that begins at `first`: `terms` of them exist. What is asked for goes on in the next row where
@@ -152,6 +142,7 @@ void emit_rows_product(EmitProduct *x, V depth)
     L *l = x->l;
     if (x->lanes * x->vectors != LAYOUT_EDGE || x->vectors != 2 || !cpu_can(x->e->p->cpu, CPU_MASKS))
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
+    x->per_word = x->trip = 1; /* it is made in registers for each unit */
     x->kept = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)part_terms(x) * ROW_OF_WORDS), "kept");
     LLVMSetAlignment(x->kept, LAYOUT_LINE_BYTES);
     V zero = l_i64(l, 0), one = l_i64(l, 1), part = part_of(x);
