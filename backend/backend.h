@@ -40,13 +40,14 @@ typedef struct BackendApi {
     /* Each returns NULL on success, else an error text in arena a. Bytes are allocated in a. */
     const char *(*emit)(const BackendInput *inputs, uint32_t n, const BackendOptions *o, BackendOutput what,
                         Arena *a, const char **bytes, size_t *len);
-    const char *(*jit_load)(const char *object, size_t len, Arena *a, BackendJit **out);
+    /* names: perf and gdb are to know the functions, see Note [Names of JIT code]. */
+    const char *(*jit_load)(const char *object, size_t len, int names, Arena *a, BackendJit **out);
     void *(*jit_symbol)(BackendJit *jit, const char *name); /* NULL when there is none */
     void (*jit_free)(BackendJit *jit);
     void (*jit_listen)(const BackendListener *listener);
 } BackendApi;
 
-/* The plug-in's one exported symbol. */
+/* The plug-in's one exported symbol, but for those that gdb looks for. */
 typedef const BackendApi *BackendEntry(void);
 const BackendApi *backend_entry(void);
 

@@ -1,7 +1,7 @@
 /* What the emit_*.c files share: a kernel's plan, a function's emission state, and who emits what. */
 /* Note [Layers]. A file calls files of its own row and of the rows above it, which tests/calls.py checks:
  *     l, emit_multiple: LLVM in short words; what is a multiple of what
- *     family_x86, target, jit, object: what LLVM makes of a module
+ *     family_x86, target, jit, jit_names, object: what LLVM makes of a module
  *     plan, emit_lanes, emit_frame, emit_debug: questions to a plan, masks, what a function computes once, lines
  *     emit_scalar, emit_math, emit_number: scalar operations and element formats
  *     emit_expr, emit_memory, emit_stream: expressions, loads and stores

@@ -2,6 +2,7 @@
  * the host program exports it; nothing else is searched for. */
 #include "backend/jit.h"
 
+#include "backend/jit_names.h"
 #include "backend/llvm.h"
 
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 struct BackendJit {
     LLVMOrcLLJITRef jit;
+    JitNames *names; /* NULL: gdb was not told of it */
 };
 
 /* libgomp's entry points; omp.h does not declare the first two. */
@@ -93,21 +95,27 @@ static LLVMErrorRef define_provided(LLVMOrcLLJITRef jit)
     return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(pairs, N));
 }
 
-const char *jit_load(const char *object, size_t len, Arena *a, BackendJit **out)
+const char *jit_load(const char *object, size_t len, int names, Arena *a, BackendJit **out)
 {
+    ObjectBytes given = {object, len};
     LLVMOrcLLJITRef jit;
     LLVMErrorRef error = LLVMOrcCreateLLJIT(&jit, NULL);
     if (error)
         return kept(a, error);
     error = define_provided(jit);
     if (!error) {
+        if (names)
+            given = jit_names_mark(given, a);
         /* the buffer goes to the JIT, whether it succeeds or not */
-        LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, len, "kernel.o");
+        LLVMMemoryBufferRef buffer =
+            LLVMCreateMemoryBufferWithMemoryRangeCopy(given.at, given.len, "kernel.o");
         error = LLVMOrcLLJITAddObjectFile(jit, LLVMOrcLLJITGetMainJITDylib(jit), buffer);
     }
     BackendJit *j = error ? NULL : malloc(sizeof *j);
     if (j) {
-        j->jit = jit;
+        *j = (BackendJit){.jit = jit};
+        if (names)
+            j->names = jit_names_tell(given, j, a);
         *out = j;
         return NULL;
     }
@@ -131,6 +139,7 @@ void jit_free(BackendJit *jit)
 {
     if (!jit)
         return;
+    jit_names_free(jit->names);
     LLVMConsumeError(LLVMOrcDisposeLLJIT(jit->jit));
     free(jit);
 }

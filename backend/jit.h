@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-const char *jit_load(const char *object, size_t len, Arena *a, BackendJit **out);
+const char *jit_load(const char *object, size_t len, int names, Arena *a, BackendJit **out);
 void *jit_symbol(BackendJit *jit, const char *name);
 void jit_free(BackendJit *jit);
 void jit_listen(const BackendListener *listener);

@@ -14,7 +14,8 @@ class Options(ctypes.Structure):
     _fields_ = [("target", ctypes.c_char_p), ("no_optimize", ctypes.c_int), ("debug", ctypes.c_int),
                 ("no_cache", ctypes.c_int), ("cache_dir", ctypes.c_char_p), ("interpret", ctypes.c_int),
                 ("schedule", ctypes.c_char_p), ("machine", ctypes.c_char_p), ("schedule_seed", ctypes.c_uint64),
-                ("types", ctypes.c_char_p), ("derive", ctypes.c_char_p), ("kernels", ctypes.c_char_p)]
+                ("types", ctypes.c_char_p), ("derive", ctypes.c_char_p), ("kernels", ctypes.c_char_p),
+                ("jit_names", ctypes.c_int)]
 
 
 def main():

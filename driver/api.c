@@ -131,6 +131,7 @@ static Compilation *start(moec_context *c, const moec_options *o)
         options.types = o->types;
         options.derive = o->derive;
         options.kernels = o->interpret ? NULL : o->kernels;
+        options.jit_names = o->jit_names;
     }
     compile_free(c->last);
     c->last = compile_new(&options);

@@ -3,6 +3,8 @@
 #include "driver/driver.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 const char *code_open_library(const char *path, Arena *a, Loaded *out)
@@ -38,6 +40,13 @@ static void leave_for_next_process(Compilation *c, Bytes object)
         cache_store(c->cache, c->key, so, c->header, c->arena);
 }
 
+/* Are perf and gdb to know the functions? Of a .so from the cache they do. */
+static int wants_names(const Compilation *c)
+{
+    const char *asked = secure_getenv("MOEC_JIT_NAMES");
+    return c->options.jit_names || (asked && *asked && strcmp(asked, "0") != 0);
+}
+
 static int load(Compilation *c, void *user)
 {
     Loaded *out = user;
@@ -57,7 +66,7 @@ static int load(Compilation *c, void *user)
         return status;
     out->api = plugin_open(c->arena, &error);
     if (out->api)
-        error = out->api->jit_load(object.at, object.len, c->arena, &out->jit);
+        error = out->api->jit_load(object.at, object.len, wants_names(c), c->arena, &out->jit);
     if (error)
         return compile_fail(c, DIAG_driver_backend, error);
     leave_for_next_process(c, object);

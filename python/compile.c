@@ -88,6 +88,7 @@ static int take_option(const char *name, PyObject *value, moec_options *o)
     FIELD(text, types)
     FIELD(text, derive)
     FIELD(text, kernels)
+    FIELD(number, jit_names)
     PyErr_Format(PyExc_TypeError, "there is no option '%s'", name);
     return -1;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The programs in examples/: a C program with only the generated header, linked with the .so and with the object; a
-# Python one with numpy; gdb stops at a line of the .moe file.   usage: examples.sh BUILD [PYTHON]
+# Python one with numpy; gdb stops at a line of the .moe file and in JIT code.   usage: examples.sh BUILD [PYTHON]
 set -eu
 cd "$(dirname "$0")/.."
 moec=$1/bin/moec
@@ -73,6 +73,13 @@ if command -v gdb >/dev/null 2>&1; then
         exit 1
     fi
     grep "Breakpoint 1[.0-9]*, " "$scratch/gdb.out"
+    MOEC_JIT_NAMES=1 gdb -nx -batch -ex 'set breakpoint pending on' -ex 'break ffn__call' -ex run --args \
+        "$moec" run examples/moe_ffn.moe ffn >"$scratch/jit.out" 2>&1 || true
+    if ! grep -q "Breakpoint 1, .*ffn" "$scratch/jit.out"; then
+        cat "$scratch/jit.out"
+        echo "FAILED: gdb did not stop in JIT code"
+        exit 1
+    fi
 else
     echo "skipped: no gdb"
 fi

@@ -35,6 +35,7 @@ typedef struct moec_options { /* zero-initialise; NULL means all defaults */
     const char *types;     /* element types instead of those of `type` declarations, comma separated: "act=f32" */
     const char *derive;    /* .moe text of `derive` blocks, besides those of the file */
     const char *kernels;   /* comma separated: code is made of these only, of the others there is the signature; NULL: of all */
+    int jit_names;         /* 1: perf (by /tmp/perf-PID.map) and gdb know the functions of JIT code; so they do if $MOEC_JIT_NAMES is 1 */
 } moec_options;
 
 moec_context *moec_context_new(void); /* NULL when memory is exhausted */

@@ -65,7 +65,7 @@ static void compile(Compiled *c, const char *text, Isa isa)
     BackendInput input = {c->module, isa};
     const char *error = backend()->emit(&input, 1, &options, OUTPUT_OBJECT, c->arena, &object, &len);
     if (!error)
-        error = backend()->jit_load(object, len, c->arena, &c->jit);
+        error = backend()->jit_load(object, len, 0, c->arena, &c->jit);
     if (error)
         fail_msg("%s", error);
 }

@@ -192,7 +192,7 @@ static void test_outputs(void **state)
     assert_null(emit(&c, &best, 1, OUTPUT_OBJECT, &again, &len2));
     assert_int_equal(len, len2);
     assert_memory_equal(bytes, again, len);
-    assert_null(backend()->jit_load(bytes, len, c.arena, &c.jit));
+    assert_null(backend()->jit_load(bytes, len, 0, c.arena, &c.jit));
     assert_string_equal((const char *)backend()->jit_symbol(c.jit, "moec_manifest"), "{\"a\":1}");
     assert_string_equal((const char *)backend()->jit_symbol(c.jit, "moec_build_id"), "id");
     assert_null(backend()->jit_symbol(c.jit, "nothing"));
@@ -216,7 +216,7 @@ static void test_selection(void **state)
         int32_t n = 5;
         read_tiles(&c, kernels);
         assert_null(emit(&c, isas, ISAS, OUTPUT_OBJECT, &bytes, &len));
-        assert_null(backend()->jit_load(bytes, len, c.arena, &c.jit));
+        assert_null(backend()->jit_load(bytes, len, 0, c.arena, &c.jit));
         setenv("MOE_ISA", words[i], 1);
         Isa isa;
         int can = !*words[i] || (cpu_find(words[i], &isa) && isa != ISA_amx && cpu_has(isa));

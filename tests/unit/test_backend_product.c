@@ -545,7 +545,7 @@ static void test_objects(void **state)
         const char *error =
             backend()->emit(inputs, 3, &options, OUTPUT_OBJECT, compiled.arena, &object, &len);
         if (!error)
-            error = backend()->jit_load(object, len, compiled.arena, &compiled.jit);
+            error = backend()->jit_load(object, len, 0, compiled.arena, &compiled.jit);
         if (error)
             fail_msg("%s", error);
         for (int i = 0; i < WAYS; i++) {
