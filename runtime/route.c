@@ -48,6 +48,8 @@ void moe_route_free(moe_route *route)
 
 static int are_groups(const int32_t *ids, int64_t slots, int64_t groups)
 {
+    if (!ids && slots > 0)
+        return 0;
     for (int64_t s = 0; s < slots; s++)
         if (ids[s] < -1 || ids[s] >= groups)
             return 0;

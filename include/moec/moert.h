@@ -61,7 +61,7 @@ const char *moe_ctx_message(const moe_ctx *ctx);
 moe_route *moe_route_new(int64_t tokens, int64_t choices, int64_t groups, int64_t rows);
 /* The route of ids[tokens][choices], each the group (expert) of a choice, or -1 for none. Rows are ordered by group, token and
  * choice. capacity -1: of a group `rows T*K`; else of a group `capacity C`: each has so many rows, and choices beyond them are
- * dropped. NULL as moe_route_new() says, or when an id is not in -1..groups-1 or capacity is below -1. */
+ * dropped. NULL as moe_route_new() says, or when ids is NULL, an id is not in -1..groups-1 or capacity is below -1. */
 moe_route *moe_route_from_ids(const int32_t *ids, int64_t tokens, int64_t choices, int64_t groups, int64_t capacity);
 void moe_route_free(moe_route *route);
 

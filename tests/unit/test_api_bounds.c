@@ -468,6 +468,14 @@ static void contexts_and_routes(void **state)
                                      {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_null(moe_route_new(bad[i][0], bad[i][1], bad[i][2], bad[i][3]));
+    const int32_t ids[] = {0, -1, 1, INT32_MAX};
+    static const int64_t of_ids[][4] = {
+        {-1, 1, 2, -1},       {1, -1, 2, -1}, {2, 1, -1, -1},       {2, 1, 2, -2},
+        {2, 2, 2, -1},        {3, 1, 1, -1},  {2, 1, 2, INT64_MAX}, {INT64_MAX, INT64_MAX, 2, -1},
+        {INT64_MIN, 1, 2, -1}};
+    for (size_t i = 0; i < sizeof of_ids / sizeof *of_ids; i++)
+        assert_null(moe_route_from_ids(ids, of_ids[i][0], of_ids[i][1], of_ids[i][2], of_ids[i][3]));
+    assert_null(moe_route_from_ids(NULL, 2, 1, 2, -1));
     moe_route *empty = moe_route_new(0, 0, 0, 0);
     assert_non_null(empty);
     moe_route_free(empty);
