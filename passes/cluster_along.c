@@ -5,8 +5,8 @@
  * the arithmetic. Three rewritings leave two passes over the columns of a row, one up to the maximum and one behind it. No
  * value changes.
  *   bare sums   s = sum * c where c does not vary with the column: the tensor holds the sum, and its readers multiply.
- *   along       e = f(s), whose elements the reduction of the next member passes (z = sum(j where ...) e[i, j]), and no
- *               reader asks for others: the reduction computes each element, and e is stored on its way (Equation.along).
+ *   along       e = f(s), whose elements the reduction of the next member passes (z = sum(j where ...) e[i, j]) between
+ *               bounds, and no reader asks for others: the reduction computes each element, and e is stored on its way (Equation.along).
  *   narrowed    such an e whose readers all round it to bf16 (or f16) is kept in that type.
  *
  * before:  s = (sum(d) q * k) * c    m = max(j) s    e = exp(s - m)          z = sum(j) e               bf16(e) * v
@@ -175,6 +175,34 @@ static int passes_all(const Along *a, ExprId condition, TensorId t)
     return 1;
 }
 
+/* Is it a bound of a loop over the column? */
+static int is_bound(Kernel *k, ExprId e, IndexId column)
+{
+    Affine form;
+    int64_t coef;
+    if (!x_is_op(k, e, OP_lt) && !x_is_op(k, e, OP_le) && !x_is_op(k, e, OP_gt) && !x_is_op(k, e, OP_ge))
+        return 0;
+    ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
+    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT ||
+        !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
+        return 0;
+    for (uint32_t n = 0; n < form.n; n++)
+        if (form.index[n] == column)
+            return ext_is_const(k->module, form.coef[n], &coef) && (coef == 1 || coef == -1);
+    return 0;
+}
+
+/* Under other conditions an element is stored or not as its values say, and nothing proves that what is read was stored. */
+static int are_bounds(Kernel *k, ExprId condition, IndexId column)
+{
+    ExprId each[CONJUNCT_MAX];
+    const uint32_t n = condition == NONE ? 0 : x_conjuncts(k, condition, each, CONJUNCT_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_bound(k, each[i], column))
+            return 0;
+    return 1;
+}
+
 /* Without the cast to the type in which it is stored. */
 static ExprId unrounded(const Kernel *k, ExprId e)
 {
@@ -218,7 +246,8 @@ static int store_along(const Along *a, uint32_t at)
     int loads = x_loads(k, body, q.lhs);
     if ((loads ? !is_all_own(a, body, q.lhs) || k->tensors.at[q.lhs].elem != EL_F32
                : !x_contains(k, body, unrounded(k, value))) ||
-        !has_lanes(a, x_substitute(k, body, &bound, &here, 1), column) || !passes_all(a, condition, q.lhs))
+        !has_lanes(a, x_substitute(k, body, &bound, &here, 1), column) || !passes_all(a, condition, q.lhs) ||
+        !are_bounds(k, condition, column))
         return 0;
     k->eqs.at[at + 1].rhs = x_rewrite(k, k->eqs.at[at + 1].rhs, put_value, &(Defined){q.lhs, value});
     k->eqs.at[at].along = 1;
