@@ -73,17 +73,18 @@ Equation rowblock_carried(const RowBlockCarry *carry)
     return q;
 }
 
-/* With one row: a sum that is no product of matrices needs no loop over rows. */
+/* With one row: a sum over the rows needs no loop over them. */
 static int is_term(const Lower *l, const RowBlockLaunch *s, const RowBlockCarry *carry)
 {
-    return s->rows == 1 && x_at(l->k, carry->reduce)->nbound == 1 && x_condition(l->k, carry->reduce) == NONE;
+    return s->rows == 1 && x_at(l->k, carry->reduce)->nbound == 1;
 }
 
-/* One row's term of each place. */
+/* One row's term of each place; 0 where the row is none of the sum's. */
 static Equation term(const Lower *l, const RowBlockCarry *carry)
 {
     Equation q = rowblock_carried(carry);
-    q.rhs = x_arg(l->k, carry->reduce, 0);
+    const ExprId condition = x_condition(l->k, carry->reduce), body = x_arg(l->k, carry->reduce, 0);
+    q.rhs = condition == NONE ? body : x_if(l->k, q.loc, condition, body, x_float(l->k, q.loc, 0));
     return q;
 }
 
@@ -109,7 +110,7 @@ static int goes_along(const Lower *l, const RowBlockLaunch *s, const Blocking *b
 {
     const Kernel *k = l->k;
     const Equation *q = &by->m.at[0];
-    if (!is_term(l, s, carry))
+    if (!is_term(l, s, carry) || x_condition(k, carry->reduce) != NONE)
         return 0;
     Equation one = term(l, carry);
     IndexId place = x_plain_index(k, one.index[0]);
