@@ -142,21 +142,24 @@ static ExprId passing(const Along *a, uint32_t at, IndexId column)
     return reduce;
 }
 
-/* Is e computed a row at a time, with lanes over its columns? */
+/* Is e computed a row at a time, with lanes over its columns? What lies in memory by columns decides that; without such a tensor
+ * lanes may go over the rows. */
 static int has_lanes(const Along *a, ExprId e, IndexId column)
 {
     const Kernel *k = a->k;
-    if (query_has_reduce(k, e) || !x_uses_index(k, e, column))
+    int by_column = 0;
+    if (query_has_reduce(k, e))
         return 0;
     each_below (n, k, e, EVERYWHERE) {
         const Expr *x = x_at(k, *n);
         if (x->kind == X_LOAD && x->nargs && x_uses_index(k, *n, column) &&
             x_plain_index(k, x_arg(k, *n, x->nargs - 1u)) != column)
             return 0;
+        by_column |= x->kind == X_LOAD && x->nargs && x_uses_index(k, *n, column);
         if (x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP)
             return 0;
     }
-    return 1;
+    return by_column;
 }
 
 /* Does the reduction pass all elements of t that are read? */
