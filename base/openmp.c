@@ -1,5 +1,7 @@
 #include "base/openmp.h"
 
+#include "base/text.h"
+
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -66,14 +68,6 @@ static int least_limit(const char *root, const char *group, int version)
     }
 }
 
-static int has_cpu(const char *controllers)
-{
-    for (const char *at = controllers; *at; at += strcspn(at, ","), at += *at == ',')
-        if (strcspn(at, ",") == 3 && memcmp(at, "cpu", 3) == 0)
-            return 1;
-    return 0;
-}
-
 /* A line is NUMBER:CONTROLLERS:GROUP; version 2 names no controllers. */
 static int limit_of_line(char *line, const char *root)
 {
@@ -87,7 +81,7 @@ static int limit_of_line(char *line, const char *root)
     controllers++;
     if (!*controllers)
         return least_limit(root, group, 2);
-    if (!has_cpu(controllers))
+    if (!text_lists(controllers, "cpu"))
         return 0;
     snprintf(folder, sizeof folder, "%s/cpu", root);
     return least_limit(folder, group, 1);

@@ -37,6 +37,15 @@ void text_add(Text *t, const char *format, ...)
 
 const char *text_string(Text *t) { return t->at ? t->at : ""; }
 
+int text_lists(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == n && memcmp(at, word, n) == 0)
+            return 1;
+    return 0;
+}
+
 size_t text_character(const char *at, size_t left)
 {
     const unsigned char *c = (const unsigned char *)at;

@@ -17,6 +17,9 @@ const char *text_string(Text *t); /* "" when empty */
 /* Bytes of the well-formed UTF-8 character at `at` (at most `left`), 0 when the bytes are not one. */
 size_t text_character(const char *at, size_t left);
 
+/* Is the word one of a list with commas between them? */
+int text_lists(const char *list, const char *word);
+
 /* An interned string: two names are equal exactly when their pointers are. */
 typedef const char *Name;
 typedef struct Names Names;

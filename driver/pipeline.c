@@ -44,17 +44,6 @@ const Pass *pass_find(const char *name)
 
 /* ---- runner ---- */
 
-static int in_list(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *at = list; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0'))
-            return 1;
-    }
-    return 0;
-}
-
 /* What the passes have left so far, for dumps: all of them print only what changed. */
 typedef struct PipelineRunner {
     const PipelineOptions *o;
@@ -65,7 +54,7 @@ typedef struct PipelineRunner {
 static void dump(const Module *m, const Pass *p, PipelineRunner *r)
 {
     const PipelineOptions *o = r->o;
-    if (!o->dump || !o->dump_out || (*o->dump && !in_list(o->dump, p->name)))
+    if (!o->dump || !o->dump_out || (*o->dump && !text_lists(o->dump, p->name)))
         return;
     Text now = {.arena = m->arena};
     if (p->level >= LEVEL_TILES)

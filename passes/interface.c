@@ -15,15 +15,6 @@ static void mark_unread(Kernel *k)
         k->tensors.at[t].unread = k->tensors.at[t].role == ROLE_IN && !read[t];
 }
 
-static int in_list(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
-        if (strcspn(at, ",") == n && memcmp(at, name, n) == 0)
-            return 1;
-    return 0;
-}
-
 static void refuse_unknown(Module *m, const char *list)
 {
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
@@ -43,7 +34,7 @@ void interface_select(Module *m, const char *kernels)
     refuse_unknown(m, kernels);
     for (uint32_t i = 0; i < m->kernels.len; i++) {
         Kernel *k = m->kernels.at[i];
-        if (in_list(kernels, k->name))
+        if (text_lists(kernels, k->name))
             m->kernels.at[kept++] = k;
         else
             vec_push(m->arena, &m->interfaces, k);
