@@ -442,9 +442,21 @@ def free_factors(e, bound):
         return [f for a in e.args[1:] for f in free_factors(a, bound)]
     if not uses(e, bound):
         return [e]
-    if e.kind == "reduce" and e.data[0] == "sum" and not any(uses(a, bound) for a in e.args[1:] if a):
+    if e.kind == "reduce" and e.data[0] != "sum":
+        shorter = free_sides(e, bound)
+        return [] if uses(shorter, bound) else [shorter]
+    if e.kind == "reduce" and not any(uses(a, bound) for a in e.args[1:] if a):
         return [Expr("reduce", e.data, (f,) + e.args[1:]) for f in free_factors(e.args[0], bound)]
     return []
+
+
+def free_sides(e, bound):
+    """e with only that side of each `if` which is free of the indices, where the other is not: its condition may be known."""
+    args = tuple(a if a is None else free_sides(a, bound) for a in e.args)
+    if e.kind == "if" and uses(args[1], bound) != uses(args[2], bound):
+        side = args[2] if uses(args[1], bound) else args[1]
+        return Expr("real", f"{side.data}.0") if side.kind == "int" else side
+    return Expr(e.kind, e.data, args)
 
 
 def leaves_reciprocals(e, bound):
