@@ -39,6 +39,7 @@ BufferId recipe_number(Recipe *m, const char *name, double value)
 
 BufferId recipe_add(Recipe *m, BufferId x, BufferId branch, ModelWeightId gain)
 {
+    record_module(m->r, "norms");
     return out(record(m->r, "sandwich", ARG(x, x), ARG(branch, branch), ARG(gain, recipe_weight(m, gain)),
                       ARG(eps, recipe_number(m, "eps", m->c->eps))),
                "y");
@@ -53,11 +54,13 @@ BufferId recipe_embed(Recipe *m, BufferId ids)
 
 static BufferId dense(Recipe *m, BufferId x)
 {
+    record_module(m->r, "norms");
     const BufferId n = out(record(m->r, "norm", ARG(x, x), ARG(gain, recipe_weight(m, MODEL_ffn_gain)),
                                   ARG(eps, recipe_number(m, "eps", m->c->eps))),
                            "n");
     const BufferId wg = recipe_weight(m, MODEL_dg), wu = recipe_weight(m, MODEL_du),
                    wd = recipe_weight(m, MODEL_dd);
+    record_module(m->r, "swiglu");
     if (m->c->sandwich_norm)
         return recipe_add(
             m, x, out(record(m->r, "dense_branch", ARG(n, n), ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)), "y"),

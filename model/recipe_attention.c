@@ -56,6 +56,7 @@ static BufferId score_scale(Recipe *m) { return recipe_number(m, "score.scale", 
 
 static BufferId attend(Recipe *m, BufferId q, BufferId k, BufferId v)
 {
+    record_module(m->r, "attention");
     return out(
         record(m->r, "attention", ARG(q, q), ARG(k, k), ARG(v, v), ARG(scale, score_scale(m)), SIZE(O, 0)),
         "o");
@@ -77,6 +78,7 @@ static BufferId head_norm(Recipe *m, BufferId x, int64_t heads, ModelWeightId ga
     const int64_t T = m->sequences * m->positions, D = m->c->rope_dim;
     if (!m->c->qk_norm)
         return x;
+    record_module(m->r, "norms");
     return out(record(m->r, "head_norm", ARG(x, SHAPED(m, x, T, heads, D)), ARG(gain, recipe_weight(m, gain)),
                       ARG(eps, recipe_number(m, "eps", m->c->eps))),
                "y");
@@ -89,11 +91,13 @@ typedef struct Projected {
 static Projected project(Recipe *m, BufferId x)
 {
     const ModelConfig *c = m->c;
+    record_module(m->r, "qkv");
     const Call made = record(m->r, "qkv", ARG(x, x), ARG(gain, recipe_weight(m, MODEL_attn_gain)),
                              ARG(eps, recipe_number(m, "eps", c->eps)), ARG(wq, recipe_weight(m, MODEL_wq)),
                              ARG(wk, recipe_weight(m, MODEL_wk)), ARG(wv, recipe_weight(m, MODEL_wv)));
     const BufferId q = head_norm(m, out(made, "q"), c->heads, MODEL_q_gain);
     const BufferId k = head_norm(m, out(made, "k"), c->kv_heads, MODEL_k_gain);
+    record_module(m->r, "qkv");
     return (Projected){rotate(m, q, c->heads), rotate(m, k, c->kv_heads),
                        SHAPED(m, out(made, "v"), m->sequences, m->positions, c->kv_heads, c->v_dim)};
 }
@@ -141,10 +145,12 @@ static Latents latents(Recipe *m, BufferId x)
 {
     const ModelConfig *c = m->c;
     const BufferId eps = recipe_number(m, "eps", c->eps);
+    record_module(m->r, "latents");
     const Call down =
         record(m->r, "mla_down", ARG(x, x), ARG(gain, recipe_weight(m, MODEL_attn_gain)), ARG(eps, eps),
                ARG(wq, recipe_weight(m, c->q_lora ? MODEL_wq_a : MODEL_wq)),
                ARG(wkv, recipe_weight(m, MODEL_wkv_a)), SIZE(J, c->kv_lora), SIZE(P, c->rope_dim / 2));
+    record_module(m->r, "mla");
     BufferId q = out(down, "cq");
     if (c->q_lora)
         q = out(record(m->r, "mla_queries", ARG(cq, q), ARG(gain, recipe_weight(m, MODEL_q_a_gain)),
@@ -202,6 +208,7 @@ BufferId recipe_attention(Recipe *m, BufferId x)
     const BufferId heads = model_is_latent(c) ? latent_attention(m, x) : grouped_attention(m, x);
     const BufferId o = SHAPED(m, heads, m->sequences * m->positions, c->heads * c->v_dim),
                    w = recipe_weight(m, MODEL_wo);
+    record_module(m->r, "project");
     if (c->sandwich_norm)
         return recipe_add(m, x, out(record(m->r, "project_branch", ARG(o, o), ARG(w, w)), "y"),
                           MODEL_attn_post_gain);

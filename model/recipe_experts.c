@@ -21,6 +21,7 @@ static int64_t capacity(const Recipe *m)
 
 static Call scores(Recipe *m, BufferId x, BufferId z)
 {
+    record_module(m->r, "router");
     return record(m->r, m->c->scoring == SCORE_SIGMOID ? "scores_sigmoid" : "scores_softmax", ARG(x, x),
                   ARG(gain, recipe_weight(m, MODEL_ffn_gain)), ARG(eps, recipe_number(m, "eps", m->c->eps)),
                   ARG(w, recipe_weight(m, MODEL_router)), ARG(z, z));
@@ -145,6 +146,7 @@ static Routing route(Recipe *m, BufferId x)
 BufferId recipe_experts(Recipe *m, BufferId x)
 {
     const Routing g = route(m, x);
+    record_module(m->r, "swiglu");
     const BufferId wg = recipe_weight(m, MODEL_wg), wu = recipe_weight(m, MODEL_wu),
                    wd = recipe_weight(m, MODEL_wd);
     if (!recipe_has(m, MODEL_vg))

@@ -84,6 +84,8 @@ static void print_task(const Program *p, TaskId number, Text *t)
         text_add(t, " L%d", task->layer);
     if (task->micro >= 0)
         text_add(t, " m%d", task->micro);
+    if (task->module)
+        text_add(t, " in %s", task->module);
     print_dims(p, task, t);
     for (OperandUse use = USE_READ; use <= USE_SHAPE; use++)
         print_operands(p, task, use, t);

@@ -317,6 +317,8 @@ static void read_task(Reader *r)
     t.phase = (Phase)row(r, phase_names, PHASE_COUNT, "phase");
     t.layer = label(r, 'L');
     t.micro = label(r, 'm');
+    if (take(r, "in"))
+        t.module = word(r);
     if (take(r, "dims"))
         read_dims(r, &t);
     for (OperandUse use = USE_READ; use <= USE_SHAPE; use++)

@@ -24,8 +24,10 @@ Recorder *recorder_new(Arena *arena, KernelSet *kernels, const char *name, int t
 
 void record_at(Recorder *r, Phase phase, int layer, int micro)
 {
-    r->phase = phase, r->layer = layer, r->micro = micro;
+    r->phase = phase, r->layer = layer, r->micro = micro, r->module = NULL;
 }
+
+void record_module(Recorder *r, const char *module) { r->module = module; }
 
 /* ---- buffers ---- */
 
@@ -166,6 +168,7 @@ TaskId record_task(Recorder *r, StepKernel kernel, Draft d)
 {
     Task t = {
         .kind = TASK_kernel, .phase = r->phase, .layer = r->layer, .micro = r->micro, .work = STEP_NONE};
+    t.module = r->module;
     t.kernel = step_add_kernel(r->program, kernel);
     for (uint32_t i = 0; i < d.bound.len; i++)
         r->named.at[d.bound.at[i].buffer] |= NAMED_BY_TASK;

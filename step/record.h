@@ -29,6 +29,9 @@ Program *recorder_finish(Recorder *r, const char **error);
 /* Where the calls that follow belong: -1 for none. Buffers made by them are called
  * <kernel>.<param>.L<layer>.m<micro>. */
 void record_at(Recorder *r, Phase phase, int layer, int micro);
+/* The part of a layer that the calls that follow belong to, until the next record_at(): what passes are told to drop or to store.
+ * The name is kept. NULL: none. */
+void record_module(Recorder *r, const char *module);
 
 /* Buffers that are there before any task. A name that is known gives the buffer of that name, which must have the same type
  * and shape. */

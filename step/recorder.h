@@ -44,6 +44,7 @@ struct Recorder {
     int train;
     Phase phase;
     int layer, micro;
+    const char *module; /* of the forward tasks that follow; NULL: none */
     Vec(Draft) drafts;       /* by TaskId */
     Vec(Gradient) gradients; /* by BufferId */
     Vec(uint8_t) named;      /* by BufferId: whether its placement is settled, NAMED_... */

@@ -112,6 +112,7 @@ typedef struct Task {
     TaskKind kind;
     Phase phase;
     int32_t layer, micro; /* -1: none */
+    const char *module;   /* what the recipe calls the part of the layer that a forward task belongs to; NULL: none */
     uint32_t kernel;      /* index in Program.kernels; STEP_NONE: of another kind */
     GroupAxis axis;            /* of an exchange: whose group does it */
     int32_t peer;         /* of send and recv: places behind this rank in the group, which is a ring; below 0: before it */

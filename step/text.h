@@ -8,7 +8,7 @@
  *     buffer lr scalar f32 = 0.003
  *     buffer router.n.L3.m0 activation bf16[2048, 256] at 1835008 live 41..97
  *     buffer router.n.L3.m0~524288 activation bf16[524288] view of router.n.L3.m0 + 0
- *     task 41 kernel router_fwd forward L3 m0 dims T=2048 H=256 P=position<=512 reads x=x.L3.m0 writes n=router.n.L3.m0
+ *     task 41 kernel router_fwd forward L3 m0 in router dims T=2048 H=256 P=position<=512 reads x=x.L3.m0 writes n=router.n.L3.m0
  *
  *     buffer y.L3.m0 activation bf16[2048, 256] over tp sum at 2883584 live 42..43
  *     task 42 reducescatter tp forward L3 m0 reads x=y.L3.m0 writes y=y.L3.m0.reducescatter

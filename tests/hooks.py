@@ -35,7 +35,7 @@ READ = [
     ("step/owner.def", "OWNER", r"\bOWNER_{0}\b", "step model trainer"),
     ("step/phase.def", "PHASE", r"\bPHASE_{0}\b", "step model"),
     ("model/weights.def", "WEIGHT", r"\bMODEL_{0}\b", "model"),
-] + [("trainer/config.def", macro, r"[.>]{0}\b", "trainer") for macro in ("INT", "REAL", "TEXT", "FLAG")]
+] + [("trainer/config.def", macro, r"[.>]{0}\b|PASS\({0},", "trainer step/passes.def") for macro in ("INT", "REAL", "TEXT", "FLAG")]
 
 # Figures that `moec machines` prints and the model does not use yet. The list may only shrink.
 UNREAD = {("machines/figures.def", ("rates", key)) for key in ("gm_read", "gm_write", "ub_gm")}
@@ -65,6 +65,8 @@ FORGET = [
     ("passes/passes.def", 'PASS(zz, EQUATIONS, 0, 0, 0, "Pretend.")', [("driver/pipeline.c > bin/moec", "pass_zz")]),
     ("command/commands.def", 'COMMAND(zz, "", "Pretend.")', [("command/main.c > bin/moec", "command_zz")]),
     ("step/task.def", 'TASK(zz, compute, "Pretend.")', [("step/verify.c", "verify_task_zz"), ("step/run.c", "run_task_zz")]),
+    ("step/passes.def", 'PASS(zz, "Pretend.")',
+     [("trainer/trainer.c", "zz"), ("step/passes.c > bin/moe-train", "step_pass_zz")]),
     ("step/task.def", 'EXCHANGE(zz, net, copy, WHOLE, WHOLE, "Pretend.")', [("step/run_exchange.c", "TASK_zz")]),
     ("model/sources.def", "SOURCE(zz)", [("model/sources.c > bin/moe-train", "source_zz")]),
 ]
@@ -82,7 +84,8 @@ def rows_of(text, macro):
 
 
 def unread(root, table, macro, form, rooms):
-    code = "".join(read(path) for room in rooms.split() for path in sorted(glob.glob(f"{root}/{room}/*.[chyl]")))
+    paths = [path for room in rooms.split() for path in sorted(glob.glob(f"{root}/{room}/*.[chyl]")) or [f"{root}/{room}"]]
+    code = "".join(map(read, paths))
     rows = list(rows_of(read(f"{root}/{table}"), macro))
     if not rows:
         yield f"{table} has no {macro}"

@@ -12,11 +12,12 @@
 
 typedef struct PlanOptions {
     const char *model, *map;
+    const char *choices[PASS_COUNT];
     int64_t sequence, sequences, micro_batches;
     int f32, emit;
 } PlanOptions;
 
-enum { KEY_MODEL = 0x100, KEY_SEQUENCE, KEY_SEQUENCES, KEY_MICRO, KEY_F32, KEY_EMIT, KEY_MAP };
+enum { KEY_MODEL = 0x100, KEY_SEQUENCE, KEY_SEQUENCES, KEY_MICRO, KEY_F32, KEY_EMIT, KEY_MAP, KEY_PASS };
 
 static const struct argp_option options[] = {
     {"model", KEY_MODEL, "FILE", 0, "a Hugging Face config.json, or its folder", 0},
@@ -26,6 +27,8 @@ static const struct argp_option options[] = {
     {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
     {"emit", KEY_EMIT, "step", 0, "print the program of a step instead", 0},
     {"map", KEY_MAP, "FILE", 0, "write the map of its memory, address by task, as HTML", 0},
+#define PASS(name, doc) {#name, KEY_PASS + PASS_##name, "MODULES", 0, doc, 0},
+#include "step/passes.def"
     {0},
 };
 
@@ -44,6 +47,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
             argp_error(s, "--emit takes `step`, not `%s`", arg);
         o->emit = 1;
         return 0;
+#define PASS(name, doc)                \
+    case KEY_PASS + PASS_##name:       \
+        o->choices[PASS_##name] = arg; \
+        return 0;
+#include "step/passes.def"
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
     case ARGP_KEY_END:
         if (!o->model)
@@ -58,7 +66,8 @@ static Program *record_step(Session *s, const PlanOptions *o)
     Recording r = session_record(s, "train", 1, o->sequences, o->sequence);
     r.recipe.balanced = 1;
     recipe_step(&r.recipe, (int)o->micro_batches);
-    return session_finish(s, &r);
+    Program *p = session_finish(s, &r);
+    return p && !session_passes(p, o->choices) ? p : NULL;
 }
 
 static void print_memory(const Program *p)

@@ -52,6 +52,12 @@ Program *session_finish(Session *s, const Recording *r)
     return p;
 }
 
+int session_passes(Program *p, const char *const choices[PASS_COUNT])
+{
+    const char *error = step_passes(p, choices);
+    return error ? complain("the program of the step", error) : 0;
+}
+
 Program *session_record_setup(Session *s, int64_t positions)
 {
     Recording r = session_record(s, "setup", 0, 1, positions);

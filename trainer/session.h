@@ -5,6 +5,7 @@
 
 #include "model/model.h"
 #include "model/recipe.h"
+#include "step/passes.h"
 #include "step/run.h"
 
 typedef struct Session {
@@ -29,6 +30,8 @@ typedef struct Recording {
 } Recording;
 Recording session_record(Session *s, const char *name, int train, int64_t sequences, int64_t positions);
 Program *session_finish(Session *s, const Recording *r); /* NULL with a message printed */
+/* Passes over a finished program: step_passes(). */
+int session_passes(Program *p, const char *const choices[PASS_COUNT]);
 /* The program that makes what the others read of weights and positions. */
 Program *session_record_setup(Session *s, int64_t positions);
 

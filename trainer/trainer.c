@@ -44,10 +44,15 @@ static int next_validation(void *trainer, void *const *buffers, const int64_t *b
 
 static Program *record_step(Trainer *t)
 {
+    const char *const choices[PASS_COUNT] = {
+#define PASS(name, doc) [PASS_##name] = t->config->name,
+#include "step/passes.def"
+    };
     Recording r = session_record(&t->session, "train", 1, t->sequences, t->config->sequence);
     r.recipe.balanced = 1;
     recipe_step(&r.recipe, (int)t->config->micro_batches);
-    return session_finish(&t->session, &r);
+    Program *p = session_finish(&t->session, &r);
+    return p && !session_passes(p, choices) ? p : NULL;
 }
 
 static Program *record_evaluation(Trainer *t)
