@@ -102,18 +102,26 @@ void memory_place(Program *p)
 
 /* ---- sums ---- */
 
+const int64_t *memory_live(const Program *p, Owner owner)
+{
+    int64_t *live = arena_array(p->arena, int64_t, p->tasks.len + 2);
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        if (p->buffers.at[b].owner == owner && is_placed(p, b)) {
+            live[p->buffers.at[b].first] += p->buffers.at[b].bytes;
+            live[p->buffers.at[b].last + 1] -= p->buffers.at[b].bytes;
+        }
+    for (TaskId t = 1; t < p->tasks.len; t++)
+        live[t] += live[t - 1];
+    return live;
+}
+
 MemoryPeak memory_peak(const Program *p)
 {
-    int64_t *change = arena_array(p->arena, int64_t, p->tasks.len + 1), live = 0;
+    const int64_t *kept = memory_live(p, OWNER_activation), *work = memory_live(p, OWNER_work);
     MemoryPeak peak = {0};
-    for (BufferId b = 0; b < p->buffers.len; b++)
-        if (is_placed(p, b)) {
-            change[p->buffers.at[b].first] += p->buffers.at[b].bytes;
-            change[p->buffers.at[b].last + 1] -= p->buffers.at[b].bytes;
-        }
     for (TaskId t = 0; t < p->tasks.len; t++)
-        if ((live += change[t]) > peak.bytes)
-            peak = (MemoryPeak){live, t};
+        if (kept[t] + work[t] > peak.bytes)
+            peak = (MemoryPeak){kept[t] + work[t], t};
     return peak;
 }
 

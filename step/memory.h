@@ -17,6 +17,9 @@ typedef struct MemoryPeak {
 } MemoryPeak;
 MemoryPeak memory_peak(const Program *p);
 
+/* The sums of buffers of one owner that are alive during each task, by task; of the arena. */
+const int64_t *memory_live(const Program *p, Owner owner);
+
 /* Bytes of persistent buffers of one owner. */
 int64_t memory_owned(const Program *p, Owner owner);
 

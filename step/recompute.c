@@ -96,7 +96,7 @@ static void repeat(Recompute *r, TaskId t, TaskId now)
         return;
     r->repeated[t] = 1;
     Task again = r->old.at[t];
-    again.phase = PHASE_recompute;
+    again.phase = PHASE_recompute, again.work = STEP_NONE;
     memset(&again.operands, 0, sizeof again.operands);
     each_operand(&r->old.at[t], o)
     {

@@ -100,6 +100,7 @@ static void bind(Run *r)
 {
     r->routes = arena_array(r->arena, moe_route, r->program->buffers.len + 1);
     r->times = arena_array(r->arena, KernelTime, r->program->kernels.len + 1);
+    r->spent = arena_array(r->arena, double, r->program->tasks.len + 1);
     r->memory = store_arena(r->store, r->program->arena_bytes);
     r->ctx = moe_ctx_new(r->options.threads);
     if (!r->memory || !r->ctx)
@@ -178,6 +179,7 @@ static int run_task_kernel(Run *r, const BoundTask *b)
     const int status = b->entry(r->ctx, b->dims, b->args);
     const double spent = step_seconds() - begin;
     time->seconds += spent, time->calls++, r->seconds += spent;
+    r->spent[b - r->tasks.at] = spent;
     return status ? run_fail(r, b, moe_ctx_message(r->ctx)) : 0;
 }
 
@@ -216,6 +218,10 @@ void *run_at(Run *r, const char *name)
 const char *run_error(const Run *r) { return r->error ? r->error : ""; }
 
 /* ---- times ---- */
+
+const Program *run_of(const Run *r) { return r->program; }
+
+double run_task_seconds(const Run *r, TaskId t) { return r->spent[t]; }
 
 double run_kernel_seconds(const Run *r) { return r->seconds; }
 

@@ -46,6 +46,8 @@ const char *run_error(const Run *r);
 /* Memory of a buffer of the program, views too; of the arena's it holds something only while a task runs. NULL: there is none. */
 void *run_at(Run *r, const char *name);
 
+const Program *run_of(const Run *r);
+double run_task_seconds(const Run *r, TaskId t); /* of a kernel, in the last run */
 double run_kernel_seconds(const Run *r); /* inside kernels, since run_reset_times() */
 void run_reset_times(Run *r);
 moec_score run_take_score(Run *r); /* of the checks since the last one */

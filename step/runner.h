@@ -40,6 +40,7 @@ struct Run {
     moe_ctx *ctx;
     moe_route *routes; /* by BufferId */
     KernelTime *times; /* by kernel of the program */
+    double *spent;     /* by task: seconds of the last call of its kernel */
     Vec(BoundTask) tasks;
     double seconds;
     moec_score score;

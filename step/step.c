@@ -78,6 +78,19 @@ Program *step_new(Arena *a, const char *name)
     return p;
 }
 
+Program *step_copy(Arena *a, const Program *p)
+{
+    Program *copy = step_new(a, p->name);
+    memcpy(copy->members, p->members, sizeof copy->members);
+    for (uint32_t i = 0; i < p->kernels.len; i++)
+        vec_push(a, &copy->kernels, p->kernels.at[i]);
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        step_add(copy, p->buffers.at[b]);
+    for (TaskId t = 0; t < p->tasks.len; t++)
+        vec_push(a, &copy->tasks, p->tasks.at[t]);
+    return copy;
+}
+
 /* ---- placements ---- */
 
 const char *step_placement_text(Arena *a, Placement p)

@@ -174,6 +174,8 @@ int64_t step_runs(const StepBuffer *b, Placement p);
 Placement step_reshaped(const StepBuffer *from, Placement p, uint32_t rank, const int64_t *shape);
 
 Program *step_new(Arena *a, const char *name); /* groups of one */
+/* Tasks and buffers that can be changed, in `a`; operands of tasks are shared. */
+Program *step_copy(Arena *a, const Program *p);
 BufferId step_add(Program *p, StepBuffer b);            /* its name must be new */
 BufferId step_find(const Program *p, const char *name); /* STEP_NONE: there is none */
 /* Index of the kernel of that name, added when it is new. */

@@ -38,6 +38,8 @@ refuses 2 "--model and --tokens are needed" eval --model examples/models
 refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model examples/models/deepseek_v3.json --ids 1,x
 refuses 2 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
 refuses 2 "--model is missing" plan
+refuses 2 "--memory takes bytes, as 4G or 500M, not \`4 G\`" plan --model examples/models/tiny.json --memory "4 G"
+refuses 1 "--recompute: \`sofa\`: no task belongs to it in these layers; the modules are latents, mla" plan --model examples/models/tiny.json --recompute sofa
 refuses 2 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --data LICENSE
 refuses 2 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE

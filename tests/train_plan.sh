@@ -22,4 +22,35 @@ plans() {
 
 plans small 57.97 2048 --sequence 1024 --sequences 2
 plans pilot 267.5 20480 --sequence 2048
+
+# What is chosen under a bound fits it, by a second look; and what cannot fit is said.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+tiny="--model examples/models/tiny.json --sequence 64 --sequences 4"
+total() { awk '/^program of a step/ { step = 1 } step && $3 ~ /^MiB/ { sum += $2 } END { print int(sum * 1024) }' "$1"; }
+"$train" plan $tiny --measure >"$scratch/plain" || failed=1
+grep -q "recompute swiglu" "$scratch/plain" || {
+    echo "no price of a choice"
+    failed=1
+}
+"$train" plan $tiny --recompute all >"$scratch/least" || failed=1
+most=$((($(total "$scratch/plain") + $(total "$scratch/least")) / 2))
+"$train" plan $tiny --memory ${most}K --bytes "$scratch/csv" >"$scratch/chosen" || failed=1
+choice=$(sed -n 's/^passes: //p' "$scratch/chosen")
+"$train" plan $tiny $choice >"$scratch/again" || failed=1
+[ -n "$choice" ] && [ "$(total "$scratch/again")" -le $((most + 100)) ] || {
+    echo "under $most KiB \`$choice\` is chosen: $(total "$scratch/again") KiB"
+    failed=1
+}
+# the table's largest sum is that of the file
+awk -F, 'NR > 1 && $7 + $8 > top { top = $7 + $8 } END { printf "%.1f\n", top / 1048576 }' "$scratch/csv" >"$scratch/top"
+grep -q "largest sum of live buffers $(cat "$scratch/top") MiB" "$scratch/chosen" || {
+    echo "the file of bytes has $(cat "$scratch/top") MiB"
+    failed=1
+}
+"$train" plan $tiny --memory 100K >"$scratch/out" 2>&1 && failed=1
+grep -q "nothing fits 0.1 MiB; with all choices .* remain: .*of which work space" "$scratch/out" || {
+    cat "$scratch/out"
+    failed=1
+}
 exit $failed

@@ -2,22 +2,29 @@
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/model.h"
 #include "step/memory.h"
 #include "step/text.h"
-#include "step/verify.h"
 #include "trainer/command.h"
+#include "trainer/plan.h"
 
-typedef struct PlanOptions {
-    const char *model, *map;
-    const char *choices[PASS_COUNT];
-    int64_t sequence, sequences, micro_batches;
-    int f32, emit;
-} PlanOptions;
-
-enum { KEY_MODEL = 0x100, KEY_SEQUENCE, KEY_SEQUENCES, KEY_MICRO, KEY_F32, KEY_EMIT, KEY_MAP, KEY_PASS };
+enum {
+    KEY_MODEL = 0x100,
+    KEY_SEQUENCE,
+    KEY_SEQUENCES,
+    KEY_MICRO,
+    KEY_F32,
+    KEY_THREADS,
+    KEY_EMIT,
+    KEY_MAP,
+    KEY_BYTES,
+    KEY_MEASURE,
+    KEY_MEMORY,
+    KEY_PASS
+};
 
 static const struct argp_option options[] = {
     {"model", KEY_MODEL, "FILE", 0, "a Hugging Face config.json, or its folder", 0},
@@ -27,10 +34,29 @@ static const struct argp_option options[] = {
     {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
     {"emit", KEY_EMIT, "step", 0, "print the program of a step instead", 0},
     {"map", KEY_MAP, "FILE", 0, "write the map of its memory, address by task, as HTML", 0},
-#define PASS(name, doc) {#name, KEY_PASS + PASS_##name, "MODULES", 0, doc, 0},
+    {"bytes", KEY_BYTES, "FILE", 0, "write the bytes alive during each task, as CSV", 0},
+    {"measure", KEY_MEASURE, 0, 0,
+     "run a few steps with few of the layers here, and print what each choice of a module costs and saves",
+     0},
+    {"memory", KEY_MEMORY, "BYTES", 0,
+     "choose modules, with measured prices, so that a step takes at most 4G, 500M ...", 0},
+    {"threads", KEY_THREADS, "N", 0, "threads of a kernel that is measured; 0: what OpenMP would take", 0},
+#define PASS(name, doc) {#name, KEY_PASS + PASS_##name, "MODULES", 0, doc ": mla:0-3,swiglu or all", 0},
 #include "step/passes.def"
     {0},
 };
+
+/* "4G", "1.5G", "500M", "64K", bytes; -1: none of them. */
+static int64_t bytes_of(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double n = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit)
+        n *= (double)(1LL << (10 * (unit - units + 1)));
+    return end == text || (*end && (!unit || end[1])) || !(n >= 1 && n < 0x1p60) ? -1 : (int64_t)n;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
@@ -40,8 +66,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_SEQUENCE: o->sequence = option_number(s, "sequence", arg, 1, 1 << 24); return 0;
     case KEY_SEQUENCES: o->sequences = option_number(s, "sequences", arg, 1, 1 << 24); return 0;
     case KEY_MICRO: o->micro_batches = option_number(s, "micro-batches", arg, 1, 1 << 24); return 0;
+    case KEY_THREADS: o->threads = option_number(s, "threads", arg, 0, 4096); return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_MAP: o->map = arg; return 0;
+    case KEY_BYTES: o->bytes = arg; return 0;
+    case KEY_MEASURE: o->measure = 1; return 0;
+    case KEY_MEMORY:
+        o->memory = bytes_of(arg), o->measure = 1;
+        if (o->memory < 0)
+            argp_error(s, "--memory takes bytes, as 4G or 500M, not `%s`", arg);
+        return 0;
     case KEY_EMIT:
         if (strcmp(arg, "step"))
             argp_error(s, "--emit takes `step`, not `%s`", arg);
@@ -61,13 +95,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     }
 }
 
-static Program *record_step(Session *s, const PlanOptions *o)
+Program *plan_record(Session *s, const PlanOptions *o)
 {
     Recording r = session_record(s, "train", 1, o->sequences, o->sequence);
     r.recipe.balanced = 1;
     recipe_step(&r.recipe, (int)o->micro_batches);
-    Program *p = session_finish(s, &r);
-    return p && !session_passes(p, o->choices) ? p : NULL;
+    return session_finish(s, &r);
 }
 
 static void print_memory(const Program *p)
@@ -82,6 +115,22 @@ static void print_memory(const Program *p)
            p->tasks.at[peak.task].layer);
 }
 
+/* What the passes of this plan give, against the program without them. */
+static void print_passes(const Program *recorded, const Program *p, const PlanOptions *o,
+                         const Prices *prices)
+{
+    const PlanCost before = plan_cost(recorded, prices), after = plan_cost(p, prices);
+    printf("\npasses:");
+    for (StepPass pass = 0; pass < PASS_COUNT; pass++)
+        if (o->choices[pass])
+            printf(" --%s %s", pass_names[pass], o->choices[pass]);
+    printf("\n  largest sum of live buffers: %.1f of %.1f MiB (%.1f %% less)\n", (double)after.peak / 0x1p20,
+           (double)before.peak / 0x1p20, 100 - 100 * (double)after.peak / (double)before.peak);
+    if (prices)
+        printf("  time of a step: %.1f ms, without passes %.1f ms (%.1f %% more)\n", 1e3 * after.seconds,
+               1e3 * before.seconds, 100 * (after.seconds / before.seconds - 1));
+}
+
 static int write_map(const Program *p, const char *path)
 {
     Text html = {.arena = p->arena};
@@ -93,10 +142,37 @@ static int write_map(const Program *p, const char *path)
     return 1;
 }
 
-static int plan(Session *s, const PlanOptions *o)
+static int has_passes(const PlanOptions *o)
 {
-    Program *p = record_step(s, o);
-    if (!p || session_compile(s) || session_place(s, p))
+    for (StepPass pass = 0; pass < PASS_COUNT; pass++)
+        if (o->choices[pass])
+            return 1;
+    return 0;
+}
+
+static void print_tables(Session *s, const Program *recorded, const Program *p, const PlanOptions *o,
+                         const Prices *prices)
+{
+    static const char *const none[PASS_COUNT];
+    const Program *plain = plan_passes(s, s->arena, recorded, none);
+    print_memory(p);
+    if (prices && !o->memory)
+        plan_print_choices(s, recorded, prices);
+    if (plain && has_passes(o))
+        print_passes(plain, p, o, prices);
+    if (prices || has_passes(o))
+        plan_print_bytes(p);
+}
+
+static int plan(Session *s, PlanOptions *o)
+{
+    Prices noted = {.arena = s->arena}, *prices = o->measure ? &noted : NULL;
+    const Program *recorded = plan_record(s, o);
+    if (!recorded || session_compile(s) || (prices && plan_measure(&s->model, o, recorded, prices)) ||
+        (o->memory && plan_choose(s, recorded, prices, o)))
+        return 1;
+    Program *p = plan_passes(s, s->arena, recorded, o->choices);
+    if (!p || session_place(s, p))
         return 1;
     Text t = {.arena = s->arena};
     if (o->emit)
@@ -105,8 +181,8 @@ static int plan(Session *s, const PlanOptions *o)
         model_count_print(&s->model, o->sequence, &t);
     fputs(text_string(&t), stdout);
     if (!o->emit)
-        print_memory(p);
-    return o->map ? write_map(p, o->map) : 0;
+        print_tables(s, recorded, p, o, prices);
+    return (o->map && write_map(p, o->map)) || (o->bytes && plan_write_bytes(p, prices, o->bytes));
 }
 
 int command_plan(int argc, char **argv)
