@@ -40,7 +40,6 @@ typedef struct BenchRunner {
     TimeCalls *time;
     void *self;
     double first;    /* seconds of a call before the rounds */
-    int calls;       /* of one sample */
     bool measured;   /* takes part in the rounds */
     double *samples; /* seconds of one call, one for each round */
     int rounds;
@@ -124,8 +123,7 @@ int case_failed(const Case *c, const char *format, ...) __attribute__((format(pr
 
 double bench_seconds(void);
 int measure(Case *c);
-/* Of one call of a measured runner, q from 0 to 1. */
-double quantile(const BenchRunner *r, double q);
+moec_spread bench_spread(const BenchRunner *r); /* seconds of one call of a measured runner */
 /* Median over the rounds of b's time to a's. */
 double ratio_of(const BenchRunner *a, const BenchRunner *b);
 

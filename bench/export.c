@@ -8,8 +8,8 @@
 static void runner_csv(const Case *c, const BenchRunner *r, FILE *out)
 {
     fprintf(out, "%s,%s,\"%s\",%d,%d,%.9g,%.9g,%.9g,%.9g,%.9g\n", c->name, r->who, r->way, r->threads,
-            r->rounds, quantile(r, 0.5), quantile(r, 0.25), quantile(r, 0.75), quantile(r, 0),
-            quantile(r, 1));
+            r->rounds, bench_spread(r).median, bench_spread(r).lower, bench_spread(r).upper,
+            bench_spread(r).least, bench_spread(r).most);
 }
 
 static void write_csv(const Bench *b, FILE *out)

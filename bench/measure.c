@@ -1,13 +1,13 @@
-/* Runners of a case take turns, round after round, so that a machine that drifts drifts for all of them. */
+/* Runners of a case take turns, round after round, so that a machine that drifts drifts for all of them: moec_measure(). */
 #include "bench/bench.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { MAX_ROUNDS = 1000, FEWEST_ROUNDS = 3, PATIENCE = 4 /* times min_time */, SPIN_NANOSECONDS = 30000000 };
-static const double sample_seconds = 0.005, long_call = 0.25, hopeless = 2;
+enum { MAX_ROUNDS = 1000 };
+static const double hopeless = 2,
+                    spin = 0.03; /* seconds for which threads of libraries spin after their last work */
 
 double bench_seconds(void)
 {
@@ -16,58 +16,15 @@ double bench_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- figures ---- */
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile_of(const double *values, int n, double q)
-{
-    double sorted[MAX_ROUNDS];
-    if (!n)
-        return NAN;
-    memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    double place = q * (n - 1), below = floor(place);
-    size_t i = (size_t)below, j = i + 1 < (size_t)n ? i + 1 : i;
-    return sorted[i] + (place - below) * (sorted[j] - sorted[i]);
-}
-
-double quantile(const BenchRunner *r, double q) { return quantile_of(r->samples, r->rounds, q); }
+moec_spread bench_spread(const BenchRunner *r) { return moec_spread_of(r->samples, (size_t)r->rounds); }
 
 double ratio_of(const BenchRunner *a, const BenchRunner *b)
 {
-    double ratios[MAX_ROUNDS];
     int n = a->rounds < b->rounds ? a->rounds : b->rounds;
-    for (int i = 0; i < n; i++)
-        ratios[i] = b->samples[i] / a->samples[i];
-    return quantile_of(ratios, n, 0.5);
+    return moec_compare(b->samples, a->samples, (size_t)n, 0).ratio;
 }
 
-/* ---- before the rounds ---- */
-
-/* Threads of libraries spin for a while after their last work. */
-static void let_threads_sleep(const Case *c)
-{
-    if (c->threads > 1)
-        nanosleep(&(struct timespec){.tv_nsec = SPIN_NANOSECONDS}, NULL);
-}
-
-/* One call to warm up, and one to see how long it takes. */
-static int try(const Case *c, BenchRunner *r)
-{
-    let_threads_sleep(c);
-    r->first = r->time(r->self, 1);
-    if (r->first >= 0 && r->first < long_call)
-        r->first = r->time(r->self, 1);
-    if (r->first < 0)
-        return case_failed(c, "%s (%s) failed", r->who, r->way);
-    r->calls = r->first < sample_seconds ? (int)(sample_seconds / fmax(r->first, 1e-8)) + 1 : 1;
-    return 0;
-}
+/* ---- who takes part ---- */
 
 static bool is_best_way(const Case *c, const BenchRunner *r)
 {
@@ -95,37 +52,36 @@ static void choose(Case *c)
 
 /* ---- rounds ---- */
 
-static int take_sample(const Case *c, BenchRunner *r)
+static int complain(const Case *c, int failed)
 {
-    let_threads_sleep(c);
-    bool small = r->first < sample_seconds; /* feels what the others left in the caches */
-    double seconds = small && r->time(r->self, 1) < 0 ? -1 : r->time(r->self, r->calls);
-    if (seconds < 0)
-        return case_failed(c, "%s (%s) failed", r->who, r->way);
-    r->samples[r->rounds++] = seconds / r->calls;
-    return 0;
-}
-
-static bool enough(const Options *o, int rounds, double spent)
-{
-    if (rounds >= MAX_ROUNDS)
-        return true;
-    return rounds >= o->runs ? spent >= o->min_time
-                             : rounds >= FEWEST_ROUNDS && spent >= PATIENCE * o->min_time;
+    const BenchRunner *r = &c->runners[failed - 1];
+    return case_failed(c, "%s (%s) failed", r->who, r->way);
 }
 
 int measure(Case *c)
 {
-    for (int i = 0; i < c->nrunners; i++)
-        if (try(c, &c->runners[i]))
-            return 1;
+    const Options *o = &c->bench->options;
+    moec_runner runs[MAX_RUNNERS] = {{0}};
+    size_t n = (size_t)c->nrunners;
+    moec_patience patience = {.fewest = (size_t)o->runs,
+                              .most = MAX_ROUNDS,
+                              .seconds = o->min_time,
+                              .pause = c->threads > 1 ? spin : 0};
+    for (size_t i = 0; i < n; i++) {
+        BenchRunner *r = &c->runners[i];
+        r->samples = memory_get(&c->bench->memory, MAX_ROUNDS * sizeof(double));
+        runs[i] = (moec_runner){.time = r->time, .user = r->self, .samples = r->samples};
+    }
+    int failed = moec_warm_up(runs, n, &patience);
+    if (failed)
+        return complain(c, failed);
+    for (size_t i = 0; i < n; i++)
+        c->runners[i].first = runs[i].first;
     choose(c);
-    for (int i = 0; i < c->nrunners; i++)
-        c->runners[i].samples = memory_get(&c->bench->memory, MAX_ROUNDS * sizeof(double));
-    double begin = bench_seconds();
-    for (int round = 0; !enough(&c->bench->options, round, bench_seconds() - begin); round++)
-        for (int i = 0; i < c->nrunners; i++)
-            if (c->runners[i].measured && take_sample(c, &c->runners[i]))
-                return 1;
-    return 0;
+    for (size_t i = 0; i < n; i++)
+        runs[i].left_out = !c->runners[i].measured;
+    failed = moec_measure(runs, n, &patience);
+    for (size_t i = 0; i < n; i++)
+        c->runners[i].rounds = (int)runs[i].rounds;
+    return failed ? complain(c, failed) : 0;
 }

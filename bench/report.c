@@ -54,7 +54,7 @@ void report_case(const Case *c, FILE *out)
 {
     Verdict v = verdict_of(c);
     fprintf(out, "%-28s %10.4g %8.4g - %-8.4g %7.1f %-7s", c->name, 1e3 * v.seconds,
-            1e3 * quantile(v.ours, 0.25), 1e3 * quantile(v.ours, 0.75), 1e-9 * v.rate, v.unit);
+            1e3 * bench_spread(v.ours).lower, 1e3 * bench_spread(v.ours).upper, 1e-9 * v.rate, v.unit);
     if (c->kind->gain)
         fprintf(out, " gain %.2f of %.2f", v.gain, v.limit_gain);
     else if (v.limit)

@@ -16,7 +16,7 @@ static const BenchRunner *best_peer(const Case *c)
     const BenchRunner *best = NULL;
     for (int i = 0; i < c->nrunners; i++) {
         const BenchRunner *r = &c->runners[i];
-        if (r->part == PEER && r->measured && (!best || quantile(r, 0.5) < quantile(best, 0.5)))
+        if (r->part == PEER && r->measured && (!best || bench_spread(r).median < bench_spread(best).median))
             best = r;
     }
     return best;
@@ -28,7 +28,7 @@ static const BenchRunner *nearest_limit(const Case *c)
     const BenchRunner *compute = find(c, COMPUTE, c->threads), *traffic = find(c, TRAFFIC, c->threads);
     if (!compute || !traffic)
         return compute ? compute : traffic;
-    return quantile(compute, 0.5) > quantile(traffic, 0.5) ? compute : traffic;
+    return bench_spread(compute).median > bench_spread(traffic).median ? compute : traffic;
 }
 
 static bool is_below(const Kind *k, const Verdict *v)
@@ -41,7 +41,7 @@ Verdict verdict_of(const Case *c)
 {
     Verdict v = {.ours = find(c, OURS, c->threads), .peer = best_peer(c), .limit = nearest_limit(c)};
     bool memory = c->flops <= 0 || (v.limit && v.limit->part == TRAFFIC);
-    v.seconds = quantile(v.ours, 0.5);
+    v.seconds = bench_spread(v.ours).median;
     v.rate = (memory ? c->bytes : c->flops) / v.seconds;
     v.unit = memory ? "GB/s" : "GFLOP/s";
     if (v.peer)

@@ -27,6 +27,22 @@ uint64_t command_seed(struct argp_state *state, const char *text)
     return (uint64_t)command_number(state, "--schedule-seed", text, 0, 0x7fffffffffffffff);
 }
 
+const char *command_schedule(const char **schedule)
+{
+    static char text[2][1 << 16]; /* a process runs one command, of two schedules at most */
+    static int used;
+    FILE *f = *schedule && !strchr(*schedule, '{') ? fopen(*schedule, "r") : NULL;
+    if (!*schedule || strchr(*schedule, '{'))
+        return NULL;
+    if (!f || used == 2)
+        return "the schedule is neither `schedule NAME { ... }` nor a file that can be read";
+    size_t len = fread(text[used], 1, sizeof text[used], f);
+    int whole = !ferror(f) && len < sizeof text[used];
+    fclose(f);
+    *schedule = text[used++];
+    return whole ? NULL : "the schedule's file is too long or cannot be read";
+}
+
 void command_type(struct argp_state *state, const char *arg, const char **types)
 {
     static char joined[4096]; /* a process runs one command */

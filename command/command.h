@@ -23,6 +23,10 @@ long command_number(struct argp_state *state, const char *option, const char *te
 
 uint64_t command_seed(struct argp_state *state, const char *text); /* of --schedule-seed */
 
+/* A schedule's text, or the path of a file that has it: becomes the text, which lives as long as the process. NULL (also for no
+ * schedule), or an error text. */
+const char *command_schedule(const char **schedule);
+
 /* Adds an argument of --type to those before, which *types has with commas between them. */
 void command_type(struct argp_state *state, const char *arg, const char **types);
 

@@ -2,6 +2,7 @@
 #include "driver/driver.h"
 #include "driver/interpret.h"
 #include "driver/module.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,12 +160,40 @@ static int say_missing(Compilation *c, void *name)
     return compile_fail(c, DIAG_driver_argument, arena_printf(c->arena, "%s is NULL", (const char *)name));
 }
 
-/* Begins a call of the API. `missing` names an argument that is NULL and must not be; NULL: all are there. */
-static int begin(moec_context *c, const moec_options *o, const char *missing)
+int api_begin(moec_context *c, const moec_options *o, const char *missing)
 {
     if (!c || !start(c, o))
         return DRIVER_ERROR;
     return missing ? compile_guard(c->last, say_missing, (void *)(uintptr_t)missing) : DRIVER_OK;
+}
+
+Compilation *api_compilation(moec_context *c) { return c->last; }
+
+typedef struct ApiFailure {
+    const char *said, *text, *json;
+} ApiFailure;
+
+static int copy_failure(Compilation *c, void *user)
+{
+    ApiFailure *f = user;
+    f->text = arena_strndup(c->arena, f->said, strlen(f->said));
+    json_t *v = json_pack("{s:i, s:[{s:s, s:s}]}", "errors", 1, "diagnostics", "severity", "error", "message",
+                          f->said);
+    char *json = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    f->json = json ? arena_strndup(c->arena, json, strlen(json)) : f->text;
+    free(json);
+    json_decref(v);
+    return DRIVER_OK;
+}
+
+int api_fail(moec_context *c, int status, const char *text)
+{
+    ApiFailure f = {.said = text};
+    if (!compile_guard(c->last, copy_failure, &f)) {
+        c->last->errors = f.text;
+        c->last->errors_json = f.json;
+    }
+    return status;
 }
 
 int moec_compile_text(moec_context *c, const char *name, const char *text, size_t len, const moec_options *o,
@@ -172,7 +201,7 @@ int moec_compile_text(moec_context *c, const char *name, const char *text, size_
 {
     if (out)
         *out = NULL;
-    int status = begin(c, o, !text && len ? "text" : !out ? "out" : NULL);
+    int status = api_begin(c, o, !text && len ? "text" : !out ? "out" : NULL);
     if (status)
         return status;
     compile_text(c->last, name, text ? text : "", len);
@@ -183,7 +212,7 @@ int moec_compile_file(moec_context *c, const char *path, const moec_options *o, 
 {
     if (out)
         *out = NULL;
-    int status = begin(c, o, !path ? "path" : !out ? "out" : NULL);
+    int status = api_begin(c, o, !path ? "path" : !out ? "out" : NULL);
     if (!status)
         status = compile_open(c->last, path);
     return status ? status : finish(c, o, out);

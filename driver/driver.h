@@ -187,6 +187,8 @@ int code_load(Compilation *c, Loaded *out);
 /* Loads a .so that was written to `path`. NULL or an error text. */
 const char *code_open_library(const char *path, Arena *a, Loaded *out);
 void *code_symbol(const Loaded *l, const char *name);
+/* This process calls the code, even if it was forked after the library was loaded; its parent has no threads of OpenMP. */
+void code_claim(const Loaded *l);
 void code_unload(Loaded *l);
 
 /* ---- cache.c ---- */

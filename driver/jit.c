@@ -78,12 +78,14 @@ static int32_t loader;
 __attribute__((constructor)) static void remember_process(void) { loader = getpid(); }
 
 /* A module's threads belong to the process that loaded this library, even if the module itself is loaded after a fork. */
-static void set_process(const Loaded *l)
+static void set_process(const Loaded *l, int32_t process)
 {
-    int32_t *process = code_symbol(l, "moec_process");
-    if (process)
-        *process = loader;
+    int32_t *at = code_symbol(l, "moec_process");
+    if (at)
+        *at = process;
 }
+
+void code_claim(const Loaded *l) { set_process(l, getpid()); }
 
 int code_load(Compilation *c, Loaded *out)
 {
@@ -92,6 +94,6 @@ int code_load(Compilation *c, Loaded *out)
     if (status)
         code_unload(out);
     else
-        set_process(out);
+        set_process(out, loader);
     return status;
 }

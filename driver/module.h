@@ -38,6 +38,15 @@ static inline const SigParam *kernel_param(const moec_kernel *k, size_t i)
 /* Sizes were given, or none are needed. */
 static inline int kernel_has_sizes(const moec_kernel *k, const int64_t *dims) { return dims || !k->sig->ndims; }
 
+/* ---- api.c ---- */
+
+/* Begins a call of the API: c->last is new, with these options. `missing` names an argument that is NULL and must not be;
+ * NULL: all are there. A DriverStatus. */
+int api_begin(moec_context *c, const moec_options *o, const char *missing);
+Compilation *api_compilation(moec_context *c); /* the one that api_begin() made */
+/* The call failed with this text, which is printed already; returns status. */
+int api_fail(moec_context *c, int status, const char *text);
+
 /* ---- call.c ---- */
 
 /* Both fill the context, which may be NULL, and return the status, the second one MOE_ARGUMENT. */

@@ -149,8 +149,15 @@ static int64_t flag_time(Simulation *s, SimCore *c, const Op *op)
 
 static SimSide *side_of(const SimCore *c, const Op *op) { return &c->sides[op->sub]; }
 
+static void count_flops(SimulatedLaunch *out, const Op *op)
+{
+    if (op->unit == UNIT_cube)
+        out->flops[op->bytes == 2 ? FLOPS_16BIT : FLOPS_OTHER] += 2 * op->a * op->b * op->c;
+}
+
 static void count(Simulation *s, Station *station, const Op *op, int64_t cycles)
 {
+    count_flops(s->out, op);
     station->busy += cycles;
     if (is_move(op))
         s->out->bytes[op->path] += op->a * op->b;
@@ -187,6 +194,9 @@ static Span do_on_core(Simulation *s, SimCore *c, const Op *op)
     unit->busy += end - begin;
     if (op->unit == UNIT_cube)
         s->out->cube_steps += core_product_cycles(s->trace, op);
+    if (op->unit == UNIT_vector)
+        s->out->flops[FLOPS_OTHER] += op->a * op->b;
+    count_flops(s->out, op);
     return (Span){begin, end};
 }
 
@@ -356,7 +366,8 @@ static void scale(const LaunchTrace *l, SimulatedLaunch *out)
     if (!launch_is_sampled(l))
         return;
     double by = l->work_scale;
-    int64_t *sums[] = {&out->memory_bytes, &out->own_bytes, &out->shared_bytes, &out->cube_steps};
+    int64_t *sums[] = {&out->memory_bytes, &out->own_bytes,          &out->shared_bytes,
+                       &out->cube_steps,   &out->flops[FLOPS_16BIT], &out->flops[FLOPS_OTHER]};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         *sums[i] = (int64_t)(by * (double)*sums[i]);
     for (Path p = 0; p < PATH_COUNT; p++)

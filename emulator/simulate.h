@@ -33,6 +33,8 @@ typedef struct Span {
 /* What a launch spends its time on, beside a unit. */
 enum { BOUND_MEMORY = UNIT_COUNT, BOUND_LAUNCH, BOUND_COUNT };
 
+typedef enum FlopKind { FLOPS_16BIT /* products of 16-bit operands */, FLOPS_OTHER, FLOPS_COUNT } FlopKind;
+
 typedef struct SimulatedLaunch {
     int64_t begin, end;         /* the overhead stands before `begin` */
     Span **spans;               /* by core, operation */
@@ -41,6 +43,7 @@ typedef struct SimulatedLaunch {
     int64_t memory_bytes;       /* of those, moved between L2 and global memory */
     int64_t own_bytes, shared_bytes; /* of a CPU: read and written; what of it its second cache does not have */
     int64_t cube_steps;         /* of Machine.cube_16bit */
+    int64_t flops[FLOPS_COUNT]; /* operations on floats; of an NPU those of products only */
     int64_t busy[UNIT_COUNT];   /* cycles, of all units of a kind together */
     int64_t nunits[UNIT_COUNT]; /* how many of them have done something */
     double share[BOUND_COUNT];  /* of the time from the launch before to `end`: of the busiest core's unit */

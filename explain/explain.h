@@ -66,6 +66,19 @@ int64_t explain_extent(const Explain *e, Extent x);
 void explain_text(const Explain *e, Text *out);
 void explain_decisions(const Explain *e, Text *out); /* how each launch is laid over loops */
 void explain_space(const Explain *e, Text *out); /* the knobs that passes asked for, as schedule blocks */
+char *explain_space_json(const Explain *e, const Explained *x); /* likewise as JSON, to be freed; NULL: no memory */
 const char *explain_json(const Explain *e);      /* in the arena; NULL: no memory */
+
+
+/* ---- shared by them ---- */
+
+/* "tile g : M =", "fuse g -> a at", "store g": a clause without its value; and with it. */
+const char *explain_clause(Arena *a, const ReportKnob *n);
+const char *explain_knob(Arena *a, const ReportKnob *n);
+/* What a knob may be, the value of now first; values[] has KNOB_SPACE_MAX + 1 places. How many. */
+uint32_t explain_values(const ReportKnob *n, int64_t *values);
+/* Is knob i a clause that schedules give or leave out, or one of several values that was not listed before? */
+int explain_is_clause(const Explained *x, uint32_t i);
+int explain_is_dial(const Explained *x, uint32_t i);
 
 #endif

@@ -71,6 +71,56 @@ static json_t *knob_value(const Explain *e, const ReportKnob *n)
                      "origin", origin_name(n->origin), "line", n->from ? (int)n->from->loc.line : 0);
 }
 
+/* ---- the space ---- */
+
+/* A value as a clause writes it after the rest of it. */
+static json_t *choice_value(Knob knob, const char *clause, int64_t value, Arena *a)
+{
+    Text t = {.arena = a};
+    text_add(&t, "%s ", clause);
+    knob_put_value(knob, value, &t);
+    return json_pack("{s:s, s:b}", "clause", text_string(&t), "keeps_bits", knob_keeps_bits(knob, value));
+}
+
+/* A knob of several values: "tile g : M" with a clause for each, that of now first. */
+static json_t *dial_value(const Explain *e, const ReportKnob *n)
+{
+    const char *clause = explain_clause(e->m->arena, n);
+    int64_t values[KNOB_SPACE_MAX + 1];
+    uint32_t count = explain_values(n, values);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list, choice_value(n->knob, clause, values[i], e->m->arena));
+    return json_pack("{s:s, s:o, s:b}", "knob", clause, "values", list, "ordered",
+                     !*knob_table[n->knob].words);
+}
+
+/* A clause that can be given or not. */
+static json_t *switch_value(const Explain *e, const ReportKnob *n)
+{
+    const char *clause = explain_knob(e->m->arena, n);
+    return json_pack("{s:s, s:[{s:n, s:b}, {s:s, s:b}], s:b}", "knob", clause, "values", "clause",
+                     "keeps_bits", 1, "clause", clause, "keeps_bits", knob_keeps_bits(n->knob, n->value),
+                     "ordered", 0);
+}
+
+char *explain_space_json(const Explain *e, const Explained *x)
+{
+    json_t *knobs = json_array(), *fixed = json_array();
+    for (uint32_t i = 0; i < x->knobs.len; i++)
+        if (explain_is_clause(x, i))
+            json_array_append_new(fixed, json_string(explain_knob(e->m->arena, &x->knobs.at[i])));
+        else if (explain_is_dial(x, i))
+            json_array_append_new(knobs, dial_value(e, &x->knobs.at[i]));
+    for (uint32_t i = 0; i < x->choices.len; i++)
+        json_array_append_new(knobs, switch_value(e, &x->choices.at[i]));
+    json_t *all = json_pack("{s:s, s:s, s:o, s:o}", "kernel", x->k->name, "target", cpu_table[e->isa].name,
+                            "fixed", fixed, "knobs", knobs);
+    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    json_decref(all);
+    return text;
+}
+
 static json_t *unused_value(const ExplainUnused *u)
 {
     const KnobRow *row = &knob_table[u->setting->knob];

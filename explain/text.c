@@ -100,7 +100,7 @@ static void put_products(const Explain *e, const Explained *x, Text *out)
 /* ---- knobs ---- */
 
 /* "tile g : M =", "fuse g -> a at", "store g": a clause without its value */
-static const char *clause_text(Arena *a, const ReportKnob *n)
+const char *explain_clause(Arena *a, const ReportKnob *n)
 {
     const KnobRow *row = &knob_table[n->knob];
     Text t = {.arena = a};
@@ -112,10 +112,10 @@ static const char *clause_text(Arena *a, const ReportKnob *n)
 }
 
 /* "tile g : M = 64" */
-static const char *knob_text(Arena *a, const ReportKnob *n)
+const char *explain_knob(Arena *a, const ReportKnob *n)
 {
     Text t = {.arena = a};
-    text_add(&t, "%s", clause_text(a, n));
+    text_add(&t, "%s", explain_clause(a, n));
     if (knob_table[n->knob].scope != SCOPE_TENSOR) {
         text_add(&t, " ");
         knob_put_value(n->knob, n->value, &t);
@@ -174,7 +174,7 @@ static void put_knobs(const Explain *e, const Explained *x, Text *out)
     for (uint32_t i = 0; i < x->knobs.len; i++) {
         const ReportKnob *n = &x->knobs.at[i];
         Text line = {.arena = e->m->arena};
-        text_add(&line, "%s", knob_text(e->m->arena, n));
+        text_add(&line, "%s", explain_knob(e->m->arena, n));
         for (; i + 1 < x->knobs.len && continues(e, &x->knobs.at[i], &x->knobs.at[i + 1]); i++)
             text_add(&line, " %s = %lld", knob_table[x->knobs.at[i + 1].knob].word,
                      (long long)x->knobs.at[i + 1].value);
@@ -198,28 +198,43 @@ void explain_text(const Explain *e, Text *out)
 
 /* ---- the space ---- */
 
-/* The values of a knob, that of now first. */
-static void put_choices(const ReportKnob *n, Text *out)
+uint32_t explain_values(const ReportKnob *n, int64_t *values)
 {
     int64_t space[KNOB_SPACE_MAX];
-    uint32_t count = n->from ? n->from->values.len : knob_space(n->knob, space);
-    const int64_t *values = n->from ? n->from->values.at : space;
-    text_add(out, count > 1 ? "?{" : "");
-    knob_put_value(n->knob, n->value, out);
+    uint32_t count = n->from ? n->from->values.len : knob_space(n->knob, space), out = 1;
+    const int64_t *from = n->from ? n->from->values.at : space;
+    values[0] = n->value;
     for (uint32_t i = 0; i < count; i++)
-        if (values[i] != n->value) {
-            text_add(out, ", ");
-            knob_put_value(n->knob, values[i], out);
-        }
+        if (from[i] != n->value)
+            values[out++] = from[i];
+    return out;
+}
+
+static void put_choices(const ReportKnob *n, Text *out)
+{
+    int64_t values[KNOB_SPACE_MAX + 1];
+    uint32_t count = explain_values(n, values);
+    text_add(out, count > 1 ? "?{" : "");
+    for (uint32_t i = 0; i < count; i++) {
+        text_add(out, i ? ", " : "");
+        knob_put_value(n->knob, values[i], out);
+    }
     text_add(out, count > 1 ? "}" : "");
 }
 
-static int is_listed(const Explained *x, uint32_t end, const ReportKnob *n)
+int explain_is_clause(const Explained *x, uint32_t i)
 {
-    for (uint32_t i = 0; i < end; i++)
-        if (x->knobs.at[i].knob == n->knob && x->knobs.at[i].name == n->name)
-            return 1;
-    return 0;
+    KnobScope scope = knob_table[x->knobs.at[i].knob].scope;
+    return scope == SCOPE_EDGE || scope == SCOPE_TENSOR;
+}
+
+int explain_is_dial(const Explained *x, uint32_t i)
+{
+    const ReportKnob *n = &x->knobs.at[i];
+    for (uint32_t other = 0; other < i; other++)
+        if (x->knobs.at[other].knob == n->knob && x->knobs.at[other].name == n->name)
+            return 0;
+    return !explain_is_clause(x, i);
 }
 
 static void put_space_of(const Explained *x, Text *out)
@@ -227,17 +242,16 @@ static void put_space_of(const Explained *x, Text *out)
     text_add(out, "schedule %s {\n", x->k->name);
     for (uint32_t i = 0; i < x->knobs.len; i++) {
         const ReportKnob *n = &x->knobs.at[i];
-        KnobScope scope = knob_table[n->knob].scope;
-        if (scope == SCOPE_EDGE || scope == SCOPE_TENSOR)
-            text_add(out, "  %s\n", knob_text(out->arena, n));
-        if (scope == SCOPE_EDGE || scope == SCOPE_TENSOR || is_listed(x, i, n))
+        if (explain_is_clause(x, i))
+            text_add(out, "  %s\n", explain_knob(out->arena, n));
+        if (!explain_is_dial(x, i))
             continue;
-        text_add(out, "  %s ", clause_text(out->arena, n));
+        text_add(out, "  %s ", explain_clause(out->arena, n));
         put_choices(n, out);
         text_add(out, "\n");
     }
     for (uint32_t i = 0; i < x->choices.len; i++)
-        text_add(out, "  // %s\n", knob_text(out->arena, &x->choices.at[i]));
+        text_add(out, "  // %s\n", explain_knob(out->arena, &x->choices.at[i]));
     text_add(out, "}\n");
 }
 

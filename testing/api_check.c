@@ -44,7 +44,7 @@ static int compare(InterpretCall *call, const Reference *reference, const moec_k
     return bad ? call_refuse(ctx, MOE_ARGUMENT, bad), 1 : 0;
 }
 
-static void add_score(moec_score *to, const TestScore *s)
+void test_add_score(moec_score *to, const TestScore *s)
 {
     to->worst = fmax(to->worst, s->worst);
     to->compared += s->elements;
@@ -90,7 +90,7 @@ int moec_kernel_check(const moec_kernel *compiled, const moec_kernel *interprete
         arena_set_landing(arena, &landing);
         bad = compare(&call, &interpreted->module->reference, compiled, ctx, dims, args, &found);
         if (score)
-            add_score(score, &found);
+            test_add_score(score, &found);
     }
     arena_free(arena);
     return bad;

@@ -2,6 +2,7 @@
 #include "testing/parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static CompileOptions options_of(const TestOptions *o)
@@ -12,6 +13,8 @@ static CompileOptions options_of(const TestOptions *o)
     c.schedule_seed = o->schedule_seed;
     c.machine = o->machine;
     c.types = o->types;
+    c.schedule = o->schedule;
+    c.derive = o->derive;
     c.level = o->no_optimize ? 0 : c.level;
     return c;
 }
@@ -20,7 +23,11 @@ static Compilation *open_file(const TestOptions *o, const char *path, FILE *out,
 {
     CompileOptions options = options_of(o);
     Compilation *c = compile_new(&options);
-    *status = c ? compile_open(c, path) : DRIVER_ERROR;
+    *status = c ? DRIVER_OK : DRIVER_ERROR;
+    if (c && o->text)
+        compile_text(c, path, o->text, strlen(o->text));
+    else if (c)
+        *status = compile_open(c, path);
     if (*status)
         fprintf(out, "%s", c ? c->errors : "out of memory\n");
     return c;

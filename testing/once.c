@@ -94,16 +94,41 @@ static const Kernel *chosen_kernel(const TestFile *file)
     return NULL;
 }
 
+static int64_t *no_sizes(const Module *m)
+{
+    int64_t *dims = arena_array(m->arena, int64_t, m->dims.len + 1);
+    for (DimId d = 0; d < m->dims.len; d++)
+        dims[d] = m->dims.at[d].constant;
+    return dims;
+}
+
+/* NULL, or the dimensions that have no size. */
+static const char *missing_sizes(const TestFile *file)
+{
+    const Module *m = file->c->module;
+    DimId *passed = arena_array(m->arena, DimId, m->dims.len + 1);
+    Text t = {.arena = m->arena};
+    for (uint32_t d = 0, n = ir_kernel_dims(file->k, passed); d < n; d++)
+        if (file->dims[passed[d]] < 0)
+            text_add(&t, "%s%s", t.len ? ", " : "", m->dims.at[passed[d]].name);
+    if (!t.len)
+        return NULL;
+    text_add(&t, " of kernel %s: no size is given, as in T=2048", file->k->name);
+    return text_string(&t);
+}
+
 /* NULL or an error text. */
 static const char *take_run(TestFile *file)
 {
     Module *m = file->c->module;
     file->k = chosen_kernel(file);
-    file->dims = test_default_sizes(m, m->arena);
+    file->dims = file->o->every_size ? no_sizes(m) : test_default_sizes(m, m->arena);
     file->run = (TestRun){0};
     if (!file->k)
         return arena_printf(m->arena, "the file has no kernel '%s'", file->o->kernel ? file->o->kernel : "");
     const char *error = frontend_sizes(m, joined_sizes(file, m->arena), file->dims);
+    if (!error)
+        error = missing_sizes(file);
     if (!error && file->o->routing)
         error = frontend_routing(m, file->o->routing, &file->run);
     return error ? error : ir_run_flaw(file->k, file->dims, &file->run, m->arena);

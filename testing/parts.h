@@ -8,8 +8,9 @@
 #include "driver/element.h"
 #include "driver/driver.h"
 #include "testing/emulate.h"
+#include "emulator/simulate.h"
 #include "driver/reference.h"
-#include "moec/moert.h"
+#include "moec/moec.h"
 
 /* One file under test. */
 typedef struct TestFile {
@@ -107,6 +108,40 @@ const char *test_fill(TestCase *c);
 /* One tensor's random values. */
 void test_random(TestCase *c, const Tensor *t, double *data, int64_t count);
 
+/* ---- testing/arguments.c ---- */
+
+/* The arguments of the uniform entry. The case's routes and i32 are filled; floats are zero. */
+typedef struct TestArguments {
+    TestCase *c;
+    void **at;       /* by parameter; of routes &routes[i] */
+    size_t *bytes;   /* by parameter: of tensors */
+    moe_route *routes;
+    int64_t *dims;   /* as the entry takes them */
+} TestArguments;
+/* NULL, or which sizes are out of reach; test_arguments_free() in either case. */
+const char *test_arguments(TestCase *c, TestArguments *out);
+/* Random floats into `in` and `inout`, zeros into `out`. The same numbers for the same c->random. */
+void test_arguments_fill(TestArguments *args);
+void test_arguments_free(TestArguments *args);
+
+/* ---- testing/model.c ---- */
+
+/* What a choice of `top` was drawn as. */
+typedef struct TestDrawn {
+    Name ids;
+    const int32_t *at;
+    int64_t n;
+} TestDrawn;
+
+/* A call that the cycle model timed, without data. */
+typedef struct TestModelled {
+    TestArguments args;
+    Vec(TestDrawn) drawn;
+    const Simulated *simulated;
+} TestModelled;
+/* Runs the plan of file->k on c, which must be a new case. NULL or an error text; results live in c->arena. */
+const char *test_model(TestFile *file, TestCase *c, TestModelled *out);
+
 /* ---- testing/route.c ---- */
 
 /* Random choices [T, K] over E groups by the routings of the case; -1 where dropped. */
@@ -133,6 +168,10 @@ const char *test_compare(const TestCase *c, const TestReference *want, const Tes
                           double tolerance, TestScore *score);
 /* NULL, or the first element whose bits differ. */
 const char *test_same(const TestCase *c, const TestResult *a, const TestResult *b);
+
+/* ---- testing/api_check.c ---- */
+
+void test_add_score(moec_score *to, const TestScore *s);
 
 /* ---- testing/grad.c ---- */
 

@@ -14,6 +14,9 @@ typedef struct TestOptions {
     const char *tiles;   /* compiled code comes from this tile text, the reference from the file; NULL: both */
     const char *target;  /* as in moec_options.target: NULL: host */
     const char *types;   /* as in CompileOptions */
+    const char *schedule, *derive; /* as in CompileOptions */
+    const char *text;    /* of the file; NULL: it is read */
+    int every_size;      /* a dimension of the kernel that `sizes` does not name is an error */
     const char *routing; /* `moec run`: a routing clause, e.g. "zipf(1.2), empty(40%)"; NULL: uniform */
     const char *const *sizes; /* `moec run`: "T=33" ...; dimensions not named get small default sizes */
     uint32_t nsizes;

@@ -41,10 +41,19 @@ same() {
     }
 }
 
+echo "-- bench"
+expect 0 'GFLOP/s' "$moec" bench a.moe rmsnorm T=16 H=64 --seconds 0 --rounds 3
+expect 0 'the second takes .* times as long' "$moec" bench a.moe T=16 H=64 --seconds 0 --rounds 3 --against a.moe:rmsnorm --threads 1,2
+expect 0 '"confidence": 0.95' "$moec" bench a.moe T=16 H=64 --seconds 0 --rounds 3 --format=json \
+    --against-schedule 'schedule rmsnorm { strip y : lanes = 64 }'
+expect 1 'H of kernel rmsnorm: no size' "$moec" bench a.moe T=16
+expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
+expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
+
 echo "-- help, version, tables"
 expect 0 Usage "$moec" --help
 expect 0 '^moec [0-9]' "$moec" --version
-for command in check run test grad explain passes ops machines; do
+for command in check run test bench grad explain passes ops machines; do
     expect 0 Usage "$moec" $command --help
 done
 expect 0 lower "$moec" passes
@@ -77,7 +86,7 @@ expect 2 'no command or file .nothing' "$moec" help nothing
 expect 1 'nothing.moe: cannot be read' "$moec" nothing.moe -o a.so
 expect 2 'did you mean `moe-train eval`' "$(dirname "$moec")/moe-train" evla
 expect 2 'whole number' "$(dirname "$moec")/moe-train" --batch=0
-for command in check run test grad explain report machines passes ops; do
+for command in check run test bench grad explain report machines passes ops; do
     expect 0 "^.SH NAME" "$moec" $command --man-page
 done
 expect 0 '^--emit=$' "$moec" --option-names

@@ -33,7 +33,7 @@ BEGIN {
             "passes/query.h passes/join.h passes/schedule.h passes/report.h passes/cluster.h " \
             "driver/element.h driver/pack.h driver/reference.h driver/interpret.h driver/module.h " \
             "step/record.h step/kernels.h step/memory.h step/verify.h step/text.h step/run.h step/passes.h step/price.h model/recipe.h "  # else ROOM/ROOM.h
-    public = " runtime driver testing command step model trainer bench python "             # the rooms that include the public headers
+    public = " runtime driver testing explain command step model trainer bench python "             # the rooms that include the public headers
     split("base machines ir frontend passes lower npu backend emulator runtime driver testing explain command step model trainer bench python", r, " ")
     for (i in r) known[r[i]] = 1
     split("assert ctype dirent errno fcntl fenv float ftw inttypes limits locale math setjmp signal stdarg " \

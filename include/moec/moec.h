@@ -182,6 +182,111 @@ typedef struct moec_arg {
  * of a refusal is in ctx (which may be NULL). A strided tensor is refused by name. */
 int moec_kernel_call(const moec_kernel *k, moe_ctx *ctx, const moec_arg *args, size_t n);
 
+/* ---- measuring (docs/tuning.md) ----
+ *
+ * What is measured is a case: a kernel at sizes, on random data. Of the options all count but interpret, no_cache and
+ * cache_dir: code of cases is not cached. */
+typedef struct moec_work { /* zero-initialise */
+    const char *path;    /* the .moe file; with a text: its name in messages, and where `use` looks */
+    const char *text;    /* NULL: that of the file */
+    const char *kernel;  /* NULL: the file's first */
+    const char *sizes;   /* "T=2048, H=1024": each dimension that the kernel takes */
+    const char *routing; /* "zipf(1.2), empty(40%)", in the words of a `test` block; NULL: uniform */
+    uint64_t seed;       /* of data and routes: the same seed, the same case */
+    int threads;         /* as in moe_ctx */
+} moec_work;
+
+typedef struct moec_case moec_case;
+
+/* Compiles the kernel and makes its arguments. Belongs to the process that makes it, even if that was forked; a process whose
+ * parent has started threads of OpenMP hangs in its first call. Returns as moec_compile_file() does. */
+int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, moec_case **out);
+void moec_case_free(moec_case *k);
+const char *moec_case_text(const moec_case *k);   /* "ffn T=2048 K=2, zipf(1.2)"; NULL: there is no case */
+const char *moec_case_target(const moec_case *k); /* the instruction set of its code, "avx512"; NULL likewise */
+int64_t moec_case_bytes(const moec_case *k);      /* of all parameters that a call reads or writes, each once; -1: no case */
+/* Calls the kernel so often, and returns the seconds of all calls together; below 0: a call failed, or there is no case. A
+ * moec_timer. */
+double moec_case_time(void *k, int calls);
+/* Why the last call failed, "" if it did not. Never NULL. */
+const char *moec_case_error(const moec_case *k);
+/* Compares compiled code with the interpreter as moec_kernel_check() does, at sizes that are smaller where the interpreter
+ * would take more than about a second; *sizes (may be NULL) says which. Returns 0, or 1 with moec_case_error(). */
+int moec_case_check(moec_case *k, moec_score *score, const char **sizes);
+/* A hash of the bits of all results of one call on the case's data, 32 digits: cases whose code computes the same bits have the
+ * same. NULL: the call failed. */
+const char *moec_case_digest(moec_case *k);
+
+/* What the machine's model says of a case; it runs no kernel. options.machine: NULL: this CPU. */
+typedef struct moec_prediction {
+    double seconds;
+    double flops_16bit, flops; /* operations of a call: of products of 16-bit operands; and of others */
+} moec_prediction;
+int moec_predict(moec_context *c, const moec_work *w, const moec_options *o, moec_prediction *out);
+
+/* Seconds that so many calls took together; below 0: they failed. */
+typedef double moec_timer(void *user, int calls);
+
+/* Something that is timed. Zero-initialise what moec_measure() fills in. */
+typedef struct moec_runner {
+    moec_timer *time;
+    void *user;
+    int left_out;    /* 1: it takes no part in the rounds */
+    double *samples; /* seconds of one call in each round: the caller's room for moec_patience.most numbers */
+    /* filled in: */
+    size_t rounds;
+    double first;    /* seconds of a call before the rounds; 0: not tried yet */
+    int calls;       /* of one sample: about 5 ms */
+} moec_runner;
+
+/* How long to go on: `fewest` rounds and `seconds`, but no more than `most` rounds nor 4 * `seconds` (then at least 3 rounds). */
+typedef struct moec_patience {
+    size_t fewest, most;
+    double seconds;
+    double pause; /* seconds before each sample, so that threads of others stop spinning */
+} moec_patience;
+
+/* Calls each runner that was not tried twice, to warm up and to see how many calls make a sample. Returns 0, or 1 + the number of
+ * the first runner that failed. */
+int moec_warm_up(moec_runner *r, size_t n, const moec_patience *p);
+/* Likewise; then the runners take turns, round after round, so that a machine that drifts drifts for all of them. */
+int moec_measure(moec_runner *r, size_t n, const moec_patience *p);
+
+/* Of samples or ratios. n 0: all are NaN. */
+typedef struct moec_spread {
+    double least, lower, median, upper, most; /* with quartiles */
+} moec_spread;
+moec_spread moec_spread_of(const double *values, size_t n);
+/* How many times as long a takes as b, from n rounds in which they took turns: the median of the ratios, and the interval
+ * in which the true median is with at least this confidence (0.95), whatever the noise looks like: order statistics of the
+ * ratios, by the binomial distribution of their signs. With few rounds there is none: low is 0, high infinite. */
+typedef struct moec_ratio {
+    double low, ratio, high;
+} moec_ratio;
+moec_ratio moec_compare(const double *a, const double *b, size_t n, double confidence);
+
+/* Limits of this machine, as things that are timed beside a case: how long its work takes at least. */
+typedef struct moec_limit moec_limit;
+typedef enum moec_limit_kind {
+    MOEC_LIMIT_16BIT, /* flops by multiply-adds of 16-bit operands in registers */
+    MOEC_LIMIT_F32,   /* flops by multiply-adds of f32 in registers */
+    MOEC_LIMIT_READ   /* bytes read from memory */
+} moec_limit_kind;
+/* work: flops or bytes. threads: 0: one for each core; below 0: -threads. At most 256. NULL: there is no such loop for the
+ * instruction set (NULL: that of this CPU), or no memory. */
+moec_limit *moec_limit_new(moec_limit_kind kind, const char *target, double work, int threads);
+void moec_limit_free(moec_limit *l);
+double moec_limit_time(void *l, int calls); /* a moec_timer */
+
+/* ---- the space of schedules ---- */
+
+/* JSON with the kernel's knobs: clauses with their legal values, the present one first. Lives until the context's next call.
+ * w->sizes is not looked at. */
+int moec_space(moec_context *c, const moec_work *w, const moec_options *o, const char **json);
+/* A hash of what is decided with these options: schedules that come to the same program have the same. 33 characters. Fails
+ * when the kernel does not fit the machine. w->sizes is not looked at. */
+int moec_decide(moec_context *c, const moec_work *w, const moec_options *o, char *digest);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,50 @@
+/* The public function about the space of a kernel's schedules. */
+#include "explain/explain.h"
+#include "driver/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Asked {
+    const moec_work *work;
+    const char *json;
+} Asked;
+
+static int find_space(Compilation *c, void *user)
+{
+    Asked *asked = user;
+    Explain e = {.c = c};
+    int status = compile_prepare(c);
+    if (status)
+        return status;
+    int64_t *sizes = arena_array(c->arena, int64_t, c->module->dims.len + 1);
+    for (DimId d = 0; d < c->module->dims.len; d++)
+        sizes[d] = -1;
+    e.sizes = sizes;
+    status = explain_make(&e) || explain_collect(&e, asked->work->kernel);
+    if (status)
+        return status;
+    if (!e.kernels.len)
+        return compile_fail(c, DIAG_driver_kernel, "the file has no kernel");
+    char *json = explain_space_json(&e, &e.kernels.at[0]);
+    asked->json = json ? arena_strndup(c->arena, json, strlen(json)) : NULL;
+    free(json);
+    return asked->json ? DRIVER_OK : compile_fail(c, DIAG_driver_argument, "out of memory");
+}
+
+int moec_space(moec_context *c, const moec_work *w, const moec_options *o, const char **json)
+{
+    Asked asked = {.work = w};
+    int status = api_begin(c, o, !w || (!w->path && !w->text) ? "work" : !json ? "json" : NULL);
+    if (status)
+        return status;
+    Compilation *own = api_compilation(c);
+    if (w->text)
+        compile_text(own, w->path, w->text, strlen(w->text));
+    else
+        status = compile_open(own, w->path);
+    if (!status)
+        status = compile_guard(own, find_space, &asked);
+    *json = asked.json;
+    return status;
+}

@@ -1,0 +1,130 @@
+/* Limits of this machine as runners: bare loops, which take turns with the case that they bound. */
+#include "machines/machines.h"
+#include "moec/moec.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 1 << 28 /* beyond the caches */, ARITHMETIC_TRIPS = 20000, THREADS_MOST = 256 };
+
+/* What a thread does, and what it counts: flops or bytes. */
+typedef struct LimitPart {
+    const struct moec_limit *limit;
+    const uint64_t *from;
+    double done;
+    uint64_t sum; /* so that reading is not left out */
+} LimitPart;
+
+struct moec_limit {
+    moec_limit_kind kind;
+    CpuLoop *loop;
+    double work;
+    int threads;
+    uint64_t *stream;
+    LimitPart parts[THREADS_MOST];
+};
+
+/* The loop of the instruction set whose multiply-adds are of that kind. */
+static CpuLoop *loop_of(moec_limit_kind kind, const char *target)
+{
+    Isa isa = cpu_best();
+    if (target && !cpu_find(target, &isa))
+        return NULL;
+    if (!cpu_has(isa))
+        return NULL;
+    return cpu_table[kind == MOEC_LIMIT_F32 ? cpu_table[isa].f32 : isa].loop;
+}
+
+static int threads_of(int wanted)
+{
+    long n = wanted ? labs(wanted) : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > THREADS_MOST ? THREADS_MOST : (int)n;
+}
+
+moec_limit *moec_limit_new(moec_limit_kind kind, const char *target, double work, int threads)
+{
+    moec_limit *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    *l = (moec_limit){.kind = kind, .work = work, .threads = threads_of(threads)};
+    if (kind == MOEC_LIMIT_READ)
+        l->stream = aligned_alloc(4096, READ_BYTES);
+    else
+        l->loop = loop_of(kind, target);
+    if (l->stream)
+        memset(l->stream, 1, READ_BYTES); /* pages of zeros are one page */
+    if (!l->stream && !l->loop) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void moec_limit_free(moec_limit *l)
+{
+    if (l)
+        free(l->stream);
+    free(l);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t sum_of(const uint64_t *at, size_t words)
+{
+    enum { LANES = 32 };
+    uint64_t sums[LANES] = {0}, sum = 0;
+    for (size_t i = 0; i + LANES <= words; i += LANES)
+        for (size_t lane = 0; lane < LANES; lane++)
+            sums[lane] += at[i + lane];
+    for (size_t lane = 0; lane < LANES; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
+static size_t words_each(const moec_limit *l) { return READ_BYTES / sizeof *l->stream / (size_t)l->threads; }
+
+static void *do_part(void *user)
+{
+    LimitPart *p = user;
+    const moec_limit *l = p->limit;
+    if (l->stream) {
+        p->sum = sum_of(p->from, words_each(l));
+        p->done = (double)(words_each(l) * sizeof *l->stream);
+    } else {
+        p->done = (double)l->loop(ARITHMETIC_TRIPS);
+    }
+    return p;
+}
+
+/* Flops or bytes by second, of all threads together; 0: a thread could not be started. */
+static double rate(moec_limit *l)
+{
+    pthread_t threads[THREADS_MOST];
+    double done = 0, begin = seconds();
+    int n = 1, whole = 1;
+    for (int i = 0; i < l->threads; i++)
+        l->parts[i] = (LimitPart){l, l->stream ? l->stream + (size_t)i * words_each(l) : NULL, 0, 0};
+    while (n < l->threads && whole)
+        whole = pthread_create(&threads[n], NULL, do_part, &l->parts[n]) == 0 && ++n;
+    do_part(&l->parts[0]);
+    for (int i = 1; i < n; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < n; i++)
+        done += l->parts[i].done;
+    return whole ? done / (seconds() - begin) : 0;
+}
+
+double moec_limit_time(void *user, int calls)
+{
+    moec_limit *l = user;
+    double by_second = l ? rate(l) : 0;
+    return by_second > 0 ? calls * l->work / by_second : -1;
+}
