@@ -1,8 +1,7 @@
-/* Diagnostics: collected in the order found, then rendered as text or JSON; see diag.h. */
+/* Diagnostics: collected in the order found; diag_show.c renders them. See diag.h. */
 #include "base/diag.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,6 @@ typedef struct CodeRow {
 } CodeRow;
 
 static const char letter_of[] = {[SEV_ERROR] = 'E', [SEV_WARNING] = 'W', [SEV_HINT] = 'H'};
-static const char *const word_of[] = {[SEV_ERROR] = "error", [SEV_WARNING] = "warning", [SEV_HINT] = "hint"};
 
 static const CodeRow code_table[DIAG_COUNT] = {
 #define ROW(code, number, severity, title, page) {number, severity, #code, title, page},
@@ -24,8 +22,7 @@ static const CodeRow code_table[DIAG_COUNT] = {
 
 enum {
     NOTES_LIMIT = 100, /* warnings and hints that are kept */
-    LINE_SHOWN = 160,  /* columns of a source line that are shown */
-    LINE_BEFORE = 60,  /* of them before the caret when the line is longer */
+    AGAIN_LIMIT = 3,   /* other places of one cause that are kept */
 };
 
 uint32_t diag_add_file(Diags *d, const char *path, const char *text, size_t len)
@@ -35,20 +32,98 @@ uint32_t diag_add_file(Diags *d, const char *path, const char *text, size_t len)
     return d->files.len - 1;
 }
 
+/* ---- what is kept ---- */
+
+/* A name that nothing defines is one cause, however often it is used. */
+static Diag *same_cause(Diags *d, DiagCode code, const char *message)
+{
+    int number = code_table[code].number,
+        unknown = (number > 200 && number <= 208) || code == DIAG_unknown_type;
+    for (uint32_t i = 0; unknown && i < d->list.len; i++)
+        if (d->list.at[i].code == code && strcmp(d->list.at[i].message, message) == 0)
+            return &d->list.at[i];
+    return NULL;
+}
+
+/* What is right at the first place is right at this one: edits of it go on. */
+static void again(Diags *d, Diag *diag, Loc loc)
+{
+    d->open = (uint32_t)(diag - d->list.at) + 1;
+    if (diag->labels.len < AGAIN_LIMIT && loc.line)
+        vec_push(d->arena, &diag->labels, (DiagNote){loc, "and here"});
+}
+
+static int has_room(const Diags *d, int error)
+{
+    uint32_t distinct = d->errors - d->repeated, errors = distinct < DIAG_LIMIT ? distinct : DIAG_LIMIT;
+    return error ? errors < DIAG_LIMIT : d->list.len - errors < NOTES_LIMIT;
+}
+
 void diag_add(Diags *d, DiagCode code, Loc loc, const char *help, const char *format, ...)
 {
-    int error = code_table[code].severity == SEV_ERROR;
-    uint32_t kept_errors = d->errors < DIAG_LIMIT ? d->errors : DIAG_LIMIT;
+    va_list args;
+    va_start(args, format);
+    const char *message = arena_vprintf(d->arena, format, args);
+    va_end(args);
+    int error = diag_severity(code) == SEV_ERROR, room = has_room(d, error);
+    Diag *before = same_cause(d, code, message);
+    d->open = 0;
     d->errors += error ? 1 : 0;
-    if (error ? kept_errors == DIAG_LIMIT : d->list.len - kept_errors >= NOTES_LIMIT)
+    if (before) {
+        d->repeated++;
+        again(d, before, loc);
+        return;
+    }
+    if (!room)
+        return;
+    Diag diag = {.code = code, .loc = loc, .message = message};
+    diag.help = help ? arena_strndup(d->arena, help, strlen(help)) : NULL;
+    vec_push(d->arena, &d->list, diag);
+    d->open = d->list.len;
+}
+
+void diag_close(Diags *d) { d->open = 0; }
+
+void diag_edit(Diags *d, Loc loc, const char *text)
+{
+    if (!d->open || loc.line == 0 || loc.len >= LOC_LINES)
+        return;
+    Diag *diag = &d->list.at[d->open - 1];
+    for (uint32_t i = 0; i < diag->edits.len; i++)
+        if (strchr(text, '\n') && strcmp(diag->edits.at[i].text, text) == 0)
+            return; /* a line of its own serves all places of the cause */
+    vec_push(d->arena, &diag->edits, (DiagNote){loc, arena_strndup(d->arena, text, strlen(text))});
+    for (uint32_t i = diag->edits.len - 1; i > 0; i--) {
+        DiagNote *a = &diag->edits.at[i - 1], *b = &diag->edits.at[i], moved = *a;
+        if (a->loc.line < b->loc.line || (a->loc.line == b->loc.line && a->loc.col <= b->loc.col))
+            break;
+        *a = *b;
+        *b = moved;
+    }
+}
+
+void diag_wrap(Diags *d, Loc loc, const char *before, const char *after)
+{
+    if (loc.len >= LOC_LINES)
+        return;
+    diag_edit(d, (Loc){loc.file, loc.line, loc.col, 0}, before);
+    diag_edit(d, (Loc){loc.file, loc.line, loc.col + loc.len, 0}, after);
+}
+
+void diag_label(Diags *d, Loc loc, const char *format, ...)
+{
+    if (!d->open || loc.line == 0)
         return;
     va_list args;
     va_start(args, format);
-    Diag diag = {.code = code, .loc = loc, .message = arena_vprintf(d->arena, format, args)};
+    vec_push(d->arena, &d->list.at[d->open - 1].labels,
+             (DiagNote){loc, arena_vprintf(d->arena, format, args)});
     va_end(args);
-    diag.help = help ? arena_strndup(d->arena, help, strlen(help)) : NULL;
-    vec_push(d->arena, &d->list, diag);
 }
+
+/* ---- codes ---- */
+
+Severity diag_severity(DiagCode code) { return code_table[code].severity; }
 
 const char *diag_title(DiagCode code) { return code_table[code].title; }
 
@@ -78,150 +153,4 @@ const char *diag_page(const char *code_name)
         return page;
     }
     return NULL;
-}
-
-/* ---- text that is safe to show ---- */
-
-/* Adds `length` bytes, bad bytes and control characters as `?`, and returns the columns they take.
- * A tab is one column here: the caret's line repeats it. */
-static size_t add_shown(Text *out, const char *bytes, size_t length)
-{
-    size_t columns = 0;
-    for (size_t i = 0; i < length; columns++) {
-        size_t n = text_character(bytes + i, length - i);
-        int control = n == 1 && ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f) && bytes[i] != '\t';
-        if (n == 0 || control)
-            text_add_bytes(out, "?", 1);
-        else
-            text_add_bytes(out, bytes + i, n);
-        i += n ? n : 1;
-    }
-    return columns;
-}
-
-static const char *shown(Arena *a, const char *text)
-{
-    Text t = {.arena = a};
-    add_shown(&t, text, strlen(text));
-    return text_string(&t);
-}
-
-/* ---- rendering ---- */
-
-typedef struct DiagLine {
-    const char *at;
-    size_t len;
-} DiagLine;
-
-static int find_line(const Diags *d, Loc loc, DiagLine *out)
-{
-    if (loc.line == 0 || loc.file >= d->files.len || !d->files.at[loc.file].text)
-        return 0;
-    const char *at = d->files.at[loc.file].text, *end = at + d->files.at[loc.file].len;
-    for (uint32_t line = 1; line < loc.line; line++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (!newline)
-            return 0;
-        at = newline + 1;
-    }
-    const char *newline = memchr(at, '\n', (size_t)(end - at));
-    *out = (DiagLine){at, (size_t)((newline ? newline : end) - at)};
-    if (out->len && at[out->len - 1] == '\r')
-        out->len--;
-    return 1;
-}
-
-/* Moves `at` to the start of the character it stands in. */
-static size_t character_start(DiagLine line, size_t at)
-{
-    while (at > 0 && at < line.len && ((unsigned char)line.at[at] & 0xc0) == 0x80)
-        at--;
-    return at;
-}
-
-/* The source line and below it the caret with the range: `    y[t] = x[u]` / `             ^~`. */
-static void add_line(Text *out, DiagLine line, Loc loc)
-{
-    size_t column = loc.col ? loc.col - 1 : 0;
-    column = column < line.len ? column : line.len;
-    size_t from =
-        line.len > LINE_SHOWN && column > LINE_BEFORE ? character_start(line, column - LINE_BEFORE) : 0;
-    size_t shown_bytes = line.len - from > LINE_SHOWN ? LINE_SHOWN : line.len - from;
-    shown_bytes = character_start(line, from + shown_bytes) - from;
-    size_t end = column + (loc.len ? loc.len : 1);
-    end = end < from + shown_bytes ? end : from + shown_bytes;
-    text_add(out, "    ");
-    add_shown(out, line.at + from, shown_bytes);
-    text_add(out, "\n    ");
-    Text before = {.arena = out->arena};
-    size_t blanks = add_shown(&before, line.at + from, column - from);
-    const char *b = text_string(&before);
-    for (size_t i = 0; i < blanks; b += text_character(b, 4), i++)
-        text_add_bytes(out, *b == '\t' ? "\t" : " ", 1);
-    text_add(out, "^");
-    Text under = {.arena = out->arena};
-    for (size_t n = end > column ? add_shown(&under, line.at + column, end - column) : 0; n > 1; n--)
-        text_add(out, "~");
-    text_add(out, "\n");
-}
-
-static void add_diag(const Diags *d, const Diag *diag, Text *out)
-{
-    if (diag->loc.file < d->files.len) {
-        text_add(out, "%s:", shown(out->arena, d->files.at[diag->loc.file].path));
-        if (diag->loc.line)
-            text_add(out, "%u:%u:", diag->loc.line, diag->loc.col);
-        text_add(out, " ");
-    }
-    text_add(out, "%s[%s]: %s\n", word_of[code_table[diag->code].severity], diag_code_name(diag->code),
-             shown(out->arena, diag->message));
-    DiagLine line;
-    if (find_line(d, diag->loc, &line))
-        add_line(out, line, diag->loc);
-    if (diag->help)
-        text_add(out, "help: %s\n", shown(out->arena, diag->help));
-}
-
-const char *diag_text(const Diags *d, Arena *a)
-{
-    Text out = {.arena = a};
-    for (uint32_t i = 0; i < d->list.len; i++)
-        add_diag(d, &d->list.at[i], &out);
-    if (d->errors > DIAG_LIMIT)
-        text_add(&out, "and %u more errors\n", d->errors - DIAG_LIMIT);
-    return text_string(&out);
-}
-
-/* ---- JSON ---- */
-
-static json_t *diag_object(const Diags *d, const Diag *diag, Arena *a)
-{
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "code", diag_code_name(diag->code), "severity",
-                          word_of[code_table[diag->code].severity], "title", diag_title(diag->code),
-                          "message", shown(a, diag->message));
-    if (o && diag->loc.file < d->files.len)
-        json_object_set_new(o, "file", json_string(shown(a, d->files.at[diag->loc.file].path)));
-    if (o && diag->loc.line) {
-        json_object_set_new(o, "line", json_integer(diag->loc.line));
-        json_object_set_new(o, "column", json_integer(diag->loc.col));
-        json_object_set_new(o, "length", json_integer(diag->loc.len));
-    }
-    if (o && diag->help)
-        json_object_set_new(o, "help", json_string(shown(a, diag->help)));
-    return o;
-}
-
-const char *diag_json(const Diags *d, Arena *a)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < d->list.len; i++)
-        json_array_append_new(list, diag_object(d, &d->list.at[i], a));
-    json_t *root = json_pack("{s:i, s:o}", "errors", (int)d->errors, "diagnostics", list);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (!text)
-        arena_escape(a, ESCAPE_MEMORY, "no memory for the list of errors");
-    const char *copy = arena_strndup(a, text, strlen(text));
-    free(text);
-    return copy;
 }

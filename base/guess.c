@@ -53,3 +53,9 @@ const char *guess_help(Arena *a, const Guess *g, const char *otherwise)
 {
     return g->best ? arena_printf(a, "did you mean `%s`?", g->best) : otherwise;
 }
+
+void guess_edit(Diags *d, const Guess *g, Loc loc)
+{
+    if (g->best)
+        diag_edit(d, loc, g->best);
+}

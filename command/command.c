@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int command_error(const char *text)
 {
@@ -51,6 +52,13 @@ void command_type(struct argp_state *state, const char *arg, const char **types)
         argp_error(state, "--type is given too often");
     snprintf(joined + len, sizeof joined - len, "%s%s", len ? "," : "", arg);
     *types = joined;
+}
+
+int command_color(void)
+{
+    const char *off = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    int dumb = !terminal || strcmp(terminal, "dumb") == 0;
+    return isatty(STDERR_FILENO) && !(off && *off) && !dumb;
 }
 
 int command_tell(Compilation *c, int status, int json)

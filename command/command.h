@@ -16,6 +16,8 @@ int command_compile(int argc, char **argv);
 /* Prints what the compilation reported to stderr; after an internal error writes the replay file. Returns
  * status. */
 int command_tell(Compilation *c, int status, int json);
+/* Whether messages on stderr are coloured: a terminal, and NO_COLOR (no-color.org) is not set. */
+int command_color(void);
 /* "moec: text" to stderr. Returns DRIVER_ERROR. */
 int command_error(const char *text);
 /* A whole number in lo..hi, or a usage error in the name of `option`. */

@@ -295,6 +295,7 @@ int command_compile(int argc, char **argv)
     };
     CompileCommand command = {.options = compile_defaults, .product = PRODUCT_COUNT};
     cli_parse(&argp, argc, argv, &command);
+    command.options.color = command_color();
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");
@@ -331,6 +332,7 @@ int command_check(int argc, char **argv)
     Bytes tiles;
     CompileCommand command = {.options = compile_defaults, .product = PRODUCT_COUNT};
     cli_parse(&argp, argc, argv, &command);
+    command.options.color = command_color();
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");

@@ -144,6 +144,7 @@ int command_explain(int argc, char **argv)
         fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", command.path);
         return DRIVER_ERROR;
     }
+    command.options.color = command_color();
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");

@@ -242,6 +242,7 @@ int command_grad(int argc, char **argv)
     GradCommand g = {.options = compile_defaults};
     cli_parse(&argp, argc, argv, &g);
     g.options.stop_after = "dce";
+    g.options.color = command_color();
     Compilation *c = compile_new(&g.options);
     if (!c)
         return command_error("out of memory");

@@ -60,13 +60,8 @@ static int is_tile_text(const Compilation *c)
 
 static int has_warnings(const Compilation *c)
 {
-    static const uint8_t severity[DIAG_COUNT] = {
-#define ROW(code, number, severity, title, page) [DIAG_##code] = severity,
-#include "base/errors.def"
-#undef ROW
-    };
     for (uint32_t i = 0; i < c->diags.list.len; i++)
-        if (severity[c->diags.list.at[i].code] == SEV_WARNING)
+        if (diag_severity(c->diags.list.at[i].code) == SEV_WARNING)
             return 1;
     return 0;
 }
