@@ -9,8 +9,9 @@ static void expect_word(Parser *p, AstName found, const char *word)
 {
     if (!found.name || strcmp(found.name, word) == 0)
         return;
-    diag_add(p->m->diags, DIAG_syntax, found.loc, arena_printf(p->arena, "write `%s` here", word),
+    diag_add(p->m->diags, DIAG_syntax, found.loc, arena_printf(p->arena, "write `%s`", word),
              "`%s` cannot stand here; expected `%s`", found.name, word);
+    diag_edit(p->m->diags, found.loc, word);
     p->file->broken = 1;
 }
 
@@ -223,7 +224,9 @@ void ast_add_decl(Parser *p, const AstDecl *decl)
 
 void ast_version(Parser *p, AstInt version)
 {
-    if (version.value != 1)
-        diag_add(p->m->diags, DIAG_version_unknown, version.loc, "write `moe 1`",
+    if (version.value != 1) {
+        diag_add(p->m->diags, DIAG_version_unknown, version.loc, "write the version that it reads",
                  "this compiler reads version 1 of the language, not %lld", (long long)version.value);
+        diag_edit(p->m->diags, version.loc, "1");
+    }
 }

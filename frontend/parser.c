@@ -6,7 +6,7 @@
  * declaration and is the first of its line. The word that was the mistake itself may be such a place. When a
  * declaration begins while a kernel is still open, its `}` is supplied. So one mistake costs one statement,
  * and is reported once. */
-#include "frontend/parser.h"
+#include "frontend/advice.h"
 
 #include "frontend/frontend.h"
 #include "moe_parser.h"
@@ -15,7 +15,7 @@
 
 enum { MAX_TOKENS = 1 << 21 }; /* of one file: keeps the tree within some hundred megabytes */
 
-static int begins_declaration(int kind)
+int parser_begins_declaration(int kind)
 {
     return kind == KW_USE || kind == KW_TYPE || kind == KW_DIM || kind == KW_GROUP || kind == KW_FN ||
            kind == KW_KERNEL || kind == KW_DERIVE || kind == KW_SCHEDULE || kind == KW_TEST;
@@ -25,7 +25,7 @@ static int can_resume(const Parser *p, const ParserToken *t)
 {
     if (t->kind == MOE_EOF)
         return 1;
-    if (t->first && begins_declaration(t->kind))
+    if (t->first && parser_begins_declaration(t->kind))
         return 1;
     return p->in_body && (t->kind == '}' || t->kind == ';' || (t->first && t->kind == NAME));
 }
@@ -44,7 +44,7 @@ static void resume(Parser *p)
     p->queued = 0;
     ParserToken sync = {.kind = SYNC, .loc = found.loc};
     p->queue[p->queued++] = sync;
-    if (p->in_body && (found.kind == MOE_EOF || begins_declaration(found.kind))) {
+    if (p->in_body && (found.kind == MOE_EOF || parser_begins_declaration(found.kind))) {
         sync.kind = '}';
         p->queue[p->queued++] = sync;
     }
@@ -82,6 +82,8 @@ static void track_body(Parser *p, int kind)
 /* After too many errors, or too much text, the rest is not read. */
 static int enough(Parser *p)
 {
+    if (p->is_trial && p->mistake_at)
+        return 1;
     if (p->tokens == MAX_TOKENS)
         diag_add(p->m->diags, DIAG_program_size, p->last.loc, "split the file",
                  "the file has more than %d words", MAX_TOKENS);
@@ -108,7 +110,7 @@ static void track_clause(Parser *p, ParserToken *t)
                  {"save", KW_SAVE},
                  {"cotangents", KW_COTANGENTS}};
     int before = p->last.kind;
-    if (begins_declaration(t->kind))
+    if (parser_begins_declaration(t->kind))
         p->in_derive = t->kind == KW_DERIVE;
     int ends = before == ')' || before == ADD_TO || before == NAME || before == KW_PASS || is_elem(before);
     for (size_t i = 0; p->in_derive && t->kind == NAME && ends && i < sizeof words / sizeof *words; i++)
@@ -141,23 +143,34 @@ ParserToken parser_next(Parser *p)
 Loc parser_span(const Loc *first, const Loc *last)
 {
     Loc loc = *first;
-    if (last->line == first->line && last->col + last->len > first->col)
+    if (last->line > first->line || last->len >= LOC_LINES)
+        loc.len = LOC_LINES;
+    else if (last->col + last->len > first->col)
         loc.len = last->col + last->len - first->col;
     return loc;
 }
 
 Loc parser_after(const Loc *before)
 {
-    return (Loc){before->file, before->line, before->col + before->len, 0};
+    return (Loc){before->file, before->line, before->col + (before->len < LOC_LINES ? before->len : 0), 0};
 }
 
 /* ---- what is said ---- */
+
+static void note_mistake(Parser *p, Loc loc)
+{
+    if (!p->mistake_at && (p->offset > p->tried_from || p->offset == p->len))
+        p->mistake_at = loc.line;
+}
 
 int parser_bad_token(Parser *p, DiagCode code, Loc loc, const char *help, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (!p->recovering && p->tokens < MAX_TOKENS)
+    diag_close(p->m->diags);
+    if (p->is_trial)
+        note_mistake(p, loc);
+    else if (!p->recovering && p->tokens < MAX_TOKENS)
         diag_add(p->m->diags, code, loc, help, "%s", arena_vprintf(p->arena, format, args));
     va_end(args);
     p->recovering = 1;
@@ -217,29 +230,65 @@ static int is_word(const Parser *p, const ParserToken *t)
     return t->kind != NAME && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'));
 }
 
-static const char *syntax_help(Parser *p, const ParserToken *t, const char *wanted)
+/* A word of the grammar where a name is wanted. */
+static const char *name_help(Parser *p, const ParserToken *t, const char *wanted)
 {
-    if (wanted && strcmp(wanted, "a name") == 0 && is_word(p, t))
-        return arena_printf(p->arena, "%s is a word of the grammar: choose another name, such as `%.*s_`",
-                            found_text(p, t), (int)t->loc.len, p->text + t->offset);
-    if (wanted && t->kind == MOE_EOF)
-        return arena_printf(p->arena, "write %s at the end", unquoted(p, wanted));
-    if (wanted)
-        return arena_printf(p->arena, "write %s before %s", unquoted(p, wanted), found_text(p, t));
-    return arena_printf(p->arena, "remove %s", found_text(p, t));
+    if (!wanted || strcmp(wanted, "a name") != 0 || !is_word(p, t))
+        return NULL;
+    return arena_printf(p->arena, "%s is a word of the grammar: choose another name, such as `%.*s_`",
+                        found_text(p, t), (int)t->loc.len, p->text + t->offset);
+}
+
+enum { ADVISED_BYTES = 1 << 16 }; /* for longer texts there are messages only */
+
+int parser_habit(Parser *p, const ParserToken *t, DiagCode code)
+{
+    if (p->is_trial || p->recovering || p->len > ADVISED_BYTES)
+        return 0;
+    Advice *a = advice_open(p, t->offset);
+    if (!habit_find(a))
+        return 0;
+    advice_say(a, code);
+    return 1;
+}
+
+/* A word that the grammar has no place for. */
+static void refuse_word(Parser *p, Loc loc, const char *const *expected, int n)
+{
+    const char *wanted = likely(expected, n);
+    const char *help = name_help(p, &p->last, wanted), *sign = wanted ? unquoted(p, wanted) : NULL;
+    Advice *a = help || p->len > ADVISED_BYTES ? NULL : advice_open(p, p->last.offset);
+    if (a)
+        advice_missing(a, expected, n);
+    sign = a && a->expected ? a->expected : sign;
+    const char *message = arena_printf(p->arena, "%s cannot stand here%s%s", found_text(p, &p->last),
+                                       sign ? "; expected " : "", sign ? sign : "");
+    if (!a) {
+        parser_bad_token(p, DIAG_syntax, loc, help, "%s", message);
+        return;
+    }
+    a->message = message;
+    if (!a->help)
+        a->help =
+            sign ? arena_printf(p->arena, "write %s, or end the statement before it", sign) : "remove it";
+    advice_say(a, DIAG_syntax);
 }
 
 void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int nexpected)
 {
     const ParserToken *t = &p->last;
+    if (p->is_trial || p->recovering) {
+        parser_bad_token(p, DIAG_syntax, loc, NULL, " ");
+        return;
+    }
     if (p->tokens <= 1) {
         parser_bad_token(p, DIAG_version_missing, loc, "write `moe 1` as the first line",
                          "the file begins with %s, not with its language version", found_text(p, t));
+        diag_edit(p->m->diags, (Loc){loc.file, loc.line, loc.col, 0}, "moe 1\n");
         return;
     }
-    const char *wanted = likely(expected, nexpected);
-    parser_bad_token(p, DIAG_syntax, loc, syntax_help(p, t, wanted), "%s cannot stand here%s%s",
-                     found_text(p, t), wanted ? "; expected " : "", wanted ? unquoted(p, wanted) : "");
+    if (!parser_habit(p, t, DIAG_syntax))
+        refuse_word(p, loc, expected, nexpected);
 }
 
 static Parser *open_parser(Module *m, uint32_t file_index, const char *text, size_t len)
@@ -254,6 +303,29 @@ static Parser *open_parser(Module *m, uint32_t file_index, const char *text, siz
     if (scanner_open(p) != 0)
         arena_escape(m->arena, ESCAPE_MEMORY, "no memory for the scanner");
     return p;
+}
+
+Parser *parser_trial(Arena *a, const char *text, size_t len)
+{
+    Diags *silent = arena_new_of(a, Diags);
+    silent->arena = a;
+    Module *m = ir_module(a, silent, "");
+    Parser *trial = open_parser(m, diag_add_file(silent, "", text, len), text, len);
+    trial->is_trial = 1;
+    return trial;
+}
+
+uint32_t parser_mistake(Parser *p, const char *text, size_t len, size_t from)
+{
+    Arena *scratch = arena_scratch(p->arena);
+    ArenaMark mark = arena_mark(scratch);
+    Parser *trial = parser_trial(scratch, text, len);
+    trial->tried_from = from;
+    moe_parse(trial);
+    scanner_close(trial);
+    uint32_t line = trial->mistake_at;
+    arena_release(scratch, mark);
+    return line;
 }
 
 AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len)

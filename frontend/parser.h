@@ -35,6 +35,11 @@ struct Parser {
     uint32_t brackets, tokens;
     int recovering, resumed, kernel_ahead, in_body, was_in_body; /* was: before the last token */
     int in_derive;
+    /* advice.c */
+    uint32_t trials; /* made for this text */
+    int is_trial;    /* only to find out whether the text parses from `tried_from` on */
+    size_t tried_from;
+    uint32_t mistake_at; /* the line of the first mistake there; 0: none */
 };
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */
@@ -42,12 +47,20 @@ AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t le
 /* The words of a text that is no file, as those of a block. NULL: some are no words, which is reported. */
 const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *text);
 
+/* A parser of another text, which reports nothing. */
+Parser *parser_trial(Arena *a, const char *text, size_t len);
+/* The line of the first mistake at or behind this offset of the text, which has no end but its last byte; 0: there is none. */
+uint32_t parser_mistake(Parser *p, const char *text, size_t len, size_t from);
+
 /* Called by the generated parser. */
+int parser_begins_declaration(int kind);
 ParserToken parser_next(Parser *p);
 Loc parser_span(const Loc *first, const Loc *last);
 Loc parser_after(const Loc *before);
 void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int nexpected);
 void parser_stack_full(Parser *p, Loc loc);
+/* Reports this word as one of the habits of other languages (advice.h); 0: it is none. */
+int parser_habit(Parser *p, const ParserToken *t, DiagCode code);
 /* Called by the scanner: reports and drops the statement. */
 int parser_bad_token(Parser *p, DiagCode code, Loc loc, const char *help, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -4,8 +4,10 @@
 static void each(Sema *c, AstDeclKind kind, void (*check)(Sema *c, const AstDecl *d))
 {
     for (uint32_t i = 0; i < c->decls.len; i++)
-        if (c->decls.at[i]->kind == kind && c->m->diags->errors <= DIAG_LIMIT)
-            check(c, c->decls.at[i]);
+        if (c->decls.at[i]->kind == kind && c->m->diags->errors <= DIAG_LIMIT) {
+            c->declaration = c->decls.at[i];
+            check(c, c->declaration);
+        }
 }
 
 static void read_kernel(Sema *c, const AstDecl *d)

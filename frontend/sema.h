@@ -29,7 +29,7 @@ enum {
     MAX_PARAMS = 1024,
     MAX_EQUATIONS = 4096,
     MAX_NODES = 1 << 18,  /* expression nodes of one kernel */
-    MAX_CONDITIONS = 64, /* joined by `and` in one place, rows that may be dropped included */
+    MAX_CONDITIONS = 64,  /* joined by `and` in one place, rows that may be dropped included */
     MAX_SLICES = 1 << 12, /* elements chosen by constant left-hand subscripts */
 };
 
@@ -59,7 +59,8 @@ typedef struct Sema {
     Module *m;
     Arena *arena;
     Vec(const AstDecl *) decls; /* of all files, `use` taken out */
-    Vec(Fn) fns; /* with the casts to type parameters */
+    const AstDecl *declaration; /* the one that is checked */
+    Vec(Fn) fns;                /* with the casts to type parameters */
     Vec(GivenType) given;
     NameMap types, dims, groups, functions, kernels;
     NameMap derived; /* names of kernels that derive makes */
@@ -92,7 +93,8 @@ void sema_type_fn(const Sema *c, Fn *fn); /* fills in type and passed; those tha
 
 void sema_declarations(Sema *c); /* all, in order: sema.c */
 void sema_function(Sema *c, uint32_t fn);
-void sema_kernel(Sema *c, const AstDecl *d); /* the kernel is in the module afterwards, whole when nothing was reported */
+void sema_kernel(
+    Sema *c, const AstDecl *d); /* the kernel is in the module afterwards, whole when nothing was reported */
 void sema_derive(Sema *c, const AstDecl *d);
 void sema_schedule(Sema *c, const AstDecl *d);
 void sema_test(Sema *c, const AstDecl *d);
@@ -181,6 +183,8 @@ typedef struct KernelSema {
     ExprId guard;       /* under which the expression at hand is evaluated, or NONE */
     Vec(ExprId) guards; /* its conjuncts */
     ExprIds *needs;     /* rows that the nearest reduction (or the equation) must ask for */
+    Loc access;         /* the tensor access whose subscripts are looked at; line 0: none */
+    const AstEquation *equation;
     const Inlined *inlined;
     Loc call_loc;
     uint32_t depth;
@@ -198,6 +202,8 @@ void symbol_set(KernelSema *c, Name name, SymbolKind kind, uint32_t id);
 /* What is not found is reported; poisoned names fail in silence. */
 TensorId sema_find_tensor(KernelSema *c, AstName name);
 RouteId sema_find_route(KernelSema *c, AstName name);
+/* Refuses a tensor of the equation's own left side; 0: it is another one. */
+int sema_is_recurrence(KernelSema *c, AstName name);
 const Ahead *sema_ahead(const KernelSema *c, Name name); /* NULL: no equation defines it */
 /* Names of the kernel and the module that are near to this one. */
 Guess sema_guess(KernelSema *c, Name wanted, int tensors, int scope);
@@ -221,7 +227,8 @@ uint32_t sema_type_param(const KernelSema *c, const AstExpr *e);
 
 /* The element equation that `wp = pack(w)` stands for; q itself when it is none; NULL: reported. */
 const AstEquation *sema_pack(KernelSema *c, const AstEquation *q);
-int is_pack(const KernelSema *c, const AstExpr *e); /* a call of pack or pack_t, and no function has that name */
+int is_pack(const KernelSema *c,
+            const AstExpr *e); /* a call of pack or pack_t, and no function has that name */
 
 /* ---- sema_bind.c ---- */
 
@@ -239,7 +246,9 @@ void scope_leave(KernelSema *c, uint32_t length);
 
 ExprId build_expr(KernelSema *c, const AstExpr *e);    /* NONE: reported */
 ExprId build_integer(KernelSema *c, const AstExpr *e); /* a subscript */
-ExprId build_float(KernelSema *c, ExprId e);           /* an integer as f32 */
+/* Refuses a condition where something else is wanted. */
+ExprId sema_condition(KernelSema *c, const AstExpr *e, const char *text, const char *wanted);
+ExprId build_float(KernelSema *c, ExprId e); /* an integer as f32 */
 ExprId build_conjunction(KernelSema *c, Loc loc, const ExprIds *first, ExprId rest);
 void guard_push(KernelSema *c, ExprId condition);
 void guard_leave(KernelSema *c, uint32_t length, ExprId guard);

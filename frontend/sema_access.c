@@ -53,10 +53,11 @@ static int refuse_range(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc, Pr
                    "the index %s lies outside the axis of %s, whose extent is %s", text, of, extent);
     else
         sema_error(c, DIAG_index_range, loc,
-                   arena_printf(c->m->arena,
-                                "guard it: if(%s >= 0 and %s < %s, ..., 0), or the same in `where`", text,
-                                text, extent),
+                   "guard it by an `if` around it, or by the `where` of a reduction",
                    "the index %s may fall outside the axis of %s, whose extent is %s", text, of, extent);
+    if (proof != PROOF_OUTSIDE && c->access.line)
+        diag_wrap(c->m->diags, c->access,
+                  arena_printf(c->m->arena, "if(%s >= 0 and %s < %s, ", text, text, extent), ", 0)");
     return 0;
 }
 
@@ -107,10 +108,12 @@ ExprId build_access(KernelSema *c, const AstExpr *e)
     TensorId t = sema_find_tensor(c, e->name);
     if (t == NONE || !build_subscripts(c, e, subscripts))
         return NONE;
-    for (uint32_t i = 0; i < e->nargs; i++)
-        if (!sema_subscript(c, e->name.name, c->k->tensors.at[t].axes[i], subscripts[i], e->args[i]->loc))
-            return NONE;
-    return x_load(c->k, e->loc, t, subscripts);
+    int inside = 1;
+    c->access = build_loc(c, e);
+    for (uint32_t i = 0; inside && i < e->nargs; i++)
+        inside = sema_subscript(c, e->name.name, c->k->tensors.at[t].axes[i], subscripts[i], e->args[i]->loc);
+    c->access = (Loc){0};
+    return inside ? x_load(c->k, e->loc, t, subscripts) : (ExprId)NONE;
 }
 
 /* ---- route maps ---- */
@@ -139,6 +142,7 @@ static MapField find_map(KernelSema *c, const AstExpr *e)
     }
     sema_error(c, DIAG_unknown_map, e->field.loc, guess_help(c->m->arena, &g, "write token, slot or row"),
                "a route has no %s", e->field.name);
+    guess_edit(c->m->diags, &g, e->field.loc);
     return MAP_FIELDS;
 }
 

@@ -33,6 +33,7 @@ static int disagree(KernelSema *c, const Var *v, Axis axis, Loc loc, Name by)
     sema_error(c, rows ? DIAG_index_rows : DIAG_index_extents, loc, help,
                "%s ranges over %s%s%s, but over %s here (%s)", v->name, axis_text(c, v->axis),
                v->known_by ? " in " : "", v->known_by ? v->known_by : "", axis_text(c, axis), by);
+    diag_label(c->m->diags, v->known_at, "here it ranges over %s", axis_text(c, v->axis));
     return 0;
 }
 
@@ -226,7 +227,7 @@ int bind_one(KernelSema *c, AstBind *bind)
     if (var_find(c, bind->index.name, &var)) {
         int left = c->vars.at[var].on_left;
         sema_error(c, left ? DIAG_reduced_on_left : DIAG_index_reused, bind->index.loc,
-                   arena_printf(c->m->arena, "use another index, such as `%s2`", bind->index.name),
+                   arena_printf(c->m->arena, "use another index, such as %s2", bind->index.name),
                    left ? "%s stands on the left, so nothing can be reduced over it"
                         : "%s is already bound by the reduction around this one",
                    bind->index.name);
@@ -265,6 +266,15 @@ static int bind_reduce(KernelSema *c, AstExpr *e)
     return 1;
 }
 
+/* x(t, h) of a tensor: refused later, with indices that are known. */
+static int is_access_meant(const KernelSema *c, const AstExpr *e)
+{
+    uint32_t id;
+    int function =
+        namemap_get(&c->c->functions, e->name.name) != NAME_ABSENT || scalar_find(e->name.name) != OP_COUNT;
+    return !function && symbol_get(c, e->name.name, SYMBOL_TENSOR, &id);
+}
+
 int bind_right(KernelSema *c, AstExpr *e)
 {
     switch (e->kind) {
@@ -283,6 +293,8 @@ int bind_right(KernelSema *c, AstExpr *e)
         }
         break;
     case AST_CALL:
+        if (is_access_meant(c, e))
+            return bind_access(c, e);
     case AST_IF: break;
     }
     for (uint32_t i = 0; i < e->nargs; i++)
@@ -381,13 +393,17 @@ static void follow_kind(KernelSema *c, int kind)
 
 static int refuse_unknown(KernelSema *c, const Var *v)
 {
+    if (c->decl->equations->broken) { /* what would have told it may be what did not parse */
+        c->failed = 1;
+        return 0;
+    }
     for (uint32_t i = 0; i < c->hints.len; i++)
         if (c->hints.at[i].kind == HINT_IN && &c->vars.at[c->hints.at[i].var] == v)
             return sema_error(c, DIAG_which_group, v->loc,
-                              arena_printf(c->m->arena, "name the rows: `%s: R in ...`", v->name),
+                              arena_printf(c->m->arena, "name the rows, as in %s: R in e", v->name),
                               "%s could range over the rows of several groups, or of none", v->name) != NONE;
     return sema_error(c, DIAG_no_extent, v->loc,
-                      arena_printf(c->m->arena, "write its extent: `%s: N`", v->name),
+                      arena_printf(c->m->arena, "write its extent behind it, as in %s: N", v->name),
                       "nothing tells the extent of %s: it is never a whole subscript", v->name) != NONE;
 }
 

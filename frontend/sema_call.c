@@ -2,6 +2,7 @@
  *
  * An argument is built once and shared. A function that was put in with the same arguments before gives the
  * same node again, so that chains of functions cost their distinct nodes only. */
+#include "frontend/advice.h"
 #include "frontend/sema.h"
 
 #include <string.h>
@@ -70,6 +71,17 @@ static ExprId put_in_once(KernelSema *c, uint32_t fn, const AstExpr *e, const Ex
 
 /* ---- calls ---- */
 
+/* x(t, h) -> x[t, h], where the bracket follows the name */
+static void propose_access(KernelSema *c, const AstExpr *e)
+{
+    Loc open = {e->loc.file, e->loc.line, e->name.loc.col + e->name.loc.len, 1};
+    Loc close = {e->loc.file, e->loc.line, e->loc.col + e->loc.len - 1, 1};
+    if (e->loc.len >= LOC_LINES || c->inlined)
+        return;
+    diag_edit(c->m->diags, open, "[");
+    diag_edit(c->m->diags, close, "]");
+}
+
 static ExprId refuse_call(KernelSema *c, const AstExpr *e)
 {
     Name name = e->name.name;
@@ -78,19 +90,28 @@ static ExprId refuse_call(KernelSema *c, const AstExpr *e)
         return sema_error(c, DIAG_pack, e->loc, "write the elements: wp[h, f] = ...",
                           "%s makes a whole tensor, so it is all that stands on the right", name);
     c->failed |= c->c->broken;
-    if (symbol_get(c, name, SYMBOL_TENSOR, &id))
-        return sema_error(c, DIAG_unknown_function, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
-                          "%s is a tensor, not a function", name);
+    if (symbol_get(c, name, SYMBOL_TENSOR, &id)) {
+        sema_error(c, DIAG_unknown_function, e->loc, "write its subscripts between [ and ]",
+                   "%s is a tensor, not a function", name);
+        propose_access(c, e);
+        return NONE;
+    }
     Guess g = guess_new(name);
     for (uint32_t i = 0; i < c->c->fns.len; i++)
         guess_try(&g, c->c->fns.at[i].decl->name.name);
     for (ScalarOp op = 0; op < OP_COUNT; op++)
         if (scalar_find(scalar_table[op].spelling) == op)
             guess_try(&g, scalar_table[op].spelling);
-    return sema_error(
-        c, DIAG_unknown_function, e->name.loc,
-        guess_help(c->m->arena, &g, arena_printf(c->m->arena, "declare it above: fn %s(x) = ...", name)),
-        "there is no function %s", name);
+    const char *other = habit_absent(name);
+    const char *help =
+        other ? other : arena_printf(c->m->arena, "declare it above, as in fn %s(x) = x", name);
+    if (habit_function(name))
+        g.best = habit_function(name);
+    sema_error(c, DIAG_unknown_function, e->name.loc, other ? other : guess_help(c->m->arena, &g, help),
+               "there is no function %s", name);
+    if (!other)
+        guess_edit(c->m->diags, &g, e->name.loc);
+    return NONE;
 }
 
 static int arity_ok(KernelSema *c, const AstExpr *e, uint32_t wanted)
@@ -109,8 +130,7 @@ static int build_arguments(KernelSema *c, const AstExpr *e, ExprId *out)
     for (uint32_t i = 0; i < e->nargs; i++) {
         out[i] = build_expr(c, e->args[i]);
         if (out[i] != NONE && expr_type(c, out[i]) == TY_BOOL)
-            sema_error(c, DIAG_condition_value, build_loc(c, e->args[i]), "write if(..., 1, 0)",
-                       "%s is a condition, not a number", sema_text(c, out[i]));
+            sema_condition(c, e->args[i], sema_text(c, out[i]), "a number");
         if (c->failed)
             return 0;
     }

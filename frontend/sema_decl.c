@@ -19,7 +19,7 @@ static int c_word(Sema *c, AstName name, const char *what)
     if (!name_is_c_word(name.name))
         return 0;
     diag_add(c->m->diags, DIAG_reserved_name, name.loc,
-             arena_printf(c->arena, "choose another name, such as `%s_`", name.name),
+             arena_printf(c->arena, "choose another name, such as %s_", name.name),
              "%s cannot be called %s: C or C++ takes that name", what, name.name);
     return 1;
 }
@@ -42,7 +42,7 @@ int sema_kernel_name(Sema *c, AstName name)
     if (!name_is_c_function(name.name))
         return 1;
     diag_add(c->m->diags, DIAG_reserved_name, name.loc,
-             arena_printf(c->arena, "choose another name, such as `my_%s`", name.name),
+             arena_printf(c->arena, "choose another name, such as my_%s", name.name),
              "a kernel cannot be called %s: the C library has a function of that name", name.name);
     return 0;
 }
@@ -71,13 +71,18 @@ static int refuse_name(Sema *c, const AstExpr *e)
     for (uint32_t i = 0; i < c->m->dims.len; i++)
         guess_try(&g, c->m->dims.at[i].name);
     int group = namemap_get(&c->groups, e->name.name) != NAME_ABSENT;
-    const char *help = arena_printf(c->arena, "declare it above: dim %s", e->name.name);
+    const char *help = "declare it above";
     if (group)
         diag_add(c->m->diags, DIAG_bad_extent, e->loc, "use the group as a whole axis",
                  "%s is a group, not a number; it stands only as a whole axis", e->name.name);
     else if (!c->broken)
         diag_add(c->m->diags, DIAG_unknown_dim, e->loc, guess_help(c->arena, &g, help),
                  "there is no dimension %s", e->name.name);
+    if (!group && !c->broken)
+        guess_edit(c->m->diags, &g, e->loc);
+    if (!group && !c->broken && !g.best && c->declaration)
+        diag_edit(c->m->diags, (Loc){c->declaration->loc.file, c->declaration->loc.line, 1, 0},
+                  arena_printf(c->arena, "dim %s\n", e->name.name));
     return 0;
 }
 

@@ -22,6 +22,7 @@ Kernel *sema_target(Sema *c, const AstDecl *d, int may_be_derived)
                            : "declare the kernel";
     diag_add(c->m->diags, DIAG_unknown_kernel, d->name.loc, guess_help(c->arena, &g, help),
              "there is no kernel %s", d->name.name);
+    guess_edit(c->m->diags, &g, d->name.loc);
     return NULL;
 }
 
@@ -73,8 +74,7 @@ static int later_ok(Sema *c, const AstDecl *d)
         return 1;
     if (last->later)
         return refuse(c, DIAG_derive_then, last->name.loc,
-                      arena_printf(c->arena, "write `derive (%s, %s, NAME)`, or `,` for `then`",
-                                   d->forward.name, d->backward.name),
+                      "name a third kernel in the brackets, or write `,` for `then`",
                       "stands behind `then`, but no kernel is there for it", last->name.name);
     return refuse(c, DIAG_derive_then, d->later.loc,
                   "write `then` before the targets that it makes, or take it out", "is given no target",
@@ -115,7 +115,8 @@ static Name declared_type(const Sema *c, Name kernel, Name param)
 static int name_ok(Sema *c, Name name, Loc loc, const char *what)
 {
     return !name_is_c_word(name) ||
-           refuse(c, DIAG_reserved_name, loc, arena_printf(c->arena, "call it `%s_` in the kernel", name),
+           refuse(c, DIAG_reserved_name, loc,
+                  arena_printf(c->arena, "give it another name in the kernel, such as %s_", name),
                   arena_printf(c->arena, "%s: C or C++ takes that name", what), name);
 }
 
@@ -138,10 +139,11 @@ static int save_ok(Sema *c, const Kernel *k, const AstSave *s, Elem elem)
         for (TensorId t = 0; t < k->tensors.len; t++)
             if (k->tensors.at[t].role == ROLE_LOCAL || k->tensors.at[t].role == ROLE_OUT)
                 guess_try(&g, k->tensors.at[t].name);
-        return refuse(c, DIAG_save_unknown, s->name.loc,
-                      guess_help(c->arena, &g, "name a local or an out of the kernel"),
-                      id == NONE ? "is no local of the kernel" : "is a parameter: the backward has it anyway",
-                      name);
+        refuse(c, DIAG_save_unknown, s->name.loc,
+               guess_help(c->arena, &g, "name a local or an out of the kernel"),
+               id == NONE ? "is no local of the kernel" : "is a parameter: the backward has it anyway", name);
+        guess_edit(c->m->diags, &g, s->name.loc);
+        return 0;
     }
     const Tensor *t = &k->tensors.at[id];
     const char *type = t->role == ROLE_OUT ? declared_type(c, k->name, name) : elem_name(t->elem);
@@ -149,10 +151,13 @@ static int save_ok(Sema *c, const Kernel *k, const AstSave *s, Elem elem)
                                    : t->elem != EL_I64 && (elem == EL_I32) == (t->elem == EL_I32);
     if (fits)
         return 1;
-    const char *help = t->elem == EL_I64 ? "leave it out: the backward computes it again"
-                                         : arena_printf(c->arena, "write %s as %s", name, type);
-    return refuse(c, DIAG_save_type, s->name.loc, help,
-                  arena_printf(c->arena, "is %s and cannot be saved as %s", type, s->elem.name), name);
+    const char *help =
+        t->elem == EL_I64 ? "leave it out: the backward computes it again" : "save it as what it is";
+    refuse(c, DIAG_save_type, s->name.loc, help,
+           arena_printf(c->arena, "is %s and cannot be saved as %s", type, s->elem.name), name);
+    if (t->elem != EL_I64)
+        diag_edit(c->m->diags, s->elem.loc, type);
+    return 0;
 }
 
 static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)

@@ -10,6 +10,8 @@ static void start(KernelSema *c)
     c->vars.len = c->scope.len = c->hints.len = c->guards.len = 0;
     c->guard = NONE;
     c->inlined = NULL;
+    c->equation = NULL;
+    c->access = (Loc){0};
     c->depth = 0;
 }
 
@@ -27,7 +29,7 @@ static int local_name_ok(KernelSema *c, const AstLhs *lhs)
                    name);
     else if (namemap_get(&c->c->dims, name) != NAME_ABSENT || namemap_get(&c->c->groups, name) != NAME_ABSENT)
         sema_error(c, DIAG_duplicate_name, lhs->name.loc,
-                   arena_printf(c->m->arena, "choose another name, such as `%s_`", name),
+                   arena_printf(c->m->arena, "choose another name, such as %s_", name),
                    "%s is the name of a dimension or group", name);
     else if (subscript_count(lhs) > MAX_RANK)
         sema_error(c, DIAG_too_many_axes, lhs->loc, "use fewer indices", "%s has more than %d axes", name,
@@ -39,8 +41,7 @@ static int may_write(KernelSema *c, TensorId id, const AstEquation *q, const Ast
 {
     const Tensor *t = &c->k->tensors.at[id];
     if (t->role == ROLE_IN)
-        sema_error(c, DIAG_in_written, lhs->loc,
-                   arena_printf(c->m->arena, "declare it as inout %s, or write a local", t->name),
+        sema_error(c, DIAG_in_written, lhs->loc, "declare it as inout, or write a local",
                    "%s is an in parameter: it is only read", t->name);
     else if (q->kind == EQ_ADD && t->role != ROLE_INOUT)
         sema_error(c, DIAG_add_to_local, lhs->loc, "write one equation with =, or declare it as inout",
@@ -51,6 +52,8 @@ static int may_write(KernelSema *c, TensorId id, const AstEquation *q, const Ast
                    arena_printf(c->m->arena, "write %s", count_text(c->m->arena, t->rank, "subscript")),
                    "%s has %s, but %s here", t->name, count_text(c->m->arena, t->rank, "axis"),
                    count_text(c->m->arena, subscript_count(lhs), "subscript"));
+    if (c->failed)
+        diag_label(c->m->diags, t->loc, "declared here");
     return !c->failed;
 }
 
@@ -70,6 +73,7 @@ static TensorId find_left(KernelSema *c, const AstEquation *q, const AstLhs *lhs
         Guess g = sema_guess(c, lhs->name.name, 1, 0);
         sema_error(c, DIAG_add_to_local, lhs->loc, guess_help(c->m->arena, &g, "write one equation with ="),
                    "`+=` needs an inout parameter; the kernel has none called %s", lhs->name.name);
+        guess_edit(c->m->diags, &g, lhs->name.loc);
         return NONE;
     }
     local_name_ok(c, lhs);
@@ -156,8 +160,7 @@ static ExprId build_value(KernelSema *c, const AstExpr *e)
     if (value == NONE)
         return NONE;
     if (expr_type(c, value) == TY_BOOL)
-        return sema_error(c, DIAG_condition_value, e->loc, "write if(..., 1, 0)",
-                          "a condition cannot be stored");
+        return sema_condition(c, e, sema_text(c, value), "a value that can be stored");
     return guard_value(c, e->loc, value, &needs);
 }
 
@@ -177,13 +180,16 @@ static ExprId build_store(KernelSema *c, const AstExpr *e, ExprId value, Name na
         return value;
     if (want == TY_F32 && into == TYPE_PLAIN)
         return build_float(c, value);
+    const char *type = want == TY_INT ? "i32" : type_text(c, want, into);
     if (want == TY_INT)
-        return sema_error(c, DIAG_float_to_int, e->loc, "write i32(...), which truncates and saturates",
-                          "%s holds integers, but this value is %s", name, type_name(have));
-    const char *type = type_text(c, want, into);
-    return sema_error(c, DIAG_narrowing, e->loc, arena_printf(c->m->arena, "write %s(...)", type),
-                      "%s holds %s, but this value is %s: rounding must be written", name, type,
-                      type_text(c, have, from));
+        sema_error(c, DIAG_float_to_int, e->loc, "make an integer of it, which truncates and saturates",
+                   "%s holds integers, but this value is %s", name, type_name(have));
+    else
+        sema_error(c, DIAG_narrowing, e->loc, "write the rounding",
+                   "%s holds %s, but this value is %s: rounding must be written", name, type,
+                   type_text(c, have, from));
+    diag_wrap(c->m->diags, e->loc, arena_printf(c->m->arena, "%s(", type), ")");
+    return NONE;
 }
 
 static Elem elem_of(Type t)
@@ -234,6 +240,8 @@ static int note(KernelSema *c, const Equation *q, TensorId id, const AstLhs *lhs
     if (!written_note(c, q, id))
         sema_error(c, DIAG_defined_twice, lhs->loc, "give the second one another name",
                    "%s is defined already, in line %u", lhs->name.name, c->written.at[id].first.line);
+    if (c->failed)
+        diag_label(c->m->diags, c->written.at[id].first, "the first one");
     return !c->failed;
 }
 
@@ -263,6 +271,7 @@ static int own_reads_ok(KernelSema *c, const Equation *q, Loc loc)
 
 static void define(KernelSema *c, const AstEquation *a, Equation q)
 {
+    c->equation = a;
     a = sema_pack(c, a);
     if (!a)
         return;

@@ -67,19 +67,26 @@ static ExprId build_condition(KernelSema *c, const AstExpr *e)
         return sema_error(c, DIAG_too_many_axes, e->loc, "compute a part of it in a local of its own",
                           "more than %d conditions are joined by `and`", MAX_CONDITIONS / 2);
     ExprId x = build_expr(c, e);
-    if (x != NONE && expr_type(c, x) != TY_BOOL)
-        return sema_error(c, DIAG_not_condition, build_loc(c, e), "compare it: ... != 0",
-                          "%s is a number, not a condition", sema_text(c, x));
-    return x;
+    if (x == NONE || expr_type(c, x) == TY_BOOL)
+        return x;
+    sema_error(c, DIAG_not_condition, build_loc(c, e), "compare it", "%s is a number, not a condition",
+               sema_text(c, x));
+    diag_wrap(c->m->diags, build_loc(c, e), "", " != 0");
+    return NONE;
+}
+
+ExprId sema_condition(KernelSema *c, const AstExpr *e, const char *text, const char *wanted)
+{
+    sema_error(c, DIAG_condition_value, build_loc(c, e), "choose two numbers by it",
+               "%s is a condition, not %s", text, wanted);
+    diag_wrap(c->m->diags, build_loc(c, e), "if(", ", 1, 0)");
+    return NONE;
 }
 
 static ExprId build_number(KernelSema *c, const AstExpr *e)
 {
     ExprId x = build_expr(c, e);
-    if (x != NONE && expr_type(c, x) == TY_BOOL)
-        return sema_error(c, DIAG_condition_value, build_loc(c, e), "write if(..., 1, 0)",
-                          "%s is a condition, not a number", sema_text(c, x));
-    return x;
+    return x != NONE && expr_type(c, x) == TY_BOOL ? sema_condition(c, e, sema_text(c, x), "a number") : x;
 }
 
 ExprId build_integer(KernelSema *c, const AstExpr *e)
@@ -89,10 +96,11 @@ ExprId build_integer(KernelSema *c, const AstExpr *e)
         return x;
     const char *text = sema_text(c, x);
     if (expr_type(c, x) == TY_BOOL)
-        return sema_error(c, DIAG_condition_value, build_loc(c, e), "write if(..., 1, 0)",
-                          "%s is a condition, not a subscript", text);
-    return sema_error(c, DIAG_float_index, build_loc(c, e), arena_printf(c->m->arena, "write i32(%s)", text),
-                      "%s is %s, but a subscript is an integer", text, type_name(expr_type(c, x)));
+        return sema_condition(c, e, text, "a subscript");
+    sema_error(c, DIAG_float_index, build_loc(c, e), "make an integer of it, which truncates",
+               "%s is %s, but a subscript is an integer", text, type_name(expr_type(c, x)));
+    diag_wrap(c->m->diags, build_loc(c, e), "i32(", ")");
+    return NONE;
 }
 
 /* ---- names ---- */
@@ -111,18 +119,49 @@ static ExprId build_argument(KernelSema *c, const AstExpr *e)
     return x_extent(c->k, c->call_loc, ext_dim(c->m, dim));
 }
 
+/* A sum over the name, where it can go around all of the right side. */
+static void propose_sum(KernelSema *c, Name name)
+{
+    const AstExpr *all = c->equation ? c->equation->rhs : NULL;
+    int product =
+        all && (all->kind == AST_ACCESS || (all->kind == AST_OP && (all->op == OP_mul || all->op == OP_div)));
+    if (product)
+        diag_wrap(c->m->diags, all->loc, arena_printf(c->m->arena, "sum(%s) ", name), "");
+}
+
 static ExprId refuse_name(KernelSema *c, const AstExpr *e)
 {
     Name name = e->name.name;
     const Ahead *ahead = sema_ahead(c, name);
     c->failed |= namemap_get(&c->poison, name) != NAME_ABSENT || c->decl->equations->broken || c->c->broken;
+    if (ahead && sema_is_recurrence(c, e->name))
+        return NONE;
     if (ahead)
         return sema_error(c, DIAG_used_before, e->loc, "move the equation that defines it above this one",
                           "%s is used before it is defined", name);
     Guess g = sema_guess(c, name, 0, 1);
-    const char *help = arena_printf(c->m->arena, "if it is an index, bind it: sum(%s) ...", name);
-    return sema_error(c, DIAG_unknown_name, e->loc, guess_help(c->m->arena, &g, help),
-                      "%s is no index that is bound here, no scalar and no dimension", name);
+    sema_error(
+        c, DIAG_unknown_name, e->loc,
+        guess_help(c->m->arena, &g, "an index is bound by the left side or by a reduction, such as a sum"),
+        "%s is no index that is bound here, no scalar and no dimension", name);
+    guess_edit(c->m->diags, &g, e->loc);
+    if (!g.best)
+        propose_sum(c, name);
+    return NONE;
+}
+
+/* Those of the left side, when there are as many. */
+static void propose_subscripts(KernelSema *c, Loc name, uint32_t rank)
+{
+    const AstSubscripts *left = c->equation ? c->equation->lhs->subscripts : NULL;
+    Text t = {.arena = c->m->arena};
+    for (uint32_t i = 0; left && left->list.len == rank && i < rank; i++)
+        if (left->list.at[i].value->kind == AST_NAME)
+            text_add(&t, "%s%s", i ? ", " : "[", left->list.at[i].value->name.name);
+        else
+            return;
+    if (t.len)
+        diag_wrap(c->m->diags, name, "", arena_printf(c->m->arena, "%s]", text_string(&t)));
 }
 
 static ExprId build_name(KernelSema *c, const AstExpr *e)
@@ -136,9 +175,11 @@ static ExprId build_name(KernelSema *c, const AstExpr *e)
     if (symbol_get(c, name, SYMBOL_TENSOR, &id)) {
         if (c->k->tensors.at[id].rank == 0)
             return sema_readable(c, id, e->loc) ? x_load(c->k, e->loc, id, NULL) : (ExprId)NONE;
-        return sema_error(c, DIAG_tensor_value, e->loc, arena_printf(c->m->arena, "write %s[...]", name),
-                          "%s is a tensor of %s: an expression takes one element", name,
-                          count_text(c->m->arena, c->k->tensors.at[id].rank, "axis"));
+        sema_error(c, DIAG_tensor_value, e->loc, "give it a subscript for each axis",
+                   "%s is a tensor of %s: an expression takes one element", name,
+                   count_text(c->m->arena, c->k->tensors.at[id].rank, "axis"));
+        propose_subscripts(c, e->loc, c->k->tensors.at[id].rank);
+        return NONE;
     }
     if (symbol_get(c, name, SYMBOL_ROUTE, &id))
         return sema_error(c, DIAG_route_value, e->loc, arena_printf(c->m->arena, "write %s.row(t, k)", name),

@@ -13,7 +13,7 @@ static int parameter_name_ok(KernelSema *c, AstName name)
     else if (namemap_get(&c->c->dims, name.name) != NAME_ABSENT ||
              namemap_get(&c->c->groups, name.name) != NAME_ABSENT)
         sema_error(c, DIAG_duplicate_name, name.loc,
-                   arena_printf(a, "choose another name, such as `%s_`", name.name),
+                   arena_printf(a, "choose another name, such as %s_", name.name),
                    "%s is the name of a dimension or group", name.name);
     else if (name_is_c_word(name.name))
         sema_error(c, DIAG_reserved_name, name.loc,
@@ -27,7 +27,7 @@ static void add_route_parameter(KernelSema *c, const AstParam *p)
     const AstType *t = p->type;
     Route r = {.name = p->name.name, .loc = p->name.loc, .role = p->role};
     if (p->role == ROLE_INOUT) {
-        sema_error(c, DIAG_inout_route, p->name.loc, "write `in` or `out`", "the route %s cannot be inout",
+        sema_error(c, DIAG_inout_route, p->name.loc, "a route is in or out", "the route %s cannot be inout",
                    r.name);
         return;
     }
@@ -37,10 +37,12 @@ static void add_route_parameter(KernelSema *c, const AstParam *p)
         for (uint32_t i = 0; i < c->m->groups.len; i++)
             guess_try(&g, c->m->groups.at[i].name);
         const char *help =
-            arena_printf(c->m->arena, "declare it above: group %s : E rows T*K", t->group.name);
-        if (!c->c->broken)
+            arena_printf(c->m->arena, "declare it above, as in group %s : E rows T*K", t->group.name);
+        if (!c->c->broken) {
             sema_error(c, DIAG_unknown_group, t->group.loc, guess_help(c->m->arena, &g, help),
                        "there is no group %s", t->group.name);
+            guess_edit(c->m->diags, &g, t->group.loc);
+        }
         c->failed = 1;
         return;
     }
@@ -62,15 +64,18 @@ static void add_route_parameter(KernelSema *c, const AstParam *p)
 /* What panels can hold: Note [Layouts] in tensor.h. */
 static void sema_packed(KernelSema *c, const Tensor *t, Loc packed)
 {
+    Loc word = {packed.file, packed.line, packed.col - 1, packed.len + 1}; /* with the blank before it */
     if (!type_is_float(elem_type(t->elem)))
         sema_error(c, DIAG_packed, packed, "remove `packed`", "%s holds %s: only floats are packed", t->name,
                    elem_name(t->elem));
     else if (t->rank < 2)
         sema_error(c, DIAG_packed, packed, "remove `packed`",
                    "%s has one axis: a packed tensor has at least two", t->name);
+    if (c->failed)
+        diag_edit(c->m->diags, word, "");
     for (uint32_t i = t->rank - 2u; t->rank >= 2 && i < t->rank && !c->failed; i++)
         if (t->axes[i].group != NONE)
-            sema_error(c, DIAG_packed, packed, "remove `packed`, or move the rows to the front",
+            sema_error(c, DIAG_packed, packed, "leave `packed` out, or move the rows to the front",
                        "%s has %s among its last two axes: those of a packed tensor are dense", t->name,
                        axis_text(c, t->axes[i]));
 }

@@ -15,7 +15,7 @@ static int left_ok(KernelSema *c, const AstEquation *q, const char *function)
     Name name = q->lhs->name.name;
     uint32_t id;
     if (q->lhs->subscripts || q->kind == EQ_ADD)
-        sema_error(c, DIAG_pack, q->lhs->loc, arena_printf(c->m->arena, "write %s = %s(...)", name, function),
+        sema_error(c, DIAG_pack, q->lhs->loc, "leave the subscripts out",
                    "%s defines a whole tensor, so its left-hand side is `%s =`", function, name);
     else if (symbol_get(c, name, SYMBOL_TENSOR, &id) && c->k->tensors.at[id].role != ROLE_LOCAL &&
              c->k->tensors.at[id].layout != LAYOUT_PAIRS)

@@ -29,9 +29,11 @@ static GroupId find_group(KernelSema *c, const AstEquation *q)
     for (uint32_t i = 0; i < c->m->groups.len; i++)
         guess_try(&guess, c->m->groups.at[i].name);
     c->failed |= c->c->broken;
-    return sema_error(c, DIAG_unknown_group, q->group.loc,
-                      guess_help(c->m->arena, &guess, "declare it above: group R : E rows T*K"),
-                      "there is no group %s", q->group.name);
+    sema_error(c, DIAG_unknown_group, q->group.loc,
+               guess_help(c->m->arena, &guess, "declare it above, as in group R : E rows T*K"),
+               "there is no group %s", q->group.name);
+    guess_edit(c->m->diags, &guess, q->group.loc);
+    return NONE;
 }
 
 static void make_local(KernelSema *c, const AstEquation *q, TensorId ids, Route *r)

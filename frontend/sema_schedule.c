@@ -67,10 +67,10 @@ static void number(ScheduleCheck *s, Setting *out)
     Text steps = {.arena = s->r.c->arena};
     if (row->step > 1)
         text_add(&steps, " in steps of %lld", (long long)row->step);
-    diag_add(s->r.c->m->diags, DIAG_schedule_value, loc,
-             arena_printf(s->r.c->arena, "write %lld", (long long)nearest(row, value)),
+    diag_add(s->r.c->m->diags, DIAG_schedule_value, loc, "write the nearest value that it may have",
              "%s of %s is %lld to %lld%s, not %lld", row->word, row->clause, (long long)row->lo,
              (long long)row->hi, text_string(&steps), (long long)value);
+    diag_edit(s->r.c->m->diags, loc, arena_printf(s->r.c->arena, "%lld", (long long)nearest(row, value)));
     s->r.failed = 1;
 }
 

@@ -7,6 +7,7 @@ ExprId sema_error(KernelSema *c, DiagCode code, Loc loc, const char *help, const
 {
     va_list args;
     va_start(args, format);
+    diag_close(c->m->diags);
     if (!c->failed)
         diag_add(c->m->diags, code, loc, help, "%s", arena_vprintf(c->m->arena, format, args));
     va_end(args);
@@ -65,10 +66,25 @@ Guess sema_guess(KernelSema *c, Name wanted, int tensors, int scope)
     return g;
 }
 
+int sema_is_recurrence(KernelSema *c, AstName name)
+{
+    if (!c->equation || c->equation->lhs->name.name != name.name)
+        return 0;
+    sema_error(c, DIAG_recurrence, name.loc,
+               "a running sum is a sum up to the index, as in sum(j where j <= i) x[j]; else write a kernel "
+               "for one step, whose "
+               "state is inout",
+               "%s is read in the equation that defines it: there are no recurrences", name.name);
+    diag_label(c->m->diags, c->equation->lhs->loc, "it is defined here");
+    return 1;
+}
+
 static int unknown_is_known(KernelSema *c, AstName name)
 {
     if (namemap_get(&c->poison, name.name) != NAME_ABSENT || c->decl->equations->broken || c->c->broken)
         c->failed = 1;
+    else if (sema_is_recurrence(c, name))
+        return 1;
     else if (sema_ahead(c, name.name))
         sema_error(c, DIAG_used_before, name.loc, "move the equation that defines it above this one",
                    "%s is used before it is defined", name.name);
@@ -88,9 +104,12 @@ TensorId sema_find_tensor(KernelSema *c, AstName name)
     if (unknown_is_known(c, name))
         return NONE;
     Guess g = sema_guess(c, name.name, 1, 0);
-    const char *help = arena_printf(c->m->arena, "declare it as a parameter: in %s: f32[...]", name.name);
-    return sema_error(c, DIAG_unknown_tensor, name.loc, guess_help(c->m->arena, &g, help),
-                      "the kernel has no tensor %s", name.name);
+    const char *help =
+        arena_printf(c->m->arena, "declare it as a parameter, such as in %s: f32[T]", name.name);
+    sema_error(c, DIAG_unknown_tensor, name.loc, guess_help(c->m->arena, &g, help),
+               "the kernel has no tensor %s", name.name);
+    guess_edit(c->m->diags, &g, name.loc);
+    return NONE;
 }
 
 RouteId sema_find_route(KernelSema *c, AstName name)
@@ -104,7 +123,9 @@ RouteId sema_find_route(KernelSema *c, AstName name)
     for (uint32_t r = 0; r < c->k->routes.len; r++)
         guess_try(&g, c->k->routes.at[r].name);
     const char *help =
-        arena_printf(c->m->arena, "declare it as a parameter: in %s: route[T, K -> R]", name.name);
-    return sema_error(c, DIAG_unknown_route, name.loc, guess_help(c->m->arena, &g, help),
-                      "the kernel has no route %s", name.name);
+        arena_printf(c->m->arena, "declare it as a parameter, such as in %s: route[T, K -> R]", name.name);
+    sema_error(c, DIAG_unknown_route, name.loc, guess_help(c->m->arena, &g, help),
+               "the kernel has no route %s", name.name);
+    guess_edit(c->m->diags, &g, name.loc);
+    return NONE;
 }

@@ -50,6 +50,7 @@ static void size(TestCheck *t)
         diag_add(c->m->diags, DIAG_unknown_dim, loc,
                  guess_help(c->arena, &g, "name a dimension of the kernel"), "there is no dimension %s",
                  name);
+        guess_edit(c->m->diags, &g, loc);
         return;
     }
     for (uint32_t i = 0; i < t->out.sizes.len; i++)
@@ -94,9 +95,14 @@ static void sema_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
         if (given)
             continue;
         Name name = m->dims.at[dims[i]].name;
-        diag_add(m->diags, DIAG_test_size, loc,
-                 arena_printf(m->arena, "add %s=%lld", name, (long long)m->dims.at[dims[i]].multiple),
-                 "the test of %s gives no size for %s", k->name, name);
+        diag_add(m->diags, DIAG_test_size, loc, "give it a size", "the test of %s gives no size for %s",
+                 k->name, name);
+        if (t->r.words->list.len) {
+            Loc first = t->r.words->list.at[0].loc;
+            first.len = 0;
+            diag_edit(m->diags, first,
+                      arena_printf(m->arena, "%s=%lld ", name, (long long)m->dims.at[dims[i]].multiple));
+        }
         t->r.failed = 1;
         return;
     }

@@ -6,6 +6,8 @@
  * `fn act(x) = bf16(x)`. */
 #include "frontend/words.h"
 
+#include "frontend/advice.h"
+
 #include "frontend/parser.h"
 
 #include <string.h>
@@ -23,12 +25,21 @@ static int find_plain(const char *text, Elem *out)
     return 0;
 }
 
-static const char *guess_type(Sema *c, Name wanted)
+static Guess guess_type(Sema *c, Name wanted)
 {
     Guess g = guess_new(wanted);
     for (uint32_t i = 0; i < c->m->types.len; i++)
         guess_try(&g, c->m->types.at[i].name);
-    return guess_help(c->arena, &g, arena_printf(c->arena, "declare it above: type %s = bf16", wanted));
+    return g;
+}
+
+/* What is said about a type that nobody declared, after its message. */
+static const char *type_help(Sema *c, const Guess *g)
+{
+    if (habit_type(g->wanted))
+        return arena_printf(c->arena, "there are f32, bf16, f16 and i32: write %s", habit_type(g->wanted));
+    return guess_help(c->arena, g,
+                      arena_printf(c->arena, "declare it above, as in type %s = bf16", g->wanted));
 }
 
 int sema_elem(Sema *c, AstName name, Elem *out)
@@ -38,9 +49,14 @@ int sema_elem(Sema *c, AstName name, Elem *out)
         *out = c->m->types.at[type].elem;
     if (type != NAME_ABSENT || find_plain(name.name, out))
         return 1;
-    if (!c->broken)
-        diag_add(c->m->diags, DIAG_unknown_type, name.loc, guess_type(c, name.name), "there is no type %s",
-                 name.name);
+    if (c->broken)
+        return 0;
+    Guess g = guess_type(c, name.name);
+    diag_add(c->m->diags, DIAG_unknown_type, name.loc, type_help(c, &g), "there is no type %s", name.name);
+    if (habit_type(name.name))
+        diag_edit(c->m->diags, name.loc, habit_type(name.name));
+    else
+        guess_edit(c->m->diags, &g, name.loc);
     return 0;
 }
 
@@ -122,10 +138,11 @@ void sema_take_types(Sema *c, const char *text)
 void sema_types_used(Sema *c)
 {
     for (uint32_t i = 0; i < c->given.len && !c->broken; i++)
-        if (!c->given.at[i].used)
-            diag_add(c->m->diags, DIAG_driver_types, c->given.at[i].name.loc,
-                     guess_type(c, c->given.at[i].name.name), "the program declares no type %s",
-                     c->given.at[i].name.name);
+        if (!c->given.at[i].used) {
+            Guess g = guess_type(c, c->given.at[i].name.name);
+            diag_add(c->m->diags, DIAG_driver_types, c->given.at[i].name.loc, type_help(c, &g),
+                     "the program declares no type %s", g.wanted);
+        }
 }
 
 /* ---- which values have the type of a parameter ---- */

@@ -51,13 +51,12 @@ int sema_readable(KernelSema *c, TensorId id, Loc loc)
                        "%s is read here between two `+=`", t->name);
         return !c->failed;
     }
-    if (w->equations == 0 || w->left > 0)
+    int complete = w->equations > 0 && w->left == 0;
+    if (!complete && !sema_is_recurrence(c, (AstName){t->name, loc}))
         sema_error(c, DIAG_used_before, loc,
                    ahead ? "move the equations that define it above this one"
                          : "define it above with an equation",
-                   id == c->writing ? "%s is read in the equation that defines it"
-                                    : "%s is read before all of it is defined",
-                   t->name);
+                   "%s is read before all of it is defined", t->name);
     return !c->failed;
 }
 

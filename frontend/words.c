@@ -41,6 +41,11 @@ int word_expect(WordReader *r, const char *text)
     if (word_take(r, text))
         return 1;
     word_refuse(r, arena_printf(r->c->arena, "`%s`", text));
+    if (r->at < r->words->list.len) { /* not at the end, which is no word */
+        Loc before = word_at(r)->loc;
+        before.len = 0;
+        diag_edit(r->c->m->diags, before, arena_printf(r->c->arena, "%s ", text));
+    }
     return 0;
 }
 

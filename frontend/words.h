@@ -8,7 +8,7 @@ typedef struct WordReader {
     Sema *c;
     const AstWords *words;
     uint32_t at;
-    DiagCode code; /* of what does not fit */
+    DiagCode code;   /* of what does not fit */
     const char *end; /* how to call what follows the last word; NULL: `}` */
     int failed;
 } WordReader;

@@ -290,7 +290,7 @@ static void refuse_edge(const Kernel *k, SchedulePart p)
     int edge = ir_edge(k, producer, reader);
     const char *help = "name an equation that reads it";
     if (edge)
-        help = arena_printf(a, "write `at %s`", edge & EDGE_PROLOGUE ? "prologue" : "epilogue");
+        help = arena_printf(a, "put it there: `at %s`", edge & EDGE_PROLOGUE ? "prologue" : "epilogue");
     diag_add(k->module->diags, DIAG_schedule_fit, p.reader.loc, help,
              edge == 0               ? "%s does not read %s"
              : asks(p.c, AT_SCATTER) ? "%s reads %s nowhere in a sum at rt.row(...), a row of a token"
@@ -325,7 +325,7 @@ static void refuse(const Kernel *k, SchedulePart p)
         diag_add(d, DIAG_schedule_fit, p.name.loc, "name a tensor that a sum defines",
                  "no sum defines %s, so it has no blocks", p.name.name);
     else
-        diag_add(d, DIAG_schedule_fit, p.name.loc, "give blocks instead: `tile`",
+        diag_add(d, DIAG_schedule_fit, p.name.loc, "give blocks instead, by `tile`",
                  "a reduction defines %s, so it is not handed out in strips", p.name.name);
 }
 

@@ -89,7 +89,8 @@ static void places(void **state)
     assert_string_equal(text, "test.moe:4:17: error[E0202]: the kernel has no tensor xx\n"
                               "      y[t] = x[t] * xx[t]\n"
                               "                    ^~\n"
-                              "help: did you mean `x`?\n");
+                              "help: did you mean `x`?\n"
+                              "      y[t] = x[t] * x[t]\n");
     assert_non_null(strstr(diag_json(&r.diags, r.arena), "\"column\": 17"));
     reading_close(&r);
 }

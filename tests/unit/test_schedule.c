@@ -61,12 +61,12 @@ static void test_refused(void **state)
     static const struct {
         const char *kernel, *clause, *code, *words;
     } bad[] = {
-        {"f", "tile g : M = 0", "E0705", "write 32"},
-        {"f", "tile g : M = 33", "E0705", "write 32"},
-        {"f", "tile g : M = 64 N = 8192", "E0705", "write 4096"},
+        {"f", "tile g : M = 0", "E0705", "M = 32"},
+        {"f", "tile g : M = 33", "E0705", "M = 32"},
+        {"f", "tile g : M = 64 N = 8192", "E0705", "N = 4096"},
         {"f", "tile g : K = ?{32, 48}", "E0705", "not 48"},
         {"f", "tile g : P = 32", "E0701", "M =, N =, K = or band ="},
-        {"f", "tile g : band = 65", "E0705", "write 64"},
+        {"f", "tile g : band = 65", "E0705", "band = 64"},
         {"f", "tile g : M", "E0701", "`=`"},
         {"f", "tile g : M = heaviest", "E0701", "an integer"},
         {"f", "tile g :", "E0701", "M =, N =, K = or band ="},
@@ -79,9 +79,9 @@ static void test_refused(void **state)
         {"f", "strip a : lanes = 65", "E0705", "64 to 65536 in steps of 64"},
         {"f", "rowblock q : rows = 64", "E0702", "name one of t, f"},
         {"f", "rowblock h : rows = 64", "E0702", "index h on its left"},
-        {"f", "rowblock t : rows = 1", "E0705", "write 32"},
+        {"f", "rowblock t : rows = 1", "E0705", "rows = 32"},
         {"f", "fuse g -> z at epilogue", "E0706", "z does not read g"},
-        {"f", "fuse g -> a at prologue", "E0706", "write `at epilogue`"},
+        {"f", "fuse g -> a at prologue", "E0706", "put it there: `at epilogue`"},
         {"f", "fuse a -> z at epilogue", "E0706", "inside its sum only"},
         {"f", "fuse a -> z at scatter", "E0706", "z reads a nowhere in a sum at rt.row"},
         {"f", "fuse g -> q at prologue", "E0702", "no q"},
@@ -95,7 +95,7 @@ static void test_refused(void **state)
         {"f", "order rows", "E0701", "groups"},
         {"f", "unroll g", "E0701", "tile, fuse, store"},
         {"f_bwd", "tile g : M = 32", "E0702", "kernel f_bwd defines no g"},
-        {"f_bwd", "tile d_x : M = 33", "E0705", "write 32"},
+        {"f_bwd", "tile d_x : M = 33", "E0705", "M = 32"},
         {"f_fwd", "tile a : M = 32", "E0706", "no sum defines a"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
