@@ -41,3 +41,22 @@ double random_normal(Random *r)
 }
 
 int64_t random_below(Random *r, int64_t limit) { return (int64_t)(random_bits(r) % (uint64_t)limit); }
+
+/* A Feistel network permutes the pairs of halves, at most four times as many as n; the walk goes on until it is back below n. */
+int64_t random_permuted(uint64_t seed, int64_t i, int64_t n)
+{
+    enum { ROUNDS = 4 };
+    int bits = 1;
+    while (n > (int64_t)1 << 2 * bits)
+        bits++;
+    const uint64_t mask = ((uint64_t)1 << bits) - 1;
+    uint64_t at = (uint64_t)i;
+    do
+        for (uint64_t round = 0; round < ROUNDS; round++) {
+            const uint64_t left = at >> bits, right = at & mask;
+            uint64_t key = seed + round, mixed = splitmix(&key) ^ right;
+            at = right << bits | (left ^ (splitmix(&mixed) & mask));
+        }
+    while (at >= (uint64_t)n);
+    return (int64_t)at;
+}

@@ -82,8 +82,7 @@ void file_append(FileWriter *w, const void *bytes, size_t len)
         fail(w, errno);
 }
 
-/* A new name is on the disk when its folder is. */
-static int sync_folder(Arena *a, const char *path)
+int file_sync_name(Arena *a, const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
@@ -105,7 +104,7 @@ const char *file_commit(FileWriter *w)
         fail(w, errno);
     if (w->file && w->error)
         unlink(w->beside);
-    int reason = w->error ? 0 : sync_folder(w->arena, w->path);
+    int reason = w->error ? 0 : file_sync_name(w->arena, w->path);
     if (reason)
         fail(w, reason);
     w->file = NULL;

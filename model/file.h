@@ -30,4 +30,7 @@ void file_append(FileWriter *w, const void *bytes, size_t len);
 const char *file_commit(FileWriter *w); /* NULL, or a message */
 void file_drop(FileWriter *w);
 
+/* A new name is on the disk when its folder is. Returns 0, or the reason. */
+int file_sync_name(Arena *a, const char *path);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "model/config.h"
 #include "model/count.h"
+#include "model/folder.h"
 #include "model/rope.h"
 #include "model/safetensors.h"
 #include "model/weights.h"

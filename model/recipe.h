@@ -38,7 +38,8 @@ void recipe_at(Recipe *m, int layer, int micro);
 void recipe_setup(Recipe *m);                            /* forms of the weights, from their masters; tables of positions */
 void recipe_evaluation(Recipe *m, int micro_batches);
 void recipe_gradients(Recipe *m, int micro_batches);     /* of the mean of the micro-batches' losses: gradient.<weight> */
-void recipe_step(Recipe *m, int micro_batches);          /* and AdamW, whose numbers are scalars: lr, beta1, beta2 ... */
+void recipe_step(Recipe *m, int micro_batches);          /* and AdamW, whose numbers are scalars: lr, beta1, beta2 ...
+                                                          * A norm of the gradients above the scalar norm.limit, or a NaN: no update */
 /* The tokens behind `positions` tokens of one sequence, with caches for `room` positions; several of them begin the sequence: reads <program>.ids: i32[S] and the
  * scalar `position`, the place of the first of them; writes the caches, and the most probable token behind each into
  * <program>.next: i32[S], or with `sampled` one drawn at the scalar `temperature` by <program>.draws: f32[S]. */

@@ -1,6 +1,8 @@
 /* Whole programs: forms of weights, an evaluation, gradients, a step of training. */
 #include "model/recipe.h"
 
+#include <float.h>
+
 static BufferId input(Recipe *m, const char *name, moec_type type)
 {
     const int64_t tokens = m->sequences * m->positions;
@@ -100,9 +102,11 @@ void recipe_step(Recipe *m, int micro_batches)
     recipe_gradients(m, micro_batches);
     recipe_at(m, -1, -1);
     record_at(m->r, PHASE_optimizer, -1, -1);
-    const BufferId factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
+    const BufferId norm = recipe_scalar(m, "norm"),
+                   factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
     record(m->r, "clip", ARG(g, recipe_all_gradients(m)), ARG(limit, recipe_number(m, "clip", 0)),
-           ARG(norm, recipe_scalar(m, "norm")), ARG(factor, factor));
+           ARG(norm, norm), ARG(factor, factor));
+    record_gate(m->r, norm, recipe_number(m, "norm.limit", FLT_MAX)); /* no update by what is not finite */
     for (uint32_t i = 0; i < m->weights.len; i++)
         if (model_weight_has_gradient(&m->weights.at[i]))
             adamw(m, &m->weights.at[i], factor);

@@ -359,18 +359,32 @@ BufferId out(Call c, const char *param)
     return b;
 }
 
-void record_batch(Recorder *r, const BufferId *buffers, const char *const *roles, uint32_t n)
+/* A task that the host does, on whole buffers. */
+static void record_host_task(Recorder *r, TaskKind kind, const Operand *operands, uint32_t n)
 {
-    Task t = {.kind = TASK_batch,
+    Task t = {.kind = kind,
               .phase = r->phase,
               .layer = -1,
               .micro = r->micro,
               .kernel = STEP_NONE,
               .work = STEP_NONE};
     for (uint32_t i = 0; i < n; i++)
-        vec_push(r->arena, &t.operands, (Operand){roles[i], buffers[i], USE_WRITE});
+        vec_push(r->arena, &t.operands, operands[i]);
     for (uint32_t i = 0; i < n && !r->error; i++)
-        r->named.at[buffers[i]] |= NAMED_BY_TASK;
+        r->named.at[operands[i].buffer] |= NAMED_BY_TASK;
     vec_push(r->arena, &r->program->tasks, t);
     vec_push(r->arena, &r->drafts, (Draft){0});
+}
+
+void record_batch(Recorder *r, const BufferId *buffers, const char *const *roles, uint32_t n)
+{
+    Operand *filled = arena_array(r->arena, Operand, n);
+    for (uint32_t i = 0; i < n; i++)
+        filled[i] = (Operand){roles[i], buffers[i], USE_WRITE};
+    record_host_task(r, TASK_batch, filled, n);
+}
+
+void record_gate(Recorder *r, BufferId x, BufferId limit)
+{
+    record_host_task(r, TASK_gate, (Operand[]){{"x", x, USE_READ}, {"limit", limit, USE_READ}}, 2);
 }

@@ -90,6 +90,9 @@ BufferId out(Call c, const char *param);
 /* A task `batch`: fills the buffers, in the order in which the loader knows them. */
 void record_batch(Recorder *r, const BufferId *buffers, const char *const *roles, uint32_t n);
 
+/* A task `gate`: the run ends here unless x, an f32 that a kernel has written, is at most the scalar `limit`. */
+void record_gate(Recorder *r, BufferId x, BufferId limit);
+
 /* The gradient of a scalar output (a loss) is the number `value`, a scalar buffer. Then the backward of all calls since the
  * last record_backward(). */
 void record_seed(Recorder *r, BufferId loss, BufferId value);

@@ -194,6 +194,13 @@ static int run_task_batch(Run *r, const BoundTask *b)
     return r->options.source.next(r->options.source.self, b->args, bytes, n) ? run_fail(r, b, "no batch") : 0;
 }
 
+/* No number is at most anything, so a gate is closed for it. */
+static int run_task_gate(Run *r, const BoundTask *b)
+{
+    r->gated = !(*(const float *)b->args[0] <= *(const float *)b->args[1]);
+    return 0;
+}
+
 static int (*const hooks[])(Run *, const BoundTask *) = {
 #define TASK(name, lane, doc) [TASK_##name] = run_task_##name,
 #define EXCHANGE(name, lane, adjoint, takes, gives, doc) [TASK_##name] = run_exchange,
@@ -202,8 +209,8 @@ static int (*const hooks[])(Run *, const BoundTask *) = {
 
 int run_program(Run *r)
 {
-    r->error = NULL;
-    for (uint32_t t = 0; t < r->tasks.len; t++)
+    r->error = NULL, r->gated = 0;
+    for (uint32_t t = 0; t < r->tasks.len && !r->gated; t++)
         if (hooks[r->tasks.at[t].task->kind](r, &r->tasks.at[t]))
             return 1;
     return 0;
@@ -214,6 +221,8 @@ void *run_at(Run *r, const char *name)
     const BufferId b = step_find(r->program, name);
     return b == STEP_NONE ? NULL : buffer_memory(r, b);
 }
+
+int run_was_gated(const Run *r) { return r->gated; }
 
 const char *run_error(const Run *r) { return r->error ? r->error : ""; }
 

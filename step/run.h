@@ -43,6 +43,7 @@ void run_free(Run *r);
 /* Runs all tasks. Returns 0, or 1 with run_error(). */
 int run_program(Run *r);
 const char *run_error(const Run *r);
+int run_was_gated(const Run *r); /* the last run ended at a `gate`, before the tasks behind it */
 /* Memory of a buffer of the program, views too; of the arena's it holds something only while a task runs. NULL: there is none. */
 void *run_at(Run *r, const char *name);
 

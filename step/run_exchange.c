@@ -58,6 +58,7 @@ int run_exchange(Run *r, const BoundTask *b)
     case TASK_reducescatter: memcpy(b->args[1], b->args[0], (size_t)operand_bytes(r, b, 0)); return 0;
     case TASK_kernel:
     case TASK_batch:
+    case TASK_gate:
     case TASK_COUNT: break;
     }
     return 0;

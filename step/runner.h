@@ -44,6 +44,7 @@ struct Run {
     Vec(BoundTask) tasks;
     double seconds;
     moec_score score;
+    int gated; /* the last run ended at a gate */
     const char *error;
     char text[MOE_MESSAGE_BYTES + 256]; /* of a failure while running */
 };

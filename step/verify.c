@@ -83,6 +83,20 @@ static void verify_task_batch(StepVerifier *v, TaskId t)
                v->p->buffers.at[o->buffer].name);
 }
 
+static int is_number(const Program *p, const Operand *o)
+{
+    const StepBuffer *b = &p->buffers.at[o->buffer];
+    return o->use == USE_READ && b->kind != MOEC_ROUTE && b->type == MOEC_F32 && b->rank == 0;
+}
+
+static void verify_task_gate(StepVerifier *v, TaskId t)
+{
+    const Task *task = &v->p->tasks.at[t];
+    if (task->operands.len != 2 || !is_number(v->p, &task->operands.at[0]) ||
+        !is_number(v->p, &task->operands.at[1]))
+        REFUSE(v, "%s: reads an f32 number and its limit, and nothing else", verify_task_text(v->p, t));
+}
+
 static void (*const task_hooks[])(StepVerifier *, TaskId) = {
 #define TASK(name, lane, doc) [TASK_##name] = verify_task_##name,
 #define EXCHANGE(name, lane, adjoint, takes, gives, doc) [TASK_##name] = verify_exchange,

@@ -35,7 +35,7 @@ READ = [
     ("step/owner.def", "OWNER", r"\bOWNER_{0}\b", "step model trainer"),
     ("step/phase.def", "PHASE", r"\bPHASE_{0}\b", "step model"),
     ("model/weights.def", "WEIGHT", r"\bMODEL_{0}\b", "model"),
-] + [("trainer/config.def", macro, r"[.>]{0}\b|PASS\({0},", "trainer step/passes.def") for macro in ("INT", "REAL", "TEXT", "FLAG")]
+] + [("trainer/config.def", macro, r"[.>]{0}\b|PASS\({0},", "trainer step/passes.def") for macro in ("INT", "REAL", "TEXT", "MAYBE", "FLAG")]
 
 # Figures that `moec machines` prints and the model does not use yet. The list may only shrink.
 UNREAD = {("machines/figures.def", ("rates", key)) for key in ("gm_read", "gm_write", "ub_gm")}

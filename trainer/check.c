@@ -17,7 +17,7 @@ static void add(moec_score *sum, const moec_score *s)
 
 static void print_row(const Trainer *t, const moec_score *s)
 {
-    printf("%4lld  %9.6f  %8.5f  %10lld  %8.2f  %8lld  %6lld\n", (long long)t->steps, t->loss, t->norm,
+    printf("%4lld  %9.6f  %8.5f  %10lld  %8.2f  %8lld  %6lld\n", (long long)t->state.steps, t->loss, t->norm,
            (long long)s->compared, s->worst, (long long)s->doubtful, (long long)s->flipped);
 }
 
@@ -25,7 +25,7 @@ static int run_steps(Trainer *t, moec_score *sum)
 {
     printf("                 norm of    elements   largest     in      choices\n"
            "step       loss  gradients  compared    error   doubt    flipped\n");
-    while (t->steps < t->config->steps) {
+    while (t->state.steps < t->config->steps) {
         if (trainer_step(t))
             return 1;
         moec_score score = run_take_score(t->step);

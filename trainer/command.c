@@ -2,10 +2,11 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "trainer/complain.h"
 
 int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most)
 {
@@ -28,9 +29,7 @@ int command_model(Arena *a, const char *path, ModelConfig *out)
 {
     const char *file = is_folder(path) ? arena_printf(a, "%s/config.json", path) : path;
     const char *error = model_config_load(a, file, out, NULL);
-    if (error)
-        fprintf(stderr, "moe-train: %s\n", error);
-    return error != NULL;
+    return error ? complain("%s", error) : 0;
 }
 
 static const char *folder_of(Arena *a, const char *path)
@@ -48,7 +47,5 @@ int command_weights(Session *s, const char *path)
         masters[i] = session_at(s, "%s", s->weights.at[i].name);
     const char *error =
         model_weights_load(s->arena, folder_of(s->arena, path), &s->model, &s->weights, masters);
-    if (error)
-        fprintf(stderr, "moe-train: %s\n", error);
-    return error != NULL;
+    return error ? complain("%s", error) : 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trainer/command.h"
+#include "trainer/complain.h"
 
 typedef struct EvalOptions {
     const char *model, *tokens, *gradients, *logits;
@@ -66,12 +67,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     }
 }
 
-static int refuse(const char *path, const char *why)
-{
-    fprintf(stderr, "moe-train: %s: %s\n", path, why);
-    return 1;
-}
-
 /* Copies `ids`, so that the file can be closed. */
 static int read_tokens(Arena *a, const char *path, int64_t vocab, EvalTokens *out)
 {
@@ -92,9 +87,7 @@ static int read_tokens(Arena *a, const char *path, int64_t vocab, EvalTokens *ou
                                      (long long)vocab - 1);
     }
     safetensors_close(&file);
-    if (error)
-        fprintf(stderr, "moe-train: %s\n", error);
-    return error != NULL;
+    return error ? complain("%s", error) : 0;
 }
 
 static int next_batch(void *tokens, void *const *buffers, const int64_t *bytes, uint32_t n)
@@ -126,7 +119,7 @@ static int write_gradients(Session *s, Run *run, const char *path)
     for (uint32_t i = 0; i < s->weights.len; i++)
         values[i] = run_at(run, arena_printf(s->arena, "gradient.%s", s->weights.at[i].name));
     const char *error = model_weights_write(s->arena, path, &s->model, &s->weights, values, STORED_F32);
-    return error ? refuse(path, error) : 0;
+    return error ? complain("%s", error) : 0;
 }
 
 static int write_logits(Session *s, const EvalTokens *t, const char *path)
@@ -140,7 +133,7 @@ static int write_logits(Session *s, const EvalTokens *t, const char *path)
         safetensors_append(&w, session_at(s, "logits.m%lld", (long long)i),
                            (size_t)(t->each * t->positions * s->model.vocab) * sizeof(float));
     const char *error = safetensors_commit(&w);
-    return error ? refuse(path, error) : 0;
+    return error ? complain("%s", error) : 0;
 }
 
 /* ---- the answer ---- */

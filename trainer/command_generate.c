@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "trainer/command.h"
+#include "trainer/complain.h"
 #include "trainer/generate.h"
 
 typedef struct GenerateOptions {
@@ -63,8 +64,8 @@ static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids
         errno = 0;
         const long long id = strtoll(p, &end, 10);
         if (errno || end == p || id < 0 || id >= vocab || (*end && *end != ',')) {
-            fprintf(stderr, "moe-train: --ids %s: token %lld must be a whole number from 0 to %lld\n", o->ids,
-                    (long long)n, (long long)vocab - 1);
+            complain("--ids %s: token %lld must be a whole number from 0 to %lld", o->ids, (long long)n,
+                     (long long)vocab - 1);
             return -1;
         }
         ids[n++] = (int32_t)id;
@@ -72,7 +73,7 @@ static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids
             return n;
         p = end + 1;
     }
-    fprintf(stderr, "moe-train: --ids: more tokens than the model has positions\n");
+    complain("--ids: more tokens than the model has positions");
     return -1;
 }
 

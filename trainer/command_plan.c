@@ -9,6 +9,7 @@
 #include "step/memory.h"
 #include "step/text.h"
 #include "trainer/command.h"
+#include "trainer/complain.h"
 #include "trainer/plan.h"
 
 enum {
@@ -138,8 +139,7 @@ static int write_map(const Program *p, const char *path)
     FILE *f = fopen(path, "w");
     if (f && fwrite(text_string(&html), 1, html.len, f) == html.len && !fclose(f))
         return 0;
-    fprintf(stderr, "moe-train: --map %s: %s\n", path, strerror(errno));
-    return 1;
+    return complain("--map %s: %s", path, strerror(errno));
 }
 
 static int has_passes(const PlanOptions *o)

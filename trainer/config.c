@@ -1,102 +1,126 @@
-#include "trainer/config.h"
+/* Options from the command line; config_json.c has those of files. */
+#include "trainer/config_table.h"
 
 #include <argp.h>
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEY_FIRST = 0x100,
-    KEY_DATA = KEY_FIRST,
-    KEY_GROUP,
+#include "trainer/complain.h"
+
+enum { KEY_FIRST = 0x100 }; /* the key of option o is KEY_FIRST + o */
+
+#define ROW(field, option, kind_, resumed_, ...) \
+    {.name = option, .kind = kind_, .resumed = resumed_, .at = offsetof(Config, field), __VA_ARGS__},
+
+const OptionRow option_table[OPTION_data] = {
 #define GROUP(title)
-#define INT(field, ...) KEY_##field,
-#define REAL(field, ...) KEY_##field,
-#define TEXT(field, ...) KEY_##field,
-#define FLAG(field, ...) KEY_##field,
+#define INT(field, option, value, least_, most_, arg, resumed, doc) \
+    ROW(field, option, OPTION_INT, resumed, .least = least_, .most = most_)
+#define REAL(field, option, value, low_, high_, arg, resumed, doc) \
+    ROW(field, option, OPTION_REAL, resumed, .low = low_, .high = high_)
+#define TEXT(field, option, value, arg, resumed, doc) ROW(field, option, OPTION_TEXT, resumed)
+#define MAYBE(field, option, arg, resumed, doc) ROW(field, option, OPTION_MAYBE, resumed)
+#define FLAG(field, option, resumed, doc) ROW(field, option, OPTION_FLAG, resumed)
 #include "trainer/config.def"
 };
 
-#define STR_(x) #x
-#define STR(x) STR_(x)
+#define OPTION(field, option, arg, flags, doc) {option, KEY_FIRST + OPTION_##field, arg, flags, doc, 0},
 
 static const struct argp_option options[] = {
-    {"data", KEY_DATA, "PATH", 0, "a file or folder to learn from, may be repeated (default: /usr/include)",
-     0},
+    OPTION(data, "data", "PATH", 0, "a file or folder to learn from, may be repeated (default: /usr/include)")
 #define GROUP(title) {0, 0, 0, 0, title ":", 0},
-#define INT(field, option, value, least, most, arg, doc) \
-    {option, KEY_##field, arg, 0, doc " (" #value ")", 0},
-#define REAL(field, option, value, least, most, arg, doc) \
-    {option, KEY_##field, arg, 0, doc " (" #value ")", 0},
-#define TEXT(field, option, value, arg, doc) {option, KEY_##field, arg, 0, doc, 0},
-#define FLAG(field, option, doc) {option, KEY_##field, 0, 0, doc, 0},
+#define INT(field, option, value, least, most, arg, resumed, doc) \
+    OPTION(field, option, arg, 0, doc " (" #value ")")
+#define REAL(field, option, value, least, most, arg, resumed, doc) \
+    OPTION(field, option, arg, 0, doc " (" #value ")")
+#define TEXT(field, option, value, arg, resumed, doc) OPTION(field, option, arg, 0, doc)
+#define MAYBE(field, option, arg, resumed, doc) OPTION(field, option, arg, OPTION_ARG_OPTIONAL, doc)
+#define FLAG(field, option, resumed, doc) OPTION(field, option, 0, 0, doc)
 #include "trainer/config.def"
-    {0},
+        {0},
 };
 
-static int64_t int_value(struct argp_state *s, const char *option, const char *text, int64_t least,
-                         int64_t most)
+/* ---- values ---- */
+
+const char *option_range(Arena *a, OptionId o, double value)
+{
+    const OptionRow *row = &option_table[o];
+    if (row->kind == OPTION_INT && !(value >= (double)row->least && value <= (double)row->most))
+        return arena_printf(a, "a whole number from %lld to %lld", (long long)row->least,
+                            (long long)row->most);
+    if (row->kind == OPTION_REAL && !(value >= row->low && value <= row->high))
+        return arena_printf(a, "a number from %g to %g", row->low, row->high);
+    return NULL;
+}
+
+static void refuse_value(Config *c, struct argp_state *s, OptionId o, const char *text)
+{
+    argp_failure(s, CLI_USAGE, 0, "--%s takes %s, not `%s`", option_table[o].name,
+                 option_range(c->arena, o, NAN), text);
+}
+
+static void read_int(Config *c, struct argp_state *s, OptionId o, const char *text)
 {
     char *end;
     errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (errno || end == text || *end || v < least || v > most)
-        argp_failure(s, CLI_USAGE, 0, "--%s takes a whole number from %lld to %lld, not `%s`", option,
-                     (long long)least, (long long)most, text);
-    return v;
+    const long long v = strtoll(text, &end, 10);
+    if (errno || end == text || *end || v < option_table[o].least || v > option_table[o].most)
+        refuse_value(c, s, o, text);
+    *(int64_t *)option_at(c, o) = v;
 }
 
-static double real_value(struct argp_state *s, const char *option, const char *text, double least,
-                         double most)
+static void read_real(Config *c, struct argp_state *s, OptionId o, const char *text)
 {
     char *end;
-    double v = strtod(text, &end);
-    if (end == text || *end || !(v >= least && v <= most))
-        argp_failure(s, CLI_USAGE, 0, "--%s takes a number from %g to %g, not `%s`", option, least, most,
-                     text);
-    return v;
+    const double v = strtod(text, &end);
+    if (end == text || *end || option_range(c->arena, o, v))
+        refuse_value(c, s, o, text);
+    *(double *)option_at(c, o) = v;
 }
 
-static void add_data(Config *c, char *path)
+static void read_value(Config *c, struct argp_state *s, OptionId o, const char *text)
 {
-    char **grown = realloc(c->data, (c->ndata + 1) * sizeof *grown);
-    if (!grown) {
-        fprintf(stderr, "moe-train: out of memory\n");
-        exit(1);
+    switch (option_table[o].kind) {
+    case OPTION_INT: read_int(c, s, o, text); return;
+    case OPTION_REAL: read_real(c, s, o, text); return;
+    case OPTION_TEXT: *(const char **)option_at(c, o) = text; return;
+    case OPTION_MAYBE: *(const char **)option_at(c, o) = text ? text : ""; return;
+    case OPTION_FLAG: *(int *)option_at(c, o) = 1; return;
     }
-    c->data = grown;
-    c->data[c->ndata++] = path;
+}
+
+/* A word that is no option is the text of `--resume DIR`, which argp only knows as --resume=DIR. */
+static void read_word(Config *c, struct argp_state *s, const char *word)
+{
+    if (c->resume && !*c->resume)
+        c->resume = word;
+    else
+        argp_error(s, "`%s` is not an option; data is given with --data", word);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     Config *c = s->input;
-    switch (key) {
-    case KEY_DATA: add_data(c, arg); return 0;
-#define GROUP(title)
-#define INT(field, option, value, least, most, argument, doc) \
-    case KEY_##field:                                         \
-        c->field = int_value(s, option, arg, least, most);    \
+    if (key == ARGP_KEY_ARG) {
+        read_word(c, s, arg);
         return 0;
-#define REAL(field, option, value, least, most, argument, doc) \
-    case KEY_##field:                                          \
-        c->field = real_value(s, option, arg, least, most);    \
-        return 0;
-#define TEXT(field, option, value, argument, doc) \
-    case KEY_##field:                             \
-        c->field = arg;                           \
-        return 0;
-#define FLAG(field, option, doc) \
-    case KEY_##field:            \
-        c->field = 1;            \
-        return 0;
-#include "trainer/config.def"
-    case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option; data is given with --data", arg); return 0;
-    default: return ARGP_ERR_UNKNOWN;
     }
+    if (key < KEY_FIRST || key >= KEY_FIRST + OPTION_COUNT)
+        return ARGP_ERR_UNKNOWN;
+    const OptionId o = (OptionId)(key - KEY_FIRST);
+    c->source[o] = FROM_COMMAND_LINE;
+    if (o == OPTION_data)
+        vec_push(c->arena, &c->data, arg);
+    else
+        read_value(c, s, o, arg);
+    return 0;
 }
 
-/* Rules between options. Returns the broken one, or NULL. */
+/* ---- all of them ---- */
+
 static const char *broken_rule(const Config *c)
 {
     if (!c->model && c->width % (2 * c->heads))
@@ -109,6 +133,12 @@ static const char *broken_rule(const Config *c)
         return "--batch times --sequence is beyond 33554431";
     if (!c->prompt[0])
         return "--prompt must not be empty";
+    if (strcmp(c->on_spike, "stop") && strcmp(c->on_spike, "skip"))
+        return "--on-spike takes `stop` or `skip`";
+    if (c->save_every && !c->save)
+        return "--save-every needs the folder of --save";
+    if (c->resume && !*c->resume && !c->save)
+        return "--resume without a folder needs that of --save";
     return NULL;
 }
 
@@ -131,22 +161,32 @@ Config config_read(int argc, char **argv)
 #define INT(field, option, value, ...) .field = value,
 #define REAL(field, option, value, ...) .field = value,
 #define TEXT(field, option, value, ...) .field = value,
-#define FLAG(field, option, doc)
+#define MAYBE(...)
+#define FLAG(...)
 #include "trainer/config.def"
+        .arena = arena_new(),
     };
+    if (!c.arena)
+        exit(complain("out of memory"));
     cli_parse(&argp, argc, argv, &c);
-    const char *rule = broken_rule(&c);
-    if (rule) {
-        fprintf(stderr, "moe-train: %s\n", rule);
-        exit(CLI_USAGE);
-    }
-    static char system_headers[] = "/usr/include";
-    if (!c.ndata)
-        add_data(&c, system_headers);
+    const char *error = c.config ? config_apply(&c, c.config, FROM_FILE) : NULL;
+    if (error)
+        exit(complain("%s", error));
     return c;
 }
 
-void config_free(Config *c) { free(c->data); }
+void config_finish(Config *c)
+{
+    const char *rule = broken_rule(c);
+    if (rule) {
+        complain("%s", rule);
+        exit(CLI_USAGE);
+    }
+    if (!c->data.len)
+        vec_push(c->arena, &c->data, "/usr/include");
+}
+
+void config_free(Config *c) { arena_free(c->arena); }
 
 void config_make_tiny(Config *c)
 {
@@ -154,40 +194,4 @@ void config_make_tiny(Config *c)
     c->expert_width = 16, c->shared_width = 16, c->sequence = 16;
     c->batch = 2, c->micro_batches = 2, c->steps = 10, c->warmup = 3;
     c->validation_batches = 1;
-}
-
-void print_json_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p == '"' || *p == '\\')
-            fprintf(out, "\\%c", *p);
-        else if (*p < ' ' || *p >= 127)
-            fprintf(out, "\\u%04x", *p);
-        else
-            fputc(*p, out);
-    }
-    fputc('"', out);
-}
-
-void config_json(const Config *c, FILE *out)
-{
-    fprintf(out, "{\"data\": [");
-    for (size_t i = 0; i < c->ndata; i++) {
-        fputs(i ? ", " : "", out);
-        print_json_text(out, c->data[i]);
-    }
-    fputc(']', out);
-#define GROUP(title)
-#define INT(field, option, ...) fprintf(out, ", \"%s\": %lld", option, (long long)c->field);
-#define REAL(field, option, ...) fprintf(out, ", \"%s\": %.9g", option, c->field);
-#define TEXT(field, option, ...)        \
-    fprintf(out, ", \"%s\": ", option); \
-    if (c->field)                       \
-        print_json_text(out, c->field); \
-    else                                \
-        fputs("null", out);
-#define FLAG(field, option, doc) fprintf(out, ", \"%s\": %s", option, c->field ? "true" : "false");
-#include "trainer/config.def"
-    fputc('}', out);
 }

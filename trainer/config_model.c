@@ -1,10 +1,11 @@
 /* The model that the options describe. */
 #include "trainer/config.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "trainer/checkpoint.h"
 #include "trainer/command.h"
+#include "trainer/complain.h"
 
 /* Of --layers, --width and the options beside them. */
 static ModelConfig of_options(const Config *c)
@@ -37,24 +38,32 @@ static const char *broken_rule(const Config *c)
     return NULL;
 }
 
-/* Leaves the process when it is wrong. */
+static void leave(const char *why)
+{
+    complain("%s", why);
+    exit(CLI_USAGE);
+}
+
+/* The file that describes the model; NULL: the options do. A checkpoint has one, unless the command line names another. */
+static const char *model_file(const Config *c)
+{
+    return c->checkpoint && c->source[OPTION_model] <= FROM_CHECKPOINT ? c->checkpoint : c->model;
+}
+
 void config_read_model(Config *c)
 {
-    Arena *a = arena_new();
-    if (!a || (c->model && command_model(a, c->model, &c->model_config)))
+    const char *file = model_file(c);
+    if (file && command_model(c->arena, file, &c->model_config))
         exit(1);
-    if (!c->model) {
+    if (!file) {
         c->model_config = of_options(c);
-        const char *error = model_config_check(a, "the options of the model", &c->model_config);
-        if (error) {
-            fprintf(stderr, "moe-train: %s\n", error);
-            exit(CLI_USAGE);
-        }
+        const char *error = model_config_check(c->arena, "the options of the model", &c->model_config);
+        if (error)
+            leave(error);
     }
-    arena_free(a);
+    if (c->checkpoint && file != c->checkpoint && resume_check_model(c))
+        exit(1);
     const char *rule = broken_rule(c);
-    if (rule) {
-        fprintf(stderr, "moe-train: %s\n", rule);
-        exit(CLI_USAGE);
-    }
+    if (rule)
+        leave(rule);
 }

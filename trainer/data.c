@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "trainer/complain.h"
 
 typedef struct File {
     char *path;
@@ -21,11 +21,7 @@ typedef struct Files {
     size_t len, cap;
 } Files;
 
-static int out_of_memory(void)
-{
-    fprintf(stderr, "moe-train: out of memory while reading the data\n");
-    return 1;
-}
+static int out_of_memory(void) { return complain("out of memory while reading the data"); }
 
 static int files_add(Files *f, const char *path, const char *name)
 {
@@ -45,18 +41,14 @@ static int files_add(Files *f, const char *path, const char *name)
 }
 
 /* The regular files of one --data argument. Folders inside that cannot be opened are counted, not fatal. */
-static int files_walk(Files *f, char *root, size_t *unreadable)
+static int files_walk(Files *f, const char *root, size_t *unreadable)
 {
     struct stat st;
-    if (stat(root, &st)) {
-        fprintf(stderr, "moe-train: --data %s: %s\n", root, strerror(errno));
-        return 1;
-    }
-    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-        fprintf(stderr, "moe-train: --data %s: neither a regular file nor a folder\n", root);
-        return 1;
-    }
-    char *roots[] = {root, NULL};
+    if (stat(root, &st))
+        return complain("--data %s: %s", root, strerror(errno));
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return complain("--data %s: neither a regular file nor a folder", root);
+    char *roots[] = {(char *)(uintptr_t)root, NULL}; /* fts_open does not write them */
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     if (!walk)
         return out_of_memory();
@@ -129,21 +121,18 @@ static int check_size(const TrainData *d, const Config *c)
     size_t least = (size_t)c->sequence + 1;
     if (d->valid_len >= least && d->train_len >= least)
         return 0;
-    fprintf(stderr,
-            "moe-train: the data is too small: %zu bytes to train on and %zu to validate on in %zu files, "
-            "and each "
-            "part needs %zu (--sequence + 1)\n",
-            d->train_len, d->valid_len, d->files, least);
+    complain("the data is too small: %zu bytes to train on and %zu to validate on in %zu files, and each "
+             "part needs %zu (--sequence + 1)",
+             d->train_len, d->valid_len, d->files, least);
     if (d->binary || d->empty || d->unreadable)
-        fprintf(stderr, "moe-train: left out: %zu binary files, %zu empty, %zu unreadable\n", d->binary,
-                d->empty, d->unreadable);
+        complain("left out: %zu binary files, %zu empty, %zu unreadable", d->binary, d->empty, d->unreadable);
     return 1;
 }
 
 static int read_all(TrainData *d, const Config *c, Files *f)
 {
-    for (size_t i = 0; i < c->ndata; i++)
-        if (files_walk(f, c->data[i], &d->unreadable))
+    for (size_t i = 0; i < c->data.len; i++)
+        if (files_walk(f, c->data.at[i], &d->unreadable))
             return 1;
     if (f->len)
         qsort(f->at, f->len, sizeof *f->at, by_order);
@@ -187,14 +176,27 @@ static void window(const uint8_t *at, int64_t sequence, int32_t *ids, int32_t *t
     }
 }
 
-void data_train_batch(const TrainData *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
+/* Where training sequence number n begins: Note [Order of the data]. */
+static int64_t train_start(const TrainData *d, const Config *c, int64_t n)
+{
+    const int64_t S = c->sequence, places = (int64_t)d->train_len - S, /* of a window's beginning */
+        windows = places > S ? places / S : 1, epoch = n / windows;
+    Random random = random_new(hash_bytes(&epoch, sizeof epoch, (uint64_t)c->seed));
+    const int64_t shift = random_below(&random, places < S ? places : S);
+    return shift + S * random_permuted(random_bits(&random), n % windows, windows);
+}
+
+void data_train_batch(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids,
                       int32_t *targets)
 {
-    const uint8_t *train = d->bytes + d->valid_len;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t at = random_below(random, (int64_t)d->train_len - sequence);
-        window(train + at, sequence, ids + i * sequence, targets + i * sequence);
-    }
+    for (int64_t i = 0; i < count; i++)
+        window(d->bytes + d->valid_len + train_start(d, c, first + i), c->sequence, ids + i * c->sequence,
+               targets + i * c->sequence);
+}
+
+int64_t data_fingerprint(const TrainData *d)
+{
+    return (int64_t)hash_bytes(d->bytes, d->valid_len + d->train_len, d->valid_len);
 }
 
 /* Where the i-th validation sequence begins. */

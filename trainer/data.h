@@ -17,11 +17,16 @@ typedef struct TrainData {
 /* Returns 0, or 1 with a message printed. */
 int data_read(TrainData *d, const Config *c);
 void data_free(TrainData *d);
+int64_t data_fingerprint(const TrainData *d); /* differs where the data do */
 
-/* Windows of `sequence` bytes and of the bytes that follow each of them: ids and targets, each [count,
- * sequence]. Training windows are drawn; validation windows are spread evenly, the same for every model. */
-void data_train_batch(const TrainData *d, Random *random, int64_t count, int64_t sequence, int32_t *ids,
-                      int32_t *targets);
+/* Windows of --sequence bytes and of the bytes that follow each of them: ids and targets, each [count, sequence].
+ *
+ * Note [Order of the data]. An epoch cuts the training part into windows one behind the other, from a place that --seed and the
+ * epoch choose, and goes through them in an order that these choose. So the number of a sequence (0, 1, ... from the beginning of
+ * the run) is all that says where it is: there is no list, and a run that goes on needs no other state.
+ *
+ * Validation windows are spread evenly, the same for every model. */
+void data_train_batch(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids, int32_t *targets);
 void data_validation_batch(const TrainData *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets);
 
 /* Cross entropy, in nat per byte, of the bigram model of the training part (counts plus 1/256) on the bytes

@@ -1,23 +1,45 @@
 #include "trainer/log.h"
 
-#include "model/model.h"
-
 #include <errno.h>
+#include <math.h>
 #include <string.h>
+
+#include "trainer/complain.h"
+
+/* ---- lines of JSON ---- */
+
+/* JSON has no NaN. */
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+/* Takes the object. Whole lines, so that a run that is killed leaves no half of one. */
+static void write_event(const Log *l, json_t *event)
+{
+    if (l->file) {
+        json_dumpf(event, l->file, JSON_REAL_PRECISION(9));
+        fputc('\n', l->file);
+        fflush(l->file);
+    }
+    json_decref(event);
+}
+
+/* A run that goes on writes behind what is there; the last line may be half a line. */
+static FILE *open_file(const Config *c)
+{
+    FILE *f = fopen(c->log, c->checkpoint ? "a+" : "w");
+    if (f && c->checkpoint && fseek(f, -1, SEEK_END) == 0 && fgetc(f) != '\n')
+        fputc('\n', f);
+    return f;
+}
 
 int log_open(Log *l, const Config *c)
 {
     *l = (Log){.config = c};
     if (!c->log)
         return 0;
-    l->file = fopen(c->log, "w");
-    if (!l->file) {
-        fprintf(stderr, "moe-train: --log %s: %s\n", c->log, strerror(errno));
-        return 1;
-    }
-    fprintf(l->file, "{\"event\": \"options\", \"options\": ");
-    config_json(c, l->file);
-    fprintf(l->file, "}\n");
+    l->file = open_file(c);
+    if (!l->file)
+        return complain("--log %s: %s", c->log, strerror(errno));
+    write_event(l, json_pack("{s:s, s:o}", "event", "options", "options", config_json(c)));
     return 0;
 }
 
@@ -45,14 +67,16 @@ void log_model(Log *l, const Trainer *t)
     printf("kernels: compiled in %.2f s\n", t->session.compile_seconds);
     printf("memory: %.1f MiB of weights, gradients and moments, %.1f MiB for a step\n",
            (double)store_bytes(t->session.store) / 0x1p20, (double)run_arena_bytes(t->step) / 0x1p20);
+    if (t->config->checkpoint)
+        printf("goes on from %s\n", t->config->checkpoint);
     fflush(stdout);
-    if (l->file)
-        fprintf(l->file,
-                "{\"event\": \"model\", \"parameters\": %lld, \"active\": %lld, \"train_bytes\": %zu, "
-                "\"validation_bytes\": %zu, \"persistent_bytes\": %lld, \"arena_bytes\": %lld}\n",
-                (long long)count.all.total, (long long)count.all.active, t->data->train_len,
-                t->data->valid_len, (long long)store_bytes(t->session.store),
-                (long long)run_arena_bytes(t->step));
+    write_event(l,
+                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "event", "model", "parameters",
+                          (json_int_t)count.all.total, "active", (json_int_t)count.all.active, "train_bytes",
+                          (json_int_t)t->data->train_len, "validation_bytes", (json_int_t)t->data->valid_len,
+                          "persistent_bytes", (json_int_t)store_bytes(t->session.store), "arena_bytes",
+                          (json_int_t)run_arena_bytes(t->step), "step", (json_int_t)t->state.steps));
+    l->step_first = l->step_last = t->state.steps;
 }
 
 void log_step_begins(Log *l, const Trainer *t)
@@ -64,15 +88,17 @@ void log_step_begins(Log *l, const Trainer *t)
 static void print_progress(Log *l, const Trainer *t)
 {
     const Config *c = l->config;
-    double each = (l->steps - l->spent_last) / (double)(t->steps - l->step_last);
-    long long eta = (long long)(l->steps / (double)t->steps * (double)(c->steps - t->steps) + 0.5);
+    double each = (l->steps - l->spent_last) / (double)(t->state.steps - l->step_last);
+    long long eta = (long long)(l->steps / (double)(t->state.steps - l->step_first) *
+                                    (double)(c->steps - t->state.steps) +
+                                0.5);
     printf("step %*lld/%lld  loss %.3f  balance %.2f  grad %.2f  lr %.1e  %.0f tokens/s  ETA %lld:%02lld\n",
-           snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->steps, (long long)c->steps, t->loss,
-           t->metrics[METRIC_BALANCE].mean, t->norm, t->lr, (double)(c->batch * c->sequence) / each, eta / 60,
-           eta % 60);
+           snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->state.steps, (long long)c->steps,
+           t->loss, t->metrics[METRIC_BALANCE].mean, t->norm, t->lr, (double)(c->batch * c->sequence) / each,
+           eta / 60, eta % 60);
     fflush(stdout);
     l->spent_last = l->steps;
-    l->step_last = t->steps;
+    l->step_last = t->state.steps;
 }
 
 void log_step(Log *l, const Trainer *t)
@@ -80,17 +106,14 @@ void log_step(Log *l, const Trainer *t)
     double seconds = step_seconds() - l->step_began;
     l->steps += seconds;
     l->kernels += run_kernel_seconds(t->step) - l->kernels_before;
-    if (l->file) {
-        fprintf(l->file,
-                "{\"event\": \"step\", \"step\": %lld, \"loss\": %.6f, \"balance\": %.4f, \"dropped\": %.4f, "
-                "\"imbalance\": %.3f, \"norm\": %.5f, "
-                "\"lr\": %.6g, "
-                "\"seconds\": %.4f}\n",
-                (long long)t->steps, t->loss, t->metrics[METRIC_BALANCE].mean,
-                t->metrics[METRIC_DROPPED].mean, t->metrics[METRIC_IMBALANCE].mean, t->norm, t->lr, seconds);
-        fflush(l->file);
-    }
-    if (t->steps == 1 || t->steps % l->config->log_every == 0 || t->steps == l->config->steps)
+    write_event(l, json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:b, s:f}", "event", "step", "step",
+                             (json_int_t)t->state.steps, "loss", number(t->loss), "balance",
+                             number(t->metrics[METRIC_BALANCE].mean), "dropped",
+                             number(t->metrics[METRIC_DROPPED].mean), "imbalance",
+                             number(t->metrics[METRIC_IMBALANCE].mean), "norm", number(t->norm), "lr", t->lr,
+                             "skipped", t->state.skipped > 0, "seconds", seconds));
+    if (t->state.steps == l->step_first + 1 || t->state.steps % l->config->log_every == 0 ||
+        t->state.steps == l->config->steps)
         print_progress(l, t);
 }
 
@@ -98,21 +121,27 @@ void log_validation(const Log *l, const Trainer *t, double loss, double bigram)
 {
     printf("validation %.3f nat/byte, bigram %.3f\n", loss, bigram);
     fflush(stdout);
-    if (l->file)
-        fprintf(l->file, "{\"event\": \"validation\", \"step\": %lld, \"loss\": %.6f, \"bigram\": %.6f}\n",
-                (long long)t->steps, loss, bigram);
+    write_event(l, json_pack("{s:s, s:I, s:o, s:o}", "event", "validation", "step",
+                             (json_int_t)t->state.steps, "loss", number(loss), "bigram", number(bigram)));
+}
+
+void log_save(const Log *l, const SaveFolder *f, double seconds)
+{
+    write_event(l, json_pack("{s:s, s:I, s:b, s:f}", "event", "save", "step", (json_int_t)f->saved, "failed",
+                             f->failed, "seconds", seconds));
 }
 
 void log_end(const Log *l, const Trainer *t)
 {
-    double tokens = (double)(t->steps * l->config->batch * l->config->sequence);
-    printf("trained %lld steps in %.1f s: %.0f tokens/s, %.1f %% of the step's time inside kernels\n",
-           (long long)t->steps, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
-    if (l->file)
-        fprintf(l->file,
-                "{\"event\": \"end\", \"steps\": %lld, \"seconds\": %.3f, \"tokens_per_second\": %.1f, "
-                "\"kernel_share\": %.5f}\n",
-                (long long)t->steps, l->steps, tokens / l->steps, l->kernels / l->steps);
+    const int64_t steps = t->state.steps - l->step_first;
+    const double tokens = (double)(steps * l->config->batch * l->config->sequence);
+    if (steps > 0) {
+        printf("trained %lld steps in %.1f s: %.0f tokens/s, %.1f %% of the step's time inside kernels\n",
+               (long long)steps, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
+        write_event(l, json_pack("{s:s, s:I, s:f, s:f, s:f}", "event", "end", "steps", (json_int_t)steps,
+                                 "seconds", l->steps, "tokens_per_second", tokens / l->steps, "kernel_share",
+                                 l->kernels / l->steps));
+    }
     if (l->config->profile)
         run_print_times(t->step);
 }
@@ -124,6 +153,5 @@ int log_close(Log *l)
     int bad = ferror(l->file);
     if (!fclose(l->file) && !bad)
         return 0;
-    fprintf(stderr, "moe-train: --log %s: cannot write: %s\n", l->config->log, strerror(errno));
-    return 1;
+    return complain("--log %s: cannot write: %s", l->config->log, strerror(errno));
 }

@@ -2,7 +2,9 @@
 #ifndef TRAINER_LOG_H
 #define TRAINER_LOG_H
 
-#include "trainer/trainer.h"
+#include <stdio.h>
+
+#include "trainer/checkpoint.h"
 
 typedef struct Log {
     const Config *config;
@@ -10,8 +12,8 @@ typedef struct Log {
     double steps;                      /* seconds inside steps */
     double kernels;                    /* of them, seconds inside kernels */
     double step_began, kernels_before; /* at the start of this step */
-    double spent_last;                 /* `steps` and the step at the last progress line */
-    int64_t step_last;
+    double spent_last;                 /* `steps` at the last progress line */
+    int64_t step_first, step_last;     /* the steps where the run began, and of that line */
 } Log;
 
 int log_open(Log *l, const Config *c);
@@ -19,6 +21,7 @@ void log_model(Log *l, const Trainer *t);
 void log_step_begins(Log *l, const Trainer *t);
 void log_step(Log *l, const Trainer *t);
 void log_validation(const Log *l, const Trainer *t, double loss, double bigram);
+void log_save(const Log *l, const SaveFolder *f, double seconds);
 void log_end(const Log *l, const Trainer *t);
 /* 0, or 1 with a message when the file could not be written. */
 int log_close(Log *l);

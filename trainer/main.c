@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "trainer/checkpoint.h"
 #include "trainer/command.h"
 #include "trainer/log.h"
+#include "trainer/stop.h"
 
 static int validate(Trainer *t, Log *l)
 {
@@ -14,49 +16,91 @@ static int validate(Trainer *t, Log *l)
     return 0;
 }
 
-static int train(Trainer *t, Log *l)
+static void save(SaveFolder *f, const Trainer *t, const Log *l)
+{
+    const double began = step_seconds();
+    if (!f->path || f->saved == t->state.steps)
+        return;
+    save_now(f, t);
+    log_save(l, f, step_seconds() - began);
+}
+
+/* Steps until the last one, or until a signal asks to stop. */
+static int train_steps(Trainer *t, Log *l, SaveFolder *f)
 {
     const Config *c = t->config;
-    while (t->steps < c->steps) {
+    while (t->state.steps < c->steps && !stop_asked()) {
         log_step_begins(l, t);
         if (trainer_step(t))
             return 1;
         log_step(l, t);
-        if (c->validate_every && t->steps % c->validate_every == 0 && t->steps < c->steps && validate(t, l))
+        if (c->save_every && t->state.steps % c->save_every == 0)
+            save(f, t, l);
+        if (c->validate_every && t->state.steps % c->validate_every == 0 && t->state.steps < c->steps &&
+            validate(t, l))
             return 1;
     }
+    save(f, t, l);
     log_end(l, t);
-    return validate(t, l) || (c->sample && sample_text(t));
+    return f->failed;
+}
+
+static int train(Trainer *t, Log *l, SaveFolder *f)
+{
+    if (train_steps(t, l, f))
+        return 1;
+    if (!stop_asked())
+        return validate(t, l) || (t->config->sample && sample_text(t));
+    printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps,
+           f->path ? "" : "; without --save nothing is kept");
+    return 0;
 }
 
 static int run(const Config *c, const TrainData *d)
 {
     Trainer t;
     Log l;
-    if (log_open(&l, c))
+    SaveFolder f;
+    int bad = save_open(&f, c);
+    if (bad || log_open(&l, c)) {
+        save_close(&f);
         return 1;
-    int bad = trainer_new(&t, c, d, 0);
+    }
+    bad = trainer_new(&t, c, d, 0);
     if (!bad) {
         log_model(&l, &t);
-        bad = train(&t, &l);
+        bad = train(&t, &l, &f);
     }
     trainer_free(&t);
+    save_close(&f);
     return log_close(&l) || bad;
+}
+
+/* A checkpoint that the run goes on from has options, too. */
+static int read_options(Config *c, int argc, char **argv)
+{
+    *c = config_read(argc, argv);
+    if (c->resume && !c->check && resume_find(c))
+        return 1;
+    config_finish(c);
+    if (c->check)
+        config_make_tiny(c);
+    config_read_model(c);
+    return 0;
 }
 
 static int command_train(int argc, char **argv)
 {
-    Config c = config_read(argc, argv);
+    Config c;
     TrainData d;
-    if (c.check)
-        config_make_tiny(&c);
-    config_read_model(&c);
-    int bad = data_read(&d, &c);
+    int bad = read_options(&c, argc, argv) || data_read(&d, &c);
     if (!bad) {
+        stop_watch();
         bad = c.check ? check_run(&c, &d) : run(&c, &d);
         data_free(&d);
     }
     config_free(&c);
+    stop_leave();
     return bad;
 }
 

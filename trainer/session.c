@@ -5,12 +5,7 @@
 
 #include "step/memory.h"
 #include "step/verify.h"
-
-static int complain(const char *what, const char *why)
-{
-    fprintf(stderr, "moe-train: %s: %s\n", what, why);
-    return 1;
-}
+#include "trainer/complain.h"
 
 int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check)
 {
@@ -19,12 +14,12 @@ int session_open(Session *s, const ModelConfig *model, moec_type act, int thread
     s->kernels = kernels_open(act == MOEC_F32 ? "act=f32" : NULL);
     s->store = store_new();
     if (!s->arena || !s->kernels || !s->store)
-        return complain("start", "out of memory");
+        return complain("out of memory");
     s->weights = model_weights(s->arena, model);
     const double begin = step_seconds();
     const int bad = recipe_add_sources(s->kernels);
     s->compile_seconds = step_seconds() - begin;
-    return bad ? complain("kernels", kernels_error(s->kernels)) : 0;
+    return bad ? complain("kernels: %s", kernels_error(s->kernels)) : 0;
 }
 
 void session_close(Session *s)
@@ -48,14 +43,14 @@ Program *session_finish(Session *s, const Recording *r)
     Program *p = recorder_finish(r->recorder, &error);
     s->compile_seconds += step_seconds() - begin;
     if (!p)
-        complain("the program of the step", error);
+        complain("the program of the step: %s", error);
     return p;
 }
 
 int session_passes(Program *p, const char *const choices[PASS_COUNT])
 {
     const char *error = step_passes(p, choices);
-    return error ? complain("the program of the step", error) : 0;
+    return error ? complain("the program of the step: %s", error) : 0;
 }
 
 Program *session_record_setup(Session *s, int64_t positions)
@@ -70,16 +65,16 @@ int session_compile(Session *s)
     const double begin = step_seconds();
     const int bad = kernels_compile(s->kernels);
     s->compile_seconds += step_seconds() - begin;
-    return bad ? complain("kernels", kernels_error(s->kernels)) : 0;
+    return bad ? complain("kernels: %s", kernels_error(s->kernels)) : 0;
 }
 
 int session_place(Session *s, Program *p)
 {
     if (kernels_add_work(s->kernels, p))
-        return complain(p->name, kernels_error(s->kernels));
+        return complain("%s: %s", p->name, kernels_error(s->kernels));
     memory_place(p);
     const char *error = step_verify(p, s->kernels);
-    return error ? complain(p->name, error) : 0;
+    return error ? complain("%s: %s", p->name, error) : 0;
 }
 
 /* Memory that no program of the session named before, against that of the machine: most of it is touched only later. */
@@ -93,12 +88,10 @@ static int check_memory(const Session *s, const Program *p)
             need += (double)p->buffers.at[b].bytes;
     if (need <= have)
         return 0;
-    fprintf(stderr,
-            "moe-train: the model and its micro-batch need %.1f GiB and this machine has %.1f GiB: choose "
-            "smaller sizes or more "
-            "--micro-batches\n",
-            need / 0x1p30, have / 0x1p30);
-    return 1;
+    return complain(
+        "the model and its micro-batch need %.1f GiB and this machine has %.1f GiB: choose smaller "
+        "sizes or more --micro-batches",
+        need / 0x1p30, have / 0x1p30);
 }
 
 Run *session_start(Session *s, Program *p, BatchSource source)
@@ -110,11 +103,11 @@ Run *session_start(Session *s, Program *p, BatchSource source)
         return NULL;
     Run *r = run_new(p, s->kernels, s->store, &options, &error);
     if (!r)
-        complain(p->name, error);
+        complain("%s: %s", p->name, error);
     return r;
 }
 
-int session_run(Run *r) { return run_program(r) ? complain("step", run_error(r)) : 0; }
+int session_run(Run *r) { return run_program(r) ? complain("step: %s", run_error(r)) : 0; }
 
 void *session_at(const Session *s, const char *format, ...)
 {

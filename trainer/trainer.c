@@ -1,18 +1,20 @@
-#include "trainer/bind.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "trainer/bind.h"
+#include "trainer/checkpoint.h"
+#include "trainer/complain.h"
+#include "trainer/guard.h"
 
 /* ---- batches ---- */
 
 static void make_batch(void *trainer, int64_t number, int32_t *ids, int32_t *targets)
 {
-    Trainer *t = trainer;
-    (void)number; /* in order */
-    data_train_batch(t->data, &t->random, t->sequences, t->config->sequence, ids, targets);
+    const Trainer *t = trainer;
+    data_train_batch(t->data, t->config, t->first_sequence + number * t->sequences, t->sequences, ids,
+                     targets);
 }
 
 /* Every target counts. */
@@ -78,6 +80,7 @@ static int start(Trainer *t)
             *evaluation = record_evaluation(t);
     if (!setup || !step || !evaluation || record_sample(t) || session_compile(s))
         return 1;
+    t->program = step;
     t->setup = session_start(s, setup, (BatchSource){0});
     t->step = t->setup ? session_start(s, step, (BatchSource){next_train, t}) : NULL;
     t->evaluation = t->step ? session_start(s, evaluation, (BatchSource){next_validation, t}) : NULL;
@@ -115,7 +118,7 @@ static void set_numbers(Trainer *t)
     const Config *c = t->config;
     const Session *s = &t->session;
     t->rate = session_number(s, "lr"), t->k1 = session_number(s, "k1"), t->k2 = session_number(s, "k2");
-    t->norm_at = session_number(s, "norm");
+    t->norm_at = session_number(s, "norm"), t->norm_limit = session_number(s, "norm.limit");
     const struct {
         const char *name;
         double value;
@@ -128,23 +131,33 @@ static void set_numbers(Trainer *t)
         *session_number(s, numbers[i].name) = (float)numbers[i].value;
 }
 
+/* Weights, moments and what the loader begins with. */
+static int begin(Trainer *t)
+{
+    if (t->config->checkpoint)
+        return resume_load(t);
+    weights_draw(&t->session, (uint64_t)t->config->seed);
+    return 0;
+}
+
+static int start_loader(Trainer *t)
+{
+    t->first_sequence = t->state.sequences;
+    t->loader = loader_new(&(BatchMaker){make_batch, t, t->sequences * t->config->sequence});
+    return t->loader ? 0 : complain("no thread for the loader");
+}
+
 int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check)
 {
     *t = (Trainer){.config = c, .data = d, .sequences = c->batch / c->micro_batches};
-    t->random = random_new((uint64_t)c->seed + 1);
+    t->state.data = data_fingerprint(d);
     if (session_open(&t->session, &c->model_config, c->f32 ? MOEC_F32 : MOEC_BF16, (int)c->threads, check) ||
-        start(t))
+        start(t) || begin(t) || start_loader(t))
         return 1;
-    t->loader = loader_new(&(BatchMaker){make_batch, t, t->sequences * c->sequence});
-    if (!t->loader) {
-        fprintf(stderr, "moe-train: no thread for the loader\n");
-        return 1;
-    }
     if (c->bind)
         bind_threads((int)c->threads);
     find_results(t);
     set_numbers(t);
-    weights_draw(&t->session, (uint64_t)c->seed);
     return session_run(t->setup);
 }
 
@@ -177,35 +190,21 @@ static double mean(const float *const *at, int64_t n)
     return n ? sum / (double)n : 0;
 }
 
-static int check_finite(const Trainer *t)
-{
-    if (isfinite(t->loss) && isfinite(t->norm))
-        return 0;
-    fprintf(stderr,
-            "moe-train: step %lld: the loss is %g and the norm of the gradients %g: training has diverged; "
-            "try a smaller --lr or a "
-            "longer --warmup\n",
-            (long long)t->steps + 1, t->loss, fabs(t->norm)); /* fabs: a NaN without its sign */
-    return 1;
-}
-
 int trainer_step(Trainer *t)
 {
     const Config *c = t->config;
-    t->lr = learning_rate(c, t->steps);
+    t->lr = learning_rate(c, t->state.steps);
     *t->rate = (float)t->lr;
-    *t->k1 = (float)(1 / (1 - pow(c->beta1, (double)(t->steps + 1))));
-    *t->k2 = (float)(1 / (1 - pow(c->beta2, (double)(t->steps + 1))));
+    *t->k1 = (float)(1 / (1 - pow(c->beta1, (double)(t->state.updates + 1))));
+    *t->k2 = (float)(1 / (1 - pow(c->beta2, (double)(t->state.updates + 1))));
+    *t->norm_limit = guard_limit(t);
     if (session_run(t->step))
         return 1;
     t->loss = mean(t->losses, c->micro_batches);
     for (int i = 0; i < METRIC_COUNT; i++)
         t->metrics[i].mean = mean(t->metrics[i].at, t->metrics[i].n);
     t->norm = *t->norm_at;
-    if (check_finite(t))
-        return 1;
-    t->steps++;
-    return 0;
+    return guard_step(t);
 }
 
 int trainer_validate(Trainer *t, double *loss)

@@ -8,6 +8,7 @@
 #include "trainer/generate.h"
 #include "trainer/loader.h"
 #include "trainer/session.h"
+#include "trainer/state.h"
 
 /* What each layer with experts tells of a micro-batch (model/recipe.h), and its mean over layers and micro-batches. */
 typedef struct LayerMetric {
@@ -22,21 +23,23 @@ typedef struct Trainer {
     const Config *config;
     const TrainData *data;
     Session session;
+    const Program *program;     /* of `step` */
     Run *setup, *step, *evaluation;
     Generator generator;        /* of the sample at the end */
     Loader *loader;
-    Random random;              /* of the batches; the loader's thread uses it */
     int64_t validation_batch;   /* the next one that `evaluation` reads */
     int64_t sequences;          /* of a micro-batch */
-    int64_t steps;              /* finished ones */
+    TrainState state;
+    int64_t first_sequence;     /* of the batches that the loader makes */
     const float **losses;       /* [micro-batches]: where the step leaves them */
     LayerMetric metrics[METRIC_COUNT];
     float *rate, *k1, *k2;      /* where the step reads the learning rate and AdamW's corrections */
     const float *norm_at;
+    float *norm_limit;     /* where the step reads what ends it before the update */
     double loss, norm, lr; /* of the last step */
 } Trainer;
 
-/* check: each call of a kernel is compared with the interpreter. */
+/* At the beginning, or where the checkpoint of the options is. check: each call of a kernel is compared with the interpreter. */
 int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check);
 void trainer_free(Trainer *t);
 int trainer_step(Trainer *t);

@@ -232,12 +232,43 @@ static void balance_over_ranks(void **state)
     fixture_free(&f);
 }
 
+/* A step whose gradients are above norm.limit computes their norm, and changes no weight. */
+static void gate_before_the_update(void **state)
+{
+    (void)state;
+    ModelFixture f = fixture_new(fixture_grouped);
+    Recipe setup = fixture_recipe(&f, "setup", 0), step = fixture_recipe(&f, "step", 1);
+    recipe_setup(&setup);
+    recipe_step(&step, FIXTURE_MICRO);
+    Program *a = fixture_finish(&setup), *b = fixture_finish(&step);
+    fixture_compile(&f);
+    Run *prepare = fixture_start(&f, a), *train = fixture_start(&f, b);
+    fixture_draw(&f);
+    *(float *)store_at(f.store, "lr") = 0.1F, *(float *)store_at(f.store, "clip") = 1;
+    *(float *)store_at(f.store, "k1") = 1, *(float *)store_at(f.store, "k2") = 1;
+    const float *gain = store_at(f.store, "final_gain"), *norm = store_at(f.store, "norm"), before = *gain;
+    float *limit = store_at(f.store, "norm.limit");
+    assert_int_equal(run_program(prepare), 0);
+    *limit = 0;
+    assert_int_equal(run_program(train), 0);
+    assert_true(run_was_gated(train) && *norm > 0 && *gain == before);
+    *limit = NAN;
+    assert_int_equal(run_program(train), 0);
+    assert_true(run_was_gated(train) && *gain == before);
+    *limit = 1e9F;
+    assert_int_equal(run_program(train), 0);
+    assert_true(!run_was_gated(train) && *gain != before);
+    run_free(prepare), run_free(train);
+    fixture_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_latents),      cmocka_unit_test(gradients_of_groups),
         cmocka_unit_test(places_keep_the_bits),      cmocka_unit_test(text_reads_back),
         cmocka_unit_test(groups_count_by_exchanges), cmocka_unit_test(balance_over_ranks),
+        cmocka_unit_test(gate_before_the_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,10 @@ static void test_refused_programs(void **state)
     refuse("c.low activation", "c.low gradient", "owned as gradient");
     refuse("reads b=b writes lo=c.low", "reads b=c.low writes lo=c.low", "in the same memory");
     refuse("updates w=w", "updates w=w, v=lr", "in the same memory");
+    refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
+           "task 2 gate forward L0 m0 reads x=a~32, limit=lr", "reads an f32 number and its limit");
+    refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32", "task 2 gate forward L0 m0 reads x=lr",
+           "reads an f32 number and its limit");
     refuse("reads x=c, r=r, rate=lr updates", "reads x=c, r=r writes rate=lr updates",
            "a number of the host");
     refuse("rate=lr updates w=w", "rate=w updates v=lr", "a number of the host");

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Checkpoints of moe-train: what is resumed continues bit for bit, what is damaged is passed over and named, signals save and
+stop, and what cannot be written is an error that costs no older checkpoint.
+
+usage: tests/train_checkpoint.py MOE-TRAIN [CASE...]"""
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from train_run import TINY, checkpoints, differences, run, start, steps_of
+
+TRAIN, BAD = sys.argv[1], []
+
+
+def expect(good, what):
+    if not good:
+        BAD.append(what)
+
+
+def expect_text(text, where):
+    expect(text in where, f"`{text}` is not in:\n{where}")
+
+
+def refuses(code, text, *options):
+    expect_text(text, run(TRAIN, *options, code=code)[1])
+
+
+def trained(folder, steps, *options):
+    return run(TRAIN, *TINY, "--save", folder, "--steps", steps, *options)
+
+
+def ten_and_ten_are_twenty(at):
+    trained(f"{at}/whole", 20, "--save-every", 10, "--threads", 2, "--log", f"{at}/whole.log")
+    os.mkdir(f"{at}/parts")
+    shutil.copytree(f"{at}/whole/step-00000010", f"{at}/parts/step-00000010")
+    out, _ = run(TRAIN, "--resume", f"{at}/parts", "--threads", 1, "--log", f"{at}/parts.log")
+    expect_text("goes on from", out)
+    BAD.extend(differences(f"{at}/whole/step-00000020", f"{at}/parts/step-00000020"))
+    whole, parts = steps_of(f"{at}/whole.log"), steps_of(f"{at}/parts.log")
+    expect(sorted(parts) == list(range(11, 21)), f"steps {sorted(parts)} instead of 11 to 20")
+    for step, line in parts.items():
+        for key in ("loss", "norm", "lr", "balance"):
+            expect(line[key] == whole[step][key], f"step {step}: {key} {line[key]} instead of {whole[step][key]}")
+
+
+def files_are_cut_by_size(at):
+    trained(f"{at}/cut", 2, "--file-limit", 0.02)
+    with open(f"{at}/cut/step-00000002/model.safetensors.index.json", encoding="utf-8") as f:
+        files = set(json.load(f)["weight_map"].values())
+    expect(len(files) > 2 and all(os.path.exists(f"{at}/cut/step-00000002/{f}") for f in files), f"files {files}")
+    run(TRAIN, "--resume", f"{at}/cut", "--steps", 4, "--file-limit", 4096)
+    expect(checkpoints(f"{at}/cut") == ["step-00000002", "step-00000004"], checkpoints(f"{at}/cut"))
+
+
+def the_last_ones_are_kept(at):
+    trained(f"{at}/a", 7, "--save-every", 1, "--keep", 2)
+    expect(checkpoints(f"{at}/a") == ["step-00000006", "step-00000007"], checkpoints(f"{at}/a"))
+
+
+def damaged_ones_are_passed_over(at):
+    trained(f"{at}/a", 4, "--save-every", 1, "--keep", 9)
+    with open(f"{at}/a/step-00000004/model.safetensors", "r+b") as f:
+        f.seek(-1, os.SEEK_END)
+        byte = f.read(1)
+        f.seek(-1, os.SEEK_END)
+        f.write(bytes([byte[0] ^ 1]))
+    os.truncate(f"{at}/a/step-00000003/optimizer.safetensors", 100)
+    os.remove(f"{at}/a/step-00000002/state.safetensors")
+    shutil.copytree(f"{at}/a", f"{at}/b")
+    out, err = run(TRAIN, "--resume", f"{at}/a")
+    expect_text("goes on from " + f"{at}/a/step-00000001", out)
+    for step, why in ((4, "model.safetensors: its content is not what was written"),
+                      (3, "optimizer.safetensors: its content is not what was written"),
+                      (2, "state.safetensors: cannot be read")):
+        expect_text(f"--resume passes over {at}/a/step-0000000{step}: {at}/a/step-0000000{step}/{why}", err)
+    trained(f"{at}/whole", 4)
+    BAD.extend(differences(f"{at}/a/step-00000004", f"{at}/whole/step-00000004"))
+    shutil.rmtree(f"{at}/b/step-00000001")
+    refuses(1, "none of its checkpoints is whole", "--resume", f"{at}/b")
+    refuses(1, "its content is not what was written", f"--resume={at}/b/step-00000004")
+    for damage in (lambda f: f.truncate(40), lambda f: f.write(b"x" * 40), lambda f: f.truncate(0)):
+        with open(f"{at}/a/step-00000004/XXH128SUMS", "r+b") as f:
+            damage(f)
+        expect_text("passes over", run(TRAIN, "--resume", f"{at}/a", "--steps", 1, "--save", f"{at}/c")[1])
+        shutil.rmtree(f"{at}/c", ignore_errors=True)
+
+
+def other_options_are_refused(at):
+    trained(f"{at}/a", 2)
+    for option, value, text in (("batch", 8, "--batch is 8, and"), ("sequence", 8, "--sequence is 8, and"),
+                                ("seed", 2, "--seed is 2, and"), ("validation", 0.2, "--validation is 0.2, and")):
+        refuses(1, text, "--resume", f"{at}/a", f"--{option}", value)
+    refuses(1, "--f32 is true, and", "--resume", f"{at}/a", "--f32")
+    with open(TINY[1], encoding="utf-8") as f:
+        other = json.load(f)
+    other["num_hidden_layers"] += 1
+    with open(f"{at}/other.json", "w", encoding="utf-8") as f:
+        json.dump(other, f)
+    refuses(1, "the model's num_hidden_layers is", "--resume", f"{at}/a", "--model", f"{at}/other.json")
+    refuses(1, "the data are not those", "--resume", f"{at}/a", "--data", TINY[3], "--data", TINY[1])
+    refuses(1, "has step-00000002, and this run is at step 0", *TINY, "--save", f"{at}/a")
+    refuses(1, "cannot be read: No such file", f"--resume={at}/nothing")
+    refuses(1, "has no checkpoint", f"--resume={at}")
+    refuses(1, "without a folder", *TINY, "--resume")
+    run(TRAIN, "--resume", f"{at}/a", "--steps", 3, "--lr", 1e-4, "--micro-batches", 1, "--threads", 1)
+    expect(checkpoints(f"{at}/a") == ["step-00000002", "step-00000003"], checkpoints(f"{at}/a"))
+    refuses(1, "has step-00000003, and this run is at step 2", f"--resume={at}/a/step-00000002")
+    run(TRAIN, *TINY, "--resume", "--save", f"{at}/new", "--steps", 1)  # none yet: it begins
+
+
+def stopped(at, *signals):
+    """A run that gets signals after its first step; its exit code, stdout, stderr and last step."""
+    process = start(TRAIN, *TINY, "--save", f"{at}/a", "--steps", 100000, "--log", f"{at}/log")
+    while not os.path.exists(f"{at}/log") or '"event": "step"' not in open(f"{at}/log", encoding="utf-8").read():
+        time.sleep(0.01)
+    for number in signals:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err, max(steps_of(f"{at}/log"))
+
+
+def signals_save_and_stop(at):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.mkdir(f"{at}/{number}")
+        code, out, err, last = stopped(f"{at}/{number}", number)
+        expect(code == -number, f"signal {number}: exit code {code}\n{err}")
+        expect_text(f"stopped by a signal after step {last}", out)
+        expect(checkpoints(f"{at}/{number}/a") == [f"step-{last:08d}"], checkpoints(f"{at}/{number}/a"))
+        run(TRAIN, "--resume", f"{at}/{number}/a", "--steps", last + 1)
+
+
+def one_run_saves_at_a_time(at):
+    process = start(TRAIN, *TINY, "--save", f"{at}/a", "--steps", 100000)
+    process.stdout.readline()  # it is open by then
+    refuses(1, "another moe-train saves there", *TINY, "--save", f"{at}/a")
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+def what_cannot_be_written(at):
+    refuses(1, "cannot be made: Not a directory", *TINY, "--save", "LICENSE/a")
+    if os.getuid():
+        os.mkdir(f"{at}/locked", 0o500)
+        refuses(1, "cannot be written: Permission denied", *TINY, "--save", f"{at}/locked")
+    else:
+        print("train_checkpoint: skipped: root may write everywhere, so no folder is unwritable")
+    trained(f"{at}/a", 2)
+    largest = max(os.path.getsize(f"{at}/a/step-00000002/{f}") for f in os.listdir(f"{at}/a/step-00000002"))
+    _, err = run(TRAIN, "--resume", f"{at}/a", "--steps", 4, "--save-every", 1, code=1,
+                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, largest - 1)))
+    for step in (3, 4):
+        expect_text(f"checkpoint of step {step}: {at}/a/step-0000000{step}.tmp/", err)
+    expect_text("cannot be written: File too large", err)
+    expect(os.listdir(f"{at}/a") == ["step-00000002"], f"left behind: {os.listdir(f'{at}/a')}")
+    trained(f"{at}/whole", 4)
+    run(TRAIN, "--resume", f"{at}/a", "--steps", 4)
+    expect(checkpoints(f"{at}/a")[-1] == "step-00000004", checkpoints(f"{at}/a"))
+
+
+def a_full_disk(at):
+    os.mkdir(f"{at}/disk")
+    if os.getuid() or os.system(f"mount -t tmpfs -o size=6m tmpfs {at}/disk 2>/dev/null"):
+        print("train_checkpoint: skipped: a file system of 6 MiB can be mounted by root only")
+        return
+    try:
+        os.mkdir(f"{at}/disk/a")
+        _, err = run(TRAIN, *TINY, "--save", f"{at}/disk/a", "--save-every", 1, "--steps", 6, "--keep", 9, code=1)
+        expect_text("cannot be written: No space left on device", err)
+        kept = checkpoints(f"{at}/disk/a")
+        expect(kept == ["step-00000001"], f"kept {kept}")
+        expect_text(f"goes on from {at}/disk/a/{kept[0]}", run(TRAIN, "--resume", f"{at}/disk/a", "--save", f"{at}/b")[0])
+    finally:
+        os.system(f"umount {at}/disk")
+
+
+def spikes(at):
+    """A limit that half of the steps break: those are named, and with `skip` change no weight."""
+    log = f"{at}/log"
+    common = [*TINY, "--steps", 40, "--spike", 1.0, "--lr", 1e-4]
+    refuses(1, "times the mean of the steps before", *common)
+    _, err = run(TRAIN, *common, "--on-spike", "skip", "--log", log, "--save", f"{at}/a", "--save-every", 1, "--keep", 99, code=0)
+    skipped = [s for s, e in steps_of(log).items() if e["skipped"]]
+    expect(skipped and min(skipped) > 20 and len(skipped) < 20, f"skipped {skipped}")
+    expect(err.count("moe-train: step ") == len(skipped), err)
+    expect_text(f"step {skipped[0]} (sequences {(skipped[0] - 1) * 4} to {skipped[0] * 4 - 1}): the norm of the gradients is", err)
+    expect_text("of its square is the gradient of", err)
+    for step in range(21, 41):
+        same = not any("model" in d or "optimizer" in d
+                       for d in differences(f"{at}/a/step-{step - 1:08d}", f"{at}/a/step-{step:08d}"))
+        expect(same == (step in skipped), f"step {step}: weights are {'the same' if same else 'others'}, skipped {skipped}")
+
+
+def numbers_that_are_not_finite(at):
+    wild = [*TINY, "--steps", 60, "--lr", 10, "--warmup", 0, "--weight-decay", 10, "--clip", 1e9]
+    _, err = run(TRAIN, *wild, code=1)
+    expect_text("elements that are not finite, the first is number", err)
+    expect_text("training has diverged; try", err)
+    _, err = run(TRAIN, *wild, "--on-spike", "skip", code=1)
+    expect_text("the weights keep their values", err)
+    expect_text("10 steps in a row had to be skipped", err)
+
+
+CASES = [ten_and_ten_are_twenty, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
+         signals_save_and_stop, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
+
+
+def main():
+    chosen = [c for c in CASES if not sys.argv[2:] or c.__name__ in sys.argv[2:]]
+    for case in chosen:
+        before = len(BAD)
+        with tempfile.TemporaryDirectory() as at:
+            case(at)
+        for what in BAD[before:]:
+            print(f"{case.__name__}: {what}")
+    print(f"train_checkpoint: {len(chosen)} cases, {len(BAD)} wrong")
+    sys.exit(bool(BAD) or not chosen)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""What the tests of training runs share: a tiny model that has everything (examples/models/tiny.json: latent attention, a dense layer,
+experts with a correction bias, multi-token prediction), trained on the licence."""
+import json
+import os
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TINY = ["--model", f"{ROOT}/examples/models/tiny.json", "--data", f"{ROOT}/LICENSE", "--sequence", "16", "--batch", "4",
+        "--micro-batches", "2", "--warmup", "2", "--sample", "0", "--validation-batches", "1"]
+WHOLE = ("model.safetensors", "optimizer.safetensors", "state.safetensors", "config.json")
+
+
+def start(train, *options, **how):
+    return subprocess.Popen([train, *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", **how)
+
+
+def run(train, *options, code=0, **how):
+    """Its stdout and stderr; another exit code than expected ends the test."""
+    process = start(train, *options, **how)
+    out, err = process.communicate(timeout=250)
+    if process.returncode != code:
+        raise SystemExit(f"moe-train {' '.join(map(str, options))}: exit code {process.returncode}, wanted {code}\n{out}{err}")
+    return out, err
+
+
+def steps_of(log):
+    """step -> its last line in the log"""
+    with open(log, encoding="utf-8") as f:
+        return {e["step"]: e for e in map(json.loads, f) if e["event"] == "step"}
+
+
+def checkpoints(folder):
+    return sorted(name for name in os.listdir(folder) if name.startswith("step-"))
+
+
+def differences(a, b):
+    """The files of two checkpoints that are not the same bytes."""
+    for name in WHOLE:
+        with open(f"{a}/{name}", "rb") as x, open(f"{b}/{name}", "rb") as y:
+            if x.read() != y.read():
+                yield f"{name} of {a} and {b} differ"

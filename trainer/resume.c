@@ -1,0 +1,143 @@
+/* Going on from a checkpoint. */
+#include "trainer/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trainer/command.h"
+#include "trainer/complain.h"
+
+/* ---- which one ---- */
+
+/* The newest whole one of a folder, into *path; NULL where there is none. */
+static const char *newest(Arena *a, const char *folder, const char **path)
+{
+    Checkpoints known = {0};
+    const char *error = checkpoint_list(a, folder, &known);
+    *path = NULL;
+    for (uint32_t i = known.len; i-- > 0 && !error && !*path;) {
+        const char *why = checkpoint_verify(a, known.at[i].path);
+        if (why)
+            complain("--resume passes over %s: %s", known.at[i].path, why);
+        else
+            *path = known.at[i].path;
+    }
+    if (!error && !*path && known.len)
+        error = arena_printf(a, "%s: none of its checkpoints is whole", folder);
+    return error;
+}
+
+static int is_checkpoint(Arena *a, const char *path)
+{
+    return access(arena_printf(a, "%s/" CHECKPOINT_STATE, path), F_OK) == 0;
+}
+
+static const char *find(Config *c)
+{
+    Arena *a = c->arena;
+    const char *path = *c->resume ? c->resume : c->save;
+    if (is_checkpoint(a, path)) {
+        c->checkpoint = path;
+        return checkpoint_verify(a, path);
+    }
+    if (!*c->resume && access(path, F_OK) != 0)
+        return NULL;
+    const char *error = newest(a, path, &c->checkpoint);
+    if (!error && !c->checkpoint && *c->resume)
+        error = arena_printf(a, "%s: has no checkpoint", path);
+    return error;
+}
+
+static const char *folder_of(Arena *a, const char *checkpoint)
+{
+    size_t n = strlen(checkpoint);
+    while (n > 1 && checkpoint[n - 1] == '/')
+        n--;
+    while (n > 0 && checkpoint[n - 1] != '/')
+        n--;
+    return n ? arena_strndup(a, checkpoint, n > 1 ? n - 1 : n) : ".";
+}
+
+/* Options that were not given; it saves where the checkpoint is. */
+static const char *take_options(Config *c)
+{
+    TrainState state;
+    const char *error =
+        config_apply(c, arena_printf(c->arena, "%s/" CHECKPOINT_OPTIONS, c->checkpoint), FROM_CHECKPOINT);
+    if (!error)
+        error = state_read(c->arena, arena_printf(c->arena, "%s/" CHECKPOINT_STATE, c->checkpoint), &state);
+    if (error)
+        return error;
+    c->checkpoint_step = state.steps;
+    if (c->source[OPTION_save] <= FROM_CHECKPOINT)
+        c->save = folder_of(c->arena, c->checkpoint);
+    return NULL;
+}
+
+int resume_find(Config *c)
+{
+    const char *error = *c->resume || c->save ? find(c) : "without a folder it needs that of --save";
+    if (!error && c->checkpoint)
+        error = take_options(c);
+    return error ? complain("--resume: %s", error) : 0;
+}
+
+int resume_check_model(const Config *c)
+{
+    ModelConfig saved;
+    if (command_model(c->arena, c->checkpoint, &saved))
+        return 1;
+    if (saved.arch != c->model_config.arch)
+        return complain("--model is of another model_type than the checkpoint %s", c->checkpoint);
+    for (uint32_t i = 0; i < config_count; i++) {
+        const ConfigRow *row = &config_table[i];
+        const double now = model_config_value(&c->model_config, row), then = model_config_value(&saved, row);
+        if (fabs(now - then) > 0)
+            return complain("the model's %s is %g, and the checkpoint %s has %g: a resumed run must keep it",
+                            row->name, now, c->checkpoint, then);
+    }
+    return 0;
+}
+
+/* ---- what it holds ---- */
+
+static const char *load_optimizer(Arena *a, Trainer *t, const char *path)
+{
+    SafeTensors file;
+    const OptimizerTensors all = checkpoint_optimizer(a, t);
+    const char *error = safetensors_open(a, path, &file);
+    for (uint32_t i = 0; i < all.len && !error; i++) {
+        const StoredTensor *want = &all.at[i].stored, *have = safetensors_find(&file, want->name);
+        if (!have || have->type != want->type || have->bytes != want->bytes)
+            error = arena_printf(a, "%s: needs a tensor %s, %s %s", path, want->name,
+                                 stored_type_name(want->type), stored_shape_text(a, want));
+        else
+            memcpy(all.at[i].at, have->at, have->bytes);
+    }
+    safetensors_close(&file);
+    return error;
+}
+
+static const char *load_state(Arena *a, Trainer *t, const char *path)
+{
+    const int64_t data = t->state.data;
+    const char *error = state_read(a, path, &t->state);
+    if (!error && t->state.data != data)
+        error =
+            "the data are not those that the checkpoint was trained on: --data must name the same, unchanged";
+    return error;
+}
+
+int resume_load(Trainer *t)
+{
+    Arena *a = t->session.arena;
+    const char *from = t->config->checkpoint;
+    if (command_weights(&t->session, from))
+        return 1;
+    const char *error = load_optimizer(a, t, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, from));
+    if (!error)
+        error = load_state(a, t, arena_printf(a, "%s/" CHECKPOINT_STATE, from));
+    return error ? complain("--resume: %s", error) : 0;
+}

@@ -1,0 +1,12 @@
+/* Signals that end a run between two steps. */
+#ifndef TRAINER_STOP_H
+#define TRAINER_STOP_H
+
+/* From here on the first SIGINT or SIGTERM asks the run to stop, and a second one ends the process at once. A file that grows
+ * beyond its limit is an error of that file, not the end (SIGXFSZ). */
+void stop_watch(void);
+int stop_asked(void); /* the signal, or 0 */
+/* Ends the process by that signal, so that whoever started it sees it; does nothing where none has asked. */
+void stop_leave(void);
+
+#endif
