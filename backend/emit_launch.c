@@ -188,8 +188,16 @@ static void run_items(Phases *x, const Launch *launch, uint32_t number)
     emit_forget(e, 0);
     V threads = l_load(l, l->i64, emit_data_at(e, DATA_THREADS), 8), map;
     V body = body_of(x, launch, &map), counter = emit_data_at(e, DATA_COUNTERS + 64 * number);
-    V args[7] = {e->data, body, map, items, counter, e->thread, threads};
+    int64_t most = at(e->p, launch->stmt)->threads; /* see Note [Settings] in ir/tile.h */
+    if (!most) {
+        V args[7] = {e->data, body, map, items, counter, e->thread, threads};
+        l_call(l, e->p->shared->items, args, 7);
+        return;
+    }
+    V args[7] = {e->data, body, map, items, counter, e->thread, l_min(l, threads, l_i64(l, most))};
+    When works = l_when(l, l_icmp(l, LLVMIntSLT, e->thread, l_i64(l, most)));
     l_call(l, e->p->shared->items, args, 7);
+    l_end_when(l, &works);
 }
 
 /* Thread 0 runs the serial launches from `first` until one of them fails. */

@@ -111,6 +111,16 @@ const char *explain_clause(Arena *a, const ReportKnob *n)
     return text_string(&t);
 }
 
+/* "M = 64", "right packed" */
+static const char *setting_text(Arena *a, const ReportKnob *n)
+{
+    const KnobRow *row = &knob_table[n->knob];
+    Text t = {.arena = a};
+    text_add(&t, "%s%s", row->word, *row->words ? " " : " = ");
+    knob_put_value(n->knob, n->value, &t);
+    return text_string(&t);
+}
+
 /* "tile g : M = 64" */
 const char *explain_knob(Arena *a, const ReportKnob *n)
 {
@@ -176,8 +186,7 @@ static void put_knobs(const Explain *e, const Explained *x, Text *out)
         Text line = {.arena = e->m->arena};
         text_add(&line, "%s", explain_knob(e->m->arena, n));
         for (; i + 1 < x->knobs.len && continues(e, &x->knobs.at[i], &x->knobs.at[i + 1]); i++)
-            text_add(&line, " %s = %lld", knob_table[x->knobs.at[i + 1].knob].word,
-                     (long long)x->knobs.at[i + 1].value);
+            text_add(&line, " %s", setting_text(e->m->arena, &x->knobs.at[i + 1]));
         table_add(&t, text_string(&line), bits_text(n->knob, n->value), origin_text(e, n), "");
     }
     for (uint32_t i = 0; i < x->unused.len; i++)

@@ -174,6 +174,7 @@ static void body(ScheduleCheck *s, Knob first, Loc loc)
     case SCOPE_PRODUCT:
     case SCOPE_POINTWISE:
     case SCOPE_INDEX:
+    case SCOPE_LAUNCH:
         names(s, row->scope == SCOPE_INDEX ? "the name of an index" : "the name of a tensor", 0);
         if (!s->r.failed && word_expect(&s->r, ":"))
             settings(s, row->clause);
@@ -260,7 +261,7 @@ static void clause(ScheduleCheck *s)
                 say_all(s);
             return;
         }
-    word_refuse(&s->r, "tile, fuse, store, strip, rowblock, order or copies");
+    word_refuse(&s->r, "tile, fuse, store, strip, rowblock, order, launch or copies");
 }
 
 void sema_schedule(Sema *c, const AstDecl *d)

@@ -18,10 +18,12 @@ uint32_t knob_space(Knob knob, int64_t *values)
             values[n++] = v;
         return n;
     }
-    for (int64_t v = row->lo; v <= row->hi; v *= 2) {
+    if (row->lo == 0)
+        values[n++] = 0;
+    for (int64_t v = row->lo ? row->lo : row->step; v <= row->hi; v *= 2) {
         values[n++] = v;
         int64_t half = v + v / 2;
-        if (half <= row->hi && (half - row->lo) % row->step == 0)
+        if (half > v && half <= row->hi && (half - row->lo) % row->step == 0)
             values[n++] = half;
     }
     return n;
@@ -224,7 +226,8 @@ int ir_knob_fits(const Kernel *k, Knob knob, Name name)
     case SCOPE_POINTWISE: return is_defined_without(k, name);
     case SCOPE_INDEX: return has_index(k, name);
     case SCOPE_EDGE:
-    case SCOPE_TENSOR: return is_defined(k, name);
+    case SCOPE_TENSOR:
+    case SCOPE_LAUNCH: return is_defined(k, name);
     case SCOPE_KERNEL:
     case SCOPE_SPACE: break;
     }
@@ -391,7 +394,9 @@ static void put_head(const Kernel *k, const Clause *c, Text *out)
         text_add(out, "%s %s", i ? "," : "", meant(k, c->names.at[i]).name);
     for (uint32_t i = 0; i < c->readers.len; i++)
         text_add(out, "%s %s", i ? "," : " ->", meant(k, c->readers.at[i]).name);
-    text_add(out, scope == SCOPE_PRODUCT || scope == SCOPE_POINTWISE || scope == SCOPE_INDEX ? " :" : "");
+    int has_colon =
+        scope == SCOPE_PRODUCT || scope == SCOPE_POINTWISE || scope == SCOPE_INDEX || scope == SCOPE_LAUNCH;
+    text_add(out, has_colon ? " :" : "");
 }
 
 void ir_print_clause(const Kernel *k, const Clause *c, Text *out)

@@ -18,6 +18,7 @@ typedef enum KnobScope {
     SCOPE_INDEX,     /* rowblock i : rows = 64         index variables */
     SCOPE_EDGE,      /* fuse xp -> g, u at prologue    who reads what */
     SCOPE_TENSOR,    /* store xp */
+    SCOPE_LAUNCH,    /* launch y : writes past      any tensor that an equation defines */
     SCOPE_KERNEL,    /* order groups heaviest_first */
     SCOPE_SPACE,     /* copies l1 = 2, l0a = 2 */
 } KnobScope;
@@ -58,12 +59,14 @@ typedef struct Schedule {
     Vec(Clause) clauses;
 } Schedule;
 
-/* Values of a knob's space, ascending: one and one and a half times the powers of two of the smallest. Returns how many. */
+/* Values of a knob's space, ascending: one and one and a half times the powers of two of the smallest, which may be 0 before
+ * them. Returns how many. */
 enum { KNOB_SPACE_MAX = 64 };
 uint32_t knob_space(Knob knob, int64_t *values /* KNOB_SPACE_MAX places */);
 void knob_put_value(Knob knob, int64_t value, Text *out); /* 64, heaviest_first */
 int knob_keeps_bits(Knob knob, int64_t value);
 enum { AT_PROLOGUE, AT_EPILOGUE, AT_SCATTER }; /* the words of KNOB_fuse */
+enum { WRITES_BY_SIZE, WRITES_PAST, WRITES_KEPT }; /* of KNOB_writes */
 
 typedef struct TestRouting {
     enum { ROUTING_UNIFORM, ROUTING_ZIPF, ROUTING_HOT, ROUTING_EMPTY, ROUTING_EXACT } kind;

@@ -10,7 +10,7 @@ const char *tile_name(TileKind k) { return names[k]; }
 
 Stmt tile_stmt(TileKind kind, Loc loc)
 {
-    Stmt s = {.kind = (uint8_t)kind, .loc = loc, .step = 1};
+    Stmt s = {.kind = (uint8_t)kind, .loc = loc, .step = 1, .ahead = knob_table[KNOB_ahead].otherwise};
     s.first = s.next = NONE;
     s.var = s.lo = s.hi = NONE;
     s.buffer = s.second = NONE;

@@ -21,6 +21,9 @@
  * `threads()` is how many threads run the call: items may be as long as it says, where no bit depends on their length.
  * Nothing is read before it was written (Note [Written], tile_verify_flow.c), nor in the launch in which another item
  * writes it (Note [Meeting items], tile_verify_race.c): that needs a launch of its own. */
+/* Note [Settings]. What a schedule says of a launch as a whole stands behind its name, as far as it is not the usual:
+ *     launch y writes past ahead 16 threads 2 { ...
+ * (ir/schedule.def). No value depends on it. */
 /* Note [Bands]. Items are handed out in order, the last loop running fastest: all columns of a block of rows, then those of
  * the next one. What works at the same time then reads one block of rows and many blocks of columns. With
  *     parallel b in 0..n band 8 { parallel v in 0..F by 256 { ...
@@ -111,10 +114,13 @@ typedef struct Stmt {
     uint8_t nindex;
     uint8_t transposed; /* product: other is [.., k, column] the other way round, [.., column, k] */
     uint8_t unit, other_unit; /* set, wait: who sets, who waits; buffer, and its slot: index[0] or none */
+    uint8_t writes; /* launch: a value of KNOB_writes */
     uint8_t full_first; /* blocks: full blocks before the last ones of groups, so that no thread meets a heavy item late */
     StmtId first, next; /* launch, for, if, event: first child; next sibling; NONE ends */
     Loc loc;
     Name name;     /* launch */
+    int64_t ahead; /* launch: how many rows ahead one is asked for that several of its loops go over; see KNOB_ahead */
+    int64_t threads; /* launch: that work on it, at most; 0: all of the call's */
     IndexId var;   /* for */
     ExprId lo, hi; /* for: lo <= var < hi */
     int64_t step;  /* for; blocks: rows of a block */

@@ -124,7 +124,18 @@ static void print_if(TilePrinter *p, const Stmt *s)
     print_expr(p, s->value);
 }
 
-static void print_launch(TilePrinter *p, const Stmt *s) { text_add(p->out, "launch %s", s->name); }
+static void print_launch(TilePrinter *p, const Stmt *s)
+{
+    text_add(p->out, "launch %s", s->name);
+    if (s->writes != WRITES_BY_SIZE) {
+        text_add(p->out, " writes ");
+        knob_put_value(KNOB_writes, s->writes, p->out);
+    }
+    if (s->ahead != knob_table[KNOB_ahead].otherwise)
+        text_add(p->out, " ahead %lld", (long long)s->ahead);
+    if (s->threads)
+        text_add(p->out, " threads %lld", (long long)s->threads);
+}
 
 static void print_store(TilePrinter *p, const Stmt *s)
 {

@@ -37,10 +37,36 @@ static void read_body(TileReader *r, Stmt *s)
     r->depth--;
 }
 
+static uint8_t read_writes(TileReader *r)
+{
+    if (token_take(r, "past"))
+        return WRITES_PAST;
+    token_expect(r, "kept");
+    return WRITES_KEPT;
+}
+
+/* A number that a knob of the launch can have. */
+static int64_t read_setting(TileReader *r, Knob knob)
+{
+    const KnobRow *row = &knob_table[knob];
+    Loc loc = r->token.loc;
+    int64_t value = token_int(r, row->word);
+    if (!r->failed && (value < row->lo || value > row->hi))
+        token_fail(r, DIAG_tile_type, loc, "%s of a launch is %lld to %lld", row->word, (long long)row->lo,
+                   (long long)row->hi);
+    return value;
+}
+
 static void read_launch(TileReader *r, Stmt *s)
 {
     token_expect(r, "launch");
     s->name = token_word(r, "the name of a launch");
+    if (token_take(r, "writes"))
+        s->writes = read_writes(r);
+    if (token_take(r, "ahead"))
+        s->ahead = read_setting(r, KNOB_ahead);
+    if (token_take(r, "threads"))
+        s->threads = read_setting(r, KNOB_threads);
 }
 
 static int loop_mode(const TileReader *r)

@@ -180,28 +180,79 @@ static void decide_panels(const Lower *l, Blocking *by)
     by->item_rows = LAYOUT_EDGE;
 }
 
+/* How operands are multiplied: bf16 as the target does it, or in f32, which is what its plainer instruction sets do. */
+static void decide_types(Lower *l, Blocking *by)
+{
+    int native = 0;
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        native |= by->product[i].left != NONE && by->product[i].left_elem == EL_BF16;
+    if (!native || pass_traits(l->c)->packs_all || !schedule_multiplies_f32(l->c, l->k, by->lhs))
+        return;
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        by->product[i].left_elem = EL_F32;
+}
+
+/* Where the sums are added up. `any`: every index might have been the row. */
+static void decide_accumulators(Lower *l, Blocking *by, int any)
+{
+    int found = 0;
+    by->in_place = any && !by->rowblock && lower_in_place(l, by);
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        by->product[i].accumulator = lower_accumulator(l, by, i);
+        found |= by->product[i].accumulator != NULL;
+    }
+    if (!found || pass_traits(l->c)->packs_all || !schedule_sums_in_block(l->c, l->k, by->lhs))
+        return;
+    by->in_place = 0;
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        by->product[i].accumulator = NULL;
+}
+
+/* Which right operands are read where they lie. Of memory in rows the schedule says: usually it is packed of a head for all
+ * blocks of rows (Note [Hoisted operands]), and where sums stand in memory for all terms of a slab, which are too many to be
+ * read for each few rows again. */
+static void decide_direct(Lower *l, Blocking *by)
+{
+    int open = 0, packs = 0, is_rows[REDUCE_MAX];
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        LowerProduct *p = &by->product[i];
+        p->direct = p->left == NONE ? DIRECT_NOT : lower_direct(l, by, p);
+        is_rows[i] = p->direct == DIRECT_ROWS || p->direct == DIRECT_ROWS_TRANSPOSED;
+        open |= is_rows[i];
+    }
+    if (open)
+        packs = !schedule_reads_in_place(l->c, l->k, by->lhs, !by->rowblock && !by->in_place);
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        if (packs && is_rows[i])
+            by->product[i].direct = DIRECT_NOT;
+}
+
+/* Of the rows of an item, those whose left operands are packed at a time. */
+static int64_t part_rows(const Lower *l, const Blocking *by, int64_t usual)
+{
+    int64_t part = pass_traits(l->c)->packs_all ? usual : schedule_part(l->c, l->k, by->lhs, usual);
+    return part < by->item_rows ? part : by->item_rows;
+}
+
 /* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */
 static void decide_products(Lower *l, Blocking *by, int any)
 {
     const PassContext *c = l->c;
     by->lane = last_index(l, by);
     find_products(l, by);
+    decide_types(l, by);
     lower_find_chains(l, by);
-    by->in_place = any && !by->rowblock && lower_in_place(l, by);
-    for (uint32_t i = 0; i < by->nproducts; i++)
-        by->product[i].direct =
-            by->product[i].left == NONE ? DIRECT_NOT : lower_direct(l, by, &by->product[i]);
-    for (uint32_t i = 0; i < by->nproducts; i++)
-        by->product[i].accumulator = lower_accumulator(l, by, i);
+    decide_accumulators(l, by, any);
+    decide_direct(l, by);
     Blocks usual = usual_blocks(l, by);
     by->unroll = UNROLLED_ROWS;
     by->item_rows = by->rowblock && by->row == by->rowblock->row
                         ? schedule_rowblock_rows(c, l->k, by->row)
                         : schedule_rows(c, l->k, by->lhs, usual.rows);
-    by->mc = usual.part_rows && usual.part_rows < by->item_rows ? usual.part_rows : by->item_rows;
-    by->even = is_alone(l, by) && by->mc < by->item_rows;
     by->nc = schedule_cols(c, l->k, by->lhs, usual.cols);
     by->kc = schedule_depth(c, l->k, by->lhs, usual.depth);
+    by->mc = part_rows(l, by, usual.part_rows ? usual.part_rows : by->item_rows);
+    by->even = by->in_place && is_alone(l, by) && by->mc < by->item_rows; /* a block has its size */
 }
 
 static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)

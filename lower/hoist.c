@@ -41,12 +41,12 @@ static int reads_member(const Kernel *k, const Members *m, ExprId e)
     return 0;
 }
 
-/* A product of two matrices over one index, none of whose rows are a group's. */
+/* A product of two matrices over one index, none of whose rows are a group's, with a right operand that is to be packed. */
 static int is_plain(const Lower *l, const Blocking *by, const LowerProduct *p)
 {
     const Expr *x = x_at(l->k, p->reduce);
-    return p->left != NONE && x->nbound == 1 && !lower_is_row(l, x_bound(l->k, p->reduce, 0)) &&
-           !lower_is_row(l, by->lane) &&
+    return p->left != NONE && p->direct == DIRECT_NOT && x->nbound == 1 &&
+           !lower_is_row(l, x_bound(l->k, p->reduce, 0)) && !lower_is_row(l, by->lane) &&
            (x_at(l->k, p->right)->kind != X_LOAD ||
             layout_is_dense(l->k->tensors.at[x_at(l->k, p->right)->sym].layout));
 }

@@ -150,10 +150,12 @@ static void lower_kernel(Kernel *k, const PassContext *c)
         i += m.n;
         const Cluster *cluster = m.n == 1 ? NULL : &k->clusters.at[m.at[0].cluster];
         lower_join(l, &m, cluster);
+        StmtId made = k->tiles->stmts.len;
         if (cluster)
             lower_cluster(l, &m, cluster);
         else
             lower_equation(l, &m);
+        lower_settings(l, &m, made);
     }
 }
 

@@ -281,7 +281,7 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
 extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
-Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p);
+Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p); /* where its right operand can be read */
 /* accumulator.c */
 void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */
@@ -362,6 +362,7 @@ void lower_panels(Lower *l, const Item *it);  /* packed tensors */
 /* ---- a launch each: nest.c, rowblock.c, parts.c, scatter.c, accumulate.c, top.c, check.c ---- */
 
 void lower_elements(Lower *l, const Members *m); /* equations with the same left-hand indices */
+void lower_settings(Lower *l, const Members *m, StmtId made); /* launch.c: of the launches from this statement on */
 /* Rows of the row-block group that one item goes over, and how many items that makes. */
 typedef struct Parts {
     ExprId rows, count;

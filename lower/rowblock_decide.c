@@ -205,10 +205,18 @@ void rowblock_place(Lower *l, RowBlockLaunch *s)
     }
 }
 
+/* Rows of a span, at least: whole blocks. 0: there are no spans. */
+static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
+{
+    if (!s->hoisted.len || s->c->carries)
+        return 0;
+    int64_t rows = schedule_span(l->c, l->k, s->c->row);
+    return rows > s->most ? rows - rows % s->most : s->most;
+}
+
 void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
     s->most = schedule_rowblock_rows(l->c, l->k, s->c->row);
-    s->span = SPAN_ROWS > s->most ? SPAN_ROWS - SPAN_ROWS % s->most : s->most;
     s->whole = (Blocking){.lane = NONE, .row = s->c->row, .rowblock = s->c};
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->m->at[q].kind == EQ_TOP || s->m->at[q].along || !lower_has_row(l->k, s->c, &s->m->at[q]))
@@ -219,6 +227,7 @@ void rowblock_decide(Lower *l, RowBlockLaunch *s)
     for (uint32_t q = 0; q < s->m->n; q++)
         if (s->by[q])
             find_hoisted(l, s, s->by[q]);
+    s->span = span_of(l, s);
     for (uint32_t i = 0; i < s->carries.len; i++)
         if (!s->carries.at[i].is_done)
             decide_carry(l, s, &s->carries.at[i]);

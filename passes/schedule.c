@@ -59,7 +59,9 @@ static void draw_value(const PassContext *c, const Kernel *k, ReportKnob *n)
 {
     int64_t space[KNOB_SPACE_MAX];
     uint32_t count = n->from ? n->from->values.len : knob_space(n->knob, space);
-    while (!n->from && space[count - 1] > DRAWN_MOST * knob_table[n->knob].lo)
+    const KnobRow *row = &knob_table[n->knob];
+    int64_t least = row->lo ? row->lo : row->step;
+    while (!n->from && (space[count - 1] > DRAWN_MOST * least || space[count - 1] > row->keeps))
         count--;
     const int64_t *values = n->from ? n->from->values.at : space;
     n->value = values[draw(c, k, n) % count];
@@ -101,9 +103,9 @@ static void add_once(Arena *a, TensorList *list, TensorId t)
     vec_push(a, list, t);
 }
 
-/* Tensors whose clauses are about what the launch of lhs computes: lhs, the other members of its epilogue, and over what moved
- * there the locals whose sums stand in them. The nearest first. */
-static TensorList computed_with(const Kernel *k, TensorId lhs)
+/* Tensors whose clauses are about what the launch of lhs computes: lhs, the other members of its epilogue (`all`: of its
+ * cluster), and over what moved there the locals whose sums stand in them. The nearest first. */
+static TensorList computed_with(const Kernel *k, TensorId lhs, int all)
 {
     Arena *a = k->module->arena;
     TensorList out = {0};
@@ -112,7 +114,7 @@ static TensorList computed_with(const Kernel *k, TensorId lhs)
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         if (!q->dead && q->lhs == lhs && q->cluster != NONE &&
-            k->clusters.at[q->cluster].kind == CLUSTER_EPILOGUE)
+            (all || k->clusters.at[q->cluster].kind == CLUSTER_EPILOGUE))
             cluster = q->cluster;
     }
     for (uint32_t i = 0; cluster != NONE && i < k->eqs.len; i++)
@@ -129,7 +131,7 @@ static TensorList computed_with(const Kernel *k, TensorId lhs)
 static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorId lhs, int64_t otherwise)
 {
     ReportKnob n = {.knob = knob, .name = k->tensors.at[lhs].name, .value = otherwise};
-    TensorList about = computed_with(k, lhs);
+    TensorList about = computed_with(k, lhs, knob_table[knob].scope == SCOPE_LAUNCH);
     n.origin = knob_table[knob].source == SOURCE_MACHINE ? ORIGIN_MACHINE : ORIGIN_RULE;
     for (uint32_t i = 0; i < about.len; i++) {
         const Tensor *t = &k->tensors.at[about.at[i]];
@@ -175,10 +177,30 @@ int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int6
     return nearest(c, k, KNOB_tile_k, lhs, usual);
 }
 
+int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
+{
+    return nearest(c, k, KNOB_part, lhs, usual);
+}
+
+int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs, int usual)
+{
+    return nearest(c, k, KNOB_right, lhs, usual) == 1;
+}
+
+int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_sums, lhs, knob_table[KNOB_sums].otherwise) == 1;
+}
+
+int schedule_multiplies_f32(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_multiply, lhs, knob_table[KNOB_multiply].otherwise) == 1;
+}
+
 const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs)
 {
     static const Knob knobs[] = {KNOB_tile_m, KNOB_tile_n, KNOB_tile_k};
-    TensorList about = computed_with(k, lhs);
+    TensorList about = computed_with(k, lhs, 0);
     for (uint32_t i = 0; i < about.len; i++)
         for (size_t n = 0; n < sizeof knobs / sizeof *knobs; n++) {
             const Setting *given = find(k, knobs[n], k->tensors.at[about.at[i]].name, NULL);
@@ -196,6 +218,21 @@ int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs)
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
 {
     return nearest(c, k, KNOB_strip, lhs, knob_table[KNOB_strip].otherwise);
+}
+
+int64_t schedule_writes(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_writes, lhs, knob_table[KNOB_writes].otherwise);
+}
+
+int64_t schedule_ahead(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_ahead, lhs, knob_table[KNOB_ahead].otherwise);
+}
+
+int64_t schedule_threads(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_threads, lhs, knob_table[KNOB_threads].otherwise);
 }
 
 /* ---- the rest ---- */
@@ -258,6 +295,11 @@ int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId ro
 {
     return by_rule(c, k, KNOB_rowblock, row == NONE ? NULL : k->indices.at[row].name,
                    knob_table[KNOB_rowblock].otherwise);
+}
+
+int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row)
+{
+    return by_rule(c, k, KNOB_span, k->indices.at[row].name, knob_table[KNOB_span].otherwise);
 }
 
 const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL, NULL); }

@@ -2,7 +2,7 @@
  *
  * The blocks of the kernel itself count first, then, for a kernel that derive made, those of the kernel it comes from, as
  * far as they speak of tensors that both have. Every answer is also reported (report.h). With PassContext.schedule_seed
- * what no block fixes is drawn from its space. */
+ * what no block fixes is drawn from its space, as far as that keeps bits. */
 #ifndef PASSES_SCHEDULE_H
 #define PASSES_SCHEDULE_H
 
@@ -18,10 +18,23 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k);
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
-const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs); /* the nearest clause's; NULL: no clause gives them */
-int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
+const Setting *schedule_blocks_given(const Kernel *k,
+                                     TensorId lhs); /* the nearest clause's; NULL: no clause gives them */
+/* The same of rows whose left operands are packed at a time. The next three are asked where both ways are open. */
+int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
+int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs,
+                            int usual);                                          /* right operands */
+int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs); /* of the thread's memory */
+int schedule_multiplies_f32(const PassContext *c, const Kernel *k,
+                            TensorId lhs); /* bf16, which is exact; sums round otherwise */
+int64_t schedule_band(const PassContext *c, const Kernel *k,
+                      TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
 /* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
+/* What is given for a launch as a whole, by any tensor that it computes: Note [Settings] in ir/tile.h. */
+int64_t schedule_writes(const PassContext *c, const Kernel *k, TensorId lhs);
+int64_t schedule_ahead(const PassContext *c, const Kernel *k, TensorId lhs);
+int64_t schedule_threads(const PassContext *c, const Kernel *k, TensorId lhs);
 /* To be called when the right-hand side of `from` is put into the equation of `to`, or a part of it taken out into `to`:
  * what is given for `from` then holds for `to` too. */
 void schedule_fused(Kernel *k, TensorId from, TensorId to);
@@ -37,6 +50,8 @@ int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 
 /* Rows of a block of a row-block group over `row` (an index variable of k; NONE: any). */
 int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId row);
+/* Rows, at least, of a span of such blocks, for which right operands are packed once. */
+int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row);
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
 const Setting *schedule_copies_given(const Kernel *k, Knob space); /* NULL: no clause gives them */

@@ -65,11 +65,11 @@ static void test_refused(void **state)
         {"f", "tile g : M = 33", "E0705", "M = 32"},
         {"f", "tile g : M = 64 N = 8192", "E0705", "N = 4096"},
         {"f", "tile g : K = ?{32, 48}", "E0705", "not 48"},
-        {"f", "tile g : P = 32", "E0701", "M =, N =, K = or band ="},
+        {"f", "tile g : P = 32", "E0701", "multiply, sums, right, M =, N =, K =, part = or band ="},
         {"f", "tile g : band = 65", "E0705", "band = 64"},
         {"f", "tile g : M", "E0701", "`=`"},
         {"f", "tile g : M = heaviest", "E0701", "an integer"},
-        {"f", "tile g :", "E0701", "M =, N =, K = or band ="},
+        {"f", "tile g :", "E0701", "multiply, sums, right, M =, N =, K =, part = or band ="},
         {"f", "tile q : M = 32", "E0702", "name one of g, a, y, z"},
         {"f", "tile x : M = 32", "E0702", "defines no x"},
         {"f", "tile a : M = 32", "E0706", "no sum defines a"},
@@ -94,6 +94,15 @@ static void test_refused(void **state)
         {"f", "order groups ascending", "E0701", "`heaviest_first` or `as_given`"},
         {"f", "order rows", "E0701", "groups"},
         {"f", "unroll g", "E0701", "tile, fuse, store"},
+        {"f", "tile g : right rows", "E0701", "`in_panels` or `in_place`"},
+        {"f", "tile g : multiply in_f32 multiply natively", "E0707", "`multiply` of g twice"},
+        {"f", "tile a : sums in_block", "E0706", "no sum defines a"},
+        {"f", "rowblock t : rows = 64 span = 16", "E0705", "span = 32"},
+        {"f", "rowblock t : lines = 64", "E0701", "rows = or span ="},
+        {"f", "launch a : writes never", "E0701", "`by_size`, `past` or `kept`"},
+        {"f", "launch a : ahead = 65", "E0705", "ahead = 64"},
+        {"f", "launch a : rows = 65", "E0701", "writes, ahead = or threads ="},
+        {"f", "launch q : threads = 1", "E0702", "name one of g, a, y, z"},
         {"f_bwd", "tile g : M = 32", "E0702", "kernel f_bwd defines no g"},
         {"f_bwd", "tile d_x : M = 33", "E0705", "M = 32"},
         {"f_fwd", "tile a : M = 32", "E0706", "no sum defines a"},
@@ -122,14 +131,16 @@ static void test_size_of_block(void **state)
     arena_free(t.arena);
 }
 
-static const char clauses[] = "  tile g : M = ?{64, 96} N = 128\n"
-                              "  tile z : M = 32\n"
-                              "  fuse g -> a, y at epilogue\n"
-                              "  store a\n"
-                              "  strip a, y : lanes = 4096\n"
-                              "  rowblock t : rows = 128\n"
-                              "  order groups ?{as_given, heaviest_first}\n"
-                              "  copies l1 = 2, ub = ?{1, 2}\n";
+static const char clauses[] =
+    "  tile g : multiply in_f32 right ?{in_place, in_panels} M = ?{64, 96} N = 128 part = 32\n"
+    "  tile z : M = 32\n"
+    "  fuse g -> a, y at epilogue\n"
+    "  store a\n"
+    "  strip a, y : lanes = 4096\n"
+    "  rowblock t : rows = 128 span = 512\n"
+    "  launch a, y : writes ?{past, kept} ahead = 0 threads = 2\n"
+    "  order groups ?{as_given, heaviest_first}\n"
+    "  copies l1 = 2, ub = ?{1, 2}\n";
 
 /* Printed as written, for the kernel; what a derived kernel still has, for that. */
 static void test_printed(void **state)
@@ -140,10 +151,10 @@ static void test_printed(void **state)
     assert_int_equal(r.diags.errors, 0);
     ir_print(r.m, NULL, &t);
     assert_non_null(strstr(text_string(&t), arena_printf(r.arena, "\nschedule f {\n%s}\n", clauses)));
-    assert_non_null(strstr(text_string(&t), "\nschedule f_fwd {\n  tile g_f32 : M = ?{64, 96} N = 128\n"));
+    assert_non_null(strstr(text_string(&t), "\nschedule f_fwd {\n  tile g_f32 : multiply in_f32 right"));
     const char *backward = strstr(text_string(&t), "\nschedule f_bwd {\n");
     assert_non_null(backward);
-    assert_non_null(strstr(backward, "  rowblock t : rows = 128\n"));
+    assert_non_null(strstr(backward, "  rowblock t : rows = 128 span = 512\n"));
     assert_null(strstr(backward, "tile g"));
     arena_free(r.arena);
 }
@@ -173,6 +184,15 @@ static Blocks blocks(const PassContext *c, const Kernel *k, TensorId lhs)
 
 static const PassContext plain = {.isa = ISA_generic, .optimize = 1};
 
+/* The index of the tensor's rows. */
+static IndexId row_of(const Read *r, const Kernel *k, const char *name)
+{
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (k->eqs.at[i].lhs == tensor(r, k, name))
+            return x_plain_index(k, k->eqs.at[i].index[0]);
+    return NONE;
+}
+
 static void test_answers(void **state)
 {
     (void)state;
@@ -193,6 +213,17 @@ static void test_answers(void **state)
     assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "z")), 2048);
     assert_int_equal(schedule_rowblock_rows(&plain, k, NONE), 128);
     assert_int_equal(schedule_heaviest_first(&plain, k), 0);
+    assert_true(schedule_multiplies_f32(&plain, k, tensor(&r, k, "g")));
+    assert_false(schedule_multiplies_f32(&plain, k, tensor(&r, k, "z")));
+    assert_true(schedule_reads_in_place(&plain, k, tensor(&r, k, "g"), 0));
+    assert_true(schedule_reads_in_place(&plain, k, tensor(&r, k, "z"), 1));
+    assert_false(schedule_sums_in_block(&plain, k, tensor(&r, k, "g")));
+    assert_int_equal(schedule_part(&plain, k, tensor(&r, k, "g"), 256), 32);
+    assert_int_equal(schedule_span(&plain, k, row_of(&r, k, "y")), 512);
+    assert_int_equal(schedule_writes(&plain, k, tensor(&r, k, "y")), WRITES_PAST);
+    assert_int_equal(schedule_ahead(&plain, k, tensor(&r, k, "y")), 0);
+    assert_int_equal(schedule_ahead(&plain, k, tensor(&r, k, "z")), 8);
+    assert_int_equal(schedule_threads(&plain, k, tensor(&r, k, "a")), 2);
     arena_free(r.arena);
 }
 
@@ -238,7 +269,22 @@ static void test_through_passes(void **state)
     arena_free(r.arena);
 }
 
-/* A seed draws legal values, the same for the same question; what a block fixes stays. */
+/* What is given for any member of a cluster holds for its launch. */
+static void test_launch(void **state)
+{
+    (void)state;
+    Read r = read_with("f", "launch a : threads = 3");
+    Kernel *k = kernel(&r, "f");
+    assert_int_equal(schedule_threads(&plain, k, tensor(&r, k, "z")), 0);
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        k->eqs.at[i].cluster = k->clusters.len;
+    vec_push(r.arena, &k->clusters, (Cluster){.kind = CLUSTER_ROWBLOCK});
+    assert_int_equal(schedule_threads(&plain, k, tensor(&r, k, "z")), 3);
+    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y")), 2048);
+    arena_free(r.arena);
+}
+
+/* A seed draws legal values that keep bits, the same for the same question; what a block fixes stays. */
 static void test_seed(void **state)
 {
     (void)state;
@@ -253,6 +299,8 @@ static void test_seed(void **state)
         assert_true(b.depth >= 32 && b.depth <= 1024 && b.depth % 32 == 0);
         assert_int_equal(blocks(&c, k, tensor(&r, k, "g")).depth, b.depth);
         seen |= b.cols == 96 ? 1 : 2;
+        assert_false(schedule_multiplies_f32(&c, k, tensor(&r, k, "g")));
+        assert_false(schedule_shuffles(&c, k));
         fused += schedule_fuses(&c, k, name_of(r.m->names, "g"), name_of(r.m->names, "a")) == FUSE_MAY;
     }
     assert_int_equal(seen, 3);
@@ -270,7 +318,7 @@ static void test_spaces(void **state)
         assert_in_range(count, 1, KNOB_SPACE_MAX);
         for (uint32_t i = 0; i < count; i++)
             assert_true(values[i] >= row->lo && values[i] <= row->hi &&
-                        (values[i] - row->lo) % row->step == 0);
+                        (values[i] - row->lo) % row->step == 0 && (i == 0 || values[i] > values[i - 1]));
         assert_true(row->source == SOURCE_MACHINE ||
                     (row->otherwise >= row->lo && row->otherwise <= row->hi) || row->scope == SCOPE_TENSOR);
     }
@@ -280,7 +328,8 @@ static void test_bits(void **state)
 {
     (void)state;
     for (Knob n = 0; n < KNOB_COUNT; n++)
-        assert_int_equal(knob_keeps_bits(n, knob_table[n].hi), n != KNOB_fuse && n != KNOB_terms);
+        assert_int_equal(knob_keeps_bits(n, knob_table[n].hi),
+                         n != KNOB_fuse && n != KNOB_terms && n != KNOB_multiply);
     assert_true(knob_keeps_bits(KNOB_fuse, AT_PROLOGUE) && knob_keeps_bits(KNOB_fuse, AT_EPILOGUE));
     assert_false(knob_keeps_bits(KNOB_fuse, AT_SCATTER));
 }
@@ -326,11 +375,13 @@ static void test_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_size_of_block),  cmocka_unit_test(test_printed),
-        cmocka_unit_test(test_digest),  cmocka_unit_test(test_answers),        cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_moved),   cmocka_unit_test(test_seed),           cmocka_unit_test(test_spaces),
-        cmocka_unit_test(test_bits),    cmocka_unit_test(test_through_passes), cmocka_unit_test(test_reports),
-        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_size_of_block),
+        cmocka_unit_test(test_printed), cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_answers), cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_moved),   cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_spaces),  cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_launch),  cmocka_unit_test(test_through_passes),
+        cmocka_unit_test(test_reports), cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

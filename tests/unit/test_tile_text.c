@@ -9,7 +9,7 @@ static const char pointwise[] = "tiles 1\n"
                                 "\n"
                                 "kernel scale(in x: bf16[T, H], in s: f32, out y: bf16[T, 2*H + 1]) {\n"
                                 "    cost 2*T*H\n"
-                                "    launch y @3 {\n"
+                                "    launch y writes past ahead 16 threads 2 @3 {\n"
                                 "        parallel t in 0..T by 6 {\n"
                                 "            vector h in 0..H by 16 {\n"
                                 "                unroll u in 0..6 {\n"
@@ -194,6 +194,9 @@ static void test_reader_refuses(void **state)
         "launch a { y[0, 0] = 99999999999999999999 }",
         "launch a { check 1 < 2 else NULL \"abc }",
         "launch a { ` }",
+        "launch a writes by_size { }",
+        "launch a ahead 65 { }",
+        "launch a threads many { }",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         Fixture f;
