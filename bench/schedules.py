@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Does the model of this CPU put schedules of the grouped product in the right order? Draws schedules at random from a grid,
-measures them in turn in one process, asks `moec report --machine host` for the time of each, and prints both beside Kendall's
-tau: of all pairs whose medians differ by more than the spread of either, those that the model orders as the clock does,
-less the others, by all of them. bench/README.md says more.
+"""Does the model of this CPU put schedules in the right order? Draws schedules of the grouped product at random from a grid, or
+of other kernels from the space that `moec explain --space` lists, measures them in turn in one process, asks
+`moec report --machine host` for the time of each, and prints both beside Kendall's tau: of all pairs whose medians differ by
+more than the spread of either, those that the model orders as the clock does, less the others, by all of them.
+bench/README.md says more.
 
-usage: schedules.py [--shape few|many|both] [--schedules N] [--rounds N] [--seed N] [--threads N] [--isa ISA]
+usage: schedules.py [--shape few|many|both | --kernel PATTERN] [--schedules N] [--rounds N] [--seed N] [--threads N] [--isa ISA]
                     [--machine NAME | FILE.json] [--json FILE] [--moec PATH]"""
 import argparse
 import concurrent.futures
@@ -19,12 +20,14 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kernel  # noqa: E402
+import space  # noqa: E402
 
 # Sizes, and groups that get no rows: a few large groups, and many small ones (A and C of moe-bench).
 SHAPES = {"few": (dict(T=2048, K=2, E=8, H=1024, F=512), 1), "many": (dict(T=2048, K=2, E=64, H=1024, F=512), 8)}
 # Blocks up to the extents of these shapes: larger ones are the same schedule. Any number of rows.
 GRID = {"M": (32, 64, 96, 128, 192, 256, 384, 512, 1024), "N": (32, 64, 128, 256, 512), "K": (32, 64, 128, 256, 512, 1024),
         "order": ("heaviest_first", "as_given"), "permute": ("fuse xp -> y at prologue", "store xp")}
+LARGEST = 2048
 HEAD = """moe 1
 dim T, K, E, H, F
 group R : E rows T*K
@@ -56,36 +59,30 @@ def make_route(sizes, empty, seed):
     return kernel.Route(np.argsort(-key, axis=1)[:, :sizes["K"]].astype(np.int32), groups)
 
 
-def measure(text, points, sizes, route, options):
+def measure(calls, options):
     """Seconds of each schedule, [schedule][round]. They read the same data and take turns."""
-    kernels = kernel.compile_text(text, options.isa, moec=options.moec)
-    args = kernels["k0"].random(sizes, np.random.default_rng(options.seed), route)
-    calls = [kernels[f"k{n}"].bind(sizes, args, options.threads) for n in range(len(points))]
     times = [[] for _ in calls]
     for call in calls:
         call()
     for _ in range(options.rounds):
         for call, row in zip(calls, times):
-            row.append(kernel.seconds(call))
+            row.append(space.computed(call, options.threads))
     return times
 
 
-def predict(text, points, sizes, route, options):
+def predict(text, name, sizes, route, options):
     """Seconds that the model says, of the same groups."""
-    rows = ",".join(f"{name}={n}" for name, n in sizes.items()) + f",routing=exact({', '.join(map(str, route.arrays[1]))})"
+    rows = ",".join(f"{name}={n}" for name, n in sizes.items())
+    rows += f",routing=exact({', '.join(map(str, route.arrays[1]))})" if route else ""
     environment = dict(os.environ, **({} if options.isa == "host" else {"MOE_ISA": options.isa}))
-
-    def ask(n):
-        out = subprocess.run([options.moec, "report", source, f"k{n}", "--machine", options.machine, "--threads",
+    with kernel.source_of(text) as source:
+        out = subprocess.run([options.moec, "report", source, name, "--machine", options.machine, "--threads",
                               str(options.threads), "--sizes", rows], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              env=environment, encoding="utf-8")
-        found = re.search(r": ([0-9.]+) us", out.stdout)
-        if out.returncode or not found:
-            raise RuntimeError(f"moec report k{n}: {out.stdout[:2000]}")
-        return float(found.group(1)) * 1e-6
-
-    with kernel.source_of(text) as source, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return list(pool.map(ask, range(len(points))))
+    found = re.search(r": ([0-9.]+) us", out.stdout)
+    if out.returncode or not found:
+        raise RuntimeError(f"moec report {name}: {out.stdout[:2000]}")
+    return float(found.group(1)) * 1e-6
 
 
 def tau(rows):
@@ -99,33 +96,75 @@ def tau(rows):
     return agree / pairs if pairs else 0, pairs
 
 
+def tell(name, rows, points, put):
+    """Prints the rows (model, median, spread) of the points, the fastest first, and how well the model ranks them."""
+    for point, row in sorted(zip(points, rows), key=lambda pair: pair[1][1]):
+        print(f"{row[1] * 1e3:8.2f} ms {row[2] * 1e3:7.2f} {row[0] * 1e3:8.2f} {row[0] / row[1]:6.2f}  {put(point)}")
+    found, pairs = tau(rows)
+    half, half_pairs = tau(sorted(rows, key=lambda row: row[1])[:len(rows) // 2])
+    ratios = sorted(row[0] / row[1] for row in rows)
+    liked = sorted(rows, key=lambda row: row[0])[:max(len(rows) // 10, 1)]
+    fastest = min(row[1] for row in rows)
+    print(f"{name}: tau {found:.2f} over {pairs} pairs of {len(rows)} schedules, {half:.2f} over {half_pairs} of the faster half; "
+          f"model by measured {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}; beside the fastest one "
+          f"the model's first takes {liked[0][1] / fastest:.2f} times as long, the best of its first tenth "
+          f"{min(row[1] for row in liked) / fastest:.2f} times", flush=True)
+    return {"shape": name, "tau": found, "pairs": pairs, "schedules": [
+        dict(point, model=row[0], median=row[1], spread=row[2]) for point, row in zip(points, rows)]}
+
+
+def rows_of(calls, predictions, options):
+    quartiles = [np.percentile(row, (25, 50, 75)) for row in measure(calls, options)]
+    return [(model, q[1], q[2] - q[0]) for model, q in zip(predictions, quartiles)]
+
+
 def run(name, options):
     sizes, empty = SHAPES[name]
     points, route = draw(options.schedules, options.seed), make_route(sizes, empty, options.seed)
     text = HEAD + "".join(KERNEL.format(n=n, **point) for n, point in enumerate(points))
-    quartiles = [np.percentile(row, (25, 50, 75)) for row in measure(text, points, sizes, route, options)]
-    models = predict(text, points, sizes, route, options)
-    rows = [(model, q[1], q[2] - q[0]) for model, q in zip(models, quartiles)]
+    kernels = kernel.compile_text(text, options.isa, moec=options.moec)
+    args = kernels["k0"].random(sizes, np.random.default_rng(options.seed), route)
+    calls = [kernels[f"k{n}"].bind(sizes, args, options.threads) for n in range(len(points))]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        models = list(pool.map(lambda n: predict(text, f"k{n}", sizes, route, options), range(len(points))))
     print(f"\n{name}: {', '.join(f'{n}={v}' for n, v in sizes.items())}; rows of groups {min(route.arrays[1])} to "
           f"{max(route.arrays[1])}; {options.threads} thread(s), {options.isa}")
-    print(f"{'M':>5} {'N':>5} {'K':>5}  {'order':<15} {'permute':<20} {'ms':>8} {'spread':>7} {'model':>8} {'of it':>6}")
-    for point, row in sorted(zip(points, rows), key=lambda pair: pair[1][1]):
-        print(f"{point['M']:5} {point['N']:5} {point['K']:5}  {point['order']:<15} {point['permute']:<20} {row[1] * 1e3:8.2f} "
-              f"{row[2] * 1e3:7.2f} {row[0] * 1e3:8.2f} {row[0] / row[1]:6.2f}")
-    found, pairs = tau(rows)
-    half, half_pairs = tau(sorted(rows, key=lambda row: row[1])[:len(rows) // 2])
-    ratios = sorted(row[0] / row[1] for row in rows)
-    best = min(range(len(rows)), key=lambda n: rows[n][0])
-    print(f"{name}: tau {found:.2f} over {pairs} pairs of {len(rows)} schedules, {half:.2f} over {half_pairs} of the faster half; "
-          f"model by measured {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}; the "
-          f"schedule that the model likes best takes {rows[best][1] / min(row[1] for row in rows):.2f} times as long as the fastest", flush=True)
-    return {"shape": name, "tau": found, "pairs": pairs, "schedules": [
-        dict(point, model=row[0], median=row[1], spread=row[2]) for point, row in zip(points, rows)]}
+    return tell(name, rows_of(calls, models, options), points, lambda point: "  ".join(f"{k} {v}" for k, v in point.items()))
+
+
+# ---- other kernels: any of the knobs that are theirs ----
+
+def draw_clauses(listed, name, rng):
+    """Some of the knobs, each with any of its values, and maybe another choice about an edge. Numbers that are much larger than
+    any size here are left out, and threads, which are said."""
+    knobs = [(head, values) for word, head, values in space.knobs_of(listed, name) if word != "threads"]
+    drawn = [f"{head} {rng.choice([v for v in values[1:] if not v.isdigit() or int(v) <= LARGEST])}"
+             for head, values in knobs if rng.random() < max(0.33, 1.5 / len(knobs))]
+    return drawn + [clause for clause in space.choices_of(listed, name) if rng.random() < 0.1]
+
+
+def run_kernel(source, name, sizes, options):
+    text, rng = space.text_of(source), random.Random(options.seed)
+    listed, points = space.space_of(text, options.isa, options.moec), [[]]
+    while len(points) < options.schedules:
+        clauses = draw_clauses(listed, name, rng)
+        if clauses not in points:
+            points.append(clauses)
+    texts = [text + space.block(name, clauses) if clauses else text for clauses in points]
+    route = space.make_route(sizes, options.seed) if "E" in sizes else None
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        kernels = list(pool.map(lambda t: kernel.compile_text(t, options.isa, moec=options.moec)[name], texts))
+        models = list(pool.map(lambda t: predict(t, name, sizes, route, options), texts))
+    args = space.arguments(kernels[0], sizes, route)
+    calls = [k.bind(sizes, args, options.threads) for k in kernels]
+    print(f"\n{name}: {', '.join(f'{n}={v}' for n, v in sizes.items())}; {options.threads} thread(s), {options.isa}")
+    return tell(name, rows_of(calls, models, options), [{"clauses": p} for p in points], lambda point: "; ".join(point["clauses"]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=(*SHAPES, "both"), default="both")
+    parser.add_argument("--kernel", help="kernels of bench/space.py whose names have this in them, instead")
     parser.add_argument("--schedules", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
@@ -136,7 +175,11 @@ def main():
     parser.add_argument("--moec", default=kernel.MOEC)
     options = parser.parse_args()
     options.moec = os.path.abspath(options.moec)
-    found = [run(name, options) for name in (SHAPES if options.shape == "both" else (options.shape,))]
+    if options.kernel:
+        found = [run_kernel(source, name, sizes, options) for source, names, sizes in space.CASES for name in names
+                 if re.search(options.kernel, name)]
+    else:
+        found = [run(name, options) for name in (SHAPES if options.shape == "both" else (options.shape,))]
     if options.json:
         with open(options.json, "w", encoding="utf-8") as f:
             json.dump(found, f, indent=1)
