@@ -1,6 +1,7 @@
 /* Messages about JSON values; see json.h. */
 #include "base/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,3 +21,5 @@ const char *json_refusal(Arena *a, const char *file, const char *key, const json
         return arena_printf(a, "%s: %s is missing: %s", file, key, rule);
     return arena_printf(a, "%s: %s is %s: %s", file, key, json_excerpt(a, value), rule);
 }
+
+json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -12,4 +12,7 @@ const char *json_excerpt(Arena *a, const json_t *value);
 /* FILE: KEY is VALUE: RULE. Without a value (NULL): FILE: KEY is missing: RULE. */
 const char *json_refusal(Arena *a, const char *file, const char *key, const json_t *value, const char *rule);
 
+/* Null where it is infinite or no number, which JSON does not have. */
+json_t *json_number(double value);
+
 #endif

@@ -9,6 +9,7 @@ struct argp_state;
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_plot(int argc, char **argv);
 
 /* A whole number from `least` to `most`, or the end of the process with status 2. */
 int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "trainer/command.h"
 #include "trainer/complain.h"
 
@@ -149,43 +150,46 @@ static double part_of(const Session *s, const char *name, int64_t layer, int64_t
     return sum / (double)micro_batches;
 }
 
-/* , "name": [of each layer that has it]. Returns their sum. */
-static double print_part(const Session *s, const char *name, int64_t micro_batches)
+/* Of each layer that has it, into the answer. Returns their sum. */
+static double add_part(json_t *answer, const Session *s, const char *name, int64_t micro_batches)
 {
     double sum = 0;
-    int n = 0;
-    printf(", \"%s\": [", name);
+    json_t *values = json_array();
     for (int64_t l = 0; l < s->model.layers + s->model.mtp; l++) {
         const double value = part_of(s, name, l, micro_batches);
         if (isnan(value))
             continue;
-        printf("%s%.9g", n++ ? ", " : "", value);
+        json_array_append_new(values, json_number(value));
         sum += value;
     }
-    printf("]");
+    json_object_set_new(answer, name, values);
     return sum;
 }
 
-static double print_parts(const Session *s, int64_t n)
+static double add_parts(json_t *answer, const Session *s, int64_t n)
 {
     const ModelConfig *c = &s->model;
-    double sum = c->aux_coeff * print_part(s, "balance", n) + c->z_coeff * print_part(s, "z", n);
-    sum += c->mtp_coeff * print_part(s, "mtp", n) / (double)(c->mtp ? c->mtp : 1);
+    double sum = c->aux_coeff * add_part(answer, s, "balance", n) + c->z_coeff * add_part(answer, s, "z", n);
+    sum += c->mtp_coeff * add_part(answer, s, "mtp", n) / (double)(c->mtp ? c->mtp : 1);
     if (c->capacity_factor > 0)
-        print_part(s, "dropped", n);
+        add_part(answer, s, "dropped", n);
     return sum;
 }
 
 static void print_answer(const Session *s, const EvalOptions *o, const EvalTokens *t)
 {
     const int64_t n = t->sequences / t->each;
+    json_t *answer = json_object();
     double loss = 0;
     for (int64_t i = 0; i < n; i++)
         loss += *(const float *)session_at(s, "loss.m%lld", (long long)i) / (double)n;
-    printf("{\"tokens\": %lld", (long long)(t->sequences * t->positions));
+    json_object_set_new(answer, "tokens", json_integer(t->sequences * t->positions));
     if (o->whole)
-        printf(", \"total\": %.9g", loss + print_parts(s, n));
-    printf(", \"loss\": %.9g}\n", loss);
+        json_object_set_new(answer, "total", json_number(loss + add_parts(answer, s, n)));
+    json_object_set_new(answer, "loss", json_number(loss));
+    json_dumpf(answer, stdout, JSON_REAL_PRECISION(9));
+    putchar('\n');
+    json_decref(answer);
 }
 
 static Program *record_eval(Session *s, const EvalOptions *o, const EvalTokens *t)

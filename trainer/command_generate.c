@@ -77,14 +77,6 @@ static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids
     return -1;
 }
 
-static void print_ids(const int32_t *ids, int64_t n)
-{
-    printf("{\"ids\": [");
-    for (int64_t i = 0; i < n; i++)
-        printf("%s%d", i ? ", " : "", ids[i]);
-    printf("]}\n");
-}
-
 static int generate(Session *s, const GenerateOptions *o, int32_t *ids, int64_t prompt)
 {
     Generator g = {0};
@@ -98,7 +90,7 @@ static int generate(Session *s, const GenerateOptions *o, int32_t *ids, int64_t 
     for (int64_t i = prompt + 1; !bad && i < n; i++)
         bad = generator_step(&g, ids[i - 1], &ids[i]);
     if (!bad)
-        print_ids(ids, n);
+        generator_print_ids(ids, n);
     run_free(prepare);
     generator_free(&g);
     return bad;

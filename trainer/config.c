@@ -30,7 +30,9 @@ const OptionRow option_table[OPTION_data] = {
 #define OPTION(field, option, arg, flags, doc) {option, KEY_FIRST + OPTION_##field, arg, flags, doc, 0},
 
 static const struct argp_option options[] = {
-    OPTION(data, "data", "PATH", 0, "a file or folder to learn from, may be repeated (default: /usr/include)")
+    OPTION(data, "data", "PATH", 0,
+           "a file or folder of text to learn from, or PREFIX of files of tokens PREFIX.bin and PREFIX.idx; "
+           "may be repeated (default: /usr/include)")
 #define GROUP(title) {0, 0, 0, 0, title ":", 0},
 #define INT(field, option, value, least, most, arg, resumed, doc) \
     OPTION(field, option, arg, 0, doc " (" #value ")")
@@ -148,7 +150,8 @@ Config config_read(int argc, char **argv)
         options,
         parse_option,
         0,
-        "Trains a decoder-only mixture-of-experts language model on bytes. Every computation on tensors is a "
+        "Trains a decoder-only mixture-of-experts language model on bytes or tokens. Every computation on "
+        "tensors is a "
         "kernel written in .moe and compiled when the program starts. Other commands: `moe-train eval`, "
         "`moe-train generate` and "
         "`moe-train plan`, each with a --help of its own.\v"

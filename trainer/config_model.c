@@ -11,7 +11,7 @@
 static ModelConfig of_options(const Config *c)
 {
     ModelConfig m = model_config_new(ARCH_moe);
-    m.vocab = 256;
+    m.vocab = c->vocab;
     m.hidden = c->width;
     m.layers = c->layers;
     m.positions = c->sequence;
@@ -31,8 +31,8 @@ static ModelConfig of_options(const Config *c)
 /* Rules between the model and the run. Returns the broken one, or NULL. */
 static const char *broken_rule(const Config *c)
 {
-    if (c->model_config.vocab < 256)
-        return "--model: training is on bytes, so vocab_size must be at least 256";
+    if (c->model_config.vocab < 256 && !data_is_tokens(c->data.at[0]))
+        return "--data is text: vocab_size must be at least 256";
     if (c->sequence > c->model_config.positions)
         return "--sequence is larger than max_position_embeddings of --model";
     return NULL;

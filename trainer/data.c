@@ -1,162 +1,32 @@
 #include "trainer/data.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <fts.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "trainer/complain.h"
 
-typedef struct File {
-    char *path;
-    uint64_t order;
-} File;
-
-typedef struct Files {
-    File *at;
-    size_t len, cap;
-} Files;
-
-static int out_of_memory(void) { return complain("out of memory while reading the data"); }
-
-static int files_add(Files *f, const char *path, const char *name)
-{
-    if (f->len == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 256;
-        File *grown = realloc(f->at, cap * sizeof *grown);
-        if (!grown)
-            return out_of_memory();
-        f->at = grown;
-        f->cap = cap;
-    }
-    char *copy = strdup(path);
-    if (!copy)
-        return out_of_memory();
-    f->at[f->len++] = (File){copy, hash_bytes(name, strlen(name), 0)};
-    return 0;
-}
-
-/* The regular files of one --data argument. Folders inside that cannot be opened are counted, not fatal. */
-static int files_walk(Files *f, const char *root, size_t *unreadable)
-{
-    struct stat st;
-    if (stat(root, &st))
-        return complain("--data %s: %s", root, strerror(errno));
-    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return complain("--data %s: neither a regular file nor a folder", root);
-    char *roots[] = {(char *)(uintptr_t)root, NULL}; /* fts_open does not write them */
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-    if (!walk)
-        return out_of_memory();
-    int bad = 0;
-    for (FTSENT *e; !bad && (e = fts_read(walk));) {
-        const char *name = e->fts_level ? e->fts_path + strlen(root) : e->fts_name;
-        if (e->fts_info == FTS_F)
-            bad = files_add(f, e->fts_path, name + strspn(name, "/"));
-        else if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS)
-            ++*unreadable;
-    }
-    fts_close(walk);
-    return bad;
-}
-
-static int by_order(const void *a, const void *b)
-{
-    const File *x = a, *y = b;
-    return x->order != y->order ? (x->order < y->order ? -1 : 1) : strcmp(x->path, y->path);
-}
-
-/* Appends at most `room` bytes of a file to `at`; returns how many, or -1 when it cannot be read. */
-static ssize_t read_file(const char *path, uint8_t *at, size_t room)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return -1;
-    size_t len = 0;
-    ssize_t got = 1;
-    while (len < room && got > 0) {
-        got = read(fd, at + len, room - len);
-        len += got > 0 ? (size_t)got : 0;
-    }
-    close(fd);
-    return got < 0 ? -1 : (ssize_t)len;
-}
-
-/* Reads the files in order until `limit`; ends[i] is where the i-th one kept ends. */
-static void read_files(TrainData *d, const Files *f, size_t limit, size_t *ends)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < f->len && len + 1 < limit; i++) {
-        ssize_t got = read_file(f->at[i].path, d->bytes + len, limit - len - 1);
-        if (got < 0) {
-            d->unreadable++;
-        } else if (!got) {
-            d->empty++;
-        } else if (memchr(d->bytes + len, 0, (size_t)got)) {
-            d->binary++;
-        } else {
-            len += (size_t)got;
-            d->bytes[len++] = 0;
-            ends[d->files++] = len;
-        }
-    }
-}
-
-static void split(TrainData *d, const size_t *ends, double share)
-{
-    size_t total = d->files ? ends[d->files - 1] : 0, want = (size_t)(share * (double)total), n = 0;
-    while (n + 1 < d->files && (!n || ends[n - 1] < want))
-        n++;
-    d->valid_files = n;
-    d->valid_len = d->files == 1 ? want : n ? ends[n - 1] : 0; /* one file: its beginning */
-    d->train_len = total - d->valid_len;
-}
-
 static int check_size(const TrainData *d, const Config *c)
 {
-    size_t least = (size_t)c->sequence + 1;
-    if (d->valid_len >= least && d->train_len >= least)
+    if (batch_windows(&d->train, c->sequence) && batch_windows(&d->valid, c->sequence))
         return 0;
-    complain("the data is too small: %zu bytes to train on and %zu to validate on in %zu files, and each "
-             "part needs %zu (--sequence + 1)",
-             d->train_len, d->valid_len, d->files, least);
+    complain("the data is too small: %lld tokens to train on and %lld to validate on in %lld files or "
+             "documents, and each "
+             "part needs %lld (--sequence + 1) in one piece",
+             (long long)d->train.tokens, (long long)d->valid.tokens, (long long)d->files + d->documents,
+             (long long)c->sequence + 1);
     if (d->binary || d->empty || d->unreadable)
         complain("left out: %zu binary files, %zu empty, %zu unreadable", d->binary, d->empty, d->unreadable);
     return 1;
 }
 
-static int read_all(TrainData *d, const Config *c, Files *f)
-{
-    for (size_t i = 0; i < c->data.len; i++)
-        if (files_walk(f, c->data.at[i], &d->unreadable))
-            return 1;
-    if (f->len)
-        qsort(f->at, f->len, sizeof *f->at, by_order);
-    size_t limit = (size_t)(c->data_limit * 1048576.0);
-    size_t *ends = calloc(f->len + 1, sizeof *ends);
-    d->bytes = malloc(limit + 1);
-    if (!ends || !d->bytes) {
-        free(ends);
-        return out_of_memory();
-    }
-    read_files(d, f, limit, ends);
-    split(d, ends, c->validation);
-    free(ends);
-    return check_size(d, c);
-}
-
 int data_read(TrainData *d, const Config *c)
 {
-    Files f = {0};
-    *d = (TrainData){0};
-    int bad = read_all(d, c, &f);
-    for (size_t i = 0; i < f.len; i++)
-        free(f.at[i].path);
-    free(f.at);
+    *d = (TrainData){.arena = arena_new()};
+    if (!d->arena)
+        return complain("out of memory");
+    const int tokens = data_is_tokens(c->data.at[0]);
+    int bad = tokens ? data_read_tokens(d, c) : data_read_text(d, c);
+    if (!bad)
+        bad = check_size(d, c);
     if (bad)
         data_free(d);
     return bad;
@@ -164,75 +34,9 @@ int data_read(TrainData *d, const Config *c)
 
 void data_free(TrainData *d)
 {
+    for (uint32_t i = 0; i < d->mapped.len; i++)
+        file_unmap(&d->mapped.at[i]);
     free(d->bytes);
-    d->bytes = NULL;
-}
-
-static void window(const uint8_t *at, int64_t sequence, int32_t *ids, int32_t *targets)
-{
-    for (int64_t i = 0; i < sequence; i++) {
-        ids[i] = at[i];
-        targets[i] = at[i + 1];
-    }
-}
-
-/* Where training sequence number n begins: Note [Order of the data]. */
-static int64_t train_start(const TrainData *d, const Config *c, int64_t n)
-{
-    const int64_t S = c->sequence, places = (int64_t)d->train_len - S, /* of a window's beginning */
-        windows = places > S ? places / S : 1, epoch = n / windows;
-    Random random = random_new(hash_bytes(&epoch, sizeof epoch, (uint64_t)c->seed));
-    const int64_t shift = random_below(&random, places < S ? places : S);
-    return shift + S * random_permuted(random_bits(&random), n % windows, windows);
-}
-
-void data_train_batch(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids,
-                      int32_t *targets)
-{
-    for (int64_t i = 0; i < count; i++)
-        window(d->bytes + d->valid_len + train_start(d, c, first + i), c->sequence, ids + i * c->sequence,
-               targets + i * c->sequence);
-}
-
-int64_t data_fingerprint(const TrainData *d)
-{
-    return (int64_t)hash_bytes(d->bytes, d->valid_len + d->train_len, d->valid_len);
-}
-
-/* Where the i-th validation sequence begins. */
-static size_t validation_start(const TrainData *d, const Config *c, int64_t i)
-{
-    int64_t count = c->validation_batches * (c->batch / c->micro_batches);
-    double room = (double)d->valid_len - (double)c->sequence - 1;
-    return (size_t)(room * (double)i / (double)count);
-}
-
-void data_validation_batch(const TrainData *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets)
-{
-    int64_t rows = c->batch / c->micro_batches;
-    for (int64_t i = 0; i < rows; i++)
-        window(d->bytes + validation_start(d, c, batch * rows + i), c->sequence, ids + i * c->sequence,
-               targets + i * c->sequence);
-}
-
-double data_bigram_loss(const TrainData *d, const Config *c)
-{
-    static const double prior = 1.0 / 256;
-    uint64_t(*pairs)[256] = calloc(256, sizeof *pairs);
-    uint64_t firsts[256] = {0};
-    if (!pairs)
-        return NAN;
-    for (const uint8_t *p = d->bytes + d->valid_len, *end = p + d->train_len - 1; p < end; p++) {
-        pairs[p[0]][p[1]]++;
-        firsts[p[0]]++;
-    }
-    double sum = 0;
-    int64_t windows = c->validation_batches * (c->batch / c->micro_batches);
-    for (int64_t w = 0; w < windows; w++) {
-        const uint8_t *p = d->bytes + validation_start(d, c, w);
-        for (int64_t i = 0; i < c->sequence; i++, p++)
-            sum -= log(((double)pairs[p[0]][p[1]] + prior) / ((double)firsts[p[0]] + 1));
-    }
-    free(pairs);
-    return sum / (double)(windows * c->sequence);
+    arena_free(d->arena);
+    *d = (TrainData){0};
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "trainer/trainer.h"
 
 static Program *record_one(Generator *g, const char *name, int64_t positions)
@@ -66,7 +67,7 @@ int generator_step(Generator *g, int32_t id, int32_t *next)
     return read_tokens(g, g->decode, "decode", &id, 1, next);
 }
 
-/* ---- text of bytes ---- */
+/* ---- samples ---- */
 
 static void print_byte(int c)
 {
@@ -76,7 +77,32 @@ static void print_byte(int c)
         printf("\\x%02x", (unsigned)c);
 }
 
-/* When the caches are full, the last half of the text is read again, so that most bytes see a long past. */
+void generator_print_ids(const int32_t *ids, int64_t n)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(ids[i]));
+    json_t *answer = json_pack("{s:o}", "ids", list);
+    json_dumpf(answer, stdout, 0);
+    putchar('\n');
+    json_decref(answer);
+}
+
+int sample_prompt(Trainer *t)
+{
+    enum { TOKENS = 8 };
+    const Config *c = t->config;
+    const int64_t text = (int64_t)strlen(c->prompt), tokens = c->sequence < TOKENS ? c->sequence : TOKENS;
+    t->prompt_len = t->data->is_text ? text : tokens;
+    t->sample = arena_array(t->session.arena, int32_t, t->prompt_len + c->sample + 1);
+    if (!t->data->is_text)
+        return batch_first(t->data, c, tokens, t->sample);
+    for (int64_t i = 0; i < text; i++)
+        t->sample[i] = (unsigned char)c->prompt[i];
+    return 0;
+}
+
+/* When the caches are full, the last half of the text is read again, so that most tokens see a long past. */
 static int sample_next(Generator *g, const int32_t *ids, int64_t n, int32_t *next)
 {
     if (g->known == 0)
@@ -90,21 +116,21 @@ static int sample_next(Generator *g, const int32_t *ids, int64_t n, int32_t *nex
     return 0;
 }
 
-int sample_text(Trainer *t)
+int sample_print(Trainer *t)
 {
-    const Config *c = t->config;
-    const int64_t prompt = (int64_t)strlen(c->prompt);
-    Generator *g = &t->generator;
-    int32_t *ids = arena_array(t->session.arena, int32_t, prompt + c->sample + 1), next;
-    for (int64_t i = 0; i < prompt; i++)
-        ids[i] = (unsigned char)c->prompt[i];
-    fputs(c->prompt, stdout);
-    for (int64_t n = prompt; n < prompt + c->sample; n++) {
-        if (sample_next(g, ids, n, &next))
+    const int64_t end = t->prompt_len + t->config->sample;
+    const int is_text = t->data->is_text;
+    if (is_text)
+        fputs(t->config->prompt, stdout);
+    for (int64_t n = t->prompt_len; n < end; n++) {
+        if (sample_next(&t->generator, t->sample, n, &t->sample[n]))
             return 1;
-        ids[n] = next;
-        print_byte(next);
+        if (is_text)
+            print_byte(t->sample[n]);
     }
-    putchar('\n');
+    if (is_text)
+        putchar('\n');
+    else
+        generator_print_ids(t->sample, end);
     return 0;
 }

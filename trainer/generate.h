@@ -24,4 +24,6 @@ int generator_prompt(Generator *g, const int32_t *ids, int32_t *next);
 /* Reads one token more; known < room. */
 int generator_step(Generator *g, int32_t id, int32_t *next);
 
+void generator_print_ids(const int32_t *ids, int64_t n); /* a line of JSON */
+
 #endif

@@ -10,7 +10,7 @@ struct Loader {
     BatchMaker maker;
     int32_t *memory;     /* [AHEAD, 2, elements] */
     int64_t made, taken; /* batches so far */
-    int stop;
+    int stop, failed;    /* no batch is made any more */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -25,16 +25,17 @@ static void *work(void *loader)
 {
     Loader *l = loader;
     pthread_mutex_lock(&l->lock);
-    while (!l->stop) {
+    while (!l->stop && !l->failed) {
         if (l->made == l->taken + AHEAD) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
         int32_t *at = slot(l, l->made);
         pthread_mutex_unlock(&l->lock);
-        l->maker.make(l->maker.self, l->made, at, at + l->maker.elements);
+        const int bad = l->maker.make(l->maker.self, l->made, at, at + l->maker.elements);
         pthread_mutex_lock(&l->lock);
-        l->made++;
+        l->failed = bad;
+        l->made += !bad;
         pthread_cond_signal(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
@@ -72,12 +73,15 @@ void loader_free(Loader *l)
     free(l);
 }
 
-void loader_next(Loader *l, int32_t *ids, int32_t *targets)
+int loader_next(Loader *l, int32_t *ids, int32_t *targets)
 {
     pthread_mutex_lock(&l->lock);
-    while (l->made == l->taken)
+    while (l->made == l->taken && !l->failed)
         pthread_cond_wait(&l->changed, &l->lock);
+    const int none = l->made == l->taken;
     pthread_mutex_unlock(&l->lock);
+    if (none)
+        return 1;
     const int32_t *at = slot(l, l->taken);
     memcpy(ids, at, (size_t)l->maker.elements * sizeof *ids);
     memcpy(targets, at + l->maker.elements, (size_t)l->maker.elements * sizeof *targets);
@@ -85,4 +89,5 @@ void loader_next(Loader *l, int32_t *ids, int32_t *targets)
     l->taken++;
     pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
+    return 0;
 }

@@ -1,15 +1,12 @@
 #include "trainer/log.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "trainer/complain.h"
 
 /* ---- lines of JSON ---- */
-
-/* JSON has no NaN. */
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* Takes the object. Whole lines, so that a run that is killed leaves no half of one. */
 static void write_event(const Log *l, json_t *event)
@@ -33,7 +30,7 @@ static FILE *open_file(const Config *c)
 
 int log_open(Log *l, const Config *c)
 {
-    *l = (Log){.config = c};
+    *l = (Log){.config = c, .terminal = isatty(STDOUT_FILENO)};
     if (!c->log)
         return 0;
     l->file = open_file(c);
@@ -45,8 +42,12 @@ int log_open(Log *l, const Config *c)
 
 static void print_data(const TrainData *d)
 {
-    printf("data: %zu files, %.1f MB to train on, %.1f MB (%zu files) to validate on", d->files,
-           1e-6 * (double)d->train_len, 1e-6 * (double)d->valid_len, d->valid_files);
+    if (d->is_text)
+        printf("data: %zu files, %.1f MB to train on, %.1f MB (%zu files) to validate on", d->files,
+               1e-6 * (double)d->train.tokens, 1e-6 * (double)d->valid.tokens, d->valid_files);
+    else
+        printf("data: %lld documents, %.2f M tokens to train on, %.2f M to validate on",
+               (long long)d->documents, 1e-6 * (double)d->train.tokens, 1e-6 * (double)d->valid.tokens);
     if (d->binary || d->empty || d->unreadable)
         printf("; left out %zu binary, %zu empty, %zu unreadable", d->binary, d->empty, d->unreadable);
     putchar('\n');
@@ -70,12 +71,12 @@ void log_model(Log *l, const Trainer *t)
     if (t->config->checkpoint)
         printf("goes on from %s\n", t->config->checkpoint);
     fflush(stdout);
-    write_event(l,
-                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "event", "model", "parameters",
-                          (json_int_t)count.all.total, "active", (json_int_t)count.all.active, "train_bytes",
-                          (json_int_t)t->data->train_len, "validation_bytes", (json_int_t)t->data->valid_len,
-                          "persistent_bytes", (json_int_t)store_bytes(t->session.store), "arena_bytes",
-                          (json_int_t)run_arena_bytes(t->step), "step", (json_int_t)t->state.steps));
+    write_event(l, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "event", "model", "parameters",
+                             (json_int_t)count.all.total, "active", (json_int_t)count.all.active,
+                             "train_tokens", (json_int_t)t->data->train.tokens, "validation_tokens",
+                             (json_int_t)t->data->valid.tokens, "persistent_bytes",
+                             (json_int_t)store_bytes(t->session.store), "arena_bytes",
+                             (json_int_t)run_arena_bytes(t->step), "step", (json_int_t)t->state.steps));
     l->step_first = l->step_last = t->state.steps;
 }
 
@@ -85,20 +86,24 @@ void log_step_begins(Log *l, const Trainer *t)
     l->step_began = step_seconds();
 }
 
-static void print_progress(Log *l, const Trainer *t)
+/* On a terminal a line of its own, written over by the next one, unless it `stays`. */
+static void print_progress(Log *l, const Trainer *t, int stays)
 {
     const Config *c = l->config;
     double each = (l->steps - l->spent_last) / (double)(t->state.steps - l->step_last);
     long long eta = (long long)(l->steps / (double)(t->state.steps - l->step_first) *
                                     (double)(c->steps - t->state.steps) +
                                 0.5);
-    printf("step %*lld/%lld  loss %.3f  balance %.2f  grad %.2f  lr %.1e  %.0f tokens/s  ETA %lld:%02lld\n",
-           snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->state.steps, (long long)c->steps,
-           t->loss, t->metrics[METRIC_BALANCE].mean, t->norm, t->lr, (double)(c->batch * c->sequence) / each,
-           eta / 60, eta % 60);
+    printf("%sstep %*lld/%lld  loss %.3f  balance %.2f  grad %.2f  lr %.1e  %.0f tokens/s  ETA %lld:%02lld%s",
+           l->terminal ? "\r" : "", snprintf(NULL, 0, "%lld", (long long)c->steps), (long long)t->state.steps,
+           (long long)c->steps, t->loss, t->metrics[METRIC_BALANCE].mean, t->norm, t->lr,
+           (double)(c->batch * c->sequence) / each, eta / 60, eta % 60, l->terminal ? TERMINAL_CLEAR : "");
+    if (stays) {
+        putchar('\n');
+        l->spent_last = l->steps;
+        l->step_last = t->state.steps;
+    }
     fflush(stdout);
-    l->spent_last = l->steps;
-    l->step_last = t->state.steps;
 }
 
 void log_step(Log *l, const Trainer *t)
@@ -107,22 +112,27 @@ void log_step(Log *l, const Trainer *t)
     l->steps += seconds;
     l->kernels += run_kernel_seconds(t->step) - l->kernels_before;
     write_event(l, json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:b, s:f}", "event", "step", "step",
-                             (json_int_t)t->state.steps, "loss", number(t->loss), "balance",
-                             number(t->metrics[METRIC_BALANCE].mean), "dropped",
-                             number(t->metrics[METRIC_DROPPED].mean), "imbalance",
-                             number(t->metrics[METRIC_IMBALANCE].mean), "norm", number(t->norm), "lr", t->lr,
-                             "skipped", t->state.skipped > 0, "seconds", seconds));
-    if (t->state.steps == l->step_first + 1 || t->state.steps % l->config->log_every == 0 ||
-        t->state.steps == l->config->steps)
-        print_progress(l, t);
+                             (json_int_t)t->state.steps, "loss", json_number(t->loss), "balance",
+                             json_number(t->metrics[METRIC_BALANCE].mean), "dropped",
+                             json_number(t->metrics[METRIC_DROPPED].mean), "imbalance",
+                             json_number(t->metrics[METRIC_IMBALANCE].mean), "norm", json_number(t->norm),
+                             "lr", t->lr, "skipped", t->state.skipped > 0, "seconds", seconds));
+    const int stays = t->state.steps == l->step_first + 1 || t->state.steps % l->config->log_every == 0 ||
+                      t->state.steps == l->config->steps;
+    if (stays || l->terminal)
+        print_progress(l, t, stays);
 }
 
 void log_validation(const Log *l, const Trainer *t, double loss, double bigram)
 {
-    printf("validation %.3f nat/byte, bigram %.3f\n", loss, bigram);
+    if (t->data->is_text)
+        printf("validation %.3f nat/byte, bigram %.3f\n", loss, bigram);
+    else
+        printf("validation %.3f nat/token\n", loss);
     fflush(stdout);
-    write_event(l, json_pack("{s:s, s:I, s:o, s:o}", "event", "validation", "step",
-                             (json_int_t)t->state.steps, "loss", number(loss), "bigram", number(bigram)));
+    write_event(l,
+                json_pack("{s:s, s:I, s:o, s:o}", "event", "validation", "step", (json_int_t)t->state.steps,
+                          "loss", json_number(loss), "bigram", json_number(bigram)));
 }
 
 void log_save(const Log *l, const SaveFolder *f, double seconds)

@@ -9,6 +9,7 @@
 typedef struct Log {
     const Config *config;
     FILE *file;                        /* of --log, or NULL */
+    int terminal;                      /* stdout is one: each step is shown */
     double steps;                      /* seconds inside steps */
     double kernels;                    /* of them, seconds inside kernels */
     double step_began, kernels_before; /* at the start of this step */

@@ -12,7 +12,7 @@ static int validate(Trainer *t, Log *l)
     double loss;
     if (trainer_validate(t, &loss))
         return 1;
-    log_validation(l, t, loss, data_bigram_loss(t->data, t->config));
+    log_validation(l, t, loss, batch_bigram_loss(t->data, t->config));
     return 0;
 }
 
@@ -50,7 +50,7 @@ static int train(Trainer *t, Log *l, SaveFolder *f)
     if (train_steps(t, l, f))
         return 1;
     if (!stop_asked())
-        return validate(t, l) || (t->config->sample && sample_text(t));
+        return validate(t, l) || (t->config->sample && sample_print(t));
     printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps,
            f->path ? "" : "; without --save nothing is kept");
     return 0;
@@ -109,6 +109,7 @@ int main(int argc, char **argv)
     static const CliCommand commands[] = {
         {"eval", "loss, gradients and logits of a model on tokens", command_eval},
         {"generate", "continues a sequence of tokens", command_generate},
+        {"plot", "curves of a log, drawn by gnuplot", command_plot},
         {"plan", "the step as a program: sizes, memory, time on paper", command_plan},
     };
     static const Cli train = {

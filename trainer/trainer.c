@@ -10,11 +10,11 @@
 
 /* ---- batches ---- */
 
-static void make_batch(void *trainer, int64_t number, int32_t *ids, int32_t *targets)
+static int make_batch(void *trainer, int64_t number, int32_t *ids, int32_t *targets)
 {
     const Trainer *t = trainer;
-    data_train_batch(t->data, t->config, t->first_sequence + number * t->sequences, t->sequences, ids,
-                     targets);
+    return batch_train(t->data, t->config, t->first_sequence + number * t->sequences, t->sequences, ids,
+                       targets);
 }
 
 /* Every target counts. */
@@ -28,18 +28,16 @@ static int next_train(void *trainer, void *const *buffers, const int64_t *bytes,
 {
     Trainer *t = trainer;
     (void)n;
-    loader_next(t->loader, buffers[0], buffers[1]);
     fill_weights(buffers[2], bytes[2]);
-    return 0;
+    return loader_next(t->loader, buffers[0], buffers[1]);
 }
 
 static int next_validation(void *trainer, void *const *buffers, const int64_t *bytes, uint32_t n)
 {
     Trainer *t = trainer;
     (void)n;
-    data_validation_batch(t->data, t->config, t->validation_batch++, buffers[0], buffers[1]);
     fill_weights(buffers[2], bytes[2]);
-    return 0;
+    return batch_validation(t->data, t->config, t->validation_batch++, buffers[0], buffers[1]);
 }
 
 /* ---- programs ---- */
@@ -68,9 +66,12 @@ static Program *record_evaluation(Trainer *t)
 static int record_sample(Trainer *t)
 {
     const Config *c = t->config;
-    const int64_t prompt = (int64_t)strlen(c->prompt), half = c->sequence / 2 > 0 ? c->sequence / 2 : 1;
-    return c->sample && generator_record(&t->generator, &t->session, prompt < half ? prompt : half,
-                                         c->sequence, c->temperature, (uint64_t)c->seed + 2);
+    const int64_t half = c->sequence / 2;
+    if (!c->sample)
+        return 0;
+    return sample_prompt(t) ||
+           generator_record(&t->generator, &t->session, t->prompt_len < half ? t->prompt_len : half,
+                            c->sequence, c->temperature, (uint64_t)c->seed + 2);
 }
 
 static int start(Trainer *t)

@@ -26,6 +26,8 @@ typedef struct Trainer {
     const Program *program;     /* of `step` */
     Run *setup, *step, *evaluation;
     Generator generator;        /* of the sample at the end */
+    int32_t *sample;            /* [prompt_len + --sample] */
+    int64_t prompt_len;
     Loader *loader;
     int64_t validation_batch;   /* the next one that `evaluation` reads */
     int64_t sequences;          /* of a micro-batch */
@@ -52,7 +54,9 @@ int check_run(const Config *c, const TrainData *d);
  * distributed numbers of the run's seed, the same on every machine and for every thread count. */
 void weights_draw(Session *s, uint64_t seed);
 
-/* generate.c: prints text that continues the prompt. */
-int sample_text(Trainer *t);
+/* generate.c: reads what the sample at the end continues, --prompt or the first tokens of the validation part; and prints it with what
+ * the model makes of it, as text or as a line of JSON with tokens. */
+int sample_prompt(Trainer *t);
+int sample_print(Trainer *t);
 
 #endif

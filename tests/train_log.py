@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Options in a file, the log as JSON, and curves of it.
+
+usage: tests/train_log.py MOE-TRAIN"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from train_run import ROOT, TINY, run, steps_of
+
+TRAIN, BAD = sys.argv[1], []
+SMALL = {"data": [f"{ROOT}/LICENSE"], "layers": 1, "width": 16, "heads": 1, "experts": 2, "expert-width": 8, "shared-width": 8,
+         "sequence": 16, "batch": 2, "steps": 3, "sample": 0, "validation-batches": 1}
+
+
+def expect(good, what):
+    if not good:
+        BAD.append(what)
+
+
+def events(log):
+    with open(log, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def file_of_options(at):
+    def write(options):
+        with open(f"{at}/c.json", "w", encoding="utf-8") as f:
+            f.write(options if isinstance(options, str) else json.dumps(options))
+
+    def refuses(code, text, options, *more):
+        write(options)
+        err = run(TRAIN, "--config", f"{at}/c.json", *more, code=code)[1]
+        expect(text in err, f"{options}: `{text}` is not in: {err}")
+
+    write({**SMALL, "lr": 1e-4, "f32": True, "prompt": "é\n"})
+    run(TRAIN, "--config", f"{at}/c.json", "--steps", 2, "--log", f"{at}/log")
+    options = events(f"{at}/log")[0]["options"]
+    expect(options["steps"] == 2, "the command line does not come before the file")
+    expect(options["lr"] == 1e-4 and options["f32"] is True and options["prompt"] == "é\n", f"options {options}")
+    # Options of a log or a checkpoint are such a file.
+    write({**options, "steps": 3, "log": f"{at}/again"})
+    run(TRAIN, "--config", f"{at}/c.json")
+    expect(len(steps_of(f"{at}/again")) == 3, "options of a log are no file of options")
+    refuses(1, "c.json: batch is 0: must be a whole number from 1 to 65536", {"batch": 0})
+    refuses(1, "c.json: batch is 2.5: must be a whole number", {"batch": 2.5})
+    refuses(1, "c.json: lr is \"x\": must be a number from 0 to 10", {"lr": "x"})
+    refuses(1, "c.json: f32 is 1: must be true or false", {"f32": 1})
+    refuses(1, "c.json: log is 1: must be a text", {"log": 1})
+    refuses(1, "c.json: data is \"LICENSE\": must be a list", {"data": "LICENSE"})
+    refuses(1, "c.json: bach is 2: did you mean `batch`?", {"bach": 2})
+    refuses(1, "c.json:1:11: ", '{"batch": }')
+    refuses(1, "must be one object of options", [1])
+    refuses(2, "--width must be a multiple", {**SMALL, "heads": 3})
+    expect("nothing.json" in run(TRAIN, "--config", f"{at}/nothing.json", code=1)[1], "a file that is not there")
+
+
+def log_and_curves(at):
+    log = f"{at}/log"
+    run(TRAIN, *TINY, "--steps", 8, "--log", log, "--validate-every", 4, "--save", f"{at}/a", "--save-every", 4)
+    with open(log, "a", encoding="utf-8") as f:
+        f.write('{"event": "st')  # killed within a line
+    run(TRAIN, f"--resume={at}/a/step-00000004", "--save", f"{at}/b")
+    with open(log, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    broken = [i for i, line in enumerate(lines) if line == '{"event": "st']
+    kinds = [json.loads(line)["event"] for i, line in enumerate(lines) if i not in broken]
+    expect(len(broken) == 1 and kinds.count("options") == 2 and kinds.count("step") == 12 and kinds.count("save") == 3, f"{kinds}")
+    nowhere = run(TRAIN, "plot", log, code=1, env={"PATH": "/nonexistent"})[1]
+    expect("gnuplot cannot be started" in nowhere and "gnuplot-nox" in nowhere, nowhere)
+    expect("has no steps" in run(TRAIN, "plot", f"{ROOT}/LICENSE", "--out", f"{at}/x.svg", code=1)[1], "a text is plotted")
+    expect("cannot be written" in run(TRAIN, "plot", log, "--out", f"{at}/no/x.svg", code=1)[1], "no folder")
+    if not shutil.which("gnuplot"):
+        print("train_log: skipped: curves, because gnuplot is not installed (gnuplot-nox)")
+        return
+    for name, begins in (("it's.svg", b"<?xml"), ("b.png", b"\x89PNG")):
+        out, err = run(TRAIN, "plot", log, "--out", f"{at}/{name}")
+        expect("8 steps, some lines of the log are no JSON" in out and not err, out + err)
+        with open(f"{at}/{name}", "rb") as f:
+            data = f.read()
+        expect(data.startswith(begins) and len(data) > 10000, f"{name}: {data[:10]}")
+    expect(data.endswith(b"IEND\xaeB`\x82"), "the PNG is cut")
+
+
+def on_a_terminal(at):
+    """Each step is shown, over the one before."""
+    shown = subprocess.run(["script", "-qec", " ".join(map(str, [TRAIN, *TINY, "--steps", 5, "--log-every", 3])), f"{at}/out"],
+                           capture_output=True).stdout.decode() if shutil.which("script") else None
+    if shown is None:
+        print("train_log: skipped: progress on a terminal, because there is no script(1)")
+        return
+    expect(all(f"\rstep {n}/5  loss" in shown for n in range(1, 6)) and "ETA 0:00\x1b[K\r\n" in shown, repr(shown))
+
+
+def main():
+    for case in (file_of_options, log_and_curves, on_a_terminal):
+        before = len(BAD)
+        with tempfile.TemporaryDirectory() as at:
+            case(at)
+        for what in BAD[before:]:
+            print(f"{case.__name__}: {what}")
+    print(f"train_log: 3 cases, {len(BAD)} wrong")
+    sys.exit(bool(BAD))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+/* moe-train plot: curves of a log, drawn by gnuplot. */
+#include <argp.h>
+#include <errno.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "trainer/command.h"
+#include "trainer/complain.h"
+
+typedef struct PlotOptions {
+    const char *log, *out;
+} PlotOptions;
+
+enum { KEY_OUT = 0x100, POINTS = 1000 /* of a curve at most */ };
+
+static const struct argp_option options[] = {
+    {"out", KEY_OUT, "FILE", 0, "a .svg or .png (LOG.svg)", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *s)
+{
+    PlotOptions *o = s->input;
+    switch (key) {
+    case KEY_OUT: o->out = arg; return 0;
+    case ARGP_KEY_ARG:
+        if (o->log)
+            argp_error(s, "takes one LOG");
+        o->log = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!o->log)
+            argp_error(s, "LOG is missing");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- the log ---- */
+
+typedef enum PlotColumn {
+    PLOT_STEP,
+    PLOT_LOSS,
+    PLOT_BALANCE,
+    PLOT_IMBALANCE,
+    PLOT_NORM,
+    PLOT_LR,
+    PLOT_RATE,
+    PLOT_COLUMNS
+} PlotColumn;
+
+typedef struct PlotRow {
+    double at[PLOT_COLUMNS];
+} PlotRow;
+typedef Vec(PlotRow) PlotRows;
+
+typedef struct PlotData {
+    Arena *arena;
+    PlotRows steps, validations; /* of the latter step and loss */
+    double tokens;               /* of a step */
+    int64_t broken;              /* lines that are no JSON, such as the last one of a run that was killed */
+} PlotData;
+
+/* NAN where there is none. */
+static double number_of(const json_t *event, const char *name)
+{
+    const json_t *v = json_object_get(event, name);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+/* A run that goes on from an older checkpoint makes steps again: the last ones count. */
+static void add_row(Arena *a, PlotRows *rows, PlotRow row)
+{
+    while (rows->len && rows->at[rows->len - 1].at[PLOT_STEP] >= row.at[PLOT_STEP])
+        rows->len--;
+    vec_push(a, rows, row);
+}
+
+static void read_event(PlotData *d, const json_t *event)
+{
+    const char *kind = json_string_value(json_object_get(event, "event"));
+    const json_t *run = json_object_get(event, "options");
+    if (kind && !strcmp(kind, "options"))
+        d->tokens = number_of(run, "batch") * number_of(run, "sequence");
+    else if (kind && !strcmp(kind, "step"))
+        add_row(d->arena, &d->steps,
+                (PlotRow){{number_of(event, "step"), number_of(event, "loss"), number_of(event, "balance"),
+                           number_of(event, "imbalance"), number_of(event, "norm"), number_of(event, "lr"),
+                           d->tokens / number_of(event, "seconds")}});
+    else if (kind && !strcmp(kind, "validation"))
+        add_row(d->arena, &d->validations, (PlotRow){{number_of(event, "step"), number_of(event, "loss")}});
+}
+
+static int read_log(PlotData *d, const char *path)
+{
+    char *line = NULL;
+    size_t room = 0;
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return complain("%s: cannot be read: %s", path, strerror(errno));
+    for (ssize_t n; (n = getline(&line, &room, f)) > 0;) {
+        json_t *event = json_loadb(line, (size_t)n, 0, NULL);
+        d->broken += !event;
+        read_event(d, event);
+        json_decref(event);
+    }
+    free(line);
+    fclose(f);
+    return d->steps.len ? 0
+                        : complain("%s: has no steps: it must be what --log of a training run wrote", path);
+}
+
+/* ---- the script ---- */
+
+/* At most POINTS rows, each the mean of as many steps. */
+static void write_rows(FILE *f, const char *name, const PlotRows *rows, uint32_t each)
+{
+    fprintf(f, "$%s << EOD\n", name);
+    for (uint32_t i = 0; i < rows->len; i += each) {
+        const uint32_t n = rows->len - i < each ? rows->len - i : each;
+        for (int c = 0; c < PLOT_COLUMNS; c++) {
+            double sum = 0;
+            for (uint32_t j = 0; j < n; j++)
+                sum += rows->at[i + j].at[c];
+            fprintf(f, isfinite(sum) ? "%.9g " : "NaN ", sum / n);
+        }
+        fputc('\n', f);
+    }
+    fprintf(f, "EOD\n");
+}
+
+/* In single quotes, as gnuplot reads it. */
+static void write_quoted(FILE *f, const char *text)
+{
+    fputc('\'', f);
+    for (const char *p = text; *p; p++)
+        fprintf(f, *p == '\'' ? "''" : "%c", *p);
+    fputc('\'', f);
+}
+
+static void write_curves(FILE *f, const PlotData *d)
+{
+    fprintf(
+        f,
+        "set xrange [%.0f:%.0f]\n"
+        "set ylabel 'nat per token'\nplot $steps using 1:2 with lines lw 1.5 title 'loss'%s\n"
+        "set ylabel 'load of experts'\nset yrange [1:*]\n"
+        "plot $steps using 1:3 with lines lw 1.5 title 'balance loss (1: even)', "
+        "$steps using 1:4 with lines lw 1.5 title 'most loaded expert / mean'\nset yrange [*:*]\n"
+        "set ylabel 'norm of the gradients'\nset y2label 'learning rate'\nset y2tics\nset ytics nomirror\n"
+        "plot $steps using 1:5 with lines lw 1.5 title 'norm', "
+        "$steps using 1:6 axes x1y2 with lines lw 1.5 title 'learning rate'\n"
+        "unset y2label\nunset y2tics\nset ytics mirror\n"
+        "set ylabel 'tokens/s'\nset yrange [0:*]\nset xlabel 'step'\n"
+        "plot $steps using 1:7 with lines lw 1.5 notitle\n",
+        fmin(d->steps.at[0].at[PLOT_STEP], d->steps.at[d->steps.len - 1].at[PLOT_STEP] - 1),
+        d->steps.at[d->steps.len - 1].at[PLOT_STEP],
+        d->validations.len ? ", $validations using 1:2 with points pt 7 ps 0.8 title 'validation'" : "");
+}
+
+static void write_script(FILE *f, const PlotData *d, const PlotOptions *o)
+{
+    const size_t n = strlen(o->out);
+    const uint32_t each = (d->steps.len + POINTS - 1) / POINTS;
+    const int png = n > 4 && !strcmp(o->out + n - 4, ".png");
+    fprintf(f, "set terminal %s size 900,1100 background rgb 'white' font 'sans,11'\nset output ",
+            png ? "pngcairo" : "svg");
+    write_quoted(f, o->out);
+    fprintf(f, "\nset datafile missing 'NaN'\nset grid lc rgb '#dddddd'\nset key top right\nset lmargin "
+               "12\nset rmargin 14\n");
+    write_rows(f, "steps", &d->steps, each);
+    write_rows(f, "validations", &d->validations, 1);
+    fprintf(f, "set multiplot layout 4,1 title ");
+    write_quoted(f, each > 1 ? arena_printf(d->arena, "%s, each point the mean of %u steps", o->log, each)
+                             : o->log);
+    fprintf(f, " noenhanced\n");
+    write_curves(f, d);
+}
+
+/* ---- gnuplot ---- */
+
+static int run_gnuplot(FILE *script)
+{
+    static char name[] = "gnuplot";
+    static char *argv[] = {name, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status;
+    rewind(script);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fileno(script), STDIN_FILENO);
+    const int reason = posix_spawnp(&child, name, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (reason)
+        return complain("gnuplot cannot be started: %s; Debian has it in the package gnuplot-nox",
+                        strerror(reason));
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : complain("gnuplot failed");
+}
+
+static int draw(const PlotData *d, const PlotOptions *o)
+{
+    FILE *out = fopen(o->out, "w"); /* gnuplot would write to its stdout instead */
+    if (!out || fclose(out))
+        return complain("%s: cannot be written: %s", o->out, strerror(errno));
+    FILE *script = tmpfile();
+    if (!script)
+        return complain("plot: %s", strerror(errno));
+    write_script(script, d, o);
+    const int bad = fflush(script) ? complain("plot: %s", strerror(errno)) : run_gnuplot(script);
+    fclose(script);
+    if (!bad)
+        printf("%s: %u steps%s\n", o->out, d->steps.len,
+               d->broken ? ", some lines of the log are no JSON" : "");
+    return bad;
+}
+
+int command_plot(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options, parse_option, "LOG", "Draws loss, load, gradients and throughput of a log.", 0, 0, 0};
+    PlotOptions o = {0};
+    cli_parse(&argp, argc, argv, &o);
+    PlotData d = {.arena = arena_new()};
+    if (!d.arena)
+        return complain("out of memory");
+    if (!o.out)
+        o.out = arena_printf(d.arena, "%s.svg", o.log);
+    const int bad = read_log(&d, o.log) || draw(&d, &o);
+    arena_free(d.arena);
+    return bad;
+}
