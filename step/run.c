@@ -158,9 +158,21 @@ static int refresh_dims(Run *r, const BoundTask *b)
     return 0;
 }
 
+void run_add_score(moec_score *sum, const moec_score *s)
+{
+    sum->worst = s->worst > sum->worst ? s->worst : sum->worst;
+    sum->compared += s->compared;
+    sum->doubtful += s->doubtful, sum->flipped += s->flipped;
+    sum->wrong += s->wrong, sum->mischosen += s->mischosen;
+}
+
 static int check_call(Run *r, const BoundTask *b)
 {
-    if (!moec_kernel_check(b->code, b->interpreted, r->ctx, b->dims, b->args, &r->score))
+    moec_score score = {0};
+    const int bad = moec_kernel_check(b->code, b->interpreted, r->ctx, b->dims, b->args, &score);
+    run_add_score(&r->score, &score);
+    run_add_score(&r->times[b->task->kernel].score, &score);
+    if (!bad)
         return 0;
     return run_fail(
         r, b,
@@ -269,6 +281,22 @@ void run_print_times(const Run *r)
             printf("%-20s %8llu %10.3f %10.3f %6.1f%%\n", r->program->kernels.at[order[i]].name,
                    (unsigned long long)t->calls, t->seconds, 1e3 * t->seconds / (double)t->calls,
                    100 * t->seconds / r->seconds);
+    }
+}
+
+void run_print_doubts(const Run *r)
+{
+    int any = 0;
+    for (uint32_t i = 0; i < r->program->kernels.len; i++) {
+        const moec_score *s = &r->times[i].score;
+        if (!s->doubtful && !s->wrong)
+            continue;
+        if (!any++)
+            printf("%-20s %10s %9s %9s %9s %9s\n", "kernel", "elements", "in doubt", "flipped", "wrong",
+                   "mischosen");
+        printf("%-20s %10lld %9lld %9lld %9lld %9lld\n", r->program->kernels.at[i].name,
+               (long long)s->compared, (long long)s->doubtful, (long long)s->flipped, (long long)s->wrong,
+               (long long)s->mischosen);
     }
 }
 

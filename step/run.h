@@ -52,6 +52,9 @@ double run_task_seconds(const Run *r, TaskId t); /* of a kernel, in the last run
 double run_kernel_seconds(const Run *r); /* inside kernels, since run_reset_times() */
 void run_reset_times(Run *r);
 moec_score run_take_score(Run *r); /* of the checks since the last one */
+void run_add_score(moec_score *sum, const moec_score *s);
+/* A line for each kernel with elements that are wrong, or in doubt. */
+void run_print_doubts(const Run *r);
 /* A line per kernel, the slowest first. */
 void run_print_times(const Run *r);
 int64_t run_arena_bytes(const Run *r);

@@ -28,6 +28,7 @@ typedef struct BoundTask {
 typedef struct KernelTime {
     double seconds;
     uint64_t calls;
+    moec_score score; /* with RunOptions.check */
 } KernelTime;
 
 struct Run {

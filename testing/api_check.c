@@ -50,6 +50,8 @@ void test_add_score(moec_score *to, const TestScore *s)
     to->compared += s->elements;
     to->doubtful += s->doubt;
     to->flipped += s->flipped;
+    to->wrong += s->wrong;
+    to->mischosen += s->mischosen;
 }
 
 static int same_param(const SigParam *a, const SigParam *b)

@@ -161,6 +161,8 @@ typedef struct TestScore {
     int64_t doubt;    /* those without a finite bound */
     int64_t nan;      /* those that the reference says are NaN */
     int64_t flipped;  /* integers in doubt that differ: choices that fell the other way */
+    int64_t wrong;     /* those beyond their bound; of them integers: */
+    int64_t mischosen;
 } TestScore;
 
 /* NULL, or the first bad element. */

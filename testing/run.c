@@ -296,6 +296,17 @@ static double allowed(const TestReference *want, uint32_t param, Elem elem, int6
     return want->bounds[param] ? want->bounds[param][n] : 0;
 }
 
+/* An integer may differ where a tie leaves the choice open, and nowhere else. */
+static const char *difference(const TestCase *c, const Tensor *t, int64_t n, double got, double want,
+                              double bound)
+{
+    if (t->elem == EL_I32)
+        return arena_printf(c->arena,
+                            "%s: got %.9g, want %.9g: another choice, which no tie within rounding explains",
+                            place(c, t, n), got, want);
+    return arena_printf(c->arena, "%s: got %.9g, want %.9g, bound %.3g", place(c, t, n), got, want, bound);
+}
+
 static const char *compare_tensor(const TestCase *c, const TestReference *want, const TestResult *got,
                                   uint32_t i, double tolerance, TestScore *score)
 {
@@ -314,9 +325,10 @@ static const char *compare_tensor(const TestCase *c, const TestReference *want, 
         score->flipped += t->elem == EL_I32 && error <= bound;
         if (!(error <= bound)) {
             score->worst = INFINITY;
+            score->wrong++;
+            score->mischosen += t->elem == EL_I32;
             if (!bad)
-                bad = arena_printf(c->arena, "%s: got %.9g, want %.9g, bound %.3g", place(c, t, n), g, w,
-                                   bound);
+                bad = difference(c, t, n, g, w, bound);
         } else if (bound > 0 && error / bound > score->worst) {
             score->worst = error / bound;
         }
@@ -358,6 +370,17 @@ static int nothing_to_write(const TestCase *c)
     return 1;
 }
 
+static const char *compare_param_route(const TestCase *c, const TestReference *want, const TestResult *got,
+                                       uint32_t i, TestScore *score)
+{
+    if (want->routes[i].doubtful)
+        return NULL;
+    const char *bad =
+        compare_route(c, &want->routes[i], &got->routes[i], c->k->routes.at[c->k->params.at[i].id].name);
+    score->wrong += bad != NULL;
+    return bad;
+}
+
 const char *test_compare(const TestCase *c, const TestReference *want, const TestResult *got,
                          double tolerance, TestScore *score)
 {
@@ -368,15 +391,15 @@ const char *test_compare(const TestCase *c, const TestReference *want, const Tes
     if (!want->error != !got->status)
         return arena_printf(c->arena, "the interpreter says '%s', compiled code returns %d '%s'",
                             want->error ? want->error : "success", got->status, got->message);
-    const char *bad = NULL;
-    for (uint32_t i = 0; !want->error && !bad && i < c->k->params.len; i++) {
-        const char *name = test_tensor(c->k, i) ? NULL : c->k->routes.at[c->k->params.at[i].id].name;
-        if (!name)
-            bad = compare_tensor(c, want, got, i, tolerance, score);
-        else if (!want->routes[i].doubtful)
-            bad = compare_route(c, &want->routes[i], &got->routes[i], name);
+    const char *choice = NULL, *other = NULL; /* where a choice differs, so do numbers that hang on it */
+    for (uint32_t i = 0; !want->error && i < c->k->params.len; i++) {
+        const Tensor *t = test_tensor(c->k, i);
+        const char *bad = t ? compare_tensor(c, want, got, i, tolerance, score)
+                            : compare_param_route(c, want, got, i, score);
+        const char **first = t && t->elem == EL_I32 ? &choice : &other;
+        *first = *first ? *first : bad;
     }
-    return bad;
+    return choice ? choice : other;
 }
 
 /* After a failure the outputs are unspecified. */

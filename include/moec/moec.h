@@ -159,6 +159,8 @@ typedef struct moec_score {
     int64_t compared;  /* elements of outputs */
     int64_t doubtful;  /* those of them that are in doubt */
     int64_t flipped;   /* those of the doubtful ones that are integers and differ: choices that fell the other way */
+    int64_t wrong;     /* elements beyond their bound, and routes; */
+    int64_t mischosen; /* of them integers: choices that differ, and no tie explains it */
 } moec_score;
 
 /* Calls compiled code and the interpreter, both on copies of the arguments of the uniform entry, and compares what they

@@ -377,11 +377,15 @@ static void a_check_tells_ties_from_wrong_numbers(void **state)
     assert_int_equal(score.compared, 1);
     assert_int_equal(score.doubtful, 0);
     assert_int_equal(moec_kernel_check(compiled, mirrored, api->ctx, (int64_t[]){1}, args, &score), 1);
-    assert_string_equal(moe_ctx_message(api->ctx), "id[0, 0]: got 1, want 0, bound 0");
+    assert_string_equal(moe_ctx_message(api->ctx),
+                        "id[0, 0]: got 1, want 0: another choice, which no tie within rounding explains");
+    assert_int_equal(score.wrong, 2); /* it, and the route that it makes */
+    assert_int_equal(score.mischosen, 1);
     x[1] = 1 + 0x1p-22f; /* three roundings of exp away, and so many are allowed: both orders are right */
     assert_int_equal(moec_kernel_check(compiled, mirrored, api->ctx, (int64_t[]){1}, args, &score), 0);
     assert_int_equal(score.doubtful, 1);
     assert_int_equal(score.flipped, 1);
+    assert_int_equal(score.wrong, 2); /* those before */
     assert_int_equal(id, 7);
     assert_int_equal(moec_kernel_check(same, same, api->ctx, (int64_t[]){1}, args, &score), 1);
     assert_non_null(strstr(moe_ctx_message(api->ctx), "takes a compiled kernel and an interpreted one"));
