@@ -18,7 +18,7 @@ endfunction()
 file(STRINGS ${CMAKE_SOURCE_DIR}/command/commands.def rows REGEX "^COMMAND\\(")
 list(TRANSFORM rows REPLACE "^COMMAND\\(([a-z]+),.*" "\\1" OUTPUT_VARIABLE moec_commands)
 moec_man_pages(moec_command moec ${moec_commands})
-moec_man_pages(moe_train moe-train eval generate plan)
+moec_man_pages(moe_train moe-train analyse eval generate plan plot)
 add_custom_target(moec_man ALL DEPENDS ${man_pages})
 install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 

@@ -19,6 +19,7 @@ typedef struct Recipe {
     int balanced;                 /* the loss has all its parts: balance, z and multi-token prediction */
     int train;                    /* gradients are recorded */
     int logits;                   /* evaluations keep them, as `logits.m<micro>`: f32[T, V] */
+    int watched;                  /* evaluations keep what analyses read, see recipe_program.c below */
     double share;                 /* of the step's loss that a micro-batch's mean is */
     Arena *arena;
     ModelWeights weights;
@@ -34,7 +35,9 @@ void recipe_at(Recipe *m, int layer, int micro);
 /* ---- whole programs: recipe_program.c ----
  * A micro-batch comes from a task `batch` with ids, targets: i32[T] and weights: f32[T] of the targets. The loss of micro-batch i
  * is the scalar `loss.m<i>`; its other parts in layer l are `balance.L<l>.m<i>`, `z.L<l>.m<i>` and `mtp.L<l>.m<i>`, which count with
- * the config's coefficients. `dropped.L<l>.m<i>` and `imbalance.L<l>.m<i>` tell of the routing. */
+ * the config's coefficients. `dropped.L<l>.m<i>` and `imbalance.L<l>.m<i>` tell of the routing. With
+ * `watched` there are also the choices `chosen.L<l>.m<i>`: i32[T, K] and, where experts are shared, norms of the two parts of their result,
+ * `routed.L<l>.m<i>` and `shared.L<l>.m<i>`: f32[T]. */
 void recipe_setup(Recipe *m);                            /* forms of the weights, from their masters; tables of positions */
 void recipe_evaluation(Recipe *m, int micro_batches);
 void recipe_gradients(Recipe *m, int micro_batches);     /* of the mean of the micro-batches' losses: gradient.<weight> */

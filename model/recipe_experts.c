@@ -35,14 +35,26 @@ static BufferId bias(Recipe *m)
                : record_tensor(m->r, OWNER_state, "no.bias", MOEC_F32, 0, 1, &m->c->experts);
 }
 
+static BufferId watched(Recipe *m, const char *name, moec_type type, int64_t columns)
+{
+    const int64_t shape[] = {m->sequences * m->positions, columns};
+    return record_tensor(m->r, OWNER_state, recipe_label(m, name), type, 0, columns ? 2 : 1, shape);
+}
+
 static Call choose(Recipe *m, BufferId c)
 {
     const ModelConfig *config = m->c;
-    return record(m->r, config->groups > 1 ? "choose_grouped" : "choose", ARG(c, c), ARG(bias, bias(m)),
-                  ARG(normalise, record_scalar(m->r, "renormalise", MOEC_I32, config->renormalise)),
-                  ARG(factor, recipe_number(m, "routed.scale", config->routed_scale)), SIZE(K, config->top_k),
-                  SIZE(X, config->groups), SIZE(Y, config->experts / config->groups),
-                  SIZE(Z, config->group_limit));
+    const Arg args[] = {ARG(c, c),
+                        ARG(bias, bias(m)),
+                        ARG(normalise, record_scalar(m->r, "renormalise", MOEC_I32, config->renormalise)),
+                        ARG(factor, recipe_number(m, "routed.scale", config->routed_scale)),
+                        SIZE(K, config->top_k),
+                        SIZE(X, config->groups),
+                        SIZE(Y, config->experts / config->groups),
+                        SIZE(Z, config->group_limit),
+                        ARG(id, m->watched ? watched(m, "chosen", MOEC_I32, config->top_k) : STEP_NONE)};
+    const size_t n = sizeof args / sizeof *args;
+    return record_call(m->r, config->groups > 1 ? "choose_grouped" : "choose", args, m->watched ? n : n - 1);
 }
 
 /* The choices that keep a row. */
@@ -155,6 +167,11 @@ BufferId recipe_experts(Recipe *m, BufferId x)
                    "y");
     const BufferId vg = recipe_weight(m, MODEL_vg), vu = recipe_weight(m, MODEL_vu),
                    vd = recipe_weight(m, MODEL_vd);
+    if (m->watched)
+        record(m->r, "strengths", ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg), ARG(wu, wu),
+               ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd),
+               ARG(routed, watched(m, "routed", MOEC_F32, 0)),
+               ARG(shared, watched(m, "shared", MOEC_F32, 0)));
     if (m->c->sandwich_norm)
         return recipe_add(
             m, x,

@@ -6,6 +6,7 @@
 
 struct argp_state;
 
+int command_analyse(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);

@@ -2,16 +2,14 @@
 #include <argp.h>
 #include <errno.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "trainer/command.h"
 #include "trainer/complain.h"
+#include "trainer/gnuplot.h"
 
 typedef struct PlotOptions {
     const char *log, *out;
@@ -135,15 +133,6 @@ static void write_rows(FILE *f, const char *name, const PlotRows *rows, uint32_t
     fprintf(f, "EOD\n");
 }
 
-/* In single quotes, as gnuplot reads it. */
-static void write_quoted(FILE *f, const char *text)
-{
-    fputc('\'', f);
-    for (const char *p = text; *p; p++)
-        fprintf(f, *p == '\'' ? "''" : "%c", *p);
-    fputc('\'', f);
-}
-
 static void write_curves(FILE *f, const PlotData *d)
 {
     fprintf(
@@ -164,62 +153,24 @@ static void write_curves(FILE *f, const PlotData *d)
         d->validations.len ? ", $validations using 1:2 with points pt 7 ps 0.8 title 'validation'" : "");
 }
 
-static void write_script(FILE *f, const PlotData *d, const PlotOptions *o)
+static int draw(const PlotData *d, const PlotOptions *o)
 {
-    const size_t n = strlen(o->out);
     const uint32_t each = (d->steps.len + POINTS - 1) / POINTS;
-    const int png = n > 4 && !strcmp(o->out + n - 4, ".png");
-    fprintf(f, "set terminal %s size 900,1100 background rgb 'white' font 'sans,11'\nset output ",
-            png ? "pngcairo" : "svg");
-    write_quoted(f, o->out);
-    fprintf(f, "\nset datafile missing 'NaN'\nset grid lc rgb '#dddddd'\nset key top right\nset lmargin "
-               "12\nset rmargin 14\n");
+    FILE *f = gnuplot_begin(o->out, 900, 1100);
+    if (!f)
+        return 1;
+    fprintf(f, "set grid lc rgb '#dddddd'\nset key top right\n");
     write_rows(f, "steps", &d->steps, each);
     write_rows(f, "validations", &d->validations, 1);
     fprintf(f, "set multiplot layout 4,1 title ");
-    write_quoted(f, each > 1 ? arena_printf(d->arena, "%s, each point the mean of %u steps", o->log, each)
-                             : o->log);
+    gnuplot_quoted(f, each > 1 ? arena_printf(d->arena, "%s, each point the mean of %u steps", o->log, each)
+                               : o->log);
     fprintf(f, " noenhanced\n");
     write_curves(f, d);
-}
-
-/* ---- gnuplot ---- */
-
-static int run_gnuplot(FILE *script)
-{
-    static char name[] = "gnuplot";
-    static char *argv[] = {name, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int status;
-    rewind(script);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, fileno(script), STDIN_FILENO);
-    const int reason = posix_spawnp(&child, name, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (reason)
-        return complain("gnuplot cannot be started: %s; Debian has it in the package gnuplot-nox",
-                        strerror(reason));
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : complain("gnuplot failed");
-}
-
-static int draw(const PlotData *d, const PlotOptions *o)
-{
-    FILE *out = fopen(o->out, "w"); /* gnuplot would write to its stdout instead */
-    if (!out || fclose(out))
-        return complain("%s: cannot be written: %s", o->out, strerror(errno));
-    FILE *script = tmpfile();
-    if (!script)
-        return complain("plot: %s", strerror(errno));
-    write_script(script, d, o);
-    const int bad = fflush(script) ? complain("plot: %s", strerror(errno)) : run_gnuplot(script);
-    fclose(script);
-    if (!bad)
-        printf("%s: %u steps%s\n", o->out, d->steps.len,
-               d->broken ? ", some lines of the log are no JSON" : "");
-    return bad;
+    if (gnuplot_end(f))
+        return 1;
+    printf("%s: %u steps%s\n", o->out, d->steps.len, d->broken ? ", some lines of the log are no JSON" : "");
+    return 0;
 }
 
 int command_plot(int argc, char **argv)

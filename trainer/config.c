@@ -144,6 +144,23 @@ static const char *broken_rule(const Config *c)
     return NULL;
 }
 
+Config config_default(void)
+{
+    Config c = {
+#define GROUP(title)
+#define INT(field, option, value, ...) .field = value,
+#define REAL(field, option, value, ...) .field = value,
+#define TEXT(field, option, value, ...) .field = value,
+#define MAYBE(...)
+#define FLAG(...)
+#include "trainer/config.def"
+        .arena = arena_new(),
+    };
+    if (!c.arena)
+        exit(complain("out of memory"));
+    return c;
+}
+
 Config config_read(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -159,18 +176,7 @@ Config config_read(int argc, char **argv)
         0,
         0,
         0};
-    Config c = {
-#define GROUP(title)
-#define INT(field, option, value, ...) .field = value,
-#define REAL(field, option, value, ...) .field = value,
-#define TEXT(field, option, value, ...) .field = value,
-#define MAYBE(...)
-#define FLAG(...)
-#include "trainer/config.def"
-        .arena = arena_new(),
-    };
-    if (!c.arena)
-        exit(complain("out of memory"));
+    Config c = config_default();
     cli_parse(&argp, argc, argv, &c);
     const char *error = c.config ? config_apply(&c, c.config, FROM_FILE) : NULL;
     if (error)

@@ -40,6 +40,7 @@ typedef struct Config {
     ModelConfig model_config; /* what the options say, or --model */
 } Config;
 
+Config config_default(void);
 /* Reads the command line, and the file of --config. Leaves the process with status 2 on a wrong option, 1 on a wrong value. */
 Config config_read(int argc, char **argv);
 void config_free(Config *c);

@@ -88,7 +88,7 @@ static const char *read_index(Arena *a, const MappedFile *f, TokenIndex *x)
 static const char *check_index(Arena *a, const TokenIndex *x, int64_t tokens)
 {
     int64_t at = 0;
-    for (int64_t i = 0; i < x->sequences; i++) {
+    for (int64_t i = 0; i < x->sequences && at <= tokens; i++) {
         if (i32_at(x->lengths, i) < 0 || i64_at(x->begins, i) != at * x->width)
             return arena_printf(a, "%s: sequence %lld does not begin where the one before it ends", x->path,
                                 (long long)i);
