@@ -32,7 +32,8 @@ void memory_map(const Program *p, Text *t)
              p->name, p->tasks.len, (double)p->arena_bytes / 0x1p20, (double)peak.bytes / 0x1p20, peak.task);
     text_add(t, "<svg width=\"%d\" height=\"%d\" style=\"background:#eee\">\n", MAP_WIDTH, MAP_HEIGHT);
     for (BufferId b = 0; b < p->buffers.len; b++)
-        if (p->buffers.at[b].place >= 0 && p->buffers.at[b].first != STEP_NONE)
+        if (p->buffers.at[b].place >= 0 && p->buffers.at[b].first != STEP_NONE &&
+            p->buffers.at[b].owner != OWNER_disk)
             print_rectangle(p, &p->buffers.at[b], t);
     text_add(t, "</svg>\n");
 }

@@ -12,6 +12,16 @@ static void touch(StepBuffer *b, TaskId t)
     b->last = t;
 }
 
+/* The lane `disk` stores while the next tasks run: what it stores is not overwritten at once, or they would wait for it. */
+enum { STORE_TASKS = 2 };
+
+static void hold_stored(Program *p, TaskId t)
+{
+    StepBuffer *b = &p->buffers.at[p->tasks.at[t].operands.at[0].buffer];
+    const TaskId until = t + STORE_TASKS < p->tasks.len ? t + STORE_TASKS : p->tasks.len - 1;
+    b->last = until > b->last ? until : b->last;
+}
+
 void memory_lifetimes(Program *p)
 {
     for (uint32_t b = 0; b < p->buffers.len; b++)
@@ -26,9 +36,12 @@ void memory_lifetimes(Program *p)
         if (task->work != STEP_NONE)
             touch(&p->buffers.at[task->work], t);
     }
+    for (TaskId t = 0; t < p->tasks.len; t++)
+        if (p->tasks.at[t].kind == TASK_store)
+            hold_stored(p, t);
 }
 
-/* Whether it has memory of its own in the arena. */
+/* Whether it has memory of its own in the arena, or a place of its own in the swap file. */
 static int is_placed(const Program *p, BufferId b)
 {
     const StepBuffer *buffer = &p->buffers.at[b];
@@ -77,27 +90,35 @@ static void insert_by_place(const Program *p, BufferId *placed, uint32_t n, Buff
     placed[i] = b;
 }
 
-void memory_place(Program *p)
+/* Of the buffers in the arena, or of those in the swap file; gives the bytes of all. */
+static int64_t place(Program *p, int on_disk)
 {
-    memory_lifetimes(p);
     BufferId *order = arena_array(p->arena, BufferId, p->buffers.len + 1);
     BufferId *placed = arena_array(p->arena, BufferId, p->buffers.len + 1);
     uint32_t n = 0;
-    for (BufferId b = 0; b < p->buffers.len; b++) {
-        p->buffers.at[b].place = -1;
-        if (is_placed(p, b))
+    int64_t bytes = 0;
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        if (is_placed(p, b) && (p->buffers.at[b].owner == OWNER_disk) == on_disk)
             order[n++] = b;
-    }
     sorted = p;
     qsort(order, n, sizeof *order, larger_first);
-    p->arena_bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
         StepBuffer *b = &p->buffers.at[order[i]];
         b->place = lowest_gap(p, placed, i, b);
         insert_by_place(p, placed, i, order[i]);
-        int64_t end = round_up(b->place + b->bytes);
-        p->arena_bytes = end > p->arena_bytes ? end : p->arena_bytes;
+        const int64_t end = round_up(b->place + b->bytes);
+        bytes = end > bytes ? end : bytes;
     }
+    return bytes;
+}
+
+void memory_place(Program *p)
+{
+    memory_lifetimes(p);
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        p->buffers.at[b].place = -1;
+    p->arena_bytes = place(p, 0);
+    p->disk_bytes = place(p, 1);
 }
 
 /* ---- sums ---- */

@@ -7,8 +7,8 @@
 /* Sets first and last of every buffer: the tasks between which its memory holds something that is needed. */
 void memory_lifetimes(Program *p);
 
-/* Gives each buffer of the arena a place, so that no two that are alive at one time overlap. The largest are placed first,
- * each into the lowest gap that is free while it lives. Sets arena_bytes. */
+/* Gives each buffer of the arena a place, and each of the swap file, so that no two that are alive at one time overlap. The largest are placed first,
+ * each into the lowest gap that is free while it lives. Sets arena_bytes and disk_bytes. */
 void memory_place(Program *p);
 
 typedef struct MemoryPeak {

@@ -99,6 +99,8 @@ void step_print(const Program *p, Text *t)
     text_add(t, "step %s\n", p->name);
     if (p->arena_bytes >= 0)
         text_add(t, "arena %lld\n", (long long)p->arena_bytes);
+    if (p->disk_bytes)
+        text_add(t, "disk %lld\n", (long long)p->disk_bytes);
     for (GroupAxis a = 0; a < AXIS_COUNT; a++)
         if (p->members[a] != 1)
             text_add(t, "group %s %lld\n", axis_names[a], (long long)p->members[a]);

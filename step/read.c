@@ -339,6 +339,8 @@ static void read_line(Reader *r)
 {
     if (take(r, "arena"))
         r->p->arena_bytes = number(r);
+    else if (take(r, "disk"))
+        r->p->disk_bytes = number(r);
     else if (take(r, "group"))
         read_group(r);
     else if (take(r, "kernel"))
@@ -348,7 +350,7 @@ static void read_line(Reader *r)
     else if (take(r, "task"))
         read_task(r);
     else if (!at_line_end(r))
-        REFUSE_TEXT(r, "a line begins with step, arena, group, kernel, buffer or task");
+        REFUSE_TEXT(r, "a line begins with step, arena, disk, group, kernel, buffer or task");
 }
 
 Program *step_read(Arena *a, const char *text, size_t len, const char **error)

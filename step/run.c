@@ -26,6 +26,8 @@ static void set_scalar(void *at, const StepBuffer *b)
 static char *home_memory(Run *r, BufferId home)
 {
     const StepBuffer *b = &r->program->buffers.at[home];
+    if (b->owner == OWNER_disk)
+        return NULL;
     if (!owner_persists[b->owner])
         return r->memory + b->place;
     const int known = store_at(r->store, b->name) != NULL;
@@ -93,6 +95,9 @@ static void bind_task(Run *r, const Task *t)
         bind_kernel(r, &b);
     if (exchange_rules[t->kind].is_exchange && !r->error)
         run_bind_exchange(r, &b);
+    if (task_lanes[t->kind] == LANE_disk && !r->error)
+        run_bind_disk(r, &b);
+    b.jobs_before = run_jobs_before(r, t);
     vec_push(r->arena, &r->tasks, b);
 }
 
@@ -107,6 +112,10 @@ static void bind(Run *r)
         REFUSE_RUN(r, "no memory for an arena of %lld bytes", (long long)r->program->arena_bytes);
     for (TaskId t = 0; t < r->program->tasks.len && !r->error; t++)
         bind_task(r, &r->program->tasks.at[t]);
+    if (r->jobs.len && !r->error)
+        r->disk = disk_new(r->options.swap_fd, r->jobs.at, r->jobs.len);
+    if (r->jobs.len && !r->disk)
+        REFUSE_RUN(r, "no memory or no thread for the lane of the swap file");
 }
 
 Run *run_new(Program *p, KernelSet *k, Store *s, const RunOptions *o, const char **error)
@@ -129,6 +138,7 @@ void run_free(Run *r)
 {
     if (!r)
         return;
+    disk_free(r->disk);
     if (r->ctx) {
         r->ctx->work = NULL, r->ctx->work_bytes = 0; /* the arena's */
         moe_ctx_free(r->ctx);
@@ -219,13 +229,30 @@ static int (*const hooks[])(Run *, const BoundTask *) = {
 #include "step/task.def"
 };
 
+/* Until the lane has done what the task needs. */
+static int await_disk(Run *r, const BoundTask *b, uint32_t jobs)
+{
+    return jobs && disk_wait(r->disk, jobs) ? run_fail(r, b, disk_error(r->disk)) : 0;
+}
+
+/* A failure behind the last task that would have met it is of that task. */
+static int finish_disk(Run *r)
+{
+    return r->disk && disk_finish(r->disk) ? run_fail(r, &r->tasks.at[r->tasks.len - 1], disk_error(r->disk))
+                                           : 0;
+}
+
 int run_program(Run *r)
 {
     r->error = NULL, r->gated = 0;
-    for (uint32_t t = 0; t < r->tasks.len && !r->gated; t++)
-        if (hooks[r->tasks.at[t].task->kind](r, &r->tasks.at[t]))
+    if (r->disk)
+        disk_begin(r->disk);
+    for (uint32_t t = 0; t < r->tasks.len && !r->gated; t++) {
+        const BoundTask *b = &r->tasks.at[t];
+        if (await_disk(r, b, b->jobs_before) || hooks[b->task->kind](r, b))
             return 1;
-    return 0;
+    }
+    return finish_disk(r);
 }
 
 void *run_at(Run *r, const char *name)
@@ -241,6 +268,8 @@ const char *run_error(const Run *r) { return r->error ? r->error : ""; }
 /* ---- times ---- */
 
 const Program *run_of(const Run *r) { return r->program; }
+
+double run_disk_seconds(const Run *r) { return r->disk ? disk_waited(r->disk) : 0; }
 
 double run_task_seconds(const Run *r, TaskId t) { return r->spent[t]; }
 
@@ -282,6 +311,8 @@ void run_print_times(const Run *r)
                    (unsigned long long)t->calls, t->seconds, 1e3 * t->seconds / (double)t->calls,
                    100 * t->seconds / r->seconds);
     }
+    if (r->disk)
+        printf("%-20s %8s %10.3f\n", "(swap file: waited)", "", disk_waited(r->disk));
 }
 
 void run_print_doubts(const Run *r)

@@ -33,6 +33,7 @@ typedef struct RunOptions {
     int check;   /* before each call, compiled code and interpreter run on copies of its arguments and are compared */
     BatchSource source;
     ExchangeDoor door;
+    int swap_fd; /* a file with room for the program's disk_bytes; it stays the caller's. 0: none */
 } RunOptions;
 
 /* Gives a verified, placed program memory and code. Runs of one store take turns: their arenas are the same memory. NULL with
@@ -48,6 +49,7 @@ int run_was_gated(const Run *r); /* the last run ended at a `gate`, before the t
 void *run_at(Run *r, const char *name);
 
 const Program *run_of(const Run *r);
+double run_disk_seconds(const Run *r); /* that tasks waited for the swap file, since the start */
 double run_task_seconds(const Run *r, TaskId t); /* of a kernel, in the last run */
 double run_kernel_seconds(const Run *r); /* inside kernels, since run_reset_times() */
 void run_reset_times(Run *r);

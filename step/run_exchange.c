@@ -59,6 +59,8 @@ int run_exchange(Run *r, const BoundTask *b)
     case TASK_kernel:
     case TASK_batch:
     case TASK_gate:
+    case TASK_store:
+    case TASK_load:
     case TASK_COUNT: break;
     }
     return 0;

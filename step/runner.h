@@ -2,6 +2,7 @@
 #ifndef STEP_RUNNER_H
 #define STEP_RUNNER_H
 
+#include "step/disk.h"
 #include "step/run.h"
 #include "step/store.h"
 
@@ -23,6 +24,7 @@ typedef struct BoundTask {
     void *work;
     int64_t work_bytes;
     void *mail; /* of send and recv: what is on its way */
+    uint32_t jobs_before; /* of the lane `disk`: it runs when so many are done */
 } BoundTask;
 
 typedef struct KernelTime {
@@ -43,6 +45,9 @@ struct Run {
     KernelTime *times; /* by kernel of the program */
     double *spent;     /* by task: seconds of the last call of its kernel */
     Vec(BoundTask) tasks;
+    Vec(DiskJob) jobs;
+    Vec(TaskId) job_tasks; /* which of them each is */
+    Disk *disk;            /* NULL: there are no jobs */
     double seconds;
     moec_score score;
     int gated; /* the last run ended at a gate */
@@ -55,5 +60,9 @@ struct Run {
 int run_fail(Run *r, const BoundTask *b, const char *why); /* returns 1 */
 void run_bind_exchange(Run *r, BoundTask *b);
 int run_exchange(Run *r, const BoundTask *b);
+void run_bind_disk(Run *r, const BoundTask *b);
+uint32_t run_jobs_before(const Run *r, const Task *t);
+int run_task_store(Run *r, const BoundTask *b);
+int run_task_load(Run *r, const BoundTask *b);
 
 #endif

@@ -10,14 +10,16 @@ typedef struct TermPiece {
     int64_t from;
 } TermPiece;
 
+typedef struct BufferTerms {
+    Vec(TermPiece) pieces; /* disjoint, in order */
+} BufferTerms;
+
 typedef struct TermTable {
     const Program *p;
     Arena *arena;
-    struct BufferTerms {
-        Vec(TermPiece) pieces; /* disjoint, in order */
-    } * held;                  /* by buffer with memory of its own */
-    uint64_t
-        count[TASK_COUNT]; /* of tasks so far whose results depend on their turn, not on what they read */
+    BufferTerms *held;          /* by buffer with memory of its own */
+    uint64_t gates;             /* so far, one after the other: what is behind them depends on them */
+    uint64_t count[TASK_COUNT]; /* of tasks whose results depend on their turn, not on what they read */
 } TermTable;
 
 static uint64_t mix(uint64_t term, uint64_t with)
@@ -44,8 +46,8 @@ static TermPiece cut(TermPiece piece, int64_t lo, int64_t hi)
 static void write_term(TermTable *t, BufferId b, uint64_t term)
 {
     const TermPiece range = range_of(t->p, b);
-    struct BufferTerms *held = &t->held[step_home(t->p, b)], was = *held;
-    *held = (struct BufferTerms){0};
+    BufferTerms *held = &t->held[step_home(t->p, b)], was = *held;
+    *held = (BufferTerms){0};
     for (uint32_t i = 0; i < was.pieces.len; i++) {
         const TermPiece before = cut(was.pieces.at[i], INT64_MIN, range.lo);
         if (before.lo < before.hi)
@@ -62,7 +64,7 @@ static void write_term(TermTable *t, BufferId b, uint64_t term)
 static uint64_t read_term(const TermTable *t, BufferId b)
 {
     const TermPiece range = range_of(t->p, b);
-    const struct BufferTerms *held = &t->held[step_home(t->p, b)];
+    const BufferTerms *held = &t->held[step_home(t->p, b)];
     uint64_t term = 0;
     for (uint32_t i = 0; i < held->pieces.len; i++) {
         const TermPiece read = cut(held->pieces.at[i], range.lo, range.hi);
@@ -93,11 +95,31 @@ static uint64_t term_of_task(TermTable *t, const Task *task)
     return term;
 }
 
+static int moves_whole(const Program *p, const Task *t)
+{
+    return t->operands.len == 2 && t->operands.at[0].use == USE_READ && t->operands.at[1].use == USE_WRITE &&
+           p->buffers.at[t->operands.at[0].buffer].base == STEP_NONE &&
+           p->buffers.at[t->operands.at[1].buffer].base == STEP_NONE;
+}
+
+/* What the swap file holds is what was stored. */
+static void move(TermTable *t, const Task *task)
+{
+    const BufferId from = task->operands.at[0].buffer, to = task->operands.at[1].buffer;
+    t->held[step_home(t->p, to)] = t->held[step_home(t->p, from)];
+}
+
 static void apply(TermTable *t, const Task *task)
 {
-    uint64_t term = term_of_task(t, task);
+    uint64_t term = mix(term_of_task(t, task), t->gates);
+    if (task_lanes[task->kind] == LANE_disk && moves_whole(t->p, task)) {
+        move(t, task);
+        return;
+    }
     each_operand(task, o) if (use_reads(o->use)) term =
         mix(mix_text(term, o->param), read_term(t, o->buffer));
+    if (task->kind == TASK_gate)
+        t->gates = term;
     each_operand(task, o) if (use_writes(o->use)) write_term(t, o->buffer, mix_text(term, o->param));
 }
 

@@ -28,7 +28,7 @@ const Lane task_lanes[TASK_COUNT] = {
 };
 
 const char *const lane_names[LANE_COUNT] = {
-    [LANE_compute] = "compute", [LANE_loader] = "loader", [LANE_net] = "net"};
+    [LANE_compute] = "compute", [LANE_loader] = "loader", [LANE_disk] = "disk", [LANE_net] = "net"};
 
 const char *const axis_names[AXIS_COUNT] = {
 #define AXIS(name, doc) #name,

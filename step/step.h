@@ -38,7 +38,7 @@ typedef enum Phase {
     PHASE_COUNT
 } Phase;
 
-typedef enum Lane { LANE_compute, LANE_loader, LANE_net, LANE_COUNT } Lane;
+typedef enum Lane { LANE_compute, LANE_loader, LANE_disk, LANE_net, LANE_COUNT } Lane;
 
 typedef enum GroupAxis {
 #define AXIS(name, doc) AXIS_##name,
@@ -83,7 +83,7 @@ typedef struct StepBuffer {
     int64_t offset;               /* bytes, of a view in its base */
     double value;                 /* of a scalar, before the first run */
     Placement placed[AXIS_COUNT]; /* shape is this rank's part */
-    int64_t place;                /* bytes from the start of the arena; -1: none (persistent, a view, not placed yet) */
+    int64_t place;                /* bytes from the start of the arena or of the swap file; -1: none (persistent, a view, not placed yet) */
     TaskId first, last;           /* the tasks between which it holds what is needed; STEP_NONE: no task names it */
 } StepBuffer;
 
@@ -136,6 +136,7 @@ typedef struct Program {
     Vec(StepKernel) kernels;
     int64_t members[AXIS_COUNT]; /* of this rank's group of each axis */
     int64_t arena_bytes;    /* of all that is placed; -1: not placed yet */
+    int64_t disk_bytes;     /* of the swap file, in which the places of buffers of owner `disk` are */
     Vec(BufferId) by_name;  /* for step_find() */
 } Program;
 

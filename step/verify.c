@@ -97,6 +97,23 @@ static void verify_task_gate(StepVerifier *v, TaskId t)
         REFUSE(v, "%s: reads an f32 number and its limit, and nothing else", verify_task_text(v->p, t));
 }
 
+/* One whole buffer of the arena, and one of the swap file that is like it. */
+static void check_move(StepVerifier *v, TaskId t, int on_disk)
+{
+    const Task *task = &v->p->tasks.at[t];
+    const Operand *o = task->operands.at;
+    const StepBuffer *b = v->p->buffers.at;
+    if (task->operands.len != 2 || o[0].use != USE_READ || o[1].use != USE_WRITE ||
+        b[o[on_disk].buffer].owner != OWNER_disk || b[o[!on_disk].buffer].owner != OWNER_activation ||
+        b[o[0].buffer].base != STEP_NONE || b[o[1].buffer].base != STEP_NONE ||
+        b[o[0].buffer].bytes != b[o[1].buffer].bytes)
+        REFUSE(v, "%s: moves no whole activation %s the swap file", verify_task_text(v->p, t),
+               on_disk ? "into" : "out of");
+}
+
+static void verify_task_store(StepVerifier *v, TaskId t) { check_move(v, t, 1); }
+static void verify_task_load(StepVerifier *v, TaskId t) { check_move(v, t, 0); }
+
 static void (*const task_hooks[])(StepVerifier *, TaskId) = {
 #define TASK(name, lane, doc) [TASK_##name] = verify_task_##name,
 #define EXCHANGE(name, lane, adjoint, takes, gives, doc) [TASK_##name] = verify_exchange,
@@ -181,6 +198,9 @@ static void check_task(StepVerifier *v, TaskId t)
     check_twice(v, t);
     each_operand(task, o)
     {
+        if (v->p->buffers.at[o->buffer].owner == OWNER_disk && task_lanes[task->kind] != LANE_disk)
+            REFUSE(v, "%s: %s is in the swap file", verify_task_text(v->p, t),
+                   v->p->buffers.at[o->buffer].name);
         if (use_reads(o->use))
             check_read(v, t, o);
         if (use_writes(o->use) && v->p->buffers.at[o->buffer].owner == OWNER_scalar)
@@ -200,27 +220,30 @@ static void check_task(StepVerifier *v, TaskId t)
 
 /* ---- memory ---- */
 
-static int in_arena(const StepVerifier *v, BufferId b)
+static int has_place(const StepVerifier *v, BufferId b)
 {
     const StepBuffer *buffer = &v->p->buffers.at[b];
     return buffer->base == STEP_NONE && !owner_persists[buffer->owner] && v->written[b].first != STEP_NONE;
 }
 
+static int on_disk(const StepVerifier *v, BufferId b) { return v->p->buffers.at[b].owner == OWNER_disk; }
+
 static void check_place(StepVerifier *v, BufferId b)
 {
     const StepBuffer *buffer = &v->p->buffers.at[b];
-    if (buffer->place < 0 || buffer->place % STEP_ALIGN || buffer->place > v->p->arena_bytes - buffer->bytes)
-        REFUSE(v, "buffer %s: its place %lld with %lld bytes is not in the arena of %lld, in steps of %d",
-               buffer->name, (long long)buffer->place, (long long)buffer->bytes, (long long)v->p->arena_bytes,
-               STEP_ALIGN);
+    const int64_t all = on_disk(v, b) ? v->p->disk_bytes : v->p->arena_bytes;
+    if (buffer->place < 0 || buffer->place % STEP_ALIGN || buffer->place > all - buffer->bytes)
+        REFUSE(v, "buffer %s: its place %lld with %lld bytes is not in the %s of %lld, in steps of %d",
+               buffer->name, (long long)buffer->place, (long long)buffer->bytes,
+               on_disk(v, b) ? "swap file" : "arena", (long long)all, STEP_ALIGN);
 }
 
 static void check_pair(StepVerifier *v, BufferId a, BufferId b)
 {
     const StepBuffer *x = &v->p->buffers.at[a], *y = &v->p->buffers.at[b];
     const Touched *wx = &v->written[a], *wy = &v->written[b];
-    if (wx->first <= wy->last && wy->first <= wx->last && x->place < y->place + y->bytes &&
-        y->place < x->place + x->bytes)
+    if (on_disk(v, a) == on_disk(v, b) && wx->first <= wy->last && wy->first <= wx->last &&
+        x->place < y->place + y->bytes && y->place < x->place + x->bytes)
         REFUSE(v,
                "buffers %s (bytes %lld to %lld, tasks %u to %u) and %s (bytes %lld to %lld, tasks %u to %u) "
                "overlap",
@@ -232,7 +255,7 @@ static void check_memory(StepVerifier *v)
 {
     Vec(BufferId) placed = {0};
     for (BufferId b = 0; b < v->p->buffers.len; b++)
-        if (in_arena(v, b)) {
+        if (has_place(v, b)) {
             check_place(v, b);
             vec_push(v->p->arena, &placed, b);
         }

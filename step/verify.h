@@ -8,7 +8,8 @@
  * - a task names buffers that exist, with the operands that its kind asks for;
  * - a buffer of the arena is written (by a task, or by views that cover it) before it is read, since memory of an arena holds
  *   nothing before;
- * - two buffers that hold needed values during one task do not overlap in memory, and each lies inside the arena;
+ * - a buffer of the swap file is named by tasks that store and load only, which move whole buffers of the same size;
+ * - two buffers that hold needed values during one task do not overlap in memory, and each lies inside the arena or the swap file;
  * - no task writes a buffer that it names twice, by whatever view; nobody writes a constant (a scalar's buffer);
  * - views lie inside their bases and are one level deep;
  * - on each axis with several members every placement fits its buffer, its base and, by the equations, every kernel that names it

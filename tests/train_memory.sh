@@ -33,4 +33,6 @@ keeps() {
 trains without
 keeps 85 --recompute all
 keeps 95 --recompute qkv,swiglu:1-2
+keeps 80 --swap all --swap-folder "$scratch"
+keeps 80 --recompute qkv,swiglu --swap all --swap-folder "$scratch"
 exit $failed

@@ -24,6 +24,7 @@ enum {
     KEY_BYTES,
     KEY_MEASURE,
     KEY_MEMORY,
+    KEY_FOLDER,
     KEY_PASS
 };
 
@@ -41,6 +42,8 @@ static const struct argp_option options[] = {
      0},
     {"memory", KEY_MEMORY, "BYTES", 0,
      "choose modules, with measured prices, so that a step takes at most 4G, 500M ...", 0},
+    {"swap-folder", KEY_FOLDER, "DIR", 0,
+     "where the swap file lies when it is measured (TMPDIR, or /var/tmp)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of a kernel that is measured; 0: what OpenMP would take", 0},
 #define PASS(name, doc) {#name, KEY_PASS + PASS_##name, "MODULES", 0, doc ": mla:0-3,swiglu or all", 0},
 #include "step/passes.def"
@@ -70,6 +73,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_THREADS: o->threads = option_number(s, "threads", arg, 0, 4096); return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_MAP: o->map = arg; return 0;
+    case KEY_FOLDER: o->swap_folder = arg; return 0;
     case KEY_BYTES: o->bytes = arg; return 0;
     case KEY_MEASURE: o->measure = 1; return 0;
     case KEY_MEMORY:
@@ -114,6 +118,14 @@ static void print_memory(const Program *p)
     printf("  %-12s %12.1f MiB, the largest sum of live buffers %.1f MiB (task %u, layer %d)\n", "arena",
            (double)p->arena_bytes / 0x1p20, (double)peak.bytes / 0x1p20, peak.task,
            p->tasks.at[peak.task].layer);
+    if (p->disk_bytes)
+        printf("  swap file: %15.1f MiB\n", (double)p->disk_bytes / 0x1p20);
+}
+
+static void print_less(const char *what, int64_t before, int64_t after)
+{
+    printf("  %s: %.1f of %.1f MiB (%.1f %% less)\n", what, (double)after / 0x1p20, (double)before / 0x1p20,
+           before ? 100 - 100 * (double)after / (double)before : 0);
 }
 
 /* What the passes of this plan give, against the program without them. */
@@ -125,8 +137,9 @@ static void print_passes(const Program *recorded, const Program *p, const PlanOp
     for (StepPass pass = 0; pass < PASS_COUNT; pass++)
         if (o->choices[pass])
             printf(" --%s %s", pass_names[pass], o->choices[pass]);
-    printf("\n  largest sum of live buffers: %.1f of %.1f MiB (%.1f %% less)\n", (double)after.peak / 0x1p20,
-           (double)before.peak / 0x1p20, 100 - 100 * (double)after.peak / (double)before.peak);
+    printf("\n");
+    print_less("largest sum of live buffers", before.peak, after.peak);
+    print_less("  of it without work space, at most", before.kept, after.kept);
     if (prices)
         printf("  time of a step: %.1f ms, without passes %.1f ms (%.1f %% more)\n", 1e3 * after.seconds,
                1e3 * before.seconds, 100 * (after.seconds / before.seconds - 1));

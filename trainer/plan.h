@@ -6,7 +6,7 @@
 #include "trainer/session.h"
 
 typedef struct PlanOptions {
-    const char *model, *map, *bytes;
+    const char *model, *map, *bytes, *swap_folder;
     const char *choices[PASS_COUNT]; /* modules of each pass, or NULL */
     int64_t sequence, sequences, micro_batches, threads;
     int64_t memory; /* that a step may take; 0: not asked */
@@ -22,6 +22,7 @@ int plan_measure(const ModelConfig *m, const PlanOptions *o, const Program *reco
 typedef struct PlanCost {
     int64_t bytes;  /* of all: what persists, and the largest sum of live buffers */
     int64_t peak;   /* that sum */
+    int64_t kept;   /* the largest sum without work space */
     double seconds; /* of a step; below 0: not known */
 } PlanCost;
 

@@ -38,6 +38,9 @@ Program *plan_passes(Session *s, Arena *a, const Program *recorded, const char *
 PlanCost plan_cost(const Program *p, const Prices *prices)
 {
     PlanCost c = {.peak = memory_peak(p).bytes, .seconds = prices ? prices_sum(prices, p) : -1};
+    const int64_t *kept = memory_live(p, OWNER_activation);
+    for (TaskId t = 0; t < p->tasks.len; t++)
+        c.kept = kept[t] > c.kept ? kept[t] : c.kept;
     c.bytes = p->arena_bytes > c.peak ? p->arena_bytes : c.peak;
     for (Owner owner = 0; owner < OWNER_COUNT; owner++)
         if (owner_persists[owner])

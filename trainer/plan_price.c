@@ -1,11 +1,12 @@
 /* Prices of a step's tasks: a model with the same layers, but few of them, runs here. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trainer/plan.h"
 #include "trainer/trainer.h"
 
-enum { WARM_UP = 1, MEASURED = 5, EXPERT_LAYERS = 2 };
+enum { WARM_UP = 1, MEASURED = 8, EXPERT_LAYERS = 2 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -35,24 +36,102 @@ static int next_random(void *self, void *const *buffers, const int64_t *bytes, u
     return 0;
 }
 
+static int64_t bytes_moved(const Program *p)
+{
+    int64_t bytes = 0;
+    for (TaskId t = 0; t < p->tasks.len; t++)
+        if (task_lanes[p->tasks.at[t].kind] == LANE_disk)
+            bytes += p->buffers.at[p->tasks.at[t].operands.at[0].buffer].bytes;
+    return bytes;
+}
+
+typedef struct Measured {
+    Run *plain, *swapped;
+    double seconds[2][MEASURED]; /* of whole steps */
+} Measured;
+
+static int run_timed(Run *r, double *seconds)
+{
+    const double begin = step_seconds();
+    const int bad = session_run(r);
+    *seconds = step_seconds() - begin;
+    return bad;
+}
+
+/* Both in turns, so that other work on the machine meets both. */
+static int run_both(Measured *m, Prices *prices)
+{
+    int bad = 0;
+    for (int i = -WARM_UP; i < MEASURED && !bad; i++) {
+        const int at = i < 0 ? 0 : i;
+        bad = run_timed(m->plain, &m->seconds[0][at]) || run_timed(m->swapped, &m->seconds[1][at]);
+        if (!bad && i >= 0)
+            prices_note(prices, m->plain);
+    }
+    if (!bad && run_was_gated(m->plain)) {
+        fprintf(stderr,
+                "moe-train: the gradients of random tokens are not finite: no step can be measured\n");
+        return 1;
+    }
+    return bad;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Other work on the machine only ever adds to a time. */
+static double lower_quartile(double *seconds)
+{
+    qsort(seconds, MEASURED, sizeof *seconds, ascending);
+    return seconds[MEASURED / 4];
+}
+
+/* The lane of the file shares cores and memory with the kernels: what moving costs is the difference of whole steps. */
+static void note_disk(Measured *m, const Program *swapped, Prices *prices)
+{
+    const double more = lower_quartile(m->seconds[1]) - lower_quartile(m->seconds[0]);
+    const int64_t bytes = bytes_moved(swapped);
+    prices->seconds_per_byte = bytes && more > 0 ? more / (double)bytes : 0;
+}
+
+/* An update that is computed but changes no weight. */
+static void set_numbers(const Session *s)
+{
+    static const struct {
+        const char *name;
+        float value;
+    } numbers[] = {{"lr", 0},    {"beta1", 0.9F}, {"beta2", 0.95F}, {"adam.eps", 1e-8F},
+                   {"decay", 0}, {"clip", 1},     {"k1", 1},        {"k2", 1}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        *session_number(s, numbers[i].name) = numbers[i].value;
+}
+
 static int measure(Session *s, const PlanOptions *few, Prices *prices)
 {
+    static const char *const all[PASS_COUNT] = {[PASS_swap] = "all"};
     RandomBatch batch = {random_new(1), s->model.vocab};
-    Program *setup = session_record_setup(s, few->sequence), *step = plan_record(s, few);
-    Run *first = NULL, *run = NULL;
-    int bad = !setup || !step || session_compile(s) || !(first = session_start(s, setup, (BatchSource){0})) ||
-              !(run = session_start(s, step, (BatchSource){next_random, &batch}));
+    const BatchSource source = {next_random, &batch};
+    Program *setup = session_record_setup(s, few->sequence), *plain = plan_record(s, few),
+            *swapped = plan_record(s, few);
+    Run *first = NULL;
+    Measured m = {0};
+    int bad = !setup || !plain || !swapped || session_passes(swapped, all) || session_compile(s) ||
+              !(first = session_start(s, setup, (BatchSource){0})) ||
+              !(m.plain = session_start(s, plain, source)) ||
+              !(m.swapped = session_start(s, swapped, source));
     if (!bad) {
         weights_draw(s, 1);
-        bad = session_run(first);
+        set_numbers(s);
+        bad = session_run(first) || run_both(&m, prices);
     }
-    for (int i = 0; i < WARM_UP + MEASURED && !bad; i++) {
-        bad = session_run(run);
-        if (!bad && i >= WARM_UP)
-            prices_note(prices, run);
-    }
+    if (!bad)
+        note_disk(&m, swapped, prices);
     run_free(first);
-    run_free(run);
+    run_free(m.plain);
+    run_free(m.swapped);
     return bad;
 }
 
@@ -74,11 +153,16 @@ int plan_measure(const ModelConfig *m, const PlanOptions *o, const Program *reco
     PlanOptions few = *o;
     few.micro_batches = least(o->micro_batches, 2);
     Session s;
-    const int bad = session_open(&s, &model, o->f32 ? MOEC_F32 : MOEC_BF16, (int)o->threads, 0) ||
-                    measure(&s, &few, prices);
+    int bad = session_open(&s, &model, o->f32 ? MOEC_F32 : MOEC_BF16, (int)o->threads, 0);
+    s.swap_folder = o->swap_folder;
+    bad = bad || measure(&s, &few, prices);
     session_close(&s);
     if (!bad && !o->emit)
-        printf("prices: medians of %d steps of the same model with %lld of its %lld layers, here\n", MEASURED,
-               (long long)model.layers, (long long)m->layers);
+        printf("prices: lower quartiles of %d steps of the same model with %lld of its %lld layers, here; "
+               "%.0f ms "
+               "for each GiB to and from the "
+               "swap file\n",
+               MEASURED, (long long)model.layers, (long long)m->layers,
+               1e3 * 0x1p30 * prices->seconds_per_byte);
     return bad || check_prices(prices, recorded);
 }

@@ -1,6 +1,10 @@
 #include "trainer/session.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "step/memory.h"
@@ -24,6 +28,8 @@ int session_open(Session *s, const ModelConfig *model, moec_type act, int thread
 
 void session_close(Session *s)
 {
+    if (s->run.swap_fd > 0)
+        close(s->run.swap_fd);
     store_free(s->store);
     kernels_close(s->kernels);
     if (s->arena)
@@ -94,13 +100,42 @@ static int check_memory(const Session *s, const Program *p)
         need / 0x1p30, have / 0x1p30);
 }
 
+/* A file without a name, which is gone with the process. */
+static int open_unnamed(Arena *a, const char *folder)
+{
+    const int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd;
+    char *name = arena_printf(a, "%s/moe-train.XXXXXX", folder);
+    const int named = mkostemp(name, O_CLOEXEC);
+    if (named >= 0)
+        unlink(name);
+    return named;
+}
+
+/* The swap file with room for the program, so that a full disk is known before the first step. */
+static int open_swap(Session *s, const Program *p)
+{
+    const char *set = getenv("TMPDIR"), *folder = s->swap_folder ? s->swap_folder : set ? set : "/var/tmp";
+    if (!p->disk_bytes)
+        return 0;
+    if (s->run.swap_fd <= 0)
+        s->run.swap_fd = open_unnamed(s->arena, folder);
+    const int error = s->run.swap_fd < 0 ? errno : posix_fallocate(s->run.swap_fd, 0, p->disk_bytes);
+    if (!error)
+        return 0;
+    fprintf(stderr, "moe-train: swap file of %.1f MiB in %s: %s\n", (double)p->disk_bytes / 0x1p20, folder,
+            strerror(error));
+    return 1;
+}
+
 Run *session_start(Session *s, Program *p, BatchSource source)
 {
     const char *error;
+    if (session_place(s, p) || check_memory(s, p) || open_swap(s, p))
+        return NULL;
     RunOptions options = s->run;
     options.source = source;
-    if (session_place(s, p) || check_memory(s, p))
-        return NULL;
     Run *r = run_new(p, s->kernels, s->store, &options, &error);
     if (!r)
         complain("%s: %s", p->name, error);

@@ -17,6 +17,7 @@ typedef struct Session {
     Store *store;
     ModelWeights weights;
     double compile_seconds;
+    const char *swap_folder; /* NULL: TMPDIR, or /var/tmp */
 } Session;
 
 /* check: as RunOptions.check. */

@@ -152,8 +152,10 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check)
 {
     *t = (Trainer){.config = c, .data = d, .sequences = c->batch / c->micro_batches};
     t->state.data = data_fingerprint(d);
-    if (session_open(&t->session, &c->model_config, c->f32 ? MOEC_F32 : MOEC_BF16, (int)c->threads, check) ||
-        start(t) || begin(t) || start_loader(t))
+    if (session_open(&t->session, &c->model_config, c->f32 ? MOEC_F32 : MOEC_BF16, (int)c->threads, check))
+        return 1;
+    t->session.swap_folder = c->swap_folder;
+    if (start(t) || begin(t) || start_loader(t))
         return 1;
     if (c->bind)
         bind_threads((int)c->threads);

@@ -10,6 +10,7 @@
 #include "step/verify.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -38,6 +39,7 @@ typedef struct ModelFixture {
     KernelSet *kernels;
     Store *store;
     int64_t batch; /* number of the next one */
+    FILE *swap;    /* of programs that store; NULL: not needed so far */
 } ModelFixture;
 
 static inline ModelFixture fixture_new(const char *config)
@@ -54,6 +56,8 @@ static inline ModelFixture fixture_new(const char *config)
 
 static inline void fixture_free(ModelFixture *f)
 {
+    if (f->swap)
+        fclose(f->swap);
     store_free(f->store);
     kernels_close(f->kernels);
     arena_free(f->arena);
@@ -100,8 +104,10 @@ static inline int fixture_next(void *fixture, void *const *buffers, const int64_
 static inline Run *fixture_run(ModelFixture *f, Program *p)
 {
     const char *error = step_verify(p, f->kernels);
-    Run *r = error ? NULL
-                   : run_new(p, f->kernels, f->store, &(RunOptions){.threads = 2, .source = {fixture_next, f}}, &error);
+    if (p->disk_bytes && !f->swap)
+        f->swap = tmpfile();
+    const RunOptions options = {.threads = 2, .source = {fixture_next, f}, .swap_fd = f->swap ? fileno(f->swap) : 0};
+    Run *r = error ? NULL : run_new(p, f->kernels, f->store, &options, &error);
     if (!r)
         fail_msg("%s", error);
     return r;
