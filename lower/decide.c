@@ -208,20 +208,27 @@ static void decide_accumulators(Lower *l, Blocking *by, int any)
         by->product[i].accumulator = NULL;
 }
 
-/* Which right operands are read where they lie. Of memory in rows the schedule says: usually it is packed of a head for all
- * blocks of rows (Note [Hoisted operands]), and where sums stand in memory for all terms of a slab, which are too many to be
- * read for each few rows again. */
+/* Is a right operand in rows read where it lies unless the schedule says otherwise? It is packed for all terms of a slab where
+ * sums stand in memory, which are too many to be read for each few rows again; and in a row-block group where one panel serves
+ * several blocks: of a head all of them (Note [Hoisted operands]), of a sum over the rows all blocks of sums. */
+static int usually_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
+{
+    const Cluster *c = by->rowblock;
+    return !by->in_place && (!c || (by->row == c->row && !lower_has_outer(l, c, p->right)));
+}
+
 static void decide_direct(Lower *l, Blocking *by)
 {
-    int open = 0, packs = 0, is_rows[REDUCE_MAX];
+    int open = 0, usual = 1, packs = 0, is_rows[REDUCE_MAX];
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         p->direct = p->left == NONE ? DIRECT_NOT : lower_direct(l, by, p);
         is_rows[i] = p->direct == DIRECT_ROWS || p->direct == DIRECT_ROWS_TRANSPOSED;
         open |= is_rows[i];
+        usual &= !is_rows[i] || usually_direct(l, by, p);
     }
     if (open)
-        packs = !schedule_reads_in_place(l->c, l->k, by->lhs, !by->rowblock && !by->in_place);
+        packs = !schedule_reads_in_place(l->c, l->k, by->lhs, usual);
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (packs && is_rows[i])
             by->product[i].direct = DIRECT_NOT;

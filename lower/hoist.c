@@ -25,7 +25,7 @@ static int belongs_to_head(const Lower *l, const Cluster *c, ExprId e, const Ind
     return 1;
 }
 
-static int has_outer(const Lower *l, const Cluster *c, ExprId e)
+int lower_has_outer(const Lower *l, const Cluster *c, ExprId e)
 {
     for (uint32_t o = 0; o < c->nouter; o++)
         if (x_uses_index(l->k, e, c->outer[o]))
@@ -70,7 +70,7 @@ int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, H
     out->first = x_int(k, q->loc, 0);
     out->when[0] = x_condition(k, p->reduce);
     out->when[1] = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
-    return belongs_to_head(l, c, p->right, out->index) && has_outer(l, c, p->right) &&
+    return belongs_to_head(l, c, p->right, out->index) && lower_has_outer(l, c, p->right) &&
            !reads_member(k, all, p->right) &&
            (out->when[0] == NONE || belongs_to_head(l, c, out->when[0], known)) && checks_inside(k, q->rhs);
 }

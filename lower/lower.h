@@ -327,6 +327,7 @@ void lower_open_item(Lower *l, const Item *it, Loc loc); /* the loops over the i
 
 /* ---- hoist.c: Note [Hoisted operands] ---- */
 
+int lower_has_outer(const Lower *l, const Cluster *c, ExprId e); /* does e vary with an outer variable? */
 /* Is the right operand of product i of a row-block group's member hoisted? `all`: the members of the row-block group. */
 int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, Hoisted *out);
 void lower_hoist(Lower *l, const Hoisted *hoisted, Extent terms); /* gives it a buffer, until Env.hoisted is cut back */

@@ -18,17 +18,14 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k);
 int64_t schedule_rows(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
-const Setting *schedule_blocks_given(const Kernel *k,
-                                     TensorId lhs); /* the nearest clause's; NULL: no clause gives them */
-/* The same of rows whose left operands are packed at a time. The next three are asked where both ways are open. */
-int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
-int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs,
-                            int usual);                                          /* right operands */
-int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs); /* of the thread's memory */
-int schedule_multiplies_f32(const PassContext *c, const Kernel *k,
-                            TensorId lhs); /* bf16, which is exact; sums round otherwise */
-int64_t schedule_band(const PassContext *c, const Kernel *k,
-                      TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
+const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs); /* the nearest clause's; NULL: no clause gives them */
+int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual); /* rows whose left operands are packed at a time */
+/* Asked where both ways are open: are right operands read where they lie, sums added up in a block of the thread's memory, and
+ * bf16 multiplied in f32, which is exact, but adds in another order? */
+int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs, int usual);
+int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs);
+int schedule_multiplies_f32(const PassContext *c, const Kernel *k, TensorId lhs);
+int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
 /* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
 int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
 /* What is given for a launch as a whole, by any tensor that it computes: Note [Settings] in ir/tile.h. */
