@@ -135,12 +135,13 @@ def run(name, options):
 # ---- other kernels: any of the knobs that are theirs ----
 
 def draw_clauses(listed, name, rng):
-    """Some of the knobs, each with any of its values, and maybe another choice about an edge. Numbers that are much larger than
-    any size here are left out, and threads, which are said."""
-    knobs = [(head, values) for word, head, values in space.knobs_of(listed, name) if word != "threads"]
+    """Some of the knobs, each with any of its values, and maybe another choice about an edge. Left out are numbers that are much
+    larger than any size here, threads, which are said, and `multiply`, which any model ranks."""
+    knobs = [(head, values) for word, head, values in space.knobs_of(listed, name) if word not in ("threads", "multiply")]
     drawn = [f"{head} {rng.choice([v for v in values[1:] if not v.isdigit() or int(v) <= LARGEST])}"
              for head, values in knobs if rng.random() < max(0.33, 1.5 / len(knobs))]
-    return drawn + [clause for clause in space.choices_of(listed, name) if rng.random() < 0.1]
+    choices = space.choices_of(listed, name)
+    return drawn + [clause for clause in choices if rng.random() < 0.5 / len(choices)]
 
 
 def run_kernel(source, name, sizes, options):

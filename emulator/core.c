@@ -68,6 +68,40 @@ static int is_right_in_rows(const Emulator *e, const Stmt *s, const BoxShape *sh
            layout_is_dense(shape->layout);
 }
 
+static int reads(const Emulator *e, StmtId first, TensorId t)
+{
+    tile_walk (w, e->k, first) {
+        if (w.s->kind == TILE_store && w.s->add && w.s->buffer == t)
+            return 1;
+        tile_each_operand (o, w.s)
+            if (tile_operand_is_expr(&o))
+                each_below (n, e->k, o.id, EVERYWHERE)
+                    if (x_at(e->k, *n)->kind == X_LOAD && x_at(e->k, *n)->sym == t)
+                        return 1;
+    }
+    return 0;
+}
+
+/* Is it the launch's to store past the caches, and large enough or asked for? Note [Streams] in backend/emit_stream.c. */
+static int is_past(const Emulator *e, TensorId t, const BoxShape *s)
+{
+    const Stmt *launch = emulator_stmt(e, e->launch);
+    const Tensor *x = &e->k->tensors.at[t];
+    int has_product = tile_contains(e->k, launch->first, TILE_product);
+    int64_t least = has_product ? e->machine->caches.stream_weights : e->machine->caches.stream;
+    int may = x->space == SPACE_GM || (x->space == SPACE_WORK && !has_product);
+    if (!may || launch->writes == WRITES_KEPT || !layout_is_dense(x->layout) || reads(e, launch->first, t))
+        return 0;
+    return launch->writes == WRITES_PAST || s->matrices * s->stride >= least;
+}
+
+static int goes_past(Emulator *e, TensorId t, const BoxShape *s)
+{
+    if (!e->past[t])
+        e->past[t] = (uint8_t)(1 + is_past(e, t, s));
+    return e->past[t] == 2;
+}
+
 void core_access(Emulator *e, StmtId id, const AccessEvent *v)
 {
     CoreAccess x = {.buffer = (TensorId)v->buffer,
@@ -82,6 +116,8 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
         return;
     if (x.form == ACCESS_READ)
         e->transposed = x.down == 1 && x.right != 1;
+    else if (emulator_stmt(e, id)->kind == TILE_store && goes_past(e, x.buffer, &s))
+        x.form = ACCESS_PAST;
     if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
         CoreAccess late = x;
         x.rows = rows_in_time(e, &s, &x);

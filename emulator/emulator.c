@@ -111,7 +111,11 @@ static void begin_launch(Emulator *e, StmtId launch)
         t.ncores = (uint32_t)e->machine->cores.cube;
     if (t.place == ON_VECTOR)
         t.ncores = (uint32_t)e->machine->cores.vector;
+    if (t.place == ON_CORES && emulator_stmt(e, launch)->threads &&
+        emulator_stmt(e, launch)->threads < t.ncores)
+        t.ncores = (uint32_t)emulator_stmt(e, launch)->threads;
     e->given = arena_array(e->a, int64_t, t.ncores);
+    e->past = arena_array(e->a, uint8_t, e->k->tensors.len + 1);
     t.ops = arena_array(e->a, Ops, t.ncores);
     t.items = arena_array(e->a, int64_t, t.ncores);
     vec_push(e->a, &e->trace.launches, t);

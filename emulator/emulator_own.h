@@ -36,6 +36,7 @@ struct Emulator {
     Found *found; /* by StmtId */
     struct Flags *flags;
     struct Sample *sample;
+    uint8_t *past;  /* of a CPU, by TensorId: 2 where the launch stores it past the caches, 1 where not, 0: not known yet */
     int64_t *given; /* of a CPU, by core: how much it has had to do in this launch */
     int transposed; /* of a CPU: what was read last lies the other way round than it is asked for */
 };

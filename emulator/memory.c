@@ -125,17 +125,26 @@ static Line *line_at(Cache *c, uint64_t number)
     return &c->last->lines[number & ((1 << TABLE_BITS) - 1)];
 }
 
+typedef enum Use { USE_READ, USE_WRITE, USE_READ_AND_WRITE, USE_PAST } Use;
+
 /* Uses the sectors `mask` of a line: how many had to come from memory, or will have to go there. */
-static int use_line(Cache *c, uint64_t number, uint32_t mask, int write)
+static int use_line(Cache *c, uint64_t number, uint32_t mask, Use use)
 {
     Line *l = line_at(c, number);
+    if (use == USE_PAST) {
+        l->valid &= ~mask;
+        l->dirty &= ~mask;
+        return __builtin_popcount(mask);
+    }
     if (is_gone(c, l->used)) {
         *l = (Line){0};
         c->come++;
     }
-    uint32_t *have = write ? &l->dirty : &l->valid;
-    int missing = __builtin_popcount(mask & ~*have);
-    *have |= mask;
+    int missing = use == USE_WRITE ? 0 : __builtin_popcount(mask & ~l->valid);
+    if (use != USE_READ) {
+        missing += __builtin_popcount(mask & ~l->dirty);
+        l->dirty |= mask;
+    }
     l->valid |= mask;
     l->used = c->last->used = c->come + 1;
     return missing;
@@ -153,6 +162,11 @@ static uint32_t mask_of(int64_t first, int64_t last)
     return (uint32_t)(((2ull << (last - first)) - 1) << first);
 }
 
+static Use use_of(const MemoryRun *r)
+{
+    return !r->write ? USE_READ : r->past ? USE_PAST : r->own_rate ? USE_READ_AND_WRITE : USE_WRITE;
+}
+
 /* A run from byte `begin` on, of a numbering in which lines begin at multiples of their length. */
 static void use_run(Memory *m, const MemoryRun *r, int64_t begin, int64_t bytes, Used *u)
 {
@@ -162,10 +176,15 @@ static void use_run(Memory *m, const MemoryRun *r, int64_t begin, int64_t bytes,
         int64_t to = ((i == last ? (end - 1) % m->line : m->line - 1)) / m->sector;
         uint64_t number = (r->place >> PLACE_BITS << LINE_BITS) + (uint64_t)i;
         u->sectors += to - from + 1;
-        if (r->own_rate && !use_line(&m->own[r->core], number, mask_of(from, to), 0))
+        if (r->own_rate &&
+            !use_line(&m->own[r->core], number, mask_of(from, to), r->past ? USE_PAST : USE_READ)) {
+            int written = r->write ? use_line(&m->cache, number, mask_of(from, to), USE_WRITE) : 0;
+            u->shared += written;
+            missing += written;
             continue;
+        }
         u->shared += to - from + 1;
-        missing += use_line(&m->cache, number, mask_of(from, to), r->write);
+        missing += use_line(&m->cache, number, mask_of(from, to), use_of(r));
     }
     u->missing += missing;
     if (missing)
@@ -210,8 +229,9 @@ Flow memory_move(Memory *m, int64_t at, const MemoryRun *run)
         use_run(m, run, at_byte > 0 ? at_byte : 0, bytes, &u);
     int64_t missing = u.missing * m->sector, shared = u.shared * m->sector,
             own = u.sectors * m->sector - shared;
+    int64_t from_shared = shared > missing ? shared - missing : 0; /* what is stored comes and goes */
     int64_t slow = run->write || run->alone > run->rate ? run->rate : run->alone;
-    int64_t alone = (own ? own / run->own_rate : 0) + (shared - missing) / run->rate + missing / slow;
+    int64_t alone = (own ? own / run->own_rate : 0) + from_shared / run->rate + missing / slow;
     int64_t taken = missing + u.jumps * m->jump;
     int64_t got = missing ? take(m, at, taken, alone) : 0;
     return (Flow){.end = got > at + alone ? got : at + alone,

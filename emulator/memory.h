@@ -3,7 +3,7 @@
  *
  * The cache keeps lines of Machine.align.line bytes, in sectors that come one by one. A line stays until as many others as
  * the cache holds have come since it was last used: least recently used, up to the order of uses meanwhile. A sector that
- * is written goes to memory once while its line stays.
+ * is written goes to memory once while its line stays; a CPU reads it first, unless it writes past the caches.
  *
  * Memory moves Machine.memory.gm_rate in each span of time, for whoever comes first. A run of bytes costs it a jump, and
  * another one for each end inside a line, because parts of lines are moved apart. */
@@ -22,7 +22,7 @@ void memory_launch(Memory *m, int64_t begin); /* nothing moves before that cycle
 typedef struct MemoryRun {
     uint64_t place; /* TensorId << 40 | byte, and the core where each has its own */
     int64_t runs, bytes, apart;
-    int write;
+    int write, past; /* past: of a CPU, a write that reads no line first and leaves none in the caches */
     int64_t rate, alone; /* bytes per cycle to or from the cache; from memory, when no other core moves anything */
     uint32_t core;       /* whose own cache is met first, */
     int64_t own_rate;    /* bytes per cycle from there; 0: it has none */

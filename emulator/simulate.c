@@ -208,7 +208,8 @@ static MemoryRun run_of(const Simulation *s, const Op *op, uint32_t core)
     MemoryRun run = {.place = op->gm + own, .runs = op->a, .bytes = op->b, .apart = op->c, .core = core};
     if (core_is_access(op)) {
         int asked = op->unit == UNIT_cube ? op->other != ACCESS_LATE : op->a == 1 || op->b >= m->core.page;
-        run.write = op->other == ACCESS_WRITE;
+        run.past = op->other == ACCESS_PAST;
+        run.write = op->other == ACCESS_WRITE || run.past;
         run.rate = m->core.l3;
         run.alone = asked ? m->core.memory : m->core.runs;
         run.own_rate = m->core.l2;

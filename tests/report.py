@@ -208,6 +208,20 @@ def check_peak(moec, scratch):
     return wrong
 
 
+def check_settings(moec, scratch):
+    """What a schedule says of a launch: results that are stored past the caches are not read first, and on one thread it takes
+    longer than on two."""
+    path, us = os.path.join(scratch, "settings.moe"), {}
+    for clause in ("writes past", "writes kept", "threads = 1"):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("moe 1\ndim T, H\nkernel twice(in x: bf16[T, H], out y: bf16[T, H]) { y[t, h] = bf16(2 * x[t, h]) }\n"
+                    f"schedule twice {{ launch y : {clause} }}\n")
+        text = subprocess.run([moec, "report", path, "--machine", "host", "--threads", "2", "--sizes", "T=8192,H=4096"], check=True,
+                              stdout=subprocess.PIPE).stdout.decode()
+        us[clause] = float(re.search(r": ([0-9.]+) us", text).group(1))
+    return [] if us["writes kept"] > 1.3 * us["writes past"] and us["threads = 1"] > us["writes past"] else [str(us)]
+
+
 def check_traffic(moec, scratch):
     """A product fetches both of its operands from memory at least once."""
     path = os.path.join(scratch, "traffic.moe")
@@ -259,7 +273,7 @@ def main():
             failed += bool(wrong)
             print(f"{'FAILED' if wrong else 'ok'}  {path} {machine} {sizes}", *wrong, sep="\n    ")
         for what, check in (("fused against unfused", check_gradient), ("choices by the routing", check_choices),
-                            ("this CPU", check_host), ("no model beats its machine", check_peak), ("operands are fetched", check_traffic),
+                            ("this CPU", check_host), ("no model beats its machine", check_peak), ("operands are fetched", check_traffic), ("settings of launches", check_settings),
                             ("a forced instruction set", check_forced), ("large launches", check_sampled)):
             wrong = check(moec, scratch)
             failed += bool(wrong)

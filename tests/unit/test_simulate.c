@@ -564,6 +564,31 @@ static void a_core_computes_while_data_come(void **state)
     assert_int_equal(s->launches[0].own_bytes, 3 * BYTES);
 }
 
+/* An ordinary store reads its line first, if no cache has it; one past the caches reads nothing and leaves nothing there. */
+static void stores_read_their_lines(void **state)
+{
+    enum { BYTES = 128 << 10 };
+    Trace *t = cpu_trace(*state);
+    Ops *ops = &t->launches.at[0].ops[0];
+    static const struct {
+        int tensor;
+        AccessForm form;
+        int64_t moved;
+    } cases[] = {
+        {0, ACCESS_WRITE, 2 * BYTES}, {0, ACCESS_WRITE, 0},    {0, ACCESS_READ, 0},
+        {1, ACCESS_PAST, BYTES},      {1, ACCESS_READ, BYTES}, {1, ACCESS_PAST, BYTES},
+        {1, ACCESS_READ, BYTES},      {2, ACCESS_READ, BYTES}, {2, ACCESS_WRITE, BYTES},
+    };
+    int64_t before = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vec_push(*state, ops, read_by_core(cases[i].tensor, BYTES, cases[i].form));
+        vec_push(*state, ops, product(12, 32, 2, 2));
+        int64_t moved = simulate(*state, t)->launches[0].memory_bytes;
+        assert_int_equal(moved - before, cases[i].moved);
+        before = moved;
+    }
+}
+
 /* ---- reports ---- */
 
 static void reports_are_well_formed(void **state)
@@ -607,6 +632,7 @@ int main(void)
         cmocka_unit_test(a_million_operations),
         cmocka_unit_test(fragments_take_their_cycles),
         cmocka_unit_test(a_core_computes_while_data_come),
+        cmocka_unit_test(stores_read_their_lines),
         cmocka_unit_test(reports_are_well_formed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
