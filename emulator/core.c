@@ -118,8 +118,9 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
         e->transposed = x.down == 1 && x.right != 1;
     else if (emulator_stmt(e, id)->kind == TILE_store && goes_past(e, x.buffer, &s))
         x.form = ACCESS_PAST;
-    if (x.form == ACCESS_READ &&
-        emulator_stmt(e, e->launch)->ahead == 0) /* the schedule says so: KNOB_ahead */
+    if (x.form == ACCESS_READ && e->transposed && emulator_stmt(e, id)->kind == TILE_pack)
+        x.form = ACCESS_ACROSS;
+    else if (x.form == ACCESS_READ && emulator_stmt(e, e->launch)->ahead == 0) /* KNOB_ahead */
         x.form = ACCESS_UNASKED;
     if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
         CoreAccess late = x;

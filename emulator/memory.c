@@ -125,10 +125,10 @@ static Line *line_at(Cache *c, uint64_t number)
     return &c->last->lines[number & ((1 << TABLE_BITS) - 1)];
 }
 
-typedef enum Use { USE_READ, USE_WRITE, USE_READ_AND_WRITE, USE_PAST } Use;
+typedef enum LineUse { USE_READ, USE_WRITE, USE_READ_AND_WRITE, USE_PAST } LineUse;
 
 /* Uses the sectors `mask` of a line: how many had to come from memory, or will have to go there. */
-static int use_line(Cache *c, uint64_t number, uint32_t mask, Use use)
+static int use_line(Cache *c, uint64_t number, uint32_t mask, LineUse use)
 {
     Line *l = line_at(c, number);
     if (use == USE_PAST) {
@@ -162,7 +162,7 @@ static uint32_t mask_of(int64_t first, int64_t last)
     return (uint32_t)(((2ull << (last - first)) - 1) << first);
 }
 
-static Use use_of(const MemoryRun *r)
+static LineUse use_of(const MemoryRun *r)
 {
     return !r->write ? USE_READ : r->past ? USE_PAST : r->own_rate ? USE_READ_AND_WRITE : USE_WRITE;
 }

@@ -230,6 +230,8 @@ static Span do_access(Simulation *s, SimCore *c, const Op *op, uint32_t core)
     s->out->shared_bytes += m.shared;
     s->out->memory_bytes += m.bytes;
     s->taken += m.taken;
+    if (op->other == ACCESS_ACROSS)
+        c->late += m.shared / s->machine->core.across;
     if (op->other == ACCESS_UNASKED && m.bytes && op->b >= s->machine->core.page)
         c->late += s->machine->memory.latency;
     if (op->other == ACCESS_LATE)

@@ -228,7 +228,7 @@ typedef struct Machine {
         int64_t l1, l2, stream, stream_weights;
     } caches;
     struct {
-        int64_t add, chain, tile, store, copy, transpose, loop, call, launch, l2, l3, memory, runs, page;
+        int64_t add, chain, tile, store, copy, transpose, loop, call, launch, l2, l3, memory, across, runs, page;
     } core;
     OnChip l1, l0a, l0b, l0c, ub;
     struct {

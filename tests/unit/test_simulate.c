@@ -552,16 +552,19 @@ static void a_core_computes_while_data_come(void **state)
     }
     vec_push(*state, ops, read_by_core(1, BYTES, ACCESS_LATE));
     vec_push(*state, ops, small);
+    vec_push(*state, ops, read_by_core(2, BYTES, ACCESS_ACROSS));
+    vec_push(*state, ops, small);
     const Simulated *s = simulate(*state, t);
     const Span *at = s->launches[0].spans[0];
     int64_t alone = core_cycles(t, &small);
+    assert_int_equal(at[7].to - at[7].from, BYTES / m->core.memory + BYTES / m->core.across);
     assert_true(alone < BYTES / m->core.l2);
     assert_int_equal(at[1].to - at[1].from, BYTES / m->core.memory);
     assert_int_equal(at[3].to - at[3].from, BYTES / m->core.l2); /* its own cache has them now */
     assert_int_equal(at[5].to - at[5].from, alone + BYTES / m->core.runs);
     assert_int_equal(at[3].from, at[1].to);
-    assert_int_equal(s->launches[0].memory_bytes, 2 * BYTES);
-    assert_int_equal(s->launches[0].own_bytes, 3 * BYTES);
+    assert_int_equal(s->launches[0].memory_bytes, 3 * BYTES);
+    assert_int_equal(s->launches[0].own_bytes, 4 * BYTES);
 }
 
 /* An ordinary store reads its line first, if no cache has it; one past the caches reads nothing and leaves nothing there. */
