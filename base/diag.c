@@ -32,6 +32,26 @@ uint32_t diag_add_file(Diags *d, const char *path, const char *text, size_t len)
     return d->files.len - 1;
 }
 
+/* ---- source lines ---- */
+
+int diag_line(const Diags *d, Loc loc, DiagLine *out)
+{
+    if (loc.line == 0 || loc.file >= d->files.len || !d->files.at[loc.file].text)
+        return 0;
+    const char *at = d->files.at[loc.file].text, *end = at + d->files.at[loc.file].len;
+    for (uint32_t line = 1; line < loc.line; line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (!newline)
+            return 0;
+        at = newline + 1;
+    }
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    *out = (DiagLine){at, (size_t)((newline ? newline : end) - at)};
+    if (out->len && at[out->len - 1] == '\r')
+        out->len--;
+    return 1;
+}
+
 /* ---- what is kept ---- */
 
 /* A name that nothing defines is one cause, however often it is used. */
@@ -59,6 +79,43 @@ static int has_room(const Diags *d, int error)
     return error ? errors < DIAG_LIMIT : d->list.len - errors < NOTES_LIMIT;
 }
 
+/* Does a comment in this line say `allow CODE`? */
+static int line_allows(DiagLine line, const char *code)
+{
+    static const char word[] = "allow ";
+    size_t len = strlen(code);
+    const char *end = line.at + line.len, *comment = memmem(line.at, line.len, "//", 2);
+    const char *at = comment ? memmem(comment, (size_t)(end - comment), word, sizeof word - 1) : NULL;
+    for (; at && at + len <= end; at++)
+        if (memcmp(at, code, len) == 0)
+            return 1;
+    return 0;
+}
+
+/* Does the comment with which a file begins? */
+static int head_allows(const Diags *d, uint32_t file, const char *code)
+{
+    DiagLine line;
+    for (Loc loc = {file, 1, 1, 0}; diag_line(d, loc, &line) && line.len > 1 && memcmp(line.at, "//", 2) == 0;
+         loc.line++)
+        if (line_allows(line, code))
+            return 1;
+    return 0;
+}
+
+static int is_allowed(const Diags *d, DiagCode code, Loc loc)
+{
+    DiagLine line;
+    Loc above = loc;
+    const char *name = diag_code_name(code);
+    above.line -= 1;
+    if (head_allows(d, loc.file, name))
+        return 1;
+    return (d->allowed && text_lists(d->allowed, name)) ||
+           (diag_line(d, loc, &line) && line_allows(line, name)) ||
+           (loc.line > 1 && diag_line(d, above, &line) && line_allows(line, name));
+}
+
 void diag_add(Diags *d, DiagCode code, Loc loc, const char *help, const char *format, ...)
 {
     va_list args;
@@ -66,6 +123,10 @@ void diag_add(Diags *d, DiagCode code, Loc loc, const char *help, const char *fo
     const char *message = arena_vprintf(d->arena, format, args);
     va_end(args);
     int error = diag_severity(code) == SEV_ERROR, room = has_room(d, error);
+    if (!error && is_allowed(d, code, loc)) {
+        d->open = 0;
+        return;
+    }
     Diag *before = same_cause(d, code, message);
     d->open = 0;
     d->errors += error ? 1 : 0;

@@ -53,14 +53,16 @@ typedef struct Diags {
     uint32_t errors;   /* all that were reported */
     uint32_t repeated; /* of them those that are labels of another one, which has the same cause */
     uint32_t open; /* what diag_edit and diag_label add to: its number in the list + 1; 0: it was not kept */
-    int color;     /* diag_text colours what it writes */
+    const char *allowed; /* "W1003,...": warnings and hints that are not kept; or NULL */
+    int color;           /* diag_text colours what it writes */
 } Diags;
 
 enum { DIAG_LIMIT = 20 };
 
 uint32_t diag_add_file(Diags *d, const char *path, const char *text, size_t len);
 
-/* Reports; `help` may be NULL. Texts are formatted into the arena. */
+/* Reports; `help` may be NULL. Texts are formatted into the arena. A warning or hint is not kept if `allowed` lists its code, or
+ * if its line, the line above or a comment at the beginning of its file says `// allow W1003`. */
 void diag_add(Diags *d, DiagCode code, Loc loc, const char *help, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -72,6 +74,13 @@ void diag_label(Diags *d, Loc loc, const char *format, ...) __attribute__((forma
 void diag_wrap(Diags *d, Loc loc, const char *before, const char *after);
 /* What follows in diag_edit and diag_label has no report: the statement was reported before. */
 void diag_close(Diags *d);
+
+/* A line of source, without its end. 0: there is no such place. */
+typedef struct DiagLine {
+    const char *at;
+    size_t len;
+} DiagLine;
+int diag_line(const Diags *d, Loc loc, DiagLine *out);
 
 /* The whole list as text (file:line:col: error[E0101]: message, source line, caret range, help) or JSON. */
 const char *diag_text(const Diags *d, Arena *a);

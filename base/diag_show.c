@@ -1,7 +1,7 @@
 /* Diagnostics as text for people and as JSON for programs; see diag.h. */
 #include "base/diag.h"
+#include "base/json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,29 +57,6 @@ enum {
     LINE_BEFORE = 60, /* of them before the caret when the line is longer */
 };
 
-typedef struct DiagLine {
-    const char *at;
-    size_t len;
-} DiagLine;
-
-static int find_line(const Diags *d, Loc loc, DiagLine *out)
-{
-    if (loc.line == 0 || loc.file >= d->files.len || !d->files.at[loc.file].text)
-        return 0;
-    const char *at = d->files.at[loc.file].text, *end = at + d->files.at[loc.file].len;
-    for (uint32_t line = 1; line < loc.line; line++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (!newline)
-            return 0;
-        at = newline + 1;
-    }
-    const char *newline = memchr(at, '\n', (size_t)(end - at));
-    *out = (DiagLine){at, (size_t)((newline ? newline : end) - at)};
-    if (out->len && at[out->len - 1] == '\r')
-        out->len--;
-    return 1;
-}
-
 /* Moves `at` to the start of the character it stands in. */
 static size_t character_start(DiagLine line, size_t at)
 {
@@ -131,7 +108,7 @@ static void add_label(const Diags *d, const DiagNote *label, Text *out)
     DiagLine line;
     add_place(d, label->loc, out);
     text_add(out, "%snote:%s %s\n", begin(d, PAINT_NOTE), end(d), shown(out->arena, label->text));
-    if (find_line(d, label->loc, &line) && line.len)
+    if (diag_line(d, label->loc, &line) && line.len)
         add_line(d, out, line, label->loc);
 }
 
@@ -141,7 +118,7 @@ static uint32_t add_edited(const Diags *d, const Diag *diag, uint32_t from, Text
     DiagLine line;
     Loc first = diag->edits.at[from].loc;
     size_t at = 0;
-    if (!find_line(d, first, &line))
+    if (!diag_line(d, first, &line))
         return from + 1;
     text_add(out, "    ");
     for (; from < diag->edits.len && diag->edits.at[from].loc.line == first.line; from++) {
@@ -170,7 +147,7 @@ static void add_diag(const Diags *d, const Diag *diag, Text *out)
     text_add(out, "%s%s[%s]:%s %s%s%s\n", begin(d, paint_of[severity]), word_of[severity],
              diag_code_name(diag->code), end(d), begin(d, PAINT_STRONG), shown(out->arena, diag->message),
              end(d));
-    if (find_line(d, diag->loc, &line))
+    if (diag_line(d, diag->loc, &line))
         add_line(d, out, line, diag->loc);
     for (uint32_t i = 0; i < diag->labels.len; i++)
         add_label(d, &diag->labels.at[i], out);
@@ -199,7 +176,7 @@ static void put_place(const Diags *d, Loc loc, json_t *o, Arena *a)
         json_object_set_new(o, "file", json_string(shown(a, d->files.at[loc.file].path)));
     if (!loc.line)
         return;
-    int whole = loc.len >= LOC_LINES && find_line(d, loc, &line) && line.len >= loc.col;
+    int whole = loc.len >= LOC_LINES && diag_line(d, loc, &line) && line.len >= loc.col;
     json_object_set_new(o, "line", json_integer(loc.line));
     json_object_set_new(o, "column", json_integer(loc.col));
     json_object_set_new(o, "length", json_integer(whole ? (json_int_t)(line.len - loc.col + 1) : loc.len));
@@ -236,12 +213,5 @@ const char *diag_json(const Diags *d, Arena *a)
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->list.len; i++)
         json_array_append_new(list, diag_object(d, &d->list.at[i], a));
-    json_t *root = json_pack("{s:i, s:o}", "errors", (int)d->errors, "diagnostics", list);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (!text)
-        arena_escape(a, ESCAPE_MEMORY, "no memory for the list of errors");
-    const char *copy = arena_strndup(a, text, strlen(text));
-    free(text);
-    return copy;
+    return json_text(a, json_pack("{s:i, s:o}", "errors", (int)d->errors, "diagnostics", list));
 }

@@ -5,6 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *dumped(Arena *a, json_t *value, size_t flags)
+{
+    char *text = value ? json_dumps(value, flags | JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    if (!text)
+        arena_escape(a, ESCAPE_MEMORY, "no memory for a text of JSON");
+    const char *copy = arena_strndup(a, text, strlen(text));
+    free(text);
+    return copy;
+}
+
+const char *json_text(Arena *a, json_t *value) { return dumped(a, value, JSON_INDENT(2)); }
+const char *json_line(Arena *a, json_t *value) { return dumped(a, value, JSON_COMPACT); }
+
 const char *json_excerpt(Arena *a, const json_t *value)
 {
     char *text =

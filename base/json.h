@@ -6,6 +6,11 @@
 
 #include "base/arena.h"
 
+/* How all JSON is written: indented by two, in the arena. Takes the reference to `value`; without memory it leaves through the
+ * arena. */
+const char *json_text(Arena *a, json_t *value);
+const char *json_line(Arena *a, json_t *value); /* without blanks and lines */
+
 /* A value as it stands in a message: one line of ASCII, cut after 60 characters. */
 const char *json_excerpt(Arena *a, const json_t *value);
 

@@ -1,6 +1,8 @@
 /* `moec FILE.moe -o kernel.so`, and `moec check FILE`. */
 #include "command/command.h"
 
+#include "explain/explain.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +21,18 @@ enum {
     KEY_FORMAT,
     KEY_NO_CACHE,
     KEY_WERROR,
+    KEY_ALLOW,
     KEY_SEED,
     KEY_MACHINE,
     KEY_BREAK,
     KEY_SONAME
 };
+
+#define COMMAND_ALLOW                                                                               \
+    {                                                                                               \
+        "allow", KEY_ALLOW, "CODE,...", 0,                                                          \
+            "Give no warnings of these codes; `// allow CODE` in or above a line does so for it", 0 \
+    }
 
 static const struct argp_option compile_options[] = {
     {"output", 'o', "FILE", 0,
@@ -50,6 +59,7 @@ static const struct argp_option compile_options[] = {
     {"soname", KEY_SONAME, "NAME", 0,
      "The SONAME of a .so: programs that are linked with it look for that name; without, for its path", 0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
+    COMMAND_ALLOW,
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {NULL, 0, NULL, 0, "Looking inside (`moec passes` lists the passes):", 2},
     {"dump-ir", KEY_DUMP, "PASS,...", OPTION_ARG_OPTIONAL,
@@ -176,6 +186,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
         c->options.soname = arg;
         return 0;
     case KEY_WERROR: c->options.werror = 1; return 0;
+    case KEY_ALLOW: c->options.allow = arg; return 0;
     case ARGP_KEY_ARG:
         if (c->input)
             argp_error(state, "one input file at a time: '%s' and '%s'", c->input, arg);
@@ -311,6 +322,7 @@ static const struct argp_option check_options[] = {
     {"machine", KEY_MACHINE, "NAME", 0, "Also whether all kernels fit this machine, as in `moec --machine`",
      0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
+    COMMAND_ALLOW,
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {0}};
 
@@ -319,6 +331,24 @@ static error_t parse_check(int key, char *arg, struct argp_state *state)
     if (key == ARGP_KEY_END && !((CompileCommand *)state->input)->input)
         argp_error(state, "no input file");
     return key == ARGP_KEY_END ? 0 : parse_compile(key, arg, state);
+}
+
+/* All that is found without machine code: errors, and warnings of names and of decisions. */
+static int look(Compilation *c, void *user)
+{
+    (void)user;
+    Explain e = {.c = c};
+    int status = compile_prepare(c);
+    if (status || c->isas.n != 1)
+        return status;
+    int64_t *sizes = arena_array(c->arena, int64_t, c->module->dims.len + 1);
+    for (DimId d = 0; d < c->module->dims.len; d++)
+        sizes[d] = c->module->dims.at[d].constant;
+    e.sizes = sizes;
+    status = explain_make(&e) || explain_collect(&e, NULL);
+    if (!status)
+        explain_warnings(&e);
+    return status ? status : compile_passed(c);
 }
 
 int command_check(int argc, char **argv)
@@ -338,7 +368,8 @@ int command_check(int argc, char **argv)
         return command_error("out of memory");
     int status = compile_open(c, command.input);
     if (!status)
-        status = command.options.machine ? compile_product(c, PRODUCT_TILES, &tiles) : compile_read(c, 1);
+        status = command.options.machine ? compile_product(c, PRODUCT_TILES, &tiles)
+                                         : compile_guard(c, look, NULL);
     command_tell(c, status, command.json);
     compile_free(c);
     return status;

@@ -20,6 +20,7 @@ Compilation *compile_new(const CompileOptions *o)
     c->options = o ? *o : compile_defaults;
     c->diags.arena = c->dump.arena = c->times.arena = c->arena;
     c->diags.color = c->options.color;
+    c->diags.allowed = c->options.allow;
     c->path = "<none>";
     c->product = PRODUCT_TILES; /* what runs all passes */
     c->errors = "";

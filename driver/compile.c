@@ -66,7 +66,7 @@ static int has_warnings(const Compilation *c)
     return 0;
 }
 
-static int passed(const Compilation *c)
+int compile_passed(const Compilation *c)
 {
     return c->diags.errors == 0 && !(c->options.werror && has_warnings(c)) ? DRIVER_OK : DRIVER_ERROR;
 }
@@ -86,7 +86,7 @@ static int read_module(Compilation *c, Module **out)
                                                      .derive = c->options.derive,
                                                      .types = c->options.types});
     *out = m;
-    return failed ? DRIVER_ERROR : passed(c);
+    return failed ? DRIVER_ERROR : compile_passed(c);
 }
 
 int compile_reread(Compilation *c, Module **out)
@@ -141,7 +141,7 @@ static int take_tiles(Compilation *c, Module *m)
         if (broken)
             return compile_fail(c, DIAG_tile_broken, broken);
     }
-    return passed(c);
+    return compile_passed(c);
 }
 
 /* Tells beside the error what would fit. */
@@ -185,7 +185,7 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
     int failed = pipeline_run(m, &p);
     if (fit.launch)
         explain_fit(c, isa, &fit);
-    return failed ? DRIVER_ERROR : passed(c);
+    return failed ? DRIVER_ERROR : compile_passed(c);
 }
 
 int compile_module(Compilation *c, const char *stop_after, Module **out)

@@ -109,6 +109,7 @@ int compile_read(Compilation *c, int derive);
 int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *user);
 
 /* The steps, each to be run under compile_guard. */
+int compile_passed(const Compilation *c);                     /* DRIVER_ERROR: there are errors, or warnings that are errors */
 int compile_prepare(Compilation *c);                        /* targets, names of passes, c->module as read */
 /* A module of its own, read again and through the passes up to `stop_after` (NULL: all), for the first target. */
 int compile_module(Compilation *c, const char *stop_after, Module **out);

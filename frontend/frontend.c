@@ -237,9 +237,12 @@ int frontend_read_with(Module *m, const char *path, const char *text, size_t len
     c->types.arena = c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena =
         c->derived.arena = c->bad.arena = m->arena;
     FileReader r = {.c = c};
+    uint32_t main = m->diags->files.len;
     read_copy(&r, path, text, len);
     read_extras(&r, extras);
     sema_declarations(c);
+    if (m->diags->errors == before && m->diags->files.len)
+        sema_warn(c, main);
     return m->diags->errors != before;
 }
 

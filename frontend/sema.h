@@ -1,7 +1,7 @@
 /* Semantic analysis: AST -> the equation level. Shared by the sema_*.c files, each of which calls those of later lines only:
  *
  *   sema                                              the order in which a module is checked
- *   kernel  fn  derive  schedule  test  exports       one declaration
+ *   kernel  fn  derive  schedule  test  exports  warn   one declaration
  *   equation  route                                   one statement of a kernel
  *   expr  access  call                                one expression; these three call each other
  *   bind  pack
@@ -98,6 +98,7 @@ void sema_kernel(
 void sema_derive(Sema *c, const AstDecl *d);
 void sema_schedule(Sema *c, const AstDecl *d);
 void sema_test(Sema *c, const AstDecl *d);
+void sema_warn(Sema *c, uint32_t file); /* warns of what this file declares: unused names, idle rules */
 void sema_exports(Sema *c); /* no two C functions of the module have one name */
 /* sema_derive.c: the kernel that a derive, schedule or test is about; NULL: reported, or one that derive will make. */
 Kernel *sema_target(Sema *c, const AstDecl *d, int may_be_derived);

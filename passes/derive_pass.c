@@ -72,8 +72,7 @@ static void refuse(const Sweep *s, const Equation *q, const struct DeriveWrt *wr
         ir_print_equation(k, &shown, &text);
     else
         text_add(&text, "it has more than %d operations", SHOWN_MAX);
-    diag_add(k->module->diags, DIAG_derive_pass, wrt->loc,
-             arena_printf(s->arena, "write `%s`, `%s +=` or `%s as f32`", wrt->name, wrt->name, wrt->name),
+    diag_add(k->module->diags, DIAG_derive_pass, wrt->loc, "take `pass` out, or say `+=` or `as f32` instead",
              "the gradient of `%s` is not the cotangent of one output, unchanged: %s", wrt->name,
              text_string(&text));
 }

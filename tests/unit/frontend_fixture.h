@@ -33,7 +33,8 @@ static inline const char *reading_codes(const Reading *r)
 {
     Text out = {.arena = r->arena};
     for (uint32_t i = 0; i < r->diags.list.len; i++)
-        text_add(&out, "%s%s", i ? " " : "", diag_code_name(r->diags.list.at[i].code));
+        if (diag_severity(r->diags.list.at[i].code) == SEV_ERROR)
+            text_add(&out, "%s%s", out.len ? " " : "", diag_code_name(r->diags.list.at[i].code));
     return text_string(&out);
 }
 

@@ -465,7 +465,10 @@ static void types_are_given_beside_a_program(void **state)
     (void)state;
     moec_context *c = moec_context_new();
     assert_int_equal(moec_compile_text(c, "program.moe", text, strlen(text), &o, &m), 0);
-    assert_non_null(strstr(moec_module_manifest(m), "\"types\": [{\"name\": \"act\", \"type\": \"f32\"}]"));
+    const char *types = strstr(moec_module_manifest(m), "\"types\": [");
+    assert_non_null(types);
+    assert_non_null(strstr(types, "\"name\": \"act\""));
+    assert_non_null(strstr(types, "\"type\": \"f32\""));
     const moec_kernel *f = moec_module_kernel(m, "f");
     assert_int_equal(moec_kernel_param_bytes(f, 0, dims), sizeof x);
     assert_int_equal(moec_kernel_entry(f)(NULL, dims, (void *[]){x, y}), 0);
