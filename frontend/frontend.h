@@ -22,6 +22,9 @@ int frontend_read_with(Module *m, const char *path, const char *text, size_t len
 const char *frontend_sizes(Module *m, const char *text, int64_t *sizes);
 const char *frontend_routing(Module *m, const char *text, TestRun *run);
 
+/* The text in its usual layout (format.c), in m's arena; NULL: it does not parse, which is reported. */
+const char *frontend_format(Module *m, const char *path, const char *text, size_t len);
+
 enum { FRONTEND_MAX_NESTING = 200, FRONTEND_MAX_BYTES = 16 << 20 };
 
 #endif
