@@ -17,7 +17,8 @@ enum {
     KEY_SCHEDULE,
     KEY_TILES,
     KEY_MACHINE,
-    KEY_EMULATE
+    KEY_EMULATE,
+    KEY_NO_TIME
 };
 
 typedef struct RunCommand {
@@ -40,6 +41,7 @@ static const struct argp_option run_options[] = {
     {"threads", KEY_THREADS, "N", 0, "That many, for small sizes too; 0 (default): what OpenMP would take",
      0},
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
+    {"no-time", KEY_NO_TIME, NULL, 0, "Only the outputs, which are the same each time", 0},
     {0}};
 
 static const struct argp_option test_options[] = {
@@ -98,6 +100,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case KEY_KERNEL: c->check.kernel = arg; return 0;
     case KEY_NO_AOT: c->check.no_aot = 1; return 0;
     case 'q': c->check.quiet = 1; return 0;
+    case KEY_NO_TIME: c->check.no_time = 1; return 0;
     case ARGP_KEY_ARG: take_argument(c, arg, state); return 0;
     case ARGP_KEY_END:
         if (!c->path)
@@ -126,7 +129,7 @@ int command_run(int argc, char **argv)
         .options = run_options,
         .parser = parse_run,
         .args_doc = "FILE.moe [KERNEL] [SIZE=N ...]",
-        .doc = "Runs one kernel once on random data and describes its outputs.",
+        .doc = "Runs one kernel on random data, describes its outputs and prints the time of a call.",
     };
     return run_engine(argc, argv, &argp, 1);
 }

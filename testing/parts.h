@@ -66,6 +66,7 @@ typedef struct TestResult {
     const char *message; /* the context's text */
     unsigned char **bytes;
     moe_route *routes;
+    double seconds; /* of the call */
 } TestResult;
 
 /* The reference. bounds: by parameter, NULL entries where exact. */

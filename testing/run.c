@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- the reference ---- */
 
@@ -238,6 +239,13 @@ static TestResult result_of(const TestCall *call, int status, const char *messag
     return r;
 }
 
+static double test_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 TestResult test_call(const TestCase *c, const TestTarget *t)
 {
     const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
@@ -253,7 +261,9 @@ TestResult test_call(const TestCase *c, const TestTarget *t)
     if (t->emulation)
         wrong = emulate_call(t->emulation, c->k->name, c->dims, entry, ctx, call.dims, call.args, c->arena,
                              t->mode, &emulated);
+    double start = test_seconds();
     int status = t->emulation ? emulated.status : entry(ctx, call.dims, call.args);
+    double seconds = test_seconds() - start;
     if (t->dirty && ctx->work) {
         memset(ctx->work, 0xff, (size_t)ctx->work_bytes);
         call = new_call(c);
@@ -261,6 +271,7 @@ TestResult test_call(const TestCase *c, const TestTarget *t)
     }
     TestResult r = result_of(&call, status, moe_ctx_message(ctx));
     r.failure = wrong ? wrong : r.failure;
+    r.seconds = seconds;
     moe_ctx_free(ctx);
     return r;
 }

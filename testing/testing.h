@@ -28,6 +28,7 @@ typedef struct TestOptions {
     const char *machine; /* as in CompileOptions */
     int emulate;         /* `moec test`: EmulateMode + 1: the plan for the machine is run by the emulator */
     int sweep;           /* `moec test`: besides the test blocks, every kernel at a set of awkward sizes */
+    int no_time;         /* `moec run`: only what the kernel gives */
     int quiet;           /* `moec test`: only failures and the last line */
     int no_aot;          /* `moec test`: leave out the .so */
 } TestOptions;

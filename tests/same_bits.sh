@@ -28,7 +28,7 @@ compare() {
 }
 
 # One thread, or a team however small the sizes are.
-run() { "$moec" run --threads=$threads "$@"; }
+run() { "$moec" run --no-time --threads=$threads "$@"; }
 compare ffn run examples/moe_ffn.moe ffn T=67 K=3 E=7 H=48 F=80
 compare ffn_fwd run examples/moe_ffn.moe ffn_fwd T=67 K=3 E=7 H=48 F=80
 compare ffn_bwd run --routing='zipf(1.2), empty(40%)' examples/moe_ffn.moe ffn_bwd T=67 K=3 E=7 H=48 F=80
@@ -55,7 +55,7 @@ for isa in host amx-soft; do
     for rows in 64 160; do
         cp examples/attention.moe "$scratch/rowblocks.moe"
         echo "schedule attention { rowblock i : rows = $rows }" >>"$scratch/rowblocks.moe"
-        "$moec" run --target=$isa "$scratch/rowblocks.moe" attention_bwd B=1 S=200 N=2 D=24 >"$scratch/rows$rows"
+        "$moec" run --no-time --target=$isa "$scratch/rowblocks.moe" attention_bwd B=1 S=200 N=2 D=24 >"$scratch/rows$rows"
     done
     cmp "$scratch/rows64" "$scratch/rows160" || bad=1
     echo "same rowblocks $isa"

@@ -15,7 +15,7 @@ bad=0
 
 targets=
 for isa in $("$moec" machines host | awk '/^instruction set/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'); do
-    if "$moec" run --target=$isa examples/rmsnorm.moe rmsnorm >"$scratch/out" 2>&1; then
+    if "$moec" run --no-time --target=$isa examples/rmsnorm.moe rmsnorm >"$scratch/out" 2>&1; then
         targets="$targets $isa"
     fi
 done
@@ -25,8 +25,8 @@ bits() {
     seed=$1
     shift
     usual="$scratch/$(echo "$target" "$@" | tr -c 'a-zA-Z0-9\n' _)"
-    [ -e "$usual" ] || "$moec" run --target="$target" "$@" >"$usual"
-    "$moec" run --target="$target" --schedule-seed="$seed" "$@" >"$scratch/now" 2>&1 || true
+    [ -e "$usual" ] || "$moec" run --no-time --target="$target" "$@" >"$usual"
+    "$moec" run --no-time --target="$target" --schedule-seed="$seed" "$@" >"$scratch/now" 2>&1 || true
     if ! diff "$usual" "$scratch/now"; then
         echo "FAILED: --schedule-seed=$seed changes the bits of: moec run --target=$target $*"
         bad=1
