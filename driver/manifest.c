@@ -3,217 +3,223 @@
  *
  * An extent is {"text": "2*F+1", "terms": [[2, "F"], [1]]}: a sum of coefficients times dimensions. */
 #include "driver/driver.h"
+#include "base/json.h"
 #include "driver/signature.h"
 #include "moec/moert.h"
 
-static void add_extent(const Module *m, Extent e, Text *t)
+static json_t *names_of(const Module *m, const DimId *dims, uint32_t n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        json_array_append_new(list, json_string(m->dims.at[dims[i]].name));
+    return list;
+}
+
+static json_t *term_of(const Module *m, const Monomial *t)
+{
+    json_t *list = json_pack("[I]", (json_int_t)t->coef);
+    for (uint32_t d = 0; d < t->ndims; d++)
+        json_array_append_new(list, json_string(m->dims.at[t->dims[d]].name));
+    return list;
+}
+
+static json_t *extent_of(const Module *m, Extent e)
 {
     const ExtentForm *f = &m->extents.at[e];
-    text_add(t, "{\"text\": \"");
-    ext_print(m, e, t);
-    text_add(t, "\", \"terms\": [");
-    for (uint32_t i = 0; i < f->nterms; i++) {
-        text_add(t, "%s[%lld", i ? ", " : "", (long long)f->terms[i].coef);
-        for (uint32_t d = 0; d < f->terms[i].ndims; d++)
-            text_add(t, ", \"%s\"", m->dims.at[f->terms[i].dims[d]].name);
-        text_add(t, "]");
-    }
-    text_add(t, "]}");
+    Text text = {.arena = m->arena};
+    json_t *terms = json_array();
+    for (uint32_t i = 0; i < f->nterms; i++)
+        json_array_append_new(terms, term_of(m, &f->terms[i]));
+    ext_print(m, e, &text);
+    return json_pack("{s:s, s:o}", "text", text_string(&text), "terms", terms);
 }
 
-static void add_limit(Text *t, const char *key, int64_t value, int64_t none)
+static json_t *limit_of(int64_t value, int64_t none)
 {
-    if (value == none)
-        text_add(t, ", \"%s\": null", key);
-    else
-        text_add(t, ", \"%s\": %lld", key, (long long)value);
+    return value == none ? json_null() : json_integer(value);
 }
 
-static void add_dims(const Module *m, Text *t)
+static json_t *dims_of(const Module *m)
 {
-    text_add(t, "  \"dims\": [");
+    json_t *list = json_array();
     for (uint32_t i = 0; i < m->dims.len; i++) {
         const Dim *d = &m->dims.at[i];
-        text_add(t, "%s\n    {\"name\": \"%s\"", i ? "," : "", d->name);
-        add_limit(t, "constant", d->constant, -1);
-        add_limit(t, "max", d->max, -1);
-        text_add(t, ", \"multiple\": %lld, \"prefer\": %lld}", (long long)d->multiple, (long long)d->prefer);
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:o, s:I, s:I}", "name", d->name, "constant",
+                                        limit_of(d->constant, -1), "max", limit_of(d->max, -1), "multiple",
+                                        (json_int_t)d->multiple, "prefer", (json_int_t)d->prefer));
     }
-    text_add(t, "],\n");
+    return list;
 }
 
-static void add_groups(const Module *m, Text *t)
+static json_t *groups_of(const Module *m)
 {
-    text_add(t, "  \"groups\": [");
+    json_t *list = json_array();
     for (uint32_t i = 0; i < m->groups.len; i++) {
         const Group *g = &m->groups.at[i];
-        text_add(t, "%s\n    {\"name\": \"%s\", \"kind\": \"%s\", \"groups\": ", i ? "," : "", g->name,
-                 g->kind == GROUP_CAPACITY ? "capacity" : "rows");
-        add_extent(m, g->groups, t);
-        text_add(t, ", \"size\": ");
-        add_extent(m, g->size, t);
-        text_add(t, ", \"rows\": ");
-        add_extent(m, g->rows, t);
-        text_add(t, "}");
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", g->name, "kind",
+                                              g->kind == GROUP_CAPACITY ? "capacity" : "rows", "groups",
+                                              extent_of(m, g->groups), "size", extent_of(m, g->size), "rows",
+                                              extent_of(m, g->rows)));
     }
-    text_add(t, "],\n");
+    return list;
 }
+
+/* ---- kernels ---- */
 
 /* What a caller needs of a packed parameter: the layout, and the functions and their dimensions. */
-static void add_packed(const Kernel *k, TensorId id, Text *t)
+static json_t *packed_of(const Kernel *k, TensorId id)
 {
+    const Module *m = k->module;
     const Tensor *p = &k->tensors.at[id];
-    DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
+    DimId *dims = arena_array(m->arena, DimId, m->dims.len + 1);
     uint32_t n = ir_tensor_dims(k, id, dims);
-    text_add(t,
-             ", \"packed\": {\"layout\": \"0x%llx\", \"both\": %s, \"bytes\": \"%s_%s_pack_bytes\", "
-             "\"pack\": \"%s_%s_pack\", \"dims\": [",
-             (unsigned long long)MOE_PACKED_LAYOUT + p->elem + (p->both ? MOE_PACKED_BOTH : 0),
-             p->both ? "true" : "false", k->name, p->name, k->name, p->name);
-    for (uint32_t i = 0; i < n; i++)
-        text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
-    text_add(t, "]}");
+    unsigned long long layout =
+        (unsigned long long)MOE_PACKED_LAYOUT + p->elem + (p->both ? MOE_PACKED_BOTH : 0);
+    return json_pack("{s:s, s:b, s:s, s:s, s:o}", "layout", arena_printf(m->arena, "0x%llx", layout), "both",
+                     p->both, "bytes", arena_printf(m->arena, "%s_%s_pack_bytes", k->name, p->name), "pack",
+                     arena_printf(m->arena, "%s_%s_pack", k->name, p->name), "dims", names_of(m, dims, n));
 }
 
-static void add_tensor(const Kernel *k, TensorId id, Text *t)
+static json_t *tensor_of(const Kernel *k, TensorId id)
 {
     const Tensor *p = &k->tensors.at[id];
     int by_value = p->rank == 0 && p->role == ROLE_IN;
-    text_add(t, "{\"name\": \"%s\", \"kind\": \"%s\", \"role\": \"%s\", \"type\": \"%s\", \"shape\": [",
-             p->name, by_value ? "scalar" : "tensor", role_name(p->role), elem_name(p->elem));
-    for (uint32_t i = 0; i < p->rank; i++) {
-        text_add(t, i ? ", " : "");
-        add_extent(k->module, p->axes[i].extent, t);
-    }
-    text_add(t, "]");
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < p->rank; i++)
+        json_array_append_new(shape, extent_of(k->module, p->axes[i].extent));
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", p->name, "kind", by_value ? "scalar" : "tensor",
+                  "role", role_name(p->role), "type", elem_name(p->elem), "shape", shape);
     if (p->unread)
-        text_add(t, ", \"read\": false");
+        json_object_set_new(o, "read", json_false());
     if (p->layout == LAYOUT_PAIRS)
-        add_packed(k, id, t);
-    text_add(t, "}");
+        json_object_set_new(o, "packed", packed_of(k, id));
+    return o;
 }
 
-static void add_route(const Kernel *k, const Route *r, Text *t)
+static json_t *route_of(const Kernel *k, const Route *r)
 {
-    text_add(t, "{\"name\": \"%s\", \"kind\": \"route\", \"role\": \"%s\", \"tokens\": ", r->name,
-             role_name(r->role));
-    add_extent(k->module, r->tokens, t);
-    text_add(t, ", \"choices\": ");
-    add_extent(k->module, r->choices, t);
-    text_add(t, ", \"group\": \"%s\"}", k->module->groups.at[r->group].name);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s}", "name", r->name, "kind", "route", "role",
+                     role_name(r->role), "tokens", extent_of(k->module, r->tokens), "choices",
+                     extent_of(k->module, r->choices), "group", k->module->groups.at[r->group].name);
 }
 
-static void add_code(Name kernel, Text *t)
+static void add_code(Name kernel, json_t *o, Arena *a)
 {
-    text_add(t,
-             "\"function\": \"%s\", \"entry\": \"%s__call\",\n     \"workspace\": "
-             "\"%s_workspace\", "
-             "\"workspace_entry\": \"%s__workspace\",\n     ",
-             kernel, kernel, kernel, kernel);
+    json_object_set_new(o, "function", json_string(kernel));
+    json_object_set_new(o, "entry", json_string(arena_printf(a, "%s__call", kernel)));
+    json_object_set_new(o, "workspace", json_string(arena_printf(a, "%s_workspace", kernel)));
+    json_object_set_new(o, "workspace_entry", json_string(arena_printf(a, "%s__workspace", kernel)));
 }
 
-static void add_kernel(const Kernel *k, int has_code, Text *t)
+static json_t *kernel_of(const Kernel *k, int has_code)
 {
-    DimId *dims = arena_array(t->arena, DimId, k->module->dims.len + 1);
+    Arena *a = k->module->arena;
+    DimId *dims = arena_array(a, DimId, k->module->dims.len + 1);
     uint32_t ndims = ir_kernel_dims(k, dims);
-    text_add(t, "{\"name\": \"%s\", ", k->name);
+    json_t *o = json_pack("{s:s}", "name", k->name), *params = json_array();
     if (has_code)
-        add_code(k->name, t);
-    text_add(t, "\"dims\": [");
-    for (uint32_t i = 0; i < ndims; i++)
-        text_add(t, "%s\"%s\"", i ? ", " : "", k->module->dims.at[dims[i]].name);
-    text_add(t, "],\n     \"params\": [");
+        add_code(k->name, o, a);
     for (uint32_t i = 0; i < k->params.len; i++) {
         Param p = k->params.at[i];
-        text_add(t, "%s\n       ", i ? "," : "");
-        if (p.kind == PARAM_ROUTE)
-            add_route(k, &k->routes.at[p.id], t);
-        else
-            add_tensor(k, p.id, t);
+        json_array_append_new(params,
+                              p.kind == PARAM_ROUTE ? route_of(k, &k->routes.at[p.id]) : tensor_of(k, p.id));
     }
-    text_add(t, "]}");
+    json_object_set_new(o, "dims", names_of(k->module, dims, ndims));
+    json_object_set_new(o, "params", params);
+    return o;
+}
+
+static json_t *kernels_of(const Module *m)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        json_array_append_new(list, kernel_of(m->kernels.at[i], 1));
+    for (uint32_t i = 0; i < m->interfaces.len; i++)
+        json_array_append_new(list, kernel_of(m->interfaces.at[i], 0));
+    return list;
 }
 
 /* ---- pairs ---- */
 
 /* A key that some objects lack; name NULL: this one does. */
-static void add_name(Text *t, const char *key, Name name)
+static void add_name(json_t *o, const char *key, Name name)
 {
     if (name)
-        text_add(t, ", \"%s\": \"%s\"", key, name);
+        json_object_set_new(o, key, json_string(name));
 }
 
-static void add_gradients(const DerivedPair *p, Text *t)
+static json_t *gradients_of(const DerivedPair *p)
 {
-    text_add(t, "],\n     \"gradients\": [");
+    json_t *list = json_array();
     for (uint32_t i = 0; i < p->gradients.len; i++) {
         const struct PairGradient *g = &p->gradients.at[i];
-        text_add(t, "%s{\"input\": \"%s\"", i ? ", " : "", g->input);
-        add_name(t, "param", g->param);
-        add_name(t, "output", g->output);
-        text_add(t, ", \"mode\": \"%s\"%s}", signature_modes[g->mode], g->later ? ", \"later\": true" : "");
+        json_t *o = json_pack("{s:s}", "input", g->input);
+        add_name(o, "param", g->param);
+        add_name(o, "output", g->output);
+        add_name(o, "mode", signature_modes[g->mode]);
+        if (g->later)
+            json_object_set_new(o, "later", json_true());
+        json_array_append_new(list, o);
     }
+    return list;
 }
 
-static void add_pair(const DerivedPair *p, Text *t)
+static json_t *pair_of(const DerivedPair *p)
 {
-    text_add(t, "{\"from\": \"%s\", \"forward\": \"%s\", \"backward\": \"%s\"", p->from, p->forward,
-             p->backward);
-    add_name(t, "later", p->later);
-    text_add(t, ",\n     \"saved\": [");
+    json_t *o = json_pack("{s:s, s:s, s:s}", "from", p->from, "forward", p->forward, "backward", p->backward);
+    json_t *saved = json_array(), *cotangents = json_array(), *handed = json_array();
     for (uint32_t i = 0; i < p->saved.len; i++)
-        text_add(t, "%s{\"local\": \"%s\", \"param\": \"%s\", \"type\": \"%s\"}", i ? ", " : "",
-                 p->saved.at[i].local, p->saved.at[i].param, p->saved.at[i].type);
-    text_add(t, "],\n     \"cotangents\": [");
+        json_array_append_new(saved, json_pack("{s:s, s:s, s:s}", "local", p->saved.at[i].local, "param",
+                                               p->saved.at[i].param, "type", p->saved.at[i].type));
     for (uint32_t i = 0; i < p->cotangents.len; i++)
-        text_add(t, "%s{\"output\": \"%s\", \"param\": \"%s\"}", i ? ", " : "", p->cotangents.at[i].output,
-                 p->cotangents.at[i].param);
-    add_gradients(p, t);
-    text_add(t, "],\n     \"handed\": [");
+        json_array_append_new(cotangents, json_pack("{s:s, s:s}", "output", p->cotangents.at[i].output,
+                                                    "param", p->cotangents.at[i].param));
     for (uint32_t i = 0; i < p->handed.len; i++)
-        text_add(t, "%s\"%s\"", i ? ", " : "", p->handed.at[i]);
-    text_add(t, "]}");
+        json_array_append_new(handed, json_string(p->handed.at[i]));
+    add_name(o, "later", p->later);
+    json_object_set_new(o, "saved", saved);
+    json_object_set_new(o, "cotangents", cotangents);
+    json_object_set_new(o, "gradients", gradients_of(p));
+    json_object_set_new(o, "handed", handed);
+    return o;
 }
 
-static void add_pairs(const Module *m, Text *t)
+static json_t *pairs_of(const Module *m)
 {
-    text_add(t, "],\n  \"pairs\": [");
-    for (uint32_t i = 0; i < m->pairs.len; i++) {
-        text_add(t, "%s\n    ", i ? "," : "");
-        add_pair(&m->pairs.at[i], t);
-    }
-    text_add(t, "]");
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < m->pairs.len; i++)
+        json_array_append_new(list, pair_of(&m->pairs.at[i]));
+    return list;
 }
 
-static void add_types(const Module *m, Text *t)
+/* ---- all ---- */
+
+static json_t *isas_of(const IsaList *isas)
 {
-    text_add(t, "  \"types\": [");
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < isas->n; i++)
+        json_array_append_new(list, json_string(cpu_table[isas->at[i]].name));
+    return list;
+}
+
+static json_t *types_of(const Module *m)
+{
+    json_t *list = json_array();
     for (uint32_t i = 0; i < m->types.len; i++)
-        text_add(t, "%s{\"name\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", m->types.at[i].name,
-                 elem_name(m->types.at[i].elem));
-    text_add(t, "],\n");
+        json_array_append_new(list, json_pack("{s:s, s:s}", "name", m->types.at[i].name, "type",
+                                              elem_name(m->types.at[i].elem)));
+    return list;
 }
 
 const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a)
 {
-    Text t = {.arena = a};
-    text_add(&t, "{\n  \"moec\": \"%s\", \"language\": 1, \"build\": \"%s\",\n  \"isas\": [", MOEC_VERSION,
-             build_id);
-    for (uint32_t i = 0; i < isas->n; i++)
-        text_add(&t, "%s\"%s\"", i ? ", " : "", cpu_table[isas->at[i]].name);
-    text_add(&t,
-             "],\n  \"numerics\": {\"contract\": 1, \"arithmetic\": \"f32\", \"rounding\": \"nearest even\", "
-             "\"sum_bound\": \"(n + 2) * 2^-24 * sum |terms|\", \"deterministic\": true},\n");
-    add_types(m, &t);
-    add_dims(m, &t);
-    add_groups(m, &t);
-    text_add(&t, "  \"kernels\": [");
-    for (uint32_t i = 0; i < m->kernels.len + m->interfaces.len; i++) {
-        int has_code = i < m->kernels.len;
-        text_add(&t, "%s\n    ", i ? "," : "");
-        add_kernel(has_code ? m->kernels.at[i] : m->interfaces.at[i - m->kernels.len], has_code, &t);
-    }
-    add_pairs(m, &t);
-    text_add(&t, "\n}\n");
-    return text_string(&t);
+    json_t *numerics =
+        json_pack("{s:i, s:s, s:s, s:s, s:b}", "contract", 1, "arithmetic", "f32", "rounding", "nearest even",
+                  "sum_bound", "(n + 2) * 2^-24 * sum |terms|", "deterministic", 1);
+    return json_text(a, json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "moec", MOEC_VERSION,
+                                  "language", 1, "build", build_id, "isas", isas_of(isas), "numerics",
+                                  numerics, "types", types_of(m), "dims", dims_of(m), "groups", groups_of(m),
+                                  "kernels", kernels_of(m), "pairs", pairs_of(m)));
 }

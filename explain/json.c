@@ -3,9 +3,6 @@
 
 #include "base/json.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static json_t *name_or_null(const char *text) { return text ? json_string(text) : json_null(); }
 
 static json_t *extent_value(const Explain *e, Extent x)
@@ -198,9 +195,5 @@ const char *explain_json(const Explain *e)
         json_array_append_new(kernels, kernel_value(e, &e->kernels.at[i]));
     json_t *all = json_pack("{s:s, s:o, s:o}", "target", cpu_table[e->isa].name, "kernels", kernels, "hints",
                             hints_value(e));
-    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-    json_decref(all);
-    const char *out = text ? arena_strndup(e->m->arena, text, strlen(text)) : NULL;
-    free(text);
-    return out;
+    return json_text(e->m->arena, all);
 }

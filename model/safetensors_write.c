@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { LENGTH_BYTES = 8 };
@@ -13,15 +12,13 @@ static uint64_t stored_bytes(const StoredTensor *t)
     return (uint64_t)stored_elements(t) * stored_type_bytes(t->type);
 }
 
-static void add_entry(Text *header, const StoredTensor *t, uint64_t begin, uint64_t end)
+static json_t *entry_of(const StoredTensor *t, uint64_t begin, uint64_t end)
 {
-    json_t *name = json_string(t->name);
-    char *quoted = json_dumps(name, JSON_ENCODE_ANY);
-    text_add(header, ",%s:{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%llu,%llu]}",
-             quoted ? quoted : "\"\"", stored_type_name(t->type), stored_shape_text(header->arena, t),
-             (unsigned long long)begin, (unsigned long long)end);
-    free(quoted);
-    json_decref(name);
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < t->rank; i++)
+        json_array_append_new(shape, json_integer(t->shape[i]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", stored_type_name(t->type), "shape", shape,
+                     "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
 /* Elements begin at a multiple of 8 bytes, so that who maps the file can read them in place. */
@@ -36,13 +33,14 @@ Text safetensors_header(Arena *a, const StoredTensor *tensors, uint32_t n)
     Text t = {.arena = a};
     uint64_t end = 0;
     text_add_bytes(&t, "\0\0\0\0\0\0\0", LENGTH_BYTES);
-    text_add(&t, "{\"__metadata__\":{\"format\":\"pt\"}"); /* `transformers` asks for a format */
+    json_t *header =
+        json_pack("{s:{s:s}}", "__metadata__", "format", "pt"); /* `transformers` asks for a format */
     for (uint32_t i = 0; i < n; i++) {
         uint64_t begin = end;
         end += stored_bytes(&tensors[i]);
-        add_entry(&t, &tensors[i], begin, end);
+        json_object_set_new(header, tensors[i].name, entry_of(&tensors[i], begin, end));
     }
-    text_add(&t, "}");
+    text_add(&t, "%s", json_line(a, header));
     pad(&t);
     for (int i = 0; i < LENGTH_BYTES; i++)
         t.at[i] = (char)((t.len - LENGTH_BYTES) >> 8 * i);

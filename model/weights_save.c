@@ -1,6 +1,8 @@
 /* From masters to safetensors. */
 #include "model/weights_plan.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -132,13 +134,14 @@ static const char *write_index(WeightsSaver *s)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < s->plan.len; i++)
         bytes += s->plan.at[i].stored.bytes;
-    text_add(&t, "{\n  \"metadata\": {\"total_size\": %llu},\n  \"weight_map\": {",
-             (unsigned long long)bytes);
+    json_t *map = json_object();
     for (uint32_t i = 0, file = 0; i < s->plan.len; i++) {
         file += i == s->ends.at[file];
-        text_add(&t, "%s\n    \"%s\": \"%s\"", i ? "," : "", s->plan.at[i].stored.name, file_name(s, file));
+        json_object_set_new(map, s->plan.at[i].stored.name, json_string(file_name(s, file)));
     }
-    text_add(&t, "\n  }\n}\n");
+    text_add(&t, "%s\n",
+             json_text(s->a, json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes,
+                                       "weight_map", map)));
     return write_text(s, "model.safetensors.index.json", &t);
 }
 
