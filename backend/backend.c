@@ -89,7 +89,7 @@ static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Piece 
         own[i] = plan_copy(plans[i], l, s, debug);
         bodies[i] = job->like[i] < i ? bodies[job->like[i]] : emit_entry(own[i]);
     }
-    emit_exports(s, own, bodies, job->ninputs);
+    emit_exports(s, own, bodies, job->ninputs, job->what == OUTPUT_OBJECT);
 }
 
 static int is_quick(const ModulePart *part)
@@ -328,7 +328,7 @@ static void run_parts(ModulePart *parts, uint32_t n)
             pthread_join(parts[i].thread, NULL);
 }
 
-/* Text is of one part; an object is merged from all, and has the functions that choose an instruction set. */
+/* Text is of one part; an object is merged from all, and has the functions that choose an instruction set and that tvm-ffi calls. */
 static const char *collect(ModulePart *parts, uint32_t n, Arena *a, const char **bytes, size_t *len)
 {
     ObjectBytes all[PARTS_MAX + 1], one;

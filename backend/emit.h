@@ -9,7 +9,7 @@
  *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_amx: functions that multiply
  *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
  *     emit_hooks, emit_launch, emit_shared: launches as functions
- *     emit_packed, emit_precondition, emit_entry, emit_export: the functions that callers know
+ *     emit_packed, emit_precondition, emit_entry, emit_tvm, emit_export: the functions that callers know
  *     plan_key, emit_plan: they make the plan, and ask statements what they will need
  *     backend: the front door */
 #ifndef BACKEND_EMIT_H
@@ -415,8 +415,12 @@ unsigned emit_parameters(const Plan *p, Ty *out);
 void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced);
 V emit_process_id(L *l); /* i32: of the process that runs this */
 
-/* emit_export.c: the exported names, which select a body by instruction set. */
-void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n /* of one kernel */);
+/* emit_export.c: the exported names, which select a body by instruction set. is_object: they go into a .so, which has one for
+ * tvm-ffi too. */
+void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n /* of one kernel */, int is_object);
+
+/* emit_tvm.c; call: NAME__call */
+void emit_tvm(const Plan *p, V call);
 
 /* emit_debug.c */
 Debug *debug_new(L *l, const Module *m);

@@ -92,7 +92,7 @@ static void require_pointer(const Export *x, V pointer, V ctx, const char *what)
 }
 
 /* NAME__call(ctx, dims, args): args[i] points at data, at a route, or at a scalar's value. */
-static void export_call(const Export *x, const Ty *types, unsigned n)
+static V export_call(const Export *x, const Ty *types, unsigned n)
 {
     L *l = x->l;
     const Kernel *k = x->p->k;
@@ -116,6 +116,7 @@ static void export_call(const Export *x, const Ty *types, unsigned n)
         args[at] = l_load(l, types[at], args[at], 0);
     }
     go_to_body(x, 0, args, n, ctx);
+    return fn;
 }
 
 static V most_threads(L *l)
@@ -146,13 +147,15 @@ static void export_workspace(const Export *x, const Ty *types)
     go_to_body(x, 1, args, n + 1, NULL);
 }
 
-void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n)
+void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uint32_t n, int is_object)
 {
     Export x = {.s = s, .plans = plans, .bodies = bodies, .n = n, .p = plans[0], .l = plans[0]->l};
     Ty *types = arena_array(x.l->arena, Ty, 1 + x.p->ndims + x.p->k->params.len);
     unsigned count = emit_parameters(x.p, types);
     export_function(&x, types, count);
-    export_call(&x, types, count);
+    V call = export_call(&x, types, count);
+    if (is_object)
+        emit_tvm(x.p, call);
     export_workspace(&x, types);
     emit_pack_exports(x.p);
 }

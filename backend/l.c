@@ -70,12 +70,14 @@ static V private_constant(L *l, V value, const char *name)
     return global;
 }
 
-V l_text(L *l, const char *text)
+V l_bytes(L *l, const char *bytes, size_t n)
 {
-    V global = private_constant(l, LLVMConstStringInContext2(l->ctx, text, strlen(text), 0), "text");
+    V global = private_constant(l, LLVMConstStringInContext2(l->ctx, bytes, n, 0), "text");
     LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
     return global;
 }
+
+V l_text(L *l, const char *text) { return l_bytes(l, text, strlen(text)); }
 
 V l_table(L *l, Ty type, V *all, size_t n, const char *name)
 {

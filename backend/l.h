@@ -44,6 +44,7 @@ V l_false(L *l);
 V l_f32(L *l, double value);
 V l_real(Ty type, double value);  /* type may have lanes */
 V l_text(L *l, const char *text); /* address of a private constant */
+V l_bytes(L *l, const char *bytes, size_t n); /* likewise, with a zero behind them */
 V l_table(L *l, Ty type, V *all, size_t n, const char *name);
 V l_iota(L *l, Ty scalar, uint32_t lanes);
 int l_constant(V v, int64_t *value); /* v is a known integer */
