@@ -129,6 +129,30 @@ expect 1 '50 of 50 elements not compared: 50 in doubt, 0 NaN' "$moec" test doubt
 expect 2 'too much' "$moec" passes me
 expect 2 'one machine' "$moec" machines host host
 
+echo "-- layout"
+printf 'moe 1\ndim T // positions\n\n\nkernel f(in x: f32[ T ],\n  out y: f32[T]){\n y[t]=- (x[t]+1)*2 // doubled\n}' >ugly.moe
+printf 'moe 1\ndim T  // positions\n\nkernel f(in x: f32[T],\n         out y: f32[T]) {\n  y[t] = -(x[t]+1)*2  // doubled\n}\n' >neat.moe
+expect 1 ugly.moe "$moec" fmt --check ugly.moe neat.moe
+"$moec" fmt - <ugly.moe | cmp - neat.moe || { echo "FAILED: fmt -" && bad=1; }
+expect 0 '' "$moec" fmt ugly.moe
+same ugly.moe neat.moe "fmt in place"
+printf 'moe 1\ndim T T\n' >wrong.moe
+expect 1 E0101 "$moec" fmt wrong.moe
+rm ugly.moe neat.moe wrong.moe
+
+echo "-- doctor"
+expect 0 'avx\|generic' "$moec" doctor
+expect 0 '"problems"' "$moec" doctor --format=json
+expect 1 "error: MOE_ISA forces 'nothing'" env MOE_ISA=nothing "$moec" doctor
+expect 0 'warning: OMP_WAIT_POLICY' env OMP_WAIT_POLICY=active "$moec" doctor
+
+echo "-- warnings"
+expect 0 'warning.W1002' "$moec" check "$root/tests/golden/warnings.moe"
+expect 1 'warning.W1002' "$moec" check --werror "$root/tests/golden/warnings.moe"
+expect 0 '' "$moec" check --werror --allow=W1002,W1003,W1004,W1005 "$root/tests/golden/warnings.moe"
+expect 1 'warning.W1002' "$moec" --werror --emit=ir "$root/tests/golden/warnings.moe"
+expect 0 'warning.W1002' "$moec" --emit=ir "$root/tests/golden/warnings.moe"
+
 echo "-- sizes and routings: one reader for all commands"
 ffn=$root/examples/moe_ffn.moe
 small="T=6 K=2 E=3 H=16 F=16"
