@@ -66,10 +66,12 @@ static int has_warnings(const Compilation *c)
     return 0;
 }
 
-int compile_passed(const Compilation *c)
+static int passed(const Compilation *c)
 {
     return c->diags.errors == 0 && !(c->options.werror && has_warnings(c)) ? DRIVER_OK : DRIVER_ERROR;
 }
+
+int compile_passed(const Compilation *c) { return passed(c); }
 
 /* A fresh module from the text; messages of the first reading are kept, those of a repeated one are the same.
  */
@@ -86,7 +88,7 @@ static int read_module(Compilation *c, Module **out)
                                                      .derive = c->options.derive,
                                                      .types = c->options.types});
     *out = m;
-    return failed ? DRIVER_ERROR : compile_passed(c);
+    return failed ? DRIVER_ERROR : passed(c);
 }
 
 int compile_reread(Compilation *c, Module **out)
@@ -141,7 +143,7 @@ static int take_tiles(Compilation *c, Module *m)
         if (broken)
             return compile_fail(c, DIAG_tile_broken, broken);
     }
-    return compile_passed(c);
+    return passed(c);
 }
 
 /* Tells beside the error what would fit. */
@@ -185,7 +187,7 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
     int failed = pipeline_run(m, &p);
     if (fit.launch)
         explain_fit(c, isa, &fit);
-    return failed ? DRIVER_ERROR : compile_passed(c);
+    return failed ? DRIVER_ERROR : passed(c);
 }
 
 int compile_module(Compilation *c, const char *stop_after, Module **out)
