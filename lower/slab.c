@@ -170,17 +170,17 @@ static TensorId pack_left(Lower *l, const Item *it, Loc loc, const LowerProduct 
     return panel;
 }
 
-/* Rows that are too many for their left operand to stay in a cache go in parts: those of the item, or of what is already a part
- * of it. */
+/* Rows that are too many for their left operand to stay in a cache go in parts. What is a part already has no more rows: a line
+ * (add_end in lower/product.c). */
 static void open_parts(Lower *l, Item *it, Loc loc)
 {
     const Blocking *by = it->by;
-    if (by->mc == by->item_rows)
+    if (by->mc == by->item_rows || it->part_first != it->first)
         return;
     IndexId part = build_index(&l->b, "part");
-    build_for(&l->b, loc, LOOP_ORDERED, part, it->part_first, it->part_end, by->mc);
+    build_for(&l->b, loc, LOOP_ORDERED, part, it->first, it->end, by->mc);
     it->part_first = x_index(l->k, loc, part);
-    ExprId end = x_min(l->k, x_add(l->k, it->part_first, by->mc), it->part_end);
+    ExprId end = x_min(l->k, x_add(l->k, it->part_first, by->mc), it->end);
     it->part_end = build_let(&l->b, loc, "part_end", end);
 }
 
