@@ -23,6 +23,8 @@ enum {
     KEY_WERROR,
     KEY_ALLOW,
     KEY_SEED,
+    KEY_TUNED,
+    KEY_THREADS,
     KEY_MACHINE,
     KEY_BREAK,
     KEY_SONAME
@@ -70,6 +72,9 @@ static const struct argp_option compile_options[] = {
      "The input has been through the passes before; 'tiles': it is the tile level", 2},
     {"pass-limit", KEY_LIMIT, "N", 0, "Stop after N passes, to bisect", 2},
     {"time-passes", KEY_TIME, NULL, 0, "Print the time of each pass", 2},
+    {"tuned-for", KEY_TUNED, "T=2048,...,routing=CLAUSE", 0,
+     "What calls will be like: take a schedule that `moec tune` found for that", 2},
+    {"threads", KEY_THREADS, "N", 0, "With --tuned-for: threads of a call; default 1", 2},
     {"schedule-seed", KEY_SEED, "N", 0,
      "Draw every knob that no schedule fixes from its space; 0 (default): the usual values", 2},
     {"break-in", KEY_BREAK, "PASS", OPTION_HIDDEN, "End in an internal error there, to see what it leaves",
@@ -179,6 +184,10 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_TIME: c->options.time_passes = 1; return 0;
     case KEY_MACHINE: c->options.machine = arg; return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
+    case KEY_TUNED: c->options.tuned_for = arg; return 0;
+    case KEY_THREADS:
+        c->options.tuned_threads = (int)command_number(state, "--threads", arg, 1, 4096);
+        return 0;
     case KEY_NO_CACHE: c->options.no_cache = 1; return 0;
     case KEY_SONAME:
         if (!*arg || strchr(arg, '/') || strlen(arg) > NAME_MAX)

@@ -8,7 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_SIZES = COMMAND_LAST, KEY_ROWS, KEY_FORMAT, KEY_SPACE, KEY_DECISIONS, KEY_SEED };
+enum {
+    KEY_SIZES = COMMAND_LAST,
+    KEY_ROWS,
+    KEY_FORMAT,
+    KEY_SPACE,
+    KEY_DECISIONS,
+    KEY_SEED,
+    KEY_TUNED,
+    KEY_THREADS
+};
 
 static const struct argp_option explain_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
@@ -23,6 +32,9 @@ static const struct argp_option explain_options[] = {
     {"decisions", KEY_DECISIONS, NULL, 0,
      "Instead print how each launch is laid over loops: blocks, lanes, operands, where sums are accumulated",
      0},
+    {"tuned-for", KEY_TUNED, "T=2048,...,routing=CLAUSE", 0,
+     "As in `moec`, and say which record the schedule is from, or why there is none", 0},
+    {"threads", KEY_THREADS, "N", 0, "With --tuned-for: threads of a call; default 1", 0},
     {"schedule-seed", KEY_SEED, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {0}};
 
@@ -43,6 +55,10 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     case KEY_ROWS: c->routing = arg; return 0;
     case KEY_SPACE: c->space = 1; return 0;
     case KEY_DECISIONS: c->decisions = 1; return 0;
+    case KEY_TUNED: c->options.tuned_for = arg; return 0;
+    case KEY_THREADS:
+        c->options.tuned_threads = (int)command_number(state, "--threads", arg, 1, 4096);
+        return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
     case KEY_FORMAT:
         if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
@@ -108,8 +124,10 @@ static int explain_file(Compilation *c, void *user)
         explain_space(&e, &out);
     else if (command->decisions && !command->json)
         explain_decisions(&e, &out);
-    else if (!command->json)
+    else if (!command->json) {
+        text_add(&out, "%s%s", text_string(&c->tuned), c->tuned.len ? "\n" : "");
         explain_text(&e, &out);
+    }
     printf("%s%s", command->json && !command->space ? explain_json(&e) : text_string(&out),
            command->json && !command->space ? "\n" : "");
     return DRIVER_OK;

@@ -133,6 +133,8 @@ static Compilation *start(moec_context *c, const moec_options *o)
         options.derive = o->derive;
         options.kernels = o->interpret ? NULL : o->kernels;
         options.jit_names = o->jit_names;
+        options.tuned_for = o->tuned_for;
+        options.tuned_threads = o->tuned_threads;
     }
     compile_free(c->last);
     c->last = compile_new(&options);

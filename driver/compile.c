@@ -185,7 +185,7 @@ static int run_passes(Compilation *c, Module *m, Isa isa, const char *stop_after
         .time_out = &c->times,
     };
     int failed = pipeline_run(m, &p);
-    if (fit.launch)
+    if (fit.launch && !c->terse)
         explain_fit(c, isa, &fit);
     return failed ? DRIVER_ERROR : passed(c);
 }
@@ -420,9 +420,22 @@ static int choose_isas(Compilation *c)
     return error ? compile_fail(c, DIAG_driver_target, error) : DRIVER_OK;
 }
 
+/* What was tuned for the sizes of options.tuned_for is taken as if the caller had given it: options.schedule is the last word. */
+static int take_tuned(Compilation *c)
+{
+    if (!c->options.tuned_for || c->options.schedule || c->options.schedule_seed || is_tile_text(c))
+        return DRIVER_OK;
+    const char *schedules = tuned_schedules(c);
+    if (!schedules)
+        return passed(c);
+    c->options.schedule = schedules;
+    return compile_reread(c, &c->module);
+}
+
 int compile_prepare(Compilation *c)
 {
-    return open_machine(c) || choose_isas(c) || check_pass_names(c) || read_module(c, &c->module);
+    return open_machine(c) || choose_isas(c) || check_pass_names(c) || read_module(c, &c->module) ||
+           take_tuned(c);
 }
 
 static int make_product(Compilation *c, void *user)

@@ -84,8 +84,10 @@ typedef struct Compilation {
     const char *cache;  /* its directory; NULL: not used */
     char key[33];       /* the name of the entry */
     int from_cache;     /* it was found there */
+    int terse;          /* nobody reads what would fit instead of what does not */
     PluginLoad load;
     Report *report;     /* NULL, or where passes report */
+    Text tuned;         /* of each kernel: which record its schedule is from, or why none is */
     Text dump, times;   /* what --dump-ir and --time-passes wrote */
     char failure[1024]; /* text of an escape: memory or a bug ... */
     char failure_json[700];
@@ -144,6 +146,22 @@ const char *compile_replay(Compilation *c);
 void compile_leave_replay(Compilation *c, int status, FILE *out);
 /* Restores text, options and product from the bytes of a replay file. NULL or an error text. */
 const char *compile_restore(Compilation *c, Bytes file);
+
+/* ---- tuned.c ---- */
+
+/* Who made the code: changes whenever a source of the compiler does. */
+extern const char compiler_identity[];
+/* What records of tuned schedules call this build, and this kind of CPU. */
+const char *tuned_build(Arena *a);
+const char *tuned_machine(Arena *a);
+/* A hash of the program as it was read, with its own schedules. */
+const char *tuned_content(Compilation *c);
+/* The file of records: $MOE_TUNED, or beside the compile cache. NULL: MOE_TUNED=off, or there is no place for it. */
+const char *tuned_path(Compilation *c);
+/* "T=2048,routing=zipf(1.2)": sizes by DimId (-1 where not named), and the routing. NULL or an error text. */
+const char *tuned_sizes(Module *m, const char *text, int64_t *sizes, TestRun *run);
+/* Schedule blocks for the kernels of c->module that records know at options.tuned_for; c->tuned says which and why. NULL: none. */
+const char *tuned_schedules(Compilation *c);
 
 /* ---- target.c ---- */
 

@@ -70,10 +70,11 @@ void moec_limit_free(moec_limit *l)
     free(l);
 }
 
-static double seconds(void)
+/* As that of a case: moec_case_time(). */
+static double seconds(const moec_limit *l)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(l->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -108,7 +109,7 @@ static void *do_part(void *user)
 static double rate(moec_limit *l)
 {
     pthread_t threads[THREADS_MOST];
-    double done = 0, begin = seconds();
+    double done = 0, begin = seconds(l);
     int n = 1, whole = 1;
     for (int i = 0; i < l->threads; i++)
         l->parts[i] = (LimitPart){l, l->stream ? l->stream + (size_t)i * words_each(l) : NULL, 0, 0};
@@ -119,7 +120,7 @@ static double rate(moec_limit *l)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < n; i++)
         done += l->parts[i].done;
-    return whole ? done / (seconds() - begin) : 0;
+    return whole ? done / (seconds(l) - begin) : 0;
 }
 
 double moec_limit_time(void *user, int calls)

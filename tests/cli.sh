@@ -50,10 +50,41 @@ expect 1 'H of kernel rmsnorm: no size' "$moec" bench a.moe T=16
 expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
 expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
 
+echo "-- tune"
+expect 0 'knobs; .* looked at' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 3s
+expect 0 'not measured' "$moec" tune a.moe:rmsnorm --list-space
+expect 0 'ascend910b2, 1 thread' "$moec" tune a.moe --sizes T=256,H=256 --by npu:ascend910b2 --budget 4s --strategy model --keep-bits
+expect 0 'result   ' sh -c '"$0" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 10m --no-db & sleep 2; kill -INT $!; wait $!' "$moec"
+expect 1 'H of kernel rmsnorm: no size' "$moec" tune a.moe:rmsnorm --sizes T=16 --budget 1s
+expect 1 'no kernel' "$moec" tune a.moe:nothing --sizes T=16,H=64
+expect 1 'not a list of how many rows' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --routing file:nothing
+expect 2 'strategy' "$moec" tune a.moe --sizes T=16,H=64 --strategy nothing
+expect 2 'budget' "$moec" tune a.moe --sizes T=16,H=64 --budget 10x
+expect 2 'no --sizes' "$moec" tune a.moe
+export MOE_TUNED="$scratch/tuned.db"
+expect 1 'tuned.db' "$moec" db ls
+expect 0 "kept in  $scratch/tuned.db" "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 8s
+expect 0 'rmsnorm .* T=16 H=64' "$moec" db ls
+expect 0 'tried' "$moec" db ls --all
+expect 0 'kernel     rmsnorm of the program' "$moec" db show 1
+expect 1 'no record 99999' "$moec" db show 99999
+expect 0 'record [0-9]* of .*tuned.db: at T=16 H=64' "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
+expect 0 'its records are of other sizes' "$moec" explain a.moe rmsnorm --tuned-for T=17,H=64
+expect 0 'MOE_TUNED is off' env MOE_TUNED=off "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
+expect 0 '' "$moec" a.moe --tuned-for T=16,H=64 --emit=so -o tuned.so
+expect 1 E0956 "$moec" a.moe --tuned-for Q=1 -o tuned.so
+expect 0 '' "$moec" db plot -o plot.gp
+expect 0 'plot .all using 1:2' cat plot.gp
+expect 0 '^0 records removed' "$moec" db prune --other-builds
+expect 2 'prune takes' "$moec" db prune
+expect 2 'say what' "$moec" db
+unset MOE_TUNED
+rm -f tuned.so tuned.h tuned.db* plot.gp
+
 echo "-- help, version, tables"
 expect 0 Usage "$moec" --help
 expect 0 '^moec [0-9]' "$moec" --version
-for command in check run test bench grad explain passes ops machines; do
+for command in check run test bench tune db grad explain passes ops machines; do
     expect 0 Usage "$moec" $command --help
 done
 expect 0 lower "$moec" passes

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ROOMS = "include/moec base machines ir frontend passes lower npu backend emulator runtime driver testing explain command".split()
+ROOMS = "include/moec base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner command".split()
 
 # Tables whose rows are read by name: table, macro, what a reader looks like ({0}, {1}: the row's first words), where it stands.
 READ = [
@@ -50,6 +50,7 @@ FORGET = [
      [("ir/tile_print.c", "print_zz"), ("ir/tile_read_stmt.c", "read_zz"), ("ir/tile_unit.c", "TILE_zz"),
       ("emulator/emulator.c", "TILE_zz"), ("emulator/report.c", "TILE_zz"), ("ir/tile_verify.c > bin/moec", "tile_verify_zz"),
       ("backend/emit_hooks.c > lib/moec-llvm.so", "emit_tile_zz")]),
+    ("tuner/search.def", 'STRATEGY(zz, "Pretend.")', [("tuner/strategies.c > bin/moec", "strategy_zz")]),
     ("ir/event.def", 'EVENT(zz, Zz, "Pretend.",)', [("emulator/emulator.c", "EVENT_zz")]),
     ("include/moec/abi.def", 'ROUTE_ARRAY(zz, int32_t, "Pretend.")', [("ir/tile.c", "RF_zz"), ("backend/emit_precondition.c", "RF_zz")]),
     ("ir/unit.def", 'UNIT(zz, "Pretend.")', [("emulator/core.c", "UNIT_zz"), ("emulator/simulate.c", "UNIT_zz")]),

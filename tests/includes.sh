@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-for room in base machines ir frontend passes lower npu backend emulator runtime driver testing explain command step model trainer bench python include; do
+for room in base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner command step model trainer bench python include; do
     find "$room" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.y' -o -name '*.l' \)
 done | sort | xargs awk '
 # One row per room: the rooms beside itself whose front door it may include, then the outside headers.
@@ -20,10 +20,12 @@ BEGIN {
     row("backend",  "base ir machines",                                  "llvm-c/")
     row("emulator", "base ir machines",                                  "")
     row("runtime",  "base",                                              "omp.h dlfcn.h")
-    row("driver",   "base ir machines frontend passes backend emulator runtime", "dlfcn.h omp.h xxhash.h")
+    row("records",  "base",                                              "sqlite3.h dlfcn.h")
+    row("driver",   "base ir machines frontend passes backend emulator runtime records", "dlfcn.h omp.h xxhash.h")
     row("testing",  "base ir machines passes frontend emulator driver",  "omp.h")
     row("explain",  "base ir machines passes driver",                    "")
-    row("command",  "base ir machines passes frontend emulator driver testing explain", "argp.h")
+    row("tuner",    "base",                                              "")
+    row("command",  "base ir machines passes frontend emulator driver testing explain tuner", "argp.h")
     row("step",     "base",                                              "")
     row("model",    "base step",                                         "")
     row("trainer",  "base step model",                                   "argp.h dlfcn.h")
@@ -33,8 +35,8 @@ BEGIN {
             "passes/query.h passes/join.h passes/schedule.h passes/report.h passes/cluster.h " \
             "driver/element.h driver/pack.h driver/reference.h driver/interpret.h driver/module.h " \
             "step/record.h step/kernels.h step/memory.h step/verify.h step/text.h step/run.h step/passes.h step/price.h model/recipe.h "  # else ROOM/ROOM.h
-    public = " runtime driver testing explain command step model trainer bench python "             # the rooms that include the public headers
-    split("base machines ir frontend passes lower npu backend emulator runtime driver testing explain command step model trainer bench python", r, " ")
+    public = " runtime records driver testing explain tuner command step model trainer bench python "             # the rooms that include the public headers
+    split("base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner command step model trainer bench python", r, " ")
     for (i in r) known[r[i]] = 1
     split("assert ctype dirent errno fcntl fenv float ftw inttypes limits locale math setjmp signal stdarg " \
           "stdalign stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings time unistd getopt " \

@@ -36,6 +36,9 @@ typedef struct moec_options { /* zero-initialise; NULL means all defaults */
     const char *derive;    /* .moe text of `derive` blocks, besides those of the file */
     const char *kernels;   /* comma separated: code is made of these only, of the others there is the signature; NULL: of all */
     int jit_names;         /* 1: perf (by /tmp/perf-PID.map) and gdb know the functions of JIT code; so they do if $MOEC_JIT_NAMES is 1 */
+    const char *tuned_for; /* what calls will be like: "T=2048,H=1024,routing=zipf(1.2)". A schedule that was tuned for that is taken, where
+                              neither the file nor `schedule` gives one (docs/tuning.md). NULL: none is looked for */
+    int tuned_threads;     /* and on how many threads; 0: 1 */
 } moec_options;
 
 moec_context *moec_context_new(void); /* NULL when memory is exhausted */
@@ -208,7 +211,7 @@ const char *moec_case_text(const moec_case *k);   /* "ffn T=2048 K=2, zipf(1.2)"
 const char *moec_case_target(const moec_case *k); /* the instruction set of its code, "avx512"; NULL likewise */
 int64_t moec_case_bytes(const moec_case *k);      /* of all parameters that a call reads or writes, each once; -1: no case */
 /* Calls the kernel so often, and returns the seconds of all calls together; below 0: a call failed, or there is no case. A
- * moec_timer. */
+ * moec_timer. On one thread these are seconds in which the thread had a core: what other programs take does not count. */
 double moec_case_time(void *k, int calls);
 /* Why the last call failed, "" if it did not. Never NULL. */
 const char *moec_case_error(const moec_case *k);
@@ -288,6 +291,48 @@ int moec_space(moec_context *c, const moec_work *w, const moec_options *o, const
 /* A hash of what is decided with these options: schedules that come to the same program have the same. 33 characters. Fails
  * when the kernel does not fit the machine. w->sizes is not looked at. */
 int moec_decide(moec_context *c, const moec_work *w, const moec_options *o, char *digest);
+
+/* ---- records of what was tuned ----
+ *
+ * A database in the file that $MOE_TUNED names, else tuned.db in the folder of the compile cache. MOE_TUNED=off: none is read. */
+typedef enum moec_record_state {
+    MOEC_TRIED,  /* it was measured, and did not win */
+    MOEC_BEST,   /* it won against the default */
+    MOEC_KEPT,   /* the default, which nothing beat: schedule is "" */
+    MOEC_FAILED, /* it crashed, hung, or a call failed */
+    MOEC_WRONG   /* its results are not what they should be */
+} moec_record_state;
+
+typedef struct moec_record { /* texts: "" where there is none; numbers: NaN where they are not known */
+    int64_t id;
+    const char *content, *kernel;           /* a hash of the program; the kernel's name */
+    const char *target, *machine, *build;   /* instruction set; kind of CPU, or the machine whose model judged; compiler's build */
+    const char *sizes, *routing;            /* "T=2048 K=2", "zipf(1.2)" */
+    const char *schedule, *why;             /* why: of those that failed */
+    int threads;
+    moec_record_state state;
+    double seconds, default_seconds;        /* medians of a call */
+    double ratio, low, high;                /* as moec_ratio: of its time to the default's */
+    double predicted;                       /* seconds, by the model */
+    int64_t rounds, made;                   /* made: seconds since 1970 */
+} moec_record;
+
+typedef struct moec_records moec_records;
+/* path NULL: see above. write: it is made when it is missing. Returns as moec_compile_file() does; an error also if there is no file to
+ * read, or it is of another version. */
+int moec_records_open(moec_context *c, const char *path, int write, moec_records **out);
+void moec_records_close(moec_records *r);
+const char *moec_records_path(const moec_records *r); /* NULL: there are none */
+/* These return 0, or 1 with moec_records_error(). id is not looked at, and texts that are NULL are "". */
+int moec_records_add(moec_records *r, const moec_record *record);
+/* Calls f with each, in the order in which they were made, until it returns 1. Texts live until then. */
+int moec_records_each(moec_records *r, int (*f)(void *user, const moec_record *record), void *user);
+/* Removes those made before that time, and those of other builds than `build` (NULL: of none); *removed (may be NULL) says how many. */
+int moec_records_prune(moec_records *r, const char *build, int64_t before, int64_t *removed);
+const char *moec_records_error(const moec_records *r); /* never NULL */
+/* What names a case in records: content, kernel, target, machine, build, sizes, routing, threads; the rest is zero. Texts live until the
+ * context's next call. */
+int moec_records_name(moec_context *c, const moec_work *w, const moec_options *o, moec_record *out);
 
 #ifdef __cplusplus
 }

@@ -35,7 +35,8 @@ class Options(ctypes.Structure):
                 ("no_cache", ctypes.c_int), ("cache_dir", ctypes.c_char_p), ("interpret", ctypes.c_int),
                 ("schedule", ctypes.c_char_p), ("machine", ctypes.c_char_p), ("schedule_seed", ctypes.c_uint64),
                 ("types", ctypes.c_char_p), ("derive", ctypes.c_char_p), ("kernels", ctypes.c_char_p),
-                ("jit_names", ctypes.c_int)]
+                ("jit_names", ctypes.c_int), ("tuned_for", ctypes.c_char_p),
+                ("tuned_threads", ctypes.c_int)]
 
 
 class Block:

@@ -496,15 +496,15 @@ static void contexts_and_routes(void **state)
 
 /* ---- all of them ---- */
 
-/* The functions that the two headers declare are called in this file too, those of cases and timing in test_case.c. */
+/* The functions that the two headers declare are called in this file too, those of cases, timing and records in two others. */
 static void every_public_function_is_called_here(void **state)
 {
     (void)state;
     static const char command[] =
-        "sed '/^typedef/d; s,//.*,,; s,/\\*.*\\*/,,' include/moec/moec.h "
-        "include/moec/moert.h | grep -o '\\bmoec\\?_[a-z_]*(' | "
-        "sort -u | while read f; do grep -qF \"$f\" tests/unit/test_api_bounds.c tests/unit/test_case.c "
-        "|| echo \"$f\"; done | grep .";
+        "sed '/^typedef/d; s,//.*,,; s,/\\*.*\\*/,,' include/moec/moec.h include/moec/moert.h | "
+        "grep -o '\\bmoec\\?_[a-z_]*(' | sort -u | while read f; do grep -qF \"$f\" "
+        "tests/unit/test_api_bounds.c "
+        "tests/unit/test_case.c tests/unit/test_records.c || echo \"$f\"; done | grep .";
     assert_int_not_equal(system(command), 0);
 }
 

@@ -1,0 +1,10 @@
+# Writes OUT: a C string that changes whenever one of the FILES does. What was measured of a compiler's code holds for that compiler.
+set(all "")
+foreach(file ${FILES})
+  file(SHA256 ${ROOT}/${file} hash)
+  string(APPEND all "${file} ${hash}\n")
+endforeach()
+string(SHA256 id "${all}")
+string(SUBSTRING ${id} 0 32 id)
+file(WRITE ${OUT}.new "#include \"driver/driver.h\"\n\nconst char compiler_identity[] = \"${id}\";\n")
+execute_process(COMMAND ${CMAKE_COMMAND} -E copy_if_different ${OUT}.new ${OUT})
