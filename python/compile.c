@@ -6,24 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Compiler {
-    moec_context *(*context_new)(void);
-    void (*context_free)(moec_context *c);
-    const char *(*error_text)(const moec_context *c);
-    const char *(*error_json)(const moec_context *c);
-    int (*compile_text)(moec_context *c, const char *name, const char *text, size_t len,
-                        const moec_options *o, moec_module **out);
-    int (*compile_file)(moec_context *c, const char *path, const moec_options *o, moec_module **out);
-    void (*module_free)(moec_module *m);
-    const char *(*module_manifest)(const moec_module *m);
-    const moec_kernel *(*module_kernel)(const moec_module *m, const char *name);
-    moe_entry *(*kernel_entry)(const moec_kernel *k);
-} Compiler;
+Compiler compiler;
 
-static Compiler compiler;
-
-/* libmoec stays open. */
-static int open_compiler(const char *path)
+int open_compiler(const char *path)
 {
     static const struct {
         const char *name;
@@ -32,7 +17,9 @@ static int open_compiler(const char *path)
 #define FUNCTION(name) {"moec_" #name, offsetof(Compiler, name)}
         FUNCTION(context_new),   FUNCTION(context_free), FUNCTION(error_text),  FUNCTION(error_json),
         FUNCTION(compile_text),  FUNCTION(compile_file), FUNCTION(module_free), FUNCTION(module_manifest),
-        FUNCTION(module_kernel), FUNCTION(kernel_entry)};
+        FUNCTION(module_kernel), FUNCTION(kernel_entry), FUNCTION(space),       FUNCTION(predict),
+        FUNCTION(case_new),      FUNCTION(case_free),    FUNCTION(case_time),   FUNCTION(case_error),
+        FUNCTION(measure)};
     if (compiler.kernel_entry)
         return 0;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -57,6 +44,12 @@ static int take_number(PyObject *value, int *out)
 {
     *out = PyObject_IsTrue(value);
     return *out < 0 ? -1 : 0;
+}
+
+static int take_count(PyObject *value, int *out)
+{
+    *out = (int)PyLong_AsLong(value);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static int take_text(PyObject *value, const char **out)
@@ -89,11 +82,13 @@ static int take_option(const char *name, PyObject *value, moec_options *o)
     FIELD(text, derive)
     FIELD(text, kernels)
     FIELD(number, jit_names)
+    FIELD(text, tuned_for)
+    FIELD(count, tuned_threads)
     PyErr_Format(PyExc_TypeError, "there is no option '%s'", name);
     return -1;
 }
 
-static int take_options(PyObject *dict, moec_options *o)
+int take_options(PyObject *dict, moec_options *o)
 {
     PyObject *key, *value;
     Py_ssize_t at = 0;

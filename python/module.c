@@ -186,6 +186,9 @@ PyObject *native_route(PyObject *self, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"compile", native_compile, METH_VARARGS, "compile(libmoec, path, text, options, names)"},
+    {"space", native_space, METH_VARARGS, "space(libmoec, work, options)"},
+    {"predict", native_predict, METH_VARARGS, "predict(libmoec, work, options)"},
+    {"measure", native_measure, METH_VARARGS, "measure(libmoec, work, options, schedules, rounds, seconds)"},
     {"open", native_open, METH_VARARGS, "open(path, names)"},
     {"route", native_route, METH_VARARGS,
      "route(memory, sizes, start, count, slot_of, row_of, ids, capacity)"},

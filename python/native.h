@@ -29,6 +29,35 @@ PyObject *kernel_object(PyTypeObject *type, PyObject *module, const moec_kernel 
 /* Raises moec.errors.NAME(text, detail) and returns NULL; takes the reference to detail (NULL: None). */
 PyObject *raise_error(const char *name, const char *text, PyObject *detail);
 
+/* The functions of libmoec that are called from here. */
+typedef struct Compiler {
+    moec_context *(*context_new)(void);
+    void (*context_free)(moec_context *c);
+    const char *(*error_text)(const moec_context *c);
+    const char *(*error_json)(const moec_context *c);
+    int (*compile_text)(moec_context *c, const char *name, const char *text, size_t len,
+                        const moec_options *o, moec_module **out);
+    int (*compile_file)(moec_context *c, const char *path, const moec_options *o, moec_module **out);
+    void (*module_free)(moec_module *m);
+    const char *(*module_manifest)(const moec_module *m);
+    const moec_kernel *(*module_kernel)(const moec_module *m, const char *name);
+    moe_entry *(*kernel_entry)(const moec_kernel *k);
+    int (*space)(moec_context *c, const moec_work *w, const moec_options *o, const char **json);
+    int (*predict)(moec_context *c, const moec_work *w, const moec_options *o, moec_prediction *out);
+    int (*case_new)(moec_context *c, const moec_work *w, const moec_options *o, moec_case **out);
+    void (*case_free)(moec_case *k);
+    double (*case_time)(void *k, int calls);
+    const char *(*case_error)(const moec_case *k);
+    int (*measure)(moec_runner *r, size_t n, const moec_patience *p);
+} Compiler;
+extern Compiler compiler;
+/* Opens libmoec, which stays open, and takes moec_options from a dict. 0, or -1 with a Python exception. */
+int open_compiler(const char *path);
+int take_options(PyObject *dict, moec_options *o);
+
+PyObject *native_space(PyObject *self, PyObject *args);
+PyObject *native_predict(PyObject *self, PyObject *args);
+PyObject *native_measure(PyObject *self, PyObject *args);
 PyObject *native_compile(PyObject *self, PyObject *args);
 PyObject *native_open(PyObject *self, PyObject *args);
 PyObject *native_route(PyObject *self, PyObject *args);

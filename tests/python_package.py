@@ -266,6 +266,21 @@ class Package(unittest.TestCase):
             subprocess.run([sys.executable, "-c", program, library], check=True,
                            env={**os.environ, "MOEC_LIBRARY": "/no/such/library"})
 
+    def test_schedules_are_predicted_and_measured(self):
+        path, sizes = "examples/moe_ffn.moe", {"T": 32, "K": 2, "E": 3, "H": 64, "F": 64}
+        space = moec.space(path, "ffn")
+        knob = next(k for k in space["knobs"] if k["knob"].startswith("tile g : M"))
+        schedules = [None, "schedule ffn { " + knob["values"][1]["clause"] + " }"]
+        usual, other = moec.measure(path, "ffn", sizes=sizes, schedules=schedules, rounds=4, seconds=0.01)
+        self.assertEqual(len(usual), len(other))
+        self.assertTrue(all(s > 0 for s in usual + other))
+        said = moec.predict(path, "ffn", sizes=sizes, routing="zipf(1.2)")
+        self.assertTrue(said.seconds > 0 and said.flops_16bit >= 3 * 2 * 64 * 64 * 64)
+        with self.assertRaisesRegex(moec.CompileError, "F of kernel ffn: no size"):
+            moec.predict(path, "ffn", sizes={"T": 1, "K": 1, "E": 1, "H": 16})
+        with self.assertRaises(ValueError):
+            moec.measure(path, "ffn", sizes=sizes, schedules=[])
+
     def test_nothing_is_imported_without_need(self):
         program = "import sys, moec; m = moec.load('examples/rmsnorm.moe'); print([n for n in ('numpy', 'torch') if n in sys.modules])"
         found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -10,7 +10,8 @@ from moec.errors import CallError, CompileError, Error
 from moec.kernels import Kernel, Module, Pair, Packed, jit, load, threads
 from moec.routes import Route, route
 from moec.tensors import bf16, f32
+from moec.tuning import Prediction, measure, predict, space
 
 __version__ = "0.1.0"
-__all__ = ["CallError", "CompileError", "Error", "Kernel", "Module", "Packed", "Pair", "Route", "bf16", "f32", "jit", "load",
-           "route", "threads"]
+__all__ = ["CallError", "CompileError", "Error", "Kernel", "Module", "Packed", "Pair", "Prediction", "Route", "bf16", "f32",
+           "jit", "load", "measure", "predict", "route", "space", "threads"]
