@@ -40,6 +40,9 @@ typedef struct LowerProduct {
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
 } LowerProduct;
 
+/* Of which numbers of rows a launch is: Note [Prepacking]. */
+typedef enum RowCount { ROWS_ANY, ROWS_MANY, ROWS_FEW } RowCount;
+
 /* How equations are laid over loops. */
 typedef struct Blocking {
     Members m;               /* reductions over equal indices have the same index variables */
@@ -51,6 +54,7 @@ typedef struct Blocking {
     int64_t width;     /* lanes of `lane` */
     int64_t nc;        /* columns of one item: values of `lane` */
     IndexId row;       /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
+    RowCount count;    /* other numbers of rows are another launch's */
     int64_t item_rows; /* rows of one item, at most */
     int64_t mc;        /* of those, rows whose left operands are packed at a time */
     int even;          /* items have mc to item_rows rows, so that all threads have as many items */
@@ -336,6 +340,13 @@ void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId 
 void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64_t most);
 /* The product's right operand from `term`, a whole line, and the first lane on, if it is kept; else NONE. */
 ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId term);
+
+/* ---- prepack.c: Note [Prepacking] ---- */
+
+int lower_prepacks(const Lower *l, const Blocking *by); /* is some right operand packed first where rows are many? */
+Blocking *lower_prepack(Lower *l, const Blocking *by);  /* the launches that pack there; products of their panels */
+/* `end` where there are as many rows as the launch is for, else 0. */
+ExprId lower_end_if_counted(Lower *l, const Blocking *by, ExprId end);
 
 /* ---- slab.c ---- */
 

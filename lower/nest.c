@@ -129,11 +129,13 @@ static void open_row_blocks(Lower *l, Loc loc, Nest *n)
     const Blocking *by = n->by;
     if (n->rows != NONE) {
         ExprId up = x_op2(l->k, loc, OP_add, x_add(l->k, lower_extent(l, by->row), -1), n->rows);
+        ExprId items = x_op2(l->k, loc, OP_idiv, up, n->rows);
         n->row0 = build_index(&l->b, "p");
-        build_parallel(&l->b, loc, n->row0, x_op2(l->k, loc, OP_idiv, up, n->rows), 1);
+        build_parallel(&l->b, loc, n->row0, lower_end_if_counted(l, by, items), 1);
     } else if (by->row != NONE && by->row != n->row_index) {
+        ExprId end = lower_end_if_counted(l, by, lower_extent(l, by->row));
         n->row0 = build_index(&l->b, "u0");
-        build_parallel(&l->b, loc, n->row0, lower_extent(l, by->row), by->item_rows);
+        build_parallel(&l->b, loc, n->row0, end, by->item_rows);
     }
     if (n->row_index == NONE)
         return;
@@ -249,23 +251,34 @@ static Item open_inner(Lower *l, Loc loc, const Nest *n, const Equation *q)
     return it;
 }
 
-void lower_elements(Lower *l, const Members *original)
+/* The launch of equations that are laid over loops so. */
+static void launch(Lower *l, Blocking *by)
 {
-    Members m = *original;
-    const Equation *last = &original->at[original->n - 1];
-    lower_unify(l, &m);
-    Blocking *by = lower_decide(l, &m, last->lhs, NULL, NONE);
-    for (uint32_t q = 0; q < m.n; q++) {
-        lower_prepare(l, m.at[q].rhs);
-        lower_pads(l, &m.at[q]);
-    }
+    static const char *const kind[] = {"elements", "elements, of many rows", "elements, of few rows"};
+    const Equation *last = &by->m.at[by->m.n - 1];
+    Loc loc = by->m.at[0].loc;
     Nest n = decide_nest(l, by);
-    Loc loc = m.at[0].loc;
     if (n.row_index != NONE)
         make_block_list(l, lower_route_of(l, n.row_index), n.block_rows);
-    lower_report_nest(l, lower_stem(l, last), "elements", by);
+    lower_report_nest(l, lower_stem(l, last), kind[by->count], by);
     build_launch(&l->b, loc, lower_stem(l, last));
     open_parallel(l, loc, &n);
     Item it = open_inner(l, loc, &n, last);
     lower_item(l, &it);
+}
+
+void lower_elements(Lower *l, const Members *original)
+{
+    Members m = *original;
+    lower_unify(l, &m);
+    Blocking *by = lower_decide(l, &m, m.at[m.n - 1].lhs, NULL, NONE);
+    for (uint32_t q = 0; q < m.n; q++) {
+        lower_prepare(l, m.at[q].rhs);
+        lower_pads(l, &m.at[q]);
+    }
+    if (lower_prepacks(l, by)) {
+        by->count = ROWS_FEW;
+        launch(l, lower_prepack(l, by));
+    }
+    launch(l, by);
 }

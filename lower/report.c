@@ -76,7 +76,7 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
     uint32_t n = x_at(k, p->reduce)->nbound;
     ReportSum s;
     ReportProduct r = {.lhs = k->tensors.at[it->equation->lhs].name, .loc = it->equation->loc, .why = why};
-    if (!l->c->report || !report_sum(k, p->reduce, &s))
+    if (!l->c->report || it->by->count == ROWS_MANY || !report_sum(k, p->reduce, &s))
         return;
     r.cube = s.elem != EL_F32;
     r.fragment = "plain loops";
@@ -84,7 +84,9 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
         r.fragment =
             arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
-        r.right = p->direct != DIRECT_NOT ? "read in place" : packing(l, p->right, y->lane, "pairs");
+        r.right = y->count == ROWS_FEW      ? "packed first for many rows, else read in place"
+                  : p->direct != DIRECT_NOT ? "read in place"
+                                            : packing(l, p->right, y->lane, "pairs");
         r.rows = y->item_rows;
         r.cols = y->nc;
         r.depth = y->kc;

@@ -223,15 +223,16 @@ def check_settings(moec, scratch):
 
 
 def check_traffic(moec, scratch):
-    """A product fetches both of its operands from memory at least once."""
+    """A product and what packs for it fetch both of its operands from memory at least once."""
     path = os.path.join(scratch, "traffic.moe")
     with open(path, "w", encoding="utf-8") as f:
         f.write("moe 1\ndim T, H, F\nkernel product(in a: bf16[T, H], in w: bf16[H, F], out y: bf16[T, F]) {\n"
                 "  y[t, f] = bf16(sum(h) a[t, h] * w[h, f])\n}\n")
     text = subprocess.run([moec, "report", path, "--machine", "host", "--sizes", "T=1024,H=1024,F=256"], check=True,
                           stdout=subprocess.PIPE).stdout.decode()
-    number, unit = re.search(r"^bytes from and to .*\ny .* ([0-9.]+) ([KM])B$", text, re.M).groups()
-    fetched, operands = float(number) * (1e3 if unit == "K" else 1e6), 2 * (1024 * 1024 + 1024 * 256)
+    launches = re.search(r"^bytes from and to .*\n((?:.+\n)+)", text, re.M).group(1)
+    fetched = sum(float(number) * (1e3 if unit == "K" else 1e6) for number, unit in re.findall(r" ([0-9.]+) ([KM])B$", launches, re.M))
+    operands = 2 * (1024 * 1024 + 1024 * 256)
     return [] if fetched >= 0.99 * operands else [f"{fetched} bytes from memory, the operands have {operands}"]
 
 
