@@ -232,6 +232,7 @@ static void decide_direct(Lower *l, Blocking *by)
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (packs && is_rows[i])
             by->product[i].direct = DIRECT_NOT;
+    by->many = lower_may_prepack(l, by) ? schedule_prepack(l->c, l->k, by->lhs) : -1;
 }
 
 /* Of the rows of an item, those whose left operands are packed at a time. */
@@ -274,7 +275,8 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
 {
     Blocking *by = arena_new_of(l->k->module->arena, Blocking);
     Reductions reds = all_reductions(l, m);
-    *by = (Blocking){.m = *m, .lhs = lhs, .rowblock = rowblock, .lane = NONE, .unroll = 1, .item_rows = 1};
+    *by = (Blocking){
+        .m = *m, .lhs = lhs, .rowblock = rowblock, .lane = NONE, .unroll = 1, .item_rows = 1, .many = -1};
     for (uint32_t i = 0; i < m->at[0].nindex; i++)
         collect_free(l->k, m->at[0].index[i], by);
     by->width = (int64_t)l->cpu->lanes * (reds.n ? l->cpu->vectors : POINTWISE_VECTORS);

@@ -54,7 +54,8 @@ typedef struct Blocking {
     int64_t width;     /* lanes of `lane` */
     int64_t nc;        /* columns of one item: values of `lane` */
     IndexId row;       /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
-    RowCount count;    /* other numbers of rows are another launch's */
+    RowCount count;    /* other numbers of rows are another launch's ... */
+    int64_t many;      /* ... where some right operand is packed for so many or more; -1: none is */
     int64_t item_rows; /* rows of one item, at most */
     int64_t mc;        /* of those, rows whose left operands are packed at a time */
     int even;          /* items have mc to item_rows rows, so that all threads have as many items */
@@ -343,7 +344,7 @@ ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId 
 
 /* ---- prepack.c: Note [Prepacking] ---- */
 
-int lower_prepacks(const Lower *l, const Blocking *by); /* is some right operand packed first where rows are many? */
+int lower_may_prepack(const Lower *l, const Blocking *by);
 Blocking *lower_prepack(Lower *l, const Blocking *by);  /* the launches that pack there; products of their panels */
 /* `end` where there are as many rows as the launch is for, else 0. */
 ExprId lower_end_if_counted(Lower *l, const Blocking *by, ExprId end);

@@ -276,7 +276,7 @@ void lower_elements(Lower *l, const Members *original)
         lower_prepare(l, m.at[q].rhs);
         lower_pads(l, &m.at[q]);
     }
-    if (lower_prepacks(l, by)) {
+    if (by->many >= 0) {
         by->count = ROWS_FEW;
         launch(l, lower_prepack(l, by));
     }

@@ -3,7 +3,9 @@
  * Note [Prepacking]. A product that reads its right operand from rows makes words of it for each block of rows anew, and
  * rows a page or more apart come at half the speed of panels. For few rows that is still the fastest, as the operand is
  * read once. For many, a launch packs it into work space first. Which of the two it is shows when the kernel is called: so
- * there are two nests, of which one has no rows.
+ * there are two nests, of which one has no rows. The knob `prepack` says from how many rows on; its usual value was
+ * measured on an EPYC (Zen 5) with one thread, bf16 and f32, 1024 to 3072 wide: with 256 rows forward products become 3 to
+ * 50 % faster, input gradients 10 % slower to 11 % faster; with 1024 rows all become 10 to 45 % faster.
  *   before:  launch y { parallel .. in 0..T by 96 { product sums += left * w[0, v0] } }
  *   after:   launch panels { parallel .. in 0..if(T >= 256, H, 0) by 32 { pack panels[u0, 0] over h, f = w[h, f] } }
  *            launch y { parallel .. in 0..if(T >= 256, T, 0) by 96 { product sums += left * panels[0, v0] } }
@@ -19,9 +21,9 @@ static int prepacks(const Lower *l, const Blocking *by, const LowerProduct *p)
            x_at(l->k, p->reduce)->nbound == 1;
 }
 
-int lower_prepacks(const Lower *l, const Blocking *by)
+int lower_may_prepack(const Lower *l, const Blocking *by)
 {
-    for (uint32_t i = 0; i < by->nproducts; i++)
+    for (uint32_t i = 0; !by->rowblock && i < by->nproducts; i++)
         if (prepacks(l, by, &by->product[i]))
             return 1;
     return 0;
@@ -31,7 +33,7 @@ ExprId lower_end_if_counted(Lower *l, const Blocking *by, ExprId end)
 {
     Loc loc = {0};
     ExprId rows = lower_extent(l, by->row), zero = x_int(l->k, loc, 0);
-    ExprId many = x_op2(l->k, loc, OP_ge, rows, x_int(l->k, loc, PREPACK_ROWS));
+    ExprId many = x_op2(l->k, loc, OP_ge, rows, x_int(l->k, loc, by->many));
     switch (by->count) {
     case ROWS_ANY: break;
     case ROWS_MANY: return x_if(l->k, loc, many, end, zero);

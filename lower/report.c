@@ -84,9 +84,10 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
         r.fragment =
             arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
-        r.right = y->count == ROWS_FEW      ? "packed first for many rows, else read in place"
-                  : p->direct != DIRECT_NOT ? "read in place"
-                                            : packing(l, p->right, y->lane, "pairs");
+        r.right = p->direct == DIRECT_NOT ? packing(l, p->right, y->lane, "pairs") : "read in place";
+        if (y->count == ROWS_FEW)
+            r.right = arena_printf(m->arena, "packed first for %lld rows and more, else read in place",
+                                   (long long)y->many);
         r.rows = y->item_rows;
         r.cols = y->nc;
         r.depth = y->kc;

@@ -187,6 +187,11 @@ int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs,
     return nearest(c, k, KNOB_right, lhs, usual) == 1;
 }
 
+int64_t schedule_prepack(const PassContext *c, const Kernel *k, TensorId lhs)
+{
+    return nearest(c, k, KNOB_prepack, lhs, knob_table[KNOB_prepack].otherwise);
+}
+
 int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs)
 {
     return nearest(c, k, KNOB_sums, lhs, knob_table[KNOB_sums].otherwise) == 1;

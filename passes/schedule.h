@@ -20,6 +20,8 @@ int64_t schedule_cols(const PassContext *c, const Kernel *k, TensorId lhs, int64
 int64_t schedule_depth(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual);
 const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs); /* the nearest clause's; NULL: no clause gives them */
 int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual); /* rows whose left operands are packed at a time */
+/* Rows from which on a right operand is packed for all of them; asked where it lies in rows. */
+int64_t schedule_prepack(const PassContext *c, const Kernel *k, TensorId lhs);
 /* Asked where both ways are open: are right operands read where they lie, sums added up in a block of the thread's memory, and
  * bf16 multiplied in f32, which is exact, but adds in another order? */
 int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs, int usual);

@@ -344,15 +344,16 @@ class Evaluator(Stores):
         return result
 
     def factored(self, result, body, bound):
-        """Factors that are free of the reduced indices are applied to the result (section 5). It makes a difference when
-        one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves open which
-        expressions count as factors, so these are in doubt."""
+        """Factors that are free of the reduced indices, or of one of them, are applied to the result (section 5). It makes a
+        difference when one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves
+        open which expressions count as factors, so these are in doubt."""
         kept, tape = (len(self.found), self.choice_doubt, set(self.reads.get(id(self.at), ()))), len(self.tape)
         unbounded = set(self.unbounded)
         odd = np.zeros((), bool)
-        for factor in free_factors(body, bound):
+        axes = tuple(self.axes[name][0] for name in bound)
+        for factor in [f for some in [bound, *({name} for name in bound)] for f in free_factors(body, some)]:
             v = bounds.as_float(self.eval(factor, Mask(np.ones((), bool))))
-            odd = odd | ~np.isfinite(v.v) | np.isinf(v.e)
+            odd = odd | (~np.isfinite(v.v) | np.isinf(v.e)).any(axes, keepdims=True)
         del self.found[kept[0]:]
         self.choice_doubt, self.reads[id(self.at)] = kept[1:]
         self.unbounded = unbounded
