@@ -67,6 +67,7 @@ syn keyword moeClause copies
 syn keyword moeClause multiply
 syn keyword moeClause sums
 syn keyword moeClause right
+syn keyword moeClause prepack
 syn keyword moeClause part
 syn keyword moeClause band
 syn keyword moeClause at
