@@ -150,5 +150,6 @@ int tile_sum_at_most_zero(TileVerifier *v, const TileSum *s);
 int tile_is_multiple(TileVerifier *v, ExprId e, int64_t of);
 /* Every load in e gives the same value at all places of the launch where its registers are in scope. */
 int tile_is_stable(TileVerifier *v, ExprId e);
+ExprId tile_known_value(const TileVerifier *v, ExprId e); /* of a register what it holds, as far as it is known */
 
 #endif

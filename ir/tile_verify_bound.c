@@ -151,7 +151,7 @@ static int is_stable_range(TileVerifier *v, uint32_t r)
     return tile_is_stable(v, in.lo) && tile_is_stable(v, in.hi);
 }
 
-static ExprId known_value(const TileVerifier *v, ExprId e)
+ExprId tile_known_value(const TileVerifier *v, ExprId e)
 {
     while (x_at(v->k, e)->kind == X_LOAD && v->known[x_at(v->k, e)->sym] != NONE)
         e = v->known[x_at(v->k, e)->sym];
@@ -163,8 +163,8 @@ static int is_excluded(TileBound *b, ExprId atom, ExprId side)
 {
     TileVerifier *v = b->v;
     for (uint32_t r = 0; x_is_op(v->k, atom, OP_max2) && r < v->ranges.len; r++)
-        if (known_value(v, v->ranges.at[r].hi) == atom &&
-            known_value(v, v->ranges.at[r].lo) == known_value(v, side) && is_stable_range(v, r))
+        if (tile_known_value(v, v->ranges.at[r].hi) == atom &&
+            tile_known_value(v, v->ranges.at[r].lo) == tile_known_value(v, side) && is_stable_range(v, r))
             return 1;
     return 0;
 }
@@ -208,7 +208,7 @@ static int prove_end(TileBound *b, const TileSum *s, uint32_t i, int depth)
 {
     TileVerifier *v = b->v;
     for (uint32_t r = 0; s->at[i].coef < 0 && r < v->ranges.len; r++)
-        if (known_value(v, v->ranges.at[r].hi) == s->at[i].atom && is_stable_range(v, r) &&
+        if (tile_known_value(v, v->ranges.at[r].hi) == s->at[i].atom && is_stable_range(v, r) &&
             prove_with(b, s, i, v->ranges.at[r].lo, 1, depth))
             return 1;
     return 0;

@@ -342,18 +342,36 @@ static uint32_t chosen_by(TileVerifier *v, ExprId lo, ExprId hi)
     return longer.constant && !tile_sum_at_most_zero(v, &longer) ? 0 : taint_of(v, lo);
 }
 
-/* The range of an ordered loop that an axis stays in: the outermost one that a flat loop chooses. */
+static int takes_block(TileVerifier *v, TileAccess *a, uint32_t axis, ExprId lo, ExprId hi)
+{
+    a->block[axis] = chosen_by(v, lo, hi);
+    if (!a->block[axis] || !stays_in(v, &a->box, axis, lo, hi, 0))
+        return 0;
+    a->lo[axis] = lo;
+    a->hi[axis] = hi;
+    return 1;
+}
+
+/* e or, of a maximum or minimum (op), one of its operands: a loop over a part of a block goes from max2(block's, ..). */
+static ExprId end_of_part(TileVerifier *v, ExprId e, ScalarOp op, uint32_t which)
+{
+    ExprId value = tile_known_value(v, e);
+    return which && x_is_op(v->k, value, op) ? x_arg(v->k, value, which - 1) : e;
+}
+
+/* The range of an ordered loop that an axis stays in, or of which the loop goes over a part: the outermost one that a flat
+ * loop chooses. */
 static void find_block(TileVerifier *v, TileAccess *a, uint32_t axis)
 {
     a->lo[axis] = NONE;
-    for (uint32_t r = 0; edge_of(&a->box, axis) <= 1 && a->lo[axis] == NONE && r < v->ranges.len; r++) {
+    for (uint32_t r = 0; edge_of(&a->box, axis) <= 1 && r < v->ranges.len; r++) {
         const TileRange *in = &v->ranges.at[r];
-        int stable = !in->flat && in->var != NONE && tile_is_stable(v, in->lo) && tile_is_stable(v, in->hi);
-        a->block[axis] = stable ? chosen_by(v, in->lo, in->hi) : 0;
-        if (a->block[axis] && stays_in(v, &a->box, axis, in->lo, in->hi, 0)) {
-            a->lo[axis] = in->lo;
-            a->hi[axis] = in->hi;
-        }
+        if (in->flat || in->var == NONE || !tile_is_stable(v, in->lo) || !tile_is_stable(v, in->hi))
+            continue;
+        for (uint32_t way = 0; way < 9; way++)
+            if (takes_block(v, a, axis, end_of_part(v, in->lo, OP_max2, way % 3),
+                            end_of_part(v, in->hi, OP_min2, way / 3)))
+                return;
     }
 }
 
