@@ -345,7 +345,8 @@ ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId 
 /* ---- prepack.c: Note [Prepacking] ---- */
 
 int lower_may_prepack(const Lower *l, const Blocking *by);
-Blocking *lower_prepack(Lower *l, const Blocking *by);  /* the launches that pack there; products of their panels */
+/* The launches that pack there, to be made for ROWS_MANY; the products that read their panels. */
+LowerProduct *lower_prepack(Lower *l, const Blocking *by);
 /* `end` where there are as many rows as the launch is for, else 0. */
 ExprId lower_end_if_counted(Lower *l, const Blocking *by, ExprId end);
 

@@ -277,8 +277,12 @@ void lower_elements(Lower *l, const Members *original)
         lower_pads(l, &m.at[q]);
     }
     if (by->many >= 0) {
+        LowerProduct *in_rows = by->product;
+        by->count = ROWS_MANY;
+        by->product = lower_prepack(l, by);
+        launch(l, by);
         by->count = ROWS_FEW;
-        launch(l, lower_prepack(l, by));
+        by->product = in_rows;
     }
     launch(l, by);
 }

@@ -71,21 +71,18 @@ static TensorId pack(Lower *l, const Blocking *by, const LowerProduct *p)
     return panels;
 }
 
-Blocking *lower_prepack(Lower *l, const Blocking *by)
+LowerProduct *lower_prepack(Lower *l, const Blocking *by)
 {
     Kernel *k = l->k;
-    Blocking *out = arena_new_of(k->module->arena, Blocking);
-    *out = *by;
-    out->count = ROWS_MANY;
-    out->product = arena_array(k->module->arena, LowerProduct, by->nproducts);
+    LowerProduct *out = arena_array(k->module->arena, LowerProduct, by->nproducts);
     for (uint32_t i = 0; i < by->nproducts; i++) {
-        LowerProduct *p = &out->product[i];
+        LowerProduct *p = &out[i];
         *p = by->product[i];
         if (!prepacks(l, by, p))
             continue;
         Loc loc = x_at(k, p->right)->loc;
         ExprId at[2] = {x_index(k, loc, x_bound(k, p->reduce, 0)), x_index(k, loc, by->lane)};
-        p->right = x_load(k, loc, pack(l, out, p), at);
+        p->right = x_load(k, loc, pack(l, by, p), at);
         p->direct = DIRECT_PANELS;
     }
     return out;

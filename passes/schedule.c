@@ -321,6 +321,5 @@ int schedule_shuffles(const PassContext *c, const Kernel *k)
 
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)
 {
-    int64_t as_given = pass_traits(c)->shared_cache; /* where items of one group share its operands */
-    return by_rule(c, k, KNOB_order, NULL, as_given) == 0;
+    return by_rule(c, k, KNOB_order, NULL, knob_table[KNOB_order].otherwise) == 0;
 }
