@@ -54,7 +54,7 @@ echo "-- tune"
 expect 0 'knobs; .* looked at' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 3s
 expect 0 'not measured' "$moec" tune a.moe:rmsnorm --list-space
 expect 0 'ascend910b2, 1 thread' "$moec" tune a.moe --sizes T=256,H=256 --by npu:ascend910b2 --budget 4s --strategy model --keep-bits
-expect 0 'result   ' sh -c '"$0" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 10m --no-db & sleep 2; kill -INT $!; wait $!' "$moec"
+expect 0 'default  ' sh -c '"$0" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 10m --no-db & sleep 2; kill -INT $!; wait $!' "$moec"
 expect 1 'H of kernel rmsnorm: no size' "$moec" tune a.moe:rmsnorm --sizes T=16 --budget 1s
 expect 1 'no kernel' "$moec" tune a.moe:nothing --sizes T=16,H=64
 expect 1 'not a list of how many rows' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --routing file:nothing

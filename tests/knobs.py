@@ -55,7 +55,7 @@ class Case:
                     yield f"{where}: with {n} threads {'other bits' if not now[0] else now[1]}"
 
     def outputs(self, path, threads):
-        return run(self.options.moec, "run", f"--target={self.options.target}", f"--threads={threads}", path, self.kernel, *self.sizes)
+        return run(self.options.moec, "run", "--no-time", f"--target={self.options.target}", f"--threads={threads}", path, self.kernel, *self.sizes)
 
     def changes_bits(self, edited, clause):
         """What explain says of the value, which is one that something asks for."""

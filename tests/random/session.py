@@ -48,11 +48,11 @@ class Tools:
         self.libmoec = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(moec))), "lib", "libmoec.so")
 
     def run(self, *words):
-        """60 s of processor time: other work on the machine makes no hang."""
+        """60 s of processor time: other work on the machine makes no hang. Of what succeeds no warnings."""
         try:
             done = subprocess.run([self.moec, *words], capture_output=True, text=True, timeout=1200, errors="replace",
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60)))
-            return done.returncode, done.stdout + done.stderr
+            return done.returncode, done.stdout + (done.stderr if done.returncode else "")
         except subprocess.TimeoutExpired:
             return -1, "no end after 1200 s"
 
