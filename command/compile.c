@@ -3,6 +3,7 @@
 
 #include "explain/explain.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 enum {
     KEY_EMIT = COMMAND_LAST,
     KEY_DUMP,
+    KEY_DUMP_DIR,
     KEY_VERIFY,
     KEY_STOP,
     KEY_START,
@@ -66,6 +68,8 @@ static const struct argp_option compile_options[] = {
     {NULL, 0, NULL, 0, "Looking inside (`moec passes` lists the passes):", 2},
     {"dump-ir", KEY_DUMP, "PASS,...", OPTION_ARG_OPTIONAL,
      "Print the program after each pass that changed it, or after those named", 2},
+    {"dump-dir", KEY_DUMP_DIR, "DIR", 0,
+     "Into numbered files of this folder, DIR/01-PASS.moe; alone: after each pass", 2},
     {"verify-each", KEY_VERIFY, NULL, 0, "Verify after every pass", 2},
     {"stop-after", KEY_STOP, "PASS", 0, "Stop there; what there is then is the output", 2},
     {"start-at", KEY_START, "PASS", 0,
@@ -83,7 +87,7 @@ static const struct argp_option compile_options[] = {
 
 typedef struct CompileCommand {
     CompileOptions options;
-    const char *input, *output;
+    const char *input, *output, *dump_dir;
     CompileProduct product; /* PRODUCT_COUNT: not said */
     int json;
 } CompileCommand;
@@ -176,6 +180,10 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_EMIT:
     case KEY_FORMAT: parse_words(c, key, arg, state); return 0;
     case KEY_DUMP: c->options.dump = arg ? arg : ""; return 0;
+    case KEY_DUMP_DIR:
+        c->dump_dir = arg;
+        c->options.dump = c->options.dump ? c->options.dump : "";
+        return 0;
     case KEY_VERIFY: c->options.verify_each = 1; return 0;
     case KEY_STOP: c->options.stop_after = arg; return 0;
     case KEY_START: c->options.start_at = arg; return 0;
@@ -275,10 +283,32 @@ static int write_output(Compilation *c, void *user)
     return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;
 }
 
-static void print_dumps(Compilation *c)
+/* The dumps as files that appear together; NULL or an error text. */
+static const char *write_dumps(const Compilation *c, const char *dir)
 {
-    fputs(text_string(&c->dump), stderr);
-    fputs(text_string(&c->times), stderr);
+    Output out = {.arena = c->arena};
+    const char *error = NULL;
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return arena_printf(c->arena, "%s: cannot be made: %s", dir, strerror(errno));
+    for (uint32_t i = 0; i < c->dump.len && !error; i++) {
+        const Dump *d = &c->dump.at[i];
+        const char *ending = products[d->pass->level >= LEVEL_TILES ? PRODUCT_TILES : PRODUCT_IR].ending;
+        const char *path = arena_printf(c->arena, "%s/%02u-%s%s", dir, i + 1, d->pass->name, ending);
+        error = output_add(&out, path, (Bytes){d->text, strlen(d->text)}, 0);
+    }
+    return error ? error : output_commit(&out);
+}
+
+static int put_dumps(Compilation *c, void *user)
+{
+    const CompileCommand *command = user;
+    if (command->dump_dir) {
+        const char *error = write_dumps(c, command->dump_dir);
+        return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;
+    }
+    for (uint32_t i = 0; i < c->dump.len; i++)
+        fprintf(stderr, "// after %s\n%s", c->dump.at[i].pass->name, c->dump.at[i].text);
+    return DRIVER_OK;
 }
 
 static int compile_and_write(Compilation *c, CompileCommand *command)
@@ -289,7 +319,9 @@ static int compile_and_write(Compilation *c, CompileCommand *command)
         if (command->product == PRODUCT_COUNT && is_replayed(command))
             command->product = c->product;
         status = compile_product(c, command->product, &order.bytes);
-        print_dumps(c);
+        int put = compile_guard(c, put_dumps, command);
+        fputs(text_string(&c->times), stderr);
+        status = status ? status : put;
     }
     if (!status)
         status = compile_guard(c, write_output, &order);

@@ -18,7 +18,7 @@ Compilation *compile_new(const CompileOptions *o)
         return NULL;
     }
     c->options = o ? *o : compile_defaults;
-    c->diags.arena = c->tuned.arena = c->dump.arena = c->times.arena = c->arena;
+    c->diags.arena = c->tuned.arena = c->times.arena = c->arena;
     c->diags.color = c->options.color;
     c->diags.allowed = c->options.allow;
     c->path = "<none>";

@@ -88,7 +88,8 @@ typedef struct Compilation {
     PluginLoad load;
     Report *report;     /* NULL, or where passes report */
     Text tuned;         /* of each kernel: which record its schedule is from, or why none is */
-    Text dump, times;   /* what --dump-ir and --time-passes wrote */
+    DumpList dump;      /* what --dump-ir asks for */
+    Text times;         /* what --time-passes wrote */
     char failure[1024]; /* text of an escape: memory or a bug ... */
     char failure_json[700];
     const char *errors; /* all diagnostics as text and as JSON; of an escape its text */

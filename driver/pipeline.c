@@ -64,7 +64,7 @@ static void dump(const Module *m, const Pass *p, PipelineRunner *r)
     if (!*o->dump && r->last && strcmp(r->last, text_string(&now)) == 0)
         return;
     r->last = text_string(&now);
-    text_add(o->dump_out, "// after %s\n%s", p->name, r->last);
+    vec_push(m->arena, o->dump_out, (Dump){p, r->last});
 }
 
 static void verify(const Module *m, const Pass *p)
