@@ -111,16 +111,6 @@ static const char *check_ranges(const Program *p, const ModuleChoice *c)
 
 /* ---- running ---- */
 
-/* The program as it is now. A pass makes a new list of tasks, but adds to the list of buffers, which may move. */
-static Program copy_of(const Program *p)
-{
-    Program copy = *p;
-    copy.buffers.at = arena_alloc(p->arena, p->buffers.len * sizeof *p->buffers.at);
-    memcpy(copy.buffers.at, p->buffers.at, p->buffers.len * sizeof *p->buffers.at);
-    copy.buffers.cap = copy.buffers.len;
-    return copy;
-}
-
 static const char *run_pass(Program *p, StepPass pass, const char *choice)
 {
     ModuleChoice c;
@@ -129,7 +119,7 @@ static const char *run_pass(Program *p, StepPass pass, const char *choice)
         error = check_ranges(p, &c);
     if (error)
         return arena_printf(p->arena, "--%s: %s", pass_names[pass], error);
-    const Program before = copy_of(p);
+    const Program before = step_kept(p);
     hooks[pass](p, &c);
     error = step_same(&before, p);
     return error ? arena_printf(p->arena, "pass %s: %s", pass_names[pass], error) : NULL;

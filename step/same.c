@@ -136,6 +136,15 @@ static TermTable terms_of(const Program *p, Arena *a)
     return t;
 }
 
+Program step_kept(const Program *p)
+{
+    Program copy = *p;
+    copy.buffers.at = arena_alloc(p->arena, p->buffers.len * sizeof *p->buffers.at);
+    memcpy(copy.buffers.at, p->buffers.at, p->buffers.len * sizeof *p->buffers.at);
+    copy.buffers.cap = copy.buffers.len;
+    return copy;
+}
+
 const char *step_same(const Program *a, const Program *b)
 {
     const TermTable x = terms_of(a, b->arena), y = terms_of(b, b->arena);

@@ -4,6 +4,8 @@
 
 #include "step/step.h"
 
+/* The program as it is now. A pass makes a new list of tasks, but adds to the list of buffers, which may move. */
+Program step_kept(const Program *p);
 /* Values are terms: what a task writes is its kernel with the terms that it reads. Two programs are the same if all memory that
  * persists holds equal terms at the end; then it holds equal bits too, because a kernel's results depend on what it reads only.
  * Buffers are told by their names. NULL, or what differs, in b's arena. Terms are compared by hashes of 64 bits. */
