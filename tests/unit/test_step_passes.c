@@ -182,8 +182,8 @@ static void judge(void **state)
         "task 1 kernel f forward reads x=w, w=ids writes y=d\n",
         "task 1 kernel f forward reads x=ids, w=w writes z=d\n",
         "task 1 kernel f forward reads x=ids, w=w writes y=a\n",
-        "task 1 gate optimizer reads x=loss, limit=loss\ntask 2 kernel f forward reads x=ids, w=w writes "
-        "y=d\n",
+        ("task 1 gate optimizer reads x=loss, limit=loss\n"
+         "task 2 kernel f forward reads x=ids, w=w writes y=d\n"),
         "task 1 batch forward writes ids=ids\ntask 2 kernel f forward reads x=ids, w=w writes y=d\n",
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
