@@ -171,6 +171,20 @@ int api_begin(moec_context *c, const moec_options *o, const char *missing)
 
 Compilation *api_compilation(moec_context *c) { return c->last; }
 
+int api_begin_work(moec_context *c, const moec_work *w, const moec_options *o, const void *out,
+                   const char *name)
+{
+    return api_begin(c, o, !w || (!w->path && !w->text) ? "work" : !out ? name : NULL);
+}
+
+int api_read_work(moec_context *c, const moec_work *w)
+{
+    if (!w->text)
+        return compile_open(c->last, w->path);
+    compile_text(c->last, w->path, w->text, strlen(w->text));
+    return DRIVER_OK;
+}
+
 typedef struct ApiFailure {
     const char *said, *text, *json;
 } ApiFailure;

@@ -126,13 +126,8 @@ static int name_record(Compilation *c, void *user)
 int moec_records_name(moec_context *c, const moec_work *w, const moec_options *o, moec_record *out)
 {
     NameRecord n = {w, out};
-    int status = api_begin(c, o, !w || (!w->path && !w->text) ? "work" : !out ? "out" : NULL);
-    if (status)
-        return status;
-    Compilation *own = api_compilation(c);
-    if (w->text)
-        compile_text(own, w->path, w->text, strlen(w->text));
-    else
-        status = compile_open(own, w->path);
-    return status ? status : compile_guard(own, name_record, &n);
+    int status = api_begin_work(c, w, o, out, "out");
+    if (!status)
+        status = api_read_work(c, w);
+    return status ? status : compile_guard(api_compilation(c), name_record, &n);
 }

@@ -44,6 +44,9 @@ static inline int kernel_has_sizes(const moec_kernel *k, const int64_t *dims) { 
  * NULL: all are there. A DriverStatus. */
 int api_begin(moec_context *c, const moec_options *o, const char *missing);
 Compilation *api_compilation(moec_context *c); /* the one that api_begin() made */
+/* The same of a call about `w`, whose result goes to `out`, an argument of this name; then reads w's text or file. */
+int api_begin_work(moec_context *c, const moec_work *w, const moec_options *o, const void *out, const char *name);
+int api_read_work(moec_context *c, const moec_work *w);
 /* The call failed with this text, which is printed already; returns status. */
 int api_fail(moec_context *c, int status, const char *text);
 

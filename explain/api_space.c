@@ -35,16 +35,12 @@ static int find_space(Compilation *c, void *user)
 int moec_space(moec_context *c, const moec_work *w, const moec_options *o, const char **json)
 {
     Asked asked = {.work = w};
-    int status = api_begin(c, o, !w || (!w->path && !w->text) ? "work" : !json ? "json" : NULL);
+    int status = api_begin_work(c, w, o, json, "json");
     if (status)
         return status;
-    Compilation *own = api_compilation(c);
-    if (w->text)
-        compile_text(own, w->path, w->text, strlen(w->text));
-    else
-        status = compile_open(own, w->path);
+    status = api_read_work(c, w);
     if (!status)
-        status = compile_guard(own, find_space, &asked);
+        status = compile_guard(api_compilation(c), find_space, &asked);
     *json = asked.json;
     return status;
 }

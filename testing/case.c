@@ -57,7 +57,7 @@ typedef struct Printed {
 
 static int begin_call(moec_context *c, const moec_work *w, const moec_options *o, const void *out, Printed *p)
 {
-    int status = api_begin(c, o, !w || (!w->path && !w->text) ? "work" : !out ? "out" : NULL);
+    int status = api_begin_work(c, w, o, out, "out");
     *p = (Printed){.to = NULL};
     if (status)
         return status;
@@ -397,16 +397,13 @@ int moec_predict(moec_context *c, const moec_work *w, const moec_options *o, moe
 int moec_decide(moec_context *c, const moec_work *w, const moec_options *o, char *digest)
 {
     Bytes tiles;
-    int status = api_begin(c, o, !w || (!w->path && !w->text) ? "work" : !digest ? "digest" : NULL);
+    int status = api_begin_work(c, w, o, digest, "digest");
     if (status)
         return status;
     Compilation *own = api_compilation(c);
     own->options.kernels = w->kernel;
     own->terse = 1;
-    if (w->text)
-        compile_text(own, path_of(w), w->text, strlen(w->text));
-    else
-        status = compile_open(own, w->path);
+    status = api_read_work(c, w);
     if (!status)
         status = compile_product(own, PRODUCT_TILES, &tiles);
     if (!status)

@@ -9,10 +9,9 @@ import resource
 import shutil
 import signal
 import sys
-import tempfile
 import time
 
-from train_run import TINY, checkpoints, differences, run, start, steps_of
+from train_run import TINY, checkpoints, differences, run, run_cases, start, steps_of
 
 TRAIN, BAD = sys.argv[1], []
 
@@ -209,17 +208,5 @@ CASES = [ten_and_ten_are_twenty, files_are_cut_by_size, the_last_ones_are_kept, 
          signals_save_and_stop, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
 
 
-def main():
-    chosen = [c for c in CASES if not sys.argv[2:] or c.__name__ in sys.argv[2:]]
-    for case in chosen:
-        before = len(BAD)
-        with tempfile.TemporaryDirectory() as at:
-            case(at)
-        for what in BAD[before:]:
-            print(f"{case.__name__}: {what}")
-    print(f"train_checkpoint: {len(chosen)} cases, {len(BAD)} wrong")
-    sys.exit(bool(BAD) or not chosen)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases("train_checkpoint", CASES, BAD)

@@ -3,6 +3,8 @@ experts with a correction bias, multi-token prediction), trained on the licence.
 import json
 import os
 import subprocess
+import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TINY = ["--model", f"{ROOT}/examples/models/tiny.json", "--data", f"{ROOT}/LICENSE", "--sequence", "16", "--batch", "4",
@@ -39,3 +41,17 @@ def differences(a, b):
         with open(f"{a}/{name}", "rb") as x, open(f"{b}/{name}", "rb") as y:
             if x.read() != y.read():
                 yield f"{name} of {a} and {b} differ"
+
+
+def run_cases(name, cases, bad):
+    """Each case, or those that the command line names behind the program, in a folder of its own; ends the test. `bad`: what they
+    find wrong, a list."""
+    chosen = [c for c in cases if not sys.argv[2:] or c.__name__ in sys.argv[2:]]
+    for case in chosen:
+        before = len(bad)
+        with tempfile.TemporaryDirectory() as at:
+            case(at)
+        for what in bad[before:]:
+            print(f"{case.__name__}: {what}")
+    print(f"{name}: {len(chosen)} cases, {len(bad)} wrong")
+    sys.exit(bool(bad) or not chosen)

@@ -10,9 +10,8 @@ import resource
 import struct
 import subprocess
 import sys
-import tempfile
 
-from train_run import ROOT, TINY, differences, run, steps_of
+from train_run import ROOT, TINY, differences, run, run_cases, steps_of
 
 TRAIN, BAD = sys.argv[1], []
 TYPES = {"uint8": (1, "B"), "uint16": (8, "H"), "int32": (4, "i"), "int64": (5, "q")}
@@ -168,17 +167,5 @@ def tokenized(at):
 CASES = [as_text, resumed, every_window_once, larger_than_memory, refused, tokenized]
 
 
-def main():
-    chosen = [c for c in CASES if not sys.argv[2:] or c.__name__ in sys.argv[2:]]
-    for case in chosen:
-        before = len(BAD)
-        with tempfile.TemporaryDirectory() as at:
-            case(at)
-        for what in BAD[before:]:
-            print(f"{case.__name__}: {what}")
-    print(f"train_tokens: {len(chosen)} cases, {len(BAD)} wrong")
-    sys.exit(bool(BAD) or not chosen)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases("train_tokens", CASES, BAD)
