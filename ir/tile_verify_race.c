@@ -344,6 +344,8 @@ static uint32_t chosen_by(TileVerifier *v, ExprId lo, ExprId hi)
 
 static int takes_block(TileVerifier *v, TileAccess *a, uint32_t axis, ExprId lo, ExprId hi)
 {
+    if (lo == NONE || hi == NONE)
+        return 0;
     a->block[axis] = chosen_by(v, lo, hi);
     if (!a->block[axis] || !stays_in(v, &a->box, axis, lo, hi, 0))
         return 0;
@@ -352,11 +354,13 @@ static int takes_block(TileVerifier *v, TileAccess *a, uint32_t axis, ExprId lo,
     return 1;
 }
 
-/* e or, of a maximum or minimum (op), one of its operands: a loop over a part of a block goes from max2(block's, ..). */
+/* 0: e. 1, 2: of a maximum or minimum (op) an operand, else NONE: a loop over a part of a block goes from max2(block's, ..). */
 static ExprId end_of_part(TileVerifier *v, ExprId e, ScalarOp op, uint32_t which)
 {
     ExprId value = tile_known_value(v, e);
-    return which && x_is_op(v->k, value, op) ? x_arg(v->k, value, which - 1) : e;
+    if (!which)
+        return e;
+    return x_is_op(v->k, value, op) ? x_arg(v->k, value, which - 1) : (ExprId)NONE;
 }
 
 /* The range of an ordered loop that an axis stays in, or of which the loop goes over a part: the outermost one that a flat

@@ -219,18 +219,17 @@ static int usually_direct(const Lower *l, const Blocking *by, const LowerProduct
 
 static void decide_direct(Lower *l, Blocking *by)
 {
-    int open = 0, usual = 1, packs = 0, is_rows[REDUCE_MAX];
+    int open = 0, usual = 1, packs = 0;
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         p->direct = p->left == NONE ? DIRECT_NOT : lower_direct(l, by, p);
-        is_rows[i] = p->direct == DIRECT_ROWS || p->direct == DIRECT_ROWS_TRANSPOSED;
-        open |= is_rows[i];
-        usual &= !is_rows[i] || usually_direct(l, by, p);
+        open |= direct_is_in_rows(p->direct);
+        usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
     }
     if (open)
         packs = !schedule_reads_in_place(l->c, l->k, by->lhs, usual);
     for (uint32_t i = 0; i < by->nproducts; i++)
-        if (packs && is_rows[i])
+        if (packs && direct_is_in_rows(by->product[i].direct))
             by->product[i].direct = DIRECT_NOT;
     by->many = lower_may_prepack(l, by) ? schedule_prepack(l->c, l->k, by->lhs) : -1;
 }

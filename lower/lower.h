@@ -29,6 +29,8 @@ typedef struct Members {
  * both` that may be the transposed copy; of rows that are transposed, rows are columns. */
 typedef enum Direct { DIRECT_NOT, DIRECT_ROWS, DIRECT_ROWS_TRANSPOSED, DIRECT_PANELS, DIRECT_PANELS_TRANSPOSED } Direct;
 
+static inline int direct_is_in_rows(Direct d) { return d == DIRECT_ROWS || d == DIRECT_ROWS_TRANSPOSED; }
+
 /* A sum as a block product: operand.c. */
 typedef struct LowerProduct {
     ExprId reduce;

@@ -16,9 +16,8 @@
 /* Is the right operand one matrix, of which every element is a term of every row? */
 static int prepacks(const Lower *l, const Blocking *by, const LowerProduct *p)
 {
-    return (p->direct == DIRECT_ROWS || p->direct == DIRECT_ROWS_TRANSPOSED) && !lower_is_row(l, by->row) &&
-           x_at(l->k, p->right)->nargs == 2 && x_condition(l->k, p->reduce) == NONE &&
-           x_at(l->k, p->reduce)->nbound == 1;
+    return direct_is_in_rows(p->direct) && !lower_is_row(l, by->row) && x_at(l->k, p->right)->nargs == 2 &&
+           x_condition(l->k, p->reduce) == NONE && x_at(l->k, p->reduce)->nbound == 1;
 }
 
 int lower_may_prepack(const Lower *l, const Blocking *by)
