@@ -97,7 +97,7 @@ static void mark_body(Marker *m, StmtId first);
 static int is_top_parallel(const Plan *p, StmtId s)
 {
     const Stmt *t = &p->p->stmts.at[s];
-    return t->kind == TILE_for && (t->mode == LOOP_PARALLEL || t->mode == LOOP_OWNED) && t->next == NONE;
+    return tile_is_flat(t) && t->next == NONE;
 }
 
 static void mark_stmt(Marker *m, StmtId id)

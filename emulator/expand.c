@@ -394,7 +394,7 @@ static void expand_list(Expander *ex, StmtId first)
 static void expand_items(Expander *ex, StmtId launch, StmtId first)
 {
     Stmt s = first == NONE ? tile_stmt(TILE_check, (Loc){0}) : at(ex, first);
-    if (s.kind == TILE_for && (s.mode == LOOP_PARALLEL || s.mode == LOOP_OWNED)) {
+    if (tile_is_flat(&s)) {
         build_open(&ex->b, s);
         expand_items(ex, launch, s.first);
         return;

@@ -149,6 +149,12 @@ typedef struct Stmt {
 } Stmt;
 /* top: var, lo, hi are the searched index and its range. */
 
+/* A loop whose turns are items of work of the launch. */
+static inline int tile_is_flat(const Stmt *s)
+{
+    return s->kind == TILE_for && (s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED);
+}
+
 enum { TILE_NESTING = 200 }; /* statements inside each other, at most */
 enum { RUN_COLUMNS = 4 }; /* of a list of blocks that bands can stay in */
 

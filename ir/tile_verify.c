@@ -307,17 +307,12 @@ void tile_verify_if(TileVerifier *v, const Stmt *s)
     v->ranges.len = ranges;
 }
 
-static int flat_mode(const Stmt *s)
-{
-    return s->kind == TILE_for && (s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED);
-}
-
 /* Parallel and owned loops are the only child of the launch or of another such loop. */
 static void verify_flat(TileVerifier *v, const Stmt *s)
 {
     StmtId parent = v->loops.len ? v->loops.at[v->loops.len - 1] : v->launch;
     const Stmt *p = tile_at(v->k, parent);
-    if ((p->kind != TILE_launch && !flat_mode(p)) || p->first != v->at || s->next != NONE)
+    if ((p->kind != TILE_launch && !tile_is_flat(p)) || p->first != v->at || s->next != NONE)
         tile_broken(v, "a parallel or owned loop is not directly inside the launch or another one, alone");
     for (uint32_t i = 0; !v->error && i < v->scope.len; i++)
         if (x_uses_index(v->k, s->lo, v->scope.at[i]) || x_uses_index(v->k, s->hi, v->scope.at[i]))
@@ -328,7 +323,7 @@ static void verify_flat(TileVerifier *v, const Stmt *s)
 static void verify_band(TileVerifier *v, const Stmt *s)
 {
     int64_t columns = 0;
-    if (s->band < 0 || s->mode != LOOP_PARALLEL || s->first == NONE || !flat_mode(tile_at(v->k, s->first)))
+    if (s->band < 0 || s->mode != LOOP_PARALLEL || s->first == NONE || !tile_is_flat(tile_at(v->k, s->first)))
         tile_broken(v, "a band of %lld values: only a parallel loop around another one has bands",
                     (long long)s->band);
     if (v->error || s->buffer == NONE || !tile_is_buffer(v, s->buffer, "the list of a band"))
@@ -348,7 +343,7 @@ static void verify_bounds(TileVerifier *v, const Stmt *s)
         return;
     if (s->step < 1)
         tile_broken(v, "a loop by %lld", (long long)s->step);
-    if (flat_mode(s))
+    if (tile_is_flat(s))
         verify_flat(v, s);
     if (s->band)
         verify_band(v, s);
@@ -369,11 +364,11 @@ void tile_verify_for(TileVerifier *v, const Stmt *s)
     verify_bounds(v, s);
     StmtId self = v->at;
     tile_declare(v, s->var);
-    vec_push(v->a, &v->ranges, ((TileRange){s->var, s->lo, s->hi, s->step, flat_mode(s)}));
+    vec_push(v->a, &v->ranges, ((TileRange){s->var, s->lo, s->hi, s->step, tile_is_flat(s)}));
     vec_push(v->a, &v->loops, self);
     if (s->mode == LOOP_VECTOR)
         v->vector = self;
-    if (!v->error && flat_mode(s)) {
+    if (!v->error && tile_is_flat(s)) {
         v->parallel |= s->mode == LOOP_PARALLEL ? v->index_taint[s->var] : 0;
         v->owned |= s->mode == LOOP_OWNED ? v->index_taint[s->var] : 0;
     }

@@ -177,7 +177,7 @@ static void mark(Marking *m, uint32_t *slot, uint32_t taint)
 
 static void mark_loop(TileVerifier *v, Marking *m, const Stmt *s)
 {
-    int flat = s->mode == LOOP_PARALLEL || s->mode == LOOP_OWNED;
+    int flat = tile_is_flat(s);
     uint32_t own = flat ? 1u << (m->loops++ & 31) : 0;
     if (s->var < v->k->indices.len)
         mark(m, &v->index_taint[s->var], own | taint_of(v, s->lo) | taint_of(v, s->hi));

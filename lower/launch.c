@@ -81,8 +81,7 @@ static int may_stream(const Kernel *k, StmtId launch, const LaunchUse *use)
 static int is_parallel(const Kernel *k, StmtId launch)
 {
     StmtId first = tile_at(k, launch)->first;
-    return first != NONE && tile_at(k, first)->kind == TILE_for &&
-           (tile_at(k, first)->mode == LOOP_PARALLEL || tile_at(k, first)->mode == LOOP_OWNED);
+    return first != NONE && tile_is_flat(tile_at(k, first));
 }
 
 /* Does it write what a member defines, or only prepare for it? */
