@@ -1,5 +1,7 @@
 #include "model/recipe.h"
 
+#include <string.h>
+
 Recipe recipe_of(Arena *a, Recorder *r, const char *program, const ModelConfig *c, moec_type act,
                  int64_t sequences, int64_t positions)
 {
@@ -43,6 +45,14 @@ BufferId recipe_add(Recipe *m, BufferId x, BufferId branch, ModelWeightId gain)
     return out(record(m->r, "sandwich", ARG(x, x), ARG(branch, branch), ARG(gain, recipe_weight(m, gain)),
                       ARG(eps, recipe_number(m, "eps", m->c->eps))),
                "y");
+}
+
+const char *recipe_never_kept(const char *module)
+{
+    return strcmp(module, "permute")
+               ? NULL
+               : "permuted rows are never kept, because the kernels of the experts make "
+                 "them where they read them; what else these keep belongs to `swiglu`";
 }
 
 BufferId recipe_embed(Recipe *m, BufferId ids)

@@ -20,6 +20,7 @@ typedef struct Recipe {
     int train;                    /* gradients are recorded */
     int logits;                   /* evaluations keep them, as `logits.m<micro>`: f32[T, V] */
     int watched;                  /* evaluations keep what analyses read, see recipe_program.c below */
+    int loads;                    /* the counts of the experts' choices are kept, see there */
     double share;                 /* of the step's loss that a micro-batch's mean is */
     Arena *arena;
     ModelWeights weights;
@@ -32,12 +33,16 @@ int recipe_add_sources(KernelSet *s); /* model/<module>.moe; 0, or 1 with kernel
 Recipe recipe_of(Arena *a, Recorder *r, const char *program, const ModelConfig *c, moec_type act, int64_t sequences, int64_t positions);
 void recipe_at(Recipe *m, int layer, int micro);
 
+/* Why no pass can choose what other programs call a module and these recipes never keep; NULL: it is no such name. */
+const char *recipe_never_kept(const char *module);
+
 /* ---- whole programs: recipe_program.c ----
  * A micro-batch comes from a task `batch` with ids, targets: i32[T] and weights: f32[T] of the targets. The loss of micro-batch i
  * is the scalar `loss.m<i>`; its other parts in layer l are `balance.L<l>.m<i>`, `z.L<l>.m<i>` and `mtp.L<l>.m<i>`, which count with
  * the config's coefficients. `dropped.L<l>.m<i>` and `imbalance.L<l>.m<i>` tell of the routing. With
  * `watched` there are also the choices `chosen.L<l>.m<i>`: i32[T, K] and, where experts are shared, norms of the two parts of their result,
- * `routed.L<l>.m<i>` and `shared.L<l>.m<i>`: f32[T]. */
+ * `routed.L<l>.m<i>` and `shared.L<l>.m<i>`: f32[T]. With `loads` and `balanced` there is `load.L<l>.m<i>`: f32[1, E], how many
+ * tokens of the micro-batch chose each expert. */
 void recipe_setup(Recipe *m);                            /* forms of the weights, from their masters; tables of positions */
 void recipe_evaluation(Recipe *m, int micro_batches);
 void recipe_gradients(Recipe *m, int micro_batches);     /* of the mean of the micro-batches' losses: gradient.<weight> */

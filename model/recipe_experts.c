@@ -77,12 +77,22 @@ static void add_loss(Recipe *m, BufferId loss, const char *name, double coeffici
         record_seed(m->r, loss, recipe_number(m, name, coefficient * m->share));
 }
 
-static BufferId count(Recipe *m, BufferId id, int64_t scopes)
+/* into: STEP_NONE, or where the counts are to be. */
+static BufferId count(Recipe *m, BufferId id, int64_t scopes, BufferId into)
 {
     const int64_t each = m->sequences * m->positions / scopes;
-    return out(
-        record(m->r, "count", ARG(id, SHAPED(m, id, scopes, each, m->c->top_k)), SIZE(E, m->c->experts)),
-        "n");
+    const Arg args[] = {ARG(id, SHAPED(m, id, scopes, each, m->c->top_k)), SIZE(E, m->c->experts),
+                        ARG(n, into)};
+    return out(record_call(m->r, "count", args, into == STEP_NONE ? 2 : 3), "n");
+}
+
+/* How often each expert was chosen in the micro-batch: f32[1, E]. */
+static BufferId count_all(Recipe *m, BufferId chosen)
+{
+    const int64_t shape[] = {1, m->c->experts};
+    return count(m, chosen, 1,
+                 m->loads ? record_tensor(m->r, OWNER_state, recipe_label(m, "load"), MOEC_F32, 0, 2, shape)
+                          : STEP_NONE);
 }
 
 /* The axis whose group is the scope of the balance loss. */
@@ -98,7 +108,7 @@ static BufferId scope_counts(Recipe *m, BufferId chosen, BufferId n, int64_t sco
 {
     if (counts_over_group(m))
         return record_exchange(m->r, TASK_allreduce, scope_axis(m), n, 0);
-    return scopes > 1 ? count(m, chosen, scopes) : n;
+    return scopes > 1 ? count(m, chosen, scopes, STEP_NONE) : n;
 }
 
 static void balance(Recipe *m, const Routing *g, BufferId chosen, BufferId n)
@@ -147,7 +157,7 @@ static Routing route(Recipe *m, BufferId x)
     g.id = drop(m, out(chosen, "id"), g.p);
     g.route = out(record(m->r, "dispatch", ARG(id, g.id), SIZE(E, m->c->experts)), "rt");
     if (m->balanced) {
-        const BufferId n = count(m, out(chosen, "id"), 1);
+        const BufferId n = count_all(m, out(chosen, "id"));
         balance(m, &g, out(chosen, "id"), n);
         report_load(m, &g, SHAPED(m, n, m->c->experts));
         add_loss(m, z, "z.weight", m->c->z_coeff);

@@ -85,6 +85,33 @@ def log_and_curves(at):
     expect(data.endswith(b"IEND\xaeB`\x82"), "the PNG is cut")
 
 
+def load_over_time(at):
+    """Shares of tokens by step, layer and expert; nothing else of the run changes."""
+    tiny = [*TINY, "--steps", 6, "--micro-batches", 1]
+    run(TRAIN, *tiny, "--log", f"{at}/without")
+    run(TRAIN, *tiny, "--log", f"{at}/log", "--load-every", 2)
+    run(TRAIN, *tiny, "--log", f"{at}/again", "--load-every", 1, "--micro-batches", 2, "--recompute", "all")
+    without, steps = steps_of(f"{at}/without"), steps_of(f"{at}/log")
+    expect(all(without[n][what] == steps[n][what] for n in without for what in ("loss", "norm", "imbalance")), "other losses")
+    loads = [e for e in events(f"{at}/log") if e["event"] == "load"]
+    expect([e["step"] for e in loads] == [2, 4, 6] and all(e["layers"] == [1, 2] for e in loads), f"{loads}")
+    for e in loads:
+        largest = sum(max(s) for s in e["shares"]) / 2 * 8 / 2  # over the mean of 8 experts, of which a token takes 2
+        expect(abs(largest - steps[e["step"]]["imbalance"]) < 1e-4, f"the largest load is {largest}: {steps[e['step']]}")
+    parts = [e for e in events(f"{at}/again") if e["event"] == "load"]
+    expect(len(parts) == 6, f"{len(parts)} lines of load")
+    expect(all(len(s) == 8 and abs(sum(s) - 2) < 1e-4 for e in loads + parts for s in e["shares"]), "shares do not add up")
+    expect("needs the file of --log" in run(TRAIN, *tiny, "--load-every", 1, code=2)[1], "a load without a log")
+    expect("like 0,3, from 1 to 2" in run(TRAIN, "plot", f"{at}/log", "--load", "2,3", code=1)[1], "no such layer")
+    expect("has no load of experts" in run(TRAIN, "plot", f"{at}/without", "--load", "all", code=1)[1], "no load")
+    if shutil.which("gnuplot"):
+        out, err = run(TRAIN, "plot", f"{at}/log", "--load", "1,2")
+        expect("log.load.svg: 2 layers, 3 rows of load" in out and not err, out + err)
+        with open(f"{at}/log.load.svg", encoding="utf-8") as f:
+            drawn = f.read()
+        expect("layer 1" in drawn and "layer 2" in drawn and "<image" in drawn, "the map is not drawn")
+
+
 def on_a_terminal(at):
     """Each step is shown, over the one before."""
     shown = subprocess.run(["script", "-qec", " ".join(map(str, [TRAIN, *TINY, "--steps", 5, "--log-every", 3])), f"{at}/out"],
@@ -96,13 +123,13 @@ def on_a_terminal(at):
 
 
 def main():
-    for case in (file_of_options, log_and_curves, on_a_terminal):
+    for case in (file_of_options, log_and_curves, load_over_time, on_a_terminal):
         before = len(BAD)
         with tempfile.TemporaryDirectory() as at:
             case(at)
         for what in BAD[before:]:
             print(f"{case.__name__}: {what}")
-    print(f"train_log: 3 cases, {len(BAD)} wrong")
+    print(f"train_log: 4 cases, {len(BAD)} wrong")
     sys.exit(bool(BAD))
 
 

@@ -1,4 +1,4 @@
-/* moe-train plot: curves of a log, drawn by gnuplot. */
+/* moe-train plot: curves of a log, drawn by gnuplot; plot_load.c draws maps. */
 #include <argp.h>
 #include <errno.h>
 #include <math.h>
@@ -10,15 +10,20 @@
 #include "trainer/command.h"
 #include "trainer/complain.h"
 #include "trainer/gnuplot.h"
+#include "trainer/plot.h"
 
 typedef struct PlotOptions {
-    const char *log, *out;
+    const char *log, *out, *load;
 } PlotOptions;
 
-enum { KEY_OUT = 0x100, POINTS = 1000 /* of a curve at most */ };
+enum { KEY_OUT = 0x100, KEY_LOAD, POINTS = 1000 /* of a curve at most */ };
 
 static const struct argp_option options[] = {
-    {"out", KEY_OUT, "FILE", 0, "a .svg or .png (LOG.svg)", 0},
+    {"out", KEY_OUT, "FILE", 0, "a .svg or .png (LOG.svg, or LOG.load.svg)", 0},
+    {"load", KEY_LOAD, "LAYERS", 0,
+     "instead of curves a map of each expert's load over the steps, of layers like 0,3 or all; the log must "
+     "be of a run with --load-every",
+     0},
     {0},
 };
 
@@ -27,6 +32,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     PlotOptions *o = s->input;
     switch (key) {
     case KEY_OUT: o->out = arg; return 0;
+    case KEY_LOAD: o->load = arg; return 0;
     case ARGP_KEY_ARG:
         if (o->log)
             argp_error(s, "takes one LOG");
@@ -80,8 +86,9 @@ static void add_row(Arena *a, PlotRows *rows, PlotRow row)
     vec_push(a, rows, row);
 }
 
-static void read_event(PlotData *d, const json_t *event)
+static void read_event(void *data, const json_t *event)
 {
+    PlotData *d = data;
     const char *kind = json_string_value(json_object_get(event, "event"));
     const json_t *run = json_object_get(event, "options");
     if (kind && !strcmp(kind, "options"))
@@ -95,23 +102,33 @@ static void read_event(PlotData *d, const json_t *event)
         add_row(d->arena, &d->validations, (PlotRow){{number_of(event, "step"), number_of(event, "loss")}});
 }
 
-static int read_log(PlotData *d, const char *path)
+int64_t plot_read(const char *path, void (*take)(void *self, const json_t *event), void *self)
 {
     char *line = NULL;
     size_t room = 0;
+    int64_t broken = 0;
     FILE *f = fopen(path, "r");
-    if (!f)
-        return complain("%s: cannot be read: %s", path, strerror(errno));
+    if (!f) {
+        complain("%s: cannot be read: %s", path, strerror(errno));
+        return -1;
+    }
     for (ssize_t n; (n = getline(&line, &room, f)) > 0;) {
         json_t *event = json_loadb(line, (size_t)n, 0, NULL);
-        d->broken += !event;
-        read_event(d, event);
+        broken += !event;
+        take(self, event);
         json_decref(event);
     }
     free(line);
     fclose(f);
-    return d->steps.len ? 0
-                        : complain("%s: has no steps: it must be what --log of a training run wrote", path);
+    return broken;
+}
+
+static int read_log(PlotData *d, const char *path)
+{
+    d->broken = plot_read(path, read_event, d);
+    if (d->broken < 0 || d->steps.len)
+        return d->broken < 0;
+    return complain("%s: has no steps: it must be what --log of a training run wrote", path);
 }
 
 /* ---- the script ---- */
@@ -173,18 +190,24 @@ static int draw(const PlotData *d, const PlotOptions *o)
     return 0;
 }
 
+static int plot_curves(Arena *a, const PlotOptions *o)
+{
+    PlotData d = {.arena = a};
+    return read_log(&d, o->log) || draw(&d, o);
+}
+
 int command_plot(int argc, char **argv)
 {
     static const struct argp argp = {
         options, parse_option, "LOG", "Draws loss, load, gradients and throughput of a log.", 0, 0, 0};
     PlotOptions o = {0};
     cli_parse(&argp, argc, argv, &o);
-    PlotData d = {.arena = arena_new()};
-    if (!d.arena)
+    Arena *a = arena_new();
+    if (!a)
         return complain("out of memory");
     if (!o.out)
-        o.out = arena_printf(d.arena, "%s.svg", o.log);
-    const int bad = read_log(&d, o.log) || draw(&d, &o);
-    arena_free(d.arena);
+        o.out = arena_printf(a, o.load ? "%s.load.svg" : "%s.svg", o.log);
+    const int bad = o.load ? plot_load(a, o.log, o.load, o.out) : plot_curves(a, &o);
+    arena_free(a);
     return bad;
 }

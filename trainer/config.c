@@ -139,6 +139,8 @@ static const char *broken_rule(const Config *c)
         return "--on-spike takes `stop` or `skip`";
     if (c->save_every && !c->save)
         return "--save-every needs the folder of --save";
+    if (c->load_every && !c->log)
+        return "--load-every needs the file of --log";
     if (c->resume && !*c->resume && !c->save)
         return "--resume without a folder needs that of --save";
     return NULL;

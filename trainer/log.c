@@ -1,6 +1,7 @@
 #include "trainer/log.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -106,6 +107,34 @@ static void print_progress(Log *l, const Trainer *t, int stays)
     fflush(stdout);
 }
 
+/* The share of the step's tokens that chose each expert; layer: an index of those with experts, `layers` in number. Five digits
+ * behind the point: one choice more of a hundred thousand. */
+static json_t *shares_of(const Trainer *t, int64_t layer, int64_t layers)
+{
+    const double tokens = (double)(t->config->batch * t->config->sequence);
+    json_t *shares = json_array();
+    for (int64_t e = 0; e < t->session.model.experts; e++) {
+        double chosen = 0;
+        for (int64_t i = layer; i < t->load.n; i += layers)
+            chosen += (double)t->load.at[i][e];
+        json_array_append_new(shares, json_real(round(1e5 * chosen / tokens) / 1e5));
+    }
+    return shares;
+}
+
+static void log_load(const Log *l, const Trainer *t)
+{
+    const ModelConfig *m = &t->session.model;
+    const int64_t layers = t->load.n / t->config->micro_batches;
+    json_t *numbers = json_array(), *shares = json_array();
+    for (int64_t i = 0; i < layers; i++) {
+        json_array_append_new(numbers, json_integer(m->layers - layers + i)); /* dense layers come first */
+        json_array_append_new(shares, shares_of(t, i, layers));
+    }
+    write_event(l, json_pack("{s:s, s:I, s:o, s:o}", "event", "load", "step", (json_int_t)t->state.steps,
+                             "layers", numbers, "shares", shares));
+}
+
 void log_step(Log *l, const Trainer *t)
 {
     double seconds = step_seconds() - l->step_began;
@@ -117,6 +146,8 @@ void log_step(Log *l, const Trainer *t)
                              json_number(t->metrics[METRIC_DROPPED].mean), "imbalance",
                              json_number(t->metrics[METRIC_IMBALANCE].mean), "norm", json_number(t->norm),
                              "lr", t->lr, "skipped", t->state.skipped > 0, "seconds", seconds));
+    if (l->config->load_every && t->state.steps % l->config->load_every == 0)
+        log_load(l, t);
     const int stays = t->state.steps == l->step_first + 1 || t->state.steps % l->config->log_every == 0 ||
                       t->state.steps == l->config->steps;
     if (stays || l->terminal)

@@ -50,6 +50,7 @@ static Program *record_step(Trainer *t)
     };
     Recording r = session_record(&t->session, "train", 1, t->sequences, t->config->sequence);
     r.recipe.balanced = 1;
+    r.recipe.loads = t->config->load_every > 0;
     recipe_step(&r.recipe, (int)t->config->micro_batches);
     Program *p = session_finish(&t->session, &r);
     return p && !session_passes(p, choices) ? p : NULL;
@@ -112,6 +113,9 @@ static void find_results(Trainer *t)
         t->metrics[i].name = names[i];
         find_metric(t, &t->metrics[i]);
     }
+    t->load.name = "load";
+    if (t->config->load_every)
+        find_metric(t, &t->load);
 }
 
 static void set_numbers(Trainer *t)

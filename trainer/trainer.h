@@ -35,6 +35,7 @@ typedef struct Trainer {
     int64_t first_sequence;     /* of the batches that the loader makes */
     const float **losses;       /* [micro-batches]: where the step leaves them */
     LayerMetric metrics[METRIC_COUNT];
+    LayerMetric load;           /* with --load-every: by micro-batch and layer f32[experts], tokens that chose each one */
     float *rate, *k1, *k2;      /* where the step reads the learning rate and AdamW's corrections */
     const float *norm_at;
     float *norm_limit;     /* where the step reads what ends it before the update */
