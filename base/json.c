@@ -2,6 +2,8 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,33 @@ static const char *dumped(Arena *a, json_t *value, size_t flags)
     return copy;
 }
 
-const char *json_text(Arena *a, json_t *value) { return dumped(a, value, JSON_INDENT(2)); }
+/* Digits with which all reals of a value read back as they are: 15 keep decimals as people write them. */
+enum { DECIMAL_DIGITS = 15, ALL_DIGITS = 17 };
+
+static int reads_back(double real)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.*g", DECIMAL_DIGITS, real);
+    return fabs(strtod(text, NULL) - real) <= 0;
+}
+
+static int are_decimals(const json_t *value)
+{
+    const char *key;
+    json_t *part;
+    size_t i;
+    int yes = !json_is_real(value) || reads_back(json_real_value(value));
+    json_object_foreach((json_t *)(uintptr_t)value, key, part) yes = yes && are_decimals(part);
+    json_array_foreach(value, i, part) yes = yes && are_decimals(part);
+    return yes;
+}
+
+const char *json_text(Arena *a, json_t *value)
+{
+    const int digits = value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS;
+    return dumped(a, value, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+}
+
 const char *json_line(Arena *a, json_t *value) { return dumped(a, value, JSON_COMPACT); }
 
 const char *json_excerpt(Arena *a, const json_t *value)

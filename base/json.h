@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-/* How all JSON is written: indented by two, in the arena. Takes the reference to `value`; without memory it leaves through the
+/* How all JSON is written: indented by two, in the arena; numbers read back as they are. Takes the reference to `value`; without memory it leaves through the
  * arena. */
 const char *json_text(Arena *a, json_t *value);
 const char *json_line(Arena *a, json_t *value); /* without blanks and lines */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "step/memory.h"
+#include "trainer/complain.h"
 #include "trainer/plan.h"
 
 /* A module under a pass, and for how many of its layers it is chosen, from the first one on. */
@@ -28,7 +29,7 @@ Program *plan_passes(Session *s, Arena *a, const Program *recorded, const char *
     if (session_passes(p, choices))
         return NULL;
     if (kernels_add_work(s->kernels, p)) {
-        fprintf(stderr, "moe-train: %s\n", kernels_error(s->kernels));
+        complain("%s", kernels_error(s->kernels));
         return NULL;
     }
     memory_lifetimes(p);
@@ -195,15 +196,16 @@ static void print_rest(PlanChooser *c, int64_t memory)
         return;
     const MemoryPeak peak = memory_peak(p);
     const Task *t = &p->tasks.at[peak.task];
-    fprintf(stderr, "moe-train: --memory: nothing fits %.1f MiB; with all choices %.1f MiB remain:",
-            (double)memory / 0x1p20, (double)plan_cost(p, NULL).bytes / 0x1p20);
+    Text owned = {.arena = c->session->arena};
     for (Owner owner = 0; owner < OWNER_COUNT; owner++)
         if (owner_persists[owner] && memory_owned(p, owner) >= 1 << 19)
-            fprintf(stderr, " %ss %.1f,", owner_names[owner], (double)memory_owned(p, owner) / 0x1p20);
-    fprintf(stderr, " buffers of task %u (%s%s%s of layer %d) %.1f, of which work space %.1f\n", peak.task,
-            task_names[t->kind], t->kernel == STEP_NONE ? "" : " ",
-            t->kernel == STEP_NONE ? "" : p->kernels.at[t->kernel].name, t->layer,
-            (double)peak.bytes / 0x1p20, (double)memory_live(p, OWNER_work)[peak.task] / 0x1p20);
+            text_add(&owned, " %ss %.1f,", owner_names[owner], (double)memory_owned(p, owner) / 0x1p20);
+    complain("--memory: nothing fits %.1f MiB; with all choices %.1f MiB remain:%s buffers of task %u "
+             "(%s%s%s of layer %d) %.1f, of which work space %.1f",
+             (double)memory / 0x1p20, (double)plan_cost(p, NULL).bytes / 0x1p20, text_string(&owned),
+             peak.task, task_names[t->kind], t->kernel == STEP_NONE ? "" : " ",
+             t->kernel == STEP_NONE ? "" : p->kernels.at[t->kernel].name, t->layer,
+             (double)peak.bytes / 0x1p20, (double)memory_live(p, OWNER_work)[peak.task] / 0x1p20);
 }
 
 int plan_choose(Session *s, const Program *recorded, const Prices *prices, PlanOptions *o)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/complain.h"
 #include "trainer/plan.h"
 #include "trainer/trainer.h"
 
@@ -68,11 +69,8 @@ static int run_both(Measured *m, Prices *prices)
         if (!bad && i >= 0)
             prices_note(prices, m->plain);
     }
-    if (!bad && run_was_gated(m->plain)) {
-        fprintf(stderr,
-                "moe-train: the gradients of random tokens are not finite: no step can be measured\n");
-        return 1;
-    }
+    if (!bad && run_was_gated(m->plain))
+        return complain("the gradients of random tokens are not finite: no step can be measured");
     return bad;
 }
 
@@ -139,11 +137,9 @@ static int measure(Session *s, const PlanOptions *few, Prices *prices)
 static int check_prices(const Prices *prices, const Program *p)
 {
     for (TaskId t = 0; t < p->tasks.len; t++)
-        if (price_of(prices, p, &p->tasks.at[t]) < 0) {
-            fprintf(stderr, "moe-train: no price of task %u (%s, layer %d)\n", t,
-                    p->kernels.at[p->tasks.at[t].kernel].name, p->tasks.at[t].layer);
-            return 1;
-        }
+        if (price_of(prices, p, &p->tasks.at[t]) < 0)
+            return complain("no price of task %u (%s, layer %d)", t,
+                            p->kernels.at[p->tasks.at[t].kernel].name, p->tasks.at[t].layer);
     return 0;
 }
 

@@ -99,13 +99,10 @@ static const char *save_optimizer(Arena *a, const Trainer *t, const char *path)
 
 static const char *save_options(Arena *a, const Config *c, const char *path)
 {
-    json_t *options = config_json(c);
-    char *text = json_dumps(options, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    const char *text = json_text(a, config_json(c));
     FileWriter w = file_create(a, path);
-    file_append(&w, text, text ? strlen(text) : 0);
+    file_append(&w, text, strlen(text));
     file_append(&w, "\n", 1);
-    free(text);
-    json_decref(options);
     return file_commit(&w);
 }
 
