@@ -53,9 +53,26 @@ Program *session_finish(Session *s, const Recording *r)
     return p;
 }
 
+/* Of a choice that module_choice_read() can read; NULL: all of it is kept. */
+static const char *never_kept(Arena *a, StepPass pass, const char *choice)
+{
+    ModuleChoice c = {0};
+    const char *why = NULL;
+    if (!choice || module_choice_read(a, choice, &c))
+        return NULL;
+    for (uint32_t i = 0; i < c.ranges.len && !why; i++)
+        if (c.ranges.at[i].module && (why = recipe_never_kept(c.ranges.at[i].module)))
+            why = arena_printf(a, "--%s: `%s`: %s", pass_names[pass], c.ranges.at[i].module, why);
+    return why;
+}
+
 int session_passes(Program *p, const char *const choices[PASS_COUNT])
 {
-    const char *error = step_passes(p, choices);
+    const char *error = NULL;
+    for (StepPass pass = 0; pass < PASS_COUNT && !error; pass++)
+        error = never_kept(p->arena, pass, choices[pass]);
+    if (!error)
+        error = step_passes(p, choices);
     return error ? complain("the program of the step: %s", error) : 0;
 }
 
@@ -124,9 +141,8 @@ static int open_swap(Session *s, const Program *p)
     const int error = s->run.swap_fd < 0 ? errno : posix_fallocate(s->run.swap_fd, 0, p->disk_bytes);
     if (!error)
         return 0;
-    fprintf(stderr, "moe-train: swap file of %.1f MiB in %s: %s\n", (double)p->disk_bytes / 0x1p20, folder,
-            strerror(error));
-    return 1;
+    return complain("swap file of %.1f MiB in %s: %s", (double)p->disk_bytes / 0x1p20, folder,
+                    strerror(error));
 }
 
 Run *session_start(Session *s, Program *p, BatchSource source)
