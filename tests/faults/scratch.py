@@ -86,12 +86,13 @@ class Scratch:
         regular expressions."""
         without = ["-E", "|".join(leave_out)] if leave_out else []
         done = subprocess.run(["ctest", "--test-dir", self.build, *choose, *without, "-j2", "--timeout", "120",
-                               "--no-tests=error", *(["--stop-on-failure"] if stop else [])],
+                               "--no-tests=error", "--output-on-failure", *(["--stop-on-failure"] if stop else [])],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         output = done.stdout.decode("utf-8", "replace")
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(output)
-        failed = re.findall(r"^\s*\d+ - (\S+) \((?!Not Run)", output, re.M)
+        self.output, _, summary = output.rpartition("The following tests FAILED:")
+        failed = re.findall(r"^\s*\d+ - (\S+) \((?!Not Run)", summary, re.M)
         return failed or (["(no test ran)"] if done.returncode else [])
 
     def failing(self, choose, leave_out):
