@@ -21,6 +21,7 @@ Advice *advice_open(Parser *p, size_t offset)
     ParserToken t;
     a->p = p;
     Parser *scan = parser_trial(p->arena, p->text, p->len);
+    scan->file_index = p->file_index;
     do {
         scanner_next(scan, &t);
         if (t.offset == offset)
