@@ -86,6 +86,9 @@ int diag_line(const Diags *d, Loc loc, DiagLine *out);
 const char *diag_text(const Diags *d, Arena *a);
 const char *diag_json(const Diags *d, Arena *a);
 
+/* A failure that is no diagnostic, in the form of diag_json(), into at most `size` bytes: it needs no arena. */
+void diag_json_failure(const char *severity, const char *message, char *to, size_t size);
+
 const char *diag_code_name(DiagCode code); /* "E0101" */
 const char *diag_title(DiagCode code);
 Severity diag_severity(DiagCode code);

@@ -215,3 +215,21 @@ const char *diag_json(const Diags *d, Arena *a)
         json_array_append_new(list, diag_object(d, &d->list.at[i], a));
     return json_text(a, json_pack("{s:i, s:o}", "errors", (int)d->errors, "diagnostics", list));
 }
+
+void diag_json_failure(const char *severity, const char *message, char *to, size_t size)
+{
+    static const char none[] = "{\"errors\": 1, \"diagnostics\": []}"; /* without memory */
+    char plain[512];
+    size_t n = 0;
+    for (; message[n] && n < sizeof plain - 1; n++) /* whatever text the message repeats */
+        plain[n] = (unsigned char)message[n] < ' ' || (unsigned char)message[n] > '~' ? '?' : message[n];
+    plain[n] = '\0';
+    json_t *v = json_pack("{s:i, s:[{s:s, s:s}]}", "errors", 1, "diagnostics", "severity", severity,
+                          "message", plain);
+    size_t len = v ? json_dumpb(v, to, size - 1, 0) : 0;
+    json_decref(v);
+    if (len && len < size)
+        to[len] = '\0';
+    else
+        snprintf(to, size, "%s", none);
+}

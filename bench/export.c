@@ -3,6 +3,8 @@
 #include "bench/peers.h"
 
 #include <errno.h>
+#include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 static void runner_csv(const Case *c, const BenchRunner *r, FILE *out)
@@ -21,42 +23,41 @@ static void write_csv(const Bench *b, FILE *out)
                 runner_csv(b->cases[i], &b->cases[i]->runners[j], out);
 }
 
-static void runner_json(const BenchRunner *r, FILE *out)
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *runner_json(const BenchRunner *r)
 {
-    fprintf(out, "{\"who\": \"%s\", \"way\": \"%s\", \"threads\": %d, \"first\": %.9g, \"seconds\": [",
-            r->who, r->way, r->threads, r->first);
+    json_t *samples = json_array();
     for (int i = 0; i < r->rounds; i++)
-        fprintf(out, "%s%.9g", i ? ", " : "", r->samples[i]);
-    fprintf(out, "]}");
+        json_array_append_new(samples, number(r->samples[i]));
+    return json_pack("{s:s, s:s, s:i, s:o, s:o}", "who", r->who, "way", r->way, "threads", r->threads,
+                     "first", number(r->first), "seconds", samples);
 }
 
-static void case_json(const Case *c, FILE *out)
+static json_t *case_json(const Case *c)
 {
     Verdict v = verdict_of(c);
-    fprintf(out,
-            "{\"case\": \"%s\", \"isa\": \"%s\", \"threads\": %d, \"flops\": %.9g, \"bytes\": %.9g, "
-            "\"workspace\": %.9g, ",
-            c->name, c->isa, c->threads, c->flops, c->bytes, c->workspace);
-    fprintf(out, "\"median\": %.9g, \"limit\": \"%s\", \"share\": %.4g, \"peer\": \"%s\", \"ratio\": %.4g, ",
-            v.seconds, v.limit ? v.limit->way : "", v.share, v.peer ? v.peer->who : "", v.ratio);
-    fprintf(out, "\"gain\": %.4g, \"limit_gain\": %.4g, \"below\": %s,\n \"runners\": [", v.gain,
-            v.limit_gain, v.below ? "true" : "false");
-    for (int i = 0; i < c->nrunners; i++) {
-        fprintf(out, "%s\n  ", i ? "," : "");
-        runner_json(&c->runners[i], out);
-    }
-    fprintf(out, "]}");
+    json_t *runners = json_array();
+    for (int i = 0; i < c->nrunners; i++)
+        json_array_append_new(runners, runner_json(&c->runners[i]));
+    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:o}", "case",
+                     c->name, "isa", c->isa, "threads", c->threads, "flops", number(c->flops), "bytes",
+                     number(c->bytes), "workspace", number(c->workspace), "median", number(v.seconds),
+                     "limit", v.limit ? v.limit->way : "", "share", number(v.share), "peer",
+                     v.peer ? v.peer->who : "", "ratio", number(v.ratio), "gain", number(v.gain),
+                     "limit_gain", number(v.limit_gain), "below", v.below, "runners", runners);
 }
 
 static void write_json(const Bench *b, FILE *out)
 {
-    fprintf(out, "{\"isa\": \"%s\", \"threads\": %d, \"failed\": %d, \"cases\": [", b->isa,
-            b->options.threads, b->failed);
-    for (int i = 0; i < b->ncases; i++) {
-        fprintf(out, "%s\n", i ? "," : "");
-        case_json(b->cases[i], out);
-    }
-    fprintf(out, "]}\n");
+    json_t *cases = json_array();
+    for (int i = 0; i < b->ncases; i++)
+        json_array_append_new(cases, case_json(b->cases[i]));
+    json_t *all = json_pack("{s:s, s:i, s:i, s:o}", "isa", b->isa, "threads", b->options.threads, "failed",
+                            b->failed, "cases", cases);
+    if (!all || json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) || fputs("\n", out) == EOF)
+        fprintf(stderr, "moe-bench: the results cannot be written as JSON\n");
+    json_decref(all);
 }
 
 /* ---- Markdown: a table for each group ---- */

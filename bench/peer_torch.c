@@ -2,6 +2,7 @@
 #include "bench/peers.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,19 +104,28 @@ const char *torch_version(void) { return torch.version; }
 
 /* ---- requests ---- */
 
-static void write_choices(const moe_route *r)
+/* A line of JSON; takes the reference. A process that is gone is found out by who waits for its answer. */
+static void ask(json_t *request)
 {
+    json_dumpf(request, torch.to, JSON_COMPACT);
+    json_decref(request);
+    fputc('\n', torch.to);
+    fflush(torch.to);
+}
+
+static json_t *choices_of(const moe_route *r)
+{
+    json_t *list = json_array();
     int32_t *expert = malloc((size_t)r->rows * sizeof *expert);
     if (!expert)
         abort();
     for (int64_t e = 0; e < r->groups; e++)
         for (int64_t row = r->start[e]; row < r->start[e] + r->count[e]; row++)
             expert[r->slot_of[row]] = (int32_t)e;
-    fprintf(torch.to, ", \"expert\": [");
     for (int64_t i = 0; i < r->rows; i++)
-        fprintf(torch.to, "%s%d", i ? "," : "", expert[i]);
-    fprintf(torch.to, "]");
+        json_array_append_new(list, json_integer(expert[i]));
     free(expert);
+    return list;
 }
 
 typedef struct TorchWay {
@@ -126,8 +136,7 @@ typedef struct TorchWay {
 static double way_time(void *self, int calls)
 {
     char line[128], *end;
-    fprintf(torch.to, "{\"run\": %d, \"calls\": %d}\n", ((TorchWay *)self)->number, calls);
-    fflush(torch.to);
+    ask(json_pack("{s:i, s:i}", "run", ((TorchWay *)self)->number, "calls", calls));
     if (answer(line, sizeof line))
         return -1;
     double seconds = strtod(line, &end);
@@ -138,13 +147,12 @@ static double way_time(void *self, int calls)
 void torch_ask(Case *c, const char *what, const moe_route *route)
 {
     char line[64];
-    fprintf(torch.to, "{\"make\": \"%s\", \"threads\": %d", what, c->threads);
+    json_t *request = json_pack("{s:s, s:i}", "make", what, "threads", c->threads);
     for (char letter = 'A'; letter <= 'Z'; letter++)
-        fprintf(torch.to, ", \"%c\": %lld", letter, (long long)SIZE(c->sizes, letter));
+        json_object_set_new(request, (char[]){letter, '\0'}, json_integer(SIZE(c->sizes, letter)));
     if (route)
-        write_choices(route);
-    fprintf(torch.to, "}\n");
-    fflush(torch.to);
+        json_object_set_new(request, "expert", choices_of(route));
+    ask(request);
     int ways = answer(line, sizeof line) ? 0 : atoi(line);
     for (int i = 0; i < ways; i++) {
         TorchWay *w = memory_get(&c->bench->memory, sizeof *w); /* its name is part of the results */
@@ -154,8 +162,4 @@ void torch_ask(Case *c, const char *what, const moe_route *route)
     }
 }
 
-void torch_forget(void)
-{
-    fprintf(torch.to, "{\"forget\": true}\n");
-    fflush(torch.to);
-}
+void torch_forget(void) { ask(json_pack("{s:b}", "forget", 1)); }

@@ -52,17 +52,9 @@ static int landed(Compilation *c)
 {
     int bug = arena_escaped(c->arena) == ESCAPE_BUG;
     const char *message = arena_message(c->arena);
-    char quoted[600];
-    size_t n = 0;
-    for (; message[n] && n < sizeof quoted - 1; n++)
-        quoted[n] =
-            message[n] == '"' || message[n] == '\\' || (unsigned char)message[n] < ' ' ? '\'' : message[n];
-    quoted[n] = '\0';
-    snprintf(c->failure, sizeof c->failure, "%.300s: %s: %s\n", c->path, bug ? "internal error" : "error",
-             quoted);
-    snprintf(c->failure_json, sizeof c->failure_json,
-             "{\"errors\": 1, \"diagnostics\": [{\"severity\": \"%s\", \"message\": \"%s\"}]}",
-             bug ? "internal" : "error", quoted);
+    snprintf(c->failure, sizeof c->failure, "%.300s: %s: %.600s\n", c->path, bug ? "internal error" : "error",
+             message);
+    diag_json_failure(bug ? "internal" : "error", message, c->failure_json, sizeof c->failure_json);
     c->errors = c->failure;
     c->errors_json = c->failure_json;
     return bug ? DRIVER_INTERNAL : DRIVER_ERROR;

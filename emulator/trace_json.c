@@ -1,37 +1,43 @@
 /* A simulated call in Chrome's trace-event format. */
+#include "base/json.h"
 #include "emulator/report.h"
 
-#include <string.h>
+#include <math.h>
 
 enum { CORES = 8, OPS = 200000 }; /* what a viewer still opens quickly: that many cores, operations of each */
 
-static void put_quoted(Text *out, const char *text)
-{
-    text_add(out, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        text_add(out, *c == '"' || *c == '\\' ? "\\%c" : *c < ' ' ? "\\u%04x" : "%c", *c);
-    text_add(out, "\"");
-}
-
+/* The events are written one by one: all of them as one value would take gigabytes. */
 typedef struct JsonWriter {
     const Simulated *s;
     Text *out;
     int begun; /* something stands in the list */
 } JsonWriter;
 
-static void begin_event(JsonWriter *w, const char *phase, uint32_t process, uint32_t thread)
+/* Takes the reference. */
+static void put_event(JsonWriter *w, json_t *event)
 {
-    text_add(w->out, "%s\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", w->begun ? "," : "", phase, process, thread);
+    Arena *a = arena_scratch(w->out->arena);
+    ArenaMark mark = arena_mark(a);
+    text_add(w->out, w->begun ? ",\n%s" : "\n%s", json_line(a, event));
+    arena_release(a, mark);
     w->begun = 1;
+}
+
+/* Of the model's time in microseconds, four digits behind the point. */
+static json_t *microseconds(double us) { return json_real(nearbyint(us * 1e4) / 1e4); }
+
+/* What took its time. */
+static json_t *span_event(uint32_t process, uint32_t thread, double from, double took, const char *name)
+{
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:s}", "ph", "X", "pid", (json_int_t)process, "tid",
+                     (json_int_t)thread, "ts", microseconds(from), "dur", microseconds(took), "name", name);
 }
 
 /* Processes and threads are named by events of their own. */
 static void name_event(JsonWriter *w, const char *what, uint32_t process, uint32_t thread, const char *name)
 {
-    begin_event(w, "M", process, thread);
-    text_add(w->out, ",\"name\":\"%s\",\"args\":{\"name\":", what);
-    put_quoted(w->out, name);
-    text_add(w->out, "}}");
+    put_event(w, json_pack("{s:s, s:I, s:I, s:s, s:{s:s}}", "ph", "M", "pid", (json_int_t)process, "tid",
+                           (json_int_t)thread, "name", what, "args", "name", name));
 }
 
 static uint32_t thread_of(const Op *op) { return (uint32_t)op->sub * UNIT_COUNT + op->unit; }
@@ -62,12 +68,13 @@ static void name_core(JsonWriter *w, CoreKind place, uint32_t core, const uint8_
 static void put_op(JsonWriter *w, const Op *op, Span span, uint32_t process)
 {
     const Trace *t = w->s->trace;
-    begin_event(w, "X", process, thread_of(op));
-    text_add(w->out, ",\"ts\":%.4f,\"dur\":%.4f,\"name\":", simulated_us(t, span.from),
-             simulated_us(t, span.to - span.from));
-    put_quoted(w->out, op_text(w->s, op, w->out->arena));
-    text_add(w->out, ",\"cat\":\"%s\",\"args\":{\"line\":%u}}", tile_name((TileKind)op->kind),
-             t->k->tiles ? t->k->tiles->stmts.at[op->stmt].loc.line : 0);
+    json_t *event = span_event(process, thread_of(op), simulated_us(t, span.from),
+                               simulated_us(t, span.to - span.from), op_text(w->s, op, w->out->arena));
+    json_object_set_new(event, "cat", json_string(tile_name((TileKind)op->kind)));
+    json_object_set_new(
+        event, "args",
+        json_pack("{s:I}", "line", (json_int_t)(t->k->tiles ? t->k->tiles->stmts.at[op->stmt].loc.line : 0)));
+    put_event(w, event);
 }
 
 static void put_launch(JsonWriter *w, uint32_t launch, int64_t *left, uint8_t *named)
@@ -102,11 +109,11 @@ void report_trace(const Simulated *s, Text *out)
     for (uint32_t i = 0; i < s->trace->launches.len; i++) {
         const SimulatedLaunch *l = &s->launches[i];
         cores = s->trace->launches.at[i].ncores > cores ? s->trace->launches.at[i].ncores : cores;
-        begin_event(&w, "X", 0, 0);
-        text_add(out, ",\"ts\":%.4f,\"dur\":%.4f,\"name\":", simulated_us(s->trace, l->begin),
-                 simulated_us(s->trace, l->end - l->begin));
-        put_quoted(out, launch_name(s, i, out->arena));
-        text_add(out, ",\"args\":{\"bound by\":\"%s\"}}", bound_name(s->trace->machine, l->bound));
+        json_t *event = span_event(0, 0, simulated_us(s->trace, l->begin),
+                                   simulated_us(s->trace, l->end - l->begin), launch_name(s, i, out->arena));
+        json_object_set_new(event, "args",
+                            json_pack("{s:s}", "bound by", bound_name(s->trace->machine, l->bound)));
+        put_event(&w, event);
         put_launch(&w, i, left, used);
     }
     for (CoreKind place = ON_SCALAR; place <= ON_CORES; place++)
@@ -116,12 +123,10 @@ void report_trace(const Simulated *s, Text *out)
             if (left[p] < OPS)
                 name_core(&w, place, c, &used[p * threads_of(&w)]);
         }
-    text_add(out, "\n],\"otherData\":{\"kernel\":");
-    put_quoted(out, s->trace->k->name);
-    text_add(out, ",\"machine\":");
-    put_quoted(out, s->trace->machine->name);
-    text_add(out,
-             ",\"model\":\"not a measurement; docs/accuracy.md says how far off\",\"left out\":\"%s%s\"}}\n",
-             cores > CORES ? "cores after the first 8; " : "",
-             least == 0 ? "operations of a core after the first 200000" : "");
+    const char *cut = arena_printf(out->arena, "%s%s", cores > CORES ? "cores after the first 8; " : "",
+                                   least == 0 ? "operations of a core after the first 200000" : "");
+    json_t *other =
+        json_pack("{s:s, s:s, s:s, s:s}", "kernel", s->trace->k->name, "machine", s->trace->machine->name,
+                  "model", "not a measurement; docs/accuracy.md says how far off", "left out", cut);
+    text_add(out, "\n],\"otherData\":%s}\n", json_line(out->arena, other));
 }
