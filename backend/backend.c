@@ -113,6 +113,7 @@ static void build_module(L *l, const ModulePart *part)
         debug_finish(debug);
     if (part->number == 0) {
         add_text(l, "moec_manifest", job->options->manifest);
+        add_text(l, "moec_program", job->options->program);
         add_text(l, "moec_build_id", job->options->build_id);
     }
 }

@@ -19,7 +19,8 @@ typedef struct BackendOptions {
     int debug;            /* -g: DWARF lines of the .moe file */
     int level;            /* -O: code generation level 0..3 */
     const char *manifest; /* JSON text to embed, or NULL */
-    const char *build_id; /* embedded beside it */
+    const char *program;  /* what it was compiled from, to embed likewise: a replay file */
+    const char *build_id; /* embedded beside them */
     int unforced;         /* MOE_ISA is not about this code: it runs wherever it can */
 } BackendOptions;
 
@@ -59,7 +60,8 @@ const BackendApi *backend_entry(void);
  *   NAME__workspace(const int64_t *dims) -> int64_t                 the same, uniform
  *   NAME_PARAM_pack_bytes(dims...) -> size_t, NAME_PARAM_pack(dims..., row_major, packed) -> status
  *                                       of a packed parameter, over the dimensions that its type mentions
- *   moec_manifest, moec_build_id        const char[]
+ *   moec_manifest, moec_program, moec_build_id  const char[]
+ *   moec_log                            a function that is told of each call, or NULL: Note [Log of calls] in runtime/log.h
  *   moec_process                        int32_t: the process that loaded the module, Note [Forked] in emit_entry.c.
  *                                       A .so sets it when it is loaded; 0 means not known. */
 

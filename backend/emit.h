@@ -45,6 +45,7 @@ typedef struct Shared {
     V fail;    /* void (ptr data, i64 item, i32 check, i64, i64): keeps the failure of the lowest item */
     V select;  /* i32 (): 1 + the instruction set that runs on this CPU; negative: none */
     V forced;  /* ptr: the word of MOE_ISA, for messages */
+    V log;     /* ptr: who is told of calls, NULL: nobody; see Note [Log of calls] in runtime/log.h */
     V process; /* i32: the process that loaded the module, 0: not known; see Note [Forked] in emit_entry.c */
     V snprintf;
     V nowhere;         /* zeros that a load of inactive lanes may read */

@@ -65,13 +65,60 @@ static void go_to_body(const Export *x, int workspace, V *args, unsigned n, V ct
     LLVMBuildRet(l->b, workspace ? l_i64(l, -1) : refuse_isa(x, selected, ctx));
 }
 
-static void export_function(const Export *x, const Ty *types, unsigned n)
+/* ---- the log: Note [Log of calls] in runtime/log.h ---- */
+
+static When when_logged(const Export *x)
+{
+    L *l = x->l;
+    V listener = l_load(l, l->ptr, x->s->log, 8);
+    return l_when(l, l_icmp(l, LLVMIntNE, listener, LLVMConstNull(l->ptr)));
+}
+
+/* Returns what moec_logged() does with this call of uniform(ctx, dims, args). */
+static void return_logged(const Export *x, V uniform, V ctx, V dims, V given)
+{
+    L *l = x->l;
+    Ty five[5] = {l->ptr, l->ptr, l->ptr, l->ptr, l->ptr};
+    V args[5] = {l_text(l, x->p->k->name), uniform, ctx, dims, given};
+    LLVMBuildRet(l->b, l_call(l, l_declare(l, "moec_logged", l_fn_type(l, l->i32, five, 5)), args, 5));
+}
+
+/* The address of memory that holds v. */
+static V address_of(L *l, V v)
+{
+    V slot = l_slot(l, LLVMTypeOf(v), "value");
+    l_store(l, v, slot, 0);
+    return slot;
+}
+
+/* Sizes and arguments as arrays. */
+static void log_function(const Export *x, V uniform, const V *args)
+{
+    L *l = x->l;
+    uint32_t ndims = x->p->ndims, nparams = x->p->k->params.len;
+    When logged = when_logged(x);
+    V dims = l_slot(l, LLVMArrayType2(l->i64, ndims + 1), "sizes");
+    V given = l_slot(l, LLVMArrayType2(l->ptr, nparams + 1), "arguments");
+    for (uint32_t i = 0; i < ndims; i++)
+        l_store(l, args[1 + i], l_at(l, l->i64, dims, l_i64(l, i)), 8);
+    for (uint32_t i = 0; i < nparams; i++) {
+        V v = args[1 + ndims + i], pointer = LLVMTypeOf(v) == l->ptr ? v : address_of(l, v);
+        l_store(l, pointer, l_at(l, l->ptr, given, l_i64(l, i)), 8);
+    }
+    return_logged(x, uniform, args[0], dims, given);
+    l_enter(l, logged.exit);
+}
+
+/* ---- the entries ---- */
+
+static void export_function(const Export *x, const Ty *types, unsigned n, V uniform)
 {
     L *l = x->l;
     V fn = exported(x, "", l_fn_type(l, l->i32, types, n));
     V *args = arena_array(l->arena, V, n + 1);
     for (unsigned i = 0; i < n; i++)
         args[i] = LLVMGetParam(fn, i);
+    log_function(x, uniform, args);
     go_to_body(x, 0, args, n, args[0]);
 }
 
@@ -91,13 +138,19 @@ static void require_pointer(const Export *x, V pointer, V ctx, const char *what)
     l_enter(l, missing.exit);
 }
 
-/* NAME__call(ctx, dims, args): args[i] points at data, at a route, or at a scalar's value. */
-static V export_call(const Export *x, const Ty *types, unsigned n)
+static Ty uniform_type(L *l)
+{
+    Ty three[3] = {l->ptr, l->ptr, l->ptr};
+    return l_fn_type(l, l->i32, three, 3);
+}
+
+/* The call (ctx, dims, args), which is not logged: args[i] points at data, at a route, or at a scalar's value. */
+static V emit_uniform(const Export *x, const Ty *types, unsigned n)
 {
     L *l = x->l;
     const Kernel *k = x->p->k;
-    Ty three[3] = {l->ptr, l->ptr, l->ptr};
-    V fn = exported(x, "__call", l_fn_type(l, l->i32, three, 3));
+    V fn = exported(x, ".uniform", uniform_type(l));
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
     V ctx = LLVMGetParam(fn, 0), dims = LLVMGetParam(fn, 1), given = LLVMGetParam(fn, 2);
     V *args = arena_array(l->arena, V, n + 1);
     unsigned at = 0;
@@ -116,6 +169,19 @@ static V export_call(const Export *x, const Ty *types, unsigned n)
         args[at] = l_load(l, types[at], args[at], 0);
     }
     go_to_body(x, 0, args, n, ctx);
+    return fn;
+}
+
+/* NAME__call */
+static V export_call(const Export *x, V uniform)
+{
+    L *l = x->l;
+    V fn = exported(x, "__call", uniform_type(l));
+    V args[3] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1), LLVMGetParam(fn, 2)};
+    When logged = when_logged(x);
+    return_logged(x, uniform, args[0], args[1], args[2]);
+    l_enter(l, logged.exit);
+    LLVMBuildRet(l->b, l_call(l, uniform, args, 3));
     return fn;
 }
 
@@ -152,8 +218,9 @@ void emit_exports(const Shared *s, Plan *const *plans, const Bodies *bodies, uin
     Export x = {.s = s, .plans = plans, .bodies = bodies, .n = n, .p = plans[0], .l = plans[0]->l};
     Ty *types = arena_array(x.l->arena, Ty, 1 + x.p->ndims + x.p->k->params.len);
     unsigned count = emit_parameters(x.p, types);
-    export_function(&x, types, count);
-    V call = export_call(&x, types, count);
+    V uniform = emit_uniform(&x, types, count);
+    export_function(&x, types, count, uniform);
+    V call = export_call(&x, uniform);
     if (is_object)
         emit_tvm(x.p, call);
     export_workspace(&x, types);

@@ -259,6 +259,16 @@ static V emit_process(L *l)
     return process;
 }
 
+/* moec_log: each .so has its own. */
+static V emit_listener(L *l)
+{
+    V log = LLVMAddGlobal(l->mod, l->ptr, "moec_log");
+    LLVMSetVisibility(log, LLVMProtectedVisibility);
+    if (here(l, 1))
+        LLVMSetInitializer(log, LLVMConstNull(l->ptr));
+    return log;
+}
+
 void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
 {
     Ty context[] = {
@@ -284,6 +294,7 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int un
     LLVMSetGlobalConstant(s->nowhere, 1);
     LLVMSetAlignment(s->nowhere, 64);
     s->process = emit_process(l);
+    s->log = emit_listener(l);
     s->refuse = emit_refuse(l, s);
     s->overlap = emit_overlap(l, s);
     s->null = emit_null(l, s);

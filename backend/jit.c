@@ -53,6 +53,7 @@ static const Provided provided[] = {
     {"moec_event", (Function *)moec_event},
     {"moec_on_chip", (Function *)moec_on_chip},
     {"snprintf", (Function *)snprintf},
+    {"dprintf", (Function *)dprintf},
     {"secure_getenv", (Function *)secure_getenv},
     {"clock_gettime", (Function *)clock_gettime},
     {"open", (Function *)open},

@@ -2,7 +2,6 @@
 #include "driver/driver.h"
 #include "driver/interpret.h"
 #include "driver/module.h"
-#include "base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,35 +116,40 @@ const moec_kernel *moec_module_kernel(const moec_module *m, const char *name)
 
 /* ---- compiling ---- */
 
-static Compilation *start(moec_context *c, const moec_options *o)
+static CompileOptions options_of(const moec_options *o)
 {
     CompileOptions options = compile_defaults;
-    if (o) {
-        options.target = o->target;
-        options.level = o->no_optimize ? 0 : 2;
-        options.debug = o->debug;
-        options.no_cache = o->no_cache;
-        options.cache_dir = o->cache_dir;
-        options.schedule = o->schedule;
-        options.machine = o->machine;
-        options.schedule_seed = o->schedule_seed;
-        options.types = o->types;
-        options.derive = o->derive;
-        options.kernels = o->interpret ? NULL : o->kernels;
-        options.jit_names = o->jit_names;
-        options.tuned_for = o->tuned_for;
-        options.tuned_threads = o->tuned_threads;
-    }
+    if (!o)
+        return options;
+    options.target = o->target;
+    options.level = o->no_optimize ? 0 : 2;
+    options.debug = o->debug;
+    options.no_cache = o->no_cache;
+    options.cache_dir = o->cache_dir;
+    options.schedule = o->schedule;
+    options.machine = o->machine;
+    options.schedule_seed = o->schedule_seed;
+    options.types = o->types;
+    options.derive = o->derive;
+    options.kernels = o->interpret ? NULL : o->kernels;
+    options.jit_names = o->jit_names;
+    options.tuned_for = o->tuned_for;
+    options.tuned_threads = o->tuned_threads;
+    return options;
+}
+
+static Compilation *start(moec_context *c, const CompileOptions *o)
+{
     compile_free(c->last);
-    c->last = compile_new(&options);
+    c->last = compile_new(o);
     c->exhausted = !c->last;
     return c->last;
 }
 
-static int finish(moec_context *c, const moec_options *o, moec_module **out)
+static int finish(moec_context *c, int interpret, moec_module **out)
 {
     Loaded loaded;
-    if (o && o->interpret) {
+    if (interpret) {
         int failed = interpret_module(c->last, out);
         c->last = failed ? c->last : NULL; /* the module's now */
         return failed;
@@ -164,7 +168,8 @@ static int say_missing(Compilation *c, void *name)
 
 int api_begin(moec_context *c, const moec_options *o, const char *missing)
 {
-    if (!c || !start(c, o))
+    const CompileOptions options = options_of(o);
+    if (!c || !start(c, &options))
         return DRIVER_ERROR;
     return missing ? compile_guard(c->last, say_missing, (void *)(uintptr_t)missing) : DRIVER_OK;
 }
@@ -186,19 +191,13 @@ int api_read_work(moec_context *c, const moec_work *w)
 }
 
 typedef struct ApiFailure {
-    const char *said, *text, *json;
+    const char *said, *text;
 } ApiFailure;
 
 static int copy_failure(Compilation *c, void *user)
 {
     ApiFailure *f = user;
     f->text = arena_strndup(c->arena, f->said, strlen(f->said));
-    json_t *v = json_pack("{s:i, s:[{s:s, s:s}]}", "errors", 1, "diagnostics", "severity", "error", "message",
-                          f->said);
-    char *json = v ? json_dumps(v, JSON_COMPACT) : NULL;
-    f->json = json ? arena_strndup(c->arena, json, strlen(json)) : f->text;
-    free(json);
-    json_decref(v);
     return DRIVER_OK;
 }
 
@@ -206,8 +205,9 @@ int api_fail(moec_context *c, int status, const char *text)
 {
     ApiFailure f = {.said = text};
     if (!compile_guard(c->last, copy_failure, &f)) {
+        diag_json_failure("error", text, c->last->failure_json, sizeof c->last->failure_json);
         c->last->errors = f.text;
-        c->last->errors_json = f.json;
+        c->last->errors_json = c->last->failure_json;
     }
     return status;
 }
@@ -221,7 +221,17 @@ int moec_compile_text(moec_context *c, const char *name, const char *text, size_
     if (status)
         return status;
     compile_text(c->last, name, text ? text : "", len);
-    return finish(c, o, out);
+    return finish(c, o && o->interpret, out);
+}
+
+int module_compile(moec_context *c, const CompileOptions *o, int interpret, const char *name, Bytes text,
+                   moec_module **out)
+{
+    *out = NULL;
+    if (!start(c, o))
+        return DRIVER_ERROR;
+    compile_text(c->last, name, text.at, text.len);
+    return finish(c, interpret, out);
 }
 
 int moec_compile_file(moec_context *c, const char *path, const moec_options *o, moec_module **out)
@@ -231,7 +241,7 @@ int moec_compile_file(moec_context *c, const char *path, const moec_options *o, 
     int status = api_begin(c, o, !path ? "path" : !out ? "out" : NULL);
     if (!status)
         status = compile_open(c->last, path);
-    return status ? status : finish(c, o, out);
+    return status ? status : finish(c, o && o->interpret, out);
 }
 
 /* ---- kernels ---- */

@@ -280,6 +280,18 @@ static int lower_all(Compilation *c, BackendInput *inputs)
     return DRIVER_OK;
 }
 
+enum { PROGRAM_MAX = 1 << 14 }; /* operations of a kernel: some 100 kB in each module */
+
+/* The program as text that needs no other file; NULL: it is too large for that. */
+static const char *program_of(Compilation *c)
+{
+    if (is_tile_text(c))
+        return compile_program(c, c->text);
+    return ir_prints_within(c->module, PROGRAM_MAX)
+               ? compile_program(c, bytes_of(text_of(c, ir_print, c->module)))
+               : NULL;
+}
+
 /* --time-passes also shows the steps after the last pass. Returns the time, for the next step. */
 static double say_time(Compilation *c, double since, const char *step)
 {
@@ -306,6 +318,7 @@ int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
                 "--machine %s --emulate` runs it",
                 c->machine->name, c->options.machine, c->options.machine));
     plugin_load_begin(&c->load, c->arena);
+    const char *program = program_of(c); /* before passes change it */
     if (lower_all(c, inputs))
         return DRIVER_ERROR;
     const char *plan = c->options.emulated ? NULL : find_plan(c->module);
@@ -326,6 +339,7 @@ int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
         .debug = c->options.debug,
         .level = c->options.level,
         .manifest = manifest_text(c->module, &c->isas, build, c->arena),
+        .program = program,
         .build_id = build,
         .unforced = compile_is_npu(c),
     };

@@ -134,7 +134,8 @@ void options_print(const CompileOptions *o, const char *before, Text *t);
 int options_take(CompileOptions *o, const char *name, const char *from, Arena *a);
 int options_same(const CompileOptions *a, const CompileOptions *b);
 int options_are_work(const CompileOptions *o);         /* one of them keeps the cache out */
-void options_key(const CompileOptions *o, Text *t);    /* those that code depends on */
+CompileOptions options_of_code(const CompileOptions *o); /* those that code depends on, and else the defaults ... */
+void options_key(const CompileOptions *o, Text *t);      /* ... as text */
 
 /* ---- replay.c ---- */
 
@@ -145,6 +146,8 @@ int compile_is_replay(const char *path);
 const char *compile_replay(Compilation *c);
 /* Likewise if the status is that of an internal error, and says so. */
 void compile_leave_replay(Compilation *c, int status, FILE *out);
+/* A replay file of what is compiled now, `text`, with the options that code depends on: each module carries it. */
+const char *compile_program(Compilation *c, Bytes text);
 /* Restores text, options and product from the bytes of a replay file. NULL or an error text. */
 const char *compile_restore(Compilation *c, Bytes file);
 

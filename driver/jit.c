@@ -1,6 +1,6 @@
 /* Code in this process. On a cache hit the cached .so is opened and no LLVM is loaded; on a miss the object
  * goes to the JIT at once, and a .so of it is left in the cache for the next process. */
-#include "driver/driver.h"
+#include "driver/log.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -12,8 +12,10 @@ const char *code_open_library(const char *path, Arena *a, Loaded *out)
     dlopen("libgomp.so.1",
            RTLD_LAZY | RTLD_NODELETE); /* see Note [Pool]; the kernel itself says when it is missing */
     *out = (Loaded){.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
-    if (out->library)
+    if (out->library) {
+        log_calls_of(out);
         return NULL;
+    }
     const char *why = dlerror();
     return arena_printf(a, "%s: cannot be loaded: %s", path, why ? why : "no reason given");
 }
@@ -69,6 +71,7 @@ static int load(Compilation *c, void *user)
         error = out->api->jit_load(object.at, object.len, wants_names(c), c->arena, &out->jit);
     if (error)
         return compile_fail(c, DIAG_driver_backend, error);
+    log_calls_of(out);
     leave_for_next_process(c, object);
     return DRIVER_OK;
 }

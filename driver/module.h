@@ -40,6 +40,9 @@ static inline int kernel_has_sizes(const moec_kernel *k, const int64_t *dims) { 
 
 /* ---- api.c ---- */
 
+/* moec_compile_text() with any options of a compilation. */
+int module_compile(moec_context *c, const CompileOptions *o, int interpret, const char *name, Bytes text,
+                   moec_module **out);
 /* Begins a call of the API: c->last is new, with these options. `missing` names an argument that is NULL and must not be;
  * NULL: all are there. A DriverStatus. */
 int api_begin(moec_context *c, const moec_options *o, const char *missing);

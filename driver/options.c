@@ -122,12 +122,18 @@ int options_are_work(const CompileOptions *o)
     return work;
 }
 
-void options_key(const CompileOptions *o, Text *t)
+CompileOptions options_of_code(const CompileOptions *o)
 {
     CompileOptions key = compile_defaults;
 #define OPTION(kind, field, value, cache, doc) \
     if ((cache) == KEY)                        \
         key.field = o->field;
 #include "driver/options.def"
+    return key;
+}
+
+void options_key(const CompileOptions *o, Text *t)
+{
+    CompileOptions key = options_of_code(o);
     options_print(&key, "", t);
 }

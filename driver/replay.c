@@ -39,21 +39,35 @@ static const char *one_line(Arena *a, const char *text)
     return line;
 }
 
-static int write_replay(Compilation *c, void *user)
+/* said: two lines for people. */
+static Bytes replay_of(const Compilation *c, CompileOptions o, const char *verb, const char *said, Bytes text)
 {
-    CompileOptions o = c->options;
-    const char **path = user;
     Text t = {.arena = c->arena};
-    Output out = {.arena = c->arena};
     o.target = targets(c);
-    text_add(&t, "%s// moec %s (LLVM %s, build %s) failed inside:\n// %s\n// product=%d\n", first_line,
-             MOEC_VERSION, MOEC_LLVM_VERSION, plugin_build_id(c->arena),
-             one_line(c->arena, arena_message(c->arena)), (int)c->product);
+    text_add(&t, "%s// moec %s (LLVM %s, build %s) %s\n// %s\n// product=%d\n", first_line, MOEC_VERSION,
+             MOEC_LLVM_VERSION, plugin_build_id(c->arena), verb, one_line(c->arena, said), (int)c->product);
     options_print(&o, "// ", &t);
     text_add(&t, "%s", last_line);
-    text_add_bytes(&t, c->text.at ? c->text.at : "", c->text.len);
+    text_add_bytes(&t, text.at ? text.at : "", text.len);
+    return (Bytes){text_string(&t), t.len};
+}
+
+const char *compile_program(Compilation *c, Bytes text)
+{
+    CompileOptions o = options_of_code(&c->options);
+    o.machine = c->options.machine; /* these three the cache leaves alone */
+    o.start_at = c->options.start_at;
+    o.limit = c->options.limit;
+    return replay_of(c, o, "compiled this:", "the text is what it read, printed", text).at;
+}
+
+static int write_replay(Compilation *c, void *user)
+{
+    const char **path = user;
+    Output out = {.arena = c->arena};
+    Bytes bytes = replay_of(c, c->options, "failed inside:", arena_message(c->arena), c->text);
     const char *name = arena_printf(c->arena, "%s%s", c->path, ending);
-    if (output_add(&out, name, (Bytes){text_string(&t), t.len}, 0) || output_commit(&out))
+    if (output_add(&out, name, bytes, 0) || output_commit(&out))
         return DRIVER_ERROR;
     *path = name;
     return DRIVER_OK;
@@ -101,7 +115,8 @@ const char *compile_restore(Compilation *c, Bytes file)
 {
     const char *at = file.at, *end = file.at + file.len;
     c->options = compile_defaults;
-    c->path = arena_strndup(c->arena, c->path, strlen(c->path) - (sizeof ending - 1));
+    if (compile_is_replay(c->path))
+        c->path = arena_strndup(c->arena, c->path, strlen(c->path) - (sizeof ending - 1));
     for (int n = 0; at < end; n++) {
         const char *next = memchr(at, '\n', (size_t)(end - at));
         size_t len = next ? (size_t)(next + 1 - at) : (size_t)(end - at);

@@ -41,6 +41,7 @@ void ir_print(const Module *m, const Kernel *kernel, Text *out);
  * returns 0. */
 enum { PRINTED_MAX = 1 << 20 }; /* operations of a kernel: some 10 MB */
 int ir_is_printable(const Module *m);
+int ir_prints_within(const Module *m, uint64_t operations); /* the same question, without a report: for a kernel at most so many */
 void ir_print_expr(const Kernel *k, ExprId e, Text *out);
 void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
 

@@ -369,6 +369,14 @@ static uint64_t printed_nodes(const Kernel *k)
     return n;
 }
 
+int ir_prints_within(const Module *m, uint64_t operations)
+{
+    for (uint32_t i = 0; i < m->kernels.len; i++)
+        if (printed_nodes(m->kernels.at[i]) > operations)
+            return 0;
+    return 1;
+}
+
 int ir_is_printable(const Module *m)
 {
     int fits = 1;

@@ -41,6 +41,15 @@ int test_file(const char *path, const TestOptions *o, FILE *out);
  * bytes, and the first few values. */
 int test_once(const char *path, const TestOptions *o, FILE *out);
 
+typedef struct ReplayOptions {
+    const char *target; /* instruction sets instead of those of the program; NULL: those */
+    int no_check;       /* leave the interpreter out */
+} ReplayOptions;
+
+/* Repeats a logged call (Note [Log of calls] in runtime/log.h), or all of a folder, and compares results with the recorded bits and with
+ * the interpreter's. 1: some differ. */
+int test_replay(const char *path, const ReplayOptions *o, FILE *out);
+
 /* Runs the plan of one kernel for o->machine without data, o->emulate being EMULATE_MODEL + 1, and prints what the cycle
  * model says; also into the files `trace` and `html`, each may be NULL. */
 int test_report(const char *path, const TestOptions *o, const char *trace, const char *html, FILE *out);

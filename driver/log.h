@@ -1,0 +1,29 @@
+/* Files of logged calls: written by log.c, read by testing/replay.c. */
+#ifndef DRIVER_LOG_H
+#define DRIVER_LOG_H
+
+#include "driver/module.h"
+#include "runtime/log.h"
+
+#define LOG_IN ".in.safetensors"
+#define LOG_OUT ".out.safetensors"
+
+/* A tensor of such a file. */
+typedef struct LogTensor {
+    const char *name, *type; /* F32, BF16, F16, I32, I64, U8 */
+    const void *at;
+    size_t bytes;
+    uint32_t rank;
+    int64_t shape[MOEC_MAX_RANK];
+} LogTensor;
+
+const char *log_type_name(Elem e);
+const char *log_sizes_text(const moec_kernel *k, const int64_t *dims, Arena *a); /* "T=33 K=2" */
+
+/* Calls of this code are logged, if the environment asks for it. */
+void log_calls_of(const Loaded *code);
+
+/* What moec_log is set to; a kernel.so looks for it in libmoec. */
+int moec_log_call(const LoggedCall *call);
+
+#endif
