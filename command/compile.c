@@ -374,24 +374,6 @@ static error_t parse_check(int key, char *arg, struct argp_state *state)
     return key == ARGP_KEY_END ? 0 : parse_compile(key, arg, state);
 }
 
-/* All that is found without machine code: errors, and warnings of names and of decisions. */
-static int look(Compilation *c, void *user)
-{
-    (void)user;
-    Explain e = {.c = c};
-    int status = compile_prepare(c);
-    if (status || c->isas.n != 1)
-        return status;
-    int64_t *sizes = arena_array(c->arena, int64_t, c->module->dims.len + 1);
-    for (DimId d = 0; d < c->module->dims.len; d++)
-        sizes[d] = c->module->dims.at[d].constant;
-    e.sizes = sizes;
-    status = explain_make(&e) || explain_collect(&e, NULL);
-    if (!status)
-        explain_warnings(&e);
-    return status ? status : compile_passed(c);
-}
-
 int command_check(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -409,8 +391,7 @@ int command_check(int argc, char **argv)
         return command_error("out of memory");
     int status = compile_open(c, command.input);
     if (!status)
-        status = command.options.machine ? compile_product(c, PRODUCT_TILES, &tiles)
-                                         : compile_guard(c, look, NULL);
+        status = command.options.machine ? compile_product(c, PRODUCT_TILES, &tiles) : explain_check(c);
     command_tell(c, status, command.json);
     compile_free(c);
     return status;

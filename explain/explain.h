@@ -59,8 +59,9 @@ int explain_collect(Explain *e, const char *kernel);
 void explain_units(Isa isa, int cube, int64_t units[3]);
 /* Hints about dimensions that miss their `prefer`, with the waste, to the diagnostics. */
 void explain_hints(Explain *e);
-/* Warnings of what makes kernels slow, to the diagnostics: sums in plain loops, edges that dominate. */
-void explain_warnings(Explain *e);
+/* All that is found without machine code, to the diagnostics: errors, and warnings of names and of what makes kernels slow (sums in
+ * plain loops, edges that dominate). A DriverStatus. */
+int explain_check(Compilation *c);
 /* The value of an extent at the given sizes, or -1. */
 int64_t explain_extent(const Explain *e, Extent x);
 

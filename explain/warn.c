@@ -112,10 +112,29 @@ static void warn_edges(Explain *e, const Explained *x)
     }
 }
 
-void explain_warnings(Explain *e)
+static void warn(Explain *e)
 {
     for (uint32_t i = 0; i < e->kernels.len; i++) {
         warn_sums(e, &e->kernels.at[i]);
         warn_edges(e, &e->kernels.at[i]);
     }
 }
+
+static int check(Compilation *c, void *user)
+{
+    (void)user;
+    Explain e = {.c = c};
+    int status = compile_prepare(c);
+    if (status || c->isas.n != 1)
+        return status;
+    int64_t *sizes = arena_array(c->arena, int64_t, c->module->dims.len + 1);
+    for (DimId d = 0; d < c->module->dims.len; d++)
+        sizes[d] = c->module->dims.at[d].constant;
+    e.sizes = sizes;
+    status = explain_make(&e) || explain_collect(&e, NULL);
+    if (!status)
+        warn(&e);
+    return status ? status : compile_passed(c);
+}
+
+int explain_check(Compilation *c) { return compile_guard(c, check, NULL); }

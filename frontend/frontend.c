@@ -103,8 +103,7 @@ static const char *identity_of(Arena *a, const char *path)
     return copy;
 }
 
-/* `path` as seen from the folder of the file `from`. */
-static const char *relative_to(Arena *a, const char *from, const char *path)
+const char *frontend_used_path(Arena *a, const char *from, const char *path)
 {
     const char *slash = strrchr(from, '/');
     if (*path == '/' || !slash)
@@ -134,7 +133,7 @@ static void refuse_cycle(FileReader *r, const AstDecl *use)
 static void read_used(FileReader *r, const char *from, const AstDecl *use)
 {
     Arena *a = r->c->arena;
-    const char *path = relative_to(a, from, use->name.name), *identity = identity_of(a, path);
+    const char *path = frontend_used_path(a, from, use->name.name), *identity = identity_of(a, path);
     UsedFile *seen = find_source(r, identity);
     if (seen) {
         if (seen->state == SOURCE_READING)
@@ -169,6 +168,8 @@ static void read_text(FileReader *r, const char *path, const char *text, size_t 
     c->broken |= !ast || ast->broken;
     for (uint32_t i = 0; ast && i < ast->decls.len; i++) {
         const AstDecl *d = ast->decls.at[i];
+        if (d->kind == DECL_USE && depth == 0)
+            vec_push(c->arena, &c->uses, d->name);
         if (d->kind == DECL_USE)
             read_used(r, path, d);
         else if (d->kind != DECL_TEST || depth == 0) /* the tests of a used file stay its own */
@@ -229,17 +230,22 @@ static void read_extras(FileReader *r, FrontendExtras extras)
         sema_take_types(r->c, extras.types);
 }
 
-int frontend_read_with(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras)
+Sema *sema_read(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras)
 {
-    uint32_t before = m->diags->errors;
     Sema *c = arena_new_of(m->arena, Sema);
     *c = (Sema){.m = m, .arena = m->arena};
     c->types.arena = c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena =
         c->derived.arena = c->bad.arena = m->arena;
     FileReader r = {.c = c};
-    uint32_t main = m->diags->files.len;
     read_copy(&r, path, text, len);
     read_extras(&r, extras);
+    return c;
+}
+
+int frontend_read_with(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras)
+{
+    uint32_t before = m->diags->errors, main = m->diags->files.len;
+    Sema *c = sema_read(m, path, text, len, extras);
     sema_declarations(c);
     if (m->diags->errors == before && m->diags->files.len)
         sema_warn(c, main);

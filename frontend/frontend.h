@@ -25,6 +25,39 @@ const char *frontend_routing(Module *m, const char *text, TestRun *run);
 /* The text in its usual layout (format.c), in m's arena; NULL: it does not parse, which is reported. */
 const char *frontend_format(Module *m, const char *path, const char *text, size_t len);
 
+/* ---- for editors (outline.c) ---- */
+
+typedef enum OutlineKind {
+    OUTLINE_TYPE,
+    OUTLINE_DIM,
+    OUTLINE_GROUP,
+    OUTLINE_FN,
+    OUTLINE_KERNEL, /* of the text, or one that it asks to derive */
+    OUTLINE_PARAM,
+    OUTLINE_LOCAL,
+    OUTLINE_INDEX, /* of an equation, or of a `fn` */
+    OUTLINE_FILE,  /* the path behind `use` */
+    OUTLINE_WORD   /* a function of the language; or nothing declares it */
+} OutlineKind;
+
+/* One place where a name stands. */
+typedef struct OutlineName {
+    Name name;
+    Loc loc;
+    OutlineKind kind;
+    uint32_t declared; /* the place that declares it, maybe this one; NONE */
+    Name kernel;       /* that it belongs to; or NULL */
+} OutlineName;
+
+typedef struct Outline {
+    Vec(OutlineName) names;
+} Outline;
+
+/* The names of a text, and the declarations in files that it uses. The text is the first file that it adds to m->diags. */
+Outline *frontend_outline(Module *m, const char *path, const char *text, size_t len);
+/* `path` as seen from the folder of the file `from`. */
+const char *frontend_used_path(Arena *a, const char *from, const char *path);
+
 enum { FRONTEND_MAX_NESTING = 200, FRONTEND_MAX_BYTES = 16 << 20 };
 
 #endif

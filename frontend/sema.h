@@ -59,6 +59,7 @@ typedef struct Sema {
     Module *m;
     Arena *arena;
     Vec(const AstDecl *) decls; /* of all files, `use` taken out */
+    Vec(AstName) uses;          /* of the first file: paths as written */
     const AstDecl *declaration; /* the one that is checked */
     Vec(Fn) fns;                /* with the casts to type parameters */
     Vec(GivenType) given;
@@ -67,6 +68,9 @@ typedef struct Sema {
     NameMap bad;     /* kernels with mistakes: what names them is not looked at closer */
     int broken;      /* something did not parse: a name may be missing for that reason */
 } Sema;
+
+/* A text, the files that it uses and what is given beside them as declarations that are not checked: frontend.c */
+Sema *sema_read(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras);
 
 /* ---- declarations: sema_decl.c ---- */
 
