@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a row of ir/schedule.def promises of its values holds: of each knob that `moec explain --space` lists for a kernel every
 word, and the least and the most of its numbers, gives a program that the verifier takes after each pass; and the kernel's
-results have the usual bits, on one thread and on two, unless the value says that it changes them.
+results on two threads have the usual bits, those of one thread, unless the value says that it changes them.
 usage: knobs.py MOEC [--target ISA] FILE KERNEL SIZE=N,... [FILE KERNEL SIZE=N,...] ..."""
 import argparse
 import re
@@ -39,7 +39,9 @@ class Case:
 
     def check(self, edited):
         """What is wrong with one value after the other."""
-        usual = {n: self.outputs(self.path, n) for n in (1, 2)}
+        usual = self.outputs(self.path, 1)
+        if self.outputs(self.path, 2) != usual:
+            yield f"{self.path}: with 2 threads other bits"
         for clause in self.clauses:
             where = f"{self.path}: schedule {self.kernel} {{ {clause} }}"
             with open(edited, "w") as f:
@@ -49,10 +51,9 @@ class Case:
                 yield f"{where}: {out}"
                 continue
             keeps = not self.changes_bits(edited, clause)
-            for n in (1, 2):
-                now = self.outputs(edited, n)
-                if now[0] or (keeps and now != usual[n]):
-                    yield f"{where}: with {n} threads {'other bits' if not now[0] else now[1]}"
+            now = self.outputs(edited, 2)
+            if now[0] or (keeps and now != usual):
+                yield f"{where}: {'other bits' if not now[0] else now[1]}"
 
     def outputs(self, path, threads):
         return run(self.options.moec, "run", "--no-time", f"--target={self.options.target}", f"--threads={threads}", path, self.kernel, *self.sizes)
