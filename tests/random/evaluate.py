@@ -175,8 +175,10 @@ class Evaluator(Stores):
         if name in ("+", "-", "*", "/"):
             f = {"+": bounds.add, "-": bounds.sub, "*": bounds.mul, "/": bounds.div}[name]
             return f(bounds.as_float(a), bounds.as_float(args[1]))
+        if name in ("neg", "abs") and a.kind == "int":
+            return Int(-a.v if name == "neg" else np.abs(a.v), a.d)
         if name == "neg":
-            return Int(-a.v, a.d) if a.kind == "int" else bounds.negate(a)
+            return bounds.negate(a)
         if name == "i32":
             r = bounds.to_i32(a)
             return Int(self.note(r.v, r.d, mask), r.d)
