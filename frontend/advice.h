@@ -22,6 +22,16 @@ typedef struct Advice {
     Vec(AdviceEdit) edits; /* in order; none: the help is words only */
 } Advice;
 
+#define ADVICE_TEXT(...) arena_printf(a->p->arena, __VA_ARGS__)
+
+/* Fills in message and help; returns 1. */
+static inline int advice_with(Advice *a, const char *message, const char *help)
+{
+    a->message = message;
+    a->help = help;
+    return 1;
+}
+
 /* The words of p's text, looked at from the one at this offset. */
 Advice *advice_open(Parser *p, size_t offset);
 /* Do the edits take the parser past the line of the mistake? */
@@ -30,9 +40,15 @@ int advice_works(const Advice *a);
 void advice_say(Advice *a, DiagCode code);
 /* Fills a in when the mistake is one of those that people bring along; 0: it is none of them. */
 int habit_find(Advice *a);
+int habit_role(Advice *a);
+int habit_names(Advice *a);
+int habit_type_first(Advice *a);
+int habit_result(Advice *a);
+int habit_function_body(Advice *a);
 /* What there is instead of a function, and of a type, that other languages have; NULL: they have none of this name either. */
 const char *habit_absent(const char *function);
 const char *habit_function(const char *name); /* of a function that has another name here */
+const char *habit_value(const char *name); /* of a constant that has no name here */
 const char *habit_type(const char *name);
 
 /* Help for a syntax error: what is said about it beside the message, and the edit. `expected` as in parser_syntax_error. */

@@ -6,15 +6,6 @@
 
 #include <string.h>
 
-#define TEXT(...) arena_printf(a->p->arena, __VA_ARGS__)
-
-static int say(Advice *a, const char *message, const char *help)
-{
-    a->message = message;
-    a->help = help;
-    return 1;
-}
-
 static int in_body(const Advice *a) { return a->p->in_body || a->p->was_in_body; }
 
 static int begins_statement(const Advice *a, uint32_t word)
@@ -39,10 +30,10 @@ static int habit_question(Advice *a)
              last = advice_last(a, colon + 1);
     if (first < a->at && advice_is(a, colon, ':') && last > colon)
         advice_edit(a, first, last,
-                    TEXT("if(%s, %s, %s)", advice_text(a, first, a->at - 1),
-                         advice_text(a, a->at + 1, colon - 1), advice_text(a, colon + 1, last)));
-    return say(a, "there is no `?`: a choice is a call of `if`",
-               "write the condition, then both values: if(c, x, y)");
+                    ADVICE_TEXT("if(%s, %s, %s)", advice_text(a, first, a->at - 1),
+                                advice_text(a, a->at + 1, colon - 1), advice_text(a, colon + 1, last)));
+    return advice_with(a, "there is no `?`: a choice is a call of `if`",
+                       "write the condition, then both values: if(c, x, y)");
 }
 
 /* x if c else y */
@@ -55,11 +46,11 @@ static int habit_if_behind(Advice *a)
         otherwise++;
     if (first < a->at && otherwise + 1 < a->words.len && !a->words.at[otherwise].first)
         advice_edit(a, first, advice_last(a, otherwise + 1),
-                    TEXT("if(%s, %s, %s)", advice_text(a, a->at + 1, otherwise - 1),
-                         advice_text(a, first, a->at - 1),
-                         advice_text(a, otherwise + 1, advice_last(a, otherwise + 1))));
-    return say(a, "`if` does not follow its value: a choice is a call of `if`",
-               "write the condition, then both values: if(c, x, y)");
+                    ADVICE_TEXT("if(%s, %s, %s)", advice_text(a, a->at + 1, otherwise - 1),
+                                advice_text(a, first, a->at - 1),
+                                advice_text(a, otherwise + 1, advice_last(a, otherwise + 1))));
+    return advice_with(a, "`if` does not follow its value: a choice is a call of `if`",
+                       "write the condition, then both values: if(c, x, y)");
 }
 
 /* if (c) { ... } as a statement */
@@ -67,8 +58,8 @@ static int habit_if_statement(Advice *a)
 {
     if (!advice_is(a, a->at, KW_IF) || !begins_statement(a, a->at))
         return 0;
-    return say(a, "an equation cannot be under an `if`: it holds for all elements",
-               "put the choice into its value, as in y[t] = if(x[t] > 0, x[t], 0)");
+    return advice_with(a, "an equation cannot be under an `if`: it holds for all elements",
+                       "put the choice into its value, as in y[t] = if(x[t] > 0, x[t], 0)");
 }
 
 /* where(c, x, y) */
@@ -77,7 +68,8 @@ static int habit_where_call(Advice *a)
     if (!advice_is(a, a->at, KW_WHERE) || !advice_is(a, a->at + 1, '('))
         return 0;
     advice_edit(a, a->at, a->at, "if");
-    return say(a, "`where` is the condition of a reduction: a choice is a call of `if`", "write `if`");
+    return advice_with(a, "`where` is the condition of a reduction: a choice is a call of `if`",
+                       "write `if`");
 }
 
 /* a < b < c */
@@ -94,8 +86,8 @@ static int habit_chain(Advice *a)
         before++;
     if (!is_relation(a, a->at) || before >= a->at)
         return 0;
-    advice_edit(a, a->at, a->at - 1, TEXT("and %s ", advice_text(a, before + 1, a->at - 1)));
-    return say(a, "comparisons do not go on: each has two sides", "join two comparisons by `and`");
+    advice_edit(a, a->at, a->at - 1, ADVICE_TEXT("and %s ", advice_text(a, before + 1, a->at - 1)));
+    return advice_with(a, "comparisons do not go on: each has two sides", "join two comparisons by `and`");
 }
 
 /* ---- reductions ---- */
@@ -141,7 +133,7 @@ static const char *pairs(const Advice *a, const char *function, const uint32_t f
 {
     const char *text = part(a, first, n - 1);
     for (uint32_t i = n - 1; i-- > 0;)
-        text = TEXT("%s(%s, %s)", function, part(a, first, i), text);
+        text = ADVICE_TEXT("%s(%s, %s)", function, part(a, first, i), text);
     return text;
 }
 
@@ -154,7 +146,8 @@ static const char *index_and_term(const Advice *a, const char *function, const u
         index = part(a, first, 1 - term);
     else if (advice_is(a, end, ']') && advice_is(a, end - 1, NAME))
         index = advice_text(a, end - 1, end - 1);
-    return index && end > first[term] ? TEXT("%s(%s) %s", function, index, part(a, first, term)) : NULL;
+    return index && end > first[term] ? ADVICE_TEXT("%s(%s) %s", function, index, part(a, first, term))
+                                      : NULL;
 }
 
 /* Is part i a name that is a subscript in part j? */
@@ -178,17 +171,19 @@ static int habit_reduction(Advice *a)
     int named = n == 2 && (is_index_of(a, first, 0, 1) || is_index_of(a, first, 1, 0));
     a->place = word;
     if (!advice_is(a, word, KW_SUM) && n > 1 && !(named && text)) {
-        function = TEXT("%s2", function);
+        function = ADVICE_TEXT("%s2", function);
         advice_edit(a, word, first[n] - 1, pairs(a, function, first, n));
-        return say(a,
-                   TEXT("`%s` goes over an index: of values it is %s", advice_text(a, word, word), function),
-                   TEXT("write `%s`", function));
+        return advice_with(
+            a,
+            ADVICE_TEXT("`%s` goes over an index: of values it is %s", advice_text(a, word, word), function),
+            ADVICE_TEXT("write `%s`", function));
     }
     if (text)
         advice_edit(a, word, first[n] - 1, text);
-    return say(a, TEXT("`%s` takes indices in its brackets, and its term follows them", function),
-               text ? "write the index, then the term"
-                    : TEXT("write the index, then the term, as in %s(h) x[t, h]", function));
+    return advice_with(a,
+                       ADVICE_TEXT("`%s` takes indices in its brackets, and its term follows them", function),
+                       text ? "write the index, then the term"
+                            : ADVICE_TEXT("write the index, then the term, as in %s(h) x[t, h]", function));
 }
 
 /* sum[h] x, sum h x */
@@ -201,10 +196,10 @@ static int habit_reduction_brackets(Advice *a)
         advice_edit(a, a->at, a->at, "(");
         advice_edit(a, advice_closing(a, a->at), advice_closing(a, a->at), ")");
     } else if (advice_is(a, a->at, NAME)) {
-        advice_edit(a, a->at, a->at, TEXT("(%s)", advice_text(a, a->at, a->at)));
+        advice_edit(a, a->at, a->at, ADVICE_TEXT("(%s)", advice_text(a, a->at, a->at)));
     }
-    return say(a, TEXT("the indices of `%s` are in brackets", word),
-               "put them between brackets, the term behind these");
+    return advice_with(a, ADVICE_TEXT("the indices of `%s` are in brackets", word),
+                       "put them between brackets, the term behind these");
 }
 
 /* sum(h = 0:H), sum(h in 0..H) */
@@ -220,8 +215,8 @@ static int habit_range(Advice *a)
         return 0;
     if (advice_is(a, from, ':'))
         advice_edit(a, a->at, from, ": ");
-    return say(a, "an index has no bounds here: it ranges over its axis, from 0",
-               "write its extent, as in sum(h: H)");
+    return advice_with(a, "an index has no bounds here: it ranges over its axis, from 0",
+                       "write its extent, as in sum(h: H)");
 }
 
 /* The first word of the statement that the mistake is in, when it follows a value on the same line; or the word itself. */
@@ -247,16 +242,16 @@ static int habit_beside(Advice *a)
         open != NO_WORD && advice_is(a, open - 1, NAME) ? advice_text(a, open - 1, open - 1) : NULL;
     a->place = function ? open - 1 : word;
     if (function && habit_absent(function))
-        return say(a, TEXT("there is no reduction %s: there are sum, max and min", function),
-                   habit_absent(function));
+        return advice_with(a, ADVICE_TEXT("there is no reduction %s: there are sum, max and min", function),
+                           habit_absent(function));
     if (function)
-        return say(a, TEXT("there is no reduction %s: there are sum, max and min", function),
-                   "write it with sum, max or min, or put a sign between the call and what follows");
+        return advice_with(a, ADVICE_TEXT("there is no reduction %s: there are sum, max and min", function),
+                           "write it with sum, max or min, or put a sign between the call and what follows");
     advice_edit(a, word, word - 1, "* ");
-    return say(a,
-               TEXT("there is no sign between `%s` and `%s`", advice_text(a, word - 1, word - 1),
-                    advice_text(a, word, word)),
-               "a product is written with `*`");
+    return advice_with(a,
+                       ADVICE_TEXT("there is no sign between `%s` and `%s`",
+                                   advice_text(a, word - 1, word - 1), advice_text(a, word, word)),
+                       "a product is written with `*`");
 }
 
 /* ---- operators ---- */
@@ -273,12 +268,14 @@ static int habit_operator(Advice *a)
     uint32_t first = advice_value_before(a, left), last = advice_value_after(a, a->at + 1);
     const char *message = rest ? "there is no sign for the remainder" : "a power is a call of `pow`";
     if (first == NO_WORD || last == NO_WORD || last >= a->words.len)
-        return say(a, message,
-                   rest ? "subtract the multiple, as in i - 2 * i32(floor(i / 2))" : "as in pow(x[t], 2)");
+        return advice_with(a, message,
+                           rest ? "subtract the multiple, as in i - 2 * i32(floor(i / 2))"
+                                : "as in pow(x[t], 2)");
     const char *x = advice_text(a, first, left), *y = advice_text(a, a->at + 1, last);
     advice_edit(a, first, last,
-                rest ? TEXT("(%s - %s * i32(floor(%s / %s)))", x, y, x, y) : TEXT("pow(%s, %s)", x, y));
-    return say(a, message, rest ? "subtract the multiple" : "write `pow`");
+                rest ? ADVICE_TEXT("(%s - %s * i32(floor(%s / %s)))", x, y, x, y)
+                     : ADVICE_TEXT("pow(%s, %s)", x, y));
+    return advice_with(a, message, rest ? "subtract the multiple" : "write `pow`");
 }
 
 /* x @ w of matrices */
@@ -286,8 +283,8 @@ static int habit_matmul(Advice *a)
 {
     if (!advice_is(a, a->at, '@') || !advice_ends_value(a, a->at - 1))
         return 0;
-    return say(a, "`@` is the group of a row: a matrix product is a sum of products",
-               "write it for one element, as in y[t, f] = sum(h) x[t, h] * w[h, f]");
+    return advice_with(a, "`@` is the group of a row: a matrix product is a sum of products",
+                       "write it for one element, as in y[t, f] = sum(h) x[t, h] * w[h, f]");
 }
 
 /* y[t] -= x, y[t] := x, y[t] == x */
@@ -306,11 +303,12 @@ static int habit_assignment(Advice *a)
     uint32_t last = advice_last(a, a->at + 2);
     if (!sign) {
         advice_edit(a, a->at, a->at + (twice ? 0 : 1), "=");
-        return say(a, "an equation is written with `=`", "write `=`");
+        return advice_with(a, "an equation is written with `=`", "write `=`");
     }
-    advice_edit(a, a->at, last,
-                TEXT("= %s %s (%s)", advice_text(a, name, a->at - 1), op, advice_text(a, a->at + 2, last)));
-    return say(a, TEXT("there is `=` and `+=`, but no `%s=`", op), "write the new value");
+    advice_edit(
+        a, a->at, last,
+        ADVICE_TEXT("= %s %s (%s)", advice_text(a, name, a->at - 1), op, advice_text(a, a->at + 2, last)));
+    return advice_with(a, ADVICE_TEXT("there is `=` and `+=`, but no `%s=`", op), "write the new value");
 }
 
 /* ---- subscripts ---- */
@@ -326,8 +324,8 @@ static int habit_two_brackets(Advice *a)
         if (last == NO_WORD)
             break;
     }
-    return say(a, "a tensor has one pair of brackets, with a subscript for each axis",
-               "put a comma between the subscripts");
+    return advice_with(a, "a tensor has one pair of brackets, with a subscript for each axis",
+                       "put a comma between the subscripts");
 }
 
 /* x[:, h] */
@@ -336,67 +334,11 @@ static int habit_slice(Advice *a)
     uint32_t open = advice_enclosing(a, a->at);
     if (!advice_is(a, a->at, ':') || open == NO_WORD || !advice_is(a, open, '[') || !in_body(a))
         return 0;
-    return say(a, "there are no slices: an equation says how one element is computed",
-               "give each axis an index, as in y[t, h] = x[t, h]");
+    return advice_with(a, "there are no slices: an equation says how one element is computed",
+                       "give each axis an index, as in y[t, h] = x[t, h]");
 }
 
-/* ---- declarations ---- */
-
-static const char *type_at(const Advice *a, uint32_t word)
-{
-    int kind = word < a->words.len ? a->words.at[word].kind : MOE_EOF;
-    if (kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32)
-        return advice_text(a, word, word);
-    return kind == NAME ? habit_type(advice_text(a, word, word)) : NULL;
-}
-
-/* in f32[T] x, in float x[T] */
-static int habit_type_first(Advice *a)
-{
-    uint32_t type = a->at;
-    while (type > 0 && !type_at(a, type) && a->at - type < 16 && !advice_is(a, type, '('))
-        type--;
-    int role = type > 0 && (advice_is(a, type - 1, KW_IN) || advice_is(a, type - 1, KW_OUT) ||
-                            advice_is(a, type - 1, KW_INOUT));
-    if (!type_at(a, type) || !role)
-        return 0;
-    uint32_t extents = type + 1, name = advice_is(a, extents, '[') ? advice_closing(a, extents) + 1 : extents;
-    if (!advice_is(a, name, NAME))
-        return 0;
-    uint32_t last = advice_is(a, name + 1, '[') ? advice_closing(a, name + 1) : name;
-    if (last == NO_WORD)
-        return 0;
-    const char *shape = name > extents ? advice_text(a, extents, name - 1)
-                        : last > name  ? advice_text(a, name + 1, last)
-                                       : "";
-    a->place = type;
-    advice_edit(a, type, last, TEXT("%s: %s%s", advice_text(a, name, name), type_at(a, type), shape));
-    return say(a, "the type follows its name", "write the name, `:` and the type");
-}
-
-/* kernel f(...) -> f32[T] { ... } */
-static int habit_result(Advice *a)
-{
-    if (!advice_is(a, a->at, ARROW) || !advice_is(a, a->at - 1, ')'))
-        return 0;
-    return say(a, "a kernel returns nothing: it writes its `out` parameters",
-               "add a parameter for the result, as in out y: f32[T]");
-}
-
-/* fn f(x) { return x } */
-static int habit_function_body(Advice *a)
-{
-    uint32_t close =
-        advice_is(a, a->at, '{') && advice_is(a, a->at - 1, ')') ? advice_closing(a, a->at) : NO_WORD;
-    uint32_t open = close != NO_WORD ? advice_opening(a, a->at - 1) : NO_WORD;
-    if (open == NO_WORD || open < 2 || !advice_is(a, open - 2, KW_FN))
-        return 0;
-    uint32_t first = a->at + (advice_named(a, a->at + 1, "return") ? 2 : 1),
-             last = close - (advice_is(a, close - 1, ';') ? 2 : 1);
-    if (first <= last)
-        advice_edit(a, a->at, close, TEXT("= %s", advice_text(a, first, last)));
-    return say(a, "a function is one expression, behind `=`", "write `=` and the expression");
-}
+/* ---- declarations: and those of habit_declare.c ---- */
 
 /* A first word that other languages have. */
 static int habit_statement(Advice *a)
@@ -426,7 +368,7 @@ static int habit_statement(Advice *a)
         a->place = word;
         if (rows[i].instead)
             advice_edit(a, word, word, rows[i].instead);
-        return say(a, rows[i].message, rows[i].help);
+        return advice_with(a, rows[i].message, rows[i].help);
     }
     return 0;
 }
@@ -447,8 +389,8 @@ static int habit_declaration(Advice *a)
             a->edits.len = 0;
             advice_edit(a, a->at, a->at, "kernel");
         }
-        return say(a, TEXT("no declaration begins with `%s`", rows[i].word),
-                   TEXT("write `%s`", a->edits.at[0].text));
+        return advice_with(a, ADVICE_TEXT("no declaration begins with `%s`", rows[i].word),
+                           ADVICE_TEXT("write `%s`", a->edits.at[0].text));
     }
     return 0;
 }
@@ -463,7 +405,7 @@ static int habit_comment(Advice *a)
         return 0;
     a->place = slash;
     advice_edit(a, slash, slash + 1, "//");
-    return say(a, "a comment begins with `//` and ends with its line", "write `//`");
+    return advice_with(a, "a comment begins with `//` and ends with its line", "write `//`");
 }
 
 /* A `{` that nothing closes: the file ends, or the next declaration begins. */
@@ -478,17 +420,17 @@ static int habit_unclosed(Advice *a)
     a->label = a->at;
     a->label_text = t->kind == MOE_EOF ? "the file ends here" : "the next declaration begins here";
     advice_edit(a, a->at, a->at - 1, "}\n");
-    return say(a, "this `{` has no `}`", "close it");
+    return advice_with(a, "this `{` has no `}`", "close it");
 }
 
 int habit_find(Advice *a)
 {
     static int (*const habits[])(Advice * a) = {
-        habit_comment, habit_question,           habit_if_behind,    habit_if_statement, habit_where_call,
-        habit_range,   habit_reduction_brackets, habit_operator,     habit_reduction,    habit_chain,
-        habit_matmul,  habit_assignment,         habit_two_brackets, habit_slice,        habit_type_first,
-        habit_result,  habit_function_body,      habit_statement,    habit_declaration,  habit_unclosed,
-        habit_beside};
+        habit_comment,     habit_question,   habit_if_behind, habit_if_statement,       habit_where_call,
+        habit_role,        habit_names,      habit_range,     habit_reduction_brackets, habit_operator,
+        habit_reduction,   habit_chain,      habit_matmul,    habit_assignment,         habit_two_brackets,
+        habit_slice,       habit_type_first, habit_result,    habit_function_body,      habit_statement,
+        habit_declaration, habit_unclosed,   habit_beside};
     for (size_t i = 0; a->at > 0 && i < sizeof habits / sizeof *habits; i++)
         if (habits[i](a))
             return 1;

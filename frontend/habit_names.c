@@ -41,6 +41,28 @@ const char *habit_function(const char *name)
     return NULL;
 }
 
+const char *habit_value(const char *name)
+{
+    static const char infinity[] = "there is no word for it: leave terms out, as in max(j where j <= i) s[i, "
+                                   "j], or take a number such as 1e30";
+    static const char *const rows[][2] = {
+        {"inf", infinity},
+        {"Inf", infinity},
+        {"infinity", infinity},
+        {"INFINITY", infinity},
+        {"nan", "there is no word for it: a choice takes a number, as in if(c, x[t], 0)"},
+        {"NaN", "there is no word for it: a choice takes a number, as in if(c, x[t], 0)"},
+        {"pi", "write the number: 3.141592653589793"},
+        {"PI", "write the number: 3.141592653589793"},
+        {"M_PI", "write the number: 3.141592653589793"},
+        {"true", "write a condition, as in 1 > 0, or leave the choice out"},
+        {"false", "write a condition, as in 1 < 0, or leave the choice out"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i][0], name) == 0)
+            return rows[i][1];
+    return NULL;
+}
+
 const char *habit_type(const char *name)
 {
     static const struct {

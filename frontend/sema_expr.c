@@ -5,6 +5,7 @@
  * hold, and the right side of an `and` only where the left side holds. Proofs about subscripts use these, and
  * a row that may be dropped is asked for (`rt.row(t, k) >= 0`) by the nearest reduction unless one of them
  * asks already. */
+#include "frontend/advice.h"
 #include "frontend/sema.h"
 
 Type expr_type(const KernelSema *c, ExprId e) { return (Type)x_at(c->k, e)->type; }
@@ -139,6 +140,8 @@ static ExprId refuse_name(KernelSema *c, const AstExpr *e)
     if (ahead)
         return sema_error(c, DIAG_used_before, e->loc, "move the equation that defines it above this one",
                           "%s is used before it is defined", name);
+    if (habit_value(name))
+        return sema_error(c, DIAG_unknown_name, e->loc, habit_value(name), "there is no %s here", name);
     Guess g = sema_guess(c, name, 0, 1);
     sema_error(
         c, DIAG_unknown_name, e->loc,

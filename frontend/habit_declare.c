@@ -1,0 +1,127 @@
+/* What people write who know other languages, in declarations; see habit.c. */
+#include "frontend/advice.h"
+
+#include "moe_parser.h"
+
+static int begins_line(const Advice *a, uint32_t word, int kind)
+{
+    while (word > 0 && !a->words.at[word].first)
+        word--;
+    return advice_is(a, word, kind);
+}
+
+/* dim T E K */
+int habit_names(Advice *a)
+{
+    if (!advice_is(a, a->at, NAME) || !advice_is(a, a->at - 1, NAME) || a->words.at[a->at].first ||
+        !begins_line(a, a->at, KW_DIM) || advice_named(a, a->at, "prefer"))
+        return 0;
+    for (uint32_t i = a->at; advice_is(a, i, NAME) && !a->words.at[i].first; i++)
+        advice_edit(a, i - 1, i - 1, ADVICE_TEXT("%s,", advice_text(a, i - 1, i - 1)));
+    return advice_with(a, "names are listed with commas between them", "write the commas");
+}
+
+static const char *type_at(const Advice *a, uint32_t word)
+{
+    int kind = word < a->words.len ? a->words.at[word].kind : MOE_EOF;
+    if (kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32)
+        return advice_text(a, word, word);
+    return kind == NAME ? habit_type(advice_text(a, word, word)) : NULL;
+}
+
+/* in f32[T] x, in float x[T] */
+int habit_type_first(Advice *a)
+{
+    uint32_t type = a->at;
+    while (type > 0 && !type_at(a, type) && a->at - type < 16 && !advice_is(a, type, '('))
+        type--;
+    int role = type > 0 && (advice_is(a, type - 1, KW_IN) || advice_is(a, type - 1, KW_OUT) ||
+                            advice_is(a, type - 1, KW_INOUT));
+    if (!type_at(a, type) || !role)
+        return 0;
+    uint32_t extents = type + 1, name = advice_is(a, extents, '[') ? advice_closing(a, extents) + 1 : extents;
+    if (!advice_is(a, name, NAME))
+        return 0;
+    uint32_t last = advice_is(a, name + 1, '[') ? advice_closing(a, name + 1) : name;
+    if (last == NO_WORD)
+        return 0;
+    const char *shape = name > extents ? advice_text(a, extents, name - 1)
+                        : last > name  ? advice_text(a, name + 1, last)
+                                       : "";
+    a->place = type;
+    advice_edit(a, type, last, ADVICE_TEXT("%s: %s%s", advice_text(a, name, name), type_at(a, type), shape));
+    return advice_with(a, "the type follows its name", "write the name, `:` and the type");
+}
+
+/* The `(` of the kernel's parameters that this word stands in; NO_WORD: in none. */
+static uint32_t parameters_around(const Advice *a, uint32_t word)
+{
+    uint32_t open = advice_enclosing(a, word);
+    int is_kernel = open != NO_WORD && open > 1 && advice_is(a, open, '(') && advice_is(a, open - 1, NAME) &&
+                    advice_is(a, open - 2, KW_KERNEL);
+    return is_kernel ? open : NO_WORD;
+}
+
+static int is_role(const Advice *a, uint32_t word)
+{
+    return advice_is(a, word, KW_IN) || advice_is(a, word, KW_OUT) || advice_is(a, word, KW_INOUT);
+}
+
+/* `) -> y: f32[T] {` as `, out y: f32[T]) {`; a result without a name cannot be written anew. */
+static void edit_result(Advice *a, uint32_t close)
+{
+    uint32_t name = close + 2, end = name;
+    while (end < a->words.len && !advice_is(a, end, '{') && !advice_is(a, end, MOE_EOF))
+        end++;
+    if (advice_is(a, close + 1, ARROW) && advice_is(a, name, NAME) && advice_is(a, name + 1, ':') &&
+        advice_is(a, end, '{'))
+        advice_edit(a, close, end - 1, ADVICE_TEXT(", out %s)", advice_text(a, name, end - 1)));
+}
+
+/* kernel f(x: f32[T]) */
+int habit_role(Advice *a)
+{
+    uint32_t open = parameters_around(a, a->at), close = open == NO_WORD ? NO_WORD : advice_closing(a, open);
+    int begins = advice_is(a, a->at - 1, '(') || advice_is(a, a->at - 1, ',');
+    if (close == NO_WORD || !advice_is(a, a->at, NAME) || !begins)
+        return 0;
+    int wanted = 1; /* a parameter begins here, or goes on with names of one type */
+    for (uint32_t i = open + 1; i < close; i++) {
+        if (wanted && !is_role(a, i))
+            advice_edit(a, i, i - 1, "in ");
+        wanted = 0;
+        while (i < close && !advice_is(a, i, ':')) /* the names */
+            i++;
+        while (i < close && !advice_is(a, i, ',')) /* the type */
+            i = advice_is(a, i, '[') ? advice_closing(a, i) + 1 : i + 1;
+        wanted = advice_is(a, i, ',');
+    }
+    edit_result(a, close);
+    return advice_with(a, "a parameter begins with `in`, `out` or `inout`",
+                       "say what the kernel does with it");
+}
+
+/* kernel f(...) -> f32[T] { ... } */
+int habit_result(Advice *a)
+{
+    if (!advice_is(a, a->at, ARROW) || !advice_is(a, a->at - 1, ')'))
+        return 0;
+    edit_result(a, a->at - 1);
+    return advice_with(a, "a kernel returns nothing: it writes its `out` parameters",
+                       "add a parameter for the result, as in out y: f32[T]");
+}
+
+/* fn f(x) { return x } */
+int habit_function_body(Advice *a)
+{
+    uint32_t close =
+        advice_is(a, a->at, '{') && advice_is(a, a->at - 1, ')') ? advice_closing(a, a->at) : NO_WORD;
+    uint32_t open = close != NO_WORD ? advice_opening(a, a->at - 1) : NO_WORD;
+    if (open == NO_WORD || open < 2 || !advice_is(a, open - 2, KW_FN))
+        return 0;
+    uint32_t first = a->at + (advice_named(a, a->at + 1, "return") ? 2 : 1),
+             last = close - (advice_is(a, close - 1, ';') ? 2 : 1);
+    if (first <= last)
+        advice_edit(a, a->at, close, ADVICE_TEXT("= %s", advice_text(a, first, last)));
+    return advice_with(a, "a function is one expression, behind `=`", "write `=` and the expression");
+}
