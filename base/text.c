@@ -35,6 +35,15 @@ void text_add(Text *t, const char *format, ...)
     va_end(again);
 }
 
+void text_add_html(Text *t, const char *bytes, size_t length)
+{
+    static const char *const coded[256] = {['<'] = "&lt;", ['>'] = "&gt;", ['&'] = "&amp;", ['"'] = "&quot;"};
+    for (size_t i = 0; i < length; i++) {
+        const char *code = coded[(unsigned char)bytes[i]];
+        text_add_bytes(t, code ? code : bytes + i, code ? strlen(code) : 1);
+    }
+}
+
 const char *text_string(Text *t) { return t->at ? t->at : ""; }
 
 int text_lists(const char *list, const char *word)

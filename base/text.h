@@ -12,6 +12,7 @@ typedef struct Text {
 
 void text_add(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(Text *t, const char *bytes, size_t length);
+void text_add_html(Text *t, const char *bytes, size_t length); /* as text of a page or of an attribute */
 const char *text_string(Text *t); /* "" when empty */
 
 /* Bytes of the well-formed UTF-8 character at `at` (at most `left`), 0 when the bytes are not one. */

@@ -16,7 +16,8 @@ enum {
     KEY_DECISIONS,
     KEY_SEED,
     KEY_TUNED,
-    KEY_THREADS
+    KEY_THREADS,
+    KEY_HTML
 };
 
 static const struct argp_option explain_options[] = {
@@ -32,6 +33,8 @@ static const struct argp_option explain_options[] = {
     {"decisions", KEY_DECISIONS, NULL, 0,
      "Instead print how each launch is laid over loops: blocks, lanes, operands, where sums are accumulated",
      0},
+    {"html", KEY_HTML, "FILE", 0,
+     "Instead write a page: source, equations after each pass, tiles and machine code beside each other", 0},
     {"tuned-for", KEY_TUNED, "T=2048,...,routing=CLAUSE", 0,
      "As in `moec`, and say which record the schedule is from, or why there is none", 0},
     {"threads", KEY_THREADS, "N", 0, "With --tuned-for: threads of a call; default 1", 0},
@@ -40,7 +43,7 @@ static const struct argp_option explain_options[] = {
 
 typedef struct ExplainCommand {
     CompileOptions options;
-    const char *path, *kernel, *sizes, *routing;
+    const char *path, *kernel, *sizes, *routing, *html;
     int json, space, decisions;
 } ExplainCommand;
 
@@ -54,6 +57,7 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     case KEY_SIZES: c->sizes = arg; return 0;
     case KEY_ROWS: c->routing = arg; return 0;
     case KEY_SPACE: c->space = 1; return 0;
+    case KEY_HTML: c->html = arg; return 0;
     case KEY_DECISIONS: c->decisions = 1; return 0;
     case KEY_TUNED: c->options.tuned_for = arg; return 0;
     case KEY_THREADS:
@@ -103,6 +107,19 @@ static const char *take_sizes(const ExplainCommand *command, Module *m, Explain 
 
 /* ---- the command ---- */
 
+static int write_page(const Explain *e, const ExplainCommand *command)
+{
+    Text page = {.arena = e->c->arena};
+    Output out = {.arena = e->c->arena};
+    int status = explain_html(e, command->kernel, &page);
+    if (status)
+        return status;
+    const char *error = output_add(&out, command->html, (Bytes){text_string(&page), page.len}, 0);
+    if (!error)
+        error = output_commit(&out);
+    return error ? compile_fail(e->c, DIAG_driver_file, error) : DRIVER_OK;
+}
+
 static int explain_file(Compilation *c, void *user)
 {
     const ExplainCommand *command = user;
@@ -118,6 +135,8 @@ static int explain_file(Compilation *c, void *user)
     status = explain_make(&e) || explain_collect(&e, command->kernel);
     if (status)
         return status;
+    if (command->html)
+        return write_page(&e, command);
     Text out = {.arena = c->arena};
     explain_hints(&e);
     if (command->space)

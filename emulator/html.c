@@ -27,17 +27,7 @@ static const char style[] =
 
 /* ---- text ---- */
 
-static void put(Page *p, const char *text)
-{
-    for (const char *c = text; *c; c++)
-        switch (*c) {
-        case '<': text_add(p->out, "&lt;"); break;
-        case '>': text_add(p->out, "&gt;"); break;
-        case '&': text_add(p->out, "&amp;"); break;
-        case '"': text_add(p->out, "&quot;"); break;
-        default: text_add_bytes(p->out, c, 1);
-        }
-}
+static void put(Page *p, const char *text) { text_add_html(p->out, text, strlen(text)); }
 
 static void cell(Page *p, const char *tag, const char *text)
 {

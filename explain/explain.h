@@ -65,13 +65,16 @@ int explain_check(Compilation *c);
 /* The value of an extent at the given sizes, or -1. */
 int64_t explain_extent(const Explain *e, Extent x);
 
-/* text.c, json.c, decisions.c */
+/* text.c, json.c, decisions.c, html.c */
 void explain_text(const Explain *e, Text *out);
 void explain_decisions(const Explain *e, Text *out); /* how each launch is laid over loops */
 void explain_space(const Explain *e, Text *out); /* the knobs that passes asked for, as schedule blocks */
 char *explain_space_json(const Explain *e, const Explained *x); /* likewise as JSON, to be freed; NULL: no memory */
 const char *explain_json(const Explain *e);      /* in the arena; NULL: no memory */
 
+/* The program on all levels as one page, which needs no other file; `kernel` NULL: all. Compiles twice more: with every pass dumped, and to
+ * assembly. A DriverStatus; what is wrong is in e->c's diagnostics. */
+int explain_html(const Explain *e, const char *kernel, Text *out);
 
 /* ---- shared by them ---- */
 

@@ -50,6 +50,14 @@ expect 1 'H of kernel rmsnorm: no size' "$moec" bench a.moe T=16
 expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
 expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
 
+echo "-- explain --html"
+expect 0 '' "$moec" explain --html=page.html --target=avx2 a.moe rmsnorm
+expect 0 '<span class="l" data-l="10">  y' grep 'y.t, h. = ' page.html
+expect 0 'data-l="10">.*vmulps' cat page.html
+expect 1 'no kernel' "$moec" explain --html=nothing.html a.moe nothing
+expect 1 'is a directory' "$moec" explain --html=/tmp a.moe rmsnorm
+nothing nothing.html
+
 echo "-- tune"
 expect 0 'knobs; .* looked at' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 3s
 expect 0 'not measured' "$moec" tune a.moe:rmsnorm --list-space
