@@ -114,6 +114,13 @@ class Package(unittest.TestCase):
         self.refuses("'w' is bf16, but", lambda: self.m.product.pack("w", floats(40, 3)))
         self.refuses("'w' is strided", lambda: self.m.product.pack("w", w.T))
         self.refuses("'w' has 2 axes", lambda: self.m.product.pack("w", w[0]))
+        both = moec.jit("moe 1\ndim H, F\nkernel pack(in w: bf16[H, F], out q: bf16[H, F] packed both) { q[h, f] = w[h, f] }\n"
+                        "kernel sums(in q: bf16[H, F] packed both, out y: f32[F]) { y[f] = sum(h) f32(q[h, f]) }\n")
+        rows = moec.bf16(np.arange(35).reshape(5, 7))
+        made = both.pack(rows)
+        self.assertEqual((made.shape, made.memory.shape[0]), ((5, 7), both.sums.pack("q", rows).memory.shape[0]))
+        np.testing.assert_array_equal(made.unpack(), rows)
+        np.testing.assert_array_equal(both.sums(made), np.arange(35, dtype=np.float32).reshape(5, 7).sum(0))
         self.refuses("not packed", lambda: self.m.product.pack("x", x))
         self.refuses("bytes of packed memory", lambda: self.m.product._native.pack(1, (-1, 3, 40), w, np.empty(9, np.uint8)))
         self.refuses("'w' is packed, but the argument is of type ndarray", lambda: self.m.product(x, w))

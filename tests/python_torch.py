@@ -38,6 +38,9 @@ kernel residual(in x: f32[T, F], in a: bf16[T, H], in wg, wu: bf16[H, F], out y:
 derive (residual_fwd, residual_dx, residual_dw) from residual wrt x pass, a as f32 then wg +=, wu
 kernel product(in x: bf16[T, H], in w: bf16[H, F] packed both, out y: f32[T, F]) { y[t, f] = sum(h) x[t, h] * w[h, f] }
 derive (product_fwd, product_bwd) from product wrt x, w +=
+kernel pack(in w: bf16[H, F], out q: bf16[H, F] packed both) { q[h, f] = w[h, f] }
+kernel copies(in a: f32[T], out y: f32[T, K]) { y[t, k] = a[t] * a[t] }
+derive (copies_fwd, copies_bwd) from copies wrt a
 kernel scaled(in a: f32[T], inout n: f32[T], out y: f32[T]) { y[t] = 2.0 * a[t]   n[t] += a[t] }
 """
 T, K, E, H, F = 33, 2, 5, 64, 48
@@ -147,8 +150,60 @@ class Torch(unittest.TestCase):
         packed = m.product.pack("w", w.detach())
         with torch.no_grad():
             self.assertTrue(torch.equal(m.product(x, packed), y))
-        with self.assertRaisesRegex(TypeError, "'w' is given as rows"):
-            m.product(x, packed)
+
+    def test_weights_that_are_packed_once(self):
+        x, w = (torch.randn(s).to(torch.bfloat16).requires_grad_() for s in ((T, H), (H, F)))
+        (m.product(x, w) ** 2).sum().backward()
+        want, x.grad, w.grad = (x.grad, w.grad), None, None
+        frozen, kept = m.product.pack("w", w.detach()), m.product.pack("w", w)
+        (m.product(x, frozen) ** 2).sum().backward()
+        self.assertTrue(torch.equal(x.grad, want[0]) and w.grad is None)
+        x.grad = None
+        (m.product(x, kept) ** 2).sum().backward()
+        self.assertTrue(torch.equal(x.grad, want[0]) and torch.equal(w.grad, want[1]))
+        with torch.no_grad():
+            w *= 2
+        with self.assertRaisesRegex(RuntimeError, "the rows of 'w' changed since they were packed"):
+            m.product(x, kept)
+        kept.repack()
+        self.assertTrue(torch.equal(m.product(x, kept), m.product(x, w)))
+        with self.assertRaisesRegex(TypeError, "pack it anew"):
+            frozen.repack()
+
+    def test_packed_results(self):
+        x, w = (torch.randn(s).to(torch.bfloat16) for s in ((T, H), (H, F)))
+        def both(x, w):
+            return m.product(x, m.pack(w))
+        want = m.product(x, w.clone().requires_grad_()).detach()
+        self.assertTrue(torch.equal(both(x, w), want))
+        self.assertTrue(torch.equal(torch.compile(both, backend="aot_eager", fullgraph=True)(x, w), want))
+        self.assertTrue(torch.equal(m.pack(w).unpack(), w))
+        with self.assertRaisesRegex(TypeError, "is packed and carries none"):
+            m.pack(w.requires_grad_())
+
+    def test_sizes_that_no_shape_tells(self):
+        def loss(a, n):
+            return (m.copies(a, K=n) * 0.5).sum()
+        a = torch.randn(5, requires_grad=True)
+        for compiled in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):
+            a.grad = None
+            compiled(a, 3).backward()
+            torch.testing.assert_close(a.grad, 3 * a.detach())
+        with self.assertRaisesRegex(TypeError, "no shape tells the size K: give K="):
+            m.copies(a)
+        with self.assertRaisesRegex(moec.CallError, "T is 7, but shapes say 5"):
+            m.copies(a, K=2, T=7)
+
+    def test_what_a_kernel_writes_counts_as_changed(self):
+        a, n = torch.randn(5, requires_grad=True), torch.zeros(5)
+        with torch.no_grad():
+            m.scaled(a, n)
+        self.assertEqual(n._version, 1)
+        y = (w := torch.ones(5, requires_grad=True)) * n
+        m.scaled.direct(a.detach(), n)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            y.sum().backward()
+        self.assertIsNone(w.grad)
 
     def test_of_an_input_that_is_not_read_only_the_shape_is_kept(self):
         pair, = (m.residual.operators or autograd.Operators(m.residual)).pairs

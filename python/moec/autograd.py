@@ -6,7 +6,7 @@ import torch
 
 from moec import kernels
 from moec.routes import Route, arrays, filled
-from moec.shapes import shape_of, solve
+from moec.shapes import packed_bytes, shape_of, solve, undetermined
 from moec.tensors import TORCH
 
 library = torch.library.Library("moec", "FRAGMENT")
@@ -14,63 +14,85 @@ numbers = itertools.count()
 ROUTE = ("start", "count", "slot_of", "row_of")
 
 
-# ---- arguments: a route is four tensors; of what is not read there is the shape ----
+# ---- arguments ----
+#
+# Of an operator: sizes that no shape tells; a route as four tensors; a packed parameter as its rows, by which gradients are, and its
+# memory, which the kernel reads; of what a backward does not read the shape.
 
-def schema_of(param, alias, unread=()):
-    if param.name in unread:
-        return [f"SymInt[] p_{param.name}"]
+def mutable(param, alias):
+    return alias if param.role == "inout" else ""
+
+
+def schema_of(param, alias=""):
+    name = f"p_{param.name}"
     if param.kind == "route":
         return [f"Tensor {param.name}_{field}" for field in ROUTE]
     if param.kind == "scalar":
-        return [f"{'int' if param.type == 'i32' else 'float'} p_{param.name}"]
-    return [f"Tensor{alias if param.role == 'inout' else ''} p_{param.name}"]
+        return [f"{'int' if param.type == 'i32' else 'float'} {name}"]
+    if param.packed:
+        return [f"Tensor {name}", f"Tensor{mutable(param, alias)} {name}_memory"]
+    return [f"Tensor{mutable(param, alias)} {name}"]
+
+
+def schema_of_kept(param, unread):
+    """The same of the forward's parameters as a backward gets them."""
+    if param.name in unread:
+        return [f"SymInt[] p_{param.name}"]
+    return [f"SymInt[] p_{param.name}", f"Tensor p_{param.name}_memory"] if param.packed else schema_of(param)
 
 
 def flatten(params, values):
     flat = []
     for p, v in zip(params, values):
-        flat += v.tensors if p.kind == "route" else [v]
+        flat += v.tensors if p.kind == "route" else [v.rows, v.memory] if p.packed else [v]
     return flat
 
 
-def grouped(params, flat):
-    """The reverse, with a route as a tuple of tensors."""
-    flat = iter(flat)
-    return [tuple(next(flat) for _ in ROUTE) if p.kind == "route" else next(flat) for p in params]
+def grouped(kernel, params, flat, unread=()):
+    """The reverse."""
+    flat, values = iter(flat), []
+    for p in params:
+        first = next(flat)
+        if p.kind == "route":
+            values.append(Route(first, *(next(flat) for _ in ROUTE[1:])))
+        elif p.packed and p.name not in unread:
+            values.append(packed_of(kernel, p, tuple(getattr(first, "shape", first)), next(flat)))
+        else:
+            values.append(tuple(first) if isinstance(first, (tuple, list)) else first)
+    return values
 
 
-def value_of(kernel, param, value):
-    """What the kernel itself takes: a route of its tensors; rows in packed memory."""
-    if param.kind == "route":
-        return Route(*value)
-    if isinstance(value, (tuple, list)):
-        return tuple(value)
-    return kernel.pack(param.name, value) if param.packed else value
-
-
-def values_of(kernel, params, flat):
-    return [value_of(kernel, p, v) for p, v in zip(params, grouped(params, flat))]
+def packed_of(kernel, param, shape, memory):
+    return kernels.Packed(kernel, kernel._index[param.name], None, shape, memory)
 
 
 def shape_from(param, value):
     if param.kind == "route":
-        start, count, slot_of, row_of = value
+        start, count, slot_of, row_of = value.tensors
         return (*row_of.shape, count.shape[0], slot_of.shape[0])
     return None if param.kind == "scalar" else getattr(value, "shape", value)
 
 
-def fake_outs(kernel, params, values, outs):
+def fake_outs(kernel, params, values, outs, sizes):
     """Tensors of the outs' shapes, by name: what a kernel would make of these values."""
     given = {p.name: shape_from(p, v) for p, v in zip(params, values)}
-    sizes = solve(kernel, [given.get(p.name) for p in kernel.params])
-    like = next(v for v in torch.utils._pytree.tree_leaves(values) if isinstance(v, torch.Tensor))
+    sizes = solve(kernel, [given.get(p.name) for p in kernel.params], sizes)
+    like = next(t for v in values for t in tensors_in(v))
     made = []
     for p in outs:
         shape = shape_of(p, sizes)
         if shape is None:
             raise ValueError(f"{kernel.name}: the shape of '{p.name}' cannot be found from the arguments' shapes")
-        made.append(like.new_empty(shape, dtype=getattr(torch, TORCH[p.type])))
+        made.append(like.new_empty((packed_bytes(p, shape),), dtype=torch.uint8) if p.packed else
+                    like.new_empty(shape, dtype=getattr(torch, TORCH[p.type])))
     return made
+
+
+def tensors_in(value):
+    if isinstance(value, Route):
+        return value.tensors
+    value = value.memory if isinstance(value, kernels.Packed) else value
+    return (value,) if isinstance(value, torch.Tensor) else ()
 
 
 # ---- operators ----
@@ -88,39 +110,75 @@ def inputs_of(kernel):
     return [p for p in kernel.params if p.role != "out"]
 
 
+def outs_of(kernel):
+    return [p for p in kernel.params if p.role == "out"]
+
+
 def as_tuple(outs):
-    return outs if isinstance(outs, tuple) else () if outs is None else (outs,)
+    """Results of a kernel as the tensors that an operator returns."""
+    outs = outs if isinstance(outs, tuple) else () if outs is None else (outs,)
+    return tuple(v.memory if isinstance(v, kernels.Packed) else v for v in outs)
 
 
-def plain_operator(kernel):
+def returned(made):
+    return made[0] if len(made) == 1 else tuple(made) or None
+
+
+def results_of(kernel, outs, made, params, values, sizes):
+    """What a call returns: the tensors, packed ones with their shapes."""
+    if not any(p.packed for p in outs):
+        return returned(made)
+    given = {p.name: shape_from(p, v) for p, v in zip(params, values)}
+    solved = solve(kernel, [given.get(p.name) for p in kernel.params], sizes)
+    return returned([packed_of(kernel, p, shape_of(p, solved), v) if p.packed else v for p, v in zip(outs, made)])
+
+
+class SizedOperator:
+    """What operators of a kernel have in common: parameters, and the sizes that no shape of an input tells."""
+
+    def __init__(self, kernel):
+        self.kernel, self.params, self.outs = kernel, inputs_of(kernel), outs_of(kernel)
+        self.sizes = undetermined(kernel, self.params)
+        self.size_schema = [f"SymInt size_{d}" for d in self.sizes]
+
+    def split(self, flat):
+        """Sizes by name, and the rest."""
+        n = len(self.sizes)
+        return dict(zip(self.sizes, flat[:n])), flat[n:]
+
+    def run(self, *flat):
+        sizes, flat = self.split(flat)
+        return returned(as_tuple(self.kernel.direct(*grouped(self.kernel, self.params, flat), **sizes)))
+
+    def fake(self, *flat):
+        sizes, flat = self.split(flat)
+        return returned(fake_outs(self.kernel, self.params, grouped(self.kernel, self.params, flat), self.outs, sizes))
+
+
+class PlainOperator(SizedOperator):
     """The kernel as it is: no gradients."""
-    params, outs = inputs_of(kernel), [p for p in kernel.params if p.role == "out"]
-    arguments = [a for i, p in enumerate(params) for a in schema_of(p, f"(a{i}!)")]
 
-    def run(*flat):
-        made = as_tuple(kernel.direct(*values_of(kernel, params, flat)))
-        return made[0] if len(made) == 1 else made or None
+    def __init__(self, kernel):
+        super().__init__(kernel)
+        arguments = self.size_schema + [a for i, p in enumerate(self.params) for a in schema_of(p, f"(a{i}!)")]
+        self.op, _ = define(kernel.name, arguments, len(self.outs), self.run, self.fake)
 
-    def fake(*flat):
-        made = tuple(fake_outs(kernel, params, grouped(params, flat), outs))
-        return made[0] if len(made) == 1 else made or None
-
-    op, _ = define(kernel.name, arguments, len(outs), run, fake)
-    return lambda *values: op(*flatten(params, values))
+    def __call__(self, values, sizes):
+        made = self.op(*(sizes[d] for d in self.sizes), *flatten(self.params, values))
+        return results_of(self.kernel, self.outs, made if isinstance(made, (tuple, list)) else () if made is None else (made,),
+                          self.params, values, sizes)
 
 
-class PairOperator:
+class PairOperator(SizedOperator):
     """A kernel, called through the forward of one of its pairs; its gradients come from the backward kernels."""
 
     def __init__(self, module, pair):
-        self.pair, self.origin = pair, module[pair.origin]
-        self.forward, self.backwards = module[pair.forward], [module[pair.backward]]
+        super().__init__(module[pair.forward])
+        self.pair, self.forward, self.backwards = pair, self.kernel, [module[pair.backward]]
         if pair.later:
             self.backwards.append(module[pair.later])
         self.gives = {g["input"] for g in pair.gradients}
-        self.params = inputs_of(self.forward)
-        self.outs = [p for p in self.forward.params if p.role == "out"]
-        self.results = [p for p in self.origin.params if p.role == "out"]
+        self.results = outs_of(module[pair.origin])
         self.saved = [p for p in self.outs if p.name in pair.saved.values()]
         self.unread = {p.name for p in self.params if p.kind == "tensor" and not any(
             q.read for k in self.backwards for q in k.params if q.name == p.name)}
@@ -128,44 +186,39 @@ class PairOperator:
         self._define()
 
     def _define(self):
-        arguments = [a for p in self.params for a in schema_of(p, "")]
-        self.op, name = define(self.forward.name, arguments, len(self.outs), self._run, self._fake)
+        arguments = self.size_schema + [a for p in self.params for a in schema_of(p)]
+        self.op, name = define(self.forward.name, arguments, len(self.outs), self.run, self.fake)
         cotangents = [f"Tensor {c}" for c in self.pair.cotangents.values()]
         saved = [f"Tensor saved_{p.name}" for p in self.saved]
-        kept = [a for p in self.params for a in schema_of(p, "", self.unread)]
-        self.backward_op, _ = define(self.pair.backward, kept + saved + cotangents, len(self.made),
+        kept = [a for p in self.params for a in schema_of_kept(p, self.unread)]
+        self.backward_op, _ = define(self.pair.backward, self.size_schema + kept + saved + cotangents, len(self.made),
                                      self._run_backward, self._fake_backward)
         torch.library.register_autograd(name, self._backward, setup_context=self._keep, lib=library)
 
-    def __call__(self, *values):
-        made = self.op(*flatten(self.params, values))
+    def __call__(self, values, sizes):
+        made = self.op(*(sizes[d] for d in self.sizes), *flatten(self.params, values))
         made = made if isinstance(made, (tuple, list)) else (made,)
         names = [p.name for p in self.outs]
-        results = tuple(made[names.index(p.name)] for p in self.results)
-        return results[0] if len(results) == 1 else results
+        return returned([made[names.index(p.name)] for p in self.results])
 
     # ---- forward ----
 
-    def _run(self, *flat):
-        made = as_tuple(self.forward.direct(*values_of(self.forward, self.params, flat)))
-        return made[0] if len(made) == 1 else made
-
-    def _fake(self, *flat):
-        made = fake_outs(self.forward, self.params, grouped(self.params, flat), self.outs)
-        return made[0] if len(made) == 1 else tuple(made)
-
     def _kept(self, param, value):
-        """What the backward gets of an input: its shape, if it reads no more; a route as tensors of an object."""
+        """What the backward gets of an input: its shape, if it reads no more."""
         if param.kind == "route":
-            return Route(*value)
-        return list(value.shape) if param.name in self.unread else value
+            return list(value.tensors)
+        if param.name in self.unread:
+            return [list(value.shape)]
+        return [list(value.shape), value.memory] if param.packed else [value]
 
     def _keep(self, ctx, inputs, output):
         made = output if isinstance(output, (tuple, list)) else (output,)
         by_name = dict(zip((p.name for p in self.outs), made))
-        values = grouped(self.params, inputs)
-        kept = flatten(self.params, [self._kept(p, v) for p, v in zip(self.params, values)])
-        ctx.types = {p.name: v.dtype for p, v in zip(self.params, values) if isinstance(v, torch.Tensor)}
+        sizes, flat = self.split(inputs)
+        kept = list(sizes.values())
+        for p, v in zip(self.params, grouped(self.kernel, self.params, flat)):
+            kept += self._kept(p, v)
+        ctx.types = {p.name: getattr(torch, TORCH[p.type]) for p in self.params if p.kind == "tensor"}
         ctx.is_tensor = [isinstance(v, torch.Tensor) for v in kept]
         ctx.others = [v for v in kept if not isinstance(v, torch.Tensor)]
         ctx.save_for_backward(*(v for v in kept if isinstance(v, torch.Tensor)), *(by_name[p.name] for p in self.saved))
@@ -174,34 +227,33 @@ class PairOperator:
     # ---- backward ----
 
     def _named(self, flat):
-        """By name: the forward's inputs, the saved values and the cotangents."""
-        n = sum(len(ROUTE) if p.kind == "route" else 1 for p in self.params)
+        """By name: the forward's inputs, the saved values and the cotangents; and sizes."""
+        sizes, flat = self.split(flat)
+        n = sum(len(schema_of_kept(p, self.unread)) for p in self.params)
+        inputs = grouped(self.kernel, self.params, flat[:n], self.unread)
         names = [p.name for p in self.saved] + list(self.pair.cotangents.values())
-        return {**dict(zip((p.name for p in self.params), grouped(self.params, flat[:n]))), **dict(zip(names, flat[n:]))}
+        return {**dict(zip((p.name for p in self.params), inputs)), **dict(zip(names, flat[n:]))}, sizes
 
     def _gradient_params(self):
         """Of the backward kernels, by name."""
         return {p.name: p for k in self.backwards for p in k.params if p.role != "in"}
 
     def _run_backward(self, *flat):
-        known, params = self._named(flat), self._gradient_params()
+        (known, sizes), params = self._named(flat), self._gradient_params()
         for g in self.made:
             if g["mode"] == "add":
                 known[g["param"]] = torch.zeros(shape_from(params[g["param"]], known[g["input"]]), dtype=torch.float32)
         for kernel in self.backwards:
-            inputs = inputs_of(kernel)
-            values = [value_of(kernel, p, known[p.name]) for p in inputs]
-            outs = [p.name for p in kernel.params if p.role == "out"]
-            known.update(zip(outs, as_tuple(kernel.direct(*values))))
-        made = tuple(known[g["param"]] for g in self.made)
-        return made[0] if len(made) == 1 else made
+            values = [known[p.name] for p in inputs_of(kernel)]
+            needed = {d: n for d, n in sizes.items() if d in kernel.dims}
+            known.update(zip((p.name for p in outs_of(kernel)), as_tuple(kernel.direct(*values, **needed))))
+        return returned([known[g["param"]] for g in self.made])
 
     def _fake_backward(self, *flat):
-        known, params = self._named(flat), self._gradient_params()
+        (known, _), params = self._named(flat), self._gradient_params()
         like = next(v for v in flat if isinstance(v, torch.Tensor))
-        made = tuple(like.new_empty(shape_from(params[g["param"]], known[g["input"]]),
-                                    dtype=getattr(torch, TORCH[params[g["param"]].type])) for g in self.made)
-        return made[0] if len(made) == 1 else made
+        return returned([like.new_empty(shape_from(params[g["param"]], known[g["input"]]),
+                                        dtype=getattr(torch, TORCH[params[g["param"]].type])) for g in self.made])
 
     def _backward(self, ctx, *cotangents):
         kept = list(ctx.saved_tensors)
@@ -214,19 +266,17 @@ class PairOperator:
         made = self.backward_op(*flat, *saved, *by_output.values()) if self.made else ()
         made = dict(zip((g["input"] for g in self.made), made if isinstance(made, (tuple, list)) else (made,)))
         made.update({g["input"]: by_output[g["output"]] for g in self.pair.gradients if g["mode"] == "pass"})
-        return tuple(self._gradients(made, ctx.types))
+        return (*(None for _ in self.sizes), *self._gradients(made, ctx.types))
 
     @staticmethod
     def _cotangent(value, shape, dtype, like):
         return like.new_zeros(shape, dtype=dtype) if value is None else value.contiguous()
 
     def _gradients(self, made, types):
-        """One for each argument of the operator, of its type."""
+        """One for each argument of the operator, of its type; behind that of packed rows none for their memory."""
         for p in self.params:
-            if p.kind == "route":
-                yield from (None,) * len(ROUTE)
-            else:
-                yield made[p.name].to(types[p.name]) if p.name in made else None
+            for i in range(len(schema_of(p))):
+                yield made[p.name].to(types[p.name]) if p.name in made and i == 0 else None
 
 
 # ---- routes ----
@@ -235,23 +285,61 @@ route, _ = define("route", ["Tensor ids", "int experts", "int capacity"], len(RO
                   lambda *values: filled(*values).tensors, arrays)
 
 
+# ---- packed parameters ----
+
+def pack_operator(kernel, param):
+    """Rows to packed memory."""
+    index = kernel._index[param.name]
+
+    def run(rows):
+        memory = torch.empty(packed_bytes(param, rows.shape), dtype=torch.uint8)
+        kernel._native.pack(index, kernel._sizes(index, tuple(rows.shape), {}), rows.contiguous(), memory)
+        return memory
+
+    def fake(rows):
+        return rows.new_empty((packed_bytes(param, rows.shape),), dtype=torch.uint8)
+
+    return define(f"pack_{param.name}", ["Tensor rows"], 1, run, fake)[0]
+
+
+class Pair:
+    """A packed parameter for flatten(): what gradients are by, and what the kernel reads."""
+    __slots__ = ("rows", "memory", "shape")
+
+    def __init__(self, rows, memory):
+        self.rows, self.memory, self.shape = rows, memory, rows.shape
+
+
+def packed_pair(kernel, param, value):
+    if not isinstance(value, kernels.Packed):
+        if param.role != "in":
+            raise TypeError(f"{kernel.name}: '{param.name}' is written, so it is given packed: {kernel.name}.pack('{param.name}', rows)")
+        return Pair(value, kernel.operators.packs[param.name](value.detach()))
+    rows, memory = value.rows, torch.as_tensor(value.memory)
+    if rows is None:    # nothing but a shape
+        rows = torch.zeros((), dtype=getattr(torch, TORCH[param.type])).expand(value.shape)
+    elif not torch.compiler.is_compiling() and rows._version != value._version:
+        raise RuntimeError(f"{kernel.name}: the rows of '{param.name}' changed since they were packed; `repack()` packs them anew")
+    return Pair(rows, memory)
+
+
 # ---- the choice ----
 
 class Operators:
     """Of one kernel: itself, and through each pair that was derived from it."""
 
     def __init__(self, kernel):
-        self.kernel, self.plain, self.pairs = kernel, None, []
+        self.kernel, self.plain = kernel, PlainOperator(kernel)
         self.packed = [p.name for p in kernel.params if p.packed and p.role != "in"]
-        if not self.packed:
-            self.plain = plain_operator(kernel)
-            self.pairs = [PairOperator(kernel.module, pair) for pair in kernel.module.pairs if pair.origin == kernel.name]
+        self.packs = {p.name: pack_operator(kernel, p) for p in kernel.params if p.packed and p.role == "in"}
+        self.pairs = [] if self.packed else [PairOperator(kernel.module, pair) for pair in kernel.module.pairs
+                                             if pair.origin == kernel.name]
 
     def choose(self, names):
         """What to call so that the inputs of these names get gradients."""
-        if self.packed:
-            raise NotImplementedError(f"{self.kernel.name} writes '{self.packed[0]}', which is packed: it is no operator of "
-                                      "PyTorch; call it under torch.no_grad()")
+        if names and self.packed:
+            raise TypeError(f"{self.kernel.name}: a gradient by {', '.join(names)} is needed, but it writes '{self.packed[0]}', which "
+                            "is packed and carries none; call it under torch.no_grad()")
         if not names:
             return self.plain
         for pair in self.pairs:
@@ -276,18 +364,32 @@ def prepare(number):
     return True
 
 
-def wanted(kernel, values):
+def wanted(params, values):
     """Names of the inputs whose gradients autograd wants; values: by input."""
     if not torch.is_grad_enabled():
         return []
-    return [p.name for p, v in zip(inputs_of(kernel), values) if isinstance(v, torch.Tensor) and v.requires_grad]
+    return [p.name for p, v in zip(params, values)
+            if getattr(v.rows if isinstance(v, (Pair, kernels.Packed)) else v, "requires_grad", False)]
 
 
-def call(kernel, values):
-    """The kernel on its inputs, as an operator whose inputs get the gradients that they want."""
+def check_sizes(kernel, params, values, sizes, needed):
+    """Each size that no shape tells is given, and those that are given are what shapes tell."""
+    for d in needed:
+        if sizes.get(d, -1) < 0:
+            raise TypeError(f"{kernel.name}: no shape tells the size {d}: give {d}=...")
+    if sizes and len(sizes) > len(needed):
+        shapes = {p.name: shape_from(p, v) for p, v in zip(params, values)}
+        told = solve(kernel, [shapes.get(p.name) for p in kernel.params])
+        for d, n in sizes.items():
+            if n >= 0 and d in told and told[d] != n:
+                raise kernels.CallError(f"{kernel.name}: {d} is {n}, but shapes say {told[d]}")
+
+
+def call(kernel, values, sizes):
+    """The kernel on its inputs, as an operator whose inputs get the gradients that they want. sizes: by name, -1: not given."""
     prepare(kernel.number)
-    for p, v in zip(inputs_of(kernel), values):
-        if isinstance(v, kernels.Packed):
-            raise TypeError(f"{kernel.name}: where PyTorch wants gradients or compiles, '{p.name}' is given as rows: each call "
-                            "packs it")
-    return kernel.operators.choose(wanted(kernel, values))(*values)
+    params = kernel.operators.plain.params
+    values = [packed_pair(kernel, p, v) if p.packed else v for p, v in zip(params, values)]
+    operator = kernel.operators.choose(wanted(params, values))
+    check_sizes(kernel, params, values, sizes, operator.sizes)
+    return operator(values, sizes)

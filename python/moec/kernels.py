@@ -8,8 +8,8 @@ import weakref
 from dataclasses import dataclass
 
 from moec import _native
-from moec.errors import CompileError
-from moec.shapes import solve
+from moec.errors import CallError, CompileError
+from moec.shapes import packed_bytes, solve
 from moec.tensors import empty
 
 numbers, by_number = itertools.count(), weakref.WeakValueDictionary()
@@ -57,6 +57,7 @@ class Param:
         self.type = entry.get("type", "route")
         self.extents = entry.get("shape", [])    # of a route its sizes: tokens, choices, experts, rows
         self.packed, self.read = "packed" in entry, entry.get("read", self.role != "out")
+        self.both = self.packed and entry["packed"]["both"]
         if self.kind == "route":
             group = groups[entry["group"]]
             self.extents = [entry["tokens"], entry["choices"], group["groups"], group["rows"]]
@@ -69,24 +70,45 @@ class Param:
 
 
 class Packed:
-    """The memory of a packed parameter (language page, section 11), and the shape of what it holds."""
+    """The memory of a packed parameter (language page, section 11), and the shape of what it holds. rows: the tensor that was
+    packed, if gradients by it are wanted."""
 
-    def __init__(self, kernel, index, dims, shape, memory):
-        self._kernel, self._index, self._dims = kernel, index, dims
-        self.shape, self.memory = shape, memory
+    def __init__(self, kernel, index, dims, shape, memory, rows=None):
+        self._kernel, self._index, self._dims = kernel, index, dims     # None: of the shape
+        self.shape, self.memory, self.rows = shape, memory, rows
+        self._version = None if rows is None else rows._version
+
+    def repack(self):
+        """After rows changed, as by the step of an optimizer."""
+        if self.rows is None:
+            raise TypeError("what was packed is not kept, because it needs no gradient: pack it anew")
+        self._kernel._native.pack(self._index, self._sizes(), self.rows.detach(), self.memory)
+        self._version = self.rows._version
 
     def unpack(self):
         """The values, row-major."""
         rows = empty(self.shape, self._kernel.params[self._index].type, [self.memory])
-        self._kernel._native.unpack(self._index, self._dims, rows, self.memory)
+        self._kernel._native.unpack(self._index, self._sizes(), rows, self.memory)
         return rows
+
+    def _sizes(self):
+        return self._dims or self._kernel._sizes(self._index, self.shape, {})
 
 
 def wants_gradient(args, names):
     for a in args:
-        if getattr(a, "requires_grad", False):
+        if getattr(a, "requires_grad", False) or type(a) is Packed and a.rows is not None:
             return True
     return bool(names) and wants_gradient(names.values(), None)
+
+
+def tell_written(values):
+    """PyTorch counts changes of a tensor, so that autograd refuses values that were changed after they were saved."""
+    torch = sys.modules.get("torch")
+    for v in values if torch is not None else ():
+        v = v.memory if type(v) is Packed else v
+        if isinstance(v, torch.Tensor) and not v.is_inference():
+            torch.autograd.graph.increment_version(v)
 
 
 class Kernel:
@@ -103,6 +125,7 @@ class Kernel:
         self.operators, self.number = None, next(numbers)   # of autograd.py
         by_number[self.number] = self
         self._no_outs = (None,) * len(self._outs)
+        self._changed = [i for i in self._inputs if self.params[i].role == "inout"]
         # of a kernel whose `out` parameters are the last ones: how many arguments need no sorting
         self._plain = len(self._inputs) if self._inputs == list(range(len(self._inputs))) else -1
         self.__name__ = self.__qualname__ = self.name
@@ -148,15 +171,19 @@ class Kernel:
         return tuple(values), sizes
 
     def _make(self, i, shape, values):
+        if self.params[i].packed:
+            return Packed(self, i, None, shape, empty((packed_bytes(self.params[i], shape),), "u8", values))
         return empty(shape, self.params[i].type, values)
 
     def direct(self, *args, **names):
-        """A call that PyTorch knows nothing of."""
+        """A call that PyTorch knows nothing of, but that tensors which it writes have changed."""
         if names or len(args) != self._plain:
             values, sizes = self._values(args, names)
         else:
             values, sizes = args + self._no_outs, None
         outs = self._native.call(values, sizes, self._make)
+        if self._changed or names:
+            tell_written(values[i] for i, p in enumerate(self.params) if p.role != "in")
         return outs[0] if len(outs) == 1 else outs or None
 
     def __call__(self, *args, **names):
@@ -164,11 +191,11 @@ class Kernel:
         if torch is None or not (torch.compiler.is_compiling() or torch.is_grad_enabled() and wants_gradient(args, names)):
             return self.direct(*args, **names)
         values, sizes = self._values(args, names)
-        if sizes or any(values[i] is not None for i, p in enumerate(self.params) if p.role == "out"):
-            raise TypeError(f"{self.name}(): where PyTorch wants gradients or compiles, outputs are made and sizes come from "
-                            "shapes; `direct` calls without it")
+        if any(values[i] is not None for i, p in enumerate(self.params) if p.role == "out"):
+            raise TypeError(f"{self.name}(): where PyTorch wants gradients or compiles, outputs are made; `direct` calls "
+                            "without it")
         from moec import autograd
-        return autograd.call(self, [values[i] for i in self._inputs])
+        return autograd.call(self, [values[i] for i in self._inputs], dict(zip(self.dims, sizes or ())))
 
     def _sizes(self, index, shape, names):
         """Dimensions of the kernel, as far as the shape of one parameter tells them."""
@@ -177,12 +204,14 @@ class Kernel:
 
     def pack(self, name, rows, **dims):
         """The row-major tensor as the memory of the packed parameter of that name."""
-        index = self._index[name]
+        index, kept = self._index[name], None
+        if getattr(rows, "requires_grad", False):
+            kept, rows = rows, rows.detach()
         shape = tuple(rows.shape)
         sizes = self._sizes(index, shape, dims)
         memory = empty((max(self._native.packed_bytes(index, sizes), 0),), "u8", [rows])
         self._native.pack(index, sizes, rows, memory)
-        return Packed(self, index, sizes, shape, memory)
+        return Packed(self, index, sizes, shape, memory, kept)
 
 
 class Module:
@@ -213,11 +242,21 @@ class Module:
         return f"<moec module: {', '.join(self.kernels)}>"
 
 
+def tell_library():
+    """A kernel.so that is to log its calls looks for libmoec, which is not where the dynamic linker looks."""
+    if os.environ.get("MOE_LOG_CALLS") and "MOEC_LIBRARY" not in os.environ:
+        try:
+            os.environ["MOEC_LIBRARY"] = libmoec()
+        except CompileError:
+            pass    # the kernel says that calls are not logged
+
+
 def load(path, **options):
     """The module of a file: .moe text, which is compiled (or found in the cache), or a kernel.so, which needs no compiler.
     Options are those of moec_options: target, derive, kernels, schedule, machine, no_cache, cache_dir, debug, ..."""
     path = os.fspath(path)
     if path.endswith(".so") or ".so." in os.path.basename(path):
+        tell_library()
         return Module(*_native.open(os.path.abspath(path), names_of))
     return Module(*_native.compile(libmoec(), path, None, options, names_of))
 

@@ -47,3 +47,33 @@ def shape_of(param, sizes):
     """Of a parameter at these sizes; None where one is not known."""
     shape = tuple(value_of(e, sizes) for e in param.extents)
     return None if None in shape else shape
+
+
+def undetermined(kernel, params):
+    """Dimensions that a call passes and the shapes of these parameters do not tell."""
+    known, before = set(kernel.module.constants), -1
+    while len(known) != before:
+        before = len(known)
+        for p in params:
+            for extent in p.extents:
+                unknown = [[d for d in dims if d not in known] for _, *dims in extent["terms"]]
+                unknown = [dims for dims in unknown if dims]
+                if len(unknown) == 1 and len(unknown[0]) == 1:
+                    known.add(unknown[0][0])
+    return [d for d in kernel.dims if d not in known]
+
+
+EDGE, LINE, HEADER = 32, 64, 64     # Note [Layouts] of ir/tensor.h, abi.def
+BYTES = {"f32": 4, "bf16": 2, "f16": 2}
+
+
+def packed_bytes(param, shape):
+    """Of packed memory for rows of that shape, as packed_bytes() of driver/pack.c."""
+    def matrix(rows, columns):
+        line = LINE // BYTES[param.type]
+        return (rows + line - 1) // line * line * ((columns + EDGE - 1) // EDGE * EDGE)
+    *outer, rows, columns = shape
+    elements = matrix(rows, columns) + (matrix(columns, rows) if param.both else 0)
+    for n in outer:
+        elements = elements * n
+    return HEADER + elements * BYTES[param.type]
