@@ -29,7 +29,7 @@ typedef struct CallLog {
 
 static const char *folder_of_calls(void)
 {
-    const char *folder = getenv(MOE_LOG_CALLS);
+    const char *folder = secure_getenv(MOE_LOG_CALLS);
     return folder && *folder ? folder : NULL;
 }
 
@@ -213,11 +213,12 @@ static json_t *header_of(const CallLog *log, json_t *metadata)
 /* Writes and closes; 0, or errno. */
 static int write_file(const CallLog *log, int fd, json_t *metadata)
 {
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    int unopened = errno;
     const char *header = json_line(log->arena, header_of(log, metadata));
     uint64_t len = strlen(header), blanks = (8 - len % 8) % 8; /* data begin at a multiple of 8 bytes */
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     if (!f)
-        return errno;
+        return unopened;
     len += blanks;
     fwrite(&len, sizeof len, 1, f);
     fprintf(f, "%s%.*s", header, (int)blanks, "       ");

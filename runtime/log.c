@@ -41,7 +41,7 @@ static int find_listener(const LoggedCall *call)
 
 __attribute__((constructor)) static void listen_when_asked(void)
 {
-    const char *folder = getenv(MOE_LOG_CALLS);
+    const char *folder = secure_getenv(MOE_LOG_CALLS);
     if (folder && *folder)
         moec_log = find_listener;
 }

@@ -23,7 +23,7 @@ moec rmsnorm.moe -o kernel.so
 moec test --quiet rmsnorm.moe
 
 echo "-- manual pages"
-for command in check run test grad explain report machines passes ops; do
+for command in check run test replay lsp grad explain report machines passes ops; do
     test -s "$prefix/share/man/man1/moec-$command.1"
 done
 if command -v groff >/dev/null 2>&1; then
