@@ -48,14 +48,19 @@ typedef struct ModulePart {
     int started;
 } ModulePart;
 
-static void add_text(L *l, const char *name, const char *text)
+/* moec_WHAT for others: of a program that is linked with objects of several modules it is that of the first. And moec.WHAT for the code
+ * of this object (runtime/log.c). */
+static void add_text(L *l, const char *what, const char *text)
 {
     if (!text)
         return;
     V bytes = LLVMConstStringInContext2(l->ctx, text, strlen(text), 0);
-    V global = LLVMAddGlobal(l->mod, LLVMTypeOf(bytes), name);
-    LLVMSetInitializer(global, bytes);
-    LLVMSetGlobalConstant(global, 1);
+    V own = LLVMAddGlobal(l->mod, LLVMTypeOf(bytes), arena_printf(l->arena, "moec.%s", what));
+    LLVMSetInitializer(own, bytes);
+    LLVMSetGlobalConstant(own, 1);
+    LLVMSetVisibility(own, LLVMHiddenVisibility);
+    V shown = LLVMAddAlias2(l->mod, LLVMTypeOf(bytes), 0, own, arena_printf(l->arena, "moec_%s", what));
+    LLVMSetLinkage(shown, LLVMWeakAnyLinkage);
 }
 
 static void emit_helper(Plan *p, uint32_t helper)
@@ -112,9 +117,9 @@ static void build_module(L *l, const ModulePart *part)
     if (debug)
         debug_finish(debug);
     if (part->number == 0) {
-        add_text(l, "moec_manifest", job->options->manifest);
-        add_text(l, "moec_program", job->options->program);
-        add_text(l, "moec_build_id", job->options->build_id);
+        add_text(l, "manifest", job->options->manifest);
+        add_text(l, "program", job->options->program);
+        add_text(l, "build_id", job->options->build_id);
     }
 }
 

@@ -244,29 +244,30 @@ static void run_at_load(L *l, V fn)
 
 V emit_process_id(L *l) { return l_call(l, l_declare(l, "getpid", l_fn_type(l, l->i32, NULL, 0)), NULL, 0); }
 
+/* A variable of the module, zero at first, that others may set. A program may be linked with the objects of several modules; they then
+ * have it together. */
+static V module_variable(L *l, const char *name, Ty type)
+{
+    V v = LLVMAddGlobal(l->mod, type, name);
+    LLVMSetVisibility(v, LLVMProtectedVisibility);
+    if (here(l, 1)) {
+        LLVMSetInitializer(v, LLVMConstNull(type));
+        LLVMSetLinkage(v, LLVMWeakAnyLinkage);
+    }
+    return v;
+}
+
 /* moec_process: set when the .so is loaded, or by who loads the module otherwise. Each .so has its own. */
 static V emit_process(L *l)
 {
-    V process = LLVMAddGlobal(l->mod, l->i32, "moec_process");
-    LLVMSetVisibility(process, LLVMProtectedVisibility);
+    V process = module_variable(l, "moec_process", l->i32);
     if (!here(l, 1))
         return process;
-    LLVMSetInitializer(process, l_i32(l, 0));
     V fn = new_function(l, "moec.load", l->none, NULL, 0, 1);
     l_store(l, emit_process_id(l), process, 4);
     LLVMBuildRetVoid(l->b);
     run_at_load(l, fn);
     return process;
-}
-
-/* moec_log: each .so has its own. */
-static V emit_listener(L *l)
-{
-    V log = LLVMAddGlobal(l->mod, l->ptr, "moec_log");
-    LLVMSetVisibility(log, LLVMProtectedVisibility);
-    if (here(l, 1))
-        LLVMSetInitializer(log, LLVMConstNull(l->ptr));
-    return log;
 }
 
 void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int unforced)
@@ -294,7 +295,7 @@ void shared_emit(L *l, Shared *s, const BackendInput *inputs, uint32_t n, int un
     LLVMSetGlobalConstant(s->nowhere, 1);
     LLVMSetAlignment(s->nowhere, 64);
     s->process = emit_process(l);
-    s->log = emit_listener(l);
+    s->log = module_variable(l, "moec_log", l->ptr);
     s->refuse = emit_refuse(l, s);
     s->overlap = emit_overlap(l, s);
     s->null = emit_null(l, s);

@@ -4,7 +4,7 @@
 #   moec_add_kernel(TARGET FILE.moe [OPTIONS ...] [DEPENDS FILES...])
 #
 # a static library TARGET of the kernels of FILE.moe, compiled when it or one of FILES (which it includes) changes. Who links
-# TARGET includes "TARGET.h". OPTIONS go to moec, for instance --target=avx2,avx512.
+# TARGET includes "TARGET.h"; a program may link several. OPTIONS go to moec, for instance --target=avx2,avx512.
 include(CMakeFindDependencyMacro)
 find_dependency(OpenMP COMPONENTS C)
 include(${CMAKE_CURRENT_LIST_DIR}/moecTargets.cmake)

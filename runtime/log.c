@@ -8,7 +8,8 @@
 
 /* Of the module: the back end emits them. */
 extern LogListener *moec_log;
-extern const char moec_manifest[] __attribute__((weak)), moec_program[] __attribute__((weak));
+extern const char manifest[] __asm__("moec.manifest") __attribute__((weak));
+extern const char program[] __asm__("moec.program") __attribute__((weak));
 
 /* glibc before 2.34 has these in libdl; JIT code has libmoec's listener and needs neither. */
 #pragma weak dlopen
@@ -17,7 +18,7 @@ extern const char moec_manifest[] __attribute__((weak)), moec_program[] __attrib
 
 int moec_logged(const char *kernel, moe_entry *entry, moe_ctx *ctx, const int64_t *dims, void *const *args)
 {
-    const LoggedCall call = {moec_manifest, moec_program, kernel, entry, ctx, dims, args};
+    const LoggedCall call = {manifest, program, kernel, entry, ctx, dims, args};
     return moec_log(&call);
 }
 

@@ -48,6 +48,13 @@ if command -v bash >/dev/null 2>&1; then
     test "$(complete moe-train plan --mod)" = --model=
 fi
 
+echo "-- two kernels in one program"
+moec rmsnorm.moe -o one.o
+moec moe_ffn.moe -o other.o
+printf '#include "one.h"\n#include "other.h"\nint main(void) { return !rmsnorm || !ffn; }\n' >both.c
+"$cc" both.c one.o other.o -fopenmp -lm -o both
+./both
+
 echo "-- pkg-config: the command that the example names"
 if command -v pkg-config >/dev/null 2>&1; then
     cp "$root/examples/use_jit.c" .
