@@ -21,7 +21,7 @@ typedef struct Recipe {
     int logits;                   /* evaluations keep them, as `logits.m<micro>`: f32[T, V] */
     int watched;                  /* evaluations keep what analyses read, see recipe_program.c below */
     int loads;                    /* the counts of the experts' choices are kept, see there */
-    double share;                 /* of the step's loss that a micro-batch's mean is */
+    double share;                 /* of the step's loss that a micro-batch's mean is: those of all ranks of dp count alike */
     Arena *arena;
     ModelWeights weights;
     Vec(BufferId) counts; /* by layer: how often each expert was chosen, over the micro-batches so far */
@@ -61,8 +61,9 @@ int recipe_has(const Recipe *m, ModelWeightId id);
 BufferId recipe_master(Recipe *m, const ModelWeight *w);   /* f32[matrices, rows, columns] */
 BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form);
 BufferId recipe_gradient(Recipe *m, const ModelWeight *w); /* like the master, a part of recipe_all_gradients() */
-/* One tensor of rows of RECIPE_ROW, so that its norm is taken in one call; places between gradients are 0. */
+/* One tensor of rows of RECIPE_ROW, so that its norm is taken in one call; places between gradients are 0. Over dp a partial sum. */
 BufferId recipe_all_gradients(Recipe *m);
+BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w); /* the same part of what was made of them, named .sum */
 void recipe_train_weights(Recipe *m);                      /* all of them get gradients */
 enum { RECIPE_ROW = 1024 };
 

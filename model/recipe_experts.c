@@ -111,14 +111,17 @@ static BufferId scope_counts(Recipe *m, BufferId chosen, BufferId n, int64_t sco
     return scopes > 1 ? count(m, chosen, scopes, STEP_NONE) : n;
 }
 
+/* Frequencies are of the scope. Scores are the mean of this rank's tokens where the others of the scope have micro-batches of their
+ * own: the step's loss is the mean of the ranks', so that of the scope is too. */
 static void balance(Recipe *m, const Routing *g, BufferId chosen, BufferId n)
 {
     const ModelConfig *c = m->c;
     const int64_t scopes = c->aux_scope == AUX_SEQUENCE ? m->sequences : 1,
                   each = m->sequences * m->positions / scopes,
-                  tokens = each * (counts_over_group(m) ? record_members(m->r, scope_axis(m)) : 1);
+                  members = counts_over_group(m) ? record_members(m->r, scope_axis(m)) : 1,
+                  tokens = each * (scope_axis(m) == AXIS_dp ? 1 : members);
     const BufferId counts = scope_counts(m, chosen, n, scopes), loss = recipe_scalar(m, "balance");
-    const double share = (double)c->experts / (double)(c->top_k * tokens);
+    const double share = (double)c->experts / (double)(c->top_k * each * members);
     record(m->r, "balance", ARG(c, SHAPED(m, g->c, scopes, each, c->experts)), ARG(n, counts),
            ARG(share, recipe_number(m, "balance.share", share)),
            ARG(tokens, recipe_number(m, "balance.tokens", (double)tokens)), ARG(loss, loss));
@@ -136,8 +139,11 @@ static void add_counts(Recipe *m, BufferId n)
 
 void recipe_bias(Recipe *m, const ModelWeight *bias)
 {
-    record(m->r, "bias_update", ARG(bias, recipe_form(m, bias, MODEL_BUFFER)),
-           ARG(n, m->counts.at[bias->layer]), ARG(rate, recipe_number(m, "bias.rate", m->c->bias_speed)));
+    BufferId n = m->counts.at[bias->layer];
+    if (record_members(m->r, AXIS_dp) > 1)
+        n = record_exchange(m->r, TASK_allreduce, AXIS_dp, n, 0);
+    record(m->r, "bias_update", ARG(bias, recipe_form(m, bias, MODEL_BUFFER)), ARG(n, n),
+           ARG(rate, recipe_number(m, "bias.rate", m->c->bias_speed)));
 }
 
 /* n: [experts]. */

@@ -16,6 +16,8 @@ static BufferId forward(Recipe *m, int micro)
     recipe_at(m, -1, micro);
     const BufferId batch[] = {input(m, "ids", MOEC_I32), input(m, "targets", MOEC_I32),
                               input(m, "weights", MOEC_F32)};
+    for (int i = 0; i < 3; i++)
+        record_place(m->r, batch[i], AXIS_dp, PLACED_OWN);
     record_batch(m->r, batch, (const char *const[]){"ids", "targets", "weights"}, 3);
     BufferId x = recipe_embed(m, batch[0]);
     for (int l = 0; l < m->c->layers; l++) {
@@ -38,7 +40,7 @@ void recipe_evaluation(Recipe *m, int micro_batches)
 
 void recipe_gradients(Recipe *m, int micro_batches)
 {
-    m->train = 1, m->share = 1.0 / micro_batches;
+    m->train = 1, m->share = 1.0 / (double)(micro_batches * record_members(m->r, AXIS_dp));
     recipe_train_weights(m);
     for (int i = 0; i < micro_batches; i++) {
         record_seed(m->r, forward(m, i), recipe_number(m, "share", m->share));
@@ -70,13 +72,20 @@ static void narrow_packed(Recipe *m, const ModelWeight *w)
     record(m->r, "narrow_packed", ARG(p, master), ARG(w, SHAPED(m, form, w->matrices, w->rows, w->columns)));
 }
 
-static void adamw(Recipe *m, const ModelWeight *w, BufferId factor)
+/* Of all ranks: each has added up those of its own micro-batches. */
+static BufferId all_summed(Recipe *m)
+{
+    const BufferId own = recipe_all_gradients(m);
+    return record_members(m->r, AXIS_dp) > 1 ? record_exchange(m->r, TASK_allreduce, AXIS_dp, own, 0) : own;
+}
+
+static void adamw(Recipe *m, const ModelWeight *w, BufferId summed, BufferId factor)
 {
     static const char *const kernels[] = {
         [MODEL_VECTOR] = "adamw", [MODEL_ROWS] = "adamw_rows", [MODEL_PACKED] = "adamw_packed"};
     const ModelForm form = model_weight_row(w)->form;
     const BufferId master = as_updated(m, recipe_master(m, w), w),
-                   gradient = as_updated(m, recipe_gradient(m, w), w);
+                   gradient = as_updated(m, recipe_gradient_of(m, summed, w), w);
     const BufferId decay = recipe_number(m, model_weight_decays(w) ? "decay" : "no.decay", 0);
     const Arg args[] = {ARG(p, master),
                         ARG(m, moment(m, w, "moment1")),
@@ -102,14 +111,14 @@ void recipe_step(Recipe *m, int micro_batches)
     recipe_gradients(m, micro_batches);
     recipe_at(m, -1, -1);
     record_at(m->r, PHASE_optimizer, -1, -1);
-    const BufferId norm = recipe_scalar(m, "norm"),
+    const BufferId summed = all_summed(m), norm = recipe_scalar(m, "norm"),
                    factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
-    record(m->r, "clip", ARG(g, recipe_all_gradients(m)), ARG(limit, recipe_number(m, "clip", 0)),
-           ARG(norm, norm), ARG(factor, factor));
+    record(m->r, "clip", ARG(g, summed), ARG(limit, recipe_number(m, "clip", 0)), ARG(norm, norm),
+           ARG(factor, factor));
     record_gate(m->r, norm, recipe_number(m, "norm.limit", FLT_MAX)); /* no update by what is not finite */
     for (uint32_t i = 0; i < m->weights.len; i++)
         if (model_weight_has_gradient(&m->weights.at[i]))
-            adamw(m, &m->weights.at[i], factor);
+            adamw(m, &m->weights.at[i], summed, factor);
         else if (m->balanced)
             recipe_bias(m, &m->weights.at[i]);
 }

@@ -62,20 +62,28 @@ static int64_t gradient_elements(const Recipe *m)
 BufferId recipe_all_gradients(Recipe *m)
 {
     const int64_t shape[] = {gradient_elements(m) / RECIPE_ROW, RECIPE_ROW};
-    return record_tensor(m->r, OWNER_gradient, "gradients", MOEC_F32, 0, 2, shape);
+    const BufferId all = record_tensor(m->r, OWNER_gradient, "gradients", MOEC_F32, 0, 2, shape);
+    record_place(m->r, all, AXIS_dp, PLACED_SUM);
+    return all;
 }
 
-BufferId recipe_gradient(Recipe *m, const ModelWeight *w)
+BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w)
 {
     const int64_t shape[] = {w->matrices, w->rows, w->columns};
-    const char *name = arena_printf(m->arena, "gradient.%s", w->name);
+    const int own = all == recipe_all_gradients(m);
+    const char *name = arena_printf(m->arena, "gradient.%s%s", w->name, own ? "" : ".sum");
     const BufferId known = record_find(m->r, name);
     if (known != STEP_NONE)
         return known;
     int64_t at = 0;
     for (const ModelWeight *before = m->weights.at; before < w; before++)
         at += model_weight_has_gradient(before) ? round_up(model_weight_elements(before), GRADIENT_STEP) : 0;
-    return record_part(m->r, name, recipe_all_gradients(m), at, 3, shape);
+    return record_part(m->r, name, all, at, 3, shape);
+}
+
+BufferId recipe_gradient(Recipe *m, const ModelWeight *w)
+{
+    return recipe_gradient_of(m, recipe_all_gradients(m), w);
 }
 
 void recipe_train_weights(Recipe *m)

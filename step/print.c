@@ -21,7 +21,10 @@ static void print_placements(const StepBuffer *b, Text *t)
         if (b->placed[a] > PLACED_WHOLE)
             text_add(t, " over %s part %d", axis_names[a], b->placed[a] - 1);
         else if (b->placed[a] != PLACED_WHOLE)
-            text_add(t, " over %s %s", axis_names[a], b->placed[a] == PLACED_SUM ? "sum" : "mixed");
+            text_add(t, " over %s %s", axis_names[a],
+                     b->placed[a] == PLACED_SUM   ? "sum"
+                     : b->placed[a] == PLACED_OWN ? "own"
+                                                  : "mixed");
 }
 
 static void print_memory(const Program *p, const StepBuffer *b, Text *t)

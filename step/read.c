@@ -166,6 +166,8 @@ static void read_placements(Reader *r, StepBuffer *b)
         const int axis = row(r, axis_names, AXIS_COUNT, "axis");
         if (take(r, "sum"))
             b->placed[axis] = PLACED_SUM;
+        else if (take(r, "own"))
+            b->placed[axis] = PLACED_OWN;
         else if (take(r, "mixed"))
             b->placed[axis] = PLACED_MIXED;
         else if (take(r, "part")) {
@@ -175,7 +177,7 @@ static void read_placements(Reader *r, StepBuffer *b)
             else
                 b->placed[axis] = PLACED_PART(dim);
         } else {
-            REFUSE_TEXT(r, "buffer %s: `part`, `sum` or `mixed` is missing", b->name);
+            REFUSE_TEXT(r, "buffer %s: `part`, `sum`, `own` or `mixed` is missing", b->name);
         }
     }
 }

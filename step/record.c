@@ -151,7 +151,7 @@ void record_trainable(Recorder *r, BufferId weight, BufferId gradient)
     if (r->error)
         return;
     *record_gradient(r, weight) = (Gradient){.needed = 1, .trainable = 1, .buffer = gradient};
-    record_place_like(r, gradient, weight);
+    record_place_gradient(r, gradient, weight);
 }
 
 /* ---- calls ---- */

@@ -63,7 +63,8 @@ void record_send(Recorder *r, GroupAxis axis, int peer, BufferId x);
 void record_recv(Recorder *r, GroupAxis axis, int peer, BufferId y);
 
 /* Gradients: `gradient` is where the gradient of `weight` is summed over all micro-batches; without it, nothing upstream of
- * a weight gets one. The first contribution of the program writes it. */
+ * a weight gets one. The first contribution of the program writes it. Where the weight is whole, it may be placed as a partial sum,
+ * which its readers then add up; else record_reduce_gradients() does. */
 void record_trainable(Recorder *r, BufferId weight, BufferId gradient);
 
 typedef struct Arg {

@@ -359,8 +359,11 @@ static void place_gradients(Recorder *r, Backward *b, GroupAxis axis)
         later && !r->error ? record_place_kernel(r, &b->draft, later, axis, &first) : (PlacedKernel){0};
     for (size_t i = 0; i < p->pair.gradients && !r->error; i++) {
         const moec_gradient g = moec_module_gradient(p->module, p->number, i);
-        b->placed[i][axis] = g.param ? record_placed(g.later ? &second : &first, g.param)
-                                     : buffer_of(r, passed_cotangent(b, &g))->placed[axis];
+        const Placement made = g.param ? record_placed(g.later ? &second : &first, g.param)
+                                       : buffer_of(r, passed_cotangent(b, &g))->placed[axis];
+        const BufferId input = record_bound(b->of, g.input);
+        const int alike = input != STEP_NONE && buffer_of(r, input)->placed[axis] == PLACED_WHOLE;
+        b->placed[i][axis] = made == PLACED_OWN && alike ? (Placement)PLACED_SUM : made; /* Note [Own] */
     }
 }
 

@@ -8,7 +8,7 @@ static int fits(Exchanged rule, Placement p)
 {
     switch (rule) {
     case EXCHANGED_WHOLE: return p == PLACED_WHOLE;
-    case EXCHANGED_SUM: return p == PLACED_SUM;
+    case EXCHANGED_SUM: return p == PLACED_SUM || p == PLACED_OWN;
     case EXCHANGED_PART: return p > PLACED_WHOLE;
     case EXCHANGED_SAME: return p != PLACED_MIXED;
     case EXCHANGED_NOTHING: return 0;

@@ -2,6 +2,7 @@
  * step.h. Axes whose group has one member are not looked at: everything is whole there. */
 #include "step/recorder.h"
 
+#include <limits.h>
 #include <string.h>
 
 static StepBuffer *buffer_of(const Recorder *r, BufferId b) { return &r->program->buffers.at[b]; }
@@ -25,7 +26,7 @@ void record_place(Recorder *r, BufferId b, GroupAxis axis, Placement placement)
         return;
     StepBuffer *buffer = buffer_of(r, b), *home = buffer_of(r, step_home(r->program, b));
     const int dims = buffer->kind == MOEC_ROUTE ? 1 : (int)buffer->rank;
-    if (placement < PLACED_SUM || placement > dims)
+    if (placement < PLACED_OWN || placement == PLACED_MIXED || placement > dims)
         record_refuse(r, "buffer %s over %s: %s is no placement of its %d dimensions", buffer->name,
                       axis_names[axis], step_placement_text(r->arena, placement), dims);
     if ((r->named.at[b] & NAMED_BY_TASK) && buffer->placed[axis] != placement)
@@ -40,13 +41,14 @@ void record_place(Recorder *r, BufferId b, GroupAxis axis, Placement placement)
         home->placed[axis] = PLACED_MIXED;
 }
 
-void record_place_like(Recorder *r, BufferId b, BufferId like)
+void record_place_gradient(Recorder *r, BufferId gradient, BufferId weight)
 {
-    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
-        if (record_is_shared(r, a))
-            record_place(r, b, a,
-                         step_reshaped(buffer_of(r, like), buffer_of(r, like)->placed[a],
-                                       buffer_of(r, b)->rank, buffer_of(r, b)->shape));
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++) {
+        const StepBuffer *g = buffer_of(r, gradient), *w = buffer_of(r, weight);
+        const Placement like = step_reshaped(w, w->placed[a], g->rank, g->shape);
+        if (record_is_shared(r, a) && !(g->placed[a] == PLACED_SUM && like == PLACED_WHOLE))
+            record_place(r, gradient, a, like);
+    }
 }
 
 /* A view of a tensor in parts is in parts too; a part of one is nothing that a placement could say. */
@@ -66,10 +68,16 @@ void record_place_view(Recorder *r, StepBuffer *view, const StepBuffer *of)
 /* ---- calls ---- */
 
 _Static_assert((int)MOEC_WHOLE == (int)PLACED_WHOLE - 1, "a dimension is one more here");
-static int to_public(Placement p) { return p == PLACED_SUM ? MOEC_SUM : p - 1; }
+enum { PLACE_OF_OWN = INT_MAX }; /* of parameters; the equations are not asked about it */
+static int to_public(Placement p)
+{
+    return p == PLACED_SUM ? MOEC_SUM : p == PLACED_OWN ? PLACE_OF_OWN : p - 1;
+}
 static Placement from_public(int place)
 {
-    return place == MOEC_SUM ? (Placement)PLACED_SUM : PLACED_PART(place);
+    return place == MOEC_SUM       ? (Placement)PLACED_SUM
+           : place == PLACE_OF_OWN ? (Placement)PLACED_OWN
+                                   : PLACED_PART(place);
 }
 
 /* What is bound and not whole. */
@@ -105,6 +113,38 @@ static int place_of_input(Recorder *r, const Draft *d, const PlacedKernel *k, si
     return to_public(buffer_of(r, b)->placed[k->axis]);
 }
 
+static int reads_own(const PlacedKernel *k, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (k->places[i] == PLACE_OF_OWN)
+            return 1;
+    return 0;
+}
+
+/* What a kernel may have there beside each member's own; an `inout` that is a partial sum is a gradient. */
+static int fits_own(const PlacedKernel *k, size_t i)
+{
+    const moec_role role = moec_kernel_param_role(k->kernel, i);
+    const int place = k->places[i];
+    return role == MOEC_OUT || place == PLACE_OF_OWN || (role == MOEC_IN && place == MOEC_WHOLE) ||
+           (role == MOEC_INOUT && (place == MOEC_ANY || place == MOEC_SUM));
+}
+
+/* Note [Own]: what it makes is the member's own, whatever its equations are. */
+static void place_own(Recorder *r, const Draft *d, const PlacedKernel *k, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!fits_own(k, i))
+            record_refuse(r,
+                          "task %u, kernel %s over %s: `%s` does not go with each member's own (%s): sum "
+                          "these up by allreduce before it",
+                          r->program->tasks.len, d->name, axis_names[k->axis],
+                          moec_kernel_param_name(k->kernel, i), placed_words(r, d, k->axis));
+        if (moec_kernel_param_role(k->kernel, i) != MOEC_IN)
+            k->places[i] = PLACE_OF_OWN;
+    }
+}
+
 PlacedKernel record_place_kernel(Recorder *r, const Draft *d, const moec_kernel *kernel, GroupAxis axis,
                                  const PlacedKernel *before)
 {
@@ -117,6 +157,10 @@ PlacedKernel record_place_kernel(Recorder *r, const Draft *d, const moec_kernel 
     k.places = arena_array(r->arena, int, n + 1);
     for (size_t i = 0; i < n; i++)
         k.places[i] = place_of_input(r, d, &k, i, before);
+    if (reads_own(&k, n)) {
+        place_own(r, d, &k, n);
+        return k;
+    }
     if (!r->error && moec_kernel_place(kernel, &ctx, k.places))
         record_refuse(r,
                       "task %u, kernel %s over %s: %s (%s): exchange what it takes before it (allgather, "

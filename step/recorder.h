@@ -63,7 +63,8 @@ BufferId record_bound(const Draft *d, const char *param);
 /* ---- placements: record_place.c ---- */
 
 int record_is_shared(const Recorder *r, GroupAxis a); /* its group has several members */
-void record_place_like(Recorder *r, BufferId b, BufferId like); /* of as many elements */
+/* Like the weight, but for what was stated to be a partial sum of a whole one: who reads that adds it up. */
+void record_place_gradient(Recorder *r, BufferId gradient, BufferId weight);
 void record_place_view(Recorder *r, StepBuffer *view, const StepBuffer *of);
 /* The outputs of a call, from its inputs and its kernel's equations. */
 void record_place_call(Recorder *r, const Draft *d);

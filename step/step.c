@@ -97,6 +97,8 @@ const char *step_placement_text(Arena *a, Placement p)
 {
     if (p > PLACED_WHOLE)
         return arena_printf(a, "in parts of dimension %d", p - 1);
+    if (p == PLACED_OWN)
+        return "each member's own";
     return p == PLACED_SUM ? "a partial sum" : p == PLACED_MIXED ? "of views that are placed apart" : "whole";
 }
 

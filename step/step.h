@@ -8,10 +8,15 @@
  * no memory of its own. Views are one level deep. A base that is read whole is written whole, or by views that together
  * cover it.
  *
- * Note [Placements]. A program is what one rank does. On each axis a buffer has a placement: whole, in parts of a dimension, or a
- * partial sum; all ranks of the group have the same program, so they agree on it. A group of one has whole tensors only. What a
- * kernel makes of placements, its equations say (moec_kernel_place); what an exchange makes of them, its row in task.def. A buffer
- * keeps its placement: an exchange has another buffer for its result. */
+ * Note [Placements]. A program is what one rank does. On each axis a buffer has a placement: whole, in parts of a dimension, a
+ * partial sum, or each member's own; all ranks of the group have the same program, so they agree on it. A group of one has whole
+ * tensors only. What a kernel makes of placements, its equations say (moec_kernel_place); what an exchange makes of them, its row in
+ * task.def. A buffer keeps its placement: an exchange has another buffer for its result.
+ *
+ * Note [Own]. Along dp the members run other micro-batches, as one rank does one after the other. What they make of them is their
+ * own: no equation holds between members, so a kernel that reads it makes what is their own again, and may read only what is whole
+ * beside it. Two things lead back. A gradient of what all members have alike is a sum over micro-batches, so members' own
+ * contributions to it are a partial sum. And an allreduce gives the sum of what the members have. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -51,6 +56,7 @@ typedef int8_t Placement;
 enum {
     PLACED_WHOLE = 0,  /* all have the same */
     PLACED_SUM = -1,   /* the sum of theirs is meant */
+    PLACED_OWN = -3,   /* each has its own, of its micro-batches: Note [Own] */
     PLACED_MIXED = -2, /* a base whose views have placements of their own: no task names it */
 };
 /* Each has a part of that dimension, one behind the other; of a route: of its tokens, 0. */

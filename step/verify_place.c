@@ -36,7 +36,7 @@ void verify_placements(StepVerifier *v, const StepBuffer *b)
         if (b->placed[a] != PLACED_WHOLE && v->p->members[a] == 1)
             REFUSE(v, "buffer %s over %s: it is %s, in a group of one", b->name, axis_names[a],
                    words(v, b->placed[a]));
-        if (b->placed[a] > dims || b->placed[a] < PLACED_MIXED ||
+        if (b->placed[a] > dims || b->placed[a] < PLACED_OWN ||
             (b->placed[a] == PLACED_MIXED && b->base != STEP_NONE))
             REFUSE(v, "buffer %s over %s: %s is no placement of it", b->name, axis_names[a],
                    words(v, b->placed[a]));
@@ -69,6 +69,30 @@ static int stated(const StepVerifier *v, const Task *task, const char *param, Gr
     return p == PLACED_SUM ? MOEC_SUM : p == PLACED_WHOLE ? MOEC_WHOLE : p - 1;
 }
 
+static int reads_own(const StepVerifier *v, const Task *task, GroupAxis a)
+{
+    each_operand(task,
+                 o) if (o->use != USE_WRITE && v->p->buffers.at[o->buffer].placed[a] == PLACED_OWN) return 1;
+    return 0;
+}
+
+/* Note [Own] of step.h: each member's own from its own and what is whole; into a gradient it adds a part of a sum. */
+static void check_own(StepVerifier *v, TaskId t, GroupAxis a)
+{
+    each_operand(&v->p->tasks.at[t], o)
+    {
+        const StepBuffer *b = &v->p->buffers.at[o->buffer];
+        const Placement p = b->placed[a];
+        const int fits = use_writes(o->use)
+                             ? p == PLACED_OWN || (p == PLACED_SUM && b->owner == OWNER_gradient)
+                             : p == PLACED_OWN || p == PLACED_WHOLE;
+        if (!fits)
+            REFUSE(v, "%s over %s: %s `%s`, %s, which is %s, beside each member's own",
+                   verify_task_text(v->p, t), axis_names[a], use_words[o->use], o->param, b->name,
+                   words(v, p));
+    }
+}
+
 static void check_kernel(StepVerifier *v, TaskId t, const moec_kernel *k, GroupAxis a)
 {
     char why[MOE_MESSAGE_BYTES] = "";
@@ -90,7 +114,9 @@ void verify_kernel_placements(StepVerifier *v, TaskId t)
 {
     const moec_kernel *k = kernels_find(v->kernels, v->p->kernels.at[v->p->tasks.at[t].kernel].name);
     for (GroupAxis a = 0; k && a < AXIS_COUNT && !v->error; a++)
-        if (v->p->members[a] > 1)
+        if (v->p->members[a] > 1 && reads_own(v, &v->p->tasks.at[t], a))
+            check_own(v, t, a);
+        else if (v->p->members[a] > 1)
             check_kernel(v, t, k, a);
 }
 
@@ -100,7 +126,8 @@ static int is_placed(Exchanged rule, const StepBuffer *b, GroupAxis a)
 {
     const Placement p = b->placed[a];
     return rule == EXCHANGED_SAME || (rule == EXCHANGED_WHOLE && p == PLACED_WHOLE) ||
-           (rule == EXCHANGED_SUM && p == PLACED_SUM) || (rule == EXCHANGED_PART && p > PLACED_WHOLE);
+           (rule == EXCHANGED_SUM && (p == PLACED_SUM || p == PLACED_OWN)) ||
+           (rule == EXCHANGED_PART && p > PLACED_WHOLE);
 }
 
 /* The operand of that role, which must be a plain tensor; NULL with an error: it is not there. */

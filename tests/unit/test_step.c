@@ -85,7 +85,7 @@ static void test_refused_text(void **state)
     refuse("kernel g_1 of b.moe by \"", "kernel g_1 of b.moe by ", "`\"` is missing");
     refuse("batch forward", "batch sideways", "`sideways` is no phase");
     refuse("arena 448", "arena 448\ngroup sp 2", "`sp` is no axis");
-    refuse("i32[4] live", "i32[4] over tp half live", "`part`, `sum` or `mixed` is missing");
+    refuse("i32[4] live", "i32[4] over tp half live", "`part`, `sum`, `own` or `mixed` is missing");
     refuse("i32[4] live", "i32[4] over tp part 8 live", "there is no dimension 8");
     refuse("task 2 kernel f", "task 2 send tp +9999999999", "no group has a member 9999999999 places away");
 }
