@@ -150,9 +150,11 @@ void run_free(Run *r)
 
 int run_fail(Run *r, const BoundTask *b, const char *why)
 {
-    const char *kernel = b->task->kernel == STEP_NONE ? "" : r->program->kernels.at[b->task->kernel].name;
+    const char *of = b->task->kernel != STEP_NONE ? r->program->kernels.at[b->task->kernel].name
+                     : exchange_rules[b->task->kind].is_exchange ? axis_names[b->task->axis]
+                                                                 : "";
     snprintf(r->text, sizeof r->text, "task %ld (%s %s, layer %d, micro-batch %d): %s",
-             (long)(b - r->tasks.at), task_names[b->task->kind], kernel, b->task->layer, b->task->micro, why);
+             (long)(b - r->tasks.at), task_names[b->task->kind], of, b->task->layer, b->task->micro, why);
     r->error = r->text;
     return 1;
 }

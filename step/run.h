@@ -21,10 +21,11 @@ typedef struct BatchSource {
 } BatchSource;
 
 /* Does an exchange of a group with several members: buffers are the task's operands, in its order. Returns 0, or 1 when it
- * failed. Groups of one need none. */
+ * failed; `why`, where there is one, then tells why. Groups of one need none. */
 typedef struct ExchangeDoor {
     int (*exchange)(void *self, const Program *p, const Task *t, void *const *buffers);
     void *self;
+    const char *(*why)(void *self);
 } ExchangeDoor;
 
 typedef struct Run Run;

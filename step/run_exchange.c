@@ -46,7 +46,7 @@ int run_exchange(Run *r, const BoundTask *b)
     const ExchangeDoor *door = &r->options.door;
     if (r->program->members[b->task->axis] != 1)
         return door->exchange(door->self, r->program, b->task, b->args)
-                   ? run_fail(r, b, "the exchange failed")
+                   ? run_fail(r, b, door->why ? door->why(door->self) : "the exchange failed")
                    : 0;
     switch (b->task->kind) {
     case TASK_alltoallv: return exchange_rows(r, b);

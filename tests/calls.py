@@ -12,7 +12,7 @@ import sys
 MOST = 6
 # In the order of the story: a room calls those before it.
 ROOMS = ["base", "machines", "ir", "frontend", "passes", "lower", "npu", "emulator", "backend", "runtime", "records", "driver", "testing",
-         "explain", "tuner", "lsp", "command", "step", "model", "python"]
+         "explain", "tuner", "lsp", "command", "step", "comm", "model", "python"]
 PROGRAMS = ["trainer", "bench"]  # call the compiler through its public headers only
 OF_EACH_PROGRAM = re.compile("main|argp_program_version|source_.*")  # texts that are embedded, too
 

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-for room in base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner lsp command step model trainer bench python include; do
+for room in base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner lsp command step comm model trainer bench python include; do
     find "$room" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.y' -o -name '*.l' \)
 done | sort | xargs awk '
 # One row per room: the rooms beside itself whose front door it may include, then the outside headers.
@@ -28,8 +28,9 @@ BEGIN {
     row("lsp",      "base ir frontend driver explain",                   "")
     row("command",  "base ir machines passes frontend emulator driver testing explain tuner lsp", "argp.h")
     row("step",     "base",                                              "")
+    row("comm",     "base step",                                         "dlfcn.h mpi.h")
     row("model",    "base step",                                         "")
-    row("trainer",  "base step model",                                   "argp.h dlfcn.h")
+    row("trainer",  "base step comm model",                              "argp.h dlfcn.h")
     row("python",   "base ir driver",                                    "Python.h dlfcn.h")
     row("bench",    "",                                                  "argp.h dlfcn.h omp.h immintrin.h jansson.h dnnl.h cblas.h")
     doors = " base/base.h base/json.h ir/ir.h ir/tile.h ir/tile_build.h ir/event.h emulator/simulate.h emulator/report.h " \
@@ -37,7 +38,7 @@ BEGIN {
             "driver/element.h driver/pack.h driver/reference.h driver/interpret.h driver/module.h driver/log.h runtime/log.h " \
             "step/record.h step/ranks.h step/kernels.h step/memory.h step/verify.h step/text.h step/run.h step/passes.h step/price.h model/recipe.h "  # else ROOM/ROOM.h
     public = " runtime records driver testing explain tuner command step model trainer bench python "             # the rooms that include the public headers
-    split("base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner lsp command step model trainer bench python", r, " ")
+    split("base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner lsp command step comm model trainer bench python", r, " ")
     for (i in r) known[r[i]] = 1
     split("assert ctype dirent errno fcntl fenv float ftw inttypes limits locale math setjmp signal stdarg " \
           "stdalign stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings time unistd getopt " \

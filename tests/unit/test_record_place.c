@@ -18,17 +18,18 @@ typedef enum Way {
     ONE,    /* one rank, with those of PARTS */
     PARTS,  /* columns of a and rows of b; tokens between */
     COPIES, /* columns of a and rows of b; all tokens everywhere */
-    BATCH   /* tokens everywhere */
+    BATCH,  /* tokens everywhere */
+    OWN     /* each its own micro-batches */
 } Way;
 
 static const GroupAxis axis_of[] = {
-    [ONE] = AXIS_tp, [PARTS] = AXIS_tp, [COPIES] = AXIS_tp, [BATCH] = AXIS_dp};
+    [ONE] = AXIS_tp, [PARTS] = AXIS_tp, [COPIES] = AXIS_tp, [BATCH] = AXIS_dp, [OWN] = AXIS_dp};
 static const char *const weights[WEIGHTS] = {"gain", "a", "b"};
 static const int64_t shapes[WEIGHTS][2] = {{H, 0}, {H, F}, {F, H}};
 static const int cut_of[WEIGHTS] = {-1, 1, 0}; /* the dimension of a weight that tp cuts */
 
 static int is_cut(Way w, int i) { return (w == PARTS || w == COPIES) && cut_of[i] >= 0; }
-static int cuts_tokens(Way w) { return w == PARTS || w == BATCH; }
+static int cuts_tokens(Way w) { return w == PARTS || w == BATCH || w == OWN; }
 
 typedef struct Net {
     Arena *arena;
@@ -61,7 +62,7 @@ static void record_micro(Net *n, Recorder *r, Way way, const BufferId *w, int mi
     const BufferId x =
         record_tensor(r, OWNER_input, arena_printf(n->arena, "x.%d", micro), MOEC_F32, 0, 2, shape);
     if (cuts_tokens(way) || way == ONE)
-        record_place(r, x, axis_of[way], PLACED_PART(0));
+        record_place(r, x, axis_of[way], way == OWN ? (Placement)PLACED_OWN : PLACED_PART(0));
     BufferId m = out(record(r, "norm", ARG(x, x), ARG(gain, w[0])), "n");
     if (way == PARTS || way == ONE)
         m = record_exchange(r, TASK_allgather, AXIS_tp, m, 0);
@@ -270,7 +271,7 @@ static void two_ranks_are_one(Way way)
     pthread_barrier_init(&group.barrier, NULL, RANKS);
     for (int i = 0; i < RANKS; i++) {
         ranks[i] = (Rank){.group = &group, .number = i, .net = record_net(way)};
-        start(&ranks[i].net, (ExchangeDoor){exchange, &ranks[i]});
+        start(&ranks[i].net, (ExchangeDoor){exchange, &ranks[i], NULL});
         fill(&ranks[i].net, way, i);
     }
     for (int i = 0; i < RANKS; i++)
@@ -301,6 +302,12 @@ static void parts_of_the_batch(void **state_of_test)
 {
     (void)state_of_test;
     two_ranks_are_one(BATCH);
+}
+
+static void own_micro_batches(void **state_of_test)
+{
+    (void)state_of_test;
+    two_ranks_are_one(OWN);
 }
 
 /* In a group of one all is whole, exchanges copy, and the bits are those without them. */
@@ -390,6 +397,28 @@ static void text_and_verifier(void **state_of_test)
     release(&n);
 }
 
+/* What each member has of its own goes into nothing that all have alike, but by a sum. */
+static void own_is_refused(void **state_of_test)
+{
+    (void)state_of_test;
+    Net n = record_net(OWN);
+    place(&n);
+    const char *text = print(&n, n.program);
+    assert_string_equal(text, print(&n, read_back(&n, text)));
+    assert_non_null(strstr(text, "allreduce dp optimizer reads x=d.a.partial writes y=d.a\n"));
+    refuse_text(&n, text, "buffer norm.n.L0.m0 activation f32[3, 4] over dp own",
+                "buffer norm.n.L0.m0 activation f32[3, 4]",
+                "norm.n.L0.m0, which is whole, beside each member's own");
+    refuse_text(&n, text, "buffer norm.n.L0.m0 activation f32[3, 4] over dp own",
+                "buffer norm.n.L0.m0 activation f32[3, 4] over dp part 0",
+                "norm.n.L0.m0, which is in parts of dimension 0, beside each member's own");
+    refuse_text(&n, text, "gain weight f32[4]", "gain weight f32[4] over dp sum",
+                "gain, which is a partial sum, beside each member's own");
+    refuse_text(&n, text, "d.a.partial gradient f32[4, 8] over dp sum", "d.a.partial gradient f32[4, 8]",
+                "d.a.partial, which is whole, beside each member's own");
+    release(&n);
+}
+
 /* ---- rows and messages, in a group of one ---- */
 
 static void rows_and_messages(void **state_of_test)
@@ -442,6 +471,8 @@ int main(void)
         cmocka_unit_test(columns_with_parts_of_tokens),
         cmocka_unit_test(columns_with_all_tokens),
         cmocka_unit_test(parts_of_the_batch),
+        cmocka_unit_test(own_micro_batches),
+        cmocka_unit_test(own_is_refused),
         cmocka_unit_test(groups_of_one),
         cmocka_unit_test(text_and_verifier),
         cmocka_unit_test(rows_and_messages),

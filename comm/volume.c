@@ -1,0 +1,50 @@
+/* What a program's exchanges send, on paper: from the sizes of its tensors alone. */
+#include "comm/own.h"
+
+/* Elements of the part of a member; parts differ by one at most. */
+static int64_t part_of(int64_t n, int64_t members, int64_t place)
+{
+    return n / members + (place < n % members);
+}
+
+/* Bytes that a task sends from one place of its group to another. Rows of an alltoallv are not known before it runs: none. */
+static int64_t sent_bytes(const Program *p, const Task *t, int64_t members, int64_t from, int64_t to)
+{
+    const StepBuffer *x = &p->buffers.at[t->operands.at[0].buffer],
+                     *y = &p->buffers.at[t->operands.at[t->operands.len - 1].buffer];
+    const int64_t n = step_elements(x), element = step_type_bytes(x->type);
+    switch (t->kind) {
+    case TASK_allreduce:
+        return element * (n <= COMM_SMALL ? n : part_of(n, members, to) + part_of(n, members, from));
+    case TASK_allgather: return x->bytes;
+    case TASK_reducescatter: return y->bytes;
+    case TASK_send: return (from + t->peer % members + members) % members == to ? x->bytes : 0;
+    case TASK_recv:
+    case TASK_copy:
+    case TASK_alltoallv:
+    case TASK_kernel:
+    case TASK_batch:
+    case TASK_gate:
+    case TASK_store:
+    case TASK_load:
+    case TASK_COUNT: break;
+    }
+    return 0;
+}
+
+CommTraffic comm_planned(const Program *p, const Ranks *r, int64_t rank, GroupAxis axis)
+{
+    CommTraffic sum = {0};
+    const int64_t place = ranks_place(r, axis, rank);
+    for (TaskId i = 0; i < p->tasks.len; i++) {
+        const Task *t = &p->tasks.at[i];
+        if (!exchange_rules[t->kind].is_exchange || t->axis != axis)
+            continue;
+        for (int64_t to = 0; to < r->members[axis]; to++) {
+            const CommLink link =
+                ranks_share_node(r, rank, ranks_member(r, axis, rank, to)) ? LINK_INSIDE : LINK_BETWEEN;
+            sum.bytes[link] += to == place ? 0 : sent_bytes(p, t, r->members[axis], place, to);
+        }
+    }
+    return sum;
+}
