@@ -94,11 +94,11 @@ static TokenPlace validation_place(const TokenPart *part, const Config *c, int64
     return (TokenPlace){run, at};
 }
 
-int batch_validation(const TrainData *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets)
+int batch_validation(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids,
+                     int32_t *targets)
 {
-    const int64_t rows = c->batch / c->micro_batches;
-    for (int64_t i = 0; i < rows; i++)
-        if (read_window(c, validation_place(&d->valid, c, batch * rows + i), ids + i * c->sequence,
+    for (int64_t i = 0; i < count; i++)
+        if (read_window(c, validation_place(&d->valid, c, first + i), ids + i * c->sequence,
                         targets + i * c->sequence))
             return 1;
     return 0;

@@ -2,11 +2,13 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <unistd.h>
 
 /* libgomp's entry points: linking them would load the library before openmp_set_up(). */
 typedef struct Team {
     void (*run)(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
     int (*thread)(void);
+    int first; /* threads of the ranks before this one */
     cpu_set_t cores;
 } Team;
 
@@ -26,13 +28,13 @@ static void bind_thread(void *data)
     const Team *t = data;
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET((size_t)core_of(&t->cores, t->thread()), &one);
+    CPU_SET((size_t)core_of(&t->cores, t->first + t->thread()), &one);
     sched_setaffinity(0, sizeof one, &one);
 }
 
-void bind_threads(int threads)
+void bind_threads(int threads, int before)
 {
-    Team t;
+    Team t = {.first = before * threads};
     void *openmp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE);
     if (!openmp || sched_getaffinity(0, sizeof t.cores, &t.cores) || !CPU_COUNT(&t.cores))
         return;
@@ -40,4 +42,13 @@ void bind_threads(int threads)
     *(void **)&t.thread = dlsym(openmp, "omp_get_thread_num");
     if (t.run && t.thread)
         t.run(bind_thread, &t, threads > 0 ? (unsigned)threads : 0, 0);
+}
+
+int64_t threads_of_rank(int64_t processes)
+{
+    cpu_set_t own;
+    const int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (processes < 2 || sched_getaffinity(0, sizeof own, &own) || CPU_COUNT(&own) < cores)
+        return 0;
+    return cores > processes ? cores / processes : 1;
 }

@@ -2,8 +2,13 @@
 #ifndef TRAINER_BIND_H
 #define TRAINER_BIND_H
 
+#include <stdint.h>
+
 /* Binds the threads that OpenMP gives to a team of so many (0: its default), the calling one included, to the cores that this
- * process may use, in their order. Threads that are made later by the calling one inherit its core: make them before. */
-void bind_threads(int threads);
+ * process may use, in their order, behind those of the processes before it: `before` of them have as many threads each. Threads that
+ * are made later by the calling one inherit its core: make them before. */
+void bind_threads(int threads, int before);
+/* Of each of so many processes that share the machine; 0, OpenMP's default, where it is one or someone has given each some cores. */
+int64_t threads_of_rank(int64_t processes);
 
 #endif

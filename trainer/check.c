@@ -56,11 +56,11 @@ static int print_result(const moec_score *sum)
     return 0;
 }
 
-int check_run(const Config *c, const TrainData *d)
+int check_run(const Config *c, const TrainData *d, Comm *comm)
 {
     Trainer t;
     moec_score sum = {0};
-    int bad = trainer_new(&t, c, d, 1) || run_steps(&t, &sum);
+    int bad = trainer_new(&t, c, d, comm, 1) || run_steps(&t, &sum);
     if (bad)
         print_difference(&sum);
     else

@@ -4,15 +4,37 @@
 #include <stdio.h>
 #include <unistd.h>
 
+static int64_t own_rank;
+
+void complain_as(int64_t rank) { own_rank = rank; }
+
+static int print(const char *format, va_list args)
+{
+    if (isatty(STDERR_FILENO)) /* over a line of progress */
+        fputs("\r" TERMINAL_CLEAR, stderr);
+    fputs("moe-train: ", stderr);
+    if (own_rank)
+        fprintf(stderr, "rank %lld: ", (long long)own_rank);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    return 1;
+}
+
 int complain(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (isatty(STDERR_FILENO)) /* over a line of progress */
-        fputs("\r" TERMINAL_CLEAR, stderr);
-    fputs("moe-train: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    print(format, args);
+    va_end(args);
+    return 1;
+}
+
+int complain_once(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!own_rank)
+        print(format, args);
     va_end(args);
     return 1;
 }

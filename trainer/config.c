@@ -131,6 +131,8 @@ static const char *broken_rule(const Config *c)
         return "--top-k is larger than --experts";
     if (c->batch % c->micro_batches)
         return "--micro-batches must divide --batch";
+    if (c->dp > 1 && c->batch % (c->micro_batches * c->dp))
+        return "--dp times --micro-batches must divide --batch";
     if (c->batch * c->sequence > INT32_MAX / 64)
         return "--batch times --sequence is beyond 33554431";
     if (!c->prompt[0])

@@ -148,6 +148,8 @@ static const char *read_option(OptionReader *r, const char *name, const json_t *
     const char *rule = broken(r->c->arena, o, value);
     if (rule)
         return refuse(r, name, value, rule);
+    if (r->source == FROM_CHECKPOINT && option_table[o].resumed == JOB)
+        return NULL;
     if (r->c->source[o] > r->source)
         return keep_value(r, o, value);
     set_value(r, o, value);

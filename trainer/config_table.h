@@ -5,7 +5,7 @@
 #include "trainer/config.h"
 
 typedef enum OptionKind { OPTION_INT, OPTION_REAL, OPTION_TEXT, OPTION_MAYBE, OPTION_FLAG } OptionKind;
-typedef enum OptionResumed { FREE, SAME } OptionResumed;
+typedef enum OptionResumed { FREE, SAME, JOB } OptionResumed;
 
 typedef struct OptionRow {
     const char *name;

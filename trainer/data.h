@@ -67,7 +67,7 @@ int data_read_tokens(TrainData *d, const Config *c);
 int64_t batch_windows(const TokenPart *part, int64_t sequence); /* of an epoch; 0: the part is too small */
 /* Both return 0, or 1 with a message printed: a token is beyond the vocabulary. */
 int batch_train(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids, int32_t *targets);
-int batch_validation(const TrainData *d, const Config *c, int64_t batch, int32_t *ids, int32_t *targets);
+int batch_validation(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids, int32_t *targets);
 
 /* The first n <= --sequence tokens of the validation part. */
 int batch_first(const TrainData *d, const Config *c, int64_t n, int32_t *ids);

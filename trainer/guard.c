@@ -29,7 +29,9 @@ typedef struct GradientSum {
 static GradientSum sum_gradient(const Trainer *t, const ModelWeight *w)
 {
     GradientSum s = {.weight = w, .first = -1};
-    const float *g = run_at(t->step, arena_printf(t->session.arena, "gradient.%s", w->name));
+    Arena *a = t->session.arena;
+    const float *sum = run_at(t->step, arena_printf(a, "gradient.%s.sum", w->name)), /* of several ranks */
+        *g = sum ? sum : run_at(t->step, arena_printf(a, "gradient.%s", w->name));
     for (int64_t i = 0; g && i < model_weight_elements(w); i++) {
         s.squares += (double)g[i] * (double)g[i];
         s.wrong += !isfinite(g[i]);
@@ -76,8 +78,9 @@ static const char *batch_text(const Trainer *t)
     for (int64_t m = 0; m < t->config->micro_batches; m++)
         if (!isfinite(*t->losses[m]))
             return arena_printf(t->session.arena, "sequences %lld to %lld, of micro-batch %lld",
-                                (long long)(first + m * t->sequences),
-                                (long long)(first + (m + 1) * t->sequences - 1), (long long)m);
+                                (long long)(first + (m * t->copies + t->copy) * t->sequences),
+                                (long long)(first + (m * t->copies + t->copy + 1) * t->sequences - 1),
+                                (long long)m);
     return arena_printf(t->session.arena, "sequences %lld to %lld", (long long)first,
                         (long long)(first + t->config->batch - 1));
 }
@@ -98,12 +101,13 @@ static int refuse_step(Trainer *t)
 {
     const int skip = !strcmp(t->config->on_spike, "skip") && run_was_gated(t->step),
               lost = skip && t->state.skipped + 1 >= GUARD_PATIENCE;
-    complain("step %lld (%s): %s; %s%s", (long long)t->state.steps + 1, batch_text(t), what_text(t),
-             tensor_text(t), skip ? ": the weights keep their values" : "");
+    complain_once("step %lld (%s): %s; %s%s", (long long)t->state.steps + 1, batch_text(t), what_text(t),
+                  tensor_text(t), skip ? ": the weights keep their values" : "");
     if (lost)
-        return complain("%d steps in a row had to be skipped: training has diverged", GUARD_PATIENCE);
+        return complain_once("%d steps in a row had to be skipped: training has diverged", GUARD_PATIENCE);
     if (!skip)
-        return complain("training has diverged; try a smaller --lr or a longer --warmup, or --on-spike skip");
+        return complain_once(
+            "training has diverged; try a smaller --lr or a longer --warmup, or --on-spike skip");
     t->state.skipped++;
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "trainer/complain.h"
+#include "trainer/job.h"
 
 /* ---- lines of JSON ---- */
 
@@ -179,9 +180,10 @@ void log_end(const Log *l, const Trainer *t)
     if (steps > 0) {
         printf("trained %lld steps in %.1f s: %.0f tokens/s, %.1f %% of the step's time inside kernels\n",
                (long long)steps, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
-        write_event(l, json_pack("{s:s, s:I, s:f, s:f, s:f}", "event", "end", "steps", (json_int_t)steps,
+        job_print(t, steps);
+        write_event(l, json_pack("{s:s, s:I, s:f, s:f, s:f, s:o}", "event", "end", "steps", (json_int_t)steps,
                                  "seconds", l->steps, "tokens_per_second", tokens / l->steps, "kernel_share",
-                                 l->kernels / l->steps));
+                                 l->kernels / l->steps, "exchanges", job_json(t)));
     }
     if (l->config->profile)
         run_print_times(t->step);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "trainer/checkpoint.h"
 #include "trainer/command.h"
+#include "trainer/job.h"
 #include "trainer/log.h"
 #include "trainer/stop.h"
 
@@ -29,7 +30,7 @@ static void save(SaveFolder *f, const Trainer *t, const Log *l)
 static int train_steps(Trainer *t, Log *l, SaveFolder *f)
 {
     const Config *c = t->config;
-    while (t->state.steps < c->steps && !stop_asked()) {
+    while (t->state.steps < c->steps && !job_stops(t)) {
         log_step_begins(l, t);
         if (trainer_step(t))
             return 1;
@@ -49,14 +50,14 @@ static int train(Trainer *t, Log *l, SaveFolder *f)
 {
     if (train_steps(t, l, f))
         return 1;
-    if (!stop_asked())
+    if (!job_stops(t))
         return validate(t, l) || (t->config->sample && sample_print(t));
     printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps,
            f->path ? "" : "; without --save nothing is kept");
     return 0;
 }
 
-static int run(const Config *c, const TrainData *d)
+static int run(const Config *c, const TrainData *d, Comm *comm)
 {
     Trainer t;
     Log l;
@@ -66,7 +67,7 @@ static int run(const Config *c, const TrainData *d)
         save_close(&f);
         return 1;
     }
-    bad = trainer_new(&t, c, d, 0);
+    bad = trainer_new(&t, c, d, comm, 0);
     if (!bad) {
         log_model(&l, &t);
         bad = train(&t, &l, &f);
@@ -93,12 +94,14 @@ static int command_train(int argc, char **argv)
 {
     Config c;
     TrainData d;
-    int bad = read_options(&c, argc, argv) || data_read(&d, &c);
+    Comm *comm = NULL;
+    int bad = read_options(&c, argc, argv) || !(comm = job_open(&c)) || data_read(&d, &c);
     if (!bad) {
         stop_watch();
-        bad = c.check ? check_run(&c, &d) : run(&c, &d);
+        bad = c.check ? check_run(&c, &d, comm) : run(&c, &d, comm);
         data_free(&d);
     }
+    comm_close(comm, bad);
     config_free(&c);
     stop_leave();
     return bad;

@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "model/recipe.h"
 #include "step/passes.h"
+#include "step/ranks.h"
 #include "step/run.h"
 
 typedef struct Session {
@@ -18,13 +19,14 @@ typedef struct Session {
     ModelWeights weights;
     double compile_seconds;
     const char *swap_folder; /* NULL: TMPDIR, or /var/tmp */
+    const Ranks *ranks;      /* that share the training's programs, through run.door; NULL: one */
 } Session;
 
 /* check: as RunOptions.check. */
 int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check);
 void session_close(Session *s);
 
-/* A recorder of one of the session's programs and the recipe that speaks to it. */
+/* A recorder of one of the session's programs and the recipe that speaks to it. train: of all ranks together; else of this one. */
 typedef struct Recording {
     Recorder *recorder;
     Recipe recipe;

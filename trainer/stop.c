@@ -29,6 +29,12 @@ void stop_watch(void)
 
 int stop_asked(void) { return asked; }
 
+void stop_ask(int number)
+{
+    if (number && !asked)
+        asked = number;
+}
+
 void stop_leave(void)
 {
     if (!asked)

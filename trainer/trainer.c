@@ -7,13 +7,15 @@
 #include "trainer/checkpoint.h"
 #include "trainer/complain.h"
 #include "trainer/guard.h"
+#include "trainer/job.h"
 
 /* ---- batches ---- */
 
 static int make_batch(void *trainer, int64_t number, int32_t *ids, int32_t *targets)
 {
     const Trainer *t = trainer;
-    return batch_train(t->data, t->config, t->first_sequence + number * t->sequences, t->sequences, ids,
+    const int64_t part = number * t->copies + t->copy; /* of the sequences of all ranks */
+    return batch_train(t->data, t->config, t->first_sequence + part * t->sequences, t->sequences, ids,
                        targets);
 }
 
@@ -37,7 +39,8 @@ static int next_validation(void *trainer, void *const *buffers, const int64_t *b
     Trainer *t = trainer;
     (void)n;
     fill_weights(buffers[2], bytes[2]);
-    return batch_validation(t->data, t->config, t->validation_batch++, buffers[0], buffers[1]);
+    const int64_t part = t->validation_batch++ * t->copies + t->copy;
+    return batch_validation(t->data, t->config, part * t->sequences, t->sequences, buffers[0], buffers[1]);
 }
 
 /* ---- programs ---- */
@@ -152,17 +155,29 @@ static int start_loader(Trainer *t)
     return t->loader ? 0 : complain("no thread for the loader");
 }
 
-int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check)
+/* Its place among the ranks: which sequences it takes, with whom it exchanges. */
+static void join(Trainer *t, Comm *comm)
 {
-    *t = (Trainer){.config = c, .data = d, .sequences = c->batch / c->micro_batches};
+    const Ranks *r = comm_ranks(comm);
+    t->comm = comm;
+    t->copies = r->members[AXIS_dp], t->copy = ranks_place(r, AXIS_dp, comm_rank(comm));
+    t->sequences = t->config->batch / (t->config->micro_batches * t->copies);
+    t->session.ranks = r;
+    t->session.run.door = comm_door(comm);
+}
+
+int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int check)
+{
+    *t = (Trainer){.config = c, .data = d};
     t->state.data = data_fingerprint(d);
     if (session_open(&t->session, &c->model_config, c->f32 ? MOEC_F32 : MOEC_BF16, (int)c->threads, check))
         return 1;
     t->session.swap_folder = c->swap_folder;
-    if (start(t) || begin(t) || start_loader(t))
+    join(t, comm);
+    if (start(t) || job_agree(t) || begin(t) || start_loader(t))
         return 1;
     if (c->bind)
-        bind_threads((int)c->threads);
+        bind_threads((int)c->threads, (int)(comm_rank(comm) % comm_ranks(comm)->per_node));
     find_results(t);
     set_numbers(t);
     return session_run(t->setup);
@@ -211,7 +226,7 @@ int trainer_step(Trainer *t)
     for (int i = 0; i < METRIC_COUNT; i++)
         t->metrics[i].mean = mean(t->metrics[i].at, t->metrics[i].n);
     t->norm = *t->norm_at;
-    return guard_step(t);
+    return job_share(t) || guard_step(t);
 }
 
 int trainer_validate(Trainer *t, double *loss)
@@ -225,5 +240,5 @@ int trainer_validate(Trainer *t, double *loss)
         sum += *one;
     }
     *loss = sum / (double)t->config->validation_batches;
-    return 0;
+    return job_mean(t, "a validation", loss);
 }

@@ -3,6 +3,7 @@
 #ifndef TRAINER_TRAINER_H
 #define TRAINER_TRAINER_H
 
+#include "comm/comm.h"
 #include "trainer/config.h"
 #include "trainer/data.h"
 #include "trainer/generate.h"
@@ -22,6 +23,10 @@ enum { METRIC_BALANCE, METRIC_DROPPED, METRIC_IMBALANCE, METRIC_COUNT };
 typedef struct Trainer {
     const Config *config;
     const TrainData *data;
+    Comm *comm;                 /* the ranks of the run */
+    int64_t copies, copy;       /* ranks with sequences of their own (dp), and this one's place among them */
+    int stop;                   /* a signal that has asked one of the ranks to stop; 0: none */
+    double *shared;             /* what they tell each other: job.c */
     Session session;
     const Program *program;     /* of `step` */
     Run *setup, *step, *evaluation;
@@ -43,13 +48,13 @@ typedef struct Trainer {
 } Trainer;
 
 /* At the beginning, or where the checkpoint of the options is. check: each call of a kernel is compared with the interpreter. */
-int trainer_new(Trainer *t, const Config *c, const TrainData *d, int check);
+int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int check);
 void trainer_free(Trainer *t);
 int trainer_step(Trainer *t);
 int trainer_validate(Trainer *t, double *loss); /* nat per byte over the fixed batches */
 
 /* check.c: --check. */
-int check_run(const Config *c, const TrainData *d);
+int check_run(const Config *c, const TrainData *d, Comm *comm);
 
 /* The initial weights: weights.c. The one place where the host writes floating-point values into a tensor: it makes data, normally
  * distributed numbers of the run's seed, the same on every machine and for every thread count. */

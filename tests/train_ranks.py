@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Several ranks train as one does: losses, the bits of a repeated run, bytes that were exchanged, and how a job ends when a rank is
+lost, stopped or started otherwise. Needs mpirun and the MPI plug-in, else it is skipped.
+
+usage: tests/train_ranks.py MOE-TRAIN [CASE...]"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from train_run import TINY, run, run_cases, steps_of
+
+TRAIN = os.path.abspath(sys.argv[1])
+PROBE = os.path.join(os.path.dirname(TRAIN), "comm_probe")
+MPIRUN = ["mpirun", "--oversubscribe", "--allow-run-as-root"]
+FEW = ["--steps", 20, "--f32", "--threads", 1, "--comm-timeout", 60]
+PLAIN = ["--data", "LICENSE", "--layers", 2, "--width", 32, "--heads", 2, "--experts", 4, "--expert-width", 16, "--shared-width", 16,
+         "--sequence", 32, "--warmup", 2, "--sample", 0, "--validation-batches", 1, "--threads", 1]
+TIMEOUT = 2  # seconds of --comm-timeout
+BAD = []
+
+
+def jobs(*parts, code=0, program=TRAIN):
+    """mpirun with parts (ranks, options): its outputs, exit code checked (None: any but 0)."""
+    process = start(*parts, program=program)
+    out, err = process.communicate(timeout=120)
+    if (process.returncode != code) if code is not None else process.returncode == 0:
+        BAD.append(f"{parts}: exit code {process.returncode}, wanted {'another than 0' if code is None else code}\n{out}{err}")
+    return out, err
+
+
+def start(*parts, program=TRAIN):
+    words = list(MPIRUN)
+    for i, (ranks, options) in enumerate(parts):
+        words += [":"] * (i > 0) + ["-n", str(ranks), program, *map(str, options)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+
+
+def say_if(wrong, text):
+    if wrong:
+        BAD.append(text)
+
+
+def compare(one, several, what):
+    for step, line in one.items():
+        for number in ("loss", "norm", "balance"):
+            want, got = line[number], several.get(step, {}).get(number, float("nan"))
+            if not abs(got - want) <= 1e-5 * max(1, abs(want)):
+                BAD.append(f"{what}, step {step}: {number} {got} instead of {want}")
+                return
+
+
+def exchanges(_):
+    """The door by itself: sums in rank order, parts of either dimension, rows, messages; and sizes that disagree."""
+    for ranks in (2, 3):
+        jobs((ranks, ["exchanges"]), program=PROBE)
+    for case, what in (("more_rows", ["bytes", "in task 0 (alltoallv) over dp"]), ("more_elements", ["bytes", "in task 0 (allreduce) over dp"]),
+                       ("absent", [" waited ", "for rank 2 in task 0 (allreduce) over dp"])):
+        _, err = jobs((3, [case]), program=PROBE, code=None)
+        say_if(not all(w in err for w in what), f"{case}: no {what} in\n{err}")
+
+
+def losses(at):
+    """The ranks' micro-batches are those that one rank runs one after the other."""
+    for ranks, micro in ((2, 2), (4, 1)):
+        one = [*TINY, *FEW, "--micro-batches", ranks * micro, "--batch", 8, "--log", f"{at}/one"]
+        several = [*TINY, *FEW, "--micro-batches", micro, "--batch", 8, "--log", f"{at}/several"]
+        run(TRAIN, *one)
+        out, _ = jobs((ranks, several))
+        say_if(f"ranks: {ranks} ranks on 1 node: dp {ranks}" not in out or out.count("step  1/20") != 1, f"prints\n{out}")
+        compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), f"{ranks} ranks")
+
+
+def resumed(at):
+    """Two ranks save, one goes on, on the same sequences: as if one had trained."""
+    short, long = [*TINY, *FEW, "--steps", 20, "--batch", 8], [*TINY, *FEW, "--batch", 8, "--micro-batches", 4]
+    jobs((2, [*short, "--dp", 2, "--lr-end", 1, "--save", f"{at}/a", "--log", f"{at}/two"]))
+    run(TRAIN, *long, "--steps", 24, "--lr-end", 1, "--log", f"{at}/one")
+    run(TRAIN, "--resume", f"{at}/a", "--steps", 24, "--micro-batches", 4, "--log", f"{at}/two")
+    say_if(len(steps_of(f"{at}/two")) != 24, "not 24 steps")
+    compare(steps_of(f"{at}/one"), steps_of(f"{at}/two"), "saved by two, gone on with by one")
+
+
+def volumes(at):
+    """Bytes that were sent are those of the plan, by link class, and those of the algorithm."""
+    for ranks, per_node in ((2, 1), (3, 3)):
+        out, _ = jobs((ranks, [*PLAIN, "--batch", 6, "--steps", 3, "--ranks-per-node", per_node, "--log", f"{at}/log"]))
+        with open(f"{at}/log", encoding="utf-8") as f:
+            events = {e["event"]: e for e in map(json.loads, f)}
+        dp = events["end"]["exchanges"]["dp"]
+        inside, between = (0, 3) if per_node == 1 else (3, 0)
+        for link, steps in (("inside", inside), ("between", between)):
+            say_if(dp[link] != 3 * dp[f"planned_{link}"] or (dp[link] == 0) != (steps == 0), f"{ranks} ranks: {dp}")
+        gradients = 4 * events["model"]["parameters"] * 2 * (ranks - 1) / ranks
+        say_if(not 1 <= max(dp["inside"], dp["between"]) / 3 / gradients < 1.02, f"{ranks} ranks: {dp}, {gradients} bytes of gradients")
+
+
+def bits(at):
+    logs = []
+    for i in range(2):
+        jobs((2, [*TINY, "--steps", 6, "--threads", 1, "--log", f"{at}/{i}"]))
+        logs.append({step: (e["loss"], e["norm"]) for step, e in steps_of(f"{at}/{i}").items()})
+    say_if(logs[0] != logs[1] or len(logs[0]) != 6, f"two runs differ: {logs}")
+
+
+def lost(at, number, words):
+    """Rank 1 gets a signal in its steps: the job ends with a message, soon."""
+    process = start((2, [*TINY, "--steps", 1000000, "--threads", 1, "--log", f"{at}/log", "--comm-timeout", TIMEOUT]))
+    began = time.monotonic()
+    while time.monotonic() < began + 60 and not (os.path.exists(f"{at}/log") and steps_of(f"{at}/log")):
+        time.sleep(0.05)
+    ranks = subprocess.run(["pgrep", "-P", str(process.pid), "moe-train"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout.split()
+    os.kill(int(ranks[1]), number)
+    began = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=TIMEOUT + 15)
+    except subprocess.TimeoutExpired:
+        for rank in ranks:
+            os.kill(int(rank), signal.SIGKILL)
+        process.kill()
+        BAD.append(f"signal {number}: the job does not end")
+        return
+    print(f"signal {number}: ended after {time.monotonic() - began:.1f} s")
+    say_if(process.returncode == 0, f"signal {number}: exit code 0")
+    say_if(not all(w in out + err for w in words), f"signal {number}: no {words} in\n{out}{err}")
+
+
+def killed(at):
+    lost(at, signal.SIGKILL, ["rank 1"])
+
+
+def stopped(at):
+    lost(at, signal.SIGSTOP, ["rank 0 of 2 waited", "for rank 1 in ", "time-out"])
+
+
+def other_options(_):
+    """Ranks that were not started alike."""
+    one = [*TINY, "--steps", 3, "--threads", 1]
+    for other, what in ((["--width", "0"], None), (["--lr", "0.1"], "rank 1 has other options"), (["--data", "README.md"], "rank 1 has other")):
+        _, err = jobs((1, one), (1, [*one, *other]), code=None)
+        say_if(what and what not in err, f"{other}: no `{what}` in\n{err}")
+
+
+def refused(_):
+    one = [*TINY, "--steps", 3]
+    for ranks, options, what in ((2, ["--dp", 3, "--batch", 6], "tp 1 times dp 3 must be the number of ranks, 2"),
+                                 (2, ["--batch", 6, "--micro-batches", 2], "must divide --batch 6"),
+                                 (2, ["--tp", 2], "no module can be shared"),
+                                 (2, ["--comm-delay", "fast"], "--comm-delay takes microseconds")):
+        _, err = jobs((ranks, [*one, *options]), code=None)
+        say_if(what not in err, f"{options}: no `{what}` in\n{err}")
+    _, err = run(TRAIN, *one, "--dp", 2, code=1)
+    say_if("mpirun" not in err, f"--dp 2 without mpirun: {err}")
+
+
+def signals(at):
+    """A signal to one rank stops all of them behind the same step, with a checkpoint."""
+    process = start((2, [*TINY, "--steps", 1000000, "--threads", 1, "--log", f"{at}/log", "--save", f"{at}/a"]))
+    while process.poll() is None and not (os.path.exists(f"{at}/log") and steps_of(f"{at}/log")):
+        time.sleep(0.05)
+    ranks = subprocess.run(["pgrep", "-P", str(process.pid), "moe-train"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout.split()
+    os.kill(int(ranks[1]), signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    last = max(steps_of(f"{at}/log"))
+    say_if(f"stopped by a signal after step {last}" not in out or os.listdir(f"{at}/a") != [f"step-{last:08d}"], f"{out}{err}")
+
+
+def main():
+    if not shutil.which("mpirun") or not os.path.exists(os.path.join(os.path.dirname(TRAIN), "../lib/moec-mpi.so")):
+        print("train_ranks: SKIPPED: there is no mpirun (Debian: openmpi-bin), or this build has no MPI (libopenmpi-dev)")
+        sys.exit(77)
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    run_cases("train_ranks", [exchanges, losses, resumed, volumes, bits, killed, stopped, other_options, refused, signals], BAD)
+
+
+if __name__ == "__main__":
+    main()
