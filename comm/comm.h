@@ -51,7 +51,7 @@ typedef struct CommTraffic {
     double seconds[LINK_COUNT];
 } CommTraffic;
 CommTraffic comm_traffic(const Comm *c, GroupAxis axis);
-/* The bytes that one run of a program sends from a rank, from its tensors' sizes; rows of an alltoallv are not among them. */
+/* The bytes that one run of a program sends from a rank, from its tensors' sizes; rows of an alltoallv as if every member got as many. */
 CommTraffic comm_planned(const Program *p, const Ranks *r, int64_t rank, GroupAxis axis);
 
 #endif

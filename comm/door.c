@@ -153,6 +153,13 @@ static int deal_allgather(Deal *d)
     return 0;
 }
 
+static int deal_split(Deal *d)
+{
+    const int64_t runs = step_runs(d->y, d->y->placed[d->group.axis]);
+    copy_part(d, d->from, d->to, d->group.place, runs ? runs : 1, d->y->bytes / (runs ? runs : 1), 0);
+    return 0;
+}
+
 /* The sum of the members' numbers of rows; -1: some are no such numbers. */
 static int64_t all_rows(const int32_t *rows, int64_t members)
 {
@@ -203,6 +210,7 @@ static int deal(Deal *d, const Task *t, void *const *buffers)
     CommGroup *g = &d->group;
     switch (t->kind) {
     case TASK_copy: memcpy(d->to, d->from, (size_t)d->x->bytes); return 0;
+    case TASK_split: return deal_split(d);
     case TASK_allreduce: return deal_allreduce(d);
     case TASK_allgather: return deal_allgather(d);
     case TASK_reducescatter: return deal_reducescatter(d);

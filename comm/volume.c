@@ -7,7 +7,14 @@ static int64_t part_of(int64_t n, int64_t members, int64_t place)
     return n / members + (place < n % members);
 }
 
-/* Bytes that a task sends from one place of its group to another. Rows of an alltoallv are not known before it runs: none. */
+/* Rows that travel: as many to each member, of as many as the smaller of the two tensors holds, because the larger one has room for
+ * the worst. */
+static int64_t row_bytes(const StepBuffer *x, const StepBuffer *y, int64_t members)
+{
+    return (x->shape[0] < y->shape[0] ? x : y)->bytes / members;
+}
+
+/* Bytes that a task sends from one place of its group to another. */
 static int64_t sent_bytes(const Program *p, const Task *t, int64_t members, int64_t from, int64_t to)
 {
     const StepBuffer *x = &p->buffers.at[t->operands.at[0].buffer],
@@ -18,10 +25,11 @@ static int64_t sent_bytes(const Program *p, const Task *t, int64_t members, int6
         return element * (n <= COMM_SMALL ? n : part_of(n, members, to) + part_of(n, members, from));
     case TASK_allgather: return x->bytes;
     case TASK_reducescatter: return y->bytes;
+    case TASK_alltoallv: return row_bytes(x, y, members);
     case TASK_send: return (from + t->peer % members + members) % members == to ? x->bytes : 0;
     case TASK_recv:
     case TASK_copy:
-    case TASK_alltoallv:
+    case TASK_split:
     case TASK_kernel:
     case TASK_batch:
     case TASK_gate:

@@ -140,6 +140,8 @@ BufferId record_reshape(Recorder *r, BufferId b, uint32_t rank, const int64_t *s
 BufferId record_part(Recorder *r, const char *name, BufferId b, int64_t first, uint32_t rank,
                      const int64_t *shape)
 {
+    if (r->error || b == STEP_NONE)
+        return STEP_NONE;
     return new_view(r, arena_printf(r->arena, "%s", name), b, first * step_type_bytes(buffer(r, b)->type),
                     rank, shape);
 }

@@ -53,8 +53,11 @@ int64_t record_members(const Recorder *r, GroupAxis axis);
 /* What the members have of a buffer: whole, unless it is said here, before a task names the buffer, or a kernel's equations say
  * what an output is. The shape is that of this rank's part. */
 void record_place(Recorder *r, BufferId b, GroupAxis axis, Placement placement);
-/* copy, allreduce, allgather or reducescatter of x. dim: of reducescatter, the dimension of the parts. */
+/* copy, allreduce, allgather, reducescatter or split of x. dim: of the last two, the dimension of the parts; RECORD_OWN: they are rows
+ * that each member goes on with as its own (Note [Own]), as allgather takes them. */
+enum { RECORD_OWN = UINT32_MAX };
 BufferId record_exchange(Recorder *r, TaskKind kind, GroupAxis axis, BufferId x, uint32_t dim);
+void record_sum(Recorder *r, GroupAxis axis, BufferId x, BufferId into); /* an allreduce into a tensor that no task has written yet */
 /* x[rows, ...] sorted by member, sent and received: i32[members], the rows to each and from each. Gives a tensor of at most `rows`
  * rows; those behind the ones received are zero. */
 BufferId record_alltoallv(Recorder *r, GroupAxis axis, BufferId x, BufferId sent, BufferId received, int64_t rows);

@@ -1,6 +1,8 @@
 /* Exchanges between the ranks of a group, and what takes gradients back through them. */
 #include "step/recorder.h"
 
+#include <string.h>
+
 static StepBuffer *buffer_of(const Recorder *r, BufferId b) { return &r->program->buffers.at[b]; }
 
 /* Is the operand or result placed as the row of task.def says? */
@@ -9,7 +11,8 @@ static int fits(Exchanged rule, Placement p)
     switch (rule) {
     case EXCHANGED_WHOLE: return p == PLACED_WHOLE;
     case EXCHANGED_SUM: return p == PLACED_SUM || p == PLACED_OWN;
-    case EXCHANGED_PART: return p > PLACED_WHOLE;
+    case EXCHANGED_PART: return p > PLACED_WHOLE || p == PLACED_OWN;
+    case EXCHANGED_ROWS: return p == PLACED_PART(0) || p == PLACED_OWN;
     case EXCHANGED_SAME: return p != PLACED_MIXED;
     case EXCHANGED_NOTHING: return 0;
     }
@@ -19,12 +22,14 @@ static int fits(Exchanged rule, Placement p)
 static const char *const taken_words[] = {[EXCHANGED_WHOLE] = "a whole tensor",
                                           [EXCHANGED_SUM] = "a partial sum",
                                           [EXCHANGED_PART] = "parts",
+                                          [EXCHANGED_ROWS] = "rows of each member's own, or parts of rows",
                                           [EXCHANGED_SAME] = "any tensor"};
 static const char *const mend_words[] = {
     [EXCHANGED_WHOLE] = "make it whole by allgather or allreduce, or leave the exchange out",
     [EXCHANGED_SUM] = "where it is whole, copy sums its gradients; where it is in parts, use allgather",
     [EXCHANGED_PART] =
         "where it is a partial sum, use reducescatter or allreduce; what is whole needs no exchange",
+    [EXCHANGED_ROWS] = "what is whole needs no exchange of rows",
     [EXCHANGED_SAME] = ""};
 
 static void check_operand(Recorder *r, TaskKind kind, GroupAxis axis, BufferId x)
@@ -47,7 +52,7 @@ static StepBuffer result_like(Recorder *r, TaskKind kind, GroupAxis axis, const 
     y.name = arena_printf(r->arena, "%s.%s", x->name, task_names[kind]);
     y.owner = OWNER_activation, y.base = STEP_NONE, y.offset = 0;
     if (exchange_rules[kind].gives == EXCHANGED_WHOLE)
-        y.placed[axis] = PLACED_WHOLE;
+        step_place_result(r->program, kind, axis, PLACED_WHOLE, y.placed);
     return y;
 }
 
@@ -86,19 +91,28 @@ static void add_exchange(Recorder *r, Task t, Draft d, BufferId x, BufferId y)
     vec_push(r->arena, &r->drafts, d);
 }
 
+/* The dimension of the parts: of what is placed so, or as record_exchange() takes it. */
+static Placement part_of(uint32_t dim)
+{
+    return dim == RECORD_OWN ? (Placement)PLACED_OWN : PLACED_PART(dim);
+}
+static uint32_t dim_of(Placement p) { return p == PLACED_OWN ? RECORD_OWN : (uint32_t)(p - 1); }
+
 /* Places whose number of elements the exchange changes: a dimension of members' parts. */
-static void resize(Recorder *r, TaskKind kind, GroupAxis axis, StepBuffer *y, uint32_t dim)
+static void resize(Recorder *r, TaskKind kind, GroupAxis axis, StepBuffer *y, uint32_t given)
 {
     const int64_t members = r->program->members[axis];
+    const uint32_t dim = given == RECORD_OWN ? 0 : given;
     if (kind == TASK_allgather)
         y->shape[dim] *= members;
-    if (kind != TASK_reducescatter)
+    if (kind != TASK_reducescatter && kind != TASK_split)
         return;
     if (dim >= y->rank || y->shape[dim] % members)
-        record_refuse(r, "task %u, reducescatter over %s: %s has no dimension %u of %lld equal parts",
-                      r->program->tasks.len, axis_names[axis], y->name, dim, (long long)members);
+        record_refuse(r, "task %u, %s over %s: %s has no dimension %u of %lld equal parts",
+                      r->program->tasks.len, task_names[kind], axis_names[axis], y->name, dim,
+                      (long long)members);
     else
-        y->shape[dim] /= members, y->placed[axis] = PLACED_PART(dim);
+        y->shape[dim] /= members, step_place_result(r->program, kind, axis, part_of(given), y->placed);
 }
 
 /* into: where the result goes; STEP_NONE: a new buffer. */
@@ -109,10 +123,12 @@ static BufferId exchange(Recorder *r, TaskKind kind, GroupAxis axis, BufferId x,
     check_operand(r, kind, axis, x);
     StepBuffer y = result_like(r, kind, axis, buffer_of(r, x));
     if (!r->error && record_is_shared(r, axis))
-        resize(r, kind, axis, &y, kind == TASK_allgather ? (uint32_t)buffer_of(r, x)->placed[axis] - 1 : dim);
+        resize(r, kind, axis, &y, kind == TASK_allgather ? dim_of(buffer_of(r, x)->placed[axis]) : dim);
     if (r->error)
         return STEP_NONE;
     const BufferId to = into == STEP_NONE ? record_buffer(r, y) : into;
+    if (!(r->named.at[to] & NAMED_BY_TASK) && buffer_of(r, to)->base == STEP_NONE)
+        memcpy(buffer_of(r, to)->placed, y.placed, sizeof y.placed);
     Task t = exchange_of(r, kind, axis, 0);
     Draft d = {0};
     add_operand(r, &t, &d, "x", x, USE_READ);
@@ -126,6 +142,11 @@ BufferId record_exchange(Recorder *r, TaskKind kind, GroupAxis axis, BufferId x,
     if (!exchange_rules[kind].is_exchange || kind == TASK_alltoallv || kind == TASK_send || kind == TASK_recv)
         return record_refuse(r, "a task %s is not recorded by record_exchange()", task_names[kind]);
     return exchange(r, kind, axis, x, dim, STEP_NONE);
+}
+
+void record_sum(Recorder *r, GroupAxis axis, BufferId x, BufferId into)
+{
+    exchange(r, TASK_allreduce, axis, x, 0, into);
 }
 
 static void check_counts(Recorder *r, GroupAxis axis, BufferId counts)
@@ -145,9 +166,9 @@ BufferId record_alltoallv(Recorder *r, GroupAxis axis, BufferId x, BufferId sent
     check_counts(r, axis, sent);
     check_counts(r, axis, received);
     StepBuffer like = result_like(r, TASK_alltoallv, axis, buffer_of(r, x));
-    if (!like.rank || (record_is_shared(r, axis) && like.placed[axis] != PLACED_PART(0)))
-        record_refuse(r, "task %u, alltoallv over %s: %s is no tensor with parts of its rows",
-                      r->program->tasks.len, axis_names[axis], buffer_of(r, x)->name);
+    if (!like.rank)
+        record_refuse(r, "task %u, alltoallv over %s: %s has no rows", r->program->tasks.len,
+                      axis_names[axis], buffer_of(r, x)->name);
     if (r->error)
         return STEP_NONE;
     like.shape[0] = rows;
@@ -208,22 +229,33 @@ BufferId record_adjoint(Recorder *r, TaskId number, BufferId cotangent)
         return record_alltoallv(r, t.axis, cotangent, received, sent, buffer_of(r, x)->shape[0]);
     if (t.kind != TASK_recv)
         return record_exchange(r, exchange_rules[t.kind].adjoint, t.axis, cotangent,
-                               (uint32_t)(buffer_of(r, x)->placed[t.axis] - 1));
+                               dim_of(buffer_of(r, x)->placed[t.axis]));
     record_send(r, t.axis, t.peer, cotangent);
     return STEP_NONE;
 }
 
 /* ---- gradients of weights ---- */
 
+/* The axis to add up over next, the larger groups first; AXIS_COUNT: the placements are the same. */
+static GroupAxis next_sum(const Placement *from, const Placement *to)
+{
+    static const GroupAxis order[] = {AXIS_tp, AXIS_cp, AXIS_dp, AXIS_ep, AXIS_edp, AXIS_pp};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (from[order[i]] != to[order[i]])
+            return order[i];
+    return AXIS_COUNT;
+}
+
 /* Sums over one axis after the other; the last result is the weight's gradient. */
 static void reduce(Recorder *r, BufferId partial, BufferId gradient)
 {
-    for (GroupAxis a = 0; a < AXIS_COUNT && !r->error; a++) {
-        int more = 0;
-        for (GroupAxis b = a + 1; b < AXIS_COUNT; b++)
-            more |= buffer_of(r, partial)->placed[b] != buffer_of(r, gradient)->placed[b];
-        if (buffer_of(r, partial)->placed[a] != buffer_of(r, gradient)->placed[a])
-            partial = exchange(r, TASK_allreduce, a, partial, 0, more ? STEP_NONE : gradient);
+    Placement placed[AXIS_COUNT];
+    for (GroupAxis a; !r->error && partial != gradient;) {
+        a = next_sum(buffer_of(r, partial)->placed, buffer_of(r, gradient)->placed);
+        memcpy(placed, buffer_of(r, partial)->placed, sizeof placed);
+        step_place_result(r->program, TASK_allreduce, a, PLACED_WHOLE, placed);
+        const int last = next_sum(placed, buffer_of(r, gradient)->placed) == AXIS_COUNT;
+        partial = exchange(r, TASK_allreduce, a, partial, 0, last ? gradient : STEP_NONE);
     }
 }
 

@@ -37,7 +37,8 @@ void record_place(Recorder *r, BufferId b, GroupAxis axis, Placement placement)
                       step_placement_text(r->arena, placement));
     buffer->placed[axis] = placement;
     r->named.at[b] |= NAMED_OVER(axis);
-    if (home != buffer && home->placed[axis] != step_reshaped(buffer, placement, home->rank, home->shape))
+    if (home != buffer && !(home->placed[axis] == PLACED_OWN && placement > PLACED_WHOLE) &&
+        home->placed[axis] != step_reshaped(buffer, placement, home->rank, home->shape))
         home->placed[axis] = PLACED_MIXED;
 }
 

@@ -159,6 +159,19 @@ int run_fail(Run *r, const BoundTask *b, const char *why)
     return 1;
 }
 
+/* The sizes of a route are those of the call's dimensions. */
+static void refresh_routes(const Run *r, const BoundTask *b)
+{
+    for (uint32_t i = 0; i < b->task->operands.len; i++) {
+        int64_t sizes[MOEC_MAX_RANK];
+        moe_route *route = b->args[i];
+        if (r->program->buffers.at[b->task->operands.at[i].buffer].kind != MOEC_ROUTE)
+            continue;
+        moec_kernel_param_shape(b->code, i, b->dims, sizes);
+        route->tokens = sizes[0], route->choices = sizes[1], route->groups = sizes[2], route->rows = sizes[3];
+    }
+}
+
 static int refresh_dims(Run *r, const BoundTask *b)
 {
     for (uint32_t i = 0; i < b->refresh.len; i++) {
@@ -167,6 +180,7 @@ static int refresh_dims(Run *r, const BoundTask *b)
             return run_fail(r, b, "an extent is beyond its bound");
         *f->dim = *f->value;
     }
+    refresh_routes(r, b);
     return 0;
 }
 

@@ -53,6 +53,7 @@ int run_exchange(Run *r, const BoundTask *b)
     case TASK_send: memcpy(b->mail, b->args[0], (size_t)operand_bytes(r, b, 0)); return 0;
     case TASK_recv: memcpy(b->args[0], b->mail, (size_t)operand_bytes(r, b, 0)); return 0;
     case TASK_copy:
+    case TASK_split:
     case TASK_allreduce:
     case TASK_allgather:
     case TASK_reducescatter: memcpy(b->args[1], b->args[0], (size_t)operand_bytes(r, b, 0)); return 0;

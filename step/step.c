@@ -117,9 +117,40 @@ Placement step_reshaped(const StepBuffer *from, Placement p, uint32_t rank, cons
     if (p <= PLACED_WHOLE)
         return p;
     for (uint32_t i = 0; i < rank; i++)
-        if (product(shape, i) == step_runs(from, p) && (shape[i] != 1 || i + 1 == rank))
+        if (product(shape, i) == step_runs(from, p))
             return PLACED_PART(i);
     return PLACED_MIXED;
+}
+
+/* Of an axis, the one whose groups its groups lie in. */
+static const GroupAxis around[AXIS_COUNT] = {[AXIS_tp] = AXIS_ep, [AXIS_cp] = AXIS_cp,  [AXIS_ep] = AXIS_dp,
+                                             [AXIS_dp] = AXIS_dp, [AXIS_edp] = AXIS_dp, [AXIS_pp] = AXIS_pp};
+
+static void spread_whole(const int64_t *n, Placement placed[AXIS_COUNT])
+{
+    if (!placed[AXIS_ep] && !placed[AXIS_edp] && n[AXIS_ep] * n[AXIS_edp] == n[AXIS_tp] * n[AXIS_dp])
+        placed[AXIS_dp] = PLACED_WHOLE;
+    if (!placed[AXIS_dp])
+        placed[AXIS_edp] = PLACED_WHOLE;
+    if (!placed[AXIS_dp] && !placed[AXIS_tp])
+        placed[AXIS_ep] = PLACED_WHOLE;
+    if (!placed[AXIS_ep] && n[AXIS_ep] > 1)
+        placed[AXIS_tp] = PLACED_WHOLE;
+}
+
+void step_place_result(const Program *p, TaskKind kind, GroupAxis axis, Placement given,
+                       Placement placed[AXIS_COUNT])
+{
+    const ExchangeRule *rule = &exchange_rules[kind];
+    if (p->members[axis] == 1)
+        return;
+    placed[axis] = given;
+    if (rule->takes != EXCHANGED_SUM)
+        return;
+    if (placed[around[axis]] == PLACED_SUM)
+        placed[around[axis]] = PLACED_OWN;
+    if (rule->gives == EXCHANGED_WHOLE)
+        spread_whole(p->members, placed);
 }
 
 /* ---- names: a hash table of the numbers of buffers, with free places, of a size that is a power of two ---- */

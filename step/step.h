@@ -69,7 +69,7 @@ typedef enum TaskKind {
 } TaskKind;
 
 /* What an exchange takes and gives: task.def. */
-typedef enum Exchanged { EXCHANGED_WHOLE, EXCHANGED_SUM, EXCHANGED_PART, EXCHANGED_SAME, EXCHANGED_NOTHING } Exchanged;
+typedef enum Exchanged { EXCHANGED_WHOLE, EXCHANGED_SUM, EXCHANGED_PART, EXCHANGED_ROWS, EXCHANGED_SAME, EXCHANGED_NOTHING } Exchanged;
 typedef struct ExchangeRule {
     int is_exchange;
     TaskKind adjoint;
@@ -111,7 +111,7 @@ typedef struct Operand {
 typedef struct TaskDim {
     const char *name;
     int64_t size;    /* of an extent: its bound */
-    BufferId extent; /* a scalar; STEP_NONE: a constant */
+    BufferId extent; /* a scalar, or an i32 number in memory that persists, which a task writes; STEP_NONE: a constant */
 } TaskDim;
 
 typedef struct Task {
@@ -177,7 +177,13 @@ static inline int use_writes(OperandUse u) { return u == USE_WRITE || u == USE_U
 const char *step_placement_text(Arena *a, Placement p); /* "whole", "in parts of dimension 0" ... */
 /* Consecutive runs of elements that a tensor in parts has of each of its parts: the same for all its shapes. Other placements: 0. */
 int64_t step_runs(const StepBuffer *b, Placement p);
-/* The same placement under another shape of as many elements; PLACED_MIXED: there is none. */
+/* Note [Axes in axes]. A group of dp consists of groups of ep (without tp, which extends them) and of edp, so what one exchange makes
+ * of a tensor says something on other axes too: what is whole over dp is whole over edp, and with tp over ep; what is whole over ep
+ * is whole over tp, and with edp over dp; and a sum over a group is no longer a part of the sum over the larger one.
+ * Turns the placements of an exchange's operand into those of its result, which is `given` over the axis. */
+void step_place_result(const Program *p, TaskKind kind, GroupAxis axis, Placement given, Placement placed[AXIS_COUNT]);
+/* The same placement under another shape of as many elements, of several dimensions the first (members may have one head each, or one
+ * sequence); PLACED_MIXED: there is none. */
 Placement step_reshaped(const StepBuffer *from, Placement p, uint32_t rank, const int64_t *shape);
 
 Program *step_new(Arena *a, const char *name); /* groups of one */

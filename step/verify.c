@@ -51,9 +51,13 @@ static void check_buffers(StepVerifier *v)
 
 /* ---- tasks ---- */
 
-static int is_extent(const Program *p, BufferId b)
+/* A number of the host, or one that an earlier task has written into memory that persists. */
+static int is_extent(const StepVerifier *v, BufferId b)
 {
-    return b < p->buffers.len && p->buffers.at[b].kind == MOEC_SCALAR && p->buffers.at[b].type == MOEC_I32;
+    const StepBuffer *x = b < v->p->buffers.len ? &v->p->buffers.at[b] : NULL;
+    if (!x || x->kind == MOEC_ROUTE || x->type != MOEC_I32 || x->rank)
+        return 0;
+    return x->kind == MOEC_SCALAR || (step_persists(v->p, b) && v->written[step_home(v->p, b)].bytes.len > 0);
 }
 
 static void verify_task_kernel(StepVerifier *v, TaskId t)
@@ -65,8 +69,10 @@ static void verify_task_kernel(StepVerifier *v, TaskId t)
         const TaskDim *d = &task->dims.at[i];
         if (d->size < 0)
             REFUSE(v, "%s: dimension %s is %lld", verify_task_text(v->p, t), d->name, (long long)d->size);
-        if (d->extent != STEP_NONE && !is_extent(v->p, d->extent))
-            REFUSE(v, "%s: the extent of dimension %s is no i32 scalar", verify_task_text(v->p, t), d->name);
+        if (d->extent != STEP_NONE && !is_extent(v, d->extent))
+            REFUSE(v,
+                   "%s: the extent of dimension %s is no i32 number that the host or an earlier task gives",
+                   verify_task_text(v->p, t), d->name);
     }
     if (v->kernels && !v->error)
         verify_kernel_placements(v, t);

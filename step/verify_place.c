@@ -14,12 +14,12 @@ void verify_groups(StepVerifier *v)
 
 /* ---- buffers ---- */
 
-/* A view of all of its base is placed like it; what is a part of its base has parts nowhere else. */
+/* A base that is each member's own may have views of which each has a part. A view of all of its base is placed like it; what is a part of its base has parts nowhere else. */
 static void check_base(StepVerifier *v, const StepBuffer *b, GroupAxis a)
 {
     const StepBuffer *base = &v->p->buffers.at[b->base];
     const Placement placed = base->placed[a];
-    if (placed == PLACED_MIXED)
+    if (placed == PLACED_MIXED || (placed == PLACED_OWN && b->placed[a] > PLACED_WHOLE))
         return;
     if ((placed > PLACED_WHOLE && b->bytes != base->bytes) ||
         (placed > PLACED_WHOLE) != (b->placed[a] > PLACED_WHOLE) ||
@@ -127,7 +127,8 @@ static int is_placed(Exchanged rule, const StepBuffer *b, GroupAxis a)
     const Placement p = b->placed[a];
     return rule == EXCHANGED_SAME || (rule == EXCHANGED_WHOLE && p == PLACED_WHOLE) ||
            (rule == EXCHANGED_SUM && (p == PLACED_SUM || p == PLACED_OWN)) ||
-           (rule == EXCHANGED_PART && p > PLACED_WHOLE);
+           (rule == EXCHANGED_PART && (p > PLACED_WHOLE || p == PLACED_OWN)) ||
+           (rule == EXCHANGED_ROWS && (p == PLACED_PART(0) || p == PLACED_OWN));
 }
 
 /* The operand of that role, which must be a plain tensor; NULL with an error: it is not there. */
@@ -147,6 +148,12 @@ static void check_side(StepVerifier *v, TaskId t, const char *role, const StepBu
         REFUSE(v, "%s: `%s`, %s, is %s", verify_task_text(v->p, t), role, b->name, words(v, b->placed[a]));
 }
 
+/* Do members have parts of that dimension? Rows that are each member's own are parts of the first. */
+static int is_cut(const StepBuffer *b, GroupAxis a, uint32_t dim)
+{
+    return b->placed[a] == PLACED_PART(dim) || (b->placed[a] == PLACED_OWN && dim == 0);
+}
+
 /* Extents of the result: those of the operand, but where parts are put together or taken apart. */
 static void check_sizes(StepVerifier *v, TaskId t, const StepBuffer *x, const StepBuffer *y)
 {
@@ -154,18 +161,19 @@ static void check_sizes(StepVerifier *v, TaskId t, const StepBuffer *x, const St
     const int64_t members = v->p->members[task->axis];
     int good = x->type == y->type && x->rank == y->rank;
     for (uint32_t i = 0; good && i < x->rank; i++) {
-        const int64_t have = task->kind == TASK_allgather && x->placed[task->axis] == PLACED_PART(i) ? members
-                                                                                                     : 1,
-                      give = task->kind == TASK_reducescatter && y->placed[task->axis] == PLACED_PART(i)
-                                 ? members
-                                 : 1;
+        const int parts_out = task->kind == TASK_reducescatter || task->kind == TASK_split;
+        const int64_t have = task->kind == TASK_allgather && is_cut(x, task->axis, i) ? members : 1,
+                      give = parts_out && is_cut(y, task->axis, i) ? members : 1;
         int64_t all, parts;
         good = (task->kind == TASK_alltoallv && i == 0) ||
                (!__builtin_mul_overflow(x->shape[i], have, &all) &&
                 !__builtin_mul_overflow(y->shape[i], give, &parts) && all == parts);
     }
+    Placement placed[AXIS_COUNT];
+    memcpy(placed, x->placed, sizeof placed);
+    step_place_result(v->p, task->kind, task->axis, y->placed[task->axis], placed);
     for (GroupAxis a = 0; good && a < AXIS_COUNT; a++)
-        good = a == task->axis || x->placed[a] == y->placed[a];
+        good = a == task->axis || placed[a] == y->placed[a];
     if (!good)
         REFUSE(v,
                "%s: %s and %s are not of one type, or their sizes or placements do not fit the group of %lld",
@@ -192,8 +200,8 @@ void verify_exchange(StepVerifier *v, TaskId t)
         REFUSE(v, "%s: it has %u operands", verify_task_text(v->p, t), task->operands.len);
     if (v->error)
         return;
-    if (counts && (!x->rank || (v->p->members[task->axis] > 1 && x->placed[task->axis] != PLACED_PART(0))))
-        REFUSE(v, "%s: %s has no parts of rows", verify_task_text(v->p, t), x->name);
+    if (counts && !x->rank)
+        REFUSE(v, "%s: %s has no rows", verify_task_text(v->p, t), x->name);
     if (x)
         check_side(v, t, "x", x, rule->takes);
     if (y)

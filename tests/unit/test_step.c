@@ -115,7 +115,7 @@ static void test_refused_programs(void **state)
     refuse("rate=lr updates w=w", "rate=w updates v=lr", "a number of the host");
     refuse("writes ids=ids", "writes a=ids, b=ids, c=ids, d=ids, e=ids, f=ids, g=ids, h=ids, i=ids",
            "fills 9 buffers, at most 8 are possible");
-    refuse("P=n<=512", "P=lr<=512", "the extent of dimension P is no i32 scalar");
+    refuse("P=n<=512", "P=lr<=512", "the extent of dimension P is no i32 number");
     refuse("i32[4] live", "i32[4] over tp part 0 live", "in parts of dimension 0, in a group of one");
     refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
            "task 2 recv pp -1 forward L0 m0 writes y=b", "in a group of one nothing was sent before it");
