@@ -5,16 +5,18 @@
 Recipe recipe_of(Arena *a, Recorder *r, const char *program, const ModelConfig *c, moec_type act,
                  int64_t sequences, int64_t positions)
 {
-    return (Recipe){.r = r,
-                    .c = c,
-                    .act = act,
-                    .sequences = sequences,
-                    .positions = positions,
-                    .layer = -1,
-                    .micro = -1,
-                    .program = program,
-                    .arena = a,
-                    .weights = model_weights(a, c)};
+    Recipe m = {.r = r,
+                .c = c,
+                .act = act,
+                .sequences = sequences,
+                .positions = positions,
+                .layer = -1,
+                .micro = -1,
+                .program = program,
+                .arena = a,
+                .weights = model_weights(a, c)};
+    recipe_share(&m);
+    return m;
 }
 
 void recipe_at(Recipe *m, int layer, int micro)
@@ -55,9 +57,17 @@ const char *recipe_never_kept(const char *module)
                  "them where they read them; what else these keep belongs to `swiglu`";
 }
 
+BufferId recipe_leave(Recipe *m, BufferId x, BufferId branch, ModelWeightId gain)
+{
+    if (m->c->sandwich_norm)
+        return recipe_add(m, x, branch, gain);
+    return out(record(m->r, "residual", ARG(x, x), ARG(branch, branch)), "y");
+}
+
 BufferId recipe_embed(Recipe *m, BufferId ids)
 {
-    return out(record(m->r, "embed", ARG(id, ids), ARG(w, recipe_weight(m, MODEL_embed))), "x");
+    return out(record(m->r, "embed", ARG(id, recipe_split(m, ids)), ARG(w, recipe_weight(m, MODEL_embed))),
+               "x");
 }
 
 /* ---- feed-forward ---- */
@@ -71,11 +81,11 @@ static BufferId dense(Recipe *m, BufferId x)
     const BufferId wg = recipe_weight(m, MODEL_dg), wu = recipe_weight(m, MODEL_du),
                    wd = recipe_weight(m, MODEL_dd);
     record_module(m->r, "swiglu");
-    if (m->c->sandwich_norm)
-        return recipe_add(
-            m, x, out(record(m->r, "dense_branch", ARG(n, n), ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)), "y"),
-            MODEL_ffn_post_gain);
-    return out(record(m->r, "dense", ARG(x, x), ARG(n, n), ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)), "y");
+    if (!m->c->sandwich_norm && record_members(m->r, AXIS_tp) == 1)
+        return out(record(m->r, "dense", ARG(x, x), ARG(n, n), ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)), "y");
+    const Call branch =
+        record(m->r, "dense_branch", ARG(n, recipe_gather(m, n)), ARG(wg, wg), ARG(wu, wu), ARG(wd, wd));
+    return recipe_leave(m, x, recipe_scatter(m, out(branch, "y")), MODEL_ffn_post_gain);
 }
 
 BufferId recipe_feed_forward(Recipe *m, BufferId x)
@@ -87,12 +97,27 @@ BufferId recipe_layer(Recipe *m, BufferId x) { return recipe_feed_forward(m, rec
 
 /* ---- head ---- */
 
+/* Each rank of tp has the head of its rows. */
+static BufferId loss_of_rows(Recipe *m, BufferId loss, BufferId x, Arg gain, Arg w, BufferId targets,
+                             BufferId weights)
+{
+    const BufferId own = recipe_split(m, weights),
+                   total = recipe_summed(m, AXIS_tp, out(record(m->r, "weigh", ARG(weight, own)), "total"));
+    const Call part = record(m->r, m->c->tied ? "head_part_tied" : "head_part", ARG(x, x), gain,
+                             ARG(eps, recipe_number(m, "eps", m->c->eps)), w,
+                             ARG(target, recipe_split(m, targets)), ARG(weight, own), ARG(total, total));
+    record_sum(m->r, AXIS_tp, out(part, "loss"), loss);
+    return out(part, "loss");
+}
+
 BufferId recipe_loss(Recipe *m, const char *name, BufferId x, ModelWeightId gain, BufferId targets,
                      BufferId weights)
 {
     const BufferId loss = recipe_scalar(m, name), eps = recipe_number(m, "eps", m->c->eps);
     const BufferId w =
         m->c->tied ? recipe_form(m, &m->weights.at[0], MODEL_PACKED) : recipe_weight(m, MODEL_head);
+    if (record_members(m->r, AXIS_tp) > 1)
+        return loss_of_rows(m, loss, x, ARG(gain, recipe_weight(m, gain)), ARG(w, w), targets, weights);
     record(m->r, m->c->tied ? "head_tied" : "head", ARG(x, x), ARG(gain, recipe_weight(m, gain)),
            ARG(eps, eps), ARG(w, w), ARG(target, targets), ARG(weight, weights), ARG(loss, loss));
     return loss;

@@ -22,14 +22,15 @@ typedef struct Recipe {
     int watched;                  /* evaluations keep what analyses read, see recipe_program.c below */
     int loads;                    /* the counts of the experts' choices are kept, see there */
     double share;                 /* of the step's loss that a micro-batch's mean is: those of all ranks of dp count alike */
+    double row_factor;            /* over ep a rank has room for that many times the rows that it sends; 0: for all that may come */
     Arena *arena;
-    ModelWeights weights;
+    ModelWeights weights; /* of experts: those of this rank */
     Vec(BufferId) counts; /* by layer: how often each expert was chosen, over the micro-batches so far */
 } Recipe;
 
 int recipe_add_sources(KernelSet *s); /* model/<module>.moe; 0, or 1 with kernels_error() */
 
-/* positions: of each sequence of a micro-batch. */
+/* positions: of each sequence of a micro-batch. The groups of ranks are given to the recorder before. */
 Recipe recipe_of(Arena *a, Recorder *r, const char *program, const ModelConfig *c, moec_type act, int64_t sequences, int64_t positions);
 void recipe_at(Recipe *m, int layer, int micro);
 
@@ -59,23 +60,45 @@ void recipe_generation(Recipe *m, int64_t room, int sampled);
 BufferId recipe_weight(Recipe *m, ModelWeightId id);
 int recipe_has(const Recipe *m, ModelWeightId id);
 BufferId recipe_master(Recipe *m, const ModelWeight *w);   /* f32[matrices, rows, columns] */
+BufferId recipe_tensor(Recipe *m, Owner owner, const char *name, moec_type type, int packed, const ModelWeight *w); /* likewise */
 BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form);
 BufferId recipe_gradient(Recipe *m, const ModelWeight *w); /* like the master, a part of recipe_all_gradients() */
 /* One tensor of rows of RECIPE_ROW, so that its norm is taken in one call; places between gradients are 0. Over dp a partial sum. */
 BufferId recipe_all_gradients(Recipe *m);
+/* The same of the heads and columns that tp cuts, and of the experts that ranks share among them; STEP_NONE: there are none. */
+BufferId recipe_cut_gradients(Recipe *m);
+BufferId recipe_own_gradients(Recipe *m);
 BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w); /* the same part of what was made of them, named .sum */
 void recipe_train_weights(Recipe *m);                      /* all of them get gradients */
 enum { RECIPE_ROW = 1024 };
+
+/* Ranks of dp have micro-batches of their own. Over ep they share the routed experts: each has as many of them, and ranks of edp have
+ * the same. */
+int recipe_is_own(const Recipe *m, const ModelWeight *w); /* the ranks of ep each have another part of it */
+int recipe_is_cut(const Recipe *m, const ModelWeight *w); /* those of tp */
+void recipe_share(Recipe *m); /* of the model what this rank has of it, in m->c and m->weights */
+/* Over tp a rank has some of the heads and of the columns of dense networks. Between them the stream is in rows that are its own: what
+ * all need is gathered before, and of the partial sums behind each gets the sum of its rows. */
+int64_t recipe_rows(const Recipe *m); /* tokens of the stream on this rank */
+BufferId recipe_gather(Recipe *m, BufferId x);  /* of own rows, those of all */
+BufferId recipe_scatter(Recipe *m, BufferId x); /* of partial sums of all rows, the sums of the own ones */
+BufferId recipe_split(Recipe *m, BufferId x);   /* of what all have, the own rows */
+BufferId recipe_summed(Recipe *m, GroupAxis axis, BufferId x); /* over its group, of which x may be the sum already */
+void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w);
+void recipe_place_own(Recipe *m, BufferId b); /* what is of this rank's micro-batches */
 
 /* ---- modules ----
  * x: f32[T, H], the residual stream; each gives the stream behind the module. */
 BufferId recipe_embed(Recipe *m, BufferId ids);           /* [T] -> [T, H] */
 BufferId recipe_attention(Recipe *m, BufferId x);
 BufferId recipe_experts(Recipe *m, BufferId x);
+/* Over ep: what the routed experts make of n [T, H] with weights p and numbers id [T, K], as rows of the route: act[T*K, H]. */
+BufferId recipe_exchanged(Recipe *m, BufferId n, BufferId p, BufferId id, BufferId route);
 void recipe_bias(Recipe *m, const ModelWeight *bias); /* moves a router's correction bias toward a balanced load */
 BufferId recipe_feed_forward(Recipe *m, BufferId x);      /* dense or experts, by the layer */
 BufferId recipe_layer(Recipe *m, BufferId x);
-/* Cross entropy, a scalar of that name: the mean of the targets by their weights. gain: of the norm before the head. */
+/* Cross entropy, a scalar of that name: the mean of the targets by their weights. gain: of the norm before the head. Gives what
+ * its gradient is seeded in: over tp this rank's part. */
 BufferId recipe_loss(Recipe *m, const char *name, BufferId x, ModelWeightId gain, BufferId targets, BufferId weights);
 /* Losses of multi-token prediction, `mtp<d>.m<micro>`, from the stream behind the last layer; they count when training. */
 void recipe_mtp(Recipe *m, BufferId x, BufferId targets, BufferId weights);
@@ -87,6 +110,7 @@ BufferId recipe_number(Recipe *m, const char *name, double value); /* an f32 tha
 BufferId recipe_scalar(Recipe *m, const char *name);               /* an f32 that kernels write and the host may read */
 const char *recipe_label(Recipe *m, const char *name);             /* with .L3.m0 behind, of where the recipe is */
 BufferId recipe_add(Recipe *m, BufferId x, BufferId branch, ModelWeightId gain); /* behind a branch: sandwich norm */
+BufferId recipe_leave(Recipe *m, BufferId x, BufferId branch, ModelWeightId gain); /* that, or without such norms the sum */
 void recipe_tables(Recipe *m);                                     /* of positions */
 #define SHAPED(m, b, ...)                                                                                    \
     record_reshape((m)->r, (b), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})

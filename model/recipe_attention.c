@@ -88,13 +88,23 @@ typedef struct Projected {
     BufferId q, k, v; /* [B, S, heads, D], [B, S, kv_heads, D], [B, S, kv_heads, v_dim]; q and k rotated */
 } Projected;
 
+/* Queries, keys and values; over tp of the heads of this rank, from the normed rows of all. */
+static Call products(Recipe *m, BufferId x)
+{
+    const Arg gain = ARG(gain, recipe_weight(m, MODEL_attn_gain)),
+              eps = ARG(eps, recipe_number(m, "eps", m->c->eps)), wq = ARG(wq, recipe_weight(m, MODEL_wq)),
+              wk = ARG(wk, recipe_weight(m, MODEL_wk)), wv = ARG(wv, recipe_weight(m, MODEL_wv));
+    if (record_members(m->r, AXIS_tp) == 1)
+        return record(m->r, "qkv", ARG(x, x), gain, eps, wq, wk, wv);
+    const BufferId n = out(record(m->r, "norm", ARG(x, x), gain, eps), "n");
+    return record(m->r, "qkv_of", ARG(n, recipe_gather(m, n)), wq, wk, wv);
+}
+
 static Projected project(Recipe *m, BufferId x)
 {
     const ModelConfig *c = m->c;
     record_module(m->r, "qkv");
-    const Call made = record(m->r, "qkv", ARG(x, x), ARG(gain, recipe_weight(m, MODEL_attn_gain)),
-                             ARG(eps, recipe_number(m, "eps", c->eps)), ARG(wq, recipe_weight(m, MODEL_wq)),
-                             ARG(wk, recipe_weight(m, MODEL_wk)), ARG(wv, recipe_weight(m, MODEL_wv)));
+    const Call made = products(m, x);
     const BufferId q = head_norm(m, out(made, "q"), c->heads, MODEL_q_gain);
     const BufferId k = head_norm(m, out(made, "k"), c->kv_heads, MODEL_k_gain);
     record_module(m->r, "qkv");
@@ -151,12 +161,12 @@ static Latents latents(Recipe *m, BufferId x)
                ARG(wq, recipe_weight(m, c->q_lora ? MODEL_wq_a : MODEL_wq)),
                ARG(wkv, recipe_weight(m, MODEL_wkv_a)), SIZE(J, c->kv_lora), SIZE(P, c->rope_dim / 2));
     record_module(m->r, "mla");
-    BufferId q = out(down, "cq");
+    BufferId q = recipe_gather(m, out(down, "cq"));
     if (c->q_lora)
         q = out(record(m->r, "mla_queries", ARG(cq, q), ARG(gain, recipe_weight(m, MODEL_q_a_gain)),
                        ARG(eps, latent_eps(m)), ARG(w, recipe_weight(m, MODEL_wq_b))),
                 "q");
-    return (Latents){rotate(m, q, c->heads), out(down, "ckv")};
+    return (Latents){rotate(m, q, c->heads), recipe_gather(m, out(down, "ckv"))};
 }
 
 /* Keys and values of all heads from the latent: attention over the sequence itself. */
@@ -209,8 +219,8 @@ BufferId recipe_attention(Recipe *m, BufferId x)
     const BufferId o = SHAPED(m, heads, m->sequences * m->positions, c->heads * c->v_dim),
                    w = recipe_weight(m, MODEL_wo);
     record_module(m->r, "project");
-    if (c->sandwich_norm)
-        return recipe_add(m, x, out(record(m->r, "project_branch", ARG(o, o), ARG(w, w)), "y"),
-                          MODEL_attn_post_gain);
-    return out(record(m->r, "project", ARG(x, x), ARG(o, o), ARG(w, w)), "y");
+    if (!c->sandwich_norm && record_members(m->r, AXIS_tp) == 1)
+        return out(record(m->r, "project", ARG(x, x), ARG(o, o), ARG(w, w)), "y");
+    const BufferId branch = out(record(m->r, "project_branch", ARG(o, o), ARG(w, w)), "y");
+    return recipe_leave(m, x, recipe_scatter(m, branch), MODEL_attn_post_gain);
 }

@@ -14,8 +14,8 @@ typedef struct Routing {
 static int64_t capacity(const Recipe *m)
 {
     const ModelConfig *c = m->c;
-    const double mean = (double)(m->sequences * m->positions * c->top_k) / (double)c->experts;
-    const int64_t rows = (int64_t)ceil(mean * c->capacity_factor), tokens = m->sequences * m->positions;
+    const double mean = (double)(recipe_rows(m) * c->top_k) / (double)c->experts;
+    const int64_t rows = (int64_t)ceil(mean * c->capacity_factor), tokens = recipe_rows(m);
     return c->capacity_factor > 0 ? (rows < tokens ? rows : tokens) : 0;
 }
 
@@ -37,7 +37,7 @@ static BufferId bias(Recipe *m)
 
 static BufferId watched(Recipe *m, const char *name, moec_type type, int64_t columns)
 {
-    const int64_t shape[] = {m->sequences * m->positions, columns};
+    const int64_t shape[] = {recipe_rows(m), columns};
     return record_tensor(m->r, OWNER_state, recipe_label(m, name), type, 0, columns ? 2 : 1, shape);
 }
 
@@ -70,17 +70,18 @@ static BufferId drop(Recipe *m, BufferId id, BufferId p)
         "kept");
 }
 
-/* The gradient of a part of the step's loss is its coefficient's share of this micro-batch. */
+/* The gradient of a part of the step's loss is its coefficient's share of this rank's rows. */
 static void add_loss(Recipe *m, BufferId loss, const char *name, double coefficient)
 {
     if (m->train && m->balanced && coefficient > 0)
-        record_seed(m->r, loss, recipe_number(m, name, coefficient * m->share));
+        record_seed(m->r, loss,
+                    recipe_number(m, name, coefficient * m->share / (double)record_members(m->r, AXIS_tp)));
 }
 
 /* into: STEP_NONE, or where the counts are to be. */
 static BufferId count(Recipe *m, BufferId id, int64_t scopes, BufferId into)
 {
-    const int64_t each = m->sequences * m->positions / scopes;
+    const int64_t each = recipe_rows(m) / scopes;
     const Arg args[] = {ARG(id, SHAPED(m, id, scopes, each, m->c->top_k)), SIZE(E, m->c->experts),
                         ARG(n, into)};
     return out(record_call(m->r, "count", args, into == STEP_NONE ? 2 : 3), "n");
@@ -95,36 +96,58 @@ static BufferId count_all(Recipe *m, BufferId chosen)
                           : STEP_NONE);
 }
 
-/* The axis whose group is the scope of the balance loss. */
-static GroupAxis scope_axis(const Recipe *m) { return m->c->aux_scope == AUX_EP_GROUP ? AXIS_ep : AXIS_dp; }
-
-static int counts_over_group(const Recipe *m)
+/* The scopes of the balance loss that this rank has rows of. */
+static int64_t scopes_here(Recipe *m)
 {
-    return m->c->aux_scope == AUX_EP_GROUP || m->c->aux_scope == AUX_DP_GROUP;
+    const int64_t tp = record_members(m->r, AXIS_tp);
+    if (m->c->aux_scope != AUX_SEQUENCE)
+        return 1;
+    if (m->sequences > 1 && m->sequences % tp)
+        record_refuse(
+            m->r,
+            "balance of %lld sequences over tp of %lld ranks: a rank has whole sequences, or all have one",
+            (long long)m->sequences, (long long)tp);
+    return m->sequences > 1 ? m->sequences / tp : 1;
 }
 
-/* How often each expert was chosen in each sequence, in the micro-batch (n: there) or in those of all ranks of a group. */
-static BufferId scope_counts(Recipe *m, BufferId chosen, BufferId n, int64_t scopes)
+/* Are the rows of a scope those of several ranks of the axis? The group of ep extends that of tp and lies in those of tp and dp. */
+static int is_scope_over(const Recipe *m, GroupAxis axis)
 {
-    if (counts_over_group(m))
-        return record_exchange(m->r, TASK_allreduce, scope_axis(m), n, 0);
-    return scopes > 1 ? count(m, chosen, scopes, STEP_NONE) : n;
+    switch (m->c->aux_scope) {
+    case AUX_SEQUENCE: return axis == AXIS_tp && m->sequences == 1;
+    case AUX_MICRO_BATCH: return axis == AXIS_tp;
+    case AUX_EP_GROUP: return axis == AXIS_ep;
+    case AUX_DP_GROUP: return axis == AXIS_tp || axis == AXIS_dp;
+    }
+    return 0;
 }
 
-/* Frequencies are of the scope. Scores are the mean of this rank's tokens where the others of the scope have micro-batches of their
- * own: the step's loss is the mean of the ranks', so that of the scope is too. */
+/* How often each expert was chosen in a scope, from the choices of this rank. On one rank of ep or dp the exchange is recorded too. */
+static BufferId scope_counts(Recipe *m, BufferId n, int64_t *ranks)
+{
+    static const GroupAxis axes[] = {AXIS_tp, AXIS_ep, AXIS_dp};
+    *ranks = 1;
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
+        if (is_scope_over(m, axes[i]) && (axes[i] != AXIS_tp || record_members(m->r, AXIS_tp) > 1)) {
+            n = record_exchange(m->r, TASK_allreduce, axes[i], n, 0);
+            *ranks *= record_members(m->r, axes[i]);
+        }
+    return n;
+}
+
+/* Frequencies are of the scope. Scores are the mean of this rank's rows: the step's loss is the mean of the ranks', so that of the
+ * scope is too. n: counts of this rank's rows, in one scope. */
 static void balance(Recipe *m, const Routing *g, BufferId chosen, BufferId n)
 {
     const ModelConfig *c = m->c;
-    const int64_t scopes = c->aux_scope == AUX_SEQUENCE ? m->sequences : 1,
-                  each = m->sequences * m->positions / scopes,
-                  members = counts_over_group(m) ? record_members(m->r, scope_axis(m)) : 1,
-                  tokens = each * (scope_axis(m) == AXIS_dp ? 1 : members);
-    const BufferId counts = scope_counts(m, chosen, n, scopes), loss = recipe_scalar(m, "balance");
-    const double share = (double)c->experts / (double)(c->top_k * each * members);
+    const int64_t scopes = scopes_here(m), each = recipe_rows(m) / scopes;
+    int64_t ranks;
+    const BufferId counts = scope_counts(m, scopes > 1 ? count(m, chosen, scopes, STEP_NONE) : n, &ranks),
+                   loss = recipe_scalar(m, "balance");
+    const double share = (double)c->experts / (double)(c->top_k * each * ranks);
     record(m->r, "balance", ARG(c, SHAPED(m, g->c, scopes, each, c->experts)), ARG(n, counts),
            ARG(share, recipe_number(m, "balance.share", share)),
-           ARG(tokens, recipe_number(m, "balance.tokens", (double)tokens)), ARG(loss, loss));
+           ARG(tokens, recipe_number(m, "balance.tokens", (double)each)), ARG(loss, loss));
     add_loss(m, loss, "balance.weight", c->aux_coeff);
 }
 
@@ -139,9 +162,7 @@ static void add_counts(Recipe *m, BufferId n)
 
 void recipe_bias(Recipe *m, const ModelWeight *bias)
 {
-    BufferId n = m->counts.at[bias->layer];
-    if (record_members(m->r, AXIS_dp) > 1)
-        n = record_exchange(m->r, TASK_allreduce, AXIS_dp, n, 0);
+    const BufferId n = recipe_summed(m, AXIS_dp, recipe_summed(m, AXIS_tp, m->counts.at[bias->layer]));
     record(m->r, "bias_update", ARG(bias, recipe_form(m, bias, MODEL_BUFFER)), ARG(n, n),
            ARG(rate, recipe_number(m, "bias.rate", m->c->bias_speed)));
 }
@@ -171,31 +192,60 @@ static Routing route(Recipe *m, BufferId x)
     return g;
 }
 
-BufferId recipe_experts(Recipe *m, BufferId x)
+/* All experts are on this rank: one kernel. */
+static BufferId experts_here(Recipe *m, BufferId x, const Routing *g)
 {
-    const Routing g = route(m, x);
     record_module(m->r, "swiglu");
     const BufferId wg = recipe_weight(m, MODEL_wg), wu = recipe_weight(m, MODEL_wu),
                    wd = recipe_weight(m, MODEL_wd);
     if (!recipe_has(m, MODEL_vg))
-        return out(record(m->r, "routed", ARG(x, x), ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg),
-                          ARG(wu, wu), ARG(wd, wd)),
+        return out(record(m->r, "routed", ARG(x, x), ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p),
+                          ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)),
                    "y");
     const BufferId vg = recipe_weight(m, MODEL_vg), vu = recipe_weight(m, MODEL_vu),
                    vd = recipe_weight(m, MODEL_vd);
     if (m->watched)
-        record(m->r, "strengths", ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg), ARG(wu, wu),
+        record(m->r, "strengths", ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p), ARG(wg, wg), ARG(wu, wu),
                ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd),
                ARG(routed, watched(m, "routed", MOEC_F32, 0)),
                ARG(shared, watched(m, "shared", MOEC_F32, 0)));
     if (m->c->sandwich_norm)
         return recipe_add(
             m, x,
-            out(record(m->r, "experts_branch", ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg),
+            out(record(m->r, "experts_branch", ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p), ARG(wg, wg),
                        ARG(wu, wu), ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd)),
                 "y"),
             MODEL_ffn_post_gain);
-    return out(record(m->r, "experts", ARG(x, x), ARG(n, g.n), ARG(rt, g.route), ARG(p, g.p), ARG(wg, wg),
+    return out(record(m->r, "experts", ARG(x, x), ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p), ARG(wg, wg),
                       ARG(wu, wu), ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd)),
                "y");
+}
+
+/* Each rank has some of the routed experts, and all shared ones. */
+static BufferId experts_of_ranks(Recipe *m, BufferId x, const Routing *g)
+{
+    const BufferId rows = recipe_exchanged(m, g->n, g->p, g->id, g->route);
+    if (!recipe_has(m, MODEL_vg))
+        return out(record(m->r, "unpermute", ARG(x, x), ARG(rows, rows), ARG(rt, g->route)), "y");
+    const Arg n = ARG(n, g->n), wg = ARG(wg, recipe_weight(m, MODEL_vg)),
+              wu = ARG(wu, recipe_weight(m, MODEL_vu)), wd = ARG(wd, recipe_weight(m, MODEL_vd));
+    if (m->c->sandwich_norm) {
+        const BufferId shared = out(record(m->r, "dense_branch", n, wg, wu, wd), "y");
+        const Call both =
+            record(m->r, "unpermute_branch", ARG(shared, shared), ARG(rows, rows), ARG(rt, g->route));
+        return recipe_add(m, x, out(both, "y"), MODEL_ffn_post_gain);
+    }
+    const BufferId y = out(record(m->r, "dense", ARG(x, x), n, wg, wu, wd), "y");
+    return out(record(m->r, "unpermute", ARG(x, y), ARG(rows, rows), ARG(rt, g->route)), "y");
+}
+
+BufferId recipe_experts(Recipe *m, BufferId x)
+{
+    const int shared_out = record_members(m->r, AXIS_ep) > 1;
+    if (shared_out && capacity(m))
+        return record_refuse(m->r, "experts with a capacity are on one rank: over ep no row is dropped");
+    if (shared_out && m->watched)
+        return record_refuse(m->r, "an analysis looks at all experts on one rank, not over ep");
+    const Routing g = route(m, x);
+    return shared_out ? experts_of_ranks(m, x, &g) : experts_here(m, x, &g);
 }

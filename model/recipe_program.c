@@ -17,7 +17,7 @@ static BufferId forward(Recipe *m, int micro)
     const BufferId batch[] = {input(m, "ids", MOEC_I32), input(m, "targets", MOEC_I32),
                               input(m, "weights", MOEC_F32)};
     for (int i = 0; i < 3; i++)
-        record_place(m->r, batch[i], AXIS_dp, PLACED_OWN);
+        recipe_place_own(m, batch[i]);
     record_batch(m->r, batch, (const char *const[]){"ids", "targets", "weights"}, 3);
     BufferId x = recipe_embed(m, batch[0]);
     for (int l = 0; l < m->c->layers; l++) {
@@ -61,9 +61,8 @@ static BufferId as_updated(Recipe *m, BufferId b, const ModelWeight *w)
 
 static BufferId moment(Recipe *m, const ModelWeight *w, const char *which)
 {
-    const int64_t shape[] = {w->matrices, w->rows, w->columns};
     const char *name = arena_printf(m->arena, "%s.%s", which, w->name);
-    return as_updated(m, record_tensor(m->r, OWNER_optimizer, name, MOEC_F32, 0, 3, shape), w);
+    return as_updated(m, recipe_tensor(m, OWNER_optimizer, name, MOEC_F32, 0, w), w);
 }
 
 static void narrow_packed(Recipe *m, const ModelWeight *w)
@@ -72,20 +71,52 @@ static void narrow_packed(Recipe *m, const ModelWeight *w)
     record(m->r, "narrow_packed", ARG(p, master), ARG(w, SHAPED(m, form, w->matrices, w->rows, w->columns)));
 }
 
-/* Of all ranks: each has added up those of its own micro-batches. */
-static BufferId all_summed(Recipe *m)
+/* The gradients of all ranks' micro-batches, by the tensors that they are in. */
+typedef struct SummedGradients {
+    BufferId alike, cut, own; /* STEP_NONE: there are none */
+} SummedGradients;
+
+static SummedGradients summed_gradients(Recipe *m)
 {
-    const BufferId own = recipe_all_gradients(m);
-    return record_members(m->r, AXIS_dp) > 1 ? record_exchange(m->r, TASK_allreduce, AXIS_dp, own, 0) : own;
+    const BufferId alike = recipe_summed(m, AXIS_tp, recipe_all_gradients(m));
+    return (SummedGradients){recipe_summed(m, AXIS_dp, alike),
+                             recipe_summed(m, AXIS_dp, recipe_cut_gradients(m)),
+                             recipe_summed(m, AXIS_edp, recipe_own_gradients(m))};
 }
 
-static void adamw(Recipe *m, const ModelWeight *w, BufferId summed, BufferId factor)
+static BufferId gradient_in(Recipe *m, const SummedGradients *g, const ModelWeight *w)
+{
+    return recipe_gradient_of(m, recipe_is_own(m, w) ? g->own : recipe_is_cut(m, w) ? g->cut : g->alike, w);
+}
+
+/* Of what the ranks of an axis have parts of. */
+static BufferId squares(Recipe *m, GroupAxis axis, BufferId g)
+{
+    return g == STEP_NONE ? g : recipe_summed(m, axis, out(record(m->r, "squares", ARG(g, g)), "s"));
+}
+
+/* Their norm, in which each weight of the model counts once, and the factor that clips it. */
+static BufferId clip(Recipe *m, const SummedGradients *g, BufferId norm)
+{
+    const BufferId factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
+    const Arg all = ARG(g, g->alike), limit = ARG(limit, recipe_number(m, "clip", 0)), to = ARG(norm, norm),
+              by = ARG(factor, factor);
+    const BufferId cut = squares(m, AXIS_tp, g->cut), own = squares(m, AXIS_ep, g->own);
+    if (cut == STEP_NONE && own == STEP_NONE)
+        return out(record(m->r, "clip", all, limit, to, by), "factor");
+    const BufferId others = cut == STEP_NONE   ? own
+                            : own == STEP_NONE ? cut
+                                               : out(record(m->r, "plus", ARG(a, cut), ARG(b, own)), "y");
+    return out(record(m->r, "clip_with", all, ARG(others, others), limit, to, by), "factor");
+}
+
+static void adamw(Recipe *m, const ModelWeight *w, const SummedGradients *g, BufferId factor)
 {
     static const char *const kernels[] = {
         [MODEL_VECTOR] = "adamw", [MODEL_ROWS] = "adamw_rows", [MODEL_PACKED] = "adamw_packed"};
     const ModelForm form = model_weight_row(w)->form;
     const BufferId master = as_updated(m, recipe_master(m, w), w),
-                   gradient = as_updated(m, recipe_gradient_of(m, summed, w), w);
+                   gradient = as_updated(m, gradient_in(m, g, w), w);
     const BufferId decay = recipe_number(m, model_weight_decays(w) ? "decay" : "no.decay", 0);
     const Arg args[] = {ARG(p, master),
                         ARG(m, moment(m, w, "moment1")),
@@ -111,14 +142,12 @@ void recipe_step(Recipe *m, int micro_batches)
     recipe_gradients(m, micro_batches);
     recipe_at(m, -1, -1);
     record_at(m->r, PHASE_optimizer, -1, -1);
-    const BufferId summed = all_summed(m), norm = recipe_scalar(m, "norm"),
-                   factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
-    record(m->r, "clip", ARG(g, summed), ARG(limit, recipe_number(m, "clip", 0)), ARG(norm, norm),
-           ARG(factor, factor));
+    const SummedGradients summed = summed_gradients(m);
+    const BufferId norm = recipe_scalar(m, "norm"), factor = clip(m, &summed, norm);
     record_gate(m->r, norm, recipe_number(m, "norm.limit", FLT_MAX)); /* no update by what is not finite */
     for (uint32_t i = 0; i < m->weights.len; i++)
         if (model_weight_has_gradient(&m->weights.at[i]))
-            adamw(m, &m->weights.at[i], summed, factor);
+            adamw(m, &m->weights.at[i], &summed, factor);
         else if (m->balanced)
             recipe_bias(m, &m->weights.at[i]);
 }
@@ -128,6 +157,8 @@ void recipe_step(Recipe *m, int micro_batches)
 void recipe_generation(Recipe *m, int64_t room, int sampled)
 {
     const int64_t tokens = m->positions;
+    if (record_members(m->r, AXIS_ep) > 1)
+        record_refuse(m->r, "generation has all experts on one rank, not over ep");
     const BufferId next = record_tensor(m->r, OWNER_state, arena_printf(m->arena, "%s.next", m->program),
                                         MOEC_I32, 0, 1, &tokens);
     m->cached = room, m->offset = record_scalar(m->r, "position", MOEC_I32, 0);

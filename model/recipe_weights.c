@@ -5,10 +5,20 @@ enum { GRADIENT_STEP = 32 /* elements: gradients begin at whole cache lines */ }
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-BufferId recipe_master(Recipe *m, const ModelWeight *w)
+/* ---- forms ---- */
+
+BufferId recipe_tensor(Recipe *m, Owner owner, const char *name, moec_type type, int packed,
+                       const ModelWeight *w)
 {
     const int64_t shape[] = {w->matrices, w->rows, w->columns};
-    return record_tensor(m->r, OWNER_weight, w->name, MOEC_F32, 0, 3, shape);
+    const BufferId b = record_tensor(m->r, owner, name, type, packed, 3, shape);
+    recipe_place_weight(m, b, w);
+    return b;
+}
+
+BufferId recipe_master(Recipe *m, const ModelWeight *w)
+{
+    return recipe_tensor(m, OWNER_weight, w->name, MOEC_F32, 0, w);
 }
 
 /* The shape in which kernels take it: a vector, a matrix, or several matrices. */
@@ -23,12 +33,11 @@ static BufferId as_read(Recipe *m, BufferId b, const ModelWeight *w)
 
 BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form)
 {
-    const int64_t shape[] = {w->matrices, w->rows, w->columns};
     const int packed = form == MODEL_PACKED;
     if (form < MODEL_ROWS)
         return as_read(m, recipe_master(m, w), w);
     const char *name = arena_printf(m->arena, "%s.%s", w->name, packed ? "packed" : "rows");
-    return as_read(m, record_tensor(m->r, OWNER_weight, name, m->act, packed ? 2 : 0, 3, shape), w);
+    return as_read(m, recipe_tensor(m, OWNER_weight, name, m->act, packed ? 2 : 0, w), w);
 }
 
 static const ModelWeight *find(const Recipe *m, ModelWeightId id)
@@ -49,41 +58,67 @@ BufferId recipe_weight(Recipe *m, ModelWeightId id)
 
 /* ---- gradients ---- */
 
-static int64_t gradient_elements(const Recipe *m)
+/* Gradients that are summed over the same ranks are one tensor. */
+typedef enum GradientPool { POOL_ALIKE, POOL_CUT, POOL_OWN } GradientPool;
+
+static GradientPool pool_of(const Recipe *m, const ModelWeight *w)
 {
-    int64_t n = 0;
-    for (uint32_t i = 0; i < m->weights.len; i++)
-        n += model_weight_has_gradient(&m->weights.at[i])
-                 ? round_up(model_weight_elements(&m->weights.at[i]), GRADIENT_STEP)
-                 : 0;
-    return round_up(n, RECIPE_ROW);
+    return recipe_is_own(m, w) ? POOL_OWN : recipe_is_cut(m, w) ? POOL_CUT : POOL_ALIKE;
 }
 
-BufferId recipe_all_gradients(Recipe *m)
+/* Room of the weights before `end` whose gradients are in the pool. */
+static int64_t pool_elements(const Recipe *m, GradientPool pool, const ModelWeight *end)
 {
-    const int64_t shape[] = {gradient_elements(m) / RECIPE_ROW, RECIPE_ROW};
-    const BufferId all = record_tensor(m->r, OWNER_gradient, "gradients", MOEC_F32, 0, 2, shape);
-    record_place(m->r, all, AXIS_dp, PLACED_SUM);
-    return all;
+    int64_t n = 0;
+    for (const ModelWeight *w = m->weights.at; w < end; w++)
+        n += model_weight_has_gradient(w) && pool_of(m, w) == pool
+                 ? round_up(model_weight_elements(w), GRADIENT_STEP)
+                 : 0;
+    return n;
 }
+
+static const Placement pool_places[][AXIS_COUNT] = {
+    [POOL_ALIKE] =
+        {[AXIS_tp] = PLACED_SUM, [AXIS_ep] = PLACED_SUM, [AXIS_dp] = PLACED_SUM, [AXIS_edp] = PLACED_SUM},
+    [POOL_CUT] =
+        {[AXIS_tp] = PLACED_OWN, [AXIS_ep] = PLACED_OWN, [AXIS_dp] = PLACED_SUM, [AXIS_edp] = PLACED_SUM},
+    [POOL_OWN] = {
+        [AXIS_tp] = PLACED_OWN, [AXIS_ep] = PLACED_OWN, [AXIS_dp] = PLACED_OWN, [AXIS_edp] = PLACED_SUM}};
+
+static BufferId pool(Recipe *m, GradientPool pool)
+{
+    static const char *const names[] = {
+        [POOL_ALIKE] = "gradients", [POOL_CUT] = "gradients.cut", [POOL_OWN] = "gradients.own"};
+    const int64_t elements = round_up(pool_elements(m, pool, m->weights.at + m->weights.len), RECIPE_ROW),
+                  shape[] = {elements / RECIPE_ROW, RECIPE_ROW};
+    if (!elements)
+        return STEP_NONE;
+    const BufferId b = record_tensor(m->r, OWNER_gradient, names[pool], MOEC_F32, 0, 2, shape);
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
+        record_place(m->r, b, a, pool_places[pool][a]);
+    return b;
+}
+
+BufferId recipe_all_gradients(Recipe *m) { return pool(m, POOL_ALIKE); }
+BufferId recipe_cut_gradients(Recipe *m) { return pool(m, POOL_CUT); }
+BufferId recipe_own_gradients(Recipe *m) { return pool(m, POOL_OWN); }
 
 BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w)
 {
     const int64_t shape[] = {w->matrices, w->rows, w->columns};
-    const int own = all == recipe_all_gradients(m);
-    const char *name = arena_printf(m->arena, "gradient.%s%s", w->name, own ? "" : ".sum");
+    const char *name =
+        arena_printf(m->arena, "gradient.%s%s", w->name, all == pool(m, pool_of(m, w)) ? "" : ".sum");
     const BufferId known = record_find(m->r, name);
     if (known != STEP_NONE)
         return known;
-    int64_t at = 0;
-    for (const ModelWeight *before = m->weights.at; before < w; before++)
-        at += model_weight_has_gradient(before) ? round_up(model_weight_elements(before), GRADIENT_STEP) : 0;
-    return record_part(m->r, name, all, at, 3, shape);
+    const BufferId b = record_part(m->r, name, all, pool_elements(m, pool_of(m, w), w), 3, shape);
+    recipe_place_weight(m, b, w);
+    return b;
 }
 
 BufferId recipe_gradient(Recipe *m, const ModelWeight *w)
 {
-    return recipe_gradient_of(m, recipe_all_gradients(m), w);
+    return recipe_gradient_of(m, pool(m, pool_of(m, w)), w);
 }
 
 void recipe_train_weights(Recipe *m)
