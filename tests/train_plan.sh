@@ -23,6 +23,21 @@ plans() {
 plans small 57.97 2048 --sequence 1024 --sequences 2
 plans pilot 267.5 20480 --sequence 2048
 
+# 6144 ranks of the large model are verified. Of S tokens of H elements, 8 choices of each, an exchange of rows sends 6 S x H elements
+# to the 3 other nodes and 1.75 inside: there are four in each of 59 layers, of 60 MiB.
+"$train" plan --model examples/models/openpangu_ultra_moe_718b.json --ranks 6144 --ep 32 --ranks-per-node 8 --row-factor 1.25 |
+    awk '/^6144 ranks on 768 nodes: ep 32, dp 6144, edp 192$/ { mapped = 1 }
+        $1 == "ep" { inside = $3 / (59 * 4 * 60); between = $5 / (59 * 4 * 60) }
+        /^all ranks verified/ { verified = 1 }
+        END {
+            printf "an exchange of rows sends %.3f inside, %.3f between nodes\n", inside, between
+            exit !(mapped && verified && inside > 1.715 && inside < 1.785 && between > 5.88 && between < 6.12)
+        }' || failed=1
+"$train" plan --model examples/models/tiny.json --ranks 8 --ep 3 2>&1 | grep -q "ep 3 must divide dp 8" || {
+    echo "a plan that cannot be"
+    failed=1
+}
+
 # What is chosen under a bound fits it, by a second look; and what cannot fit is said.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -25,6 +25,12 @@ enum {
     KEY_MEASURE,
     KEY_MEMORY,
     KEY_FOLDER,
+    KEY_RANKS,
+    KEY_TP,
+    KEY_EP,
+    KEY_DP,
+    KEY_NODE,
+    KEY_ROWS,
     KEY_PASS
 };
 
@@ -33,6 +39,14 @@ static const struct argp_option options[] = {
     {"sequence", KEY_SEQUENCE, "N", 0, "positions of a sequence (4096, at most the model's)", 0},
     {"sequences", KEY_SEQUENCES, "N", 0, "sequences of a micro-batch (1)", 0},
     {"micro-batches", KEY_MICRO, "N", 0, "micro-batches of a step (1)", 0},
+    {"ranks", KEY_RANKS, "N", 0,
+     "ranks that share the step (1): all of them are verified, and what one sends is counted", 0},
+    {"tp", KEY_TP, "N", 0, "tensor parallel: ranks that share heads and columns (1)", 0},
+    {"ep", KEY_EP, "N", 0, "expert parallel: tp x ep ranks share the experts (1)", 0},
+    {"dp", KEY_DP, "N", 0, "data parallel: ranks with micro-batches of their own (ranks / tp)", 0},
+    {"ranks-per-node", KEY_NODE, "N", 0, "ranks that share a node (all)", 0},
+    {"row-factor", KEY_ROWS, "X", 0,
+     "room for rows of other ranks, as a multiple of the mean (for all that may come)", 0},
     {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
     {"emit", KEY_EMIT, "step", 0, "print the program of a step instead", 0},
     {"map", KEY_MAP, "FILE", 0, "write the map of its memory, address by task, as HTML", 0},
@@ -71,6 +85,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_SEQUENCES: o->sequences = option_number(s, "sequences", arg, 1, 1 << 24); return 0;
     case KEY_MICRO: o->micro_batches = option_number(s, "micro-batches", arg, 1, 1 << 24); return 0;
     case KEY_THREADS: o->threads = option_number(s, "threads", arg, 0, 4096); return 0;
+    case KEY_RANKS: o->ranks = option_number(s, "ranks", arg, 1, 1 << 20); return 0;
+    case KEY_TP: o->asked.tp = option_number(s, "tp", arg, 1, 1 << 20); return 0;
+    case KEY_EP: o->asked.ep = option_number(s, "ep", arg, 1, 1 << 20); return 0;
+    case KEY_DP: o->asked.dp = option_number(s, "dp", arg, 1, 1 << 20); return 0;
+    case KEY_NODE: o->asked.per_node = option_number(s, "ranks-per-node", arg, 1, 1 << 20); return 0;
+    case KEY_ROWS:
+        o->row_factor = strtod(arg, NULL);
+        if (!(o->row_factor >= 1))
+            argp_error(s, "--row-factor takes a number of at least 1, not `%s`", arg);
+        return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_MAP: o->map = arg; return 0;
     case KEY_FOLDER: o->swap_folder = arg; return 0;
@@ -95,6 +119,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case ARGP_KEY_END:
         if (!o->model)
             argp_error(s, "--model is missing");
+        if (o->ranks > 1 && o->measure)
+            argp_error(s, "--measure and --memory run the steps of one rank, not of %lld",
+                       (long long)o->ranks);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -103,7 +130,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 Program *plan_record(Session *s, const PlanOptions *o)
 {
     Recording r = session_record(s, "train", 1, o->sequences, o->sequence);
-    r.recipe.balanced = 1;
+    r.recipe.balanced = 1, r.recipe.row_factor = o->row_factor;
     recipe_step(&r.recipe, (int)o->micro_batches);
     return session_finish(s, &r);
 }
@@ -195,14 +222,15 @@ static int plan(Session *s, PlanOptions *o)
     fputs(text_string(&t), stdout);
     if (!o->emit)
         print_tables(s, recorded, p, o, prices);
-    return (o->map && write_map(p, o->map)) || (o->bytes && plan_write_bytes(p, prices, o->bytes));
+    return (!o->emit && s->ranks->number > 1 && plan_print_ranks(s, p)) || (o->map && write_map(p, o->map)) ||
+           (o->bytes && plan_write_bytes(p, prices, o->bytes));
 }
 
 int command_plan(int argc, char **argv)
 {
     static const struct argp argp = {
         options, parse_option, 0, "Counts a model and plans the memory of a step, without either.", 0, 0, 0};
-    PlanOptions o = {.sequences = 1, .micro_batches = 1};
+    PlanOptions o = {.sequences = 1, .micro_batches = 1, .ranks = 1};
     cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();
     ModelConfig model;
@@ -210,9 +238,15 @@ int command_plan(int argc, char **argv)
         return 1;
     if (!o.sequence)
         o.sequence = model.positions < 4096 ? model.positions : 4096;
+    Ranks ranks;
     Session s;
-    const int bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, 0, 0) || plan(&s, &o);
-    session_close(&s);
+    int bad = plan_ranks(a, &o, &ranks);
+    if (!bad) {
+        bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, 0, 0);
+        s.ranks = &ranks;
+        bad = bad || plan(&s, &o);
+        session_close(&s);
+    }
     arena_free(a);
     return bad;
 }

@@ -10,6 +10,9 @@ typedef struct PlanOptions {
     const char *choices[PASS_COUNT]; /* modules of each pass, or NULL */
     int64_t sequence, sequences, micro_batches, threads;
     int64_t memory; /* that a step may take; 0: not asked */
+    int64_t ranks;
+    double row_factor;
+    RanksAsked asked;
     int f32, emit, measure;
 } PlanOptions;
 
@@ -17,6 +20,11 @@ typedef struct PlanOptions {
 Program *plan_record(Session *s, const PlanOptions *o);
 /* Runs a few steps of a model with a few of the layers and notes their prices, which must be all that `recorded` asks for. Returns 0, or 1 with a message printed. */
 int plan_measure(const ModelConfig *m, const PlanOptions *o, const Program *recorded, Prices *prices);
+
+/* The groups of the ranks that are asked for. Returns 0, or 1 with the rule that is broken printed. */
+int plan_ranks(Arena *a, const PlanOptions *o, Ranks *out);
+/* Verifies the programs of all ranks of the session, which are this one, and prints which ranks share what and what they send. */
+int plan_print_ranks(Session *s, const Program *p);
 
 /* What a program with some passes needs. */
 typedef struct PlanCost {

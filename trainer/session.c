@@ -39,8 +39,8 @@ void session_close(Session *s)
 Recording session_record(Session *s, const char *name, int train, int64_t sequences, int64_t positions)
 {
     Recorder *r = recorder_new(s->arena, s->kernels, name, train);
-    if (train && s->ranks)
-        record_group(r, AXIS_dp, s->ranks->members[AXIS_dp]);
+    for (GroupAxis a = 0; a < AXIS_COUNT && s->ranks; a++)
+        record_group(r, a, s->ranks->members[a]);
     return (Recording){r, recipe_of(s->arena, r, name, &s->model, s->act, sequences, positions)};
 }
 

@@ -26,7 +26,7 @@ typedef struct Session {
 int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check);
 void session_close(Session *s);
 
-/* A recorder of one of the session's programs and the recipe that speaks to it. train: of all ranks together; else of this one. */
+/* A recorder of one of the session's programs, of all its ranks together, and the recipe that speaks to it. */
 typedef struct Recording {
     Recorder *recorder;
     Recipe recipe;
