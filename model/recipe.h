@@ -5,6 +5,7 @@
 
 #include "model/rope.h"
 #include "model/weights.h"
+#include "step/ranks.h"
 #include "step/record.h"
 
 typedef struct Recipe {
@@ -76,6 +77,13 @@ enum { RECIPE_ROW = 1024 };
  * the same. */
 int recipe_is_own(const Recipe *m, const ModelWeight *w); /* the ranks of ep each have another part of it */
 int recipe_is_cut(const Recipe *m, const ModelWeight *w); /* those of tp */
+/* What a rank has of a whole weight: runs of `run` elements, one in each `stride`, the first of them at `first`. */
+typedef struct WeightPart {
+    int64_t elements, first, run, stride;
+} WeightPart;
+WeightPart recipe_part(const Ranks *r, int64_t rank, const ModelWeight *w);
+/* Number i of its elements among those of the whole weight. */
+static inline int64_t weight_part_at(const WeightPart *p, int64_t i) { return p->first + i / p->run * p->stride + i % p->run; }
 void recipe_share(Recipe *m); /* of the model what this rank has of it, in m->c and m->weights */
 /* Over tp a rank has some of the heads and of the columns of dense networks. Between them the stream is in rows that are its own: what
  * all need is gathered before, and of the partial sums behind each gets the sum of its rows. */

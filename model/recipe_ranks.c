@@ -10,16 +10,36 @@ int recipe_is_own(const Recipe *m, const ModelWeight *w)
 
 /* What tp cuts of a weight: heads and columns of what enters a block, rows of what ends it. One matrix is [1, rows, columns], so that
  * parts of its rows are parts of the first dimension too. */
+static const Placement cuts[MODEL_WEIGHT_COUNT] = {
+    [MODEL_wq] = PLACED_PART(2),   [MODEL_wk] = PLACED_PART(2),    [MODEL_wv] = PLACED_PART(2),
+    [MODEL_wq_b] = PLACED_PART(2), [MODEL_wkv_b] = PLACED_PART(2), [MODEL_dg] = PLACED_PART(2),
+    [MODEL_du] = PLACED_PART(2),   [MODEL_wo] = PLACED_PART(0),    [MODEL_dd] = PLACED_PART(0)};
+
 static Placement cut_of(const Recipe *m, ModelWeightId id)
 {
-    static const Placement cut[MODEL_WEIGHT_COUNT] = {
-        [MODEL_wq] = PLACED_PART(2),   [MODEL_wk] = PLACED_PART(2),    [MODEL_wv] = PLACED_PART(2),
-        [MODEL_wq_b] = PLACED_PART(2), [MODEL_wkv_b] = PLACED_PART(2), [MODEL_dg] = PLACED_PART(2),
-        [MODEL_du] = PLACED_PART(2),   [MODEL_wo] = PLACED_PART(0),    [MODEL_dd] = PLACED_PART(0)};
-    return record_members(m->r, AXIS_tp) > 1 ? cut[id] : (Placement)PLACED_WHOLE;
+    return record_members(m->r, AXIS_tp) > 1 ? cuts[id] : (Placement)PLACED_WHOLE;
 }
 
 int recipe_is_cut(const Recipe *m, const ModelWeight *w) { return cut_of(m, w->id) != PLACED_WHOLE; }
+
+/* Part `place` of `parts` of n elements. */
+static WeightPart part_of(int64_t n, int64_t parts, int64_t place)
+{
+    return (WeightPart){n / parts, n / parts * place, n / parts, n};
+}
+
+WeightPart recipe_part(const Ranks *r, int64_t rank, const ModelWeight *w)
+{
+    const int64_t n = model_weight_elements(w), tp = r->members[AXIS_tp],
+                  place = ranks_place(r, AXIS_tp, rank);
+    if (model_weight_row(w)->module == MODULE_EXPERTS)
+        return part_of(n, r->members[AXIS_ep], ranks_place(r, AXIS_ep, rank));
+    if (cuts[w->id] == PLACED_PART(0))
+        return part_of(n, tp, place);
+    if (cuts[w->id] == PLACED_PART(2))
+        return (WeightPart){n / tp, w->columns / tp * place, w->columns / tp, w->columns};
+    return part_of(n, 1, 0);
+}
 
 /* Ranks of edp have the same experts, ranks of dp the same heads and columns. */
 void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w)

@@ -64,14 +64,21 @@ def exchanges(_):
 
 
 def losses(at):
-    """The ranks' micro-batches are those that one rank runs one after the other."""
-    for ranks, micro in ((2, 2), (4, 1)):
-        one = [*TINY, *FEW, "--micro-batches", ranks * micro, "--batch", 8, "--log", f"{at}/one"]
-        several = [*TINY, *FEW, "--micro-batches", micro, "--batch", 8, "--log", f"{at}/several"]
+    """The ranks' micro-batches are those that one rank runs one after the other; groups of ep and tp share experts and heads."""
+    tiny = [*TINY]
+    with open(tiny[tiny.index("--model") + 1], encoding="utf-8") as f:
+        model = json.load(f) | {"aux_loss_scope": "sequence"}  # a group's scope is another loss on more ranks
+    tiny[tiny.index("--model") + 1] = f"{at}/model.json"
+    with open(f"{at}/model.json", "w", encoding="utf-8") as f:
+        json.dump(model, f)
+    for ranks, micro, tp, ep in ((2, 2, 1, 1), (4, 1, 1, 1), (2, 2, 1, 2), (2, 1, 2, 1), (4, 1, 2, 2)):
+        one = [*tiny, *FEW, "--micro-batches", ranks // tp * micro, "--batch", 8, "--log", f"{at}/one"]
+        several = [*tiny, *FEW, "--micro-batches", micro, "--batch", 8, "--tp", tp, "--ep", ep, "--log", f"{at}/several"]
         run(TRAIN, *one)
         out, _ = jobs((ranks, several))
-        say_if(f"ranks: {ranks} ranks on 1 node: dp {ranks}" not in out or out.count("step  1/20") != 1, f"prints\n{out}")
-        compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), f"{ranks} ranks")
+        said = ", ".join(f"{name} {n}" for name, n in (("tp", tp), ("ep", tp * ep), ("dp", ranks // tp)) if n > 1)
+        say_if(f"ranks: {ranks} ranks on 1 node: {said}" not in out or out.count("step  1/20") != 1, f"prints\n{out}")
+        compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), f"{ranks} ranks, tp {tp}, ep {ep}")
 
 
 def resumed(at):
@@ -148,7 +155,7 @@ def refused(_):
     one = [*TINY, "--steps", 3]
     for ranks, options, what in ((2, ["--dp", 3, "--batch", 6], "tp 1 times dp 3 must be the number of ranks, 2"),
                                  (2, ["--batch", 6, "--micro-batches", 2], "must divide --batch 6"),
-                                 (2, ["--tp", 2], "no module can be shared"),
+                                 (2, ["--ep", 2, "--batch", 6, "--save", "nowhere"], "cannot save it yet"),
                                  (2, ["--comm-delay", "fast"], "--comm-delay takes microseconds")):
         _, err = jobs((ranks, [*one, *options]), code=None)
         say_if(what not in err, f"{options}: no `{what}` in\n{err}")

@@ -28,8 +28,9 @@ static int read_delay(const char *text, double *delay)
 static const char *broken_rule(const Config *c, const Ranks *r)
 {
     const int64_t parts = c->micro_batches * r->members[AXIS_dp];
-    if (r->members[AXIS_tp] > 1 || r->members[AXIS_ep] > 1)
-        return "--tp and --ep: no module can be shared by several ranks yet";
+    if (r->members[AXIS_ep] > 1 && (c->save || c->checkpoint))
+        return "--tp and --ep: ranks that each have a part of the model cannot save it yet, or go on from a "
+               "checkpoint";
     if (r->number > 1 && c->check)
         return "--check compares the kernels of one rank";
     if (c->batch % parts)
@@ -78,6 +79,8 @@ Comm *job_open(Config *c)
         comm_close(comm, 1);
         return NULL;
     }
+    if (comm_ranks(comm)->members[AXIS_ep] > 1)
+        c->sample = 0; /* no rank has the whole model */
     if (comm_rank(comm))
         leave_to_first(c);
     else if (comm_ranks(comm)->number > 1)

@@ -20,6 +20,7 @@ typedef struct Session {
     double compile_seconds;
     const char *swap_folder; /* NULL: TMPDIR, or /var/tmp */
     const Ranks *ranks;      /* that share the training's programs, through run.door; NULL: one */
+    int64_t rank;            /* this one's number */
 } Session;
 
 /* check: as RunOptions.check. */

@@ -52,7 +52,7 @@ static Program *record_step(Trainer *t)
 #include "step/passes.def"
     };
     Recording r = session_record(&t->session, "train", 1, t->sequences, t->config->sequence);
-    r.recipe.balanced = 1;
+    r.recipe.balanced = 1, r.recipe.row_factor = t->config->row_factor;
     r.recipe.loads = t->config->load_every > 0;
     recipe_step(&r.recipe, (int)t->config->micro_batches);
     Program *p = session_finish(&t->session, &r);
@@ -62,6 +62,7 @@ static Program *record_step(Trainer *t)
 static Program *record_evaluation(Trainer *t)
 {
     Recording r = session_record(&t->session, "validation", 0, t->sequences, t->config->sequence);
+    r.recipe.row_factor = t->config->row_factor;
     recipe_evaluation(&r.recipe, 1);
     return session_finish(&t->session, &r);
 }
@@ -162,7 +163,7 @@ static void join(Trainer *t, Comm *comm)
     t->comm = comm;
     t->copies = r->members[AXIS_dp], t->copy = ranks_place(r, AXIS_dp, comm_rank(comm));
     t->sequences = t->config->batch / (t->config->micro_batches * t->copies);
-    t->session.ranks = r;
+    t->session.ranks = r, t->session.rank = comm_rank(comm);
     t->session.run.door = comm_door(comm);
 }
 

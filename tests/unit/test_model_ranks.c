@@ -125,42 +125,6 @@ static void stop(Trained *k)
 
 /* ---- weights ---- */
 
-/* What a rank has of a weight: `elements` of it, in runs of `run`, one for each `stride` elements, from `first` on. */
-typedef struct WeightPart {
-    int64_t elements, first, run, stride;
-} WeightPart;
-
-static int is_one_of(ModelWeightId id, const ModelWeightId *ids, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] == id)
-            return 1;
-    return 0;
-}
-
-/* Whole experts over ep; over tp columns of what enters a block, rows of what ends it. */
-static WeightPart part_of(const RankTest *t, const ModelWeight *w, int64_t rank)
-{
-    static const ModelWeightId columns[] = {MODEL_wq,    MODEL_wk, MODEL_wv, MODEL_wq_b,
-                                            MODEL_wkv_b, MODEL_dg, MODEL_du},
-                               rows[] = {MODEL_wo, MODEL_dd};
-    const int64_t all = model_weight_elements(w), ep = t->ranks.members[AXIS_ep],
-                  tp = t->ranks.members[AXIS_tp], place = ranks_place(&t->ranks, AXIS_tp, rank),
-                  width = w->columns / tp;
-    if (model_weight_row(w)->module == MODULE_EXPERTS)
-        return (WeightPart){all / ep, ranks_place(&t->ranks, AXIS_ep, rank) * (all / ep), all / ep, all};
-    if (is_one_of(w->id, columns, sizeof columns / sizeof *columns))
-        return (WeightPart){all / tp, place * width, width, w->columns};
-    if (is_one_of(w->id, rows, sizeof rows / sizeof *rows))
-        return (WeightPart){all / tp, place * (all / tp), all / tp, all};
-    return (WeightPart){all, 0, all, all};
-}
-
-static int64_t whole_at(const WeightPart *p, int64_t i)
-{
-    return p->first + i / p->run * p->stride + i % p->run;
-}
-
 /* Some experts are so probable that all tokens choose them. */
 static void drive(const RankTest *t, const ModelWeight *w, float *at)
 {
@@ -178,10 +142,10 @@ static void draw(RankTest *t)
             whole[j] = (float)(w->value + w->deviation * random_normal(&random));
         drive(t, w, whole);
         for (int64_t r = 0; r < t->shared.ranks; r++) {
-            const WeightPart part = part_of(t, w, r);
+            const WeightPart part = recipe_part(&t->ranks, r, w);
             float *at = store_at(t->shared.stores[r], w->name);
             for (int64_t j = 0; j < part.elements; j++)
-                at[j] = whole[whole_at(&part, j)];
+                at[j] = whole[weight_part_at(&part, j)];
         }
     }
 }
@@ -251,9 +215,9 @@ static void compare_gradient(const RankTest *t, const ModelWeight *w)
     float *sum = calloc((size_t)model_weight_elements(w), sizeof *sum);
     for (int64_t r = 0; r < t->shared.ranks; r++) {
         const float *at = run_at(t->shared.steps[r], name);
-        const WeightPart part = part_of(t, w, r);
+        const WeightPart part = recipe_part(&t->ranks, r, w);
         for (int64_t j = 0; j < part.elements; j++)
-            sum[whole_at(&part, j)] += at[j];
+            sum[weight_part_at(&part, j)] += at[j];
     }
     compare_elements(t, "gradient", w, sum, run_at(t->alone.steps[0], name));
     free(sum);
@@ -266,11 +230,11 @@ static void compare_weight(const RankTest *t, const ModelWeight *w)
     const float *wanted = store_at(t->alone.stores[0], w->name);
     float *got = malloc(bytes);
     for (int64_t r = 0; r < t->shared.ranks; r++) {
-        const WeightPart part = part_of(t, w, r);
+        const WeightPart part = recipe_part(&t->ranks, r, w);
         const float *at = store_at(t->shared.stores[r], w->name);
         memcpy(got, wanted, bytes);
         for (int64_t j = 0; j < part.elements; j++)
-            got[whole_at(&part, j)] = at[j];
+            got[weight_part_at(&part, j)] = at[j];
         compare_elements(t, "new weight", w, got, wanted);
     }
     free(got);
