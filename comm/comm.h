@@ -44,13 +44,14 @@ int comm_gather(Comm *c, const char *what, const void *mine, int64_t bytes, void
 /* The same for rank 0 only; all: NULL elsewhere. */
 int comm_collect(Comm *c, const char *what, const void *mine, int64_t bytes, void *all);
 
-/* What the exchanges of an axis took since the start. Bytes that this rank sent, by the link to whom; seconds by the widest link of
+/* What the exchanges of an axis took since the start, or since comm_count_anew(). Bytes that this rank sent, by the link to whom; seconds by the widest link of
  * the group. */
 typedef struct CommTraffic {
     int64_t rounds, bytes[LINK_COUNT]; /* an allreduce has two rounds of messages */
     double seconds[LINK_COUNT];
 } CommTraffic;
 CommTraffic comm_traffic(const Comm *c, GroupAxis axis);
+void comm_count_anew(Comm *c);
 /* The bytes that one run of a program sends from a rank, from its tensors' sizes; rows of an alltoallv as if every member got as many. */
 CommTraffic comm_planned(const Program *p, const Ranks *r, int64_t rank, GroupAxis axis);
 

@@ -118,6 +118,8 @@ const char *comm_error(const Comm *c) { return c->error; }
 
 CommTraffic comm_traffic(const Comm *c, GroupAxis axis) { return c->traffic[axis]; }
 
+void comm_count_anew(Comm *c) { memset(c->traffic, 0, sizeof c->traffic); }
+
 char *comm_scratch(Comm *c, int64_t bytes)
 {
     if (bytes <= c->scratch_bytes)

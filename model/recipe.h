@@ -95,6 +95,24 @@ BufferId recipe_summed(Recipe *m, GroupAxis axis, BufferId x); /* over its group
 void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w);
 void recipe_place_own(Recipe *m, BufferId b); /* what is of this rank's micro-batches */
 
+/* ---- the optimizer ---- */
+
+/* What AdamW reads and moves of a weight, or of a shard; form: what it writes for other kernels, STEP_NONE: what the kernel makes. */
+typedef struct AdamwTensors {
+    BufferId master, moment1, moment2, gradient, form;
+} AdamwTensors;
+Call recipe_adamw(Recipe *m, const char *kernel, const AdamwTensors *t, int decays, BufferId factor);
+
+/* Do the ranks share the optimizer? Note [Shards] of shards.h. The gradients of all ranks are then summed in two tensors. */
+typedef struct ShardSums {
+    BufferId vectors, part; /* of vectors whole; of the others this rank's part */
+} ShardSums;
+int recipe_has_shards(const Recipe *m);
+ShardSums recipe_shard_sums(Recipe *m);
+BufferId recipe_shard_clip(Recipe *m, const ShardSums *g, BufferId norm); /* the factor */
+void recipe_shard_update(Recipe *m, const ShardSums *g, BufferId factor); /* of all weights but vectors, and their forms */
+void recipe_shard_setup(Recipe *m);                                 /* the forms, from the masters */
+
 /* ---- modules ----
  * x: f32[T, H], the residual stream; each gives the stream behind the module. */
 BufferId recipe_embed(Recipe *m, BufferId ids);           /* [T] -> [T, H] */

@@ -1,5 +1,6 @@
 /* Whole programs: forms of weights, an evaluation, gradients, a step of training. */
 #include "model/recipe.h"
+#include "model/shards.h"
 
 #include <float.h>
 
@@ -115,41 +116,45 @@ static void adamw(Recipe *m, const ModelWeight *w, const SummedGradients *g, Buf
     static const char *const kernels[] = {
         [MODEL_VECTOR] = "adamw", [MODEL_ROWS] = "adamw_rows", [MODEL_PACKED] = "adamw_packed"};
     const ModelForm form = model_weight_row(w)->form;
-    const BufferId master = as_updated(m, recipe_master(m, w), w),
-                   gradient = as_updated(m, gradient_in(m, g, w), w);
-    const BufferId decay = recipe_number(m, model_weight_decays(w) ? "decay" : "no.decay", 0);
-    const Arg args[] = {ARG(p, master),
-                        ARG(m, moment(m, w, "moment1")),
-                        ARG(v, moment(m, w, "moment2")),
-                        ARG(g, gradient),
-                        ARG(factor, factor),
-                        ARG(lr, recipe_number(m, "lr", 0)),
-                        ARG(b1, recipe_number(m, "beta1", 0)),
-                        ARG(b2, recipe_number(m, "beta2", 0)),
-                        ARG(eps, recipe_number(m, "adam.eps", 0)),
-                        ARG(decay, decay),
-                        ARG(k1, recipe_number(m, "k1", 0)),
-                        ARG(k2, recipe_number(m, "k2", 0)),
-                        ARG(w, as_updated(m, recipe_form(m, w, form), w))};
-    const size_t n = sizeof args / sizeof *args;
-    record_call(m->r, kernels[form], args, form == MODEL_VECTOR ? n - 1 : n);
+    const AdamwTensors t = {.master = as_updated(m, recipe_master(m, w), w),
+                            .moment1 = moment(m, w, "moment1"),
+                            .moment2 = moment(m, w, "moment2"),
+                            .gradient = as_updated(m, gradient_in(m, g, w), w),
+                            .form = form == MODEL_VECTOR ? (BufferId)STEP_NONE
+                                                         : as_updated(m, recipe_form(m, w, form), w)};
+    recipe_adamw(m, kernels[form], &t, model_weight_decays(w), factor);
     if (m->c->tied && w->id == MODEL_embed)
         narrow_packed(m, w);
 }
 
+/* Vectors, and what no gradient moves, are all ranks' also where they share the rest. */
+static void update(Recipe *m, const SummedGradients *g, BufferId factor)
+{
+    const int shards = recipe_has_shards(m);
+    for (uint32_t i = 0; i < m->weights.len; i++) {
+        const ModelWeight *w = &m->weights.at[i];
+        if (model_weight_has_gradient(w) && (!shards || model_is_vector(w)))
+            adamw(m, w, g, factor);
+        else if (!model_weight_has_gradient(w) && m->balanced)
+            recipe_bias(m, w);
+    }
+}
+
 void recipe_step(Recipe *m, int micro_batches)
 {
+    const int shards = recipe_has_shards(m);
     recipe_gradients(m, micro_batches);
     recipe_at(m, -1, -1);
     record_at(m->r, PHASE_optimizer, -1, -1);
-    const SummedGradients summed = summed_gradients(m);
-    const BufferId norm = recipe_scalar(m, "norm"), factor = clip(m, &summed, norm);
+    const ShardSums part = shards ? recipe_shard_sums(m) : (ShardSums){STEP_NONE, STEP_NONE};
+    const SummedGradients g =
+        shards ? (SummedGradients){part.vectors, STEP_NONE, STEP_NONE} : summed_gradients(m);
+    const BufferId norm = recipe_scalar(m, "norm"),
+                   factor = shards ? recipe_shard_clip(m, &part, norm) : clip(m, &g, norm);
     record_gate(m->r, norm, recipe_number(m, "norm.limit", FLT_MAX)); /* no update by what is not finite */
-    for (uint32_t i = 0; i < m->weights.len; i++)
-        if (model_weight_has_gradient(&m->weights.at[i]))
-            adamw(m, &m->weights.at[i], &summed, factor);
-        else if (m->balanced)
-            recipe_bias(m, &m->weights.at[i]);
+    update(m, &g, factor);
+    if (shards)
+        recipe_shard_update(m, &part, factor);
 }
 
 /* ---- generation ---- */
@@ -182,7 +187,9 @@ void recipe_generation(Recipe *m, int64_t room, int sampled)
 void recipe_setup(Recipe *m)
 {
     record_at(m->r, PHASE_setup, -1, -1);
-    for (uint32_t i = 0; i < m->weights.len; i++) {
+    if (recipe_has_shards(m))
+        recipe_shard_setup(m);
+    for (uint32_t i = 0; i < m->weights.len && !recipe_has_shards(m); i++) {
         const ModelWeight *w = &m->weights.at[i];
         const ModelForm form = model_weight_row(w)->form;
         if (form == MODEL_PACKED || (m->c->tied && w->id == MODEL_embed))

@@ -1,5 +1,6 @@
 /* The weights of a model as buffers of a program: masters, the forms that kernels read, gradients. */
 #include "model/recipe.h"
+#include "model/shards.h"
 
 enum { GRADIENT_STEP = 32 /* elements: gradients begin at whole cache lines */ };
 
@@ -58,6 +59,30 @@ BufferId recipe_weight(Recipe *m, ModelWeightId id)
 
 /* ---- gradients ---- */
 
+/* Where tp or ep cut weights too, each rank still updates all that it has. */
+int recipe_has_shards(const Recipe *m)
+{
+    return record_members(m->r, AXIS_dp) > 1 && record_members(m->r, AXIS_tp) == 1 &&
+           record_members(m->r, AXIS_ep) == 1;
+}
+
+/* With shards: first those of vectors. */
+static BufferId shard_gradients(Recipe *m)
+{
+    const ModelShards s = model_shards(&m->weights, record_members(m->r, AXIS_dp));
+    const int64_t shape[] = {s.vector_rows + s.rows, SHARD_ROW};
+    const BufferId all = record_tensor(m->r, OWNER_gradient, "gradients", MOEC_F32, 0, 2, shape);
+    record_place(m->r, all, AXIS_dp, PLACED_SUM);
+    record_place(m->r, all, AXIS_edp, PLACED_SUM);
+    return all;
+}
+
+static int64_t shard_place(const Recipe *m, const ModelWeight *w)
+{
+    const ModelShards s = model_shards(&m->weights, record_members(m->r, AXIS_dp));
+    return model_shards_place(&m->weights, w) + (model_is_vector(w) ? 0 : s.vector_rows * SHARD_ROW);
+}
+
 /* Gradients that are summed over the same ranks are one tensor. */
 typedef enum GradientPool { POOL_ALIKE, POOL_CUT, POOL_OWN } GradientPool;
 
@@ -91,8 +116,8 @@ static BufferId pool(Recipe *m, GradientPool pool)
         [POOL_ALIKE] = "gradients", [POOL_CUT] = "gradients.cut", [POOL_OWN] = "gradients.own"};
     const int64_t elements = round_up(pool_elements(m, pool, m->weights.at + m->weights.len), RECIPE_ROW),
                   shape[] = {elements / RECIPE_ROW, RECIPE_ROW};
-    if (!elements)
-        return STEP_NONE;
+    if (!elements || recipe_has_shards(m))
+        return elements ? shard_gradients(m) : STEP_NONE;
     const BufferId b = record_tensor(m->r, OWNER_gradient, names[pool], MOEC_F32, 0, 2, shape);
     for (GroupAxis a = 0; a < AXIS_COUNT; a++)
         record_place(m->r, b, a, pool_places[pool][a]);
@@ -111,7 +136,8 @@ BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w)
     const BufferId known = record_find(m->r, name);
     if (known != STEP_NONE)
         return known;
-    const BufferId b = record_part(m->r, name, all, pool_elements(m, pool_of(m, w), w), 3, shape);
+    const int64_t at = recipe_has_shards(m) ? shard_place(m, w) : pool_elements(m, pool_of(m, w), w);
+    const BufferId b = record_part(m->r, name, all, at, 3, shape);
     recipe_place_weight(m, b, w);
     return b;
 }

@@ -36,7 +36,7 @@ BEGIN {
     doors = " base/base.h base/json.h ir/ir.h ir/tile.h ir/tile_build.h ir/event.h emulator/simulate.h emulator/report.h " \
             "passes/query.h passes/join.h passes/schedule.h passes/report.h passes/cluster.h " \
             "driver/element.h driver/pack.h driver/reference.h driver/interpret.h driver/module.h driver/log.h runtime/log.h " \
-            "step/record.h step/ranks.h step/verify_ranks.h step/kernels.h step/memory.h step/verify.h step/text.h step/run.h step/passes.h step/price.h model/recipe.h "  # else ROOM/ROOM.h
+            "step/record.h step/ranks.h step/verify_ranks.h step/kernels.h step/memory.h step/verify.h step/text.h step/run.h step/passes.h step/price.h model/recipe.h model/shards.h "  # else ROOM/ROOM.h
     public = " runtime records driver testing explain tuner command step model trainer bench python "             # the rooms that include the public headers
     split("base machines ir frontend passes lower npu backend emulator runtime records driver testing explain tuner lsp command step comm model trainer bench python", r, " ")
     for (i in r) known[r[i]] = 1

@@ -48,28 +48,25 @@ const char *checkpoint_verify(Arena *a, const char *path)
     return error;
 }
 
-/* By buffer: a task goes on from what it holds. Others are made anew by each step. */
-static char *updated_buffers(Arena *a, const Program *p)
+static void add_moment(Arena *a, OptimizerTensors *out, const ModelWeight *w, const char *which, float *at)
 {
-    char *updated = arena_array(a, char, p->buffers.len + 1);
-    for (TaskId t = 0; t < p->tasks.len; t++)
-        each_operand(&p->tasks.at[t], o) if (o->use == USE_UPDATE) updated[step_home(p, o->buffer)] = 1;
-    return updated;
+    OptimizerTensor o = {{.name = arena_printf(a, "%s.%s", which, w->name),
+                          .type = STORED_F32,
+                          .rank = 3,
+                          .shape = {w->matrices, w->rows, w->columns}},
+                         at};
+    o.stored.bytes = (size_t)stored_elements(&o.stored) * stored_type_bytes(o.stored.type);
+    vec_push(a, out, o);
 }
 
-OptimizerTensors checkpoint_optimizer(Arena *a, const Trainer *t)
+OptimizerTensors checkpoint_optimizer(Arena *a, const Whole *first, const Whole *second)
 {
+    const ModelWeights *all = &first->t->session.weights;
     OptimizerTensors out = {0};
-    const char *updated = updated_buffers(a, t->program);
-    for (BufferId i = 0; i < t->program->buffers.len; i++) {
-        const StepBuffer *b = &t->program->buffers.at[i];
-        if (b->owner != OWNER_optimizer || !updated[i])
-            continue;
-        OptimizerTensor o = {{.name = b->name, .type = STORED_F32, .rank = b->rank},
-                             session_at(&t->session, "%s", b->name)};
-        memcpy(o.stored.shape, b->shape, b->rank * sizeof *b->shape);
-        o.stored.bytes = (size_t)stored_elements(&o.stored) * stored_type_bytes(o.stored.type);
-        vec_push(a, &out, o);
-    }
+    for (uint32_t i = 0; i < all->len; i++)
+        if (model_weight_has_gradient(&all->at[i])) {
+            add_moment(a, &out, &all->at[i], "moment1", first->at[i]);
+            add_moment(a, &out, &all->at[i], "moment2", second->at[i]);
+        }
     return out;
 }

@@ -3,13 +3,14 @@
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
-#include "trainer/trainer.h"
+#include "trainer/whole.h"
 
 /* ---- writing ---- */
 
 /* The folder of --save, which one run at a time writes into. */
 typedef struct SaveFolder {
-    const char *path; /* NULL: nothing is saved */
+    const char *path; /* NULL: nothing is saved, or another rank writes */
+    int asked;        /* for checkpoints */
     int lock;         /* a file descriptor */
     int64_t saved;    /* step of the last checkpoint; -1: none */
     int failed;       /* the last one could not be written */
@@ -17,11 +18,11 @@ typedef struct SaveFolder {
 
 /* Makes the folder where there is none. Refuses one that cannot be written, that another run holds, or that has whole checkpoints
  * of later steps than the run is at. Returns 0, or 1 with a message printed. */
-int save_open(SaveFolder *f, const Config *c);
+int save_open(SaveFolder *f, const Config *c, int writes); /* writes: this rank does */
 void save_close(SaveFolder *f);
-/* Writes a checkpoint and removes those before the last --keep. An error is printed, and kept in f->failed: training goes on, and
- * the checkpoints before are still there. */
-void save_now(SaveFolder *f, const Trainer *t);
+/* Writes a checkpoint and removes those before the last --keep; all ranks call it. An error is printed, and kept in f->failed:
+ * training goes on, and the checkpoints before are still there. Returns 0, or 1 with a message: the ranks cannot go on. */
+int save_now(SaveFolder *f, Trainer *t);
 
 /* ---- reading ---- */
 
@@ -46,13 +47,13 @@ const char *checkpoint_list(Arena *a, const char *folder, Checkpoints *out);
 /* NULL, or why it cannot be used. */
 const char *checkpoint_verify(Arena *a, const char *path);
 
-/* Moments of the step's program, in its order. */
+/* Both moments of each weight, in the order of the weights. */
 typedef struct OptimizerTensor {
     StoredTensor stored; /* name, type, shape */
     void *at;
 } OptimizerTensor;
 typedef Vec(OptimizerTensor) OptimizerTensors;
-OptimizerTensors checkpoint_optimizer(Arena *a, const Trainer *t);
+OptimizerTensors checkpoint_optimizer(Arena *a, const Whole *first, const Whole *second);
 
 #define CHECKPOINT_OPTIONS "options.json"
 #define CHECKPOINT_OPTIMIZER "optimizer.safetensors"

@@ -40,11 +40,8 @@ static const char *folder_of(Arena *a, const char *path)
     return last ? arena_strndup(a, path, (size_t)(last - path) + 1) : ".";
 }
 
-int command_weights(Session *s, const char *path)
+int command_weights(Session *s, const char *path, float **masters)
 {
-    float **masters = arena_array(s->arena, float *, s->weights.len + 1);
-    for (uint32_t i = 0; i < s->weights.len; i++)
-        masters[i] = session_at(s, "%s", s->weights.at[i].name);
     const char *error =
         model_weights_load(s->arena, folder_of(s->arena, path), &s->model, &s->weights, masters);
     return error ? complain("%s", error) : 0;

@@ -211,7 +211,7 @@ static int eval(Session *s, const EvalOptions *o, EvalTokens *t)
         return 1;
     Run *prepare = session_start(s, forms, (BatchSource){0}), *run = NULL;
     int bad = !prepare || !(run = session_start(s, p, (BatchSource){next_batch, t})) ||
-              command_weights(s, o->model) || session_run(prepare) || session_run(run) ||
+              command_weights(s, o->model, session_masters(s)) || session_run(prepare) || session_run(run) ||
               (o->gradients && write_gradients(s, run, o->gradients)) ||
               (o->logits && write_logits(s, t, o->logits));
     if (!bad)

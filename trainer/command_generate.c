@@ -85,8 +85,8 @@ static int generate(Session *s, const GenerateOptions *o, int32_t *ids, int64_t 
     const int64_t n = prompt + o->length;
     int bad = !forms || generator_record(&g, s, prompt, n, o->temperature, (uint64_t)o->seed) ||
               session_compile(s) || !(prepare = session_start(s, forms, (BatchSource){0})) ||
-              generator_start(&g) || command_weights(s, o->model) || session_run(prepare) ||
-              generator_prompt(&g, ids, &ids[prompt]);
+              generator_start(&g) || command_weights(s, o->model, session_masters(s)) ||
+              session_run(prepare) || generator_prompt(&g, ids, &ids[prompt]);
     for (int64_t i = prompt + 1; !bad && i < n; i++)
         bad = generator_step(&g, ids[i - 1], &ids[i]);
     if (!bad)

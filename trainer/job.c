@@ -28,9 +28,6 @@ static int read_delay(const char *text, double *delay)
 static const char *broken_rule(const Config *c, const Ranks *r)
 {
     const int64_t parts = c->micro_batches * r->members[AXIS_dp];
-    if (r->members[AXIS_ep] > 1 && (c->save || c->checkpoint))
-        return "--tp and --ep: ranks that each have a part of the model cannot save it yet, or go on from a "
-               "checkpoint";
     if (r->number > 1 && c->check)
         return "--check compares the kernels of one rank";
     if (c->batch % parts)
@@ -48,7 +45,7 @@ static void print_ranks(const Config *c, const Comm *comm)
 
 static void leave_to_first(Config *c)
 {
-    c->log = c->save = NULL;
+    c->log = NULL;
     c->sample = c->profile = 0;
     if (!freopen("/dev/null", "w", stdout))
         complain("cannot leave stdout to the first rank");
@@ -167,6 +164,14 @@ int job_mean(Trainer *t, const char *what, double *number)
     const double *all = ranks > 1 ? gather(t, what, number, 1) : number;
     if (all)
         *number = mean_of(all, ranks, 1, 0);
+    return !all;
+}
+
+int job_first(Trainer *t, const char *what, int *number)
+{
+    const double own = *number, *all = comm_ranks(t->comm)->number > 1 ? gather(t, what, &own, 1) : &own;
+    if (all)
+        *number = (int)all[0];
     return !all;
 }
 

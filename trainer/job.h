@@ -15,6 +15,7 @@ int job_share(Trainer *t);
 int job_stops(const Trainer *t); /* what all ranks know of signals after a step: they stop together */
 /* A number becomes its mean over the ranks. `what` for messages. */
 int job_mean(Trainer *t, const char *what, double *number);
+int job_first(Trainer *t, const char *what, int *number); /* becomes that of the first rank */
 /* What the first rank's exchanges took, by axis; and what they were to send in each step. */
 json_t *job_json(const Trainer *t);
 void job_print(const Trainer *t, int64_t steps);

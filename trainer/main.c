@@ -17,13 +17,15 @@ static int validate(Trainer *t, Log *l)
     return 0;
 }
 
-static void save(SaveFolder *f, const Trainer *t, const Log *l)
+static int save(SaveFolder *f, Trainer *t, const Log *l)
 {
     const double began = step_seconds();
-    if (!f->path || f->saved == t->state.steps)
-        return;
-    save_now(f, t);
+    if (!f->asked || f->saved == t->state.steps)
+        return 0;
+    if (save_now(f, t))
+        return 1;
     log_save(l, f, step_seconds() - began);
+    return 0;
 }
 
 /* Steps until the last one, or until a signal asks to stop. */
@@ -35,13 +37,14 @@ static int train_steps(Trainer *t, Log *l, SaveFolder *f)
         if (trainer_step(t))
             return 1;
         log_step(l, t);
-        if (c->save_every && t->state.steps % c->save_every == 0)
-            save(f, t, l);
+        if (c->save_every && t->state.steps % c->save_every == 0 && save(f, t, l))
+            return 1;
         if (c->validate_every && t->state.steps % c->validate_every == 0 && t->state.steps < c->steps &&
             validate(t, l))
             return 1;
     }
-    save(f, t, l);
+    if (save(f, t, l))
+        return 1;
     log_end(l, t);
     return f->failed;
 }
@@ -53,7 +56,7 @@ static int train(Trainer *t, Log *l, SaveFolder *f)
     if (!job_stops(t))
         return validate(t, l) || (t->config->sample && sample_print(t));
     printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps,
-           f->path ? "" : "; without --save nothing is kept");
+           f->asked ? "" : "; without --save nothing is kept");
     return 0;
 }
 
@@ -62,7 +65,7 @@ static int run(const Config *c, const TrainData *d, Comm *comm)
     Trainer t;
     Log l;
     SaveFolder f;
-    int bad = save_open(&f, c);
+    int bad = save_open(&f, c, !comm_rank(comm));
     if (bad || log_open(&l, c)) {
         save_close(&f);
         return 1;

@@ -121,7 +121,7 @@ static int measure(Session *s, const PlanOptions *few, Prices *prices)
               !(m.plain = session_start(s, plain, source)) ||
               !(m.swapped = session_start(s, swapped, source));
     if (!bad) {
-        weights_draw(s, 1);
+        weights_draw(&s->weights, session_masters(s), 1);
         set_numbers(s);
         bad = session_run(first) || run_both(&m, prices);
     }

@@ -103,10 +103,9 @@ int resume_check_model(const Config *c)
 
 /* ---- what it holds ---- */
 
-static const char *load_optimizer(Arena *a, Trainer *t, const char *path)
+static const char *load_tensors(Arena *a, OptimizerTensors all, const char *path)
 {
     SafeTensors file;
-    const OptimizerTensors all = checkpoint_optimizer(a, t);
     const char *error = safetensors_open(a, path, &file);
     for (uint32_t i = 0; i < all.len && !error; i++) {
         const StoredTensor *want = &all.at[i].stored, *have = safetensors_find(&file, want->name);
@@ -118,6 +117,29 @@ static const char *load_optimizer(Arena *a, Trainer *t, const char *path)
     }
     safetensors_close(&file);
     return error;
+}
+
+static int load_optimizer(Arena *a, Trainer *t, const char *path)
+{
+    Whole first, second = {0};
+    int bad = whole_open(&first, t, KEPT_MOMENT1) || whole_open(&second, t, KEPT_MOMENT2);
+    const char *error = bad ? NULL : load_tensors(a, checkpoint_optimizer(a, &first, &second), path);
+    if (!bad && !error)
+        whole_keep(&first), whole_keep(&second);
+    whole_close(&first), whole_close(&second);
+    return error ? complain("--resume: %s", error) : bad;
+}
+
+static int load_weights(Trainer *t, const char *path)
+{
+    Whole masters;
+    int bad = whole_open(&masters, t, KEPT_MASTERS);
+    if (bad)
+        return bad;
+    bad = command_weights(&t->session, path, masters.at);
+    whole_keep(&masters);
+    whole_close(&masters);
+    return bad;
 }
 
 static const char *load_state(Arena *a, Trainer *t, const char *path)
@@ -134,10 +156,8 @@ int resume_load(Trainer *t)
 {
     Arena *a = t->session.arena;
     const char *from = t->config->checkpoint;
-    if (command_weights(&t->session, from))
+    if (load_weights(t, from) || load_optimizer(a, t, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, from)))
         return 1;
-    const char *error = load_optimizer(a, t, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, from));
-    if (!error)
-        error = load_state(a, t, arena_printf(a, "%s/" CHECKPOINT_STATE, from));
+    const char *error = load_state(a, t, arena_printf(a, "%s/" CHECKPOINT_STATE, from));
     return error ? complain("--resume: %s", error) : 0;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "trainer/complain.h"
+#include "trainer/job.h"
 
 /* ---- the folder ---- */
 
@@ -53,9 +54,10 @@ static void remove_begun(Arena *a, const SaveFolder *f)
         closedir(d);
 }
 
-int save_open(SaveFolder *f, const Config *c)
+int save_open(SaveFolder *f, const Config *c, int writes)
 {
-    *f = (SaveFolder){.path = c->save, .lock = -1, .saved = c->checkpoint_step};
+    *f = (SaveFolder){
+        .path = writes ? c->save : NULL, .lock = -1, .asked = c->save != NULL, .saved = c->checkpoint_step};
     if (!f->path)
         return 0;
     const char *error = lock(c->arena, f);
@@ -75,19 +77,21 @@ void save_close(SaveFolder *f)
 
 /* ---- the files ---- */
 
-static const char *save_weights(Arena *a, const Trainer *t, const char *folder)
+/* What the ranks keep, all of it. */
+typedef struct SavedTensors {
+    Whole masters, first, second;
+} SavedTensors;
+
+static const char *save_weights(Arena *a, const Trainer *t, const Whole *masters, const char *folder)
 {
     const Session *s = &t->session;
-    const float **masters = arena_array(a, const float *, s->weights.len + 1);
-    for (uint32_t i = 0; i < s->weights.len; i++)
-        masters[i] = session_at(s, "%s", s->weights.at[i].name);
-    return model_weights_save(a, folder, &s->model, &s->weights, masters, STORED_F32,
-                              (uint64_t)(t->config->file_limit * 0x1p20));
+    return model_weights_save(a, folder, &s->model, &s->weights, (const float *const *)masters->at,
+                              STORED_F32, (uint64_t)(t->config->file_limit * 0x1p20));
 }
 
-static const char *save_optimizer(Arena *a, const Trainer *t, const char *path)
+static const char *save_optimizer(Arena *a, const SavedTensors *kept, const char *path)
 {
-    const OptimizerTensors all = checkpoint_optimizer(a, t);
+    const OptimizerTensors all = checkpoint_optimizer(a, &kept->first, &kept->second);
     StoredTensor *tensors = arena_array(a, StoredTensor, all.len + 1);
     for (uint32_t i = 0; i < all.len; i++)
         tensors[i] = all.at[i].stored;
@@ -106,11 +110,11 @@ static const char *save_options(Arena *a, const Config *c, const char *path)
     return file_commit(&w);
 }
 
-static const char *save_files(Arena *a, const Trainer *t, const char *folder)
+static const char *save_files(Arena *a, const Trainer *t, const SavedTensors *kept, const char *folder)
 {
-    const char *error = save_weights(a, t, folder);
+    const char *error = save_weights(a, t, &kept->masters, folder);
     if (!error)
-        error = save_optimizer(a, t, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, folder));
+        error = save_optimizer(a, kept, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, folder));
     if (!error)
         error = state_write(a, arena_printf(a, "%s/" CHECKPOINT_STATE, folder), &t->state);
     return error ? error : save_options(a, t->config, arena_printf(a, "%s/" CHECKPOINT_OPTIONS, folder));
@@ -118,11 +122,11 @@ static const char *save_files(Arena *a, const Trainer *t, const char *folder)
 
 /* ---- all of it ---- */
 
-static const char *save(Arena *a, const Trainer *t, const char *path)
+static const char *save(Arena *a, const Trainer *t, const SavedTensors *kept, const char *path)
 {
     const char *aside, *error = folder_begin(a, path, &aside);
     if (!error)
-        error = save_files(a, t, aside);
+        error = save_files(a, t, kept, aside);
     if (!error)
         return folder_commit(a, path);
     folder_discard(a, path); /* gives a full disk its room back */
@@ -142,18 +146,37 @@ static const char *remove_old(Arena *a, const SaveFolder *f, const Trainer *t)
     return error;
 }
 
-void save_now(SaveFolder *f, const Trainer *t)
+/* The rank that writes: an error is its own affair. */
+static void write_checkpoint(SaveFolder *f, const Trainer *t, const SavedTensors *kept)
 {
     Arena *a = arena_new();
-    if (!f->path || !a)
+    if (!a)
         return;
-    const char *error = save(a, t, arena_printf(a, "%s/step-%08lld", f->path, (long long)t->state.steps));
+    const char *error =
+        save(a, t, kept, arena_printf(a, "%s/step-%08lld", f->path, (long long)t->state.steps));
     f->failed = error != NULL;
-    if (!error) {
-        f->saved = t->state.steps;
+    if (!error)
         error = remove_old(a, f, t);
-    }
     if (error)
         complain("checkpoint of step %lld: %s", (long long)t->state.steps, error);
     arena_free(a);
+}
+
+static int collect(const SavedTensors *k)
+{
+    return whole_collect(&k->masters) || whole_collect(&k->first) || whole_collect(&k->second);
+}
+
+int save_now(SaveFolder *f, Trainer *t)
+{
+    SavedTensors k = {0};
+    int bad = whole_open(&k.masters, t, KEPT_MASTERS) || whole_open(&k.first, t, KEPT_MOMENT1) ||
+              whole_open(&k.second, t, KEPT_MOMENT2) || collect(&k);
+    if (!bad && f->path)
+        write_checkpoint(f, t, &k);
+    whole_close(&k.masters), whole_close(&k.first), whole_close(&k.second);
+    if (bad || job_first(t, "a checkpoint", &f->failed))
+        return 1;
+    f->saved = f->failed ? f->saved : t->state.steps;
+    return 0;
 }

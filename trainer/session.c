@@ -39,8 +39,10 @@ void session_close(Session *s)
 Recording session_record(Session *s, const char *name, int train, int64_t sequences, int64_t positions)
 {
     Recorder *r = recorder_new(s->arena, s->kernels, name, train);
-    for (GroupAxis a = 0; a < AXIS_COUNT && s->ranks; a++)
-        record_group(r, a, s->ranks->members[a]);
+    const Ranks *ranks = s->ranks;
+    for (GroupAxis a = 0; a < AXIS_COUNT && ranks; a++)
+        if (a != AXIS_edp || ranks->members[AXIS_ep] > 1) /* else it is dp */
+            record_group(r, a, ranks->members[a]);
     return (Recording){r, recipe_of(s->arena, r, name, &s->model, s->act, sequences, positions)};
 }
 
@@ -170,6 +172,14 @@ void *session_at(const Session *s, const char *format, ...)
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     return store_at(s->store, name);
+}
+
+float **session_masters(const Session *s)
+{
+    float **masters = arena_array(s->arena, float *, s->weights.len + 1);
+    for (uint32_t i = 0; i < s->weights.len; i++)
+        masters[i] = session_at(s, "%s", s->weights.at[i].name);
+    return masters;
 }
 
 float *session_number(const Session *s, const char *name)

@@ -36,7 +36,7 @@ Recording session_record(Session *s, const char *name, int train, int64_t sequen
 Program *session_finish(Session *s, const Recording *r); /* NULL with a message printed */
 /* Passes over a finished program: step_passes(). */
 int session_passes(Program *p, const char *const choices[PASS_COUNT]);
-/* The program that makes what the others read of weights and positions. */
+/* The program that makes what the others read of weights and positions. Of all ranks together. */
 Program *session_record_setup(Session *s, int64_t positions);
 
 /* Code for all programs that were finished: before the first session_start(). */
@@ -49,6 +49,7 @@ int session_run(Run *r);
 
 /* Memory of a buffer that a started program names. */
 void *session_at(const Session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+float **session_masters(const Session *s); /* by weight, where no shards are kept */
 float *session_number(const Session *s, const char *name); /* a scalar; a place of no use where no program has it */
 
 #endif

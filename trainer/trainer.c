@@ -8,6 +8,7 @@
 #include "trainer/complain.h"
 #include "trainer/guard.h"
 #include "trainer/job.h"
+#include "trainer/whole.h"
 
 /* ---- batches ---- */
 
@@ -143,9 +144,14 @@ static void set_numbers(Trainer *t)
 /* Weights, moments and what the loader begins with. */
 static int begin(Trainer *t)
 {
+    Whole masters;
     if (t->config->checkpoint)
         return resume_load(t);
-    weights_draw(&t->session, (uint64_t)t->config->seed);
+    if (whole_open(&masters, t, KEPT_MASTERS))
+        return 1;
+    weights_draw(&t->session.weights, masters.at, (uint64_t)t->config->seed);
+    whole_keep(&masters);
+    whole_close(&masters);
     return 0;
 }
 
@@ -181,7 +187,10 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int
         bind_threads((int)c->threads, (int)(comm_rank(comm) % comm_ranks(comm)->per_node));
     find_results(t);
     set_numbers(t);
-    return session_run(t->setup);
+    if (session_run(t->setup))
+        return 1;
+    comm_count_anew(comm); /* steps only */
+    return 0;
 }
 
 void trainer_free(Trainer *t)

@@ -58,7 +58,7 @@ int check_run(const Config *c, const TrainData *d, Comm *comm);
 
 /* The initial weights: weights.c. The one place where the host writes floating-point values into a tensor: it makes data, normally
  * distributed numbers of the run's seed, the same on every machine and for every thread count. */
-void weights_draw(Session *s, uint64_t seed);
+void weights_draw(const ModelWeights *all, float *const *masters, uint64_t seed);
 
 /* generate.c: reads what the sample at the end continues, --prompt or the first tokens of the validation part; and prints it with what
  * the model makes of it, as text or as a line of JSON with tokens. */
