@@ -6,16 +6,19 @@
 
 #include <mpi.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     PIECE = 1 << 30,  /* bytes of a call: MPI counts in int */
     EAGER = 200,      /* times that a wait yields the core before it sleeps */
     SHORTEST = 20000, /* nanoseconds of a sleep, at first and at last */
-    LONGEST = 500000
+    LONGEST = 500000,
+    SLOW = 30 /* seconds that MPI may take to start and to end, at least */
 };
 
 static MPI_Comm world = MPI_COMM_NULL;
@@ -41,6 +44,25 @@ static int refuse(Wire *w, const char *what, int code)
 
 /* ---- the job ---- */
 
+/* MPI starts and ends in calls that wait for all ranks, which no one can ask to give up. */
+static void too_late(int number)
+{
+    static const char text[] = "MPI did not start or end within the time-out: a rank is lost or stopped\n";
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(2);
+    _exit(1);
+}
+
+static void watch(unsigned seconds)
+{
+    signal(SIGALRM, seconds ? too_late : SIG_DFL);
+    alarm(seconds);
+}
+
+/* A start takes some seconds where cores are few. */
+static unsigned patience(const Wire *w) { return w->timeout > SLOW ? (unsigned)w->timeout : SLOW; }
+
 static void read_engine(Wire *w)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -52,9 +74,12 @@ static void read_engine(Wire *w)
 
 static int start(Wire *w)
 {
-    int level, ranks, rank, bad = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    int level, ranks, rank;
+    watch(patience(w));
+    int bad = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     if (!bad)
         bad = MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    watch(0);
     if (bad)
         return refuse(w, "MPI cannot start", bad);
     MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
@@ -67,17 +92,19 @@ static int start(Wire *w)
 
 static void end(Wire *w)
 {
-    (void)w;
+    watch(patience(w));
     free(pieces.request), free(pieces.status), free(pieces.done), free(pieces.of);
     pieces = (Pieces){0};
     MPI_Comm_free(&world);
     MPI_Finalize();
+    watch(0);
 }
 
 static void stop(Wire *w, int code)
 {
     (void)w;
     fflush(NULL);
+    watch(SLOW);
     MPI_Abort(world, code);
     _Exit(code);
 }

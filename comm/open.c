@@ -61,7 +61,7 @@ static int asks_for_several(const RanksAsked *k) { return k->tp > 1 || k->ep > 1
 static const char *join(Arena *a, Comm *c)
 {
     const char *error = NULL;
-    c->wire.ranks = 1;
+    c->wire.ranks = 1, c->wire.timeout = c->options.timeout;
     if (comm_is_launched() || asks_for_several(&c->options.asked))
         c->table = open_plugin(a, &error);
     if (error)

@@ -21,6 +21,7 @@ typedef struct WireWait {
 
 typedef struct Wire {
     int64_t ranks, rank;
+    double timeout; /* seconds that starting and ending may take (or half a minute), before the process ends instead */
     char engine[64], error[192]; /* error: of the call that failed */
 } Wire;
 
