@@ -47,6 +47,20 @@ int moec_records_open(moec_context *c, const char *path, int write, moec_records
     return DRIVER_OK;
 }
 
+static int find_default(Compilation *c, void *user)
+{
+    *(const char **)user = tuned_path(c);
+    return DRIVER_OK;
+}
+
+const char *moec_records_default(moec_context *c)
+{
+    const char *path = NULL;
+    if (!api_begin(c, NULL, NULL))
+        compile_guard(api_compilation(c), find_default, &path);
+    return path;
+}
+
 void moec_records_close(moec_records *r)
 {
     if (!r)

@@ -227,6 +227,13 @@ static void settle(TunedQuery *q, const char *path, const char *kernel, Text *sc
         text_add(&q->c->tuned, "nothing was faster\n");
 }
 
+/* Which nobody who compiles needs to be able to write. */
+static const char *system_path(void)
+{
+    const char *named = secure_getenv("MOE_TUNED_SYSTEM");
+    return named && *named ? named : MOEC_TUNED_SYSTEM;
+}
+
 /* A database that cannot be read costs only what it would have brought; `moec explain` says so. */
 static void read_records(TunedQuery *q, const char *path, RecordsMode mode, Text *schedules)
 {
@@ -270,7 +277,7 @@ const char *tuned_schedules(Compilation *c)
     }
     read_records(&q, path, RECORDS_READ, &schedules);
     if (!q.kernels.len && !(off && strcmp(off, "off") == 0))
-        read_records(&q, MOEC_TUNED_SYSTEM, RECORDS_FROZEN, &schedules);
+        read_records(&q, system_path(), RECORDS_FROZEN, &schedules);
     if (!c->tuned.len)
         text_add(&c->tuned,
                  path ? "no tuned schedules: no record of this program in %s\n" : "no tuned schedules: %s\n",

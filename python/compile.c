@@ -15,11 +15,13 @@ int open_compiler(const char *path)
         size_t at;
     } functions[] = {
 #define FUNCTION(name) {"moec_" #name, offsetof(Compiler, name)}
-        FUNCTION(context_new),   FUNCTION(context_free), FUNCTION(error_text),  FUNCTION(error_json),
-        FUNCTION(compile_text),  FUNCTION(compile_file), FUNCTION(module_free), FUNCTION(module_manifest),
-        FUNCTION(module_kernel), FUNCTION(kernel_entry), FUNCTION(space),       FUNCTION(predict),
-        FUNCTION(case_new),      FUNCTION(case_free),    FUNCTION(case_time),   FUNCTION(case_error),
-        FUNCTION(measure)};
+        FUNCTION(context_new),   FUNCTION(context_free), FUNCTION(error_text),   FUNCTION(error_json),
+        FUNCTION(compile_text),  FUNCTION(compile_file), FUNCTION(module_free),  FUNCTION(module_manifest),
+        FUNCTION(module_kernel), FUNCTION(kernel_entry), FUNCTION(space),        FUNCTION(predict),
+        FUNCTION(case_new),      FUNCTION(case_free),    FUNCTION(case_time),    FUNCTION(case_error),
+        FUNCTION(case_text),     FUNCTION(case_target),  FUNCTION(case_bytes),   FUNCTION(case_check),
+        FUNCTION(case_digest),   FUNCTION(measure),      FUNCTION(compare),      FUNCTION(records_open),
+        FUNCTION(records_close), FUNCTION(records_each), FUNCTION(records_error)};
     if (compiler.kernel_entry)
         return 0;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

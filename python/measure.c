@@ -1,10 +1,10 @@
-/* Spaces, predictions and timing of kernels: moec_space, moec_predict, moec_measure. Work is a tuple (path, text, kernel, sizes,
+/* Spaces, predictions, cases and timing of kernels: moec_space, moec_predict, moec_case_*, moec_measure. Work is a tuple (path, text, kernel, sizes,
  * routing, seed, threads). */
 #include "python/native.h"
 
 #include <stdlib.h>
 
-/* What the three functions begin with. */
+/* What these functions begin with. */
 typedef struct MeasuredWork {
     moec_work work;
     moec_options options;
@@ -61,6 +61,79 @@ PyObject *native_predict(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS status = compiler.predict(asked.context, &asked.work, &asked.options, &p);
     Py_END_ALLOW_THREADS return end(&asked, status,
                                     status ? NULL : Py_BuildValue("ddd", p.seconds, p.flops_16bit, p.flops));
+}
+
+/* ---- cases ---- */
+
+static void free_case(PyObject *capsule) { compiler.case_free(PyCapsule_GetPointer(capsule, "moec_case")); }
+
+static moec_case *case_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, "moec_case"); }
+
+static PyObject *fail_case(const moec_case *k)
+{
+    return raise_error("CallError", compiler.case_error(k), NULL);
+}
+
+/* case_new(libmoec, work, options): the case, what it is in words, its instruction set, bytes. */
+PyObject *native_case_new(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *library;
+    PyObject *work, *options, *result = NULL;
+    MeasuredWork asked;
+    moec_case *made = NULL;
+    if (!PyArg_ParseTuple(args, "sOO", &library, &work, &options) || begin(library, work, options, &asked))
+        return NULL;
+    int status = compiler.case_new(asked.context, &asked.work, &asked.options, &made);
+    PyObject *capsule = status ? NULL : PyCapsule_New(made, "moec_case", free_case);
+    if (capsule)
+        result = Py_BuildValue("NssL", capsule, compiler.case_text(made), compiler.case_target(made),
+                               (long long)compiler.case_bytes(made));
+    return end(&asked, status, result);
+}
+
+/* case_time(case, calls): seconds of all calls together. */
+PyObject *native_case_time(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *capsule;
+    int calls;
+    double seconds;
+    moec_case *k = PyArg_ParseTuple(args, "Oi", &capsule, &calls) ? case_of(capsule) : NULL;
+    if (!k)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS seconds = compiler.case_time(k, calls);
+    Py_END_ALLOW_THREADS return seconds < 0 ? fail_case(k) : PyFloat_FromDouble(seconds);
+}
+
+/* case_check(case): the largest error in units of its bound, elements compared, of them in doubt, the sizes. */
+PyObject *native_case_check(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *capsule;
+    moec_score score = {0};
+    const char *sizes = NULL;
+    int wrong;
+    moec_case *k = PyArg_ParseTuple(args, "O", &capsule) ? case_of(capsule) : NULL;
+    if (!k)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS wrong = compiler.case_check(k, &score, &sizes);
+    Py_END_ALLOW_THREADS return wrong
+        ? fail_case(k)
+        : Py_BuildValue("dLLz", score.worst, (long long)score.compared, (long long)score.doubtful, sizes);
+}
+
+/* case_digest(case): a hash of the bits of its results. */
+PyObject *native_case_digest(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *capsule;
+    const char *digest;
+    moec_case *k = PyArg_ParseTuple(args, "O", &capsule) ? case_of(capsule) : NULL;
+    if (!k)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS digest = compiler.case_digest(k);
+    Py_END_ALLOW_THREADS return digest ? PyUnicode_FromString(digest) : fail_case(k);
 }
 
 /* ---- measuring ---- */

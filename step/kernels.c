@@ -6,8 +6,10 @@
 typedef struct KernelSource {
     const char *file, *text;
     size_t len;
-    Text requests; /* derive blocks that were asked for */
-    Text used;     /* names of kernels that need code, comma separated */
+    Text requests;         /* derive blocks that were asked for */
+    Text used;             /* names of kernels that need code, comma separated */
+    const char *tuned_for; /* NULL: no tuned schedules are looked for */
+    int tuned_threads;
     moec_module *
         read; /* signatures, pairs, the interpreter: the last reading; names of earlier ones are still used */
     moec_module *code; /* after kernels_compile() */
@@ -71,7 +73,9 @@ static int compile(KernelSet *s, const KernelSource *source, const char *kernels
     const moec_options options = {.types = s->types,
                                   .derive = derive.len ? text_string(&derive) : NULL,
                                   .kernels = kernels,
-                                  .interpret = kernels == NULL};
+                                  .interpret = kernels == NULL,
+                                  .tuned_for = kernels ? source->tuned_for : NULL,
+                                  .tuned_threads = source->tuned_threads};
     if (!moec_compile_text(s->compiler, source->file, source->text, source->len, &options, out)) {
         vec_push(s->arena, &s->modules, *out);
         return 0;
@@ -195,6 +199,28 @@ int kernels_read(KernelSet *s)
 }
 
 /* ---- code ---- */
+
+int kernels_text(const KernelSet *s, const char *name, KernelText *out)
+{
+    const KernelSource *source = source_of(s, name);
+    if (!source)
+        return 0;
+    Text derive = source->requests;
+    *out = (KernelText){.file = source->file,
+                        .text = arena_strndup(s->arena, source->text, source->len),
+                        .types = s->types,
+                        .derive = derive.len ? text_string(&derive) : NULL};
+    return 1;
+}
+
+void kernels_tuned_for(KernelSet *s, const char *file, const char *calls, int threads)
+{
+    for (uint32_t i = 0; i < s->sources.len; i++)
+        if (!strcmp(s->sources.at[i].file, file)) {
+            s->sources.at[i].tuned_for = arena_printf(s->arena, "%s", calls);
+            s->sources.at[i].tuned_threads = threads;
+        }
+}
 
 void kernels_use(KernelSet *s, const char *name)
 {

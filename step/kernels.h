@@ -47,6 +47,13 @@ DeriveRequest kernels_request(KernelSet *s, const KernelPair *p, const WrtMode *
 int kernels_read(KernelSet *s);
 /* Marks a kernel as one that needs code. */
 void kernels_use(KernelSet *s, const char *name);
+/* What the code of a kernel is made of, as moec_work and moec_options name it. 0: there is no such kernel. */
+typedef struct KernelText {
+    const char *file, *text, *types, *derive;
+} KernelText;
+int kernels_text(const KernelSet *s, const char *name, KernelText *out);
+/* What calls of a file's kernels will be like (moec_options.tuned_for, tuned_threads), before they are compiled. */
+void kernels_tuned_for(KernelSet *s, const char *file, const char *calls, int threads);
 /* Makes code for the kernels that are marked. Returns 0, or 1 with an error. */
 int kernels_compile(KernelSet *s);
 const moec_kernel *kernels_code(const KernelSet *s, const char *name); /* NULL: it was not marked */

@@ -70,7 +70,9 @@ expect 2 'strategy' "$moec" tune a.moe --sizes T=16,H=64 --strategy nothing
 expect 2 'budget' "$moec" tune a.moe --sizes T=16,H=64 --budget 10x
 expect 2 'no --sizes' "$moec" tune a.moe
 export MOE_TUNED="$scratch/tuned.db"
-expect 1 'tuned.db' "$moec" db ls
+expect 0 'there are no records: .*tuned.db does not exist yet' "$moec" db ls
+expect 1 'tuned.db' "$moec" db ls --db "$scratch/tuned.db"
+expect 1 'MOE_TUNED is off' env MOE_TUNED=off "$moec" db ls
 expect 0 "kept in  $scratch/tuned.db" "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 8s
 expect 0 'rmsnorm .* T=16 H=64' "$moec" db ls
 expect 0 'tried' "$moec" db ls --all
@@ -83,16 +85,32 @@ expect 0 '' "$moec" a.moe --tuned-for T=16,H=64 --emit=so -o tuned.so
 expect 1 E0956 "$moec" a.moe --tuned-for Q=1 -o tuned.so
 expect 0 '' "$moec" db plot -o plot.gp
 expect 0 'plot .all using 1:2' cat plot.gp
+if command -v gnuplot >/dev/null; then
+    expect 0 '' "$moec" db plot -o plot.svg
+    expect 0 '<svg' cat plot.svg
+fi
+expect 1 'nothing/plot.svg: cannot be written' "$moec" db plot -o nothing/plot.svg
+expect 1 'gnuplot cannot be started' env PATH=/nothing "$moec" db plot -o plot.svg
 expect 0 '^0 records removed' "$moec" db prune --other-builds
 expect 2 'prune takes' "$moec" db prune
 expect 2 'say what' "$moec" db
 unset MOE_TUNED
-rm -f tuned.so tuned.h tuned.db* plot.gp
+rm -f tuned.so tuned.h tuned.db* plot.gp plot.svg
+
+echo "-- experiment"
+printf '{"kernels": ["a.moe"], "sizes": ["T=16,H=64"], "rounds": 3, "seconds": 0}' >e.json
+expect 0 'e/report.md: 1 of 1 points, 1 of them now' "$moec" experiment e.json
+expect 0 '^a.moe,clock,host,1,"T=16,H=64",,default,measured,' cat e/rows.csv
+expect 0 '1 of 1 points, 0 of them now' "$moec" experiment e.json
+printf '{"kernels": ["a.moe"], "sizes": ["T=16,H=64"], "threads": 1}' >f.json
+expect 1 'f.json: threads is 1: must be a list' "$moec" experiment f.json
+expect 2 'no input file' "$moec" experiment
+rm -rf e.json f.json e
 
 echo "-- help, version, tables"
 expect 0 Usage "$moec" --help
 expect 0 '^moec [0-9]' "$moec" --version
-for command in check run test bench tune db grad explain passes ops machines; do
+for command in check run test bench tune experiment db grad explain passes ops machines; do
     expect 0 Usage "$moec" $command --help
 done
 expect 0 lower "$moec" passes

@@ -51,6 +51,7 @@ FORGET = [
       ("emulator/emulator.c", "TILE_zz"), ("emulator/report.c", "TILE_zz"), ("ir/tile_verify.c > bin/moec", "tile_verify_zz"),
       ("backend/emit_hooks.c > lib/moec-llvm.so", "emit_tile_zz")]),
     ("tuner/search.def", 'STRATEGY(zz, "Pretend.")', [("tuner/strategies.c > bin/moec", "strategy_zz")]),
+    ("tuner/grid.def", 'AXIS(zz, zz, "")', [("tuner/experiment_read.c", "read_zz")]),
     ("ir/event.def", 'EVENT(zz, Zz, "Pretend.",)', [("emulator/emulator.c", "EVENT_zz")]),
     ("include/moec/abi.def", 'ROUTE_ARRAY(zz, int32_t, "Pretend.")', [("ir/tile.c", "RF_zz"), ("backend/emit_precondition.c", "RF_zz")]),
     ("ir/unit.def", 'UNIT(zz, "Pretend.")', [("emulator/core.c", "UNIT_zz"), ("emulator/simulate.c", "UNIT_zz")]),

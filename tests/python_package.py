@@ -288,6 +288,29 @@ class Package(unittest.TestCase):
         with self.assertRaises(ValueError):
             moec.measure(path, "ffn", sizes=sizes, schedules=[])
 
+    def test_cases_are_compared_and_records_read(self):
+        path, sizes = "examples/rmsnorm.moe", {"T": 32, "H": 64}
+        case = moec.Case(path, "rmsnorm", sizes=sizes)
+        self.assertEqual((case.text, case.bytes), ("rmsnorm T=32 H=64", 2 * 2 * 32 * 64 + 4 * 64))
+        self.assertGreater(case.time(3), 0)
+        self.assertLessEqual(case.check().worst, 1)
+        self.assertEqual(case.digest(), moec.Case(path, "rmsnorm", sizes=sizes, schedule="schedule rmsnorm { strip y : lanes = 64 }").digest())
+        self.assertNotEqual(case.digest(), moec.Case(path, "rmsnorm", sizes=sizes, seed=2).digest())
+        with self.assertRaisesRegex(moec.CompileError, "H of kernel rmsnorm: no size"):
+            moec.Case(path, "rmsnorm", sizes={"T": 32})
+        r = moec.compare([2.0, 2.2, 2.1, 1.9, 2.0, 2.0, 2.3], [1.0] * 7)
+        self.assertTrue(r.low == 1.9 and r.ratio == 2.0 and r.high == 2.3)
+        with self.assertRaisesRegex(ValueError, "1 and 2"):
+            moec.compare([1.0], [1.0, 2.0])
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaises(moec.CompileError):
+                moec.records(f"{folder}/none.db")
+            subprocess.run([MOEC, "tune", f"{path}:rmsnorm", "--sizes", "T=32,H=64", "--by", "npu:ascend910b2", "--budget", "3s",
+                            "--db", f"{folder}/t.db"], check=True, stdout=subprocess.DEVNULL)
+            found = moec.records(f"{folder}/t.db")
+            self.assertEqual({(f.kernel, f.sizes, f.machine, f.threads) for f in found}, {("rmsnorm", "T=32 H=64", "ascend910b2", 1)})
+            self.assertTrue({f.state for f in found} <= {"tried", "best", "kept"} and found[-1].state in ("best", "kept"))
+
     def test_nothing_is_imported_without_need(self):
         program = "import sys, moec; m = moec.load('examples/rmsnorm.moe'); print([n for n in ('numpy', 'torch') if n in sys.modules])"
         found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/gnuplot.h"
 #include "trainer/complain.h"
-#include "trainer/gnuplot.h"
 
 /* ---- CSV ---- */
 
@@ -146,9 +146,12 @@ static void draw_layers(const Analysis *a, FILE *f)
 int analysis_draw(const Analysis *a, const char *folder, const char *ending)
 {
     const int64_t shown[] = {0, a->nlayers / 2, a->nlayers - 1}; /* a shallow, a middle and a deep one */
-    FILE *f = gnuplot_begin(arena_printf(a->arena, "%s/experts.%s", folder, ending), 1100, 1400);
-    if (!f)
-        return 1;
+    Gnuplot g;
+    const char *error =
+        gnuplot_begin(&g, a->arena, arena_printf(a->arena, "%s/experts.%s", folder, ending), 1100, 1400);
+    if (error)
+        return complain("%s", error);
+    FILE *f = g.script;
     for (int i = 0; i < 3; i++)
         write_map(a, f, shown[i]);
     write_layer_rows(a, f);
@@ -159,5 +162,6 @@ int analysis_draw(const Analysis *a, const char *folder, const char *ending)
     for (int i = 0; i < 3; i++)
         draw_maps(a, f, shown[i]);
     draw_layers(a, f);
-    return gnuplot_end(f);
+    error = gnuplot_end(&g, a->arena);
+    return error ? complain("%s", error) : 0;
 }

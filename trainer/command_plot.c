@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/gnuplot.h"
 #include "base/json.h"
 #include "trainer/command.h"
 #include "trainer/complain.h"
-#include "trainer/gnuplot.h"
 #include "trainer/plot.h"
 
 typedef struct PlotOptions {
@@ -173,9 +173,11 @@ static void write_curves(FILE *f, const PlotData *d)
 static int draw(const PlotData *d, const PlotOptions *o)
 {
     const uint32_t each = (d->steps.len + POINTS - 1) / POINTS;
-    FILE *f = gnuplot_begin(o->out, 900, 1100);
-    if (!f)
-        return 1;
+    Gnuplot g;
+    const char *error = gnuplot_begin(&g, d->arena, o->out, 900, 1100);
+    if (error)
+        return complain("%s", error);
+    FILE *f = g.script;
     fprintf(f, "set grid lc rgb '#dddddd'\nset key top right\n");
     write_rows(f, "steps", &d->steps, each);
     write_rows(f, "validations", &d->validations, 1);
@@ -184,8 +186,9 @@ static int draw(const PlotData *d, const PlotOptions *o)
                                : o->log);
     fprintf(f, " noenhanced\n");
     write_curves(f, d);
-    if (gnuplot_end(f))
-        return 1;
+    error = gnuplot_end(&g, d->arena);
+    if (error)
+        return complain("%s", error);
     printf("%s: %u steps%s\n", o->out, d->steps.len, d->broken ? ", some lines of the log are no JSON" : "");
     return 0;
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/gnuplot.h"
 #include "trainer/complain.h"
-#include "trainer/gnuplot.h"
 
 enum { COLUMNS = 400 /* of a map at most */, MAP_HEIGHT = 260, IMAGE_WIDTH = 600, IMAGE_HEIGHT = 180 };
 
@@ -171,17 +171,20 @@ static void draw_maps(const LoadLog *l, FILE *f)
 
 static int draw(const LoadLog *l, const char *log, const char *out)
 {
-    FILE *f = gnuplot_begin(out, 900, 60 + MAP_HEIGHT * (int)l->shown.len);
-    if (!f)
-        return 1;
+    Gnuplot g;
+    const char *error = gnuplot_begin(&g, l->arena, out, 900, 60 + MAP_HEIGHT * (int)l->shown.len);
+    if (error)
+        return complain("%s", error);
+    FILE *f = g.script;
     for (uint32_t i = 0; i < l->shown.len; i++)
         write_map(l, f, l->shown.at[i]);
     fprintf(f, "set multiplot layout %u,1 title ", l->shown.len);
     gnuplot_quoted(f, log);
     fprintf(f, " noenhanced\n");
     draw_maps(l, f);
-    if (gnuplot_end(f))
-        return 1;
+    error = gnuplot_end(&g, l->arena);
+    if (error)
+        return complain("%s", error);
     printf("%s: %u layers, %u rows of load\n", out, l->shown.len, l->rows.len);
     return 0;
 }

@@ -28,6 +28,7 @@ void stop_watch(void)
 }
 
 int stop_asked(void) { return asked; }
+const volatile int *stop_flag(void) { return &asked; }
 
 void stop_ask(int number)
 {

@@ -7,6 +7,7 @@
 void stop_watch(void);
 int stop_asked(void); /* the signal, or 0 */
 void stop_ask(int number); /* as if that signal had come; 0: none */
+const volatile int *stop_flag(void); /* where it is */
 /* Ends the process by that signal, so that whoever started it sees it; does nothing where none has asked. */
 void stop_leave(void);
 

@@ -80,17 +80,23 @@ static int record_sample(Trainer *t)
                             c->sequence, c->temperature, (uint64_t)c->seed + 2);
 }
 
+static int record_programs(Trainer *t)
+{
+    t->setup_program = session_record_setup(&t->session, t->config->sequence);
+    t->program = record_step(t);
+    t->evaluation_program = record_evaluation(t);
+    return !t->setup_program || !t->program || !t->evaluation_program || record_sample(t);
+}
+
 static int start(Trainer *t)
 {
     Session *s = &t->session;
-    Program *setup = session_record_setup(&t->session, t->config->sequence), *step = record_step(t),
-            *evaluation = record_evaluation(t);
-    if (!setup || !step || !evaluation || record_sample(t) || session_compile(s))
+    if (session_compile(s))
         return 1;
-    t->program = step;
-    t->setup = session_start(s, setup, (BatchSource){0});
-    t->step = t->setup ? session_start(s, step, (BatchSource){next_train, t}) : NULL;
-    t->evaluation = t->step ? session_start(s, evaluation, (BatchSource){next_validation, t}) : NULL;
+    t->setup = session_start(s, t->setup_program, (BatchSource){0});
+    t->step = t->setup ? session_start(s, t->program, (BatchSource){next_train, t}) : NULL;
+    t->evaluation =
+        t->step ? session_start(s, t->evaluation_program, (BatchSource){next_validation, t}) : NULL;
     return !t->evaluation || (t->config->sample && generator_start(&t->generator));
 }
 
@@ -142,7 +148,7 @@ static void set_numbers(Trainer *t)
 }
 
 /* Weights, moments and what the loader begins with. */
-static int begin(Trainer *t)
+static int take_weights(Trainer *t)
 {
     Whole masters;
     if (t->config->checkpoint)
@@ -160,6 +166,20 @@ static int start_loader(Trainer *t)
     t->first_sequence = t->state.sequences;
     t->loader = loader_new(&(BatchMaker){make_batch, t, t->sequences * t->config->sequence});
     return t->loader ? 0 : complain("no thread for the loader");
+}
+
+int trainer_begin(Trainer *t)
+{
+    if (start(t) || job_agree(t) || take_weights(t) || start_loader(t))
+        return 1;
+    if (t->config->bind)
+        bind_threads((int)t->config->threads, (int)(comm_rank(t->comm) % comm_ranks(t->comm)->per_node));
+    find_results(t);
+    set_numbers(t);
+    if (session_run(t->setup))
+        return 1;
+    comm_count_anew(t->comm); /* steps only */
+    return 0;
 }
 
 /* Its place among the ranks: which sequences it takes, with whom it exchanges. */
@@ -181,16 +201,11 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int
         return 1;
     t->session.swap_folder = c->swap_folder;
     join(t, comm);
-    if (start(t) || job_agree(t) || begin(t) || start_loader(t))
+    if (record_programs(t))
         return 1;
-    if (c->bind)
-        bind_threads((int)c->threads, (int)(comm_rank(comm) % comm_ranks(comm)->per_node));
-    find_results(t);
-    set_numbers(t);
-    if (session_run(t->setup))
-        return 1;
-    comm_count_anew(comm); /* steps only */
-    return 0;
+    if (c->tune && !check)
+        tune_run(t);
+    return trainer_begin(t);
 }
 
 void trainer_free(Trainer *t)

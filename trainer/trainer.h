@@ -28,7 +28,8 @@ typedef struct Trainer {
     int stop;                   /* a signal that has asked one of the ranks to stop; 0: none */
     double *shared;             /* what they tell each other: job.c */
     Session session;
-    const Program *program;     /* of `step` */
+    Program *program;           /* of `step` */
+    Program *setup_program, *evaluation_program;
     Run *setup, *step, *evaluation;
     Generator generator;        /* of the sample at the end */
     int32_t *sample;            /* [prompt_len + --sample] */
@@ -49,9 +50,14 @@ typedef struct Trainer {
 
 /* At the beginning, or where the checkpoint of the options is. check: each call of a kernel is compared with the interpreter. */
 int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int check);
+/* What trainer_new() does behind the recording of programs: code, memory, weights, the loader. */
+int trainer_begin(Trainer *t);
 void trainer_free(Trainer *t);
 int trainer_step(Trainer *t);
 int trainer_validate(Trainer *t, double *loss); /* nat per byte over the fixed batches */
+
+/* tune.c: --tune, between the recording of programs and trainer_begin(). What it cannot do it says, and leaves as it is. */
+void tune_run(Trainer *t);
 
 /* check.c: --check. */
 int check_run(const Config *c, const TrainData *d, Comm *comm);

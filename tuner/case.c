@@ -1,6 +1,6 @@
 /* The judges of a case: one runs candidates beside the default, each in a process of its own; the other asks a model. */
+#include "tuner/candidate.h"
 #include "tuner/tuner.h"
-#include "tuner/worker.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -168,41 +168,6 @@ typedef struct LiveSet {
     size_t most; /* as memory allows */
 } LiveSet;
 
-typedef struct TuneCandidate {
-    Tuning *tuning;
-    const Trial *trial;
-    moec_case *made;
-} TuneCandidate;
-
-static void prepare_candidate(void *user, WorkerNews *out)
-{
-    TuneCandidate *c = user;
-    moec_options o = options_of(c->tuning, c->trial);
-    moec_score score = {0};
-    const char *sizes = NULL, *digest;
-    if (moec_case_new(c->tuning->context, &c->tuning->work, &o, &c->made)) {
-        snprintf(out->text, sizeof out->text, "%s", moec_error_text(c->tuning->context));
-        return;
-    }
-    out->bytes = (double)moec_case_bytes(c->made);
-    out->wrong = moec_case_check(c->made, &score, &sizes);
-    snprintf(out->sizes, sizeof out->sizes, "%s", sizes ? sizes : "");
-    if (out->wrong) {
-        snprintf(out->text, sizeof out->text, "at %.150s: %.300s", sizes ? sizes : "no sizes",
-                 moec_case_error(c->made));
-        return;
-    }
-    digest = moec_case_digest(c->made);
-    snprintf(out->digest, sizeof out->digest, "%s", digest ? digest : "");
-    if (!digest)
-        snprintf(out->text, sizeof out->text, "%s", moec_case_error(c->made));
-}
-
-static double time_candidate(void *user, int calls)
-{
-    return moec_case_time(((TuneCandidate *)user)->made, calls);
-}
-
 static void drop(LiveTrial *l)
 {
     worker_free(l->worker);
@@ -236,11 +201,10 @@ static LiveTrial *start(Tuning *t, Trial *trial)
 {
     LiveSet *s = t->live;
     LiveTrial *l = find_live(s, trial);
-    TuneCandidate c = {t, trial, NULL};
-    const WorkerTask task = {&c, prepare_candidate, time_candidate};
+    moec_options o = options_of(t, trial);
     if (!l) {
         l = trial->number ? place(s) : &s->at[0];
-        *l = (LiveTrial){.trial = trial, .worker = worker_start(&task)};
+        *l = (LiveTrial){.trial = trial, .worker = candidate_start(t->context, &t->work, &o)};
     }
     l->used = ++s->clock;
     return l;

@@ -1,10 +1,14 @@
 /* `moec db`: what the records have. */
 #include "tuner/tuner.h"
 
+#include "base/gnuplot.h"
+
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *const states[] = {[MOEC_TRIED] = "tried",
                                      [MOEC_BEST] = "best",
@@ -60,9 +64,22 @@ static int list_one(void *user, const moec_record *r)
     return 0;
 }
 
+/* Where nobody has tuned yet there is no file. */
+static const char *missing(const Db *db)
+{
+    const char *path = db->context && !db->o->path ? moec_records_default(db->context) : NULL;
+    return path && access(path, F_OK) != 0 && errno == ENOENT ? path : NULL;
+}
+
 int db_list(const DbOptions *o, FILE *out)
 {
-    Db db;
+    Db db = {.o = o, .context = moec_context_new()};
+    const char *none = missing(&db);
+    if (none)
+        fprintf(out, "there are no records: %s does not exist yet\n", none);
+    moec_context_free(db.context);
+    if (none)
+        return 0;
     int failed = db_open(&db, o, out, 0);
     return db_close(&db, failed || moec_records_each(db.records, list_one, &db));
 }
@@ -146,12 +163,6 @@ static int put_point(void *user, const moec_record *r)
     return 0;
 }
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static const char picture[] =
     "set multiplot layout 2,1\nset grid\nset key left\n"
     "set title 'predicted and measured time of schedules'\nset logscale xy\nset xlabel 'predicted ms'\n"
@@ -165,26 +176,21 @@ static const char picture[] =
     "unset multiplot\n";
 
 /* Points first, as a block of the script, so that one file has everything. */
-static int draw(Db *db)
+static const char *draw(Db *db, Arena *a)
 {
-    const char *to = db->o->output;
-    int script = ends_with(to, ".gp");
-    db->out = script ? fopen(to, "w") : popen("gnuplot", "w");
-    if (!db->out)
-        return fprintf(stderr, "moec: %s cannot be written\n", to), 1;
-    fprintf(db->out, "$all << END\n");
-    int failed = moec_records_each(db->records, put_point, db);
-    fprintf(db->out, "END\n");
-    if (!script)
-        fprintf(db->out, "set terminal %s size 900,1000\nset output '%s'\n",
-                ends_with(to, ".png") ? "pngcairo" : "svg", to);
-    fprintf(db->out, "%s", picture);
-    int status = script ? fclose(db->out) : pclose(db->out);
-    if (status)
-        fprintf(stderr, "moec: %s\n",
-                script ? "the script cannot be written"
-                       : "gnuplot failed or is not installed; with -o FILE.gp its script is written");
-    return failed || status;
+    Gnuplot g;
+    const char *error = gnuplot_begin(&g, a, db->o->output, 900, 1000);
+    if (error)
+        return error;
+    db->out = g.script;
+    fprintf(g.script, "$all << END\n");
+    if (moec_records_each(db->records, put_point, db))
+        error = arena_printf(a, "%s: %s", moec_records_path(db->records), moec_records_error(db->records));
+    fprintf(g.script, "END\n%s", picture);
+    const char *broken = gnuplot_end(&g, a);
+    if (!error && !db->count)
+        error = arena_printf(a, "there are no measured schedules in %s", moec_records_path(db->records));
+    return error ? error : broken;
 }
 
 int db_plot(const DbOptions *o)
@@ -192,11 +198,11 @@ int db_plot(const DbOptions *o)
     Db db;
     if (db_open(&db, o, NULL, 0))
         return db_close(&db, 1);
-    int failed = draw(&db);
-    if (!failed && !db.count)
-        fprintf(stderr, "moec: there are no measured schedules in %s\n", moec_records_path(db.records));
-    failed |= !db.count;
-    moec_records_close(db.records);
-    moec_context_free(db.context);
-    return failed;
+    Arena *a = arena_new();
+    const char *error = a ? draw(&db, a) : "out of memory";
+    if (error)
+        fprintf(stderr, "moec: %s\n", error);
+    if (a)
+        arena_free(a);
+    return db_close(&db, 0), error != NULL;
 }

@@ -25,8 +25,7 @@ static const char *counts_of(const char *path, Arena *a)
     return whole ? text_string(&t) : NULL;
 }
 
-/* "zipf(1.2)+empty(40%)" as a `test` block writes it. */
-static const char *routing_of(const char *word, Arena *a)
+const char *tune_routing(const char *word, Arena *a)
 {
     static const char file[] = "file:";
     Text t = {.arena = a};
@@ -154,7 +153,7 @@ static const char *open_case(Tuning *t, int size, int routing, int thread)
     const char *word = o->routings[routing];
     t->work = o->work;
     t->work.sizes = o->sizes[size];
-    t->work.routing = routing_of(word, t->arena);
+    t->work.routing = tune_routing(word, t->arena);
     t->work.threads = -o->threads[thread];
     if (word && !t->work.routing)
         return arena_printf(t->arena, "%s: not a list of how many rows each group has", word);

@@ -2,7 +2,7 @@
  * public API only, as anybody's tuner could.
  *
  * space.h: points. search.h: trials and strategies. worker.h: processes. case.c: the judge of one case, which races candidates in
- * processes beside the default. tune.c: all cases of a command, and what is printed. */
+ * processes beside the default. tune.c: all cases of a command, and what is printed. experiment.h: grids of cases. */
 #ifndef TUNER_TUNER_H
 #define TUNER_TUNER_H
 
@@ -33,6 +33,8 @@ typedef struct TuneOptions {
 
 /* Prints results to `out`. 0; 1: an error, which is printed to stderr. */
 int tune(const TuneOptions *o, FILE *out);
+/* "zipf(1.2)+empty(40%)" as a `test` block writes it; of "file:PATH" the counts. NULL: it cannot be read, or there is no word. */
+const char *tune_routing(const char *word, Arena *a);
 
 /* ---- one case ---- */
 
@@ -86,5 +88,17 @@ int db_list(const DbOptions *o, FILE *out);
 int db_show(const DbOptions *o, FILE *out);
 int db_prune(const DbOptions *o, FILE *out);
 int db_plot(const DbOptions *o);
+
+/* ---- experiment.h: `moec experiment` ---- */
+
+typedef struct ExperimentOptions {
+    const char *file, *out; /* out NULL: the path of the file without its ending */
+    int only_report, again; /* again: rows that are there are thrown away */
+    int progress;
+    volatile const int *stop;
+} ExperimentOptions;
+
+/* Runs it and writes the report; prints to `out`. 0; 1: an error, which is printed to stderr. */
+int experiment(const ExperimentOptions *o, FILE *out);
 
 #endif

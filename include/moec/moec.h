@@ -322,6 +322,8 @@ typedef struct moec_records moec_records;
  * read, or it is of another version. */
 int moec_records_open(moec_context *c, const char *path, int write, moec_records **out);
 void moec_records_close(moec_records *r);
+/* The path that NULL stands for, whether there is such a file or not; NULL: there is none. Lives until the context's next call. */
+const char *moec_records_default(moec_context *c);
 const char *moec_records_path(const moec_records *r); /* NULL: there are none */
 /* These return 0, or 1 with moec_records_error(). id is not looked at, and texts that are NULL are "". */
 int moec_records_add(moec_records *r, const moec_record *record);

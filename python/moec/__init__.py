@@ -10,8 +10,9 @@ from moec.errors import CallError, CompileError, Error
 from moec.kernels import Kernel, Module, Pair, Packed, jit, load, threads
 from moec.routes import Route, route
 from moec.tensors import bf16, f32
-from moec.tuning import Prediction, measure, predict, space
+from moec.tuning import Case, Prediction, Ratio, Record, Score, compare, measure, predict, records, space
 
 __version__ = "0.1.0"
-__all__ = ["CallError", "CompileError", "Error", "Kernel", "Module", "Packed", "Pair", "Prediction", "Route", "bf16", "f32",
-           "jit", "load", "measure", "predict", "route", "space", "threads"]
+__all__ = ["CallError", "Case", "CompileError", "Error", "Kernel", "Module", "Packed", "Pair", "Prediction", "Ratio", "Record",
+           "Route", "Score", "bf16", "compare", "f32", "jit", "load", "measure", "predict", "records", "route", "space",
+           "threads"]

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -351,6 +352,31 @@ static void records_of_others_are_not_taken(void **state)
     assert_string_not_equal(got, want);
 }
 
+/* It is read where the user's own database has nothing about the program, and may be where nothing can be written. */
+static void the_system_has_records_for_all(void **state)
+{
+    static const char sizes[] = "T=100, K=2, E=3, H=64, F=96";
+    Scratch *s = *state;
+    char folder[80], system[96];
+    snprintf(folder, sizeof folder, "%s/system", s->folder);
+    snprintf(system, sizeof system, "%s/tuned.db", folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    setenv("MOE_TUNED", system, 1);
+    add(s, sizes, NULL, M32, NULL);
+    assert_int_equal(chmod(system, 0444), 0);
+    assert_int_equal(chmod(folder, 0555), 0);
+    setenv("MOE_TUNED", s->path, 1);
+    takes(s, sizes, NULL);
+    setenv("MOE_TUNED_SYSTEM", system, 1);
+    takes(s, sizes, M32);
+    add(s, sizes, NULL, M64, NULL);
+    takes(s, sizes, M64); /* the user's own come first */
+    setenv("MOE_TUNED", "off", 1);
+    takes(s, sizes, NULL);
+    unsetenv("MOE_TUNED_SYSTEM");
+    chmod(folder, 0777);
+}
+
 static void what_the_caller_gives_is_the_last_word(void **state)
 {
     static const char sizes[] = "T=100, K=2, E=3, H=64, F=96";
@@ -386,6 +412,7 @@ int main(void)
         CASE(what_is_not_ours_is_refused_by_name),
         CASE(the_nearest_record_inside_the_range_is_taken),
         CASE(records_of_others_are_not_taken),
+        CASE(the_system_has_records_for_all),
         CASE(what_the_caller_gives_is_the_last_word),
         CASE(a_broken_file_is_no_error_of_a_compilation),
     };
