@@ -71,6 +71,7 @@ def bad_files_are_refused(s):
             ({"machines": ["ascend1"]}, "ascend1"),
             ({"machines": [{"machine": "host.json", "figures": {"core.speed": 1}}]}, "\"core.speed\" is none"),
             ({"machines": [{"machine": "host", "figures": {}}]}, "the path of the description that they change"),
+            ({"schedules": [""]}, "must be clauses, or an object"),
             ({"schedules": [{"random": 0}]}, "\"random\" a whole number from 1"),
             ({"schedules": [{"tune": "1h"}]}, "\"tune\" a number of seconds"),
             ({"schedules": [{"name": "default", "text": "strip y : lanes = 64"}]}, "must have another name than 'default'"),
@@ -169,6 +170,10 @@ def what_fails_is_a_row(s):
     rows = {r["schedule"]: r for r in s.rows()}
     expect(rows["wrong"]["state"] == "failed" and "65" in rows["wrong"]["why"], rows["wrong"])
     expect(rows["narrow"]["state"] == "measured" and "failed: " in s.text("report.md"), rows["narrow"])
+    s.write(sizes=["T=16,H=64"], schedules=[{"name": "once more", "text": ""}])
+    s.run(0, "2 of 2 points", "--again")
+    row = s.rows()[1]
+    expect(row["state"] == "measured" and row["clauses"] == "schedule rmsnorm {  }" and row["bits"] == "same", row)
     s.write(sizes=["T=16"], schedules=[])
     s.run(1, "the default failed: ", "--again")
 

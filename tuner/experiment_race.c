@@ -58,13 +58,14 @@ typedef struct GridRacer {
     const struct GridRacer *base; /* the default of its cell */
     char digest[33];
     int is_known; /* it has a row already, and only takes part */
+    int is_default; /* of another name: a search has kept it. It has the default's samples, for noise is no difference */
 } GridRacer;
 
 static void start(GridRun *g, GridRacer *r)
 {
     moec_options o = r->cell->options;
     o.schedule = r->text && *r->text ? r->text : NULL;
-    if (!r->state && !(r->worker = candidate_start(g->context, &r->cell->work, &o))) {
+    if (!r->state && !r->is_default && !(r->worker = candidate_start(g->context, &r->cell->work, &o))) {
         r->state = "failed";
         r->why = "no process could be started for it";
     }
@@ -72,7 +73,7 @@ static void start(GridRun *g, GridRacer *r)
 
 static void await(GridRun *g, GridRacer *r)
 {
-    if (r->state)
+    if (!r->worker)
         return;
     const WorkerNews *news = worker_ready(r->worker, prepare_seconds);
     if (*news->text) {
@@ -92,7 +93,7 @@ static void measure(GridRun *g, GridRacer *racers, size_t n)
         size_t who[GRID_RACERS], many = 0;
         moec_patience p = {.fewest = (size_t)g->e.rounds, .most = GRID_ROUNDS, .seconds = g->e.seconds};
         for (size_t i = 0; i < n; i++)
-            if (!racers[i].state) {
+            if (!racers[i].state && !racers[i].is_default) {
                 p.pause = racers[i].cell->work.threads == -1 ? p.pause : spin;
                 runners[many] = (moec_runner){
                     .time = worker_time, .user = racers[i].worker, .samples = racers[i].samples};
@@ -130,6 +131,13 @@ static void put_ratios(const GridRacer *r, const GridRacer *first, GridRow *row)
     }
 }
 
+static void take_default(GridRacer *r)
+{
+    memcpy(r->samples, r->base->samples, sizeof r->samples);
+    memcpy(r->digest, r->base->digest, sizeof r->digest);
+    r->rounds = r->base->rounds;
+}
+
 static GridRow row_of_racer(const GridRun *g, const GridRacer *r, const GridRacer *first)
 {
     GridRow row = cell_row(g, r->cell, r->schedule);
@@ -156,6 +164,8 @@ static void race(GridRun *g, GridRacer *racers, size_t n)
         await(g, &racers[i]);
     measure(g, racers, n);
     for (size_t i = 0; i < n; i++) {
+        if (racers[i].is_default)
+            take_default(&racers[i]);
         g->failed += !racers[i].schedule && racers[i].state;
         if (!racers[i].is_known)
             rows[nrows++] = row_of_racer(g, &racers[i], &racers[0]);
@@ -202,6 +212,7 @@ static void race_batch(GridRun *g, const GridCell *cells, size_t n, const Missin
             .cell = some[i].cell, .schedule = some[i].schedule, .base = &racers[some[i].cell - cells]};
         r->text = grid_schedule(g, r->cell, r->schedule, &r->why);
         r->state = r->text ? NULL : "failed";
+        r->is_default = r->text && !*r->text;
     }
     if (!grid_is_stopped(g)) /* a search that was stopped is no schedule */
         race(g, racers, n + nsome);

@@ -200,7 +200,8 @@ static const char *read_tuned(const Experiment *e, const json_t *v, GridValue *o
 
 static const char *read_schedules(Experiment *e, const json_t *v, GridValue *out)
 {
-    const char *text = text_of(e, v, "text");
+    const json_t *clauses =
+        json_is_object(v) ? json_object_get(v, "text") : v; /* none are the default once more */
     json_t *seed = json_object_get(v, "seed");
     out->keep_bits = json_is_true(json_object_get(v, "keep_bits"));
     out->seed = seed ? (uint64_t)json_integer_value(seed) : e->seed;
@@ -208,10 +209,10 @@ static const char *read_schedules(Experiment *e, const json_t *v, GridValue *out
         return read_drawn(e, v, out);
     if (json_object_get(v, "tune"))
         return read_tuned(e, v, out);
-    if (!text)
+    if (!json_is_string(clauses) || !*name_of_value(e, v, json_string_value(clauses)))
         return "must be clauses, or an object with \"text\", \"random\" or \"tune\"";
-    out->text = text;
-    out->name = name_of_value(e, v, text);
+    out->text = copy(e->arena, json_string_value(clauses));
+    out->name = name_of_value(e, v, out->text);
     return NULL;
 }
 
