@@ -146,7 +146,7 @@ int report_draw(const GridRun *g, const char *path, const char **error)
     *error = gnuplot_begin(&plot, g->e.arena, path, 900, 500);
     if (*error)
         return 0;
-    fprintf(plot.script, "set grid\nset key outside right noenhanced\n");
+    fprintf(plot.script, "set grid\nset rmargin -1\nset key outside right noenhanced\n");
     if (has_ranks(g))
         draw_pairs(g, plot.script);
     else
