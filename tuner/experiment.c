@@ -193,12 +193,13 @@ int experiment(const ExperimentOptions *o, FILE *out)
     Arena *a = arena_new();
     GridRun g = {
         .o = o, .out = out, .context = moec_context_new(), .begin = tuning_now(), .rows = {.fd = -1}};
-    signal(SIGPIPE, SIG_IGN); /* of a worker that has gone; its pipe says so */
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* of a worker that has gone; its pipe says so */
     const char *error = a && g.context ? experiment_read(o->file, a, &g.e) : "out of memory";
     if (!error)
         error = run(&g, folder_of(a, o));
     if (error)
         fprintf(stderr, "moec: %s%s", error, error[strlen(error) - 1] == '\n' ? "" : "\n");
+    signal(SIGPIPE, before);
     experiment_close(&g.e);
     moec_context_free(g.context);
     if (a)

@@ -209,12 +209,13 @@ static int tune_in(Tuning *t, int number, FILE *out)
 int tune(const TuneOptions *o, FILE *out)
 {
     int failed = 0;
-    signal(SIGPIPE, SIG_IGN); /* of a worker that has gone; its pipe says so */
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* of a worker that has gone; its pipe says so */
     for (int i = 0; i < o->nsizes * o->nroutings * o->nthreads && !failed && !is_stopped(o); i++) {
         Tuning t = {.o = o, .arena = arena_new(), .context = moec_context_new()};
         failed = !t.arena || !t.context || tune_in(&t, i, out);
         moec_context_free(t.context);
         arena_free(t.arena);
     }
+    signal(SIGPIPE, before);
     return failed;
 }
