@@ -279,7 +279,9 @@ void tune_run(Trainer *t)
     FirstSteps f;
     const char *off = getenv("MOE_TUNED");
     const double begin = step_seconds();
-    if (off && strcmp(off, "off") == 0)
+    if (comm_ranks(t->comm)->number > 1) /* whose first steps are exchanged with others */
+        complain("--tune is for a run on one rank: nothing is tuned");
+    else if (off && strcmp(off, "off") == 0)
         complain("--tune keeps schedules in the records, and MOE_TUNED is off: nothing is tuned");
     else if (take_first_steps(t, &f))
         complain("--tune: the first steps could not be run: nothing is tuned");
