@@ -8,12 +8,53 @@ typedef struct Guard {
     Vec(ExprId) ways;
 } Guard;
 
-/* Guards grow to the right, so what a guard was made from stands on its left spine. */
+enum { COMPARED = 16 };
+
+/* The conjuncts of a condition; 0: too many to compare them one by one. */
+static uint32_t few_conjuncts(const Kernel *k, ExprId when, ExprId out[COMPARED])
+{
+    ExprId left[COMPARED + 1] = {when};
+    uint32_t n = 0, waiting = 1;
+    while (waiting && n < COMPARED) {
+        ExprId e = left[--waiting];
+        if (!x_is_op(k, e, OP_and)) {
+            out[n++] = e;
+        } else if (n + waiting + 2 <= COMPARED) {
+            left[waiting++] = x_arg(k, e, 1);
+            left[waiting++] = x_arg(k, e, 0);
+        } else {
+            return 0;
+        }
+    }
+    return waiting ? 0 : n;
+}
+
+static int is_among(const ExprId *all, uint32_t n, ExprId one)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i] == one)
+            return 1;
+    return 0;
+}
+
+static int has_all_conjuncts(const Kernel *k, ExprId when, ExprId from)
+{
+    ExprId all[COMPARED], some[COMPARED];
+    uint32_t nall = few_conjuncts(k, when, all), nsome = few_conjuncts(k, from, some);
+    for (uint32_t i = 0; i < nsome; i++)
+        if (!is_among(all, nall, some[i]))
+            return 0;
+    return nsome > 0;
+}
+
+/* Does `when` hold only where `from` does? Guards grow to the right, so what a guard was made from stands on its left spine; one
+ * that another way leads to may have the same conjuncts in another order. */
 static int narrows(const Kernel *k, ExprId when, ExprId from)
 {
-    while (when != from && x_is_op(k, when, OP_and))
-        when = x_arg(k, when, 0);
-    return when == from;
+    ExprId spine = when;
+    while (spine != from && x_is_op(k, spine, OP_and))
+        spine = x_arg(k, spine, 0);
+    return spine == from || has_all_conjuncts(k, when, from);
 }
 
 static int covers(const Kernel *k, ExprId way, ExprId other)
