@@ -115,6 +115,12 @@ static int starts_line(const Lower *l, const Item *it, ExprId e)
     return lower_starts_line(l, e) || (it->rowblock && it->rowblock->from_line && e == it->rowblock->first);
 }
 
+/* Do the terms of all rows end together, at the end of a line or of all terms? */
+static int ends_line(const Item *it, const Range *r)
+{
+    return r->hi_min == r->hi_max && (!it->rowblock || it->rowblock->from_line);
+}
+
 /* Where rows differ, blocks take whole lines of terms, counted from the index's zero: which terms of a row are added one
  * by one, and which two or 32 at a time, is then the same however rows are cut into items. The cube of an NPU takes them
  * all, those that a row has not as zeros. */
@@ -143,7 +149,9 @@ static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w
         ExprId from = x_min(l->k, t.hi, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1));
         t.from = starts_line(l, it, r.lo_max) ? t.lo : build_let(&l->b, loc, "inner", from);
         ExprId to = x_max(l->k, x_int(l->k, loc, 0), x_min(l->k, r.hi_min, t.hi));
-        t.to = build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, to, 0)));
+        t.to = ends_line(it, &r)
+                   ? t.hi
+                   : build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, to, 0)));
     }
     return t;
 }
@@ -189,9 +197,12 @@ static void add_end(Lower *l, const Item *item, const Together *g, const Walk *w
     it.part_first = x_index(k, loc, part);
     it.part_end = build_let(&l->b, loc, "part_end", x_min(k, x_add(k, it.part_first, LAYOUT_EDGE), it.end));
     Terms t = terms_of(l, &it, g, w, loc);
-    ExprId end[4] = {t.lo, t.from, t.to, t.hi};
+    const ExprId bound[4] = {t.lo, t.from, t.to, t.hi};
+    ExprId end[4];
     for (int i = 0; i < 4; i++)
-        end[i] = build_let(&l->b, loc, "end", x_min(k, hi, x_max(k, end[i], lo)));
+        end[i] = i && bound[i] == bound[i - 1]
+                     ? end[i - 1]
+                     : build_let(&l->b, loc, "end", x_min(k, hi, x_max(k, bound[i], lo)));
     add_elements_of_all(l, &it, g, w, end[0], end[1]);
     lower_slabs(l, &it, g, &(SlabRun){end[1], end[2], t.group, t.mask, 0, t.whole});
     add_elements_of_all(l, &it, g, w, end[2], end[3]);
