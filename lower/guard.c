@@ -8,7 +8,7 @@ typedef struct Guard {
     Vec(ExprId) ways;
 } Guard;
 
-enum { COMPARED = 16 };
+enum { COMPARED = 12 };
 
 /* The conjuncts of a condition; 0: too many to compare them one by one. */
 static uint32_t few_conjuncts(const Kernel *k, ExprId when, ExprId out[COMPARED])
