@@ -8,18 +8,18 @@ typedef struct Guard {
     Vec(ExprId) ways;
 } Guard;
 
-enum { COMPARED = 12 };
+enum { COMPARED_MAX = 12 };
 
 /* The conjuncts of a condition; 0: too many to compare them one by one. */
-static uint32_t few_conjuncts(const Kernel *k, ExprId when, ExprId out[COMPARED])
+static uint32_t few_conjuncts(const Kernel *k, ExprId when, ExprId out[COMPARED_MAX])
 {
-    ExprId left[COMPARED + 1] = {when};
+    ExprId left[COMPARED_MAX + 1] = {when};
     uint32_t n = 0, waiting = 1;
-    while (waiting && n < COMPARED) {
+    while (waiting && n < COMPARED_MAX) {
         ExprId e = left[--waiting];
         if (!x_is_op(k, e, OP_and)) {
             out[n++] = e;
-        } else if (n + waiting + 2 <= COMPARED) {
+        } else if (n + waiting + 2 <= COMPARED_MAX) {
             left[waiting++] = x_arg(k, e, 1);
             left[waiting++] = x_arg(k, e, 0);
         } else {
@@ -39,7 +39,7 @@ static int is_among(const ExprId *all, uint32_t n, ExprId one)
 
 static int has_all_conjuncts(const Kernel *k, ExprId when, ExprId from)
 {
-    ExprId all[COMPARED], some[COMPARED];
+    ExprId all[COMPARED_MAX], some[COMPARED_MAX];
     uint32_t nall = few_conjuncts(k, when, all), nsome = few_conjuncts(k, from, some);
     for (uint32_t i = 0; i < nsome; i++)
         if (!is_among(all, nall, some[i]))
