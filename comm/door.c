@@ -173,7 +173,7 @@ static int64_t all_rows(const int32_t *rows, int64_t members)
 }
 
 /* The operands are x, sent, received, y. Messages without rows are sent too, so that numbers that do not agree are found. */
-static int deal_alltoallv(Deal *d, const int32_t *sent, const int32_t *received)
+static int deal_alltoallv(Deal *d, const int32_t *sent, const int32_t *received, int has_extent)
 {
     CommGroup *g = &d->group;
     const int64_t row = d->x->shape[0] ? d->x->bytes / d->x->shape[0] : 0, out = all_rows(sent, g->members),
@@ -193,7 +193,8 @@ static int deal_alltoallv(Deal *d, const int32_t *sent, const int32_t *received)
         group_receive(g, m, d->to + to * row, received[m] * row);
         from += sent[m], to += received[m];
     }
-    memset(d->to + in * row, 0, (size_t)(d->y->bytes - in * row));
+    if (!has_extent)
+        memset(d->to + in * row, 0, (size_t)(d->y->bytes - in * row));
     return group_exchange(g);
 }
 
@@ -214,7 +215,7 @@ static int deal(Deal *d, const Task *t, void *const *buffers)
     case TASK_allreduce: return deal_allreduce(d);
     case TASK_allgather: return deal_allgather(d);
     case TASK_reducescatter: return deal_reducescatter(d);
-    case TASK_alltoallv: return deal_alltoallv(d, buffers[1], buffers[2]);
+    case TASK_alltoallv: return deal_alltoallv(d, buffers[1], buffers[2], t->dims.len > 0);
     case TASK_send: group_send(g, peer_place(g, t->peer), d->from, d->x->bytes); return group_exchange(g);
     case TASK_recv: group_receive(g, peer_place(g, t->peer), d->to, d->y->bytes); return group_exchange(g);
     case TASK_kernel:

@@ -31,6 +31,13 @@ static RowCounts count_rows(Recipe *m, BufferId id, int64_t ranks, int64_t exper
     return n;
 }
 
+static BufferId arriving(Recipe *m, BufferId x, const RowCounts *c, int64_t most)
+{
+    const BufferId y = record_alltoallv(m->r, AXIS_ep, x, c->sent, c->received, most);
+    record_rows(m->r, y, c->rows);
+    return y;
+}
+
 BufferId recipe_exchanged(Recipe *m, BufferId n, BufferId p, BufferId id, BufferId route)
 {
     const int64_t ranks = record_members(m->r, AXIS_ep), experts = m->c->experts / ranks,
@@ -39,9 +46,9 @@ BufferId recipe_exchanged(Recipe *m, BufferId n, BufferId p, BufferId id, Buffer
     const RowCounts c = count_rows(m, id, ranks, experts);
     const Call sorted = record(m->r, "permute", ARG(n, n), ARG(p, p), ARG(id, id), ARG(rt, route),
                                SIZE(M, ranks), SIZE(L, experts));
-    const BufferId rows = record_alltoallv(m->r, AXIS_ep, out(sorted, "rows"), c.sent, c.received, most),
-                   weight = record_alltoallv(m->r, AXIS_ep, out(sorted, "weight"), c.sent, c.received, most),
-                   own = record_alltoallv(m->r, AXIS_ep, out(sorted, "own"), c.sent, c.received, most);
+    const BufferId rows = arriving(m, out(sorted, "rows"), &c, most),
+                   weight = arriving(m, out(sorted, "weight"), &c, most),
+                   own = arriving(m, out(sorted, "own"), &c, most);
     record_module(m->r, "swiglu");
     const Call here =
         record(m->r, "dispatch", ARG(id, SHAPED(m, own, most, 1)), EXTENT(T, c.rows, most), SIZE(E, experts));
@@ -49,5 +56,6 @@ BufferId recipe_exchanged(Recipe *m, BufferId n, BufferId p, BufferId id, Buffer
                              ARG(p, SHAPED(m, weight, most, 1)), ARG(wg, recipe_weight(m, MODEL_wg)),
                              ARG(wu, recipe_weight(m, MODEL_wu)), ARG(wd, recipe_weight(m, MODEL_wd)),
                              EXTENT(T, c.rows, most));
+    record_rows(m->r, out(made, "y"), c.rows);
     return record_alltoallv(m->r, AXIS_ep, out(made, "y"), c.received, c.sent, tokens * m->c->top_k);
 }

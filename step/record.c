@@ -60,6 +60,7 @@ BufferId record_buffer(Recorder *r, StepBuffer b)
     }
     vec_push(r->arena, &r->gradients, (Gradient){.buffer = STEP_NONE});
     vec_push(r->arena, &r->named, 0);
+    vec_push(r->arena, &r->extents, STEP_NONE);
     return step_add(r->program, b);
 }
 

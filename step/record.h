@@ -62,6 +62,8 @@ void record_sum(Recorder *r, GroupAxis axis, BufferId x, BufferId into); /* an a
  * rows; those behind the ones received are zero. */
 BufferId record_alltoallv(Recorder *r, GroupAxis axis, BufferId x, BufferId sent, BufferId received, int64_t rows);
 /* peer: places behind this rank in the group (which is a ring), below 0 before it. y: a tensor that no task has written yet. */
+/* Readers of b go over as many rows as `extent` says: behind these alltoallv leaves nothing, not zeros. Of its result, said at once. */
+void record_rows(Recorder *r, BufferId b, BufferId extent);
 void record_send(Recorder *r, GroupAxis axis, int peer, BufferId x);
 void record_recv(Recorder *r, GroupAxis axis, int peer, BufferId y);
 

@@ -183,6 +183,16 @@ BufferId record_alltoallv(Recorder *r, GroupAxis axis, BufferId x, BufferId sent
     return y;
 }
 
+void record_rows(Recorder *r, BufferId b, BufferId extent)
+{
+    if (r->error || b == STEP_NONE)
+        return;
+    r->extents.at[b] = extent;
+    Task *last = &r->program->tasks.at[r->program->tasks.len - 1];
+    if (last->kind == TASK_alltoallv && last->operands.at[3].buffer == b)
+        vec_push(r->arena, &last->dims, (TaskDim){"rows", buffer_of(r, b)->shape[0], extent});
+}
+
 void record_send(Recorder *r, GroupAxis axis, int peer, BufferId x)
 {
     if (r->error || x == STEP_NONE)
@@ -225,8 +235,13 @@ BufferId record_adjoint(Recorder *r, TaskId number, BufferId cotangent)
                    received = record_bound(d, "received");
     if (t.kind == TASK_send)
         return received_back(r, &t, x);
-    if (t.kind == TASK_alltoallv)
-        return record_alltoallv(r, t.axis, cotangent, received, sent, buffer_of(r, x)->shape[0]);
+    if (t.kind == TASK_alltoallv) {
+        const BufferId back =
+            record_alltoallv(r, t.axis, cotangent, received, sent, buffer_of(r, x)->shape[0]);
+        if (r->extents.at[x] != STEP_NONE)
+            record_rows(r, back, r->extents.at[x]);
+        return back;
+    }
     if (t.kind != TASK_recv)
         return record_exchange(r, exchange_rules[t.kind].adjoint, t.axis, cotangent,
                                dim_of(buffer_of(r, x)->placed[t.axis]));

@@ -48,6 +48,7 @@ struct Recorder {
     Vec(Draft) drafts;       /* by TaskId */
     Vec(Gradient) gradients; /* by BufferId */
     Vec(uint8_t) named;      /* by BufferId: whether its placement is settled, NAMED_... */
+    Vec(BufferId) extents;   /* by BufferId: record_rows(), or STEP_NONE */
     TaskId walked;           /* record_backward() has walked back over the tasks before this one */
 };
 

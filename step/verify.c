@@ -65,6 +65,13 @@ static void verify_task_kernel(StepVerifier *v, TaskId t)
     const Task *task = &v->p->tasks.at[t];
     if (task->kernel >= v->p->kernels.len)
         REFUSE(v, "%s: names no kernel", verify_task_text(v->p, t));
+    if (v->kernels && !v->error)
+        verify_kernel_placements(v, t);
+}
+
+static void check_dims(StepVerifier *v, TaskId t)
+{
+    const Task *task = &v->p->tasks.at[t];
     for (uint32_t i = 0; i < task->dims.len; i++) {
         const TaskDim *d = &task->dims.at[i];
         if (d->size < 0)
@@ -74,8 +81,6 @@ static void verify_task_kernel(StepVerifier *v, TaskId t)
                    "%s: the extent of dimension %s is no i32 number that the host or an earlier task gives",
                    verify_task_text(v->p, t), d->name);
     }
-    if (v->kernels && !v->error)
-        verify_kernel_placements(v, t);
 }
 
 static void verify_task_batch(StepVerifier *v, TaskId t)
@@ -199,6 +204,7 @@ static void check_task(StepVerifier *v, TaskId t)
         return;
     }
     verify_mixed(v, t);
+    check_dims(v, t);
     if (!v->error)
         task_hooks[task->kind](v, t);
     check_twice(v, t);

@@ -98,8 +98,10 @@ static inline int64_t ranks_sum(const int32_t *n, int64_t count)
     return sum;
 }
 
-/* The operands are x, sent, received, y. Rows behind those that come are filled with what is no number. */
-static inline int ranks_all_to_all(const RankGroup *g, int64_t members, int64_t me, const StepBuffer *x, const StepBuffer *y)
+/* The operands are x, sent, received, y. Behind the rows that come are zeros; with an extent what is no number, so that nobody reads
+ * it unnoticed. */
+static inline int ranks_all_to_all(const RankGroup *g, const Task *t, int64_t members, int64_t me, const StepBuffer *x,
+                                   const StepBuffer *y)
 {
     const int64_t row = x->bytes / x->shape[0];
     const int32_t *received = g->buffers[me][2];
@@ -112,7 +114,7 @@ static inline int ranks_all_to_all(const RankGroup *g, int64_t members, int64_t 
         memcpy(to + at * row, (const char *)g->buffers[p][0] + ranks_sum(sent, me) * row, (size_t)(received[p] * row));
         at += received[p];
     }
-    memset(to + at * row, 0xff, (size_t)(y->bytes - at * row));
+    memset(to + at * row, t->dims.len ? 0xff : 0, (size_t)(y->bytes - at * row));
     return 0;
 }
 
@@ -127,7 +129,7 @@ static inline int ranks_combine(const RankGroup *g, const Program *p, const Task
     char *to = g->buffers[me][t->operands.len - 1];
     int bad = 0;
     if (t->kind == TASK_alltoallv)
-        return ranks_all_to_all(g, members, me, x, y);
+        return ranks_all_to_all(g, t, members, me, x, y);
     if (t->kind == TASK_copy || t->kind == TASK_allreduce)
         memcpy(to, g->buffers[t->kind == TASK_copy ? me : 0][0], (size_t)x->bytes);
     for (int64_t m = 1; t->kind == TASK_allreduce && m < members; m++)

@@ -328,6 +328,19 @@ static void run_shared(RankTest *t, RankThread *threads)
         assert_false(threads[i].failed);
 }
 
+static void check_text(RankTest *t, Program *p)
+{
+    Text once = {.arena = t->f.arena}, twice = {.arena = t->f.arena};
+    const char *error;
+    step_print(p, &once);
+    Program *again = step_read(t->f.arena, text_string(&once), once.len, &error);
+    if (!again)
+        fail_msg("%s", error);
+    memory_lifetimes(again);
+    step_print(again, &twice);
+    assert_string_equal(text_string(&once), text_string(&twice));
+}
+
 static void run_case(RankTest *t)
 {
     RankWorld world;
@@ -336,6 +349,7 @@ static void run_case(RankTest *t)
     for (int64_t i = 0; i < t->shared.ranks; i++)
         threads[i] = (RankThread){.world = &world, .number = i};
     start(t, &t->alone, NULL), start(t, &t->shared, threads);
+    check_text(t, t->shared.step);
     draw(t);
     run_alone(t);
     run_shared(t, threads);
