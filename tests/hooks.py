@@ -119,7 +119,7 @@ class Copy:
 
     def __init__(self, root, build):
         self.root, self.build = root, os.path.abspath(build)
-        for room in ROOMS + ["step", "model", "trainer"]:
+        for room in ROOMS + ["step", "comm", "model", "trainer"]:
             shutil.copytree(f"{ROOT}/{room}", f"{root}/{room}")
         with open(f"{build}/compile_commands.json", encoding="utf-8") as f:
             self.commands = {os.path.relpath(c["file"], ROOT): c["command"].split(" -o ")[0] for c in json.load(f)}

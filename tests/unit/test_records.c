@@ -141,7 +141,10 @@ static void without_records_there_is_nothing(void **state)
     assert_non_null(strstr(moec_error_text(s->c), "/nonesuch/t.db"));
     assert_int_equal(moec_records_open(s->c, NULL, 1, NULL), 1);
     assert_int_equal(moec_records_open(NULL, NULL, 1, &r), 1);
+    assert_string_equal(moec_records_default(s->c), s->path);
+    assert_null(moec_records_default(NULL));
     setenv("MOE_TUNED", "off", 1);
+    assert_null(moec_records_default(s->c));
     assert_int_equal(moec_records_open(s->c, NULL, 1, &r), 1);
     assert_non_null(strstr(moec_error_text(s->c), "MOE_TUNED is off"));
     moec_records_close(NULL);
