@@ -41,7 +41,7 @@ static int are_decimals(const json_t *value)
 
 const char *json_text(Arena *a, json_t *value)
 {
-    const int digits = value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS;
+    const size_t digits = value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS;
     return dumped(a, value, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
 }
 

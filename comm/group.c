@@ -84,7 +84,7 @@ static int waits(void *group, const WireMessage *m, int64_t n)
     CommGroup *g = group;
     Comm *c = g->c;
     const double now = step_seconds();
-    if (!g->told && c->options.ending && c->options.ending())
+    if (g->told == 0 && c->options.ending && c->options.ending())
         g->told = now + patience;
     if (g->told > 0 && now > g->told && c->options.say) {
         c->options.say("rank %lld of %lld is asked to end and waits for rank %lld in %s over %s",

@@ -109,7 +109,7 @@ static void start(RankTest *t, Trained *k, RankThread *threads)
         k->tokens[i] = (RankTokens){t->f.config.vocab, threads ? ranks_place(&t->ranks, AXIS_dp, i) : 0, 0};
         const RunOptions o = {.threads = 1,
                               .source = {next_tokens, &k->tokens[i]},
-                              .door = {threads ? ranks_exchange : NULL, threads ? &threads[i] : NULL}};
+                              .door = {threads ? ranks_exchange : NULL, threads ? &threads[i] : NULL, NULL}};
         k->setups[i] = new_run(t, k->setup, k->stores[i], &o);
         k->steps[i] = new_run(t, k->step, k->stores[i], &o);
     }
