@@ -3,6 +3,7 @@
 #define BASE_BASE_H
 
 #include "base/arena.h"
+#include "base/bf16.h"
 #include "base/cli.h"
 #include "base/diag.h"
 #include "base/guess.h"

@@ -1,26 +1,6 @@
 /* Note [Sums in rank order]: the sums themselves. */
 #include "comm/own.h"
 
-#include <string.h>
-
-static float widen(uint16_t bf16)
-{
-    const uint32_t bits = (uint32_t)bf16 << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-/* To the nearest, ties to even. */
-static uint16_t narrow(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if ((bits & 0x7fffffffU) > 0x7f800000U)
-        return (uint16_t)(bits >> 16 | 0x40); /* stays no number */
-    return (uint16_t)((bits + 0x7fffU + (bits >> 16 & 1)) >> 16);
-}
-
 static void add_f32(float *y, const float *const *parts, int64_t members, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -34,10 +14,10 @@ static void add_f32(float *y, const float *const *parts, int64_t members, int64_
 static void add_bf16(uint16_t *y, const uint16_t *const *parts, int64_t members, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        float sum = widen(parts[0][i]);
+        float sum = f32_of_bf16(parts[0][i]);
         for (int64_t m = 1; m < members; m++)
-            sum += widen(parts[m][i]);
-        y[i] = narrow(sum);
+            sum += f32_of_bf16(parts[m][i]);
+        y[i] = bf16_of_f32(sum);
     }
 }
 

@@ -22,18 +22,17 @@ static char *scratch(const Deal *d, int64_t bytes)
     return at ? at + d->kept : NULL;
 }
 
-/* ---- parts: those of one tensor differ by one element at most ---- */
+/* ---- parts ---- */
 
 static int64_t part_begin(const Deal *d, int64_t n, int64_t place)
 {
-    const int64_t members = d->group.members, more = n % members;
-    return n / members * place + (place < more ? place : more);
+    return comm_part_begin(n, d->group.members, place);
 }
 
 /* Elements of a part from `at` on, in one slice. */
 static int64_t part_slice(const Deal *d, int64_t n, int64_t place, int64_t at)
 {
-    const int64_t left = part_begin(d, n, place + 1) - part_begin(d, n, place) - at;
+    const int64_t left = comm_part_elements(n, d->group.members, place) - at;
     return left < 0 ? 0 : left < SLICE ? left : SLICE;
 }
 
@@ -111,9 +110,9 @@ static int deal_allreduce(Deal *d)
     if (sum_part(d, d->from, n, d->to + mine * d->element))
         return 1;
     for (int64_t m = 0; m < g->members; m++) {
-        const int64_t begin = part_begin(d, n, m), end = part_begin(d, n, m + 1);
-        group_send(g, m, d->to + mine * d->element, (part_begin(d, n, g->place + 1) - mine) * d->element);
-        group_receive(g, m, d->to + begin * d->element, (end - begin) * d->element);
+        group_send(g, m, d->to + mine * d->element, comm_part_elements(n, g->members, g->place) * d->element);
+        group_receive(g, m, d->to + part_begin(d, n, m) * d->element,
+                      comm_part_elements(n, g->members, m) * d->element);
     }
     return group_exchange(g);
 }
@@ -198,10 +197,9 @@ static int deal_alltoallv(Deal *d, const int32_t *sent, const int32_t *received,
     return group_exchange(g);
 }
 
-/* The group is a ring. */
 static int64_t peer_place(const CommGroup *g, int32_t peer)
 {
-    return ((g->place + peer) % g->members + g->members) % g->members;
+    return ranks_in_ring(g->members, g->place + peer);
 }
 
 /* ---- the door ---- */

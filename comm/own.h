@@ -9,6 +9,17 @@
 /* Elements up to which all members of an allreduce add everything: one round instead of two. */
 enum { COMM_SMALL = 1 << 12 };
 
+/* Which part of n elements a member adds up: parts differ by one element at most. */
+static inline int64_t comm_part_begin(int64_t n, int64_t members, int64_t place)
+{
+    const int64_t more = n % members;
+    return n / members * place + (place < more ? place : more);
+}
+static inline int64_t comm_part_elements(int64_t n, int64_t members, int64_t place)
+{
+    return n / members + (place < n % members);
+}
+
 struct Comm {
     CommOptions options;
     Ranks ranks;

@@ -1,12 +1,6 @@
 /* What a program's exchanges send, on paper: from the sizes of its tensors alone. */
 #include "comm/own.h"
 
-/* Elements of the part of a member; parts differ by one at most. */
-static int64_t part_of(int64_t n, int64_t members, int64_t place)
-{
-    return n / members + (place < n % members);
-}
-
 /* Rows that travel: as many to each member, of as many as the smaller of the two tensors holds, because the larger one has room for
  * the worst. */
 static int64_t row_bytes(const StepBuffer *x, const StepBuffer *y, int64_t members)
@@ -22,11 +16,13 @@ static int64_t sent_bytes(const Program *p, const Task *t, int64_t members, int6
     const int64_t n = step_elements(x), element = step_type_bytes(x->type);
     switch (t->kind) {
     case TASK_allreduce:
-        return element * (n <= COMM_SMALL ? n : part_of(n, members, to) + part_of(n, members, from));
+        return element * (n <= COMM_SMALL
+                              ? n
+                              : comm_part_elements(n, members, to) + comm_part_elements(n, members, from));
     case TASK_allgather: return x->bytes;
     case TASK_reducescatter: return y->bytes;
     case TASK_alltoallv: return row_bytes(x, y, members);
-    case TASK_send: return (from + t->peer % members + members) % members == to ? x->bytes : 0;
+    case TASK_send: return ranks_in_ring(members, from + t->peer) == to ? x->bytes : 0;
     case TASK_recv:
     case TASK_copy:
     case TASK_split:

@@ -58,14 +58,9 @@ double element_read(Elem e, const void *at)
     int32_t i;
     int64_t wide;
     uint16_t half;
-    uint32_t bits;
     switch (e) {
     case EL_F32: memcpy(&f, at, sizeof f); return f;
-    case EL_BF16:
-        memcpy(&half, at, sizeof half);
-        bits = (uint32_t)half << 16;
-        memcpy(&f, &bits, sizeof f);
-        return f;
+    case EL_BF16: memcpy(&half, at, sizeof half); return f32_of_bf16(half);
     case EL_F16: memcpy(&half, at, sizeof half); return half_value(half);
     case EL_I32: memcpy(&i, at, sizeof i); return i;
     case EL_I64: memcpy(&wide, at, sizeof wide); return (double)wide;

@@ -38,14 +38,6 @@ static uint16_t half_of_f32(float f)
     return (uint16_t)(sign | (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
-static uint16_t bf16_of_f32(float f)
-{
-    uint32_t bits = bits_of(f);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40); /* not a number, and stays none */
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static uint16_t read_16(const unsigned char *at)
 {
     uint16_t bits;
@@ -60,7 +52,7 @@ void stored_read(const StoredTensor *t, int64_t first, int64_t n, float *out)
     case STORED_F32: memcpy(out, at, (size_t)n * sizeof *out); break;
     case STORED_BF16:
         for (int64_t i = 0; i < n; i++)
-            out[i] = of_bits((uint32_t)read_16(at + 2 * i) << 16);
+            out[i] = f32_of_bf16(read_16(at + 2 * i));
         break;
     case STORED_F16:
         for (int64_t i = 0; i < n; i++)

@@ -37,6 +37,8 @@ const char *ranks_plan(Arena *a, int64_t number, const RanksAsked *asked, Ranks 
 int64_t ranks_place(const Ranks *r, GroupAxis axis, int64_t rank);                 /* in its group, from 0 */
 int64_t ranks_member(const Ranks *r, GroupAxis axis, int64_t rank, int64_t place); /* the rank at that place of rank's group */
 int64_t ranks_group(const Ranks *r, GroupAxis axis, int64_t rank);                 /* number of its group, from 0 */
+/* The place in a group, which is a ring, that `place` means: it may be behind the last one, or below 0. */
+static inline int64_t ranks_in_ring(int64_t members, int64_t place) { return (place % members + members) % members; }
 int64_t ranks_node(const Ranks *r, int64_t rank);
 int ranks_share_node(const Ranks *r, int64_t a, int64_t b);
 

@@ -103,9 +103,8 @@ static void meet(RanksVerifier *v, int64_t rank, GroupAxis axis)
 static int64_t other_end(const RanksVerifier *v, int64_t rank)
 {
     const Task *t = task_of(&v->state[rank]);
-    const int64_t members = v->ranks->members[t->axis],
-                  place = ranks_place(v->ranks, t->axis, rank) + t->peer;
-    return ranks_member(v->ranks, t->axis, rank, (place % members + members) % members);
+    const int64_t place = ranks_place(v->ranks, t->axis, rank) + t->peer;
+    return ranks_member(v->ranks, t->axis, rank, ranks_in_ring(v->ranks->members[t->axis], place));
 }
 
 static int is_mail(const Task *t) { return t->kind == TASK_send || t->kind == TASK_recv; }

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+from checking import check, result
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOEC = os.path.abspath(sys.argv[1])
 LIBRARY = os.path.join(os.path.dirname(os.path.dirname(MOEC)), "lib", "libmoec.so.0")
@@ -20,14 +22,6 @@ dim T, H
 kernel scale(in x: f32[T, H], in s: f32, out y: f32[T, H]) { y[t, h] = s * x[t, h] }
 kernel grow(in x: bf16[T, H], inout y: f32[T, H]) { y[t, h] += f32(x[t, h]) }
 """
-failed = 0
-
-
-def check(what, holds, said=""):
-    global failed
-    if not holds:
-        failed += 1
-        print(f"FAILED: {what}\n{said}")
 
 
 def run(*command, status=0, **env):
@@ -136,8 +130,7 @@ def main():
         by_program(scratch)
         kept(scratch)
         spoiled(call, scratch)
-    print("call log:", "failed" if failed else "ok")
-    return failed > 0
+    return result("call log")
 
 
 if __name__ == "__main__":

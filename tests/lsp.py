@@ -9,16 +9,10 @@ import subprocess
 import sys
 import tempfile
 
+from checking import check, result
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOEC = os.path.abspath(sys.argv[1])
-failed = 0
-
-
-def check(what, holds, said=""):
-    global failed
-    if not holds:
-        failed += 1
-        print(f"FAILED: {what}\n{said}")
 
 
 class Client:
@@ -202,8 +196,7 @@ def main():
     c.notify("exit", None)
     check("exit", c.process.wait(timeout=20) == 0)
     frames()
-    print("lsp:", "failed" if failed else "ok")
-    return failed > 0
+    return result("lsp")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
-from train_run import ROOT, TINY, run, steps_of
+from train_run import ROOT, TINY, run, run_cases, steps_of
 
 TRAIN, BAD = sys.argv[1], []
 SMALL = {"data": [f"{ROOT}/LICENSE"], "layers": 1, "width": 16, "heads": 1, "experts": 2, "expert-width": 8, "shared-width": 8,
@@ -123,14 +122,7 @@ def on_a_terminal(at):
 
 
 def main():
-    for case in (file_of_options, log_and_curves, load_over_time, on_a_terminal):
-        before = len(BAD)
-        with tempfile.TemporaryDirectory() as at:
-            case(at)
-        for what in BAD[before:]:
-            print(f"{case.__name__}: {what}")
-    print(f"train_log: 4 cases, {len(BAD)} wrong")
-    sys.exit(bool(BAD))
+    run_cases("train_log", (file_of_options, log_and_curves, load_over_time, on_a_terminal), BAD)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,7 @@ static const char *const prefixes[] = {
 
 static float *own_shard(const Whole *w) { return session_at(&w->t->session, "%s", shard_names[w->kept]); }
 
-static int has_shards(const Trainer *t)
-{
-    const Ranks *r = comm_ranks(t->comm);
-    return r->members[AXIS_dp] > 1 && r->members[AXIS_ep] == 1;
-}
+static int has_shards(const Trainer *t) { return session_at(&t->session, SHARD_MASTERS) != NULL; }
 
 static int is_in_shards(const Trainer *t, const ModelWeight *w)
 {
