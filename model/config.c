@@ -1,8 +1,6 @@
 /* config.json to ModelConfig, and the rules between its fields. */
 #include "model/config_own.h"
 
-#include "model/file.h"
-
 #include "base/json.h"
 
 #include <float.h>

@@ -1,7 +1,5 @@
 #include "model/folder.h"
 
-#include "model/file.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef MODEL_SAFETENSORS_H
 #define MODEL_SAFETENSORS_H
 
-#include "model/file.h"
+#include "base/base.h"
 
 typedef enum StoredType { STORED_F32, STORED_BF16, STORED_F16, STORED_I32, STORED_I64, STORED_TYPES } StoredType;
 const char *stored_type_name(StoredType type); /* "BF16" */

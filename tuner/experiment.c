@@ -29,13 +29,9 @@ static const char *cannot(Arena *a, const char *path)
 
 const char *experiment_write(Arena *a, const char *path, const char *text)
 {
-    const char *beside = arena_printf(a, "%s.new", path);
-    FILE *f = fopen(beside, "w");
-    if (!f)
-        return cannot(a, beside);
-    int bad = fputs(text, f) < 0 || fflush(f) || fsync(fileno(f));
-    bad |= fclose(f) != 0;
-    return bad || rename(beside, path) ? cannot(a, path) : NULL;
+    FileWriter w = file_create(a, path);
+    file_append(&w, text, strlen(text));
+    return file_commit(&w);
 }
 
 /* The copy of the file beside the rows; NULL: there is none. */

@@ -1,8 +1,8 @@
 /* Files: one to read, mapped into memory; and one to write, which is put beside the old one until it is whole. */
-#ifndef MODEL_FILE_H
-#define MODEL_FILE_H
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
 
-#include "base/base.h"
+#include "base/arena.h"
 
 #include <stdio.h>
 
