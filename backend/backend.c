@@ -6,7 +6,7 @@
  * What goes where depends on the program only, so the bytes do not depend on the machine. */
 #include "backend/emit_packed.h"
 #include "backend/jit.h"
-#include "backend/object.h"
+#include "backend/made.h"
 #include "backend/target.h"
 
 #include <pthread.h>
@@ -34,6 +34,7 @@ typedef struct Job {
     Plan **plans;             /* [nkernels * ninputs] */
     uint32_t like[ISA_COUNT]; /* input i has the code of this one, up to helpers: see find_like() */
     Vec(Piece) pieces;
+    Vec(ObjectBytes) made; /* helpers */
     uint32_t nparts;
     int has_quick; /* part: the last */
 } Job;
@@ -61,20 +62,6 @@ static void add_text(L *l, const char *what, const char *text)
     LLVMSetVisibility(own, LLVMHiddenVisibility);
     V shown = LLVMAddAlias2(l->mod, LLVMTypeOf(bytes), 0, own, arena_printf(l->arena, "moec_%s", what));
     LLVMSetLinkage(shown, LLVMWeakAnyLinkage);
-}
-
-static void emit_helper(Plan *p, uint32_t helper)
-{
-    if (helper >= HELPER_PACKED)
-        emit_packed_function(p, helper);
-    else if (helper >= HELPER_TRANSPOSE)
-        emit_transpose_function(p, helper != HELPER_TRANSPOSE);
-    else if (helper >= HELPER_PACK)
-        emit_pack_function(p, helper - HELPER_PACK);
-    else if (helper >= HELPER_PANEL)
-        emit_panel_function(p, helper - HELPER_PANEL);
-    else
-        emit_product_function(p, helper);
 }
 
 static void add_unit(L *l, Shared *s, Debug *debug, const Job *job, const Piece *piece)
@@ -213,33 +200,38 @@ static int calls(const Job *job, uint32_t kernel, uint32_t input, uint32_t helpe
 
 static int multiplies(uint32_t helper) { return helper < HELPER_PACK; }
 
-/* The code that a helper is for: products are those of the target, the rest goes by the code or is for all. */
-static Isa owner(const Job *job, uint32_t input, uint32_t helper)
+static int is_called(const Job *job, uint32_t input, uint32_t helper, uint32_t *kernel)
 {
-    if (helper >= HELPER_PACKED)
-        return ISA_COUNT;
-    return multiplies(helper) ? job->plans[input]->target : job->plans[input]->isa;
-}
-
-static int has_helper(const Job *job, uint32_t input, uint32_t helper)
-{
-    for (uint32_t i = 0; i < job->pieces.len; i++)
-        if (job->pieces.at[i].helper == (int)helper &&
-            owner(job, job->pieces.at[i].input, helper) == owner(job, input, helper))
+    for (*kernel = 0; *kernel < job->nkernels; ++*kernel)
+        if (calls(job, *kernel, input, helper))
             return 1;
     return 0;
+}
+
+static void add_helper(Job *job, Arena *a, uint32_t kernel, uint32_t input, uint32_t helper)
+{
+    const uint64_t weight = multiplies(helper) ? PRODUCT_WEIGHT : PACK_WEIGHT;
+    const int may_be_made = job->what == OUTPUT_OBJECT && job->options->level == MADE_LEVEL;
+    ObjectBytes made = {NULL, 0};
+    if (may_be_made)
+        made = made_helper(helper_owner(job->inputs[input].isa, helper), helper);
+    if (made.at)
+        vec_push(a, &job->made, made);
+    else
+        vec_push(a, &job->pieces, (Piece){kernel, input, NULL, (int)helper, weight, 0});
 }
 
 /* What any kernel calls, once for each instruction set. */
 static void add_helpers(Job *job, Arena *a)
 {
+    uint64_t has[ISA_COUNT + 1] = {0};
     for (uint32_t input = 0; input < job->ninputs; input++)
-        for (uint32_t helper = 0; helper < HELPERS; helper++) {
-            uint32_t k = 0, weight = multiplies(helper) ? PRODUCT_WEIGHT : PACK_WEIGHT;
-            while (k < job->nkernels && !calls(job, k, input, helper))
-                k++;
-            if (k < job->nkernels && !has_helper(job, input, helper))
-                vec_push(a, &job->pieces, (Piece){k, input, NULL, (int)helper, weight, 0});
+        for (uint32_t helper = 0, kernel; helper < HELPERS; helper++) {
+            uint64_t *of_owner = &has[helper_owner(job->inputs[input].isa, helper)];
+            if (*of_owner >> helper & 1 || !is_called(job, input, helper, &kernel))
+                continue;
+            *of_owner |= (uint64_t)1 << helper;
+            add_helper(job, a, kernel, input, helper);
         }
 }
 
@@ -301,7 +293,7 @@ static void share_units(Job *job)
         entries += (uint32_t)is_entry(&job->pieces.at[i]);
         weight += is_entry(&job->pieces.at[i]) ? 0 : job->pieces.at[i].weight;
     }
-    job->has_quick = job->what == OUTPUT_OBJECT && entries && weight;
+    job->has_quick = job->what == OUTPUT_OBJECT && entries && (weight || job->made.len);
     uint64_t most = job->has_quick ? PARTS_MAX - 1 : 1, n = weight / PART_WEIGHT;
     n = n < 1 ? 1 : n > most ? most : n;
     job->nparts = (uint32_t)n + (uint32_t)job->has_quick;
@@ -334,18 +326,22 @@ static void run_parts(ModulePart *parts, uint32_t n)
             pthread_join(parts[i].thread, NULL);
 }
 
-/* Text is of one part; an object is merged from all, and has the functions that choose an instruction set and that tvm-ffi calls. */
+/* Text is of one part; an object is merged from all and from made helpers, and has the functions that choose an instruction set and that tvm-ffi calls. */
 static const char *collect(ModulePart *parts, uint32_t n, Arena *a, const char **bytes, size_t *len)
 {
-    ObjectBytes all[PARTS_MAX + 1], one;
+    const Job *job = parts[0].job;
+    uint32_t count = n + job->made.len;
+    ObjectBytes *all = arena_array(a, ObjectBytes, count + 1), one;
     for (uint32_t i = 0; i < n; i++) {
         if (parts[i].error)
             return arena_printf(a, "%s", parts[i].error);
         all[i] = (ObjectBytes){parts[i].bytes, parts[i].len};
     }
     one = (ObjectBytes){arena_strndup(a, all[0].at, all[0].len), all[0].len};
-    all[n] = (ObjectBytes){(const char *)chooser_object, chooser_object_len};
-    const char *error = parts[0].job->what == OUTPUT_OBJECT ? object_merge(all, n + 1, a, &one) : NULL;
+    for (uint32_t i = 0; i < job->made.len; i++)
+        all[n + i] = job->made.at[i];
+    all[count] = (ObjectBytes){(const char *)chooser_object, chooser_object_len};
+    const char *error = job->what == OUTPUT_OBJECT ? object_merge(all, count + 1, a, &one) : NULL;
     *bytes = one.at;
     *len = one.len;
     return error;
@@ -378,6 +374,33 @@ static const char *emit_any(const BackendInput *inputs, uint32_t n, const Backen
     for (uint32_t i = 0; i < nparts; i++)
         if (parts[i].arena)
             arena_free(parts[i].arena);
+    return error;
+}
+
+/* As the part of a job that has no other: the plan is that of no kernel. */
+const char *backend_make_helper(Isa target, uint32_t helper, Arena *a, ObjectBytes *out)
+{
+    Diags diags = {.arena = a};
+    Module *module = ir_module(a, &diags, NULL);
+    Kernel *none = arena_new_of(a, Kernel);
+    Plan *plan = arena_new_of(a, Plan);
+    none->module = module;
+    *plan =
+        (Plan){.m = module, .k = none, .target = target, .isa = cpu_table[target].code, .hooks = emit_hooks};
+    plan->cpu = &cpu_table[plan->isa];
+    BackendInput input = {module, target};
+    BackendOptions options = {.level = MADE_LEVEL};
+    Job job = {.inputs = &input,
+               .ninputs = 1,
+               .nkernels = 1,
+               .options = &options,
+               .what = OUTPUT_OBJECT,
+               .plans = &plan,
+               .nparts = 2};
+    vec_push(a, &job.pieces, (Piece){.helper = (int)helper, .part = 1});
+    ModulePart part = {.job = &job, .number = 1, .arena = a}; /* the first has what all need */
+    const char *error = make_part(&part);
+    *out = (ObjectBytes){part.bytes, part.len};
     return error;
 }
 

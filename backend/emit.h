@@ -1,7 +1,7 @@
 /* What the emit_*.c files share: a kernel's plan, a function's emission state, and who emits what. */
 /* Note [Layers]. A file calls files of its own row and of the rows above it, which tests/calls.py checks:
  *     l, emit_multiple: LLVM in short words; what is a multiple of what
- *     family_x86, target, jit, jit_names, object: what LLVM makes of a module
+ *     family_x86, target, jit, jit_names, object, made, made_bytes: what LLVM makes of a module
  *     plan, emit_lanes, emit_frame, emit_debug: questions to a plan, masks, what a function computes once, lines
  *     emit_scalar, emit_math, emit_number: scalar operations and element formats
  *     emit_expr, emit_memory, emit_stream: expressions, loads and stores
@@ -10,8 +10,9 @@
  *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
  *     emit_hooks, emit_launch, emit_shared: launches as functions
  *     emit_packed, emit_precondition, emit_entry, emit_tvm, emit_export: the functions that callers know
- *     plan_key, emit_plan: they make the plan, and ask statements what they will need
- *     backend: the front door */
+ *     plan_key, emit_plan, emit_helper: they make the plan, and ask statements what they will need; helpers by number
+ *     backend: the front door
+ *     make_helpers: the program of Note [Made helpers] */
 #ifndef BACKEND_EMIT_H
 #define BACKEND_EMIT_H
 
@@ -289,9 +290,16 @@ enum { HELPER_PACK = HELPER_PANEL + PANEL_KINDS, HELPER_TRANSPOSE = HELPER_PACK 
 enum { HELPER_PACKED = HELPER_TRANSPOSE + 2, HELPERS = HELPER_PACKED + 2 };
 _Static_assert(HELPERS <= 64, "a plan has a bit for each helper");
 
+/* emit_helper.c */
+void emit_helper(Plan *p, uint32_t helper);
+/* What it is generated for once: products for the target, others for its code or (ISA_COUNT) for all. */
+Isa helper_owner(Isa target, uint32_t helper);
+int helper_exists(Isa target, uint32_t helper); /* may a program for the target call it? */
+
 /* emit_product.c: block products, one function for each pair of element types and way in which the right operand lies. */
 uint32_t product_kind(const Plan *p, const Stmt *product);
 uint64_t product_helpers(const Plan *p, const Stmt *product); /* what it calls, a bit for each */
+int product_exists(Isa target, uint32_t helper);             /* of products and panels: may one for the target call it? */
 void emit_product_function(Plan *p, uint32_t kind);
 void emit_panel_function(Plan *p, uint32_t kind);
 V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */

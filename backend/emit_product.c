@@ -50,6 +50,16 @@ static int calls_panel_function(Isa target, Elem left)
     return fragment_of(target, left) == emit_vector_fragment;
 }
 
+int product_exists(Isa target, uint32_t helper)
+{
+    uint32_t kind = helper % PRODUCT_KINDS;
+    Elem left = left_elem(kind);
+    if (left == EL_BF16 && (right_elem(kind) != left || fragments[target] == emit_no_fragment))
+        return 0;
+    return helper >= HELPER_PANEL ? calls_panel_function(target, left)
+                                  : kind < IN_ROWS || cpu_table[target].rows_read;
+}
+
 /* In rows, words are kept as the left operand has its terms. */
 uint64_t product_helpers(const Plan *p, const Stmt *s)
 {
