@@ -99,6 +99,15 @@ int cgroup_cores(const char *list, const char *root)
     return least;
 }
 
+int openmp_threads(int asked)
+{
+    const char *said = getenv("OMP_NUM_THREADS");
+    cpu_set_t cores;
+    if (asked <= 0 && said)
+        asked = atoi(said);
+    return asked > 0 ? asked : sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+}
+
 /* ---- what the library is told ---- */
 
 static void limit_threads(void)

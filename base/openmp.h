@@ -7,6 +7,9 @@
  * threads than the process's control group grants cores. To be called while there is one thread. */
 void openmp_set_up(void);
 
+/* The threads of a team: as many as were asked for, or what OpenMP takes where that is 0. */
+int openmp_threads(int asked);
+
 /* The cores that the control groups of a process grant it, rounded up; 0: no limit. `list` is its /proc/self/cgroup, `root` the
  * folder in which the groups are mounted. Reads versions 1 and 2 of the interface (cgroups(7)). */
 int cgroup_cores(const char *list, const char *root);

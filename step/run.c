@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 double step_seconds(void)
@@ -108,6 +109,7 @@ static void bind(Run *r)
     r->spent = arena_array(r->arena, double, r->program->tasks.len + 1);
     r->memory = store_arena(r->store, r->program->arena_bytes);
     r->ctx = moe_ctx_new(r->options.threads);
+    r->team = team_new(openmp_threads(r->options.threads));
     if (!r->memory || !r->ctx)
         REFUSE_RUN(r, "no memory for an arena of %lld bytes", (long long)r->program->arena_bytes);
     for (TaskId t = 0; t < r->program->tasks.len && !r->error; t++)
@@ -258,9 +260,8 @@ static int finish_disk(Run *r)
                                            : 0;
 }
 
-int run_program(Run *r)
+static int run_tasks(Run *r)
 {
-    r->error = NULL, r->gated = 0;
     if (r->disk)
         disk_begin(r->disk);
     for (uint32_t t = 0; t < r->tasks.len && !r->gated; t++) {
@@ -269,6 +270,30 @@ int run_program(Run *r)
             return 1;
     }
     return finish_disk(r);
+}
+
+/* How often the system has taken a core from a thread of this process, for other work. */
+static long preemptions(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : u.ru_nivcsw;
+}
+
+static int run_by_team(Run *r)
+{
+    const double before = r->seconds;
+    const long preempted = preemptions();
+    const int threads = team_threads(&r->team);
+    r->ctx->threads = threads < r->team.most ? threads : r->options.threads;
+    const int bad = run_tasks(r);
+    team_took(&r->team, r->seconds - before, preemptions() - preempted);
+    return bad;
+}
+
+int run_program(Run *r)
+{
+    r->error = NULL, r->gated = 0;
+    return r->options.yields ? run_by_team(r) : run_tasks(r);
 }
 
 void *run_at(Run *r, const char *name)

@@ -31,6 +31,7 @@ typedef struct ExchangeDoor {
 typedef struct Run Run;
 typedef struct RunOptions {
     int threads; /* as moe_ctx_new() takes them */
+    int yields;  /* it takes fewer while other work makes that faster: step/team.h */
     int check;   /* before each call, compiled code and interpreter run on copies of its arguments and are compared */
     BatchSource source;
     ExchangeDoor door;

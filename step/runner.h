@@ -5,6 +5,7 @@
 #include "step/disk.h"
 #include "step/run.h"
 #include "step/store.h"
+#include "step/team.h"
 
 /* A dimension that is read again before each call. */
 typedef struct Refresh {
@@ -41,6 +42,7 @@ struct Run {
     Arena *arena;
     char *memory; /* of the arena's buffers, which the runs of the store share */
     moe_ctx *ctx;
+    Team team; /* with RunOptions.yields */
     moe_route *routes; /* by BufferId */
     KernelTime *times; /* by kernel of the program */
     double *spent;     /* by task: seconds of the last call of its kernel */

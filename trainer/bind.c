@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 /* libgomp's entry points: linking them would load the library before openmp_set_up(). */
-typedef struct Team {
+typedef struct Binder {
     void (*run)(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
     int (*thread)(void);
     int first; /* threads of the ranks before this one */
     cpu_set_t cores;
-} Team;
+} Binder;
 
 /* The n-th core of a set, from its beginning again where it has fewer. */
 static int core_of(const cpu_set_t *cores, int n)
@@ -25,7 +25,7 @@ static int core_of(const cpu_set_t *cores, int n)
 
 static void bind_thread(void *data)
 {
-    const Team *t = data;
+    const Binder *t = data;
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET((size_t)core_of(&t->cores, t->first + t->thread()), &one);
@@ -34,7 +34,7 @@ static void bind_thread(void *data)
 
 void bind_threads(int threads, int before)
 {
-    Team t = {.first = before * threads};
+    Binder t = {.first = before * threads};
     void *openmp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE);
     if (!openmp || sched_getaffinity(0, sizeof t.cores, &t.cores) || !CPU_COUNT(&t.cores))
         return;

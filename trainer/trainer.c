@@ -200,6 +200,7 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int
     if (session_open(&t->session, &c->model_config, c->f32 ? MOEC_F32 : MOEC_BF16, (int)c->threads, check))
         return 1;
     t->session.swap_folder = c->swap_folder;
+    t->session.run.yields = !c->bind;
     join(t, comm);
     if (record_programs(t))
         return 1;

@@ -190,14 +190,6 @@ static const char *routing_of(Arena *a, const FirstSteps *f)
 
 /* ---- all ---- */
 
-/* As many as kernels will take: 0 of the options is what OpenMP takes. */
-static int threads_of(const Config *c)
-{
-    const char *said = getenv("OMP_NUM_THREADS");
-    const int asked = said ? atoi(said) : 0;
-    return c->threads > 0 ? (int)c->threads : asked > 0 ? asked : (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 static void search(Trainer *t, const HotKernel *h, const char *routing, double seconds)
 {
     KernelText text;
@@ -209,7 +201,7 @@ static void search(Trainer *t, const HotKernel *h, const char *routing, double s
         .options = {.types = text.types, .derive = text.derive},
         .sizes = {sizes_of(t->session.arena, task->dims.at, task->dims.len)},
         .routings = {routing},
-        .threads = {threads_of(t->config)},
+        .threads = {openmp_threads((int)t->config->threads)},
         .nsizes = 1,
         .nroutings = 1,
         .nthreads = 1,
@@ -271,7 +263,7 @@ static void tune_kernels(Trainer *t, const FirstSteps *f, double seconds)
                           arena_printf(a, "%s%s%s", sizes_of(a, files[i].dims.at, files[i].dims.len),
                                        files[i].has_route ? ",routing=" : "",
                                        files[i].has_route ? routing : ""),
-                          threads_of(t->config));
+                          openmp_threads((int)t->config->threads));
 }
 
 void tune_run(Trainer *t)

@@ -291,12 +291,22 @@ class Evaluator(Stores):
         """The flat index of each element, and whether it is in doubt."""
         shape, flat, doubt = tensor.v.shape[1:], np.zeros((1,) * AXES, np.int64), bounds.NO
         for s, extent in zip(subscripts, shape):
-            i = self.eval(s, mask)
+            i = self.subscript(s, mask)
             outside = (i.v < 0) | (i.v >= extent)
             self.check(outside, mask, "index", i.d)
             flat = flat * extent + np.clip(i.v, 0, max(extent - 1, 0))
             doubt = doubt | i.d | outside
         return flat, doubt
+
+    def subscript(self, s, mask):
+        """It varies with no index that cancels: i - i is 0 also where i ranges over nothing."""
+        form = linear(s, self.dims)
+        if form is None:
+            return self.eval(s, mask)
+        v = np.full((1,) * AXES, form.pop(None, 0))
+        for name, times in form.items():
+            v = v + times * self.eval(Expr("index", name), mask).v if times else v
+        return Int(v)
 
     def eval_load(self, e, mask):
         tensor = self.tensors[e.data]
@@ -310,6 +320,8 @@ class Evaluator(Stores):
         v = tensor.v.reshape(copies, -1)[:, flat[0]]
         if tensor.kind == "int":
             return Int(v, (tensor.d.reshape(-1)[flat] if tensor.d.shape else tensor.d) | doubt)
+        if self.replaying and self.jitter:
+            v = rounded_differences(v, self.jitter)
         e_ = tensor.e.reshape(-1)[flat] if tensor.e.shape else tensor.e
         return Float(v, np.where(doubt, np.inf, e_))
 
@@ -409,9 +421,10 @@ class Evaluator(Stores):
             (self.faults if certain and q in live else self.maybe).add(what)
         return self
 
-    def replay(self, tensors, routes, rough=0.0):
-        """rough: what is added to the derivatives of functions that end flat."""
-        self.played, self.rough, kept = 0, rough, (set(self.faults), set(self.maybe))
+    def replay(self, tensors, routes, rough=0.0, jitter=None):
+        """rough: what is added to the derivatives of functions that end flat. jitter: random numbers by which the derivative that
+        passes each read of a tensor is off, as a rounded cotangent is."""
+        self.played, self.rough, self.jitter, kept = 0, rough, jitter, (set(self.faults), set(self.maybe))
         self.run(tensors, routes)
         self.played, (self.faults, self.maybe) = None, kept
         return self
@@ -435,6 +448,34 @@ class Evaluator(Stores):
         t = self.tensors[q.value.data]
         order = (lambda a: a) if q.how == "pack" else (lambda a: np.swapaxes(a, -1, -2) if a.shape else a)
         self.tensors[q.name] = Float(order(t.v), order(t.e))
+
+
+def rounded_differences(v, rng):
+    """Pairs of copies along axis 0, each pair as far apart as the rounding of bf16 makes it."""
+    if v.shape[0] % 2:
+        return v
+    middle, half = (v[0::2] + v[1::2]) / 2, (v[0::2] - v[1::2]) / 2
+    half = half * (1 + 2.0 ** -8 * rng.uniform(-1, 1, half.shape))
+    return np.stack([middle + half, middle - half], 1).reshape(v.shape)
+
+
+def linear(e, dims):
+    """{index: factor, None: what is added}, or None where it is not that."""
+    if e.kind == "int":
+        return {None: int(e.data)}
+    if e.kind in ("dim", "index"):
+        return {None: dims[e.data]} if e.kind == "dim" else {e.data: 1}
+    if e.kind != "op" or e.data not in ("+", "-", "*", "neg"):
+        return None
+    sides = [linear(a, dims) for a in e.args]
+    if None in sides:
+        return None
+    if e.data == "*":
+        number = next((s for s in sides if set(s) <= {None}), None)
+        other = sides[0] if number is sides[1] else sides[1]
+        return None if number is None else {name: n * number.get(None, 0) for name, n in other.items()}
+    signs = {"+": (1, 1), "-": (1, -1), "neg": (-1,)}[e.data]
+    return {name: sum(sign * s.get(name, 0) for sign, s in zip(signs, sides)) for name in {n for s in sides for n in s}}
 
 
 def free_factors(e, bound):

@@ -154,11 +154,11 @@ class Backward:
             for _ in range(2 if size else 0):
                 yield name, self.rng.choice([-1.0, 1.0], shape)
 
-    def values_at(self, tensors, rough):
+    def values_at(self, tensors, rough, jitter):
         """The outputs for copies of perturbed inputs."""
         ev = self.run.expected
         kept = ev.tensors, ev.routes
-        ev.replay(tensors, self.run.case.routes, rough)
+        ev.replay(tensors, self.run.case.routes, rough, jitter)
         out = {p.name: ev.tensors[p.name].v for p in self.outs}
         ev.tensors, ev.routes = kept
         return out
@@ -177,7 +177,7 @@ class Backward:
                     v[2 * i + 1] -= step * d
             tensors[name] = Float(v)
         terms = [np.zeros((len(chosen), 0))]
-        for name, v in self.values_at(tensors, rough).items():
+        for name, v in self.values_at(tensors, rough, jitter).items():
             v = np.broadcast_to(v, (copies,) + v.shape[1:]).reshape(copies, -1)
             terms.append((v[0::2] - v[1::2]) / (2 * step) * self.case.tensors["d_" + name].reshape(-1))
         return np.concatenate(terms, 1)
@@ -194,8 +194,8 @@ class Backward:
         return float(np.abs(self.terms([direction], STEP, ROUGH) - self.terms([direction], STEP)).sum())
 
     def conditioned(self, *direction):
-        """How far off it may be because it is a sum that cancels inside an element of an output: rounding the cotangents of
-        locals does what as small a change of the inputs does. Nothing where no cotangent is rounded."""
+        """How far off it may be because it is a sum that cancels inside an element of an output, or on the way there: what as
+        small changes of the inputs, and of what passes each read, do. Nothing where no cotangent is rounded."""
         if self.tolerance() == TIGHT:
             return 0.0
         rng = np.random.default_rng(self.run.case_seed)
