@@ -226,7 +226,8 @@ Plan *plan_copy(const Plan *p, L *l, Shared *shared, Debug *debug)
     Plan *copy = arena_new_of(l->arena, Plan);
     *copy = *p;
     copy->buffers.at = arena_array(l->arena, Buffer, p->buffers.len + 1);
-    memcpy(copy->buffers.at, p->buffers.at, sizeof *p->buffers.at * p->buffers.len);
+    if (p->buffers.len) /* the plan of a helper alone has none */
+        memcpy(copy->buffers.at, p->buffers.at, sizeof *p->buffers.at * p->buffers.len);
     copy->k = own_kernel(p->k, l->arena);
     copy->m = copy->k->module;
     copy->l = l;
