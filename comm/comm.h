@@ -44,6 +44,17 @@ int comm_gather(Comm *c, const char *what, const void *mine, int64_t bytes, void
 /* The same for rank 0 only; all: NULL elsewhere. */
 int comm_collect(Comm *c, const char *what, const void *mine, int64_t bytes, void *all);
 
+/* The bytes of one rank for rank 0: these two call it. */
+int comm_fetch(Comm *c, const char *what, int64_t from, const void *mine, int64_t bytes, void *to);
+
+/* Note [One time line]. Every rank has a clock, step_seconds(). Rank 0 asks each of the others for its time, some times, and takes the
+ * fastest answer: the other clock was read between question and answer, so half of the time between them is the error. */
+typedef struct CommClock {
+    double ahead, error; /* seconds that a rank's clock is ahead of the one of rank 0 */
+} CommClock;
+/* all: of every rank, on rank 0. Every rank calls it. */
+int comm_clocks(Comm *c, CommClock *all);
+
 /* What the exchanges of an axis took since the start, or since comm_count_anew(). Bytes that this rank sent, by the link to whom; seconds by the widest link of
  * the group. */
 typedef struct CommTraffic {
@@ -54,5 +65,6 @@ CommTraffic comm_traffic(const Comm *c, GroupAxis axis);
 void comm_count_anew(Comm *c);
 /* The bytes that one run of a program sends from a rank, from its tensors' sizes; rows of an alltoallv as if every member got as many. */
 CommTraffic comm_planned(const Program *p, const Ranks *r, int64_t rank, GroupAxis axis);
+int64_t comm_memory(const Program *p); /* bytes that the door needs for the program's exchanges */
 
 #endif

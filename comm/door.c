@@ -4,9 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Elements of a part that are exchanged and added at a time: bounds the scratch memory. */
-enum { SLICE = 1 << 18 };
-
 /* One exchange of a program. */
 typedef struct Deal {
     CommGroup group;
@@ -32,8 +29,9 @@ static int64_t part_begin(const Deal *d, int64_t n, int64_t place)
 /* Elements of a part from `at` on, in one slice. */
 static int64_t part_slice(const Deal *d, int64_t n, int64_t place, int64_t at)
 {
-    const int64_t left = comm_part_elements(n, d->group.members, place) - at;
-    return left < 0 ? 0 : left < SLICE ? left : SLICE;
+    const int64_t left = comm_part_elements(n, d->group.members, place) - at,
+                  slice = comm_slice(d->group.members);
+    return left < 0 ? 0 : left < slice ? left : slice;
 }
 
 /* Parts of one tensor lie in `runs` runs, of all members one behind the other. Copies the member's part out of it, or into it. */
@@ -71,17 +69,18 @@ static int add_received(Deal *d, char *received, const char *own, int64_t stride
 /* Scratch memory of sum_part(). */
 static int64_t sum_bytes(const Deal *d)
 {
-    return d->group.members * (SLICE * d->element + (int64_t)sizeof(void *));
+    return d->group.members * (comm_slice(d->group.members) * d->element + (int64_t)sizeof(void *));
 }
 
 /* Of members' x, n elements each, the sum of this member's part. */
 static int sum_part(Deal *d, const char *x, int64_t n, char *y)
 {
     CommGroup *g = &d->group;
-    const int64_t stride = SLICE * d->element, mine = part_begin(d, n, g->place);
+    const int64_t slice = comm_slice(g->members), stride = slice * d->element,
+                  mine = part_begin(d, n, g->place);
     char *received = scratch(d, sum_bytes(d));
     int bad = !received;
-    for (int64_t at = 0; at < part_begin(d, n, 1) && !bad; at += SLICE) {
+    for (int64_t at = 0; at < part_begin(d, n, 1) && !bad; at += slice) {
         for (int64_t m = 0; m < g->members; m++)
             group_send(g, m, x + (part_begin(d, n, m) + at) * d->element,
                        part_slice(d, n, m, at) * d->element);
@@ -243,28 +242,3 @@ static int exchange(void *comm, const Program *p, const Task *t, void *const *bu
 static const char *why(void *comm) { return comm_error(comm); }
 
 ExchangeDoor comm_door(Comm *c) { return (ExchangeDoor){exchange, c, why}; }
-
-/* ---- what hosts exchange: the last tag ---- */
-
-int comm_gather(Comm *c, const char *what, const void *mine, int64_t bytes, void *all)
-{
-    CommGroup g = group_of(c, -1, what, WIRE_TAGS - 1);
-    memcpy((char *)all + g.place * bytes, mine, (size_t)bytes);
-    for (int64_t m = 0; m < g.members; m++) {
-        group_send(&g, m, mine, bytes);
-        group_receive(&g, m, (char *)all + m * bytes, bytes);
-    }
-    return group_exchange(&g);
-}
-
-int comm_collect(Comm *c, const char *what, const void *mine, int64_t bytes, void *all)
-{
-    CommGroup g = group_of(c, -1, what, WIRE_TAGS - 1);
-    if (g.place)
-        group_send(&g, 0, mine, bytes);
-    else
-        memcpy(all, mine, (size_t)bytes);
-    for (int64_t m = 1; m < g.members && !g.place; m++)
-        group_receive(&g, m, (char *)all + m * bytes, bytes);
-    return group_exchange(&g);
-}

@@ -1,10 +1,18 @@
 /* What the files of comm/ share: open.c (jobs, the plug-in), group.c (messages of a group, waiting, counting), door.c (exchanges of
- * programs), add.c (sums). */
+ * programs), add.c (sums), host.c (what hosts tell each other). */
 #ifndef COMM_OWN_H
 #define COMM_OWN_H
 
 #include "comm/comm.h"
 #include "comm/wire.h"
+
+/* Elements of a member's part that are exchanged and added at a time: with the slices of all members they bound the scratch memory. */
+static inline int64_t comm_slice(int64_t members)
+{
+    enum { LEAST = 1 << 12, MOST = 1 << 18, ALL = 1 << 20 };
+    const int64_t slice = ALL / members;
+    return slice < LEAST ? LEAST : slice > MOST ? MOST : slice;
+}
 
 /* Elements up to which all members of an allreduce add everything: one round instead of two. */
 enum { COMM_SMALL = 1 << 12 };

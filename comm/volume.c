@@ -52,3 +52,43 @@ CommTraffic comm_planned(const Program *p, const Ranks *r, int64_t rank, GroupAx
     }
     return sum;
 }
+
+/* ---- memory ---- */
+
+/* Slices of all members, and in front of them what is put together because its parts are not one run each. */
+static int64_t scratch_bytes(const Program *p, const Task *t)
+{
+    const StepBuffer *x = &p->buffers.at[t->operands.at[0].buffer],
+                     *y = &p->buffers.at[t->operands.at[t->operands.len - 1].buffer];
+    const int64_t members = p->members[t->axis],
+                  slices = members * comm_slice(members) * step_type_bytes(x->type);
+    switch (t->kind) {
+    case TASK_allreduce: return slices;
+    case TASK_reducescatter: return slices + (step_runs(y, y->placed[t->axis]) > 1 ? x->bytes : 0);
+    case TASK_allgather: return step_runs(x, x->placed[t->axis]) > 1 ? members * x->bytes : 0;
+    case TASK_copy:
+    case TASK_split:
+    case TASK_alltoallv:
+    case TASK_send:
+    case TASK_recv:
+    case TASK_kernel:
+    case TASK_batch:
+    case TASK_gate:
+    case TASK_store:
+    case TASK_load:
+    case TASK_COUNT: break;
+    }
+    return 0;
+}
+
+int64_t comm_memory(const Program *p)
+{
+    int64_t most = 0;
+    for (TaskId i = 0; i < p->tasks.len; i++) {
+        const Task *t = &p->tasks.at[i];
+        const int64_t bytes =
+            exchange_rules[t->kind].is_exchange && p->members[t->axis] > 1 ? scratch_bytes(p, t) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}

@@ -186,7 +186,38 @@ static int ring(Probe *p)
     return same(y, before) ? 0 : fail(p, "ring", 0, (double)y, (double)before);
 }
 
-static int exchanges(Probe *p) { return sums(p) || parts(p) || halves(p) || rows(p, 0) || ring(p); }
+/* All ranks of a machine have one clock. */
+static int clocks(Probe *p)
+{
+    CommClock *all = arena_array(p->arena, CommClock, p->ranks);
+    if (comm_clocks(p->comm, all)) {
+        fprintf(stderr, "probe: %s\n", comm_error(p->comm));
+        return 1;
+    }
+    for (int64_t r = 1; r < p->ranks && !p->rank; r++)
+        if (!(fabs(all[r].ahead) <= all[r].error && all[r].error > 0 && all[r].error < 0.5))
+            return fail(p, "clock", r, all[r].ahead, all[r].error);
+    return 0;
+}
+
+/* What a rank has for the first one. */
+static int fetched(Probe *p)
+{
+    const int64_t mine = 3 * p->rank;
+    int64_t got = 0;
+    int bad = p->rank && comm_fetch(p->comm, "a number", p->rank, &mine, sizeof mine, NULL);
+    for (int64_t r = 1; r < p->ranks && !p->rank && !bad; r++) {
+        bad = comm_fetch(p->comm, "a number", r, NULL, sizeof got, &got);
+        if (!bad && got != 3 * r)
+            bad = fail(p, "fetched", r, (double)got, (double)(3 * r));
+    }
+    return bad;
+}
+
+static int exchanges(Probe *p)
+{
+    return sums(p) || parts(p) || halves(p) || rows(p, 0) || ring(p) || clocks(p) || fetched(p);
+}
 static int more_rows(Probe *p) { return rows(p, 1); }
 
 /* The first rank sums more elements than the others. */
