@@ -39,13 +39,14 @@ static int are_decimals(const json_t *value)
     return yes;
 }
 
-const char *json_text(Arena *a, json_t *value)
+static size_t digits_of(const json_t *value)
 {
-    const size_t digits = value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS;
-    return dumped(a, value, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+    return JSON_REAL_PRECISION(value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS);
 }
 
-const char *json_line(Arena *a, json_t *value) { return dumped(a, value, JSON_COMPACT); }
+const char *json_text(Arena *a, json_t *value) { return dumped(a, value, JSON_INDENT(2) | digits_of(value)); }
+
+const char *json_line(Arena *a, json_t *value) { return dumped(a, value, JSON_COMPACT | digits_of(value)); }
 
 const char *json_excerpt(Arena *a, const json_t *value)
 {

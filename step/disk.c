@@ -16,6 +16,7 @@ struct Disk {
     int stop, failed;
     char error[160];
     double waited;
+    DiskSpan *spans; /* by job */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -56,9 +57,11 @@ static void *work(void *disk)
     pthread_mutex_lock(&d->lock);
     for (;;) {
         if (d->done < d->posted && !d->failed) {
-            const DiskJob *job = &d->jobs[d->done];
+            const uint32_t job = d->done;
             pthread_mutex_unlock(&d->lock);
-            const int failed = move(d, job);
+            d->spans[job].begin = step_seconds();
+            const int failed = move(d, &d->jobs[job]);
+            d->spans[job].end = step_seconds();
             pthread_mutex_lock(&d->lock);
             d->failed = failed;
             d->done += !failed;
@@ -79,11 +82,12 @@ Disk *disk_new(int fd, const DiskJob *jobs, uint32_t n)
     if (!d)
         return NULL;
     d->fd = fd, d->jobs = jobs, d->n = n;
+    d->spans = calloc(n, sizeof *d->spans);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
-    if (!pthread_create(&d->thread, NULL, work, d))
+    if (d->spans && !pthread_create(&d->thread, NULL, work, d))
         return d;
-    free(d);
+    free(d->spans), free(d);
     return NULL;
 }
 
@@ -98,7 +102,7 @@ void disk_free(Disk *d)
     pthread_join(d->thread, NULL);
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->changed);
-    free(d);
+    free(d->spans), free(d);
 }
 
 /* ---- the other side ---- */
@@ -136,3 +140,7 @@ int disk_finish(Disk *d) { return disk_wait(d, d->posted); }
 const char *disk_error(const Disk *d) { return d->error; }
 
 double disk_waited(const Disk *d) { return d->waited; }
+
+DiskSpan disk_span(const Disk *d, uint32_t job) { return d->spans[job]; }
+
+uint32_t disk_posted(const Disk *d) { return d->posted; }

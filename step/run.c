@@ -253,22 +253,44 @@ static int await_disk(Run *r, const BoundTask *b, uint32_t jobs)
     return jobs && disk_wait(r->disk, jobs) ? run_fail(r, b, disk_error(r->disk)) : 0;
 }
 
+static int run_task(Run *r, const BoundTask *b)
+{
+    if (await_disk(r, b, b->jobs_before))
+        return 1;
+    const double begin = r->watch.ran ? step_seconds() : 0;
+    if (hooks[b->task->kind](r, b))
+        return 1;
+    if (r->watch.ran && task_lanes[b->task->kind] != LANE_disk)
+        r->watch.ran(r->watch.self, (TaskId)(b - r->tasks.at), begin, step_seconds());
+    return 0;
+}
+
+static void tell_disk(const Run *r)
+{
+    for (uint32_t job = 0; r->watch.ran && job < disk_posted(r->disk); job++) {
+        const DiskSpan span = disk_span(r->disk, job);
+        r->watch.ran(r->watch.self, r->job_tasks.at[job], span.begin, span.end);
+    }
+}
+
 /* A failure behind the last task that would have met it is of that task. */
 static int finish_disk(Run *r)
 {
-    return r->disk && disk_finish(r->disk) ? run_fail(r, &r->tasks.at[r->tasks.len - 1], disk_error(r->disk))
-                                           : 0;
+    if (!r->disk)
+        return 0;
+    if (disk_finish(r->disk))
+        return run_fail(r, &r->tasks.at[r->tasks.len - 1], disk_error(r->disk));
+    tell_disk(r);
+    return 0;
 }
 
 static int run_tasks(Run *r)
 {
     if (r->disk)
         disk_begin(r->disk);
-    for (uint32_t t = 0; t < r->tasks.len && !r->gated; t++) {
-        const BoundTask *b = &r->tasks.at[t];
-        if (await_disk(r, b, b->jobs_before) || hooks[b->task->kind](r, b))
+    for (uint32_t t = 0; t < r->tasks.len && !r->gated; t++)
+        if (run_task(r, &r->tasks.at[t]))
             return 1;
-    }
     return finish_disk(r);
 }
 
@@ -303,6 +325,8 @@ void *run_at(Run *r, const char *name)
 }
 
 int run_was_gated(const Run *r) { return r->gated; }
+
+void run_watch(Run *r, RunWatch w) { r->watch = w; }
 
 const char *run_error(const Run *r) { return r->error ? r->error : ""; }
 

@@ -50,6 +50,13 @@ int run_was_gated(const Run *r); /* the last run ended at a `gate`, before the t
 /* Memory of a buffer of the program, views too; of the arena's it holds something only while a task runs. NULL: there is none. */
 void *run_at(Run *r, const char *name);
 
+/* Told of each task when it has run, and from when to when by step_seconds(); of those of the lane `disk` at the end of the run. */
+typedef struct RunWatch {
+    void (*ran)(void *self, TaskId t, double begin, double end);
+    void *self;
+} RunWatch;
+void run_watch(Run *r, RunWatch w); /* from the next run on; without `ran` nobody is told */
+
 const Program *run_of(const Run *r);
 double run_disk_seconds(const Run *r); /* that tasks waited for the swap file, since the start */
 double run_task_seconds(const Run *r, TaskId t); /* of a kernel, in the last run */

@@ -39,6 +39,7 @@ struct Run {
     KernelSet *kernels;
     Store *store;
     RunOptions options;
+    RunWatch watch;
     Arena *arena;
     char *memory; /* of the arena's buffers, which the runs of the store share */
     moe_ctx *ctx;

@@ -25,6 +25,23 @@ def run(train, *options, code=0, **how):
     return out, err
 
 
+MPIRUN = ["mpirun", "--oversubscribe", "--allow-run-as-root"]
+
+
+def start_ranks(ranks, train, *options, **how):
+    words = [*MPIRUN, "-n", str(ranks), train, *map(str, options)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", **how)
+
+
+def mpirun(ranks, train, *options, code=0, **how):
+    """As run(), on several ranks."""
+    process = start_ranks(ranks, train, *options, **how)
+    out, err = process.communicate(timeout=250)
+    if process.returncode != code:
+        raise SystemExit(f"{ranks} ranks {' '.join(map(str, options))}: exit code {process.returncode}, wanted {code}\n{out}{err}")
+    return out, err
+
+
 def steps_of(log):
     """step -> its last line in the log"""
     with open(log, encoding="utf-8") as f:

@@ -7,6 +7,7 @@
 #include "trainer/job.h"
 #include "trainer/log.h"
 #include "trainer/stop.h"
+#include "trainer/trace.h"
 
 static int validate(Trainer *t, Log *l)
 {
@@ -43,7 +44,7 @@ static int train_steps(Trainer *t, Log *l, SaveFolder *f)
             validate(t, l))
             return 1;
     }
-    if (save(f, t, l))
+    if (trace_finish(t) || save(f, t, l))
         return 1;
     log_end(l, t);
     return f->failed;
@@ -70,10 +71,10 @@ static int run(const Config *c, const TrainData *d, Comm *comm)
         save_close(&f);
         return 1;
     }
-    bad = trainer_new(&t, c, d, comm, 0);
+    bad = trainer_new(&t, c, d, comm, 0) || trace_open(&t);
     if (!bad) {
         log_model(&l, &t);
-        bad = train(&t, &l, &f);
+        bad = train(&t, &l, &f) || trace_failed(&t);
     }
     trainer_free(&t);
     save_close(&f);

@@ -8,6 +8,7 @@
 #include "trainer/complain.h"
 #include "trainer/guard.h"
 #include "trainer/job.h"
+#include "trainer/trace.h"
 #include "trainer/whole.h"
 
 /* ---- batches ---- */
@@ -211,6 +212,7 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int
 
 void trainer_free(Trainer *t)
 {
+    trace_close(t);
     loader_free(t->loader);
     generator_free(&t->generator);
     run_free(t->setup);
@@ -246,13 +248,14 @@ int trainer_step(Trainer *t)
     *t->k1 = (float)(1 / (1 - pow(c->beta1, (double)(t->state.updates + 1))));
     *t->k2 = (float)(1 / (1 - pow(c->beta2, (double)(t->state.updates + 1))));
     *t->norm_limit = guard_limit(t);
+    trace_begins(t);
     if (session_run(t->step))
         return 1;
     t->loss = mean(t->losses, c->micro_batches);
     for (int i = 0; i < METRIC_COUNT; i++)
         t->metrics[i].mean = mean(t->metrics[i].at, t->metrics[i].n);
     t->norm = *t->norm_at;
-    return job_share(t) || guard_step(t);
+    return job_share(t) || guard_step(t) || trace_ends(t);
 }
 
 int trainer_validate(Trainer *t, double *loss)

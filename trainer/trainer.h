@@ -35,6 +35,7 @@ typedef struct Trainer {
     int32_t *sample;            /* [prompt_len + --sample] */
     int64_t prompt_len;
     Loader *loader;
+    struct StepTrace *trace;    /* of --trace; NULL: there is none */
     int64_t validation_batch;   /* the next one that `evaluation` reads */
     int64_t sequences;          /* of a micro-batch */
     TrainState state;
