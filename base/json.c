@@ -41,7 +41,8 @@ static int are_decimals(const json_t *value)
 
 static size_t digits_of(const json_t *value)
 {
-    return JSON_REAL_PRECISION(value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS);
+    const size_t digits = value && are_decimals(value) ? DECIMAL_DIGITS : ALL_DIGITS;
+    return JSON_REAL_PRECISION(digits);
 }
 
 const char *json_text(Arena *a, json_t *value) { return dumped(a, value, JSON_INDENT(2) | digits_of(value)); }
