@@ -200,6 +200,23 @@ static int take_value(PythonCall *c, size_t i, PyObject *o)
 
 /* ---- outputs that are to be made ---- */
 
+/* As the first argument whose library has C functions, which cost least; or as allocate() likes. */
+static PyObject *new_out(PythonCall *c, size_t i, int64_t *extents, PyObject *allocate)
+{
+    const SigParam *p = &c->k->sig->params[i];
+    PyObject *made = NULL;
+    for (size_t j = 0; j < c->n && !p->packed && !made; j++)
+        made = view_make(&c->views[j], type_of(p->elem), (int)p->rank, extents);
+    if (made)
+        return made;
+    PyObject *shape = PyTuple_New(p->rank);
+    for (uint32_t d = 0; shape && d < p->rank; d++)
+        PyTuple_SetItem(shape, d, PyLong_FromLongLong(extents[d]));
+    made = shape ? PyObject_CallFunction(allocate, "nOO", (Py_ssize_t)i, shape, c->values) : NULL;
+    Py_XDECREF(shape);
+    return made;
+}
+
 static int make_out(PythonCall *c, size_t i, PyObject *allocate)
 {
     const SigParam *p = &c->k->sig->params[i];
@@ -210,11 +227,7 @@ static int make_out(PythonCall *c, size_t i, PyObject *allocate)
         raise_status(c, MOE_ARGUMENT);
         return -1;
     }
-    PyObject *shape = PyTuple_New(p->rank);
-    for (uint32_t d = 0; shape && d < p->rank; d++)
-        PyTuple_SetItem(shape, d, PyLong_FromLongLong(extents[d]));
-    c->made[i] = shape ? PyObject_CallFunction(allocate, "nOO", (Py_ssize_t)i, shape, c->values) : NULL;
-    Py_XDECREF(shape);
+    c->made[i] = new_out(c, i, extents, allocate);
     return c->made[i] ? take_tensor(c, i, c->made[i]) : -1;
 }
 
@@ -287,6 +300,7 @@ static PyObject *run_in(PythonCall *c, void *room, PyObject *dims, PyObject *all
     for (size_t i = 0; i < c->n; i++) {
         c->views[i].buffer.obj = NULL;
         c->views[i].held = c->made[i] = NULL;
+        c->views[i].library = NULL;
         c->shapes[i] = NULL;
     }
     PyObject *result = take_dims(c, dims) ? NULL : run(c, allocate);

@@ -15,11 +15,14 @@ typedef struct TensorView {
     int64_t shape[MOEC_MAX_RANK], strides[MOEC_MAX_RANK];
     Py_buffer buffer; /* obj NULL: not held */
     PyObject *held;   /* a capsule, or what the object was viewed as; or NULL */
+    const struct TensorExchange *library; /* of the object, if it has C functions; or NULL */
 } TensorView;
 
 /* 0: *v has the object's memory, until view_close(). 1: the object is no tensor. -1: a Python exception is set. */
 int view_open(TensorView *v, PyObject *o, int writable);
 void view_close(TensorView *v);
+/* A tensor of the library that v's object is of, its values whatever they are; NULL, without an exception, if Python must ask for it. */
+PyObject *view_make(const TensorView *v, DLDataType type, int rank, int64_t *shape);
 
 extern PyType_Spec kernel_spec, module_spec;
 

@@ -9,8 +9,12 @@ typedef struct TensorExchange {
     struct {
         uint32_t major, minor;
     } version;
-    void *previous, *allocate, *managed_from, *managed_to;
-    int (*tensor_from)(void *object, DLTensor *out); /* borrows; -1: a Python exception is set */
+    void *previous;
+    int (*allocate)(DLTensor *like, void **managed, void *user,
+                    void (*refuse)(void *user, const char *kind, const char *text));
+    void *managed_from;
+    int (*managed_to)(void *managed, void **object); /* takes it; -1: a Python exception is set */
+    int (*tensor_from)(void *object, DLTensor *out); /* borrows; likewise */
 } TensorExchange;
 
 /* Of the types that were met last, tensors and parameters, say; the references keep them. */
@@ -47,6 +51,24 @@ static const TensorExchange *find_exchange(PyObject *type)
         Py_XDECREF(before);
     }
     return found;
+}
+
+/* What is wrong the library says again when it is asked in Python. */
+static void leave_reason(void *user, const char *kind, const char *text)
+{
+    (void)user, (void)kind, (void)text;
+}
+
+PyObject *view_make(const TensorView *v, DLDataType type, int rank, int64_t *shape)
+{
+    const TensorExchange *x = v->library;
+    DLTensor like = {.device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = shape};
+    void *managed, *made;
+    if (x && x->allocate && x->managed_to && x->allocate(&like, &managed, NULL, leave_reason) == 0 &&
+        x->managed_to(managed, &made) == 0)
+        return made;
+    PyErr_Clear();
+    return NULL;
 }
 
 /* ---- buffers ---- */
@@ -135,10 +157,11 @@ int view_open(TensorView *v, PyObject *o, int writable)
 {
     v->buffer.obj = NULL;
     v->held = NULL;
+    v->library = NULL;
     if (PyObject_CheckBuffer(o))
         return open_buffer(v, o, writable);
-    const TensorExchange *x = find_exchange((PyObject *)Py_TYPE(o));
-    return x ? x->tensor_from(o, &v->tensor) : open_capsule(v, o);
+    v->library = find_exchange((PyObject *)Py_TYPE(o));
+    return v->library ? v->library->tensor_from(o, &v->tensor) : open_capsule(v, o);
 }
 
 void view_close(TensorView *v)

@@ -305,7 +305,7 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaises(moec.CompileError):
                 moec.records(f"{folder}/none.db")
-            subprocess.run([MOEC, "tune", f"{path}:rmsnorm", "--sizes", "T=32,H=64", "--by", "npu:ascend910b2", "--budget", "3s",
+            subprocess.run([MOEC, "tune", f"{path}:rmsnorm", "--sizes", "T=32,H=64", "--by", "npu:ascend910b2", "--budget", "15s",
                             "--db", f"{folder}/t.db"], check=True, stdout=subprocess.DEVNULL)
             found = moec.records(f"{folder}/t.db")
             self.assertEqual({(f.kernel, f.sizes, f.machine, f.threads) for f in found}, {("rmsnorm", "T=32 H=64", "ascend910b2", 1)})

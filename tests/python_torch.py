@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Python package with PyTorch: tensors without a copy, gradients against PyTorch's own, torch.compile, a worker of a
 DataLoader. Ends with 77 where PyTorch is not installed. usage: tests/python_torch.py [unittest's arguments]"""
+import pickle
 import sys
 import unittest
 
@@ -84,6 +85,21 @@ class Torch(unittest.TestCase):
         self.assertEqual(m.ffn(*self.direct()).dtype, torch.bfloat16)
         with self.assertRaisesRegex(moec.CallError, "'a' is strided"):
             m.parts(torch.randn(14)[::2], b, 2)
+
+    def test_outputs_are_tensors_like_others(self):
+        a, b = torch.randn(5), torch.nn.Parameter(torch.randn(5))
+        with torch.inference_mode():
+            self.assertTrue(m.parts(a, b, 2)[0].is_inference())
+        for other in (b, b.detach().numpy()):
+            with torch.no_grad():
+                y = m.parts(a, other, 2)[0]
+            self.assertIs(type(y), torch.Tensor)
+            self.assertEqual((y.is_contiguous(), y.requires_grad, y.data_ptr() % 64), (True, False, 0))
+            torch.testing.assert_close(pickle.loads(pickle.dumps(y)), 2 * a * b.detach())
+        self.assertEqual(m.parts(a[:0], a[:0], 2)[1].shape, (0,))
+        views = [m.parts(a, a, 2)[0][1:] for _ in range(1000)]      # memory lives as long as its views
+        for v in views:
+            torch.testing.assert_close(v, (2 * a * a)[1:])
 
     @staticmethod
     def direct():
