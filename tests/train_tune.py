@@ -43,7 +43,7 @@ def bits_are_those_of_a_run_without(at):
     BAD.extend(differences(f"{at}/plain/step-00000004", f"{at}/tuned/step-00000004"))
     os.mkdir(f"{at}/again")
     shutil.copytree(f"{at}/plain/step-00000002", f"{at}/again/step-00000002")
-    trained(f"{at}/again", 4, "--resume", "--tune", "--tune-seconds", 2, "--threads", 2, tuned=f"{at}/t.db")
+    trained(f"{at}/again", 4, "--resume", "--tune", "--tune-seconds", 6, "--threads", 2, tuned=f"{at}/t.db")
     BAD.extend(differences(f"{at}/plain/step-00000004", f"{at}/again/step-00000004"))
     rows = rows_of(f"{at}/t.db")
     expect(rows and {row["threads"] for row in rows} == {1, 2}, rows)

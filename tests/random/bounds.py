@@ -299,7 +299,8 @@ def best(a, on, sure, may, axes, largest):
     high = np.where(may, v + e, nothing).max(axes, keepdims=True, initial=nothing)
     low = np.where(sure, v - e, nothing).max(axes, keepdims=True, initial=nothing)
     bound = np.maximum(distance(high, value), distance(value, low))
-    return Float(sign * value, np.where(np.isnan(bound), np.where(np.isnan(value), 0, np.inf), bound))
+    sure_nan = (sure & np.isnan(v) & (e == 0)).any(axes, keepdims=True)
+    return Float(sign * value, np.where(np.isnan(bound), np.where(sure_nan, 0, np.inf), bound))
 
 
 def best_int(a, on, sure, may, axes, largest):
