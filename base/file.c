@@ -119,3 +119,60 @@ void file_drop(FileWriter *w)
     unlink(w->beside);
     w->file = NULL;
 }
+
+/* ---- filling ---- */
+
+static const char *not_written(Arena *a, const char *path, int reason)
+{
+    return arena_printf(a, "%s: cannot be written: %s", path, strerror(reason));
+}
+
+static int write_at(int fd, uint64_t at, const char *bytes, size_t len)
+{
+    for (ssize_t n; len; bytes += n, at += (uint64_t)n, len -= (size_t)n) {
+        n = pwrite(fd, bytes, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        if (n < 0)
+            return errno;
+    }
+    return 0;
+}
+
+const char *file_reserve(Arena *a, const char *path, uint64_t size)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int reason = fd < 0 || ftruncate(fd, (off_t)size) != 0 ? errno : 0;
+    if (fd >= 0 && close(fd) != 0 && !reason)
+        reason = errno;
+    return reason ? not_written(a, path, reason) : NULL;
+}
+
+FilePatch file_patch(Arena *a, const char *path) { return (FilePatch){.arena = a, .path = path, .fd = -1}; }
+
+void file_put(FilePatch *p, uint64_t at, const void *bytes, size_t len)
+{
+    if (p->error || !len)
+        return;
+    if (p->fd < 0)
+        p->fd = open(p->path, O_WRONLY | O_CLOEXEC);
+    const int reason = p->fd < 0 ? errno : write_at(p->fd, at, bytes, len);
+    if (reason)
+        p->error = not_written(p->arena, p->path, reason);
+}
+
+const char *file_patched(FilePatch *p)
+{
+    if (p->fd >= 0 && fsync(p->fd) != 0 && !p->error)
+        p->error = not_written(p->arena, p->path, errno);
+    if (p->fd >= 0 && close(p->fd) != 0 && !p->error)
+        p->error = not_written(p->arena, p->path, errno);
+    p->fd = -1;
+    return p->error;
+}
+
+const char *file_rename(Arena *a, const char *from, const char *to)
+{
+    const int reason = rename(from, to) == 0 ? file_sync_name(a, to) : errno;
+    return reason ? not_written(a, to, reason) : NULL;
+}

@@ -30,6 +30,23 @@ void file_append(FileWriter *w, const void *bytes, size_t len);
 const char *file_commit(FileWriter *w); /* NULL, or a message */
 void file_drop(FileWriter *w);
 
+/* A file of zeros that several processes fill, each with bytes of its own, made by one of them before. Who reads it must know when all
+ * have filled it; its name is on the disk when its folder is. Returns NULL, or a message. */
+const char *file_reserve(Arena *a, const char *path, uint64_t size);
+
+/* What one of them writes; nothing is opened before the first byte. Errors are kept until file_patched(). */
+typedef struct FilePatch {
+    Arena *arena;
+    const char *path;
+    int fd; /* -1: not open yet */
+    const char *error;
+} FilePatch;
+FilePatch file_patch(Arena *a, const char *path);
+void file_put(FilePatch *p, uint64_t at, const void *bytes, size_t len);
+const char *file_patched(FilePatch *p); /* it is on the disk: NULL, or a message */
+
+/* A file gets another name, and has it on the disk. Returns NULL, or a message. */
+const char *file_rename(Arena *a, const char *from, const char *to);
 /* A new name is on the disk when its folder is. Returns 0, or the reason. */
 int file_sync_name(Arena *a, const char *path);
 

@@ -8,5 +8,7 @@
 uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed);
 /* 32 hexadecimal digits and '\0' of the content's 128-bit hash. */
 void hash_hex(const void *bytes, size_t length, char out[33]);
+/* The same of a file, read piece by piece. Returns 0, or the reason. */
+int hash_file(const char *path, char out[33]);
 
 #endif

@@ -41,9 +41,6 @@ const char *comm_error(const Comm *c);  /* of the call that failed last */
 ExchangeDoor comm_door(Comm *c);
 /* Every rank's `bytes`, in the order of ranks, for all. `what` for messages. Returns 0, or 1 with comm_error(). */
 int comm_gather(Comm *c, const char *what, const void *mine, int64_t bytes, void *all);
-/* The same for rank 0 only; all: NULL elsewhere. */
-int comm_collect(Comm *c, const char *what, const void *mine, int64_t bytes, void *all);
-
 /* The bytes of one rank for rank 0: these two call it. */
 int comm_fetch(Comm *c, const char *what, int64_t from, const void *mine, int64_t bytes, void *to);
 

@@ -17,18 +17,6 @@ int comm_gather(Comm *c, const char *what, const void *mine, int64_t bytes, void
     return group_exchange(&g);
 }
 
-int comm_collect(Comm *c, const char *what, const void *mine, int64_t bytes, void *all)
-{
-    CommGroup g = group_of(c, -1, what, HOST_TAG);
-    if (g.place)
-        group_send(&g, 0, mine, bytes);
-    else
-        memcpy(all, mine, (size_t)bytes);
-    for (int64_t m = 1; m < g.members && !g.place; m++)
-        group_receive(&g, m, (char *)all + m * bytes, bytes);
-    return group_exchange(&g);
-}
-
 int comm_fetch(Comm *c, const char *what, int64_t from, const void *mine, int64_t bytes, void *to)
 {
     CommGroup g = group_of(c, -1, what, HOST_TAG);

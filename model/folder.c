@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HASH_DIGITS = 32 };
+enum { HASH_DIGITS = sizeof((FolderHash *)0)->hex - 1 };
 static const char sums_name[] = "XXH128SUMS";
 
-static const char *aside_of(Arena *a, const char *path) { return arena_printf(a, "%s.tmp", path); }
+const char *folder_aside(Arena *a, const char *path) { return arena_printf(a, "%s.tmp", path); }
 
 static const char *in(Arena *a, const char *folder, const char *name)
 {
@@ -24,8 +24,6 @@ static const char *cannot(Arena *a, const char *path, const char *what)
 }
 
 /* ---- what is in a folder ---- */
-
-typedef Vec(const char *) FileNames;
 
 static int is_file(const struct dirent *e) { return strcmp(e->d_name, ".") && strcmp(e->d_name, ".."); }
 
@@ -64,7 +62,7 @@ static int exists(const char *path)
 
 static const char *remove_begun(Arena *a, const char *path)
 {
-    const char *aside = aside_of(a, path);
+    const char *aside = folder_aside(a, path);
     return exists(aside) ? remove_files(a, aside) : NULL;
 }
 
@@ -73,7 +71,7 @@ void folder_discard(Arena *a, const char *path) { (void)remove_begun(a, path); }
 /* Another name first: what is removed halfway must not look whole. */
 const char *folder_remove(Arena *a, const char *path)
 {
-    const char *aside = aside_of(a, path), *error = remove_begun(a, path);
+    const char *aside = folder_aside(a, path), *error = remove_begun(a, path);
     if (error || !exists(path))
         return error;
     return rename(path, aside) == 0 ? remove_files(a, aside) : cannot(a, path, "removed");
@@ -82,44 +80,42 @@ const char *folder_remove(Arena *a, const char *path)
 const char *folder_begin(Arena *a, const char *path, const char **aside)
 {
     const char *error = remove_begun(a, path);
-    *aside = aside_of(a, path);
+    *aside = folder_aside(a, path);
     return error || mkdir(*aside, 0777) == 0 ? error : cannot(a, *aside, "made");
 }
 
 /* ---- checksums ---- */
 
-static const char *hash_file(Arena *a, const char *path, char hash[HASH_DIGITS + 1])
+static const char *hash_of(Arena *a, const char *path, char hash[HASH_DIGITS + 1])
 {
-    MappedFile f;
-    const char *error = file_map(a, path, &f);
-    if (!error)
-        hash_hex(f.at ? (const void *)f.at : "", f.len, hash);
-    file_unmap(&f);
+    const int reason = hash_file(path, hash);
+    return reason ? arena_printf(a, "%s: cannot be read: %s", path, strerror(reason)) : NULL;
+}
+
+const char *folder_sums(Arena *a, const char *path, uint32_t first, uint32_t step, FolderSums *out)
+{
+    const char *aside = folder_aside(a, path), *error = list(a, aside, &out->names);
+    out->hashes = arena_array(a, FolderHash, out->names.len + 1);
+    for (uint32_t i = first; i < out->names.len && !error; i += step)
+        error = hash_of(a, in(a, aside, out->names.at[i]), out->hashes[i].hex);
     return error;
 }
 
-static const char *write_sums(Arena *a, const char *folder)
+static const char *write_sums(Arena *a, const char *folder, const FolderSums *s)
 {
-    FileNames names = {0};
-    char hash[HASH_DIGITS + 1];
-    Text t = {.arena = a};
-    const char *error = list(a, folder, &names);
-    for (uint32_t i = 0; i < names.len && !error; i++) {
-        error = hash_file(a, in(a, folder, names.at[i]), hash);
-        text_add(&t, "%s  %s\n", hash, names.at[i]);
-    }
-    if (error)
-        return error;
     FileWriter w = file_create(a, in(a, folder, sums_name));
-    file_append(&w, t.at, t.len);
+    for (uint32_t i = 0; i < s->names.len; i++) {
+        const char *line = arena_printf(a, "%s  %s\n", s->hashes[i].hex, s->names.at[i]);
+        file_append(&w, line, strlen(line));
+    }
     return file_commit(&w);
 }
 
 /* An older folder of that path makes room, and is removed when the new one is there. */
-const char *folder_commit(Arena *a, const char *path)
+const char *folder_commit(Arena *a, const char *path, const FolderSums *sums)
 {
-    const char *aside = aside_of(a, path), *older = arena_printf(a, "%s.old.tmp", path);
-    const char *error = write_sums(a, aside);
+    const char *aside = folder_aside(a, path), *older = arena_printf(a, "%s.old.tmp", path);
+    const char *error = write_sums(a, aside, sums);
     if (!error && exists(older))
         error = remove_files(a, older);
     if (!error && exists(path) && rename(path, older) != 0)
@@ -142,7 +138,7 @@ static const char *verify_line(Arena *a, const char *folder, const char *line, s
     }
     const char *name = arena_strndup(a, line + HASH_DIGITS + 2, len - HASH_DIGITS - 2),
                *path = in(a, folder, name);
-    *error = hash_file(a, path, hash);
+    *error = hash_of(a, path, hash);
     if (!*error && memcmp(hash, line, HASH_DIGITS) != 0)
         *error = arena_printf(a, "%s: its content is not what was written: the checksum differs", path);
     return name;

@@ -5,10 +5,21 @@
 
 #include "base/base.h"
 
+const char *folder_aside(Arena *a, const char *path); /* where a folder is until it gets its path */
 /* An empty folder beside `path`, for the files. Returns NULL, or a message; *aside: the folder. */
 const char *folder_begin(Arena *a, const char *path, const char **aside);
-/* The folder beside `path`, of the files in it, becomes `path`. One that had the path until then is removed. */
-const char *folder_commit(Arena *a, const char *path);
+/* Its files in their order, and the checksums of number `first`, first + step and so on: several processes may share the work. */
+typedef Vec(const char *) FileNames;
+typedef struct FolderHash {
+    char hex[33];
+} FolderHash;
+typedef struct FolderSums {
+    FileNames names;
+    FolderHash *hashes; /* by file; "" where another process has it */
+} FolderSums;
+const char *folder_sums(Arena *a, const char *path, uint32_t first, uint32_t step, FolderSums *out);
+/* The folder beside `path`, of these files, becomes `path`. One that had the path until then is removed. */
+const char *folder_commit(Arena *a, const char *path, const FolderSums *sums);
 void folder_discard(Arena *a, const char *path); /* what was begun beside it, after an error */
 /* NULL, or the first file that is missing, has another content than when it was written, or was not there then. */
 const char *folder_verify(Arena *a, const char *path);

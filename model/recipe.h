@@ -4,8 +4,7 @@
 #define MODEL_RECIPE_H
 
 #include "model/rope.h"
-#include "model/weights.h"
-#include "step/ranks.h"
+#include "model/shards.h"
 #include "step/record.h"
 
 typedef struct Recipe {
@@ -16,16 +15,19 @@ typedef struct Recipe {
     int layer, micro;             /* where the calls that follow belong; -1: none */
     const char *program;          /* name of it */
     int64_t cached;               /* positions that caches have room for; 0: attention is over the sequence itself */
+    int continues;                /* with caches: what this run reads attends to what they hold, not to itself alone */
     BufferId offset;              /* with caches: where the first position of this run lies in them */
     int balanced;                 /* the loss has all its parts: balance, z and multi-token prediction */
     int train;                    /* gradients are recorded */
     int logits;                   /* evaluations keep them, as `logits.m<micro>`: f32[T, V] */
     int watched;                  /* evaluations keep what analyses read, see recipe_program.c below */
     int loads;                    /* the counts of the experts' choices are kept, see there */
+    int choices, given;           /* the choices are kept; those that are given hold; see there */
     double share;                 /* of the step's loss that a micro-batch's mean is: those of all ranks of dp count alike */
     double row_factor;            /* over ep a rank has room for that many times the rows that it sends; 0: for all that may come */
     Arena *arena;
-    ModelWeights weights; /* of experts: those of this rank */
+    ModelWeights weights; /* what this rank has of each */
+    ModelShards shards;   /* their gradients, and who shares their masters and moments */
     Vec(BufferId) counts; /* by layer: how often each expert was chosen, over the micro-batches so far */
 } Recipe;
 
@@ -44,15 +46,19 @@ const char *recipe_never_kept(const char *module);
  * the config's coefficients. `dropped.L<l>.m<i>` and `imbalance.L<l>.m<i>` tell of the routing. With
  * `watched` there are also the choices `chosen.L<l>.m<i>`: i32[T, K] and, where experts are shared, norms of the two parts of their result,
  * `routed.L<l>.m<i>` and `shared.L<l>.m<i>`: f32[T]. With `loads` and `balanced` there is `load.L<l>.m<i>`: f32[1, E], how many
- * tokens of the micro-batch chose each expert. */
+ * tokens of the micro-batch chose each expert.
+ *
+ * With `choices` there are `chosen.L<l>.m<i>` as above, and `scores.L<l>.m<i>`: f32[T, E], by which the experts were chosen. With `given`
+ * it is not they that hold but the input `given.L<l>.m<i>`: i32[T, K]; `chosen` is what would have been chosen. T: this rank's tokens. */
 void recipe_setup(Recipe *m);                            /* forms of the weights, from their masters; tables of positions */
 void recipe_evaluation(Recipe *m, int micro_batches);
 void recipe_gradients(Recipe *m, int micro_batches);     /* of the mean of the micro-batches' losses: gradient.<weight> */
 void recipe_step(Recipe *m, int micro_batches);          /* and AdamW, whose numbers are scalars: lr, beta1, beta2 ...
                                                           * A norm of the gradients above the scalar norm.limit, or a NaN: no update */
-/* The tokens behind `positions` tokens of one sequence, with caches for `room` positions; several of them begin the sequence: reads <program>.ids: i32[S] and the
- * scalar `position`, the place of the first of them; writes the caches, and the most probable token behind each into
- * <program>.next: i32[S], or with `sampled` one drawn at the scalar `temperature` by <program>.draws: f32[S]. */
+/* The tokens behind `positions` tokens of one sequence, with caches for `room` positions; they begin the sequence, or `continues` is
+ * set: reads <program>.ids: i32[S] and the scalar `position`, the place of the first of them; writes the caches, and the most probable token
+ * behind each into <program>.next: i32[S], or with `sampled` one drawn at the scalar `temperature` by <program>.draws: f32[S]. Over tp a rank
+ * has a part of `next`, of the tokens of its rows. Ranks of dp have the same sequence. */
 void recipe_generation(Recipe *m, int64_t room, int sampled);
 
 /* ---- weights: recipe_weights.c ---- */
@@ -63,27 +69,16 @@ int recipe_has(const Recipe *m, ModelWeightId id);
 BufferId recipe_master(Recipe *m, const ModelWeight *w);   /* f32[matrices, rows, columns] */
 BufferId recipe_tensor(Recipe *m, Owner owner, const char *name, moec_type type, int packed, const ModelWeight *w); /* likewise */
 BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form);
-BufferId recipe_gradient(Recipe *m, const ModelWeight *w); /* like the master, a part of recipe_all_gradients() */
-/* One tensor of rows of RECIPE_ROW, so that its norm is taken in one call; places between gradients are 0. Over dp a partial sum. */
-BufferId recipe_all_gradients(Recipe *m);
-/* The same of the heads and columns that tp cuts, and of the experts that ranks share among them; STEP_NONE: there are none. */
-BufferId recipe_cut_gradients(Recipe *m);
-BufferId recipe_own_gradients(Recipe *m);
-BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w); /* the same part of what was made of them, named .sum */
+BufferId recipe_gradient(Recipe *m, const ModelWeight *w); /* like the master, a part of recipe_pool() */
+/* The gradients of a pool, one tensor of rows of SHARD_ROW, so that their norm is taken in one call; places between them are 0. Partial
+ * sums over the ranks that add them up. STEP_NONE: there are none. */
+BufferId recipe_pool(Recipe *m, WeightPool pool);
+BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w); /* the same part of what was made of the pool, named .sum */
 void recipe_train_weights(Recipe *m);                      /* all of them get gradients */
-enum { RECIPE_ROW = 1024 };
 
 /* Ranks of dp have micro-batches of their own. Over ep they share the routed experts: each has as many of them, and ranks of edp have
  * the same. */
 int recipe_is_own(const Recipe *m, const ModelWeight *w); /* the ranks of ep each have another part of it */
-int recipe_is_cut(const Recipe *m, const ModelWeight *w); /* those of tp */
-/* What a rank has of a whole weight: runs of `run` elements, one in each `stride`, the first of them at `first`. */
-typedef struct WeightPart {
-    int64_t elements, first, run, stride;
-} WeightPart;
-WeightPart recipe_part(const Ranks *r, int64_t rank, const ModelWeight *w);
-/* Number i of its elements among those of the whole weight. */
-static inline int64_t weight_part_at(const WeightPart *p, int64_t i) { return p->first + i / p->run * p->stride + i % p->run; }
 void recipe_share(Recipe *m); /* of the model what this rank has of it, in m->c and m->weights */
 /* Over tp a rank has some of the heads and of the columns of dense networks. Between them the stream is in rows that are its own: what
  * all need is gathered before, and of the partial sums behind each gets the sum of its rows. */
@@ -103,15 +98,9 @@ typedef struct AdamwTensors {
 } AdamwTensors;
 Call recipe_adamw(Recipe *m, const char *kernel, const AdamwTensors *t, int decays, BufferId factor);
 
-/* Do the ranks share the optimizer? Note [Shards] of shards.h. The gradients of all ranks are then summed in two tensors. */
-typedef struct ShardSums {
-    BufferId vectors, part; /* of vectors whole; of the others this rank's part */
-} ShardSums;
-int recipe_has_shards(const Recipe *m);
-ShardSums recipe_shard_sums(Recipe *m);
-BufferId recipe_shard_clip(Recipe *m, const ShardSums *g, BufferId norm); /* the factor */
-void recipe_shard_update(Recipe *m, const ShardSums *g, BufferId factor); /* of all weights but vectors, and their forms */
-void recipe_shard_setup(Recipe *m);                                 /* the forms, from the masters */
+/* Of a pool in shards: Note [Shards] of shards.h. gradient: of all ranks, this rank's part. */
+void recipe_shard_update(Recipe *m, WeightPool pool, BufferId gradient, BufferId factor); /* and what kernels read of the weights */
+void recipe_shard_setup(Recipe *m, WeightPool pool);                                  /* that, from the masters */
 
 /* ---- modules ----
  * x: f32[T, H], the residual stream; each gives the stream behind the module. */

@@ -62,11 +62,13 @@ static BufferId attend(Recipe *m, BufferId q, BufferId k, BufferId v)
         "o");
 }
 
-/* The cache of this layer with what this run adds: x is [B, S, width]. */
-static BufferId cached(Recipe *m, const char *name, BufferId x, int64_t width)
+/* The cache of this layer with what this run adds: x is [B, S, width]. over_tp: how x and the cache are placed. */
+static BufferId cached(Recipe *m, const char *name, BufferId x, int64_t width, Placement over_tp)
 {
     const int64_t B = m->sequences, shape[] = {B, m->cached, width};
     const BufferId cache = record_tensor(m->r, OWNER_state, recipe_label(m, name), m->act, 0, 3, shape);
+    recipe_place_own(m, cache);
+    record_place(m->r, cache, AXIS_tp, over_tp);
     record(m->r, "cache_write", ARG(x, SHAPED(m, x, B, m->positions, width)), ARG(cache, cache), OFFSET);
     return cache;
 }
@@ -123,8 +125,8 @@ static BufferId shared_heads(Recipe *m, BufferId x, int64_t D)
     return SHAPED(m, out(record(m->r, "repeat_heads", ARG(x, x), SIZE(X, each)), "y"), B, S, c->heads, D);
 }
 
-/* Over the caches; several positions begin a text, and attend to each other only. */
-static int reads_cache(const Recipe *m) { return m->cached && m->positions == 1; }
+/* Positions that begin a text attend to each other only. */
+static int reads_cache(const Recipe *m) { return m->cached && m->continues; }
 
 static BufferId grouped_attention(Recipe *m, BufferId x)
 {
@@ -132,8 +134,8 @@ static BufferId grouped_attention(Recipe *m, BufferId x)
     const int64_t B = m->sequences, S = m->positions, M = c->kv_heads, X = c->heads / M, D = c->rope_dim,
                   U = c->v_dim;
     const Projected p = project(m, x);
-    const BufferId k = m->cached ? cached(m, "keys", p.k, M * D) : STEP_NONE,
-                   v = m->cached ? cached(m, "values", p.v, M * U) : STEP_NONE;
+    const BufferId k = m->cached ? cached(m, "keys", p.k, M * D, PLACED_OWN) : STEP_NONE,
+                   v = m->cached ? cached(m, "values", p.v, M * U, PLACED_OWN) : STEP_NONE;
     if (!reads_cache(m))
         return attend(m, p.q, shared_heads(m, p.k, D), shared_heads(m, p.v, U));
     return out(record(m->r, "attention_cached", ARG(q, SHAPED(m, p.q, B, S, M, X, D)),
@@ -195,7 +197,7 @@ static BufferId latent_cache(Recipe *m, const Latents *l)
                    ARG(gain, recipe_weight(m, MODEL_kv_a_gain)), ARG(eps, latent_eps(m)), PARTS,
                    SIZE(J, c->kv_lora)),
             "kept");
-    return cached(m, "latents", kept, width);
+    return cached(m, "latents", kept, width, PLACED_WHOLE);
 }
 
 /* Queries go into the space of the cached latents, so keys and values are never expanded. */

@@ -41,10 +41,11 @@ static BufferId watched(Recipe *m, const char *name, moec_type type, int64_t col
     return record_tensor(m->r, OWNER_state, recipe_label(m, name), type, 0, columns ? 2 : 1, shape);
 }
 
-static Call choose(Recipe *m, BufferId c)
+static Call choose(Recipe *m, Arg c)
 {
     const ModelConfig *config = m->c;
-    const Arg args[] = {ARG(c, c),
+    const int kept = m->watched || m->choices;
+    const Arg args[] = {c,
                         ARG(bias, bias(m)),
                         ARG(normalise, record_scalar(m->r, "renormalise", MOEC_I32, config->renormalise)),
                         ARG(factor, recipe_number(m, "routed.scale", config->routed_scale)),
@@ -52,9 +53,34 @@ static Call choose(Recipe *m, BufferId c)
                         SIZE(X, config->groups),
                         SIZE(Y, config->experts / config->groups),
                         SIZE(Z, config->group_limit),
-                        ARG(id, m->watched ? watched(m, "chosen", MOEC_I32, config->top_k) : STEP_NONE)};
+                        ARG(id, kept ? watched(m, "chosen", MOEC_I32, config->top_k) : STEP_NONE)};
     const size_t n = sizeof args / sizeof *args;
-    return record_call(m->r, config->groups > 1 ? "choose_grouped" : "choose", args, m->watched ? n : n - 1);
+    return record_call(m->r, config->groups > 1 ? "choose_grouped" : "choose", args, kept ? n : n - 1);
+}
+
+/* The choices that the host gives for the rows of this rank. */
+static Call choose_given(Recipe *m, BufferId c)
+{
+    const int64_t shape[] = {recipe_rows(m), m->c->top_k};
+    const BufferId id = record_tensor(m->r, OWNER_input, recipe_label(m, "given"), MOEC_I32, 0, 2, shape);
+    recipe_place_own(m, id);
+    record_place(m->r, id, AXIS_tp, PLACED_OWN);
+    return record(m->r, "choose_given", ARG(c, c), ARG(given, id),
+                  ARG(normalise, record_scalar(m->r, "renormalise", MOEC_I32, m->c->renormalise)),
+                  ARG(factor, recipe_number(m, "routed.scale", m->c->routed_scale)));
+}
+
+/* What experts the tokens go to, by scores, or as given. */
+static Call chosen_of(Recipe *m, BufferId c)
+{
+    if (m->choices)
+        record(m->r, "biased", STOP(c, c), STOP(bias, bias(m)),
+               ARG(d, watched(m, "scores", MOEC_F32, m->c->experts)));
+    if (!m->given)
+        return choose(m, ARG(c, c));
+    if (m->choices)
+        choose(m, STOP(c, c));
+    return choose_given(m, c);
 }
 
 /* The choices that keep a row. */
@@ -179,7 +205,7 @@ static void report_load(Recipe *m, const Routing *g, BufferId n)
 static Routing route(Recipe *m, BufferId x)
 {
     const BufferId z = recipe_scalar(m, "z");
-    const Call scored = scores(m, x, z), chosen = choose(m, out(scored, "c"));
+    const Call scored = scores(m, x, z), chosen = chosen_of(m, out(scored, "c"));
     Routing g = {.n = out(scored, "n"), .c = out(scored, "c"), .p = out(chosen, "p")};
     g.id = drop(m, out(chosen, "id"), g.p);
     g.route = out(record(m->r, "dispatch", ARG(id, g.id), SIZE(E, m->c->experts)), "rt");

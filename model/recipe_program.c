@@ -1,14 +1,15 @@
 /* Whole programs: forms of weights, an evaluation, gradients, a step of training. */
 #include "model/recipe.h"
-#include "model/shards.h"
 
 #include <float.h>
 
 static BufferId input(Recipe *m, const char *name, moec_type type)
 {
     const int64_t tokens = m->sequences * m->positions;
-    return record_tensor(m->r, OWNER_input, arena_printf(m->arena, "%s.%s", m->program, name), type, 0, 1,
-                         &tokens);
+    const BufferId b = record_tensor(m->r, OWNER_input, arena_printf(m->arena, "%s.%s", m->program, name),
+                                     type, 0, 1, &tokens);
+    recipe_place_own(m, b);
+    return b;
 }
 
 /* The loss of one micro-batch, whose batch a task fetches. */
@@ -17,8 +18,6 @@ static BufferId forward(Recipe *m, int micro)
     recipe_at(m, -1, micro);
     const BufferId batch[] = {input(m, "ids", MOEC_I32), input(m, "targets", MOEC_I32),
                               input(m, "weights", MOEC_F32)};
-    for (int i = 0; i < 3; i++)
-        recipe_place_own(m, batch[i]);
     record_batch(m->r, batch, (const char *const[]){"ids", "targets", "weights"}, 3);
     BufferId x = recipe_embed(m, batch[0]);
     for (int l = 0; l < m->c->layers; l++) {
@@ -72,46 +71,52 @@ static void narrow_packed(Recipe *m, const ModelWeight *w)
     record(m->r, "narrow_packed", ARG(p, master), ARG(w, SHAPED(m, form, w->matrices, w->rows, w->columns)));
 }
 
-/* The gradients of all ranks' micro-batches, by the tensors that they are in. */
-typedef struct SummedGradients {
-    BufferId alike, cut, own; /* STEP_NONE: there are none */
-} SummedGradients;
+/* Of all ranks' micro-batches, by pool: the sums, or this rank's shard of them. STEP_NONE: the pool is empty. */
+typedef struct PoolSums {
+    BufferId at[POOL_COUNT];
+} PoolSums;
 
-static SummedGradients summed_gradients(Recipe *m)
+static BufferId summed(Recipe *m, WeightPool pool)
 {
-    const BufferId alike = recipe_summed(m, AXIS_tp, recipe_all_gradients(m));
-    return (SummedGradients){recipe_summed(m, AXIS_dp, alike),
-                             recipe_summed(m, AXIS_dp, recipe_cut_gradients(m)),
-                             recipe_summed(m, AXIS_edp, recipe_own_gradients(m))};
+    const TaskKind kind = model_is_sharded(&m->shards, pool) ? TASK_reducescatter : TASK_allreduce;
+    BufferId g = recipe_pool(m, pool);
+    for (uint32_t i = 0; i < pool_table[pool].axes; i++)
+        if (record_members(m->r, pool_table[pool].sums[i]) > 1)
+            g = record_exchange(m->r, kind, pool_table[pool].sums[i], g, 0);
+    return g;
 }
 
-static BufferId gradient_in(Recipe *m, const SummedGradients *g, const ModelWeight *w)
+/* Of all ranks together: first of those that share the pool, then of those that have other parts of its weights. */
+static BufferId squares(Recipe *m, WeightPool pool, BufferId g)
 {
-    return recipe_gradient_of(m, recipe_is_own(m, w) ? g->own : recipe_is_cut(m, w) ? g->cut : g->alike, w);
+    BufferId s = out(record(m->r, "squares", ARG(g, g)), "s");
+    for (uint32_t i = 0; i < pool_table[pool].axes; i++)
+        s = recipe_summed(m, pool_table[pool].sums[i], s);
+    return recipe_summed(m, pool_table[pool].holders, s);
 }
 
-/* Of what the ranks of an axis have parts of. */
-static BufferId squares(Recipe *m, GroupAxis axis, BufferId g)
+static BufferId plus(Recipe *m, BufferId sum, BufferId s)
 {
-    return g == STEP_NONE ? g : recipe_summed(m, axis, out(record(m->r, "squares", ARG(g, g)), "s"));
+    return sum == STEP_NONE ? s : out(record(m->r, "plus", ARG(a, sum), ARG(b, s)), "y");
 }
 
 /* Their norm, in which each weight of the model counts once, and the factor that clips it. */
-static BufferId clip(Recipe *m, const SummedGradients *g, BufferId norm)
+static BufferId clip(Recipe *m, const PoolSums *g, BufferId norm)
 {
     const BufferId factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
-    const Arg all = ARG(g, g->alike), limit = ARG(limit, recipe_number(m, "clip", 0)), to = ARG(norm, norm),
-              by = ARG(factor, factor);
-    const BufferId cut = squares(m, AXIS_tp, g->cut), own = squares(m, AXIS_ep, g->own);
-    if (cut == STEP_NONE && own == STEP_NONE)
-        return out(record(m->r, "clip", all, limit, to, by), "factor");
-    const BufferId others = cut == STEP_NONE   ? own
-                            : own == STEP_NONE ? cut
-                                               : out(record(m->r, "plus", ARG(a, cut), ARG(b, own)), "y");
-    return out(record(m->r, "clip_with", all, ARG(others, others), limit, to, by), "factor");
+    const Arg limit = ARG(limit, recipe_number(m, "clip", 0)), to = ARG(norm, norm), by = ARG(factor, factor);
+    BufferId others = STEP_NONE;
+    if (g->at[POOL_VECTORS] == STEP_NONE) /* one rank */
+        return out(record(m->r, "clip", ARG(g, g->at[POOL_ALIKE]), limit, to, by), "factor");
+    for (WeightPool p = POOL_ALIKE; p < POOL_COUNT; p++)
+        if (g->at[p] != STEP_NONE)
+            others = plus(m, others, squares(m, p, g->at[p]));
+    const Arg vectors = ARG(g, g->at[POOL_VECTORS]);
+    return out(record(m->r, "clip_with", vectors, ARG(others, others), limit, to, by), "factor");
 }
 
-static void adamw(Recipe *m, const ModelWeight *w, const SummedGradients *g, BufferId factor)
+/* gradients: the sums of its pool. */
+static void adamw(Recipe *m, const ModelWeight *w, BufferId gradients, BufferId factor)
 {
     static const char *const kernels[] = {
         [MODEL_VECTOR] = "adamw", [MODEL_ROWS] = "adamw_rows", [MODEL_PACKED] = "adamw_packed"};
@@ -119,7 +124,7 @@ static void adamw(Recipe *m, const ModelWeight *w, const SummedGradients *g, Buf
     const AdamwTensors t = {.master = as_updated(m, recipe_master(m, w), w),
                             .moment1 = moment(m, w, "moment1"),
                             .moment2 = moment(m, w, "moment2"),
-                            .gradient = as_updated(m, gradient_in(m, g, w), w),
+                            .gradient = as_updated(m, recipe_gradient_of(m, gradients, w), w),
                             .form = form == MODEL_VECTOR ? (BufferId)STEP_NONE
                                                          : as_updated(m, recipe_form(m, w, form), w)};
     recipe_adamw(m, kernels[form], &t, model_weight_decays(w), factor);
@@ -127,45 +132,40 @@ static void adamw(Recipe *m, const ModelWeight *w, const SummedGradients *g, Buf
         narrow_packed(m, w);
 }
 
-/* Vectors, and what no gradient moves, are all ranks' also where they share the rest. */
-static void update(Recipe *m, const SummedGradients *g, BufferId factor)
+static void update(Recipe *m, const PoolSums *g, BufferId factor)
 {
-    const int shards = recipe_has_shards(m);
     for (uint32_t i = 0; i < m->weights.len; i++) {
-        const ModelWeight *w = &m->weights.at[i];
-        if (model_weight_has_gradient(w) && (!shards || model_is_vector(w)))
-            adamw(m, w, g, factor);
-        else if (!model_weight_has_gradient(w) && m->balanced)
-            recipe_bias(m, w);
+        const WeightPool pool = m->shards.weights[i].pool;
+        if (pool == POOL_NONE && m->balanced)
+            recipe_bias(m, &m->weights.at[i]);
+        else if (pool != POOL_NONE && !model_is_sharded(&m->shards, pool))
+            adamw(m, &m->weights.at[i], g->at[pool], factor);
     }
+    for (WeightPool p = 0; p < POOL_COUNT; p++)
+        if (model_is_sharded(&m->shards, p) && g->at[p] != STEP_NONE)
+            recipe_shard_update(m, p, g->at[p], factor);
 }
 
 void recipe_step(Recipe *m, int micro_batches)
 {
-    const int shards = recipe_has_shards(m);
+    PoolSums g;
     recipe_gradients(m, micro_batches);
     recipe_at(m, -1, -1);
     record_at(m->r, PHASE_optimizer, -1, -1);
-    const ShardSums part = shards ? recipe_shard_sums(m) : (ShardSums){STEP_NONE, STEP_NONE};
-    const SummedGradients g =
-        shards ? (SummedGradients){part.vectors, STEP_NONE, STEP_NONE} : summed_gradients(m);
-    const BufferId norm = recipe_scalar(m, "norm"),
-                   factor = shards ? recipe_shard_clip(m, &part, norm) : clip(m, &g, norm);
+    for (WeightPool p = 0; p < POOL_COUNT; p++)
+        g.at[p] = summed(m, p);
+    const BufferId norm = recipe_scalar(m, "norm"), factor = clip(m, &g, norm);
     record_gate(m->r, norm, recipe_number(m, "norm.limit", FLT_MAX)); /* no update by what is not finite */
     update(m, &g, factor);
-    if (shards)
-        recipe_shard_update(m, &part, factor);
 }
 
 /* ---- generation ---- */
 
 void recipe_generation(Recipe *m, int64_t room, int sampled)
 {
-    const int64_t tokens = m->positions;
-    if (record_members(m->r, AXIS_ep) > 1)
-        record_refuse(m->r, "generation has all experts on one rank, not over ep");
+    const int64_t rows = recipe_rows(m);
     const BufferId next = record_tensor(m->r, OWNER_state, arena_printf(m->arena, "%s.next", m->program),
-                                        MOEC_I32, 0, 1, &tokens);
+                                        MOEC_I32, 0, 1, &rows);
     m->cached = room, m->offset = record_scalar(m->r, "position", MOEC_I32, 0);
     recipe_tables(m);
     BufferId x = recipe_embed(m, input(m, "ids", MOEC_I32));
@@ -177,26 +177,31 @@ void recipe_generation(Recipe *m, int64_t room, int sampled)
     const BufferId s = recipe_logits(m, x);
     if (sampled)
         record(m->r, "sample", ARG(s, s), ARG(temperature, recipe_number(m, "temperature", 1)),
-               ARG(u, input(m, "draws", MOEC_F32)), ARG(next, next));
+               ARG(u, recipe_split(m, input(m, "draws", MOEC_F32))), ARG(next, next));
     else
         record(m->r, "greedy", ARG(s, s), ARG(next, next));
 }
 
 /* ---- setup ---- */
 
+static void make_forms(Recipe *m, const ModelWeight *w)
+{
+    const ModelForm form = model_weight_row(w)->form;
+    if (form == MODEL_PACKED || (m->c->tied && w->id == MODEL_embed))
+        narrow_packed(m, w);
+    if (form == MODEL_ROWS)
+        record(m->r, "narrow_rows", ARG(p, as_updated(m, recipe_master(m, w), w)),
+               ARG(w, as_updated(m, recipe_form(m, w, form), w)));
+}
+
 void recipe_setup(Recipe *m)
 {
     record_at(m->r, PHASE_setup, -1, -1);
-    if (recipe_has_shards(m))
-        recipe_shard_setup(m);
-    for (uint32_t i = 0; i < m->weights.len && !recipe_has_shards(m); i++) {
-        const ModelWeight *w = &m->weights.at[i];
-        const ModelForm form = model_weight_row(w)->form;
-        if (form == MODEL_PACKED || (m->c->tied && w->id == MODEL_embed))
-            narrow_packed(m, w);
-        if (form == MODEL_ROWS)
-            record(m->r, "narrow_rows", ARG(p, as_updated(m, recipe_master(m, w), w)),
-                   ARG(w, as_updated(m, recipe_form(m, w, form), w)));
-    }
+    for (WeightPool p = 0; p < POOL_COUNT; p++)
+        if (model_is_sharded(&m->shards, p) && m->shards.pools[p].rows)
+            recipe_shard_setup(m, p);
+    for (uint32_t i = 0; i < m->weights.len; i++)
+        if (!model_is_sharded(&m->shards, m->shards.weights[i].pool))
+            make_forms(m, &m->weights.at[i]);
     recipe_tables(m);
 }

@@ -3,48 +3,18 @@
 
 /* ---- weights ---- */
 
-int recipe_is_own(const Recipe *m, const ModelWeight *w)
+static WeightPool pool_of(const Recipe *m, const ModelWeight *w)
 {
-    return model_weight_row(w)->module == MODULE_EXPERTS && record_members(m->r, AXIS_ep) > 1;
+    return m->shards.weights[w - m->weights.at].pool;
 }
 
-/* What tp cuts of a weight: heads and columns of what enters a block, rows of what ends it. One matrix is [1, rows, columns], so that
- * parts of its rows are parts of the first dimension too. */
-static const Placement cuts[MODEL_WEIGHT_COUNT] = {
-    [MODEL_wq] = PLACED_PART(2),   [MODEL_wk] = PLACED_PART(2),    [MODEL_wv] = PLACED_PART(2),
-    [MODEL_wq_b] = PLACED_PART(2), [MODEL_wkv_b] = PLACED_PART(2), [MODEL_dg] = PLACED_PART(2),
-    [MODEL_du] = PLACED_PART(2),   [MODEL_wo] = PLACED_PART(0),    [MODEL_dd] = PLACED_PART(0)};
+int recipe_is_own(const Recipe *m, const ModelWeight *w) { return pool_of(m, w) == POOL_OWN; }
 
-static Placement cut_of(const Recipe *m, ModelWeightId id)
-{
-    return record_members(m->r, AXIS_tp) > 1 ? cuts[id] : (Placement)PLACED_WHOLE;
-}
-
-int recipe_is_cut(const Recipe *m, const ModelWeight *w) { return cut_of(m, w->id) != PLACED_WHOLE; }
-
-/* Part `place` of `parts` of n elements. */
-static WeightPart part_of(int64_t n, int64_t parts, int64_t place)
-{
-    return (WeightPart){n / parts, n / parts * place, n / parts, n};
-}
-
-WeightPart recipe_part(const Ranks *r, int64_t rank, const ModelWeight *w)
-{
-    const int64_t n = model_weight_elements(w), tp = r->members[AXIS_tp],
-                  place = ranks_place(r, AXIS_tp, rank);
-    if (model_weight_row(w)->module == MODULE_EXPERTS)
-        return part_of(n, r->members[AXIS_ep], ranks_place(r, AXIS_ep, rank));
-    if (cuts[w->id] == PLACED_PART(0))
-        return part_of(n, tp, place);
-    if (cuts[w->id] == PLACED_PART(2))
-        return (WeightPart){n / tp, w->columns / tp * place, w->columns / tp, w->columns};
-    return part_of(n, 1, 0);
-}
-
-/* Ranks of edp have the same experts, ranks of dp the same heads and columns. */
+/* Ranks of edp have the same experts, ranks of dp the same heads and columns. With caches no gradient tells what a sum over heads is, so a
+ * rank's heads are its own there: `mla_cached` finds the columns of a head by a number, which equations of parts do not have. */
 void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w)
 {
-    const int own = recipe_is_own(m, w), cut = recipe_is_cut(m, w);
+    const int own = recipe_is_own(m, w), cut = pool_of(m, w) == POOL_CUT;
     if (own || cut)
         record_place(m->r, b, AXIS_ep, PLACED_OWN);
     if (own)
@@ -52,7 +22,7 @@ void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w)
     if (own)
         record_place(m->r, b, AXIS_tp, PLACED_OWN);
     if (cut)
-        record_place(m->r, b, AXIS_tp, cut_of(m, w->id));
+        record_place(m->r, b, AXIS_tp, m->cached ? (Placement)PLACED_OWN : model_weight_cut(w->id));
 }
 
 static void refuse_unless_divided(Recipe *m, const char *what, int64_t n, GroupAxis axis)
@@ -84,6 +54,10 @@ static void share_heads(Recipe *m)
 void recipe_share(Recipe *m)
 {
     const int64_t ranks = record_members(m->r, AXIS_ep);
+    int64_t members[AXIS_COUNT];
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
+        members[a] = record_members(m->r, a);
+    m->shards = model_shards(m->arena, &m->weights, members);
     if (record_members(m->r, AXIS_tp) > 1)
         share_heads(m);
     m->weights = model_weights(m->arena, m->c);

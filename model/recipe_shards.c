@@ -1,6 +1,5 @@
 /* AdamW, and the optimizer in shards: Note [Shards] of shards.h. */
 #include "model/recipe.h"
-#include "model/shards.h"
 
 Call recipe_adamw(Recipe *m, const char *kernel, const AdamwTensors *t, int decays, BufferId factor)
 {
@@ -23,49 +22,31 @@ Call recipe_adamw(Recipe *m, const char *kernel, const AdamwTensors *t, int deca
 
 /* ---- shards ---- */
 
-static ModelShards shards_of(const Recipe *m)
+static const char *shard_name(Recipe *m, WeightPool pool, const char *what)
 {
-    return model_shards(&m->weights, record_members(m->r, AXIS_dp));
+    return arena_printf(m->arena, SHARD_NAME, pool_table[pool].name, what);
 }
 
-static BufferId flat(Recipe *m, BufferId rows)
+static BufferId placed(Recipe *m, WeightPool pool, BufferId b)
 {
-    const ModelShards s = shards_of(m);
-    return SHAPED(m, rows, s.rows / s.ranks * SHARD_ROW);
+    const int64_t rows = m->shards.pools[pool].rows / m->shards.pools[pool].ranks;
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
+        record_place(m->r, b, a, pool_table[pool].shard[a]);
+    return SHAPED(m, b, rows * SHARD_ROW);
 }
 
-/* This rank's part of what is kept of all weights but vectors. */
-static BufferId shard(Recipe *m, Owner owner, const char *name)
+/* This rank's part of what is kept of the pool's weights. */
+static BufferId shard(Recipe *m, WeightPool pool, Owner owner, const char *what)
 {
-    const ModelShards s = shards_of(m);
-    const int64_t shape[] = {s.rows / s.ranks, SHARD_ROW};
-    const BufferId b = record_tensor(m->r, owner, name, MOEC_F32, 0, 2, shape);
-    record_place(m->r, b, AXIS_dp, PLACED_PART(0));
-    return flat(m, b);
+    const int64_t shape[] = {m->shards.pools[pool].rows / m->shards.pools[pool].ranks, SHARD_ROW};
+    return placed(m, pool, record_tensor(m->r, owner, shard_name(m, pool, what), MOEC_F32, 0, 2, shape));
 }
 
-/* ---- gradients ---- */
-
-ShardSums recipe_shard_sums(Recipe *m)
+/* The same part of the gradients, where it is: it gets its name. */
+static BufferId gradient_shard(Recipe *m, WeightPool pool, BufferId gradient)
 {
-    const ModelShards s = shards_of(m);
-    const BufferId all = recipe_all_gradients(m);
-    const int64_t first[] = {s.vector_rows, SHARD_ROW}, rest[] = {s.rows, SHARD_ROW};
-    const BufferId vectors = record_part(m->r, "gradients.vectors", all, 0, 2, first),
-                   others = record_part(m->r, "gradients.others", all, s.vector_rows * SHARD_ROW, 2, rest);
-    return (ShardSums){record_exchange(m->r, TASK_allreduce, AXIS_dp, vectors, 0),
-                       record_exchange(m->r, TASK_reducescatter, AXIS_dp, others, 0)};
-}
-
-/* Squares of each row come from all ranks, so that their sum has one order. */
-BufferId recipe_shard_clip(Recipe *m, const ShardSums *g, BufferId norm)
-{
-    const BufferId part = out(record(m->r, "row_squares", ARG(g, g->part)), "q"),
-                   rows = record_exchange(m->r, TASK_allgather, AXIS_dp, part, 0),
-                   factor = record_tensor(m->r, OWNER_optimizer, "clip.factor", MOEC_F32, 0, 0, NULL);
-    record(m->r, "clip_rows", ARG(g, g->vectors), ARG(q, rows), ARG(limit, recipe_number(m, "clip", 0)),
-           ARG(norm, norm), ARG(factor, factor));
-    return factor;
+    const int64_t shape[] = {m->shards.pools[pool].rows / m->shards.pools[pool].ranks, SHARD_ROW};
+    return placed(m, pool, record_part(m->r, shard_name(m, pool, SHARD_GRADIENT), gradient, 0, 2, shape));
 }
 
 /* ---- what kernels read of the weights ---- */
@@ -80,34 +61,45 @@ static void take_form(Recipe *m, const ModelWeight *w, BufferId rows, ModelForm 
                ARG(w, SHAPED(m, to, model_weight_elements(w))));
 }
 
-/* part: what this rank's shard is for kernels. All ranks' parts become the forms of all weights. */
-static void spread(Recipe *m, BufferId part)
+/* The parts of all ranks that share the pool, one behind the other: gathered in the opposite order of the sums. */
+static BufferId gathered(Recipe *m, WeightPool pool, BufferId part)
 {
-    const BufferId all = record_exchange(m->r, TASK_allgather, AXIS_dp, part, 0);
+    for (uint32_t i = pool_table[pool].axes; i-- > 0;)
+        if (record_members(m->r, pool_table[pool].sums[i]) > 1)
+            part = record_exchange(m->r, TASK_allgather, pool_table[pool].sums[i], part, 0);
+    return part;
+}
+
+/* part: what this rank's shard is for kernels. All ranks' parts become the forms of the pool's weights. */
+static void spread(Recipe *m, WeightPool pool, BufferId part)
+{
+    const BufferId all = gathered(m, pool, part);
     for (uint32_t i = 0; i < m->weights.len; i++) {
         const ModelWeight *w = &m->weights.at[i];
         const int64_t shape[] = {w->matrices, w->rows, w->columns};
-        if (!model_weight_has_gradient(w) || model_is_vector(w))
+        if (m->shards.weights[i].pool != pool)
             continue;
         const char *name = arena_printf(m->arena, "spread.%s", w->name);
-        const BufferId rows = record_part(m->r, name, all, model_shards_place(&m->weights, w), 3, shape);
+        const BufferId rows = record_part(m->r, name, all, m->shards.weights[i].first, 3, shape);
+        recipe_place_weight(m, rows, w);
         take_form(m, w, rows, model_weight_row(w)->form);
         if (m->c->tied && w->id == MODEL_embed)
             take_form(m, w, rows, MODEL_PACKED);
     }
 }
 
-void recipe_shard_setup(Recipe *m)
+void recipe_shard_setup(Recipe *m, WeightPool pool)
 {
-    spread(m, out(record(m->r, "narrow_rows", ARG(p, shard(m, OWNER_weight, SHARD_MASTERS))), "w"));
+    const BufferId masters = shard(m, pool, OWNER_weight, SHARD_MASTERS);
+    spread(m, pool, out(record(m->r, "narrow_rows", ARG(p, masters)), "w"));
 }
 
-void recipe_shard_update(Recipe *m, const ShardSums *g, BufferId factor)
+void recipe_shard_update(Recipe *m, WeightPool pool, BufferId gradient, BufferId factor)
 {
-    const AdamwTensors t = {.master = shard(m, OWNER_weight, SHARD_MASTERS),
-                            .moment1 = shard(m, OWNER_optimizer, SHARD_MOMENT1),
-                            .moment2 = shard(m, OWNER_optimizer, SHARD_MOMENT2),
-                            .gradient = flat(m, g->part),
+    const AdamwTensors t = {.master = shard(m, pool, OWNER_weight, SHARD_MASTERS),
+                            .moment1 = shard(m, pool, OWNER_optimizer, SHARD_MOMENT1),
+                            .moment2 = shard(m, pool, OWNER_optimizer, SHARD_MOMENT2),
+                            .gradient = gradient_shard(m, pool, gradient),
                             .form = STEP_NONE};
-    spread(m, out(recipe_adamw(m, "adamw_rows", &t, 1, factor), "w"));
+    spread(m, pool, out(recipe_adamw(m, "adamw_rows", &t, 1, factor), "w"));
 }

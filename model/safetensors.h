@@ -65,4 +65,31 @@ void safetensors_append(SafeWriter *w, const void *bytes, size_t len);
 const char *safetensors_commit(SafeWriter *w);
 void safetensors_drop(SafeWriter *w);
 
+/* ---- files that several processes fill ---- */
+
+/* Tensors cut into files FOLDER/STEM.safetensors, or FOLDER/STEM-00001-of-00003.safetensors and so on with an index beside them. Every
+ * process that has the same tensors cuts them alike. */
+typedef struct SafeFile {
+    const char *name;    /* in the folder */
+    uint32_t first, end; /* its tensors */
+    Text header;
+    uint64_t bytes;      /* of the file */
+} SafeFile;
+typedef struct SafeCut {
+    Arena *arena;
+    const char *folder, *stem; /* folder: NULL: the name of its one file is a path */
+    const StoredTensor *tensors;
+    uint64_t *places; /* by tensor: the first of its bytes in its file */
+    Vec(SafeFile) files;
+} SafeCut;
+/* A file has at most `file_bytes` bytes of elements, or one tensor. */
+SafeCut safetensors_cut(Arena *a, const char *folder, const char *stem, const StoredTensor *tensors, uint32_t n, uint64_t file_bytes);
+/* One process makes the files, which hold zeros, and the index. Returns NULL, or a message, as the next one. */
+const char *safetensors_make(const SafeCut *c);
+/* Each process writes what it has of each tensor: fill() puts it behind `at`, the place of the tensor in the file. first: the process
+ * that made the files, and writes their headers too. */
+typedef void SafeFill(void *self, FilePatch *f, uint32_t tensor, uint64_t at);
+const char *safetensors_fill(const SafeCut *c, int first, SafeFill *fill, void *self);
+const char *safetensors_path(const SafeCut *c, const SafeFile *f);
+
 #endif

@@ -89,49 +89,17 @@ static const char *check(WeightsLoader *l)
 
 /* ---- elements ---- */
 
-static int64_t block_at(int64_t from, int64_t extent)
-{
-    return extent - from < TRANSPOSE_BLOCK ? extent - from : TRANSPOSE_BLOCK;
-}
-
-/* t: [columns, rows], at (c0, r0)   ->   out: [rows, columns] */
-static void transpose_block(const StoredTensor *t, int64_t rows, int64_t columns, int64_t r0, int64_t c0,
-                            float *out)
-{
-    float block[TRANSPOSE_BLOCK][TRANSPOSE_BLOCK];
-    int64_t nr = block_at(r0, rows), nc = block_at(c0, columns);
-    for (int64_t c = 0; c < nc; c++)
-        stored_read(t, (c0 + c) * rows + r0, nr, block[c]);
-    for (int64_t r = 0; r < nr; r++)
-        for (int64_t c = 0; c < nc; c++)
-            out[(r0 + r) * columns + c0 + c] = block[c][r];
-}
-
-static void read_transposed(const StoredTensor *t, int64_t rows, int64_t columns, float *out)
-{
-    for (int64_t c = 0; c < columns; c += TRANSPOSE_BLOCK)
-        for (int64_t r = 0; r < rows; r += TRANSPOSE_BLOCK)
-            transpose_block(t, rows, columns, r, c, out);
-}
-
-static void read_elements(WeightsLoader *l, float *const *masters)
+static void read_elements(WeightsLoader *l, const WeightSlice *slices)
 {
     for (uint32_t i = 0; i < l->plan.len; i++) {
         const PlannedTensor *want = &l->plan.at[i];
-        const ModelWeight *w = &l->weights->at[want->weight];
-        int64_t n = stored_elements(&want->stored);
-        float *out = masters[want->weight];
-        if (!out || want->use == PLANNED_COPY)
-            continue;
-        if (planned_is_transposed(w))
-            read_transposed(l->found[i], planned_rows(w), w->columns, out + want->part * n);
-        else
-            stored_read(l->found[i], 0, n, out);
+        if (want->use == PLANNED_WEIGHT)
+            planned_take(l->found[i], &l->weights->at[want->weight], want, &slices[want->weight]);
     }
 }
 
-const char *model_weights_load(Arena *a, const char *path, const ModelConfig *c, const ModelWeights *w,
-                               float *const *masters)
+const char *model_weights_take(Arena *a, const char *path, const ModelConfig *c, const ModelWeights *w,
+                               const WeightSlice *slices)
 {
     if (c->quantized)
         return arena_printf(a, "%s: config.json has a quantization_config: quantised weights are not read",
@@ -142,7 +110,16 @@ const char *model_weights_load(Arena *a, const char *path, const ModelConfig *c,
     if (!error)
         error = check(&l);
     if (!error)
-        read_elements(&l, masters);
+        read_elements(&l, slices);
     safetensors_close(&l.files);
     return error;
+}
+
+const char *model_weights_load(Arena *a, const char *path, const ModelConfig *c, const ModelWeights *w,
+                               float *const *masters)
+{
+    WeightSlice *slices = arena_array(a, WeightSlice, w->len + 1);
+    for (uint32_t i = 0; i < w->len; i++)
+        slices[i] = weight_slice_whole(&w->at[i], masters[i]);
+    return model_weights_take(a, path, c, w, slices);
 }

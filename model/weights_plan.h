@@ -23,6 +23,10 @@ PlannedTensors plan_tensors(Arena *a, const ModelConfig *c, const ModelWeights *
 static inline int64_t planned_rows(const ModelWeight *w) { return w->matrices / w->tensors * w->rows; }
 static inline int planned_is_transposed(const ModelWeight *w) { return model_weight_row(w)->form == MODEL_PACKED; }
 
+/* Between a tensor of a file and what is here of its weight. at: the place of the tensor in the file. */
+void planned_put(Arena *a, FilePatch *f, uint64_t at, const ModelWeight *w, const PlannedTensor *t, const WeightSlice *s);
+void planned_take(const StoredTensor *from, const ModelWeight *w, const PlannedTensor *t, const WeightSlice *s);
+
 /* Edge of the square blocks that transposition goes by: two of f32 fit the first-level cache. */
 enum { TRANSPOSE_BLOCK = 64 };
 

@@ -146,6 +146,72 @@ MemoryPeak memory_peak(const Program *p)
     return peak;
 }
 
+/* ---- what is touched ---- */
+
+/* A part of the arena. */
+typedef struct TouchedRange {
+    int64_t begin, end;
+} TouchedRange;
+
+/* By extent: the rows that it stands for when all ranks get as many as they send, as the smaller tensor of the exchange says; 0: that of
+ * no exchange. */
+static const int64_t *expected_rows(const Program *p)
+{
+    int64_t *rows = arena_array(p->arena, int64_t, p->buffers.len + 1);
+    for (TaskId i = 0; i < p->tasks.len; i++) {
+        const Task *t = &p->tasks.at[i];
+        if (t->kind != TASK_alltoallv || !t->dims.len)
+            continue;
+        const int64_t from = p->buffers.at[t->operands.at[0].buffer].shape[0],
+                      to = p->buffers.at[t->operands.at[3].buffer].shape[0];
+        rows[t->dims.at[0].extent] = from < to ? from : to;
+    }
+    return rows;
+}
+
+/* Of what a task writes as far as its extent goes. */
+static void lessen(const Program *p, const Task *t, const int64_t *rows, int64_t *touched)
+{
+    for (uint32_t i = 0; i < t->dims.len; i++) {
+        const TaskDim *d = &t->dims.at[i];
+        if (d->extent == STEP_NONE || !rows[d->extent] || d->size < 1)
+            continue;
+        const double part = (double)rows[d->extent] / (double)d->size;
+        each_operand(t, o) if (use_writes(o->use) && p->buffers.at[o->buffer].shape[0] == d->size)
+            touched[step_home(p, o->buffer)] = (int64_t)(part * (double)p->buffers.at[o->buffer].bytes);
+        if (t->work != STEP_NONE)
+            touched[t->work] = (int64_t)(part * (double)p->buffers.at[t->work].bytes);
+    }
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const int64_t x = ((const TouchedRange *)a)->begin, y = ((const TouchedRange *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+int64_t memory_touched(const Program *p)
+{
+    const int64_t *rows = expected_rows(p);
+    int64_t *touched = arena_array(p->arena, int64_t, p->buffers.len + 1), sum = 0, end = 0;
+    TouchedRange *ranges = arena_array(p->arena, TouchedRange, p->buffers.len + 1);
+    uint32_t n = 0;
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        touched[b] = p->buffers.at[b].bytes;
+    for (TaskId t = 0; t < p->tasks.len; t++)
+        lessen(p, &p->tasks.at[t], rows, touched);
+    for (BufferId b = 0; b < p->buffers.len; b++)
+        if (is_placed(p, b) && p->buffers.at[b].owner != OWNER_disk)
+            ranges[n++] = (TouchedRange){p->buffers.at[b].place, p->buffers.at[b].place + touched[b]};
+    qsort(ranges, n, sizeof *ranges, by_begin);
+    for (uint32_t i = 0; i < n; i++) {
+        const int64_t begin = ranges[i].begin > end ? ranges[i].begin : end;
+        sum += ranges[i].end > begin ? ranges[i].end - begin : 0;
+        end = ranges[i].end > end ? ranges[i].end : end;
+    }
+    return sum;
+}
+
 int64_t memory_owned(const Program *p, Owner owner)
 {
     int64_t sum = 0;

@@ -20,6 +20,10 @@ MemoryPeak memory_peak(const Program *p);
 /* The sums of buffers of one owner that are alive during each task, by task; of the arena. */
 const int64_t *memory_live(const Program *p, Owner owner);
 
+/* Bytes of the arena that a run touches: pages that nobody touches cost nothing. Of tensors with room for as many rows as may come to
+ * this rank those are touched that come when all ranks get as many as they send. */
+int64_t memory_touched(const Program *p);
+
 /* Bytes of persistent buffers of one owner. */
 int64_t memory_owned(const Program *p, Owner owner);
 

@@ -142,14 +142,16 @@ void step_place_result(const Program *p, TaskKind kind, GroupAxis axis, Placemen
                        Placement placed[AXIS_COUNT])
 {
     const ExchangeRule *rule = &exchange_rules[kind];
+    const int joins = rule->takes == EXCHANGED_SUM || (kind == TASK_allgather && placed[axis] > PLACED_WHOLE);
     if (p->members[axis] == 1)
         return;
     placed[axis] = given;
-    if (rule->takes != EXCHANGED_SUM)
-        return;
-    if (placed[around[axis]] == PLACED_SUM)
+    if (rule->takes == EXCHANGED_SUM && placed[around[axis]] == PLACED_SUM)
         placed[around[axis]] = PLACED_OWN;
-    if (rule->gives == EXCHANGED_WHOLE)
+    for (GroupAxis a = 0; rule->takes == EXCHANGED_SUM && given != PLACED_WHOLE && a < AXIS_COUNT; a++)
+        if (around[a] == axis && placed[a] == PLACED_SUM)
+            placed[a] = PLACED_OWN;
+    if (joins && rule->gives == EXCHANGED_WHOLE)
         spread_whole(p->members, placed);
 }
 

@@ -179,7 +179,8 @@ const char *step_placement_text(Arena *a, Placement p); /* "whole", "in parts of
 int64_t step_runs(const StepBuffer *b, Placement p);
 /* Note [Axes in axes]. A group of dp consists of groups of ep (without tp, which extends them) and of edp, so what one exchange makes
  * of a tensor says something on other axes too: what is whole over dp is whole over edp, and with tp over ep; what is whole over ep
- * is whole over tp, and with edp over dp; and a sum over a group is no longer a part of the sum over the larger one.
+ * is whole over tp, and with edp over dp; a sum over a group is no longer a part of the sum over the larger one; and parts of a sum
+ * over a group are each member's own over the groups in it.
  * Turns the placements of an exchange's operand into those of its result, which is `given` over the axis. */
 void step_place_result(const Program *p, TaskKind kind, GroupAxis axis, Placement given, Placement placed[AXIS_COUNT]);
 /* The same placement under another shape of as many elements, of several dimensions the first (members may have one head each, or one

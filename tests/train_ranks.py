@@ -77,7 +77,8 @@ def losses(at):
     options = model(at)
     run(TRAIN, *options, "--micro-batches", 4, "--log", f"{at}/one")
     for ranks, micro, how, words in ((2, 2, [], "dp 2"), (2, 4, ["--tp", 2], "tp 2, ep 2"), (2, 2, ["--ep", 2], "ep 2, dp 2"),
-                                     (4, 2, ["--tp", 2, "--ep", 2], "tp 2, ep 4, dp 2"), (4, 1, ["--ep", 2], "ep 2, dp 4, edp 2")):
+                                     (4, 2, ["--tp", 2, "--ep", 2], "tp 2, ep 4, dp 2"), (4, 1, ["--ep", 2], "ep 2, dp 4, edp 2"),
+                                     (4, 2, ["--tp", 2], "tp 2, ep 2, dp 2, edp 2"), (8, 1, ["--tp", 2, "--ep", 2], "tp 2, ep 4, dp 4, edp 2")):
         out, _ = jobs((ranks, [*options, "--micro-batches", micro, *how, "--log", f"{at}/several"]))
         say_if(f"ranks: {ranks} ranks on 1 node: {words}" not in out or out.count("step  1/20") != 1, f"prints\n{out}")
         compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), f"{ranks} ranks {how}")
@@ -85,24 +86,112 @@ def losses(at):
 
 def resumed(at):
     """Ranks of one job save, those of others go on, on the same sequences: as if one rank had trained."""
-    options = [*model(at), "--lr-end", 1, "--steps", 12]
+    options = [*model(at), "--lr-end", 1, "--steps", 10]
     run(TRAIN, *options, "--micro-batches", 4, "--log", f"{at}/one")
-    jobs((2, [*options, "--dp", 2, "--steps", 4, "--save", f"{at}/a", "--log", f"{at}/several"]))
-    again = ["--resume", f"{at}/a", "--log", f"{at}/several"]
-    jobs((4, [*again, "--steps", 8, "--tp", 2, "--ep", 2]))
-    run(TRAIN, *again, "--steps", 12, "--micro-batches", 4)
-    say_if(len(steps_of(f"{at}/several")) != 12, "not 12 steps")
+    mixes = ((8, ["--tp", 2, "--ep", 2, "--micro-batches", 1]), (1, ["--micro-batches", 4]), (2, ["--micro-batches", 2]),
+             (4, ["--tp", 2, "--ep", 2, "--micro-batches", 2]), (8, ["--tp", 2, "--micro-batches", 1]))
+    for i, (ranks, how) in enumerate(mixes):
+        begins = ["--resume", f"{at}/a"] if i else [*options, "--save", f"{at}/a"]
+        jobs((ranks, [*begins, *how, "--steps", 2 * i + 2, "--log", f"{at}/several"]))
+    say_if(len(steps_of(f"{at}/several")) != 10, "not 10 steps")
     compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), "saved and gone on with")
 
 
+def same_files(a, b, names):
+    for name in names:
+        with open(f"{a}/{name}", "rb") as one, open(f"{b}/{name}", "rb") as other:
+            say_if(one.read() != other.read(), f"{b}: other bytes than {a} in {name}")
+
+
+MIXES = ((1, []), (2, []), (4, []), (4, ["--tp", 2, "--ep", 2]), (8, ["--tp", 2, "--ep", 2]))
+
+
 def unmoved(at):
-    """Weights that ranks load, do not move and save keep their bytes."""
-    options = [*model(at, "false"), "--steps", 3, "--micro-batches", 4]
-    run(TRAIN, *options, "--save", f"{at}/a")
-    for ranks, how in ((1, []), (2, ["--micro-batches", 2]), (4, ["--tp", 2, "--ep", 2, "--micro-batches", 2])):
-        jobs((ranks, ["--resume", f"{at}/a/step-00000003", "--steps", 4, "--lr", 0, "--save", f"{at}/{ranks}", *how]))
-        with open(f"{at}/a/step-00000003/model.safetensors", "rb") as a, open(f"{at}/{ranks}/step-00000004/model.safetensors", "rb") as b:
-            say_if(a.read() != b.read(), f"{ranks} ranks: other weights")
+    """Masters and moments that some ranks save, and others load and save again, keep their bytes. A limit of the norm that every step
+    breaks keeps them from moving."""
+    options = [*model(at, "false"), "--micro-batches", 1, "--steps", 21]
+    files = ["model.safetensors", "optimizer.safetensors"]
+    still = ["--steps", 22, "--spike", 1e-6, "--on-spike", "skip"]
+    for i, (ranks, how) in enumerate(MIXES[-2:]):
+        jobs((ranks, [*options, *how, "--save", f"{at}/{i}"]))
+        for j, (others, other) in enumerate(MIXES):
+            _, err = jobs((others, ["--resume", f"{at}/{i}", *still, *other, "--save", f"{at}/{i}-{j}"]))
+            say_if("the weights keep their values" not in err, err)
+            same_files(f"{at}/{i}/step-00000021", f"{at}/{i}-{j}/step-00000022", files)
+
+
+def gone_on(at):
+    """Ranks that go on are as if they had not been interrupted, bit for bit, if they are as many."""
+    for i, (ranks, how) in enumerate(((2, []), (8, ["--tp", 2, "--ep", 2]))):
+        jobs((ranks, [*model(at), *how, "--micro-batches", 1, "--steps", 6, "--save", f"{at}/{i}", "--save-every", 3]))
+        jobs((ranks, ["--resume", f"{at}/{i}/step-00000003", *how, "--save", f"{at}/{i}again"]))
+        same_files(f"{at}/{i}/step-00000006", f"{at}/{i}again/step-00000006", ["model.safetensors", "optimizer.safetensors", "state.safetensors"])
+
+
+def blamed(at):
+    """A norm that breaks its limit is blamed on the tensor that one rank blames, however the gradients lie on the ranks."""
+    options = [*model(at), "--steps", 21, "--spike", 1e-6]
+
+    def blame(err):
+        return [line[line.index("step 21"):] for line in err.split("\n") if "step 21 " in line]
+
+    _, err = run(TRAIN, *options, "--micro-batches", 4, code=1)
+    want = blame(err)
+    say_if(len(want) != 1 or "of its square is the gradient of" not in want[0], f"no blame in\n{err}")
+    for ranks, micro, how in ((4, 1, []), (4, 2, ["--tp", 2, "--ep", 2]), (8, 1, ["--tp", 2, "--ep", 2])):
+        _, err = jobs((ranks, [*options, *how, "--micro-batches", micro]), code=None)
+        say_if(blame(err) != want, f"{ranks} ranks {how}: {blame(err)} instead of {want}")
+    wild = [*model(at), "--steps", 60, "--lr", 10, "--warmup", 0, "--weight-decay", 10, "--clip", 1e9, "--tp", 2, "--ep", 2]
+    _, err = jobs((8, [*wild, "--micro-batches", 1]), code=None)
+    say_if("elements that are not finite, the first is number" not in err, f"no blame in\n{err}")
+
+
+def no_room(at):
+    """A rank that cannot write names itself and the file; the older checkpoint stays, and all ranks go on."""
+    options = [*model(at), "--micro-batches", 2, "--save", f"{at}/a"]
+    jobs((2, [*options, "--steps", 2]))
+    again = [TRAIN, *map(str, ["--resume", f"{at}/a", "--steps", 4, "--comm-timeout", 60])]
+    words = [*MPIRUN, "--mca", "btl", "self,tcp", "-n", "1", *again, ":", "-n", "1", "sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *again]
+    process = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=120, check=False)
+    say_if(process.returncode == 0 or "step 4/4" not in process.stdout, f"exit code {process.returncode}\n{process.stdout}")
+    what = f"rank 1: checkpoint of step 4: {at}/a/step-00000004.tmp/"
+    say_if(what not in process.stderr or "safetensors: cannot be written: File too large" not in process.stderr, process.stderr)
+    say_if(os.listdir(f"{at}/a") != ["step-00000002"], f"left: {os.listdir(f'{at}/a')}")
+
+
+def sampled(at):
+    """Text is that of one rank, at the end of a run and by `generate`, however the ranks share the model."""
+    options = [*model(at), "--steps", 12, "--lr", 0.01]
+    run(TRAIN, *options, "--micro-batches", 4, "--save", f"{at}/a")
+    end = ["--resume", f"{at}/a", "--steps", 12, "--micro-batches", 1, "--sample", 40, "--prompt", "The "]
+    one = run(TRAIN, *end)[0].splitlines()[-1]
+    ask = ["generate", "--model", f"{at}/a/step-00000012", "--ids", "84,104,101", "--length", 12, "--temperature", 1, "--f32", "--threads", 1]
+    alone = run(TRAIN, *ask)[0]
+    for ranks, how in ((2, []), (2, ["--ep", 2]), (2, ["--tp", 2]), (4, ["--tp", 2, "--ep", 2])):
+        text = jobs((ranks, [*end, *how]))[0]
+        say_if(one not in text.splitlines(), f"{ranks} ranks {how}: no\n{one}\nin\n{text}")
+        if how:
+            got = jobs((ranks, [*ask, *how]))[0]
+            say_if(got != alone, f"generate, {ranks} ranks {how}: {got} instead of {alone}")
+    plain = [*PLAIN, "--f32", "--batch", 4, "--steps", 4, "--sample", 40]  # grouped heads
+    one = run(TRAIN, *plain, "--micro-batches", 4)[0].splitlines()[-1]
+    text = jobs((4, [*plain, "--micro-batches", 2, "--tp", 2, "--ep", 2]))[0]
+    say_if(one not in text.splitlines(), f"grouped heads: no\n{one}\nin\n{text}")
+
+
+def loads(at):
+    """The load of each expert counts the tokens of all ranks."""
+    options = [*model(at), "--steps", 1, "--load-every", 1]
+
+    def shares(log):
+        with open(log, encoding="utf-8") as f:
+            return [e["shares"] for e in map(json.loads, f) if e["event"] == "load"]
+
+    run(TRAIN, *options, "--micro-batches", 4, "--log", f"{at}/one")
+    for ranks, how in ((2, []), (2, ["--tp", 2]), (4, ["--tp", 2, "--ep", 2])):
+        jobs((ranks, [*options, "--micro-batches", 2, *how, "--log", f"{at}/several"]))
+        want, got = shares(f"{at}/one"), shares(f"{at}/several")
+        say_if(len(want) != 1 or want != got, f"{ranks} ranks {how}: {got} instead of {want}")
 
 
 def volumes(at):
@@ -120,11 +209,12 @@ def volumes(at):
 
 
 def bits(at):
-    logs = []
-    for i in range(2):
-        jobs((2, [*TINY, "--steps", 6, "--threads", 1, "--log", f"{at}/{i}"]))
-        logs.append({step: (e["loss"], e["norm"]) for step, e in steps_of(f"{at}/{i}").items()})
-    say_if(logs[0] != logs[1] or len(logs[0]) != 6, f"two runs differ: {logs}")
+    for ranks, how in ((2, []), (4, ["--tp", 2]), (4, ["--ep", 2, "--micro-batches", 1])):
+        logs = []
+        for i in range(2):
+            jobs((ranks, [*TINY, *how, "--steps", 6, "--threads", 1, "--log", f"{at}/{i}"]))
+            logs.append({step: (e["loss"], e["norm"]) for step, e in steps_of(f"{at}/{i}").items()})
+        say_if(logs[0] != logs[1] or len(logs[0]) != 6, f"two runs of {ranks} ranks {how} differ: {logs}")
 
 
 def lost(at, number, words):
@@ -194,7 +284,7 @@ def main():
         print("train_ranks: SKIPPED: there is no mpirun (Debian: openmpi-bin), or this build has no MPI (libopenmpi-dev)")
         sys.exit(77)
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    run_cases("train_ranks", [exchanges, losses, resumed, unmoved, volumes, bits, killed, stopped, other_options, refused, signals], BAD)
+    run_cases("train_ranks", [exchanges, losses, resumed, unmoved, gone_on, blamed, no_room, sampled, loads, volumes, bits, killed, stopped, other_options, refused, signals], BAD)
 
 
 if __name__ == "__main__":

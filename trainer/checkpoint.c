@@ -37,36 +37,48 @@ const char *checkpoint_list(Arena *a, const char *folder, Checkpoints *out)
     return NULL;
 }
 
+const char *checkpoint_optimizer_path(Arena *a, const char *checkpoint)
+{
+    const char *one = arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER ".safetensors", checkpoint),
+               *index = arena_printf(a, "%s.index.json", one);
+    return access(index, F_OK) == 0 ? index : one;
+}
+
 const char *checkpoint_verify(Arena *a, const char *path)
 {
-    static const char *const needed[] = {"config.json", CHECKPOINT_OPTIONS, CHECKPOINT_OPTIMIZER,
-                                         CHECKPOINT_STATE};
+    const char *const needed[] = {
+        arena_printf(a, "%s/config.json", path), arena_printf(a, "%s/" CHECKPOINT_OPTIONS, path),
+        checkpoint_optimizer_path(a, path), arena_printf(a, "%s/" CHECKPOINT_STATE, path)};
     const char *error = folder_verify(a, path);
     for (size_t i = 0; i < sizeof needed / sizeof *needed && !error; i++)
-        if (access(arena_printf(a, "%s/%s", path, needed[i]), R_OK) != 0)
-            error = arena_printf(a, "%s/%s: cannot be read: %s", path, needed[i], strerror(errno));
+        if (access(needed[i], R_OK) != 0)
+            error = arena_printf(a, "%s: cannot be read: %s", needed[i], strerror(errno));
     return error;
 }
 
-static void add_moment(Arena *a, OptimizerTensors *out, const ModelWeight *w, const char *which, float *at)
+static void add_moment(Arena *a, OptimizerTensors *out, const ModelWeight *w, const char *which,
+                       const WeightSlice *slice)
 {
-    OptimizerTensor o = {{.name = arena_printf(a, "%s.%s", which, w->name),
-                          .type = STORED_F32,
-                          .rank = 3,
-                          .shape = {w->matrices, w->rows, w->columns}},
-                         at};
-    o.stored.bytes = (size_t)stored_elements(&o.stored) * stored_type_bytes(o.stored.type);
-    vec_push(a, out, o);
+    StoredTensor *t = &out->stored[out->len];
+    *t = (StoredTensor){.name = arena_printf(a, "%s.%s", which, w->name),
+                        .type = STORED_F32,
+                        .rank = 3,
+                        .shape = {w->matrices, w->rows, w->columns}};
+    t->bytes = (size_t)stored_elements(t) * stored_type_bytes(t->type);
+    out->slices[out->len++] = *slice;
 }
 
-OptimizerTensors checkpoint_optimizer(Arena *a, const Whole *first, const Whole *second)
+OptimizerTensors checkpoint_optimizer(Arena *a, const Session *s,
+                                      WeightSlice *(*slices)(Arena *, const Session *, Kept))
 {
-    const ModelWeights *all = &first->t->session.weights;
-    OptimizerTensors out = {0};
+    const ModelWeights *all = &s->weights;
+    const WeightSlice *first = slices(a, s, KEPT_MOMENT1), *second = slices(a, s, KEPT_MOMENT2);
+    OptimizerTensors out = {.stored = arena_array(a, StoredTensor, 2 * all->len + 1),
+                            .slices = arena_array(a, WeightSlice, 2 * all->len + 1)};
     for (uint32_t i = 0; i < all->len; i++)
         if (model_weight_has_gradient(&all->at[i])) {
-            add_moment(a, &out, &all->at[i], "moment1", first->at[i]);
-            add_moment(a, &out, &all->at[i], "moment2", second->at[i]);
+            add_moment(a, &out, &all->at[i], "moment1", &first[i]);
+            add_moment(a, &out, &all->at[i], "moment2", &second[i]);
         }
     return out;
 }

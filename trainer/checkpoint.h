@@ -3,25 +3,26 @@
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
-#include "trainer/whole.h"
+#include "trainer/kept.h"
+#include "trainer/trainer.h"
 
 /* ---- writing ---- */
 
 /* The folder of --save, which one run at a time writes into. */
 typedef struct SaveFolder {
-    const char *path; /* NULL: nothing is saved, or another rank writes */
-    int asked;        /* for checkpoints */
-    int lock;         /* a file descriptor */
+    const char *path; /* NULL: nothing is saved */
+    int lock;         /* a file descriptor of the first rank */
     int64_t saved;    /* step of the last checkpoint; -1: none */
     int failed;       /* the last one could not be written */
 } SaveFolder;
 
 /* Makes the folder where there is none. Refuses one that cannot be written, that another run holds, or that has whole checkpoints
  * of later steps than the run is at. Returns 0, or 1 with a message printed. */
-int save_open(SaveFolder *f, const Config *c, int writes); /* writes: this rank does */
+int save_open(SaveFolder *f, const Config *c, int first); /* first: this is the first rank, which makes and locks it */
 void save_close(SaveFolder *f);
-/* Writes a checkpoint and removes those before the last --keep; all ranks call it. An error is printed, and kept in f->failed:
- * training goes on, and the checkpoints before are still there. Returns 0, or 1 with a message: the ranks cannot go on. */
+/* Writes a checkpoint and removes those before the last --keep; all ranks call it, and each writes what it keeps. An error of any of
+ * them is printed by that rank, and kept in f->failed by all: training goes on, and the checkpoints before are still there. Returns 0,
+ * or 1 with a message: the ranks cannot go on. */
 int save_now(SaveFolder *f, Trainer *t);
 
 /* ---- reading ---- */
@@ -48,15 +49,17 @@ const char *checkpoint_list(Arena *a, const char *folder, Checkpoints *out);
 const char *checkpoint_verify(Arena *a, const char *path);
 
 /* Both moments of each weight, in the order of the weights. */
-typedef struct OptimizerTensor {
-    StoredTensor stored; /* name, type, shape */
-    void *at;
-} OptimizerTensor;
-typedef Vec(OptimizerTensor) OptimizerTensors;
-OptimizerTensors checkpoint_optimizer(Arena *a, const Whole *first, const Whole *second);
+typedef struct OptimizerTensors {
+    uint32_t len;
+    StoredTensor *stored; /* name, type, shape */
+    WeightSlice *slices;  /* what is here of each */
+} OptimizerTensors;
+OptimizerTensors checkpoint_optimizer(Arena *a, const Session *s, WeightSlice *(*slices)(Arena *, const Session *, Kept));
+/* One file, or the index of several. */
+const char *checkpoint_optimizer_path(Arena *a, const char *checkpoint);
 
 #define CHECKPOINT_OPTIONS "options.json"
-#define CHECKPOINT_OPTIMIZER "optimizer.safetensors"
+#define CHECKPOINT_OPTIMIZER "optimizer"
 #define CHECKPOINT_STATE "state.safetensors"
 
 #endif

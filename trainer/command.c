@@ -40,9 +40,9 @@ static const char *folder_of(Arena *a, const char *path)
     return last ? arena_strndup(a, path, (size_t)(last - path) + 1) : ".";
 }
 
-int command_weights(Session *s, const char *path, float **masters)
+int command_weights(Session *s, const char *path, const WeightSlice *masters)
 {
     const char *error =
-        model_weights_load(s->arena, folder_of(s->arena, path), &s->model, &s->weights, masters);
+        model_weights_take(s->arena, folder_of(s->arena, path), &s->model, &s->weights, masters);
     return error ? complain("%s", error) : 0;
 }

@@ -18,6 +18,6 @@ int64_t option_number(struct argp_state *s, const char *option, const char *text
 /* The model of a folder or config.json. Returns 0, or 1 with a message printed. */
 int command_model(Arena *a, const char *path, ModelConfig *out);
 /* The weights of the folder in which --model lies, into the masters of the session. Returns 0, or 1 with a message printed. */
-int command_weights(Session *s, const char *path, float **masters);
+int command_weights(Session *s, const char *path, const WeightSlice *masters);
 
 #endif

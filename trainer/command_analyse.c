@@ -6,6 +6,7 @@
 #include "trainer/analysis.h"
 #include "trainer/command.h"
 #include "trainer/complain.h"
+#include "trainer/kept.h"
 #include "trainer/data.h"
 
 typedef struct AnalyseOptions {
@@ -126,7 +127,7 @@ static int analyse(Session *s, AnalyseOptions *o, DomainReader *r)
         return 1;
     Run *prepare = session_start(s, forms, (BatchSource){0}), *run = NULL;
     int bad = !prepare || !(run = session_start(s, p, (BatchSource){next_batch, r})) ||
-              command_weights(s, o->model, session_masters(s)) || session_run(prepare);
+              command_weights(s, o->model, kept_slices(s->arena, s, KEPT_MASTERS)) || session_run(prepare);
     for (uint32_t i = 0; i < o->analysis.domains.len && !bad; i++)
         bad = analyse_domain(&o->analysis, &o->analysis.domains.at[i], s, run, r, o->sequences);
     run_free(prepare);

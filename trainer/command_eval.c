@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "trainer/command.h"
 #include "trainer/complain.h"
+#include "trainer/kept.h"
 
 typedef struct EvalOptions {
     const char *model, *tokens, *gradients, *logits;
@@ -211,8 +212,8 @@ static int eval(Session *s, const EvalOptions *o, EvalTokens *t)
         return 1;
     Run *prepare = session_start(s, forms, (BatchSource){0}), *run = NULL;
     int bad = !prepare || !(run = session_start(s, p, (BatchSource){next_batch, t})) ||
-              command_weights(s, o->model, session_masters(s)) || session_run(prepare) || session_run(run) ||
-              (o->gradients && write_gradients(s, run, o->gradients)) ||
+              command_weights(s, o->model, kept_slices(s->arena, s, KEPT_MASTERS)) || session_run(prepare) ||
+              session_run(run) || (o->gradients && write_gradients(s, run, o->gradients)) ||
               (o->logits && write_logits(s, t, o->logits));
     if (!bad)
         print_answer(s, o, t);

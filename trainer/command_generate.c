@@ -6,16 +6,30 @@
 
 #include "trainer/command.h"
 #include "trainer/complain.h"
+#include "trainer/kept.h"
 #include "trainer/generate.h"
 
 typedef struct GenerateOptions {
     const char *model, *ids;
     int64_t length, seed;
-    double temperature;
+    double temperature, timeout;
     int f32, threads;
+    RanksAsked asked;
 } GenerateOptions;
 
-enum { KEY_MODEL = 0x100, KEY_IDS, KEY_LENGTH, KEY_GREEDY, KEY_TEMPERATURE, KEY_SEED, KEY_F32, KEY_THREADS };
+enum {
+    KEY_MODEL = 0x100,
+    KEY_IDS,
+    KEY_LENGTH,
+    KEY_GREEDY,
+    KEY_TEMPERATURE,
+    KEY_SEED,
+    KEY_F32,
+    KEY_THREADS,
+    KEY_TP,
+    KEY_EP,
+    KEY_TIMEOUT
+};
 
 static const struct argp_option options[] = {
     {"model", KEY_MODEL, "DIR", 0, "config.json and safetensors, as Hugging Face writes them", 0},
@@ -26,6 +40,9 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "of the draws (1)", 0},
     {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of a kernel; 0 (default): what OpenMP would take", 0},
+    {"tp", KEY_TP, "N", 0, "tensor parallel: ranks that share heads and columns (1)", 0},
+    {"ep", KEY_EP, "N", 0, "expert parallel: tp x ep ranks share the experts (1)", 0},
+    {"comm-timeout", KEY_TIMEOUT, "SECONDS", 0, "how long a rank waits for another one (300)", 0},
     {0},
 };
 
@@ -41,6 +58,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_SEED: o->seed = option_number(s, "seed", arg, 0, INT64_MAX); return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_THREADS: o->threads = (int)option_number(s, "threads", arg, 0, 4096); return 0;
+    case KEY_TP: o->asked.tp = option_number(s, "tp", arg, 1, 1 << 20); return 0;
+    case KEY_EP: o->asked.ep = option_number(s, "ep", arg, 1, 1 << 20); return 0;
+    case KEY_TIMEOUT: o->timeout = (double)option_number(s, "comm-timeout", arg, 1, 1 << 20); return 0;
     case KEY_TEMPERATURE:
         o->temperature = strtod(arg, &end);
         if (end == arg || *end || !(o->temperature >= 0.01 && o->temperature <= 100))
@@ -77,29 +97,53 @@ static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids
     return -1;
 }
 
-static int generate(Session *s, const GenerateOptions *o, int32_t *ids, int64_t prompt)
+static int generate(Session *s, Comm *comm, const GenerateOptions *o, int32_t *ids, int64_t prompt)
 {
     Generator g = {0};
-    Program *forms = session_record_setup(s, 1);
+    Program *forms = session_record_setup(s, s->ranks.members[AXIS_tp]); /* of any positions */
     Run *prepare = NULL;
     const int64_t n = prompt + o->length;
-    int bad = !forms || generator_record(&g, s, prompt, n, o->temperature, (uint64_t)o->seed) ||
+    int bad = !forms || generator_record(&g, s, comm, prompt, n, o->temperature, (uint64_t)o->seed) ||
               session_compile(s) || !(prepare = session_start(s, forms, (BatchSource){0})) ||
-              generator_start(&g) || command_weights(s, o->model, session_masters(s)) ||
+              generator_start(&g) || command_weights(s, o->model, kept_slices(s->arena, s, KEPT_MASTERS)) ||
               session_run(prepare) || generator_prompt(&g, ids, &ids[prompt]);
     for (int64_t i = prompt + 1; !bad && i < n; i++)
         bad = generator_step(&g, ids[i - 1], &ids[i]);
-    if (!bad)
+    if (!bad && !s->rank)
         generator_print_ids(ids, n);
     run_free(prepare);
     generator_free(&g);
     return bad;
 }
 
+static int run(const ModelConfig *model, Comm *comm, const GenerateOptions *o, int32_t *ids, int64_t prompt)
+{
+    Session s;
+    int bad = session_open(&s, model, o->f32 ? MOEC_F32 : MOEC_BF16, o->threads, 0);
+    if (!bad) {
+        session_share(&s, comm_ranks(comm), comm_rank(comm));
+        s.run.door = comm_door(comm);
+        bad = generate(&s, comm, o, ids, prompt);
+    }
+    session_close(&s);
+    return bad;
+}
+
+static Comm *join(Arena *a, const GenerateOptions *o)
+{
+    const char *error;
+    Comm *comm = comm_open(a, &(CommOptions){.asked = o->asked, .timeout = o->timeout}, &error);
+    if (comm)
+        complain_as(comm_rank(comm));
+    else
+        complain("%s", error);
+    return comm;
+}
+
 int command_generate(int argc, char **argv)
 {
     static const struct argp argp = {options, parse_option, 0, "Continues a sequence of tokens.", 0, 0, 0};
-    GenerateOptions o = {.length = 24, .seed = 1};
+    GenerateOptions o = {.length = 24, .seed = 1, .timeout = 300};
     cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();
     ModelConfig model;
@@ -108,13 +152,9 @@ int command_generate(int argc, char **argv)
     const int64_t room = model.positions + 1 - o.length;
     int32_t *ids = arena_array(a, int32_t, (room > 0 ? room : 0) + o.length + 1);
     const int64_t prompt = read_prompt(&o, model.vocab, ids, room > 0 ? room : 0);
-    Session s;
-    int bad = prompt < 0;
-    if (!bad) {
-        bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, o.threads, 0) ||
-              generate(&s, &o, ids, prompt);
-        session_close(&s);
-    }
+    Comm *comm = prompt < 0 ? NULL : join(a, &o);
+    const int bad = !comm || run(&model, comm, &o, ids, prompt);
+    comm_close(comm, bad);
     arena_free(a);
     return bad;
 }

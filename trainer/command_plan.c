@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "model/model.h"
 #include "step/memory.h"
 #include "step/text.h"
@@ -135,6 +136,22 @@ Program *plan_record(Session *s, const PlanOptions *o)
     return session_finish(s, &r);
 }
 
+/* MiB of a rank's process beside what a step needs, the text of --data and a checkpoint that is written: the compiler, its code, MPI.
+ * Measured: docs/training.md. */
+enum { PROGRAM_MIB = 155 };
+
+static void print_resident(const Program *p)
+{
+    const double touched = (double)memory_touched(p) / 0x1p20, exchanges = (double)comm_memory(p) / 0x1p20;
+    double sum = touched + exchanges + PROGRAM_MIB;
+    for (Owner owner = 0; owner < OWNER_COUNT; owner++)
+        sum += owner_persists[owner] ? (double)memory_owned(p, owner) / 0x1p20 : 0;
+    printf(
+        "  resident %16.1f MiB in each rank: of the arena %.1f MiB are touched; exchanges take %.1f MiB, the "
+        "program %d MiB\n",
+        sum, touched, exchanges, PROGRAM_MIB);
+}
+
 static void print_memory(const Program *p)
 {
     const MemoryPeak peak = memory_peak(p);
@@ -145,6 +162,7 @@ static void print_memory(const Program *p)
     printf("  %-12s %12.1f MiB, the largest sum of live buffers %.1f MiB (task %u, layer %d)\n", "arena",
            (double)p->arena_bytes / 0x1p20, (double)peak.bytes / 0x1p20, peak.task,
            p->tasks.at[peak.task].layer);
+    print_resident(p);
     if (p->disk_bytes)
         printf("  swap file: %15.1f MiB\n", (double)p->disk_bytes / 0x1p20);
 }
@@ -222,7 +240,7 @@ static int plan(Session *s, PlanOptions *o)
     fputs(text_string(&t), stdout);
     if (!o->emit)
         print_tables(s, recorded, p, o, prices);
-    return (!o->emit && s->ranks->number > 1 && plan_print_ranks(s, p)) || (o->map && write_map(p, o->map)) ||
+    return (!o->emit && s->ranks.number > 1 && plan_print_ranks(s, p)) || (o->map && write_map(p, o->map)) ||
            (o->bytes && plan_write_bytes(p, prices, o->bytes));
 }
 
@@ -243,7 +261,8 @@ int command_plan(int argc, char **argv)
     int bad = plan_ranks(a, &o, &ranks);
     if (!bad) {
         bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, 0, 0);
-        s.ranks = &ranks;
+        if (!bad)
+            session_share(&s, &ranks, 0);
         bad = bad || plan(&s, &o);
         session_close(&s);
     }

@@ -5,22 +5,36 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "trainer/complain.h"
 #include "trainer/trainer.h"
 
-static Program *record_one(Generator *g, const char *name, int64_t positions)
+/* Positions that a run reads for n tokens. */
+static int64_t padded(const Generator *g, int64_t n)
 {
-    Recording r = session_record(g->session, name, 0, 1, positions);
-    recipe_generation(&r.recipe, g->room, g->temperature > 0);
+    const int64_t tp = g->session->ranks.members[AXIS_tp];
+    return (n + tp - 1) / tp * tp;
+}
+
+static Program *record_one(Generator *g, const char *name, int64_t positions, int continues)
+{
+    Recording r = session_record(g->session, name, 0, 1, padded(g, positions));
+    r.recipe.continues = continues;
+    recipe_generation(&r.recipe, g->room + padded(g, 1) - 1, g->temperature > 0);
     return session_finish(g->session, &r);
 }
 
-int generator_record(Generator *g, Session *s, int64_t prompt, int64_t room, double temperature,
+int generator_record(Generator *g, Session *s, Comm *comm, int64_t prompt, int64_t room, double temperature,
                      uint64_t seed)
 {
-    *g = (Generator){
-        .session = s, .prompt = prompt, .room = room, .temperature = temperature, .random = random_new(seed)};
-    g->prefill_program = record_one(g, "prefill", prompt);
-    g->decode_program = g->prefill_program ? record_one(g, "decode", 1) : NULL;
+    *g = (Generator){.session = s,
+                     .comm = comm,
+                     .prompt = prompt,
+                     .room = room,
+                     .temperature = temperature,
+                     .random = random_new(seed)};
+    g->found = arena_array(s->arena, int32_t, s->ranks.number);
+    g->prefill_program = record_one(g, "prefill", prompt, 0);
+    g->decode_program = g->prefill_program ? record_one(g, "decode", 1, 1) : NULL;
     return !g->decode_program;
 }
 
@@ -39,20 +53,31 @@ void generator_free(Generator *g)
     run_free(g->decode);
 }
 
+/* The token behind token n of a run, from the rank that has its row; of ranks that have the same, the first one. */
+static int find_next(Generator *g, const char *program, int64_t n, int32_t *next)
+{
+    const int64_t rows = padded(g, n) / g->session->ranks.members[AXIS_tp];
+    const int32_t *own = session_at(g->session, "%s.next", program);
+    if (comm_gather(g->comm, "a token", &own[(n - 1) % rows], sizeof *own, g->found))
+        return complain("%s", comm_error(g->comm));
+    *next = g->found[ranks_member(&g->session->ranks, AXIS_tp, 0, (n - 1) / rows)];
+    return 0;
+}
+
 /* Reads n tokens from position g->known on. */
 static int read_tokens(Generator *g, Run *run, const char *program, const int32_t *ids, int64_t n,
                        int32_t *next)
 {
-    int32_t *position = session_at(g->session, "position");
+    int32_t *position = session_at(g->session, "position"), *to = session_at(g->session, "%s.ids", program);
     float *draws = session_at(g->session, "%s.draws", program);
-    memcpy(session_at(g->session, "%s.ids", program), ids, (size_t)n * sizeof *ids);
+    for (int64_t i = 0; i < padded(g, n); i++)
+        to[i] = i < n ? ids[i] : 0;
     *position = (int32_t)g->known;
-    for (int64_t i = 0; draws && i < n; i++)
-        draws[i] = i + 1 < n ? 0 : (float)random_unit(&g->random);
-    if (session_run(run))
+    for (int64_t i = 0; draws && i < padded(g, n); i++)
+        draws[i] = i + 1 == n ? (float)random_unit(&g->random) : 0;
+    if (session_run(run) || find_next(g, program, n, next))
         return 1;
     g->known += n;
-    *next = ((const int32_t *)session_at(g->session, "%s.next", program))[n - 1];
     return 0;
 }
 

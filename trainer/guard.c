@@ -20,53 +20,87 @@ float guard_limit(const Trainer *t)
 
 /* ---- which tensor ---- */
 
+/* Of the elements of a weight's gradient that this rank has. */
 typedef struct GradientSum {
-    const ModelWeight *weight;
     double squares;
-    int64_t wrong, first; /* elements that are not finite */
+    int64_t wrong,
+        first; /* elements that are not finite; the first of them in the whole weight, INT64_MAX: there is none */
 } GradientSum;
 
-static GradientSum sum_gradient(const Trainer *t, const ModelWeight *w)
+/* The gradient of all ranks, where the update would read it. */
+static const float *gradient_of(const Trainer *t, const ModelWeight *w, const WeightShard *s)
 {
-    GradientSum s = {.weight = w, .first = -1};
     Arena *a = t->session.arena;
-    const float *sum = run_at(t->step, arena_printf(a, "gradient.%s.sum", w->name)), /* of several ranks */
-        *g = sum ? sum : run_at(t->step, arena_printf(a, "gradient.%s", w->name));
-    for (int64_t i = 0; g && i < model_weight_elements(w); i++) {
-        s.squares += (double)g[i] * (double)g[i];
-        s.wrong += !isfinite(g[i]);
-        s.first = s.wrong == 1 && s.first < 0 ? i : s.first;
+    if (s->shard != POOL_NONE)
+        return (float *)run_at(t->step,
+                               arena_printf(a, SHARD_NAME, pool_table[s->shard].name, SHARD_GRADIENT)) +
+               s->at;
+    const float *sum = run_at(t->step, arena_printf(a, "gradient.%s.sum", w->name));
+    return sum ? sum : run_at(t->step, arena_printf(a, "gradient.%s", w->name));
+}
+
+/* Where all ranks have the same, the first one counts it. */
+static GradientSum sum_gradient(const Trainer *t, uint32_t i)
+{
+    const Session *s = &t->session;
+    const ModelWeight *w = &s->weights.at[i];
+    const WeightPool pool = s->shards.weights[i].pool;
+    const WeightShard shard = model_weight_shard(&s->shards, &s->ranks, s->rank, w, i);
+    const int counts = pool != POOL_NONE && !(pool == POOL_VECTORS && s->rank);
+    const float *g = counts ? gradient_of(t, w, &shard) : NULL;
+    GradientSum sum = {.first = INT64_MAX};
+    for (int64_t j = shard.begin; g && j < shard.end; j++) {
+        const double x = g[j - shard.begin];
+        sum.squares += x * x;
+        if (!isfinite(x) && !sum.wrong++)
+            sum.first = weight_part_at(&shard.part, j);
     }
-    return s;
+    return sum;
+}
+
+static GradientSum sum_of_ranks(const GradientSum *all, int64_t ranks, uint32_t weights, uint32_t i)
+{
+    GradientSum sum = {.first = INT64_MAX};
+    for (int64_t r = 0; r < ranks; r++) {
+        const GradientSum *one = &all[r * weights + i];
+        sum.squares += one->squares, sum.wrong += one->wrong;
+        sum.first = one->first < sum.first ? one->first : sum.first;
+    }
+    return sum;
 }
 
 /* The gradient that the backward made first of those that are not finite, where there is one: gradients of weights behind it
- * come out of it. Else the largest one. */
-static GradientSum blamed_gradient(const Trainer *t)
+ * come out of it. Else the largest one. All ranks find it together. */
+static int find_blamed(const Trainer *t, uint32_t *weight, GradientSum *worst)
 {
-    GradientSum worst = {0};
-    for (uint32_t i = t->session.weights.len; i-- > 0 && !worst.wrong;) {
-        const ModelWeight *w = &t->session.weights.at[i];
-        if (!model_weight_has_gradient(w))
-            continue;
-        const GradientSum s = sum_gradient(t, w);
-        if (s.wrong || !worst.weight || s.squares > worst.squares)
-            worst = s;
+    const uint32_t n = t->session.weights.len;
+    const int64_t ranks = t->session.ranks.number;
+    GradientSum *own = arena_array(t->session.arena, GradientSum, n),
+                *all = arena_array(t->session.arena, GradientSum, ranks * n);
+    for (uint32_t i = 0; i < n; i++)
+        own[i] = sum_gradient(t, i);
+    if (comm_gather(t->comm, "the gradients", own, n * (int64_t)sizeof *own, all))
+        return complain("%s", comm_error(t->comm));
+    *worst = (GradientSum){.squares = -1};
+    for (uint32_t i = n; i-- > 0 && !worst->wrong;) {
+        const GradientSum s = sum_of_ranks(all, ranks, n, i);
+        if (s.wrong || s.squares > worst->squares)
+            *weight = i, *worst = s;
     }
-    return worst;
+    return 0;
 }
 
-static const char *tensor_text(const Trainer *t)
+static const char *tensor_text(const Trainer *t, uint32_t weight, const GradientSum *s)
 {
     Arena *a = t->session.arena;
-    const GradientSum s = blamed_gradient(t);
-    const char *name = arena_printf(a, "%s (%s)", s.weight->name, model_tensor_name(a, s.weight, 0));
-    if (!s.wrong)
+    const ModelWeight *w = &t->session.weights.at[weight];
+    const char *name = arena_printf(a, "%s (%s)", w->name, model_tensor_name(a, w, 0));
+    if (!s->wrong)
         return arena_printf(a, "%.0f %% of its square is the gradient of %s",
-                            100 * s.squares / ((double)*t->norm_at * (double)*t->norm_at), name);
+                            100 * s->squares / ((double)*t->norm_at * (double)*t->norm_at), name);
     return arena_printf(
         a, "the gradient of %s has %lld of %lld elements that are not finite, the first is number %lld", name,
-        (long long)s.wrong, (long long)model_weight_elements(s.weight), (long long)s.first);
+        (long long)s->wrong, (long long)model_weight_elements(w), (long long)s->first);
 }
 
 /* ---- which batch ---- */
@@ -101,8 +135,12 @@ static int refuse_step(Trainer *t)
 {
     const int skip = !strcmp(t->config->on_spike, "skip") && run_was_gated(t->step),
               lost = skip && t->state.skipped + 1 >= GUARD_PATIENCE;
+    uint32_t weight = 0;
+    GradientSum blamed = {0};
+    if (find_blamed(t, &weight, &blamed))
+        return 1;
     complain_once("step %lld (%s): %s; %s%s", (long long)t->state.steps + 1, batch_text(t), what_text(t),
-                  tensor_text(t), skip ? ": the weights keep their values" : "");
+                  tensor_text(t, weight, &blamed), skip ? ": the weights keep their values" : "");
     if (lost)
         return complain_once("%d steps in a row had to be skipped: training has diverged", GUARD_PATIENCE);
     if (!skip)

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "step/text.h"
+#include "step/verify_ranks.h"
 #include "trainer/bind.h"
 #include "trainer/complain.h"
 #include "trainer/stop.h"
@@ -46,7 +48,7 @@ static void print_ranks(const Config *c, const Comm *comm)
 static void leave_to_first(Config *c)
 {
     c->log = NULL;
-    c->sample = c->profile = 0;
+    c->profile = 0;
     if (!freopen("/dev/null", "w", stdout))
         complain("cannot leave stdout to the first rank");
 }
@@ -76,8 +78,6 @@ Comm *job_open(Config *c)
         comm_close(comm, 1);
         return NULL;
     }
-    if (comm_ranks(comm)->members[AXIS_ep] > 1)
-        c->sample = 0; /* no rank has the whole model */
     if (comm_rank(comm))
         leave_to_first(c);
     else if (comm_ranks(comm)->number > 1)
@@ -98,7 +98,7 @@ typedef struct RunPrint {
 static uint64_t hash_options(const Config *c)
 {
     Config same = *c;
-    same.log = same.save = same.resume = NULL, same.sample = same.threads = 0, same.profile = 0;
+    same.log = same.save = same.resume = NULL, same.threads = 0, same.profile = 0;
     json_t *options = config_json(&same);
     char *text = json_dumps(options, JSON_SORT_KEYS);
     const uint64_t h = text ? hash_text(text, (uint64_t)c->checkpoint_step) : 0;
@@ -116,6 +116,18 @@ static RunPrint print_of(const Trainer *t)
                       .program = hash_text(text_string(&program), 0)};
 }
 
+/* All ranks have this rank's program. */
+static int verify_all(const Trainer *t)
+{
+    const Ranks *r = comm_ranks(t->comm);
+    Arena *a = t->session.arena;
+    const Program **programs = arena_array(a, const Program *, r->number);
+    for (int64_t i = 0; i < r->number; i++)
+        programs[i] = t->program;
+    const char *error = step_verify_ranks(a, r, programs);
+    return error ? complain_once("the programs of the ranks: %s", error) : 0;
+}
+
 int job_agree(Trainer *t)
 {
     const int64_t ranks = comm_ranks(t->comm)->number;
@@ -131,7 +143,7 @@ int job_agree(Trainer *t)
                                  all[i].options != all[0].options ? "options"
                                  : all[i].data != all[0].data     ? "data"
                                                                   : "programs of a step");
-    return 0;
+    return verify_all(t);
 }
 
 /* ---- between steps ---- */
@@ -150,12 +162,17 @@ static const double *gather(Trainer *t, const char *what, const double *own, int
 }
 
 /* Of number i, added in the order of ranks. */
-static double mean_of(const double *all, int64_t ranks, int64_t n, int64_t i)
+static double sum_of(const double *all, int64_t ranks, int64_t n, int64_t i)
 {
     double sum = 0;
     for (int64_t r = 0; r < ranks; r++)
         sum += all[r * n + i];
-    return sum / (double)ranks;
+    return sum;
+}
+
+static double mean_of(const double *all, int64_t ranks, int64_t n, int64_t i)
+{
+    return sum_of(all, ranks, n, i) / (double)ranks;
 }
 
 int job_mean(Trainer *t, const char *what, double *number)
@@ -167,12 +184,48 @@ int job_mean(Trainer *t, const char *what, double *number)
     return !all;
 }
 
-int job_first(Trainer *t, const char *what, int *number)
+int job_most(Trainer *t, const char *what, double *number)
 {
-    const double own = *number, *all = comm_ranks(t->comm)->number > 1 ? gather(t, what, &own, 1) : &own;
-    if (all)
-        *number = (int)all[0];
+    const int64_t ranks = comm_ranks(t->comm)->number;
+    const double *all = ranks > 1 ? gather(t, what, number, 1) : number;
+    double most = *number;
+    for (int64_t r = 0; all && r < ranks; r++)
+        most = all[r] > most ? all[r] : most;
+    *number = most;
     return !all;
+}
+
+int job_resident(Trainer *t, int64_t *most)
+{
+    struct rusage used = {0};
+    getrusage(RUSAGE_SELF, &used);
+    double bytes = 1024.0 * (double)used.ru_maxrss;
+    const int bad = job_most(t, "resident memory", &bytes);
+    *most = (int64_t)bytes;
+    return bad;
+}
+
+/* All ranks see the same files, or the exchange ends with their sizes. */
+int job_sums(Trainer *t, Arena *a, FolderSums *sums)
+{
+    const int64_t ranks = comm_ranks(t->comm)->number, n = sums->names.len;
+    FolderHash *all = arena_array(a, FolderHash, ranks * n + 1);
+    if (comm_gather(t->comm, "the checksums of a checkpoint", sums->hashes, n * (int64_t)sizeof *all, all))
+        return complain("%s", comm_error(t->comm));
+    for (int64_t i = 0; i < n; i++)
+        sums->hashes[i] = all[i % ranks * n + i];
+    return 0;
+}
+
+int job_sum(Trainer *t, const char *what, double *numbers, int64_t n)
+{
+    const int64_t ranks = comm_ranks(t->comm)->number;
+    double *all = malloc((size_t)(ranks * n + 1) * sizeof *all);
+    const int bad = !all || comm_gather(t->comm, what, numbers, n * (int64_t)sizeof *all, all);
+    for (int64_t i = 0; i < n && !bad; i++)
+        numbers[i] = sum_of(all, ranks, n, i);
+    free(all);
+    return bad ? complain("%s", all ? comm_error(t->comm) : "out of memory") : 0;
 }
 
 /* The loss, the metrics, a signal. */

@@ -108,18 +108,15 @@ static void print_progress(Log *l, const Trainer *t, int stays)
     fflush(stdout);
 }
 
-/* The share of the step's tokens that chose each expert; layer: an index of those with experts, `layers` in number. Five digits
- * behind the point: one choice more of a hundred thousand. */
-static json_t *shares_of(const Trainer *t, int64_t layer, int64_t layers)
+/* The share of the step's tokens that chose each expert; layer: an index of those with experts. Five digits behind the point: one
+ * choice more of a hundred thousand. */
+static json_t *shares_of(const Trainer *t, int64_t layer)
 {
     const double tokens = (double)(t->config->batch * t->config->sequence);
+    const int64_t experts = t->session.model.experts;
     json_t *shares = json_array();
-    for (int64_t e = 0; e < t->session.model.experts; e++) {
-        double chosen = 0;
-        for (int64_t i = layer; i < t->load.n; i += layers)
-            chosen += (double)t->load.at[i][e];
-        json_array_append_new(shares, json_real(round(1e5 * chosen / tokens) / 1e5));
-    }
+    for (int64_t e = 0; e < experts; e++)
+        json_array_append_new(shares, json_real(round(1e5 * t->loads[layer * experts + e] / tokens) / 1e5));
     return shares;
 }
 
@@ -130,7 +127,7 @@ static void log_load(const Log *l, const Trainer *t)
     json_t *numbers = json_array(), *shares = json_array();
     for (int64_t i = 0; i < layers; i++) {
         json_array_append_new(numbers, json_integer(m->layers - layers + i)); /* dense layers come first */
-        json_array_append_new(shares, shares_of(t, i, layers));
+        json_array_append_new(shares, shares_of(t, i));
     }
     write_event(l, json_pack("{s:s, s:I, s:o, s:o}", "event", "load", "step", (json_int_t)t->state.steps,
                              "layers", numbers, "shares", shares));
@@ -180,10 +177,12 @@ void log_end(const Log *l, const Trainer *t)
     if (steps > 0) {
         printf("trained %lld steps in %.1f s: %.0f tokens/s, %.1f %% of the step's time inside kernels\n",
                (long long)steps, l->steps, tokens / l->steps, 100 * l->kernels / l->steps);
+        printf("resident memory: at most %.1f MiB in a rank\n", (double)l->resident / 0x1p20);
         job_print(t, steps);
-        write_event(l, json_pack("{s:s, s:I, s:f, s:f, s:f, s:o}", "event", "end", "steps", (json_int_t)steps,
-                                 "seconds", l->steps, "tokens_per_second", tokens / l->steps, "kernel_share",
-                                 l->kernels / l->steps, "exchanges", job_json(t)));
+        write_event(l, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o}", "event", "end", "steps",
+                                 (json_int_t)steps, "seconds", l->steps, "tokens_per_second",
+                                 tokens / l->steps, "kernel_share", l->kernels / l->steps, "resident_bytes",
+                                 (json_int_t)l->resident, "exchanges", job_json(t)));
     }
     if (l->config->profile)
         run_print_times(t->step);

@@ -14,6 +14,7 @@ typedef struct Log {
     double kernels;                    /* of them, seconds inside kernels */
     double step_began, kernels_before; /* at the start of this step */
     double spent_last;                 /* `steps` at the last progress line */
+    int64_t resident;                  /* the most bytes of a rank, at the end */
     int64_t step_first, step_last;     /* the steps where the run began, and of that line */
 } Log;
 

@@ -21,7 +21,7 @@ static int validate(Trainer *t, Log *l)
 static int save(SaveFolder *f, Trainer *t, const Log *l)
 {
     const double began = step_seconds();
-    if (!f->asked || f->saved == t->state.steps)
+    if (!f->path || f->saved == t->state.steps)
         return 0;
     if (save_now(f, t))
         return 1;
@@ -44,7 +44,7 @@ static int train_steps(Trainer *t, Log *l, SaveFolder *f)
             validate(t, l))
             return 1;
     }
-    if (trace_finish(t) || save(f, t, l))
+    if (trace_finish(t) || job_resident(t, &l->resident) || save(f, t, l))
         return 1;
     log_end(l, t);
     return f->failed;
@@ -57,7 +57,7 @@ static int train(Trainer *t, Log *l, SaveFolder *f)
     if (!job_stops(t))
         return validate(t, l) || (t->config->sample && sample_print(t));
     printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps,
-           f->asked ? "" : "; without --save nothing is kept");
+           f->path ? "" : "; without --save nothing is kept");
     return 0;
 }
 

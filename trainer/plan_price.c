@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "trainer/complain.h"
+#include "trainer/kept.h"
 #include "trainer/plan.h"
 #include "trainer/trainer.h"
 
@@ -121,7 +122,7 @@ static int measure(Session *s, const PlanOptions *few, Prices *prices)
               !(m.plain = session_start(s, plain, source)) ||
               !(m.swapped = session_start(s, swapped, source));
     if (!bad) {
-        weights_draw(&s->weights, session_masters(s), 1);
+        weights_draw(&s->weights, kept_slices(s->arena, s, KEPT_MASTERS), 1);
         set_numbers(s);
         bad = session_run(first) || run_both(&m, prices);
     }

@@ -48,17 +48,17 @@ int plan_print_ranks(Session *s, const Program *p)
 {
     Text t = {.arena = s->arena};
     const char *error;
-    ranks_print(s->ranks, &t);
+    ranks_print(&s->ranks, &t);
     printf("\n%s\n", text_string(&t));
-    const int64_t shown = s->ranks->number < 8 ? s->ranks->number : 8;
+    const int64_t shown = s->ranks.number < 8 ? s->ranks.number : 8;
     for (int64_t i = 0; i < shown; i++)
-        printf("  %s, node %lld\n", ranks_text(s->arena, s->ranks, i), (long long)ranks_node(s->ranks, i));
-    if (shown < s->ranks->number)
+        printf("  %s, node %lld\n", ranks_text(s->arena, &s->ranks, i), (long long)ranks_node(&s->ranks, i));
+    if (shown < s->ranks.number)
         printf("  ...\n");
-    const double seconds = seconds_of_verifying(s->arena, s->ranks, p, &error);
+    const double seconds = seconds_of_verifying(s->arena, &s->ranks, p, &error);
     if (error)
         return complain("the programs of the ranks: %s", error);
-    print_traffic(p, s->ranks);
+    print_traffic(p, &s->ranks);
     printf("all ranks verified: %.2f s\n", seconds);
     return 0;
 }

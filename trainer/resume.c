@@ -103,43 +103,27 @@ int resume_check_model(const Config *c)
 
 /* ---- what it holds ---- */
 
-static const char *load_tensors(Arena *a, OptimizerTensors all, const char *path)
+static const char *load_moments(Arena *a, const OptimizerTensors *all, const char *path)
 {
     SafeTensors file;
     const char *error = safetensors_open(a, path, &file);
-    for (uint32_t i = 0; i < all.len && !error; i++) {
-        const StoredTensor *want = &all.at[i].stored, *have = safetensors_find(&file, want->name);
+    for (uint32_t i = 0; i < all->len && !error; i++) {
+        const StoredTensor *want = &all->stored[i], *have = safetensors_find(&file, want->name);
         if (!have || have->type != want->type || have->bytes != want->bytes)
             error = arena_printf(a, "%s: needs a tensor %s, %s %s", path, want->name,
                                  stored_type_name(want->type), stored_shape_text(a, want));
         else
-            memcpy(all.at[i].at, have->at, have->bytes);
+            weight_slice_take(have, &all->slices[i]);
     }
     safetensors_close(&file);
     return error;
 }
 
-static int load_optimizer(Arena *a, Trainer *t, const char *path)
+static int load_optimizer(Arena *a, Trainer *t)
 {
-    Whole first, second = {0};
-    int bad = whole_open(&first, t, KEPT_MOMENT1) || whole_open(&second, t, KEPT_MOMENT2);
-    const char *error = bad ? NULL : load_tensors(a, checkpoint_optimizer(a, &first, &second), path);
-    if (!bad && !error)
-        whole_keep(&first), whole_keep(&second);
-    whole_close(&first), whole_close(&second);
-    return error ? complain("--resume: %s", error) : bad;
-}
-
-static int load_weights(Trainer *t, const char *path)
-{
-    Whole masters;
-    int bad = whole_open(&masters, t, KEPT_MASTERS);
-    if (bad)
-        return bad;
-    bad = command_weights(&t->session, path, masters.at);
-    whole_keep(&masters);
-    whole_close(&masters);
-    return bad;
+    const OptimizerTensors all = checkpoint_optimizer(a, &t->session, kept_slices);
+    const char *error = load_moments(a, &all, checkpoint_optimizer_path(a, t->config->checkpoint));
+    return error ? complain("--resume: %s", error) : 0;
 }
 
 static const char *load_state(Arena *a, Trainer *t, const char *path)
@@ -156,7 +140,7 @@ int resume_load(Trainer *t)
 {
     Arena *a = t->session.arena;
     const char *from = t->config->checkpoint;
-    if (load_weights(t, from) || load_optimizer(a, t, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, from)))
+    if (command_weights(&t->session, from, kept_slices(a, &t->session, KEPT_MASTERS)) || load_optimizer(a, t))
         return 1;
     const char *error = load_state(a, t, arena_printf(a, "%s/" CHECKPOINT_STATE, from));
     return error ? complain("--resume: %s", error) : 0;

@@ -54,11 +54,10 @@ static void remove_begun(Arena *a, const SaveFolder *f)
         closedir(d);
 }
 
-int save_open(SaveFolder *f, const Config *c, int writes)
+int save_open(SaveFolder *f, const Config *c, int first)
 {
-    *f = (SaveFolder){
-        .path = writes ? c->save : NULL, .lock = -1, .asked = c->save != NULL, .saved = c->checkpoint_step};
-    if (!f->path)
+    *f = (SaveFolder){.path = c->save, .lock = -1, .saved = c->checkpoint_step};
+    if (!f->path || !first)
         return 0;
     const char *error = lock(c->arena, f);
     if (!error)
@@ -71,34 +70,35 @@ int save_open(SaveFolder *f, const Config *c, int writes)
 
 void save_close(SaveFolder *f)
 {
-    if (f->path && f->lock >= 0)
+    if (f->lock >= 0)
         close(f->lock);
 }
 
-/* ---- the files ---- */
+/* ---- the files ----
+ * The first rank makes them with room for all, each rank puts in what it keeps and has it on the disk, and when all have done so the
+ * folder gets its name. Each step of these ends for all ranks before the next one begins. */
 
-/* What the ranks keep, all of it. */
-typedef struct SavedTensors {
-    Whole masters, first, second;
-} SavedTensors;
+typedef struct Saving {
+    Arena *arena;
+    SaveFolder *folder;
+    const Trainer *t;
+    const char *path, *aside; /* of the checkpoint; of its files until it is whole */
+    uint64_t file_bytes;
+    FolderSums sums;
+} Saving;
 
-static const char *save_weights(Arena *a, const Trainer *t, const Whole *masters, const char *folder)
+static int is_first(const Saving *s) { return !s->t->session.rank; }
+
+static SafeCut optimizer_files(const Saving *s, const OptimizerTensors *all)
 {
-    const Session *s = &t->session;
-    return model_weights_save(a, folder, &s->model, &s->weights, (const float *const *)masters->at,
-                              STORED_F32, (uint64_t)(t->config->file_limit * 0x1p20));
+    return safetensors_cut(s->arena, s->aside, CHECKPOINT_OPTIMIZER, all->stored, all->len, s->file_bytes);
 }
 
-static const char *save_optimizer(Arena *a, const SavedTensors *kept, const char *path)
+static const char *make_optimizer(const Saving *s)
 {
-    const OptimizerTensors all = checkpoint_optimizer(a, &kept->first, &kept->second);
-    StoredTensor *tensors = arena_array(a, StoredTensor, all.len + 1);
-    for (uint32_t i = 0; i < all.len; i++)
-        tensors[i] = all.at[i].stored;
-    SafeWriter w = safetensors_create(a, path, tensors, all.len);
-    for (uint32_t i = 0; i < all.len; i++)
-        safetensors_append(&w, all.at[i].at, all.at[i].stored.bytes);
-    return safetensors_commit(&w);
+    const OptimizerTensors moments = checkpoint_optimizer(s->arena, &s->t->session, kept_saved);
+    const SafeCut files = optimizer_files(s, &moments);
+    return safetensors_make(&files);
 }
 
 static const char *save_options(Arena *a, const Config *c, const char *path)
@@ -110,73 +110,110 @@ static const char *save_options(Arena *a, const Config *c, const char *path)
     return file_commit(&w);
 }
 
-static const char *save_files(Arena *a, const Trainer *t, const SavedTensors *kept, const char *folder)
+/* By the first rank, as finish(). */
+static const char *begin(Saving *s)
 {
-    const char *error = save_weights(a, t, &kept->masters, folder);
+    const Session *session = &s->t->session;
+    if (!is_first(s))
+        return NULL;
+    const char *aside, *error = folder_begin(s->arena, s->path, &aside);
     if (!error)
-        error = save_optimizer(a, kept, arena_printf(a, "%s/" CHECKPOINT_OPTIMIZER, folder));
+        error = model_weights_make(s->arena, s->aside, &session->model, &session->weights, STORED_F32,
+                                   s->file_bytes);
     if (!error)
-        error = state_write(a, arena_printf(a, "%s/" CHECKPOINT_STATE, folder), &t->state);
-    return error ? error : save_options(a, t->config, arena_printf(a, "%s/" CHECKPOINT_OPTIONS, folder));
+        error = make_optimizer(s);
+    if (!error)
+        error = state_write(s->arena, arena_printf(s->arena, "%s/" CHECKPOINT_STATE, s->aside), &s->t->state);
+    return error ? error
+                 : save_options(s->arena, s->t->config,
+                                arena_printf(s->arena, "%s/" CHECKPOINT_OPTIONS, s->aside));
+}
+
+static void put_moment(void *moments, FilePatch *f, uint32_t tensor, uint64_t at)
+{
+    const OptimizerTensors *all = moments;
+    weight_slice_put(f, at, STORED_F32, &all->slices[tensor]);
+}
+
+static const char *put(Saving *s)
+{
+    const Session *session = &s->t->session;
+    OptimizerTensors moments = checkpoint_optimizer(s->arena, &s->t->session, kept_saved);
+    const SafeCut files = optimizer_files(s, &moments);
+    const char *error =
+        model_weights_put(s->arena, s->aside, &session->model, &session->weights, is_first(s),
+                          kept_saved(s->arena, session, KEPT_MASTERS), STORED_F32, s->file_bytes);
+    return error ? error : safetensors_fill(&files, is_first(s), put_moment, &moments);
+}
+
+/* Each rank reads some of the files. */
+static const char *sum_up(Saving *s)
+{
+    return folder_sums(s->arena, s->path, (uint32_t)s->t->session.rank, (uint32_t)s->t->session.ranks.number,
+                       &s->sums);
+}
+
+/* Of the checkpoints up to this one, all but the last ones. */
+static const char *remove_old(const Saving *s)
+{
+    Checkpoints known = {0};
+    const char *error = checkpoint_list(s->arena, s->folder->path, &known);
+    uint32_t n = 0;
+    while (n < known.len && known.at[n].step <= s->t->state.steps)
+        n++;
+    for (uint32_t i = 0; (int64_t)i < (int64_t)n - s->t->config->keep && !error; i++)
+        error = folder_remove(s->arena, known.at[i].path);
+    return error;
+}
+
+static const char *finish(Saving *s)
+{
+    return is_first(s) ? folder_commit(s->arena, s->path, &s->sums) : NULL;
 }
 
 /* ---- all of it ---- */
 
-static const char *save(Arena *a, const Trainer *t, const SavedTensors *kept, const char *path)
+/* Has a rank an error of its own? Then the checkpoint failed for all. 1 with a message: the ranks cannot go on. */
+static int share(Saving *s, Trainer *t, const char *error)
 {
-    const char *aside, *error = folder_begin(a, path, &aside);
-    if (!error)
-        error = save_files(a, t, kept, aside);
-    if (!error)
-        return folder_commit(a, path);
-    folder_discard(a, path); /* gives a full disk its room back */
-    return error;
-}
-
-/* Of the checkpoints up to this one, all but the last ones. */
-static const char *remove_old(Arena *a, const SaveFolder *f, const Trainer *t)
-{
-    Checkpoints known = {0};
-    const char *error = checkpoint_list(a, f->path, &known);
-    uint32_t n = 0;
-    while (n < known.len && known.at[n].step <= t->state.steps)
-        n++;
-    for (uint32_t i = 0; (int64_t)i < (int64_t)n - t->config->keep && !error; i++)
-        error = folder_remove(a, known.at[i].path);
-    return error;
-}
-
-/* The rank that writes: an error is its own affair. */
-static void write_checkpoint(SaveFolder *f, const Trainer *t, const SavedTensors *kept)
-{
-    Arena *a = arena_new();
-    if (!a)
-        return;
-    const char *error =
-        save(a, t, kept, arena_printf(a, "%s/step-%08lld", f->path, (long long)t->state.steps));
-    f->failed = error != NULL;
-    if (!error)
-        error = remove_old(a, f, t);
     if (error)
         complain("checkpoint of step %lld: %s", (long long)t->state.steps, error);
-    arena_free(a);
+    double failed = error != NULL;
+    const int bad = job_most(t, "a checkpoint", &failed);
+    s->folder->failed = failed > 0;
+    return bad;
 }
 
-static int collect(const SavedTensors *k)
+static int run_steps(Saving *s, Trainer *t)
 {
-    return whole_collect(&k->masters) || whole_collect(&k->first) || whole_collect(&k->second);
+    static const char *(*const steps[])(Saving *) = {begin, put, sum_up};
+    int bad = 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !bad && (!i || !s->folder->failed); i++)
+        bad = share(s, t, steps[i](s));
+    if (!bad && !s->folder->failed)
+        bad = job_sums(t, s->arena, &s->sums) || share(s, t, finish(s));
+    return bad;
 }
 
 int save_now(SaveFolder *f, Trainer *t)
 {
-    SavedTensors k = {0};
-    int bad = whole_open(&k.masters, t, KEPT_MASTERS) || whole_open(&k.first, t, KEPT_MOMENT1) ||
-              whole_open(&k.second, t, KEPT_MOMENT2) || collect(&k);
-    if (!bad && f->path)
-        write_checkpoint(f, t, &k);
-    whole_close(&k.masters), whole_close(&k.first), whole_close(&k.second);
-    if (bad || job_first(t, "a checkpoint", &f->failed))
-        return 1;
+    Arena *a = arena_new();
+    if (!a)
+        return complain("no memory to save a checkpoint");
+    const char *path = arena_printf(a, "%s/step-%08lld", f->path, (long long)t->state.steps);
+    Saving s = {.arena = a,
+                .folder = f,
+                .t = t,
+                .path = path,
+                .aside = folder_aside(a, path),
+                .file_bytes = (uint64_t)(t->config->file_limit * 0x1p20)};
+    const int bad = run_steps(&s, t);
+    if (f->failed && is_first(&s))
+        folder_discard(a, path); /* gives a full disk its room back */
+    const char *error = !bad && !f->failed && is_first(&s) ? remove_old(&s) : NULL;
+    if (error)
+        complain("checkpoint of step %lld: %s", (long long)t->state.steps, error);
     f->saved = f->failed ? f->saved : t->state.steps;
-    return 0;
+    arena_free(a);
+    return bad;
 }

@@ -11,8 +11,15 @@
 #include "step/verify.h"
 #include "trainer/complain.h"
 
+void session_share(Session *s, const Ranks *ranks, int64_t rank)
+{
+    s->ranks = *ranks, s->rank = rank;
+    s->shards = model_shards(s->arena, &s->weights, ranks->members);
+}
+
 int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check)
 {
+    const Ranks alone = ranks_one();
     *s = (Session){.model = *model, .act = act, .run = {.threads = threads, .check = check}};
     s->arena = arena_new();
     s->kernels = kernels_open(act == MOEC_F32 ? "act=f32" : NULL);
@@ -20,6 +27,7 @@ int session_open(Session *s, const ModelConfig *model, moec_type act, int thread
     if (!s->arena || !s->kernels || !s->store)
         return complain("out of memory");
     s->weights = model_weights(s->arena, model);
+    session_share(s, &alone, 0);
     const double begin = step_seconds();
     const int bad = recipe_add_sources(s->kernels);
     s->compile_seconds = step_seconds() - begin;
@@ -39,8 +47,8 @@ void session_close(Session *s)
 Recording session_record(Session *s, const char *name, int train, int64_t sequences, int64_t positions)
 {
     Recorder *r = recorder_new(s->arena, s->kernels, name, train);
-    const Ranks *ranks = s->ranks;
-    for (GroupAxis a = 0; a < AXIS_COUNT && ranks; a++)
+    const Ranks *ranks = &s->ranks;
+    for (GroupAxis a = 0; a < AXIS_COUNT; a++)
         if (a != AXIS_edp || ranks->members[AXIS_ep] > 1) /* else it is dp */
             record_group(r, a, ranks->members[a]);
     return (Recording){r, recipe_of(s->arena, r, name, &s->model, s->act, sequences, positions)};
@@ -172,14 +180,6 @@ void *session_at(const Session *s, const char *format, ...)
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     return store_at(s->store, name);
-}
-
-float **session_masters(const Session *s)
-{
-    float **masters = arena_array(s->arena, float *, s->weights.len + 1);
-    for (uint32_t i = 0; i < s->weights.len; i++)
-        masters[i] = session_at(s, "%s", s->weights.at[i].name);
-    return masters;
 }
 
 float *session_number(const Session *s, const char *name)

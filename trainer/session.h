@@ -19,13 +19,16 @@ typedef struct Session {
     ModelWeights weights;
     double compile_seconds;
     const char *swap_folder; /* NULL: TMPDIR, or /var/tmp */
-    const Ranks *ranks;      /* that share the training's programs, through run.door; NULL: one */
+    Ranks ranks;             /* that share the programs, through run.door */
     int64_t rank;            /* this one's number */
+    ModelShards shards;      /* what each of them keeps of the weights */
 } Session;
 
 /* check: as RunOptions.check. */
 int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check);
 void session_close(Session *s);
+/* This process is that rank of those that share the session's programs; before any is recorded. Without it, it is alone. */
+void session_share(Session *s, const Ranks *ranks, int64_t rank);
 
 /* A recorder of one of the session's programs, of all its ranks together, and the recipe that speaks to it. */
 typedef struct Recording {
@@ -49,7 +52,6 @@ int session_run(Run *r);
 
 /* Memory of a buffer that a started program names. */
 void *session_at(const Session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-float **session_masters(const Session *s); /* by weight, where no shards are kept */
 float *session_number(const Session *s, const char *name); /* a scalar; a place of no use where no program has it */
 
 #endif

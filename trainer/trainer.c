@@ -5,11 +5,12 @@
 
 #include "trainer/bind.h"
 #include "trainer/checkpoint.h"
+#include "trainer/choices.h"
 #include "trainer/complain.h"
 #include "trainer/guard.h"
 #include "trainer/job.h"
+#include "trainer/kept.h"
 #include "trainer/trace.h"
-#include "trainer/whole.h"
 
 /* ---- batches ---- */
 
@@ -56,6 +57,7 @@ static Program *record_step(Trainer *t)
     Recording r = session_record(&t->session, "train", 1, t->sequences, t->config->sequence);
     r.recipe.balanced = 1, r.recipe.row_factor = t->config->row_factor;
     r.recipe.loads = t->config->load_every > 0;
+    r.recipe.choices = t->config->choices != NULL, r.recipe.given = t->config->choices_from != NULL;
     recipe_step(&r.recipe, (int)t->config->micro_batches);
     Program *p = session_finish(&t->session, &r);
     return p && !session_passes(p, choices) ? p : NULL;
@@ -77,7 +79,7 @@ static int record_sample(Trainer *t)
     if (!c->sample)
         return 0;
     return sample_prompt(t) ||
-           generator_record(&t->generator, &t->session, t->prompt_len < half ? t->prompt_len : half,
+           generator_record(&t->generator, &t->session, t->comm, t->prompt_len < half ? t->prompt_len : half,
                             c->sequence, c->temperature, (uint64_t)c->seed + 2);
 }
 
@@ -94,10 +96,11 @@ static int start(Trainer *t)
     Session *s = &t->session;
     if (session_compile(s))
         return 1;
-    t->setup = session_start(s, t->setup_program, (BatchSource){0});
-    t->step = t->setup ? session_start(s, t->program, (BatchSource){next_train, t}) : NULL;
+    /* The step has the largest arena, so it comes first and the others share it. */
+    t->step = session_start(s, t->program, (BatchSource){next_train, t});
+    t->setup = t->step ? session_start(s, t->setup_program, (BatchSource){0}) : NULL;
     t->evaluation =
-        t->step ? session_start(s, t->evaluation_program, (BatchSource){next_validation, t}) : NULL;
+        t->setup ? session_start(s, t->evaluation_program, (BatchSource){next_validation, t}) : NULL;
     return !t->evaluation || (t->config->sample && generator_start(&t->generator));
 }
 
@@ -126,8 +129,10 @@ static void find_results(Trainer *t)
         find_metric(t, &t->metrics[i]);
     }
     t->load.name = "load";
-    if (t->config->load_every)
+    if (t->config->load_every) {
         find_metric(t, &t->load);
+        t->loads = arena_array(t->session.arena, double, t->load.n * t->session.model.experts);
+    }
 }
 
 static void set_numbers(Trainer *t)
@@ -151,14 +156,10 @@ static void set_numbers(Trainer *t)
 /* Weights, moments and what the loader begins with. */
 static int take_weights(Trainer *t)
 {
-    Whole masters;
+    const Session *s = &t->session;
     if (t->config->checkpoint)
         return resume_load(t);
-    if (whole_open(&masters, t, KEPT_MASTERS))
-        return 1;
-    weights_draw(&t->session.weights, masters.at, (uint64_t)t->config->seed);
-    whole_keep(&masters);
-    whole_close(&masters);
+    weights_draw(&s->weights, kept_slices(s->arena, s, KEPT_MASTERS), (uint64_t)t->config->seed);
     return 0;
 }
 
@@ -171,7 +172,7 @@ static int start_loader(Trainer *t)
 
 int trainer_begin(Trainer *t)
 {
-    if (start(t) || job_agree(t) || take_weights(t) || start_loader(t))
+    if (start(t) || job_agree(t) || choices_open(t) || take_weights(t) || start_loader(t))
         return 1;
     if (t->config->bind)
         bind_threads((int)t->config->threads, (int)(comm_rank(t->comm) % comm_ranks(t->comm)->per_node));
@@ -190,7 +191,7 @@ static void join(Trainer *t, Comm *comm)
     t->comm = comm;
     t->copies = r->members[AXIS_dp], t->copy = ranks_place(r, AXIS_dp, comm_rank(comm));
     t->sequences = t->config->batch / (t->config->micro_batches * t->copies);
-    t->session.ranks = r, t->session.rank = comm_rank(comm);
+    session_share(&t->session, r, comm_rank(comm));
     t->session.run.door = comm_door(comm);
 }
 
@@ -212,7 +213,7 @@ int trainer_new(Trainer *t, const Config *c, const TrainData *d, Comm *comm, int
 
 void trainer_free(Trainer *t)
 {
-    trace_close(t);
+    trace_close(t), choices_close(t);
     loader_free(t->loader);
     generator_free(&t->generator);
     run_free(t->setup);
@@ -240,6 +241,19 @@ static double mean(const float *const *at, int64_t n)
     return n ? sum / (double)n : 0;
 }
 
+/* All micro-batches of all ranks together. */
+static int count_loads(Trainer *t)
+{
+    const int64_t layers = t->load.n / t->config->micro_batches, experts = t->session.model.experts;
+    if (!t->config->load_every || t->state.steps % t->config->load_every)
+        return 0;
+    memset(t->loads, 0, (size_t)(layers * experts) * sizeof *t->loads);
+    for (int64_t i = 0; i < t->load.n; i++)
+        for (int64_t e = 0; e < experts; e++)
+            t->loads[i % layers * experts + e] += (double)t->load.at[i][e];
+    return job_sum(t, "the load of experts", t->loads, layers * experts);
+}
+
 int trainer_step(Trainer *t)
 {
     const Config *c = t->config;
@@ -249,13 +263,13 @@ int trainer_step(Trainer *t)
     *t->k2 = (float)(1 / (1 - pow(c->beta2, (double)(t->state.updates + 1))));
     *t->norm_limit = guard_limit(t);
     trace_begins(t);
-    if (session_run(t->step))
+    if (choices_read(t) || session_run(t->step) || choices_write(t))
         return 1;
     t->loss = mean(t->losses, c->micro_batches);
     for (int i = 0; i < METRIC_COUNT; i++)
         t->metrics[i].mean = mean(t->metrics[i].at, t->metrics[i].n);
     t->norm = *t->norm_at;
-    return job_share(t) || guard_step(t) || trace_ends(t);
+    return job_share(t) || guard_step(t) || count_loads(t) || trace_ends(t);
 }
 
 int trainer_validate(Trainer *t, double *loss)

@@ -35,6 +35,7 @@ typedef struct Trainer {
     int32_t *sample;            /* [prompt_len + --sample] */
     int64_t prompt_len;
     Loader *loader;
+    struct StepChoices *choices; /* of --choices and --choices-from; NULL: there are none */
     struct StepTrace *trace;    /* of --trace; NULL: there is none */
     int64_t validation_batch;   /* the next one that `evaluation` reads */
     int64_t sequences;          /* of a micro-batch */
@@ -42,7 +43,8 @@ typedef struct Trainer {
     int64_t first_sequence;     /* of the batches that the loader makes */
     const float **losses;       /* [micro-batches]: where the step leaves them */
     LayerMetric metrics[METRIC_COUNT];
-    LayerMetric load;           /* with --load-every: by micro-batch and layer f32[experts], tokens that chose each one */
+    LayerMetric load;           /* with --load-every: by micro-batch and layer f32[experts], this rank's tokens that chose each one */
+    double *loads;              /* [layers with experts, experts]: of the last step that was a multiple, those of all ranks */
     float *rate, *k1, *k2;      /* where the step reads the learning rate and AdamW's corrections */
     const float *norm_at;
     float *norm_limit;     /* where the step reads what ends it before the update */
@@ -65,7 +67,7 @@ int check_run(const Config *c, const TrainData *d, Comm *comm);
 
 /* The initial weights: weights.c. The one place where the host writes floating-point values into a tensor: it makes data, normally
  * distributed numbers of the run's seed, the same on every machine and for every thread count. */
-void weights_draw(const ModelWeights *all, float *const *masters, uint64_t seed);
+void weights_draw(const ModelWeights *all, const WeightSlice *masters, uint64_t seed);
 
 /* generate.c: reads what the sample at the end continues, --prompt or the first tokens of the validation part; and prints it with what
  * the model makes of it, as text or as a line of JSON with tokens. */

@@ -38,6 +38,7 @@ typedef struct RankTest {
     ModelFixture f;
     ModelConfig alone_config;
     Ranks ranks;
+    ModelShards shards;
     Trained alone, shared;
 } RankTest;
 
@@ -132,6 +133,17 @@ static void drive(const RankTest *t, const ModelWeight *w, float *at)
         at[t->c->first + e] = 100;
 }
 
+/* Where a rank keeps its masters of the weight. */
+static float *kept(const RankTest *t, int64_t rank, const ModelWeight *w, const WeightShard *s)
+{
+    const Store *store = t->shared.stores[rank];
+    if (s->shard == POOL_NONE)
+        return store_at(store, w->name);
+    float *shard =
+        store_at(store, arena_printf(t->f.arena, SHARD_NAME, pool_table[s->shard].name, SHARD_MASTERS));
+    return shard + s->at;
+}
+
 static void draw(RankTest *t)
 {
     Random random = random_new(11);
@@ -142,10 +154,10 @@ static void draw(RankTest *t)
             whole[j] = (float)(w->value + w->deviation * random_normal(&random));
         drive(t, w, whole);
         for (int64_t r = 0; r < t->shared.ranks; r++) {
-            const WeightPart part = recipe_part(&t->ranks, r, w);
-            float *at = store_at(t->shared.stores[r], w->name);
-            for (int64_t j = 0; j < part.elements; j++)
-                at[j] = whole[weight_part_at(&part, j)];
+            const WeightShard s = model_weight_shard(&t->shards, &t->ranks, r, w, i);
+            float *at = kept(t, r, w, &s);
+            for (int64_t j = s.begin; j < s.end; j++)
+                at[j - s.begin] = whole[weight_part_at(&s.part, j)];
         }
     }
 }
@@ -215,7 +227,7 @@ static void compare_gradient(const RankTest *t, const ModelWeight *w)
     float *sum = calloc((size_t)model_weight_elements(w), sizeof *sum);
     for (int64_t r = 0; r < t->shared.ranks; r++) {
         const float *at = run_at(t->shared.steps[r], name);
-        const WeightPart part = recipe_part(&t->ranks, r, w);
+        const WeightPart part = model_weight_part(&t->ranks, r, w);
         for (int64_t j = 0; j < part.elements; j++)
             sum[weight_part_at(&part, j)] += at[j];
     }
@@ -223,27 +235,37 @@ static void compare_gradient(const RankTest *t, const ModelWeight *w)
     free(sum);
 }
 
-/* Each rank's copy, or its part beside those of the one rank. */
-static void compare_weight(const RankTest *t, const ModelWeight *w)
+/* What the ranks keep of it. Together they have all of it, and a share of it where it is in shards. */
+static void compare_weight(const RankTest *t, const ModelWeight *w, uint32_t i)
 {
-    const size_t bytes = (size_t)model_weight_elements(w) * sizeof(float);
+    const int64_t n = model_weight_elements(w);
     const float *wanted = store_at(t->alone.stores[0], w->name);
-    float *got = malloc(bytes);
+    float *got = malloc((size_t)n * sizeof *got);
+    int64_t keepers = 0;
+    for (int64_t j = 0; j < n; j++)
+        got[j] = NAN;
     for (int64_t r = 0; r < t->shared.ranks; r++) {
-        const WeightPart part = recipe_part(&t->ranks, r, w);
-        const float *at = store_at(t->shared.stores[r], w->name);
-        memcpy(got, wanted, bytes);
-        for (int64_t j = 0; j < part.elements; j++)
-            got[weight_part_at(&part, j)] = at[j];
-        compare_elements(t, "new weight", w, got, wanted);
+        const WeightShard s = model_weight_shard(&t->shards, &t->ranks, r, w, i);
+        const float *at = kept(t, r, w, &s);
+        for (int64_t j = s.begin; j < s.end; j++) {
+            float *to = &got[weight_part_at(&s.part, j)];
+            if (!isnan(*to) && memcmp(to, &at[j - s.begin], sizeof *to) != 0)
+                fail_msg("%s [%lld]: ranks keep other values", w->name, (long long)j);
+            *to = at[j - s.begin];
+        }
+        keepers += s.end - s.begin;
     }
+    const WeightPool pool = t->shards.weights[i].pool;
+    if (keepers != (pool == POOL_NONE || pool == POOL_VECTORS ? n * t->shared.ranks : n))
+        fail_msg("%s: %lld elements are kept %lld times", w->name, (long long)n, (long long)keepers);
+    compare_elements(t, "new weight", w, got, wanted);
     free(got);
 }
 
 static void compare_weights(const RankTest *t)
 {
     for (uint32_t i = 0; i < t->f.weights.len; i++) {
-        compare_weight(t, &t->f.weights.at[i]);
+        compare_weight(t, &t->f.weights.at[i], i);
         if (model_weight_has_gradient(&t->f.weights.at[i]))
             compare_gradient(t, &t->f.weights.at[i]);
     }
@@ -296,6 +318,7 @@ static void record_case(RankTest *t, const RankCase *c, KernelSet *kernels)
         fail_msg("%s: %s", c->config, error);
     const Ranks one = ranks_one();
     t->f.weights = model_weights(a, &t->f.config);
+    t->shards = model_shards(a, &t->f.weights, t->ranks.members);
     t->alone_config = t->f.config;
     t->f.config.aux_scope = c->scope;
     t->alone_config.aux_scope = c->scope == AUX_SEQUENCE ? AUX_SEQUENCE : AUX_MICRO_BATCH;
@@ -314,18 +337,24 @@ static void run_alone(RankTest *t)
     fixture_go(t->alone.steps[0]);
 }
 
-static void run_shared(RankTest *t, RankThread *threads)
+/* All ranks together: a program of any phase may exchange. */
+static void go_together(RankTest *t, Run *const *runs, RankThread *threads)
 {
-    for (int64_t i = 0; i < t->shared.ranks; i++) {
-        threads[i].run = t->shared.steps[i];
-        fixture_go(t->shared.setups[i]);
-        set_numbers(t->shared.stores[i]);
-    }
+    for (int64_t i = 0; i < t->shared.ranks; i++)
+        threads[i].run = runs[i];
     if (ranks_go(threads, t->shared.ranks))
         for (int64_t i = 0; i < t->shared.ranks; i++)
-            print_error("rank %lld: %s\n", (long long)i, run_error(t->shared.steps[i]));
+            print_error("rank %lld: %s\n", (long long)i, run_error(runs[i]));
     for (int64_t i = 0; i < t->shared.ranks; i++)
         assert_false(threads[i].failed);
+}
+
+static void run_shared(RankTest *t, RankThread *threads)
+{
+    go_together(t, t->shared.setups, threads);
+    for (int64_t i = 0; i < t->shared.ranks; i++)
+        set_numbers(t->shared.stores[i]);
+    go_together(t, t->shared.steps, threads);
 }
 
 static void check_text(RankTest *t, Program *p)
@@ -409,6 +438,20 @@ static void ranks_share_heads(void **state)
     run_cases(cases, sizeof cases / sizeof *cases);
 }
 
+/* Masters and moments in shards: those of experts over the ranks that have the same, of heads over dp, of the others over all. */
+static void ranks_share_the_optimizer(void **state)
+{
+    (void)state;
+    const RankCase cases[] = {
+        {fixture_pangu, .ep = 1, .dp = 3, .sequences = 1, .positions = 5},
+        {fixture_grouped, .ep = 1, .dp = 2, .tp = 1, .sequences = 1, .positions = 6},
+        {fixture_pangu, .ep = 2, .dp = 8, .sequences = 1, .positions = 3},
+        {fixture_pangu, .ep = 1, .dp = 4, .tp = 2, .sequences = 1, .positions = 4},
+        {fixture_grouped, .ep = 2, .dp = 4, .tp = 2, .sequences = 1, .positions = 4},
+    };
+    run_cases(cases, sizeof cases / sizeof *cases);
+}
+
 static void random_models(void **state)
 {
     (void)state;
@@ -468,6 +511,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_share_experts),
         cmocka_unit_test(ranks_share_heads),
+        cmocka_unit_test(ranks_share_the_optimizer),
         cmocka_unit_test(random_models),
         cmocka_unit_test(refused),
     };
