@@ -4,6 +4,7 @@
 usage: tests/train_log.py MOE-TRAIN"""
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -61,13 +62,10 @@ def log_and_curves(at):
     log = f"{at}/log"
     run(TRAIN, *TINY, "--steps", 8, "--log", log, "--validate-every", 4, "--save", f"{at}/a", "--save-every", 4)
     with open(log, "a", encoding="utf-8") as f:
-        f.write('{"event": "st')  # killed within a line
+        f.write('{"event": "st')  # killed within a line, which is cut
     run(TRAIN, f"--resume={at}/a/step-00000004", "--save", f"{at}/b")
-    with open(log, encoding="utf-8") as f:
-        lines = f.read().splitlines()
-    broken = [i for i, line in enumerate(lines) if line == '{"event": "st']
-    kinds = [json.loads(line)["event"] for i, line in enumerate(lines) if i not in broken]
-    expect(len(broken) == 1 and kinds.count("options") == 2 and kinds.count("step") == 12 and kinds.count("save") == 3, f"{kinds}")
+    kinds = [event["event"] for event in events(log)]
+    expect(kinds.count("options") == 2 and kinds.count("step") == 12 and kinds.count("save") == 3, f"{kinds}")
     nowhere = run(TRAIN, "plot", log, code=1, env={"PATH": "/nonexistent"})[1]
     expect("gnuplot cannot be started" in nowhere and "gnuplot-nox" in nowhere, nowhere)
     expect("has no steps" in run(TRAIN, "plot", f"{ROOT}/LICENSE", "--out", f"{at}/x.svg", code=1)[1], "a text is plotted")
@@ -75,6 +73,8 @@ def log_and_curves(at):
     if not shutil.which("gnuplot"):
         print("train_log: skipped: curves, because gnuplot is not installed (gnuplot-nox)")
         return
+    with open(log, "a", encoding="utf-8") as f:
+        f.write('{"event": "st')
     for name, begins in (("it's.svg", b"<?xml"), ("b.png", b"\x89PNG")):
         out, err = run(TRAIN, "plot", log, "--out", f"{at}/{name}")
         expect("8 steps, some lines of the log are no JSON" in out and not err, out + err)
@@ -121,8 +121,35 @@ def on_a_terminal(at):
     expect(all(f"\rstep {n}/5  loss" in shown for n in range(1, 6)) and "ETA 0:00\x1b[K\r\n" in shown, repr(shown))
 
 
+def limited_to(size):
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+
+
+def lines_are_whole(at):
+    """Where there is no space for more."""
+    log, options = f"{at}/log", [TRAIN, *TINY, "--steps", 6, "--log", f"{at}/log"]
+    run(*options)
+    whole = os.path.getsize(log)
+    for size in (0, 1, whole // 3, whole // 2, whole - 1):
+        _, err = run(*options, code=1, **limited_to(size))
+        expect(f"--log {log}: cannot be written: File too large" in err, f"room for {size} bytes: {err}")
+        expect(size - 2000 < os.path.getsize(log) <= size, f"{os.path.getsize(log)} bytes where {size} have room")
+        events(log)
+
+
+def a_file_that_is_no_log(at):
+    run(TRAIN, *TINY, "--steps", 2, "--save", f"{at}/a")
+    for text in ("mine", "mine\nand this", '{"eves'):
+        with open(f"{at}/mine", "w", encoding="utf-8") as f:
+            f.write(text)
+        _, err = run(TRAIN, "--resume", f"{at}/a", "--steps", 3, "--log", f"{at}/mine", code=1)
+        expect(f"--log {at}/mine: its last line is no event of a log" in err, err)
+        with open(f"{at}/mine", encoding="utf-8") as f:
+            expect(f.read() == text, f"{text!r} was changed")
+
+
 def main():
-    run_cases("train_log", (file_of_options, log_and_curves, load_over_time, on_a_terminal), BAD)
+    run_cases("train_log", (file_of_options, log_and_curves, load_over_time, lines_are_whole, a_file_that_is_no_log, on_a_terminal), BAD)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 #include "trainer/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,34 +12,68 @@
 
 /* ---- lines of JSON ---- */
 
-/* Takes the object. Whole lines, so that a run that is killed leaves no half of one. */
-static void write_event(const Log *l, json_t *event)
+/* All of the text or nothing: what fits no more is taken back. Returns 0, or the reason. */
+static int write_whole(int fd, const char *text, size_t len)
 {
-    if (l->file) {
-        json_dumpf(event, l->file, JSON_REAL_PRECISION(9));
-        fputc('\n', l->file);
-        fflush(l->file);
+    const off_t before = lseek(fd, 0, SEEK_END); /* -1: a pipe, which takes nothing back */
+    for (size_t done = 0; done < len;) {
+        const ssize_t n = write(fd, text + done, len - done);
+        const int reason = n < 0 ? errno : 0;
+        if (reason && reason != EINTR)
+            return before < 0 || ftruncate(fd, before) == 0 ? reason : errno;
+        done += reason ? 0 : (size_t)n;
     }
+    return 0;
+}
+
+/* Takes the object. A line that cannot be written is missing from the log; log_close() tells the first reason. */
+static void write_event(Log *l, json_t *event)
+{
+    char *text = l->fd < 0 ? NULL : json_dumps(event, JSON_REAL_PRECISION(9));
+    const size_t len = text ? strlen(text) : 0;
+    if (text)
+        text[len] = '\n';
+    const int reason = l->fd < 0 ? 0 : text ? write_whole(l->fd, text, len + 1) : ENOMEM;
+    if (!l->reason)
+        l->reason = reason;
+    free(text);
     json_decref(event);
 }
 
-/* A run that goes on writes behind what is there; the last line may be half a line. */
-static FILE *open_file(const Config *c)
+/* Where the last whole line ends, or -1 when what follows it is not the beginning of an event. */
+static off_t end_of_lines(int fd)
 {
-    FILE *f = fopen(c->log, c->checkpoint ? "a+" : "w");
-    if (f && c->checkpoint && fseek(f, -1, SEEK_END) == 0 && fgetc(f) != '\n')
-        fputc('\n', f);
-    return f;
+    static const char begin[] = "{\"event\": ";
+    const off_t end = lseek(fd, 0, SEEK_END);
+    off_t at = end;
+    for (char c; at > 0 && pread(fd, &c, 1, at - 1) == 1 && c != '\n';)
+        at--;
+    char tail[sizeof begin - 1];
+    const ssize_t n = at < end ? pread(fd, tail, sizeof tail, at) : 0;
+    return n >= 0 && memcmp(tail, begin, (size_t)n) == 0 ? at : -1;
+}
+
+/* A run that goes on writes behind what is there; the last line may be half a line of a run that was killed. */
+static int open_file(Log *l, const char *path, int goes_on)
+{
+    l->fd = open(path, O_CREAT | O_APPEND | O_CLOEXEC | (goes_on ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
+    if (l->fd < 0)
+        return complain("--log %s: %s", path, strerror(errno));
+    if (!goes_on || lseek(l->fd, 0, SEEK_END) <= 0)
+        return 0;
+    const off_t end = end_of_lines(l->fd);
+    if (end < 0)
+        return complain("--log %s: its last line is no event of a log", path);
+    return ftruncate(l->fd, end) == 0 ? 0 : complain("--log %s: %s", path, strerror(errno));
 }
 
 int log_open(Log *l, const Config *c)
 {
-    *l = (Log){.config = c, .terminal = isatty(STDOUT_FILENO)};
+    *l = (Log){.config = c, .fd = -1, .terminal = isatty(STDOUT_FILENO)};
     if (!c->log)
         return 0;
-    l->file = open_file(c);
-    if (!l->file)
-        return complain("--log %s: %s", c->log, strerror(errno));
+    if (open_file(l, c->log, c->checkpoint != NULL))
+        return 1;
     write_event(l, json_pack("{s:s, s:o}", "event", "options", "options", config_json(c)));
     return 0;
 }
@@ -120,7 +156,7 @@ static json_t *shares_of(const Trainer *t, int64_t layer)
     return shares;
 }
 
-static void log_load(const Log *l, const Trainer *t)
+static void log_load(Log *l, const Trainer *t)
 {
     const ModelConfig *m = &t->session.model;
     const int64_t layers = t->load.n / t->config->micro_batches;
@@ -152,7 +188,7 @@ void log_step(Log *l, const Trainer *t)
         print_progress(l, t, stays);
 }
 
-void log_validation(const Log *l, const Trainer *t, double loss, double bigram)
+void log_validation(Log *l, const Trainer *t, double loss, double bigram)
 {
     if (t->data->is_text)
         printf("validation %.3f nat/byte, bigram %.3f\n", loss, bigram);
@@ -164,13 +200,13 @@ void log_validation(const Log *l, const Trainer *t, double loss, double bigram)
                           "loss", json_number(loss), "bigram", json_number(bigram)));
 }
 
-void log_save(const Log *l, const SaveFolder *f, double seconds)
+void log_save(Log *l, const SaveFolder *f, double seconds)
 {
     write_event(l, json_pack("{s:s, s:I, s:b, s:f}", "event", "save", "step", (json_int_t)f->saved, "failed",
                              f->failed, "seconds", seconds));
 }
 
-void log_end(const Log *l, const Trainer *t)
+void log_end(Log *l, const Trainer *t)
 {
     const int64_t steps = t->state.steps - l->step_first;
     const double tokens = (double)(steps * l->config->batch * l->config->sequence);
@@ -190,10 +226,7 @@ void log_end(const Log *l, const Trainer *t)
 
 int log_close(Log *l)
 {
-    if (!l->file)
-        return 0;
-    int bad = ferror(l->file);
-    if (!fclose(l->file) && !bad)
-        return 0;
-    return complain("--log %s: cannot write: %s", l->config->log, strerror(errno));
+    if (l->fd >= 0 && close(l->fd) != 0 && !l->reason)
+        l->reason = errno;
+    return l->reason ? complain("--log %s: cannot be written: %s", l->config->log, strerror(l->reason)) : 0;
 }

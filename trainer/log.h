@@ -2,13 +2,11 @@
 #ifndef TRAINER_LOG_H
 #define TRAINER_LOG_H
 
-#include <stdio.h>
-
 #include "trainer/checkpoint.h"
 
 typedef struct Log {
     const Config *config;
-    FILE *file;                        /* of --log, or NULL */
+    int fd, reason;                    /* of --log, or -1; why a line could not be written */
     int terminal;                      /* stdout is one: each step is shown */
     double steps;                      /* seconds inside steps */
     double kernels;                    /* of them, seconds inside kernels */
@@ -22,9 +20,9 @@ int log_open(Log *l, const Config *c);
 void log_model(Log *l, const Trainer *t);
 void log_step_begins(Log *l, const Trainer *t);
 void log_step(Log *l, const Trainer *t);
-void log_validation(const Log *l, const Trainer *t, double loss, double bigram);
-void log_save(const Log *l, const SaveFolder *f, double seconds);
-void log_end(const Log *l, const Trainer *t);
+void log_validation(Log *l, const Trainer *t, double loss, double bigram);
+void log_save(Log *l, const SaveFolder *f, double seconds);
+void log_end(Log *l, const Trainer *t);
 /* 0, or 1 with a message when the file could not be written. */
 int log_close(Log *l);
 

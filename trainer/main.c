@@ -18,7 +18,7 @@ static int validate(Trainer *t, Log *l)
     return 0;
 }
 
-static int save(SaveFolder *f, Trainer *t, const Log *l)
+static int save(SaveFolder *f, Trainer *t, Log *l)
 {
     const double began = step_seconds();
     if (!f->path || f->saved == t->state.steps)
