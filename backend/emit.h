@@ -334,7 +334,8 @@ ExprId pack_run(const Plan *p, const Stmt *s);
 void emit_pack_run(Pack *x, ExprId read);
 uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source); /* bits of what a pack of such rows calls */
 uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
-V pack_helper(const Plan *p, uint32_t kind); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
+Ty pack_type(L *l); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
+V pack_helper(const Plan *p, uint32_t kind);
 /* Bytes of the panel to the n-th element along an axis of the box; of k and columns n is whole lines or panels. */
 V pack_bytes(const Pack *x, uint8_t axis, V n);
 void emit_pack_function(Plan *p, uint32_t kind);

@@ -99,7 +99,12 @@ uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source)
            (uint64_t)past << (HELPER_PACK + past_kind(axis, b->elem));
 }
 
-/* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
+Ty pack_type(L *l)
+{
+    Ty types[] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
+    return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
+}
+
 V pack_helper(const Plan *p, uint32_t kind)
 {
     L *l = p->l;
@@ -110,8 +115,7 @@ V pack_helper(const Plan *p, uint32_t kind)
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
-    Ty types[] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
-    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, sizeof types / sizeof *types));
+    fn = LLVMAddFunction(l->mod, name, pack_type(l));
     l_shared(l, fn);
     return fn;
 }
@@ -185,7 +189,7 @@ static void pack_gathered(Pack *x, ExprId read, V fn)
     l_store(l, row_at(x, read, l_add(l, chunk.var, row.var)), l_at(l, l->ptr, table, row.var), 8);
     l_end_for(l, &row);
     V args[5] = {table, count, n, l_byte(l, x->at, pack_bytes(x, !x->axis, chunk.var)), x->block};
-    l_call(l, fn, args, 5);
+    l_call_at(l, pack_type(l), fn, args, 5);
     l_end_for(l, &chunk);
 }
 

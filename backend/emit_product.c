@@ -154,7 +154,7 @@ void emit_tile_product(Emit *e, StmtId id)
         args[6 + i] = emit_value(e, s->size[i]);
     args[INIT] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
     args[EXACT] = l_int(l->i1, !sums_have_room(sums->space, sums->layout));
-    LLVMBuildCall2(l->b, function_type(l), function_at(e, product_kind(e->p, s)), args, PARAMS, "");
+    l_call_at(l, function_type(l), function_at(e, product_kind(e->p, s)), args, PARAMS);
 }
 
 /* ---- the function ---- */

@@ -123,7 +123,7 @@ static V emit_items(L *l)
     l_enter(l, run);
     V args[5] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 2), begin, l_min(l, l_add(l, begin, chunk), items),
                  LLVMGetParam(fn, 5)};
-    V failed = LLVMBuildCall2(l->b, l_fn_type(l, l->i1, body, 5), LLVMGetParam(fn, 1), args, 5, "");
+    V failed = l_call_at(l, l_fn_type(l, l->i1, body, 5), LLVMGetParam(fn, 1), args, 5);
     l_branch(l, failed, done, take);
     l_enter(l, done);
     LLVMBuildRetVoid(l->b);
@@ -134,7 +134,6 @@ static V emit_items(L *l)
 static V emit_strided(L *l)
 {
     Ty params[8] = {l->ptr, l->ptr, l->i64, l->i64, l->i64, l->ptr, l->i64, l->i64};
-    Ty pack[5] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
     V fn = new_function(l, "moec.strided", l->none, params, 8, 0), most = l_i64(l, PACK_ROWS);
     if (LLVMIsDeclaration(fn))
         return fn;
@@ -149,7 +148,7 @@ static V emit_strided(L *l)
     V done = l_mul(l, l_bin(l, LLVMUDiv, chunk.var, most), LLVMGetParam(fn, 7));
     V args[5] = {table, count, LLVMGetParam(fn, 4), l_byte(l, LLVMGetParam(fn, 5), done),
                  LLVMGetParam(fn, 6)};
-    LLVMBuildCall2(l->b, l_fn_type(l, l->none, pack, 5), LLVMGetParam(fn, 0), args, 5, "");
+    l_call_at(l, pack_type(l), LLVMGetParam(fn, 0), args, 5);
     l_end_for(l, &chunk);
     LLVMBuildRetVoid(l->b);
     return fn;

@@ -295,7 +295,12 @@ V l_declare(L *l, const char *name, Ty type)
 
 V l_call(L *l, V fn, const V *args, unsigned n)
 {
-    return LLVMBuildCall2(l->b, LLVMGlobalGetValueType(fn), fn, (V *)(uintptr_t)args, n, "");
+    return l_call_at(l, LLVMGlobalGetValueType(fn), fn, args, n);
+}
+
+V l_call_at(L *l, Ty type, V address, const V *args, unsigned n)
+{
+    return LLVMBuildCall2(l->b, type, address, (V *)(uintptr_t)args, n, "");
 }
 
 V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n)

@@ -91,6 +91,7 @@ V l_byte(L *l, V ptr, V offset);           /* address of a byte */
 /* Calls. */
 V l_declare(L *l, const char *name, Ty type);
 V l_call(L *l, V fn, const V *args, unsigned n);
+V l_call_at(L *l, Ty type, V address, const V *args, unsigned n); /* the address of one of several functions */
 V l_intrinsic(L *l, const char *name, Ty overload, const V *args, unsigned n); /* overload NULL: none */
 V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);

@@ -38,7 +38,7 @@ static int refuse(Wire *w, const char *what, int code)
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     MPI_Error_string(code, text, &n);
-    snprintf(w->error, sizeof w->error, "%s: %s", what, text);
+    snprintf(w->error, sizeof w->error, "%s: %.160s", what, text);
     return 1;
 }
 

@@ -66,8 +66,8 @@ static void need_group_tables(Lower *l, ExprId e)
 
 /* ---- keys that are not asked for everywhere ----
  *
- * A sort computes the keys of all elements, also of those that an `if` or `where` around the sum keeps from being asked for:
- * there a subscript may be outside. Such an element is in no bucket. */
+ * A sort computes the conditions and keys of all elements, also of those that nobody asks for: because of an `if` or `where`
+ * around the sum, or since there are no buckets. There a subscript may be outside. Such an element is in no bucket. */
 
 static ExprId either(Kernel *k, ExprId a, ExprId b)
 {
@@ -102,9 +102,11 @@ static int axis_of(const Kernel *k, ExprId e, uint32_t a, Axis *axis)
     return 1;
 }
 
-/* What must hold so that e can be computed, beside `known`; NONE: nothing. */
+/* What must hold so that e, which may be NONE, can be computed, beside `known`; NONE: nothing. */
 static ExprId can_compute(Kernel *k, ExprId e, ExprId known)
 {
+    if (e == NONE)
+        return NONE;
     const Expr *x = x_at(k, e);
     Loc loc = {0};
     if (x->kind == X_IF || x_is_op(k, e, OP_and) || x_is_op(k, e, OP_or)) {
@@ -131,7 +133,9 @@ static ExprId can_compute(Kernel *k, ExprId e, ExprId known)
 ExprId lower_key_guard(Lower *l, const Bucket *b)
 {
     Kernel *k = l->k;
-    ExprId guard = x_and(k, x_at(k, b->key)->loc, b->guard, can_compute(k, b->key, b->guard));
+    Loc loc = x_at(k, b->key)->loc;
+    ExprId guard = x_and(k, loc, can_compute(k, b->guard, NONE), b->guard);
+    guard = x_and(k, loc, guard, can_compute(k, b->key, b->guard));
     return guard == NONE ? (ExprId)NONE : lower_expr(l, guard);
 }
 

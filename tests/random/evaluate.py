@@ -489,7 +489,9 @@ def free_factors(e, bound):
     if e.kind == "reduce" and e.data[0] != "sum":
         shorter = free_sides(e, bound)
         return [] if uses(shorter, bound) else [shorter]
-    if e.kind == "reduce" and not any(uses(a, bound) for a in e.args[1:] if a):
+    if e.kind == "reduce" and any(uses(a, bound) for a in e.args[1:] if a):
+        return free_factors(e.args[0], bound | {name for name, _ in e.data[1]})
+    if e.kind == "reduce":
         return [Expr("reduce", e.data, (f,) + e.args[1:]) for f in free_factors(e.args[0], bound)]
     return []
 

@@ -189,6 +189,11 @@ class Backward:
         terms = self.terms(chosen, STEP)
         return terms.sum(1), np.abs(terms).sum(1), self.terms(chosen, STEP / 8).sum(1)
 
+    def lost(self):
+        """How far off the finer differences may be because the outputs are f64."""
+        sizes = [np.abs(self.run.expected.tensors[p.name].v * self.case.tensors["d_" + p.name]).sum() for p in self.outs]
+        return float(sum(sizes)) * 2.0 ** -52 / (STEP / 8)
+
     def cancelled(self, *direction):
         """How far off it may be because the derivatives of tanh and its like are differences of numbers close to 1."""
         return float(np.abs(self.terms([direction], STEP, ROUGH) - self.terms([direction], STEP)).sum())
@@ -261,7 +266,8 @@ class Backward:
             mine = float(np.where(d, (gradient - before) * d, 0).sum())
             moved = float(np.where(d, np.abs(gradient) * np.abs(d), 0).sum())
             allowed = self.tolerance() * (size + moved + 0.05) + own * moved
-        unstable = not (np.isfinite(slope) and np.isfinite(finer)) or abs(slope - finer) > 0.2 * allowed
+            lost = self.lost()
+        unstable = not (np.isfinite(slope) and np.isfinite(finer)) or max(abs(slope - finer), lost) > 0.2 * allowed
         too_large = elem == "f16" and np.isinf(gradient[d != 0]).any()
         if unstable or too_large or (not np.isfinite(mine) and self.is_unbounded(name)):
             count.gradient_doubt += 1
