@@ -217,5 +217,5 @@ ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more)
 
 int lower_starts_line(const Lower *l, ExprId e)
 {
-    return x_at(l->k, e)->kind == X_INT && x_at(l->k, e)->value.i % LAYOUT_EDGE == 0;
+    return e == l->env.strip || (x_at(l->k, e)->kind == X_INT && x_at(l->k, e)->value.i % LAYOUT_EDGE == 0);
 }

@@ -34,7 +34,7 @@ TensorId lower_place(Lower *l, TensorId t, ExprId *at)
     from[0] = x_difference(l->k, at[p->row], l->env.placed_from);
     for (uint32_t a = 0; a < l->k->tensors.at[t].rank; a++)
         if (p->keep >> a & 1)
-            from[++n] = at[a];
+            from[++n] = a == p->column ? x_difference(l->k, at[a], l->env.strip) : at[a];
     for (uint32_t a = 0; a <= n; a++)
         at[a] = from[a];
     return p->buffer;

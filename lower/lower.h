@@ -93,8 +93,9 @@ typedef struct Done {
 /* Where a row-block group keeps a thread-local tensor: [row - Env.placed_from, other axes...]. */
 typedef struct LocalBuffer {
     TensorId tensor, buffer;
-    uint32_t row;  /* the row's axis */
-    uint32_t keep; /* bits of the axes that the buffer has */
+    uint32_t row;    /* the row's axis */
+    uint32_t column; /* the axis of which it has a strip that begins at Env.strip, or NONE */
+    uint32_t keep;   /* bits of the axes that the buffer has */
 } LocalBuffer;
 
 /* A right operand that is kept packed while several blocks read it: hoist.c. */
@@ -128,6 +129,7 @@ typedef struct Env {
     Vec(Narrowed) narrowed; /* the last one of an index counts */
     Vec(LocalBuffer) places;
     ExprId placed_from;     /* the row at which thread-local tensors begin */
+    ExprId strip;           /* the first column of the strip that is being computed, a whole line; NONE: there are no strips */
     Vec(Hoisted) hoisted;
     Vec(Done) done; /* reductions already in registers */
     uint32_t scope; /* of done: guarded ones before it belong to a reduction outside */
@@ -268,7 +270,7 @@ Range lower_range(Lower *l, const Item *it, const Walk *w, IndexId i);
 ExprId lower_run_group(Lower *l, IndexId lane, const Walk *w, IndexId r, uint32_t *conjunct);
 /* e, not negative, plus `more` down to a multiple of the terms that any target adds in one go. */
 ExprId lower_whole_lines(Lower *l, ExprId e, int64_t more);
-int lower_starts_line(const Lower *l, ExprId e); /* is it such a multiple, and a constant? */
+int lower_starts_line(const Lower *l, ExprId e); /* is it such a multiple, and a constant or a strip's first? */
 
 /* ---- guard.c ---- */
 

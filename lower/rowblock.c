@@ -69,7 +69,7 @@ static void open_others(Lower *l, const Cluster *c, const Blocking *by, Loc loc)
 }
 
 /* Blocks of the item's columns, one after the other. */
-static void open_strips(Lower *l, Loc loc, Item *it)
+static void open_columns(Lower *l, Loc loc, Item *it)
 {
     IndexId v = build_index(&l->b, "v0");
     ExprId hi = it->lane_end;
@@ -113,7 +113,21 @@ static Item item_of(const Blocking *by, const Equation *q, const BlockRows *rows
                   .rowblock = rows};
 }
 
-static void lower_member(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, uint32_t member)
+/* The columns of the strip that is being computed. */
+typedef struct StripNow {
+    ExprId first, end;
+} StripNow;
+
+/* Of first..end those of the strip. */
+static void keep_strip(Lower *l, const StripNow *now, ExprId *first, ExprId *end)
+{
+    *first = x_max(l->k, *first, now->first);
+    *end = x_min(l->k, *end, now->end);
+}
+
+/* now: NULL: all columns at once. */
+static void lower_member(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, uint32_t member,
+                         const StripNow *now)
 {
     Kernel *k = l->k;
     const Blocking *by = s->by[member];
@@ -128,10 +142,12 @@ static void lower_member(Lower *l, const RowBlockLaunch *s, const BlockRows *row
         ExprId needed = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
         narrow_to(l, s, rows, q->loc, needed, by->lane, by->row != NONE && checks_inside(k, q->rhs),
                   &it.lane_first, &it.lane_end);
+        if (now && by->lane == s->column[member])
+            keep_strip(l, now, &it.lane_first, &it.lane_end);
         lower_bind(l, by->lane, NONE, NONE);
     }
     if (by->row != NONE)
-        open_strips(l, q->loc, &it);
+        open_columns(l, q->loc, &it);
     else if (by->lane != s->c->row)
         each_row(l, q->loc, rows);
     lower_item(l, &it);
@@ -166,19 +182,22 @@ static void begin_carry(Lower *l, const RowBlockCarry *carry)
 
 /* The sums' own rows, if they make a block product, are those that the condition leaves. */
 static void open_sum_rows(Lower *l, const RowBlockLaunch *s, const BlockRows *rows,
-                          const RowBlockCarry *carry, Item *it)
+                          const RowBlockCarry *carry, const StripNow *now, Item *it)
 {
     Kernel *k = l->k;
     const Blocking *by = it->by;
     Loc loc = it->equation->loc;
     int whole = k->tensors.at[carry->place.buffer].layout == LAYOUT_SUMS;
     ExprId lo, hi;
-    lower_pack_block(l, by, rows, s->most);
+    if (!now)
+        lower_pack_block(l, by, rows, s->most);
     IndexId u = build_index(&l->b, "u0");
     narrow_to(l, s, rows, loc, x_condition(k, carry->reduce), by->row, whole, &lo, &hi);
     if (whole && hi != lower_extent(l, by->row))
         hi = build_let(&l->b, loc, "hi",
                        x_min(k, lower_extent(l, by->row), lower_whole_lines(l, hi, LAYOUT_EDGE - 1)));
+    if (now)
+        keep_strip(l, now, &lo, &hi);
     build_for(&l->b, loc, LOOP_ORDERED, u, lo, hi, by->item_rows);
     it->first = it->row_first = x_index(k, loc, u);
     it->end = it->row_end = x_min(k, x_add(k, it->first, by->item_rows), hi);
@@ -186,7 +205,8 @@ static void open_sum_rows(Lower *l, const RowBlockLaunch *s, const BlockRows *ro
 }
 
 /* The terms of the block's rows. */
-static void add_carry(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const RowBlockCarry *carry)
+static void add_carry(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const RowBlockCarry *carry,
+                      const StripNow *now)
 {
     const Blocking *by = carry->by;
     uint32_t depth = l->b.depth;
@@ -195,13 +215,15 @@ static void add_carry(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, 
     lower_narrow(l, s->c->row, rows->first, rows->end);
     open_others(l, s->c, by, loc);
     if (by->row != NONE)
-        open_sum_rows(l, s, rows, carry, &it);
+        open_sum_rows(l, s, rows, carry, now, &it);
     if (by->lane != NONE) {
         lower_bind(l, by->lane, NONE, NONE);
         it.lane_first = x_int(l->k, loc, 0);
         it.lane_end = lower_extent(l, by->lane);
+        if (now && by->row == NONE)
+            keep_strip(l, now, &it.lane_first, &it.lane_end);
         if (by->nc)
-            open_strips(l, loc, &it);
+            open_columns(l, loc, &it);
     }
     lower_item(l, &it);
     lower_widen(l);
@@ -318,24 +340,106 @@ static BlockRows open_blocks(Lower *l, const RowBlockLaunch *s, Loc loc, const P
                      s->most);
 }
 
-static void lower_members(Lower *l, const RowBlockLaunch *s, const BlockRows *rows)
+static void lower_one(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, uint32_t q,
+                      const StripNow *now)
+{
+    if (s->m->at[q].kind == EQ_TOP)
+        choose(l, &s->m->at[q], rows);
+    else if (s->by[q])
+        lower_member(l, s, rows, q, now);
+    for (uint32_t i = 0; i < s->carries.len; i++)
+        if (s->carries.at[i].q == &s->m->at[q] && !s->carries.at[i].is_done)
+            add_carry(l, s, rows, &s->carries.at[i], now);
+}
+
+/* ---- strips of columns ---- */
+
+/* Sums over columns begin at zero. */
+static void begin_strip_sums(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Equation *q)
+{
+    uint32_t depth = l->b.depth;
+    Equation zero = *q;
+    zero.rhs = x_float(l->k, q->loc, 0);
+    each_row(l, q->loc, rows);
+    for (uint32_t a = 0; a < q->nindex; a++) {
+        IndexId i = x_plain_index(l->k, q->index[a]);
+        int last = a + 1 == q->nindex;
+        if (i == NONE || i == s->c->row || lower_is_outer(s->c, i))
+            continue;
+        lower_bind(l, i, NONE, NONE);
+        build_for(&l->b, q->loc, last ? LOOP_VECTOR : LOOP_ORDERED, i, x_int(l->k, q->loc, 0),
+                  lower_extent(l, i), last ? l->cpu->lanes : 1);
+    }
+    lower_store_element(l, &zero, 0);
+    build_close(&l->b, depth);
+}
+
+/* Before the first strip: sums over columns begin, and what sums over the rows read of the block is packed. */
+static void begin_strips(Lower *l, const RowBlockLaunch *s, const BlockRows *rows)
 {
     for (uint32_t q = 0; q < s->m->n; q++) {
-        if (s->m->at[q].kind == EQ_TOP)
-            choose(l, &s->m->at[q], rows);
-        else if (s->by[q])
-            lower_member(l, s, rows, q);
+        if (s->phase[q] != IN_STRIPS)
+            continue;
+        if (s->is_sum[q])
+            begin_strip_sums(l, s, rows, &s->m->at[q]);
         for (uint32_t i = 0; i < s->carries.len; i++)
-            if (s->carries.at[i].q == &s->m->at[q] && !s->carries.at[i].is_done)
-                add_carry(l, s, rows, &s->carries.at[i]);
+            if (s->carries.at[i].q == &s->m->at[q] && s->carries.at[i].by->row != NONE)
+                lower_pack_block(l, s->carries.at[i].by, rows, s->most);
     }
+}
+
+/* The terms of a sum over columns that the strip has. */
+static void add_strip_sums(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, uint32_t q,
+                           const StripNow *now)
+{
+    lower_narrow(l, s->column[q], now->first, now->end);
+    lower_member(l, s, rows, q, NULL);
+    lower_widen(l);
+}
+
+static void lower_strips(Lower *l, const RowBlockLaunch *s, const BlockRows *rows)
+{
+    Kernel *k = l->k;
+    Loc loc = s->m->at[0].loc;
+    uint32_t depth = l->b.depth;
+    ExprId lo, hi;
+    begin_strips(l, s, rows);
+    narrow_to(l, s, rows, loc, s->when, s->strip_column, 1, &lo, &hi);
+    IndexId v = build_index(&l->b, "strip");
+    build_for(&l->b, loc, LOOP_ORDERED, v, lo, hi, s->strip);
+    StripNow now = {.first = x_index(k, loc, v)};
+    ExprId end = x_min(k, x_extent(k, loc, s->columns), x_add(k, now.first, s->strip));
+    now.end = build_let(&l->b, loc, "strip_end", end);
+    l->env.strip = now.first;
+    for (uint32_t q = 0; q < s->m->n; q++) {
+        if (s->phase[q] != IN_STRIPS)
+            continue;
+        if (s->is_sum[q])
+            add_strip_sums(l, s, rows, q, &now);
+        else
+            lower_one(l, s, rows, q, &now);
+    }
+    l->env.strip = NONE;
+    build_close(&l->b, depth);
+}
+
+static void lower_members(Lower *l, const RowBlockLaunch *s, const BlockRows *rows)
+{
+    for (uint32_t q = 0; q < s->m->n; q++)
+        if (s->phase[q] == BEFORE_STRIPS)
+            lower_one(l, s, rows, q, NULL);
+    if (s->strip)
+        lower_strips(l, s, rows);
+    for (uint32_t q = 0; q < s->m->n; q++)
+        if (s->phase[q] == BEHIND_STRIPS)
+            lower_one(l, s, rows, q, NULL);
 }
 
 void lower_rowblock(Lower *l, const Members *m, const Cluster *c, const Parts *parts)
 {
     RowBlockLaunch *s = arena_new_of(l->k->module->arena, RowBlockLaunch);
     Loc loc = m->at[0].loc;
-    *s = (RowBlockLaunch){.c = c, .m = m};
+    *s = (RowBlockLaunch){.c = c, .m = m, .may_strip = !parts};
     for (uint32_t i = 0; i < m->n; i++) {
         lower_prepare(l, m->at[i].rhs);
         lower_pads(l, &m->at[i]);
@@ -357,7 +461,7 @@ void lower_rowblock(Lower *l, const Members *m, const Cluster *c, const Parts *p
     lower_members(l, s, &rows);
     build_close(&l->b, depth);
     l->env.places.len = l->env.hoisted.len = 0;
-    for (uint32_t q = 0; q < m->n; q++)
-        if (!lower_has_row(l->k, c, &m->at[q]))
-            finish_carries(l, s, &m->at[q]);
+    for (uint32_t q = 0; q < s->m->n; q++)
+        if (!lower_has_row(l->k, c, &s->m->at[q]))
+            finish_carries(l, s, &s->m->at[q]);
 }

@@ -14,17 +14,27 @@ int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q)
 
 /* ---- placed tensors ---- */
 
+/* The axis of t of which a strip is kept, or NONE. */
+static uint32_t strip_axis(const RowBlockLaunch *s, TensorId t)
+{
+    for (uint32_t i = 0; i < s->narrow.len; i++)
+        if (s->narrow.at[i].tensor == t)
+            return s->narrow.at[i].axis;
+    return NONE;
+}
+
 /* A thread's buffer for a tensor that q defines as this value, with the axes that are no outer ones. `rows` > 0: it has a
  * row, and that many of it; else it holds f32 sums. Block products may add into it, and touch more than is asked for, if the
  * value can be computed everywhere. */
-static LocalBuffer place(Lower *l, const Cluster *c, const Equation *q, TensorId tensor, ExprId value,
+static LocalBuffer place(Lower *l, const RowBlockLaunch *s, const Equation *q, TensorId tensor, ExprId value,
                          int64_t rows)
 {
     Kernel *k = l->k;
+    const Cluster *c = s->c;
     const Tensor *t = &k->tensors.at[tensor];
     Extent extents[MAX_RANK] = {0};
     uint32_t n = rows > 0;
-    LocalBuffer p = {.tensor = tensor, .row = NONE};
+    LocalBuffer p = {.tensor = tensor, .row = NONE, .column = strip_axis(s, tensor)};
     for (uint32_t a = 0; a < q->nindex; a++) {
         IndexId i = x_plain_index(k, q->index[a]);
         if (rows > 0 && i == c->row) {
@@ -32,7 +42,7 @@ static LocalBuffer place(Lower *l, const Cluster *c, const Equation *q, TensorId
             extents[0] = ext_const(k->module, rows);
         } else if (i == NONE || !lower_is_outer(c, i)) {
             p.keep |= 1u << a;
-            extents[n++] = t->axes[a].extent;
+            extents[n++] = a == p.column ? ext_const(k->module, s->strip) : t->axes[a].extent;
         }
     }
     p.buffer = build_buffer(&l->b, t->name, rows > 0 ? t->elem : EL_F32, SPACE_THREAD, n, extents);
@@ -43,7 +53,7 @@ static LocalBuffer place(Lower *l, const Cluster *c, const Equation *q, TensorId
 
 static void place_one(Lower *l, const RowBlockLaunch *s, const Equation *q, TensorId t)
 {
-    vec_push(l->k->module->arena, &l->env.places, place(l, s->c, q, t, q->rhs, s->rows));
+    vec_push(l->k->module->arena, &l->env.places, place(l, s, q, t, q->rhs, s->rows));
     l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
 }
 
@@ -94,7 +104,7 @@ static void find_carries(Lower *l, RowBlockLaunch *s, const Equation *q)
     uint32_t n = query_reductions(l->k, q->rhs, reds, REDUCE_MAX);
     for (uint32_t i = 0; i < n; i++)
         vec_push(l->k->module->arena, &s->carries,
-                 (RowBlockCarry){.q = q, .reduce = reds[i], .place = place(l, s->c, q, q->lhs, reds[i], 0)});
+                 (RowBlockCarry){.q = q, .reduce = reds[i], .place = place(l, s, q, q->lhs, reds[i], 0)});
 }
 
 static void decide_carry(Lower *l, const RowBlockLaunch *s, RowBlockCarry *carry)
@@ -198,6 +208,7 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
 void rowblock_place(Lower *l, RowBlockLaunch *s)
 {
     s->rows = rows_together(l, s->m, s->c);
+    rowblock_strips(l, s);
     for (uint32_t i = 0; i < s->m->n; i++) {
         place_results(l, s, &s->m->at[i]);
         if (!lower_has_row(l->k, s->c, &s->m->at[i]))

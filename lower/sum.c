@@ -21,7 +21,8 @@ ExprId lower_first_value(Lower *l, ExprId reduce, const Equation *onto)
         return lower_identity(l, reduce);
     for (uint32_t i = 0; i < onto->nindex; i++)
         at[i] = lower_expr(l, onto->index[i]);
-    return x_load(l->k, x_at(l->k, reduce)->loc, onto->lhs, at);
+    TensorId t = lower_place(l, onto->lhs, at);
+    return x_load(l->k, x_at(l->k, reduce)->loc, t, at);
 }
 
 /* An integer max or min without terms has no value. */

@@ -307,6 +307,11 @@ int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row)
     return by_rule(c, k, KNOB_span, k->indices.at[row].name, knob_table[KNOB_span].otherwise);
 }
 
+int64_t schedule_columns(const PassContext *c, const Kernel *k, IndexId row)
+{
+    return by_rule(c, k, KNOB_columns, k->indices.at[row].name, knob_table[KNOB_columns].otherwise);
+}
+
 const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL, NULL); }
 
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)

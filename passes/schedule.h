@@ -51,6 +51,8 @@ int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId row);
 /* Rows, at least, of a span of such blocks, for which right operands are packed once. */
 int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row);
+/* Columns of a strip of such a group, asked where strips are possible; 0: all columns at once. */
+int64_t schedule_columns(const PassContext *c, const Kernel *k, IndexId row);
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
 const Setting *schedule_copies_given(const Kernel *k, Knob space); /* NULL: no clause gives them */

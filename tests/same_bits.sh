@@ -60,6 +60,19 @@ for isa in host amx-soft; do
     cmp "$scratch/rows64" "$scratch/rows160" || bad=1
     echo "same rowblocks $isa"
 done
+# In strips of columns, of any width or none, and of any rows.
+for isa in host amx-soft; do
+    for columns in 0 32 160; do
+        sed "s/^test .*//" model/attention.moe >"$scratch/strips.moe"
+        echo "schedule attention { rowblock i : rows = $((columns + 32)) columns = $columns }" >>"$scratch/strips.moe"
+        "$moec" run --no-time --target=$isa "$scratch/strips.moe" attention_bwd B=1 S=203 L=233 O=30 N=2 D=24 U=40 \
+            >"$scratch/columns$columns"
+    done
+    for columns in 32 160; do
+        cmp "$scratch/columns0" "$scratch/columns$columns" || bad=1
+    done
+    echo "same strips $isa"
+done
 train() {
     rm -f "$scratch/log"
     "$1/bin/moe-train" --layers 1 --width 64 --experts 8 --sequence 64 --batch 4 --steps 5 --data-limit 1 --sample 0 \

@@ -99,7 +99,7 @@ static void test_refused(void **state)
         {"f", "tile g : multiply in_f32 multiply natively", "E0707", "`multiply` of g twice"},
         {"f", "tile a : sums in_block", "E0706", "no sum defines a"},
         {"f", "rowblock t : rows = 64 span = 16", "E0705", "span = 32"},
-        {"f", "rowblock t : lines = 64", "E0701", "rows = or span ="},
+        {"f", "rowblock t : lines = 64", "E0701", "rows =, span = or columns ="},
         {"f", "launch a : writes never", "E0701", "`by_size`, `past` or `kept`"},
         {"f", "launch a : ahead = 65", "E0705", "ahead = 64"},
         {"f", "launch a : rows = 65", "E0701", "writes, ahead = or threads ="},
@@ -138,7 +138,7 @@ static const char clauses[] =
     "  fuse g -> a, y at epilogue\n"
     "  store a\n"
     "  strip a, y : lanes = 4096\n"
-    "  rowblock t : rows = 128 span = 512\n"
+    "  rowblock t : rows = 128 span = 512 columns = 96\n"
     "  launch a, y : writes ?{past, kept} ahead = 0 threads = 2\n"
     "  order groups ?{as_given, heaviest_first}\n"
     "  copies l1 = 2, ub = ?{1, 2}\n";
@@ -155,7 +155,7 @@ static void test_printed(void **state)
     assert_non_null(strstr(text_string(&t), "\nschedule f_fwd {\n  tile g_f32 : multiply in_f32 right"));
     const char *backward = strstr(text_string(&t), "\nschedule f_bwd {\n");
     assert_non_null(backward);
-    assert_non_null(strstr(backward, "  rowblock t : rows = 128 span = 512\n"));
+    assert_non_null(strstr(backward, "  rowblock t : rows = 128 span = 512 columns = 96\n"));
     assert_null(strstr(backward, "tile g"));
     arena_free(r.arena);
 }
@@ -221,6 +221,7 @@ static void test_answers(void **state)
     assert_false(schedule_sums_in_block(&plain, k, tensor(&r, k, "g")));
     assert_int_equal(schedule_part(&plain, k, tensor(&r, k, "g"), 256), 32);
     assert_int_equal(schedule_span(&plain, k, row_of(&r, k, "y")), 512);
+    assert_int_equal(schedule_columns(&plain, k, row_of(&r, k, "y")), 96);
     assert_int_equal(schedule_writes(&plain, k, tensor(&r, k, "y")), WRITES_PAST);
     assert_int_equal(schedule_ahead(&plain, k, tensor(&r, k, "y")), 0);
     assert_int_equal(schedule_ahead(&plain, k, tensor(&r, k, "z")), 8);
