@@ -86,6 +86,9 @@ def by_ctypes(library):
     assert call(library, "gather", x, start, count, slot_of, row_of, y) == 0
     assert list(y.kept) == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5], list(y.kept)
     assert call(library, "gather", x, start, count, tensor(i32, (4,), (9, 9, 9, 9)), row_of, y) == -1, "a wrong route"
+    assert call(library, "gather", x, start, count, tensor(i32, (5,), (1, 2, 0, 3, 3)), row_of, y) == -1, "rows that are not T*K"
+    for shape in ((3, 3), (4, 2)):
+        assert call(library, "gather", x, start, count, slot_of, row_of, tensor(f32, shape)) == -1, "a shape behind a route"
     n = tensor(i32, ())
     assert call(library, "count", 7, n) == 0 and n.kept[0] == 7, "a dimension that no shape gives"
 
