@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,6 +348,40 @@ static void the_build_has_a_name(void **state)
     unsetenv("MOEC_BACKEND");
 }
 
+/* The build's name with a back end that is a program with one note: a name of `bytes` bytes, of which four are there. */
+static const char *id_with_note(Place *p, unsigned char mark, uint32_t bytes)
+{
+    struct {
+        ElfW(Ehdr) header;
+        ElfW(Phdr) segment;
+        ElfW(Nhdr) note;
+        char owner[4], name[4];
+    } image = {.header = {.e_phoff = sizeof(ElfW(Ehdr)), .e_phentsize = sizeof(ElfW(Phdr)), .e_phnum = 1},
+               .segment = {.p_type = PT_NOTE},
+               .note = {4, bytes, NT_GNU_BUILD_ID},
+               .owner = "GNU",
+               .name = {1, 2, 3, 4}};
+    memcpy(image.header.e_ident, ELFMAG, SELFMAG);
+    image.header.e_ident[EI_PAD] = mark;
+    image.segment.p_offset = offsetof(__typeof__(image), note);
+    image.segment.p_filesz = sizeof image - image.segment.p_offset;
+    Output o = {.arena = p->arena};
+    assert_null(output_add(&o, in(p, "backend.so"), (Bytes){(const char *)&image, sizeof image}, 0));
+    assert_null(output_commit(&o));
+    setenv("MOEC_BACKEND", in(p, "backend.so"), 1);
+    const char *id = plugin_build_id(p->arena);
+    unsetenv("MOEC_BACKEND");
+    return id;
+}
+
+/* Then all bytes of the file count. */
+static void a_name_that_is_cut_off_is_none(void **state)
+{
+    assert_string_equal(id_with_note(*state, 1, 4), id_with_note(*state, 2, 4));
+    assert_string_not_equal(id_with_note(*state, 1, 8), id_with_note(*state, 2, 8));
+    assert_string_not_equal(id_with_note(*state, 1, UINT32_MAX), id_with_note(*state, 2, UINT32_MAX));
+}
+
 static void a_wrong_object_is_an_error(void **state)
 {
     Place *p = *state;
@@ -473,6 +509,7 @@ int main(void)
         TEST(unusable_places_are_not_used),
         TEST(targets_are_sorted_and_refused_by_name),
         TEST(the_build_has_a_name),
+        TEST(a_name_that_is_cut_off_is_none),
         TEST(a_wrong_object_is_an_error),
         TEST(a_bug_leaves_a_replay_file),
         TEST(a_replay_restores_everything),
