@@ -131,6 +131,7 @@ expect 2 'too much' "$moec" explain a.moe b c
 expect 0 '' "$moec" a.moe --schedule-seed=7 -o seed.so
 expect 2 'whole number' "$moec" a.moe --schedule-seed=x -o seed.so
 expect 0 '0 failed' "$moec" test --schedule-seed=7 a.moe
+expect 0 '^rmsnorm T=.* H=.*  error .* of bound  ok$' "$moec" test a.moe
 
 echo "-- words"
 expect 0 'check \[OPTION\|check FILE' "$moec" help
