@@ -364,7 +364,7 @@ static const char *id_with_note(Place *p, unsigned char mark, uint32_t bytes)
     memcpy(image.header.e_ident, ELFMAG, SELFMAG);
     image.header.e_ident[EI_PAD] = mark;
     image.segment.p_offset = offsetof(__typeof__(image), note);
-    image.segment.p_filesz = sizeof image - image.segment.p_offset;
+    image.segment.p_filesz = sizeof image.note + sizeof image.owner + sizeof image.name;
     Output o = {.arena = p->arena};
     assert_null(output_add(&o, in(p, "backend.so"), (Bytes){(const char *)&image, sizeof image}, 0));
     assert_null(output_commit(&o));
