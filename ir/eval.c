@@ -199,6 +199,7 @@ static void run(Eval *e, const int64_t *dims, EvalArg *args, double *const *boun
     e->index = arena_array(e->scratch, int64_t, k->indices.len + 1);
     e->nodes = arena_array(e->scratch, Node *, k->exprs.len + 1);
     e->local = arena_array(e->scratch, uint8_t, k->indices.len + 1);
+    e->moving = e->track ? eval_moving(k, e->scratch) : NULL;
     take_dims(e, dims);
     if (!e->error)
         take_args(e, args);

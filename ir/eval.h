@@ -7,7 +7,8 @@
  * passes on what its operands carry. A cast asks what both ends of the interval round to, so a value that is
  * nowhere near a rounding boundary comes out with error 0. Integers and conditions carry 0 or 1: 1 says that
  * a nearby value of a float would have changed them (a near tie of `top`, a comparison inside the error), and
- * whatever they choose is in doubt. */
+ * whatever they choose is in doubt. What moves with a shift (Note [Shift] in shift.h) may be computed with another value than
+ * the shift's argument, and be moved to it later: each of its roundings, that of a cast too, counts twice. */
 #ifndef IR_EVAL_H
 #define IR_EVAL_H
 
@@ -36,6 +37,9 @@ extern const ScalarHook eval_hooks[OP_COUNT];
 double eval_float_of_int(EvalMode mode, int64_t value);
 /* The error of a float result; exact: the result before its rounding. */
 double eval_error(ScalarOp op, Value a, Value b, double exact, double result);
+/* What the operation's roundings add once more where the result moves with a shift. */
+double eval_error_again(ScalarOp op, double result);
+uint8_t *eval_moving(const Kernel *k, Arena *a); /* eval_shift.c: by ExprId: does it move with a shift? NULL: none does */
 int eval_compare_doubtful(ScalarOp op, Value a, Value b);
 /* |x - y|, 0 for equal infinities. */
 double eval_distance(double x, double y);
@@ -102,6 +106,7 @@ struct Node {
     uint8_t ints;   /* OP: operands stay integers */
     uint8_t lifted; /* bit i: operand i is an integer that this node takes as a float */
     uint8_t faults; /* may fail: an index in it is checked while running */
+    uint8_t moves;  /* with a shift */
     ExprId expr;
     uint64_t
         deps; /* bits: the equation's numbers of the variables it uses; bit 63 stands for all further ones */
@@ -146,6 +151,7 @@ typedef struct Eval {
     uint64_t epoch[MANY_INDICES + 1]; /* by local number: the clock when it last moved */
     /* of the equation at hand */
     Node **nodes;   /* by ExprId */
+    const uint8_t *moving; /* by ExprId, or NULL: eval_moving() */
     uint8_t *local; /* by IndexId: number + 1, or 0 */
     uint32_t nlocal;
     uint32_t depth;

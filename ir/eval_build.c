@@ -376,6 +376,7 @@ Node *eval_node(Eval *e, ExprId x, int inner)
     n = arena_new_of(e->scratch, Node);
     n->expr = x;
     n->type = x_at(e->k, x)->type;
+    n->moves = e->moving && e->moving[x];
     if (++e->depth > MAX_NODE_DEPTH)
         eval_fail(e, "an expression of kernel %s is nested too deeply", e->k->name);
     if (!e->error)

@@ -115,6 +115,17 @@ static double own_error(ScalarOp op, int inexact, double exact, double result)
     return (row->ulp + 0.5) * ulp_at(result);
 }
 
+double eval_error_again(ScalarOp op, double result)
+{
+    if (!isfinite(result) || scalar_table[op].kind == SK_COMPARE)
+        return 0;
+    if (op == OP_bf16) /* one unit in the last place, or of the smallest numbers */
+        return fabs(result) * 0x1p-7 + 0x1p-133;
+    if (op == OP_f16)
+        return fabs(result) * 0x1p-10 + 0x1p-24;
+    return own_error(op, 1, result, result);
+}
+
 /* A NaN is in doubt when an operand is, and when it arises here from operands that need not be what they are. */
 static double nan_error(Value a, Value b)
 {

@@ -190,7 +190,7 @@ static Value float_total(Eval *e, const Total *t)
     }
     v.n.f = e->mode == EVAL_EXACT ? t->sum : elem_round(EL_F32, t->sum);
     if (e->track && isfinite(v.n.f))
-        v.error = t->error + (double)(t->n + 2) * 0x1p-24 * t->magnitude;
+        v.error = t->error + (double)(t->n + 2) * (t->node->moves ? 0x1p-23 : 0x1p-24) * t->magnitude;
     else if (e->track && t->node->reduce->free_factor)
         v.error = INFINITY; /* of 2 * inf - 1 * inf the language (section 5) makes (2 - 1) * inf */
     e->terms = t->n;

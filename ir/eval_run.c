@@ -157,6 +157,8 @@ static Value float_result(const Eval *e, const Node *n, Value a, Value b)
     double exact = n->hook(EVAL_EXACT, 0, a.n, b.n).f;
     r.n.f = scalar_table[op].kind == SK_CAST ? n->hook(e->mode, 0, a.n, b.n).f : elem_round(EL_F32, exact);
     r.error = eval_error(op, a, b, exact, r.n.f);
+    if (n->moves)
+        r.error += eval_error_again(op, r.n.f);
     return r;
 }
 

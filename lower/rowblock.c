@@ -354,34 +354,32 @@ static void lower_one(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, 
 
 /* ---- strips of columns ---- */
 
-/* Sums over columns begin at zero. */
-static void begin_strip_sums(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Equation *q)
+/* For each row and place of its left side. */
+static void lower_begin_strips(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, const Equation *q)
 {
     uint32_t depth = l->b.depth;
-    Equation zero = *q;
-    zero.rhs = x_float(l->k, q->loc, 0);
     each_row(l, q->loc, rows);
     for (uint32_t a = 0; a < q->nindex; a++) {
         IndexId i = x_plain_index(l->k, q->index[a]);
         int last = a + 1 == q->nindex;
-        if (i == NONE || i == s->c->row || lower_is_outer(s->c, i))
+        if (i == s->c->row || lower_is_outer(s->c, i))
             continue;
         lower_bind(l, i, NONE, NONE);
         build_for(&l->b, q->loc, last ? LOOP_VECTOR : LOOP_ORDERED, i, x_int(l->k, q->loc, 0),
                   lower_extent(l, i), last ? l->cpu->lanes : 1);
     }
-    lower_store_element(l, &zero, 0);
+    lower_store_element(l, q, 0);
     build_close(&l->b, depth);
 }
 
 /* Before the first strip: sums over columns begin, and what sums over the rows read of the block is packed. */
 static void begin_strips(Lower *l, const RowBlockLaunch *s, const BlockRows *rows)
 {
+    for (uint32_t i = 0; i < s->begin.len; i++)
+        lower_begin_strips(l, s, rows, &s->begin.at[i]);
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->phase[q] != IN_STRIPS)
             continue;
-        if (s->is_sum[q])
-            begin_strip_sums(l, s, rows, &s->m->at[q]);
         for (uint32_t i = 0; i < s->carries.len; i++)
             if (s->carries.at[i].q == &s->m->at[q] && s->carries.at[i].by->row != NONE)
                 lower_pack_block(l, s->carries.at[i].by, rows, s->most);
@@ -405,6 +403,9 @@ static void lower_strips(Lower *l, const RowBlockLaunch *s, const BlockRows *row
     ExprId lo, hi;
     begin_strips(l, s, rows);
     narrow_to(l, s, rows, loc, s->when, s->strip_column, 1, &lo, &hi);
+    ExprId width = x_int(k, loc, s->strip);
+    if (s->from_multiple && !x_is_int(k, lo, 0))
+        lo = x_op2(k, loc, OP_mul, x_op2(k, loc, OP_idiv, lo, width), width);
     IndexId v = build_index(&l->b, "strip");
     build_for(&l->b, loc, LOOP_ORDERED, v, lo, hi, s->strip);
     StripNow now = {.first = x_index(k, loc, v)};

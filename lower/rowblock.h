@@ -39,6 +39,8 @@ typedef struct RowBlockLaunch {
     IndexId column[CLUSTER_MAX];     /* by member in strips: the variable that goes over the strip */
     uint8_t is_sum[CLUSTER_MAX];     /* by member in strips: it is a sum over them that was taken out of another member */
     Vec(StripTensor) narrow;
+    Vec(Equation) begin;  /* computed before the first strip */
+    int from_multiple;    /* strips begin at multiples of their width */
 } RowBlockLaunch;
 
 void rowblock_strips(Lower *l, RowBlockLaunch *s); /* strips.c: strips of columns, if members allow them */

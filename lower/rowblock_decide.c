@@ -42,7 +42,7 @@ static LocalBuffer place(Lower *l, const RowBlockLaunch *s, const Equation *q, T
             extents[0] = ext_const(k->module, rows);
         } else if (i == NONE || !lower_is_outer(c, i)) {
             p.keep |= 1u << a;
-            extents[n++] = a == p.column ? ext_const(k->module, s->strip) : t->axes[a].extent;
+            extents[n++] = a == p.column ? ext_const(k->module, s->strip + LAYOUT_EDGE) : t->axes[a].extent;
         }
     }
     p.buffer = build_buffer(&l->b, t->name, rows > 0 ? t->elem : EL_F32, SPACE_THREAD, n, extents);
@@ -53,6 +53,8 @@ static LocalBuffer place(Lower *l, const RowBlockLaunch *s, const Equation *q, T
 
 static void place_one(Lower *l, const RowBlockLaunch *s, const Equation *q, TensorId t)
 {
+    if (lower_place_of(l, t))
+        return;
     vec_push(l->k->module->arena, &l->env.places, place(l, s, q, t, q->rhs, s->rows));
     l->k->tensors.at[t].space = SPACE_GM; /* no memory of its own */
 }
@@ -209,6 +211,9 @@ void rowblock_place(Lower *l, RowBlockLaunch *s)
 {
     s->rows = rows_together(l, s->m, s->c);
     rowblock_strips(l, s);
+    for (uint32_t i = 0; i < s->m->n; i++)
+        if (s->is_sum[i]) /* before others that write its sums */
+            place_results(l, s, &s->m->at[i]);
     for (uint32_t i = 0; i < s->m->n; i++) {
         place_results(l, s, &s->m->at[i]);
         if (!lower_has_row(l->k, s->c, &s->m->at[i]))

@@ -14,23 +14,13 @@
  *          d_q[b, i, n, d] = bf16(sums[b, i, n, d] * c)
  * Any other sum over columns, a maximum, or a choice of the K largest keeps the group from strips: the forward of attention, and
  * its backward where it sums over a row again (a backward for which the forward's result is saved does not). */
-#include "lower/rowblock.h"
+#include "lower/strips.h"
 
 #include "passes/cluster.h"
 #include "passes/schedule.h"
 
-typedef struct StripColumns {
-    Lower *l;
-    const RowBlockLaunch *s;
-    uint8_t *linked;             /* by tensor: it has the strips' columns */
-    uint8_t *late;               /* by tensor: it is complete behind the strips only */
-    IndexId column[CLUSTER_MAX]; /* by member: the variable of the columns on its left, or NONE */
-    RowBlockPhase phase[CLUSTER_MAX];
-    uint32_t nsums[CLUSTER_MAX]; /* sums over columns */
-    Extent extent;
-    ExprId when; /* members in strips compute something for a column */
-    IndexId any; /* the column's variable there */
-} StripColumns;
+/* When a tensor is complete that is no strip's. */
+typedef enum StripLate { LATE_NOT, LATE_BEHIND, LATE_RUNNING } StripLate;
 
 /* ---- the columns ---- */
 
@@ -114,20 +104,39 @@ static int find_column(const StripColumns *c, const Equation *q, IndexId *column
     return 1;
 }
 
-/* Is the reduction a sum over the columns of one strip after the other? */
-static int is_sum_over(const StripColumns *c, ExprId reduce, IndexId i)
+/* Does the reduction go over the columns of one strip after the other? */
+static int is_over(const StripColumns *c, ExprId reduce, IndexId i)
 {
     const Kernel *k = c->l->k;
     const Expr *x = x_at(k, reduce);
-    return x->op == RED_SUM && x->type != TY_INT && x->nbound == 1 && x_bound(k, reduce, 0) == i &&
+    return x->type != TY_INT && x->nbound == 1 && x_bound(k, reduce, 0) == i &&
            !query_has_reduce(k, x_arg(k, reduce, 0)) &&
            (x_condition(k, reduce) == NONE || !query_has_reduce(k, x_condition(k, reduce)));
 }
 
+/* Is it a sum, or the only maximum, which is all that its member computes? */
+static int takes_strips(StripColumns *c, uint32_t at, ExprId reduce)
+{
+    const Kernel *k = c->l->k;
+    const Equation *q = &c->s->m->at[at];
+    if (x_at(k, reduce)->op == RED_SUM)
+        return 1;
+    if (!c->online || x_at(k, reduce)->op != RED_MAX || q->kind != EQ_ASSIGN || q->rhs != reduce ||
+        (c->maximum != NONE && c->maximum != at))
+        return 0;
+    for (uint32_t a = 0; a < q->nindex; a++)
+        if (x_plain_index(k, q->index[a]) == NONE || lower_is_zero(c->l, x_plain_index(k, q->index[a])))
+            return 0;
+    c->maximum = at;
+    return 1;
+}
+
 /* Of a member without the columns on its left: its sums over columns, each of which links what it reads. */
-static int count_sums(StripColumns *c, const Equation *q, uint32_t *count, int *more)
+static int count_sums(StripColumns *c, uint32_t at, int *more)
 {
     Kernel *k = c->l->k;
+    const Equation *q = &c->s->m->at[at];
+    uint32_t *count = &c->nsums[at];
     ExprId reds[REDUCE_MAX];
     uint32_t n = query_reductions(k, q->rhs, reds, REDUCE_MAX);
     *count = 0;
@@ -136,7 +145,7 @@ static int count_sums(StripColumns *c, const Equation *q, uint32_t *count, int *
         each_below (e, k, reds[r], EVERYWHERE)
             if (is_linked(c, *e)) {
                 i = column_of(c, *e);
-                if (!is_sum_over(c, reds[r], i))
+                if (!is_over(c, reds[r], i) || !takes_strips(c, at, reds[r]))
                     return 0;
             }
         *count += i != NONE;
@@ -155,7 +164,7 @@ static int take_member(StripColumns *c, uint32_t at, int *more)
     if (!find_column(c, q, &c->column[at]))
         return 0;
     if (c->column[at] == NONE)
-        return count_sums(c, q, &c->nsums[at], more) && (has_row || !c->nsums[at]);
+        return count_sums(c, at, more) && (has_row || !c->nsums[at]);
     if (k->tensors.at[q->lhs].placed && !link(c, q->lhs, column_axis(c, q->lhs), more))
         return 0;
     return link_loads(c, q->rhs, c->column[at], more);
@@ -167,7 +176,7 @@ static int take_members(StripColumns *c)
     for (int more = 1; more;) {
         more = 0;
         for (uint32_t q = 0; q < c->s->m->n; q++)
-            if (c->s->m->at[q].along || !take_member(c, q, &more))
+            if ((c->s->m->at[q].along && !c->online) || !take_member(c, q, &more))
                 return 0;
     }
     return 1;
@@ -175,15 +184,52 @@ static int take_members(StripColumns *c)
 
 /* ---- the order ---- */
 
-static int is_inside(const StripColumns *c, uint32_t q) { return c->column[q] != NONE || c->nsums[q] > 0; }
+IndexId strip_sum_column(const StripColumns *c, ExprId reduce)
+{
+    each_below (e, c->l->k, reduce, EVERYWHERE)
+        if (is_linked(c, *e))
+            return column_of(c, *e);
+    return NONE;
+}
 
-static int reads_late(const StripColumns *c, const Equation *q)
+static StripLate how_late(const StripColumns *c, ExprId e)
+{
+    const Expr *x = x_at(c->l->k, e);
+    return x->kind == X_LOAD ? (StripLate)c->late[x->sym] : LATE_NOT;
+}
+
+/* Does e wait for what is complete behind the strips? In strips shift(m) is of the maximum so far. */
+static int waits(const StripColumns *c, ExprId e, int inside)
 {
     const Kernel *k = c->l->k;
-    each_below (n, k, q->rhs, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_LOAD && c->late[x_at(k, *n)->sym])
+    if (how_late(c, e))
+        return 1;
+    each_below (n, k, e, EVERYWHERE)
+        for (uint32_t a = 0; a < x_at(k, *n)->nargs; a++) {
+            StripLate late = how_late(c, x_arg(k, *n, a));
+            if (late == LATE_BEHIND || (late == LATE_RUNNING && !(inside && x_is_op(k, *n, OP_shift))))
+                return 1;
+        }
+    return 0;
+}
+
+/* Does what member q computes in strips wait for what is behind them? What is made of its sums may. */
+static int waits_inside(const StripColumns *c, uint32_t q)
+{
+    ExprId reds[REDUCE_MAX], rhs = c->s->m->at[q].rhs;
+    if (c->column[q] != NONE)
+        return waits(c, rhs, 1);
+    uint32_t n = c->nsums[q] ? query_reductions(c->l->k, rhs, reds, REDUCE_MAX) : 0;
+    for (uint32_t r = 0; r < n; r++)
+        if (strip_sum_column(c, reds[r]) != NONE && waits(c, reds[r], 1))
             return 1;
     return 0;
+}
+
+/* What a reduction passes on its way stands beside it. */
+static int stays_along(const StripColumns *c, uint32_t q)
+{
+    return !c->s->m->at[q].along || (c->column[q] != NONE && c->nsums[q + 1] == 1);
 }
 
 /* Does the later member q write what p reads or writes, though it does not stay behind it? */
@@ -201,15 +247,18 @@ static int find_phases(StripColumns *c)
 {
     const Members *m = c->s->m;
     for (uint32_t q = 0; q < m->n; q++) {
-        int late = reads_late(c, &m->at[q]), sums = c->nsums[q] > 0;
-        if (late && is_inside(c, q))
+        if (waits_inside(c, q) || !stays_along(c, q))
             return 0;
-        c->phase[q] = late || sums ? BEHIND_STRIPS : c->column[q] != NONE ? IN_STRIPS : BEFORE_STRIPS;
+        c->phase[q] = c->column[q] != NONE                       ? IN_STRIPS
+                      : c->nsums[q] || waits(c, m->at[q].rhs, 0) ? BEHIND_STRIPS
+                                                                 : BEFORE_STRIPS;
         if (c->phase[q] == BEFORE_STRIPS)
             continue;
-        c->late[m->at[q].lhs] = !c->linked[m->at[q].lhs];
+        c->late[m->at[q].lhs] = c->linked[m->at[q].lhs] ? LATE_NOT
+                                : q == c->maximum       ? LATE_RUNNING
+                                                        : LATE_BEHIND;
         if (m->at[q].ids != NONE)
-            c->late[m->at[q].ids] = 1;
+            c->late[m->at[q].ids] = LATE_BEHIND;
     }
     for (uint32_t q = 0; q < m->n; q++)
         for (uint32_t p = 0; p < q; p++)
@@ -219,15 +268,6 @@ static int find_phases(StripColumns *c)
 }
 
 /* ---- loops ---- */
-
-/* The variable of a sum over columns, or NONE. */
-static IndexId sum_column(const StripColumns *c, ExprId reduce)
-{
-    each_below (e, c->l->k, reduce, EVERYWHERE)
-        if (is_linked(c, *e))
-            return column_of(c, *e);
-    return NONE;
-}
 
 static const Blocking *probe(const StripColumns *c, Equation q, IndexId row)
 {
@@ -247,9 +287,15 @@ static int multiplies(const StripColumns *c, const Equation *q)
     if (by->row != c->s->c->row)
         return 0;
     for (uint32_t r = 0; r < n; r++)
-        if (sum_column(c, reds[r]) != NONE && !lower_factor(c->l, reds[r], by->row, by->lane, &product))
+        if (strip_sum_column(c, reds[r]) != NONE && !lower_factor(c->l, reds[r], by->row, by->lane, &product))
             return 0;
     return 1;
+}
+
+/* With a running maximum sums may be any, row by row. */
+static int goes_by_row(const StripColumns *c, const Equation *q)
+{
+    return c->online && probe(c, *q, c->s->c->row)->row == NONE;
 }
 
 /* The columns are places of the sums: their rows, or the lanes of sums one by one. */
@@ -269,16 +315,23 @@ static int carries(const StripColumns *c, const Equation *q, IndexId column)
     return by->row == column || (by->row == NONE && by->lane == column);
 }
 
+/* Do its loops have a strip's part? */
+static int goes_in_strips(const StripColumns *c, uint32_t at)
+{
+    const Equation *q = &c->s->m->at[at];
+    IndexId column = c->column[at];
+    if (column == NONE)
+        return !c->nsums[at] || multiplies(c, q) || goes_by_row(c, q);
+    if (!lower_has_row(c->l->k, c->s->c, q))
+        return carries(c, q, column);
+    return q->along || probe(c, *q, c->s->c->row)->lane == column;
+}
+
 static int has_loops(const StripColumns *c)
 {
-    for (uint32_t at = 0; at < c->s->m->n; at++) {
-        const Equation *q = &c->s->m->at[at];
-        IndexId column = c->column[at];
-        if (column == NONE                       ? c->nsums[at] && !multiplies(c, q)
-            : lower_has_row(c->l->k, c->s->c, q) ? probe(c, *q, c->s->c->row)->lane != column
-                                                 : !carries(c, q, column))
+    for (uint32_t at = 0; at < c->s->m->n; at++)
+        if (!goes_in_strips(c, at))
             return 0;
-    }
     return 1;
 }
 
@@ -342,12 +395,52 @@ static int have_one_range(StripColumns *c)
         if (c->column[at] != NONE && !add_condition(c, at, by_row ? (ExprId)NONE : reds[0], c->column[at]))
             return 0;
         for (uint32_t r = 0; c->nsums[at] && r < n; r++) {
-            IndexId column = sum_column(c, reds[r]);
+            IndexId column = strip_sum_column(c, reds[r]);
             if (column != NONE && !add_condition(c, at, reds[r], column))
                 return 0;
         }
     }
     return 1;
+}
+
+/* ---- a running maximum ---- */
+
+int strip_moves(const StripColumns *c, Shift s)
+{
+    return c->maximum != NONE && s.of != NONE && x_loads(c->l->k, s.of, c->s->m->at[c->maximum].lhs);
+}
+
+/* Can what moves with the maximum be moved to the next one? Sums of exp(s - shift(m)), and what a strip alone reads. */
+static int can_move(const StripColumns *c, uint32_t at)
+{
+    Kernel *k = c->l->k;
+    const Equation *q = &c->s->m->at[at];
+    ShiftFault fault = {.of = NONE};
+    ExprId reds[REDUCE_MAX];
+    if (c->column[at] != NONE)
+        return c->linked[q->lhs] || !strip_moves(c, ir_shift_of(k, q->rhs, c->shifts, &fault));
+    uint32_t n = c->nsums[at] ? query_reductions(k, q->rhs, reds, REDUCE_MAX) : 0;
+    for (uint32_t r = 0; r < n; r++) {
+        Shift s = ir_shift_of(k, reds[r], c->shifts, &fault);
+        if (strip_sum_column(c, reds[r]) != NONE && strip_moves(c, s) &&
+            (x_at(k, s.of)->kind != X_LOAD || s.times != -1 || s.plus))
+            return 0;
+    }
+    return 1;
+}
+
+static int all_move(StripColumns *c)
+{
+    ShiftFault fault;
+    if (!c->online)
+        return 1;
+    if (c->maximum == NONE)
+        return 0;
+    c->shifts = ir_shifts(c->l->k, c->l->k->module->arena, &fault);
+    for (uint32_t q = 0; q < c->s->m->n && !fault.why; q++)
+        if (!can_move(c, q))
+            return 0;
+    return !fault.why;
 }
 
 /* ---- which columns ---- */
@@ -380,11 +473,11 @@ static int adds_up(const StripColumns *c)
 }
 
 /* The columns of tensor t, or NULL. */
-static StripColumns *columns_of(Lower *l, const RowBlockLaunch *s, TensorId t)
+static StripColumns *columns_of(Lower *l, const RowBlockLaunch *s, TensorId t, int online)
 {
     Arena *a = l->k->module->arena;
     StripColumns *c = arena_new_of(a, StripColumns);
-    *c = (StripColumns){.l = l, .s = s};
+    *c = (StripColumns){.l = l, .s = s, .online = online, .maximum = NONE};
     c->linked = arena_alloc(a, l->k->tensors.len);
     c->late = arena_alloc(a, l->k->tensors.len);
     uint32_t axis = column_axis(c, t);
@@ -392,20 +485,20 @@ static StripColumns *columns_of(Lower *l, const RowBlockLaunch *s, TensorId t)
         return NULL;
     c->extent = l->k->tensors.at[t].axes[axis].extent;
     c->linked[t] = 1;
-    return take_members(c) && adds_up(c) && same_extents(c) && find_phases(c) && have_one_range(c) &&
-                   has_loops(c)
+    return take_members(c) && adds_up(c) && same_extents(c) && find_phases(c) && all_move(c) &&
+                   have_one_range(c) && has_loops(c)
                ? c
                : NULL;
 }
 
 /* Those that most is kept of. */
-static StripColumns *find_columns(Lower *l, const RowBlockLaunch *s)
+static StripColumns *find_columns(Lower *l, const RowBlockLaunch *s, int online)
 {
     StripColumns *best = NULL;
     uint8_t *seen = arena_alloc(l->k->module->arena, l->k->tensors.len);
     for (uint32_t q = 0; q < s->m->n; q++) {
         TensorId t = s->m->at[q].lhs;
-        StripColumns *c = seen[t] ? NULL : columns_of(l, s, t);
+        StripColumns *c = seen[t] ? NULL : columns_of(l, s, t, online);
         if (!c)
             continue;
         for (TensorId i = 0; i < l->k->tensors.len; i++)
@@ -416,94 +509,11 @@ static StripColumns *find_columns(Lower *l, const RowBlockLaunch *s)
     return best;
 }
 
-/* ---- members ---- */
-
-static void put(RowBlockLaunch *s, Members *m, Equation q, RowBlockPhase phase, IndexId column)
+/* How they are found: without a running maximum unless more can be left out with one. */
+static StripColumns *choose_columns(Lower *l, const RowBlockLaunch *s)
 {
-    s->phase[m->n] = phase;
-    s->column[m->n] = column;
-    m->at[m->n++] = q;
-}
-
-/* What adds up the strips' terms of one sum of q: f32, of the left-hand variables. */
-static TensorId sums_of(Lower *l, const Equation *q, uint32_t placed, Equation *add)
-{
-    Kernel *k = l->k;
-    const Tensor *of = &k->tensors.at[q->lhs];
-    Tensor t = {.name = ir_fresh_name(k, "sums"),
-                .original = of->original ? of->original : of->name,
-                .loc = q->loc,
-                .elem = EL_F32,
-                .role = ROLE_LOCAL,
-                .placed = placed,
-                .route = NONE};
-    add->nindex = 0;
-    for (uint32_t a = 0; a < q->nindex; a++) {
-        IndexId i = x_plain_index(k, q->index[a]);
-        if (i == NONE || lower_is_zero(l, i))
-            continue;
-        t.axes[t.rank++] = (Axis){lower_length(l, i), NONE};
-        add->index[add->nindex++] = q->index[a];
-    }
-    return ir_tensor(k, t);
-}
-
-/* Sums over columns, apart from their member; what is left of it, or 0: nothing is. */
-static int take_sums(RowBlockLaunch *s, const StripColumns *c, Members *m, Equation *q)
-{
-    Lower *l = c->l;
-    Kernel *k = l->k;
-    ExprId reds[REDUCE_MAX];
-    uint32_t n = query_reductions(k, q->rhs, reds, REDUCE_MAX);
-    for (uint32_t r = 0; r < n; r++) {
-        IndexId column = sum_column(c, reds[r]);
-        if (column == NONE)
-            continue;
-        Equation add = *q;
-        add.kind = EQ_ADD;
-        add.rhs = reds[r];
-        int own = q->kind == EQ_ASSIGN && q->rhs == reds[r] && k->tensors.at[q->lhs].placed &&
-                  k->tensors.at[q->lhs].elem == EL_F32;
-        if (!own)
-            add.lhs = sums_of(l, q, q->cluster + 1, &add);
-        s->is_sum[m->n] = 1;
-        put(s, m, add, IN_STRIPS, column);
-        if (own)
-            return 0;
-        schedule_fused(k, q->lhs, add.lhs);
-        q->rhs = x_replace(k, q->rhs, reds[r], x_load(k, q->loc, add.lhs, add.index));
-    }
-    return 1;
-}
-
-static uint32_t count_all(const StripColumns *c)
-{
-    uint32_t n = 0;
-    for (uint32_t q = 0; q < c->s->m->n; q++)
-        n += 1 + c->nsums[q];
-    return n;
-}
-
-/* The members in the order in which they are computed, sums over columns apart. */
-static void split_members(RowBlockLaunch *s, const StripColumns *c)
-{
-    const Members *from = s->m;
-    Members *m = arena_new_of(c->l->k->module->arena, Members);
-    Equation rest[CLUSTER_MAX];
-    uint32_t nrest = 0;
-    for (uint32_t q = 0; q < from->n; q++)
-        if (c->phase[q] == BEFORE_STRIPS)
-            put(s, m, from->at[q], BEFORE_STRIPS, NONE);
-    for (uint32_t q = 0; q < from->n; q++) {
-        Equation left = from->at[q];
-        if (c->phase[q] == IN_STRIPS)
-            put(s, m, left, IN_STRIPS, c->column[q]);
-        else if (c->phase[q] == BEHIND_STRIPS && (!c->nsums[q] || take_sums(s, c, m, &left)))
-            rest[nrest++] = left;
-    }
-    for (uint32_t q = 0; q < nrest; q++)
-        put(s, m, rest[q], BEHIND_STRIPS, NONE);
-    s->m = m;
+    StripColumns *plain = find_columns(l, s, 0), *online = find_columns(l, s, 1);
+    return plain && (!online || bytes_of(plain) >= bytes_of(online)) ? plain : online;
 }
 
 void rowblock_strips(Lower *l, RowBlockLaunch *s)
@@ -511,17 +521,21 @@ void rowblock_strips(Lower *l, RowBlockLaunch *s)
     Kernel *k = l->k;
     if (!s->may_strip || s->rows == 1 || pass_traits(l->c)->packs_all)
         return;
-    const StripColumns *c = find_columns(l, s);
-    if (!c || count_all(c) > CLUSTER_MAX)
+    const StripColumns *c = choose_columns(l, s);
+    if (!c)
         return;
-    s->strip = schedule_columns(l->c, k, s->c->row);
-    if (!s->strip)
+    int64_t width = !c->online                                   ? schedule_columns(l->c, k, s->c->row)
+                    : schedule_keeps_running(l->c, k, s->c->row) ? RUNNING_COLUMNS
+                                                                 : 0;
+    if (!width || !strip_members_fit(c))
         return;
+    s->strip = width;
     s->columns = c->extent;
     s->when = c->when;
     s->strip_column = c->any;
+    s->from_multiple = c->online;
     for (TensorId t = 0; t < k->tensors.len; t++)
         if (c->linked[t])
             vec_push(k->module->arena, &s->narrow, ((StripTensor){t, column_axis(c, t)}));
-    split_members(s, c);
+    strip_members(s, c);
 }

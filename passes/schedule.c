@@ -312,6 +312,11 @@ int64_t schedule_columns(const PassContext *c, const Kernel *k, IndexId row)
     return by_rule(c, k, KNOB_columns, k->indices.at[row].name, knob_table[KNOB_columns].otherwise);
 }
 
+int schedule_keeps_running(const PassContext *c, const Kernel *k, IndexId row)
+{
+    return by_rule(c, k, KNOB_softmax, k->indices.at[row].name, knob_table[KNOB_softmax].otherwise) == 0;
+}
+
 const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL, NULL); }
 
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)

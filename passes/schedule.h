@@ -53,6 +53,8 @@ int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId ro
 int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row);
 /* Columns of a strip of such a group, asked where strips are possible; 0: all columns at once. */
 int64_t schedule_columns(const PassContext *c, const Kernel *k, IndexId row);
+/* Does such a group keep a running maximum? Asked where it could. */
+int schedule_keeps_running(const PassContext *c, const Kernel *k, IndexId row);
 /* Copies of a block in a space of an NPU. */
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space);
 const Setting *schedule_copies_given(const Kernel *k, Knob space); /* NULL: no clause gives them */

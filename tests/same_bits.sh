@@ -60,13 +60,15 @@ for isa in host amx-soft; do
     cmp "$scratch/rows64" "$scratch/rows160" || bad=1
     echo "same rowblocks $isa"
 done
-# In strips of columns, of any width or none, and of any rows.
+# In strips of columns, of any width or none, and of any rows; with a running maximum of any rows.
 for isa in host amx-soft; do
     for columns in 0 32 160; do
         sed "s/^test .*//" model/attention.moe >"$scratch/strips.moe"
         echo "schedule attention { rowblock i : rows = $((columns + 32)) columns = $columns }" >>"$scratch/strips.moe"
         "$moec" run --no-time --target=$isa "$scratch/strips.moe" attention_bwd B=1 S=203 L=233 O=30 N=2 D=24 U=40 \
             >"$scratch/columns$columns"
+        "$moec" run --no-time --target=$isa "$scratch/strips.moe" attention B=1 S=203 L=2233 O=2030 N=2 D=24 U=40 \
+            >>"$scratch/columns$columns"
     done
     for columns in 32 160; do
         cmp "$scratch/columns0" "$scratch/columns$columns" || bad=1

@@ -283,6 +283,30 @@ static void bounds_of_casts(void **state)
     assert_true(out[0] == exp(1));
 }
 
+/* What moves with a shift counts its roundings twice, a cast's too; what moved and cancelled does not. */
+static void bounds_of_shifts(void **state)
+{
+    (void)state;
+    Axis n = dense(new_dim("N"));
+    TensorId a = tensor("a", ROLE_IN, EL_F32, 1, n, n), y = tensor("y", ROLE_OUT, EL_F32, 1, n, n);
+    TensorId z = tensor("z", ROLE_OUT, EL_F32, 1, n, n), q = tensor("q", ROLE_OUT, EL_F32, 1, n, n);
+    ExprId i = new_index("i", n), x = load(a, i, NONE);
+    ExprId moved = op1(OP_bf16, op1(OP_exp, op(OP_sub, x_float(k, nowhere, 0.75), op1(OP_shift, x))));
+    ExprId fixed = op1(OP_bf16, op1(OP_exp, op(OP_sub, x_float(k, nowhere, 0.75), op1(OP_stop, x))));
+    define(EQ_ASSIGN, y, 1, i, NONE, moved);
+    define(EQ_ASSIGN, z, 1, i, NONE, fixed);
+    define(EQ_ASSIGN, q, 1, i, NONE, op(OP_div, moved, moved));
+    double data[1] = {0.25}, out[3], bound[3][1];
+    int64_t dims[1] = {1};
+    EvalArg args[4] = {{.data = data}, {.data = &out[0]}, {.data = &out[1]}, {.data = &out[2]}};
+    double *bounds[4] = {NULL, bound[0], bound[1], bound[2]};
+    assert_null(run(EVAL_REFERENCE, dims, args, bounds));
+    assert_true(out[0] == out[1] && out[2] == 1);
+    assert_true(bound[1][0] == 0);
+    assert_true(bound[0][0] >= 0x1p-7 * out[0] && bound[0][0] < 0x1p-6 * out[0]);
+    assert_true(bound[2][0] >= 0x1p-7);
+}
+
 static void sizes(void **state)
 {
     (void)state;
@@ -307,11 +331,11 @@ static void sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(scalars),         TEST(rounding),        TEST(golden_route),
-        TEST(dropped_route),   TEST(sum_of_products), TEST(empty_extremes),
-        TEST(guarded_access),  TEST(deep_sum),        TEST(bucket_and_scatter),
-        TEST(sum_of_nothing),  TEST(causal),          TEST(top_of_row),
-        TEST(bounds_of_casts), TEST(sizes),
+        TEST(scalars),         TEST(rounding),         TEST(golden_route),
+        TEST(dropped_route),   TEST(sum_of_products),  TEST(empty_extremes),
+        TEST(guarded_access),  TEST(deep_sum),         TEST(bucket_and_scatter),
+        TEST(sum_of_nothing),  TEST(causal),           TEST(top_of_row),
+        TEST(bounds_of_casts), TEST(bounds_of_shifts), TEST(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

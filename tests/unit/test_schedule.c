@@ -99,7 +99,7 @@ static void test_refused(void **state)
         {"f", "tile g : multiply in_f32 multiply natively", "E0707", "`multiply` of g twice"},
         {"f", "tile a : sums in_block", "E0706", "no sum defines a"},
         {"f", "rowblock t : rows = 64 span = 16", "E0705", "span = 32"},
-        {"f", "rowblock t : lines = 64", "E0701", "rows =, span = or columns ="},
+        {"f", "rowblock t : lines = 64", "E0701", "rows =, span =, columns = or softmax"},
         {"f", "launch a : writes never", "E0701", "`by_size`, `past` or `kept`"},
         {"f", "launch a : ahead = 65", "E0705", "ahead = 64"},
         {"f", "launch a : rows = 65", "E0701", "writes, ahead = or threads ="},
@@ -331,7 +331,7 @@ static void test_bits(void **state)
     (void)state;
     for (Knob n = 0; n < KNOB_COUNT; n++)
         assert_int_equal(knob_keeps_bits(n, knob_table[n].hi),
-                         n != KNOB_fuse && n != KNOB_terms && n != KNOB_multiply);
+                         n != KNOB_fuse && n != KNOB_terms && n != KNOB_multiply && n != KNOB_softmax);
     assert_true(knob_keeps_bits(KNOB_fuse, AT_PROLOGUE) && knob_keeps_bits(KNOB_fuse, AT_EPILOGUE));
     assert_false(knob_keeps_bits(KNOB_fuse, AT_SCATTER));
 }

@@ -75,6 +75,7 @@ syn keyword moeClause lanes
 syn keyword moeClause rows
 syn keyword moeClause span
 syn keyword moeClause columns
+syn keyword moeClause softmax
 syn keyword moeClause groups
 syn keyword moeClause terms
 syn keyword moeClause writes
