@@ -255,6 +255,8 @@ def check_sampled(moec, scratch):
             us.append(float(re.search(r": ([0-9.]+) us", text).group(1)))
         if "items were looked at" not in text:
             wrong.append(f"{machine}: nothing is sampled at S=8192")
+        if not re.search(r"^balance over cores .*\n.* [0-9.]+/ *[0-9.]+/ *[0-9.]+  [0-9.]+$", text, re.M):
+            wrong.append(f"{machine}: nothing is said of the balance over cores")
         if not 14 < us[1] / us[0] < 18:
             wrong.append(f"{machine}: {us[1] / us[0]:.1f} times as long for four times the positions")
     return wrong

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/eval.h"
+
 static const char *run(EvalMode mode, const int64_t *dims, EvalArg *args, double *const *bounds)
 {
     const char *fault = ir_verify(k, arena);
@@ -263,6 +265,23 @@ static void top_of_row(void **state)
     assert_non_null(strstr(run(EVAL_REFERENCE, dims, args, NULL), "top takes 6 of 5"));
 }
 
+/* Of functions: their own roundings only where operands are exact, and what their slope makes of an operand's error. */
+static void bounds_of_functions(void **state)
+{
+    (void)state;
+    static const ScalarOp ops[] = {OP_exp,     OP_log,  OP_sqrt, OP_rsqrt, OP_tanh,
+                                   OP_sigmoid, OP_silu, OP_gelu, OP_pow};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        Value a = {.n.f = 1.5}, b = {.n.f = 3};
+        double at = scalar_eval(ops[i], EVAL_EXACT, TY_F32, 1.5, 3), own = eval_error(ops[i], a, b, at, at);
+        double moved = fabs(scalar_eval(ops[i], EVAL_EXACT, TY_F32, 1.51, 3) - at);
+        assert_true(own >= 0 && own < 16 * 0x1p-23 * at);
+        a.error = 0.01;
+        double passed = eval_error(ops[i], a, b, at, at);
+        assert_true(passed >= moved && passed < 1.2 * moved + own);
+    }
+}
+
 /* A cast forgets an error that is far from a rounding boundary, and keeps one ulp of it when it is near. */
 static void bounds_of_casts(void **state)
 {
@@ -331,11 +350,22 @@ static void sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(scalars),         TEST(rounding),         TEST(golden_route),
-        TEST(dropped_route),   TEST(sum_of_products),  TEST(empty_extremes),
-        TEST(guarded_access),  TEST(deep_sum),         TEST(bucket_and_scatter),
-        TEST(sum_of_nothing),  TEST(causal),           TEST(top_of_row),
-        TEST(bounds_of_casts), TEST(bounds_of_shifts), TEST(sizes),
+        TEST(scalars),
+        TEST(rounding),
+        TEST(golden_route),
+        TEST(dropped_route),
+        TEST(sum_of_products),
+        TEST(empty_extremes),
+        TEST(guarded_access),
+        TEST(deep_sum),
+        TEST(bucket_and_scatter),
+        TEST(sum_of_nothing),
+        TEST(causal),
+        TEST(top_of_row),
+        TEST(bounds_of_functions),
+        TEST(bounds_of_casts),
+        TEST(bounds_of_shifts),
+        TEST(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
