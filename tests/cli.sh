@@ -360,6 +360,7 @@ fi
 # A file system that fills up while the linker or we write: a limit on file size acts the same for any user.
 expect 1 '' sh -c 'ulimit -f 1; "$0" a.moe --no-cache -o full.so' "$moec"
 nothing full.so full.h
+expect 1 'cannot be written: File too large' sh -c 'ulimit -f 1; "$0" --help >help.txt' "$(dirname "$moec")/moe-train"
 mkdir small
 if mount -t tmpfs -o size=8k none small 2>/dev/null; then
     expect 1 'No space' "$moec" a.moe -o small/x.so

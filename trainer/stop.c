@@ -24,7 +24,6 @@ void stop_watch(void)
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
-    signal(SIGXFSZ, SIG_IGN);
 }
 
 int stop_asked(void) { return asked; }

@@ -2,8 +2,7 @@
 #ifndef TRAINER_STOP_H
 #define TRAINER_STOP_H
 
-/* From here on the first SIGINT or SIGTERM asks the run to stop, and a second one ends the process at once. A file that grows
- * beyond its limit is an error of that file, not the end (SIGXFSZ). */
+/* From here on the first SIGINT or SIGTERM asks the run to stop, and a second one ends the process at once. */
 void stop_watch(void);
 int stop_asked(void); /* the signal, or 0 */
 void stop_ask(int number); /* as if that signal had come; 0: none */
