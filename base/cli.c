@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +240,7 @@ int cli_main(const Cli *p, int argc, char **argv)
 {
     program = p;
     hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file size is an error of writing, not the end */
     atexit(check_stdout);
     argp_err_exit_status = CLI_USAGE;
     argp_program_version_hook = print_version;

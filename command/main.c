@@ -4,7 +4,6 @@
 #include "base/base.h"
 
 #include <malloc.h>
-#include <signal.h>
 
 int main(int argc, char **argv)
 {
@@ -19,6 +18,5 @@ int main(int argc, char **argv)
     /* LLVM's large pieces come and go: the system need not clear each anew. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file size is an error of writing, not the end */
     return cli_main(&moec, argc, argv);
 }

@@ -86,6 +86,7 @@ int x_is_unit(const Kernel *k, ExprId e, IndexId i);
 /* Is the node evaluated whenever root is? Not if it is only on a side of `if`, or behind `and` or `or`: what it reads may
  * not be there then. */
 int x_is_asked_for(const Kernel *k, ExprId root, ExprId node);
+int x_is_among(const ExprId *list, uint32_t n, ExprId e);
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */
 /* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. Scratch memory that f
  * takes is gone afterwards. */

@@ -204,7 +204,7 @@ Shift ir_shift_of(Kernel *k, ExprId e, const Shift *tensors, ShiftFault *fault)
 
 /* ---- a kernel ---- */
 
-static int has_shift(const Kernel *k)
+int ir_has_shift(const Kernel *k)
 {
     for (ExprId e = 0; e < k->exprs.len; e++)
         if (x_is_op(k, e, OP_shift))
@@ -236,7 +236,7 @@ Shift *ir_shifts(Kernel *k, Arena *a, ShiftFault *fault)
     *fault = (ShiftFault){.of = NONE};
     for (TensorId t = 0; t < k->tensors.len; t++)
         tensors[t] = still;
-    for (uint32_t i = 0, n = has_shift(k) ? k->eqs.len : 0; i < n && !fault->why; i++) {
+    for (uint32_t i = 0, n = ir_has_shift(k) ? k->eqs.len : 0; i < n && !fault->why; i++) {
         const Equation *q = &k->eqs.at[i];
         if (q->kind == EQ_ROUTE || q->kind == EQ_CHECK)
             continue;

@@ -22,6 +22,7 @@ typedef struct ShiftFault {
     const char *why; /* "... of it"; NULL: there is no fault */
 } ShiftFault;
 
+int ir_has_shift(const Kernel *k);
 /* What every tensor of k scales with, by TensorId, in the index variables of the equation that defines it; up to the first
  * fault. */
 Shift *ir_shifts(Kernel *k, Arena *a, ShiftFault *fault);

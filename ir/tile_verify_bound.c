@@ -305,8 +305,8 @@ static int prove(TileBound *b, const TileSum *s, int depth)
 
 int tile_sum_at_most_zero(TileVerifier *v, const TileSum *s)
 {
-    for (int depth = MAX_DEPTH / 4; depth <= MAX_DEPTH;
-         depth *= 2) { /* short proofs first: there are fewer of them */
+    /* short proofs first: there are fewer of them */
+    for (int depth = MAX_DEPTH / 4; depth <= MAX_DEPTH; depth *= 2) {
         TileBound b = {.v = v};
         if (prove(&b, s, depth))
             return 1;

@@ -195,6 +195,14 @@ ExprId *x_map_at(const ExprMap *m, ExprId e)
 
 ExprId x_map_get(const ExprMap *m, ExprId e) { return m->key ? m->value[map_place(m, e)] : (ExprId)NONE; }
 
+int x_is_among(const ExprId *list, uint32_t n, ExprId e)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == e)
+            return 1;
+    return 0;
+}
+
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max)
 {
     ExprId stack[64];

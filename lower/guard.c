@@ -29,20 +29,12 @@ static uint32_t few_conjuncts(const Kernel *k, ExprId when, ExprId out[COMPARED_
     return waiting ? 0 : n;
 }
 
-static int is_among(const ExprId *all, uint32_t n, ExprId one)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i] == one)
-            return 1;
-    return 0;
-}
-
 static int has_all_conjuncts(const Kernel *k, ExprId when, ExprId from)
 {
     ExprId all[COMPARED_MAX], some[COMPARED_MAX];
     uint32_t nall = few_conjuncts(k, when, all), nsome = few_conjuncts(k, from, some);
     for (uint32_t i = 0; i < nsome; i++)
-        if (!is_among(all, nall, some[i]))
+        if (!x_is_among(all, nall, some[i]))
             return 0;
     return nsome > 0;
 }

@@ -6,10 +6,7 @@
 
 int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q)
 {
-    for (uint32_t a = 0; a < q->nindex; a++)
-        if (x_plain_index(k, q->index[a]) == c->row)
-            return 1;
-    return 0;
+    return query_on_left(k, q, c->row) >= 0;
 }
 
 /* ---- placed tensors ---- */

@@ -233,12 +233,8 @@ static void put_behind(StripMembers *to, uint32_t member)
         if (sum->member == member)
             q.rhs = x_replace(k, q.rhs, sum->reduce, element(k, &sum->add));
     }
-    if (member == to->c->maximum) {
-        ExprId index[MAX_RANK];
-        for (uint32_t a = 0; a < q.nindex; a++)
-            index[a] = q.index[a];
-        q.rhs = x_load(k, q.loc, to->top, index);
-    }
+    if (member == to->c->maximum)
+        q.rhs = x_load(k, q.loc, to->top, q.index);
     put(to, q, BEHIND_STRIPS, NONE);
 }
 

@@ -12,8 +12,8 @@
  * before:  d_q[b, i, n, d] = bf16((sum(j where j <= i) d_s[b, n, i, j] * k[b, j, n, d]) * c)
  * after:   sums[b, i, n, d] = 0   strips of j { ... sums[b, i, n, d] += sum(j where j <= i, of the strip) d_s * k }
  *          d_q[b, i, n, d] = bf16(sums[b, i, n, d] * c)
- * Any other sum over columns, a maximum, or a choice of the K largest keeps the group from strips: the forward of attention, and
- * its backward where it sums over a row again (a backward for which the forward's result is saved does not). */
+ * Any other reduction over columns keeps the group from strips, such as a backward's that sums over a row again (one for which the
+ * forward's result is saved does not), but for a maximum under shift: Note [Running maximum] in strip_members.c. */
 #include "lower/strips.h"
 
 #include "passes/cluster.h"
@@ -44,14 +44,6 @@ static uint32_t column_axis(const StripColumns *c, TensorId t)
         axis = a;
     }
     return axis;
-}
-
-static int has_free(const Kernel *k, const Equation *q, IndexId i)
-{
-    for (uint32_t a = 0; a < q->nindex; a++)
-        if (x_plain_index(k, q->index[a]) == i)
-            return 1;
-    return 0;
 }
 
 /* The variable at the columns of a load; NONE: an element that is computed. */
@@ -98,7 +90,7 @@ static int find_column(const StripColumns *c, const Equation *q, IndexId *column
         IndexId i = column_of(c, *n);
         if (i == NONE || q->kind == EQ_TOP || (*column != NONE && *column != i))
             return 0;
-        if (has_free(k, q, i))
+        if (query_on_left(k, q, i) >= 0)
             *column = i;
     }
     return 1;
@@ -350,14 +342,6 @@ static ExprId condition_of(const StripColumns *c, uint32_t at, ExprId reduce, In
     return when == NONE ? when : x_substitute(k, when, &column, &to, 1);
 }
 
-static int has_conjunct(const ExprId *all, uint32_t n, ExprId e)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i] == e)
-            return 1;
-    return 0;
-}
-
 /* Do two conditions say the same, in whatever order? */
 static int say_the_same(Kernel *k, ExprId a, ExprId b)
 {
@@ -366,7 +350,7 @@ static int say_the_same(Kernel *k, ExprId a, ExprId b)
     if (n != x_conjuncts(k, b, y, CONJUNCT_MAX))
         return 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!has_conjunct(y, n, x[i]) || !has_conjunct(x, n, y[i]))
+        if (!x_is_among(y, n, x[i]) || !x_is_among(x, n, y[i]))
             return 0;
     return 1;
 }

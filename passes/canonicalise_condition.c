@@ -33,19 +33,11 @@ static int known(Kernel *k, ExprId c, ExprId guard)
     return op == OP_eq ? equal - apart : apart - equal;
 }
 
-static int has_conjunct(const Conjuncts *c, ExprId e)
-{
-    for (uint32_t i = 0; i < c->n; i++)
-        if (c->list[i] == e)
-            return 1;
-    return 0;
-}
-
 /* What is known to hold is left out. A conjunct that never holds stays, as the last one: those after it are not evaluated,
  * and the list means the same to whoever does not look at `never`. */
 static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
 {
-    if (c->never || has_conjunct(c, e))
+    if (c->never || x_is_among(c->list, c->n, e))
         return;
     int truth = known(k, e, canon_and(k, (Loc){0}, c->list, c->n));
     c->never = truth < 0;
@@ -88,7 +80,7 @@ Conjuncts canon_conjuncts(Kernel *k, ExprId condition, ExprId body)
             if (x_loads_any(k, list[i]) == loads)
                 add_conjunct(k, &c, list[i]);
     for (uint32_t i = 0; body != NONE && !c.never && i < n; i++)
-        if (!has_conjunct(&c, list[i]) &&
+        if (!x_is_among(c.list, c.n, list[i]) &&
             is_only_guard(k, list[i], canon_and(k, (Loc){0}, c.list, c.n), body))
             c.list[c.n++] = list[i];
     return c;

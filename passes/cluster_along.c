@@ -132,7 +132,7 @@ static ExprId passing(const Along *a, uint32_t at, IndexId column)
     const Equation *z = &k->eqs.at[at + 1];
     ExprId reduce;
     if (!is_member(a, at + 1) || z->kind != EQ_ASSIGN || z->nindex != cluster_of(a)->nouter + 1 ||
-        rowblock_on_left(k, z, cluster_of(a)->row) < 0 || query_reductions(k, z->rhs, &reduce, 1) != 1)
+        query_on_left(k, z, cluster_of(a)->row) < 0 || query_reductions(k, z->rhs, &reduce, 1) != 1)
         return NONE;
     const Expr *x = x_at(k, reduce);
     if (x->nbound != 1 || x->type == TY_INT || query_has_reduce(k, x_arg(k, reduce, 0)) ||
@@ -168,13 +168,9 @@ static int passes_all(const Along *a, ExprId condition, TensorId t)
     ExprId asked[CONJUNCT_MAX], passed[CONJUNCT_MAX];
     uint32_t nasked = x_conjuncts(a->k, cluster_needed(a->k, t), asked, CONJUNCT_MAX);
     uint32_t npassed = x_conjuncts(a->k, condition, passed, CONJUNCT_MAX);
-    for (uint32_t i = 0; i < npassed; i++) {
-        uint32_t j = 0;
-        while (j < nasked && asked[j] != passed[i])
-            j++;
-        if (j == nasked)
+    for (uint32_t i = 0; i < npassed; i++)
+        if (!x_is_among(asked, nasked, passed[i]))
             return 0;
-    }
     return 1;
 }
 

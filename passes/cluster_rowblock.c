@@ -12,6 +12,7 @@
  * other variables as the row. A row-block group grows from there along reads and writes (Note [Row blocks]) as long as
  * it is worth it (Note [Worth]). The best one is formed, then the best of what is left. */
 #include "passes/cluster_rowblock.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -163,7 +164,7 @@ static void consider(Choice *c, uint32_t first, const IndexId *key, uint32_t nke
             kept[n++] = key[i];
     int fewer = s->lost && n > 1;
     if (pays)
-        keep_better(c, score_of(s, rowblock_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1])));
+        keep_better(c, score_of(s, query_on_left(c->f->k, &c->f->k->eqs.at[first], key[nkeys - 1])));
     if (fewer)
         consider(c, first, kept, n);
 }
@@ -183,7 +184,7 @@ static void consider_load(Choice *c, uint32_t first, ExprId load)
             }
     for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
         columns += x_plain_index(k, x_arg(k, load, a)) != NONE &&
-                   rowblock_on_left(k, q, x_plain_index(k, x_arg(k, load, a))) < 0;
+                   query_on_left(k, q, x_plain_index(k, x_arg(k, load, a))) < 0;
     for (uint32_t row = 0; columns > 0 && row < n; row++) {
         uint32_t outer = 0;
         for (uint32_t i = 0; i < n; i++)

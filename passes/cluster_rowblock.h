@@ -71,8 +71,6 @@ static inline Extent index_extent(const Kernel *k, IndexId i) { return k->indice
 
 /* cluster_rowblock_join.c */
 Facts rowblock_facts(Kernel *k, const PassContext *c);
-/* Is index variable i on the left-hand side? Its place, or -1. */
-int rowblock_on_left(const Kernel *k, const Equation *q, IndexId i);
 int rowblock_binds(const Kernel *k, ExprId reduce, IndexId i);
 int rowblock_is_product(const Kernel *k, ExprId e); /* a float sum of products */
 /* What equation `at` would be with these keys. */

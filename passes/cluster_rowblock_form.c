@@ -163,7 +163,7 @@ static int loads_column(const Kernel *k, const Equation *q, TensorId t, uint32_t
     each_below (n, k, q->rhs, EVERYWHERE)
         if (x_at(k, *n)->kind == X_LOAD && x_at(k, *n)->sym == t) {
             IndexId column = x_plain_index(k, x_arg(k, *n, axis));
-            if (column != NONE && rowblock_on_left(k, q, column) < 0)
+            if (column != NONE && query_on_left(k, q, column) < 0)
                 return 1;
         }
     return 0;

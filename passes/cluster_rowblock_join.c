@@ -148,14 +148,6 @@ Facts rowblock_facts(Kernel *k, const PassContext *c)
 
 /* ---- keys of one equation ---- */
 
-int rowblock_on_left(const Kernel *k, const Equation *q, IndexId v)
-{
-    for (uint32_t i = 0; i < q->nindex; i++)
-        if (x_plain_index(k, q->index[i]) == v)
-            return (int)i;
-    return -1;
-}
-
 int rowblock_binds(const Kernel *k, ExprId e, IndexId v)
 {
     for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
@@ -193,13 +185,12 @@ RowBlockPart rowblock_part(const RowBlockGroup *s, uint32_t at, const IndexId *k
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[at];
     for (uint32_t i = 0; i + 1 < s->nkeys; i++)
-        if (rowblock_on_left(k, q, key[i]) < 0)
+        if (query_on_left(k, q, key[i]) < 0)
             return PART_NONE;
     for (uint32_t i = 0; q->kind == EQ_TOP && i < s->nkeys; i++)
-        if (rowblock_on_left(k, q, key[i]) + 1 ==
-            q->nindex) /* which of the best ones: not known one by one */
+        if (query_on_left(k, q, key[i]) + 1 == q->nindex) /* which of the best ones: not known one by one */
             return PART_NONE;
-    if (rowblock_on_left(k, q, key[s->nkeys - 1]) >= 0)
+    if (query_on_left(k, q, key[s->nkeys - 1]) >= 0)
         return PART_DIRECT;
     ExprId sum = q->kind == EQ_TOP ? (ExprId)NONE : sum_over(k, q->rhs, key[s->nkeys - 1]);
     int carries =
@@ -213,7 +204,7 @@ void rowblock_axes(const RowBlockGroup *s, uint32_t at, const IndexId *key, uint
     const Equation *q = &s->f->k->eqs.at[at];
     memset(axes, AXIS_FREE, MAX_RANK);
     for (uint32_t i = 0; i < s->nkeys; i++) {
-        int place = rowblock_on_left(s->f->k, q, key[i]);
+        int place = query_on_left(s->f->k, q, key[i]);
         if (place >= 0)
             axes[place] = (uint8_t)i;
     }

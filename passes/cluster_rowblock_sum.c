@@ -36,7 +36,7 @@ static int is_key(const Cluster *c, IndexId i)
 /* The variables, or 0: the row is reduced, or the sum may not be computed for all elements. */
 static int find_variables(Kernel *k, const Cluster *c, const Equation *q, Held *h)
 {
-    if (rowblock_on_left(k, q, c->row) < 0 || !checks_inside(k, h->sum))
+    if (query_on_left(k, q, c->row) < 0 || !checks_inside(k, h->sum))
         return 0;
     for (h->n = 0; h->n < c->nouter; h->n++)
         h->over[h->n] = c->outer[h->n];

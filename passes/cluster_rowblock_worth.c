@@ -78,7 +78,7 @@ static int reduces_columns(const RowBlockGroup *s, uint32_t at, TensorId t, cons
         ExprId load = s->f->loads[at].at[n];
         for (uint32_t a = 0; x_at(k, load)->sym == t && a < x_at(k, load)->nargs; a++) {
             IndexId column = x_plain_index(k, x_arg(k, load, a));
-            if (axes[a] == AXIS_FREE && column != NONE && rowblock_on_left(k, q, column) < 0)
+            if (axes[a] == AXIS_FREE && column != NONE && query_on_left(k, q, column) < 0)
                 return 1;
         }
     }

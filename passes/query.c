@@ -27,6 +27,14 @@ Stride query_stride(Kernel *k, ExprId load, IndexId i)
     return coef == 1 ? STRIDE_ONE : STRIDE_FAR;
 }
 
+int query_on_left(const Kernel *k, const Equation *q, IndexId v)
+{
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (x_plain_index(k, q->index[i]) == v)
+            return (int)i;
+    return -1;
+}
+
 int query_has_reduce(const Kernel *k, ExprId e)
 {
     ExprId one;

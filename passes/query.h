@@ -14,6 +14,8 @@ int query_varies(const Kernel *k, ExprId e, IndexId i); /* does e vary with i, a
 typedef enum Stride { STRIDE_NONE, STRIDE_ONE, STRIDE_FAR } Stride;
 Stride query_stride(Kernel *k, ExprId load, IndexId i); /* how far the element moves in memory when i moves by one */
 
+/* Is index variable i on the left-hand side? Its place, or -1. */
+int query_on_left(const Kernel *k, const Equation *q, IndexId i);
 int query_has_reduce(const Kernel *k, ExprId e);
 /* Maximal reductions of e (not inside another), at most max; returns how many. */
 uint32_t query_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);

@@ -1,5 +1,4 @@
 /* moe-train: see trainer.h for a training run, config.def for its options; the other commands are in command_*.c. */
-#include <signal.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -123,7 +122,6 @@ int main(int argc, char **argv)
     };
     static const Cli train = {
         "moe-train", MOEC_VERSION, commands, sizeof commands / sizeof *commands, command_train, 0};
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file size is an error of writing, not the end */
     openmp_set_up();
     return cli_main(&train, argc, argv);
 }
