@@ -6,6 +6,7 @@
 
 #include "moe_parser.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum {
@@ -192,13 +193,19 @@ static size_t edit_from(const Advice *a, const AdviceEdit *e)
     return follows(e) ? end_of(a, e->first - 1) : a->words.at[e->first].offset;
 }
 
-/* What is removed takes the blanks behind it along. */
+static int is_of_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* What is removed takes the blanks behind it along, unless that makes one word of two. */
 static size_t edit_to(const Advice *a, const AdviceEdit *e)
 {
+    size_t from = edit_from(a, e);
     if (inserts(e))
-        return edit_from(a, e);
-    int blanks = !*e->text && e->last + 1 < a->words.len && !a->words.at[e->last + 1].first;
-    return blanks ? a->words.at[e->last + 1].offset : end_of(a, e->last);
+        return from;
+    if (*e->text || e->last + 1 >= a->words.len || a->words.at[e->last + 1].first)
+        return end_of(a, e->last);
+    size_t next = a->words.at[e->last + 1].offset;
+    int joins = from > 0 && is_of_name(a->p->text[from - 1]) && is_of_name(a->p->text[next]);
+    return joins ? end_of(a, e->last) : next;
 }
 
 static const char *edited(const Advice *a, uint32_t *lines)

@@ -260,6 +260,10 @@ void guard_leave(KernelSema *c, uint32_t length, ExprId guard);
 Loc build_loc(const KernelSema *c, const AstExpr *e);
 Type expr_type(const KernelSema *c, ExprId e);
 
+/* The fields of a route; MAP_FIELDS: reported, an unknown name or another number of arguments. */
+typedef enum MapField { MAP_TOKEN, MAP_SLOT, MAP_ROW, MAP_FIELDS } MapField;
+MapField sema_find_map(KernelSema *c, const AstExpr *e);
+
 ExprId build_access(KernelSema *c, const AstExpr *e);
 ExprId build_map(KernelSema *c, const AstExpr *e);
 ExprId build_group(KernelSema *c, const AstExpr *e);

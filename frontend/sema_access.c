@@ -118,14 +118,12 @@ ExprId build_access(KernelSema *c, const AstExpr *e)
 
 /* ---- route maps ---- */
 
-typedef enum MapField { MAP_TOKEN, MAP_SLOT, MAP_ROW, MAP_FIELDS } MapField;
-
 static const struct {
     const char *name;
     uint32_t nargs;
 } map_table[MAP_FIELDS] = {[MAP_TOKEN] = {"token", 1}, [MAP_SLOT] = {"slot", 1}, [MAP_ROW] = {"row", 2}};
 
-static MapField find_map(KernelSema *c, const AstExpr *e)
+MapField sema_find_map(KernelSema *c, const AstExpr *e)
 {
     Guess g = guess_new(e->field.name);
     for (MapField f = 0; f < MAP_FIELDS; f++) {
@@ -136,8 +134,8 @@ static MapField find_map(KernelSema *c, const AstExpr *e)
         if (e->nargs == map_table[f].nargs)
             return f;
         sema_error(c, DIAG_arity, e->loc, f == MAP_ROW ? "give it a token and a slot" : "give it a row",
-                   "%s.%s takes %u arguments, not %u", e->name.name, e->field.name, map_table[f].nargs,
-                   e->nargs);
+                   "%s.%s takes %u argument%s, not %u", e->name.name, e->field.name, map_table[f].nargs,
+                   map_table[f].nargs == 1 ? "" : "s", e->nargs);
         return MAP_FIELDS;
     }
     sema_error(c, DIAG_unknown_map, e->field.loc, guess_help(c->m->arena, &g, "write token, slot or row"),
@@ -176,7 +174,7 @@ static int map_place_ok(KernelSema *c, const Route *r, Extent extent, ExprId s, 
 ExprId build_map(KernelSema *c, const AstExpr *e)
 {
     ExprId arg[MAX_RANK];
-    MapField f = find_map(c, e);
+    MapField f = sema_find_map(c, e);
     RouteId id = f == MAP_FIELDS ? (RouteId)NONE : sema_find_route(c, e->name);
     if (id == NONE || !build_subscripts(c, e, arg))
         return NONE;

@@ -189,14 +189,15 @@ static int bind_access(KernelSema *c, AstExpr *e)
 
 static int bind_map(KernelSema *c, AstExpr *e)
 {
-    RouteId r = sema_find_route(c, e->name);
+    MapField f = sema_find_map(c, e);
+    RouteId r = f == MAP_FIELDS ? (RouteId)NONE : sema_find_route(c, e->name);
     if (r == NONE || !sema_route_ready(c, r, e->loc))
         return 0;
     Route route = c->k->routes.at[r];
     Axis rows = {c->m->groups.at[route.group].rows, route.group};
     Axis dense[2] = {{route.tokens, NONE}, {route.choices, NONE}};
     for (uint32_t i = 0; i < e->nargs; i++)
-        if (!bind_subscript(c, e->args[i], e->nargs == 1 ? rows : dense[i < 2 ? i : 1], e->name.name))
+        if (!bind_subscript(c, e->args[i], f == MAP_ROW ? dense[i] : rows, e->name.name))
             return 0;
     return 1;
 }

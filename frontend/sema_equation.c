@@ -109,7 +109,7 @@ static int build_scatter_subscript(KernelSema *c, Equation *q, uint32_t at, cons
         sema_error(c, DIAG_left_index, e->loc,
                    "write the row as an index r, and rt.token(r), rt.slot(r) on the right",
                    "a left-hand subscript cannot go through %s, which may be a dropped row",
-                   sema_text(c, needs.at[0]));
+                   sema_text(c, x_arg(c->k, needs.at[0], 0)));
     return !c->failed;
 }
 
