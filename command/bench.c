@@ -24,6 +24,7 @@ enum { SIDES = 2, LIMITS = 3, RUNNERS = SIDES + LIMITS, ROUNDS_MOST = 2000, THRE
 static const double confidence = 0.95, spin = 0.03; /* seconds that threads of OpenMP wait for more work */
 
 static const struct argp_option bench_options[] = {
+    COMMAND_CALL_OPTIONS,
     {"against", KEY_AGAINST, "FILE[:KERNEL]", 0, "Measure this kernel too, in turn, and print the ratio", 0},
     {"schedule", KEY_SCHEDULE, "TEXT|FILE", 0, "Schedule blocks instead of the file's", 0},
     {"against-schedule", KEY_AGAINST_SCHEDULE, "TEXT|FILE", 0,
@@ -46,7 +47,7 @@ typedef struct BenchCommand {
     int nsides, threads[THREADS_MOST], nthreads, json;
     const char *against_schedule;
     moec_patience patience;
-    char *sizes;
+    CommandCall call, against; /* the second: only what --against says */
     json_t *results;
 } BenchCommand;
 
@@ -62,32 +63,6 @@ typedef struct BenchRun {
 
 /* ---- the command line ---- */
 
-static void add_size(BenchCommand *c, const char *arg, struct argp_state *state)
-{
-    static const char routing[] = "routing=";
-    if (strncmp(arg, routing, strlen(routing)) == 0) {
-        c->works[0].routing = arg + strlen(routing);
-        return;
-    }
-    char *joined = NULL;
-    if (asprintf(&joined, "%s%s%s", c->sizes ? c->sizes : "", c->sizes ? ", " : "", arg) < 0)
-        argp_error(state, "out of memory");
-    free(c->sizes);
-    c->sizes = joined;
-}
-
-static void take_argument(BenchCommand *c, char *arg, struct argp_state *state)
-{
-    if (!c->works[0].path)
-        c->works[0].path = arg;
-    else if (!c->works[0].kernel && !strchr(arg, '='))
-        c->works[0].kernel = arg;
-    else if (strchr(arg, '='))
-        add_size(c, arg, state);
-    else
-        argp_error(state, "'%s' is too much", arg);
-}
-
 static void take_threads(BenchCommand *c, char *arg, struct argp_state *state)
 {
     for (char *at = strtok(arg, ","); at; at = strtok(NULL, ",")) {
@@ -97,21 +72,11 @@ static void take_threads(BenchCommand *c, char *arg, struct argp_state *state)
     }
 }
 
-static void take_against(BenchCommand *c, char *arg)
-{
-    char *kernel = strrchr(arg, ':');
-    if (kernel)
-        *kernel++ = '\0';
-    c->works[1].path = arg;
-    c->works[1].kernel = kernel;
-    c->nsides = 2;
-}
-
 static error_t parse_bench(int key, char *arg, struct argp_state *state)
 {
     BenchCommand *c = state->input;
     switch (key) {
-    case KEY_AGAINST: take_against(c, arg); return 0;
+    case KEY_AGAINST: command_file(arg, &c->against.path, &c->against.kernel); return 0;
     case KEY_SCHEDULE: c->options[0].schedule = arg; return 0;
     case KEY_AGAINST_SCHEDULE: c->against_schedule = arg; return 0;
     case KEY_THREADS: take_threads(c, arg, state); return 0;
@@ -133,26 +98,25 @@ static error_t parse_bench(int key, char *arg, struct argp_state *state)
     case COMMAND_TARGET: c->options[0].target = arg; return 0;
     case COMMAND_TYPE: command_type(state, arg, &c->options[0].types); return 0;
     case 'O': c->options[0].no_optimize = command_number(state, "-O", arg, 0, 3) == 0; return 0;
-    case ARGP_KEY_ARG: take_argument(c, arg, state); return 0;
-    case ARGP_KEY_END:
-        if (!c->works[0].path)
-            argp_error(state, "no input file");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return command_call(key, arg, state, &c->call);
     }
 }
 
 /* The second kernel is called like the first, but for what was said of it. */
 static void complete(BenchCommand *c)
 {
-    const char *path = c->works[1].path, *kernel = c->works[1].kernel;
-    c->works[0].sizes = c->sizes;
+    c->works[0].path = c->call.path;
+    c->works[0].kernel = c->call.kernel;
+    c->works[0].sizes = c->call.sizes;
+    c->works[0].routing = c->call.routing;
     c->works[1] = c->works[0];
     c->options[1] = c->options[0];
-    if (path)
-        c->works[1].path = path;
-    if (kernel)
-        c->works[1].kernel = kernel;
+    if (c->against.path) {
+        c->works[1].path = c->against.path;
+        c->nsides = 2;
+    }
+    if (c->against.kernel)
+        c->works[1].kernel = c->against.kernel;
     if (c->against_schedule) {
         c->options[1].schedule = c->against_schedule;
         c->options[1].schedule_seed = 0;
@@ -341,7 +305,7 @@ int command_bench(int argc, char **argv)
     static const struct argp argp = {
         .options = bench_options,
         .parser = parse_bench,
-        .args_doc = "FILE.moe [KERNEL] SIZE=N... [routing=CLAUSE]",
+        .args_doc = "FILE.moe [KERNEL] SIZE=N ... [routing=CLAUSE]",
         .doc = "Measures a kernel on random data: median and quartiles over rounds, in which it, the limits "
                "of this "
                "machine and what it is compared with take turns.",
@@ -359,6 +323,5 @@ int command_bench(int argc, char **argv)
     int status = error ? command_error(error) : bench_all(&c);
     moec_context_free(c.context);
     json_decref(c.results);
-    free(c.sizes);
     return status;
 }

@@ -54,6 +54,67 @@ void command_type(struct argp_state *state, const char *arg, const char **types)
     *types = joined;
 }
 
+/* ---- one kernel at sizes ---- */
+
+void command_file(char *arg, const char **path, const char **kernel)
+{
+    char *colon = strrchr(arg, ':');
+    if (colon && access(arg, F_OK) != 0) {
+        *colon = '\0';
+        *kernel = colon + 1;
+    }
+    *path = arg;
+}
+
+/* "T=8192, H=64, routing=zipf(1.2), empty(40%)": the routing is the rest. */
+static void take_sizes(struct argp_state *state, char *arg, CommandCall *call)
+{
+    static const char routing[] = "routing=";
+    static char joined[4096]; /* a process runs one command */
+    char *at = strstr(arg, routing);
+    if (at && at > arg && !strchr(", ", at[-1]))
+        at = NULL;
+    if (at) {
+        call->routing = at + strlen(routing);
+        while (at > arg && strchr(", ", at[-1]))
+            at--;
+        *at = '\0';
+    }
+    size_t len = strlen(joined), more = strlen(arg) + (len > 0);
+    if (!*arg)
+        return;
+    if (len + more >= sizeof joined)
+        argp_error(state, "there are too many sizes");
+    snprintf(joined + len, sizeof joined - len, "%s%s", len ? " " : "", arg);
+    call->sizes = joined;
+}
+
+static void take_argument(struct argp_state *state, char *arg, CommandCall *call)
+{
+    if (!call->path)
+        command_file(arg, &call->path, &call->kernel);
+    else if (strchr(arg, '='))
+        take_sizes(state, arg, call);
+    else if (!call->kernel)
+        call->kernel = arg;
+    else
+        argp_error(state, "'%s' is too much", arg);
+}
+
+error_t command_call(int key, char *arg, struct argp_state *state, CommandCall *call)
+{
+    switch (key) {
+    case COMMAND_SIZES: take_sizes(state, arg, call); return 0;
+    case COMMAND_ROUTING: call->routing = arg; return 0;
+    case ARGP_KEY_ARG: take_argument(state, arg, call); return 0;
+    case ARGP_KEY_END:
+        if (!call->path)
+            argp_error(state, "no input file");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
 int command_color(void)
 {
     const char *off = getenv("NO_COLOR"), *terminal = getenv("TERM");

@@ -32,9 +32,25 @@ const char *command_schedule(const char **schedule);
 /* Adds an argument of --type to those before, which *types has with commas between them. */
 void command_type(struct argp_state *state, const char *arg, const char **types);
 
-/* The options of command_compile that the other subcommands also take: --target, -O, --type. */
-enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_LAST };
+/* The options of command_compile that the other subcommands also take: --target, -O, --type; and those of CommandCall. */
+enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_SIZES, COMMAND_ROUTING, COMMAND_LAST };
 #define COMMAND_TYPE_OPTION \
     {"type", COMMAND_TYPE, "NAME=TYPE,...", 0, "Element types instead of those of the file's `type` declarations", 0}
+
+/* One kernel at sizes, as a command line names it: FILE.moe [KERNEL] [SIZE=N ...] [routing=CLAUSE], where FILE.moe:KERNEL,
+ * --sizes=SIZE=N,...[,routing=CLAUSE] and --routing=CLAUSE say the same. Texts live as long as the process; NULL: not said. */
+typedef struct CommandCall {
+    const char *path, *kernel;
+    const char *sizes; /* "T=33 K=2" */
+    const char *routing;
+} CommandCall;
+#define COMMAND_CALL_OPTIONS \
+    {"sizes", COMMAND_SIZES, "T=2048,...", 0, "Sizes of dimensions; without the option they are arguments: T=2048 ...", 0}, \
+    {"routing", COMMAND_ROUTING, "CLAUSE", 0, \
+     "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), exact(...), with commas; or routing=CLAUSE", 0}
+/* Takes the keys of these options and arguments. ARGP_ERR_UNKNOWN: the key is another. */
+error_t command_call(int key, char *arg, struct argp_state *state, CommandCall *call);
+/* FILE or FILE:KERNEL; the kernel stays as it is where arg names none. */
+void command_file(char *arg, const char **path, const char **kernel);
 
 #endif

@@ -8,24 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    KEY_SIZES = COMMAND_LAST,
-    KEY_ROWS,
-    KEY_FORMAT,
-    KEY_SPACE,
-    KEY_DECISIONS,
-    KEY_SEED,
-    KEY_TUNED,
-    KEY_THREADS,
-    KEY_HTML
-};
+enum { KEY_FORMAT = COMMAND_LAST, KEY_SPACE, KEY_DECISIONS, KEY_SEED, KEY_TUNED, KEY_THREADS, KEY_HTML };
 
 static const struct argp_option explain_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
     COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
-    {"sizes", KEY_SIZES, "T=33,...", 0, "Sizes of dimensions: bytes and padding become numbers", 0},
-    {"routing", KEY_ROWS, "exact(...)", 0,
+    {"sizes", COMMAND_SIZES, "T=33,...", 0, "Sizes of dimensions: bytes and padding become numbers", 0},
+    {"routing", COMMAND_ROUTING, "exact(...)", 0,
      "Rows of each group, where padding depends on them; default: spread evenly", 0},
     {"format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {"space", KEY_SPACE, NULL, 0,
@@ -43,7 +33,8 @@ static const struct argp_option explain_options[] = {
 
 typedef struct ExplainCommand {
     CompileOptions options;
-    const char *path, *kernel, *sizes, *routing, *html;
+    CommandCall call;
+    const char *html;
     int json, space, decisions;
 } ExplainCommand;
 
@@ -54,8 +45,6 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     case COMMAND_TARGET: c->options.target = arg; return 0;
     case COMMAND_TYPE: command_type(state, arg, &c->options.types); return 0;
     case 'O': c->options.level = (int)command_number(state, "-O", arg, 0, 3); return 0;
-    case KEY_SIZES: c->sizes = arg; return 0;
-    case KEY_ROWS: c->routing = arg; return 0;
     case KEY_SPACE: c->space = 1; return 0;
     case KEY_HTML: c->html = arg; return 0;
     case KEY_DECISIONS: c->decisions = 1; return 0;
@@ -69,16 +58,11 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
             argp_error(state, "--format takes text or json, not '%s'", arg);
         c->json = strcmp(arg, "json") == 0;
         return 0;
-    case ARGP_KEY_ARG:
-        if (c->kernel)
-            argp_error(state, "'%s' is too much", arg);
-        *(c->path ? &c->kernel : &c->path) = arg;
-        return 0;
     case ARGP_KEY_END:
-        if (!c->path)
+        if (!c->call.path)
             argp_error(state, "which file, or which code? For example: moec explain E0101");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return command_call(key, arg, state, &c->call);
     }
 }
 
@@ -91,13 +75,14 @@ static const char *take_sizes(const ExplainCommand *command, Module *m, Explain 
     TestRun *run = arena_new_of(m->arena, TestRun);
     for (DimId d = 0; d < m->dims.len; d++)
         sizes[d] = m->dims.at[d].constant;
-    const char *error = command->sizes ? frontend_sizes(m, command->sizes, sizes) : NULL;
-    if (!error && command->routing)
-        error = frontend_routing(m, command->routing, run);
+    const CommandCall *call = &command->call;
+    const char *error = call->sizes ? frontend_sizes(m, call->sizes, sizes) : NULL;
+    if (!error && call->routing)
+        error = frontend_routing(m, call->routing, run);
     for (uint32_t i = 0; !error && i < m->kernels.len; i++)
         error = ir_run_flaw(m->kernels.at[i], sizes, run, m->arena);
     e->sizes = sizes;
-    if (error || !command->routing)
+    if (error || !call->routing)
         return error;
     e->rows = &run->routings.at[0];
     return run->routings.len == 1 && e->rows->kind == ROUTING_EXACT
@@ -111,7 +96,7 @@ static int write_page(const Explain *e, const ExplainCommand *command)
 {
     Text page = {.arena = e->c->arena};
     Output out = {.arena = e->c->arena};
-    int status = explain_html(e, command->kernel, &page);
+    int status = explain_html(e, command->call.kernel, &page);
     if (status)
         return status;
     const char *error = output_add(&out, command->html, (Bytes){text_string(&page), page.len}, 0);
@@ -132,7 +117,7 @@ static int explain_file(Compilation *c, void *user)
     const char *error = take_sizes(command, c->module, &e);
     if (error)
         return compile_fail(c, DIAG_driver_sizes, error);
-    status = explain_make(&e) || explain_collect(&e, command->kernel);
+    status = explain_make(&e) || explain_collect(&e, command->call.kernel);
     if (status)
         return status;
     if (command->html)
@@ -163,7 +148,7 @@ int command_explain(int argc, char **argv)
     static const struct argp argp = {
         .options = explain_options,
         .parser = parse_explain,
-        .args_doc = "FILE.moe [KERNEL]\nE0123",
+        .args_doc = "FILE.moe [KERNEL] [SIZE=N ...]\nE0123",
         .doc = "Says what the compiler decided about each kernel of a file: which values go straight into "
                "their reader, "
                "how each sum of products is made, and every knob with its value and where that comes from. "
@@ -172,20 +157,20 @@ int command_explain(int argc, char **argv)
     };
     ExplainCommand command = {.options = compile_defaults};
     cli_parse(&argp, argc, argv, &command);
-    const char *page = command.kernel ? NULL : diag_page(command.path);
+    const char *page = command.call.kernel ? NULL : diag_page(command.call.path);
     if (page) {
         fputs(page, stdout);
         return DRIVER_OK;
     }
-    if (is_code(command.path) && access(command.path, F_OK) != 0) {
-        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", command.path);
+    if (is_code(command.call.path) && access(command.call.path, F_OK) != 0) {
+        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", command.call.path);
         return DRIVER_ERROR;
     }
     command.options.color = command_color();
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");
-    int status = compile_open(c, command.path);
+    int status = compile_open(c, command.call.path);
     if (!status)
         status = compile_guard(c, explain_file, &command);
     command_tell(c, status, 0);

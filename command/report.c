@@ -5,13 +5,12 @@
 
 #include <string.h>
 
-enum { KEY_MACHINE = COMMAND_LAST, KEY_SIZES, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE, KEY_THREADS };
+enum { KEY_MACHINE = COMMAND_LAST, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE, KEY_THREADS };
 
 static const struct argp_option report_options[] = {
     {"machine", KEY_MACHINE, "NAME", 0, "One of `moec machines`, or FILE.json; default ascend910b2", 0},
     {"threads", KEY_THREADS, "N", 0, "Cores of a CPU that take part; default: all", 0},
-    {"sizes", KEY_SIZES, "T=8192,...,routing=CLAUSE", 0,
-     "Sizes of dimensions, and last how rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%)", 0},
+    COMMAND_CALL_OPTIONS,
     {"trace", KEY_TRACE, "FILE", 0, "Write what each unit did when, for Perfetto or chrome://tracing", 0},
     {"html", KEY_HTML, "FILE", 0, "Write the report as one page, with pictures of time and of on-chip memory",
      0},
@@ -23,29 +22,15 @@ static const struct argp_option report_options[] = {
 
 typedef struct ReportCommand {
     TestOptions check;
-    const char *path, *trace, *html;
-    const char *sizes;
+    CommandCall call;
+    const char *trace, *html;
 } ReportCommand;
-
-/* "T=8192,H=64,routing=zipf(1.2)": the routing is the rest. */
-static void take_sizes(ReportCommand *c, char *text)
-{
-    static const char routing[] = "routing=";
-    char *at = strstr(text, routing);
-    if (at && (at == text || at[-1] == ',')) {
-        c->check.routing = at + strlen(routing);
-        at[at == text ? 0 : -1] = '\0';
-    }
-    c->sizes = text;
-    c->check.nsizes = 1;
-}
 
 static error_t parse_report(int key, char *arg, struct argp_state *state)
 {
     ReportCommand *c = state->input;
     switch (key) {
     case KEY_MACHINE: c->check.machine = arg; return 0;
-    case KEY_SIZES: take_sizes(c, arg); return 0;
     case KEY_TRACE: c->trace = arg; return 0;
     case KEY_HTML: c->html = arg; return 0;
     case COMMAND_TYPE: command_type(state, arg, &c->check.types); return 0;
@@ -55,16 +40,7 @@ static error_t parse_report(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_THREADS: c->check.threads = (int)command_number(state, "--threads", arg, 1, 1024); return 0;
     case KEY_SCHEDULE: c->check.schedule_seed = command_seed(state, arg); return 0;
-    case ARGP_KEY_ARG:
-        if (c->check.kernel)
-            argp_error(state, "'%s' is too much", arg);
-        *(c->path ? &c->check.kernel : &c->path) = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!c->path)
-            argp_error(state, "no input file");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return command_call(key, arg, state, &c->call);
     }
 }
 
@@ -73,7 +49,7 @@ int command_report(int argc, char **argv)
     static const struct argp argp = {
         .options = report_options,
         .parser = parse_report,
-        .args_doc = "FILE.moe [KERNEL]",
+        .args_doc = "FILE.moe [KERNEL] [SIZE=N ...] [routing=CLAUSE]",
         .doc = "Compiles a kernel for a machine (for an NPU: plans it), runs that without data, and reports "
                "what a "
                "model of the machine says: time, "
@@ -81,6 +57,8 @@ int command_report(int argc, char **argv)
     };
     ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};
     cli_parse(&argp, argc, argv, &c);
-    c.check.sizes = &c.sizes;
-    return test_report(c.path, &c.check, c.trace, c.html, stdout);
+    c.check.kernel = c.call.kernel;
+    c.check.sizes = c.call.sizes;
+    c.check.routing = c.call.routing;
+    return test_report(c.call.path, &c.check, c.trace, c.html, stdout);
 }

@@ -3,12 +3,10 @@
 #include "command/command.h"
 #include "emulator/emulator.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
     KEY_INTERP = COMMAND_LAST,
-    KEY_ROUTING,
     KEY_SEED,
     KEY_THREADS,
     KEY_SWEEP,
@@ -23,8 +21,7 @@ enum {
 
 typedef struct RunCommand {
     TestOptions check;
-    const char *path;
-    const char **sizes; /* room for all arguments */
+    CommandCall call;
     int is_run;
 } RunCommand;
 
@@ -35,8 +32,7 @@ static const struct argp_option run_options[] = {
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"tiles", KEY_TILES, "FILE", 0, "Compiled code from this tile text (`moec --emit=tiles`), maybe edited",
      0},
-    {"routing", KEY_ROUTING, "CLAUSE", 0,
-     "How rows fall to groups: uniform, zipf(1.2), hot(2), empty(40%), with commas", 0},
+    COMMAND_CALL_OPTIONS,
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
     {"threads", KEY_THREADS, "N", 0, "That many, for small sizes too; 0 (default): what OpenMP would take",
      0},
@@ -63,18 +59,6 @@ static const struct argp_option test_options[] = {
     {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
     {0}};
 
-static void take_argument(RunCommand *c, char *arg, struct argp_state *state)
-{
-    if (!c->path)
-        c->path = arg;
-    else if (c->is_run && !c->check.kernel && !strchr(arg, '='))
-        c->check.kernel = arg;
-    else if (c->is_run && strchr(arg, '='))
-        c->sizes[c->check.nsizes++] = arg;
-    else
-        argp_error(state, "'%s' is too much", arg);
-}
-
 static error_t parse_run(int key, char *arg, struct argp_state *state)
 {
     RunCommand *c = state->input;
@@ -90,37 +74,32 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case COMMAND_TYPE: command_type(state, arg, &c->check.types); return 0;
     case KEY_TILES: c->check.tiles = arg; return 0;
     case 'O': c->check.no_optimize = command_number(state, "-O", arg, 0, 3) == 0; return 0;
-    case KEY_ROUTING: c->check.routing = arg; return 0;
     case KEY_SEED:
         c->check.seed = (uint64_t)command_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
         return 0;
     case KEY_THREADS: c->check.threads = (int)command_number(state, "--threads", arg, 0, 4096); return 0;
     case KEY_SCHEDULE: c->check.schedule_seed = command_seed(state, arg); return 0;
     case KEY_SWEEP: c->check.sweep = 1; return 0;
-    case KEY_KERNEL: c->check.kernel = arg; return 0;
+    case KEY_KERNEL: c->call.kernel = arg; return 0;
     case KEY_NO_AOT: c->check.no_aot = 1; return 0;
     case 'q': c->check.quiet = 1; return 0;
     case KEY_NO_TIME: c->check.no_time = 1; return 0;
-    case ARGP_KEY_ARG: take_argument(c, arg, state); return 0;
-    case ARGP_KEY_END:
-        if (!c->path)
-            argp_error(state, "no input file");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    case ARGP_KEY_ARG:
+        if (!c->is_run && (c->call.kernel || strchr(arg, '=')))
+            argp_error(state, "'%s' is too much: the sizes are those of the test blocks", arg);
+        return command_call(key, arg, state, &c->call);
+    default: return command_call(key, arg, state, &c->call);
     }
 }
 
 static int run_engine(int argc, char **argv, const struct argp *argp, int is_run)
 {
     RunCommand c = {.is_run = is_run, .check = {.seed = 1}};
-    c.sizes = calloc((size_t)argc + 1, sizeof *c.sizes);
-    if (!c.sizes)
-        return command_error("out of memory");
     cli_parse(argp, argc, argv, &c);
-    c.check.sizes = c.sizes;
-    int status = is_run ? test_once(c.path, &c.check, stdout) : test_file(c.path, &c.check, stdout);
-    free(c.sizes);
-    return status;
+    c.check.kernel = c.call.kernel;
+    c.check.sizes = c.call.sizes;
+    c.check.routing = c.call.routing;
+    return is_run ? test_once(c.call.path, &c.check, stdout) : test_file(c.call.path, &c.check, stdout);
 }
 
 int command_run(int argc, char **argv)
@@ -128,7 +107,7 @@ int command_run(int argc, char **argv)
     static const struct argp argp = {
         .options = run_options,
         .parser = parse_run,
-        .args_doc = "FILE.moe [KERNEL] [SIZE=N ...]",
+        .args_doc = "FILE.moe [KERNEL] [SIZE=N ...] [routing=CLAUSE]",
         .doc = "Runs one kernel on random data, describes its outputs and prints the time of a call.",
     };
     return run_engine(argc, argv, &argp, 1);
@@ -139,7 +118,7 @@ int command_test(int argc, char **argv)
     static const struct argp argp = {
         .options = test_options,
         .parser = parse_run,
-        .args_doc = "FILE.moe",
+        .args_doc = "FILE.moe [KERNEL]",
         .doc = "Runs the test blocks of a file: interpreter, JIT and .so against each other.",
     };
     return run_engine(argc, argv, &argp, 0);

@@ -39,6 +39,11 @@ static const struct argp_option tune_options[] = {
     COMMAND_TYPE_OPTION,
     {0}};
 
+typedef struct TuneCommand {
+    TuneOptions options;
+    CommandCall call; /* sizes given as arguments are one case more */
+} TuneCommand;
+
 /* ---- the command line ---- */
 
 static double seconds_of(struct argp_state *state, const char *text)
@@ -101,23 +106,15 @@ static void take_judge(TuneOptions *o, const char *arg, struct argp_state *state
         argp_error(state, "--by takes time or npu:NAME, not '%s'", arg);
 }
 
-/* FILE or FILE:KERNEL */
-static void take_file(TuneOptions *o, char *arg)
+static void complete(TuneCommand *c, struct argp_state *state)
 {
-    char *kernel = strrchr(arg, ':');
-    if (kernel && access(arg, F_OK) != 0) {
-        *kernel = '\0';
-        o->work.kernel = kernel + 1;
-    }
-    o->work.path = arg;
-}
-
-static void complete(TuneOptions *o, struct argp_state *state)
-{
-    if (!o->work.path)
-        argp_error(state, "no input file");
+    TuneOptions *o = &c->options;
+    o->work.path = c->call.path;
+    o->work.kernel = c->call.kernel;
+    if (c->call.sizes)
+        take_sizes(o, c->call.sizes, state);
     if (!o->nsizes && !o->list_space)
-        argp_error(state, "no --sizes");
+        argp_error(state, "no sizes: T=2048 ...");
     o->nsizes += !o->nsizes;
     o->nroutings += !o->nroutings;
     if (!o->nthreads)
@@ -126,7 +123,9 @@ static void complete(TuneOptions *o, struct argp_state *state)
 
 static error_t parse_tune(int key, char *arg, struct argp_state *state)
 {
-    TuneOptions *o = state->input;
+    static const char routing[] = "routing=";
+    TuneCommand *c = state->input;
+    TuneOptions *o = &c->options;
     switch (key) {
     case KEY_SIZES: take_sizes(o, arg, state); return 0;
     case KEY_ROUTING: take_routings(o, arg, state); return 0;
@@ -148,14 +147,15 @@ static error_t parse_tune(int key, char *arg, struct argp_state *state)
     case COMMAND_TARGET: o->options.target = arg; return 0;
     case COMMAND_TYPE: command_type(state, arg, &o->options.types); return 0;
     case ARGP_KEY_ARG:
-        if (o->work.path && o->work.kernel)
-            argp_error(state, "'%s' is too much", arg);
-        if (o->work.path)
-            o->work.kernel = arg;
-        else
-            take_file(o, arg);
+        if (strncmp(arg, routing, strlen(routing)) != 0)
+            return command_call(key, arg, state, &c->call);
+        take_routings(o, arg + strlen(routing), state);
         return 0;
-    case ARGP_KEY_END: complete(o, state); return 0;
+    case ARGP_KEY_END: {
+        error_t error = command_call(key, arg, state, &c->call);
+        complete(c, state);
+        return error;
+    }
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -180,18 +180,18 @@ int command_tune(int argc, char **argv)
     static const struct argp argp = {
         .options = tune_options,
         .parser = parse_tune,
-        .args_doc = "FILE.moe[:KERNEL]",
+        .args_doc = "FILE.moe [KERNEL] SIZE=N ... [routing=CLAUSE,...]",
         .doc = "Looks for a schedule that makes a kernel faster than the compiler's own choices: at these "
                "sizes and "
                "routings, beside the default all the time. Says so when there is none.",
     };
-    TuneOptions o = {.work = {.seed = 1},
-                     .seed = 1,
-                     .budget = 60,
-                     .strategy = "halving",
-                     .progress = isatty(STDERR_FILENO),
-                     .stop = &stopped};
-    cli_parse(&argp, argc, argv, &o);
+    TuneCommand c = {.options = {.work = {.seed = 1},
+                                 .seed = 1,
+                                 .budget = 60,
+                                 .strategy = "halving",
+                                 .progress = isatty(STDERR_FILENO),
+                                 .stop = &stopped}};
+    cli_parse(&argp, argc, argv, &c);
     signal(SIGINT, stop);
-    return tune(&o, stdout) ? DRIVER_ERROR : DRIVER_OK;
+    return tune(&c.options, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }

@@ -26,14 +26,11 @@ static TestOptions options_of(const moec_work *w, const moec_options *o)
 {
     TestOptions t = {.kernel = w->kernel,
                      .text = w->text,
+                     .sizes = w->sizes,
                      .routing = w->routing,
                      .seed = w->seed,
                      .threads = w->threads,
                      .every_size = 1};
-    if (w->sizes) {
-        t.sizes = &w->sizes;
-        t.nsizes = 1;
-    }
     if (o) {
         t.target = o->target;
         t.types = o->types;

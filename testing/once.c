@@ -139,15 +139,6 @@ static const char *run_tiles(const TestFile *file, const TestCase *c, const Test
     return test_compare(c, want, &got, 0, &score);
 }
 
-/* "T=33 K=2" of all arguments. */
-static const char *joined_sizes(const TestFile *file, Arena *a)
-{
-    Text t = {.arena = a};
-    for (uint32_t i = 0; i < file->o->nsizes; i++)
-        text_add(&t, i ? " %s" : "%s", file->o->sizes[i]);
-    return text_string(&t);
-}
-
 static const Kernel *chosen_kernel(const TestFile *file)
 {
     const Module *m = file->c->module;
@@ -189,7 +180,7 @@ static const char *take_run(TestFile *file)
     file->run = (TestRun){0};
     if (!file->k)
         return arena_printf(m->arena, "the file has no kernel '%s'", file->o->kernel ? file->o->kernel : "");
-    const char *error = frontend_sizes(m, joined_sizes(file, m->arena), file->dims);
+    const char *error = file->o->sizes ? frontend_sizes(m, file->o->sizes, file->dims) : NULL;
     if (!error)
         error = missing_sizes(file);
     if (!error && file->o->routing)

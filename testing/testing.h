@@ -18,8 +18,7 @@ typedef struct TestOptions {
     const char *text;    /* of the file; NULL: it is read */
     int every_size;      /* a dimension of the kernel that `sizes` does not name is an error */
     const char *routing; /* `moec run`: a routing clause, e.g. "zipf(1.2), empty(40%)"; NULL: uniform */
-    const char *const *sizes; /* `moec run`: "T=33" ...; dimensions not named get small default sizes */
-    uint32_t nsizes;
+    const char *sizes;   /* `moec run`: "T=33 K=2", maybe with commas; NULL; dimensions not named get small default sizes */
     uint64_t seed;
     uint64_t schedule_seed; /* as in CompileOptions */
     int threads;         /* `moec run`: 0: what OpenMP would take */
