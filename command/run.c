@@ -85,7 +85,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case 'q': c->check.quiet = 1; return 0;
     case KEY_NO_TIME: c->check.no_time = 1; return 0;
     case ARGP_KEY_ARG:
-        if (!c->is_run && (c->call.kernel || strchr(arg, '=')))
+        if (!c->is_run && c->call.path && (c->call.kernel || strchr(arg, '=')))
             argp_error(state, "'%s' is too much: the sizes are those of the test blocks", arg);
         return command_call(key, arg, state, &c->call);
     default: return command_call(key, arg, state, &c->call);

@@ -50,6 +50,23 @@ expect 1 'H of kernel rmsnorm: no size' "$moec" bench a.moe T=16
 expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
 expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
 
+echo "-- a kernel and its sizes, said in each way"
+cp "$root/examples/moe_ffn.moe" ffn.moe
+for command in "run --no-time" "report" "explain"; do
+    routing='exact(3,2,1)'
+    "$moec" $command ffn.moe ffn T=3 K=2 E=3 H=16 F=32 "routing=$routing" >one 2>/dev/null
+    "$moec" $command ffn.moe:ffn --sizes="T=3, K=2,E=3" H=16 --sizes=F=32 --routing="$routing" >two 2>/dev/null
+    "$moec" $command ffn.moe --sizes="T=3,K=2,E=3,H=16,F=32,routing=$routing" ffn >three 2>/dev/null
+    expect 0 '' grep -q . one
+    same one two "$command: FILE:KERNEL, --sizes and --routing"
+    same one three "$command: --sizes with a routing"
+    expect 2 "'more' is too much" "$moec" $command ffn.moe ffn more
+    expect 1 'two sizes' "$moec" $command ffn.moe ffn T=3 --sizes=T=3
+done
+expect 0 'ffn .*T=3 .*E=3' "$moec" bench ffn.moe:ffn --sizes=T=3,K=2,E=3 H=16 F=32 --seconds 0 --rounds 3 'routing=exact(3,2,1)'
+expect 0 'T=3.*exact(3,2,1)' "$moec" tune ffn.moe ffn T=3 K=2 E=3 H=16 F=32 'routing=exact(3,2,1)' --budget 2s --no-db
+expect 2 "'T=3' is too much" "$moec" test ffn.moe T=3
+
 echo "-- explain --html"
 expect 0 '' "$moec" explain --html=page.html --target=avx2 a.moe rmsnorm
 expect 0 '<span class="l" data-l="10">  y' grep 'y.t, h. = ' page.html
@@ -68,7 +85,7 @@ expect 1 'no kernel' "$moec" tune a.moe:nothing --sizes T=16,H=64
 expect 1 'not a list of how many rows' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --routing file:nothing
 expect 2 'strategy' "$moec" tune a.moe --sizes T=16,H=64 --strategy nothing
 expect 2 'budget' "$moec" tune a.moe --sizes T=16,H=64 --budget 10x
-expect 2 'no --sizes' "$moec" tune a.moe
+expect 2 'no sizes' "$moec" tune a.moe
 export MOE_TUNED="$scratch/tuned.db"
 expect 0 'there are no records: .*tuned.db does not exist yet' "$moec" db ls
 expect 1 'tuned.db' "$moec" db ls --db "$scratch/tuned.db"
