@@ -58,12 +58,15 @@ void command_type(struct argp_state *state, const char *arg, const char **types)
 
 void command_file(char *arg, const char **path, const char **kernel)
 {
-    char *colon = strrchr(arg, ':');
-    if (colon && access(arg, F_OK) != 0) {
-        *colon = '\0';
-        *kernel = colon + 1;
-    }
+    char *colon = access(arg, F_OK) == 0 ? NULL : strrchr(arg, ':');
     *path = arg;
+    if (!colon)
+        return;
+    *colon = '\0';
+    if (access(arg, F_OK) == 0)
+        *kernel = colon + 1;
+    else
+        *colon = ':';
 }
 
 /* "T=8192, H=64, routing=zipf(1.2), empty(40%)": the routing is the rest. */

@@ -66,6 +66,10 @@ done
 expect 0 'ffn .*T=3 .*E=3' "$moec" bench ffn.moe:ffn --sizes=T=3,K=2,E=3 H=16 F=32 --seconds 0 --rounds 3 'routing=exact(3,2,1)'
 expect 0 'T=3.*exact(3,2,1)' "$moec" tune ffn.moe ffn T=3 K=2 E=3 H=16 F=32 'routing=exact(3,2,1)' --budget 2s --no-db
 expect 2 "'T=3' is too much" "$moec" test ffn.moe T=3
+cp ffn.moe f:n.moe
+expect 1 'nothing.moe:ffn: cannot be read' "$moec" run nothing.moe:ffn
+expect 0 '^y:' "$moec" run f:n.moe:ffn
+expect 0 '^y:' "$moec" run f:n.moe
 
 echo "-- explain --html"
 expect 0 '' "$moec" explain --html=page.html --target=avx2 a.moe rmsnorm
