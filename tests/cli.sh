@@ -75,6 +75,7 @@ echo "-- explain --html"
 expect 0 '' "$moec" explain --html=page.html --target=avx2 a.moe rmsnorm
 expect 0 '<span class="l" data-l="10">  y' grep 'y.t, h. = ' page.html
 expect 0 'data-l="10">.*vmulps' cat page.html
+expect 0 '<span class="l">rmsnorm.avx2' cat page.html
 expect 1 'no kernel' "$moec" explain --html=nothing.html a.moe nothing
 expect 1 'is a directory' "$moec" explain --html=/tmp a.moe rmsnorm
 nothing nothing.html

@@ -49,12 +49,12 @@ static char *read_case(const char *path, size_t *len)
 
 static void run_case(const char *name, uint8_t *seen)
 {
-    char path[512], wanted[16];
+    char path[512], wanted[64]; /* codes of all errors, in turn */
     size_t len;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     char *text = read_case(path, &len);
-    if (sscanf(text, "// expect %15s", wanted) != 1)
-        fail_msg("%s does not begin with `// expect CODE`", path);
+    if (sscanf(text, "// expect %63[^\n]", wanted) != 1)
+        fail_msg("%s does not begin with `// expect CODE...`", path);
     Reading r;
     reading_open(&r, path, text, len);
     if (!r.failed) /* some are found by derive, or the lowering */
