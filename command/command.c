@@ -69,26 +69,19 @@ void command_file(char *arg, const char **path, const char **kernel)
         *colon = ':';
 }
 
-/* "T=8192, H=64, routing=zipf(1.2), empty(40%)": the routing is the rest. */
-static void take_sizes(struct argp_state *state, char *arg, CommandCall *call)
+/* "T=8192, H=64, routing=zipf(1.2), empty(40%)" */
+static void take_sizes(struct argp_state *state, const char *arg, CommandCall *call)
 {
-    static const char routing[] = "routing=";
     static char joined[4096]; /* a process runs one command */
-    char *at = strstr(arg, routing);
-    if (at && at > arg && !strchr(", ", at[-1]))
-        at = NULL;
-    if (at) {
-        call->routing = at + strlen(routing);
-        while (at > arg && strchr(", ", at[-1]))
-            at--;
-        *at = '\0';
-    }
-    size_t len = strlen(joined), more = strlen(arg) + (len > 0);
-    if (!*arg)
+    const char *routing;
+    size_t len = strlen(joined), more = tuned_split(arg, &routing);
+    if (routing)
+        call->routing = routing;
+    if (!more)
         return;
-    if (len + more >= sizeof joined)
+    if (len + more + 1 >= sizeof joined)
         argp_error(state, "there are too many sizes");
-    snprintf(joined + len, sizeof joined - len, "%s%s", len ? " " : "", arg);
+    snprintf(joined + len, sizeof joined - len, "%s%.*s", len ? " " : "", (int)more, arg);
     call->sizes = joined;
 }
 

@@ -3,8 +3,6 @@
 #include "command/command.h"
 #include "emulator/emulator.h"
 
-#include <string.h>
-
 enum { KEY_MACHINE = COMMAND_LAST, KEY_TRACE, KEY_HTML, KEY_SEED, KEY_SCHEDULE, KEY_THREADS };
 
 static const struct argp_option report_options[] = {

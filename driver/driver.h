@@ -162,6 +162,8 @@ const char *tuned_machine(Arena *a);
 const char *tuned_content(Compilation *c);
 /* The file of records: $MOE_TUNED, or beside the compile cache. NULL: MOE_TUNED=off, or there is no place for it. */
 const char *tuned_path(Compilation *c);
+/* The length of the sizes in "T=2048, routing=zipf(1.2)"; *routing is the clause, which is the rest, or NULL. */
+size_t tuned_split(const char *text, const char **routing);
 /* "T=2048,routing=zipf(1.2)": sizes by DimId (-1 where not named), and the routing. NULL or an error text. */
 const char *tuned_sizes(Module *m, const char *text, int64_t *sizes, TestRun *run);
 /* Schedule blocks for the kernels of c->module that records know at options.tuned_for; c->tuned says which and why. NULL: none. */

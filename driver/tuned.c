@@ -52,18 +52,27 @@ const char *tuned_path(Compilation *c)
     return folder ? arena_printf(c->arena, "%s/tuned.db", folder) : NULL;
 }
 
-const char *tuned_sizes(Module *m, const char *text, int64_t *sizes, TestRun *run)
+size_t tuned_split(const char *text, const char **routing)
 {
     static const char word[] = "routing=";
-    const char *routing = strstr(text, word);
-    size_t len = routing ? (size_t)(routing - text) : strlen(text);
+    const char *at = strstr(text, word);
+    int begins = at && (at == text || strchr(", ", at[-1]));
+    size_t len = begins ? (size_t)(at - text) : strlen(text);
     while (len && strchr(", ", text[len - 1]))
         len--;
+    *routing = begins ? at + strlen(word) : NULL;
+    return len;
+}
+
+const char *tuned_sizes(Module *m, const char *text, int64_t *sizes, TestRun *run)
+{
+    const char *routing;
+    size_t len = tuned_split(text, &routing);
     for (DimId d = 0; d < m->dims.len; d++)
         sizes[d] = m->dims.at[d].constant;
     *run = (TestRun){0};
     const char *error = len ? frontend_sizes(m, arena_strndup(m->arena, text, len), sizes) : NULL;
-    return error || !routing ? error : frontend_routing(m, routing + strlen(word), run);
+    return error || !routing ? error : frontend_routing(m, routing, run);
 }
 
 /* ---- the record that holds ---- */

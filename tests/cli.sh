@@ -174,15 +174,14 @@ expect 0 '^machines$' "$moec" --option-names
 expect 0 '^--werror$' "$moec" check --option-names
 
 echo "-- options of the commands"
-# option WORD NAME...: without a value or with a wrong one it is refused by name
+# A wrong value is refused by the option's name.
 for line in 'bench --threads=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17' 'bench --format=xml' 'bench --seed=x' 'bench --schedule-seed=x' \
     'bench --rounds=0' 'bench --seconds=x' 'tune --threads=x' 'tune --by=luck' 'tune --seed=x' 'run --seed=x' 'run --threads=-1' 'run -O7' \
     'report --seed=x' 'report --threads=0' 'report -O7' 'report --schedule-seed=x' 'explain -O7' 'explain --threads=0' \
     'explain --schedule-seed=x' 'test --emulate=hope' 'test --seed=x' 'doctor --format=xml'; do
     set -- $line
     name=${2%%=*}
-    expect 2 "$(printf %.2s "$name")" "$moec" "$@" a.moe
-    grep -q -- "${name%7}" out || { echo "FAILED: $line is refused without its name"; bad=1; }
+    expect 2 "${name%7}" "$moec" "$@" a.moe
 done
 expect 2 'text or json' "$moec" a.moe --error-format=xml -o a.so
 expect 2 "'more' is too much" "$moec" db ls more
@@ -193,7 +192,7 @@ expect 2 'no input file' "$moec" grad
 expect 2 'no input file' "$moec" fmt
 expect 2 'no folder of calls' "$moec" replay
 expect 2 'would leave no rows' "$moec" experiment --again --report e.json
-# lines LINES COMMAND...: what it prints, but for times
+# quietly COMMAND...: what it prints, but for times
 quietly() { "$@" 2>/dev/null | grep -v '^time'; }
 quietly "$moec" run a.moe T=5 H=32 >one
 quietly "$moec" run --seed=2 a.moe T=5 H=32 >two
@@ -201,13 +200,12 @@ quietly "$moec" run -O0 --threads=2 --schedule-seed=9 a.moe T=5 H=32 >three
 cmp -s one two && { echo "FAILED: --seed draws the same data"; bad=1; }
 same one three "run -O0 --threads --schedule-seed: other bits"
 expect 0 ' 85 runs, 0 failed' "$moec" test --sweep --no-aot -O0 --seed=3 a.moe
-expect 0 'no plan\|0 failed' "$moec" test --quiet --machine=ascend910b2 --emulate a.moe
+expect 0 '0 failed' "$moec" test --quiet --machine=ascend910b2 --emulate a.moe
 expect 0 '"target": "generic"' "$moec" bench a.moe T=16 H=64 --seconds 0 --rounds 3 --target=generic --seed=5 --schedule-seed=4 -O0 --format=json
 expect 0 'generic, 2 threads' "$moec" bench a.moe T=16 H=64 --seconds 0 --rounds 3 --target=generic --threads=2
 "$moec" report a.moe T=300 H=64 >one
 "$moec" report -O0 a.moe T=300 H=64 >two
 cmp -s one two && { echo "FAILED: report -O0 is as fast"; bad=1; }
-cp "$root/examples/moe_ffn.moe" ffn.moe
 for seed in 1 2; do
     "$moec" report --seed=$seed ffn.moe T=64 K=2 E=8 H=64 F=64 'routing=zipf(1)' >$seed 2>/dev/null
 done

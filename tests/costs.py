@@ -107,7 +107,7 @@ def compare(found, expected):
         for sign, side in (("-", expected), ("+", found)):
             if k in side:
                 print(sign, line_of(k, side[k]))
-    ratios = [found[k][0] / expected[k][0] for k in keys if k in found and k in expected]
+    ratios = [found[k][0] / expected[k][0] for k in keys if k in found and k in expected and found[k][0] and expected[k][0]]
     if ratios:
         print(f"costs: {len(ratios)} of {len(found)} differ, cycles by {math.exp(sum(map(math.log, ratios)) / len(ratios)):.3f} in the mean, "
               f"{min(ratios):.3f} to {max(ratios):.3f}; if that is meant: tests/costs.py --update")
@@ -120,6 +120,8 @@ def main():
     parser.add_argument("moec")
     parser.add_argument("pattern", nargs="?", default="")
     options = parser.parse_args()
+    if options.update and options.pattern:
+        parser.error("--update writes all lines")
     options.moec = os.path.abspath(options.moec)
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         machines = {"910b2": ("ascend910b2", {}), "avx2": (given_cpu(folder), {"MOE_ISA": "avx2"})}
