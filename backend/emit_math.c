@@ -4,6 +4,8 @@
  * tests/unit/test_backend_math.c against libm in double. */
 #include "backend/emit.h"
 
+#include <math.h>
+
 int emit_has_fma(const Emit *e) { return cpu_can(e->p->cpu, CPU_FMA); }
 
 V emit_fma(Emit *e, V a, V b, V c)
@@ -33,39 +35,77 @@ static V power_of_two(L *l, V n)
     return l_bits(l, l_shl(l, l_add(l, n, l_int(LLVMTypeOf(n), 127)), 23), l->f32);
 }
 
-static const double to_whole = 12582912.0; /* 1.5 * 2^23: adding it rounds to a whole number */
+/* Note [Exponentials]. e^x = 2^n e^r, where n is x / ln 2 rounded to a whole number, or to a sixteenth where a register
+ * holds sixteen f32: 2 to the power of the part behind the point is then looked up, and so small an r takes two coefficients
+ * for five. Adding 1.5 * 2^23, or a sixteenth of it, rounds, and leaves n in the lowest bits. */
+typedef struct Exponent {
+    int part_bits; /* of n behind the point: 0, or 4 where CPU_LOOKUP */
+    V shifted;     /* n + magic */
+    double magic;
+} Exponent;
 
-/* e^(x + low) as a number about 1 times 2^(*shifted - to_whole), low far below x or NULL; x above -120 or NaN. Beyond the
- * range the clamped value overflows as it should; NaN passes the clamp. */
-static V exponential_rest(Emit *e, V x, V low, V *shifted)
+enum { TABLE = 16 };
+
+/* 2^(i/16) for the lowest bits i of every lane. */
+static V look_up(L *l, V index)
 {
-    static const double c[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
-                               0.0013926250831497611};
+    uint32_t width = l_width(index);
+    V powers[TABLE], result = NULL;
+    for (int i = 0; i < TABLE; i++)
+        powers[i] = l_f32(l, exp2(i / (double)TABLE));
+    if (!width)
+        index = l_splat(l, index, TABLE);
+    for (uint32_t i = 0; i == 0 || i < width; i += TABLE) {
+        V args[2] = {LLVMConstVector(powers, TABLE), l_part(l, index, i, TABLE)};
+        V part = l_intrinsic(l, "llvm.x86.avx512.permvar.sf.512", NULL, args, 2);
+        result = result ? l_join(l, result, part) : part;
+    }
+    return width ? l_part(l, result, 0, width) : l_lane(l, result, l_i32(l, 0));
+}
+
+/* e^r by its first terms, and what follows times the rest. */
+static V near_one(Emit *e, V r, const double *c, int n)
+{
+    return emit_fma(e, l_fmul(e->l, r, r), polynomial(e, r, c, n), r);
+}
+
+/* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x above -120 or NaN. Beyond the
+ * range the clamped value overflows as it should; NaN passes the clamp. */
+static V exponential_rest(Emit *e, V x, V low, Exponent *n)
+{
+    static const double whole[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
+                                   0.0013926250831497611};
+    static const double sixteenth[] = {0.50001619, 0.16666666666666666};
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
+    n->magic = ldexp(12582912.0, -n->part_bits);
     x = l_select(l, l_fcmp(l, LLVMRealOGT, x, l_real(t, 89.0)), l_real(t, 89.0), x);
-    *shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), l_real(t, to_whole));
-    V n = l_fsub(l, *shifted, l_real(t, to_whole));
-    V r = emit_fma(e, n, l_real(t, -0.69140625), x);
-    r = emit_fma(e, n, l_real(t, -0.0017409305599453094), r);
+    n->shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), l_real(t, n->magic));
+    V rounded = l_fsub(l, n->shifted, l_real(t, n->magic));
+    V r = emit_fma(e, rounded, l_real(t, -0.69140625), x);
+    r = emit_fma(e, rounded, l_real(t, -0.0017409305599453094), r);
     if (low)
         r = l_fadd(l, r, low);
-    V sum = emit_fma(e, l_fmul(l, r, r), polynomial(e, r, c, 5), r);
-    return l_fadd(l, sum, l_real(t, 1.0));
+    if (!n->part_bits)
+        return l_fadd(l, near_one(e, r, whole, 5), l_real(t, 1.0));
+    V power = look_up(l, l_bits(l, n->shifted, l->i32));
+    return emit_fma(e, power, near_one(e, r, sixteenth, 2), power);
 }
 
 /* The same as *p * *scale, both of them normal numbers. */
-static void exponential_parts(Emit *e, V x, V low, V *p, V *scale)
+static void exponential_parts(Emit *e, V x, V low, int part_bits, V *p, V *scale)
 {
     L *l = e->l;
-    V shifted, rest = exponential_rest(e, x, low, &shifted);
-    V whole = l_sub(l, l_bits(l, shifted, l->i32), l_int(l_like(l, l->i32, x), 0x4b400000));
+    Exponent n = {.part_bits = part_bits};
+    V rest = exponential_rest(e, x, low, &n), bits = l_bits(l, n.shifted, l->i32);
+    V whole = l_sub(l, bits, l_bits(l, l_real(LLVMTypeOf(x), n.magic), l->i32));
+    whole = l_sar(l, whole, n.part_bits);
     V first = l_sar(l, whole, 1);
     *p = l_fmul(l, rest, power_of_two(l, first));
     *scale = power_of_two(l, l_sub(l, whole, first));
 }
 
-/* rest * 2^n, rounded once: an instruction of AVX-512. */
+/* rest * 2^n, n rounded down, the product once: an instruction of AVX-512. */
 static V scale_native(L *l, V rest, V n)
 {
     enum { LANES = 16, ROUND_AS_USUAL = 4 };
@@ -84,13 +124,15 @@ static V exponential(Emit *e, V x)
 {
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
-    V p, scale, shifted;
+    V p, scale;
+    int part_bits = cpu_can(e->p->cpu, CPU_LOOKUP) ? 4 : 0;
     x = l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, -105.0)), l_real(t, -105.0), x);
     if (cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0) {
-        p = exponential_rest(e, x, NULL, &shifted);
-        return scale_native(l, p, l_fsub(l, shifted, l_real(t, to_whole)));
+        Exponent n = {.part_bits = part_bits};
+        p = exponential_rest(e, x, NULL, &n);
+        return scale_native(l, p, l_fsub(l, n.shifted, l_real(t, n.magic)));
     }
-    exponential_parts(e, x, NULL, &p, &scale);
+    exponential_parts(e, x, NULL, part_bits, &p, &scale);
     return l_fmul(l, p, scale);
 }
 
@@ -165,7 +207,7 @@ static V logistic(Emit *e, V a, V low, V factor)
     if (low)
         low = l_select(l, negative, low, LLVMBuildFNeg(l->b, low, ""));
     V far = l_fcmp(l, LLVMRealOLT, x, l_real(t, -120.0));
-    exponential_parts(e, l_select(l, far, l_real(t, -120.0), x), low, &p, &scale);
+    exponential_parts(e, l_select(l, far, l_real(t, -120.0), x), low, 0, &p, &scale); /* errors add up here */
     scale = l_select(l, far, zero, scale);
     V below = l_fadd(l, l_fmul(l, p, scale), one);
     V above = l_select(l, negative, p, one);
