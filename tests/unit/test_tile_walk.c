@@ -106,6 +106,34 @@ static void test_stray(void **state)
     arena_free(f.arena);
 }
 
+/* A field that some kind has no use for is stray there, under its own name. */
+static void test_every_stray(void **state)
+{
+#define ID(field)                     \
+    {                                 \
+#field, offsetof(Stmt, field) \
+    }
+    static const struct {
+        const char *name;
+        size_t at;
+    } ids[] = {ID(var),   ID(lo),     ID(hi),      ID(buffer),  ID(second),  ID(value),   ID(guard),
+               ID(limit), ID(report), ID(planned), ID(route),   ID(other),   ID(from[0]), ID(from[1]),
+               ID(to[0]), ID(to[1]),  ID(size[0]), ID(size[1]), ID(size[2]), ID(first)};
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        uint32_t strays = 0;
+        for (TileKind kind = 0; kind < TILE_COUNT; kind++) {
+            Stmt s = tile_stmt(kind, (Loc){0});
+            memset((char *)&s + ids[i].at, 0, sizeof(uint32_t));
+            const char *stray = tile_stray_field(&s);
+            if (stray)
+                assert_string_equal(stray, ids[i].name);
+            strays += stray != NULL;
+        }
+        assert_true(strays > 0);
+    }
+}
+
 static void test_event(void **state)
 {
     static const char told[] = "launch a {\nevent loop 0(2, T) {\ng[0, 0] = x[0, 1]\n}\n}\n"
@@ -146,10 +174,11 @@ static void test_unknown_event(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_walk),         cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_operands),     cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_stray),        cmocka_unit_test(test_event),
-        cmocka_unit_test(test_event_fields), cmocka_unit_test(test_unknown_event),
+        cmocka_unit_test(test_walk),          cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_operands),      cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_stray),         cmocka_unit_test(test_every_stray),
+        cmocka_unit_test(test_event),         cmocka_unit_test(test_event_fields),
+        cmocka_unit_test(test_unknown_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
