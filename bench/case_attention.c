@@ -9,9 +9,9 @@
 enum { SAMPLED = 32 };
 
 typedef struct AttentionData {
-    int64_t S, N, D, W; /* W: earlier positions that count, S without a window */
-    uint16_t *q, *k, *v, *d_o, *o, *r, *d_q, *d_k, *d_v; /* [S, N, D] */
-    float *m, *z;                                        /* [N, S] */
+    int64_t S, N, D, W;                              /* W: earlier positions that count, S without a window */
+    uint16_t *q, *k, *v, *d_o, *o, *d_q, *d_k, *d_v; /* [S, N, D] */
+    float *m, *z;                                    /* [N, S] */
 } AttentionData;
 
 static double dot(const AttentionData *d, const uint16_t *a, int64_t i, const uint16_t *b, int64_t j,
@@ -74,14 +74,14 @@ static int check_row(Case *c, const AttentionData *d, int64_t i, int64_t n, int6
     return compare(c, "d_q", i, &d_q, at(d, d->d_q, i, n, e));
 }
 
-/* Gradients of k and v at position j, by the m, z and r that the forward saved. */
+/* Gradients of k and v at position j, by the m, z and o that the forward saved. */
 static int check_column(Case *c, const AttentionData *d, int64_t j, int64_t n, int64_t e)
 {
     BenchSum d_k = {0}, d_v = {0};
     for (int64_t i = j; i < d->S && i < j + d->W; i++) {
         double score = dot(d, d->q, i, d->k, j, n) / sqrt((double)d->D);
         double w = exp(score - (double)d->m[n * d->S + i]) / (double)d->z[n * d->S + i];
-        double mean = dot(d, d->d_o, i, d->r, i, n);
+        double mean = dot(d, d->d_o, i, d->o, i, n);
         sum_add(&d_k, d_score(d, i, j, n, w, mean) * at(d, d->q, i, n, e));
         sum_add(&d_v, w * at(d, d->d_o, i, n, e));
     }
@@ -103,8 +103,8 @@ static int check(Case *c, const AttentionData *d)
 
 static BenchCall *bind_forward(Case *c, AttentionData *d, bool window, bool step)
 {
-    const BenchArg args[] = {IN("q", d->q),  IN("k", d->k),  IN("v", d->v),  OUT("o", NULL),
-                             OUT("m", NULL), OUT("z", NULL), OUT("r", NULL), {0}};
+    const BenchArg args[] = {
+        IN("q", d->q), IN("k", d->k), IN("v", d->v), OUT("o", NULL), OUT("m", NULL), OUT("z", NULL), {0}};
     BenchCall *call = ours_bind(c, "attention",
                                 window ? step ? "window_fwd" : "window"
                                 : step ? "full_fwd"
@@ -119,13 +119,12 @@ static BenchCall *bind_backward(Case *c, AttentionData *d, bool window, const Be
 {
     d->m = ours_arg(forward, "m");
     d->z = ours_arg(forward, "z");
-    d->r = ours_arg(forward, "r");
     const BenchArg args[] = {IN("q", d->q),
                              IN("k", d->k),
                              IN("v", d->v),
                              IN("m", d->m),
                              IN("z", d->z),
-                             IN("r", d->r),
+                             IN("o", d->o),
                              IN("d_o", d->d_o),
                              OUT("d_q", NULL),
                              OUT("d_k", NULL),

@@ -109,10 +109,10 @@ static void say_saved(Module *m, const Derive *d, const Kernel *original, Text *
     text_add(out, "// saved:     ");
     for (uint32_t i = 0; i < d->save.len; i++) {
         TensorId t = ir_find_tensor(original, d->save.at[i].name);
-        text_add(out, "%s%s as %s", i ? ", " : "", d->save.at[i].name, elem_name(d->save.at[i].elem));
         if (t != NONE)
             bytes = ext_add(m, bytes, tensor_bytes(m, &original->tensors.at[t], d->save.at[i].elem));
     }
+    ir_print_saved(d, out);
     text_add(out, d->save.len ? "; bytes: " : "nothing; bytes: ");
     ext_print(m, bytes, out);
     text_add(out, "\n");

@@ -145,7 +145,7 @@ typedef struct AstWrts {
 } AstWrts;
 
 typedef struct AstSave {
-    AstName name, elem;
+    AstName name, elem, in; /* in: of an output, or without a name */
 } AstSave;
 
 typedef struct AstSaves {
@@ -217,7 +217,7 @@ AstWord ast_integer_word(Parser *p, AstInt value);
 AstWord ast_sign_word(Parser *p, const char *sign, Loc loc);
 AstWrts *ast_add_wrt(Parser *p, AstWrts *list, AstWrt wrt);
 AstWrts *ast_then(Parser *p, AstWrts *first, const AstWrts *later); /* one list of both */
-AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName elem);
+AstSaves *ast_add_save(Parser *p, AstSaves *list, AstSave save);
 
 AstName ast_elem(Parser *p, Loc loc, Elem elem);
 AstPacked ast_packed(Parser *p, Loc loc, AstName both /* or name NULL */);

@@ -180,10 +180,10 @@ AstWrts *ast_then(Parser *p, AstWrts *first, const AstWrts *later)
     return first;
 }
 
-AstSaves *ast_add_save(Parser *p, AstSaves *list, AstName name, AstName elem)
+AstSaves *ast_add_save(Parser *p, AstSaves *list, AstSave save)
 {
     list = list ? list : arena_new_of(p->arena, AstSaves);
-    vec_push(p->arena, &list->list, (AstSave){name, elem});
+    vec_push(p->arena, &list->list, save);
     return list;
 }
 

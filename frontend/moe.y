@@ -52,6 +52,7 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
     AstWrt wrt;
     AstWrts *wrts;
     AstSaves *saves;
+    AstSave save;
     AstDecl *decl;
 }
 
@@ -87,6 +88,7 @@ static void moe_error(const Loc *loc, Parser *p, const char *message);
 %type <wrt> wrt
 %type <wrts> wrts targets
 %type <saves> saves saves_opt
+%type <save> save
 %type <integer> max_opt constant_opt
 %type <decl> decl rule_opt derive_names
 
@@ -275,8 +277,11 @@ wrt: NAME                { $$ = (AstWrt){$1, GRAD_WRITE, 0}; }
 saves_opt: %empty   { $$ = NULL; }
     | KW_SAVE saves { $$ = $2; }
     ;
-saves: NAME KW_AS elem             { $$ = ast_add_save(p, NULL, $1, $3); }
-    | saves ',' NAME KW_AS elem    { $$ = ast_add_save(p, $1, $3, $5); }
+saves: save         { $$ = ast_add_save(p, NULL, $1); }
+    | saves ',' save { $$ = ast_add_save(p, $1, $3); }
+    ;
+save: NAME KW_AS elem         { $$ = (AstSave){.name = $1, .elem = $3}; }
+    | NAME KW_AS elem KW_IN NAME { $$ = (AstSave){$1, $3, $5}; }
     ;
 cotangents_opt: %empty      { $$ = 0; }
     | KW_COTANGENTS KW_F32  { $$ = 1; }

@@ -180,6 +180,7 @@ static void walk_derive(Outliner *o, const AstDecl *d)
     for (uint32_t i = 0; d->saves && i < d->saves->list.len; i++) {
         refer_in(o, d->name.name, d->saves->list.at[i].name);
         refer(o, d->saves->list.at[i].elem);
+        refer_in(o, d->name.name, d->saves->list.at[i].in);
     }
 }
 

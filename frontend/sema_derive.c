@@ -160,19 +160,70 @@ static int save_ok(Sema *c, const Kernel *k, const AstSave *s, Elem elem)
     return 0;
 }
 
-static int saves_ok(Sema *c, const Kernel *k, const AstDecl *d, Derive *out)
+static int has_same_axes(const Module *m, const Tensor *a, const Tensor *b)
+{
+    int same = a->rank == b->rank;
+    for (uint32_t i = 0; same && i < a->rank; i++)
+        same = axis_same(m, a->axes[i], b->axes[i]);
+    return same;
+}
+
+/* Is q out[i, j] = elem(t[i, j])? */
+static int copies(Kernel *k, const Equation *q, TensorId t, Elem elem)
+{
+    if (q->kind != EQ_ASSIGN || !has_same_axes(k->module, &k->tensors.at[q->lhs], &k->tensors.at[t]))
+        return 0;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        if (x_plain_index(k, q->index[i]) == NONE)
+            return 0;
+    return q->rhs == x_as(k, x_load(k, q->loc, t, q->index), elem_type(elem));
+}
+
+/* Why the local, which is saved as s says, does not stand in `out`; NULL: it does. */
+static const char *not_held(Sema *c, Kernel *k, const AstSave *s, Elem elem, TensorId out)
+{
+    const TensorId local = ir_find_tensor(k, s->name.name);
+    if (out == NONE || k->tensors.at[out].role != ROLE_OUT)
+        return "is no out of the kernel";
+    if (k->tensors.at[local].role == ROLE_OUT)
+        return arena_printf(c->arena, "cannot stand for %s, which is an out itself", s->name.name);
+    if (k->tensors.at[out].elem != elem)
+        return arena_printf(c->arena, "is %s, but %s is saved as %s", elem_name(k->tensors.at[out].elem),
+                            s->name.name, s->elem.name);
+    if (k->tensors.at[out].layout != LAYOUT_ROWS)
+        return arena_printf(c->arena, "is packed, and %s is saved in rows", s->name.name);
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (k->eqs.at[i].lhs == out && copies(k, &k->eqs.at[i], local, elem))
+            return NULL;
+    return arena_printf(c->arena, "is not %s(%s[...]), element by element", s->elem.name, s->name.name);
+}
+
+/* `r as act in o` */
+static int save_in_ok(Sema *c, Kernel *k, const AstSave *s, Elem elem)
+{
+    const Name name = s->in.name;
+    const char *why = name ? not_held(c, k, s, elem, ir_find_tensor(k, name)) : NULL;
+    return !why ||
+           refuse(c, DIAG_save_unknown, s->in.loc,
+                  arena_printf(c->arena, "save %s as %s, without `in %s`", s->name.name, s->elem.name, name),
+                  why, name);
+}
+
+static int saves_ok(Sema *c, Kernel *k, const AstDecl *d, Derive *out)
 {
     NameMap seen = {.arena = c->arena};
     for (uint32_t i = 0; d->saves && i < d->saves->list.len; i++) {
         const AstSave *s = &d->saves->list.at[i];
         Elem elem;
-        if (!sema_elem(c, s->elem, &elem) || !save_ok(c, k, s, elem) ||
-            !name_ok(c, s->name.name, s->name.loc, "becomes a parameter"))
+        const AstName param = s->in.name ? s->in : s->name;
+        if (!sema_elem(c, s->elem, &elem) || !save_ok(c, k, s, elem) || !save_in_ok(c, k, s, elem) ||
+            !name_ok(c, param.name, param.loc, "becomes a parameter"))
             return 0;
-        if (namemap_get(&seen, s->name.name) != NAME_ABSENT)
-            return refuse(c, DIAG_save_unknown, s->name.loc, "name it once", "is saved twice", s->name.name);
-        namemap_set(&seen, s->name.name, i);
-        vec_push(c->arena, &out->save, (struct DeriveSave){s->name.name, s->name.loc, elem, s->elem.name});
+        if (namemap_get(&seen, param.name) != NAME_ABSENT)
+            return refuse(c, DIAG_save_unknown, param.loc, "name it once", "is saved twice", param.name);
+        namemap_set(&seen, param.name, i);
+        vec_push(c->arena, &out->save,
+                 (struct DeriveSave){s->name.name, s->name.loc, elem, s->elem.name, s->in.name});
     }
     return 1;
 }

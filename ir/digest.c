@@ -98,7 +98,8 @@ static void put_derive(const Derive *d, Text *out)
     for (uint32_t i = 0; i < d->wrt.len; i++)
         text_add(out, " %s %d %d", d->wrt.at[i].name, (int)d->wrt.at[i].mode, d->wrt.at[i].later);
     for (uint32_t i = 0; i < d->save.len; i++)
-        text_add(out, " save %s %d", d->save.at[i].name, (int)d->save.at[i].elem);
+        text_add(out, " save %s %d %s", d->save.at[i].name, (int)d->save.at[i].elem,
+                 d->save.at[i].in ? d->save.at[i].in : "-");
     text_add(out, "\n");
 }
 

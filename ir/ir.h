@@ -43,6 +43,7 @@ enum { PRINTED_MAX = 1 << 20 }; /* operations of a kernel: some 10 MB */
 int ir_is_printable(const Module *m);
 int ir_prints_within(const Module *m, uint64_t operations); /* the same question, without a report: for a kernel at most so many */
 void ir_print_expr(const Kernel *k, ExprId e, Text *out);
+void ir_print_saved(const Derive *d, Text *out); /* "m as f32, r as bf16 in o" */
 void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
 
 /* As text; only what k still has: passes drop locals and edges. k NULL: everything. */

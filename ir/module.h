@@ -18,7 +18,8 @@ typedef struct Derive {
     Name forward, backward, later, kernel;
     Loc loc;
     Vec(struct DeriveWrt { Name name; Loc loc; GradMode mode; int later; }) wrt;
-    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; Name type; /* as written */ }) save;
+    /* in: the output whose value it is, or NULL */
+    Vec(struct DeriveSave { Name name; Loc loc; Elem elem; Name type; /* as written */ Name in; }) save;
     int cotangents_f32;
 } Derive;
 

@@ -282,6 +282,16 @@ static void put_declarations(const Module *m, const Kernel *only, Text *out)
 
 /* ---- requests ---- */
 
+void ir_print_saved(const Derive *d, Text *out)
+{
+    for (uint32_t i = 0; i < d->save.len; i++) {
+        const struct DeriveSave *s = &d->save.at[i];
+        text_add(out, "%s%s as %s", i ? ", " : "", s->name, elem_name(s->elem));
+        if (s->in)
+            text_add(out, " in %s", s->in);
+    }
+}
+
 /* A request that has run is a pair of kernels, which are printed instead. */
 static void put_derive(const Module *m, const Derive *d, Text *out)
 {
@@ -295,8 +305,8 @@ static void put_derive(const Module *m, const Derive *d, Text *out)
         int first_later = w->later && !d->wrt.at[i - 1].later;
         text_add(out, "%s%s%s", first_later ? " then " : i ? ", " : "", w->name, mode[w->mode]);
     }
-    for (uint32_t i = 0; i < d->save.len; i++)
-        text_add(out, "%s%s as %s", i ? ", " : " save ", d->save.at[i].name, elem_name(d->save.at[i].elem));
+    text_add(out, "%s", d->save.len ? " save " : "");
+    ir_print_saved(d, out);
     text_add(out, "%s\n", d->cotangents_f32 ? " cotangents f32" : "");
 }
 

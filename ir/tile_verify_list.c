@@ -47,6 +47,19 @@ void tile_verify_blocks(TileVerifier *v, const Stmt *s)
     verify_made(v, s);
 }
 
+/* Where each bucket begins, and where the last one ends. */
+static void verify_bounds_of_buckets(TileVerifier *v, const Stmt *s)
+{
+    TileSum missing = {.constant = 1};
+    if (v->error)
+        return;
+    tile_sum_expr(v, &missing, s->limit, 1);
+    tile_sum_extent(v, &missing, v->k->tensors.at[s->second].axes[0].extent, -1);
+    if (!tile_sum_at_most_zero(v, &missing))
+        tile_broken(v, "the bounds of buckets %s are not known to be one more than the buckets",
+                    v->k->tensors.at[s->second].name);
+}
+
 void tile_verify_bucket(TileVerifier *v, const Stmt *s)
 {
     uint32_t scope = v->scope.len;
@@ -54,6 +67,7 @@ void tile_verify_bucket(TileVerifier *v, const Stmt *s)
     verify_list(v, s->buffer, EL_I32, 1, "the order");
     verify_list(v, s->second, EL_I64, 1, "the bounds of buckets");
     tile_verify_expr(v, s->limit, WANT_INT);
+    verify_bounds_of_buckets(v, s);
     for (uint32_t i = 0; i < s->nbound; i++)
         tile_declare(v, s->bound[i]);
     tile_verify_expr(v, s->value, WANT_INT);

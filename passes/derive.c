@@ -148,7 +148,7 @@ static void make_forward(Request *r)
     for (uint32_t i = 0; i < r->d->save.len; i++) {
         const struct DeriveSave *s = &r->d->save.at[i];
         TensorId t = ir_find_tensor(from, s->name);
-        if (from->tensors.at[t].role != ROLE_LOCAL)
+        if (from->tensors.at[t].role != ROLE_LOCAL || s->in)
             continue; /* an output is there already */
         if (s->elem != from->tensors.at[t].elem) {
             derive_add_rounded(&sweep, t, s->elem);
@@ -193,7 +193,7 @@ static void make_way(Request *r, Kernel *k, Name name, Loc loc)
 
 static TensorId gradient_param(Request *r, Kernel *k, TensorId of, Elem elem, Role role, Loc loc)
 {
-    Name name = prefixed(r->m, k->tensors.at[of].name);
+    Name name = prefixed(r->m, r->from->tensors.at[of].name);
     make_way(r, k, name, loc);
     Tensor t = k->tensors.at[of];
     t.name = name;
@@ -229,6 +229,11 @@ static void take_inputs(Request *r, Kernel *k)
     for (uint32_t i = 0; i < r->d->save.len; i++) {
         const struct DeriveSave *s = &r->d->save.at[i];
         TensorId t = ir_find_tensor(from, s->name);
+        if (s->in) {
+            make_way(r, k, s->in, s->loc);
+            ir_rename(k, t, NULL);
+            ir_rename(k, t, s->in);
+        }
         k->tensors.at[t].elem = s->elem;
         k->tensors.at[t].role = ROLE_IN;
         k->tensors.at[t].space = SPACE_GM;
@@ -346,15 +351,16 @@ static void record_pair(Request *r, DerivedPair *pair)
     const Kernel *k = r->sweep.k;
     *pair =
         (DerivedPair){.from = d->kernel, .forward = d->forward, .backward = d->backward, .later = d->later};
-    for (uint32_t i = 0; i < d->save.len; i++)
-        vec_push(a, &pair->saved,
-                 (struct PairSaved){d->save.at[i].name, d->save.at[i].name, d->save.at[i].type});
+    for (uint32_t i = 0; i < d->save.len; i++) {
+        const struct DeriveSave *s = &d->save.at[i];
+        vec_push(a, &pair->saved, (struct PairSaved){s->name, s->in ? s->in : s->name, s->type});
+    }
     for (uint32_t i = 0; i < r->from->params.len; i++) {
         Param p = r->from->params.at[i];
         TensorId in = p.kind == PARAM_TENSOR ? derive_adjoint(&r->sweep, p.id)->incoming : (TensorId)NONE;
         if (in != NONE)
             vec_push(a, &pair->cotangents,
-                     (struct PairCotangent){k->tensors.at[p.id].name, k->tensors.at[in].name});
+                     (struct PairCotangent){r->from->tensors.at[p.id].name, k->tensors.at[in].name});
     }
 }
 

@@ -148,6 +148,8 @@ static void add_saves(const KernelPair *p, Text *t)
     for (size_t i = 0; i < p->pair.saved; i++) {
         const moec_saved saved = moec_module_saved(p->module, p->number, i);
         text_add(t, "%s%s as %s", i ? ", " : " save ", saved.local, saved.type);
+        if (strcmp(saved.param, saved.local) != 0)
+            text_add(t, " in %s", saved.param);
     }
 }
 

@@ -315,6 +315,11 @@ refused_rows 'foo. does not fit here; expected uniform, zipf' 'foo'
 refused_rows 'empty. does not fit here; expected .,. and a routing' 'zipf(1) empty(40%)'
 expect 0 '' "$moec" run --interp "$ffn" ffn $small --routing 'exact(6, 6), uniform'
 
+echo "-- a gradient that is wrong"
+printf 'moe 1\ndim N\nkernel f(in x: f32[N], out y: f32[N]) { y[n] = stop(x[n]) * x[n] }
+derive (f_fwd, f_bwd) from f wrt x\ntest f { N=5; gradcheck }\n' >wrong.moe
+expect 1 'f_bwd N=5  gradient error 0.33  FAILED' "$moec" test wrong.moe
+
 echo "-- element types that are given"
 printf 'moe 1\ntype act = bf16 type wt = act dim N kernel f(in x: act[N], in w: wt[N], out y: act[N]) { y[n] = act(x[n] * w[n]) }
 derive (f_fwd, f_bwd) from f wrt x, w\ntest f { N=5; gradcheck }\n' >types.moe

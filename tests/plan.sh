@@ -42,6 +42,10 @@ done
 "$moec" --machine ascend910b2 --emit=tiles examples/moe_ffn.moe -o "$work/ffn.moetiles"
 "$moec" test --quiet --machine ascend910b2 --emulate=check --tiles="$work/ffn.moetiles" examples/moe_ffn.moe >/dev/null ||
     fail "a plan's text does not run"
+# A vector loop that does not wait for what it reads is found.
+sed '/\(wait\|set\) mte2 -> vector/d' "$work/ffn.moetiles" >"$work/race.moetiles"
+"$moec" test --quiet --machine ascend910b2 --emulate=check --tiles="$work/race.moetiles" examples/moe_ffn.moe |
+    grep -q 'race: vector reads in.* no chain of set and wait tells it that mte2 is done' || fail "a race of a vector loop goes unnoticed"
 
 # What does not fit is refused with all that is there.
 cat >"$work/large.moe" <<'END'

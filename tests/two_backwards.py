@@ -18,7 +18,7 @@ KERNELS = {
     "scores_softmax": ("model/router.moe", "x, gain", "w", "save scale as f32, n as act"),
     "qkv": ("model/gqa.moe", "x", "gain, wq, wk, wv", "save scale as f32, n as act"),
     "project": ("model/attention.moe", "o", "w", ""),
-    "attention": ("model/attention.moe", "q", "k, v", "save m as f32, z as f32, r as act"),
+    "attention": ("model/attention.moe", "q", "k, v", "save m as f32, z as f32, r as act in o"),
     "attention ": ("model/attention.moe", "v", "k, q", ""),
     "rmsnorm": ("examples/rmsnorm.moe", "w", "x", ""),
 }

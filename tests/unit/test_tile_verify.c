@@ -128,12 +128,37 @@ static void test_meeting_items(void **state)
         verify_case(cases[i].body, cases[i].says);
 }
 
+/* Every bucket has a begin, and the last one an end. */
+static void test_bounds_of_buckets(void **state)
+{
+    static const char text[] =
+        "tiles 1\ndim N\ndim B\nkernel f(in key: i32[N], inout y: f32[B]) {\ncost N\n"
+        "work first: i64[%s]\nwork order: i32[N]\n"
+        "launch a { bucket order, first over n: N by key[n] into B }\n"
+        "launch b { for b in 0..B { for p in first[b]..first[b + 1] { y[b] += 1.0 } } }\n}\n";
+    (void)state;
+    for (int fits = 0; fits < 2; fits++) {
+        char whole[1000];
+        Fixture f;
+        snprintf(whole, sizeof whole, text, fits ? "B + 1" : "B");
+        assert_int_equal(read_text(&f, whole), 0);
+        const char *broken = tile_verify(f.module->kernels.at[0], f.arena);
+        if (fits)
+            assert_null(broken);
+        else
+            assert_non_null(
+                strstr(broken, "the bounds of buckets first are not known to be one more than the buckets"));
+        arena_free(f.arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verifier_refuses),
         cmocka_unit_test(test_unwritten),
         cmocka_unit_test(test_meeting_items),
+        cmocka_unit_test(test_bounds_of_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
