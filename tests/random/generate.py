@@ -181,10 +181,21 @@ class Maker(Expressions):
         wrt = rng.sample(floats, rng.randint(1, len(floats)))
         locals_ = [q.name for q in self.equations if q.how == "=" and not any(p.name == q.name for p in self.params)
                    and q.elem != "i32" and q.name not in self.unsaved]
-        saves = tuple((n, rng.choice(["f32", "bf16"])) for n in rng.sample(locals_, min(len(locals_), rng.choice([0, 0, 1, 2]))))
+        chosen = rng.sample(locals_, min(len(locals_), rng.choice([0, 0, 1, 2])))
+        saves = tuple((n, elem, self.held(n, elem)) for n, elem in [(n, rng.choice(["f32", "bf16"])) for n in chosen])
         wrt = tuple((n, " pass" if n == residual or rng.random() < 0.02 else rng.choice(["", " +=", " as f32"])) for n in wrt)
         first = rng.randrange(1, len(wrt)) if len(wrt) > 1 and rng.random() < 0.5 else 0
         return Derive(wrt, saves, rng.random() < 0.7, first)
+
+    def held(self, local, elem):
+        """The output that holds what is saved, added for that; or nothing."""
+        q = next(q for q in self.equations if q.name == local)
+        if self.rng.random() < 0.6 or any(s.kind != "index" for s in q.subscripts):
+            return ""
+        out = self.param("out", elem, [dict(q.spaces)[s.data] for s in q.subscripts], "y")
+        value = load(local, *q.subscripts)
+        self.equations.append(replace(q, name=out, value=value if q.elem == elem else op(elem, value), elem=elem))
+        return out
 
     def residual(self):
         """Adds an input to an output, whose cotangent is then its gradient: its name begins with r. NONE: nothing fits."""

@@ -58,10 +58,12 @@ def pairs_of(library):
 
 def saved_params(module, kernel, role):
     out = []
-    for name, elem in kernel.derive.saves:
+    for name, elem, held in kernel.derive.saves:
+        if held and role == "out":
+            continue
         q = next(q for q in kernel.equations if name in (q.name, q.second))
         spaces = dict(q.spaces)
-        out.append(Param(role, name, elem, tuple(spaces[s.data] for s in q.subscripts)))
+        out.append(Param(role, held or name, elem, tuple(spaces[s.data] for s in q.subscripts)))
     return tuple(out)
 
 
@@ -229,7 +231,7 @@ class Backward:
 
     def tolerance(self):
         d, k = self.run.kernel.derive, self.run.kernel
-        rounded = not d.cotangents or any(e != "f32" for _, e in d.saves)
+        rounded = not d.cotangents or any(e != "f32" for _, e, _ in d.saves)
         return ROUNDED if rounded else TIGHT
 
     def judge(self, c, count):

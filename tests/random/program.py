@@ -86,7 +86,7 @@ class Equation:
 @dataclass(frozen=True)
 class Derive:
     wrt: tuple           # (name, "", " +=", " as f32" or " pass")
-    saves: tuple = ()    # (name, type)
+    saves: tuple = ()    # (name, type, the output that holds it or "")
     cotangents: bool = False
     first: int = 0       # targets before `then`; 0: one backward kernel
 
@@ -236,7 +236,7 @@ def kernel_text(k):
         targets = [", ".join(n + how for n, how in part) for part in (d.wrt[:d.first], d.wrt[d.first:]) if part]
         out += f"derive ({k.name}_fwd, {k.name}_bwd{f', {k.name}_later' if d.first else ''}) from {k.name} "
         out += f"wrt {' then '.join(targets)}"
-        saves = ", ".join(f"{n} as {t}" for n, t in d.saves)
+        saves = ", ".join(f"{n} as {t}" + (f" in {held}" if held else "") for n, t, held in d.saves)
         out += (f" save {saves}" if saves else "") + (" cotangents f32" if d.cotangents else "")
         out += "\n"
     return out

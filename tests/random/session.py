@@ -140,7 +140,9 @@ class Run:
 def forward_params(kernel):
     """Parameters of NAME_fwd: those of the kernel, then what is saved."""
     saved = []
-    for name, elem in kernel.derive.saves:
+    for name, elem, held in kernel.derive.saves:
+        if held:
+            continue
         q = next(q for q in kernel.equations if q.name == name)
         spaces = dict(q.spaces)
         saved.append(Param("out", name, elem, tuple(spaces[s.data] for s in q.subscripts)))

@@ -52,7 +52,8 @@ def tidy(kernel):
         for n in range(len(derive.wrt) - 1, -1, -1):
             if derive and derive.wrt[n][0] not in names:
                 derive = derive.without(n)
-        derive = replace(derive, saves=tuple(s for s in derive.saves if s[0] in made)) if derive else None
+        saves = tuple((n, t, held if held in made else "") for n, t, held in derive.saves if n in made) if derive else ()
+        derive = replace(derive, saves=saves) if derive else None
     return replace(kernel, params=params, derive=derive)
 
 

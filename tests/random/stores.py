@@ -165,6 +165,7 @@ class Stores:
             self.tensors[q.name] = bounds.of_int(Int(got, doubt_k))
         else:
             wide = self.whole(np.swapaxes(spread.take(np.arange(k), axis_e), axis_e, axis_k), full)
+            wide = np.where(np.isnan(wide), np.inf, wide)    # between two infinities
             self.tensors[q.name] = Float(got, np.where(doubt_k, wide, pick(e, order[:1])[:1]))
 
     def order(self, v, e, kind, axis):
