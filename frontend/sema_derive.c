@@ -209,6 +209,14 @@ static int save_in_ok(Sema *c, Kernel *k, const AstSave *s, Elem elem)
                   why, name);
 }
 
+static int saved_once(Sema *c, NameMap *seen, AstName name)
+{
+    if (namemap_get(seen, name.name) != NAME_ABSENT)
+        return refuse(c, DIAG_save_unknown, name.loc, "name it once", "is saved twice", name.name);
+    namemap_set(seen, name.name, 1);
+    return 1;
+}
+
 static int saves_ok(Sema *c, Kernel *k, const AstDecl *d, Derive *out)
 {
     NameMap seen = {.arena = c->arena};
@@ -217,11 +225,9 @@ static int saves_ok(Sema *c, Kernel *k, const AstDecl *d, Derive *out)
         Elem elem;
         const AstName param = s->in.name ? s->in : s->name;
         if (!sema_elem(c, s->elem, &elem) || !save_ok(c, k, s, elem) || !save_in_ok(c, k, s, elem) ||
-            !name_ok(c, param.name, param.loc, "becomes a parameter"))
+            !name_ok(c, param.name, param.loc, "becomes a parameter") || !saved_once(c, &seen, s->name) ||
+            (s->in.name && !saved_once(c, &seen, s->in)))
             return 0;
-        if (namemap_get(&seen, param.name) != NAME_ABSENT)
-            return refuse(c, DIAG_save_unknown, param.loc, "name it once", "is saved twice", param.name);
-        namemap_set(&seen, param.name, i);
         vec_push(c->arena, &out->save,
                  (struct DeriveSave){s->name.name, s->name.loc, elem, s->elem.name, s->in.name});
     }
