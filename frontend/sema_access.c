@@ -67,8 +67,8 @@ static int range_ok(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
     if (x_at(c->k, s)->kind == X_INDEX || !x_affine(c->k, s, &form))
         return 1; /* the first agrees with the axis; the second is checked at run time */
     Proof proof = ir_prove_range(c->k, s, axis, c->guard);
-    if (proof == PROOF_INSIDE || (proof == PROOF_UNKNOWN && (form.n == 0 || guarded(c, &form))))
-        return 1;
+    if (proof == PROOF_INSIDE || guarded(c, &form) || (proof == PROOF_UNKNOWN && form.n == 0))
+        return 1; /* what a condition lets nobody read may be outside: gradients are written so */
     return refuse_range(c, of, axis, s, loc, proof);
 }
 

@@ -142,6 +142,16 @@ static ExprId passing(const Along *a, uint32_t at, IndexId column)
     return reduce;
 }
 
+/* Does a load that uses the column have it as its last subscript, and nowhere else? */
+static int lies_by_column(const Kernel *k, ExprId load, IndexId column)
+{
+    uint32_t n = x_at(k, load)->nargs;
+    for (uint32_t a = 0; a + 1 < n; a++)
+        if (x_uses_index(k, x_arg(k, load, a), column))
+            return 0;
+    return !n || !x_uses_index(k, load, column) || x_plain_index(k, x_arg(k, load, n - 1)) == column;
+}
+
 /* Is e computed a row at a time, with lanes over its columns? What lies in memory by columns decides that; without such a tensor
  * lanes may go over the rows. */
 static int has_lanes(const Along *a, ExprId e, IndexId column)
@@ -152,8 +162,7 @@ static int has_lanes(const Along *a, ExprId e, IndexId column)
         return 0;
     each_below (n, k, e, EVERYWHERE) {
         const Expr *x = x_at(k, *n);
-        if (x->kind == X_LOAD && x->nargs && x_uses_index(k, *n, column) &&
-            x_plain_index(k, x_arg(k, *n, x->nargs - 1u)) != column)
+        if (x->kind == X_LOAD && !lies_by_column(k, *n, column))
             return 0;
         by_column |= x->kind == X_LOAD && x->nargs && x_uses_index(k, *n, column);
         if (x->kind == X_TOKEN || x->kind == X_SLOT || x->kind == X_ROW || x->kind == X_GROUP)
