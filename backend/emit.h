@@ -248,6 +248,7 @@ int emit_stream(Emit *e, uint32_t buffer, V at, V raw, V mask);
 V emit_streams_lines(Emit *e, uint32_t buffer);
 void emit_stream_end(Emit *e); /* before a body returns */
 void emit_ask(L *l, V at);     /* the line of memory will be wanted in the second cache */
+void emit_ask_near(L *l, V at); /* and this one in the first */
 /* Note [Ahead], beside a load of contiguous lanes from `at`. */
 void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at);
 
@@ -355,7 +356,8 @@ typedef struct EmitProduct {
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
     uint32_t per_word;             /* units that a row of words of the right panel covers */
-    uint32_t trip;                 /* units that the inner loop goes over at a time */
+    uint32_t trip;                 /* units that the inner loop goes over at a time, */
+    uint32_t unroll;               /* and where there are so many: Cpu.unroll */
     V c, c_row, a, a_block, b, b_panel;
     V nrows, ncols, units;
     V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
@@ -389,7 +391,7 @@ void emit_rows_transposed_product(EmitProduct *x, V depth);
 void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
-#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, f32, code, fragment, ...) \
     EmitFragment emit_##fragment##_fragment;
 #include "machines/cpu.def"
 

@@ -1,6 +1,7 @@
 /* The fragment of a block product in vector registers: rows x vectors of sums, a broadcast term of the
  * left operand times vectors of the right one. */
 #include "backend/emit.h"
+#include "backend/family.h"
 
 enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
 
@@ -86,24 +87,37 @@ static void add_unit(MicroTile *f, V a, uint32_t unit, const V *right)
     }
 }
 
-/* The units of a word at a time: more would only take longer to generate, and with stores between the loads of two LLVM runs
- * out of registers. */
-static void over_units(MicroTile *f, V a, V b, V units)
+/* The lines of the next units are asked for: they are a whole block of rows away, which the CPU does not foresee. */
+static void ask_lines(const MicroTile *f, V a)
+{
+    L *l = f->x->l;
+    V next = l_byte(l, a, f->x->a_block);
+    for (uint32_t r = 0; r < f->rows; r++)
+        emit_ask_near(l, l_byte(l, next, l_i64(l, r * LAYOUT_LINE_BYTES)));
+}
+
+/* The units in [from, to), `trip` of them at a time, which are in one line. Between two words LLVM is kept from loading earlier
+ * what it needs later, and from running out of registers. */
+static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    For k = l_for(l, l_i64(l, 0), units, x->trip, "terms");
+    For k = l_for(l, from, to, trip, "terms");
     LoopCarry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
-    V line = l_mul(l, l_sar(l, k.var, 4), x->a_block);
-    V from = l_byte(l, l_byte(l, a, line), l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
+    V line = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
+    V left = l_byte(l, line, l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
       right[VECTORS_MAX];
-    for (uint32_t unit = 0; unit < x->trip; unit++) {
+    if (trip > x->trip)
+        ask_lines(f, left);
+    for (uint32_t unit = 0; unit < trip; unit++) {
+        if (unit && trip > x->trip && unit % x->per_word == 0)
+            family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
         if (x->in_rows)
             emit_rows_vectors(x, b, k.var, right);
         else
             panel_vectors(f, words, unit, right);
-        add_unit(f, from, unit, right);
+        add_unit(f, left, unit, right);
     }
     l_carried(l, &k, &sums);
 }
@@ -121,7 +135,12 @@ void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
         f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
     if (x->coming)
         ask_coming(&f, c);
-    over_units(&f, a, b, units);
+    V whole = l_i64(l, 0);
+    if (x->unroll > x->trip) {
+        whole = l_and(l, units, l_i64(l, -(int64_t)x->unroll));
+        over_units(&f, a, b, l_i64(l, 0), whole, x->unroll);
+    }
+    over_units(&f, a, b, whole, units, x->trip);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         l_store(l, f.sum[i], address_of_sum(&f, c, x->c_row, i / x->vectors, i % x->vectors), 4);
 }

@@ -35,7 +35,8 @@ uint32_t product_kind(const Plan *p, const Stmt *s)
 }
 
 static EmitFragment *const fragments[ISA_COUNT] = {
-#define CPU(id, family, word, lanes, rows, vectors, part, terms, rows_read, f32, code, fragment, ...) \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, f32, code, fragment, \
+            ...)                                                                                         \
     emit_##fragment##_fragment,
 #include "machines/cpu.def"
 };
@@ -173,6 +174,7 @@ static void choose_fragment(EmitProduct *x)
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;
     x->part = cpu->part;
+    x->unroll = cpu->unroll;
 }
 
 static V zeros(const Plan *p)
@@ -190,7 +192,7 @@ static V zeros(const Plan *p)
  * instructions also let the CPU ask for more of it at once. */
 static void choose_heights(EmitProduct *x)
 {
-    x->tail = x->rows & -x->rows; /* the largest power of two that divides it */
+    x->tail = cpu_tail(x->rows);
     x->heights[x->nheights++] = x->rows;
     if (x->tail < x->rows)
         x->heights[x->nheights++] = x->tail;
@@ -235,7 +237,10 @@ static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
 /* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one. */
 static int64_t least_rows(const EmitProduct *x, uint32_t i)
 {
-    return i + 1 < x->nheights ? x->heights[i] - x->heights[i + 1] + 1 : 0;
+    if (i + 1 == x->nheights)
+        return 0;
+    uint32_t next = x->heights[i + 1];
+    return (x->heights[i] - 1) / next * next + 1;
 }
 
 static V choose_height(const EmitProduct *x, V left)

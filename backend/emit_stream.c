@@ -20,11 +20,14 @@
 #include "backend/family.h"
 #include "machines/machines.h"
 
-void emit_ask(L *l, V at)
+static void prefetch(L *l, V at, int32_t locality)
 {
-    V args[4] = {at, l_i32(l, 0), l_i32(l, 2), l_i32(l, 1)};
+    V args[4] = {at, l_i32(l, 0), l_i32(l, locality), l_i32(l, 1)};
     l_intrinsic(l, "llvm.prefetch", l->ptr, args, 4);
 }
+
+void emit_ask(L *l, V at) { prefetch(l, at, 2); }
+void emit_ask_near(L *l, V at) { prefetch(l, at, 3); }
 
 static const Stmt *settings(const Emit *e) { return &e->p->p->stmts.at[e->launch->stmt]; }
 

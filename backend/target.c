@@ -7,7 +7,7 @@
 #include <string.h>
 
 const FamilyHooks family_hooks[FAMILY_COUNT] = {
-#define FAMILY(id, triple, cpu, doc) {family_start_##id, family_fence_##id},
+#define FAMILY(id, triple, cpu, doc) {family_start_##id, family_fence_##id, family_pin_##id},
 #include "machines/cpu.def"
 };
 

@@ -60,6 +60,9 @@ static void print_figures(Arena *a, const Description *d)
         if (probed)
             printf("%10s  ", here(a, f, &source));
         printf("%s\n", source);
+        for (uint32_t n = 0; n < f->with.len; n++)
+            printf("  with %-11s %12lld  %-11s %10s  %s\n", f->with.at[n].name,
+                   (long long)f->with.at[n].value, f->row->unit, "", f->with.at[n].source);
     }
 }
 
@@ -234,7 +237,8 @@ static int print_keys(void)
         "{\"zen5\": {\"value\": 64, "
         "\"source\": \"...\"}}`. Both only go into reports: code depends on the\nvalues, never on the "
         "computer that "
-        "compiles.\n\n"
+        "compiles. A figure of blocks may be another one with an instruction set: `\"with\": {\"avx2\": "
+        "{...}}`.\n\n"
         "| section | figure | unit or machines | meaning |\n|---|---|---|---|\n");
     for (uint32_t i = 0; i < section_count; i++)
         print_section(&section_table[i]);

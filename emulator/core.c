@@ -259,7 +259,7 @@ static int64_t product_cycles(const Trace *t, const Op *op)
 {
     CoreFragment f = fragment_of(t, op);
     int64_t steps = parts(op->c, f.terms), nparts = most(parts(steps, part_of(t, op, &f)), 1);
-    int64_t tail = f.rows & -f.rows, whole = op->a / f.rows, tails = parts(op->a % f.rows, tail);
+    int64_t tail = cpu_tail((uint32_t)f.rows), whole = op->a / f.rows, tails = parts(op->a % f.rows, tail);
     int64_t column = whole * fragment_cycles(t, &f, f.rows, steps, nparts) +
                      tails * fragment_cycles(t, &f, tail, steps, nparts) +
                      panel_cycles(t->machine, op, &f, steps);

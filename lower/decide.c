@@ -217,6 +217,7 @@ static int usually_direct(const Lower *l, const Blocking *by, const LowerProduct
     return !by->in_place && (!c || (by->row == c->row && !lower_has_outer(l, c, p->right)));
 }
 
+/* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */
 static void decide_direct(Lower *l, Blocking *by)
 {
     int open = 0, usual = 1, packs = 0;
@@ -226,18 +227,27 @@ static void decide_direct(Lower *l, Blocking *by)
         open |= direct_is_in_rows(p->direct);
         usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
     }
-    if (open)
+    if (open && l->cpu->rows_read)
         packs = !schedule_reads_in_place(l->c, l->k, by->lhs, usual);
-    for (uint32_t i = 0; i < by->nproducts; i++)
-        if (packs && direct_is_in_rows(by->product[i].direct))
-            by->product[i].direct = DIRECT_NOT;
+    else
+        packs = !usual;
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        LowerProduct *p = &by->product[i];
+        if (!direct_is_in_rows(p->direct))
+            continue;
+        p->rows = packs ? DIRECT_NOT : p->direct;
+        if (packs || !l->cpu->rows_read)
+            p->direct = DIRECT_NOT;
+    }
     by->many = lower_may_prepack(l, by) ? schedule_prepack(l->c, l->k, by->lhs) : -1;
 }
 
 /* Of the rows of an item, those whose left operands are packed at a time. */
 static int64_t part_rows(const Lower *l, const Blocking *by, int64_t usual)
 {
-    int64_t part = pass_traits(l->c)->packs_all ? usual : schedule_part(l->c, l->k, by->lhs, usual);
+    if (pass_traits(l->c)->packs_all)
+        return by->item_rows;
+    int64_t part = schedule_part(l->c, l->k, by->lhs, usual);
     return part < by->item_rows ? part : by->item_rows;
 }
 

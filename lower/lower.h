@@ -37,6 +37,7 @@ typedef struct LowerProduct {
     ExprId left, right; /* factors: free of the lanes, free of the row; NONE: it is no product of two matrices */
     Elem left_elem, right_elem;
     Direct direct;
+    Direct rows;                 /* how the right operand is stored in rows that may be packed for many rows first; or DIRECT_NOT */
     int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain;       /* the += whose old values the sums begin at, or NULL */
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */

@@ -87,10 +87,10 @@ static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
     return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
 }
 
-/* Memory in rows, as the target can read it; what a cluster places in a thread has rows of its own. */
-static int is_rows(const Lower *l, const Tensor *t)
+/* Memory in rows; what a cluster places in a thread has rows of its own. */
+static int is_rows(const Tensor *t)
 {
-    return t->layout == LAYOUT_ROWS && l->cpu->rows_read && !t->placed && t->space != SPACE_REG;
+    return t->layout == LAYOUT_ROWS && !t->placed && t->space != SPACE_REG;
 }
 
 Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
@@ -101,7 +101,7 @@ Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
     const Tensor *t = x->kind == X_LOAD && x->nargs > 1 ? &k->tensors.at[x->sym] : NULL;
     if (pass_traits(l->c)->packs_all)
         return DIRECT_NOT;
-    if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(l, t)))
+    if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(t)))
         return DIRECT_NOT;
     for (uint32_t a = 0; a + 2 < x->nargs; a++)
         if (query_varies(k, x_arg(k, p->right, a), depth) || query_varies(k, x_arg(k, p->right, a), lane))

@@ -86,8 +86,9 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
         r.right = p->direct == DIRECT_NOT ? packing(l, p->right, y->lane, "pairs") : "read in place";
         if (y->count == ROWS_FEW)
-            r.right = arena_printf(m->arena, "packed first for %lld rows and more, else read in place",
-                                   (long long)y->many);
+            r.right =
+                arena_printf(m->arena, "packed first for %lld rows and more, else %s", (long long)y->many,
+                             p->direct == DIRECT_NOT ? "for each block" : "read in place");
         r.rows = y->item_rows;
         r.cols = y->nc;
         r.depth = y->kc;

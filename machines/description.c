@@ -170,36 +170,65 @@ static int is_core_name(const char *name)
     return i < core_count;
 }
 
-/* "on": {"zen5": {"value": 64, "source": "measured on ..."}}. Only what the cycle model reads: code must not depend on it. */
-static int read_cores(DescriptionReader *r, json_t *figure, const char *path, Figure *f)
+static int is_isa_name(const char *name)
+{
+    Isa isa;
+    return cpu_find(name, &isa);
+}
+
+/* What holds in place of a figure's value elsewhere: {"NAME": {"value": 64, "source": "measured on ..."}}. */
+typedef struct Others {
+    const char *key;
+    const char *const *sections; /* whose figures may have it, up to NULL */
+    int (*is_name)(const char *name);
+    const char *rule, *name_rule;
+} Others;
+
+/* Only what the cycle model reads: code must not depend on the core. */
+static const Others on_cores = {"on", (const char *const[]){"core", "clock", "memory", NULL}, is_core_name,
+                                "must be an object, of a figure of a cpu's core, clock or memory",
+                                "must be an object, and the name that of a core (machines/cores.def)"};
+static const Others with_isas = {
+    "with", (const char *const[]){"blocks", "given_blocks", "place_blocks", NULL}, is_isa_name,
+    "must be an object, of a figure of a cpu's blocks",
+    "must be an object, and the name that of an instruction set (machines/cpu.def)"};
+
+static int may_have(const DescriptionReader *r, const Others *o, const char *section)
+{
+    uint32_t i = 0;
+    while (o->sections[i] && strcmp(o->sections[i], section) != 0)
+        i++;
+    return r->out->machine.kind == MACHINE_CPU && o->sections[i];
+}
+
+static int read_others(DescriptionReader *r, const json_t *figure, const FigureRow *row, const Others *o,
+                       NamedFigures *out)
 {
     static const char *const keys[] = {"value", "source"};
-    json_t *on = json_object_get(figure, "on"), *value;
-    const char *name, *where = arena_printf(r->a, "%s.on", path), *section = f->row->section;
-    if (!on)
+    json_t *object = json_object_get(figure, o->key), *value;
+    const char *name, *where = arena_printf(r->a, "%s.%s.%s", row->section, row->key, o->key);
+    if (!object)
         return 1;
-    if (!json_is_object(on) || r->out->machine.kind != MACHINE_CPU ||
-        (strcmp(section, "core") != 0 && strcmp(section, "clock") != 0 && strcmp(section, "memory") != 0))
-        return refuse(r, where, on, "must be an object, of a figure of a cpu's core, clock or memory");
-    json_object_foreach(on, name, value)
+    if (!json_is_object(object) || !may_have(r, o, row->section))
+        return refuse(r, where, object, o->rule);
+    json_object_foreach(object, name, value)
     {
-        CoreFigure c;
+        NamedFigure f;
         const char *at = arena_printf(r->a, "%s.%s", where, name);
-        if (!is_core_name(name) || !json_is_object(value))
-            return refuse(r, at, value,
-                          "must be an object, and the name that of a core (machines/cores.def)");
-        if (!only(r, value, at, keys, sizeof keys / sizeof *keys) || !read_value(r, value, at, &c.value) ||
-            !read_text(r, value, at, "source", &c.source))
+        if (!o->is_name(name) || !json_is_object(value))
+            return refuse(r, at, value, o->name_rule);
+        if (!only(r, value, at, keys, sizeof keys / sizeof *keys) || !read_value(r, value, at, &f.value) ||
+            !read_text(r, value, at, "source", &f.source))
             return 0;
-        c.core = arena_printf(r->a, "%s", name);
-        vec_push(r->a, &f->on, c);
+        f.name = arena_printf(r->a, "%s", name);
+        vec_push(r->a, out, f);
     }
     return 1;
 }
 
 static int read_figure(DescriptionReader *r, const json_t *section, const FigureRow *row)
 {
-    static const char *const keys[] = {"value", "unit", "source", "probed", "on"};
+    static const char *const keys[] = {"value", "unit", "source", "probed", "on", "with"};
     const char *path = arena_printf(r->a, "%s.%s", row->section, row->key);
     json_t *figure = json_object_get(section, row->key);
     Figure f = {.row = row};
@@ -207,7 +236,8 @@ static int read_figure(DescriptionReader *r, const json_t *section, const Figure
         return refuse(r, path, figure, "must be an object with value, unit and source");
     if (!only(r, figure, path, keys, sizeof keys / sizeof *keys) || !read_value(r, figure, path, &f.value) ||
         !read_unit(r, figure, path, row->unit) || !read_text(r, figure, path, "source", &f.source) ||
-        !read_probed(r, figure, path, row, &f.probed) || !read_cores(r, figure, path, &f))
+        !read_probed(r, figure, path, row, &f.probed) || !read_others(r, figure, row, &on_cores, &f.on) ||
+        !read_others(r, figure, row, &with_isas, &f.with))
         return 0;
     *field(&r->out->machine, row->at) = f.value;
     vec_push(r->a, &r->out->figures, f);
@@ -236,16 +266,46 @@ static int read_section(DescriptionReader *r, const json_t *root, const SectionR
     return 1;
 }
 
+/* The blocks with each instruction set. */
+static void fill_blocks(Description *d)
+{
+    Machine *m = &d->machine;
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        m->of_isa[isa] = m->usual;
+    for (uint32_t i = 0; i < d->figures.len; i++) {
+        const Figure *f = &d->figures.at[i];
+        for (uint32_t n = 0; n < f->with.len; n++) {
+            Isa isa = 0;
+            cpu_find(f->with.at[n].name, &isa);
+            size_t from_usual = f->row->at - offsetof(Machine, usual);
+            *field(m, offsetof(Machine, of_isa) + isa * sizeof *m->of_isa + from_usual) = f->with.at[n].value;
+        }
+    }
+}
+
+static int is_multiple(DescriptionReader *r, const FigureRow *row, const char *with, int64_t value,
+                       const FigureRow *of)
+{
+    int64_t divisor = *field(&r->out->machine, of->at);
+    if (!divisor || value % divisor == 0)
+        return 1;
+    r->error = arena_printf(r->a, "%s: %s.%s.%svalue is %lld: must be a multiple of %s.%s, which is %lld",
+                            r->file, row->section, row->key, with, (long long)value, of->section, of->key,
+                            (long long)divisor);
+    return 0;
+}
+
 /* Figures that were not given are 0 and keep every rule. */
 static int check_multiple(DescriptionReader *r, const FigureRow *row, const FigureRow *of)
 {
-    int64_t value = *field(&r->out->machine, row->at), divisor = *field(&r->out->machine, of->at);
-    if (!divisor || value % divisor == 0)
-        return 1;
-    r->error =
-        arena_printf(r->a, "%s: %s.%s.value is %lld: must be a multiple of %s.%s, which is %lld", r->file,
-                     row->section, row->key, (long long)value, of->section, of->key, (long long)divisor);
-    return 0;
+    for (uint32_t i = 0; i < r->out->figures.len; i++) {
+        const Figure *f = &r->out->figures.at[i];
+        for (uint32_t n = 0; f->row == row && n < f->with.len; n++)
+            if (!is_multiple(r, row, arena_printf(r->a, "with.%s.", f->with.at[n].name), f->with.at[n].value,
+                             of))
+                return 0;
+    }
+    return is_multiple(r, row, "", *field(&r->out->machine, row->at), of);
 }
 
 /* ---- the head ---- */
@@ -305,6 +365,7 @@ static void read_root(DescriptionReader *r, json_t *root)
     for (uint32_t i = 0; i < multiple_count; i++)
         if (!check_multiple(r, &figure_table[multiple_table[i].row], &figure_table[multiple_table[i].of]))
             return;
+    fill_blocks(r->out);
 }
 
 const char *machine_read(Arena *a, const char *file, const char *text, size_t len, Description *out)

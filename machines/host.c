@@ -101,7 +101,7 @@ const char *cpu_core(void)
 int64_t machine_here(const Figure *f, const char **source)
 {
     for (uint32_t i = 0; i < f->on.len; i++)
-        if (strcmp(f->on.at[i].core, cpu_core()) == 0) {
+        if (strcmp(f->on.at[i].name, cpu_core()) == 0) {
             *source = f->on.at[i].source;
             return f->on.at[i].value;
         }

@@ -66,6 +66,7 @@ typedef struct Cpu {
     uint32_t rows;      /* fragment of a block product: rows ... */
     uint32_t vectors;   /* ... times vectors of columns */
     uint32_t part;      /* words of a right panel that a fragment goes over at a time */
+    uint32_t unroll;    /* units that a fragment multiplies in a trip of its loop; 0: those of a word */
     uint32_t terms;     /* of a product of bf16 that one instruction adds to each sum; 1: operands are widened to f32 */
     uint32_t rows_read; /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
     Isa f32;            /* whose fragment multiplies f32 */
@@ -77,6 +78,14 @@ typedef struct Cpu {
     const char *doc;
 } Cpu;
 extern const Cpu cpu_table[ISA_COUNT];
+
+/* The rows of the last fragments but for one or two rows, of which a whole fragment would waste most: a power of two, and at
+ * least 4, because fewer leave a core without work between two multiply-adds of one sum. */
+static inline uint32_t cpu_tail(uint32_t rows)
+{
+    uint32_t tail = rows & -rows;
+    return tail < 4 && rows > 4 ? 4 : tail;
+}
 
 static inline int cpu_can(const Cpu *cpu, CpuTrait trait) { return cpu->traits >> trait & 1; }
 
@@ -201,6 +210,11 @@ typedef struct Blocks {
     int64_t part_rows;
 } Blocks;
 
+/* Of all products, of those that read their right operand in place, and of those whose sums stand in the caller's memory. */
+typedef struct ProductBlocks {
+    Blocks blocks, given_blocks, place_blocks;
+} ProductBlocks;
+
 typedef struct OnChip {
     int64_t bytes, align;
 } OnChip;
@@ -220,7 +234,14 @@ typedef struct Machine {
     struct {
         int64_t fragment, block, line;
     } align;
-    Blocks blocks, given_blocks, place_blocks, l0_blocks;
+    union {
+        struct {
+            Blocks blocks, given_blocks, place_blocks;
+        };
+        ProductBlocks usual;
+    };
+    ProductBlocks of_isa[ISA_COUNT]; /* the same, and what is said of an instruction set */
+    Blocks l0_blocks;
     struct {
         int64_t cube, vector;
     } cores;
@@ -279,18 +300,20 @@ typedef struct SectionRow {
 extern const SectionRow section_table[];
 extern const uint32_t section_count;
 
-/* The same figure, measured on a core of cores.def. */
-typedef struct CoreFigure {
-    const char *core, *source;
+/* The same figure, measured on a core of cores.def, or with an instruction set. */
+typedef struct NamedFigure {
+    const char *name, *source;
     int64_t value;
-} CoreFigure;
+} NamedFigure;
+typedef Vec(NamedFigure) NamedFigures;
 
 typedef struct Figure {
     const FigureRow *row;
     int64_t value;
     const char *source; /* where the value is from: text or address */
     int probed;         /* the value is a fall-back for what the host says */
-    Vec(CoreFigure) on; /* on other cores */
+    NamedFigures on;    /* on other cores */
+    NamedFigures with;  /* of blocks: with other instruction sets */
 } Figure;
 
 /* A whole description: the figures as a Machine, and each with its source in the order of figures.def. */

@@ -149,10 +149,10 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k)
 
 Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products)
 {
-    const Machine *m = schedule_machine(c, k);
-    Blocks usual = of == BLOCKS_GIVEN ? m->given_blocks : of == BLOCKS_IN_PLACE ? m->place_blocks : m->blocks;
+    const ProductBlocks *b = &schedule_machine(c, k)->of_isa[c->isa];
+    Blocks usual = of == BLOCKS_GIVEN ? b->given_blocks : of == BLOCKS_IN_PLACE ? b->place_blocks : b->blocks;
     if (!usual.rows)
-        usual = m->blocks;
+        usual = b->blocks;
     if (alone && usual.plain_rows)
         usual.rows = usual.plain_rows;
     if (products > 1)

@@ -14,7 +14,7 @@ MOST = 6
 ROOMS = ["base", "machines", "ir", "frontend", "passes", "lower", "npu", "emulator", "backend", "runtime", "records", "driver", "testing",
          "explain", "tuner", "lsp", "command", "step", "comm", "model", "python"]
 PROGRAMS = ["trainer", "bench"]  # call the compiler through its public headers only
-OF_EACH_PROGRAM = re.compile("main|argp_program_version|source_.*")  # texts that are embedded, too
+OF_EACH_PROGRAM = re.compile("main|peer|argp_program_version|source_.*")  # a library of moe-bench is one; texts that are embedded, too
 
 
 def objects(build, rooms):

@@ -114,6 +114,22 @@ static void the_host_is_read_once(void **state)
     assert_int_equal(first->blocks.depth % first->cube_16bit.depth, 0);
 }
 
+/* A block of an instruction set is another one with it only. */
+static void blocks_are_of_an_instruction_set(void **state)
+{
+    Arena *a = *state;
+    Description d;
+    const char *text =
+        with(a, text_of(a, "host"), 1, "{\"avx2\": {\"value\": 1024", "{\"generic\": {\"value\": 768");
+    assert_null(machine_read(a, "host.json", text, strlen(text), &d));
+    for (Isa isa = 0; isa < ISA_COUNT; isa++) {
+        const ProductBlocks *b = &d.machine.of_isa[isa];
+        assert_int_equal(b->given_blocks.cols, isa == ISA_generic ? 768 : d.machine.given_blocks.cols);
+        assert_int_equal(b->blocks.rows == d.machine.blocks.rows, isa != ISA_avx2);
+        assert_int_equal(b->place_blocks.rows, d.machine.place_blocks.rows);
+    }
+}
+
 static void the_host_is_asked_for_what_is_marked(void **state)
 {
     Arena *a = *state;
@@ -140,7 +156,7 @@ static void figures_of_cores_are_of_these_cores(void **state)
     for (uint32_t i = 0; i < core_count; i++) {
         const char *name = core_table[i].name, *source = "generic";
         Figure f = {.value = 1};
-        vec_push(a, &f.on, (CoreFigure){name, "measured", 2});
+        vec_push(a, &f.on, (NamedFigure){name, "measured", 2});
         int is_here = strcmp(name, cpu_core()) == 0;
         assert_int_equal(machine_here(&f, &source), is_here ? 2 : 0);
         assert_string_equal(source, is_here ? "measured" : "generic");
@@ -192,7 +208,9 @@ static void sections(void **state)
     assert_non_null(
         strstr(error, "...: there is no such key, here are name, kind, doc, cube_16bit, align, blocks, "));
     refused(a, with(a, good, 1, "\"cpu\"", "\"npu\""),
-            "mine.json: cores.cube.probed is true: only cores and caches of a cpu are asked for");
+            "mine.json: blocks.rows.with is {\"avx2\":{\"value\":384,\"source\":\"measured on an EPYC (Zen "
+            "3) w...: must be an object, of a "
+            "figure of a cpu's blocks");
     refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\"}",
             "mine.json: cube_16bit is missing: must be an object of figures");
     refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\", \"cube_16bit\": 5}",
@@ -234,7 +252,7 @@ static void figures(void **state)
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"from\": "),
             "mine.json: align.line.from is \"cache line of every x86-64 CPU with AVX2\": there is no such "
             "key, here are "
-            "value, unit, source, probed, on");
+            "value, unit, source, probed, on, with");
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"probed\": true, \"source\": "),
             "mine.json: align.line.probed is true: only cores and caches of a cpu are asked for");
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"bytes\", \"on\": {}, \"source\": "),
@@ -247,6 +265,10 @@ static void figures(void **state)
             "(machines/cores.def)");
     refused(a, with(a, good, 1, "\"zen5\": {\"value\": 128", "\"zen5\": {\"value\": 0"),
             "mine.json: core.add.on.zen5.value is 0: must be positive");
+    refused(a, with(a, good, 1, "\"with\": {\"avx2\"", "\"with\": {\"avx9\""),
+            "mine.json: blocks.rows.with.avx9 is {\"value\":384,\"source\":\"measured on an EPYC (Zen 3) "
+            "with one threa...: must be an object, "
+            "and the name that of an instruction set (machines/cpu.def)");
     refused(a, with(a, good, 1, "\"probed\": true", "\"probed\": 1"),
             "mine.json: cores.cube.probed is 1: must be true or false");
     refused(a,
@@ -263,6 +285,9 @@ static void rules_between_figures(void **state)
             "mine.json: align.block.value is 256: must be a multiple of align.fragment, which is 24");
     refused(a, with(a, cpu, 1, "\"value\": 128", "\"value\": 100"),
             "mine.json: blocks.plain_rows.value is 100: must be a multiple of align.fragment, which is 16");
+    refused(a, with(a, cpu, 1, "{\"avx2\": {\"value\": 96", "{\"avx2\": {\"value\": 100"),
+            "mine.json: blocks.plain_rows.with.avx2.value is 100: must be a multiple of align.fragment, "
+            "which is 16");
     refused(a, with(a, npu, 1, "\"value\": 65536,", "\"value\": 65535,"),
             "mine.json: l0a.bytes.value is 65535: must be a multiple of l0a.align, which is 512");
 }
@@ -313,6 +338,7 @@ int main(void)
         cmocka_unit_test(every_description_is_whole),
         cmocka_unit_test(the_npu_is_read),
         cmocka_unit_test(the_host_is_read_once),
+        cmocka_unit_test(blocks_are_of_an_instruction_set),
         cmocka_unit_test(the_host_is_asked_for_what_is_marked),
         cmocka_unit_test(figures_of_cores_are_of_these_cores),
         cmocka_unit_test(not_json),
