@@ -35,8 +35,8 @@ int cpu_needs_rates(uint32_t isas)
 {
     int timed = 0;
     for (Isa isa = 0; isa < ISA_COUNT; isa++)
-        timed += isas >> isa & 1 && cpu_table[isa].loop;
-    return timed > 1 && cpu_table[highest(isas)].loop;
+        timed += isas >> isa & 1 && cpu_is_timed(&cpu_table[isa]);
+    return timed > 1 && cpu_is_timed(&cpu_table[highest(isas)]);
 }
 
 /* What compiled code calls; the name is in backend/emit_shared.c too. It must not depend on the process: each .so has its own. */

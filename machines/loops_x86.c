@@ -4,10 +4,39 @@
 
 #include <immintrin.h>
 
-enum { CHAINS = 20 }; /* more than latency times rate of any core, and they fit 32 registers */
+enum { CHAINS = 20 };     /* more than latency times rate of any core, and they fit 32 registers */
+enum { FEW_CHAINS = 12 }; /* likewise of those that have 16 */
 
 #define UNROLL _Pragma("GCC unroll 20")
 #define KEEP(v) __asm__ volatile("" : "+x"(v)) /* the compiler cannot tell what it is */
+
+uint64_t cpu_loop_add(uint32_t trips)
+{
+    __m128 s[FEW_CHAINS], a = _mm_set1_ps(1.25f), b = _mm_set1_ps(0.75f);
+    UNROLL for (int i = 0; i < FEW_CHAINS; i++) s[i] = _mm_set1_ps((float)i);
+    for (uint32_t t = 0; t < trips; t++) {
+        UNROLL for (int i = 0; i < FEW_CHAINS; i++)
+        {
+            __m128 product = a;
+            KEEP(product);
+            s[i] = _mm_add_ps(s[i], _mm_mul_ps(product, b));
+        }
+    }
+    UNROLL for (int i = 0; i < FEW_CHAINS; i++) KEEP(s[i]);
+    return (uint64_t)trips * FEW_CHAINS * 4 * 2;
+}
+
+__attribute__((target("avx2,fma"))) uint64_t cpu_loop_fma8(uint32_t trips)
+{
+    __m256 s[FEW_CHAINS], a = _mm256_set1_ps(1.25f), b = _mm256_set1_ps(0.75f);
+    UNROLL for (int i = 0; i < FEW_CHAINS; i++) s[i] = _mm256_set1_ps((float)i);
+    for (uint32_t t = 0; t < trips; t++) {
+        UNROLL for (int i = 0; i < FEW_CHAINS; i++) s[i] = _mm256_fmadd_ps(a, b, s[i]);
+        KEEP(a);
+    }
+    UNROLL for (int i = 0; i < FEW_CHAINS; i++) KEEP(s[i]);
+    return (uint64_t)trips * FEW_CHAINS * 8 * 2;
+}
 
 __attribute__((target("avx512f"))) uint64_t cpu_loop_fma(uint32_t trips)
 {

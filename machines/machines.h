@@ -71,13 +71,18 @@ typedef struct Cpu {
     uint32_t rows_read; /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
     Isa f32;            /* whose fragment multiplies f32 */
     Isa code;           /* whose code it shares where nothing is multiplied */
-    CpuLoop *loop;      /* its products of bf16 in registers; NULL: they are never timed */
+    CpuLoop *loop;      /* its products of bf16 in registers; or NULL */
     uint32_t traits;    /* bits of CpuTrait */
     CpuNeeds needs;
     const char *features; /* LLVM feature string */
     const char *doc;
 } Cpu;
 extern const Cpu cpu_table[ISA_COUNT];
+
+static inline int cpu_can(const Cpu *cpu, CpuTrait trait) { return cpu->traits >> trait & 1; }
+
+/* Is its loop timed, to choose between it and others? */
+static inline int cpu_is_timed(const Cpu *cpu) { return cpu->loop && cpu_can(cpu, CPU_TIMED); }
 
 /* The rows of the last fragments but for one or two rows, of which a whole fragment would waste most: a power of two, and at
  * least 4, because fewer leave a core without work between two multiply-adds of one sum. */
@@ -86,8 +91,6 @@ static inline uint32_t cpu_tail(uint32_t rows)
     uint32_t tail = rows & -rows;
     return tail < 4 && rows > 4 ? 4 : tail;
 }
-
-static inline int cpu_can(const Cpu *cpu, CpuTrait trait) { return cpu->traits >> trait & 1; }
 
 typedef struct CpuTraitRow {
     const char *name, *doc;

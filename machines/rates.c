@@ -8,7 +8,7 @@
 static void share_rates(uint32_t isas, CpuRates *r)
 {
     for (Isa isa = 0; isa < ISA_COUNT; isa++)
-        for (Isa first = 0; first < isa && isas >> isa & 1 && cpu_table[isa].loop; first++)
+        for (Isa first = 0; first < isa && isas >> isa & 1 && cpu_is_timed(&cpu_table[isa]); first++)
             if (cpu_table[first].loop == cpu_table[isa].loop && r->mflops[first])
                 r->mflops[isa] = r->mflops[first];
 }
@@ -97,7 +97,7 @@ static int has_own_loop(Isa isa, uint32_t isas)
     for (Isa first = 0; first < isa; first++)
         if (isas >> first & 1 && cpu_table[first].loop == cpu_table[isa].loop)
             return 0;
-    return cpu_table[isa].loop != NULL;
+    return cpu_is_timed(&cpu_table[isa]);
 }
 
 void cpu_probe(uint32_t isas, CpuStopwatch *stopwatch, void *user, CpuRates *out)

