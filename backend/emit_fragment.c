@@ -8,6 +8,7 @@ enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
 typedef struct MicroTile {
     EmitProduct *x;
     uint32_t rows;
+    int pinned; /* units are kept apart, and no word stays in a register from one to the next: sums take nearly all */
     V sum[FRAGMENT_MAX]; /* [rows][vectors] */
     V word[VECTORS_MAX]; /* of the right panel, as i32 */
 } MicroTile;
@@ -63,11 +64,11 @@ static void panel_vectors(MicroTile *f, V b, uint32_t unit, V *right)
     L *l = x->l;
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
-        if (unit % x->per_word == 0) {
-            if (x->ahead && (byte % LAYOUT_LINE_BYTES == 0 || v == 0))
-                emit_ask(l, l_byte(l, l_byte(l, b, x->ahead), l_i64(l, byte)));
+        int begins = unit % x->per_word == 0;
+        if (begins && x->ahead && (byte % LAYOUT_LINE_BYTES == 0 || v == 0))
+            emit_ask(l, l_byte(l, l_byte(l, b, x->ahead), l_i64(l, byte)));
+        if (begins || f->pinned)
             f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, b, l_i64(l, byte)), 4);
-        }
         right[v] = right_vector(f, v, unit);
     }
 }
@@ -96,8 +97,7 @@ static void ask_lines(const MicroTile *f, V a)
         emit_ask_near(l, l_byte(l, next, l_i64(l, r * LAYOUT_LINE_BYTES)));
 }
 
-/* The units in [from, to), `trip` of them at a time, which are in one line. Between two words LLVM is kept from loading earlier
- * what it needs later, and from running out of registers. */
+/* The units in [from, to), `trip` of them at a time, which are in one line. */
 static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
 {
     EmitProduct *x = f->x;
@@ -108,10 +108,11 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     V left = l_byte(l, line, l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
       right[VECTORS_MAX];
-    if (trip > x->trip)
+    f->pinned = trip > x->trip;
+    if (f->pinned)
         ask_lines(f, left);
     for (uint32_t unit = 0; unit < trip; unit++) {
-        if (unit && trip > x->trip && unit % x->per_word == 0)
+        if (unit && f->pinned)
             family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
         if (x->in_rows)
             emit_rows_vectors(x, b, k.var, right);
