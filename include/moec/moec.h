@@ -254,7 +254,8 @@ typedef struct moec_patience {
 /* Calls each runner that was not tried twice, to warm up and to see how many calls make a sample. Returns 0, or 1 + the number of
  * the first runner that failed. */
 int moec_warm_up(moec_runner *r, size_t n, const moec_patience *p);
-/* Likewise; then the runners take turns, round after round, so that a machine that drifts drifts for all of them. */
+/* Likewise; then the runners take turns, round after round and each round in another order, so that a machine that drifts drifts
+ * for all of them, and none always follows the same one. */
 int moec_measure(moec_runner *r, size_t n, const moec_patience *p);
 
 /* Of samples or ratios. n 0: all are NaN. */

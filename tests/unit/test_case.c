@@ -238,6 +238,42 @@ static void runners_take_turns(void **state)
     assert_true(s.most > 1.05 * s.least && s.lower < s.median && s.median < s.upper);
 }
 
+/* Runners whose calls take longer behind one that leaves nothing in the caches. */
+typedef struct Disturbed {
+    int *emptied, empties;
+} Disturbed;
+
+static double call_disturbed(void *user, int calls)
+{
+    Disturbed *d = user;
+    double seconds = *d->emptied ? 0.021 : 0.02;
+    *d->emptied = d->empties;
+    return calls * seconds;
+}
+
+static void no_runner_always_follows_the_same(void **state)
+{
+    (void)state;
+    enum { MOST = 400, RUNNERS = 4 };
+    static double samples[RUNNERS][MOST];
+    int emptied = 0;
+    Disturbed d[RUNNERS] = {{&emptied, 0}, {&emptied, 0}, {&emptied, 0}, {&emptied, 1}};
+    for (size_t n = 3; n <= RUNNERS; n++) {
+        moec_runner r[RUNNERS];
+        for (size_t i = 0; i < n; i++)
+            r[i] = (moec_runner){.time = call_disturbed, .user = &d[i + RUNNERS - n], .samples = samples[i]};
+        moec_patience p = {.fewest = MOST, .most = MOST, .seconds = 1};
+        assert_int_equal(moec_measure(r, n, &p), 0);
+        for (size_t i = 0; i + 1 < n; i++) {
+            size_t behind = 0;
+            for (int round = 0; round < MOST; round++)
+                behind += samples[i][round] > 0.0205;
+            size_t often = MOST / n + MOST / n / n; /* in a round, and where one begins */
+            assert_in_range(behind, often * 3 / 4, often * 5 / 4);
+        }
+    }
+}
+
 static void a_runner_that_fails_is_named(void **state)
 {
     (void)state;
@@ -327,6 +363,7 @@ int main(void)
         cmocka_unit_test(spaces_list_clauses),
         cmocka_unit_test(equal_decisions_have_one_digest),
         cmocka_unit_test(runners_take_turns),
+        cmocka_unit_test(no_runner_always_follows_the_same),
         cmocka_unit_test(a_runner_that_fails_is_named),
         cmocka_unit_test(intervals_are_of_order_statistics),
         cmocka_unit_test(noise_is_no_difference),

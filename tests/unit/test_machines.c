@@ -120,12 +120,12 @@ static void blocks_are_of_an_instruction_set(void **state)
     Arena *a = *state;
     Description d;
     const char *text =
-        with(a, text_of(a, "host"), 1, "{\"avx2\": {\"value\": 1024", "{\"generic\": {\"value\": 768");
+        with(a, text_of(a, "host"), 1, "{\"avx2\": {\"value\": 384", "{\"generic\": {\"value\": 768");
     assert_null(machine_read(a, "host.json", text, strlen(text), &d));
     for (Isa isa = 0; isa < ISA_COUNT; isa++) {
         const ProductBlocks *b = &d.machine.of_isa[isa];
-        assert_int_equal(b->given_blocks.cols, isa == ISA_generic ? 768 : d.machine.given_blocks.cols);
-        assert_int_equal(b->blocks.rows == d.machine.blocks.rows, isa != ISA_avx2);
+        assert_int_equal(b->blocks.rows, isa == ISA_generic ? 768 : d.machine.blocks.rows);
+        assert_int_equal(b->place_blocks.part_rows == d.machine.place_blocks.part_rows, isa != ISA_avx2);
         assert_int_equal(b->place_blocks.rows, d.machine.place_blocks.rows);
     }
 }
