@@ -1,5 +1,5 @@
 /* Timing, the same for `moec bench`, the tuner and moe-bench: runners take turns. And what the samples say. */
-#include "base/random.h"
+#include "base/base.h"
 #include "moec/moec.h"
 
 #include <math.h>
