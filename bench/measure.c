@@ -37,7 +37,7 @@ static bool is_best_way(const Case *c, const BenchRunner *r)
     return true;
 }
 
-/* Of each peer its best way, and no peer that is hopelessly behind the best. */
+/* Of each peer its best way, and no peer that is hopelessly behind the best or cannot do it. */
 static void choose(Case *c)
 {
     double best = INFINITY;
@@ -46,7 +46,8 @@ static void choose(Case *c)
             best = fmin(best, c->runners[i].first);
     for (int i = 0; i < c->nrunners; i++) {
         BenchRunner *r = &c->runners[i];
-        r->measured = r->part != PEER || (r->first <= hopeless * best && is_best_way(c, r));
+        r->measured =
+            r->part != PEER || (isfinite(r->first) && r->first <= hopeless * best && is_best_way(c, r));
     }
 }
 
@@ -56,6 +57,16 @@ static int complain(const Case *c, int failed)
 {
     const BenchRunner *r = &c->runners[failed - 1];
     return case_failed(c, "%s (%s) failed", r->who, r->way);
+}
+
+/* Tries every runner. A way of a peer that this CPU cannot do is left out: oneDNN tells only when it is called. Returns 0, or 1 +
+ * the number of the first of the others that failed. */
+static int warm_up(const Case *c, moec_runner *runs, size_t n, const moec_patience *patience)
+{
+    int failed;
+    while ((failed = moec_warm_up(runs, n, patience)) && c->runners[failed - 1].part == PEER)
+        runs[failed - 1].first = INFINITY;
+    return failed;
 }
 
 int measure(Case *c)
@@ -72,7 +83,7 @@ int measure(Case *c)
         r->samples = memory_get(&c->bench->memory, MAX_ROUNDS * sizeof(double));
         runs[i] = (moec_runner){.time = r->time, .user = r->self, .samples = r->samples};
     }
-    int failed = moec_warm_up(runs, n, &patience);
+    int failed = warm_up(c, runs, n, &patience);
     if (failed)
         return complain(c, failed);
     for (size_t i = 0; i < n; i++)
