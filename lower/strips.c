@@ -60,10 +60,11 @@ static int is_linked(const StripColumns *c, ExprId load)
 /* A tensor that shares the variable has the columns, too. 0: it has them in no one place. */
 static int link(StripColumns *c, TensorId t, uint32_t at, int *more)
 {
-    if (c->linked[t])
-        return 1;
-    c->linked[t] = (uint8_t)(*more = 1);
-    return column_axis(c, t) == at;
+    if (column_axis(c, t) != at || at == NONE)
+        return 0;
+    if (!c->linked[t])
+        c->linked[t] = (uint8_t)(*more = 1);
+    return 1;
 }
 
 /* Links what equation q reads below e at variable i. */
