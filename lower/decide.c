@@ -220,17 +220,15 @@ static int usually_direct(const Lower *l, const Blocking *by, const LowerProduct
 /* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */
 static void decide_direct(Lower *l, Blocking *by)
 {
-    int open = 0, usual = 1, packs = 0;
+    int open = 0, usual = 1;
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         p->direct = p->left == NONE ? DIRECT_NOT : lower_direct(l, by, p);
         open |= direct_is_in_rows(p->direct);
         usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
     }
-    if (open && l->cpu->rows_read)
-        packs = !schedule_reads_in_place(l->c, l->k, by->lhs, usual);
-    else
-        packs = !usual;
+    int asks = open && l->cpu->rows_read;
+    int packs = !(asks ? schedule_reads_in_place(l->c, l->k, by->lhs, usual) : usual);
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         if (!direct_is_in_rows(p->direct))

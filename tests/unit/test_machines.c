@@ -211,6 +211,10 @@ static void sections(void **state)
             "mine.json: blocks.rows.with is {\"avx2\":{\"value\":384,\"source\":\"measured on an EPYC (Zen "
             "3) w...: must be an object, of a "
             "figure of a cpu's blocks");
+    refused(a,
+            with(a, text_of(a, "ascend910b2"), 1, "\"cube\": {\"value\"",
+                 "\"cube\": {\"probed\": true, \"value\""),
+            "mine.json: cores.cube.probed is true: only cores and caches of a cpu are asked for");
     refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\"}",
             "mine.json: cube_16bit is missing: must be an object of figures");
     refused(a, "{\"name\": \"a\", \"kind\": \"cpu\", \"doc\": \"d\", \"cube_16bit\": 5}",
