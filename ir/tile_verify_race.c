@@ -10,7 +10,8 @@
  * also reads, or writes in two statements, each flat loop must keep the two accesses apart on some axis: both stay in
  * the loop's own stretch p .. p + step, or both stay in the same lo..hi and lo is read from a list at the loop's
  * variable: such ranges (the rows of a block, of a group, of a bucket) do not overlap; those of `blocks` by N must not
- * be longer than N; or lo is p * n, and the range is not longer than n, which is the same for all items. Else one of the two belongs into a launch of its own. */
+ * be longer than N; or lo is p * n, and the range is not longer than n, which is the same for all items. Or their subscripts there are the same for all
+ * items, and differ. Else one of the two belongs into a launch of its own. */
 #include "ir/tile_verify.h"
 
 /* ---- lanes ---- */
@@ -257,11 +258,16 @@ void tile_verify_write(TileVerifier *v, TensorId buffer, const ExprId *index, ui
 
 /* ---- accesses of one launch ---- */
 
+static int is_single(const TileBox *box, uint32_t axis)
+{
+    return axis + 2 < box->n || box->to[axis + 2 - box->n] == NONE;
+}
+
 /* += the elements of an axis of the box */
 static void sum_length(TileVerifier *v, TileSum *s, const TileBox *box, uint32_t axis)
 {
     uint32_t side = axis + 2 - box->n;
-    if (axis + 2 < box->n || box->to[side] == NONE) {
+    if (is_single(box, axis)) {
         s->constant++;
         return;
     }
@@ -392,10 +398,23 @@ static int in_block_of(TileVerifier *v, const TileAccess *a, const TileAccess *b
     return in;
 }
 
+/* On this axis each has one element, the same in all items, and they are a constant apart: y[i, 0] and y[j, 1]. */
+static int never_meet(TileVerifier *v, const TileBox *a, const TileBox *b, uint32_t axis)
+{
+    TileSum apart = {0};
+    if (!is_single(a, axis) || !is_single(b, axis) || edge_of(a, axis) || edge_of(b, axis) ||
+        !is_common(v->k, a->index[axis]) || !is_common(v->k, b->index[axis]))
+        return 0;
+    tile_sum_expr(v, &apart, a->index[axis], 1);
+    tile_sum_expr(v, &apart, b->index[axis], -1);
+    return !apart.lost && !apart.n && apart.constant;
+}
+
 static int kept_apart(TileVerifier *v, const TileAccess *a, const TileAccess *b, uint32_t flat)
 {
     for (uint32_t i = 0; i < a->box.n && i < b->box.n; i++)
-        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) || in_block_of(v, b, a, i, flat))
+        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) || in_block_of(v, b, a, i, flat) ||
+            never_meet(v, &a->box, &b->box, i))
             return 1;
     return 0;
 }

@@ -19,6 +19,7 @@ STEP = 2.0 ** -12
 MOST_WORK = 400000      # elements of the largest equation times perturbed copies
 TIGHT, ROUNDED = 5e-4, 0.04
 ROUGH = 2.0 ** -20      # what 1 - r * r may be off by in f32: (2 + 2) * 2^-24 * 2, and twice the 2 ulp of r
+ROUGH_SAVED = 2.0 ** -8 # and where r was saved as bf16: twice half an ulp
 
 
 def calls(arena, module, run, setting, count, pairs):
@@ -198,7 +199,8 @@ class Backward:
 
     def cancelled(self, *direction):
         """How far off it may be because the derivatives of tanh and its like are differences of numbers close to 1."""
-        return float(np.abs(self.terms([direction], STEP, ROUGH) - self.terms([direction], STEP)).sum())
+        rough = ROUGH_SAVED if self.saves_rounded() else ROUGH
+        return float(np.abs(self.terms([direction], STEP, rough) - self.terms([direction], STEP)).sum())
 
     def conditioned(self, *direction):
         """How far off it may be because it is a sum that cancels inside an element of an output, or on the way there: what as
@@ -229,10 +231,11 @@ class Backward:
                     return True
         return False
 
+    def saves_rounded(self):
+        return any(e != "f32" for _, e, _ in self.run.kernel.derive.saves)
+
     def tolerance(self):
-        d, k = self.run.kernel.derive, self.run.kernel
-        rounded = not d.cotangents or any(e != "f32" for _, e, _ in d.saves)
-        return ROUNDED if rounded else TIGHT
+        return ROUNDED if self.saves_rounded() or not self.run.kernel.derive.cotangents else TIGHT
 
     def judge(self, c, count):
         if c.spilled:
