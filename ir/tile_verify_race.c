@@ -413,8 +413,8 @@ static int never_meet(TileVerifier *v, const TileBox *a, const TileBox *b, uint3
 static int kept_apart(TileVerifier *v, const TileAccess *a, const TileAccess *b, uint32_t flat)
 {
     for (uint32_t i = 0; i < a->box.n && i < b->box.n; i++)
-        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) || in_block_of(v, b, a, i, flat) ||
-            never_meet(v, &a->box, &b->box, i))
+        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) ||
+            in_block_of(v, b, a, i, flat) || never_meet(v, &a->box, &b->box, i))
             return 1;
     return 0;
 }

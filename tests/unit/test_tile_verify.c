@@ -109,11 +109,14 @@ static void test_meeting_items(void **state)
         {"launch a { parallel t in 0..T { y[t, 0] = y[idiv(t, 2), 0] } }", "in another item of loop t"},
         {"launch a { parallel t in 0..T { y[t, 0] = y[t, 1] * 2.0 } }", NULL},
         {"launch a { parallel t in 0..T { y[t, 0] = 1.0 y[0, t] = 2.0 } }", "it may write the element of y"},
-        {"launch a { parallel t in 0..T { g[t, 0] = 2.0 } } launch b { parallel t in 0..T { g[t, 1] = 1.0 y[t, 0] = g[T - 1 - t, 0] } }",
+        {"launch a { parallel t in 0..T { g[t, 0] = 2.0 } } launch b { parallel t in 0..T { g[t, 1] = 1.0 "
+         "y[t, 0] = g[T - 1 - t, 0] } }",
          NULL},
-        {"launch a { parallel t in 0..T { g[t, 0] = 2.0 } } launch b { parallel t in 0..T { g[t, 1] = 1.0 y[t, 0] = g[T - 1 - t, 1] } }",
+        {"launch a { parallel t in 0..T { g[t, 0] = 2.0 } } launch b { parallel t in 0..T { g[t, 1] = 1.0 "
+         "y[t, 0] = g[T - 1 - t, 1] } }",
          "it may read the element of g"},
-        {"launch a { parallel t in 0..T { g[t, 0] = 2.0 } } launch b { parallel t in 0..T { g[t, 1] = 1.0 y[t, 0] = g[T - 1 - t, H - 1] } }",
+        {"launch a { parallel t in 0..T { g[t, 0] = 2.0 } } launch b { parallel t in 0..T { g[t, 1] = 1.0 "
+         "y[t, 0] = g[T - 1 - t, H - 1] } }",
          "it may read the element of g"},
         {"launch a { parallel t in 0..T by 4 { for j in t..min2(t + 4, T) { g[j, 0] = 1.0 } for j in "
          "t..min2(t + 4, "
