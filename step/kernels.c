@@ -6,7 +6,8 @@
 typedef struct KernelSource {
     const char *file, *text;
     size_t len;
-    Text requests;         /* derive blocks that were asked for */
+    Text requests;         /* derive blocks that were asked for, */
+    size_t requests_read;  /* and how much of their text `read` has */
     Text used;             /* names of kernels that need code, comma separated */
     const char *tuned_for; /* NULL: no tuned schedules are looked for */
     int tuned_threads;
@@ -194,9 +195,14 @@ DeriveRequest kernels_request(KernelSet *s, const KernelPair *p, const WrtMode *
 
 int kernels_read(KernelSet *s)
 {
-    for (uint32_t i = 0; i < s->sources.len; i++)
-        if (s->sources.at[i].requests.len && compile(s, &s->sources.at[i], NULL, &s->sources.at[i].read))
+    for (uint32_t i = 0; i < s->sources.len; i++) {
+        KernelSource *source = &s->sources.at[i];
+        if (source->requests.len == source->requests_read)
+            continue;
+        if (compile(s, source, NULL, &source->read))
             return 1;
+        source->requests_read = source->requests.len;
+    }
     return 0;
 }
 
