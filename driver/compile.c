@@ -337,8 +337,7 @@ int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
     const char *build = plugin_build_id(c->arena);
     BackendOptions o = {
         .debug = c->options.debug,
-        .level =
-            c->options.emulated ? 0 : c->options.level, /* code for the emulator calls it at each statement */
+        .level = c->options.emulated ? 0 : c->options.level, /* the emulator is called at each statement */
         .manifest = manifest_text(c->module, &c->isas, build, c->arena),
         .program = program,
         .build_id = build,
