@@ -10,8 +10,9 @@
  * also reads, or writes in two statements, each flat loop must keep the two accesses apart on some axis: both stay in
  * the loop's own stretch p .. p + step, or both stay in the same lo..hi and lo is read from a list at the loop's
  * variable: such ranges (the rows of a block, of a group, of a bucket) do not overlap; those of `blocks` by N must not
- * be longer than N; or lo is p * n, and the range is not longer than n, which is the same for all items. Or their subscripts there are the same for all
- * items, and differ. Else one of the two belongs into a launch of its own. */
+ * be longer than N; or lo is p * n, and the range is not longer than n, which is the same for all items. Or no loop has to,
+ * because on some axis their subscripts are the same for all items, and differ. Else one of the two belongs into a launch of
+ * its own. */
 #include "ir/tile_verify.h"
 
 /* ---- lanes ---- */
@@ -398,8 +399,16 @@ static int in_block_of(TileVerifier *v, const TileAccess *a, const TileAccess *b
     return in;
 }
 
+static int kept_apart(TileVerifier *v, const TileAccess *a, const TileAccess *b, uint32_t flat)
+{
+    for (uint32_t i = 0; i < a->box.n && i < b->box.n; i++)
+        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) || in_block_of(v, b, a, i, flat))
+            return 1;
+    return 0;
+}
+
 /* On this axis each has one element, the same in all items, and they are a constant apart: y[i, 0] and y[j, 1]. */
-static int never_meet(TileVerifier *v, const TileBox *a, const TileBox *b, uint32_t axis)
+static int differ(TileVerifier *v, const TileBox *a, const TileBox *b, uint32_t axis)
 {
     TileSum apart = {0};
     if (!is_single(a, axis) || !is_single(b, axis) || edge_of(a, axis) || edge_of(b, axis) ||
@@ -410,11 +419,11 @@ static int never_meet(TileVerifier *v, const TileBox *a, const TileBox *b, uint3
     return !apart.lost && !apart.n && apart.constant;
 }
 
-static int kept_apart(TileVerifier *v, const TileAccess *a, const TileAccess *b, uint32_t flat)
+/* Whatever items they are of. */
+static int never_meet(TileVerifier *v, const TileBox *a, const TileBox *b)
 {
-    for (uint32_t i = 0; i < a->box.n && i < b->box.n; i++)
-        if ((a->own[i] & b->own[i] & flat) || in_block_of(v, a, b, i, flat) ||
-            in_block_of(v, b, a, i, flat) || never_meet(v, &a->box, &b->box, i))
+    for (uint32_t i = 0; i < a->n && i < b->n; i++)
+        if (differ(v, a, b, i))
             return 1;
     return 0;
 }
@@ -440,7 +449,7 @@ static void verify_pair(TileVerifier *v, const TileAccess *a, const TileAccess *
         (a->at == b->at && a->write == b->write))
         return;
     for (uint32_t r = 0; r < v->ranges.len && v->ranges.at[r].flat; r++)
-        if (!kept_apart(v, a, b, v->index_taint[v->ranges.at[r].var]))
+        if (!kept_apart(v, a, b, v->index_taint[v->ranges.at[r].var]) && !never_meet(v, &a->box, &b->box))
             tile_broken(
                 v,
                 "it may %s the element of %s that the %s statement of line %u %s in another item of loop "
