@@ -238,6 +238,7 @@ void emit_alias(Emit *e, V access, uint32_t buffer);
 V emit_address(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n); /* of subscripts without lanes */
 /* Contiguous lanes; mask NULL: all, else loads give zeros for the others; buffer NONE: unknown. */
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask);
+V emit_load_first(Emit *e, Elem elem, V at, V n); /* the first n of the lanes, zeros for the others */
 void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask);
 
 void emit_store_kept(Emit *e, uint32_t buffer, V at, V raw, V mask); /* the same into the caches, with a mask if it may have one */
@@ -355,6 +356,7 @@ typedef struct EmitProduct {
     uint32_t heights[3], nheights; /* rows of a fragment that may be chosen, the most first */
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
+    uint32_t streams;              /* Cpu.streams */
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     uint32_t trip;                 /* units that the inner loop goes over at a time, */
     uint32_t unroll;               /* and where there are so many: Cpu.unroll */
@@ -362,7 +364,8 @@ typedef struct EmitProduct {
     V nrows, ncols, units;
     V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
     V exact;    /* i1: nothing beside the block may be written */
-    V coming;   /* bytes from a fragment's sums to those that are asked for; NULL: none are */
+    V below;    /* bytes from the sums of a panel's first column to those below the block; 0: no sums are asked for */
+    V coming;   /* bytes from a fragment's sums to those that are asked for; NULL, 0: none are */
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
     V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */
@@ -371,7 +374,9 @@ typedef struct EmitProduct {
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
     int in_rows;
-    V mask[2], next, kept; /* what the loads of a unit find; what is asked for; words, as they lie in a panel */
+    V mask[2], next, kept; /* what the loads of a unit find; what is asked for; words, as they lie in a panel; */
+    V stream;              /* bytes from a stream of what is asked for to the next one; */
+    V copied;              /* and where there are no masks rows of the last columns */
 } EmitProduct;
 enum { ZERO_BYTES = 256, FEW_ROWS = 2 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
@@ -381,9 +386,11 @@ typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 /* The one from `row` on, of the height that fits, which is returned; c and a are of row 0. Where nothing beside the block may be
  * written, one that is not whole is computed in a place of its own. */
 V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
-V emit_product_single(const EmitProduct *x); /* i1: one fragment has all rows */
+V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
+EmitProduct emit_few_fragment(const EmitProduct *x); /* as these have */
 /* Fragments of all rows, then smaller ones, for the columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units);
+void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */
 void emit_rows_transposed_product(EmitProduct *x, V depth);
@@ -391,7 +398,7 @@ void emit_rows_transposed_product(EmitProduct *x, V depth);
 void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, f32, code, fragment, ...) \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, f32, code, fragment, ...) \
     EmitFragment emit_##fragment##_fragment;
 #include "machines/cpu.def"
 

@@ -56,12 +56,24 @@ static void ask_coming(const MicroTile *f, V c)
     l_end_when(x->l, &some);
 }
 
+void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes)
+{
+    L *l = x->l;
+    V streams = l_i64(l, x->streams), stream = l_mul(l, l_bin(l, LLVMURem, i, streams), x->stream);
+    V at = l_byte(l, l_byte(l, x->next, stream), l_mul(l, l_bin(l, LLVMUDiv, i, streams), l_i64(l, bytes)));
+    for (int64_t line = 0; line < bytes; line += LAYOUT_LINE_BYTES)
+        emit_ask(l, l_byte(l, at, l_i64(l, line)));
+}
+
 /* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
  * time beside its products, or all that memory gives. */
-static void panel_vectors(MicroTile *f, V b, uint32_t unit, V *right)
+static void panel_vectors(MicroTile *f, V b, V first, uint32_t unit, V *right)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
+    if (x->next && unit % x->per_word == 0)
+        emit_ask_streams(x, l_bin(l, LLVMUDiv, l_add(l, first, l_i64(l, unit)), l_i64(l, x->per_word)),
+                         ROW_OF_WORDS);
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
         int begins = unit % x->per_word == 0;
@@ -115,9 +127,9 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
         if (unit && f->pinned)
             family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
         if (x->in_rows)
-            emit_rows_vectors(x, b, k.var, right);
+            emit_rows_vectors(x, b, l_add(l, k.var, l_i64(l, unit)), right);
         else
-            panel_vectors(f, words, unit, right);
+            panel_vectors(f, words, k.var, unit, right);
         add_unit(f, left, unit, right);
     }
     l_carried(l, &k, &sums);

@@ -35,8 +35,8 @@ uint32_t product_kind(const Plan *p, const Stmt *s)
 }
 
 static EmitFragment *const fragments[ISA_COUNT] = {
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, f32, code, fragment, \
-            ...)                                                                                         \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, f32, code, \
+            fragment, ...)                                                                              \
     emit_##fragment##_fragment,
 #include "machines/cpu.def"
 };
@@ -175,6 +175,7 @@ static void choose_fragment(EmitProduct *x)
     x->vectors = cpu->vectors;
     x->part = cpu->part;
     x->unroll = cpu->unroll;
+    x->streams = cpu->streams;
 }
 
 static V zeros(const Plan *p)
@@ -187,6 +188,8 @@ static V zeros(const Plan *p)
     LLVMSetAlignment(v, LAYOUT_LINE_BYTES);
     return v;
 }
+
+static uint32_t width_of(const EmitProduct *x) { return x->lanes * x->vectors; }
 
 /* Of one or two rows of a panel a fragment of four would waste most of its work; where the panel is in memory, fewer
  * instructions also let the CPU ask for more of it at once. */
@@ -216,9 +219,25 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     choose_fragment(&x);
     choose_heights(&x);
     x.zeros = zeros(p);
-    x.own = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)x.rows * ROW_OF_WORDS), "own");
-    LLVMSetAlignment(x.own, LAYOUT_LINE_BYTES);
+    x.own = l_slot_bytes(l, (uint64_t)x.rows * ROW_OF_WORDS, "own");
     return x;
+}
+
+V emit_product_few(const EmitProduct *x) { return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail)); }
+
+EmitProduct emit_few_fragment(const EmitProduct *x)
+{
+    EmitProduct few = *x;
+    uint32_t across = x->rows * width_of(x) / LAYOUT_EDGE;
+    few.vectors = LAYOUT_EDGE / x->lanes;
+    few.nheights = 0;
+    if (few.vectors == x->vectors)
+        few.heights[few.nheights++] = x->tail;
+    else if (across >= FEW_ROWS)
+        few.heights[few.nheights++] = FEW_ROWS;
+    if (few.vectors != x->vectors)
+        few.heights[few.nheights++] = 1;
+    return few;
 }
 
 static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
@@ -278,7 +297,7 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
 {
     L *l = x->l;
     V left[2] = {l_sub(l, x->nrows, row), l_sub(l, x->ncols, x->column)};
-    V height = choose_height(x, left[0]), width = l_i64(l, x->lanes * x->vectors);
+    V height = choose_height(x, left[0]), width = l_i64(l, width_of(x));
     V cut = l_or(l, l_icmp(l, LLVMIntSLT, left[0], height), l_icmp(l, LLVMIntSLT, left[1], width));
     V size[2] = {l_min(l, left[0], height), l_min(l, left[1], width)}, own_row = l_i64(l, ROW_OF_WORDS);
     V at = l_byte(l, c, l_mul(l, row, x->c_row)), c_row = x->c_row;
@@ -313,8 +332,8 @@ void emit_begin_sums(EmitProduct *x, V unit)
 /* ---- the panel function ---- */
 
 /* Parameters: of the block's first element in these columns the sums and the bytes to their next row; the same of lines; the
- * panel; units, rows, columns that are left; how far what is asked for is away, of sums and of the panel; whether sums begin at
- * zero; whether nothing beside the block may be written. */
+ * panel; units, rows, columns that are left; how far what is asked for is away, of sums below the block and of the panel; whether
+ * sums begin at zero; whether nothing beside the block may be written. */
 static V panel_function(const Plan *p, uint32_t kind)
 {
     L *l = p->l;
@@ -333,64 +352,9 @@ void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
         return;
     }
     V fn = panel_function(x->e->p, panel_kind(x->left, x->right)), left = l_sub(l, x->ncols, x->column);
-    V coming = or_zero(l, x->coming), ahead = or_zero(l, x->ahead);
-    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, coming, ahead, x->init, x->exact};
+    V below = or_zero(l, x->below), ahead = or_zero(l, x->ahead);
+    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, below, ahead, x->init, x->exact};
     l_call(l, fn, args, sizeof args / sizeof *args);
-}
-
-void emit_panel_function(Plan *p, uint32_t kind)
-{
-    V fn = panel_function(p, kind), c, a, b, units;
-    Emit e;
-    EmitProduct x = begin_function(p, fn, kind, &e);
-    V *const params[] = {&c,       &x.c_row, &a,        &x.a_block, &b,      &units,
-                         &x.nrows, &x.ncols, &x.coming, &x.ahead,   &x.init, &x.exact};
-    for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
-        *params[i] = LLVMGetParam(fn, i);
-    x.column = l_i64(p->l, 0);
-    over_rows(&x, c, a, b, units);
-    LLVMBuildRetVoid(p->l->b);
-}
-
-/* ---- over panels ---- */
-
-V emit_product_single(const EmitProduct *x)
-{
-    return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail));
-}
-
-/* Units of a part: where a single fragment reads them, all. Where rows are few it stays in the first cache, so that what
- * streams through is read once. */
-static V part_of(const EmitProduct *x)
-{
-    L *l = x->l;
-    uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
-    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
-    V words = l_select(l, few, l_i64(l, least), l_i64(l, x->part));
-    V part = l_mul(l, words, l_i64(l, x->per_word));
-    return l_select(l, emit_product_single(x), l_max(l, x->units, part), part);
-}
-
-/* A single fragment reads as fast as memory gives, in one run that the CPU sees by itself; more of them leave it time. */
-static V ahead_of(const EmitProduct *x)
-{
-    L *l = x->l;
-    return l_select(l, emit_product_single(x), l_i64(l, 0), l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES));
-}
-
-/* All terms for the columns of c and b. */
-static void over_parts(EmitProduct *x, V c, V b)
-{
-    L *l = x->l;
-    V part = part_of(x);
-    For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), 1, "part"); /* without terms too */
-    f.next = part;
-    emit_begin_sums(x, f.var);
-    V units = l_min(l, l_sub(l, x->units, f.var), part);
-    V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block));
-    emit_product_rows(x, c, a, l_byte(l, b, l_mul(l, f.var, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))),
-                      units);
-    l_end_for(l, &f);
 }
 
 /* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
@@ -398,22 +362,115 @@ static void over_parts(EmitProduct *x, V c, V b)
 static V coming(const EmitProduct *x)
 {
     L *l = x->l;
-    int64_t width = x->lanes * x->vectors, bytes = (int64_t)elem_bytes(EL_F32);
-    V last = l_icmp(l, LLVMIntSGE, l_add(l, x->column, l_i64(l, width)), x->ncols);
-    V below = l_sub(l, l_mul(l, x->nrows, x->c_row), l_mul(l, x->column, l_i64(l, bytes)));
-    return l_select(l, last, below, l_i64(l, width * bytes));
+    int64_t width = width_of(x), bytes = (int64_t)elem_bytes(EL_F32);
+    V last = l_icmp(l, LLVMIntSGE, l_add(l, x->column, l_i64(l, width)), x->ncols), none = l_i64(l, 0);
+    V at =
+        l_select(l, last, l_sub(l, x->below, l_mul(l, x->column, l_i64(l, bytes))), l_i64(l, width * bytes));
+    return l_select(l, l_icmp(l, LLVMIntEQ, x->below, none), none, at);
 }
 
-/* Every panel; where a fragment is narrower than a panel, its columns one group after the other. */
+static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    x->column = column;
+    x->coming = coming(x);
+    over_rows(x, l_byte(l, c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
+              l_byte(l, b, l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES))), units);
+}
+
+/* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all:
+ * what comes from memory is read in one run. */
+static void over_panel(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    V zero = l_i64(l, 0);
+    if (width_of(x) == LAYOUT_EDGE) {
+        over_rows_from(x, zero, c, a, b, units);
+        return;
+    }
+    EmitProduct few = emit_few_fragment(x);
+    V are_few = emit_product_few(x);
+    When w = l_when(l, are_few);
+    over_rows_from(&few, zero, c, a, b, units);
+    l_end_when(l, &w);
+    V columns = l_select(l, are_few, zero, l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE)));
+    For f = l_for(l, zero, columns, width_of(x), "columns");
+    over_rows_from(x, f.var, c, a, b, units);
+    l_end_for(l, &f);
+}
+
+void emit_panel_function(Plan *p, uint32_t kind)
+{
+    V fn = panel_function(p, kind), c, a, b, units;
+    Emit e;
+    EmitProduct x = begin_function(p, fn, kind, &e);
+    V *const params[] = {&c,       &x.c_row, &a,       &x.a_block, &b,      &units,
+                         &x.nrows, &x.ncols, &x.below, &x.ahead,   &x.init, &x.exact};
+    for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
+        *params[i] = LLVMGetParam(fn, i);
+    over_panel(&x, c, a, b, units);
+    LLVMBuildRetVoid(p->l->b);
+}
+
+/* ---- over panels ---- */
+
+/* Units of a part. Few rows take all, or where the CPU reads several runs faster than one (Cpu.streams) a line's of each panel in
+ * turn. More rows leave a part in the first cache, so that what streams through is read once. */
+static V part_of(const EmitProduct *x)
+{
+    L *l = x->l;
+    uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
+    V streams = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
+    V words = l_select(l, streams, l_i64(l, least), l_i64(l, x->part));
+    V part = l_mul(l, words, l_i64(l, x->per_word));
+    V few = x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
+    return l_select(l, emit_product_few(x), few, part);
+}
+
+/* Bytes from what is multiplied to what is asked for: a part. Few rows of one run read as fast as memory gives, which the CPU sees
+ * by itself. */
+static V ahead_of(const EmitProduct *x)
+{
+    L *l = x->l;
+    int64_t few = x->streams > 1 ? LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word : 0;
+    return l_select(l, emit_product_few(x), l_i64(l, few), l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES));
+}
+
+/* The units in [from, ..) of a part for the panel of the columns from x->column on. */
+static void one_panel(EmitProduct *x, V from, V units)
+{
+    L *l = x->l;
+    V right = l_mul(l, x->column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
+    V b = l_byte(l, x->b, l_mul(l, l_sar(l, x->column, 5), x->b_panel));
+    x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
+    emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, l_sar(l, from, 4), x->a_block)),
+                      l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))), units);
+}
+
+/* All terms for the columns in [from, to): part after part, each of all panels. */
+static void over_parts(EmitProduct *x, V from, V to)
+{
+    L *l = x->l;
+    V part = part_of(x);
+    For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), 1, "part"); /* without terms too */
+    f.next = part;
+    emit_begin_sums(x, f.var);
+    V units = l_min(l, l_sub(l, x->units, f.var), part);
+    For g = l_for(l, from, to, LAYOUT_EDGE, "panel");
+    x->column = g.var;
+    one_panel(x, f.var, units);
+    l_end_for(l, &g);
+    l_end_for(l, &f);
+}
+
 static void over_columns(EmitProduct *x)
 {
     L *l = x->l;
-    For f = l_for(l, l_i64(l, 0), x->ncols, x->lanes * x->vectors, "columns");
-    x->column = f.var;
-    x->coming = coming(x);
-    V panel = l_mul(l, l_sar(l, f.var, 5), x->b_panel), column = l_and(l, f.var, l_i64(l, LAYOUT_EDGE - 1));
-    V b = l_byte(l, l_byte(l, x->b, panel), l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES)));
-    over_parts(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), b);
+    V edge = l_i64(l, LAYOUT_EDGE);
+    V step = l_select(l, emit_product_few(x), l_i64(l, LAYOUT_EDGE * (int64_t)x->streams), edge);
+    For f = l_for(l, l_i64(l, 0), x->ncols, 1, "columns");
+    f.next = step;
+    over_parts(x, f.var, l_min(l, x->ncols, l_add(l, f.var, step)));
     l_end_for(l, &f);
 }
 

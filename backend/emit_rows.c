@@ -2,7 +2,8 @@
  * products, and cost memory as much again as reading it.
  *
  * The terms go in parts, each over all columns. Of 32 columns the first fragment of rows makes words in registers and
- * keeps them, a panel in the first cache that the other fragments read. So the operand is read once, row after row, and
+ * keeps them, a panel in the first cache that the other fragments read. Where masks cost a loop, columns that are no 32 are copied
+ * before. So the operand is read once, row after row, and
  * while a part is multiplied the next one is asked for in the order in which it lies: memory gives long runs faster than
  * short ones. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
@@ -36,16 +37,6 @@ static V words_of(const EmitProduct *x, const V *rows, uint32_t half)
     return LLVMBuildBitCast(l->b, words, LLVMVectorType(LLVMBFloatTypeInContext(l->ctx), LAYOUT_EDGE), "");
 }
 
-/* Asks for as much of the next part as a unit is. */
-static void ask(const EmitProduct *x, V unit)
-{
-    L *l = x->l;
-    int64_t bytes = unit_terms(x) * LAYOUT_EDGE * column_bytes(x);
-    V at = l_byte(l, x->next, l_mul(l, unit, l_i64(l, bytes)));
-    for (int64_t line = 0; line < bytes; line += LAYOUT_LINE_BYTES)
-        emit_ask(l, l_byte(l, at, l_i64(l, line)));
-}
-
 static V kept_at(const EmitProduct *x, V unit)
 {
     return l_byte(x->l, x->kept, l_mul(x->l, unit, l_i64(x->l, ROW_OF_WORDS)));
@@ -54,16 +45,19 @@ static V kept_at(const EmitProduct *x, V unit)
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right)
 {
     L *l = x->l;
+    int pairs = unit_terms(x) == 2;
+    uint32_t loads = pairs ? 2 : x->vectors; /* two rows, or the vectors of one */
     V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x))))), to = kept_at(x, unit),
-      got[2];
-    ask(x, unit);
-    for (uint32_t i = 0; i < 2; i++) { /* two rows, or two vectors of one */
-        V step = unit_terms(x) == 2 ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
-        got[i] = load(x, i ? l_byte(l, at, step) : at, x->mask[i]);
+      got[LAYOUT_EDGE];
+    emit_ask_streams(x, unit, unit_terms(x) * LAYOUT_EDGE * column_bytes(x));
+    for (uint32_t i = 0; i < loads; i++) {
+        V step = pairs ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
+        got[i] = load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->mask[i % 2]);
     }
-    for (uint32_t v = 0; v < 2; v++) {
-        right[v] = unit_terms(x) == 2 ? words_of(x, got, v) : emit_decode(x->e, x->right, got[v]);
-        l_store(l, right[v], l_byte(l, to, l_i64(l, (int64_t)v * LAYOUT_LINE_BYTES)), LAYOUT_LINE_BYTES);
+    for (uint32_t v = 0; v < x->vectors; v++) {
+        right[v] = pairs ? words_of(x, got, v) : emit_decode(x->e, x->right, got[v]);
+        l_store(l, right[v], l_byte(l, to, l_i64(l, (int64_t)v * x->lanes * LAYOUT_WORD_BYTES)),
+                x->lanes * LAYOUT_WORD_BYTES);
     }
 }
 
@@ -81,12 +75,26 @@ static void make_masks(EmitProduct *x, V columns, V terms)
     x->e->width = 0;
 }
 
+/* The rows of a part, `columns` columns of each and zeros, one after the other. */
+static void copy_rows(EmitProduct *x, V b, V columns, V terms)
+{
+    L *l = x->l;
+    int64_t row = LAYOUT_EDGE * column_bytes(x);
+    x->e->width = LAYOUT_EDGE;
+    For f = l_for(l, l_i64(l, 0), terms, 1, "row");
+    V v = emit_load_first(x->e, x->right, l_byte(l, b, l_mul(l, f.var, x->b_panel)), columns);
+    l_store(l, v, l_byte(l, x->copied, l_mul(l, f.var, l_i64(l, row))), LAYOUT_LINE_BYTES);
+    l_end_for(l, &f);
+    x->e->width = 0;
+}
+
 /* A fragment that fits the rows reads and keeps the columns from b on, others go over the rows that are left. */
 static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     EmitProduct rest = *x;
-    V done = emit_product_fragment(x, l_i64(l, 0), c, a, b, units);
+    EmitProduct first = x->lanes * x->vectors < LAYOUT_EDGE ? emit_few_fragment(x) : *x;
+    V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     rest.in_rows = 0;
     rest.right = rest.left;
     rest.nrows = l_sub(l, x->nrows, done);
@@ -96,8 +104,27 @@ static void over_rows(EmitProduct *x, V c, V a, V b, V units)
     l_end_when(l, &some);
 }
 
+/* The columns of c and b, of which `terms` terms exist. */
+static void one_panel(EmitProduct *x, V c, V a, V b, V terms, V units)
+{
+    L *l = x->l;
+    V columns = l_sub(l, x->ncols, x->column);
+    if (cpu_can(x->e->p->cpu, CPU_MASKS)) {
+        make_masks(x, columns, terms);
+        over_rows(x, c, a, b, units);
+        return;
+    }
+    EmitProduct panel = *x;
+    V cut = l_icmp(l, LLVMIntSLT, columns, l_i64(l, LAYOUT_EDGE));
+    When some = l_when(l, cut);
+    copy_rows(x, b, columns, terms);
+    l_end_when(l, &some);
+    panel.b_panel = l_select(l, cut, l_i64(l, LAYOUT_EDGE * column_bytes(x)), x->b_panel);
+    over_rows(&panel, c, a, l_select(l, cut, x->copied, b), units);
+}
+
 /* The part of `part` terms that begins at `first`: `terms` of them exist. What is asked for goes on in the next row where
- * it has come to the end of one. */
+ * it has come to the end of one, in each of Cpu.streams streams of the same number of rows. */
 static void over_columns(EmitProduct *x, V part, V first, V terms)
 {
     L *l = x->l;
@@ -111,14 +138,14 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
       next[2];
     next[0] = l_byte(l, b, l_mul(l, part, x->b_panel));
     next[1] = l_byte(l, next[0], run);
+    x->stream = l_mul(l, l_bin(l, LLVMUDiv, part, l_i64(l, x->streams)), x->b_panel);
     For f = l_for(l, l_i64(l, 0), x->ncols, LAYOUT_EDGE, "columns");
     LoopCarry c = l_carry(l, &f, next, 2);
     x->next = next[0];
     x->column = f.var;
-    make_masks(x, l_sub(l, x->ncols, f.var), terms);
-    over_rows(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
-              l_byte(l, b, l_mul(l, f.var, l_i64(l, column_bytes(x)))), units);
-    V at = l_byte(l, next[0], l_mul(l, part, l_i64(l, LAYOUT_EDGE * column_bytes(x))));
+    one_panel(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
+              l_byte(l, b, l_mul(l, f.var, l_i64(l, column_bytes(x)))), terms, units);
+    V at = l_byte(l, next[0], l_mul(l, part, l_i64(l, LAYOUT_EDGE * column_bytes(x) / x->streams)));
     V over = l_icmp(l, LLVMIntUGE, at, next[1]);
     next[0] = l_select(l, over, l_byte(l, at, l_sub(l, x->b_panel, run)), at);
     next[1] = l_select(l, over, l_byte(l, next[1], x->b_panel), next[1]);
@@ -126,12 +153,15 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
 }
 
 /* Terms of a part: what is asked for while 32 columns are multiplied is to be no more than a row of the part, unless rows
- * follow each other in memory. */
+ * follow each other in memory. Few rows go in short parts where streams are asked for, which are then all in the second cache. */
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
+    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
     V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE),
       most = l_i64(l, part_terms(x));
+    if (x->streams > 1)
+        most = l_select(l, few, edge, most);
     V fits = l_and(l, l_bin(l, LLVMUDiv, x->ncols, edge), l_i64(l, -LAYOUT_EDGE));
     return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_max(l, l_min(l, fits, most), edge));
 }
@@ -140,11 +170,13 @@ static V part_of(const EmitProduct *x)
 void emit_rows_product(EmitProduct *x, V depth)
 {
     L *l = x->l;
-    if (x->lanes * x->vectors != LAYOUT_EDGE || x->vectors != 2 || !cpu_can(x->e->p->cpu, CPU_MASKS))
+    int masks = cpu_can(x->e->p->cpu, CPU_MASKS);
+    if (unit_terms(x) == 2 && (x->vectors != 2 || !masks))
         BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
     x->per_word = x->trip = 1; /* it is made in registers for each unit */
-    x->kept = l_slot(l, LLVMArrayType2(l->i8, (uint64_t)part_terms(x) * ROW_OF_WORDS), "kept");
-    LLVMSetAlignment(x->kept, LAYOUT_LINE_BYTES);
+    x->kept = l_slot_bytes(l, (uint64_t)part_terms(x) * ROW_OF_WORDS, "kept");
+    x->copied =
+        masks ? NULL : l_slot_bytes(l, (uint64_t)(part_terms(x) * LAYOUT_EDGE * column_bytes(x)), "copied");
     V zero = l_i64(l, 0), one = l_i64(l, 1), part = part_of(x);
     x->ncols = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, zero), x->ncols, zero);
     depth = l_max(l, depth, zero);

@@ -24,10 +24,10 @@ static V fill_scratch(const RowsTransposed *t, V from, V columns, V word)
     L *l = t->l;
     EmitProduct *x = t->x;
     x->e->width = EDGE * t->terms;
-    V mask = emit_first_lanes(x->e, l_sub(l, t->elements, l_mul(l, word, l_i64(l, t->terms))));
+    V n = l_sub(l, t->elements, l_mul(l, word, l_i64(l, t->terms)));
     For f = l_for(l, l_i64(l, 0), l_i64(l, EDGE), 1, "column");
     V column = l_min(l, f.var, l_sub(l, columns, l_i64(l, 1)));
-    V line = emit_load_run(x->e, NONE, x->right, l_byte(l, from, l_mul(l, column, x->b_panel)), mask);
+    V line = emit_load_first(x->e, x->right, l_byte(l, from, l_mul(l, column, x->b_panel)), n);
     l_store(l, line, l_byte(l, t->scratch, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES))), LAYOUT_LINE_BYTES);
     l_end_for(l, &f);
     x->e->width = 0;
@@ -52,13 +52,21 @@ static void transpose(const RowsTransposed *t, V from, V columns, V word, V to)
     l_enter(l, both);
 }
 
-/* From the panel to what is asked for: of the columns from `next` on as many bytes as come before `word`. */
-static V ahead_of(const RowsTransposed *t, V next, V word)
+/* Of the columns from `next` on what is behind as many bytes as come before `word`, in each of the streams. */
+static V asked_for(const RowsTransposed *t, V next, V word, uint32_t streams)
 {
     L *l = t->l;
     V run = l_max(l, l_mul(l, t->words, l_i64(l, LAYOUT_WORD_BYTES)), l_i64(l, 1));
-    V byte = l_mul(l, word, l_i64(l, ROW_OF_WORDS)), row = l_bin(l, LLVMUDiv, byte, run);
-    V at = l_byte(l, next, l_add(l, l_mul(l, row, t->x->b_panel), l_sub(l, byte, l_mul(l, row, run))));
+    V byte = l_mul(l, l_bin(l, LLVMUDiv, word, l_i64(l, streams)), l_i64(l, ROW_OF_WORDS)),
+      row = l_bin(l, LLVMUDiv, byte, run);
+    return l_byte(l, next, l_add(l, l_mul(l, row, t->x->b_panel), l_sub(l, byte, l_mul(l, row, run))));
+}
+
+/* From the panel to what is asked for, in one stream. */
+static V ahead_of(const RowsTransposed *t, V next, V word)
+{
+    L *l = t->l;
+    V at = asked_for(t, next, word, 1);
     return l_sub(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), LLVMBuildPtrToInt(l->b, t->panel, l->i64, ""));
 }
 
@@ -81,23 +89,27 @@ static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words
 static V part_of(const RowsTransposed *t)
 {
     L *l = t->l;
-    return l_select(l, emit_product_single(t->x), l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, FIRST_CACHE_WORDS));
+    return l_select(l, emit_product_few(t->x), l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, FIRST_CACHE_WORDS));
 }
 
 /* The short parts of a single fragment are not worth calls. Fewer instructions, by trips of two units, let the CPU ask memory for
  * more at once. */
-static void over_rows(EmitProduct *x, V c, V a, V b, V units)
+static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
 {
+    EmitProduct *x = t->x;
     L *l = x->l;
-    EmitProduct alone = *x;
-    V single = emit_product_single(x);
-    When one = l_when(l, single);
-    alone.heights[0] = x->tail;
-    alone.nheights = 1;
-    alone.trip = FRAGMENT_UNITS;
-    emit_product_fragment(&alone, l_i64(l, 0), c, a, b, units);
-    l_end_when(l, &one);
-    When more = l_when(l, l_not(l, single));
+    EmitProduct few = emit_few_fragment(x);
+    V are_few = emit_product_few(x);
+    When here = l_when(l, are_few);
+    few.trip = FRAGMENT_UNITS;
+    few.ahead = NULL;
+    few.next = next;
+    few.stream = l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE / x->streams));
+    For f = l_for(l, l_i64(l, 0), few.nrows, 1, "rows");
+    f.next = emit_product_fragment(&few, f.var, c, a, b, units);
+    l_end_for(l, &f);
+    l_end_when(l, &here);
+    When more = l_when(l, l_not(l, are_few));
     emit_product_rows(x, c, a, b, units);
     l_end_when(l, &more);
 }
@@ -111,19 +123,14 @@ static void over_parts(const RowsTransposed *t, V c, V b, V columns)
     For f = l_for(l, l_i64(l, 0), l_max(l, t->words, l_i64(l, 1)), 1, "part"); /* without terms too */
     f.next = part;
     fill_panel(t, b, columns, f.var, l_min(l, l_sub(l, t->words, f.var), part));
-    x->ahead = ahead_of(t, l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE))), f.var);
+    V next = l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE)));
+    x->ahead = ahead_of(t, next, f.var);
     V unit = l_mul(l, f.var, per_word);
     emit_begin_sums(x, unit);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, unit, 4), x->a_block));
-    over_rows(x, c, a, t->panel, l_min(l, l_sub(l, x->units, unit), l_mul(l, part, per_word)));
+    over_rows(t, c, a, t->panel, l_min(l, l_sub(l, x->units, unit), l_mul(l, part, per_word)),
+              asked_for(t, next, f.var, x->streams));
     l_end_for(l, &f);
-}
-
-static V aligned_slot(L *l, uint64_t bytes, const char *name)
-{
-    V slot = l_slot(l, LLVMArrayType2(l->i8, bytes), name);
-    LLVMSetAlignment(slot, LAYOUT_LINE_BYTES);
-    return slot;
 }
 
 /* Without rows there is nothing to do. */
@@ -132,11 +139,9 @@ void emit_rows_transposed_product(EmitProduct *x, V depth)
     L *l = x->l;
     RowsTransposed t = {
         .x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
-    if (x->lanes != EDGE)
-        BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
     t.words = l_sar(l, l_add(l, t.elements, l_i64(l, t.terms - 1)), t.terms == 2);
-    t.panel = aligned_slot(l, FIRST_CACHE_WORDS * ROW_OF_WORDS, "panel");
-    t.scratch = aligned_slot(l, EDGE * LAYOUT_LINE_BYTES, "scratch");
+    t.panel = l_slot_bytes(l, FIRST_CACHE_WORDS * ROW_OF_WORDS, "panel");
+    t.scratch = l_slot_bytes(l, EDGE * LAYOUT_LINE_BYTES, "scratch");
     V columns = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, 0)), x->ncols, l_i64(l, 0));
     For f = l_for(l, l_i64(l, 0), columns, LAYOUT_EDGE, "columns");
     x->column = f.var;

@@ -283,6 +283,13 @@ V l_slot(L *l, Ty type, const char *name)
     return slot;
 }
 
+V l_slot_bytes(L *l, uint64_t bytes, const char *name)
+{
+    V slot = l_slot(l, LLVMArrayType2(l->i8, bytes), name);
+    LLVMSetAlignment(slot, LAYOUT_LINE_BYTES);
+    return slot;
+}
+
 V l_byte(L *l, V ptr, V offset) { return l_at(l, l->i8, ptr, offset); }
 
 /* ---- calls ---- */

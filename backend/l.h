@@ -86,6 +86,7 @@ V l_store_past(L *l, V v, V ptr, unsigned align); /* past the caches */
 V l_at(L *l, Ty elem, V ptr, V index); /* address of ptr[index]; inbounds */
 V l_field(L *l, Ty type, V ptr, unsigned field);
 V l_slot(L *l, Ty type, const char *name); /* a stack slot in the entry block */
+V l_slot_bytes(L *l, uint64_t bytes, const char *name); /* one that begins a cache line */
 V l_byte(L *l, V ptr, V offset);           /* address of a byte */
 
 /* Calls. */

@@ -222,13 +222,14 @@ static CoreFragment fragment_of(const Trace *t, const Op *op)
 }
 
 /* Steps of the depth for which a fragment keeps its sums. Of an operand in rows what is asked for ahead must be no more than a
- * row: emit_rows.c. */
+ * row, and few rows ask for short parts where Cpu.streams are read: emit_rows.c. */
 static int64_t part_of(const Trace *t, const Op *op, const CoreFragment *f)
 {
-    int64_t part = t->cpu->part, terms = t->cpu->rows_read,
+    int few = op->a <= FEW_FRAGMENTS * f->rows;
+    int64_t part = t->cpu->part, terms = few && t->cpu->streams > 1 ? LAYOUT_EDGE : t->cpu->rows_read,
             fits = op->b / LAYOUT_EDGE / LAYOUT_EDGE * LAYOUT_EDGE;
     switch ((RightForm)op->other) {
-    case RIGHT_PANELS: return op->a > FEW_FRAGMENTS * f->rows ? part : least(part, FIRST_CACHE_WORDS);
+    case RIGHT_PANELS: return few ? least(part, FIRST_CACHE_WORDS) : part;
     case RIGHT_TRANSPOSED: return FIRST_CACHE_WORDS;
     case RIGHT_ROWS: break;
     }
