@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A whole training step of `moe-train` beside PyTorch's: forward, backward, clip and AdamW of the same model on random bytes.
-usage: step.py MOE_TRAIN [--model NAME] [--threads N] [--rounds N]        with a Python that has torch
+usage: step.py MOE_TRAIN [--model NAME] [--threads N] [--rounds N] [--ways PATTERN]        with a Python that has torch
 
 Each way of PyTorch trains in this process, moe-train in one of its own; they take turns, STEPS steps at a time. The number of
 a way is the median over the rounds of the median step of a round; `ratio` is the fastest way's time over ours, by rounds."""
 import argparse
+import fnmatch
 import json
 import os
 import statistics
@@ -127,12 +128,14 @@ class Way:
         return statistics.median([self.step() for _ in range(WARM + STEPS)][WARM:])
 
 
-def ways_of(m):
+def ways_of(m, pattern):
     for experts in (experts_by_loop, experts_grouped):
         for dtype, autocast in ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False)):
             for compiled in (False, True):
                 name = " ".join((experts.__name__[8:], "bf16 weights" if dtype == torch.bfloat16 else "autocast" if autocast else "f32",
                                  "compiled" if compiled else "eager")).replace("_", " ").strip()
+                if not fnmatch.fnmatch(name, pattern):
+                    continue
                 try:
                     way = Way(name, m, experts, dtype, autocast, compiled)
                     way.step()
@@ -171,10 +174,13 @@ def main():
     parser.add_argument("--model", default="default", choices=MODELS)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ways", default="*", help="only those of PyTorch's ways whose names match: some compile for minutes")
     options = parser.parse_args()
     m = MODELS[options.model]
     torch.set_num_threads(options.threads)
-    ways = list(ways_of(m))
+    ways = list(ways_of(m, options.ways))
+    if not ways:
+        raise SystemExit(f"step: no way of PyTorch is called {options.ways}")
     best = sorted((way.seconds(), n) for n, way in enumerate(ways))[:3]  # the others stay behind
     ways = [ways[n] for _, n in best]
     parameters = sum(p.numel() for p in ways[0].model.parameters())
