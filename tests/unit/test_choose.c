@@ -86,7 +86,8 @@ static void known_cores_need_no_probe(void **state)
     assert_int_equal(taken_by("AuthenticAMD", 0x1a, 0x02, WITH_DOT), ISA_avx512bf16);  /* Turin */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_DOT), ISA_avx512widen); /* Emerald Rapids */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_AMX), ISA_amx);
-    assert_int_equal(taken_by("AuthenticAMD", 0x19, 0x01, WITH_DOT), ISA_COUNT); /* Zen 3 */
+    assert_int_equal(taken_by("AuthenticAMD", 0x19, 0x01, HAS(generic) | HAS(avx2)), ISA_avx2); /* Milan */
+    assert_int_equal(taken_by("AuthenticAMD", 0x17, 0x31, WITH_DOT), ISA_COUNT); /* Zen 2 */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xad, WITH_AMX), ISA_COUNT); /* Granite Rapids */
     assert_int_equal(taken_by("GenuineIntel", 0x19, 0x11, WITH_DOT), ISA_COUNT);
 }
