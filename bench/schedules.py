@@ -28,6 +28,7 @@ SHAPES = {"few": (dict(T=2048, K=2, E=8, H=1024, F=512), 1), "many": (dict(T=204
 GRID = {"M": (32, 64, 96, 128, 192, 256, 384, 512, 1024), "N": (32, 64, 128, 256, 512), "K": (32, 64, 128, 256, 512, 1024),
         "order": ("heaviest_first", "as_given"), "permute": ("fuse xp -> y at prologue", "store xp")}
 LARGEST = 2048
+DRAWS = 20  # for each schedule that is wanted
 HEAD = """moe 1
 dim T, K, E, H, F
 group R : E rows T*K
@@ -147,9 +148,9 @@ def draw_clauses(listed, name, rng):
 def run_kernel(source, name, sizes, options):
     text, rng = space.text_of(source), random.Random(options.seed)
     listed, points = space.space_of(text, options.isa, options.moec), [[]]
-    while len(points) < options.schedules:
+    for _ in range(DRAWS * options.schedules):  # a small space has fewer schedules
         clauses = draw_clauses(listed, name, rng)
-        if clauses not in points:
+        if clauses not in points and len(points) < options.schedules:
             points.append(clauses)
     texts = [text + space.block(name, clauses) if clauses else text for clauses in points]
     route = space.make_route(sizes, options.seed) if "E" in sizes else None
