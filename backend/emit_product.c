@@ -6,7 +6,8 @@
  *
  * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
  * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
- * read from its begin to its end: memory gives one long run faster than many short ones. Every element's sum is one
+ * read from its begin to its end: memory gives one long run faster than many short ones. Few rows take several panels in turn where
+ * the CPU reads several runs faster than one (`streams`). Every element's sum is one
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
  *
@@ -225,17 +226,17 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
 
 V emit_product_few(const EmitProduct *x) { return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail)); }
 
+/* As many sums as the registers of other fragments hold. */
 EmitProduct emit_few_fragment(const EmitProduct *x)
 {
     EmitProduct few = *x;
-    uint32_t across = x->rows * width_of(x) / LAYOUT_EDGE;
+    int narrow = width_of(x) < LAYOUT_EDGE;
+    uint32_t most = narrow ? FEW_ROWS : x->tail;
     few.vectors = LAYOUT_EDGE / x->lanes;
     few.nheights = 0;
-    if (few.vectors == x->vectors)
-        few.heights[few.nheights++] = x->tail;
-    else if (across >= FEW_ROWS)
-        few.heights[few.nheights++] = FEW_ROWS;
-    if (few.vectors != x->vectors)
+    if (most * few.vectors <= x->rows * x->vectors)
+        few.heights[few.nheights++] = most;
+    if (narrow)
         few.heights[few.nheights++] = 1;
     return few;
 }

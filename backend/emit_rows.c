@@ -2,10 +2,10 @@
  * products, and cost memory as much again as reading it.
  *
  * The terms go in parts, each over all columns. Of 32 columns the first fragment of rows makes words in registers and
- * keeps them, a panel in the first cache that the other fragments read. Where masks cost a loop, columns that are no 32 are copied
- * before. So the operand is read once, row after row, and
+ * keeps them, a panel in the first cache that the other fragments read. So the operand is read once, row after row, and
  * while a part is multiplied the next one is asked for in the order in which it lies: memory gives long runs faster than
- * short ones. Additions are those of a packed panel, in the same order. */
+ * short ones, and some CPUs several at once faster than one (Cpu.streams). Loads of the last columns have masks, or where
+ * there are none, read a copy. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
 static int64_t part_terms(const EmitProduct *x) { return x->e->p->cpu->rows_read; }
@@ -52,7 +52,7 @@ void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right)
     emit_ask_streams(x, unit, unit_terms(x) * LAYOUT_EDGE * column_bytes(x));
     for (uint32_t i = 0; i < loads; i++) {
         V step = pairs ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
-        got[i] = load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->mask[i % 2]);
+        got[i] = load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->copied ? NULL : x->mask[i]);
     }
     for (uint32_t v = 0; v < x->vectors; v++) {
         right[v] = pairs ? words_of(x, got, v) : emit_decode(x->e, x->right, got[v]);

@@ -87,7 +87,7 @@ static void known_cores_need_no_probe(void **state)
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_DOT), ISA_avx512widen); /* Emerald Rapids */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xcf, WITH_AMX), ISA_amx);
     assert_int_equal(taken_by("AuthenticAMD", 0x19, 0x01, HAS(generic) | HAS(avx2)), ISA_avx2); /* Milan */
-    assert_int_equal(taken_by("AuthenticAMD", 0x17, 0x31, WITH_DOT), ISA_COUNT); /* Zen 2 */
+    assert_int_equal(taken_by("AuthenticAMD", 0x17, 0x31, WITH_DOT), ISA_COUNT);                /* Zen 2 */
     assert_int_equal(taken_by("GenuineIntel", 0x06, 0xad, WITH_AMX), ISA_COUNT); /* Granite Rapids */
     assert_int_equal(taken_by("GenuineIntel", 0x19, 0x11, WITH_DOT), ISA_COUNT);
 }
