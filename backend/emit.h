@@ -388,8 +388,10 @@ typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
 V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
 EmitProduct emit_few_fragment(const EmitProduct *x); /* as these have */
-/* Fragments of all rows, then smaller ones, for the columns of b, which is a panel; `a` and `c` are of row 0. */
-void emit_product_rows(EmitProduct *x, V c, V a, V b, V units);
+V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that what streams through is to be read once */
+/* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
+void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);
+void emit_product_rows(EmitProduct *x, V c, V a, V b, V units); /* the same for the panel's columns, by a function if there is one */
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */

@@ -329,8 +329,7 @@ Bodies emit_entry(Plan *p)
     b.entry = internal(p, "entry", l_fn_type(l, l->i32, types, n));
     Emit *e = emit_new(p, b.entry, NULL);
     take_dims(e, b.entry, 1);
-    e->data = l_slot(l, LLVMArrayType2(l->i8, p->data_bytes), "data");
-    LLVMSetAlignment(e->data, 64);
+    e->data = l_slot_bytes(l, p->data_bytes, "data");
     emit_call(e, b.entry, b.workspace, phases, region);
     return b;
 }

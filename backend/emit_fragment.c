@@ -71,12 +71,12 @@ static void panel_vectors(MicroTile *f, V b, V first, uint32_t unit, V *right)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    if (x->next && unit % x->per_word == 0)
+    int begins = unit % x->per_word == 0;
+    if (x->next && begins)
         emit_ask_streams(x, l_bin(l, LLVMUDiv, l_add(l, first, l_i64(l, unit)), l_i64(l, x->per_word)),
                          ROW_OF_WORDS);
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
-        int begins = unit % x->per_word == 0;
         if (begins && x->ahead && (byte % LAYOUT_LINE_BYTES == 0 || v == 0))
             emit_ask(l, l_byte(l, l_byte(l, b, x->ahead), l_i64(l, byte)));
         if (begins || f->pinned)

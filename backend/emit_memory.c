@@ -273,12 +273,12 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
 V emit_load_first(Emit *e, Elem elem, V at, V n)
 {
     L *l = e->l;
-    n = l_max(l, l_min(l, n, l_i64(l, e->width)), l_i64(l, 0));
     if (has_masked_memory(e, elem))
         return emit_load_run(e, NONE, elem, at, emit_first_lanes(e, n));
     Ty type = LLVMVectorType(emit_memory_type(l, elem), e->width);
     V slot = l_slot(l, type, "first");
     l_store(l, LLVMConstNull(type), slot, 0);
+    n = l_min(l, n, l_i64(l, e->width));
     LLVMBuildMemCpy(l->b, slot, 1, at, 1, l_mul(l, n, l_i64(l, (int64_t)elem_bytes(elem))));
     return l_load(l, type, slot, 0);
 }

@@ -122,10 +122,8 @@ static void pack_computed(Pack *x)
 {
     L *l = x->l;
     PackRows r = {.e = x->e, .l = l, .x = x, .width = x->width, .buffer = NONE};
-    if (!x->e->scratch) {
-        x->e->scratch = l_slot(l, LLVMArrayType2(l->f32, PACK_BLOCK_ROWS * PACK_BLOCK_COLUMNS), "scratch");
-        LLVMSetAlignment(x->e->scratch, LAYOUT_LINE_BYTES);
-    }
+    if (!x->e->scratch)
+        x->e->scratch = l_slot_bytes(l, PACK_BLOCK_ROWS * PACK_BLOCK_COLUMNS * elem_bytes(EL_F32), "scratch");
     For i = l_for(l, l_i64(l, 0), x->n[!x->axis], PACK_BLOCK_ROWS, "rows");
     V rows = l_min(l, l_sub(l, x->n[!x->axis], i.var), l_i64(l, PACK_BLOCK_ROWS));
     For j = l_for(l, l_i64(l, 0), x->n[x->axis], PACK_BLOCK_COLUMNS, "columns");

@@ -239,9 +239,8 @@ static void pack_transposed(Pack *x)
     L *l = x->l;
     int pairs = x->layout == LAYOUT_PAIRS;
     int64_t chunk = SCRATCH_BLOCKS * (int64_t)x->width, group = pairs ? WORDS : WORDS * x->terms;
-    if (!x->e->scratch) {
+    if (!x->e->scratch)
         x->e->scratch = l_slot_bytes(l, SCRATCH_BLOCKS * BLOCK_BYTES, "scratch");
-    }
     For c = l_for(l, l_i64(l, 0), x->n[0], chunk, "chunk");
     V n = l_min(l, l_sub(l, x->n[0], c.var), l_i64(l, chunk));
     For g = l_for(l, l_i64(l, 0), x->n[1], group, "group");

@@ -226,6 +226,11 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
 
 V emit_product_few(const EmitProduct *x) { return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail)); }
 
+V emit_product_streams(const EmitProduct *x)
+{
+    return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, FEW_FRAGMENTS * (int64_t)x->rows));
+}
+
 /* As many sums as the registers of other fragments hold. */
 EmitProduct emit_few_fragment(const EmitProduct *x)
 {
@@ -317,7 +322,7 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
     return height;
 }
 
-static void over_rows(EmitProduct *x, V c, V a, V b, V units)
+void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units)
 {
     For f = l_for(x->l, l_i64(x->l, 0), x->nrows, 1, "rows");
     f.next = emit_product_fragment(x, f.var, c, a, b, units);
@@ -349,7 +354,7 @@ void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     if (!calls_panel_function(x->e->p->target, x->left)) {
-        over_rows(x, c, a, b, units);
+        emit_product_fragments(x, c, a, b, units);
         return;
     }
     V fn = panel_function(x->e->p, panel_kind(x->left, x->right)), left = l_sub(l, x->ncols, x->column);
@@ -375,8 +380,8 @@ static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
     L *l = x->l;
     x->column = column;
     x->coming = coming(x);
-    over_rows(x, l_byte(l, c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
-              l_byte(l, b, l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES))), units);
+    emit_product_fragments(x, l_byte(l, c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
+                           l_byte(l, b, l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES))), units);
 }
 
 /* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all:
@@ -421,8 +426,7 @@ static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
     uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
-    V streams = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
-    V words = l_select(l, streams, l_i64(l, least), l_i64(l, x->part));
+    V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
     V part = l_mul(l, words, l_i64(l, x->per_word));
     V few = x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
     return l_select(l, emit_product_few(x), few, part);

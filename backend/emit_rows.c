@@ -157,11 +157,10 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
-    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->rows));
     V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE),
       most = l_i64(l, part_terms(x));
     if (x->streams > 1)
-        most = l_select(l, few, edge, most);
+        most = l_select(l, emit_product_streams(x), edge, most);
     V fits = l_and(l, l_bin(l, LLVMUDiv, x->ncols, edge), l_i64(l, -LAYOUT_EDGE));
     return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_max(l, l_min(l, fits, most), edge));
 }

@@ -105,9 +105,7 @@ static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
     few.ahead = NULL;
     few.next = next;
     few.stream = l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE / x->streams));
-    For f = l_for(l, l_i64(l, 0), few.nrows, 1, "rows");
-    f.next = emit_product_fragment(&few, f.var, c, a, b, units);
-    l_end_for(l, &f);
+    emit_product_fragments(&few, c, a, b, units);
     l_end_when(l, &here);
     When more = l_when(l, l_not(l, are_few));
     emit_product_rows(x, c, a, b, units);

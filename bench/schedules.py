@@ -149,8 +149,10 @@ def run_kernel(source, name, sizes, options):
     text, rng = space.text_of(source), random.Random(options.seed)
     listed, points = space.space_of(text, options.isa, options.moec), [[]]
     for _ in range(DRAWS * options.schedules):  # a small space has fewer schedules
+        if len(points) >= options.schedules:
+            break
         clauses = draw_clauses(listed, name, rng)
-        if clauses not in points and len(points) < options.schedules:
+        if clauses not in points:
             points.append(clauses)
     texts = [text + space.block(name, clauses) if clauses else text for clauses in points]
     route = space.make_route(sizes, options.seed) if "E" in sizes else None

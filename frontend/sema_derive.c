@@ -168,7 +168,7 @@ static int has_same_axes(const Module *m, const Tensor *a, const Tensor *b)
     return same;
 }
 
-/* Is q out[i, j] = elem(t[i, j]), or the same by the store's conversion? */
+/* Is q out[i, j] = elem(t[i, j])? The store converts, too. */
 static int copies(Kernel *k, const Equation *q, TensorId t, Elem elem)
 {
     if (q->kind != EQ_ASSIGN || !has_same_axes(k->module, &k->tensors.at[q->lhs], &k->tensors.at[t]))
@@ -176,8 +176,8 @@ static int copies(Kernel *k, const Equation *q, TensorId t, Elem elem)
     for (uint32_t i = 0; i < q->nindex; i++)
         if (x_plain_index(k, q->index[i]) == NONE)
             return 0;
-    ExprId load = x_load(k, q->loc, t, q->index);
-    return q->rhs == load || q->rhs == x_as(k, load, elem_type(elem));
+    Type stored = elem_type(elem);
+    return x_as(k, q->rhs, stored) == x_as(k, x_load(k, q->loc, t, q->index), stored);
 }
 
 /* Why the local, which is saved as s says, does not stand in `out`; NULL: it does. */
