@@ -368,15 +368,18 @@ typedef struct EmitProduct {
     V coming;   /* bytes from a fragment's sums to those that are asked for; NULL, 0: none are */
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
-    V ahead;    /* bytes of the panel from what is multiplied to what is asked for; NULL: nothing is */
+    V next;     /* what is asked for meanwhile, so many bytes for each unit, in so many streams; NULL: nothing is */
+    V stream;   /* bytes from a stream of it to the next one */
+    uint32_t asked;
+    V kept;     /* where a fragment keeps the vectors of its units, as an f32 panel; NULL: nowhere */
+    int keeps;  /* CPU_WIDENS_ONCE, where there is something to widen */
     V init;     /* i1: this part of the units begins the sums, at zero */
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
     int in_rows;
-    V mask[2], next, kept; /* what the loads of a unit find; what is asked for; words, as they lie in a panel; */
-    V stream;              /* bytes from a stream of what is asked for to the next one; */
-    V copied;              /* and where there are no masks rows of the last columns */
+    V mask[2]; /* what the loads of a unit find; */
+    V copied;  /* and where there are no masks rows of the last columns */
 } EmitProduct;
 enum { ZERO_BYTES = 256, FEW_ROWS = 2 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
@@ -392,6 +395,7 @@ V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that wh
 /* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units); /* the same for the panel's columns, by a function if there is one */
+void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* in x->kept */
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */

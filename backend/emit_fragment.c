@@ -65,6 +65,14 @@ void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes)
         emit_ask(l, l_byte(l, at, l_i64(l, line)));
 }
 
+void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v)
+{
+    L *l = x->l;
+    V at = l_byte(l, x->kept, l_mul(l, unit, l_i64(l, ROW_OF_WORDS)));
+    uint32_t bytes = x->lanes * LAYOUT_WORD_BYTES;
+    l_store(l, v, l_byte(l, at, l_i64(l, vector * (int64_t)bytes)), bytes);
+}
+
 /* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
  * time beside its products, or all that memory gives. */
 static void panel_vectors(MicroTile *f, V b, V first, uint32_t unit, V *right)
@@ -72,16 +80,16 @@ static void panel_vectors(MicroTile *f, V b, V first, uint32_t unit, V *right)
     EmitProduct *x = f->x;
     L *l = x->l;
     int begins = unit % x->per_word == 0;
+    V at = l_add(l, first, l_i64(l, unit));
     if (x->next && begins)
-        emit_ask_streams(x, l_bin(l, LLVMUDiv, l_add(l, first, l_i64(l, unit)), l_i64(l, x->per_word)),
-                         ROW_OF_WORDS);
+        emit_ask_streams(x, l_bin(l, LLVMUDiv, at, l_i64(l, x->per_word)), x->per_word * x->asked);
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
-        if (begins && x->ahead && (byte % LAYOUT_LINE_BYTES == 0 || v == 0))
-            emit_ask(l, l_byte(l, l_byte(l, b, x->ahead), l_i64(l, byte)));
         if (begins || f->pinned)
             f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, b, l_i64(l, byte)), 4);
         right[v] = right_vector(f, v, unit);
+        if (x->kept)
+            emit_keep(x, at, v, right[v]);
     }
 }
 

@@ -7,7 +7,8 @@
  * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
  * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
  * read from its begin to its end: memory gives one long run faster than many short ones. Few rows take several panels in turn where
- * the CPU reads several runs faster than one (`streams`). Every element's sum is one
+ * the CPU reads several runs faster than one (`streams`). Where widening takes slots of multiply-adds (CPU_WIDENS_ONCE), the first
+ * fragment of a part keeps the panel in f32 for the others. Every element's sum is one
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
  *
@@ -177,6 +178,7 @@ static void choose_fragment(EmitProduct *x)
     x->part = cpu->part;
     x->unroll = cpu->unroll;
     x->streams = cpu->streams;
+    x->keeps = x->left == EL_F32 && x->right == EL_BF16 && cpu_can(cpu, CPU_WIDENS_ONCE);
 }
 
 static V zeros(const Plan *p)
@@ -219,6 +221,7 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
     choose_heights(&x);
+    x.asked = ROW_OF_WORDS / x.per_word;
     x.zeros = zeros(p);
     x.own = l_slot_bytes(l, (uint64_t)x.rows * ROW_OF_WORDS, "own");
     return x;
@@ -338,17 +341,15 @@ void emit_begin_sums(EmitProduct *x, V unit)
 /* ---- the panel function ---- */
 
 /* Parameters: of the block's first element in these columns the sums and the bytes to their next row; the same of lines; the
- * panel; units, rows, columns that are left; how far what is asked for is away, of sums below the block and of the panel; whether
- * sums begin at zero; whether nothing beside the block may be written. */
+ * panel; units, rows, columns that are left; how far the sums below the block are, which are asked for; what else is; whether sums
+ * begin at zero; whether nothing beside the block may be written. */
 static V panel_function(const Plan *p, uint32_t kind)
 {
     L *l = p->l;
     Ty types[] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64,
-                  l->i64, l->i64, l->i64, l->i64, l->i1,  l->i1};
+                  l->i64, l->i64, l->i64, l->ptr, l->i1,  l->i1};
     return named_function(p, "panel", kind, "", l_fn_type(l, l->none, types, sizeof types / sizeof *types));
 }
-
-static V or_zero(L *l, V v) { return v ? v : l_i64(l, 0); }
 
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
 {
@@ -358,8 +359,8 @@ void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
         return;
     }
     V fn = panel_function(x->e->p, panel_kind(x->left, x->right)), left = l_sub(l, x->ncols, x->column);
-    V below = or_zero(l, x->below), ahead = or_zero(l, x->ahead);
-    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, below, ahead, x->init, x->exact};
+    V below = x->below ? x->below : l_i64(l, 0), next = x->next ? x->next : b;
+    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, below, next, x->init, x->exact};
     l_call(l, fn, args, sizeof args / sizeof *args);
 }
 
@@ -384,6 +385,36 @@ static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
                            l_byte(l, b, l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES))), units);
 }
 
+/* The first fragment keeps its vectors as they are multiplied, in f32, for the others: of a part, which has so many units. */
+static void over_rows_keeping(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    EmitProduct first = *x, rest = *x;
+    first.coming = rest.coming = coming(x);
+    first.nheights = 1;
+    first.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
+    V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
+    rest.right = EL_F32;
+    rest.per_word = rest.trip = 1;
+    rest.nrows = l_sub(l, x->nrows, done);
+    emit_product_fragments(&rest, l_byte(l, c, l_mul(l, done, x->c_row)),
+                           l_byte(l, a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES))), first.kept, units);
+}
+
+static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    V zero = l_i64(l, 0), several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows));
+    if (x->keeps) {
+        When w = l_when(l, several);
+        x->column = zero;
+        over_rows_keeping(x, c, a, b, units);
+        l_end_when(l, &w);
+        x->nrows = l_select(l, several, zero, x->nrows);
+    }
+    over_rows_from(x, zero, c, a, b, units);
+}
+
 /* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all:
  * what comes from memory is read in one run. */
 static void over_panel(EmitProduct *x, V c, V a, V b, V units)
@@ -391,7 +422,7 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
     L *l = x->l;
     V zero = l_i64(l, 0);
     if (width_of(x) == LAYOUT_EDGE) {
-        over_rows_from(x, zero, c, a, b, units);
+        over_whole_rows(x, c, a, b, units);
         return;
     }
     EmitProduct few = emit_few_fragment(x);
@@ -399,8 +430,11 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
     When w = l_when(l, are_few);
     over_rows_from(&few, zero, c, a, b, units);
     l_end_when(l, &w);
-    V columns = l_select(l, are_few, zero, l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE)));
+    V columns = l_select(l, are_few, zero, l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE))), next = x->next;
+    x->asked = x->asked * width_of(x) / LAYOUT_EDGE;
+    V share = l_mul(l, units, l_i64(l, x->asked));
     For f = l_for(l, zero, columns, width_of(x), "columns");
+    x->next = l_byte(l, next, l_mul(l, share, l_bin(l, LLVMUDiv, f.var, l_i64(l, width_of(x)))));
     over_rows_from(x, f.var, c, a, b, units);
     l_end_for(l, &f);
 }
@@ -411,9 +445,11 @@ void emit_panel_function(Plan *p, uint32_t kind)
     Emit e;
     EmitProduct x = begin_function(p, fn, kind, &e);
     V *const params[] = {&c,       &x.c_row, &a,       &x.a_block, &b,      &units,
-                         &x.nrows, &x.ncols, &x.below, &x.ahead,   &x.init, &x.exact};
+                         &x.nrows, &x.ncols, &x.below, &x.next,    &x.init, &x.exact};
     for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
         *params[i] = LLVMGetParam(fn, i);
+    x.streams = 1;
+    x.stream = l_i64(p->l, 0);
     over_panel(&x, c, a, b, units);
     LLVMBuildRetVoid(p->l->b);
 }
@@ -427,7 +463,7 @@ static V part_of(const EmitProduct *x)
     L *l = x->l;
     uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
-    V part = l_mul(l, words, l_i64(l, x->per_word));
+    V part = l_mul(l, words, l_i64(l, x->keeps ? 1 : x->per_word));
     V few = x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
     return l_select(l, emit_product_few(x), few, part);
 }
@@ -447,9 +483,11 @@ static void one_panel(EmitProduct *x, V from, V units)
     L *l = x->l;
     V right = l_mul(l, x->column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
     V b = l_byte(l, x->b, l_mul(l, l_sar(l, x->column, 5), x->b_panel));
+    b = l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word)));
+    x->next = l_byte(l, b, ahead_of(x));
     x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
-    emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, l_sar(l, from, 4), x->a_block)),
-                      l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word))), units);
+    emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, l_sar(l, from, 4), x->a_block)), b,
+                      units);
 }
 
 /* All terms for the columns in [from, to): part after part, each of all panels. */
@@ -504,9 +542,7 @@ void emit_product_function(Plan *p, uint32_t kind)
         emit_rows_transposed_product(&x, depth);
     else if (x.in_rows)
         emit_rows_product(&x, depth);
-    else {
-        x.ahead = ahead_of(&x);
+    else
         over_columns(&x);
-    }
     LLVMBuildRetVoid(p->l->b);
 }

@@ -37,18 +37,12 @@ static V words_of(const EmitProduct *x, const V *rows, uint32_t half)
     return LLVMBuildBitCast(l->b, words, LLVMVectorType(LLVMBFloatTypeInContext(l->ctx), LAYOUT_EDGE), "");
 }
 
-static V kept_at(const EmitProduct *x, V unit)
-{
-    return l_byte(x->l, x->kept, l_mul(x->l, unit, l_i64(x->l, ROW_OF_WORDS)));
-}
-
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right)
 {
     L *l = x->l;
     int pairs = unit_terms(x) == 2;
     uint32_t loads = pairs ? 2 : x->vectors; /* two rows, or the vectors of one */
-    V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x))))), to = kept_at(x, unit),
-      got[LAYOUT_EDGE];
+    V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x))))), got[LAYOUT_EDGE];
     emit_ask_streams(x, unit, unit_terms(x) * LAYOUT_EDGE * column_bytes(x));
     for (uint32_t i = 0; i < loads; i++) {
         V step = pairs ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
@@ -56,8 +50,7 @@ void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right)
     }
     for (uint32_t v = 0; v < x->vectors; v++) {
         right[v] = pairs ? words_of(x, got, v) : emit_decode(x->e, x->right, got[v]);
-        l_store(l, right[v], l_byte(l, to, l_i64(l, (int64_t)v * x->lanes * LAYOUT_WORD_BYTES)),
-                x->lanes * LAYOUT_WORD_BYTES);
+        emit_keep(x, unit, v, right[v]);
     }
 }
 
@@ -97,6 +90,7 @@ static void over_rows(EmitProduct *x, V c, V a, V b, V units)
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     rest.in_rows = 0;
     rest.right = rest.left;
+    rest.next = NULL;
     rest.nrows = l_sub(l, x->nrows, done);
     When some = l_when(l, l_icmp(l, LLVMIntSGT, rest.nrows, l_i64(l, 0)));
     emit_product_rows(&rest, l_byte(l, c, l_mul(l, done, x->c_row)),

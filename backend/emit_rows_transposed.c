@@ -62,14 +62,6 @@ static V asked_for(const RowsTransposed *t, V next, V word, uint32_t streams)
     return l_byte(l, next, l_add(l, l_mul(l, row, t->x->b_panel), l_sub(l, byte, l_mul(l, row, run))));
 }
 
-/* From the panel to what is asked for, in one stream. */
-static V ahead_of(const RowsTransposed *t, V next, V word)
-{
-    L *l = t->l;
-    V at = asked_for(t, next, word, 1);
-    return l_sub(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), LLVMBuildPtrToInt(l->b, t->panel, l->i64, ""));
-}
-
 /* The `words` words from `first` on of the columns from b on, of which `columns` exist, go into the panel. */
 static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words)
 {
@@ -102,7 +94,6 @@ static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
     V are_few = emit_product_few(x);
     When here = l_when(l, are_few);
     few.trip = FRAGMENT_UNITS;
-    few.ahead = NULL;
     few.next = next;
     few.stream = l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE / x->streams));
     emit_product_fragments(&few, c, a, b, units);
@@ -122,7 +113,7 @@ static void over_parts(const RowsTransposed *t, V c, V b, V columns)
     f.next = part;
     fill_panel(t, b, columns, f.var, l_min(l, l_sub(l, t->words, f.var), part));
     V next = l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE)));
-    x->ahead = ahead_of(t, next, f.var);
+    x->next = asked_for(t, next, f.var, 1);
     V unit = l_mul(l, f.var, per_word);
     emit_begin_sums(x, unit);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, unit, 4), x->a_block));
