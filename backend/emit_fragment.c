@@ -3,11 +3,12 @@
 #include "backend/emit.h"
 #include "backend/family.h"
 
-enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8 };
+enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8, LINES_AT_ONCE = 8 };
 
 typedef struct MicroTile {
     EmitProduct *x;
     uint32_t rows;
+    V ask; /* a loop over units asks for a line of the sums that come for each; NULL: it does not */
     int pinned; /* units are kept apart, and no word stays in a register from one to the next: sums take nearly all */
     V sum[FRAGMENT_MAX]; /* [rows][vectors] */
     V word[VECTORS_MAX]; /* of the right panel, as i32 */
@@ -44,16 +45,19 @@ static V add_products(const MicroTile *f, V left, V right, V sum)
     return l_intrinsic(l, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, args, 3);
 }
 
-/* The sums of the fragment that stands x->coming bytes on; 0: of none. */
-static void ask_coming(const MicroTile *f, V c)
+/* Lines of a row of sums. */
+static uint32_t row_lines(const MicroTile *f)
 {
-    EmitProduct *x = f->x;
-    When some = l_when(x->l, l_icmp(x->l, LLVMIntNE, x->coming, l_i64(x->l, 0)));
-    for (uint32_t r = 0; r < f->rows; r++)
-        for (uint32_t v = 0; v < x->vectors; v++)
-            if (v * x->lanes * 4 % LAYOUT_LINE_BYTES == 0)
-                emit_ask(x->l, l_byte(x->l, address_of_sum(f, c, x->c_row, r, v), x->coming));
-    l_end_when(x->l, &some);
+    uint32_t bytes = f->x->lanes * f->x->vectors * (uint32_t)elem_bytes(EL_F32);
+    return bytes < LAYOUT_LINE_BYTES ? 1 : bytes / LAYOUT_LINE_BYTES;
+}
+
+static void ask_line(const MicroTile *f, V at, V line)
+{
+    L *l = f->x->l;
+    V in_row = l_i64(l, row_lines(f)), row = l_mul(l, l_bin(l, LLVMUDiv, line, in_row), f->x->c_row);
+    V byte = l_mul(l, l_bin(l, LLVMURem, line, in_row), l_i64(l, LAYOUT_LINE_BYTES));
+    emit_ask(l, l_byte(l, l_byte(l, at, row), byte));
 }
 
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes)
@@ -132,6 +136,8 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     if (f->pinned)
         ask_lines(f, left);
     for (uint32_t unit = 0; unit < trip; unit++) {
+        if (f->ask)
+            ask_line(f, f->ask, l_add(l, k.var, l_i64(l, unit)));
         if (unit && f->pinned)
             family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
         if (x->in_rows)
@@ -141,6 +147,31 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
         add_unit(f, left, unit, right);
     }
     l_carried(l, &k, &sums);
+}
+
+/* Asks for the sums of the fragment that stands x->coming bytes on; 0: for none. Many lines at once would wait for each other: of
+ * a fragment that has as many units at least, each unit asks for one. Returns how many units that took. */
+static V ask_coming(MicroTile *f, V c, V a, V b, V units)
+{
+    EmitProduct *x = f->x;
+    L *l = x->l;
+    uint32_t lines = f->rows * row_lines(f);
+    int many = lines > LINES_AT_ONCE && x->unroll <= x->trip;
+    V at = l_byte(l, c, x->coming), zero = l_i64(l, 0), apart = zero;
+    V some = l_icmp(l, LLVMIntNE, x->coming, zero);
+    if (many)
+        apart =
+            l_select(l, l_and(l, some, l_icmp(l, LLVMIntSGE, units, l_i64(l, lines))), l_i64(l, lines), zero);
+    When w = l_when(l, l_and(l, some, l_icmp(l, LLVMIntEQ, apart, zero)));
+    for (uint32_t i = 0; i < lines; i++)
+        ask_line(f, at, l_i64(l, i));
+    l_end_when(l, &w);
+    if (many) {
+        f->ask = at;
+        over_units(f, a, b, zero, apart, x->trip);
+        f->ask = NULL;
+    }
+    return apart;
 }
 
 void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
@@ -154,9 +185,9 @@ void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     V from = l_select(l, x->init, x->zeros, c);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
-    if (x->coming)
-        ask_coming(&f, c);
     V whole = l_i64(l, 0);
+    if (x->coming)
+        whole = ask_coming(&f, c, a, b, units);
     if (x->unroll > x->trip) {
         whole = l_and(l, units, l_i64(l, -(int64_t)x->unroll));
         over_units(&f, a, b, l_i64(l, 0), whole, x->unroll);
