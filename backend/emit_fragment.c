@@ -8,7 +8,8 @@ enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8, LINES_AT_ONCE = 8 };
 typedef struct MicroTile {
     EmitProduct *x;
     uint32_t rows;
-    V ask; /* a loop over units asks for a line of the sums that come for each; NULL: it does not */
+    V ask;         /* sums that a loop over units asks for; NULL: for none; */
+    uint32_t asks; /* so many lines in a trip */
     int pinned; /* units are kept apart, and no word stays in a register from one to the next: sums take nearly all */
     V sum[FRAGMENT_MAX]; /* [rows][vectors] */
     V word[VECTORS_MAX]; /* of the right panel, as i32 */
@@ -132,12 +133,13 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     V left = l_byte(l, line, l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
       right[VECTORS_MAX];
+    V asked = l_mul(l, l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), l_i64(l, f->asks));
     f->pinned = trip > x->trip;
-    if (f->pinned)
+    if (f->pinned && !cpu_can(x->e->p->cpu, CPU_FORESEES_LINES))
         ask_lines(f, left);
     for (uint32_t unit = 0; unit < trip; unit++) {
-        if (f->ask)
-            ask_line(f, f->ask, l_add(l, k.var, l_i64(l, unit)));
+        if (f->ask && unit < f->asks)
+            ask_line(f, f->ask, l_add(l, asked, l_i64(l, unit)));
         if (unit && f->pinned)
             family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
         if (x->in_rows)
@@ -149,26 +151,29 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     l_carried(l, &k, &sums);
 }
 
+static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
+
 /* Asks for the sums of the fragment that stands x->coming bytes on; 0: for none. Many lines at once would wait for each other: of
  * a fragment that has as many units at least, each unit asks for one. Returns how many units that took. */
 static V ask_coming(MicroTile *f, V c, V a, V b, V units)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    uint32_t lines = f->rows * row_lines(f);
-    int many = lines > LINES_AT_ONCE && x->unroll <= x->trip;
+    uint32_t lines = f->rows * row_lines(f), trip = longest_trip(x);
+    f->asks = trip < 4 ? trip : trip / 4 * 3;
+    int many = lines > LINES_AT_ONCE && lines % f->asks == 0;
+    V took = l_i64(l, lines / f->asks * trip);
     V at = l_byte(l, c, x->coming), zero = l_i64(l, 0), apart = zero;
     V some = l_icmp(l, LLVMIntNE, x->coming, zero);
     if (many)
-        apart =
-            l_select(l, l_and(l, some, l_icmp(l, LLVMIntSGE, units, l_i64(l, lines))), l_i64(l, lines), zero);
+        apart = l_select(l, l_and(l, some, l_icmp(l, LLVMIntSGE, units, took)), took, zero);
     When w = l_when(l, l_and(l, some, l_icmp(l, LLVMIntEQ, apart, zero)));
     for (uint32_t i = 0; i < lines; i++)
         ask_line(f, at, l_i64(l, i));
     l_end_when(l, &w);
     if (many) {
         f->ask = at;
-        over_units(f, a, b, zero, apart, x->trip);
+        over_units(f, a, b, zero, apart, trip);
         f->ask = NULL;
     }
     return apart;
@@ -185,14 +190,14 @@ void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     V from = l_select(l, x->init, x->zeros, c);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
-    V whole = l_i64(l, 0);
-    if (x->coming)
-        whole = ask_coming(&f, c, a, b, units);
-    if (x->unroll > x->trip) {
-        whole = l_and(l, units, l_i64(l, -(int64_t)x->unroll));
-        over_units(&f, a, b, l_i64(l, 0), whole, x->unroll);
+    V done = x->coming ? ask_coming(&f, c, a, b, units) : l_i64(l, 0);
+    uint32_t trip = longest_trip(x);
+    if (trip > x->trip) {
+        V whole = l_and(l, units, l_i64(l, -(int64_t)trip));
+        over_units(&f, a, b, done, whole, trip);
+        done = l_max(l, done, whole);
     }
-    over_units(&f, a, b, whole, units, x->trip);
+    over_units(&f, a, b, done, units, x->trip);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         l_store(l, f.sum[i], address_of_sum(&f, c, x->c_row, i / x->vectors, i % x->vectors), 4);
 }

@@ -385,7 +385,8 @@ static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
                            l_byte(l, b, l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES))), units);
 }
 
-/* The first fragment keeps its vectors as they are multiplied, in f32, for the others: of a part, which has so many units. */
+/* The first fragment keeps its vectors as they are multiplied, in f32, for the others: of a part, which has so many units. It alone
+ * asks for what comes next. */
 static void over_rows_keeping(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
@@ -396,6 +397,7 @@ static void over_rows_keeping(EmitProduct *x, V c, V a, V b, V units)
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     rest.right = EL_F32;
     rest.per_word = rest.trip = 1;
+    rest.next = NULL;
     rest.nrows = l_sub(l, x->nrows, done);
     emit_product_fragments(&rest, l_byte(l, c, l_mul(l, done, x->c_row)),
                            l_byte(l, a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES))), first.kept, units);
@@ -468,13 +470,14 @@ static V part_of(const EmitProduct *x)
     return l_select(l, emit_product_few(x), few, part);
 }
 
-/* Bytes from what is multiplied to what is asked for: a part. Few rows of one run read as fast as memory gives, which the CPU sees
- * by itself. */
+/* Bytes from what is multiplied to what is asked for: the next part of streams that are read in turn, else what fits the first
+ * cache. */
 static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
-    int64_t few = x->streams > 1 ? LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word : 0;
-    return l_select(l, emit_product_few(x), l_i64(l, few), l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES));
+    V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES),
+      part = l_i64(l, LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word);
+    return x->streams > 1 ? l_select(l, emit_product_few(x), part, far) : far;
 }
 
 /* The units in [from, ..) of a part for the panel of the columns from x->column on. */

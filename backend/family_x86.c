@@ -18,7 +18,7 @@ void family_pin_x86(L *l, V *vectors, unsigned n)
     const char *outputs = "", *inputs = "";
     for (unsigned i = 0; i < n; i++) {
         types[i] = LLVMTypeOf(vectors[i]);
-        outputs = arena_printf(l->arena, "%s=x,", outputs);
+        outputs = arena_printf(l->arena, "%s=v,", outputs);
         inputs = arena_printf(l->arena, "%s%u,", inputs, i);
     }
     const char *constraints = arena_printf(l->arena, "%s%s~{memory}", outputs, inputs);
