@@ -240,12 +240,13 @@ static void decide_direct(Lower *l, Blocking *by)
     by->many = lower_may_prepack(l, by) ? schedule_prepack(l->c, l->k, by->lhs) : -1;
 }
 
-/* Of the rows of an item, those whose left operands are packed at a time: whole fragments, which write no other part's rows. */
+/* Of the rows of an item, those whose left operands are packed at a time. Parts are whole fragments, which write no other part's
+ * rows; in a block of sums they are what all targets have whole fragments of. */
 static int64_t part_rows(const Lower *l, const Blocking *by, int64_t usual)
 {
     if (pass_traits(l->c)->packs_all)
         return by->item_rows;
-    int64_t fragment = cpu_tail(l->cpu->rows);
+    int64_t fragment = by->in_place ? (int64_t)cpu_tail(l->cpu->rows) : LAYOUT_EDGE;
     int64_t part = (schedule_part(l->c, l->k, by->lhs, usual) + fragment - 1) / fragment * fragment;
     return part < by->item_rows ? part : by->item_rows;
 }
