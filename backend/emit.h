@@ -368,9 +368,8 @@ typedef struct EmitProduct {
     V coming;   /* bytes from a fragment's sums to those that are asked for; NULL, 0: none are */
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
-    V next;     /* what is asked for meanwhile, so many bytes for each unit, in so many streams; NULL: nothing is */
+    V next;     /* what is asked for meanwhile, as many bytes as fragments read, in so many streams; NULL: nothing is */
     V stream;   /* bytes from a stream of it to the next one */
-    uint32_t asked;
     V kept;     /* where a fragment keeps the vectors of its units, as an f32 panel; NULL: nowhere */
     int keeps;  /* CPU_WIDENS_ONCE, where there is something to widen */
     V init;     /* i1: this part of the units begins the sums, at zero */
@@ -395,7 +394,9 @@ V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that wh
 /* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units); /* the same for the panel's columns, by a function if there is one */
-void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* in x->kept */
+void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* a vector of the right operand, in x->kept */
+/* The rows from `done` on, to which c and a are moved: they read what a fragment has kept, and ask for nothing. */
+EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a);
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */

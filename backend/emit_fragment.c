@@ -8,8 +8,7 @@ enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8, LINES_AT_ONCE = 8 };
 typedef struct MicroTile {
     EmitProduct *x;
     uint32_t rows;
-    V ask;         /* sums that a loop over units asks for; NULL: for none; */
-    uint32_t asks; /* so many lines in a trip */
+    V ask; /* sums that a loop over units asks for, lines_asked() in a trip; NULL: for none */
     int pinned; /* units are kept apart, and no word stays in a register from one to the next: sums take nearly all */
     V sum[FRAGMENT_MAX]; /* [rows][vectors] */
     V word[VECTORS_MAX]; /* of the right panel, as i32 */
@@ -87,7 +86,8 @@ static void panel_vectors(MicroTile *f, V b, V first, uint32_t unit, V *right)
     int begins = unit % x->per_word == 0;
     V at = l_add(l, first, l_i64(l, unit));
     if (x->next && begins)
-        emit_ask_streams(x, l_bin(l, LLVMUDiv, at, l_i64(l, x->per_word)), x->per_word * x->asked);
+        emit_ask_streams(x, l_bin(l, LLVMUDiv, at, l_i64(l, x->per_word)),
+                         x->lanes * x->vectors * LAYOUT_WORD_BYTES);
     for (uint32_t v = 0; v < x->vectors; v++) {
         uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
         if (begins || f->pinned)
@@ -122,6 +122,9 @@ static void ask_lines(const MicroTile *f, V a)
         emit_ask_near(l, l_byte(l, next, l_i64(l, r * LAYOUT_LINE_BYTES)));
 }
 
+/* Lines of sums that a trip of so many units asks for. */
+static uint32_t lines_asked(uint32_t trip) { return trip < 4 ? trip : trip / 4 * 3; }
+
 /* The units in [from, to), `trip` of them at a time, which are in one line. */
 static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
 {
@@ -133,12 +136,12 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     V left = l_byte(l, line, l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
       right[VECTORS_MAX];
-    V asked = l_mul(l, l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), l_i64(l, f->asks));
+    V asked = l_mul(l, l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), l_i64(l, lines_asked(trip)));
     f->pinned = trip > x->trip;
     if (f->pinned && !cpu_can(x->e->p->cpu, CPU_FORESEES_LINES))
         ask_lines(f, left);
     for (uint32_t unit = 0; unit < trip; unit++) {
-        if (f->ask && unit < f->asks)
+        if (f->ask && unit < lines_asked(trip))
             ask_line(f, f->ask, l_add(l, asked, l_i64(l, unit)));
         if (unit && f->pinned)
             family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
@@ -154,15 +157,14 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
 static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
 
 /* Asks for the sums of the fragment that stands x->coming bytes on; 0: for none. Many lines at once would wait for each other: of
- * a fragment that has as many units at least, each unit asks for one. Returns how many units that took. */
+ * a fragment with enough units, its first trips ask for some each. Returns how many units that took. */
 static V ask_coming(MicroTile *f, V c, V a, V b, V units)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    uint32_t lines = f->rows * row_lines(f), trip = longest_trip(x);
-    f->asks = trip < 4 ? trip : trip / 4 * 3;
-    int many = lines > LINES_AT_ONCE && lines % f->asks == 0;
-    V took = l_i64(l, lines / f->asks * trip);
+    uint32_t lines = f->rows * row_lines(f), trip = longest_trip(x), in_trip = lines_asked(trip);
+    int many = lines > LINES_AT_ONCE && lines % in_trip == 0;
+    V took = l_i64(l, lines / in_trip * trip);
     V at = l_byte(l, c, x->coming), zero = l_i64(l, 0), apart = zero;
     V some = l_icmp(l, LLVMIntNE, x->coming, zero);
     if (many)

@@ -221,7 +221,6 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
     choose_heights(&x);
-    x.asked = ROW_OF_WORDS / x.per_word;
     x.zeros = zeros(p);
     x.own = l_slot_bytes(l, (uint64_t)x.rows * ROW_OF_WORDS, "own");
     return x;
@@ -385,36 +384,49 @@ static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
                            l_byte(l, b, l_mul(l, column, l_i64(l, LAYOUT_WORD_BYTES))), units);
 }
 
-/* The first fragment keeps its vectors as they are multiplied, in f32, for the others: of a part, which has so many units. It alone
- * asks for what comes next. */
+EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
+{
+    L *l = x->l;
+    EmitProduct left = *x;
+    left.in_rows = 0;
+    left.right = x->left;
+    left.per_word = left.trip = 1;
+    left.kept = left.next = NULL;
+    left.nrows = l_sub(l, x->nrows, done);
+    *c = l_byte(l, *c, l_mul(l, done, x->c_row));
+    *a = l_byte(l, *a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES)));
+    return left;
+}
+
+/* The first fragment keeps its vectors as they are multiplied, in f32, for the others: of a part, which has so many units. */
 static void over_rows_keeping(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitProduct first = *x, rest = *x;
-    first.coming = rest.coming = coming(x);
+    x->column = l_i64(l, 0);
+    x->coming = coming(x);
+    EmitProduct first = *x;
     first.nheights = 1;
     first.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
-    rest.right = EL_F32;
-    rest.per_word = rest.trip = 1;
-    rest.next = NULL;
-    rest.nrows = l_sub(l, x->nrows, done);
-    emit_product_fragments(&rest, l_byte(l, c, l_mul(l, done, x->c_row)),
-                           l_byte(l, a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES))), first.kept, units);
+    EmitProduct left = emit_rows_left(x, done, &c, &a);
+    emit_product_fragments(&left, c, a, first.kept, units);
 }
 
 static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    V zero = l_i64(l, 0), several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows));
-    if (x->keeps) {
-        When w = l_when(l, several);
-        x->column = zero;
-        over_rows_keeping(x, c, a, b, units);
-        l_end_when(l, &w);
-        x->nrows = l_select(l, several, zero, x->nrows);
+    V zero = l_i64(l, 0);
+    if (!x->keeps) {
+        over_rows_from(x, zero, c, a, b, units);
+        return;
     }
+    V several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows));
+    When keeping = l_when(l, several);
+    over_rows_keeping(x, c, a, b, units);
+    l_end_when(l, &keeping);
+    When once = l_when(l, l_not(l, several));
     over_rows_from(x, zero, c, a, b, units);
+    l_end_when(l, &once);
 }
 
 /* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all:
@@ -433,8 +445,7 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
     over_rows_from(&few, zero, c, a, b, units);
     l_end_when(l, &w);
     V columns = l_select(l, are_few, zero, l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE))), next = x->next;
-    x->asked = x->asked * width_of(x) / LAYOUT_EDGE;
-    V share = l_mul(l, units, l_i64(l, x->asked));
+    V share = l_mul(l, units, l_i64(l, width_of(x) * LAYOUT_WORD_BYTES / x->per_word));
     For f = l_for(l, zero, columns, width_of(x), "columns");
     x->next = l_byte(l, next, l_mul(l, share, l_bin(l, LLVMUDiv, f.var, l_i64(l, width_of(x)))));
     over_rows_from(x, f.var, c, a, b, units);

@@ -85,16 +85,11 @@ static void copy_rows(EmitProduct *x, V b, V columns, V terms)
 static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitProduct rest = *x;
     EmitProduct first = x->lanes * x->vectors < LAYOUT_EDGE ? emit_few_fragment(x) : *x;
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
-    rest.in_rows = 0;
-    rest.right = rest.left;
-    rest.next = NULL;
-    rest.nrows = l_sub(l, x->nrows, done);
-    When some = l_when(l, l_icmp(l, LLVMIntSGT, rest.nrows, l_i64(l, 0)));
-    emit_product_rows(&rest, l_byte(l, c, l_mul(l, done, x->c_row)),
-                      l_byte(l, a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES))), x->kept, units);
+    EmitProduct left = emit_rows_left(x, done, &c, &a);
+    When some = l_when(l, l_icmp(l, LLVMIntSGT, left.nrows, l_i64(l, 0)));
+    emit_product_rows(&left, c, a, x->kept, units);
     l_end_when(l, &some);
 }
 
