@@ -47,6 +47,9 @@ BARE(bare_avx512bf16, "avx512f,avx512bf16", V16, 12, PAIRS)
 
 enum { TILE = 16, TILE_ELEMENTS = TILE * TILE, TILE_STRIDE = TILE * sizeof(float) };
 
+/* GCC 12 believes that AMX's instructions read no memory, or only the first bytes of it, and leaves out the stores. */
+#define IN_MEMORY(p) __asm__ volatile("" : : "r"(p) : "memory")
+
 static void tile_setup(void)
 {
     syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */);
@@ -63,6 +66,7 @@ __attribute__((target("amx-tile"))) static void tile_begin(void)
         config.bytes[i] = TILE_STRIDE;
         config.rows[i] = TILE;
     }
+    IN_MEMORY(&config);
     _tile_loadconfig(&config);
 }
 

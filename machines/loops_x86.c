@@ -66,6 +66,9 @@ __attribute__((target("avx512f,avx512bf16"))) uint64_t cpu_loop_dot(uint32_t tri
 
 enum { TILE = 16, TILE_BYTES = 64 }; /* rows, and bytes of a row */
 
+/* GCC 12 believes that AMX's instructions read no memory, or only the first bytes of it, and leaves out the stores. */
+#define IN_MEMORY(p) __asm__ volatile("" : : "r"(p) : "memory")
+
 __attribute__((target("amx-tile"))) static void tile_begin(void)
 {
     struct {
@@ -77,6 +80,7 @@ __attribute__((target("amx-tile"))) static void tile_begin(void)
         config.bytes[i] = TILE_BYTES;
         config.rows[i] = TILE;
     }
+    IN_MEMORY(&config);
     _tile_loadconfig(&config);
 }
 
@@ -87,6 +91,7 @@ __attribute__((target("amx-tile,amx-bf16"))) uint64_t cpu_loop_tile(uint32_t tri
     for (uint16_t i = 0; i < TILE * TILE_BYTES / 2; i++)
         ones[i] = (uint16_t)(0x3f80 | (i * 37 & 0x7f)); /* 1 to 2 */
     trips /= 8;
+    IN_MEMORY(ones);
     tile_begin();
     _tile_zero(0);
     _tile_zero(1);
