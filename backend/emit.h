@@ -409,6 +409,8 @@ void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);
     EmitFragment emit_##fragment##_fragment;
 #include "machines/cpu.def"
 
+void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units); /* of whole fragments of tiles */
+
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */
 V emit_launch_body(Plan *p, const Launch *launch);

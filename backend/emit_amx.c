@@ -10,18 +10,29 @@ enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES };
 
 /* ---- AMX ---- */
 
-static V tile_load(L *l, V at, V stride)
+static V load_by(L *l, const char *intrinsic, V at, V stride)
 {
     Ty i16 = l->i16;
     V args[4] = {l_int(i16, TILE_ROWS), l_int(i16, TILE_BYTES), at, stride};
-    return l_intrinsic(l, "llvm.x86.tileloadd64.internal", NULL, args, 4);
+    return l_intrinsic(l, intrinsic, NULL, args, 4);
 }
+
+static V tile_load(L *l, V at, V stride) { return load_by(l, "llvm.x86.tileloadd64.internal", at, stride); }
+
+/* Of what is read once: it passes the first cache by. */
+static V tile_stream(L *l, V at, V stride) { return load_by(l, "llvm.x86.tileloaddt164.internal", at, stride); }
 
 static void tile_store(L *l, V at, V stride, V tile)
 {
     Ty i16 = l->i16;
     V args[5] = {l_int(i16, TILE_ROWS), l_int(i16, TILE_BYTES), at, stride, tile};
     l_intrinsic(l, "llvm.x86.tilestored64.internal", NULL, args, 5);
+}
+
+static V tile_zero(L *l)
+{
+    V args[2] = {l_int(l->i16, TILE_ROWS), l_int(l->i16, TILE_BYTES)};
+    return l_intrinsic(l, "llvm.x86.tilezero.internal", NULL, args, 2);
 }
 
 static V tile_product(L *l, V sum, V left, V right)
@@ -31,37 +42,112 @@ static V tile_product(L *l, V sum, V left, V right)
     return l_intrinsic(l, "llvm.x86.tdpbf16ps.internal", NULL, args, 6);
 }
 
-static V tile_of_sums(EmitProduct *x, V c, V c_row, int i)
+static V tile_of_sums(L *l, V c, V c_row, int i)
 {
-    L *l = x->l;
     V row = l_mul(l, c_row, l_i64(l, i / TILES * TILE_ROWS));
     return l_byte(l, l_byte(l, c, row), l_i64(l, i % TILES * TILE_BYTES));
 }
 
-/* 2 x 2 tiles of sums: 4 loads for 4 products. */
-void emit_tile_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
+/* 2 x 2 tiles of sums: 4 loads for 4 products. The panel stays in the first cache, lines pass it by. What comes next is asked
+ * for as terms go by: in each step two rows of the sums below, and so many lines of the step `ahead` bytes on.
+ *
+ * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
+ * their low bits are alike: so a loop has few values, and no counter. */
+enum { ASK_BYTES = 256, STEP_BYTES = TILE_UNITS * WORDS_BYTES, TILE_FRAGMENT_ROWS = TILES * TILE_ROWS };
+typedef struct TileFragment {
+    EmitProduct *x;
+    V b, units;
+    V c, a;  /* its sums and lines */
+    int init; /* the sums begin at zero */
+    V below; /* the sums that come next */
+    V ahead;
+} TileFragment;
+
+static void ask_next(const TileFragment *f, V b, V *below)
 {
-    L *l = x->l;
-    V sum[TILES * TILES], left[TILES], right[TILES];
-    if (rows != TILES * TILE_ROWS || x->lanes * x->vectors != LAYOUT_EDGE)
-        BUG(l->arena, "backend: a fragment of tiles of %u rows", rows);
-    V begin = l_select(l, x->init, x->zeros, c);
-    for (int i = 0; i < TILES * TILES; i++)
-        sum[i] = tile_load(l, tile_of_sums(x, begin, x->from_row, i), x->from_row);
-    For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
-    LoopCarry sums = l_carry(l, &k, sum, TILES * TILES);
-    V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
-    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));
+    L *l = f->x->l;
+    for (int r = 0; r < 2; r++, *below = l_byte(l, *below, f->x->c_row))
+        for (int i = 0; i < TILES; i++)
+            emit_ask_near(l, l_byte(l, *below, l_i64(l, i * TILE_BYTES)));
+    V next = l_byte(l, b, f->ahead);
+    for (int byte = 0; byte < ASK_BYTES; byte += LAYOUT_LINE_BYTES)
+        emit_ask(l, l_byte(l, next, l_i64(l, byte)));
+}
+
+static void tile_step(const TileFragment *f, V a, V b, V *sum)
+{
+    L *l = f->x->l;
+    V left[TILES], right[TILES], line = l_i64(l, LAYOUT_LINE_BYTES);
     for (int i = 0; i < TILES; i++) {
-        left[i] = tile_load(l, l_byte(l, from, l_i64(l, i * TILE_ROWS * LAYOUT_LINE_BYTES)),
-                            l_i64(l, LAYOUT_LINE_BYTES));
-        right[i] = tile_load(l, l_byte(l, words, l_i64(l, i * TILE_BYTES)), l_i64(l, WORDS_BYTES));
+        left[i] = tile_stream(l, l_byte(l, a, l_i64(l, i * TILE_ROWS * LAYOUT_LINE_BYTES)), line);
+        right[i] = tile_load(l, l_byte(l, b, l_i64(l, i * TILE_BYTES)), l_i64(l, WORDS_BYTES));
     }
     for (int i = 0; i < TILES * TILES; i++)
         sum[i] = tile_product(l, sum[i], left[i / TILES], right[i % TILES]);
-    l_carried(l, &k, &sums);
-    for (int i = 0; i < TILES * TILES; i++)
-        tile_store(l, tile_of_sums(x, c, x->c_row, i), x->c_row, sum[i]);
+}
+
+static void tile_fragment(const TileFragment *f)
+{
+    EmitProduct *x = f->x;
+    L *l = x->l;
+    enum { SUMS = TILES * TILES, A = SUMS, BELOW, CARRIED };
+    V now[CARRIED] = {[A] = f->a, [BELOW] = f->below};
+    for (int i = 0; i < SUMS; i++)
+        now[i] = f->init ? tile_zero(l) : tile_load(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row);
+    V first = LLVMBuildPtrToInt(l->b, f->b, l->i64, "");
+    For at = l_for(l, first, l_add(l, first, l_mul(l, f->units, l_i64(l, WORDS_BYTES))), STEP_BYTES, "terms");
+    LoopCarry carry = l_carry(l, &at, now, CARRIED);
+    V b = LLVMBuildIntToPtr(l->b, at.var, l->ptr, "");
+    ask_next(f, b, &now[BELOW]);
+    tile_step(f, now[A], b, now);
+    now[A] = l_byte(l, now[A], x->a_block);
+    l_carried(l, &at, &carry);
+    for (int i = 0; i < SUMS; i++)
+        tile_store(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row, now[i]);
+}
+
+/* Fragments below each other, that many rows. */
+static void tile_rows(const TileFragment *top, V rows)
+{
+    EmitProduct *x = top->x;
+    L *l = x->l;
+    enum { C, A, ASK, CARRIED };
+    V height = l_i64(l, TILE_FRAGMENT_ROWS), zero = l_i64(l, 0), now[CARRIED] = {top->c, top->a, zero};
+    V several = l_icmp(l, LLVMIntSGT, rows, l_i64(l, 2 * TILE_FRAGMENT_ROWS)), down = l_mul(l, x->c_row, height);
+    V below = l_select(l, several, down, zero), panel = l_select(l, several, x->b_panel, zero);
+    For r = l_for(l, zero, rows, TILE_FRAGMENT_ROWS, "rows");
+    LoopCarry carry = l_carry(l, &r, now, CARRIED);
+    TileFragment f = *top;
+    f.c = now[C];
+    f.a = now[A];
+    f.below = l_byte(l, f.c, below);
+    f.ahead = l_add(l, panel, now[ASK]);
+    tile_fragment(&f);
+    now[C] = l_byte(l, now[C], down);
+    now[A] = l_byte(l, now[A], l_i64(l, TILE_FRAGMENT_ROWS * LAYOUT_LINE_BYTES));
+    now[ASK] = l_and(l, l_add(l, now[ASK], l_i64(l, ASK_BYTES)), l_i64(l, STEP_BYTES - 1));
+    l_carried(l, &r, &carry);
+}
+
+void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    TileFragment top = {.x = x, .b = b, .units = units, .c = c, .a = a};
+    When add = l_when(l, l_not(l, x->init));
+    tile_rows(&top, rows);
+    l_end_when(l, &add);
+    When begin = l_when(l, x->init);
+    top.init = 1;
+    tile_rows(&top, rows);
+    l_end_when(l, &begin);
+}
+
+void emit_tile_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    if (rows != TILE_FRAGMENT_ROWS || x->lanes * x->vectors != LAYOUT_EDGE)
+        BUG(l->arena, "backend: a fragment of tiles of %u rows", rows);
+    emit_tile_rows(x, l_i64(l, rows), c, a, b, units);
 }
 
 /* ---- plain code ---- */

@@ -324,11 +324,16 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
     return height;
 }
 
-void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units)
+static void fragments_from(EmitProduct *x, V row, V c, V a, V b, V units)
 {
-    For f = l_for(x->l, l_i64(x->l, 0), x->nrows, 1, "rows");
+    For f = l_for(x->l, row, x->nrows, 1, "rows");
     f.next = emit_product_fragment(x, f.var, c, a, b, units);
     l_end_for(x->l, &f);
+}
+
+void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units)
+{
+    fragments_from(x, l_i64(x->l, 0), c, a, b, units);
 }
 
 void emit_begin_sums(EmitProduct *x, V unit)
@@ -350,10 +355,28 @@ static V panel_function(const Plan *p, uint32_t kind)
     return named_function(p, "panel", kind, "", l_fn_type(l, l->none, types, sizeof types / sizeof *types));
 }
 
+/* The rows of whole fragments first. */
+static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    int64_t height = x->rows;
+    V left = l_sub(l, x->ncols, x->column), whole = l_and(l, x->nrows, l_i64(l, -height));
+    whole = l_select(l, x->exact, whole, round_up(l, x->nrows, height));
+    V fits = l_or(l, l_not(l, x->exact), l_icmp(l, LLVMIntSGE, left, l_i64(l, width_of(x))));
+    whole = l_select(l, fits, whole, l_i64(l, 0));
+    emit_tile_rows(x, whole, c, a, b, units);
+    fragments_from(x, whole, c, a, b, units);
+}
+
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    if (!calls_panel_function(x->e->p->target, x->left)) {
+    EmitFragment *fragment = fragment_of(x->e->p->isa, x->left);
+    if (fragment == emit_tile_fragment) {
+        over_tiles(x, c, a, b, units);
+        return;
+    }
+    if (fragment != emit_vector_fragment) {
         emit_product_fragments(x, c, a, b, units);
         return;
     }
@@ -498,7 +521,7 @@ static void one_panel(EmitProduct *x, V from, V units)
     V right = l_mul(l, x->column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
     V b = l_byte(l, x->b, l_mul(l, l_sar(l, x->column, 5), x->b_panel));
     b = l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word)));
-    x->next = l_byte(l, b, ahead_of(x));
+    x->next = l_byte(l, b, calls_panel_function(x->e->p->target, x->left) ? ahead_of(x) : x->b_panel);
     x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
     emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, l_sar(l, from, 4), x->a_block)), b,
                       units);
