@@ -20,7 +20,10 @@ static V load_by(L *l, const char *intrinsic, V at, V stride)
 static V tile_load(L *l, V at, V stride) { return load_by(l, "llvm.x86.tileloadd64.internal", at, stride); }
 
 /* Of what is read once: it passes the first cache by. */
-static V tile_stream(L *l, V at, V stride) { return load_by(l, "llvm.x86.tileloaddt164.internal", at, stride); }
+static V tile_stream(L *l, V at, V stride)
+{
+    return load_by(l, "llvm.x86.tileloaddt164.internal", at, stride);
+}
 
 static void tile_store(L *l, V at, V stride, V tile)
 {
@@ -49,18 +52,24 @@ static V tile_of_sums(L *l, V c, V c_row, int i)
 }
 
 /* 2 x 2 tiles of sums: 4 loads for 4 products. The panel stays in the first cache, lines pass it by. What comes next is asked
- * for as terms go by: in each step two rows of the sums below, and so many lines of the step `ahead` bytes on.
+ * for as terms go by: in each step two rows of the sums below, and what fragments share of that step in the next panel; one
+ * fragment alone asks for the step AHEAD on.
  *
  * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
  * their low bits are alike: so a loop has few values, and no counter. */
-enum { ASK_BYTES = 256, STEP_BYTES = TILE_UNITS * WORDS_BYTES, TILE_FRAGMENT_ROWS = TILES * TILE_ROWS };
+enum {
+    ASK_BYTES = 256,
+    AHEAD = 4096,
+    STEP_BYTES = TILE_UNITS * WORDS_BYTES,
+    TILE_FRAGMENT_ROWS = TILES * TILE_ROWS
+};
 typedef struct TileFragment {
     EmitProduct *x;
     V b, units;
-    V c, a;  /* its sums and lines */
-    int init; /* the sums begin at zero */
-    V below; /* the sums that come next */
-    V ahead;
+    V c, a;       /* its sums and lines */
+    int init;     /* the sums begin at zero */
+    V below;      /* the sums that come next */
+    V ahead, ask; /* what is asked for of each step: from so many bytes after it on, so many */
 } TileFragment;
 
 static void ask_next(const TileFragment *f, V b, V *below)
@@ -70,8 +79,27 @@ static void ask_next(const TileFragment *f, V b, V *below)
         for (int i = 0; i < TILES; i++)
             emit_ask_near(l, l_byte(l, *below, l_i64(l, i * TILE_BYTES)));
     V next = l_byte(l, b, f->ahead);
+    For at = l_for(l, l_i64(l, 0), f->ask, ASK_BYTES, "ask");
     for (int byte = 0; byte < ASK_BYTES; byte += LAYOUT_LINE_BYTES)
-        emit_ask(l, l_byte(l, next, l_i64(l, byte)));
+        emit_ask(l, l_byte(l, l_byte(l, next, at.var), l_i64(l, byte)));
+    l_end_for(l, &at);
+}
+
+/* Where terms are few, the sums of these rows in the next columns: early enough for memory. */
+static void ask_coming(const TileFragment *f)
+{
+    EmitProduct *x = f->x;
+    L *l = x->l;
+    V few = l_icmp(l, LLVMIntSLT, f->units, l_i64(l, TILE_FRAGMENT_ROWS / 2 * TILE_UNITS));
+    When w = l_when(l, few);
+    V row = l_byte(l, f->c, x->coming);
+    For r = l_for(l, l_i64(l, 0), l_i64(l, TILE_FRAGMENT_ROWS / 4), 1, "ask");
+    LoopCarry carry = l_carry(l, &r, &row, 1);
+    for (int i = 0; i < 4; i++, row = l_byte(l, row, x->c_row))
+        for (int byte = 0; byte < TILES * TILE_BYTES; byte += LAYOUT_LINE_BYTES)
+            emit_ask(l, l_byte(l, row, l_i64(l, byte)));
+    l_carried(l, &r, &carry);
+    l_end_when(l, &w);
 }
 
 static void tile_step(const TileFragment *f, V a, V b, V *sum)
@@ -94,6 +122,7 @@ static void tile_fragment(const TileFragment *f)
     V now[CARRIED] = {[A] = f->a, [BELOW] = f->below};
     for (int i = 0; i < SUMS; i++)
         now[i] = f->init ? tile_zero(l) : tile_load(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row);
+    ask_coming(f);
     V first = LLVMBuildPtrToInt(l->b, f->b, l->i64, "");
     For at = l_for(l, first, l_add(l, first, l_mul(l, f->units, l_i64(l, WORDS_BYTES))), STEP_BYTES, "terms");
     LoopCarry carry = l_carry(l, &at, now, CARRIED);
@@ -113,8 +142,10 @@ static void tile_rows(const TileFragment *top, V rows)
     L *l = x->l;
     enum { C, A, ASK, CARRIED };
     V height = l_i64(l, TILE_FRAGMENT_ROWS), zero = l_i64(l, 0), now[CARRIED] = {top->c, top->a, zero};
-    V several = l_icmp(l, LLVMIntSGT, rows, l_i64(l, 2 * TILE_FRAGMENT_ROWS)), down = l_mul(l, x->c_row, height);
-    V below = l_select(l, several, down, zero), panel = l_select(l, several, x->b_panel, zero);
+    V several = l_icmp(l, LLVMIntSGT, rows, height), down = l_mul(l, x->c_row, height);
+    V below = l_select(l, several, down, zero), panel = l_select(l, several, x->b_panel, l_i64(l, AHEAD));
+    V share = l_bin(l, LLVMUDiv, l_i64(l, STEP_BYTES), l_bin(l, LLVMUDiv, rows, height));
+    share = l_and(l, l_add(l, share, l_i64(l, ASK_BYTES - 1)), l_i64(l, -ASK_BYTES));
     For r = l_for(l, zero, rows, TILE_FRAGMENT_ROWS, "rows");
     LoopCarry carry = l_carry(l, &r, now, CARRIED);
     TileFragment f = *top;
@@ -122,10 +153,11 @@ static void tile_rows(const TileFragment *top, V rows)
     f.a = now[A];
     f.below = l_byte(l, f.c, below);
     f.ahead = l_add(l, panel, now[ASK]);
+    f.ask = share;
     tile_fragment(&f);
     now[C] = l_byte(l, now[C], down);
     now[A] = l_byte(l, now[A], l_i64(l, TILE_FRAGMENT_ROWS * LAYOUT_LINE_BYTES));
-    now[ASK] = l_and(l, l_add(l, now[ASK], l_i64(l, ASK_BYTES)), l_i64(l, STEP_BYTES - 1));
+    now[ASK] = l_and(l, l_add(l, now[ASK], share), l_i64(l, STEP_BYTES - 1));
     l_carried(l, &r, &carry);
 }
 
@@ -133,10 +165,11 @@ void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     TileFragment top = {.x = x, .b = b, .units = units, .c = c, .a = a};
-    When add = l_when(l, l_not(l, x->init));
+    V some = l_icmp(l, LLVMIntSGT, rows, l_i64(l, 0));
+    When add = l_when(l, l_and(l, some, l_not(l, x->init)));
     tile_rows(&top, rows);
     l_end_when(l, &add);
-    When begin = l_when(l, x->init);
+    When begin = l_when(l, l_and(l, some, x->init));
     top.init = 1;
     tile_rows(&top, rows);
     l_end_when(l, &begin);

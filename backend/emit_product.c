@@ -20,6 +20,7 @@
  * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written. */
 enum { DEPTH = 8, INIT, EXACT, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
+enum { STRIP_FRAGMENTS = 2 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
@@ -355,6 +356,18 @@ static V panel_function(const Plan *p, uint32_t kind)
     return named_function(p, "panel", kind, "", l_fn_type(l, l->none, types, sizeof types / sizeof *types));
 }
 
+/* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
+ * the terms are. In the last columns those of the first ones below the block, where the next part of an item's rows is. */
+static V coming(const EmitProduct *x)
+{
+    L *l = x->l;
+    int64_t width = width_of(x), bytes = (int64_t)elem_bytes(EL_F32);
+    V last = l_icmp(l, LLVMIntSGE, l_add(l, x->column, l_i64(l, width)), x->ncols), none = l_i64(l, 0);
+    V at =
+        l_select(l, last, l_sub(l, x->below, l_mul(l, x->column, l_i64(l, bytes))), l_i64(l, width * bytes));
+    return l_select(l, l_icmp(l, LLVMIntEQ, x->below, none), none, at);
+}
+
 /* The rows of whole fragments first. */
 static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
 {
@@ -364,6 +377,7 @@ static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
     whole = l_select(l, x->exact, whole, round_up(l, x->nrows, height));
     V fits = l_or(l, l_not(l, x->exact), l_icmp(l, LLVMIntSGE, left, l_i64(l, width_of(x))));
     whole = l_select(l, fits, whole, l_i64(l, 0));
+    x->coming = coming(x);
     emit_tile_rows(x, whole, c, a, b, units);
     fragments_from(x, whole, c, a, b, units);
 }
@@ -384,18 +398,6 @@ void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
     V below = x->below ? x->below : l_i64(l, 0), next = x->next ? x->next : b;
     V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, below, next, x->init, x->exact};
     l_call(l, fn, args, sizeof args / sizeof *args);
-}
-
-/* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
- * the terms are. In the last columns those of the first ones below the block, where the next part of an item's rows is. */
-static V coming(const EmitProduct *x)
-{
-    L *l = x->l;
-    int64_t width = width_of(x), bytes = (int64_t)elem_bytes(EL_F32);
-    V last = l_icmp(l, LLVMIntSGE, l_add(l, x->column, l_i64(l, width)), x->ncols), none = l_i64(l, 0);
-    V at =
-        l_select(l, last, l_sub(l, x->below, l_mul(l, x->column, l_i64(l, bytes))), l_i64(l, width * bytes));
-    return l_select(l, l_icmp(l, LLVMIntEQ, x->below, none), none, at);
 }
 
 static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
@@ -497,7 +499,9 @@ void emit_panel_function(Plan *p, uint32_t kind)
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
-    uint32_t least = x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
+    int tiles = fragment_of(x->e->p->isa, x->left) ==
+                emit_tile_fragment; /* what streams through passes the first cache by */
+    uint32_t least = tiles || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
     V part = l_mul(l, words, l_i64(l, x->keeps ? 1 : x->per_word));
     V few = x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
@@ -554,6 +558,22 @@ static void over_columns(EmitProduct *x)
     l_end_for(l, &f);
 }
 
+/* Of sums in memory that few terms are added to, a few rows at a time: what memory gives are long runs of few rows. */
+static void over_strips(EmitProduct *x)
+{
+    L *l = x->l;
+    EmitProduct strip = *x;
+    V few = l_icmp(l, LLVMIntSLE, x->units, l_i64(l, x->part / 2));
+    V rows = l_select(l, few, l_i64(l, STRIP_FRAGMENTS * (int64_t)x->rows), l_max(l, x->nrows, l_i64(l, 1)));
+    For f = l_for(l, l_i64(l, 0), x->nrows, 1, "strip");
+    f.next = rows;
+    strip.nrows = l_min(l, rows, l_sub(l, x->nrows, f.var));
+    strip.c = l_byte(l, x->c, l_mul(l, f.var, x->c_row));
+    strip.a = l_byte(l, x->a, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES)));
+    over_columns(&strip);
+    l_end_for(l, &f);
+}
+
 /* The terms are rounded up to what a fragment takes at once: the panels are zero there. */
 static V count_units(const EmitProduct *x, V depth)
 {
@@ -579,6 +599,8 @@ void emit_product_function(Plan *p, uint32_t kind)
         emit_rows_transposed_product(&x, depth);
     else if (x.in_rows)
         emit_rows_product(&x, depth);
+    else if (fragment_of(x.e->p->isa, x.left) == emit_tile_fragment)
+        over_strips(&x);
     else
         over_columns(&x);
     LLVMBuildRetVoid(p->l->b);
