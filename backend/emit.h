@@ -6,7 +6,7 @@
  *     emit_scalar, emit_math, emit_number: scalar operations and element formats
  *     emit_expr, emit_memory, emit_stream: expressions, loads and stores
  *     emit_transpose, emit_panel: functions that fill panels
- *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_amx: functions that multiply
+ *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_rows_packed, emit_amx: functions that multiply
  *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
  *     emit_hooks, emit_launch, emit_shared: launches as functions
  *     emit_packed, emit_precondition, emit_entry, emit_tvm, emit_export: the functions that callers know
@@ -324,8 +324,13 @@ typedef struct Pack {
 } Pack;
 enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES /* of a line */ };
 void pack_init(Pack *x); /* terms and width, from the layout, the element type and the axis */
-/* emit_panel.c: fills the panel from rows. */
-void emit_panel(Pack *x);
+
+/* emit_panel.c: functions of packs, by layout, axis of lanes and types; those that store past the caches have kinds of their own. */
+uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
+uint32_t pack_past_kind(uint8_t axis, Elem elem);
+Ty pack_type(L *l); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
+V pack_helper(const Plan *p, uint32_t kind);
+void emit_pack_function(Plan *p, uint32_t kind);
 
 /* emit_pack.c */
 uint8_t pack_lane_axis(const Plan *p, const Stmt *s); /* the axis of a pack's box that lanes go over */
@@ -335,12 +340,8 @@ uint64_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls *
 ExprId pack_run(const Plan *p, const Stmt *s);
 void emit_pack_run(Pack *x, ExprId read);
 uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source); /* bits of what a pack of such rows calls */
-uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
-Ty pack_type(L *l); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
-V pack_helper(const Plan *p, uint32_t kind);
 /* Bytes of the panel to the n-th element along an axis of the box; of k and columns n is whole lines or panels. */
 V pack_bytes(const Pack *x, uint8_t axis, V n);
-void emit_pack_function(Plan *p, uint32_t kind);
 
 /* emit_transpose.c: void (ptr from, i64 step, ptr to, i64 stride): 16 rows of 16 words that stand `step` bytes apart go to
  * 16 rows that stand `stride` bytes apart, as columns; `past` the caches or not. */
@@ -356,6 +357,7 @@ typedef struct EmitProduct {
     uint32_t heights[3], nheights; /* rows of a fragment that may be chosen, the most first */
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
+    uint32_t rows_read;            /* Cpu.rows_read */
     uint32_t streams;              /* Cpu.streams */
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     uint32_t trip;                 /* units that the inner loop goes over at a time, */
@@ -376,7 +378,7 @@ typedef struct EmitProduct {
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
-    int in_rows;
+    int in_rows, transposed;
     V mask[2]; /* what the loads of a unit find; */
     V copied;  /* and where there are no masks rows of the last columns */
 } EmitProduct;
@@ -398,9 +400,12 @@ void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* a vector 
 /* The rows from `done` on, to which c and a are moved: they read what a fragment has kept, and ask for nothing. */
 EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a);
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
+V emit_product_units(const EmitProduct *x, V depth); /* of so many terms, rounded up to what fragments take at once */
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */
 void emit_rows_transposed_product(EmitProduct *x, V depth);
+/* emit_rows_packed.c: the function of either where fragments do not read rows. */
+void emit_rows_packed_product(EmitProduct *x, V depth);
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
 void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);

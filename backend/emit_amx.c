@@ -52,37 +52,63 @@ static V tile_of_sums(L *l, V c, V c_row, int i)
 }
 
 /* 2 x 2 tiles of sums: 4 loads for 4 products. The panel stays in the first cache, lines pass it by. What comes next is asked
- * for as terms go by: in each step two rows of the sums below, and what fragments share of that step in the next panel; one
- * fragment alone asks for the step AHEAD on.
+ * for as terms go by: in each step two rows of the sums below, and of 32 lines of x->next those that fall to this fragment.
  *
  * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
  * their low bits are alike: so a loop has few values, and no counter. */
-enum {
-    ASK_BYTES = 256,
-    AHEAD = 4096,
-    STEP_BYTES = TILE_UNITS * WORDS_BYTES,
-    TILE_FRAGMENT_ROWS = TILES * TILE_ROWS
-};
+enum { STEP_BYTES = TILE_UNITS * WORDS_BYTES, CHUNK_BYTES = 256, CHUNKS = STEP_BYTES / CHUNK_BYTES };
+enum { TILE_FRAGMENT_ROWS = TILES * TILE_ROWS };
 typedef struct TileFragment {
     EmitProduct *x;
     V b, units;
-    V c, a;       /* its sums and lines */
-    int init;     /* the sums begin at zero */
-    V below;      /* the sums that come next */
-    V ahead, ask; /* what is asked for of each step: from so many bytes after it on, so many */
+    V c, a;             /* its sums and lines */
+    int init;           /* the sums begin at zero */
+    V below;            /* the sums that come next */
+    V chunk, chunk_end; /* what is asked for of each step from x->next on */
 } TileFragment;
 
-static void ask_next(const TileFragment *f, V b, V *below)
+/* A step's lines of the next panel go in chunks of four. Of a right operand in rows two panels make them together, a line of 16
+ * terms each; of a transposed one two columns' lines of all steps. */
+static V chunk_at(const EmitProduct *x, V step, V chunk)
 {
-    L *l = f->x->l;
-    for (int r = 0; r < 2; r++, *below = l_byte(l, *below, f->x->c_row))
+    L *l = x->l;
+    V bytes = l_i64(l, CHUNK_BYTES);
+    if (x->in_rows)
+        return l_byte(l, step, l_mul(l, chunk, l_shl(l, x->b_panel, 1)));
+    if (!x->transposed)
+        return l_byte(l, step, l_mul(l, chunk, bytes));
+    V column = l_mul(l, l_sar(l, chunk, 2), x->b_panel);
+    return l_byte(l, l_byte(l, step, column), l_mul(l, l_and(l, chunk, l_i64(l, 3)), bytes));
+}
+
+static V next_step(const EmitProduct *x, V step)
+{
+    L *l = x->l;
+    return l_byte(l, step,
+                  x->in_rows      ? l_shl(l, x->b_panel, 4)
+                  : x->transposed ? l_shl(l, x->b_panel, 1)
+                                  : l_i64(l, STEP_BYTES));
+}
+
+static void ask_chunk(const EmitProduct *x, V at)
+{
+    L *l = x->l;
+    for (int i = 0; i < CHUNK_BYTES / LAYOUT_LINE_BYTES; i++) {
+        V row = x->in_rows && i >= 2 ? l_byte(l, at, x->b_panel) : at;
+        emit_ask(l, l_byte(l, row, l_i64(l, (x->in_rows ? i % 2 : i) * LAYOUT_LINE_BYTES)));
+    }
+}
+
+static void ask_next(const TileFragment *f, V step, V *below)
+{
+    EmitProduct *x = f->x;
+    L *l = x->l;
+    for (int r = 0; r < 2; r++, *below = l_byte(l, *below, x->c_row))
         for (int i = 0; i < TILES; i++)
             emit_ask_near(l, l_byte(l, *below, l_i64(l, i * TILE_BYTES)));
-    V next = l_byte(l, b, f->ahead);
-    For at = l_for(l, l_i64(l, 0), f->ask, ASK_BYTES, "ask");
-    for (int byte = 0; byte < ASK_BYTES; byte += LAYOUT_LINE_BYTES)
-        emit_ask(l, l_byte(l, l_byte(l, next, at.var), l_i64(l, byte)));
-    l_end_for(l, &at);
+    For chunk = l_for(l, f->chunk, f->chunk_end, 1, "ask");
+    ask_chunk(x, chunk_at(x, step, chunk.var));
+    l_end_for(l, &chunk);
 }
 
 /* Where terms are few, the sums of these rows in the next columns: early enough for memory. */
@@ -118,8 +144,8 @@ static void tile_fragment(const TileFragment *f)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    enum { SUMS = TILES * TILES, A = SUMS, BELOW, CARRIED };
-    V now[CARRIED] = {[A] = f->a, [BELOW] = f->below};
+    enum { SUMS = TILES * TILES, A = SUMS, BELOW, NEXT, CARRIED };
+    V now[CARRIED] = {[A] = f->a, [BELOW] = f->below, [NEXT] = x->next};
     for (int i = 0; i < SUMS; i++)
         now[i] = f->init ? tile_zero(l) : tile_load(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row);
     ask_coming(f);
@@ -127,9 +153,10 @@ static void tile_fragment(const TileFragment *f)
     For at = l_for(l, first, l_add(l, first, l_mul(l, f->units, l_i64(l, WORDS_BYTES))), STEP_BYTES, "terms");
     LoopCarry carry = l_carry(l, &at, now, CARRIED);
     V b = LLVMBuildIntToPtr(l->b, at.var, l->ptr, "");
-    ask_next(f, b, &now[BELOW]);
+    ask_next(f, now[NEXT], &now[BELOW]);
     tile_step(f, now[A], b, now);
     now[A] = l_byte(l, now[A], x->a_block);
+    now[NEXT] = next_step(x, now[NEXT]);
     l_carried(l, &at, &carry);
     for (int i = 0; i < SUMS; i++)
         tile_store(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row, now[i]);
@@ -140,24 +167,23 @@ static void tile_rows(const TileFragment *top, V rows)
 {
     EmitProduct *x = top->x;
     L *l = x->l;
-    enum { C, A, ASK, CARRIED };
+    enum { C, A, CHUNK, CARRIED };
     V height = l_i64(l, TILE_FRAGMENT_ROWS), zero = l_i64(l, 0), now[CARRIED] = {top->c, top->a, zero};
-    V several = l_icmp(l, LLVMIntSGT, rows, height), down = l_mul(l, x->c_row, height);
-    V below = l_select(l, several, down, zero), panel = l_select(l, several, x->b_panel, l_i64(l, AHEAD));
-    V share = l_bin(l, LLVMUDiv, l_i64(l, STEP_BYTES), l_bin(l, LLVMUDiv, rows, height));
-    share = l_and(l, l_add(l, share, l_i64(l, ASK_BYTES - 1)), l_i64(l, -ASK_BYTES));
+    V down = l_mul(l, x->c_row, height), below = l_select(l, l_icmp(l, LLVMIntSGT, rows, height), down, zero);
+    V fragments = l_bin(l, LLVMUDiv, rows, height), one = l_i64(l, 1);
+    V share = l_bin(l, LLVMUDiv, l_sub(l, l_add(l, l_i64(l, CHUNKS), fragments), one), fragments);
     For r = l_for(l, zero, rows, TILE_FRAGMENT_ROWS, "rows");
     LoopCarry carry = l_carry(l, &r, now, CARRIED);
     TileFragment f = *top;
     f.c = now[C];
     f.a = now[A];
     f.below = l_byte(l, f.c, below);
-    f.ahead = l_add(l, panel, now[ASK]);
-    f.ask = share;
+    f.chunk = now[CHUNK];
+    f.chunk_end = l_add(l, f.chunk, share);
     tile_fragment(&f);
     now[C] = l_byte(l, now[C], down);
     now[A] = l_byte(l, now[A], l_i64(l, TILE_FRAGMENT_ROWS * LAYOUT_LINE_BYTES));
-    now[ASK] = l_and(l, l_add(l, now[ASK], share), l_i64(l, STEP_BYTES - 1));
+    now[CHUNK] = l_and(l, f.chunk_end, l_i64(l, CHUNKS - 1));
     l_carried(l, &r, &carry);
 }
 

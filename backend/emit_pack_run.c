@@ -5,9 +5,6 @@
  * time. */
 #include "backend/emit.h"
 
-static const Elem elems[] = {EL_F32, EL_BF16, EL_F16};
-enum { ELEMS = sizeof elems / sizeof *elems };
-
 static int keeps_value(const Expr *n, Elem source, Elem panel)
 {
     if (n->kind != X_OP)
@@ -46,43 +43,6 @@ ExprId pack_run(const Plan *p, const Stmt *s)
     return is_run(p, x, s->bound[pack_lane_axis(p, s)]) ? x : (ExprId)NONE;
 }
 
-static uint32_t number_of(Elem elem)
-{
-    uint32_t at = 0;
-    while (elems[at] != elem)
-        at++;
-    return at;
-}
-
-/* What a pack function is for, by its number: all layouts, axes and types, then those that store past the caches. */
-typedef struct PackKind {
-    Layout layout;
-    uint8_t axis;
-    Elem source, elem;
-    int past;
-} PackKind;
-enum { ORDINARY_KINDS = 4 * ELEMS * ELEMS, PAST_KINDS = 2 * ELEMS };
-_Static_assert(ORDINARY_KINDS + PAST_KINDS == PACK_KINDS, "emit.h counts the kinds");
-
-uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem)
-{
-    return (((layout == LAYOUT_PAIRS) * 2u + !axis) * ELEMS + number_of(source)) * ELEMS + number_of(elem);
-}
-
-static uint32_t past_kind(uint8_t axis, Elem elem)
-{
-    return ORDINARY_KINDS + !axis * (uint32_t)ELEMS + number_of(elem);
-}
-
-static PackKind kind_of(uint32_t kind)
-{
-    uint32_t past = kind - ORDINARY_KINDS, shape = kind / ELEMS / ELEMS;
-    if (kind >= ORDINARY_KINDS)
-        return (PackKind){LAYOUT_PAIRS, past < ELEMS, elems[past % ELEMS], elems[past % ELEMS], 1};
-    return (PackKind){shape / 2 ? LAYOUT_PAIRS : LAYOUT_LINES, !(shape % 2), elems[kind / ELEMS % ELEMS],
-                      elems[kind % ELEMS], 0};
-}
-
 /* The program's own packed tensors, where a vector is a line: then no line is stored in pieces. */
 static int may_stream(const Plan *p, const Stmt *s, Elem source)
 {
@@ -96,28 +56,7 @@ uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source)
     uint8_t axis = pack_lane_axis(p, s), past = (uint8_t)may_stream(p, s, source);
     return (uint64_t)!axis << HELPER_TRANSPOSE | (uint64_t)(!axis && past) << (HELPER_TRANSPOSE + 1) |
            (uint64_t)1 << (HELPER_PACK + pack_kind(b->layout, axis, source, b->elem)) |
-           (uint64_t)past << (HELPER_PACK + past_kind(axis, b->elem));
-}
-
-Ty pack_type(L *l)
-{
-    Ty types[] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
-    return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
-}
-
-V pack_helper(const Plan *p, uint32_t kind)
-{
-    L *l = p->l;
-    PackKind is = kind_of(kind);
-    const char *name = arena_printf(
-        l->arena, "moec.pack.%s.%s%s.%s.%s%s", p->cpu->name, is.layout == LAYOUT_PAIRS ? "pairs" : "lines",
-        is.axis ? "" : "_transposed", elem_name(is.source), elem_name(is.elem), is.past ? ".past" : "");
-    V fn = LLVMGetNamedFunction(l->mod, name);
-    if (fn)
-        return fn;
-    fn = LLVMAddFunction(l->mod, name, pack_type(l));
-    l_shared(l, fn);
-    return fn;
+           (uint64_t)past << (HELPER_PACK + pack_past_kind(axis, b->elem));
 }
 
 /* The function for the statement's rows of such elements. */
@@ -126,7 +65,7 @@ static V function_for(Pack *x, Elem source)
     V fn = pack_helper(x->e->p, pack_kind(x->layout, x->axis, source, x->elem));
     if (!may_stream(x->e->p, x->s, source))
         return fn;
-    V past = pack_helper(x->e->p, past_kind(x->axis, x->elem));
+    V past = pack_helper(x->e->p, pack_past_kind(x->axis, x->elem));
     return l_select(x->l, emit_streams_lines(x->e, x->s->buffer), past, fn);
 }
 
@@ -211,33 +150,4 @@ void emit_pack_run(Pack *x, ExprId read)
                  x->block,
                  pack_bytes(x, !x->axis, l_i64(l, PACK_ROWS))};
     l_call(l, x->e->p->shared->strided, args, 8);
-}
-
-/* ---- the function ---- */
-
-void emit_pack_function(Plan *p, uint32_t kind)
-{
-    L *l = p->l;
-    V fn = pack_helper(p, kind);
-    PackKind is = kind_of(kind);
-    plan_attributes(p, fn);
-    l_attribute(l, fn, "noinline");
-    l_begin(l, fn);
-    Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
-    Pack x = {.e = &e,
-              .l = l,
-              .axis = is.axis,
-              .source = is.source,
-              .elem = is.elem,
-              .layout = is.layout,
-              .past = is.past};
-    x.rows = LLVMGetParam(fn, 0);
-    x.n[!x.axis] = LLVMGetParam(fn, 1);
-    x.n[x.axis] = LLVMGetParam(fn, 2);
-    x.at = LLVMGetParam(fn, 3);
-    x.block = LLVMGetParam(fn, 4);
-    pack_init(&x);
-    e.width = x.width;
-    emit_panel(&x);
-    LLVMBuildRetVoid(l->b);
 }

@@ -257,7 +257,7 @@ static void pack_transposed(Pack *x)
     l_end_for(l, &c);
 }
 
-void emit_panel(Pack *x)
+static void fill_panel(Pack *x)
 {
     switch (x->layout) {
     case LAYOUT_LINES: (x->axis ? pack_lines : pack_transposed)(x); break;
@@ -269,4 +269,95 @@ void emit_panel(Pack *x)
     case LAYOUT_ZZ:
     case LAYOUT_COUNT: break;
     }
+}
+
+/* ---- the functions ---- */
+
+static const Elem elems[] = {EL_F32, EL_BF16, EL_F16};
+enum { ELEMS = sizeof elems / sizeof *elems };
+
+static uint32_t number_of(Elem elem)
+{
+    uint32_t at = 0;
+    while (elems[at] != elem)
+        at++;
+    return at;
+}
+
+/* What a pack function is for, by its number: all layouts, axes and types, then those that store past the caches. */
+typedef struct PackKind {
+    Layout layout;
+    uint8_t axis;
+    Elem source, elem;
+    int past;
+} PackKind;
+enum { ORDINARY_KINDS = 4 * ELEMS * ELEMS, PAST_KINDS = 2 * ELEMS };
+_Static_assert(ORDINARY_KINDS + PAST_KINDS == PACK_KINDS, "emit.h counts the kinds");
+
+uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem)
+{
+    return (((layout == LAYOUT_PAIRS) * 2u + !axis) * ELEMS + number_of(source)) * ELEMS + number_of(elem);
+}
+
+uint32_t pack_past_kind(uint8_t axis, Elem elem)
+{
+    return ORDINARY_KINDS + !axis * (uint32_t)ELEMS + number_of(elem);
+}
+
+static PackKind kind_of(uint32_t kind)
+{
+    uint32_t past = kind - ORDINARY_KINDS, shape = kind / ELEMS / ELEMS;
+    if (kind >= ORDINARY_KINDS)
+        return (PackKind){LAYOUT_PAIRS, past < ELEMS, elems[past % ELEMS], elems[past % ELEMS], 1};
+    return (PackKind){shape / 2 ? LAYOUT_PAIRS : LAYOUT_LINES, !(shape % 2), elems[kind / ELEMS % ELEMS],
+                      elems[kind % ELEMS], 0};
+}
+
+Ty pack_type(L *l)
+{
+    Ty types[] = {l->ptr, l->i64, l->i64, l->ptr, l->i64};
+    return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
+}
+
+V pack_helper(const Plan *p, uint32_t kind)
+{
+    L *l = p->l;
+    PackKind is = kind_of(kind);
+    const char *name =
+        arena_printf(l->arena, "moec.pack.%s.%s%s.%s.%s%s", cpu_table[p->cpu->code].name,
+                     is.layout == LAYOUT_PAIRS ? "pairs" : "lines", is.axis ? "" : "_transposed",
+                     elem_name(is.source), elem_name(is.elem), is.past ? ".past" : "");
+    V fn = LLVMGetNamedFunction(l->mod, name);
+    if (fn)
+        return fn;
+    fn = LLVMAddFunction(l->mod, name, pack_type(l));
+    l_shared(l, fn);
+    return fn;
+}
+
+void emit_pack_function(Plan *p, uint32_t kind)
+{
+    L *l = p->l;
+    V fn = pack_helper(p, kind);
+    PackKind is = kind_of(kind);
+    plan_attributes(p, fn);
+    l_attribute(l, fn, "noinline");
+    l_begin(l, fn);
+    Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
+    Pack x = {.e = &e,
+              .l = l,
+              .axis = is.axis,
+              .source = is.source,
+              .elem = is.elem,
+              .layout = is.layout,
+              .past = is.past};
+    x.rows = LLVMGetParam(fn, 0);
+    x.n[!x.axis] = LLVMGetParam(fn, 1);
+    x.n[x.axis] = LLVMGetParam(fn, 2);
+    x.at = LLVMGetParam(fn, 3);
+    x.block = LLVMGetParam(fn, 4);
+    pack_init(&x);
+    e.width = x.width;
+    fill_panel(&x);
+    LLVMBuildRetVoid(l->b);
 }

@@ -20,7 +20,7 @@
  * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written. */
 enum { DEPTH = 8, INIT, EXACT, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
-enum { STRIP_FRAGMENTS = 2 };
+enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
@@ -49,9 +49,21 @@ static EmitFragment *fragment_of(Isa target, Elem left)
     return left == EL_BF16 ? fragments[target] : emit_vector_fragment;
 }
 
+static int is_of_tiles(const EmitProduct *x)
+{
+    return fragment_of(x->e->p->isa, x->left) == emit_tile_fragment;
+}
+
 static int calls_panel_function(Isa target, Elem left)
 {
     return fragment_of(target, left) == emit_vector_fragment;
+}
+
+/* Of a right operand in rows: fragments do not read it, so that panels are packed. */
+static int packs_panels(Isa target, Elem left)
+{
+    const Cpu *cpu = &cpu_table[target];
+    return !calls_panel_function(target, left) || !cpu_table[left == EL_F32 ? cpu->f32 : target].rows_read;
 }
 
 int product_exists(Isa target, uint32_t helper)
@@ -64,13 +76,16 @@ int product_exists(Isa target, uint32_t helper)
                                   : kind < IN_ROWS || cpu_table[target].rows_read;
 }
 
-/* In rows, words are kept as the left operand has its terms. */
+/* In rows, words are kept as the left operand has its terms, and in panels that are packed. */
 uint64_t product_helpers(const Plan *p, const Stmt *s)
 {
     uint32_t kind = product_kind(p, s);
-    Elem left = left_elem(kind), right = kind / 4 * 4 == IN_ROWS ? left : right_elem(kind);
+    Elem left = left_elem(kind), in_rows = right_elem(kind);
+    int packs = kind >= IN_ROWS && packs_panels(p->target, left);
+    Elem right = packs || kind / 4 * 4 == IN_ROWS ? left : in_rows;
     uint64_t panel = (uint64_t)calls_panel_function(p->target, left);
-    return (uint64_t)1 << kind | panel << (HELPER_PANEL + panel_kind(left, right)) |
+    uint64_t pack = (uint64_t)packs << (HELPER_PACK + pack_kind(LAYOUT_PAIRS, !s->transposed, in_rows, left));
+    return (uint64_t)1 << kind | pack | panel << (HELPER_PANEL + panel_kind(left, right)) |
            (uint64_t)s->transposed << HELPER_TRANSPOSE;
 }
 
@@ -172,12 +187,13 @@ void emit_no_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 /* Tiles multiply bf16 only: for f32 the registers of another instruction set are used. */
 static void choose_fragment(EmitProduct *x)
 {
-    const Cpu *cpu = &cpu_table[x->left == EL_F32 ? x->e->p->cpu->f32 : x->e->p->isa];
+    const Cpu *own = &cpu_table[x->e->p->isa], *cpu = x->left == EL_F32 ? &cpu_table[own->f32] : own;
     x->lanes = cpu->lanes;
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;
     x->part = cpu->part;
     x->unroll = cpu->unroll;
+    x->rows_read = cpu->rows_read;
     x->streams = cpu->streams;
     x->keeps = x->left == EL_F32 && x->right == EL_BF16 && cpu_can(cpu, CPU_WIDENS_ONCE);
 }
@@ -218,7 +234,12 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
     *e = (Emit){.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
-    EmitProduct x = {.e = e, .l = l, .left = left, .right = right, .in_rows = kind / 4 * 4 == IN_ROWS};
+    EmitProduct x = {.e = e,
+                     .l = l,
+                     .left = left,
+                     .right = right,
+                     .in_rows = kind / 4 * 4 == IN_ROWS,
+                     .transposed = kind >= TRANSPOSED};
     x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
     choose_heights(&x);
@@ -385,12 +406,11 @@ static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitFragment *fragment = fragment_of(x->e->p->isa, x->left);
-    if (fragment == emit_tile_fragment) {
+    if (is_of_tiles(x)) {
         over_tiles(x, c, a, b, units);
         return;
     }
-    if (fragment != emit_vector_fragment) {
+    if (!calls_panel_function(x->e->p->target, x->left)) {
         emit_product_fragments(x, c, a, b, units);
         return;
     }
@@ -508,11 +528,14 @@ static V part_of(const EmitProduct *x)
     return l_select(l, emit_product_few(x), few, part);
 }
 
-/* Bytes from what is multiplied to what is asked for: the next part of streams that are read in turn, else what fits the first
- * cache. */
+/* Bytes from what is multiplied to what is asked for: of several fragments of tiles the next panel, else the next part of streams
+ * that are read in turn, or what fits the first cache. */
 static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
+    if (is_of_tiles(x))
+        return l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows)), x->b_panel,
+                        l_i64(l, TILE_AHEAD));
     V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES),
       part = l_i64(l, LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word);
     return x->streams > 1 ? l_select(l, emit_product_few(x), part, far) : far;
@@ -525,7 +548,7 @@ static void one_panel(EmitProduct *x, V from, V units)
     V right = l_mul(l, x->column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
     V b = l_byte(l, x->b, l_mul(l, l_sar(l, x->column, 5), x->b_panel));
     b = l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word)));
-    x->next = l_byte(l, b, calls_panel_function(x->e->p->target, x->left) ? ahead_of(x) : x->b_panel);
+    x->next = l_byte(l, b, ahead_of(x));
     x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
     emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, l_sar(l, from, 4), x->a_block)), b,
                       units);
@@ -575,7 +598,7 @@ static void over_strips(EmitProduct *x)
 }
 
 /* The terms are rounded up to what a fragment takes at once: the panels are zero there. */
-static V count_units(const EmitProduct *x, V depth)
+V emit_product_units(const EmitProduct *x, V depth)
 {
     L *l = x->l;
     depth = l_max(l, depth, l_i64(l, 0));
@@ -594,12 +617,14 @@ void emit_product_function(Plan *p, uint32_t kind)
         *params[i] = LLVMGetParam(fn, i);
     x.begin = LLVMGetParam(fn, INIT);
     x.exact = LLVMGetParam(fn, EXACT);
-    x.units = count_units(&x, depth);
-    if (kind >= TRANSPOSED)
+    x.units = emit_product_units(&x, depth);
+    if (kind >= IN_ROWS && packs_panels(p->target, x.left))
+        emit_rows_packed_product(&x, depth);
+    else if (kind >= TRANSPOSED)
         emit_rows_transposed_product(&x, depth);
     else if (x.in_rows)
         emit_rows_product(&x, depth);
-    else if (fragment_of(x.e->p->isa, x.left) == emit_tile_fragment)
+    else if (is_of_tiles(&x))
         over_strips(&x);
     else
         over_columns(&x);

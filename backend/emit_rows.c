@@ -8,7 +8,7 @@
  * there are none, read a copy. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
-static int64_t part_terms(const EmitProduct *x) { return x->e->p->cpu->rows_read; }
+static int64_t part_terms(const EmitProduct *x) { return x->rows_read; }
 static int64_t unit_terms(const EmitProduct *x) { return x->left == EL_BF16 ? 2 : 1; }
 
 static int64_t column_bytes(const EmitProduct *x) { return (int64_t)elem_bytes(x->right); }

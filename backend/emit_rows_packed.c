@@ -1,0 +1,102 @@
+/* Block products whose right operand lies in rows, or transposed, its columns as rows, for fragments that do not read rows: tiles,
+ * and vectors of four.
+ *
+ * Of 32 columns a part of the terms is packed into a panel in the first cache, which fragments of all rows then read. Tiles
+ * ask meanwhile for what is packed next: for all parts of two panels before the next two, for 128 bytes of each row come as fast
+ * from memory as whole rows, and 64 do not; of a transposed one for all parts of a panel. Additions are those of a packed panel,
+ * in the same order. */
+#include "backend/emit.h"
+
+enum { TABLE_LANES = 8 };
+
+typedef struct RowsPacked {
+    EmitProduct *x;
+    L *l;
+    V pack, table, panel;
+    int64_t elem;              /* bytes of an element in rows */
+    int64_t terms;             /* of a word */
+    int64_t part, group;       /* terms of a part, columns whose parts come before those of others */
+    V part_bytes, group_bytes; /* to the next part and group */
+    V depth, ncols;
+} RowsPacked;
+
+static void fill_table(const RowsPacked *t, V first, V rows)
+{
+    L *l = t->l;
+    V stride = l_splat(l, t->x->b_panel, TABLE_LANES),
+      lanes = l_mul(l, l_iota(l, l->i64, TABLE_LANES), stride);
+    V at = LLVMBuildPtrToInt(l->b, first, l->i64, "");
+    For f = l_for(l, l_i64(l, 0), rows, TABLE_LANES, "row");
+    V row = l_add(l, at, l_mul(l, f.var, t->x->b_panel));
+    l_store(l, l_add(l, l_splat(l, row, TABLE_LANES), lanes), l_at(l, l->i64, t->table, f.var), 8);
+    l_end_for(l, &f);
+}
+
+/* `terms` terms of `columns` columns from b on. */
+static void fill_panel(const RowsPacked *t, V b, V terms, V columns)
+{
+    L *l = t->l;
+    V rows = t->x->transposed ? columns : terms, run = t->x->transposed ? terms : columns;
+    fill_table(t, b, rows);
+    V args[5] = {t->table, rows, run, t->panel, l_i64(l, 0)};
+    l_call_at(l, pack_type(l), t->pack, args, 5);
+}
+
+/* What is packed after this part of the group at b: its panels share it, in rows each half of them. */
+static V coming(const RowsPacked *t, V b, V first, V terms, V in_group)
+{
+    EmitProduct *x = t->x;
+    L *l = t->l;
+    V more = l_icmp(l, LLVMIntSLT, l_add(l, first, l_i64(l, t->part)), t->depth);
+    V back = l_mul(l, l_bin(l, LLVMUDiv, first, l_i64(l, t->part)), t->part_bytes);
+    V next = l_byte(l, b, l_select(l, more, t->part_bytes, l_sub(l, t->group_bytes, back)));
+    V half = l_mul(l, l_sar(l, terms, 1), x->b_panel), second = l_icmp(l, LLVMIntSGT, in_group, l_i64(l, 0));
+    return l_byte(l, next, l_select(l, second, half, l_i64(l, 0)));
+}
+
+static void one_panel(const RowsPacked *t, V group, V in_group, V first)
+{
+    EmitProduct *x = t->x;
+    L *l = t->l;
+    V column = x->column = l_add(l, group, in_group), left = l_sub(l, t->ncols, column);
+    V parts = l_bin(l, LLVMUDiv, first, l_i64(l, t->part)),
+      terms = l_min(l, l_sub(l, t->depth, first), l_i64(l, t->part));
+    V begin = l_byte(l, x->b, l_mul(l, parts, t->part_bytes));
+    V of_group = l_byte(l, begin, l_mul(l, l_bin(l, LLVMUDiv, group, l_i64(l, t->group)), t->group_bytes));
+    V b = x->transposed ? of_group : l_byte(l, of_group, l_mul(l, in_group, l_i64(l, t->elem)));
+    fill_panel(t, b, terms, l_min(l, left, l_i64(l, LAYOUT_EDGE)));
+    V right = l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
+    V line = l_bin(l, LLVMUDiv, first, l_i64(l, WORDS * t->terms));
+    x->next = coming(t, of_group, first, terms, in_group);
+    x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
+    emit_begin_sums(x, first);
+    emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, line, x->a_block)), t->panel,
+                      emit_product_units(x, terms));
+}
+
+/* Without rows there is nothing to do. */
+void emit_rows_packed_product(EmitProduct *x, V depth)
+{
+    L *l = x->l;
+    V zero = l_i64(l, 0), some = l_icmp(l, LLVMIntSGT, x->nrows, zero);
+    RowsPacked t = {.x = x, .l = l, .elem = (int64_t)elem_bytes(x->right), .depth = l_max(l, depth, zero)};
+    t.terms = layout_terms(x->left);
+    t.part = x->part * t.terms;
+    t.group = x->transposed ? LAYOUT_EDGE : 2 * LAYOUT_EDGE;
+    t.ncols = l_select(l, some, x->ncols, zero);
+    t.part_bytes = x->transposed ? l_i64(l, t.part * t.elem) : l_mul(l, x->b_panel, l_i64(l, t.part));
+    t.group_bytes = x->transposed ? l_mul(l, x->b_panel, l_i64(l, t.group)) : l_i64(l, t.group * t.elem);
+    t.pack = pack_helper(x->e->p, pack_kind(LAYOUT_PAIRS, !x->transposed, x->right, x->left));
+    t.panel = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "panel");
+    t.table = l_slot_bytes(l, (uint64_t)t.part * sizeof(void *), "table");
+    x->right = x->left;
+    x->per_word = x->trip = 1;
+    For g = l_for(l, zero, t.ncols, t.group, "group");
+    V end = l_min(l, l_sub(l, t.ncols, g.var), l_i64(l, t.group));
+    For first = l_for(l, zero, l_max(l, t.depth, l_i64(l, 1)), t.part, "part"); /* without terms too */
+    For c = l_for(l, zero, end, LAYOUT_EDGE, "columns");
+    one_panel(&t, g.var, c.var, first.var);
+    l_end_for(l, &c);
+    l_end_for(l, &first);
+    l_end_for(l, &g);
+}
