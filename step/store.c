@@ -11,6 +11,10 @@ typedef struct Stored {
     int64_t bytes;
 } Stored;
 
+/* From so many bytes on memory is asked for in pages of 2 MiB: with those of 4 KiB, updates and weight gradients of many
+ * experts wait for addresses. */
+enum { HUGE_FROM = 4 << 20 };
+
 struct Store {
     Arena *arena; /* of names and the lists */
     Vec(Stored) list;
@@ -59,7 +63,11 @@ void *memory_map_zeros(int64_t bytes)
 {
     void *at = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
+    if (at == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_FROM)
+        madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* no more than a wish */
+    return at;
 }
 
 void memory_unmap(void *at, int64_t bytes)
