@@ -52,7 +52,9 @@ static V tile_of_sums(L *l, V c, V c_row, int i)
 }
 
 /* 2 x 2 tiles of sums: 4 loads for 4 products. The panel stays in the first cache, lines pass it by. What comes next is asked
- * for as terms go by: in each step two rows of the sums below, and of 32 lines of x->next those that fall to this fragment.
+ * for as terms go by: in each step some rows of the sums that come next, those below or, where terms are few and sums come from
+ * memory, in the next columns; and of 32 lines of x->next those that fall to this fragment. (Of many lines that are asked for at
+ * once a CPU forgets half.)
  *
  * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
  * their low bits are alike: so a loop has few values, and no counter. */
@@ -63,7 +65,7 @@ typedef struct TileFragment {
     V b, units;
     V c, a;             /* its sums and lines */
     int init;           /* the sums begin at zero */
-    V below;            /* the sums that come next */
+    V sums, sum_rows;   /* those that come next, and how many rows of them a step asks for */
     V chunk, chunk_end; /* what is asked for of each step from x->next on */
 } TileFragment;
 
@@ -99,33 +101,19 @@ static void ask_chunk(const EmitProduct *x, V at)
     }
 }
 
-static void ask_next(const TileFragment *f, V step, V *below)
+static void ask_next(const TileFragment *f, V step, V *sums)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    for (int r = 0; r < 2; r++, *below = l_byte(l, *below, x->c_row))
+    For pair = l_for(l, l_i64(l, 0), f->sum_rows, 2, "sums");
+    LoopCarry carry = l_carry(l, &pair, sums, 1);
+    for (int r = 0; r < 2; r++, *sums = l_byte(l, *sums, x->c_row))
         for (int i = 0; i < TILES; i++)
-            emit_ask_near(l, l_byte(l, *below, l_i64(l, i * TILE_BYTES)));
+            emit_ask_near(l, l_byte(l, *sums, l_i64(l, i * TILE_BYTES)));
+    l_carried(l, &pair, &carry);
     For chunk = l_for(l, f->chunk, f->chunk_end, 1, "ask");
     ask_chunk(x, chunk_at(x, step, chunk.var));
     l_end_for(l, &chunk);
-}
-
-/* Where terms are few, the sums of these rows in the next columns: early enough for memory. */
-static void ask_coming(const TileFragment *f)
-{
-    EmitProduct *x = f->x;
-    L *l = x->l;
-    V few = l_icmp(l, LLVMIntSLT, f->units, l_i64(l, TILE_FRAGMENT_ROWS / 2 * TILE_UNITS));
-    When w = l_when(l, few);
-    V row = l_byte(l, f->c, x->coming);
-    For r = l_for(l, l_i64(l, 0), l_i64(l, TILE_FRAGMENT_ROWS / 4), 1, "ask");
-    LoopCarry carry = l_carry(l, &r, &row, 1);
-    for (int i = 0; i < 4; i++, row = l_byte(l, row, x->c_row))
-        for (int byte = 0; byte < TILES * TILE_BYTES; byte += LAYOUT_LINE_BYTES)
-            emit_ask(l, l_byte(l, row, l_i64(l, byte)));
-    l_carried(l, &r, &carry);
-    l_end_when(l, &w);
 }
 
 static void tile_step(const TileFragment *f, V a, V b, V *sum)
@@ -144,16 +132,15 @@ static void tile_fragment(const TileFragment *f)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    enum { SUMS = TILES * TILES, A = SUMS, BELOW, NEXT, CARRIED };
-    V now[CARRIED] = {[A] = f->a, [BELOW] = f->below, [NEXT] = x->next};
+    enum { SUMS = TILES * TILES, A = SUMS, ASKED, NEXT, CARRIED };
+    V now[CARRIED] = {[A] = f->a, [ASKED] = f->sums, [NEXT] = x->next};
     for (int i = 0; i < SUMS; i++)
         now[i] = f->init ? tile_zero(l) : tile_load(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row);
-    ask_coming(f);
     V first = LLVMBuildPtrToInt(l->b, f->b, l->i64, "");
     For at = l_for(l, first, l_add(l, first, l_mul(l, f->units, l_i64(l, WORDS_BYTES))), STEP_BYTES, "terms");
     LoopCarry carry = l_carry(l, &at, now, CARRIED);
     V b = LLVMBuildIntToPtr(l->b, at.var, l->ptr, "");
-    ask_next(f, now[NEXT], &now[BELOW]);
+    ask_next(f, now[NEXT], &now[ASKED]);
     tile_step(f, now[A], b, now);
     now[A] = l_byte(l, now[A], x->a_block);
     now[NEXT] = next_step(x, now[NEXT]);
@@ -171,13 +158,17 @@ static void tile_rows(const TileFragment *top, V rows)
     V height = l_i64(l, TILE_FRAGMENT_ROWS), zero = l_i64(l, 0), now[CARRIED] = {top->c, top->a, zero};
     V down = l_mul(l, x->c_row, height), below = l_select(l, l_icmp(l, LLVMIntSGT, rows, height), down, zero);
     V fragments = l_bin(l, LLVMUDiv, rows, height), one = l_i64(l, 1);
+    V steps = l_max(l, l_sar(l, top->units, 4), one), most = l_i64(l, TILE_FRAGMENT_ROWS / 2);
+    V sums = l_select(l, l_icmp(l, LLVMIntSLT, steps, most), x->coming, below);
+    V sum_rows = l_bin(l, LLVMUDiv, l_sub(l, l_add(l, height, steps), one), steps);
     V share = l_bin(l, LLVMUDiv, l_sub(l, l_add(l, l_i64(l, CHUNKS), fragments), one), fragments);
     For r = l_for(l, zero, rows, TILE_FRAGMENT_ROWS, "rows");
     LoopCarry carry = l_carry(l, &r, now, CARRIED);
     TileFragment f = *top;
     f.c = now[C];
     f.a = now[A];
-    f.below = l_byte(l, f.c, below);
+    f.sums = l_byte(l, f.c, sums);
+    f.sum_rows = sum_rows;
     f.chunk = now[CHUNK];
     f.chunk_end = l_add(l, f.chunk, share);
     tile_fragment(&f);
