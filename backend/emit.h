@@ -366,6 +366,7 @@ typedef struct EmitProduct {
     V nrows, ncols, units;
     V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
     V exact;    /* i1: nothing beside the block may be written */
+    V far;      /* i1: the right operand may be in memory; only tiles look */
     V below;    /* bytes from the sums of a panel's first column to those below the block; 0: no sums are asked for */
     V coming;   /* bytes from a fragment's sums to those that are asked for; NULL, 0: none are */
     V column;   /* the fragment's first */

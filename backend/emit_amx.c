@@ -52,8 +52,8 @@ static V tile_of_sums(L *l, V c, V c_row, int i)
 }
 
 /* 2 x 2 tiles of sums: 4 loads for 4 products. The panel stays in the first cache, lines pass it by. What comes next is asked
- * for as terms go by: in each step some rows of the sums that come next, those below or, where terms are few and sums come from
- * memory, in the next columns; and of 32 lines of x->next those that fall to this fragment. (Of many lines that are asked for at
+ * for as terms go by: in each step some rows of the sums that come next, those below or, where terms are few and sums may come from
+ * memory, in the next columns; and where the right operand may be there, of 32 lines of x->next those that fall to this fragment. (Of many lines that are asked for at
  * once a CPU forgets half.)
  *
  * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
@@ -159,9 +159,11 @@ static void tile_rows(const TileFragment *top, V rows)
     V down = l_mul(l, x->c_row, height), below = l_select(l, l_icmp(l, LLVMIntSGT, rows, height), down, zero);
     V fragments = l_bin(l, LLVMUDiv, rows, height), one = l_i64(l, 1);
     V steps = l_max(l, l_sar(l, top->units, 4), one), most = l_i64(l, TILE_FRAGMENT_ROWS / 2);
-    V sums = l_select(l, l_icmp(l, LLVMIntSLT, steps, most), x->coming, below);
+    V few = l_icmp(l, LLVMIntSLT, steps, most), sums = l_select(l, few, x->coming, below);
     V sum_rows = l_bin(l, LLVMUDiv, l_sub(l, l_add(l, height, steps), one), steps);
+    sum_rows = l_select(l, l_and(l, few, l_not(l, x->exact)), zero, sum_rows);
     V share = l_bin(l, LLVMUDiv, l_sub(l, l_add(l, l_i64(l, CHUNKS), fragments), one), fragments);
+    share = l_select(l, x->far, share, zero);
     For r = l_for(l, zero, rows, TILE_FRAGMENT_ROWS, "rows");
     LoopCarry carry = l_carry(l, &r, now, CARRIED);
     TileFragment f = *top;

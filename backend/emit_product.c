@@ -17,8 +17,9 @@
 #include "backend/emit.h"
 
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
- * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written. */
-enum { DEPTH = 8, INIT, EXACT, PARAMS };
+ * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written; whether the right operand may be in memory,
+ * because no thread has made it for itself. */
+enum { DEPTH = 8, INIT, EXACT, FAR, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
@@ -91,7 +92,8 @@ uint64_t product_helpers(const Plan *p, const Stmt *s)
 
 static Ty function_type(L *l)
 {
-    Ty types[PARAMS] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i1, l->i1};
+    Ty types[PARAMS] = {l->ptr, l->i64, l->ptr, l->i64, l->ptr, l->i64,
+                        l->i64, l->i64, l->i64, l->i1,  l->i1,  l->i1};
     return l_fn_type(l, l->none, types, sizeof types / sizeof *types);
 }
 
@@ -173,6 +175,7 @@ void emit_tile_product(Emit *e, StmtId id)
         args[6 + i] = emit_value(e, s->size[i]);
     args[INIT] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);
     args[EXACT] = l_int(l->i1, !sums_have_room(sums->space, sums->layout));
+    args[FAR] = l_int(l->i1, !space_is_private(e->p->buffers.at[x_at(e->k, s->other)->sym].space));
     l_call_at(l, function_type(l), function_at(e, product_kind(e->p, s)), args, PARAMS);
 }
 
@@ -617,6 +620,7 @@ void emit_product_function(Plan *p, uint32_t kind)
         *params[i] = LLVMGetParam(fn, i);
     x.begin = LLVMGetParam(fn, INIT);
     x.exact = LLVMGetParam(fn, EXACT);
+    x.far = LLVMGetParam(fn, FAR);
     x.units = emit_product_units(&x, depth);
     if (kind >= IN_ROWS && packs_panels(p->target, x.left))
         emit_rows_packed_product(&x, depth);
