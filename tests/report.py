@@ -245,7 +245,8 @@ def check_forced(moec, scratch):
 
 
 def check_sampled(moec, scratch):
-    """Of large launches some items are looked at, and stand for all: what is quadratic in S still is."""
+    """Of large launches some items are looked at, and stand for all: what is quadratic in S still is, but for what is packed (with
+    AMX a fifth of the time)."""
     wrong = []
     for machine in ("ascend910b2", "host"):
         us = []
@@ -257,7 +258,7 @@ def check_sampled(moec, scratch):
             wrong.append(f"{machine}: nothing is sampled at S=8192")
         if not re.search(r"^balance over cores .*\n.* [0-9.]+/ *[0-9.]+/ *[0-9.]+  [0-9.]+$", text, re.M):
             wrong.append(f"{machine}: nothing is said of the balance over cores")
-        if not 14 < us[1] / us[0] < 18:
+        if not 12 < us[1] / us[0] < 18:
             wrong.append(f"{machine}: {us[1] / us[0]:.1f} times as long for four times the positions")
     return wrong
 
