@@ -63,8 +63,9 @@ enum { TILE_FRAGMENT_ROWS = TILES * TILE_ROWS };
 typedef struct TileFragment {
     EmitProduct *x;
     V b, units;
-    V c, a;             /* its sums and lines */
-    int init;           /* the sums begin at zero */
+    V c, a;   /* its sums and lines */
+    int init; /* the sums begin at zero */
+    int alone; /* there is no other fragment below or above: lines stay in the first cache, the panel passes it by */
     V sums, sum_rows;   /* those that come next, and how many rows of them a step asks for */
     V chunk, chunk_end; /* what is asked for of each step from x->next on */
 } TileFragment;
@@ -121,8 +122,10 @@ static void tile_step(const TileFragment *f, V a, V b, V *sum)
     L *l = f->x->l;
     V left[TILES], right[TILES], line = l_i64(l, LAYOUT_LINE_BYTES);
     for (int i = 0; i < TILES; i++) {
-        left[i] = tile_stream(l, l_byte(l, a, l_i64(l, i * TILE_ROWS * LAYOUT_LINE_BYTES)), line);
-        right[i] = tile_load(l, l_byte(l, b, l_i64(l, i * TILE_BYTES)), l_i64(l, WORDS_BYTES));
+        V lines = l_byte(l, a, l_i64(l, i * TILE_ROWS * LAYOUT_LINE_BYTES));
+        V words = l_byte(l, b, l_i64(l, i * TILE_BYTES));
+        left[i] = f->alone ? tile_load(l, lines, line) : tile_stream(l, lines, line);
+        right[i] = (f->alone ? tile_stream : tile_load)(l, words, l_i64(l, WORDS_BYTES));
     }
     for (int i = 0; i < TILES * TILES; i++)
         sum[i] = tile_product(l, sum[i], left[i / TILES], right[i % TILES]);
@@ -184,14 +187,16 @@ void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units)
 {
     L *l = x->l;
     TileFragment top = {.x = x, .b = b, .units = units, .c = c, .a = a};
-    V some = l_icmp(l, LLVMIntSGT, rows, l_i64(l, 0));
-    When add = l_when(l, l_and(l, some, l_not(l, x->init)));
-    tile_rows(&top, rows);
-    l_end_when(l, &add);
-    When begin = l_when(l, l_and(l, some, x->init));
-    top.init = 1;
-    tile_rows(&top, rows);
-    l_end_when(l, &begin);
+    V height = l_i64(l, TILE_FRAGMENT_ROWS), more = l_icmp(l, LLVMIntSGT, rows, height);
+    V one = l_icmp(l, LLVMIntEQ, rows, height);
+    for (int way = 0; way < 4; way++) {
+        top.init = way & 1;
+        top.alone = way >> 1;
+        V init = top.init ? x->init : l_not(l, x->init);
+        When w = l_when(l, l_and(l, top.alone ? one : more, init));
+        tile_rows(&top, top.alone ? height : rows);
+        l_end_when(l, &w);
+    }
 }
 
 void emit_tile_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)

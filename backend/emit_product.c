@@ -527,7 +527,7 @@ static V part_of(const EmitProduct *x)
     uint32_t least = tiles || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
     V part = l_mul(l, words, l_i64(l, x->keeps ? 1 : x->per_word));
-    V few = x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
+    V few = is_of_tiles(x) ? part : x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
     return l_select(l, emit_product_few(x), few, part);
 }
 
@@ -577,7 +577,8 @@ static void over_columns(EmitProduct *x)
 {
     L *l = x->l;
     V edge = l_i64(l, LAYOUT_EDGE);
-    V step = l_select(l, emit_product_few(x), l_i64(l, LAYOUT_EDGE * (int64_t)x->streams), edge);
+    V few = is_of_tiles(x) ? l_max(l, x->ncols, edge) : l_i64(l, LAYOUT_EDGE * (int64_t)x->streams);
+    V step = l_select(l, emit_product_few(x), few, edge);
     For f = l_for(l, l_i64(l, 0), x->ncols, 1, "columns");
     f.next = step;
     over_parts(x, f.var, l_min(l, x->ncols, l_add(l, f.var, step)));
