@@ -56,8 +56,7 @@ void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right)
 
 /* ---- the function ---- */
 
-/* Of the two loads of a unit, `columns` columns being left and `terms` terms. */
-static void make_masks(EmitProduct *x, V columns, V terms)
+void emit_rows_masks(EmitProduct *x, V columns, V terms)
 {
     L *l = x->l;
     V zero = l_i64(l, 0), one = l_i64(l, 1), right = l_max(l, l_sub(l, columns, l_i64(l, x->lanes)), zero);
@@ -99,7 +98,7 @@ static void one_panel(EmitProduct *x, V c, V a, V b, V terms, V units)
     L *l = x->l;
     V columns = l_sub(l, x->ncols, x->column);
     if (cpu_can(x->e->p->cpu, CPU_MASKS)) {
-        make_masks(x, columns, terms);
+        emit_rows_masks(x, columns, terms);
         over_rows(x, c, a, b, units);
         return;
     }

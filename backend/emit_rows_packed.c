@@ -18,6 +18,7 @@ typedef struct RowsPacked {
     int64_t part, group;       /* terms of a part, columns whose parts come before those of others */
     V part_bytes, group_bytes; /* to the next part and group */
     V depth, ncols;
+    int by_units; /* rows are packed here, and what is packed next is asked for meanwhile, else by the function `pack` */
 } RowsPacked;
 
 static void fill_table(const RowsPacked *t, V first, V rows)
@@ -32,10 +33,42 @@ static void fill_table(const RowsPacked *t, V first, V rows)
     l_end_for(l, &f);
 }
 
+static void one_unit(const RowsPacked *t, V b, V unit)
+{
+    V right[LAYOUT_EDGE];
+    emit_rows_vectors(t->x, b, unit, right);
+}
+
+/* Words of two rows, in the order in which tiles want them, and zeros up to a whole line. */
+static void fill_by_units(const RowsPacked *t, V b, V terms, V columns)
+{
+    EmitProduct *x = t->x;
+    L *l = t->l;
+    V whole = l_sar(l, terms, 1), one = l_i64(l, 1), units = emit_product_units(x, terms);
+    emit_rows_masks(x, columns, l_i64(l, t->terms));
+    For u = l_for(l, l_i64(l, 0), whole, 1, "unit");
+    one_unit(t, b, u.var);
+    l_end_for(l, &u);
+    V odd = l_and(l, terms, one);
+    When last = l_when(l, l_icmp(l, LLVMIntNE, odd, l_i64(l, 0)));
+    emit_rows_masks(x, columns, one);
+    one_unit(t, b, whole);
+    l_end_when(l, &last);
+    V zeros = l_real(LLVMVectorType(l->f32, x->lanes), 0.0);
+    For z = l_for(l, l_add(l, whole, odd), units, 1, "zeros");
+    for (uint32_t v = 0; v < x->vectors; v++)
+        emit_keep(x, z.var, v, zeros);
+    l_end_for(l, &z);
+}
+
 /* `terms` terms of `columns` columns from b on. */
 static void fill_panel(const RowsPacked *t, V b, V terms, V columns)
 {
     L *l = t->l;
+    if (t->by_units) {
+        fill_by_units(t, b, terms, columns);
+        return;
+    }
     V rows = t->x->transposed ? columns : terms, run = t->x->transposed ? terms : columns;
     fill_table(t, b, rows);
     V args[5] = {t->table, rows, run, t->panel, l_i64(l, 0)};
@@ -64,10 +97,10 @@ static void one_panel(const RowsPacked *t, V group, V in_group, V first)
     V begin = l_byte(l, x->b, l_mul(l, parts, t->part_bytes));
     V of_group = l_byte(l, begin, l_mul(l, l_bin(l, LLVMUDiv, group, l_i64(l, t->group)), t->group_bytes));
     V b = x->transposed ? of_group : l_byte(l, of_group, l_mul(l, in_group, l_i64(l, t->elem)));
+    x->next = coming(t, of_group, first, terms, in_group);
     fill_panel(t, b, terms, l_min(l, left, l_i64(l, LAYOUT_EDGE)));
     V right = l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
     V line = l_bin(l, LLVMUDiv, first, l_i64(l, WORDS * t->terms));
-    x->next = coming(t, of_group, first, terms, in_group);
     x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
     emit_begin_sums(x, first);
     emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, line, x->a_block)), t->panel,
@@ -89,6 +122,13 @@ void emit_rows_packed_product(EmitProduct *x, V depth)
     t.pack = pack_helper(x->e->p, pack_kind(LAYOUT_PAIRS, !x->transposed, x->right, x->left));
     t.panel = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "panel");
     t.table = l_slot_bytes(l, (uint64_t)t.part * sizeof(void *), "table");
+    t.by_units = x->in_rows && x->left == EL_BF16 && cpu_can(x->e->p->cpu, CPU_MASKS);
+    if (t.by_units) { /* of each unit 128 bytes of a later row are asked for */
+        x->kept = t.panel;
+        x->far = l_int(l->i1, 0);
+        x->streams = x->part;
+        x->stream = x->b_panel;
+    }
     x->right = x->left;
     x->per_word = x->trip = 1;
     For g = l_for(l, zero, t.ncols, t.group, "group");
