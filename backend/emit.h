@@ -304,7 +304,10 @@ uint64_t product_helpers(const Plan *p, const Stmt *product); /* what it calls, 
 int product_exists(Isa target, uint32_t helper);             /* of products and panels: may one for the target call it? */
 void emit_product_function(Plan *p, uint32_t kind);
 void emit_panel_function(Plan *p, uint32_t kind);
-V emit_products(Plan *p); /* the table that DATA_PRODUCTS points at */
+/* The table that DATA_PRODUCTS points at: what tells targets apart that share code. After the functions, the bytes from what a loop
+ * reads to what it asks for. */
+V emit_products(Plan *p);
+enum { TARGET_AHEAD = PRODUCT_KINDS, TARGET_ENTRIES, RUN_AHEAD = 2048 };
 
 /* A box on its way into a panel: of a statement, whose value is evaluated, or of a function, which is given rows. */
 typedef struct Pack {

@@ -120,10 +120,12 @@ static V function_of(const Plan *p, uint32_t kind)
 V emit_products(Plan *p)
 {
     L *l = p->l;
-    V all[PRODUCT_KINDS];
+    V all[TARGET_ENTRIES];
+    int64_t ahead = cpu_can(&cpu_table[p->target], CPU_ASKS_RUNS) ? RUN_AHEAD : 0;
+    all[TARGET_AHEAD] = LLVMConstIntToPtr(l_i64(l, ahead), l->ptr);
     for (uint32_t kind = 0; kind < PRODUCT_KINDS; kind++)
         all[kind] = p->helpers >> kind & 1 ? function_of(p, kind) : LLVMConstNull(l->ptr);
-    return l_table(l, l->ptr, all, PRODUCT_KINDS, "products");
+    return l_table(l, l->ptr, all, TARGET_ENTRIES, "products");
 }
 
 /* ---- the statement ---- */

@@ -15,7 +15,8 @@
  * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page. So where rows are that
  * long, the last of the loops asks for a row that will be wanted a few rows later: KNOB_ahead of ir/schedule.def, 8 unless a schedule
  * gives it (measured on an EPYC (Zen 4) with one thread, against none: the backward of RMSNorm over 8192 x 2048 bf16 takes 3.79
- * instead of 5.01 ms). */
+ * instead of 5.01 ms). And where a core does not foresee enough (CPU_ASKS_RUNS), every other loop over something that is larger
+ * than the second cache asks for what it reads RUN_AHEAD on. */
 #include "backend/emit.h"
 #include "backend/family.h"
 #include "machines/machines.h"
@@ -31,17 +32,22 @@ void emit_ask_near(L *l, V at) { prefetch(l, at, 3); }
 
 static const Stmt *settings(const Emit *e) { return &e->p->p->stmts.at[e->launch->stmt]; }
 
-/* One of two values, known in the whole function. */
-static V if_large(Emit *e, uint32_t buffer, V large, V small)
+/* One of two values, known in the whole function: the first where the buffer has so many bytes. */
+static V if_large(Emit *e, uint32_t buffer, int64_t least, V large, V small)
 {
     L *l = e->l;
-    int64_t most = e->launch->has_product ? machine_host(l->arena)->caches.stream_weights
-                                          : machine_host(l->arena)->caches.stream;
-    V all = emit_bytes(e, buffer), least = l_i64(l, most);
+    V all = emit_bytes(e, buffer);
     Block back = l_to_entry(l);
-    V v = l_select(l, l_icmp(l, LLVMIntSGE, all, least), large, small);
+    V v = l_select(l, l_icmp(l, LLVMIntSGE, all, l_i64(l, least)), large, small);
     l_from_entry(l, back);
     return v;
+}
+
+/* From so many bytes on nothing of an output is left in the caches. */
+static int64_t stream_bytes(const Emit *e)
+{
+    const Machine *m = machine_host(e->l->arena);
+    return e->launch->has_product ? m->caches.stream_weights : m->caches.stream;
 }
 
 static int may_stream(const Emit *e, uint32_t buffer)
@@ -69,7 +75,7 @@ int emit_stream(Emit *e, uint32_t buffer, V at, V raw, V mask)
         bytes = LAYOUT_LINE_BYTES;
     V bits = l_i64(l, bytes - 1);
     if (settings(e)->writes == WRITES_BY_SIZE)
-        bits = if_large(e, buffer, bits, l_i64(l, -1));
+        bits = if_large(e, buffer, stream_bytes(e), bits, l_i64(l, -1));
     V unfit = l_and(l, LLVMBuildPtrToInt(l->b, at, l->i64, ""), bits);
     V fits = l_icmp(l, LLVMIntEQ, unfit, l_i64(l, 0));
     Block past = l_block(l, "past"), kept = l_block(l, "kept"), stored = l_block(l, "stored");
@@ -136,19 +142,50 @@ static V bytes_ahead(Emit *e, uint32_t buffer, uint32_t axis)
     V far = l_select(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, machine_host(l->arena)->core.page)),
                      l_mul(l, row, l_i64(l, settings(e)->ahead)), l_i64(l, 0));
     l_from_entry(l, back);
-    return if_large(e, buffer, far, l_i64(l, 0));
+    return if_large(e, buffer, stream_bytes(e), far, l_i64(l, 0));
+}
+
+/* Does the code run on a CPU that does not foresee enough? */
+static int may_ask_runs(const Plan *p)
+{
+    int asks = 0;
+    for (Isa isa = 0; isa < ISA_COUNT; isa++)
+        asks |= cpu_table[isa].code == p->isa && cpu_can(&cpu_table[isa], CPU_ASKS_RUNS);
+    return asks;
+}
+
+/* What the target asks for in runs, known in the whole function: targets share code. */
+static V run_ahead(Emit *e, uint32_t buffer)
+{
+    L *l = e->l;
+    Block back = l_to_entry(l);
+    V table = l_load(l, l->ptr, emit_data_at(e, DATA_PRODUCTS), 8);
+    V far = l_load(l, l->i64, l_at(l, l->ptr, table, l_i64(l, TARGET_AHEAD)), 8);
+    l_from_entry(l, back);
+    return if_large(e, buffer, machine_host(l->arena)->caches.l2, far, l_i64(l, 0));
+}
+
+/* Bytes to the row ahead, where this is the last of several loops over a row; else those in the run. NULL: nothing is asked for. */
+static V far_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    if (e->launch->again[buffer] != e->loop)
+        return may_ask_runs(e->p) && e->p->buffers.at[buffer].space == SPACE_GM ? run_ahead(e, buffer) : NULL;
+    int rows = settings(e)->ahead && n >= 2 && x_at(e->k, index[n - 2])->kind == X_INDEX;
+    return rows ? bytes_ahead(e, buffer, n - 2) : NULL;
 }
 
 void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at)
 {
     L *l = e->l;
     Buffer *b = &e->p->buffers.at[buffer];
-    if (!e->launch || e->launch->has_product || !settings(e)->ahead || e->loop == NONE ||
-        e->launch->again[buffer] != e->loop || b->asked == e->loop || n < 2 || !layout_is_dense(b->layout) ||
-        x_at(e->k, index[n - 2])->kind != X_INDEX || e->tail)
+    if (!e->launch || e->launch->has_product || e->loop == NONE || b->asked == e->loop ||
+        !layout_is_dense(b->layout) || e->tail)
+        return;
+    V far = far_ahead(e, buffer, index, n);
+    if (!far)
         return;
     b->asked = e->loop;
-    V first = l_byte(l, at, bytes_ahead(e, buffer, n - 2));
+    V first = l_byte(l, at, far);
     for (uint32_t byte = 0; byte < e->width * elem_bytes(b->elem); byte += LAYOUT_LINE_BYTES)
-        emit_ask(l, l_byte(l, first, l_i64(l, byte)));
+        (e->launch->again[buffer] == e->loop ? emit_ask : emit_ask_near)(l, l_byte(l, first, l_i64(l, byte)));
 }
