@@ -245,8 +245,8 @@ def check_forced(moec, scratch):
 
 
 def check_sampled(moec, scratch):
-    """Of large launches some items are looked at, and stand for all: what is quadratic in S still is, but for what is packed (with
-    AMX a fifth of the time)."""
+    """Of large launches some items are looked at, and stand for all: what is quadratic in S still is. (With AMX what is
+    not, packs of keys and values, is a quarter of the time.)"""
     wrong = []
     for machine in ("ascend910b2", "host"):
         us = []
