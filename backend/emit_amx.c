@@ -52,9 +52,9 @@ static V tile_of_sums(L *l, V c, V c_row, int i)
 }
 
 /* 2 x 2 tiles of sums: 4 loads for 4 products. The panel stays in the first cache, lines pass it by. What comes next is asked
- * for as terms go by: in each step some rows of the sums that come next, those below or, where terms are few and sums may come from
- * memory, in the next columns; and where the right operand may be there, of 32 lines of x->next those that fall to this fragment. (Of many lines that are asked for at
- * once a CPU forgets half.)
+ * for as terms go by: in each step some rows of the sums that come next, those below or, where terms are few and sums may come
+ * from memory, in the next columns; and where the right operand may be there, of 32 lines of x->next those that fall to this
+ * fragment. (Of many lines that are asked for at once a CPU forgets half.)
  *
  * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
  * their low bits are alike: so a loop has few values, and no counter. */
@@ -63,21 +63,18 @@ enum { TILE_FRAGMENT_ROWS = TILES * TILE_ROWS };
 typedef struct TileFragment {
     EmitProduct *x;
     V b, units;
-    V c, a;   /* its sums and lines */
-    int init; /* the sums begin at zero */
-    int alone; /* there is no other fragment below or above: lines stay in the first cache, the panel passes it by */
+    V c, a;             /* its sums and lines */
+    int init;           /* the sums begin at zero */
+    int alone;          /* there are no other rows: lines stay in the first cache, the panel passes it by */
     V sums, sum_rows;   /* those that come next, and how many rows of them a step asks for */
     V chunk, chunk_end; /* what is asked for of each step from x->next on */
 } TileFragment;
 
-/* A step's lines of the next panel go in chunks of four. Of a right operand in rows two panels make them together, a line of 16
- * terms each; of a transposed one two columns' lines of all steps. */
+/* A step's lines of what comes next go in chunks of four: of a transposed operand two columns' lines of a part. */
 static V chunk_at(const EmitProduct *x, V step, V chunk)
 {
     L *l = x->l;
     V bytes = l_i64(l, CHUNK_BYTES);
-    if (x->in_rows)
-        return l_byte(l, step, l_mul(l, chunk, l_shl(l, x->b_panel, 1)));
     if (!x->transposed)
         return l_byte(l, step, l_mul(l, chunk, bytes));
     V column = l_mul(l, l_sar(l, chunk, 2), x->b_panel);
@@ -87,19 +84,7 @@ static V chunk_at(const EmitProduct *x, V step, V chunk)
 static V next_step(const EmitProduct *x, V step)
 {
     L *l = x->l;
-    return l_byte(l, step,
-                  x->in_rows      ? l_shl(l, x->b_panel, 4)
-                  : x->transposed ? l_shl(l, x->b_panel, 1)
-                                  : l_i64(l, STEP_BYTES));
-}
-
-static void ask_chunk(const EmitProduct *x, V at)
-{
-    L *l = x->l;
-    for (int i = 0; i < CHUNK_BYTES / LAYOUT_LINE_BYTES; i++) {
-        V row = x->in_rows && i >= 2 ? l_byte(l, at, x->b_panel) : at;
-        emit_ask(l, l_byte(l, row, l_i64(l, (x->in_rows ? i % 2 : i) * LAYOUT_LINE_BYTES)));
-    }
+    return l_byte(l, step, x->transposed ? l_shl(l, x->b_panel, 1) : l_i64(l, STEP_BYTES));
 }
 
 static void ask_next(const TileFragment *f, V step, V *sums)
@@ -113,7 +98,8 @@ static void ask_next(const TileFragment *f, V step, V *sums)
             emit_ask_near(l, l_byte(l, *sums, l_i64(l, i * TILE_BYTES)));
     l_carried(l, &pair, &carry);
     For chunk = l_for(l, f->chunk, f->chunk_end, 1, "ask");
-    ask_chunk(x, chunk_at(x, step, chunk.var));
+    for (int byte = 0; byte < CHUNK_BYTES; byte += LAYOUT_LINE_BYTES)
+        emit_ask(l, l_byte(l, chunk_at(x, step, chunk.var), l_i64(l, byte)));
     l_end_for(l, &chunk);
 }
 

@@ -17,8 +17,8 @@
 #include "backend/emit.h"
 
 /* Parameters: the sums and the bytes to their next row; for either operand its first element, and the bytes to its next
- * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written; whether the right operand may be in memory,
- * because no thread has made it for itself. */
+ * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written;
+ * whether the right operand may be in memory, because no thread has made it for itself. */
 enum { DEPTH = 8, INIT, EXACT, FAR, PARAMS };
 enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
@@ -520,13 +520,12 @@ void emit_panel_function(Plan *p, uint32_t kind)
 /* ---- over panels ---- */
 
 /* Units of a part. Few rows take all, or where the CPU reads several runs faster than one (Cpu.streams) a line's of each panel in
- * turn. More rows leave a part in the first cache, so that what streams through is read once. */
+ * turn. More rows leave a part in the first cache, so that what streams through is read once; beside tiles it has room, as lines pass
+ * it by. */
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
-    int tiles = fragment_of(x->e->p->isa, x->left) ==
-                emit_tile_fragment; /* what streams through passes the first cache by */
-    uint32_t least = tiles || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
+    uint32_t least = is_of_tiles(x) || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
     V part = l_mul(l, words, l_i64(l, x->keeps ? 1 : x->per_word));
     V few = is_of_tiles(x) ? part : x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);

@@ -1,10 +1,10 @@
 /* Block products whose right operand lies in rows, or transposed, its columns as rows, for fragments that do not read rows: tiles,
  * and vectors of four.
  *
- * Of 32 columns a part of the terms is packed into a panel in the first cache, which fragments of all rows then read. Tiles
- * ask meanwhile for what is packed next: for all parts of two panels before the next two, for 128 bytes of each row come as fast
- * from memory as whole rows, and 64 do not; of a transposed one for all parts of a panel. Additions are those of a packed panel,
- * in the same order. */
+ * Of 32 columns a part of the terms is packed into a panel in the first cache, which fragments of all rows then read. What is
+ * packed next is asked for: all parts of two panels before the next two, for 128 bytes of each row come as fast from memory as
+ * whole rows, and 64 do not. Rows are asked for while rows are packed here; of a transposed operand, which another function
+ * packs, tiles ask for all parts of a panel. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
 enum { TABLE_LANES = 8 };
