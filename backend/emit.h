@@ -410,6 +410,7 @@ void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so 
 void emit_rows_transposed_product(EmitProduct *x, V depth);
 /* emit_rows_packed.c: the function of either where fragments do not read rows. */
 void emit_rows_packed_product(EmitProduct *x, V depth);
+int emit_packs_units(const Cpu *cpu, Elem left, int transposed); /* by itself, without a pack function */
 /* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
 void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);

@@ -85,7 +85,8 @@ uint64_t product_helpers(const Plan *p, const Stmt *s)
     int packs = kind >= IN_ROWS && packs_panels(p->target, left);
     Elem right = packs || kind / 4 * 4 == IN_ROWS ? left : in_rows;
     uint64_t panel = (uint64_t)calls_panel_function(p->target, left);
-    uint64_t pack = (uint64_t)packs << (HELPER_PACK + pack_kind(LAYOUT_PAIRS, !s->transposed, in_rows, left));
+    uint64_t calls = packs && !emit_packs_units(&cpu_table[p->target], left, s->transposed);
+    uint64_t pack = calls << (HELPER_PACK + pack_kind(LAYOUT_PAIRS, !s->transposed, in_rows, left));
     return (uint64_t)1 << kind | pack | panel << (HELPER_PANEL + panel_kind(left, right)) |
            (uint64_t)s->transposed << HELPER_TRANSPOSE;
 }

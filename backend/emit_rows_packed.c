@@ -7,12 +7,10 @@
  * packs, tiles ask for all parts of a panel. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
-enum { TABLE_LANES = 8 };
-
 typedef struct RowsPacked {
     EmitProduct *x;
     L *l;
-    V pack, table, panel;
+    V pack, panel;
     int64_t elem;              /* bytes of an element in rows */
     int64_t terms;             /* of a word */
     int64_t part, group;       /* terms of a part, columns whose parts come before those of others */
@@ -20,18 +18,6 @@ typedef struct RowsPacked {
     V depth, ncols;
     int by_units; /* rows are packed here, and what is packed next is asked for meanwhile, else by the function `pack` */
 } RowsPacked;
-
-static void fill_table(const RowsPacked *t, V first, V rows)
-{
-    L *l = t->l;
-    V stride = l_splat(l, t->x->b_panel, TABLE_LANES),
-      lanes = l_mul(l, l_iota(l, l->i64, TABLE_LANES), stride);
-    V at = LLVMBuildPtrToInt(l->b, first, l->i64, "");
-    For f = l_for(l, l_i64(l, 0), rows, TABLE_LANES, "row");
-    V row = l_add(l, at, l_mul(l, f.var, t->x->b_panel));
-    l_store(l, l_add(l, l_splat(l, row, TABLE_LANES), lanes), l_at(l, l->i64, t->table, f.var), 8);
-    l_end_for(l, &f);
-}
 
 static void one_unit(const RowsPacked *t, V b, V unit)
 {
@@ -70,13 +56,13 @@ static void fill_panel(const RowsPacked *t, V b, V terms, V columns)
         return;
     }
     V rows = t->x->transposed ? columns : terms, run = t->x->transposed ? terms : columns;
-    fill_table(t, b, rows);
-    V args[5] = {t->table, rows, run, t->panel, l_i64(l, 0)};
-    l_call_at(l, pack_type(l), t->pack, args, 5);
+    V step = l_i64(l, PACK_ROWS / t->terms * ROW_OF_WORDS); /* columns are no more than come at a time */
+    V args[8] = {t->pack, b, t->x->b_panel, rows, run, t->panel, l_i64(l, 0), step};
+    l_call(l, t->x->e->p->shared->strided, args, 8);
 }
 
 /* What is packed after this part of the group at b: its panels share it, in rows each half of them. */
-static V coming(const RowsPacked *t, V b, V first, V terms, V in_group)
+static V packed_next(const RowsPacked *t, V b, V first, V terms, V in_group)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
@@ -97,7 +83,7 @@ static void one_panel(const RowsPacked *t, V group, V in_group, V first)
     V begin = l_byte(l, x->b, l_mul(l, parts, t->part_bytes));
     V of_group = l_byte(l, begin, l_mul(l, l_bin(l, LLVMUDiv, group, l_i64(l, t->group)), t->group_bytes));
     V b = x->transposed ? of_group : l_byte(l, of_group, l_mul(l, in_group, l_i64(l, t->elem)));
-    x->next = coming(t, of_group, first, terms, in_group);
+    x->next = packed_next(t, of_group, first, terms, in_group);
     fill_panel(t, b, terms, l_min(l, left, l_i64(l, LAYOUT_EDGE)));
     V right = l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
     V line = l_bin(l, LLVMUDiv, first, l_i64(l, WORDS * t->terms));
@@ -105,6 +91,11 @@ static void one_panel(const RowsPacked *t, V group, V in_group, V first)
     emit_begin_sums(x, first);
     emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, line, x->a_block)), t->panel,
                       emit_product_units(x, terms));
+}
+
+int emit_packs_units(const Cpu *cpu, Elem left, int transposed)
+{
+    return !transposed && left == EL_BF16 && cpu_can(cpu, CPU_MASKS);
 }
 
 /* Without rows there is nothing to do. */
@@ -119,15 +110,15 @@ void emit_rows_packed_product(EmitProduct *x, V depth)
     t.ncols = l_select(l, some, x->ncols, zero);
     t.part_bytes = x->transposed ? l_i64(l, t.part * t.elem) : l_mul(l, x->b_panel, l_i64(l, t.part));
     t.group_bytes = x->transposed ? l_mul(l, x->b_panel, l_i64(l, t.group)) : l_i64(l, t.group * t.elem);
-    t.pack = pack_helper(x->e->p, pack_kind(LAYOUT_PAIRS, !x->transposed, x->right, x->left));
     t.panel = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "panel");
-    t.table = l_slot_bytes(l, (uint64_t)t.part * sizeof(void *), "table");
-    t.by_units = x->in_rows && x->left == EL_BF16 && cpu_can(x->e->p->cpu, CPU_MASKS);
+    t.by_units = emit_packs_units(x->e->p->cpu, x->left, x->transposed);
     if (t.by_units) { /* of each unit 128 bytes of a later row are asked for */
         x->kept = t.panel;
         x->far = l_int(l->i1, 0);
         x->streams = x->part;
         x->stream = x->b_panel;
+    } else {
+        t.pack = pack_helper(x->e->p, pack_kind(LAYOUT_PAIRS, !x->transposed, x->right, x->left));
     }
     x->right = x->left;
     x->per_word = x->trip = 1;

@@ -246,19 +246,19 @@ def check_forced(moec, scratch):
 
 def check_sampled(moec, scratch):
     """Of large launches some items are looked at, and stand for all: what is quadratic in S still is. (With AMX what is
-    not, packs of keys and values, is a quarter of the time.)"""
+    not, packs of keys and values, is a fifth of the host's time at S=2048.)"""
     wrong = []
-    for machine in ("ascend910b2", "host"):
+    for machine, positions in (("ascend910b2", (2048, 8192)), ("host", (4096, 16384))):
         us = []
-        for s in (2048, 8192):
+        for s in positions:
             text = subprocess.run([moec, "report", "examples/attention.moe", "attention", "--machine", machine, "--threads", "2",
                                    "--sizes", f"B=1,N=8,D=128,S={s}"], check=True, stdout=subprocess.PIPE).stdout.decode()
             us.append(float(re.search(r": ([0-9.]+) us", text).group(1)))
         if "items were looked at" not in text:
-            wrong.append(f"{machine}: nothing is sampled at S=8192")
+            wrong.append(f"{machine}: nothing is sampled at S={positions[1]}")
         if not re.search(r"^balance over cores .*\n.* [0-9.]+/ *[0-9.]+/ *[0-9.]+  [0-9.]+$", text, re.M):
             wrong.append(f"{machine}: nothing is said of the balance over cores")
-        if not 12 < us[1] / us[0] < 18:
+        if not 14 < us[1] / us[0] < 18:
             wrong.append(f"{machine}: {us[1] / us[0]:.1f} times as long for four times the positions")
     return wrong
 
