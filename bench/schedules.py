@@ -2,7 +2,8 @@
 """Does the model of this CPU put schedules in the right order? Draws schedules of the grouped product at random from a grid, or
 of other kernels from the space that `moec explain --space` lists, measures them in turn in one process, asks
 `moec report --machine host` for the time of each, and prints both beside Kendall's tau: of all pairs whose medians differ by
-more than the spread of either, those that the model orders as the clock does, less the others, by all of them.
+more than the spread of either, and by more than copies of one schedule do, those that the model orders as the clock does, less
+the others, by all of them.
 bench/README.md says more.
 
 usage: schedules.py [--shape few|many|both | --kernel PATTERN] [--schedules N] [--rounds N] [--seed N] [--threads N] [--isa ISA]
@@ -29,6 +30,7 @@ GRID = {"M": (32, 64, 96, 128, 192, 256, 384, 512, 1024), "N": (32, 64, 128, 256
         "order": ("heaviest_first", "as_given"), "permute": ("fuse xp -> y at prologue", "store xp")}
 LARGEST = 2048
 DRAWS = 20  # for each schedule that is wanted
+COPIES = 5  # of the first schedule, which take turns with the others: what differs between them is noise
 HEAD = """moe 1
 dim T, K, E, H, F
 group R : E rows T*K
@@ -86,51 +88,57 @@ def predict(text, name, sizes, route, options):
     return float(found.group(1)) * 1e-6
 
 
-def tau(rows):
-    """Kendall's tau over the pairs that differ by more than their spread; and how many these are."""
+def tau(rows, noise):
+    """Kendall's tau over the pairs that differ by more than their spread, and by more than copies of one schedule do; and how many
+    these are."""
     agree = pairs = 0
     for n, (model, median, spread) in enumerate(rows):
         for other_model, other_median, other_spread in rows[:n]:
-            if abs(median - other_median) > max(spread, other_spread):
+            if abs(median - other_median) > max(spread, other_spread, noise * min(median, other_median)):
                 pairs += 1
                 agree += np.sign((median - other_median) * (model - other_model))
     return agree / pairs if pairs else 0, pairs
 
 
-def tell(name, rows, points, put):
-    """Prints the rows (model, median, spread) of the points, the fastest first, and how well the model ranks them."""
+def tell(name, rows, copies, points, put):
+    """Prints the rows (model, median, spread) of the points, the fastest first, and how well the model ranks them. copies: the
+    medians of one schedule."""
     for point, row in sorted(zip(points, rows), key=lambda pair: pair[1][1]):
         print(f"{row[1] * 1e3:8.2f} ms {row[2] * 1e3:7.2f} {row[0] * 1e3:8.2f} {row[0] / row[1]:6.2f}  {put(point)}")
-    found, pairs = tau(rows)
-    half, half_pairs = tau(sorted(rows, key=lambda row: row[1])[:len(rows) // 2])
+    noise = max(copies) / min(copies) - 1
+    found, pairs = tau(rows, noise)
+    half, half_pairs = tau(sorted(rows, key=lambda row: row[1])[:len(rows) // 2], noise)
     ratios = sorted(row[0] / row[1] for row in rows)
     liked = sorted(rows, key=lambda row: row[0])[:max(len(rows) // 10, 1)]
-    fastest = min(row[1] for row in rows)
+    fastest, slowest = (pick(row[1] for row in rows) for pick in (min, max))
     print(f"{name}: tau {found:.2f} over {pairs} pairs of {len(rows)} schedules, {half:.2f} over {half_pairs} of the faster half; "
+          f"the slowest takes {slowest / fastest:.2f} times as long as the fastest, copies of one schedule up to {1 + noise:.2f}; "
           f"model by measured {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}; beside the fastest one "
           f"the model's first takes {liked[0][1] / fastest:.2f} times as long, the best of its first tenth "
           f"{min(row[1] for row in liked) / fastest:.2f} times", flush=True)
-    return {"shape": name, "tau": found, "pairs": pairs, "schedules": [
+    return {"shape": name, "tau": found, "pairs": pairs, "copies": copies, "schedules": [
         dict(point, model=row[0], median=row[1], spread=row[2]) for point, row in zip(points, rows)]}
 
 
 def rows_of(calls, predictions, options):
+    """(model, median, spread) of each call that has a prediction, and the medians of the first one and of the others, its copies."""
     quartiles = [np.percentile(row, (25, 50, 75)) for row in measure(calls, options)]
-    return [(model, q[1], q[2] - q[0]) for model, q in zip(predictions, quartiles)]
+    return ([(model, q[1], q[2] - q[0]) for model, q in zip(predictions, quartiles)],
+            [q[1] for q in quartiles[:1] + quartiles[len(predictions):]])
 
 
 def run(name, options):
     sizes, empty = SHAPES[name]
     points, route = draw(options.schedules, options.seed), make_route(sizes, empty, options.seed)
-    text = HEAD + "".join(KERNEL.format(n=n, **point) for n, point in enumerate(points))
+    text = HEAD + "".join(KERNEL.format(n=n, **point) for n, point in enumerate(points + points[:1] * COPIES))
     kernels = kernel.compile_text(text, options.isa, moec=options.moec)
     args = kernels["k0"].random(sizes, np.random.default_rng(options.seed), route)
-    calls = [kernels[f"k{n}"].bind(sizes, args, options.threads) for n in range(len(points))]
+    calls = [k.bind(sizes, args, options.threads) for k in kernels.values()]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         models = list(pool.map(lambda n: predict(text, f"k{n}", sizes, route, options), range(len(points))))
     print(f"\n{name}: {', '.join(f'{n}={v}' for n, v in sizes.items())}; rows of groups {min(route.arrays[1])} to "
           f"{max(route.arrays[1])}; {options.threads} thread(s), {options.isa}")
-    return tell(name, rows_of(calls, models, options), points, lambda point: "  ".join(f"{k} {v}" for k, v in point.items()))
+    return tell(name, *rows_of(calls, models, options), points, lambda point: "  ".join(f"{k} {v}" for k, v in point.items()))
 
 
 # ---- other kernels: any of the knobs that are theirs ----
@@ -157,12 +165,12 @@ def run_kernel(source, name, sizes, options):
     texts = [text + space.block(name, clauses) if clauses else text for clauses in points]
     route = space.make_route(sizes, options.seed) if "E" in sizes else None
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        kernels = list(pool.map(lambda t: kernel.compile_text(t, options.isa, moec=options.moec)[name], texts))
+        kernels = list(pool.map(lambda t: kernel.compile_text(t, options.isa, moec=options.moec)[name], texts + texts[:1] * COPIES))
         models = list(pool.map(lambda t: predict(t, name, sizes, route, options), texts))
     args = space.arguments(kernels[0], sizes, route)
     calls = [k.bind(sizes, args, options.threads) for k in kernels]
     print(f"\n{name}: {', '.join(f'{n}={v}' for n, v in sizes.items())}; {options.threads} thread(s), {options.isa}")
-    return tell(name, rows_of(calls, models, options), [{"clauses": p} for p in points], lambda point: "; ".join(point["clauses"]))
+    return tell(name, *rows_of(calls, models, options), [{"clauses": p} for p in points], lambda point: "; ".join(point["clauses"]))
 
 
 def main():

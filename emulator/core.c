@@ -120,7 +120,8 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
         x.form = ACCESS_PAST;
     if (x.form == ACCESS_READ && e->transposed && emulator_stmt(e, id)->kind == TILE_pack)
         x.form = ACCESS_ACROSS;
-    else if (x.form == ACCESS_READ && emulator_stmt(e, e->launch)->ahead == 0) /* KNOB_ahead */
+    else if (x.form == ACCESS_READ && emulator_stmt(e, e->launch)->ahead == 0 && /* KNOB_ahead */
+             !cpu_can(e->trace.cpu, CPU_ASKS_RUNS))
         x.form = ACCESS_UNASKED;
     if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
         CoreAccess late = x;

@@ -10,7 +10,7 @@
  * and writes comes while it computes, so that it takes the longer of both; but for what nobody has asked for ahead, which it
  * waits for. Bytes come from the core's own cache, from the one that all cores share, or from memory, each at its rate. A line is read before
  * something is stored in it, unless that goes past the caches, by size or as the schedule says (KNOB_writes). Where rows
- * are not asked for ahead (KNOB_ahead), each waits for memory; how far ahead makes no difference.
+ * are not asked for ahead (KNOB_ahead), nor in runs (CPU_ASKS_RUNS), each waits for memory; how far ahead makes no difference.
  *
  * Global memory and the cache before it are shared by all cores: memory.h. Items of a launch are given to cores as they stand
  * in the trace, so that a last wave of few items is what it is. A launch begins when the one before is over, and the launch
