@@ -153,13 +153,25 @@ static Value float_result(const Eval *e, const Node *n, Value a, Value b)
         return (Value){n->hook(e->mode, n->ints, a.n, b.n), 0};
     if (n->ints) /* a cast of an integer */
         return (Value){n->hook(e->mode, 1, a.n, b.n), a.error > 0 ? INFINITY : 0};
-    Value r;
+    Value r = {.error = 0};
     double exact = n->hook(EVAL_EXACT, 0, a.n, b.n).f;
-    r.n.f = scalar_table[op].kind == SK_CAST ? n->hook(e->mode, 0, a.n, b.n).f : elem_round(EL_F32, exact);
-    r.error = eval_error(op, a, b, exact, r.n.f);
+    int is_cast = scalar_table[op].kind == SK_CAST;
+    r.n.f = is_cast ? n->hook(e->mode, 0, a.n, b.n).f : (double)(float)exact;
+    int as_exact = is_cast || (scalar_table[op].ulp <= 0.5 && r.n.f == exact);
+    if (a.error > 0 || b.error > 0 || !as_exact)
+        r.error = eval_error(op, a, b, exact, r.n.f);
     if (n->moves)
         r.error += eval_error_again(op, r.n.f);
     return r;
+}
+
+Value eval_op(Eval *e, const Node *n, Value a, Value b)
+{
+    if (n->lifted & 1)
+        a = eval_lift(e, a);
+    if (n->lifted & 2)
+        b = eval_lift(e, b);
+    return type_is_float((Type)n->type) ? float_result(e, n, a, b) : int_result(e, n, a, b);
 }
 
 static Value run_op(Eval *e, Node *n)
@@ -167,11 +179,7 @@ static Value run_op(Eval *e, Node *n)
     Value a = eval_run(e, n->args[0]), b = {{.i = 0}, 0};
     if (n->nargs > 1)
         b = eval_run(e, n->args[1]);
-    if (n->lifted & 1)
-        a = eval_lift(e, a);
-    if (n->lifted & 2)
-        b = eval_lift(e, b);
-    return type_is_float((Type)n->type) ? float_result(e, n, a, b) : int_result(e, n, a, b);
+    return eval_op(e, n, a, b);
 }
 
 /* Conjuncts (deciding value 0) or alternatives (1) from left to right, until one decides beyond doubt. */

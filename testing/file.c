@@ -5,6 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A kernel as written, with its inputs and what it makes of them: what it is judged by, and all that is derived from it. */
+typedef struct TestOrigin {
+    Arena *arena;
+    const Kernel *k;
+    int is_found;
+    TestCase c;
+    TestReference r;
+    const char *error;
+} TestOrigin;
+
 /* One line of the report: a kernel at sizes and routings. */
 typedef struct TestJob {
     TestFile *file;
@@ -12,7 +22,7 @@ typedef struct TestJob {
     const int64_t *dims;
     const TestRun *run;
     const Derive *derive; /* k is its backward or forward; NULL */
-    const Kernel *origin; /* of a derived kernel */
+    TestOrigin *origin;   /* of k, or of what k is derived from */
     double tolerance;
     int gradcheck;
     int is_swept; /* sizes that nobody asked for: nothing to compare is no failure */
@@ -116,53 +126,64 @@ static const char *compare_targets(TestJob *j, const TestCase *c, const TestRefe
     return bad;
 }
 
+/* Found once for all jobs about it. */
+static const TestOrigin *find_origin(TestJob *j)
+{
+    TestOrigin *o = j->origin;
+    if (!o->is_found) {
+        o->c = test_new_case(j->file, o->arena, o->k, j->dims, j->run);
+        o->error = test_find_inputs(&o->c, 1, &o->r);
+        o->is_found = 1;
+    }
+    return o;
+}
+
 static const char *run_plain(TestJob *j)
 {
-    TestCase c = new_case(j, j->k);
-    TestReference r;
-    const char *error = test_find_inputs(&c, 1, &r);
-    return error ? error : compare_targets(j, &c, &r);
+    const TestOrigin *o = find_origin(j);
+    TestCase c = o->c;
+    c.arena = j->arena;
+    return o->error ? o->error : compare_targets(j, &c, &o->r);
 }
 
 /* A forward computes what its origin does: the outputs of both are judged by the kernel as written. */
-static void take_outputs_of_origin(const TestCase *c, const TestCase *origin, TestReference *r)
+static void take_outputs_of_origin(const TestCase *c, const TestOrigin *o, TestReference *r)
 {
-    TestReference written = test_reference(origin, EVAL_REFERENCE, 1);
-    for (uint32_t i = 0; !written.error && i < origin->k->params.len; i++) {
-        const Tensor *t = test_tensor(origin->k, i);
+    for (uint32_t i = 0; i < o->k->params.len; i++) {
+        const Tensor *t = test_tensor(o->k, i);
         uint32_t to = t && t->role == ROLE_OUT ? test_param_named(c->k, t->name) : (uint32_t)NONE;
         if (to == NONE || test_tensor(c->k, to)->role != ROLE_OUT)
             continue;
-        r->data[to] = written.data[i];
-        r->bounds[to] = written.bounds[i];
+        r->data[to] = o->r.data[i];
+        r->bounds[to] = o->r.bounds[i];
     }
 }
 
-/* The origin's inputs are found first: a derived kernel gets the same ones. */
+/* A derived kernel gets the inputs of its origin. */
 static const char *run_derived(TestJob *j)
 {
-    TestCase origin = new_case(j, j->origin), c = new_case(j, j->k);
-    TestReference r;
-    const char *error = test_find_inputs(&origin, 0, &r);
-    if (error)
-        return error;
-    if (r.error) {
-        j->note = arena_printf(j->arena, "left out: %s", r.error);
+    const TestOrigin *o = find_origin(j);
+    if (o->error)
+        return o->error;
+    if (o->r.error) {
+        j->note = arena_printf(j->arena, "left out: %s", o->r.error);
         return NULL;
     }
+    TestCase origin = o->c, c = new_case(j, j->k);
+    origin.arena = j->arena;
     c.positive = origin.positive;
-    error = test_fill_derived(&c, &origin, j->derive, EVAL_REFERENCE);
+    const char *error = test_fill_derived(&c, &origin, j->derive, EVAL_REFERENCE);
     if (error)
         return error;
-    r = test_reference(&c, EVAL_REFERENCE, 1);
+    TestReference r = test_reference(&c, EVAL_REFERENCE, 1);
     if (j->derive->forward == c.k->name && !r.error)
-        take_outputs_of_origin(&c, &origin, &r);
+        take_outputs_of_origin(&c, o, &r);
     return compare_targets(j, &c, &r);
 }
 
 static const char *run_gradient(TestJob *j)
 {
-    TestCase origin = new_case(j, j->origin);
+    TestCase origin = new_case(j, j->origin->k);
     TestReference r;
     origin.unrounded = 1;
     const char *error = test_find_inputs(&origin, 0, &r);
@@ -175,20 +196,27 @@ static const char *run_gradient(TestJob *j)
     return test_gradient(&origin, j->derive, &j->score.worst);
 }
 
+static void set_landing(const TestJob *j, jmp_buf *landing)
+{
+    arena_set_landing(j->arena, landing);
+    arena_set_landing(j->origin->arena, landing);
+    arena_set_landing(j->file->c->arena, landing);
+}
+
 static const char *run_guarded(TestJob *j)
 {
     jmp_buf landing;
     if (setjmp(landing)) {
-        arena_set_landing(j->arena, NULL);
-        arena_set_landing(j->file->c->arena, NULL);
-        const char *text = arena_message(j->arena);
-        return text && *text ? text : arena_message(j->file->c->arena);
+        const Arena *arenas[] = {j->arena, j->origin->arena, j->file->c->arena};
+        uint32_t at = 0;
+        set_landing(j, NULL);
+        while (at < 2 && !*arena_message(arenas[at]))
+            at++;
+        return arena_message(arenas[at]);
     }
-    arena_set_landing(j->arena, &landing);
-    arena_set_landing(j->file->c->arena, &landing);
+    set_landing(j, &landing);
     const char *bad = j->gradcheck ? run_gradient(j) : j->derive ? run_derived(j) : run_plain(j);
-    arena_set_landing(j->arena, NULL);
-    arena_set_landing(j->file->c->arena, NULL);
+    set_landing(j, NULL);
     return bad;
 }
 
@@ -242,8 +270,7 @@ static void run_job(TestFile *file, TestJob j)
     arena_free(j.arena);
 }
 
-/* A kernel, and the kernels derived from it, at one set of sizes. */
-static void run_kernel(TestFile *file, TestJob j)
+static void run_with_origin(TestFile *file, TestJob j)
 {
     const Module *m = file->c->module;
     TestJob plain = j;
@@ -255,7 +282,6 @@ static void run_kernel(TestFile *file, TestJob j)
             continue;
         TestJob derived = j;
         derived.k = m->kernels.at[i];
-        derived.origin = j.k;
         derived.derive = d;
         derived.gradcheck = 0;
         run_job(file, derived);
@@ -263,6 +289,17 @@ static void run_kernel(TestFile *file, TestJob j)
         if (derived.gradcheck)
             run_job(file, derived);
     }
+}
+
+/* A kernel, and the kernels derived from it, at one set of sizes. */
+static void run_kernel(TestFile *file, TestJob j)
+{
+    TestOrigin origin = {.arena = arena_new(), .k = j.k};
+    if (!origin.arena)
+        return;
+    j.origin = &origin;
+    run_with_origin(file, j);
+    arena_free(origin.arena);
 }
 
 /* ---- sizes ---- */
