@@ -1,5 +1,6 @@
 """What the tests of training runs share: a tiny model that has everything (examples/models/tiny.json: latent attention, a dense layer,
 experts with a correction bias, multi-token prediction), trained on the licence."""
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -60,15 +61,18 @@ def differences(a, b):
                 yield f"{name} of {a} and {b} differ"
 
 
-def run_cases(name, cases, bad):
-    """Each case, or those that the command line names behind the program, in a folder of its own; ends the test. `bad`: what they
-    find wrong, a list."""
+def run_cases(name, cases, bad, beside=1):
+    """Each case, or those that the command line names behind the program, in a folder of its own, `beside` of them at a time; ends the
+    test. `bad`: what they find wrong, a list."""
     chosen = [c for c in cases if not sys.argv[2:] or c.__name__ in sys.argv[2:]]
-    for case in chosen:
-        before = len(bad)
-        with tempfile.TemporaryDirectory() as at:
+
+    def one(case):
+        with tempfile.TemporaryDirectory(prefix=case.__name__) as at:
             case(at)
-        for what in bad[before:]:
-            print(f"{case.__name__}: {what}")
+
+    with concurrent.futures.ThreadPoolExecutor(beside) as pool:
+        list(pool.map(one, chosen))
+    for what in bad:
+        print(f"WRONG: {what}")
     print(f"{name}: {len(chosen)} cases, {len(bad)} wrong")
     sys.exit(bool(bad) or not chosen)
