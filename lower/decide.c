@@ -140,17 +140,21 @@ static int is_of_head(const Lower *l, const Blocking *by)
 static Blocks usual_blocks(const Lower *l, const Blocking *by)
 {
     uint32_t products = 0;
-    int given = 1, wide = 0;
+    int given = 1, rows = 0, wide = 0;
     for (uint32_t i = 0; i < by->nproducts; i++) {
         const LowerProduct *p = &by->product[i];
         if (p->left == NONE)
             continue;
         given &= p->direct != DIRECT_NOT;
+        rows |= direct_is_in_rows(p->direct);
         wide |= x_at(l->k, p->left)->type != TY_BF16 || x_at(l->k, p->right)->type != TY_BF16;
         products++;
     }
-    BlocksOf of = given ? BLOCKS_GIVEN : by->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
-    Blocks usual = schedule_usual(l->c, l->k, of, is_alone(l, by), products);
+    int alone = is_alone(l, by);
+    BlocksOf of = given          ? rows && !alone ? BLOCKS_GIVEN_GROUPS : BLOCKS_GIVEN
+                  : by->in_place ? BLOCKS_IN_PLACE
+                                 : BLOCKS_OTHER;
+    Blocks usual = schedule_usual(l->c, l->k, of, alone, products);
     if (wide && pass_traits(l->c)->small_panels)
         usual.depth /= 2;
     if (is_of_head(l, by)) {

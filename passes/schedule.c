@@ -150,7 +150,8 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k)
 Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products)
 {
     const ProductBlocks *b = &schedule_machine(c, k)->of_isa[c->isa];
-    Blocks usual = of == BLOCKS_GIVEN ? b->given_blocks : of == BLOCKS_IN_PLACE ? b->place_blocks : b->blocks;
+    const Blocks of_kind[] = {b->given_blocks, b->group_blocks, b->place_blocks, b->blocks};
+    Blocks usual = of_kind[of];
     if (!usual.rows)
         usual = b->blocks;
     if (alone && usual.plain_rows)
