@@ -47,17 +47,10 @@ static V words_of(Pack *x, V first, V other, V tail, uint32_t valid)
 /* Lanes from `first` on; tail NULL: all exist. The last argument is the trip's own. */
 typedef void Trip(Pack *x, V first, V tail, V with);
 
-/* Over n elements of the lane axis: where masks cost nothing one masked body, half the code to generate;
- * elsewhere full trips and a masked one. */
+/* Over n elements of the lane axis. A mask costs no instruction, but making it for each trip does. */
 static void trips(Pack *x, V n, Trip *trip, V with)
 {
     L *l = x->l;
-    if (cpu_can(x->e->p->cpu, CPU_MASKS)) {
-        For f = l_for(l, l_i64(l, 0), n, x->width, "lanes");
-        trip(x, f.var, emit_first_lanes(x->e, l_sub(l, n, f.var)), with);
-        l_end_for(l, &f);
-        return;
-    }
     For f = l_for(l, l_i64(l, 0), l_sub(l, n, l_i64(l, x->width - 1)), x->width, "lanes");
     trip(x, f.var, NULL, with);
     l_end_for(l, &f);
