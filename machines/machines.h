@@ -175,7 +175,7 @@ const char *cpu_core(void);                        /* this computer's row of cor
 int cpu_keep_rates(const char *directory, const CpuRates *rates); /* in the folder of the compile cache; 0: not written */
 const char *cpu_rate_source(const CpuRates *rates, Isa isa);      /* where the figure is from */
 
-/* The folder that the environment names for caches, "" when none; what is cached stands in CPU_CACHE_OWN there. */
+/* The folder that the environment names for caches, "" when none or off; what is cached stands in CPU_CACHE_OWN there. */
 enum { CPU_PATH = 4096 };
 #define CPU_CACHE_OWN "moec-cache"
 void cpu_cache_folder(char *out, size_t size);

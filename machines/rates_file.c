@@ -36,7 +36,7 @@ void cpu_cache_folder(char *out, size_t size)
     const char *home = secure_getenv("HOME");
     int n = 0;
     if (forced)
-        n = snprintf(out, size, "%s", forced);
+        n = strcmp(forced, "off") ? snprintf(out, size, "%s", forced) : 0;
     else if (xdg && xdg[0] == '/')
         n = snprintf(out, size, "%s/moec", xdg);
     else if (home && home[0] == '/')

@@ -486,6 +486,8 @@ same one.so three.so "a truncated entry was used"
 [ -s "$entry" ] || { echo "FAILED: the entry was not made anew" && bad=1; }
 expect 0 '' env MOEC_CACHE=/proc/none "$moec" a.moe -o three.so
 expect 0 '' env MOEC_CACHE="$scratch/a.moe" "$moec" a.moe -o three.so
+expect 0 '' env MOEC_CACHE=off "$moec" a.moe -o three.so
+nothing off
 expect 0 '' "$moec" a.moe -O0 -o plain.so
 [ "$(ls $own | wc -l)" = 2 ] || { echo "FAILED: -O0 shares an entry" && bad=1; }
 sed 's/^type.*dim/dim/; s/act\[/f32[/g; s/wt\[/f32[/g; s/act(/f32(/' types.moe >plain.moe
