@@ -14,7 +14,6 @@
 
 #include "ir/ir.h"
 
-#include <math.h>
 #include <setjmp.h>
 
 typedef union Number {
@@ -84,7 +83,7 @@ typedef struct Reduce {
     Vec(Node *) conditions; /* free of the bound variables: tested once */
     Node *body;
     int free_factor; /* of a float sum: its term is a product or quotient with a part that no loop moves */
-    int many;        /* terms of the innermost loop may be computed many at a time */
+    int batch;       /* terms of the innermost loop may be computed many at a time */
 } Reduce;
 
 typedef enum NodeKind {
@@ -185,11 +184,11 @@ Value eval_lift(const Eval *e, Value v);
 /* The operation of a node of floats, integers or conditions; of its operands' values. */
 Value eval_op(Eval *e, const Node *n, Value a, Value b);
 
-/* eval_many.c: can a term be computed for many values of the loop's variable at a time? Then values[0] to values[count - 1] are those of
+/* eval_batch.c: can a term be computed for many values of the loop's variable at a time? Then values[0] to values[count - 1] are those of
  * n from where the variable stands on, unless there is an error. */
-enum { EVAL_MANY = 64 };
-int eval_goes_many(const Node *n, const Loop *l);
-void eval_many(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values);
+enum { EVAL_BATCH = 64 };
+int eval_can_batch(const Node *n, const Loop *l);
+void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values);
 
 /* eval_reduce.c */
 Value eval_reduce(Eval *e, Node *n);

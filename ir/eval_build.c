@@ -221,7 +221,7 @@ static void build_reduce(Eval *e, Node *n)
     build_conditions(e, r, x_condition(e->k, x), inner);
     r->body = eval_node(e, x_arg(e->k, x, 0), inner);
     r->free_factor = n->type != TY_INT && has_free_factor(e, r, x_arg(e->k, x, 0));
-    r->many = n->type != TY_INT && eval_goes_many(r->body, &r->loops[r->nloops - 1]);
+    r->batch = n->type != TY_INT && eval_can_batch(r->body, &r->loops[r->nloops - 1]);
     n->deps = r->body->deps;
     n->faults |= r->body->faults;
     for (uint32_t i = 0; i < r->conditions.len; i++) {

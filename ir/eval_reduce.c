@@ -150,7 +150,7 @@ static EvalRange loop_range(Eval *e, const Loop *l)
 /* So many values from the first one on surely give terms. */
 static uint32_t sure_terms(Eval *e, const Loop *l, const int32_t *group_of, EvalRange range)
 {
-    uint32_t n = 0, most = range.hi - range.lo < EVAL_MANY ? (uint32_t)(range.hi - range.lo) : EVAL_MANY;
+    uint32_t n = 0, most = range.hi - range.lo < EVAL_BATCH ? (uint32_t)(range.hi - range.lo) : EVAL_BATCH;
     for (; n < most && (group_of || l->conditions.len); n++) {
         if (group_of && group_of[range.lo + n] < 0)
             return n;
@@ -162,13 +162,13 @@ static uint32_t sure_terms(Eval *e, const Loop *l, const int32_t *group_of, Eval
 }
 
 /* How many of the terms from the first value on have been added together. */
-static uint32_t add_many(Eval *e, Total *t, const Loop *l, const int32_t *group_of, EvalRange range)
+static uint32_t add_batch(Eval *e, Total *t, const Loop *l, const int32_t *group_of, EvalRange range)
 {
-    Value values[EVAL_MANY];
+    Value values[EVAL_BATCH];
     uint32_t n = sure_terms(e, l, group_of, range);
     eval_move(e, l, range.lo);
     if (n)
-        eval_many(e, t->node->reduce->body, l, n, values);
+        eval_batch(e, t->node->reduce->body, l, n, values);
     for (uint32_t i = 0; i < n && !e->error; i++)
         add_float(t, values[i].n.f, values[i].error, BELIEF_YES);
     return n;
@@ -186,10 +186,10 @@ static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
     const int32_t *group_of = l->route == NONE ? NULL : e->routes[l->route].group_of;
     if (group_of && e->routes[l->route].route->doubtful && belief == BELIEF_YES)
         belief = BELIEF_DOUBT_YES;
-    int many = r->many && level + 1 == r->nloops && belief == BELIEF_YES;
+    int batches = r->batch && level + 1 == r->nloops && belief == BELIEF_YES;
     for (int64_t i = range.lo; i < range.hi && !e->error; i++) {
-        if (many)
-            i += add_many(e, t, l, group_of, (EvalRange){i, range.hi});
+        if (batches)
+            i += add_batch(e, t, l, group_of, (EvalRange){i, range.hi});
         if (i == range.hi || e->error || (group_of && group_of[i] < 0))
             continue;
         eval_move(e, l, i);

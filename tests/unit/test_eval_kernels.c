@@ -352,6 +352,36 @@ static void faults_exceed_bounds(void **state)
     assert_true(outside(y, run_chain("", "f16", NULL), bound) > 50);
 }
 
+/* A sum whose terms are computed many at a time, and the same one by one, since an `if` is: values and bounds. Conditions leave out
+ * some terms, a longer stretch than a batch, and the last one. */
+static void batches_are_their_terms(void **state)
+{
+    enum { ROWS = 3, TERMS = 300 };
+    (void)state;
+    const Kernel *k =
+        compile("moe 1\ndim T, H\n"
+                "kernel k(in x: f32[T, H], in w: f32[H, T], in keep: i32[H], out a, b: f32[T]) {\n"
+                "  a[t] = sum(h where keep[h] > 0) exp(x[t, h]) * w[h, t] / 3\n"
+                "  b[t] = sum(h where keep[h] > 0) if(h >= 0, exp(x[t, h]) * w[h, t] / 3, 0)\n"
+                "}\n");
+    Random r = random_new(1);
+    double *x = filled(&r, ROWS * TERMS, EL_F32), *w = filled(&r, ROWS * TERMS, EL_F32), *keep = empty(TERMS),
+           *a = empty(ROWS), *b = empty(ROWS), *a_bound = empty(ROWS), *b_bound = empty(ROWS);
+    for (int h = 0; h < TERMS; h++)
+        keep[h] = h < 7 || (h > 80 && h < 180) || (h > 250 && h % 3 && h < TERMS - 1);
+    int64_t dims[2] = {ROWS, TERMS};
+    EvalArg args[5] = {{.data = x}, {.data = w}, {.data = keep}, {.data = a}, {.data = b}};
+    double *bounds[5] = {NULL, NULL, NULL, a_bound, b_bound};
+    runs(k, EVAL_REFERENCE, dims, args, bounds);
+    for (int t = 0; t < ROWS; t++) {
+        double sum = 0;
+        for (int h = 0; h < TERMS; h++)
+            sum += keep[h] ? exp(x[t * TERMS + h]) * w[h * ROWS + t] / 3 : 0;
+        assert_true(fabs(a[t] - sum) <= 1e-4 && a[t] != 0);
+        assert_true(a[t] == b[t] && a_bound[t] == b_bound[t] && a_bound[t] > 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +396,7 @@ int main(void)
         TEST(no_range_skips_an_access),
         TEST(doubtful_choice),
         TEST(faults_exceed_bounds),
+        TEST(batches_are_their_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

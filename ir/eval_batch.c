@@ -3,6 +3,8 @@
  * subscripts are variables, or stay, operations on floats, and what stays altogether. Each value is that of eval_run(). */
 #include "ir/eval.h"
 
+#include <math.h>
+
 enum { DEPTH_MAX = 16 }; /* of values that wait on the stack */
 
 static int moves_with(const Node *n, uint8_t local) { return n->deps >> local & 1; }
@@ -15,7 +17,7 @@ static int is_in_steps(const EvalAccess *a, uint8_t local)
     return 1;
 }
 
-static int goes_many(const Node *n, uint8_t local, uint32_t depth)
+static int can_batch(const Node *n, uint8_t local, uint32_t depth)
 {
     if (!moves_with(n, local))
         return 1;
@@ -24,20 +26,20 @@ static int goes_many(const Node *n, uint8_t local, uint32_t depth)
     if (n->kind == NODE_LOAD)
         return is_in_steps(n->access, local);
     for (uint32_t i = 0; n->kind == NODE_OP && i < n->nargs; i++)
-        if (!goes_many(n->args[i], local, depth + 1))
+        if (!can_batch(n->args[i], local, depth + 1))
             return 0;
     return n->kind == NODE_OP;
 }
 
-int eval_goes_many(const Node *n, const Loop *l)
+int eval_can_batch(const Node *n, const Loop *l)
 {
     for (uint32_t i = 0; i < l->conditions.len; i++)
         if (l->conditions.at[i]->faults)
             return 0;
-    return l->local < MANY_INDICES && goes_many(n, l->local, 0);
+    return l->local < MANY_INDICES && can_batch(n, l->local, 0);
 }
 
-static void load_many(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
+static void load_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
 {
     const TensorData *d = &e->tensors[n->access->tensor];
     int doubtful = 0;
@@ -51,27 +53,27 @@ static void load_many(Eval *e, const Node *n, const Loop *l, uint32_t count, Val
         values[i] = (Value){{.f = d->at[place]}, doubtful ? INFINITY : d->error ? d->error[place] : 0};
 }
 
-static void op_many(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
+static void op_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
 {
-    Value b[EVAL_MANY];
-    eval_many(e, n->args[0], l, count, values);
+    Value b[EVAL_BATCH];
+    eval_batch(e, n->args[0], l, count, values);
     for (uint32_t i = 0; i < count; i++)
         b[i] = (Value){{.i = 0}, 0};
     if (n->nargs > 1)
-        eval_many(e, n->args[1], l, count, b);
+        eval_batch(e, n->args[1], l, count, b);
     for (uint32_t i = 0; i < count && !e->error; i++)
         values[i] = eval_op(e, n, values[i], b[i]);
 }
 
-void eval_many(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values)
+void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values)
 {
     if (!moves_with(n, l->local)) {
         values[0] = eval_run(e, n);
         for (uint32_t i = 1; i < count; i++)
             values[i] = values[0];
     } else if (n->kind == NODE_LOAD) {
-        load_many(e, n, l, count, values);
+        load_batch(e, n, l, count, values);
     } else {
-        op_many(e, n, l, count, values);
+        op_batch(e, n, l, count, values);
     }
 }
