@@ -45,10 +45,9 @@ static void clear(RowBlockGroup *s)
     s->n = 0;
 }
 
-/* No members yet, and none of what another row-block group had. */
+/* None of what another row-block group had but its members, which try_from() clears. */
 static void begin(RowBlockGroup *s, const IndexId *key, uint32_t nkeys)
 {
-    clear(s);
     memset(s->banned, 0, s->f->k->eqs.len);
     s->lost = 0;
     s->nkeys = nkeys;
