@@ -147,31 +147,41 @@ static EvalRange loop_range(Eval *e, const Loop *l)
     return r;
 }
 
-/* So many values from the first one on surely give terms. */
-static uint32_t sure_terms(Eval *e, const Loop *l, const int32_t *group_of, EvalRange range)
-{
-    uint32_t n = 0, most = range.hi - range.lo < EVAL_BATCH ? (uint32_t)(range.hi - range.lo) : EVAL_BATCH;
-    for (; n < most && (group_of || l->conditions.len); n++) {
-        if (group_of && group_of[range.lo + n] < 0)
-            return n;
-        eval_move(e, l, range.lo + n);
-        if (test(e, LIST(l->conditions), BELIEF_YES) != BELIEF_YES)
-            return n;
-    }
-    return most;
-}
+/* Terms of values that follow each other, which wait to be computed together. */
+typedef struct Batch {
+    int64_t first;
+    uint32_t n;
+} Batch;
 
-/* How many of the terms from the first value on have been added together. */
-static uint32_t add_batch(Eval *e, Total *t, const Loop *l, const int32_t *group_of, EvalRange range)
+/* Adds those that wait; the loop's variable then stands at the first of them. */
+static void add_batch(Eval *e, Total *t, const Loop *l, Batch *b)
 {
     Value values[EVAL_BATCH];
-    uint32_t n = sure_terms(e, l, group_of, range);
-    eval_move(e, l, range.lo);
-    if (n)
-        eval_batch(e, t->node->reduce->body, l, n, values);
-    for (uint32_t i = 0; i < n && !e->error; i++)
+    if (!b->n)
+        return;
+    eval_move(e, l, b->first);
+    eval_batch(e, t->node->reduce->body, l, b->n, values);
+    for (uint32_t i = 0; i < b->n && !e->error; i++)
         add_float(t, values[i].n.f, values[i].error, BELIEF_YES);
-    return n;
+    b->n = 0;
+}
+
+static void put_into_batch(Eval *e, Total *t, const Loop *l, Batch *b, int64_t i)
+{
+    if (b->n == EVAL_BATCH)
+        add_batch(e, t, l, b);
+    if (!b->n)
+        b->first = i;
+    b->n++;
+}
+
+/* Moves the loop's variable, unless it is a row that does not exist. */
+static Belief move_to(Eval *e, const Loop *l, const int32_t *group_of, int64_t i, Belief belief)
+{
+    if (group_of && group_of[i] < 0)
+        return BELIEF_NO;
+    eval_move(e, l, i);
+    return l->conditions.len ? test(e, LIST(l->conditions), belief) : belief;
 }
 
 static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
@@ -187,16 +197,22 @@ static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
     if (group_of && e->routes[l->route].route->doubtful && belief == BELIEF_YES)
         belief = BELIEF_DOUBT_YES;
     int batches = r->batch && level + 1 == r->nloops && belief == BELIEF_YES;
+    Batch batch = {0, 0};
     for (int64_t i = range.lo; i < range.hi && !e->error; i++) {
-        if (batches)
-            i += add_batch(e, t, l, group_of, (EvalRange){i, range.hi});
-        if (i == range.hi || e->error || (group_of && group_of[i] < 0))
+        Belief now = move_to(e, l, group_of, i, belief);
+        if (batches && now == BELIEF_YES) {
+            put_into_batch(e, t, l, &batch, i);
             continue;
-        eval_move(e, l, i);
-        Belief now = l->conditions.len ? test(e, LIST(l->conditions), belief) : belief;
-        if (now != BELIEF_NO)
+        }
+        if (batch.n) {
+            add_batch(e, t, l, &batch);
+            eval_move(e, l, i);
+        }
+        if (now != BELIEF_NO && !e->error)
             run_loops(e, t, level + 1, now);
     }
+    if (!e->error)
+        add_batch(e, t, l, &batch);
 }
 
 /* ---- results ---- */

@@ -151,9 +151,9 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
         products++;
     }
     int alone = is_alone(l, by);
-    BlocksOf of = given          ? rows && !alone ? BLOCKS_GIVEN_GROUPS : BLOCKS_GIVEN
-                  : by->in_place ? BLOCKS_IN_PLACE
-                                 : BLOCKS_OTHER;
+    BlocksOf of = by->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
+    if (given)
+        of = rows && !alone ? BLOCKS_GIVEN_GROUPS : BLOCKS_GIVEN;
     Blocks usual = schedule_usual(l->c, l->k, of, alone, products);
     if (wide && pass_traits(l->c)->small_panels)
         usual.depth /= 2;

@@ -150,7 +150,10 @@ const Machine *schedule_machine(const PassContext *c, const Kernel *k)
 Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products)
 {
     const ProductBlocks *b = &schedule_machine(c, k)->of_isa[c->isa];
-    const Blocks of_kind[] = {b->given_blocks, b->group_blocks, b->place_blocks, b->blocks};
+    const Blocks of_kind[] = {[BLOCKS_GIVEN] = b->given_blocks,
+                              [BLOCKS_GIVEN_GROUPS] = b->group_blocks,
+                              [BLOCKS_IN_PLACE] = b->place_blocks,
+                              [BLOCKS_OTHER] = b->blocks};
     Blocks usual = of_kind[of];
     if (!usual.rows)
         usual = b->blocks;
