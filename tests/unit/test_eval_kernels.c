@@ -376,7 +376,7 @@ static void batches_are_their_terms(void **state)
     for (int t = 0; t < ROWS; t++) {
         double sum = 0;
         for (int h = 0; h < TERMS; h++)
-            sum += keep[h] ? exp(x[t * TERMS + h]) * w[h * ROWS + t] / 3 : 0;
+            sum += keep[h] != 0 ? exp(x[t * TERMS + h]) * w[h * ROWS + t] / 3 : 0;
         assert_true(fabs(a[t] - sum) <= 1e-4 && a[t] != 0);
         assert_true(a[t] == b[t] && a_bound[t] == b_bound[t] && a_bound[t] > 0);
     }
