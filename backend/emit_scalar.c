@@ -3,6 +3,8 @@
  * Pointwise f32 arithmetic equals the interpreter's bit for bit: no contraction, no reassociation. */
 #include "backend/emit.h"
 
+#include <math.h>
+
 static EmitScalar *const hooks[OP_COUNT] = {
 #define SCALAR(name, spelling, arity, kind, cost, ulp, ga, gb, doc) emit_##name,
 #include "ir/scalar.def"
@@ -143,14 +145,30 @@ V emit_abs(Emit *e, V a, V b)
     return l_intrinsic(l, "llvm.fabs", LLVMTypeOf(a), &a, 1);
 }
 
-/* b where it is better or NaN, else a, which may be NaN: the inner choice is an instruction of x86. */
+/* b where it is better, else a, also where one is NaN: an instruction of x86. */
+static V better_of(L *l, V a, V b, LLVMRealPredicate better)
+{
+    return l_select(l, l_fcmp(l, better, b, a), b, a);
+}
+
+/* b where it is better or NaN, else a, which may be NaN. Of several vectors two at a time are looked at for NaN, which is
+ * hardly ever there. */
 static V extreme(Emit *e, V a, V b, LLVMIntPredicate of_int, LLVMRealPredicate better)
 {
     L *l = e->l;
     if (l_is_int(a))
         return l_select(l, l_icmp(l, of_int, a, b), a, b);
-    V best = l_select(l, l_fcmp(l, better, b, a), b, a);
-    return l_select(l, l_fcmp(l, LLVMRealUNO, b, b), b, best);
+    V best = better_of(l, a, b, better);
+    uint32_t half = l_width(b) / 2;
+    if (!cpu_can(e->p->cpu, CPU_MASKS) || half < e->p->cpu->lanes || LLVMIsConstant(b))
+        return l_select(l, l_fcmp(l, LLVMRealUNO, b, b), b, best);
+    V low = l_part(l, b, 0, half), high = l_part(l, b, half, half);
+    Block from = l_here(l);
+    When rare = l_when(l, l_any(l, l_fcmp(l, LLVMRealUNO, low, high)));
+    V chosen = l_select(l, l_fcmp(l, LLVMRealUNO, b, b), b, best);
+    Block slow = l_here(l);
+    l_end_when(l, &rare);
+    return l_phi(l, LLVMTypeOf(best), best, from, chosen, slow);
 }
 
 V emit_max2(Emit *e, V a, V b) { return extreme(e, a, b, LLVMIntSGE, LLVMRealOGT); }
@@ -218,30 +236,35 @@ V emit_imod(Emit *e, V a, V b)
 
 static V fold_pair(Emit *e, ReduceKind kind, V a, V b)
 {
+    int floats = !l_is_int(a);
     switch (kind) {
     case RED_SUM: return emit_add(e, a, b);
-    case RED_MAX: return emit_max2(e, a, b);
-    case RED_MIN: return emit_min2(e, a, b);
+    case RED_MAX: return floats ? better_of(e->l, a, b, LLVMRealOGT) : emit_max2(e, a, b);
+    case RED_MIN: return floats ? better_of(e->l, a, b, LLVMRealOLT) : emit_min2(e, a, b);
     }
     BUG(e->l->arena, "backend: reduction %d", (int)kind);
+}
+
+/* NaN where a lane of v is: choices between pairs may lose it. */
+static V fold_nan(Emit *e, ReduceKind kind, V v, V result)
+{
+    L *l = e->l;
+    uint32_t half = l_width(v) / 2;
+    if (kind == RED_SUM || l_is_int(v) || !half)
+        return result;
+    V found = l_any(l, l_fcmp(l, LLVMRealUNO, l_part(l, v, 0, half), l_part(l, v, half, half)));
+    return l_select(l, found, l_real(l->f32, NAN), result);
 }
 
 /* Upper half onto lower half until one is left: the order is fixed, whatever the instruction set offers. */
 V emit_fold_lanes(Emit *e, ReduceKind kind, V v)
 {
     L *l = e->l;
+    V all = v;
     for (uint32_t w = l_width(v); w > 1; w /= 2) {
-        V half[2][LANES_MAX / 2];
         if (w % 2 || w > LANES_MAX)
             BUG(l->arena, "backend: %u lanes cannot be folded", w);
-        for (uint32_t i = 0; i < w / 2; i++) {
-            half[0][i] = l_i32(l, i);
-            half[1][i] = l_i32(l, w / 2 + i);
-        }
-        V none = LLVMGetPoison(LLVMTypeOf(v));
-        V low = LLVMBuildShuffleVector(l->b, v, none, LLVMConstVector(half[0], w / 2), "");
-        V high = LLVMBuildShuffleVector(l->b, v, none, LLVMConstVector(half[1], w / 2), "");
-        v = fold_pair(e, kind, low, high);
+        v = fold_pair(e, kind, l_part(l, v, 0, w / 2), l_part(l, v, w / 2, w / 2));
     }
-    return l_width(v) ? l_lane(l, v, l_i32(l, 0)) : v;
+    return l_width(all) ? fold_nan(e, kind, all, l_lane(l, v, l_i32(l, 0))) : v;
 }

@@ -32,13 +32,34 @@ IndexId lower_reduce_lane(Lower *l, ExprId reduce)
     return NONE;
 }
 
+/* 1 / sqrt of an extent: positive, and infinite only where the extent is 0. */
+static int is_scale(const Kernel *k, ExprId e)
+{
+    return x_is_op(k, e, OP_rsqrt) && x_at(k, x_arg(k, e, 0))->kind == X_EXTENT;
+}
+
+/* What multiplies every term of a maximum is positive and multiplies the maximum instead: products round monotonically,
+ * so these are the same bits. */
+void lower_domain_add(Lower *l, Domain *d, ExprId reduce)
+{
+    Kernel *k = l->k;
+    ExprId body = x_arg(k, reduce, 0), factor = NONE;
+    int extreme = x_at(k, reduce)->op != RED_SUM;
+    if (extreme && x_is_op(k, body, OP_mul) && is_scale(k, x_arg(k, body, 1))) {
+        factor = x_arg(k, body, 1);
+        body = x_arg(k, body, 0);
+    }
+    d->reduce[d->n] = reduce;
+    d->body[d->n] = body;
+    d->factor[d->n++] = factor;
+}
+
 Domain *lower_domain(Lower *l, ExprId reduce)
 {
     Kernel *k = l->k;
     Domain *d = arena_new_of(k->module->arena, Domain);
-    *d = (Domain){.n = 1, .guard = NONE, .lane = NONE};
-    d->reduce[0] = reduce;
-    d->body[0] = x_arg(k, reduce, 0);
+    *d = (Domain){.guard = NONE, .lane = NONE};
+    lower_domain_add(l, d, reduce);
     d->nbound = x_at(k, reduce)->nbound;
     if (d->nbound > MAX_RANK * 2)
         BUG(k->module->arena, "lower: a reduction of kernel %s runs over %u indices", k->name, d->nbound);

@@ -225,6 +225,7 @@ void lower_pads(Lower *l, const Equation *q);             /* zeros where an outp
 typedef struct Domain {
     ExprId reduce[REDUCE_MAX]; /* [0] leads: the loops run over its indices */
     ExprId body[REDUCE_MAX];
+    ExprId factor[REDUCE_MAX]; /* of every term, which the result is multiplied with instead; or NONE */
     TensorId acc[REDUCE_MAX];
     uint32_t n;
     ExprId guard; /* NONE, or where the reductions are wanted at all */
@@ -238,6 +239,7 @@ typedef struct Domain {
 } Domain;
 
 Domain *lower_domain(Lower *l, ExprId reduce); /* its indices and conditions */
+void lower_domain_add(Lower *l, Domain *d, ExprId reduce);
 Domain *lower_open_domain(Lower *l, const Item *it, ExprId reduce, ExprId guard); /* and its lanes and rows */
 int lower_joins(Lower *l, const Item *it, const Domain *d, ExprId reduce);
 /* The bound index of `reduce` over which lanes may run, or NONE. */

@@ -52,6 +52,8 @@ static void finish(Lower *l, const Domain *d)
         ExprId value = x_load(l->k, loc, d->acc[n], NULL);
         if (d->lane != NONE)
             value = x_lanes(l->k, loc, kind, value);
+        if (d->factor[n] != NONE)
+            value = x_op2(l->k, loc, OP_mul, value, lower_expr(l, d->factor[n]));
         vec_push(l->k->module->arena, &l->env.done, (Done){d->reduce[n], value, d->guard != NONE});
     }
 }
@@ -142,8 +144,7 @@ static void make(Lower *l, const Item *it, Order *o, uint32_t i)
         ExprId other = o->found.at[j].reduce;
         if (o->state[j] != WAITS || o->found.at[j].guard != guard || !lower_joins(l, it, d, other))
             continue;
-        d->reduce[d->n] = other;
-        d->body[d->n++] = x_arg(l->k, other, 0);
+        lower_domain_add(l, d, other);
         o->state[j] = MADE;
     }
     emit_domain(l, it, d, o->onto);
