@@ -106,9 +106,9 @@ static void ask_next(const TileFragment *f, V step, V *sums)
 static void tile_step(const TileFragment *f, V a, V b, V *sum)
 {
     L *l = f->x->l;
-    V left[TILES], right[TILES], line = l_i64(l, LAYOUT_LINE_BYTES);
+    V left[TILES], right[TILES], line = f->x->a_row;
     for (int i = 0; i < TILES; i++) {
-        V lines = l_byte(l, a, l_i64(l, i * TILE_ROWS * LAYOUT_LINE_BYTES));
+        V lines = l_byte(l, a, l_mul(l, line, l_i64(l, i * TILE_ROWS)));
         V words = l_byte(l, b, l_i64(l, i * TILE_BYTES));
         left[i] = f->alone ? tile_load(l, lines, line) : tile_stream(l, lines, line);
         right[i] = (f->alone ? tile_stream : tile_load)(l, words, l_i64(l, WORDS_BYTES));
@@ -164,7 +164,7 @@ static void tile_rows(const TileFragment *top, V rows)
     f.chunk_end = l_add(l, f.chunk, share);
     tile_fragment(&f);
     now[C] = l_byte(l, now[C], down);
-    now[A] = l_byte(l, now[A], l_i64(l, TILE_FRAGMENT_ROWS * LAYOUT_LINE_BYTES));
+    now[A] = l_byte(l, now[A], l_mul(l, x->a_row, height));
     now[CHUNK] = l_and(l, f.chunk_end, l_i64(l, CHUNKS - 1));
     l_carried(l, &r, &carry);
 }
@@ -258,7 +258,7 @@ void emit_soft_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));
     For r = l_for(l, l_i64(l, 0), l_i64(l, rows), 1, "row");
     V sums = l_byte(l, c, l_mul(l, r.var, x->c_row));
-    V line = l_byte(l, from, l_mul(l, r.var, l_i64(l, LAYOUT_LINE_BYTES)));
+    V line = l_byte(l, from, l_mul(l, r.var, x->a_row));
     For v = l_for(l, l_i64(l, 0), l_i64(l, x->vectors * bytes), bytes, "vector");
     soft_step(x, l_byte(l, sums, v.var), line, l_byte(l, words, v.var));
     l_end_for(l, &v);

@@ -40,6 +40,7 @@ static V power_of_two(L *l, V n)
  * for five. Adding 1.5 * 2^23, or a sixteenth of it, rounds, and leaves n in the lowest bits. */
 typedef struct Exponent {
     int part_bits; /* of n behind the point: 0, or 4 where CPU_LOOKUP */
+    int any;       /* x may be anything: where n is no number near x / ln 2, e^r is only kept finite and positive */
     V shifted;     /* n + magic */
     double magic;
 } Exponent;
@@ -69,8 +70,34 @@ static V near_one(Emit *e, V r, const double *c, int n)
     return emit_fma(e, l_fmul(e->l, r, r), polynomial(e, r, c, n), r);
 }
 
-/* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x above -120 or NaN. Beyond the
- * range the clamped value overflows as it should; NaN passes the clamp. */
+/* An instruction of AVX-512 with two operands, sixteen lanes at a time; after it what is special to it. */
+static V by_vectors(L *l, const char *name, V a, V b, const int *immediate)
+{
+    enum { LANES = 16, ROUND_AS_USUAL = 4 };
+    V result = NULL;
+    for (uint32_t i = 0; i < l_width(a); i += LANES) {
+        V args[6] = {l_part(l, a, i, LANES), l_part(l, b, i, LANES)};
+        uint32_t n = 2;
+        if (immediate)
+            args[n++] = l_i32(l, *immediate);
+        args[n++] = args[0];
+        args[n++] = l_int(l->i16, -1);
+        args[n++] = l_i32(l, ROUND_AS_USUAL);
+        V part = l_intrinsic(l, name, NULL, args, n);
+        result = result ? l_join(l, result, part) : part;
+    }
+    return result;
+}
+
+/* r where it is smaller than 1, whatever its sign, else 1, also for NaN. */
+static V near_zero(L *l, V r)
+{
+    static const int smaller = 6;
+    return by_vectors(l, "llvm.x86.avx512.mask.range.ps.512", r, l_real(LLVMTypeOf(r), 1.0), &smaller);
+}
+
+/* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x above -120 or NaN, or n->any. Beyond
+ * the range the clamped value overflows as it should; NaN passes the clamp. */
 static V exponential_rest(Emit *e, V x, V low, Exponent *n)
 {
     static const double whole[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
@@ -79,13 +106,16 @@ static V exponential_rest(Emit *e, V x, V low, Exponent *n)
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
     n->magic = ldexp(12582912.0, -n->part_bits);
-    x = l_select(l, l_fcmp(l, LLVMRealOGT, x, l_real(t, 89.0)), l_real(t, 89.0), x);
+    if (!n->any)
+        x = l_select(l, l_fcmp(l, LLVMRealOGT, x, l_real(t, 89.0)), l_real(t, 89.0), x);
     n->shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), l_real(t, n->magic));
     V rounded = l_fsub(l, n->shifted, l_real(t, n->magic));
     V r = emit_fma(e, rounded, l_real(t, -0.69140625), x);
     r = emit_fma(e, rounded, l_real(t, -0.0017409305599453094), r);
     if (low)
         r = l_fadd(l, r, low);
+    if (n->any)
+        r = near_zero(l, r);
     if (!n->part_bits)
         return l_fadd(l, near_one(e, r, whole, 5), l_real(t, 1.0));
     V power = look_up(l, l_bits(l, n->shifted, l->i32));
@@ -105,18 +135,13 @@ static void exponential_parts(Emit *e, V x, V low, int part_bits, V *p, V *scale
     *scale = power_of_two(l, l_sub(l, whole, first));
 }
 
-/* rest * 2^n, n rounded down, the product once: an instruction of AVX-512. */
-static V scale_native(L *l, V rest, V n)
+/* The instruction of AVX-512 multiplies by 2^n, n rounded down, and rounds once; infinite and NaN n are what they are for x. */
+static V exponential_native(Emit *e, V x, int part_bits)
 {
-    enum { LANES = 16, ROUND_AS_USUAL = 4 };
-    V result = NULL;
-    for (uint32_t i = 0; i < l_width(rest); i += LANES) {
-        V a = l_part(l, rest, i, LANES), b = l_part(l, n, i, LANES);
-        V args[5] = {a, b, a, l_int(l->i16, -1), l_i32(l, ROUND_AS_USUAL)};
-        V scaled = l_intrinsic(l, "llvm.x86.avx512.mask.scalef.ps.512", NULL, args, 5);
-        result = result ? l_join(l, result, scaled) : scaled;
-    }
-    return result;
+    L *l = e->l;
+    Exponent n = {.part_bits = part_bits, .any = 1};
+    V p = exponential_rest(e, x, NULL, &n), whole = l_fsub(l, n.shifted, l_real(LLVMTypeOf(x), n.magic));
+    return by_vectors(l, "llvm.x86.avx512.mask.scalef.ps.512", p, whole, NULL);
 }
 
 /* In two steps, so that a subnormal result is rounded once. */
@@ -126,12 +151,9 @@ static V exponential(Emit *e, V x)
     Ty t = LLVMTypeOf(x);
     V p, scale;
     int part_bits = cpu_can(e->p->cpu, CPU_LOOKUP) ? 4 : 0;
+    if (cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0)
+        return exponential_native(e, x, part_bits);
     x = l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, -105.0)), l_real(t, -105.0), x);
-    if (cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0) {
-        Exponent n = {.part_bits = part_bits};
-        p = exponential_rest(e, x, NULL, &n);
-        return scale_native(l, p, l_fsub(l, n.shifted, l_real(t, n.magic)));
-    }
     exponential_parts(e, x, NULL, part_bits, &p, &scale);
     return l_fmul(l, p, scale);
 }

@@ -12,6 +12,7 @@
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
  *
+ * Left operands are lines; tiles also read rows as they lie, of buffers that have room for whole fragments (CPU_LEFT_ROWS).
  * Rows are rounded up to fragments of which 32 is a multiple, columns to vectors of a fragment: what Note
  * [Block products] in tile.h allows. */
 #include "backend/emit.h"
@@ -25,15 +26,19 @@ enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
+enum { LEFT_IN_ROWS = 12 };           /* the kind of left operands of bf16 that are no lines; the right one is a panel */
 
-static Elem left_elem(uint32_t kind) { return kind & 2 ? EL_BF16 : EL_F32; }
-static Elem right_elem(uint32_t kind) { return kind & 1 ? EL_BF16 : EL_F32; }
+static Elem left_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 2 ? EL_BF16 : EL_F32; }
+static Elem right_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 1 ? EL_BF16 : EL_F32; }
 static uint32_t panel_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
+static int right_in_rows(uint32_t kind) { return kind >= IN_ROWS && kind < LEFT_IN_ROWS; }
 
 uint32_t product_kind(const Plan *p, const Stmt *s)
 {
     const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym],
                  *right = &p->buffers.at[x_at(p->k, s->other)->sym];
+    if (left->layout == LAYOUT_ROWS)
+        return LEFT_IN_ROWS;
     uint32_t way = s->transposed ? TRANSPOSED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
     return way + panel_kind(left->elem, right->elem);
 }
@@ -73,8 +78,10 @@ int product_exists(Isa target, uint32_t helper)
     Elem left = left_elem(kind);
     if (left == EL_BF16 && (right_elem(kind) != left || fragments[target] == emit_no_fragment))
         return 0;
-    return helper >= HELPER_PANEL ? calls_panel_function(target, left)
-                                  : kind < IN_ROWS || cpu_table[target].rows_read;
+    if (helper >= HELPER_PANEL)
+        return calls_panel_function(target, left);
+    return kind == LEFT_IN_ROWS ? cpu_can(&cpu_table[target], CPU_LEFT_ROWS)
+                                : kind < IN_ROWS || cpu_table[target].rows_read;
 }
 
 /* In rows, words are kept as the left operand has its terms, and in panels that are packed. */
@@ -82,7 +89,7 @@ uint64_t product_helpers(const Plan *p, const Stmt *s)
 {
     uint32_t kind = product_kind(p, s);
     Elem left = left_elem(kind), in_rows = right_elem(kind);
-    int packs = kind >= IN_ROWS && packs_panels(p->target, left);
+    int packs = right_in_rows(kind) && packs_panels(p->target, left);
     Elem right = packs || kind / 4 * 4 == IN_ROWS ? left : in_rows;
     uint64_t panel = (uint64_t)calls_panel_function(p->target, left);
     uint64_t calls = packs && !emit_packs_units(&cpu_table[p->target], left, s->transposed);
@@ -102,8 +109,8 @@ static V named_function(const Plan *p, const char *what, uint32_t kind, const ch
 {
     static const char *const names[] = {"f32f32", "f32bf16", "bf16f32", "bf16bf16"};
     L *l = p->l;
-    const char *name =
-        arena_printf(l->arena, "moec.%s.%s.%s%s", what, cpu_table[p->target].name, names[kind % 4], way);
+    const char *types = names[panel_kind(left_elem(kind), right_elem(kind))];
+    const char *name = arena_printf(l->arena, "moec.%s.%s.%s%s", what, cpu_table[p->target].name, types, way);
     V fn = LLVMGetNamedFunction(l->mod, name);
     if (fn)
         return fn;
@@ -114,7 +121,7 @@ static V named_function(const Plan *p, const char *what, uint32_t kind, const ch
 
 static V function_of(const Plan *p, uint32_t kind)
 {
-    static const char *const ways[] = {"", ".rows", ".transposed"};
+    static const char *const ways[] = {"", ".rows", ".transposed", ".left"};
     return named_function(p, "product", kind, ways[kind / 4], function_type(p->l));
 }
 
@@ -245,7 +252,8 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
                      .left = left,
                      .right = right,
                      .in_rows = kind / 4 * 4 == IN_ROWS,
-                     .transposed = kind >= TRANSPOSED};
+                     .transposed = kind / 4 * 4 == TRANSPOSED,
+                     .a_row = l_i64(l, LAYOUT_LINE_BYTES)};
     x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
     choose_heights(&x);
@@ -343,7 +351,7 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
     l_end_when(l, &before);
     x->c_row = l_select(l, cut, own_row, c_row);
     x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
-    a = l_byte(l, a, l_mul(l, row, l_i64(l, LAYOUT_LINE_BYTES)));
+    a = l_byte(l, a, l_mul(l, row, x->a_row));
     one_height(x, left[0], l_select(l, cut, x->own, at), a, b, units);
     x->c_row = c_row;
     When after = l_when(l, cut);
@@ -445,7 +453,7 @@ EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
     left.kept = left.next = NULL;
     left.nrows = l_sub(l, x->nrows, done);
     *c = l_byte(l, *c, l_mul(l, done, x->c_row));
-    *a = l_byte(l, *a, l_mul(l, done, l_i64(l, LAYOUT_LINE_BYTES)));
+    *a = l_byte(l, *a, l_mul(l, done, x->a_row));
     return left;
 }
 
@@ -598,7 +606,7 @@ static void over_strips(EmitProduct *x)
     f.next = rows;
     strip.nrows = l_min(l, rows, l_sub(l, x->nrows, f.var));
     strip.c = l_byte(l, x->c, l_mul(l, f.var, x->c_row));
-    strip.a = l_byte(l, x->a, l_mul(l, f.var, l_i64(l, LAYOUT_LINE_BYTES)));
+    strip.a = l_byte(l, x->a, l_mul(l, f.var, x->a_row));
     over_columns(&strip);
     l_end_for(l, &f);
 }
@@ -625,9 +633,13 @@ void emit_product_function(Plan *p, uint32_t kind)
     x.exact = LLVMGetParam(fn, EXACT);
     x.far = LLVMGetParam(fn, FAR);
     x.units = emit_product_units(&x, depth);
-    if (kind >= IN_ROWS && packs_panels(p->target, x.left))
+    if (kind == LEFT_IN_ROWS) {
+        x.a_row = x.a_block;
+        x.a_block = l_i64(p->l, LAYOUT_LINE_BYTES);
+    }
+    if (right_in_rows(kind) && packs_panels(p->target, x.left))
         emit_rows_packed_product(&x, depth);
-    else if (kind >= TRANSPOSED)
+    else if (x.transposed)
         emit_rows_transposed_product(&x, depth);
     else if (x.in_rows)
         emit_rows_product(&x, depth);

@@ -257,14 +257,29 @@ static int multiplies(Layout y, uint32_t side, int cube, int transposed)
 {
     if (cube)
         return y == (side ? LAYOUT_NZ : LAYOUT_ZZ) && !transposed;
-    return side ? y == LAYOUT_ROWS || (y == LAYOUT_PAIRS && !transposed) : y == LAYOUT_LINES;
+    return y == LAYOUT_ROWS || (side ? y == LAYOUT_PAIRS && !transposed : y == LAYOUT_LINES);
 }
 
 static const char *layouts_for(uint32_t side, int cube, int transposed)
 {
     if (cube)
         return side ? "nZ" : "zZ";
-    return !side ? "lines" : transposed ? "rows" : "pairs or rows";
+    return !side ? "lines or rows" : transposed ? "rows" : "pairs or rows";
+}
+
+/* Of a left operand in rows fragments read 32 rows, whatever is in them, and whole lines of terms. */
+static void verify_left_rows(TileVerifier *v, const Stmt *s, const Tensor *t, const TileBox *box)
+{
+    int64_t rows;
+    if (t->space != SPACE_THREAD || t->rank != 2 || t->elem != EL_BF16 ||
+        !ext_is_const(v->k->module, t->axes[0].extent, &rows) || rows % LAYOUT_EDGE)
+        tile_broken(v, "the left operand %s in rows is no bf16 memory of a thread with a multiple of %d rows", t->name,
+                    LAYOUT_EDGE);
+    else if (!tile_is_multiple(v, s->size[2], line_of(t)))
+        tile_broken(v, "the left operand %s is in rows and its terms, %s, are not known to be whole lines", t->name,
+                    text_of(v, s->size[2]));
+    else
+        verify_box(v, box, (int64_t[]){LAYOUT_EDGE, 1});
 }
 
 /* side: 0 the left operand [.., row, k], 1 the right one [.., k, column]. */
@@ -295,7 +310,10 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
     TileBox box = tile_box_of(v->k, e);
     box.to[side && s->transposed] = side ? s->size[2] : s->size[0];
     box.to[!(side && s->transposed)] = side ? s->size[1] : s->size[2];
-    verify_place_of(v, t, &box);
+    if (side == 0 && t->layout == LAYOUT_ROWS)
+        verify_left_rows(v, s, t, &box);
+    else
+        verify_place_of(v, t, &box);
     if (!v->error)
         tile_verify_access(v, &box, 0);
 }

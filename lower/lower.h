@@ -371,6 +371,7 @@ typedef struct SlabRun {
     ExprId mask;          /* NONE, or the condition of a row's terms: the others count as zeros */
     int init;             /* the sums begin with them */
     int whole;            /* lo is at a whole line */
+    int ends;             /* hi is so many terms behind it that lines are full */
 } SlabRun;
 void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r);
 

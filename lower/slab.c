@@ -142,6 +142,29 @@ static ExprId direct_at(Lower *l, const Item *it, const LowerProduct *p, const S
     return x_load(k, x_at(k, e)->loc, tile_transposed(k, x_at(k, e)->sym), at);
 }
 
+/* The first element of the slab in a left operand that is rows of the thread's memory and read as it lies, else NONE. */
+static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
+{
+    const Kernel *k = l->k;
+    const Expr *x = x_at(k, p->left);
+    const LocalBuffer *place = x->kind == X_LOAD ? lower_place_of(l, x->sym) : NULL;
+    int64_t rows;
+    if (!place || !cpu_can(l->cpu, CPU_LEFT_ROWS) || p->left_elem != EL_BF16)
+        return NONE;
+    const Tensor *t = &k->tensors.at[place->buffer];
+    if (t->elem != EL_BF16 || t->layout != LAYOUT_ROWS || t->rank != 2 ||
+        !ext_is_const(k->module, t->axes[0].extent, &rows) || rows % LAYOUT_EDGE ||
+        x_plain_index(k, x_arg(k, p->left, place->row)) != it->by->row ||
+        x_plain_index(k, x_arg(k, p->left, x->nargs - 1u)) != s->index)
+        return NONE;
+    Binding row = lower_binding(l, it->by->row);
+    lower_bind(l, s->index, s->lo, s->run->group);
+    lower_bind(l, it->by->row, it->part_first, row.group);
+    ExprId first = lower_expr(l, p->left);
+    lower_bind(l, it->by->row, row.value, row.group);
+    return first;
+}
+
 static ExprId origin(Lower *l, TensorId panel)
 {
     ExprId zero[2] = {x_int(l->k, (Loc){0}, 0), x_int(l->k, (Loc){0}, 0)};
@@ -287,7 +310,36 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const SlabRun
         build_give_back(&l->b, apart.s[n].partial);
 }
 
+/* Whole lines of terms whose operands are all read where they are: nothing is packed, so they need no slabs. What is left of
+ * the run; all of it where some operand must be packed. */
+static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const SlabRun *r)
+{
+    Kernel *k = l->k;
+    Loc loc = x_at(k, g->s[0].p->reduce)->loc;
+    ExprId left[REDUCE_MAX], right[REDUCE_MAX], zero = x_int(k, loc, 0);
+    SlabRun rest = *r;
+    Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
+    s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
+    for (uint32_t n = 0; n < g->n; n++) {
+        left[n] = r->whole && r->mask == NONE ? left_in_rows(l, it, g->s[n].p, &s) : (ExprId)NONE;
+        if (left[n] == NONE || direct_is_in_rows(g->s[n].p->direct))
+            return rest;
+        right[n] = direct_at(l, it, g->s[n].p, &s);
+        if (right[n] == NONE)
+            return rest;
+    }
+    ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
+    s.hi = x_offset(k, r->lo, build_let(&l->b, loc, "terms", terms));
+    for (uint32_t n = 0; n < g->n; n++)
+        multiply(l, it, &g->s[n], left[n], right[n], 0, &s);
+    rest.lo = r->ends ? r->hi : s.hi;
+    rest.init = 0;
+    return rest;
+}
+
 void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
-    (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, r);
+    SlabRun rest = add_in_place(l, it, g, r);
+    if (rest.lo != rest.hi)
+        (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, &rest);
 }
