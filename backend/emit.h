@@ -257,6 +257,7 @@ void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at)
 V emit_decode(Emit *e, Elem elem, V raw);
 V emit_encode(Emit *e, Elem elem, V value);
 V emit_round_bf16(Emit *e, V value); /* i16 */
+V emit_flush_bf16(Emit *e, V value); /* the same, widened; what is subnormal may become 0 */
 V emit_round_f16(Emit *e, V value);  /* i16 */
 V emit_round_bf16_hook(Emit *e, V value, V unused);
 

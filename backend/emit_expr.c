@@ -155,8 +155,37 @@ static V value_of_index(Emit *e, const Expr *n)
     return e->index[n->sym];
 }
 
+/* exp(a - shift(b)) may be off by what the difference's rounding makes of it, twice over (language page, section 5). */
+static int is_shifted_exp(const Kernel *k, ExprId x)
+{
+    return x_is_op(k, x, OP_exp) && x_is_op(k, x_arg(k, x, 0), OP_sub) &&
+           x_is_op(k, x_arg(k, x_arg(k, x, 0), 1), OP_shift);
+}
+
+/* Its argument, where a is a product: rounded once. */
+static V shifted_product(Emit *e, ExprId difference)
+{
+    const Kernel *k = e->k;
+    ExprId product = x_arg(k, difference, 0);
+    V a = emit_float(e, x_arg(k, product, 0)), b = emit_float(e, x_arg(k, product, 1));
+    V shift = emit_float(e, x_arg(k, difference, 1));
+    return emit_fma(e, a, b, LLVMBuildFNeg(e->l->b, shift, ""));
+}
+
+static V value_of_shifted(Emit *e, ExprId x)
+{
+    ExprId difference = x_arg(e->k, x, 0);
+    int product = emit_has_fma(e) && x_is_op(e->k, x_arg(e->k, difference, 0), OP_mul);
+    V a = product ? shifted_product(e, difference) : emit_value(e, difference);
+    return emit_scalar(e, OP_exp, a, NULL);
+}
+
 static V value_of_op(Emit *e, const Expr *n, ExprId x)
 {
+    if (is_shifted_exp(e->k, x))
+        return value_of_shifted(e, x);
+    if (n->op == OP_bf16 && is_shifted_exp(e->k, x_arg(e->k, x, 0)))
+        return emit_flush_bf16(e, emit_value(e, x_arg(e->k, x, 0)));
     ExprId b = n->nargs > 1 ? x_arg(e->k, x, 1) : (ExprId)NONE;
     V first = emit_value(e, x_arg(e->k, x, 0));
     if ((n->op == OP_and || n->op == OP_or) && emit_unsafe(e, b)) {

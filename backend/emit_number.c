@@ -66,36 +66,59 @@ static V round_bf16_plain(L *l, V value)
     return l_cast(l, LLVMTrunc, l_shr(l, l_select(l, nan, quiet, rounded), 16), l->i16);
 }
 
-/* The CPU's own rounding takes subnormal numbers for zeros: where there is one, which is hardly ever, the plain one is
- * taken. */
-static V round_bf16_native(L *l, V value)
+/* The CPU's own rounding, which takes subnormal numbers for zeros. */
+static V flush_bf16_native(L *l, V value)
 {
-    enum { LANES = 16, SUBNORMAL = 0x20 };
-    V rounded = NULL, tiny = NULL;
+    enum { LANES = 16 };
+    V rounded = NULL;
     for (uint32_t i = 0; i < l_width(value); i += 2 * LANES) {
         V half[2] = {l_part(l, value, i + LANES, LANES), l_part(l, value, i, LANES)};
         V both = l_intrinsic(l, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", NULL, half, 2);
         both = LLVMBuildBitCast(l->b, both, l_lanes_of(l, l->i16, 2 * LANES), "");
         rounded = rounded ? l_join(l, rounded, both) : both;
-        for (int h = 0; h < 2; h++) {
-            V args[2] = {half[h], l_i32(l, SUBNORMAL)};
-            V found = l_intrinsic(l, "llvm.x86.avx512.fpclass.ps.512", NULL, args, 2);
-            tiny = tiny ? l_or(l, tiny, found) : found;
-        }
     }
+    return rounded;
+}
+
+/* i1: a lane is subnormal. */
+static V any_subnormal(L *l, V value)
+{
+    enum { LANES = 16, SUBNORMAL = 0x20 };
+    V tiny = NULL;
+    for (uint32_t i = 0; i < l_width(value); i += LANES) {
+        V args[2] = {l_part(l, value, i, LANES), l_i32(l, SUBNORMAL)};
+        V found = l_intrinsic(l, "llvm.x86.avx512.fpclass.ps.512", NULL, args, 2);
+        tiny = tiny ? l_or(l, tiny, found) : found;
+    }
+    return l_any(l, tiny);
+}
+
+/* Where one is, which is hardly ever, the plain rounding is taken. */
+static V round_bf16_native(L *l, V value)
+{
+    V rounded = flush_bf16_native(l, value);
     Block from = l_here(l);
-    When rare = l_when(l, l_any(l, tiny));
+    When rare = l_when(l, any_subnormal(l, value));
     V plain = round_bf16_plain(l, value);
     Block slow = l_here(l);
     l_end_when(l, &rare);
     return l_phi(l, LLVMTypeOf(rounded), rounded, from, plain, slow);
 }
 
+static int rounds_natively(const Emit *e, V value)
+{
+    return cpu_can(e->p->cpu, CPU_ROUND_BF16) && fills_vectors(e, l_width(value));
+}
+
 V emit_round_bf16_hook(Emit *e, V value, V unused)
 {
     (void)unused;
-    int native = cpu_can(e->p->cpu, CPU_ROUND_BF16) && fills_vectors(e, l_width(value));
-    return native ? round_bf16_native(e->l, value) : round_bf16_plain(e->l, value);
+    return rounds_natively(e, value) ? round_bf16_native(e->l, value) : round_bf16_plain(e->l, value);
+}
+
+V emit_flush_bf16(Emit *e, V value)
+{
+    return widen_bf16(e, rounds_natively(e, value) ? flush_bf16_native(e->l, value) : emit_round_bf16(e, value));
 }
 
 V emit_round_bf16(Emit *e, V value)

@@ -116,13 +116,13 @@ static void verify_edit(const char *text, const Edit *e)
     arena_free(source.arena);
 }
 
-static void verify_edits(const Edit *edits, size_t n)
+static void verify_edits(const char *text, const Edit *edits, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        verify_edit(program, &edits[i]);
+        verify_edit(text, &edits[i]);
 }
 
-#define VERIFY_EDITS(edits) verify_edits((edits), sizeof(edits) / sizeof *(edits))
+#define VERIFY_EDITS(edits) verify_edits(program, (edits), sizeof(edits) / sizeof *(edits))
 
 static void test_types_and_layouts(void **state)
 {
@@ -134,7 +134,7 @@ static void test_types_and_layouts(void **state)
         {"xs: bf16[96, 256] lines", "xs: bf16[96, 256] pairs", NULL,
          "the left operand xs has layout pairs; it must be"},
         {"xs: bf16[96, 256] lines", "xs: bf16[96, 256]", NULL,
-         "the left operand xs has layout rows; it must be"},
+         "the left operand xs is in rows and its terms, min2(s + 256, H) - s, are not known to be whole lines"},
         {"ws: bf16[256, 64] pairs", "ws: bf16[256, 64] lines", NULL, "the right operand ws has layout lines"},
         {"xs: bf16[96, 256] lines", "xs: f16[96, 256] lines", NULL, "is for f32 and bf16, not for f16"},
         {"in p: bf16", "in p: f16", NULL, "xs is bf16 and p is f16: no target"},
@@ -152,6 +152,55 @@ static void test_types_and_layouts(void **state)
         {"= w[e, h, f] @5", "= ws[0, 0] @5", NULL, "read before a statement of this launch writes it"},
     };
     VERIFY_EDITS(edits);
+}
+
+/* A left operand that is rows of the thread's memory. */
+static void test_left_rows(void **state)
+{
+    (void)state;
+    static const char rows[] =
+        "tiles 1\n"
+        "\n"
+        "dim T\n"
+        "dim F\n"
+        "\n"
+        "kernel left(in x: bf16[T, 64], in w: bf16[64, F], out y: f32[T, F]) {\n"
+        "    cost T*F\n"
+        "    thread rows: bf16[64, 96]\n"
+        "    thread ws: bf16[64, 32] pairs\n"
+        "    thread part: f32[64, 32]\n"
+        "    launch y @1 {\n"
+        "        parallel t in 0..T by 64 {\n"
+        "            for i in 0..64 {\n"
+        "                vector h in 0..64 by 16 {\n"
+        "                    rows[i, h] = bf16(1.0)\n"
+        "                }\n"
+        "            }\n"
+        "            for v in 0..F by 32 {\n"
+        "                pack ws[0, 0] over h in 0..64, f in v..min2(v + 32, F) = w[h, f]\n"
+        "                product part[0, 0] += rows[0, 0] * ws[0, 0] rows min2(t + 64, T) - t cols min2(v + 32, F) - v "
+        "depth 64 init 0 == 0\n"
+        "                for i in t..min2(t + 64, T) {\n"
+        "                    vector f in v..min2(v + 32, F) by 16 {\n"
+        "                        y[i, f] = part[i - t, f - v]\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n";
+    static const Edit edits[] = {
+        {"", "", NULL, NULL},
+        {"rows[0, 0]", "rows[0, 32]", NULL, NULL},
+        {"rows[0, 0]", "rows[0, 33]", NULL, "a block at 33 of axis 1 of rows, 64 elements long"},
+        {"rows[0, 0]", "rows[8, 0]", NULL, "subscript 8 of rows is not known to be a multiple of 32"},
+        {"rows[0, 0]", "rows[32, 0]", NULL, "a block at 32 of axis 0 of rows"},
+        {"depth 64", "depth 48", NULL, "its terms, 48, are not known to be whole lines"},
+        {"rows: bf16[64, 96]", "rows: bf16[65, 96]", NULL, "with a multiple of 32 rows"},
+        {"rows: bf16[64, 96]", "rows: f32[64, 96]", NULL, "is no bf16 memory of a thread"},
+        {"rows[0, 0]", "x[0, 0]", NULL, "is no bf16 memory of a thread"},
+    };
+    verify_edits(rows, edits, sizeof edits / sizeof *edits);
 }
 
 static void test_places(void **state)
@@ -195,7 +244,7 @@ static void test_boxes(void **state)
         {"over r in r0..r1, h in s", "over r in r0..r1, h in r", NULL, "variable r is used outside its loop"},
         {"rows r1 - r0 cols", "rows xs[0, 0] cols", NULL, NULL},
     };
-    verify_edits(edits, sizeof edits / sizeof *edits - 1); /* the last one is for the reader */
+    verify_edits(program, edits, sizeof edits / sizeof *edits - 1); /* the last one is for the reader */
     Fixture source = {.arena = arena_new()}, f;
     assert_int_equal(read_text(&f, edited(&source, program, &edits[sizeof edits / sizeof *edits - 1])), 1);
     arena_free(f.arena);
@@ -270,7 +319,7 @@ static void test_deletions(void **state)
         {"y[r, f] = g[r, F - 1 - f]", "", "}", "nothing has written its output y"},
         {"launch y", "", "parallel", "expected"},
     };
-    verify_edits(edits, sizeof edits / sizeof *edits - 1);
+    verify_edits(program, edits, sizeof edits / sizeof *edits - 1);
 }
 
 /* The body of launch y goes behind that of launch g. */
@@ -395,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types_and_layouts),
+        cmocka_unit_test(test_left_rows),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_conditions),
