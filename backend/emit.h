@@ -349,6 +349,7 @@ V pack_bytes(const Pack *x, uint8_t axis, V n);
 
 /* emit_transpose.c: void (ptr from, i64 step, ptr to, i64 stride): 16 rows of 16 words that stand `step` bytes apart go to
  * 16 rows that stand `stride` bytes apart, as columns; `past` the caches or not. */
+void emit_transpose_words(L *l, V from, V step, V to, V stride); /* the same in place of a call */
 V emit_transpose(Emit *e, int past);
 void emit_transpose_function(Plan *p, int past);
 
@@ -423,6 +424,11 @@ void emit_rows_masks(EmitProduct *x, V columns, V terms); /* of its loads, so ma
 #include "machines/cpu.def"
 
 void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units); /* of whole fragments of tiles */
+/* emit_amx.c: the sums of one row of tiles, 16 rows of two panels' columns, which stay in registers between steps of 32 terms. */
+enum { TILE_FEW_ROWS = 16, TILE_STRIP = 4, TILE_STEP = 32 };
+void emit_tile_strip_begin(EmitProduct *x, V c, V *sum); /* from c on; x->init */
+void emit_tile_strip_step(EmitProduct *x, V a, V panels, V *sum); /* a panel's step behind the other */
+void emit_tile_strip_end(EmitProduct *x, V c, V *sum);
 
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */

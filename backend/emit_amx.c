@@ -193,6 +193,51 @@ void emit_tile_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     emit_tile_rows(x, l_i64(l, rows), c, a, b, units);
 }
 
+static void clear(EmitProduct *x, uint32_t rows, V c, int64_t bytes)
+{
+    L *l = x->l;
+    V nothing = l_real(LLVMVectorType(l->f32, x->lanes), 0.0);
+    For r = l_for(l, l_i64(l, 0), l_i64(l, rows), 1, "row");
+    For v = l_for(l, l_i64(l, 0), l_i64(l, x->vectors * bytes), bytes, "vector");
+    l_store(l, nothing, l_byte(l, l_byte(l, c, l_mul(l, r.var, x->c_row)), v.var), 4);
+    l_end_for(l, &v);
+    l_end_for(l, &r);
+}
+
+/* ---- few rows ---- */
+
+static V strip_sums(EmitProduct *x, V c, int tile)
+{
+    return l_byte(x->l, c, l_i64(x->l, tile * TILE_BYTES));
+}
+
+void emit_tile_strip_begin(EmitProduct *x, V c, V *sum)
+{
+    L *l = x->l;
+    When at_zero = l_when(l, x->init);
+    for (int panel = 0; panel < TILE_STRIP / TILES; panel++)
+        clear(x, TILE_FEW_ROWS, strip_sums(x, c, panel * TILES), (int64_t)x->lanes * LAYOUT_WORD_BYTES);
+    l_end_when(l, &at_zero);
+    for (int i = 0; i < TILE_STRIP; i++)
+        sum[i] = tile_load(l, strip_sums(x, c, i), x->c_row);
+}
+
+void emit_tile_strip_step(EmitProduct *x, V a, V panels, V *sum)
+{
+    L *l = x->l;
+    V left = tile_load(l, a, x->a_row);
+    for (int i = 0; i < TILE_STRIP; i++) {
+        V words = l_byte(l, panels, l_i64(l, i / TILES * STEP_BYTES + i % TILES * TILE_BYTES));
+        sum[i] = tile_product(l, sum[i], left, tile_load(l, words, l_i64(l, WORDS_BYTES)));
+    }
+}
+
+void emit_tile_strip_end(EmitProduct *x, V c, V *sum)
+{
+    for (int i = 0; i < TILE_STRIP; i++)
+        tile_store(x->l, strip_sums(x, c, i), x->c_row, sum[i]);
+}
+
 /* ---- plain code ---- */
 
 /* Zero, with the sign, for what is below the normal numbers. */
@@ -233,17 +278,6 @@ static void soft_step(EmitProduct *x, V c, V a, V b)
     V old = flushed(l, l_load(l, type, c, 4));
     V both = flushed(l, l_fadd(l, sum[0], sum[1]));
     l_store(l, flushed(l, l_fadd(l, old, both)), c, 4);
-}
-
-static void clear(EmitProduct *x, uint32_t rows, V c, int64_t bytes)
-{
-    L *l = x->l;
-    V nothing = l_real(LLVMVectorType(l->f32, x->lanes), 0.0);
-    For r = l_for(l, l_i64(l, 0), l_i64(l, rows), 1, "row");
-    For v = l_for(l, l_i64(l, 0), l_i64(l, x->vectors * bytes), bytes, "vector");
-    l_store(l, nothing, l_byte(l, l_byte(l, c, l_mul(l, r.var, x->c_row)), v.var), 4);
-    l_end_for(l, &v);
-    l_end_for(l, &r);
 }
 
 void emit_soft_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)

@@ -77,6 +77,11 @@ static void transpose_square(L *l, uint32_t w, V from, V step, V to, V stride, i
     }
 }
 
+void emit_transpose_words(L *l, V from, V step, V to, V stride)
+{
+    transpose_square(l, EDGE, from, step, to, stride, 0);
+}
+
 static V function_of(const Plan *p, int past)
 {
     L *l = p->l;
