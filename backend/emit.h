@@ -427,7 +427,7 @@ void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units); /* of whole
 /* emit_amx.c: the sums of one row of tiles, 16 rows of two panels' columns, which stay in registers between steps of 32 terms. */
 enum { TILE_FEW_ROWS = 16, TILE_STRIP = 4, TILE_STEP = 32 };
 void emit_tile_strip_begin(EmitProduct *x, V c, V *sum); /* from c on; x->init */
-void emit_tile_strip_step(EmitProduct *x, V a, V panels, V *sum); /* a panel's step behind the other */
+void emit_tile_strip_step(EmitProduct *x, V a, V panel, int64_t other, V *sum); /* the other panel is so many bytes behind it */
 void emit_tile_strip_end(EmitProduct *x, V c, V *sum);
 
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check

@@ -222,12 +222,12 @@ void emit_tile_strip_begin(EmitProduct *x, V c, V *sum)
         sum[i] = tile_load(l, strip_sums(x, c, i), x->c_row);
 }
 
-void emit_tile_strip_step(EmitProduct *x, V a, V panels, V *sum)
+void emit_tile_strip_step(EmitProduct *x, V a, V panel, int64_t other, V *sum)
 {
     L *l = x->l;
     V left = tile_load(l, a, x->a_row);
     for (int i = 0; i < TILE_STRIP; i++) {
-        V words = l_byte(l, panels, l_i64(l, i / TILES * STEP_BYTES + i % TILES * TILE_BYTES));
+        V words = l_byte(l, panel, l_i64(l, i / TILES * other + i % TILES * TILE_BYTES));
         sum[i] = tile_product(l, sum[i], left, tile_load(l, words, l_i64(l, WORDS_BYTES)));
     }
 }

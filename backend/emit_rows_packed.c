@@ -94,92 +94,151 @@ static void one_panel(const RowsPacked *t, V group, V in_group, V first)
 
 /* ---- few rows ---- */
 
-/* Note [Few rows of tiles]. Of at most 16 rows the sums of 64 columns are four tiles, which stay in registers however many terms
- * there are: a step of 32 terms is packed while the step before is multiplied, and the step after is asked for, so that memory never
- * waits. (With parts, which are packed and then multiplied, it waits for half of the time.) Whole steps of whole pairs of panels
- * go this way, the rest in parts. */
-enum { STRIP_COLUMNS = 2 * LAYOUT_EDGE, STEP_WORDS = TILE_STEP / 2 * ROW_OF_WORDS, STEPS_AHEAD = 1 };
+/* Note [Few rows of tiles]. Of 16 rows the sums of 64 columns are four tiles, which stay in registers while a step of 32 terms is
+ * packed, the step before is multiplied, and steps after it are asked for, so that memory never waits. (With parts, which are
+ * packed and then multiplied, it waits for half of the time.) Where there are more rows the panels of a part are kept, and the
+ * others follow, 16 at a time. Whole steps of whole pairs of panels go this way, the rest in parts.
+ *
+ * Memory is asked for 128 bytes of a row at a time: in rows the 64 columns of a step, of a transposed operand two steps of a
+ * column, for half of the columns each time (64 bytes of all take 1.2 times as long). */
+enum { STRIP_ROWS = 64, STRIP_COLUMNS = 2 * LAYOUT_EDGE, STEP_WORDS = TILE_STEP / 2 * ROW_OF_WORDS };
 
-/* The two panels' words of the step at b; `next`: what will be packed some steps later. */
-static void pack_rows_step(const RowsPacked *t, V b, V next, V to)
+/* The columns at b, in steps of terms, and where they are packed: two panels, each with as many steps as `mask` has. */
+typedef struct Strip {
+    V b, steps;
+    V step_bytes, bytes; /* to the next step; to the strip behind */
+    V mask;              /* of the step's number: its place in the panel */
+    int64_t panel;       /* bytes */
+} Strip;
+
+/* Where a later step is: behind the last one those of the next strip. */
+static V later_step(L *l, const Strip *s, V step)
+{
+    V beyond = l_sub(l, step, s->steps), more = l_icmp(l, LLVMIntSLT, beyond, l_i64(l, 0));
+    V bytes = l_mul(l, l_select(l, more, step, beyond), s->step_bytes);
+    return l_byte(l, s->b, l_select(l, more, bytes, l_add(l, bytes, s->bytes)));
+}
+
+/* The two panels' words of the step at b. */
+static void pack_rows_step(const RowsPacked *t, const Strip *s, V step, V b, V to)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
     x->mask[0] = x->mask[1] = NULL;
+    V next = later_step(l, s, l_add(l, step, l_i64(l, 1)));
     V half = l_mul(l, x->b_panel, l_i64(l, TILE_STEP / 2));
     For u = l_for(l, l_i64(l, 0), l_i64(l, TILE_STEP / 2), 1, "unit");
     for (int panel = 0; panel < 2; panel++) {
         V right[LAYOUT_EDGE], columns = l_byte(l, b, l_i64(l, panel * LAYOUT_EDGE * t->elem));
-        x->kept = l_byte(l, to, l_i64(l, panel * STEP_WORDS));
-        x->next = panel ? l_byte(l, next, half) : next; /* 128 bytes of a row for each unit */
+        x->kept = l_byte(l, to, l_i64(l, panel * s->panel));
+        x->next = panel ? l_byte(l, next, half) : next; /* of a row for each unit */
         emit_rows_vectors(x, columns, u.var, right);
     }
     l_end_for(l, &u);
 }
 
-static void pack_transposed_step(const RowsPacked *t, V b, V next, V to)
+static void pack_transposed_step(const RowsPacked *t, const Strip *s, V step, V b, V to)
 {
     const EmitProduct *x = t->x;
     L *l = t->l;
-    For s = l_for(l, l_i64(l, 0), l_i64(l, STRIP_COLUMNS), WORDS, "columns");
-    V column = l_mul(l, s.var, x->b_panel), asked = l_byte(l, next, column);
-    for (int i = 0; i < WORDS; i++, asked = l_byte(l, asked, x->b_panel))
-        emit_ask_near(l, asked);
-    V panel = l_mul(l, l_sar(l, s.var, 5), l_i64(l, STEP_WORDS));
-    V word = l_shl(l, l_and(l, s.var, l_i64(l, LAYOUT_EDGE - 1)), 2);
+    V even = l_and(l, step, l_i64(l, -2)), half = l_mul(l, l_sub(l, step, even), l_i64(l, LAYOUT_EDGE));
+    V next = l_byte(l, later_step(l, s, l_add(l, even, l_i64(l, 2))), l_mul(l, half, x->b_panel));
+    For f = l_for(l, l_i64(l, 0), l_i64(l, STRIP_COLUMNS), WORDS, "columns");
+    V column = l_mul(l, f.var, x->b_panel), asked = l_byte(l, next, l_sar(l, column, 1));
+    for (int i = 0; i < WORDS / 2; i++, asked = l_byte(l, asked, x->b_panel))
+        for (int line = 0; line < 2; line++)
+            emit_ask_near(l, l_byte(l, asked, l_i64(l, line * LAYOUT_LINE_BYTES)));
+    V panel = l_mul(l, l_sar(l, f.var, 5), l_i64(l, s->panel));
+    V word = l_shl(l, l_and(l, f.var, l_i64(l, LAYOUT_EDGE - 1)), 2);
     emit_transpose_words(l, l_byte(l, b, column), x->b_panel, l_byte(l, l_byte(l, to, panel), word),
                          l_i64(l, ROW_OF_WORDS));
-    l_end_for(l, &s);
+    l_end_for(l, &f);
 }
 
-/* Packs step s of the columns at b into the place that takes turns with another. */
-static V pack_step(const RowsPacked *t, V b, V steps, V s)
+static V pack_step(const RowsPacked *t, const Strip *s, V step)
 {
     L *l = t->l;
-    V later = l_add(l, s, l_i64(l, STEPS_AHEAD)), step_bytes = l_mul(l, t->term_bytes, l_i64(l, TILE_STEP));
-    V to = l_byte(l, t->panel, l_mul(l, l_and(l, s, l_i64(l, 1)), l_i64(l, 2 * STEP_WORDS)));
-    V more = l_icmp(l, LLVMIntSLT, later, steps);
-    V strip_bytes = l_mul(l, l_i64(l, STRIP_COLUMNS), t->x->transposed ? t->x->b_panel : l_i64(l, t->elem));
-    V next = l_byte(l, b, l_select(l, more, l_mul(l, later, step_bytes), strip_bytes));
-    b = l_byte(l, b, l_mul(l, s, step_bytes));
-    (t->x->transposed ? pack_transposed_step : pack_rows_step)(t, b, next, to);
+    V to = l_byte(l, t->panel, l_mul(l, l_and(l, step, s->mask), l_i64(l, STEP_WORDS)));
+    V b = l_byte(l, s->b, l_mul(l, step, s->step_bytes));
+    (t->x->transposed ? pack_transposed_step : pack_rows_step)(t, s, step, b, to);
     return to;
 }
 
-static void one_strip(const RowsPacked *t, V column, V steps)
+/* Of the steps in [first, end) the first rows. */
+static void first_rows(const RowsPacked *t, const Strip *s, V first, V end, V c, V a)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
     enum { A = TILE_STRIP, PLACE, CARRIED };
-    V now[CARRIED] = {[A] = x->a}, zero = l_i64(l, 0), last = l_sub(l, steps, l_i64(l, 1));
-    V c = l_byte(l, x->c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32))));
-    V b = l_byte(l, x->b, l_mul(l, column, x->transposed ? x->b_panel : l_i64(l, t->elem)));
-    emit_begin_sums(x, zero);
+    V now[CARRIED] = {[A] = a}, one = l_i64(l, 1);
     emit_tile_strip_begin(x, c, now);
-    now[PLACE] = pack_step(t, b, steps, zero);
-    For s = l_for(l, zero, last, 1, "steps");
-    LoopCarry carry = l_carry(l, &s, now, CARRIED);
-    V place = pack_step(t, b, steps, l_add(l, s.var, l_i64(l, 1)));
-    emit_tile_strip_step(x, now[A], now[PLACE], now);
+    now[PLACE] = pack_step(t, s, first);
+    For f = l_for(l, first, l_sub(l, end, one), 1, "steps");
+    LoopCarry carry = l_carry(l, &f, now, CARRIED);
+    V place = pack_step(t, s, l_add(l, f.var, one));
+    emit_tile_strip_step(x, now[A], now[PLACE], s->panel, now);
     now[A] = l_byte(l, now[A], x->a_block);
     now[PLACE] = place;
-    l_carried(l, &s, &carry);
-    emit_tile_strip_step(x, now[A], now[PLACE], now);
+    l_carried(l, &f, &carry);
+    emit_tile_strip_step(x, now[A], now[PLACE], s->panel, now);
     emit_tile_strip_end(x, c, now);
 }
 
-/* Where rows are few: the columns and the terms that are done. */
+/* The others, which find the panels packed. */
+static void other_rows(const RowsPacked *t, const Strip *s, V steps, V c, V a)
+{
+    EmitProduct *x = t->x;
+    L *l = t->l;
+    enum { A = TILE_STRIP, PLACE, CARRIED };
+    For r = l_for(l, l_i64(l, TILE_FEW_ROWS), x->nrows, TILE_FEW_ROWS, "rows");
+    V sums = l_byte(l, c, l_mul(l, x->c_row, r.var));
+    V now[CARRIED] = {[A] = l_byte(l, a, l_mul(l, x->a_row, r.var)), [PLACE] = t->panel};
+    emit_tile_strip_begin(x, sums, now);
+    For f = l_for(l, l_i64(l, 0), steps, 1, "steps");
+    LoopCarry carry = l_carry(l, &f, now, CARRIED);
+    emit_tile_strip_step(x, now[A], now[PLACE], s->panel, now);
+    now[A] = l_byte(l, now[A], x->a_block);
+    now[PLACE] = l_byte(l, now[PLACE], l_i64(l, STEP_WORDS));
+    l_carried(l, &f, &carry);
+    emit_tile_strip_end(x, sums, now);
+    l_end_for(l, &r);
+}
+
+static void one_strip(const RowsPacked *t, V column, V steps, V few)
+{
+    EmitProduct *x = t->x;
+    L *l = t->l;
+    V zero = l_i64(l, 0), part = l_i64(l, t->part / TILE_STEP);
+    V c = l_byte(l, x->c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32))));
+    V column_bytes = x->transposed ? x->b_panel : l_i64(l, t->elem);
+    Strip s = {.b = l_byte(l, x->b, l_mul(l, column, column_bytes)),
+               .steps = steps,
+               .step_bytes = l_mul(l, t->term_bytes, l_i64(l, TILE_STEP)),
+               .bytes = l_mul(l, column_bytes, l_i64(l, STRIP_COLUMNS)),
+               .mask = l_select(l, few, l_i64(l, 1), l_sub(l, part, l_i64(l, 1))),
+               .panel = x->part * (int64_t)ROW_OF_WORDS};
+    For f = l_for(l, zero, steps, 1, "part");
+    f.next = l_select(l, few, steps, part);
+    V end = l_min(l, steps, l_add(l, f.var, f.next)), a = l_byte(l, x->a, l_mul(l, f.var, x->a_block));
+    emit_begin_sums(x, f.var);
+    first_rows(t, &s, f.var, end, c, a);
+    other_rows(t, &s, l_sub(l, end, f.var), c, a);
+    l_end_for(l, &f);
+}
+
+/* Where rows are not many: the columns and the terms that are done. */
 static void few_rows(RowsPacked *t, V *columns, V *terms)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
-    V zero = l_i64(l, 0), few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, TILE_FEW_ROWS));
-    V steps = l_sar(l, t->depth, 5), some = l_icmp(l, LLVMIntSGT, steps, zero);
-    few = l_and(l, l_and(l, few, some), l_not(l, x->exact));
-    *columns = l_select(l, few, l_and(l, t->ncols, l_i64(l, -STRIP_COLUMNS)), zero);
+    V zero = l_i64(l, 0), steps = l_sar(l, t->depth, 5);
+    V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, TILE_FEW_ROWS));
+    V fits = l_and(l, l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, STRIP_ROWS)), l_not(l, x->exact));
+    fits = l_and(l, fits, l_icmp(l, LLVMIntSGT, steps, zero));
+    *columns = l_select(l, fits, l_and(l, t->ncols, l_i64(l, -STRIP_COLUMNS)), zero);
     *terms = l_shl(l, steps, 5);
     For g = l_for(l, zero, *columns, STRIP_COLUMNS, "strip");
-    one_strip(t, g.var, steps);
+    one_strip(t, g.var, steps, few);
     l_end_for(l, &g);
 }
 
@@ -201,7 +260,7 @@ void emit_rows_packed_product(EmitProduct *x, V depth)
     t.term_bytes = x->transposed ? l_i64(l, t.elem) : x->b_panel;
     t.part_bytes = l_mul(l, t.term_bytes, l_i64(l, t.part));
     t.group_bytes = x->transposed ? l_mul(l, x->b_panel, l_i64(l, t.group)) : l_i64(l, t.group * t.elem);
-    t.panel = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "panel");
+    t.panel = l_slot_bytes(l, 2 * (uint64_t)x->part * ROW_OF_WORDS, "panel");
     t.by_units = emit_packs_units(x->e->p->cpu, x->left, x->transposed);
     if (t.by_units) { /* of each unit 128 bytes of a later row are asked for */
         x->kept = t.panel;

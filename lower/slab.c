@@ -101,9 +101,10 @@ static void pack(Lower *l, const Item *it, Loc loc, TensorId panel, ExprId value
     build_put(&l->b, b);
 }
 
-/* sums += left * right, the operands given by their first elements; `transposed`: the right one's rows are columns. */
+/* sums += left * right, so many terms, the operands given by their first elements; `transposed`: the right one's rows are
+ * columns. */
 static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int transposed,
-                     const Slab *s)
+                     const Slab *s, ExprId terms)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, sum->p->reduce)->loc;
@@ -116,7 +117,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.guard = s->init;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
-    b.size[2] = x_op2(k, loc, OP_sub, s->hi, s->lo);
+    b.size[2] = terms;
     build_put(&l->b, b);
 }
 
@@ -225,7 +226,8 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
             same++;
         left[n] = same < n ? left[same] : pack_left(l, &it, loc, p, s, elem_of(l, g, p->left));
         int transposed = panel[n] == NONE && p->direct == DIRECT_ROWS_TRANSPOSED;
-        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], transposed, s);
+        ExprId terms = x_op2(l->k, loc, OP_sub, s->hi, s->lo);
+        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], transposed, s, terms);
     }
     build_close(&l->b, depth);
     for (uint32_t n = 0; n < g->n; n++) {
@@ -329,10 +331,10 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
             return rest;
     }
     ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
-    s.hi = x_offset(k, r->lo, build_let(&l->b, loc, "terms", terms));
+    terms = build_let(&l->b, loc, "terms", terms);
     for (uint32_t n = 0; n < g->n; n++)
-        multiply(l, it, &g->s[n], left[n], right[n], 0, &s);
-    rest.lo = r->ends ? r->hi : s.hi;
+        multiply(l, it, &g->s[n], left[n], right[n], 0, &s, terms);
+    rest.lo = r->ends ? r->hi : x_offset(k, r->lo, terms);
     rest.init = 0;
     return rest;
 }

@@ -38,7 +38,7 @@ kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],
 }
 derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wu +=, wd +=
 """
-SIZES = {"T": 600, "K": 2, "E": 5, "H": 77, "F": 45, "C": 1200}
+SIZES = {"T": 600, "K": 2, "E": 5, "H": 77, "F": 68, "C": 1200}
 DEEP = {**SIZES, "T": 40, "H": 531}  # more than one slab
 OF_TOKENS = {"x", "p", "d_y", "y", "d_x", "d_p"}
 
