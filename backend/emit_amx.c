@@ -206,10 +206,7 @@ static void clear(EmitProduct *x, uint32_t rows, V c, int64_t bytes)
 
 /* ---- few rows ---- */
 
-static V strip_sums(EmitProduct *x, V c, int tile)
-{
-    return l_byte(x->l, c, l_i64(x->l, tile * TILE_BYTES));
-}
+static V strip_sums(EmitProduct *x, V c, int tile) { return l_byte(x->l, c, l_i64(x->l, tile * TILE_BYTES)); }
 
 void emit_tile_strip_begin(EmitProduct *x, V c, V *sum)
 {

@@ -40,8 +40,8 @@ static V power_of_two(L *l, V n)
  * for five. Adding 1.5 * 2^23, or a sixteenth of it, rounds, and leaves n in the lowest bits. */
 typedef struct Exponent {
     int part_bits; /* of n behind the point: 0, or 4 where CPU_LOOKUP */
-    int any;       /* x may be anything: where n is no number near x / ln 2, e^r is only kept finite and positive */
-    V shifted;     /* n + magic */
+    int any; /* x may be anything: where n is no number near x / ln 2, e^r is only kept finite and positive */
+    V shifted; /* n + magic */
     double magic;
 } Exponent;
 

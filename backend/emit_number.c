@@ -118,7 +118,8 @@ V emit_round_bf16_hook(Emit *e, V value, V unused)
 
 V emit_flush_bf16(Emit *e, V value)
 {
-    return widen_bf16(e, rounds_natively(e, value) ? flush_bf16_native(e->l, value) : emit_round_bf16(e, value));
+    return widen_bf16(e,
+                      rounds_natively(e, value) ? flush_bf16_native(e->l, value) : emit_round_bf16(e, value));
 }
 
 V emit_round_bf16(Emit *e, V value)

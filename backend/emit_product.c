@@ -26,7 +26,9 @@ enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
-enum { LEFT_IN_ROWS = 12 };           /* the kind of left operands of bf16 that are no lines; the right one is a panel */
+enum {
+    LEFT_IN_ROWS = 12
+}; /* the kind of left operands of bf16 that are no lines; the right one is a panel */
 
 static Elem left_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 2 ? EL_BF16 : EL_F32; }
 static Elem right_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 1 ? EL_BF16 : EL_F32; }

@@ -11,9 +11,9 @@ typedef struct RowsPacked {
     EmitProduct *x;
     L *l;
     V pack, panel;
-    int64_t elem;              /* bytes of an element in rows */
-    int64_t terms;             /* of a word */
-    int64_t part, group;       /* terms of a part, columns whose parts come before those of others */
+    int64_t elem;        /* bytes of an element in rows */
+    int64_t terms;       /* of a word */
+    int64_t part, group; /* terms of a part, columns whose parts come before those of others */
     V term_bytes, part_bytes, group_bytes; /* to the next term, part and group */
     V depth, ncols;
     int by_units; /* rows are packed here, and what is packed next is asked for meanwhile, else by the function `pack` */
@@ -104,15 +104,15 @@ static void one_panel(const RowsPacked *t, V group, V in_group, V first)
 enum { STRIP_ROWS = 64, STRIP_COLUMNS = 2 * LAYOUT_EDGE, STEP_WORDS = TILE_STEP / 2 * ROW_OF_WORDS };
 
 /* The columns at b, in steps of terms, and where they are packed: two panels, each with as many steps as `mask` has. */
-typedef struct Strip {
+typedef struct TileStrip {
     V b, steps;
     V step_bytes, bytes; /* to the next step; to the strip behind */
     V mask;              /* of the step's number: its place in the panel */
     int64_t panel;       /* bytes */
-} Strip;
+} TileStrip;
 
 /* Where a later step is: behind the last one those of the next strip. */
-static V later_step(L *l, const Strip *s, V step)
+static V later_step(L *l, const TileStrip *s, V step)
 {
     V beyond = l_sub(l, step, s->steps), more = l_icmp(l, LLVMIntSLT, beyond, l_i64(l, 0));
     V bytes = l_mul(l, l_select(l, more, step, beyond), s->step_bytes);
@@ -120,7 +120,7 @@ static V later_step(L *l, const Strip *s, V step)
 }
 
 /* The two panels' words of the step at b. */
-static void pack_rows_step(const RowsPacked *t, const Strip *s, V step, V b, V to)
+static void pack_rows_step(const RowsPacked *t, const TileStrip *s, V step, V b, V to)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
@@ -137,7 +137,7 @@ static void pack_rows_step(const RowsPacked *t, const Strip *s, V step, V b, V t
     l_end_for(l, &u);
 }
 
-static void pack_transposed_step(const RowsPacked *t, const Strip *s, V step, V b, V to)
+static void pack_transposed_step(const RowsPacked *t, const TileStrip *s, V step, V b, V to)
 {
     const EmitProduct *x = t->x;
     L *l = t->l;
@@ -155,7 +155,7 @@ static void pack_transposed_step(const RowsPacked *t, const Strip *s, V step, V 
     l_end_for(l, &f);
 }
 
-static V pack_step(const RowsPacked *t, const Strip *s, V step)
+static V pack_step(const RowsPacked *t, const TileStrip *s, V step)
 {
     L *l = t->l;
     V to = l_byte(l, t->panel, l_mul(l, l_and(l, step, s->mask), l_i64(l, STEP_WORDS)));
@@ -165,7 +165,7 @@ static V pack_step(const RowsPacked *t, const Strip *s, V step)
 }
 
 /* Of the steps in [first, end) the first rows. */
-static void first_rows(const RowsPacked *t, const Strip *s, V first, V end, V c, V a)
+static void first_rows(const RowsPacked *t, const TileStrip *s, V first, V end, V c, V a)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
@@ -185,7 +185,7 @@ static void first_rows(const RowsPacked *t, const Strip *s, V first, V end, V c,
 }
 
 /* The others, which find the panels packed. */
-static void other_rows(const RowsPacked *t, const Strip *s, V steps, V c, V a)
+static void other_rows(const RowsPacked *t, const TileStrip *s, V steps, V c, V a)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
@@ -211,12 +211,12 @@ static void one_strip(const RowsPacked *t, V column, V steps, V few)
     V zero = l_i64(l, 0), part = l_i64(l, t->part / TILE_STEP);
     V c = l_byte(l, x->c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32))));
     V column_bytes = x->transposed ? x->b_panel : l_i64(l, t->elem);
-    Strip s = {.b = l_byte(l, x->b, l_mul(l, column, column_bytes)),
-               .steps = steps,
-               .step_bytes = l_mul(l, t->term_bytes, l_i64(l, TILE_STEP)),
-               .bytes = l_mul(l, column_bytes, l_i64(l, STRIP_COLUMNS)),
-               .mask = l_select(l, few, l_i64(l, 1), l_sub(l, part, l_i64(l, 1))),
-               .panel = x->part * (int64_t)ROW_OF_WORDS};
+    TileStrip s = {.b = l_byte(l, x->b, l_mul(l, column, column_bytes)),
+                   .steps = steps,
+                   .step_bytes = l_mul(l, t->term_bytes, l_i64(l, TILE_STEP)),
+                   .bytes = l_mul(l, column_bytes, l_i64(l, STRIP_COLUMNS)),
+                   .mask = l_select(l, few, l_i64(l, 1), l_sub(l, part, l_i64(l, 1))),
+                   .panel = x->part * (int64_t)ROW_OF_WORDS};
     For f = l_for(l, zero, steps, 1, "part");
     f.next = l_select(l, few, steps, part);
     V end = l_min(l, steps, l_add(l, f.var, f.next)), a = l_byte(l, x->a, l_mul(l, f.var, x->a_block));

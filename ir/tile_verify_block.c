@@ -267,19 +267,22 @@ static const char *layouts_for(uint32_t side, int cube, int transposed)
     return !side ? "lines or rows" : transposed ? "rows" : "pairs or rows";
 }
 
-/* Of a left operand in rows fragments read 32 rows, whatever is in them, and whole lines of terms. */
+/* Of a left operand in rows fragments read 32 rows, whatever is in them, and whole lines of terms: those are inside by what the
+ * program says. */
 static void verify_left_rows(TileVerifier *v, const Stmt *s, const Tensor *t, const TileBox *box)
 {
     int64_t rows;
     if (t->space != SPACE_THREAD || t->rank != 2 || t->elem != EL_BF16 ||
         !ext_is_const(v->k->module, t->axes[0].extent, &rows) || rows % LAYOUT_EDGE)
-        tile_broken(v, "the left operand %s in rows is no bf16 memory of a thread with a multiple of %d rows", t->name,
-                    LAYOUT_EDGE);
+        tile_broken(v, "the left operand %s in rows is no bf16 memory of a thread with a multiple of %d rows",
+                    t->name, LAYOUT_EDGE);
     else if (!tile_is_multiple(v, s->size[2], line_of(t)))
-        tile_broken(v, "the left operand %s is in rows and its terms, %s, are not known to be whole lines", t->name,
-                    text_of(v, s->size[2]));
+        tile_broken(v, "the left operand %s is in rows and its terms, %s, are not known to be whole lines",
+                    t->name, text_of(v, s->size[2]));
     else
-        verify_box(v, box, (int64_t[]){LAYOUT_EDGE, 1});
+        verify_edges(v, box, (int64_t[]){LAYOUT_EDGE, 1});
+    if (!v->error)
+        verify_inside(v, box, 0);
 }
 
 /* side: 0 the left operand [.., row, k], 1 the right one [.., k, column]. */

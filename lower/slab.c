@@ -312,8 +312,8 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const SlabRun
         build_give_back(&l->b, apart.s[n].partial);
 }
 
-/* Whole lines of terms whose operands are all read where they are: nothing is packed, so they need no slabs. What is left of
- * the run; all of it where some operand must be packed. */
+/* Whole lines of terms of all rows whose operands are all read where they are: nothing is packed, so they need no slabs. What is
+ * left of the run; all of it where some operand must be packed. */
 static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     Kernel *k = l->k;
@@ -322,8 +322,9 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
     SlabRun rest = *r;
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
     s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
+    int all = r->whole && it->part_first == it->first && it->part_end == it->end;
     for (uint32_t n = 0; n < g->n; n++) {
-        left[n] = r->whole && r->mask == NONE ? left_in_rows(l, it, g->s[n].p, &s) : (ExprId)NONE;
+        left[n] = all && r->mask == NONE ? left_in_rows(l, it, g->s[n].p, &s) : (ExprId)NONE;
         if (left[n] == NONE || direct_is_in_rows(g->s[n].p->direct))
             return rest;
         right[n] = direct_at(l, it, g->s[n].p, &s);
