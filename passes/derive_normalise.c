@@ -202,9 +202,21 @@ static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
     return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);
 }
 
+/* Is an element read whose place is more than variables: it may be there under a guard only? */
+static int reads_guarded(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
+            if (x_at(k, x_arg(k, *n, a))->kind != X_INDEX)
+                return 1;
+    }
+    return 0;
+}
+
 /* What a condition compares is evaluated before the branches, so what they share with it is shaped here,
- * once, with no guard. A choice among it becomes a local: nested ones would otherwise be swept once for every
- * path to them. */
+ * once, with no guard. (The right side of `and` and `or` is not evaluated everywhere: what it reads may need the left side as a
+ * guard.) A choice among it becomes a local: nested ones would otherwise be swept once for every path to them. */
 static ExprId shape_condition(DeriveShape *h, DerivePlace *p, ExprId e)
 {
     Kernel *k = h->k;
@@ -217,8 +229,15 @@ static ExprId shape_condition(DeriveShape *h, DerivePlace *p, ExprId e)
     if (x_at(k, e)->kind != X_OP)
         return e;
     ExprId args[2];
-    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
-        args[i] = shape_condition(h, p, x_arg(k, e, i));
+    Loc loc = x_at(k, e)->loc;
+    int is_and = x_is_op(k, e, OP_and), is_or = x_is_op(k, e, OP_or);
+    args[0] = shape_condition(h, p, x_arg(k, e, 0));
+    if (x_at(k, e)->nargs > 1 && (is_and || is_or) && reads_guarded(k, x_arg(k, e, 1))) {
+        DerivePlace right = place_below(h, p, is_and ? args[0] : x_op1(k, loc, OP_not, args[0]));
+        args[1] = shape_condition(h, &right, x_arg(k, e, 1));
+    } else if (x_at(k, e)->nargs > 1) {
+        args[1] = shape_condition(h, p, x_arg(k, e, 1));
+    }
     return x_with_args(k, e, args);
 }
 
