@@ -499,9 +499,9 @@ def free_factors(e, bound):
 
 
 def free_sides(e, bound):
-    """e with only that side of each `if` which is free of the indices, where the other is not: its condition may be known."""
+    """e with only a side of each `if` which is free of the indices: its condition may be known, or its sides alike."""
     args = tuple(a if a is None else free_sides(a, bound) for a in e.args)
-    if e.kind == "if" and uses(args[1], bound) != uses(args[2], bound):
+    if e.kind == "if" and uses(e, bound) and not (uses(args[1], bound) and uses(args[2], bound)):
         side = args[2] if uses(args[1], bound) else args[1]
         return Expr("real", f"{side.data}.0") if side.kind == "int" else side
     return Expr(e.kind, e.data, args)
