@@ -499,8 +499,11 @@ def free_factors(e, bound):
 
 
 def free_sides(e, bound):
-    """e with only a side of each `if` which is free of the indices: its condition may be known, or its sides alike."""
+    """e with only a side of each `if` which is free of the indices: its condition may be known, or its sides alike. Likewise
+    the condition of a reduction."""
     args = tuple(a if a is None else free_sides(a, bound) for a in e.args)
+    if e.kind == "reduce":
+        args = args[:1] + tuple(None if a is not None and uses(a, bound) else a for a in args[1:])
     if e.kind == "if" and uses(e, bound) and not (uses(args[1], bound) and uses(args[2], bound)):
         side = args[2] if uses(args[1], bound) else args[1]
         return Expr("real", f"{side.data}.0") if side.kind == "int" else side
