@@ -1,6 +1,7 @@
 /* Scalar operations that are a few instructions: one hook per row of ir/scalar.def. Functions: emit_math.c.
  *
- * Pointwise f32 arithmetic equals the interpreter's bit for bit: no contraction, no reassociation. */
+ * Pointwise f32 arithmetic equals the interpreter's bit for bit: no contraction, no reassociation (but in exp(a - shift(b)),
+ * emit_expr.c). */
 #include "backend/emit.h"
 
 #include <math.h>
