@@ -25,10 +25,8 @@ enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
-enum { IN_ROWS = 4, TRANSPOSED = 8 }; /* kinds of right operands that are no panels */
-enum {
-    LEFT_IN_ROWS = 12
-}; /* the kind of left operands of bf16 that are no lines; the right one is a panel */
+/* Kinds: of right operands that are no panels; of a left operand of bf16 that is no lines, beside a panel. */
+enum { IN_ROWS = 4, TRANSPOSED = 8, LEFT_IN_ROWS = 12 };
 
 static Elem left_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 2 ? EL_BF16 : EL_F32; }
 static Elem right_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 1 ? EL_BF16 : EL_F32; }
@@ -636,6 +634,8 @@ void emit_product_function(Plan *p, uint32_t kind)
     x.far = LLVMGetParam(fn, FAR);
     x.units = emit_product_units(&x, depth);
     if (kind == LEFT_IN_ROWS) {
+        if (!cpu_can(&cpu_table[p->target], CPU_LEFT_ROWS))
+            BUG(p->l->arena, "backend: %s does not read left operands in rows", cpu_table[p->target].name);
         x.a_row = x.a_block;
         x.a_block = l_i64(p->l, LAYOUT_LINE_BYTES);
     }

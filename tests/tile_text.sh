@@ -20,4 +20,11 @@ for source in tests/differential/*.moe examples/*.moe; do
   round_trip "$source" --target=amx-soft
   round_trip "$source" --target=avx2 -O0
 done
+# Of AMX's tiles others multiply no left operand in rows: refused, not wrong.
+"$moec" --emit=tiles --target=amx-soft examples/attention.moe -o "$folder/amx.moetiles"
+if "$moec" "$folder/amx.moetiles" --start-at=tiles --target=avx512bf16 -o "$folder/amx.so" 2>"$folder/said" ||
+  ! grep -q 'avx512bf16 does not read left operands in rows' "$folder/said"; then
+  echo "FAILED  tiles of AMX for avx512bf16: $(cat "$folder/said")"
+  failed=1
+fi
 exit $failed
