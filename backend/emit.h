@@ -397,7 +397,6 @@ typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 /* The one from `row` on, of the height that fits, which is returned; c and a are of row 0. Where nothing beside the block may be
  * written, one that is not whole is computed in a place of its own. */
 V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
-void emit_copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size); /* size[0] x size[1], one by one */
 V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
 EmitProduct emit_few_fragment(const EmitProduct *x); /* as these have */
 V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that what streams through is to be read once */

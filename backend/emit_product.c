@@ -286,7 +286,8 @@ EmitProduct emit_few_fragment(const EmitProduct *x)
 
 static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
 
-void emit_copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
+/* size[0] x size[1] sums, one by one. */
+static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
 {
     For i = l_for(l, l_i64(l, 0), size[0], 1, "row");
     V to_at = l_byte(l, to, l_mul(l, i.var, to_row)), from_at = l_byte(l, from, l_mul(l, i.var, from_row));
@@ -346,7 +347,7 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
     V at = l_byte(l, c, l_mul(l, row, x->c_row)), c_row = x->c_row;
     cut = l_and(l, cut, x->exact);
     When before = l_when(l, cut);
-    emit_copy_sums(l, x->own, own_row, at, c_row, size);
+    copy_sums(l, x->own, own_row, at, c_row, size);
     l_end_when(l, &before);
     x->c_row = l_select(l, cut, own_row, c_row);
     x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
@@ -354,7 +355,7 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
     one_height(x, left[0], l_select(l, cut, x->own, at), a, b, units);
     x->c_row = c_row;
     When after = l_when(l, cut);
-    emit_copy_sums(l, at, c_row, x->own, own_row, size);
+    copy_sums(l, at, c_row, x->own, own_row, size);
     l_end_when(l, &after);
     return height;
 }

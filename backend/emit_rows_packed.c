@@ -11,7 +11,6 @@ typedef struct RowsPacked {
     EmitProduct *x;
     L *l;
     V pack, panel;
-    V sums;              /* a place for those of a strip */
     int64_t elem;        /* bytes of an element in rows */
     int64_t terms;       /* of a word */
     int64_t part, group; /* terms of a part, columns whose parts come before those of others */
@@ -205,12 +204,12 @@ static void other_rows(const RowsPacked *t, const TileStrip *s, V steps, V c, V 
     l_end_for(l, &r);
 }
 
-/* The strip's sums are at c, where tiles may load and store whole ones. */
-static void strip_at(const RowsPacked *t, V column, V steps, V few, V c)
+static void one_strip(const RowsPacked *t, V column, V steps, V few)
 {
     EmitProduct *x = t->x;
     L *l = t->l;
     V zero = l_i64(l, 0), part = l_i64(l, t->part / TILE_STEP);
+    V c = l_byte(l, x->c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32))));
     V column_bytes = x->transposed ? x->b_panel : l_i64(l, t->elem);
     TileStrip s = {.b = l_byte(l, x->b, l_mul(l, column, column_bytes)),
                    .steps = steps,
@@ -227,24 +226,6 @@ static void strip_at(const RowsPacked *t, V column, V steps, V few, V c)
     l_end_for(l, &f);
 }
 
-/* Where nothing beside the sums may be written they are in a place of their own meanwhile. */
-static void one_strip(const RowsPacked *t, V column, V steps, V few)
-{
-    EmitProduct *x = t->x;
-    L *l = t->l;
-    V c = l_byte(l, x->c, l_mul(l, column, l_i64(l, (int64_t)elem_bytes(EL_F32)))), c_row = x->c_row;
-    V size[2] = {x->nrows, l_i64(l, STRIP_COLUMNS)}, own_row = l_i64(l, 2 * ROW_OF_WORDS);
-    When before = l_when(l, l_and(l, x->exact, l_not(l, x->begin)));
-    emit_copy_sums(l, t->sums, own_row, c, c_row, size);
-    l_end_when(l, &before);
-    x->c_row = l_select(l, x->exact, own_row, c_row);
-    strip_at(t, column, steps, few, l_select(l, x->exact, t->sums, c));
-    x->c_row = c_row;
-    When after = l_when(l, x->exact);
-    emit_copy_sums(l, c, c_row, t->sums, own_row, size);
-    l_end_when(l, &after);
-}
-
 /* Where rows are not many: the columns and the terms that are done. */
 static void few_rows(RowsPacked *t, V *columns, V *terms)
 {
@@ -252,9 +233,8 @@ static void few_rows(RowsPacked *t, V *columns, V *terms)
     L *l = t->l;
     V zero = l_i64(l, 0), steps = l_sar(l, t->depth, 5);
     V few = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, TILE_FEW_ROWS));
-    V fits =
-        l_and(l, l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, STRIP_ROWS)), l_icmp(l, LLVMIntSGT, steps, zero));
-    t->sums = l_slot_bytes(l, STRIP_ROWS * 2 * ROW_OF_WORDS, "sums");
+    V fits = l_and(l, l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, STRIP_ROWS)), l_not(l, x->exact));
+    fits = l_and(l, fits, l_icmp(l, LLVMIntSGT, steps, zero));
     *columns = l_select(l, fits, l_and(l, t->ncols, l_i64(l, -STRIP_COLUMNS)), zero);
     *terms = l_shl(l, steps, 5);
     For g = l_for(l, zero, *columns, STRIP_COLUMNS, "strip");
