@@ -486,7 +486,7 @@ def free_factors(e, bound):
         return [f for a in e.args for f in free_factors(a, bound)]
     if e.kind == "if":
         return [f for a in e.args[1:] for f in free_factors(a, bound)]
-    if not uses(e, bound):
+    if not varies(e, bound):
         return [e]
     if e.kind == "reduce" and e.data[0] != "sum":
         shorter = free_sides(e, bound)
@@ -518,6 +518,21 @@ def leaves_reciprocals(e, bound):
 
 def uses(e, indices):
     return any(x.kind == "index" and x.data in indices for x in walk(e))
+
+
+class Sizes:
+    def __getitem__(self, name):
+        return 1009 + sum(map(ord, name))
+
+
+def varies(e, indices):
+    """As `uses`, but that i - i does not."""
+    if e.kind == "index":
+        return e.data in indices
+    found = linear(e, Sizes()) if e.kind == "op" else None
+    if found is not None:
+        return any(found.get(name) for name in indices)
+    return any(varies(a, indices) for a in e.args if a is not None)
 
 
 def is_plain(e):
