@@ -121,6 +121,15 @@ static int ends_line(const Item *it, const Range *r)
     return r->hi_min == r->hi_max && (!it->rowblock || it->rowblock->from_line);
 }
 
+/* Does a block that ends with the term before hi find zeros behind it? A panel that is given has all terms of its axis. */
+static int ends_in_zeros(Lower *l, const Together *g, IndexId i, ExprId hi)
+{
+    int given = 0;
+    for (uint32_t n = 0; n < g->n; n++)
+        given |= g->s[n].p->direct == DIRECT_PANELS || g->s[n].p->direct == DIRECT_PANELS_TRANSPOSED;
+    return !given || lower_starts_line(l, hi) || hi == lower_extent(l, i);
+}
+
 /* Where rows differ, blocks take whole lines of terms, counted from the index's zero: which terms of a row are added one
  * by one, and which two or 32 at a time, is then the same however rows are cut into items. The cube of an NPU takes them
  * all, those that a row has not as zeros. */
@@ -153,6 +162,8 @@ static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w
                    ? t.hi
                    : build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, to, 0)));
     }
+    if (t.blocks && t.to == t.hi && !ends_in_zeros(l, g, i, t.hi))
+        t.to = build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, t.hi, 0)));
     return t;
 }
 
