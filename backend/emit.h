@@ -349,8 +349,8 @@ V pack_bytes(const Pack *x, uint8_t axis, V n);
 
 /* emit_transpose.c: void (ptr from, i64 step, ptr to, i64 stride): 16 rows of 16 words that stand `step` bytes apart go to
  * 16 rows that stand `stride` bytes apart, as columns; `past` the caches or not. */
-void emit_transpose_words(L *l, V from, V step, V to, V stride); /* the same in place of a call */
 V emit_transpose(Emit *e, int past);
+void emit_transpose_words(L *l, V from, V step, V to, V stride); /* the same in place of a call, into the caches */
 void emit_transpose_function(Plan *p, int past);
 
 /* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */

@@ -150,7 +150,7 @@ static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, cons
     const Expr *x = x_at(k, p->left);
     const LocalBuffer *place = x->kind == X_LOAD ? lower_place_of(l, x->sym) : NULL;
     int64_t rows;
-    if (!place || !cpu_can(l->cpu, CPU_LEFT_ROWS) || p->left_elem != EL_BF16)
+    if (!place || p->left_elem != EL_BF16)
         return NONE;
     const Tensor *t = &k->tensors.at[place->buffer];
     if (t->elem != EL_BF16 || t->layout != LAYOUT_ROWS || t->rank != 2 ||
@@ -323,8 +323,10 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
     s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
     int all = r->whole && it->part_first == it->first && it->part_end == it->end;
+    if (!cpu_can(l->cpu, CPU_LEFT_ROWS) || !all || r->mask != NONE)
+        return rest;
     for (uint32_t n = 0; n < g->n; n++) {
-        left[n] = all && r->mask == NONE ? left_in_rows(l, it, g->s[n].p, &s) : (ExprId)NONE;
+        left[n] = left_in_rows(l, it, g->s[n].p, &s);
         if (left[n] == NONE || direct_is_in_rows(g->s[n].p->direct))
             return rest;
         right[n] = direct_at(l, it, g->s[n].p, &s);

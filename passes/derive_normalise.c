@@ -228,16 +228,16 @@ static ExprId shape_condition(DeriveShape *h, DerivePlace *p, ExprId e)
     }
     if (x_at(k, e)->kind != X_OP)
         return e;
-    ExprId args[2];
-    Loc loc = x_at(k, e)->loc;
+    ExprId args[2] = {shape_condition(h, p, x_arg(k, e, 0))};
+    if (x_at(k, e)->nargs == 1)
+        return x_with_args(k, e, args);
     int is_and = x_is_op(k, e, OP_and), is_or = x_is_op(k, e, OP_or);
-    args[0] = shape_condition(h, p, x_arg(k, e, 0));
-    if (x_at(k, e)->nargs > 1 && (is_and || is_or) && reads_guarded(k, x_arg(k, e, 1))) {
-        DerivePlace right = place_below(h, p, is_and ? args[0] : x_op1(k, loc, OP_not, args[0]));
-        args[1] = shape_condition(h, &right, x_arg(k, e, 1));
-    } else if (x_at(k, e)->nargs > 1) {
-        args[1] = shape_condition(h, p, x_arg(k, e, 1));
+    DerivePlace right, *at = p;
+    if ((is_and || is_or) && reads_guarded(k, x_arg(k, e, 1))) {
+        right = place_below(h, p, is_and ? args[0] : x_op1(k, x_at(k, e)->loc, OP_not, args[0]));
+        at = &right;
     }
+    args[1] = shape_condition(h, at, x_arg(k, e, 1));
     return x_with_args(k, e, args);
 }
 
