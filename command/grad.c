@@ -65,13 +65,9 @@ static Extent count(Flops *f, ExprId e, Extent times)
 
 static ExprId first_condition(const Kernel *k, ExprId e)
 {
-    if (x_at(k, e)->kind == X_REDUCE)
-        return x_condition(k, e);
-    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++) {
-        ExprId found = first_condition(k, x_arg(k, e, i));
-        if (found != NONE)
-            return found;
-    }
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_REDUCE && x_condition(k, *n) != NONE)
+            return x_condition(k, *n);
     return NONE;
 }
 
@@ -118,25 +114,53 @@ static void say_saved(Module *m, const Derive *d, const Kernel *original, Text *
     text_add(out, "\n");
 }
 
-/* A local of the forward that the backward computes again, under its old name. */
-static int is_recomputed(const Kernel *backward, const Kernel *original, TensorId lhs)
+static void mark(const Kernel *k, uint8_t *marked, Name tensor)
 {
-    const Tensor *t = &backward->tensors.at[lhs];
-    TensorId o = ir_find_tensor(original, t->name);
-    return t->role == ROLE_LOCAL && o != NONE && original->tensors.at[o].role != ROLE_IN;
+    TensorId t = ir_find_tensor(k, tensor);
+    if (t != NONE)
+        marked[t] = 1;
 }
 
-static void say_recomputed(Module *m, const Kernel *backward, const Kernel *original, Text *out)
+static int reads_marked(const Kernel *k, const uint8_t *marked, ExprId e)
 {
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD && marked[x_at(k, *n)->sym])
+            return 1;
+    return 0;
+}
+
+/* By tensor of k, a backward kernel of the pair: does it depend on a cotangent? */
+static const uint8_t *of_cotangents(Module *m, const DerivedPair *pair, const Kernel *k)
+{
+    uint8_t *marked = arena_array(m->arena, uint8_t, k->tensors.len + 1);
+    for (uint32_t i = 0; i < pair->cotangents.len; i++)
+        mark(k, marked, pair->cotangents.at[i].param);
+    if (k->name == pair->later) {
+        const Kernel *first = ir_find_kernel(m, pair->backward);
+        const uint8_t *there = of_cotangents(m, pair, first);
+        for (uint32_t i = 0; i < pair->handed.len; i++)
+            if (there[ir_find_tensor(first, pair->handed.at[i])])
+                mark(k, marked, pair->handed.at[i]);
+    }
+    for (uint32_t i = 0; i < k->eqs.len; i++)
+        if (k->eqs.at[i].lhs != NONE && k->eqs.at[i].rhs != NONE && reads_marked(k, marked, k->eqs.at[i].rhs))
+            marked[k->eqs.at[i].lhs] = 1;
+    return marked;
+}
+
+/* Values of the forward, or parts of them: locals that depend on no cotangent. */
+static void say_recomputed(Module *m, const DerivedPair *pair, const Kernel *k, Text *out)
+{
+    const uint8_t *marked = of_cotangents(m, pair, k);
     Extent flops = ext_const(m, 0);
     uint32_t n = 0;
     text_add(out, "// recomputed: ");
-    for (uint32_t i = 0; i < backward->eqs.len; i++) {
-        const Equation *q = &backward->eqs.at[i];
-        if ((q->kind != EQ_ASSIGN && q->kind != EQ_TOP) || !is_recomputed(backward, original, q->lhs))
+    for (uint32_t i = 0; i < k->eqs.len; i++) {
+        const Equation *q = &k->eqs.at[i];
+        if ((q->kind != EQ_ASSIGN && q->kind != EQ_TOP) || k->tensors.at[q->lhs].role != ROLE_LOCAL || marked[q->lhs])
             continue;
-        text_add(out, "%s%s", n++ ? ", " : "", backward->tensors.at[q->lhs].name);
-        flops = ext_add(m, flops, equation_flops(backward, q));
+        text_add(out, "%s%s", n++ ? ", " : "", k->tensors.at[q->lhs].name);
+        flops = ext_add(m, flops, equation_flops(k, q));
     }
     text_add(out, n ? "; flops: " : "nothing; flops: ");
     ext_print(m, flops, out);
@@ -191,8 +215,8 @@ static int print_backwards(Compilation *c, void *user)
             continue;
         text_add(&head, "// %s, derived from %s\n", k->name, original->name);
         say_saved(m, k->derived, original, &head);
-        say_recomputed(m, k, original, &head);
         const DerivedPair *pair = ir_find_pair(m, k->derived->forward);
+        say_recomputed(m, pair, k, &head);
         if (k->name == pair->backward)
             say_passed(pair, &head);
         if (k->name == pair->backward && pair->later)

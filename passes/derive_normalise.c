@@ -5,6 +5,8 @@
  * summed once, not once for every place that reads it;
  *   - when the cube computes it and something that is differentiated stands around it: its cotangent then has
  * a name and the product's type, and its backward is again a product of two loads;
+ *   - when the backward reads its value again, as the argument of gelu or a factor of another active value: a
+ * derivative text names its argument many times, and a sum inside the backward's own sums is one loop deeper;
  *   - when it is a max or min: the choice of the backward compares with a local that has a name. The body of
  * a max or min becomes a local too, so that both comparands are the same stored value. Values do not change:
  * a local of f32 holds exactly what the expression gave. */
@@ -26,7 +28,8 @@ typedef struct DeriveShape {
     Sweep *s;
     Kernel *k;
     Tensor lhs;
-    ExprId root; /* the value that the equation assigns, or NONE */
+    ExprId root;   /* the value that the equation assigns, or NONE */
+    ExprMap again; /* active nodes of the equation whose value the backward reads */
     Vec(Equation) out;
 } DeriveShape;
 
@@ -183,6 +186,45 @@ static DerivePlace place_below(const DeriveShape *h, const DerivePlace *p, ExprI
 
 /* ---- nodes ---- */
 
+/* Does the cotangent of an active argument of e name this value: an argument, 'a' or 'b', or the result, 'r'? */
+static int is_named(Sweep *s, ExprId e, char name)
+{
+    const ScalarRow *op = &scalar_table[x_at(s->k, e)->op];
+    for (uint32_t i = 0; i < op->arity; i++)
+        if (derive_is_active(s, x_arg(s->k, e, i)) && derive_text_names(op->gradient[i], name))
+            return 1;
+    return 0;
+}
+
+/* Does the backward read the value of argument i of e? Those of conditions are its guards. */
+static int reads_argument(Sweep *s, ExprId e, uint32_t i)
+{
+    const Expr *x = x_at(s->k, e);
+    if (x->kind == X_IF)
+        return i == 0;
+    if (x->kind == X_REDUCE)
+        return x->op != RED_SUM || i > 0;
+    return x->kind == X_OP && (scalar_table[x->op].kind == SK_COMPARE || is_named(s, e, (char)('a' + i)));
+}
+
+/* The values below root that the backward reads, mapped to themselves; root's own is the left-hand side's. */
+static ExprMap read_again(Sweep *s, ExprId root)
+{
+    const Kernel *k = s->k;
+    Nodes below = x_below(k, root, EVERYWHERE);
+    ExprMap again = x_map(k, below.n);
+    for (uint32_t n = below.n; n-- > 0;) {
+        ExprId e = below.at[n];
+        const Expr *x = x_at(k, e);
+        int all = x->kind != X_REDUCE && x_map_get(&again, e) != NONE; /* a reduction is a local itself */
+        all |= x->kind == X_OP && e != root && is_named(s, e, 'r');
+        for (uint32_t i = 0; i < x->nargs; i++)
+            if (all || reads_argument(s, e, i))
+                *x_map_at(&again, x_arg(k, e, i)) = x_arg(k, e, i);
+    }
+    return again;
+}
+
 static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
@@ -196,6 +238,7 @@ static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
         args[0] = hoist(h, &inner, args[0], "term");
     ExprId shaped = x_with_args(k, e, args);
     int keep = x.op == RED_SUM ? !p->nested && varies_with_all(h, p, shaped) &&
+                                     x_map_get(&h->again, e) == NONE &&
                                      (chain || derive_cube(k, shaped) == EL_F32)
                                : e == h->root;
     static const char *const suffix[] = {"sum", "max", "min"};
@@ -332,6 +375,7 @@ static void shape_equation(Sweep *s, DeriveShape *h, Equation q)
         p.nlhs = p.index.len;
         h->lhs = k->tensors.at[q.lhs];
         h->root = q.kind == EQ_ASSIGN ? q.rhs : (ExprId)NONE; /* `top` is more than its value */
+        h->again = read_again(s, q.rhs);
         q.rhs = shape(h, &p, q.rhs, q.kind == EQ_ASSIGN);
         derive_adjoint(s, q.lhs)->active |= derive_is_active(s, q.rhs);
     }

@@ -159,3 +159,16 @@ ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v)
         fail(&r, "the end");
     return e;
 }
+
+int derive_text_names(const char *text, char name)
+{
+    while (*text) {
+        size_t n = 0;
+        while (isalnum((unsigned char)text[n]))
+            n++;
+        if (n == 1 && *text == name)
+            return 1;
+        text += n ? n : 1;
+    }
+    return 0;
+}
