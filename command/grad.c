@@ -157,7 +157,8 @@ static void say_recomputed(Module *m, const DerivedPair *pair, const Kernel *k, 
     text_add(out, "// recomputed: ");
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
-        if ((q->kind != EQ_ASSIGN && q->kind != EQ_TOP) || k->tensors.at[q->lhs].role != ROLE_LOCAL || marked[q->lhs])
+        if ((q->kind != EQ_ASSIGN && q->kind != EQ_TOP) || k->tensors.at[q->lhs].role != ROLE_LOCAL ||
+            marked[q->lhs])
             continue;
         text_add(out, "%s%s", n++ ? ", " : "", k->tensors.at[q->lhs].name);
         flops = ext_add(m, flops, equation_flops(k, q));

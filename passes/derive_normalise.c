@@ -237,10 +237,10 @@ static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
     if (x.op != RED_SUM && x_at(k, args[0])->kind != X_LOAD)
         args[0] = hoist(h, &inner, args[0], "term");
     ExprId shaped = x_with_args(k, e, args);
-    int keep = x.op == RED_SUM ? !p->nested && varies_with_all(h, p, shaped) &&
-                                     x_map_get(&h->again, e) == NONE &&
-                                     (chain || derive_cube(k, shaped) == EL_F32)
-                               : e == h->root;
+    int keep = x.op == RED_SUM
+                   ? !p->nested && varies_with_all(h, p, shaped) && x_map_get(&h->again, e) == NONE &&
+                         (chain || derive_cube(k, shaped) == EL_F32)
+                   : e == h->root;
     static const char *const suffix[] = {"sum", "max", "min"};
     return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);
 }
