@@ -120,8 +120,18 @@ static int solve_affine(Solver *v, ExprId subscript, IndexId target)
 
 /* ---- one contribution ---- */
 
+static void guards(Solver *v, int soft, EvalSpace *out)
+{
+    for (uint32_t i = 0; i < v->c->space.guard.len; i++) {
+        DeriveGuard g = v->c->space.guard.at[i];
+        if (g.soft == soft)
+            vec_push(v->s->arena, &out->guard, (DeriveGuard){solved(v, g.condition), soft});
+    }
+}
+
 /* Conditions of the turned sum, in an order in which each is evaluated only where those before it hold:
- * ranges of what was solved, guards of the access, subscripts that were not solved. */
+ * ranges of what was solved, guards of the access, subscripts that were not solved. None needs a soft one: those come
+ * last, as their values may be long. */
 static void conditions(Solver *v, const IndexId *target, uint32_t rank, const int *done, EvalSpace *out)
 {
     Kernel *k = v->k;
@@ -137,16 +147,14 @@ static void conditions(Solver *v, const IndexId *target, uint32_t rank, const in
         vec_push(v->s->arena, &out->guard, (DeriveGuard){low, 0});
         vec_push(v->s->arena, &out->guard, (DeriveGuard){high, 0});
     }
-    for (uint32_t i = 0; i < v->c->space.guard.len; i++) {
-        DeriveGuard g = v->c->space.guard.at[i];
-        vec_push(v->s->arena, &out->guard, (DeriveGuard){solved(v, g.condition), g.soft});
-    }
+    guards(v, 0, out);
     for (uint32_t a = 0; a < rank; a++)
         if (!done[a]) {
             ExprId f = solved(v, v->c->subscript[a]);
             ExprId same = x_op2(k, v->loc, OP_eq, f, x_index(k, v->loc, target[a]));
             vec_push(v->s->arena, &out->guard, (DeriveGuard){same, 0});
         }
+    guards(v, 1, out);
 }
 
 static int uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n)
