@@ -242,6 +242,18 @@ static V load_masked_words(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
     return l_bits(l, all, element);
 }
 
+/* Note [Folded masks]. LLVM 22 folds a masked load into an instruction of the same mask (X86InstrInfo.cpp, foldMemoryOperandImpl).
+ * Where that instruction overwrites an operand that is still needed, its two-address pass takes the load out again, without
+ * the mask: lanes that do nothing are read, beyond a tensor's end or before its begin. So what was loaded is fenced: no
+ * instruction, but nothing is folded across it. */
+static V fenced(Emit *e, Elem elem, V v)
+{
+    L *l = e->l;
+    Ty type = LLVMTypeOf(v), floats = LLVMVectorType(l->f32, e->width * (uint32_t)elem_bytes(elem) / 4);
+    V word = LLVMBuildBitCast(l->b, v, floats, "");
+    return LLVMBuildBitCast(l->b, l_intrinsic(l, "llvm.arithmetic.fence", floats, &word, 1), type, "");
+}
+
 V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
 {
     L *l = e->l;
@@ -267,7 +279,7 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         v = l_load(l, type, at, 0);
     }
     emit_alias(e, v, buffer);
-    return v;
+    return mask ? fenced(e, elem, v) : v;
 }
 
 V emit_load_first(Emit *e, Elem elem, V at, V n)
