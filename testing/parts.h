@@ -50,11 +50,40 @@ typedef struct TestCase {
     TestValue *values;
 } TestCase;
 
+/* ---- testing/fence.c ---- */
+
+/* Where a block of memory stands between two pages that nobody may touch. */
+typedef enum FencePlace {
+    FENCE_NONE,   /* between canaries, at an address that is a multiple of its alignment and of nothing larger */
+    FENCE_AFTER,  /* ends where a page ends */
+    FENCE_BEFORE, /* begins where a page begins */
+} FencePlace;
+
+enum { FENCE_CANARY = 256, FENCE_BYTE = 0xA5 };
+typedef struct Fenced {
+    unsigned char *at; /* the block; beside it FENCE_BYTEs */
+    size_t bytes;
+    unsigned char *low, *high; /* page boundaries: [low, high) is the block and its canaries */
+    const char *name;
+} Fenced;
+Fenced fenced_memory(Arena *a, size_t bytes, size_t align, FencePlace place);
+int fenced_is_intact(const Fenced *f); /* are all canaries? */
+
+/* Between raising and lowering, one at a time, an access to a page beside a block ends the process with a message. */
+typedef struct Fence {
+    const char *kernel;
+    const Fenced *memory;
+    uint32_t n;
+} Fence;
+void fence_raise(const Fence *fence);
+void fence_lower(const Fence *fence);
+
 /* Where compiled code comes from, and how it is called. */
 typedef struct TestTarget {
     const Loaded *code;
     int threads;                /* as in moe_ctx */
     int dirty;                  /* call a second time with the work space full of NaN */
+    int fenced;                 /* with memory that ends at a fence; the second call with memory that begins at one */
     const Emulation *emulation; /* NULL, or code is a plan's, which is run in this mode */
     EmulateMode mode;
 } TestTarget;

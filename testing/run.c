@@ -49,69 +49,43 @@ TestReference test_reference(const TestCase *c, EvalMode mode, int with_bounds)
     return r;
 }
 
-/* ---- memory with guards ---- */
-
-enum { GUARD = 256, GUARD_BYTE = 0xA5 };
-
-/* `bytes` of memory between two guards, at an address that is a multiple of `align` and of nothing larger. */
-typedef struct Guarded {
-    unsigned char *block, *at;
-    size_t bytes;
-} Guarded;
-
-static Guarded guarded(const TestCase *c, size_t bytes, size_t align)
-{
-    Guarded g = {.bytes = bytes};
-    g.block = arena_alloc(c->arena, bytes + 2 * GUARD + 128);
-    memset(g.block, GUARD_BYTE, bytes + 2 * GUARD + 128);
-    uintptr_t base = ((uintptr_t)g.block + 63) & ~(uintptr_t)63;
-    g.at = g.block + (base - (uintptr_t)g.block) + GUARD + align;
-    return g;
-}
-
-static int intact(const Guarded *g)
-{
-    for (size_t i = 0; i < GUARD; i++)
-        if (g->at[-1 - (ptrdiff_t)i] != GUARD_BYTE || g->at[g->bytes + i] != GUARD_BYTE)
-            return 0;
-    return 1;
-}
-
 /* ---- compiled code ---- */
 
 typedef struct TestCall {
     const TestCase *c;
-    Guarded *memory; /* by parameter: of tensors */
-    Guarded *fields; /* RF_FIELDS for each parameter: of routes */
+    FencePlace place;
+    Vec(Fenced) memory;
+    uint32_t *first; /* of memory, by parameter: a tensor's, or RF_FIELDS of a route */
     moe_route *routes;
     void **args;
     int64_t *dims;
 } TestCall;
 
-static Guarded give(const TestCase *c, const void *from, size_t count, size_t size)
+static unsigned char *take_memory(TestCall *call, const char *name, size_t bytes, size_t align)
 {
-    Guarded g = guarded(c, count * size, size);
-    memcpy(g.at, from, count * size);
-    return g;
+    Fenced f = fenced_memory(call->c->arena, bytes, align, call->place);
+    f.name = name;
+    vec_push(call->c->arena, &call->memory, f);
+    return f.at;
+}
+
+static void *give_field(TestCall *call, const char *name, const void *from, int64_t count, size_t size)
+{
+    return memcpy(take_memory(call, name, (size_t)count * size, size), from, (size_t)count * size);
 }
 
 static void give_route(TestCall *call, uint32_t i)
 {
-    const EvalRoute *r = &call->c->values[i].route;
-    Guarded *f = call->fields + i * RF_FIELDS;
-    f[RF_start] = give(call->c, r->start, (size_t)r->groups + 1, 8);
-    f[RF_count] = give(call->c, r->count, (size_t)r->groups, 8);
-    f[RF_slot_of] = give(call->c, r->slot_of, (size_t)r->rows, 4);
-    f[RF_row_of] = give(call->c, r->row_of, (size_t)(r->tokens * r->choices), 4);
-    call->routes[i] = (moe_route){r->tokens,
-                                  r->choices,
-                                  r->groups,
-                                  r->rows,
-                                  (void *)f[RF_start].at,
-                                  (void *)f[RF_count].at,
-                                  (void *)f[RF_slot_of].at,
-                                  (void *)f[RF_row_of].at};
-    call->args[i] = &call->routes[i];
+    const TestCase *c = call->c;
+    const EvalRoute *r = &c->values[i].route;
+    const char *name = c->k->routes.at[c->k->params.at[i].id].name;
+    moe_route *to = &call->routes[i];
+    *to = (moe_route){.tokens = r->tokens, .choices = r->choices, .groups = r->groups, .rows = r->rows};
+    to->start = give_field(call, name, r->start, r->groups + 1, sizeof *r->start);
+    to->count = give_field(call, name, r->count, r->groups, sizeof *r->count);
+    to->slot_of = give_field(call, name, r->slot_of, r->rows, sizeof *r->slot_of);
+    to->row_of = give_field(call, name, r->row_of, r->tokens * r->choices, sizeof *r->row_of);
+    call->args[i] = to;
 }
 
 static PackShape shape_of(const TestCase *c, const Tensor *t)
@@ -152,19 +126,17 @@ static size_t tensor_bytes(const TestCase *c, uint32_t i)
 static void give_tensor(TestCall *call, uint32_t i)
 {
     const Tensor *t = test_tensor(call->c->k, i);
-    Guarded g = guarded(call->c, tensor_bytes(call->c, i), elem_bytes(t->elem));
-    write_tensor(call->c, i, g.at);
-    call->memory[i] = g;
-    call->args[i] = g.at;
+    call->args[i] = take_memory(call, t->name, tensor_bytes(call->c, i), elem_bytes(t->elem));
+    write_tensor(call->c, i, call->args[i]);
 }
 
-static TestCall new_call(const TestCase *c)
+static TestCall new_call(const TestCase *c, FencePlace place)
 {
     uint32_t n = c->k->params.len;
     DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
     TestCall call = {.c = c,
-                     .memory = arena_array(c->arena, Guarded, n + 1),
-                     .fields = arena_array(c->arena, Guarded, (n + 1) * RF_FIELDS),
+                     .place = place,
+                     .first = arena_array(c->arena, uint32_t, n + 1),
                      .routes = arena_array(c->arena, moe_route, n + 1),
                      .args = arena_array(c->arena, void *, n + 1),
                      .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
@@ -172,6 +144,7 @@ static TestCall new_call(const TestCase *c)
     for (uint32_t d = 0; d < ndims; d++)
         call.dims[d] = c->dims[passed[d]];
     for (uint32_t i = 0; i < n; i++) {
+        call.first[i] = call.memory.len;
         if (test_tensor(c->k, i))
             give_tensor(&call, i);
         else
@@ -185,26 +158,22 @@ static int input_changed(const TestCall *call, uint32_t i)
     const TestCase *c = call->c;
     if (test_tensor(c->k, i)->role != ROLE_IN)
         return 0;
-    unsigned char *before = arena_alloc(c->arena, call->memory[i].bytes + 1);
+    const Fenced *f = &call->memory.at[call->first[i]];
+    unsigned char *before = arena_alloc(c->arena, f->bytes + 1);
     write_tensor(c, i, before);
-    return memcmp(before, call->memory[i].at, call->memory[i].bytes) != 0;
+    return memcmp(before, f->at, f->bytes) != 0;
 }
 
 /* NULL, or what the call did to memory that is not its own. */
 static const char *damage(const TestCall *call)
 {
     const TestCase *c = call->c;
-    for (uint32_t i = 0; i < c->k->params.len; i++) {
-        const Tensor *t = test_tensor(c->k, i);
-        const char *name = t ? t->name : c->k->routes.at[c->k->params.at[i].id].name;
-        for (int f = 0; !t && f < RF_FIELDS; f++)
-            if (!intact(&call->fields[i * RF_FIELDS + (uint32_t)f]))
-                return arena_printf(c->arena, "wrote outside route %s", name);
-        if (t && !intact(&call->memory[i]))
-            return arena_printf(c->arena, "wrote outside %s", name);
-        if (t && input_changed(call, i))
-            return arena_printf(c->arena, "changed the input %s", name);
-    }
+    for (uint32_t i = 0; i < call->memory.len; i++)
+        if (!fenced_is_intact(&call->memory.at[i]))
+            return arena_printf(c->arena, "wrote outside %s", call->memory.at[i].name);
+    for (uint32_t i = 0; i < c->k->params.len; i++)
+        if (test_tensor(c->k, i) && input_changed(call, i))
+            return arena_printf(c->arena, "changed the input %s", test_tensor(c->k, i)->name);
     return NULL;
 }
 
@@ -213,7 +182,7 @@ static unsigned char *plain_bytes(const TestCall *call, uint32_t i, TestResult *
 {
     const TestCase *c = call->c;
     const Tensor *t = test_tensor(c->k, i);
-    unsigned char *memory = call->memory[i].at;
+    unsigned char *memory = call->args[i];
     if (t->layout != LAYOUT_PAIRS)
         return memory;
     PackShape s = shape_of(c, t);
@@ -246,6 +215,18 @@ static double test_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* A call of compiled code. */
+static int run_call(const TestCall *call, moe_entry *entry, moe_ctx *ctx)
+{
+    Fence fence = {call->c->k->name, call->memory.at, call->memory.len};
+    if (call->place == FENCE_NONE)
+        return entry(ctx, call->dims, call->args);
+    fence_raise(&fence);
+    int status = entry(ctx, call->dims, call->args);
+    fence_lower(&fence);
+    return status;
+}
+
 TestResult test_call(const TestCase *c, const TestTarget *t)
 {
     const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
@@ -255,19 +236,19 @@ TestResult test_call(const TestCase *c, const TestTarget *t)
         moe_ctx_free(ctx);
         return (TestResult){.failure = arena_printf(c->arena, "has no symbol %s", symbol)};
     }
-    TestCall call = new_call(c);
+    TestCall call = new_call(c, t->fenced ? FENCE_AFTER : FENCE_NONE);
     EmulatedCall emulated = {0};
     const char *wrong = NULL;
     if (t->emulation)
         wrong = emulate_call(t->emulation, c->k->name, c->dims, entry, ctx, call.dims, call.args, c->arena,
                              t->mode, &emulated);
     double start = test_seconds();
-    int status = t->emulation ? emulated.status : entry(ctx, call.dims, call.args);
+    int status = t->emulation ? emulated.status : run_call(&call, entry, ctx);
     double seconds = test_seconds() - start;
     if (t->dirty && ctx->work) {
         memset(ctx->work, 0xff, (size_t)ctx->work_bytes);
-        call = new_call(c);
-        status = entry(ctx, call.dims, call.args);
+        call = new_call(c, t->fenced ? FENCE_BEFORE : FENCE_NONE);
+        status = run_call(&call, entry, ctx);
     }
     TestResult r = result_of(&call, status, moe_ctx_message(ctx));
     r.failure = wrong ? wrong : r.failure;
