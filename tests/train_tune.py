@@ -37,13 +37,13 @@ def rows_of(database):
 
 def bits_are_those_of_a_run_without(at):
     trained(f"{at}/plain", 4, "--save-every", 2)
-    out, _ = trained(f"{at}/tuned", 4, "--tune", "--tune-seconds", 6, "--threads", 1, tuned=f"{at}/t.db")
+    out, _ = trained(f"{at}/tuned", 4, "--tune", "--tune-seconds", 4, "--threads", 1, tuned=f"{at}/t.db")
     expect(re.search(r"tune: \d+ kernels, which take \d+ % of a step's kernels", out) and "kept in  " in out, out)
     expect(losses(f"{at}/plain") == losses(f"{at}/tuned"), f"{losses(f'{at}/plain')} and {losses(f'{at}/tuned')}")
     BAD.extend(differences(f"{at}/plain/step-00000004", f"{at}/tuned/step-00000004"))
     os.mkdir(f"{at}/again")
     shutil.copytree(f"{at}/plain/step-00000002", f"{at}/again/step-00000002")
-    trained(f"{at}/again", 4, "--resume", "--tune", "--tune-seconds", 6, "--threads", 2, tuned=f"{at}/t.db")
+    trained(f"{at}/again", 4, "--resume", "--tune", "--tune-seconds", 4, "--threads", 2, tuned=f"{at}/t.db")
     BAD.extend(differences(f"{at}/plain/step-00000004", f"{at}/again/step-00000004"))
     rows = rows_of(f"{at}/t.db")
     expect(rows and {row["threads"] for row in rows} == {1, 2}, rows)
@@ -74,7 +74,7 @@ def records_are_taken(at):
     """A spoilt record stops the run that looks at it. Which kernel and sizes are the slowest the clock says, so several runs may
     go well before one asks for what an earlier one asked for."""
     for run_number in range(8):
-        process = start(TRAIN, *TINY, "--steps", 1, "--tune", "--tune-seconds", 3, "--threads", 1,
+        process = start(TRAIN, *TINY, "--steps", 1, "--tune", "--tune-seconds", 2, "--threads", 1,
                         env={**os.environ, "MOE_TUNED": f"{at}/t.db"})
         _, err = process.communicate(timeout=250)
         if process.returncode:
