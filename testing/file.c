@@ -111,8 +111,7 @@ static const char *compare_targets(TestJob *j, const TestCase *c, const TestRefe
     if (file->o->emulate)
         return compare_emulated(j, c, r);
     TestTarget one = {.code = &file->jit, .threads = 1},
-               two = {.code = &file->jit, .threads = -2, .dirty = 1, .fenced = 1},
-               so = {.code = &file->so, .threads = 1};
+               two = {.code = &file->jit, .threads = -2, .strict = 1}, so = {.code = &file->so, .threads = 1};
     TestResult first = test_call(c, &one);
     const char *bad = named(j->arena, "JIT", test_compare(c, r, &first, j->tolerance, &j->score));
     TestResult second = test_call(c, &two);

@@ -82,8 +82,8 @@ void fence_lower(const Fence *fence);
 typedef struct TestTarget {
     const Loaded *code;
     int threads;                /* as in moe_ctx */
-    int dirty;                  /* call a second time with the work space full of NaN */
-    int fenced;                 /* with memory that ends at a fence; the second call with memory that begins at one */
+    int strict;                 /* called twice: with memory that ends at fences; then with memory that begins at fences, in a
+                                   work space full of NaN */
     const Emulation *emulation; /* NULL, or code is a plan's, which is run in this mode */
     EmulateMode mode;
 } TestTarget;

@@ -215,7 +215,6 @@ static double test_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A call of compiled code. */
 static int run_call(const TestCall *call, moe_entry *entry, moe_ctx *ctx)
 {
     Fence fence = {call->c->k->name, call->memory.at, call->memory.len};
@@ -227,6 +226,20 @@ static int run_call(const TestCall *call, moe_entry *entry, moe_ctx *ctx)
     return status;
 }
 
+/* In a work space as large as the context's, which is lent: full of NaN, and behind it a fence. */
+static int run_lent(TestCall *call, moe_entry *entry, moe_ctx *ctx)
+{
+    moe_ctx lent = *ctx;
+    size_t bytes = ((size_t)ctx->work_bytes + 63) / 64 * 64;
+    Fenced f = fenced_memory(call->c->arena, bytes, 64, FENCE_AFTER);
+    f.name = "its work space";
+    vec_push(call->c->arena, &call->memory, f);
+    memset(f.at, 0xff, bytes);
+    lent.work = f.at;
+    lent.work_bytes = -(int64_t)bytes;
+    return run_call(call, entry, &lent);
+}
+
 TestResult test_call(const TestCase *c, const TestTarget *t)
 {
     const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
@@ -236,7 +249,7 @@ TestResult test_call(const TestCase *c, const TestTarget *t)
         moe_ctx_free(ctx);
         return (TestResult){.failure = arena_printf(c->arena, "has no symbol %s", symbol)};
     }
-    TestCall call = new_call(c, t->fenced ? FENCE_AFTER : FENCE_NONE);
+    TestCall call = new_call(c, t->strict ? FENCE_AFTER : FENCE_NONE);
     EmulatedCall emulated = {0};
     const char *wrong = NULL;
     if (t->emulation)
@@ -245,10 +258,9 @@ TestResult test_call(const TestCase *c, const TestTarget *t)
     double start = test_seconds();
     int status = t->emulation ? emulated.status : run_call(&call, entry, ctx);
     double seconds = test_seconds() - start;
-    if (t->dirty && ctx->work) {
-        memset(ctx->work, 0xff, (size_t)ctx->work_bytes);
-        call = new_call(c, t->fenced ? FENCE_BEFORE : FENCE_NONE);
-        status = run_call(&call, entry, ctx);
+    if (t->strict) {
+        call = new_call(c, FENCE_BEFORE);
+        status = ctx->work ? run_lent(&call, entry, ctx) : run_call(&call, entry, ctx);
     }
     TestResult r = result_of(&call, status, moe_ctx_message(ctx));
     r.failure = wrong ? wrong : r.failure;

@@ -126,7 +126,7 @@ static void put_carrier(Split *b, Equation q, TensorId *part)
 {
     Kernel *k = b->k;
     ExprId sum = carried_sum(k, &q, k->clusters.at[b->cluster].row);
-    ExprId where = x_and(k, (Loc){0}, in_block(b), x_condition(k, sum));
+    ExprId where = x_rewrite(k, x_and(k, (Loc){0}, in_block(b), x_condition(k, sum)), to_copy, b);
     IndexId bound[UINT8_MAX];
     uint32_t nbound = x_at(k, sum)->nbound;
     for (uint32_t i = 0; i < nbound; i++)
