@@ -114,6 +114,10 @@ static const BenchShape short_attentions[] = {
     {"1024", 0, 1024, 8, 64, 256, .quick = true},
     {0}};
 
+static const BenchShape wide_attentions[] = {
+    {"2048.wide", 0, 2048, 8, 128, 256, .quick = false},
+    {0},
+};
 static const Kind short_attention_kinds[] = {
     {"fwd",  "forward",              make_attention, ATTENTION_FORWARD, .ratio = 2},
     {"step", "forward and backward", make_attention, ATTENTION_STEP,    .ratio = 2},
@@ -186,6 +190,7 @@ const BenchGroup groups[] = {
     {"rows",      "what moves memory",                                   rows,       row_kinds},
     {"attention", "4096 positions, 8 heads of 64, causal",               attentions, attention_kinds},
     {"attention", "1024 positions, likewise",                            short_attentions, short_attention_kinds},
+    {"attention", "2048 positions, 8 heads of 128, causal",              wide_attentions, short_attention_kinds},
     {"f32",       "one product of f32",                                  single_f32,     f32_products},
     {"isa",       "one product by each instruction set",                 isas,       isa_kinds},
     {"launch",    "a call that computes next to nothing",                tiny,       launch_kinds},
