@@ -72,7 +72,7 @@ typedef struct DeriveText {
     ExprId a, b, r, d;
 } DeriveText;
 ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v);
-int derive_text_names(const char *text, char name); /* is a, b, r or d in it? */
+int derive_text_names(const char *text, char name); /* how often it names a, b, r or d */
 
 /* derive_normalise.c: rewrites the forward equations of s->k so that the sweep meets only reductions that it can
  * turn around cheaply; see Note [Normal form]. Sets `active` of the locals it makes. */

@@ -6,7 +6,8 @@
  *   - when the cube computes it and something that is differentiated stands around it: its cotangent then has
  * a name and the product's type, and its backward is again a product of two loads;
  *   - when the backward reads its value again, as the argument of gelu or a factor of another active value: a
- * derivative text names its argument many times, and a sum inside the backward's own sums is one loop deeper;
+ * derivative text names its argument many times, and a sum inside the backward's own sums is one loop deeper.
+ * What gelu and silu are taken of becomes a local, too, be it a sum or not, unless it has more indices than the left-hand side;
  *   - when it is a max or min: the choice of the backward compares with a local that has a name. The body of
  * a max or min becomes a local too, so that both comparands are the same stored value. Values do not change:
  * a local of f32 holds exactly what the expression gave. */
@@ -207,6 +208,15 @@ static int reads_argument(Sweep *s, ExprId e, uint32_t i)
     return x->kind == X_OP && (scalar_table[x->op].kind == SK_COMPARE || is_named(s, e, (char)('a' + i)));
 }
 
+/* Does the cotangent of argument i write it out, more than a load, three times or more? */
+static int is_written_often(Sweep *s, ExprId e, uint32_t i)
+{
+    const Expr *arg = x_at(s->k, x_arg(s->k, e, i));
+    return arg->kind == X_OP && scalar_table[arg->op].kind != SK_CAST &&
+           derive_is_active(s, x_arg(s->k, e, i)) &&
+           derive_text_names(scalar_table[x_at(s->k, e)->op].gradient[i], (char)('a' + i)) > 2;
+}
+
 /* The values below root that the backward reads, mapped to themselves; root's own is the left-hand side's. */
 static ExprMap read_again(Sweep *s, ExprId root)
 {
@@ -335,8 +345,11 @@ static ExprId shape_op(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
 {
     Kernel *k = h->k;
     ExprId next = chain ? chain_next(h->s, e) : (ExprId)NONE, args[2];
-    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
+    for (uint32_t i = 0; i < x_at(k, e)->nargs; i++) {
         args[i] = shape(h, p, x_arg(k, e, i), x_arg(k, e, i) == next);
+        if (!p->nested && is_written_often(h->s, e, i))
+            args[i] = *x_map_at(&p->done, x_arg(k, e, i)) = hoist(h, p, args[i], "arg");
+    }
     return x_with_args(k, e, args);
 }
 

@@ -162,13 +162,13 @@ ExprId derive_text(Kernel *k, Loc loc, const char *text, DeriveText v)
 
 int derive_text_names(const char *text, char name)
 {
+    int found = 0;
     while (*text) {
         size_t n = 0;
         while (isalnum((unsigned char)text[n]))
             n++;
-        if (n == 1 && *text == name)
-            return 1;
+        found += n == 1 && *text == name;
         text += n ? n : 1;
     }
-    return 0;
+    return found;
 }
