@@ -276,12 +276,33 @@ static void decide_products(Lower *l, Blocking *by, int any)
     by->even = by->in_place && is_alone(l, by) && by->mc < by->item_rows; /* a block has its size */
 }
 
+/* A sum that adds what memory holds, a row of lanes after the other? */
+static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
+{
+    Kernel *k = l->k;
+    if (by->rowblock || reds->n != 1 || by->m.n != 1 || by->lane == NONE ||
+        x_at(k, reds->at[0])->type == TY_INT)
+        return 0;
+    int work = 0, rows = 0;
+    each_below (n, k, reds->at[0], EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        work += x->kind == X_OP ? scalar_table[x->op].cost : x->kind == X_IF ? ADDED_WORK : 0;
+        rows += x->kind == X_LOAD && query_stride(k, *n, by->lane) == STRIDE_ONE;
+    }
+    return rows > 0 && work < ADDED_WORK && x_condition(k, reds->at[0]) == NONE;
+}
+
 static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)
 {
+    int is_long = pass_traits(l->c)->long_vectors;
     by->lane = free_lane(l, by, reds);
-    by->nc = !reds->n                          ? 0
-             : pass_traits(l->c)->long_vectors ? schedule_machine(l->c, l->k)->align.block * VECTOR_BLOCKS
-                                               : by->width * SUM_STEPS;
+    if (is_long || !reds->n) {
+        by->nc = reds->n ? schedule_machine(l->c, l->k)->align.block * VECTOR_BLOCKS : 0;
+    } else if (adds_rows(l, by, reds)) {
+        by->nc = by->width = (int64_t)l->cpu->lanes * ADDED_VECTORS;
+    } else {
+        by->nc = by->width * SUM_STEPS;
+    }
 }
 
 Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row)

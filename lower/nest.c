@@ -68,10 +68,12 @@ typedef struct Nest {
     int64_t block_rows;      /* of them */
     IndexId extra[FREE_MAX]; /* further row indices: ordered loops inside */
     uint32_t nextra;
-    uint32_t scalar; /* without lanes: the free index that goes in strips, or NONE */
-    int64_t band;    /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
-    ExprId rows;     /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
-    IndexId lane0, row0, block, scalar0; /* variables of strip and block loops, or NONE */
+    uint32_t
+        strips; /* the free index whose elements go one by one, in strips: a turned one, or any without lanes; or NONE */
+    int64_t strip; /* elements of it */
+    int64_t band;  /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
+    ExprId rows;   /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
+    IndexId lane0, row0, block, strip0; /* variables of strip and block loops, or NONE */
 } Nest;
 
 /* Rows of an item where all have as many, so that each thread has as many items: not more than a chunk, nor fewer than a
@@ -107,19 +109,38 @@ static void decide_row_index(const Lower *l, Nest *n)
     n->block_rows = n->row_index == NONE ? 0 : n->row_index == by->row ? by->item_rows : ROUTED_ROWS;
 }
 
+/* Note [Turned]. y[f, t] = x[t, f] has lanes over t, and reads one element of each line. The lines of a few lanes stay in the
+ * cache while f goes over what they hold. */
+static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
+{
+    const Kernel *k = l->k;
+    if (by->row != NONE || by->nc || by->lane == NONE || by->lane == n->row_index ||
+        pass_traits(l->c)->long_vectors)
+        return NONE;
+    for (uint32_t q = 0; q < by->m.n; q++)
+        each_below (e, k, by->m.at[q].rhs, X_LOAD)
+            for (uint32_t f = 0; x_at(k, *e)->kind == X_LOAD && f < by->nfree; f++)
+                if (!lower_is_row(l, by->free[f]) && query_stride(l->k, *e, by->lane) == STRIDE_FAR &&
+                    query_stride(l->k, *e, by->free[f]) == STRIDE_ONE)
+                    return f;
+    return NONE;
+}
+
 static Nest decide_nest(Lower *l, Blocking *by)
 {
-    Nest n = {.by = by, .lane0 = NONE, .row0 = NONE, .block = NONE, .scalar0 = NONE, .row_index = NONE};
+    Nest n = {.by = by, .lane0 = NONE, .row0 = NONE, .block = NONE, .strip0 = NONE, .row_index = NONE};
     n.rows = by->even ? even_rows(l, by) : (ExprId)NONE;
-    n.scalar = NONE;
     decide_row_index(l, &n);
+    n.strips = turned(l, by, &n);
+    n.strip = n.strips == NONE ? SCALAR_STRIP : TURNED_ROWS;
     for (uint32_t f = 0; f < by->nfree; f++)
         if (by->lane == NONE && !lower_is_row(l, by->free[f]))
-            n.scalar = f;
+            n.strips = f;
     if (by->lane != NONE && by->lane != n.row_index) {
         if (pass_traits(l->c)->shared_cache && by->row != NONE && !by->panels)
             n.band = schedule_band(l->c, l->k, by->lhs);
-        by->nc = by->nc ? by->nc : schedule_strip(l->c, l->k, by->lhs);
+        if (!by->nc)
+            by->nc = schedule_strip(l->c, l->k, by->lhs, n.strips == NONE ? 0 : TURNED_STRIP);
     }
     return n;
 }
@@ -161,14 +182,14 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     const Blocking *by = n->by;
     for (uint32_t f = 0; f < by->nfree; f++) {
         IndexId i = by->free[f];
-        if (i == by->lane || i == by->row || f == n->scalar || lower_is_row(l, i))
+        if (i == by->lane || i == by->row || f == n->strips || lower_is_row(l, i))
             continue;
         lower_bind(l, i, NONE, NONE);
         build_parallel(&l->b, loc, i, lower_extent(l, i), 1);
     }
-    if (n->scalar != NONE) {
-        n->scalar0 = build_index(&l->b, "i0");
-        build_parallel(&l->b, loc, n->scalar0, lower_extent(l, by->free[n->scalar]), SCALAR_STRIP);
+    if (n->strips != NONE) {
+        n->strip0 = build_index(&l->b, "i0");
+        build_parallel(&l->b, loc, n->strip0, lower_extent(l, by->free[n->strips]), n->strip);
     }
     int shared = pass_traits(l->c)->shared_cache; /* then a group's right operand stays there, not all rows */
     if (shared)
@@ -181,10 +202,10 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     }
     if (!shared)
         open_row_blocks(l, loc, n);
-    if (n->scalar != NONE) {
-        IndexId i = by->free[n->scalar];
-        ExprId first = x_index(l->k, loc, n->scalar0), end = lower_extent(l, i);
-        build_for(&l->b, loc, LOOP_ORDERED, i, first, x_min(l->k, x_add(l->k, first, SCALAR_STRIP), end), 1);
+    if (n->strips != NONE) {
+        IndexId i = by->free[n->strips];
+        ExprId first = x_index(l->k, loc, n->strip0), end = lower_extent(l, i);
+        build_for(&l->b, loc, LOOP_ORDERED, i, first, x_min(l->k, x_add(l->k, first, n->strip), end), 1);
         lower_bind(l, i, NONE, NONE);
     }
 }

@@ -9,7 +9,7 @@
  *          m[b, n, i] = max(j2 where j2 <= i) s[b, n, i, j2]  ...
  *
  * Every equation that reduces over a column of something is tried as the first member, with each of its
- * other variables as the row; and every local that another equation sums over, with what is summed over as the row. A row-block group grows from there along reads and writes (Note [Row blocks]) as long as
+ * other variables as the row; where none pays, every local that another equation sums over, with what is summed over as the row. A row-block group grows from there along reads and writes (Note [Row blocks]) as long as
  * it is worth it (Note [Worth]). The best one is formed, then the best of what is left. */
 #include "passes/cluster_rowblock.h"
 #include "passes/query.h"
@@ -91,7 +91,7 @@ static int try_from(RowBlockGroup *s, uint32_t first, const IndexId *key)
 
 /* ---- choosing ---- */
 
-enum { MARKS_MAX = 7 };
+enum { MARKS_MAX = 6 };
 
 /* What makes one row-block group better than another, the most important first. */
 typedef struct Score {
@@ -108,47 +108,17 @@ static void count_wide(const RowBlockGroup *s, TensorId t, int *wide, int *colum
     ++*wide;
 }
 
-/* Are these the subscripts of a tensor in memory whose rows lie apart, element by element, and its columns side by side? */
-static int is_strided(const RowBlockGroup *s, const Member *m, TensorId t, const ExprId *at, uint32_t n)
-{
-    const Kernel *k = s->f->k;
-    int columns = 0;
-    for (uint32_t a = 0; a + 1 < n; a++) {
-        int is_column = x_plain_index(k, at[a]) != NONE;
-        for (uint32_t i = 0; i < s->nkeys; i++)
-            is_column &= x_plain_index(k, at[a]) != m->key[i];
-        columns |= is_column;
-    }
-    return columns && x_plain_index(k, at[n - 1]) == m->key[s->nkeys - 1] && !rowblock_is_placed(s, t);
-}
-
-static int goes_strided(const RowBlockGroup *s, uint32_t at)
-{
-    const Kernel *k = s->f->k;
-    const Equation *q = &k->eqs.at[at];
-    const Member *m = &s->member[at];
-    int strided = m->part == PART_DIRECT && is_strided(s, m, q->lhs, q->index, q->nindex);
-    for (uint32_t n = 0; n < s->f->loads[at].n && !strided; n++) {
-        ExprId load = s->f->loads[at].at[n], subscript[MAX_RANK];
-        for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
-            subscript[a] = x_arg(k, load, a);
-        strided = is_strided(s, m, x_at(k, load)->sym, subscript, x_at(k, load)->nargs);
-    }
-    return strided;
-}
-
 static Score score_of(const RowBlockGroup *s, int row_place)
 {
-    int wide = 0, columns = 0, carriers = 0, strided = 0;
+    int wide = 0, columns = 0, carriers = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const Equation *q = &s->f->k->eqs.at[s->at[i]];
-        strided |= goes_strided(s, s->at[i]);
         count_wide(s, q->lhs, &wide, &columns);
         if (q->kind == EQ_TOP)
             count_wide(s, q->ids, &wide, &columns);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){{-strided, rowblock_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
+    return (Score){{rowblock_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
 }
 
 static int is_better(Score a, Score b)
@@ -263,9 +233,10 @@ static Choice choose(const Facts *f)
         int begins = f->allowed[i] && (all <= ROWBLOCK_BEGINNERS || !c.member[i]);
         for (uint32_t n = 0; begins && n < f->loads[i].n; n++)
             consider_load(&c, i, f->loads[i].at[n]);
-        if (begins)
-            consider_local(&c, i);
     }
+    for (uint32_t i = 0; i < all && !c.found; i++)
+        if (f->allowed[i] && (all <= ROWBLOCK_BEGINNERS || !c.member[i]))
+            consider_local(&c, i);
     return c;
 }
 

@@ -12,7 +12,8 @@
  *     around an activation, gate and down, are not, and stay apart,
  *   - a carrier joins when it reads a placed tensor, or, where there are no outer variables, rows that a member reads.
  * Without a placed tensor of rows and columns, a row-block group pays for a norm: one member reduces over columns
- * of x, another one, which waits for it, reads x again. */
+ * of x, another one, which waits for it, reads x again. Where rows of all that stands in memory lie side by side, x[t, f] with
+ * row f, a group would read one element of each line: none pays without a product. */
 #include "passes/cluster_rowblock.h"
 
 #include "passes/query.h"
@@ -280,8 +281,58 @@ static int is_norm(const RowBlockGroup *s, uint32_t at)
     return 0;
 }
 
+/* Accesses to memory with rows and columns: those with columns side by side, and those with rows side by side and columns of
+ * the left-hand side, over which lanes go. */
+typedef struct Accesses {
+    uint32_t straight, turned;
+} Accesses;
+
+static void count_access(const RowBlockGroup *s, uint32_t member, TensorId t, const ExprId *at, uint32_t n,
+                         Accesses *sum)
+{
+    const Kernel *k = s->f->k;
+    const Member *m = &s->member[member];
+    uint32_t rows = 0, columns = 0, lanes = 0;
+    int last_is_row = 0;
+    for (uint32_t a = 0; a < n; a++) {
+        IndexId i = x_plain_index(k, at[a]);
+        int is_row = i == m->key[s->nkeys - 1], is_key = is_row;
+        for (uint32_t o = 0; o + 1 < s->nkeys; o++)
+            is_key |= i == m->key[o];
+        rows += (uint32_t)is_row;
+        columns += i != NONE && !is_key;
+        lanes += i != NONE && !is_key && query_on_left(k, &k->eqs.at[member], i) >= 0;
+        last_is_row = is_row;
+    }
+    if (rows == 0 || columns == 0 || rowblock_is_placed(s, t))
+        return;
+    sum->turned += last_is_row && lanes > 0;
+    sum->straight += (uint32_t)!last_is_row;
+}
+
+static int goes_turned(const RowBlockGroup *s)
+{
+    const Kernel *k = s->f->k;
+    Accesses sum = {0, 0};
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t m = s->at[i];
+        const Equation *q = &k->eqs.at[m];
+        if (s->member[m].part == PART_DIRECT)
+            count_access(s, m, q->lhs, q->index, q->nindex, &sum);
+        for (uint32_t n = 0; n < s->f->loads[m].n; n++) {
+            ExprId load = s->f->loads[m].at[n], subscript[MAX_RANK];
+            for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+                subscript[a] = x_arg(k, load, a);
+            count_access(s, m, x_at(k, load)->sym, subscript, x_at(k, load)->nargs, &sum);
+        }
+    }
+    return sum.turned > 0 && sum.straight == 0;
+}
+
 int rowblock_pays(const RowBlockGroup *s)
 {
+    if (goes_turned(s) && !rowblock_shares(s))
+        return 0;
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t m = s->at[i];
         if (s->n > 1 && s->member[m].part == PART_DIRECT && (serves_placed(s, m) || is_norm(s, m)))

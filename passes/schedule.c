@@ -224,9 +224,9 @@ int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs)
     return nearest(c, k, KNOB_band, lhs, knob_table[KNOB_band].otherwise);
 }
 
-int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs)
+int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual)
 {
-    return nearest(c, k, KNOB_strip, lhs, knob_table[KNOB_strip].otherwise);
+    return nearest(c, k, KNOB_strip, lhs, usual ? usual : knob_table[KNOB_strip].otherwise);
 }
 
 int64_t schedule_writes(const PassContext *c, const Kernel *k, TensorId lhs)

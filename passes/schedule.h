@@ -29,7 +29,7 @@ int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs);
 int schedule_multiplies_f32(const PassContext *c, const Kernel *k, TensorId lhs);
 int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs); /* of an NPU's blocks, see Note [Bands] */
 /* Elements of the last index that one item of the pointwise equation of `lhs` covers; given in the same way. */
-int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs);
+int64_t schedule_strip(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual); /* usual 0: the knob's own */
 /* What is given for a launch as a whole, by any tensor that it computes: Note [Settings] in ir/tile.h. */
 int64_t schedule_writes(const PassContext *c, const Kernel *k, TensorId lhs);
 int64_t schedule_ahead(const PassContext *c, const Kernel *k, TensorId lhs);

@@ -77,7 +77,7 @@ static void test_refused(void **state)
         {"f", "tile g : M = 32 tile g : M = 64", "E0707", "`M` of g twice"},
         {"f", "tile g, g : M = 32", "E0707", "`M` of g twice"},
         {"f", "strip g : lanes = 64", "E0706", "a reduction defines g"},
-        {"f", "strip a : lanes = 65", "E0705", "64 to 65536 in steps of 64"},
+        {"f", "strip a : lanes = 65", "E0705", "32 to 65536 in steps of 32"},
         {"f", "rowblock q : rows = 64", "E0702", "name one of t, f"},
         {"f", "rowblock h : rows = 64", "E0702", "index h on its left"},
         {"f", "rowblock t : rows = 1", "E0705", "rows = 32"},
@@ -210,8 +210,8 @@ static void test_answers(void **state)
     assert_int_equal(schedule_fuses(&plain, k, ga[0], ga[1]), FUSE_WANTED);
     assert_int_equal(schedule_fuses(&plain, k, ga[1], ga[2]), FUSE_NEVER);
     assert_int_equal(schedule_fuses(&plain, k, ga[2], ga[1]), FUSE_MAY);
-    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y")), 4096);
-    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "z")), 2048);
+    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y"), 0), 4096);
+    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "z"), 0), 2048);
     assert_int_equal(schedule_rowblock_rows(&plain, k, NONE), 128);
     assert_int_equal(schedule_heaviest_first(&plain, k), 0);
     assert_true(schedule_multiplies_f32(&plain, k, tensor(&r, k, "g")));
@@ -282,7 +282,7 @@ static void test_launch(void **state)
         k->eqs.at[i].cluster = k->clusters.len;
     vec_push(r.arena, &k->clusters, (Cluster){.kind = CLUSTER_ROWBLOCK});
     assert_int_equal(schedule_threads(&plain, k, tensor(&r, k, "z")), 3);
-    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y")), 2048);
+    assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y"), 0), 2048);
     arena_free(r.arena);
 }
 
