@@ -183,23 +183,26 @@ static MaskLanes begin_lanes(Emit *e, V mask)
     V bits = l_lane_bits(l, mask);
     if (LLVMGetIntTypeWidth(LLVMTypeOf(bits)) < 64)
         bits = LLVMBuildZExt(l->b, bits, l->i64, "");
+    Ty word = LLVMTypeOf(bits); /* more than 64 bits where there are more lanes */
     MaskLanes x = {.body = l_block(l, "lanes"), .done = l_block(l, "done")};
     Block before = l_here(l);
-    l_branch(l, l_icmp(l, LLVMIntNE, bits, l_i64(l, 0)), x.body, x.done);
+    l_branch(l, l_icmp(l, LLVMIntNE, bits, l_int(word, 0)), x.body, x.done);
     l_enter(l, x.body);
-    x.left = l_phi(l, l->i64, bits, before, NULL, NULL);
+    x.left = l_phi(l, word, bits, before, NULL, NULL);
     V args[2] = {x.left, l_true(l)};
-    x.lane = l_intrinsic(l, "llvm.cttz", l->i64, args, 2);
+    V lane = l_intrinsic(l, "llvm.cttz", word, args, 2);
+    x.lane = LLVMBuildTruncOrBitCast(l->b, lane, l->i64, "");
     return x;
 }
 
 static void end_lanes(Emit *e, MaskLanes *x)
 {
     L *l = e->l;
-    V next = l_and(l, x->left, l_sub(l, x->left, l_i64(l, 1)));
+    Ty word = LLVMTypeOf(x->left);
+    V next = l_and(l, x->left, l_sub(l, x->left, l_int(word, 1)));
     Block latch = l_here(l);
     LLVMAddIncoming(x->left, &next, &latch, 1);
-    l_branch(l, l_icmp(l, LLVMIntNE, next, l_i64(l, 0)), x->body, x->done);
+    l_branch(l, l_icmp(l, LLVMIntNE, next, l_int(word, 0)), x->body, x->done);
     l_enter(l, x->done);
 }
 

@@ -281,15 +281,19 @@ static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
 {
     Kernel *k = l->k;
     if (by->rowblock || reds->n != 1 || by->m.n != 1 || by->lane == NONE ||
-        x_at(k, reds->at[0])->type == TY_INT)
+        x_at(k, reds->at[0])->type == TY_INT || x_condition(k, reds->at[0]) != NONE ||
+        k->tensors.at[by->lhs].layout != LAYOUT_ROWS)
         return 0;
-    int work = 0, rows = 0;
+    Tally loads = {0};
+    int work = 0;
+    lower_tally(k, reds->at[0], by->lane, &loads);
     each_below (n, k, reds->at[0], EVERYWHERE) {
         const Expr *x = x_at(k, *n);
         work += x->kind == X_OP ? scalar_table[x->op].cost : x->kind == X_IF ? ADDED_WORK : 0;
-        rows += x->kind == X_LOAD && query_stride(k, *n, by->lane) == STRIDE_ONE;
+        if (x->kind == X_LOAD && k->tensors.at[x->sym].layout != LAYOUT_ROWS)
+            return 0;
     }
-    return rows > 0 && work < ADDED_WORK && x_condition(k, reds->at[0]) == NONE;
+    return loads.one > 0 && loads.far == 0 && work < ADDED_WORK;
 }
 
 static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)

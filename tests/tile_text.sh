@@ -27,4 +27,21 @@ if "$moec" "$folder/amx.moetiles" --start-at=tiles --target=avx512bf16 -o "$fold
   echo "FAILED  tiles of AMX for avx512bf16: $(cat "$folder/said")"
   failed=1
 fi
+# Vectors of more lanes than a word has bits, stored one by one.
+cat >"$folder/wide.moe" <<'END'
+moe 1
+dim K, T, F
+kernel wide(in x: f32[K, T, F], out y: f32[K, F] packed) {
+  y[k, f] = max(t) x[k, t, f]
+}
+test wide { K=3 T=2 F=300 }
+END
+"$moec" --emit=tiles --target=generic "$folder/wide.moe" | sed '/vector f/s/ by [0-9]* {$/ by 128 {/; s/f32 x [0-9]*/f32 x 128/' >"$folder/wide.moetiles"
+for target in generic host; do
+  if ! grep -q 'vector f .* by 128' "$folder/wide.moetiles" ||
+    ! "$moec" test --quiet --no-aot --target=$target --tiles="$folder/wide.moetiles" "$folder/wide.moe" >"$folder/said" 2>&1; then
+    echo "FAILED  vectors of 128 lanes for $target: $(cat "$folder/said" "$folder/wide.moetiles")"
+    failed=1
+  fi
+done
 exit $failed
