@@ -1,6 +1,6 @@
 """Calls compiled kernels through their C functions (section 11 of docs/language.md), each program in a child process:
-a crash or a hang ends the child only. Every tensor ends where a page begins that nobody may touch, and a pattern stands
-before it; results come back through memory that parent and child share."""
+a crash or a hang ends the child only. Every tensor stands between two pages that nobody may touch, beside one of them, and a
+pattern on its other side; results come back through memory that parent and child share."""
 import ctypes
 import mmap
 import os
@@ -40,19 +40,22 @@ class Options(ctypes.Structure):
 
 
 class Block:
-    """Bytes between a pattern and a page of nothing, in shared memory."""
+    """Bytes in shared memory between two pages of nothing: at the end of what lies between them, or at its begin."""
 
-    def __init__(self, arena, data):
+    def __init__(self, arena, data, at_begin=False):
         self.bytes = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
-        pages = (len(self.bytes) + 64 + PAGE - 1) // PAGE
-        self.arena, self.first = arena, arena.take(pages + 1)
-        self.end = self.first + pages * PAGE
-        self.at = self.end - len(self.bytes)
-        arena.memory[self.first:self.end] = PATTERN
+        n = len(self.bytes)
+        pages = (n + 64 + PAGE - 1) // PAGE
+        self.arena, self.first = arena, arena.take(pages + 2) + PAGE
+        self.last = self.first + pages * PAGE
+        self.at = self.first if at_begin else self.last - n
+        self.end = self.at + n
+        arena.memory[self.first:self.last] = PATTERN
         arena.memory[self.at:self.end] = self.bytes
 
     def protect(self):
-        libc.mprotect(ctypes.c_void_p(self.arena.address + self.end), ctypes.c_size_t(PAGE), 0)
+        for page in (self.first - PAGE, self.last):
+            libc.mprotect(ctypes.c_void_p(self.arena.address + page), ctypes.c_size_t(PAGE), 0)
 
     @property
     def address(self):
@@ -65,7 +68,7 @@ class Block:
         return (self.arena.memory[self.at:self.end] != self.bytes).any()
 
     def spilled(self):
-        return (self.arena.memory[self.first:self.at] != PATTERN).any()
+        return (self.arena.memory[self.first:self.at] != PATTERN).any() or (self.arena.memory[self.end:self.last] != PATTERN).any()
 
 
 class Arena:
@@ -89,8 +92,8 @@ ROUTE_FIELDS = (("start", np.int64), ("count", np.int64), ("slot_of", np.int32),
 class Argument:
     """One parameter's memory."""
 
-    def __init__(self, arena, module, p, case):
-        self.p = p
+    def __init__(self, arena, module, p, case, at_begin):
+        self.p, self.at_begin = p, at_begin
         self.blocks = {}
         if p.elem == "route":
             self.make_route(arena, module, p, case)
@@ -100,7 +103,7 @@ class Argument:
             value = np.full(int(np.prod(self.shape)) * NUMPY[p.elem]().itemsize, GARBAGE, np.uint8)
         else:
             value = encode(p.elem, case.tensors[p.name])
-        self.blocks["data"] = Block(arena, value)
+        self.blocks["data"] = Block(arena, value, at_begin)
 
     def make_route(self, arena, module, p, case):
         if p.role == "in":
@@ -114,7 +117,7 @@ class Argument:
             counts = (self.sizes[2] + 1, self.sizes[2], self.sizes[3], t * k)
             values = {f: np.full(n, 0x7b7b7b7b, kind) for (f, kind), n in zip(ROUTE_FIELDS, counts)}
         for f, kind in ROUTE_FIELDS:
-            self.blocks[f] = Block(arena, np.asarray(values[f], kind))
+            self.blocks[f] = Block(arena, np.asarray(values[f], kind), self.at_begin)
 
     def value(self):
         """What stands in a tensor now."""
@@ -130,7 +133,7 @@ class Call:
     def __init__(self, arena, module, name, params, case, threads, interpret):
         self.name, self.params, self.case = name, params, case
         self.threads, self.interpret = threads, interpret
-        self.arguments = [Argument(arena, module, p, case) for p in params]
+        self.arguments = [Argument(arena, module, p, case, at_begin=threads != -1) for p in params]
         self.reply = Block(arena, np.zeros(1024, np.uint8))   # status, packed memory's pattern broken, then the text
 
     @property
