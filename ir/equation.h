@@ -68,6 +68,7 @@ typedef struct Cluster {
     uint8_t nouter;
     IndexId outer[MAX_RANK];
     int carries;
+    int64_t usual_rows; /* of a block where no schedule says; 0: those of the knob */
 } Cluster;
 
 typedef struct Equation {

@@ -268,7 +268,7 @@ static void decide_products(Lower *l, Blocking *by, int any)
     Blocks usual = usual_blocks(l, by);
     by->unroll = UNROLLED_ROWS;
     by->item_rows = by->rowblock && by->row == by->rowblock->row
-                        ? schedule_rowblock_rows(c, l->k, by->row)
+                        ? schedule_rowblock_rows(c, l->k, by->rowblock)
                         : schedule_rows(c, l->k, by->lhs, usual.rows);
     by->nc = schedule_cols(c, l->k, by->lhs, usual.cols);
     by->kc = schedule_depth(c, l->k, by->lhs, usual.depth);

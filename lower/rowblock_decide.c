@@ -201,7 +201,7 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
         const Blocking *by = lower_decide(l, &one, m->at[i].lhs, c, has_row ? c->row : (IndexId)NONE);
         many = by->row != NONE || by->lane == c->row;
     }
-    return many ? schedule_rowblock_rows(l->c, l->k, c->row) : 1;
+    return many ? schedule_rowblock_rows(l->c, l->k, c) : 1;
 }
 
 void rowblock_place(Lower *l, RowBlockLaunch *s)
@@ -229,7 +229,7 @@ static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
 
 void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
-    s->most = schedule_rowblock_rows(l->c, l->k, s->c->row);
+    s->most = schedule_rowblock_rows(l->c, l->k, s->c);
     s->whole = (Blocking){.lane = NONE, .row = s->c->row, .rowblock = s->c};
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->m->at[q].kind == EQ_TOP || s->m->at[q].along || !lower_has_row(l->k, s->c, &s->m->at[q]))

@@ -13,12 +13,75 @@
  *          m[i] = top[i]   z[i] = zs[i]   o[i, d] = os[i, d] / z[i]
  * This is known as online softmax. Nothing moves where the maximum stays (times 1), and before a row has a maximum nothing counts:
  * terms of -inf - -inf are dropped (move[i] = -1). Strips begin at multiples of their width, so that a row's bits depend on nothing
- * but the row. */
+ * but the row.
+ *
+ * Note [Picked elements]. The loss of a token takes one score of its row, at a column that is computed:
+ * before:  loss[t] = log(z[t]) + shift(m[t]) - s[t, y[t]]
+ * after:   loss[t] = log(z[t]) + shift(m[t]) - sum(v where v == y[t]) s[t, v]
+ * The loop over v has one step, in one of the strips. */
 #include "lower/strips.h"
 
 #include "passes/schedule.h"
 
 #include <math.h>
+
+/* ---- picked elements ---- */
+
+typedef struct StripPick {
+    const StripColumns *c;
+    ExprId root; /* of the member */
+} StripPick;
+
+/* Can it be evaluated wherever its member is? */
+static int is_safe(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        if (x->kind == X_REDUCE)
+            return 0;
+        for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
+            if (x_plain_index(k, x_arg(k, *n, a)) == NONE)
+                return 0;
+    }
+    return 1;
+}
+
+static ExprId pick(Kernel *k, ExprId e, void *user)
+{
+    const StripPick *p = user;
+    const Expr x = *x_at(k, e);
+    uint32_t axis = x.kind == X_LOAD ? strip_column_axis(p->c, x.sym) : (uint32_t)NONE;
+    ExprId at = axis == NONE ? (ExprId)NONE : x_arg(k, e, axis), subscripts[MAX_RANK];
+    if (at == NONE || x_plain_index(k, at) != NONE || !x_is_asked_for(k, p->root, e) || !is_safe(k, at))
+        return e;
+    IndexId column = ir_index(k, "v", x.loc, k->tensors.at[x.sym].axes[axis]);
+    for (uint32_t a = 0; a < x.nargs; a++)
+        subscripts[a] = a == axis ? x_index(k, x.loc, column) : x_arg(k, e, a);
+    ExprId here = x_op2(k, x.loc, OP_eq, x_index(k, x.loc, column), at);
+    return x_reduce(k, x.loc, RED_SUM, &column, 1, x_load(k, x.loc, x.sym, subscripts), here);
+}
+
+int strip_is_pick(const Kernel *k, ExprId reduce)
+{
+    ExprId when = x_condition(k, reduce);
+    return when != NONE && x_is_op(k, when, OP_eq) &&
+           x_plain_index(k, x_arg(k, when, 0)) == x_bound(k, reduce, 0);
+}
+
+const Members *strip_picks(const StripColumns *c)
+{
+    Kernel *k = c->l->k;
+    Members *to = arena_new_of(k->module->arena, Members);
+    *to = *c->s->m;
+    for (uint32_t q = 0; q < to->n; q++) {
+        StripPick p = {c, to->at[q].rhs};
+        if (to->at[q].kind == EQ_ASSIGN)
+            to->at[q].rhs = x_rewrite(k, p.root, pick, &p);
+    }
+    return to;
+}
+
+/* ---- what is taken out ---- */
 
 /* A sum over columns, or the maximum, apart from its member. */
 typedef struct StripSum {

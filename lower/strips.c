@@ -12,6 +12,7 @@
  * before:  d_q[b, i, n, d] = bf16((sum(j where j <= i) d_s[b, n, i, j] * k[b, j, n, d]) * c)
  * after:   sums[b, i, n, d] = 0   strips of j { ... sums[b, i, n, d] += sum(j where j <= i, of the strip) d_s * k }
  *          d_q[b, i, n, d] = bf16(sums[b, i, n, d] * c)
+ * An element at a computed column is a sum of one term: Note [Picked elements] in strip_members.c.
  * Any other reduction over columns keeps the group from strips, such as a backward's that sums over a row again (one for which the
  * forward's result is saved does not), but for a maximum under shift: Note [Running maximum] in strip_members.c. */
 #include "lower/strips.h"
@@ -24,8 +25,7 @@ typedef enum StripLate { LATE_NOT, LATE_BEHIND, LATE_RUNNING } StripLate;
 
 /* ---- the columns ---- */
 
-/* The axis of t that is neither an outer variable's nor the row's, if there is one such axis; else NONE. */
-static uint32_t column_axis(const StripColumns *c, TensorId t)
+uint32_t strip_column_axis(const StripColumns *c, TensorId t)
 {
     const Kernel *k = c->l->k;
     const Equation *q = c->s->m->at, *end = q + c->s->m->n;
@@ -49,7 +49,7 @@ static uint32_t column_axis(const StripColumns *c, TensorId t)
 /* The variable at the columns of a load; NONE: an element that is computed. */
 static IndexId column_of(const StripColumns *c, ExprId load)
 {
-    return x_plain_index(c->l->k, x_arg(c->l->k, load, column_axis(c, x_at(c->l->k, load)->sym)));
+    return x_plain_index(c->l->k, x_arg(c->l->k, load, strip_column_axis(c, x_at(c->l->k, load)->sym)));
 }
 
 static int is_linked(const StripColumns *c, ExprId load)
@@ -60,7 +60,7 @@ static int is_linked(const StripColumns *c, ExprId load)
 /* A tensor that shares the variable has the columns, too. 0: it has them in no one place. */
 static int link(StripColumns *c, TensorId t, uint32_t at, int *more)
 {
-    if (column_axis(c, t) != at || at == NONE)
+    if (strip_column_axis(c, t) != at || at == NONE)
         return 0;
     if (!c->linked[t])
         c->linked[t] = (uint8_t)(*more = 1);
@@ -84,7 +84,7 @@ static int link_loads(StripColumns *c, ExprId e, IndexId i, int *more)
 static int find_column(const StripColumns *c, const Equation *q, IndexId *column)
 {
     const Kernel *k = c->l->k;
-    *column = c->linked[q->lhs] ? x_plain_index(k, q->index[column_axis(c, q->lhs)]) : (IndexId)NONE;
+    *column = c->linked[q->lhs] ? x_plain_index(k, q->index[strip_column_axis(c, q->lhs)]) : (IndexId)NONE;
     each_below (n, k, q->rhs, EVERYWHERE) {
         if (!is_linked(c, *n))
             continue;
@@ -158,7 +158,7 @@ static int take_member(StripColumns *c, uint32_t at, int *more)
         return 0;
     if (c->column[at] == NONE)
         return count_sums(c, at, more) && (has_row || !c->nsums[at]);
-    if (k->tensors.at[q->lhs].placed && !link(c, q->lhs, column_axis(c, q->lhs), more))
+    if (k->tensors.at[q->lhs].placed && !link(c, q->lhs, strip_column_axis(c, q->lhs), more))
         return 0;
     return link_loads(c, q->rhs, c->column[at], more);
 }
@@ -367,7 +367,7 @@ static int add_condition(StripColumns *c, uint32_t at, ExprId reduce, IndexId co
     return say_the_same(c->l->k, c->when, when);
 }
 
-/* Members in strips all leave out the same columns: then a strip is one for all of them. */
+/* Members in strips all leave out the same columns: then a strip is one for all of them. (Which column is picked says its loop.) */
 static int have_one_range(StripColumns *c)
 {
     Kernel *k = c->l->k;
@@ -381,7 +381,7 @@ static int have_one_range(StripColumns *c)
             return 0;
         for (uint32_t r = 0; c->nsums[at] && r < n; r++) {
             IndexId column = strip_sum_column(c, reds[r]);
-            if (column != NONE && !add_condition(c, at, reds[r], column))
+            if (column != NONE && !strip_is_pick(k, reds[r]) && !add_condition(c, at, reds[r], column))
                 return 0;
         }
     }
@@ -443,7 +443,8 @@ static int same_extents(StripColumns *c)
 {
     const Kernel *k = c->l->k;
     for (TensorId t = 0; t < k->tensors.len; t++)
-        if (c->linked[t] && !ext_same(k->module, c->extent, k->tensors.at[t].axes[column_axis(c, t)].extent))
+        if (c->linked[t] &&
+            !ext_same(k->module, c->extent, k->tensors.at[t].axes[strip_column_axis(c, t)].extent))
             return 0;
     return 1;
 }
@@ -465,7 +466,7 @@ static StripColumns *columns_of(Lower *l, const RowBlockLaunch *s, TensorId t, i
     *c = (StripColumns){.l = l, .s = s, .online = online, .maximum = NONE};
     c->linked = arena_alloc(a, l->k->tensors.len);
     c->late = arena_alloc(a, l->k->tensors.len);
-    uint32_t axis = column_axis(c, t);
+    uint32_t axis = strip_column_axis(c, t);
     if (axis == NONE)
         return NULL;
     c->extent = l->k->tensors.at[t].axes[axis].extent;
@@ -506,14 +507,21 @@ void rowblock_strips(Lower *l, RowBlockLaunch *s)
     Kernel *k = l->k;
     if (!s->may_strip || s->rows == 1 || pass_traits(l->c)->packs_all)
         return;
+    const Members *whole = s->m;
+    s->m = strip_picks(&(StripColumns){.l = l, .s = s});
     const StripColumns *c = choose_columns(l, s);
-    if (!c)
-        return;
-    int64_t width = !c->online                                   ? schedule_columns(l->c, k, s->c->row)
+    int64_t width = !c                                           ? 0
+                    : !c->online                                 ? schedule_columns(l->c, k, s->c->row)
                     : schedule_keeps_running(l->c, k, s->c->row) ? RUNNING_COLUMNS
                                                                  : 0;
-    if (!width || !strip_members_fit(c))
+    if (!width || !strip_members_fit(c)) {
+        s->m = whole;
         return;
+    }
+    if (s->c->nouter == 0 && !s->c->carries && cpu_can(l->cpu, CPU_TILES)) {
+        k->clusters.at[s->m->at[0].cluster].usual_rows = SHARED_ROWS;
+        s->rows = schedule_rowblock_rows(l->c, k, s->c);
+    }
     s->strip = width;
     s->columns = c->extent;
     s->when = c->when;
@@ -521,6 +529,6 @@ void rowblock_strips(Lower *l, RowBlockLaunch *s)
     s->from_multiple = c->online;
     for (TensorId t = 0; t < k->tensors.len; t++)
         if (c->linked[t])
-            vec_push(k->module->arena, &s->narrow, ((StripTensor){t, column_axis(c, t)}));
+            vec_push(k->module->arena, &s->narrow, ((StripTensor){t, strip_column_axis(c, t)}));
     strip_members(s, c);
 }

@@ -20,6 +20,11 @@ typedef struct StripColumns {
     const Shift *shifts;
 } StripColumns;
 
+/* The axis of t that is neither an outer variable's nor the row's, if there is one such axis; else NONE. */
+uint32_t strip_column_axis(const StripColumns *c, TensorId t);
+/* The members with sums for picked elements. */
+const Members *strip_picks(const StripColumns *c);
+int strip_is_pick(const Kernel *k, ExprId reduce);
 /* The variable of a sum over columns, or NONE. */
 IndexId strip_sum_column(const StripColumns *c, ExprId reduce);
 /* Does a value move with shift(the running maximum)? */

@@ -300,10 +300,11 @@ static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name na
     return settle(c, k, n);
 }
 
-int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId row)
+int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, const Cluster *rowblock)
 {
-    return by_rule(c, k, KNOB_rowblock, row == NONE ? NULL : k->indices.at[row].name,
-                   knob_table[KNOB_rowblock].otherwise);
+    int64_t usual = rowblock->usual_rows ? rowblock->usual_rows : knob_table[KNOB_rowblock].otherwise;
+    return by_rule(c, k, KNOB_rowblock, rowblock->row == NONE ? NULL : k->indices.at[rowblock->row].name,
+                   usual);
 }
 
 int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row)

@@ -48,7 +48,7 @@ FuseRequest schedule_fuses(const PassContext *c, const Kernel *k, Name producer,
 int schedule_stores(const PassContext *c, const Kernel *k, Name producer);
 
 /* Rows of a block of a row-block group over `row` (an index variable of k; NONE: any). */
-int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, IndexId row);
+int64_t schedule_rowblock_rows(const PassContext *c, const Kernel *k, const Cluster *rowblock);
 /* Rows, at least, of a span of such blocks, for which right operands are packed once. */
 int64_t schedule_span(const PassContext *c, const Kernel *k, IndexId row);
 /* Columns of a strip of such a group, asked where strips are possible; 0: all columns at once. */

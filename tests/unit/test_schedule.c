@@ -212,7 +212,7 @@ static void test_answers(void **state)
     assert_int_equal(schedule_fuses(&plain, k, ga[2], ga[1]), FUSE_MAY);
     assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "y"), 0), 4096);
     assert_int_equal(schedule_strip(&plain, k, tensor(&r, k, "z"), 0), 2048);
-    assert_int_equal(schedule_rowblock_rows(&plain, k, NONE), 128);
+    assert_int_equal(schedule_rowblock_rows(&plain, k, &(Cluster){.row = NONE}), 128);
     assert_int_equal(schedule_heaviest_first(&plain, k), 0);
     assert_true(schedule_multiplies_f32(&plain, k, tensor(&r, k, "g")));
     assert_false(schedule_multiplies_f32(&plain, k, tensor(&r, k, "z")));
