@@ -281,15 +281,18 @@ static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
 {
     Kernel *k = l->k;
     if (by->rowblock || reds->n != 1 || by->m.n != 1 || by->lane == NONE ||
-        x_at(k, reds->at[0])->type == TY_INT || x_condition(k, reds->at[0]) != NONE ||
-        k->tensors.at[by->lhs].layout != LAYOUT_ROWS)
+        x_at(k, reds->at[0])->type == TY_INT || k->tensors.at[by->lhs].layout != LAYOUT_ROWS)
+        return 0;
+    ExprId when = x_condition(k, reds->at[0]);
+    if (when != NONE && (x_uses_index(k, when, by->lane) || x_loads_any(k, when)))
         return 0;
     Tally loads = {0};
     int work = 0;
     lower_tally(k, reds->at[0], by->lane, &loads);
-    each_below (n, k, reds->at[0], EVERYWHERE) {
+    each_below (n, k, x_arg(k, reds->at[0], 0), EVERYWHERE) {
         const Expr *x = x_at(k, *n);
-        work += x->kind == X_OP ? scalar_table[x->op].cost : x->kind == X_IF ? ADDED_WORK : 0;
+        if (type_is_float((Type)x->type))
+            work += x->kind == X_OP ? scalar_table[x->op].cost : x->kind == X_IF ? ADDED_WORK : 0;
         if (x->kind == X_LOAD && k->tensors.at[x->sym].layout != LAYOUT_ROWS)
             return 0;
     }
