@@ -249,10 +249,9 @@ static V load_masked_words(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
  * Where that instruction overwrites an operand that is still needed, its two-address pass takes the load out again, without
  * the mask: lanes that do nothing are read, beyond a tensor's end or before its begin. So what was loaded is fenced: no
  * instruction, but nothing is folded across it. */
-static V fenced(Emit *e, Elem elem, V v)
+static V fenced(L *l, Elem elem, V v)
 {
-    L *l = e->l;
-    Ty type = LLVMTypeOf(v), floats = LLVMVectorType(l->f32, e->width * (uint32_t)elem_bytes(elem) / 4);
+    Ty type = LLVMTypeOf(v), floats = LLVMVectorType(l->f32, l_width(v) * (uint32_t)elem_bytes(elem) / 4);
     V word = LLVMBuildBitCast(l->b, v, floats, "");
     return LLVMBuildBitCast(l->b, l_intrinsic(l, "llvm.arithmetic.fence", floats, &word, 1), type, "");
 }
@@ -282,7 +281,7 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         v = l_load(l, type, at, 0);
     }
     emit_alias(e, v, buffer);
-    return mask ? fenced(e, elem, v) : v;
+    return mask ? fenced(l, elem, v) : v;
 }
 
 V emit_load_first(Emit *e, Elem elem, V at, V n)
@@ -325,6 +324,75 @@ void emit_store_kept(Emit *e, uint32_t buffer, V at, V raw, V mask)
         mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, e->p->buffers.at[buffer].elem)
              : l_store(e->l, raw, at, 0),
         buffer);
+}
+
+/* ---- every second element ---- */
+
+/* Note [Pairs]. x[p, 0] and x[p, 1] with lanes over p, as rotary positions have them: twice as many elements pass, and every second
+ * one of them is in the mask. (Not a layout's pairs.) */
+static int is_second(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    int64_t stride = 0;
+    uint32_t lanes = 0;
+    if (!cpu_can(e->p->cpu, CPU_MASKS) || !layout_is_dense(e->p->buffers.at[buffer].layout) || e->width < 2 ||
+        e->width > 32)
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        Form f = emit_form(e, index[i]);
+        lanes += f != FORM_UNIFORM;
+        if (f == FORM_LANES || (f == FORM_UNIT && !l_constant(emit_stride(e, buffer, i), &stride)))
+            return 0;
+    }
+    return lanes == 1 && stride == 2;
+}
+
+static V address_of_first(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    V at = emit_base(e, buffer);
+    for (uint32_t i = 0; i < n; i++)
+        at = advance(e, buffer, at, subscript(e, index[i]), i);
+    return at;
+}
+
+/* Lane i of the mask, or 1, in lane 2 i; 0 in the others. */
+static V mask_of_second(Emit *e)
+{
+    L *l = e->l;
+    V mask = emit_mask(e), every = l_i64(l, 0x5555555555555555), bits = every;
+    if (mask) {
+        V args[2] = {LLVMBuildZExtOrBitCast(l->b, l_lane_bits(l, mask), l->i64, ""), every};
+        bits = l_intrinsic(l, "llvm.x86.bmi.pdep.64", NULL, args, 2);
+    }
+    bits = LLVMBuildTruncOrBitCast(l->b, bits, LLVMIntTypeInContext(l->ctx, 2 * e->width), "");
+    return LLVMBuildBitCast(l->b, bits, LLVMVectorType(l->i1, 2 * e->width), "");
+}
+
+static V load_second(Emit *e, uint32_t buffer, V at)
+{
+    L *l = e->l;
+    Elem elem = e->p->buffers.at[buffer].elem;
+    Ty type = l_lanes_of(l, emit_memory_type(l, elem), 2 * e->width);
+    V args[3] = {at, mask_of_second(e), LLVMConstNull(type)}, lane[LANES_MAX];
+    V v = masked_call(e, "llvm.masked.load", type, args, 3, 0, elem);
+    emit_alias(e, v, buffer);
+    for (uint32_t i = 0; i < e->width; i++)
+        lane[i] = l_i32(l, 2 * i);
+    return LLVMBuildShuffleVector(l->b, fenced(l, elem, v), LLVMGetPoison(type),
+                                  LLVMConstVector(lane, e->width), "");
+}
+
+static void store_second(Emit *e, uint32_t buffer, V at, V raw)
+{
+    L *l = e->l;
+    V lane[LANES_MAX];
+    raw = l_splat(l, raw, e->width);
+    for (uint32_t i = 0; i < 2 * e->width; i++)
+        lane[i] = l_i32(l, i / 2);
+    raw = LLVMBuildShuffleVector(l->b, raw, LLVMGetPoison(LLVMTypeOf(raw)),
+                                 LLVMConstVector(lane, 2 * e->width), "");
+    /* Fenced: LLVM 22 takes a shuffle that is stored under a mask for an interleaving one, and crashes over the mask. */
+    raw = fenced(l, e->p->buffers.at[buffer].elem, raw);
+    emit_store_kept(e, buffer, at, raw, mask_of_second(e));
 }
 
 /* ---- lane by lane ---- */
@@ -409,6 +477,8 @@ V emit_load(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
     }
     if (b->by_value)
         return emit_decode(e, b->elem, emit_base(e, buffer));
+    if (is_second(e, buffer, index, n))
+        return emit_decode(e, b->elem, load_second(e, buffer, address_of_first(e, buffer, index, n)));
     LaneAddress p = place_of(e, buffer, index, n);
     if (p.shape == PLACE_RUN)
         emit_ahead(e, buffer, index, n, p.at);
@@ -459,6 +529,10 @@ void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V val
     const Buffer *b = &e->p->buffers.at[buffer];
     if (b->space == SPACE_REG) {
         store_register(e, buffer, register_at(e, buffer, index, n), value);
+        return;
+    }
+    if (is_second(e, buffer, index, n)) {
+        store_second(e, buffer, address_of_first(e, buffer, index, n), emit_encode(e, b->elem, value));
         return;
     }
     LaneAddress p = place_of(e, buffer, index, n);

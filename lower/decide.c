@@ -61,12 +61,28 @@ static IndexId last_index(const Lower *l, const Blocking *by)
     return last->sym;
 }
 
+/* The index before a last subscript that is 0 or 1 of two, where instructions with masks take every second element; else NONE. */
+static IndexId index_of_pairs(const Lower *l, const Blocking *by)
+{
+    const Kernel *k = l->k;
+    const Equation *q = &by->m.at[0];
+    const Tensor *t = &k->tensors.at[q->lhs];
+    int64_t extent;
+    if (by->rowblock || q->nindex < 2 || x_at(k, q->index[q->nindex - 1])->kind != X_INT ||
+        t->layout != LAYOUT_ROWS || !ext_is_const(k->module, t->axes[q->nindex - 1].extent, &extent) ||
+        extent != 2 || !cpu_can(l->cpu, CPU_MASKS))
+        return NONE;
+    return x_plain_index(k, q->index[q->nindex - 2]);
+}
+
 /* Lanes on the last left-hand index? */
 static IndexId free_lane(Lower *l, const Blocking *by, const Reductions *reds)
 {
     IndexId i = last_index(l, by);
     Tally in_sums = {0};
     int other = 0;
+    if (i == NONE && reds->n == 0)
+        i = index_of_pairs(l, by);
     if (i == NONE || picks_run(l, reds, i))
         return NONE;
     for (uint32_t r = 0; r < reds->n; r++) {
@@ -276,7 +292,19 @@ static void decide_products(Lower *l, Blocking *by, int any)
     by->even = by->in_place && is_alone(l, by) && by->mc < by->item_rows; /* a block has its size */
 }
 
-/* A sum that adds what memory holds, a row of lanes after the other? */
+/* Is an element's place said by another one, or by a route? */
+static int is_picked(const Kernel *k, ExprId load)
+{
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+        each_below (n, k, x_arg(k, load, a), EVERYWHERE) {
+            ExprKind kind = (ExprKind)x_at(k, *n)->kind;
+            if (kind == X_LOAD || kind == X_TOKEN || kind == X_SLOT || kind == X_ROW || kind == X_GROUP)
+                return 1;
+        }
+    return 0;
+}
+
+/* A sum that adds what memory holds, a row of lanes after the other? Rows that are picked are few, and asked for each by itself. */
 static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
 {
     Kernel *k = l->k;
@@ -286,6 +314,10 @@ static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
     ExprId when = x_condition(k, reds->at[0]);
     if (when != NONE && (x_uses_index(k, when, by->lane) || x_loads_any(k, when)))
         return 0;
+    int64_t terms;
+    if (ext_is_const(k->module, k->indices.at[x_bound(k, reds->at[0], 0)].axis.extent, &terms) &&
+        terms < ADDED_TERMS)
+        return 0;
     Tally loads = {0};
     int work = 0;
     lower_tally(k, reds->at[0], by->lane, &loads);
@@ -293,7 +325,7 @@ static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
         const Expr *x = x_at(k, *n);
         if (type_is_float((Type)x->type))
             work += x->kind == X_OP ? scalar_table[x->op].cost : x->kind == X_IF ? ADDED_WORK : 0;
-        if (x->kind == X_LOAD && k->tensors.at[x->sym].layout != LAYOUT_ROWS)
+        if (x->kind == X_LOAD && (k->tensors.at[x->sym].layout != LAYOUT_ROWS || is_picked(k, *n)))
             return 0;
     }
     return loads.one > 0 && loads.far == 0 && work < ADDED_WORK;
