@@ -20,7 +20,8 @@
  * thread: with the next row RMSNorm takes 0.86 to 1.10 of the time, with 2 to 32 rows 0.95 to 1.13; its backward 0.85 to 1.2, and from
  * 32768 x 2048 bf16 on 1.2 to 1.4).
  *   A sum of columns goes over rows inside its lanes, and each row is on another page: it asks for the columns of a later row,
- * likewise so many rows on (measured there: sums of columns of 4096 x 4096 bf16 take 0.71 of the time, of the product of two of 4096 x 8192 0.54; what is smaller than caches.stream up to 1.7). */
+ * likewise so many rows on (measured there: sums of columns of 4096 x 4096 bf16 take 0.71 of the time, of the product of two of
+ * 4096 x 8192 0.54; of what is smaller than caches.stream up to 1.7). */
 #include "backend/emit.h"
 #include "backend/family.h"
 #include "machines/machines.h"

@@ -68,8 +68,8 @@ typedef struct Nest {
     int64_t block_rows;      /* of them */
     IndexId extra[FREE_MAX]; /* further row indices: ordered loops inside */
     uint32_t nextra;
-    uint32_t
-        strips; /* the free index whose elements go one by one, in strips: a turned one, or any without lanes; or NONE */
+    /* The free index whose elements go one by one, in strips: a turned one, or any without lanes; or NONE. */
+    uint32_t strips;
     int64_t strip; /* elements of it */
     int64_t band;  /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
     ExprId rows;   /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */

@@ -206,6 +206,7 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
 
 void rowblock_place(Lower *l, RowBlockLaunch *s)
 {
+    l->k->clusters.at[s->m->at[0].cluster].usual_rows = 0; /* of another target */
     s->rows = rows_together(l, s->m, s->c);
     rowblock_strips(l, s);
     for (uint32_t i = 0; i < s->m->n; i++)

@@ -9,7 +9,8 @@
  *          m[b, n, i] = max(j2 where j2 <= i) s[b, n, i, j2]  ...
  *
  * Every equation that reduces over a column of something is tried as the first member, with each of its
- * other variables as the row; where none pays, every local that another equation sums over, with what is summed over as the row. A row-block group grows from there along reads and writes (Note [Row blocks]) as long as
+ * other variables as the row; where none pays, every local that another equation sums over, with what is summed over as
+ * the row. A row-block group grows from there along reads and writes (Note [Row blocks]) as long as
  * it is worth it (Note [Worth]). The best one is formed, then the best of what is left. */
 #include "passes/cluster_rowblock.h"
 #include "passes/query.h"
