@@ -63,7 +63,7 @@ static RowBlock open_block(Lower *l, Loc loc, IndexId r, IndexId block, int64_t 
 
 /* How the items of a launch are handed out, and the variables of their loops. */
 typedef struct Nest {
-    const Blocking *by;
+    Blocking *by;
     IndexId row_index;       /* the free row index that walks over blocks, or NONE */
     int64_t block_rows;      /* of them */
     IndexId extra[FREE_MAX]; /* further row indices: ordered loops inside */
@@ -110,7 +110,8 @@ static void decide_row_index(const Lower *l, Nest *n)
 }
 
 /* Note [Turned]. y[f, t] = x[t, f] has lanes over t, and reads one element of each line. The lines of a few lanes stay in the
- * cache while f goes over what they hold. */
+ * cache while f goes over what they hold. Elements of 16 bits, which no instruction gathers, are packed into lines of the
+ * thread's memory first: pack functions transpose in registers. */
 static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
 {
     const Kernel *k = l->k;
@@ -124,6 +125,81 @@ static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
                     query_stride(l->k, *e, by->free[f]) == STRIDE_ONE)
                     return f;
     return NONE;
+}
+
+/* Is it read where lanes lie apart and f side by side, whatever is asked for, and written by nobody here? */
+static int is_turned(Lower *l, const Nest *n, const Equation *q, ExprId load)
+{
+    Kernel *k = l->k;
+    const Expr *x = x_at(k, load);
+    IndexId f = n->by->free[n->strips], lane = n->by->lane;
+    if (x->kind != X_LOAD || query_stride(k, load, lane) != STRIDE_FAR ||
+        query_stride(k, load, f) != STRIDE_ONE || elem_bytes(k->tensors.at[x->sym].elem) != 2 ||
+        k->tensors.at[x->sym].layout != LAYOUT_ROWS || x_plain_index(k, x_arg(k, load, x->nargs - 1u)) != f ||
+        !x_is_asked_for(k, q->rhs, load))
+        return 0;
+    uint32_t lanes = 0;
+    for (uint32_t a = 0; a + 1u < x->nargs; a++) {
+        int is_lane = x_plain_index(k, x_arg(k, load, a)) == lane;
+        lanes += (uint32_t)is_lane;
+        if (!is_lane && (x_uses_index(k, x_arg(k, load, a), lane) || x_uses_index(k, x_arg(k, load, a), f) ||
+                         x_loads_any(k, x_arg(k, load, a))))
+            return 0;
+    }
+    for (uint32_t m = 0; m < n->by->m.n; m++)
+        if (n->by->m.at[m].lhs == x->sym)
+            return 0;
+    return lanes == 1;
+}
+
+/* block[f - f0, lane - lane0], packed from the load. */
+static ExprId pack_turned(Lower *l, Loc loc, const Nest *n, ExprId load)
+{
+    Kernel *k = l->k;
+    IndexId f = n->by->free[n->strips], lane = n->by->lane;
+    ExprId first[2] = {x_index(k, loc, n->strip0), x_index(k, loc, n->lane0)}, at[2];
+    Stmt s = tile_stmt(TILE_pack, loc);
+    s.buffer = build_thread(&l->b, "turned", k->tensors.at[x_at(k, load)->sym].elem, n->strip, n->by->nc,
+                            LAYOUT_LINES);
+    s.nindex = s.nbound = 2;
+    s.bound[0] = f;
+    s.bound[1] = lane;
+    for (int i = 0; i < 2; i++) {
+        s.index[i] = x_int(k, loc, 0);
+        s.from[i] = first[i];
+        s.to[i] = x_min(k, x_add(k, first[i], i ? n->by->nc : n->strip), lower_extent(l, s.bound[i]));
+        at[i] = x_op2(k, loc, OP_sub, x_index(k, loc, s.bound[i]), first[i]);
+        lower_bind(l, s.bound[i], NONE, NONE);
+    }
+    s.value = lower_expr(l, load);
+    build_put(&l->b, s);
+    return x_load(k, loc, s.buffer, at);
+}
+
+static void pack_all_turned(Lower *l, Loc loc, const Nest *n)
+{
+    Kernel *k = l->k;
+    Members *m = &n->by->m;
+    for (uint32_t q = 0; n->lane0 != NONE && n->by->nc <= TURNED_PACKED && q < m->n; q++) {
+        Nodes below = x_below(k, m->at[q].rhs, EVERYWHERE);
+        for (uint32_t i = 0; i < below.n; i++) {
+            if (!is_turned(l, n, &m->at[q], below.at[i]))
+                continue;
+            ExprId packed = pack_turned(l, loc, n, below.at[i]);
+            for (uint32_t o = q; o < m->n; o++)
+                m->at[o].rhs = x_replace(k, m->at[o].rhs, below.at[i], packed);
+        }
+    }
+}
+
+/* Does the launch pack what it turns? */
+static int packs_turned(Lower *l, const Nest *n)
+{
+    for (uint32_t q = 0; n->strips != NONE && n->by->lane != NONE && q < n->by->m.n; q++)
+        each_below (e, l->k, n->by->m.at[q].rhs, EVERYWHERE)
+            if (is_turned(l, n, &n->by->m.at[q], *e))
+                return 1;
+    return 0;
 }
 
 static Nest decide_nest(Lower *l, Blocking *by)
@@ -140,7 +216,10 @@ static Nest decide_nest(Lower *l, Blocking *by)
         if (pass_traits(l->c)->shared_cache && by->row != NONE && !by->panels)
             n.band = schedule_band(l->c, l->k, by->lhs);
         if (!by->nc)
-            by->nc = schedule_strip(l->c, l->k, by->lhs, n.strips == NONE ? 0 : TURNED_STRIP);
+            by->nc = schedule_strip(l->c, l->k, by->lhs,
+                                    n.strips == NONE      ? 0
+                                    : packs_turned(l, &n) ? TURNED_PACKED
+                                                          : TURNED_STRIP);
     }
     return n;
 }
@@ -202,6 +281,8 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     }
     if (!shared)
         open_row_blocks(l, loc, n);
+    if (n->strips != NONE && by->lane != NONE)
+        pack_all_turned(l, loc, n);
     if (n->strips != NONE) {
         IndexId i = by->free[n->strips];
         ExprId first = x_index(l->k, loc, n->strip0), end = lower_extent(l, i);
