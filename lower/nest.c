@@ -110,7 +110,7 @@ static void decide_row_index(const Lower *l, Nest *n)
 }
 
 /* Note [Turned]. y[f, t] = x[t, f] has lanes over t, and reads one element of each line. The lines of a few lanes stay in the
- * cache while f goes over what they hold. Elements of 16 bits, which no instruction gathers, are packed into lines of the
+ * cache while f goes over what they hold. Those of bf16, which no instruction gathers, are packed into lines of the
  * thread's memory first: pack functions transpose in registers. */
 static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
 {
@@ -134,7 +134,7 @@ static int is_turned(Lower *l, const Nest *n, const Equation *q, ExprId load)
     const Expr *x = x_at(k, load);
     IndexId f = n->by->free[n->strips], lane = n->by->lane;
     if (x->kind != X_LOAD || query_stride(k, load, lane) != STRIDE_FAR ||
-        query_stride(k, load, f) != STRIDE_ONE || elem_bytes(k->tensors.at[x->sym].elem) != 2 ||
+        query_stride(k, load, f) != STRIDE_ONE || k->tensors.at[x->sym].elem != EL_BF16 ||
         k->tensors.at[x->sym].layout != LAYOUT_ROWS || x_plain_index(k, x_arg(k, load, x->nargs - 1u)) != f ||
         !x_is_asked_for(k, q->rhs, load))
         return 0;
