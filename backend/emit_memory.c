@@ -248,8 +248,8 @@ static V load_masked_words(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
 /* Note [Folded masks]. LLVM 22 folds a masked load into an instruction of the same mask (X86InstrInfo.cpp, foldMemoryOperandImpl).
  * Where that instruction overwrites an operand that is still needed, its two-address pass takes the load out again, without
  * the mask: lanes that do nothing are read, beyond a tensor's end or before its begin. So what was loaded is fenced: no
- * instruction, but nothing is folded across it. Integers are not: sums have no lanes over
- * them, and behind a fence LLVM finds no instruction that extends them to subscripts where their mask is constant. */
+ * instruction, but nothing is folded across it. Integers are not: sums have no lanes over them, and behind a fence LLVM
+ * finds no instruction that extends them to subscripts where their mask is constant. */
 static int is_fenced(Elem elem, V mask) { return mask && elem_type(elem) != TY_INT; }
 
 static V fenced(L *l, Elem elem, V v)

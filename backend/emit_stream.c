@@ -171,11 +171,12 @@ static V rows_ahead(Emit *e)
     return rows;
 }
 
-/* The bytes that lie between a row and the one to ask for: none where it is no use, so that the row itself is asked for. */
-static V bytes_ahead(Emit *e, uint32_t buffer, uint32_t axis)
+/* The bytes that lie between a row and the one to ask for, so many rows on: none where it is no use, so that the row itself is
+ * asked for. */
+static V bytes_ahead(Emit *e, uint32_t buffer, uint32_t axis, V rows)
 {
     L *l = e->l;
-    V stride = emit_stride(e, buffer, axis), rows = rows_ahead(e);
+    V stride = emit_stride(e, buffer, axis);
     Block back = l_to_entry(l);
     V row = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
     V far = l_select(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, machine_host(l->arena)->core.page)),
@@ -203,26 +204,13 @@ static uint32_t axis_of_terms(const Emit *e, const ExprId *index, uint32_t n)
     return NONE;
 }
 
-/* Bytes between a row of terms and the one to ask for. */
-static V terms_ahead(Emit *e, uint32_t buffer, uint32_t axis)
-{
-    L *l = e->l;
-    V stride = emit_stride(e, buffer, axis);
-    Block back = l_to_entry(l);
-    V row = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(e->p->buffers.at[buffer].elem)));
-    V far = l_select(l, l_icmp(l, LLVMIntSGE, row, l_i64(l, machine_host(l->arena)->core.page)),
-                     l_mul(l, row, l_i64(l, settings(e)->ahead)), l_i64(l, 0));
-    l_from_entry(l, back);
-    return if_large(e, buffer, stream_bytes(e), far, l_i64(l, 0));
-}
-
 /* Bytes to the row ahead, where this is the last of several loops over a row; else those in the run. NULL: nothing is asked for. */
 static V far_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
     if (e->launch->again[buffer] != e->loop)
         return may_ask_runs(e->p) && e->p->buffers.at[buffer].space == SPACE_GM ? run_ahead(e, buffer) : NULL;
     int rows = settings(e)->ahead && n >= 2 && x_at(e->k, index[n - 2])->kind == X_INDEX;
-    return rows ? bytes_ahead(e, buffer, n - 2) : NULL;
+    return rows ? bytes_ahead(e, buffer, n - 2, rows_ahead(e)) : NULL;
 }
 
 void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at)
@@ -233,7 +221,9 @@ void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at)
         !layout_is_dense(b->layout))
         return;
     uint32_t axis = b->space == SPACE_GM && settings(e)->ahead ? axis_of_terms(e, index, n) : (uint32_t)NONE;
-    V far = axis != NONE ? terms_ahead(e, buffer, axis) : e->tail ? NULL : far_ahead(e, buffer, index, n);
+    V far = axis != NONE ? bytes_ahead(e, buffer, axis, l_i64(l, settings(e)->ahead))
+            : e->tail    ? NULL
+                         : far_ahead(e, buffer, index, n);
     if (!far)
         return;
     b->asked = e->loop;

@@ -127,14 +127,13 @@ static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
     return NONE;
 }
 
-/* Is it read where lanes lie apart and f side by side, whatever is asked for, and written by nobody here? */
+/* Is it bf16 that is read at [.., lane, .., f], whatever is asked for, and written by nobody here? */
 static int is_turned(Lower *l, const Nest *n, const Equation *q, ExprId load)
 {
     Kernel *k = l->k;
     const Expr *x = x_at(k, load);
     IndexId f = n->by->free[n->strips], lane = n->by->lane;
-    if (x->kind != X_LOAD || query_stride(k, load, lane) != STRIDE_FAR ||
-        query_stride(k, load, f) != STRIDE_ONE || k->tensors.at[x->sym].elem != EL_BF16 ||
+    if (x->kind != X_LOAD || x->nargs == 0 || k->tensors.at[x->sym].elem != EL_BF16 ||
         k->tensors.at[x->sym].layout != LAYOUT_ROWS || x_plain_index(k, x_arg(k, load, x->nargs - 1u)) != f ||
         !x_is_asked_for(k, q->rhs, load))
         return 0;
@@ -180,7 +179,7 @@ static void pack_all_turned(Lower *l, Loc loc, const Nest *n)
 {
     Kernel *k = l->k;
     Members *m = &n->by->m;
-    for (uint32_t q = 0; n->lane0 != NONE && n->by->nc <= TURNED_PACKED && q < m->n; q++) {
+    for (uint32_t q = 0; n->by->nc <= TURNED_PACKED && q < m->n; q++) {
         Nodes below = x_below(k, m->at[q].rhs, EVERYWHERE);
         for (uint32_t i = 0; i < below.n; i++) {
             if (!is_turned(l, n, &m->at[q], below.at[i]))
@@ -195,7 +194,7 @@ static void pack_all_turned(Lower *l, Loc loc, const Nest *n)
 /* Does the launch pack what it turns? */
 static int packs_turned(Lower *l, const Nest *n)
 {
-    for (uint32_t q = 0; n->strips != NONE && n->by->lane != NONE && q < n->by->m.n; q++)
+    for (uint32_t q = 0; q < n->by->m.n; q++)
         each_below (e, l->k, n->by->m.at[q].rhs, EVERYWHERE)
             if (is_turned(l, n, &n->by->m.at[q], *e))
                 return 1;
@@ -281,9 +280,9 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     }
     if (!shared)
         open_row_blocks(l, loc, n);
-    if (n->strips != NONE && by->lane != NONE)
-        pack_all_turned(l, loc, n);
     if (n->strips != NONE) {
+        if (by->lane != NONE)
+            pack_all_turned(l, loc, n);
         IndexId i = by->free[n->strips];
         ExprId first = x_index(l->k, loc, n->strip0), end = lower_extent(l, i);
         build_for(&l->b, loc, LOOP_ORDERED, i, first, x_min(l->k, x_add(l->k, first, n->strip), end), 1);

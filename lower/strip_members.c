@@ -32,27 +32,15 @@ typedef struct StripPick {
     ExprId root; /* of the member */
 } StripPick;
 
-/* Can it be evaluated wherever its member is? */
-static int is_safe(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE) {
-        const Expr *x = x_at(k, *n);
-        if (x->kind == X_REDUCE)
-            return 0;
-        for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
-            if (x_plain_index(k, x_arg(k, *n, a)) == NONE)
-                return 0;
-    }
-    return 1;
-}
-
+/* What the column is computed of is there wherever the member is. */
 static ExprId pick(Kernel *k, ExprId e, void *user)
 {
     const StripPick *p = user;
     const Expr x = *x_at(k, e);
     uint32_t axis = x.kind == X_LOAD ? strip_column_axis(p->c, x.sym) : (uint32_t)NONE;
     ExprId at = axis == NONE ? (ExprId)NONE : x_arg(k, e, axis), subscripts[MAX_RANK];
-    if (at == NONE || x_plain_index(k, at) != NONE || !x_is_asked_for(k, p->root, e) || !is_safe(k, at))
+    if (at == NONE || x_plain_index(k, at) != NONE || !x_is_asked_for(k, p->root, e) ||
+        query_has_reduce(k, at) || query_reads_computed(k, at))
         return e;
     IndexId column = ir_index(k, "v", x.loc, k->tensors.at[x.sym].axes[axis]);
     for (uint32_t a = 0; a < x.nargs; a++)

@@ -12,6 +12,7 @@
  * a max or min becomes a local too, so that both comparands are the same stored value. Values do not change:
  * a local of f32 holds exactly what the expression gave. */
 #include "passes/derive.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -255,18 +256,6 @@ static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
     return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);
 }
 
-/* Is an element read whose place is more than variables: it may be there under a guard only? */
-static int reads_guarded(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE) {
-        const Expr *x = x_at(k, *n);
-        for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
-            if (x_at(k, x_arg(k, *n, a))->kind != X_INDEX)
-                return 1;
-    }
-    return 0;
-}
-
 /* What a condition compares is evaluated before the branches, so what they share with it is shaped here,
  * once, with no guard. (The right side of `and` and `or` is not evaluated everywhere: what it reads may need the left side as a
  * guard.) A choice among it becomes a local: nested ones would otherwise be swept once for every path to them. */
@@ -286,7 +275,7 @@ static ExprId shape_condition(DeriveShape *h, DerivePlace *p, ExprId e)
         return x_with_args(k, e, args);
     int is_and = x_is_op(k, e, OP_and), is_or = x_is_op(k, e, OP_or);
     DerivePlace right, *at = p;
-    if ((is_and || is_or) && reads_guarded(k, x_arg(k, e, 1))) {
+    if ((is_and || is_or) && query_reads_computed(k, x_arg(k, e, 1))) {
         right = place_below(h, p, is_and ? args[0] : x_op1(k, x_at(k, e)->loc, OP_not, args[0]));
         at = &right;
     }

@@ -35,6 +35,17 @@ int query_on_left(const Kernel *k, const Equation *q, IndexId v)
     return -1;
 }
 
+int query_reads_computed(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        const Expr *x = x_at(k, *n);
+        for (uint32_t a = 0; x->kind == X_LOAD && a < x->nargs; a++)
+            if (x_plain_index(k, x_arg(k, *n, a)) == NONE)
+                return 1;
+    }
+    return 0;
+}
+
 int query_has_reduce(const Kernel *k, ExprId e)
 {
     ExprId one;

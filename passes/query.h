@@ -17,6 +17,7 @@ Stride query_stride(Kernel *k, ExprId load, IndexId i); /* how far the element m
 /* Is index variable i on the left-hand side? Its place, or -1. */
 int query_on_left(const Kernel *k, const Equation *q, IndexId i);
 int query_has_reduce(const Kernel *k, ExprId e);
+int query_reads_computed(const Kernel *k, ExprId e); /* an element whose place is more than variables: it may be there under a guard only */
 /* Maximal reductions of e (not inside another), at most max; returns how many. */
 uint32_t query_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
 int query_is_run(const Kernel *k, ExprId conjunct); /* `@r == e` or `e == @r`: the rows of one group */
