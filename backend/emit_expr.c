@@ -184,7 +184,7 @@ static V value_of_op(Emit *e, const Expr *n, ExprId x)
 {
     if (is_shifted_exp(e->k, x))
         return value_of_shifted(e, x);
-    if (n->op == OP_bf16 && is_shifted_exp(e->k, x_arg(e->k, x, 0)))
+    if (n->op == OP_bf16 && x_is_op(e->k, x_arg(e->k, x, 0), OP_exp)) /* which is never subnormal */
         return emit_flush_bf16(e, emit_value(e, x_arg(e->k, x, 0)));
     ExprId b = n->nargs > 1 ? x_arg(e->k, x, 1) : (ExprId)NONE;
     V first = emit_value(e, x_arg(e->k, x, 0));

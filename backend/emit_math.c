@@ -70,8 +70,9 @@ static V near_one(Emit *e, V r, const double *c, int n)
     return emit_fma(e, l_fmul(e->l, r, r), polynomial(e, r, c, n), r);
 }
 
-/* An instruction of AVX-512 with two operands, sixteen lanes at a time; after it what is special to it. */
-static V by_vectors(L *l, const char *name, V a, V b, const int *immediate)
+/* An instruction of AVX-512 with two operands, sixteen lanes at a time; after them what is special to it. Where the
+ * condition `live` is false the result is 0; NULL: nowhere. */
+static V by_vectors(L *l, const char *name, V a, V b, const int *immediate, V live)
 {
     enum { LANES = 16, ROUND_AS_USUAL = 4 };
     V result = NULL;
@@ -80,8 +81,8 @@ static V by_vectors(L *l, const char *name, V a, V b, const int *immediate)
         uint32_t n = 2;
         if (immediate)
             args[n++] = l_i32(l, *immediate);
-        args[n++] = args[0];
-        args[n++] = l_int(l->i16, -1);
+        args[n++] = l_real(LLVMTypeOf(args[0]), 0.0);
+        args[n++] = live ? l_lane_bits(l, l_part(l, live, i, LANES)) : l_int(l->i16, -1);
         args[n++] = l_i32(l, ROUND_AS_USUAL);
         V part = l_intrinsic(l, name, NULL, args, n);
         result = result ? l_join(l, result, part) : part;
@@ -93,7 +94,7 @@ static V by_vectors(L *l, const char *name, V a, V b, const int *immediate)
 static V near_zero(L *l, V r)
 {
     static const int smaller = 6;
-    return by_vectors(l, "llvm.x86.avx512.mask.range.ps.512", r, l_real(LLVMTypeOf(r), 1.0), &smaller);
+    return by_vectors(l, "llvm.x86.avx512.mask.range.ps.512", r, l_real(LLVMTypeOf(r), 1.0), &smaller, NULL);
 }
 
 /* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x above -120 or NaN, or n->any. Beyond
@@ -136,26 +137,26 @@ static void exponential_parts(Emit *e, V x, V low, int part_bits, V *p, V *scale
 }
 
 /* The instruction of AVX-512 multiplies by 2^n, n rounded down, and rounds once; infinite and NaN n are what they are for x. */
-static V exponential_native(Emit *e, V x, int part_bits)
+static V exponential_native(Emit *e, V x, int part_bits, V live)
 {
     L *l = e->l;
     Exponent n = {.part_bits = part_bits, .any = 1};
     V p = exponential_rest(e, x, NULL, &n), whole = l_fsub(l, n.shifted, l_real(LLVMTypeOf(x), n.magic));
-    return by_vectors(l, "llvm.x86.avx512.mask.scalef.ps.512", p, whole, NULL);
+    return by_vectors(l, "llvm.x86.avx512.mask.scalef.ps.512", p, whole, NULL, live);
 }
 
-/* In two steps, so that a subnormal result is rounded once. */
+/* Subnormal results are 0: the CPU takes a hundred cycles to make one (language page, section 5). */
 static V exponential(Emit *e, V x)
 {
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
-    V p, scale;
+    V p, scale, least = l_real(t, -87.33654);
+    V live = l_fcmp(l, LLVMRealUGE, x, least);
     int part_bits = cpu_can(e->p->cpu, CPU_LOOKUP) ? 4 : 0;
     if (cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0)
-        return exponential_native(e, x, part_bits);
-    x = l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, -105.0)), l_real(t, -105.0), x);
-    exponential_parts(e, x, NULL, part_bits, &p, &scale);
-    return l_fmul(l, p, scale);
+        return exponential_native(e, x, part_bits, live);
+    exponential_parts(e, l_select(l, live, x, least), NULL, part_bits, &p, &scale);
+    return l_select(l, live, l_fmul(l, p, scale), l_real(t, 0.0));
 }
 
 /* 1.1 ulp */

@@ -155,7 +155,7 @@ HOOK(shift) { return a; }
         double x = a.f;                      \
         return of_float(r32(mode, formula)); \
     }
-FUNCTION(exp, exp(x))
+FUNCTION(exp, exp(x) < 0x1p-126 ? 0 : exp(x)) /* also for NaN */
 FUNCTION(log, log(x))
 FUNCTION(sqrt, sqrt(x))
 FUNCTION(rsqrt, 1 / sqrt(x))

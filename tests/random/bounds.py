@@ -136,7 +136,11 @@ def silu(x):
     return x * sigmoid(x)
 
 
-REAL = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
+def exp(x):
+    return np.where(np.exp(x) < FLUSHED, 0, np.exp(x))
+
+
+REAL = {"exp": exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
         "sigmoid": sigmoid, "silu": silu, "gelu": gelu, "floor": np.floor, "abs": np.abs,
         "relu": lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, 0.0))}
 TURNS = {"silu": (-1.2785, 1.1), "gelu": (-0.752, 1.13)}   # falls, then rises; a bound of the slope around the turn
