@@ -197,6 +197,7 @@ V emit_mask(Emit *e);                /* tail and cond, NULL: all */
 V emit_first_lanes(Emit *e, V left); /* a mask of that many */
 /* From here on `var` has so many lanes; NONE: there are no lanes. */
 void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
+void emit_lanes_from(Emit *e, V first); /* what var is in them */
 
 /* emit_frame.c: what a function computes once. */
 Emit *emit_new(Plan *p, V fn, V data);

@@ -19,6 +19,12 @@ void emit_lanes_over(Emit *e, IndexId var, uint32_t width)
     memset(e->form, 0, e->k->exprs.len);
 }
 
+void emit_lanes_from(Emit *e, V first)
+{
+    e->index[e->var] = first;
+    e->var_lanes = l_add(e->l, l_splat(e->l, first, e->width), l_iota(e->l, e->l->i64, e->width));
+}
+
 enum { MASK_LANES_MAX = 32 }; /* whose bits are made in an i64, which cannot be shifted by its width */
 
 V emit_first_lanes(Emit *e, V left)

@@ -171,41 +171,6 @@ static V masked_call(Emit *e, const char *name, Ty type, V *args, unsigned n, un
     return l_call(l, fn, all, total);
 }
 
-/* A loop over the lanes of a mask, lowest first; `lane` is valid in the body. */
-typedef struct MaskLanes {
-    Block body, done;
-    V left, lane;
-} MaskLanes;
-
-static MaskLanes begin_lanes(Emit *e, V mask)
-{
-    L *l = e->l;
-    V bits = l_lane_bits(l, mask);
-    if (LLVMGetIntTypeWidth(LLVMTypeOf(bits)) < 64)
-        bits = LLVMBuildZExt(l->b, bits, l->i64, "");
-    Ty word = LLVMTypeOf(bits); /* more than 64 bits where there are more lanes */
-    MaskLanes x = {.body = l_block(l, "lanes"), .done = l_block(l, "done")};
-    Block before = l_here(l);
-    l_branch(l, l_icmp(l, LLVMIntNE, bits, l_int(word, 0)), x.body, x.done);
-    l_enter(l, x.body);
-    x.left = l_phi(l, word, bits, before, NULL, NULL);
-    V args[2] = {x.left, l_true(l)};
-    V lane = l_intrinsic(l, "llvm.cttz", word, args, 2);
-    x.lane = LLVMBuildTruncOrBitCast(l->b, lane, l->i64, "");
-    return x;
-}
-
-static void end_lanes(Emit *e, MaskLanes *x)
-{
-    L *l = e->l;
-    Ty word = LLVMTypeOf(x->left);
-    V next = l_and(l, x->left, l_sub(l, x->left, l_int(word, 1)));
-    Block latch = l_here(l);
-    LLVMAddIncoming(x->left, &next, &latch, 1);
-    l_branch(l, l_icmp(l, LLVMIntNE, next, l_int(word, 0)), x->body, x->done);
-    l_enter(l, x->done);
-}
-
 /* The mask of contiguous lanes. A thread's buffer whose last subscript counts from the loop's first lane,
  * and whose last extent is a multiple of the lanes, has a place for every lane of the last trip: nothing
  * to mask there. */
@@ -268,11 +233,11 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         Ty one = emit_memory_type(l, elem);
         V slot = l_slot(l, type, "masked");
         l_store(l, LLVMConstNull(type), slot, 0);
-        MaskLanes lanes = begin_lanes(e, mask);
+        EachLane lanes = l_each_lane(l, mask);
         v = l_load(l, one, l_at(l, one, at, lanes.lane), 0);
         emit_alias(e, v, buffer);
         l_store(l, v, l_at(l, one, slot, lanes.lane), 0);
-        end_lanes(e, &lanes);
+        l_end_lanes(l, &lanes);
         return l_load(l, type, slot, 0);
     }
     if (mask && !cpu_can(e->p->cpu, CPU_MASKS))
@@ -309,10 +274,10 @@ void emit_store_run(Emit *e, uint32_t buffer, V at, V raw, V mask)
         Ty one = emit_memory_type(l, elem);
         V slot = l_slot(l, LLVMTypeOf(raw), "masked");
         l_store(l, raw, slot, 0);
-        MaskLanes lanes = begin_lanes(e, mask);
+        EachLane lanes = l_each_lane(l, mask);
         V v = l_load(l, one, l_at(l, one, slot, lanes.lane), 0);
         emit_alias(e, l_store(l, v, l_at(l, one, at, lanes.lane), 0), buffer);
-        end_lanes(e, &lanes);
+        l_end_lanes(l, &lanes);
         return;
     }
     if (!emit_stream(e, buffer, at, raw, mask))
@@ -436,7 +401,7 @@ static void store_each(Emit *e, uint32_t buffer, V at, V value, int add)
     V values = l_slot(l, LLVMTypeOf(value), "values"), places = l_slot(l, LLVMTypeOf(at), "places");
     l_store(l, value, values, 0);
     l_store(l, at, places, 8);
-    MaskLanes lanes = begin_lanes(e, mask);
+    EachLane lanes = l_each_lane(l, mask);
     V place = l_load(l, l->ptr, l_at(l, l->ptr, places, lanes.lane), 8);
     Ty scalar = LLVMGetElementType(LLVMTypeOf(value));
     V v = l_load(l, scalar, l_at(l, scalar, values, lanes.lane), 0);
@@ -446,7 +411,7 @@ static void store_each(Emit *e, uint32_t buffer, V at, V value, int add)
         v = emit_scalar(e, OP_add, emit_decode(e, elem, old), v);
     }
     emit_alias(e, l_store(l, emit_encode(e, elem, v), place, 0), buffer);
-    end_lanes(e, &lanes);
+    l_end_lanes(l, &lanes);
 }
 
 /* Under a condition with lanes no lane may be left to read for. */

@@ -1,4 +1,4 @@
-/* Row blocks, counting sorts, and the largest of a row. All are plain scalar code of one thread. */
+/* Row blocks, counting sorts, and the largest of a row: code of one thread, and but for a look at candidates scalar. */
 #include "backend/emit.h"
 
 static const Stmt *at(const Emit *e, StmtId s) { return &e->p->p->stmts.at[s]; }
@@ -168,6 +168,36 @@ static void consider(Emit *e, const Top *t, V filled, V k)
     l_enter(l, done);
 }
 
+static V candidate(Emit *e, const Stmt *s)
+{
+    V v = emit_value(e, s->value);
+    emit_forget(e, 0);
+    return elem_type(e->p->buffers.at[s->buffer].elem) == TY_INT ? v : emit_to_float(e, v);
+}
+
+/* Most candidates beat nothing: so many are compared with the last place at once, and those that beat it are considered. */
+enum { CANDIDATES = 32 };
+
+static void consider_strip(Emit *e, const Stmt *s, Top *t, V first, V filled, V k)
+{
+    L *l = e->l;
+    emit_lanes_over(e, s->var, CANDIDATES);
+    emit_lanes_from(e, first);
+    V all = l_splat(l, candidate(e, s), CANDIDATES);
+    emit_lanes_over(e, NONE, 0);
+    V last = emit_get(e, t->values, l_add(l, t->first, l_sub(l, k, l_i64(l, 1))));
+    V room = l_icmp(l, LLVMIntSLT, get_var(e, filled), k);
+    V better = l_or(l, l_splat(l, room, CANDIDATES), beats(e, all, l_splat(l, last, CANDIDATES)));
+    V slot = l_slot(l, LLVMTypeOf(all), "candidates");
+    Ty one = LLVMGetElementType(LLVMTypeOf(all));
+    l_store(l, all, slot, 0);
+    EachLane x = l_each_lane(l, better);
+    t->v = l_load(l, one, l_at(l, one, slot, x.lane), 0);
+    t->id = l_add(l, first, x.lane);
+    consider(e, t, filled, k);
+    l_end_lanes(l, &x);
+}
+
 void emit_tile_top(Emit *e, StmtId id)
 {
     L *l = e->l;
@@ -181,13 +211,14 @@ void emit_tile_top(Emit *e, StmtId id)
     V filled = new_var(e, "filled", 0);
     emit_forget(e, 0);
     When some = l_when(l, l_icmp(l, LLVMIntSGT, k, l_i64(l, 0)));
-    For f = l_for(l, lo, hi, 1, e->k->indices.at[s->var].name);
-    e->index[s->var] = f.var;
-    t.id = f.var;
-    t.v = emit_value(e, s->value);
-    emit_forget(e, 0);
-    if (e->p->buffers.at[s->buffer].elem != EL_I32 && e->p->buffers.at[s->buffer].elem != EL_I64)
-        t.v = emit_to_float(e, t.v);
+    const char *name = e->k->indices.at[s->var].name;
+    For strip = l_for(l, lo, l_sub(l, hi, l_i64(l, CANDIDATES - 1)), CANDIDATES, name);
+    consider_strip(e, s, &t, strip.var, filled, k);
+    l_end_for(l, &strip);
+    V whole = l_and(l, l_max(l, l_sub(l, hi, lo), l_i64(l, 0)), l_i64(l, -CANDIDATES));
+    For f = l_for(l, l_add(l, lo, whole), hi, 1, name);
+    e->index[s->var] = t.id = f.var;
+    t.v = candidate(e, s);
     consider(e, &t, filled, k);
     l_end_for(l, &f);
     l_end_when(l, &some);

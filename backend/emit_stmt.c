@@ -52,8 +52,7 @@ static void loop_unroll(Emit *e, const Stmt *s)
 
 static void vector_trip(Emit *e, const Stmt *s, V first, V tail)
 {
-    e->index[s->var] = first;
-    e->var_lanes = l_add(e->l, l_splat(e->l, first, e->width), l_iota(e->l, e->l->i64, e->width));
+    emit_lanes_from(e, first);
     e->tail = tail;
     emit_body(e, s->first);
 }

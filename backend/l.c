@@ -459,6 +459,33 @@ void l_end_for(L *l, For *f)
     l_enter(l, f->exit);
 }
 
+EachLane l_each_lane(L *l, V mask)
+{
+    V bits = l_lane_bits(l, mask);
+    if (LLVMGetIntTypeWidth(LLVMTypeOf(bits)) < 64)
+        bits = LLVMBuildZExt(l->b, bits, l->i64, "");
+    Ty word = LLVMTypeOf(bits); /* more than 64 bits where there are more lanes */
+    EachLane x = {.body = l_block(l, "lanes"), .done = l_block(l, "done")};
+    Block before = l_here(l);
+    l_branch(l, l_icmp(l, LLVMIntNE, bits, l_int(word, 0)), x.body, x.done);
+    l_enter(l, x.body);
+    x.left = l_phi(l, word, bits, before, NULL, NULL);
+    V args[2] = {x.left, l_true(l)};
+    V lane = l_intrinsic(l, "llvm.cttz", word, args, 2);
+    x.lane = LLVMBuildTruncOrBitCast(l->b, lane, l->i64, "");
+    return x;
+}
+
+void l_end_lanes(L *l, EachLane *x)
+{
+    Ty word = LLVMTypeOf(x->left);
+    V next = l_and(l, x->left, l_sub(l, x->left, l_int(word, 1)));
+    Block latch = l_here(l);
+    LLVMAddIncoming(x->left, &next, &latch, 1);
+    l_branch(l, l_icmp(l, LLVMIntNE, next, l_int(word, 0)), x->body, x->done);
+    l_enter(l, x->done);
+}
+
 LoopCarry l_carry(L *l, const For *f, V *values, uint32_t n)
 {
     LoopCarry c = {values, arena_array(l->arena, V, n), arena_array(l->arena, V, n), n};

@@ -136,6 +136,14 @@ typedef struct For {
 For l_for(L *l, V lo, V hi, int64_t step, const char *name);
 void l_end_for(L *l, For *f);
 
+/* A loop over the lanes of a mask, lowest first; `lane` is valid in the body. */
+typedef struct EachLane {
+    Block body, done;
+    V left, lane;
+} EachLane;
+EachLane l_each_lane(L *l, V mask);
+void l_end_lanes(L *l, EachLane *x);
+
 /* Values that a loop carries: call right after l_for() with what they are before it; `now` is what they are in the
  * body, to be overwritten with what they become; after l_carried() it is what they are after the loop. */
 typedef struct LoopCarry {
