@@ -7,7 +7,7 @@ static void open_lanes(Lower *l, const Item *it, Loc loc)
         build_for(&l->b, loc, LOOP_VECTOR, it->by->lane, it->lane_first, it->lane_end, it->by->width);
 }
 
-static void lower_each(Lower *l, const Item *item, const Members *m)
+static void lower_lanes(Lower *l, const Item *item, const Members *m)
 {
     int chains = m->n == 1 && lower_chains(l, item, &m->at[0]);
     Item it = *item;
@@ -17,6 +17,33 @@ static void lower_each(Lower *l, const Item *item, const Members *m)
         lower_sums(l, &it, m->at[q].rhs, chains ? &m->at[q] : NULL);
         lower_store_element(l, &m->at[q], m->at[q].kind == EQ_ADD && !chains);
     }
+}
+
+/* An item with so many lanes, where there are more columns from its first on than `rest`, or are not. */
+static void lower_part(Lower *l, const Item *item, const Members *m, ScalarOp more, int64_t width)
+{
+    Loc loc = m->at[0].loc;
+    uint32_t depth = l->b.depth;
+    Blocking by = *item->by;
+    Item it = *item;
+    ExprId extent = lower_extent(l, by.lane);
+    build_if(&l->b, loc, x_op2(l->k, loc, more, x_add(l->k, it.lane_first, by.rest), extent));
+    by.width = width;
+    it.by = &by;
+    it.lane_end = x_min(l->k, x_add(l->k, it.lane_first, width), extent);
+    lower_lanes(l, &it, m);
+    build_close(&l->b, depth);
+    l->env.done.len = 0;
+}
+
+static void lower_each(Lower *l, const Item *it, const Members *m)
+{
+    if (!it->by->rest) {
+        lower_lanes(l, it, m);
+        return;
+    }
+    lower_part(l, it, m, OP_lt, it->by->width);
+    lower_part(l, it, m, OP_ge, it->by->rest);
 }
 
 void lower_item(Lower *l, const Item *it)

@@ -55,6 +55,7 @@ typedef struct Blocking {
     uint32_t nfree;
     IndexId lane;      /* the free index that runs over lanes, or NONE: then each reduction picks its own */
     int64_t width;     /* lanes of `lane` */
+    int64_t rest;      /* lanes where no more than so many columns are left, or 0: as many as ever */
     int64_t nc;        /* columns of one item: values of `lane` */
     IndexId row;       /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
     RowCount count;    /* other numbers of rows are another launch's ... */
