@@ -53,16 +53,27 @@ static void load_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Va
         values[i] = (Value){{.f = d->at[place]}, doubtful ? INFINITY : d->error ? d->error[place] : 0};
 }
 
+/* Most of what an interpretation does: a product that f32 holds exactly, as those of two bf16 are, of exact operands. */
+static int is_exact_product(Value a, Value b)
+{
+    double product = a.n.f * b.n.f;
+    return a.error == 0 && b.error == 0 && (double)(float)product == product;
+}
+
 static void op_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
 {
     Value b[EVAL_BATCH];
+    int product = n->op == OP_mul && !n->lifted && !n->moves;
     eval_batch(e, n->args[0], l, count, values);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; n->nargs == 1 && i < count; i++)
         b[i] = (Value){{.i = 0}, 0};
     if (n->nargs > 1)
         eval_batch(e, n->args[1], l, count, b);
     for (uint32_t i = 0; i < count && !e->error; i++)
-        values[i] = eval_op(e, n, values[i], b[i]);
+        if (product && is_exact_product(values[i], b[i]))
+            values[i].n.f *= b[i].n.f;
+        else
+            values[i] = eval_op(e, n, values[i], b[i]);
 }
 
 void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values)

@@ -29,12 +29,16 @@ Fenced fenced_memory(Arena *a, size_t bytes, size_t align, FencePlace place)
     return f;
 }
 
+static int holds_pattern(const unsigned char *from, const unsigned char *to)
+{
+    while (from < to && *from == FENCE_BYTE)
+        from++;
+    return from == to;
+}
+
 int fenced_is_intact(const Fenced *f)
 {
-    for (const unsigned char *c = f->low; c < f->high; c++)
-        if (*c != FENCE_BYTE && (c < f->at || c >= f->at + f->bytes))
-            return 0;
-    return 1;
+    return holds_pattern(f->low, f->at) && holds_pattern(f->at + f->bytes, f->high);
 }
 
 /* ---- one call ---- */
