@@ -550,6 +550,11 @@ def layer(e, other):
         return e.args[0], e.args[1], ()
     if e.kind == "reduce" and e.data[0] == "sum" and is_zero(other):
         return e.args[1], e.args[0], [name for name, _ in e.data[1]]
+    if e.kind == "op" and e.data in ("*", "/") and is_zero(other):      # of a factor that is 0 the product is
+        for i, factor in enumerate(e.args[:1] if e.data == "/" else e.args):
+            if found := layer(factor, other):
+                c, value, names = found
+                return c, Expr("op", e.data, e.args[:i] + (value,) + e.args[i + 1:]), names
     return None
 
 
