@@ -3,6 +3,8 @@
  * loop keeps its value. */
 #include "ir/eval.h"
 
+#include <math.h>
+
 enum { MAX_CONJUNCTS = 256, MAX_NODE_DEPTH = 4000 };
 
 void eval_start_equation(Eval *e)
@@ -207,6 +209,30 @@ static int has_free_factor(const Eval *e, const Reduce *r, ExprId body)
     return 0;
 }
 
+static int is_finite(const TensorData *d)
+{
+    for (int64_t i = 0; i < d->size; i++)
+        if (!isfinite(d->at[i]))
+            return 0;
+    return 1;
+}
+
+/* A term that is left out by what elements say may be added as 0 times a factor (language page, section 5). Does a sum leave out
+ * terms so, of tensors that are not finite everywhere? */
+static int may_add_nan(const Eval *e, ExprId reduce)
+{
+    const Kernel *k = e->k;
+    ExprId condition = x_condition(k, reduce);
+    int asks = condition != NONE && x_loads_any(k, condition);
+    each_below (n, k, x_arg(k, reduce, 0), EVERYWHERE)
+        asks |= x_at(k, *n)->kind == X_IF && x_loads_any(k, x_arg(k, *n, 0));
+    each_below (n, k, x_arg(k, reduce, 0), EVERYWHERE)
+        if (asks && x_at(k, *n)->kind == X_LOAD && type_is_float((Type)x_at(k, *n)->type) &&
+            !is_finite(&e->tensors[x_at(k, *n)->sym]))
+            return 1;
+    return 0;
+}
+
 static void build_reduce(Eval *e, Node *n)
 {
     ExprId x = n->expr;
@@ -220,6 +246,7 @@ static void build_reduce(Eval *e, Node *n)
     int inner = r->loops[r->nloops - 1].local;
     build_conditions(e, r, x_condition(e->k, x), inner);
     r->body = eval_node(e, x_arg(e->k, x, 0), inner);
+    r->may_add_nan = e->track && n->type != TY_INT && x_at(e->k, x)->op == RED_SUM && may_add_nan(e, x);
     r->free_factor = n->type != TY_INT && has_free_factor(e, r, x_arg(e->k, x, 0));
     r->batch = n->type != TY_INT && eval_can_batch(r->body, &r->loops[r->nloops - 1]);
     n->deps = r->body->deps;

@@ -239,6 +239,8 @@ static Value float_total(Eval *e, const Total *t)
         v.error = t->error + (double)(t->n + 2) * (t->node->moves ? 0x1p-23 : 0x1p-24) * t->magnitude;
     else if (e->track && t->node->reduce->free_factor)
         v.error = INFINITY; /* of 2 * inf - 1 * inf the language (section 5) makes (2 - 1) * inf */
+    if (t->node->reduce->may_add_nan)
+        v.error = INFINITY;
     e->terms = t->n;
     if (e->track && t->magnitude > 0 && v.error < 0x1p-126)
         v.error = 0x1p-126; /* denormals may be flushed */

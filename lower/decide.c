@@ -228,13 +228,22 @@ static void decide_accumulators(Lower *l, Blocking *by, int any)
         by->product[i].accumulator = NULL;
 }
 
+/* Has a row-block group one block only, whatever the sizes of the call? */
+static int is_one_block(Lower *l, const Cluster *c)
+{
+    int64_t rows = schedule_rowblock_rows(l->c, l->k, c);
+    Axis one = {.extent = ext_const(l->k->module, rows + 1), .group = NONE};
+    return ir_prove_range(l->k, lower_extent(l, c->row), one, NONE) == PROOF_INSIDE;
+}
+
 /* Is a right operand in rows read where it lies unless the schedule says otherwise? It is packed for all terms of a slab where
  * sums stand in memory, which are too many to be read for each few rows again; and in a row-block group where one panel serves
  * several blocks: of a head all of them (Note [Hoisted operands]), of a sum over the rows all blocks of sums. */
-static int usually_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
+static int usually_direct(Lower *l, const Blocking *by, const LowerProduct *p)
 {
     const Cluster *c = by->rowblock;
-    return !by->in_place && (!c || (by->row == c->row && !lower_has_outer(l, c, p->right)));
+    return !by->in_place &&
+           (!c || (by->row == c->row && (!lower_has_outer(l, c, p->right) || is_one_block(l, c))));
 }
 
 /* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */
@@ -276,6 +285,7 @@ static void decide_products(Lower *l, Blocking *by, int any)
 {
     const PassContext *c = l->c;
     by->lane = last_index(l, by);
+    lower_mask_terms(l, by);
     find_products(l, by);
     decide_types(l, by);
     lower_find_chains(l, by);

@@ -26,11 +26,11 @@ static void lower_part(Lower *l, const Item *item, const Members *m, ScalarOp mo
     uint32_t depth = l->b.depth;
     Blocking by = *item->by;
     Item it = *item;
-    ExprId extent = lower_extent(l, by.lane);
-    build_if(&l->b, loc, x_op2(l->k, loc, more, x_add(l->k, it.lane_first, by.rest), extent));
+    build_if(&l->b, loc, x_op2(l->k, loc, more, x_add(l->k, it.lane_first, by.rest), item->lane_end));
     by.width = width;
     it.by = &by;
-    it.lane_end = x_min(l->k, x_add(l->k, it.lane_first, width), extent);
+    if (more == OP_ge)
+        it.lane_end = x_min(l->k, x_add(l->k, it.lane_first, width), item->lane_end);
     lower_lanes(l, &it, m);
     build_close(&l->b, depth);
     l->env.done.len = 0;

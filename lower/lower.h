@@ -294,6 +294,7 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
 extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
+void lower_mask_terms(Lower *l, Blocking *by); /* mask.c: conditions of its products that are no bounds become zeros */
 Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p); /* where its right operand can be read */
 /* accumulator.c */
 void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */

@@ -161,7 +161,15 @@ static int is_translated(const Definition *d, IndexId i)
     return 0;
 }
 
-/* Does the condition speak of the element's place and of nothing else that moves? */
+static int is_plain_load(const Kernel *k, ExprId load)
+{
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
+        if (x_plain_index(k, x_arg(k, load, a)) == NONE)
+            return 0;
+    return 1;
+}
+
+/* Does the condition speak of the element's place, maybe with what a parameter says of it, and of nothing else that moves? */
 static int is_about_place(const Kernel *k, ExprId condition, const Definition *d)
 {
     each_below (n, k, condition, EVERYWHERE) {
@@ -172,7 +180,7 @@ static int is_about_place(const Kernel *k, ExprId condition, const Definition *d
                 return 0;
             break;
         case X_LOAD:
-            if (x->nargs > 0 || k->tensors.at[x->sym].role != ROLE_IN)
+            if (k->tensors.at[x->sym].role != ROLE_IN || !is_plain_load(k, *n))
                 return 0;
             break;
         case X_REDUCE:

@@ -353,9 +353,18 @@ class Evaluator(Stores):
         result = self.reduced(kind, value, inner, axes, tuple(full), mask)
         if kind == "sum" and result.kind == "float" and not self.replaying:
             result = self.factored(result, body, {name for name, _ in binds})
+            if self.may_add_nan(e):
+                result = Float(result.v, np.full(np.shape(result.v), np.inf))
         for name, _ in binds:
             del self.axes[name]
         return result
+
+    def may_add_nan(self, e):
+        """For a term that is left out by what elements say 0 times a factor may be added (section 5)."""
+        conditions = [x.args[0] for x in walk(e) if x.kind == "if"] + [x.args[1] for x in walk(e) if x.kind == "reduce" and x.args[1]]
+        return any(x.kind == "load" for c in conditions for x in walk(c)) and any(
+            self.tensors[x.data].kind == "float" and not (np.isfinite(self.tensors[x.data].v).all())
+            for x in walk(e) if x.kind == "load")
 
     def factored(self, result, body, bound):
         """Factors that are free of the reduced indices, or of one of them, are applied to the result (section 5). It makes a
