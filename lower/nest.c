@@ -127,6 +127,15 @@ static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
     return NONE;
 }
 
+/* Rows of a group are gone over inside an item. */
+static int uses_rows(const Lower *l, ExprId e)
+{
+    each_below (n, l->k, e, EVERYWHERE)
+        if (x_at(l->k, *n)->kind == X_INDEX && lower_is_row(l, x_at(l->k, *n)->sym))
+            return 1;
+    return 0;
+}
+
 /* Is it bf16 that is read at [.., lane, .., f], whatever is asked for, and written by nobody here? */
 static int is_turned(Lower *l, const Nest *n, const Equation *q, ExprId load)
 {
@@ -142,7 +151,7 @@ static int is_turned(Lower *l, const Nest *n, const Equation *q, ExprId load)
         int is_lane = x_plain_index(k, x_arg(k, load, a)) == lane;
         lanes += (uint32_t)is_lane;
         if (!is_lane && (x_uses_index(k, x_arg(k, load, a), lane) || x_uses_index(k, x_arg(k, load, a), f) ||
-                         x_loads_any(k, x_arg(k, load, a))))
+                         x_loads_any(k, x_arg(k, load, a)) || uses_rows(l, x_arg(k, load, a))))
             return 0;
     }
     for (uint32_t m = 0; m < n->by->m.n; m++)
