@@ -76,8 +76,9 @@ static ExprId mask_terms(Kernel *k, ExprId e, void *user)
         right = is_right ? x_and(k, x.loc, right, parts[i]) : right;
         rest = is_left ? rest : x_and(k, x.loc, rest, parts[i]);
     }
-    if (left == NONE)
-        return e;
+    if (left == NONE ||
+        (left != right && !checks_inside(k, masked(k, x_and(k, x.loc, rest, right), p.right))))
+        return e; /* the right operand may be there only where the row's mask says so */
     for (uint32_t i = 0; i < x.nbound; i++)
         bound[i] = x_bound(k, e, i);
     ExprId body = x_op2(k, x.loc, OP_mul, masked(k, left, p.left), masked(k, right, p.right));
