@@ -353,34 +353,46 @@ class Evaluator(Stores):
         result = self.reduced(kind, value, inner, axes, tuple(full), mask)
         if kind == "sum" and result.kind == "float" and not self.replaying:
             result = self.factored(result, body, {name for name, _ in binds})
-            if self.may_add_nan(e):
-                result = Float(result.v, np.full(np.shape(result.v), np.inf))
+            result = self.left_out(result, body, where, {name for name, _ in binds})
         for name, _ in binds:
             del self.axes[name]
         return result
 
-    def may_add_nan(self, e):
-        """For a term that is left out by what elements say 0 times a factor may be added (section 5)."""
-        conditions = [x.args[0] for x in walk(e) if x.kind == "if"] + [x.args[1] for x in walk(e) if x.kind == "reduce" and x.args[1]]
-        return any(x.kind == "load" for c in conditions for x in walk(c)) and any(
-            self.tensors[x.data].kind == "float" and not (np.isfinite(self.tensors[x.data].v).all())
-            for x in walk(e) if x.kind == "load")
+    def left_out(self, result, body, where, bound):
+        """For a product that is left out by what elements say 0 times a factor may be added (section 5): in doubt where one is
+        infinite or NaN, whether its term is left out or not."""
+        conditions = [where] if where is not None else []
+        while body.kind == "if" and is_zero(body.args[2]):
+            conditions.append(body.args[0])
+            body = body.args[1]
+        if body.kind != "op" or body.data != "*" or not any(x.kind == "load" for c in conditions for x in walk(c)):
+            return result
+        odd = np.zeros((), bool)
+        axes = tuple(self.axes[name][0] for name in bound)
+        for factor in body.args:
+            odd = odd | ~np.isfinite(bounds.as_float(self.anywhere(factor)).v).all(axes, keepdims=True)
+        return Float(result.v, np.where(odd, np.inf, result.e)) if odd.any() else result
+
+    def anywhere(self, e):
+        """The value of e without conditions, and without what asking for it leaves behind."""
+        kept, tape = (len(self.found), self.choice_doubt, set(self.reads.get(id(self.at), ()))), len(self.tape)
+        unbounded = set(self.unbounded)
+        value = self.eval(e, Mask(np.ones((), bool)))
+        del self.found[kept[0]:]
+        self.choice_doubt, self.reads[id(self.at)] = kept[1:]
+        self.unbounded = unbounded
+        del self.tape[tape:]
+        return value
 
     def factored(self, result, body, bound):
         """Factors that are free of the reduced indices, or of one of them, are applied to the result (section 5). It makes a
         difference when one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves
         open which expressions count as factors, so these are in doubt."""
-        kept, tape = (len(self.found), self.choice_doubt, set(self.reads.get(id(self.at), ()))), len(self.tape)
-        unbounded = set(self.unbounded)
         odd = np.zeros((), bool)
         axes = tuple(self.axes[name][0] for name in bound)
         for factor in [f for some in [bound, *({name} for name in bound)] for f in free_factors(body, some)]:
-            v = bounds.as_float(self.eval(factor, Mask(np.ones((), bool))))
+            v = bounds.as_float(self.anywhere(factor))
             odd = odd | (~np.isfinite(v.v) | np.isinf(v.e)).any(axes, keepdims=True)
-        del self.found[kept[0]:]
-        self.choice_doubt, self.reads[id(self.at)] = kept[1:]
-        self.unbounded = unbounded
-        del self.tape[tape:]
         return Float(result.v, np.where(odd, np.inf, result.e)) if odd.any() else result
 
     def reduced(self, kind, value, inner, axes, full, mask):
