@@ -372,7 +372,8 @@ static V load_each(Emit *e, uint32_t buffer, V at)
     Ty one = emit_memory_type(l, elem), type = l_lanes_of(l, one, e->width);
     V mask = emit_mask(e);
     if (cpu_can(e->p->cpu, CPU_GATHERS) && elem_bytes(elem) >= elem_bytes(EL_F32)) {
-        V args[3] = {at, mask ? mask : l_int(l_lanes_of(l, l->i1, e->width), 1), LLVMGetPoison(type)};
+        /* zeros elsewhere: what is compared with poison is no mask, whatever it is joined with */
+        V args[3] = {at, mask ? mask : l_int(l_lanes_of(l, l->i1, e->width), 1), LLVMConstNull(type)};
         V v = masked_call(e, "llvm.masked.gather", type, args, 3, 0, elem);
         emit_alias(e, v, buffer);
         return v;
