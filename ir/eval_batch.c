@@ -65,10 +65,11 @@ static void op_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Valu
     Value b[EVAL_BATCH];
     int product = n->op == OP_mul && !n->lifted && !n->moves;
     eval_batch(e, n->args[0], l, count, values);
-    for (uint32_t i = 0; n->nargs == 1 && i < count; i++)
-        b[i] = (Value){{.i = 0}, 0};
     if (n->nargs > 1)
         eval_batch(e, n->args[1], l, count, b);
+    else
+        for (uint32_t i = 0; i < count; i++)
+            b[i] = (Value){{.i = 0}, 0};
     for (uint32_t i = 0; i < count && !e->error; i++)
         if (product && is_exact_product(values[i], b[i]))
             values[i].n.f *= b[i].n.f;

@@ -149,13 +149,15 @@ HOOK(shift) { return a; }
 
 /* ---- functions ---- */
 
+static double without_subnormal(double v) { return v < 0x1p-126 ? 0 : v; }
+
 #define FUNCTION(name, formula)              \
     HOOK(name)                               \
     {                                        \
         double x = a.f;                      \
         return of_float(r32(mode, formula)); \
     }
-FUNCTION(exp, exp(x) < 0x1p-126 ? 0 : exp(x)) /* also for NaN */
+FUNCTION(exp, without_subnormal(exp(x)))
 FUNCTION(log, log(x))
 FUNCTION(sqrt, sqrt(x))
 FUNCTION(rsqrt, 1 / sqrt(x))

@@ -15,20 +15,27 @@ typedef struct Masking {
     const Blocking *by;
 } Masking;
 
+/* Does it look at an element that index i picks? */
+static int looks_at(const Kernel *k, ExprId condition, IndexId i)
+{
+    each_below (n, k, condition, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_LOAD && query_varies(k, *n, i))
+            return 1;
+    return 0;
+}
+
 /* Are all rows of a block told the same, and that by a bound? */
 static int is_bound(const Masking *m, ExprId reduce, ExprId condition)
 {
     const Kernel *k = m->l->k;
     int varies = 0;
-    for (uint32_t b = 0; b <= x_at(k, reduce)->nbound; b++) {
-        int is_row = b == x_at(k, reduce)->nbound;
-        IndexId i = is_row ? m->by->row : x_bound(k, reduce, b);
-        varies |= !is_row && query_varies(k, condition, i);
-        each_below (n, k, condition, EVERYWHERE)
-            if (x_at(k, *n)->kind == X_LOAD && query_varies(k, *n, i))
-                return 0;
+    for (uint32_t b = 0; b < x_at(k, reduce)->nbound; b++) {
+        IndexId i = x_bound(k, reduce, b);
+        if (looks_at(k, condition, i))
+            return 0;
+        varies |= query_varies(k, condition, i);
     }
-    return varies;
+    return varies && !looks_at(k, condition, m->by->row);
 }
 
 /* `id[t] == v`: a sum by keys takes its terms for each v from a list. */

@@ -161,14 +161,6 @@ static int is_translated(const Definition *d, IndexId i)
     return 0;
 }
 
-static int is_plain_load(const Kernel *k, ExprId load)
-{
-    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++)
-        if (x_plain_index(k, x_arg(k, load, a)) == NONE)
-            return 0;
-    return 1;
-}
-
 /* Does the condition speak of the element's place, maybe with what a parameter says of it, and of nothing else that moves? */
 static int is_about_place(const Kernel *k, ExprId condition, const Definition *d)
 {
@@ -180,7 +172,7 @@ static int is_about_place(const Kernel *k, ExprId condition, const Definition *d
                 return 0;
             break;
         case X_LOAD:
-            if (k->tensors.at[x->sym].role != ROLE_IN || !is_plain_load(k, *n))
+            if (k->tensors.at[x->sym].role != ROLE_IN || query_reads_computed(k, *n))
                 return 0;
             break;
         case X_REDUCE:

@@ -137,7 +137,8 @@ def silu(x):
 
 
 def exp(x):
-    return np.where(np.exp(x) < FLUSHED, 0, np.exp(x))
+    v = np.exp(x)
+    return np.where(v < FLUSHED, 0, v)
 
 
 REAL = {"exp": exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
