@@ -60,11 +60,13 @@ static void finish(Lower *l, const Domain *d)
 
 static void report_plain(Lower *l, const Item *it, const Domain *d)
 {
-    const char *why = d->guard != NONE      ? "it is computed under a condition"
-                      : it->by->row == NONE ? "no two left-hand indices vary with one operand each"
-                                            : "it stands inside another sum, or runs over a bucket";
+    const char *why = it->by->row == NONE ? "no two left-hand indices vary with one operand each"
+                                          : "it stands inside another sum, or runs over a bucket";
     for (uint32_t n = 0; n < d->n; n++)
-        lower_report(l, it, &(LowerProduct){.reduce = d->reduce[n]}, why);
+        lower_report(l, it, &(LowerProduct){.reduce = d->reduce[n]},
+                     d->guard == NONE || checks_inside(l->k, d->reduce[n])
+                         ? why
+                         : "only the condition that it stands under keeps it inside its tensors");
 }
 
 static void emit_domain(Lower *l, const Item *it, Domain *d, const Equation *onto)

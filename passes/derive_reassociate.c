@@ -15,7 +15,8 @@
  * where it went over h.
  *   So it is with what divides rows, as softmax's sum z does those of attention: with s = d_y v, d_z needs the sum of
  * e * s, and d_e is s / z + d_z. Where o sums under a condition (a causal mask), d_a must ask for its product
- * under the same one, and so does s.
+ * under the same one, and so does s. Where o is 0 but under a condition (a row that sees nothing), the reader must stand
+ * under it, and d_a ask for its product under both.
  *   What rounds elsewhere: d_a's product reads d_y as it came in, where it read d_o, rounded to the product's
  * type once more; the scale is applied to the f32 sum. So a rounding goes, and none comes (a divisor's reciprocal is
  * one of f32). d_o itself stays for who else reads it (the gradient of w). Since roundings move, this is a part of
@@ -52,6 +53,7 @@ typedef struct Match {
     uint8_t at[MAX_RANK];          /* the places of what `outer` goes over in o's left-hand side */
     uint8_t common;                /* which factor of `other` is w */
     Renaming as_made;
+    ExprId given;       /* o is its sum only there, else 0; or NONE: always */
     ExprId guard;       /* d_a's sum is asked for only there, or NONE: always */
     ExprId core, scale; /* d_o without rounding: core * scale, over d_a's variables; scale may be NONE */
     int whole;          /* d_a's product reads the core itself */
@@ -118,6 +120,44 @@ static int place_in(const Kernel *k, ExprId load, IndexId i, uint8_t *at)
     return found == 1;
 }
 
+/* e, which it is only where *given holds and else 0. */
+static ExprId without_if(const Kernel *k, ExprId e, ExprId *given)
+{
+    *given = NONE;
+    if (x_at(k, e)->kind != X_IF || !canon_is_zero(k, x_arg(k, e, 2)))
+        return e;
+    *given = x_arg(k, e, 0);
+    return x_arg(k, e, 1);
+}
+
+/* Is each conjunct of `all` one of `among`? */
+static int is_implied(const Kernel *k, ExprId all, ExprId among)
+{
+    ExprId list[CONJUNCT_MAX], known[CONJUNCT_MAX];
+    uint32_t n = x_conjuncts(k, all, list, CONJUNCT_MAX), nknown = x_conjuncts(k, among, known, CONJUNCT_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        if (!x_is_among(known, nknown, list[i]))
+            return 0;
+    return 1;
+}
+
+/* Does the reader ask for o's sum only where o is its sum? */
+static int is_given(const Match *m)
+{
+    Kernel *k = m->k;
+    const Equation *made = &k->eqs.at[m->made];
+    IndexId from[MAX_RANK];
+    ExprId to[MAX_RANK], guard, rhs = without_if(k, k->eqs.at[m->reader].rhs, &guard);
+    if (m->given == NONE)
+        return 1;
+    for (uint32_t i = 0; i < made->nindex; i++) {
+        from[i] = x_at(k, made->index[i])->sym;
+        to[i] = x_arg(k, m->outer.factor[m->load], i);
+    }
+    return query_is_sure(k, rhs, m->node) &&
+           is_implied(k, x_substitute(k, m->given, from, to, made->nindex), guard);
+}
+
 static int match_made(Match *m)
 {
     Kernel *k = m->k;
@@ -130,14 +170,16 @@ static int match_made(Match *m)
         if (!place_in(k, load, m->outer.over[i], &m->at[i]))
             return 0;
     m->made = definition_of(k, x_at(k, load)->sym);
-    if (m->made == NONE || m->made >= m->reader || !sum_of(k, k->eqs.at[m->made].rhs, &m->inner) ||
-        !query_is_only_load(k, m->reader, load))
+    if (m->made == NONE || m->made >= m->reader ||
+        !sum_of(k, without_if(k, k->eqs.at[m->made].rhs, &m->given), &m->inner) ||
+        !query_is_only_load(k, m->reader, load) || !is_given(m))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         h[i] = x_at(k, k->eqs.at[m->made].index[m->at[i]])->sym;
     int first = uses_any(k, m->inner.factor[0], h, n), second = uses_any(k, m->inner.factor[1], h, n);
     m->kept = (uint8_t)first;
-    return first != second && (m->inner.condition == NONE || !uses_any(k, m->inner.condition, h, n));
+    return first != second && (m->inner.condition == NONE || !uses_any(k, m->inner.condition, h, n)) &&
+           (m->given == NONE || !uses_any(k, m->given, h, n));
 }
 
 /* ---- the product that is there anyhow ---- */
@@ -240,7 +282,8 @@ static ExprId looked_up(Kernel *k, ExprId e)
     return x_substitute(k, q.rhs, from, to, q.nindex);
 }
 
-/* Takes casts to 16 bits, factors and divisors that d_a's sum does not go over off e; these go to m->scale. */
+/* Takes casts to 16 bits, conditions that d_a's guard implies, and factors and divisors that d_a's sum does not go over off e;
+ * these go to m->scale. */
 static void take_apart(Match *m, ExprId e)
 {
     Kernel *k = m->k;
@@ -251,6 +294,11 @@ static void take_apart(Match *m, ExprId e)
     for (;; m->whole = 0) {
         if (x_is_op(k, e, OP_bf16) || x_is_op(k, e, OP_f16)) {
             e = x_arg(k, e, 0);
+            continue;
+        }
+        ExprId condition, then = without_if(k, e, &condition);
+        if (then != e && is_implied(k, condition, m->guard)) {
+            e = then;
             continue;
         }
         int divides = x_is_op(k, e, OP_div);
@@ -309,31 +357,31 @@ static int is_ready(const Match *m)
     return 1;
 }
 
+/* Is d_a's sum asked for wherever d_a is, or wherever o has that term? */
+static int match_guard(Match *m)
+{
+    Kernel *k = m->k;
+    const Renaming *r = &m->as_made;
+    ExprId rhs = without_if(k, k->eqs.at[m->shared].rhs, &m->guard);
+    if (m->guard != NONE) {
+        ExprId there = x_substitute(k, m->guard, r->from, r->to, r->n);
+        ExprId asked = x_and(k, (Loc){0}, m->inner.condition, m->given);
+        if (!is_implied(k, there, asked) || !is_implied(k, asked, there))
+            return 0;
+    }
+    return query_is_sure(k, rhs, m->other_node);
+}
+
 static int match_factors(Match *m)
 {
     Kernel *k = m->k;
-    if (!rename_shared(m))
+    if (!rename_shared(m) || !match_guard(m))
         return 0;
     take_apart(m, looked_up(k, m->other.factor[1 - m->common]));
     if (varies_with_terms(m, m->core) ||
         x_at(k, m->core)->type != x_at(k, m->other.factor[m->common])->type || !is_ready(m))
         return 0;
     return canon_expr(k, at_reader(m, m->core)) == m->outer.factor[1 - m->load];
-}
-
-/* Is d_a's sum asked for wherever d_a is, or wherever o has that term? */
-static int match_guard(Match *m)
-{
-    Kernel *k = m->k;
-    ExprId rhs = k->eqs.at[m->shared].rhs;
-    const Renaming *r = &m->as_made;
-    m->guard = NONE;
-    if (x_at(k, rhs)->kind == X_IF &&
-        x_substitute(k, x_arg(k, rhs, 0), r->from, r->to, r->n) == m->inner.condition) {
-        m->guard = x_arg(k, rhs, 0);
-        rhs = x_arg(k, rhs, 1);
-    }
-    return query_is_sure(k, rhs, m->other_node);
 }
 
 static int match_shared(Match *m)
@@ -348,7 +396,7 @@ static int match_shared(Match *m)
         if (!sum_of(k, *n, &m->other) || m->other.condition != NONE)
             continue;
         for (m->common = 0; m->common < 2; m->common++)
-            if (match_factors(m) && match_guard(m))
+            if (match_factors(m))
                 return 1;
     }
     return 0;
