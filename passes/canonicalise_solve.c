@@ -55,17 +55,27 @@ static void substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprI
 
 /* ---- i == e ---- */
 
-static ExprId others(Kernel *k, const Reduction *r, uint32_t but)
+static int uses_bound(const Kernel *k, const Reduction *r, ExprId e)
+{
+    for (uint32_t b = 0; b < r->nbound; b++)
+        if (x_uses_index(k, e, r->bound[b]))
+            return 1;
+    return 0;
+}
+
+/* What holds whether there is a term or not. (That a bound index has a value says that its axis is not empty, which is just
+ * what its value must not take for granted.) */
+static ExprId holds_outside(Kernel *k, const Reduction *r)
 {
     ExprId all = NONE;
     for (uint32_t i = 0; i < r->where.n; i++)
-        if (i != but)
+        if (!uses_bound(k, r, r->where.list[i]))
             all = x_and(k, r->loc, all, r->where.list[i]);
     return all;
 }
 
 /* The condition under which e is a value of index i; 0 when that cannot be said. */
-static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, uint32_t but, ExprId *range)
+static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, ExprId *range)
 {
     Axis axis = k->indices.at[i].axis;
     *range = NONE;
@@ -81,7 +91,7 @@ static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, uint32_t bu
         *range = x_op2(k, r->loc, OP_ge, e, x_int(k, r->loc, 0));
         return 1;
     }
-    if (ir_prove_range(k, e, axis, others(k, r, but)) == PROOF_INSIDE)
+    if (ir_prove_range(k, e, axis, holds_outside(k, r)) == PROOF_INSIDE)
         return 1;
     ExprId low = x_op2(k, r->loc, OP_ge, e, x_int(k, r->loc, 0));
     ExprId high = x_op2(k, r->loc, OP_lt, e, x_extent(k, r->loc, axis.extent));
@@ -109,7 +119,7 @@ int canon_solve(Kernel *k, Reduction *r)
                 continue;
             ExprId e = x_arg(k, r->where.list[c], 1 - side), range;
             IndexId i = bound_index(k, r, x_arg(k, r->where.list[c], side));
-            if (i == NONE || x_uses_index(k, e, i) || !value_range(k, r, i, e, c, &range))
+            if (i == NONE || x_uses_index(k, e, i) || !value_range(k, r, i, e, &range))
                 continue;
             uint32_t place = range_place(k, r, i, e, c);
             if (place == NONE)

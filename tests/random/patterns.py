@@ -88,6 +88,8 @@ def product(m):
         value = op(rng.choice(["+", "*", "max2"]), value, m.float(scope, 1))
     if rng.random() < 0.3:
         value = op(rng.choice(["silu", "gelu", "tanh", "relu"]), value)
+    if rng.random() < 0.15:
+        value = Expr("if", None, (m.condition(scope, 1), value, m.leaf(scope)))
     names = list(scope)
     if rng.random() < 0.2:
         rng.shuffle(names)
