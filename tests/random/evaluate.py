@@ -34,6 +34,7 @@ class Evaluator(Stores):
         self.tape, self.played = [], None
         self.begun = set()   # outputs that an equation has written a part of
         self.unbounded = set()   # equations in which some value is infinite or NaN
+        self.rounded = set()     # locals that a backward reads rounded to 16 bits: they may be off by that
 
     # ---- the tape ----
 
@@ -465,7 +466,11 @@ class Evaluator(Stores):
         asked = mask
         for need in self.needs(q.value):
             asked = asked.under(self.eval(need, asked))
-        return self.store(q, self.eval(q.value, asked), mask, asked)
+        self.store(q, self.eval(q.value, asked), mask, asked)
+        if q.name in self.rounded:
+            t = self.tensors[q.name]
+            self.tensors[q.name] = Float(t.v, t.e + 2.0 ** -8 * np.abs(t.v[:1]))
+        return None
 
     def pack(self, q):
         t = self.tensors[q.value.data]

@@ -3,6 +3,7 @@ attention, experts, scatters) in patterns.py."""
 import random
 from dataclasses import replace
 
+import everyday
 import patterns
 from expressions import Expressions
 from program import Derive, Dim, Equation, Expr, Group, Kernel, Module, Param, index, load, op, walk
@@ -145,6 +146,8 @@ class Maker(Expressions):
                 self.plain()
             elif way < 0.57:
                 self.constants()
+            elif way < 0.76:
+                rng.choice(everyday.ALL)(self)
             else:
                 rng.choice(patterns.ALL)(self)
         self.use_locals()

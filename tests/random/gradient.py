@@ -12,6 +12,7 @@ import numpy as np
 import bounds
 import call
 from bounds import Float
+from evaluate import Evaluator
 from places import shape_of
 from program import Param, walk
 
@@ -234,6 +235,12 @@ class Backward:
     def saves_rounded(self):
         return any(e != "f32" for _, e, _ in self.run.kernel.derive.saves)
 
+    def chooses_rounded(self):
+        """Could the backward, which reads saved values rounded, decide something else than the forward?"""
+        again = Evaluator(self.module, self.run.kernel, self.run.case.dims)
+        again.rounded = {name for name, elem, _ in self.run.kernel.derive.saves if elem != "f32"}
+        return bool(again.rounded) and again.run(self.run.case.values(), self.run.case.routes).choice_doubt
+
     def tolerance(self):
         return ROUNDED if self.saves_rounded() or not self.run.kernel.derive.cotangents else TIGHT
 
@@ -280,6 +287,9 @@ class Backward:
         count.gradients += 1
         off = abs(mine - slope)
         if off <= allowed or off <= allowed + self.cancelled(name, d) or off <= allowed + self.conditioned(name, d):
+            return None
+        if self.chooses_rounded():
+            count.gradient_doubt += 1
             return None
         at = np.argwhere(d)[0].tolist() if np.count_nonzero(d) == 1 else "a random direction"
         return "gradient", f"d_{name} at {at} is {mine:.7g}, differences give {slope:.7g} (terms of {size:.3g}, allowed {allowed:.3g})"

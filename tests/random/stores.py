@@ -125,6 +125,7 @@ class Stores:
         if (passed == 0).all() and np.isfinite(terms).all():
             both = np.concatenate([terms[0, on], old.v[0].reshape(-1)])
             e = np.where(bounds.on_grid(both, magnitude), 0, e)
+        e = np.where(np.isinf(passed), np.inf, e)
         return Float(v.reshape((copies,) + shape), e.reshape((1,) + shape))
 
     # ---- top and route ----
