@@ -66,6 +66,14 @@ class Context(ctypes.Structure):
         ctypes.CDLL(None).free(ctypes.c_void_p(self.work))
 
 
+def on_a_line(a):
+    """A copy that begins on a line of the cache, as PyTorch's tensors do."""
+    memory = np.empty(a.nbytes + 64, np.uint8)
+    memory = memory[-memory.ctypes.data % 64:][:a.nbytes]
+    memory[:] = a.reshape(-1).view(np.uint8)
+    return memory.view(a.dtype).reshape(a.shape)
+
+
 class Kernel:
     def __init__(self, lib, row):
         self.lib, self.name, self.dims, self.params = lib, row["name"], row["dims"], row["params"]
@@ -88,7 +96,7 @@ class Kernel:
                 a = rng.standard_normal(shape, np.float32) * np.float32(scale)
                 if p["role"] == "out":
                     a = np.full(shape, np.nan, np.float32)
-                args[p["name"]] = to_bf16(a) if p["type"] == "bf16" else a.astype(NUMPY[p["type"]])
+                args[p["name"]] = on_a_line(to_bf16(a) if p["type"] == "bf16" else a.astype(NUMPY[p["type"]]))
         return args
 
     def bind(self, sizes, args, threads=1):
@@ -121,8 +129,7 @@ class Kernel:
         dims = [ctypes.c_int64(sizes[d]) for d in packed["dims"]]
         count = getattr(self.lib, packed["bytes"])
         count.restype = ctypes.c_size_t
-        memory = np.zeros(count(*dims) + 64, np.uint8)
-        memory = memory[-memory.ctypes.data % 64:]
+        memory = on_a_line(np.zeros(count(*dims), np.uint8))
         status = getattr(self.lib, packed["pack"])(*dims, ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(memory.ctypes.data))
         if status:
             raise RuntimeError(f"{packed['pack']}: status {status}")

@@ -142,7 +142,8 @@ static int is_turned(Lower *l, const Nest *n, const Equation *q, ExprId load)
     Kernel *k = l->k;
     const Expr *x = x_at(k, load);
     IndexId f = n->by->free[n->strips], lane = n->by->lane;
-    if (x->kind != X_LOAD || x->nargs == 0 || k->tensors.at[x->sym].elem != EL_BF16 ||
+    if (x->kind != X_LOAD || x->nargs == 0 ||
+        (k->tensors.at[x->sym].elem != EL_BF16 && k->tensors.at[x->sym].elem != EL_F32) ||
         k->tensors.at[x->sym].layout != LAYOUT_ROWS || x_plain_index(k, x_arg(k, load, x->nargs - 1u)) != f ||
         !x_is_asked_for(k, q->rhs, load))
         return 0;
@@ -167,8 +168,9 @@ static ExprId pack_turned(Lower *l, Loc loc, const Nest *n, ExprId load)
     IndexId f = n->by->free[n->strips], lane = n->by->lane;
     ExprId first[2] = {x_index(k, loc, n->strip0), x_index(k, loc, n->lane0)}, at[2];
     Stmt s = tile_stmt(TILE_pack, loc);
-    s.buffer = build_thread(&l->b, "turned", k->tensors.at[x_at(k, load)->sym].elem, n->strip, n->by->nc,
-                            LAYOUT_LINES);
+    Elem elem = k->tensors.at[x_at(k, load)->sym].elem;
+    s.buffer = build_thread(&l->b, "turned", elem, n->strip, n->by->nc,
+                            elem == EL_F32 ? LAYOUT_PAIRS : LAYOUT_LINES);
     s.nindex = s.nbound = 2;
     s.bound[0] = f;
     s.bound[1] = lane;

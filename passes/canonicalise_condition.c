@@ -45,10 +45,11 @@ static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
         c->list[c->n++] = e;
 }
 
-static int names_any(const Kernel *k, ExprId e, const Affine *s)
+/* Does e name a variable of the subscript, be it one that cancels? */
+static int names_any(const Kernel *k, ExprId e, ExprId subscript)
 {
-    for (uint32_t i = 0; i < s->n; i++)
-        if (x_uses_index(k, e, s->index[i]))
+    each_below (n, k, subscript, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX && x_uses_index(k, e, x_at(k, *n)->sym))
             return 1;
     return 0;
 }
@@ -62,8 +63,8 @@ static int is_only_guard(Kernel *k, ExprId e, ExprId others, ExprId body)
         for (uint32_t a = 0; x_at(k, *n)->kind == X_LOAD && a < x_at(k, *n)->nargs; a++) {
             ExprId at = x_arg(k, *n, a);
             Axis axis = k->tensors.at[x_at(k, *n)->sym].axes[a];
-            if (x_at(k, at)->kind != X_INDEX && x_affine(k, at, &s) && names_any(k, e, &s) &&
-                !names_any(k, others, &s) && ir_prove_range(k, at, axis, others) != PROOF_INSIDE)
+            if (x_at(k, at)->kind != X_INDEX && x_affine(k, at, &s) && names_any(k, e, at) &&
+                !names_any(k, others, at) && ir_prove_range(k, at, axis, others) != PROOF_INSIDE)
                 return 1;
         }
     return 0;
