@@ -36,12 +36,12 @@ static int row_ok(KernelSema *c, ExprId e, Loc loc)
 
 /* ---- subscripts ---- */
 
-/* Is there a condition on a variable of the subscript, be it one that cancels? */
-static int guarded(const KernelSema *c, ExprId s)
+/* Is there a condition on a variable of the subscript? */
+static int guarded(const KernelSema *c, const Affine *a)
 {
-    each_below (n, c->k, s, EVERYWHERE)
-        for (uint32_t g = 0; x_at(c->k, *n)->kind == X_INDEX && g < c->guards.len; g++)
-            if (x_uses_index(c->k, c->guards.at[g], x_at(c->k, *n)->sym))
+    for (uint32_t g = 0; g < c->guards.len; g++)
+        for (uint32_t i = 0; i < a->n; i++)
+            if (x_uses_index(c->k, c->guards.at[g], a->index[i]))
                 return 1;
     return 0;
 }
@@ -68,8 +68,10 @@ static int range_ok(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
     if (x_at(c->k, s)->kind == X_INDEX || !x_affine(c->k, s, &form))
         return 1; /* the first agrees with the axis; the second is checked at run time */
     Proof proof = ir_prove_range(c->k, s, axis, c->guard);
-    if (proof == PROOF_INSIDE || guarded(c, s) || (proof == PROOF_UNKNOWN && form.n == 0))
-        return 1; /* what a condition lets nobody read may be outside: gradients are written so */
+    if (proof == PROOF_INSIDE || guarded(c, &form) || (proof == PROOF_UNKNOWN && form.n == 0))
+        return 1;
+    if (proof == PROOF_OUTSIDE && c->guards.len)
+        return 1; /* what a condition lets nobody read may be outside, and its variables cancel: gradients are written so */
     return refuse_range(c, of, axis, s, loc, proof);
 }
 

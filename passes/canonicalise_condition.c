@@ -45,26 +45,27 @@ static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
         c->list[c->n++] = e;
 }
 
-/* Does e name a variable of the subscript, be it one that cancels? */
-static int names_any(const Kernel *k, ExprId e, ExprId subscript)
+static int names_any(const Kernel *k, ExprId e, const Affine *s)
 {
-    each_below (n, k, subscript, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_INDEX && x_uses_index(k, e, x_at(k, *n)->sym))
+    for (uint32_t i = 0; i < s->n; i++)
+        if (x_uses_index(k, e, s->index[i]))
             return 1;
     return 0;
 }
 
-/* The language (section 4) wants a guard that names an index of each affine subscript that is not known to be inside. Is e
- * that guard for one in `body`, which `others` stand before? */
+/* The language (section 4) wants a guard that names an index of each affine subscript that is not known to be inside, and any
+ * guard of what is outside for all values. Is e that guard for one in `body`, which `others` stand before? */
 static int is_only_guard(Kernel *k, ExprId e, ExprId others, ExprId body)
 {
     Affine s;
     each_below (n, k, body, EVERYWHERE)
         for (uint32_t a = 0; x_at(k, *n)->kind == X_LOAD && a < x_at(k, *n)->nargs; a++) {
             ExprId at = x_arg(k, *n, a);
-            Axis axis = k->tensors.at[x_at(k, *n)->sym].axes[a];
-            if (x_at(k, at)->kind != X_INDEX && x_affine(k, at, &s) && names_any(k, e, at) &&
-                !names_any(k, others, at) && ir_prove_range(k, at, axis, others) != PROOF_INSIDE)
+            if (x_at(k, at)->kind == X_INDEX || !x_affine(k, at, &s))
+                continue;
+            Proof proof = ir_prove_range(k, at, k->tensors.at[x_at(k, *n)->sym].axes[a], others);
+            int names = names_any(k, e, &s) && !names_any(k, others, &s);
+            if (proof == PROOF_OUTSIDE ? names || others == NONE : proof == PROOF_UNKNOWN && names)
                 return 1;
         }
     return 0;

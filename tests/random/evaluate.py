@@ -338,10 +338,15 @@ class Evaluator(Stores):
                 group = self.along(self.route_of(space).group_of, self.axes[name][0])
                 wanted = self.eval(within, inner)
                 inner = inner.among(group == wanted.v, wanted.d)
+        used = set(self.reads.get(id(self.at), ()))
         for need in self.needs(where) + self.needs(body):
             inner = inner.under(self.eval(need, inner))
+        needed = self.reads.get(id(self.at), set()) - used
         if where is not None:
+            self.reads[id(self.at)] = used      # of a condition that never holds nothing is needed but what it reads
             inner = inner.under(self.eval(where, self.decided_by(body, ZERO_OF, inner) if kind == "sum" else inner))
+        if inner.sure.any():
+            self.reads.setdefault(id(self.at), set()).update(needed)
         for _, space in binds:
             self.use(space, inner)
         value = self.eval(body, inner)
