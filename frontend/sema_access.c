@@ -71,7 +71,7 @@ static int range_ok(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
     if (proof == PROOF_INSIDE || guarded(c, &form) || (proof == PROOF_UNKNOWN && form.n == 0))
         return 1;
     if (proof == PROOF_OUTSIDE && c->guards.len)
-        return 1; /* what a condition lets nobody read may be outside, and its variables cancel: gradients are written so */
+        return 1; /* what a condition lets nobody read may be outside, though variables cancel: gradients are written so */
     return refuse_range(c, of, axis, s, loc, proof);
 }
 
