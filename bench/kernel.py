@@ -66,10 +66,15 @@ class Context(ctypes.Structure):
         ctypes.CDLL(None).free(ctypes.c_void_p(self.work))
 
 
+def lines(count):
+    """Bytes, all 0, that begin on a line of the cache."""
+    memory = np.zeros(count + 64, np.uint8)
+    return memory[-memory.ctypes.data % 64:][:count]
+
+
 def on_a_line(a):
     """A copy that begins on a line of the cache, as PyTorch's tensors do."""
-    memory = np.empty(a.nbytes + 64, np.uint8)
-    memory = memory[-memory.ctypes.data % 64:][:a.nbytes]
+    memory = lines(a.nbytes)
     memory[:] = a.reshape(-1).view(np.uint8)
     return memory.view(a.dtype).reshape(a.shape)
 
@@ -129,7 +134,7 @@ class Kernel:
         dims = [ctypes.c_int64(sizes[d]) for d in packed["dims"]]
         count = getattr(self.lib, packed["bytes"])
         count.restype = ctypes.c_size_t
-        memory = on_a_line(np.zeros(count(*dims), np.uint8))
+        memory = lines(count(*dims))
         status = getattr(self.lib, packed["pack"])(*dims, ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(memory.ctypes.data))
         if status:
             raise RuntimeError(f"{packed['pack']}: status {status}")

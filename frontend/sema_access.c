@@ -40,9 +40,8 @@ static int row_ok(KernelSema *c, ExprId e, Loc loc)
 static int guarded(const KernelSema *c, const Affine *a)
 {
     for (uint32_t g = 0; g < c->guards.len; g++)
-        for (uint32_t i = 0; i < a->n; i++)
-            if (x_uses_index(c->k, c->guards.at[g], a->index[i]))
-                return 1;
+        if (x_uses_any(c->k, c->guards.at[g], a->index, a->n))
+            return 1;
     return 0;
 }
 

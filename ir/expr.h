@@ -74,6 +74,7 @@ ExprId x_map_get(const ExprMap *m, ExprId e);      /* NONE when nothing was writ
 /* Nodes of e as text, where a shared part is written out at each use; more than `most` counts as one more. e NONE: 0. */
 uint32_t x_written_nodes(const Kernel *k, ExprId e, uint32_t most);
 int x_uses_index(const Kernel *k, ExprId e, IndexId i);     /* freely: not where a reduction binds it */
+int x_uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n); /* one of these */
 int x_loads(const Kernel *k, ExprId e, TensorId t);
 int x_loads_any(const Kernel *k, ExprId e);
 /* Factors of a product as it is written out, where what is shared counts at each use; at most FACTORS_MANY. Beyond that passes

@@ -90,6 +90,14 @@ int x_uses_index(const Kernel *k, ExprId e, IndexId index)
     return e != NONE && x_at(k, e)->uses >> index % 64 & 1 && has_node(k, e, X_INDEX, index);
 }
 
+int x_uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (x_uses_index(k, e, list[i]))
+            return 1;
+    return 0;
+}
+
 int x_loads(const Kernel *k, ExprId e, TensorId t) { return t != NONE && has_node(k, e, X_LOAD, t); }
 
 int x_loads_any(const Kernel *k, ExprId e) { return has_node(k, e, X_LOAD, NONE); }

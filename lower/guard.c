@@ -170,15 +170,17 @@ static int is_product(Lower *l, IndexId lane, ExprId e)
     return lower_run_group(l, lane, &w, x_bound(k, e, n - 1), &conjunct) != NONE;
 }
 
-/* May it be computed where nobody asks for it? */
-static int is_anywhere(Kernel *k, const Wanted *w) { return w->guard == NONE || checks_inside(k, w->reduce); }
+int lower_is_anywhere(Lower *l, const Wanted *w)
+{
+    return w->guard == NONE || checks_inside(l->k, w->reduce);
+}
 
 uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t max)
 {
     WantedList found = lower_wanted(l, e);
     uint32_t n = 0;
     for (uint32_t i = found.len; i-- > 0 && n < max;)
-        if (is_anywhere(l->k, &found.at[i]) && is_product(l, lane, found.at[i].reduce))
+        if (lower_is_anywhere(l, &found.at[i]) && is_product(l, lane, found.at[i].reduce))
             out[n++] = found.at[i].reduce;
     return n;
 }

@@ -284,6 +284,7 @@ typedef struct Wanted {
 typedef Vec(Wanted) WantedList;
 WantedList lower_wanted(Lower *l, ExprId root); /* the maximal reductions below root that are still to be done */
 /* The float sums of e that are asked for always and hold no other: what product.c can take. lane: NONE: not known yet. */
+int lower_is_anywhere(Lower *l, const Wanted *w); /* may it be computed where nobody asks for it? */
 uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t max);
 
 /* ---- decide.c, and what it asks ---- */

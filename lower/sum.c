@@ -64,7 +64,7 @@ static void report_plain(Lower *l, const Item *it, const Domain *d)
                                           : "it stands inside another sum, or runs over a bucket";
     for (uint32_t n = 0; n < d->n; n++)
         lower_report(l, it, &(LowerProduct){.reduce = d->reduce[n]},
-                     d->guard == NONE || checks_inside(l->k, d->reduce[n])
+                     lower_is_anywhere(l, &(Wanted){d->reduce[n], d->guard})
                          ? why
                          : "only the condition that it stands under keeps it inside its tensors");
 }

@@ -45,14 +45,6 @@ static void add_conjunct(Kernel *k, Conjuncts *c, ExprId e)
         c->list[c->n++] = e;
 }
 
-static int names_any(const Kernel *k, ExprId e, const Affine *s)
-{
-    for (uint32_t i = 0; i < s->n; i++)
-        if (x_uses_index(k, e, s->index[i]))
-            return 1;
-    return 0;
-}
-
 /* The language (section 4) wants a guard that names an index of each affine subscript that is not known to be inside, and any
  * guard of what is outside for all values. Is e that guard for one in `body`, which `others` stand before? */
 static int is_only_guard(Kernel *k, ExprId e, ExprId others, ExprId body)
@@ -64,7 +56,7 @@ static int is_only_guard(Kernel *k, ExprId e, ExprId others, ExprId body)
             if (x_at(k, at)->kind == X_INDEX || !x_affine(k, at, &s))
                 continue;
             Proof proof = ir_prove_range(k, at, k->tensors.at[x_at(k, *n)->sym].axes[a], others);
-            int names = names_any(k, e, &s) && !names_any(k, others, &s);
+            int names = x_uses_any(k, e, s.index, s.n) && !x_uses_any(k, others, s.index, s.n);
             if (proof == PROOF_OUTSIDE ? names || others == NONE : proof == PROOF_UNKNOWN && names)
                 return 1;
         }

@@ -55,21 +55,13 @@ static void substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprI
 
 /* ---- i == e ---- */
 
-static int uses_bound(const Kernel *k, const Reduction *r, ExprId e)
-{
-    for (uint32_t b = 0; b < r->nbound; b++)
-        if (x_uses_index(k, e, r->bound[b]))
-            return 1;
-    return 0;
-}
-
 /* What holds whether there is a term or not. (That a bound index has a value says that its axis is not empty, which is just
  * what its value must not take for granted.) */
 static ExprId holds_outside(Kernel *k, const Reduction *r)
 {
     ExprId all = NONE;
     for (uint32_t i = 0; i < r->where.n; i++)
-        if (!uses_bound(k, r, r->where.list[i]))
+        if (!x_uses_any(k, r->where.list[i], r->bound, r->nbound))
             all = x_and(k, r->loc, all, r->where.list[i]);
     return all;
 }

@@ -15,10 +15,7 @@ static Reduction reduction_of(Kernel *k, ExprId e)
 
 static int is_free(const Kernel *k, const Reduction *r, ExprId e)
 {
-    for (uint32_t i = 0; i < r->nbound; i++)
-        if (x_uses_index(k, e, r->bound[i]))
-            return 0;
-    return 1;
+    return !x_uses_any(k, e, r->bound, r->nbound);
 }
 
 static ExprId zero(Kernel *k, const Reduction *r)

@@ -174,13 +174,7 @@ static int has_lanes(const Along *a, ExprId e, IndexId column)
 /* Does the reduction pass all elements of t that are read? */
 static int passes_all(const Along *a, ExprId condition, TensorId t)
 {
-    ExprId asked[CONJUNCT_MAX], passed[CONJUNCT_MAX];
-    uint32_t nasked = x_conjuncts(a->k, cluster_needed(a->k, t), asked, CONJUNCT_MAX);
-    uint32_t npassed = x_conjuncts(a->k, condition, passed, CONJUNCT_MAX);
-    for (uint32_t i = 0; i < npassed; i++)
-        if (!x_is_among(asked, nasked, passed[i]))
-            return 0;
-    return 1;
+    return query_is_implied(a->k, condition, cluster_needed(a->k, t));
 }
 
 /* Is it a bound of a loop over the column? */

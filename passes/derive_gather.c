@@ -157,14 +157,6 @@ static void conditions(Solver *v, const IndexId *target, uint32_t rank, const in
     guards(v, 1, out);
 }
 
-static int uses_any(const Kernel *k, ExprId e, const IndexId *list, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (x_uses_index(k, e, list[i]))
-            return 1;
-    return 0;
-}
-
 /* Conditions free of the summed indices stand outside the sum; one that loads does so only when nothing that
  * may guard it stays inside. */
 static GatherTerm make_term(Solver *v, const EvalSpace *where, const IndexId *summed, uint32_t nsummed,
@@ -176,7 +168,7 @@ static GatherTerm make_term(Solver *v, const EvalSpace *where, const IndexId *su
     for (uint32_t i = 0; i < where->guard.len; i++) {
         DeriveGuard g = where->guard.at[i];
         int outside =
-            !uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !x_loads_any(k, g.condition));
+            !x_uses_any(k, g.condition, summed, nsummed) && (inside == NONE || !x_loads_any(k, g.condition));
         if (!outside) {
             inside = x_and(k, v->loc, inside, g.condition);
             continue;

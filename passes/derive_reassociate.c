@@ -73,14 +73,6 @@ static int sum_of(const Kernel *k, ExprId e, SharedSum *out)
     return 1;
 }
 
-static int uses_any(const Kernel *k, ExprId e, const IndexId *over, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (x_uses_index(k, e, over[i]))
-            return 1;
-    return 0;
-}
-
 static int has_plain_lhs(const Kernel *k, const Equation *q)
 {
     int plain = q->kind == EQ_ASSIGN || q->kind == EQ_ADD;
@@ -130,17 +122,6 @@ static ExprId without_if(const Kernel *k, ExprId e, ExprId *given)
     return x_arg(k, e, 1);
 }
 
-/* Is each conjunct of `all` one of `among`? */
-static int is_implied(const Kernel *k, ExprId all, ExprId among)
-{
-    ExprId list[CONJUNCT_MAX], known[CONJUNCT_MAX];
-    uint32_t n = x_conjuncts(k, all, list, CONJUNCT_MAX), nknown = x_conjuncts(k, among, known, CONJUNCT_MAX);
-    for (uint32_t i = 0; i < n; i++)
-        if (!x_is_among(known, nknown, list[i]))
-            return 0;
-    return 1;
-}
-
 /* Does the reader ask for o's sum only where o is its sum? */
 static int is_given(const Match *m)
 {
@@ -155,7 +136,7 @@ static int is_given(const Match *m)
         to[i] = x_arg(k, m->outer.factor[m->load], i);
     }
     return query_is_sure(k, rhs, m->node) &&
-           is_implied(k, x_substitute(k, m->given, from, to, made->nindex), guard);
+           query_is_implied(k, x_substitute(k, m->given, from, to, made->nindex), guard);
 }
 
 static int match_made(Match *m)
@@ -176,10 +157,10 @@ static int match_made(Match *m)
         return 0;
     for (uint32_t i = 0; i < n; i++)
         h[i] = x_at(k, k->eqs.at[m->made].index[m->at[i]])->sym;
-    int first = uses_any(k, m->inner.factor[0], h, n), second = uses_any(k, m->inner.factor[1], h, n);
+    int first = x_uses_any(k, m->inner.factor[0], h, n), second = x_uses_any(k, m->inner.factor[1], h, n);
     m->kept = (uint8_t)first;
-    return first != second && (m->inner.condition == NONE || !uses_any(k, m->inner.condition, h, n)) &&
-           (m->given == NONE || !uses_any(k, m->given, h, n));
+    return first != second && (m->inner.condition == NONE || !x_uses_any(k, m->inner.condition, h, n)) &&
+           (m->given == NONE || !x_uses_any(k, m->given, h, n));
 }
 
 /* ---- the product that is there anyhow ---- */
@@ -297,16 +278,16 @@ static void take_apart(Match *m, ExprId e)
             continue;
         }
         ExprId condition, then = without_if(k, e, &condition);
-        if (then != e && is_implied(k, condition, m->guard)) {
+        if (then != e && query_is_implied(k, condition, m->guard)) {
             e = then;
             continue;
         }
         int divides = x_is_op(k, e, OP_div);
         if (!divides && !x_is_op(k, e, OP_mul))
             break;
-        uint32_t side = (uint32_t)(!divides && !uses_any(k, x_arg(k, e, 0), over, n));
+        uint32_t side = (uint32_t)(!divides && !x_uses_any(k, x_arg(k, e, 0), over, n));
         ExprId free = x_arg(k, e, 1 - side);
-        if (uses_any(k, free, over, n))
+        if (x_uses_any(k, free, over, n))
             break;
         if (divides)
             free = x_op2(k, x_at(k, e)->loc, OP_div, x_float(k, x_at(k, e)->loc, 1), free);
@@ -366,7 +347,7 @@ static int match_guard(Match *m)
     if (m->guard != NONE) {
         ExprId there = x_substitute(k, m->guard, r->from, r->to, r->n);
         ExprId asked = x_and(k, (Loc){0}, m->inner.condition, m->given);
-        if (!is_implied(k, there, asked) || !is_implied(k, asked, there))
+        if (!query_is_implied(k, there, asked) || !query_is_implied(k, asked, there))
             return 0;
     }
     return query_is_sure(k, rhs, m->other_node);

@@ -61,6 +61,16 @@ uint32_t query_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max)
     return n;
 }
 
+int query_is_implied(const Kernel *k, ExprId all, ExprId among)
+{
+    ExprId list[CONJUNCT_MAX], known[CONJUNCT_MAX];
+    uint32_t n = x_conjuncts(k, all, list, CONJUNCT_MAX), nknown = x_conjuncts(k, among, known, CONJUNCT_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        if (!x_is_among(known, nknown, list[i]))
+            return 0;
+    return 1;
+}
+
 int query_is_run(const Kernel *k, ExprId c)
 {
     return x_is_op(k, c, OP_eq) &&

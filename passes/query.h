@@ -20,6 +20,7 @@ int query_has_reduce(const Kernel *k, ExprId e);
 int query_reads_computed(const Kernel *k, ExprId e); /* an element whose place is more than variables: it may be there under a guard only */
 /* Maximal reductions of e (not inside another), at most max; returns how many. */
 uint32_t query_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
+int query_is_implied(const Kernel *k, ExprId all, ExprId among); /* is each conjunct of `all` one of `among`? */
 int query_is_run(const Kernel *k, ExprId conjunct); /* `@r == e` or `e == @r`: the rows of one group */
 
 /* A bucketed sum, sum(t where key(t) == v) ...: a counting sort by the key finds the terms of each v. */

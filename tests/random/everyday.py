@@ -106,7 +106,7 @@ def cross_entropy(m):
     x, w = load(m.input([st, sh]), index(t), index(h)), load(m.input([sv, sh]), index(v), index(h))
     score = local(m, [t, v], scope, product(x, w, (h, sh)))
     most = local(m, [t], scope, reduce("max", [(v, sv)], score))
-    below = total((v, sv), op("exp", op("-", score, op(some(m, "stop", "stop"), most))))
+    below = total((v, sv), op("exp", op("-", score, op("stop", most))))
     target = load(ids(m, [st], sv), index(t))
     picked = at(score, **{v: target})
     if rng.random() < 0.4:
@@ -275,11 +275,11 @@ def optimizer(m):
     names = variables(m, len(axes))
     scope = dict(zip(names, axes))
     here = [index(n) for n in names]
-    old = {letter: m.param("inout", "f32", axes, letter) for letter in ("q", "q", "q")[:rng.choice([1, 2])] for letter in [letter]}
+    moments = [m.param("inout", "f32", axes, "q") for _ in range(rng.choice([1, 2]))]
     g = load(m.input(axes, some(m, "f32", "bf16")), *here)
     w = m.param("inout", "f32", axes, "q")
     step = g
-    for name in old.values():
+    for name in moments:
         new = op("+", op("*", real("0.75"), load(name, *here)), op("*", real("0.25"), some(m, g, op("*", g, g))))
         m.add(name, names, scope, "=", new)
         step = some(m, load(name, *here), op("/", g, op("+", number(1), op("abs", load(name, *here)))))
@@ -299,16 +299,13 @@ def turned(m):
     names = variables(m, len(axes))
     order = list(range(len(axes)))
     rng.shuffle(order)
-    guards, subs = [], []
+    condition, subs = None, []
     x = m.input(axes)
     for place, n in enumerate(names):
         shifted = rng.random() < 0.15
         subs.append(op("+", index(n), number(1)) if shifted else index(n))
         if shifted:
-            guards.append(op("<", subs[-1], m.extent(axes[place])))
-    condition = None
-    for g in guards:
-        condition = both(condition, g)
+            condition = both(condition, op("<", subs[-1], m.extent(axes[place])))
     value = load(x, *subs)
     if condition is not None:
         value = choice(condition, value, real("0.5"))
