@@ -146,8 +146,8 @@ static V function_at(Emit *e, uint32_t kind)
     return l_load(l, l->ptr, l_at(l, l->ptr, table, l_i64(l, kind)), 8);
 }
 
-/* The address of an operand's first element, and the bytes from a line block, panel or row to the next. */
-static V operand(Emit *e, ExprId load, V *block)
+/* The address of an operand's first element, and the bytes from a line block, panel or row to the next; apart: see Stmt. */
+static V operand(Emit *e, ExprId load, uint32_t apart, V *block)
 {
     L *l = e->l;
     const Expr *x = x_at(e->k, load);
@@ -158,7 +158,7 @@ static V operand(Emit *e, ExprId load, V *block)
     int64_t elem = (int64_t)elem_bytes(b->elem);
     switch (b->layout) {
     case LAYOUT_ROWS:
-    case LAYOUT_SUMS: *block = l_mul(l, emit_stride(e, x->sym, x->nargs - 2u), l_i64(l, elem)); break;
+    case LAYOUT_SUMS: *block = l_mul(l, emit_stride(e, x->sym, x->nargs - 2u - apart), l_i64(l, elem)); break;
     case LAYOUT_LINES: *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, LAYOUT_LINE_BYTES)); break;
     case LAYOUT_PAIRS: *block = l_mul(l, emit_padded(e, x->sym, 0), l_i64(l, LAYOUT_EDGE * elem)); break;
     case LAYOUT_ZN:
@@ -179,8 +179,8 @@ void emit_tile_product(Emit *e, StmtId id)
     V stride = emit_stride(e, s->buffer, s->nindex - 2u), args[PARAMS];
     args[0] = emit_address(e, s->buffer, s->index, s->nindex);
     args[1] = l_mul(l, stride, l_i64(l, (int64_t)elem_bytes(EL_F32)));
-    args[2] = operand(e, s->value, &args[3]);
-    args[4] = operand(e, s->other, &args[5]);
+    args[2] = operand(e, s->value, 0, &args[3]);
+    args[4] = operand(e, s->other, s->apart, &args[5]);
     for (int i = 0; i < 3; i++)
         args[6 + i] = emit_value(e, s->size[i]);
     args[INIT] = s->guard == NONE ? l_int(l->i1, 0) : emit_value(e, s->guard);

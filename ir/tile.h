@@ -48,7 +48,8 @@
  * can (CPU_LEFT_ROWS): then the depth is whole lines, and rows up to the next multiple of 32 are read, whatever they hold. The
  * right one has layout pairs, f32 or bf16, or it is row-major memory, of which depth
  * x columns elements are read, where the target can (rows_read of machines/cpu.def, which also has the types that a target
- * multiplies); `transposed` after it says that it stands there as ws[j, k]. Subscripts of panels and sums in k begin at a whole
+ * multiplies); `transposed` after it says that it stands there as ws[j, k], and `apart 1` that an axis stands between the two, as in
+ * a cache ws[j, head, k]: of an input only. Subscripts of panels and sums in k begin at a whole
  * line, of rows and columns at a multiple of 32; from `depth` up to the next whole line both operands are zero.
  * Each (target, types) product is one function of the module that loops over fragments; statements call it. */
 /* Note [Plans]. A plan is a tile program for an NPU, made by pass_plan. It has the same statements; what differs is where
@@ -115,6 +116,7 @@ typedef struct Stmt {
     uint8_t add;  /* store: += */
     uint8_t nindex;
     uint8_t transposed; /* product: other is [.., k, column] the other way round, [.., column, k] */
+    uint8_t apart;      /* product: axes of other that stand between the two */
     uint8_t unit, other_unit; /* set, wait: who sets, who waits; buffer, and its slot: index[0] or none */
     uint8_t writes; /* launch: a value of KNOB_writes */
     uint8_t full_first; /* blocks: full blocks before the last ones of groups, so that no thread meets a heavy item late */

@@ -180,6 +180,8 @@ static void print_product(TilePrinter *p, const Stmt *s)
     text_add(p->out, " * ");
     print_expr(p, s->other);
     text_add(p->out, "%s", s->transposed ? " transposed" : "");
+    if (s->apart)
+        text_add(p->out, " apart %u", s->apart);
     for (uint32_t i = 0; i < 3; i++) {
         text_add(p->out, "%s", words[i]);
         print_expr(p, s->size[i]);

@@ -226,7 +226,17 @@ static void read_pack(TileReader *r, Stmt *s)
     s->value = tile_read_typed(r, 0);
 }
 
-/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] transposed rows M cols N depth K init CONDITION */
+static uint8_t read_apart(TileReader *r)
+{
+    Loc loc = r->token.loc;
+    int64_t axes = token_int(r, "a number of axes");
+    if (!r->failed && (axes < 1 || axes > MAX_RANK - 2))
+        token_fail(r, DIAG_tile_type, loc, "1 to %d axes stand between two, not %lld", MAX_RANK - 2,
+                   (long long)axes);
+    return r->failed ? 0 : (uint8_t)axes;
+}
+
+/* product SUMS[0, 0] += LEFT[0, 0] * RIGHT[0, 0] transposed apart AXES rows M cols N depth K init CONDITION */
 static void read_product(TileReader *r, Stmt *s)
 {
     static const char *const words[3] = {"rows", "cols", "depth"};
@@ -238,6 +248,7 @@ static void read_product(TileReader *r, Stmt *s)
     token_expect(r, "*");
     s->other = tile_read_load(r, r->token.loc);
     s->transposed = token_take(r, "transposed") != 0;
+    s->apart = token_take(r, "apart") ? read_apart(r) : 0;
     for (int i = 0; i < 3; i++) {
         token_expect(r, words[i]);
         s->size[i] = tile_read_int(r);

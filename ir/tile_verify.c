@@ -299,10 +299,10 @@ void tile_verify_if(TileVerifier *v, const Stmt *s)
 {
     tile_verify_expr(v, s->value, WANT_CONDITION);
     uint32_t known = v->known_now.len, ranges = v->ranges.len;
-    const uint8_t *before = tile_enter_condition(v);
+    TileBranch branch = tile_enter_condition(v, s);
     learn_range(v, s->value);
     verify_children(v, s->first);
-    tile_leave_condition(v, before);
+    tile_leave_condition(v, branch);
     tile_forget(v, known);
     v->ranges.len = ranges;
 }

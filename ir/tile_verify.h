@@ -35,6 +35,14 @@ typedef struct TileAccess {
     uint32_t block[MAX_RANK];          /* .. these flat loops */
 } TileAccess;
 
+/* The body of an `if`. */
+typedef struct TileBranch {
+    ExprId condition;
+    StmtId next;       /* the statement after it */
+    uint8_t *written;  /* by tensor: in front of it; once it has been verified, behind it */
+    uint8_t *otherwise; /* what is written if it does not run, as the `if` in front of it does then; or NULL */
+} TileBranch;
+
 typedef enum TileRouteState {
     ROUTE_ABSENT,
     ROUTE_READY,
@@ -69,6 +77,7 @@ typedef struct TileVerifier {
     ExprId *known;
     ExprId *variable; /* by index: the expression that it is, or NONE where none uses it */
     Vec(TensorId) known_now;
+    TileBranch last; /* that was verified */
 } TileVerifier;
 
 void tile_broken(TileVerifier *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -121,9 +130,9 @@ void tile_end_program(TileVerifier *v);
 void tile_verify_read(TileVerifier *v, TensorId t);
 void tile_verify_ready(TileVerifier *v, RouteId r);
 void tile_written(TileVerifier *v, TensorId t);
-/* Around statements that may not run: what they write in registers and thread space is not taken as written. */
-uint8_t *tile_enter_condition(TileVerifier *v);
-void tile_leave_condition(TileVerifier *v, const uint8_t *before);
+/* Around an `if`, s: what it writes in registers and thread space is not taken as written. */
+TileBranch tile_enter_condition(TileVerifier *v, const Stmt *s);
+void tile_leave_condition(TileVerifier *v, TileBranch branch);
 /* The store s was met: remember its value when the register has no other; forget back to `n` values. */
 void tile_know(TileVerifier *v, const Stmt *s);
 void tile_forget(TileVerifier *v, uint32_t n);

@@ -68,13 +68,22 @@ static void verify_edges(TileVerifier *v, const TileBox *box, const int64_t *edg
                 text_of(v, box->index[box->n - 2 + i]), t->name, (long long)edges[i], box->n - 2 + i);
 }
 
+/* Where the box has elements: it ends at x where `to` is if(.., from, x). */
+static ExprId end_of(const TileVerifier *v, const TileBox *box, uint32_t side)
+{
+    ExprId to = box->to[side];
+    int may_be_empty = to != NONE && x_at(v->k, to)->kind == X_IF && x_arg(v->k, to, 1) == box->from[side];
+    return may_be_empty ? x_arg(v->k, to, 2) : to;
+}
+
 /* The claims hold where the box has elements: an empty one is nowhere. */
 static int holds_inside(TileVerifier *v, const TileBox *box, uint32_t side, const TileSum *below,
                         const TileSum *above)
 {
     uint32_t open = v->ranges.len;
-    if (box->from[side] != NONE && box->to[side] != NONE)
-        vec_push(v->a, &v->ranges, ((TileRange){NONE, box->from[side], box->to[side], 1, 0}));
+    ExprId end = end_of(v, box, side);
+    if (box->from[side] != NONE && end != NONE)
+        vec_push(v->a, &v->ranges, ((TileRange){NONE, box->from[side], end, 1, 0}));
     int holds = tile_sum_at_most_zero(v, below) && tile_sum_at_most_zero(v, above);
     v->ranges.len = open;
     return holds;
@@ -88,7 +97,7 @@ static void verify_inside(TileVerifier *v, const TileBox *box, uint32_t side)
     TileSum below = {0}, above = {0};
     tile_sum_expr(v, &below, box->index[axis], -1);
     tile_sum_expr(v, &above, box->index[axis], 1);
-    tile_sum_expr(v, &above, box->to[side], 1);
+    tile_sum_expr(v, &above, end_of(v, box, side), 1);
     tile_sum_expr(v, &above, box->from[side], -1);
     tile_sum_extent(v, &above, t->axes[axis].extent, -1);
     if (holds_inside(v, box, side, &below, &above))
@@ -244,27 +253,31 @@ static void verify_sums(TileVerifier *v, const Tensor *t)
     }
 }
 
-/* Row-major memory that a right operand is read from is, like what a pack reads, inside by what the program says. */
-static void verify_place_of(TileVerifier *v, const Tensor *t, const TileBox *box)
+/* Row-major memory that a right operand is read from is, like what a pack reads, inside by what the program says. Of a box whose
+ * axes stand apart nothing more is known, so nothing may write it. */
+static void verify_place_of(TileVerifier *v, const Stmt *s, const Tensor *t, const TileBox *box)
 {
     if (t->layout != LAYOUT_ROWS)
         verify_box(v, box, (int64_t[]){edge_of(t, t->rank - 2u), edge_of(t, t->rank - 1u)});
-    else if (t->rank < 2 || t->space == SPACE_REG)
+    else if (t->rank < 2u + s->apart || t->space == SPACE_REG)
         tile_broken(v, "the right operand %s is no matrix in memory", t->name);
+    else if (s->apart && t->role != ROLE_IN)
+        tile_broken(v, "the axes of the right operand %s stand apart, and it is no input", t->name);
 }
 
-static int multiplies(Layout y, uint32_t side, int cube, int transposed)
+static int multiplies(const Stmt *s, Layout y, uint32_t side, int cube)
 {
+    int turned = s->transposed || s->apart;
     if (cube)
-        return y == (side ? LAYOUT_NZ : LAYOUT_ZZ) && !transposed;
-    return y == LAYOUT_ROWS || (side ? y == LAYOUT_PAIRS && !transposed : y == LAYOUT_LINES);
+        return y == (side ? LAYOUT_NZ : LAYOUT_ZZ) && !turned;
+    return y == LAYOUT_ROWS || (side ? y == LAYOUT_PAIRS && !turned : y == LAYOUT_LINES);
 }
 
-static const char *layouts_for(uint32_t side, int cube, int transposed)
+static const char *layouts_for(const Stmt *s, uint32_t side, int cube)
 {
     if (cube)
         return side ? "nZ" : "zZ";
-    return !side ? "lines or rows" : transposed ? "rows" : "pairs or rows";
+    return !side ? "lines or rows" : s->transposed || s->apart ? "rows" : "pairs or rows";
 }
 
 /* Of a left operand in rows fragments read 32 rows, whatever is in them, and whole lines of terms: those are inside by what the
@@ -300,9 +313,9 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
     }
     const Tensor *t = &v->k->tensors.at[x_at(v->k, e)->sym];
     int cube = v->k->tensors.at[s->buffer].space == SPACE_L0C;
-    if (!multiplies(t->layout, side, cube, s->transposed)) {
+    if (!multiplies(s, t->layout, side, cube)) {
         tile_broken(v, "the %s operand %s has layout %s; it must be %s", words[side], t->name,
-                    layout_name(t->layout), layouts_for(side, cube, s->transposed));
+                    layout_name(t->layout), layouts_for(s, side, cube));
         return;
     }
     if (cube && t->space != spaces[side]) {
@@ -316,7 +329,7 @@ static void verify_operand(TileVerifier *v, const Stmt *s, uint32_t side)
     if (side == 0 && t->layout == LAYOUT_ROWS)
         verify_left_rows(v, s, t, &box);
     else
-        verify_place_of(v, t, &box);
+        verify_place_of(v, s, t, &box);
     if (!v->error)
         tile_verify_access(v, &box, 0);
 }

@@ -1,7 +1,8 @@
 /* Verifies that what is read has been written.
  *
  * Note [Written]. Statements are taken in order, buffers as a whole. Registers and thread space hold nothing when a
- * launch begins; what an `if` writes in them counts inside it only. Work space and outputs keep what an earlier
+ * launch begins; what an `if` writes in them counts inside it only, unless the next statement is an `if` where the first does not
+ * hold, `if D <= 64 { .. } if D > 64 { .. }`, that writes it too. Work space and outputs keep what an earlier
  * launch or an earlier statement wrote; `+=` and product read their
  * target, but not a product with `init`: which of its runs do is not looked at. A loop is taken to run: where it does
  * not, neither do the elements exist that it would have written. A route parameter counts as written in the launches
@@ -96,18 +97,37 @@ void tile_verify_read(TileVerifier *v, TensorId id)
 
 void tile_written(TileVerifier *v, TensorId t) { v->written[t] = 1; }
 
-uint8_t *tile_enter_condition(TileVerifier *v)
+static uint8_t *written_now(const TileVerifier *v)
 {
-    uint8_t *before = arena_alloc(v->a, v->k->tensors.len + 1);
-    memcpy(before, v->written, v->k->tensors.len);
-    return before;
+    uint8_t *now = arena_alloc(v->a, v->k->tensors.len + 1);
+    memcpy(now, v->written, v->k->tensors.len);
+    return now;
 }
 
-void tile_leave_condition(TileVerifier *v, const uint8_t *before)
+/* Does one of the two conditions hold where the other does not, in the place of either? */
+static int are_opposite(TileVerifier *v, ExprId a, ExprId b)
 {
+    const Kernel *k = v->k;
+    return x_at(k, a)->kind == X_OP && x_at(k, a)->nargs == 2 && tile_is_stable(v, a) &&
+           x_is_op(k, b, op_negated((ScalarOp)x_at(k, a)->op)) && x_arg(k, a, 0) == x_arg(k, b, 0) &&
+           x_arg(k, a, 1) == x_arg(k, b, 1);
+}
+
+TileBranch tile_enter_condition(TileVerifier *v, const Stmt *s)
+{
+    TileBranch branch = {.condition = s->value, .next = s->next, .written = written_now(v)};
+    if (!v->error && v->last.written && v->last.next == v->at && are_opposite(v, v->last.condition, s->value))
+        branch.otherwise = v->last.written;
+    return branch;
+}
+
+void tile_leave_condition(TileVerifier *v, TileBranch branch)
+{
+    uint8_t *inside = written_now(v);
     for (TensorId t = 0; t < v->k->tensors.len; t++)
         if (is_private(&v->k->tensors.at[t]))
-            v->written[t] = before[t];
+            v->written[t] = branch.written[t] || (branch.otherwise && branch.otherwise[t] && inside[t]);
+    v->last = (TileBranch){branch.condition, branch.next, inside, NULL};
 }
 
 /* ---- what registers hold ---- */

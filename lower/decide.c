@@ -246,6 +246,14 @@ static int usually_direct(Lower *l, const Blocking *by, const LowerProduct *p)
            (!c || (by->row == c->row && (!lower_has_outer(l, c, p->right) || is_one_block(l, c))));
 }
 
+/* Has the right operand as many columns or terms as there are rows, as where positions see each other? Of few rows there is little to
+ * pack then: Note [Few rows] in hoist.c. */
+static int is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
+{
+    Extent rows = lower_length(l, by->row), terms = lower_length(l, x_bound(l->k, p->reduce, 0));
+    return ext_same(l->k->module, rows, lower_length(l, by->lane)) || ext_same(l->k->module, rows, terms);
+}
+
 /* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */
 static void decide_direct(Lower *l, Blocking *by)
 {
@@ -257,12 +265,17 @@ static void decide_direct(Lower *l, Blocking *by)
         usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
     }
     int asks = open && l->cpu->rows_read;
-    int packs = !(asks ? schedule_reads_in_place(l->c, l->k, by->lhs, usual) : usual);
+    int serves = by->rowblock && by->row == by->rowblock->row; /* what is packed then all blocks */
+    RightFrom from = usual ? RIGHT_IN_PLACE : serves ? RIGHT_BY_ROWS : RIGHT_IN_PANELS;
+    if (asks)
+        from = schedule_right(l->c, l->k, by->lhs, from);
+    int packs = from != RIGHT_IN_PLACE, by_rows = from == RIGHT_BY_ROWS && serves && l->cpu->rows_read;
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         if (!direct_is_in_rows(p->direct))
             continue;
         p->rows = packs ? DIRECT_NOT : p->direct;
+        p->few = by_rows && !is_as_long(l, by, p) ? p->direct : DIRECT_NOT;
         if (packs || !l->cpu->rows_read)
             p->direct = DIRECT_NOT;
     }
@@ -318,8 +331,8 @@ static int is_picked(const Kernel *k, ExprId load)
 static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
 {
     Kernel *k = l->k;
-    if (by->rowblock || reds->n != 1 || by->m.n != 1 || by->lane == NONE ||
-        x_at(k, reds->at[0])->type == TY_INT || k->tensors.at[by->lhs].layout != LAYOUT_ROWS)
+    if (reds->n != 1 || by->m.n != 1 || by->lane == NONE || x_at(k, reds->at[0])->type == TY_INT ||
+        k->tensors.at[by->lhs].layout != LAYOUT_ROWS)
         return 0;
     ExprId when = x_condition(k, reds->at[0]);
     if (when != NONE && (x_uses_index(k, when, by->lane) || x_loads_any(k, when)))

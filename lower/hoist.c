@@ -7,7 +7,16 @@
  * adds up over the rows has the rows of a block for its terms: its operand is packed for the block, and serves all
  * blocks of sums.
  *   Products read it from whole lines of terms and columns on. Slabs of terms that may begin elsewhere are packed
- * by themselves. */
+ * by themselves.
+ *
+ * Note [Few rows]. Where a head has few rows, as one query for each of some heads beside a cache of keys, packing is most of the
+ * work. How many there are shows when the kernel is called, so a right operand that can be read where it lies is:
+ *   before:  pack kept[0, 0] over d in 0..D, j in 0..S = k[b, n, j, d]
+ *            product s[0, 0] += left * kept[0, 0]
+ *   after:   pack kept[0, 0] over d in 0..if(G <= 64, 0, D), j in 0..S = k[b, n, j, d]
+ *            if G <= 64 { product s[0, 0] += left * k[b, n, 0, 0] transposed }
+ *            if G > 64 { product s[0, 0] += left * kept[0, 0] }
+ * Bits are the same. */
 #include "passes/cluster.h"
 #include "lower/lower.h"
 
@@ -73,6 +82,13 @@ int lower_hoists(Lower *l, const Members *all, const Blocking *by, uint32_t i, H
     return belongs_to_head(l, c, p->right, out->index) && lower_has_outer(l, c, p->right) &&
            !reads_member(k, all, p->right) &&
            (out->when[0] == NONE || belongs_to_head(l, c, out->when[0], known)) && checks_inside(k, q->rhs);
+}
+
+ExprId lower_rows_are(Lower *l, const Cluster *c, ScalarOp which)
+{
+    Loc loc = {0};
+    int64_t most = cpu_can(l->cpu, CPU_TILES) ? IN_PLACE_TILE_ROWS : IN_PLACE_ROWS;
+    return x_op2(l->k, loc, which, lower_extent(l, c->row), x_int(l->k, loc, most));
 }
 
 /* Where a term stands in it. */

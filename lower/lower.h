@@ -37,7 +37,9 @@ typedef struct LowerProduct {
     ExprId left, right; /* factors: free of the lanes, free of the row; NONE: it is no product of two matrices */
     Elem left_elem, right_elem;
     Direct direct;
+    uint32_t apart;              /* axes between the two of a right operand that is read in rows */
     Direct rows;                 /* how the right operand is stored in rows that may be packed for many rows first; or DIRECT_NOT */
+    Direct few;                  /* of a row-block group's: how it is read where rows are few, or DIRECT_NOT: Note [Few rows] */
     int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain;       /* the += whose old values the sums begin at, or NULL */
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
@@ -296,7 +298,7 @@ extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
 void lower_mask_terms(Lower *l, Blocking *by); /* mask.c: conditions of its products that are no bounds become zeros */
-Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p); /* where its right operand can be read */
+Direct lower_direct(const Lower *l, const Blocking *by, LowerProduct *p); /* where its right operand can be read; p->apart */
 /* accumulator.c */
 void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */
@@ -350,6 +352,7 @@ void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId 
 /* Packs what a sum over the rows reads of a block of rows, `most` of them. */
 void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64_t most);
 /* The product's right operand from `term`, a whole line, and the first lane on, if it is kept; else NONE. */
+ExprId lower_rows_are(Lower *l, const Cluster *c, ScalarOp which); /* few by OP_le, many by OP_gt: Note [Few rows] */
 ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId term);
 
 /* ---- prepack.c: Note [Prepacking] ---- */

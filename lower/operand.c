@@ -79,12 +79,18 @@ int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduc
 
 /* ---- right operands that are read where they are ---- */
 
-/* The last two subscripts of a load are i and j. */
-static int ends_in(const Kernel *k, ExprId load, IndexId i, IndexId j)
+/* The subscript that is i alone, where no other one varies with it; else NONE. */
+static uint32_t only_at(const Kernel *k, ExprId load, IndexId i)
 {
-    uint32_t n = x_at(k, load)->nargs;
-    const Expr *x = x_at(k, x_arg(k, load, n - 2)), *y = x_at(k, x_arg(k, load, n - 1));
-    return x->kind == X_INDEX && x->sym == i && y->kind == X_INDEX && y->sym == j;
+    uint32_t at = NONE;
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
+        if (!query_varies(k, x_arg(k, load, a), i))
+            continue;
+        if (at != NONE || x_plain_index(k, x_arg(k, load, a)) != i)
+            return NONE;
+        at = a;
+    }
+    return at;
 }
 
 /* Memory in rows; what a cluster places in a thread has rows of its own. */
@@ -93,7 +99,7 @@ static int is_rows(const Tensor *t)
     return t->layout == LAYOUT_ROWS && !t->placed && t->space != SPACE_REG;
 }
 
-Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
+Direct lower_direct(const Lower *l, const Blocking *by, LowerProduct *p)
 {
     const Kernel *k = l->k;
     const Expr *x = x_at(k, p->right);
@@ -103,11 +109,14 @@ Direct lower_direct(const Lower *l, const Blocking *by, const LowerProduct *p)
         return DIRECT_NOT;
     if (!t || t->elem != p->right_elem || (t->layout != LAYOUT_PAIRS && !is_rows(t)))
         return DIRECT_NOT;
-    for (uint32_t a = 0; a + 2 < x->nargs; a++)
-        if (query_varies(k, x_arg(k, p->right, a), depth) || query_varies(k, x_arg(k, p->right, a), lane))
-            return DIRECT_NOT;
+    uint32_t last = x->nargs - 1u, d = only_at(k, p->right, depth), v = only_at(k, p->right, lane);
+    if (d == NONE || v == NONE || (d != last && v != last))
+        return DIRECT_NOT;
     int rows = t->layout == LAYOUT_ROWS;
-    if (ends_in(k, p->right, lane, depth))
+    p->apart = last - 1u - (d == last ? v : d);
+    if (p->apart && (!rows || t->role != ROLE_IN)) /* see Note [Block products] */
+        return DIRECT_NOT;
+    if (d == last)
         return rows ? DIRECT_ROWS_TRANSPOSED : t->both ? DIRECT_PANELS_TRANSPOSED : DIRECT_NOT;
-    return !ends_in(k, p->right, depth, lane) ? DIRECT_NOT : rows ? DIRECT_ROWS : DIRECT_PANELS;
+    return rows ? DIRECT_ROWS : DIRECT_PANELS;
 }

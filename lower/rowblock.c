@@ -280,6 +280,8 @@ static void pack_hoisted(Lower *l, const RowBlockLaunch *s, const BlockRows *row
         ExprId from[2], to[2];
         for (uint32_t a = 0; a < 2; a++)
             narrow_to(l, s, rows, loc, hoisted->when[a], hoisted->index[a], 1, &from[a], &to[a]);
+        if (hoisted->product.few != DIRECT_NOT)
+            to[0] = x_if(l->k, loc, lower_rows_are(l, s->c, OP_le), from[0], to[0]);
         lower_pack_hoisted(l, loc, hoisted, from, to);
     }
 }

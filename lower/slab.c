@@ -102,9 +102,9 @@ static void pack(Lower *l, const Item *it, Loc loc, TensorId panel, ExprId value
 }
 
 /* sums += left * right, so many terms, the operands given by their first elements; `transposed`: the right one's rows are
- * columns. */
+ * columns; so many axes of it stand between these and the terms. */
 static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int transposed,
-                     const Slab *s, ExprId terms)
+                     uint32_t apart, const Slab *s, ExprId terms)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, sum->p->reduce)->loc;
@@ -114,6 +114,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.value = left;
     b.other = right;
     b.transposed = (uint8_t)transposed;
+    b.apart = (uint8_t)apart;
     b.guard = s->init;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
@@ -225,9 +226,10 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
         while (same < n && (g->s[same].p->left != p->left || g->s[same].p->left_elem != p->left_elem))
             same++;
         left[n] = same < n ? left[same] : pack_left(l, &it, loc, p, s, elem_of(l, g, p->left));
-        int transposed = panel[n] == NONE && p->direct == DIRECT_ROWS_TRANSPOSED;
+        int rows = panel[n] == NONE && direct_is_in_rows(p->direct);
         ExprId terms = x_op2(l->k, loc, OP_sub, s->hi, s->lo);
-        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], transposed, s, terms);
+        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], rows && p->direct == DIRECT_ROWS_TRANSPOSED,
+                 rows ? p->apart : 0, s, terms);
     }
     build_close(&l->b, depth);
     for (uint32_t n = 0; n < g->n; n++) {
@@ -336,15 +338,48 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
     ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
     terms = build_let(&l->b, loc, "terms", terms);
     for (uint32_t n = 0; n < g->n; n++)
-        multiply(l, it, &g->s[n], left[n], right[n], 0, &s, terms);
+        multiply(l, it, &g->s[n], left[n], right[n], 0, 0, &s, terms);
     rest.lo = r->ends ? r->hi : x_offset(k, r->lo, terms);
     rest.init = 0;
     return rest;
 }
 
-void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
+static void add_run(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     SlabRun rest = add_in_place(l, it, g, r);
     if (rest.lo != rest.hi)
         (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, &rest);
+}
+
+/* The products where rows are few: Note [Few rows] in lower/hoist.c. 0: they are no others then. */
+static int when_few(const Lower *l, const Together *g, Together *few)
+{
+    int others = 0;
+    *few = *g;
+    few->s = arena_array(l->k->module->arena, Sum, g->n);
+    for (uint32_t n = 0; n < g->n; n++) {
+        LowerProduct *p = arena_new_of(l->k->module->arena, LowerProduct);
+        *p = *g->s[n].p;
+        if (p->few != DIRECT_NOT)
+            p->direct = p->few, others = 1;
+        few->s[n] = (Sum){p, g->s[n].partial};
+    }
+    return others;
+}
+
+void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
+{
+    Together few;
+    uint32_t depth = l->b.depth;
+    Loc loc = x_at(l->k, g->s[0].p->reduce)->loc;
+    if (!when_few(l, g, &few)) {
+        add_run(l, it, g, r);
+        return;
+    }
+    build_if(&l->b, loc, lower_rows_are(l, it->by->rowblock, OP_le));
+    add_run(l, it, &few, r);
+    build_close(&l->b, depth);
+    build_if(&l->b, loc, lower_rows_are(l, it->by->rowblock, OP_gt));
+    add_run(l, it, g, r);
+    build_close(&l->b, depth);
 }

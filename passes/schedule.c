@@ -186,9 +186,9 @@ int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64
     return nearest(c, k, KNOB_part, lhs, usual);
 }
 
-int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs, int usual)
+RightFrom schedule_right(const PassContext *c, const Kernel *k, TensorId lhs, RightFrom usual)
 {
-    return nearest(c, k, KNOB_right, lhs, usual) == 1;
+    return (RightFrom)nearest(c, k, KNOB_right, lhs, usual);
 }
 
 int64_t schedule_prepack(const PassContext *c, const Kernel *k, TensorId lhs)

@@ -22,9 +22,10 @@ const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs); /* the near
 int64_t schedule_part(const PassContext *c, const Kernel *k, TensorId lhs, int64_t usual); /* rows whose left operands are packed at a time */
 /* Rows from which on a right operand is packed for all of them; asked where it lies in rows. */
 int64_t schedule_prepack(const PassContext *c, const Kernel *k, TensorId lhs);
-/* Asked where both ways are open: are right operands read where they lie, sums added up in a block of the thread's memory, and
- * bf16 multiplied in f32, which is exact, but adds in another order? */
-int schedule_reads_in_place(const PassContext *c, const Kernel *k, TensorId lhs, int usual);
+/* Asked where all ways are open: where are right operands read from, are sums added up in a block of the thread's memory, and
+ * is bf16 multiplied in f32, which is exact, but adds in another order? Values of KNOB_right: */
+typedef enum RightFrom { RIGHT_IN_PANELS, RIGHT_IN_PLACE, RIGHT_BY_ROWS } RightFrom;
+RightFrom schedule_right(const PassContext *c, const Kernel *k, TensorId lhs, RightFrom usual);
 int schedule_sums_in_block(const PassContext *c, const Kernel *k, TensorId lhs);
 int schedule_multiplies_f32(const PassContext *c, const Kernel *k, TensorId lhs);
 int64_t schedule_band(const PassContext *c, const Kernel *k, TensorId lhs); /* of an NPU's blocks, see Note [Bands] */

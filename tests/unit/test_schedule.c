@@ -95,7 +95,7 @@ static void test_refused(void **state)
         {"f", "order groups ascending", "E0701", "`heaviest_first` or `as_given`"},
         {"f", "order rows", "E0701", "groups"},
         {"f", "unroll g", "E0701", "tile, fuse, store"},
-        {"f", "tile g : right rows", "E0701", "`in_panels` or `in_place`"},
+        {"f", "tile g : right rows", "E0701", "`in_panels`, `in_place` or `by_rows`"},
         {"f", "tile g : multiply in_f32 multiply natively", "E0707", "`multiply` of g twice"},
         {"f", "tile a : sums in_block", "E0706", "no sum defines a"},
         {"f", "rowblock t : rows = 64 span = 16", "E0705", "span = 32"},
@@ -216,8 +216,8 @@ static void test_answers(void **state)
     assert_int_equal(schedule_heaviest_first(&plain, k), 0);
     assert_true(schedule_multiplies_f32(&plain, k, tensor(&r, k, "g")));
     assert_false(schedule_multiplies_f32(&plain, k, tensor(&r, k, "z")));
-    assert_true(schedule_reads_in_place(&plain, k, tensor(&r, k, "g"), 0));
-    assert_true(schedule_reads_in_place(&plain, k, tensor(&r, k, "z"), 1));
+    assert_int_equal(schedule_right(&plain, k, tensor(&r, k, "g"), RIGHT_IN_PANELS), RIGHT_IN_PLACE);
+    assert_int_equal(schedule_right(&plain, k, tensor(&r, k, "z"), RIGHT_BY_ROWS), RIGHT_BY_ROWS);
     assert_false(schedule_sums_in_block(&plain, k, tensor(&r, k, "g")));
     assert_int_equal(schedule_part(&plain, k, tensor(&r, k, "g"), 256), 32);
     assert_int_equal(schedule_span(&plain, k, row_of(&r, k, "y")), 512);
