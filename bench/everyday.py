@@ -16,7 +16,7 @@ import torch.nn.functional as nn
 
 import kernel
 
-SIZES = dict(zip("TF", map(int, sys.argv[1:3] or (2048, 2048))), B=4, S=4096, V=8, G=4, D=128)
+SIZES = dict(zip("TF", map(int, sys.argv[1:3] or (2048, 2048))), B=4, S=4096, V=8, G=4, Q=4, D=128)
 ROUNDS = 21
 torch.set_num_threads(THREADS)
 
@@ -50,6 +50,7 @@ PEERS = {
     "layernorm_bwd": gradient(layernorm),
     "argmax": lambda x: x.argmax(1),
     "decode": nn.scaled_dot_product_attention,
+    "decode_apart": lambda q, k, v: nn.scaled_dot_product_attention(q, k.transpose(1, 2), v.transpose(1, 2)),
 }
 
 

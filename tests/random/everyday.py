@@ -62,11 +62,11 @@ def positions(m, j, i, b, n_batch, s):
 
 
 def attention(m):
-    """Of a batch: keys of few heads, queries of all positions or of few, in one of the usual layouts."""
+    """Of a batch: keys of few heads, queries of all positions, of few, or of another sequence, in one of the usual layouts."""
     rng = m.rng
     nb, nn, s, d = m.space(), m.space(), m.space(), m.space()
-    few = rng.random() < 0.5
-    nq = "K" if few else s
+    nq = some(m, "K", "K", s, s, m.space())
+    few = nq != s
     b, n, i, j, e = variables(m, 5)
     scope = {b: nb, n: nn, i: nq, j: s, e: d}
     order = some(m, [b, n, None, e], [b, None, n, e], [n, b, None, e])
@@ -93,6 +93,31 @@ def attention(m):
     m.define({a: scope[a] for a in names}, names, value)
     for name in (weight, norm):
         m.apart(name.data)
+
+
+def einsum(m):
+    """A product of two tensors with axes in any order: batches, rows, columns, and terms, each perhaps several."""
+    rng = m.rng
+    batch, rows, columns, terms = (variables(m, n) for n in some(m, (0, 1, 1, 2), (1, 1, 1, 1), (1, 1, 1, 2), (2, 1, 1, 1), (0, 2, 1, 1),
+                                                                 (0, 1, 2, 1), (1, 2, 1, 1), (0, 1, 2, 2), (1, 1, 2, 1), (1, 0, 2, 1)))
+    scope = {v: m.space() for v in batch + rows + columns + terms}
+    elem = some(m, "bf16", "bf16", "f32", "f16")
+
+    def operand(own):
+        axes = own + terms + [b for b in batch if rng.random() < 0.8]
+        rng.shuffle(axes)
+        return load(m.input([scope[a] for a in axes], elem if rng.random() < 0.9 else None), *(index(a) for a in axes))
+
+    body = op("*", operand(rows), operand(columns))
+    if rng.random() < 0.3:
+        near = some(m, terms, rows + batch or terms, columns)
+        body = op("*", body, load(m.input([scope[near[0]]], some(m, "f32", elem)), index(near[0])))
+    if rng.random() < 0.15:
+        body = op("neg", body)
+    value = reduce("sum", [(t, scope[t]) for t in terms], body, m.condition(scope, 1) if rng.random() < 0.2 else None)
+    names = batch + rows + columns
+    rng.shuffle(names)
+    m.define({n: scope[n] for n in names}, names, value)
 
 
 # ---- rows ----
@@ -314,5 +339,5 @@ def turned(m):
     m.define(dict(zip(names, axes)), [names[o] for o in order], value)
 
 
-ALL = [attention, attention, attention, cross_entropy, layer_norm, rotary, convolution, prefix, mean_of_some, gated, gated, embedding,
+ALL = [attention, attention, attention, einsum, einsum, einsum, cross_entropy, layer_norm, rotary, convolution, prefix, mean_of_some, gated, gated, embedding,
        gates, optimizer, turned]

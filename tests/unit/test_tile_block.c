@@ -204,6 +204,50 @@ static void test_left_rows(void **state)
     verify_edits(rows, edits, sizeof edits / sizeof *edits);
 }
 
+/* A right operand that is rows of memory, with an axis between its two, and a box that may be empty. */
+static void test_axes_apart(void **state)
+{
+    (void)state;
+    static const char apart[] =
+        "tiles 1\n"
+        "\n"
+        "dim T\n"
+        "dim N\n"
+        "dim F\n"
+        "\n"
+        "kernel apart(in x: bf16[T, 64], in w: bf16[64, N, F], in p: bf16[64, F] pairs, inout z: bf16[64, N, "
+        "F], out y: f32[T, F]) {\n"
+        "    cost T*F\n"
+        "    thread xs: bf16[64, 64] lines\n"
+        "    thread part: f32[64, 32]\n"
+        "    launch y @1 {\n"
+        "        parallel t in 0..T by 64 {\n"
+        "            for v in 0..F by 32 {\n"
+        "                pack xs[0, 0] over i in t..if(T < 8, t, min2(t + 64, T)), h in 0..64 = x[i, h]\n"
+        "                product part[0, 0] += xs[0, 0] * w[0, 1, v] apart 1 rows min2(t + 64, T) - t cols "
+        "min2(v + 32, F) - v depth 64 init 0 == 0\n"
+        "                for i in t..min2(t + 64, T) {\n"
+        "                    vector f in v..min2(v + 32, F) by 16 {\n"
+        "                        y[i, f] = part[i - t, f - v]\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n";
+    static const Edit edits[] = {
+        {"", "", NULL, NULL},
+        {"v] apart 1", "v] transposed apart 1", NULL, NULL},
+        {"w[0, 1, v] apart 1", "z[0, 1, v] apart 1", NULL,
+         "the axes of the right operand z stand apart, and it is no input"},
+        {"v] apart 1", "v] apart 2", NULL, "no matrix in memory"},
+        {"w[0, 1, v] apart 1", "p[0, v] apart 1", NULL, "it must be rows"},
+        {"if(T < 8, t, ", "if(T < 8, t + 65, ", NULL, "is not known to fit 0..64"},
+        {"min2(t + 64, T)), h", "min2(t + 65, T)), h", NULL, "is not known to fit 0..64"},
+    };
+    verify_edits(apart, edits, sizeof edits / sizeof *edits);
+}
+
 static void test_places(void **state)
 {
     (void)state;
@@ -446,6 +490,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types_and_layouts),
         cmocka_unit_test(test_left_rows),
+        cmocka_unit_test(test_axes_apart),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_conditions),
