@@ -254,28 +254,33 @@ static int is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
     return ext_same(l->k->module, rows, lower_length(l, by->lane)) || ext_same(l->k->module, rows, terms);
 }
 
+/* Does a right operand that is packed serve all blocks of a row-block group, which may be few? */
+static int usually_by_rows(Lower *l, const Blocking *by, const LowerProduct *p)
+{
+    return by->rowblock && by->row == by->rowblock->row && !is_as_long(l, by, p);
+}
+
 /* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */
 static void decide_direct(Lower *l, Blocking *by)
 {
-    int open = 0, usual = 1;
+    int open = 0, usual = 1, by_rows = 0;
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         p->direct = p->left == NONE ? DIRECT_NOT : lower_direct(l, by, p);
         open |= direct_is_in_rows(p->direct);
         usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
+        by_rows |= direct_is_in_rows(p->direct) && usually_by_rows(l, by, p);
     }
-    int asks = open && l->cpu->rows_read;
-    int serves = by->rowblock && by->row == by->rowblock->row; /* what is packed then all blocks */
-    RightFrom from = usual ? RIGHT_IN_PLACE : serves ? RIGHT_BY_ROWS : RIGHT_IN_PANELS;
-    if (asks)
+    RightFrom from = usual ? RIGHT_IN_PLACE : by_rows ? RIGHT_BY_ROWS : RIGHT_IN_PANELS;
+    if (open && l->cpu->rows_read)
         from = schedule_right(l->c, l->k, by->lhs, from);
-    int packs = from != RIGHT_IN_PLACE, by_rows = from == RIGHT_BY_ROWS && serves && l->cpu->rows_read;
+    int packs = from != RIGHT_IN_PLACE;
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         if (!direct_is_in_rows(p->direct))
             continue;
         p->rows = packs ? DIRECT_NOT : p->direct;
-        p->few = by_rows && !is_as_long(l, by, p) ? p->direct : DIRECT_NOT;
+        p->few = from == RIGHT_BY_ROWS && l->cpu->rows_read ? p->direct : DIRECT_NOT;
         if (packs || !l->cpu->rows_read)
             p->direct = DIRECT_NOT;
     }

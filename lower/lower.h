@@ -39,7 +39,7 @@ typedef struct LowerProduct {
     Direct direct;
     uint32_t apart;              /* axes between the two of a right operand that is read in rows */
     Direct rows;                 /* how the right operand is stored in rows that may be packed for many rows first; or DIRECT_NOT */
-    Direct few;                  /* of a row-block group's: how it is read where rows are few, or DIRECT_NOT: Note [Few rows] */
+    Direct few;                  /* how a right operand that is hoisted is read where rows are few, or DIRECT_NOT: Note [Few rows] */
     int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain;       /* the += whose old values the sums begin at, or NULL */
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */

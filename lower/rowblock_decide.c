@@ -171,8 +171,6 @@ static void find_hoisted(Lower *l, RowBlockLaunch *s, const Blocking *by)
         by->product[i].hoisted = lower_hoists(l, s->m, by, i, &hoisted);
         if (by->product[i].hoisted)
             vec_push(l->k->module->arena, &s->hoisted, hoisted);
-        else
-            by->product[i].few = DIRECT_NOT;
     }
 }
 

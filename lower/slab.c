@@ -360,8 +360,10 @@ static int when_few(const Lower *l, const Together *g, Together *few)
     for (uint32_t n = 0; n < g->n; n++) {
         LowerProduct *p = arena_new_of(l->k->module->arena, LowerProduct);
         *p = *g->s[n].p;
-        if (p->few != DIRECT_NOT)
-            p->direct = p->few, others = 1;
+        if (p->hoisted && p->few != DIRECT_NOT) {
+            p->direct = p->few;
+            others = 1;
+        }
         few->s[n] = (Sum){p, g->s[n].partial};
     }
     return others;
