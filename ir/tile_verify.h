@@ -38,8 +38,8 @@ typedef struct TileAccess {
 /* The body of an `if`. */
 typedef struct TileBranch {
     ExprId condition;
-    StmtId next;       /* the statement after it */
-    uint8_t *written;  /* by tensor: in front of it; once it has been verified, behind it */
+    StmtId next;        /* the statement after it */
+    uint8_t *written;   /* by tensor: in front of it; once it has been verified, at its end */
     uint8_t *otherwise; /* what is written if it does not run, as the `if` in front of it does then; or NULL */
 } TileBranch;
 

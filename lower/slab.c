@@ -101,10 +101,9 @@ static void pack(Lower *l, const Item *it, Loc loc, TensorId panel, ExprId value
     build_put(&l->b, b);
 }
 
-/* sums += left * right, so many terms, the operands given by their first elements; `transposed`: the right one's rows are
- * columns; so many axes of it stand between these and the terms. */
-static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int transposed,
-                     uint32_t apart, const Slab *s, ExprId terms)
+/* sums += left * right, so many terms, the operands given by their first elements; in_rows: the right one is no panel. */
+static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, ExprId right, int in_rows,
+                     const Slab *s, ExprId terms)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, sum->p->reduce)->loc;
@@ -113,8 +112,8 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.nindex = k->tensors.at[b.buffer].rank;
     b.value = left;
     b.other = right;
-    b.transposed = (uint8_t)transposed;
-    b.apart = (uint8_t)apart;
+    b.transposed = in_rows && sum->p->direct == DIRECT_ROWS_TRANSPOSED;
+    b.apart = in_rows ? (uint8_t)sum->p->apart : 0;
     b.guard = s->init;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
@@ -226,10 +225,9 @@ static void add_slab(Lower *l, const Item *item, const Together *g, const Slab *
         while (same < n && (g->s[same].p->left != p->left || g->s[same].p->left_elem != p->left_elem))
             same++;
         left[n] = same < n ? left[same] : pack_left(l, &it, loc, p, s, elem_of(l, g, p->left));
-        int rows = panel[n] == NONE && direct_is_in_rows(p->direct);
+        int in_rows = panel[n] == NONE && direct_is_in_rows(p->direct);
         ExprId terms = x_op2(l->k, loc, OP_sub, s->hi, s->lo);
-        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], rows && p->direct == DIRECT_ROWS_TRANSPOSED,
-                 rows ? p->apart : 0, s, terms);
+        multiply(l, &it, &g->s[n], origin(l, left[n]), right[n], in_rows, s, terms);
     }
     build_close(&l->b, depth);
     for (uint32_t n = 0; n < g->n; n++) {
@@ -338,7 +336,7 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
     ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
     terms = build_let(&l->b, loc, "terms", terms);
     for (uint32_t n = 0; n < g->n; n++)
-        multiply(l, it, &g->s[n], left[n], right[n], 0, 0, &s, terms);
+        multiply(l, it, &g->s[n], left[n], right[n], 0, &s, terms);
     rest.lo = r->ends ? r->hi : x_offset(k, r->lo, terms);
     rest.init = 0;
     return rest;
