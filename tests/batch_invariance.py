@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Batch invariance: what a kernel gives for a row does not change by a bit when other rows are added, left out, moved to
-other places or to other groups. Dense and grouped products, capacity groups, the expert block and its gradients, on every
-instruction set of this CPU.   usage: batch_invariance.py MOEC"""
+other places or to other groups. Dense and grouped products, capacity groups, the expert block and its gradients, attention
+beside a cache, on every instruction set of this CPU.   usage: batch_invariance.py MOEC"""
 import os
 import sys
 
@@ -35,6 +35,13 @@ kernel ffn(in x: bf16[T, H], in rt: route[T, K -> R], in p: f32[T, K],
   a[r, f] = bf16(silu(g[r, f]) * u[r, f])
   o[r, h] = sum(f) a[r, f] * wd[@r, f, h]
   y[t, h] = bf16(sum(k) p[t, k] * o[rt.row(t, k), h])
+}
+kernel beside(in x: bf16[T, K, H], in w, v: bf16[F, K, H], out y: bf16[T, K, H]) {
+  s[c, t, f] = sum(h) x[t, c, h] * w[f, c, h]
+  m[c, t]    = max(f) s[c, t, f]
+  e[c, t, f] = exp(s[c, t, f] - shift(m[c, t]))
+  z[c, t]    = sum(f) e[c, t, f]
+  y[t, c, h] = bf16((sum(f) bf16(e[c, t, f]) * v[f, c, h]) / z[c, t])
 }
 derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wu +=, wd +=
 """
