@@ -95,7 +95,7 @@ export MOE_TUNED="$scratch/tuned.db"
 expect 0 'there are no records: .*tuned.db does not exist yet' "$moec" db ls
 expect 1 'tuned.db' "$moec" db ls --db "$scratch/tuned.db"
 expect 1 'MOE_TUNED is off' env MOE_TUNED=off "$moec" db ls
-expect 0 "kept in  $scratch/tuned.db" "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 1s
+expect 0 "kept in  $scratch/tuned.db" "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 4s
 expect 0 'rmsnorm .* T=16 H=64' "$moec" db ls
 expect 0 'tried' "$moec" db ls --all
 expect 0 'kernel     rmsnorm of the program' "$moec" db show 1
