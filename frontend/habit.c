@@ -84,7 +84,7 @@ static int habit_chain(Advice *a)
     uint32_t first = advice_first(a, a->at), before = first;
     while (before < a->at && !is_relation(a, before))
         before++;
-    if (!is_relation(a, a->at) || before >= a->at)
+    if (!is_relation(a, a->at) || before + 1 >= a->at) /* there is nothing between them */
         return 0;
     advice_edit(a, a->at, a->at - 1, ADVICE_TEXT("and %s ", advice_text(a, before + 1, a->at - 1)));
     return advice_with(a, "comparisons do not go on: each has two sides", "join two comparisons by `and`");

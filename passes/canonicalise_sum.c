@@ -18,9 +18,9 @@ static int is_free(const Kernel *k, const Reduction *r, ExprId e)
     return !x_uses_any(k, e, r->bound, r->nbound);
 }
 
-static ExprId zero(Kernel *k, const Reduction *r)
+static ExprId zero(Kernel *k, Loc loc, Type type)
 {
-    return x_at(k, r->body)->type == TY_INT ? x_int(k, r->loc, 0) : x_float(k, r->loc, 0);
+    return type == TY_INT ? x_int(k, loc, 0) : x_float(k, loc, 0);
 }
 
 /* ---- conditions ---- */
@@ -201,7 +201,7 @@ ExprId canon_reduce(Kernel *k, ExprId e)
     if (r.kind != RED_SUM)
         return x_as(k, build(k, &r), type);
     if (r.where.never)
-        return x_as(k, zero(k, &r), type);
+        return x_as(k, zero(k, r.loc, type), type);
     ExprId times = take_idle_indices(k, &r);
     ExprId outside = take_free_conditions(k, &r);
     if (r.nbound)
@@ -210,6 +210,6 @@ ExprId canon_reduce(Kernel *k, ExprId e)
     if (times != NONE)
         value = x_op2(k, r.loc, OP_mul, value, x_as(k, times, type));
     if (outside != NONE)
-        value = x_if(k, r.loc, outside, value, zero(k, &r));
+        value = x_if(k, r.loc, outside, value, zero(k, r.loc, type));
     return x_as(k, value, type);
 }

@@ -13,7 +13,7 @@
 #include "ir/tile.h"
 #include "driver/pipeline.h"
 
-enum { FUZZ_BYTES = 1 << 30 };
+enum { FUZZ_BYTES = 1 << 30, FUZZ_PRINTED = 1 << 17 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
