@@ -285,8 +285,8 @@ typedef struct Wanted {
 } Wanted;
 typedef Vec(Wanted) WantedList;
 WantedList lower_wanted(Lower *l, ExprId root); /* the maximal reductions below root that are still to be done */
-/* The float sums of e that are asked for always and hold no other: what product.c can take. lane: NONE: not known yet. */
 int lower_is_anywhere(Lower *l, const Wanted *w); /* may it be computed where nobody asks for it? */
+/* The float sums of e that may be computed anywhere and hold no other: what product.c can take. lane: NONE: not known yet. */
 uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t max);
 
 /* ---- decide.c, and what it asks ---- */
@@ -351,8 +351,8 @@ void lower_hoist(Lower *l, const Hoisted *hoisted, Extent terms); /* gives it a 
 void lower_pack_hoisted(Lower *l, Loc loc, const Hoisted *hoisted, const ExprId *from, const ExprId *to);
 /* Packs what a sum over the rows reads of a block of rows, `most` of them. */
 void lower_pack_block(Lower *l, const Blocking *by, const BlockRows *rows, int64_t most);
-/* The product's right operand from `term`, a whole line, and the first lane on, if it is kept; else NONE. */
 ExprId lower_rows_are(Lower *l, const Cluster *c, ScalarOp which); /* few by OP_le, many by OP_gt: Note [Few rows] */
+/* The product's right operand from `term`, a whole line, and the first lane on, if it is kept; else NONE. */
 ExprId lower_hoisted_at(Lower *l, const Item *it, const LowerProduct *p, ExprId term);
 
 /* ---- prepack.c: Note [Prepacking] ---- */

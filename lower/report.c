@@ -34,10 +34,9 @@ static ReportOperands operands_of(const Kernel *k, const LowerProduct *p)
                             .right = tensor_of(k, p->right),
                             .left_elem = p->left_elem,
                             .right_elem = p->right_elem,
-                            .right_from = p->hoisted && p->few
-                                              ? "packed once for many blocks, read in place by few rows"
-                                          : p->hoisted ? "packed once for many blocks"
-                                                       : from[p->direct],
+                            .right_from = !p->hoisted ? from[p->direct]
+                                          : p->few ? "packed once for many blocks, read in place by few rows"
+                                                   : "packed once for many blocks",
                             .sums = p->accumulator ? k->tensors.at[p->accumulator->lhs].name : NULL};
 }
 

@@ -349,33 +349,39 @@ static void add_run(Lower *l, const Item *it, const Together *g, const SlabRun *
         (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, &rest);
 }
 
-/* The products where rows are few: Note [Few rows] in lower/hoist.c. 0: they are no others then. */
-static int when_few(const Lower *l, const Together *g, Together *few)
+/* Is some right operand read otherwise where rows are few? Note [Few rows] in lower/hoist.c. */
+static int asks_for_rows(const Together *g)
 {
-    int others = 0;
-    *few = *g;
-    few->s = arena_array(l->k->module->arena, Sum, g->n);
+    for (uint32_t n = 0; n < g->n; n++)
+        if (g->s[n].p->hoisted && g->s[n].p->few != DIRECT_NOT)
+            return 1;
+    return 0;
+}
+
+/* The products where they are. */
+static Together when_few(const Lower *l, const Together *g)
+{
+    Together few = *g;
+    few.s = arena_array(l->k->module->arena, Sum, g->n);
     for (uint32_t n = 0; n < g->n; n++) {
         LowerProduct *p = arena_new_of(l->k->module->arena, LowerProduct);
         *p = *g->s[n].p;
-        if (p->hoisted && p->few != DIRECT_NOT) {
+        if (p->hoisted && p->few != DIRECT_NOT)
             p->direct = p->few;
-            others = 1;
-        }
-        few->s[n] = (Sum){p, g->s[n].partial};
+        few.s[n] = (Sum){p, g->s[n].partial};
     }
-    return others;
+    return few;
 }
 
 void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
-    Together few;
     uint32_t depth = l->b.depth;
     Loc loc = x_at(l->k, g->s[0].p->reduce)->loc;
-    if (!when_few(l, g, &few)) {
+    if (!asks_for_rows(g)) {
         add_run(l, it, g, r);
         return;
     }
+    Together few = when_few(l, g);
     build_if(&l->b, loc, lower_rows_are(l, it->by->rowblock, OP_le));
     add_run(l, it, &few, r);
     build_close(&l->b, depth);

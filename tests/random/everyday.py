@@ -339,5 +339,5 @@ def turned(m):
     m.define(dict(zip(names, axes)), [names[o] for o in order], value)
 
 
-ALL = [attention, attention, attention, einsum, einsum, einsum, cross_entropy, layer_norm, rotary, convolution, prefix, mean_of_some, gated, gated, embedding,
-       gates, optimizer, turned]
+ALL = [attention, attention, attention, einsum, einsum, einsum, cross_entropy, layer_norm, rotary, convolution, prefix,
+       mean_of_some, gated, gated, embedding, gates, optimizer, turned]
