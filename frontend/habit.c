@@ -107,7 +107,8 @@ static uint32_t reduction_without_term(const Advice *a)
 
 enum { PARTS = 8 };
 
-/* The first words of what has commas between it, and behind them two past the last word; returns how many there are. */
+/* The first words of what has commas between it, and behind them two past the last word; returns how many there are, 0 where
+ * one has no word. */
 static uint32_t parts_of(const Advice *a, uint32_t open, uint32_t first[PARTS + 1])
 {
     uint32_t n = 0, close = advice_closing(a, open);
@@ -120,6 +121,9 @@ static uint32_t parts_of(const Advice *a, uint32_t open, uint32_t first[PARTS + 
             first[n++] = i + 1;
     }
     first[n] = close + 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (first[i + 1] == first[i] + 1)
+            return 0;
     return n;
 }
 

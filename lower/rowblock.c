@@ -261,16 +261,19 @@ static BlockRows open_row(Lower *l, Loc loc, const BlockRows *block)
     return (BlockRows){block->c, row, x_add(l->k, row, 1), 0};
 }
 
-/* Those of the rows, `by` of them at a time. */
-static BlockRows open_rows(Lower *l, Loc loc, LoopMode mode, const char *stem, const BlockRows *all,
-                           int64_t by)
+/* Those of the rows, `by` of them at a time; a block of one row is no loop of its own. */
+static BlockRows open_rows(Lower *l, Loc loc, LoopMode mode, const BlockRows *all, int64_t by)
 {
     Kernel *k = l->k;
-    IndexId u = build_index(&l->b, stem);
+    int single = by == 1;
+    IndexId u = single ? all->c->row : build_index(&l->b, "u0");
+    if (single)
+        lower_bind(l, u, NONE, NONE);
     build_for(&l->b, loc, mode, u, all->first, all->end, by);
-    ExprId end = x_min(k, x_add(k, x_index(k, loc, u), by), all->end);
-    return (BlockRows){all->c, x_index(k, loc, u), build_let(&l->b, loc, "end", end),
-                       all->from_line && by % LAYOUT_EDGE == 0};
+    ExprId first = x_index(k, loc, u), end = x_add(k, first, by);
+    if (!single)
+        end = build_let(&l->b, loc, "end", x_min(k, end, all->end));
+    return (BlockRows){all->c, first, end, all->from_line && by % LAYOUT_EDGE == 0};
 }
 
 static void pack_hoisted(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, Loc loc)
@@ -338,8 +341,7 @@ static BlockRows open_blocks(Lower *l, const RowBlockLaunch *s, Loc loc, const P
         rows = open_span(l, loc, s, &rows);
     }
     pack_hoisted(l, s, &rows, loc);
-    return open_rows(l, loc, s->c->carries || s->hoisted.len ? LOOP_ORDERED : LOOP_PARALLEL, "u0", &rows,
-                     s->most);
+    return open_rows(l, loc, s->c->carries || s->hoisted.len ? LOOP_ORDERED : LOOP_PARALLEL, &rows, s->most);
 }
 
 static void lower_one(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, uint32_t q,

@@ -230,7 +230,8 @@ static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
 
 void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
-    s->most = schedule_rowblock_rows(l->c, l->k, s->c);
+    int by_blocks = s->rows > 1 || pass_traits(l->c)->long_vectors;
+    s->most = by_blocks ? schedule_rowblock_rows(l->c, l->k, s->c) : 1;
     s->whole = (Blocking){.lane = NONE, .row = s->c->row, .rowblock = s->c};
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->m->at[q].kind == EQ_TOP || s->m->at[q].along || !lower_has_row(l->k, s->c, &s->m->at[q]))

@@ -1,44 +1,7 @@
 """Kernels as people write them, each with choices at random: what random expressions hit too rarely, whole."""
-from program import Equation, Expr, Param, index, load, number, op, reduce
 from expressions import both, real
-
-
-def local(m, names, scope, value, elem="f32"):
-    """A local of the value; gives its access at the same indices."""
-    name = m.new("u")
-    m.tensors[name] = (elem, tuple(scope[n] for n in names))
-    m.add(name, names, scope, "=", value if elem == "f32" else op(elem, value), elem)
-    return load(name, *(index(n) for n in names))
-
-
-def at(e, **to):
-    """The access with other indices; a value is an expression."""
-    return load(e.data, *(to.get(s.data, s) for s in e.args))
-
-
-def total(bind, body, where=None):
-    return reduce("sum", [bind], body, where)
-
-
-def product(x, y, bind, where=None):
-    return total(bind, op("*", x, y), where)
-
-
-def some(m, *ways):
-    return m.rng.choice(ways)
-
-
-def variables(m, n):
-    return [m.new("v") for _ in range(n)]
-
-
-def choice(condition, then, other):
-    return Expr("if", None, (condition, then, other))
-
-
-def ids(m, axes, into):
-    return m.param("in", "i32", axes, "j", into=into)
-
+from pieces import at, choice, ids, local, product, some, total, variables
+from program import Equation, Expr, Param, index, load, number, op, reduce
 
 # ---- attention ----
 
@@ -91,6 +54,35 @@ def attention(m):
         value = choice(op(">", norm, real("0.0")), value, real("0.0"))
     names = [i if a is None else a for a in order]
     m.define({a: scope[a] for a in names}, names, value)
+    for name in (weight, norm):
+        m.apart(name.data)
+
+
+def paged(m):
+    """A query for each sequence against a cache that lies in pages, which a table picks; positions are a page and a place."""
+    rng = m.rng
+    nb, nn, nk, pages, held, d = m.space(), m.space(), some(m, "2", "1", "K"), m.space(), m.space(), m.space()
+    size = some(m, "2", "3", "D", m.space())
+    b, n, c, p, o, e = variables(m, 6)
+    scope = {b: nb, n: nn, c: nk, p: pages, o: size, e: d}
+    elem = some(m, "bf16", "f32")
+    page = load(ids(m, [nb, pages], held), index(b), index(p))
+    q = load(m.input([nb, nn, nk, d], elem), index(b), index(n), index(c), index(e))
+    k, v = (load(m.input([held, size, nn, d], elem), page, index(o), index(n), index(e)) for _ in range(2))
+    place = op("+", op("*", index(p), m.extent(size)), index(o))
+    where = some(m, None, op("<", place, load(ids(m, [nb], pages), index(b))))
+    score = local(m, [b, n, c, p, o], scope, product(q, k, (e, d)))
+    binds = [(p, pages), (o, size)]
+    most = local(m, [b, n, c], scope, reduce("max", binds, score, where))
+    hold = some(m, "shift", "stop")
+    weight = local(m, [b, n, c, p, o], scope, op("exp", op("-", score, op(hold, most))))
+    norm = local(m, [b, n, c], scope, reduce("sum", binds, weight, where))
+    value = reduce("sum", binds, op("*", weight, v), where)
+    if hold == "stop":
+        value = op("/", value, op("+", norm, real("0.5")))
+    else:
+        value = choice(op(">", norm, real("0.0")), op("/", value, norm), real("0.0"))
+    m.define({b: nb, n: nn, c: nk, e: d}, [b, n, c, e], value)
     for name in (weight, norm):
         m.apart(name.data)
 
@@ -199,6 +191,101 @@ def convolution(m):
     binds = [(k, size), (c, sc)]
     rng.shuffle(binds)
     m.define({t: st, f: sf}, [t, f], reduce("sum", binds, op("*", x, w), condition))
+
+
+def pool(m):
+    """The largest, the smallest or the mean of a window that moves on by its own length, or by less."""
+    rng = m.rng
+    st, sc = m.space(), m.space()
+    t, c, k = variables(m, 3)
+    size, stride = some(m, "2", "3", "K"), some(m, number(1), number(2), number(3))
+    place = op("+", op("*", stride, index(t)), index(k))
+    guards, condition = [], None
+    m.guard_inside(place, st, guards)
+    for g in guards:
+        condition = both(condition, g)
+    x = load(m.input([st, sc]), place, index(c))
+    value = reduce(some(m, "max", "min", "sum"), [(k, size)], x, condition)
+    m.define({t: st, c: sc}, some(m, [t, c], [c, t]), op("max2", op("min2", value, number(9)), number(-9)))
+
+
+def nearest(m):
+    """Squares of distances of two sets of points, by difference or by product, and the nearest."""
+    rng = m.rng
+    si, sj, sd = m.space(), m.space(), m.space()
+    i, j, d, c, best = variables(m, 5)
+    scope = {i: si, j: sj, d: sd}
+    x, y = load(m.input([si, sd]), index(i), index(d)), load(m.input([sj, sd]), index(j), index(d))
+    away = op("-", x, y)
+    if rng.random() < 0.5:
+        value = total((d, sd), op("*", away, away))
+    else:
+        square = lambda v: total((d, sd), op("*", v, v))
+        value = op("-", op("+", square(x), square(y)), op("*", number(2), product(x, y, (d, sd))))
+    distance = local(m, [i, j], scope, value)
+    if rng.random() < 0.5:
+        m.define({i: si}, [i], op("min2", number(9), reduce("min", [(j, sj)], distance)))
+    count = some(m, "1", "2", "K")
+    least, chosen = m.param("out", "f32", [si, count], "y"), m.new("n")
+    m.tensors[chosen], m.into[chosen] = ("i32", (si, count)), sj
+    m.equations.append(Equation(least, (index(i), index(c)), ((i, si), (c, count)), "top",
+                                reduce("max", [(best, sj)], op("neg", at(distance, **{j: index(best)}))), second=chosen))
+    if rng.random() < 0.5:
+        near = load(y.data, load(chosen, index(i), index(c)), index(d))
+        m.define({i: si, c: count, d: sd}, [i, c, d], op("-", x, near))
+
+
+def group_norm(m):
+    """Of channels in groups, over their positions too."""
+    rng = m.rng
+    sb, sg, sc, st = m.space(), m.space(), some(m, "2", "3", m.space()), m.space()
+    b, g, c, t = variables(m, 4)
+    scope = {b: sb, g: sg, c: sc, t: st}
+    names = some(m, [b, t, g, c], [b, g, c, t])
+    x = load(m.input([scope[n] for n in names]), *(index(n) for n in names))
+    binds = [(c, sc), (t, st)]
+    rng.shuffle(binds)
+    count = op("+", op("*", m.extent(sc), m.extent(st)), number(1))
+    mean = local(m, [b, g], scope, op("/", reduce("sum", binds, x), count))
+    away = op("-", x, mean)
+    var = local(m, [b, g], scope, op("/", reduce("sum", binds, op("*", away, away)), count))
+    y = op("*", away, op("rsqrt", op("+", var, real("0.5"))))
+    if rng.random() < 0.6:
+        y = op("*", y, load(m.input([sg, sc]), index(g), index(c)))
+    m.define(scope, names, y)
+
+
+def chain(m):
+    """A product of a product, with a matrix of its own size perhaps: what iterations over matrices do."""
+    rng = m.rng
+    s, f = m.space(), m.space()
+    i, j, k, c = variables(m, 4)
+    scope = {i: s, j: s, k: s, c: f}
+    elem = some(m, "bf16", "f32")
+    x = m.input([s, f], elem)
+    gram = local(m, [i, j], scope, product(load(x, index(i), index(c)), load(x, index(j), index(c)), (c, f)), some(m, "f32", elem))
+    second = product(gram, load(gram.data, index(k), index(j)), (j, s)) if rng.random() < 0.5 else at(gram, **{j: index(k)})
+    mixed = local(m, [i, k], scope, op("+", op("*", real("0.5"), at(gram, **{j: index(k)})), op("*", real("0.25"), second)))
+    triangle = op("<=", index(k), index(i)) if rng.random() < 0.4 else None
+    value = product(mixed, load(x, index(k), index(c)), (k, s), triangle)
+    m.define({i: s, c: f}, some(m, [i, c], [c, i]), op("+", load(x, index(i), index(c)), op("*", real("0.125"), value)))
+
+
+def blocks_with_scales(m):
+    """A product with integer weights, of which each block of terms has a scale of its own."""
+    rng = m.rng
+    st, sb, size, sf = m.space(), m.space(), some(m, "2", "3", m.space()), m.space()
+    t, b, c, f = variables(m, 4)
+    elem = some(m, "bf16", "f32")
+    x = load(m.input([st, sb, size], elem), index(t), index(b), index(c))
+    w = op("f32", load(ids(m, [sb, size, sf], "3"), index(b), index(c), index(f)))
+    w = op("-", w, number(1)) if rng.random() < 0.5 else w
+    scale = load(m.input([sb, sf], "f32"), index(b), index(f))
+    if rng.random() < 0.5:
+        value = reduce("sum", [(b, sb), (c, size)], op("*", x, op("*", w, scale)))
+    else:
+        value = total((b, sb), op("*", scale, total((c, size), op("*", x, w))))
+    m.define({t: st, f: sf}, [t, f], value)
 
 
 def prefix(m):
@@ -339,5 +426,6 @@ def turned(m):
     m.define(dict(zip(names, axes)), [names[o] for o in order], value)
 
 
-ALL = [attention, attention, attention, einsum, einsum, einsum, cross_entropy, layer_norm, rotary, convolution, prefix,
-       mean_of_some, gated, gated, embedding, gates, optimizer, turned]
+ALL = [attention, attention, attention, paged, einsum, einsum, einsum, cross_entropy, layer_norm, group_norm, rotary,
+       convolution, pool, prefix, nearest, mean_of_some, gated, gated, chain, blocks_with_scales, embedding, gates, optimizer,
+       turned]

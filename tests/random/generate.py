@@ -1,10 +1,11 @@
 """Random programs. A Maker writes one kernel; expressions are in expressions.py, equations with a purpose (products,
-attention, experts, scatters) in patterns.py."""
+attention, experts, scatters) in patterns.py, kernels as people write them in everyday.py and routed.py."""
 import random
 from dataclasses import replace
 
 import everyday
 import patterns
+import routed
 from expressions import Expressions
 from program import Derive, Dim, Equation, Expr, Group, Kernel, Module, Param, index, load, op, walk
 
@@ -147,7 +148,7 @@ class Maker(Expressions):
             elif way < 0.57:
                 self.constants()
             elif way < 0.76:
-                rng.choice(everyday.ALL)(self)
+                rng.choice(routed.ALL if self.route and rng.random() < 0.5 else everyday.ALL)(self)
             else:
                 rng.choice(patterns.ALL)(self)
         self.use_locals()
