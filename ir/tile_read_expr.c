@@ -302,6 +302,8 @@ static ExprId negated(TileReader *r, Loc loc, ExprId e)
 {
     if (x_at(r->k, e)->kind == X_EXTENT)
         return x_extent(r->k, loc, ext_sub(r->m, ext_const(r->m, 0), x_at(r->k, e)->sym));
+    if (x_is_int(r->k, e, 0))
+        return e; /* an integer has no other zero: -0 is read so, too */
     return unary(r, loc, OP_neg, e);
 }
 

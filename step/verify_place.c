@@ -144,6 +144,8 @@ static const StepBuffer *exchanged(StepVerifier *v, TaskId t, const char *role, 
 static void check_side(StepVerifier *v, TaskId t, const char *role, const StepBuffer *b, Exchanged rule)
 {
     const GroupAxis a = v->p->tasks.at[t].axis;
+    if (!b->rank && (rule == EXCHANGED_PART || rule == EXCHANGED_ROWS))
+        REFUSE(v, "%s: `%s`, %s, is a number, which has no parts", verify_task_text(v->p, t), role, b->name);
     if (v->p->members[a] > 1 && !is_placed(rule, b, a))
         REFUSE(v, "%s: `%s`, %s, is %s", verify_task_text(v->p, t), role, b->name, words(v, b->placed[a]));
 }
@@ -200,8 +202,6 @@ void verify_exchange(StepVerifier *v, TaskId t)
         REFUSE(v, "%s: it has %u operands", verify_task_text(v->p, t), task->operands.len);
     if (v->error)
         return;
-    if (counts && !x->rank)
-        REFUSE(v, "%s: %s has no rows", verify_task_text(v->p, t), x->name);
     if (x)
         check_side(v, t, "x", x, rule->takes);
     if (y)

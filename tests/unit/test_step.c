@@ -52,19 +52,27 @@ static void test_text(void **state)
     arena_free(a);
 }
 
+static void refuse_text(const char *text, const char *words)
+{
+    Arena *a = arena_new();
+    const char *error;
+    Program *p = step_read(a, text, strlen(text), &error);
+    if (p)
+        error = step_verify(p, NULL);
+    if (!error || !strstr(error, words))
+        fail_msg("%s\n%s", text, error ? error : "accepted");
+    arena_free(a);
+}
+
 /* The program with one text replaced is refused with words. */
 static void refuse(const char *from, const char *to, const char *words)
 {
     Arena *a = arena_new();
-    const char *at = strstr(good, from), *error;
+    const char *at = strstr(good, from);
     assert_non_null(at);
     Text t = {.arena = a};
     text_add(&t, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
-    Program *p = step_read(a, text_string(&t), t.len, &error);
-    if (p)
-        error = step_verify(p, NULL);
-    if (!error || !strstr(error, words))
-        fail_msg("`%s` for `%s`: %s", to, from, error ? error : "accepted");
+    refuse_text(text_string(&t), words);
     arena_free(a);
 }
 
@@ -123,6 +131,14 @@ static void test_refused_programs(void **state)
            "task 2 copy tp forward L0 m0 reads x=a writes y=b", "are not of one type");
     refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
            "task 2 allreduce tp forward L0 m0 reads x=w writes y=b", "reads no plain tensor as `x`");
+    refuse_text("step train\narena 0\ngroup tp 2\n"
+                "buffer a state f32 over tp own\nbuffer b state f32\n"
+                "task 0 allgather tp forward reads x=a writes y=b\n",
+                "`x`, a, is a number, which has no parts");
+    refuse_text("step train\narena 0\ngroup tp 2\n"
+                "buffer a state f32 over tp sum\nbuffer b state f32 over tp own\n"
+                "task 0 reducescatter tp forward reads x=a writes y=b\n",
+                "`y`, b, is a number, which has no parts");
     refuse("bytes 1024", "bytes 63", "63 bytes do not hold its elements");
 }
 
