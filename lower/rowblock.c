@@ -315,11 +315,21 @@ static ExprId span_rows(Lower *l, const RowBlockLaunch *s, Loc loc)
     return x_max(k, x_op2(k, loc, OP_mul, blocks, x_int(k, loc, s->most)), x_int(k, loc, s->span));
 }
 
-/* Those of the rows that one span has; spans are parallel. */
-static BlockRows open_span(Lower *l, Loc loc, const RowBlockLaunch *s, const BlockRows *all)
+/* Rows of a block whose right operands serve all blocks: as many as leave each thread a block. */
+static ExprId even_rows(Lower *l, const RowBlockLaunch *s, Loc loc)
 {
     Kernel *k = l->k;
-    ExprId rows = span_rows(l, s, loc), up = x_op2(k, loc, OP_add, x_add(k, all->end, -1), rows);
+    ExprId last = x_max(k, x_add(k, lower_extent(l, s->c->row), -1), x_int(k, loc, 0));
+    ExprId each = x_add(k, x_op2(k, loc, OP_idiv, last, x_threads(k, loc)), 1);
+    ExprId least = x_int(k, loc, knob_table[KNOB_rowblock].otherwise), most = x_int(k, loc, s->most);
+    return x_min(k, x_max(k, lower_whole_lines(l, each, LAYOUT_EDGE - 1), least), most);
+}
+
+/* Those of the rows that one span has; spans are parallel. */
+static BlockRows open_span(Lower *l, Loc loc, const RowBlockLaunch *s, const BlockRows *all, ExprId rows)
+{
+    Kernel *k = l->k;
+    ExprId up = x_op2(k, loc, OP_add, x_add(k, all->end, -1), rows);
     IndexId p = build_index(&l->b, "p");
     build_parallel(&l->b, loc, p, x_op2(k, loc, OP_idiv, up, rows), 1);
     ExprId first = build_let(&l->b, loc, "w0", x_op2(k, loc, OP_mul, x_index(k, loc, p), rows));
@@ -338,7 +348,9 @@ static BlockRows open_blocks(Lower *l, const RowBlockLaunch *s, Loc loc, const P
         rows.first = build_let(&l->b, loc, "first", rows.first);
         rows.end = build_let(&l->b, loc, "end", rows.end);
     } else if (s->hoisted.len) {
-        rows = open_span(l, loc, s, &rows);
+        rows = open_span(l, loc, s, &rows, span_rows(l, s, loc));
+    } else if (s->c->usual_rows && !s->c->carries) {
+        return open_span(l, loc, s, &rows, even_rows(l, s, loc));
     }
     pack_hoisted(l, s, &rows, loc);
     return open_rows(l, loc, s->c->carries || s->hoisted.len ? LOOP_ORDERED : LOOP_PARALLEL, &rows, s->most);
