@@ -175,6 +175,12 @@ static BufferId mtp_module(Recipe *m, int64_t d, BufferId state, BufferId target
 void recipe_mtp(Recipe *m, BufferId x, BufferId targets, BufferId weights)
 {
     ModelWeightId gain = MODEL_final_gain;
+    if (m->c->mtp >= m->positions)
+        record_refuse(
+            m->r,
+            "%lld modules of multi-token prediction in sequences of %lld positions: each module has a "
+            "target less than the one before, and the last has none",
+            (long long)m->c->mtp, (long long)m->positions);
     for (int64_t d = 0; d < m->c->mtp; d++) {
         const BufferId state = normed(m, x, gain);
         recipe_at(m, (int)(m->c->layers + d), m->micro);

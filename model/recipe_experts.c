@@ -224,7 +224,14 @@ static BufferId experts_here(Recipe *m, BufferId x, const Routing *g)
     record_module(m->r, "swiglu");
     const BufferId wg = recipe_weight(m, MODEL_wg), wu = recipe_weight(m, MODEL_wu),
                    wd = recipe_weight(m, MODEL_wd);
-    if (!recipe_has(m, MODEL_vg))
+    const int alone = !recipe_has(m, MODEL_vg);
+    if (alone && m->c->sandwich_norm)
+        return recipe_add(m, x,
+                          out(record(m->r, "routed_branch", ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p),
+                                     ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)),
+                              "y"),
+                          MODEL_ffn_post_gain);
+    if (alone)
         return out(record(m->r, "routed", ARG(x, x), ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p),
                           ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)),
                    "y");
@@ -251,7 +258,11 @@ static BufferId experts_here(Recipe *m, BufferId x, const Routing *g)
 static BufferId experts_of_ranks(Recipe *m, BufferId x, const Routing *g)
 {
     const BufferId rows = recipe_exchanged(m, g->n, g->p, g->id, g->route);
-    if (!recipe_has(m, MODEL_vg))
+    const int alone = !recipe_has(m, MODEL_vg);
+    if (alone && m->c->sandwich_norm)
+        return recipe_add(m, x, out(record(m->r, "unpermute_alone", ARG(rows, rows), ARG(rt, g->route)), "y"),
+                          MODEL_ffn_post_gain);
+    if (alone)
         return out(record(m->r, "unpermute", ARG(x, x), ARG(rows, rows), ARG(rt, g->route)), "y");
     const Arg n = ARG(n, g->n), wg = ARG(wg, recipe_weight(m, MODEL_vg)),
               wu = ARG(wu, recipe_weight(m, MODEL_vu)), wd = ARG(wd, recipe_weight(m, MODEL_vd));

@@ -25,35 +25,35 @@ void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w)
         record_place(m->r, b, AXIS_tp, m->cached ? (Placement)PLACED_OWN : model_weight_cut(w->id));
 }
 
-static void refuse_unless_divided(Recipe *m, const char *what, int64_t n, GroupAxis axis)
+/* What each rank has of n; refused, and n, where they cannot have as many. */
+static int64_t part(Recipe *m, const char *what, int64_t n, GroupAxis axis)
 {
     const int64_t ranks = record_members(m->r, axis);
-    if (n % ranks)
-        record_refuse(
-            m->r,
-            "%lld %s over %s of %lld ranks: each rank has as many whole ones, so the ranks must divide them",
-            (long long)n, what, axis_names[axis], (long long)ranks);
+    if (n % ranks == 0)
+        return n / ranks;
+    record_refuse(
+        m->r,
+        "%lld %s over %s of %lld ranks: each rank has as many whole ones, so the ranks must divide them",
+        (long long)n, what, axis_names[axis], (long long)ranks);
+    return n;
 }
 
 /* Of a model with fewer heads and narrower dense networks, all shapes are those of a rank of tp. */
 static void share_heads(Recipe *m)
 {
-    const int64_t ranks = record_members(m->r, AXIS_tp);
     ModelConfig *c = arena_new_of(m->arena, ModelConfig);
     *c = *m->c;
-    refuse_unless_divided(m, "heads", c->heads, AXIS_tp);
-    refuse_unless_divided(m, "heads of keys", c->kv_heads, AXIS_tp);
-    refuse_unless_divided(m, "columns of dense networks", c->dense_width, AXIS_tp);
-    refuse_unless_divided(m, "tokens of a micro-batch", m->sequences * m->positions, AXIS_tp);
+    c->heads = part(m, "heads", c->heads, AXIS_tp);
+    c->kv_heads = part(m, "heads of keys", c->kv_heads, AXIS_tp);
+    c->dense_width = part(m, "columns of dense networks", c->dense_width, AXIS_tp);
+    part(m, "tokens of a micro-batch", m->sequences * m->positions, AXIS_tp);
     if (model_is_latent(c) && !c->q_lora)
         record_refuse(m->r, "latent attention without a latent of queries is on one rank, not over tp");
-    c->heads /= ranks, c->kv_heads /= ranks, c->dense_width /= ranks;
     m->c = c;
 }
 
 void recipe_share(Recipe *m)
 {
-    const int64_t ranks = record_members(m->r, AXIS_ep);
     int64_t members[AXIS_COUNT];
     for (GroupAxis a = 0; a < AXIS_COUNT; a++)
         members[a] = record_members(m->r, a);
@@ -61,10 +61,10 @@ void recipe_share(Recipe *m)
     if (record_members(m->r, AXIS_tp) > 1)
         share_heads(m);
     m->weights = model_weights(m->arena, m->c);
-    refuse_unless_divided(m, "routed experts", m->c->experts, AXIS_ep);
+    const int64_t experts = part(m, "routed experts", m->c->experts, AXIS_ep);
     for (uint32_t i = 0; i < m->weights.len; i++)
         if (recipe_is_own(m, &m->weights.at[i]))
-            m->weights.at[i].matrices /= ranks;
+            m->weights.at[i].matrices = experts;
 }
 
 /* ---- the stream ---- */

@@ -94,7 +94,10 @@ void recipe_train_weights(Recipe *m)
         const ModelWeight *w = &m->weights.at[i];
         if (!model_weight_has_gradient(w))
             continue;
-        record_trainable(m->r, recipe_form(m, w, model_weight_row(w)->form), recipe_gradient(m, w));
+        const BufferId gradient = recipe_gradient(m, w);
+        if (w->layer >= m->c->layers && !m->balanced)
+            continue; /* the loss of the next token alone says nothing of later ones: 0 */
+        record_trainable(m->r, recipe_form(m, w, model_weight_row(w)->form), gradient);
         if (m->c->tied && w->id == MODEL_embed)
             record_trainable(m->r, recipe_form(m, w, MODEL_PACKED), recipe_gradient(m, w));
     }

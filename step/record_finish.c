@@ -137,14 +137,16 @@ static void finish_packed(Recorder *r)
     }
 }
 
-/* A partial sum beside a weight's gradient that no one added up. */
+/* No one added up a partial sum beside a weight's gradient, or nothing depends on the weight. */
 static void check_owed(Recorder *r)
 {
     for (BufferId w = 0; w < r->gradients.len; w++) {
         const Gradient *g = &r->gradients.at[w];
+        const char *name = r->program->buffers.at[g->trainable ? g->buffer : w].name;
         if (g->trainable && r->gradients.at[g->buffer].buffer != STEP_NONE)
-            record_refuse(r, "%s: it is a partial sum, which record_reduce_gradients() must add up",
-                          r->program->buffers.at[g->buffer].name);
+            record_refuse(r, "%s: it is a partial sum, which record_reduce_gradients() must add up", name);
+        if (g->trainable && !r->gradients.at[g->buffer].got)
+            record_refuse(r, "%s: no task adds to it, because none of the loss reads the weight", name);
     }
 }
 

@@ -39,9 +39,11 @@ refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model
 refuses 2 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
 refuses 2 "--model is missing" plan
 refuses 2 "--memory takes bytes, as 4G or 500M, not \`4 G\`" plan --model examples/models/tiny.json --memory "4 G"
+refuses 1 "2 heads of keys over tp of 4 ranks" plan --model examples/models/tiny_gqa.json --ranks 4 --tp 4
 refuses 1 "--recompute: \`sofa\`: no task belongs to it in these layers; the modules are latents, mla" plan --model examples/models/tiny.json --recompute sofa
 refuses 1 "--recompute: \`permute\`: permuted rows are never kept" plan --model examples/models/tiny.json --recompute swiglu,permute:1
 refuses 1 "in /nonexistent: No such file or directory" --swap all --swap-folder /nonexistent --data LICENSE
+refuses 1 "modules of multi-token prediction in sequences of" plan --model examples/models/tiny.json --sequence 1
 refuses 2 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --data LICENSE
 refuses 2 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE

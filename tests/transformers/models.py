@@ -45,6 +45,7 @@ PANGU = dict(
 LOSSES = dict(router_aux_loss_coef=0.1, router_z_loss_coef=0.02)
 REFERENCES = {
     "sandwich": PANGU,
+    "routed_only": {**PANGU, "num_shared_experts": 0},
     "mtp": {**PANGU, "num_mtp_layers": 2, "router_enable_expert_bias": True},
     "softmax": {**PANGU, **LOSSES, "scoring_func": "softmax", "aux_loss_scope": "micro_batch"},
     "sequence": {**PANGU, **LOSSES, "aux_loss_scope": "sequence", "sandwich_norm": False, "num_mtp_layers": 1,

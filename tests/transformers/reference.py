@@ -48,7 +48,8 @@ def layer_shapes(c, i):
         s |= swiglu_shapes("mlp.", H, c["intermediate_size"])
     else:
         s["mlp.gate"] = (c["n_routed_experts"], H)
-        s |= swiglu_shapes("mlp.shared_experts.", H, c["n_shared_experts"] * c["moe_intermediate_size"])
+        if c["n_shared_experts"]:
+            s |= swiglu_shapes("mlp.shared_experts.", H, c["n_shared_experts"] * c["moe_intermediate_size"])
         for e in range(c["n_routed_experts"]):
             s |= swiglu_shapes(f"mlp.experts.{e}.", H, c["moe_intermediate_size"])
     if i >= c["num_hidden_layers"]:
@@ -152,7 +153,7 @@ class Reference:
         if c["capacity_factor"]:
             kept = keep(ids, p.detach(), E, math.ceil(T * K / E * c["capacity_factor"]), c["drop_policy"])
         self.dropped.append(1 - kept.float().mean().item())
-        y = self.swiglu(flat, m + "shared_experts.")
+        y = self.swiglu(flat, m + "shared_experts.") if c["n_shared_experts"] else torch.zeros_like(flat)
         for e in range(E):
             t, k = torch.nonzero((ids == e) & kept, as_tuple=True)
             y = y.index_add(0, t, p[t, k, None] * self.swiglu(flat[t], f"{m}experts.{e}."))

@@ -214,7 +214,7 @@ class Model:
         B = self.sequences if c["aux_loss_scope"] == "sequence" else 1
         scope = {**n, "B": B, "S": n["T"] // B}
         count = call("count", scope, id=ids).value
-        self.parts["balance"].append(call("balance", scope, c=scores, n=count, share=n["E"] / (n["K"] * scope["S"])))
+        self.parts["balance"].append(call("balance", scope, c=scores, n=count, share=n["E"] / (n["K"] * scope["S"]), tokens=scope["S"]))
         self.parts["z"].append(z)
 
     def experts_of(self, n, layer, m, x, ids, given):
@@ -231,9 +231,8 @@ class Model:
                 return call("dense", n, x=y, n=given["n"], **shared(("wg", "wu", "wd")))
             ids = kept
         rt = call("dispatch", {k: v for k, v in n.items() if k != "C"}, id=ids).value
-        if not shared:
-            return call("routed", n, x=x, rt=rt, **given)
-        return self.branch("experts", n, x, layer, "post_mlp_layernorm", rt=rt, **given, **shared(("vg", "vu", "vd")))
+        kernel, both = ("experts", shared(("vg", "vu", "vd"))) if shared else ("routed", {})
+        return self.branch(kernel, n, x, layer, "post_mlp_layernorm", rt=rt, **given, **both)
 
     # ---- the model ----
 

@@ -89,7 +89,7 @@ static void two_kinds_of_gradient(Bad b)
     record_backward(b.r);
 }
 
-static void owed(Bad b)
+static void gradient_of_gain(Bad b)
 {
     record_trainable(b.r, b.gain,
                      record_tensor(b.r, OWNER_gradient, "d.gain", MOEC_F32, 0, 1, (const int64_t[]){H}));
@@ -97,6 +97,14 @@ static void owed(Bad b)
     const BufferId loss = out(record(b.r, "energy", ARG(z, n)), "loss");
     record_seed(b.r, loss, record_scalar(b.r, "one", MOEC_F32, 1));
     record_backward(b.r);
+}
+
+static void unread(Bad b)
+{
+    record_trainable(
+        b.r, b.a, record_tensor(b.r, OWNER_gradient, "d.a", MOEC_F32, 0, 2, (const int64_t[]){H, F / RANKS}));
+    gradient_of_gain(b);
+    record_reduce_gradients(b.r);
 }
 
 static void refused(void **state_of_test)
@@ -120,7 +128,9 @@ static void refused(void **state_of_test)
     expect_refused(whole_output, "`n` becomes a partial sum, but counts is whole");
     expect_refused(norm_of_all_gradients, "`x` is all, whose views are placed apart");
     expect_refused(two_kinds_of_gradient, "through a `copy` over tp");
-    expect_refused(owed, "d.gain: it is a partial sum, which record_reduce_gradients() must add up");
+    expect_refused(gradient_of_gain,
+                   "d.gain: it is a partial sum, which record_reduce_gradients() must add up");
+    expect_refused(unread, "d.a: no task adds to it, because none of the loss reads the weight");
 }
 
 int main(void)
