@@ -101,6 +101,7 @@ static int build_scatter_subscript(KernelSema *c, Equation *q, uint32_t at, cons
 {
     ExprIds needs = {0};
     c->needs = &needs;
+    c->needs_from = c->guards.len;
     q->index[at] = build_integer(c, e);
     if (c->failed ||
         !sema_subscript(c, lhs->name.name, c->k->tensors.at[q->lhs].axes[at], q->index[at], e->loc))
@@ -156,6 +157,7 @@ static ExprId build_value(KernelSema *c, const AstExpr *e)
 {
     ExprIds needs = {0};
     c->needs = &needs;
+    c->needs_from = c->guards.len;
     ExprId value = build_expr(c, e);
     if (value == NONE)
         return NONE;

@@ -4,7 +4,8 @@
  * Note [Guards]. An expression is evaluated only where the conditions of the `where`s and `if`s around it
  * hold, and the right side of an `and` only where the left side holds. Proofs about subscripts use these, and
  * a row that may be dropped is asked for (`rt.row(t, k) >= 0`) by the nearest reduction unless one of them
- * asks already. */
+ * asks already: before its `where` for what that reads, behind it for the term, and only where the `if`s around the
+ * access hold. */
 #include "frontend/advice.h"
 #include "frontend/sema.h"
 
@@ -287,16 +288,23 @@ static ExprId build_reduce(KernelSema *c, const AstExpr *e)
 {
     ExprIds needs = {0}, *outer_needs = c->needs;
     uint32_t guards = c->guards.len, scope = c->scope.len, nbound = e->binds->list.len;
+    uint32_t outer_from = c->needs_from;
     ExprId guard = c->guard, condition, body = NONE;
     IndexId bound[MAX_RANK];
     c->needs = &needs;
+    c->needs_from = c->guards.len;
     for (uint32_t i = 0; i < nbound; i++) {
         bound[i] = c->vars.at[e->binds->list.at[i].var].id;
         scope_push(c, e->binds->list.at[i].var);
     }
-    if (build_where(c, e, &condition))
+    int good = build_where(c, e, &condition);
+    condition = good ? build_conjunction(c, e->loc, &needs, condition) : (ExprId)NONE;
+    uint32_t before = needs.len;
+    c->needs_from = c->guards.len;
+    if (good)
         body = build_number(c, e->args[0]);
     c->needs = outer_needs;
+    c->needs_from = outer_from;
     guard_leave(c, guards, guard);
     scope_leave(c, scope);
     if (body == NONE)
@@ -305,7 +313,8 @@ static ExprId build_reduce(KernelSema *c, const AstExpr *e)
         return sema_error(c, DIAG_too_many_axes, e->loc, "read some of them in a local of its own",
                           "more than %d rows that may be dropped are used in one reduction",
                           MAX_CONDITIONS / 4);
-    condition = build_conjunction(c, e->loc, &needs, condition);
+    for (uint32_t i = before; i < needs.len; i++)
+        condition = x_and(c->k, e->loc, condition, needs.at[i]);
     return x_reduce(c->k, e->loc, (ReduceKind)e->op, bound, nbound, body, condition);
 }
 

@@ -6,6 +6,8 @@ gradients), then comes an axis for each index in scope. Only elements under the 
 The evaluator notes what decides (conditions, the place of a max, roundings, `stop`) on a tape. `replay` evaluates on
 other floats with the decisions of the tape, so that differences of replays are derivatives by section 7 of the page:
 they have no kinks."""
+import functools
+
 import numpy as np
 
 import bounds
@@ -258,22 +260,21 @@ class Evaluator(Stores):
         return Int(route.row_of.astype(np.int64)[at], t.d | k.d)
 
     def needs(self, e, guards=()):
-        """Rows that may be dropped and that nothing asks for: the nearest reduction skips its term."""
+        """Rows that may be dropped and that nothing asks for: the nearest reduction skips its term, where the guards inside hold."""
         if e is None or e.kind == "reduce":
             return []
+        held = {}
         if e.kind == "if" or (e.kind == "op" and e.data == "and"):
-            held = guards + tuple(conjuncts(e.args[0]))
-            rest = [self.needs(a, held if i == 1 else guards) for i, a in enumerate(e.args)]
-            return [n for r in rest for n in r]
+            held[1] = guards + tuple(conjuncts(e.args[0]))
+        if e.kind == "if" or (e.kind == "op" and e.data == "or"):
+            held[2 if e.kind == "if" else 1] = guards + (op_of("not", e.args[0]),)
         out = []
         if e.kind in ("load", "token", "slot", "at"):
-            out = [op_of(">=", s, ZERO_OF) for s in e.args if s.kind == "row"]
-            if e.kind == "load":
-                axes = self.axes_of(e.data)
-                out = [op_of(">=", s, ZERO_OF) for s, a in zip(e.args, axes) if s.kind == "row" and self.module.group(a)]
-            out = [n for n in out if n not in guards]
-        for a in e.args:
-            out += self.needs(a, guards)
+            axes = self.axes_of(e.data) if e.kind == "load" else None
+            out = [op_of(">=", s, ZERO_OF) for n, s in enumerate(e.args) if s.kind == "row" and (not axes or self.module.group(axes[n]))]
+            out = [functools.reduce(lambda need, g: op_of("or", op_of("not", g), need), reversed(guards), n) for n in out if n not in guards]
+        for i, a in enumerate(e.args):
+            out += self.needs(a, held.get(i, guards))
         return out
 
     # ---- tensors ----
@@ -339,12 +340,14 @@ class Evaluator(Stores):
                 wanted = self.eval(within, inner)
                 inner = inner.among(group == wanted.v, wanted.d)
         used = set(self.reads.get(id(self.at), ()))
-        for need in self.needs(where) + self.needs(body):
+        for need in self.needs(where):
             inner = inner.under(self.eval(need, inner))
         needed = self.reads.get(id(self.at), set()) - used
         if where is not None:
             self.reads[id(self.at)] = used      # of a condition that never holds nothing is needed but what it reads
             inner = inner.under(self.eval(where, self.decided_by(body, ZERO_OF, inner) if kind == "sum" else inner))
+        for need in self.needs(body):
+            inner = inner.under(self.eval(need, inner))
         if inner.sure.any():
             self.reads.setdefault(id(self.at), set()).update(needed)
         for _, space in binds:

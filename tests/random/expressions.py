@@ -26,7 +26,7 @@ class Expressions:
         rng = self.rng
         plain = self.indices(scope, space)
         if space in ROWS:
-            return self.row(scope, plain)
+            return self.row(scope, plain, guards)
         way = rng.random()
         if way < 0.14 and depth > 0:
             made = self.gather(scope, space, guards)
@@ -46,13 +46,19 @@ class Expressions:
             return number(rng.randrange(int(space)))
         return None
 
-    def row(self, scope, plain):
+    def row(self, scope, plain, guards):
         if plain and self.rng.random() < 0.85:
             return index(self.rng.choice(plain))
         t, k = self.indices(scope, "T"), self.indices(scope, "K")
         if t and k and self.route:
-            return Expr("row", self.route, (index(self.rng.choice(t)), index(self.rng.choice(k))))
+            return Expr("row", self.route, (self.choice_of(scope, "T", t, guards), self.choice_of(scope, "K", k, guards)))
         return index(self.rng.choice(plain)) if plain else None
+
+    def choice_of(self, scope, space, plain, guards):
+        """A token or a choice of one: an index, one beside it, or one that a tensor names."""
+        way = self.rng.random()
+        other = self.affine(scope, space, guards) if way < 0.12 else self.gather(scope, space, guards) if way < 0.24 else None
+        return other or index(self.rng.choice(plain))
 
     def affine(self, scope, space, guards):
         """stride * i + shift, perhaps + another index; guarded, well or (in faulty kernels) not well enough."""
@@ -205,7 +211,7 @@ class Expressions:
         """e where the guards hold, so that nothing outside is read."""
         rows = [s for s in e.args if s.kind == "row"]
         if rows and self.rng.random() < 0.5:
-            guards = [op(">=", r, number(0)) for r in rows] + guards
+            guards = guards + [op(">=", r, number(0)) for r in rows]
         if not guards:
             return e
         c = None
