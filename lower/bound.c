@@ -1,11 +1,14 @@
 /* What the conditions of a reduction say of an index before its loop opens: bounds, and the group of a row. */
 #include "lower/lower.h"
 
-/* What a conjunct says of index i: i >= at (lower), i < at (upper), both for `==`. */
+/* What a conjunct says of index i: each * i >= at (lower), each * i < at + more (upper), both for `==`. */
 typedef struct Bound {
     ExprId at; /* equation level, free of i */
-    int lower, upper;
+    int64_t each;
+    int lower, upper, more;
 } Bound;
+
+enum { EACH_MAX = 1 << 20 }; /* steps of a window: products of them do not overflow */
 
 static ScalarOp flip(ScalarOp op)
 {
@@ -29,13 +32,14 @@ static ExprId rest_of(Lower *l, const Affine *a, IndexId i, int64_t sign)
     return sum;
 }
 
-/* c as `i op other`; 0 when it is not of that form. */
-static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
+/* c as `each * i op other`, each >= 1; 0 when it is not of that form. */
+static int solve(Lower *l, ExprId c, IndexId i, int64_t *each, ScalarOp *op, ExprId *other)
 {
     Kernel *k = l->k;
     const Expr *x = x_at(k, c);
     if (x->kind != X_OP || (x->op != OP_eq && flip((ScalarOp)x->op) == (ScalarOp)x->op))
         return 0;
+    *each = 1;
     *op = (ScalarOp)x->op;
     ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
     for (int side = 0; side < 2; side++, *op = flip(*op)) {
@@ -51,9 +55,11 @@ static int solve(Lower *l, ExprId c, IndexId i, ScalarOp *op, ExprId *other)
         !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
         return 0;
     for (uint32_t n = 0; n < form.n; n++)
-        if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && (coef == 1 || coef == -1)) {
-            *op = coef == 1 ? *op : flip(*op);
-            *other = rest_of(l, &form, i, -coef);
+        if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && coef && coef > -EACH_MAX &&
+            coef < EACH_MAX) {
+            *each = coef > 0 ? coef : -coef;
+            *op = coef > 0 ? *op : flip(*op);
+            *other = rest_of(l, &form, i, coef > 0 ? -1 : 1);
             return 1;
         }
     return 0;
@@ -83,14 +89,15 @@ static int bound_of(Lower *l, IndexId lane, const Walk *w, ExprId c, IndexId i, 
 {
     ScalarOp op;
     ExprId other;
-    if (!solve(l, c, i, &op, &other) || !known_outside(l, lane, w, other))
+    int64_t each;
+    if (!solve(l, c, i, &each, &op, &other) || !known_outside(l, lane, w, other))
         return 0;
-    *out = (Bound){.at = other,
+    *out = (Bound){.at = op == OP_gt ? x_add(l->k, other, 1) : other,
+                   .each = each,
                    .lower = op == OP_gt || op == OP_ge || op == OP_eq,
-                   .upper = op == OP_lt || op == OP_le || op == OP_eq};
-    if (op == OP_gt)
-        out->at = x_add(l->k, other, 1);
-    return op == OP_eq || out->lower || out->upper;
+                   .upper = op == OP_lt || op == OP_le || op == OP_eq,
+                   .more = op == OP_le || op == OP_eq};
+    return out->lower || out->upper;
 }
 
 /* Is e smallest and largest at the ends of any range of index i? */
@@ -118,18 +125,48 @@ static ExprId at_row(Lower *l, const Item *it, ExprId e, ExprId row)
     return lower_expr(l, e);
 }
 
+static ExprId at_lane(Lower *l, IndexId lane, ExprId e, ExprId at)
+{
+    lower_bind(l, lane, at, NONE);
+    ExprId there = lower_expr(l, e);
+    lower_bind(l, lane, NONE, NONE);
+    return there;
+}
+
+/* The lanes of an item share a loop by what the first and the last of them say. */
+static int lanes_bound(Lower *l, const Item *it, const Walk *w, ExprId c, IndexId i, Bound *b)
+{
+    IndexId lane = it->by->lane;
+    return lane != NONE && lane != w->d->lane && lane != i && !lower_is_row(l, lane) && !w->d->unrolled &&
+           bound_of(l, NONE, w, c, i, b) && is_monotone(l->k, b->at, lane);
+}
+
 /* Several rows share a loop by what the first and the last of them say. */
 static int ends_tell(const Lower *l, const Item *it, const Walk *w, const Bound *b)
 {
     return !w->d->unrolled || it->unroll == 1 || it->by->row == NONE || is_monotone(l->k, b->at, it->by->row);
 }
 
-static void narrow(Lower *l, const Item *it, const Walk *w, const Bound *b, uint64_t bit, int upper_is_le,
-                   Range *r)
+/* The first i >= 0 with each * i >= e. */
+static ExprId first_of(Lower *l, int64_t each, ExprId e)
+{
+    Kernel *k = l->k;
+    if (each == 1)
+        return e;
+    ExprId from = x_max(k, e, x_int(k, (Loc){0}, 0)); /* a quotient is of no negative number */
+    return x_op2(k, (Loc){0}, OP_idiv, x_add(k, from, each - 1), x_int(k, (Loc){0}, each));
+}
+
+static void narrow(Lower *l, const Item *it, const Walk *w, const Bound *b, uint64_t bit, Range *r)
 {
     int by_row = w->d->unrolled && x_uses_index(l->k, b->at, it->by->row);
+    IndexId lane = it->by->lane;
     ExprId first, last;
-    if (by_row) {
+    if (lane != NONE && x_uses_index(l->k, b->at, lane)) {
+        first = at_lane(l, lane, b->at, it->lane_first);
+        last = at_lane(l, lane, b->at, x_add(l->k, it->lane_end, -1));
+        r->inner |= bit;
+    } else if (by_row) {
         int all = it->unroll == 0;
         ExprId end = all ? it->row_end : x_min(l->k, x_add(l->k, it->row_first, it->unroll), it->row_end);
         first = at_row(l, it, b->at, it->row_first);
@@ -141,12 +178,12 @@ static void narrow(Lower *l, const Item *it, const Walk *w, const Bound *b, uint
     }
     ExprId low = x_min(l->k, first, last), high = x_max(l->k, first, last);
     if (b->lower) {
-        r->lo_min = x_max(l->k, r->lo_min, low);
-        r->lo_max = x_max(l->k, r->lo_max, high);
+        r->lo_min = x_max(l->k, r->lo_min, first_of(l, b->each, low));
+        r->lo_max = x_max(l->k, r->lo_max, first_of(l, b->each, high));
     }
     if (b->upper) {
-        r->hi_min = x_min(l->k, r->hi_min, x_add(l->k, low, upper_is_le));
-        r->hi_max = x_min(l->k, r->hi_max, x_add(l->k, high, upper_is_le));
+        r->hi_min = x_min(l->k, r->hi_min, first_of(l, b->each, x_add(l->k, low, b->more)));
+        r->hi_max = x_min(l->k, r->hi_max, first_of(l, b->each, x_add(l->k, high, b->more)));
     }
 }
 
@@ -160,13 +197,12 @@ Range lower_range(Lower *l, const Item *it, const Walk *w, IndexId i)
         r = (Range){n->lo, n->lo, n->hi, n->hi, 0, 0};
     for (uint32_t c = 0; c < w->d->nconjunct; c++) {
         Bound b;
-        ScalarOp op;
-        ExprId other;
-        if (!(w->pending >> c & 1) || !bound_of(l, it->by->lane, w, w->d->conjunct[c], i, &b) ||
+        ExprId conjunct = w->d->conjunct[c];
+        if (!(w->pending >> c & 1) ||
+            (!bound_of(l, it->by->lane, w, conjunct, i, &b) && !lanes_bound(l, it, w, conjunct, i, &b)) ||
             !ends_tell(l, it, w, &b))
             continue;
-        solve(l, w->d->conjunct[c], i, &op, &other);
-        narrow(l, it, w, &b, (uint64_t)1 << c, op == OP_le || op == OP_eq, &r);
+        narrow(l, it, w, &b, (uint64_t)1 << c, &r);
     }
     return r;
 }

@@ -6,6 +6,7 @@
  * `or` is evaluated only when what stands before it holds (or does not), so its check has that as its guard.
  */
 #include "passes/canonicalise.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -126,8 +127,57 @@ static int holds_at_entry(const Checks *c, ExprId e)
     return 1;
 }
 
+/* The index that e makes equal to something without it, and that; or NONE. */
+static IndexId named_index(const Kernel *k, ExprId e, ExprId *value)
+{
+    for (uint32_t side = 0; x_is_op(k, e, OP_eq) && side < 2; side++) {
+        ExprId i = x_arg(k, e, side);
+        *value = x_arg(k, e, 1 - side);
+        if (x_at(k, i)->kind == X_INDEX && k->indices.at[x_at(k, i)->sym].axis.group == NONE &&
+            !x_uses_index(k, *value, x_at(k, i)->sym))
+            return x_at(k, i)->sym;
+    }
+    return NONE;
+}
+
+/* dst[e] == n and f(n)   ->   dst[e] >= 0 and dst[e] < N and f(dst[e]): a check under a key goes over terms, not over terms
+ * and keys. Not where something before the key asks about n. */
+static ExprId without_key(Kernel *k, ExprId guard, uint32_t key, const ExprId *list, uint32_t n,
+                          ExprId *subscript)
+{
+    Loc loc = x_at(k, guard)->loc;
+    ExprId value, made = NONE;
+    IndexId i = named_index(k, list[key], &value);
+    if (i == NONE)
+        return guard;
+    for (uint32_t a = 0; a < key; a++) {
+        if (x_uses_index(k, list[a], i))
+            return guard;
+        made = x_and(k, loc, made, list[a]);
+    }
+    made = x_and(k, loc, made, x_op2(k, loc, OP_ge, value, x_int(k, loc, 0)));
+    made = x_and(k, loc, made, x_op2(k, loc, OP_lt, value, x_extent(k, loc, k->indices.at[i].axis.extent)));
+    for (uint32_t a = key + 1; a < n; a++)
+        made = x_and(k, loc, made, x_substitute(k, list[a], &i, &value, 1));
+    *subscript = x_substitute(k, *subscript, &i, &value, 1);
+    return made;
+}
+
+static ExprId without_keys(Kernel *k, ExprId guard, ExprId *subscript)
+{
+    ExprId list[CONJUNCT_MAX];
+    for (uint32_t at = 0, n; guard != NONE && x_below(k, guard, EVERYWHERE).n < CONJUNCT_MAX; at++) {
+        n = x_conjuncts(k, guard, list, CONJUNCT_MAX);
+        if (at >= n)
+            break;
+        guard = without_key(k, guard, at, list, n, subscript);
+    }
+    return guard;
+}
+
 static void add_check(Checks *c, Loc loc, TensorId tensor, uint32_t axis, ExprId subscript, ExprId guard)
 {
+    guard = without_keys(c->k, guard, &subscript);
     Made made = {tensor, axis, form_of(c, subscript, guard)};
     for (uint32_t i = 0; i < c->made.len; i++)
         if (memcmp(&c->made.at[i], &made, sizeof made) == 0)

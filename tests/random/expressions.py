@@ -57,8 +57,12 @@ class Expressions:
     def choice_of(self, scope, space, plain, guards):
         """A token or a choice of one: an index, one beside it, or one that a tensor names."""
         way = self.rng.random()
-        other = self.affine(scope, space, guards) if way < 0.12 else self.gather(scope, space, guards) if way < 0.24 else None
-        return other or index(self.rng.choice(plain))
+        if way < 0.12:
+            return self.affine(scope, space, guards) or index(self.rng.choice(plain))
+        named = self.gather(scope, space, guards) if way < 0.24 else None
+        if named:
+            self.guard_inside(named, space, guards)
+        return named or index(self.rng.choice(plain))
 
     def affine(self, scope, space, guards):
         """stride * i + shift, perhaps + another index; guarded, well or (in faulty kernels) not well enough."""
