@@ -82,7 +82,7 @@ typedef struct Reduce {
     Loop *loops;
     Vec(Node *) conditions; /* free of the bound variables: tested once */
     Node *body;
-    int free_factor; /* of a float sum: its term is a product or quotient with a part that no loop moves */
+    Vec(Node *) free; /* of a float sum whose term is a product or quotient: its parts that no loop moves */
     int may_add_nan; /* of a float sum: for a term that is left out */
     int batch;       /* terms of the innermost loop may be computed many at a time */
 } Reduce;

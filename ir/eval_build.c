@@ -190,7 +190,7 @@ static void build_conditions(Eval *e, Reduce *r, ExprId condition, int inner)
 }
 
 /* Each node once: factors may be shared. */
-static int has_free_factor(const Eval *e, const Reduce *r, ExprId body)
+static void find_free(const Eval *e, Reduce *r, ExprId body)
 {
     Nodes below = x_below(e->k, body, EVERYWHERE);
     ExprMap factors = x_map(e->k, below.n);
@@ -198,15 +198,14 @@ static int has_free_factor(const Eval *e, const Reduce *r, ExprId body)
     for (uint32_t n = below.n; n-- > 0;) {
         if (x_map_get(&factors, below.at[n]) == NONE)
             continue;
-        const Node *x = e->nodes[below.at[n]];
+        Node *x = e->nodes[below.at[n]];
         int product =
             x->kind == NODE_OP && !x->ints && (x->op == OP_mul || x->op == OP_div || x->op == OP_neg);
         if (!product && level_of(r, x) < 0)
-            return 1;
+            vec_push(e->scratch, &r->free, x);
         for (uint32_t i = 0; product && i < x->nargs; i++)
             *x_map_at(&factors, x_arg(e->k, below.at[n], i)) = below.at[n];
     }
-    return 0;
 }
 
 static int is_finite(const TensorData *d)
@@ -247,7 +246,8 @@ static void build_reduce(Eval *e, Node *n)
     build_conditions(e, r, x_condition(e->k, x), inner);
     r->body = eval_node(e, x_arg(e->k, x, 0), inner);
     r->may_add_nan = e->track && n->type != TY_INT && x_at(e->k, x)->op == RED_SUM && may_add_nan(e, x);
-    r->free_factor = n->type != TY_INT && has_free_factor(e, r, x_arg(e->k, x, 0));
+    if (n->type != TY_INT)
+        find_free(e, r, x_arg(e->k, x, 0));
     r->batch = n->type != TY_INT && eval_can_batch(r->body, &r->loops[r->nloops - 1]);
     n->deps = r->body->deps;
     n->faults |= r->body->faults;

@@ -225,6 +225,21 @@ static Value int_total(Eval *e, const Total *t)
     return (Value){{.i = t->whole}, t->doubtful};
 }
 
+/* A sum of nothing may become 0 * inf or 0 / 0 by what is applied to it (language page, section 5). */
+static int may_make_nan(Eval *e, const Reduce *r)
+{
+    for (uint32_t i = 0; i < r->free.len; i++) {
+        const Node *n = r->free.at[i];
+        if (n->faults)
+            return 1;
+        Value v = eval_run(e, r->free.at[i]);
+        const double f = n->type == TY_INT ? (double)v.n.i : v.n.f;
+        if (f == 0 || !isfinite(f))
+            return 1;
+    }
+    return 0;
+}
+
 static Value float_total(Eval *e, const Total *t)
 {
     Value v = {{.f = 0}, 0};
@@ -237,8 +252,10 @@ static Value float_total(Eval *e, const Total *t)
     v.n.f = e->mode == EVAL_EXACT ? t->sum : elem_round(EL_F32, t->sum);
     if (e->track && isfinite(v.n.f))
         v.error = t->error + (double)(t->n + 2) * (t->node->moves ? 0x1p-23 : 0x1p-24) * t->magnitude;
-    else if (e->track && t->node->reduce->free_factor)
+    else if (e->track && t->node->reduce->free.len)
         v.error = INFINITY; /* of 2 * inf - 1 * inf the language (section 5) makes (2 - 1) * inf */
+    if (e->track && t->n == 0 && may_make_nan(e, t->node->reduce))
+        v.error = INFINITY;
     if (t->node->reduce->may_add_nan)
         v.error = INFINITY;
     e->terms = t->n;

@@ -29,7 +29,10 @@ uint32_t knob_space(Knob knob, int64_t *values)
     return n;
 }
 
-int knob_keeps_bits(Knob knob, int64_t value) { return value <= knob_table[knob].keeps; }
+int knob_keeps_bits(Knob knob, int64_t value)
+{
+    return value <= knob_table[knob].keeps && knob != KNOB_fuse && knob != KNOB_store;
+}
 
 /* ---- what fits ---- */
 
