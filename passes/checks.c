@@ -127,14 +127,14 @@ static int holds_at_entry(const Checks *c, ExprId e)
     return 1;
 }
 
-/* The index that e makes equal to something without it, and that; or NONE. */
+/* The index that e makes equal to something computed without it, and that; or NONE. */
 static IndexId named_index(const Kernel *k, ExprId e, ExprId *value)
 {
     for (uint32_t side = 0; x_is_op(k, e, OP_eq) && side < 2; side++) {
         ExprId i = x_arg(k, e, side);
         *value = x_arg(k, e, 1 - side);
-        if (x_at(k, i)->kind == X_INDEX && k->indices.at[x_at(k, i)->sym].axis.group == NONE &&
-            !x_uses_index(k, *value, x_at(k, i)->sym))
+        if (x_at(k, i)->kind == X_INDEX && x_at(k, *value)->kind != X_INDEX &&
+            k->indices.at[x_at(k, i)->sym].axis.group == NONE && !x_uses_index(k, *value, x_at(k, i)->sym))
             return x_at(k, i)->sym;
     }
     return NONE;
