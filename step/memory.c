@@ -66,12 +66,54 @@ static int larger_first(const void *x, const void *y)
     return a->first != b->first ? (a->first < b->first ? -1 : 1) : (a < b ? -1 : 1);
 }
 
-/* The lowest place where `b` fits among those that live while it does; `placed` is in the order of places. */
-static int64_t lowest_gap(const Program *p, const BufferId *placed, uint32_t n, const StepBuffer *b)
+/* The buffers that have places, by the part of the tasks in which they live, each part in the order of places: where micro-batches
+ * follow each other most live in one part or two. */
+enum { PLACE_PARTS = 64 };
+typedef Vec(BufferId) BufferList;
+typedef struct Places {
+    const Program *p;
+    BufferList part[PLACE_PARTS], merged, next; /* the last two: of several parts, for one buffer */
+} Places;
+
+static uint32_t part_of(const Places *s, TaskId t)
 {
+    return (uint32_t)((uint64_t)t * PLACE_PARTS / s->p->tasks.len);
+}
+
+static int64_t place_of(const Places *s, BufferId b) { return s->p->buffers.at[b].place; }
+
+/* Into s->merged, whose order it keeps; a buffer of both is in it twice. */
+static void merge_part(Places *s, const BufferList *part)
+{
+    const BufferList before = s->merged;
+    s->next.len = 0;
+    for (uint32_t i = 0, j = 0; i < before.len || j < part->len;) {
+        const int first =
+            j == part->len || (i < before.len && place_of(s, before.at[i]) <= place_of(s, part->at[j]));
+        vec_push(s->p->arena, &s->next, first ? before.at[i++] : part->at[j++]);
+    }
+    s->merged = s->next;
+    s->next = before;
+}
+
+static const BufferList *together(Places *s, const StepBuffer *b)
+{
+    const uint32_t first = part_of(s, b->first), last = part_of(s, b->last);
+    if (first == last)
+        return &s->part[first];
+    s->merged.len = 0;
+    for (uint32_t i = first; i <= last; i++)
+        merge_part(s, &s->part[i]);
+    return &s->merged;
+}
+
+/* The lowest place where `b` fits among those that live while it does. */
+static int64_t lowest_gap(Places *s, const StepBuffer *b)
+{
+    const BufferList *others = together(s, b);
     int64_t at = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const StepBuffer *other = &p->buffers.at[placed[i]];
+    for (uint32_t i = 0; i < others->len; i++) {
+        const StepBuffer *other = &s->p->buffers.at[others->at[i]];
         if (!live_together(other, b))
             continue;
         if (other->place >= at + b->bytes)
@@ -82,19 +124,21 @@ static int64_t lowest_gap(const Program *p, const BufferId *placed, uint32_t n, 
     return at;
 }
 
-static void insert_by_place(const Program *p, BufferId *placed, uint32_t n, BufferId b)
+static void insert_by_place(Places *s, BufferList *list, BufferId b)
 {
-    uint32_t i = n;
-    for (; i > 0 && p->buffers.at[placed[i - 1]].place > p->buffers.at[b].place; i--)
-        placed[i] = placed[i - 1];
-    placed[i] = b;
+    vec_push(s->p->arena, list, b);
+    uint32_t i = list->len - 1;
+    for (; i > 0 && place_of(s, list->at[i - 1]) > place_of(s, b); i--)
+        list->at[i] = list->at[i - 1];
+    list->at[i] = b;
 }
 
 /* Of the buffers in the arena, or of those in the swap file; gives the bytes of all. */
 static int64_t place(Program *p, int on_disk)
 {
     BufferId *order = arena_array(p->arena, BufferId, p->buffers.len + 1);
-    BufferId *placed = arena_array(p->arena, BufferId, p->buffers.len + 1);
+    Places *s = arena_new_of(p->arena, Places);
+    s->p = p;
     uint32_t n = 0;
     int64_t bytes = 0;
     for (BufferId b = 0; b < p->buffers.len; b++)
@@ -104,8 +148,9 @@ static int64_t place(Program *p, int on_disk)
     qsort(order, n, sizeof *order, larger_first);
     for (uint32_t i = 0; i < n; i++) {
         StepBuffer *b = &p->buffers.at[order[i]];
-        b->place = lowest_gap(p, placed, i, b);
-        insert_by_place(p, placed, i, order[i]);
+        b->place = lowest_gap(s, b);
+        for (uint32_t part = part_of(s, b->first); part <= part_of(s, b->last); part++)
+            insert_by_place(s, &s->part[part], order[i]);
         const int64_t end = round_up(b->place + b->bytes);
         bytes = end > bytes ? end : bytes;
     }

@@ -1,5 +1,6 @@
 #include "step/verifier.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *verify_task_text(const Program *p, TaskId t)
@@ -263,17 +264,40 @@ static void check_pair(StepVerifier *v, BufferId a, BufferId b)
                (long long)y->place, (long long)(y->place + y->bytes), wy->first, wy->last);
 }
 
+typedef struct Living {
+    TaskId first, last;
+    BufferId buffer;
+} Living;
+
+static int by_first(const void *a, const void *b)
+{
+    const TaskId x = ((const Living *)a)->first, y = ((const Living *)b)->first;
+    return (x > y) - (x < y);
+}
+
+/* Each with those that still live when it begins to. */
 static void check_memory(StepVerifier *v)
 {
-    Vec(BufferId) placed = {0};
+    Vec(Living) placed = {0};
     for (BufferId b = 0; b < v->p->buffers.len; b++)
         if (has_place(v, b)) {
             check_place(v, b);
-            vec_push(v->p->arena, &placed, b);
+            vec_push(v->p->arena, &placed, ((Living){v->written[b].first, v->written[b].last, b}));
         }
-    for (uint32_t i = 0; i < placed.len; i++)
-        for (uint32_t j = 0; j < i && !v->error; j++)
-            check_pair(v, placed.at[i], placed.at[j]);
+    if (placed.len)
+        qsort(placed.at, placed.len, sizeof *placed.at, by_first);
+    uint32_t living = 0; /* at the front of `placed`, which has room there */
+    for (uint32_t i = 0; i < placed.len && !v->error; i++) {
+        const Living now = placed.at[i];
+        uint32_t kept = 0;
+        for (uint32_t j = 0; j < living; j++)
+            if (placed.at[j].last >= now.first) {
+                check_pair(v, now.buffer, placed.at[j].buffer);
+                placed.at[kept++] = placed.at[j];
+            }
+        placed.at[kept++] = now;
+        living = kept;
+    }
 }
 
 const char *step_verify(Program *p, const KernelSet *kernels)
