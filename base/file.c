@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,33 +45,54 @@ void file_unmap(MappedFile *f)
 
 /* ---- writing ---- */
 
+enum { MOST_LINKS = 40 }; /* that lead to each other: the kernel's own limit */
+
 static void fail(FileWriter *w, int reason)
 {
     if (!w->error)
         w->error = arena_printf(w->arena, "%s: cannot be written: %s", w->path, strerror(reason));
 }
 
-/* A file of its own beside the path, readable as the process's other files are. */
-static FILE *open_beside(char *beside)
+int file_is_special(const char *path)
 {
-    mode_t mask = umask(0);
-    umask(mask);
-    int fd = mkostemp(beside, O_CLOEXEC);
-    if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
-        return fdopen(fd, "wb");
-    int reason = errno;
-    if (fd >= 0) {
-        close(fd);
-        unlink(beside);
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+const char *file_target(Arena *a, const char *path)
+{
+    char to[PATH_MAX];
+    for (int links = 0; links < MOST_LINKS; links++) {
+        const ssize_t n = readlink(path, to, sizeof to);
+        if (n < 0)
+            break;
+        const char *slash = to[0] == '/' ? NULL : strrchr(path, '/');
+        path = arena_printf(a, "%.*s%.*s", slash ? (int)(slash + 1 - path) : 0, path, (int)n, to);
     }
+    return path;
+}
+
+int file_beside(Arena *a, const char *path, mode_t mode, char **beside)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    *beside = arena_printf(a, "%s.XXXXXX", path);
+    const int fd = mkostemp(*beside, O_CLOEXEC);
+    if (fd < 0 || fchmod(fd, mode & ~mask) == 0)
+        return fd;
+    const int reason = errno;
+    close(fd);
+    unlink(*beside);
     errno = reason;
-    return NULL;
+    return -1;
 }
 
 FileWriter file_create(Arena *a, const char *path)
 {
-    FileWriter w = {.arena = a, .path = path, .beside = arena_printf(a, "%s.XXXXXX", path)};
-    w.file = open_beside(w.beside);
+    FileWriter w = {.arena = a, .path = path, .target = file_target(a, path)};
+    const int fd =
+        file_is_special(path) ? open(path, O_WRONLY | O_CLOEXEC) : file_beside(a, w.target, 0666, &w.beside);
+    w.file = fd < 0 ? NULL : fdopen(fd, "wb");
     if (!w.file)
         fail(&w, errno);
     return w;
@@ -96,15 +118,15 @@ int file_sync_name(Arena *a, const char *path)
 
 const char *file_commit(FileWriter *w)
 {
-    if (!w->error && (fflush(w->file) != 0 || fsync(fileno(w->file)) != 0))
+    if (!w->error && (fflush(w->file) != 0 || (w->beside && fsync(fileno(w->file)) != 0)))
         fail(w, errno);
     if (w->file && fclose(w->file) != 0)
         fail(w, errno);
-    if (w->file && !w->error && rename(w->beside, w->path) != 0)
+    if (w->file && w->beside && !w->error && rename(w->beside, w->target) != 0)
         fail(w, errno);
-    if (w->file && w->error)
+    if (w->file && w->beside && w->error)
         unlink(w->beside);
-    int reason = w->error ? 0 : file_sync_name(w->arena, w->path);
+    int reason = w->error || !w->beside ? 0 : file_sync_name(w->arena, w->target);
     if (reason)
         fail(w, reason);
     w->file = NULL;
@@ -116,7 +138,8 @@ void file_drop(FileWriter *w)
     if (!w->file)
         return;
     fclose(w->file);
-    unlink(w->beside);
+    if (w->beside)
+        unlink(w->beside);
     w->file = NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 
 #include <stdio.h>
+#include <sys/types.h>
 
 typedef struct MappedFile {
     const unsigned char *at; /* NULL when it is empty */
@@ -15,12 +16,21 @@ typedef struct MappedFile {
 const char *file_map(Arena *a, const char *path, MappedFile *out);
 void file_unmap(MappedFile *f);
 
-/* A file that appears under its path when it is whole and on the disk; until then, and after an error, the path holds what it
- * held. Errors are kept until file_commit() returns them. Each writer is committed or dropped. */
+/* A device, a pipe or a socket, perhaps by a symbolic link: it is opened and written, never replaced. */
+int file_is_special(const char *path);
+/* What symbolic links lead to, be it there or not; a path that is no link itself. */
+const char *file_target(Arena *a, const char *path);
+/* A new file beside a path that is no link, to be renamed to it; `mode` without what the process's mask forbids. Returns its
+ * descriptor, or -1 with errno. */
+int file_beside(Arena *a, const char *path, mode_t mode, char **beside);
+
+/* A file that appears under its path, or where a link at the path leads, when it is whole and on the disk; until then, and after
+ * an error, the path holds what it held. What is special is written as it is. Errors are kept until file_commit() returns them.
+ * Each writer is committed or dropped. */
 typedef struct FileWriter {
     Arena *arena;
-    const char *path;
-    char *beside;
+    const char *path, *target;
+    char *beside; /* NULL: the path is special */
     FILE *file;
     const char *error;
 } FileWriter;

@@ -3,9 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,33 +30,13 @@ static const char *close_file(int fd, const char *error, const char *path, Arena
     return error;
 }
 
-/* A symbolic link is written through, as any other program would. */
-static const char *resolve(const char *path, Arena *a)
-{
-    char real[PATH_MAX];
-    struct stat s;
-    if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode) && realpath(path, real))
-        return arena_strndup(a, real, strlen(real));
-    return path;
-}
-
-static mode_t default_mode(int executable)
-{
-    mode_t mask = umask(0);
-    umask(mask);
-    return (executable ? 0777 : 0666) & ~mask;
-}
-
 static const char *write_beside(OutputFile *f, int executable, Arena *a)
 {
-    char *beside = arena_printf(a, "%s.XXXXXX", f->target);
-    int fd = mkostemp(beside, O_CLOEXEC);
+    char *beside;
+    int fd = file_beside(a, f->target, executable ? 0777 : 0666, &beside);
     if (fd < 0)
         return arena_printf(a, "%s: cannot be written: %s", f->path, strerror(errno));
-    const char *error = write_all(fd, f->bytes, f->path, a);
-    if (!error && fchmod(fd, default_mode(executable)) != 0)
-        error = arena_printf(a, "%s: its mode cannot be set: %s", f->path, strerror(errno));
-    error = close_file(fd, error, f->path, a);
+    const char *error = close_file(fd, write_all(fd, f->bytes, f->path, a), f->path, a);
     if (error)
         unlink(beside);
     else
@@ -76,14 +54,14 @@ static void drop_all(Output *o)
 
 const char *output_add(Output *o, const char *path, Bytes bytes, int executable)
 {
-    OutputFile f = {.path = path, .target = resolve(path, o->arena), .bytes = bytes};
+    OutputFile f = {.path = path, .target = file_target(o->arena, path), .bytes = bytes};
     struct stat s;
-    int exists = strcmp(path, "-") != 0 && stat(path, &s) == 0;
+    int is_stdout = strcmp(path, "-") == 0;
     const char *error = NULL;
     vec_reserve(o->arena, &o->files, o->files.len + 1);
-    if (exists && S_ISDIR(s.st_mode))
+    if (!is_stdout && stat(path, &s) == 0 && S_ISDIR(s.st_mode))
         error = arena_printf(o->arena, "%s: is a directory", path);
-    else if (strcmp(path, "-") != 0 && (!exists || S_ISREG(s.st_mode)))
+    else if (!is_stdout && !file_is_special(path))
         error = write_beside(&f, executable, o->arena);
     if (error)
         drop_all(o);

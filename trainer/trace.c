@@ -16,9 +16,11 @@ static int open_memory(StepTrace *s)
     return s->spans && (s->fetched || comm_rank(t->comm) || comm_ranks(t->comm)->number == 1);
 }
 
-/* So that a path that cannot be written is known before the first step. */
+/* So that a path that cannot be written is known before the first step. Who reads a pipe would see its end. */
 static int try_path(const StepTrace *s)
 {
+    if (file_is_special(s->path))
+        return 0;
     FileWriter w = file_create(s->trainer->session.arena, s->path);
     file_drop(&w);
     return w.error ? complain("--trace %s", w.error) : 0;

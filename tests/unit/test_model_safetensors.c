@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct SetFixture {
@@ -348,6 +350,49 @@ static void an_old_file_stays_until_the_new_one_is_whole(void **state)
     safetensors_close(&s);
 }
 
+static void expect_bytes(SetFixture *t, const char *name, const char *bytes)
+{
+    MappedFile f;
+    assert_null(file_map(t->arena, path_of(t, name), &f));
+    assert_int_equal(f.len, strlen(bytes));
+    assert_memory_equal(f.at, bytes, f.len);
+    file_unmap(&f);
+}
+
+/* Also one that leads to a file that is not there yet. */
+static void a_link_is_written_through(void **state)
+{
+    SetFixture *t = *state;
+    struct stat st;
+    assert_int_equal(symlink("second", path_of(t, "first")), 0);
+    assert_int_equal(symlink(path_of(t, "x"), path_of(t, "second")), 0);
+    for (int i = 0; i < 2; i++) {
+        write_bytes(t, "first", i ? "new" : "old", 3);
+        expect_bytes(t, "x", i ? "new" : "old");
+        assert_true(lstat(path_of(t, "first"), &st) == 0 && S_ISLNK(st.st_mode));
+        assert_true(lstat(path_of(t, "second"), &st) == 0 && S_ISLNK(st.st_mode));
+        assert_int_equal(count_files(t->folder), 3);
+    }
+}
+
+static void a_pipe_is_written_and_stays(void **state)
+{
+    SetFixture *t = *state;
+    struct stat st;
+    char got[4] = {0};
+    assert_int_equal(mkfifo(path_of(t, "pipe"), 0600), 0);
+    assert_int_equal(symlink("pipe", path_of(t, "link")), 0);
+    const int fd = open(path_of(t, "pipe"), O_RDONLY | O_NONBLOCK);
+    write_bytes(t, "link", "new", 3);
+    assert_int_equal(read(fd, got, sizeof got), 3);
+    assert_string_equal(got, "new");
+    FileWriter w = file_create(t->arena, path_of(t, "pipe"));
+    file_drop(&w);
+    close(fd);
+    assert_true(lstat(path_of(t, "pipe"), &st) == 0 && S_ISFIFO(st.st_mode));
+    assert_int_equal(count_files(t->folder), 2);
+}
+
 static void a_full_disk_is_an_error(void **state)
 {
     SetFixture *t = *state;
@@ -426,6 +471,8 @@ int main(void)
         TEST(a_path_is_a_file_or_a_folder),
         TEST(a_written_file_reads_back),
         TEST(an_old_file_stays_until_the_new_one_is_whole),
+        TEST(a_link_is_written_through),
+        TEST(a_pipe_is_written_and_stays),
         TEST(a_full_disk_is_an_error),
         TEST(every_short_number_reads_back),
         TEST(numbers_are_rounded_to_the_nearest),
