@@ -20,43 +20,40 @@ static int ends_with(const char *name, const char *ending)
     return n > m && strcmp(name + n - m, ending) == 0;
 }
 
-static const char *cannot_write(Arena *a, const char *out)
-{
-    return arena_printf(a, "%s: cannot be written: %s", out, strerror(errno));
-}
-
 const char *gnuplot_begin(Gnuplot *g, Arena *a, const char *out, int width, int height)
 {
-    FILE *f = fopen(out, "w");
-    *g = (Gnuplot){.out = out};
-    if (!f)
-        return cannot_write(a, out);
+    *g = (Gnuplot){.file = file_create(a, out)};
+    if (g->file.error)
+        return g->file.error;
     if (ends_with(out, ".gp")) {
-        g->script = f;
+        g->script = g->file.file;
         return NULL;
     }
-    if (fclose(f)) /* gnuplot would write to its stdout instead */
-        return cannot_write(a, out);
     g->script = tmpfile();
-    if (!g->script)
-        return arena_printf(a, "a script for gnuplot: %s", strerror(errno));
-    fprintf(g->script, "set terminal %s size %d,%d background rgb 'white' font 'sans,11'\nset output ",
+    if (!g->script) {
+        const char *error = arena_printf(a, "a script for gnuplot: %s", strerror(errno));
+        file_drop(&g->file);
+        return error;
+    }
+    fprintf(g->script,
+            "set terminal %s size %d,%d background rgb 'white' font 'sans,11'\n"
+            "set datafile missing 'NaN'\nset lmargin 12\nset rmargin 14\n",
             ends_with(out, ".png") ? "pngcairo" : "svg", width, height);
-    gnuplot_quoted(g->script, out);
-    fprintf(g->script, "\nset datafile missing 'NaN'\nset lmargin 12\nset rmargin 14\n");
     return NULL;
 }
 
-static const char *run(FILE *script, Arena *a)
+/* The picture is what gnuplot writes to its standard output. */
+static const char *run(const Gnuplot *g, Arena *a)
 {
     static char name[] = "gnuplot";
     static char *argv[] = {name, NULL};
     posix_spawn_file_actions_t actions;
     pid_t child;
     int status;
-    rewind(script);
+    rewind(g->script);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, fileno(script), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(g->script), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(g->file.file), STDOUT_FILENO);
     const int reason = posix_spawnp(&child, name, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (reason)
@@ -67,14 +64,29 @@ static const char *run(FILE *script, Arena *a)
     return WIFEXITED(status) && !WEXITSTATUS(status) ? NULL : "gnuplot failed";
 }
 
+static void close_script(Gnuplot *g)
+{
+    if (g->script != g->file.file)
+        fclose(g->script);
+    g->script = NULL;
+}
+
 const char *gnuplot_end(Gnuplot *g, Arena *a)
 {
     const char *error =
         fflush(g->script) ? arena_printf(a, "a script for gnuplot: %s", strerror(errno)) : NULL;
-    if (!error && !ends_with(g->out, ".gp"))
-        error = run(g->script, a);
-    if (fclose(g->script) && !error)
-        error = cannot_write(a, g->out);
-    g->script = NULL;
-    return error;
+    if (!error && g->script != g->file.file)
+        error = run(g, a);
+    if (error) {
+        gnuplot_drop(g);
+        return error;
+    }
+    close_script(g);
+    return file_commit(&g->file);
+}
+
+void gnuplot_drop(Gnuplot *g)
+{
+    close_script(g);
+    file_drop(&g->file);
 }

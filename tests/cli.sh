@@ -112,7 +112,9 @@ if command -v gnuplot >/dev/null; then
     expect 0 '<svg' cat plot.svg
 fi
 expect 1 'nothing/plot.svg: cannot be written' "$moec" db plot -o nothing/plot.svg
+echo old >plot.svg
 expect 1 'gnuplot cannot be started' env PATH=/nothing "$moec" db plot -o plot.svg
+expect 0 '^old$' cat plot.svg
 expect 0 '^0 records removed' "$moec" db prune --other-builds
 expect 2 'prune takes' "$moec" db prune
 expect 2 'say what' "$moec" db

@@ -66,8 +66,14 @@ def log_and_curves(at):
     run(TRAIN, f"--resume={at}/a/step-00000004", "--save", f"{at}/b")
     kinds = [event["event"] for event in events(log)]
     expect(kinds.count("options") == 2 and kinds.count("step") == 12 and kinds.count("save") == 3, f"{kinds}")
-    nowhere = run(TRAIN, "plot", log, code=1, env={"PATH": "/nonexistent"})[1]
-    expect("gnuplot cannot be started" in nowhere and "gnuplot-nox" in nowhere, nowhere)
+    with open(f"{at}/old.svg", "w", encoding="utf-8") as f:
+        f.write("old")
+    for out in ("old.svg", "new.svg"):
+        nowhere = run(TRAIN, "plot", log, "--out", f"{at}/{out}", code=1, env={"PATH": "/nonexistent"})[1]
+        expect("gnuplot cannot be started" in nowhere and "gnuplot-nox" in nowhere, nowhere)
+    with open(f"{at}/old.svg", encoding="utf-8") as f:
+        expect(f.read() == "old", "the old drawing is gone")
+    expect(not os.path.exists(f"{at}/new.svg"), "a file without a drawing")
     expect("has no steps" in run(TRAIN, "plot", f"{ROOT}/LICENSE", "--out", f"{at}/x.svg", code=1)[1], "a text is plotted")
     expect("cannot be written" in run(TRAIN, "plot", log, "--out", f"{at}/no/x.svg", code=1)[1], "no folder")
     if not shutil.which("gnuplot"):

@@ -187,10 +187,12 @@ static const char *draw(Db *db, Arena *a)
     if (moec_records_each(db->records, put_point, db))
         error = arena_printf(a, "%s: %s", moec_records_path(db->records), moec_records_error(db->records));
     fprintf(g.script, "END\n%s", picture);
-    const char *broken = gnuplot_end(&g, a);
     if (!error && !db->count)
         error = arena_printf(a, "there are no measured schedules in %s", moec_records_path(db->records));
-    return error ? error : broken;
+    if (!error)
+        return gnuplot_end(&g, a);
+    gnuplot_drop(&g);
+    return error;
 }
 
 int db_plot(const DbOptions *o)

@@ -4,7 +4,6 @@
 #include "base/gnuplot.h"
 
 #include <math.h>
-#include <unistd.h>
 
 /* ---- ratios along an axis ---- */
 
@@ -152,7 +151,5 @@ int report_draw(const GridRun *g, const char *path, const char **error)
     else
         draw_along(g, x, plot.script);
     *error = gnuplot_end(&plot, g->e.arena);
-    if (*error)
-        unlink(path);
     return !*error;
 }
