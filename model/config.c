@@ -30,17 +30,13 @@ static const json_t *member(const json_t *object, const char *key, size_t len)
     return json_is_null(value) ? NULL : value;
 }
 
-/* The value of `name`, which may be PART.NAME; NULL when there is none, or null. What `rope_scaling` was is called
- * `rope_parameters` in newer files. */
+/* The value of `name`, which may be PART.NAME; NULL when there is none, or null. */
 static const json_t *find(const json_t *root, const char *name)
 {
     const char *dot = strchr(name, '.');
     if (!dot)
         return member(root, name, strlen(name));
-    const json_t *part = member(root, name, (size_t)(dot - name));
-    if (!part)
-        part = json_object_get(root, "rope_parameters");
-    return member(part, dot + 1, strlen(dot + 1));
+    return member(member(root, name, (size_t)(dot - name)), dot + 1, strlen(dot + 1));
 }
 
 /* The value of a row and the name it has in this file; two names must not contradict each other. */
@@ -68,6 +64,8 @@ static int read_number(ConfigReader *r, const ConfigRow *row, const char *name, 
         return refuse(r, name, value, "must be a number");
     if (row->kind == CONFIG_INT && (number != floor(number) || fabs(number) > whole_most))
         return refuse(r, name, value, "must be a whole number");
+    if (!config_in_range(row, number))
+        return refuse(r, name, value, config_range(r->a, row));
     config_set(r->out, row, number);
     return 1;
 }

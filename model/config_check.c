@@ -58,23 +58,22 @@ static void complete_shared(ModelConfig *c)
 
 /* ---- ranges and rules ---- */
 
-static const char *check_range(Arena *a, const char *file, const ModelConfig *c, const ConfigRow *row)
+int config_in_range(const ConfigRow *row, double value) { return value >= row->least && value <= row->most; }
+
+const char *config_range(Arena *a, const ConfigRow *row)
 {
-    double value = model_config_value(c, row);
-    if (value >= row->least && value <= row->most)
-        return NULL;
-    return broken(
-        a, file, c, row,
-        arena_printf(a, "must be from %s to %s", config_number(a, row->least), config_number(a, row->most)));
+    return arena_printf(a, "must be from %s to %s", config_number(a, row->least),
+                        config_number(a, row->most));
 }
 
 static const char *check_ranges(Arena *a, const char *file, const ModelConfig *c)
 {
-    const char *error = NULL;
-    for (uint32_t i = 0; !error && i < config_count; i++)
-        if (config_applies(c, &config_table[i]))
-            error = check_range(a, file, c, &config_table[i]);
-    return error;
+    for (uint32_t i = 0; i < config_count; i++) {
+        const ConfigRow *row = &config_table[i];
+        if (config_applies(c, row) && !config_in_range(row, model_config_value(c, row)))
+            return broken(a, file, c, row, config_range(a, row));
+    }
+    return NULL;
 }
 
 static const char *check_rules(Arena *a, const char *file, const ModelConfig *c)

@@ -23,6 +23,9 @@ double config_fallback(ModelArch arch, const ConfigRow *row); /* NAN: a value is
 void config_set(ModelConfig *c, const ConfigRow *row, double value);
 int config_applies(const ModelConfig *c, const ConfigRow *row); /* by the kind of attention */
 
+int config_in_range(const ConfigRow *row, double value);
+const char *config_range(Arena *a, const ConfigRow *row); /* the rule that other values break */
+
 int config_word_number(const ConfigRow *row, const char *word); /* -1: there is none */
 const char *config_word(Arena *a, const ConfigRow *row, int number);
 

@@ -236,6 +236,33 @@ static void values_have_types_and_ranges(void **state)
             "config.json: num_mtp_layers is 2: must be the same as num_nextn_predict_layers");
 }
 
+/* Both objects may be there, as long as they do not contradict each other; messages have the name that is in the file. */
+static void positions_have_an_older_and_a_newer_object(void **state)
+{
+    ModelConfig c =
+        accepted(*state, GQA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, "
+                             "\"rope_parameters\": {\"rope_type\": \"linear\", \"rope_theta\": 5e5}}");
+    assert_int_equal(c.rope_scaling, ROPE_LINEAR);
+    assert_float_equal(c.rope_factor, 2, 0);
+    assert_float_equal(c.rope_theta, 5e5, 0);
+    refused(*state,
+            GQA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, "
+                "\"rope_parameters\": {\"rope_type\": \"default\"}}",
+            "config.json: rope_parameters.rope_type is \"default\": must be the same as rope_scaling.type");
+    refused(*state,
+            GQA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, "
+                "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 4}}",
+            "config.json: rope_parameters.factor is 4: must be the same as rope_scaling.factor");
+    refused(*state, GQA ", \"rope_parameters\": {\"rope_theta\": \"big\"}}",
+            "config.json: rope_parameters.rope_theta is \"big\": must be a number");
+    refused(*state, GQA ", \"rope_parameters\": {\"rope_theta\": 0}}",
+            "config.json: rope_parameters.rope_theta is 0: must be from 1 to 1000000000000");
+    refused(*state, GQA ", \"rope_parameters\": {\"truncate\": false}}",
+            "config.json: rope_parameters.truncate is false: must be true: yarn's range of angles is whole");
+    refused(*state, GQA ", \"rope_scaling\": {}, \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}",
+            "config.json: rope_parameters.partial_rotary_factor is 0.5: must be 1: whole heads are rotated");
+}
+
 static void what_is_not_built_is_refused(void **state)
 {
     refused(*state, GQA ", \"hidden_act\": \"gelu\"}",
@@ -381,6 +408,7 @@ int main(void)
         cmocka_unit_test(unknown_fields_are_listed),
         cmocka_unit_test(the_file_must_be_an_object),
         cmocka_unit_test(values_have_types_and_ranges),
+        cmocka_unit_test(positions_have_an_older_and_a_newer_object),
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(rules_between_fields_hold),
         cmocka_unit_test(a_config_is_made_by_hand),
