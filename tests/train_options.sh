@@ -29,6 +29,10 @@ refuses 2 "--layers takes a whole number from 1 to 256" --layers 2x
 refuses 2 "--width must be a multiple" --heads 3
 refuses 2 "--top-k is larger" --experts 2 --top-k 3
 refuses 2 "--micro-batches must divide" --micro-batches 3
+refuses 2 "--beta1 takes a number from 0 to 0.9999999, not \`1\`" --beta1 1
+refuses 2 "--row-factor must be 0 or at least 1" --row-factor 0.5
+refuses 2 "--row-factor must be 0 or at least 1" plan --model examples/models/tiny.json --row-factor 0.5
+refuses 2 "--row-factor takes a number from 0 to 1000000, not \`1.5x\`" plan --model examples/models/tiny.json --row-factor 1.5x
 refuses 1 "/nonexistent: No such file" --data /nonexistent
 refuses 1 "neither a regular file nor a folder" --data /dev/null
 refuses 1 "the data is too small" --data "$scratch/data"

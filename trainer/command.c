@@ -19,6 +19,23 @@ int64_t option_number(struct argp_state *s, const char *option, const char *text
     return v;
 }
 
+double option_real(struct argp_state *s, const char *option, const char *text, double least, double most)
+{
+    char *end;
+    const double v = strtod(text, &end);
+    if (end == text || *end || !(v >= least && v <= most))
+        argp_failure(s, CLI_USAGE, 0, "--%s takes a number from %.9g to %.9g, not `%s`", option, least, most,
+                     text);
+    return v;
+}
+
+const char *row_factor_rule(double factor)
+{
+    return factor <= 0 || factor >= 1
+               ? NULL
+               : "--row-factor must be 0 or at least 1: the mean of the rows has to have room";
+}
+
 static int is_folder(const char *path)
 {
     struct stat s;

@@ -14,6 +14,8 @@ int command_plot(int argc, char **argv);
 
 /* A whole number from `least` to `most`, or the end of the process with status 2. */
 int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most);
+double option_real(struct argp_state *s, const char *option, const char *text, double least, double most); /* likewise */
+const char *row_factor_rule(double factor); /* of --row-factor: NULL, or the rule that it breaks */
 
 /* The model of a folder or config.json. Returns 0, or 1 with a message printed. */
 int command_model(Arena *a, const char *path, ModelConfig *out);

@@ -49,7 +49,6 @@ static const struct argp_option options[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     GenerateOptions *o = s->input;
-    char *end;
     switch (key) {
     case KEY_MODEL: o->model = arg; return 0;
     case KEY_IDS: o->ids = arg; return 0;
@@ -61,11 +60,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_TP: o->asked.tp = option_number(s, "tp", arg, 1, 1 << 20); return 0;
     case KEY_EP: o->asked.ep = option_number(s, "ep", arg, 1, 1 << 20); return 0;
     case KEY_TIMEOUT: o->timeout = (double)option_number(s, "comm-timeout", arg, 1, 1 << 20); return 0;
-    case KEY_TEMPERATURE:
-        o->temperature = strtod(arg, &end);
-        if (end == arg || *end || !(o->temperature >= 0.01 && o->temperature <= 100))
-            argp_failure(s, CLI_USAGE, 0, "--temperature takes a number from 0.01 to 100, not `%s`", arg);
-        return 0;
+    case KEY_TEMPERATURE: o->temperature = option_real(s, "temperature", arg, 0.01, 100); return 0;
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
     case ARGP_KEY_END:
         if (!o->model || !o->ids)

@@ -47,7 +47,7 @@ static const struct argp_option options[] = {
     {"dp", KEY_DP, "N", 0, "data parallel: ranks with micro-batches of their own (ranks / tp)", 0},
     {"ranks-per-node", KEY_NODE, "N", 0, "ranks that share a node (all)", 0},
     {"row-factor", KEY_ROWS, "X", 0,
-     "room for rows of other ranks, as a multiple of the mean (for all that may come)", 0},
+     "room for rows of other ranks, as a multiple of the mean; 0 (default): for all that may come", 0},
     {"f32", KEY_F32, 0, 0, "activations and weights in f32, not bf16", 0},
     {"emit", KEY_EMIT, "step", 0, "print the program of a step instead", 0},
     {"map", KEY_MAP, "FILE", 0, "write the map of its memory, address by task, as HTML", 0},
@@ -92,9 +92,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_DP: o->asked.dp = option_number(s, "dp", arg, 1, 1 << 20); return 0;
     case KEY_NODE: o->asked.per_node = option_number(s, "ranks-per-node", arg, 1, 1 << 20); return 0;
     case KEY_ROWS:
-        o->row_factor = strtod(arg, NULL);
-        if (!(o->row_factor >= 1))
-            argp_error(s, "--row-factor takes a number of at least 1, not `%s`", arg);
+        o->row_factor = option_real(s, "row-factor", arg, 0, 1e6);
+        if (row_factor_rule(o->row_factor))
+            argp_error(s, "%s", row_factor_rule(o->row_factor));
         return 0;
     case KEY_F32: o->f32 = 1; return 0;
     case KEY_MAP: o->map = arg; return 0;

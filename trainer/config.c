@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/command.h"
 #include "trainer/complain.h"
 
 enum { KEY_FIRST = 0x100 }; /* the key of option o is KEY_FIRST + o */
@@ -54,7 +55,7 @@ const char *option_range(Arena *a, OptionId o, double value)
         return arena_printf(a, "a whole number from %lld to %lld", (long long)row->least,
                             (long long)row->most);
     if (row->kind == OPTION_REAL && !(value >= row->low && value <= row->high))
-        return arena_printf(a, "a number from %g to %g", row->low, row->high);
+        return arena_printf(a, "a number from %.9g to %.9g", row->low, row->high);
     return NULL;
 }
 
@@ -133,6 +134,8 @@ static const char *broken_rule(const Config *c)
         return "--micro-batches must divide --batch";
     if (c->dp > 1 && c->batch % (c->micro_batches * c->dp))
         return "--dp times --micro-batches must divide --batch";
+    if (row_factor_rule(c->row_factor))
+        return row_factor_rule(c->row_factor);
     if (c->batch * c->sequence > INT32_MAX / 64)
         return "--batch times --sequence is beyond 33554431";
     if (!c->prompt[0])
