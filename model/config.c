@@ -105,11 +105,26 @@ static int read_row(ConfigReader *r, const ConfigRow *row)
     return 0;
 }
 
+/* What only latent attention has would be lost without a word. Files of latent attention may have a head_dim: it follows. */
+static int check_without_latent(ConfigReader *r, const ConfigRow *row)
+{
+    const char *name;
+    const json_t *value;
+    if (row->when != WHEN_MLA)
+        return 1;
+    if (!find_row(r, row, &name, &value))
+        return 0;
+    return !value || (json_is_number(value) && json_number_value(value) <= 0) ||
+           refuse(r, name, value, "must be 0 or left out without kv_lora_rank: attention is not latent");
+}
+
 static int read_rows(ConfigReader *r)
 {
-    for (uint32_t i = 0; i < config_count; i++)
-        if (config_applies(r->out, &config_table[i]) && !read_row(r, &config_table[i]))
+    for (uint32_t i = 0; i < config_count; i++) {
+        const ConfigRow *row = &config_table[i];
+        if (!(config_applies(r->out, row) ? read_row(r, row) : check_without_latent(r, row)))
             return 0;
+    }
     return 1;
 }
 
@@ -180,17 +195,31 @@ static int read_arch(ConfigReader *r)
     return refuse(r, "model_type", type, text_string(&known));
 }
 
-static void list_unknown(ConfigReader *r, ModelNames *unknown)
+/* The name as JSON, which is printable whatever it holds, and the field that was probably meant. */
+static const char *unknown_text(ConfigReader *r, const char *name)
+{
+    Guess g = guess_new(name);
+    for (uint32_t i = 0; i < config_count; i++) {
+        const ConfigAliases names = config_aliases(r->out->arch, &config_table[i]);
+        for (uint32_t j = 0; j < names.count; j++)
+            guess_try(&g, names.at[j]);
+    }
+    json_t *text = json_string(name);
+    const char *excerpt = json_excerpt(r->a, text), *help = guess_help(r->a, &g, NULL);
+    json_decref(text);
+    return help ? arena_printf(r->a, "%s (%s)", excerpt, help) : excerpt;
+}
+
+/* The fields of the file, or of an object in it: `before` is its name and a dot. */
+static void list_unknown(ConfigReader *r, json_t *object, const char *before, ModelNames *unknown)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(r->root, key, value)
+    json_object_foreach(object, key, value)
     {
-        if (config_is_known(key))
-            continue;
-        json_t *text = json_string(key); /* printable, whatever it holds */
-        vec_push(r->a, unknown, json_excerpt(r->a, text));
-        json_decref(text);
+        const char *name = arena_printf(r->a, "%s%s", before, key);
+        if (!config_is_known(name))
+            vec_push(r->a, unknown, unknown_text(r, name));
     }
 }
 
@@ -216,8 +245,11 @@ const char *model_config_read(Arena *a, const char *file, const char *text, size
     ConfigReader r = {.a = a, .file = file, .root = root, .out = out};
     if (read_root(&r))
         r.error = model_config_check(a, file, out);
-    if (!r.error && unknown)
-        list_unknown(&r, unknown);
+    if (!r.error && unknown) {
+        list_unknown(&r, root, "", unknown);
+        list_unknown(&r, json_object_get(root, "rope_scaling"), "rope_scaling.", unknown);
+        list_unknown(&r, json_object_get(root, "rope_parameters"), "rope_parameters.", unknown);
+    }
     json_decref(root);
     return r.error;
 }

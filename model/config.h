@@ -42,7 +42,7 @@ typedef Vec(const char *) ModelNames;
 ModelConfig model_config_new(ModelArch arch);
 
 /* Reads the text of a config.json. Returns NULL, or a message that names file, field, value and rule. `unknown` (or NULL) gets
- * the fields that no row of config.def names. Texts are allocated in `a`. */
+ * the fields that no row of config.def names, each with what was probably meant. Texts are allocated in `a`. */
 const char *model_config_read(Arena *a, const char *file, const char *text, size_t len, ModelConfig *out, ModelNames *unknown);
 const char *model_config_load(Arena *a, const char *path, ModelConfig *out, ModelNames *unknown);
 

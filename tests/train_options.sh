@@ -37,6 +37,8 @@ refuses 1 "/nonexistent: No such file" --data /nonexistent
 refuses 1 "neither a regular file nor a folder" --data /dev/null
 refuses 1 "the data is too small" --data "$scratch/data"
 refuses 1 "1 binary files, 1 empty" --data "$scratch/data"
+sed 's/{/{"hiden_size": 1,/' examples/models/tiny.json >"$scratch/typo.json"
+refuses 0 "typo.json: warning: fields that are not known have no effect: \"hiden_size\" (did you mean \`hidden_size\`?)" plan --model "$scratch/typo.json"
 refuses 1 "/nonexistent: cannot be read: No such file" --model /nonexistent --data LICENSE
 refuses 2 "--model and --tokens are needed" eval --model examples/models
 refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model examples/models/deepseek_v3.json --ids 1,x

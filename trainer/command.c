@@ -45,8 +45,16 @@ static int is_folder(const char *path)
 int command_model(Arena *a, const char *path, ModelConfig *out)
 {
     const char *file = is_folder(path) ? arena_printf(a, "%s/config.json", path) : path;
-    const char *error = model_config_load(a, file, out, NULL);
-    return error ? complain("%s", error) : 0;
+    ModelNames unknown = {0};
+    const char *error = model_config_load(a, file, out, &unknown);
+    if (error)
+        return complain("%s", error);
+    Text names = {.arena = a};
+    for (uint32_t i = 0; i < unknown.len; i++)
+        text_add(&names, "%s%s", i ? ", " : "", unknown.at[i]);
+    if (unknown.len)
+        complain("%s: warning: fields that are not known have no effect: %s", file, text_string(&names));
+    return 0;
 }
 
 static const char *folder_of(Arena *a, const char *path)

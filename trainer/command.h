@@ -17,7 +17,7 @@ int64_t option_number(struct argp_state *s, const char *option, const char *text
 double option_real(struct argp_state *s, const char *option, const char *text, double least, double most); /* likewise */
 const char *row_factor_rule(double factor); /* of --row-factor: NULL, or the rule that it breaks */
 
-/* The model of a folder or config.json. Returns 0, or 1 with a message printed. */
+/* The model of a folder or config.json; warns of fields that are not known. Returns 0, or 1 with a message printed. */
 int command_model(Arena *a, const char *path, ModelConfig *out);
 /* The weights of the folder in which --model lies, into the masters of the session. Returns 0, or 1 with a message printed. */
 int command_weights(Session *s, const char *path, const WeightSlice *masters);

@@ -188,11 +188,15 @@ static void unknown_fields_are_listed(void **state)
 {
     ModelConfig c;
     ModelNames unknown = {0};
-    const char text[] = GQA ", \"attn_logit_softcapping\": 50, \"a\\nb\": 1, \"use_cache\": true}";
+    const char text[] =
+        GQA ", \"attn_logit_softcapping\": 50, \"a\\nb\": 1, \"use_cache\": true, \"capacity_facto\": 2, "
+            "\"rope_scaling\": {\"facto\": 2, \"type\": \"default\"}}";
     assert_null(model_config_read(*state, "config.json", text, strlen(text), &c, &unknown));
-    assert_int_equal(unknown.len, 2);
+    assert_int_equal(unknown.len, 4);
     assert_string_equal(unknown.at[0], "\"attn_logit_softcapping\"");
     assert_string_equal(unknown.at[1], "\"a\\nb\"");
+    assert_string_equal(unknown.at[2], "\"capacity_facto\" (did you mean `capacity_factor`?)");
+    assert_string_equal(unknown.at[3], "\"rope_scaling.facto\" (did you mean `rope_scaling.factor`?)");
 }
 
 /* ---- what is refused ---- */
@@ -294,6 +298,10 @@ static void rules_between_fields_hold(void **state)
             "config.json: head_dim is 5: must be even: positions rotate pairs");
     refused(*state, GQA ", \"kv_lora_rank\": 8, \"qk_nope_head_dim\": 4, \"v_head_dim\": 4}",
             "config.json: qk_rope_head_dim is 0: must be at least 2: keys have no position otherwise");
+    refused(*state, GQA ", \"kv_lora_rank\": 0, \"qk_nope_head_dim\": 4}",
+            "config.json: qk_nope_head_dim is 4: must be 0 or left out without kv_lora_rank: attention is "
+            "not latent");
+    accepted(*state, GQA ", \"kv_lora_rank\": null, \"q_lora_rank\": null, \"v_head_dim\": 0}");
     refused(*state, GQA ", \"first_k_dense_replace\": 3}",
             "config.json: first_k_dense_replace is 3: must be at most num_hidden_layers");
     refused(*state, GQA ", \"first_k_dense_replace\": 1}",
