@@ -199,3 +199,12 @@ const char *file_rename(Arena *a, const char *from, const char *to)
     const int reason = rename(from, to) == 0 ? file_sync_name(a, to) : errno;
     return reason ? not_written(a, to, reason) : NULL;
 }
+
+int file_make_folder(Arena *a, const char *path, mode_t mode)
+{
+    for (const char *slash = path; (slash = strchr(slash, '/')); slash++)
+        if (slash > path && mkdir(arena_strndup(a, path, (size_t)(slash - path)), mode) != 0 &&
+            errno != EEXIST)
+            return errno;
+    return mkdir(path, mode) == 0 || errno == EEXIST ? 0 : errno;
+}

@@ -55,6 +55,8 @@ FilePatch file_patch(Arena *a, const char *path);
 void file_put(FilePatch *p, uint64_t at, const void *bytes, size_t len);
 const char *file_patched(FilePatch *p); /* it is on the disk: NULL, or a message */
 
+/* A folder, and those that it is in, where there are none. Returns 0, or the reason. */
+int file_make_folder(Arena *a, const char *path, mode_t mode);
 /* A file gets another name, and has it on the disk. Returns NULL, or a message. */
 const char *file_rename(Arena *a, const char *from, const char *to);
 /* A new name is on the disk when its folder is. Returns 0, or the reason. */

@@ -36,25 +36,12 @@ static const int64_t CACHE_LIMIT = (int64_t)512 << 20; /* beyond it, the entries
 
 /* ---- the directory ---- */
 
-static int is_private(const char *path)
+static int make_private(const char *path, Arena *a)
 {
     struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() &&
-           !(s.st_mode & (S_IWGRP | S_IWOTH));
+    return !file_make_folder(a, path, 0700) && stat(path, &s) == 0 && S_ISDIR(s.st_mode) &&
+           s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
-
-static int make_path(char *path)
-{
-    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        int failed = mkdir(path, 0700) != 0 && errno != EEXIST;
-        *slash = '/';
-        if (failed)
-            return 0;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
 /* The folder that the user or the environment names, "" when none does. */
 static const char *named_directory(const char *wanted, Arena *a)
 {
@@ -70,9 +57,8 @@ static const char *named_directory(const char *wanted, Arena *a)
 const char *cache_directory(const char *wanted, Arena *a)
 {
     const char *named = named_directory(wanted, a);
-    char *path = arena_printf(a, "%s", named), *own = arena_printf(a, "%s/" CPU_CACHE_OWN, named);
-    int usable = *path && make_path(path) && is_private(path) && make_path(own) && is_private(own);
-    return usable ? own : NULL;
+    const char *own = arena_printf(a, "%s/" CPU_CACHE_OWN, named);
+    return *named && make_private(named, a) && make_private(own, a) ? own : NULL;
 }
 
 /* ---- reading ---- */

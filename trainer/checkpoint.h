@@ -16,7 +16,7 @@ typedef struct SaveFolder {
     int failed;       /* the last one could not be written */
 } SaveFolder;
 
-/* Makes the folder where there is none. Refuses one that cannot be written, that another run holds, or that has whole checkpoints
+/* Makes the folder, and those that it is in, where there are none. Refuses one that cannot be written, that another run holds, or that has whole checkpoints
  * of later steps than the run is at. Returns 0, or 1 with a message printed. */
 int save_open(SaveFolder *f, const Config *c, int first); /* first: this is the first rank, which makes and locks it */
 void save_close(SaveFolder *f);

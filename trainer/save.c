@@ -18,8 +18,9 @@
 
 static const char *lock(Arena *a, SaveFolder *f)
 {
-    if (mkdir(f->path, 0777) != 0 && errno != EEXIST)
-        return arena_printf(a, "cannot be made: %s", strerror(errno));
+    const int reason = file_make_folder(a, f->path, 0777);
+    if (reason)
+        return arena_printf(a, "cannot be made: %s", strerror(reason));
     f->lock = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->lock < 0 || faccessat(f->lock, ".", W_OK, 0) != 0)
         return arena_printf(a, "cannot be written: %s", strerror(errno));
