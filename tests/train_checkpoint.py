@@ -47,6 +47,21 @@ def ten_and_ten_are_twenty(at):
             expect(line[key] == whole[step][key], f"step {step}: {key} {line[key]} instead of {whole[step][key]}")
 
 
+def a_copy_goes_on_by_itself(at):
+    trained(f"{at}/deep/er/a", 4, "--save-every", 1, "--keep", 2)
+    before = checkpoints(f"{at}/deep/er/a")
+    shutil.copytree(f"{at}/deep/er/a", f"{at}/b")
+    out, _ = run(TRAIN, f"--resume={at}/b", "--steps", 6, "--save-every", 1)
+    expect_text(f"goes on from {at}/b/step-00000004, saves into {at}/b", out)
+    expect(checkpoints(f"{at}/b") == ["step-00000005", "step-00000006"], checkpoints(f"{at}/b"))
+    shutil.copytree(f"{at}/b/step-00000006", f"{at}/deep/er/a/copy")
+    refuses(1, "copy is not called step-00000006: --save must say where the run goes on", f"--resume={at}/deep/er/a/copy")
+    run(TRAIN, f"--resume={at}/deep/er/a/copy/", "--steps", 7, "--save", f"{at}/c")
+    expect(checkpoints(f"{at}/c") == ["step-00000007"], checkpoints(f"{at}/c"))
+    expect_text("--steps 5: the checkpoint is at step 6, so no step is made", run(TRAIN, f"--resume={at}/b", "--steps", 5)[1])
+    expect(checkpoints(f"{at}/deep/er/a") == before, f"the original is {checkpoints(f'{at}/deep/er/a')}, and was {before}")
+
+
 def files_are_cut_by_size(at):
     trained(f"{at}/cut", 2, "--file-limit", 0.02)
     with open(f"{at}/cut/step-00000002/model.safetensors.index.json", encoding="utf-8") as f:
@@ -204,7 +219,7 @@ def numbers_that_are_not_finite(at):
     expect_text("10 steps in a row had to be skipped", err)
 
 
-CASES = [ten_and_ten_are_twenty, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
+CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
          signals_save_and_stop, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
 
 

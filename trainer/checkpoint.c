@@ -7,6 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *checkpoint_path(Arena *a, const char *folder, int64_t step)
+{
+    return arena_printf(a, "%s/step-%08lld", folder, (long long)step);
+}
+
 /* step-00000100: its number; -1: another name. */
 static int64_t step_of(const char *name)
 {

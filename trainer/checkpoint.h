@@ -43,6 +43,8 @@ typedef struct Checkpoint {
 } Checkpoint;
 typedef Vec(Checkpoint) Checkpoints;
 
+/* FOLDER/step-00000100. */
+const char *checkpoint_path(Arena *a, const char *folder, int64_t step);
 /* Those of a folder, by step; whole or not. NULL, or a message. */
 const char *checkpoint_list(Arena *a, const char *folder, Checkpoints *out);
 /* NULL, or why it cannot be used. */

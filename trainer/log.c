@@ -107,7 +107,10 @@ void log_model(Log *l, const Trainer *t)
     printf("memory: %.1f MiB of weights, gradients and moments, %.1f MiB for a step\n",
            (double)store_bytes(t->session.store) / 0x1p20, (double)run_arena_bytes(t->step) / 0x1p20);
     if (t->config->checkpoint)
-        printf("goes on from %s\n", t->config->checkpoint);
+        printf("goes on from %s, saves into %s\n", t->config->checkpoint, t->config->save);
+    if (t->config->steps < t->state.steps)
+        complain_once("--steps %lld: the checkpoint is at step %lld, so no step is made",
+                      (long long)t->config->steps, (long long)t->state.steps);
     fflush(stdout);
     write_event(l, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "event", "model", "parameters",
                              (json_int_t)count.all.total, "active", (json_int_t)count.all.active,

@@ -1,6 +1,7 @@
 /* Going on from a checkpoint. */
 #include "trainer/checkpoint.h"
 
+#include <libgen.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,17 +51,20 @@ static const char *find(Config *c)
     return error;
 }
 
-static const char *folder_of(Arena *a, const char *checkpoint)
+/* Beside the checkpoint, so that a copy of a run goes on in the copy. One with another name may be a copy beside checkpoints of the
+ * original, which must not be replaced. */
+static const char *save_beside(Config *c)
 {
-    size_t n = strlen(checkpoint);
-    while (n > 1 && checkpoint[n - 1] == '/')
-        n--;
-    while (n > 0 && checkpoint[n - 1] != '/')
-        n--;
-    return n ? arena_strndup(a, checkpoint, n > 1 ? n - 1 : n) : ".";
+    const char *name = basename(arena_printf(c->arena, "%s", c->checkpoint)),
+               *own = checkpoint_path(c->arena, "", c->checkpoint_step) + 1;
+    if (strcmp(name, own) != 0)
+        return arena_printf(c->arena, "%s is not called %s: --save must say where the run goes on",
+                            c->checkpoint, own);
+    c->save = dirname(arena_printf(c->arena, "%s", c->checkpoint));
+    return NULL;
 }
 
-/* Options that were not given; it saves where the checkpoint is. */
+/* Options that were not given. */
 static const char *take_options(Config *c)
 {
     TrainState state;
@@ -71,9 +75,7 @@ static const char *take_options(Config *c)
     if (error)
         return error;
     c->checkpoint_step = state.steps;
-    if (c->source[OPTION_save] <= FROM_CHECKPOINT)
-        c->save = folder_of(c->arena, c->checkpoint);
-    return NULL;
+    return c->source[OPTION_save] <= FROM_CHECKPOINT ? save_beside(c) : NULL;
 }
 
 int resume_find(Config *c)

@@ -201,7 +201,7 @@ int save_now(SaveFolder *f, Trainer *t)
     Arena *a = arena_new();
     if (!a)
         return complain("no memory to save a checkpoint");
-    const char *path = arena_printf(a, "%s/step-%08lld", f->path, (long long)t->state.steps);
+    const char *path = checkpoint_path(a, f->path, t->state.steps);
     Saving s = {.arena = a,
                 .folder = f,
                 .t = t,
