@@ -217,6 +217,8 @@ def numbers_that_are_not_finite(at):
     _, err = run(TRAIN, *wild, "--on-spike", "skip", code=1)
     expect_text("the weights keep their values", err)
     expect_text("10 steps in a row had to be skipped", err)
+    large = [*TINY, "--batch", 2, "--micro-batches", 1, "--steps", 30, "--lr", 10, "--warmup", 0]
+    expect_text("the norm of the gradients inf; the largest is the gradient of ", run(TRAIN, *large, code=1)[1])
 
 
 CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,

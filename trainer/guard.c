@@ -95,6 +95,8 @@ static const char *tensor_text(const Trainer *t, uint32_t weight, const Gradient
     Arena *a = t->session.arena;
     const ModelWeight *w = &t->session.weights.at[weight];
     const char *name = arena_printf(a, "%s (%s)", w->name, model_tensor_name(a, w, 0));
+    if (!s->wrong && !isfinite(*t->norm_at)) /* the sum of squares was too large, no element is */
+        return arena_printf(a, "the largest is the gradient of %s", name);
     if (!s->wrong)
         return arena_printf(a, "%.0f %% of its square is the gradient of %s",
                             100 * s->squares / ((double)*t->norm_at * (double)*t->norm_at), name);
