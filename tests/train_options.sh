@@ -52,6 +52,8 @@ refuses 1 "in /nonexistent: No such file or directory" --swap all --swap-folder 
 refuses 1 "modules of multi-token prediction in sequences of" plan --model examples/models/tiny.json --sequence 1
 refuses 2 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --data LICENSE
 refuses 2 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
+refuses 2 "--sequence is larger than max_position_embeddings" plan --model examples/models/tiny.json --sequence 65
+refuses 1 "--ids and --length 64 are more tokens than max_position_embeddings of --model, 64" generate --model examples/models/tiny.json --ids 1 --length 64
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICENSE
 refuses 2 "unrecognized option" --no-such-option

@@ -36,6 +36,11 @@ const char *row_factor_rule(double factor)
                : "--row-factor must be 0 or at least 1: the mean of the rows has to have room";
 }
 
+const char *sequence_rule(int64_t sequence, const ModelConfig *m)
+{
+    return sequence > m->positions ? "--sequence is larger than max_position_embeddings of --model" : NULL;
+}
+
 static int is_folder(const char *path)
 {
     struct stat s;

@@ -15,7 +15,9 @@ int command_plot(int argc, char **argv);
 /* A whole number from `least` to `most`, or the end of the process with status 2. */
 int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most);
 double option_real(struct argp_state *s, const char *option, const char *text, double least, double most); /* likewise */
-const char *row_factor_rule(double factor); /* of --row-factor: NULL, or the rule that it breaks */
+/* Of options that several commands have: NULL, or the rule that is broken. */
+const char *row_factor_rule(double factor);
+const char *sequence_rule(int64_t sequence, const ModelConfig *m);
 
 /* The model of a folder or config.json; warns of fields that are not known. Returns 0, or 1 with a message printed. */
 int command_model(Arena *a, const char *path, ModelConfig *out);

@@ -71,16 +71,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 }
 
 /* The prompt; room for what follows. Returns its length, or -1 with a message printed. */
-static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids, int64_t room)
+static int64_t read_prompt(const GenerateOptions *o, const ModelConfig *model, int32_t *ids)
 {
+    const int64_t room = model->positions - o->length;
     int64_t n = 0;
     for (const char *p = o->ids; n < room;) {
         char *end;
         errno = 0;
         const long long id = strtoll(p, &end, 10);
-        if (errno || end == p || id < 0 || id >= vocab || (*end && *end != ',')) {
+        if (errno || end == p || id < 0 || id >= model->vocab || (*end && *end != ',')) {
             complain("--ids %s: token %lld must be a whole number from 0 to %lld", o->ids, (long long)n,
-                     (long long)vocab - 1);
+                     (long long)model->vocab - 1);
             return -1;
         }
         ids[n++] = (int32_t)id;
@@ -88,7 +89,8 @@ static int64_t read_prompt(const GenerateOptions *o, int64_t vocab, int32_t *ids
             return n;
         p = end + 1;
     }
-    complain("--ids: more tokens than the model has positions");
+    complain("--ids and --length %lld are more tokens than max_position_embeddings of --model, %lld",
+             (long long)o->length, (long long)model->positions);
     return -1;
 }
 
@@ -144,9 +146,8 @@ int command_generate(int argc, char **argv)
     ModelConfig model;
     if (!a || command_model(a, o.model, &model))
         return 1;
-    const int64_t room = model.positions + 1 - o.length;
-    int32_t *ids = arena_array(a, int32_t, (room > 0 ? room : 0) + o.length + 1);
-    const int64_t prompt = read_prompt(&o, model.vocab, ids, room > 0 ? room : 0);
+    int32_t *ids = arena_array(a, int32_t, model.positions);
+    const int64_t prompt = read_prompt(&o, &model, ids);
     Comm *comm = prompt < 0 ? NULL : join(a, &o);
     const int bad = !comm || run(&model, comm, &o, ids, prompt);
     comm_close(comm, bad);

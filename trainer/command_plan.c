@@ -37,7 +37,8 @@ enum {
 
 static const struct argp_option options[] = {
     {"model", KEY_MODEL, "FILE", 0, "a Hugging Face config.json, or its folder", 0},
-    {"sequence", KEY_SEQUENCE, "N", 0, "positions of a sequence (4096, at most the model's)", 0},
+    {"sequence", KEY_SEQUENCE, "N", 0,
+     "positions of a sequence, at most the model's (4096, or the model's where these are fewer)", 0},
     {"sequences", KEY_SEQUENCES, "N", 0, "sequences of a micro-batch (1)", 0},
     {"micro-batches", KEY_MICRO, "N", 0, "micro-batches of a step (1)", 0},
     {"ranks", KEY_RANKS, "N", 0,
@@ -256,6 +257,11 @@ int command_plan(int argc, char **argv)
         return 1;
     if (!o.sequence)
         o.sequence = model.positions < 4096 ? model.positions : 4096;
+    const char *rule = sequence_rule(o.sequence, &model);
+    if (rule) {
+        complain("%s", rule);
+        return CLI_USAGE;
+    }
     Ranks ranks;
     Session s;
     int bad = plan_ranks(a, &o, &ranks);

@@ -33,9 +33,7 @@ static const char *broken_rule(const Config *c)
 {
     if (c->model_config.vocab < 256 && !data_is_tokens(c->data.at[0]))
         return "--data is text: vocab_size must be at least 256";
-    if (c->sequence > c->model_config.positions)
-        return "--sequence is larger than max_position_embeddings of --model";
-    return NULL;
+    return sequence_rule(c->sequence, &c->model_config);
 }
 
 static void leave(const char *why)
