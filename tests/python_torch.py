@@ -241,6 +241,30 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "outputs are made"):
             m.parts(a, a.detach(), 1.0, y=torch.empty(5))
 
+    def test_numbers_have_gradients(self):
+        f = moec.jit("""moe 1
+dim T
+kernel f(in x: f32[T], in s: f32, out y: f32[T]) { y[t] = s * x[t] }
+derive (f_fwd, f_bwd) from f wrt x, s""").f
+        x, s = torch.randn(5, requires_grad=True), torch.tensor(2.5, requires_grad=True)
+        f(x, 2.0).sum().backward()
+        self.assertTrue(torch.equal(x.grad, torch.full_like(x, 2.0)))
+        f(x.detach(), s).sum().backward()
+        torch.testing.assert_close(s.grad, x.detach().sum())
+        x.grad = None
+        torch.compile(lambda x, s: f(x, s).sum(), fullgraph=True)(x, s).backward()
+        torch.testing.assert_close((x.grad, s.grad), (torch.full_like(x, 2.5), 2 * x.detach().sum()))
+
+    def test_gradients_of_gradients_are_refused(self):
+        f = moec.jit("""moe 1
+dim T
+kernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t] * x[t] * x[t] }
+derive (f_fwd, f_bwd) from f wrt x""").f
+        x = torch.randn(5, requires_grad=True)
+        g, = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "f_bwd has no derivative"):
+            g.square().sum().backward()
+
     def test_compiled_graphs_have_no_break(self):
         def step(x, ids, p, wg, wu, wd):
             return m.ffn(x, moec.route(ids, E), p, wg, wu, wd).float().square().sum()

@@ -17,28 +17,29 @@ ROUTE = ("start", "count", "slot_of", "row_of")
 # ---- arguments ----
 #
 # Of an operator: sizes that no shape tells; a route as four tensors; a packed parameter as its rows, by which gradients are, and its
-# memory, which the kernel reads; of what a backward does not read the shape.
+# memory, which the kernel reads; of what a backward does not read the shape. A number that may get a gradient is a tensor
+# without axes (`graded`: the names of those).
 
 def mutable(param, alias):
     return alias if param.role == "inout" else ""
 
 
-def schema_of(param, alias=""):
+def schema_of(param, alias="", graded=()):
     name = f"p_{param.name}"
     if param.kind == "route":
         return [f"Tensor {param.name}_{field}" for field in ROUTE]
-    if param.kind == "scalar":
+    if param.kind == "scalar" and param.name not in graded:
         return [f"{'int' if param.type == 'i32' else 'float'} {name}"]
     if param.packed:
         return [f"Tensor {name}", f"Tensor{mutable(param, alias)} {name}_memory"]
     return [f"Tensor{mutable(param, alias)} {name}"]
 
 
-def schema_of_kept(param, unread):
+def schema_of_kept(param, unread, graded=()):
     """The same of the forward's parameters as a backward gets them."""
     if param.name in unread:
         return [f"SymInt[] p_{param.name}"]
-    return [f"SymInt[] p_{param.name}", f"Tensor p_{param.name}_memory"] if param.packed else schema_of(param)
+    return [f"SymInt[] p_{param.name}", f"Tensor p_{param.name}_memory"] if param.packed else schema_of(param, graded=graded)
 
 
 def flatten(params, values):
@@ -183,19 +184,31 @@ class PairOperator(SizedOperator):
         self.unread = {p.name for p in self.params if p.kind == "tensor" and not any(
             q.read for k in self.backwards for q in k.params if q.name == p.name)}
         self.made = [g for g in pair.gradients if "param" in g]
+        self.graded = {p.name for p in self.params if p.kind == "scalar" and p.name in self.gives}
         self._define()
 
     def _define(self):
-        arguments = self.size_schema + [a for p in self.params for a in schema_of(p)]
+        arguments = self.size_schema + [a for p in self.params for a in schema_of(p, graded=self.graded)]
         self.op, name = define(self.forward.name, arguments, len(self.outs), self.run, self.fake)
         cotangents = [f"Tensor {c}" for c in self.pair.cotangents.values()]
         saved = [f"Tensor saved_{p.name}" for p in self.saved]
-        kept = [a for p in self.params for a in schema_of_kept(p, self.unread)]
-        self.backward_op, _ = define(self.pair.backward, self.size_schema + kept + saved + cotangents, len(self.made),
-                                     self._run_backward, self._fake_backward)
+        kept = [a for p in self.params for a in schema_of_kept(p, self.unread, self.graded)]
+        self.backward_op, backward = define(self.pair.backward, self.size_schema + kept + saved + cotangents, len(self.made),
+                                            self._run_backward, self._fake_backward)
         torch.library.register_autograd(name, self._backward, setup_context=self._keep, lib=library)
+        if self.made:
+            torch.library.register_autograd(backward, self._refuse_second, lib=library)
+
+    def _plain(self, params, values):
+        """As the kernel takes them."""
+        return [v.item() if p.name in self.graded else v for p, v in zip(params, values)]
+
+    def run(self, *flat):
+        sizes, flat = self.split(flat)
+        return returned(as_tuple(self.kernel.direct(*self._plain(self.params, grouped(self.kernel, self.params, flat)), **sizes)))
 
     def __call__(self, values, sizes):
+        values = [torch.as_tensor(v, dtype=torch.float32).reshape(()) if p.name in self.graded else v for p, v in zip(self.params, values)]
         made = self.op(*(sizes[d] for d in self.sizes), *flatten(self.params, values))
         made = made if isinstance(made, (tuple, list)) else (made,)
         names = [p.name for p in self.outs]
@@ -218,7 +231,7 @@ class PairOperator(SizedOperator):
         kept = list(sizes.values())
         for p, v in zip(self.params, grouped(self.kernel, self.params, flat)):
             kept += self._kept(p, v)
-        ctx.types = {p.name: getattr(torch, TORCH[p.type]) for p in self.params if p.kind == "tensor"}
+        ctx.types = {p.name: getattr(torch, TORCH[p.type]) for p in self.params if p.kind == "tensor" or p.name in self.graded}
         ctx.is_tensor = [isinstance(v, torch.Tensor) for v in kept]
         ctx.others = [v for v in kept if not isinstance(v, torch.Tensor)]
         ctx.save_for_backward(*(v for v in kept if isinstance(v, torch.Tensor)), *(by_name[p.name] for p in self.saved))
@@ -244,7 +257,7 @@ class PairOperator(SizedOperator):
             if g["mode"] == "add":
                 known[g["param"]] = torch.zeros(shape_from(params[g["param"]], known[g["input"]]), dtype=torch.float32)
         for kernel in self.backwards:
-            values = [known[p.name] for p in inputs_of(kernel)]
+            values = self._plain(inputs_of(kernel), [known[p.name] for p in inputs_of(kernel)])
             needed = {d: n for d, n in sizes.items() if d in kernel.dims}
             known.update(zip((p.name for p in outs_of(kernel)), as_tuple(kernel.direct(*values, **needed))))
         return returned([known[g["param"]] for g in self.made])
@@ -267,6 +280,9 @@ class PairOperator(SizedOperator):
         made = dict(zip((g["input"] for g in self.made), made if isinstance(made, (tuple, list)) else (made,)))
         made.update({g["input"]: by_output[g["output"]] for g in self.pair.gradients if g["mode"] == "pass"})
         return (*(None for _ in self.sizes), *self._gradients(made, ctx.types))
+
+    def _refuse_second(self, _ctx, *_cotangents):
+        raise RuntimeError(f"{self.pair.origin}: a gradient of its gradient is needed, but {self.pair.backward} has no derivative")
 
     @staticmethod
     def _cotangent(value, shape, dtype, like):
