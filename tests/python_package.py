@@ -193,6 +193,9 @@ class Package(unittest.TestCase):
         self.refuses("'rt' has 3 at tokens, but T is 2", lambda: self.m.rows(x[:2], rt, w))
         self.refuses("is a route", lambda: self.m.rows(x, ids, w))
         self.refuses("choice 0 is expert 2, outside -1..1", lambda: moec.route(ids, 2), ValueError)
+        self.refuses("outside -1..1", lambda: moec.route(np.array([[2**32]]), 2), ValueError)
+        self.refuses("ids are whole numbers, not float64", lambda: moec.route(np.array([[0.5]]), 2), TypeError)
+        self.refuses("capacity is -5", lambda: moec.route(np.array([[0]]), 2, capacity=-5), ValueError)
 
     def test_a_capacity_drops_choices(self):
         rt = moec.route(np.array([[0], [0], [1], [0]]), 2, capacity=2)

@@ -32,11 +32,16 @@ class Route:
 
 
 def as_i32(ids):
+    """Whole numbers; those that i32 does not hold become ones that are no expert's either."""
     torch = torch_of([ids])
     if torch is not None:
-        return ids.detach().to(torch.int32).contiguous()
+        if ids.is_floating_point() or ids.is_complex():
+            raise TypeError(f"ids are whole numbers, not {ids.dtype}")
+        return (ids.detach().clamp(-2**31, 2**31 - 1) if ids.dtype == torch.int64 else ids.detach()).to(torch.int32).contiguous()
     import numpy
-    return numpy.ascontiguousarray(ids, numpy.int32)
+    if ids.dtype.kind not in "iub":
+        raise TypeError(f"ids are whole numbers, not {ids.dtype}")
+    return numpy.ascontiguousarray(ids.clip(-2**31, 2**31 - 1) if ids.dtype.itemsize > 4 else ids, numpy.int32)
 
 
 def arrays(ids, experts, capacity):
@@ -58,6 +63,8 @@ def route(ids, experts, capacity=None):
     expert has that many rows, and choices beyond them are dropped, as in `group R : E capacity C`."""
     if len(ids.shape) != 2:
         raise ValueError(f"ids have the shape [tokens, choices], not {tuple(ids.shape)}")
+    if capacity is not None and capacity < 0:
+        raise ValueError(f"capacity is {capacity}; it is at least 0, or None for rows that are all there")
     capacity = -1 if capacity is None else capacity
     torch = torch_of([ids])
     if torch is not None and torch.compiler.is_compiling():
