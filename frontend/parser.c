@@ -133,7 +133,8 @@ ParserToken parser_next(Parser *p)
     if (t.kind == SYNC || t.kind == '}')
         p->brackets = 0;
     p->last = t;
-    if (p->brackets > FRONTEND_MAX_NESTING)
+    if (p->brackets > FRONTEND_MAX_NESTING &&
+        t.kind != MOE_EOF) /* an end that is no end would be read for ever */
         p->last.kind = t.kind = parser_bad_token(p, DIAG_nesting, t.loc,
                                                  "give the inner part a name of its own in an equation above",
                                                  "brackets nest deeper than %d here", FRONTEND_MAX_NESTING);
