@@ -133,8 +133,7 @@ ParserToken parser_next(Parser *p)
     if (t.kind == SYNC || t.kind == '}')
         p->brackets = 0;
     p->last = t;
-    if (p->brackets > FRONTEND_MAX_NESTING &&
-        t.kind != MOE_EOF) /* an end that is no end would be read for ever */
+    if (p->brackets > FRONTEND_MAX_NESTING && t.kind != MOE_EOF) /* which is asked for until it comes */
         p->last.kind = t.kind = parser_bad_token(p, DIAG_nesting, t.loc,
                                                  "give the inner part a name of its own in an equation above",
                                                  "brackets nest deeper than %d here", FRONTEND_MAX_NESTING);
