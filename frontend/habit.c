@@ -315,6 +315,19 @@ static int habit_assignment(Advice *a)
     return advice_with(a, ADVICE_TEXT("there is `=` and `+=`, but no `%s=`", op), "write the new value");
 }
 
+/* (p[t, k], i[t, k]) = top(e) s[t, e] */
+static int habit_tuple(Advice *a)
+{
+    uint32_t close = in_body(a) && begins_statement(a, a->at) && advice_is(a, a->at, '(')
+                         ? advice_closing(a, a->at)
+                         : NO_WORD;
+    if (close == NO_WORD || !advice_is(a, close + 1, '='))
+        return 0;
+    advice_edit(a, a->at, a->at, "");
+    advice_edit(a, close, close + 1, " =");
+    return advice_with(a, "what `top` gives stands on the left without brackets", "remove them");
+}
+
 /* ---- subscripts ---- */
 
 /* x[t][h] */
@@ -427,14 +440,18 @@ static int habit_unclosed(Advice *a)
     return advice_with(a, "this `{` has no `}`", "close it");
 }
 
+typedef int (*Habit)(Advice *a);
+
 int habit_find(Advice *a)
 {
-    static int (*const habits[])(Advice * a) = {
-        habit_comment,     habit_question,   habit_if_behind, habit_if_statement,       habit_where_call,
-        habit_role,        habit_names,      habit_range,     habit_reduction_brackets, habit_operator,
-        habit_reduction,   habit_chain,      habit_matmul,    habit_assignment,         habit_two_brackets,
-        habit_slice,       habit_type_first, habit_result,    habit_function_body,      habit_statement,
-        habit_declaration, habit_unclosed,   habit_beside};
+    static const Habit habits[] = {habit_comment,       habit_question,   habit_if_behind,
+                                   habit_if_statement,  habit_where_call, habit_role,
+                                   habit_names,         habit_range,      habit_reduction_brackets,
+                                   habit_operator,      habit_reduction,  habit_chain,
+                                   habit_matmul,        habit_assignment, habit_two_brackets,
+                                   habit_slice,         habit_type_first, habit_result,
+                                   habit_function_body, habit_statement,  habit_declaration,
+                                   habit_unclosed,      habit_beside,     habit_tuple};
     for (size_t i = 0; a->at > 0 && i < sizeof habits / sizeof *habits; i++)
         if (habits[i](a))
             return 1;
