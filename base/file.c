@@ -76,9 +76,14 @@ int file_beside(Arena *a, const char *path, mode_t mode, char **beside)
 {
     const mode_t mask = umask(0);
     umask(mask);
+    struct stat old;
+    if (stat(path, &old) == 0 && S_ISREG(old.st_mode))
+        mode = old.st_mode & 0777;
+    else
+        mode &= ~mask;
     *beside = arena_printf(a, "%s.XXXXXX", path);
     const int fd = mkostemp(*beside, O_CLOEXEC);
-    if (fd < 0 || fchmod(fd, mode & ~mask) == 0)
+    if (fd < 0 || fchmod(fd, mode) == 0)
         return fd;
     const int reason = errno;
     close(fd);

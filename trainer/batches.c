@@ -80,14 +80,16 @@ int batch_train(const TrainData *d, const Config *c, int64_t first, int64_t coun
 
 /* ---- validation ---- */
 
+/* Validation batches are those of a step, so that what they have does not depend on how a step is divided. */
+static int64_t validation_windows(const Config *c) { return c->validation_batches * c->batch; }
+
 /* Of the i-th validation sequence: the runs' places count as one row. */
 static TokenPlace validation_place(const TokenPart *part, const Config *c, int64_t i)
 {
-    const int64_t count = c->validation_batches * (c->batch / c->micro_batches);
     int64_t all = 0;
     for (uint32_t r = 0; r < part->runs.len; r++)
         all += places(&part->runs.at[r], c->sequence);
-    int64_t at = (int64_t)((double)(all - 1) * (double)i / (double)count);
+    int64_t at = (int64_t)((double)(all - 1) * (double)i / (double)validation_windows(c));
     const TokenRun *run = part->runs.at;
     for (; at >= places(run, c->sequence); run++)
         at -= places(run, c->sequence);
@@ -122,7 +124,7 @@ double batch_bigram_loss(const TrainData *d, const Config *c)
         firsts[p[0]]++;
     }
     double sum = 0;
-    const int64_t windows = c->validation_batches * (c->batch / c->micro_batches);
+    const int64_t windows = validation_windows(c);
     for (int64_t w = 0; w < windows; w++) {
         const TokenPlace place = validation_place(&d->valid, c, w);
         const uint8_t *p = place.run->at + place.at;

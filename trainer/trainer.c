@@ -276,12 +276,13 @@ int trainer_validate(Trainer *t, double *loss)
 {
     double sum = 0;
     const float *one = session_number(&t->session, "loss.m0");
+    const int64_t runs = t->config->validation_batches * t->config->micro_batches;
     t->validation_batch = 0;
-    for (int64_t i = 0; i < t->config->validation_batches; i++) {
+    for (int64_t i = 0; i < runs; i++) {
         if (session_run(t->evaluation))
             return 1;
         sum += *one;
     }
-    *loss = sum / (double)t->config->validation_batches;
+    *loss = sum / (double)runs;
     return job_mean(t, "a validation", loss);
 }

@@ -375,6 +375,17 @@ static void a_link_is_written_through(void **state)
     }
 }
 
+static void a_file_keeps_its_mode(void **state)
+{
+    SetFixture *t = *state;
+    struct stat st;
+    write_bytes(t, "x", "old", 3);
+    assert_int_equal(chmod(path_of(t, "x"), 0640), 0);
+    write_bytes(t, "x", "new", 3);
+    expect_bytes(t, "x", "new");
+    assert_true(stat(path_of(t, "x"), &st) == 0 && (st.st_mode & 0777) == 0640);
+}
+
 static void a_pipe_is_written_and_stays(void **state)
 {
     SetFixture *t = *state;
@@ -472,6 +483,7 @@ int main(void)
         TEST(a_written_file_reads_back),
         TEST(an_old_file_stays_until_the_new_one_is_whole),
         TEST(a_link_is_written_through),
+        TEST(a_file_keeps_its_mode),
         TEST(a_pipe_is_written_and_stays),
         TEST(a_full_disk_is_an_error),
         TEST(every_short_number_reads_back),
