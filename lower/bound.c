@@ -8,8 +8,6 @@ typedef struct Bound {
     int lower, upper, more;
 } Bound;
 
-enum { EACH_MAX = 1 << 20 }; /* steps of a window: products of them do not overflow */
-
 static ScalarOp flip(ScalarOp op)
 {
     return op == OP_lt ? OP_gt : op == OP_le ? OP_ge : op == OP_gt ? OP_lt : op == OP_ge ? OP_le : op;
@@ -55,8 +53,8 @@ static int solve(Lower *l, ExprId c, IndexId i, int64_t *each, ScalarOp *op, Exp
         !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
         return 0;
     for (uint32_t n = 0; n < form.n; n++)
-        if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && coef && coef > -EACH_MAX &&
-            coef < EACH_MAX) {
+        if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && coef && coef > INT32_MIN &&
+            coef <= INT32_MAX) {
             *each = coef > 0 ? coef : -coef;
             *op = coef > 0 ? *op : flip(*op);
             *other = rest_of(l, &form, i, coef > 0 ? -1 : 1);
@@ -133,12 +131,13 @@ static ExprId at_lane(Lower *l, IndexId lane, ExprId e, ExprId at)
     return there;
 }
 
-/* The lanes of an item share a loop by what the first and the last of them say. */
+/* The lanes of an item share a loop by what the first and the last of them say, if they are some of all. */
 static int lanes_bound(Lower *l, const Item *it, const Walk *w, ExprId c, IndexId i, Bound *b)
 {
     IndexId lane = it->by->lane;
-    return lane != NONE && lane != w->d->lane && lane != i && !lower_is_row(l, lane) && !w->d->unrolled &&
-           bound_of(l, NONE, w, c, i, b) && is_monotone(l->k, b->at, lane);
+    return lane != NONE && !x_is_int(l->k, it->lane_first, 0) && lane != w->d->lane && lane != i &&
+           !lower_is_row(l, lane) && !w->d->unrolled && bound_of(l, NONE, w, c, i, b) &&
+           is_monotone(l->k, b->at, lane);
 }
 
 /* Several rows share a loop by what the first and the last of them say. */
