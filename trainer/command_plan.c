@@ -245,6 +245,30 @@ static int plan(Session *s, PlanOptions *o)
            (o->bytes && plan_write_bytes(p, prices, o->bytes));
 }
 
+static int plan_model(Arena *a, PlanOptions *o)
+{
+    ModelConfig model;
+    Ranks ranks;
+    Session s;
+    if (command_model(a, o->model, &model))
+        return 1;
+    if (!o->sequence)
+        o->sequence = model.positions < 4096 ? model.positions : 4096;
+    const char *rule = sequence_rule(o->sequence, &model);
+    if (rule) {
+        complain("%s", rule);
+        return CLI_USAGE;
+    }
+    if (plan_ranks(a, o, &ranks))
+        return 1;
+    int bad = session_open(&s, &model, o->f32 ? MOEC_F32 : MOEC_BF16, 0, 0);
+    if (!bad)
+        session_share(&s, &ranks, 0);
+    bad = bad || plan(&s, o);
+    session_close(&s);
+    return bad;
+}
+
 int command_plan(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -252,26 +276,7 @@ int command_plan(int argc, char **argv)
     PlanOptions o = {.sequences = 1, .micro_batches = 1, .ranks = 1};
     cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();
-    ModelConfig model;
-    if (!a || command_model(a, o.model, &model))
-        return 1;
-    if (!o.sequence)
-        o.sequence = model.positions < 4096 ? model.positions : 4096;
-    const char *rule = sequence_rule(o.sequence, &model);
-    if (rule) {
-        complain("%s", rule);
-        return CLI_USAGE;
-    }
-    Ranks ranks;
-    Session s;
-    int bad = plan_ranks(a, &o, &ranks);
-    if (!bad) {
-        bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, 0, 0);
-        if (!bad)
-            session_share(&s, &ranks, 0);
-        bad = bad || plan(&s, &o);
-        session_close(&s);
-    }
+    const int bad = a ? plan_model(a, &o) : 1;
     arena_free(a);
     return bad;
 }
