@@ -121,19 +121,27 @@ int file_sync_name(Arena *a, const char *path)
     return reason;
 }
 
+static void put_in_place(FileWriter *w)
+{
+    if (!w->error && rename(w->beside, w->target) != 0)
+        fail(w, errno);
+    if (w->error) {
+        unlink(w->beside);
+        return;
+    }
+    const int reason = file_sync_name(w->arena, w->target);
+    if (reason)
+        fail(w, reason);
+}
+
 const char *file_commit(FileWriter *w)
 {
     if (!w->error && (fflush(w->file) != 0 || (w->beside && fsync(fileno(w->file)) != 0)))
         fail(w, errno);
     if (w->file && fclose(w->file) != 0)
         fail(w, errno);
-    if (w->file && w->beside && !w->error && rename(w->beside, w->target) != 0)
-        fail(w, errno);
-    if (w->file && w->beside && w->error)
-        unlink(w->beside);
-    int reason = w->error || !w->beside ? 0 : file_sync_name(w->arena, w->target);
-    if (reason)
-        fail(w, reason);
+    if (w->file && w->beside)
+        put_in_place(w);
     w->file = NULL;
     return w->error;
 }

@@ -42,6 +42,7 @@ static int make_private(const char *path, Arena *a)
     return !file_make_folder(a, path, 0700) && stat(path, &s) == 0 && S_ISDIR(s.st_mode) &&
            s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
+
 /* The folder that the user or the environment names, "" when none does. */
 static const char *named_directory(const char *wanted, Arena *a)
 {

@@ -187,8 +187,10 @@ typedef struct KernelSema {
     Vec(Hint) hints;
     ExprId guard;       /* under which the expression at hand is evaluated, or NONE */
     Vec(ExprId) guards; /* its conjuncts */
-    ExprIds *needs;     /* rows that the nearest reduction (or the equation) must ask for ... */
-    uint32_t needs_from; /* ... where the guards from this one on hold, which stand inside of it */
+    /* Rows that the nearest reduction (or the equation) must ask for, where the guards from `needs_from` on hold, which stand
+     * inside of it. */
+    ExprIds *needs;
+    uint32_t needs_from;
     Loc access;         /* the tensor access whose subscripts are looked at; line 0: none */
     const AstEquation *equation;
     const Inlined *inlined;

@@ -5,26 +5,18 @@
 
 /* ---- rows ---- */
 
-static int is_in(const ExprId *list, uint32_t n, ExprId e)
-{
-    uint32_t i = 0;
-    while (i < n && list[i] != e)
-        i++;
-    return i < n;
-}
-
 /* An access through rt.row(t, k), which is -1 for a dropped choice: someone must ask first, but only where the guards of the
  * access hold. */
 static void need_row(KernelSema *c, Loc loc, ExprId row)
 {
     ExprId asked = x_op2(c->k, loc, OP_ge, row, x_int(c->k, loc, 0)), guard = NONE;
-    if (is_in(c->guards.at, c->guards.len, asked) || is_in(c->needs->at, c->needs->len, asked))
+    if (x_is_among(c->guards.at, c->guards.len, asked) || x_is_among(c->needs->at, c->needs->len, asked))
         return;
     for (uint32_t i = c->needs_from; i < c->guards.len; i++)
         guard = x_and(c->k, loc, guard, c->guards.at[i]);
     if (guard != NONE)
         asked = x_op2(c->k, loc, OP_or, x_op1(c->k, loc, OP_not, guard), asked);
-    if (!is_in(c->needs->at, c->needs->len, asked))
+    if (!x_is_among(c->needs->at, c->needs->len, asked))
         vec_push(c->m->arena, c->needs, asked);
 }
 

@@ -83,12 +83,12 @@ static int known_outside(Lower *l, IndexId lane, const Walk *w, ExprId e)
     return x_at(k, e)->type == TY_INT;
 }
 
-static int bound_of(Lower *l, IndexId lane, const Walk *w, ExprId c, IndexId i, Bound *out)
+static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
 {
     ScalarOp op;
     ExprId other;
     int64_t each;
-    if (!solve(l, c, i, &each, &op, &other) || !known_outside(l, lane, w, other))
+    if (!solve(l, c, i, &each, &op, &other) || !known_outside(l, NONE, w, other))
         return 0;
     *out = (Bound){.at = op == OP_gt ? x_add(l->k, other, 1) : other,
                    .each = each,
@@ -132,12 +132,12 @@ static ExprId at_lane(Lower *l, IndexId lane, ExprId e, ExprId at)
 }
 
 /* The lanes of an item share a loop by what the first and the last of them say, if they are some of all. */
-static int lanes_bound(Lower *l, const Item *it, const Walk *w, ExprId c, IndexId i, Bound *b)
+static int lanes_tell(const Lower *l, const Item *it, const Walk *w, const Bound *b)
 {
     IndexId lane = it->by->lane;
-    return lane != NONE && !x_is_int(l->k, it->lane_first, 0) && lane != w->d->lane && lane != i &&
-           !lower_is_row(l, lane) && !w->d->unrolled && bound_of(l, NONE, w, c, i, b) &&
-           is_monotone(l->k, b->at, lane);
+    return lane == NONE || !x_uses_index(l->k, b->at, lane) ||
+           (!x_is_int(l->k, it->lane_first, 0) && !lower_is_row(l, lane) && !w->d->unrolled &&
+            is_monotone(l->k, b->at, lane));
 }
 
 /* Several rows share a loop by what the first and the last of them say. */
@@ -197,8 +197,7 @@ Range lower_range(Lower *l, const Item *it, const Walk *w, IndexId i)
     for (uint32_t c = 0; c < w->d->nconjunct; c++) {
         Bound b;
         ExprId conjunct = w->d->conjunct[c];
-        if (!(w->pending >> c & 1) ||
-            (!bound_of(l, it->by->lane, w, conjunct, i, &b) && !lanes_bound(l, it, w, conjunct, i, &b)) ||
+        if (!(w->pending >> c & 1) || !bound_of(l, w, conjunct, i, &b) || !lanes_tell(l, it, w, &b) ||
             !ends_tell(l, it, w, &b))
             continue;
         narrow(l, it, w, &b, (uint64_t)1 << c, &r);

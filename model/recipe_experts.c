@@ -222,58 +222,45 @@ static Routing route(Recipe *m, BufferId x)
 static BufferId experts_here(Recipe *m, BufferId x, const Routing *g)
 {
     record_module(m->r, "swiglu");
-    const BufferId wg = recipe_weight(m, MODEL_wg), wu = recipe_weight(m, MODEL_wu),
-                   wd = recipe_weight(m, MODEL_wd);
-    const int alone = !recipe_has(m, MODEL_vg);
-    if (alone && m->c->sandwich_norm)
-        return recipe_add(m, x,
-                          out(record(m->r, "routed_branch", ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p),
-                                     ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)),
-                              "y"),
-                          MODEL_ffn_post_gain);
-    if (alone)
-        return out(record(m->r, "routed", ARG(x, x), ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p),
-                          ARG(wg, wg), ARG(wu, wu), ARG(wd, wd)),
-                   "y");
-    const BufferId vg = recipe_weight(m, MODEL_vg), vu = recipe_weight(m, MODEL_vu),
-                   vd = recipe_weight(m, MODEL_vd);
+    const Arg n = ARG(n, g->n), rt = ARG(rt, g->route), p = ARG(p, g->p),
+              wg = ARG(wg, recipe_weight(m, MODEL_wg)), wu = ARG(wu, recipe_weight(m, MODEL_wu)),
+              wd = ARG(wd, recipe_weight(m, MODEL_wd));
+    const int sandwich = m->c->sandwich_norm;
+    if (!recipe_has(m, MODEL_vg))
+        return sandwich ? recipe_add(m, x, out(record(m->r, "routed_branch", n, rt, p, wg, wu, wd), "y"),
+                                     MODEL_ffn_post_gain)
+                        : out(record(m->r, "routed", ARG(x, x), n, rt, p, wg, wu, wd), "y");
+    const Arg vg = ARG(vg, recipe_weight(m, MODEL_vg)), vu = ARG(vu, recipe_weight(m, MODEL_vu)),
+              vd = ARG(vd, recipe_weight(m, MODEL_vd));
     if (m->watched)
-        record(m->r, "strengths", ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p), ARG(wg, wg), ARG(wu, wu),
-               ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd),
+        record(m->r, "strengths", n, rt, p, wg, wu, wd, vg, vu, vd,
                ARG(routed, watched(m, "routed", MOEC_F32, 0)),
                ARG(shared, watched(m, "shared", MOEC_F32, 0)));
-    if (m->c->sandwich_norm)
-        return recipe_add(
-            m, x,
-            out(record(m->r, "experts_branch", ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p), ARG(wg, wg),
-                       ARG(wu, wu), ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd)),
-                "y"),
-            MODEL_ffn_post_gain);
-    return out(record(m->r, "experts", ARG(x, x), ARG(n, g->n), ARG(rt, g->route), ARG(p, g->p), ARG(wg, wg),
-                      ARG(wu, wu), ARG(wd, wd), ARG(vg, vg), ARG(vu, vu), ARG(vd, vd)),
-               "y");
+    return sandwich
+               ? recipe_add(m, x, out(record(m->r, "experts_branch", n, rt, p, wg, wu, wd, vg, vu, vd), "y"),
+                            MODEL_ffn_post_gain)
+               : out(record(m->r, "experts", ARG(x, x), n, rt, p, wg, wu, wd, vg, vu, vd), "y");
 }
 
 /* Each rank has some of the routed experts, and all shared ones. */
 static BufferId experts_of_ranks(Recipe *m, BufferId x, const Routing *g)
 {
     const BufferId rows = recipe_exchanged(m, g->n, g->p, g->id, g->route);
-    const int alone = !recipe_has(m, MODEL_vg);
-    if (alone && m->c->sandwich_norm)
-        return recipe_add(m, x, out(record(m->r, "unpermute_alone", ARG(rows, rows), ARG(rt, g->route)), "y"),
-                          MODEL_ffn_post_gain);
-    if (alone)
-        return out(record(m->r, "unpermute", ARG(x, x), ARG(rows, rows), ARG(rt, g->route)), "y");
+    const Arg from = ARG(rows, rows), rt = ARG(rt, g->route);
+    const int sandwich = m->c->sandwich_norm;
+    if (!recipe_has(m, MODEL_vg))
+        return sandwich ? recipe_add(m, x, out(record(m->r, "unpermute_alone", from, rt), "y"),
+                                     MODEL_ffn_post_gain)
+                        : out(record(m->r, "unpermute", ARG(x, x), from, rt), "y");
     const Arg n = ARG(n, g->n), wg = ARG(wg, recipe_weight(m, MODEL_vg)),
               wu = ARG(wu, recipe_weight(m, MODEL_vu)), wd = ARG(wd, recipe_weight(m, MODEL_vd));
-    if (m->c->sandwich_norm) {
+    if (sandwich) {
         const BufferId shared = out(record(m->r, "dense_branch", n, wg, wu, wd), "y");
-        const Call both =
-            record(m->r, "unpermute_branch", ARG(shared, shared), ARG(rows, rows), ARG(rt, g->route));
+        const Call both = record(m->r, "unpermute_branch", ARG(shared, shared), from, rt);
         return recipe_add(m, x, out(both, "y"), MODEL_ffn_post_gain);
     }
     const BufferId y = out(record(m->r, "dense", ARG(x, x), n, wg, wu, wd), "y");
-    return out(record(m->r, "unpermute", ARG(x, y), ARG(rows, rows), ARG(rt, g->route)), "y");
+    return out(record(m->r, "unpermute", ARG(x, y), from, rt), "y");
 }
 
 BufferId recipe_experts(Recipe *m, BufferId x)

@@ -99,6 +99,6 @@ void recipe_train_weights(Recipe *m)
             continue; /* the loss of the next token alone says nothing of later ones: 0 */
         record_trainable(m->r, recipe_form(m, w, model_weight_row(w)->form), gradient);
         if (m->c->tied && w->id == MODEL_embed)
-            record_trainable(m->r, recipe_form(m, w, MODEL_PACKED), recipe_gradient(m, w));
+            record_trainable(m->r, recipe_form(m, w, MODEL_PACKED), gradient);
     }
 }

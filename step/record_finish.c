@@ -142,10 +142,12 @@ static void check_owed(Recorder *r)
 {
     for (BufferId w = 0; w < r->gradients.len; w++) {
         const Gradient *g = &r->gradients.at[w];
-        const char *name = r->program->buffers.at[g->trainable ? g->buffer : w].name;
-        if (g->trainable && r->gradients.at[g->buffer].buffer != STEP_NONE)
+        if (!g->trainable)
+            continue;
+        const char *name = r->program->buffers.at[g->buffer].name;
+        if (r->gradients.at[g->buffer].buffer != STEP_NONE)
             record_refuse(r, "%s: it is a partial sum, which record_reduce_gradients() must add up", name);
-        if (g->trainable && !r->gradients.at[g->buffer].got)
+        if (!r->gradients.at[g->buffer].got)
             record_refuse(r, "%s: no task adds to it, because none of the loss reads the weight", name);
     }
 }

@@ -148,8 +148,9 @@ static int run_model(AnalyseOptions *o, const ModelConfig *model)
     Session s;
     if (!o->sequence)
         o->sequence = model->positions < 256 ? model->positions : 256;
-    if (sequence_rule(o->sequence, model))
-        return complain("%s", sequence_rule(o->sequence, model));
+    const char *rule = sequence_rule(o->sequence, model);
+    if (rule)
+        return complain("%s", rule);
     r.each = o->sequence < MOST_TOKENS ? MOST_TOKENS / o->sequence : 1;
     r.each = r.each < o->sequences ? r.each : o->sequences;
     r.config.sequence = o->sequence, r.config.model_config = *model;
