@@ -15,7 +15,7 @@ typedef struct Reductions {
     uint32_t n;
 } Reductions;
 
-const Blocking lower_by_element = {.lane = NONE, .row = NONE, .unroll = 1};
+const Blocking lower_by_element = {.lane = NONE, .row = NONE, .scan = NONE, .unroll = 1};
 
 /* Left-hand indices, each once, those inside a scattered subscript included. */
 static void add_free(const Kernel *k, Blocking *by, IndexId i)
@@ -51,12 +51,14 @@ static int picks_run(Lower *l, const Reductions *reds, IndexId i)
     return 0;
 }
 
-/* The last left-hand index, where lanes run if they run over one at all: not over one that stands as a loop outside. */
+/* The last left-hand index, where lanes run if they run over one at all: not over one that stands as a loop outside, nor along
+ * which sums go on. */
 static IndexId last_index(const Lower *l, const Blocking *by)
 {
     const Equation *q = &by->m.at[0];
     const Expr *last = q->nindex ? x_at(l->k, q->index[q->nindex - 1]) : NULL;
-    if (!last || last->kind != X_INDEX || (by->rowblock && lower_is_outer(by->rowblock, last->sym)))
+    if (!last || last->kind != X_INDEX || last->sym == by->scan ||
+        (by->rowblock && lower_is_outer(by->rowblock, last->sym)))
         return NONE;
     return last->sym;
 }
@@ -377,8 +379,14 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
 {
     Blocking *by = arena_new_of(l->k->module->arena, Blocking);
     Reductions reds = all_reductions(l, m);
-    *by = (Blocking){
-        .m = *m, .lhs = lhs, .rowblock = rowblock, .lane = NONE, .unroll = 1, .item_rows = 1, .many = -1};
+    *by = (Blocking){.m = *m,
+                     .lhs = lhs,
+                     .rowblock = rowblock,
+                     .lane = NONE,
+                     .scan = NONE,
+                     .unroll = 1,
+                     .item_rows = 1,
+                     .many = -1};
     for (uint32_t i = 0; i < m->at[0].nindex; i++)
         collect_free(l->k, m->at[0].index[i], by);
     by->width = (int64_t)l->cpu->lanes * (reds.n ? l->cpu->vectors : POINTWISE_VECTORS);
@@ -387,7 +395,10 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
         decide_panels(l, by);
         return by;
     }
-    by->row = product_row(l, by, last_index(l, by), row);
+    if (!rowblock)
+        by->scan = lower_scan_index(l, by);
+    if (by->scan == NONE)
+        by->row = product_row(l, by, last_index(l, by), row);
     if (by->row != NONE)
         decide_products(l, by, row == NONE);
     else

@@ -12,6 +12,10 @@ static void lower_lanes(Lower *l, const Item *item, const Members *m)
     int chains = m->n == 1 && lower_chains(l, item, &m->at[0]);
     Item it = *item;
     open_lanes(l, item, m->at[0].loc);
+    if (it.by->scan != NONE) {
+        lower_scan(l, item, m);
+        return;
+    }
     for (uint32_t q = 0; q < m->n; q++) {
         it.equation = &m->at[q];
         lower_sums(l, &it, m->at[q].rhs, chains ? &m->at[q] : NULL);

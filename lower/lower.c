@@ -72,13 +72,14 @@ static Extent work_of(const Lower *l, const Equation *q)
         return ext_mul(m, k->routes.at[q->route].tokens, k->routes.at[q->route].choices);
     if (lower_adds_by_key(l, q, &b))
         return work_by_key(k, q, &b);
+    int scan = !pass_traits(l->c)->long_vectors && query_scan_index(k, q) != NONE; /* a term for each row */
     memcpy(at, q->index, sizeof *at * q->nindex);
     Extent touched = times_of(k, at, q->nindex, EVERYWHERE), terms = ext_const(m, 0);
     each_below (n, k, q->rhs, EVERYWHERE) {
         at[q->nindex] = *n;
         if (x_at(k, *n)->kind == X_LOAD)
             touched = ext_add(m, touched, times_of(k, n, 1, X_GROUP));
-        if (x_at(k, *n)->kind == X_REDUCE)
+        if (x_at(k, *n)->kind == X_REDUCE && !scan)
             terms = ext_add(m, terms, times_of(k, at, q->nindex + 1u, EVERYWHERE));
     }
     return ext_add(m, terms, ext_mul(m, touched, ext_const(m, TOUCH_WORK)));

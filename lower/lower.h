@@ -64,6 +64,7 @@ typedef struct Blocking {
     int64_t many;      /* ... where some right operand is packed for so many or more; -1: none is */
     int64_t item_rows; /* rows of one item, at most */
     int64_t mc;        /* of those, rows whose left operands are packed at a time */
+    IndexId scan;      /* the free index along which sums go on: Note [Scans]; or NONE */
     int even;          /* items have mc to item_rows rows, so that all threads have as many items */
     int64_t kc;        /* terms that are packed at a time */
     int64_t unroll;    /* rows that are unrolled where a sum is not a block product, else 1 */
@@ -317,11 +318,18 @@ ExprId lower_value(Lower *l, const Item *it, ExprId e); /* both in one, and cuts
 int lower_chains(Lower *l, const Item *it, const Equation *q);
 /* What a register begins with: nothing, or the old element of the += that chains. */
 ExprId lower_first_value(Lower *l, ExprId reduce, const Equation *onto);
+void lower_begin_domain(Lower *l, const Item *it, Domain *d, const Equation *onto); /* registers, and what they begin with */
+void lower_finish_domain(Lower *l, const Domain *d); /* from now on registers stand for its reductions */
 void lower_walk(Lower *l, const Item *it, Walk w); /* the loops of a domain around its terms */
 void lower_open_rows(Lower *l, const Item *it, Loc loc); /* the loop over unrolled rows; binds the row, kept in its range */
 ExprId lower_block_row(Lower *l, const Item *it);        /* that row as it is, past the end in the last block */
 ExprId lower_identity(Lower *l, ExprId reduce);
 const ExprId *lower_acc_index(Lower *l, const Domain *d, ExprId *one);
+
+/* ---- scan.c ---- */
+
+IndexId lower_scan_index(Lower *l, const Blocking *by); /* the index along which all sums of its members go on, or NONE */
+void lower_scan(Lower *l, const Item *it, const Members *m); /* all their rows, for the lanes that are open */
 
 /* ---- report.c ---- */
 

@@ -115,7 +115,7 @@ static void decide_row_index(const Lower *l, Nest *n)
 static uint32_t turned(Lower *l, const Blocking *by, const Nest *n)
 {
     const Kernel *k = l->k;
-    if (by->row != NONE || by->nc || by->lane == NONE || by->lane == n->row_index ||
+    if (by->row != NONE || by->scan != NONE || by->nc || by->lane == NONE || by->lane == n->row_index ||
         pass_traits(l->c)->long_vectors)
         return NONE;
     for (uint32_t q = 0; q < by->m.n; q++)
@@ -220,7 +220,7 @@ static Nest decide_nest(Lower *l, Blocking *by)
     n.strips = turned(l, by, &n);
     n.strip = n.strips == NONE ? SCALAR_STRIP : TURNED_ROWS;
     for (uint32_t f = 0; f < by->nfree; f++)
-        if (by->lane == NONE && !lower_is_row(l, by->free[f]))
+        if (by->lane == NONE && by->scan == NONE && !lower_is_row(l, by->free[f]))
             n.strips = f;
     if (by->lane != NONE && by->lane != n.row_index) {
         if (pass_traits(l->c)->shared_cache && by->row != NONE && !by->panels)
@@ -271,7 +271,7 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     const Blocking *by = n->by;
     for (uint32_t f = 0; f < by->nfree; f++) {
         IndexId i = by->free[f];
-        if (i == by->lane || i == by->row || f == n->strips || lower_is_row(l, i))
+        if (i == by->lane || i == by->row || i == by->scan || f == n->strips || lower_is_row(l, i))
             continue;
         lower_bind(l, i, NONE, NONE);
         build_parallel(&l->b, loc, i, lower_extent(l, i), 1);
@@ -372,7 +372,7 @@ static void launch(Lower *l, Blocking *by)
     Nest n = decide_nest(l, by);
     if (n.row_index != NONE)
         make_block_list(l, lower_route_of(l, n.row_index), n.block_rows);
-    lower_report_nest(l, lower_stem(l, last), kind[by->count], by);
+    lower_report_nest(l, lower_stem(l, last), by->scan == NONE ? kind[by->count] : "scan", by);
     build_launch(&l->b, loc, lower_stem(l, last));
     open_parallel(l, loc, &n);
     Item it = open_inner(l, loc, &n, last);

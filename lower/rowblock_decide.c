@@ -232,7 +232,7 @@ void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
     int by_blocks = s->rows > 1 || pass_traits(l->c)->long_vectors;
     s->most = by_blocks ? schedule_rowblock_rows(l->c, l->k, s->c) : 1;
-    s->whole = (Blocking){.lane = NONE, .row = s->c->row, .rowblock = s->c};
+    s->whole = (Blocking){.lane = NONE, .scan = NONE, .row = s->c->row, .rowblock = s->c};
     for (uint32_t q = 0; q < s->m->n; q++) {
         if (s->m->at[q].kind == EQ_TOP || s->m->at[q].along || !lower_has_row(l->k, s->c, &s->m->at[q]))
             continue;

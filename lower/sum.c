@@ -43,8 +43,16 @@ static void check_terms(Lower *l, const Domain *d, uint32_t n)
     build_put(&l->b, s);
 }
 
-/* What stands for the reduction from now on. */
-static void finish(Lower *l, const Domain *d)
+void lower_begin_domain(Lower *l, const Item *it, Domain *d, const Equation *onto)
+{
+    for (uint32_t n = 0; n < d->n; n++) {
+        declare(l, it, d, n);
+        ExprId first = lower_first_value(l, d->reduce[n], onto);
+        build_store(&l->b, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL, first, 0);
+    }
+}
+
+void lower_finish_domain(Lower *l, const Domain *d)
 {
     for (uint32_t n = 0; n < d->n; n++) {
         Loc loc = x_at(l->k, d->reduce[n])->loc;
@@ -73,11 +81,7 @@ static void emit_domain(Lower *l, const Item *it, Domain *d, const Equation *ont
 {
     uint32_t depth = l->b.depth;
     report_plain(l, it, d);
-    for (uint32_t n = 0; n < d->n; n++) {
-        declare(l, it, d, n);
-        ExprId first = lower_first_value(l, d->reduce[n], onto);
-        build_store(&l->b, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL, first, 0);
-    }
+    lower_begin_domain(l, it, d, onto);
     if (d->guard != NONE) {
         ExprId guard = lower_expr(l, d->guard);
         build_if(&l->b, x_at(l->k, d->reduce[0])->loc, guard);
@@ -89,7 +93,7 @@ static void emit_domain(Lower *l, const Item *it, Domain *d, const Equation *ont
     for (uint32_t n = 0; n < d->n; n++)
         check_terms(l, d, n);
     build_close(&l->b, depth);
-    finish(l, d);
+    lower_finish_domain(l, d);
 }
 
 int lower_chains(Lower *l, const Item *it, const Equation *q)

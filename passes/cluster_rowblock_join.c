@@ -126,6 +126,35 @@ static void find_flow(Facts *f)
     }
 }
 
+/* Does t take no more memory than some tensor that e reads: has that one all its axes? */
+static int is_as_small(const Kernel *k, const Tensor *t, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        if (x_at(k, *n)->kind != X_LOAD)
+            continue;
+        const Tensor *read = &k->tensors.at[x_at(k, *n)->sym];
+        uint32_t found = 0, taken = 0;
+        for (uint32_t a = 0; a < t->rank; a++)
+            for (uint32_t b = 0; b < read->rank; b++)
+                if (!(taken >> b & 1) && ext_same(k->module, t->axes[a].extent, read->axes[b].extent)) {
+                    taken |= 1u << b;
+                    found++;
+                    break;
+                }
+        if (found == t->rank)
+            return 1;
+    }
+    return 0;
+}
+
+/* Sums that go on from row to row, which a group would compute anew for each: Note [Scans]. */
+static int is_scan(Kernel *k, const PassContext *c, const Equation *q)
+{
+    const Tensor *t = q->lhs == NONE ? NULL : &k->tensors.at[q->lhs];
+    return t && !pass_traits(c)->long_vectors && query_scan_index(k, q) != NONE &&
+           (t->role != ROLE_LOCAL || is_as_small(k, t, q->rhs));
+}
+
 Facts rowblock_facts(Kernel *k, const PassContext *c)
 {
     Arena *a = k->module->scratch;
@@ -138,7 +167,7 @@ Facts rowblock_facts(Kernel *k, const PassContext *c)
         const Equation *q = &k->eqs.at[i];
         f.loads[i] = loads_of(k, q->rhs);
         f.operands[i] = operands_of(k, q->rhs);
-        f.allowed[i] = (uint8_t)may_join(k, q);
+        f.allowed[i] = (uint8_t)(may_join(k, q) && !is_scan(k, c, q));
     }
     for (TensorId t = 0; t < k->tensors.len; t++)
         f.stored[t] = k->tensors.at[t].role == ROLE_LOCAL && schedule_stores(c, k, k->tensors.at[t].name);

@@ -36,6 +36,18 @@ typedef struct Bucket {
 int query_bucket(Kernel *k, ExprId reduce, Bucket *out); /* is it one? */
 int query_is_bucketed(const Kernel *k, ExprId reduce);
 
+/* How a sum goes on along index t: Note [Scans] in scan.c. In row t comes the term j = t + first, where j has it. */
+typedef struct ScanStep {
+    uint32_t conjunct, bound; /* numbers of the condition that says so, and of j */
+    int64_t first;
+    int has_all; /* j has as many values as t */
+    int down;    /* the row before is t + 1 */
+} ScanStep;
+int query_scan_step(Kernel *k, ExprId reduce, IndexId t, ScanStep *out);
+/* Do all sums of e, of which there are some, go on along t in the same direction? */
+int query_is_scan(Kernel *k, ExprId e, IndexId t, int *down);
+IndexId query_scan_index(Kernel *k, const Equation *q); /* the left-hand index along which its sums go on, or NONE */
+
 /* Is e a float sum of a product, no bucketed one, without sums inside: what a block product computes? */
 int query_is_product_sum(const Kernel *k, ExprId e);
 /* Is node e of root evaluated exactly once wherever root is: outside reductions, whatever conditions hold? */

@@ -289,13 +289,17 @@ def blocks_with_scales(m):
 
 
 def prefix(m):
-    """Sums over what came before, perhaps fading."""
+    """Sums over what came before, or comes behind, perhaps fading, masked, or of another length."""
     st, sh = m.space(), m.space()
+    su = some(m, st, st, st, m.space())
     t, h, u = variables(m, 3)
-    x = load(m.input([st, sh]), index(u), index(h))
-    where = some(m, op("<=", index(u), index(t)), op("<", index(u), index(t)), op(">=", index(u), index(t)))
+    x = load(m.input([su, sh]), index(u), index(h))
+    apart = some(m, index(u), index(u), op("+", index(u), number(1)), op("-", index(u), number(2)))
+    where = op(some(m, "<=", "<", ">=", ">"), *some(m, [apart, index(t)], [index(t), apart]))
+    if m.rng.random() < 0.3:
+        where = op("and", where, op(some(m, ">", "=="), load(ids(m, [su], None), index(u)), number(1)))
     body = some(m, x, op("*", x, op("exp", op("-", op("min2", load(m.input([st], "f32"), index(t)), number(2)), number(2)))))
-    m.define({t: st, h: sh}, some(m, [t, h], [h, t]), reduce(some(m, "sum", "sum", "max"), [(u, st)], body, where))
+    m.define({t: st, h: sh}, some(m, [t, h], [h, t]), reduce(some(m, "sum", "sum", "max"), [(u, su)], body, where))
 
 
 def mean_of_some(m):
