@@ -56,6 +56,17 @@ def factor(m, name, subs, scope):
     return op("tanh", e) if way < 0.08 else op("*", e, real("0.5")) if way < 0.12 else e
 
 
+def band(m, i, k, rows, terms):
+    """Terms between two bounds that move with the row, up or down, and may leave nothing."""
+    rng = m.rng
+    few, row, term, n = number(rng.choice([1, 2, 40])), index(i), index(k), m.extent(terms)
+    below = rng.choice([op(">=", term, row), op(">", term, op("-", row, few)), op(">=", op("+", term, row), few),
+                        op(">=", term, op("-", m.extent(rows), row))])
+    above = rng.choice([op("<", op("+", row, term), n), op("<=", term, op("+", row, op("-", n, m.extent(rows)))),
+                        op("<", op("+", op("*", number(2), row), term), n), op("<", term, op("-", row, few))])
+    return op("and", *rng.sample([below, above], 2))
+
+
 def product(m):
     """Sums of products of two tensors in every layout."""
     rng = m.rng
@@ -77,7 +88,7 @@ def product(m):
 
     x, y = operand(i), operand(j)
     inner = {**scope, k: sk}
-    where = m.condition(inner, 1) if rng.random() < 0.35 else None
+    where = m.condition(inner, 1) if rng.random() < 0.35 else band(m, i, k, si, sk) if rng.random() < 0.15 else None
     body = op("*", x, y)
     if rng.random() < 0.2:
         body = op("*", body, m.leaf(scope))
