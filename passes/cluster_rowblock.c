@@ -92,7 +92,7 @@ static int try_from(RowBlockGroup *s, uint32_t first, const IndexId *key)
 
 /* ---- choosing ---- */
 
-enum { MARKS_MAX = 6 };
+enum { MARKS_MAX = 7 };
 
 /* What makes one row-block group better than another, the most important first. */
 typedef struct Score {
@@ -119,7 +119,7 @@ static Score score_of(const RowBlockGroup *s, int row_place)
             count_wide(s, q->ids, &wide, &columns);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){{rowblock_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
+    return (Score){{-(int)rowblock_spoils(s), rowblock_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
 }
 
 static int is_better(Score a, Score b)

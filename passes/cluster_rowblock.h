@@ -91,6 +91,7 @@ int rowblock_wants(const RowBlockGroup *s, uint32_t at, const IndexId *key);
 /* A member that costs more than the row-block group saves by it, or NONE. */
 uint32_t rowblock_useless(const RowBlockGroup *s);
 int rowblock_pays(const RowBlockGroup *s);
+uint32_t rowblock_spoils(const RowBlockGroup *s); /* products of two matrices that its rows make plain loops */
 int rowblock_shares(const RowBlockGroup *s); /* products with an operand that all rows share */
 
 /* cluster_rowblock_form.c: the equations of s become a cluster of the kernel. */

@@ -68,6 +68,46 @@ int rowblock_shares(const RowBlockGroup *s)
     return 0;
 }
 
+/* Do the operands from `first` on, up to n of one sum, vary with two left-hand indices, one each? Then it is a product of two matrices. */
+static int is_matrix_product(const Kernel *k, const Equation *q, const RowBlockOperand *first, uint32_t n)
+{
+    uint32_t of[MAX_RANK] = {0}; /* by left-hand index: the operands that vary with it, as bits */
+    for (uint32_t i = 0; i < q->nindex; i++)
+        for (uint32_t o = 0; o < n && o < 32 && x_plain_index(k, q->index[i]) != NONE; o++)
+            of[i] |= (uint32_t)x_uses_index(k, first[o].load, x_plain_index(k, q->index[i])) << o;
+    for (uint32_t i = 0; i < q->nindex; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (of[i] & ~of[j] && of[j] & ~of[i])
+                return 1;
+    return 0;
+}
+
+static int varies_with_outer(const RowBlockGroup *s, uint32_t at, RowBlockOperand o)
+{
+    for (uint32_t i = 0; i + 1 < s->nkeys; i++)
+        if (x_uses_index(s->f->k, o.load, s->member[at].key[i]))
+            return 1;
+    return 0;
+}
+
+uint32_t rowblock_spoils(const RowBlockGroup *s)
+{
+    const Kernel *k = s->f->k;
+    uint32_t spoilt = 0;
+    for (uint32_t n = 0; n < s->n; n++) {
+        uint32_t m = s->at[n], count = s->f->operands[m].list.len, end;
+        const RowBlockOperand *o = s->f->operands[m].list.at;
+        for (uint32_t i = 0; s->member[m].part == PART_DIRECT && i < count; i = end) {
+            int served = 0;
+            for (end = i; end < count && o[end].sum == o[i].sum; end++)
+                served |= serves_rows(k, s->member[m].key[s->nkeys - 1], o[end]) ||
+                          !varies_with_outer(s, m, o[end]);
+            spoilt += !served && is_matrix_product(k, &k->eqs.at[m], o + i, end - i);
+        }
+    }
+    return spoilt;
+}
+
 /* ---- tensors that are looked at twice ---- */
 
 /* Does equation `at`, which has all keys on its left, reduce over a column of t? */
