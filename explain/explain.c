@@ -147,20 +147,26 @@ static double padding_of(const Explain *e, const ExplainProduct *x)
     return all > 0 ? 1 - useful / all : 0;
 }
 
-/* d_k2 of d_k: the lowering's own name for what an equation adds up block by block. */
-static int is_copy_of(const Kernel *k, Name made, Name lhs)
+/* d_k2 of d_k, or a place that is said to be of it: the lowering's own for what an equation adds up block by block. */
+static int is_copy_of(const Kernel *k, Name made, const Tensor *of)
 {
-    size_t len = strlen(lhs);
-    return !equation_of(k, made) && strncmp(made, lhs, len) == 0 && made[len] &&
+    size_t len = strlen(of->name);
+    if (equation_of(k, made))
+        return 0;
+    for (TensorId t = 0; t < k->tensors.len; t++)
+        if (k->tensors.at[t].name == made &&
+            k->tensors.at[t].original == (of->original ? of->original : of->name))
+            return 1;
+    return strncmp(made, of->name, len) == 0 && made[len] &&
            strspn(made + len, "0123456789") == strlen(made + len);
 }
 
 /* Is the report about the equation of the sum, or about one that shares its sums? */
 static int is_about(const Explained *x, const ReportProduct *p, const ReportSum *s)
 {
-    Name lhs = x->k->tensors.at[s->q->lhs].name;
+    const Tensor *lhs = &x->k->tensors.at[s->q->lhs];
     const Equation *q = equation_of(x->k, p->lhs);
-    if (p->lhs == lhs || is_copy_of(x->k, p->lhs, lhs))
+    if (p->lhs == lhs->name || is_copy_of(x->k, p->lhs, lhs))
         return 1;
     return q && q->cluster != NONE && q->cluster == s->q->cluster &&
            x->k->clusters.at[q->cluster].kind == CLUSTER_EPILOGUE;
