@@ -65,12 +65,16 @@ static void bind_dims(Run *r, BoundTask *b)
     }
 }
 
+/* A kernel takes them in the order of its parameters, others in that of the task. */
 static void bind_args(Run *r, BoundTask *b)
 {
     b->args = arena_array(r->arena, void *, b->task->operands.len + 1);
-    for (uint32_t i = 0; i < b->task->operands.len && !r->error; i++)
-        if (b->task->operands.at[i].use != USE_SHAPE)
-            b->args[i] = buffer_memory(r, b->task->operands.at[i].buffer);
+    for (uint32_t i = 0; i < b->task->operands.len && !r->error; i++) {
+        const Operand *o = &b->task->operands.at[i];
+        const size_t place = b->code ? moec_kernel_param_index(b->code, o->param) : i;
+        if (o->use != USE_SHAPE)
+            b->args[place] = buffer_memory(r, o->buffer);
+    }
 }
 
 static void bind_kernel(Run *r, BoundTask *b)
@@ -91,9 +95,10 @@ static void bind_task(Run *r, const Task *t)
 {
     BoundTask b = {.task = t};
     bind_dims(r, &b);
-    bind_args(r, &b);
-    if (t->kind == TASK_kernel && !r->error)
+    if (t->kind == TASK_kernel)
         bind_kernel(r, &b);
+    if (!r->error)
+        bind_args(r, &b);
     if (exchange_rules[t->kind].is_exchange && !r->error)
         run_bind_exchange(r, &b);
     if (task_lanes[t->kind] == LANE_disk && !r->error)
@@ -107,6 +112,10 @@ static void bind(Run *r)
     r->routes = arena_array(r->arena, moe_route, r->program->buffers.len + 1);
     r->times = arena_array(r->arena, KernelTime, r->program->kernels.len + 1);
     r->spent = arena_array(r->arena, double, r->program->tasks.len + 1);
+    if (r->program->arena_bytes < 0) {
+        REFUSE_RUN(r, "the program has no places in memory");
+        return;
+    }
     r->memory = store_arena(r->store, r->program->arena_bytes);
     r->ctx = moe_ctx_new(r->options.threads);
     r->team = team_new(openmp_threads(r->options.threads));
@@ -162,12 +171,12 @@ int run_fail(Run *r, const BoundTask *b, const char *why)
 }
 
 /* The sizes of a route are those of the call's dimensions. */
-static void refresh_routes(const Run *r, const BoundTask *b)
+static void refresh_routes(const BoundTask *b)
 {
-    for (uint32_t i = 0; i < b->task->operands.len; i++) {
+    for (size_t i = 0; i < moec_kernel_params(b->code); i++) {
         int64_t sizes[MOEC_MAX_RANK];
         moe_route *route = b->args[i];
-        if (r->program->buffers.at[b->task->operands.at[i].buffer].kind != MOEC_ROUTE)
+        if (moec_kernel_param_kind(b->code, i) != MOEC_ROUTE)
             continue;
         moec_kernel_param_shape(b->code, i, b->dims, sizes);
         route->tokens = sizes[0], route->choices = sizes[1], route->groups = sizes[2], route->rows = sizes[3];
@@ -182,7 +191,7 @@ static int refresh_dims(Run *r, const BoundTask *b)
             return run_fail(r, b, "an extent is beyond its bound");
         *f->dim = *f->value;
     }
-    refresh_routes(r, b);
+    refresh_routes(b);
     return 0;
 }
 

@@ -123,7 +123,7 @@ typedef struct Task {
     GroupAxis axis;            /* of an exchange: whose group does it */
     int32_t peer;         /* of send and recv: places behind this rank in the group, which is a ring; below 0: before it */
     Vec(TaskDim) dims;    /* in the order of the kernel */
-    Vec(Operand) operands; /* in the order of the kernel's parameters */
+    Vec(Operand) operands; /* of a kernel each of its parameters, in any order */
     BufferId work;        /* its work space, or STEP_NONE */
 } Task;
 

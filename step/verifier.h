@@ -1,4 +1,5 @@
-/* What the files of the verifier share: verify.c (memory, tasks), verify_place.c (placements, exchanges). */
+/* What the files of the verifier share: verify.c (memory, tasks), verify_call.c (calls of kernels),
+ * verify_place.c (placements, exchanges). */
 #ifndef STEP_VERIFIER_H
 #define STEP_VERIFIER_H
 
@@ -27,6 +28,7 @@ const char *verify_task_text(const Program *p, TaskId t); /* "task 7 (kernel nor
 void verify_groups(StepVerifier *v);
 void verify_placements(StepVerifier *v, const StepBuffer *b);
 void verify_mixed(StepVerifier *v, TaskId t);
+void verify_call(StepVerifier *v, TaskId t);
 void verify_kernel_placements(StepVerifier *v, TaskId t);
 void verify_exchange(StepVerifier *v, TaskId t);
 void verify_mail(StepVerifier *v);

@@ -15,6 +15,12 @@ const char *verify_task_text(const Program *p, TaskId t)
 
 /* ---- buffers ---- */
 
+/* A route begins with an array of int64. */
+static int64_t element_bytes(const StepBuffer *b)
+{
+    return b->kind == MOEC_ROUTE ? (int64_t)sizeof(int64_t) : step_type_bytes(b->type);
+}
+
 static void check_view(StepVerifier *v, const StepBuffer *b)
 {
     const Program *p = v->p;
@@ -24,6 +30,9 @@ static void check_view(StepVerifier *v, const StepBuffer *b)
         REFUSE(v, "buffer %s: bytes %lld to %lld of %s, which has %lld", b->name, (long long)b->offset,
                (long long)(b->offset + b->bytes), p->buffers.at[b->base].name,
                (long long)p->buffers.at[b->base].bytes);
+    else if (b->offset % element_bytes(b))
+        REFUSE(v, "buffer %s: begins %lld bytes behind %s, which splits an element", b->name,
+               (long long)b->offset, p->buffers.at[b->base].name);
     else if (b->owner != p->buffers.at[b->base].owner)
         REFUSE(v, "buffer %s: owned as %s, its base %s as %s", b->name, owner_names[b->owner],
                p->buffers.at[b->base].name, owner_names[p->buffers.at[b->base].owner]);
@@ -37,12 +46,23 @@ static int64_t least_bytes(const StepBuffer *b)
     return n < 0 || n > INT64_MAX / 8 ? INT64_MAX : n * step_type_bytes(b->type);
 }
 
+/* A number of the host is an f32 or an i32, and has a first value of that type. */
+static int is_host_number(const StepBuffer *b)
+{
+    return !b->rank && !b->packed &&
+           (b->type == MOEC_F32 || (b->type == MOEC_I32 && b->value >= INT32_MIN && b->value <= INT32_MAX &&
+                                    b->value == (int32_t)b->value));
+}
+
 static void check_buffers(StepVerifier *v)
 {
     for (BufferId i = 0; i < v->p->buffers.len && !v->error; i++) {
         const StepBuffer *b = &v->p->buffers.at[i];
         if (b->owner != OWNER_work && b->bytes < least_bytes(b))
             REFUSE(v, "buffer %s: %lld bytes do not hold its elements", b->name, (long long)b->bytes);
+        if (b->kind == MOEC_SCALAR && !is_host_number(b))
+            REFUSE(v, "buffer %s: %g is no %s number of the host", b->name, b->value,
+                   step_type_name(b->type));
         if (b->base != STEP_NONE)
             check_view(v, b);
         if (!v->error)
@@ -67,7 +87,21 @@ static void verify_task_kernel(StepVerifier *v, TaskId t)
     if (task->kernel >= v->p->kernels.len)
         REFUSE(v, "%s: names no kernel", verify_task_text(v->p, t));
     if (v->kernels && !v->error)
+        verify_call(v, t);
+    if (v->kernels && !v->error)
         verify_kernel_placements(v, t);
+}
+
+/* Memory of its own for one task, which nobody else may name. */
+static void check_work(StepVerifier *v, TaskId t)
+{
+    const Task *task = &v->p->tasks.at[t];
+    const StepBuffer *b = task->work == STEP_NONE ? NULL : &v->p->buffers.at[task->work];
+    if (b && (task->kind != TASK_kernel || b->owner != OWNER_work || b->base != STEP_NONE || !b->bytes))
+        REFUSE(v, "%s: %s is no work space of a kernel", verify_task_text(v->p, t), b->name);
+    each_operand(task, o) if (v->p->buffers.at[o->buffer].owner == OWNER_work)
+        REFUSE(v, "%s: `%s`, %s, is work space", verify_task_text(v->p, t), o->param,
+               v->p->buffers.at[o->buffer].name);
 }
 
 static void check_dims(StepVerifier *v, TaskId t)
@@ -95,17 +129,18 @@ static void verify_task_batch(StepVerifier *v, TaskId t)
                v->p->buffers.at[o->buffer].name);
 }
 
-static int is_number(const Program *p, const Operand *o)
+static int is_number(const Program *p, const Operand *o, const char *role)
 {
     const StepBuffer *b = &p->buffers.at[o->buffer];
-    return o->use == USE_READ && b->kind != MOEC_ROUTE && b->type == MOEC_F32 && b->rank == 0;
+    return !strcmp(o->param, role) && o->use == USE_READ && b->kind != MOEC_ROUTE && b->type == MOEC_F32 &&
+           b->rank == 0;
 }
 
 static void verify_task_gate(StepVerifier *v, TaskId t)
 {
     const Task *task = &v->p->tasks.at[t];
-    if (task->operands.len != 2 || !is_number(v->p, &task->operands.at[0]) ||
-        !is_number(v->p, &task->operands.at[1]))
+    if (task->operands.len != 2 || !is_number(v->p, &task->operands.at[0], "x") ||
+        !is_number(v->p, &task->operands.at[1], "limit"))
         REFUSE(v, "%s: reads an f32 number and its limit, and nothing else", verify_task_text(v->p, t));
 }
 
@@ -206,6 +241,7 @@ static void check_task(StepVerifier *v, TaskId t)
     }
     verify_mixed(v, t);
     check_dims(v, t);
+    check_work(v, t);
     if (!v->error)
         task_hooks[task->kind](v, t);
     check_twice(v, t);

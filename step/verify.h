@@ -6,6 +6,8 @@
 
 /* Checks that
  * - a task names buffers that exist, with the operands that its kind asks for;
+ * - a task gives a kernel its dimensions in order and each of its parameters once, used as the kernel does, of its type and of the shape
+ *   that it has at these dimensions, and as much work space as its code needs (kernels NULL: kernels are not asked);
  * - a buffer of the arena is written (by a task, or by views that cover it) before it is read, since memory of an arena holds
  *   nothing before;
  * - a buffer of the swap file is named by tasks that store and load only, which move whole buffers of the same size;

@@ -131,12 +131,14 @@ static int is_placed(Exchanged rule, const StepBuffer *b, GroupAxis a)
            (rule == EXCHANGED_ROWS && (p == PLACED_PART(0) || p == PLACED_OWN));
 }
 
-/* The operand of that role, which must be a plain tensor; NULL with an error: it is not there. */
-static const StepBuffer *exchanged(StepVerifier *v, TaskId t, const char *role, OperandUse use)
+/* The next operand, which must have that role and be a plain tensor; NULL with an error: it is not there. */
+static const StepBuffer *exchanged(StepVerifier *v, TaskId t, uint32_t *next, const char *role,
+                                   OperandUse use)
 {
-    const Operand *o = operand_of(&v->p->tasks.at[t], role);
+    const Task *task = &v->p->tasks.at[t];
+    const Operand *o = *next < task->operands.len ? &task->operands.at[(*next)++] : NULL;
     const StepBuffer *b = o ? &v->p->buffers.at[o->buffer] : NULL;
-    if (!o || o->use != use || b->kind != MOEC_TENSOR || b->packed)
+    if (!o || strcmp(o->param, role) || o->use != use || b->kind != MOEC_TENSOR || b->packed)
         REFUSE(v, "%s: %s no plain tensor as `%s`", verify_task_text(v->p, t), use_words[use], role);
     return v->error ? NULL : b;
 }
@@ -182,9 +184,9 @@ static void check_sizes(StepVerifier *v, TaskId t, const StepBuffer *x, const St
                verify_task_text(v->p, t), x->name, y->name, (long long)members);
 }
 
-static void check_counts(StepVerifier *v, TaskId t, const char *role)
+static void check_counts(StepVerifier *v, TaskId t, uint32_t *next, const char *role)
 {
-    const StepBuffer *b = exchanged(v, t, role, USE_READ);
+    const StepBuffer *b = exchanged(v, t, next, role, USE_READ);
     if (b && (b->type != MOEC_I32 || b->rank != 1 || b->shape[0] != v->p->members[v->p->tasks.at[t].axis]))
         REFUSE(v, "%s: `%s`, %s, is not a number for each member", verify_task_text(v->p, t), role, b->name);
 }
@@ -193,12 +195,13 @@ void verify_exchange(StepVerifier *v, TaskId t)
 {
     const Task *task = &v->p->tasks.at[t];
     const ExchangeRule *rule = &exchange_rules[task->kind];
-    const int counts = task->kind == TASK_alltoallv;
-    const StepBuffer *x = rule->takes == EXCHANGED_NOTHING ? NULL : exchanged(v, t, "x", USE_READ);
-    const StepBuffer *y = rule->gives == EXCHANGED_NOTHING ? NULL : exchanged(v, t, "y", USE_WRITE);
-    if (counts && !v->error)
-        check_counts(v, t, "sent"), check_counts(v, t, "received");
-    if (task->operands.len != (uint32_t)((x != NULL) + (y != NULL) + 2 * counts))
+    uint32_t n = 0;
+    const StepBuffer *x = rule->takes == EXCHANGED_NOTHING ? NULL : exchanged(v, t, &n, "x", USE_READ);
+    if (task->kind == TASK_alltoallv && !v->error)
+        check_counts(v, t, &n, "sent"), check_counts(v, t, &n, "received");
+    const StepBuffer *y =
+        rule->gives == EXCHANGED_NOTHING || v->error ? NULL : exchanged(v, t, &n, "y", USE_WRITE);
+    if (task->operands.len != n)
         REFUSE(v, "%s: it has %u operands", verify_task_text(v->p, t), task->operands.len);
     if (v->error)
         return;

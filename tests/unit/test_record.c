@@ -314,6 +314,91 @@ static void test_program(void **state)
     net_free(&n);
 }
 
+/* Operands stand by their use in text, and reach the kernels as they did: the same gradients, bit for bit. */
+static void test_text_runs(void **state)
+{
+    (void)state;
+    uint64_t draw = 0;
+    Net n = net_new(&draw);
+    Text text = {.arena = n.arena};
+    const char *error;
+    step_print(n.program, &text);
+    Program *read = step_read(n.arena, text_string(&text), text.len, &error);
+    if (!read)
+        fail_msg("%s", error);
+    float *first[WEIGHTS];
+    fill(&n);
+    run(n.forms);
+    run(n.train);
+    for (int w = 0; w < WEIGHTS; w++) {
+        const size_t bytes = (size_t)count_of(w) * sizeof(float);
+        float *d = store_at(n.store, text_of(&n, "d.", weights[w].name));
+        first[w] = arena_array(n.arena, float, (size_t)count_of(w));
+        memcpy(first[w], d, bytes);
+        memset(d, 0, bytes);
+    }
+    Run *again = start(&n, read, &draw);
+    run(again);
+    for (int w = 0; w < WEIGHTS; w++)
+        assert_memory_equal(first[w], store_at(n.store, text_of(&n, "d.", weights[w].name)),
+                            (size_t)count_of(w) * sizeof(float));
+    run_free(again);
+    net_free(&n);
+}
+
+/* Text in which a call was changed is refused before it runs. */
+static void refuse_call(const Net *n, const char *text, const char *from, const char *to, const char *words)
+{
+    const char *at = strstr(text, from), *error;
+    if (!at)
+        fail_msg("no `%s` in\n%s", from, text);
+    const char *changed = arena_printf(n->arena, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    Program *p = step_read(n->arena, changed, strlen(changed), &error);
+    if (p)
+        error = step_verify(p, n->set);
+    if (!error || !strstr(error, words))
+        fail_msg("`%s` for `%s`: %s", to, from, error ? error : "accepted");
+}
+
+static void test_refused_calls(void **state)
+{
+    (void)state;
+    uint64_t draw = 0;
+    Net n = net_new(&draw);
+    Text printed = {.arena = n.arena};
+    step_print(n.program, &printed);
+    const char *text = text_string(&printed);
+    static const struct {
+        const char *from, *to, *words;
+    } bad[] = {
+        {"task 1 kernel embed_fwd", "task 1 kernel norm_fwd",
+         "dimension 2 of the kernel is none, of the task V"},
+        {"dims T=6 H=10 V=7 reads id", "dims T=6 H=10 reads id",
+         "dimension 2 of the kernel is V, of the task none"},
+        {"dims T=6 H=10 V=7 reads id", "dims H=10 T=6 V=7 reads id",
+         "dimension 0 of the kernel is T, of the task H"},
+        {"dims T=6 H=10 V=7 reads id", "dims T=6 H=10 V=8 reads id",
+         "axis 0 of `w` is 8 at these dimensions, of embed.form 7"},
+        {"reads id=ids.m0, w=embed.form", "reads w=embed.form", "nothing is given for `id`"},
+        {"reads id=ids.m0,", "reads id=ids.m0, v=targets.m0,", "the kernel has no parameter `v`"},
+        {"reads id=ids.m0,", "reads id=ids.m0, id=targets.m0,", "`id` is given twice"},
+        {"reads id=ids.m0,", "reads id=share,", "`id` is i32, share is f32"},
+        {"writes x=embed.x.m0", "updates x=embed.x.m0", "updates `x`, which is not what the kernel does"},
+        {"gain=L0.gain", "gain=L0.a.form", "`gain` and L0.a.form are not packed in the same way"},
+        {"gain=L0.gain", "gain=d.L0.a", "`gain` has 1 axes, d.L0.a has 2"},
+        {"a=L0.a.form", "a=d.L0.a", "`a` and d.L0.a are not packed in the same way"},
+        {"packed both bytes 4160", "packed both bytes 4096",
+         "`w` is packed in 4160 bytes, head.form has 4096"},
+        {" work work.4", "", "its work space has 0 bytes, the kernel needs "},
+        {" work work.4", " work ids.m0", "ids.m0 is no work space of a kernel"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuse_call(&n, text, bad[i].from, bad[i].to, bad[i].words);
+    refuse_call(&n, "step s\narena 0\nkernel f of net.moe\ntask 0 batch forward\n", "batch", "kernel f",
+                "no source has that kernel");
+    net_free(&n);
+}
+
 /* Only weights want gradients, which the second of two backward kernels makes: it is asked for alone. */
 static void test_only_weights(void **state)
 {
@@ -440,10 +525,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_program),
-        cmocka_unit_test(test_only_weights),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_program),
+        cmocka_unit_test(test_text_runs),    cmocka_unit_test(test_refused_calls),
+        cmocka_unit_test(test_only_weights), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,13 @@ static void test_refused_programs(void **state)
     refuse("bf16[32] at 128", "bf16[32] at 129", "is not in the arena");
     refuse("bf16[32] at 128 ", "bf16[32] ", "is not in the arena");
     refuse("view of c + 32", "view of c + 40", "bytes 40 to 72 of c, which has 64");
+    refuse("view of c + 32", "view of c + 30", "begins 30 bytes behind c, which splits an element");
+    refuse("i32 = 3", "i32 = 3.5", "3.5 is no i32 number of the host");
+    refuse("i32 = 3", "i32 = 3e9", "3e+09 is no i32 number of the host");
+    refuse("i32 = 3", "i32[2] = 3", "3 is no i32 number of the host");
+    refuse("lr scalar f32 =", "lr scalar bf16 =", "is no bf16 number of the host");
+    refuse("reads x=a~32", "reads x=a~32 work b", "b is no work space of a kernel");
+    refuse("reads x=a~32", "reads x=work.3", "`x`, work.3, is work space");
     refuse("view of c + 0", "view of a~32 + 0", "a view of what is no buffer with memory of its own");
     refuse("c.low activation", "c.low gradient", "owned as gradient");
     refuse("reads b=b writes lo=c.low", "reads b=c.low writes lo=c.low", "in the same memory");
@@ -118,6 +125,8 @@ static void test_refused_programs(void **state)
            "task 2 gate forward L0 m0 reads x=a~32, limit=lr", "reads an f32 number and its limit");
     refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32", "task 2 gate forward L0 m0 reads x=lr",
            "reads an f32 number and its limit");
+    refuse("task 2 kernel f forward L0 m0 dims T=4 reads x=a~32",
+           "task 2 gate forward L0 m0 reads limit=lr, x=lr", "reads an f32 number and its limit");
     refuse("reads x=c, r=r, rate=lr updates", "reads x=c, r=r writes rate=lr updates",
            "a number of the host");
     refuse("rate=lr updates w=w", "rate=w updates v=lr", "a number of the host");
