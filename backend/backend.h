@@ -56,7 +56,7 @@ const BackendApi *backend_entry(void);
  *   NAME(ctx, dims..., params...)       the C function of the header (language page, section 11)
  *   NAME__call(moe_ctx *, const int64_t *dims, void *const *args)   the same, uniform: args[i] points at the tensor's
  *                                       data, at the moe_route, or at the scalar's value
- *   NAME_workspace(dims...) -> int64_t  bytes of work space of a call
+ *   NAME_workspace(dims...) -> int64_t  bytes of work space of a call; -1: dimensions that it refuses, or out of range
  *   NAME__workspace(const int64_t *dims) -> int64_t                 the same, uniform
  *   NAME_PARAM_pack_bytes(dims...) -> size_t, NAME_PARAM_pack(dims..., row_major, packed) -> status
  *                                       of a packed parameter, over the dimensions that its type mentions

@@ -438,7 +438,7 @@ V emit_phases(Plan *p);
 V emit_data_at(Emit *e, uint32_t byte);
 
 /* emit_entry.c: int NAME.isa(ctx, dims..., params..., ptr products); and i64 NAME.isa.workspace(dims..., threads):
- * bytes, -1 when a size is out of range. */
+ * bytes, -1 when a dimension is none that a call accepts, or the work space is out of range. */
 typedef struct Bodies {
     V entry, workspace;
 } Bodies;
@@ -452,6 +452,7 @@ typedef struct Gate {
 Gate gate_open(Emit *e);
 void gate_require(Emit *e, Gate *g, V ok, int status, const char *format, V a, V b);
 void emit_preconditions(Emit *e, Gate *g, const V *params);
+V emit_dims_fit(Emit *e);               /* i1: a call accepts the dimensions, each by itself */
 V emit_extent_f64(Emit *e, Extent x); /* for tests against limits: cannot overflow */
 /* i1: every axis and the whole are within limits; true when an earlier buffer (that needs work space) has the
  * shape. */

@@ -47,7 +47,7 @@ static V emit_workspace(Plan *p)
     V fn = internal(p, "workspace", l_fn_type(l, l->i64, types, p->ndims + 1));
     Emit *e = emit_new(p, fn, NULL);
     take_dims(e, fn, 0);
-    V threads = LLVMGetParam(fn, p->ndims), sum = l_i64(l, 0), fits = l_true(l);
+    V threads = LLVMGetParam(fn, p->ndims), sum = l_i64(l, 0), fits = emit_dims_fit(e);
     for (uint32_t i = 0; i < p->buffers.len; i++) {
         const Buffer *b = &p->buffers.at[i];
         if (!plan_needs_space(b))

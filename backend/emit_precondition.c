@@ -121,6 +121,33 @@ V emit_fits(Emit *e, uint32_t buffer, int only_space)
 
 #define SAY(e, ...) arena_printf((e)->l->arena, __VA_ARGS__)
 
+/* What a call asks of a dimension: that it is a size, and the rules of its declaration where it has them. */
+static V is_size(L *l, V v) { return l_icmp(l, LLVMIntULE, v, l_i64(l, (int64_t)1 << 40)); }
+
+static V is_at_most(L *l, const Dim *d, V v)
+{
+    return d->max < 0 ? l_true(l) : l_icmp(l, LLVMIntSLE, v, l_i64(l, d->max));
+}
+
+static V is_multiple(L *l, const Dim *d, V v)
+{
+    if (d->multiple <= 1)
+        return l_true(l);
+    return l_icmp(l, LLVMIntEQ, l_bin(l, LLVMURem, v, l_i64(l, d->multiple)), l_i64(l, 0));
+}
+
+V emit_dims_fit(Emit *e)
+{
+    L *l = e->l;
+    V fit = l_true(l);
+    for (uint32_t i = 0; i < e->p->ndims; i++) {
+        const Dim *d = &e->p->m->dims.at[e->p->dims[i]];
+        V v = emit_dim(e, e->p->dims[i]);
+        fit = l_and(l, fit, l_and(l, is_size(l, v), l_and(l, is_at_most(l, d, v), is_multiple(l, d, v))));
+    }
+    return fit;
+}
+
 static void require_dims(Emit *e, Gate *g)
 {
     L *l = e->l;
@@ -128,20 +155,17 @@ static void require_dims(Emit *e, Gate *g)
     for (uint32_t i = 0; i < e->p->ndims; i++) {
         const Dim *d = &e->p->m->dims.at[e->p->dims[i]];
         V v = emit_dim(e, e->p->dims[i]), none = l_i64(l, 0);
-        gate_require(e, g, l_icmp(l, LLVMIntULE, v, l_i64(l, (int64_t)1 << 40)), STATUS_SIZE,
+        gate_require(e, g, is_size(l, v), STATUS_SIZE,
                      SAY(e, "%s: %s is %%lld; a size is at least 0 and at most 2^40", kernel, d->name), v,
                      none);
-        if (d->max >= 0)
-            gate_require(e, g, l_icmp(l, LLVMIntSLE, v, l_i64(l, d->max)), STATUS_RULE,
-                         SAY(e, "%s: %s is %%lld; its rule is %s <= %lld", kernel, d->name, d->name,
-                             (long long)d->max),
-                         v, none);
-        if (d->multiple > 1)
-            gate_require(e, g, l_icmp(l, LLVMIntEQ, l_bin(l, LLVMURem, v, l_i64(l, d->multiple)), none),
-                         STATUS_RULE,
-                         SAY(e, "%s: %s is %%lld; its rule is %s %%%% %lld == 0", kernel, d->name, d->name,
-                             (long long)d->multiple),
-                         v, none);
+        gate_require(
+            e, g, is_at_most(l, d, v), STATUS_RULE,
+            SAY(e, "%s: %s is %%lld; its rule is %s <= %lld", kernel, d->name, d->name, (long long)d->max), v,
+            none);
+        gate_require(e, g, is_multiple(l, d, v), STATUS_RULE,
+                     SAY(e, "%s: %s is %%lld; its rule is %s %%%% %lld == 0", kernel, d->name, d->name,
+                         (long long)d->multiple),
+                     v, none);
     }
 }
 

@@ -249,9 +249,23 @@ int moec_compile_file(moec_context *c, const char *path, const moec_options *o, 
 void *moec_kernel_function(const moec_kernel *k) { return k ? k->function : NULL; }
 moe_entry *moec_kernel_entry(const moec_kernel *k) { return k ? k->entry : NULL; }
 
+static int has_shapes(const moec_kernel *k, const int64_t *dims)
+{
+    int64_t shape[MAX_RANK];
+    for (uint32_t i = 0; i < k->sig->ndims; i++)
+        if (dims[i] < 0)
+            return 0;
+    for (uint32_t i = 0; i < k->sig->nparams; i++)
+        if (!call_shape(k, i, dims, shape))
+            return 0;
+    return 1;
+}
+
 int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims)
 {
-    if (!k || !kernel_has_sizes(k, dims))
+    if (!k || !kernel_has_sizes(k, dims) || (!k->workspace && !k->ir))
         return -1;
-    return k->workspace ? k->workspace(dims) : k->ir ? 0 : -1;
+    if (k->workspace)
+        return k->workspace(dims);
+    return has_shapes(k, dims) ? 0 : -1; /* the interpreter needs none */
 }

@@ -128,7 +128,7 @@ static void add_kernel(const Kernel *k, Text *t)
     text_add(t, "int64_t %s_workspace(", k->name);
     for (uint32_t i = 0; i < ndims; i++)
         text_add(t, "%sint64_t %s", i ? ", " : "", c_name(m->dims.at[dims[i]].name, t->arena));
-    text_add(t, "%s); /* bytes of work space of a call */\n", ndims ? "" : "void");
+    text_add(t, "%s); /* bytes of work space of a call; -1: out of range */\n", ndims ? "" : "void");
     for (uint32_t i = 0; i < k->params.len; i++)
         if (k->params.at[i].kind == PARAM_TENSOR && k->tensors.at[k->params.at[i].id].layout == LAYOUT_PAIRS)
             add_pack(k, k->params.at[i].id, t);

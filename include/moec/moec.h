@@ -149,7 +149,9 @@ const char *moec_module_handed(const moec_module *m, size_t pair, size_t i);
  * name the kernel, or the module is one to interpret. */
 void *moec_kernel_function(const moec_kernel *k);
 moe_entry *moec_kernel_entry(const moec_kernel *k);
-int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims); /* bytes, for as many threads as OpenMP would take; -1: out of range, or no code */
+/* Bytes, for as many threads as OpenMP would take. -1: a call refuses the dimensions (negative, too large, against their rules), the
+ * work space would be out of range, or there is no code. */
+int64_t moec_kernel_workspace(const moec_kernel *k, const int64_t *dims);
 
 /* Runs the reference interpreter (language page, section 5) on the arguments of the uniform entry; for modules
  * compiled with options.interpret. Slow, single-threaded. Returns a moe_status, the text is in ctx. */

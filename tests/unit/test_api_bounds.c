@@ -231,9 +231,9 @@ static void sizes_out_of_range_have_no_elements(void **state)
         assert_int_equal(moec_kernel_param_shape(c->k, W, bad[i], shape), 1);
         assert_int_equal(moec_kernel_param_shape(c->k, RT, bad[i], shape), 1);
         assert_int_equal(moec_kernel_param_bytes(c->k, W, bad[i]), -1);
+        assert_int_equal(moec_kernel_workspace(c->k, bad[i]), -1);
         assert_int_equal(moec_kernel_workspace(NULL, bad[i]), -1);
     }
-    assert_int_equal(moec_kernel_workspace(c->k, NULL), -1);
     assert_int_equal(moec_kernel_workspace(NULL, sizes), -1);
     assert_int_equal(moec_kernel_param_elements(c->k, RT, sizes), -1); /* a route has none */
     assert_int_equal(moec_kernel_param_elements(c->k, S, sizes), 1);

@@ -77,6 +77,12 @@ static void test_refusals(void **state)
     refuses(&c, "f", (int64_t[]){2, 4}, (void *[]){x, &s, NULL, y}, MOE_NULL, "n is NULL");
     refuses(&c, "f", (int64_t[]){2, 4}, (void *[]){x, &s, &n, x + 7}, MOE_OVERLAP, "x and y");
     refuses(&c, "f", (int64_t[]){2, 4}, (void *[]){x, &s, x + 3, y}, MOE_OVERLAP, "x and n");
+    static const int64_t refused[][2] = {{-1, 4}, {2, -4}, {2, (int64_t)1 << 41}, {1001, 4}, {2, 6}};
+    int64_t (*space)(const int64_t *) =
+        (int64_t(*)(const int64_t *))(uintptr_t)backend()->jit_symbol(c.jit, "f__workspace");
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_int_equal(space(refused[i]), -1);
+    assert_int_equal(space((int64_t[]){2, 4}), 0);
     call_fine(&c, "f", (int64_t[]){2, 4}, (void *[]){x, &s, &n, x + 8}); /* side by side */
     call_fine(&c, "f", (int64_t[]){0, 4}, (void *[]){NULL, &s, &n, NULL});
     assert_int_equal(n, 8);
@@ -125,6 +131,7 @@ static void test_routes_and_space(void **state)
         (int64_t(*)(const int64_t *))(uintptr_t)backend()->jit_symbol(c.jit, "g__workspace");
     assert_true(space(dims) >= 128 + 128);
     assert_int_equal(space((int64_t[]){-1, 8, 1}), -1);
+    assert_int_equal(space((int64_t[]){-1, -8, 1}), -1); /* their product is a size */
     done(&c);
 }
 
