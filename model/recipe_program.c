@@ -38,6 +38,18 @@ void recipe_evaluation(Recipe *m, int micro_batches)
         forward(m, i);
 }
 
+/* Each micro-batch has tasks of its own, as many as the first one. */
+static int fit(Recipe *m, int micro_batches)
+{
+    const int64_t tasks = record_tasks(m->r), most = STEP_MAX_TASKS / tasks;
+    if (micro_batches > most)
+        record_refuse(m->r,
+                      "%d micro-batches of %lld tasks each: a program has at most %d tasks, which are %lld "
+                      "micro-batches",
+                      micro_batches, (long long)tasks, STEP_MAX_TASKS, (long long)most);
+    return micro_batches <= most;
+}
+
 void recipe_gradients(Recipe *m, int micro_batches)
 {
     m->train = 1, m->share = 1.0 / (double)(micro_batches * record_members(m->r, AXIS_dp));
@@ -45,6 +57,8 @@ void recipe_gradients(Recipe *m, int micro_batches)
     for (int i = 0; i < micro_batches; i++) {
         record_seed(m->r, forward(m, i), recipe_number(m, "share", m->share));
         record_backward(m->r);
+        if (!i && !fit(m, micro_batches))
+            return;
     }
     record_reduce_gradients(m->r);
 }

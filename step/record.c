@@ -12,6 +12,8 @@ BufferId record_refuse(Recorder *r, const char *format, ...)
     return STEP_NONE;
 }
 
+uint32_t record_tasks(const Recorder *r) { return r->program->tasks.len; }
+
 BufferId record_find(const Recorder *r, const char *name) { return step_find(r->program, name); }
 
 Recorder *recorder_new(Arena *arena, KernelSet *kernels, const char *name, int train)

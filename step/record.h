@@ -50,6 +50,7 @@ BufferId record_part(Recorder *r, const char *name, BufferId b, int64_t first, u
  * Of the group of an axis; before any buffer. A group that is not given has one member, and what is said of it has no effect. */
 void record_group(Recorder *r, GroupAxis axis, int64_t members);
 int64_t record_members(const Recorder *r, GroupAxis axis);
+uint32_t record_tasks(const Recorder *r); /* that it has recorded */
 /* What the members have of a buffer: whole, unless it is said here, before a task names the buffer, or a kernel's equations say
  * what an output is. The shape is that of this rank's part. */
 void record_place(Recorder *r, BufferId b, GroupAxis axis, Placement placement);

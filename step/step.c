@@ -155,39 +155,20 @@ void step_place_result(const Program *p, TaskKind kind, GroupAxis axis, Placemen
         spread_whole(p->members, placed);
 }
 
-/* ---- names: a hash table of the numbers of buffers, with free places, of a size that is a power of two ---- */
-
-static uint32_t place_of(const Program *p, const char *name)
-{
-    uint32_t mask = p->by_name.len - 1, i = (uint32_t)hash_bytes(name, strlen(name), 0) & mask;
-    while (p->by_name.at[i] != STEP_NONE && strcmp(p->buffers.at[p->by_name.at[i]].name, name))
-        i = (i + 1) & mask;
-    return i;
-}
-
-static void grow_names(Program *p)
-{
-    uint32_t size = p->by_name.len ? 2 * p->by_name.len : 64;
-    p->by_name.len = 0;
-    for (uint32_t i = 0; i < size; i++)
-        vec_push(p->arena, &p->by_name, STEP_NONE);
-    for (uint32_t b = 0; b < p->buffers.len; b++)
-        p->by_name.at[place_of(p, p->buffers.at[b].name)] = b;
-}
+/* ---- names ---- */
 
 BufferId step_add(Program *p, StepBuffer b)
 {
-    if (2 * (p->buffers.len + 1) > p->by_name.len)
-        grow_names(p);
     b.place = -1, b.first = b.last = STEP_NONE;
-    p->by_name.at[place_of(p, b.name)] = p->buffers.len;
+    names_add(p->arena, &p->by_name, b.name, p->buffers.len);
     vec_push(p->arena, &p->buffers, b);
     return p->buffers.len - 1;
 }
 
 BufferId step_find(const Program *p, const char *name)
 {
-    return p->by_name.len ? p->by_name.at[place_of(p, name)] : STEP_NONE;
+    const uint32_t *found = names_find(&p->by_name, name);
+    return found ? *found : STEP_NONE;
 }
 
 uint32_t step_add_kernel(Program *p, StepKernel k)

@@ -22,9 +22,11 @@
 
 #include "base/base.h"
 #include "moec/moec.h"
+#include "step/names.h"
 
 enum {
     STEP_NONE = UINT32_MAX,
+    STEP_MAX_TASKS = 1 << 19, /* of a recorded program, which takes about 7 KiB for each */
     STEP_ALIGN = 64,   /* bytes, of every buffer's place */
     STEP_MAX_BATCH = 8 /* buffers that a task `batch` fills */
 };
@@ -143,7 +145,7 @@ typedef struct Program {
     int64_t members[AXIS_COUNT]; /* of this rank's group of each axis */
     int64_t arena_bytes;    /* of all that is placed; -1: not placed yet */
     int64_t disk_bytes;     /* of the swap file, in which the places of buffers of owner `disk` are */
-    Vec(BufferId) by_name;  /* for step_find() */
+    NameTable by_name;      /* for step_find() */
 } Program;
 
 extern const char *const owner_names[OWNER_COUNT];

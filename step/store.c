@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 typedef struct Stored {
-    const char *name;
     void *at;
     int64_t bytes;
 } Stored;
@@ -18,6 +17,7 @@ enum { HUGE_FROM = 4 << 20 };
 struct Store {
     Arena *arena; /* of names and the lists */
     Vec(Stored) list;
+    NameTable by_name;  /* places in the list */
     Vec(Stored) arenas; /* of programs, each larger than those before */
     int64_t bytes;
 };
@@ -45,10 +45,8 @@ void store_free(Store *s)
 
 static const Stored *find(const Store *s, const char *name)
 {
-    for (uint32_t i = 0; i < s->list.len; i++)
-        if (!strcmp(s->list.at[i].name, name))
-            return &s->list.at[i];
-    return NULL;
+    const uint32_t *found = names_find(&s->by_name, name);
+    return found ? &s->list.at[*found] : NULL;
 }
 
 void *store_at(const Store *s, const char *name)
@@ -91,7 +89,8 @@ void *store_take(Store *s, const char *name, int64_t bytes, const char **error)
         *error = arena_printf(s->arena, "buffer %s: no memory for its %lld bytes", name, (long long)bytes);
         return NULL;
     }
-    vec_push(s->arena, &s->list, (Stored){arena_printf(s->arena, "%s", name), at, bytes});
+    vec_push(s->arena, &s->list, (Stored){at, bytes});
+    names_add(s->arena, &s->by_name, arena_printf(s->arena, "%s", name), s->list.len - 1);
     s->bytes += bytes;
     return at;
 }
@@ -103,6 +102,6 @@ void *store_arena(Store *s, int64_t bytes)
         return last->at;
     void *at = memory_map_zeros(bytes);
     if (at)
-        vec_push(s->arena, &s->arenas, (Stored){NULL, at, bytes});
+        vec_push(s->arena, &s->arenas, (Stored){at, bytes});
     return at;
 }

@@ -137,20 +137,21 @@ Program *plan_record(Session *s, const PlanOptions *o)
     return session_finish(s, &r);
 }
 
-/* MiB of a rank's process beside what a step needs, the text of --data and a checkpoint that is written: the compiler, its code, MPI.
- * Measured: docs/training.md. */
+/* MiB of a rank's process beside what a step needs, its list of tasks, the text of --data and a checkpoint that is written: the
+ * compiler, its code, MPI. Measured: docs/training.md. */
 enum { PROGRAM_MIB = 155 };
 
 static void print_resident(const Program *p)
 {
     const double touched = (double)memory_touched(p) / 0x1p20, exchanges = (double)comm_memory(p) / 0x1p20;
-    double sum = touched + exchanges + PROGRAM_MIB;
+    const double program = PROGRAM_MIB + (double)arena_bytes(p->arena) / 0x1p20;
+    double sum = touched + exchanges + program;
     for (Owner owner = 0; owner < OWNER_COUNT; owner++)
         sum += owner_persists[owner] ? (double)memory_owned(p, owner) / 0x1p20 : 0;
     printf(
         "  resident %16.1f MiB in each rank: of the arena %.1f MiB are touched; exchanges take %.1f MiB, the "
-        "program %d MiB\n",
-        sum, touched, exchanges, PROGRAM_MIB);
+        "program %.0f MiB\n",
+        sum, touched, exchanges, program);
 }
 
 static void print_memory(const Program *p)

@@ -26,6 +26,7 @@ int session_open(Session *s, const ModelConfig *model, moec_type act, int thread
     s->store = store_new();
     if (!s->arena || !s->kernels || !s->store)
         return complain("out of memory");
+    arena_set_limit(s->arena, (size_t)16 << 30); /* beyond what STEP_MAX_TASKS take with all passes */
     s->weights = model_weights(s->arena, model);
     session_share(s, &alone, 0);
     const double begin = step_seconds();
@@ -115,7 +116,7 @@ int session_place(Session *s, Program *p)
 /* Memory that no program of the session named before, against that of the machine: most of it is touched only later. */
 static int check_memory(const Session *s, const Program *p)
 {
-    double need = (double)store_bytes(s->store) + (double)p->arena_bytes;
+    double need = (double)store_bytes(s->store) + (double)p->arena_bytes + (double)arena_bytes(s->arena);
     const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     for (BufferId b = 0; b < p->buffers.len; b++)
         if (step_persists(p, b) && p->buffers.at[b].base == STEP_NONE &&
