@@ -99,6 +99,11 @@ static void drop_old(const char *base, Arena *a)
     at = (at + 1) % kept;
 }
 
+static const char *inputs_path(const CallLog *log)
+{
+    return arena_printf(log->arena, "%s" LOG_IN, log->base);
+}
+
 /* Takes a number by making the first file. Its descriptor, or -1 and errno. */
 static int open_numbered(CallLog *log)
 {
@@ -110,8 +115,7 @@ static int open_numbered(CallLog *log)
     next = next ? next : next_number(log->folder);
     do {
         log->base = arena_printf(log->arena, "%s/%06lu-%s", log->folder, next++, log->call->kernel);
-        fd = open(arena_printf(log->arena, "%s" LOG_IN, log->base), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                  0666);
+        fd = open(inputs_path(log), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     } while (fd < 0 && errno == EEXIST);
     if (fd >= 0)
         drop_old(log->base, log->arena);
@@ -210,22 +214,33 @@ static json_t *header_of(const CallLog *log, json_t *metadata)
     return header;
 }
 
-/* Writes and closes; 0, or errno. */
-static int write_file(const CallLog *log, int fd, json_t *metadata)
+/* Writes the tensors; 0, or errno. */
+static int write_tensors(const CallLog *log, FILE *f, json_t *metadata)
 {
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
-    int unopened = errno;
     const char *header = json_line(log->arena, header_of(log, metadata));
     uint64_t len = strlen(header), blanks = (8 - len % 8) % 8; /* data begin at a multiple of 8 bytes */
-    if (!f)
-        return unopened;
     len += blanks;
     fwrite(&len, sizeof len, 1, f);
     fprintf(f, "%s%.*s", header, (int)blanks, "       ");
     for (uint32_t i = 0; i < log->tensors.len; i++)
         fwrite(log->tensors.at[i].at, 1, log->tensors.at[i].bytes, f);
-    int failed = ferror(f) ? errno : 0;
-    return fclose(f) != 0 && !failed ? errno : failed;
+    return fflush(f) != 0 || ferror(f) ? errno : 0;
+}
+
+/* Writes and closes the file of that path; nothing of it stays where that fails. NULL, or why. */
+static const char *write_file(const CallLog *log, const char *path, int fd, json_t *metadata)
+{
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    int failed = f ? 0 : errno;
+    if (f)
+        failed = write_tensors(log, f, metadata);
+    else
+        json_decref(metadata);
+    if (f && fclose(f) != 0 && !failed)
+        failed = errno;
+    if (failed && fd >= 0)
+        unlink(path);
+    return failed ? arena_printf(log->arena, "%s: %s", path, strerror(failed)) : NULL;
 }
 
 /* Once for each process: a program is not to be flooded. */
@@ -236,7 +251,7 @@ static void say_failure(const CallLog *log, const char *why)
         fprintf(stderr, "moec: %s: calls are not logged: %s\n", log->folder, why);
 }
 
-static int write_inputs(CallLog *log)
+static const char *write_inputs(CallLog *log)
 {
     const LoggedCall *c = log->call;
     add_params(log, ROLE_OUT);
@@ -244,7 +259,25 @@ static int write_inputs(CallLog *log)
     json_t *metadata = json_pack("{s:s, s:s, s:s, s:s, s:s}", "moec", MOEC_VERSION, "kernel", c->kernel,
                                  "sizes", log_sizes_text(log->k, c->dims, log->arena), "threads", threads,
                                  "program", c->program ? c->program : "");
-    return write_file(log, open_numbered(log), metadata);
+    const int fd = open_numbered(log);
+    return write_file(log, fd < 0 && !log->base ? log->folder : inputs_path(log), fd, metadata);
+}
+
+/* Appends a line, or nothing of it; a file that was made for it goes too. NULL, or why. */
+static const char *append_line(const CallLog *log, const char *path, const char *line)
+{
+    const size_t len = strlen(line);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const ssize_t n = fd < 0 ? -1 : write(fd, line, len);
+    const int failed = n < 0 ? errno : (size_t)n < len ? ENOSPC : 0;
+    if (failed && fd >= 0) {
+        const off_t before = lseek(fd, 0, SEEK_END) - (n > 0 ? n : 0);
+        if (ftruncate(fd, before) == 0 && before == 0)
+            unlink(path);
+    }
+    if (fd >= 0)
+        close(fd);
+    return failed ? arena_printf(log->arena, "%s: %s", path, strerror(failed)) : NULL;
 }
 
 static void write_line(const CallLog *log, int status, double seconds)
@@ -252,12 +285,9 @@ static void write_line(const CallLog *log, int status, double seconds)
     const char *line = arena_printf(log->arena, "%s  %s  %.3f ms  %s\n", strrchr(log->base, '/') + 1,
                                     log_sizes_text(log->k, log->call->dims, log->arena), 1e3 * seconds,
                                     moe_strerror(status));
-    int fd = open(arena_printf(log->arena, "%s/calls.txt", log->folder),
-                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0 || write(fd, line, strlen(line)) < 0)
-        say_failure(log, strerror(errno));
-    if (fd >= 0)
-        close(fd);
+    const char *why = append_line(log, arena_printf(log->arena, "%s/calls.txt", log->folder), line);
+    if (why)
+        say_failure(log, why);
 }
 
 static void write_results(CallLog *log, int status, double seconds)
@@ -269,11 +299,11 @@ static void write_results(CallLog *log, int status, double seconds)
     json_t *metadata =
         json_pack("{s:s, s:s, s:s}", "status", arena_printf(log->arena, "%d", status), "message",
                   status ? moe_ctx_message(ctx) : "", "seconds", arena_printf(log->arena, "%.9f", seconds));
-    int fd = open(arena_printf(log->arena, "%s" LOG_OUT, log->base), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-                  0666);
-    int failed = write_file(log, fd, metadata);
-    if (failed)
-        say_failure(log, strerror(failed));
+    const char *path = arena_printf(log->arena, "%s" LOG_OUT, log->base);
+    const char *why =
+        write_file(log, path, open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), metadata);
+    if (why)
+        say_failure(log, why);
     write_line(log, status, seconds);
 }
 
@@ -310,10 +340,11 @@ static int begin(CallLog *log)
         why = why ? why : "the manifest does not have the kernel";
     else if (call_missing(log->k, c->dims, c->args))
         return 0; /* the call refuses it */
-    int failed = why ? 0 : write_inputs(log);
-    if (why || failed)
-        say_failure(log, why ? why : strerror(failed));
-    return !why && !failed;
+    if (!why)
+        why = write_inputs(log);
+    if (why)
+        say_failure(log, why);
+    return !why;
 }
 
 /* The log runs under a landing place of its own, and never between the kernel and its caller's stack. */

@@ -7,6 +7,8 @@ import glob
 import json
 import os
 import re
+import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -24,8 +26,9 @@ kernel grow(in x: bf16[T, H], inout y: f32[T, H]) { y[t, h] += f32(x[t, h]) }
 """
 
 
-def run(*command, status=0, **env):
-    done = subprocess.run(command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def run(*command, status=0, before=None, **env):
+    done = subprocess.run(command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          preexec_fn=before)
     check(f"{' '.join(command)} ended with {done.returncode}", done.returncode == status, done.stdout)
     return done.stdout
 
@@ -112,6 +115,22 @@ def by_program(scratch):
     check("a folder that cannot be made", "/proc/nothing: calls are not logged" in said and plain in said, said)
 
 
+def full_disk():
+    """Files of this process end after 100 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
+def without_room(scratch):
+    """Nothing half-written stays, and the message has the file and the reason."""
+    log = os.path.join(scratch, "full")
+    said = run(sys.executable, os.path.abspath(__file__), MOEC, "call", os.path.join(scratch, "k.so"), "2", "3", before=full_disk,
+               MOE_LOG_CALLS=log, MOEC_LIBRARY=LIBRARY)
+    check("without room the call runs", said.endswith("0 0.0 0.5 1.0\n"), said)
+    check("the file and the reason", f"{log}/000001-scale.in.safetensors: File too large" in said, said)
+    check("no half file", not os.listdir(log), str(os.listdir(log)))
+
+
 def kept(scratch):
     """Of many calls of one process the last ones."""
     log = os.path.join(scratch, "kept")
@@ -128,6 +147,7 @@ def main():
         run(MOEC, os.path.join(scratch, "k.moe"), "-o", os.path.join(scratch, "k.so"))
         call = by_jit(scratch)
         by_program(scratch)
+        without_room(scratch)
         kept(scratch)
         spoiled(call, scratch)
     return result("call log")

@@ -15,12 +15,15 @@
 /* All of the text or nothing: what fits no more is taken back. Returns 0, or the reason. */
 static int write_whole(int fd, const char *text, size_t len)
 {
-    const off_t before = lseek(fd, 0, SEEK_END); /* -1: a pipe, which takes nothing back */
+    const off_t before = lseek(fd, 0, SEEK_END);
     for (size_t done = 0; done < len;) {
         const ssize_t n = write(fd, text + done, len - done);
         const int reason = n < 0 ? errno : 0;
-        if (reason && reason != EINTR)
-            return before < 0 || ftruncate(fd, before) == 0 ? reason : errno;
+        if (reason && reason != EINTR) {
+            const int taken_back = ftruncate(fd, before); /* a pipe or a device takes nothing back */
+            (void)taken_back;
+            return reason;
+        }
         done += reason ? 0 : (size_t)n;
     }
     return 0;
@@ -67,15 +70,25 @@ static int open_file(Log *l, const char *path, int goes_on)
     return ftruncate(l->fd, end) == 0 ? 0 : complain("--log %s: %s", path, strerror(errno));
 }
 
+static int not_written(const Log *l)
+{
+    return complain("--log %s: cannot be written: %s", l->config->log, strerror(l->reason));
+}
+
 int log_open(Log *l, const Config *c)
 {
     *l = (Log){.config = c, .fd = -1, .terminal = isatty(STDOUT_FILENO)};
     if (!c->log)
         return 0;
+    const int is_new = access(c->log, F_OK) != 0;
     if (open_file(l, c->log, c->checkpoint != NULL))
         return 1;
     write_event(l, json_pack("{s:s, s:o}", "event", "options", "options", config_json(c)));
-    return 0;
+    if (!l->reason)
+        return 0;
+    if (is_new)
+        unlink(c->log); /* it is empty */
+    return not_written(l);
 }
 
 static void print_data(const TrainData *d)
@@ -231,5 +244,5 @@ int log_close(Log *l)
 {
     if (l->fd >= 0 && close(l->fd) != 0 && !l->reason)
         l->reason = errno;
-    return l->reason ? complain("--log %s: cannot be written: %s", l->config->log, strerror(l->reason)) : 0;
+    return l->reason ? not_written(l) : 0;
 }
