@@ -198,6 +198,26 @@ const char *diag_code_name(DiagCode code)
     return name;
 }
 
+static int is_warning(const char *word)
+{
+    for (DiagCode code = 0; code < DIAG_COUNT; code++)
+        if (code_table[code].severity != SEV_ERROR && strcmp(diag_code_name(code), word) == 0)
+            return 1;
+    return 0;
+}
+
+int diag_may_allow(const char *list, char *bad, size_t room)
+{
+    for (size_t n;; list += n + 1) {
+        n = strcspn(list, ",");
+        snprintf(bad, room, "%.*s", (int)n, list);
+        if (!is_warning(bad))
+            return 0;
+        if (!list[n])
+            return 1;
+    }
+}
+
 const char *diag_page(const char *code_name)
 {
     static _Thread_local char page[2048];

@@ -61,6 +61,8 @@ enum { DIAG_LIMIT = 20 };
 
 uint32_t diag_add_file(Diags *d, const char *path, const char *text, size_t len);
 
+/* Does a list like `allowed` name only codes of warnings and hints? If not, *bad is the first other word. */
+int diag_may_allow(const char *list, char *bad, size_t room);
 /* Reports; `help` may be NULL. Texts are formatted into the arena. A warning or hint is not kept if `allowed` lists its code, or
  * if its line, the line above or a comment at the beginning of its file says `// allow W1003`. */
 void diag_add(Diags *d, DiagCode code, Loc loc, const char *help, const char *format, ...)

@@ -65,10 +65,10 @@ typedef struct BenchRun {
 
 static void take_threads(BenchCommand *c, char *arg, struct argp_state *state)
 {
-    for (char *at = strtok(arg, ","); at; at = strtok(NULL, ",")) {
+    for (char *word; (word = strsep(&arg, ","));) {
         if (c->nthreads == THREADS_MOST)
             argp_error(state, "--threads takes %d numbers at most", THREADS_MOST);
-        c->threads[c->nthreads++] = (int)command_number(state, "--threads", at, 0, 4096);
+        c->threads[c->nthreads++] = (int)command_number(state, "--threads", word, 0, 4096);
     }
 }
 

@@ -28,6 +28,13 @@ uint64_t command_seed(struct argp_state *state, const char *text)
     return (uint64_t)command_number(state, "--schedule-seed", text, 0, 0x7fffffffffffffff);
 }
 
+const char *command_tuned_for(struct argp_state *state, const char *arg)
+{
+    if (!*arg)
+        argp_error(state, "--tuned-for takes sizes, as T=2048,H=1024");
+    return arg;
+}
+
 const char *command_schedule(const char **schedule)
 {
     static char text[2][1 << 16]; /* a process runs one command, of two schedules at most */
@@ -44,14 +51,40 @@ const char *command_schedule(const char **schedule)
     return whole ? NULL : "the schedule's file is too long or cannot be read";
 }
 
+enum { LIST_ROOM = 4096 };
+
+/* Behind what the list has, which has room for LIST_ROOM characters. */
+static void join(struct argp_state *state, const char *option, char *list, const char *arg)
+{
+    const size_t len = strlen(list), more = strlen(arg) + (len > 0);
+    if (len + more >= LIST_ROOM)
+        argp_error(state, "%s is given too often", option);
+    snprintf(list + len, LIST_ROOM - len, "%s%s", len ? "," : "", arg);
+}
+
+/* A process runs one command, so each has one list. */
+
 void command_type(struct argp_state *state, const char *arg, const char **types)
 {
-    static char joined[4096]; /* a process runs one command */
-    size_t len = strlen(joined), more = strlen(arg) + (len > 0);
-    if (len + more >= sizeof joined)
-        argp_error(state, "--type is given too often");
-    snprintf(joined + len, sizeof joined - len, "%s%s", len ? "," : "", arg);
+    static char joined[LIST_ROOM];
+    join(state, "--type", joined, arg);
     *types = joined;
+}
+
+void command_allow(struct argp_state *state, const char *arg, const char **allow)
+{
+    static char joined[LIST_ROOM];
+    char bad[32];
+    if (!diag_may_allow(arg, bad, sizeof bad))
+        argp_error(state, "--allow takes codes of warnings and hints, as W1003, not '%s'", bad);
+    join(state, "--allow", joined, arg);
+    *allow = joined;
+}
+
+void command_needs(struct argp_state *state, int given, const char *option, int has, const char *needs)
+{
+    if (given && !has)
+        argp_error(state, "%s has no effect without %s", option, needs);
 }
 
 /* ---- one kernel at sizes ---- */

@@ -23,19 +23,26 @@ int command_error(const char *text);
 /* A whole number in lo..hi, or a usage error in the name of `option`. */
 long command_number(struct argp_state *state, const char *option, const char *text, long lo, long hi);
 
+const char *command_tuned_for(struct argp_state *state, const char *arg); /* of --tuned-for */
 uint64_t command_seed(struct argp_state *state, const char *text); /* of --schedule-seed */
 
 /* A schedule's text, or the path of a file that has it: becomes the text, which lives as long as the process. NULL (also for no
  * schedule), or an error text. */
 const char *command_schedule(const char **schedule);
 
-/* Adds an argument of --type to those before, which *types has with commas between them. */
+/* Add an argument of --type, or of --allow, to those before, which are in *types or *allow with commas between them. */
 void command_type(struct argp_state *state, const char *arg, const char **types);
+void command_allow(struct argp_state *state, const char *arg, const char **allow);
 
-/* The options of command_compile that the other subcommands also take: --target, -O, --type; and those of CommandCall. */
-enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_SIZES, COMMAND_ROUTING, COMMAND_LAST };
+/* A usage error where an option was given without the one that it is about. */
+void command_needs(struct argp_state *state, int given, const char *option, int has, const char *needs);
+
+/* The options of command_compile that the other subcommands also take: --target, -O, --type, --allow; and those of CommandCall. */
+enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_ALLOW, COMMAND_SIZES, COMMAND_ROUTING, COMMAND_LAST };
 #define COMMAND_TYPE_OPTION \
     {"type", COMMAND_TYPE, "NAME=TYPE,...", 0, "Element types instead of those of the file's `type` declarations", 0}
+#define COMMAND_ALLOW_OPTION \
+    {"allow", COMMAND_ALLOW, "CODE,...", 0, "Give no warnings of these codes; `// allow CODE` in or above a line does so for it", 0}
 
 /* One kernel at sizes, as a command line names it: FILE.moe [KERNEL] [SIZE=N ...] [routing=CLAUSE], where FILE.moe:KERNEL,
  * --sizes=SIZE=N,...[,routing=CLAUSE] and --routing=CLAUSE say the same. Texts live as long as the process; NULL: not said. */

@@ -23,7 +23,6 @@ enum {
     KEY_FORMAT,
     KEY_NO_CACHE,
     KEY_WERROR,
-    KEY_ALLOW,
     KEY_SEED,
     KEY_TUNED,
     KEY_THREADS,
@@ -31,12 +30,6 @@ enum {
     KEY_BREAK,
     KEY_SONAME
 };
-
-#define COMMAND_ALLOW                                                                               \
-    {                                                                                               \
-        "allow", KEY_ALLOW, "CODE,...", 0,                                                          \
-            "Give no warnings of these codes; `// allow CODE` in or above a line does so for it", 0 \
-    }
 
 static const struct argp_option compile_options[] = {
     {"output", 'o', "FILE", 0,
@@ -63,7 +56,7 @@ static const struct argp_option compile_options[] = {
     {"soname", KEY_SONAME, "NAME", 0,
      "The SONAME of a .so: programs that are linked with it look for that name; without, for its path", 0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
-    COMMAND_ALLOW,
+    COMMAND_ALLOW_OPTION,
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {NULL, 0, NULL, 0, "Looking inside (`moec passes` lists the passes):", 2},
     {"dump-ir", KEY_DUMP, "PASS,...", OPTION_ARG_OPTIONAL,
@@ -149,13 +142,23 @@ static int is_looked_at(const CompileCommand *c)
     return c->options.dump || c->options.time_passes || is_replayed(c);
 }
 
+/* --emit, else the ending of -o: where it says something, it must say the same. */
+static void settle_product(CompileCommand *c, struct argp_state *state)
+{
+    const CompileProduct ending = c->output ? product_of_path(c->output) : PRODUCT_COUNT;
+    if (c->product == PRODUCT_COUNT)
+        c->product = ending;
+    else if (ending != PRODUCT_COUNT && ending != c->product)
+        argp_error(state, "--emit=%s, but the ending of '%s' is that of --emit=%s", products[c->product].emit,
+                   c->output, products[ending].emit);
+}
+
 /* What follows from all options together. */
 static void settle(CompileCommand *c, struct argp_state *state)
 {
     if (!c->input)
         argp_error(state, "no input file; `moec help` lists the commands");
-    if (c->product == PRODUCT_COUNT && c->output)
-        c->product = product_of_path(c->output);
+    settle_product(c, state);
     if (c->product == PRODUCT_COUNT && c->options.stop_after)
         c->product = stops_at_tiles(c->options.stop_after) ? PRODUCT_TILES : PRODUCT_IR;
     if (c->product == PRODUCT_COUNT && !(is_looked_at(c) && !c->output))
@@ -163,6 +166,9 @@ static void settle(CompileCommand *c, struct argp_state *state)
                    c->output ? "the ending of '%s' does not say what to write; --emit does"
                              : "say what to write: -o kernel.so, or --emit to the standard output%s",
                    c->output ? c->output : "");
+    command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,
+                  "--tuned-for");
+    command_needs(state, c->options.soname != NULL, "--soname", c->product == PRODUCT_SO, "-o FILE.so");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;
     if (binary && !c->output && !is_looked_at(c) && isatty(STDOUT_FILENO))
         argp_error(state, "machine code is not written to a terminal: give -o");
@@ -192,7 +198,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_TIME: c->options.time_passes = 1; return 0;
     case KEY_MACHINE: c->options.machine = arg; return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
-    case KEY_TUNED: c->options.tuned_for = arg; return 0;
+    case KEY_TUNED: c->options.tuned_for = command_tuned_for(state, arg); return 0;
     case KEY_THREADS:
         c->options.tuned_threads = (int)command_number(state, "--threads", arg, 1, 4096);
         return 0;
@@ -203,7 +209,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
         c->options.soname = arg;
         return 0;
     case KEY_WERROR: c->options.werror = 1; return 0;
-    case KEY_ALLOW: c->options.allow = arg; return 0;
+    case COMMAND_ALLOW: command_allow(state, arg, &c->options.allow); return 0;
     case ARGP_KEY_ARG:
         if (c->input)
             argp_error(state, "one input file at a time: '%s' and '%s'", c->input, arg);
@@ -363,7 +369,7 @@ static const struct argp_option check_options[] = {
     {"machine", KEY_MACHINE, "NAME", 0, "Also whether all kernels fit this machine, as in `moec --machine`",
      0},
     {"werror", KEY_WERROR, NULL, 0, "Warnings are errors", 0},
-    COMMAND_ALLOW,
+    COMMAND_ALLOW_OPTION,
     {"error-format", KEY_FORMAT, "FORMAT", 0, "text (default) or json", 0},
     {0}};
 

@@ -44,6 +44,10 @@ static void check(const DbCommand *c, struct argp_state *state)
         argp_error(state, "prune takes --other-builds, --older or both");
     if (strcmp(c->what, "plot") == 0 && !c->o.output)
         argp_error(state, "plot takes -o FILE");
+    command_needs(state, c->o.all, "--all", strcmp(c->what, "ls") == 0, "ls");
+    command_needs(state, c->o.other_builds, "--other-builds", strcmp(c->what, "prune") == 0, "prune");
+    command_needs(state, c->o.older > 0, "--older", strcmp(c->what, "prune") == 0, "prune");
+    command_needs(state, c->o.output != NULL, "-o", strcmp(c->what, "plot") == 0, "plot");
 }
 
 static error_t parse_db(int key, char *arg, struct argp_state *state)

@@ -13,6 +13,7 @@ enum { KEY_FORMAT = COMMAND_LAST, KEY_SPACE, KEY_DECISIONS, KEY_SEED, KEY_TUNED,
 static const struct argp_option explain_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
     COMMAND_TYPE_OPTION,
+    COMMAND_ALLOW_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"sizes", COMMAND_SIZES, "T=33,...", 0, "Sizes of dimensions: bytes and padding become numbers", 0},
     {"routing", COMMAND_ROUTING, "exact(...)", 0,
@@ -44,11 +45,12 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     switch (key) {
     case COMMAND_TARGET: c->options.target = arg; return 0;
     case COMMAND_TYPE: command_type(state, arg, &c->options.types); return 0;
+    case COMMAND_ALLOW: command_allow(state, arg, &c->options.allow); return 0;
     case 'O': c->options.level = (int)command_number(state, "-O", arg, 0, 3); return 0;
     case KEY_SPACE: c->space = 1; return 0;
     case KEY_HTML: c->html = arg; return 0;
     case KEY_DECISIONS: c->decisions = 1; return 0;
-    case KEY_TUNED: c->options.tuned_for = arg; return 0;
+    case KEY_TUNED: c->options.tuned_for = command_tuned_for(state, arg); return 0;
     case KEY_THREADS:
         c->options.tuned_threads = (int)command_number(state, "--threads", arg, 1, 4096);
         return 0;
@@ -61,6 +63,12 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (!c->call.path)
             argp_error(state, "which file, or which code? For example: moec explain E0101");
+        if (c->space + c->decisions + (c->html != NULL) > 1)
+            argp_error(state, "--space, --decisions and --html are printed one at a time");
+        if (c->json && (c->space || c->html))
+            argp_error(state, "there is no JSON of %s", c->space ? "--space" : "--html");
+        command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,
+                      "--tuned-for");
         return 0;
     default: return command_call(key, arg, state, &c->call);
     }

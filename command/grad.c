@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct argp_option grad_options[] = {COMMAND_TYPE_OPTION, {0}};
+static const struct argp_option grad_options[] = {COMMAND_TYPE_OPTION, COMMAND_ALLOW_OPTION, {0}};
 
 typedef struct GradCommand {
     CompileOptions options;
@@ -244,6 +244,10 @@ static error_t parse_grad(int key, char *arg, struct argp_state *state)
     GradCommand *g = state->input;
     if (key == COMMAND_TYPE) {
         command_type(state, arg, &g->options.types);
+        return 0;
+    }
+    if (key == COMMAND_ALLOW) {
+        command_allow(state, arg, &g->options.allow);
         return 0;
     }
     if (key == ARGP_KEY_ARG && g->kernel)

@@ -23,7 +23,12 @@ static error_t parse_machines(int key, char *arg, struct argp_state *state)
             argp_error(state, "one machine at a time: '%s' and '%s'", c->name, arg);
         c->name = arg;
         return 0;
-    case ARGP_KEY_END: return 0;
+    case ARGP_KEY_END:
+        if (c->keys && (c->name || c->probe))
+            argp_error(state, "--keys is about all machines");
+        if (c->probe && c->name && strcmp(c->name, "host") != 0)
+            argp_error(state, "--probe times this CPU, which is host, not '%s'", c->name);
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

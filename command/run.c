@@ -59,6 +59,19 @@ static const struct argp_option test_options[] = {
     {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
     {0}};
 
+static void settle(const RunCommand *c, struct argp_state *state)
+{
+    const TestOptions *o = &c->check;
+    const char *unused = o->tiles           ? "--tiles"
+                         : o->target        ? "--target"
+                         : o->threads       ? "--threads"
+                         : o->no_optimize   ? "-O"
+                         : o->schedule_seed ? "--schedule-seed"
+                                            : NULL;
+    if (o->interpret && unused)
+        argp_error(state, "%s is about compiled code, which --interp leaves out", unused);
+}
+
 static error_t parse_run(int key, char *arg, struct argp_state *state)
 {
     RunCommand *c = state->input;
@@ -88,6 +101,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
         if (!c->is_run && c->call.path && (c->call.kernel || strchr(arg, '=')))
             argp_error(state, "'%s' is too much: the sizes are those of the test blocks", arg);
         return command_call(key, arg, state, &c->call);
+    case ARGP_KEY_END: settle(c, state); return command_call(key, arg, state, &c->call);
     default: return command_call(key, arg, state, &c->call);
     }
 }

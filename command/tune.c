@@ -113,6 +113,8 @@ static void complete(TuneCommand *c, struct argp_state *state)
     o->work.kernel = c->call.kernel;
     if (c->call.sizes)
         take_sizes(o, c->call.sizes, state);
+    if (o->records && o->no_records)
+        argp_error(state, "--db and --no-db are not for one command");
     if (!o->nsizes && !o->list_space)
         argp_error(state, "no sizes: T=2048 ...");
     o->nsizes += !o->nsizes;

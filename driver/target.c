@@ -103,7 +103,7 @@ static const char *check_family(const IsaList *list, Arena *a)
 const char *target_parse(const char *text, Arena *a, IsaList *out)
 {
     out->n = 0;
-    if (!text || !*text)
+    if (!text)
         text = "host";
     for (;;) {
         size_t len = strcspn(text, ",");

@@ -71,6 +71,35 @@ expect 1 'nothing.moe:ffn: cannot be read' "$moec" run nothing.moe:ffn
 expect 0 '^y:' "$moec" run f:n.moe:ffn
 expect 0 '^y:' "$moec" run f:n.moe
 
+echo "-- options that would have no effect"
+expect 2 "takes codes of warnings and hints, as W1003, not 'zz'" "$moec" check a.moe --allow=W1003,zz
+expect 2 "not 'E0101'" "$moec" check a.moe --allow=E0101
+expect 2 "not ''" "$moec" a.moe --allow= -o a.so
+expect 2 'threads has no effect without --tuned-for' "$moec" a.moe --threads=2 -o a.so
+expect 2 'threads has no effect without --tuned-for' "$moec" explain a.moe --threads=2
+expect 2 'tuned-for takes sizes' "$moec" a.moe --tuned-for= -o a.so
+expect 2 'soname has no effect without -o FILE.so' "$moec" a.moe --soname=x --emit=asm
+expect 2 "emit=asm, but the ending of 'a.so' is that of --emit=so" "$moec" a.moe --emit=asm -o a.so
+expect 0 '' "$moec" a.moe --emit=asm -o a.text
+expect 1 "unknown target ''" "$moec" a.moe --target= -o a.so
+expect 2 'space, --decisions and --html are printed one at a time' "$moec" explain a.moe --space --decisions
+expect 2 'there is no JSON of --space' "$moec" explain a.moe --space --format=json
+expect 2 "threads takes a whole number from 0 to 4096, not ''" "$moec" bench a.moe T=16 H=64 --threads=
+for option in --tiles=x --target=avx2 --threads=2 -O0 --schedule-seed=1; do
+    expect 2 'is about compiled code, which --interp leaves out' "$moec" run a.moe --interp $option
+done
+expect 2 'db and --no-db' "$moec" tune a.moe T=16 H=64 --db=x --no-db
+expect 2 'all has no effect without ls' "$moec" db prune --other-builds --all
+expect 2 'older has no effect without prune' "$moec" db ls --older=3
+expect 2 'keys is about all machines' "$moec" machines --keys host
+expect 2 'probe times this CPU' "$moec" machines --probe ascend910b2
+printf 'moe 1\ndim T, N, M // allow W1003\nkernel f(in x: f32[T, T], out y: f32[T]) { y[t] = x[t, 0] }\n' >unused.moe
+expect 1 W1002 "$moec" check --werror --allow=W1005 unused.moe
+expect 0 '' "$moec" check --werror --allow=W1005 --allow=W1002 unused.moe
+for command in check explain grad; do
+    expect 0 '' sh -c '! "$@" 2>&1 | grep W1002' - "$moec" $command --allow=W1002 unused.moe
+done
+
 echo "-- explain --html"
 expect 0 '' "$moec" explain --html=page.html --target=avx2 a.moe rmsnorm
 expect 0 '<span class="l" data-l="10">  y' grep 'y.t, h. = ' page.html
@@ -411,7 +440,7 @@ expect 1 'error' "$moec" empty.moe -o x.so
 expect 1 'limit' "$moec" huge.moe -o x.so
 expect 1 'UTF-8' "$moec" latin.moe -o x.so
 expect 1 'no/such' "$moec" a.moe -o no/such/x.so
-expect 1 'directory' "$moec" a.moe --emit=so -o folder.moe
+expect 1 'directory' "$moec" a.moe --emit=ir -o folder.moe
 nothing x.so x.h
 if [ -w /dev/full ]; then
     expect 1 'No space' "$moec" a.moe --emit=so -o /dev/full

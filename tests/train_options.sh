@@ -55,6 +55,10 @@ refuses 2 "--sequence is larger than max_position_embeddings" --model examples/m
 refuses 2 "--sequence is larger than max_position_embeddings" plan --model examples/models/tiny.json --sequence 65
 refuses 1 "--ids and --length 64 are more tokens than max_position_embeddings of --model, 64" generate --model examples/models/tiny.json --ids 1 --length 64
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
+refuses 2 "--trace-steps has no effect without --trace" --trace-steps 2
+refuses 2 "--keep has no effect without --save" --keep 2
+refuses 2 "--swap-folder has no effect without --swap" --swap-folder /tmp
+refuses 2 "--tune-seconds has no effect without --tune" --tune-seconds 2
 refuses 1 "--log /dev/full: cannot be written: No space left on device" --log /dev/full --data LICENSE
 refuses 1 "10000 micro-batches of 131 tasks each: a program has at most 524288 tasks, which are 4002 micro-batches" plan --model examples/models/tiny.json --micro-batches 10000
 refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICENSE

@@ -124,6 +124,28 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 
 /* ---- all of them ---- */
 
+/* An option of the command line that has no effect without another one. */
+static const struct {
+    OptionId option, needs;
+} needs_of[] = {{OPTION_keep, OPTION_save},         {OPTION_file_limit, OPTION_save},
+                {OPTION_swap_folder, OPTION_swap},  {OPTION_trace_after, OPTION_trace},
+                {OPTION_trace_steps, OPTION_trace}, {OPTION_tune_seconds, OPTION_tune}};
+
+static int is_given(const Config *c, OptionId o)
+{
+    const void *at = option_value(c, o);
+    return option_table[o].kind == OPTION_FLAG ? *(const int *)at : *(const char *const *)at != NULL;
+}
+
+static const char *missing_need(const Config *c)
+{
+    for (size_t i = 0; i < sizeof needs_of / sizeof *needs_of; i++)
+        if (c->source[needs_of[i].option] == FROM_COMMAND_LINE && !is_given(c, needs_of[i].needs))
+            return arena_printf(c->arena, "--%s has no effect without --%s",
+                                option_table[needs_of[i].option].name, option_table[needs_of[i].needs].name);
+    return NULL;
+}
+
 static const char *broken_rule(const Config *c)
 {
     if (!c->model && c->width % (2 * c->heads))
@@ -148,7 +170,7 @@ static const char *broken_rule(const Config *c)
         return "--load-every needs the file of --log";
     if (c->resume && !*c->resume && !c->save)
         return "--resume without a folder needs that of --save";
-    return NULL;
+    return missing_need(c);
 }
 
 Config config_default(void)
