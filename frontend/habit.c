@@ -345,6 +345,29 @@ static int habit_two_brackets(Advice *a)
                        "put a comma between the subscripts");
 }
 
+static int is_type(const Advice *a, uint32_t word)
+{
+    return advice_is(a, word, KW_F32) || advice_is(a, word, KW_BF16) || advice_is(a, word, KW_F16) ||
+           advice_is(a, word, KW_I32);
+}
+
+/* y[i32] = x[i32], sum(f32) x[f32]: a type's name as that of an index */
+static int habit_type_as_index(Advice *a)
+{
+    const uint32_t name = is_type(a, a->at) ? a->at
+                          : a->at > 0       ? a->at - 1
+                                            : NO_WORD,
+                   open = name == NO_WORD ? NO_WORD : advice_enclosing(a, name);
+    const int subscript = open != NO_WORD && advice_is(a, open, '['),
+              bound = open != NO_WORD && open > 0 && advice_is(a, open, '(') && is_reduction(a, open - 1);
+    if (!in_body(a) || !is_type(a, name) || advice_is(a, name + 1, '(') || !(subscript || bound))
+        return 0;
+    a->place = name;
+    return advice_with(
+        a, ADVICE_TEXT("`%s` is a type, and cannot be the name of an index", advice_text(a, name, name)),
+        "give the index another name, as in y[t] = x[t]");
+}
+
 /* x[:, h] */
 static int habit_slice(Advice *a)
 {
@@ -444,14 +467,12 @@ typedef int (*Habit)(Advice *a);
 
 int habit_find(Advice *a)
 {
-    static const Habit habits[] = {habit_comment,       habit_question,   habit_if_behind,
-                                   habit_if_statement,  habit_where_call, habit_role,
-                                   habit_names,         habit_range,      habit_reduction_brackets,
-                                   habit_operator,      habit_reduction,  habit_chain,
-                                   habit_matmul,        habit_assignment, habit_two_brackets,
-                                   habit_slice,         habit_type_first, habit_result,
-                                   habit_function_body, habit_statement,  habit_declaration,
-                                   habit_unclosed,      habit_beside,     habit_tuple};
+    static const Habit habits[] = {
+        habit_comment,      habit_type_as_index, habit_question,   habit_if_behind, habit_if_statement,
+        habit_where_call,   habit_role,          habit_names,      habit_range,     habit_reduction_brackets,
+        habit_operator,     habit_reduction,     habit_chain,      habit_matmul,    habit_assignment,
+        habit_two_brackets, habit_slice,         habit_type_first, habit_result,    habit_function_body,
+        habit_statement,    habit_declaration,   habit_unclosed,   habit_beside,    habit_tuple};
     for (size_t i = 0; a->at > 0 && i < sizeof habits / sizeof *habits; i++)
         if (habits[i](a))
             return 1;

@@ -224,7 +224,8 @@ int sema_rows(KernelSema *c, GroupId g, Loc loc);      /* the kernel has a route
 int sema_route_ready(KernelSema *c, RouteId r, Loc loc);
 void sema_all_written(KernelSema *c);
 void written_add(KernelSema *c, Written w);
-int written_note(KernelSema *c, const Equation *q, TensorId t); /* 0: an element is written twice */
+int written_note(KernelSema *c, const Equation *q, TensorId t); /* 0: an element is written twice ... */
+Loc written_first(const KernelSema *c, const Equation *q, TensorId t); /* ... first there */
 
 /* ---- sema_type.c ---- */
 

@@ -403,8 +403,9 @@ static int refuse_unknown(KernelSema *c, const Var *v)
             return sema_error(c, DIAG_which_group, v->loc,
                               arena_printf(c->m->arena, "name the rows, as in %s: R in e", v->name),
                               "%s could range over the rows of several groups, or of none", v->name) != NONE;
+    const char *extent = c->m->dims.len ? c->m->dims.at[0].name : "8";
     return sema_error(c, DIAG_no_extent, v->loc,
-                      arena_printf(c->m->arena, "write its extent behind it, as in %s: N", v->name),
+                      arena_printf(c->m->arena, "write its extent behind it, as in %s: %s", v->name, extent),
                       "nothing tells the extent of %s: it is never a whole subscript", v->name) != NONE;
 }
 

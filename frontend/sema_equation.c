@@ -239,12 +239,13 @@ static TensorId new_local_of(KernelSema *c, const AstLhs *lhs, const Equation *q
 
 static int note(KernelSema *c, const Equation *q, TensorId id, const AstLhs *lhs)
 {
-    if (!written_note(c, q, id))
-        sema_error(c, DIAG_defined_twice, lhs->loc, "give the second one another name",
-                   "%s is defined already, in line %u", lhs->name.name, c->written.at[id].first.line);
-    if (c->failed)
-        diag_label(c->m->diags, c->written.at[id].first, "the first one");
-    return !c->failed;
+    if (written_note(c, q, id))
+        return !c->failed;
+    const Loc first = written_first(c, q, id);
+    sema_error(c, DIAG_defined_twice, lhs->loc, "give the second one another name",
+               "%s is defined already, in line %u", lhs->name.name, first.line);
+    diag_label(c->m->diags, first, "the first one");
+    return 0;
 }
 
 /* In the equation that writes an inout, only the element that is written may be read. */

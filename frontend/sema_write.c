@@ -131,19 +131,29 @@ static int overlaps(const KernelSema *c, const Equation *a, const Equation *b)
     return 1;
 }
 
+/* The first equation before q that writes an element of q; NULL: there is none. */
+static const Equation *written_by(const KernelSema *c, const Equation *q, TensorId id)
+{
+    for (uint32_t i = 0; i < c->k->eqs.len; i++) {
+        const Equation *other = &c->k->eqs.at[i];
+        if (other->lhs == id && other->kind != EQ_ROUTE && overlaps(c, other, q))
+            return other;
+    }
+    return NULL;
+}
+
 /* An inout need not be written whole, so its equations are compared with each other. */
 static int note_inout(KernelSema *c, const Equation *q, TensorId id, Written *w)
 {
     w->equations++;
     w->adds += q->kind == EQ_ADD ? 1 : 0;
-    if (q->kind == EQ_ADD)
-        return 1;
-    for (uint32_t i = 0; i < c->k->eqs.len; i++) {
-        const Equation *other = &c->k->eqs.at[i];
-        if (other->lhs == id && other->kind != EQ_ROUTE && overlaps(c, other, q))
-            return 0;
-    }
-    return 1;
+    return q->kind == EQ_ADD || !written_by(c, q, id);
+}
+
+Loc written_first(const KernelSema *c, const Equation *q, TensorId id)
+{
+    const Equation *by = written_by(c, q, id);
+    return by ? by->loc : c->written.at[id].first;
 }
 
 int written_note(KernelSema *c, const Equation *q, TensorId id)
