@@ -346,6 +346,14 @@ refused_rows 'foo. does not fit here; expected uniform, zipf' 'foo'
 refused_rows 'empty. does not fit here; expected .,. and a routing' 'zipf(1) empty(40%)'
 expect 0 '' "$moec" run --interp "$ffn" ffn $small --routing 'exact(6, 6), uniform'
 
+echo "-- integers: values have 64 bits, elements 32"
+printf 'moe 1\ndim T\nkernel f(in a: i32[T], out y: f32[T]) { c[t] = (a[t] + 2000000000) * 2  y[t] = f32(c[t]) }\n' >local.moe
+printf 'moe 1\ndim T\nkernel f(in a: i32[T], out y: f32[T]) { y[t] = f32((a[t] + 2000000000) * 2) }\n' >value.moe
+expect 1 'does not fit the i32 of c' "$moec" run local.moe T=3
+expect 1 'does not fit i32 tensor c' "$moec" run --interp local.moe T=3
+expect 0 'from 4e+09 to 4e+09' "$moec" run value.moe T=3
+expect 0 'from 4e+09 to 4e+09' "$moec" run --interp value.moe T=3
+
 echo "-- a gradient that is wrong"
 printf 'moe 1\ndim N\nkernel f(in x: f32[N], out y: f32[N]) { y[n] = stop(x[n]) * x[n] }
 derive (f_fwd, f_bwd) from f wrt x\ntest f { N=5; gradcheck }\n' >wrong.moe
