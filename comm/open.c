@@ -55,6 +55,15 @@ int comm_is_launched(void)
     return 0;
 }
 
+int64_t comm_launched_rank(void)
+{
+    static const char *const set[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        if (getenv(set[i]))
+            return strtoll(getenv(set[i]), NULL, 10);
+    return 0;
+}
+
 static int asks_for_several(const RanksAsked *k) { return k->tp > 1 || k->ep > 1 || k->dp > 1; }
 
 /* Joins the ranks of the job; one rank is left alone. */

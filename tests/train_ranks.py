@@ -256,13 +256,15 @@ def other_options(_):
 
 
 def refused(_):
+    """The first rank says why, and it alone."""
     one = [*TINY, "--steps", 3]
     for ranks, options, what in ((2, ["--dp", 3, "--batch", 6], "tp 1 times dp 3 must be the number of ranks, 2"),
                                  (2, ["--batch", 6, "--micro-batches", 2], "must divide --batch 6"),
                                  (3, ["--ep", 3, "--batch", 6, "--micro-batches", 2], "8 routed experts over ep of 3 ranks"),
+                                 (3, ["--batch", 7, "--micro-batches", 2], "--micro-batches must divide --batch"),
                                  (2, ["--comm-delay", "fast"], "--comm-delay takes microseconds")):
         _, err = jobs((ranks, [*one, *options]), code=None)
-        say_if(what not in err, f"{options}: no `{what}` in\n{err}")
+        say_if(err.count(what) != 1, f"{options}: `{what}` is not once in\n{err}")
     _, err = run(TRAIN, *one, "--dp", 2, code=1)
     say_if("mpirun" not in err, f"--dp 2 without mpirun: {err}")
 

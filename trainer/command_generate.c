@@ -133,7 +133,7 @@ static Comm *join(Arena *a, const GenerateOptions *o)
     if (comm)
         complain_as(comm_rank(comm));
     else
-        complain("%s", error);
+        complain_alike("%s", error);
     return comm;
 }
 

@@ -8,6 +8,9 @@
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same of what all ranks find alike: the first one says it. */
 int complain_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same of what a rank refuses, as all others do that were started alike: the first one says it, and the launcher ends the others
+ * while they wait for that. Who waits in vain says it, too. */
+int complain_alike(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void complain_as(int64_t rank); /* the number of this rank, which stands before its messages unless it is the first */
 
 #define TERMINAL_CLEAR "\033[K" /* what is left of the line that was there */

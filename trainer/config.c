@@ -209,7 +209,7 @@ Config config_read(int argc, char **argv)
     cli_parse(&argp, argc, argv, &c);
     const char *error = c.config ? config_apply(&c, c.config, FROM_FILE) : NULL;
     if (error)
-        exit(complain("%s", error));
+        exit(complain_alike("%s", error));
     return c;
 }
 
@@ -217,7 +217,7 @@ void config_finish(Config *c)
 {
     const char *rule = broken_rule(c);
     if (rule) {
-        complain("%s", rule);
+        complain_alike("%s", rule);
         exit(CLI_USAGE);
     }
     if (!c->data.len)

@@ -38,7 +38,7 @@ static const char *broken_rule(const Config *c)
 
 static void leave(const char *why)
 {
-    complain("%s", why);
+    complain_alike("%s", why);
     exit(CLI_USAGE);
 }
 

@@ -24,7 +24,7 @@ static int read_delay(const char *text, double *delay)
     }
     if (!text || (end != text && !*end && delay[LINK_INSIDE] >= 0 && delay[LINK_BETWEEN] >= 0))
         return 0;
-    return complain("--comm-delay takes microseconds inside a node, and between nodes, as 20,200");
+    return complain_alike("--comm-delay takes microseconds inside a node, and between nodes, as 20,200");
 }
 
 static const char *broken_rule(const Config *c, const Ranks *r)
@@ -74,7 +74,7 @@ Comm *job_open(Config *c)
     if (comm)
         complain_as(comm_rank(comm));
     if (!comm || rule) {
-        complain_once("%s", comm ? rule : error);
+        complain_alike("%s", comm ? rule : error);
         comm_close(comm, 1);
         return NULL;
     }
@@ -125,7 +125,7 @@ static int verify_all(const Trainer *t)
     for (int64_t i = 0; i < r->number; i++)
         programs[i] = t->program;
     const char *error = step_verify_ranks(a, r, programs);
-    return error ? complain_once("the programs of the ranks: %s", error) : 0;
+    return error ? complain_alike("the programs of the ranks: %s", error) : 0;
 }
 
 int job_agree(Trainer *t)
@@ -138,11 +138,11 @@ int job_agree(Trainer *t)
         return complain("%s", comm_error(t->comm));
     for (int64_t i = 1; i < ranks; i++)
         if (memcmp(&all[i], &all[0], sizeof own) != 0)
-            return complain_once("rank %lld has other %s than rank 0: all ranks must be started alike",
-                                 (long long)i,
-                                 all[i].options != all[0].options ? "options"
-                                 : all[i].data != all[0].data     ? "data"
-                                                                  : "programs of a step");
+            return complain_alike("rank %lld has other %s than rank 0: all ranks must be started alike",
+                                  (long long)i,
+                                  all[i].options != all[0].options ? "options"
+                                  : all[i].data != all[0].data     ? "data"
+                                                                   : "programs of a step");
     return verify_all(t);
 }
 

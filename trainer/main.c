@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "trainer/checkpoint.h"
 #include "trainer/command.h"
+#include "trainer/complain.h"
 #include "trainer/job.h"
 #include "trainer/log.h"
 #include "trainer/stop.h"
@@ -122,6 +123,7 @@ int main(int argc, char **argv)
     };
     static const Cli train = {
         "moe-train", MOEC_VERSION, commands, sizeof commands / sizeof *commands, command_train, 0};
+    complain_as(comm_launched_rank());
     openmp_set_up();
     return cli_main(&train, argc, argv);
 }

@@ -83,7 +83,7 @@ int resume_find(Config *c)
     const char *error = *c->resume || c->save ? find(c) : "without a folder it needs that of --save";
     if (!error && c->checkpoint)
         error = take_options(c);
-    return error ? complain("--resume: %s", error) : 0;
+    return error ? complain_alike("--resume: %s", error) : 0;
 }
 
 int resume_check_model(const Config *c)
@@ -92,13 +92,14 @@ int resume_check_model(const Config *c)
     if (command_model(c->arena, c->checkpoint, &saved))
         return 1;
     if (saved.arch != c->model_config.arch)
-        return complain("--model is of another model_type than the checkpoint %s", c->checkpoint);
+        return complain_alike("--model is of another model_type than the checkpoint %s", c->checkpoint);
     for (uint32_t i = 0; i < config_count; i++) {
         const ConfigRow *row = &config_table[i];
         const double now = model_config_value(&c->model_config, row), then = model_config_value(&saved, row);
         if (fabs(now - then) > 0)
-            return complain("the model's %s is %g, and the checkpoint %s has %g: a resumed run must keep it",
-                            row->name, now, c->checkpoint, then);
+            return complain_alike(
+                "the model's %s is %g, and the checkpoint %s has %g: a resumed run must keep it", row->name,
+                now, c->checkpoint, then);
     }
     return 0;
 }
@@ -125,7 +126,7 @@ static int load_optimizer(Arena *a, Trainer *t)
 {
     const OptimizerTensors all = checkpoint_optimizer(a, &t->session, kept_slices);
     const char *error = load_moments(a, &all, checkpoint_optimizer_path(a, t->config->checkpoint));
-    return error ? complain("--resume: %s", error) : 0;
+    return error ? complain_alike("--resume: %s", error) : 0;
 }
 
 static const char *load_state(Arena *a, Trainer *t, const char *path)
@@ -145,5 +146,5 @@ int resume_load(Trainer *t)
     if (command_weights(&t->session, from, kept_slices(a, &t->session, KEPT_MASTERS)) || load_optimizer(a, t))
         return 1;
     const char *error = load_state(a, t, arena_printf(a, "%s/" CHECKPOINT_STATE, from));
-    return error ? complain("--resume: %s", error) : 0;
+    return error ? complain_alike("--resume: %s", error) : 0;
 }

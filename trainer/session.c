@@ -62,7 +62,7 @@ Program *session_finish(Session *s, const Recording *r)
     Program *p = recorder_finish(r->recorder, &error);
     s->compile_seconds += step_seconds() - begin;
     if (!p)
-        complain("the program of the step: %s", error);
+        complain_alike("the program of the step: %s", error);
     return p;
 }
 
@@ -86,7 +86,7 @@ int session_passes(Program *p, const char *const choices[PASS_COUNT])
         error = never_kept(p->arena, pass, choices[pass]);
     if (!error)
         error = step_passes(p, choices);
-    return error ? complain("the program of the step: %s", error) : 0;
+    return error ? complain_alike("the program of the step: %s", error) : 0;
 }
 
 Program *session_record_setup(Session *s, int64_t positions)
@@ -107,10 +107,10 @@ int session_compile(Session *s)
 int session_place(Session *s, Program *p)
 {
     if (kernels_add_work(s->kernels, p))
-        return complain("%s: %s", p->name, kernels_error(s->kernels));
+        return complain_alike("%s: %s", p->name, kernels_error(s->kernels));
     memory_place(p);
     const char *error = step_verify(p, s->kernels);
-    return error ? complain("%s: %s", p->name, error) : 0;
+    return error ? complain_alike("%s: %s", p->name, error) : 0;
 }
 
 /* Memory that no program of the session named before, against that of the machine: most of it is touched only later. */

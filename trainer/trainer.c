@@ -85,10 +85,9 @@ static int record_sample(Trainer *t)
 
 static int record_programs(Trainer *t)
 {
-    t->setup_program = session_record_setup(&t->session, t->config->sequence);
-    t->program = record_step(t);
-    t->evaluation_program = record_evaluation(t);
-    return !t->setup_program || !t->program || !t->evaluation_program || record_sample(t);
+    return !(t->setup_program = session_record_setup(&t->session, t->config->sequence)) ||
+           !(t->program = record_step(t)) || !(t->evaluation_program = record_evaluation(t)) ||
+           record_sample(t);
 }
 
 static int start(Trainer *t)
