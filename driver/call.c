@@ -57,6 +57,24 @@ static int has_type(const DLTensor *t, Elem e)
     return t->dtype.code == code && t->dtype.bits == 8 * elem_bytes(e) && t->dtype.lanes == 1;
 }
 
+enum { BOOL = 6 }; /* kDLBool, which older headers do not have */
+
+/* A type of DLPack as the language writes it. */
+static void put_type(DLDataType t, char *out, size_t room)
+{
+    static const char *const kinds[] = {[kDLInt] = "i",     [kDLUInt] = "u",          [kDLFloat] = "f",
+                                        [kDLBfloat] = "bf", [kDLComplex] = "complex", [BOOL] = "bool"};
+    const char *kind = t.code < sizeof kinds / sizeof *kinds ? kinds[t.code] : NULL;
+    if (t.lanes != 1)
+        snprintf(out, room, "vectors of %d lanes", t.lanes);
+    else if (!kind)
+        snprintf(out, room, "a type of %d bits that is not known here", t.bits);
+    else if (t.code == BOOL)
+        snprintf(out, room, "%s", kind);
+    else
+        snprintf(out, room, "%s%d", kind, t.bits);
+}
+
 /* Row-major: strides of axes of one element (or of an empty tensor) do not matter. */
 int call_is_dense(const DLTensor *t)
 {
@@ -82,10 +100,12 @@ int call_check_tensor(const moec_kernel *k, moe_ctx *ctx, uint32_t i, const DLTe
     if (t->device.device_type != kDLCPU)
         return refuse_argument(ctx, "%s: '%s' is not in CPU memory (device type %d)", kernel, p->name,
                                (int)t->device.device_type);
-    if (!has_type(t, p->elem))
-        return refuse_argument(ctx, "%s: '%s' is %s, but its tensor has type code %d of %d bits and %d lanes",
-                               kernel, p->name, elem_name(p->elem), t->dtype.code, t->dtype.bits,
-                               t->dtype.lanes);
+    char type[64];
+    if (!has_type(t, p->elem)) {
+        put_type(t->dtype, type, sizeof type);
+        return refuse_argument(ctx, "%s: '%s' is %s, but its tensor is %s", kernel, p->name,
+                               elem_name(p->elem), type);
+    }
     if (t->ndim < 0 || (uint32_t)t->ndim != p->rank)
         return refuse_argument(ctx, "%s: '%s' has %u axes, but its tensor has %d", kernel, p->name, p->rank,
                                t->ndim);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct KernelObject {
     PyObject ob_base;
@@ -94,6 +95,21 @@ static int refuse(const PythonCall *c, size_t i, const char *what, PyObject *o)
     return -1;
 }
 
+/* What the tensor's library says of it, with the parameter before it. */
+static int refuse_view(const PythonCall *c, size_t i)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *said = value ? PyObject_Str(value) : NULL;
+    const char *why = said ? PyUnicode_AsUTF8AndSize(said, NULL) : NULL;
+    refuse_argument(c->ctx, "%s: '%s' cannot be used: %.*s", c->k->sig->name, c->k->sig->params[i].name,
+                    why ? (int)strcspn(why, "\n") : 0, why ? why : "");
+    Py_XDECREF(said), Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+    PyErr_Clear();
+    raise_status(c, MOE_ARGUMENT);
+    return -1;
+}
+
 /* 16 bits stand for bf16 where a library has no such type. */
 static void take_bits(const SigParam *p, DLTensor *t)
 {
@@ -145,15 +161,18 @@ static int take_shape(PythonCall *c, size_t i, PyObject *o)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static int take_view(PythonCall *c, size_t i, PyObject *o)
+{
+    const int status = view_open(&c->views[i], o, c->k->sig->params[i].role != ROLE_IN);
+    return status < 0 ? refuse_view(c, i) : status ? refuse(c, i, "a tensor", o) : 0;
+}
+
 static int take_tensor(PythonCall *c, size_t i, PyObject *o)
 {
     const SigParam *p = &c->k->sig->params[i];
     TensorView *v = &c->views[i];
-    int status = PyTuple_Check(o) ? take_shape(c, i, o)
-                 : p->packed      ? take_packed(c, i, o)
-                                  : view_open(v, o, p->role != ROLE_IN);
-    if (status)
-        return status < 0 ? -1 : refuse(c, i, "a tensor", o);
+    if (PyTuple_Check(o) ? take_shape(c, i, o) : p->packed ? take_packed(c, i, o) : take_view(c, i, o))
+        return -1;
     take_bits(p, &v->tensor);
     c->args[i] = (moec_arg){.kind = MOEC_TENSOR, .tensor = &v->tensor};
     c->shapes[i] = (uint32_t)v->tensor.ndim == p->rank ? v->tensor.shape : NULL;
@@ -217,16 +236,25 @@ static PyObject *new_out(PythonCall *c, size_t i, int64_t *extents, PyObject *al
     return made;
 }
 
+/* Why the shape of output i is not known: an argument that is not what its parameter takes, or that no shape says it. */
+static int refuse_shape(const PythonCall *c, size_t i)
+{
+    int status = MOE_OK;
+    for (size_t j = 0; j < c->n && !status; j++)
+        if (c->k->sig->params[j].kind == MOEC_TENSOR && PyTuple_GetItem(c->values, (Py_ssize_t)j) != Py_None)
+            status = call_check_tensor(c->k, c->ctx, (uint32_t)j, &c->views[j].tensor);
+    if (!status)
+        status = refuse_argument(c->ctx, "%s: the shape of '%s' cannot be found from the arguments' shapes",
+                                 c->k->sig->name, c->k->sig->params[i].name);
+    raise_status(c, status);
+    return -1;
+}
+
 static int make_out(PythonCall *c, size_t i, PyObject *allocate)
 {
-    const SigParam *p = &c->k->sig->params[i];
     int64_t extents[MOEC_MAX_RANK];
-    if (moec_kernel_param_shape(c->k, i, c->dims, extents)) {
-        refuse_argument(c->ctx, "%s: the shape of '%s' cannot be found from the arguments' shapes",
-                        c->k->sig->name, p->name);
-        raise_status(c, MOE_ARGUMENT);
-        return -1;
-    }
+    if (moec_kernel_param_shape(c->k, i, c->dims, extents))
+        return refuse_shape(c, i);
     c->made[i] = new_out(c, i, extents, allocate);
     return c->made[i] ? take_tensor(c, i, c->made[i]) : -1;
 }

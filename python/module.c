@@ -24,13 +24,27 @@ static void module_free(PyObject *self)
     Py_DECREF(type);
 }
 
-static moe_entry *entry_named(PyObject *entries, const char *name)
+static void *entry_named(PyObject *entries, const char *name)
 {
     PyObject *address = PyDict_GetItemString(entries, name);
-    return address ? (moe_entry *)(uintptr_t)PyLong_AsVoidPtr(address) : NULL;
+    return address ? PyLong_AsVoidPtr(address) : NULL;
 }
 
-static const char *read_kernels(ModuleObject *o, const char *manifest, PyObject *entries)
+/* run of a kernel whose `function` is libmoec's, which is interpreted. */
+static int run_interpreted(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args)
+{
+    return compiler.kernel_interpret(k->function, ctx, dims, args);
+}
+
+static moec_kernel kernel_of(const moec_module *m, const SigKernel *sig, void *entry, int interpreted)
+{
+    if (interpreted)
+        return (moec_kernel){.module = m, .sig = sig, .function = entry, .run = run_interpreted};
+    return (moec_kernel){
+        .module = m, .sig = sig, .entry = (moe_entry *)(uintptr_t)entry, .run = entry ? call_entry : NULL};
+}
+
+static const char *read_kernels(ModuleObject *o, const char *manifest, PyObject *entries, int interpreted)
 {
     moec_module *m = &o->m;
     const char *error = signature_read(manifest, o->arena, &m->signatures);
@@ -39,39 +53,39 @@ static const char *read_kernels(ModuleObject *o, const char *manifest, PyObject 
     m->kernels = arena_array(o->arena, moec_kernel, m->signatures.nkernels + 1);
     for (uint32_t i = 0; i < m->signatures.nkernels; i++) {
         const SigKernel *sig = &m->signatures.kernels[i];
-        moe_entry *entry = entry_named(entries, sig->name);
-        m->kernels[i] =
-            (moec_kernel){.module = m, .sig = sig, .entry = entry, .run = entry ? call_entry : NULL};
+        m->kernels[i] = kernel_of(m, sig, entry_named(entries, sig->name), interpreted);
     }
     return NULL;
 }
 
 /* Under a landing place: an arena that is exhausted jumps. */
-static const char *read_guarded(ModuleObject *o, const char *manifest, PyObject *entries)
+static const char *read_guarded(ModuleObject *o, const char *manifest, PyObject *entries, int interpreted)
 {
     jmp_buf landing;
     if (setjmp(landing))
         return arena_message(o->arena);
     arena_set_landing(o->arena, &landing);
-    const char *error = read_kernels(o, manifest, entries);
+    const char *error = read_kernels(o, manifest, entries, interpreted);
     arena_set_landing(o->arena, NULL);
     return error;
 }
 
-/* Module(manifest, entries, owner): entries has the address of each kernel's uniform entry. */
+/* Module(manifest, entries, owner, interpreted): entries has the address of each kernel's uniform entry, or of libmoec's kernel
+ * that is interpreted. */
 static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
     (void)names;
     const char *manifest;
     PyObject *entries, *owner;
-    if (!PyArg_ParseTuple(args, "sOO", &manifest, &entries, &owner))
+    int interpreted;
+    if (!PyArg_ParseTuple(args, "sOOi", &manifest, &entries, &owner, &interpreted))
         return NULL;
     ModuleObject *o = (ModuleObject *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!o)
         return NULL;
     o->owner = Py_NewRef(owner);
     o->arena = arena_new();
-    const char *error = o->arena ? read_guarded(o, manifest, entries) : "out of memory";
+    const char *error = o->arena ? read_guarded(o, manifest, entries, interpreted) : "out of memory";
     if (!error)
         return (PyObject *)o;
     raise_error("CompileError", error, NULL);

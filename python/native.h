@@ -45,6 +45,7 @@ typedef struct Compiler {
     const char *(*module_manifest)(const moec_module *m);
     const moec_kernel *(*module_kernel)(const moec_module *m, const char *name);
     moe_entry *(*kernel_entry)(const moec_kernel *k);
+    int (*kernel_interpret)(const moec_kernel *k, moe_ctx *ctx, const int64_t *dims, void *const *args);
     int (*space)(moec_context *c, const moec_work *w, const moec_options *o, const char **json);
     int (*predict)(moec_context *c, const moec_work *w, const moec_options *o, moec_prediction *out);
     int (*case_new)(moec_context *c, const moec_work *w, const moec_options *o, moec_case **out);

@@ -22,6 +22,7 @@ enum { KNOWN = 4 };
 static struct {
     PyObject *type;
     const TensorExchange *exchange;
+    int may_negate; /* its memory may hold the values with the other sign, as PyTorch's: is_neg() */
 } known[KNOWN];
 static unsigned known_next;
 
@@ -48,9 +49,25 @@ static const TensorExchange *find_exchange(PyObject *type)
         PyObject *before = known[at].type;
         known[at].type = Py_NewRef(type);
         known[at].exchange = found;
+        known[at].may_negate = PyObject_HasAttrString(type, "is_neg");
         Py_XDECREF(before);
     }
     return found;
+}
+
+/* The library's own __dlpack__() refuses such a tensor, its table of functions does not. Returns -1 with an exception. */
+static int check_sign(PyObject *o)
+{
+    int may_negate = 0;
+    for (int i = 0; i < KNOWN; i++)
+        may_negate |= known[i].type == (PyObject *)Py_TYPE(o) && known[i].may_negate;
+    PyObject *negates = may_negate ? PyObject_CallMethod(o, "is_neg", NULL) : NULL;
+    const int bad = negates == Py_True;
+    Py_XDECREF(negates);
+    if (bad)
+        PyErr_SetString(PyExc_ValueError, "its memory has the values with the other sign (PyTorch's negative "
+                                          "bit): t.resolve_neg() makes a tensor of them");
+    return bad || PyErr_Occurred() ? -1 : 0;
 }
 
 /* What is wrong the library says again when it is asked in Python. */
@@ -73,13 +90,15 @@ PyObject *view_make(const TensorView *v, DLDataType type, int rank, int64_t *sha
 
 /* ---- buffers ---- */
 
+enum { BOOL = 6 }; /* kDLBool, which older headers do not have */
+
 /* The type that a format of the struct module means; the kind that no parameter has where it is none of them. */
 static DLDataType type_of_format(const char *format, Py_ssize_t bytes)
 {
     static const struct {
         const char *letters;
         uint8_t code;
-    } kinds[] = {{"efd", kDLFloat}, {"bhilqn", kDLInt}, {"?BHILQN", kDLUInt}};
+    } kinds[] = {{"efd", kDLFloat}, {"bhilqn", kDLInt}, {"BHILQN", kDLUInt}, {"?", BOOL}};
     format += format && strchr("@=<", *format) && *format;
     DLDataType type = {kDLOpaqueHandle, (uint8_t)(8 * bytes), 1};
     for (size_t i = 0; format && format[0] && !format[1] && i < sizeof kinds / sizeof *kinds; i++)
@@ -161,7 +180,9 @@ int view_open(TensorView *v, PyObject *o, int writable)
     if (PyObject_CheckBuffer(o))
         return open_buffer(v, o, writable);
     v->library = find_exchange((PyObject *)Py_TYPE(o));
-    return v->library ? v->library->tensor_from(o, &v->tensor) : open_capsule(v, o);
+    if (!v->library)
+        return open_capsule(v, o);
+    return check_sign(o) ? -1 : v->library->tensor_from(o, &v->tensor);
 }
 
 void view_close(TensorView *v)

@@ -137,7 +137,9 @@ class Package(unittest.TestCase):
         self.refuses("'b' has 3 at axis 0, but T is 4", lambda: self.m.add(a, b[:3], 1))
         self.refuses("'a' is strided", lambda: self.m.add(floats(8)[::2], b, 1))
         self.refuses("'a' is strided", lambda: self.m.add(a[::-1], b, 1))
-        self.refuses("'a' is f32", lambda: self.m.add(a.astype(float), b, 1))
+        self.refuses("'a' is f32, but its tensor is f64", lambda: self.m.add(a.astype(float), b, 1))
+        self.refuses("'a' is f32, but its tensor is bool", lambda: self.m.add(a > 0, b, 1))
+        self.refuses("'a' has 1 axes, but its tensor has 2", lambda: self.m.repeat(floats(2, 2), K=2))
         self.refuses("'a' has 1 axes", lambda: self.m.add(floats(2, 2), b, 1))
         self.refuses("'a' is a tensor, but the argument is of type list", lambda: self.m.add([1.0], b, 1))
         self.refuses("'s' is a scalar", lambda: self.m.add(a, b, "1"))
@@ -148,7 +150,10 @@ class Package(unittest.TestCase):
         constant = floats(4)
         constant.flags.writeable = False
         self.m.add(constant, b, 1)
-        self.refuses("read-only", lambda: self.m.square(constant), ValueError)
+        self.refuses("square: 'a' cannot be used: buffer source array is read-only", lambda: self.m.square(constant), ValueError)
+        self.refuses("the dimension K is a whole number, not 2.5", lambda: self.m.repeat(a, K=2.5), TypeError)
+        self.refuses("K is -1; a size is at least 0", lambda: self.m.repeat(a, K=-1))
+        self.refuses("add has no parameter 'q'", lambda: self.m.add.pack("q", a), TypeError)
         self.assertEqual(self.refuses("T", lambda: self.m.repeat(a, T=5, K=1)).status, 11)
 
     def test_arguments_are_released(self):
@@ -249,11 +254,19 @@ class Package(unittest.TestCase):
         self.refuses("/no/such.moe", lambda: moec.load("/no/such.moe"), moec.CompileError)
         self.refuses("/no/such.so", lambda: moec.load("/no/such.so"), moec.CompileError)
         self.refuses("no option 'optimise'", lambda: moec.jit(TEXT, optimise=1), TypeError)
+        self.refuses("no option 'targt'; did you mean 'target'", lambda: moec.jit(TEXT, targt="host"), TypeError)
+        self.refuses("the option 'target' is a text, not 3", lambda: moec.jit(TEXT, target=3), TypeError)
+        self.refuses("the option 'schedule_seed' is a whole number", lambda: moec.jit(TEXT, schedule_seed=-1), TypeError)
 
     def test_options(self):
         m = moec.jit(TEXT, kernels="square", derive="derive (f, b) from rows wrt x")
         self.assertIn("b", m.kernels)
         self.refuses("add has no code", lambda: m.add(floats(2), floats(2), 1))
+
+    def test_the_interpreter(self):
+        m, a, b = moec.jit(TEXT, interpret=True), floats(4), floats(4)
+        np.testing.assert_array_equal(m.add(a, b, 2), self.m.add(a, b, 2))
+        self.refuses("'b' has 3 at axis 0, but T is 4", lambda: m.add(a, b[:3], 1))
 
     def test_every_option_of_the_header_is_taken(self):
         with open("include/moec/moec.h", encoding="utf-8") as f:
@@ -261,8 +274,7 @@ class Package(unittest.TestCase):
         fields = re.findall(r"^    (const char \*|int |uint64_t )(\w+);", struct, re.M)
         self.assertGreater(len(fields), 10)
         for kind, name in fields:
-            if name != "interpret":   # there is nothing to interpret with
-                moec.jit(TEXT, **{name: {"int ": 0, "uint64_t ": 0}.get(kind)})
+            moec.jit(TEXT, **{name: {"int ": 0, "uint64_t ": 0}.get(kind)})
 
     def test_a_library_needs_no_compiler(self):
         with tempfile.TemporaryDirectory() as folder:

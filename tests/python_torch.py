@@ -87,6 +87,15 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(moec.CallError, "'a' is strided"):
             m.parts(torch.randn(14)[::2], b, 2)
 
+    def test_signs_that_pytorch_has_not_applied(self):
+        """Of a tensor with the negative bit, memory has the values with the other sign."""
+        a, b = torch._neg_view(torch.ones(3)), torch.ones(3)
+        self.assertTrue(a.is_neg())
+        for call in (lambda: m.parts(a, b, 2), lambda: m.scaled(b, a)):
+            with self.assertRaisesRegex(moec.CallError, "cannot be used: .*negative bit.*resolve_neg"):
+                call()
+        torch.testing.assert_close(m.parts(a.resolve_neg(), b, 2)[0], torch.full((3,), -2.0))
+
     def test_outputs_are_tensors_like_others(self):
         a, b = torch.randn(5), torch.nn.Parameter(torch.randn(5))
         with torch.inference_mode():

@@ -2,6 +2,7 @@
 import inspect
 import itertools
 import json
+import operator
 import os
 import sys
 import weakref
@@ -153,10 +154,19 @@ class Kernel:
                 values[self._index[name]] = value
             elif name in self.dims:
                 sizes = sizes or [-1] * len(self.dims)
-                sizes[self.dims.index(name)] = -1 if value is None else value
+                sizes[self.dims.index(name)] = -1 if value is None else self._size(name, value)
             else:
                 raise TypeError(f"{self.name}() has neither a parameter nor a dimension '{name}'")
         return sizes and tuple(sizes)
+
+    def _size(self, name, value):
+        try:
+            size = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{self.name}(): the dimension {name} is a whole number, not {value!r}") from None
+        if size < 0:
+            raise CallError(f"{self.name}: {name} is {size}; a size is at least 0")
+        return size
 
     def _values(self, args, names):
         if len(args) > len(self._inputs):
@@ -204,7 +214,11 @@ class Kernel:
 
     def pack(self, name, rows, **dims):
         """The row-major tensor as the memory of the packed parameter of that name."""
+        if name not in self._index:
+            raise TypeError(f"{self.name} has no parameter '{name}'")
         index, kept = self._index[name], None
+        if not self.params[index].packed:
+            raise CallError(f"{self.name}: '{name}' is not packed")
         if getattr(rows, "requires_grad", False):
             kept, rows = rows, rows.detach()
         shape = tuple(rows.shape)
@@ -217,11 +231,11 @@ class Kernel:
 class Module:
     """Kernels, as attributes and by name."""
 
-    def __init__(self, manifest, entries, owner):
+    def __init__(self, manifest, entries, owner, interpreted=0):
         self.manifest = json.loads(manifest)
         self.groups = {g["name"]: g for g in self.manifest["groups"]}
         self.constants = {d["name"]: d["constant"] for d in self.manifest["dims"] if d["constant"] is not None}
-        self._native = _native.Module(manifest, entries, owner)
+        self._native = _native.Module(manifest, entries, owner, interpreted)
         self.kernels = {entry["name"]: Kernel(self, self._native.kernel(entry["name"]), entry)
                         for entry in self.manifest["kernels"]}
         self.pairs = tuple(map(pair_of, self.manifest["pairs"]))
@@ -233,6 +247,8 @@ class Module:
             raise AttributeError(f"the module has no kernel '{name}'") from None
 
     def __getitem__(self, name):
+        if name not in self.kernels:
+            raise KeyError(f"the module has no kernel '{name}'")
         return self.kernels[name]
 
     def __dir__(self):
@@ -253,7 +269,7 @@ def tell_library():
 
 def load(path, **options):
     """The module of a file: .moe text, which is compiled (or found in the cache), or a kernel.so, which needs no compiler.
-    Options are those of moec_options: target, derive, kernels, schedule, machine, no_cache, cache_dir, debug, ..."""
+    Options are those of moec_options: target, derive, kernels, schedule, machine, no_cache, cache_dir, debug, interpret, ..."""
     path = os.fspath(path)
     if path.endswith(".so") or ".so." in os.path.basename(path):
         tell_library()
