@@ -68,17 +68,24 @@ int rowblock_shares(const RowBlockGroup *s)
     return 0;
 }
 
-/* Do the operands from `first` on, up to n of one sum, vary with two left-hand indices, one each? Then it is a product of two matrices. */
+/* Does one of n operands vary with i and not with j? */
+static int varies_alone(const Kernel *k, const RowBlockOperand *first, uint32_t n, IndexId i, IndexId j)
+{
+    for (uint32_t o = 0; o < n; o++)
+        if (x_uses_index(k, first[o].load, i) && !x_uses_index(k, first[o].load, j))
+            return 1;
+    return 0;
+}
+
+/* Do the n operands of a sum vary with two left-hand indices, one each? Then it is a product of two matrices. */
 static int is_matrix_product(const Kernel *k, const Equation *q, const RowBlockOperand *first, uint32_t n)
 {
-    uint32_t of[MAX_RANK] = {0}; /* by left-hand index: the operands that vary with it, as bits */
-    for (uint32_t i = 0; i < q->nindex; i++)
-        for (uint32_t o = 0; o < n && o < 32 && x_plain_index(k, q->index[i]) != NONE; o++)
-            of[i] |= (uint32_t)x_uses_index(k, first[o].load, x_plain_index(k, q->index[i])) << o;
-    for (uint32_t i = 0; i < q->nindex; i++)
-        for (uint32_t j = 0; j < i; j++)
-            if (of[i] & ~of[j] && of[j] & ~of[i])
+    for (uint32_t a = 0; a < q->nindex; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            IndexId i = x_plain_index(k, q->index[a]), j = x_plain_index(k, q->index[b]);
+            if (i != NONE && j != NONE && varies_alone(k, first, n, i, j) && varies_alone(k, first, n, j, i))
                 return 1;
+        }
     return 0;
 }
 
