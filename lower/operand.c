@@ -17,9 +17,14 @@ static ExprId times(Kernel *k, ExprId a, ExprId b)
     return a == NONE ? b : x_op2(k, (Loc){0}, OP_mul, a, b);
 }
 
+static int is_float(const Kernel *k, ExprId e) { return e != NONE && type_is_float((Type)x_at(k, e)->type); }
+
+/* An integer is multiplied as f32, as everywhere (language page, section 5). */
 static int add_factor(Factors *f, ExprId e)
 {
     Kernel *k = f->l->k;
+    if (!is_float(k, e))
+        e = x_op1(k, (Loc){0}, OP_f32, e);
     int by_row = query_varies(k, e, f->row), by_lane = query_varies(k, e, f->lane);
     if (by_row && by_lane)
         return 0;
@@ -31,7 +36,7 @@ static int add_factor(Factors *f, ExprId e)
 static int split(Factors *f, ExprId e)
 {
     Kernel *k = f->l->k;
-    if (x_is_op(k, e, OP_mul))
+    if (x_is_op(k, e, OP_mul) && is_float(k, e))
         return split(f, x_arg(k, e, 0)) && split(f, x_arg(k, e, 1));
     if (!x_is_op(k, e, OP_neg))
         return add_factor(f, e);
@@ -41,8 +46,6 @@ static int split(Factors *f, ExprId e)
     *side = x_op1(k, (Loc){0}, OP_neg, *side);
     return 1;
 }
-
-static int is_float(const Kernel *k, ExprId e) { return e != NONE && type_is_float((Type)x_at(k, e)->type); }
 
 /* Without the casts of a 16-bit value to f32: products are exact in f32 all the same. */
 static ExprId bare(const Kernel *k, ExprId e)
@@ -70,7 +73,7 @@ int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduc
     Kernel *k = l->k;
     Factors f = {.l = l, .row = row, .lane = lane, .left = NONE, .right = NONE};
     if (x_factors(k, x_arg(k, reduce, 0)) == FACTORS_MANY || !split(&f, x_arg(k, reduce, 0)) ||
-        !is_float(k, f.left) || !is_float(k, f.right) || !query_varies(k, f.left, row))
+        f.left == NONE || f.right == NONE || !query_varies(k, f.left, row))
         return 0;
     *out = (LowerProduct){.reduce = reduce, .left = f.left, .right = f.right};
     choose_types(l, out);

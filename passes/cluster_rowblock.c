@@ -119,8 +119,8 @@ static Score score_of(const RowBlockGroup *s, int row_place)
             count_wide(s, q->ids, &wide, &columns);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){
-        {-(int)rowblock_spoils(s), rowblock_shares(s), wide, -columns, -carriers, (int)s->nkeys, row_place}};
+    return (Score){{-(int)rowblock_products(s).of_outer, rowblock_shares(s), wide, -columns, -carriers,
+                    (int)s->nkeys, row_place}};
 }
 
 static int is_better(Score a, Score b)

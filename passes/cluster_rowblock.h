@@ -91,7 +91,12 @@ int rowblock_wants(const RowBlockGroup *s, uint32_t at, const IndexId *key);
 /* A member that costs more than the row-block group saves by it, or NONE. */
 uint32_t rowblock_useless(const RowBlockGroup *s);
 int rowblock_pays(const RowBlockGroup *s);
-uint32_t rowblock_spoils(const RowBlockGroup *s); /* products of two matrices that its rows make plain loops */
+/* Products of two matrices among the members' sums: that are products of the group's rows, or plain loops in it; of the latter
+ * those whose operands all vary with an outer variable. */
+typedef struct RowBlockProducts {
+    uint32_t kept, spoilt, of_outer;
+} RowBlockProducts;
+RowBlockProducts rowblock_products(const RowBlockGroup *s);
 int rowblock_shares(const RowBlockGroup *s); /* products with an operand that all rows share */
 
 /* cluster_rowblock_form.c: the equations of s become a cluster of the kernel. */

@@ -75,10 +75,11 @@ typedef struct FactorList {
 /* Factors that hold elements of tensors. */
 static void list_factors(const Kernel *k, ExprId e, FactorList *out)
 {
-    if (x_is_op(k, e, OP_mul) || x_is_op(k, e, OP_neg)) {
+    int is_float = type_is_float((Type)x_at(k, e)->type); /* products of integers are one factor */
+    if (is_float && (x_is_op(k, e, OP_mul) || x_is_op(k, e, OP_neg))) {
         for (uint32_t i = 0; i < x_at(k, e)->nargs; i++)
             list_factors(k, x_arg(k, e, i), out);
-    } else if (out->n < FACTORS_MAX && type_is_float((Type)x_at(k, e)->type) && x_loads_any(k, e)) {
+    } else if (out->n < FACTORS_MAX && x_loads_any(k, e)) {
         out->at[out->n++] = e;
     }
 }
