@@ -184,6 +184,15 @@ static void column_trip(Pack *x, V first, V tail, V with)
             LAYOUT_LINE_BYTES);
 }
 
+/* The words or columns of n lanes from `first` on. */
+static void zero_items(Pack *x, V first, V n)
+{
+    L *l = x->l;
+    For zero = l_for(l, first, l_i64(l, WORDS), 1, "zeros");
+    trips(x, n, no_item_trip, zero.var);
+    l_end_for(l, &zero);
+}
+
 /* The words of a line in k, from `from` of m left, for n rows. */
 static void fill_words(Pack *x, V from, V m, V n)
 {
@@ -202,11 +211,10 @@ static void fill_words(Pack *x, V from, V m, V n)
         l_end_when(l, &some);
         next = l_add(l, whole, odd);
     }
-    For zero = l_for(l, next, l_i64(l, WORDS), 1, "zeros");
-    trips(x, n, no_item_trip, zero.var);
-    l_end_for(l, &zero);
+    zero_items(x, next, n);
 }
 
+/* A panel has all its columns: what stood there could be subnormal, and each product of such a number takes a hundred cycles. */
 static void fill_columns(Pack *x, V from, V m, V n)
 {
     L *l = x->l;
@@ -214,6 +222,7 @@ static void fill_columns(Pack *x, V from, V m, V n)
     x->other = l_add(l, from, column.var);
     trips(x, n, column_trip, column.var);
     l_end_for(l, &column);
+    zero_items(x, m, n);
 }
 
 /* Where the transposed block with corner [i, j] of the box goes. */
@@ -236,8 +245,10 @@ static void pack_transposed(Pack *x)
         x->e->scratch = l_slot_bytes(l, SCRATCH_BLOCKS * BLOCK_BYTES, "scratch");
     For c = l_for(l, l_i64(l, 0), x->n[0], chunk, "chunk");
     V n = l_min(l, l_sub(l, x->n[0], c.var), l_i64(l, chunk));
-    For g = l_for(l, l_i64(l, 0), x->n[1], group, "group");
-    V m = l_min(l, l_sub(l, x->n[1], g.var), l_i64(l, group));
+    V edge = l_i64(l, pairs ? LAYOUT_EDGE : group);
+    V whole = l_mul(l, l_bin(l, LLVMUDiv, l_add(l, x->n[1], l_sub(l, edge, l_i64(l, 1))), edge), edge);
+    For g = l_for(l, l_i64(l, 0), whole, group, "group");
+    V m = l_max(l, l_i64(l, 0), l_min(l, l_sub(l, x->n[1], g.var), l_i64(l, group)));
     x->left = c.var;
     (pairs ? fill_columns : fill_words)(x, g.var, m, n);
     For b = l_for(l, l_i64(l, 0), n, x->width, "block");

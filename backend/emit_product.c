@@ -488,6 +488,22 @@ static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
     l_end_when(l, &once);
 }
 
+/* Of the columns that are left half of a panel's vectors, if they are no more: as few columns as experts of a small model have, or
+ * classes, would else take the time of all. */
+static void over_whole_panel(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    V few = l_icmp(l, LLVMIntSLE, x->ncols, l_i64(l, LAYOUT_EDGE / 2));
+    When whole = l_when(l, l_not(l, few));
+    over_whole_rows(x, c, a, b, units);
+    l_end_when(l, &whole);
+    When half = l_when(l, few);
+    EmitProduct narrow = *x;
+    narrow.vectors /= 2;
+    over_rows_from(&narrow, l_i64(l, 0), c, a, b, units);
+    l_end_when(l, &half);
+}
+
 /* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all:
  * what comes from memory is read in one run. */
 static void over_panel(EmitProduct *x, V c, V a, V b, V units)
@@ -495,7 +511,7 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
     L *l = x->l;
     V zero = l_i64(l, 0);
     if (width_of(x) == LAYOUT_EDGE) {
-        over_whole_rows(x, c, a, b, units);
+        over_whole_panel(x, c, a, b, units);
         return;
     }
     EmitProduct few = emit_few_fragment(x);
