@@ -119,7 +119,7 @@ static Score score_of(const RowBlockGroup *s, int row_place)
             count_wide(s, q->ids, &wide, &columns);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){{-(int)rowblock_products(s).of_outer, rowblock_shares(s), wide, -columns, -carriers,
+    return (Score){{-(int)rowblock_products(s).of_twice, rowblock_shares(s), wide, -columns, -carriers,
                     (int)s->nkeys, row_place}};
 }
 

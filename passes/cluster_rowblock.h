@@ -92,9 +92,9 @@ int rowblock_wants(const RowBlockGroup *s, uint32_t at, const IndexId *key);
 uint32_t rowblock_useless(const RowBlockGroup *s);
 int rowblock_pays(const RowBlockGroup *s);
 /* Products of two matrices among the members' sums: that are products of the group's rows, or plain loops in it; of the latter
- * those whose operands all vary with an outer variable. */
+ * those that write or read what is looked at twice. */
 typedef struct RowBlockProducts {
-    uint32_t kept, spoilt, of_outer;
+    uint32_t kept, spoilt, of_twice;
 } RowBlockProducts;
 RowBlockProducts rowblock_products(const RowBlockGroup *s);
 int rowblock_shares(const RowBlockGroup *s); /* products with an operand that all rows share */

@@ -11,7 +11,8 @@
  *     gradients are so; for them the alternative is to store s, or to compute it twice. The two products
  *     around an activation, gate and down, are not, and stay apart,
  *   - a carrier joins when it reads a placed tensor, or, where there are no outer variables, rows that a member reads.
- * Of the members' products of two matrices some must stay so; of a head's own, `q[b, i, n, d] * k[b, j, n, d]`, as many as can.
+ * Of the members' products of two matrices at least as many stay so as do not. Rows by which those of tensors that are looked at
+ * twice do, are the better ones: positions i of `q[b, i, n, d] * k[b, j, n, d]`, not heads n, though heads may share some keys.
  * Without a placed tensor of rows and columns, a row-block group pays for a norm: one member reduces over columns
  * of x, another one, which waits for it, reads x again. Where rows of all that stands in memory lie side by side, x[t, f] with
  * row f, a group would read one element of each line: none pays without a product. */
@@ -67,89 +68,6 @@ int rowblock_shares(const RowBlockGroup *s)
             if (serves_rows(k, s->member[m].key[s->nkeys - 1], s->f->operands[m].list.at[i]))
                 return 1;
     return 0;
-}
-
-/* Does one of n operands vary with i and not with j? */
-static int varies_alone(const Kernel *k, const RowBlockOperand *first, uint32_t n, IndexId i, IndexId j)
-{
-    for (uint32_t o = 0; o < n; o++)
-        if (x_uses_index(k, first[o].load, i) && !x_uses_index(k, first[o].load, j))
-            return 1;
-    return 0;
-}
-
-/* A sum of a member with its operands. */
-typedef struct MemberSum {
-    uint32_t at; /* the member */
-    const RowBlockOperand *first;
-    uint32_t n;
-} MemberSum;
-
-static int is_product_of(const RowBlockGroup *s, MemberSum p, IndexId i, IndexId j)
-{
-    const Kernel *k = s->f->k;
-    return i != NONE && j != NONE && varies_alone(k, p.first, p.n, i, j) &&
-           varies_alone(k, p.first, p.n, j, i);
-}
-
-/* Is it a product of two matrices, which vary with one left-hand index each? */
-static int is_matrix_product(const RowBlockGroup *s, MemberSum p)
-{
-    const Kernel *k = s->f->k;
-    const Equation *q = &k->eqs.at[p.at];
-    for (uint32_t a = 0; a < q->nindex; a++)
-        for (uint32_t b = 0; b < a; b++)
-            if (is_product_of(s, p, x_plain_index(k, q->index[a]), x_plain_index(k, q->index[b])))
-                return 1;
-    return 0;
-}
-
-/* Is it one of a block of the group's rows and of columns? */
-static int is_product_of_rows(const RowBlockGroup *s, MemberSum p)
-{
-    const Kernel *k = s->f->k;
-    const Equation *q = &k->eqs.at[p.at];
-    const IndexId *key = s->member[p.at].key;
-    for (uint32_t a = 0; a < q->nindex; a++) {
-        IndexId column = x_plain_index(k, q->index[a]);
-        int is_key = 0;
-        for (uint32_t i = 0; i < s->nkeys; i++)
-            is_key |= column == key[i];
-        if (!is_key && is_product_of(s, p, key[s->nkeys - 1], column))
-            return 1;
-    }
-    return 0;
-}
-
-static int all_vary_with_outer(const RowBlockGroup *s, MemberSum p)
-{
-    for (uint32_t o = 0; o < p.n; o++) {
-        int varies = 0;
-        for (uint32_t i = 0; i + 1 < s->nkeys; i++)
-            varies |= x_uses_index(s->f->k, p.first[o].load, s->member[p.at].key[i]);
-        if (!varies)
-            return 0;
-    }
-    return 1;
-}
-
-RowBlockProducts rowblock_products(const RowBlockGroup *s)
-{
-    RowBlockProducts found = {0, 0, 0};
-    for (uint32_t n = 0; n < s->n; n++) {
-        MemberSum p = {.at = s->at[n]};
-        const Operands *all = &s->f->operands[p.at];
-        for (uint32_t i = 0; s->member[p.at].part == PART_DIRECT && i < all->list.len; i += p.n) {
-            p.first = &all->list.at[i];
-            for (p.n = 1; i + p.n < all->list.len && p.first[p.n].sum == p.first->sum;)
-                p.n++;
-            int kept = is_product_of_rows(s, p), spoilt = !kept && is_matrix_product(s, p);
-            found.kept += (uint32_t)kept;
-            found.spoilt += (uint32_t)spoilt;
-            found.of_outer += (uint32_t)(spoilt && all_vary_with_outer(s, p));
-        }
-    }
-    return found;
 }
 
 /* ---- tensors that are looked at twice ---- */
@@ -295,8 +213,6 @@ static int serves_placed(const RowBlockGroup *s, uint32_t at)
     return is_placed_wide(s, k->eqs.at[at].lhs);
 }
 
-/* ---- decisions ---- */
-
 static int works_on_twice(const RowBlockGroup *s, uint32_t at, const IndexId *key)
 {
     const Kernel *k = s->f->k;
@@ -311,6 +227,82 @@ static int works_on_twice(const RowBlockGroup *s, uint32_t at, const IndexId *ke
     }
     return 0;
 }
+
+/* ---- products of two matrices ---- */
+
+/* Does one of n operands vary with i and not with j? */
+static int varies_alone(const Kernel *k, const RowBlockOperand *first, uint32_t n, IndexId i, IndexId j)
+{
+    for (uint32_t o = 0; o < n; o++)
+        if (x_uses_index(k, first[o].load, i) && !x_uses_index(k, first[o].load, j))
+            return 1;
+    return 0;
+}
+
+/* A sum of a member with its operands. */
+typedef struct MemberSum {
+    uint32_t at; /* the member */
+    const RowBlockOperand *first;
+    uint32_t n;
+} MemberSum;
+
+static int is_product_of(const RowBlockGroup *s, MemberSum p, IndexId i, IndexId j)
+{
+    const Kernel *k = s->f->k;
+    return i != NONE && j != NONE && varies_alone(k, p.first, p.n, i, j) &&
+           varies_alone(k, p.first, p.n, j, i);
+}
+
+/* Is it a product of two matrices, which vary with one left-hand index each? */
+static int is_matrix_product(const RowBlockGroup *s, MemberSum p)
+{
+    const Kernel *k = s->f->k;
+    const Equation *q = &k->eqs.at[p.at];
+    for (uint32_t a = 0; a < q->nindex; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if (is_product_of(s, p, x_plain_index(k, q->index[a]), x_plain_index(k, q->index[b])))
+                return 1;
+    return 0;
+}
+
+/* Is it one of a block of the group's rows and of columns? */
+static int is_product_of_rows(const RowBlockGroup *s, MemberSum p)
+{
+    const Kernel *k = s->f->k;
+    const Equation *q = &k->eqs.at[p.at];
+    const IndexId *key = s->member[p.at].key;
+    for (uint32_t a = 0; a < q->nindex; a++) {
+        IndexId column = x_plain_index(k, q->index[a]);
+        int is_key = 0;
+        for (uint32_t i = 0; i < s->nkeys; i++)
+            is_key |= column == key[i];
+        if (!is_key && is_product_of(s, p, key[s->nkeys - 1], column))
+            return 1;
+    }
+    return 0;
+}
+
+RowBlockProducts rowblock_products(const RowBlockGroup *s)
+{
+    RowBlockProducts found = {0, 0, 0};
+    for (uint32_t n = 0; n < s->n; n++) {
+        MemberSum p = {.at = s->at[n]};
+        const Member *m = &s->member[p.at];
+        const Operands *all = &s->f->operands[p.at];
+        for (uint32_t i = 0; m->part == PART_DIRECT && i < all->list.len; i += p.n) {
+            p.first = &all->list.at[i];
+            for (p.n = 1; i + p.n < all->list.len && p.first[p.n].sum == p.first->sum;)
+                p.n++;
+            int kept = is_product_of_rows(s, p), spoilt = !kept && is_matrix_product(s, p);
+            found.kept += (uint32_t)kept;
+            found.spoilt += (uint32_t)spoilt;
+            found.of_twice += (uint32_t)(spoilt && works_on_twice(s, p.at, m->key));
+        }
+    }
+    return found;
+}
+
+/* ---- decisions ---- */
 
 static int reads_wide(const RowBlockGroup *s, uint32_t at)
 {
@@ -416,7 +408,7 @@ static int goes_turned(const RowBlockGroup *s)
 int rowblock_pays(const RowBlockGroup *s)
 {
     RowBlockProducts products = rowblock_products(s);
-    if ((goes_turned(s) && !rowblock_shares(s)) || (products.spoilt && !products.kept))
+    if ((goes_turned(s) && !rowblock_shares(s)) || products.spoilt > products.kept)
         return 0;
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t m = s->at[i];
