@@ -172,18 +172,38 @@ static uint32_t along(const Kernel *k, ExprId e, IndexId i)
     return n;
 }
 
-/* Of the indices of a plain float sum the one that walks along most operands goes last: the innermost loop is the one over
- * neighbours, and the one that block products take their terms from. */
+/* Does a condition of the sum compare index i with one outside? */
+static int is_bounded(const Kernel *k, const Reduction *r, IndexId i)
+{
+    for (uint32_t c = 0; c < r->where.n; c++) {
+        if (!x_uses_index(k, r->where.list[c], i))
+            continue;
+        each_below (n, k, r->where.list[c], EVERYWHERE)
+            if (x_at(k, *n)->kind == X_INDEX && is_free(k, r, *n))
+                return 1;
+    }
+    return 0;
+}
+
+/* Is i a better last index than j? The innermost loop, from which block products take their terms, is one whose terms are bounded
+ * by an index outside, as in a causal mask; of a sum without conditions the one that walks along most operands: over neighbours. */
+static int is_better_last(const Kernel *k, const Reduction *r, IndexId i, IndexId j)
+{
+    int bounded = is_bounded(k, r, i) - is_bounded(k, r, j);
+    return bounded ? bounded > 0 : !r->where.n && along(k, r->body, i) > along(k, r->body, j);
+}
+
+/* Of the indices of a float sum. */
 static void order_indices(const Kernel *k, Reduction *r)
 {
     uint32_t best = r->nbound - 1;
-    if (r->where.n || !type_is_float((Type)x_at(k, r->body)->type))
+    if (!type_is_float((Type)x_at(k, r->body)->type))
         return;
     for (uint32_t i = 0; i < r->nbound; i++)
         if (k->indices.at[r->bound[i]].axis.group != NONE)
             return;
     for (uint32_t i = 0; i < r->nbound; i++)
-        if (along(k, r->body, r->bound[i]) > along(k, r->body, r->bound[best]))
+        if (is_better_last(k, r, r->bound[i], r->bound[best]))
             best = i;
     IndexId last = r->bound[best];
     memmove(&r->bound[best], &r->bound[best + 1], sizeof *r->bound * (r->nbound - 1 - best));
