@@ -29,6 +29,8 @@ static int is_bound(const Masking *m, ExprId reduce, ExprId condition)
 {
     const Kernel *k = m->l->k;
     int varies = 0;
+    if (x_is_op(k, condition, OP_or))
+        return 0;
     for (uint32_t b = 0; b < x_at(k, reduce)->nbound; b++) {
         IndexId i = x_bound(k, reduce, b);
         if (looks_at(k, condition, i))
