@@ -357,8 +357,8 @@ static int is_norm(const RowBlockGroup *s, uint32_t at)
     return 0;
 }
 
-/* Accesses to memory with rows and columns: those with columns side by side, and those with rows side by side and columns of
- * the left-hand side, over which lanes go. */
+/* Accesses to memory with rows and columns: those with columns side by side, and those with rows (or what an outer variable picks)
+ * side by side and columns of the left-hand side, over which lanes go. */
 typedef struct Accesses {
     uint32_t straight, turned;
 } Accesses;
@@ -369,7 +369,7 @@ static void count_access(const RowBlockGroup *s, uint32_t member, TensorId t, co
     const Kernel *k = s->f->k;
     const Member *m = &s->member[member];
     uint32_t rows = 0, columns = 0, lanes = 0;
-    int last_is_row = 0;
+    int last_is_key = 0;
     for (uint32_t a = 0; a < n; a++) {
         IndexId i = x_plain_index(k, at[a]);
         int is_row = i == m->key[s->nkeys - 1], is_key = is_row;
@@ -378,12 +378,12 @@ static void count_access(const RowBlockGroup *s, uint32_t member, TensorId t, co
         rows += (uint32_t)is_row;
         columns += i != NONE && !is_key;
         lanes += i != NONE && !is_key && query_on_left(k, &k->eqs.at[member], i) >= 0;
-        last_is_row = is_row;
+        last_is_key = is_key;
     }
     if (rows == 0 || columns == 0 || rowblock_is_placed(s, t))
         return;
-    sum->turned += last_is_row && lanes > 0;
-    sum->straight += (uint32_t)!last_is_row;
+    sum->turned += last_is_key && lanes > 0;
+    sum->straight += (uint32_t)!last_is_key;
 }
 
 static int goes_turned(const RowBlockGroup *s)
