@@ -79,6 +79,7 @@ static void canon_equation(Kernel *k, Equation *q)
 
 void canonicalise_kernel(Kernel *k)
 {
+    canon_halves(k);
     for (uint32_t q = 0; q < k->eqs.len; q++)
         canon_equation(k, &k->eqs.at[q]);
     ir_compact(k);

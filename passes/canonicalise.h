@@ -14,6 +14,8 @@
 
 ExprId canon_expr(Kernel *k, ExprId e); /* one walk over e, all rules */
 
+void canon_halves(Kernel *k); /* canonicalise_halves.c: outputs of two places */
+
 /* canonicalise_scalar.c */
 ExprId canon_op(Kernel *k, ExprId e);
 int canon_is_zero(const Kernel *k, ExprId e);

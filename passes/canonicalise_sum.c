@@ -172,16 +172,26 @@ static uint32_t along(const Kernel *k, ExprId e, IndexId i)
     return n;
 }
 
-/* Does a condition of the sum compare index i with one outside? */
+/* Is c a comparison of numbers of indices, some of them from outside: a bound of what it says of the others? */
+static int is_bound(const Kernel *k, const Reduction *r, ExprId c)
+{
+    int outside = 0;
+    if (!x_is_op(k, c, OP_lt) && !x_is_op(k, c, OP_le) && !x_is_op(k, c, OP_gt) && !x_is_op(k, c, OP_ge))
+        return 0;
+    each_below (n, k, c, EVERYWHERE) {
+        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
+        if (kind != X_INDEX && kind != X_INT && kind != X_EXTENT && kind != X_OP)
+            return 0;
+        outside |= kind == X_INDEX && is_free(k, r, *n);
+    }
+    return outside;
+}
+
 static int is_bounded(const Kernel *k, const Reduction *r, IndexId i)
 {
-    for (uint32_t c = 0; c < r->where.n; c++) {
-        if (!x_uses_index(k, r->where.list[c], i))
-            continue;
-        each_below (n, k, r->where.list[c], EVERYWHERE)
-            if (x_at(k, *n)->kind == X_INDEX && is_free(k, r, *n))
-                return 1;
-    }
+    for (uint32_t c = 0; c < r->where.n; c++)
+        if (x_uses_index(k, r->where.list[c], i) && is_bound(k, r, r->where.list[c]))
+            return 1;
     return 0;
 }
 
