@@ -395,12 +395,16 @@ static void split_backward(Request *r, DerivedPair *pair)
     derive_split(&r->sweep, (DeriveLater){later.at, later.len}, pair);
 }
 
-/* The block of a kernel that was not there when the frontend read it. */
+/* The block of a kernel that was not there when the frontend read it; after an error it may not be there now. It is about
+ * canonical equations, as they are printed. */
 static void check_schedules(Module *m, Name kernel)
 {
-    for (uint32_t i = 0; i < m->schedules.len; i++)
-        if (m->schedules.at[i].kernel == kernel)
-            ir_check_schedule(ir_find_kernel(m, kernel), &m->schedules.at[i]);
+    Kernel *k = ir_find_kernel(m, kernel);
+    for (uint32_t i = 0; k && i < m->schedules.len; i++)
+        if (m->schedules.at[i].kernel == kernel) {
+            canonicalise_kernel(k);
+            ir_check_schedule(k, &m->schedules.at[i]);
+        }
 }
 
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
