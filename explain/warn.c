@@ -32,7 +32,7 @@ static void warn_sums(Explain *e, const Explained *x)
 {
     for (uint32_t i = 0; i < x->products.len; i++) {
         const ExplainProduct *p = &x->products.at[i];
-        if (!p->reported || p->p.rows || p->is_dot || is_cheap(e, p) ||
+        if (!p->reported || p->p.rows || p->p.is_scan || p->is_dot || is_cheap(e, p) ||
             is_said(e, DIAG_plain_loops, p->p.loc))
             continue;
         diag_add(&e->c->diags, DIAG_plain_loops, p->p.loc,

@@ -81,7 +81,8 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
     if (!l->c->report || it->by->count == ROWS_MANY || !report_sum(k, p->reduce, &s))
         return;
     r.cube = s.elem != EL_F32;
-    r.fragment = "plain loops";
+    r.is_scan = y->scan != NONE;
+    r.fragment = r.is_scan ? "scan" : "plain loops";
     if (!why) {
         r.fragment =
             arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);

@@ -41,6 +41,7 @@ static void begin(Lower *l, const Item *it, Scan *r, ExprId reduce)
     for (uint32_t i = 0; i < r->n; i++)
         if (r->d[i]->reduce[0] == reduce)
             return;
+    lower_report(l, it, &(LowerProduct){.reduce = reduce}, "it goes on from row to row, by a term for each");
     Domain *d = lower_open_domain(l, it, reduce, NONE);
     query_scan_step(l->k, reduce, it->by->scan, &r->step[r->n]);
     if (d->lane == d->bound[r->step[r->n].bound])

@@ -20,11 +20,12 @@ typedef struct ReportEdge {
 typedef struct ReportProduct {
     Name lhs;
     Loc loc;                  /* of the sum */
-    const char *fragment; /* "amx 2x2 of 16x16x32", "avx512 12x2 vectors", or "plain loops" */
-    const char *why;      /* of plain loops: what is in the way; else NULL */
+    const char *fragment; /* "amx 2x2 of 16x16x32", "avx512 12x2 vectors", "plain loops" or "scan" */
+    const char *why;      /* of plain loops: what is in the way; of a scan: what it is; else NULL */
     const char *left, *right; /* packing: "gathered into lines", "pairs, transposed", "as given (packed)" ... */
     int64_t rows, cols, depth; /* blocks; 0: none */
     Extent extent[3];     /* rows, columns, depth of the whole product */
+    int is_scan;
     int cube;             /* 16-bit operands of one type */
     GroupId row_group, depth_group; /* group + 1: that many runs of rows, each padded on its own; 0: none */
 } ReportProduct;
