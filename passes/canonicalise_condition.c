@@ -10,9 +10,86 @@ ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n)
     return all;
 }
 
+/* The sides of `or`; 0: more than `max`. */
+static uint32_t sides_of(const Kernel *k, ExprId e, ExprId *out, uint32_t max)
+{
+    if (!x_is_op(k, e, OP_or)) {
+        *out = e;
+        return max > 0;
+    }
+    uint32_t left = sides_of(k, x_arg(k, e, 0), out, max),
+             right = left ? sides_of(k, x_arg(k, e, 1), out + left, max - left) : 0;
+    return right ? left + right : 0;
+}
+
+static int known(Kernel *k, ExprId c, ExprId guard);
+
+/* What holds where the comparison c, of which nothing is known under `guard`, does not; NONE: nothing that a proof could use. */
+static ExprId opposite(Kernel *k, ExprId c, ExprId guard)
+{
+    static const ScalarOp opposites[][2] = {{OP_lt, OP_ge}, {OP_le, OP_gt}, {OP_gt, OP_le}, {OP_ge, OP_lt}};
+    const Expr x = *x_at(k, c);
+    if (x.kind != X_OP || scalar_table[x.op].kind != SK_COMPARE)
+        return NONE;
+    ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
+    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT)
+        return NONE;
+    for (uint32_t i = 0; i < sizeof opposites / sizeof *opposites; i++)
+        if (opposites[i][0] == (ScalarOp)x.op)
+            return x_op2(k, x.loc, opposites[i][1], a, b);
+    if (x.op == OP_eq && ir_prove_at_least(k, a, b, 0, guard)) /* at an end of what a can be */
+        return x_op2(k, x.loc, OP_gt, a, b);
+    return x.op == OP_eq && ir_prove_at_least(k, b, a, 0, guard) ? x_op2(k, x.loc, OP_lt, a, b)
+                                                                 : (ExprId)NONE;
+}
+
+/* Does it hold, as `i == 0` does of an i below 1? */
+static int holds(Kernel *k, ExprId c, ExprId guard)
+{
+    if (!x_is_op(k, c, OP_eq) || x_at(k, x_arg(k, c, 0))->type != TY_INT ||
+        x_at(k, x_arg(k, c, 1))->type != TY_INT)
+        return known(k, c, guard) == 1;
+    ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
+    return ir_prove_at_least(k, a, b, 0, guard) && ir_prove_at_least(k, b, a, 0, guard);
+}
+
+enum { SIDES_MAX = 8 };
+
+/* Does one side of an `or` hold always? A side with one comparison that is not known is taken not to hold while the others are looked at:
+ * `i < n or i >= n and i < m or i >= m`, parts of a row that gradients come back from. */
+static int covers_all(Kernel *k, ExprId either, ExprId guard)
+{
+    ExprId side[SIDES_MAX], part[CONJUNCTS_MAX];
+    uint32_t n = sides_of(k, either, side, SIDES_MAX);
+    for (int more = 1; more;) {
+        more = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            ExprId open = NONE;
+            uint32_t opens = 0, parts = x_conjuncts(k, side[i], part, CONJUNCTS_MAX);
+            for (uint32_t p = 0; p < parts; p++)
+                if (!holds(k, part[p], guard)) {
+                    open = part[p];
+                    opens++;
+                }
+            if (opens == 0)
+                return 1;
+            ExprId other = opens == 1 ? opposite(k, open, guard) : (ExprId)NONE;
+            if (other == NONE)
+                continue;
+            guard = x_and(k, (Loc){0}, guard, other);
+            side[i] = side[--n];
+            more = 1;
+            break;
+        }
+    }
+    return 0;
+}
+
 /* 1: holds, -1: never holds, 0: not known; under `guard`. */
 static int known(Kernel *k, ExprId c, ExprId guard)
 {
+    if (x_is_op(k, c, OP_or))
+        return covers_all(k, c, guard);
     if (x_at(k, c)->kind != X_OP || scalar_table[x_at(k, c)->op].kind != SK_COMPARE)
         return 0;
     ScalarOp op = (ScalarOp)x_at(k, c)->op;
