@@ -156,6 +156,33 @@ static void begin_pack(Pack *x)
     emit_forget(x->e, 0);
 }
 
+/* The heights of fragments of several rows are multiples of it, or divide it. */
+enum { LEAST_ROWS = 4 };
+
+/* A fragment multiplies the rows behind the last one, too: what stood there could be subnormal, and each product of such a number takes
+ * a hundred cycles. (Products of bf16 take it for 0.) */
+static void zero_rows_behind(Pack *x)
+{
+    L *l = x->l;
+    V first = x->n[0], end = l_and(l, l_add(l, first, l_i64(l, LEAST_ROWS - 1)), l_i64(l, -LEAST_ROWS));
+    V zeros = LLVMConstNull(LLVMVectorType(l->i32, WORDS));
+    For block = l_for(l, l_i64(l, 0), x->n[1], WORDS, "blocks");
+    V at = l_byte(l, x->at, l_mul(l, l_sar(l, block.var, 4), x->block));
+    For row = l_for(l, first, end, 1, "zeros");
+    l_store(l, zeros, l_byte(l, at, l_mul(l, row.var, l_i64(l, LAYOUT_LINE_BYTES))), LAYOUT_WORD_BYTES);
+    l_end_for(l, &row);
+    l_end_for(l, &block);
+}
+
+/* Is it a left operand of f32 from the first row of a thread's block on? */
+static int has_rows_behind(const Plan *p, const Stmt *s)
+{
+    const Buffer *b = &p->buffers.at[s->buffer];
+    const Expr *row = x_at(p->k, s->index[0]);
+    return b->layout == LAYOUT_LINES && b->elem == EL_F32 && b->space == SPACE_THREAD && row->kind == X_INT &&
+           row->value.i == 0;
+}
+
 void emit_tile_pack(Emit *e, StmtId id)
 {
     const Stmt *s = &e->p->p->stmts.at[id];
@@ -170,5 +197,7 @@ void emit_tile_pack(Emit *e, StmtId id)
         pack_computed(&x);
     else
         emit_pack_run(&x, read);
+    if (has_rows_behind(e->p, s))
+        zero_rows_behind(&x);
     e->index[s->bound[0]] = e->index[s->bound[1]] = NULL;
 }
