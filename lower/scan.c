@@ -36,6 +36,31 @@ typedef struct Scan {
     uint32_t n;
 } Scan;
 
+/* The terms under the conditions that are left, in a scope of their own. */
+static void add_terms(Lower *l, const Item *it, Walk w, const ScanStep *s)
+{
+    uint32_t scope = l->env.scope;
+    w.pending &= ~((uint64_t)1 << s->conjunct);
+    l->env.scope = l->env.done.len;
+    lower_walk(l, it, w);
+    l->env.scope = scope;
+}
+
+/* Those that come before the first row, which is the last one where rows go down. */
+static void add_before(Lower *l, const Item *it, const Domain *d, const ScanStep *s)
+{
+    Kernel *k = l->k;
+    Loc loc = x_at(k, d->reduce[0])->loc;
+    uint32_t depth = l->b.depth;
+    IndexId j = d->bound[s->bound];
+    ExprId end = lower_extent(l, j), rows = lower_extent(l, it->by->scan), zero = x_int(k, loc, 0);
+    lower_narrow(l, j, s->down ? x_max(k, zero, x_add(k, rows, s->first)) : zero,
+                 s->down ? end : x_min(k, end, x_int(k, loc, s->first)));
+    add_terms(l, it, lower_walk_from(d), s);
+    lower_widen(l);
+    build_close(&l->b, depth);
+}
+
 static void begin(Lower *l, const Item *it, Scan *r, ExprId reduce)
 {
     for (uint32_t i = 0; i < r->n; i++)
@@ -47,6 +72,8 @@ static void begin(Lower *l, const Item *it, Scan *r, ExprId reduce)
     if (d->lane == d->bound[r->step[r->n].bound])
         d->lane = NONE; /* one term has none */
     lower_begin_domain(l, it, d, NULL);
+    if (r->step[r->n].before)
+        add_before(l, it, d, &r->step[r->n]);
     r->d[r->n++] = d;
 }
 
@@ -66,11 +93,7 @@ static void add_next(Lower *l, const Item *it, const Domain *d, const ScanStep *
     Binding outer = lower_binding(l, j);
     lower_bind(l, j, at, NONE);
     w.open |= 1u << s->bound;
-    w.pending &= ~((uint64_t)1 << s->conjunct);
-    uint32_t scope = l->env.scope;
-    l->env.scope = l->env.done.len;
-    lower_walk(l, it, w);
-    l->env.scope = scope;
+    add_terms(l, it, w, s);
     lower_bind(l, j, outer.value, outer.group);
     build_close(&l->b, depth);
 }

@@ -41,6 +41,7 @@ typedef struct ScanStep {
     uint32_t conjunct, bound; /* numbers of the condition that says so, and of j */
     int64_t first;
     int has_all; /* j has as many values as t */
+    int before;  /* terms may come before the first row */
     int down;    /* the row before is t + 1 */
 } ScanStep;
 int query_scan_step(Kernel *k, ExprId reduce, IndexId t, ScanStep *out);

@@ -1,6 +1,7 @@
 /* Note [Scans]. The terms of y[t, d] = sum(j where j <= t) x[j, d] are those of the row before and one more. So the sum
  * can go on from row to row, and T rows cost T terms, not T * T / 2 (lower/scan.c). The same of max and min of floats, and
- * of what is behind t, `where j >= t`, as in gradients: then t goes down. Nothing but this one condition may vary with t.
+ * of what is behind t, `where j >= t`, as in gradients: then t goes down. Nothing but this one condition may vary with t. Where the
+ * first row has several terms, as of `where j <= t + 2`, they are added before it.
  *
  * A row-block group would compute each of its rows anew, so that a scan is none of its members, unless its
  * values, which stand in memory then, take more than what it reads. */
@@ -32,7 +33,7 @@ static int follows(Kernel *k, ExprId c, IndexId j, IndexId t, int64_t *shift, in
     return 1;
 }
 
-/* In each row just one term comes, and the first row has no more. */
+/* In each row just one term comes; more may come before the first row. */
 static int steps(Kernel *k, ExprId reduce, ExprId c, IndexId t, ScanStep *out)
 {
     for (out->bound = 0; out->bound < x_at(k, reduce)->nbound; out->bound++) {
@@ -42,7 +43,8 @@ static int steps(Kernel *k, ExprId reduce, ExprId c, IndexId t, ScanStep *out)
             continue;
         out->first = out->down ? shift : shift - 1;
         out->has_all = ext_same(k->module, k->indices.at[t].axis.extent, k->indices.at[j].axis.extent);
-        return out->down ? shift >= 0 && out->has_all : shift <= 1;
+        out->before = out->down ? out->first < 0 || !out->has_all : out->first > 0;
+        return !out->before || !query_is_bucketed(k, reduce);
     }
     return 0;
 }
