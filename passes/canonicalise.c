@@ -79,7 +79,8 @@ static void canon_equation(Kernel *k, Equation *q)
 
 void canonicalise_kernel(Kernel *k)
 {
-    canon_halves(k);
+    if (!k->module->derives.len) /* `pass` of what is whole is proved of what is whole */
+        canon_halves(k);
     for (uint32_t q = 0; q < k->eqs.len; q++)
         canon_equation(k, &k->eqs.at[q]);
     ir_compact(k);
