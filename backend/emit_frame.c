@@ -134,7 +134,7 @@ V emit_padded(Emit *e, uint32_t buffer, uint32_t axis)
         V extent = emit_extent(e, b->axes[b->rank - 2 + axis].extent);
         int64_t pad = emit_padding(b, axis);
         Block back = l_to_entry(l);
-        b->padded[axis] = l_and(l, l_add(l, extent, l_i64(l, pad - 1)), l_i64(l, -pad));
+        b->padded[axis] = l_round_up(l, extent, pad);
         l_from_entry(l, back);
     }
     return b->padded[axis];

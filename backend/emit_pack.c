@@ -164,7 +164,7 @@ enum { LEAST_ROWS = 4 };
 static void zero_rows_behind(Pack *x)
 {
     L *l = x->l;
-    V first = x->n[0], end = l_and(l, l_add(l, first, l_i64(l, LEAST_ROWS - 1)), l_i64(l, -LEAST_ROWS));
+    V first = x->n[0], end = l_round_up(l, first, LEAST_ROWS);
     V zeros = LLVMConstNull(LLVMVectorType(l->i32, WORDS));
     For block = l_for(l, l_i64(l, 0), x->n[1], WORDS, "blocks");
     V at = l_byte(l, x->at, l_mul(l, l_sar(l, block.var, 4), x->block));

@@ -32,7 +32,7 @@ int emit_is_packed(const Kernel *k, Param p)
 static Panels panels_of(L *l, const Packed *p, V rows, V columns, V at)
 {
     Panels x = {rows, columns, at, NULL, NULL};
-    V depth = l_and(l, l_add(l, rows, l_i64(l, p->line - 1)), l_i64(l, -p->line));
+    V depth = l_round_up(l, rows, p->line);
     V across = l_bin(l, LLVMUDiv, l_add(l, columns, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, LAYOUT_EDGE));
     x.n = l_mul(l, p->matrices, across);
     x.bytes = l_mul(l, depth, l_i64(l, LAYOUT_EDGE * p->bytes));

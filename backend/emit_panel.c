@@ -116,7 +116,7 @@ static void zero_rows(Pack *x, V k)
 {
     L *l = x->l;
     int64_t line = WORDS * x->terms;
-    V end = l_and(l, l_add(l, x->n[0], l_i64(l, line - 1)), l_i64(l, -line));
+    V end = l_round_up(l, x->n[0], line);
     V zeros = LLVMConstNull(LLVMVectorType(l->i32, WORDS));
     For row = l_for(l, k, end, x->terms, "zeros");
     V at = row_of_words(x, row.var);
@@ -142,7 +142,7 @@ static void pack_pairs(Pack *x)
         trips(x, x->n[1], half_word_trip, row_of_words(x, whole));
         l_end_when(l, &odd);
     }
-    zero_rows(x, l_and(l, l_add(l, x->n[0], l_i64(l, x->terms - 1)), l_i64(l, -(int64_t)x->terms)));
+    zero_rows(x, l_round_up(l, x->n[0], x->terms));
 }
 
 /* ---- lanes over axis 0 ---- */
@@ -245,8 +245,7 @@ static void pack_transposed(Pack *x)
         x->e->scratch = l_slot_bytes(l, SCRATCH_BLOCKS * BLOCK_BYTES, "scratch");
     For c = l_for(l, l_i64(l, 0), x->n[0], chunk, "chunk");
     V n = l_min(l, l_sub(l, x->n[0], c.var), l_i64(l, chunk));
-    V edge = l_i64(l, pairs ? LAYOUT_EDGE : group);
-    V whole = l_mul(l, l_bin(l, LLVMUDiv, l_add(l, x->n[1], l_sub(l, edge, l_i64(l, 1))), edge), edge);
+    V whole = l_round_up(l, x->n[1], pairs ? LAYOUT_EDGE : group);
     For g = l_for(l, l_i64(l, 0), whole, group, "group");
     V m = l_max(l, l_i64(l, 0), l_min(l, l_sub(l, x->n[1], g.var), l_i64(l, group)));
     x->left = c.var;

@@ -284,8 +284,6 @@ EmitProduct emit_few_fragment(const EmitProduct *x)
     return few;
 }
 
-static V round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
-
 /* size[0] x size[1] sums, one by one. */
 static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
 {
@@ -409,7 +407,7 @@ static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
     L *l = x->l;
     int64_t height = x->rows;
     V left = l_sub(l, x->ncols, x->column), whole = l_and(l, x->nrows, l_i64(l, -height));
-    whole = l_select(l, x->exact, whole, round_up(l, x->nrows, height));
+    whole = l_select(l, x->exact, whole, l_round_up(l, x->nrows, height));
     V fits = l_or(l, l_not(l, x->exact), l_icmp(l, LLVMIntSGE, left, l_i64(l, width_of(x))));
     whole = l_select(l, fits, whole, l_i64(l, 0));
     x->coming = coming(x);
@@ -633,8 +631,8 @@ V emit_product_units(const EmitProduct *x, V depth)
     L *l = x->l;
     depth = l_max(l, depth, l_i64(l, 0));
     V units = x->left == EL_BF16 ? l_sar(l, l_add(l, depth, l_i64(l, 1)), 1) : depth;
-    return round_up(l, units,
-                    fragment_of(x->e->p->isa, x->left) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
+    return l_round_up(
+        l, units, fragment_of(x->e->p->isa, x->left) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
 }
 
 void emit_product_function(Plan *p, uint32_t kind)

@@ -192,6 +192,7 @@ V l_select(L *l, V c, V a, V b)
 }
 
 V l_min(L *l, V a, V b) { return l_select(l, l_icmp(l, LLVMIntSLT, a, b), a, b); }
+V l_round_up(L *l, V v, int64_t to) { return l_and(l, l_add(l, v, l_i64(l, to - 1)), l_i64(l, -to)); }
 V l_max(L *l, V a, V b) { return l_select(l, l_icmp(l, LLVMIntSGT, a, b), a, b); }
 
 V l_cast(L *l, LLVMOpcode op, V v, Ty scalar) { return LLVMBuildCast(l->b, op, v, l_like(l, scalar, v), ""); }

@@ -73,6 +73,7 @@ V l_fcmp(L *l, LLVMRealPredicate p, V a, V b);
 V l_select(L *l, V c, V a, V b);
 V l_min(L *l, V a, V b); /* signed */
 V l_max(L *l, V a, V b);
+V l_round_up(L *l, V v, int64_t to); /* to a multiple of a power of two */
 V l_cast(L *l, LLVMOpcode op, V v, Ty scalar); /* keeps lanes */
 V l_bits(L *l, V v, Ty scalar);                /* bitcast, keeps lanes */
 V l_lane(L *l, V v, V index);                  /* one lane */

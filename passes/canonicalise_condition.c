@@ -24,30 +24,30 @@ static uint32_t sides_of(const Kernel *k, ExprId e, ExprId *out, uint32_t max)
 
 static int known(Kernel *k, ExprId c, ExprId guard);
 
+static int compares_integers(const Kernel *k, ExprId c)
+{
+    return x_at(k, c)->kind == X_OP && scalar_table[x_at(k, c)->op].kind == SK_COMPARE &&
+           x_at(k, x_arg(k, c, 0))->type == TY_INT && x_at(k, x_arg(k, c, 1))->type == TY_INT;
+}
+
 /* What holds where the comparison c, of which nothing is known under `guard`, does not; NONE: nothing that a proof could use. */
 static ExprId opposite(Kernel *k, ExprId c, ExprId guard)
 {
-    static const ScalarOp opposites[][2] = {{OP_lt, OP_ge}, {OP_le, OP_gt}, {OP_gt, OP_le}, {OP_ge, OP_lt}};
-    const Expr x = *x_at(k, c);
-    if (x.kind != X_OP || scalar_table[x.op].kind != SK_COMPARE)
+    if (!compares_integers(k, c) || x_is_op(k, c, OP_ne))
         return NONE;
+    Loc loc = x_at(k, c)->loc;
     ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
-    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT)
-        return NONE;
-    for (uint32_t i = 0; i < sizeof opposites / sizeof *opposites; i++)
-        if (opposites[i][0] == (ScalarOp)x.op)
-            return x_op2(k, x.loc, opposites[i][1], a, b);
-    if (x.op == OP_eq && ir_prove_at_least(k, a, b, 0, guard)) /* at an end of what a can be */
-        return x_op2(k, x.loc, OP_gt, a, b);
-    return x.op == OP_eq && ir_prove_at_least(k, b, a, 0, guard) ? x_op2(k, x.loc, OP_lt, a, b)
-                                                                 : (ExprId)NONE;
+    if (!x_is_op(k, c, OP_eq))
+        return x_op2(k, loc, op_negated((ScalarOp)x_at(k, c)->op), a, b);
+    if (ir_prove_at_least(k, a, b, 0, guard)) /* at an end of what a can be */
+        return x_op2(k, loc, OP_gt, a, b);
+    return ir_prove_at_least(k, b, a, 0, guard) ? x_op2(k, loc, OP_lt, a, b) : (ExprId)NONE;
 }
 
 /* Does it hold, as `i == 0` does of an i below 1? */
 static int holds(Kernel *k, ExprId c, ExprId guard)
 {
-    if (!x_is_op(k, c, OP_eq) || x_at(k, x_arg(k, c, 0))->type != TY_INT ||
-        x_at(k, x_arg(k, c, 1))->type != TY_INT)
+    if (!x_is_op(k, c, OP_eq) || !compares_integers(k, c))
         return known(k, c, guard) == 1;
     ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
     return ir_prove_at_least(k, a, b, 0, guard) && ir_prove_at_least(k, b, a, 0, guard);
@@ -90,12 +90,10 @@ static int known(Kernel *k, ExprId c, ExprId guard)
 {
     if (x_is_op(k, c, OP_or))
         return covers_all(k, c, guard);
-    if (x_at(k, c)->kind != X_OP || scalar_table[x_at(k, c)->op].kind != SK_COMPARE)
+    if (!compares_integers(k, c))
         return 0;
     ScalarOp op = (ScalarOp)x_at(k, c)->op;
     ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
-    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT)
-        return 0;
     if (op == OP_gt || op == OP_ge) {
         ExprId swap = a;
         a = b;

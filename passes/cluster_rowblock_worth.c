@@ -228,6 +228,14 @@ static int works_on_twice(const RowBlockGroup *s, uint32_t at, const IndexId *ke
     return 0;
 }
 
+static int is_key(const RowBlockGroup *s, const Member *m, IndexId i)
+{
+    for (uint32_t n = 0; n < s->nkeys; n++)
+        if (m->key[n] == i)
+            return 1;
+    return 0;
+}
+
 /* ---- products of two matrices ---- */
 
 /* Does one of n operands vary with i and not with j? */
@@ -270,13 +278,10 @@ static int is_product_of_rows(const RowBlockGroup *s, MemberSum p)
 {
     const Kernel *k = s->f->k;
     const Equation *q = &k->eqs.at[p.at];
-    const IndexId *key = s->member[p.at].key;
+    const Member *m = &s->member[p.at];
     for (uint32_t a = 0; a < q->nindex; a++) {
         IndexId column = x_plain_index(k, q->index[a]);
-        int is_key = 0;
-        for (uint32_t i = 0; i < s->nkeys; i++)
-            is_key |= column == key[i];
-        if (!is_key && is_product_of(s, p, key[s->nkeys - 1], column))
+        if (!is_key(s, m, column) && is_product_of(s, p, m->key[s->nkeys - 1], column))
             return 1;
     }
     return 0;
@@ -372,13 +377,11 @@ static void count_access(const RowBlockGroup *s, uint32_t member, TensorId t, co
     int last_is_key = 0;
     for (uint32_t a = 0; a < n; a++) {
         IndexId i = x_plain_index(k, at[a]);
-        int is_row = i == m->key[s->nkeys - 1], is_key = is_row;
-        for (uint32_t o = 0; o + 1 < s->nkeys; o++)
-            is_key |= i == m->key[o];
-        rows += (uint32_t)is_row;
-        columns += i != NONE && !is_key;
-        lanes += i != NONE && !is_key && query_on_left(k, &k->eqs.at[member], i) >= 0;
-        last_is_key = is_key;
+        int is_column = i != NONE && !is_key(s, m, i);
+        rows += i == m->key[s->nkeys - 1];
+        columns += (uint32_t)is_column;
+        lanes += is_column && query_on_left(k, &k->eqs.at[member], i) >= 0;
+        last_is_key = is_key(s, m, i);
     }
     if (rows == 0 || columns == 0 || rowblock_is_placed(s, t))
         return;
