@@ -4,9 +4,9 @@
  * after:   product w[e, u0, v0] += left[0, 0] * right[0, 0] ...
  *
  * A product adds to memory, so a sum can stand in the element that it is for, and nothing is copied. In row-block groups these are
- * elements of matrices of layout `sums`, whatever is done with them afterwards; elsewhere those of f32 tensors, if all that
- * the launch does is to add sums onto such elements. Other sums have a block of their own (lower/product.c), which the epilogue
- * reads. */
+ * elements of matrices of layout `sums`, whatever is done with them afterwards; elsewhere those of f32 tensors: if all that
+ * the launch does is to add sums onto such elements (its blocks are then those of sums in memory), or if an element is its sum
+ * and nothing else. Other sums have a block of their own (lower/product.c), which the epilogue reads. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -126,6 +126,13 @@ int lower_in_place(const Lower *l, const Blocking *by)
     return 1;
 }
 
+/* Is an element of q its sum, in the caller's memory or in work space? */
+static int is_sum_alone(const Lower *l, const Blocking *by, const Equation *q, const LowerProduct *p)
+{
+    return !by->rowblock && !pass_traits(l->c)->zero_sums && p->left != NONE && q->rhs == p->reduce &&
+           is_whole(l->k, p->reduce) && is_alone(l->k, &by->m, q) && lies_in_rows(l, by, q);
+}
+
 const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i)
 {
     const Kernel *k = l->k;
@@ -139,5 +146,5 @@ const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i
         if (by->product[j].accumulator == q && !by->product[j].chain)
             return NULL;
     int owns = p->chain || (q->kind == EQ_ASSIGN && !is_shared(k, &by->m, q, p->reduce));
-    return owns && holds_sums(l, by, q) ? q : NULL;
+    return owns && (holds_sums(l, by, q) || is_sum_alone(l, by, q, p)) ? q : NULL;
 }
