@@ -292,7 +292,7 @@ static int asks_choice(const Kernel *k, ExprId e)
 
 int checks_inside(Kernel *k, ExprId e)
 {
-    if (asks_choice(k, e))
+    if (asks_choice(k, e) || query_may_lack_value(k, e))
         return 0;
     Checks c = {.k = k, .arena = k->module->arena};
     c.written = arena_array(c.arena, uint8_t, k->tensors.len + 1);

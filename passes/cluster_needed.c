@@ -288,16 +288,6 @@ static ExprId drop_guard(Kernel *k, ExprId e, void *user)
     return left == NONE ? x_arg(k, e, 1) : x_if(k, x_at(k, e)->loc, left, x_arg(k, e, 1), x_arg(k, e, 2));
 }
 
-/* An integer max or min over nothing ends the call. A guard that keeps it from that may be of another `if`: of the terms
- * that are counted before. */
-static int may_lack_value(const Kernel *k, ExprId e)
-{
-    each_below (n, k, e, EVERYWHERE)
-        if (x_at(k, *n)->kind == X_REDUCE && x_at(k, *n)->type == TY_INT && x_at(k, *n)->op != RED_SUM)
-            return 1;
-    return 0;
-}
-
 void cluster_drop_guards(Kernel *k, uint32_t cluster)
 {
     ArenaMark mark = arena_mark(k->module->scratch);
@@ -305,8 +295,8 @@ void cluster_drop_guards(Kernel *k, uint32_t cluster)
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         Equation q = k->eqs.at[i];
         if (q.cluster != cluster || q.kind != EQ_ASSIGN || s.of[q.lhs].list.len == 0 ||
-            may_lack_value(k, q.rhs))
-            continue;
+            query_may_lack_value(k, q.rhs))
+            continue; /* a guard that keeps a max from that may be of another `if`: of the terms that are counted before */
         q.rhs = x_rewrite(k, q.rhs, drop_guard, &s.of[q.lhs]);
         k->eqs.at[i] = q;
     }

@@ -232,6 +232,14 @@ int query_is_sure(const Kernel *k, ExprId root, ExprId node)
     return x_map_get(&sure, node) != NONE;
 }
 
+int query_may_lack_value(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_REDUCE && x_at(k, *n)->type == TY_INT && x_at(k, *n)->op != RED_SUM)
+            return 1;
+    return 0;
+}
+
 uint32_t query_cost(const Kernel *k, ExprId e)
 {
     uint32_t cost = 0;

@@ -410,6 +410,8 @@ class Evaluator(Stores):
             if kind == "sum":
                 return bounds.total_int(value, on, sure, may, axes)
             nothing = ~on.any(axes, keepdims=True)
+            if nothing.size == 0:       # of an index that ranges over nothing: what does not vary with it may be checked
+                self.found.append((id(self.at), "empty", False))
             self.check(nothing, mask, "empty", (may & ~on).any(axes, keepdims=True))
             return bounds.best_int(value, on, sure, may, axes, kind == "max")
         if kind == "sum":
