@@ -420,7 +420,7 @@ void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);
 void emit_rows_masks(EmitProduct *x, V columns, V terms); /* of its loads, so many columns and terms being left */
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, f32, code, fragment, ...) \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, row_streams, f32, code, fragment, ...) \
     EmitFragment emit_##fragment##_fragment;
 #include "machines/cpu.def"
 

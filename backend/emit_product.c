@@ -44,8 +44,8 @@ uint32_t product_kind(const Plan *p, const Stmt *s)
 }
 
 static EmitFragment *const fragments[ISA_COUNT] = {
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, f32, code, \
-            fragment, ...)                                                                              \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, row_streams, \
+            f32, code, fragment, ...)                                                                     \
     emit_##fragment##_fragment,
 #include "machines/cpu.def"
 };
@@ -207,7 +207,7 @@ static void choose_fragment(EmitProduct *x)
     x->part = cpu->part;
     x->unroll = cpu->unroll;
     x->rows_read = cpu->rows_read;
-    x->streams = cpu->streams;
+    x->streams = x->in_rows || x->transposed ? cpu->row_streams : cpu->streams;
     x->keeps = x->left == EL_F32 && x->right == EL_BF16 && cpu_can(cpu, CPU_WIDENS_ONCE);
 }
 

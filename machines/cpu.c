@@ -16,11 +16,10 @@ enum { AVX2_EBX = bit_AVX2 | bit_BMI | bit_BMI2 };
 #define NEEDS(...) __VA_ARGS__
 
 const Cpu cpu_table[ISA_COUNT] = {
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, f32, code, \
-            fragment, loop, traits, needs, features, doc)                                               \
-    {word,      FAMILY_##family, lanes,     rows,       vectors,         part,   unroll,  terms,        \
-     rows_read, streams,         ISA_##f32, ISA_##code, cpu_loop_##loop, traits, {needs}, features,     \
-     doc},
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, row_streams,    \
+            f32, code, fragment, loop, traits, needs, features, doc)                                         \
+    {word,    FAMILY_##family, lanes,     rows,       vectors,         part,   unroll,  terms,    rows_read, \
+     streams, row_streams,     ISA_##f32, ISA_##code, cpu_loop_##loop, traits, {needs}, features, doc},
 #include "machines/cpu.def"
 };
 

@@ -8,7 +8,7 @@
 #define FAMILY(id, triple, cpu, doc)         \
     int cpu_has_##id(const CpuNeeds *needs); \
     void cpu_id_##id(CpuId *out);
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, f32, code, fragment, loop, ...) \
+#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, row_streams, f32, code, fragment, loop, ...) \
     CpuLoop cpu_loop_##loop;
 #include "machines/cpu.def"
 #define cpu_loop_none NULL

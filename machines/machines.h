@@ -69,7 +69,8 @@ typedef struct Cpu {
     uint32_t unroll;    /* units that a fragment multiplies in a trip of its loop; 0: those of a word */
     uint32_t terms;     /* of a product of bf16 that one instruction adds to each sum; 1: operands are widened to f32 */
     uint32_t rows_read; /* terms of a right operand in rows that a product goes over at a time; 0: it is packed first */
-    uint32_t streams;   /* panels that few rows read in turn; 1: one after the other */
+    uint32_t streams;     /* panels that few rows read in turn; 1: one after the other */
+    uint32_t row_streams; /* the same of parts of rows */
     Isa f32;            /* whose fragment multiplies f32 */
     Isa code;           /* whose code it shares where nothing is multiplied */
     CpuLoop *loop;      /* its products of bf16 in registers; or NULL */
