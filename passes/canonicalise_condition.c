@@ -138,6 +138,25 @@ static int is_only_guard(Kernel *k, ExprId e, ExprId others, ExprId body)
     return 0;
 }
 
+/* Where among the conjuncts must e stand, which holds whenever they do: before the first of them, or `body` (NONE: nothing), whose only
+ * guard it is; or NONE. */
+static uint32_t guards_at(Kernel *k, const Conjuncts *c, ExprId e, ExprId body)
+{
+    for (uint32_t i = 0; i <= c->n; i++) {
+        ExprId guarded = i < c->n ? c->list[i] : body;
+        if (guarded != NONE && is_only_guard(k, e, canon_and(k, (Loc){0}, c->list, i), guarded))
+            return i;
+    }
+    return NONE;
+}
+
+static void insert(Conjuncts *c, uint32_t at, ExprId e)
+{
+    for (uint32_t i = c->n++; i > at; i--)
+        c->list[i] = c->list[i - 1];
+    c->list[at] = e;
+}
+
 /* Conjuncts that do not load come first: they cost nothing and guard the others. */
 Conjuncts canon_conjuncts(Kernel *k, ExprId condition, ExprId body)
 {
@@ -148,10 +167,11 @@ Conjuncts canon_conjuncts(Kernel *k, ExprId condition, ExprId body)
         for (uint32_t i = 0; i < n; i++)
             if (x_loads_any(k, list[i]) == loads)
                 add_conjunct(k, &c, list[i]);
-    for (uint32_t i = 0; body != NONE && !c.never && i < n; i++)
-        if (!x_is_among(c.list, c.n, list[i]) &&
-            is_only_guard(k, list[i], canon_and(k, (Loc){0}, c.list, c.n), body))
-            c.list[c.n++] = list[i];
+    for (uint32_t i = 0; !c.never && i < n; i++) {
+        uint32_t at = x_is_among(c.list, c.n, list[i]) ? NONE : guards_at(k, &c, list[i], body);
+        if (at != NONE)
+            insert(&c, at, list[i]);
+    }
     return c;
 }
 
