@@ -416,7 +416,7 @@ class Evaluator(Stores):
             return bounds.best_int(value, on, sure, may, axes, kind == "max")
         if kind == "sum":
             return bounds.total(value, on, sure, may, axes)
-        if not on.any():     # the maximum of nothing, also where nobody has it: a factor that the chain rule knows
+        if not on.any(axes).all():     # the maximum of nothing, also where nobody has it: a factor that the chain rule knows
             self.unbounded.add(id(self.at))
         r = bounds.best(value, on, sure, may, axes, kind == "max")
         return self.attained(r, value, on, may, axes, mask)
