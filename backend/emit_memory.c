@@ -92,6 +92,16 @@ static int runs_in_matrix(Emit *e, const Buffer *b, ExprId x, ExprId y)
            emit_multiple(e, y, e->width);
 }
 
+/* Lanes over several lines: each line's lie side by side. */
+static int runs_in_lines(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
+{
+    const Buffer *b = &e->p->buffers.at[buffer];
+    uint32_t line = LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(b->elem);
+    return b->layout == LAYOUT_LINES && n == 2 && e->width > line && e->width % line == 0 &&
+           emit_form(e, index[0]) == FORM_UNIFORM && emit_form(e, index[1]) == FORM_UNIT &&
+           emit_multiple(e, index[1], line);
+}
+
 /* What subscripts mean to a place: PLACE_EACH unless they are one element or one run. */
 static int shape_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
 {
@@ -493,6 +503,21 @@ static void store_one(Emit *e, uint32_t buffer, V at, V raw)
     l_end_when(l, &w);
 }
 
+static void store_lines(Emit *e, uint32_t buffer, const ExprId *index, V raw)
+{
+    L *l = e->l;
+    uint32_t line = LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(e->p->buffers.at[buffer].elem), width = e->width;
+    Ty type = emit_memory_type(l, e->p->buffers.at[buffer].elem);
+    V mask = emit_mask(e), row = subscript(e, index[0]), first = subscript(e, index[1]);
+    raw = l_splat(l, raw, width);
+    e->width = line;
+    for (uint32_t i = 0; i < width; i += line) {
+        V at = l_at(l, type, emit_base(e, buffer), in_matrix(e, buffer, row, l_add(l, first, l_i64(l, i))));
+        emit_store_run(e, buffer, at, l_part(l, raw, i, line), mask ? l_part(l, mask, i, line) : NULL);
+    }
+    e->width = width;
+}
+
 void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V value)
 {
     const Buffer *b = &e->p->buffers.at[buffer];
@@ -502,6 +527,10 @@ void emit_store(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V val
     }
     if (is_second(e, buffer, index, n)) {
         store_second(e, buffer, address_of_first(e, buffer, index, n), emit_encode(e, b->elem, value));
+        return;
+    }
+    if (runs_in_lines(e, buffer, index, n)) {
+        store_lines(e, buffer, index, emit_encode(e, b->elem, value));
         return;
     }
     LaneAddress p = place_of(e, buffer, index, n);

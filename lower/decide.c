@@ -248,9 +248,7 @@ static int usually_direct(Lower *l, const Blocking *by, const LowerProduct *p)
            (!c || (by->row == c->row && (!lower_has_outer(l, c, p->right) || is_one_block(l, c))));
 }
 
-/* Has the right operand as many columns or terms as there are rows, as where positions see each other? Of few rows there is little to
- * pack then: Note [Few rows] in hoist.c. */
-static int is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
+int lower_is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
 {
     Extent rows = lower_length(l, by->row), terms = lower_length(l, x_bound(l->k, p->reduce, 0));
     return ext_same(l->k->module, rows, lower_length(l, by->lane)) || ext_same(l->k->module, rows, terms);
@@ -259,7 +257,7 @@ static int is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
 /* Does a right operand that is packed serve all blocks of a row-block group, which may be few? */
 static int usually_by_rows(Lower *l, const Blocking *by, const LowerProduct *p)
 {
-    return by->rowblock && by->row == by->rowblock->row && !is_as_long(l, by, p);
+    return by->rowblock && by->row == by->rowblock->row && !lower_is_as_long(l, by, p);
 }
 
 /* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */

@@ -300,6 +300,9 @@ extern const Blocking lower_by_element; /* neither lanes nor rows */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
 void lower_mask_terms(Lower *l, Blocking *by); /* mask.c: conditions of its products that are no bounds become zeros */
 Direct lower_direct(const Lower *l, const Blocking *by, LowerProduct *p); /* where its right operand can be read; p->apart */
+/* Has the right operand as many columns or terms as there are rows, as where positions see each other? Of few rows there is little to
+ * pack then: Note [Few rows] in hoist.c. */
+int lower_is_as_long(Lower *l, const Blocking *by, const LowerProduct *p);
 /* accumulator.c */
 void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */

@@ -228,6 +228,97 @@ static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
     return rows > s->most ? rows - rows % s->most : s->most;
 }
 
+/* ---- left operands that are made in lines ---- */
+
+/* Note [Left lines]. Exponentials that are the left operand of a product, and nothing else, are stored as it reads them: in lines, of
+ * the type that is multiplied. They would be packed by a pass of their own else.
+ *   before:  e[i - u0, j - strip] = bf16(..)    pack left[0, 0] over i, j = e[..]    product sums += left[0, 0] * v[..]
+ *   after:   e[i - u0, j - strip] = bf16(..)    product sums += e[0, lo - strip] * v[..]
+ * Lanes store whole lines if they go over the terms and begin where one does. Targets that read rows of bf16 need no lines. Where rows
+ * may be few they are packed: the lines of a row are 4 KiB apart, and share one place of the first cache (decoding takes 1.06 to 1.16
+ * times as long so). */
+
+/* Do conditions say of the terms at most where they end? Those of a window begin in the middle of a line. */
+static int only_end(const Kernel *k, ExprId reduce, IndexId term)
+{
+    ExprId c[CONJUNCT_MAX];
+    uint32_t n = x_conjuncts(k, x_condition(k, reduce), c, CONJUNCT_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        int less = x_is_op(k, c[i], OP_lt) || x_is_op(k, c[i], OP_le);
+        if (x_uses_index(k, c[i], term) && !(less && x_plain_index(k, x_arg(k, c[i], 0)) == term &&
+                                             !x_uses_index(k, x_arg(k, c[i], 1), term)))
+            return 0;
+    }
+    return n < CONJUNCT_MAX;
+}
+
+/* What `by` reads of t: -1: nothing, an element type: left operands of it, whose rows are the block's; else EL_COUNT. */
+static int read_as(Lower *l, const RowBlockLaunch *s, const Blocking *by, TensorId t)
+{
+    const Kernel *k = l->k;
+    int elem = -1;
+    for (uint32_t q = 0; q < by->m.n; q++)
+        each_below (x, k, by->m.at[q].rhs, X_LOAD) {
+            if (x_at(k, *x)->sym != t)
+                continue;
+            uint32_t i = 0;
+            while (i < by->nproducts && by->product[i].left != *x)
+                i++;
+            if (i == by->nproducts || by->row != s->c->row || x_at(k, *x)->nargs < 2)
+                return EL_COUNT;
+            const LowerProduct *p = &by->product[i];
+            IndexId term = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u);
+            if (x_plain_index(k, x_arg(k, *x, x_at(k, *x)->nargs - 1u)) != term ||
+                !only_end(k, p->reduce, term) || !lower_is_as_long(l, by, p) ||
+                (elem >= 0 && elem != (int)p->left_elem))
+                return EL_COUNT;
+            elem = (int)p->left_elem;
+        }
+    return elem;
+}
+
+/* The type of lines that suits all members and sums, EL_COUNT where some member wants rows. */
+static Elem wanted_lines(Lower *l, const RowBlockLaunch *s, TensorId t)
+{
+    int found = -1;
+    for (uint32_t i = 0; i < s->m->n + s->carries.len; i++) {
+        const Blocking *by = i < s->m->n ? s->by[i] : s->carries.at[i - s->m->n].by;
+        if (!by && i < s->m->n && x_loads(l->k, s->m->at[i].rhs, t))
+            return EL_COUNT;
+        int as = by ? read_as(l, s, by, t) : -1;
+        if (as == EL_COUNT || (as >= 0 && found >= 0 && as != found))
+            return EL_COUNT;
+        found = as >= 0 ? as : found;
+    }
+    return found < 0 ? EL_COUNT : (Elem)found;
+}
+
+/* Is q stored by lanes over its last index? What a sum stores on its way has the lanes of its terms. */
+static int has_lanes_last(const Lower *l, const Blocking *by, const Equation *q)
+{
+    IndexId last = x_plain_index(l->k, q->index[q->nindex - 1u]);
+    return q->along || (by && by->row == NONE && by->lane != NONE && by->lane == last);
+}
+
+static void decide_left_lines(Lower *l, const RowBlockLaunch *s)
+{
+    const Kernel *k = l->k;
+    for (uint32_t q = 0; q < s->m->n; q++) {
+        const LocalBuffer *p = lower_place_of(l, s->m->at[q].lhs);
+        Tensor *t = p ? &k->tensors.at[p->buffer] : NULL;
+        const Equation *e = &s->m->at[q];
+        if (!t || t->rank != 2 || !layout_is_dense(t->layout) || p->row == NONE || p->row + 1 >= e->nindex ||
+            e->kind != EQ_ASSIGN || !has_lanes_last(l, s->by[q], e))
+            continue;
+        Elem elem = wanted_lines(l, s, e->lhs);
+        if (elem == EL_COUNT || (elem == EL_BF16 && cpu_can(l->cpu, CPU_LEFT_ROWS)) ||
+            (elem != t->elem && elem != EL_F32))
+            continue;
+        t->elem = elem;
+        t->layout = LAYOUT_LINES;
+    }
+}
+
 void rowblock_decide(Lower *l, RowBlockLaunch *s)
 {
     int by_blocks = s->rows > 1 || pass_traits(l->c)->long_vectors;
@@ -246,5 +337,7 @@ void rowblock_decide(Lower *l, RowBlockLaunch *s)
     for (uint32_t i = 0; i < s->carries.len; i++)
         if (!s->carries.at[i].is_done)
             decide_carry(l, s, &s->carries.at[i]);
+    if (s->rows > 1 && !pass_traits(l->c)->packs_all)
+        decide_left_lines(l, s);
     report(l, s);
 }

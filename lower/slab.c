@@ -166,6 +166,33 @@ static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, cons
     return first;
 }
 
+static int is_lines(const Kernel *k, TensorId t) { return k->tensors.at[t].layout == LAYOUT_LINES; }
+
+/* The same of one that is in lines already: Note [Left lines] in rowblock_decide.c. */
+static ExprId left_in_lines(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
+{
+    Kernel *k = l->k;
+    const LocalBuffer *place =
+        x_at(k, p->left)->kind == X_LOAD ? lower_place_of(l, x_at(k, p->left)->sym) : NULL;
+    if (!place || !is_lines(k, place->buffer))
+        return NONE;
+    Binding row = lower_binding(l, it->by->row);
+    lower_bind(l, s->index, s->lo, s->run->group);
+    lower_bind(l, it->by->row, it->part_first, row.group);
+    ExprId first = lower_expr(l, p->left);
+    lower_bind(l, it->by->row, row.value, row.group);
+    ExprId term = lower_whole_lines(l, x_max(k, x_int(k, (Loc){0}, 0), x_arg(k, first, 1)), 0);
+    return x_load(k, x_at(k, first)->loc, place->buffer, (ExprId[]){x_arg(k, first, 0), term});
+}
+
+/* No more terms than lines have from this element on. */
+static ExprId within_lines(Lower *l, ExprId left, ExprId terms)
+{
+    Kernel *k = l->k;
+    Extent all = k->tensors.at[x_at(k, left)->sym].axes[1].extent;
+    return x_min(k, terms, x_op2(k, (Loc){0}, OP_sub, x_extent(k, (Loc){0}, all), x_arg(k, left, 1)));
+}
+
 static ExprId origin(Lower *l, TensorId panel)
 {
     ExprId zero[2] = {x_int(l->k, (Loc){0}, 0), x_int(l->k, (Loc){0}, 0)};
@@ -322,18 +349,23 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
     SlabRun rest = *r;
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
     s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
-    int all = r->whole && it->part_first == it->first && it->part_end == it->end;
-    if (!cpu_can(l->cpu, CPU_LEFT_ROWS) || !all || r->mask != NONE)
+    int all = it->part_first == it->first && it->part_end == it->end && cpu_can(l->cpu, CPU_LEFT_ROWS);
+    if (!r->whole || r->mask != NONE)
         return rest;
     for (uint32_t n = 0; n < g->n; n++) {
-        left[n] = left_in_rows(l, it, g->s[n].p, &s);
+        left[n] = left_in_lines(l, it, g->s[n].p, &s);
+        if (left[n] == NONE && all)
+            left[n] = left_in_rows(l, it, g->s[n].p, &s);
         if (left[n] == NONE || direct_is_in_rows(g->s[n].p->direct))
             return rest;
         right[n] = direct_at(l, it, g->s[n].p, &s);
         if (right[n] == NONE)
             return rest;
     }
-    ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
+    ExprId terms = x_max(k, zero, x_difference(k, r->hi, r->lo));
+    for (uint32_t n = 0; n < g->n; n++)
+        terms = is_lines(k, x_at(k, left[n])->sym) ? within_lines(l, left[n], terms) : terms;
+    terms = lower_whole_lines(l, terms, 0);
     terms = build_let(&l->b, loc, "terms", terms);
     for (uint32_t n = 0; n < g->n; n++)
         multiply(l, it, &g->s[n], left[n], right[n], 0, &s, terms);
