@@ -175,6 +175,21 @@ static void print_rules(void)
         printf("- `%s.%s` is a multiple of `%s.%s`\n", figure_table[multiple_table[i].row].section,
                figure_table[multiple_table[i].row].key, figure_table[multiple_table[i].of].section,
                figure_table[multiple_table[i].of].key);
+    for (uint32_t i = 0; i < divides_count; i++) {
+        const DividesRow *rule = &divides_table[i];
+        printf("- `%s.%s` divides %d * `%s.%s`%s\n", figure_table[rule->row].section,
+               figure_table[rule->row].key, rule->bytes, figure_table[rule->of].section,
+               figure_table[rule->of].key, rule->power == 2 ? "^2" : "");
+    }
+    printf("\nNo figure is above 2^50, and these not above");
+    for (uint32_t i = 0; i < most_count; i++) {
+        const FigureRow *row = &figure_table[most_table[i].row];
+        if (!i || most_table[i].bits != most_table[i - 1].bits)
+            printf("%s 2^%d: `%s.%s`", i ? ";" : "", most_table[i].bits, row->section, row->key);
+        else
+            printf(", `%s.%s`", row->section, row->key);
+    }
+    printf(".\n");
 }
 
 /* The rows of cpu.def with their traits. */

@@ -58,9 +58,13 @@ Memory *memory_new(Arena *a, const Machine *machine)
     m->own = arena_array(a, Cache, machine->cores.cube);
     for (int64_t i = 0; i < machine->cores.cube; i++)
         m->own[i] = cache_new(a, machine->caches.l2 / m->line);
-    m->per_span =
-        (int64_t)((double)machine->memory.gm_rate * 1000 * MEMORY_SPAN / (double)machine->clock.core) + 1;
+    m->per_span = memory_per_span(machine);
     return m;
+}
+
+int64_t memory_per_span(const Machine *machine)
+{
+    return (int64_t)((double)machine->memory.gm_rate * 1000 * MEMORY_SPAN / (double)machine->clock.core) + 1;
 }
 
 void memory_launch(Memory *m, int64_t begin)

@@ -16,6 +16,7 @@ enum { MEMORY_SPAN = 512 }; /* cycles whose bandwidth is given away together */
 
 typedef struct Memory Memory;
 Memory *memory_new(Arena *a, const Machine *machine);
+int64_t memory_per_span(const Machine *machine); /* bytes, at least 1 */
 void memory_launch(Memory *m, int64_t begin); /* nothing moves before that cycle; the cache stays as it is */
 
 /* Global memory's side of a move: `runs` runs of `bytes`, `apart` bytes from begin to begin, of a place of its own. */

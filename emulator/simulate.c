@@ -356,7 +356,7 @@ static void check_peak(const Simulation *s)
     const SimulatedLaunch *o = s->out;
     const Machine *m = s->machine;
     double cycles = (double)(o->end - o->begin), cores = (double)m->cores.cube;
-    double bytes = (double)m->memory.gm_rate * 1000 / (double)m->clock.core * (cycles + 2 * MEMORY_SPAN);
+    double bytes = (double)memory_per_span(m) / MEMORY_SPAN * (cycles + 2 * MEMORY_SPAN);
     if ((double)o->cube_steps > cycles * cores)
         BUG(s->arena, "the model has %lld steps of products in %.0f cycles of %.0f cores",
             (long long)o->cube_steps, cycles, cores);

@@ -37,6 +37,19 @@ const MultipleRow multiple_table[] = {
 };
 const uint32_t multiple_count = sizeof multiple_table / sizeof *multiple_table;
 
+const DividesRow divides_table[] = {
+#define DIVIDES(section, key, bytes, of_section, of_key, power) \
+    {ROW_##section##_##key, ROW_##of_section##_##of_key, bytes, power},
+#include "machines/figures.def"
+};
+const uint32_t divides_count = sizeof divides_table / sizeof *divides_table;
+
+const MostRow most_table[] = {
+#define MOST(section, key, bits) {ROW_##section##_##key, bits},
+#include "machines/figures.def"
+};
+const uint32_t most_count = sizeof most_table / sizeof *most_table;
+
 const TraitRow trait_table[] = {
 #define TRAIT(id, cpu, npu, doc) {#id, doc, cpu, npu},
 #include "machines/figures.def"
@@ -65,7 +78,7 @@ static const struct {
     MachineKind kind;
 } kinds[] = {{"cpu", MACHINE_CPU}, {"npu", MACHINE_NPU}};
 
-static const int64_t VALUE_MAX = (int64_t)1 << 50; /* products of two extents fit 64 bits many times over */
+enum { VALUE_BITS = 50 }; /* products of two extents fit 64 bits many times over */
 
 typedef struct DescriptionReader {
     Arena *a;
@@ -124,7 +137,17 @@ static int read_text(DescriptionReader *r, const json_t *object, const char *pat
 
 /* ---- a figure ---- */
 
-static int read_value(DescriptionReader *r, const json_t *figure, const char *path, int64_t *out)
+/* The figure is at most 2 to this. */
+static int most_bits(const FigureRow *row)
+{
+    for (uint32_t i = 0; i < most_count; i++)
+        if (&figure_table[most_table[i].row] == row)
+            return most_table[i].bits;
+    return VALUE_BITS;
+}
+
+static int read_value(DescriptionReader *r, const json_t *figure, const char *path, const FigureRow *row,
+                      int64_t *out)
 {
     const json_t *value = json_object_get(figure, "value");
     const char *name = arena_printf(r->a, "%s.value", path);
@@ -133,7 +156,9 @@ static int read_value(DescriptionReader *r, const json_t *figure, const char *pa
     *out = json_integer_value(value);
     if (*out <= 0)
         return refuse(r, name, value, "must be positive");
-    return *out <= VALUE_MAX ? 1 : refuse(r, name, value, "must be at most 2^50");
+    return *out <= (int64_t)1 << most_bits(row)
+               ? 1
+               : refuse(r, name, value, arena_printf(r->a, "must be at most 2^%d", most_bits(row)));
 }
 
 static int read_unit(DescriptionReader *r, const json_t *figure, const char *path, const char *want)
@@ -219,8 +244,8 @@ static int read_others(DescriptionReader *r, const json_t *figure, const FigureR
         const char *at = arena_printf(r->a, "%s.%s", where, name);
         if (!o->is_name(name) || !json_is_object(value))
             return refuse(r, at, value, o->name_rule);
-        if (!only(r, value, at, keys, sizeof keys / sizeof *keys) || !read_value(r, value, at, &f.value) ||
-            !read_text(r, value, at, "source", &f.source))
+        if (!only(r, value, at, keys, sizeof keys / sizeof *keys) ||
+            !read_value(r, value, at, row, &f.value) || !read_text(r, value, at, "source", &f.source))
             return 0;
         f.name = arena_printf(r->a, "%s", name);
         vec_push(r->a, out, f);
@@ -236,10 +261,10 @@ static int read_figure(DescriptionReader *r, const json_t *section, const Figure
     Figure f = {.row = row};
     if (!json_is_object(figure))
         return refuse(r, path, figure, "must be an object with value, unit and source");
-    if (!only(r, figure, path, keys, sizeof keys / sizeof *keys) || !read_value(r, figure, path, &f.value) ||
-        !read_unit(r, figure, path, row->unit) || !read_text(r, figure, path, "source", &f.source) ||
-        !read_probed(r, figure, path, row, &f.probed) || !read_others(r, figure, row, &on_cores, &f.on) ||
-        !read_others(r, figure, row, &with_isas, &f.with))
+    if (!only(r, figure, path, keys, sizeof keys / sizeof *keys) ||
+        !read_value(r, figure, path, row, &f.value) || !read_unit(r, figure, path, row->unit) ||
+        !read_text(r, figure, path, "source", &f.source) || !read_probed(r, figure, path, row, &f.probed) ||
+        !read_others(r, figure, row, &on_cores, &f.on) || !read_others(r, figure, row, &with_isas, &f.with))
         return 0;
     *field(&r->out->machine, row->at) = f.value;
     vec_push(r->a, &r->out->figures, f);
@@ -310,6 +335,19 @@ static int check_multiple(DescriptionReader *r, const FigureRow *row, const Figu
     return is_multiple(r, row, "", *field(&r->out->machine, row->at), of);
 }
 
+static int check_divides(DescriptionReader *r, const DividesRow *rule)
+{
+    const FigureRow *row = &figure_table[rule->row], *of = &figure_table[rule->of];
+    int64_t value = *field(&r->out->machine, row->at), extent = *field(&r->out->machine, of->at);
+    int64_t whole = rule->bytes * (rule->power == 2 ? extent * extent : extent);
+    if (!value || whole % value == 0)
+        return 1;
+    r->error = arena_printf(r->a, "%s: %s.%s.value is %lld: must divide %d * %s.%s%s, which is %lld", r->file,
+                            row->section, row->key, (long long)value, rule->bytes, of->section, of->key,
+                            rule->power == 2 ? "^2" : "", (long long)whole);
+    return 0;
+}
+
 /* ---- the head ---- */
 
 static int read_name(DescriptionReader *r, const json_t *root)
@@ -366,6 +404,9 @@ static void read_root(DescriptionReader *r, json_t *root)
             return;
     for (uint32_t i = 0; i < multiple_count; i++)
         if (!check_multiple(r, &figure_table[multiple_table[i].row], &figure_table[multiple_table[i].of]))
+            return;
+    for (uint32_t i = 0; i < divides_count; i++)
+        if (!check_divides(r, &divides_table[i]))
             return;
     fill_blocks(r->out);
 }

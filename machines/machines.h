@@ -298,6 +298,22 @@ typedef struct MultipleRow {
 extern const MultipleRow multiple_table[];
 extern const uint32_t multiple_count;
 
+/* The first divides bytes * second^power. */
+typedef struct DividesRow {
+    uint32_t row, of; /* of figure_table */
+    int bytes, power;
+} DividesRow;
+extern const DividesRow divides_table[];
+extern const uint32_t divides_count;
+
+/* A figure of figures.def is at most 2 to the power of `bits`; others at most 2^50. */
+typedef struct MostRow {
+    uint32_t row; /* of figure_table */
+    int bits;
+} MostRow;
+extern const MostRow most_table[];
+extern const uint32_t most_count;
+
 typedef struct SectionRow {
     const char *name;
     unsigned kinds; /* MachineKinds that must have it */

@@ -257,7 +257,7 @@ static void figures(void **state)
     refused(a, with(a, good, 1, line, "{\"value\": -64, \"unit\": \"bytes\", \"source\": "),
             "mine.json: align.line.value is -64: must be positive");
     refused(a, with(a, good, 1, line, "{\"value\": 1125899906842625, \"unit\": \"bytes\", \"source\": "),
-            "mine.json: align.line.value is 1125899906842625: must be at most 2^50");
+            "mine.json: align.line.value is 1125899906842625: must be at most 2^20");
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"unit\": \"KiB\", \"source\": "),
             "mine.json: align.line.unit is \"KiB\": must be \"bytes\"");
     refused(a, with(a, good, 1, line, "{\"value\": 64, \"source\": "),
@@ -303,6 +303,23 @@ static void rules_between_figures(void **state)
             "which is 16");
     refused(a, with(a, npu, 1, "\"value\": 65536,", "\"value\": 65535,"),
             "mine.json: l0a.bytes.value is 65535: must be a multiple of l0a.align, which is 512");
+    refused(a, with(a, npu, 1, "\"value\": 48,", "\"value\": 3,"),
+            "mine.json: cores.vector.value is 3: must be a multiple of cores.cube, which is 24");
+    refused(a, with(a, npu, 1, "\"value\": 32,", "\"value\": 64,"),
+            "mine.json: l1.align.value is 64: must divide 2 * align.fragment, which is 32");
+}
+
+/* Memory that the emulator cannot have, and times whose sums overflow. */
+static void largest_figures(void **state)
+{
+    Arena *a = *state;
+    const char *npu = text_of(a, "ascend910b2");
+    refused(a, with(a, npu, 1, "\"value\": 524288,", "\"value\": 1099511627776,"),
+            "mine.json: l1.bytes.value is 1099511627776: must be at most 2^30");
+    refused(a, with(a, npu, 1, "\"value\": 24,", "\"value\": 1099511627776,"),
+            "mine.json: cores.cube.value is 1099511627776: must be at most 2^16");
+    refused(a, with(a, npu, 1, "\"value\": 1800,", "\"value\": 2147483648,"),
+            "mine.json: clock.core.value is 2147483648: must be at most 2^20");
 }
 
 /* ---- instruction sets ---- */
@@ -362,6 +379,7 @@ int main(void)
         cmocka_unit_test(sections),
         cmocka_unit_test(figures),
         cmocka_unit_test(rules_between_figures),
+        cmocka_unit_test(largest_figures),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
