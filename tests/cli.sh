@@ -145,6 +145,11 @@ echo old >plot.svg
 expect 1 'gnuplot cannot be started' env PATH=/nothing "$moec" db plot -o plot.svg
 expect 0 '^old$' cat plot.svg
 expect 0 '^0 records removed' "$moec" db prune --other-builds
+# A file that may not grow stands for a full disk: the result is there all the same.
+for words in 'result   keep the default' 'small.db: .*; what is learned from here on is not kept'; do
+    rm -f small.db*
+    expect 1 "$words" sh -c 'ulimit -f 70; "$0" tune a.moe:rmsnorm T=16 H=64 --by npu:ascend910b2 --budget 2s --db small.db' "$moec"
+done
 expect 2 'prune takes' "$moec" db prune
 expect 2 'say what' "$moec" db
 unset MOE_TUNED

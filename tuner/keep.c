@@ -1,4 +1,5 @@
-/* What a tuning learns, kept in the records as soon as it is known: who is killed loses the race that runs. */
+/* What a tuning learns, kept in the records as soon as it is known: who is killed loses the race that runs. Where the disk is
+ * full the search goes on without. */
 #include "tuner/tuner.h"
 
 #include <math.h>
@@ -53,8 +54,9 @@ static void add(Tuning *t, const Trial *x, moec_record_state state)
     r.predicted = x->predicted;
     r.rounds = (int64_t)x->mine.len;
     r.made = (int64_t)time(NULL);
-    if (t->records && moec_records_add(t->records, &r) && !t->broken)
-        t->broken = copy(t->arena, moec_records_error(t->records));
+    if (t->records && !t->lost && moec_records_add(t->records, &r))
+        t->lost = arena_printf(t->arena, "%s: %s; what is learned from here on is not kept",
+                               moec_records_path(t->records), moec_records_error(t->records));
 }
 
 void keep_trials(Tuning *t)

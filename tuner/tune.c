@@ -94,6 +94,12 @@ static void print_counts(const Tuning *t, FILE *out)
     }
 }
 
+static void print_kept(const Tuning *t, FILE *out)
+{
+    if (t->records && !t->lost)
+        fprintf(out, "  kept in  %s\n", moec_records_path(t->records));
+}
+
 static void print_result(const Tuning *t, const Trial *winner, FILE *out)
 {
     const Search *s = &t->search;
@@ -107,15 +113,13 @@ static void print_result(const Tuning *t, const Trial *winner, FILE *out)
         fprintf(out, "  result   %s\n",
                 search_count(s, TRIAL_MEASURED) ? "keep the default: nothing is faster for sure"
                                                 : "nothing was measured: there was no time for it");
-        if (t->records)
-            fprintf(out, "  kept in  %s\n", moec_records_path(t->records));
+        print_kept(t, out);
         return;
     }
     fprintf(out, "  best     %.4g ms, %.3f of the default (%.3f to %.3f): %s\n", 1e3 * winner->seconds,
             winner->ratio.ratio, winner->ratio.low, winner->ratio.high,
             space_clauses(&t->space, &winner->point, t->arena));
-    if (t->records)
-        fprintf(out, "  kept in  %s\n", moec_records_path(t->records));
+    print_kept(t, out);
     fprintf(out, "%s", winner->schedule);
 }
 
@@ -185,6 +189,8 @@ static int tune_case(Tuning *t, int size, int routing, int thread, FILE *out)
     else if (!error)
         search(t, out);
     error = error ? error : t->broken;
+    if (t->lost)
+        fprintf(stderr, "moec: %s\n", t->lost);
     if (error)
         fprintf(stderr, "moec: %s%s", error, error[strlen(error) - 1] == '\n' ? "" : "\n");
     fflush(out);
@@ -208,14 +214,15 @@ static int tune_in(Tuning *t, int number, FILE *out)
 
 int tune(const TuneOptions *o, FILE *out)
 {
-    int failed = 0;
+    int failed = 0, lost = 0;
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* of a worker that has gone; its pipe says so */
     for (int i = 0; i < o->nsizes * o->nroutings * o->nthreads && !failed && !is_stopped(o); i++) {
         Tuning t = {.o = o, .arena = arena_new(), .context = moec_context_new()};
         failed = !t.arena || !t.context || tune_in(&t, i, out);
+        lost |= t.lost != NULL;
         moec_context_free(t.context);
         arena_free(t.arena);
     }
     signal(SIGPIPE, before);
-    return failed;
+    return failed || lost;
 }

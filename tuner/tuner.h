@@ -55,6 +55,7 @@ typedef struct Tuning {
     moec_records *records; /* NULL: nothing is kept */
     moec_record name;      /* of the case */
     const char *broken; /* NULL, or why nothing can be measured */
+    const char *lost;   /* NULL, or why records are kept no more */
 } Tuning;
 
 /* Both NULL or an error text. The judge by the clock, and by the model of o->machine. */
