@@ -70,6 +70,7 @@ def bad_files_are_refused(s):
             ({"seconds": "long"}, "e.json: seconds is \"long\": must be a number from 0 to 3600"),
             ({"machines": ["ascend1"]}, "ascend1"),
             ({"machines": [{"machine": "host.json", "figures": {"core.speed": 1}}]}, "\"core.speed\" is none"),
+            ({"machines": [{"machine": "host.json", "figures": {"core.memory": 0}}]}, "host.json with other figures: core.memory.value is 0: must be positive"),
             ({"machines": [{"machine": "host", "figures": {}}]}, "the path of the description that they change"),
             ({"schedules": [""]}, "must be clauses, or an object"),
             ({"schedules": [{"random": 0}]}, "\"random\" a whole number from 1"),

@@ -40,6 +40,7 @@ enum {
 typedef struct GridValue {
     const char *name;    /* in rows and reports */
     const char *text;    /* path of the kernel, sizes, routing, target, machine (NULL: the clock), schedule */
+    const char *changed; /* the description of which `text` has a copy with other figures; NULL: it is none */
     const char *kernel;  /* of that file; NULL: its first */
     const char *routing; /* of a schedule that is tuned: for this one; NULL: for that of its cell */
     int threads;

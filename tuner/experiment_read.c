@@ -152,6 +152,7 @@ static const char *change_figures(Experiment *e, const char *path, json_t *figur
     out->text = error || !e->scratch
                     ? NULL
                     : arena_printf(e->arena, "%s/%u.json", e->scratch, e->axes[GRID_machines].values.len);
+    out->changed = path;
     if (!error && (!out->text || json_dump_file(machine, out->text, 0)))
         error = "cannot be written into TMPDIR";
     json_decref(machine);

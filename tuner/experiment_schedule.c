@@ -33,6 +33,16 @@ static void keep_name(Arena *a, moec_record *name)
     name->routing = copy(a, name->routing);
 }
 
+/* Of a changed copy of a description the user knows the path of the original. */
+static const char *error_about(const GridRun *g, const GridValue *machine)
+{
+    const char *text = moec_error_text(g->context);
+    const char *at = machine->changed ? strstr(text, machine->text) : NULL;
+    return at ? arena_printf(g->e.arena, "%.*s%s with other figures%s", (int)(at - text), text,
+                             machine->changed, at + strlen(machine->text))
+              : text;
+}
+
 const char *cell_of(GridRun *g, const GridPoint *p, GridCell *out)
 {
     const Experiment *e = &g->e;
@@ -48,7 +58,7 @@ const char *cell_of(GridRun *g, const GridPoint *p, GridCell *out)
     out->options = (moec_options){.target = grid_value(e, p, GRID_targets)->text,
                                   .machine = grid_value(e, p, GRID_machines)->text};
     if (moec_records_name(g->context, &out->work, &out->options, &out->name))
-        return arena_printf(e->arena, "%s: %s", e->file, moec_error_text(g->context));
+        return arena_printf(e->arena, "%s: %s", e->file, error_about(g, grid_value(e, p, GRID_machines)));
     keep_name(e->arena, &out->name);
     return NULL;
 }
