@@ -109,9 +109,11 @@ static int show_one(void *user, const moec_record *r)
     show_number(db->out, "time", r->seconds, 1e3, " ms");
     show_number(db->out, "default", r->default_seconds, 1e3, " ms");
     show_number(db->out, "predicted", r->predicted, 1e3, " ms");
-    if (!isnan(r->ratio))
+    if (!isnan(r->ratio) && isfinite(r->high)) /* of few rounds there is no interval */
         fprintf(db->out, "ratio      %.4f, %.4f to %.4f, of %lld rounds\n", r->ratio, r->low, r->high,
                 (long long)r->rounds);
+    else if (!isnan(r->ratio))
+        fprintf(db->out, "ratio      %.4f, of %lld rounds\n", r->ratio, (long long)r->rounds);
     fprintf(db->out, "%s%s%s%s", *r->why ? "why        " : "", r->why, *r->why ? "\n" : "", r->schedule);
     return 1;
 }
