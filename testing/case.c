@@ -121,7 +121,7 @@ static int make_call_guarded(Compilation *c, void *user)
     moec_case *k = user;
     const char *error = make_call(k, c->module->arena);
     if (error)
-        fprintf(k->file.out, "error: %s\n", error);
+        fprintf(k->file.errors, "error: %s\n", error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
@@ -137,7 +137,7 @@ int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, mo
     if (!k)
         return end_call(c, api_fail(c, DRIVER_ERROR, "out of memory\n"), &p);
     k->o = options_of(w, o);
-    k->file = (TestFile){.o = &k->o, .out = p.to};
+    k->file = (TestFile){.o = &k->o, .out = p.to, .errors = p.to};
     status = test_load(&k->file, path_of(w), CODE_OF_KERNEL);
     if (!status)
         status = compile_guard(k->file.c, make_call_guarded, k);
@@ -145,7 +145,7 @@ int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, mo
         moec_case_free(k);
         k = NULL;
     } else {
-        k->file.out = NULL;
+        k->file.out = k->file.errors = NULL;
     }
     *out = k;
     return end_call(c, status, &p);
@@ -357,7 +357,7 @@ static int predict_guarded(Compilation *c, void *user)
     TestCase made = test_new_case(p->file, c->module->arena, p->file->k, p->file->dims, &p->file->run);
     const char *error = test_model(p->file, &made, &m);
     if (error) {
-        fprintf(p->file->out, "error: %s\n", error);
+        fprintf(p->file->errors, "error: %s\n", error);
         return DRIVER_ERROR;
     }
     const Simulated *s = m.simulated;
@@ -376,7 +376,7 @@ int moec_predict(moec_context *c, const moec_work *w, const moec_options *o, moe
     if (status)
         return status;
     TestOptions t = options_of(w, o);
-    TestFile file = {.o = &t, .out = p.to};
+    TestFile file = {.o = &t, .out = p.to, .errors = p.to};
     t.machine = t.machine ? t.machine : "host";
     t.threads = abs(t.threads);
     t.emulate = EMULATE_MODEL + 1;

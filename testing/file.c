@@ -397,7 +397,7 @@ static void run_all(TestFile *file)
 
 int test_file(const char *path, const TestOptions *o, FILE *out)
 {
-    TestFile file = {.o = o, .out = out};
+    TestFile file = {.o = o, .out = out, .errors = out};
     int status = test_load(&file, path, CODE_ALL);
     if (!status) {
         run_all(&file);

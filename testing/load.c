@@ -19,7 +19,7 @@ static CompileOptions options_of(const TestOptions *o)
     return c;
 }
 
-static Compilation *open_file(const TestOptions *o, const char *path, FILE *out, int *status)
+static Compilation *open_file(const TestOptions *o, const char *path, FILE *errors, int *status)
 {
     CompileOptions options = options_of(o);
     Compilation *c = compile_new(&options);
@@ -29,14 +29,14 @@ static Compilation *open_file(const TestOptions *o, const char *path, FILE *out,
     else if (c)
         *status = compile_open(c, path);
     if (*status)
-        fprintf(out, "%s", c ? c->errors : "out of memory\n");
+        fprintf(errors, "%s", c ? c->errors : "out of memory\n");
     return c;
 }
 
 static void say_failure(const TestFile *file, Compilation *c, int status)
 {
-    fprintf(file->out, "%s", c->errors);
-    compile_leave_replay(c, status, file->out);
+    fprintf(file->errors, "%s", c->errors);
+    compile_leave_replay(c, status, file->errors);
 }
 
 /* The .so is written to a temporary file only as long as it takes to open it. */
@@ -66,7 +66,7 @@ static int load_so(TestFile *file, const char *path)
 {
     int status;
     Bytes so;
-    Compilation *c = file->for_so = open_file(file->o, path, file->out, &status);
+    Compilation *c = file->for_so = open_file(file->o, path, file->errors, &status);
     if (!status) {
         status = compile_product(c, PRODUCT_SO, &so);
         const char *error = status ? NULL : load_bytes(c, so, &file->so);
@@ -74,7 +74,7 @@ static int load_so(TestFile *file, const char *path)
         if (status)
             say_failure(file, c, status);
         if (error)
-            fprintf(file->out, "%s\n", error);
+            fprintf(file->errors, "%s\n", error);
         status = error ? DRIVER_ERROR : status;
     }
     return status;
@@ -85,7 +85,7 @@ static int is_modelled(const TestFile *file) { return file->o->emulate == EMULAT
 static int load_jit(TestFile *file, const char *path, const char *kernel)
 {
     int status;
-    Compilation *c = file->for_jit = open_file(file->o, path, file->out, &status);
+    Compilation *c = file->for_jit = open_file(file->o, path, file->errors, &status);
     if (!status) {
         c->options.kernels = kernel;
         c->options.emulated = !file->o->emulate ? NOT_EMULATED : is_modelled(file) ? MODELLED : EMULATED;
@@ -100,7 +100,7 @@ static int load_jit(TestFile *file, const char *path, const char *kernel)
 static int load_unplanned(TestFile *file, const char *path)
 {
     int status;
-    Compilation *c = file->for_so = open_file(file->o, path, file->out, &status);
+    Compilation *c = file->for_so = open_file(file->o, path, file->errors, &status);
     if (!status) {
         c->options.emulated = UNPLANNED;
         status = code_load(c, &file->so);
@@ -116,7 +116,7 @@ int test_load(TestFile *file, const char *path, TestCode code)
 {
     const char *text = file->o->tiles ? file->o->tiles : path;
     int status;
-    file->c = open_file(file->o, path, file->out, &status);
+    file->c = open_file(file->o, path, file->errors, &status);
     if (!status) {
         status = compile_read(file->c, 1);
         if (!status)

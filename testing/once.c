@@ -194,7 +194,7 @@ static int take_run_guarded(Compilation *c, void *user)
     const char *error = take_run(file);
     (void)c;
     if (error)
-        fprintf(file->out, "error: %s\n", error);
+        fprintf(file->errors, "error: %s\n", error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
@@ -218,18 +218,18 @@ static int run_guarded(Compilation *c, void *user)
     const char *error = run_once(file);
     (void)c;
     if (error)
-        fprintf(file->out, "error: %s\n", error);
+        fprintf(file->errors, "error: %s\n", error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
 int test_once(const char *path, const TestOptions *o, FILE *out)
 {
-    TestFile file = {.o = o, .out = out};
+    TestFile file = {.o = o, .out = out, .errors = stderr};
     int status = test_load(&file, path, o->interpret ? CODE_NONE : CODE_OF_KERNEL);
     if (!status) {
         status = compile_guard(file.c, run_guarded, &file);
         if (status == DRIVER_INTERNAL)
-            fprintf(out, "%s", file.c->errors);
+            fprintf(stderr, "%s", file.c->errors);
     }
     test_unload(&file);
     return status;

@@ -15,7 +15,7 @@
 /* One file under test. */
 typedef struct TestFile {
     const TestOptions *o;
-    FILE *out;
+    FILE *out, *errors; /* those of `moec test` are lines of its report */
     Compilation *c;                /* read and derived: signatures, tests */
     Reference reference;           /* what the interpreter runs */
     Compilation *for_jit, *for_so; /* own what the code below needs */

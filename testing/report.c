@@ -147,18 +147,18 @@ static int report_guarded(Compilation *c, void *user)
     const char *error = report_once(w);
     (void)c;
     if (error)
-        fprintf(w->file->out, "error: %s\n", error);
+        fprintf(w->file->errors, "error: %s\n", error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
 int test_report(const char *path, const TestOptions *o, const char *trace, const char *html, FILE *out)
 {
-    TestFile file = {.o = o, .out = out};
+    TestFile file = {.o = o, .out = out, .errors = stderr};
     ReportWork work = {&file, trace, html};
     int status = test_load(&file, path, CODE_OF_KERNEL);
     if (!status) {
         status = compile_guard(file.c, report_guarded, &work);
-        fprintf(out, "%s", file.c->errors);
+        fprintf(stderr, "%s", file.c->errors);
     }
     test_unload(&file);
     return status;

@@ -37,7 +37,7 @@ typedef struct TestOptions {
 int test_file(const char *path, const TestOptions *o, FILE *out);
 
 /* Runs one kernel once on random data and prints a line per output: elements, smallest, largest, mean, hash of the
- * bytes, and the first few values. */
+ * bytes, and the first few values. Errors go to stderr. */
 int test_once(const char *path, const TestOptions *o, FILE *out);
 
 typedef struct ReplayOptions {
@@ -50,7 +50,7 @@ typedef struct ReplayOptions {
 int test_replay(const char *path, const ReplayOptions *o, FILE *out);
 
 /* Runs the plan of one kernel for o->machine without data, o->emulate being EMULATE_MODEL + 1, and prints what the cycle
- * model says; also into the files `trace` and `html`, each may be NULL. */
+ * model says; also into the files `trace` and `html`, each may be NULL. Errors go to stderr. */
 int test_report(const char *path, const TestOptions *o, const char *trace, const char *html, FILE *out);
 
 #endif

@@ -128,6 +128,7 @@ expect 0 "kept in  $scratch/tuned.db" "$moec" tune a.moe:rmsnorm --sizes T=16,H=
 expect 0 'rmsnorm .* T=16 H=64' "$moec" db ls
 expect 0 'tried' "$moec" db ls --all
 expect 0 'kernel     rmsnorm of the program' "$moec" db show 1
+expect 0 '^ratio      [0-9.]*, of 4 rounds' "$moec" db show 1
 expect 1 'no record 99999' "$moec" db show 99999
 expect 0 'record [0-9]* of .*tuned.db: at T=16 H=64' "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 'its records are of other sizes' "$moec" explain a.moe rmsnorm --tuned-for T=17,H=64
@@ -145,6 +146,10 @@ echo old >plot.svg
 expect 1 'gnuplot cannot be started' env PATH=/nothing "$moec" db plot -o plot.svg
 expect 0 '^old$' cat plot.svg
 expect 0 '^0 records removed' "$moec" db prune --other-builds
+for command in "run a.moe" "report a.moe" "report none.moe" "run a.moe nothing"; do
+    expect 1 'error' sh -c '"$0" "$@" T=-1 >out.txt' "$moec" $command
+    expect 0 '' test ! -s out.txt
+done
 # A file that may not grow stands for a full disk: the result is there all the same.
 for words in 'result   keep the default' 'small.db: .*; what is learned from here on is not kept'; do
     rm -f small.db*
