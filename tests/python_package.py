@@ -177,6 +177,12 @@ class Package(unittest.TestCase):
             os._exit(int((self.m.add(a, b, 3) != want).any()))
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
+    def test_bits_of_bf16(self):
+        values = np.array([1.5, -2.0, np.inf], np.float32)
+        np.testing.assert_array_equal(moec.f32(moec.bf16(values)), values)
+        for wrong in (values, values.astype(np.float16), np.zeros(2, np.int64)):
+            self.refuses(f"not {wrong.dtype}", lambda: moec.f32(wrong), TypeError)
+
     # ---- routes ----
 
     def test_a_route_is_sorted_by_expert(self):
@@ -199,6 +205,8 @@ class Package(unittest.TestCase):
         self.refuses("is a route", lambda: self.m.rows(x, ids, w))
         self.refuses("choice 0 is expert 2, outside -1..1", lambda: moec.route(ids, 2), ValueError)
         self.refuses("outside -1..1", lambda: moec.route(np.array([[2**32]]), 2), ValueError)
+        for type in (np.uint32, np.uint64):
+            self.refuses("outside -1..1", lambda: moec.route(np.array([[2**32 - 1]], type), 2), ValueError)
         self.refuses("ids are whole numbers, not float64", lambda: moec.route(np.array([[0.5]]), 2), TypeError)
         self.refuses("capacity is -5", lambda: moec.route(np.array([[0]]), 2, capacity=-5), ValueError)
 

@@ -192,7 +192,13 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "the rows of 'w' changed since they were packed"):
             m.product(x, kept)
         kept.repack()
-        self.assertTrue(torch.equal(m.product(x, kept), m.product(x, w)))
+        y = m.product(x, kept)
+        self.assertTrue(torch.equal(y, m.product(x, w)))
+        with torch.no_grad():
+            w *= 2
+        kept.repack()
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            y.sum().backward()
         with self.assertRaisesRegex(TypeError, "pack it anew"):
             frozen.repack()
 
@@ -263,6 +269,20 @@ derive (f_fwd, f_bwd) from f wrt x, s""").f
         x.grad = None
         torch.compile(lambda x, s: f(x, s).sum(), fullgraph=True)(x, s).backward()
         torch.testing.assert_close((x.grad, s.grad), (torch.full_like(x, 2.5), 2 * x.detach().sum()))
+        square = moec.jit("""moe 1
+kernel f(in s: f32, out y: f32, out z: bf16) { y = s * s   z = bf16(s) }
+derive (f_fwd, f_bwd) from f wrt s""").f
+        s.grad = None
+        y, z = square(s)
+        self.assertEqual(z.dtype, torch.bfloat16)
+        y.backward()
+        self.assertEqual(s.grad.item(), 5.0)
+
+    def test_experts_of_unsigned_types(self):
+        for type, id in ((torch.uint32, 2**32 - 1), (torch.uint64, 2**32), (torch.uint64, 2**64 - 1)):
+            with self.assertRaisesRegex(ValueError, "outside -1..1"):
+                moec.route(torch.tensor([[id]], dtype=type), 2)
+        self.assertEqual(moec.route(torch.tensor([[1, 0]], dtype=torch.uint8), 2).row_of.tolist(), [[1, 0]])
 
     def test_gradients_of_gradients_are_refused(self):
         f = moec.jit("""moe 1

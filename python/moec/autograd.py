@@ -115,10 +115,11 @@ def outs_of(kernel):
     return [p for p in kernel.params if p.role == "out"]
 
 
-def as_tuple(outs):
-    """Results of a kernel as the tensors that an operator returns."""
+def as_tuple(params, outs):
+    """Results of a kernel as the tensors that an operator returns. Of numbers alone a kernel makes arrays of numpy."""
     outs = outs if isinstance(outs, tuple) else () if outs is None else (outs,)
-    return tuple(v.memory if isinstance(v, kernels.Packed) else v for v in outs)
+    outs = (v.memory if isinstance(v, kernels.Packed) else v for v in outs)
+    return tuple(v if isinstance(v, torch.Tensor) else torch.as_tensor(v).view(getattr(torch, TORCH[p.type])) for p, v in zip(params, outs))
 
 
 def returned(made):
@@ -149,7 +150,7 @@ class SizedOperator:
 
     def run(self, *flat):
         sizes, flat = self.split(flat)
-        return returned(as_tuple(self.kernel.direct(*grouped(self.kernel, self.params, flat), **sizes)))
+        return returned(as_tuple(self.outs, self.kernel.direct(*grouped(self.kernel, self.params, flat), **sizes)))
 
     def fake(self, *flat):
         sizes, flat = self.split(flat)
@@ -205,7 +206,7 @@ class PairOperator(SizedOperator):
 
     def run(self, *flat):
         sizes, flat = self.split(flat)
-        return returned(as_tuple(self.kernel.direct(*self._plain(self.params, grouped(self.kernel, self.params, flat)), **sizes)))
+        return returned(as_tuple(self.outs, self.kernel.direct(*self._plain(self.params, grouped(self.kernel, self.params, flat)), **sizes)))
 
     def __call__(self, values, sizes):
         values = [torch.as_tensor(v, dtype=torch.float32).reshape(()) if p.name in self.graded else v for p, v in zip(self.params, values)]
@@ -259,7 +260,7 @@ class PairOperator(SizedOperator):
         for kernel in self.backwards:
             values = self._plain(inputs_of(kernel), [known[p.name] for p in inputs_of(kernel)])
             needed = {d: n for d, n in sizes.items() if d in kernel.dims}
-            known.update(zip((p.name for p in outs_of(kernel)), as_tuple(kernel.direct(*values, **needed))))
+            known.update(zip((p.name for p in outs_of(kernel)), as_tuple(outs_of(kernel), kernel.direct(*values, **needed))))
         return returned([known[g["param"]] for g in self.made])
 
     def _fake_backward(self, *flat):

@@ -85,6 +85,7 @@ class Packed:
             raise TypeError("what was packed is not kept, because it needs no gradient: pack it anew")
         self._kernel._native.pack(self._index, self._sizes(), self.rows.detach(), self.memory)
         self._version = self.rows._version
+        tell_written((self,))       # a backward that waits would read other rows than its forward did
 
     def unpack(self):
         """The values, row-major."""

@@ -37,11 +37,16 @@ def as_i32(ids):
     if torch is not None:
         if ids.is_floating_point() or ids.is_complex():
             raise TypeError(f"ids are whole numbers, not {ids.dtype}")
-        return (ids.detach().clamp(-2**31, 2**31 - 1) if ids.dtype == torch.int64 else ids.detach()).to(torch.int32).contiguous()
+        if ids.dtype == torch.int32:
+            return ids.detach().contiguous()
+        wide = ids.detach().to(torch.int64)
+        wide = wide if ids.dtype.is_signed else wide.masked_fill(wide < 0, 2**31 - 1)   # of uint64
+        return wide.clamp(-2**31, 2**31 - 1).to(torch.int32).contiguous()
     import numpy
     if ids.dtype.kind not in "iub":
         raise TypeError(f"ids are whole numbers, not {ids.dtype}")
-    return numpy.ascontiguousarray(ids.clip(-2**31, 2**31 - 1) if ids.dtype.itemsize > 4 else ids, numpy.int32)
+    fits = ids.dtype.itemsize < 4 or ids.dtype.itemsize == 4 and ids.dtype.kind == "i"
+    return numpy.ascontiguousarray(ids if fits else ids.clip(-2**31, 2**31 - 1), numpy.int32)
 
 
 def arrays(ids, experts, capacity):

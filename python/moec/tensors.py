@@ -46,4 +46,7 @@ def bf16(array):
 def f32(bits):
     """The bits of bf16 as floats."""
     import numpy
-    return (numpy.asarray(bits).view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+    bits = numpy.asarray(bits)
+    if bits.dtype != numpy.uint16 and bits.dtype.name != "bfloat16":
+        raise TypeError(f"the bits of bf16 are uint16 or ml_dtypes' bfloat16, not {bits.dtype}")
+    return (bits.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
