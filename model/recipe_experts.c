@@ -188,6 +188,8 @@ static void add_counts(Recipe *m, BufferId n)
 
 void recipe_bias(Recipe *m, const ModelWeight *bias)
 {
+    if ((uint32_t)bias->layer >= m->counts.len) /* the layer's experts were refused */
+        return;
     const BufferId n = recipe_summed(m, AXIS_dp, recipe_summed(m, AXIS_tp, m->counts.at[bias->layer]));
     record(m->r, "bias_update", ARG(bias, recipe_form(m, bias, MODEL_BUFFER)), ARG(n, n),
            ARG(rate, recipe_number(m, "bias.rate", m->c->bias_speed)));

@@ -33,14 +33,19 @@ plans pilot 267.5 20480 --sequence 2048
             printf "an exchange of rows sends %.3f inside, %.3f between nodes\n", inside, between
             exit !(mapped && verified && inside > 1.715 && inside < 1.785 && between > 5.88 && between < 6.12)
         }' || failed=1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 "$train" plan --model examples/models/tiny.json --ranks 8 --ep 3 2>&1 | grep -q "ep 3 must divide dp 8" || {
     echo "a plan that cannot be"
     failed=1
 }
+printf '{"capacity_factor": 1.5,%s' "$(tail -c +2 examples/models/tiny.json)" >"$scratch/capacity.json"
+"$train" plan --model "$scratch/capacity.json" --ranks 2 --ep 2 2>&1 | grep -q "experts with a capacity are on one rank" || {
+    echo "a plan with a capacity over ep"
+    failed=1
+}
 
 # What is chosen under a bound fits it, by a second look; and what cannot fit is said.
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 tiny="--model examples/models/tiny.json --sequence 64 --sequences 4"
 total() { awk '/^program of a step/ { step = 1 } step && $3 ~ /^MiB/ && $1 != "resident" { sum += $2 } END { print int(sum * 1024) }' "$1"; }
 "$train" plan $tiny --measure >"$scratch/plain" || failed=1
