@@ -1,5 +1,5 @@
 #!/bin/sh
-# moe-train refuses what cannot work, by name, with the right exit code. $1: build directory.
+# moe-train refuses what cannot work, by name, with the right exit code; and takes any number of threads. $1: build directory.
 set -u
 train=$1/bin/moe-train
 scratch=$(mktemp -d)
@@ -65,4 +65,15 @@ refuses 1 "choose smaller sizes" --experts 4096 --expert-width 65536 --data LICE
 refuses 2 "unrecognized option" --no-such-option
 refuses 2 "there is no command 'words'" words
 refuses 1 "training has diverged" --steps 100 --lr 10 --warmup 0 --weight-decay 10 --clip 1e9 --layers 1 --width 16 --heads 1 --experts 2 --expert-width 8 --shared-width 8 --sequence 16 --data LICENSE
+
+# More threads than the machine has cores, or OpenMP is told, compute the same.
+for threads in 1 3; do
+    OMP_NUM_THREADS=1 "$train" --threads $threads --steps 2 --layers 1 --width 32 --heads 2 --experts 2 --expert-width 8 --shared-width 8 --sequence 32 --batch 4 --data LICENSE >"$scratch/out" 2>&1 || {
+        echo "--threads $threads with OMP_NUM_THREADS=1 fails"
+        cat "$scratch/out"
+        failed=1
+    }
+    grep "^validation" "$scratch/out" >"$scratch/loss.$threads"
+done
+cmp "$scratch/loss.1" "$scratch/loss.3" || failed=1
 exit $failed

@@ -44,6 +44,19 @@ void bind_threads(int threads, int before)
         t.run(bind_thread, &t, threads > 0 ? (unsigned)threads : 0, 0);
 }
 
+void allow_threads(int threads)
+{
+    int (*most)(void);
+    void (*set)(int);
+    void *openmp = threads > 0 ? dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE) : NULL;
+    if (!openmp)
+        return;
+    *(void **)&most = dlsym(openmp, "omp_get_max_threads");
+    *(void **)&set = dlsym(openmp, "omp_set_num_threads");
+    if (most && set && most() < threads)
+        set(threads);
+}
+
 int64_t threads_of_rank(int64_t processes)
 {
     cpu_set_t own;

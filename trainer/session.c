@@ -9,6 +9,7 @@
 
 #include "step/memory.h"
 #include "step/verify.h"
+#include "trainer/bind.h"
 #include "trainer/complain.h"
 
 void session_share(Session *s, const Ranks *ranks, int64_t rank)
@@ -20,6 +21,7 @@ void session_share(Session *s, const Ranks *ranks, int64_t rank)
 int session_open(Session *s, const ModelConfig *model, moec_type act, int threads, int check)
 {
     const Ranks alone = ranks_one();
+    allow_threads(threads);
     *s = (Session){.model = *model, .act = act, .run = {.threads = threads, .check = check}};
     s->arena = arena_new();
     s->kernels = kernels_open(act == MOEC_F32 ? "act=f32" : NULL);
