@@ -187,6 +187,29 @@ static void report(Lower *l, const RowBlockLaunch *s)
 
 /* ---- the row-block group ---- */
 
+/* Is a sum of q over the rows and another index a block product, once outer variables have their values? */
+static int carries_product(Lower *l, const Cluster *c, const Equation *q)
+{
+    Kernel *k = l->k;
+    ExprId reds[REDUCE_MAX];
+    Members one = {.at = {*q}, .n = 1};
+    Equation *sum = &one.at[0];
+    sum->kind = EQ_ADD;
+    sum->nindex = 0;
+    for (uint32_t a = 0; a < q->nindex; a++) {
+        IndexId i = x_plain_index(k, q->index[a]);
+        if (i == NONE || !lower_is_outer(c, i))
+            sum->index[sum->nindex++] = q->index[a];
+    }
+    uint32_t n = query_reductions(k, q->rhs, reds, REDUCE_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        sum->rhs = reds[i];
+        if (x_at(k, reds[i])->nbound > 1 && lower_decide(l, &one, q->lhs, c, NONE)->row != NONE)
+            return 1;
+    }
+    return 0;
+}
+
 /* Rows that pass through the members together: one where no member has block products or lanes over rows. */
 static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
 {
@@ -199,7 +222,7 @@ static int64_t rows_together(Lower *l, const Members *m, const Cluster *c)
         if (m->at[i].along)
             continue;
         const Blocking *by = lower_decide(l, &one, m->at[i].lhs, c, has_row ? c->row : (IndexId)NONE);
-        many = by->row != NONE || by->lane == c->row;
+        many = by->row != NONE || by->lane == c->row || (!has_row && carries_product(l, c, &m->at[i]));
     }
     return many ? schedule_rowblock_rows(l->c, l->k, c) : 1;
 }
