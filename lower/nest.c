@@ -76,8 +76,8 @@ typedef struct Nest {
     IndexId lane0, row0, block, strip0; /* variables of strip and block loops, or NONE */
 } Nest;
 
-/* Rows of an item where all have as many, so that each thread has as many items: not more than a chunk, nor fewer than a
- * part. */
+/* Rows of an item where all have as many, so that each thread has as many items: not more than a chunk, nor fewer than pay for
+ * packing the right operand, or than a part if that is less. */
 static ExprId even_rows(Lower *l, const Blocking *by)
 {
     Kernel *k = l->k;
@@ -86,7 +86,7 @@ static ExprId even_rows(Lower *l, const Blocking *by)
     ExprId team = x_threads(k, loc), most = x_op2(k, loc, OP_mul, team, x_int(k, loc, by->item_rows));
     ExprId items = x_op2(k, loc, OP_mul, team, x_add(k, x_op2(k, loc, OP_idiv, last, most), 1));
     ExprId rows = x_add(k, x_op2(k, loc, OP_idiv, last, items), 1);
-    return x_max(k, rows, x_int(k, loc, by->mc));
+    return x_max(k, rows, x_int(k, loc, by->mc < EVEN_ROWS ? by->mc : EVEN_ROWS));
 }
 
 /* The unrolled row or the lanes' row is the one that walks over blocks; else the first row index. */
