@@ -275,11 +275,13 @@ static int only_end(const Kernel *k, ExprId reduce, IndexId term)
     return n < CONJUNCT_MAX;
 }
 
-/* What `by` reads of t: -1: nothing, an element type: left operands of it, whose rows are the block's; else EL_COUNT. */
-static int read_as(Lower *l, const RowBlockLaunch *s, const Blocking *by, TensorId t)
+/* How a tensor is read, if not as left operands of an element type, whose rows are the block's. */
+enum { READ_BY_NONE = -2, READ_IN_ROWS = -1 };
+
+static int read_by(Lower *l, const RowBlockLaunch *s, const Blocking *by, TensorId t)
 {
     const Kernel *k = l->k;
-    int elem = -1;
+    int as = READ_BY_NONE;
     for (uint32_t q = 0; q < by->m.n; q++)
         each_below (x, k, by->m.at[q].rhs, X_LOAD) {
             if (x_at(k, *x)->sym != t)
@@ -288,32 +290,33 @@ static int read_as(Lower *l, const RowBlockLaunch *s, const Blocking *by, Tensor
             while (i < by->nproducts && by->product[i].left != *x)
                 i++;
             if (i == by->nproducts || by->row != s->c->row || x_at(k, *x)->nargs < 2)
-                return EL_COUNT;
+                return READ_IN_ROWS;
             const LowerProduct *p = &by->product[i];
             IndexId term = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u);
+            int elem = (int)p->left_elem;
             if (x_plain_index(k, x_arg(k, *x, x_at(k, *x)->nargs - 1u)) != term ||
                 !only_end(k, p->reduce, term) || !lower_is_as_long(l, by, p) ||
-                (elem >= 0 && elem != (int)p->left_elem))
-                return EL_COUNT;
-            elem = (int)p->left_elem;
+                (as != READ_BY_NONE && as != elem))
+                return READ_IN_ROWS;
+            as = elem;
         }
-    return elem;
+    return as;
 }
 
-/* The type of lines that suits all members and sums, EL_COUNT where some member wants rows. */
-static Elem wanted_lines(Lower *l, const RowBlockLaunch *s, TensorId t)
+/* By all members and sums over the rows. */
+static int read_by_all(Lower *l, const RowBlockLaunch *s, TensorId t)
 {
-    int found = -1;
+    int found = READ_BY_NONE;
     for (uint32_t i = 0; i < s->m->n + s->carries.len; i++) {
         const Blocking *by = i < s->m->n ? s->by[i] : s->carries.at[i - s->m->n].by;
-        if (!by && i < s->m->n && x_loads(l->k, s->m->at[i].rhs, t))
-            return EL_COUNT;
-        int as = by ? read_as(l, s, by, t) : -1;
-        if (as == EL_COUNT || (as >= 0 && found >= 0 && as != found))
-            return EL_COUNT;
-        found = as >= 0 ? as : found;
+        int as = by                                                 ? read_by(l, s, by, t)
+                 : i < s->m->n && x_loads(l->k, s->m->at[i].rhs, t) ? READ_IN_ROWS
+                                                                    : READ_BY_NONE;
+        if (as == READ_IN_ROWS || (as != READ_BY_NONE && found != READ_BY_NONE && as != found))
+            return READ_IN_ROWS;
+        found = as != READ_BY_NONE ? as : found;
     }
-    return found < 0 ? EL_COUNT : (Elem)found;
+    return found;
 }
 
 /* Is q stored by lanes over its last index? What a sum stores on its way has the lanes of its terms. */
@@ -333,11 +336,11 @@ static void decide_left_lines(Lower *l, const RowBlockLaunch *s)
         if (!t || t->rank != 2 || !layout_is_dense(t->layout) || p->row == NONE || p->row + 1 >= e->nindex ||
             e->kind != EQ_ASSIGN || !has_lanes_last(l, s->by[q], e))
             continue;
-        Elem elem = wanted_lines(l, s, e->lhs);
-        if (elem == EL_COUNT || (elem == EL_BF16 && cpu_can(l->cpu, CPU_LEFT_ROWS)) ||
-            (elem != t->elem && elem != EL_F32))
+        int as = read_by_all(l, s, e->lhs);
+        if (as < 0 || (as == EL_BF16 && cpu_can(l->cpu, CPU_LEFT_ROWS)) ||
+            (as != (int)t->elem && as != EL_F32))
             continue;
-        t->elem = elem;
+        t->elem = (Elem)as;
         t->layout = LAYOUT_LINES;
     }
 }
