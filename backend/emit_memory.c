@@ -79,17 +79,17 @@ static V in_matrix(Emit *e, uint32_t buffer, V x, V y)
     return word == 1 ? place : l_add(l, place, l_and(l, x, l_i64(l, word - 1)));
 }
 
-/* Lanes over the last axis of lines, or of pairs of f32, lie side by side when they begin at a multiple of
+/* So many lanes over the last axis of lines, or of pairs of f32, lie side by side when they begin at a multiple of
  * their number: none then goes beyond its line or panel. */
-static int runs_in_matrix(Emit *e, const Buffer *b, ExprId x, ExprId y)
+static int runs_in_matrix(Emit *e, const Buffer *b, ExprId x, ExprId y, uint32_t lanes)
 {
     uint32_t most =
         b->layout == LAYOUT_PAIRS ? LAYOUT_EDGE : LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(b->elem);
     if (layout_is_fractal(b->layout))
         return 0;
     int dense = b->layout == LAYOUT_LINES || layout_terms(b->elem) == 1;
-    return dense && e->width <= most && emit_form(e, x) == FORM_UNIFORM && emit_form(e, y) == FORM_UNIT &&
-           emit_multiple(e, y, e->width);
+    return dense && lanes <= most && emit_form(e, x) == FORM_UNIFORM && emit_form(e, y) == FORM_UNIT &&
+           emit_multiple(e, y, lanes);
 }
 
 /* Lanes over several lines: each line's lie side by side. */
@@ -98,8 +98,7 @@ static int runs_in_lines(Emit *e, uint32_t buffer, const ExprId *index, uint32_t
     const Buffer *b = &e->p->buffers.at[buffer];
     uint32_t line = LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(b->elem);
     return b->layout == LAYOUT_LINES && n == 2 && e->width > line && e->width % line == 0 &&
-           emit_form(e, index[0]) == FORM_UNIFORM && emit_form(e, index[1]) == FORM_UNIT &&
-           emit_multiple(e, index[1], line);
+           runs_in_matrix(e, b, index[0], index[1], line);
 }
 
 /* What subscripts mean to a place: PLACE_EACH unless they are one element or one run. */
@@ -113,7 +112,7 @@ static int shape_of(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n)
             shape = f == FORM_UNIT && i + 1 == n && shape == PLACE_ONE ? PLACE_RUN : PLACE_EACH;
     }
     if (shape == PLACE_RUN && !layout_is_dense(b->layout) &&
-        !runs_in_matrix(e, b, index[n - 2], index[n - 1]))
+        !runs_in_matrix(e, b, index[n - 2], index[n - 1], e->width))
         shape = PLACE_EACH;
     return shape;
 }

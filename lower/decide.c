@@ -169,7 +169,7 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
         products++;
     }
     int alone = is_alone(l, by);
-    BlocksOf of = !by->in_place ? BLOCKS_OTHER : alone ? BLOCKS_IN_PLACE_PLAIN : BLOCKS_IN_PLACE;
+    BlocksOf of = by->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
     if (given)
         of = rows && !alone ? BLOCKS_GIVEN_GROUPS : BLOCKS_GIVEN;
     Blocks usual = schedule_usual(l->c, l->k, of, alone, products);

@@ -20,6 +20,13 @@ static uint32_t strip_axis(const RowBlockLaunch *s, TensorId t)
     return NONE;
 }
 
+/* Has a place an axis for this subscript: is it no outer variable, which has its value? */
+static int has_axis(const Kernel *k, const Cluster *c, ExprId subscript)
+{
+    IndexId i = x_plain_index(k, subscript);
+    return i == NONE || !lower_is_outer(c, i);
+}
+
 /* A thread's buffer for a tensor that q defines as this value, with the axes that are no outer ones. `rows` > 0: it has a
  * row, and that many of it; else it holds f32 sums. Block products may add into it, and touch more than is asked for, if the
  * value can be computed everywhere. */
@@ -33,11 +40,10 @@ static LocalBuffer place(Lower *l, const RowBlockLaunch *s, const Equation *q, T
     uint32_t n = rows > 0;
     LocalBuffer p = {.tensor = tensor, .row = NONE, .column = strip_axis(s, tensor)};
     for (uint32_t a = 0; a < q->nindex; a++) {
-        IndexId i = x_plain_index(k, q->index[a]);
-        if (rows > 0 && i == c->row) {
+        if (rows > 0 && x_plain_index(k, q->index[a]) == c->row) {
             p.row = a;
             extents[0] = ext_const(k->module, rows);
-        } else if (i == NONE || !lower_is_outer(c, i)) {
+        } else if (has_axis(k, c, q->index[a])) {
             p.keep |= 1u << a;
             extents[n++] = a == p.column ? ext_const(k->module, s->strip + LAYOUT_EDGE) : t->axes[a].extent;
         }
@@ -196,11 +202,9 @@ static int carries_product(Lower *l, const Cluster *c, const Equation *q)
     Equation *sum = &one.at[0];
     sum->kind = EQ_ADD;
     sum->nindex = 0;
-    for (uint32_t a = 0; a < q->nindex; a++) {
-        IndexId i = x_plain_index(k, q->index[a]);
-        if (i == NONE || !lower_is_outer(c, i))
+    for (uint32_t a = 0; a < q->nindex; a++)
+        if (has_axis(k, c, q->index[a]))
             sum->index[sum->nindex++] = q->index[a];
-    }
     uint32_t n = query_reductions(k, q->rhs, reds, REDUCE_MAX);
     for (uint32_t i = 0; i < n; i++) {
         sum->rhs = reds[i];

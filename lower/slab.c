@@ -143,12 +143,30 @@ static ExprId direct_at(Lower *l, const Item *it, const LowerProduct *p, const S
     return x_load(k, x_at(k, e)->loc, tile_transposed(k, x_at(k, e)->sym), at);
 }
 
+/* The thread's buffer that a left operand is read from, or NULL. */
+static const LocalBuffer *left_place(const Lower *l, const LowerProduct *p)
+{
+    const Expr *x = x_at(l->k, p->left);
+    return x->kind == X_LOAD ? lower_place_of(l, x->sym) : NULL;
+}
+
+/* The slab's first element in it. */
+static ExprId left_at(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
+{
+    Binding row = lower_binding(l, it->by->row);
+    lower_bind(l, s->index, s->lo, s->run->group);
+    lower_bind(l, it->by->row, it->part_first, row.group);
+    ExprId first = lower_expr(l, p->left);
+    lower_bind(l, it->by->row, row.value, row.group);
+    return first;
+}
+
 /* The first element of the slab in a left operand that is rows of the thread's memory and read as it lies, else NONE. */
 static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
 {
     const Kernel *k = l->k;
     const Expr *x = x_at(k, p->left);
-    const LocalBuffer *place = x->kind == X_LOAD ? lower_place_of(l, x->sym) : NULL;
+    const LocalBuffer *place = left_place(l, p);
     int64_t rows;
     if (!place || p->left_elem != EL_BF16)
         return NONE;
@@ -158,12 +176,7 @@ static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, cons
         x_plain_index(k, x_arg(k, p->left, place->row)) != it->by->row ||
         x_plain_index(k, x_arg(k, p->left, x->nargs - 1u)) != s->index)
         return NONE;
-    Binding row = lower_binding(l, it->by->row);
-    lower_bind(l, s->index, s->lo, s->run->group);
-    lower_bind(l, it->by->row, it->part_first, row.group);
-    ExprId first = lower_expr(l, p->left);
-    lower_bind(l, it->by->row, row.value, row.group);
-    return first;
+    return left_at(l, it, p, s);
 }
 
 static int is_lines(const Kernel *k, TensorId t) { return k->tensors.at[t].layout == LAYOUT_LINES; }
@@ -172,15 +185,10 @@ static int is_lines(const Kernel *k, TensorId t) { return k->tensors.at[t].layou
 static ExprId left_in_lines(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
 {
     Kernel *k = l->k;
-    const LocalBuffer *place =
-        x_at(k, p->left)->kind == X_LOAD ? lower_place_of(l, x_at(k, p->left)->sym) : NULL;
+    const LocalBuffer *place = left_place(l, p);
     if (!place || !is_lines(k, place->buffer))
         return NONE;
-    Binding row = lower_binding(l, it->by->row);
-    lower_bind(l, s->index, s->lo, s->run->group);
-    lower_bind(l, it->by->row, it->part_first, row.group);
-    ExprId first = lower_expr(l, p->left);
-    lower_bind(l, it->by->row, row.value, row.group);
+    ExprId first = left_at(l, it, p, s);
     ExprId term = lower_whole_lines(l, x_max(k, x_int(k, (Loc){0}, 0), x_arg(k, first, 1)), 0);
     return x_load(k, x_at(k, first)->loc, place->buffer, (ExprId[]){x_arg(k, first, 0), term});
 }

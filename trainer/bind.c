@@ -32,10 +32,12 @@ static void bind_thread(void *data)
     sched_setaffinity(0, sizeof one, &one);
 }
 
+static void *openmp_library(void) { return dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
+
 void bind_threads(int threads, int before)
 {
     Binder t = {.first = before * threads};
-    void *openmp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE);
+    void *openmp = openmp_library();
     if (!openmp || sched_getaffinity(0, sizeof t.cores, &t.cores) || !CPU_COUNT(&t.cores))
         return;
     *(void **)&t.run = dlsym(openmp, "GOMP_parallel");
@@ -48,7 +50,7 @@ void allow_threads(int threads)
 {
     int (*most)(void);
     void (*set)(int);
-    void *openmp = threads > 0 ? dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE) : NULL;
+    void *openmp = threads > 0 ? openmp_library() : NULL;
     if (!openmp)
         return;
     *(void **)&most = dlsym(openmp, "omp_get_max_threads");
