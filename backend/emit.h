@@ -9,7 +9,7 @@
  *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_rows_packed, emit_amx: functions that multiply
  *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
  *     emit_hooks, emit_launch, emit_shared: launches as functions
- *     emit_packed, emit_precondition, emit_entry, emit_tvm, emit_export: the functions that callers know
+ *     emit_packed, emit_precondition, emit_space, emit_entry, emit_tvm, emit_export: the functions that callers know
  *     plan_key, emit_plan, emit_helper: they make the plan, and ask statements what they will need; helpers by number
  *     backend: the front door
  *     make_helpers: the program of Note [Made helpers] */
@@ -143,6 +143,7 @@ enum {
     DATA_B = 24,
     DATA_THREADS = 32,
     DATA_PRODUCTS = 40, /* the target's functions of block products, by product_kind() */
+    DATA_THREAD_BYTES = 48, /* Note [Work space] in emit_space.c */
     DATA_COUNTERS = 64
 };
 
@@ -443,6 +444,13 @@ typedef struct Bodies {
     V entry, workspace;
 } Bodies;
 Bodies emit_entry(Plan *p);
+
+/* emit_space.c: Note [Work space]. In bytes. */
+typedef struct WorkSpace {
+    V *at; /* by buffer: from the first shared byte, or from the first byte of a thread's region */
+    V shared, thread;
+} WorkSpace;
+WorkSpace emit_work_space(Emit *e);
 
 /* emit_precondition.c. A gate is where a call is refused: require() leaves to it unless ok. */
 typedef struct Gate {

@@ -47,16 +47,13 @@ static V emit_workspace(Plan *p)
     V fn = internal(p, "workspace", l_fn_type(l, l->i64, types, p->ndims + 1));
     Emit *e = emit_new(p, fn, NULL);
     take_dims(e, fn, 0);
-    V threads = LLVMGetParam(fn, p->ndims), sum = l_i64(l, 0), fits = emit_dims_fit(e);
-    for (uint32_t i = 0; i < p->buffers.len; i++) {
-        const Buffer *b = &p->buffers.at[i];
-        if (!plan_needs_space(b))
-            continue;
-        fits = l_and(l, fits, emit_fits(e, i, 1));
-        V bytes = emit_bytes(e, i);
-        sum = l_add(l, sum, b->space == SPACE_THREAD ? l_mul(l, bytes, threads) : bytes);
-    }
-    LLVMBuildRet(l->b, l_select(l, fits, sum, l_i64(l, -1)));
+    V fits = emit_dims_fit(e);
+    for (uint32_t i = 0; i < p->buffers.len; i++)
+        if (plan_needs_space(&p->buffers.at[i]))
+            fits = l_and(l, fits, emit_fits(e, i, 1));
+    WorkSpace w = emit_work_space(e);
+    V bytes = l_add(l, w.shared, l_mul(l, w.thread, LLVMGetParam(fn, p->ndims)));
+    LLVMBuildRet(l->b, l_select(l, fits, bytes, l_i64(l, -1)));
     return fn;
 }
 
@@ -184,19 +181,18 @@ static V count_threads(Emit *e, V ctx)
     return usable_threads(e, l_select(l, small, l_i32(l, 1), n));
 }
 
-static void fill_buffers(Emit *e, V memory, V threads)
+static void fill_buffers(Emit *e, V memory)
 {
     L *l = e->l;
-    V offset = l_i64(l, 0);
+    WorkSpace w = emit_work_space(e);
+    V first = l_at(l, l->i8, memory, w.shared);
+    l_store(l, w.thread, emit_data_at(e, DATA_THREAD_BYTES), 8);
     for (uint32_t i = 0; i < e->p->buffers.len; i++) {
         Buffer *b = &e->p->buffers.at[i];
         if (!b->used || b->space == SPACE_REG || space_is_on_chip(b->space))
             continue;
-        if (plan_needs_space(b)) {
-            V bytes = emit_bytes(e, i);
-            b->base = l_at(l, l->i8, memory, offset);
-            offset = l_add(l, offset, b->space == SPACE_THREAD ? l_mul(l, bytes, threads) : bytes);
-        }
+        if (plan_needs_space(b))
+            b->base = l_at(l, l->i8, b->space == SPACE_THREAD ? first : memory, w.at[i]);
         if (!b->base)
             BUG(l->arena, "backend: buffer %s of kernel %s has no memory", b->name, e->k->name);
         l_store(l, b->base, emit_data_at(e, b->at), 0);
@@ -213,7 +209,7 @@ static void fill_data(Emit *e, V memory, V threads, V products)
     l_store(l, products, emit_data_at(e, DATA_PRODUCTS), 8);
     for (uint32_t i = 0; i < e->p->ndims; i++)
         l_store(l, emit_dim(e, e->p->dims[i]), emit_data_at(e, e->p->dim_at[e->p->dims[i]]), 8);
-    fill_buffers(e, memory, threads);
+    fill_buffers(e, memory);
 }
 
 /* void (ptr data): what every thread of the region runs. */

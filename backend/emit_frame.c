@@ -213,9 +213,9 @@ V emit_base(Emit *e, uint32_t buffer)
     Ty type = b->by_value ? emit_memory_type(e->l, b->elem) : e->l->ptr;
     b->base = from_data(e, type, 0, buffer, b->at);
     if (b->space == SPACE_THREAD) {
-        V stride = emit_bytes(e, buffer);
         Block back = l_to_entry(e->l);
-        b->base = l_at(e->l, e->l->i8, b->base, l_mul(e->l, stride, e->thread));
+        V region = l_load(e->l, e->l->i64, emit_data_at(e, DATA_THREAD_BYTES), 8);
+        b->base = l_at(e->l, e->l->i8, b->base, l_mul(e->l, region, e->thread));
         l_from_entry(e->l, back);
     }
     return b->base;

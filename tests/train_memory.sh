@@ -1,6 +1,7 @@
 #!/bin/sh
 # Passes that trade memory for time keep the bits of a training in bf16: losses, norms and the final validation. $1: build directory.
 set -eu
+export OMP_NUM_THREADS=2 # work space is counted for each
 train=$1/bin/moe-train
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -435,6 +435,34 @@ static void a_caller_may_lend_work_space(void **state)
     moe_ctx_free(ctx); /* frees no memory of the caller's */
 }
 
+/* Blocks of one product are gone when the next one begins: threads need as much as the launch that needs most. */
+static void launches_share_the_memory_of_threads(void **state)
+{
+    static const char text[] = "moe 1\n"
+                               "dim T, H, F\n"
+                               "kernel f32s(in x: f32[T, H], in y: f32[T, F], out w: f32[H, F]) {\n"
+                               "  w[h, f] = sum(t) x[t, h] * y[t, f]\n"
+                               "}\n"
+                               "kernel halves(in a: bf16[T, H], in b: bf16[T, F], out v: f32[H, F]) {\n"
+                               "  v[h, f] = sum(t) a[t, h] * b[t, f]\n"
+                               "}\n"
+                               "kernel both(in x: f32[T, H], in y: f32[T, F], in a: bf16[T, H],\n"
+                               "            in b: bf16[T, F], out w: f32[H, F], out v: f32[H, F]) {\n"
+                               "  w[h, f] = sum(t) x[t, h] * y[t, f]\n"
+                               "  v[h, f] = sum(t) a[t, h] * b[t, f]\n"
+                               "}\n";
+    const Api *api = *state;
+    moec_module *m;
+    assert_int_equal(moec_compile_text(api->context, "both", text, sizeof text - 1, NULL, &m), MOE_OK);
+    const int64_t sizes[] = {256, 512, 768};
+    int64_t f32s = moec_kernel_workspace(moec_module_kernel(m, "f32s"), sizes),
+            halves = moec_kernel_workspace(moec_module_kernel(m, "halves"), sizes),
+            both = moec_kernel_workspace(moec_module_kernel(m, "both"), sizes);
+    assert_true(f32s > 0 && halves > 0);
+    assert_in_range(both, f32s > halves ? f32s : halves, f32s + halves - 64);
+    moec_module_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +475,7 @@ int main(void)
         cmocka_unit_test(derive_is_given_beside_a_program),
         cmocka_unit_test(only_wanted_kernels_become_code),
         cmocka_unit_test(a_caller_may_lend_work_space),
+        cmocka_unit_test(launches_share_the_memory_of_threads),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
