@@ -461,6 +461,7 @@ void lower_rowblock(Lower *l, const Members *m, const Cluster *c, const Parts *p
         lower_prepare(l, m->at[i].rhs);
         lower_pads(l, &m->at[i]);
     }
+    s->m = m = rowblock_hand_on(l, m, c);
     rowblock_place(l, s);
     rowblock_decide(l, s);
     build_launch(&l->b, loc, lower_stem(l, &m->at[m->n - 1]));

@@ -43,6 +43,7 @@ typedef struct RowBlockLaunch {
     int from_multiple;    /* strips begin at multiples of their width */
 } RowBlockLaunch;
 
+const Members *rowblock_hand_on(Lower *l, const Members *m, const Cluster *c); /* Note [Sums handed on] in hand_on.c */
 void rowblock_strips(Lower *l, RowBlockLaunch *s); /* strips.c: strips of columns, if members allow them */
 void rowblock_place(Lower *l, RowBlockLaunch *s);  /* placed tensors and carried sums get their buffers */
 void rowblock_decide(Lower *l, RowBlockLaunch *s); /* everything else */
