@@ -92,35 +92,44 @@ static int try_from(RowBlockGroup *s, uint32_t first, const IndexId *key)
 
 /* ---- choosing ---- */
 
-enum { MARKS_MAX = 7 };
+enum { MARKS_MAX = 9 };
 
-/* What makes one row-block group better than another, the most important first. */
+/* What makes one row-block group better than another, the most important first. Where both keep as many tensors larger than any
+ * parameter out of memory, the better one carries fewer sums: of attention's gradients over keys j those of queries alone, over
+ * queries i those of keys and values. Carried products read their left operand against its rows. */
 typedef struct Score {
     int mark[MARKS_MAX];
 } Score;
 
-/* Counts t, if its rows and columns are placed. */
-static void count_wide(const RowBlockGroup *s, TensorId t, int *wide, int *columns)
+/* The placed tensors with rows and columns. */
+typedef struct Wide {
+    int all, large, columns;
+} Wide;
+
+static void count_wide(const RowBlockGroup *s, TensorId t, Wide *wide)
 {
     if (!rowblock_is_wide(s, t) || !rowblock_is_placed(s, t))
         return;
     int own = (int)(s->f->k->tensors.at[t].rank - s->nkeys);
-    *columns = own > *columns ? own : *columns;
-    ++*wide;
+    wide->columns = own > wide->columns ? own : wide->columns;
+    wide->large += s->f->large[t];
+    wide->all++;
 }
 
 static Score score_of(const RowBlockGroup *s, int row_place)
 {
-    int wide = 0, columns = 0, carriers = 0;
+    Wide wide = {0, 0, 0};
+    int carriers = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const Equation *q = &s->f->k->eqs.at[s->at[i]];
-        count_wide(s, q->lhs, &wide, &columns);
+        count_wide(s, q->lhs, &wide);
         if (q->kind == EQ_TOP)
-            count_wide(s, q->ids, &wide, &columns);
+            count_wide(s, q->ids, &wide);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){{-(int)rowblock_products(s).of_twice, rowblock_shares(s), wide, -columns, -carriers,
-                    (int)s->nkeys, row_place}};
+    return (Score){{-(int)rowblock_products(s).of_twice, rowblock_shares(s), wide.large,
+                    wide.large ? -carriers : 0, wide.all, -wide.columns, -carriers, (int)s->nkeys,
+                    row_place}};
 }
 
 static int is_better(Score a, Score b)

@@ -37,6 +37,7 @@ typedef struct Facts {
         *writers; /* by tensor: the equations that write it; by tensors + route: those that make the route */
     RowBlockPlaces *readers; /* by tensor: those that read it */
     uint8_t *stored; /* by tensor: the schedule wants it in memory */
+    uint8_t *large;  /* by tensor: no parameter is as large; none where a matrix unit reads its operands either way */
 } Facts;
 
 typedef enum RowBlockPart { PART_NONE, PART_DIRECT, PART_CARRIER } RowBlockPart;

@@ -155,6 +155,28 @@ static int is_scan(Kernel *k, const PassContext *c, const Equation *q)
            (t->role != ROLE_LOCAL || is_as_small(k, t, q->rhs));
 }
 
+static Extent elements(const Kernel *k, TensorId t)
+{
+    const Tensor *x = &k->tensors.at[t];
+    Extent all = ext_const(k->module, 1);
+    for (uint32_t a = 0; a < x->rank; a++)
+        all = ext_mul(k->module, all, x->axes[a].extent);
+    return all;
+}
+
+static void find_large(Facts *f)
+{
+    const Kernel *k = f->k;
+    Extent *size = arena_array(k->module->scratch, Extent, k->tensors.len + 1);
+    for (TensorId t = 0; t < k->tensors.len; t++) {
+        size[t] = elements(k, t);
+        f->large[t] = 1;
+    }
+    for (TensorId p = 0; p < k->tensors.len; p++)
+        for (TensorId t = 0; k->tensors.at[p].role != ROLE_LOCAL && t < k->tensors.len; t++)
+            f->large[t] &= !ext_same(k->module, size[p], size[t]);
+}
+
 Facts rowblock_facts(Kernel *k, const PassContext *c)
 {
     Arena *a = k->module->scratch;
@@ -163,6 +185,7 @@ Facts rowblock_facts(Kernel *k, const PassContext *c)
     f.operands = arena_array(a, Operands, k->eqs.len + 1);
     f.allowed = arena_alloc(a, k->eqs.len + 1);
     f.stored = arena_alloc(a, k->tensors.len + 1);
+    f.large = arena_alloc(a, k->tensors.len + 1);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
         const Equation *q = &k->eqs.at[i];
         f.loads[i] = loads_of(k, q->rhs);
@@ -171,6 +194,8 @@ Facts rowblock_facts(Kernel *k, const PassContext *c)
     }
     for (TensorId t = 0; t < k->tensors.len; t++)
         f.stored[t] = k->tensors.at[t].role == ROLE_LOCAL && schedule_stores(c, k, k->tensors.at[t].name);
+    if (!pass_traits(c)->long_vectors)
+        find_large(&f);
     find_flow(&f);
     return f;
 }
