@@ -3,7 +3,11 @@
 #include "backend/emit.h"
 
 /* A sum of atoms with coefficients: two that stand for one value cancel each other. */
-enum { TERMS_MAX = 16, DEPTH_MAX = 16 };
+enum {
+    TERMS_MAX = 16,
+    DEPTH_MAX = 16,
+    DEPTH_ALONE = 4 /* of that many: each looks at two, or at all statements */
+};
 typedef struct MultipleSum {
     int64_t n; /* of which multiples are left out */
     ExprId atom[TERMS_MAX];
@@ -28,13 +32,13 @@ static void add_atom(MultipleSum *s, ExprId x, int64_t factor)
     s->coef[i] = (s->coef[i] + factor) % s->n;
 }
 
-/* Where every loop over this variable begins, when it goes in steps that are multiples of n; else NONE. */
+/* Where every loop over this variable begins (of lanes: the open one), when it goes in steps that are multiples of n; else NONE. */
 static ExprId loop_begin(const Emit *e, IndexId var, int64_t n)
 {
     ExprId lo = NONE;
     for (StmtId i = 0; i < e->p->p->stmts.len; i++) {
         const Stmt *s = &e->p->p->stmts.at[i];
-        if (s->kind != TILE_for || s->var != var)
+        if (s->kind != TILE_for || s->var != var || (var == e->var && i != e->loop))
             continue;
         if (s->step % n != 0 || (lo != NONE && lo != s->lo))
             return NONE;
@@ -44,6 +48,16 @@ static ExprId loop_begin(const Emit *e, IndexId var, int64_t n)
 }
 
 static void add_terms(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int depth);
+
+static int is_multiple(Emit *e, ExprId x, int64_t n, int depth)
+{
+    MultipleSum s = {.n = n};
+    add_terms(e, &s, x, 1, depth);
+    int multiple = !s.unknown && s.constant % n == 0;
+    for (uint32_t i = 0; i < s.len; i++)
+        multiple &= s.coef[i] % n == 0;
+    return multiple;
+}
 
 /* 1 when x is a sum, a difference or a constant times something, which were added. */
 static int add_operation(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int depth)
@@ -68,11 +82,34 @@ static int add_operation(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int 
     return 1;
 }
 
+/* Is all that is stored to the register multiples? */
+static int holds_multiples(Emit *e, TensorId reg, int64_t n, int depth)
+{
+    if (e->k->tensors.at[reg].space != SPACE_REG || e->k->tensors.at[reg].rank)
+        return 0;
+    for (StmtId i = 0; i < e->p->p->stmts.len; i++) {
+        const Stmt *s = &e->p->p->stmts.at[i];
+        if (s->buffer == reg && (s->kind != TILE_store || s->add || !is_multiple(e, s->value, n, depth)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Is it a multiple, whatever else is in the sum: a register, or the larger or smaller one of two? */
+static int is_multiple_alone(Emit *e, ExprId x, int64_t n, int depth)
+{
+    const Expr *node = x_at(e->k, x);
+    if (node->kind == X_LOAD)
+        return holds_multiples(e, node->sym, n, depth);
+    return (x_is_op(e->k, x, OP_max2) || x_is_op(e->k, x, OP_min2)) &&
+           is_multiple(e, x_arg(e->k, x, 0), n, depth) && is_multiple(e, x_arg(e->k, x, 1), n, depth);
+}
+
 static void add_terms(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int depth)
 {
     const Expr *node = x_at(e->k, x);
     int64_t known;
-    if (depth == DEPTH_MAX || factor % s->n == 0) {
+    if (depth >= DEPTH_MAX || factor % s->n == 0) {
         s->unknown |= factor % s->n != 0;
         return;
     }
@@ -86,16 +123,8 @@ static void add_terms(Emit *e, MultipleSum *s, ExprId x, int64_t factor, int dep
     ExprId lo = node->kind == X_INDEX ? loop_begin(e, node->sym, s->n) : (ExprId)NONE;
     if (lo != NONE)
         add_terms(e, s, lo, factor, depth + 1);
-    else
+    else if (!is_multiple_alone(e, x, s->n, depth + DEPTH_ALONE))
         add_atom(s, x, factor);
 }
 
-int emit_multiple(Emit *e, ExprId x, int64_t n)
-{
-    MultipleSum s = {.n = n};
-    add_terms(e, &s, x, 1, 0);
-    int multiple = !s.unknown && s.constant % n == 0;
-    for (uint32_t i = 0; i < s.len; i++)
-        multiple &= s.coef[i] % n == 0;
-    return multiple;
-}
+int emit_multiple(Emit *e, ExprId x, int64_t n) { return is_multiple(e, x, n, 0); }

@@ -45,4 +45,10 @@ void lower_store_element(Lower *l, const Equation *q, int add)
     ExprId value = lower_expr(l, q->rhs);
     TensorId placed = lower_place(l, q->lhs, at);
     build_store(&l->b, q->loc, placed, at, value, add);
+    const LocalBuffer *p = lower_place_of(l, q->lhs);
+    if (!p || p->lines == NONE)
+        return;
+    ExprId stored = x_load(l->k, q->loc, placed, at);
+    build_store(&l->b, q->loc, p->lines, at,
+                p->cast == OP_COUNT ? stored : x_op1(l->k, q->loc, p->cast, stored), 0);
 }

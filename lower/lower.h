@@ -101,6 +101,8 @@ typedef struct LocalBuffer {
     uint32_t row;    /* the row's axis */
     uint32_t column; /* the axis of which it has a strip that begins at Env.strip, or NONE */
     uint32_t keep;   /* bits of the axes that the buffer has */
+    TensorId lines;  /* its elements once more, in lines, or NONE: Note [Left lines] in rowblock_decide.c ... */
+    ScalarOp cast;   /* ... rounded so; OP_COUNT: as they are */
 } LocalBuffer;
 
 /* A right operand that is kept packed while several blocks read it: hoist.c. */
@@ -189,6 +191,8 @@ const Narrowed *lower_narrowed(const Lower *l, IndexId i); /* or NULL */
 /* The buffer that stands for tensor t now; its subscripts are turned into the buffer's. */
 TensorId lower_place(Lower *l, TensorId t, ExprId *at);
 const LocalBuffer *lower_place_of(const Lower *l, TensorId t); /* NULL: it is where the program has it */
+/* slab.c: the load that a left operand is, or NONE; *cast: how it is rounded, OP_COUNT: not at all. */
+ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast);
 Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
 ExprId lower_extent(Lower *l, IndexId i);       /* the same as an expression */
 int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */

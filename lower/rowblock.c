@@ -140,8 +140,10 @@ static void lower_member(Lower *l, const RowBlockLaunch *s, const BlockRows *row
     open_others(l, s->c, by, q->loc);
     if (by->lane != NONE && by->lane != s->c->row) {
         ExprId needed = k->tensors.at[q->lhs].placed ? cluster_needed(k, q->lhs) : (ExprId)NONE;
-        narrow_to(l, s, rows, q->loc, needed, by->lane, by->row != NONE && checks_inside(k, q->rhs),
-                  &it.lane_first, &it.lane_end);
+        const LocalBuffer *place = lower_place_of(l, q->lhs);
+        int whole = by->row != NONE || (place && place->lines != NONE);
+        narrow_to(l, s, rows, q->loc, needed, by->lane, whole && checks_inside(k, q->rhs), &it.lane_first,
+                  &it.lane_end);
         if (now && by->lane == s->column[member])
             keep_strip(l, now, &it.lane_first, &it.lane_end);
         lower_bind(l, by->lane, NONE, NONE);

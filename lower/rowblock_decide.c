@@ -38,7 +38,7 @@ static LocalBuffer place(Lower *l, const RowBlockLaunch *s, const Equation *q, T
     const Tensor *t = &k->tensors.at[tensor];
     Extent extents[MAX_RANK] = {0};
     uint32_t n = rows > 0;
-    LocalBuffer p = {.tensor = tensor, .row = NONE, .column = strip_axis(s, tensor)};
+    LocalBuffer p = {.tensor = tensor, .row = NONE, .column = strip_axis(s, tensor), .lines = NONE};
     for (uint32_t a = 0; a < q->nindex; a++) {
         if (rows > 0 && x_plain_index(k, q->index[a]) == c->row) {
             p.row = a;
@@ -257,8 +257,9 @@ static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
 
 /* ---- left operands that are made in lines ---- */
 
-/* Note [Left lines]. Exponentials that are the left operand of a product, and nothing else, are stored as it reads them: in lines, of
- * the type that is multiplied. They would be packed by a pass of their own else.
+/* Note [Left lines]. What is the left operand of a product, with the block's rows, is stored as the product reads it: in lines, of the
+ * type that is multiplied. It would be packed by a pass of its own else. Where others read a strip of it, too, it is stored both ways;
+ * both of whole rows would leave the second cache.
  *   before:  e[i - u0, j - strip] = bf16(..)    pack left[0, 0] over i, j = e[..]    product sums += left[0, 0] * v[..]
  *   after:   e[i - u0, j - strip] = bf16(..)    product sums += e[0, lo - strip] * v[..]
  * Lanes store whole lines if they go over the terms and begin where one does. Targets that read rows of bf16 need no lines. Where rows
@@ -279,74 +280,90 @@ static int only_end(const Kernel *k, ExprId reduce, IndexId term)
     return n < CONJUNCT_MAX;
 }
 
-/* How a tensor is read, if not as left operands of an element type, whose rows are the block's. */
-enum { READ_BY_NONE = -2, READ_IN_ROWS = -1 };
+/* How members and sums over the rows read a tensor. */
+typedef struct Reads {
+    uint32_t
+        left; /* as left operands with the block's rows, all of them of one type and rounded in one way ... */
+    Elem elem;       /* ... this one ... */
+    ScalarOp cast;   /* ... or OP_COUNT */
+    uint32_t others; /* otherwise */
+    int from_first;  /* no left operand begins behind the first column */
+} Reads;
 
-static int read_by(Lower *l, const RowBlockLaunch *s, const Blocking *by, TensorId t)
+static void count_load(Lower *l, const RowBlockLaunch *s, const Blocking *by, ExprId load, Reads *r)
 {
     const Kernel *k = l->k;
-    int as = READ_BY_NONE;
-    for (uint32_t q = 0; q < by->m.n; q++)
-        each_below (x, k, by->m.at[q].rhs, X_LOAD) {
-            if (x_at(k, *x)->sym != t)
-                continue;
-            uint32_t i = 0;
-            while (i < by->nproducts && by->product[i].left != *x)
-                i++;
-            if (i == by->nproducts || by->row != s->c->row || x_at(k, *x)->nargs < 2)
-                return READ_IN_ROWS;
-            const LowerProduct *p = &by->product[i];
-            IndexId term = x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u);
-            int elem = (int)p->left_elem;
-            if (x_plain_index(k, x_arg(k, *x, x_at(k, *x)->nargs - 1u)) != term ||
-                !only_end(k, p->reduce, term) || !lower_is_as_long(l, by, p) ||
-                (as != READ_BY_NONE && as != elem))
-                return READ_IN_ROWS;
-            as = elem;
-        }
-    return as;
+    ScalarOp cast = OP_COUNT;
+    uint32_t i = 0;
+    while (i < by->nproducts &&
+           (by->product[i].left == NONE || lower_left_load(k, by->product[i].left, &cast) != load))
+        i++;
+    const LowerProduct *p = &by->product[i];
+    IndexId term =
+        i == by->nproducts ? (IndexId)NONE : x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u);
+    if (i == by->nproducts || by->row != s->c->row || x_at(k, load)->nargs < 2 ||
+        x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) != term ||
+        !(s->c->carries || lower_is_as_long(l, by, p)) ||
+        (r->left && (r->elem != p->left_elem || r->cast != cast))) {
+        r->others++;
+        return;
+    }
+    r->left++;
+    r->elem = p->left_elem;
+    r->cast = cast;
+    r->from_first &= only_end(k, p->reduce, term);
 }
 
-/* By all members and sums over the rows. */
-static int read_by_all(Lower *l, const RowBlockLaunch *s, TensorId t)
+static Reads reads_of(Lower *l, const RowBlockLaunch *s, TensorId t)
 {
-    int found = READ_BY_NONE;
+    Reads r = {.cast = OP_COUNT, .from_first = 1};
     for (uint32_t i = 0; i < s->m->n + s->carries.len; i++) {
         const Blocking *by = i < s->m->n ? s->by[i] : s->carries.at[i - s->m->n].by;
-        int as = by                                                 ? read_by(l, s, by, t)
-                 : i < s->m->n && x_loads(l->k, s->m->at[i].rhs, t) ? READ_IN_ROWS
-                                                                    : READ_BY_NONE;
-        if (as == READ_IN_ROWS || (as != READ_BY_NONE && found != READ_BY_NONE && as != found))
-            return READ_IN_ROWS;
-        found = as != READ_BY_NONE ? as : found;
+        for (uint32_t q = 0; by && q < by->m.n; q++)
+            each_below (x, l->k, by->m.at[q].rhs, X_LOAD)
+                if (x_at(l->k, *x)->kind == X_LOAD && x_at(l->k, *x)->sym == t)
+                    count_load(l, s, by, *x, &r);
+        r.others += i < s->m->n && !by && x_loads(l->k, s->m->at[i].rhs, t);
     }
-    return found;
+    return r;
 }
 
 /* Is q stored by lanes over its last index? What a sum stores on its way has the lanes of its terms. */
 static int has_lanes_last(const Lower *l, const Blocking *by, const Equation *q)
 {
     IndexId last = x_plain_index(l->k, q->index[q->nindex - 1u]);
-    return q->along || (by && by->row == NONE && by->lane != NONE && by->lane == last);
+    return q->along || (by && by->lane != NONE && by->lane == last);
+}
+
+static void decide_lines_of(Lower *l, const RowBlockLaunch *s, uint32_t q, LocalBuffer *p)
+{
+    Kernel *k = l->k;
+    Tensor *t = &k->tensors.at[p->buffer];
+    const Equation *e = &s->m->at[q];
+    if (t->rank != 2 || p->row == NONE || p->row + 1 >= e->nindex || e->kind != EQ_ASSIGN ||
+        !has_lanes_last(l, s->by[q], e))
+        return;
+    Reads r = reads_of(l, s, e->lhs);
+    int type_fits = r.elem == EL_F32 || (r.elem == t->elem && r.cast == OP_COUNT);
+    if (!r.left || !type_fits || (r.elem == EL_BF16 && cpu_can(l->cpu, CPU_LEFT_ROWS)))
+        return;
+    if (!r.others && r.cast == OP_COUNT && r.from_first && layout_is_dense(t->layout)) {
+        t->elem = r.elem;
+        t->layout = LAYOUT_LINES;
+    } else if (p->column != NONE && !e->along && checks_inside(k, e->rhs)) {
+        Extent extents[2] = {t->axes[0].extent, t->axes[1].extent};
+        p->cast = r.cast;
+        p->lines = build_buffer(&l->b, t->name, r.elem, SPACE_THREAD, 2, extents);
+        k->tensors.at[p->lines].layout = LAYOUT_LINES;
+    }
 }
 
 static void decide_left_lines(Lower *l, const RowBlockLaunch *s)
 {
-    const Kernel *k = l->k;
-    for (uint32_t q = 0; q < s->m->n; q++) {
-        const LocalBuffer *p = lower_place_of(l, s->m->at[q].lhs);
-        Tensor *t = p ? &k->tensors.at[p->buffer] : NULL;
-        const Equation *e = &s->m->at[q];
-        if (!t || t->rank != 2 || !layout_is_dense(t->layout) || p->row == NONE || p->row + 1 >= e->nindex ||
-            e->kind != EQ_ASSIGN || !has_lanes_last(l, s->by[q], e))
-            continue;
-        int as = read_by_all(l, s, e->lhs);
-        if (as < 0 || (as == EL_BF16 && cpu_can(l->cpu, CPU_LEFT_ROWS)) ||
-            (as != (int)t->elem && as != EL_F32))
-            continue;
-        t->elem = (Elem)as;
-        t->layout = LAYOUT_LINES;
-    }
+    for (uint32_t q = 0; q < s->m->n; q++)
+        for (uint32_t i = 0; i < l->env.places.len; i++)
+            if (l->env.places.at[i].tensor == s->m->at[q].lhs)
+                decide_lines_of(l, s, q, &l->env.places.at[i]);
 }
 
 void rowblock_decide(Lower *l, RowBlockLaunch *s)

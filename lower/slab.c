@@ -143,20 +143,13 @@ static ExprId direct_at(Lower *l, const Item *it, const LowerProduct *p, const S
     return x_load(k, x_at(k, e)->loc, tile_transposed(k, x_at(k, e)->sym), at);
 }
 
-/* The thread's buffer that a left operand is read from, or NULL. */
-static const LocalBuffer *left_place(const Lower *l, const LowerProduct *p)
-{
-    const Expr *x = x_at(l->k, p->left);
-    return x->kind == X_LOAD ? lower_place_of(l, x->sym) : NULL;
-}
-
-/* The slab's first element in it. */
-static ExprId left_at(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
+/* The slab's first element in a left operand that is a load. */
+static ExprId left_at(Lower *l, const Item *it, ExprId load, const Slab *s)
 {
     Binding row = lower_binding(l, it->by->row);
     lower_bind(l, s->index, s->lo, s->run->group);
     lower_bind(l, it->by->row, it->part_first, row.group);
-    ExprId first = lower_expr(l, p->left);
+    ExprId first = lower_expr(l, load);
     lower_bind(l, it->by->row, row.value, row.group);
     return first;
 }
@@ -166,7 +159,7 @@ static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, cons
 {
     const Kernel *k = l->k;
     const Expr *x = x_at(k, p->left);
-    const LocalBuffer *place = left_place(l, p);
+    const LocalBuffer *place = x->kind == X_LOAD ? lower_place_of(l, x->sym) : NULL;
     int64_t rows;
     if (!place || p->left_elem != EL_BF16)
         return NONE;
@@ -176,21 +169,45 @@ static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, cons
         x_plain_index(k, x_arg(k, p->left, place->row)) != it->by->row ||
         x_plain_index(k, x_arg(k, p->left, x->nargs - 1u)) != s->index)
         return NONE;
-    return left_at(l, it, p, s);
+    return left_at(l, it, p->left, s);
 }
 
 static int is_lines(const Kernel *k, TensorId t) { return k->tensors.at[t].layout == LAYOUT_LINES; }
+
+ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast)
+{
+    int rounded = x_is_op(k, left, OP_bf16) || x_is_op(k, left, OP_f16);
+    ExprId load = rounded ? x_arg(k, left, 0) : left;
+    *cast = rounded ? (ScalarOp)x_at(k, left)->op : OP_COUNT;
+    return x_at(k, load)->kind == X_LOAD ? load : (ExprId)NONE;
+}
+
+/* The buffer that has the elements of a left operand, a load that may be rounded, in lines of its terms; or NONE. */
+static TensorId lines_of(const Lower *l, const Item *it, ExprId load, ScalarOp cast, const Slab *s)
+{
+    const Kernel *k = l->k;
+    const LocalBuffer *place = load == NONE ? NULL : lower_place_of(l, x_at(k, load)->sym);
+    if (!place)
+        return NONE;
+    if (cast == OP_COUNT && is_lines(k, place->buffer))
+        return place->buffer;
+    int by_rows = place->row != NONE && x_plain_index(k, x_arg(k, load, place->row)) == it->by->row &&
+                  x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) == s->index;
+    return by_rows && cast == place->cast ? place->lines : (TensorId)NONE;
+}
 
 /* The same of one that is in lines already: Note [Left lines] in rowblock_decide.c. */
 static ExprId left_in_lines(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
 {
     Kernel *k = l->k;
-    const LocalBuffer *place = left_place(l, p);
-    if (!place || !is_lines(k, place->buffer))
+    ScalarOp cast;
+    ExprId load = lower_left_load(k, p->left, &cast);
+    TensorId lines = lines_of(l, it, load, cast, s);
+    if (lines == NONE)
         return NONE;
-    ExprId first = left_at(l, it, p, s);
+    ExprId first = left_at(l, it, load, s);
     ExprId term = lower_whole_lines(l, x_max(k, x_int(k, (Loc){0}, 0), x_arg(k, first, 1)), 0);
-    return x_load(k, x_at(k, first)->loc, place->buffer, (ExprId[]){x_arg(k, first, 0), term});
+    return x_load(k, x_at(k, first)->loc, lines, (ExprId[]){x_arg(k, first, 0), term});
 }
 
 /* No more terms than lines have from this element on. */

@@ -223,7 +223,10 @@ class Backward:
     # ---- comparing ----
 
     def is_unbounded(self, name):
-        """Is a value infinite or NaN between the parameter and an output? The chain rule then multiplies 0 by infinity."""
+        """Is a value infinite or NaN between the parameter and an output? The chain rule then multiplies 0 by infinity. So do factors
+        of a sum of nothing (section 5 of the language page): the largest of no values is one."""
+        if 0 in self.run.case.dims.values():
+            return True
         varied = {name}
         for q in self.run.kernel.equations:
             if q.value is not None and varied & {x.data for x in walk(q.value) if x.kind == "load"}:
