@@ -1,7 +1,7 @@
 /* Calls the kernel of moe_ffn.moe from C: only the generated header and the .so are needed.
  *
  *   moec moe_ffn.moe -o kernel.so
- *   cc use_kernel.c -I. ./kernel.so -o use_kernel && ./use_kernel
+ *   cc use_kernel.c -I. ./kernel.so -lm -o use_kernel && ./use_kernel
  *
  * Three tokens choose two of four experts each; every weight is 1, so the answer can be computed by hand. */
 #include "kernel.h"

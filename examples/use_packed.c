@@ -1,7 +1,7 @@
 /* Packs the weights of packed_ffn.moe once, calls the kernel with them, and shows what a call says to other memory.
  *
  *   moec packed_ffn.moe -o packed.so
- *   cc use_packed.c -I. ./packed.so -o use_packed && ./use_packed
+ *   cc use_packed.c -I. ./packed.so -lm -o use_packed && ./use_packed
  *
  * One token, one expert, every weight 1: the answer can be computed by hand. */
 #include "packed.h"

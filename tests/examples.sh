@@ -3,11 +3,18 @@
 # Python one with numpy; gdb stops at a line of the .moe file and in JIT code.   usage: examples.sh BUILD [PYTHON]
 set -eu
 cd "$(dirname "$0")/.."
-moec=$1/bin/moec
+build=$(cd "$1" && pwd)
+moec=$build/bin/moec
 python=${2:-python3}
 cc=${CC:-cc}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# as_written PROGRAM: the commands at the head of PROGRAM.c, in the folder of its .moe file
+as_written() {
+    commands=$(sed -n '/^ \*   /s/^ \*   //p' "$scratch/$1.c")
+    test "$(echo "$commands" | wc -l)" -eq 2
+    (cd "$scratch" && moec() { "$moec" "$@"; } && cc() { command $cc "$@"; } && eval "$commands")
+}
 
 echo "-- C, kernel.so"
 "$moec" examples/moe_ffn.moe -o "$scratch/kernel.so"
@@ -15,6 +22,7 @@ cp examples/use_kernel.c examples/moe_ffn.moe "$scratch"
 $cc -std=c11 -Wall -Wextra -Wconversion -Werror -I "$scratch" "$scratch/use_kernel.c" "$scratch/kernel.so" -lm \
     -o "$scratch/use_kernel"
 "$scratch/use_kernel"
+as_written use_kernel
 
 echo "-- C, kernel.o"
 "$moec" examples/moe_ffn.moe -o "$scratch/kernel.o"
@@ -34,14 +42,15 @@ esac
 echo "-- C, packed weights"
 "$moec" test --quiet examples/packed_ffn.moe
 "$moec" examples/packed_ffn.moe -o "$scratch/packed.so"
-cp examples/use_packed.c "$scratch"
+cp examples/use_packed.c examples/packed_ffn.moe "$scratch"
 $cc -std=c11 -Wall -Wextra -Wconversion -Werror -I "$scratch" "$scratch/use_packed.c" "$scratch/packed.so" -lm \
     -o "$scratch/use_packed"
 "$scratch/use_packed"
+as_written use_packed
 
 echo "-- C, compiled at run time"
-$cc -std=c11 -Wall -Wextra -Wconversion -Werror -I include examples/use_jit.c -L "$1/lib" -lmoec -lmoert -lm \
-    -Wl,-rpath,"$1/lib" -o "$scratch/use_jit"
+$cc -std=c11 -Wall -Wextra -Wconversion -Werror -I include examples/use_jit.c -L "$build/lib" -lmoec -lmoert -lm \
+    -Wl,-rpath,"$build/lib" -o "$scratch/use_jit"
 (cd examples && "$scratch/use_jit")
 
 echo "-- header as C++"
