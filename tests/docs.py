@@ -9,7 +9,7 @@
                   run and their output is not compared
     ```text, ```sh and so on are not looked at
 
-and that the files exist to which the documents link. --update writes the outputs anew that differ, where no `...` or
+and that the files and headings exist to which the documents link. --update writes the outputs anew that differ, where no `...` or
 `<...>` stands in them.
 
 usage: docs.py [--update] --build DIR FILE.md..."""
@@ -133,11 +133,27 @@ def write_block(path, number, old, new):
         f.writelines(lines)
 
 
+def prose(path):
+    """A document without its fenced blocks."""
+    with open(path, encoding="utf-8") as f:
+        return re.sub(r"(?ms)^ *```.*?^ *```$", "", f.read())
+
+
+def anchors(path):
+    """What may stand behind `#` in a link to this document: its headings, as GitHub writes them."""
+    titles = re.findall(r"(?m)^#+ +(.*?)\s*$", prose(path))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def leads_nowhere(path, file, anchor):
+    target = os.path.join(os.path.dirname(path), file) if file else path
+    return not os.path.exists(target) or anchor and target.endswith(".md") and anchor not in anchors(target)
+
+
 def broken_links(path):
     """Relative links of a document that lead nowhere."""
-    with open(path, encoding="utf-8") as f:
-        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", f.read())
-    return [link for link in links if not os.path.exists(os.path.join(os.path.dirname(path), link))]
+    links = re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", prose(path))
+    return [file + "#" * bool(anchor) + anchor for file, anchor in links if leads_nowhere(path, file, anchor)]
 
 
 class Checker:
