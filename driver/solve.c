@@ -44,7 +44,7 @@ static uint32_t sole_unknown(const SigTerm *t, const int64_t *sizes, int *count)
     return *count == 1 ? found : (uint32_t)NONE;
 }
 
-/* 1 when it found a dimension. */
+/* 1 when it found a dimension, -1 when no size of the only one that is unknown gives this number. */
 static int solve(const SigExtent *e, int64_t number, int64_t *sizes)
 {
     uint32_t unknown = NONE;
@@ -66,8 +66,10 @@ static int solve(const SigExtent *e, int64_t number, int64_t *sizes)
             return 0;
         }
     }
-    if (unknown == NONE || factor == 0 || rest % factor != 0 || rest / factor < 0)
+    if (unknown == NONE || factor == 0)
         return 0;
+    if (rest % factor != 0 || rest / factor < 0)
+        return -1;
     sizes[unknown] = rest / factor;
     return 1;
 }
@@ -114,6 +116,43 @@ static int is_known(const SigExtent *e, const int64_t *sizes)
     return 1;
 }
 
+/* " where G is 5": the dimensions of an extent whose sizes are known. Texts longer than the room are cut. */
+static void known_sizes(const SizeSolver *s, const SigExtent *e, char *out, size_t room)
+{
+    size_t n = 0;
+    *out = '\0';
+    for (uint32_t i = 0; i < e->nterms; i++)
+        for (uint32_t d = 0; d < e->terms[i].ndims; d++) {
+            const uint32_t dim = e->terms[i].dims[d];
+            if (s->sizes[dim] >= 0 && n < room)
+                n += (size_t)snprintf(out + n, room - n, "%s %s is %lld", n ? "," : " where",
+                                      s->k->module->signatures.dims[dim].name, (long long)s->sizes[dim]);
+        }
+}
+
+/* An axis whose extent has one dimension that is not known, and no size of it fits. */
+static int refuse_unsolved(const SizeSolver *s, const SigParam *p, const char *what, const SigExtent *e,
+                           int64_t number)
+{
+    const char *name = "";
+    char known[160];
+    for (uint32_t i = 0; i < e->nterms; i++)
+        for (uint32_t d = 0; d < e->terms[i].ndims; d++)
+            if (s->sizes[e->terms[i].dims[d]] < 0)
+                name = s->k->module->signatures.dims[e->terms[i].dims[d]].name;
+    known_sizes(s, e, known, sizeof known);
+    return refuse_argument(s->ctx, "%s: '%s' has %lld at %s, but %s is that for no size %s%s",
+                           s->k->sig->name, p->name, (long long)number, what, e->text, name, known);
+}
+
+static int has_dims(const SigExtent *e)
+{
+    for (uint32_t i = 0; i < e->nterms; i++)
+        if (e->terms[i].ndims)
+            return 1;
+    return 0;
+}
+
 static int check_size(const SizeSolver *s, const SigParam *p, uint32_t axis, int64_t number)
 {
     static const char *const route_sizes[ROUTE_SIZES] = {"tokens", "choices", "groups", "rows"};
@@ -121,17 +160,22 @@ static int check_size(const SizeSolver *s, const SigParam *p, uint32_t axis, int
     const char *kernel = s->k->sig->name;
     int64_t want;
     int fits = extent_value(e, s->sizes, &want);
-    if (fits ? want == number : number >= 0 && !is_known(e, s->sizes))
-        return 0;
     char what[24];
     snprintf(what, sizeof what, "axis %u", axis);
     if (p->kind == MOEC_ROUTE)
         snprintf(what, sizeof what, "%s", route_sizes[axis]);
+    if (number >= 0 && !is_known(e, s->sizes) && solve(e, number, s->sizes) < 0)
+        return refuse_unsolved(s, p, what, e, number);
+    if (fits ? want == number : number >= 0 && !is_known(e, s->sizes))
+        return 0;
     if (number < 0)
         return refuse_argument(s->ctx, "%s: '%s' has a negative size at %s", kernel, p->name, what);
     if (!fits)
         return refuse_argument(s->ctx, "%s: '%s' %s is %s, which is too large", kernel, p->name, what,
                                e->text);
+    if (!has_dims(e))
+        return refuse_argument(s->ctx, "%s: '%s' has %lld at %s, but its type says %lld", kernel, p->name,
+                               (long long)number, what, (long long)want);
     return refuse_argument(s->ctx, "%s: '%s' has %lld at %s, but %s is %lld here", kernel, p->name,
                            (long long)number, what, e->text, (long long)want);
 }

@@ -236,6 +236,19 @@ static PyObject *new_out(PythonCall *c, size_t i, int64_t *extents, PyObject *al
     return made;
 }
 
+/* A dimension of this shape that the call did not find, or NULL. */
+static const char *unknown_size(const PythonCall *c, const SigParam *p)
+{
+    const SigKernel *sig = c->k->sig;
+    for (uint32_t a = 0; a < p->rank; a++)
+        for (uint32_t t = 0; t < p->shape[a].nterms; t++)
+            for (uint32_t d = 0; d < p->shape[a].terms[t].ndims; d++)
+                for (uint32_t i = 0; i < sig->ndims; i++)
+                    if (sig->dims[i] == p->shape[a].terms[t].dims[d] && c->dims[i] < 0)
+                        return c->k->module->signatures.dims[sig->dims[i]].name;
+    return NULL;
+}
+
 /* Why the shape of output i is not known: an argument that is not what its parameter takes, or that no shape says it. */
 static int refuse_shape(const PythonCall *c, size_t i)
 {
@@ -243,9 +256,15 @@ static int refuse_shape(const PythonCall *c, size_t i)
     for (size_t j = 0; j < c->n && !status; j++)
         if (c->k->sig->params[j].kind == MOEC_TENSOR && PyTuple_GetItem(c->values, (Py_ssize_t)j) != Py_None)
             status = call_check_tensor(c->k, c->ctx, (uint32_t)j, &c->views[j].tensor);
-    if (!status)
+    const SigParam *p = &c->k->sig->params[i];
+    const char *size = status ? NULL : unknown_size(c, p);
+    if (size)
+        status = refuse_argument(
+            c->ctx, "%s: the shape of '%s' cannot be found: no argument's shape says %s; write %s=...",
+            c->k->sig->name, p->name, size, size);
+    else if (!status)
         status = refuse_argument(c->ctx, "%s: the shape of '%s' cannot be found from the arguments' shapes",
-                                 c->k->sig->name, c->k->sig->params[i].name);
+                                 c->k->sig->name, p->name);
     raise_status(c, status);
     return -1;
 }

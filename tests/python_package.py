@@ -28,6 +28,8 @@ kernel two(in a: bf16[T], out y: bf16[T], out n: i32[T], out z: f32) {
   z = sum(t) f32(a[t])
 }
 kernel repeat(in a: f32[T], out y: f32[T, K]) { y[t, k] = a[t] }
+kernel pairs_of(in a: f32[T, 2], out y: f32[T]) { y[t] = a[t, 0] + a[t, 1] }
+kernel heads(in a: f32[T*K], out y: f32[T, K]) { y[t, k] = a[t*K + k] }
 kernel square(inout a: f32[T]) { a[t] = a[t] * a[t] }
 kernel product(in x: bf16[T, H], in w: bf16[H, E] packed, out y: f32[T, E]) { y[t, e] = sum(h) x[t, h] * w[h, e] }
 kernel rows(in x: f32[T, H], in rt: route[T, K -> R], in w: f32[E], out y: f32[T, H]) {
@@ -102,7 +104,10 @@ class Package(unittest.TestCase):
         a = floats(3)
         np.testing.assert_array_equal(self.m.repeat(a, K=2), np.stack([a, a], 1))
         self.assertEqual(self.m.repeat(a, y=np.empty((3, 4), np.float32)).shape, (3, 4))
-        self.refuses("shape of 'y' cannot be found", lambda: self.m.repeat(a))
+        self.refuses("shape of 'y' cannot be found: no argument's shape says K; write K=", lambda: self.m.repeat(a))
+        self.refuses("'a' has 3 at axis 1, but its type says 2", lambda: self.m.pairs_of(np.ones((2, 3), np.float32)))
+        self.refuses("'a' has 5 at axis 0, but T*K is that for no size T where K is 2",
+                     lambda: self.m.heads(np.ones(5, np.float32), K=2))
         self.refuses("'a' has 3 at axis 0, but T is 2 here", lambda: self.m.repeat(a, T=2, K=2))
 
     def test_packed_parameters(self):

@@ -6,7 +6,7 @@ import torch
 
 from moec import kernels
 from moec.routes import Route, arrays, filled
-from moec.shapes import packed_bytes, shape_of, solve, undetermined
+from moec.shapes import packed_bytes, shape_of, solve, undetermined, unknown_size
 from moec.tensors import TORCH
 
 library = torch.library.Library("moec", "FRAGMENT")
@@ -83,7 +83,9 @@ def fake_outs(kernel, params, values, outs, sizes):
     for p in outs:
         shape = shape_of(p, sizes)
         if shape is None:
-            raise ValueError(f"{kernel.name}: the shape of '{p.name}' cannot be found from the arguments' shapes")
+            size = unknown_size(p, sizes)
+            raise ValueError(f"{kernel.name}: the shape of '{p.name}' cannot be found: no argument's shape says {size}; "
+                             f"write {size}=...")
         made.append(like.new_empty((packed_bytes(p, shape),), dtype=torch.uint8) if p.packed else
                     like.new_empty(shape, dtype=getattr(torch, TORCH[p.type])))
     return made

@@ -245,12 +245,15 @@ class Module:
         try:
             return self.__dict__["kernels"][name]
         except KeyError:
-            raise AttributeError(f"the module has no kernel '{name}'") from None
+            raise AttributeError(self._no_kernel(name)) from None
 
     def __getitem__(self, name):
         if name not in self.kernels:
-            raise KeyError(f"the module has no kernel '{name}'")
+            raise KeyError(self._no_kernel(name))
         return self.kernels[name]
+
+    def _no_kernel(self, name):
+        return f"the module has no kernel '{name}' (it has {', '.join(self.__dict__.get('kernels', ())) or 'none'})"
 
     def __dir__(self):
         return [*super().__dir__(), *self.kernels]

@@ -49,6 +49,11 @@ def shape_of(param, sizes):
     return None if None in shape else shape
 
 
+def unknown_size(param, sizes):
+    """A dimension of a parameter's shape that is not among these."""
+    return next(d for e in param.extents for _, *dims in e["terms"] for d in dims if d not in sizes)
+
+
 def undetermined(kernel, params):
     """Dimensions that a call passes and the shapes of these parameters do not tell."""
     known, before = set(kernel.module.constants), -1
