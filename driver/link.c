@@ -46,7 +46,7 @@ static const char *library_file(const char *soname, Arena *a)
     return path ? path : arena_printf(a, "-l:%s", soname);
 }
 
-static const char *make_directory(LinkJob *job)
+static const char *make_directory(LinkJob *job, Arena *a)
 {
     const char *place = getenv("TMPDIR");
     if (!place || !*place || strlen(place) > sizeof job->directory - 16)
@@ -54,7 +54,9 @@ static const char *make_directory(LinkJob *job)
     snprintf(job->directory, sizeof job->directory, "%s/moec-XXXXXX", place);
     if (!mkdtemp(job->directory)) {
         job->directory[0] = '\0';
-        return "a directory for temporary files cannot be made (TMPDIR or /tmp)";
+        return arena_printf(
+            a, "%s: no directory for temporary files can be made there: %s (TMPDIR names another place)",
+            place, strerror(errno));
     }
     snprintf(job->object, sizeof job->object, "%s/kernel.o", job->directory);
     snprintf(job->so, sizeof job->so, "%s/kernel.so", job->directory);
@@ -216,7 +218,7 @@ const char *link_shared(Bytes object, const char *soname, Arena *a, Bytes *so)
     for (int i = 0; i < 3; i++)
         libraries[i] = library_file(sonames[i], a);
     arena_alloc(a, 2 * SAID_BYTES); /* room for an error text is there before the first file is */
-    error = make_directory(&job);
+    error = make_directory(&job, a);
     if (!error && !write_object(&job, object))
         error = arena_printf(a, "%s: cannot be written: %s", job.object, strerror(errno));
     if (!error) {

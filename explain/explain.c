@@ -382,7 +382,7 @@ int explain_collect(Explain *e, const char *kernel)
     }
     if (!kernel || e->kernels.len)
         return DRIVER_OK;
-    return compile_fail(c, DIAG_driver_kernel, arena_printf(c->arena, "the file has no kernel '%s'", kernel));
+    return compile_fail(c, DIAG_driver_kernel, ir_no_kernel(e->m, kernel, c->arena));
 }
 
 /* ---- hints ---- */

@@ -82,6 +82,20 @@ Kernel *ir_find_kernel(const Module *m, Name name)
     return NULL;
 }
 
+const char *ir_no_kernel(const Module *m, const char *name, Arena *a)
+{
+    enum { LISTED = 12 };
+    Text t = {.arena = a};
+    text_add(&t, "the file has no kernel");
+    if (name)
+        text_add(&t, " '%s'", name);
+    for (uint32_t i = 0; name && i < m->kernels.len && i < LISTED; i++)
+        text_add(&t, "%s%s", i ? ", " : " (it has ", m->kernels.at[i]->name);
+    if (name && m->kernels.len)
+        text_add(&t, "%s)", m->kernels.len > LISTED ? ", ..." : "");
+    return text_string(&t);
+}
+
 const DerivedPair *ir_find_pair(const Module *m, Name forward)
 {
     for (uint32_t i = 0; i < m->pairs.len; i++)

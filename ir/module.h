@@ -104,6 +104,7 @@ uint32_t ir_tensor_dims(const Kernel *k, TensorId t, DimId *out); /* of those, w
 
 Kernel *ir_kernel(Module *m, Name name, Loc loc); /* added to the module */
 Kernel *ir_find_kernel(const Module *m, Name name);
+const char *ir_no_kernel(const Module *m, const char *name, Arena *a); /* the error text: a program lacks it */
 const DerivedPair *ir_find_pair(const Module *m, Name forward); /* NULL: derive made none of that name */
 TensorId ir_tensor(Kernel *k, Tensor t);
 TensorId ir_find_tensor(const Kernel *k, Name name);

@@ -395,16 +395,29 @@ static void run_all(TestFile *file)
     }
 }
 
+/* Nothing ran of a kernel that was asked for: there is none, or derive made it. */
+static void say_untested(const TestFile *file, const char *path)
+{
+    const Module *m = file->c->module;
+    const char *name = file->o->kernel;
+    if (ir_find_kernel(m, name_of(m->names, name)))
+        fprintf(file->out,
+                "error: %s: '%s' is derived: kernels are tested with the one that they are derived from\n",
+                path, name);
+    else
+        fprintf(file->out, "error: %s: %s\n", path, ir_no_kernel(m, name, m->arena));
+}
+
 int test_file(const char *path, const TestOptions *o, FILE *out)
 {
     TestFile file = {.o = o, .out = out, .errors = out};
     int status = test_load(&file, path, CODE_ALL);
     if (!status) {
         run_all(&file);
-        fprintf(out, "%s: %u runs, %u failed\n", path, file.runs, file.failed);
         if (o->kernel && !file.runs)
-            fprintf(out, "error: %s has no kernel '%s' to test; derived ones are tested with their origin\n",
-                    path, o->kernel);
+            say_untested(&file, path);
+        else
+            fprintf(out, "%s: %u runs, %u failed\n", path, file.runs, file.failed);
         status = file.failed || (o->kernel && !file.runs) ? DRIVER_ERROR : DRIVER_OK;
     }
     test_unload(&file);

@@ -179,7 +179,7 @@ static const char *take_run(TestFile *file)
     file->dims = file->o->every_size ? no_sizes(m) : test_default_sizes(m, m->arena);
     file->run = (TestRun){0};
     if (!file->k)
-        return arena_printf(m->arena, "the file has no kernel '%s'", file->o->kernel ? file->o->kernel : "");
+        return ir_no_kernel(m, file->o->kernel, m->arena);
     const char *error = file->o->sizes ? frontend_sizes(m, file->o->sizes, file->dims) : NULL;
     if (!error)
         error = missing_sizes(file);

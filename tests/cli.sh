@@ -278,8 +278,11 @@ expect 1 'the integer 99999999999999999999 does not fit 64 bits' "$moec" run a.m
 expect 1 'x has 10000000000 elements at T=100000 H=100000; random data' "$moec" run a.moe rmsnorm T=100000 H=100000
 expect 1 'x has too many elements at T=4000000000 H=4000000000' "$moec" run a.moe rmsnorm T=4000000000 H=4000000000
 expect 0 'y: 0 bf16, hash' "$moec" run a.moe rmsnorm T=0
-expect 1 "has no kernel 'nothing'" "$moec" run a.moe nothing
-expect 1 "has no kernel 'nothing' to test" "$moec" test --kernel=nothing a.moe
+expect 1 '/nowhere: no directory for temporary files can be made there: No such file' env TMPDIR=/nowhere "$moec" a.moe --no-cache -o x.so
+expect 1 "has no kernel 'nothing' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" run a.moe nothing
+expect 1 "has no kernel 'nothing' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" explain a.moe nothing
+expect 1 "a.moe: the file has no kernel 'nothing' (it has rmsnorm" "$moec" test --kernel=nothing a.moe
+expect 1 "'rmsnorm_bwd' is derived" "$moec" test --kernel=rmsnorm_bwd a.moe
 # every element hangs on a rounding: a run that compared nothing is no success
 cat >doubt.moe <<'END'
 moe 1
