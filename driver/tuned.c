@@ -290,6 +290,6 @@ const char *tuned_schedules(Compilation *c)
     if (!c->tuned.len)
         text_add(&c->tuned,
                  path ? "no tuned schedules: no record of this program in %s\n" : "no tuned schedules: %s\n",
-                 path ? path : "MOE_TUNED is off");
+                 path ? path : "there is no place for records: MOE_TUNED is off, or there is no cache");
     return schedules.len ? text_string(&schedules) : NULL;
 }

@@ -122,7 +122,8 @@ expect 2 'budget' "$moec" tune a.moe --sizes T=16,H=64 --budget 10x
 expect 2 'no sizes' "$moec" tune a.moe
 export MOE_TUNED="$scratch/tuned.db"
 expect 0 'there are no records: .*tuned.db does not exist yet' "$moec" db ls
-expect 1 'tuned.db' "$moec" db ls --db "$scratch/tuned.db"
+expect 1 'there are no records: .*tuned.db does not exist' "$moec" db show 1
+expect 1 'there are no records: .*/tuned.db does not exist' "$moec" db ls --db "$scratch/tuned.db"
 expect 1 'MOE_TUNED is off' env MOE_TUNED=off "$moec" db ls
 expect 0 "kept in  $scratch/tuned.db" "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 4s
 expect 0 'rmsnorm .* T=16 H=64' "$moec" db ls
@@ -131,6 +132,7 @@ expect 0 'kernel     rmsnorm of the program' "$moec" db show 1
 expect 0 '^ratio      [0-9.]*, of 4 rounds' "$moec" db show 1
 expect 1 'no record 99999' "$moec" db show 99999
 expect 0 'record [0-9]* of .*tuned.db: at T=16 H=64' "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
+expect 0 'no tuned schedules: there is no place for records' env -u MOE_TUNED -u HOME -u XDG_CACHE_HOME MOEC_CACHE=off "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 'its records are of other sizes' "$moec" explain a.moe rmsnorm --tuned-for T=17,H=64
 expect 0 'MOE_TUNED is off' env MOE_TUNED=off "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 '' "$moec" a.moe --tuned-for T=16,H=64 --emit=so -o tuned.so

@@ -30,9 +30,19 @@ typedef struct Db {
     int64_t count;
 } Db;
 
+/* Where nobody has tuned yet there is no file. NULL: there is one. */
+static const char *missing(const Db *db)
+{
+    const char *path = db->o->path || !db->context ? db->o->path : moec_records_default(db->context);
+    return path && access(path, F_OK) != 0 && errno == ENOENT ? path : NULL;
+}
+
 static int db_open(Db *db, const DbOptions *o, FILE *out, int write)
 {
     *db = (Db){.o = o, .out = out, .context = moec_context_new()};
+    const char *none = write ? NULL : missing(db);
+    if (none)
+        return fprintf(stderr, "moec: there are no records: %s does not exist\n", none), 1;
     int failed = !db->context || moec_records_open(db->context, o->path, write, &db->records);
     if (failed)
         fprintf(stderr, "moec: %s", moec_error_text(db->context));
@@ -64,17 +74,10 @@ static int list_one(void *user, const moec_record *r)
     return 0;
 }
 
-/* Where nobody has tuned yet there is no file. */
-static const char *missing(const Db *db)
-{
-    const char *path = db->context && !db->o->path ? moec_records_default(db->context) : NULL;
-    return path && access(path, F_OK) != 0 && errno == ENOENT ? path : NULL;
-}
-
 int db_list(const DbOptions *o, FILE *out)
 {
     Db db = {.o = o, .context = moec_context_new()};
-    const char *none = missing(&db);
+    const char *none = o->path ? NULL : missing(&db);
     if (none)
         fprintf(out, "there are no records: %s does not exist yet\n", none);
     moec_context_free(db.context);
