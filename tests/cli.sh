@@ -216,6 +216,16 @@ expect 0 '^--emit=$' "$moec" --option-names
 expect 0 '^machines$' "$moec" --option-names
 expect 0 '^--werror$' "$moec" check --option-names
 
+echo "-- docs/cli.md names every command and every option"
+for command in '' $("$moec" --option-names | grep -v '^-'); do
+    for word in $("$moec" $command --option-names | sed 's/=$//'); do
+        if ! grep -qE -- "(^|[^a-z-])$word([^a-z-]|$)" "$root/docs/cli.md"; then
+            echo "FAILED: docs/cli.md lacks $word of moec $command"
+            bad=1
+        fi
+    done
+done
+
 echo "-- options of the commands"
 # A wrong value is refused by the option's name.
 for line in 'bench --threads=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17' 'bench --format=xml' 'bench --seed=x' 'bench --schedule-seed=x' \
