@@ -283,7 +283,10 @@ void parser_syntax_error(Parser *p, Loc loc, const char *const *expected, int ne
     }
     if (p->tokens <= 1) {
         parser_bad_token(p, DIAG_version_missing, loc, "write `moe 1` as the first line",
-                         "the file begins with %s, not with its language version", found_text(p, t));
+                         t->kind == MOE_EOF
+                             ? "there is nothing in the file but blanks and comments, and no language version"
+                             : "the file begins with %s, not with its language version",
+                         found_text(p, t));
         diag_edit(p->m->diags, (Loc){loc.file, loc.line, loc.col, 0}, "moe 1\n");
         return;
     }

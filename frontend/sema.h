@@ -119,6 +119,7 @@ typedef struct Var {
     Axis axis;
     Loc known_at;
     Name known_by; /* the tensor or route whose axis it was */
+    Extent near;   /* of an axis where it stands in a sum, as t in x[t - 1]; or NONE */
     IndexId id;
 } Var;
 

@@ -72,7 +72,7 @@ static int new_var(KernelSema *c, AstName name, int on_left, uint32_t *var)
     }
     *var = c->vars.len;
     vec_push(c->m->arena, &c->vars,
-             (Var){.name = name.name, .loc = name.loc, .on_left = on_left, .id = NONE});
+             (Var){.name = name.name, .loc = name.loc, .on_left = on_left, .near = NONE, .id = NONE});
     return 1;
 }
 
@@ -162,10 +162,25 @@ int bind_left(KernelSema *c, const AstEquation *q, const AstLhs *lhs, const Axis
 
 /* ---- the right side ---- */
 
+/* An index of i + 1, j - i, ... may well range over this axis, which is said if nothing tells its extent. */
+static void note_near(KernelSema *c, const AstExpr *e, Extent extent)
+{
+    uint32_t var = plain_var(c, e);
+    if (var != NONE && c->vars.at[var].near == NONE)
+        c->vars.at[var].near = extent;
+    if (e->kind == AST_OP && (e->op == OP_add || e->op == OP_sub))
+        for (uint32_t i = 0; i < (e->op == OP_sub ? 1 : e->nargs); i++)
+            note_near(c, e->args[i], extent);
+}
+
 static int bind_subscript(KernelSema *c, AstExpr *e, Axis axis, Name of)
 {
     uint32_t var = plain_var(c, e);
-    return var == NONE ? bind_right(c, e) : bind_axis(c, var, axis, e->loc, of);
+    if (var != NONE)
+        return bind_axis(c, var, axis, e->loc, of);
+    if (axis.group == NONE)
+        note_near(c, e, axis.extent);
+    return bind_right(c, e);
 }
 
 static int bind_access(KernelSema *c, AstExpr *e)
@@ -392,6 +407,17 @@ static void follow_kind(KernelSema *c, int kind)
     }
 }
 
+/* What the extent of an index may be meant to be: of the axis where it stands in a sum, of an index with its name in an equation above, or any. */
+static const char *likely_extent(KernelSema *c, const Var *v)
+{
+    if (v->near != NONE)
+        return axis_text(c, (Axis){v->near, NONE});
+    for (uint32_t i = c->k->indices.len; i-- > 0;)
+        if (c->k->indices.at[i].name == v->name)
+            return axis_text(c, c->k->indices.at[i].axis);
+    return c->m->dims.len ? c->m->dims.at[0].name : "8";
+}
+
 static int refuse_unknown(KernelSema *c, const Var *v)
 {
     if (c->decl->equations->broken) { /* what would have told it may be what did not parse */
@@ -403,9 +429,9 @@ static int refuse_unknown(KernelSema *c, const Var *v)
             return sema_error(c, DIAG_which_group, v->loc,
                               arena_printf(c->m->arena, "name the rows, as in %s: R in e", v->name),
                               "%s could range over the rows of several groups, or of none", v->name) != NONE;
-    const char *extent = c->m->dims.len ? c->m->dims.at[0].name : "8";
     return sema_error(c, DIAG_no_extent, v->loc,
-                      arena_printf(c->m->arena, "write its extent behind it, as in %s: %s", v->name, extent),
+                      arena_printf(c->m->arena, "write its extent behind it, as in %s: %s", v->name,
+                                   likely_extent(c, v)),
                       "nothing tells the extent of %s: it is never a whole subscript", v->name) != NONE;
 }
 
