@@ -272,8 +272,14 @@ static int plan_model(Arena *a, PlanOptions *o)
 
 int command_plan(int argc, char **argv)
 {
-    static const struct argp argp = {
-        options, parse_option, 0, "Counts a model and plans the memory of a step, without either.", 0, 0, 0};
+    static const struct argp argp = {options,
+                                     parse_option,
+                                     0,
+                                     "Counts parameters, operations and bytes of a model, and plans the "
+                                     "memory of a step without allocating it.",
+                                     0,
+                                     0,
+                                     0};
     PlanOptions o = {.sequences = 1, .micro_batches = 1, .ranks = 1};
     cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();

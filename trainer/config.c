@@ -199,8 +199,7 @@ Config config_read(int argc, char **argv)
         "Trains a decoder-only mixture-of-experts language model on bytes or tokens. Every computation on "
         "tensors is a "
         "kernel written in .moe and compiled when the program starts. Other commands: `moe-train eval`, "
-        "`moe-train generate` and "
-        "`moe-train plan`, each with a --help of its own.\v"
+        "`generate`, `analyse`, `plot` and `plan`, each with a --help of its own.\v"
         "The number in brackets is the default.",
         0,
         0,
