@@ -42,6 +42,7 @@ void advice_say(Advice *a, DiagCode code);
 int habit_find(Advice *a);
 int habit_role(Advice *a);
 int habit_names(Advice *a);
+int habit_dim(Advice *a);
 int habit_type_first(Advice *a);
 int habit_result(Advice *a);
 int habit_function_body(Advice *a);

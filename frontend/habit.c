@@ -435,7 +435,26 @@ static int habit_declaration(Advice *a)
     return 0;
 }
 
-/* A comment of C. */
+/* The `*` of the sign that ends a comment of C, or NO_WORD. */
+static uint32_t comment_end(const Advice *a, uint32_t first)
+{
+    for (uint32_t i = first; i + 1 < a->words.len; i++)
+        if (advice_is(a, i, '*') && advice_is(a, i + 1, '/') &&
+            a->words.at[i + 1].offset == a->words.at[i].offset + 1)
+            return i;
+    return NO_WORD;
+}
+
+/* Is there a word of these that begins a line? */
+static int goes_over_lines(const Advice *a, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i <= last; i++)
+        if (a->words.at[i].first)
+            return 1;
+    return 0;
+}
+
+/* A comment of C. Where text follows it in its last line, no `//` can stand for it. */
 static int habit_comment(Advice *a)
 {
     uint32_t slash = advice_is(a, a->at, '/') && advice_is(a, a->at + 1, '*') ? a->at : a->at - 1;
@@ -443,9 +462,19 @@ static int habit_comment(Advice *a)
         return 0;
     if (a->words.at[slash + 1].offset != a->words.at[slash].offset + 1)
         return 0;
+    const uint32_t end = comment_end(a, slash + 2);
+    const int follows = end != NO_WORD && end + 2 < a->words.len && !a->words.at[end + 2].first &&
+                        !advice_is(a, end + 2, MOE_EOF);
+    const char *help = "write `//`";
+    if (end != NO_WORD && (follows || goes_over_lines(a, slash + 2, end)))
+        help = follows ? "write it behind the line, after `//`" : "begin each of its lines with `//`";
+    else {
+        advice_edit(a, slash, slash + 1, "//");
+        if (end != NO_WORD)
+            advice_edit(a, end, end + 1, "");
+    }
     a->place = slash;
-    advice_edit(a, slash, slash + 1, "//");
-    return advice_with(a, "a comment begins with `//` and ends with its line", "write `//`");
+    return advice_with(a, "a comment begins with `//` and ends with its line", help);
 }
 
 /* A `{` that nothing closes: the file ends, or the next declaration begins. */
@@ -467,12 +496,32 @@ typedef int (*Habit)(Advice *a);
 
 int habit_find(Advice *a)
 {
-    static const Habit habits[] = {
-        habit_comment,      habit_type_as_index, habit_question,   habit_if_behind, habit_if_statement,
-        habit_where_call,   habit_role,          habit_names,      habit_range,     habit_reduction_brackets,
-        habit_operator,     habit_reduction,     habit_chain,      habit_matmul,    habit_assignment,
-        habit_two_brackets, habit_slice,         habit_type_first, habit_result,    habit_function_body,
-        habit_statement,    habit_declaration,   habit_unclosed,   habit_beside,    habit_tuple};
+    static const Habit habits[] = {habit_comment,
+                                   habit_type_as_index,
+                                   habit_question,
+                                   habit_if_behind,
+                                   habit_if_statement,
+                                   habit_where_call,
+                                   habit_role,
+                                   habit_names,
+                                   habit_dim,
+                                   habit_range,
+                                   habit_reduction_brackets,
+                                   habit_operator,
+                                   habit_reduction,
+                                   habit_chain,
+                                   habit_matmul,
+                                   habit_assignment,
+                                   habit_two_brackets,
+                                   habit_slice,
+                                   habit_type_first,
+                                   habit_result,
+                                   habit_function_body,
+                                   habit_statement,
+                                   habit_declaration,
+                                   habit_unclosed,
+                                   habit_beside,
+                                   habit_tuple};
     for (size_t i = 0; a->at > 0 && i < sizeof habits / sizeof *habits; i++)
         if (habits[i](a))
             return 1;

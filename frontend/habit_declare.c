@@ -21,6 +21,57 @@ int habit_names(Advice *a)
     return advice_with(a, "names are listed with commas between them", "write the commas");
 }
 
+/* dim T, and the next declaration */
+static int habit_comma_at_end(Advice *a)
+{
+    if (!a->words.at[a->at].first || !advice_is(a, a->at - 1, ',') || !begins_line(a, a->at - 1, KW_DIM))
+        return 0;
+    a->place = a->at - 1;
+    advice_edit(a, a->at - 1, a->at - 1, "");
+    return advice_with(a, "no name follows this comma", "remove it");
+}
+
+/* What is written for a rule of a dim where the word `at` cannot stand: in front of it, or instead of it. */
+static const char *dim_rule_text(const Advice *a, int *instead)
+{
+    const uint32_t at = a->at;
+    *instead = advice_is(a, at, EQ);
+    if (advice_is(a, at, EQ))
+        return "=";
+    if (advice_is(a, at, '%'))
+        return ":";
+    if (advice_named(a, at, "prefer"))
+        return advice_is(a, at - 1, ':') ? "% 1" : ": % 1";
+    return advice_is(a, at, INTEGER) && advice_is(a, at - 1, ':') ? "%" : NULL;
+}
+
+/* The rules of a dim, that stand in another order, are more than one can have, or are for some of its names. */
+int habit_dim(Advice *a)
+{
+    const uint32_t at = a->at;
+    static const char rules[] =
+        "behind the names of a `dim` stand their rules: <= MAX, : % N prefer M, = CONST, in this order";
+    if (habit_comma_at_end(a))
+        return 1;
+    if (a->words.at[at].first || !begins_line(a, at, KW_DIM) || advice_is(a, at - 1, KW_DIM))
+        return 0;
+    if (advice_is(a, at, ',')) {
+        advice_edit(a, at, at, "\ndim");
+        return advice_with(a, "the rules of a `dim` are for all its names, and end it",
+                           "begin another `dim`");
+    }
+    if (advice_is(a, at, '<'))
+        return advice_with(a, rules, "write the largest size: <= MAX");
+    if (advice_is(a, at, '>') || advice_is(a, at, GE))
+        return advice_with(a, rules, "remove it: a size may be anything from 0 on");
+    int instead;
+    const char *text = dim_rule_text(a, &instead);
+    if (!text)
+        return advice_with(a, rules, "write them as in dim T <= 4096 : % 16 prefer 256");
+    advice_edit(a, at, instead ? at : at - 1, ADVICE_TEXT(instead ? "%s" : "%s ", text));
+    return advice_with(a, rules, ADVICE_TEXT("write `%s`", text));
+}
+
 static const char *type_at(const Advice *a, uint32_t word)
 {
     int kind = word < a->words.len ? a->words.at[word].kind : MOE_EOF;

@@ -154,18 +154,20 @@ static int dim_rule_holds(Sema *c, AstInt value, const AstDecl *d)
 
 void sema_dim(Sema *c, const AstDecl *d)
 {
-    if (d->multiple.value == 0 || d->prefer.value == 0) {
+    if (d->multiple.value == 0 || d->prefer.value == 0)
         diag_add(c->m->diags, DIAG_number_range, d->multiple.value == 0 ? d->multiple.loc : d->prefer.loc,
                  "write at least 1", "a dimension cannot be a multiple of 0");
-        return;
-    }
-    if (!dim_rule_holds(c, d->constant, d))
-        return;
+    else if (!dim_rule_holds(c, d->constant, d))
+        c->broken = 1;
     for (uint32_t i = 0; i < d->names->list.len; i++) {
         AstName name = d->names->list.at[i];
-        if (taken(c, name, "dimension", &c->dims) || taken(c, name, "group", &c->groups) ||
-            c_word(c, name, "a dimension") || sema_too_many(c, name.loc, c->m->dims.len, "dimensions"))
+        if (sema_too_many(c, name.loc, c->m->dims.len, "dimensions"))
             return;
+        if (taken(c, name, "dimension", &c->dims) || taken(c, name, "group", &c->groups) ||
+            c_word(c, name, "a dimension")) {
+            c->broken = 1; /* names that lead to it are not reported again */
+            continue;
+        }
         Dim dim = {.name = name.name, .loc = name.loc, .constant = d->constant.value, .max = d->max.value};
         dim.multiple = d->multiple.value > 0 ? d->multiple.value : 1;
         dim.prefer = d->prefer.value > 0 ? d->prefer.value : 1;
