@@ -120,6 +120,7 @@ def other_options_are_refused(at):
     refuses(1, "has step-00000002, and this run is at step 0", *TINY, "--save", f"{at}/a")
     refuses(1, "cannot be read: No such file", f"--resume={at}/nothing")
     refuses(1, "has no checkpoint", f"--resume={at}")
+    refuses(1, f"name one, as {at}/a/step-00000002", "generate", "--model", f"{at}/a", "--ids", 1)
     refuses(1, "without a folder", *TINY, "--resume")
     run(TRAIN, "--resume", f"{at}/a", "--steps", 3, "--lr", 1e-4, "--micro-batches", 1, "--threads", 1)
     expect(checkpoints(f"{at}/a") == ["step-00000002", "step-00000003"], checkpoints(f"{at}/a"))

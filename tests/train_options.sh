@@ -54,6 +54,7 @@ refuses 2 "vocab_size must be at least 256" --model tests/models/deepseek_v3 --d
 refuses 2 "--sequence is larger than max_position_embeddings" --model examples/models/trainer.json --sequence 4096 --data LICENSE
 refuses 2 "--sequence is larger than max_position_embeddings" plan --model examples/models/tiny.json --sequence 65
 refuses 1 "--ids and --length 64 are more tokens than max_position_embeddings of --model, 64" generate --model examples/models/tiny.json --ids 1 --length 64
+refuses 1 " examples/models/model.safetensors.index.json: cannot be read" generate --model examples/models/tiny.json --ids 1 --length 4
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 2 "--trace-steps has no effect without --trace" --trace-steps 2
 refuses 2 "--keep has no effect without --save" --keep 2

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "trainer/checkpoint.h"
 #include "trainer/complain.h"
 
 int64_t option_number(struct argp_state *s, const char *option, const char *text, int64_t least, int64_t most)
@@ -47,11 +48,22 @@ static int is_folder(const char *path)
     return !stat(path, &s) && S_ISDIR(s.st_mode);
 }
 
+/* What --save was given, where a model is asked for: the newest checkpoint of that folder, or NULL. */
+static const char *checkpoint_in(Arena *a, const char *path)
+{
+    Checkpoints known = {0};
+    return is_folder(path) && !checkpoint_list(a, path, &known) && known.len ? known.at[known.len - 1].path
+                                                                             : NULL;
+}
+
 int command_model(Arena *a, const char *path, ModelConfig *out)
 {
     const char *file = is_folder(path) ? arena_printf(a, "%s/config.json", path) : path;
     ModelNames unknown = {0};
-    const char *error = model_config_load(a, file, out, &unknown);
+    const char *error = model_config_load(a, file, out, &unknown),
+               *inside = error ? checkpoint_in(a, path) : NULL;
+    if (inside)
+        return complain("%s; it is a folder of checkpoints: name one, as %s", error, inside);
     if (error)
         return complain("%s", error);
     Text names = {.arena = a};
@@ -67,7 +79,7 @@ static const char *folder_of(Arena *a, const char *path)
     const char *last = strrchr(path, '/');
     if (is_folder(path))
         return path;
-    return last ? arena_strndup(a, path, (size_t)(last - path) + 1) : ".";
+    return last ? arena_strndup(a, path, (size_t)(last - path) + (last == path)) : ".";
 }
 
 int command_weights(Session *s, const char *path, const WeightSlice *masters)
