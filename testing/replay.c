@@ -276,11 +276,20 @@ static const char *compare_recorded(ReplayedCall *r, int status)
 {
     const char *recorded = metadata(&r->done, "status"), *error = NULL;
     if (!recorded) {
-        fprintf(r->out, "  the recorded call did not end; this one ends with status %d\n", status);
+        fprintf(r->out, "  the recorded call did not end; this one ends with: %s\n", moe_status_text(status));
         return NULL;
     }
-    if (status != atoi(recorded)) {
-        fprintf(r->out, "  status %d, recorded: %s %s\n", status, recorded, metadata(&r->done, "message"));
+    const int then = atoi(recorded);
+    if (then == MOE_OVERLAP &&
+        !status) { /* addresses are not recorded, and here each argument has memory of its own */
+        fprintf(r->out, "  refused when it was recorded, which cannot be repeated: %s\n",
+                moe_status_text(then));
+        return NULL;
+    }
+    if (status != then) {
+        const char *message = metadata(&r->done, "message");
+        fprintf(r->out, "  now: %s; recorded: %s\n", moe_status_text(status),
+                message && *message ? message : moe_status_text(then));
         r->differs = 1;
     }
     if (status)
@@ -365,14 +374,25 @@ static int replay_guarded(ReplayedCall *r)
     return error || r->differs ? DRIVER_ERROR : DRIVER_OK;
 }
 
+/* Of either file of a call. */
+static const char *base_of(Arena *a, const char *path)
+{
+    static const char *const endings[] = {LOG_IN, LOG_OUT};
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < 2; i++) {
+        const size_t ending = strlen(endings[i]);
+        if (n > ending && strcmp(path + n - ending, endings[i]) == 0)
+            return arena_strndup(a, path, n - ending);
+    }
+    return path;
+}
+
 static int replay_one(const char *path, const ReplayOptions *o, FILE *out)
 {
     ReplayedCall r = {.o = o, .out = out, .arena = arena_new(), .context = moec_context_new()};
     int status = DRIVER_ERROR;
     if (r.arena && r.context) {
-        size_t n = strlen(path), ending = strlen(LOG_IN);
-        int whole = n > ending && strcmp(path + n - ending, LOG_IN) == 0;
-        r.base = arena_strndup(r.arena, path, whole ? n - ending : n);
+        r.base = base_of(r.arena, path);
         status = replay_guarded(&r);
     }
     moec_module_free(r.interpreted);

@@ -44,6 +44,7 @@ def caller(so, size_t, h, call="scale"):
     library = ctypes.CDLL(so)
     elements = max(size_t, 1) * h
     x, y = (ctypes.c_float * elements)(*range(elements)), (ctypes.c_float * elements)()
+    y = x if call == "onto" else y
     status = library.scale(None, ctypes.c_int64(size_t), ctypes.c_int64(h), x, ctypes.c_float(0.5), y)
     print(status, *y[:3])
 
@@ -106,6 +107,12 @@ def by_program(scratch):
           struct.unpack("<6f", data[slice(*found["x"]["data_offsets"])]) == tuple(map(float, range(6))), str(found))
     said = run(MOEC, "replay", log)
     check("five calls", said.count("the recorded bits") == 4 and "T is -1; a size is at least 0" in said, said)
+    said = run(MOEC, "replay", os.path.join(log, "000001-scale.out.safetensors"))
+    check("either file names the call", "000001-scale: T=2 H=3" in said and "the recorded bits" in said, said)
+    onto = os.path.join(scratch, "onto")
+    run(*me, "2", "3", "onto", MOE_LOG_CALLS=onto, MOEC_LIBRARY=LIBRARY)
+    said = run(MOEC, "replay", onto)
+    check("memory that overlaps is no difference", "cannot be repeated: an output overlaps" in said, said)
     only = os.path.join(scratch, "only")
     run(*me, "2", "3", MOE_LOG_CALLS=only, MOE_LOG_ONLY="grow", MOEC_LIBRARY=LIBRARY)
     check("only kernels that are asked for", not os.path.exists(only))
@@ -154,4 +161,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(caller(sys.argv[3], int(sys.argv[4]), int(sys.argv[5])) if sys.argv[2:3] == ["call"] else main())
+    sys.exit(caller(sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), *sys.argv[6:]) if sys.argv[2:3] == ["call"] else main())

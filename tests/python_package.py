@@ -4,6 +4,7 @@ usage: tests/python_package.py MOEC [unittest's arguments]"""
 import contextlib
 import io
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -266,6 +267,8 @@ class Package(unittest.TestCase):
         self.assertEqual((e.diagnostics[0]["line"], e.diagnostics[0]["column"]), (2, 20))
         self.refuses("/no/such.moe", lambda: moec.load("/no/such.moe"), moec.CompileError)
         self.refuses("/no/such.so", lambda: moec.load("/no/such.so"), moec.CompileError)
+        self.refuses("the text of a program, not PosixPath", lambda: moec.jit(pathlib.Path("k.moe")), TypeError)
+        self.refuses("/no/such.moe", lambda: moec.load(b"/no/such.moe"), moec.CompileError)
         self.refuses("no option 'optimise'", lambda: moec.jit(TEXT, optimise=1), TypeError)
         self.refuses("no option 'targt'; did you mean 'target'", lambda: moec.jit(TEXT, targt="host"), TypeError)
         self.refuses("the option 'target' is a text, not 3", lambda: moec.jit(TEXT, target=3), TypeError)

@@ -274,7 +274,7 @@ def tell_library():
 def load(path, **options):
     """The module of a file: .moe text, which is compiled (or found in the cache), or a kernel.so, which needs no compiler.
     Options are those of moec_options: target, derive, kernels, schedule, machine, no_cache, cache_dir, debug, interpret, ..."""
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     if path.endswith(".so") or ".so." in os.path.basename(path):
         tell_library()
         return Module(*_native.open(os.path.abspath(path), names_of))
@@ -283,6 +283,8 @@ def load(path, **options):
 
 def jit(text, name="<jit>", **options):
     """The module of a text; options as those of load()."""
+    if not isinstance(text, str):
+        raise TypeError(f"jit() takes the text of a program, not {type(text).__name__}; load() takes a path")
     return Module(*_native.compile(libmoec(), name, text, options, names_of))
 
 
