@@ -210,7 +210,7 @@ static int take_value(PythonCall *c, size_t i, PyObject *o)
 {
     switch (c->k->sig->params[i].kind) {
     case MOEC_TENSOR: return o == Py_None ? 0 : take_tensor(c, i, o);
-    case MOEC_ROUTE: return take_route(c, i, o);
+    case MOEC_ROUTE: return o == Py_None && c->k->sig->params[i].role == ROLE_OUT ? 0 : take_route(c, i, o);
     case MOEC_SCALAR: return take_scalar(c, i, o);
     case MOEC_NONE: break;
     }
@@ -240,12 +240,14 @@ static PyObject *new_out(PythonCall *c, size_t i, int64_t *extents, PyObject *al
 static const char *unknown_size(const PythonCall *c, const SigParam *p)
 {
     const SigKernel *sig = c->k->sig;
-    for (uint32_t a = 0; a < p->rank; a++)
-        for (uint32_t t = 0; t < p->shape[a].nterms; t++)
-            for (uint32_t d = 0; d < p->shape[a].terms[t].ndims; d++)
+    for (uint32_t a = 0; a < param_rank(p); a++) {
+        const SigExtent *e = param_extent(c->k, p, a);
+        for (uint32_t t = 0; t < e->nterms; t++)
+            for (uint32_t d = 0; d < e->terms[t].ndims; d++)
                 for (uint32_t i = 0; i < sig->ndims; i++)
-                    if (sig->dims[i] == p->shape[a].terms[t].dims[d] && c->dims[i] < 0)
+                    if (sig->dims[i] == e->terms[t].dims[d] && c->dims[i] < 0)
                         return c->k->module->signatures.dims[sig->dims[i]].name;
+    }
     return NULL;
 }
 
@@ -269,9 +271,25 @@ static int refuse_shape(const PythonCall *c, size_t i)
     return -1;
 }
 
+/* Room for a route, which allocate() makes for the sizes of the call's dimensions. */
+static int make_route(PythonCall *c, size_t i, PyObject *allocate)
+{
+    const Py_ssize_t n = (Py_ssize_t)c->k->sig->ndims;
+    if (unknown_size(c, &c->k->sig->params[i]))
+        return refuse_shape(c, i);
+    PyObject *sizes = PyTuple_New(n);
+    for (Py_ssize_t d = 0; sizes && d < n; d++)
+        PyTuple_SetItem(sizes, d, PyLong_FromLongLong(c->dims[d]));
+    c->made[i] = sizes ? PyObject_CallFunction(allocate, "nOO", (Py_ssize_t)i, sizes, c->values) : NULL;
+    Py_XDECREF(sizes);
+    return c->made[i] ? take_route(c, i, c->made[i]) : -1;
+}
+
 static int make_out(PythonCall *c, size_t i, PyObject *allocate)
 {
     int64_t extents[MOEC_MAX_RANK];
+    if (c->k->sig->params[i].kind == MOEC_ROUTE)
+        return make_route(c, i, allocate);
     if (moec_kernel_param_shape(c->k, i, c->dims, extents))
         return refuse_shape(c, i);
     c->made[i] = new_out(c, i, extents, allocate);
@@ -295,16 +313,16 @@ static int make_outs(PythonCall *c, PyObject *allocate)
     return 0;
 }
 
-/* The `out` tensors in the kernel's order, given or made. */
+/* The `out` tensors and routes in the kernel's order, given or made. */
 static PyObject *results(PythonCall *c)
 {
     Py_ssize_t n = 0;
     for (size_t i = 0; i < c->n; i++)
-        n += c->k->sig->params[i].role == ROLE_OUT && c->args[i].kind == MOEC_TENSOR;
+        n += c->k->sig->params[i].role == ROLE_OUT;
     PyObject *outs = PyTuple_New(n);
     n = 0;
     for (size_t i = 0; outs && i < c->n; i++)
-        if (c->k->sig->params[i].role == ROLE_OUT && c->args[i].kind == MOEC_TENSOR)
+        if (c->k->sig->params[i].role == ROLE_OUT)
             PyTuple_SetItem(outs, n++,
                             Py_NewRef(c->made[i] ? c->made[i] : PyTuple_GetItem(c->values, (Py_ssize_t)i)));
     return outs;

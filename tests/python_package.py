@@ -37,6 +37,10 @@ kernel rows(in x: f32[T, H], in rt: route[T, K -> R], in w: f32[E], out y: f32[T
   r1[r, h] = x[rt.token(r), h] * w[@r]
   y[t, h] = sum(k) r1[rt.row(t, k), h]
 }
+kernel dispatch(in id: i32[T, K], in x: f32[T, H], out rt: route[T, K -> C], out y: f32[C, H]) {
+  rt = route(id)
+  y[r, h] = x[rt.token(r), h]
+}
 derive (add_fwd, add_bwd) from add wrt a, b +=
 """
 
@@ -110,6 +114,19 @@ class Package(unittest.TestCase):
         self.refuses("'a' has 5 at axis 0, but T*K is that for no size T where K is 2",
                      lambda: self.m.heads(np.ones(5, np.float32), K=2))
         self.refuses("'a' has 3 at axis 0, but T is 2 here", lambda: self.m.repeat(a, T=2, K=2))
+
+    def test_routes_are_made(self):
+        ids, x = np.array([[0, 1], [0, 2], [0, 1]], np.int32), floats(3, 5)
+        rt, y = self.m.dispatch(ids, x, E=3)
+        want = moec.route(ids, 3, capacity=2)
+        for made, other in zip(rt.tensors, want.tensors):
+            np.testing.assert_array_equal(made, other)
+        np.testing.assert_array_equal(y, [x[0], x[1], x[0], x[2], x[1], 0 * x[0]])
+        given, _ = self.m.dispatch(ids, x, rt=rt)
+        self.assertIs(given, rt)
+        np.testing.assert_array_equal(self.m.rows(floats(3, 4), moec.route(ids, 3), np.ones(3, np.float32)).shape, (3, 4))
+        self.refuses("the shape of 'rt' cannot be found: no argument's shape says E; write E=", lambda: self.m.dispatch(ids, x))
+        self.refuses("'rt' is a route, but the argument is of type int", lambda: self.m.dispatch(ids, x, rt=3))
 
     def test_packed_parameters(self):
         x, w = moec.bf16(floats(5, 40)), moec.bf16(floats(40, 3))

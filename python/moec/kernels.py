@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from moec import _native
 from moec.errors import CallError, CompileError
-from moec.shapes import packed_bytes, solve
+from moec.routes import Route, room
+from moec.shapes import packed_bytes, shape_of, solve
 from moec.tensors import empty
 
 numbers, by_number = itertools.count(), weakref.WeakValueDictionary()
@@ -182,6 +183,10 @@ class Kernel:
         return tuple(values), sizes
 
     def _make(self, i, shape, values):
+        """An output. shape: of a route the sizes of the kernel's dimensions."""
+        if self.params[i].kind == "route":
+            sizes = {**self.module.constants, **dict(zip(self.dims, shape))}
+            return Route(*room(*shape_of(self.params[i], sizes), values))
         if self.params[i].packed:
             return Packed(self, i, None, shape, empty((packed_bytes(self.params[i], shape),), "u8", values))
         return empty(shape, self.params[i].type, values)
@@ -205,6 +210,9 @@ class Kernel:
         if any(values[i] is not None for i, p in enumerate(self.params) if p.role == "out"):
             raise TypeError(f"{self.name}(): where PyTorch wants gradients or compiles, outputs are made; `direct` calls "
                             "without it")
+        if any(p.kind == "route" for p in self._outs):
+            raise TypeError(f"{self.name}() makes a route, which PyTorch can neither trace nor differentiate: `direct` calls it "
+                            "without gradients, moec.route() makes a route of ids")
         from moec import autograd
         return autograd.call(self, [values[i] for i in self._inputs], dict(zip(self.dims, sizes or ())))
 

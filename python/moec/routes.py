@@ -49,12 +49,16 @@ def as_i32(ids):
     return numpy.ascontiguousarray(ids if fits else ids.clip(-2**31, 2**31 - 1), numpy.int32)
 
 
+def room(tokens, choices, experts, rows, values):
+    """The four tensors of a route, like these values."""
+    return (empty((experts + 1,), "i64", values), empty((experts,), "i64", values), empty((rows,), "i32", values),
+            empty((tokens, choices), "i32", values))
+
+
 def arrays(ids, experts, capacity):
     """Room for a route of ids."""
     rows = ids.shape[0] * ids.shape[1] if capacity < 0 else experts * capacity
-    values = [ids]
-    return (empty((experts + 1,), "i64", values), empty((experts,), "i64", values), empty((rows,), "i32", values),
-            empty(tuple(ids.shape), "i32", values))
+    return room(*ids.shape, experts, rows, [ids])
 
 
 def filled(ids, experts, capacity):
