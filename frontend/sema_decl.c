@@ -141,30 +141,29 @@ int sema_axis(Sema *c, const AstExpr *e, Axis *out)
 
 /* ---- dim and group ---- */
 
-static int dim_rule_holds(Sema *c, AstInt value, const AstDecl *d)
+/* A dimension whose rule is wrong is declared nevertheless, so that nothing is said about its uses. */
+static void check_dim_rule(Sema *c, const AstDecl *d)
 {
     int64_t multiple = d->multiple.value > 0 ? d->multiple.value : 1;
-    if (d->constant.value < 0 ||
-        (d->constant.value % multiple == 0 && (d->max.value < 0 || d->constant.value <= d->max.value)))
-        return 1;
-    diag_add(c->m->diags, DIAG_number_range, value.loc, "change the constant or the rule",
-             "the constant %lld does not meet the dimension's own rule", (long long)d->constant.value);
-    return 0;
+    if (d->multiple.value == 0 || d->prefer.value == 0)
+        diag_add(c->m->diags, DIAG_number_range, d->multiple.value == 0 ? d->multiple.loc : d->prefer.loc,
+                 "write at least 1", "a dimension cannot be a multiple of 0");
+    else if (d->constant.value >= 0 &&
+             (d->constant.value % multiple != 0 || (d->max.value >= 0 && d->constant.value > d->max.value)))
+        diag_add(c->m->diags, DIAG_number_range, d->constant.loc, "change the constant or the rule",
+                 "the constant %lld does not meet the dimension's own rule", (long long)d->constant.value);
 }
 
 void sema_dim(Sema *c, const AstDecl *d)
 {
-    if (d->multiple.value == 0 || d->prefer.value == 0)
-        diag_add(c->m->diags, DIAG_number_range, d->multiple.value == 0 ? d->multiple.loc : d->prefer.loc,
-                 "write at least 1", "a dimension cannot be a multiple of 0");
-    else if (!dim_rule_holds(c, d->constant, d))
-        c->broken = 1;
+    check_dim_rule(c, d);
     for (uint32_t i = 0; i < d->names->list.len; i++) {
         AstName name = d->names->list.at[i];
         if (sema_too_many(c, name.loc, c->m->dims.len, "dimensions"))
             return;
-        if (taken(c, name, "dimension", &c->dims) || taken(c, name, "group", &c->groups) ||
-            c_word(c, name, "a dimension")) {
+        if (taken(c, name, "dimension", &c->dims) || taken(c, name, "group", &c->groups))
+            continue;
+        if (c_word(c, name, "a dimension")) {
             c->broken = 1; /* names that lead to it are not reported again */
             continue;
         }
