@@ -96,8 +96,9 @@ void lower_route(Lower *l, const Equation *q)
     build_launch(&l->b, loc, "check");
     build_for(&l->b, loc, LOOP_ORDERED, t, x_int(k, loc, 0), x_extent(k, loc, r.tokens), 1);
     build_for(&l->b, loc, LOOP_ORDERED, s, x_int(k, loc, 0), x_extent(k, loc, r.choices), 1);
-    const char *what = arena_printf(m->arena, "%s: route %s: choice %%lld of %s is outside -1..%%lld-1",
-                                    k->name, r.name, k->tensors.at[q->ids].name);
+    const char *what = arena_printf(
+        m->arena, "%s: route %s: a choice of %s is %%lld, which is neither -1 nor an expert below %%lld",
+        k->name, r.name, k->tensors.at[q->ids].name);
     check_inside(l, loc, x_load(k, loc, q->ids, at), -1, x_extent(k, loc, m->groups.at[r.group].groups),
                  is_input(k, q->ids), what);
     build_launch(&l->b, loc, lower_stem(l, q));

@@ -126,6 +126,7 @@ class Package(unittest.TestCase):
         self.assertIs(given, rt)
         np.testing.assert_array_equal(self.m.rows(floats(3, 4), moec.route(ids, 3), np.ones(3, np.float32)).shape, (3, 4))
         self.refuses("the shape of 'rt' cannot be found: no argument's shape says E; write E=", lambda: self.m.dispatch(ids, x))
+        self.refuses("route rt: a choice of id is 2, which is neither -1 nor an expert below 2", lambda: self.m.dispatch(ids, x, E=2))
         self.refuses("'rt' is a route, but the argument is of type int", lambda: self.m.dispatch(ids, x, rt=3))
 
     def test_packed_parameters(self):
