@@ -103,7 +103,9 @@ static void print_time(const TestFile *file, const TestCase *c, const TestTarget
         double seconds = test_call(c, target).seconds;
         best = seconds < best ? seconds : best;
     }
-    fprintf(file->out, "time: %.3f ms, the best of %d calls\n", 1e3 * best, TIMED_CALLS);
+    fprintf(file->out,
+            best < 1e-3 ? "time: %.3g ms, the best of %d calls\n" : "time: %.3f ms, the best of %d calls\n",
+            1e3 * best, TIMED_CALLS);
 }
 
 static void print_result(const TestFile *file, const TestCase *c, const TestResult *got)

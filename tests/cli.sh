@@ -290,6 +290,7 @@ expect 1 'the integer 99999999999999999999 does not fit 64 bits' "$moec" run a.m
 expect 1 'x has 10000000000 elements at T=100000 H=100000; random data' "$moec" run a.moe rmsnorm T=100000 H=100000
 expect 1 'x has too many elements at T=4000000000 H=4000000000' "$moec" run a.moe rmsnorm T=4000000000 H=4000000000
 expect 0 'y: 0 bf16, hash' "$moec" run a.moe rmsnorm T=0
+expect 0 'time: [0-9.e-]*[1-9][0-9]* ms, the best of' "$moec" run a.moe rmsnorm T=1 H=1
 expect 1 '/nowhere: no directory for temporary files can be made there: No such file' env TMPDIR=/nowhere "$moec" a.moe --no-cache -o x.so
 expect 1 "has no kernel 'nothing' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" run a.moe nothing
 expect 1 "has no kernel 'nothing' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" explain a.moe nothing
