@@ -83,6 +83,8 @@ int main(int argc, char **argv)
     int status = moec_compile_file(c, argc > 1 ? argv[1] : "rmsnorm.moe", NULL, &m);
     fputs(moec_error_text(c), stderr); /* warnings too */
     const moec_kernel *rmsnorm = status ? NULL : moec_module_kernel(m, "rmsnorm");
+    if (!status && !rmsnorm)
+        fputs("the file has no kernel rmsnorm, which this program calls\n", stderr);
     int wrong = rmsnorm ? run(rmsnorm) : 1;
     moec_module_free(m);
     moec_context_free(c);
