@@ -101,23 +101,25 @@ static ExprId open_strips(Lower *l, const Blocking *by, Loc loc)
 }
 
 /* Ordered loops over all indices but the lanes and `known`, then the lanes of the strip. */
-static void open_others(Lower *l, const Blocking *by, Loc loc, IndexId known, ExprId strip)
+static void open_others(Lower *l, Item *it, Loc loc, IndexId known, ExprId strip)
 {
+    const Blocking *by = it->by;
     for (uint32_t f = 0; f < by->nfree; f++)
         if (by->free[f] != by->lane && by->free[f] != known)
             lower_open_index(l, loc, by->free[f]);
     if (by->lane == NONE)
         return;
     lower_bind(l, by->lane, NONE, NONE);
-    ExprId end = x_min(l->k, x_add(l->k, strip, by->nc), lower_extent(l, by->lane));
-    build_for(&l->b, loc, LOOP_VECTOR, by->lane, strip, end, by->width);
+    it->lane_first = strip;
+    it->lane_end = x_min(l->k, x_add(l->k, strip, by->nc), lower_extent(l, by->lane));
+    build_for(&l->b, loc, LOOP_VECTOR, by->lane, it->lane_first, it->lane_end, by->width);
 }
 
 /* ---- the two forms ---- */
 
-static void add_elements(Lower *l, const Equation *q, const Item *it, ExprId strip)
+static void add_elements(Lower *l, const Equation *q, Item *it, ExprId strip)
 {
-    open_others(l, it->by, q->loc, NONE, strip);
+    open_others(l, it, q->loc, NONE, strip);
     skip_dropped(l, q);
     lower_sums(l, it, q->rhs, NULL);
     lower_store_element(l, q, 1);
@@ -132,7 +134,7 @@ static void prepare_terms(Lower *l, ExprId reduce)
 }
 
 /* The terms in order; the key of each is the index that it is compared with. */
-static void add_terms(Lower *l, const Equation *q, const Item *it, ExprId strip, const Bucket *b)
+static void add_terms(Lower *l, const Equation *q, Item *it, ExprId strip, const Bucket *b)
 {
     Kernel *k = l->k;
     Equation term = *q;
@@ -147,7 +149,7 @@ static void add_terms(Lower *l, const Equation *q, const Item *it, ExprId strip,
              x_and(k, q->loc, x_op2(k, q->loc, OP_ge, key, x_int(k, q->loc, 0)),
                    x_op2(k, q->loc, OP_lt, key, x_extent(k, q->loc, b->buckets))));
     lower_bind(l, b->bucket, key, NONE);
-    open_others(l, it->by, q->loc, b->bucket, strip);
+    open_others(l, it, q->loc, b->bucket, strip);
     for (uint32_t c = 0; c < d->nconjunct; c++)
         if (!(b->implied >> c & 1))
             build_if(&l->b, q->loc, lower_expr(l, d->conjunct[c]));
