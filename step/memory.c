@@ -48,11 +48,6 @@ static int is_placed(const Program *p, BufferId b)
     return buffer->base == STEP_NONE && !owner_persists[buffer->owner] && buffer->first != STEP_NONE;
 }
 
-static int live_together(const StepBuffer *a, const StepBuffer *b)
-{
-    return a->first <= b->last && b->first <= a->last;
-}
-
 /* ---- places ---- */
 
 static const Program *sorted; /* qsort has no argument for its comparison */
@@ -66,79 +61,120 @@ static int larger_first(const void *x, const void *y)
     return a->first != b->first ? (a->first < b->first ? -1 : 1) : (a < b ? -1 : 1);
 }
 
-/* The buffers that have places, by the part of the tasks in which they live, each part in the order of places: where micro-batches
- * follow each other most live in one part or two. */
-enum { PLACE_PARTS = 64 };
-typedef Vec(BufferId) BufferList;
+/* A part of the arena. */
+typedef struct PlaceRange {
+    int64_t begin, end;
+} PlaceRange;
+typedef Vec(PlaceRange) RangeList; /* in order, none touches the next */
+
+/* Note [Places] A buffer gets the lowest gap among those that live while it does, and most of a deep model live together, so looking
+ * at each of them would take time by the square. But they lie close together: what a time takes of the arena is few ranges. So a tree
+ * over the tasks has at each node the ranges of what lives in some of its tasks, and of what lives in all of them. Against a buffer stand the
+ * first of nodes that lie inside its life, and the second of nodes above these. */
+typedef struct PlaceNode {
+    RangeList some, all;
+} PlaceNode;
+
 typedef struct Places {
-    const Program *p;
-    BufferList part[PLACE_PARTS], merged, next; /* the last two: of several parts, for one buffer */
+    Arena *arena;
+    PlaceNode *nodes;             /* the children of i: 2 i and 2 i + 1 */
+    TaskId tasks;                 /* below the first, 1 */
+    Vec(const RangeList *) taken; /* for the buffer that gets a place */
 } Places;
 
-static uint32_t part_of(const Places *s, TaskId t)
+static Places new_places(const Program *p)
 {
-    return (uint32_t)((uint64_t)t * PLACE_PARTS / s->p->tasks.len);
+    Places s = {.arena = p->arena, .tasks = 1};
+    while (s.tasks < p->tasks.len)
+        s.tasks *= 2;
+    s.nodes = arena_array(p->arena, PlaceNode, 2 * (size_t)s.tasks);
+    return s;
 }
 
-static int64_t place_of(const Places *s, BufferId b) { return s->p->buffers.at[b].place; }
-
-/* Into s->merged, whose order it keeps; a buffer of both is in it twice. */
-static void merge_part(Places *s, const BufferList *part)
+/* Of the ranges that end behind `at`, the first. */
+static uint32_t range_behind(const RangeList *l, int64_t at)
 {
-    const BufferList before = s->merged;
-    s->next.len = 0;
-    for (uint32_t i = 0, j = 0; i < before.len || j < part->len;) {
-        const int first =
-            j == part->len || (i < before.len && place_of(s, before.at[i]) <= place_of(s, part->at[j]));
-        vec_push(s->p->arena, &s->next, first ? before.at[i++] : part->at[j++]);
+    uint32_t low = 0, high = l->len;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (l->at[middle].end > at)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    s->merged = s->next;
-    s->next = before;
+    return low;
 }
 
-static const BufferList *together(Places *s, const StepBuffer *b)
+/* One with those that it touches. */
+static void add_range(Arena *a, RangeList *l, PlaceRange r)
 {
-    const uint32_t first = part_of(s, b->first), last = part_of(s, b->last);
-    if (first == last)
-        return &s->part[first];
-    s->merged.len = 0;
-    for (uint32_t i = first; i <= last; i++)
-        merge_part(s, &s->part[i]);
-    return &s->merged;
+    const uint32_t first = range_behind(l, r.begin - 1);
+    uint32_t behind = first;
+    for (; behind < l->len && l->at[behind].begin <= r.end; behind++) {
+        r.begin = l->at[behind].begin < r.begin ? l->at[behind].begin : r.begin;
+        r.end = l->at[behind].end > r.end ? l->at[behind].end : r.end;
+    }
+    vec_reserve(a, l, l->len + 1);
+    memmove(&l->at[first + 1], l->at + behind, (l->len - behind) * sizeof *l->at);
+    l->at[first] = r;
+    l->len = l->len + 1 - (behind - first);
+}
+
+/* Tasks `lo` to `hi` - 1 are those of the node. */
+static void add_place(Places *s, uint32_t node, TaskId lo, TaskId hi, const StepBuffer *b, PlaceRange r)
+{
+    const TaskId middle = lo + (hi - lo) / 2;
+    if (hi <= b->first || b->last < lo)
+        return;
+    add_range(s->arena, &s->nodes[node].some, r);
+    if (b->first <= lo && hi <= b->last + 1) {
+        add_range(s->arena, &s->nodes[node].all, r);
+        return;
+    }
+    add_place(s, 2 * node, lo, middle, b, r);
+    add_place(s, 2 * node + 1, middle, hi, b, r);
+}
+
+static void list_taken(Places *s, uint32_t node, TaskId lo, TaskId hi, const StepBuffer *b)
+{
+    const TaskId middle = lo + (hi - lo) / 2;
+    if (hi <= b->first || b->last < lo)
+        return;
+    const int is_inside = b->first <= lo && hi <= b->last + 1;
+    vec_push(s->arena, &s->taken, is_inside ? &s->nodes[node].some : &s->nodes[node].all);
+    if (is_inside)
+        return;
+    list_taken(s, 2 * node, lo, middle, b);
+    list_taken(s, 2 * node + 1, middle, hi, b);
+}
+
+/* At `at` or behind it, in one list. */
+static int64_t gap_in(const RangeList *l, int64_t at, int64_t bytes)
+{
+    for (uint32_t i = range_behind(l, at); i < l->len && l->at[i].begin < at + bytes; i++)
+        at = l->at[i].end;
+    return at;
 }
 
 /* The lowest place where `b` fits among those that live while it does. */
 static int64_t lowest_gap(Places *s, const StepBuffer *b)
 {
-    const BufferList *others = together(s, b);
-    int64_t at = 0;
-    for (uint32_t i = 0; i < others->len; i++) {
-        const StepBuffer *other = &s->p->buffers.at[others->at[i]];
-        if (!live_together(other, b))
-            continue;
-        if (other->place >= at + b->bytes)
-            break;
-        int64_t behind = round_up(other->place + other->bytes);
-        at = behind > at ? behind : at;
+    int64_t at = 0, before = -1;
+    s->taken.len = 0;
+    list_taken(s, 1, 0, s->tasks, b);
+    while (at != before) {
+        before = at;
+        for (uint32_t i = 0; i < s->taken.len; i++)
+            at = gap_in(s->taken.at[i], at, b->bytes);
     }
     return at;
-}
-
-static void insert_by_place(Places *s, BufferList *list, BufferId b)
-{
-    vec_push(s->p->arena, list, b);
-    uint32_t i = list->len - 1;
-    for (; i > 0 && place_of(s, list->at[i - 1]) > place_of(s, b); i--)
-        list->at[i] = list->at[i - 1];
-    list->at[i] = b;
 }
 
 /* Of the buffers in the arena, or of those in the swap file; gives the bytes of all. */
 static int64_t place(Program *p, int on_disk)
 {
     BufferId *order = arena_array(p->arena, BufferId, p->buffers.len + 1);
-    Places *s = arena_new_of(p->arena, Places);
-    s->p = p;
+    Places s = new_places(p);
     uint32_t n = 0;
     int64_t bytes = 0;
     for (BufferId b = 0; b < p->buffers.len; b++)
@@ -148,11 +184,10 @@ static int64_t place(Program *p, int on_disk)
     qsort(order, n, sizeof *order, larger_first);
     for (uint32_t i = 0; i < n; i++) {
         StepBuffer *b = &p->buffers.at[order[i]];
-        b->place = lowest_gap(s, b);
-        for (uint32_t part = part_of(s, b->first); part <= part_of(s, b->last); part++)
-            insert_by_place(s, &s->part[part], order[i]);
-        const int64_t end = round_up(b->place + b->bytes);
-        bytes = end > bytes ? end : bytes;
+        b->place = lowest_gap(&s, b);
+        const PlaceRange taken = {b->place, round_up(b->place + b->bytes)};
+        add_place(&s, 1, 0, s.tasks, b, taken);
+        bytes = taken.end > bytes ? taken.end : bytes;
     }
     return bytes;
 }
@@ -193,11 +228,6 @@ MemoryPeak memory_peak(const Program *p)
 
 /* ---- what is touched ---- */
 
-/* A part of the arena. */
-typedef struct TouchedRange {
-    int64_t begin, end;
-} TouchedRange;
-
 /* By extent: the rows that it stands for when all ranks get as many as they send, as the smaller tensor of the exchange says; 0: that of
  * no exchange. */
 static const int64_t *expected_rows(const Program *p)
@@ -231,7 +261,7 @@ static void lessen(const Program *p, const Task *t, const int64_t *rows, int64_t
 
 static int by_begin(const void *a, const void *b)
 {
-    const int64_t x = ((const TouchedRange *)a)->begin, y = ((const TouchedRange *)b)->begin;
+    const int64_t x = ((const PlaceRange *)a)->begin, y = ((const PlaceRange *)b)->begin;
     return (x > y) - (x < y);
 }
 
@@ -239,7 +269,7 @@ int64_t memory_touched(const Program *p)
 {
     const int64_t *rows = expected_rows(p);
     int64_t *touched = arena_array(p->arena, int64_t, p->buffers.len + 1), sum = 0, end = 0;
-    TouchedRange *ranges = arena_array(p->arena, TouchedRange, p->buffers.len + 1);
+    PlaceRange *ranges = arena_array(p->arena, PlaceRange, p->buffers.len + 1);
     uint32_t n = 0;
     for (BufferId b = 0; b < p->buffers.len; b++)
         touched[b] = p->buffers.at[b].bytes;
@@ -247,7 +277,7 @@ int64_t memory_touched(const Program *p)
         lessen(p, &p->tasks.at[t], rows, touched);
     for (BufferId b = 0; b < p->buffers.len; b++)
         if (is_placed(p, b) && p->buffers.at[b].owner != OWNER_disk)
-            ranges[n++] = (TouchedRange){p->buffers.at[b].place, p->buffers.at[b].place + touched[b]};
+            ranges[n++] = (PlaceRange){p->buffers.at[b].place, p->buffers.at[b].place + touched[b]};
     qsort(ranges, n, sizeof *ranges, by_begin);
     for (uint32_t i = 0; i < n; i++) {
         const int64_t begin = ranges[i].begin > end ? ranges[i].begin : end;

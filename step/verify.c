@@ -300,39 +300,83 @@ static void check_pair(StepVerifier *v, BufferId a, BufferId b)
                (long long)y->place, (long long)(y->place + y->bytes), wy->first, wy->last);
 }
 
-typedef struct Living {
-    TaskId first, last;
+/* When a buffer begins to live, or ends. */
+typedef struct LifeEvent {
+    TaskId task;
     BufferId buffer;
-} Living;
+} LifeEvent;
+typedef Vec(LifeEvent) LifeEvents;
 
-static int by_first(const void *a, const void *b)
+static int by_task(const void *a, const void *b)
 {
-    const TaskId x = ((const Living *)a)->first, y = ((const Living *)b)->first;
+    const TaskId x = ((const LifeEvent *)a)->task, y = ((const LifeEvent *)b)->task;
     return (x > y) - (x < y);
+}
+
+static int is_before(const StepVerifier *v, BufferId a, BufferId b)
+{
+    const StepBuffer *x = &v->p->buffers.at[a], *y = &v->p->buffers.at[b];
+    if (on_disk(v, a) != on_disk(v, b))
+        return on_disk(v, a) < on_disk(v, b);
+    if (x->place != y->place)
+        return x->place < y->place;
+    return x->bytes != y->bytes ? x->bytes < y->bytes : a < b;
+}
+
+/* In the order of places: where `b` is, or would be. */
+typedef Vec(BufferId) LivingList;
+
+static uint32_t find_living(const StepVerifier *v, const LivingList *l, BufferId b)
+{
+    uint32_t low = 0, high = l->len;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (is_before(v, l->at[middle], b))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void end_life(const StepVerifier *v, LivingList *l, BufferId b)
+{
+    const uint32_t at = find_living(v, l, b);
+    memmove(l->at + at, l->at + at + 1, (--l->len - at) * sizeof *l->at);
+}
+
+/* Those that live do not overlap, so that if one overlaps `b` then one beside it does. */
+static void begin_life(StepVerifier *v, LivingList *l, BufferId b)
+{
+    const uint32_t at = find_living(v, l, b);
+    if (at > 0)
+        check_pair(v, b, l->at[at - 1]);
+    if (at < l->len)
+        check_pair(v, b, l->at[at]);
+    vec_reserve(v->p->arena, l, l->len + 1);
+    memmove(l->at + at + 1, l->at + at, (l->len++ - at) * sizeof *l->at);
+    l->at[at] = b;
 }
 
 /* Each with those that still live when it begins to. */
 static void check_memory(StepVerifier *v)
 {
-    Vec(Living) placed = {0};
+    LifeEvents begin = {0}, end = {0};
+    LivingList living = {0};
     for (BufferId b = 0; b < v->p->buffers.len; b++)
         if (has_place(v, b)) {
             check_place(v, b);
-            vec_push(v->p->arena, &placed, ((Living){v->written[b].first, v->written[b].last, b}));
+            vec_push(v->p->arena, &begin, ((LifeEvent){v->written[b].first, b}));
+            vec_push(v->p->arena, &end, ((LifeEvent){v->written[b].last, b}));
         }
-    if (placed.len)
-        qsort(placed.at, placed.len, sizeof *placed.at, by_first);
-    uint32_t living = 0; /* at the front of `placed`, which has room there */
-    for (uint32_t i = 0; i < placed.len && !v->error; i++) {
-        const Living now = placed.at[i];
-        uint32_t kept = 0;
-        for (uint32_t j = 0; j < living; j++)
-            if (placed.at[j].last >= now.first) {
-                check_pair(v, now.buffer, placed.at[j].buffer);
-                placed.at[kept++] = placed.at[j];
-            }
-        placed.at[kept++] = now;
-        living = kept;
+    if (begin.len) {
+        qsort(begin.at, begin.len, sizeof *begin.at, by_task);
+        qsort(end.at, end.len, sizeof *end.at, by_task);
+    }
+    for (uint32_t i = 0, ended = 0; i < begin.len && !v->error; i++) {
+        for (; end.at[ended].task < begin.at[i].task; ended++)
+            end_life(v, &living, end.at[ended].buffer);
+        begin_life(v, &living, begin.at[i].buffer);
     }
 }
 

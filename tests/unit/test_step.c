@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 static const char good[] =
@@ -151,6 +152,48 @@ static void test_refused_programs(void **state)
     refuse("bytes 1024", "bytes 63", "63 bytes do not hold its elements");
 }
 
+static void add_living(Program *p, int i, int64_t elements, int64_t first, int64_t last)
+{
+    const BufferId b = step_add(p, (StepBuffer){.name = arena_printf(p->arena, "b%d", i),
+                                                .owner = OWNER_activation,
+                                                .rank = 1,
+                                                .shape = {elements},
+                                                .bytes = 4 * elements,
+                                                .base = STEP_NONE});
+    vec_push(p->arena, &p->tasks.at[first].operands, (Operand){"x", b, USE_WRITE});
+    if (last > first)
+        vec_push(p->arena, &p->tasks.at[last].operands, (Operand){"x", b, USE_READ});
+}
+
+static Program *program_of(Arena *a, int tasks)
+{
+    Program *p = step_new(a, "random");
+    step_add_kernel(p, (StepKernel){"a.moe", "f", NULL});
+    for (int t = 0; t < tasks; t++)
+        vec_push(a, &p->tasks, (Task){.kind = TASK_kernel, .work = STEP_NONE});
+    return p;
+}
+
+static int is_in_the_way(const StepBuffer *other, const StepBuffer *b, int64_t place)
+{
+    return other->bytes >= b->bytes && other->first <= b->last && b->first <= other->last &&
+           other->place < place + b->bytes && place < other->place + other->bytes;
+}
+
+/* Below a buffer something larger, or as large, is in the way everywhere. */
+static void check_lowest(const Program *p)
+{
+    for (BufferId i = 0; i < p->buffers.len; i++) {
+        const StepBuffer *b = &p->buffers.at[i];
+        for (int64_t place = 0; place < b->place; place += STEP_ALIGN) {
+            int taken = 0;
+            for (BufferId j = 0; j < p->buffers.len && !taken; j++)
+                taken = j != i && is_in_the_way(&p->buffers.at[j], b, place);
+            assert_true(taken);
+        }
+    }
+}
+
 /* Random lifetimes: the verifier, which knows nothing of how places were found, accepts them. */
 static void test_places(void **state)
 {
@@ -159,22 +202,11 @@ static void test_places(void **state)
     for (uint64_t seed = 1; seed <= 20; seed++) {
         Arena *a = arena_new();
         Random random = random_new(seed);
-        Program *p = step_new(a, "random");
-        step_add_kernel(p, (StepKernel){"a.moe", "f", NULL});
-        for (int t = 0; t < TASKS; t++)
-            vec_push(a, &p->tasks, (Task){.kind = TASK_kernel, .work = STEP_NONE});
+        Program *p = program_of(a, TASKS);
         for (int i = 0; i < BUFFERS; i++) {
             const int64_t n = 1 + random_below(&random, 1000), first = random_below(&random, TASKS),
                           last = first + random_below(&random, TASKS - first);
-            const BufferId b = step_add(p, (StepBuffer){.name = arena_printf(a, "b%d", i),
-                                                        .owner = OWNER_activation,
-                                                        .rank = 1,
-                                                        .shape = {n},
-                                                        .bytes = 4 * n,
-                                                        .base = STEP_NONE});
-            vec_push(a, &p->tasks.at[first].operands, (Operand){"x", b, USE_WRITE});
-            if (last > first)
-                vec_push(a, &p->tasks.at[last].operands, (Operand){"x", b, USE_READ});
+            add_living(p, i, n, first, last);
         }
         memory_place(p);
         const char *error = step_verify(p, NULL);
@@ -182,8 +214,28 @@ static void test_places(void **state)
             fail_msg("seed %llu: %s", (unsigned long long)seed, error);
         assert_true(p->arena_bytes >= memory_peak(p).bytes);
         assert_true((double)p->arena_bytes <= 1.25 * (double)memory_peak(p).bytes);
+        check_lowest(p);
         arena_free(a);
     }
+}
+
+/* What layers make lives until their backward: all of it together in the middle, where looking at each pair would take minutes. */
+static void test_deep_places(void **state)
+{
+    (void)state;
+    enum { BUFFERS = 20000 };
+    Arena *a = arena_new();
+    Program *p = program_of(a, 2 * BUFFERS);
+    for (int i = 0; i < BUFFERS; i++)
+        add_living(p, i, 16 * (1 + i % 7), i, 2 * BUFFERS - 1 - i);
+    const clock_t begin = clock();
+    memory_place(p);
+    const char *error = step_verify(p, NULL);
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 20);
+    if (error)
+        fail_msg("%s", error);
+    assert_int_equal(p->arena_bytes, memory_peak(p).bytes);
+    arena_free(a);
 }
 
 int main(void)
@@ -193,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_refused_text),
         cmocka_unit_test(test_refused_programs),
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_deep_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
