@@ -29,33 +29,58 @@ static void shuffle(TestCase *c, double *list, int64_t n)
     }
 }
 
-static int64_t draw(TestCase *c, const double *weight, int64_t groups)
+/* Weights of experts in a tree of sums: node i has the sum of 2 i and 2 i + 1, and the experts begin at `first`. */
+typedef struct WeightTree {
+    double *sum;
+    int64_t first;
+} WeightTree;
+
+static WeightTree weight_tree(Arena *a, const double *weight, int64_t groups)
 {
-    double sum = 0;
-    for (int64_t e = 0; e < groups; e++)
-        sum += weight[e];
-    double at = random_unit(&c->random) * sum;
-    for (int64_t e = 0; e < groups; e++) {
-        if (weight[e] > 0 && at < weight[e])
-            return e;
-        at -= weight[e];
+    WeightTree t = {.first = 1};
+    while (t.first < groups)
+        t.first *= 2;
+    t.sum = arena_array(a, double, 2 * t.first);
+    memcpy(t.sum + t.first, weight, sizeof *weight * (size_t)groups);
+    for (int64_t i = t.first - 1; i > 0; i--)
+        t.sum[i] = t.sum[2 * i] + t.sum[2 * i + 1];
+    return t;
+}
+
+static void set_weight(WeightTree *t, int64_t e, double weight)
+{
+    t->sum[t->first + e] = weight;
+    for (int64_t i = (t->first + e) / 2; i > 0; i /= 2)
+        t->sum[i] = t->sum[2 * i] + t->sum[2 * i + 1];
+}
+
+/* -1: none has a weight. Rounding never ends at an expert without one. */
+static int64_t draw(TestCase *c, const WeightTree *t)
+{
+    double at = random_unit(&c->random) * t->sum[1];
+    int64_t i = 1;
+    while (i < t->first) {
+        const double before = t->sum[2 * i];
+        const int is_behind = before <= 0 || (at >= before && t->sum[2 * i + 1] > 0);
+        at -= is_behind ? before : 0;
+        i = 2 * i + is_behind;
     }
-    return -1;
+    return t->sum[1] > 0 ? i - t->first : -1;
 }
 
 /* A token's choices differ as long as there are experts left. */
-static void draw_token(TestCase *c, const double *weight, int64_t choices, int64_t groups, double *out)
+static void draw_token(TestCase *c, WeightTree *left, const WeightTree *all, int64_t choices, double *out)
 {
-    double *left = arena_array(c->arena, double, groups + 1);
-    memcpy(left, weight, sizeof *left * (size_t)groups);
     for (int64_t k = 0; k < choices; k++) {
-        int64_t e = draw(c, left, groups);
+        int64_t e = draw(c, left);
         if (e < 0)
-            e = draw(c, weight, groups);
+            e = draw(c, all);
         else
-            left[e] = 0;
+            set_weight(left, e, 0);
         out[k] = (double)e;
     }
+    for (int64_t k = 0; k < choices && out[k] >= 0; k++)
+        set_weight(left, (int64_t)out[k], all->sum[all->first + (int64_t)out[k]]);
 }
 
 /* exact(n0, n1, ...): that many choices of each expert, at random places, the rest dropped. */
@@ -86,8 +111,10 @@ void test_choices(TestCase *c, int64_t tokens, int64_t choices, int64_t groups, 
         deal(c, exact, groups, tokens * choices, out);
         return;
     }
+    const WeightTree all = weight_tree(c->arena, weight, groups);
+    WeightTree left = weight_tree(c->arena, weight, groups);
     for (int64_t t = 0; t < tokens; t++)
-        draw_token(c, weight, choices, groups, out + t * choices);
+        draw_token(c, &left, &all, choices, out + t * choices);
 }
 
 EvalRoute test_route_room(TestCase *c, const Route *r)
