@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct moec_case {
     TestOptions o;
@@ -97,6 +98,18 @@ static int64_t count_bytes(const moec_case *k)
     return sum;
 }
 
+/* Memory is only taken when it is written, so the system would end the process instead of saying so. */
+static const char *check_memory(const moec_case *k, Arena *a)
+{
+    const double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double takes = 0;
+    for (uint32_t i = 0; i < k->made.k->params.len; i++)
+        takes += (double)k->args.bytes[i];
+    return takes <= has ? NULL
+                        : arena_printf(a, "the parameters of %s take %.1f GiB, and this machine has %.1f",
+                                       k->text, takes / 0x1p30, has / 0x1p30);
+}
+
 static const char *make_call(moec_case *k, Arena *a)
 {
     TestFile *file = &k->file;
@@ -108,6 +121,8 @@ static const char *make_call(moec_case *k, Arena *a)
     if (!k->entry || !k->ctx)
         return arena_printf(a, "has no symbol %s", symbol);
     const char *error = test_arguments(&k->made, &k->args);
+    if (!error)
+        error = check_memory(k, a);
     if (error)
         return error;
     k->bytes = count_bytes(k);
@@ -140,7 +155,7 @@ int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, mo
     k->file = (TestFile){.o = &k->o, .out = p.to, .errors = p.to};
     status = test_load(&k->file, path_of(w), CODE_OF_KERNEL);
     if (!status)
-        status = compile_guard(k->file.c, make_call_guarded, k);
+        status = test_guard(&k->file, make_call_guarded, k);
     if (status) {
         moec_case_free(k);
         k = NULL;
@@ -382,9 +397,7 @@ int moec_predict(moec_context *c, const moec_work *w, const moec_options *o, moe
     t.emulate = EMULATE_MODEL + 1;
     status = test_load(&file, path_of(w), CODE_OF_KERNEL);
     if (!status)
-        status = compile_guard(file.c, predict_guarded, &(Predicting){&file, out});
-    if (status == DRIVER_INTERNAL)
-        fprintf(p.to, "%s", file.c->errors);
+        status = test_guard(&file, predict_guarded, &(Predicting){&file, out});
     test_unload(&file);
     return end_call(c, status, &p);
 }

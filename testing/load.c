@@ -110,6 +110,15 @@ static int load_unplanned(TestFile *file, const char *path)
     return status;
 }
 
+/* What `f` does not print itself: that memory has ended, or a bug. */
+int test_guard(TestFile *file, int (*f)(Compilation *c, void *user), void *user)
+{
+    const int status = compile_guard(file->c, f, user);
+    if (arena_escaped(file->c->arena) != ESCAPE_NONE)
+        fprintf(file->errors, "%s", file->c->errors);
+    return status;
+}
+
 static int make_reference(Compilation *c, void *user) { return reference_make(c, user); }
 
 int test_load(TestFile *file, const char *path, TestCode code)

@@ -200,7 +200,7 @@ static int take_run_guarded(Compilation *c, void *user)
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
-int test_take_run(TestFile *file) { return compile_guard(file->c, take_run_guarded, file); }
+int test_take_run(TestFile *file) { return test_guard(file, take_run_guarded, file); }
 
 static const char *run_once(TestFile *file)
 {
@@ -228,11 +228,8 @@ int test_once(const char *path, const TestOptions *o, FILE *out)
 {
     TestFile file = {.o = o, .out = out, .errors = stderr};
     int status = test_load(&file, path, o->interpret ? CODE_NONE : CODE_OF_KERNEL);
-    if (!status) {
-        status = compile_guard(file.c, run_guarded, &file);
-        if (status == DRIVER_INTERNAL)
-            fprintf(stderr, "%s", file.c->errors);
-    }
+    if (!status)
+        status = test_guard(&file, run_guarded, &file);
     test_unload(&file);
     return status;
 }

@@ -112,6 +112,8 @@ typedef struct TestReference {
 typedef enum TestCode { CODE_NONE, CODE_OF_KERNEL, CODE_ALL } TestCode;
 /* Reads and compiles the file; prints what is wrong. A DriverStatus; test_unload() in either case. */
 int test_load(TestFile *file, const char *path, TestCode code);
+/* `f` under a landing place of file->c, printing why where it lands there. */
+int test_guard(TestFile *file, int (*f)(Compilation *c, void *user), void *user);
 void test_unload(TestFile *file);
 
 /* ---- file.c ---- */
