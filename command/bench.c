@@ -168,6 +168,9 @@ static int measure(BenchCommand *c, BenchRun *r)
             return status;
         }
         r->runners[r->nrunners++] = runner_of(moec_case_time, r->cases[i]);
+        if (moec_case_time(r->cases[i], 1) <
+            0) /* before the model is asked, which would refuse the data, too */
+            return fail(moec_case_text(r->cases[i]), moec_case_error(r->cases[i]));
     }
     add_limits(c, r);
     c->patience.pause = r->threads == 1 ? 0 : spin;

@@ -49,6 +49,16 @@ expect 0 '"confidence": 0.95' "$moec" bench a.moe T=16 H=64 --seconds 0 --rounds
 expect 1 'H of kernel rmsnorm: no size' "$moec" bench a.moe T=16
 expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
 expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
+expect 1 'take .* GiB, and this machine has' "$moec" bench a.moe rmsnorm T=1000000 H=1000000
+printf 'moe 1\ndim T\nkernel f(in i: i32[T], out y: i32[T]) { y[t] = i[i[t] + T - 1] }\n' >outside.moe
+expect 1 'f T=8: f: subscript 1 of i is' "$moec" bench outside.moe T=8
+cp out said
+expect 0 '^1$' grep -c . said
+
+echo "-- memory that ends"
+printf 'moe 1\ndim T\nkernel f(in a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p: f32[T], out y: f32[T]) {\n  y[t] = %s\n}\n' \
+    'a[t]+b[t]+c[t]+d[t]+e[t]+f[t]+g[t]+h[t]+i[t]+j[t]+k[t]+l[t]+m[t]+n[t]+o[t]+p[t]' >many.moe
+expect 1 'many.moe: error: the compilation needs more than 2048 MiB' "$moec" run --no-time --interp many.moe T=16777216
 
 echo "-- a kernel and its sizes, said in each way"
 cp "$root/examples/moe_ffn.moe" ffn.moe
@@ -63,6 +73,7 @@ for command in "run --no-time" "report" "explain"; do
     expect 2 "'more' is too much" "$moec" $command ffn.moe ffn more
     expect 1 'two sizes' "$moec" $command ffn.moe ffn T=3 --sizes=T=3
 done
+expect 0 'ffn .*E=100000' "$moec" bench ffn.moe ffn T=4096 K=1 E=100000 H=16 F=16 --seconds 0 --rounds 1 # routes take neither long nor much memory
 expect 0 'ffn .*T=3 .*E=3' "$moec" bench ffn.moe:ffn --sizes=T=3,K=2,E=3 H=16 F=32 --seconds 0 --rounds 3 'routing=exact(3,2,1)'
 expect 0 'T=3.*exact(3,2,1)' "$moec" tune ffn.moe ffn T=3 K=2 E=3 H=16 F=32 'routing=exact(3,2,1)' --budget 1s --no-db
 expect 2 "'T=3' is too much" "$moec" test ffn.moe T=3
