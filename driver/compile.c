@@ -85,6 +85,7 @@ static int read_module(Compilation *c, Module **out)
     else
         failed = frontend_read_with(m, c->path, c->text.at, c->text.len,
                                     (FrontendExtras){.schedule = c->options.schedule,
+                                                     .schedule_from = c->tuned_from,
                                                      .derive = c->options.derive,
                                                      .types = c->options.types});
     *out = m;

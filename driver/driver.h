@@ -88,6 +88,7 @@ typedef struct Compilation {
     PluginLoad load;
     Report *report;     /* NULL, or where passes report */
     Text tuned;         /* of each kernel: which record its schedule is from, or why none is */
+    const char *tuned_from; /* NULL, or what messages call the schedules of these records */
     DumpList dump;      /* what --dump-ir asks for */
     Text times;         /* what --time-passes wrote */
     char failure[1024]; /* text of an escape: memory or a bug ... */

@@ -213,7 +213,12 @@ static const char *why_none(TunedQuery *q, const char *kernel)
                      : "its records are of another routing or thread count";
 }
 
-static void settle(TunedQuery *q, const char *path, const char *kernel, Text *schedules)
+/* Schedules that hold, and what messages call them. */
+typedef struct TunedSchedules {
+    Text text, from;
+} TunedSchedules;
+
+static void settle(TunedQuery *q, const char *path, const char *kernel, TunedSchedules *schedules)
 {
     const Module *m = q->c->module;
     const TunedRecord *r = nearest(q, kernel);
@@ -225,7 +230,10 @@ static void settle(TunedQuery *q, const char *path, const char *kernel, Text *sc
         return;
     }
     const moec_record *found = &r->record;
-    text_add(schedules, "%s", found->schedule);
+    text_add(&schedules->text, "%s", found->schedule);
+    if (*found->schedule)
+        text_add(&schedules->from, schedules->from.len ? ", record %lld" : "schedule of record %lld",
+                 (long long)found->id);
     text_add(&q->c->tuned, "kernel %s: %s, record %lld of %s: at %s%s%s ", kernel,
              found->state == MOEC_BEST ? "a tuned schedule" : "the default", (long long)found->id, path,
              found->sizes, *found->routing ? ", " : "", found->routing);
@@ -244,7 +252,7 @@ static const char *system_path(void)
 }
 
 /* A database that cannot be read costs only what it would have brought; `moec explain` says so. */
-static void read_records(TunedQuery *q, const char *path, RecordsMode mode, Text *schedules)
+static void read_records(TunedQuery *q, const char *path, RecordsMode mode, TunedSchedules *schedules)
 {
     Records *records;
     if (!path || access(path, R_OK) != 0)
@@ -257,6 +265,8 @@ static void read_records(TunedQuery *q, const char *path, RecordsMode mode, Text
         text_add(&q->c->tuned, "no tuned schedules: %s\n", error);
     for (uint32_t i = 0; !error && i < q->kernels.len; i++)
         settle(q, path, q->kernels.at[i], schedules);
+    if (schedules->from.len)
+        text_add(&schedules->from, " of %s", path);
 }
 
 static const char *open_query(Compilation *c, TunedQuery *q)
@@ -274,7 +284,7 @@ static const char *open_query(Compilation *c, TunedQuery *q)
 const char *tuned_schedules(Compilation *c)
 {
     TunedQuery q;
-    Text schedules = {.arena = c->arena};
+    TunedSchedules schedules = {.text = {.arena = c->arena}, .from = {.arena = c->arena}};
     const char *error = open_query(c, &q), *path = tuned_path(c), *off = secure_getenv("MOE_TUNED");
     if (error) {
         compile_fail(c, DIAG_driver_sizes, error);
@@ -291,5 +301,6 @@ const char *tuned_schedules(Compilation *c)
         text_add(&c->tuned,
                  path ? "no tuned schedules: no record of this program in %s\n" : "no tuned schedules: %s\n",
                  path ? path : "there is no place for records: MOE_TUNED is off, or there is no cache");
-    return schedules.len ? text_string(&schedules) : NULL;
+    c->tuned_from = schedules.text.len ? text_string(&schedules.from) : NULL;
+    return schedules.text.len ? text_string(&schedules.text) : NULL;
 }

@@ -203,13 +203,14 @@ static void replace_schedules(Sema *c, uint32_t first)
     c->decls.len = kept;
 }
 
-/* Blocks of one kind that are given beside the file, under a name of their own. */
-static void read_blocks(FileReader *r, const char *blocks, AstDeclKind kind, const char *word)
+/* Blocks of one kind that are given beside the file, under a name of their own; NULL: the word. */
+static void read_blocks(FileReader *r, const char *blocks, AstDeclKind kind, const char *word,
+                        const char *name)
 {
     Sema *c = r->c;
     uint32_t first = c->decls.len;
     const char *text = arena_printf(c->arena, "moe 1 %s", blocks);
-    read_copy(r, arena_printf(c->arena, "<%s>", word), text, strlen(text));
+    read_copy(r, arena_printf(c->arena, "<%s>", name ? name : word), text, strlen(text));
     for (uint32_t i = first; i < c->decls.len; i++)
         if (c->decls.at[i]->kind != kind) {
             diag_add(c->m->diags, DIAG_given_block, c->decls.at[i]->loc, "leave the rest in the program",
@@ -221,10 +222,10 @@ static void read_blocks(FileReader *r, const char *blocks, AstDeclKind kind, con
 static void read_extras(FileReader *r, FrontendExtras extras)
 {
     if (extras.derive)
-        read_blocks(r, extras.derive, DECL_DERIVE, "derive");
+        read_blocks(r, extras.derive, DECL_DERIVE, "derive", NULL);
     uint32_t first = r->c->decls.len;
     if (extras.schedule)
-        read_blocks(r, extras.schedule, DECL_SCHEDULE, "schedule");
+        read_blocks(r, extras.schedule, DECL_SCHEDULE, "schedule", extras.schedule_from);
     replace_schedules(r->c, first);
     if (extras.types)
         sema_take_types(r->c, extras.types);

@@ -12,6 +12,7 @@ int frontend_read(Module *m, const char *path, const char *text, size_t len);
 /* What is given beside a file; NULL: nothing. */
 typedef struct FrontendExtras {
     const char *schedule; /* schedule blocks: a kernel that they name keeps none of the file's own */
+    const char *schedule_from; /* what messages call that text; or NULL */
     const char *derive;   /* derive blocks, besides the file's own */
     const char *types;    /* "act=f32, ...": element types instead of those that the file declares */
 } FrontendExtras;

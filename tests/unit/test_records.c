@@ -394,6 +394,19 @@ static void what_the_caller_gives_is_the_last_word(void **state)
     assert_non_null(strstr(moec_error_text(s->c), "Q"));
 }
 
+/* A record whose text was damaged is named by what messages say of it. */
+static void a_damaged_schedule_is_named_by_record_and_file(void **state)
+{
+    Scratch *s = *state;
+    char got[33], name[160];
+    const moec_options o = {.tuned_for = "T=100,K=2,E=3,H=64,F=96"};
+    add(s, "T=400, K=2, E=3, H=64, F=96", NULL, M64, NULL);
+    add(s, o.tuned_for, NULL, "schedule ffn { garbage", NULL);
+    assert_int_equal(moec_decide(s->c, &work, &o, got), 1);
+    snprintf(name, sizeof name, "<schedule of record 2 of %s>:1:", s->path);
+    assert_non_null(strstr(moec_error_text(s->c), name));
+}
+
 /* A broken file costs what it would have brought, and nothing else. */
 static void a_broken_file_is_no_error_of_a_compilation(void **state)
 {
@@ -417,6 +430,7 @@ int main(void)
         CASE(records_of_others_are_not_taken),
         CASE(the_system_has_records_for_all),
         CASE(what_the_caller_gives_is_the_last_word),
+        CASE(a_damaged_schedule_is_named_by_record_and_file),
         CASE(a_broken_file_is_no_error_of_a_compilation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
