@@ -177,7 +177,7 @@ static int check_parts(ConfigReader *r)
 
 /* ---- the file ---- */
 
-/* model_type says it, else the class. */
+/* model_type says it; where there is none of ours, the class. One that is no word is a mistake. */
 static int read_arch(ConfigReader *r)
 {
     const json_t *type = find(r->root, "model_type");
@@ -186,7 +186,7 @@ static int read_arch(ConfigReader *r)
         if (json_is_string(type) && strcmp(json_string_value(type), config_arch_table[i].name) == 0)
             return r->out->arch = (ModelArch)i, 1;
     for (int i = 0; i < ARCH_COUNT; i++)
-        if (json_is_string(class) && json_string_length(class) &&
+        if ((!type || json_string_length(type)) && json_is_string(class) && json_string_length(class) &&
             strcmp(json_string_value(class), config_arch_table[i].class) == 0)
             return r->out->arch = (ModelArch)i, 1;
     Text known = {.arena = r->a};

@@ -212,6 +212,9 @@ static void the_file_must_be_an_object(void **state)
     refused(*state, "{\"model_type\": \"llama\"}",
             "config.json: model_type is \"llama\": must be one of: moe, deepseek_v3, pangu_ultra_moe, "
             "qwen3_moe, mixtral");
+    refused(*state, "{\"architectures\": [\"MixtralForCausalLM\"], \"model_type\": \"\"}",
+            "config.json: model_type is \"\": must be one of: moe, deepseek_v3, pangu_ultra_moe, "
+            "qwen3_moe, mixtral");
     refused(*state, "{\"model_type\": \"moe\"}",
             "config.json: vocab_size is missing: rows of the embedding and columns of the head");
     refused(*state, GQA ", \"rope_scaling\": 4}", "config.json: rope_scaling is 4: must be an object");
