@@ -114,10 +114,11 @@ static int check_sizes(const CommGroup *g)
     return 0;
 }
 
-static void sleep_for(double seconds)
+/* A signal ends it; who is asked to end does not begin it. */
+static void sleep_for(const Comm *c, double seconds)
 {
     const struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    if (seconds > 0)
+    if (seconds > 0 && !(c->options.ending && c->options.ending()))
         nanosleep(&t, NULL);
 }
 
@@ -135,7 +136,7 @@ int group_exchange(CommGroup *g)
 {
     Comm *c = g->c;
     g->began = step_seconds(), g->told = 0;
-    sleep_for(c->options.delay[widest_link(g)]);
+    sleep_for(c, c->options.delay[widest_link(g)]);
     const int bad = c->table ? c->table->exchange(&c->wire, c->messages, g->next - c->messages, g->tag,
                                                   &(WireWait){waits, g})
                              : 0;

@@ -262,7 +262,8 @@ def refused(_):
                                  (2, ["--batch", 6, "--micro-batches", 2], "must divide --batch 6"),
                                  (3, ["--ep", 3, "--batch", 6, "--micro-batches", 2], "8 routed experts over ep of 3 ranks"),
                                  (3, ["--batch", 7, "--micro-batches", 2], "--micro-batches must divide --batch"),
-                                 (2, ["--comm-delay", "fast"], "--comm-delay takes microseconds")):
+                                 (2, ["--comm-delay", "fast"], "--comm-delay takes microseconds"),
+                                 (2, ["--comm-delay", "1e9"], "--comm-delay must be shorter than --comm-timeout, which is 300 s")):
         _, err = jobs((ranks, [*one, *options]), code=None)
         say_if(err.count(what) != 1, f"{options}: `{what}` is not once in\n{err}")
     _, err = run(TRAIN, *one, "--dp", 2, code=1)

@@ -14,17 +14,21 @@
 /* ---- the beginning ---- */
 
 /* --comm-delay: microseconds inside a node, and between nodes. */
-static int read_delay(const char *text, double *delay)
+static int read_delay(const Config *c, double *delay)
 {
+    const char *text = c->comm_delay;
     char *end = NULL;
     delay[LINK_INSIDE] = delay[LINK_BETWEEN] = text ? strtod(text, &end) * 1e-6 : 0;
     if (text && end != text && *end == ',') {
         text = end + 1;
         delay[LINK_BETWEEN] = strtod(text, &end) * 1e-6;
     }
-    if (!text || (end != text && !*end && delay[LINK_INSIDE] >= 0 && delay[LINK_BETWEEN] >= 0))
-        return 0;
-    return complain_alike("--comm-delay takes microseconds inside a node, and between nodes, as 20,200");
+    if (text && !(end != text && !*end && delay[LINK_INSIDE] >= 0 && delay[LINK_BETWEEN] >= 0))
+        return complain_alike("--comm-delay takes microseconds inside a node, and between nodes, as 20,200");
+    if (!(delay[LINK_INSIDE] < c->comm_timeout && delay[LINK_BETWEEN] < c->comm_timeout))
+        return complain_alike("--comm-delay must be shorter than --comm-timeout, which is %g s",
+                              c->comm_timeout);
+    return 0;
 }
 
 static const char *broken_rule(const Config *c, const Ranks *r)
@@ -67,7 +71,7 @@ Comm *job_open(Config *c)
                      .timeout = c->comm_timeout,
                      .ending = stop_asked,
                      .say = complain};
-    if (read_delay(c->comm_delay, o.delay))
+    if (read_delay(c, o.delay))
         return NULL;
     Comm *comm = comm_open(c->arena, &o, &error);
     const char *rule = comm ? broken_rule(c, comm_ranks(comm)) : NULL;
