@@ -182,12 +182,20 @@ static int begin(Records *r, int may_make)
     return bad || (may_make && run(r, "COMMIT"));
 }
 
+/* For SQLite, which keeps in memory what has some names, or none. */
+static const char *file_name(const char *path, RecordsMode mode, Arena *a)
+{
+    if (mode == RECORDS_FROZEN)
+        return arena_printf(a, "file:%s?immutable=1", path);
+    return *path == '/' ? path : arena_printf(a, "./%s", path);
+}
+
 static const char *open_file(Records *r, const char *path, RecordsMode mode, Arena *a)
 {
     static const int flags[] = {[RECORDS_READ] = SQLITE_OPEN_READWRITE,
                                 [RECORDS_FROZEN] = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI,
                                 [RECORDS_WRITE] = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
-    const char *name = mode == RECORDS_FROZEN ? arena_printf(a, "file:%s?immutable=1", path) : path;
+    const char *name = file_name(path, mode, a);
     int bad = r->sql->open_v2(name, &r->db, flags[mode], NULL);
     if (!bad)
         r->sql->busy_timeout(r->db, BUSY_MS);

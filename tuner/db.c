@@ -98,12 +98,14 @@ static void show_number(FILE *out, const char *name, double value, double unit, 
 static int show_one(void *user, const moec_record *r)
 {
     Db *db = user;
-    char when[32] = "";
-    time_t made = (time_t)r->made;
+    char when[32] = "at no time that has a date"; /* in a damaged file */
+    const time_t made = (time_t)r->made;
+    struct tm date;
     if (r->id != db->o->id)
         return 0;
     db->count++;
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", localtime(&made));
+    if (localtime_r(&made, &date))
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &date);
     fprintf(db->out, "record     %lld, made %s: %s\n", (long long)r->id, when, state_of(r));
     fprintf(db->out, "kernel     %s of the program %s\n", r->kernel, r->content);
     fprintf(db->out, "at         %s%s%s, %d thread%s\n", r->sizes, *r->routing ? ", " : "", r->routing,

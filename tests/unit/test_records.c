@@ -285,6 +285,18 @@ static void what_is_not_ours_is_refused_by_name(void **state)
     refused(s, "not a database of moec");
 }
 
+/* SQLite would keep these in memory, and lose them. */
+static void no_name_means_memory(void **state)
+{
+    Scratch *s = *state;
+    moec_records *r;
+    assert_int_equal(moec_records_open(s->c, "", 1, &r), 1);
+    assert_non_null(strstr(moec_error_text(s->c), "unable to open"));
+    assert_int_equal(moec_records_open(s->c, ":memory:", 1, &r), 0);
+    moec_records_close(r);
+    assert_int_equal(unlink(":memory:"), 0);
+}
+
 /* ---- which record is taken ---- */
 
 static void digest_of(Scratch *s, const char *tuned_for, int threads, const char *schedule, char *digest)
@@ -426,6 +438,7 @@ int main(void)
         CASE(who_is_killed_loses_what_was_not_told),
         CASE(several_write_at_once),
         CASE(what_is_not_ours_is_refused_by_name),
+        CASE(no_name_means_memory),
         CASE(the_nearest_record_inside_the_range_is_taken),
         CASE(records_of_others_are_not_taken),
         CASE(the_system_has_records_for_all),

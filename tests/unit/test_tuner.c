@@ -1,5 +1,6 @@
 /* The tuner without a clock: strategies on a pretended machine, and candidates that crash, hang or fail in their processes. */
 #include "tuner/search.h"
+#include "tuner/tuner.h"
 #include "tuner/worker.h"
 
 #include <math.h>
@@ -302,6 +303,30 @@ static void workers_fail_alone(void **state)
     }
 }
 
+/* ---- records ---- */
+
+/* As a damaged file may say. */
+static void a_record_of_no_date_is_shown(void **state)
+{
+    char path[] = "/tmp/moec-tuner-XXXXXX", *text = NULL;
+    size_t len = 0;
+    moec_records *records;
+    moec_context *c = moec_context_new();
+    const DbOptions o = {.path = path, .id = 1};
+    (void)state;
+    assert_int_equal(close(mkstemp(path)), 0);
+    assert_int_equal(moec_records_open(c, path, 1, &records), 0);
+    assert_int_equal(moec_records_add(records, &(moec_record){.kernel = "f", .made = INT64_MAX}), 0);
+    moec_records_close(records);
+    FILE *out = open_memstream(&text, &len);
+    assert_int_equal(db_show(&o, out), 0);
+    fclose(out);
+    assert_non_null(strstr(text, "made at no time that has a date"));
+    free(text);
+    unlink(path);
+    moec_context_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +339,7 @@ int main(void)
         cmocka_unit_test(equal_points_are_measured_once),
         cmocka_unit_test(workers_answer),
         cmocka_unit_test(workers_fail_alone),
+        cmocka_unit_test(a_record_of_no_date_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
