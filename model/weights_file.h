@@ -15,6 +15,8 @@ WeightSlice weight_slice_whole(const ModelWeight *w, float *at);
 /* Between a slice and a tensor of all elements in our order; `place`: of the tensor in the file. */
 void weight_slice_put(FilePatch *f, uint64_t place, StoredType type, const WeightSlice *s);
 void weight_slice_take(const StoredTensor *t, const WeightSlice *s);
+/* The first element of the weight that is here and not finite; -1: there is none. */
+int64_t weight_slice_odd(const WeightSlice *s);
 
 /* Reads the weights of a model from a folder, index or file of safetensors (F32, BF16 or F16). masters[i] gets the elements of
  * w->at[i]; where it is NULL, nothing is read but the tensors are checked. Returns NULL, or a line for every tensor that is

@@ -76,15 +76,20 @@ static void check_copies(WeightsLoader *l)
     }
 }
 
+static const char *errors_of(WeightsLoader *l)
+{
+    if (l->nerrors > ERRORS_SHOWN)
+        text_add(&l->errors, "\nand %u more", l->nerrors - ERRORS_SHOWN);
+    return l->nerrors ? text_string(&l->errors) : NULL;
+}
+
 static const char *check(WeightsLoader *l)
 {
     find_tensors(l);
     find_superfluous(l);
     if (!l->nerrors)
         check_copies(l);
-    if (l->nerrors > ERRORS_SHOWN)
-        text_add(&l->errors, "\nand %u more", l->nerrors - ERRORS_SHOWN);
-    return l->nerrors ? text_string(&l->errors) : NULL;
+    return errors_of(l);
 }
 
 /* ---- elements ---- */
@@ -95,6 +100,18 @@ static void read_elements(WeightsLoader *l, const WeightSlice *slices)
         const PlannedTensor *want = &l->plan.at[i];
         if (want->use == PLANNED_WEIGHT)
             planned_take(l->found[i], &l->weights->at[want->weight], want, &slices[want->weight]);
+    }
+}
+
+static void check_elements(WeightsLoader *l, const WeightSlice *slices)
+{
+    for (uint32_t i = 0; i < l->weights->len; i++) {
+        const ModelWeight *w = &l->weights->at[i];
+        const int64_t odd = weight_slice_odd(&slices[i]);
+        if (odd >= 0)
+            refuse(l, arena_printf(
+                          l->a, "%s: tensor %s has elements that are not finite: it is %s", l->files.path,
+                          model_tensor_name(l->a, w, odd / (planned_rows(w) * w->columns)), w->name));
     }
 }
 
@@ -109,8 +126,11 @@ const char *model_weights_take(Arena *a, const char *path, const ModelConfig *c,
     const char *error = safetensors_open(a, path, &l.files);
     if (!error)
         error = check(&l);
-    if (!error)
+    if (!error) {
         read_elements(&l, slices);
+        check_elements(&l, slices);
+        error = errors_of(&l);
+    }
     safetensors_close(&l.files);
     return error;
 }

@@ -1,6 +1,7 @@
 /* What a process has of a weight, and where that is in the tensors of a file. */
 #include "model/weights_plan.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { PIECE = 1 << 16 /* elements that are converted at a time */ };
@@ -50,6 +51,14 @@ void weight_slice_take(const StoredTensor *t, const WeightSlice *s)
         n = run_from(s, i);
         stored_read(t, weight_part_at(&s->part, i), n, s->at + i - s->begin);
     }
+}
+
+int64_t weight_slice_odd(const WeightSlice *s)
+{
+    for (int64_t i = s->begin; s->at && i < s->end; i++)
+        if (!isfinite(s->at[i - s->begin]))
+            return weight_part_at(&s->part, i);
+    return -1;
 }
 
 /* ---- in theirs: transposed ----

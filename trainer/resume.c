@@ -112,12 +112,18 @@ static const char *load_moments(Arena *a, const OptimizerTensors *all, const cha
     const char *error = safetensors_open(a, path, &file);
     for (uint32_t i = 0; i < all->len && !error; i++) {
         const StoredTensor *want = &all->stored[i], *have = safetensors_find(&file, want->name);
-        if (!have || have->type != want->type || have->bytes != want->bytes)
+        if (!have || have->type != want->type || have->rank != want->rank ||
+            memcmp(have->shape, want->shape, want->rank * sizeof *want->shape) != 0)
             error = arena_printf(a, "%s: needs a tensor %s, %s %s", path, want->name,
                                  stored_type_name(want->type), stored_shape_text(a, want));
         else
             weight_slice_take(have, &all->slices[i]);
+        if (!error && weight_slice_odd(&all->slices[i]) >= 0)
+            error = arena_printf(a, "%s: tensor %s has elements that are not finite", path, want->name);
     }
+    if (!error && file.tensors.len != all->len)
+        error = arena_printf(a, "%s: has %u tensors, and this model's optimizer %u", path, file.tensors.len,
+                             all->len);
     safetensors_close(&file);
     return error;
 }

@@ -3,6 +3,7 @@
 #include "model/model.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -325,6 +326,22 @@ static void other_models_are_refused(void **state)
     assert_null(load_as(t, "qwen3_moe_tied", &m)); /* without masters it is checked only */
 }
 
+static void what_is_not_finite_is_refused(void **state)
+{
+    WeightsFixture *t = *state;
+    LoadedModel m = loaded(t->arena, "tests/models/deepseek_v3");
+    uint32_t i = 0;
+    while (m.weights.at[i].tensors < 2)
+        i++;
+    const ModelWeight *w = &m.weights.at[i];
+    m.masters[i][model_weight_elements(w) - 1] = NAN; /* of the last expert */
+    assert_null(save(t->arena, t->folder, &m, STORED_F32, 1 << 20));
+    assert_string_equal(
+        load(t->arena, t->folder, &m),
+        arena_printf(t->arena, "%s/model.safetensors: tensor %s has elements that are not finite: it is %s",
+                     t->folder, model_tensor_name(t->arena, w, w->tensors - 1), w->name));
+}
+
 static void whole_numbers_are_refused(void **state)
 {
     WeightsFixture *t = *state;
@@ -413,8 +430,9 @@ int main(void)
         TEST(elements_are_in_their_places),    TEST(a_saved_model_is_the_loaded_one),
         TEST(a_large_model_is_cut_into_files), TEST(wide_matrices_are_transposed),
         TEST(some_values_are_one_file),        TEST(shared_tensors_are_repeated),
-        TEST(other_models_are_refused),        TEST(whole_numbers_are_refused),
-        TEST(a_folder_must_be_writable),       TEST(damaged_files_are_refused),
+        TEST(other_models_are_refused),        TEST(what_is_not_finite_is_refused),
+        TEST(whole_numbers_are_refused),       TEST(a_folder_must_be_writable),
+        TEST(damaged_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
