@@ -224,6 +224,12 @@ static void take_news(Tuning *t, Trial *trial, const WorkerNews *news)
 
 static int is_out(const Trial *t) { return t->state != TRIAL_READY && t->state != TRIAL_MEASURED; }
 
+/* Seconds until a process has compiled and checked its candidate. One that hangs does not outlast the time by much. */
+static double patience_of(const Tuning *t, const Trial *trial)
+{
+    return trial->number ? fmin(prepare_seconds, fmax(t->end - tuning_now(), hang_least)) : prepare_seconds;
+}
+
 static Worker *ready(Tuning *t, Trial *trial)
 {
     LiveTrial *l = start(t, trial);
@@ -232,7 +238,7 @@ static Worker *ready(Tuning *t, Trial *trial)
         trial->why = "no process could be started for it";
         return NULL;
     }
-    take_news(t, trial, worker_ready(l->worker, prepare_seconds));
+    take_news(t, trial, worker_ready(l->worker, patience_of(t, trial)));
     if (is_out(trial))
         drop(l);
     return l->worker;
