@@ -34,6 +34,10 @@ int trace_open(Trainer *t)
     StepTrace *s = t->trace = arena_new_of(t->session.arena, StepTrace);
     *s = (StepTrace){
         .trainer = t, .path = c->trace, .begins = t->state.steps + c->trace_after, .steps = c->trace_steps};
+    if (s->begins >= c->steps)
+        return complain_alike(
+            "--trace-after %lld: this run ends behind step %lld, so nothing would be traced",
+            (long long)c->trace_after, (long long)c->steps);
     if (!open_memory(s))
         return complain("no memory to trace %lld steps of %u tasks", (long long)s->steps, tasks_of(t));
     return comm_rank(t->comm) ? 0 : try_path(s);
