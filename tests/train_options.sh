@@ -41,6 +41,13 @@ sed 's/{/{"hiden_size": 1,/' examples/models/tiny.json >"$scratch/typo.json"
 refuses 0 "typo.json: warning: fields that are not known have no effect: \"hiden_size\" (did you mean \`hidden_size\`?)" plan --model "$scratch/typo.json"
 refuses 1 "/nonexistent: cannot be read: No such file" --model /nonexistent --data LICENSE
 refuses 2 "--model and --tokens are needed" eval --model examples/models
+refuses 2 "--logits and --gradients are one file" eval --model examples/models --tokens ids --logits out --gradients out
+ids='{"ids":{"dtype":"I32","shape":[1,66],"data_offsets":[0,264]}}'
+{
+    printf "\\$(printf %03o ${#ids})"'\0\0\0\0\0\0\0%s' "$ids"
+    head -c 264 /dev/zero
+} >"$scratch/ids"
+refuses 1 "sequences of 65 positions, and max_position_embeddings of --model is 64" eval --model examples/models/tiny.json --tokens "$scratch/ids"
 refuses 1 "--ids 1,x: token 1 must be a whole number from 0 to" generate --model examples/models/deepseek_v3.json --ids 1,x
 refuses 2 "--length takes a whole number from 1" generate --model examples/models --ids 1 --length 0
 refuses 2 "--model is missing" plan
@@ -57,6 +64,7 @@ refuses 1 "--ids and --length 64 are more tokens than max_position_embeddings of
 refuses 1 " examples/models/model.safetensors.index.json: cannot be read" generate --model examples/models/tiny.json --ids 1 --length 4
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 2 "--trace-steps has no effect without --trace" --trace-steps 2
+refuses 1 "--trace-after 3: this run ends behind step 3, so nothing would be traced" --steps 3 --trace "$scratch/trace" --trace-after 3 --data LICENSE
 refuses 2 "--keep has no effect without --save" --keep 2
 refuses 2 "--swap-folder has no effect without --swap" --swap-folder /tmp
 refuses 2 "--tune-seconds has no effect without --tune" --tune-seconds 2

@@ -64,13 +64,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case ARGP_KEY_END:
         if (!o->model || !o->tokens)
             argp_error(s, "--model and --tokens are needed");
+        if (o->logits && o->gradients && strcmp(o->logits, o->gradients) == 0)
+            argp_error(s, "--logits and --gradients are one file");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 /* Copies `ids`, so that the file can be closed. */
-static int read_tokens(Arena *a, const char *path, int64_t vocab, EvalTokens *out)
+static int read_tokens(Arena *a, const char *path, const ModelConfig *model, EvalTokens *out)
 {
     SafeTensors file;
     const char *error = safetensors_open(a, path, &file);
@@ -78,15 +80,19 @@ static int read_tokens(Arena *a, const char *path, int64_t vocab, EvalTokens *ou
     if (!error && (!t || t->type != STORED_I32 || t->rank != 2 || t->shape[0] < 1 || t->shape[1] < 2))
         error = arena_printf(
             a, "%s: needs a tensor `ids`, I32 [sequences, positions + 1] with both at least 1", path);
+    if (!error && t->shape[1] - 1 > model->positions)
+        error =
+            arena_printf(a, "%s: sequences of %lld positions, and max_position_embeddings of --model is %lld",
+                         path, (long long)t->shape[1] - 1, (long long)model->positions);
     if (!error) {
         int32_t *ids = arena_alloc(a, t->bytes);
         memcpy(ids, t->at, t->bytes);
         *out = (EvalTokens){.ids = ids, .sequences = t->shape[0], .positions = t->shape[1] - 1};
         for (int64_t i = 0; i < stored_elements(t) && !error; i++)
-            if (ids[i] < 0 || ids[i] >= vocab)
+            if (ids[i] < 0 || ids[i] >= model->vocab)
                 error = arena_printf(a, "%s: ids[%lld, %lld] is %d: must be from 0 to %lld", path,
                                      (long long)(i / t->shape[1]), (long long)(i % t->shape[1]), ids[i],
-                                     (long long)vocab - 1);
+                                     (long long)model->vocab - 1);
     }
     safetensors_close(&file);
     return error ? complain("%s", error) : 0;
@@ -231,7 +237,7 @@ int command_eval(int argc, char **argv)
     Arena *a = arena_new();
     ModelConfig model;
     EvalTokens t = {0};
-    if (!a || command_model(a, o.model, &model) || read_tokens(a, o.tokens, model.vocab, &t))
+    if (!a || command_model(a, o.model, &model) || read_tokens(a, o.tokens, &model, &t))
         return 1;
     t.each = micro_batch(&t);
     Session s;
