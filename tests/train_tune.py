@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
 import sys
 
 from train_run import ROOT, TINY, differences, run, run_cases, start, steps_of
@@ -83,6 +84,18 @@ def records_are_taken(at):
     expect(process.returncode == 1 and run_number > 0 and "nothing" in err, err)
 
 
+def killed_it_leaves_nothing(at):
+    """Nor in its first steps, which a process of its own takes while kernels are compiled."""
+    for seconds in (1, 2, 4):
+        process = start(TRAIN, *TINY, "--steps", 1, "--tune", "--tune-seconds", 2, "--threads", 1,
+                        env={**os.environ, "MOE_TUNED": f"{at}/t.db", "MOEC_CACHE": f"{at}/{seconds}"})
+        try:
+            process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate(timeout=5)  # whoever is left has its stdout
+
+
 def without_records_nothing_is_tuned(at):
     _, err = trained(f"{at}/a", 1, "--tune")
     expect("MOE_TUNED is off: nothing is tuned" in err, err)
@@ -90,4 +103,4 @@ def without_records_nothing_is_tuned(at):
     expect("--tune-seconds takes a number from 1 to 86400" in err, err)
 
 
-run_cases("train_tune", (bits_are_those_of_a_run_without, records_are_taken, without_records_nothing_is_tuned), BAD)
+run_cases("train_tune", (bits_are_those_of_a_run_without, records_are_taken, killed_it_leaves_nothing, without_records_nothing_is_tuned), BAD)

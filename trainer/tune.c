@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,9 +93,11 @@ static int take_first_steps(Trainer *t, FirstSteps *f)
     fflush(NULL);
     if (pipe(ends))
         return 1;
-    const pid_t child = fork();
-    if (!child)
-        _exit(run_first_steps(t, route, f, ends[1]));
+    const pid_t own = getpid(), child = fork();
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it goes with this process */
+        _exit(getppid() != own || run_first_steps(t, route, f, ends[1]));
+    }
     close(ends[1]);
     int bad = child < 0 || read_all(ends[0], f->seconds, t->program->tasks.len * sizeof *f->seconds) ||
               read_all(ends[0], f->rows, (size_t)f->experts * sizeof *f->rows);

@@ -45,11 +45,13 @@ static int write_all(int fd, const void *at, size_t bytes)
 }
 
 /* Ctrl-C is for the tuner, which ends its workers; when the tuner is killed they go with it. */
-static void serve(const WorkerTask *task, int from, int to)
+static void serve(const WorkerTask *task, pid_t tuner, int from, int to)
 {
     WorkerNews news;
     int calls;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != tuner) /* it was killed before */
+        _exit(0);
     static const int ends[] = {SIGPIPE, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     signal(SIGINT, SIG_IGN);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -72,6 +74,7 @@ Worker *worker_start(const WorkerTask *task)
 {
     int to[2] = {-1, -1}, from[2] = {-1, -1};
     Worker *w = calloc(1, sizeof *w);
+    const pid_t own = getpid();
     fflush(NULL); /* or the process would write it once more */
     if (!w || pipe(to) || pipe(from) || (w->pid = fork()) < 0) {
         for (int i = 0; i < 2; i++) {
@@ -84,7 +87,7 @@ Worker *worker_start(const WorkerTask *task)
     if (!w->pid) {
         close(to[1]);
         close(from[0]);
-        serve(task, to[0], from[1]);
+        serve(task, own, to[0], from[1]);
     }
     close(to[0]);
     close(from[1]);
