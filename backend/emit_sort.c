@@ -119,11 +119,59 @@ static V beats(Emit *e, V v, V w)
     return l_and(l, l_fcmp(l, LLVMRealORD, v, v), l_fcmp(l, LLVMRealUGT, v, w));
 }
 
+/* The same of candidates in any order: of equal ones the lower index. */
+static V stands_before(Emit *e, V v, V id, V w, V other)
+{
+    L *l = e->l;
+    V tie = l_and(l, l_not(l, beats(e, w, v)), l_icmp(l, LLVMIntSLT, id, other));
+    return l_or(l, beats(e, v, w), tie);
+}
+
+/* Note [Top]: the k places hold the best candidates so far. Few of them are kept in order: one that enters moves those that it
+ * beats. Many are a heap while the candidates go by, so that one that enters moves as many as the heap is deep: every place
+ * stands behind its children, and place 0 last of all. The places fill from the last one down, so that the children of the
+ * place that is filled are always there. In the end the heap is emptied from its last place down, which sorts it. */
 typedef struct Top {
     uint32_t values, ids;
     V first, first_id; /* positions of place 0 */
+    V k, last;         /* places, and the number of the last one */
+    V heap;            /* a condition: the places are a heap; NULL: they never are */
     V v, id;
 } Top;
+
+enum { IN_ORDER = 64 }; /* places, at most, that are kept in order */
+
+/* Whether there are at most so many places in every call, as their extent says. */
+static int is_at_most(const Emit *e, ExprId places, int64_t count)
+{
+    const Module *m = e->k->module;
+    int64_t n = 0;
+    Extent extent = x_at(e->k, places)->sym;
+    if (x_at(e->k, places)->kind != X_EXTENT)
+        return 0;
+    if (ext_is_const(m, extent, &n))
+        return n <= count;
+    ExtentForm form = m->extents.at[extent];
+    const Monomial *t = form.terms;
+    n = form.nterms == 1 && t->ndims == 1 && t->coef == 1 ? m->dims.at[t->dims[0]].max : -1;
+    return n >= 0 && n <= count;
+}
+
+static V value_at(Emit *e, const Top *t, V place)
+{
+    return emit_get(e, t->values, l_add(e->l, t->first, place));
+}
+
+static V id_at(Emit *e, const Top *t, V place)
+{
+    return emit_get(e, t->ids, l_add(e->l, t->first_id, place));
+}
+
+static void put_at(Emit *e, const Top *t, V place, V v, V id)
+{
+    emit_put(e, t->values, l_add(e->l, t->first, place), v);
+    emit_put(e, t->ids, l_add(e->l, t->first_id, place), id);
+}
 
 /* Moves what v beats one place up, from place `from` down, and puts v there. */
 static void insert(Emit *e, const Top *t, V from)
@@ -139,31 +187,87 @@ static void insert(Emit *e, const Top *t, V from)
     l_branch(l, l_icmp(l, LLVMIntSGT, place, l_i64(l, 0)), look, put);
     l_enter(l, look);
     V below = l_sub(l, place, one);
-    V w = emit_get(e, t->values, l_add(l, t->first, below));
+    V w = value_at(e, t, below);
     l_branch(l, beats(e, t->v, w), move, put);
     l_enter(l, move);
-    emit_put(e, t->values, l_add(l, t->first, place), w);
-    emit_put(e, t->ids, l_add(l, t->first_id, place), emit_get(e, t->ids, l_add(l, t->first_id, below)));
+    put_at(e, t, place, w, id_at(e, t, below));
     LLVMAddIncoming(place, &below, &move, 1);
     l_goto(l, test);
     l_enter(l, put);
-    emit_put(e, t->values, l_add(l, t->first, place), t->v);
-    emit_put(e, t->ids, l_add(l, t->first_id, place), t->id);
+    put_at(e, t, place, t->v, t->id);
 }
 
-/* One more candidate for the `k` places, of which `filled` hold something. */
-static void consider(Emit *e, const Top *t, V filled, V k)
+/* Moves what stands behind v one place up in the heap of places 0 .. n - 1, from place `from` on, and puts v there. */
+static void sink(Emit *e, const Top *t, V from, V n)
 {
     L *l = e->l;
-    V n = get_var(e, filled), one = l_i64(l, 1);
-    V room = l_icmp(l, LLVMIntSLT, n, k), last = l_sub(l, k, one);
-    Block full = l_block(l, "full"), enter = l_block(l, "insert"), done = l_block(l, "done");
+    Block test = l_block(l, "test"), look = l_block(l, "look"), move = l_block(l, "move"),
+          put = l_block(l, "put");
+    Block before = l_here(l);
+    V one = l_i64(l, 1);
+    l_goto(l, test);
+    l_enter(l, test);
+    V place = l_phi(l, l->i64, from, before, NULL, NULL);
+    V left = l_add(l, l_shl(l, place, 1), one);
+    l_branch(l, l_icmp(l, LLVMIntSLT, left, n), look, put);
+    l_enter(l, look);
+    V right = l_min(l, l_add(l, left, one), l_sub(l, n, one));
+    V v = value_at(e, t, left), w = value_at(e, t, right), id = id_at(e, t, left), other = id_at(e, t, right);
+    V behind = stands_before(e, v, id, w, other);
+    V child = l_select(l, behind, right, left);
+    v = l_select(l, behind, w, v), id = l_select(l, behind, other, id);
+    l_branch(l, stands_before(e, t->v, t->id, v, id), move, put);
+    l_enter(l, move);
+    put_at(e, t, place, v, id);
+    LLVMAddIncoming(place, &child, &move, 1);
+    l_goto(l, test);
+    l_enter(l, put);
+    put_at(e, t, place, t->v, t->id);
+}
+
+static void sort_heap(Emit *e, Top *t)
+{
+    L *l = e->l;
+    V zero = l_i64(l, 0);
+    if (!t->heap)
+        return;
+    When heap = l_when(l, t->heap);
+    For f = l_for(l, zero, t->last, 1, "sorted");
+    V n = l_sub(l, t->last, f.var);
+    t->v = value_at(e, t, n), t->id = id_at(e, t, n);
+    put_at(e, t, n, value_at(e, t, zero), id_at(e, t, zero));
+    sink(e, t, zero, n);
+    l_end_for(l, &f);
+    l_end_when(l, &heap);
+}
+
+/* What stands last of all when every place holds something. */
+static V worst(Emit *e, const Top *t)
+{
+    L *l = e->l;
+    return value_at(e, t, t->heap ? l_select(l, t->heap, l_i64(l, 0), t->last) : t->last);
+}
+
+/* One more candidate for the places, of which `filled` hold something. It stands behind those before it that are equal. */
+static void consider(Emit *e, const Top *t, V filled)
+{
+    L *l = e->l;
+    V n = get_var(e, filled), room = l_icmp(l, LLVMIntSLT, n, t->k), place = l_min(l, n, t->last);
+    Block full = l_block(l, "full"), enter = l_block(l, "enter"), done = l_block(l, "done");
     l_branch(l, room, enter, full);
     l_enter(l, full);
-    l_branch(l, beats(e, t->v, emit_get(e, t->values, l_add(l, t->first, last))), enter, done);
+    l_branch(l, beats(e, t->v, worst(e, t)), enter, done);
     l_enter(l, enter);
-    insert(e, t, l_min(l, n, last));
-    set_var(e, filled, l_min(l, l_add(l, n, one), k));
+    set_var(e, filled, l_min(l, l_add(l, n, l_i64(l, 1)), t->k));
+    if (t->heap) {
+        Block many = l_block(l, "sink"), few = l_block(l, "insert");
+        l_branch(l, t->heap, many, few);
+        l_enter(l, many);
+        sink(e, t, l_sub(l, t->last, place), t->k);
+        l_goto(l, done);
+        l_enter(l, few);
+    }
+    insert(e, t, place);
     l_goto(l, done);
     l_enter(l, done);
 }
@@ -178,15 +282,14 @@ static V candidate(Emit *e, const Stmt *s)
 /* Most candidates beat nothing: so many are compared with the last place at once, and those that beat it are considered. */
 enum { CANDIDATES = 32 };
 
-static void consider_strip(Emit *e, const Stmt *s, Top *t, V first, V filled, V k)
+static void consider_strip(Emit *e, const Stmt *s, Top *t, V first, V filled)
 {
     L *l = e->l;
     emit_lanes_over(e, s->var, CANDIDATES);
     emit_lanes_from(e, first);
     V all = l_splat(l, candidate(e, s), CANDIDATES);
     emit_lanes_over(e, NONE, 0);
-    V last = emit_get(e, t->values, l_add(l, t->first, l_sub(l, k, l_i64(l, 1))));
-    V room = l_icmp(l, LLVMIntSLT, get_var(e, filled), k);
+    V last = worst(e, t), room = l_icmp(l, LLVMIntSLT, get_var(e, filled), t->k);
     V better = l_or(l, l_splat(l, room, CANDIDATES), beats(e, all, l_splat(l, last, CANDIDATES)));
     V slot = l_slot(l, LLVMTypeOf(all), "candidates");
     Ty one = LLVMGetElementType(LLVMTypeOf(all));
@@ -194,7 +297,7 @@ static void consider_strip(Emit *e, const Stmt *s, Top *t, V first, V filled, V 
     EachLane x = l_each_lane(l, better);
     t->v = l_load(l, one, l_at(l, one, slot, x.lane), 0);
     t->id = l_add(l, first, x.lane);
-    consider(e, t, filled, k);
+    consider(e, t, filled);
     l_end_lanes(l, &x);
 }
 
@@ -205,7 +308,9 @@ void emit_tile_top(Emit *e, StmtId id)
     if (e->width)
         BUG(l->arena, "backend: top in a vector loop of kernel %s", e->k->name);
     V k = emit_value(e, s->limit), lo = emit_value(e, s->lo), hi = emit_value(e, s->hi);
-    Top t = {.values = s->buffer, .ids = s->second};
+    Top t = {.values = s->buffer, .ids = s->second, .k = k, .last = l_sub(l, k, l_i64(l, 1))};
+    if (!is_at_most(e, s->limit, IN_ORDER))
+        t.heap = l_icmp(l, LLVMIntSGT, k, l_i64(l, IN_ORDER));
     t.first = emit_position(e, s->buffer, s->index, s->nindex);
     t.first_id = emit_position(e, s->second, s->index, s->nindex);
     V filled = new_var(e, "filled", 0);
@@ -213,14 +318,15 @@ void emit_tile_top(Emit *e, StmtId id)
     When some = l_when(l, l_icmp(l, LLVMIntSGT, k, l_i64(l, 0)));
     const char *name = e->k->indices.at[s->var].name;
     For strip = l_for(l, lo, l_sub(l, hi, l_i64(l, CANDIDATES - 1)), CANDIDATES, name);
-    consider_strip(e, s, &t, strip.var, filled, k);
+    consider_strip(e, s, &t, strip.var, filled);
     l_end_for(l, &strip);
     V whole = l_and(l, l_max(l, l_sub(l, hi, lo), l_i64(l, 0)), l_i64(l, -CANDIDATES));
     For f = l_for(l, l_add(l, lo, whole), hi, 1, name);
     e->index[s->var] = t.id = f.var;
     t.v = candidate(e, s);
-    consider(e, &t, filled, k);
+    consider(e, &t, filled);
     l_end_for(l, &f);
+    sort_heap(e, &t);
     l_end_when(l, &some);
     e->index[s->var] = NULL;
 }

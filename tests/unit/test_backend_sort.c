@@ -66,13 +66,15 @@ static const char top[] = "tiles 1\n"
                           "    }\n"
                           "}\n";
 
+enum { MANY = 150 }; /* places that are a heap: Note [Top] in backend/emit_sort.c */
+
 /* x stands before y at the lower index. */
 static int before(float x, float y) { return isnan(y) || x >= y; }
 
 static void check_top(Compiled *c, const float *s, int e, int k)
 {
-    float p[8];
-    int32_t id[8];
+    float p[MANY];
+    int32_t id[MANY];
     call_fine(c, "f", (int64_t[]){1, e, k}, (void *[]){(void *)(uintptr_t)s, p, id});
     for (int i = 0; i < k; i++) {
         assert_true(id[i] >= 0 && id[i] < e);
@@ -102,6 +104,11 @@ static void test_top(void **state)
             for (int k = 0; k <= 6; k++)
                 check_top(&c, rows[row], 8, k);
         check_top(&c, rows[0], 1, 1);
+        float many[MANY];
+        for (int i = 0; i < MANY; i++)
+            many[i] = i % 13 == 5 ? NAN : (float)(i * 37 % 31);
+        for (int k = 63; k <= MANY; k += k < 66 ? 1 : 28)
+            check_top(&c, many, MANY, k);
         done(&c);
     }
 }
