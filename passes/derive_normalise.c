@@ -10,7 +10,10 @@
  * What gelu and silu are taken of becomes a local, too, be it a sum or not, unless it has more indices than the left-hand side;
  *   - when it is a max or min: the choice of the backward compares with a local that has a name. The body of
  * a max or min becomes a local too, so that both comparands are the same stored value. Values do not change:
- * a local of f32 holds exactly what the expression gave. */
+ * a local of f32 holds exactly what the expression gave.
+ * What a reduction reads by a route, x[rt.token(r), h] in o[r, f] = sum(h) x[rt.token(r), h] * w[@r, h, f], becomes a local where
+ * it does not vary with all left-hand indices, one for all equations that read the same: its cotangent is then a product
+ * over rows, of which each token sums its own, instead of one sum over rows and f. */
 #include "passes/derive.h"
 #include "passes/query.h"
 
@@ -33,6 +36,7 @@ typedef struct DeriveShape {
     ExprId root;   /* the value that the equation assigns, or NONE */
     ExprMap again; /* active nodes of the equation whose value the backward reads */
     Vec(Equation) out;
+    Vec(Equation) gathered; /* of out, those of what is read by a route */
 } DeriveShape;
 
 static ExprId shape(DeriveShape *h, DerivePlace *p, ExprId e, int chain);
@@ -136,7 +140,7 @@ static ExprId guarded(Kernel *k, ExprId e, ExprId guard)
 
 /* A local that holds e for every value of those indices of the place that e, or the guard, varies with;
  * returns the load that stands for e. */
-static ExprId hoist(DeriveShape *h, const DerivePlace *p, ExprId e, const char *suffix)
+static ExprId hoist_as(DeriveShape *h, const DerivePlace *p, ExprId e, const char *stem)
 {
     Kernel *k = h->k;
     Axis axes[MAX_RANK];
@@ -158,7 +162,6 @@ static ExprId hoist(DeriveShape *h, const DerivePlace *p, ExprId e, const char *
     ExprId value = guarded(k, e, p->guard);
     Type type = (Type)x_at(k, value)->type;
     Elem elem = type == TY_BF16 ? EL_BF16 : type == TY_F16 ? EL_F16 : EL_F32;
-    const char *stem = arena_printf(h->s->arena, "%s_%s", h->lhs.name, suffix);
     Equation q = ir_equation(EQ_ASSIGN, loc);
     q.lhs = derive_local(h->s, stem, loc, elem, axes, n);
     q.nindex = (uint8_t)n;
@@ -167,6 +170,11 @@ static ExprId hoist(DeriveShape *h, const DerivePlace *p, ExprId e, const char *
     derive_adjoint(h->s, q.lhs)->active = 1;
     vec_push(h->s->arena, &h->out, q);
     return x_load(k, loc, q.lhs, here);
+}
+
+static ExprId hoist(DeriveShape *h, const DerivePlace *p, ExprId e, const char *suffix)
+{
+    return hoist_as(h, p, e, arena_printf(h->s->arena, "%s_%s", h->lhs.name, suffix));
 }
 
 static int varies_with_all(const DeriveShape *h, const DerivePlace *p, ExprId e)
@@ -184,6 +192,63 @@ static DerivePlace place_below(const DeriveShape *h, const DerivePlace *p, ExprI
     for (uint32_t i = 0; i < p->index.len; i++)
         vec_push(h->s->arena, &below.index, p->index.at[i]);
     return below;
+}
+
+/* ---- what is read by a route ---- */
+
+static int is_left(const DerivePlace *p, IndexId i)
+{
+    for (uint32_t n = 0; n < p->nlhs; n++)
+        if (p->index.at[n] == i)
+            return 1;
+    return 0;
+}
+
+static int reads_by_route(const Kernel *k, const DerivePlace *p, ExprId load)
+{
+    for (uint32_t i = 0; i < x_at(k, load)->nargs; i++) {
+        ExprId at = x_arg(k, load, i);
+        if (x_at(k, at)->kind == X_TOKEN && x_at(k, x_arg(k, at, 0))->kind == X_INDEX &&
+            is_left(p, x_at(k, x_arg(k, at, 0))->sym))
+            return 1;
+    }
+    return 0;
+}
+
+/* The local that q defines, where it holds `load` for those indices of the place that load varies with; or NONE. */
+static ExprId same_row(DeriveShape *h, const DerivePlace *p, ExprId load, const Equation *q)
+{
+    Kernel *k = h->k;
+    IndexId from[MAX_RANK];
+    ExprId here[MAX_RANK];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->index.len; i++) {
+        if (!x_uses_index(k, load, p->index.at[i]))
+            continue;
+        if (n == q->nindex)
+            return NONE;
+        from[n] = p->index.at[i];
+        here[n++] = x_index(k, h->lhs.loc, p->index.at[i]);
+    }
+    if (n < q->nindex || x_substitute(k, load, from, q->index, n) != q->rhs)
+        return NONE;
+    return x_load(k, x_at(k, load)->loc, q->lhs, here);
+}
+
+static ExprId shape_load(DeriveShape *h, const DerivePlace *p, ExprId e)
+{
+    if (!p->nested || p->guard != NONE || !reads_by_route(h->k, p, e) || varies_with_all(h, p, e))
+        return e;
+    for (uint32_t i = 0; i < h->gathered.len; i++) {
+        ExprId same = same_row(h, p, e, &h->gathered.at[i]);
+        if (same != NONE)
+            return same;
+    }
+    const char *stem = arena_printf(h->s->arena, "%s_row", h->k->tensors.at[x_at(h->k, e)->sym].name);
+    ExprId row = hoist_as(h, p, e, stem);
+    if (row != e)
+        vec_push(h->s->arena, &h->gathered, h->out.at[h->out.len - 1]);
+    return row;
 }
 
 /* ---- nodes ---- */
@@ -360,6 +425,8 @@ static ExprId shape(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
         shaped = shape_if(h, p, e, chain);
     else if (x_at(h->k, e)->kind == X_OP)
         shaped = shape_op(h, p, e, chain);
+    else if (x_at(h->k, e)->kind == X_LOAD)
+        shaped = shape_load(h, p, e);
     *x_map_at(&p->done, e) = shaped;
     return shaped;
 }
