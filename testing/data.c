@@ -56,7 +56,7 @@ static void narrow_by_subscript(const TestCase *c, TestRange *r, TensorId t, Ten
         narrow(r, 0, extent / c->shrink);
 }
 
-/* id[t] == v: a little outside the range of v is legal, and worth a try. */
+/* id[t] == v, and i < length[b]: a little outside the range of the index is legal, and worth a try. */
 static void narrow_by_key(const TestCase *c, TestRange *r, TensorId t, ExprId e)
 {
     for (uint32_t side = 0; side < 2; side++) {
@@ -82,7 +82,7 @@ static TestRange range_of(const TestCase *c, TensorId t)
         const Expr *x = x_at(k, e);
         for (uint32_t i = 0; x->kind == X_LOAD && i < x->nargs; i++)
             narrow_by_subscript(c, &r, t, x->sym, i, x_arg(k, e, i));
-        if (x_is_op(k, e, OP_eq))
+        if (x->kind == X_OP && scalar_table[x->op].kind == SK_COMPARE)
             narrow_by_key(c, &r, t, e);
     }
     for (uint32_t i = 0; i < k->eqs.len; i++)
