@@ -235,6 +235,26 @@ static uint32_t beside(const Advice *a)
     return i != NO_WORD && i > 0 && advice_is(a, i, NAME) && advice_ends_value(a, i - 1) ? i : NO_WORD;
 }
 
+static int no_reduction(Advice *a, const char *function)
+{
+    const char *instead = habit_absent(function);
+    return advice_with(
+        a, ADVICE_TEXT("there is no reduction %s: there are sum, max and min", function),
+        instead ? instead : "write it with sum, max or min, or put a sign between the call and what follows");
+}
+
+/* mean(h where h < n) x[t, h], mean(h: 3) x[t + h]: of what looks like a call, arguments that only reductions have */
+static int habit_bound(Advice *a)
+{
+    uint32_t open = in_body(a) && (advice_is(a, a->at, KW_WHERE) || advice_is(a, a->at, ':'))
+                        ? advice_enclosing(a, a->at)
+                        : NO_WORD;
+    if (open == NO_WORD || open == 0 || !advice_is(a, open, '(') || !advice_is(a, open - 1, NAME))
+        return 0;
+    a->place = open - 1;
+    return no_reduction(a, advice_text(a, open - 1, open - 1));
+}
+
 /* mean(h) x[t, h]: a call, and behind it the start of another statement */
 static int habit_beside(Advice *a)
 {
@@ -245,12 +265,8 @@ static int habit_beside(Advice *a)
     const char *function =
         open != NO_WORD && advice_is(a, open - 1, NAME) ? advice_text(a, open - 1, open - 1) : NULL;
     a->place = function ? open - 1 : word;
-    if (function && habit_absent(function))
-        return advice_with(a, ADVICE_TEXT("there is no reduction %s: there are sum, max and min", function),
-                           habit_absent(function));
     if (function)
-        return advice_with(a, ADVICE_TEXT("there is no reduction %s: there are sum, max and min", function),
-                           "write it with sum, max or min, or put a sign between the call and what follows");
+        return no_reduction(a, function);
     advice_edit(a, word, word - 1, "* ");
     return advice_with(a,
                        ADVICE_TEXT("there is no sign between `%s` and `%s`",
@@ -520,6 +536,7 @@ int habit_find(Advice *a)
                                    habit_statement,
                                    habit_declaration,
                                    habit_unclosed,
+                                   habit_bound,
                                    habit_beside,
                                    habit_tuple};
     for (size_t i = 0; a->at > 0 && i < sizeof habits / sizeof *habits; i++)
