@@ -2,6 +2,7 @@
 #include "machines/cpu_own.h"
 
 #include <cpuid.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* What rows of x86 need. */
@@ -33,7 +34,16 @@ const FamilyRow family_table[FAMILY_COUNT] = {
 #include "machines/cpu.def"
 };
 
-int cpu_has(Isa isa) { return family_table[cpu_table[isa].family].has(&cpu_table[isa].needs); }
+/* The answers are kept: asking takes tens of microseconds where a host must be asked. */
+int cpu_has(Isa isa)
+{
+    static _Atomic uint64_t kept; /* bit 2 isa: it was asked, bit 2 isa + 1: it has it */
+    const uint64_t asked = (uint64_t)1 << 2 * isa, yes = asked << 1;
+    if (!(atomic_load(&kept) & asked))
+        atomic_fetch_or(&kept,
+                        asked | (family_table[cpu_table[isa].family].has(&cpu_table[isa].needs) ? yes : 0));
+    return (atomic_load(&kept) & yes) != 0;
+}
 
 uint32_t cpu_choices(void)
 {
