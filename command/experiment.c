@@ -63,5 +63,6 @@ int command_experiment(int argc, char **argv)
     ExperimentOptions o = {.progress = isatty(STDERR_FILENO), .stop = &stopped};
     cli_parse(&argp, argc, argv, &o);
     signal(SIGINT, stop);
+    signal(SIGTERM, stop);
     return experiment(&o, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }

@@ -195,5 +195,6 @@ int command_tune(int argc, char **argv)
                                  .stop = &stopped}};
     cli_parse(&argp, argc, argv, &c);
     signal(SIGINT, stop);
+    signal(SIGTERM, stop);
     return tune(&c.options, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }

@@ -75,6 +75,7 @@ def bad_files_are_refused(s):
             ({"schedules": [""]}, "must be clauses, or an object"),
             ({"schedules": [{"random": 0}]}, "\"random\" a whole number from 1"),
             ({"schedules": [{"tune": "1h"}]}, "\"tune\" a number of seconds"),
+            ({"schedules": [{"tune": 1, "random": 2}]}, "only one of"),
             ({"schedules": [{"name": "default", "text": "strip y : lanes = 64"}]}, "must have another name than 'default'"),
             ({"beside": ["machines"]}, "beside is \"machines\": must be kernels, targets, threads, sizes or routings"),
             ({"beside": ["sizes"], "sizes": [f"T={n},H=64" for n in range(1, 12)]}, "11 cases would take turns, and at most 8 can"),
@@ -152,16 +153,20 @@ def a_kill_loses_one_race(s):
     expect(all(r["state"] == "measured" for r in rows), rows)
 
 
-def an_interrupt_keeps_what_is_there(s):
+def an_interrupt_keeps_what_is_there(s, number=signal.SIGINT):
     s.write(sizes=[f"T={n},H=64" for n in range(16, 64)])
     process = s.start()
     while not os.path.exists(f"{s.at}/e/rows.csv") or s.text("rows.csv").count("\n") < 2:
         time.sleep(0.01)
     locked = s.run(1, "rows.csv: another run writes there")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out = process.communicate(timeout=60)[0]
     expect(process.returncode == 0 and "the same command goes on" in out, f"{process.returncode}: {out}{locked}")
     expect("| T=16 |" in s.text("report.md") and 2 <= len(s.rows()) < 96, out)
+
+
+def so_does_an_end(s):
+    an_interrupt_keeps_what_is_there(s, signal.SIGTERM)
 
 
 def what_fails_is_a_row(s):
@@ -213,7 +218,7 @@ def a_search_is_made_once(s):
 
 def main():
     cases = (bad_files_are_refused, rows_are_measured_beside_the_default, other_experiments_are_refused, a_kill_loses_one_race,
-             an_interrupt_keeps_what_is_there, what_fails_is_a_row, machines_predict_and_rank, a_search_is_made_once)
+             an_interrupt_keeps_what_is_there, so_does_an_end, what_fails_is_a_row, machines_predict_and_rank, a_search_is_made_once)
     for case in cases:
         with tempfile.TemporaryDirectory() as at:
             before = len(BAD)

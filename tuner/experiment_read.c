@@ -204,6 +204,8 @@ static const char *read_schedules(Experiment *e, const json_t *v, GridValue *out
     const json_t *clauses =
         json_is_object(v) ? json_object_get(v, "text") : v; /* none are the default once more */
     json_t *seed = json_object_get(v, "seed");
+    if (json_is_object(v) && !clauses + !json_object_get(v, "random") + !json_object_get(v, "tune") < 2)
+        return "may have only one of \"text\", \"random\" and \"tune\"";
     out->keep_bits = json_is_true(json_object_get(v, "keep_bits"));
     out->seed = seed ? (uint64_t)json_integer_value(seed) : e->seed;
     if (json_object_get(v, "random"))
