@@ -347,7 +347,8 @@ static void decide_lines_of(Lower *l, const RowBlockLaunch *s, uint32_t q, Local
     int type_fits = r.elem == EL_F32 || (r.elem == t->elem && r.cast == OP_COUNT);
     if (!r.left || !type_fits || (r.elem == EL_BF16 && cpu_can(l->cpu, CPU_LEFT_ROWS)))
         return;
-    if (!r.others && r.cast == OP_COUNT && r.from_first && layout_is_dense(t->layout)) {
+    int adds = s->by[q] && s->by[q]->row != NONE; /* products add up where it is stored, in rows */
+    if (!adds && !r.others && r.cast == OP_COUNT && r.from_first && layout_is_dense(t->layout)) {
         t->elem = r.elem;
         t->layout = LAYOUT_LINES;
     } else if (p->column != NONE && !e->along && checks_inside(k, e->rhs)) {
