@@ -83,11 +83,10 @@ static int value_range(Kernel *k, Reduction *r, IndexId i, ExprId e, ExprId *ran
         *range = x_op2(k, r->loc, OP_ge, e, x_int(k, r->loc, 0));
         return 1;
     }
-    if (ir_prove_range(k, e, axis, holds_outside(k, r)) == PROOF_INSIDE)
-        return 1;
     ExprId low = x_op2(k, r->loc, OP_ge, e, x_int(k, r->loc, 0));
     ExprId high = x_op2(k, r->loc, OP_lt, e, x_extent(k, r->loc, axis.extent));
-    *range = x_and(k, r->loc, low, high);
+    int inside = ir_prove_range(k, e, axis, holds_outside(k, r)) == PROOF_INSIDE;
+    *range = inside ? low /* goes, if it guards nothing */ : x_and(k, r->loc, low, high);
     return 1;
 }
 
