@@ -149,8 +149,10 @@ static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w
     if (r.inner && t.blocks) {
         t.lo = build_let(&l->b, loc, "lo", r.lo_min);
         int all = x_at(l->k, r.hi_max)->kind == X_EXTENT; /* another bound may leave no terms, or fewer */
-        const Narrowed *some = lower_narrowed(l, i);
-        ExprId first = some ? some->lo : x_int(l->k, loc, 0);
+        const Narrowed *some = it->rowblock ? lower_narrowed(l, i) : NULL;
+        int of_block =
+            some && some->lo == it->rowblock->first; /* the terms are its rows, of which there are some */
+        ExprId first = of_block ? some->lo : x_int(l->k, loc, 0);
         t.hi = build_let(&l->b, loc, "hi", all ? r.hi_max : x_max(l->k, first, r.hi_max));
         if (pass_traits(l->c)->masked_terms && g->s[0].p->left != NONE && stand_between(l, g, i)) {
             t.mask = mask_of(l, w, r.inner);
