@@ -290,9 +290,29 @@ static int asks_choice(const Kernel *k, ExprId e)
     return 0;
 }
 
+/* Does e ask a route at a place that is known to be inside only by a guard, if at all? */
+static int asks_under_guard(Kernel *k, ExprId e)
+{
+    each_below (n, k, e, EVERYWHERE) {
+        const Expr x = *x_at(k, *n);
+        if (x.kind != X_ROW && x.kind != X_TOKEN && x.kind != X_SLOT && x.kind != X_GROUP)
+            continue;
+        for (uint32_t a = 0; a < x.nargs; a++) {
+            ExprId at = x_arg(k, *n, a);
+            Extent places = x.kind != X_ROW ? 0
+                            : a             ? k->routes.at[x.sym].choices
+                                            : k->routes.at[x.sym].tokens;
+            if (x_at(k, at)->kind != X_INDEX &&
+                (x.kind != X_ROW || ir_prove_range(k, at, (Axis){places, NONE}, NONE) != PROOF_INSIDE))
+                return 1;
+        }
+    }
+    return 0;
+}
+
 int checks_inside(Kernel *k, ExprId e)
 {
-    if (asks_choice(k, e) || query_may_lack_value(k, e))
+    if (asks_choice(k, e) || query_may_lack_value(k, e) || asks_under_guard(k, e))
         return 0;
     Checks c = {.k = k, .arena = k->module->arena};
     c.written = arena_array(c.arena, uint8_t, k->tensors.len + 1);
