@@ -25,13 +25,13 @@ static uint32_t users(const Plan *p, uint32_t buffer)
 static V place_in_thread(Emit *e, uint32_t buffer, V *top)
 {
     L *l = e->l;
-    V at = l_i64(l, 0);
+    V at = l_i64(l, 0), bytes = emit_bytes(e, buffer);
     for (uint32_t i = 0; i < e->p->launches.len; i++)
         if (is_used_by(&e->p->launches.at[i], buffer))
             at = l_max(l, at, top[i]);
     for (uint32_t i = 0; i < e->p->launches.len; i++)
         if (is_used_by(&e->p->launches.at[i], buffer))
-            top[i] = l_add(l, at, emit_bytes(e, buffer));
+            top[i] = l_add(l, at, bytes);
     return at;
 }
 

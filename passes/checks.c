@@ -276,34 +276,30 @@ static void look(Checks *c, ExprId root, ExprId guard)
     }
 }
 
-/* Does e ask something of a row that may be dropped? */
-static int asks_choice(const Kernel *k, ExprId e)
+/* Does e read a tensor at a row that may be dropped? */
+static int reads_choice(const Kernel *k, ExprId e)
 {
-    each_below (n, k, e, EVERYWHERE) {
-        ExprKind kind = (ExprKind)x_at(k, *n)->kind;
-        int asks = kind == X_LOAD || kind == X_TOKEN || kind == X_SLOT || kind == X_GROUP;
-        for (uint32_t a = 0; asks && a < x_at(k, *n)->nargs; a++)
+    each_below (n, k, e, EVERYWHERE)
+        for (uint32_t a = 0; x_at(k, *n)->kind == X_LOAD && a < x_at(k, *n)->nargs; a++)
             each_below (r, k, x_arg(k, *n, a), EVERYWHERE)
                 if (x_at(k, *r)->kind == X_ROW)
                     return 1;
-    }
     return 0;
 }
 
-/* Does e ask a route at a place that is known to be inside only by a guard, if at all? */
+/* Does e ask a route at a place that is known to be inside only by a guard, if at all? Of a row, any but an index: it may be dropped. */
 static int asks_under_guard(Kernel *k, ExprId e)
 {
     each_below (n, k, e, EVERYWHERE) {
         const Expr x = *x_at(k, *n);
-        if (x.kind != X_ROW && x.kind != X_TOKEN && x.kind != X_SLOT && x.kind != X_GROUP)
+        int is_row = x.kind == X_ROW;
+        if (!is_row && x.kind != X_TOKEN && x.kind != X_SLOT && x.kind != X_GROUP)
             continue;
         for (uint32_t a = 0; a < x.nargs; a++) {
             ExprId at = x_arg(k, *n, a);
-            Extent places = x.kind != X_ROW ? 0
-                            : a             ? k->routes.at[x.sym].choices
-                                            : k->routes.at[x.sym].tokens;
+            Extent places = !is_row ? 0 : a ? k->routes.at[x.sym].choices : k->routes.at[x.sym].tokens;
             if (x_at(k, at)->kind != X_INDEX &&
-                (x.kind != X_ROW || ir_prove_range(k, at, (Axis){places, NONE}, NONE) != PROOF_INSIDE))
+                (!is_row || ir_prove_range(k, at, (Axis){places, NONE}, NONE) != PROOF_INSIDE))
                 return 1;
         }
     }
@@ -312,7 +308,7 @@ static int asks_under_guard(Kernel *k, ExprId e)
 
 int checks_inside(Kernel *k, ExprId e)
 {
-    if (asks_choice(k, e) || query_may_lack_value(k, e) || asks_under_guard(k, e))
+    if (reads_choice(k, e) || query_may_lack_value(k, e) || asks_under_guard(k, e))
         return 0;
     Checks c = {.k = k, .arena = k->module->arena};
     c.written = arena_array(c.arena, uint8_t, k->tensors.len + 1);
