@@ -100,14 +100,19 @@ def with_schedules(tools, module, setting):
         return source
     rng = random.Random(setting.clauses)
     _, space = tools.run("explain", "--space", f"--target={setting.target}", tools.write(source))
-    blocks = re.findall(r"^schedule (\w+) \{\n(.*?)^\}", space, re.M | re.S)
-    for kernel, lines in blocks:
-        chosen = [pick_value(rng, line.strip(" /")) for line in lines.split("\n") if line.strip() and rng.random() < 0.4]
-        for some in (chosen, chosen[:1]):       # two clauses may contradict each other
-            text = source + f"schedule {kernel} {{\n  " + "\n  ".join(some) + "\n}\n"
-            if some and tools.run("check", tools.write(text))[0] == 0:
-                source = text
-                break
+    chosen = {}
+    for kernel, lines in re.findall(r"^schedule (\w+) \{\n(.*?)^\}", space, re.M | re.S):
+        chosen[kernel] = [pick_value(rng, line.strip(" /")) for line in lines.split("\n") if line.strip() and rng.random() < 0.4]
+    while any(chosen.values()):
+        blocks = [(kernel, clauses) for kernel, clauses in chosen.items() if clauses]
+        text = source + "".join(f"schedule {kernel} {{ " + " ".join(clauses) + " }\n" for kernel, clauses in blocks)
+        status, out = tools.run("check", tools.write(text))
+        if status == 0:
+            return text
+        lines = {int(line) - source.count("\n") - 1 for line, _, _ in ERROR.findall(out)} & set(range(len(blocks)))
+        for n in lines or range(len(blocks)):       # two clauses may contradict each other: one is left, then none
+            kernel, clauses = blocks[n]
+            chosen[kernel] = clauses[:1] if len(clauses) > 1 else []
     return source
 
 
