@@ -395,13 +395,16 @@ class Evaluator(Stores):
 
     def factored(self, result, body, bound):
         """Factors that are free of the reduced indices, or of one of them, are applied to the result (section 5). It makes a
-        difference when one is infinite or NaN: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum. The page leaves
-        open which expressions count as factors, so these are in doubt."""
+        difference when one is infinite or NaN, or their product: inf * (1 - 1) is not inf - inf, and 0 * inf is no empty sum.
+        The page leaves open which expressions count as factors, so these are in doubt."""
         odd = np.zeros((), bool)
         axes = tuple(self.axes[name][0] for name in bound)
-        for factor in [f for some in [bound, *({name} for name in bound)] for f in free_factors(body, some)]:
-            v = bounds.as_float(self.anywhere(factor))
-            odd = odd | (~np.isfinite(v.v) | np.isinf(v.e)).any(axes, keepdims=True)
+        for some in [bound, *({name} for name in bound)]:
+            product = np.ones(())
+            for factor in free_factors(body, some):
+                v = bounds.as_float(self.anywhere(factor))
+                product = product * np.maximum(np.abs(v.v) + v.e, 1)
+                odd = odd | ~(product <= bounds.LARGEST).all(axes, keepdims=True)
         return Float(result.v, np.where(odd, np.inf, result.e)) if odd.any() else result
 
     def reduced(self, kind, value, inner, axes, full, mask):
@@ -527,10 +530,10 @@ def free_factors(e, bound):
     if e.kind == "reduce" and e.data[0] != "sum":
         shorter = free_sides(e, bound)
         return [] if uses(shorter, bound) else [shorter]
-    if e.kind == "reduce" and any(uses(a, bound) for a in e.args[1:] if a):
-        return free_factors(e.args[0], bound | {name for name, _ in e.data[1]})
     if e.kind == "reduce":
-        return [Expr("reduce", e.data, (f,) + e.args[1:]) for f in free_factors(e.args[0], bound)]
+        conditions = tuple(None if a is None or uses(a, bound) else a for a in e.args[1:])
+        alone = free_factors(e.args[0], bound | {name for name, _ in e.data[1]}) if conditions != e.args[1:] else []
+        return alone + [Expr("reduce", e.data, (f, *conditions)) for f in free_factors(e.args[0], bound)]
     return []
 
 
