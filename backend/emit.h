@@ -3,7 +3,7 @@
  *     l, emit_multiple: LLVM in short words; what is a multiple of what
  *     family_x86, target, jit, jit_names, object, made, made_bytes: what LLVM makes of a module
  *     plan, emit_lanes, emit_frame, emit_debug: questions to a plan, masks, what a function computes once, lines
- *     emit_scalar, emit_math, emit_number: scalar operations and element formats
+ *     emit_scalar, emit_quotient, emit_math, emit_number: scalar operations and element formats
  *     emit_expr, emit_memory, emit_stream: expressions, loads and stores
  *     emit_transpose, emit_panel: functions that fill panels
  *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_rows_packed, emit_amx: functions that multiply

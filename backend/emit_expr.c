@@ -54,12 +54,12 @@ Form emit_form(Emit *e, ExprId x)
     return (Form)(e->form[x] - 1);
 }
 
-/* Evaluating it where the program does not ask for it could fault: it touches memory or divides integers. */
+/* Evaluating it where the program does not ask for it could fault: it touches memory. */
 int emit_unsafe(Emit *e, ExprId x)
 {
     if (!e->unsafe[x]) {
         const Expr *n = x_at(e->k, x);
-        int found = n->kind == X_OP && (n->op == OP_idiv || n->op == OP_imod);
+        int found = 0;
         if (n->kind == X_LOAD)
             found = e->p->buffers.at[n->sym].space != SPACE_REG && !e->p->buffers.at[n->sym].by_value;
         for (uint32_t i = 0; i < n->nargs && !found; i++)

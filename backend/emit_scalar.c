@@ -200,39 +200,6 @@ V emit_floor(Emit *e, V a, V b)
     return l_select(l, small, down, a);
 }
 
-/* Lanes: a vector division of 64-bit integers does not exist; f64 division is exact enough below 2^53 (the
- * quotient cannot round across an integer), and no index comes near. Without such conversions the lanes
- * are divided one by one. */
-static V divide_lanes(Emit *e, V a, V b)
-{
-    L *l = e->l;
-    V q = l_fdiv(l, l_cast(l, LLVMSIToFP, a, l->f64), l_cast(l, LLVMSIToFP, b, l->f64));
-    return l_cast(l, LLVMFPToSI, q, l->i64);
-}
-
-/* A lane that does nothing may hold any divisor. */
-static V safe_divisor(Emit *e, V b)
-{
-    V mask = emit_mask(e);
-    return mask && l_width(b) && !LLVMIsConstant(b) ? l_select(e->l, mask, b, l_int(LLVMTypeOf(b), 1)) : b;
-}
-
-V emit_idiv(Emit *e, V a, V b)
-{
-    b = safe_divisor(e, b);
-    if (l_width(a) && cpu_can(e->p->cpu, CPU_INT64_FLOAT) && !LLVMIsConstant(b))
-        return divide_lanes(e, a, b);
-    return l_bin(e->l, LLVMUDiv, a, b);
-}
-
-V emit_imod(Emit *e, V a, V b)
-{
-    b = safe_divisor(e, b);
-    if (l_width(a) && cpu_can(e->p->cpu, CPU_INT64_FLOAT) && !LLVMIsConstant(b))
-        return l_sub(e->l, a, l_mul(e->l, divide_lanes(e, a, b), b));
-    return l_bin(e->l, LLVMURem, a, b);
-}
-
 /* ---- folding lanes ---- */
 
 static V fold_pair(Emit *e, ReduceKind kind, V a, V b)

@@ -62,8 +62,6 @@ int command_ops(int argc, char **argv)
            "|\n|---|---|---|---|---|\n");
     for (ScalarOp op = 0; op < OP_COUNT; op++) {
         const ScalarRow *row = &scalar_table[op];
-        if (row->kind == SK_INDEX)
-            continue; /* tile level only: cannot be written in .moe */
         printf("| ");
         print_usage(row);
         printf(" | ");

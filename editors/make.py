@@ -34,8 +34,7 @@ def words():
     derive = re.findall(r'\{"(\w+)", KW_\w+\}', read("frontend/parser.c"))
     knobs = re.findall(r'^KNOB\(\s*\w+,\s*"(\w+)",\s*"(\w*)"', read("ir/schedule.def"), re.M)
     routings = re.findall(r'word_is\(r, "(\w+)"\)', read("frontend/sema_test.c"))
-    functions = [spelling for spelling, kind in re.findall(r'^\w+\(\s*\w+,\s*"([a-z]\w*)",\s*\d+,\s*(\w+)', read("ir/scalar.def"), re.M)
-                 if kind != "INDEX"]
+    functions = re.findall(r'^\w+\(\s*\w+,\s*"([a-z]\w*)"', read("ir/scalar.def"), re.M)
     assert derive and knobs and routings and functions
     clauses = derive + [k for k, _ in knobs] + [w for _, w in knobs if len(w) > 1] + routings
     clauses += ["rows", "capacity", "prefer", "both", "at", "prologue", "epilogue", "scatter", "routing", "tol", "gradcheck", "exact"]

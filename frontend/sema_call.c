@@ -137,6 +137,59 @@ static int build_arguments(KernelSema *c, const AstExpr *e, ExprId *out)
     return 1;
 }
 
+/* ---- quotients ---- */
+
+/* The same for all elements of a call: made of literals and dimensions. */
+static int is_fixed(const KernelSema *c, ExprId e)
+{
+    each_below (n, c->k, e, EVERYWHERE) {
+        ExprKind kind = (ExprKind)x_at(c->k, *n)->kind;
+        if (kind != X_INT && kind != X_EXTENT && kind != X_FLOAT && kind != X_OP)
+            return 0;
+    }
+    return 1;
+}
+
+static ExprId refuse_quotient(KernelSema *c, const AstExpr *e, const ExprId *args)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (expr_type(c, args[i]) == TY_INT)
+            continue;
+        sema_error(c, DIAG_quotient, build_loc(c, e->args[i]), "make an integer of it, which truncates",
+                   "%s is %s, but %s takes integers", sema_text(c, args[i]),
+                   type_name(expr_type(c, args[i])), e->name.name);
+        diag_wrap(c->m->diags, build_loc(c, e->args[i]), "i32(", ")");
+        return NONE;
+    }
+    return sema_error(c, DIAG_quotient, build_loc(c, e->args[1]),
+                      "write literals and dimensions; of a divisor that varies i32(floor(a / b)) is the quotient, exact below 2^24",
+                      "%s varies, but the divisor of %s is the same for all elements", sema_text(c, args[1]),
+                      e->name.name);
+}
+
+/* idiv and imod. A divisor that is a polynomial of dimensions becomes one node, as it is printed. */
+static ExprId build_quotient(KernelSema *c, const AstExpr *e, ScalarOp op, const ExprId *args)
+{
+    Affine form;
+    ExprId by = args[1];
+    int64_t value;
+    if (expr_type(c, args[0]) != TY_INT || expr_type(c, by) != TY_INT || !is_fixed(c, by))
+        return refuse_quotient(c, e, args);
+    if (x_affine(c->k, by, &form) && form.n == 0) {
+        by = x_extent(c->k, x_at(c->k, by)->loc, form.constant);
+        if (ext_is_const(c->m, form.constant, &value)) {
+            if (value < 1)
+                return sema_error(c, DIAG_quotient, build_loc(c, e->args[1]), "divide by 1 or more",
+                                  "the divisor of %s is %lld, which is below 1", e->name.name,
+                                  (long long)value);
+            by = x_int(c->k, x_at(c->k, by)->loc, value);
+        }
+    }
+    return x_op2(c->k, build_loc(c, e), op, args[0], by);
+}
+
+/* ---- all ---- */
+
 ExprId build_call(KernelSema *c, const AstExpr *e)
 {
     uint32_t fn = namemap_get(&c->c->functions, e->name.name);
@@ -155,6 +208,8 @@ ExprId build_call(KernelSema *c, const AstExpr *e)
     if (fn != NAME_ABSENT)
         return put_in_once(c, fn, e, args);
     Loc loc = build_loc(c, e);
+    if (scalar_table[op].kind == SK_INDEX)
+        return build_quotient(c, e, op, args);
     if (scalar_table[op].arity == 2)
         return x_op2(c->k, loc, op, args[0], args[1]);
     ExprId result = x_op1(c->k, loc, op, args[0]);

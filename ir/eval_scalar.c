@@ -97,9 +97,12 @@ HOOK(min2)
     return isnan(a.f) || isnan(b.f) ? of_float(NAN) : a.f <= b.f ? a : b;
 }
 
-HOOK(idiv) { return of_int(b.i > 0 ? a.i / b.i : 0); }
+static int64_t remainder_of(int64_t a, int64_t b) { return a % b < 0 ? a % b + b : a % b; }
 
-HOOK(imod) { return of_int(b.i > 0 ? a.i % b.i : 0); }
+/* Rounded down; a divisor below 1 counts as 1. */
+HOOK(idiv) { return of_int(b.i > 1 ? a.i / b.i - (a.i % b.i < 0) : a.i); }
+
+HOOK(imod) { return of_int(b.i > 1 ? remainder_of(a.i, b.i) : 0); }
 
 /* ---- conditions ---- */
 

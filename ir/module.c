@@ -14,7 +14,7 @@ ScalarOp scalar_find(const char *function_name)
 {
     for (ScalarOp op = 0; op < OP_COUNT; op++) {
         ScalarKind kind = scalar_table[op].kind;
-        int callable = kind == SK_FLOAT || kind == SK_ARITH || kind == SK_CAST || kind == SK_SAME;
+        int callable = kind != SK_COMPARE && kind != SK_LOGIC;
         if (callable && strcmp(scalar_table[op].spelling, function_name) == 0)
             return op;
     }

@@ -196,13 +196,6 @@ static int lanes_kind(Name name, ReduceKind *kind)
     return 0;
 }
 
-static ScalarOp function_named(Name name)
-{
-    if (strcmp(name, "idiv") == 0)
-        return OP_idiv;
-    return strcmp(name, "imod") == 0 ? OP_imod : scalar_find(name);
-}
-
 static ExprId choice(TileReader *r, Loc loc, const ExprId *args, uint32_t n)
 {
     if (n != 3)
@@ -221,7 +214,7 @@ static ExprId call(TileReader *r, Loc loc, Name name, const ExprId *args, uint32
         return choice(r, loc, args, n);
     if (lanes_kind(name, &kind) && n == 1 && type_at(r, args[0]) != TY_BOOL)
         return x_lanes(r->k, loc, kind, args[0]);
-    ScalarOp op = function_named(name);
+    ScalarOp op = scalar_find(name);
     if (op == OP_COUNT)
         token_fail(r, DIAG_tile_name, loc, "there is no function %s of %u arguments", name, n);
     else if (n != scalar_table[op].arity)

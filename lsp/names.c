@@ -141,7 +141,7 @@ static void put_word(const NamesJob *j, Text *code, Text *said)
 {
     for (ScalarOp op = 0; op < OP_COUNT; op++) {
         const ScalarRow *row = &scalar_table[op];
-        if (row->kind == SK_INDEX || strcmp(row->spelling, j->name->name) != 0)
+        if (strcmp(row->spelling, j->name->name) != 0)
             continue;
         text_add(code, row->arity == 2 ? "%s(a, b)" : "%s(a)", row->spelling);
         text_add(said, "%s", row->doc);

@@ -76,7 +76,7 @@ static void types(void **state)
     finds("a value of type f32 is stored to y, which is bf16");
     k->tensors.at[y].elem = EL_F32;
     k->eqs.at[0].rhs = op(OP_idiv, i, i);
-    finds("idiv is of the tile level");
+    finds("the divisor of idiv varies");
 }
 
 static void definitions(void **state)
