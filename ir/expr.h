@@ -112,11 +112,17 @@ typedef struct Affine {
     Extent constant;
 } Affine;
 int x_affine(Kernel *k, ExprId e, Affine *out); /* 0 when e is not affine */
+/* e as by * quotient + rest, with all that `by` is seen to be a factor of in quotient; 0 when e is too long. */
+int x_split(Kernel *k, ExprId e, Extent by, ExprId *quotient, ExprId *rest);
+/* a == b as atom == *value, where a - b is atom, or minus that, and something linear; 0 where it is not. */
+int x_solve(Kernel *k, ExprId a, ExprId b, ExprId atom, ExprId *value);
 
 /* Tries to prove 0 <= e < extent from index ranges, dimension signs and the conjuncts of `guard` (or NONE). */
 typedef enum Proof { PROOF_INSIDE, PROOF_UNKNOWN, PROOF_OUTSIDE } Proof;
 Proof ir_prove_range(Kernel *k, ExprId e, Axis axis, ExprId guard);
 /* Tries to prove a - b >= by from the same facts. */
 int ir_prove_at_least(Kernel *k, ExprId a, ExprId b, int64_t by, ExprId guard);
+/* The divisor of an idiv or imod, if it is known to be at least 1 wherever e is evaluated; else NONE. */
+Extent ir_divisor(Kernel *k, ExprId e);
 
 #endif

@@ -213,6 +213,39 @@ Extent ext_mul(Module *m, Extent a, Extent b)
 
 Extent ext_sub(Module *m, Extent a, Extent b) { return ext_add(m, a, ext_mul(m, ext_const(m, -1), b)); }
 
+/* t / by, where the dimensions of by are among those of t; 0 where they are not. */
+static int divide_term(Module *m, const Monomial *t, const Monomial *by, Monomial *out)
+{
+    DimId *left = arena_array(m->arena, DimId, t->ndims + 1);
+    uint32_t n = 0, taken = 0;
+    for (uint32_t d = 0; d < t->ndims; d++)
+        if (taken < by->ndims && t->dims[d] == by->dims[taken])
+            taken++;
+        else
+            left[n++] = t->dims[d];
+    if (taken < by->ndims || (by->coef == -1 && t->coef == INT64_MIN) || t->coef % by->coef != 0)
+        return 0;
+    *out = (Monomial){t->coef / by->coef, n, left};
+    return 1;
+}
+
+Extent ext_divide(Module *m, Extent e, Extent by)
+{
+    ExtentForm x = m->extents.at[m->extents.at[e].folded], y = m->extents.at[m->extents.at[by].folded];
+    Extent sum = ext_const(m, 0);
+    if (ext_same(m, e, by) && y.nterms)
+        return ext_const(m, 1);
+    if (y.nterms != 1)
+        return NONE;
+    for (uint32_t i = 0; i < x.nterms; i++) {
+        Monomial t;
+        if (!divide_term(m, &x.terms[i], &y.terms[0], &t))
+            return NONE;
+        sum = ext_add(m, sum, intern(m, &t, 1));
+    }
+    return sum;
+}
+
 int ext_same(const Module *m, Extent a, Extent b)
 {
     return m->extents.at[a].folded == m->extents.at[b].folded;

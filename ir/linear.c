@@ -133,3 +133,86 @@ int x_affine(Kernel *k, ExprId e, Affine *out)
     }
     return 1;
 }
+
+static int is_negative(const Module *m, Extent e)
+{
+    const ExtentForm *form = &m->extents.at[e];
+    return form->nterms && form->terms[0].coef < 0;
+}
+
+/* sum + coef * atom, an atom of NONE being 1 */
+static ExprId plus_term(Kernel *k, Loc loc, ExprId sum, Extent coef, ExprId atom)
+{
+    Module *m = k->module;
+    int minus = is_negative(m, coef);
+    int64_t number;
+    if (is_zero(m, coef))
+        return sum;
+    if (minus)
+        coef = ext_mul(m, coef, ext_const(m, -1));
+    int is_number = ext_is_const(m, coef, &number);
+    ExprId term = is_number ? x_int(k, loc, number) : x_extent(k, loc, coef);
+    if (atom != NONE)
+        term = is_number && number == 1 ? atom : x_op2(k, loc, OP_mul, term, atom);
+    if (sum == NONE)
+        return minus ? x_op1(k, loc, OP_neg, term) : term;
+    return x_op2(k, loc, minus ? OP_sub : OP_add, sum, term);
+}
+
+static ExprId or_zero(Kernel *k, Loc loc, ExprId e) { return e == NONE ? x_int(k, loc, 0) : e; }
+
+/* by * quotient + *rest, of a constant */
+static Extent split_constant(Module *m, Extent e, Extent by, Extent *rest)
+{
+    const ExtentForm *form = &m->extents.at[e];
+    int64_t last = form->nterms && form->terms[form->nterms - 1].ndims == 0 ? form->terms[form->nterms - 1].coef : 0;
+    int64_t number, over = !ext_is_const(m, by, &number) ? last : (last % number + number) % number;
+    *rest = ext_const(m, over);
+    Extent quotient = ext_divide(m, ext_sub(m, e, *rest), by);
+    if (quotient != NONE)
+        return quotient;
+    *rest = e;
+    return ext_const(m, 0);
+}
+
+int x_split(Kernel *k, ExprId e, Extent by, ExprId *quotient, ExprId *rest)
+{
+    Module *m = k->module;
+    Loc loc = x_at(k, e)->loc;
+    Linear l;
+    Extent over;
+    *quotient = *rest = NONE;
+    if (!linear_of(k, e, &l))
+        return 0;
+    for (uint32_t i = 0; i < l.n; i++) {
+        Extent part = ext_divide(m, l.coef[i], by);
+        ExprId *to = part == NONE ? rest : quotient;
+        *to = plus_term(k, loc, *to, part == NONE ? l.coef[i] : part, l.atom[i]);
+    }
+    Extent part = split_constant(m, l.constant, by, &over);
+    *quotient = or_zero(k, loc, plus_term(k, loc, *quotient, part, NONE));
+    *rest = or_zero(k, loc, plus_term(k, loc, *rest, over, NONE));
+    return 1;
+}
+
+int x_solve(Kernel *k, ExprId a, ExprId b, ExprId atom, ExprId *value)
+{
+    Module *m = k->module;
+    Loc loc = x_at(k, a)->loc;
+    Linear l, other;
+    uint32_t at = 0;
+    int64_t coef;
+    if (!linear_of(k, a, &l) || !linear_of(k, b, &other) || !linear_add(m, &l, &other, ext_const(m, -1)))
+        return 0;
+    while (at < l.n && l.atom[at] != atom)
+        at++;
+    if (at == l.n || !ext_is_const(m, l.coef[at], &coef) || (coef != 1 && coef != -1))
+        return 0;
+    Extent turn = ext_const(m, -coef);
+    ExprId sum = NONE;
+    for (uint32_t i = 0; i < l.n; i++)
+        if (i != at)
+            sum = plus_term(k, loc, sum, ext_mul(m, l.coef[i], turn), l.atom[i]);
+    *value = or_zero(k, loc, plus_term(k, loc, sum, ext_mul(m, l.constant, turn), NONE));
+    return 1;
+}

@@ -138,6 +138,78 @@ static int is_known(const Prover *p, ExprId atom)
     return 0;
 }
 
+static int prove(Prover *p, const Linear *claim, int depth);
+static int prove_extent(Prover *p, Extent claim);
+
+static int is_quotient(const Kernel *k, ExprId atom)
+{
+    return x_is_op(k, atom, OP_idiv) || x_is_op(k, atom, OP_imod);
+}
+
+/* The divisor of idiv or imod, which is known to be at least 1 wherever the atom is evaluated; or NONE. */
+static Extent divisor_of(Prover *p, ExprId atom)
+{
+    Linear by;
+    if (!linear_of(p->k, x_arg(p->k, atom, 1), &by) || by.n)
+        return NONE;
+    return prove_extent(p, ext_sub(p->m, by.constant, ext_const(p->m, 1))) ? by.constant : (Extent)NONE;
+}
+
+/* A fact about an atom that is_known() is not to ask for again: what else is in it is known. */
+static void add_fact(Prover *p, const Linear *fact)
+{
+    if (p->nfacts < MAX_FACTS)
+        p->facts[p->nfacts++] = *fact;
+    p->version++;
+}
+
+/* Of q = idiv(a, b), where it rounds down: 0 <= a - b*q <= b - 1. A divisor below 1 counts as 1. */
+static void learn_idiv(Prover *p, ExprId atom, const Linear *a, Extent b)
+{
+    Module *m = p->m;
+    Extent minus = ext_const(m, -1), one = ext_const(m, 1);
+    Linear low = *a, high = linear_const(m, -1);
+    if (b != NONE && linear_add_term(m, &low, atom, ext_mul(m, b, minus))) {
+        high.constant = ext_add(m, b, high.constant);
+        if (linear_add(m, &high, &low, minus)) {
+            add_fact(p, &low);
+            add_fact(p, &high);
+        }
+    }
+    if (b != NONE || !prove(p, a, MAX_DEPTH))
+        return;
+    low = linear_const(m, 0);
+    high = *a;
+    if (linear_add_term(m, &low, atom, one) && linear_add_term(m, &high, atom, minus)) {
+        add_fact(p, &low);
+        add_fact(p, &high);
+    }
+}
+
+static void learn_imod(Prover *p, ExprId atom, Extent b)
+{
+    Linear low = linear_const(p->m, 0);
+    if (b != NONE)
+        learn_between(p, atom, 0, b);
+    else if (linear_add_term(p->m, &low, atom, ext_const(p->m, 1)))
+        add_fact(p, &low);
+}
+
+static void learn_atoms(Prover *p, const Linear *l);
+
+static void learn_quotient(Prover *p, ExprId atom)
+{
+    Linear a;
+    if (!linear_of(p->k, x_arg(p->k, atom, 0), &a))
+        return;
+    learn_atoms(p, &a);
+    Extent b = divisor_of(p, atom);
+    if (x_is_op(p->k, atom, OP_idiv))
+        learn_idiv(p, atom, &a, b);
+    else
+        learn_imod(p, atom, b);
+}
+
 static void learn_atom(Prover *p, ExprId atom)
 {
     const Kernel *k = p->k;
@@ -153,10 +225,13 @@ static void learn_atom(Prover *p, ExprId atom)
     case X_SLOT: learn_between(p, atom, 0, k->routes.at[x->sym].choices); break;
     case X_ROW: learn_between(p, atom, -1, p->m->groups.at[k->routes.at[x->sym].group].rows); break;
     case X_GROUP: learn_between(p, atom, 0, p->m->groups.at[k->routes.at[x->sym].group].groups); break;
+    case X_OP:
+        if (is_quotient(k, atom))
+            learn_quotient(p, atom);
+        break;
     case X_FLOAT:
     case X_INT:
     case X_EXTENT:
-    case X_OP:
     case X_LOAD:
     case X_IF:
     case X_REDUCE:
@@ -189,8 +264,6 @@ static void learn_at_least(Prover *p, ExprId a, ExprId b, int64_t strict)
     x.constant = ext_sub(p->m, x.constant, ext_const(p->m, strict));
     learn(p, &x);
 }
-
-static int prove(Prover *p, const Linear *claim, int depth);
 
 /* a != b excludes the end of a range whose other side is known. */
 static void learn_different(Prover *p, ExprId a, ExprId b)
@@ -288,6 +361,51 @@ static int prove_choice(Prover *p, const Linear *claim, uint32_t at, int depth)
     return prove_side(p, claim, at, x_arg(k, atom, 1), NONE, 0, depth);
 }
 
+/* by * (what remains) + (0 .. by - 1) >= 0 is what remains >= 0; 0 when the claim has no such form. */
+static int reduced(Prover *p, const Linear *claim, Extent by, Linear *out)
+{
+    Module *m = p->m;
+    int64_t number, constant = 0;
+    const ExtentForm *form = &m->extents.at[claim->constant];
+    if (form->nterms && form->terms[form->nterms - 1].ndims == 0)
+        constant = form->terms[form->nterms - 1].coef;
+    int64_t rest = !ext_is_const(m, by, &number) ? constant : (constant % number + number) % number;
+    if (rest < 0)
+        return 0;
+    *out = *claim;
+    out->constant = ext_divide(m, ext_sub(m, claim->constant, ext_const(m, rest)), by);
+    int exact = out->constant != NONE;
+    for (uint32_t i = 0; i < claim->n && exact; i++) {
+        out->coef[i] = ext_divide(m, claim->coef[i], by);
+        exact = out->coef[i] != NONE;
+    }
+    return exact;
+}
+
+/* R - idiv(a, b) >= 0 is b*R + b - 1 - a >= 0, and R + idiv(a, b) >= 0 is b*R + a >= 0: a quotient is bounded by more than its
+ * facts say, as it is whole. The claim may be a multiple of that. */
+static int prove_quotient(Prover *p, const Linear *claim, uint32_t at, int depth)
+{
+    Module *m = p->m;
+    ExprId atom = claim->atom[at];
+    int sign = x_is_op(p->k, atom, OP_idiv) ? ext_sign(p, claim->coef[at]) : 0;
+    Extent b = sign ? divisor_of(p, atom) : (Extent)NONE;
+    Linear unit, a, next;
+    if (b == NONE || !linear_of(p->k, x_arg(p->k, atom, 0), &a))
+        return 0;
+    Extent size = sign > 0 ? claim->coef[at] : ext_sub(m, ext_const(m, 0), claim->coef[at]);
+    if (!prove_extent(p, ext_sub(m, size, ext_const(m, 1))) || !reduced(p, claim, size, &unit))
+        return 0;
+    unit.n--;
+    unit.atom[at] = unit.atom[unit.n];
+    unit.coef[at] = unit.coef[unit.n];
+    next = linear_const(m, 0);
+    if (sign < 0)
+        next.constant = ext_sub(m, b, ext_const(m, 1));
+    return linear_add(m, &next, &unit, b) && linear_add(m, &next, &a, ext_const(m, sign)) &&
+           prove(p, &next, depth - 1);
+}
+
 /* P' of Note [Proof by elimination]; 0 when the fact does not help. `sign` is that of the atom's coefficient. */
 static int eliminate(Prover *p, const Linear *claim, uint32_t at, int sign, const Linear *fact, Linear *out)
 {
@@ -351,6 +469,9 @@ static int prove(Prover *p, const Linear *claim, int depth)
         if (choice >= 0)
             return choice;
     }
+    for (uint32_t i = 0; i < claim->n; i++)
+        if (prove_quotient(p, claim, i, depth))
+            return 1;
     for (uint32_t i = 0; i < claim->n; i++) {
         int sign = ext_sign(p, claim->coef[i]);
         for (uint32_t f = 0; f < p->nfacts; f++) {
@@ -454,4 +575,17 @@ int ir_prove_at_least(Kernel *k, ExprId a, ExprId b, int64_t by, ExprId guard)
     int proof = prove_difference(&p, a, b, by, guard);
     ext_release(m, mark);
     return proof;
+}
+
+Extent ir_divisor(Kernel *k, ExprId e)
+{
+    Module *m = k->module;
+    ExtentMark mark = ext_mark(m);
+    Prover p = {.k = k, .m = m, .positive = arena_array(m->arena, uint8_t, m->dims.len + 1)};
+    Linear a, b;
+    if (linear_of(k, x_arg(k, e, 0), &a))
+        learn_atoms(&p, &a);
+    int known = divisor_of(&p, e) != NONE;
+    ext_release(m, mark);
+    return known && linear_of(k, x_arg(k, e, 1), &b) ? b.constant : (Extent)NONE;
 }

@@ -101,8 +101,8 @@ static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
 /* Is e smallest and largest at the ends of any range of index i? */
 static int is_monotone(Kernel *k, ExprId e, IndexId i)
 {
-    static const ScalarOp kept[] = {OP_neg, OP_add,  OP_sub,
-                                    OP_mul, OP_max2, OP_min2}; /* if one argument moves */
+    static const ScalarOp kept[] = {OP_neg,  OP_add,  OP_sub, OP_mul,
+                                    OP_max2, OP_min2, OP_idiv}; /* if one argument moves */
     Affine form;
     if (!x_uses_index(k, e, i) || x_affine(k, e, &form))
         return 1;

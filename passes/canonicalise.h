@@ -43,6 +43,14 @@ typedef struct Reduction {
 ExprId canon_reduce(Kernel *k, ExprId e);
 int canon_solve(Kernel *k, Reduction *r); /* a conjunct that names a bound index removes it; 1 when one did */
 int canon_route_inverse(Kernel *k, Reduction *r);
+/* Puts `to` for bound indices everywhere, conjunct number `drop` and `drop2` gone (NONE: none), and conjunct `range` (or NONE)
+ * before number `at`. */
+void canon_substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n, uint32_t drop,
+                      uint32_t drop2, ExprId range, uint32_t at);
+
+/* canonicalise_quotient.c */
+ExprId canon_quotient(Kernel *k, ExprId e);             /* idiv, imod */
+int canon_solve_quotient(Kernel *k, Reduction *r);      /* conjuncts that speak of one; 1 when one did */
 ExprId canon_route_map(Kernel *k, ExprId e); /* X_TOKEN, X_SLOT, X_ROW of their inverses */
 
 /* alpha.c: a name-free form: equal for expressions that differ in the names of index variables only. `free`

@@ -229,9 +229,9 @@ ExprId canon_op(Kernel *k, ExprId e)
     case SK_FLOAT: return canon_float(k, e);
     case SK_CAST: return canon_cast(k, e);
     case SK_LOGIC: return op == OP_not ? canon_not(k, e) : e;
+    case SK_INDEX: return canon_quotient(k, e);
     case SK_COMPARE:
-    case SK_SAME:
-    case SK_INDEX: break;
+    case SK_SAME: break;
     }
     return e;
 }

@@ -33,10 +33,8 @@ static void remove_bound(Reduction *r, IndexId i)
         r->bound[at] = r->bound[at + 1];
 }
 
-/* Puts `to` for bound indices everywhere, conjunct number `drop` and `drop2` gone (NONE: none), and conjunct
- * `range` (or NONE) before number `at`. */
-static void substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n,
-                       uint32_t drop, uint32_t drop2, ExprId range, uint32_t at)
+void canon_substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n, uint32_t drop,
+                      uint32_t drop2, ExprId range, uint32_t at)
 {
     ExprId where = at == 0 ? range : (ExprId)NONE;
     for (uint32_t i = 0; i < r->where.n; i++) {
@@ -116,7 +114,7 @@ int canon_solve(Kernel *k, Reduction *r)
             if (place == NONE)
                 continue;
             remove_bound(r, i);
-            substitute(k, r, &i, &e, 1, c, NONE, range, place);
+            canon_substitute(k, r, &i, &e, 1, c, NONE, range, place);
             return 1;
         }
     return 0;
@@ -195,7 +193,7 @@ static int solve_row(Kernel *k, Reduction *r, uint32_t b)
             slot = fresh;
     }
     ExprId to = x_row(k, loc, route, token, slot);
-    substitute(k, r, &row, &to, 1, token_at, slot_at, x_op2(k, loc, OP_ge, to, x_int(k, loc, 0)), 0);
+    canon_substitute(k, r, &row, &to, 1, token_at, slot_at, x_op2(k, loc, OP_ge, to, x_int(k, loc, 0)), 0);
     return 1;
 }
 
@@ -244,7 +242,7 @@ static int solve_choice(Kernel *k, Reduction *r, uint32_t c, ExprId map, ExprId 
     } else {
         first = x_op2(k, loc, OP_eq, slot, x_arg(k, map, 1));
     }
-    substitute(k, r, from, to, n, c, NONE, first, 0);
+    canon_substitute(k, r, from, to, n, c, NONE, first, 0);
     return 1;
 }
 
