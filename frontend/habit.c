@@ -286,18 +286,12 @@ static int habit_operator(Advice *a)
     if (!advice_ends_value(a, left))
         return 0;
     uint32_t first = advice_value_before(a, left), last = advice_value_after(a, a->at + 1);
-    const char *message = rest ? "there is no sign for the remainder" : "a power is a call of `pow`";
+    const char *message = rest ? "the remainder is a call of `imod`" : "a power is a call of `pow`";
     if (first == NO_WORD || last == NO_WORD || last >= a->words.len)
-        return advice_with(a, message,
-                           rest ? "subtract the multiple, as in i - 2 * i32(floor(i / 2)): exact below 2^24, "
-                                  "as quotients are f32"
-                                : "as in pow(x[t], 2)");
+        return advice_with(a, message, rest ? "as in imod(i, 2)" : "as in pow(x[t], 2)");
     const char *x = advice_text(a, first, left), *y = advice_text(a, a->at + 1, last);
-    advice_edit(a, first, last,
-                rest ? ADVICE_TEXT("(%s - %s * i32(floor(%s / %s)))", x, y, x, y)
-                     : ADVICE_TEXT("pow(%s, %s)", x, y));
-    return advice_with(
-        a, message, rest ? "subtract the multiple: exact below 2^24, as quotients are f32" : "write `pow`");
+    advice_edit(a, first, last, rest ? ADVICE_TEXT("imod(%s, %s)", x, y) : ADVICE_TEXT("pow(%s, %s)", x, y));
+    return advice_with(a, message, rest ? "write `imod`, of integers" : "write `pow`");
 }
 
 /* x @ w of matrices */

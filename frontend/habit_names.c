@@ -31,10 +31,11 @@ const char *habit_absent(const char *function)
 
 const char *habit_function(const char *name)
 {
-    static const char *const names[][2] = {{"fmax", "max2"},    {"fmin", "min2"},  {"maximum", "max2"},
-                                           {"minimum", "min2"}, {"fabs", "abs"},   {"ln", "log"},
-                                           {"power", "pow"},    {"swish", "silu"}, {"expf", "exp"},
-                                           {"logf", "log"},     {"sqrtf", "sqrt"}, {"logistic", "sigmoid"}};
+    static const char *const names[][2] = {
+        {"fmax", "max2"}, {"fmin", "min2"},      {"maximum", "max2"},  {"minimum", "min2"},
+        {"fabs", "abs"},  {"ln", "log"},         {"power", "pow"},     {"swish", "silu"},
+        {"expf", "exp"},  {"logf", "log"},       {"sqrtf", "sqrt"},    {"logistic", "sigmoid"},
+        {"mod", "imod"},  {"remainder", "imod"}, {"floordiv", "idiv"}, {"floor_divide", "idiv"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], name) == 0)
             return names[i][1];

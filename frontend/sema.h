@@ -276,6 +276,7 @@ ExprId build_group_of(KernelSema *c, Loc loc, ExprId row);
 int sema_subscript(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc);
 
 ExprId build_call(KernelSema *c, const AstExpr *e);
+const char *sema_quotient(KernelSema *c, ExprId e); /* a / b or floor(a / b) of integers as idiv(a, b), if that can be; else NULL */
 
 /* ---- sema_equation.c, sema_route.c ---- */
 

@@ -150,19 +150,38 @@ static int is_fixed(const KernelSema *c, ExprId e)
     return 1;
 }
 
+const char *sema_quotient(KernelSema *c, ExprId e)
+{
+    if (x_is_op(c->k, e, OP_floor))
+        e = x_arg(c->k, e, 0);
+    if (!x_is_op(c->k, e, OP_div))
+        return NULL;
+    ExprId a = x_arg(c->k, e, 0), b = x_arg(c->k, e, 1);
+    if (expr_type(c, a) != TY_INT || expr_type(c, b) != TY_INT || !is_fixed(c, b))
+        return NULL;
+    return arena_printf(c->m->arena, "idiv(%s, %s)", sema_text(c, a), sema_text(c, b));
+}
+
 static ExprId refuse_quotient(KernelSema *c, const AstExpr *e, const ExprId *args)
 {
     for (uint32_t i = 0; i < 2; i++) {
         if (expr_type(c, args[i]) == TY_INT)
             continue;
-        sema_error(c, DIAG_quotient, build_loc(c, e->args[i]), "make an integer of it, which truncates",
-                   "%s is %s, but %s takes integers", sema_text(c, args[i]),
-                   type_name(expr_type(c, args[i])), e->name.name);
-        diag_wrap(c->m->diags, build_loc(c, e->args[i]), "i32(", ")");
+        Loc loc = build_loc(c, e->args[i]);
+        const char *whole = sema_quotient(c, args[i]);
+        sema_error(c, DIAG_quotient, loc,
+                   whole ? "divide integers by idiv" : "make an integer of it, which truncates",
+                   "%s is %s, but %s takes integers", sema_text(c, args[i]), type_name(expr_type(c, args[i])),
+                   e->name.name);
+        if (whole)
+            diag_edit(c->m->diags, loc, whole);
+        else
+            diag_wrap(c->m->diags, loc, "i32(", ")");
         return NONE;
     }
     return sema_error(c, DIAG_quotient, build_loc(c, e->args[1]),
-                      "write literals and dimensions; of a divisor that varies i32(floor(a / b)) is the quotient, exact below 2^24",
+                      "write literals and dimensions; of a divisor that varies i32(floor(a / b)) is the "
+                      "quotient, exact below 2^24",
                       "%s varies, but the divisor of %s is the same for all elements", sema_text(c, args[1]),
                       e->name.name);
 }

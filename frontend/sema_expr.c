@@ -99,9 +99,15 @@ ExprId build_integer(KernelSema *c, const AstExpr *e)
     const char *text = sema_text(c, x);
     if (expr_type(c, x) == TY_BOOL)
         return sema_condition(c, e, text, "a subscript");
-    sema_error(c, DIAG_float_index, build_loc(c, e), "make an integer of it, which truncates",
+    const char *whole = sema_quotient(c, x);
+    sema_error(c, DIAG_float_index, build_loc(c, e),
+               whole ? "divide integers by idiv, which rounds down"
+                     : "make an integer of it, which truncates",
                "%s is %s, but a subscript is an integer", text, type_name(expr_type(c, x)));
-    diag_wrap(c->m->diags, build_loc(c, e), "i32(", ")");
+    if (whole)
+        diag_edit(c->m->diags, build_loc(c, e), whole);
+    else
+        diag_wrap(c->m->diags, build_loc(c, e), "i32(", ")");
     return NONE;
 }
 

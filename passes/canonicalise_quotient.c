@@ -47,12 +47,13 @@ ExprId canon_quotient(Kernel *k, ExprId e)
         if (number == 1)
             return is_idiv ? a : x_int(k, loc, 0);
         if (number > 1 && constant_of(k, a, &value) && value > INT64_MIN)
-            return constant(k, loc,
-                            is_idiv ? floor_divide(value, number) : value - floor_divide(value, number) * number);
+            return constant(
+                k, loc, is_idiv ? floor_divide(value, number) : value - floor_divide(value, number) * number);
         if (number < 1)
             return e;
     }
-    if (!x_split(k, a, by, &quotient, &rest) || ir_prove_range(k, rest, (Axis){by, NONE}, NONE) != PROOF_INSIDE)
+    if (!x_split(k, a, by, &quotient, &rest) ||
+        ir_prove_range(k, rest, (Axis){by, NONE}, NONE) != PROOF_INSIDE)
         return e;
     return is_idiv ? quotient : rest;
 }
@@ -83,7 +84,8 @@ static ExprId index_node(const Kernel *k, ExprId e, IndexId i)
 }
 
 /* The side of comparison c that is `op` of what moves with the sum, in terms of what does not, *other; or NONE. */
-static ExprId quotient_side(Kernel *k, const Reduction *r, ExprId c, ScalarOp op, uint32_t side, ExprId *other)
+static ExprId quotient_side(Kernel *k, const Reduction *r, ExprId c, ScalarOp op, uint32_t side,
+                            ExprId *other)
 {
     const Expr *x = x_at(k, c);
     if (x->kind != X_OP || scalar_table[x->op].kind != SK_COMPARE || x->op == OP_ne)
@@ -99,8 +101,9 @@ static ExprId quotient_side(Kernel *k, const Reduction *r, ExprId c, ScalarOp op
 static ExprId counted_divisor(Kernel *k, ExprId quotient)
 {
     ExprId by = x_arg(k, quotient, 1);
-    return ir_divisor(k, quotient) != NONE ? by
-                                           : x_op2(k, x_at(k, by)->loc, OP_max2, by, x_int(k, x_at(k, by)->loc, 1));
+    return ir_divisor(k, quotient) != NONE
+               ? by
+               : x_op2(k, x_at(k, by)->loc, OP_max2, by, x_int(k, x_at(k, by)->loc, 1));
 }
 
 static void replace_conjuncts(Kernel *k, Reduction *r, uint32_t at, uint32_t also, ExprId by)
@@ -134,7 +137,8 @@ static int solve_both(Kernel *k, Reduction *r, uint32_t c, ExprId quotient, Expr
             ExprId by = counted_divisor(k, quotient);
             ExprId value = x_op2(k, loc, OP_add, x_op2(k, loc, OP_mul, by, x), y);
             ExprId equal = x_op2(k, loc, OP_eq, x_arg(k, quotient, 0), value);
-            replace_conjuncts(k, r, c > d ? c : d, c > d ? d : c, x_and(k, loc, within(k, loc, y, by), equal));
+            replace_conjuncts(k, r, c > d ? c : d, c > d ? d : c,
+                              x_and(k, loc, within(k, loc, y, by), equal));
             return 1;
         }
     return 0;
@@ -171,10 +175,12 @@ static int solve_rest(Kernel *k, Reduction *r, uint32_t c, ExprId rest, ExprId y
     count = ext_divide(m, axis.extent, by);
     s = ir_index(k, k->indices.at[i].name, loc, (Axis){count == NONE ? axis.extent : count, NONE});
     if (count == NONE) { /* as many as there are; where y is inside, b is at least 1 */
-        ExprId more = x_op2(k, loc, OP_sub, x_extent(k, loc, ext_add(m, axis.extent, ext_sub(m, by, ext_const(m, 1)))), y);
+        ExprId more = x_op2(k, loc, OP_sub,
+                            x_extent(k, loc, ext_add(m, axis.extent, ext_sub(m, by, ext_const(m, 1)))), y);
         if (ir_prove_range(k, y, (Axis){by, NONE}, NONE) != PROOF_INSIDE)
             return 0;
-        range = x_and(k, loc, range, x_op2(k, loc, OP_lt, x_index(k, loc, s), x_op2(k, loc, OP_idiv, more, b)));
+        range =
+            x_and(k, loc, range, x_op2(k, loc, OP_lt, x_index(k, loc, s), x_op2(k, loc, OP_idiv, more, b)));
     }
     ExprId to = x_op2(k, loc, OP_add, x_op2(k, loc, OP_mul, b, x_index(k, loc, s)), y);
     for (uint32_t n = 0; n < r->nbound; n++)
@@ -217,7 +223,8 @@ static ExprId said_of_part(Kernel *k, const Reduction *r, ExprId side, ExprId e)
     Nodes below = x_below(k, side, EVERYWHERE);
     for (uint32_t n = 0; n < below.n && made == NONE; n++) {
         ExprId q = below.at[n];
-        IndexId i = x_is_op(k, q, OP_idiv) || x_is_op(k, q, OP_imod) ? moving(k, r, x_arg(k, q, 0), e) : (IndexId)NONE;
+        IndexId i = x_is_op(k, q, OP_idiv) || x_is_op(k, q, OP_imod) ? moving(k, r, x_arg(k, q, 0), e)
+                                                                     : (IndexId)NONE;
         if (i == NONE || q == side)
             continue;
         if (x_solve(k, side, e, q, &value) && !x_uses_index(k, value, i))
@@ -233,7 +240,8 @@ static int solve_part(Kernel *k, Reduction *r)
     for (uint32_t c = 0; c < r->where.n; c++)
         for (uint32_t side = 0; side < 2 && x_is_op(k, r->where.list[c], OP_eq); side++) {
             ExprId a = x_arg(k, r->where.list[c], side), b = x_arg(k, r->where.list[c], 1 - side);
-            ExprId made = x_at(k, a)->type == TY_INT && x_at(k, b)->type == TY_INT ? said_of_part(k, r, a, b) : (ExprId)NONE;
+            ExprId made = x_at(k, a)->type == TY_INT && x_at(k, b)->type == TY_INT ? said_of_part(k, r, a, b)
+                                                                                   : (ExprId)NONE;
             if (made == NONE)
                 continue;
             replace_conjuncts(k, r, c, NONE, made);
@@ -257,7 +265,8 @@ int canon_solve_quotient(Kernel *k, Reduction *r)
                 ExprId q = quotient_side(k, r, e, rests ? OP_imod : OP_idiv, side, &x);
                 if (q == NONE || (rests && op != OP_eq))
                     continue;
-                if (rests ? solve_turn(k, r, c, q, x) || solve_rest(k, r, c, q, x) : op == OP_eq && solve_both(k, r, c, q, x))
+                if (rests ? solve_turn(k, r, c, q, x) || solve_rest(k, r, c, q, x)
+                          : op == OP_eq && solve_both(k, r, c, q, x))
                     return 1;
                 if (rests)
                     continue;

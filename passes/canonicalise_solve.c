@@ -33,8 +33,8 @@ static void remove_bound(Reduction *r, IndexId i)
         r->bound[at] = r->bound[at + 1];
 }
 
-void canon_substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n, uint32_t drop,
-                      uint32_t drop2, ExprId range, uint32_t at)
+void canon_substitute(Kernel *k, Reduction *r, const IndexId *from, const ExprId *to, uint32_t n,
+                      uint32_t drop, uint32_t drop2, ExprId range, uint32_t at)
 {
     ExprId where = at == 0 ? range : (ExprId)NONE;
     for (uint32_t i = 0; i < r->where.n; i++) {

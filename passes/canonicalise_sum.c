@@ -226,7 +226,8 @@ ExprId canon_reduce(Kernel *k, ExprId e)
 {
     Reduction r = reduction_of(k, e);
     Type type = (Type)x_at(k, e)->type;
-    while (body_guard(k, &r) || canon_route_inverse(k, &r) || canon_solve(k, &r) || canon_solve_quotient(k, &r))
+    while (body_guard(k, &r) || canon_route_inverse(k, &r) || canon_solve(k, &r) ||
+           canon_solve_quotient(k, &r))
         ;
     if (r.kind != RED_SUM)
         return x_as(k, build(k, &r), type);

@@ -175,6 +175,9 @@ class Evaluator(Stores):
         if name in ("+", "-", "*") and a.kind == args[1].kind == "int":
             f = {"+": np.add, "-": np.subtract, "*": np.multiply}[name]
             return Int(f(a.v, args[1].v), a.d | args[1].d)
+        if name in ("idiv", "imod"):        # a divisor below 1 counts as 1
+            f = np.floor_divide if name == "idiv" else np.mod
+            return Int(f(a.v, np.maximum(args[1].v, 1)), a.d | args[1].d)
         if name in ("+", "-", "*", "/"):
             f = {"+": bounds.add, "-": bounds.sub, "*": bounds.mul, "/": bounds.div}[name]
             return f(bounds.as_float(a), bounds.as_float(args[1]))
@@ -506,11 +509,16 @@ def linear(e, dims):
         return {None: int(e.data)}
     if e.kind in ("dim", "index"):
         return {None: dims[e.data]} if e.kind == "dim" else {e.data: 1}
-    if e.kind != "op" or e.data not in ("+", "-", "*", "neg"):
+    if e.kind != "op" or e.data not in ("+", "-", "*", "neg", "idiv", "imod"):
         return None
     sides = [linear(a, dims) for a in e.args]
     if None in sides:
         return None
+    if e.data in ("idiv", "imod"):
+        by = max(sides[1].get(None, 0), 1)
+        if any(n % by for name, n in sides[0].items() if name is not None):
+            return None
+        return {name: n // by for name, n in sides[0].items()} if e.data == "idiv" else {None: sides[0].get(None, 0) % by}
     if e.data == "*":
         number = next((s for s in sides if set(s) <= {None}), None)
         other = sides[0] if number is sides[1] else sides[1]

@@ -73,7 +73,13 @@ class Expressions:
         i = rng.choice(names)
         e = index(i)
         way = rng.random()
-        if way < 0.15:
+        if way < 0.14:
+            whole = self.whole_quotient(scope, space)
+            if whole is not None:
+                return whole
+            inner = rng.choice([e, e, op("+", e, number(rng.choice([1, 2]))), op("-", e, index(rng.choice(names)))])
+            e = op(rng.choice(["idiv", "imod"]), inner, self.divisor())
+        elif way < 0.25:
             e = op("-", op("-", self.extent(scope[i]), number(1)), e)       # reversed
         elif way < 0.4:
             stride = rng.choice([number(2), number(3), Expr("dim", "D"), Expr("dim", "D"), number(-1), number(1), number(0)])
@@ -86,6 +92,22 @@ class Expressions:
             e = op(rng.choice(["+", "-"]), e, number(rng.choice([1, 1, 2, 3])))
         self.guard_inside(e, space, guards)
         return e
+
+    def divisor(self):
+        """Literals from 2 on, and dimensions, which may be 0 in a call."""
+        rng = self.rng
+        named = Expr("dim", rng.choice([n for n in self.dense if n != "D"] + ["K"]))      # D may be 0 for good
+        return rng.choice([number(2), number(3), number(rng.choice([4, 5, 16])), named,
+                           op(rng.choice(["*", "+"]), number(rng.choice([1, 2])), named)])
+
+    def whole_quotient(self, scope, space):
+        """Of an index over 2*A, a place of A or of 2: proved to be inside."""
+        for i in self.indices(scope):
+            by = number(2) if scope[i].startswith("2*") else Expr("dim", "K") if scope[i] == "T*K" else None
+            parts = (scope[i][2:], "2") if scope[i].startswith("2*") else ("T", "K")
+            if by is not None and space in parts:
+                return op("idiv" if space == parts[0] else "imod", index(i), by)
+        return None
 
     def guard_inside(self, e, space, guards):
         rng = self.rng
@@ -263,6 +285,10 @@ class Expressions:
             a = op(rng.choice(["+", "-"]), a, number(rng.choice([1, 2])))
         elif way < 0.35:
             a = op("*", rng.choice([number(2), Expr("dim", "D")]), a)
+        elif way < 0.45:
+            a = op(rng.choice(["idiv", "imod"]), op("+", a, number(1)) if rng.random() < 0.3 else a, self.divisor())
+            if rng.random() < 0.3:
+                b = op(a.data, b, a.args[1])
         elif way < 0.55:
             made = self.integer_load(scope)
             if made is not None:
@@ -310,6 +336,8 @@ class Expressions:
         if way < 0.55:
             b = self.int(scope, depth - 1) if rng.random() < 0.5 else number(rng.choice([1, 2, 3]))
             return op(rng.choice(["+", "-", "*"]), self.int(scope, depth - 1), b)
+        if way < 0.59:
+            return op(rng.choice(["idiv", "imod"]), self.int(scope, depth - 1), self.divisor())
         if way < 0.65:
             return op("i32", op("*", self.float(scope, depth - 1), number(rng.choice([1, 3, 3000000000]))))
         if way < 0.75:

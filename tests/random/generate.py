@@ -224,7 +224,7 @@ def is_int(e, tensors):
     if e.kind == "load":
         return tensors[e.data][0] == "i32"
     if e.kind == "op":
-        return e.data == "i32" or (e.data in ("+", "-", "*", "neg", "abs", "max2", "min2", "stop", "shift") and
+        return e.data == "i32" or (e.data in ("+", "-", "*", "neg", "abs", "max2", "min2", "stop", "shift", "idiv", "imod") and
                                    all(is_int(a, tensors) for a in e.args))
     if e.kind == "if":
         return is_int(e.args[1], tensors) and is_int(e.args[2], tensors)

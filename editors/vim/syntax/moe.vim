@@ -46,6 +46,8 @@ syn keyword moeFunction max2
 syn keyword moeFunction min2
 syn keyword moeFunction pow
 syn keyword moeFunction floor
+syn keyword moeFunction idiv
+syn keyword moeFunction imod
 syn keyword moeFunction route
 syn keyword moeFunction pack
 syn keyword moeFunction pack_t
