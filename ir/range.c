@@ -314,15 +314,22 @@ static void learn_condition(Prover *p, ExprId e, int negated)
 
 /* ---- the search ---- */
 
+/* The claim without atom number `at`. */
+static Linear without(const Linear *claim, uint32_t at)
+{
+    Linear rest = *claim;
+    rest.n--;
+    rest.atom[at] = claim->atom[rest.n];
+    rest.coef[at] = claim->coef[rest.n];
+    return rest;
+}
+
 /* claim with atom number `at` replaced by an expression. */
 static int substituted(Prover *p, const Linear *claim, uint32_t at, ExprId by, Linear *out)
 {
     Linear value;
     Extent coef = claim->coef[at];
-    *out = *claim;
-    out->n--;
-    out->atom[at] = claim->atom[out->n];
-    out->coef[at] = claim->coef[out->n];
+    *out = without(claim, at);
     if (!linear_of(p->k, by, &value) || !linear_add(p->m, out, &value, coef))
         return 0;
     learn_atoms(p, out);
@@ -382,12 +389,25 @@ static int reduced(Prover *p, const Linear *claim, Extent by, Linear *out)
     return exact;
 }
 
+/* A remainder is at most b - 1, of a divisor that a guard may have to tell of. */
+static int prove_remainder(Prover *p, const Linear *claim, uint32_t at, int depth)
+{
+    Module *m = p->m;
+    Extent b = ext_sign(p, claim->coef[at]) < 0 ? divisor_of(p, claim->atom[at]) : (Extent)NONE;
+    if (b == NONE)
+        return 0;
+    Linear next = without(claim, at), most = {.constant = ext_sub(m, b, ext_const(m, 1))};
+    return linear_add(m, &next, &most, claim->coef[at]) && prove(p, &next, depth - 1);
+}
+
 /* R - idiv(a, b) >= 0 is b*R + b - 1 - a >= 0, and R + idiv(a, b) >= 0 is b*R + a >= 0: a quotient is bounded by more than its
  * facts say, as it is whole. The claim may be a multiple of that. */
 static int prove_quotient(Prover *p, const Linear *claim, uint32_t at, int depth)
 {
     Module *m = p->m;
     ExprId atom = claim->atom[at];
+    if (x_is_op(p->k, atom, OP_imod))
+        return prove_remainder(p, claim, at, depth);
     int sign = x_is_op(p->k, atom, OP_idiv) ? ext_sign(p, claim->coef[at]) : 0;
     Extent b = sign ? divisor_of(p, atom) : (Extent)NONE;
     Linear unit, a, next;
@@ -396,9 +416,7 @@ static int prove_quotient(Prover *p, const Linear *claim, uint32_t at, int depth
     Extent size = sign > 0 ? claim->coef[at] : ext_sub(m, ext_const(m, 0), claim->coef[at]);
     if (!prove_extent(p, ext_sub(m, size, ext_const(m, 1))) || !reduced(p, claim, size, &unit))
         return 0;
-    unit.n--;
-    unit.atom[at] = unit.atom[unit.n];
-    unit.coef[at] = unit.coef[unit.n];
+    unit = without(&unit, at);
     next = linear_const(m, 0);
     if (sign < 0)
         next.constant = ext_sub(m, b, ext_const(m, 1));

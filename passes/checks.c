@@ -199,11 +199,30 @@ static void add_check(Checks *c, Loc loc, TensorId tensor, uint32_t axis, ExprId
 
 static void look(Checks *c, ExprId root, ExprId guard);
 
+/* A subscript by idiv or imod that is inside wherever its divisor is at least 1: only the other case is to be checked. The guard
+ * for it, which varies with no index and costs nothing in a loop. */
+static ExprId small_divisor(Checks *c, ExprId e, uint32_t axis, ExprId guard)
+{
+    Kernel *k = c->k;
+    Loc loc = x_at(k, e)->loc;
+    Nodes below = x_below(k, x_arg(k, e, axis), EVERYWHERE);
+    for (uint32_t n = 0; n < below.n; n++) {
+        ExprId q = below.at[n];
+        if ((!x_is_op(k, q, OP_idiv) && !x_is_op(k, q, OP_imod)) || x_at(k, x_arg(k, q, 1))->kind != X_EXTENT)
+            continue;
+        ExprId by = x_arg(k, q, 1), one = x_int(k, loc, 1);
+        if (is_inside(c, e, axis, x_and(k, loc, guard, x_op2(k, loc, OP_ge, by, one))))
+            return x_and(k, loc, guard, x_op2(k, loc, OP_lt, by, one));
+    }
+    return guard;
+}
+
 static void look_load(Checks *c, ExprId e, ExprId guard)
 {
     for (uint32_t i = 0; i < x_at(c->k, e)->nargs; i++)
         if (!is_inside(c, e, i, guard))
-            add_check(c, x_at(c->k, e)->loc, x_at(c->k, e)->sym, i, x_arg(c->k, e, i), guard);
+            add_check(c, x_at(c->k, e)->loc, x_at(c->k, e)->sym, i, x_arg(c->k, e, i),
+                      small_divisor(c, e, i, guard));
 }
 
 /* The body under variables of its own: the guard may hold the same reduction, whose variables stay bound. */
