@@ -139,17 +139,6 @@ static int build_arguments(KernelSema *c, const AstExpr *e, ExprId *out)
 
 /* ---- quotients ---- */
 
-/* The same for all elements of a call: made of literals and dimensions. */
-static int is_fixed(const KernelSema *c, ExprId e)
-{
-    each_below (n, c->k, e, EVERYWHERE) {
-        ExprKind kind = (ExprKind)x_at(c->k, *n)->kind;
-        if (kind != X_INT && kind != X_EXTENT && kind != X_FLOAT && kind != X_OP)
-            return 0;
-    }
-    return 1;
-}
-
 const char *sema_quotient(KernelSema *c, ExprId e)
 {
     if (x_is_op(c->k, e, OP_floor))
@@ -157,33 +146,24 @@ const char *sema_quotient(KernelSema *c, ExprId e)
     if (!x_is_op(c->k, e, OP_div))
         return NULL;
     ExprId a = x_arg(c->k, e, 0), b = x_arg(c->k, e, 1);
-    if (expr_type(c, a) != TY_INT || expr_type(c, b) != TY_INT || !is_fixed(c, b))
+    if (expr_type(c, a) != TY_INT || expr_type(c, b) != TY_INT)
         return NULL;
     return arena_printf(c->m->arena, "idiv(%s, %s)", sema_text(c, a), sema_text(c, b));
 }
 
-static ExprId refuse_quotient(KernelSema *c, const AstExpr *e, const ExprId *args)
+static ExprId refuse_operand(KernelSema *c, const AstExpr *e, ExprId operand, Name function)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        if (expr_type(c, args[i]) == TY_INT)
-            continue;
-        Loc loc = build_loc(c, e->args[i]);
-        const char *whole = sema_quotient(c, args[i]);
-        sema_error(c, DIAG_quotient, loc,
-                   whole ? "divide integers by idiv" : "make an integer of it, which truncates",
-                   "%s is %s, but %s takes integers", sema_text(c, args[i]), type_name(expr_type(c, args[i])),
-                   e->name.name);
-        if (whole)
-            diag_edit(c->m->diags, loc, whole);
-        else
-            diag_wrap(c->m->diags, loc, "i32(", ")");
-        return NONE;
-    }
-    return sema_error(c, DIAG_quotient, build_loc(c, e->args[1]),
-                      "write literals and dimensions; of a divisor that varies i32(floor(a / b)) is the "
-                      "quotient, exact below 2^24",
-                      "%s varies, but the divisor of %s is the same for all elements", sema_text(c, args[1]),
-                      e->name.name);
+    Loc loc = build_loc(c, e);
+    const char *whole = sema_quotient(c, operand);
+    sema_error(c, DIAG_quotient, loc,
+               whole ? "divide integers by idiv" : "make an integer of it, which truncates",
+               "%s is %s, but %s takes integers", sema_text(c, operand), type_name(expr_type(c, operand)),
+               function);
+    if (whole)
+        diag_edit(c->m->diags, loc, whole);
+    else
+        diag_wrap(c->m->diags, loc, "i32(", ")");
+    return NONE;
 }
 
 /* idiv and imod. A divisor that is a polynomial of dimensions becomes one node, as it is printed. */
@@ -192,8 +172,9 @@ static ExprId build_quotient(KernelSema *c, const AstExpr *e, ScalarOp op, const
     Affine form;
     ExprId by = args[1];
     int64_t value;
-    if (expr_type(c, args[0]) != TY_INT || expr_type(c, by) != TY_INT || !is_fixed(c, by))
-        return refuse_quotient(c, e, args);
+    for (uint32_t i = 0; i < 2; i++)
+        if (expr_type(c, args[i]) != TY_INT)
+            return refuse_operand(c, e->args[i], args[i], e->name.name);
     if (x_affine(c->k, by, &form) && form.n == 0) {
         by = x_extent(c->k, x_at(c->k, by)->loc, form.constant);
         if (ext_is_const(c->m, form.constant, &value)) {

@@ -47,26 +47,13 @@ static int op_type_ok(Verifier *v, ExprId e)
     return 1;
 }
 
-/* What fixed divisors are made of: frontend/sema_call.c. */
-static int divisor_ok(Verifier *v, ExprId e)
-{
-    if (v->k->tiles || scalar_table[x_at(v->k, e)->op].kind != SK_INDEX)
-        return 1;
-    each_below (n, v->k, x_arg(v->k, e, 1), EVERYWHERE) {
-        ExprKind kind = (ExprKind)x_at(v->k, *n)->kind;
-        REQUIRE(v, e, kind == X_INT || kind == X_EXTENT || kind == X_FLOAT || kind == X_OP,
-                "the divisor of %s varies", scalar_table[x_at(v->k, e)->op].name);
-    }
-    return 1;
-}
-
 static int op_ok(Verifier *v, ExprId e)
 {
     const Expr *x = x_at(v->k, e);
     REQUIRE(v, e, x->op < OP_COUNT, "an operation that is not in the table");
     REQUIRE(v, e, x->nargs == scalar_table[x->op].arity, "%s with %u operands", scalar_table[x->op].name,
             x->nargs);
-    return op_type_ok(v, e) && divisor_ok(v, e);
+    return op_type_ok(v, e);
 }
 
 /* A plain index variable as subscript runs over the axis itself; everything else is some integer. */

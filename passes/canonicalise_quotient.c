@@ -92,7 +92,7 @@ static ExprId quotient_side(Kernel *k, const Reduction *r, ExprId c, ScalarOp op
         return NONE;
     ExprId q = x_arg(k, c, side);
     *other = x_arg(k, c, 1 - side);
-    if (!x_is_op(k, q, op) || x_at(k, *other)->type != TY_INT)
+    if (!x_is_op(k, q, op) || divisor_extent(k, q) == NONE || x_at(k, *other)->type != TY_INT)
         return NONE;
     return moving(k, r, x_arg(k, q, 0), *other) == NONE ? (ExprId)NONE : q;
 }

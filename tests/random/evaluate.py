@@ -516,7 +516,7 @@ def linear(e, dims):
         return None
     if e.data in ("idiv", "imod"):
         by = max(sides[1].get(None, 0), 1)
-        if any(n % by for name, n in sides[0].items() if name is not None):
+        if set(sides[1]) > {None} or any(n % by for name, n in sides[0].items() if name is not None):
             return None
         return {name: n // by for name, n in sides[0].items()} if e.data == "idiv" else {None: sides[0].get(None, 0) % by}
     if e.data == "*":

@@ -337,7 +337,8 @@ class Expressions:
             b = self.int(scope, depth - 1) if rng.random() < 0.5 else number(rng.choice([1, 2, 3]))
             return op(rng.choice(["+", "-", "*"]), self.int(scope, depth - 1), b)
         if way < 0.59:
-            return op(rng.choice(["idiv", "imod"]), self.int(scope, depth - 1), self.divisor())
+            by = rng.choice([self.divisor(), self.divisor(), self.integer_load(scope), op("+", number(1), op("abs", self.int(scope, depth - 1)))])
+            return op(rng.choice(["idiv", "imod"]), self.int(scope, depth - 1), by or self.divisor())
         if way < 0.65:
             return op("i32", op("*", self.float(scope, depth - 1), number(rng.choice([1, 3, 3000000000]))))
         if way < 0.75:

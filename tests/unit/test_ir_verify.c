@@ -75,8 +75,8 @@ static void types(void **state)
     k->eqs.at[0].rhs = ai;
     finds("a value of type f32 is stored to y, which is bf16");
     k->tensors.at[y].elem = EL_F32;
-    k->eqs.at[0].rhs = op(OP_idiv, i, i);
-    finds("the divisor of idiv varies");
+    k->eqs.at[0].rhs = op(OP_idiv, i, ai);
+    finds("idiv on a value of type f32");
 }
 
 static void definitions(void **state)
