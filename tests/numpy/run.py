@@ -273,6 +273,60 @@ def test_packs(lib):
             assert (blocks[want.shape[0]:, :want.shape[1]] == 0).all(), "packs: padding"
 
 
+def unpacked(q, scale):
+    """Weights of examples/int4.moe: eight of four bits to a word along the rows, a scale for 128 rows."""
+    w = (q.view(np.uint32)[:, None, :] >> (4 * np.arange(8, dtype=np.uint32))[None, :, None]) & 15
+    return (w.reshape(-1, q.shape[1]).astype(scale.dtype) - 8) * np.repeat(scale, 128, 0)
+
+
+def test_int4(lib):
+    int4 = built(sys.argv[1], os.path.join(HERE, "../../examples/int4.moe"), "--type", "act=f32")
+    for t, g, f in ((5, 2, 40), (70, 3, 33)):
+        x, scale = normal(t, 128 * g), normal(g, f)
+        q = rng.integers(-2**31, 2**31, (16 * g, f)).astype(np.int32)
+        y = np.full((t, f), np.nan, np.float32)
+        for name in ("w4a16", "w4a16_few"):
+            call(int4, name, (t, g, f), [x, q, scale, y])
+            close(name, y, x.astype(np.float64) @ unpacked(q, scale.astype(np.float64)))
+        cotangent, d_x, d_scale = normal(t, f), np.full(x.shape, np.nan, np.float32), np.full(scale.shape, 0.5, np.float32)
+        call(int4, "w4a16_bwd", (t, g, f), [x, q, scale, cotangent, d_x, d_scale])
+        close("w4a16_bwd, x", d_x, cotangent.astype(np.float64) @ unpacked(q, scale.astype(np.float64)).T)
+        rows = (x.astype(np.float64).T @ cotangent) * unpacked(q, np.ones(scale.shape))
+        close("w4a16_bwd, scale", d_scale, rows.reshape(g, 128, f).sum(1) + 0.5)
+
+
+def test_paged(lib):
+    b, p, n, d, m = 3, 4, 9, 17, 5
+    k, pages = normal(n, p, d), rng.integers(0, n, (b, m)).astype(np.int32)
+    y = np.full((b, m * p, d), np.nan, np.float32)
+    call(lib, "paged", (b, p, n, d, m), [k, pages, y])
+    assert (y == k[pages].reshape(y.shape)).all(), "paged"
+    cotangent, d_k, want = normal(*y.shape), np.full(k.shape, np.nan, np.float32), np.zeros(k.shape)
+    np.add.at(want, pages, cotangent.reshape(b, m, p, d))
+    call(lib, "paged_bwd", (b, p, n, d, m), [k, pages, cotangent, d_k])
+    close("paged_bwd", d_k, want)
+
+
+def test_integers(lib):
+    """idiv and imod beside NumPy's: all signs, divisors below 1 (which count as 1), ends of i32, quotients beyond it."""
+    ends = [0, 1, -1, 2, -2, 6, 7, 8, -7, -8, 2**30 - 1, 2**30, -2**30, -2**30 - 1, 2**31 - 1, 2**31 - 2, -2**31, -2**31 + 1]
+    a = np.concatenate([np.array(ends, np.int32), rng.integers(-2**31, 2**31, 4000).astype(np.int32)])
+    n = len(a)
+    for by in (1, 2, 3, 7, 64, 1000003, 2**31 - 1, 2**31 + 5, 2**40):
+        q, r, seven, wide = (np.full(n, -7, np.int32) for _ in range(4))
+        call(lib, "integers", (n, by), [a, q, r, seven, wide])
+        assert (q == a.astype(np.int64) // by).all() and (r == np.minimum(a.astype(np.int64) % by, 2**31 - 1)).all(), f"divisor {by}"
+        assert (seven == a // 7 + a % 7 + (-a.astype(np.int64)) // 8 + a % 8).all(), "literals"
+        assert (wide == a.astype(np.int64) * (2**31 - 1) // (2**31 - 1) % 9).all(), "beyond 32 bits"
+    divisors = np.array(ends * (n // len(ends) + 1), np.int32)[:n]
+    q, r = (np.full(n, -7, np.int32) for _ in range(2))
+    call(lib, "varying", (n,), [a, divisors, q, r])
+    at_least_one = np.maximum(divisors, 1)
+    assert (q == a // at_least_one).all() and (r == a % at_least_one).all(), "divisors that vary"
+    call(lib, "integers", (n, 0), [a, q, r, np.empty_like(a), np.empty_like(a)])
+    assert (q == a).all() and (r == 0).all(), "divisor 0"
+
+
 def test_large(lib):
     n = 9 << 20
     x, memory = normal(n), np.full(n + 32, np.nan, np.float32)
@@ -284,22 +338,25 @@ def test_large(lib):
         assert np.isnan(memory[:at]).all() and np.isnan(memory[at + n:]).all(), "large: beyond its ends"
 
 
-def main():
-    moec, only = sys.argv[1], sys.argv[2:]
+def built(moec, source, *options):
     with tempfile.TemporaryDirectory() as scratch:
         library = os.path.join(scratch, "kernels.so")
-        subprocess.run([moec, os.path.join(HERE, "kernels.moe"), "-o", library], check=True)
-        lib = ctypes.CDLL(library)
-        failed = 0
-        for name, test in list(globals().items()):
-            if not name.startswith("test_") or (only and name[5:] not in only):
-                continue
-            try:
-                test(lib)
-                print(f"ok      {name[5:]}")
-            except AssertionError as e:
-                failed += 1
-                print(f"FAILED  {name[5:]}: {e}")
+        subprocess.run([moec, *options, source, "-o", library], check=True)
+        return ctypes.CDLL(library)
+
+
+def main():
+    moec, only = sys.argv[1], sys.argv[2:]
+    lib, failed = built(moec, os.path.join(HERE, "kernels.moe")), 0
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or (only and name[5:] not in only):
+            continue
+        try:
+            test(lib)
+            print(f"ok      {name[5:]}")
+        except AssertionError as e:
+            failed += 1
+            print(f"FAILED  {name[5:]}: {e}")
     sys.exit(failed > 0)
 
 
