@@ -1,7 +1,8 @@
 /* canonicalise: quotients and remainders. idiv(b*x + y, b) is x and imod(b*x + y, b) is y where 0 <= y < b, and what conditions
  * say of a quotient they say of what is divided, so that sums go over their terms only:
  *
- *   sum(i where idiv(i, b) == j) f(i)                      sum(i where i >= b*j and i < b*j + b) f(i)
+ *   sum(i where idiv(i, b) == e) f(i)                      sum(i where i >= b*e and i < b*e + b) f(i)
+ *   sum(i where idiv(i, b) == j) f(i)                      sum(s: b) f(b*j + s)               i: b*n, an index j: n
  *   sum(i where imod(i, b) == j) f(i)                      sum(s: n) f(b*s + j)               i: b*n, j in 0..b-1
  *   sum(i where imod(i + c, b) == j) f(i)                  f(imod(j - c, b))                  i: b, j in 0..b-1
  *   sum(i where idiv(i, b) == j and imod(i, b) == l) f(i)  f(b*j + l)                         l in 0..b-1 */
@@ -190,6 +191,28 @@ static int solve_rest(Kernel *k, Reduction *r, uint32_t c, ExprId rest, ExprId y
     return 1;
 }
 
+/* idiv(i, b) == j   ->   i is b*j + s, of a new index s: b. Neighbours of j share no bounds, so that none waits for another's
+ * terms. (Where e is itself computed, the terms stay a range of i, which products take.) */
+static int solve_whole(Kernel *k, Reduction *r, uint32_t c, ExprId quotient, ExprId j)
+{
+    Loc loc = r->loc;
+    ExprId n = x_arg(k, quotient, 0);
+    Extent by = ir_divisor(k, quotient);
+    if (x_at(k, n)->kind != X_INDEX || x_at(k, j)->kind != X_INDEX || by == NONE)
+        return 0;
+    IndexId i = x_at(k, n)->sym, s = ir_index(k, k->indices.at[i].name, loc, (Axis){by, NONE});
+    Extent extent = k->indices.at[i].axis.extent;
+    ExprId to = x_op2(k, loc, OP_add, x_op2(k, loc, OP_mul, x_arg(k, quotient, 1), j), x_index(k, loc, s));
+    ExprId range = NONE;
+    if (ir_prove_range(k, to, (Axis){extent, NONE}, NONE) != PROOF_INSIDE)
+        range = x_op2(k, loc, OP_lt, to, x_extent(k, loc, extent));
+    for (uint32_t b = 0; b < r->nbound; b++)
+        if (r->bound[b] == i)
+            r->bound[b] = s;
+    canon_substitute(k, r, &i, &to, 1, c, NONE, range, 0);
+    return 1;
+}
+
 /* imod(i + c, b) == y   ->   i == imod(y - c, b), for i in 0..b-1 */
 static int solve_turn(Kernel *k, Reduction *r, uint32_t c, ExprId rest, ExprId y)
 {
@@ -266,7 +289,7 @@ int canon_solve_quotient(Kernel *k, Reduction *r)
                 if (q == NONE || (rests && op != OP_eq))
                     continue;
                 if (rests ? solve_turn(k, r, c, q, x) || solve_rest(k, r, c, q, x)
-                          : op == OP_eq && solve_both(k, r, c, q, x))
+                          : op == OP_eq && (solve_both(k, r, c, q, x) || solve_whole(k, r, c, q, x)))
                     return 1;
                 if (rests)
                     continue;
