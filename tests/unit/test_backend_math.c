@@ -201,11 +201,15 @@ static const char integers[] =
     "    cost N\n"
     "    launch q {\n"
     "        vector i in 0..N by 16 {\n"
-    "            if b[i] > 0 { q[i] = idiv(a[i], b[i]) r[i] = imod(a[i], b[i]) }\n"
+    "            q[i] = idiv(a[i], b[i]) r[i] = imod(a[i], b[i])\n"
     "            s[i] = idiv(a[i], 7) + imod(a[i], 16) - abs(b[i] - a[i])\n"
     "        }\n"
     "    }\n"
     "}\n";
+
+/* Rounded down; a divisor below 1 counts as 1. */
+static int64_t want_idiv(int64_t a, int64_t b) { return b < 1 ? a : a / b - (a % b < 0); }
+static int64_t want_imod(int64_t a, int64_t b) { return b < 1 ? 0 : a - b * want_idiv(a, b); }
 
 static void test_integers(void **state)
 {
@@ -214,7 +218,7 @@ static void test_integers(void **state)
     static int32_t a[M], b[M], q[M], r[M], s[M];
     int64_t n = M;
     for (int i = 0; i < M; i++) {
-        a[i] = i == 5 ? INT32_MAX : i * 7919 % 5003;
+        a[i] = i == 5 ? INT32_MAX : i == 200 ? INT32_MIN : i * 7919 % 5003 - 2500;
         b[i] = i % 11 - 1;
     }
     EACH_ISA(isa)
@@ -225,9 +229,9 @@ static void test_integers(void **state)
         memset(r, 0, sizeof r);
         call_fine(&c, "f", &n, (void *[]){a, b, q, r, s});
         for (int i = 0; i < M; i++) {
-            assert_int_equal(q[i], b[i] > 0 ? a[i] / b[i] : 0);
-            assert_int_equal(r[i], b[i] > 0 ? a[i] % b[i] : 0);
-            assert_int_equal(s[i], a[i] / 7 + a[i] % 16 - abs(b[i] - a[i]));
+            assert_int_equal(q[i], want_idiv(a[i], b[i]));
+            assert_int_equal(r[i], want_imod(a[i], b[i]));
+            assert_int_equal(s[i], (int32_t)(want_idiv(a[i], 7) + want_imod(a[i], 16) - llabs((int64_t)b[i] - a[i])));
         }
         done(&c);
     }
