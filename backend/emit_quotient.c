@@ -1,8 +1,9 @@
 /* idiv and imod: quotients rounded down, of a divisor that counts as 1 where it is less.
  *
- * Note [Quotients of lanes]. No instruction divides lanes of 64-bit integers. With x = (a + 0.5) / b no x is closer to a whole
- * number than 0.5 / b, and two roundings of f64 move it by less than that where |a| < 2^50: rounded down it is the quotient,
- * exactly, and 1 / b is computed once outside of the loop. Lanes that hold more are divided one by one: indices never do. */
+ * Note [Quotients of lanes]. No instruction divides lanes of 64-bit integers. (a + 0.5) / b is no closer to a whole number than
+ * 0.5 / b, and the roundings of f64 to 1 / b and to the product move it by less than that where |a| < 2^50: rounded down it is
+ * the quotient, exactly, and 1 / b is computed once outside of the loop. Where a lane holds more, lanes are divided one by
+ * one: indices never do. */
 #include "backend/emit.h"
 
 enum {

@@ -155,10 +155,9 @@ static ExprId refuse_operand(KernelSema *c, const AstExpr *e, ExprId operand, Na
 {
     Loc loc = build_loc(c, e);
     const char *whole = sema_quotient(c, operand);
-    sema_error(c, DIAG_quotient, loc,
-               whole ? "divide integers by idiv" : "make an integer of it, which truncates",
-               "%s is %s, but %s takes integers", sema_text(c, operand), type_name(expr_type(c, operand)),
-               function);
+    sema_error(
+        c, DIAG_quotient, loc, whole ? "divide integers by idiv" : "make an integer of it, which truncates",
+        "%s is %s, but %s takes integers", sema_text(c, operand), type_name(expr_type(c, operand)), function);
     if (whole)
         diag_edit(c->m->diags, loc, whole);
     else

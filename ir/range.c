@@ -400,8 +400,8 @@ static int prove_remainder(Prover *p, const Linear *claim, uint32_t at, int dept
     return linear_add(m, &next, &most, claim->coef[at]) && prove(p, &next, depth - 1);
 }
 
-/* R - idiv(a, b) >= 0 is b*R + b - 1 - a >= 0, and R + idiv(a, b) >= 0 is b*R + a >= 0: a quotient is bounded by more than its
- * facts say, as it is whole. The claim may be a multiple of that. */
+/* R - idiv(a, b) >= 0 is b*R + b - 1 - a >= 0, and R + idiv(a, b) >= 0 is b*R + a >= 0: as it is whole, a quotient is bounded
+ * by more than its facts say. The claim may be a multiple of that. */
 static int prove_quotient(Prover *p, const Linear *claim, uint32_t at, int depth)
 {
     Module *m = p->m;

@@ -1,5 +1,5 @@
-/* canonicalise: quotients and remainders. idiv(b*x + y, b) is x and imod(b*x + y, b) is y where 0 <= y < b, and what conditions
- * say of a quotient they say of what is divided, so that sums go over their terms only:
+/* canonicalise: quotients and remainders. idiv(b*x + y, b) is x and imod(b*x + y, b) is y where 0 <= y < b, and what
+ * conditions say of a quotient they say of what is divided, so that sums go over their terms only:
  *
  *   sum(i where idiv(i, b) == e) f(i)                      sum(i where i >= b*e and i < b*e + b) f(i)
  *   sum(i where idiv(i, b) == j) f(i)                      sum(s: b) f(b*j + s)               i: b*n, an index j: n
@@ -61,7 +61,7 @@ ExprId canon_quotient(Kernel *k, ExprId e)
 
 /* ---- conditions of sums ---- */
 
-/* An index of the sum, one of a row space left out, that a uses with a number as its coefficient and b does not; or NONE. */
+/* An index of the sum, not of rows, that a uses with a number as its coefficient and b does not; or NONE. */
 static IndexId moving(Kernel *k, const Reduction *r, ExprId a, ExprId b)
 {
     Affine form;
@@ -191,8 +191,8 @@ static int solve_rest(Kernel *k, Reduction *r, uint32_t c, ExprId rest, ExprId y
     return 1;
 }
 
-/* idiv(i, b) == j   ->   i is b*j + s, of a new index s: b. Neighbours of j share no bounds, so that none waits for another's
- * terms. (Where e is itself computed, the terms stay a range of i, which products take.) */
+/* idiv(i, b) == j   ->   i is b*j + s, of a new index s: b. Lanes of j that share a loop would each wait for the terms of
+ * all others. (Where j is computed, the terms stay a range of i, which products take.) */
 static int solve_whole(Kernel *k, Reduction *r, uint32_t c, ExprId quotient, ExprId j)
 {
     Loc loc = r->loc;
