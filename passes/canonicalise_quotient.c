@@ -12,6 +12,8 @@
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
+static int64_t remainder_of(int64_t a, int64_t b) { return a % b < 0 ? a % b + b : a % b; }
+
 static int constant_of(const Kernel *k, ExprId e, int64_t *value)
 {
     int negative = x_is_op(k, e, OP_neg);
@@ -48,8 +50,7 @@ ExprId canon_quotient(Kernel *k, ExprId e)
         if (number == 1)
             return is_idiv ? a : x_int(k, loc, 0);
         if (number > 1 && constant_of(k, a, &value) && value > INT64_MIN)
-            return constant(
-                k, loc, is_idiv ? floor_divide(value, number) : value - floor_divide(value, number) * number);
+            return constant(k, loc, is_idiv ? floor_divide(value, number) : remainder_of(value, number));
         if (number < 1)
             return e;
     }
