@@ -164,6 +164,7 @@ struct Emit {
     IndexId var;
     uint32_t width; /* lanes of the open vector loop, 0: none */
     StmtId loop;
+    IndexId around; /* of the innermost ordered loop, NONE outside of all */
     V var_lanes, tail, cond;
     int lane0;       /* the vector variable stands for lane 0's value: addresses of contiguous memory */
     uint8_t *form;   /* by ExprId, Form + 1 in the open vector loop */
