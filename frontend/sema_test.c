@@ -303,5 +303,6 @@ const char *frontend_routing(Module *m, const char *text, TestRun *run)
     m->diags = &said;
     read_routing(m, text, run);
     m->diags = kept;
-    return first_error(m, &said);
+    const char *error = first_error(m, &said);
+    return error ? arena_printf(m->arena, "routing %s: %s", text, error) : NULL;
 }
