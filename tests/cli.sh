@@ -200,6 +200,8 @@ expect 0 '1 of 1 points, 0 of them now' "$moec" experiment e.json
 printf '{"kernels": ["a.moe"], "sizes": ["T=16,H=64"], "threads": 1}' >f.json
 expect 1 'f.json: threads is 1: must be a list' "$moec" experiment f.json
 expect 2 'no input file' "$moec" experiment
+expect 1 '^moec: tmp: is a directory, and must be a file of JSON$' "$moec" experiment tmp
+expect 1 'tmp: is a directory, and must be a file of JSON$' "$(dirname "$moec")/moe-train" --config tmp
 rm -rf e.json f.json e
 
 echo "-- help, version, tables"
@@ -309,7 +311,7 @@ expect 1 'is a directory' sh -c "'$moec' check - <."
 echo "-- usage"
 expect 1 'a.moe: error.E0950.: nothing/k.so: cannot be written: there is no folder nothing$' "$moec" a.moe -o nothing/k.so
 expect 1 "a.moe: error.E0955.: the file has no kernel 'nosuch' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" grad a.moe nosuch
-expect 1 "nothing is derived from 'f'; derived are g_bwd$" sh -c "printf 'moe 1\nkernel f(in x: f32, out y: f32) { y = x }
+expect 1 "nothing is derived from 'f': derive (f_fwd, f_bwd) from f wrt ... asks for it; derived are g_bwd$" sh -c "printf 'moe 1\nkernel f(in x: f32, out y: f32) { y = x }
 kernel g(in x: f32, out y: f32) { y = x }\nderive (g_fwd, g_bwd) from g wrt x' | '$moec' grad - f"
 expect 1 'a.moe: error: there is no dimension Q' "$moec" run a.moe T=3 Q=4
 expect 1 'a.moe: error: H of kernel rmsnorm: no size' "$moec" bench a.moe T=3
