@@ -210,7 +210,9 @@ static int fail_without(Compilation *c, const char *kernel)
     Text t = {.arena = c->arena};
     if (kernel && !ir_find_kernel(m, name_of(m->names, kernel)))
         return compile_fail(c, DIAG_driver_kernel, ir_no_kernel(m, kernel, c->arena));
+    const char *of = kernel ? kernel : m->kernels.len ? m->kernels.at[0]->name : "f";
     text_add(&t, kernel ? "nothing is derived from '%s'" : "the file has no `derive`", kernel);
+    text_add(&t, ": derive (%s_fwd, %s_bwd) from %s wrt ... asks for it", of, of, of);
     for (uint32_t i = 0, n = 0; i < m->kernels.len; i++)
         if (is_wanted(m->kernels.at[i], NULL))
             text_add(&t, "%s%s", n++ ? ", " : "; derived are ", m->kernels.at[i]->name);
