@@ -137,6 +137,16 @@ static int build_arguments(KernelSema *c, const AstExpr *e, ExprId *out)
     return 1;
 }
 
+/* `pow(a, 2)`, which is a product, of any a. */
+static int is_square(const KernelSema *c, ScalarOp op, const ExprId *args)
+{
+    if (op != OP_pow || !type_is_float(expr_type(c, args[0])))
+        return 0;
+    const Expr *b = x_at(c->k, args[1]);
+    return (b->kind == X_INT && b->value.i == 2) ||
+           (b->kind == X_FLOAT && !(b->value.f < 2 || b->value.f > 2));
+}
+
 ExprId build_call(KernelSema *c, const AstExpr *e)
 {
     uint32_t fn = namemap_get(&c->c->functions, e->name.name);
@@ -155,6 +165,8 @@ ExprId build_call(KernelSema *c, const AstExpr *e)
     if (fn != NAME_ABSENT)
         return put_in_once(c, fn, e, args);
     Loc loc = build_loc(c, e);
+    if (is_square(c, op, args))
+        return x_op2(c->k, loc, OP_mul, args[0], args[0]);
     if (scalar_table[op].arity == 2)
         return x_op2(c->k, loc, op, args[0], args[1]);
     ExprId result = x_op1(c->k, loc, op, args[0]);
