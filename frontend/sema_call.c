@@ -105,8 +105,8 @@ static ExprId refuse_call(KernelSema *c, const AstExpr *e)
     const char *other = habit_absent(name);
     const char *help =
         other ? other : arena_printf(c->m->arena, "declare it above, as in fn %s(x) = x", name);
-    if (habit_function(name))
-        g.best = habit_function(name);
+    if (habit_function(name) || habit_type(name))
+        g.best = habit_function(name) ? habit_function(name) : habit_type(name);
     sema_error(c, DIAG_unknown_function, e->name.loc, other ? other : guess_help(c->m->arena, &g, help),
                "there is no function %s", name);
     if (!other)
