@@ -196,7 +196,7 @@ static const char *file_name(const char *path, RecordsMode mode, Arena *a)
     return *path == '/' ? path : arena_printf(a, "./%s", path);
 }
 
-/* NULL, or what a file is that has something else in it. SQLite takes one of some bytes for an empty database, and overwrites it. */
+/* NULL, or an error: the file has something else in it. SQLite takes one of some bytes for an empty database, and overwrites it. */
 static const char *foreign(const char *path)
 {
     static const char mark[] = "SQLite format 3"; /* with the 0 behind it */
@@ -207,7 +207,8 @@ static const char *foreign(const char *path)
     const int failed = f && ferror(f);
     if (f)
         fclose(f);
-    return !failed && n && (n < sizeof start || memcmp(start, mark, n) != 0) ? "it is no database" : NULL;
+    return !failed && n && (n < sizeof start || memcmp(start, mark, n) != 0) ? "file is not a database"
+                                                                             : NULL;
 }
 
 static const char *open_file(Records *r, const char *path, RecordsMode mode, Arena *a)

@@ -58,7 +58,7 @@ static const char *run_interpreter(const TestFile *file, const TestCase *c, cons
             bytes[i] = encoded(c, test_tensor(c->k, i), r->data[i], c->values[i].count);
     if (!r->error)
         print_outputs(file->out, c, bytes, r->routes);
-    return r->error;
+    return r->error ? arena_printf(c->arena, "%s: %s", c->k->name, r->error) : NULL;
 }
 
 /* ---- compiled code ---- */

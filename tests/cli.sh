@@ -158,10 +158,10 @@ expect 0 '' "$moec" a.moe --tuned-for T=16,H=64 --emit=so -o tuned.so
 expect 0 'a.moe: warning.W1006.: no tuned schedules: they are of one instruction set' "$moec" a.moe --tuned-for T=16,H=64 --target=generic,avx2 -o tuned.so
 for text in x 'This file is longer than the header of a database.'; do
     echo "$text" >other.db
-    expect 0 'a.moe: warning.W1006.: no tuned schedules: other.db: it is no database' env MOE_TUNED=other.db "$moec" a.moe --tuned-for T=16,H=64 -o tuned.so
+    expect 0 'a.moe: warning.W1006.: no tuned schedules: other.db: file is not a database' env MOE_TUNED=other.db "$moec" a.moe --tuned-for T=16,H=64 -o tuned.so
     expect 1 W1006 env MOE_TUNED=other.db "$moec" a.moe --werror --tuned-for T=16,H=64 -o tuned.so
-    expect 1 'other.db: it is no database; --no-db keeps no records' "$moec" tune a.moe T=16 H=64 --budget 1s --db other.db
-    expect 1 'other.db: it is no database' "$moec" db ls --db other.db
+    expect 1 'other.db: file is not a database; --no-db keeps no records' "$moec" tune a.moe T=16 H=64 --budget 1s --db other.db
+    expect 1 'other.db: file is not a database' "$moec" db ls --db other.db
     echo "$text" | cmp - other.db || bad=1
 done
 expect 0 '' env MOE_TUNED=other.db "$moec" a.moe --werror --allow=W1006 --tuned-for T=16,H=64 -o tuned.so
@@ -416,7 +416,7 @@ echo "-- integers: values have 64 bits, elements 32"
 printf 'moe 1\ndim T\nkernel f(in a: i32[T], out y: f32[T]) { c[t] = (a[t] + 2000000000) * 2  y[t] = f32(c[t]) }\n' >local.moe
 printf 'moe 1\ndim T\nkernel f(in a: i32[T], out y: f32[T]) { y[t] = f32((a[t] + 2000000000) * 2) }\n' >value.moe
 expect 1 'does not fit the i32 of c' "$moec" run local.moe T=3
-expect 1 'does not fit i32 tensor c' "$moec" run --interp local.moe T=3
+expect 1 'local.moe: error: f: .*does not fit i32 tensor c' "$moec" run --interp local.moe T=3
 expect 0 'from 4e+09 to 4e+09' "$moec" run value.moe T=3
 expect 0 'from 4e+09 to 4e+09' "$moec" run --interp value.moe T=3
 
