@@ -5,6 +5,7 @@
 #include "frontend/advice.h"
 #include "frontend/sema.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- memo ---- */
@@ -137,14 +138,17 @@ static int build_arguments(KernelSema *c, const AstExpr *e, ExprId *out)
     return 1;
 }
 
-/* `pow(a, 2)`, which is a product, of any a. */
-static int is_square(const KernelSema *c, ScalarOp op, const ExprId *args)
+enum { PRODUCTS_TO = 4 };
+
+/* `pow(a, 2)` up to PRODUCTS_TO are products, of any a. NONE: this is another power. */
+static ExprId small_power(KernelSema *c, Loc loc, const ExprId *args)
 {
-    if (op != OP_pow || !type_is_float(expr_type(c, args[0])))
-        return 0;
     const Expr *b = x_at(c->k, args[1]);
-    return (b->kind == X_INT && b->value.i == 2) ||
-           (b->kind == X_FLOAT && !(b->value.f < 2 || b->value.f > 2));
+    const double n = b->kind == X_INT ? (double)b->value.i : b->kind == X_FLOAT ? b->value.f : 0;
+    if (!type_is_float(expr_type(c, args[0])) || !(n >= 2 && n <= PRODUCTS_TO) || n > floor(n))
+        return NONE;
+    const ExprId square = x_op2(c->k, loc, OP_mul, args[0], args[0]);
+    return n < 3 ? square : x_op2(c->k, loc, OP_mul, square, n < PRODUCTS_TO ? args[0] : square);
 }
 
 ExprId build_call(KernelSema *c, const AstExpr *e)
@@ -165,10 +169,10 @@ ExprId build_call(KernelSema *c, const AstExpr *e)
     if (fn != NAME_ABSENT)
         return put_in_once(c, fn, e, args);
     Loc loc = build_loc(c, e);
-    if (is_square(c, op, args))
-        return x_op2(c->k, loc, OP_mul, args[0], args[0]);
-    if (scalar_table[op].arity == 2)
-        return x_op2(c->k, loc, op, args[0], args[1]);
+    if (scalar_table[op].arity == 2) {
+        const ExprId product = op == OP_pow ? small_power(c, loc, args) : NONE;
+        return product != NONE ? product : x_op2(c->k, loc, op, args[0], args[1]);
+    }
     ExprId result = x_op1(c->k, loc, op, args[0]);
     int is_same = scalar_table[op].kind == SK_CAST && type_is_float(expr_type(c, result)) &&
                   expr_type(c, result) == expr_type(c, args[0]);
