@@ -164,6 +164,7 @@ struct Emit {
     IndexId var;
     uint32_t width; /* lanes of the open vector loop, 0: none */
     StmtId loop;
+    IndexId around; /* of the innermost ordered loop, NONE outside of all */
     V var_lanes, tail, cond;
     int lane0;       /* the vector variable stands for lane 0's value: addresses of contiguous memory */
     uint8_t *form;   /* by ExprId, Form + 1 in the open vector loop */
@@ -290,7 +291,7 @@ V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
  * set, in whatever part of the object: block products by types, what they all do with a panel, packs of rows by layouts and
  * types, and the transposition of a block of words, into the caches or past them; and what packs whole matrices of elements of
  * 2 or 4 bytes, the same for all. Their numbers in this order. */
-enum { PRODUCT_KINDS = 13, PANEL_KINDS = 4, PACK_KINDS = 42, HELPER_PANEL = PRODUCT_KINDS };
+enum { PRODUCT_KINDS = 14, PANEL_KINDS = 4, PACK_KINDS = 42, HELPER_PANEL = PRODUCT_KINDS };
 enum { HELPER_PACK = HELPER_PANEL + PANEL_KINDS, HELPER_TRANSPOSE = HELPER_PACK + PACK_KINDS };
 enum { HELPER_PACKED = HELPER_TRANSPOSE + 2, HELPERS = HELPER_PACKED + 2 };
 _Static_assert(HELPERS <= 64, "a plan has a bit for each helper");
@@ -370,7 +371,8 @@ typedef struct EmitProduct {
     uint32_t trip;                 /* units that the inner loop goes over at a time, */
     uint32_t unroll;               /* and where there are so many: Cpu.unroll */
     V c, c_row, a, a_block, b, b_panel;
-    V a_row;    /* bytes from a row of a block to the next one */
+    V a_row;    /* bytes from a row of a block to the next one: of a line, but of a left operand in rows */
+    int left_in_rows;
     V nrows, ncols, units;
     V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
     V exact;    /* i1: nothing beside the block may be written */

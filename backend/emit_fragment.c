@@ -3,7 +3,7 @@
 #include "backend/emit.h"
 #include "backend/family.h"
 
-enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8, LINES_AT_ONCE = 8 };
+enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8, LINES_AT_ONCE = 8, ROW_AHEAD = 2 * LAYOUT_LINE_BYTES };
 
 typedef struct MicroTile {
     EmitProduct *x;
@@ -104,7 +104,8 @@ static void add_unit(MicroTile *f, V a, uint32_t unit, const V *right)
     EmitProduct *x = f->x;
     L *l = x->l;
     for (uint32_t r = 0; r < f->rows; r++) {
-        V at = l_byte(l, a, l_i64(l, r * LAYOUT_LINE_BYTES + unit * LAYOUT_WORD_BYTES));
+        V row = l_mul(l, x->a_row, l_i64(l, r));
+        V at = l_byte(l, a, l_add(l, row, l_i64(l, unit * LAYOUT_WORD_BYTES)));
         V left = l_load(l, x->left == EL_BF16 ? l->i32 : l->f32, at, 4);
         for (uint32_t v = 0; v < x->vectors; v++) {
             V *sum = &f->sum[r * x->vectors + v];
@@ -113,17 +114,28 @@ static void add_unit(MicroTile *f, V a, uint32_t unit, const V *right)
     }
 }
 
-/* The lines of the next units are asked for: they are a whole block of rows away, which the CPU does not foresee. */
+/* The lines of the next units are asked for: they are a whole block of rows away, which the CPU does not foresee; nor does it as many
+ * rows as a fragment has. */
 static void ask_lines(const MicroTile *f, V a)
 {
     L *l = f->x->l;
-    V next = l_byte(l, a, f->x->a_block);
+    V next = l_byte(l, a, f->x->left_in_rows ? l_i64(l, ROW_AHEAD) : f->x->a_block);
     for (uint32_t r = 0; r < f->rows; r++)
-        emit_ask_near(l, l_byte(l, next, l_i64(l, r * LAYOUT_LINE_BYTES)));
+        emit_ask_near(l, l_byte(l, next, l_mul(l, f->x->a_row, l_i64(l, r))));
 }
 
 /* Lines of sums that a trip of so many units asks for. */
 static uint32_t lines_asked(uint32_t trip) { return trip < 4 ? trip : trip / 4 * 3; }
+
+/* Where the unit stands in the first row of the left operand. */
+static V first_of_unit(const EmitProduct *x, V a, V unit)
+{
+    L *l = x->l;
+    if (x->left_in_rows)
+        return l_byte(l, a, l_shl(l, unit, 2));
+    V line = l_byte(l, a, l_mul(l, l_sar(l, unit, 4), x->a_block));
+    return l_byte(l, line, l_shl(l, l_and(l, unit, l_i64(l, 15)), 2));
+}
 
 /* The units in [from, to), `trip` of them at a time, which are in one line. */
 static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
@@ -132,13 +144,12 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     L *l = x->l;
     For k = l_for(l, from, to, trip, "terms");
     LoopCarry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
-    V line = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
-    V left = l_byte(l, line, l_shl(l, l_and(l, k.var, l_i64(l, 15)), 2));
+    V left = first_of_unit(f->x, a, k.var);
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
       right[VECTORS_MAX];
     V asked = l_mul(l, l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), l_i64(l, lines_asked(trip)));
     f->pinned = trip > x->trip;
-    if (f->pinned && !cpu_can(x->e->p->cpu, CPU_FORESEES_LINES))
+    if (f->pinned && (x->left_in_rows || !cpu_can(x->e->p->cpu, CPU_FORESEES_LINES)))
         ask_lines(f, left);
     for (uint32_t unit = 0; unit < trip; unit++) {
         if (f->ask && unit < lines_asked(trip))

@@ -20,7 +20,7 @@ Emit *emit_new(Plan *p, V fn, V data)
 {
     Arena *a = p->l->arena;
     Emit *e = arena_new_of(a, Emit);
-    *e = (Emit){.p = p, .l = p->l, .k = p->k, .data = data, .var = NONE, .loop = NONE};
+    *e = (Emit){.p = p, .l = p->l, .k = p->k, .data = data, .var = NONE, .loop = NONE, .around = NONE};
     e->dim = arena_array(a, V, p->m->dims.len + 1);
     e->extent = arena_array(a, V, p->m->extents.len + 1);
     e->real = arena_array(a, V, p->m->extents.len + 1);

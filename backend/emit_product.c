@@ -25,11 +25,11 @@ enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
 enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
-/* Kinds: of right operands that are no panels; of a left operand of bf16 that is no lines, beside a panel. */
-enum { IN_ROWS = 4, TRANSPOSED = 8, LEFT_IN_ROWS = 12 };
+/* Kinds: of right operands that are no panels; of left operands that are no lines, beside a panel of their type. */
+enum { IN_ROWS = 4, TRANSPOSED = 8, LEFT_IN_ROWS = 12, LEFT_BF16_IN_ROWS = 13 };
 
-static Elem left_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 2 ? EL_BF16 : EL_F32; }
-static Elem right_elem(uint32_t kind) { return kind == LEFT_IN_ROWS || kind & 1 ? EL_BF16 : EL_F32; }
+static Elem left_elem(uint32_t kind) { return kind == LEFT_BF16_IN_ROWS || kind & 2 ? EL_BF16 : EL_F32; }
+static Elem right_elem(uint32_t kind) { return kind == LEFT_BF16_IN_ROWS || kind & 1 ? EL_BF16 : EL_F32; }
 static uint32_t panel_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
 static int right_in_rows(uint32_t kind) { return kind >= IN_ROWS && kind < LEFT_IN_ROWS; }
 
@@ -38,7 +38,7 @@ uint32_t product_kind(const Plan *p, const Stmt *s)
     const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym],
                  *right = &p->buffers.at[x_at(p->k, s->other)->sym];
     if (left->layout == LAYOUT_ROWS)
-        return LEFT_IN_ROWS;
+        return left->elem == EL_BF16 ? LEFT_BF16_IN_ROWS : LEFT_IN_ROWS;
     uint32_t way = s->transposed ? TRANSPOSED : right->layout == LAYOUT_ROWS ? IN_ROWS : 0;
     return way + panel_kind(left->elem, right->elem);
 }
@@ -80,8 +80,8 @@ int product_exists(Isa target, uint32_t helper)
         return 0;
     if (helper >= HELPER_PANEL)
         return calls_panel_function(target, left);
-    return kind == LEFT_IN_ROWS ? cpu_can(&cpu_table[target], CPU_LEFT_ROWS)
-                                : kind < IN_ROWS || cpu_table[target].rows_read;
+    return kind == LEFT_BF16_IN_ROWS ? cpu_can(&cpu_table[target], CPU_LEFT_ROWS)
+                                     : !right_in_rows(kind) || cpu_table[target].rows_read;
 }
 
 /* In rows, words are kept as the left operand has its terms, and in panels that are packed. */
@@ -91,7 +91,7 @@ uint64_t product_helpers(const Plan *p, const Stmt *s)
     Elem left = left_elem(kind), in_rows = right_elem(kind);
     int packs = right_in_rows(kind) && packs_panels(p->target, left);
     Elem right = packs || kind / 4 * 4 == IN_ROWS ? left : in_rows;
-    uint64_t panel = (uint64_t)calls_panel_function(p->target, left);
+    uint64_t panel = (uint64_t)(calls_panel_function(p->target, left) && kind < LEFT_IN_ROWS);
     uint64_t calls = packs && !emit_packs_units(&cpu_table[p->target], left, s->transposed);
     uint64_t pack = calls << (HELPER_PACK + pack_kind(LAYOUT_PAIRS, !s->transposed, in_rows, left));
     return (uint64_t)1 << kind | pack | panel << (HELPER_PANEL + panel_kind(left, right)) |
@@ -232,7 +232,9 @@ static void choose_heights(EmitProduct *x)
     x->heights[x->nheights++] = x->rows;
     if (x->tail < x->rows)
         x->heights[x->nheights++] = x->tail;
-    if (x->tail > FEW_ROWS && !x->in_rows && calls_panel_function(x->e->p->target, x->left))
+    if (x->left_in_rows)
+        x->heights[x->nheights++] = 1;
+    else if (x->tail > FEW_ROWS && !x->in_rows && calls_panel_function(x->e->p->target, x->left))
         x->heights[x->nheights++] = FEW_ROWS;
 }
 
@@ -246,13 +248,14 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
-    *e = (Emit){.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE};
+    *e = (Emit){.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE, .around = NONE};
     EmitProduct x = {.e = e,
                      .l = l,
                      .left = left,
                      .right = right,
                      .in_rows = kind / 4 * 4 == IN_ROWS,
                      .transposed = kind / 4 * 4 == TRANSPOSED,
+                     .left_in_rows = kind == LEFT_IN_ROWS,
                      .a_row = l_i64(l, LAYOUT_LINE_BYTES)};
     x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
@@ -295,11 +298,14 @@ static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
     l_end_for(l, &i);
 }
 
-/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one. */
+/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one. Of a left operand in
+ * rows no row is read that is not there. */
 static int64_t least_rows(const EmitProduct *x, uint32_t i)
 {
     if (i + 1 == x->nheights)
         return 0;
+    if (x->left_in_rows)
+        return x->heights[i];
     uint32_t next = x->heights[i + 1];
     return (x->heights[i] - 1) / next * next + 1;
 }
@@ -415,23 +421,6 @@ static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
     fragments_from(x, whole, c, a, b, units);
 }
 
-void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
-{
-    L *l = x->l;
-    if (is_of_tiles(x)) {
-        over_tiles(x, c, a, b, units);
-        return;
-    }
-    if (!calls_panel_function(x->e->p->target, x->left)) {
-        emit_product_fragments(x, c, a, b, units);
-        return;
-    }
-    V fn = panel_function(x->e->p, panel_kind(x->left, x->right)), left = l_sub(l, x->ncols, x->column);
-    V below = x->below ? x->below : l_i64(l, 0), next = x->next ? x->next : b;
-    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, below, next, x->init, x->exact};
-    l_call(l, fn, args, sizeof args / sizeof *args);
-}
-
 static void over_rows_from(EmitProduct *x, V column, V c, V a, V b, V units)
 {
     L *l = x->l;
@@ -520,9 +509,34 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
     V columns = l_select(l, are_few, zero, l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE))), next = x->next;
     V share = l_mul(l, units, l_i64(l, width_of(x) * LAYOUT_WORD_BYTES / x->per_word));
     For f = l_for(l, zero, columns, width_of(x), "columns");
-    x->next = l_byte(l, next, l_mul(l, share, l_bin(l, LLVMUDiv, f.var, l_i64(l, width_of(x)))));
+    if (next)
+        x->next = l_byte(l, next, l_mul(l, share, l_bin(l, LLVMUDiv, f.var, l_i64(l, width_of(x)))));
     over_rows_from(x, f.var, c, a, b, units);
     l_end_for(l, &f);
+}
+
+void emit_product_rows(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    if (is_of_tiles(x)) {
+        over_tiles(x, c, a, b, units);
+        return;
+    }
+    if (!calls_panel_function(x->e->p->target, x->left)) {
+        emit_product_fragments(x, c, a, b, units);
+        return;
+    }
+    if (x->left_in_rows) {
+        EmitProduct panel = *x;
+        panel.ncols = l_sub(l, x->ncols, x->column);
+        panel.next = NULL;
+        over_panel(&panel, c, a, b, units);
+        return;
+    }
+    V fn = panel_function(x->e->p, panel_kind(x->left, x->right)), left = l_sub(l, x->ncols, x->column);
+    V below = x->below ? x->below : l_i64(l, 0), next = x->next ? x->next : b;
+    V args[] = {c, x->c_row, a, x->a_block, b, units, x->nrows, left, below, next, x->init, x->exact};
+    l_call(l, fn, args, sizeof args / sizeof *args);
 }
 
 void emit_panel_function(Plan *p, uint32_t kind)
@@ -647,8 +661,8 @@ void emit_product_function(Plan *p, uint32_t kind)
     x.exact = LLVMGetParam(fn, EXACT);
     x.far = LLVMGetParam(fn, FAR);
     x.units = emit_product_units(&x, depth);
-    if (kind == LEFT_IN_ROWS) {
-        if (!cpu_can(&cpu_table[p->target], CPU_LEFT_ROWS))
+    if (kind >= LEFT_IN_ROWS) {
+        if (!product_exists(p->target, kind))
             BUG(p->l->arena, "backend: %s does not read left operands in rows", cpu_table[p->target].name);
         x.a_row = x.a_block;
         x.a_block = l_i64(p->l, LAYOUT_LINE_BYTES);

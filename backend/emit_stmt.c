@@ -30,7 +30,10 @@ static void loop_ordered(Emit *e, const Stmt *s)
     emit_forget(e, 0);
     For f = l_for(e->l, lo, hi, s->step, e->k->indices.at[s->var].name);
     e->index[s->var] = f.var;
+    IndexId outer = e->around;
+    e->around = s->var;
     emit_body(e, s->first);
+    e->around = outer;
     l_end_for(e->l, &f);
     e->index[s->var] = NULL;
 }

@@ -13,25 +13,10 @@ static const char *const word_of[] = {[SEV_ERROR] = "error", [SEV_WARNING] = "wa
  * A tab is one column here: the caret's line repeats it. */
 static size_t add_shown(Text *out, const char *bytes, size_t length)
 {
-    size_t columns = 0;
-    for (size_t i = 0; i < length; columns++) {
-        size_t n = text_character(bytes + i, length - i);
-        int control = n == 1 && ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f) && bytes[i] != '\t';
-        if (n == 0 || control)
-            text_add_bytes(out, "?", 1);
-        else
-            text_add_bytes(out, bytes + i, n);
-        i += n ? n : 1;
-    }
-    return columns;
+    return text_add_shown(out, bytes, length, "\t");
 }
 
-static const char *shown(Arena *a, const char *text)
-{
-    Text t = {.arena = a};
-    add_shown(&t, text, strlen(text));
-    return text_string(&t);
-}
+static const char *shown(Arena *a, const char *text) { return text_shown(a, text, "\t"); }
 
 /* ---- colours: of a terminal, by its own palette ---- */
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *dumped(Arena *a, json_t *value, size_t flags)
 {
@@ -48,6 +49,19 @@ static size_t digits_of(const json_t *value)
 const char *json_text(Arena *a, json_t *value) { return dumped(a, value, JSON_INDENT(2) | digits_of(value)); }
 
 const char *json_line(Arena *a, json_t *value) { return dumped(a, value, JSON_COMPACT | digits_of(value)); }
+
+json_t *json_file(Arena *a, const char *path, const char **error)
+{
+    struct stat st;
+    json_error_t why = {.line = 0};
+    const int folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    json_t *root = folder ? NULL : json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    *error = root           ? NULL
+             : folder       ? arena_printf(a, "%s: is a directory, and must be a file of JSON", path)
+             : why.line > 0 ? arena_printf(a, "%s:%d:%d: %s", path, why.line, why.column, why.text)
+                            : arena_printf(a, "%s", why.text);
+    return root;
+}
 
 const char *json_excerpt(Arena *a, const json_t *value)
 {

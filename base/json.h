@@ -11,6 +11,9 @@
 const char *json_text(Arena *a, json_t *value);
 const char *json_line(Arena *a, json_t *value); /* without blanks and lines */
 
+/* The value of a file in which no key stands twice; a reference. NULL, and why: the place in the file, or the system's reason. */
+json_t *json_file(Arena *a, const char *path, const char **error);
+
 /* A value as it stands in a message: one line of ASCII, cut after 60 characters. */
 const char *json_excerpt(Arena *a, const json_t *value);
 

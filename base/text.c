@@ -120,3 +120,26 @@ Name name_of_bytes(Names *n, const char *text, size_t length)
 }
 
 Name name_of(Names *n, const char *text) { return name_of_bytes(n, text, strlen(text)); }
+
+size_t text_add_shown(Text *t, const char *bytes, size_t length, const char *but)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < length; count++) {
+        const size_t n = text_character(bytes + i, length - i);
+        const int control =
+            n == 1 && ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f) && !strchr(but, bytes[i]);
+        if (n == 0 || control)
+            text_add_bytes(t, "?", 1);
+        else
+            text_add_bytes(t, bytes + i, n);
+        i += n ? n : 1;
+    }
+    return count;
+}
+
+const char *text_shown(Arena *a, const char *text, const char *but)
+{
+    Text t = {.arena = a};
+    text_add_shown(&t, text, strlen(text), but);
+    return text_string(&t);
+}

@@ -14,6 +14,9 @@ void text_add(Text *t, const char *format, ...) __attribute__((format(printf, 2,
 void text_add_bytes(Text *t, const char *bytes, size_t length);
 void text_add_html(Text *t, const char *bytes, size_t length); /* as text of a page or of an attribute */
 const char *text_string(Text *t); /* "" when empty */
+/* As a terminal may show it: bad bytes and control characters become `?`, but for those of `but`. Returns the characters added. */
+size_t text_add_shown(Text *t, const char *bytes, size_t length, const char *but);
+const char *text_shown(Arena *a, const char *text, const char *but);
 
 /* Bytes of the well-formed UTF-8 character at `at` (at most `left`), 0 when the bytes are not one. */
 size_t text_character(const char *at, size_t left);

@@ -87,6 +87,17 @@ void command_needs(struct argp_state *state, int given, const char *option, int 
         argp_error(state, "%s has no effect without %s", option, needs);
 }
 
+void command_target(struct argp_state *state, const char *target, const char *machine)
+{
+    Arena *a = target && machine ? arena_new() : NULL;
+    Description d = {.machine = {.kind = MACHINE_CPU}};
+    const int npu = a && !machine_open(a, machine, &d) && d.machine.kind == MACHINE_NPU;
+    arena_free(a);
+    if (npu)
+        argp_error(state, "--target has no effect with the machine %s: an NPU has no such instruction set",
+                   machine);
+}
+
 /* ---- one kernel at sizes ---- */
 
 void command_file(char *arg, const char **path, const char **kernel)

@@ -37,6 +37,9 @@ void command_allow(struct argp_state *state, const char *arg, const char **allow
 /* A usage error where an option was given without the one that it is about. */
 void command_needs(struct argp_state *state, int given, const char *option, int has, const char *needs);
 
+/* A usage error where --target says an instruction set and --machine an NPU, which has none. */
+void command_target(struct argp_state *state, const char *target, const char *machine);
+
 /* The options of command_compile that the other subcommands also take: --target, -O, --type, --allow; and those of CommandCall. */
 enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_ALLOW, COMMAND_SIZES, COMMAND_ROUTING, COMMAND_LAST };
 #define COMMAND_TYPE_OPTION \

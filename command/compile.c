@@ -168,6 +168,7 @@ static void settle(CompileCommand *c, struct argp_state *state)
                    c->output ? c->output : "");
     command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,
                   "--tuned-for");
+    command_target(state, c->options.target, c->options.machine);
     command_needs(state, c->options.soname != NULL, "--soname", c->product == PRODUCT_SO, "-o FILE.so");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;
     if (binary && !c->output && !is_looked_at(c) && isatty(STDOUT_FILENO))
@@ -256,14 +257,6 @@ static const char *check_header_is_ours(const char *path, Arena *a)
     return arena_printf(a, "%s: exists and was not written by moec: choose another -o, or remove it", path);
 }
 
-static const char *add_header(Compilation *c, const char *path, Output *out)
-{
-    if (!path)
-        return NULL;
-    const char *error = check_header_is_ours(path, c->arena);
-    return error ? error : output_add(out, path, c->header, 0);
-}
-
 typedef struct WriteOrder {
     const CompileCommand *command;
     Bytes bytes;
@@ -279,11 +272,14 @@ static int write_output(Compilation *c, void *user)
         return DRIVER_OK;
     if (command->output && is_input(command))
         error = arena_printf(c->arena, "%s: is the input", command->output);
-    if (!error && command->output)
-        error = add_header(c, header_path(command, c->arena), &out);
+    const char *header = !error && command->output ? header_path(command, c->arena) : NULL;
+    if (header)
+        error = check_header_is_ours(header, c->arena);
     if (!error)
         error = output_add(&out, command->output ? command->output : "-", w->bytes,
                            command->product == PRODUCT_SO);
+    if (!error && header)
+        error = output_add(&out, header, c->header, 0);
     if (!error)
         error = output_commit(&out);
     return error ? compile_fail(c, DIAG_driver_file, error) : DRIVER_OK;

@@ -76,6 +76,21 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
 
 /* ---- sizes ---- */
 
+/* Has the kernel a route, or one of the file's if none is named? What is missing is said later. */
+static int has_route(const Module *m, const char *kernel)
+{
+    int missing = 1;
+    for (uint32_t i = 0; i < m->kernels.len; i++) {
+        const Kernel *k = m->kernels.at[i];
+        if (kernel && strcmp(k->name, kernel) != 0)
+            continue;
+        missing = 0;
+        if (k->routes.len)
+            return 1;
+    }
+    return missing;
+}
+
 /* --sizes and --routing=exact(...); NULL or an error text. Sizes that are not named stay unknown. */
 static const char *take_sizes(const ExplainCommand *command, Module *m, Explain *e)
 {
@@ -85,6 +100,9 @@ static const char *take_sizes(const ExplainCommand *command, Module *m, Explain 
         sizes[d] = m->dims.at[d].constant;
     const CommandCall *call = &command->call;
     const char *error = call->sizes ? frontend_sizes(m, call->sizes, sizes) : NULL;
+    if (!error && call->routing && !has_route(m, call->kernel))
+        error = arena_printf(m->arena, "%s has no route: routing=%s would have no effect",
+                             call->kernel ? call->kernel : "the file", call->routing);
     if (!error && call->routing)
         error = frontend_routing(m, call->routing, run);
     for (uint32_t i = 0; !error && i < m->kernels.len; i++)

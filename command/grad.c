@@ -203,6 +203,22 @@ static int is_wanted(const Kernel *k, const char *name)
            strcmp(name, d->forward) == 0;
 }
 
+/* Why nothing is printed. */
+static int fail_without(Compilation *c, const char *kernel)
+{
+    const Module *m = c->module;
+    Text t = {.arena = c->arena};
+    if (kernel && !ir_find_kernel(m, name_of(m->names, kernel)))
+        return compile_fail(c, DIAG_driver_kernel, ir_no_kernel(m, kernel, c->arena));
+    const char *of = kernel ? kernel : m->kernels.len ? m->kernels.at[0]->name : "f";
+    text_add(&t, kernel ? "nothing is derived from '%s'" : "the file has no `derive`", kernel);
+    text_add(&t, ": derive (%s_fwd, %s_bwd) from %s wrt ... asks for it", of, of, of);
+    for (uint32_t i = 0, n = 0; i < m->kernels.len; i++)
+        if (is_wanted(m->kernels.at[i], NULL))
+            text_add(&t, "%s%s", n++ ? ", " : "; derived are ", m->kernels.at[i]->name);
+    return compile_fail(c, DIAG_driver_grad, text_string(&t));
+}
+
 static int print_backwards(Compilation *c, void *user)
 {
     const GradCommand *g = user;
@@ -227,9 +243,7 @@ static int print_backwards(Compilation *c, void *user)
         if (is_wanted(m->kernels.at[i], g->kernel))
             m->kernels.at[kept++] = m->kernels.at[i];
     if (kept == 0)
-        return compile_fail(c, DIAG_driver_grad,
-                            g->kernel ? arena_printf(c->arena, "nothing is derived from '%s'", g->kernel)
-                                      : "the file has no `derive`");
+        return fail_without(c, g->kernel);
     m->kernels.len = kept;
     m->derives.len = m->schedules.len = m->tests.len = 0;
     if (!ir_is_printable(m))

@@ -70,6 +70,7 @@ static void settle(const RunCommand *c, struct argp_state *state)
                                             : NULL;
     if (o->interpret && unused)
         argp_error(state, "%s is about compiled code, which --interp leaves out", unused);
+    command_target(state, o->target, o->machine);
 }
 
 static error_t parse_run(int key, char *arg, struct argp_state *state)

@@ -115,6 +115,7 @@ static void complete(TuneCommand *c, struct argp_state *state)
         take_sizes(o, c->call.sizes, state);
     if (o->records && o->no_records)
         argp_error(state, "--db and --no-db are not for one command");
+    command_target(state, o->options.target, o->machine);
     if (!o->nsizes && !o->list_space)
         argp_error(state, "no sizes: T=2048 ...");
     o->nsizes += !o->nsizes;

@@ -1,6 +1,7 @@
 /* The public functions about records of what was tuned. */
 #include "driver/driver.h"
 #include "driver/module.h"
+#include "frontend/frontend.h"
 #include "records/records.h"
 
 #include <stdlib.h>
@@ -120,6 +121,8 @@ static int name_record(Compilation *c, void *user)
     int64_t *sizes = arena_array(c->arena, int64_t, m->dims.len + 1);
     TestRun run;
     const char *error = tuned_sizes(m, w->sizes ? w->sizes : "", sizes, &run);
+    if (!error && w->routing)
+        error = frontend_routing(m, w->routing, &run);
     if (error)
         return compile_fail(c, DIAG_driver_sizes, error);
     const char *first = m->kernels.len ? m->kernels.at[0]->name : "",

@@ -113,8 +113,10 @@ int call_check_tensor(const moec_kernel *k, moe_ctx *ctx, uint32_t i, const DLTe
         if (!t->shape || t->shape[d] < 0)
             return refuse_argument(ctx, "%s: '%s' has a negative size at axis %u", kernel, p->name, d);
     if (!call_is_dense(t))
-        return refuse_argument(ctx, "%s: '%s' is strided; only dense row-major tensors are taken", kernel,
-                               p->name);
+        return refuse_argument(ctx,
+                               "%s: '%s' is strided; only dense row-major tensors are taken "
+                               "(numpy.ascontiguousarray, .contiguous())",
+                               kernel, p->name);
     if (t->byte_offset % elem_bytes(p->elem))
         return refuse_argument(ctx, "%s: '%s' has a byte offset of %llu, which splits an element", kernel,
                                p->name, (unsigned long long)t->byte_offset);

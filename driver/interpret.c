@@ -132,7 +132,7 @@ static int run(InterpretCall *c, const Reference *reference, moe_ctx *ctx, const
     const char *error =
         ir_eval(reference_of(reference, c->kernel), EVAL_REFERENCE, c->dims, c->args, NULL, c->arena);
     if (error)
-        return call_refuse(ctx, MOE_COMPUTED, error);
+        return call_refuse(ctx, MOE_COMPUTED, arena_printf(c->arena, "%s: %s", c->kernel->name, error));
     store_results(c, args);
     return MOE_OK;
 }

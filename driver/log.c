@@ -41,13 +41,20 @@ static int is_wanted(const char *kernel)
 
 enum { KEEP_DEFAULT = 100 };
 
-/* How many calls of this process keep their files; 0: all. */
+/* How many calls of this process keep their files; 0: all. It is asked once for each process. */
 static unsigned long kept_calls(void)
 {
+    enum { DIGITS = 9 };
     const char *keep = getenv("MOE_LOG_KEEP");
-    char *end = NULL;
-    unsigned long n = keep ? strtoul(keep, &end, 10) : KEEP_DEFAULT;
-    return keep && (end == keep || *end) ? KEEP_DEFAULT : n;
+    if (!keep || !*keep)
+        return KEEP_DEFAULT;
+    const size_t digits = strspn(keep, "0123456789");
+    if (!keep[digits] && digits <= DIGITS)
+        return strtoul(keep, NULL, 10);
+    fprintf(stderr,
+            "moec: MOE_LOG_KEEP is '%s', and must be a whole number of calls below 10^%d: %d are kept\n",
+            keep, DIGITS, KEEP_DEFAULT);
+    return KEEP_DEFAULT;
 }
 
 void log_calls_of(const Loaded *code)

@@ -30,12 +30,21 @@ static const char *close_file(int fd, const char *error, const char *path, Arena
     return error;
 }
 
+/* What is missing is a folder: the file itself is made. */
+static const char *why_not_made(const char *target, int reason, Arena *a)
+{
+    const char *slash = strrchr(target, '/');
+    return reason == ENOENT && slash
+               ? arena_printf(a, "there is no folder %.*s", (int)(slash - target), target)
+               : strerror(reason);
+}
+
 static const char *write_beside(OutputFile *f, int executable, Arena *a)
 {
     char *beside;
     int fd = file_beside(a, f->target, executable ? 0777 : 0666, &beside);
     if (fd < 0)
-        return arena_printf(a, "%s: cannot be written: %s", f->path, strerror(errno));
+        return arena_printf(a, "%s: cannot be written: %s", f->path, why_not_made(f->target, errno, a));
     const char *error = close_file(fd, write_all(fd, f->bytes, f->path, a), f->path, a);
     if (error)
         unlink(beside);

@@ -251,7 +251,14 @@ static const char *system_path(void)
     return named && *named ? named : MOEC_TUNED_SYSTEM;
 }
 
-/* A database that cannot be read costs only what it would have brought; `moec explain` says so. */
+/* Whoever names the calls counts on a schedule, which is not there for a reason that has nothing to do with them. */
+static void warn(Compilation *c, const char *help, const char *why)
+{
+    diag_add(&c->diags, DIAG_tuned_unread, (Loc){0}, help, "no tuned schedules: %s", why);
+    text_add(&c->tuned, "no tuned schedules: %s\n", why);
+}
+
+/* A database that cannot be read costs only what it would have brought. */
 static void read_records(TunedQuery *q, const char *path, RecordsMode mode, TunedSchedules *schedules)
 {
     Records *records;
@@ -262,7 +269,7 @@ static void read_records(TunedQuery *q, const char *path, RecordsMode mode, Tune
         error = arena_printf(q->c->arena, "%s: %s", path, records_error(records));
     records_close(records);
     if (error)
-        text_add(&q->c->tuned, "no tuned schedules: %s\n", error);
+        warn(q->c, "move the file away, or name another one by MOE_TUNED", error);
     for (uint32_t i = 0; !error && i < q->kernels.len; i++)
         settle(q, path, q->kernels.at[i], schedules);
     if (schedules->from.len)
@@ -291,7 +298,7 @@ const char *tuned_schedules(Compilation *c)
         return NULL;
     }
     if (c->isas.n != 1) {
-        text_add(&c->tuned, "no tuned schedules: they are of one instruction set, and here are several\n");
+        warn(c, "name one by --target", "they are of one instruction set, and here are several");
         return NULL;
     }
     read_records(&q, path, RECORDS_READ, &schedules);

@@ -390,6 +390,47 @@ static int habit_slice(Advice *a)
                        "give each axis an index, as in y[t, h] = x[t, h]");
 }
 
+/* x[t, h].sum(), x.T[h, t], x.to(f32)[t, h] */
+static int habit_method(Advice *a)
+{
+    const uint32_t open = advice_enclosing(a, a->at);
+    const uint32_t after[] = {a->at + 1, a->at, a->at - 1,
+                              open - 1}; /* names that a `.` may stand in front of */
+    uint32_t name = NO_WORD;
+    for (size_t i = 0; i < sizeof after / sizeof *after && name == NO_WORD; i++)
+        if (after[i] != NO_WORD && after[i] > 1 && after[i] < a->words.len && advice_is(a, after[i] - 1, '.'))
+            name = after[i];
+    if (name == NO_WORD || !in_body(a) || !advice_ends_value(a, name - 2) || advice_named(a, name, "token") ||
+        advice_named(a, name, "slot") || advice_named(a, name, "row"))
+        return 0;
+    a->place = name;
+    return advice_with(
+        a, "tensors have neither methods nor fields: an equation says how one element is computed",
+        "write what it is of one element, as in exp(x[t, h])");
+}
+
+/* top(s[t, e], K), top(e, K) s[t, e], topk(s[t, e], K) */
+static int habit_top(Advice *a)
+{
+    const uint32_t open = advice_named(a, a->at, "topk") ? a->at + 1 : advice_enclosing(a, a->at),
+                   close = open != NO_WORD && advice_is(a, open, '(') ? advice_closing(a, open) : NO_WORD;
+    if (close == NO_WORD || open == 0 ||
+        !(advice_is(a, open - 1, KW_TOP) || advice_named(a, open - 1, "topk")))
+        return 0;
+    const uint32_t last = advice_value_after(a, open + 1);
+    a->place = open - 1;
+    if (last != NO_WORD && last > open + 1 && last < close && advice_is(a, last, ']') &&
+        advice_is(a, last - 1, NAME))
+        advice_edit(
+            a, open - 1, close,
+            ADVICE_TEXT("top(%s) %s", advice_text(a, last - 1, last - 1), advice_text(a, open + 1, last)));
+    else if (advice_is(a, open + 1, NAME) && advice_is(a, open + 2, ','))
+        advice_edit(a, open - 1, close, ADVICE_TEXT("top(%s)", advice_text(a, open + 1, open + 1)));
+    return advice_with(
+        a, "`top` takes an index in its brackets, and its term follows them",
+        "how many are found is the extent of the index on the left: p[t, k], id[t, k] = top(e) s[t, e]");
+}
+
 /* ---- declarations: and those of habit_declare.c ---- */
 
 /* A first word that other languages have. */
@@ -518,6 +559,8 @@ int habit_find(Advice *a)
                                    habit_names,
                                    habit_dim,
                                    habit_range,
+                                   habit_top,
+                                   habit_method,
                                    habit_reduction_brackets,
                                    habit_operator,
                                    habit_reduction,

@@ -235,6 +235,8 @@ static const char *name_help(Parser *p, const ParserToken *t, const char *wanted
 {
     if (!wanted || strcmp(wanted, "a name") != 0 || !is_word(p, t))
         return NULL;
+    if (t->first && parser_begins_declaration(t->kind))
+        return "the statement above is not whole: write a name at its end";
     return arena_printf(p->arena, "%s is a word of the grammar: choose another name, such as `%.*s_`",
                         found_text(p, t), (int)t->loc.len, p->text + t->offset);
 }

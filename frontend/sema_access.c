@@ -1,6 +1,8 @@
 /* Building accesses: subscripts that stay inside, rows that exist, and route maps. */
 #include "frontend/sema.h"
 
+#include "frontend/advice.h"
+
 #include <string.h>
 
 /* ---- rows ---- */
@@ -127,6 +129,28 @@ static const struct {
     uint32_t nargs;
 } map_table[MAP_FIELDS] = {[MAP_TOKEN] = {"token", 1}, [MAP_SLOT] = {"slot", 1}, [MAP_ROW] = {"row", 2}};
 
+/* torch.exp(x[t]), x.sum(1) */
+static void refuse_field(KernelSema *c, const AstExpr *e)
+{
+    const char *field = e->field.name,
+               *known = scalar_find(field) == OP_COUNT ? habit_function(field) : field;
+    uint32_t id;
+    if (symbol_get(c, e->name.name, SYMBOL_TENSOR, &id)) {
+        sema_error(c, DIAG_unknown_map, e->field.loc, "write what it is of one element, as in exp(x[t, h])",
+                   "%s is a tensor, which has no %s: an equation says how one element is computed",
+                   e->name.name, field);
+        return;
+    }
+    const Loc whole = {e->name.loc.file, e->name.loc.line, e->name.loc.col,
+                       e->field.loc.col + e->field.loc.len - e->name.loc.col};
+    sema_error(c, DIAG_unknown_map, e->field.loc,
+               known ? arena_printf(c->m->arena, "write `%s`", known)
+                     : "functions are those of `moec ops`, and each `fn` of the file",
+               "there is no %s.%s: functions have no module before their name", e->name.name, field);
+    if (known && e->name.loc.line == e->field.loc.line && !c->inlined)
+        diag_edit(c->m->diags, whole, known);
+}
+
 MapField sema_find_map(KernelSema *c, const AstExpr *e)
 {
     Guess g = guess_new(e->field.name);
@@ -140,6 +164,10 @@ MapField sema_find_map(KernelSema *c, const AstExpr *e)
         sema_error(c, DIAG_arity, e->loc, f == MAP_ROW ? "give it a token and a slot" : "give it a row",
                    "%s.%s takes %u argument%s, not %u", e->name.name, e->field.name, map_table[f].nargs,
                    map_table[f].nargs == 1 ? "" : "s", e->nargs);
+        return MAP_FIELDS;
+    }
+    if (!g.best && !symbol_get(c, e->name.name, SYMBOL_ROUTE, &(uint32_t){0})) {
+        refuse_field(c, e);
         return MAP_FIELDS;
     }
     sema_error(c, DIAG_unknown_map, e->field.loc, guess_help(c->m->arena, &g, "write token, slot or row"),

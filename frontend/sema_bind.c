@@ -83,7 +83,7 @@ int bind_extent(KernelSema *c, uint32_t var, const AstExpr *extent)
         c->failed = 1;
         return 0;
     }
-    return bind_axis(c, var, axis, extent->loc, "as written");
+    return bind_axis(c, var, axis, extent->loc, "its own extent");
 }
 
 /* ---- the left side ---- */

@@ -5,6 +5,7 @@
 #include "frontend/advice.h"
 #include "frontend/sema.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- memo ---- */
@@ -105,8 +106,8 @@ static ExprId refuse_call(KernelSema *c, const AstExpr *e)
     const char *other = habit_absent(name);
     const char *help =
         other ? other : arena_printf(c->m->arena, "declare it above, as in fn %s(x) = x", name);
-    if (habit_function(name))
-        g.best = habit_function(name);
+    if (habit_function(name) || habit_type(name))
+        g.best = habit_function(name) ? habit_function(name) : habit_type(name);
     sema_error(c, DIAG_unknown_function, e->name.loc, other ? other : guess_help(c->m->arena, &g, help),
                "there is no function %s", name);
     if (!other)
@@ -189,6 +190,19 @@ static ExprId build_quotient(KernelSema *c, const AstExpr *e, ScalarOp op, const
 
 /* ---- all ---- */
 
+enum { PRODUCTS_TO = 4 };
+
+/* `pow(a, 2)` up to PRODUCTS_TO are products, of any a. NONE: this is another power. */
+static ExprId small_power(KernelSema *c, Loc loc, const ExprId *args)
+{
+    const Expr *b = x_at(c->k, args[1]);
+    const double n = b->kind == X_INT ? (double)b->value.i : b->kind == X_FLOAT ? b->value.f : 0;
+    if (!type_is_float(expr_type(c, args[0])) || !(n >= 2 && n <= PRODUCTS_TO) || n > floor(n))
+        return NONE;
+    const ExprId square = x_op2(c->k, loc, OP_mul, args[0], args[0]);
+    return n < 3 ? square : x_op2(c->k, loc, OP_mul, square, n < PRODUCTS_TO ? args[0] : square);
+}
+
 ExprId build_call(KernelSema *c, const AstExpr *e)
 {
     uint32_t fn = namemap_get(&c->c->functions, e->name.name);
@@ -209,8 +223,10 @@ ExprId build_call(KernelSema *c, const AstExpr *e)
     Loc loc = build_loc(c, e);
     if (scalar_table[op].kind == SK_INDEX)
         return build_quotient(c, e, op, args);
-    if (scalar_table[op].arity == 2)
-        return x_op2(c->k, loc, op, args[0], args[1]);
+    if (scalar_table[op].arity == 2) {
+        const ExprId product = op == OP_pow ? small_power(c, loc, args) : NONE;
+        return product != NONE ? product : x_op2(c->k, loc, op, args[0], args[1]);
+    }
     ExprId result = x_op1(c->k, loc, op, args[0]);
     int is_same = scalar_table[op].kind == SK_CAST && type_is_float(expr_type(c, result)) &&
                   expr_type(c, result) == expr_type(c, args[0]);

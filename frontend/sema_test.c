@@ -87,6 +87,7 @@ static void sema_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
 {
     const Module *m = k->module;
     DimId *dims = arena_array(m->arena, DimId, m->dims.len + 1);
+    Text missing = {.arena = m->arena}, sizes = {.arena = m->arena};
     uint32_t n = ir_kernel_dims(k, dims);
     for (uint32_t i = 0; i < n; i++) {
         int given = 0;
@@ -95,17 +96,19 @@ static void sema_all_sizes(TestCheck *t, const Kernel *k, Loc loc)
         if (given)
             continue;
         Name name = m->dims.at[dims[i]].name;
-        diag_add(m->diags, DIAG_test_size, loc, "give it a size", "the test of %s gives no size for %s",
-                 k->name, name);
-        if (t->r.words->list.len) {
-            Loc first = t->r.words->list.at[0].loc;
-            first.len = 0;
-            diag_edit(m->diags, first,
-                      arena_printf(m->arena, "%s=%lld ", name, (long long)m->dims.at[dims[i]].multiple));
-        }
-        t->r.failed = 1;
-        return;
+        text_add(&missing, missing.len ? ", %s" : "%s", name);
+        text_add(&sizes, "%s=%lld ", name, (long long)m->dims.at[dims[i]].multiple);
     }
+    if (!missing.len)
+        return;
+    diag_add(m->diags, DIAG_test_size, loc, strchr(missing.at, ',') ? "give each a size" : "give it a size",
+             "the test of %s gives no size for %s", k->name, text_string(&missing));
+    if (t->r.words->list.len) {
+        Loc first = t->r.words->list.at[0].loc;
+        first.len = 0;
+        diag_edit(m->diags, first, text_string(&sizes));
+    }
+    t->r.failed = 1;
 }
 
 /* ---- routing ---- */
@@ -303,5 +306,6 @@ const char *frontend_routing(Module *m, const char *text, TestRun *run)
     m->diags = &said;
     read_routing(m, text, run);
     m->diags = kept;
-    return first_error(m, &said);
+    const char *error = first_error(m, &said);
+    return error ? arena_printf(m->arena, "routing %s: %s", text, error) : NULL;
 }

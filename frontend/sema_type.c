@@ -125,8 +125,11 @@ void sema_take_types(Sema *c, const char *text)
 {
     const char *copy = arena_strndup(c->arena, text, strlen(text));
     WordReader r = {.c = c, .code = DIAG_driver_types, .end = "the end"};
-    r.words = parser_read_words(c->m, diag_add_file(c->m->diags, "<types>", copy, strlen(copy)), copy);
+    const char *option = arena_printf(c->arena, "--type %s", copy);
+    r.words = parser_read_words(c->m, diag_add_file(c->m->diags, option, copy, strlen(copy)), copy);
     r.failed = !r.words;
+    for (uint32_t i = 0; r.words && i < r.words->list.len; i++)
+        r.words->list.at[i].loc.line = 0; /* the option is its own place */
     while (!r.failed) {
         read_given(&r);
         if (r.failed || r.at == r.words->list.len)

@@ -46,7 +46,7 @@ static void measure(Eval *e, TensorId id)
         d->extent[i] = eval_extent(e, t->axes[i].extent);
         d->stride[i] = d->size;
         if (d->extent[i] < 0)
-            eval_fail(e, "axis %u of %s has extent %lld", i + 1, t->name, (long long)d->extent[i]);
+            eval_fail(e, "axis %u of %s has extent %lld", i, t->name, (long long)d->extent[i]);
         else if (__builtin_mul_overflow(d->size, d->extent[i], &d->size) || d->size > MAX_ELEMENTS)
             eval_fail(e, "tensor %s has more than 2^%d elements", t->name, MAX_ELEMENTS_LOG2);
         if (e->error)

@@ -36,11 +36,11 @@ static void outside(Eval *e, const EvalAccess *a, uint32_t axis, int64_t value)
     const Tensor *t = &e->k->tensors.at[a->tensor];
     const Subscript *s = &a->subscripts[axis];
     if (value >= 0 && value < s->extent)
-        eval_fail(e, "subscript %u of %s is %lld, a row of group %s that does not exist", (unsigned)axis + 1,
-                  t->name, (long long)value, e->m->groups.at[t->axes[axis].group].name);
+        eval_fail(e, "index %lld of axis %u of %s is a row of group %s that does not exist", (long long)value,
+                  (unsigned)axis, t->name, e->m->groups.at[t->axes[axis].group].name);
     else
-        eval_fail(e, "subscript %u of %s is %lld, outside its extent %lld", (unsigned)axis + 1, t->name,
-                  (long long)value, (long long)s->extent);
+        eval_fail(e, "index %lld is outside axis %u of %s, whose extent is %lld", (long long)value,
+                  (unsigned)axis, t->name, (long long)s->extent);
 }
 
 int64_t eval_place(Eval *e, const EvalAccess *a, int *doubtful)

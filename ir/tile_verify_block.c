@@ -285,6 +285,13 @@ static const char *layouts_for(const Stmt *s, uint32_t side, int cube)
 static void verify_left_rows(TileVerifier *v, const Stmt *s, const Tensor *t, const TileBox *box)
 {
     int64_t rows;
+    if (t->role == ROLE_IN && t->elem == EL_F32 && t->rank >= 2) {
+        if (!tile_is_multiple(v, s->size[2], line_of(t)))
+            tile_broken(v,
+                        "the left operand %s is in rows and its terms, %s, are not known to be whole lines",
+                        t->name, text_of(v, s->size[2]));
+        return;
+    }
     if (t->space != SPACE_THREAD || t->rank != 2 || t->elem != EL_BF16 ||
         !ext_is_const(v->k->module, t->axes[0].extent, &rows) || rows % LAYOUT_EDGE)
         tile_broken(v, "the left operand %s in rows is no bf16 memory of a thread with a multiple of %d rows",

@@ -355,5 +355,7 @@ int tile_is_multiple(TileVerifier *v, ExprId e, int64_t of)
         return tile_is_multiple(v, v->known[x->sym], of);
     if (r)
         return r->step % of == 0 && tile_is_stable(v, r->lo) && tile_is_multiple(v, r->lo, of);
+    if (x->kind == X_IF)
+        return tile_is_multiple(v, x_arg(v->k, e, 1), of) && tile_is_multiple(v, x_arg(v->k, e, 2), of);
     return x->kind == X_OP && is_op_multiple(v, e, of);
 }

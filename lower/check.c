@@ -41,8 +41,9 @@ void lower_check(Lower *l, const Equation *q)
     uint32_t n = x_conjuncts(k, q->guard, parts, CONJUNCT_MAX);
     for (uint32_t c = 0; c < n; c++)
         build_if(&l->b, loc, lower_value(l, &it, parts[c]));
-    const char *what = arena_printf(k->module->arena, "%s: subscript %u of %s is %%lld, its extent is %%lld",
-                                    k->name, q->axis + 1u, t.name);
+    const char *what =
+        arena_printf(k->module->arena, "%s: index %%lld is outside axis %u of %s, whose extent is %%lld",
+                     k->name, q->axis, t.name);
     check_inside(l, loc, lower_value(l, &it, q->rhs), 0, x_extent(k, loc, t.axes[q->axis].extent),
                  q->at_entry, what);
 }

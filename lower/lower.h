@@ -393,6 +393,7 @@ typedef struct SlabRun {
     int init;             /* the sums begin with them */
     int whole;            /* lo is at a whole line */
     int ends;             /* hi is so many terms behind it that lines are full */
+    ExprId done;          /* NONE, or how many of the first ones are added already */
 } SlabRun;
 void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r);
 

@@ -220,7 +220,7 @@ static void add_end(Lower *l, const Item *item, const Together *g, const Walk *w
                      ? end[i - 1]
                      : build_let(&l->b, loc, "end", x_min(k, hi, x_max(k, bound[i], lo)));
     add_elements_of_all(l, &it, g, w, end[0], end[1]);
-    lower_slabs(l, &it, g, &(SlabRun){end[1], end[2], t.group, t.mask, 0, t.whole, 0});
+    lower_slabs(l, &it, g, &(SlabRun){end[1], end[2], t.group, t.mask, 0, t.whole, 0, NONE});
     add_elements_of_all(l, &it, g, w, end[2], end[3]);
     build_close(&l->b, depth);
 }
@@ -253,7 +253,7 @@ static void add_group(Lower *l, const Item *it, const Together *g)
         lower_report(l, it, g->s[n].p, blocks ? NULL : t.blocks ? no_matrices : no_bounds);
     if (blocks) {
         add_end(l, it, g, &w, t.lo, t.from);
-        lower_slabs(l, it, g, &(SlabRun){t.from, t.to, t.group, t.mask, init, t.whole, t.to != t.hi});
+        lower_slabs(l, it, g, &(SlabRun){t.from, t.to, t.group, t.mask, init, t.whole, t.to != t.hi, NONE});
         add_end(l, it, g, &w, t.to, t.hi);
     } else {
         add_elements_of_all(l, it, g, &w, t.lo, t.hi);

@@ -320,7 +320,8 @@ static void add_slabs(Lower *l, const Item *it, const Together *g, const SlabRun
     uint32_t depth = l->b.depth;
     IndexId first = build_index(&l->b, "slab");
     ExprId end = r->init ? x_max(l->k, r->hi, x_add(l->k, r->lo, 1)) : r->hi;
-    build_for(&l->b, loc, LOOP_ORDERED, first, r->lo, end, it->by->kc);
+    ExprId from = r->done == NONE ? r->lo : x_offset(k, r->lo, r->done);
+    build_for(&l->b, loc, LOOP_ORDERED, first, from, end, it->by->kc);
     Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = x_index(k, loc, first)};
     s.init = r->init ? x_op2(k, loc, OP_eq, s.lo, r->lo) : (ExprId)NONE;
     if (is_shuffled(l, it))
@@ -399,9 +400,63 @@ static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const S
     return rest;
 }
 
+/* The first element of the slab in a left operand that is rows of an input, in f32, else NONE. */
+static ExprId left_of_input(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
+{
+    const Kernel *k = l->k;
+    const Expr *x = x_at(k, p->left);
+    if (x->kind != X_LOAD || x->nargs < 2 || p->left_elem != EL_F32)
+        return NONE;
+    const Tensor *t = &k->tensors.at[x->sym];
+    if (t->role != ROLE_IN || t->elem != EL_F32 || t->layout != LAYOUT_ROWS ||
+        x_plain_index(k, x_arg(k, p->left, x->nargs - 2u)) != it->by->row ||
+        x_plain_index(k, x_arg(k, p->left, x->nargs - 1u)) != s->index)
+        return NONE;
+    for (uint32_t a = 0; a + 2 < x->nargs; a++)
+        if (x_uses_index(k, x_arg(k, p->left, a), it->by->row) ||
+            x_uses_index(k, x_arg(k, p->left, a), s->index))
+            return NONE;
+    return left_at(l, it, p->left, s);
+}
+
+/* Note [Few columns]. A left operand in f32 that serves few columns is read where it lies: to pack it takes longer than the
+ * products, as of a router's, and memory waits meanwhile. Whole lines of terms, beside panels; how many that are (`done`): none
+ * of more columns, whose panels then go over packed lines. */
+static SlabRun add_few_columns(Lower *l, const Item *it, const Together *g, const SlabRun *r)
+{
+    Kernel *k = l->k;
+    Loc loc = x_at(k, g->s[0].p->reduce)->loc;
+    ExprId left[REDUCE_MAX], right[REDUCE_MAX], zero = x_int(k, loc, 0);
+    SlabRun rest = *r;
+    Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
+    s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
+    if (pass_traits(l->c)->packs_all || !r->whole || r->mask != NONE || lower_is_row(l, it->by->lane))
+        return rest;
+    for (uint32_t n = 0; n < g->n; n++) {
+        left[n] = left_of_input(l, it, g->s[n].p, &s);
+        right[n] = left[n] == NONE || direct_is_in_rows(g->s[n].p->direct) || g->s[n].p->right_elem != EL_F32
+                       ? (ExprId)NONE
+                       : direct_at(l, it, g->s[n].p, &s);
+        if (right[n] == NONE)
+            return rest;
+    }
+    ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
+    ExprId all = x_extent(k, loc, k->indices.at[it->by->lane].axis.extent);
+    ExprId few = x_op2(k, loc, OP_le, all, x_int(k, loc, LEFT_IN_PLACE_COLUMNS));
+    rest.done = build_let(&l->b, loc, "done", x_if(k, loc, few, terms, zero));
+    uint32_t depth = l->b.depth;
+    build_if(&l->b, loc, x_op2(k, loc, OP_gt, rest.done, zero));
+    for (uint32_t n = 0; n < g->n; n++)
+        multiply(l, it, &g->s[n], left[n], right[n], 0, &s, rest.done);
+    build_close(&l->b, depth);
+    return rest;
+}
+
 static void add_run(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     SlabRun rest = add_in_place(l, it, g, r);
+    if (rest.lo == r->lo)
+        rest = add_few_columns(l, it, g, r);
     if (rest.lo != rest.hi)
         (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, &rest);
 }

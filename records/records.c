@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { VERSION = 1, OWNER = 0x6d6f6574 /* "moet" */, BUSY_MS = 20000 };
 
@@ -18,7 +19,12 @@ struct Records {
 
 static int fail(Records *r)
 {
-    snprintf(r->error, sizeof r->error, "%s", r->sql->errmsg(r->db));
+    const int busy =
+        r->db && (r->sql->errcode(r->db) == SQLITE_BUSY || r->sql->errcode(r->db) == SQLITE_LOCKED);
+    if (busy)
+        snprintf(r->error, sizeof r->error, "another program has kept it locked for %d s", BUSY_MS / 1000);
+    else
+        snprintf(r->error, sizeof r->error, "%s", r->sql->errmsg(r->db));
     return 1;
 }
 
@@ -190,12 +196,29 @@ static const char *file_name(const char *path, RecordsMode mode, Arena *a)
     return *path == '/' ? path : arena_printf(a, "./%s", path);
 }
 
+/* NULL, or an error: the file has something else in it. SQLite takes one of some bytes for an empty database, and overwrites it. */
+static const char *foreign(const char *path)
+{
+    static const char mark[] = "SQLite format 3"; /* with the 0 behind it */
+    char start[sizeof mark];
+    struct stat st;
+    FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
+    const size_t n = f ? fread(start, 1, sizeof start, f) : 0;
+    const int failed = f && ferror(f);
+    if (f)
+        fclose(f);
+    return !failed && n && (n < sizeof start || memcmp(start, mark, n) != 0) ? "file is not a database"
+                                                                             : NULL;
+}
+
 static const char *open_file(Records *r, const char *path, RecordsMode mode, Arena *a)
 {
     static const int flags[] = {[RECORDS_READ] = SQLITE_OPEN_READWRITE,
                                 [RECORDS_FROZEN] = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI,
                                 [RECORDS_WRITE] = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
-    const char *name = file_name(path, mode, a);
+    const char *name = file_name(path, mode, a), *other = foreign(path);
+    if (other)
+        return arena_printf(a, "%s: %s", path, other);
     int bad = r->sql->open_v2(name, &r->db, flags[mode], NULL);
     if (!bad)
         r->sql->busy_timeout(r->db, BUSY_MS);

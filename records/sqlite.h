@@ -6,7 +6,7 @@
 
 #define SQLITE_FUNCTIONS(F)                                                                                            \
     F(open_v2) F(close) F(exec) F(prepare_v2) F(step) F(finalize) F(bind_text) F(bind_int64) F(bind_double)            \
-    F(column_text) F(column_int64) F(column_double) F(column_type) F(errmsg) F(busy_timeout) F(changes)
+    F(column_text) F(column_int64) F(column_double) F(column_type) F(errmsg) F(errcode) F(busy_timeout) F(changes)
 
 typedef struct Sqlite {
 #define FUNCTION(name) __typeof__(&sqlite3_##name) name;

@@ -136,7 +136,7 @@ static int make_call_guarded(Compilation *c, void *user)
     moec_case *k = user;
     const char *error = make_call(k, c->module->arena);
     if (error)
-        fprintf(k->file.errors, "error: %s\n", error);
+        fprintf(k->file.errors, "%s: error: %s\n", k->file.c->path, error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
@@ -372,7 +372,7 @@ static int predict_guarded(Compilation *c, void *user)
     TestCase made = test_new_case(p->file, c->module->arena, p->file->k, p->file->dims, &p->file->run);
     const char *error = test_model(p->file, &made, &m);
     if (error) {
-        fprintf(p->file->errors, "error: %s\n", error);
+        fprintf(p->file->errors, "%s: error: %s\n", p->file->c->path, error);
         return DRIVER_ERROR;
     }
     const Simulated *s = m.simulated;

@@ -402,10 +402,10 @@ static void say_untested(const TestFile *file, const char *path)
     const char *name = file->o->kernel;
     if (ir_find_kernel(m, name_of(m->names, name)))
         fprintf(file->out,
-                "error: %s: '%s' is derived: kernels are tested with the one that they are derived from\n",
+                "%s: error: '%s' is derived: kernels are tested with the one that they are derived from\n",
                 path, name);
     else
-        fprintf(file->out, "error: %s: %s\n", path, ir_no_kernel(m, name, m->arena));
+        fprintf(file->out, "%s: error: %s\n", path, ir_no_kernel(m, name, m->arena));
 }
 
 int test_file(const char *path, const TestOptions *o, FILE *out)

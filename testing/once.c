@@ -58,7 +58,7 @@ static const char *run_interpreter(const TestFile *file, const TestCase *c, cons
             bytes[i] = encoded(c, test_tensor(c->k, i), r->data[i], c->values[i].count);
     if (!r->error)
         print_outputs(file->out, c, bytes, r->routes);
-    return r->error;
+    return r->error ? arena_printf(c->arena, "%s: %s", c->k->name, r->error) : NULL;
 }
 
 /* ---- compiled code ---- */
@@ -185,6 +185,9 @@ static const char *take_run(TestFile *file)
     const char *error = file->o->sizes ? frontend_sizes(m, file->o->sizes, file->dims) : NULL;
     if (!error)
         error = missing_sizes(file);
+    if (!error && file->o->routing && !file->k->routes.len)
+        error = arena_printf(m->arena, "kernel %s has no route: routing=%s would have no effect",
+                             file->k->name, file->o->routing);
     if (!error && file->o->routing)
         error = frontend_routing(m, file->o->routing, &file->run);
     return error ? error : ir_run_flaw(file->k, file->dims, &file->run, m->arena);
@@ -196,7 +199,7 @@ static int take_run_guarded(Compilation *c, void *user)
     const char *error = take_run(file);
     (void)c;
     if (error)
-        fprintf(file->errors, "error: %s\n", error);
+        fprintf(file->errors, "%s: error: %s\n", file->c->path, error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
@@ -220,7 +223,7 @@ static int run_guarded(Compilation *c, void *user)
     const char *error = run_once(file);
     (void)c;
     if (error)
-        fprintf(file->errors, "error: %s\n", error);
+        fprintf(file->errors, "%s: error: %s\n", file->c->path, error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 

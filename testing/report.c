@@ -147,7 +147,7 @@ static int report_guarded(Compilation *c, void *user)
     const char *error = report_once(w);
     (void)c;
     if (error)
-        fprintf(w->file->errors, "error: %s\n", error);
+        fprintf(w->file->errors, "%s: error: %s\n", w->file->c->path, error);
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 

@@ -144,6 +144,10 @@ def kept(scratch):
     run(MOEC, "run", os.path.join(scratch, "k.moe"), "grow", "T=3", "H=4", MOE_LOG_CALLS=log, MOE_LOG_KEEP="2")
     names = sorted(n for n in os.listdir(log) if n.endswith(".in.safetensors"))
     check("the last two of five calls", names == ["000004-grow.in.safetensors", "000005-grow.in.safetensors"], str(names))
+    for bad in ("abc", "-1", "99999999999999999999"):
+        said = run(MOEC, "run", os.path.join(scratch, "k.moe"), "grow", "T=3", "H=4", MOE_LOG_CALLS=log + bad, MOE_LOG_KEEP=bad)
+        check("a number of calls that is none", said.count(f"MOE_LOG_KEEP is '{bad}', and must be a whole number") == 1
+              and len(os.listdir(log + bad)) == 11, said)
     check("inout values are those before the call", "the recorded bits" in run(MOEC, "replay", log))
 
 

@@ -51,7 +51,7 @@ expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
 expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
 expect 1 'take .* GiB, and this machine has' "$moec" bench a.moe rmsnorm T=1000000 H=1000000
 printf 'moe 1\ndim T\nkernel f(in i: i32[T], out y: i32[T]) { y[t] = i[i[t] + T - 1] }\n' >outside.moe
-expect 1 'f T=8: f: subscript 1 of i is' "$moec" bench outside.moe T=8
+expect 1 'f T=8: f: index [-0-9]* is outside axis 0 of i, whose extent is 8' "$moec" bench outside.moe T=8
 cp out said
 expect 0 '^1$' grep -c . said
 
@@ -83,6 +83,14 @@ expect 0 '^y:' "$moec" run f:n.moe:ffn
 expect 0 '^y:' "$moec" run f:n.moe
 
 echo "-- options that would have no effect"
+for line in 'a.moe --machine=ascend910b2 --emit=tiles' 'test a.moe --machine=ascend910b2 --emulate' 'tune a.moe T=4 H=4 --by=npu:ascend910b2'; do
+    expect 2 'target has no effect with the machine ascend910b2' "$moec" $line --target=avx2
+done
+expect 0 '' "$moec" a.moe --machine=host --target=avx2 -o a.so
+for command in run bench report tune explain; do
+    expect 1 'has no route: routing=zipf(1.2) would have no effect' "$moec" $command a.moe T=4 H=4 'routing=zipf(1.2)'
+done
+expect 0 '' "$moec" explain ffn.moe 'routing=exact(1)' E=1
 expect 2 "takes codes of warnings and hints, as W1003, not 'zz'" "$moec" check a.moe --allow=W1003,zz
 expect 2 "not 'E0101'" "$moec" check a.moe --allow=E0101
 expect 2 "not ''" "$moec" a.moe --allow= -o a.so
@@ -147,6 +155,17 @@ expect 0 'no tuned schedules: there is no place for records' env -u MOE_TUNED -u
 expect 0 'its records are of other sizes' "$moec" explain a.moe rmsnorm --tuned-for T=17,H=64
 expect 0 'MOE_TUNED is off' env MOE_TUNED=off "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 '' "$moec" a.moe --tuned-for T=16,H=64 --emit=so -o tuned.so
+expect 0 'a.moe: warning.W1006.: no tuned schedules: they are of one instruction set' "$moec" a.moe --tuned-for T=16,H=64 --target=generic,avx2 -o tuned.so
+for text in x 'This file is longer than the header of a database.'; do
+    echo "$text" >other.db
+    expect 0 'a.moe: warning.W1006.: no tuned schedules: other.db: file is not a database' env MOE_TUNED=other.db "$moec" a.moe --tuned-for T=16,H=64 -o tuned.so
+    expect 1 W1006 env MOE_TUNED=other.db "$moec" a.moe --werror --tuned-for T=16,H=64 -o tuned.so
+    expect 1 'other.db: file is not a database; --no-db keeps no records' "$moec" tune a.moe T=16 H=64 --budget 1s --db other.db
+    expect 1 'other.db: file is not a database' "$moec" db ls --db other.db
+    echo "$text" | cmp - other.db || bad=1
+done
+expect 0 '' env MOE_TUNED=other.db "$moec" a.moe --werror --allow=W1006 --tuned-for T=16,H=64 -o tuned.so
+rm other.db
 expect 1 E0956 "$moec" a.moe --tuned-for Q=1 -o tuned.so
 expect 0 '' "$moec" db plot -o plot.gp
 expect 0 'plot .all using 1:2' cat plot.gp
@@ -181,6 +200,8 @@ expect 0 '1 of 1 points, 0 of them now' "$moec" experiment e.json
 printf '{"kernels": ["a.moe"], "sizes": ["T=16,H=64"], "threads": 1}' >f.json
 expect 1 'f.json: threads is 1: must be a list' "$moec" experiment f.json
 expect 2 'no input file' "$moec" experiment
+expect 1 '^moec: tmp: is a directory, and must be a file of JSON$' "$moec" experiment tmp
+expect 1 'tmp: is a directory, and must be a file of JSON$' "$(dirname "$moec")/moe-train" --config tmp
 rm -rf e.json f.json e
 
 echo "-- help, version, tables"
@@ -288,6 +309,14 @@ expect 1 '<stdin>:2:28' sh -c "'$moec' check - <wrong.moe"
 expect 1 'is a directory' sh -c "'$moec' check - <."
 
 echo "-- usage"
+expect 1 'a.moe: error.E0950.: nothing/k.so: cannot be written: there is no folder nothing$' "$moec" a.moe -o nothing/k.so
+expect 1 "a.moe: error.E0955.: the file has no kernel 'nosuch' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" grad a.moe nosuch
+expect 1 "nothing is derived from 'f': derive (f_fwd, f_bwd) from f wrt ... asks for it; derived are g_bwd$" sh -c "printf 'moe 1\nkernel f(in x: f32, out y: f32) { y = x }
+kernel g(in x: f32, out y: f32) { y = x }\nderive (g_fwd, g_bwd) from g wrt x' | '$moec' grad - f"
+expect 1 'a.moe: error: there is no dimension Q' "$moec" run a.moe T=3 Q=4
+expect 1 'a.moe: error: H of kernel rmsnorm: no size' "$moec" bench a.moe T=3
+expect 1 'a.moe: error: H of kernel rmsnorm: no size' "$moec" tune a.moe T=3 --no-db
+expect 1 'ffn.moe: error: routing zipf(: `the end` does not fit here' "$moec" run ffn.moe 'routing=zipf('
 expect 2 'no input file' "$moec"
 expect 2 'say what to write' "$moec" a.moe
 expect 2 'ending' "$moec" a.moe -o a.xyz
@@ -305,7 +334,7 @@ expect 0 'time: [0-9.e-]*[1-9][0-9]* ms, the best of' "$moec" run a.moe rmsnorm 
 expect 1 '/nowhere: no directory for temporary files can be made there: No such file' env TMPDIR=/nowhere "$moec" a.moe --no-cache -o x.so
 expect 1 "has no kernel 'nothing' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" run a.moe nothing
 expect 1 "has no kernel 'nothing' (it has rmsnorm, rmsnorm_fwd, rmsnorm_bwd)" "$moec" explain a.moe nothing
-expect 1 "a.moe: the file has no kernel 'nothing' (it has rmsnorm" "$moec" test --kernel=nothing a.moe
+expect 1 "a.moe: error: the file has no kernel 'nothing' (it has rmsnorm" "$moec" test --kernel=nothing a.moe
 expect 1 "'rmsnorm_bwd' is derived" "$moec" test --kernel=rmsnorm_bwd a.moe
 # every element hangs on a rounding: a run that compared nothing is no success
 cat >doubt.moe <<'END'
@@ -387,7 +416,7 @@ echo "-- integers: values have 64 bits, elements 32"
 printf 'moe 1\ndim T\nkernel f(in a: i32[T], out y: f32[T]) { c[t] = (a[t] + 2000000000) * 2  y[t] = f32(c[t]) }\n' >local.moe
 printf 'moe 1\ndim T\nkernel f(in a: i32[T], out y: f32[T]) { y[t] = f32((a[t] + 2000000000) * 2) }\n' >value.moe
 expect 1 'does not fit the i32 of c' "$moec" run local.moe T=3
-expect 1 'does not fit i32 tensor c' "$moec" run --interp local.moe T=3
+expect 1 'local.moe: error: f: .*does not fit i32 tensor c' "$moec" run --interp local.moe T=3
 expect 0 'from 4e+09 to 4e+09' "$moec" run value.moe T=3
 expect 0 'from 4e+09 to 4e+09' "$moec" run --interp value.moe T=3
 
@@ -435,7 +464,7 @@ objdump -p named.so | grep -q SONAME && { echo "FAILED: a .so of the cache has a
 expect 2 'name of a file' "$moec" a.moe --soname=a/b -o a.so
 expect 0 '' "$moec" a.moe --target=all -o all.so
 expect 0 'kernel rmsnorm_bwd' "$moec" grad a.moe
-expect 1 'nothing is derived' "$moec" grad a.moe other
+expect 1 'no kernel .other.' "$moec" grad a.moe other
 "$moec" grad a.moe >bwd.moe && expect 0 '' "$moec" bwd.moe -o bwd.so
 
 echo "-- an object's table of sections is where ELF wants it, at a multiple of 8"

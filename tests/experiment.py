@@ -79,6 +79,9 @@ def bad_files_are_refused(s):
             ({"schedules": [{"name": "default", "text": "strip y : lanes = 64"}]}, "must have another name than 'default'"),
             ({"beside": ["machines"]}, "beside is \"machines\": must be kernels, targets, threads, sizes or routings"),
             ({"beside": ["sizes"], "sizes": [f"T={n},H=64" for n in range(1, 12)]}, "11 cases would take turns, and at most 8 can"),
+            ({"schedules": ["garbage"]}, "e.json: schedules: \"garbage\" fits no kernel: "),
+            ({"schedules": ["strip y : lanes = 65"]}, "e.json: schedules: \"strip y : lanes = 65\" fits no kernel: "),
+            ({"routings": ["zipf("]}, "routing zipf(: `the end` does not fit here; expected a number from 0 on"),
             ({"routings": ["file:nothing"]}, "must name a file with the number of rows of each group")):
         s.write(**changes)
         s.run(1, words)
@@ -170,12 +173,13 @@ def so_does_an_end(s):
 
 
 def what_fails_is_a_row(s):
-    s.write(sizes=["T=16,H=64"], schedules=[{"name": "wrong", "text": "strip y : lanes = 65"},
-                                            {"name": "narrow", "text": "strip y : lanes = 64"}])
-    s.run(0, "3 of 3 points")
-    rows = {r["schedule"]: r for r in s.rows()}
-    expect(rows["wrong"]["state"] == "failed" and "65" in rows["wrong"]["why"], rows["wrong"])
-    expect(rows["narrow"]["state"] == "measured" and "failed: " in s.text("report.md"), rows["narrow"])
+    s.write(kernels=["norm.moe:rmsnorm", "norm.moe:rmsnorm_bwd"], sizes=["T=16,H=64"],
+            schedules=[{"name": "backward", "text": "strip d_x : lanes = 64"}])
+    s.run(0, "4 of 4 points")
+    rows = {(r["kernel"], r["schedule"]): r for r in s.rows()}
+    wrong = rows["rmsnorm", "backward"]
+    expect(wrong["state"] == "failed" and "d_x" in wrong["why"] and "failed: " in s.text("report.md"), wrong)
+    expect(rows["rmsnorm_bwd", "backward"]["state"] == "measured", rows)
     s.write(sizes=["T=16,H=64"], schedules=[{"name": "once more", "text": ""}])
     s.run(0, "2 of 2 points", "--again")
     row = s.rows()[1]

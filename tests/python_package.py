@@ -159,7 +159,8 @@ class Package(unittest.TestCase):
     def test_wrong_arguments_are_named(self):
         a, b = floats(4), floats(4)
         self.refuses("'b' has 3 at axis 0, but T is 4", lambda: self.m.add(a, b[:3], 1))
-        self.refuses("'a' is strided", lambda: self.m.add(floats(8)[::2], b, 1))
+        self.refuses("'a' is strided; only dense row-major tensors are taken (numpy.ascontiguousarray, .contiguous())",
+                     lambda: self.m.add(floats(8)[::2], b, 1))
         self.refuses("'a' is strided", lambda: self.m.add(a[::-1], b, 1))
         self.refuses("'a' is f32, but its tensor is f64", lambda: self.m.add(a.astype(float), b, 1))
         self.refuses("'a' is f32, but its tensor is bool", lambda: self.m.add(a > 0, b, 1))

@@ -75,6 +75,7 @@ def main():
         layers = check_folder(f"{at}/same", ["a", "b"])
         expect(all(near(float(r["specialisation"]), 0) for r in layers), "the same text differs")
         expect("--model and at least one --domain" in run(TRAIN, "analyse", code=2)[1], "nothing is asked")
+        expect("there are two domains `a`" in run(TRAIN, *model, "--domain", "a=LICENSE", "--domain", "a=README.md", code=2)[1], "two of a name")
         expect("--domain takes NAME=PATH" in run(TRAIN, *model, "--domain", "LICENSE", code=2)[1], "a domain without a name")
         expect("domain x cannot be analysed" in run(TRAIN, *model, "--domain", "x=/nonexistent", code=1)[1], "no such text")
         expect("cannot be made" in run(TRAIN, *model, *two, "--out", f"{ROOT}/LICENSE/x", code=1)[1], "no such folder")

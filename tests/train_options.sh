@@ -27,8 +27,10 @@ printf 'a\0b' >"$scratch/data/binary.h"
 refuses 2 "--lr takes a number from 0 to 10" --lr 99
 refuses 2 "--layers takes a whole number from 1 to 256" --layers 2x
 refuses 2 "--width must be a multiple" --heads 3
-refuses 2 "--top-k is larger" --experts 2 --top-k 3
+refuses 2 "--top-k is larger than --experts; --experts is 2, --top-k is 3" --experts 2 --top-k 3
 refuses 2 "--micro-batches must divide" --micro-batches 3
+echo '{"top-k": 9, "experts": 4}' >"$scratch/both.json"
+refuses 2 "--experts is 4 in $scratch/both.json, --top-k is 8" --config "$scratch/both.json" --top-k 8
 refuses 2 "--beta1 takes a number from 0 to 0.9999999, not \`1\`" --beta1 1
 refuses 2 "--row-factor must be 0 or at least 1" --row-factor 0.5
 refuses 2 "--row-factor must be 0 or at least 1" plan --model examples/models/tiny.json --row-factor 0.5

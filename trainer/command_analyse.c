@@ -48,8 +48,11 @@ static void add_domain(AnalyseOptions *o, struct argp_state *s, const char *text
     if (!equals || equals == text || !equals[1] || strcspn(text, ",\"\n") < (size_t)(equals - text))
         argp_error(s, "--domain takes NAME=PATH, a name without commas, not `%s`", text);
     Arena *a = o->analysis.arena;
-    vec_push(a, &o->analysis.domains,
-             (AnalysisDomain){.name = arena_strndup(a, text, (size_t)(equals - text)), .path = equals + 1});
+    const char *name = arena_strndup(a, text, (size_t)(equals - text));
+    for (uint32_t i = 0; i < o->analysis.domains.len; i++)
+        if (strcmp(o->analysis.domains.at[i].name, name) == 0)
+            argp_error(s, "there are two domains `%s`", name);
+    vec_push(a, &o->analysis.domains, (AnalysisDomain){.name = name, .path = equals + 1});
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *s)

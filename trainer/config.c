@@ -2,6 +2,7 @@
 #include "trainer/config_table.h"
 
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -212,11 +213,30 @@ Config config_read(int argc, char **argv)
     return c;
 }
 
+/* The whole numbers that a rule is about, and where they are from: "; --top-k is 9 in c.json, --experts is 4". */
+static const char *values_of(const Config *c, const char *rule)
+{
+    Text t = {.arena = c->arena};
+    for (OptionId o = 0; o < OPTION_data; o++) {
+        const char *name = arena_printf(c->arena, "--%s", option_table[o].name), *at = strstr(rule, name);
+        const size_t len = strlen(name);
+        while (at && (at[len] == '-' || isalnum((unsigned char)at[len]))) /* the name goes on */
+            at = strstr(at + len, name);
+        if (!at || option_table[o].kind != OPTION_INT)
+            continue;
+        text_add(&t, "%s%s is %lld", t.len ? ", " : "; ", name,
+                 (long long)*(const int64_t *)option_value(c, o));
+        if (c->source[o] == FROM_FILE || c->source[o] == FROM_CHECKPOINT)
+            text_add(&t, " in %s", c->source[o] == FROM_FILE ? c->config : c->checkpoint);
+    }
+    return text_string(&t);
+}
+
 void config_finish(Config *c)
 {
     const char *rule = broken_rule(c);
     if (rule) {
-        complain_alike("%s", rule);
+        complain_alike("%s%s", rule, values_of(c, rule));
         exit(CLI_USAGE);
     }
     if (!c->data.len)

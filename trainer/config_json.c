@@ -159,12 +159,10 @@ static const char *read_option(OptionReader *r, const char *name, const json_t *
 const char *config_apply(Config *c, const char *file, OptionSource source)
 {
     OptionReader r = {c, file, source};
-    json_error_t why;
-    const char *name, *error = NULL;
-    json_t *value, *root = json_load_file(file, JSON_REJECT_DUPLICATES, &why);
+    const char *name, *error;
+    json_t *value, *root = json_file(c->arena, file, &error);
     if (!root)
-        return why.line > 0 ? arena_printf(c->arena, "%s:%d:%d: %s", file, why.line, why.column, why.text)
-                            : arena_printf(c->arena, "%s", why.text);
+        return error;
     if (!json_is_object(root))
         error = json_refusal(c->arena, file, "the file", root, "must be one object of options");
     json_object_foreach(root, name, value) { error = error ? error : read_option(&r, name, value); }

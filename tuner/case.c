@@ -251,16 +251,37 @@ static void keep_samples(Tuning *t, Trial *trial, const moec_runner *mine, const
         add_round(t, trial, mine->samples[r], base->samples[r]);
 }
 
+static void break_off(Tuning *t, const char *why)
+{
+    t->broken = arena_printf(t->arena, "the default cannot be measured: %s", why);
+}
+
+/* A candidate. */
 static void give_up(Tuning *t, Trial *trial)
 {
     LiveTrial *l = find_live(t->live, trial);
-    if (!trial->number) {
-        t->broken = arena_printf(t->arena, "the default cannot be measured: %s", worker_end(l->worker));
-        return;
-    }
     trial->state = TRIAL_FAILED;
     trial->why = arena_printf(t->arena, "%s", worker_end(l->worker));
     drop(l);
+}
+
+/* The default ran before, so its process may have been killed, as by a system whose memory ends: it gets another one, once. */
+static void begin_again(Tuning *t, Trial *usual)
+{
+    LiveTrial *l = find_live(t->live, usual);
+    const char *why = arena_printf(t->arena, "%s", worker_end(l->worker));
+    if (t->begun_again++) {
+        break_off(t, why);
+        return;
+    }
+    fprintf(stderr, "%smoec: the default: %s; it begins again, once\n", t->o->progress ? "\r\033[K" : "",
+            why);
+    drop(l);
+    Worker *w = ready(t, usual);
+    if (w)
+        worker_patience(w, fmax(hang * usual->seconds, hang_least));
+    else
+        break_off(t, usual->why);
 }
 
 /* The default and candidates in turn. One that fails is left out, and the others begin again. */
@@ -280,7 +301,9 @@ static void measure(Tuning *t, Trial **trials, size_t n, size_t rounds)
         failed = moec_measure(r, n, &p);
         for (size_t i = 1; i < n && !failed; i++)
             keep_samples(t, trials[i], &r[i], &r[0]);
-        if (failed) {
+        if (failed == 1) {
+            begin_again(t, trials[0]);
+        } else if (failed) {
             give_up(t, trials[failed - 1]);
             memmove(&trials[failed - 1], &trials[failed], (n - (size_t)failed) * sizeof *trials);
             n--;

@@ -27,6 +27,7 @@ typedef struct Db {
     FILE *out;
     moec_context *context;
     moec_records *records;
+    Arena *arena;
     int64_t count;
 } Db;
 
@@ -39,10 +40,12 @@ static const char *missing(const Db *db)
 
 static int db_open(Db *db, const DbOptions *o, FILE *out, int write)
 {
-    *db = (Db){.o = o, .out = out, .context = moec_context_new()};
+    *db = (Db){.o = o, .out = out, .context = moec_context_new(), .arena = arena_new()};
     const char *none = write ? NULL : missing(db);
     if (none)
         return fprintf(stderr, "moec: there are no records: %s does not exist\n", none), 1;
+    if (!db->arena)
+        return fprintf(stderr, "moec: out of memory\n"), 1;
     int failed = !db->context || moec_records_open(db->context, o->path, write, &db->records);
     if (failed)
         fprintf(stderr, "moec: %s", moec_error_text(db->context));
@@ -55,14 +58,32 @@ static int db_close(Db *db, int failed)
         fprintf(stderr, "moec: %s: %s\n", moec_records_path(db->records), moec_records_error(db->records));
     moec_records_close(db->records);
     moec_context_free(db->context);
+    arena_free(db->arena);
     return failed != 0;
 }
 
 /* ---- ls ---- */
 
-static int list_one(void *user, const moec_record *r)
+/* What is in a file is anyone's. The texts live as long as the visit. */
+static moec_record shown(Db *db, const moec_record *r)
+{
+    moec_record s = *r;
+    s.content = text_shown(db->arena, r->content, "");
+    s.kernel = text_shown(db->arena, r->kernel, "");
+    s.target = text_shown(db->arena, r->target, "");
+    s.machine = text_shown(db->arena, r->machine, "");
+    s.build = text_shown(db->arena, r->build, "");
+    s.sizes = text_shown(db->arena, r->sizes, "");
+    s.routing = text_shown(db->arena, r->routing, "");
+    s.why = text_shown(db->arena, r->why, "");
+    s.schedule = text_shown(db->arena, r->schedule, "\n");
+    return s;
+}
+
+static int list_one(void *user, const moec_record *record)
 {
     Db *db = user;
+    const moec_record s = shown(db, record), *r = &s;
     if (!db->o->all && r->state != MOEC_BEST && r->state != MOEC_KEPT)
         return 0;
     if (!db->count++)
@@ -95,9 +116,10 @@ static void show_number(FILE *out, const char *name, double value, double unit, 
         fprintf(out, "%-10s %.6g%s\n", name, unit * value, word);
 }
 
-static int show_one(void *user, const moec_record *r)
+static int show_one(void *user, const moec_record *record)
 {
     Db *db = user;
+    const moec_record s = shown(db, record), *r = &s;
     char when[32] = "at no time that has a date"; /* in a damaged file */
     const time_t made = (time_t)r->made;
     struct tm date;

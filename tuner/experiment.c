@@ -118,6 +118,38 @@ static const char *check_cells(GridRun *g)
     return error;
 }
 
+/* Clauses that fit one kernel may be wrong for another, which its rows say; what fits none is nonsense. */
+static const char *check_schedule(GridRun *g, uint32_t schedule)
+{
+    GridPoint p = {{0}};
+    GridCell c;
+    const char *why, *refused = NULL;
+    char digest[33];
+    do {
+        const char *error = cell_of(g, &p, &c);
+        if (error)
+            return error;
+        moec_options o = c.options;
+        o.schedule = grid_schedule(g, &c, schedule, &why);
+        if (!moec_decide(g->context, &c.work, &o, digest))
+            return NULL;
+        refused = refused ? refused
+                          : arena_strndup(g->e.arena, moec_error_text(g->context),
+                                          strlen(moec_error_text(g->context)));
+    } while (grid_next(&g->e, &p, 1U << GRID_kernels | 1U << GRID_machines | 1U << GRID_targets));
+    return arena_printf(g->e.arena, "%s: schedules: \"%s\" fits no kernel: %s", g->e.file,
+                        g->e.axes[GRID_schedules].values.at[schedule].text, refused);
+}
+
+static const char *check_schedules(GridRun *g)
+{
+    const char *error = NULL;
+    for (uint32_t i = 1; i < g->e.axes[GRID_schedules].values.len && !error; i++)
+        if (g->e.axes[GRID_schedules].values.at[i].text)
+            error = check_schedule(g, i);
+    return error;
+}
+
 /* The cells that take turns with that at p. */
 static void run_race(GridRun *g, GridPoint p)
 {
@@ -169,6 +201,7 @@ static const char *run(GridRun *g, const char *folder)
     g->all = (size_t)grid_points(&g->e, (1U << GRID_AXES) - 1);
     const char *error =
         o->only_report ? NULL : check_cells(g); /* without rows yet: nothing is made for nonsense */
+    error = error || o->only_report ? error : check_schedules(g);
     g->done = 0;
     error = error || o->only_report ? error : open_folder(o, &g->e, folder);
     error = error ? error : rows_open(&g->rows, a, arena_printf(a, "%s/rows.csv", folder), !o->only_report);

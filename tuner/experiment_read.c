@@ -425,13 +425,12 @@ static const char *read_root(Experiment *e, json_t *root)
 
 const char *experiment_read(const char *file, Arena *a, Experiment *out)
 {
-    json_error_t why;
-    json_t *root = json_load_file(file, JSON_REJECT_DUPLICATES, &why);
+    const char *error;
+    json_t *root = json_file(a, file, &error);
     *out = (Experiment){.arena = a, .file = file, .folder = folder_of(a, file)};
     if (!root)
-        return why.line > 0 ? arena_printf(a, "%s:%d:%d: %s", file, why.line, why.column, why.text)
-                            : arena_printf(a, "%s", why.text);
-    const char *error = read_root(out, root);
+        return error;
+    error = read_root(out, root);
     json_decref(root);
     return error;
 }

@@ -35,8 +35,10 @@ const char *keep_begin(Tuning *t)
     if (t->o->no_records || (!t->o->records && off && strcmp(off, "off") == 0))
         return NULL;
     const char *error = name_case(t);
-    if (!error && moec_records_open(t->context, t->o->records, 1, &t->records))
-        error = copy(t->arena, moec_error_text(t->context));
+    if (!error && moec_records_open(t->context, t->o->records, 1, &t->records)) {
+        const char *why = moec_error_text(t->context);
+        error = arena_printf(t->arena, "%.*s; --no-db keeps no records", (int)strcspn(why, "\n"), why);
+    }
     return error;
 }
 

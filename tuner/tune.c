@@ -188,6 +188,9 @@ static int tune_case(Tuning *t, int size, int routing, int thread, FILE *out)
         list_space(t, out);
     else if (!error)
         search(t, out);
+    if (!error && t->broken && t->records)
+        error = arena_printf(t->arena, "%s; what was measured before is kept in %s", t->broken,
+                             moec_records_path(t->records));
     error = error ? error : t->broken;
     if (t->lost)
         fprintf(stderr, "moec: %s\n", t->lost);

@@ -54,6 +54,7 @@ typedef struct Tuning {
     struct LiveSet *live;
     moec_records *records; /* NULL: nothing is kept */
     moec_record name;      /* of the case */
+    int begun_again;    /* processes of the default that were killed, and replaced by another one */
     const char *broken; /* NULL, or why nothing can be measured */
     const char *lost;   /* NULL, or why records are kept no more */
 } Tuning;

@@ -476,7 +476,7 @@ static void types_are_given_beside_a_program(void **state)
     moec_module_free(m);
     o.types = "f32";
     assert_int_equal(moec_compile_text(c, "program.moe", text, strlen(text), &o, &m), 1);
-    assert_non_null(strstr(moec_error_text(c), "<types>:1:1: error[E0960]"));
+    assert_non_null(strstr(moec_error_text(c), "--type f32: error[E0960]"));
     moec_context_free(c);
 }
 

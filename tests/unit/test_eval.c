@@ -155,7 +155,7 @@ static void guarded_access(void **state)
     assert_true(out[0] == 0 && out[1] == 1 && out[2] == 2);
     k->eqs.at[0].rhs = value;
     assert_string_equal(run(EVAL_REFERENCE, dims, args, NULL),
-                        "subscript 1 of a is -1, outside its extent 3");
+                        "index -1 is outside axis 0 of a, whose extent is 3");
 }
 
 /* The interpreter's stack has an end: the front end refuses such sums, a pass could make them. */
@@ -197,7 +197,8 @@ static void bucket_and_scatter(void **state)
     assert_memory_equal(ys, ((double[]){2, 16, 13, 0}), sizeof ys);
     assert_memory_equal(hs, ((double[]){102, 16, 13, 7}), sizeof hs);
     ids[3] = 4;
-    assert_string_equal(run(EVAL_REFERENCE, dims, args, NULL), "subscript 1 of h is 4, outside its extent 4");
+    assert_string_equal(run(EVAL_REFERENCE, dims, args, NULL),
+                        "index 4 is outside axis 0 of h, whose extent is 4");
 }
 
 /* y[v] += sum(t where id[t] == v) x[t] leaves the bits of an element without terms. */

@@ -263,7 +263,8 @@ static const char *run_guarded(const char *first, const char *second, double *y,
 static void guards_in_the_order_of_text(void **state)
 {
     (void)state;
-    static const char outside[] = "subscript 1 of x is -1, outside its extent 4", access[] = "x[id[i]] > 0";
+    static const char outside[] = "index -1 is outside axis 0 of x, whose extent is 4",
+                      access[] = "x[id[i]] > 0";
     double y, z[4];
     assert_null(run_guarded("id[i] >= 0", access, &y, z));
     assert_true(y == -2);
@@ -286,7 +287,7 @@ static void no_range_skips_an_access(void **state)
     double x[] = {1, 2}, id[] = {0, 2}, n[] = {1, 1}, y[2];
     EvalArg args[] = {{.data = x}, {.data = id}, {.data = n}, {.data = y}};
     assert_string_equal(ir_eval(k, EVAL_REFERENCE, (int64_t[]){2}, args, NULL, arena),
-                        "subscript 1 of x is 2, outside its extent 2");
+                        "index 2 is outside axis 0 of x, whose extent is 2");
     id[1] = 1;
     runs(k, EVAL_REFERENCE, (int64_t[]){2}, args, NULL);
     assert_true(y[0] == 1 && y[1] == 1);
