@@ -173,56 +173,71 @@ static void put_at(Emit *e, const Top *t, V place, V v, V id)
     emit_put(e, t->ids, l_add(e->l, t->first_id, place), id);
 }
 
+/* A free place, which moves until the candidate fits: what belongs there instead leaves its own place. Blocks: is there a next
+ * place; does what it holds belong here; then it comes; else the candidate does. */
+typedef struct Hole {
+    Block test, look, move, put;
+    V place;
+} Hole;
+
+static Hole hole_at(L *l, V from)
+{
+    Hole h = {.test = l_block(l, "test"),
+              .look = l_block(l, "look"),
+              .move = l_block(l, "move"),
+              .put = l_block(l, "put")};
+    Block before = l_here(l);
+    l_goto(l, h.test);
+    l_enter(l, h.test);
+    h.place = l_phi(l, l->i64, from, before, NULL, NULL);
+    return h;
+}
+
+/* Goes on in block `next` if the hole may still move; else the candidate goes into it. */
+static void hole_go_on(L *l, const Hole *h, V may_move, Block next)
+{
+    l_branch(l, may_move, next, h->put);
+    l_enter(l, next);
+}
+
+/* w comes from place `next`, which becomes the hole. The end of the loop: behind it the candidate is in the hole. */
+static void hole_move(Emit *e, const Top *t, const Hole *h, V next, V w, V id)
+{
+    Block from = h->move;
+    put_at(e, t, h->place, w, id);
+    LLVMAddIncoming(h->place, &next, &from, 1);
+    l_goto(e->l, h->test);
+    l_enter(e->l, h->put);
+    put_at(e, t, h->place, t->v, t->id);
+}
+
 /* Moves what v beats one place up, from place `from` down, and puts v there. */
 static void insert(Emit *e, const Top *t, V from)
 {
     L *l = e->l;
-    Block test = l_block(l, "test"), look = l_block(l, "look"), move = l_block(l, "move"),
-          put = l_block(l, "put");
-    Block before = l_here(l);
-    V one = l_i64(l, 1);
-    l_goto(l, test);
-    l_enter(l, test);
-    V place = l_phi(l, l->i64, from, before, NULL, NULL);
-    l_branch(l, l_icmp(l, LLVMIntSGT, place, l_i64(l, 0)), look, put);
-    l_enter(l, look);
-    V below = l_sub(l, place, one);
+    Hole h = hole_at(l, from);
+    hole_go_on(l, &h, l_icmp(l, LLVMIntSGT, h.place, l_i64(l, 0)), h.look);
+    V below = l_sub(l, h.place, l_i64(l, 1));
     V w = value_at(e, t, below);
-    l_branch(l, beats(e, t->v, w), move, put);
-    l_enter(l, move);
-    put_at(e, t, place, w, id_at(e, t, below));
-    LLVMAddIncoming(place, &below, &move, 1);
-    l_goto(l, test);
-    l_enter(l, put);
-    put_at(e, t, place, t->v, t->id);
+    hole_go_on(l, &h, beats(e, t->v, w), h.move);
+    hole_move(e, t, &h, below, w, id_at(e, t, below));
 }
 
 /* Moves what stands behind v one place up in the heap of places 0 .. n - 1, from place `from` on, and puts v there. */
 static void sink(Emit *e, const Top *t, V from, V n)
 {
     L *l = e->l;
-    Block test = l_block(l, "test"), look = l_block(l, "look"), move = l_block(l, "move"),
-          put = l_block(l, "put");
-    Block before = l_here(l);
     V one = l_i64(l, 1);
-    l_goto(l, test);
-    l_enter(l, test);
-    V place = l_phi(l, l->i64, from, before, NULL, NULL);
-    V left = l_add(l, l_shl(l, place, 1), one);
-    l_branch(l, l_icmp(l, LLVMIntSLT, left, n), look, put);
-    l_enter(l, look);
+    Hole h = hole_at(l, from);
+    V left = l_add(l, l_shl(l, h.place, 1), one);
+    hole_go_on(l, &h, l_icmp(l, LLVMIntSLT, left, n), h.look);
     V right = l_min(l, l_add(l, left, one), l_sub(l, n, one));
     V v = value_at(e, t, left), w = value_at(e, t, right), id = id_at(e, t, left), other = id_at(e, t, right);
     V behind = stands_before(e, v, id, w, other);
     V child = l_select(l, behind, right, left);
     v = l_select(l, behind, w, v), id = l_select(l, behind, other, id);
-    l_branch(l, stands_before(e, t->v, t->id, v, id), move, put);
-    l_enter(l, move);
-    put_at(e, t, place, v, id);
-    LLVMAddIncoming(place, &child, &move, 1);
-    l_goto(l, test);
-    l_enter(l, put);
-    put_at(e, t, place, t->v, t->id);
+    hole_go_on(l, &h, stands_before(e, t->v, t->id, v, id), h.move);
+    hole_move(e, t, &h, child, v, id);
 }
 
 static void sort_heap(Emit *e, Top *t)
