@@ -143,8 +143,7 @@ uint32_t advice_last(const Advice *a, uint32_t word)
 static int heads(const Advice *a, uint32_t word)
 {
     int kind = a->words.at[word].kind;
-    return kind == NAME || kind == KW_IF || kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 ||
-           kind == KW_I32 || kind == KW_STOP;
+    return kind == NAME || kind == KW_IF || kind == KW_STOP || parser_is_elem(kind);
 }
 
 uint32_t advice_value_before(const Advice *a, uint32_t last)

@@ -118,11 +118,9 @@ static int ends_value(int kind)
     return kind == NAME || kind == INTEGER || kind == REAL || kind == ')' || kind == ']';
 }
 
-static int is_elem(int kind) { return kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32; }
-
 static int is_called(int kind)
 {
-    return kind == NAME || is_elem(kind) || kind == KW_SUM || kind == KW_MAX || kind == KW_MIN ||
+    return kind == NAME || parser_is_elem(kind) || kind == KW_SUM || kind == KW_MAX || kind == KW_MIN ||
            kind == KW_TOP || kind == KW_IF || kind == KW_STOP || kind == KW_ROUTE;
 }
 
@@ -159,7 +157,7 @@ static int blank_before(const Format *f, uint32_t b)
     if (is_free(f, a))
         return as_written(f, a);
     if (right == '(' || right == '[')
-        return right == '(' ? !is_called(left) : !(left == NAME || is_elem(left) || left == KW_ROUTE);
+        return right == '(' ? !is_called(left) : !(left == NAME || parser_is_elem(left) || left == KW_ROUTE);
     if (left == '?' || right == '%' || left == '%')
         return left == '?' ? 0 : f->words.at[b].blank;
     if (is_free(f, b))

@@ -359,8 +359,7 @@ static int habit_two_brackets(Advice *a)
 
 static int is_type(const Advice *a, uint32_t word)
 {
-    return advice_is(a, word, KW_F32) || advice_is(a, word, KW_BF16) || advice_is(a, word, KW_F16) ||
-           advice_is(a, word, KW_I32);
+    return word < a->words.len && parser_is_elem(a->words.at[word].kind);
 }
 
 /* y[i32] = x[i32], sum(f32) x[f32]: a type's name as that of an index */

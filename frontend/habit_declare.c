@@ -75,7 +75,7 @@ int habit_dim(Advice *a)
 static const char *type_at(const Advice *a, uint32_t word)
 {
     int kind = word < a->words.len ? a->words.at[word].kind : MOE_EOF;
-    if (kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32)
+    if (parser_is_elem(kind))
         return advice_text(a, word, word);
     return kind == NAME ? habit_type(advice_text(a, word, word)) : NULL;
 }

@@ -93,7 +93,7 @@ static int enough(Parser *p)
     return 1;
 }
 
-static int is_elem(int kind) { return kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32; }
+int parser_is_elem(int kind) { return kind == KW_F32 || kind == KW_BF16 || kind == KW_F16 || kind == KW_I32; }
 
 /* Words of the clauses of `derive` are names elsewhere, and there too where the grammar wants a name: behind
  * a sign other than `)` and `+=`, and behind these words but for `pass`. */
@@ -112,7 +112,8 @@ static void track_clause(Parser *p, ParserToken *t)
     int before = p->last.kind;
     if (parser_begins_declaration(t->kind))
         p->in_derive = t->kind == KW_DERIVE;
-    int ends = before == ')' || before == ADD_TO || before == NAME || before == KW_PASS || is_elem(before);
+    int ends =
+        before == ')' || before == ADD_TO || before == NAME || before == KW_PASS || parser_is_elem(before);
     for (size_t i = 0; p->in_derive && t->kind == NAME && ends && i < sizeof words / sizeof *words; i++)
         if (strcmp(t->name, words[i].text) == 0)
             t->kind = words[i].kind;

@@ -54,6 +54,7 @@ uint32_t parser_mistake(Parser *p, const char *text, size_t len, size_t from);
 
 /* Called by the generated parser. */
 int parser_begins_declaration(int kind);
+int parser_is_elem(int kind); /* a word that is an element type */
 ParserToken parser_next(Parser *p);
 Loc parser_span(const Loc *first, const Loc *last);
 Loc parser_after(const Loc *before);

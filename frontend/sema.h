@@ -182,7 +182,6 @@ typedef struct KernelSema {
     uint32_t call_size;
     /* the equation at hand */
     int failed;
-    TensorId writing;
     Vec(Var) vars;
     Vec(uint32_t) scope; /* vars that can be seen */
     Vec(Hint) hints;

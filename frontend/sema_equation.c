@@ -6,7 +6,6 @@
 static void start(KernelSema *c)
 {
     c->failed = 0;
-    c->writing = NONE;
     c->vars.len = c->scope.len = c->hints.len = c->guards.len = 0;
     c->guard = NONE;
     c->inlined = NULL;
@@ -285,7 +284,7 @@ static void define(KernelSema *c, const AstEquation *a, Equation q)
     if (!a)
         return;
     TensorId id = find_left(c, a, a->lhs);
-    c->writing = q.lhs = id;
+    q.lhs = id;
     if (c->failed || !bind_left(c, a, a->lhs, id == NONE ? NULL : c->k->tensors.at[id].axes) ||
         !bind_right(c, a->rhs) || !bind_end(c) || !build_left(c, &q, a->lhs))
         return;
