@@ -156,6 +156,32 @@ void file_drop(FileWriter *w)
     w->file = NULL;
 }
 
+/* ---- open files ---- */
+
+int file_write(int fd, const void *bytes, size_t len)
+{
+    const char *at = bytes;
+    for (ssize_t n; len; at += n, len -= (size_t)n) {
+        n = write(fd, at, len);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        if (n < 0)
+            return errno;
+    }
+    return 0;
+}
+
+int file_add(int fd, const void *bytes, size_t len)
+{
+    const off_t before = lseek(fd, 0, SEEK_END);
+    const int reason = file_write(fd, bytes, len);
+    if (reason) {
+        const int taken_back = ftruncate(fd, before);
+        (void)taken_back;
+    }
+    return reason;
+}
+
 /* ---- filling ---- */
 
 static const char *not_written(Arena *a, const char *path, int reason)

@@ -1,4 +1,4 @@
-/* Files: one to read, mapped into memory; and one to write, which is put beside the old one until it is whole. */
+/* Files: one to read, mapped into memory; one to write, which is put beside the old one until it is whole; one that several processes fill. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -54,6 +54,12 @@ typedef struct FilePatch {
 FilePatch file_patch(Arena *a, const char *path);
 void file_put(FilePatch *p, uint64_t at, const void *bytes, size_t len);
 const char *file_patched(FilePatch *p); /* it is on the disk: NULL, or a message */
+
+/* Writes all of it to an open file. Returns 0, or the reason. */
+int file_write(int fd, const void *bytes, size_t len);
+/* Puts all of it at the end of an open file, or nothing: what fits no more is taken back (but by a pipe or a device). Returns 0, or the
+ * reason. */
+int file_add(int fd, const void *bytes, size_t len);
 
 /* A folder, and those that it is in, where there are none. Returns 0, or the reason. */
 int file_make_folder(Arena *a, const char *path, mode_t mode);

@@ -79,16 +79,8 @@ static int write_object(const LinkJob *job, Bytes object)
     int fd = open(job->object, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return 0;
-    while (object.len) {
-        ssize_t n = write(fd, object.at, object.len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        object.at += n;
-        object.len -= (size_t)n;
-    }
-    return close(fd) == 0 && object.len == 0;
+    const int reason = file_write(fd, object.at, object.len);
+    return close(fd) == 0 && !reason;
 }
 
 /* Keeps the first SAID_BYTES and drains the rest, so that the child never blocks. */

@@ -273,15 +273,10 @@ static const char *write_inputs(CallLog *log)
 /* Appends a line, or nothing of it; a file that was made for it goes too. NULL, or why. */
 static const char *append_line(const CallLog *log, const char *path, const char *line)
 {
-    const size_t len = strlen(line);
     const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    const ssize_t n = fd < 0 ? -1 : write(fd, line, len);
-    const int failed = n < 0 ? errno : (size_t)n < len ? ENOSPC : 0;
-    if (failed && fd >= 0) {
-        const off_t before = lseek(fd, 0, SEEK_END) - (n > 0 ? n : 0);
-        if (ftruncate(fd, before) == 0 && before == 0)
-            unlink(path);
-    }
+    const int failed = fd < 0 ? errno : file_add(fd, line, strlen(line));
+    if (failed && fd >= 0 && lseek(fd, 0, SEEK_END) == 0)
+        unlink(path);
     if (fd >= 0)
         close(fd);
     return failed ? arena_printf(log->arena, "%s: %s", path, strerror(failed)) : NULL;

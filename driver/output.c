@@ -8,26 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *write_all(int fd, Bytes bytes, const char *path, Arena *a)
+static const char *not_written(const char *path, int reason, Arena *a)
 {
-    while (bytes.len) {
-        ssize_t n = write(fd, bytes.at, bytes.len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return arena_printf(a, "%s: cannot be written: %s", path, strerror(errno));
-        bytes.at += n;
-        bytes.len -= (size_t)n;
-    }
-    return NULL;
+    return arena_printf(a, "%s: cannot be written: %s", path, strerror(reason));
 }
 
 /* Closing may report what writing did not (quota, network file systems). */
-static const char *close_file(int fd, const char *error, const char *path, Arena *a)
+static const char *write_and_close(const OutputFile *f, int fd, Arena *a)
 {
-    if (close(fd) != 0 && !error && errno != EINTR)
-        error = arena_printf(a, "%s: cannot be written: %s", path, strerror(errno));
-    return error;
+    const int written = file_write(fd, f->bytes.at, f->bytes.len);
+    const int closed = close(fd) == 0 || errno == EINTR ? 0 : errno;
+    return written || closed ? not_written(f->path, written ? written : closed, a) : NULL;
 }
 
 /* What is missing is a folder: the file itself is made. */
@@ -45,7 +36,7 @@ static const char *write_beside(OutputFile *f, int executable, Arena *a)
     int fd = file_beside(a, f->target, executable ? 0777 : 0666, &beside);
     if (fd < 0)
         return arena_printf(a, "%s: cannot be written: %s", f->path, why_not_made(f->target, errno, a));
-    const char *error = close_file(fd, write_all(fd, f->bytes, f->path, a), f->path, a);
+    const char *error = write_and_close(f, fd, a);
     if (error)
         unlink(beside);
     else
@@ -82,13 +73,13 @@ const char *output_add(Output *o, const char *path, Bytes bytes, int executable)
 static const char *write_directly(const OutputFile *f, Arena *a)
 {
     if (strcmp(f->path, "-") == 0) {
-        const char *error = write_all(STDOUT_FILENO, f->bytes, "standard output", a);
-        return error;
+        const int reason = file_write(STDOUT_FILENO, f->bytes.at, f->bytes.len);
+        return reason ? not_written("standard output", reason, a) : NULL;
     }
     int fd = open(f->path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
-        return arena_printf(a, "%s: cannot be written: %s", f->path, strerror(errno));
-    return close_file(fd, write_all(fd, f->bytes, f->path, a), f->path, a);
+        return not_written(f->path, errno, a);
+    return write_and_close(f, fd, a);
 }
 
 /* Devices and pipes first: they cannot be taken back, but a failure of theirs still leaves no file. */
@@ -101,7 +92,7 @@ const char *output_commit(Output *o)
     for (uint32_t i = 0; i < o->files.len && !error; i++) {
         OutputFile *f = &o->files.at[i];
         if (f->beside && rename(f->beside, f->target) != 0)
-            error = arena_printf(o->arena, "%s: cannot be written: %s", f->path, strerror(errno));
+            error = not_written(f->path, errno, o->arena);
         else
             f->beside = NULL;
     }

@@ -12,23 +12,6 @@
 
 /* ---- lines of JSON ---- */
 
-/* All of the text or nothing: what fits no more is taken back. Returns 0, or the reason. */
-static int write_whole(int fd, const char *text, size_t len)
-{
-    const off_t before = lseek(fd, 0, SEEK_END);
-    for (size_t done = 0; done < len;) {
-        const ssize_t n = write(fd, text + done, len - done);
-        const int reason = n < 0 ? errno : 0;
-        if (reason && reason != EINTR) {
-            const int taken_back = ftruncate(fd, before); /* a pipe or a device takes nothing back */
-            (void)taken_back;
-            return reason;
-        }
-        done += reason ? 0 : (size_t)n;
-    }
-    return 0;
-}
-
 /* Takes the object. A line that cannot be written is missing from the log; log_close() tells the first reason. */
 static void write_event(Log *l, json_t *event)
 {
@@ -36,7 +19,7 @@ static void write_event(Log *l, json_t *event)
     const size_t len = text ? strlen(text) : 0;
     if (text)
         text[len] = '\n';
-    const int reason = l->fd < 0 ? 0 : text ? write_whole(l->fd, text, len + 1) : ENOMEM;
+    const int reason = l->fd < 0 ? 0 : text ? file_add(l->fd, text, len + 1) : ENOMEM;
     if (!l->reason)
         l->reason = reason;
     free(text);

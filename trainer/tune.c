@@ -44,17 +44,6 @@ static BufferId middle_route(Program *p)
     return routes.len ? routes.at[routes.len / 2] : STEP_NONE;
 }
 
-static int write_all(int fd, const void *from, size_t bytes)
-{
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t n = write(fd, (const char *)from + done, bytes - done);
-        if (n <= 0)
-            return 1;
-        done += (size_t)n;
-    }
-    return 0;
-}
-
 static int read_all(int fd, void *to, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
@@ -78,8 +67,8 @@ static int run_first_steps(Trainer *t, BufferId route, const FirstSteps *f, int 
     for (TaskId i = 0; i < t->program->tasks.len; i++)
         f->seconds[i] = run_task_seconds(t->step, i);
     const moe_route *r = route == STEP_NONE ? NULL : run_at(t->step, t->program->buffers.at[route].name);
-    return write_all(to, f->seconds, t->program->tasks.len * sizeof *f->seconds) ||
-           (r && write_all(to, r->count, (size_t)f->experts * sizeof *r->count));
+    return file_write(to, f->seconds, t->program->tasks.len * sizeof *f->seconds) ||
+           (r && file_write(to, r->count, (size_t)f->experts * sizeof *r->count));
 }
 
 static int take_first_steps(Trainer *t, FirstSteps *f)

@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <dirent.h>
@@ -117,6 +119,29 @@ static void a_full_device_fails_the_rest(void **state)
     assert_null(output_add(&o, "/dev/full", bytes("x"), 0));
     assert_non_null(strstr(output_commit(&o), "/dev/full"));
     assert_int_equal(count_files(p->directory, 0), 0);
+}
+
+static void what_does_not_fit_is_taken_back(void **state)
+{
+    Place *p = *state;
+    struct rlimit before, little;
+    const int fd = open(in(p, "log"), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(file_add(fd, "a line\n", 7), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = before;
+    little.rlim_cur = 10;
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    const int reason = file_add(fd, "a longer line\n", 14);
+    const off_t end = lseek(fd, 0, SEEK_END);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, old);
+    assert_int_equal(reason, EFBIG);
+    assert_int_equal(end, 7);
+    assert_int_equal(file_add(fd, "another\n", 8), 0);
+    close(fd);
+    expect_content(p, in(p, "log"), "a line\nanother\n");
 }
 
 static void a_link_is_written_through(void **state)
@@ -501,6 +526,7 @@ int main(void)
         TEST(files_appear_together),
         TEST(a_failure_leaves_nothing),
         TEST(a_full_device_fails_the_rest),
+        TEST(what_does_not_fit_is_taken_back),
         TEST(a_link_is_written_through),
         TEST(reading_has_limits),
         TEST(an_entry_comes_back),
