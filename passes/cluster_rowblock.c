@@ -85,9 +85,11 @@ static int try_from(RowBlockGroup *s, uint32_t first, const IndexId *key)
         grow(s);
         uint32_t useless = rowblock_useless(s);
         if (useless == NONE)
-            return rowblock_pays(s);
+            break;
         s->banned[useless] = 1;
     }
+    s->products = rowblock_products(s);
+    return rowblock_pays(s);
 }
 
 /* ---- choosing ---- */
@@ -127,9 +129,8 @@ static Score score_of(const RowBlockGroup *s, int row_place)
             count_wide(s, q->ids, &wide);
         carriers += s->member[s->at[i]].part == PART_CARRIER;
     }
-    return (Score){{-(int)rowblock_products(s).of_twice, rowblock_shares(s), wide.large,
-                    wide.large ? -carriers : 0, wide.all, -wide.columns, -carriers, (int)s->nkeys,
-                    row_place}};
+    return (Score){{-(int)s->products.of_twice, rowblock_shares(s), wide.large, wide.large ? -carriers : 0,
+                    wide.all, -wide.columns, -carriers, (int)s->nkeys, row_place}};
 }
 
 static int is_better(Score a, Score b)

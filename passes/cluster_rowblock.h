@@ -48,6 +48,12 @@ typedef struct Member {
     IndexId key[MAX_RANK];
 } Member;
 
+/* Products of two matrices among the members' sums: that are products of the group's rows, or plain loops in it; of the latter
+ * those that write or read what is looked at twice. */
+typedef struct RowBlockProducts {
+    uint32_t kept, spoilt, of_twice;
+} RowBlockProducts;
+
 /* A row-block group that is growing. */
 typedef struct RowBlockGroup {
     const Facts *f;
@@ -60,6 +66,7 @@ typedef struct RowBlockGroup {
     uint8_t *keyed;              /* by tensor: the Part that writes it ... */
     uint8_t (*key_of)[MAX_RANK]; /* ... and for each of its axes which key it is, or AXIS_FREE */
     uint32_t lost;               /* outer keys that some equation reduces over together with the row (bits) */
+    RowBlockProducts products;   /* once it is complete */
 } RowBlockGroup;
 
 /* Does `then` need a value that `first` gives? */
@@ -91,13 +98,8 @@ int rowblock_is_wide(const RowBlockGroup *s, TensorId t); /* rows x columns */
 int rowblock_wants(const RowBlockGroup *s, uint32_t at, const IndexId *key);
 /* A member that costs more than the row-block group saves by it, or NONE. */
 uint32_t rowblock_useless(const RowBlockGroup *s);
-int rowblock_pays(const RowBlockGroup *s);
-/* Products of two matrices among the members' sums: that are products of the group's rows, or plain loops in it; of the latter
- * those that write or read what is looked at twice. */
-typedef struct RowBlockProducts {
-    uint32_t kept, spoilt, of_twice;
-} RowBlockProducts;
 RowBlockProducts rowblock_products(const RowBlockGroup *s);
+int rowblock_pays(const RowBlockGroup *s);
 int rowblock_shares(const RowBlockGroup *s); /* products with an operand that all rows share */
 
 /* cluster_rowblock_form.c: the equations of s become a cluster of the kernel. */

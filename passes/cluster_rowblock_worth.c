@@ -410,8 +410,7 @@ static int goes_turned(const RowBlockGroup *s)
 
 int rowblock_pays(const RowBlockGroup *s)
 {
-    RowBlockProducts products = rowblock_products(s);
-    if ((goes_turned(s) && !rowblock_shares(s)) || products.spoilt > products.kept)
+    if ((goes_turned(s) && !rowblock_shares(s)) || s->products.spoilt > s->products.kept)
         return 0;
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t m = s->at[i];
