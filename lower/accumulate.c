@@ -163,7 +163,7 @@ void lower_accumulate(Lower *l, const Equation *q)
     Bucket b;
     int by_key = lower_adds_by_key(l, q, &b);
     const Blocking *by = decide(l, q);
-    Item it = {.by = by, .equation = q, .unroll = by->unroll};
+    Item it = lower_new_item(by, q);
     for (uint32_t i = 0; i < q->nindex; i++)
         lower_prepare(l, q->index[i]);
     if (by_key)

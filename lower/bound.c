@@ -136,8 +136,8 @@ static int lanes_tell(const Lower *l, const Item *it, const Walk *w, const Bound
 {
     IndexId lane = it->by->lane;
     return lane == NONE || !x_uses_index(l->k, b->at, lane) ||
-           (!x_is_int(l->k, it->lane_first, 0) && !lower_is_row(l, lane) && !w->d->unrolled &&
-            is_monotone(l->k, b->at, lane));
+           (it->lane_first != NONE && !x_is_int(l->k, it->lane_first, 0) && !lower_is_row(l, lane) &&
+            !w->d->unrolled && is_monotone(l->k, b->at, lane));
 }
 
 /* Several rows share a loop by what the first and the last of them say. */

@@ -32,7 +32,7 @@ void lower_check(Lower *l, const Equation *q)
     Kernel *k = l->k;
     const Tensor t = k->tensors.at[q->lhs];
     Loc loc = q->loc;
-    Item it = {.by = &lower_by_element, .equation = q, .unroll = 1};
+    Item it = lower_new_item(&lower_by_element, q);
     ExprId all = q->guard == NONE ? q->rhs : x_if(k, loc, q->guard, q->rhs, x_int(k, loc, 0));
     lower_prepare(l, all);
     build_launch(&l->b, loc, "check");

@@ -1,6 +1,22 @@
 /* Inside an item: the sums of its equations and their stores, by block products, by panels or element by element. */
 #include "lower/lower.h"
 
+Item lower_new_item(const Blocking *by, const Equation *q)
+{
+    return (Item){.by = by,
+                  .equation = q,
+                  .lane_first = NONE,
+                  .lane_end = NONE,
+                  .first = NONE,
+                  .end = NONE,
+                  .row_var = NONE,
+                  .part_first = NONE,
+                  .part_end = NONE,
+                  .row_first = NONE,
+                  .row_end = NONE,
+                  .unroll = by->unroll};
+}
+
 static void open_lanes(Lower *l, const Item *it, Loc loc)
 {
     if (it->by->lane != NONE)

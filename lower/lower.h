@@ -164,7 +164,7 @@ typedef struct BlockRows {
 } BlockRows;
 
 /* The part of a nest that is being emitted. It is handed down by value: a function that goes over less makes an Item of its
- * own. */
+ * own. What it has not (yet), lanes or rows, is NONE. */
 typedef struct Item {
     const Blocking *by;
     const Equation *equation;    /* that reports name */
@@ -176,6 +176,7 @@ typedef struct Item {
     int64_t unroll;              /* rows that are unrolled; 0: the whole range is one block */
     const BlockRows *rowblock;   /* NULL: not in a row-block group */
 } Item;
+Item lower_new_item(const Blocking *by, const Equation *q); /* item.c; without lanes and rows */
 
 /* ---- env.c ---- */
 

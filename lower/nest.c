@@ -346,7 +346,7 @@ static void take_lanes(Lower *l, Loc loc, const Nest *n, const RowBlock *b, Item
 static Item open_inner(Lower *l, Loc loc, const Nest *n, const Equation *q)
 {
     const Blocking *by = n->by;
-    Item it = {.by = by, .equation = q, .unroll = by->unroll};
+    Item it = lower_new_item(by, q);
     RowBlock b = {NONE, NONE, NONE};
     if (n->row_index != NONE)
         b = open_block(l, loc, n->row_index, n->block, n->block_rows);

@@ -10,6 +10,15 @@
 #include "lower/rowblock.h"
 #include "passes/cluster.h"
 
+static Item item_of(const Blocking *by, const Equation *q, const BlockRows *rows)
+{
+    Item it = lower_new_item(by, q);
+    it.first = it.row_first = rows->first;
+    it.end = it.row_end = rows->end;
+    it.rowblock = rows;
+    return it;
+}
+
 /* ---- columns that are needed ---- */
 
 /* Are all variables of a condition on index i known, but for the row? */
@@ -38,7 +47,7 @@ static void narrow_to(Lower *l, const RowBlockLaunch *s, const BlockRows *rows, 
                       IndexId i, int whole, ExprId *lo, ExprId *hi)
 {
     Kernel *k = l->k;
-    Item it = {.by = &s->whole, .row_first = rows->first, .row_end = rows->end, .rowblock = rows};
+    Item it = item_of(&s->whole, NULL, rows);
     Domain *d = arena_new_of(k->module->arena, Domain);
     *d = (Domain){.nbound = 1, .lane = NONE, .unrolled = 1};
     d->bound[0] = i;
@@ -99,18 +108,6 @@ static void choose(Lower *l, const Equation *q, const BlockRows *rows)
     open_others(l, rows->c, &by, q->loc);
     lower_put_top(l, q);
     build_close(&l->b, depth);
-}
-
-static Item item_of(const Blocking *by, const Equation *q, const BlockRows *rows)
-{
-    return (Item){.by = by,
-                  .equation = q,
-                  .first = rows->first,
-                  .end = rows->end,
-                  .row_first = rows->first,
-                  .row_end = rows->end,
-                  .unroll = by->unroll,
-                  .rowblock = rows};
 }
 
 /* The columns of the strip that is being computed. */

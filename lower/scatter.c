@@ -140,7 +140,7 @@ static void zero_sums(Lower *l, const Strip *y)
     IndexId t = x_plain_index(l->k, y->reader->index[0]), h = x_plain_index(l->k, y->reader->index[1]);
     ExprId sum = loaded(l, y, y->reader->index[0], y->reader->index[1]);
     ExprId at[2] = {x_arg(l->k, sum, 0), x_arg(l->k, sum, 1)};
-    Item it = {.by = &lower_by_element};
+    Item it = lower_new_item(&lower_by_element, y->reader);
     open_tokens(l, loc, t, &it);
     lower_bind(l, h, NONE, NONE);
     build_for(&l->b, loc, LOOP_VECTOR, h, y->first, y->end, l->cpu->lanes);
@@ -151,7 +151,7 @@ static void zero_sums(Lower *l, const Strip *y)
 static void add_rows(Lower *l, const Strip *y)
 {
     uint32_t depth = l->b.depth;
-    Item it = {.by = y->rows, .equation = y->product, .unroll = y->rows->unroll};
+    Item it = lower_new_item(y->rows, y->product);
     open_rows(l, y->product->loc, x_plain_index(l->k, y->product->index[0]), &it);
     open_columns(l, y, y->product->loc, x_plain_index(l->k, y->product->index[1]), &it);
     lower_item(l, &it);
@@ -161,7 +161,7 @@ static void add_rows(Lower *l, const Strip *y)
 static void store_tokens(Lower *l, const Strip *y)
 {
     const Equation *q = &y->tokens->m.at[0];
-    Item it = {.by = y->tokens, .equation = q, .unroll = y->tokens->unroll};
+    Item it = lower_new_item(y->tokens, q);
     open_tokens(l, q->loc, x_plain_index(l->k, q->index[0]), &it);
     open_columns(l, y, q->loc, x_plain_index(l->k, q->index[1]), &it);
     lower_item(l, &it);
