@@ -8,61 +8,6 @@ typedef struct Bound {
     int lower, upper, more;
 } Bound;
 
-static ScalarOp flip(ScalarOp op)
-{
-    return op == OP_lt ? OP_gt : op == OP_le ? OP_ge : op == OP_gt ? OP_lt : op == OP_ge ? OP_le : op;
-}
-
-/* The affine form without index i, times sign, as an expression. */
-static ExprId rest_of(Lower *l, const Affine *a, IndexId i, int64_t sign)
-{
-    Kernel *k = l->k;
-    Module *m = k->module;
-    Extent s = ext_const(m, sign);
-    ExprId sum = x_extent(k, (Loc){0}, ext_mul(m, a->constant, s));
-    for (uint32_t n = 0; n < a->n; n++) {
-        if (a->index[n] == i)
-            continue;
-        ExprId coef = x_extent(k, (Loc){0}, ext_mul(m, a->coef[n], s));
-        sum = x_op2(k, (Loc){0}, OP_add, sum,
-                    x_op2(k, (Loc){0}, OP_mul, coef, x_index(k, (Loc){0}, a->index[n])));
-    }
-    return sum;
-}
-
-/* c as `each * i op other`, each >= 1; 0 when it is not of that form. */
-static int solve(Lower *l, ExprId c, IndexId i, int64_t *each, ScalarOp *op, ExprId *other)
-{
-    Kernel *k = l->k;
-    const Expr *x = x_at(k, c);
-    if (x->kind != X_OP || (x->op != OP_eq && flip((ScalarOp)x->op) == (ScalarOp)x->op))
-        return 0;
-    *each = 1;
-    *op = (ScalarOp)x->op;
-    ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
-    for (int side = 0; side < 2; side++, *op = flip(*op)) {
-        ExprId one = side ? b : a, two = side ? a : b;
-        if (x_at(k, one)->kind == X_INDEX && x_at(k, one)->sym == i && !x_uses_index(k, two, i)) {
-            *other = two;
-            return 1;
-        }
-    }
-    Affine form;
-    int64_t coef;
-    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT ||
-        !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
-        return 0;
-    for (uint32_t n = 0; n < form.n; n++)
-        if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && coef && coef > INT32_MIN &&
-            coef <= INT32_MAX) {
-            *each = coef > 0 ? coef : -coef;
-            *op = coef > 0 ? *op : flip(*op);
-            *other = rest_of(l, &form, i, coef > 0 ? -1 : 1);
-            return 1;
-        }
-    return 0;
-}
-
 /* May `e` be computed where loop `i` of the walk opens: known there, the same for all lanes, always in memory? */
 static int known_outside(Lower *l, IndexId lane, const Walk *w, ExprId e)
 {
@@ -88,7 +33,7 @@ static int bound_of(Lower *l, const Walk *w, ExprId c, IndexId i, Bound *out)
     ScalarOp op;
     ExprId other;
     int64_t each;
-    if (!solve(l, c, i, &each, &op, &other) || !known_outside(l, NONE, w, other))
+    if (!query_solve(l->k, c, i, &each, &op, &other) || !known_outside(l, NONE, w, other))
         return 0;
     *out = (Bound){.at = op == OP_gt ? x_add(l->k, other, 1) : other,
                    .each = each,

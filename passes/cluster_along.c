@@ -181,17 +181,7 @@ static int passes_all(const Along *a, ExprId condition, TensorId t)
 static int is_bound(Kernel *k, ExprId e, IndexId column)
 {
     Affine form;
-    int64_t coef;
-    if (!x_is_op(k, e, OP_lt) && !x_is_op(k, e, OP_le) && !x_is_op(k, e, OP_gt) && !x_is_op(k, e, OP_ge))
-        return 0;
-    ExprId a = x_arg(k, e, 0), b = x_arg(k, e, 1);
-    if (x_at(k, a)->type != TY_INT || x_at(k, b)->type != TY_INT ||
-        !x_affine(k, x_op2(k, (Loc){0}, OP_sub, a, b), &form))
-        return 0;
-    for (uint32_t n = 0; n < form.n; n++)
-        if (form.index[n] == column)
-            return ext_is_const(k->module, form.coef[n], &coef) && (coef == 1 || coef == -1);
-    return 0;
+    return query_solve(k, e, column, &each, &op, &end) && each == 1 && op != OP_eq && x_affine(k, end, &form);
 }
 
 /* Under other conditions an element is stored or not as its values say, and nothing proves that what is read was stored. */

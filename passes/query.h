@@ -21,6 +21,8 @@ int query_reads_computed(const Kernel *k, ExprId e); /* an element whose place i
 /* Maximal reductions of e (not inside another), at most max; returns how many. */
 uint32_t query_reductions(const Kernel *k, ExprId e, ExprId *out, uint32_t max);
 int query_is_implied(const Kernel *k, ExprId all, ExprId among); /* is each conjunct of `all` one of `among`? */
+/* Is comparison c, `==` included, of the form `each * i op other`, each >= 1 and `other` free of i? In solve.c. */
+int query_solve(Kernel *k, ExprId c, IndexId i, int64_t *each, ScalarOp *op, ExprId *other);
 int query_is_run(const Kernel *k, ExprId conjunct); /* `@r == e` or `e == @r`: the rows of one group */
 
 /* A bucketed sum, sum(t where key(t) == v) ...: a counting sort by the key finds the terms of each v. */

@@ -10,26 +10,16 @@
 /* Is c of the form j < t + shift, or j >= t + shift (`from`)? */
 static int follows(Kernel *k, ExprId c, IndexId j, IndexId t, int64_t *shift, int *from)
 {
-    Module *m = k->module;
-    const Expr *x = x_at(k, c);
+    ScalarOp op;
+    ExprId end;
     Affine a;
-    int64_t coef[2];
-    if (x->kind != X_OP || x->nargs != 2 || x_at(k, x_arg(k, c, 0))->type != TY_INT)
+    int64_t each, coef;
+    if (!query_solve(k, c, j, &each, &op, &end) || each != 1 || op == OP_eq || !x_affine(k, end, &a) ||
+        a.n != 1 || a.index[0] != t || !ext_is_const(k->module, a.coef[0], &coef) || coef != 1 ||
+        !ext_is_const(k->module, a.constant, shift) || *shift < -INT32_MAX || *shift > INT32_MAX)
         return 0;
-    ScalarOp op = (ScalarOp)x->op;
-    if ((op != OP_lt && op != OP_le && op != OP_gt && op != OP_ge) ||
-        !x_affine(k, x_op2(k, (Loc){0}, OP_sub, x_arg(k, c, 0), x_arg(k, c, 1)), &a) || a.n != 2 ||
-        !ext_is_const(m, a.constant, shift) || *shift < -INT32_MAX || *shift > INT32_MAX)
-        return 0;
-    for (uint32_t i = 0; i < 2; i++)
-        if (!ext_is_const(m, a.coef[i], &coef[i]))
-            return 0;
-    uint32_t at = a.index[0] == j ? 0 : 1;
-    if (a.index[at] != j || a.index[1 - at] != t || coef[0] != -coef[1] || (coef[at] != 1 && coef[at] != -1))
-        return 0;
-    int less = op == OP_lt || op == OP_le, equal = op == OP_le || op == OP_ge;
-    *from = less == (coef[at] < 0); /* j - t + s < 0, or turned t - j + s < 0 */
-    *shift = (coef[at] > 0 ? -*shift : *shift) + (equal != *from);
+    *from = op == OP_gt || op == OP_ge;
+    *shift += op == OP_gt || op == OP_le;
     return 1;
 }
 
