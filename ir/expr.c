@@ -247,6 +247,13 @@ int x_is_op(const Kernel *k, ExprId e, ScalarOp op)
     return e != NONE && k->exprs.at[e].kind == X_OP && k->exprs.at[e].op == op;
 }
 
+ExprId x_unrounded(const Kernel *k, ExprId e, ScalarOp *cast)
+{
+    int rounded = x_is_op(k, e, OP_bf16) || x_is_op(k, e, OP_f16);
+    *cast = rounded ? (ScalarOp)x_at(k, e)->op : OP_COUNT;
+    return rounded ? x_arg(k, e, 0) : e;
+}
+
 ScalarOp op_negated(ScalarOp op)
 {
     static const ScalarOp opposite[][2] = {{OP_lt, OP_ge}, {OP_gt, OP_le}, {OP_eq, OP_ne}};

@@ -43,6 +43,7 @@ static inline ExprId x_condition(const Kernel *k, ExprId e)
     return k->exprs.at[e].nargs > 1 ? x_arg(k, e, 1) : (ExprId)NONE;
 }
 int x_is_op(const Kernel *k, ExprId e, ScalarOp op);
+ExprId x_unrounded(const Kernel *k, ExprId e, ScalarOp *cast); /* e without a cast to 16 bits around it; OP_COUNT: it has none */
 /* e as a subscript of that axis. An index alone stands for all of its axis (language page, section 4), so where e is the
  * index of another one the same number is `e + 0`. */
 ExprId x_subscript(Kernel *k, ExprId e, Axis axis);

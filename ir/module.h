@@ -52,7 +52,7 @@ typedef struct Kernel {
     struct WalkState *walk;   /* ir/walk.c */
     struct FreshNames *fresh; /* ir/fresh.c */
     uint32_t *cons; /* hash-cons table: ExprId + 1 */
-    uint32_t cons_size, cons_used;
+    uint32_t cons_size;
     const Derive *derived; /* this kernel is the forward or backward of ... , or NULL */
     struct TileProgram *tiles; /* NULL until lowered; ir/tile.h */
 } Kernel;

@@ -176,9 +176,7 @@ static int is_lines(const Kernel *k, TensorId t) { return k->tensors.at[t].layou
 
 ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast)
 {
-    int rounded = x_is_op(k, left, OP_bf16) || x_is_op(k, left, OP_f16);
-    ExprId load = rounded ? x_arg(k, left, 0) : left;
-    *cast = rounded ? (ScalarOp)x_at(k, left)->op : OP_COUNT;
+    ExprId load = x_unrounded(k, left, cast);
     return x_at(k, load)->kind == X_LOAD ? load : (ExprId)NONE;
 }
 

@@ -180,6 +180,9 @@ static int passes_all(const Along *a, ExprId condition, TensorId t)
 /* Is it a bound of a loop over the column? */
 static int is_bound(Kernel *k, ExprId e, IndexId column)
 {
+    ScalarOp op;
+    ExprId end;
+    int64_t each;
     Affine form;
     return query_solve(k, e, column, &each, &op, &end) && each == 1 && op != OP_eq && x_affine(k, end, &form);
 }
@@ -193,12 +196,6 @@ static int are_bounds(Kernel *k, ExprId condition, IndexId column)
         if (!is_bound(k, each[i], column))
             return 0;
     return 1;
-}
-
-/* Without the cast to the type in which it is stored. */
-static ExprId unrounded(const Kernel *k, ExprId e)
-{
-    return x_is_op(k, e, OP_bf16) || x_is_op(k, e, OP_f16) ? x_arg(k, e, 0) : e;
 }
 
 static int is_all_own(const Along *a, ExprId e, TensorId t)
@@ -235,9 +232,10 @@ static int store_along(const Along *a, uint32_t at)
     if (condition != NONE)
         condition = x_substitute(k, condition, &bound, &here, 1);
     ExprId value = x_substitute(k, q.rhs, &column, &there, 1);
+    ScalarOp cast; /* to the type in which it is stored */
     int loads = x_loads(k, body, q.lhs);
     if ((loads ? !is_all_own(a, body, q.lhs) || k->tensors.at[q.lhs].elem != EL_F32
-               : !x_contains(k, body, unrounded(k, value))) ||
+               : !x_contains(k, body, x_unrounded(k, value, &cast))) ||
         !has_lanes(a, x_substitute(k, body, &bound, &here, 1), column) || !passes_all(a, condition, q.lhs) ||
         !are_bounds(k, condition, column))
         return 0;
@@ -261,10 +259,11 @@ static ScalarOp cast_of(const Along *a, TensorId t)
                 const Expr *load = x_at(k, x_arg(k, *n, arg));
                 if (load->kind != X_LOAD || load->sym != t)
                     continue;
-                if (!(x_is_op(k, *n, OP_bf16) || x_is_op(k, *n, OP_f16)) ||
-                    (all != OP_COUNT && all != (ScalarOp)x_at(k, *n)->op))
+                ScalarOp cast;
+                x_unrounded(k, *n, &cast);
+                if (cast == OP_COUNT || (all != OP_COUNT && all != cast))
                     return OP_COUNT;
-                all = (ScalarOp)x_at(k, *n)->op;
+                all = cast;
             }
     }
     return all;

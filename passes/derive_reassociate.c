@@ -273,10 +273,10 @@ static void take_apart(Match *m, ExprId e)
     m->scale = NONE;
     m->whole = 1;
     for (;; m->whole = 0) {
-        if (x_is_op(k, e, OP_bf16) || x_is_op(k, e, OP_f16)) {
-            e = x_arg(k, e, 0);
+        ScalarOp cast;
+        e = x_unrounded(k, e, &cast);
+        if (cast != OP_COUNT)
             continue;
-        }
         ExprId condition, then = without_if(k, e, &condition);
         if (then != e && query_is_implied(k, condition, m->guard)) {
             e = then;
