@@ -1,4 +1,4 @@
-/* `wp = pack(w)` and `wt = pack_t(w)`: sugar for an equation of elements; see Note [Sugar] in ir.h. */
+/* `wp = pack(w)` and `wt = pack_t(w)`: sugar for an equation of elements; Note [Sugar] in ir/ir.h. */
 #include "frontend/sema.h"
 
 #include <string.h>

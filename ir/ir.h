@@ -18,7 +18,7 @@
  *
  * The text form of the equation level is the .moe language itself: ir_print() writes it, frontend/ reads it.
  *
- * Note [Sugar that the frontend removes], so that no pass meets it:
+ * Note [Sugar]. What the front end removes, so that no pass meets it:
  *   sum(r in e) t             -> sum(r where @r == e) t
  *   an access through a row that may be dropped, rt.row(t, k): the nearest reduction gets the conjunct
  *                                `rt.row(t, k) >= 0`; with none, the equation's value is if(row >= 0, value, 0)

@@ -32,7 +32,7 @@
  * group's blocks does: a list of four columns, the third and fourth of which are the number of the run's first block and how
  * many it has. */
 /* Note [Block products]. pack copies a box of an expression into a panel, a buffer with layout lines or pairs (Note
- * [Layouts] in ir.h), or row-major:
+ * [Layouts] in tensor.h), or row-major:
  *     pack xs[0, 0] = x[idiv(rt.slot_of[r], K), h] for r in r0..r1, h in slab..s1
  * The subscripts are the place of the box's first element; of a panel with one axis the box is one row. The element (r, h) goes to xs[0 + r - r0, 0 + h - slab],
  * converted as a store converts; each is evaluated once, and nothing outside the box. Of a panel in lines or pairs the

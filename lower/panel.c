@@ -45,7 +45,7 @@ IndexId lower_panel_row(const Lower *l, const Members *m)
     return row;
 }
 
-/* block[row - item_first, lane - lane_first] */
+/* block[row - first, lane - lane_first] */
 static const ExprId *block_at(Lower *l, const Item *it, ExprId row, ExprId *at)
 {
     Kernel *k = l->k;

@@ -1,4 +1,4 @@
-/* What the files row-block group*.c share: a row-block group as it was decided. Private to lower/. */
+/* A row-block group as it was decided: what rowblock*.c, strip*.c and hand_on.c share. */
 #ifndef LOWER_ROWBLOCK_H
 #define LOWER_ROWBLOCK_H
 

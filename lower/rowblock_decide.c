@@ -280,14 +280,13 @@ static int only_end(const Kernel *k, ExprId reduce, IndexId term)
     return n < CONJUNCT_MAX;
 }
 
-/* How members and sums over the rows read a tensor. */
+/* How members and sums over the rows read a tensor: as left operands with the block's rows, which are all multiplied in one type and
+ * rounded to it in one way, or otherwise. */
 typedef struct Reads {
-    uint32_t
-        left; /* as left operands with the block's rows, all of them of one type and rounded in one way ... */
-    Elem elem;       /* ... this one ... */
-    ScalarOp cast;   /* ... or OP_COUNT */
-    uint32_t others; /* otherwise */
-    int from_first;  /* no left operand begins behind the first column */
+    uint32_t left, others; /* how many of each */
+    Elem elem;
+    ScalarOp cast;  /* OP_COUNT: they are not rounded */
+    int from_first; /* no left operand begins behind the first column */
 } Reads;
 
 static void count_load(Lower *l, const RowBlockLaunch *s, const Blocking *by, ExprId load, Reads *r)

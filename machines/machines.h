@@ -211,7 +211,7 @@ extern const uint32_t trait_count;
 /* Extents of a product, or of a part of one: rows and columns of sums, and terms of each sum. */
 typedef struct Blocks {
     int64_t rows, cols, depth;
-    int64_t plain_rows; /* rows that belong to no group */
+    int64_t plain_rows; /* instead of `rows`, of a product that is alone: neither grouped nor one of many */
     int64_t part_rows;
 } Blocks;
 

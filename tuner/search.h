@@ -1,7 +1,7 @@
 /* The search for a schedule: points become trials, trials are pruned, predicted and measured beside the default.
  *
  * Note [Judge] A search asks a judge for everything outside: what a point comes to, what the model says, a race against
- * the default, and the time that is left. tune.c has the judge that runs kernels in processes of their own, and the one that only
+ * the default, and the time that is left. case.c has the judge that runs kernels in processes of their own, and the one that only
  * asks the model of a machine; tests pretend one, so that strategies are tested without a clock. */
 #ifndef TUNER_SEARCH_H
 #define TUNER_SEARCH_H
