@@ -8,9 +8,10 @@
  * operand that they share is packed once. After all slabs the epilogue computes the rest of the equations, element by element,
  * and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so bits do not
  * depend on them. Slabs: lower/slab.c.
- * Conditions become bounds of the reduced index. Where bounds differ from row to row (a causal mask), the terms that only
- * some rows of the item have are added element by element, under their condition; nothing is multiplied by a zero mask.
- * The same loops do what is no product of two matrices. */
+ * Conditions become bounds of the reduced index, or zeros in the operands where they are none (mask.c). Where bounds differ from
+ * row to row (a causal mask), the terms that only some rows of the item have are added element by element, under their condition;
+ * the cube of an NPU multiplies them all, those that a row does not have as zeros. The loops over elements do what is no product
+ * of two matrices, too. */
 #include "lower/lower.h"
 
 /* A chain's sums hold the old values already. */
@@ -130,9 +131,34 @@ static int ends_in_zeros(Lower *l, const Together *g, IndexId i, ExprId hi)
     return !given || lower_starts_line(l, hi) || hi == lower_extent(l, i);
 }
 
-/* Where rows differ, blocks take whole lines of terms, counted from the index's zero: which terms of a row are added one
+/* Rows whose bounds differ: blocks take whole lines of terms, counted from the index's zero. Which terms of a row are added one
  * by one, and which two or 32 at a time, is then the same however rows are cut into items. The cube of an NPU takes them
  * all, those that a row has not as zeros. */
+static void split_terms(Lower *l, const Item *it, const Together *g, const Walk *w, const Range *r, Loc loc,
+                        Terms *t)
+{
+    IndexId i = w->d->bound[w->d->nbound - 1];
+    t->lo = build_let(&l->b, loc, "lo", r->lo_min);
+    int all = x_at(l->k, r->hi_max)->kind == X_EXTENT; /* another bound may leave no terms, or fewer */
+    const Narrowed *some = it->rowblock ? lower_narrowed(l, i) : NULL;
+    int of_block =
+        some && some->lo == it->rowblock->first; /* the terms are its rows, of which there are some */
+    ExprId first = of_block ? some->lo : x_int(l->k, loc, 0);
+    t->hi = build_let(&l->b, loc, "hi", all ? r->hi_max : x_max(l->k, first, r->hi_max));
+    if (pass_traits(l->c)->masked_terms && g->s[0].p->left != NONE && stand_between(l, g, i)) {
+        t->mask = mask_of(l, w, r->inner);
+        t->from = t->lo;
+        t->to = t->hi;
+        return;
+    }
+    ExprId from = x_min(l->k, t->hi, lower_whole_lines(l, r->lo_max, LAYOUT_EDGE - 1));
+    t->from = starts_line(l, it, r->lo_max) ? t->lo : build_let(&l->b, loc, "inner", from);
+    ExprId to = x_max(l->k, x_int(l->k, loc, 0), x_min(l->k, r->hi_min, t->hi));
+    t->to = ends_line(it, r)
+                ? t->hi
+                : build_let(&l->b, loc, "outer", x_max(l->k, t->from, lower_whole_lines(l, to, 0)));
+}
+
 static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w, Loc loc)
 {
     IndexId i = w->d->bound[w->d->nbound - 1];
@@ -146,28 +172,9 @@ static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w
     Terms t = {r.lo_min, r.lo_min, r.hi_max, r.hi_max, .group = NONE, .mask = NONE};
     t.blocks = !(w->pending & ~(r.exact | r.inner));
     t.whole = r.inner || (it->rowblock && t.from == it->rowblock->first) || lower_starts_line(l, t.from);
-    if (r.inner && t.blocks) {
-        t.lo = build_let(&l->b, loc, "lo", r.lo_min);
-        int all = x_at(l->k, r.hi_max)->kind == X_EXTENT; /* another bound may leave no terms, or fewer */
-        const Narrowed *some = it->rowblock ? lower_narrowed(l, i) : NULL;
-        int of_block =
-            some && some->lo == it->rowblock->first; /* the terms are its rows, of which there are some */
-        ExprId first = of_block ? some->lo : x_int(l->k, loc, 0);
-        t.hi = build_let(&l->b, loc, "hi", all ? r.hi_max : x_max(l->k, first, r.hi_max));
-        if (pass_traits(l->c)->masked_terms && g->s[0].p->left != NONE && stand_between(l, g, i)) {
-            t.mask = mask_of(l, w, r.inner);
-            t.from = t.lo;
-            t.to = t.hi;
-            return t;
-        }
-        ExprId from = x_min(l->k, t.hi, lower_whole_lines(l, r.lo_max, LAYOUT_EDGE - 1));
-        t.from = starts_line(l, it, r.lo_max) ? t.lo : build_let(&l->b, loc, "inner", from);
-        ExprId to = x_max(l->k, x_int(l->k, loc, 0), x_min(l->k, r.hi_min, t.hi));
-        t.to = ends_line(it, &r)
-                   ? t.hi
-                   : build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, to, 0)));
-    }
-    if (t.blocks && t.to == t.hi && !ends_in_zeros(l, g, i, t.hi))
+    if (r.inner && t.blocks)
+        split_terms(l, it, g, w, &r, loc, &t);
+    if (t.mask == NONE && t.blocks && t.to == t.hi && !ends_in_zeros(l, g, i, t.hi))
         t.to = build_let(&l->b, loc, "outer", x_max(l->k, t.from, lower_whole_lines(l, t.hi, 0)));
     return t;
 }
