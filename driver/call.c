@@ -57,19 +57,17 @@ static int has_type(const DLTensor *t, Elem e)
     return t->dtype.code == code && t->dtype.bits == 8 * elem_bytes(e) && t->dtype.lanes == 1;
 }
 
-enum { BOOL = 6 }; /* kDLBool, which older headers do not have */
-
 /* A type of DLPack as the language writes it. */
 static void put_type(DLDataType t, char *out, size_t room)
 {
     static const char *const kinds[] = {[kDLInt] = "i",     [kDLUInt] = "u",          [kDLFloat] = "f",
-                                        [kDLBfloat] = "bf", [kDLComplex] = "complex", [BOOL] = "bool"};
+                                        [kDLBfloat] = "bf", [kDLComplex] = "complex", [DLPACK_BOOL] = "bool"};
     const char *kind = t.code < sizeof kinds / sizeof *kinds ? kinds[t.code] : NULL;
     if (t.lanes != 1)
         snprintf(out, room, "vectors of %d lanes", t.lanes);
     else if (!kind)
         snprintf(out, room, "a type of %d bits that is not known here", t.bits);
-    else if (t.code == BOOL)
+    else if (t.code == DLPACK_BOOL)
         snprintf(out, room, "%s", kind);
     else
         snprintf(out, room, "%s%d", kind, t.bits);

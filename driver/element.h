@@ -8,4 +8,6 @@ double element_read(Elem e, const void *at);
 /* The value is one that the type holds: elem_round() has been there. */
 void element_write(Elem e, double value, void *at);
 
+enum { DLPACK_BOOL = 6 }; /* kDLBool of tensors that callers have; older headers of DLPack do not name it */
+
 #endif

@@ -1,5 +1,6 @@
 /* Python objects as DLPack tensors, without a copy: PyTorch through its table of C functions, which costs least; whatever has
  * the buffer protocol, as numpy's arrays have; everything else through __dlpack__(). */
+#include "driver/element.h"
 #include "python/native.h"
 
 #include <string.h>
@@ -90,15 +91,13 @@ PyObject *view_make(const TensorView *v, DLDataType type, int rank, int64_t *sha
 
 /* ---- buffers ---- */
 
-enum { BOOL = 6 }; /* kDLBool, which older headers do not have */
-
 /* The type that a format of the struct module means; the kind that no parameter has where it is none of them. */
 static DLDataType type_of_format(const char *format, Py_ssize_t bytes)
 {
     static const struct {
         const char *letters;
         uint8_t code;
-    } kinds[] = {{"efd", kDLFloat}, {"bhilqn", kDLInt}, {"BHILQN", kDLUInt}, {"?", BOOL}};
+    } kinds[] = {{"efd", kDLFloat}, {"bhilqn", kDLInt}, {"BHILQN", kDLUInt}, {"?", DLPACK_BOOL}};
     format += format && strchr("@=<", *format) && *format;
     DLDataType type = {kDLOpaqueHandle, (uint8_t)(8 * bytes), 1};
     for (size_t i = 0; format && format[0] && !format[1] && i < sizeof kinds / sizeof *kinds; i++)
