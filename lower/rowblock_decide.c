@@ -257,14 +257,14 @@ static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
 
 /* ---- left operands that are made in lines ---- */
 
-/* Note [Left lines]. What is the left operand of a product, with the block's rows, is stored as the product reads it: in lines, of the
- * type that is multiplied. It would be packed by a pass of its own else. Where others read a strip of it, too, it is stored both ways;
- * both of whole rows would leave the second cache.
+/* Note [Left lines]. A placed tensor that is a product's left operand, with the block's rows, is stored as the product reads it: in
+ * lines, in the type that is multiplied. Otherwise a pass of its own would pack it. Where others read a strip of it, too, the strip is
+ * stored both ways; whole rows are not, as both would not fit the second cache.
  *   before:  e[i - u0, j - strip] = bf16(..)    pack left[0, 0] over i, j = e[..]    product sums += left[0, 0] * v[..]
  *   after:   e[i - u0, j - strip] = bf16(..)    product sums += e[0, lo - strip] * v[..]
- * Lanes store whole lines if they go over the terms and begin where one does. Targets that read rows of bf16 need no lines. Where rows
- * may be few they are packed: the lines of a row are 4 KiB apart, and share one place of the first cache (decoding takes 1.06 to 1.16
- * times as long so). */
+ * Lanes store whole lines if they go over the terms and begin where a line does. Targets that read rows of bf16 need no lines. Where
+ * there may be few rows, they are packed as ever: the lines of a row are 4 KiB apart, so they compete for one place of the first cache
+ * (with lines decoding takes 1.06 to 1.16 times as long). */
 
 /* Do conditions say of the terms at most where they end? Those of a window begin in the middle of a line. */
 static int only_end(const Kernel *k, ExprId reduce, IndexId term)
@@ -289,20 +289,33 @@ typedef struct Reads {
     int from_first; /* no left operand begins behind the first column */
 } Reads;
 
+/* The product whose left operand is this load, and how the load is rounded; or NULL. */
+static const LowerProduct *product_of(const Kernel *k, const Blocking *by, ExprId load, ScalarOp *cast)
+{
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        if (by->product[i].left != NONE && lower_left_load(k, by->product[i].left, cast) == load)
+            return &by->product[i];
+    return NULL;
+}
+
+/* Does the product read it by the block's rows and with its terms as the last subscript, where rows are many (Note [Few rows] in
+ * hoist.c)? */
+static int reads_lines(Lower *l, const RowBlockLaunch *s, const Blocking *by, const LowerProduct *p,
+                       ExprId load, IndexId term)
+{
+    const Kernel *k = l->k;
+    uint32_t n = x_at(k, load)->nargs;
+    return by->row == s->c->row && n > 1 && x_plain_index(k, x_arg(k, load, n - 1)) == term &&
+           (s->c->carries || lower_is_as_long(l, by, p));
+}
+
 static void count_load(Lower *l, const RowBlockLaunch *s, const Blocking *by, ExprId load, Reads *r)
 {
     const Kernel *k = l->k;
-    ScalarOp cast = OP_COUNT;
-    uint32_t i = 0;
-    while (i < by->nproducts &&
-           (by->product[i].left == NONE || lower_left_load(k, by->product[i].left, &cast) != load))
-        i++;
-    const LowerProduct *p = &by->product[i];
-    IndexId term =
-        i == by->nproducts ? (IndexId)NONE : x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u);
-    if (i == by->nproducts || by->row != s->c->row || x_at(k, load)->nargs < 2 ||
-        x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) != term ||
-        !(s->c->carries || lower_is_as_long(l, by, p)) ||
+    ScalarOp cast;
+    const LowerProduct *p = product_of(k, by, load, &cast);
+    IndexId term = p ? x_bound(k, p->reduce, x_at(k, p->reduce)->nbound - 1u) : (IndexId)NONE;
+    if (!p || !reads_lines(l, s, by, p, load, term) ||
         (r->left && (r->elem != p->left_elem || r->cast != cast))) {
         r->others++;
         return;

@@ -97,8 +97,8 @@ static int try_from(RowBlockGroup *s, uint32_t first, const IndexId *key)
 enum { MARKS_MAX = 9 };
 
 /* What makes one row-block group better than another, the most important first. Where both keep as many tensors larger than any
- * parameter out of memory, the better one carries fewer sums: of attention's gradients over keys j those of queries alone, over
- * queries i those of keys and values. Carried products read their left operand against its rows. */
+ * parameter out of memory, the better one carries fewer sums: attention's backward carries the gradient of queries if its rows are the
+ * keys, those of keys and of values if its rows are the queries. Carried products read their left operand against its rows. */
 typedef struct Score {
     int mark[MARKS_MAX];
 } Score;

@@ -11,11 +11,12 @@
  *     gradients are so; for them the alternative is to store s, or to compute it twice. The two products
  *     around an activation, gate and down, are not, and stay apart,
  *   - a carrier joins when it reads a placed tensor, or, where there are no outer variables, rows that a member reads.
- * Of the members' products of two matrices at least as many stay so as do not. Rows by which those of tensors that are looked at
- * twice do, are the better ones: positions i of `q[b, i, n, d] * k[b, j, n, d]`, not heads n, though heads may share some keys.
+ * Of the members' products of two matrices no more may become plain loops than stay products of a block of rows. Of two choices of
+ * the row the better one keeps the products that write or read what is looked at twice: in `q[b, i, n, d] * k[b, j, n, d]` the row is
+ * the position i, not the head n, though heads may share some keys.
  * Without a placed tensor of rows and columns, a row-block group pays for a norm: one member reduces over columns
- * of x, another one, which waits for it, reads x again. Where rows of all that stands in memory lie side by side, x[t, f] with
- * row f, a group would read one element of each line: none pays without a product. */
+ * of x, another one, which waits for it, reads x again. Where neighbours in memory are elements of neighbouring rows, x[t, f] with
+ * row f, a group would use one element of each cache line: there none pays without a product. */
 #include "passes/cluster_rowblock.h"
 
 #include "passes/query.h"

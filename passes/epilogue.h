@@ -8,7 +8,7 @@
 
 enum { EPILOGUE_MAX = 20 };
 
-/* The left-hand index variables of q, in order; returns how many, or -1: q cannot be in a epilogue. */
+/* The left-hand index variables of q, in order; returns how many, or -1: q cannot be in an epilogue. */
 int epilogue_space(const Kernel *k, const Equation *q, IndexId *out /* MAX_RANK places */);
 /* Do two equations run over elements of the same axes? */
 int epilogue_same_space(const Kernel *k, const Equation *a, const Equation *b);
