@@ -3,18 +3,18 @@
 
 #include "moe_parser.h"
 
-static int begins_line(const Advice *a, uint32_t word, int kind)
+static int is_in_dim(const Advice *a, uint32_t word)
 {
     while (word > 0 && !a->words.at[word].first)
         word--;
-    return advice_is(a, word, kind);
+    return advice_is(a, word, KW_DIM);
 }
 
 /* dim T E K */
 int habit_names(Advice *a)
 {
     if (!advice_is(a, a->at, NAME) || !advice_is(a, a->at - 1, NAME) || a->words.at[a->at].first ||
-        !begins_line(a, a->at, KW_DIM) || advice_named(a, a->at, "prefer"))
+        !is_in_dim(a, a->at) || advice_named(a, a->at, "prefer"))
         return 0;
     for (uint32_t i = a->at; advice_is(a, i, NAME) && !a->words.at[i].first; i++)
         advice_edit(a, i - 1, i - 1, ADVICE_TEXT("%s,", advice_text(a, i - 1, i - 1)));
@@ -24,7 +24,7 @@ int habit_names(Advice *a)
 /* dim T, and the next declaration */
 static int habit_comma_at_end(Advice *a)
 {
-    if (!a->words.at[a->at].first || !advice_is(a, a->at - 1, ',') || !begins_line(a, a->at - 1, KW_DIM))
+    if (!a->words.at[a->at].first || !advice_is(a, a->at - 1, ',') || !is_in_dim(a, a->at - 1))
         return 0;
     a->place = a->at - 1;
     advice_edit(a, a->at - 1, a->at - 1, "");
@@ -53,7 +53,7 @@ int habit_dim(Advice *a)
         "behind the names of a `dim` stand their rules: <= MAX, : % N prefer M, = CONST, in this order";
     if (habit_comma_at_end(a))
         return 1;
-    if (a->words.at[at].first || !begins_line(a, at, KW_DIM) || advice_is(a, at - 1, KW_DIM))
+    if (a->words.at[at].first || !is_in_dim(a, at) || advice_is(a, at - 1, KW_DIM))
         return 0;
     if (advice_is(a, at, ',')) {
         advice_edit(a, at, at, "\ndim");
