@@ -17,7 +17,7 @@ static void lower_equation(Lower *l, const Members *m)
 {
     const Equation *q = &m->at[0];
     switch (q->kind) {
-    case EQ_ASSIGN: lower_elements(l, m); return;
+    case EQ_ASSIGN:
     case EQ_ADD:
         if (lower_is_accumulated(l, q))
             lower_accumulate(l, q);
@@ -53,8 +53,8 @@ static Extent times_of(Kernel *k, const ExprId *e, uint32_t n, uint8_t stop)
 /* Of a sum by key that is added: each term is read and added to its element. */
 static Extent work_by_key(Kernel *k, const Equation *q, const Bucket *b)
 {
-    ExprId at[MAX_RANK + 1] = {x_arg(k, q->rhs, 0)};
-    uint32_t n = 1;
+    ExprId at[MAX_RANK + 2] = {x_arg(k, q->rhs, 0), b->key};
+    uint32_t n = 2;
     for (uint32_t i = 0; i < q->nindex; i++)
         if (x_plain_index(k, q->index[i]) != b->bucket)
             at[n++] = q->index[i];

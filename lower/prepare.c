@@ -17,7 +17,7 @@ static ExprId rows_exist(Lower *l, const Bucket *b)
 }
 
 /* Flat numbers are 32-bit. */
-static void check_flat(Lower *l, Extent elements)
+void lower_check_flat(Lower *l, Extent elements)
 {
     Kernel *k = l->k;
     Stmt s = tile_stmt(TILE_check, (Loc){0});
@@ -165,7 +165,7 @@ static void make_sort(Lower *l, Bucket b)
     sort.first = build_buffer(&l->b, "first", EL_I64, SPACE_WORK, 1, &firsts);
     Loc loc = x_at(k, b.key)->loc;
     build_launch(&l->b, loc, "bucket");
-    check_flat(l, elements);
+    lower_check_flat(l, elements);
     Stmt s = tile_stmt(TILE_bucket, loc);
     s.buffer = sort.order;
     s.second = sort.first;

@@ -96,7 +96,7 @@ static ExprId canon_integer(Kernel *k, ExprId e)
 
 /* ---- floats ---- */
 
-/* Exact in f32, in double arithmetic too: nothing is rounded by folding. */
+/* Exact in f32, in double arithmetic too: nothing is rounded by folding. By 0 it is infinity or NaN, for which there is no literal. */
 static ExprId fold_floats(Kernel *k, ExprId e)
 {
     ScalarOp op = (ScalarOp)x_at(k, e)->op;
@@ -117,6 +117,8 @@ static ExprId fold_floats(Kernel *k, ExprId e)
         result = v[0] * v[1];
     else if (op == OP_div && v[1] != 0 && v[0] / v[1] * v[1] == v[0])
         result = v[0] / v[1];
+    else if (op == OP_div && v[1] == 0 && v[0] >= 0)
+        return x_float(k, x_at(k, e)->loc, v[0] > 0 ? (double)INFINITY : (double)NAN);
     else
         return e;
     int exact = (double)(float)result == result && isfinite(result) && result > 0;
