@@ -110,7 +110,7 @@ static void dense_loops(Lower *l, const Item *it, Walk w, IndexId i)
     Loc loc = walk_loc(l, &w);
     ExprId a = r.lo_min, b = r.hi_max;
     if (r.lo_max != r.lo_min) {
-        a = build_let(&l->b, loc, "inner", x_min(l->k, r.lo_max, r.hi_max));
+        a = build_let(&l->b, loc, "inner", x_max(l->k, r.lo_min, x_min(l->k, r.lo_max, r.hi_max)));
         index_loop(l, it, ends, i, r.lo_min, a, NONE);
     }
     if (r.hi_min != r.hi_max) {
