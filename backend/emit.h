@@ -1,6 +1,6 @@
 /* What the emit_*.c files share: a kernel's plan, a function's emission state, and who emits what. */
 /* Note [Layers]. A file calls files of its own row and of the rows above it, which tests/calls.py checks:
- *     l, emit_multiple: LLVM in short words; what is a multiple of what
+ *     l, emit_multiple, emit_narrow: LLVM in short words; what is a multiple of what; what fits 32 bits
  *     family_x86, target, jit, jit_names, object, made, made_bytes: what LLVM makes of a module
  *     plan, emit_lanes, emit_frame, emit_debug: questions to a plan, masks, what a function computes once, lines
  *     emit_scalar, emit_quotient, emit_math, emit_number: scalar operations and element formats
@@ -224,6 +224,7 @@ V emit_bool(Emit *e, ExprId x);
 Form emit_form(Emit *e, ExprId x);
 int emit_unsafe(Emit *e, ExprId x);
 int emit_multiple(Emit *e, ExprId x, int64_t n); /* lane 0's value is known to be a multiple of n */
+V emit_narrow(L *l, V v); /* lanes that fit 32 bits, in 32 bits; others as they are */
 V emit_to_float(Emit *e, V v);
 void emit_forget(Emit *e, uint32_t mark); /* drops remembered values back to log length `mark` */
 V emit_fold_lanes(Emit *e, ReduceKind kind, V v);

@@ -15,7 +15,7 @@ V emit_to_float(Emit *e, V v)
 {
     if (!l_is_int(v))
         return v;
-    return l_cast(e->l, l_is_bool(v) ? LLVMUIToFP : LLVMSIToFP, v, e->l->f32);
+    return l_cast(e->l, l_is_bool(v) ? LLVMUIToFP : LLVMSIToFP, emit_narrow(e->l, v), e->l->f32);
 }
 
 V emit_scalar(Emit *e, ScalarOp op, V a, V b)

@@ -169,7 +169,7 @@ static void fill_tensor(TestCase *c, uint32_t param)
     }
 }
 
-enum { ELEMENTS_MAX = 1 << 24 }; /* of a parameter */
+enum { ELEMENTS_MAX = 1 << 26 }; /* of a parameter: 512 MiB as doubles */
 
 /* count: -1 where it is no number of 64 bits. */
 static const char *too_many(const TestCase *c, const char *name, int64_t count)

@@ -327,6 +327,18 @@ def test_integers(lib):
     assert (q == a).all() and (r == 0).all(), "divisor 0"
 
 
+def test_narrow(lib):
+    """Floats of sums, quotients and remainders of any two i32: lanes of 32 bits where they suffice (backend/emit_narrow.c)."""
+    a, b = (rng.integers(-2**31, 2**31, 1003).astype(np.int32) for _ in range(2))
+    a[:4], b[:4] = [-2**31, 2**31 - 1, -2**31, 2**31 - 1], [-2**31, 2**31 - 1, 2**31 - 1, -2**31]
+    x, y = a.astype(np.int64), b.astype(np.int64)
+    want = [x + y, x - y, x // 65536 - y // 2**31, (x + y) % 1024, np.where(x > 0, x // 16, y % 16 - 8), x // 2 + y // 2 + 1]
+    got = [np.full(len(a), np.nan, np.float32) for _ in want]
+    call(lib, "narrow", (len(a),), [a, b, *got])
+    for name, w, g in zip("sdqmch", want, got):
+        assert (g == w.astype(np.float32) * np.float32(0.5 if name == "d" else 1)).all(), name
+
+
 def test_large(lib):
     n = 9 << 20
     x, memory = normal(n), np.full(n + 32, np.nan, np.float32)

@@ -1,0 +1,93 @@
+/* Integers of lanes in 32 bits.
+ *
+ * Note [Narrow lanes]. Integers have 64 bits. Of lanes half as many fit a register, and CPUs turn them into floats slowly. Where
+ * all that a float is made of fits 32 bits whatever elements hold, as a nibble of a word, imod(idiv(w, 256), 16) - 8, it is
+ * computed again in 32 bits, and LLVM drops the rest. What is not recognised stays as it is. */
+#include "backend/emit.h"
+
+enum { NARROW_DEPTH = 16 }; /* nested operations: a choice by an index has a few */
+
+/* Lanes of 32 bits, and between which values they are; lanes NULL: they may not fit. */
+typedef struct Narrow {
+    V lanes;
+    int64_t lo, hi;
+} Narrow;
+
+static Narrow narrow(L *l, V v, int depth);
+
+static Narrow fitting(V lanes, int64_t lo, int64_t hi)
+{
+    int fits = lo >= INT32_MIN && hi <= INT32_MAX;
+    return (Narrow){fits ? lanes : NULL, lo, hi};
+}
+
+static int constant_lanes(L *l, V v, int64_t *value)
+{
+    return LLVMIsConstant(v) && l_constant(l_lane(l, v, l_i32(l, 0)), value) &&
+           v == l_splat(l, l_i64(l, *value), l_width(v));
+}
+
+static Narrow narrow_sum(L *l, V v, int depth)
+{
+    int adds = LLVMGetInstructionOpcode(v) == LLVMAdd;
+    Narrow a = narrow(l, LLVMGetOperand(v, 0), depth), b = narrow(l, LLVMGetOperand(v, 1), depth);
+    if (!a.lanes || !b.lanes)
+        return (Narrow){0};
+    return adds ? fitting(l_add(l, a.lanes, b.lanes), a.lo + b.lo, a.hi + b.hi)
+                : fitting(l_sub(l, a.lanes, b.lanes), a.lo - b.hi, a.hi - b.lo);
+}
+
+/* By 2^bits, rounded down. */
+static Narrow narrow_quotient(L *l, V v, int depth)
+{
+    int64_t bits;
+    if (!constant_lanes(l, LLVMGetOperand(v, 1), &bits) || bits > 31)
+        return (Narrow){0};
+    Narrow a = narrow(l, LLVMGetOperand(v, 0), depth);
+    return a.lanes ? fitting(l_sar(l, a.lanes, (int)bits), a.lo >> bits, a.hi >> bits) : a;
+}
+
+/* Of what does not fit, too, the low bits are these. */
+static Narrow narrow_mask(L *l, V v, int depth)
+{
+    int64_t mask;
+    if (!constant_lanes(l, LLVMGetOperand(v, 1), &mask) || mask < 0 || mask > INT32_MAX)
+        return (Narrow){0};
+    V from = LLVMGetOperand(v, 0);
+    Narrow a = narrow(l, from, depth);
+    V low = a.lanes ? a.lanes : l_cast(l, LLVMTrunc, from, l->i32);
+    return fitting(l_and(l, low, l_int(LLVMTypeOf(low), mask)), 0, mask);
+}
+
+static Narrow narrow_choice(L *l, V v, int depth)
+{
+    Narrow a = narrow(l, LLVMGetOperand(v, 1), depth), b = narrow(l, LLVMGetOperand(v, 2), depth);
+    if (!a.lanes || !b.lanes)
+        return (Narrow){0};
+    return fitting(l_select(l, LLVMGetOperand(v, 0), a.lanes, b.lanes), a.lo < b.lo ? a.lo : b.lo,
+                   a.hi > b.hi ? a.hi : b.hi);
+}
+
+static Narrow narrow(L *l, V v, int depth)
+{
+    int64_t value;
+    if (constant_lanes(l, v, &value))
+        return fitting(l_int(LLVMVectorType(l->i32, l_width(v)), value), value, value);
+    if (!LLVMIsAInstruction(v) || depth == 0)
+        return (Narrow){0};
+    LLVMOpcode op = LLVMGetInstructionOpcode(v);
+    if (op == LLVMSExt && LLVMGetElementType(LLVMTypeOf(LLVMGetOperand(v, 0))) == l->i32)
+        return (Narrow){LLVMGetOperand(v, 0), INT32_MIN, INT32_MAX};
+    return op == LLVMAdd || op == LLVMSub ? narrow_sum(l, v, depth - 1)
+           : op == LLVMAShr               ? narrow_quotient(l, v, depth - 1)
+           : op == LLVMAnd                ? narrow_mask(l, v, depth - 1)
+           : op == LLVMSelect             ? narrow_choice(l, v, depth - 1)
+                                          : (Narrow){0};
+}
+
+V emit_narrow(L *l, V v)
+{
+    Narrow n =
+        l_width(v) && LLVMGetElementType(LLVMTypeOf(v)) == l->i64 ? narrow(l, v, NARROW_DEPTH) : (Narrow){0};
+    return n.lanes ? n.lanes : v;
+}
