@@ -12,7 +12,8 @@
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
  *
- * Left operands are lines; tiles also read rows as they lie, of buffers that have room for whole fragments (CPU_LEFT_ROWS).
+ * Left operands are lines. Rows of f32 are read as they lie, too, by fragments of no more rows than there are, which have the panel
+ * inside; and tiles read rows of buffers that have room for whole fragments (CPU_LEFT_ROWS).
  * Rows are rounded up to fragments of which 32 is a multiple, columns to vectors of a fragment: what Note
  * [Block products] in tile.h allows. */
 #include "backend/emit.h"

@@ -280,28 +280,25 @@ static const char *layouts_for(const Stmt *s, uint32_t side, int cube)
     return !side ? "lines or rows" : s->transposed || s->apart ? "rows" : "pairs or rows";
 }
 
-/* Of a left operand in rows fragments read 32 rows, whatever is in them, and whole lines of terms: those are inside by what the
- * program says. */
+/* Of a left operand in rows whole lines of terms are read, which are inside by what the program says; of an input only the rows
+ * of the product, as far as it is inside; of a thread's memory 32 rows at a time, whatever is in them. */
 static void verify_left_rows(TileVerifier *v, const Stmt *s, const Tensor *t, const TileBox *box)
 {
     int64_t rows;
-    if (t->role == ROLE_IN && t->elem == EL_F32 && t->rank >= 2) {
-        if (!tile_is_multiple(v, s->size[2], line_of(t)))
-            tile_broken(v,
-                        "the left operand %s is in rows and its terms, %s, are not known to be whole lines",
-                        t->name, text_of(v, s->size[2]));
-        return;
-    }
-    if (t->space != SPACE_THREAD || t->rank != 2 || t->elem != EL_BF16 ||
-        !ext_is_const(v->k->module, t->axes[0].extent, &rows) || rows % LAYOUT_EDGE)
-        tile_broken(v, "the left operand %s in rows is no bf16 memory of a thread with a multiple of %d rows",
+    int input = t->role == ROLE_IN && t->elem == EL_F32 && t->rank >= 2;
+    int own = t->space == SPACE_THREAD && t->rank == 2 && t->elem == EL_BF16 &&
+              ext_is_const(v->k->module, t->axes[0].extent, &rows) && rows % LAYOUT_EDGE == 0;
+    if (!input && !own)
+        tile_broken(v,
+                    "the left operand %s in rows is no f32 input, and no bf16 memory of a thread with a "
+                    "multiple of %d rows",
                     t->name, LAYOUT_EDGE);
     else if (!tile_is_multiple(v, s->size[2], line_of(t)))
         tile_broken(v, "the left operand %s is in rows and its terms, %s, are not known to be whole lines",
                     t->name, text_of(v, s->size[2]));
-    else
+    else if (own)
         verify_edges(v, box, (int64_t[]){LAYOUT_EDGE, 1});
-    if (!v->error)
+    if (!v->error && own)
         verify_inside(v, box, 0);
 }
 

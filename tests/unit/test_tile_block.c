@@ -198,8 +198,44 @@ static void test_left_rows(void **state)
         {"rows[0, 0]", "rows[32, 0]", NULL, "a block at 32 of axis 0 of rows"},
         {"depth 64", "depth 48", NULL, "its terms, 48, are not known to be whole lines"},
         {"rows: bf16[64, 96]", "rows: bf16[65, 96]", NULL, "with a multiple of 32 rows"},
-        {"rows: bf16[64, 96]", "rows: f32[64, 96]", NULL, "is no bf16 memory of a thread"},
-        {"rows[0, 0]", "x[0, 0]", NULL, "is no bf16 memory of a thread"},
+        {"rows: bf16[64, 96]", "rows: f32[64, 96]", NULL, "no bf16 memory of a thread"},
+        {"rows[0, 0]", "x[0, 0]", NULL, "no bf16 memory of a thread"},
+    };
+    verify_edits(rows, edits, sizeof edits / sizeof *edits);
+}
+
+/* A left operand that is rows of an input. */
+static void test_left_input(void **state)
+{
+    (void)state;
+    static const char rows[] = "tiles 1\n"
+                               "\n"
+                               "dim T\n"
+                               "dim H\n"
+                               "dim F\n"
+                               "\n"
+                               "kernel left(in x: f32[T, H], in w: f32[H, F], out y: f32[T, F]) {\n"
+                               "    cost T*H*F\n"
+                               "    work ws: f32[H, F] pairs\n"
+                               "    launch ws @1 {\n"
+                               "        parallel u in 0..H by 32 {\n"
+                               "            pack ws[u, 0] over h in u..min2(u + 32, H), f in 0..F = w[h, f]\n"
+                               "        }\n"
+                               "    }\n"
+                               "    launch y @1 {\n"
+                               "        parallel t in 0..T by 32 {\n"
+                               "            product y[t, 0] += x[t, 0] * ws[0, 0] rows min2(t + 32, T) - t "
+                               "cols F depth idiv(H, 32) * 32 init 0 == 0\n"
+                               "        }\n"
+                               "    }\n"
+                               "}\n";
+    static const Edit edits[] = {
+        {"", "", NULL, NULL},
+        {"idiv(H, 32) * 32", "if(F <= 256, idiv(H, 32) * 32, 0)", NULL, NULL},
+        {"idiv(H, 32) * 32", "H", NULL, "its terms, H, are not known to be whole lines"},
+        {"idiv(H, 32) * 32", "if(F <= 256, H, 0)", NULL, "are not known to be whole lines"},
+        {"in x: f32[T, H]", "inout x: f32[T, H]", NULL, "is no f32 input"},
+        {"in x: f32[T, H]", "in x: f16[T, H]", NULL, "is no f32 input"},
     };
     verify_edits(rows, edits, sizeof edits / sizeof *edits);
 }
@@ -490,6 +526,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types_and_layouts),
         cmocka_unit_test(test_left_rows),
+        cmocka_unit_test(test_left_input),
         cmocka_unit_test(test_axes_apart),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_boxes),
