@@ -104,7 +104,7 @@ static const Refusal refusals[] = {
     {"routed", break_runs, MOE_ROUTE, "count[0] is 19"},
     {"routed", break_slots, MOE_ROUTE, "slot_of[40] is -5"},
     {"looked_up", break_id, MOE_INDEX, "axis 0 of table, whose extent is 8"},
-    {"computed", break_computed, MOE_COMPUTED, "table is -1"},
+    {"computed", break_computed, MOE_COMPUTED, "index -1 is outside axis 0 of table"},
     {"computed", break_first_range, MOE_RANGE, "i32 of n"},
     {"computed", break_second_range, MOE_RANGE, "i32 of m"},
 };
