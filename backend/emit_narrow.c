@@ -5,7 +5,7 @@
  * computed again in 32 bits, and LLVM drops the rest. What is not recognised stays as it is. */
 #include "backend/emit.h"
 
-enum { NARROW_DEPTH = 16 }; /* nested operations: a choice by an index has a few */
+enum { NARROW_NODES = 64 }; /* operations that are looked at, one that is used twice twice */
 
 /* Lanes of 32 bits, and between which values they are; lanes NULL: they may not fit. */
 typedef struct Narrow {
@@ -13,7 +13,7 @@ typedef struct Narrow {
     int64_t lo, hi;
 } Narrow;
 
-static Narrow narrow(L *l, V v, int depth);
+static Narrow narrow(L *l, V v, int *nodes);
 
 static Narrow fitting(V lanes, int64_t lo, int64_t hi)
 {
@@ -27,10 +27,10 @@ static int constant_lanes(L *l, V v, int64_t *value)
            v == l_splat(l, l_i64(l, *value), l_width(v));
 }
 
-static Narrow narrow_sum(L *l, V v, int depth)
+static Narrow narrow_sum(L *l, V v, int *nodes)
 {
     int adds = LLVMGetInstructionOpcode(v) == LLVMAdd;
-    Narrow a = narrow(l, LLVMGetOperand(v, 0), depth), b = narrow(l, LLVMGetOperand(v, 1), depth);
+    Narrow a = narrow(l, LLVMGetOperand(v, 0), nodes), b = narrow(l, LLVMGetOperand(v, 1), nodes);
     if (!a.lanes || !b.lanes)
         return (Narrow){0};
     return adds ? fitting(l_add(l, a.lanes, b.lanes), a.lo + b.lo, a.hi + b.hi)
@@ -38,56 +38,56 @@ static Narrow narrow_sum(L *l, V v, int depth)
 }
 
 /* By 2^bits, rounded down. */
-static Narrow narrow_quotient(L *l, V v, int depth)
+static Narrow narrow_quotient(L *l, V v, int *nodes)
 {
     int64_t bits;
     if (!constant_lanes(l, LLVMGetOperand(v, 1), &bits) || bits > 31)
         return (Narrow){0};
-    Narrow a = narrow(l, LLVMGetOperand(v, 0), depth);
+    Narrow a = narrow(l, LLVMGetOperand(v, 0), nodes);
     return a.lanes ? fitting(l_sar(l, a.lanes, (int)bits), a.lo >> bits, a.hi >> bits) : a;
 }
 
 /* Of what does not fit, too, the low bits are these. */
-static Narrow narrow_mask(L *l, V v, int depth)
+static Narrow narrow_mask(L *l, V v, int *nodes)
 {
     int64_t mask;
     if (!constant_lanes(l, LLVMGetOperand(v, 1), &mask) || mask < 0 || mask > INT32_MAX)
         return (Narrow){0};
     V from = LLVMGetOperand(v, 0);
-    Narrow a = narrow(l, from, depth);
+    Narrow a = narrow(l, from, nodes);
     V low = a.lanes ? a.lanes : l_cast(l, LLVMTrunc, from, l->i32);
     return fitting(l_and(l, low, l_int(LLVMTypeOf(low), mask)), 0, mask);
 }
 
-static Narrow narrow_choice(L *l, V v, int depth)
+static Narrow narrow_choice(L *l, V v, int *nodes)
 {
-    Narrow a = narrow(l, LLVMGetOperand(v, 1), depth), b = narrow(l, LLVMGetOperand(v, 2), depth);
+    Narrow a = narrow(l, LLVMGetOperand(v, 1), nodes), b = narrow(l, LLVMGetOperand(v, 2), nodes);
     if (!a.lanes || !b.lanes)
         return (Narrow){0};
     return fitting(l_select(l, LLVMGetOperand(v, 0), a.lanes, b.lanes), a.lo < b.lo ? a.lo : b.lo,
                    a.hi > b.hi ? a.hi : b.hi);
 }
 
-static Narrow narrow(L *l, V v, int depth)
+static Narrow narrow(L *l, V v, int *nodes)
 {
     int64_t value;
     if (constant_lanes(l, v, &value))
         return fitting(l_int(LLVMVectorType(l->i32, l_width(v)), value), value, value);
-    if (!LLVMIsAInstruction(v) || depth == 0)
+    if (!LLVMIsAInstruction(v) || --*nodes < 0)
         return (Narrow){0};
     LLVMOpcode op = LLVMGetInstructionOpcode(v);
     if (op == LLVMSExt && LLVMGetElementType(LLVMTypeOf(LLVMGetOperand(v, 0))) == l->i32)
         return (Narrow){LLVMGetOperand(v, 0), INT32_MIN, INT32_MAX};
-    return op == LLVMAdd || op == LLVMSub ? narrow_sum(l, v, depth - 1)
-           : op == LLVMAShr               ? narrow_quotient(l, v, depth - 1)
-           : op == LLVMAnd                ? narrow_mask(l, v, depth - 1)
-           : op == LLVMSelect             ? narrow_choice(l, v, depth - 1)
+    return op == LLVMAdd || op == LLVMSub ? narrow_sum(l, v, nodes)
+           : op == LLVMAShr               ? narrow_quotient(l, v, nodes)
+           : op == LLVMAnd                ? narrow_mask(l, v, nodes)
+           : op == LLVMSelect             ? narrow_choice(l, v, nodes)
                                           : (Narrow){0};
 }
 
 V emit_narrow(L *l, V v)
 {
-    Narrow n =
-        l_width(v) && LLVMGetElementType(LLVMTypeOf(v)) == l->i64 ? narrow(l, v, NARROW_DEPTH) : (Narrow){0};
+    int nodes = NARROW_NODES;
+    Narrow n = l_width(v) && LLVMGetElementType(LLVMTypeOf(v)) == l->i64 ? narrow(l, v, &nodes) : (Narrow){0};
     return n.lanes ? n.lanes : v;
 }
