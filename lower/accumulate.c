@@ -60,7 +60,7 @@ int lower_adds_by_key(const Lower *l, const Equation *q, Bucket *b)
 int lower_is_accumulated(const Lower *l, const Equation *q)
 {
     Bucket b;
-    return is_computed(l, q) || lower_adds_by_key(l, q, &b);
+    return (q->kind == EQ_ADD && is_computed(l, q)) || lower_adds_by_key(l, q, &b);
 }
 
 /* ---- loops ---- */
@@ -150,14 +150,11 @@ static void begin_at_zeros(Lower *l, const Equation *q, const Bucket *b)
     Kernel *k = l->k;
     Loc loc = q->loc;
     int counts = k->tensors.at[q->lhs].elem == EL_I32;
-    Extent terms = ext_const(k->module, 1);
-    for (uint32_t n = 0; counts && n < b->nbound; n++)
-        terms = ext_mul(k->module, terms, lower_length(l, b->bound[n]));
     if (counts)
-        lower_check_flat(l, terms);
+        lower_check_flat(l, lower_bucket_elements(l, b));
     uint32_t depth = l->b.depth;
     IndexId i = x_plain_index(k, q->index[0]), v = build_index(&l->b, k->indices.at[i].name);
-    build_for(&l->b, loc, LOOP_VECTOR, v, x_int(l->k, loc, 0), lower_extent(l, i), l->cpu->lanes);
+    build_for(&l->b, loc, LOOP_VECTOR, v, x_int(k, loc, 0), lower_extent(l, i), l->cpu->lanes);
     build_store(&l->b, loc, q->lhs, (ExprId[]){x_index(k, loc, v)},
                 counts ? x_int(k, loc, 0) : x_float(k, loc, 0), 0);
     build_close(&l->b, depth);

@@ -226,7 +226,8 @@ void lower_join(Lower *l, Members *m, const Cluster *c);
 
 void lower_prepare(Lower *l, ExprId e);                   /* counting sorts and group tables that e needs */
 const Sort *lower_sort(const Lower *l, const Bucket *of); /* that was made for it, or NULL */
-void lower_check_flat(Lower *l, Extent elements);                /* a sum by key runs over no more */
+Extent lower_bucket_elements(Lower *l, const Bucket *b);  /* that it runs over */
+void lower_check_flat(Lower *l, Extent elements);         /* a sum by key runs over no more than numbers of 32 bits */
 ExprId lower_key_guard(Lower *l, const Bucket *b); /* where an element has a key that counts; NONE: everywhere */
 void lower_pads(Lower *l, const Equation *q);             /* zeros where an output's row axis holds no row */
 

@@ -16,6 +16,14 @@ static ExprId rows_exist(Lower *l, const Bucket *b)
     return guard;
 }
 
+Extent lower_bucket_elements(Lower *l, const Bucket *b)
+{
+    Extent elements = ext_const(l->k->module, 1);
+    for (uint32_t i = 0; i < b->nbound; i++)
+        elements = ext_mul(l->k->module, elements, lower_length(l, b->bound[i]));
+    return elements;
+}
+
 /* Flat numbers are 32-bit. */
 void lower_check_flat(Lower *l, Extent elements)
 {
@@ -156,11 +164,9 @@ static void make_sort(Lower *l, Bucket b)
     need_group_tables(l, b.guard);
     Kernel *k = l->k;
     Module *m = k->module;
-    Extent elements = ext_const(m, 1), firsts = ext_add(m, b.buckets, ext_const(m, 1));
-    for (uint32_t i = 0; i < b.nbound; i++) {
-        elements = ext_mul(m, elements, lower_length(l, b.bound[i]));
+    Extent elements = lower_bucket_elements(l, &b), firsts = ext_add(m, b.buckets, ext_const(m, 1));
+    for (uint32_t i = 0; i < b.nbound; i++)
         lower_bind(l, b.bound[i], NONE, NONE);
-    }
     sort.order = build_buffer(&l->b, "order", EL_I32, SPACE_WORK, 1, &elements);
     sort.first = build_buffer(&l->b, "first", EL_I64, SPACE_WORK, 1, &firsts);
     Loc loc = x_at(k, b.key)->loc;

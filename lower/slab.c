@@ -363,47 +363,77 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const SlabRun
         build_give_back(&l->b, apart.s[n].partial);
 }
 
+/* The first element of the slab in a left operand that needs no pack, else NONE. */
+typedef ExprId LeftAt(Lower *l, const Item *it, const LowerProduct *p, const Slab *s);
+
+/* All terms of a run as one slab whose operands are read where they are. */
+typedef struct InPlace {
+    Slab slab;
+    ExprId left[REDUCE_MAX], right[REDUCE_MAX]; /* first elements, of each sum */
+} InPlace;
+
+/* 0: some must be packed. */
+static int find_in_place(Lower *l, const Item *it, const Together *g, const SlabRun *r, LeftAt *left_of,
+                         InPlace *out)
+{
+    ExprId zero = x_int(l->k, x_at(l->k, g->s[0].p->reduce)->loc, 0);
+    Slab *s = &out->slab;
+    if (!r->whole || r->mask != NONE)
+        return 0;
+    *s = (Slab){.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
+    s->init = r->init ? x_op2(l->k, x_at(l->k, zero)->loc, OP_eq, zero, zero) : (ExprId)NONE;
+    for (uint32_t n = 0; n < g->n; n++) {
+        const LowerProduct *p = g->s[n].p;
+        out->left[n] = left_of(l, it, p, s);
+        out->right[n] =
+            out->left[n] == NONE || direct_is_in_rows(p->direct) ? (ExprId)NONE : direct_at(l, it, p, s);
+        if (out->right[n] == NONE)
+            return 0;
+    }
+    return 1;
+}
+
+static void multiply_in_place(Lower *l, const Item *it, const Together *g, const InPlace *x, ExprId terms)
+{
+    for (uint32_t n = 0; n < g->n; n++)
+        multiply(l, it, &g->s[n], x->left[n], x->right[n], 0, &x->slab, terms);
+}
+
+/* Lines of the thread, or all its rows. */
+static ExprId left_of_thread(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
+{
+    int all = it->part_first == it->first && it->part_end == it->end && cpu_can(l->cpu, CPU_LEFT_ROWS);
+    ExprId lines = left_in_lines(l, it, p, s);
+    return lines == NONE && all ? left_in_rows(l, it, p, s) : lines;
+}
+
 /* Whole lines of terms of all rows whose operands are all read where they are: nothing is packed, so they need no slabs. What is
  * left of the run; all of it where some operand must be packed. */
 static SlabRun add_in_place(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->s[0].p->reduce)->loc;
-    ExprId left[REDUCE_MAX], right[REDUCE_MAX], zero = x_int(k, loc, 0);
     SlabRun rest = *r;
-    Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
-    s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
-    int all = it->part_first == it->first && it->part_end == it->end && cpu_can(l->cpu, CPU_LEFT_ROWS);
-    if (!r->whole || r->mask != NONE)
+    InPlace x;
+    if (!find_in_place(l, it, g, r, left_of_thread, &x))
         return rest;
-    for (uint32_t n = 0; n < g->n; n++) {
-        left[n] = left_in_lines(l, it, g->s[n].p, &s);
-        if (left[n] == NONE && all)
-            left[n] = left_in_rows(l, it, g->s[n].p, &s);
-        if (left[n] == NONE || direct_is_in_rows(g->s[n].p->direct))
-            return rest;
-        right[n] = direct_at(l, it, g->s[n].p, &s);
-        if (right[n] == NONE)
-            return rest;
-    }
-    ExprId terms = x_max(k, zero, x_difference(k, r->hi, r->lo));
+    ExprId terms = x_max(k, x_int(k, loc, 0), x_difference(k, r->hi, r->lo));
     for (uint32_t n = 0; n < g->n; n++)
-        terms = is_lines(k, x_at(k, left[n])->sym) ? within_lines(l, left[n], terms) : terms;
+        terms = is_lines(k, x_at(k, x.left[n])->sym) ? within_lines(l, x.left[n], terms) : terms;
     terms = lower_whole_lines(l, terms, 0);
     terms = build_let(&l->b, loc, "terms", terms);
-    for (uint32_t n = 0; n < g->n; n++)
-        multiply(l, it, &g->s[n], left[n], right[n], 0, &s, terms);
+    multiply_in_place(l, it, g, &x, terms);
     rest.lo = r->ends ? r->hi : x_offset(k, r->lo, terms);
     rest.init = 0;
     return rest;
 }
 
-/* The first element of the slab in a left operand that is rows of an input, in f32, else NONE. */
+/* Rows of an input, in f32, beside a panel of f32. */
 static ExprId left_of_input(Lower *l, const Item *it, const LowerProduct *p, const Slab *s)
 {
     const Kernel *k = l->k;
     const Expr *x = x_at(k, p->left);
-    if (x->kind != X_LOAD || x->nargs < 2 || p->left_elem != EL_F32)
+    if (x->kind != X_LOAD || x->nargs < 2 || p->left_elem != EL_F32 || p->right_elem != EL_F32)
         return NONE;
     const Tensor *t = &k->tensors.at[x->sym];
     if (t->role != ROLE_IN || t->elem != EL_F32 || t->layout != LAYOUT_ROWS ||
@@ -424,28 +454,19 @@ static SlabRun add_few_columns(Lower *l, const Item *it, const Together *g, cons
 {
     Kernel *k = l->k;
     Loc loc = x_at(k, g->s[0].p->reduce)->loc;
-    ExprId left[REDUCE_MAX], right[REDUCE_MAX], zero = x_int(k, loc, 0);
+    ExprId zero = x_int(k, loc, 0);
     SlabRun rest = *r;
-    Slab s = {.run = r, .index = g->d->bound[g->d->nbound - 1], .lo = r->lo};
-    s.init = r->init ? x_op2(k, loc, OP_eq, zero, zero) : (ExprId)NONE;
-    if (pass_traits(l->c)->packs_all || !r->whole || r->mask != NONE || lower_is_row(l, it->by->lane))
+    InPlace x;
+    if (pass_traits(l->c)->packs_all || lower_is_row(l, it->by->lane) ||
+        !find_in_place(l, it, g, r, left_of_input, &x))
         return rest;
-    for (uint32_t n = 0; n < g->n; n++) {
-        left[n] = left_of_input(l, it, g->s[n].p, &s);
-        right[n] = left[n] == NONE || direct_is_in_rows(g->s[n].p->direct) || g->s[n].p->right_elem != EL_F32
-                       ? (ExprId)NONE
-                       : direct_at(l, it, g->s[n].p, &s);
-        if (right[n] == NONE)
-            return rest;
-    }
     ExprId terms = lower_whole_lines(l, x_max(k, zero, x_difference(k, r->hi, r->lo)), 0);
     ExprId all = x_extent(k, loc, k->indices.at[it->by->lane].axis.extent);
     ExprId few = x_op2(k, loc, OP_le, all, x_int(k, loc, LEFT_IN_PLACE_COLUMNS));
     rest.done = build_let(&l->b, loc, "done", x_if(k, loc, few, terms, zero));
     uint32_t depth = l->b.depth;
     build_if(&l->b, loc, x_op2(k, loc, OP_gt, rest.done, zero));
-    for (uint32_t n = 0; n < g->n; n++)
-        multiply(l, it, &g->s[n], left[n], right[n], 0, &s, rest.done);
+    multiply_in_place(l, it, g, &x, rest.done);
     build_close(&l->b, depth);
     return rest;
 }
