@@ -141,9 +141,9 @@ static void narrow(Eval *e, Reduce *r, const Node *c, int level)
         }
         if (!is_index(x, e, l))
             continue;
-        int op = c->op;
+        ScalarOp op = (ScalarOp)c->op;
         if (side) /* other OP index */
-            op = op == OP_lt ? OP_gt : op == OP_gt ? OP_lt : op == OP_le ? OP_ge : op == OP_ge ? OP_le : op;
+            op = op_turned(op);
         if (op == OP_ge || op == OP_eq)
             vec_push(e->scratch, &l->least, other);
         if (op == OP_le || op == OP_eq)

@@ -254,6 +254,11 @@ ExprId x_unrounded(const Kernel *k, ExprId e, ScalarOp *cast)
     return rounded ? x_arg(k, e, 0) : e;
 }
 
+ScalarOp op_turned(ScalarOp op)
+{
+    return op == OP_lt ? OP_gt : op == OP_le ? OP_ge : op == OP_gt ? OP_lt : op == OP_ge ? OP_le : op;
+}
+
 ScalarOp op_negated(ScalarOp op)
 {
     static const ScalarOp opposite[][2] = {{OP_lt, OP_ge}, {OP_gt, OP_le}, {OP_eq, OP_ne}};

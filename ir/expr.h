@@ -47,6 +47,7 @@ ExprId x_unrounded(const Kernel *k, ExprId e, ScalarOp *cast); /* e without a ca
 /* e as a subscript of that axis. An index alone stands for all of its axis (language page, section 4), so where e is the
  * index of another one the same number is `e + 0`. */
 ExprId x_subscript(Kernel *k, ExprId e, Axis axis);
+ScalarOp op_turned(ScalarOp op); /* with its sides changed: < gives >; other operations as they are */
 ScalarOp op_negated(ScalarOp comparison); /* of integers: < gives >=; OP_COUNT when it is no comparison */
 
 /* ---- walks ----

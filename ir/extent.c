@@ -213,6 +213,15 @@ Extent ext_mul(Module *m, Extent a, Extent b)
 
 Extent ext_sub(Module *m, Extent a, Extent b) { return ext_add(m, a, ext_mul(m, ext_const(m, -1), b)); }
 
+int64_t ext_rest(const Module *m, Extent e, Extent by)
+{
+    const ExtentForm *form = &m->extents.at[e];
+    int64_t number, constant = 0;
+    if (form->nterms && form->terms[form->nterms - 1].ndims == 0)
+        constant = form->terms[form->nterms - 1].coef;
+    return ext_is_const(m, by, &number) ? (constant % number + number) % number : constant;
+}
+
 /* t / by, where the dimensions of by are among those of t; 0 where they are not. */
 static int divide_term(Module *m, const Monomial *t, const Monomial *by, Monomial *out)
 {

@@ -164,11 +164,7 @@ static ExprId or_zero(Kernel *k, Loc loc, ExprId e) { return e == NONE ? x_int(k
 /* by * quotient + *rest, of a constant */
 static Extent split_constant(Module *m, Extent e, Extent by, Extent *rest)
 {
-    const ExtentForm *form = &m->extents.at[e];
-    int64_t last =
-        form->nterms && form->terms[form->nterms - 1].ndims == 0 ? form->terms[form->nterms - 1].coef : 0;
-    int64_t number, over = !ext_is_const(m, by, &number) ? last : (last % number + number) % number;
-    *rest = ext_const(m, over);
+    *rest = ext_const(m, ext_rest(m, e, by));
     Extent quotient = ext_divide(m, ext_sub(m, e, *rest), by);
     if (quotient != NONE)
         return quotient;

@@ -87,6 +87,7 @@ Extent ext_dim(Module *m, DimId dim);
 Extent ext_add(Module *m, Extent a, Extent b);
 Extent ext_sub(Module *m, Extent a, Extent b);
 Extent ext_mul(Module *m, Extent a, Extent b);
+int64_t ext_rest(const Module *m, Extent e, Extent by); /* of the constant in e: what a number leaves of it, of 0 .. by - 1; else all of it */
 Extent ext_divide(Module *m, Extent e, Extent by); /* NONE: by is no factor of e that can be seen */
 int ext_same(const Module *m, Extent a, Extent b);               /* equal once constants are put in */
 int ext_is_const(const Module *m, Extent e, int64_t *value);

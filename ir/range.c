@@ -372,11 +372,7 @@ static int prove_choice(Prover *p, const Linear *claim, uint32_t at, int depth)
 static int reduced(Prover *p, const Linear *claim, Extent by, Linear *out)
 {
     Module *m = p->m;
-    int64_t number, constant = 0;
-    const ExtentForm *form = &m->extents.at[claim->constant];
-    if (form->nterms && form->terms[form->nterms - 1].ndims == 0)
-        constant = form->terms[form->nterms - 1].coef;
-    int64_t rest = !ext_is_const(m, by, &number) ? constant : (constant % number + number) % number;
+    int64_t rest = ext_rest(m, claim->constant, by);
     if (rest < 0)
         return 0;
     *out = *claim;

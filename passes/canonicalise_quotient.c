@@ -146,11 +146,6 @@ static int solve_both(Kernel *k, Reduction *r, uint32_t c, ExprId quotient, Expr
     return 0;
 }
 
-static ScalarOp turned(ScalarOp op)
-{
-    return op == OP_lt ? OP_gt : op == OP_le ? OP_ge : op == OP_gt ? OP_lt : op == OP_ge ? OP_le : op;
-}
-
 /* idiv(n, b) op x, of n. */
 static ExprId bounds_of(Kernel *k, Loc loc, ScalarOp op, ExprId quotient, ExprId x)
 {
@@ -160,6 +155,15 @@ static ExprId bounds_of(Kernel *k, Loc loc, ScalarOp op, ExprId quotient, ExprId
         return x_and(k, loc, x_op2(k, loc, OP_ge, n, first), x_op2(k, loc, OP_lt, n, end));
     ScalarOp bound = op == OP_lt || op == OP_le ? OP_lt : OP_ge;
     return x_op2(k, loc, bound, n, op == OP_lt || op == OP_ge ? first : end);
+}
+
+/* Conjunct c goes: bound index i is `to`, of s in its place, in a range that is a conjunct (or NONE). */
+static void replace_index(Kernel *k, Reduction *r, IndexId i, IndexId s, ExprId to, uint32_t c, ExprId range)
+{
+    for (uint32_t n = 0; n < r->nbound; n++)
+        if (r->bound[n] == i)
+            r->bound[n] = s;
+    canon_substitute(k, r, &i, &to, 1, c, NONE, range, 0);
 }
 
 /* imod(i, b) == y   ->   i is b*s + y, of a new index s */
@@ -185,10 +189,7 @@ static int solve_rest(Kernel *k, Reduction *r, uint32_t c, ExprId rest, ExprId y
             x_and(k, loc, range, x_op2(k, loc, OP_lt, x_index(k, loc, s), x_op2(k, loc, OP_idiv, more, b)));
     }
     ExprId to = x_op2(k, loc, OP_add, x_op2(k, loc, OP_mul, b, x_index(k, loc, s)), y);
-    for (uint32_t n = 0; n < r->nbound; n++)
-        if (r->bound[n] == i)
-            r->bound[n] = s;
-    canon_substitute(k, r, &i, &to, 1, c, NONE, range, 0);
+    replace_index(k, r, i, s, to, c, range);
     return 1;
 }
 
@@ -207,10 +208,7 @@ static int solve_whole(Kernel *k, Reduction *r, uint32_t c, ExprId quotient, Exp
     ExprId range = NONE;
     if (ir_prove_range(k, to, (Axis){extent, NONE}, NONE) != PROOF_INSIDE)
         range = x_op2(k, loc, OP_lt, to, x_extent(k, loc, extent));
-    for (uint32_t b = 0; b < r->nbound; b++)
-        if (r->bound[b] == i)
-            r->bound[b] = s;
-    canon_substitute(k, r, &i, &to, 1, c, NONE, range, 0);
+    replace_index(k, r, i, s, to, c, range);
     return 1;
 }
 
@@ -294,7 +292,7 @@ int canon_solve_quotient(Kernel *k, Reduction *r)
                     return 1;
                 if (rests)
                     continue;
-                replace_conjuncts(k, r, c, NONE, bounds_of(k, r->loc, side ? turned(op) : op, q, x));
+                replace_conjuncts(k, r, c, NONE, bounds_of(k, r->loc, side ? op_turned(op) : op, q, x));
                 return 1;
             }
     return 0;

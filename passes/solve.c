@@ -1,11 +1,6 @@
 /* What a comparison says of an index: bounds of loops, and what follows from row to row, are read off it. */
 #include "passes/query.h"
 
-static ScalarOp flip(ScalarOp op)
-{
-    return op == OP_lt ? OP_gt : op == OP_le ? OP_ge : op == OP_gt ? OP_lt : op == OP_ge ? OP_le : op;
-}
-
 /* The affine form without index i, times sign, as an expression. */
 static ExprId rest_of(Kernel *k, const Affine *a, IndexId i, int64_t sign)
 {
@@ -25,12 +20,12 @@ static ExprId rest_of(Kernel *k, const Affine *a, IndexId i, int64_t sign)
 int query_solve(Kernel *k, ExprId c, IndexId i, int64_t *each, ScalarOp *op, ExprId *other)
 {
     const Expr *x = x_at(k, c);
-    if (x->kind != X_OP || (x->op != OP_eq && flip((ScalarOp)x->op) == (ScalarOp)x->op))
+    if (x->kind != X_OP || (x->op != OP_eq && op_turned((ScalarOp)x->op) == (ScalarOp)x->op))
         return 0;
     *each = 1;
     *op = (ScalarOp)x->op;
     ExprId a = x_arg(k, c, 0), b = x_arg(k, c, 1);
-    for (int side = 0; side < 2; side++, *op = flip(*op)) {
+    for (int side = 0; side < 2; side++, *op = op_turned(*op)) {
         ExprId one = side ? b : a, two = side ? a : b;
         if (x_at(k, one)->kind == X_INDEX && x_at(k, one)->sym == i && !x_uses_index(k, two, i)) {
             *other = two;
@@ -46,7 +41,7 @@ int query_solve(Kernel *k, ExprId c, IndexId i, int64_t *each, ScalarOp *op, Exp
         if (form.index[n] == i && ext_is_const(k->module, form.coef[n], &coef) && coef && coef > INT32_MIN &&
             coef <= INT32_MAX) {
             *each = coef > 0 ? coef : -coef;
-            *op = coef > 0 ? *op : flip(*op);
+            *op = coef > 0 ? *op : op_turned(*op);
             *other = rest_of(k, &form, i, coef > 0 ? -1 : 1);
             return 1;
         }
