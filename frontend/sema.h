@@ -276,6 +276,7 @@ int sema_subscript(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc);
 
 ExprId build_call(KernelSema *c, const AstExpr *e);
 const char *sema_quotient(KernelSema *c, ExprId e); /* a / b or floor(a / b) of integers as idiv(a, b), if that can be; else NULL */
+void sema_edit_integer(KernelSema *c, Loc loc, const char *quotient); /* to an error: what stands there as that, or (NULL) cast */
 
 /* ---- sema_equation.c, sema_route.c ---- */
 

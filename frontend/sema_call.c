@@ -152,6 +152,14 @@ const char *sema_quotient(KernelSema *c, ExprId e)
     return arena_printf(c->m->arena, "idiv(%s, %s)", sema_text(c, a), sema_text(c, b));
 }
 
+void sema_edit_integer(KernelSema *c, Loc loc, const char *quotient)
+{
+    if (quotient)
+        diag_edit(c->m->diags, loc, quotient);
+    else
+        diag_wrap(c->m->diags, loc, "i32(", ")");
+}
+
 static ExprId refuse_operand(KernelSema *c, const AstExpr *e, ExprId operand, Name function)
 {
     Loc loc = build_loc(c, e);
@@ -159,10 +167,7 @@ static ExprId refuse_operand(KernelSema *c, const AstExpr *e, ExprId operand, Na
     sema_error(
         c, DIAG_quotient, loc, whole ? "divide integers by idiv" : "make an integer of it, which truncates",
         "%s is %s, but %s takes integers", sema_text(c, operand), type_name(expr_type(c, operand)), function);
-    if (whole)
-        diag_edit(c->m->diags, loc, whole);
-    else
-        diag_wrap(c->m->diags, loc, "i32(", ")");
+    sema_edit_integer(c, loc, whole);
     return NONE;
 }
 

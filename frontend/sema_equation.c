@@ -181,21 +181,20 @@ static ExprId build_store(KernelSema *c, const AstExpr *e, ExprId value, Name na
         return value;
     if (want == TY_F32 && into == TYPE_PLAIN)
         return build_float(c, value);
-    const char *type = want == TY_INT ? "i32" : type_text(c, want, into);
-    const char *whole = want == TY_INT ? sema_quotient(c, value) : NULL;
-    if (want == TY_INT)
+    if (want == TY_INT) {
+        const char *whole = sema_quotient(c, value);
         sema_error(c, DIAG_float_to_int, e->loc,
                    whole ? "divide integers by idiv, which rounds down"
                          : "make an integer of it, which truncates and saturates",
                    "%s holds integers, but this value is %s", name, type_name(have));
-    else
-        sema_error(c, DIAG_narrowing, e->loc, "write the rounding",
-                   "%s holds %s, but this value is %s: rounding must be written", name, type,
-                   type_text(c, have, from));
-    if (whole)
-        diag_edit(c->m->diags, e->loc, whole);
-    else
-        diag_wrap(c->m->diags, e->loc, arena_printf(c->m->arena, "%s(", type), ")");
+        sema_edit_integer(c, e->loc, whole);
+        return NONE;
+    }
+    const char *type = type_text(c, want, into);
+    sema_error(c, DIAG_narrowing, e->loc, "write the rounding",
+               "%s holds %s, but this value is %s: rounding must be written", name, type,
+               type_text(c, have, from));
+    diag_wrap(c->m->diags, e->loc, arena_printf(c->m->arena, "%s(", type), ")");
     return NONE;
 }
 

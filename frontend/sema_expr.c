@@ -104,10 +104,7 @@ ExprId build_integer(KernelSema *c, const AstExpr *e)
                whole ? "divide integers by idiv, which rounds down"
                      : "make an integer of it, which truncates",
                "%s is %s, but a subscript is an integer", text, type_name(expr_type(c, x)));
-    if (whole)
-        diag_edit(c->m->diags, build_loc(c, e), whole);
-    else
-        diag_wrap(c->m->diags, build_loc(c, e), "i32(", ")");
+    sema_edit_integer(c, build_loc(c, e), whole);
     return NONE;
 }
 
