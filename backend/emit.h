@@ -202,6 +202,7 @@ void emit_lanes_over(Emit *e, IndexId var, uint32_t width);
 void emit_lanes_from(Emit *e, V first); /* what var is in them */
 
 /* emit_frame.c: what a function computes once. */
+Emit emit_blank(Plan *p); /* of a function that knows no buffers, loops and lanes (yet) */
 Emit *emit_new(Plan *p, V fn, V data);
 V emit_dim(Emit *e, DimId d);
 V emit_extent(Emit *e, Extent x);
@@ -372,8 +373,8 @@ typedef struct EmitProduct {
     uint32_t trip;                 /* units that the inner loop goes over at a time, */
     uint32_t unroll;               /* and where there are so many: Cpu.unroll */
     V c, c_row, a, a_block, b, b_panel;
-    V a_row;    /* bytes from a row of a block to the next one: of a line, but of a left operand in rows */
-    int left_in_rows;
+    V a_row;    /* bytes from a row of a block to the next one */
+    int left_in_rows; /* f32, of an input: no row may be read that is not there */
     V nrows, ncols, units;
     V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
     V exact;    /* i1: nothing beside the block may be written */

@@ -16,11 +16,17 @@ Ty emit_memory_type(L *l, Elem elem)
 
 Ty emit_value_type(L *l, Elem elem) { return elem == EL_I32 || elem == EL_I64 ? l->i64 : l->f32; }
 
+Emit emit_blank(Plan *p)
+{
+    return (Emit){.p = p, .l = p->l, .k = p->k, .var = NONE, .loop = NONE, .around = NONE};
+}
+
 Emit *emit_new(Plan *p, V fn, V data)
 {
     Arena *a = p->l->arena;
     Emit *e = arena_new_of(a, Emit);
-    *e = (Emit){.p = p, .l = p->l, .k = p->k, .data = data, .var = NONE, .loop = NONE, .around = NONE};
+    *e = emit_blank(p);
+    e->data = data;
     e->dim = arena_array(a, V, p->m->dims.len + 1);
     e->extent = arena_array(a, V, p->m->extents.len + 1);
     e->real = arena_array(a, V, p->m->extents.len + 1);

@@ -21,12 +21,6 @@ static Narrow fitting(V lanes, int64_t lo, int64_t hi)
     return (Narrow){fits ? lanes : NULL, lo, hi};
 }
 
-static int constant_lanes(L *l, V v, int64_t *value)
-{
-    return LLVMIsConstant(v) && l_constant(l_lane(l, v, l_i32(l, 0)), value) &&
-           v == l_splat(l, l_i64(l, *value), l_width(v));
-}
-
 static Narrow narrow_sum(L *l, V v, int *nodes)
 {
     int adds = LLVMGetInstructionOpcode(v) == LLVMAdd;
@@ -41,7 +35,7 @@ static Narrow narrow_sum(L *l, V v, int *nodes)
 static Narrow narrow_quotient(L *l, V v, int *nodes)
 {
     int64_t bits;
-    if (!constant_lanes(l, LLVMGetOperand(v, 1), &bits) || bits > 31)
+    if (!l_constant_lanes(l, LLVMGetOperand(v, 1), &bits) || bits > 31)
         return (Narrow){0};
     Narrow a = narrow(l, LLVMGetOperand(v, 0), nodes);
     return a.lanes ? fitting(l_sar(l, a.lanes, (int)bits), a.lo >> bits, a.hi >> bits) : a;
@@ -51,7 +45,7 @@ static Narrow narrow_quotient(L *l, V v, int *nodes)
 static Narrow narrow_mask(L *l, V v, int *nodes)
 {
     int64_t mask;
-    if (!constant_lanes(l, LLVMGetOperand(v, 1), &mask) || mask < 0 || mask > INT32_MAX)
+    if (!l_constant_lanes(l, LLVMGetOperand(v, 1), &mask) || mask < 0 || mask > INT32_MAX)
         return (Narrow){0};
     V from = LLVMGetOperand(v, 0);
     Narrow a = narrow(l, from, nodes);
@@ -71,7 +65,7 @@ static Narrow narrow_choice(L *l, V v, int *nodes)
 static Narrow narrow(L *l, V v, int *nodes)
 {
     int64_t value;
-    if (constant_lanes(l, v, &value))
+    if (l_constant_lanes(l, v, &value))
         return fitting(l_int(LLVMVectorType(l->i32, l_width(v)), value), value, value);
     if (!LLVMIsAInstruction(v) || --*nodes < 0)
         return (Narrow){0};

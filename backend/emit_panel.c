@@ -346,7 +346,7 @@ void emit_pack_function(Plan *p, uint32_t kind)
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
-    Emit e = {.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE, .around = NONE};
+    Emit e = emit_blank(p);
     Pack x = {.e = &e,
               .l = l,
               .axis = is.axis,

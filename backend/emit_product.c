@@ -249,7 +249,7 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     plan_attributes(p, fn);
     l_attribute(l, fn, "noinline");
     l_begin(l, fn);
-    *e = (Emit){.p = p, .l = l, .k = p->k, .var = NONE, .loop = NONE, .around = NONE};
+    *e = emit_blank(p);
     EmitProduct x = {.e = e,
                      .l = l,
                      .left = left,

@@ -69,8 +69,7 @@ static V quotient_lanes(Emit *e, V a, V b)
 static int is_power(Emit *e, V b, int *bits)
 {
     int64_t value;
-    V one = l_width(b) && LLVMIsConstant(b) ? l_lane(e->l, b, l_i32(e->l, 0)) : b;
-    if (!l_constant(one, &value) || value < 1 || (value & (value - 1)))
+    if (!l_constant_lanes(e->l, b, &value) || value < 1 || (value & (value - 1)))
         return 0;
     *bits = __builtin_ctzll((uint64_t)value);
     return 1;

@@ -37,7 +37,7 @@ V emit_scalar(Emit *e, ScalarOp op, V a, V b)
 static void fill_outline(Emit *e, V fn, EmitScalar *hook, int two)
 {
     L *l = e->l;
-    Emit inner = {.p = e->p, .l = l, .k = e->k, .var = NONE, .loop = NONE, .around = NONE};
+    Emit inner = emit_blank(e->p);
     Aside outer = l_begin_aside(l, fn);
     LLVMBuildRet(l->b, hook(&inner, LLVMGetParam(fn, 0), two ? LLVMGetParam(fn, 1) : NULL));
     l_end_aside(l, &outer);

@@ -201,6 +201,14 @@ V l_bits(L *l, V v, Ty scalar) { return l_cast(l, LLVMBitCast, v, scalar); }
 
 V l_lane(L *l, V v, V index) { return LLVMBuildExtractElement(l->b, v, index, ""); }
 
+int l_constant_lanes(L *l, V v, int64_t *value)
+{
+    if (!l_width(v))
+        return l_constant(v, value);
+    return LLVMIsConstant(v) && l_constant(l_lane(l, v, l_i32(l, 0)), value) &&
+           v == l_splat(l, l_i64(l, *value), l_width(v));
+}
+
 V l_lane_bits(L *l, V mask)
 {
     return LLVMBuildBitCast(l->b, mask, LLVMIntTypeInContext(l->ctx, l_width(mask)), "");

@@ -48,6 +48,7 @@ V l_bytes(L *l, const char *bytes, size_t n); /* likewise, with a zero behind th
 V l_table(L *l, Ty type, V *all, size_t n, const char *name);
 V l_iota(L *l, Ty scalar, uint32_t lanes);
 int l_constant(V v, int64_t *value); /* v is a known integer */
+int l_constant_lanes(L *l, V v, int64_t *value); /* or lanes of 64 bits that all are */
 
 /* Operations. */
 V l_splat(L *l, V v, uint32_t lanes);
