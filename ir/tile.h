@@ -44,9 +44,9 @@
  * is zero or less. (AMX: chains of 32 k at a time, see backend/emit_amx.c.) `part` is f32, row-major. In thread space and
  * in layout sums its elements up to the next multiple of 32 in rows and columns may be written, with anything, so that its
  * extents are multiples of 32; elsewhere, as in a gradient of the caller's, nothing beside the block is touched. The left
- * operand has layout lines, f32 or bf16. Or it is in rows, and the depth is whole lines: rows of an input in f32, of which no others
- * are read; or of a thread's own bf16 memory, a multiple of 32 of them, where the target can (CPU_LEFT_ROWS): then rows up
- * to the next multiple of 32 are read, whatever they hold. The
+ * operand has layout lines, f32 or bf16. Or it is in rows, beside a panel of its type, and the depth is whole lines: rows of an input
+ * in f32, of which no others are read; or of a thread's own bf16 memory, a multiple of 32 of them, where the target can
+ * (CPU_LEFT_ROWS): then rows up to the next multiple of 32 are read, whatever they hold. The
  * right one has layout pairs, f32 or bf16, or it is row-major memory, of which depth
  * x columns elements are read, where the target can (rows_read of machines/cpu.def, which also has the types that a target
  * multiplies); `transposed` after it says that it stands there as ws[j, k], and `apart 1` that an axis stands between the two, as in

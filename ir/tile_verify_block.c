@@ -346,6 +346,9 @@ static void verify_types(TileVerifier *v, const Stmt *s)
     if ((left->elem == EL_BF16 && right->elem != EL_BF16) || !is_operand_elem(right->elem))
         tile_broken(v, "%s is %s and %s is %s: no target multiplies these", left->name, elem_name(left->elem),
                     right->name, elem_name(right->elem));
+    else if (left->layout == LAYOUT_ROWS && (right->layout != LAYOUT_PAIRS || right->elem != left->elem))
+        tile_broken(v, "the left operand %s is in rows, but %s is no panel of its type", left->name,
+                    right->name);
     if (x_at(v->k, s->value)->sym == s->buffer || x_at(v->k, s->other)->sym == s->buffer)
         tile_broken(v, "the sums are an operand");
 }

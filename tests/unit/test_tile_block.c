@@ -236,6 +236,10 @@ static void test_left_input(void **state)
         {"idiv(H, 32) * 32", "if(F <= 256, H, 0)", NULL, "are not known to be whole lines"},
         {"in x: f32[T, H]", "inout x: f32[T, H]", NULL, "is no f32 input"},
         {"in x: f32[T, H]", "in x: f16[T, H]", NULL, "is no f32 input"},
+        {"in w: f32[H, F]",
+         "in w: bf16[H, F], out y: f32[T, F]) {\n    cost T*H*F\n    work ws: bf16[H, F] pairs",
+         "\n    launch ws", "is in rows, but ws is no panel of its type"},
+        {"* ws[0, 0]", "* w[0, 0]", NULL, "is in rows, but w is no panel of its type"},
     };
     verify_edits(rows, edits, sizeof edits / sizeof *edits);
 }
