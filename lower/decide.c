@@ -234,8 +234,7 @@ static void decide_accumulators(Lower *l, Blocking *by, int any)
 static int is_one_block(Lower *l, const Cluster *c)
 {
     int64_t rows = schedule_rowblock_rows(l->c, l->k, c);
-    Axis one = {.extent = ext_const(l->k->module, rows + 1), .group = NONE};
-    return ir_prove_range(l->k, lower_extent(l, c->row), one, NONE) == PROOF_INSIDE;
+    return lower_is_below(l, c->row, rows + 1);
 }
 
 /* Is a right operand in rows read where it lies unless the schedule says otherwise? It is packed for all terms of a slab where
@@ -303,7 +302,7 @@ static void decide_products(Lower *l, Blocking *by, int any)
 {
     const PassContext *c = l->c;
     by->lane = last_index(l, by);
-    lower_mask_terms(l, by);
+    lower_arrange_terms(l, by);
     find_products(l, by);
     decide_types(l, by);
     lower_find_chains(l, by);

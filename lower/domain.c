@@ -16,13 +16,6 @@ void lower_tally(Kernel *k, ExprId e, IndexId i, Tally *t)
     }
 }
 
-/* Fewer values than a vector has lanes, whatever the call? */
-static int is_short(const Lower *l, IndexId i)
-{
-    int64_t extent;
-    return ext_is_const(l->k->module, l->k->indices.at[i].axis.extent, &extent) && extent < l->cpu->lanes;
-}
-
 IndexId lower_reduce_lane(Lower *l, ExprId reduce)
 {
     Kernel *k = l->k;
@@ -33,7 +26,7 @@ IndexId lower_reduce_lane(Lower *l, ExprId reduce)
     for (uint32_t b = x_at(k, reduce)->nbound; b-- > 0;) {
         Tally t = {0};
         lower_tally(k, x_arg(k, reduce, 0), x_bound(k, reduce, b), &t);
-        if (t.one > 0 && t.far == 0 && !is_short(l, x_bound(k, reduce, b)))
+        if (t.one > 0 && t.far == 0 && !lower_is_below(l, x_bound(k, reduce, b), l->cpu->lanes))
             return x_bound(k, reduce, b);
     }
     return NONE;

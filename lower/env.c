@@ -48,6 +48,12 @@ Extent lower_length(const Lower *l, IndexId i)
     return l->k->indices.at[i].axis.extent;
 }
 
+int lower_is_below(Lower *l, IndexId i, int64_t n)
+{
+    Axis below = {.extent = ext_const(l->k->module, n), .group = NONE};
+    return ir_prove_range(l->k, lower_extent(l, i), below, NONE) == PROOF_INSIDE;
+}
+
 int lower_is_zero(const Lower *l, IndexId i)
 {
     for (uint32_t z = 0; z < l->env.zeros.len; z++)

@@ -196,6 +196,7 @@ const LocalBuffer *lower_place_of(const Lower *l, TensorId t); /* NULL: it is wh
 ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast);
 Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
 ExprId lower_extent(Lower *l, IndexId i);       /* the same as an expression */
+int lower_is_below(Lower *l, IndexId i, int64_t n); /* has i fewer than n values, whatever the call? */
 int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */
 int lower_is_row(const Lower *l, IndexId i);
 RouteId lower_route_of(const Lower *l, IndexId row);
@@ -294,6 +295,9 @@ typedef struct Wanted {
 typedef Vec(Wanted) WantedList;
 WantedList lower_wanted(Lower *l, ExprId root); /* the maximal reductions below root that are still to be done */
 int lower_is_anywhere(Lower *l, const Wanted *w); /* may it be computed where nobody asks for it? */
+/* Sums of products that only the condition which they stand under keeps inside their tensors get that condition for their own, so that
+ * they may be computed anywhere: `if(t >= 1, sum(h where t >= 1) x[t - 1, h] * w[h, f], 0)`. terms.c makes it zeros. */
+void lower_take_guards(Lower *l, Members *m);
 /* The float sums of e that may be computed anywhere and hold no other: what product.c can take. lane: NONE: not known yet. */
 uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t max);
 
@@ -305,7 +309,7 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
 extern const Blocking lower_by_element; /* neither lanes nor rows */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
-void lower_mask_terms(Lower *l, Blocking *by); /* mask.c: conditions of its products that are no bounds become zeros */
+void lower_arrange_terms(Lower *l, Blocking *by); /* terms.c: of its products; conditions that are no bounds become zeros */
 Direct lower_direct(const Lower *l, const Blocking *by, LowerProduct *p); /* where its right operand can be read; p->apart */
 /* Has the right operand as many columns or terms as there are rows, as where positions see each other? Of few rows there is little to
  * pack then: Note [Few rows] in hoist.c. */

@@ -382,8 +382,13 @@ static void launch(Lower *l, Blocking *by)
 void lower_elements(Lower *l, const Members *original)
 {
     Members m = *original;
+    TensorId lhs = m.at[m.n - 1].lhs;
     lower_unify(l, &m);
-    Blocking *by = lower_decide(l, &m, m.at[m.n - 1].lhs, NULL, NONE);
+    Members guarded = m;
+    lower_take_guards(l, &guarded);
+    Blocking *by = lower_decide(l, &guarded, lhs, NULL, NONE);
+    if (by->row == NONE)
+        by = lower_decide(l, &m, lhs, NULL, NONE);
     for (uint32_t q = 0; q < m.n; q++) {
         lower_prepare(l, m.at[q].rhs);
         lower_pads(l, &m.at[q]);

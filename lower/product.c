@@ -8,7 +8,7 @@
  * operand that they share is packed once. After all slabs the epilogue computes the rest of the equations, element by element,
  * and stores. A sum's chain of additions is in ascending order of the reduced index whatever the blocks are, so bits do not
  * depend on them. Slabs: lower/slab.c.
- * Conditions become bounds of the reduced index, or zeros in the operands where they are none (mask.c). Where bounds differ from
+ * Conditions become bounds of the reduced index, or zeros in the operands where they are none (terms.c). Where bounds differ from
  * row to row (a causal mask), the terms that only some rows of the item have are added element by element, under their condition;
  * the cube of an NPU multiplies them all, those that a row does not have as zeros. The loops over elements do what is no product
  * of two matrices, too. */

@@ -371,13 +371,14 @@ class Evaluator(Stores):
         return result
 
     def left_out(self, result, body, where, bound):
-        """For a product that is left out by what elements say 0 times a factor may be added (section 5): in doubt where one is
-        infinite or NaN, whether its term is left out or not."""
+        """For a product that is left out by what elements say, or by a condition of a sum over several indices, 0 times a factor may
+        be added (section 5): in doubt where one is infinite or NaN, whether its term is left out or not."""
         conditions = [where] if where is not None else []
         while body.kind == "if" and is_zero(body.args[2]):
             conditions.append(body.args[0])
             body = body.args[1]
-        if body.kind != "op" or body.data != "*" or not any(x.kind == "load" for c in conditions for x in walk(c)):
+        looks = len(bound) > 1 and conditions or any(x.kind == "load" for c in conditions for x in walk(c))
+        if body.kind != "op" or body.data != "*" or not looks:
             return result
         odd = np.zeros((), bool)
         axes = tuple(self.axes[name][0] for name in bound)
