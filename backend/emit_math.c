@@ -40,8 +40,8 @@ static V power_of_two(L *l, V n)
  * for five. Adding 1.5 * 2^23, or a sixteenth of it, rounds, and leaves n in the lowest bits. */
 typedef struct Exponent {
     int part_bits; /* of n behind the point: 0, or 4 where CPU_LOOKUP */
-    int any; /* x may be anything: where n is no number near x / ln 2, e^r is only kept finite and positive */
-    V shifted; /* n + magic */
+    int any;       /* x may be anything: where n is no number near x / ln 2, e^r is only kept about 1 */
+    V shifted;     /* n + magic */
     double magic;
 } Exponent;
 
@@ -90,11 +90,11 @@ static V by_vectors(L *l, const char *name, V a, V b, const int *immediate, V li
     return result;
 }
 
-/* r where it is smaller than 1, whatever its sign, else 1, also for NaN. */
+/* r where it is smaller than a half, whatever its sign, else -1/2, also for NaN. */
 static V near_zero(L *l, V r)
 {
     static const int smaller = 6;
-    return by_vectors(l, "llvm.x86.avx512.mask.range.ps.512", r, l_real(LLVMTypeOf(r), 1.0), &smaller, NULL);
+    return by_vectors(l, "llvm.x86.avx512.mask.range.ps.512", r, l_real(LLVMTypeOf(r), -0.5), &smaller, NULL);
 }
 
 /* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x above -120 or NaN, or n->any. Beyond
@@ -136,13 +136,24 @@ static void exponential_parts(Emit *e, V x, V low, int part_bits, V *p, V *scale
     *scale = power_of_two(l, l_sub(l, whole, first));
 }
 
-/* The instruction of AVX-512 multiplies by 2^n, n rounded down, and rounds once; infinite and NaN n are what they are for x. */
-static V exponential_native(Emit *e, V x, int part_bits, V live)
+/* x * 2^n, n rounded down, rounded once, by an instruction of AVX-512; infinite and NaN n are what they are for e^n. */
+static V scale_by(L *l, V x, V n, V live)
+{
+    return by_vectors(l, "llvm.x86.avx512.mask.scalef.ps.512", x, n, NULL, live);
+}
+
+static int can_scale(const Emit *e, V x)
+{
+    return cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0;
+}
+
+/* e^(x + low) as *p * 2^*n, *n not rounded, for any x. */
+static void exponential_native(Emit *e, V x, V low, int part_bits, V *p, V *n)
 {
     L *l = e->l;
-    Exponent n = {.part_bits = part_bits, .any = 1};
-    V p = exponential_rest(e, x, NULL, &n), whole = l_fsub(l, n.shifted, l_real(LLVMTypeOf(x), n.magic));
-    return by_vectors(l, "llvm.x86.avx512.mask.scalef.ps.512", p, whole, NULL, live);
+    Exponent to = {.part_bits = part_bits, .any = 1};
+    *p = exponential_rest(e, x, low, &to);
+    *n = l_fsub(l, to.shifted, l_real(LLVMTypeOf(x), to.magic));
 }
 
 /* Subnormal results are 0: the CPU takes a hundred cycles to make one (language page, section 5). */
@@ -153,8 +164,10 @@ static V exponential(Emit *e, V x)
     V p, scale, least = l_real(t, -87.33654);
     V live = l_fcmp(l, LLVMRealUGE, x, least);
     int part_bits = cpu_can(e->p->cpu, CPU_LOOKUP) ? 4 : 0;
-    if (cpu_can(e->p->cpu, CPU_SCALE) && l_width(x) && l_width(x) % e->p->cpu->lanes == 0)
-        return exponential_native(e, x, part_bits, live);
+    if (can_scale(e, x)) {
+        exponential_native(e, x, NULL, part_bits, &p, &scale);
+        return scale_by(l, p, scale, live);
+    }
     exponential_parts(e, l_select(l, live, x, least), NULL, part_bits, &p, &scale);
     return l_select(l, live, l_fmul(l, p, scale), l_real(t, 0.0));
 }
@@ -218,32 +231,47 @@ V emit_tanh(Emit *e, V a, V b)
     return with_sign_of(l, l_select(l, l_fcmp(l, LLVMRealOLT, x, l_real(t, 0.625)), small, large), a);
 }
 
+/* 1 + p * scale for the sum, and one of two factors of the quotient; errors add up, so p has no part of a table. */
+static V logistic_by_parts(Emit *e, V x, V low, V negative, V factor)
+{
+    L *l = e->l;
+    Ty t = LLVMTypeOf(x);
+    V one = l_real(t, 1.0), far = l_fcmp(l, LLVMRealOLT, x, l_real(t, -120.0)), p, scale;
+    exponential_parts(e, l_select(l, far, l_real(t, -120.0), x), low, 0, &p, &scale);
+    scale = l_select(l, far, l_real(t, 0.0), scale);
+    V below = l_fadd(l, l_fmul(l, p, scale), one);
+    V above = l_fmul(l, factor, l_select(l, negative, p, one));
+    return l_fmul(l, l_fdiv(l, above, below), l_select(l, negative, scale, one));
+}
+
+static V logistic_native(Emit *e, V x, V low, V negative, V factor)
+{
+    L *l = e->l;
+    Ty t = LLVMTypeOf(x);
+    V one = l_real(t, 1.0), p, n;
+    exponential_native(e, x, low, 0, &p, &n);
+    V below = l_fadd(l, scale_by(l, p, n, NULL), one);
+    V above = l_fmul(l, factor, l_select(l, negative, p, one));
+    return scale_by(l, l_fdiv(l, above, below), l_select(l, negative, n, l_real(t, 0.0)), NULL);
+}
+
 /* factor / (1 + e^-(a + low)) without overflow: with w = e^-|a|, a >= 0: factor / (1 + w), a < 0: factor * w
- * / (1 + w). There w is scaled last, so that a subnormal w costs the product no precision. */
+ * / (1 + w). There w's power of two comes last, so that a subnormal w costs the product no precision. */
 static V logistic(Emit *e, V a, V low, V factor)
 {
     L *l = e->l;
-    Ty t = LLVMTypeOf(a);
-    V zero = l_real(t, 0.0), one = l_real(t, 1.0), p, scale;
-    V negative = l_fcmp(l, LLVMRealOLT, a, zero);
+    V negative = l_fcmp(l, LLVMRealOLT, a, l_real(LLVMTypeOf(a), 0.0));
     V x = l_select(l, negative, a, LLVMBuildFNeg(l->b, a, ""));
     if (low)
         low = l_select(l, negative, low, LLVMBuildFNeg(l->b, low, ""));
-    V far = l_fcmp(l, LLVMRealOLT, x, l_real(t, -120.0));
-    exponential_parts(e, l_select(l, far, l_real(t, -120.0), x), low, 0, &p, &scale); /* errors add up here */
-    scale = l_select(l, far, zero, scale);
-    V below = l_fadd(l, l_fmul(l, p, scale), one);
-    V above = l_select(l, negative, p, one);
-    if (factor)
-        above = l_fmul(l, factor, above);
-    return l_fmul(l, l_fdiv(l, above, below), l_select(l, negative, scale, one));
+    return (can_scale(e, a) ? logistic_native : logistic_by_parts)(e, x, low, negative, factor);
 }
 
 /* 2.1 ulp */
 V emit_sigmoid(Emit *e, V a, V b)
 {
     (void)b;
-    return logistic(e, a, NULL, NULL);
+    return logistic(e, a, NULL, l_real(LLVMTypeOf(a), 1.0));
 }
 
 /* 2.7 ulp */
@@ -253,19 +281,44 @@ V emit_silu(Emit *e, V a, V b)
     return logistic(e, a, NULL, a);
 }
 
-/* (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative a; 2 u in f64, since an error of its
- * last f32 place grows with u. 2.2 ulp. */
-V emit_gelu(Emit *e, V a, V b)
+/* 2 u of gelu, a * (1.5957691216057308 + 0.07135481627260025 a^2), as a number and what is missing. */
+static void gelu_argument(Emit *e, V a, V *high, V *low)
 {
-    (void)b;
     L *l = e->l;
     V d = l_cast(l, LLVMFPExt, a, l->f64);
     Ty t = LLVMTypeOf(d);
     V cubic =
         l_fadd(l, l_fmul(l, l_fmul(l, d, d), l_real(t, 0.07135481627260025)), l_real(t, 1.5957691216057308));
     V u = l_fmul(l, d, cubic);
-    V high = l_cast(l, LLVMFPTrunc, u, l->f32);
-    V low = l_cast(l, LLVMFPTrunc, l_fsub(l, u, l_cast(l, LLVMFPExt, high, l->f64)), l->f32);
+    *high = l_cast(l, LLVMFPTrunc, u, l->f32);
+    *low = l_cast(l, LLVMFPTrunc, l_fsub(l, u, l_cast(l, LLVMFPExt, *high, l->f64)), l->f32);
+}
+
+/* The same in f32, where an fma gives the error of a product. Each coefficient is a number of few bits and a rest, so that
+ * `sum - first` is exact. */
+static void gelu_argument_by_fma(Emit *e, V a, V *high, V *low)
+{
+    L *l = e->l;
+    Ty t = LLVMTypeOf(a);
+    V third = l_real(t, 0.07135481387376785), third_rest = l_real(t, 2.3988324e-9);
+    V first = l_real(t, 1.59375), first_rest = l_real(t, 0.0020191216057308);
+    V square = l_fmul(l, a, a), square_rest = emit_fma(e, a, a, LLVMBuildFNeg(l->b, square, ""));
+    V sum = emit_fma(e, square, third, first);
+    V sum_rest = emit_fma(e, square, third, l_fsub(l, first, sum));
+    V rest =
+        emit_fma(e, square_rest, third, l_fadd(l, emit_fma(e, square, third_rest, first_rest), sum_rest));
+    *high = l_fmul(l, a, sum);
+    *low = emit_fma(e, a, rest, emit_fma(e, a, sum, LLVMBuildFNeg(l->b, *high, "")));
+}
+
+/* (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative a. An error of the last f32 place of 2 u grows with
+ * u, so what is missing there counts. 2.2 ulp. */
+V emit_gelu(Emit *e, V a, V b)
+{
+    (void)b;
+    L *l = e->l;
+    V high, low;
+    (emit_has_fma(e) ? gelu_argument_by_fma : gelu_argument)(e, a, &high, &low);
     V finite = l_fcmp(l, LLVMRealOLT, emit_abs(e, high, NULL), l_real(LLVMTypeOf(a), 200.0));
     low = l_select(l, finite, low, l_real(LLVMTypeOf(a), 0.0));
     return logistic(e, high, low, a);

@@ -216,7 +216,7 @@ static json_t *types_of(const Module *m)
 const char *manifest_text(const Module *m, const IsaList *isas, const char *build_id, Arena *a)
 {
     json_t *numerics =
-        json_pack("{s:i, s:s, s:s, s:s, s:b}", "contract", 3, "arithmetic", "f32", "rounding", "nearest even",
+        json_pack("{s:i, s:s, s:s, s:s, s:b}", "contract", 4, "arithmetic", "f32", "rounding", "nearest even",
                   "sum_bound", "(n + 2) * 2^-24 * sum |terms|", "deterministic", 1);
     return json_text(a, json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "moec", MOEC_VERSION,
                                   "language", 1, "build", build_id, "isas", isas_of(isas), "numerics",
