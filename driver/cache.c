@@ -7,7 +7,11 @@
  *
  * Note [Own files] The folder that a user names may hold anything. The cache keeps to a folder of its own in it, and
  * deletes nothing there but files with the name of an entry, or of one that was being written. Rates of this kind of CPU are kept
- * there too (machines/rates_file.c). */
+ * there too (machines/rates_file.c).
+ *
+ * Note [Turns] The ranks of a job ask for the same modules at the same time. The first one locks a byte of the file `turns` for its key;
+ * the others wait until the entry is there. The system takes the lock from who is gone; for who hangs nobody waits longer than
+ * TURN_SECONDS. */
 #include "driver/driver.h"
 
 #include <ctype.h>
@@ -85,6 +89,32 @@ int cache_find(const char *directory, const char *key, Arena *a, CacheEntry *out
     utimensat(AT_FDCWD, path, NULL, 0); /* used now: trim() takes the oldest */
     *out = (CacheEntry){path, {all.at, t.so_len}, {all.at + t.so_len, t.header_len}};
     return 1;
+}
+
+/* ---- turns ---- */
+
+enum { TURN_SECONDS = 60, TURN_LOOKS = 200, TURN_DIGITS = 8 }; /* looks in a second */
+
+int cache_take_turn(const char *directory, const char *key, Arena *a)
+{
+    const char *digits = arena_strndup(a, key, TURN_DIGITS);
+    struct flock byte = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)strtoul(digits, NULL, 16), .l_len = 1};
+    const struct timespec pause = {.tv_nsec = 1000000000 / TURN_LOOKS};
+    int fd = open(arena_printf(a, "%s/turns", directory), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    for (int i = 0; fd >= 0 && i < TURN_SECONDS * TURN_LOOKS && fcntl(fd, F_OFD_SETLK, &byte); i++)
+        if (errno == EAGAIN || errno == EACCES)
+            nanosleep(&pause, NULL);
+        else
+            break;
+    return fd;
+}
+
+void cache_end_turn(int *turn)
+{
+    if (*turn >= 0)
+        close(*turn);
+    *turn = -1;
 }
 
 /* ---- writing ---- */

@@ -22,6 +22,7 @@ Compilation *compile_new(const CompileOptions *o)
     c->diags.color = c->options.color;
     c->diags.allowed = c->options.allow;
     c->path = "<none>";
+    c->turn = -1;
     c->product = PRODUCT_TILES; /* what runs all passes */
     c->errors = "";
     c->errors_json = "{\"errors\": 0, \"diagnostics\": []}";
@@ -89,5 +90,6 @@ int compile_guard(Compilation *c, int (*f)(Compilation *c, void *user), void *us
         if (reported)
             status = reported;
     }
+    cache_end_turn(&c->turn);
     return status;
 }

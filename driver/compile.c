@@ -225,6 +225,10 @@ int compile_cached(Compilation *c, CacheEntry *entry)
         return 0;
     make_key(c);
     c->from_cache = cache_find(c->cache, c->key, c->arena, entry);
+    if (!c->from_cache) { /* somebody else may be at it */
+        c->turn = cache_take_turn(c->cache, c->key, c->arena);
+        c->from_cache = cache_find(c->cache, c->key, c->arena, entry);
+    }
     if (c->from_cache)
         c->header = entry->header;
     return c->from_cache;

@@ -84,6 +84,7 @@ typedef struct Compilation {
     const char *cache;  /* its directory; NULL: not used */
     char key[33];       /* the name of the entry */
     int from_cache;     /* it was found there */
+    int turn;           /* -1, or what cache_take_turn() returned */
     int terse;          /* nobody reads what would fit instead of what does not */
     PluginLoad load;
     Report *report;     /* NULL, or where passes report */
@@ -224,6 +225,9 @@ void code_unload(Loaded *l);
 const char *cache_directory(const char *wanted, Arena *a);
 /* 1 when a whole, uncorrupted entry was found. */
 int cache_find(const char *directory, const char *key, Arena *a, CacheEntry *out);
+/* Waits for another process, or thread, that makes this entry: Note [Turns]. Returns what cache_end_turn() takes. */
+int cache_take_turn(const char *directory, const char *key, Arena *a);
+void cache_end_turn(int *turn);
 void cache_store(const char *directory, const char *key, Bytes so, Bytes header, Arena *a);
 
 /* ---- link.c ---- */

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <dirent.h>
 
@@ -306,6 +308,64 @@ static void unusable_places_are_not_used(void **state)
     rmdir(in(p, "made"));
 }
 
+/* In a process of its own: 1 when the entry was there, 2 when it had to be made, else 0. */
+static int makes_or_finds(const char *directory)
+{
+    static const char text[] = "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = exp(x[t]) }\n";
+    CompileOptions o = compile_defaults;
+    Bytes so;
+    o.cache_dir = directory;
+    Compilation *c = compile_new(&o);
+    if (!c)
+        return 0;
+    compile_text(c, "f.moe", text, strlen(text));
+    const int status = compile_product(c, PRODUCT_SO, &so);
+    const int found = c->from_cache;
+    compile_free(c);
+    return status ? 0 : 2 - found;
+}
+
+static void several_at_once_compile_once(void **state)
+{
+    Place *p = *state;
+    enum { N = 4 };
+    pid_t child[N];
+    int made = 0;
+    for (int i = 0; i < N; i++) {
+        child[i] = fork();
+        assert_true(child[i] >= 0);
+        if (!child[i])
+            _exit(makes_or_finds(p->directory));
+    }
+    for (int i = 0; i < N; i++) {
+        int status;
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) > 0);
+        made += WEXITSTATUS(status) == 2;
+    }
+    assert_int_equal(made, 1);
+    assert_int_equal(count_files(in(p, "moec-cache"), 1), 2); /* the entry, `turns` */
+    rmdir(in(p, "moec-cache"));
+}
+
+static void turns_are_of_one_key(void **state)
+{
+    Place *p = *state;
+    static const char other[] = "fedcba9876543210fedcba9876543210";
+    const time_t begin = time(NULL);
+    int one = cache_take_turn(p->directory, KEY, p->arena);
+    int two = cache_take_turn(p->directory, other, p->arena);
+    assert_true(one >= 0 && two >= 0);
+    cache_end_turn(&one);
+    one = cache_take_turn(p->directory, KEY, p->arena);
+    assert_true(one >= 0 && time(NULL) - begin < 30); /* waiting takes a minute */
+    cache_end_turn(&one);
+    cache_end_turn(&two);
+    assert_int_equal(two, -1);
+    two = cache_take_turn("/proc/none", KEY, p->arena);
+    assert_int_equal(two, -1);
+}
+
 /* ---- targets ---- */
 
 /* Of this computer's family, those that `all` means. */
@@ -535,6 +595,8 @@ int main(void)
         TEST(the_oldest_entries_go),
         TEST(other_files_stay),
         TEST(unusable_places_are_not_used),
+        TEST(several_at_once_compile_once),
+        TEST(turns_are_of_one_key),
         TEST(targets_are_sorted_and_refused_by_name),
         TEST(the_build_has_a_name),
         TEST(a_name_that_is_cut_off_is_none),
