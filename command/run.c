@@ -12,6 +12,8 @@ enum {
     KEY_SWEEP,
     KEY_KERNEL,
     KEY_NO_AOT,
+    KEY_NO_GRADCHECK,
+    KEY_EVERY_ISA,
     KEY_SCHEDULE,
     KEY_TILES,
     KEY_MACHINE,
@@ -54,6 +56,10 @@ static const struct argp_option test_options[] = {
     {"kernel", KEY_KERNEL, "NAME", 0, "Only this kernel", 0},
     {"sweep", KEY_SWEEP, NULL, 0, "Besides the test blocks, every kernel at a set of awkward sizes", 0},
     {"no-aot", KEY_NO_AOT, NULL, 0, "Leave out the .so", 0},
+    {"every-isa", KEY_EVERY_ISA, NULL, 0,
+     "Beside the target's the code for each other instruction set that this CPU runs", 0},
+    {"no-gradcheck", KEY_NO_GRADCHECK, NULL, 0,
+     "Leave out finite differences, which are about the equations, not about code", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
@@ -70,6 +76,8 @@ static void settle(const RunCommand *c, struct argp_state *state)
                                             : NULL;
     if (o->interpret && unused)
         argp_error(state, "%s is about compiled code, which --interp leaves out", unused);
+    if (o->every_isa && o->machine)
+        argp_error(state, "--every-isa is about machine code, which is not for the machine %s", o->machine);
     command_target(state, o->target, o->machine);
 }
 
@@ -96,6 +104,8 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case KEY_SWEEP: c->check.sweep = 1; return 0;
     case KEY_KERNEL: c->call.kernel = arg; return 0;
     case KEY_NO_AOT: c->check.no_aot = 1; return 0;
+    case KEY_EVERY_ISA: c->check.every_isa = 1; return 0;
+    case KEY_NO_GRADCHECK: c->check.no_gradcheck = 1; return 0;
     case 'q': c->check.quiet = 1; return 0;
     case KEY_NO_TIME: c->check.no_time = 1; return 0;
     case ARGP_KEY_ARG:

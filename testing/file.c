@@ -105,22 +105,33 @@ static const char *compare_emulated(TestJob *j, const TestCase *c, const TestRef
     return named(j->arena, "plan and what it was made of", test_same(c, &got, &plain));
 }
 
+/* Code that was loaded, called twice. `first`: what the first call left. */
+static const char *compare_code(TestJob *j, const TestCase *c, const TestReference *r, const Loaded *code,
+                                TestResult *first)
+{
+    TestTarget one = {.code = code, .threads = 1}, two = {.code = code, .threads = -2, .strict = 1};
+    *first = test_call(c, &one);
+    const char *bad = named(j->arena, "JIT", test_compare(c, r, first, j->tolerance, &j->score));
+    TestResult second = test_call(c, &two);
+    return bad ? bad
+               : named(j->arena, "1 thread, and 2 threads in a dirty work space",
+                       test_same(c, first, &second));
+}
+
 static const char *compare_targets(TestJob *j, const TestCase *c, const TestReference *r)
 {
     const TestFile *file = j->file;
     if (file->o->emulate)
         return compare_emulated(j, c, r);
-    TestTarget one = {.code = &file->jit, .threads = 1},
-               two = {.code = &file->jit, .threads = -2, .strict = 1}, so = {.code = &file->so, .threads = 1};
-    TestResult first = test_call(c, &one);
-    const char *bad = named(j->arena, "JIT", test_compare(c, r, &first, j->tolerance, &j->score));
-    TestResult second = test_call(c, &two);
-    if (!bad)
-        bad = named(j->arena, "1 thread, and 2 threads in a dirty work space", test_same(c, &first, &second));
+    TestTarget so = {.code = &file->so, .threads = 1};
+    TestResult first;
+    const char *bad = compare_code(j, c, r, &file->jit, &first);
     if (!bad && file->has_so) {
         TestResult third = test_call(c, &so);
         bad = named(j->arena, "JIT and .so", test_same(c, &first, &third));
     }
+    for (uint32_t i = 0; i < file->other_count && !bad; i++)
+        bad = named(j->arena, file->others[i].name, compare_code(j, c, r, &file->others[i].code, &first));
     if (r->error)
         j->note = arena_printf(j->arena, "refused by all: %s", r->error);
     return bad;
@@ -343,7 +354,7 @@ static void run_test(TestFile *file, const Test *t)
                                    .dims = dims,
                                    .run = &t->runs.at[i],
                                    .tolerance = t->tolerance,
-                                   .gradcheck = t->gradcheck});
+                                   .gradcheck = t->gradcheck && !file->o->no_gradcheck});
 }
 
 /* Each dimension of the kernel at every awkward size while the others stay small; then all small and all zero. */

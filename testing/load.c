@@ -96,6 +96,38 @@ static int load_jit(TestFile *file, const char *path, const char *kernel)
     return status;
 }
 
+static int load_other(TestFile *file, const char *path, Isa isa)
+{
+    TestOptions o = *file->o;
+    TestOther *other = &file->others[file->other_count++];
+    int status;
+    o.target = other->name = cpu_table[isa].name;
+    other->c = open_file(&o, path, file->errors, &status);
+    if (!status) {
+        status = code_load(other->c, &other->code);
+        if (status)
+            say_failure(file, other->c, status);
+    }
+    return status;
+}
+
+/* Variants of others are left out, and what stands in for tiles where the CPU has them. */
+static int is_worth_a_run(const TestFile *file, Isa isa)
+{
+    const Cpu *cpu = &cpu_table[isa];
+    return isa != file->for_jit->isas.at[0] && cpu_has(isa) && !cpu_can(cpu, CPU_VARIANT) &&
+           !(cpu_can(cpu, CPU_BY_NAME) && cpu_can(&cpu_table[cpu_best()], CPU_TILES));
+}
+
+static int load_others(TestFile *file, const char *path)
+{
+    int status = DRIVER_OK;
+    for (Isa isa = 0; isa < ISA_COUNT && !status; isa++)
+        if (is_worth_a_run(file, isa))
+            status = load_other(file, path, isa);
+    return status;
+}
+
 /* The tiles that the plan was made of, as machine code. */
 static int load_unplanned(TestFile *file, const char *path)
 {
@@ -141,6 +173,8 @@ int test_load(TestFile *file, const char *path, TestCode code)
         status = load_unplanned(file, path);
     if (!status && code == CODE_ALL && !file->o->no_aot && !file->o->emulate)
         status = load_so(file, text);
+    if (!status && file->o->every_isa)
+        status = load_others(file, text);
     return status;
 }
 
@@ -148,6 +182,10 @@ void test_unload(TestFile *file)
 {
     code_unload(&file->jit);
     code_unload(&file->so);
+    for (uint32_t i = 0; i < file->other_count; i++) {
+        code_unload(&file->others[i].code);
+        compile_free(file->others[i].c);
+    }
     compile_free(file->for_jit);
     compile_free(file->for_so);
     compile_free(file->c);

@@ -12,6 +12,13 @@
 #include "driver/reference.h"
 #include "moec/moec.h"
 
+/* The code for one more instruction set. */
+typedef struct TestOther {
+    const char *name;
+    Compilation *c; /* owns what the code needs */
+    Loaded code;
+} TestOther;
+
 /* One file under test. */
 typedef struct TestFile {
     const TestOptions *o;
@@ -21,6 +28,8 @@ typedef struct TestFile {
     Compilation *for_jit, *for_so; /* own what the code below needs */
     Loaded jit, so;
     int has_so;
+    TestOther others[ISA_COUNT];
+    uint32_t other_count;
     unsigned runs, failed;
     /* of `moec run` and `moec report`: see test_take_run() */
     const Kernel *k;

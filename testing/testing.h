@@ -30,6 +30,8 @@ typedef struct TestOptions {
     int no_time;         /* `moec run`: only what the kernel gives */
     int quiet;           /* `moec test`: only failures and the last line */
     int no_aot;          /* `moec test`: leave out the .so */
+    int every_isa;       /* `moec test`: beside the target's the code for each other instruction set that this CPU runs */
+    int no_gradcheck;    /* `moec test`: leave out finite differences: the interpreter alone computes them, of unrounded numbers */
 } TestOptions;
 
 /* Runs every `test` block of the file; a kernel without one gets a default set of sizes and routings. One line per

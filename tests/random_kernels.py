@@ -216,6 +216,7 @@ def main():
     args.add_argument("--files", type=int, default=10)
     args.add_argument("--keep")
     args.add_argument("--machine", help="an NPU: the plan for it, under the checking emulator")
+    args.add_argument("--no-gradcheck", action="store_true", help="of these files another run does it")
     args.add_argument("--timeout", type=int, default=60)
     args = args.parse_args()
     folder = args.keep or tempfile.mkdtemp()
@@ -226,6 +227,7 @@ def main():
             f.write(source(seed))
         try:
             how = ["--machine", args.machine, "--emulate=check"] if args.machine else ["--no-aot"]
+            how += ["--no-gradcheck"] * args.no_gradcheck
             run = subprocess.run([args.moec, "test", path, "-q"] + how, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, timeout=args.timeout)
             text = run.stdout.decode(errors="replace") if run.returncode else None
