@@ -148,3 +148,13 @@ const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i
     int owns = p->chain || (q->kind == EQ_ASSIGN && !is_shared(k, &by->m, q, p->reduce));
     return owns && (holds_sums(l, by, q) || is_sum_alone(l, by, q, p)) ? q : NULL;
 }
+
+int lower_is_complete(const Blocking *by, const Equation *q)
+{
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        const LowerProduct *p = &by->product[i];
+        if (p->accumulator == q && (p->chain == q || p->reduce == q->rhs))
+            return 1;
+    }
+    return 0;
+}

@@ -330,17 +330,6 @@ static void add_all(Lower *l, const Item *it, const Sum *all, uint32_t n)
     }
 }
 
-/* Are the sums in q's elements all that these are to hold? */
-static int is_complete(const Blocking *by, const Equation *q)
-{
-    for (uint32_t i = 0; i < by->nproducts; i++) {
-        const LowerProduct *p = &by->product[i];
-        if (p->accumulator == q && (p->chain == q || p->reduce == q->rhs))
-            return 1;
-    }
-    return 0;
-}
-
 /* Of a chain the sums are the new values. */
 static void finish_member(Lower *l, const Item *item, const Equation *q)
 {
@@ -375,7 +364,7 @@ void lower_product(Lower *l, const Item *item)
     it.unroll = 1;
     uint32_t depth = l->b.depth;
     for (uint32_t q = 0; q < m->n; q++) {
-        if (is_complete(by, &m->at[q]))
+        if (lower_is_complete(by, &m->at[q]))
             continue;
         if (l->b.depth == depth)
             lower_open_item(l, &it, m->at[0].loc);

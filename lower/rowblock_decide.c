@@ -262,7 +262,8 @@ static int64_t span_of(const Lower *l, const RowBlockLaunch *s)
  * stored both ways; whole rows are not, as both would not fit the second cache.
  *   before:  e[i - u0, j - strip] = bf16(..)    pack left[0, 0] over i, j = e[..]    product sums += left[0, 0] * v[..]
  *   after:   e[i - u0, j - strip] = bf16(..)    product sums += e[0, lo - strip] * v[..]
- * Lanes store whole lines if they go over the terms and begin where a line does. Targets that read rows of bf16 need no lines. Where
+ * Lanes store whole lines if they go over the terms and begin where a line does. A sum that adds up in its element is never stored, so
+ * it has no lines beside it. Targets that read rows of bf16 need no lines. Where
  * there may be few rows, they are packed as ever: the lines of a row are 4 KiB apart, so they compete for one place of the first cache
  * (with lines decoding takes 1.06 to 1.16 times as long). */
 
@@ -363,7 +364,8 @@ static void decide_lines_of(Lower *l, const RowBlockLaunch *s, uint32_t q, Local
     if (!adds && !r.others && r.cast == OP_COUNT && r.from_first && layout_is_dense(t->layout)) {
         t->elem = r.elem;
         t->layout = LAYOUT_LINES;
-    } else if (p->column != NONE && !e->along && checks_inside(k, e->rhs)) {
+    } else if (p->column != NONE && !e->along && checks_inside(k, e->rhs) &&
+               !(adds && lower_is_complete(s->by[q], s->by[q]->m.at))) {
         Extent extents[2] = {t->axes[0].extent, t->axes[1].extent};
         p->cast = r.cast;
         p->lines = build_buffer(&l->b, t->name, r.elem, SPACE_THREAD, 2, extents);
