@@ -217,13 +217,20 @@ void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t do
     }
 }
 
-/* What a move reads: a box of the buffer's last two axes, upright or transposed, or row by row. */
+/* What a move reads: a box of the buffer's last two axes, upright or transposed, row by row, or, where the elements of neither
+ * axis lie beside each other, one by one. */
 static void access_box(Emulator *e, StmtId id, Unit unit, TensorId from, const MoveEvent *v)
 {
     int64_t down = v->below - v->from, right = v->beside - v->from, across = across_of(e, from);
     int transposed = (v->cols > 1 && right != 1) || (v->rows > 1 && down == 1 && across > 1);
     int64_t lines = transposed ? v->cols : v->rows, n = transposed ? v->rows : v->cols,
-            step = transposed ? right : down;
+            step = transposed ? right : down, apart = transposed ? down : right;
+    if (n > 1 && apart != 1) {
+        for (int64_t i = 0; i < lines; i++)
+            for (int64_t j = 0; j < n; j++)
+                access(e, id, unit, from, v->from + i * step + j * apart, 1, 1, 0);
+        return;
+    }
     if (lines == 1 || step == across) {
         access(e, id, unit, from, v->from, lines, n, 0);
         return;

@@ -3,7 +3,8 @@
  * Note [Lanes apart]. The vector unit does one operation on many elements, so a loop `vector f { acc = 0; for k { acc += ... }
  * y = acc }` becomes, for as many f as fit UB, each store a vector loop of its own, with loops and conditions outside. Lanes do
  * not know of each other, so nothing changes. A register that only this loop uses becomes a row in UB; one that lives on
- * after it stays what it is, the vector unit's. What a store reads is moved in just before it. */
+ * after it stays what it is, the vector unit's: its lanes meet in each step of f, so no loop may stand inside, whose trips would go
+ * first. What a store reads is moved in just before it. */
 #include "npu/plan.h"
 
 #include <string.h>
@@ -16,6 +17,7 @@ typedef struct PlanLanes {
     Stmt vector;
     ExprId f0, f1, slot;
     int64_t cols;
+    int inner; /* how many loops of the list stand around the store that is looked at */
     TensorId reg[USES_MAX], row[USES_MAX]; /* registers that became rows in UB */
     uint32_t nregs;
     ExprId load[USES_MAX]; /* that are moved in; where to */
@@ -67,7 +69,8 @@ static int note_register(PlanLanes *pl, TensorId t)
     if (i < pl->nregs)
         return 1;
     int own = plan_count_uses(pl->p, pl->vector.first, t) == plan_count_uses(pl->p, pl->p->body, t);
-    if (own && (pl->p->k->tensors.at[t].elem != EL_F32 || pl->p->k->tensors.at[t].rank || i == USES_MAX))
+    if (own ? pl->p->k->tensors.at[t].elem != EL_F32 || pl->p->k->tensors.at[t].rank || i == USES_MAX
+            : pl->inner)
         return 0;
     if (own)
         pl->reg[pl->nregs++] = t;
@@ -92,6 +95,20 @@ static int note_store(PlanLanes *pl, const Stmt *s)
     return 1;
 }
 
+static int note_list(PlanLanes *pl, StmtId first);
+
+static int note_inner_loop(PlanLanes *pl, const Stmt *s)
+{
+    const Kernel *k = pl->p->k;
+    IndexId var = pl->vector.var;
+    if (s->mode != LOOP_ORDERED || x_uses_index(k, s->lo, var) || x_uses_index(k, s->hi, var))
+        return 0;
+    pl->inner++;
+    int ok = note_list(pl, s->first);
+    pl->inner--;
+    return ok;
+}
+
 static int note_list(PlanLanes *pl, StmtId first)
 {
     const Kernel *k = pl->p->k;
@@ -100,9 +117,8 @@ static int note_list(PlanLanes *pl, StmtId first)
         IndexId var = pl->vector.var;
         int ok = s.kind == TILE_store ? note_store(pl, &s)
                  : s.kind == TILE_if  ? !x_uses_index(k, s.value, var) && note_list(pl, s.first)
-                 : s.kind == TILE_for && s.mode == LOOP_ORDERED
-                     ? !x_uses_index(k, s.lo, var) && !x_uses_index(k, s.hi, var) && note_list(pl, s.first)
-                     : 0;
+                 : s.kind == TILE_for ? note_inner_loop(pl, &s)
+                                      : 0;
         if (!ok)
             return 0;
     }

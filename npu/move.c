@@ -33,7 +33,7 @@ static int is_move(const Kernel *k, const Stmt *s)
     const Expr *x = x_at(k, s->value);
     return x->kind == X_LOAD && k->tensors.at[x->sym].rank && k->tensors.at[x->sym].space != SPACE_REG &&
            k->tensors.at[x->sym].elem == k->tensors.at[s->buffer].elem &&
-           (plan_is_linear(k, s->value, s->bound[0]) || plan_is_linear(k, s->value, s->bound[1]));
+           plan_is_linear(k, s->value, s->bound[1]); /* single columns would not be aligned */
 }
 
 int plan_is_transposed(const Kernel *k, const Stmt *s)
@@ -57,20 +57,20 @@ static void move_box(Planner *p, const Stmt *s)
         plan_after(p, s->loc, UNIT_mte2, UNIT_scalar, from);
 }
 
-/* One move for each value of the axis whose subscripts are not linear. */
-static void move_lines(Planner *p, const Stmt *s, uint32_t axis)
+/* One move for each row, whose subscripts are not linear. */
+static void move_lines(Planner *p, const Stmt *s)
 {
     Kernel *k = p->k;
     Loc loc = s->loc;
     uint32_t depth = p->b.depth;
     Stmt one = *s;
-    ExprId line = x_index(k, loc, s->bound[axis]);
-    build_for(&p->b, loc, LOOP_ORDERED, s->bound[axis], s->from[axis], s->to[axis], 1);
-    one.bound[axis] = build_index(&p->b, "one");
-    one.from[axis] = x_int(k, loc, 0);
-    one.to[axis] = x_int(k, loc, 1);
-    uint32_t place = s->nindex - 2u + axis;
-    one.index[place] = x_offset(p->k, s->index[place], x_op2(k, loc, OP_sub, line, s->from[axis]));
+    ExprId line = x_index(k, loc, s->bound[0]);
+    build_for(&p->b, loc, LOOP_ORDERED, s->bound[0], s->from[0], s->to[0], 1);
+    one.bound[0] = build_index(&p->b, "one");
+    one.from[0] = x_int(k, loc, 0);
+    one.to[0] = x_int(k, loc, 1);
+    uint32_t row = s->nindex - 2u;
+    one.index[row] = x_offset(p->k, s->index[row], x_op2(k, loc, OP_sub, line, s->from[0]));
     move_box(p, &one);
     build_close(&p->b, depth);
 }
@@ -128,9 +128,7 @@ void plan_move(Planner *p, const Stmt *pack, const Chip *to, ExprId slot)
     if (!is_move(k, &s))
         move_computed(p, &s, to);
     else if (!plan_is_linear(k, s.value, s.bound[0]))
-        move_lines(p, &s, 0);
-    else if (!plan_is_linear(k, s.value, s.bound[1]))
-        move_lines(p, &s, 1);
+        move_lines(p, &s);
     else
         move_box(p, &s);
 }

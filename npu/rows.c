@@ -100,7 +100,7 @@ static int open_rows(PlanRows *pr, StmtId id)
             return 0;
         vectors += is_vector;
     }
-    return vectors > 0;
+    return vectors > 0 && pr->nresults > 0; /* else it is a part of a row, which one core computes */
 }
 
 int plan_is_rows(Planner *p, StmtId id)
