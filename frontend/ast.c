@@ -35,6 +35,12 @@ AstExpr *ast_int(Parser *p, AstInt value)
     return new_expr(p, (AstExpr){.kind = AST_INT, .loc = value.loc, .integer = value.value}, NULL, 0);
 }
 
+AstExpr *ast_closed(AstExpr *e)
+{
+    e->closed = 1;
+    return e;
+}
+
 AstExpr *ast_float(Parser *p, Loc loc, double value)
 {
     return new_expr(p, (AstExpr){.kind = AST_FLOAT, .loc = loc, .real = value}, NULL, 0);

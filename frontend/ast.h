@@ -55,6 +55,7 @@ typedef enum AstKind {
 struct AstExpr {
     AstKind kind;
     uint8_t op;
+    uint8_t closed;  /* it stands in parentheses */
     uint16_t height; /* longest way to a leaf, at most AST_MAX_HEIGHT */
     Loc loc;
     AstName name, field;
@@ -202,6 +203,7 @@ AstExpr *ast_binary(Parser *p, Loc loc, ScalarOp op, AstExpr *a, AstExpr *b);
 AstExpr *ast_if(Parser *p, Loc loc, AstExpr *condition, AstExpr *then, AstExpr *otherwise);
 /* The head of a reduction: binds and condition; the body joins in ast_reduce. */
 AstExpr *ast_reduce_head(Parser *p, Loc loc, ReduceKind kind, AstBinds *binds, AstExpr *condition);
+AstExpr *ast_closed(AstExpr *e);
 AstExpr *ast_reduce(Parser *p, Loc loc, AstExpr *head, AstExpr *body);
 
 AstNames *ast_add_name(Parser *p, AstNames *list, AstName name); /* list NULL: a new one; so below */

@@ -249,7 +249,7 @@ primary: INTEGER                               { $$ = ast_int(p, $1); }
     | cast '(' expr ')'                        { $$ = ast_cast(p, @$, $1, $3); }
     | KW_IF '(' expr ',' expr ',' expr ')'     { $$ = ast_if(p, @$, $3, $5, $7); }
     | '@' primary                              { $$ = ast_group(p, @$, $2); }
-    | '(' expr ')'                             { $$ = $2; }
+    | '(' expr ')'                             { $$ = ast_closed($2); }
     ;
 cast: elem_word
     | KW_STOP { $$ = (AstName){"stop", @1}; }

@@ -119,6 +119,7 @@ typedef struct Var {
     Axis axis;
     Loc known_at;
     Name known_by; /* the tensor or route whose axis it was */
+    uint32_t beside; /* an index that is compared with it, or NONE */
     Extent near;   /* of an axis where it stands in a sum, as t in x[t - 1]; or NONE */
     IndexId id;
 } Var;
@@ -212,6 +213,8 @@ TensorId sema_find_tensor(KernelSema *c, AstName name);
 RouteId sema_find_route(KernelSema *c, AstName name);
 /* Refuses a tensor of the equation's own left side; 0: it is another one. */
 int sema_is_recurrence(KernelSema *c, AstName name);
+/* sema_reach.c: is the name that nothing binds there bound by a reduction that ends before it? Then it says so. */
+int sema_is_behind_reduction(KernelSema *c, const AstExpr *e);
 const Ahead *sema_ahead(const KernelSema *c, Name name); /* NULL: no equation defines it */
 /* Names of the kernel and the module that are near to this one. */
 Guess sema_guess(KernelSema *c, Name wanted, int tensors, int scope);

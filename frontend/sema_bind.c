@@ -72,7 +72,12 @@ static int new_var(KernelSema *c, AstName name, int on_left, uint32_t *var)
     }
     *var = c->vars.len;
     vec_push(c->m->arena, &c->vars,
-             (Var){.name = name.name, .loc = name.loc, .on_left = on_left, .near = NONE, .id = NONE});
+             (Var){.name = name.name,
+                   .loc = name.loc,
+                   .on_left = on_left,
+                   .near = NONE,
+                   .beside = NONE,
+                   .id = NONE});
     return 1;
 }
 
@@ -237,6 +242,16 @@ static void hint_equal(KernelSema *c, const AstExpr *a, const AstExpr *b)
         add_hint(c, (Hint){.kind = HINT_EQUAL, .var = var, .e = b, .other = row, .loc = a->loc});
 }
 
+/* Two indices that are compared probably go over the same. */
+static void note_beside(KernelSema *c, const AstExpr *e)
+{
+    uint32_t a = plain_var(c, e->args[0]), b = plain_var(c, e->args[1]);
+    if (a == NONE || b == NONE)
+        return;
+    c->vars.at[a].beside = b;
+    c->vars.at[b].beside = a;
+}
+
 int bind_one(KernelSema *c, AstBind *bind)
 {
     uint32_t var;
@@ -307,6 +322,8 @@ int bind_right(KernelSema *c, AstExpr *e)
             hint_equal(c, e->args[0], e->args[1]);
             hint_equal(c, e->args[1], e->args[0]);
         }
+        if (scalar_table[e->op].kind == SK_COMPARE)
+            note_beside(c, e);
         break;
     case AST_CALL:
         if (is_access_meant(c, e))
@@ -407,11 +424,14 @@ static void follow_kind(KernelSema *c, int kind)
     }
 }
 
-/* What the extent of an index may be meant to be: of the axis where it stands in a sum, of an index with its name in an equation above, or any. */
+/* What the extent of an index may be meant to be: of the axis where it stands in a sum, of what it is compared
+ * with, of an index with its name in an equation above, or any. */
 static const char *likely_extent(KernelSema *c, const Var *v)
 {
     if (v->near != NONE)
         return axis_text(c, (Axis){v->near, NONE});
+    if (v->beside != NONE && c->vars.at[v->beside].known)
+        return axis_text(c, c->vars.at[v->beside].axis);
     for (uint32_t i = c->k->indices.len; i-- > 0;)
         if (c->k->indices.at[i].name == v->name)
             return axis_text(c, c->k->indices.at[i].axis);

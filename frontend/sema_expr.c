@@ -144,6 +144,8 @@ static ExprId refuse_name(KernelSema *c, const AstExpr *e)
     if (ahead)
         return sema_error(c, DIAG_used_before, e->loc, "move the equation that defines it above this one",
                           "%s is used before it is defined", name);
+    if (sema_is_behind_reduction(c, e))
+        return NONE;
     if (habit_value(name))
         return sema_error(c, DIAG_unknown_name, e->loc, habit_value(name), "there is no %s here", name);
     Guess g = sema_guess(c, name, 0, 1);
