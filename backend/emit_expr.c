@@ -69,7 +69,68 @@ int emit_unsafe(Emit *e, ExprId x)
     return e->unsafe[x] == 2;
 }
 
-/* ---- choices: only the chosen side is evaluated ---- */
+/* ---- choices: only the chosen side is evaluated ----
+ *
+ * Note [Loads of both sides]. What both sides of a choice load whatever else they choose is loaded before it: a word is there once for
+ * all eight choices of a nibble, and no side is left that must not be evaluated. */
+
+enum { CHOICE_NODES = 128, CHOICE_LOADS = 8 };
+
+typedef struct Loads {
+    ExprId at[CHOICE_LOADS];
+    uint32_t n;
+} Loads;
+
+static Loads sure_loads(Emit *e, ExprId x, int *nodes);
+
+static Loads in_both(const Loads *a, const Loads *b)
+{
+    Loads both = {.n = 0};
+    for (uint32_t i = 0; i < a->n; i++)
+        if (x_is_among(b->at, b->n, a->at[i]))
+            both.at[both.n++] = a->at[i];
+    return both;
+}
+
+/* The loads that an evaluation of x makes in any case; not all of them where x is large. */
+static Loads sure_loads(Emit *e, ExprId x, int *nodes)
+{
+    const Expr *n = x_at(e->k, x);
+    Loads found = {.n = 0};
+    if (!emit_unsafe(e, x) || --*nodes < 0)
+        return found;
+    if (n->kind == X_LOAD)
+        return (Loads){{x}, 1};
+    int first = n->kind == X_IF || x_is_op(e->k, x, OP_and) || x_is_op(e->k, x, OP_or);
+    Loads more = {.n = 0};
+    for (uint32_t i = 0; i < (first ? 1 : n->nargs); i++) {
+        more = sure_loads(e, x_arg(e->k, x, i), nodes);
+        for (uint32_t j = 0; j < more.n && found.n < CHOICE_LOADS; j++)
+            found.at[found.n++] = more.at[j];
+    }
+    if (n->kind != X_IF)
+        return found;
+    Loads a = sure_loads(e, x_arg(e->k, x, 1), nodes), b = sure_loads(e, x_arg(e->k, x, 2), nodes);
+    more = in_both(&a, &b);
+    for (uint32_t j = 0; j < more.n && found.n < CHOICE_LOADS; j++)
+        found.at[found.n++] = more.at[j];
+    return found;
+}
+
+/* Does evaluating x touch memory that has not been loaded? */
+static int may_fault(Emit *e, ExprId x, int *nodes)
+{
+    const Expr *n = x_at(e->k, x);
+    int lane0 = emit_form(e, x) == FORM_UNIFORM ? 0 : e->lane0;
+    if (!emit_unsafe(e, x) || e->memo[lane0][x])
+        return 0;
+    if (n->kind == X_LOAD || --*nodes < 0)
+        return 1;
+    for (uint32_t i = 0; i < n->nargs; i++)
+        if (may_fault(e, x_arg(e->k, x, i), nodes))
+            return 1;
+    return 0;
+}
 
 /* One side: an expression, or NONE for a given constant; converted to float when the choice is one. */
 typedef struct ChoiceSide {
@@ -84,6 +145,23 @@ static V side_value(Emit *e, ChoiceSide s)
     return s.to_float ? emit_to_float(e, v) : v;
 }
 
+static int side_may_fault(Emit *e, ChoiceSide s)
+{
+    int nodes = CHOICE_NODES;
+    return s.x != NONE && may_fault(e, s.x, &nodes);
+}
+
+static void load_of_both(Emit *e, ChoiceSide a, ChoiceSide b)
+{
+    int nodes = CHOICE_NODES;
+    if (a.x == NONE || b.x == NONE || !emit_unsafe(e, a.x) || !emit_unsafe(e, b.x))
+        return;
+    Loads of_a = sure_loads(e, a.x, &nodes), of_b = sure_loads(e, b.x, &nodes);
+    Loads both = in_both(&of_a, &of_b);
+    for (uint32_t i = 0; i < both.n; i++)
+        emit_value(e, both.at[i]);
+}
+
 static V choose_lanes(Emit *e, V c, ChoiceSide a, ChoiceSide b)
 {
     V outer = e->cond;
@@ -92,7 +170,7 @@ static V choose_lanes(Emit *e, V c, ChoiceSide a, ChoiceSide b)
         ChoiceSide s = i ? b : a;
         V where = i ? l_not(e->l, c) : c;
         uint32_t mark = e->log.len;
-        int masked = s.x != NONE && emit_unsafe(e, s.x);
+        int masked = side_may_fault(e, s);
         if (masked)
             e->cond = outer ? l_and(e->l, outer, where) : where;
         value[i] = side_value(e, s);
@@ -136,9 +214,10 @@ static V choose(Emit *e, V c, ChoiceSide a, ChoiceSide b)
     int64_t known;
     if (l_constant(c, &known))
         return side_value(e, known ? a : b);
+    load_of_both(e, a, b);
     if (l_width(c))
         return choose_lanes(e, c, a, b);
-    if ((a.x == NONE || !emit_unsafe(e, a.x)) && (b.x == NONE || !emit_unsafe(e, b.x)))
+    if (!side_may_fault(e, a) && !side_may_fault(e, b))
         return l_select(e->l, c, side_value(e, a), side_value(e, b));
     return choose_branch(e, c, a, b);
 }

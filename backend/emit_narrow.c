@@ -11,6 +11,7 @@ enum { NARROW_NODES = 64 }; /* operations that are looked at, one that is used t
 typedef struct Narrow {
     V lanes;
     int64_t lo, hi;
+    V from, bits; /* lanes are `from` shifted right by so many bits, the same for all; or NULL */
 } Narrow;
 
 static Narrow narrow(L *l, V v, int *nodes);
@@ -18,7 +19,14 @@ static Narrow narrow(L *l, V v, int *nodes);
 static Narrow fitting(V lanes, int64_t lo, int64_t hi)
 {
     int fits = lo >= INT32_MIN && hi <= INT32_MAX;
-    return (Narrow){fits ? lanes : NULL, lo, hi};
+    return (Narrow){fits ? lanes : NULL, lo, hi, NULL, NULL};
+}
+
+static Narrow word(L *l, V lanes) { return (Narrow){lanes, INT32_MIN, INT32_MAX, lanes, l_i32(l, 0)}; }
+
+static Narrow moved(L *l, V from, V bits, int64_t lo, int64_t hi)
+{
+    return (Narrow){LLVMBuildAShr(l->b, from, l_splat(l, bits, l_width(from)), ""), lo, hi, from, bits};
 }
 
 static Narrow narrow_sum(L *l, V v, int *nodes)
@@ -38,7 +46,7 @@ static Narrow narrow_quotient(L *l, V v, int *nodes)
     if (!l_constant_lanes(l, LLVMGetOperand(v, 1), &bits) || bits > 31)
         return (Narrow){0};
     Narrow a = narrow(l, LLVMGetOperand(v, 0), nodes);
-    return a.lanes ? fitting(l_sar(l, a.lanes, (int)bits), a.lo >> bits, a.hi >> bits) : a;
+    return a.lanes ? moved(l, a.lanes, l_i32(l, (int32_t)bits), a.lo >> bits, a.hi >> bits) : a;
 }
 
 /* Of what does not fit, too, the low bits are these. */
@@ -53,13 +61,17 @@ static Narrow narrow_mask(L *l, V v, int *nodes)
     return fitting(l_and(l, low, l_int(LLVMTypeOf(low), mask)), 0, mask);
 }
 
+/* Of two shifts of one word, the same for all lanes, the number of bits is chosen. */
 static Narrow narrow_choice(L *l, V v, int *nodes)
 {
+    V which = LLVMGetOperand(v, 0);
     Narrow a = narrow(l, LLVMGetOperand(v, 1), nodes), b = narrow(l, LLVMGetOperand(v, 2), nodes);
     if (!a.lanes || !b.lanes)
         return (Narrow){0};
-    return fitting(l_select(l, LLVMGetOperand(v, 0), a.lanes, b.lanes), a.lo < b.lo ? a.lo : b.lo,
-                   a.hi > b.hi ? a.hi : b.hi);
+    int64_t lo = a.lo < b.lo ? a.lo : b.lo, hi = a.hi > b.hi ? a.hi : b.hi;
+    if (a.from && a.from == b.from && !l_width(which))
+        return moved(l, a.from, l_select(l, which, a.bits, b.bits), lo, hi);
+    return fitting(l_select(l, which, a.lanes, b.lanes), lo, hi);
 }
 
 static Narrow narrow(L *l, V v, int *nodes)
@@ -71,7 +83,7 @@ static Narrow narrow(L *l, V v, int *nodes)
         return (Narrow){0};
     LLVMOpcode op = LLVMGetInstructionOpcode(v);
     if (op == LLVMSExt && LLVMGetElementType(LLVMTypeOf(LLVMGetOperand(v, 0))) == l->i32)
-        return (Narrow){LLVMGetOperand(v, 0), INT32_MIN, INT32_MAX};
+        return word(l, LLVMGetOperand(v, 0));
     return op == LLVMAdd || op == LLVMSub ? narrow_sum(l, v, nodes)
            : op == LLVMAShr               ? narrow_quotient(l, v, nodes)
            : op == LLVMAnd                ? narrow_mask(l, v, nodes)

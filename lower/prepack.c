@@ -2,22 +2,37 @@
  *
  * Note [Prepacking]. A product that reads its right operand from rows makes words of it for each block of rows anew, and
  * rows a page or more apart come at half the speed of panels. For few rows that is still the fastest, as the operand is
- * read once; a target that reads no rows packs blocks of it. For many, a launch packs it into work space first. Which of the two it is shows when the kernel is called: so
- * there are two nests, of which one has no rows. The knob `prepack` says from how many rows on; its usual value was
+ * read once; a target that reads no rows packs blocks of it. For many, a launch packs it into work space first. Which of the two it is
+ * shows when the kernel is called: so there are two nests, of which one has no rows. The knob `prepack` says from how many rows on; its usual value was
  * measured on an EPYC (Zen 5) with one thread, bf16 and f32, 1024 to 3072 wide: with 256 rows forward products become 3 to
  * 50 % faster, input gradients 10 % slower to 11 % faster; with 1024 rows all become 10 to 45 % faster.
  *   before:  launch y { parallel .. in 0..T by 96 { product sums += left * w[0, v0] } }
  *   after:   launch panels { parallel .. in 0..if(T >= 256, H, 0) by 32 { pack panels[u0, 0] over h, f = w[h, f] } }
  *            launch y { parallel .. in 0..if(T >= 256, T, 0) by 96 { product sums += left * panels[0, v0] } }
  *            launch y { parallel .. in 0..if(T >= 256, 0, T) by 96 { product sums += left * w[0, v0] } }
- * Bits are the same. Groups go without: panels would double the memory of all their matrices. */
+ * What is more than a little work to compute, as weights are that stand in words, is packed there for many rows, too; for few each block
+ * of rows computes it. Bits are the same. Groups go without: panels would double the memory of all their matrices. */
 #include "lower/lower.h"
 
-/* Is the right operand one matrix, of which every element is a term of every row? */
+/* Does e vary with nothing but the term and the column? */
+static int is_matrix(const Lower *l, const Blocking *by, const LowerProduct *p)
+{
+    const Kernel *k = l->k;
+    each_below (n, k, p->right, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX && x_at(k, *n)->sym != by->lane &&
+            x_at(k, *n)->sym != x_bound(k, p->reduce, 0))
+            return 0;
+    return 1;
+}
+
+/* Is the right operand one matrix, of which every element is a term of every row: in rows, or more than a little work to compute? */
 static int prepacks(const Lower *l, const Blocking *by, const LowerProduct *p)
 {
-    return p->rows != DIRECT_NOT && !lower_is_row(l, by->row) && x_at(l->k, p->right)->nargs == 2 &&
-           x_condition(l->k, p->reduce) == NONE && x_at(l->k, p->reduce)->nbound == 1;
+    const Kernel *k = l->k;
+    int computed =
+        !pass_traits(l->c)->packs_all && p->right != NONE && query_cost(k, p->right) > OPERAND_COST;
+    return (computed || p->rows != DIRECT_NOT) && !lower_is_row(l, by->row) && is_matrix(l, by, p) &&
+           x_condition(k, p->reduce) == NONE && x_at(k, p->reduce)->nbound == 1;
 }
 
 int lower_may_prepack(const Lower *l, const Blocking *by)

@@ -146,12 +146,25 @@ static uint32_t variables_of(const Kernel *k, ExprId e)
     return n;
 }
 
+/* Are the subscripts index variables, or the group of a row, which is the same for all rows of a block? */
+static int is_plain_of_group(const Kernel *k, ExprId load)
+{
+    for (uint32_t a = 0; a < x_at(k, load)->nargs; a++) {
+        ExprId at = x_arg(k, load, a);
+        if (x_at(k, at)->kind == X_GROUP)
+            at = x_arg(k, at, 0);
+        if (x_at(k, at)->kind != X_INDEX)
+            return 0;
+    }
+    return 1;
+}
+
 /* Is each use a whole factor's worth of work: a plain read, by all variables of a factor of a product? */
 static int are_factors(const Kernel *k, const Uses *uses)
 {
     for (uint32_t i = 0; i < uses->len; i++) {
         ExprId factor = factor_of(k, &uses->at[i]), load = uses->at[i].load;
-        if (factor == NONE || !is_plain(k, load) || variables_of(k, factor) != x_at(k, load)->nargs)
+        if (factor == NONE || !is_plain_of_group(k, load) || variables_of(k, factor) != x_at(k, load)->nargs)
             return 0;
     }
     return 1;
@@ -181,7 +194,7 @@ static const char *operand_blocks(const Producer *p)
     uint32_t cost = query_cost(p->f->k, rhs_of(p));
     if (!are_factors(p->f->k, &uses))
         return "not only factors of products read it";
-    if (cost > OPERAND_COST)
+    if (cost > schedule_operand_cost(p->f->c, p->f->k, rhs_of(p)))
         return "computing it for each block of columns is more than a little work";
     return cost <= CAST_WORK || p->request == FUSE_WANTED || one_factor(p, &uses)
                ? NULL

@@ -249,6 +249,14 @@ uint32_t query_cost(const Kernel *k, ExprId e)
     return cost;
 }
 
+int query_unpacks(const Kernel *k, ExprId e)
+{
+    each_below (n, k, e, X_LOAD)
+        if ((x_is_op(k, *n, OP_idiv) || x_is_op(k, *n, OP_imod)) && x_loads_any(k, x_arg(k, *n, 0)))
+            return 1;
+    return 0;
+}
+
 int query_is_only_load(const Kernel *k, uint32_t reader, ExprId load)
 {
     TensorId t = x_at(k, load)->sym;

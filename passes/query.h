@@ -59,6 +59,8 @@ int query_is_sure(const Kernel *k, ExprId root, ExprId e);
 int query_is_only_load(const Kernel *k, uint32_t reader, ExprId load);
 /* The work of computing e once: cycles, roughly (ir/scalar.def). */
 uint32_t query_cost(const Kernel *k, ExprId e);
+/* Does it take numbers out of words that elements hold, as weights of four bits are? Then memory would hold more than it reads. */
+int query_unpacks(const Kernel *k, ExprId e);
 /* May an integer max or min below e be over nothing, which ends the call? */
 int query_may_lack_value(const Kernel *k, ExprId e);
 /* checks.c: can e be computed where nobody asks for it: is every access below it inside its tensor by what e itself says, and does no

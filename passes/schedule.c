@@ -1,5 +1,6 @@
 /* Choices that a schedule block, or else the machine or a rule, makes for a kernel. */
 #include "passes/schedule.h"
+#include "passes/query.h"
 
 #include <string.h>
 
@@ -337,4 +338,9 @@ int schedule_shuffles(const PassContext *c, const Kernel *k)
 int schedule_heaviest_first(const PassContext *c, const Kernel *k)
 {
     return by_rule(c, k, KNOB_order, NULL, knob_table[KNOB_order].otherwise) == 0;
+}
+
+uint32_t schedule_operand_cost(const PassContext *c, const Kernel *k, ExprId factor)
+{
+    return !pass_traits(c)->packs_all && query_unpacks(k, factor) ? UNPACKED_COST : OPERAND_COST;
 }

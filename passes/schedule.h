@@ -64,4 +64,7 @@ int schedule_shuffles(const PassContext *c, const Kernel *k);
 /* Are items of large groups handed out first? Else in the order of the groups. */
 int schedule_heaviest_first(const PassContext *c, const Kernel *k);
 
+/* The most that a factor of a product costs which is computed while it is packed; one that costs more is stored in memory. */
+uint32_t schedule_operand_cost(const PassContext *c, const Kernel *k, ExprId factor);
+
 #endif

@@ -26,6 +26,7 @@ typedef struct SplitOff {
 
 typedef struct Split {
     Kernel *k;
+    const PassContext *c;
     uint32_t at;       /* the equation that is being split; new ones go before it */
     Vec(Equation) out; /* the new list */
     Vec(SplitOff) made;
@@ -116,12 +117,13 @@ static ExprId move_out(Split *s, ExprId e, const Scope *over, const char *stem)
 }
 
 /* Is e worth a place in memory when a product packs it for each block of columns? */
-static int is_work(const Kernel *k, ExprId e)
+static int is_work(const Split *s, ExprId e)
 {
+    const Kernel *k = s->k;
     const Expr *x = x_at(k, e);
     if (x->type == TY_INT || x->type == TY_BOOL)
         return 0;
-    return query_has_reduce(k, e) || query_cost(k, e) > OPERAND_COST;
+    return query_has_reduce(k, e) || query_cost(k, e) > schedule_operand_cost(s->c, k, e);
 }
 
 /* Where an expression stands. What is shared there is visited once: `done` by guarded, and the factors of a sum's products,
@@ -168,7 +170,7 @@ static ExprId operand(Split *s, ExprId e, const SplitAround *around)
         ExprId args[2] = {operand(s, x_arg(k, e, 0), around), operand(s, x_arg(k, e, 1), around)};
         return *x_map_at(&around->factors, e) = x_with_args(k, e, args);
     }
-    if (x_at(k, e)->kind != X_REDUCE && is_work(k, e) && moves(s, e, around, &over))
+    if (x_at(k, e)->kind != X_REDUCE && is_work(s, e) && moves(s, e, around, &over))
         return move_out(s, visit(s, e, around), &over, "part");
     return visit(s, e, around);
 }
@@ -348,9 +350,9 @@ static void split_equation(Split *s, Equation q)
 }
 
 /* Moved parts may hold parts themselves: again until nothing moves. */
-static int split_kernel(Kernel *k)
+static int split_kernel(Kernel *k, const PassContext *c)
 {
-    Split s = {.k = k};
+    Split s = {.k = k, .c = c};
     for (s.at = 0; s.at < k->eqs.len; s.at++)
         split_equation(&s, k->eqs.at[s.at]);
     int changed = s.out.len != k->eqs.len;
@@ -364,8 +366,7 @@ enum { ROUNDS_MAX = 8 };
 
 void pass_split(Module *m, const PassContext *c)
 {
-    (void)c;
     for (uint32_t i = 0; i < m->kernels.len; i++)
-        for (int round = 0; round < ROUNDS_MAX && split_kernel(m->kernels.at[i]); round++)
+        for (int round = 0; round < ROUNDS_MAX && split_kernel(m->kernels.at[i], c); round++)
             ;
 }
