@@ -158,7 +158,7 @@ static int schedules_fit(const Module *m)
 {
     for (uint32_t i = 0; i < m->schedules.len; i++) {
         const Kernel *k = ir_find_kernel(m, m->schedules.at[i].kernel);
-        if (k && ir_check_schedule(k, &m->schedules.at[i])) /* of derived kernels `derive` checks them */
+        if (k && ir_check_schedule(k, &m->schedules.at[i])) /* of derived kernels the pass `checks` asks */
             return 0;
     }
     return 1;

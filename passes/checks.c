@@ -373,13 +373,25 @@ static void check_kernel(Kernel *k)
         vec_push(c.arena, &k->eqs, c.rest.at[i]);
 }
 
+/* Blocks of derived kernels, which were not there when the frontend read them: they are about equations as `moec grad` prints them. */
+static void check_schedules(Module *m)
+{
+    for (uint32_t i = 0; i < m->schedules.len; i++) {
+        const Kernel *k = ir_find_kernel(m, m->schedules.at[i].kernel);
+        if (k && k->derived)
+            ir_check_schedule(k, &m->schedules.at[i]);
+    }
+}
+
 /* Before:  y[t] = w[id[t]]       After:  check 0 <= id[t] < V
  *                                        y[t] = w[id[t]]
- * Requires nothing. Gives FACT_CHECKS: what later moves an access into another equation need not look back.
+ * Requires nothing. Gives FACT_CHECKS: what later moves an access into another equation need not look back. Reports clauses that do not
+ * fit a derived kernel.
  */
 void pass_checks(Module *m, const PassContext *c)
 {
     (void)c;
+    check_schedules(m);
     for (uint32_t i = 0; i < m->kernels.len; i++)
         check_kernel(m->kernels.at[i]);
 }

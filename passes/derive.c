@@ -395,18 +395,6 @@ static void split_backward(Request *r, DerivedPair *pair)
     derive_split(&r->sweep, (DeriveLater){later.at, later.len}, pair);
 }
 
-/* The block of a kernel that was not there when the frontend read it; after an error it may not be there now. It is about
- * canonical equations, as they are printed. */
-static void check_schedules(Module *m, Name kernel)
-{
-    Kernel *k = ir_find_kernel(m, kernel);
-    for (uint32_t i = 0; k && i < m->schedules.len; i++)
-        if (m->schedules.at[i].kernel == kernel) {
-            canonicalise_kernel(k);
-            ir_check_schedule(k, &m->schedules.at[i]);
-        }
-}
-
 /* Before:  y[t] = w[id[t]]         After, wrt w:  d_w[v] = sum(t where id[t] == v) d_y[t]
  * Requires: requests that the frontend has checked, equations as it or canonicalise leaves them. Gives: two
  * kernels, or three, and an entry of Module.pairs for each request; the list of requests is empty afterwards,
@@ -427,10 +415,6 @@ void pass_derive(Module *m, const PassContext *c)
         derive_reassociate(r.sweep.k);
         split_backward(&r, &pair);
         vec_push(m->arena, &m->pairs, pair);
-        check_schedules(m, r.d->forward);
-        check_schedules(m, r.d->backward);
-        if (r.d->later)
-            check_schedules(m, r.d->later);
     }
     m->derives.len = 0;
 }

@@ -37,8 +37,10 @@ static Read read_with(const char *name, const char *clauses)
     *d = r.diags;
     r.m = ir_module(r.arena, d, "f.moe");
     PassContext c = {.isa = ISA_generic, .optimize = 1};
-    if (!frontend_read(r.m, "f.moe", text, strlen(text)))
+    if (!frontend_read(r.m, "f.moe", text, strlen(text))) {
         pass_derive(r.m, &c);
+        pass_checks(r.m, &c);
+    }
     r.diags = *d;
     return r;
 }
