@@ -274,6 +274,26 @@ int ext_is_const(const Module *m, Extent e, int64_t *value)
     return 1;
 }
 
+int ext_is_below(const Module *m, Extent e, int64_t n)
+{
+    const ExtentForm *f = &m->extents.at[m->extents.at[e].folded];
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < f->nterms; i++) {
+        const Monomial *t = &f->terms[i];
+        int64_t product = t->coef;
+        if (t->coef < 0 && t->ndims)
+            continue; /* of 0 and more */
+        for (uint32_t d = 0; d < t->ndims; d++) {
+            int64_t most = m->dims.at[t->dims[d]].max;
+            if (most < 0 || __builtin_mul_overflow(product, most, &product))
+                return 0;
+        }
+        if (__builtin_add_overflow(sum, product, &sum))
+            return 0;
+    }
+    return sum < n;
+}
+
 int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value)
 {
     const ExtentForm *f = &m->extents.at[m->extents.at[e].folded];

@@ -91,6 +91,7 @@ int64_t ext_rest(const Module *m, Extent e, Extent by); /* of the constant in e:
 Extent ext_divide(Module *m, Extent e, Extent by); /* NONE: by is no factor of e that can be seen */
 int ext_same(const Module *m, Extent a, Extent b);               /* equal once constants are put in */
 int ext_is_const(const Module *m, Extent e, int64_t *value);
+int ext_is_below(const Module *m, Extent e, int64_t n); /* smaller than n, whatever the call: by the largest values of its dimensions */
 int ext_eval(const Module *m, Extent e, const int64_t *dims, int64_t *value); /* 0 on overflow; dims by DimId */
 void ext_print(const Module *m, Extent e, Text *out);
 int axis_same(const Module *m, Axis a, Axis b);

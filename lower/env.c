@@ -48,10 +48,9 @@ Extent lower_length(const Lower *l, IndexId i)
     return l->k->indices.at[i].axis.extent;
 }
 
-int lower_is_below(Lower *l, IndexId i, int64_t n)
+int lower_is_below(const Lower *l, IndexId i, int64_t n)
 {
-    Axis below = {.extent = ext_const(l->k->module, n), .group = NONE};
-    return ir_prove_range(l->k, lower_extent(l, i), below, NONE) == PROOF_INSIDE;
+    return ext_is_below(l->k->module, lower_length(l, i), n);
 }
 
 int lower_is_zero(const Lower *l, IndexId i)

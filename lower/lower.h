@@ -196,7 +196,7 @@ const LocalBuffer *lower_place_of(const Lower *l, TensorId t); /* NULL: it is wh
 ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast);
 Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
 ExprId lower_extent(Lower *l, IndexId i);       /* the same as an expression */
-int lower_is_below(Lower *l, IndexId i, int64_t n); /* has i fewer than n values, whatever the call? */
+int lower_is_below(const Lower *l, IndexId i, int64_t n); /* has i fewer than n values, whatever the call? */
 int lower_is_zero(const Lower *l, IndexId i);   /* always 0: it stands for a joined index */
 int lower_is_row(const Lower *l, IndexId i);
 RouteId lower_route_of(const Lower *l, IndexId row);
