@@ -124,6 +124,29 @@ static IndexId product_row(Lower *l, const Blocking *by, IndexId lane, IndexId o
     return NONE;
 }
 
+/* Rows and lanes of products. A last index of few values fills no lanes: then another one is taken if it makes a product of more rows,
+ * as of a convolution's weights [f, c, 3, 3]; its elements are stored one by one. */
+static void decide_matrix(Lower *l, Blocking *by, IndexId only)
+{
+    IndexId last = last_index(l, by);
+    by->lane = last;
+    by->row = product_row(l, by, last, only);
+    if (last == NONE || only != NONE || by->rowblock || pass_traits(l->c)->packs_all ||
+        !lower_is_below(l, last, LAYOUT_EDGE))
+        return;
+    for (uint32_t f = by->nfree; f-- > 0;) {
+        IndexId lane = by->free[f];
+        if (lower_is_row(l, lane) || lower_is_below(l, lane, LAYOUT_EDGE))
+            continue;
+        IndexId row = product_row(l, by, lane, NONE);
+        if (row == NONE || lower_is_below(l, row, LAYOUT_EDGE))
+            continue;
+        by->lane = lane;
+        by->row = row;
+        return;
+    }
+}
+
 /* The sums of all members, each once; those that are no product of two matrices have no operands. */
 static void find_products(Lower *l, Blocking *by)
 {
@@ -301,7 +324,6 @@ static int64_t part_rows(const Lower *l, const Blocking *by, int64_t usual)
 static void decide_products(Lower *l, Blocking *by, int any)
 {
     const PassContext *c = l->c;
-    by->lane = last_index(l, by);
     lower_arrange_terms(l, by);
     find_products(l, by);
     decide_types(l, by);
@@ -395,10 +417,12 @@ Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *
     if (!rowblock)
         by->scan = lower_scan_index(l, by);
     if (by->scan == NONE)
-        by->row = product_row(l, by, last_index(l, by), row);
-    if (by->row != NONE)
+        decide_matrix(l, by, row);
+    if (by->row != NONE) {
         decide_products(l, by, row == NONE);
-    else
+    } else {
+        by->lane = NONE;
         decide_loops(l, by, &reds);
+    }
     return by;
 }
