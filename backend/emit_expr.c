@@ -81,7 +81,11 @@ typedef struct Loads {
     uint32_t n;
 } Loads;
 
-static Loads sure_loads(Emit *e, ExprId x, int *nodes);
+static void add_loads(Loads *to, Loads more)
+{
+    for (uint32_t i = 0; i < more.n && to->n < CHOICE_LOADS; i++)
+        to->at[to->n++] = more.at[i];
+}
 
 static Loads in_both(const Loads *a, const Loads *b)
 {
@@ -101,19 +105,13 @@ static Loads sure_loads(Emit *e, ExprId x, int *nodes)
         return found;
     if (n->kind == X_LOAD)
         return (Loads){{x}, 1};
-    int first = n->kind == X_IF || x_is_op(e->k, x, OP_and) || x_is_op(e->k, x, OP_or);
-    Loads more = {.n = 0};
-    for (uint32_t i = 0; i < (first ? 1 : n->nargs); i++) {
-        more = sure_loads(e, x_arg(e->k, x, i), nodes);
-        for (uint32_t j = 0; j < more.n && found.n < CHOICE_LOADS; j++)
-            found.at[found.n++] = more.at[j];
-    }
+    int first_only = n->kind == X_IF || x_is_op(e->k, x, OP_and) || x_is_op(e->k, x, OP_or);
+    for (uint32_t i = 0; i < (first_only ? 1 : n->nargs); i++)
+        add_loads(&found, sure_loads(e, x_arg(e->k, x, i), nodes));
     if (n->kind != X_IF)
         return found;
     Loads a = sure_loads(e, x_arg(e->k, x, 1), nodes), b = sure_loads(e, x_arg(e->k, x, 2), nodes);
-    more = in_both(&a, &b);
-    for (uint32_t j = 0; j < more.n && found.n < CHOICE_LOADS; j++)
-        found.at[found.n++] = more.at[j];
+    add_loads(&found, in_both(&a, &b));
     return found;
 }
 
