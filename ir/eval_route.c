@@ -155,6 +155,8 @@ void eval_make_route(Eval *e, const Equation *q)
 typedef struct Candidate {
     Value value;
     int64_t at;
+    double lo,
+        hi; /* of floats, sorted: the least that those up to this one, the most that those from it on may be */
 } Candidate;
 
 /* Descending, ties to the lower index, NaN last. */
@@ -177,13 +179,28 @@ static int integer_order(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Two neighbours whose order the errors could turn. Equal ones were computed alike, and stay in order. */
-static int near_tie(Type type, const Candidate *a, const Candidate *b)
+/* The bounds of each, then of all up to it and from it on. A NaN that need not be one may be anything. */
+static void find_bounds(Candidate *c, int64_t n)
 {
-    if (type == TY_INT)
-        return a->value.error > 0 || b->value.error > 0;
-    return a->value.error + b->value.error > 0 && a->value.n.f != b->value.n.f &&
-           !(eval_distance(a->value.n.f, b->value.n.f) > a->value.error + b->value.error);
+    for (int64_t i = 0; i < n; i++) {
+        double value = c[i].value.n.f, error = c[i].value.error;
+        int any = error > 0 && (isnan(value) || isinf(error));
+        c[i].lo = any || isnan(value) ? -INFINITY : value - error;
+        c[i].hi = any ? INFINITY : isnan(value) ? -INFINITY : value + error;
+    }
+    for (int64_t i = 1; i < n; i++)
+        c[i].lo = fmin(c[i].lo, c[i - 1].lo);
+    for (int64_t i = n - 1; i-- > 0;)
+        c[i].hi = fmax(c[i].hi, c[i + 1].hi);
+}
+
+/* Could the errors turn the order of two of which one stands up to `i` and the other one behind it? Neither of exact ones that are equal
+ * nor of NaNs. */
+static int may_pass(const Candidate *c, int64_t i)
+{
+    int exact = c[i].value.error + c[i + 1].value.error <= 0;
+    int nans = isnan(c[i].value.n.f) && isnan(c[i + 1].value.n.f);
+    return c[i].lo < c[i + 1].hi || (!exact && !nans && c[i].lo <= c[i + 1].hi);
 }
 
 typedef struct EvalTop {
@@ -200,13 +217,16 @@ typedef struct EvalTop {
 
 static void store_top(Eval *e, const EvalTop *t, double error)
 {
-    const Candidate *c = t->candidates;
+    Candidate *c = t->candidates;
     Type type = (Type)t->value->type;
+    if (type != TY_INT)
+        find_bounds(c, t->searched.extent);
     for (int64_t i = 0; i < t->wanted && !e->error; i++) {
         int unused = 0;
         Value v = c[i].value, id = {{.i = c[i].at}, 0};
-        id.error = (i > 0 && near_tie(type, &c[i - 1], &c[i])) ||
-                   (i + 1 < t->searched.extent && near_tie(type, &c[i], &c[i + 1]));
+        id.error = type == TY_INT
+                       ? error > 0
+                       : (i > 0 && may_pass(c, i - 1)) || (i + 1 < t->searched.extent && may_pass(c, i));
         v.error = error;
         e->index[t->place] = i;
         eval_store(e, t->q->lhs, eval_place(e, t->lhs, &unused), v, type);
@@ -229,7 +249,7 @@ static void run_top(Eval *e, const EvalTop *t, uint32_t level)
     double error = 0;
     for (int64_t i = 0; i < t->searched.extent && !e->error; i++) {
         eval_move(e, &t->searched, i);
-        t->candidates[i] = (Candidate){eval_run(e, t->value), i};
+        t->candidates[i] = (Candidate){.value = eval_run(e, t->value), .at = i};
         error = fmax(error, t->candidates[i].value.error);
     }
     if (e->error)

@@ -258,7 +258,9 @@ static void top_of_row(void **state)
     assert_null(run(EVAL_REFERENCE, dims, args, bounds));
     assert_memory_equal(ids, ((double[]){2, 4, 0, 3}), sizeof(double[4]));
     assert_true(ps[0] == ps[1] && ps[2] == ps[3] && ps[0] > ps[2]);
-    assert_memory_equal(ib, ((double[]){0, 0, 0, 0}), sizeof(double[4])); /* equal values are no near tie */
+    assert_true(ib[0] == INFINITY &&
+                ib[1] == INFINITY);        /* rounded to the same, maybe by one implementation only */
+    assert_true(ib[2] == 0 && ib[3] == 0); /* exact values that are equal are no near tie */
     data[4] = nextafterf(3, 4);
     assert_null(run(EVAL_REFERENCE, dims, args, bounds));
     assert_true(ids[0] == 4 && ib[0] == INFINITY && ib[1] == INFINITY && ib[2] == 0);
