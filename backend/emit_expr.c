@@ -152,8 +152,8 @@ static int side_may_fault(Emit *e, ChoiceSide s)
 static void load_of_both(Emit *e, ChoiceSide a, ChoiceSide b)
 {
     int nodes = CHOICE_NODES;
-    if (a.x == NONE || b.x == NONE || !emit_unsafe(e, a.x) || !emit_unsafe(e, b.x))
-        return;
+    if (!side_may_fault(e, a) || !side_may_fault(e, b))
+        return; /* also where all that they load has been loaded */
     Loads of_a = sure_loads(e, a.x, &nodes), of_b = sure_loads(e, b.x, &nodes);
     Loads both = in_both(&of_a, &of_b);
     for (uint32_t i = 0; i < both.n; i++)

@@ -233,6 +233,14 @@ ExprId x_with_args(Kernel *k, ExprId id, const ExprId *args)
     return node(k, e, copy, bound);
 }
 
+ExprId x_reduce_with(Kernel *k, ExprId reduce, ExprId body, ExprId condition)
+{
+    Expr e = k->exprs.at[reduce];
+    IndexId bound[UINT8_MAX];
+    memcpy(bound, k->links.at + e.bound, sizeof *bound * e.nbound);
+    return x_reduce(k, e.loc, (ReduceKind)e.op, bound, e.nbound, body, condition);
+}
+
 ExprId x_subscript(Kernel *k, ExprId e, Axis axis)
 {
     Loc loc = x_at(k, e)->loc;

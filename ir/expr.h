@@ -28,6 +28,8 @@ ExprId x_threads(Kernel *k, Loc loc);
 ExprId x_and(Kernel *k, Loc loc, ExprId a, ExprId b); /* either may be NONE */
 /* The same node with other arguments (types recomputed); `args` may equal the old ones. */
 ExprId x_with_args(Kernel *k, ExprId e, const ExprId *args);
+/* The reduction over the same indices of another body, under another condition or NONE. */
+ExprId x_reduce_with(Kernel *k, ExprId reduce, ExprId body, ExprId condition);
 
 /* The returned pointers are valid until the next builder call. */
 static inline const Expr *x_at(const Kernel *k, ExprId e) { return &k->exprs.at[e]; }

@@ -185,16 +185,6 @@ uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t 
     return n;
 }
 
-static ExprId under(Kernel *k, ExprId reduce, ExprId guard)
-{
-    const Expr x = *x_at(k, reduce);
-    IndexId bound[UINT8_MAX];
-    for (uint32_t i = 0; i < x.nbound; i++)
-        bound[i] = x_bound(k, reduce, i);
-    ExprId condition = x_and(k, x.loc, guard, x_condition(k, reduce));
-    return x_reduce(k, x.loc, (ReduceKind)x.op, bound, x.nbound, x_arg(k, reduce, 0), condition);
-}
-
 void lower_take_guards(Lower *l, Members *m)
 {
     Kernel *k = l->k;
@@ -204,7 +194,8 @@ void lower_take_guards(Lower *l, Members *m)
             const Wanted *w = &found.at[i];
             if (lower_is_anywhere(l, w) || query_has_reduce(k, w->guard) || !is_product(l, NONE, w->reduce))
                 continue;
-            ExprId own = under(k, w->reduce, w->guard);
+            ExprId condition = x_and(k, (Loc){0}, w->guard, x_condition(k, w->reduce));
+            ExprId own = x_reduce_with(k, w->reduce, x_arg(k, w->reduce, 0), condition);
             if (checks_inside(k, own))
                 m->at[q].rhs = x_replace(k, m->at[q].rhs, w->reduce, own);
         }

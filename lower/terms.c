@@ -104,7 +104,6 @@ static ExprId mask_terms(Kernel *k, ExprId e, void *user)
     const Expr x = *x_at(k, e);
     LowerProduct p;
     ExprId parts[CONJUNCT_MAX], left = NONE, right = NONE, rest = NONE;
-    IndexId bound[UINT8_MAX];
     if (x.kind != X_REDUCE || x.op != RED_SUM || x.type == TY_INT || x_condition(k, e) == NONE ||
         !lower_factor(m->l, e, m->by->row, m->by->lane, &p))
         return e;
@@ -117,10 +116,8 @@ static ExprId mask_terms(Kernel *k, ExprId e, void *user)
     if (rest == x_condition(k, e) || (left != right && (!stands_without(k, rest, left, p.left) ||
                                                         !stands_without(k, rest, right, p.right))))
         return e;
-    for (uint32_t i = 0; i < x.nbound; i++)
-        bound[i] = x_bound(k, e, i);
     ExprId body = x_op2(k, x.loc, OP_mul, masked(k, left, p.left), masked(k, right, p.right));
-    return x_reduce(k, x.loc, RED_SUM, bound, x.nbound, body, rest);
+    return x_reduce_with(k, e, body, rest);
 }
 
 /* The index that goes last: the last one, unless it is short. Else of the others one along which memory is read, or any that is not short. */
