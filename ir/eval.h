@@ -142,7 +142,9 @@ typedef struct Eval {
     const Module *m;
     EvalMode mode;
     int track; /* errors are wanted */
-    int64_t terms; /* of the last float sum that ended */
+    uint32_t inside;  /* so many reductions */
+    int64_t terms;    /* of the float sums of the element at hand that stand in no other one, together */
+    double magnitude; /* sum |terms| of them */
     Arena *arena, *scratch;
     const char *error; /* the run's first error text */
     int64_t *dims;

@@ -32,7 +32,27 @@ typedef struct Assignment {
     Node *value;
     uint32_t nloops;
     Loop loops[MAX_RANK * 2];
+    uint32_t nsums; /* of the right side, where that is a sum of sums */
 } Assignment;
+
+/* The sums of an addition tree of nothing else; 0: it is none. */
+static uint32_t count_sums(const Kernel *k, ExprId e)
+{
+    uint32_t n = 0;
+    each_below (x, k, e, X_REDUCE) {
+        if (x_at(k, *x)->kind != X_REDUCE ? !x_is_op(k, *x, OP_add) : x_at(k, *x)->op != RED_SUM)
+            return 0;
+        n += x_at(k, *x)->kind == X_REDUCE;
+    }
+    return n;
+}
+
+/* What the value's sums add when they are one chain of additions that begins at the old value. Of one sum its own terms count already. */
+static double chain_error(const Eval *e, const Assignment *a, double old)
+{
+    double others = a->nsums > 1 ? e->magnitude : 0;
+    return a->nsums ? (double)e->terms * 0x1p-24 * (fabs(old) + others) : 0;
+}
 
 /* The old element plus the value, as the hooks add. */
 static Value added(Eval *e, const Assignment *a, int64_t place, Value v)
@@ -48,8 +68,8 @@ static Value added(Eval *e, const Assignment *a, int64_t place, Value v)
     sum = (Value){eval_add(e->mode, 0, old.n, v.n), 0};
     if (e->track)
         sum.error = eval_error(OP_add, old, v, old.n.f + v.n.f, sum.n.f);
-    if (e->track && x_at(e->k, a->q->rhs)->kind == X_REDUCE) /* the sum's chain may begin at the old value */
-        sum.error += (double)e->terms * 0x1p-24 * fabs(old.n.f);
+    if (e->track)
+        sum.error += chain_error(e, a, old.n.f);
     return sum;
 }
 
@@ -73,6 +93,8 @@ static void run_element(Eval *e, const Assignment *a, int hole)
         eval_store(e, a->q->lhs, place, (Value){{.i = 0}, 0}, type);
         return;
     }
+    e->terms = 0;
+    e->magnitude = 0;
     Value v = eval_run(e, a->value);
     if (e->error || adds_nothing(e, a, v))
         return;
@@ -122,7 +144,7 @@ static void add_loops(Eval *e, Assignment *a, ExprId x, uint8_t *seen)
 
 static void assign(Eval *e, const Equation *q)
 {
-    Assignment a = {.q = q};
+    Assignment a = {.q = q, .nsums = count_sums(e->k, q->rhs)};
     uint8_t *seen = arena_array(e->scratch, uint8_t, e->k->exprs.len);
     for (uint32_t i = 0; i < q->nindex; i++)
         add_loops(e, &a, q->index[i], seen);
