@@ -385,6 +385,8 @@ typedef struct EmitProduct {
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
     V next;     /* what is asked for meanwhile, as many bytes as fragments read, in so many streams; NULL: nothing is */
     V stream;   /* bytes from a stream of it to the next one */
+    V step;     /* and from `run` bytes of a stream to its next ones; NULL: they follow each other */
+    uint32_t run;
     V kept;     /* where a fragment keeps the vectors of its units, as an f32 panel; NULL: nowhere */
     int keeps;  /* CPU_WIDENS_ONCE, where there is something to widen */
     V init;     /* i1: this part of the units begins the sums, at zero */

@@ -64,9 +64,14 @@ void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes)
 {
     L *l = x->l;
     V streams = l_i64(l, x->streams), stream = l_mul(l, l_bin(l, LLVMURem, i, streams), x->stream);
-    V at = l_byte(l, l_byte(l, x->next, stream), l_mul(l, l_bin(l, LLVMUDiv, i, streams), l_i64(l, bytes)));
-    for (int64_t line = 0; line < bytes; line += LAYOUT_LINE_BYTES)
-        emit_ask(l, l_byte(l, at, l_i64(l, line)));
+    int64_t run = x->step ? x->run : bytes;
+    V step = x->step ? x->step : l_i64(l, run);
+    V first = l_mul(l, l_bin(l, LLVMUDiv, i, streams), l_i64(l, bytes / run)),
+      at = l_byte(l, x->next, stream);
+    for (int64_t byte = 0; byte < bytes; byte += LAYOUT_LINE_BYTES) {
+        V row = l_mul(l, l_add(l, first, l_i64(l, byte / run)), step);
+        emit_ask(l, l_byte(l, l_byte(l, at, row), l_i64(l, byte % run)));
+    }
 }
 
 void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v)

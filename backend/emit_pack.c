@@ -71,19 +71,23 @@ static void put_lanes(PackRows *r, V first, V tail)
         emit_alias(e, l_store(l, raw, at, 0), r->buffer);
 }
 
-/* n elements: where masks cost nothing every trip has one; elsewhere those that fill no vector come one by one. */
+/* n elements: whole vectors, and what fills none under a mask, or where masks cost something one by one. */
 static void put_row(PackRows *r, V n)
 {
     Emit *e = r->e;
     L *l = r->l;
     V whole = l_and(l, n, l_i64(l, -(int64_t)r->width));
-    int masked = cpu_can(e->p->cpu, CPU_MASKS);
     emit_lanes_over(e, r->x->s->bound[r->x->axis], r->width);
-    For f = l_for(l, l_i64(l, 0), masked ? n : whole, r->width, "lanes");
-    put_lanes(r, f.var, masked ? emit_first_lanes(e, l_sub(l, n, f.var)) : NULL);
+    For f = l_for(l, l_i64(l, 0), whole, r->width, "lanes");
+    put_lanes(r, f.var, NULL);
     l_end_for(l, &f);
+    if (cpu_can(e->p->cpu, CPU_MASKS)) {
+        When rest = l_when(l, l_icmp(l, LLVMIntSLT, whole, n));
+        put_lanes(r, whole, emit_first_lanes(e, l_sub(l, n, whole)));
+        l_end_when(l, &rest);
+    }
     emit_lanes_over(e, NONE, 0);
-    if (masked)
+    if (cpu_can(e->p->cpu, CPU_MASKS))
         return;
     f = l_for(l, whole, n, 1, "lane");
     put_lanes(r, f.var, NULL);

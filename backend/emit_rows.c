@@ -4,8 +4,9 @@
  * The terms go in parts, each over all columns. Of 32 columns the first fragment of rows makes words in registers and
  * keeps them, a panel in the first cache that the other fragments read. So the operand is read once, row after row, and
  * while a part is multiplied the next one is asked for in the order in which it lies: memory gives long runs faster than
- * short ones, and some CPUs several at once faster than one (Cpu.streams). Loads of the last columns have masks, or where
- * there are none, read a copy. Additions are those of a packed panel, in the same order. */
+ * short ones, and some CPUs several at once faster than one (Cpu.streams). Rows that are shorter than what is asked for meanwhile,
+ * with others between them (the heads of a cache), are asked for as they are read, the same columns of row after row.
+ * Loads of the last columns have masks, or where there are none, read a copy. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
 static int64_t part_terms(const EmitProduct *x) { return x->rows_read; }
@@ -127,13 +128,17 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
     next[0] = l_byte(l, b, l_mul(l, part, x->b_panel));
     next[1] = l_byte(l, next[0], run);
     x->stream = l_mul(l, l_bin(l, LLVMUDiv, part, l_i64(l, x->streams)), x->b_panel);
+    x->run = (uint32_t)(LAYOUT_EDGE * column_bytes(x));
+    V columns = l_i64(l, x->run), asked = l_mul(l, part, l_i64(l, x->run / x->streams));
+    V is_short = l_and(l, l_icmp(l, LLVMIntSLT, run, asked), l_icmp(l, LLVMIntNE, run, x->b_panel));
+    x->step = l_select(l, is_short, x->b_panel, columns);
     For f = l_for(l, l_i64(l, 0), x->ncols, LAYOUT_EDGE, "columns");
     LoopCarry c = l_carry(l, &f, next, 2);
     x->next = next[0];
     x->column = f.var;
     one_panel(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
               l_byte(l, b, l_mul(l, f.var, l_i64(l, column_bytes(x)))), terms, units);
-    V at = l_byte(l, next[0], l_mul(l, part, l_i64(l, LAYOUT_EDGE * column_bytes(x) / x->streams)));
+    V at = l_byte(l, next[0], l_select(l, is_short, columns, asked));
     V over = l_icmp(l, LLVMIntUGE, at, next[1]);
     next[0] = l_select(l, over, l_byte(l, at, l_sub(l, x->b_panel, run)), at);
     next[1] = l_select(l, over, l_byte(l, next[1], x->b_panel), next[1]);

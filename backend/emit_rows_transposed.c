@@ -3,8 +3,8 @@
  *
  * Of 32 columns a part of the terms is transposed into a panel in the first cache, which fragments of all rows then read.
  * While they do, the 32 columns that come next are asked for in the order in which they lie (memory gives long runs faster
- * than short ones), and not while words are transposed, which would wait for them. Additions are those of a packed panel, in
- * the same order. */
+ * than short ones), and not while words are transposed, which would wait for them. Short columns with others between them, as
+ * keys of a cache with several heads, are asked for all at once. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
@@ -15,6 +15,7 @@ typedef struct RowsTransposed {
     V words, elements; /* of a column */
     V panel, scratch;  /* a part of 32 columns; 16 columns of 16 words that are not all there */
     uint32_t terms;    /* of a word */
+    V is_short; /* i1: a column is shorter than what is asked for of a stream, and others lie between two of them */
 } RowsTransposed;
 
 /* The 16 words from `word` on of the `columns` columns from `from` on. Instead of those that do not exist the last one is
@@ -84,6 +85,19 @@ static V part_of(const RowsTransposed *t)
     return l_select(l, emit_product_few(t->x), l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, FIRST_CACHE_WORDS));
 }
 
+/* So many words of each of the short columns from `next` on. */
+static void ask_columns(const RowsTransposed *t, V next, V words)
+{
+    L *l = t->l;
+    When here = l_when(l, t->is_short);
+    For column = l_for(l, l_i64(l, 0), l_i64(l, LAYOUT_EDGE), 1, "column");
+    For byte = l_for(l, l_i64(l, 0), l_mul(l, words, l_i64(l, LAYOUT_WORD_BYTES)), LAYOUT_LINE_BYTES, "line");
+    emit_ask(l, l_byte(l, l_byte(l, next, l_mul(l, column.var, t->x->b_panel)), byte.var));
+    l_end_for(l, &byte);
+    l_end_for(l, &column);
+    l_end_when(l, &here);
+}
+
 /* The short parts of a single fragment are not worth calls. Fewer instructions, by trips of two units, let the CPU ask memory for
  * more at once. */
 static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
@@ -111,14 +125,16 @@ static void over_parts(const RowsTransposed *t, V c, V b, V columns)
     V per_word = l_i64(l, x->per_word), part = part_of(t);
     For f = l_for(l, l_i64(l, 0), l_max(l, t->words, l_i64(l, 1)), 1, "part"); /* without terms too */
     f.next = part;
-    fill_panel(t, b, columns, f.var, l_min(l, l_sub(l, t->words, f.var), part));
+    V words = l_min(l, l_sub(l, t->words, f.var), part);
+    fill_panel(t, b, columns, f.var, words);
     V next = l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE)));
-    x->next = asked_for(t, next, f.var, 1);
+    ask_columns(t, l_byte(l, next, l_mul(l, f.var, l_i64(l, LAYOUT_WORD_BYTES))), words);
+    x->next = l_select(l, t->is_short, t->panel, asked_for(t, next, f.var, 1));
     V unit = l_mul(l, f.var, per_word);
     emit_begin_sums(x, unit);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, unit, 4), x->a_block));
     over_rows(t, c, a, t->panel, l_min(l, l_sub(l, x->units, unit), l_mul(l, part, per_word)),
-              asked_for(t, next, f.var, x->streams));
+              l_select(l, t->is_short, t->panel, asked_for(t, next, f.var, x->streams)));
     l_end_for(l, &f);
 }
 
@@ -129,6 +145,9 @@ void emit_rows_transposed_product(EmitProduct *x, V depth)
     RowsTransposed t = {
         .x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
     t.words = l_sar(l, l_add(l, t.elements, l_i64(l, t.terms - 1)), t.terms == 2);
+    V column = l_mul(l, t.words, l_i64(l, LAYOUT_WORD_BYTES)),
+      asked = l_i64(l, (int64_t)ONE_FRAGMENT_WORDS * ROW_OF_WORDS / x->streams);
+    t.is_short = l_and(l, l_icmp(l, LLVMIntSLT, column, asked), l_icmp(l, LLVMIntNE, column, x->b_panel));
     t.panel = l_slot_bytes(l, FIRST_CACHE_WORDS * ROW_OF_WORDS, "panel");
     t.scratch = l_slot_bytes(l, EDGE * LAYOUT_LINE_BYTES, "scratch");
     V columns = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, 0)), x->ncols, l_i64(l, 0));
