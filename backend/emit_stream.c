@@ -12,10 +12,10 @@
  * of whole lines; their pack functions exist twice.
  *
  * Note [Ahead]. Where several loops go over the same row of something large, of a norm's input say, the first one waits for
- * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page. So where rows are that
- * long, the last of the loops asks for a row that will be wanted a few rows later: KNOB_ahead of ir/schedule.def, 8 unless a schedule
- * gives it (measured on an EPYC (Zen 4) with one thread, against none: the backward of RMSNorm over 8192 x 2048 bf16 takes 3.79
- * instead of 5.01 ms). And where a core does not foresee enough (CPU_ASKS_RUNS), every other loop over something that is larger
+ * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page, and of two rows in a page it
+ * fetches what lies between them. So where rows are at least half a page apart, the last of the loops asks for a row that will be
+ * wanted a few rows later: KNOB_ahead of ir/schedule.def, 8 unless a schedule gives it (measured on an EPYC (Zen 4) with one thread,
+ * against none: the backward of RMSNorm over 8192 x 2048 bf16 takes 3.79 instead of 5.01 ms). And where a core does not foresee enough (CPU_ASKS_RUNS), every other loop over something that is larger
  * than the second cache asks for what it reads RUN_AHEAD on, and no rows are asked for (measured on an Emerald Rapids with one
  * thread: with the next row RMSNorm takes 0.86 to 1.10 of the time, with 2 to 32 rows 0.95 to 1.13; its backward 0.85 to 1.2, and from
  * 32768 x 2048 bf16 on 1.2 to 1.4).
@@ -24,7 +24,8 @@
  * 4096 x 8192 0.54; of what is smaller than caches.stream up to 1.7).
  *   So does a loop over rows with something else between them, as over the positions of a cache [B, S, heads, D] for one head. Short rows
  * count together: it takes some 4 KiB on their way to keep memory busy (measured there, one query for each of 32 heads beside 4096
- * keys, heads of 128: f32 takes 0.76 of the time, bf16 0.57, with 8 rows of 256 bytes 0.67 and with 32 again 0.57). */
+ * keys, heads of 128: f32 takes 0.76 of the time, bf16 0.57, with 8 rows of 256 bytes 0.67 and with 32 again 0.57; with 8 heads, whose
+ * rows are 2 KiB apart, bf16 0.46). */
 #include "backend/emit.h"
 #include "backend/family.h"
 #include "machines/machines.h"
@@ -187,7 +188,7 @@ static V bytes_ahead(Emit *e, uint32_t buffer, uint32_t axis, V rows)
     Block back = l_to_entry(l);
     V length = l_max(l, l_mul(l, row, bytes), l_i64(l, 1)), apart = l_mul(l, stride, bytes);
     V each = l_max(l, LLVMBuildUDiv(l->b, l_i64(l, SHORT_ROW), length, ""), l_i64(l, 1));
-    V far = l_select(l, l_icmp(l, LLVMIntSGE, apart, l_i64(l, machine_host(l->arena)->core.page)),
+    V far = l_select(l, l_icmp(l, LLVMIntSGE, apart, l_i64(l, machine_host(l->arena)->core.page / 2)),
                      l_mul(l, l_mul(l, apart, rows), each), l_i64(l, 0));
     l_from_entry(l, back);
     return if_large(e, buffer, stream_bytes(e), far, l_i64(l, 0));
