@@ -115,9 +115,21 @@ static V row_at(Pack *x, ExprId read, V row)
     return at;
 }
 
+enum { LINES_ASKED = 4 }; /* the CPU foresees the others */
+
+/* The beginning of a row of n elements that stands anywhere is asked for while its address is computed. */
+static void ask_row(const Pack *x, V at, V n, Elem elem)
+{
+    L *l = x->l;
+    V last = l_mul(l, l_sub(l, n, l_i64(l, 1)), l_i64(l, (int64_t)elem_bytes(elem)));
+    for (int64_t line = 0; line < LINES_ASKED; line++)
+        emit_ask(l, l_byte(l, at, l_min(l, l_i64(l, line * LAYOUT_LINE_BYTES), last)));
+}
+
 static void pack_gathered(Pack *x, ExprId read, V fn)
 {
     L *l = x->l;
+    Elem elem = x->e->p->buffers.at[x_at(x->e->k, read)->sym].elem;
     V table = x->e->rows, rows = x->n[!x->axis], n = x->n[x->axis];
     if (!table)
         table = x->e->rows = l_slot(l, LLVMArrayType2(l->ptr, PACK_ROWS), "rows");
@@ -125,7 +137,9 @@ static void pack_gathered(Pack *x, ExprId read, V fn)
     For chunk = l_for(l, l_i64(l, 0), rows, PACK_ROWS, "chunk");
     V count = l_min(l, l_sub(l, rows, chunk.var), l_i64(l, PACK_ROWS));
     For row = l_for(l, l_i64(l, 0), count, 1, "row");
-    l_store(l, row_at(x, read, l_add(l, chunk.var, row.var)), l_at(l, l->ptr, table, row.var), 8);
+    V at = row_at(x, read, l_add(l, chunk.var, row.var));
+    l_store(l, at, l_at(l, l->ptr, table, row.var), 8);
+    ask_row(x, at, n, elem);
     l_end_for(l, &row);
     V args[5] = {table, count, n, l_byte(l, x->at, pack_bytes(x, !x->axis, chunk.var)), x->block};
     l_call_at(l, pack_type(l), fn, args, 5);

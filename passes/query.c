@@ -240,12 +240,21 @@ int query_may_lack_value(const Kernel *k, ExprId e)
     return 0;
 }
 
-uint32_t query_cost(const Kernel *k, ExprId e)
+static uint32_t cost_of_ops(const Kernel *k, ExprId e, uint8_t stop)
 {
     uint32_t cost = 0;
-    each_below (n, k, e, EVERYWHERE)
+    each_below (n, k, e, stop)
         if (x_at(k, *n)->kind == X_OP)
             cost += scalar_table[x_at(k, *n)->op].cost;
+    return cost;
+}
+
+uint32_t query_cost(const Kernel *k, ExprId e)
+{
+    uint32_t cost = cost_of_ops(k, e, X_LOAD);
+    each_below (n, k, e, X_LOAD)
+        if (x_at(k, *n)->kind == X_LOAD && x_at(k, *n)->nargs)
+            cost += cost_of_ops(k, x_arg(k, *n, x_at(k, *n)->nargs - 1u), EVERYWHERE);
     return cost;
 }
 

@@ -57,7 +57,8 @@ int query_is_product_sum(const Kernel *k, ExprId e);
 int query_is_sure(const Kernel *k, ExprId root, ExprId e);
 /* Is `load`, in equation `reader`, all that anybody reads of its tensor? */
 int query_is_only_load(const Kernel *k, uint32_t reader, ExprId load);
-/* The work of computing e once: cycles, roughly (ir/scalar.def). */
+/* The work of computing e once: cycles, roughly (ir/scalar.def). Subscripts that pick a row, all but the last one, count nothing:
+ * they are computed once for a row. */
 uint32_t query_cost(const Kernel *k, ExprId e);
 /* Does it take numbers out of words that elements hold, as weights of four bits are? Then memory would hold more than it reads. */
 int query_unpacks(const Kernel *k, ExprId e);
