@@ -71,8 +71,10 @@ typedef struct Nest {
     /* The free index whose elements go one by one, in strips: a turned one, or any without lanes; or NONE. */
     uint32_t strips;
     int64_t strip; /* elements of it */
-    int64_t band;  /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
-    ExprId rows;   /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
+    uint32_t
+        inner; /* the free index that goes over a strip again and again: Note [Strips that stay]; or NONE */
+    int64_t band; /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
+    ExprId rows;  /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
     IndexId lane0, row0, block, strip0; /* variables of strip and block loops, or NONE */
 } Nest;
 
@@ -212,6 +214,54 @@ static int packs_turned(Lower *l, const Nest *n)
     return 0;
 }
 
+/* Is it the loop over one element after the other, which no other rule places? */
+static int is_plain(const Lower *l, const Nest *n, uint32_t f)
+{
+    const Blocking *by = n->by;
+    IndexId i = by->free[f];
+    return i != by->lane && i != by->row && i != by->scan && f != n->strips && !lower_is_row(l, i);
+}
+
+/* Does the sum read, along `across`, the same for every i, term by term? */
+static int reads_same(const Kernel *k, ExprId sum, IndexId across, IndexId i)
+{
+    int found = 0;
+    if (x_condition(k, sum) != NONE && x_uses_index(k, x_condition(k, sum), i))
+        return 0;
+    each_below (e, k, sum, EVERYWHERE) {
+        if (x_at(k, *e)->kind != X_LOAD || !x_uses_index(k, *e, across))
+            continue;
+        if (x_uses_index(k, *e, i))
+            return 0;
+        found = 1;
+    }
+    return found;
+}
+
+/* Note [Strips that stay]. What the sums of a strip of y[t, f] = max(h) (x[t, h] + w[h, f]) read, columns of w, is the same for
+ * every t. So t goes inside the strip, which stays in the second cache, and not around all of w, which does not. Where something
+ * is read that differs with t as well, as of sum(j) x[t + j, f] * w[j, f], whole rows come faster from memory than parts of each. */
+static uint32_t inner_of(const Lower *l, const Nest *n)
+{
+    const Blocking *by = n->by;
+    ExprId reds[REDUCE_MAX];
+    IndexId across = by->lane != NONE ? by->lane : n->strips != NONE ? by->free[n->strips] : (IndexId)NONE;
+    uint32_t last = NONE, sums = 0;
+    for (uint32_t f = 0; f < by->nfree; f++)
+        if (is_plain(l, n, f))
+            last = f;
+    if (across == NONE || last == NONE || by->row != NONE || by->scan != NONE || n->row_index != NONE ||
+        (by->lane != NONE && n->strips != NONE) || pass_traits(l->c)->long_vectors)
+        return NONE;
+    for (uint32_t q = 0; q < by->m.n; q++) {
+        uint32_t count = query_reductions(l->k, by->m.at[q].rhs, reds, REDUCE_MAX);
+        for (uint32_t r = 0; r < count; r++, sums++)
+            if (r == REDUCE_MAX || !reads_same(l->k, reds[r], across, by->free[last]))
+                return NONE;
+    }
+    return sums ? last : (uint32_t)NONE;
+}
+
 static Nest decide_nest(Lower *l, Blocking *by)
 {
     Nest n = {.by = by, .lane0 = NONE, .row0 = NONE, .block = NONE, .strip0 = NONE, .row_index = NONE};
@@ -222,6 +272,7 @@ static Nest decide_nest(Lower *l, Blocking *by)
     for (uint32_t f = 0; f < by->nfree; f++)
         if (by->lane == NONE && by->scan == NONE && !lower_is_row(l, by->free[f]))
             n.strips = f;
+    n.inner = inner_of(l, &n);
     if (by->lane != NONE && by->lane != n.row_index) {
         if (pass_traits(l->c)->shared_cache && by->row != NONE && !by->panels)
             n.band = schedule_band(l->c, l->k, by->lhs);
@@ -264,18 +315,20 @@ static void set_band(Lower *l, const Nest *n)
         rows->buffer = block_list(l, lower_route_of(l, n->row_index), n->block_rows)->list;
 }
 
+static void open_plain(Lower *l, Loc loc, IndexId i)
+{
+    lower_bind(l, i, NONE, NONE);
+    build_parallel(&l->b, loc, i, lower_extent(l, i), 1);
+}
+
 /* The parallel loops: plain indices, then the lanes' strip, then the row block, so that neighbouring items share
  * the strip's operand. */
 static void open_parallel(Lower *l, Loc loc, Nest *n)
 {
     const Blocking *by = n->by;
-    for (uint32_t f = 0; f < by->nfree; f++) {
-        IndexId i = by->free[f];
-        if (i == by->lane || i == by->row || i == by->scan || f == n->strips || lower_is_row(l, i))
-            continue;
-        lower_bind(l, i, NONE, NONE);
-        build_parallel(&l->b, loc, i, lower_extent(l, i), 1);
-    }
+    for (uint32_t f = 0; f < by->nfree; f++)
+        if (f != n->inner && is_plain(l, n, f))
+            open_plain(l, loc, by->free[f]);
     if (n->strips != NONE) {
         n->strip0 = build_index(&l->b, "i0");
         build_parallel(&l->b, loc, n->strip0, lower_extent(l, by->free[n->strips]), n->strip);
@@ -291,6 +344,8 @@ static void open_parallel(Lower *l, Loc loc, Nest *n)
     }
     if (!shared)
         open_row_blocks(l, loc, n);
+    if (n->inner != NONE)
+        open_plain(l, loc, by->free[n->inner]);
     if (n->strips != NONE) {
         if (by->lane != NONE)
             pack_all_turned(l, loc, n);
