@@ -380,6 +380,42 @@ static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
     return loads.one > 0 && loads.far == 0 && work < ADDED_WORK;
 }
 
+int lower_reads_same(const Kernel *k, ExprId sum, IndexId across, IndexId i)
+{
+    int found = 0;
+    if (x_condition(k, sum) != NONE && x_uses_index(k, x_condition(k, sum), i))
+        return 0;
+    each_below (e, k, sum, EVERYWHERE) {
+        if (x_at(k, *e)->kind != X_LOAD || !x_uses_index(k, *e, across))
+            continue;
+        if (x_uses_index(k, *e, i))
+            return 0;
+        found = 1;
+    }
+    return found;
+}
+
+/* Note [Rows together]. Of y[t, f] = max(h) (x[t, h] + w[h, f]) a few t go together: what is read of w serves all of them. They are an
+ * item's rows, as those of a product are. The additions of each are those that it has alone. */
+static IndexId rows_together(Lower *l, const Blocking *by, const Reductions *reds)
+{
+    const Kernel *k = l->k;
+    const Equation *q = &by->m.at[0];
+    IndexId row = NONE;
+    if (by->m.n != 1 || reds->n != 1 || by->lane == NONE || by->rowblock || q->kind != EQ_ASSIGN ||
+        by->along || x_at(k, reds->at[0])->type == TY_INT || lower_is_row(l, by->lane) ||
+        k->tensors.at[q->lhs].layout != LAYOUT_ROWS || !query_is_sure(k, q->rhs, reds->at[0]) ||
+        query_has_reduce(k, x_arg(k, reds->at[0], 0)))
+        return NONE;
+    for (uint32_t f = 0; f < by->nfree; f++) {
+        if (lower_is_row(l, by->free[f]))
+            return NONE;
+        if (by->free[f] != by->lane)
+            row = by->free[f];
+    }
+    return row != NONE && lower_reads_same(k, reds->at[0], by->lane, row) ? row : (IndexId)NONE;
+}
+
 static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)
 {
     int is_long = pass_traits(l->c)->long_vectors;
@@ -392,6 +428,10 @@ static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)
     } else {
         by->nc = by->width * SUM_STEPS;
     }
+    if (!is_long)
+        by->row = rows_together(l, by, reds);
+    if (by->row != NONE)
+        by->item_rows = by->unroll = UNROLLED_ROWS;
 }
 
 Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row)

@@ -66,10 +66,56 @@ static void lower_each(Lower *l, const Item *it, const Members *m)
     lower_part(l, it, m, OP_ge, it->by->rest);
 }
 
+/* All rows of a whole item at once, of fewer columns. */
+static void lower_rows_at_once(Lower *l, const Item *item, const Equation *q)
+{
+    Blocking by = *item->by;
+    Item it = *item;
+    by.width = (int64_t)l->cpu->lanes * l->cpu->vectors;
+    it.by = &by;
+    it.row_first = it.first;
+    it.row_end = it.end;
+    open_lanes(l, &it, q->loc);
+    lower_sums(l, &it, q->rhs, NULL);
+    lower_open_rows(l, &it, q->loc);
+    lower_store_element(l, q, 0);
+}
+
+static void lower_rows_one_by_one(Lower *l, const Item *item, const Members *m)
+{
+    Blocking by = *item->by;
+    Item it = *item;
+    it.unroll = by.unroll = 1;
+    it.by = &by;
+    build_for(&l->b, m->at[0].loc, LOOP_ORDERED, by.row, it.first, it.end, 1);
+    lower_bind(l, by.row, NONE, NONE);
+    by.row = NONE;
+    lower_each(l, &it, m);
+}
+
+/* Note [Rows together] in decide.c: the last rows, or the only ones, may be fewer. */
+static void lower_together(Lower *l, const Item *it)
+{
+    Kernel *k = l->k;
+    const Members *m = &it->by->m;
+    Loc loc = m->at[0].loc;
+    uint32_t depth = l->b.depth;
+    ExprId last = x_add(k, it->first, it->unroll - 1);
+    build_if(&l->b, loc, x_op2(k, loc, OP_lt, last, it->end));
+    lower_rows_at_once(l, it, &m->at[0]);
+    build_close(&l->b, depth);
+    l->env.done.len = 0;
+    build_if(&l->b, loc, x_op2(k, loc, OP_ge, last, it->end));
+    lower_rows_one_by_one(l, it, m);
+    build_close(&l->b, depth);
+}
+
 void lower_item(Lower *l, const Item *it)
 {
     if (it->by->panels)
         lower_panels(l, it);
+    else if (it->by->row != NONE && !it->by->nproducts)
+        lower_together(l, it);
     else if (it->by->row != NONE)
         lower_product(l, it);
     else

@@ -307,6 +307,7 @@ uint32_t lower_products(Lower *l, IndexId lane, ExprId e, ExprId *out, uint32_t 
  * belong, or NULL. row: the only index that may become Blocking.row, or NONE: any. */
 Blocking *lower_decide(Lower *l, const Members *m, TensorId lhs, const Cluster *rowblock, IndexId row);
 extern const Blocking lower_by_element; /* neither lanes nor rows */
+int lower_reads_same(const Kernel *k, ExprId sum, IndexId across, IndexId i); /* along `across`, for every i, term by term? */
 /* operand.c: is the body of `reduce` a product of two operands, for these rows and lanes? */
 int lower_factor(Lower *l, ExprId reduce, IndexId row, IndexId lane, LowerProduct *out);
 void lower_arrange_terms(Lower *l, Blocking *by); /* terms.c: of its products; conditions that are no bounds become zeros */

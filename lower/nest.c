@@ -222,22 +222,6 @@ static int is_plain(const Lower *l, const Nest *n, uint32_t f)
     return i != by->lane && i != by->row && i != by->scan && f != n->strips && !lower_is_row(l, i);
 }
 
-/* Does the sum read, along `across`, the same for every i, term by term? */
-static int reads_same(const Kernel *k, ExprId sum, IndexId across, IndexId i)
-{
-    int found = 0;
-    if (x_condition(k, sum) != NONE && x_uses_index(k, x_condition(k, sum), i))
-        return 0;
-    each_below (e, k, sum, EVERYWHERE) {
-        if (x_at(k, *e)->kind != X_LOAD || !x_uses_index(k, *e, across))
-            continue;
-        if (x_uses_index(k, *e, i))
-            return 0;
-        found = 1;
-    }
-    return found;
-}
-
 /* Note [Strips that stay]. What the sums of a strip of y[t, f] = max(h) (x[t, h] + w[h, f]) read, columns of w, is the same for
  * every t. So t goes inside the strip, which stays in the second cache, and not around all of w, which does not. Where something
  * is read that differs with t as well, as of sum(j) x[t + j, f] * w[j, f], whole rows come faster from memory than parts of each. */
@@ -256,7 +240,7 @@ static uint32_t inner_of(const Lower *l, const Nest *n)
     for (uint32_t q = 0; q < by->m.n; q++) {
         uint32_t count = query_reductions(l->k, by->m.at[q].rhs, reds, REDUCE_MAX);
         for (uint32_t r = 0; r < count; r++, sums++)
-            if (r == REDUCE_MAX || !reads_same(l->k, reds[r], across, by->free[last]))
+            if (r == REDUCE_MAX || !lower_reads_same(l->k, reds[r], across, by->free[last]))
                 return NONE;
     }
     return sums ? last : (uint32_t)NONE;
@@ -442,7 +426,7 @@ void lower_elements(Lower *l, const Members *original)
     Members guarded = m;
     lower_take_guards(l, &guarded);
     Blocking *by = lower_decide(l, &guarded, lhs, NULL, NONE);
-    if (by->row == NONE)
+    if (by->row == NONE || !by->nproducts)
         by = lower_decide(l, &m, lhs, NULL, NONE);
     for (uint32_t q = 0; q < m.n; q++) {
         lower_prepare(l, m.at[q].rhs);

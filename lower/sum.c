@@ -11,7 +11,8 @@ static void declare(Lower *l, const Item *it, Domain *d, uint32_t n)
 {
     const Expr *x = x_at(l->k, d->reduce[n]);
     int64_t lanes = d->lane != NONE ? d->width : it->by->lane != NONE ? it->by->width : 0;
-    d->acc[n] = build_reg(&l->b, "acc", x->type == TY_INT ? EL_I64 : EL_F32, 0, (uint32_t)lanes);
+    d->acc[n] = build_reg(&l->b, "acc", x->type == TY_INT ? EL_I64 : EL_F32, d->unrolled ? it->unroll : 0,
+                          (uint32_t)lanes);
 }
 
 ExprId lower_first_value(Lower *l, ExprId reduce, const Equation *onto)
@@ -46,9 +47,15 @@ static void check_terms(Lower *l, const Domain *d, uint32_t n)
 void lower_begin_domain(Lower *l, const Item *it, Domain *d, const Equation *onto)
 {
     for (uint32_t n = 0; n < d->n; n++) {
+        Loc loc = x_at(l->k, d->reduce[n])->loc;
+        uint32_t depth = l->b.depth;
+        ExprId index;
         declare(l, it, d, n);
-        ExprId first = lower_first_value(l, d->reduce[n], onto);
-        build_store(&l->b, x_at(l->k, d->reduce[n])->loc, d->acc[n], NULL, first, 0);
+        if (d->unrolled)
+            lower_open_rows(l, it, loc);
+        lower_acc_index(l, d, &index);
+        build_store(&l->b, loc, d->acc[n], &index, lower_first_value(l, d->reduce[n], onto), 0);
+        build_close(&l->b, depth);
     }
 }
 
@@ -57,7 +64,9 @@ void lower_finish_domain(Lower *l, const Domain *d)
     for (uint32_t n = 0; n < d->n; n++) {
         Loc loc = x_at(l->k, d->reduce[n])->loc;
         ReduceKind kind = (ReduceKind)x_at(l->k, d->reduce[n])->op;
-        ExprId value = x_load(l->k, loc, d->acc[n], NULL);
+        ExprId index, value;
+        lower_acc_index(l, d, &index);
+        value = x_load(l->k, loc, d->acc[n], &index);
         if (d->lane != NONE)
             value = x_lanes(l->k, loc, kind, value);
         if (d->factor[n] != NONE)
