@@ -85,6 +85,8 @@ typedef struct Reduce {
     Vec(Node *) free; /* of a float sum whose term is a product or quotient: its parts that no loop moves */
     int may_add_nan; /* of a float sum: for a term that is left out */
     int batch;       /* terms of the innermost loop may be computed many at a time */
+    int64_t terms;    /* of a float sum, when it was computed last; */
+    double magnitude; /* sum |terms| of them */
 } Reduce;
 
 typedef enum NodeKind {
@@ -142,9 +144,6 @@ typedef struct Eval {
     const Module *m;
     EvalMode mode;
     int track; /* errors are wanted */
-    uint32_t inside;  /* so many reductions */
-    int64_t terms;    /* of the float sums of the element at hand that stand in no other one, together */
-    double magnitude; /* sum |terms| of them */
     Arena *arena, *scratch;
     const char *error; /* the run's first error text */
     int64_t *dims;

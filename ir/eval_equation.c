@@ -32,26 +32,41 @@ typedef struct Assignment {
     Node *value;
     uint32_t nloops;
     Loop loops[MAX_RANK * 2];
-    uint32_t nsums; /* of the right side, where that is a sum of sums */
+    Node **sums; /* of the right side, where that is a sum of sums */
+    uint32_t nsums;
 } Assignment;
 
-/* The sums of an addition tree of nothing else; 0: it is none. */
-static uint32_t count_sums(const Kernel *k, ExprId e)
+/* The sums of an addition tree of nothing else. */
+static void find_sums(const Eval *e, Assignment *a)
 {
-    uint32_t n = 0;
-    each_below (x, k, e, X_REDUCE) {
-        if (x_at(k, *x)->kind != X_REDUCE ? !x_is_op(k, *x, OP_add) : x_at(k, *x)->op != RED_SUM)
-            return 0;
-        n += x_at(k, *x)->kind == X_REDUCE;
+    const Kernel *k = e->k;
+    a->sums = arena_array(e->scratch, Node *, x_below(k, a->q->rhs, X_REDUCE).n);
+    each_below (x, k, a->q->rhs, X_REDUCE) {
+        int is_sum = x_at(k, *x)->kind == X_REDUCE && x_at(k, *x)->op == RED_SUM;
+        if (!is_sum && !x_is_op(k, *x, OP_add)) {
+            a->nsums = 0;
+            return;
+        }
+        if (is_sum)
+            a->sums[a->nsums++] = e->nodes[*x];
     }
+}
+
+static int64_t count_terms(const Assignment *a)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < a->nsums; i++)
+        n += a->sums[i]->reduce->terms;
     return n;
 }
 
 /* What the value's sums add when they are one chain of additions that begins at the old value. Of one sum its own terms count already. */
-static double chain_error(const Eval *e, const Assignment *a, double old)
+static double chain_error(const Assignment *a, double old)
 {
-    double others = a->nsums > 1 ? e->magnitude : 0;
-    return a->nsums ? (double)e->terms * 0x1p-24 * (fabs(old) + others) : 0;
+    double others = 0;
+    for (uint32_t i = 0; a->nsums > 1 && i < a->nsums; i++)
+        others += a->sums[i]->reduce->magnitude;
+    return (double)count_terms(a) * 0x1p-24 * (fabs(old) + others);
 }
 
 /* The old element plus the value, as the hooks add. */
@@ -69,7 +84,7 @@ static Value added(Eval *e, const Assignment *a, int64_t place, Value v)
     if (e->track)
         sum.error = eval_error(OP_add, old, v, old.n.f + v.n.f, sum.n.f);
     if (e->track)
-        sum.error += chain_error(e, a, old.n.f);
+        sum.error += chain_error(a, old.n.f);
     return sum;
 }
 
@@ -78,7 +93,7 @@ static int adds_nothing(const Eval *e, const Assignment *a, Value v)
 {
     const Expr *x = x_at(e->k, a->q->rhs);
     int is_sum = x->kind == X_REDUCE && x->op == RED_SUM && x->type != TY_INT;
-    return a->q->kind == EQ_ADD && is_sum && e->terms == 0 && v.error == 0;
+    return a->q->kind == EQ_ADD && is_sum && count_terms(a) == 0 && v.error == 0;
 }
 
 /* hole: the element belongs to a row that does not exist; it becomes 0 under `=` and stays under `+=`. */
@@ -93,8 +108,6 @@ static void run_element(Eval *e, const Assignment *a, int hole)
         eval_store(e, a->q->lhs, place, (Value){{.i = 0}, 0}, type);
         return;
     }
-    e->terms = 0;
-    e->magnitude = 0;
     Value v = eval_run(e, a->value);
     if (e->error || adds_nothing(e, a, v))
         return;
@@ -144,7 +157,7 @@ static void add_loops(Eval *e, Assignment *a, ExprId x, uint8_t *seen)
 
 static void assign(Eval *e, const Equation *q)
 {
-    Assignment a = {.q = q, .nsums = count_sums(e->k, q->rhs)};
+    Assignment a = {.q = q};
     uint8_t *seen = arena_array(e->scratch, uint8_t, e->k->exprs.len);
     for (uint32_t i = 0; i < q->nindex; i++)
         add_loops(e, &a, q->index[i], seen);
@@ -153,8 +166,10 @@ static void assign(Eval *e, const Equation *q)
         return;
     a.lhs = eval_access(e, q->lhs, q->index, q->nindex, inner);
     a.value = eval_node(e, q->rhs, inner);
-    if (!e->error)
-        run_loops(e, &a, 0, 0);
+    if (e->error)
+        return;
+    find_sums(e, &a);
+    run_loops(e, &a, 0, 0);
 }
 
 void eval_equation(Eval *e, const Equation *q)

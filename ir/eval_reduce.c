@@ -258,10 +258,8 @@ static Value float_total(Eval *e, const Total *t)
         v.error = INFINITY;
     if (t->node->reduce->may_add_nan)
         v.error = INFINITY;
-    if (e->inside == 0) {
-        e->terms += t->n;
-        e->magnitude += t->magnitude;
-    }
+    t->node->reduce->terms = t->n;
+    t->node->reduce->magnitude = t->magnitude;
     if (e->track && t->magnitude > 0 && v.error < 0x1p-126)
         v.error = 0x1p-126; /* denormals may be flushed */
     return v;
@@ -270,11 +268,9 @@ static Value float_total(Eval *e, const Total *t)
 Value eval_reduce(Eval *e, Node *n)
 {
     Total t = {.node = n, .best = -INFINITY, .low = -INFINITY, .high = -INFINITY};
-    e->inside++;
     Belief belief = test(e, LIST(n->reduce->conditions), BELIEF_YES);
     if (belief != BELIEF_NO)
         run_loops(e, &t, 0, belief);
-    e->inside--;
     if (e->error)
         return (Value){{.i = 0}, 0};
     return n->type == TY_INT ? int_total(e, &t) : float_total(e, &t);

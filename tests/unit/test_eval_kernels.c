@@ -243,6 +243,21 @@ static void shared_nodes(void **state)
     assert_true(y[0] == 1 && y[1] == -3);
 }
 
+/* A sum that is the same for every element is computed once; each of them adds it nevertheless. */
+static void one_sum_for_all(void **state)
+{
+    (void)state;
+    const Kernel *k = compile("moe 1\ndim N, H\nkernel all(in x: f32[H], inout y, z: f32[N]) {\n"
+                              "  y[n] += sum(h) x[h]\n  z[n] += (sum(h: H) 0.25) + (sum(h) x[h])\n}\n");
+    for (int h = 0; h <= 3; h += 3) {
+        double x[] = {1, 2, 4}, y[] = {1, 2}, z[] = {1, 2};
+        EvalArg args[] = {{.data = x}, {.data = y}, {.data = z}};
+        runs(k, EVAL_REFERENCE, (int64_t[]){2, h}, args, NULL);
+        assert_true(y[0] == (h ? 8 : 1) && y[1] == (h ? 9 : 2));
+        assert_true(z[0] == (h ? 8.75 : 1) && z[1] == (h ? 9.75 : 2));
+    }
+}
+
 /* A condition on the elements i guards the accesses of those after it: in a sum, and in an `if`. */
 static const char *run_guarded(const char *first, const char *second, double *y, double *z)
 {
@@ -393,6 +408,7 @@ int main(void)
         TEST(attention),
         TEST(route_of_top),
         TEST(shared_nodes),
+        TEST(one_sum_for_all),
         TEST(guards_in_the_order_of_text),
         TEST(no_range_skips_an_access),
         TEST(doubtful_choice),
