@@ -15,10 +15,10 @@
  * memory, and memory waits while the others compute. What the CPU fetches by itself ends with a page, and of two rows in a page it
  * fetches what lies between them. So where rows are at least half a page apart, the last of the loops asks for a row that will be
  * wanted a few rows later: KNOB_ahead of ir/schedule.def, 8 unless a schedule gives it (measured on an EPYC (Zen 4) with one thread,
- * against none: the backward of RMSNorm over 8192 x 2048 bf16 takes 3.79 instead of 5.01 ms). And where a core does not foresee enough (CPU_ASKS_RUNS), every other loop over something that is larger
- * than the second cache asks for what it reads RUN_AHEAD on, and no rows are asked for (measured on an Emerald Rapids with one
- * thread: with the next row RMSNorm takes 0.86 to 1.10 of the time, with 2 to 32 rows 0.95 to 1.13; its backward 0.85 to 1.2, and from
- * 32768 x 2048 bf16 on 1.2 to 1.4).
+ * against none: the backward of RMSNorm over 8192 x 2048 bf16 takes 3.79 instead of 5.01 ms). And where a core does not foresee
+ * enough (CPU_ASKS_RUNS), every other loop over something that is larger than the second cache asks for what it reads RUN_AHEAD on,
+ * and no rows are asked for (measured on an Emerald Rapids with one thread: with the next row RMSNorm takes 0.86 to 1.10 of the time,
+ * with 2 to 32 rows 0.95 to 1.13; its backward 0.85 to 1.2, and from 32768 x 2048 bf16 on 1.2 to 1.4).
  *   A sum of columns goes over rows inside its lanes, and each row is on another page: it asks for the columns of a later row,
  * likewise so many rows on (measured there: sums of columns of 4096 x 4096 bf16 take 0.71 of the time, of the product of two of
  * 4096 x 8192 0.54; of what is smaller than caches.stream up to 1.7).

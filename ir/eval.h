@@ -85,7 +85,7 @@ typedef struct Reduce {
     Vec(Node *) free; /* of a float sum whose term is a product or quotient: its parts that no loop moves */
     int may_add_nan; /* of a float sum: for a term that is left out */
     int batch;       /* terms of the innermost loop may be computed many at a time */
-    int64_t terms;    /* of a float sum, when it was computed last; */
+    int64_t terms;   /* of a float sum, when it was computed last; */
     double magnitude; /* sum |terms| of them */
 } Reduce;
 

@@ -59,7 +59,8 @@ typedef struct Blocking {
     int64_t width;     /* lanes of `lane` */
     int64_t rest;      /* lanes where no more than so many columns are left, or 0: as many as ever */
     int64_t nc;        /* columns of one item: values of `lane` */
-    IndexId row;       /* of block products: the free index that the left operand varies with, or NONE; of panels their rows */
+    IndexId row;       /* of block products: the free index that the left operand varies with; of panels their rows; without
+                        * products: Note [Rows together] in decide.c; or NONE */
     RowCount count;    /* other numbers of rows are another launch's ... */
     int64_t many;      /* ... where some right operand is packed for so many or more; -1: none is */
     int64_t item_rows; /* rows of one item, at most */
@@ -67,7 +68,7 @@ typedef struct Blocking {
     IndexId scan;      /* the free index along which sums go on: Note [Scans]; or NONE */
     int even;          /* items have mc to item_rows rows, so that all threads have as many items */
     int64_t kc;        /* terms that are packed at a time */
-    int64_t unroll;    /* rows that are unrolled where a sum is not a block product, else 1 */
+    int64_t unroll;    /* rows that are unrolled where a sum is not a block product but has rows, else 1 */
     int panels;        /* an item's elements go into panels of packed tensors (panel.c); there are no products */
     int in_place;      /* products add to the elements themselves (accumulator.c) */
     const Equation *along; /* whose elements the reduction passes and stores, or NULL; passes/cluster_along.c */

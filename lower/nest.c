@@ -70,11 +70,10 @@ typedef struct Nest {
     uint32_t nextra;
     /* The free index whose elements go one by one, in strips: a turned one, or any without lanes; or NONE. */
     uint32_t strips;
-    int64_t strip; /* elements of it */
-    uint32_t
-        inner; /* the free index that goes over a strip again and again: Note [Strips that stay]; or NONE */
-    int64_t band; /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
-    ExprId rows;  /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
+    int64_t strip;  /* elements of it */
+    uint32_t inner; /* the free index that goes over a strip again: Note [Strips that stay]; or NONE */
+    int64_t band;   /* blocks of rows that are handed out together, see Note [Bands] in ir/tile.h */
+    ExprId rows;    /* NONE: rows of an item are Blocking.item_rows; else row0 counts items of so many */
     IndexId lane0, row0, block, strip0; /* variables of strip and block loops, or NONE */
 } Nest;
 
