@@ -401,19 +401,16 @@ static IndexId rows_together(Lower *l, const Blocking *by, const Reductions *red
 {
     const Kernel *k = l->k;
     const Equation *q = &by->m.at[0];
-    IndexId row = NONE;
-    if (by->m.n != 1 || reds->n != 1 || by->lane == NONE || by->rowblock || q->kind != EQ_ASSIGN ||
-        by->along || x_at(k, reds->at[0])->type == TY_INT || lower_is_row(l, by->lane) ||
-        k->tensors.at[q->lhs].layout != LAYOUT_ROWS || !query_is_sure(k, q->rhs, reds->at[0]) ||
-        query_has_reduce(k, x_arg(k, reds->at[0], 0)))
+    if (by->m.n != 1 || reds->n != 1 || by->rowblock || q->kind != EQ_ASSIGN || by->along || by->nfree < 2 ||
+        x_at(k, reds->at[0])->type == TY_INT || k->tensors.at[q->lhs].layout != LAYOUT_ROWS ||
+        !query_is_sure(k, q->rhs, reds->at[0]) || query_has_reduce(k, x_arg(k, reds->at[0], 0)))
         return NONE;
-    for (uint32_t f = 0; f < by->nfree; f++) {
+    for (uint32_t f = 0; f < by->nfree; f++)
         if (lower_is_row(l, by->free[f]))
             return NONE;
-        if (by->free[f] != by->lane)
-            row = by->free[f];
-    }
-    return row != NONE && lower_reads_same(k, reds->at[0], by->lane, row) ? row : (IndexId)NONE;
+    IndexId last = by->free[by->nfree - 1], before = by->free[by->nfree - 2];
+    IndexId across = by->lane != NONE ? by->lane : last, row = across == last ? before : last;
+    return lower_reads_same(k, reds->at[0], across, row) ? row : (IndexId)NONE;
 }
 
 static void decide_loops(Lower *l, Blocking *by, const Reductions *reds)

@@ -253,7 +253,7 @@ static Nest decide_nest(Lower *l, Blocking *by)
     n.strips = turned(l, by, &n);
     n.strip = n.strips == NONE ? SCALAR_STRIP : TURNED_ROWS;
     for (uint32_t f = 0; f < by->nfree; f++)
-        if (by->lane == NONE && by->scan == NONE && !lower_is_row(l, by->free[f]))
+        if (by->lane == NONE && by->scan == NONE && by->free[f] != by->row && !lower_is_row(l, by->free[f]))
             n.strips = f;
     n.inner = inner_of(l, &n);
     if (by->lane != NONE && by->lane != n.row_index) {

@@ -17,6 +17,7 @@ group P : E capacity C
 kernel dense(in x: bf16[T, H], in w: bf16[H, F], out y: f32[T, F]) { y[t, f] = sum(h) x[t, h] * w[h, f] }
 kernel dense_f32(in x: f32[T, H], in w: f32[F, H], out y: f32[T, F]) { y[t, f] = sum(h) x[t, h] * w[f, h] }
 kernel no_product(in x: f32[T, H], in w: f32[H, F], out y: f32[T, F]) { y[t, f] = sum(h) abs(x[t, h] - w[h, f]) }
+kernel distances(in x: f32[T, H], in w: f32[F, H], out y: f32[T, F]) { y[t, f] = sum(h) (x[t, h] - w[f, h]) * (x[t, h] - w[f, h]) }
 kernel chain(in x: bf16[T, H], in w: bf16[H, F], in v: bf16[F, H], out y: bf16[T, H]) {
   a[t, f] = bf16(gelu(sum(h) x[t, h] * w[h, f]))
   y[t, h] = bf16(sum(f) a[t, f] * v[f, h])
