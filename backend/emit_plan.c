@@ -125,10 +125,31 @@ static void mark_stmt(Marker *m, StmtId id)
     m->loop = outer;
 }
 
+/* Is it what happens otherwise: if a < b { .. } if a >= b { .. }? */
+static int is_otherwise(const Kernel *k, const Stmt *s, const Stmt *before)
+{
+    return before && before->kind == TILE_if && s->kind == TILE_if && x_is_op(k, before->value, OP_lt) &&
+           x_is_op(k, s->value, OP_ge) && x_arg(k, s->value, 0) == x_arg(k, before->value, 0) &&
+           x_arg(k, s->value, 1) == x_arg(k, before->value, 1);
+}
+
+/* Of two statements that exclude each other no loop goes over a row again because the other has one. */
 static void mark_body(Marker *m, StmtId first)
 {
-    tile_each (s, m->p->k, first)
-        mark_stmt(m, s);
+    const Kernel *k = m->p->k;
+    const Stmt *before = NULL;
+    StmtId *once = m->launch->once, *then = once;
+    tile_each (id, k, first) {
+        const Stmt *s = tile_at(k, id);
+        if (s->kind == TILE_if && !is_otherwise(k, s, before)) {
+            then = arena_array(m->a, StmtId, k->tensors.len + 1);
+            memcpy(then, once, k->tensors.len * sizeof *once);
+        } else if (s->kind == TILE_if) {
+            memcpy(once, then, k->tensors.len * sizeof *once);
+        }
+        mark_stmt(m, id);
+        before = s;
+    }
 }
 
 static void plan_launch(Marker *m, StmtId id)

@@ -383,10 +383,11 @@ static int adds_rows(Lower *l, const Blocking *by, const Reductions *reds)
 int lower_reads_same(const Kernel *k, ExprId sum, IndexId across, IndexId i)
 {
     int found = 0;
-    if (x_condition(k, sum) != NONE && x_uses_index(k, x_condition(k, sum), i))
-        return 0;
     each_below (e, k, sum, EVERYWHERE) {
-        if (x_at(k, *e)->kind != X_LOAD || !x_uses_index(k, *e, across))
+        const Expr *x = x_at(k, *e);
+        if (x->kind == X_REDUCE && x_condition(k, *e) != NONE && x_uses_index(k, x_condition(k, *e), i))
+            return 0;
+        if (x->kind != X_LOAD || !x_uses_index(k, *e, across))
             continue;
         if (x_uses_index(k, *e, i))
             return 0;
@@ -395,15 +396,37 @@ int lower_reads_same(const Kernel *k, ExprId sum, IndexId across, IndexId i)
     return found;
 }
 
+/* Are the reductions of e, but for those inside others, of floats and computed wherever e is? */
+static int are_sure(const Kernel *k, ExprId e, const Reductions *reds)
+{
+    for (uint32_t r = 0; r < reds->n; r++)
+        if (x_at(k, reds->at[r])->type == TY_INT || !query_is_sure(k, e, reds->at[r]))
+            return 0;
+    return 1;
+}
+
+/* Of the only sum of an equation: is it computed always, and what stands inside it, if that is a sum, for each of its terms? */
+static int is_sure(const Kernel *k, const Equation *q, const Reductions *sum)
+{
+    ExprId body = x_arg(k, sum->at[0], 0), condition = x_condition(k, sum->at[0]);
+    Reductions in = {.n = 0};
+    in.n = query_reductions(k, body, in.at, REDUCE_MAX);
+    for (uint32_t r = 0; r < in.n; r++)
+        if (r == REDUCE_MAX || query_has_reduce(k, x_arg(k, in.at[r], 0)) ||
+            (x_condition(k, in.at[r]) != NONE && query_has_reduce(k, x_condition(k, in.at[r]))))
+            return 0;
+    return are_sure(k, q->rhs, sum) && are_sure(k, body, &in) && (!in.n || condition == NONE) &&
+           (condition == NONE || !query_has_reduce(k, condition));
+}
+
 /* Note [Rows together]. Of y[t, f] = max(h) (x[t, h] + w[h, f]) a few t go together: what is read of w serves all of them. They are an
  * item's rows, as those of a product are. The additions of each are those that it has alone. */
 static IndexId rows_together(Lower *l, const Blocking *by, const Reductions *reds)
 {
     const Kernel *k = l->k;
     const Equation *q = &by->m.at[0];
-    if (by->m.n != 1 || reds->n != 1 || by->rowblock || q->kind != EQ_ASSIGN || by->along || by->nfree < 2 ||
-        x_at(k, reds->at[0])->type == TY_INT || k->tensors.at[q->lhs].layout != LAYOUT_ROWS ||
-        !query_is_sure(k, q->rhs, reds->at[0]) || query_has_reduce(k, x_arg(k, reds->at[0], 0)))
+    if (by->m.n != 1 || reds->n != 1 || by->rowblock || by->scan != NONE || q->kind != EQ_ASSIGN ||
+        by->along || by->nfree < 2 || k->tensors.at[q->lhs].layout != LAYOUT_ROWS || !is_sure(k, q, reds))
         return NONE;
     for (uint32_t f = 0; f < by->nfree; f++)
         if (lower_is_row(l, by->free[f]))

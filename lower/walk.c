@@ -63,10 +63,13 @@ static void store_along(Lower *l, const Equation *q, const Domain *d)
 /* Tests stand inside each other, so that one conjunct guards the accesses of the next. */
 static void terms(Lower *l, const Item *it, Walk w)
 {
-    uint32_t depth = l->b.depth;
+    uint32_t depth = l->b.depth, mark = l->env.done.len;
     Loc loc = x_at(l->k, w.d->reduce[0])->loc;
-    if (w.d->unrolled)
+    if (w.d->unrolled) {
+        for (uint32_t n = 0; n < w.d->n; n++)
+            lower_sums(l, it, w.d->body[n], NULL); /* of all rows */
         lower_open_rows(l, it, loc);
+    }
     for (uint32_t c = 0; c < w.d->nconjunct; c++)
         if (w.pending >> c & 1)
             build_if(&l->b, loc, lower_value(l, it, w.d->conjunct[c]));
@@ -75,6 +78,7 @@ static void terms(Lower *l, const Item *it, Walk w)
     if (it->by->along)
         store_along(l, it->by->along, w.d);
     build_close(&l->b, depth);
+    l->env.done.len = mark;
 }
 
 /* ---- loops ---- */
