@@ -77,17 +77,18 @@ static void put_row(PackRows *r, V n)
     Emit *e = r->e;
     L *l = r->l;
     V whole = l_and(l, n, l_i64(l, -(int64_t)r->width));
+    int masked = cpu_can(e->p->cpu, CPU_MASKS);
     emit_lanes_over(e, r->x->s->bound[r->x->axis], r->width);
     For f = l_for(l, l_i64(l, 0), whole, r->width, "lanes");
     put_lanes(r, f.var, NULL);
     l_end_for(l, &f);
-    if (cpu_can(e->p->cpu, CPU_MASKS)) {
+    if (masked) {
         When rest = l_when(l, l_icmp(l, LLVMIntSLT, whole, n));
         put_lanes(r, whole, emit_first_lanes(e, l_sub(l, n, whole)));
         l_end_when(l, &rest);
     }
     emit_lanes_over(e, NONE, 0);
-    if (cpu_can(e->p->cpu, CPU_MASKS))
+    if (masked)
         return;
     f = l_for(l, whole, n, 1, "lane");
     put_lanes(r, f.var, NULL);

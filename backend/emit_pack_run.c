@@ -126,10 +126,9 @@ static void ask_row(const Pack *x, V at, V n, Elem elem)
         emit_ask(l, l_byte(l, at, l_min(l, l_i64(l, line * LAYOUT_LINE_BYTES), last)));
 }
 
-static void pack_gathered(Pack *x, ExprId read, V fn)
+static void pack_gathered(Pack *x, ExprId read, Elem elem, V fn)
 {
     L *l = x->l;
-    Elem elem = x->e->p->buffers.at[x_at(x->e->k, read)->sym].elem;
     V table = x->e->rows, rows = x->n[!x->axis], n = x->n[x->axis];
     if (!table)
         table = x->e->rows = l_slot(l, LLVMArrayType2(l->ptr, PACK_ROWS), "rows");
@@ -152,7 +151,7 @@ void emit_pack_run(Pack *x, ExprId read)
     Elem elem = x->e->p->buffers.at[x_at(x->e->k, read)->sym].elem;
     V fn = function_for(x, elem), stride = stride_of(x, read);
     if (!stride) {
-        pack_gathered(x, read, fn);
+        pack_gathered(x, read, elem, fn);
         return;
     }
     V args[8] = {fn,

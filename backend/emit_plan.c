@@ -128,7 +128,7 @@ static void mark_stmt(Marker *m, StmtId id)
 /* Is it what happens otherwise: if a < b { .. } if a >= b { .. }? */
 static int is_otherwise(const Kernel *k, const Stmt *s, const Stmt *before)
 {
-    return before && before->kind == TILE_if && s->kind == TILE_if && x_is_op(k, before->value, OP_lt) &&
+    return before->kind == TILE_if && s->kind == TILE_if && x_is_op(k, before->value, OP_lt) &&
            x_is_op(k, s->value, OP_ge) && x_arg(k, s->value, 0) == x_arg(k, before->value, 0) &&
            x_arg(k, s->value, 1) == x_arg(k, before->value, 1);
 }
@@ -137,18 +137,15 @@ static int is_otherwise(const Kernel *k, const Stmt *s, const Stmt *before)
 static void mark_body(Marker *m, StmtId first)
 {
     const Kernel *k = m->p->k;
-    const Stmt *before = NULL;
-    StmtId *once = m->launch->once, *then = once;
+    StmtId *once = m->launch->once, *before = NULL;
+    size_t bytes = k->tensors.len * sizeof *once;
     tile_each (id, k, first) {
         const Stmt *s = tile_at(k, id);
-        if (s->kind == TILE_if && !is_otherwise(k, s, before)) {
-            then = arena_array(m->a, StmtId, k->tensors.len + 1);
-            memcpy(then, once, k->tensors.len * sizeof *once);
-        } else if (s->kind == TILE_if) {
-            memcpy(once, then, k->tensors.len * sizeof *once);
-        }
+        int excludes = s->next != NONE && is_otherwise(k, tile_at(k, s->next), s);
+        if (before)
+            memcpy(once, before, bytes);
+        before = excludes ? memcpy(arena_array(m->a, StmtId, k->tensors.len + 1), once, bytes) : NULL;
         mark_stmt(m, id);
-        before = s;
     }
 }
 

@@ -53,14 +53,16 @@ static void transpose(const RowsTransposed *t, V from, V columns, V word, V to)
     l_enter(l, both);
 }
 
-/* Of the columns from `next` on what is behind as many bytes as come before `word`, in each of the streams. */
+/* Of the columns from `next` on what is behind as many bytes as come before `word`, in each of the streams. Short ones have been asked
+ * for: nothing that is not here already. */
 static V asked_for(const RowsTransposed *t, V next, V word, uint32_t streams)
 {
     L *l = t->l;
     V run = l_max(l, l_mul(l, t->words, l_i64(l, LAYOUT_WORD_BYTES)), l_i64(l, 1));
     V byte = l_mul(l, l_bin(l, LLVMUDiv, word, l_i64(l, streams)), l_i64(l, ROW_OF_WORDS)),
       row = l_bin(l, LLVMUDiv, byte, run);
-    return l_byte(l, next, l_add(l, l_mul(l, row, t->x->b_panel), l_sub(l, byte, l_mul(l, row, run))));
+    V at = l_byte(l, next, l_add(l, l_mul(l, row, t->x->b_panel), l_sub(l, byte, l_mul(l, row, run))));
+    return l_select(l, t->is_short, t->panel, at);
 }
 
 /* The `words` words from `first` on of the columns from b on, of which `columns` exist, go into the panel. */
@@ -129,12 +131,12 @@ static void over_parts(const RowsTransposed *t, V c, V b, V columns)
     fill_panel(t, b, columns, f.var, words);
     V next = l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE)));
     ask_columns(t, l_byte(l, next, l_mul(l, f.var, l_i64(l, LAYOUT_WORD_BYTES))), words);
-    x->next = l_select(l, t->is_short, t->panel, asked_for(t, next, f.var, 1));
+    x->next = asked_for(t, next, f.var, 1);
     V unit = l_mul(l, f.var, per_word);
     emit_begin_sums(x, unit);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, unit, 4), x->a_block));
     over_rows(t, c, a, t->panel, l_min(l, l_sub(l, x->units, unit), l_mul(l, part, per_word)),
-              l_select(l, t->is_short, t->panel, asked_for(t, next, f.var, x->streams)));
+              asked_for(t, next, f.var, x->streams));
     l_end_for(l, &f);
 }
 

@@ -40,15 +40,16 @@ typedef struct Assignment {
 static void find_sums(const Eval *e, Assignment *a)
 {
     const Kernel *k = e->k;
-    a->sums = arena_array(e->scratch, Node *, x_below(k, a->q->rhs, X_REDUCE).n);
-    each_below (x, k, a->q->rhs, X_REDUCE) {
-        int is_sum = x_at(k, *x)->kind == X_REDUCE && x_at(k, *x)->op == RED_SUM;
-        if (!is_sum && !x_is_op(k, *x, OP_add)) {
+    Nodes below = x_below(k, a->q->rhs, X_REDUCE);
+    a->sums = arena_array(e->scratch, Node *, below.n);
+    for (uint32_t i = 0; i < below.n; i++) {
+        const Expr *x = x_at(k, below.at[i]);
+        if (x->kind == X_REDUCE && x->op == RED_SUM) {
+            a->sums[a->nsums++] = e->nodes[below.at[i]];
+        } else if (!x_is_op(k, below.at[i], OP_add)) {
             a->nsums = 0;
             return;
         }
-        if (is_sum)
-            a->sums[a->nsums++] = e->nodes[*x];
     }
 }
 
@@ -168,7 +169,8 @@ static void assign(Eval *e, const Equation *q)
     a.value = eval_node(e, q->rhs, inner);
     if (e->error)
         return;
-    find_sums(e, &a);
+    if (q->kind == EQ_ADD)
+        find_sums(e, &a);
     run_loops(e, &a, 0, 0);
 }
 

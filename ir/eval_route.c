@@ -155,8 +155,7 @@ void eval_make_route(Eval *e, const Equation *q)
 typedef struct Candidate {
     Value value;
     int64_t at;
-    double lo,
-        hi; /* of floats, sorted: the least that those up to this one, the most that those from it on may be */
+    double lo, hi; /* of sorted floats: the least of those up to this one, the most of those from it on */
 } Candidate;
 
 /* Descending, ties to the lower index, NaN last. */
