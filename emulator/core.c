@@ -4,6 +4,7 @@
 
 #include "emulator/box.h"
 #include "emulator/emulator_own.h"
+#include "emulator/memory.h"
 
 static int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; } /* whole ones */
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -118,6 +119,8 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
         e->transposed = x.down == 1 && x.right != 1;
     else if (emulator_stmt(e, id)->kind == TILE_store && goes_past(e, x.buffer, &s))
         x.form = ACCESS_PAST;
+    else if (emulator_stmt(e, id)->kind == TILE_product && e->k->tensors.at[x.buffer].space == SPACE_THREAD)
+        x.form = ACCESS_SUMS;
     if (x.form == ACCESS_READ && e->transposed && emulator_stmt(e, id)->kind == TILE_pack)
         x.form = ACCESS_ACROSS;
     else if (x.form == ACCESS_READ && emulator_stmt(e, e->launch)->ahead == 0 && /* KNOB_ahead */
@@ -209,17 +212,10 @@ static int has_tiles(const Trace *t, const Op *op)
     return op->bytes == 2 && t->cpu->rows % t->machine->cube_16bit.rows == 0;
 }
 
-/* Parts of an operand in rows go over all sums: if these are more than the second cache holds, they come from the last one. */
-static int64_t store_rate(const Machine *m, const Op *op)
-{
-    int64_t sums = op->a * op->b * 4;
-    return op->other == RIGHT_ROWS && sums >= m->caches.l2 ? most(m->core.l3 / 2, 1) : m->core.store;
-}
-
 static CoreFragment fragment_of(const Trace *t, const Op *op)
 {
     const Cpu *c = &cpu_table[t->cpu->f32];
-    return (CoreFragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, store_rate(t->machine, op)};
+    return (CoreFragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, t->machine->core.store};
 }
 
 /* Steps of the depth for which a fragment keeps its sums. Of an operand in rows what is asked for ahead must be no more than a
@@ -257,6 +253,23 @@ static int64_t panel_cycles(const Machine *m, const Op *op, const CoreFragment *
     return 0;
 }
 
+/* Of `bytes` that a product goes over again and again, `again` bytes in all: cycles that fragments wait for the last cache. */
+static int64_t again_cycles(const Machine *m, int64_t bytes, int64_t again)
+{
+    int64_t sure = memory_sure(m), range = most(m->caches.l2 - sure, 1), gone = least(bytes - sure, range);
+    return gone > 0 ? (int64_t)((double)gone / (double)range * (double)again) / m->core.l3 : 0;
+}
+
+/* Panels read all of the left operand; parts of a right one in rows that part of it, and all sums, which they write too. */
+static int64_t reuse_cycles(const Trace *t, const Op *op, int64_t panels, int64_t part, int64_t nparts)
+{
+    int64_t left = op->a * op->c * op->bytes, sums = op->a * op->b * 4;
+    int64_t at_once = op->other == RIGHT_ROWS ? op->a * least(part, op->c) * op->bytes : left;
+    int64_t cycles = again_cycles(t->machine, at_once, (panels - 1) * left);
+    return op->other == RIGHT_ROWS ? cycles + again_cycles(t->machine, at_once + sums, 2 * nparts * sums)
+                                   : cycles;
+}
+
 static int64_t product_cycles(const Trace *t, const Op *op)
 {
     CoreFragment f = fragment_of(t, op);
@@ -265,7 +278,8 @@ static int64_t product_cycles(const Trace *t, const Op *op)
     int64_t column = whole * fragment_cycles(t, &f, f.rows, steps, nparts) +
                      tails * fragment_cycles(t, &f, tail, steps, nparts) +
                      panel_cycles(t->machine, op, &f, steps);
-    return parts(op->b, f.cols) * column;
+    int64_t panels = parts(op->b, f.cols);
+    return panels * column + reuse_cycles(t, op, panels, part_of(t, op, &f) * f.terms, nparts);
 }
 
 int64_t core_product_cycles(const Trace *t, const Op *op)

@@ -13,8 +13,17 @@
 #include "ir/event.h"
 
 /* LATE: read, and nothing has asked for it ahead. UNASKED: read in runs, of which nothing asks for the first byte. ACROSS: read
- * to be transposed, a line of each of many rows. PAST: written past the caches, where an ordinary store reads the line first. */
-typedef enum AccessForm { ACCESS_READ, ACCESS_WRITE, ACCESS_LATE, ACCESS_UNASKED, ACCESS_ACROSS, ACCESS_PAST } AccessForm;
+ * to be transposed, a line of each of many rows. PAST: written past the caches, where an ordinary store reads the line first. SUMS:
+ * added to by a product, in a block of its thread, which nothing asks for. */
+typedef enum AccessForm {
+    ACCESS_READ,
+    ACCESS_WRITE,
+    ACCESS_LATE,
+    ACCESS_UNASKED,
+    ACCESS_ACROSS,
+    ACCESS_PAST,
+    ACCESS_SUMS
+} AccessForm;
 typedef enum RightForm { RIGHT_PANELS, RIGHT_ROWS, RIGHT_TRANSPOSED } RightForm;
 
 /* Notes the operations that code for a CPU tells of (emulator/expand_core.c). */

@@ -19,8 +19,9 @@ typedef struct Table {
 
 typedef struct Cache {
     Arena *arena;
-    int64_t capacity; /* lines */
-    uint64_t come;    /* lines that have come */
+    int64_t capacity,
+        sure;      /* lines: so many others drive each line out, and before so many have come it is there */
+    uint64_t come; /* lines that have come */
     /* Tables by hash of their number: open addressing. `last` is the one of the access before. */
     Table *tables, *last;
     uint32_t ntables, used;
@@ -39,10 +40,14 @@ struct Memory {
     uint32_t full;
 };
 
-static Cache cache_new(Arena *a, int64_t lines)
+static Cache cache_new(Arena *a, int64_t lines, int64_t sure)
 {
     enum { TABLES = 64 };
-    return (Cache){.arena = a, .capacity = lines, .tables = arena_array(a, Table, TABLES), .ntables = TABLES};
+    return (Cache){.arena = a,
+                   .capacity = lines,
+                   .sure = sure,
+                   .tables = arena_array(a, Table, TABLES),
+                   .ntables = TABLES};
 }
 
 Memory *memory_new(Arena *a, const Machine *machine)
@@ -54,10 +59,10 @@ Memory *memory_new(Arena *a, const Machine *machine)
     while (m->line / m->sector > 32) /* as many as the masks have bits */
         m->sector *= 2;
     m->jump = machine->memory.jump;
-    m->cache = cache_new(a, machine->memory.l2 / m->line);
+    m->cache = cache_new(a, machine->memory.l2 / m->line, machine->memory.l2 / m->line);
     m->own = arena_array(a, Cache, machine->cores.cube);
     for (int64_t i = 0; i < machine->cores.cube; i++)
-        m->own[i] = cache_new(a, machine->caches.l2 / m->line);
+        m->own[i] = cache_new(a, machine->caches.l2 / m->line, memory_sure(machine) / m->line);
     m->per_span = memory_per_span(machine);
     return m;
 }
@@ -83,10 +88,17 @@ static Table *find_table(const Cache *c, uint64_t number)
     return &c->tables[i];
 }
 
-/* Is a line that was last used then gone from the cache? */
-static int is_gone(const Cache *c, uint64_t used)
+/* Is a line that was last used then gone when so many others have come? */
+static int is_gone(const Cache *c, uint64_t used, int64_t others)
 {
-    return !used || used - 1 + (uint64_t)c->capacity <= c->come;
+    return !used || used - 1 + (uint64_t)others <= c->come;
+}
+
+/* How many others must come before the line goes: by chance, the same for each line in each run. */
+static int64_t others_for(const Cache *c, uint64_t number)
+{
+    uint64_t chance = number * 0x9e3779b97f4a7c15u >> 40; /* 24 bits */
+    return c->sure + (int64_t)(chance * (uint64_t)(c->capacity - c->sure) >> 24);
 }
 
 /* Tables whose lines are all gone go too: what has been read once is not kept for ever. */
@@ -95,13 +107,13 @@ static void make_room(Cache *c)
     Table *old = c->tables;
     uint32_t n = c->ntables, left = 0;
     for (uint32_t i = 0; i < n; i++)
-        left += old[i].lines && !is_gone(c, old[i].used);
+        left += old[i].lines && !is_gone(c, old[i].used, c->capacity);
     if (left * 4 > n)
         c->ntables *= 2;
     c->tables = arena_array(c->arena, Table, c->ntables);
     c->used = left;
     for (uint32_t i = 0; i < n; i++)
-        if (old[i].lines && is_gone(c, old[i].used)) {
+        if (old[i].lines && is_gone(c, old[i].used, c->capacity)) {
             memset(old[i].lines, 0, sizeof(Line) << TABLE_BITS);
             vec_push(c->arena, &c->spare, old[i].lines);
         } else if (old[i].lines) {
@@ -140,7 +152,7 @@ static int use_line(Cache *c, uint64_t number, uint32_t mask, LineUse use)
         l->dirty &= ~mask;
         return __builtin_popcount(mask);
     }
-    if (is_gone(c, l->used)) {
+    if (is_gone(c, l->used, others_for(c, number))) {
         *l = (Line){0};
         c->come++;
     }

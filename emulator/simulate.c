@@ -209,7 +209,7 @@ static MemoryRun run_of(const Simulation *s, const Op *op, uint32_t core)
     if (core_is_access(op)) {
         int asked = op->unit == UNIT_cube ? op->other != ACCESS_LATE : op->a == 1 || op->b >= m->core.page;
         run.past = op->other == ACCESS_PAST;
-        run.write = op->other == ACCESS_WRITE || run.past;
+        run.write = op->other == ACCESS_WRITE || op->other == ACCESS_SUMS || run.past;
         run.rate = m->core.l3;
         run.alone = asked ? m->core.memory : m->core.runs;
         run.own_rate = m->core.l2;
@@ -232,6 +232,8 @@ static Span do_access(Simulation *s, SimCore *c, const Op *op, uint32_t core)
     s->taken += m.taken;
     if (op->other == ACCESS_ACROSS)
         c->late += m.shared / s->machine->core.across;
+    if (op->other == ACCESS_SUMS)
+        c->late += (m.shared - m.bytes) / s->machine->core.l3;
     if (op->other == ACCESS_UNASKED && m.bytes && op->b >= s->machine->core.page)
         c->late += s->machine->memory.latency;
     if (op->other == ACCESS_LATE)

@@ -69,7 +69,8 @@ int64_t explain_extent(const Explain *e, Extent x);
 void explain_text(const Explain *e, Text *out);
 void explain_decisions(const Explain *e, Text *out); /* how each launch is laid over loops */
 void explain_space(const Explain *e, Text *out); /* the knobs that passes asked for, as schedule blocks */
-char *explain_space_json(const Explain *e, const Explained *x); /* likewise as JSON, to be freed; NULL: no memory */
+/* Likewise as JSON, to be freed; NULL: no memory. most_threads: of a call; 0: not known. */
+char *explain_space_json(const Explain *e, const Explained *x, int most_threads);
 const char *explain_json(const Explain *e);      /* in the arena; NULL: no memory */
 
 /* The program on all levels as one page, which needs no other file; `kernel` NULL: all. Compiles twice more: with every pass dumped, and to

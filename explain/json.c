@@ -79,15 +79,22 @@ static json_t *choice_value(Knob knob, const char *clause, int64_t value, Arena 
     return json_pack("{s:s, s:b}", "clause", text_string(&t), "keeps_bits", knob_keeps_bits(knob, value));
 }
 
+/* As many threads as the call has, or more, are what it takes without a clause. */
+static int changes_nothing(Knob knob, int64_t value, int most_threads)
+{
+    return knob == KNOB_threads && most_threads && value >= most_threads;
+}
+
 /* A knob of several values: "tile g : M" with a clause for each, that of now first. */
-static json_t *dial_value(const Explain *e, const ReportKnob *n)
+static json_t *dial_value(const Explain *e, const ReportKnob *n, int most_threads)
 {
     const char *clause = explain_clause(e->m->arena, n);
     int64_t values[KNOB_SPACE_MAX + 1];
     uint32_t count = explain_values(n, values);
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(list, choice_value(n->knob, clause, values[i], e->m->arena));
+        if (!i || !changes_nothing(n->knob, values[i], most_threads))
+            json_array_append_new(list, choice_value(n->knob, clause, values[i], e->m->arena));
     return json_pack("{s:s, s:o, s:b}", "knob", clause, "values", list, "ordered",
                      !*knob_table[n->knob].words);
 }
@@ -101,14 +108,14 @@ static json_t *switch_value(const Explain *e, const ReportKnob *n)
                      "ordered", 0);
 }
 
-char *explain_space_json(const Explain *e, const Explained *x)
+char *explain_space_json(const Explain *e, const Explained *x, int most_threads)
 {
     json_t *knobs = json_array(), *fixed = json_array();
     for (uint32_t i = 0; i < x->knobs.len; i++)
         if (explain_is_clause(x, i))
             json_array_append_new(fixed, json_string(explain_knob(e->m->arena, &x->knobs.at[i])));
         else if (explain_is_dial(x, i))
-            json_array_append_new(knobs, dial_value(e, &x->knobs.at[i]));
+            json_array_append_new(knobs, dial_value(e, &x->knobs.at[i], most_threads));
     for (uint32_t i = 0; i < x->choices.len; i++)
         json_array_append_new(knobs, switch_value(e, &x->choices.at[i]));
     json_t *all = json_pack("{s:s, s:s, s:o, s:o}", "kernel", x->k->name, "target", cpu_table[e->isa].name,

@@ -288,8 +288,8 @@ double moec_limit_time(void *l, int calls); /* a moec_timer */
 
 /* ---- the space of schedules ---- */
 
-/* JSON with the kernel's knobs: clauses with their legal values, the present one first. Lives until the context's next call.
- * w->sizes is not looked at. */
+/* JSON with the kernel's knobs: clauses with their legal values, the present one first, without those of more threads than
+ * w->threads says. Lives until the context's next call. w->sizes is not looked at. */
 int moec_space(moec_context *c, const moec_work *w, const moec_options *o, const char **json);
 /* A hash of what is decided with these options: schedules that come to the same program have the same. 33 characters. Fails
  * when the kernel does not fit the machine. w->sizes is not looked at. */
