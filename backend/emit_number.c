@@ -15,7 +15,7 @@ static V widen_bf16(Emit *e, V raw)
     L *l = e->l;
     uint32_t n = l_width(raw);
     V lane[2 * LANES_MAX];
-    if (!fills_vectors(e, n))
+    if (!fills_vectors(e, n) || cpu_can(&cpu_table[e->p->target], CPU_WIDENS_HALVES))
         return l_bits(l, l_shl(l, l_cast(l, LLVMZExt, raw, l->i32), 16), l->f32);
     for (uint32_t i = 0; i < n; i++) {
         lane[2 * i] = l_i32(l, n);

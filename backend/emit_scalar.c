@@ -57,6 +57,7 @@ V emit_outline(Emit *e, const char *name, EmitScalar *hook, V a, V b)
         LLVMSetLinkage(fn, LLVMInternalLinkage);
         plan_attributes(e->p, fn);
         l_attribute(l, fn, "noinline");
+        l_pure(l, fn);
         fill_outline(e, fn, hook, b != NULL);
     }
     return l_call(l, fn, args, b ? 2 : 1);

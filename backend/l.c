@@ -351,6 +351,12 @@ void l_attribute(L *l, V fn, const char *name)
                             LLVMCreateEnumAttribute(l->ctx, kind, 0));
 }
 
+void l_pure(L *l, V fn)
+{
+    l_attribute(l, fn, "memory"); /* none */
+    l_attribute(l, fn, "willreturn");
+}
+
 void l_plain(L *l, V fn)
 {
     l_attribute(l, fn, "nounwind");

@@ -100,6 +100,7 @@ V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
 void l_shared(L *l, V fn_or_global); /* seen by all parts of the object, by no one else */
 void l_attribute(L *l, V fn, const char *name);
+void l_pure(L *l, V fn);  /* what it returns follows from its arguments, and it does nothing else */
 void l_plain(L *l, V fn); /* for any CPU of the family */
 void l_quick(L *l, V fn); /* code that runs once per call: generated fast rather than well */
 /* The same once its instructions are optimized: l_optimized() says that they are. Registers are given well, addresses

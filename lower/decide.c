@@ -177,6 +177,13 @@ static int is_of_head(const Lower *l, const Blocking *by)
            !pass_traits(l->c)->small_panels;
 }
 
+/* Does it add up over the rows of a row-block group's block? */
+static int is_over_block(const Blocking *by)
+{
+    const Cluster *c = by->rowblock;
+    return c && by->row != c->row && c->row != NONE;
+}
+
 /* The block that suits. */
 static Blocks usual_blocks(const Lower *l, const Blocking *by)
 {
@@ -202,6 +209,8 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
         usual.depth = usual.depth < HEAD_DEPTH ? usual.depth : HEAD_DEPTH;
         usual.cols = usual.cols < HEAD_COLUMNS ? usual.cols : HEAD_COLUMNS;
     }
+    if (is_over_block(by) && cpu_can(l->cpu, CPU_WIDENS_ONCE))
+        usual.rows = usual.rows < HEAD_ROWS ? usual.rows : HEAD_ROWS;
     return usual;
 }
 
