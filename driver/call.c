@@ -176,10 +176,14 @@ static int find_sizes(DriverCall *c)
     const SigKernel *sig = c->k->sig;
     solve_begin(c->k, c->dims, c->sizes);
     int status = solve_sizes(&(SizeSolver){c->k, c->ctx, c->shapes, c->sizes});
-    for (uint32_t i = 0; i < sig->ndims && !status; i++)
+    for (uint32_t i = 0; i < sig->ndims && !status; i++) {
+        const char *name = c->k->module->signatures.dims[sig->dims[i]].name;
         if (c->sizes[sig->dims[i]] < 0)
-            return refuse_argument(c->ctx, "%s: the size %s cannot be found from the arguments' shapes",
-                                   sig->name, c->k->module->signatures.dims[sig->dims[i]].name);
+            return refuse_argument(c->ctx,
+                                   "%s: the size %s cannot be found from the arguments' shapes, and none is "
+                                   "given (from Python: %s=...)",
+                                   sig->name, name, name);
+    }
     return status;
 }
 

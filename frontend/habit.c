@@ -255,7 +255,7 @@ static int habit_bound(Advice *a)
     return no_reduction(a, advice_text(a, open - 1, open - 1));
 }
 
-/* mean(h) x[t, h]: a call, and behind it the start of another statement */
+/* mean(h) x[t, h]: a call, and behind it the start of another statement; x[t h]: two subscripts */
 static int habit_beside(Advice *a)
 {
     uint32_t word = a->at > 0 && in_body(a) ? beside(a) : NO_WORD;
@@ -267,11 +267,13 @@ static int habit_beside(Advice *a)
     a->place = function ? open - 1 : word;
     if (function)
         return no_reduction(a, function);
-    advice_edit(a, word, word - 1, "* ");
-    return advice_with(a,
-                       ADVICE_TEXT("there is no sign between `%s` and `%s`",
-                                   advice_text(a, word - 1, word - 1), advice_text(a, word, word)),
-                       "a product is written with `*`");
+    open = advice_enclosing(a, word);
+    int subscripts = open != NO_WORD && advice_is(a, open, '[') && advice_is(a, word - 1, NAME);
+    const char *x = advice_text(a, word - 1, word - 1), *y = advice_text(a, word, word);
+    advice_edit(a, word - 1, word, ADVICE_TEXT(subscripts ? "%s, %s" : "%s * %s", x, y));
+    return advice_with(a, ADVICE_TEXT("there is no sign between `%s` and `%s`", x, y),
+                       subscripts ? "subscripts are separated by `,`, and a product is written with `*`"
+                                  : "a product is written with `*`");
 }
 
 /* ---- operators ---- */
