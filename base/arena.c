@@ -127,7 +127,9 @@ static void add_chunk(Arena *a, size_t bytes)
         size = bytes;
     Arena *root = root_of(a);
     if (root->total > root->limit || size > root->limit - root->total)
-        arena_escape(a, ESCAPE_MEMORY, "the compilation needs more than %zu MiB", root->limit >> 20);
+        arena_escape(a, ESCAPE_MEMORY,
+                     "more than %zu MiB of memory are needed, for the program and what is made from it",
+                     root->limit >> 20);
     Chunk *c = malloc(HEADER + size);
     if (!c)
         arena_escape(a, ESCAPE_MEMORY, "%zu bytes cannot be allocated", size);

@@ -333,8 +333,8 @@ static int same_words(const Format *a, const Format *b)
 const char *frontend_format(Module *m, const char *path, const char *text, size_t len)
 {
     Format f = {.arena = m->arena}, check = {.arena = m->arena};
-    if (parser_read(m, diag_add_file(m->diags, path, text, len), text, len)->broken ||
-        !read_lines(&f, text, len))
+    const AstFile *file = source_read(m, path, &text, &len);
+    if (!file || file->broken || !read_lines(&f, text, len))
         return NULL;
     align_equals(&f);
     lay_out(&f);

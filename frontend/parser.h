@@ -44,6 +44,9 @@ struct Parser {
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */
 AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len);
+/* The same of a whole file, known from then on as `path`: text and len become what is behind a byte order mark, which is no part of
+ * the text. NULL: it is too long or not UTF-8, which is reported (source.c). */
+AstFile *source_read(Module *m, const char *path, const char **text, size_t *len);
 /* The words of a text that is no file, as those of a block. NULL: some are no words, which is reported. */
 const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *text);
 

@@ -58,7 +58,7 @@ expect 0 '^1$' grep -c . said
 echo "-- memory that ends"
 printf 'moe 1\ndim T\nkernel f(in a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p: f32[T], out y: f32[T]) {\n  y[t] = %s\n}\n' \
     'a[t]+b[t]+c[t]+d[t]+e[t]+f[t]+g[t]+h[t]+i[t]+j[t]+k[t]+l[t]+m[t]+n[t]+o[t]+p[t]' >many.moe
-expect 1 'many.moe: error: the compilation needs more than 2048 MiB' "$moec" run --no-time --interp many.moe T=16777216
+expect 1 'many.moe: error: more than 2048 MiB of memory are needed' "$moec" run --no-time --interp many.moe T=16777216
 
 echo "-- a kernel and its sizes, said in each way"
 cp "$root/examples/moe_ffn.moe" ffn.moe
@@ -135,7 +135,8 @@ expect 0 'ascend910b2, 1 thread' "$moec" tune a.moe --sizes T=256,H=256 --by npu
 expect 0 'default  ' sh -c '"$0" tune a.moe:rmsnorm --sizes T=16,H=64 --budget 10m --no-db & sleep 1; kill -INT $!; wait $!' "$moec"
 expect 1 'H of kernel rmsnorm: no size' "$moec" tune a.moe:rmsnorm --sizes T=16 --budget 1s
 expect 1 'no kernel' "$moec" tune a.moe:nothing --sizes T=16,H=64
-expect 1 'not a list of how many rows' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --routing file:nothing
+expect 1 'No such file or directory' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --routing file:nothing
+expect 1 'not a list of how many rows' "$moec" tune a.moe:rmsnorm --sizes T=16,H=64 --routing file:a.moe
 expect 2 'strategy' "$moec" tune a.moe --sizes T=16,H=64 --strategy nothing
 expect 2 'budget' "$moec" tune a.moe --sizes T=16,H=64 --budget 10x
 expect 2 'no sizes' "$moec" tune a.moe

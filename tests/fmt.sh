@@ -39,5 +39,12 @@ done
 for file in examples/*.moe; do
     "$moec" fmt --check "$file" >/dev/null || fail "$file" "is not in its usual layout"
 done
+# A byte order mark is no word; what is no text is refused, also in a comment, and stays as it is.
+printf '\357\273\277moe 1\ndim  T\n' >"$scratch/mark.moe"
+printf 'moe 1\ndim T // \377\n' >"$scratch/bytes.moe"
+cp "$scratch/bytes.moe" "$scratch/as_it_was"
+"$moec" fmt "$scratch/mark.moe" && [ "$(cat "$scratch/mark.moe")" = "$(printf 'moe 1\ndim T')" ] || fail mark "is not removed"
+"$moec" fmt "$scratch/bytes.moe" 2>/dev/null && fail bytes "a comment that is not UTF-8 is not refused"
+cmp -s "$scratch/bytes.moe" "$scratch/as_it_was" || fail bytes "a refused file is written"
 [ "$files" -gt 80 ] || fail "all" "only $files files were formatted"
 exit $bad

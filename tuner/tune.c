@@ -2,6 +2,7 @@
 #include "tuner/tuner.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,10 +10,11 @@
 
 /* ---- cases ---- */
 
-/* "file:run.route" has how many rows each group has, as `exact` takes them. NULL: it cannot be read. */
+/* "file:run.route" has how many rows each group has, as `exact` takes them. NULL: it cannot be read (errno), or is no such list (0). */
 static const char *counts_of(const char *path, Arena *a)
 {
     Text t = {.arena = a};
+    errno = 0;
     FILE *f = fopen(path, "r");
     long long n;
     int got = 0;
@@ -160,7 +162,8 @@ static const char *open_case(Tuning *t, int size, int routing, int thread)
     t->work.routing = tune_routing(word, t->arena);
     t->work.threads = -o->threads[thread];
     if (word && !t->work.routing)
-        return arena_printf(t->arena, "%s: not a list of how many rows each group has", word);
+        return arena_printf(t->arena, "%s: %s", word,
+                            errno ? strerror(errno) : "not a list of how many rows each group has");
     return tuning_begin(t);
 }
 
