@@ -149,7 +149,7 @@ static void add_limits(BenchCommand *c, BenchRun *r)
         fprintf(stderr, "moec: no rates: %s", moec_error_text(c->context));
     add_limit(r, MOEC_LIMIT_16BIT, r->model.flops_16bit);
     add_limit(r, MOEC_LIMIT_F32, r->model.flops);
-    add_limit(r, MOEC_LIMIT_READ, (double)moec_case_bytes(r->cases[0]));
+    add_limit(r, MOEC_LIMIT_READ, (double)moec_case_read_bytes(r->cases[0]));
 }
 
 static int fail(const char *what, const char *why)

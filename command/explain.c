@@ -184,12 +184,13 @@ int command_explain(int argc, char **argv)
     ExplainCommand command = {.options = compile_defaults};
     cli_parse(&argp, argc, argv, &command);
     const char *page = diag_page(command.call.path);
-    if (page && command.call.kernel && access(command.call.path, F_OK) != 0) {
+    int alone = !command.call.kernel && !command.call.sizes;
+    if (page && !alone && access(command.call.path, F_OK) != 0) {
         fprintf(stderr, "moec: %s is a code, behind which '%s' is too much\n", command.call.path,
-                command.call.kernel);
+                command.call.kernel ? command.call.kernel : command.call.sizes);
         return DRIVER_ERROR;
     }
-    if (page && !command.call.kernel) {
+    if (page && alone) {
         fputs(page, stdout);
         return DRIVER_OK;
     }

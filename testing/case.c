@@ -17,7 +17,7 @@ struct moec_case {
     moe_entry *entry;
     const char *text, *check_sizes;
     moec_score *score; /* of the check that runs; may be NULL */
-    int64_t bytes;
+    int64_t bytes, read;
     char digest[33], error[1024];
 };
 
@@ -87,15 +87,15 @@ static const char *describe(const moec_case *k)
 }
 
 /* What a call touches: of an `inout` twice, once in and once out. */
-static int64_t count_bytes(const moec_case *k)
+static void count_bytes(moec_case *k)
 {
-    int64_t sum = 0;
     for (uint32_t i = 0; i < k->made.k->params.len; i++) {
         const Tensor *t = test_tensor(k->made.k, i);
-        if (t && !t->unread)
-            sum += (int64_t)k->args.bytes[i] * (t->role == ROLE_INOUT ? 2 : 1);
+        if (!t || t->unread)
+            continue;
+        k->bytes += (int64_t)k->args.bytes[i] * (t->role == ROLE_INOUT ? 2 : 1);
+        k->read += t->role == ROLE_OUT ? 0 : (int64_t)k->args.bytes[i];
     }
-    return sum;
 }
 
 /* Memory is only taken when it is written, so the system would end the process instead of saying so. */
@@ -125,7 +125,7 @@ static const char *make_call(moec_case *k, Arena *a)
         error = check_memory(k, a);
     if (error)
         return error;
-    k->bytes = count_bytes(k);
+    count_bytes(k);
     test_arguments_fill(&k->args);
     code_claim(&file->jit);
     return NULL;
@@ -182,6 +182,7 @@ const char *moec_case_target(const moec_case *k)
     return k ? cpu_table[k->file.for_jit->isas.at[0]].name : NULL;
 }
 int64_t moec_case_bytes(const moec_case *k) { return k ? k->bytes : -1; }
+int64_t moec_case_read_bytes(const moec_case *k) { return k ? k->read : -1; }
 const char *moec_case_error(const moec_case *k) { return k ? k->error : "there is no case"; }
 
 /* ---- calls ---- */

@@ -251,6 +251,7 @@ static const char *add_value(Experiment *e, GridAxisId id, GridValue v)
     GridAxis *axis = &e->axes[id];
     if (axis->values.len == GRID_VALUES)
         return arena_printf(e->arena, "is one more than %d values", GRID_VALUES);
+    v.name = experiment_line(e->arena, v.name);
     for (uint32_t i = 0; i < axis->values.len; i++)
         if (strcmp(axis->values.at[i].name, v.name) == 0)
             return arena_printf(e->arena, "must have another name than '%s': there is one", v.name);

@@ -8,15 +8,15 @@
 
 static const char *copy(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
 
-/* As rows have it: a line without blanks at its end. */
-static const char *one_line(Arena *a, const char *text)
+const char *experiment_line(Arena *a, const char *text)
 {
     size_t n = strlen(text);
-    while (n && strchr(" \n", text[n - 1]))
+    while (n && (unsigned char)text[n - 1] <= ' ')
         n--;
     char *line = arena_strndup(a, text, n);
-    for (char *p = line; (p = strchr(p, '\n'));)
-        *p = ' ';
+    for (char *p = line; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
     return line;
 }
 
@@ -113,7 +113,7 @@ static void draw_points(GridRun *g, const GridCell *c, const TuneSpace *space, G
         o.schedule = space_schedule(space, &p, g->e.arena);
         if (*o.schedule && !moec_decide(g->context, &c->work, &o, digests[n]) &&
             is_new((const char(*)[33])digests, n, digests[n]))
-            vec_push(g->e.arena, &d->texts, one_line(g->e.arena, o.schedule));
+            vec_push(g->e.arena, &d->texts, experiment_line(g->e.arena, o.schedule));
         else if (tries > TRIES * (int)n + TRIES)
             return;
     }
@@ -197,7 +197,7 @@ static const char *search(Tuning *t, const GridValue *v, GridRow *row)
     if (t->space.n)
         strategy_find(t->o->strategy)->run(&t->search);
     const Trial *winner = search_duel(&t->search);
-    row->clauses = winner->number ? one_line(t->arena, winner->schedule) : "";
+    row->clauses = winner->number ? experiment_line(t->arena, winner->schedule) : "";
     row->ratio = winner->ratio.ratio;
     row->low = winner->ratio.low;
     row->high = winner->ratio.high;
@@ -242,6 +242,6 @@ const char *grid_schedule(GridRun *g, const GridCell *c, uint32_t schedule, cons
     if (v->budget > 0)
         return tuned(g, c, schedule, why);
     return strncmp(v->text, "schedule ", 9) == 0
-               ? one_line(g->e.arena, v->text)
+               ? experiment_line(g->e.arena, v->text)
                : arena_printf(g->e.arena, "schedule %s { %s }", c->name.kernel, v->text);
 }

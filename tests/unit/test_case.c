@@ -56,6 +56,8 @@ static void cases_are_called_timed_and_checked(void **state)
     assert_string_equal(moec_case_text(k), "f T=40 K=2 E=3 H=64 F=96, zipf(1.2)");
     assert_non_null(moec_case_target(k));
     assert_int_equal(moec_case_bytes(k), 40 * 64 * 2 + 3 * 64 * 96 * 2 + 2 * 80 * 96 * 4);
+    assert_true(moec_case_read_bytes(k) >= 40 * 64 * 2 + 3 * 64 * 96 * 2 &&
+                moec_case_read_bytes(k) < moec_case_bytes(k));
     assert_true(moec_case_time(k, 3) > 0);
     assert_string_equal(moec_case_error(k), "");
     assert_int_equal(moec_case_check(k, &score, &sizes), 0);
@@ -137,6 +139,7 @@ static void without_a_case_there_is_nothing(void **state)
     assert_null(moec_case_text(NULL));
     assert_null(moec_case_target(NULL));
     assert_int_equal(moec_case_bytes(NULL), -1);
+    assert_int_equal(moec_case_read_bytes(NULL), -1);
     assert_true(moec_case_time(NULL, 1) < 0);
     assert_int_equal(moec_case_check(NULL, NULL, NULL), 1);
     assert_null(moec_case_digest(NULL));
