@@ -112,6 +112,12 @@ def rows_are_measured_beside_the_default(s):
     expect(s.text("rows.csv") == before, "a run with nothing to do changed rows")
 
 
+def a_name_is_one_line(s):
+    s.write(kernels=[{"name": "a\nb", "kernel": "norm.moe:rmsnorm"}], schedules=[])
+    s.run(0, "2 of 2 points, 2 of them now")
+    s.run(0, "2 of 2 points, 0 of them now")
+
+
 def other_experiments_are_refused(s):
     s.write(schedules=[])
     s.run(0, "2 of 2 points")
@@ -221,7 +227,7 @@ def a_search_is_made_once(s):
 
 
 def main():
-    cases = (bad_files_are_refused, rows_are_measured_beside_the_default, other_experiments_are_refused, a_kill_loses_one_race,
+    cases = (bad_files_are_refused, rows_are_measured_beside_the_default, a_name_is_one_line, other_experiments_are_refused, a_kill_loses_one_race,
              an_interrupt_keeps_what_is_there, so_does_an_end, what_fails_is_a_row, machines_predict_and_rank, a_search_is_made_once)
     for case in cases:
         with tempfile.TemporaryDirectory() as at:

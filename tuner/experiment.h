@@ -109,7 +109,7 @@ const char *rows_add(GridRows *r, const GridRow *rows, size_t n);
 
 /* ---- experiment_schedule.c, experiment_race.c ---- */
 
-/* As rows have it: one line without blanks at its end. */
+/* As rows have it: one line without blanks at its end; the text itself where it is one. */
 const char *experiment_line(Arena *a, const char *text);
 
 /* Schedules that were drawn from the space of a kernel. */

@@ -8,16 +8,18 @@
 
 static const char *copy(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
 
+static int is_blank(char c) { return (unsigned char)c <= ' '; }
+
 const char *experiment_line(Arena *a, const char *text)
 {
-    size_t n = strlen(text);
-    while (n && (unsigned char)text[n - 1] <= ' ')
+    size_t n = strlen(text), whole = n;
+    while (n && is_blank(text[n - 1]))
         n--;
     char *line = arena_strndup(a, text, n);
     for (char *p = line; *p; p++)
-        if ((unsigned char)*p < ' ')
+        if (is_blank(*p))
             *p = ' ';
-    return line;
+    return n == whole && strcmp(line, text) == 0 ? text : line;
 }
 
 /* ---- cells ---- */
