@@ -198,10 +198,9 @@ void core_store(Emulator *e, StmtId id, const StoreEvent *v)
 
 /* ---- products ---- */
 
-/* Registers of sums: rows x cols of them, the terms that one instruction adds to each, and bytes of sums that come and go in a
- * cycle. */
+/* Registers of sums: rows x cols of them, and the terms that one instruction adds to each. */
 typedef struct CoreFragment {
-    int64_t rows, cols, terms, store;
+    int64_t rows, cols, terms;
 } CoreFragment;
 
 /* Sums that multiply-adds fill in a cycle, in bytes: two instructions at most. */
@@ -215,7 +214,7 @@ static int has_tiles(const Trace *t, const Op *op)
 static CoreFragment fragment_of(const Trace *t, const Op *op)
 {
     const Cpu *c = &cpu_table[t->cpu->f32];
-    return (CoreFragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1, t->machine->core.store};
+    return (CoreFragment){c->rows, c->vectors * c->lanes, op->bytes == 2 ? 2 : 1};
 }
 
 /* Steps of the depth for which a fragment keeps its sums. Of an operand in rows what is asked for ahead must be no more than a
@@ -239,7 +238,7 @@ static int64_t fragment_cycles(const Trace *t, const CoreFragment *f, int64_t ro
 {
     int64_t bytes = rows * f->cols * 4;
     return most(parts(bytes, rate_of(t)), t->machine->core.chain) * steps +
-           nparts * (parts(bytes, f->store) + t->machine->core.loop);
+           nparts * (parts(bytes, t->machine->core.store) + t->machine->core.loop);
 }
 
 /* What the first fragment of each 32 columns does for the others: it makes a panel in the first cache. */
@@ -273,13 +272,13 @@ static int64_t reuse_cycles(const Trace *t, const Op *op, int64_t panels, int64_
 static int64_t product_cycles(const Trace *t, const Op *op)
 {
     CoreFragment f = fragment_of(t, op);
-    int64_t steps = parts(op->c, f.terms), nparts = most(parts(steps, part_of(t, op, &f)), 1);
+    int64_t steps = parts(op->c, f.terms), part = part_of(t, op, &f), nparts = most(parts(steps, part), 1);
     int64_t tail = cpu_tail((uint32_t)f.rows), whole = op->a / f.rows, tails = parts(op->a % f.rows, tail);
-    int64_t column = whole * fragment_cycles(t, &f, f.rows, steps, nparts) +
-                     tails * fragment_cycles(t, &f, tail, steps, nparts) +
-                     panel_cycles(t->machine, op, &f, steps);
     int64_t panels = parts(op->b, f.cols);
-    return panels * column + reuse_cycles(t, op, panels, part_of(t, op, &f) * f.terms, nparts);
+    int64_t panel = whole * fragment_cycles(t, &f, f.rows, steps, nparts) +
+                    tails * fragment_cycles(t, &f, tail, steps, nparts) +
+                    panel_cycles(t->machine, op, &f, steps);
+    return panels * panel + reuse_cycles(t, op, panels, part * f.terms, nparts);
 }
 
 int64_t core_product_cycles(const Trace *t, const Op *op)
@@ -294,7 +293,7 @@ int64_t core_product_cycles(const Trace *t, const Op *op)
 static int64_t tile_cycles(const Trace *t, const Op *op)
 {
     const Machine *m = t->machine;
-    const CoreFragment f = {t->cpu->rows, LAYOUT_EDGE, 2, 0};
+    const CoreFragment f = {t->cpu->rows, LAYOUT_EDGE, 2};
     int64_t words = parts(op->c, f.terms), panels = parts(op->b, f.cols),
             fragments = panels * parts(op->a, f.rows);
     int64_t sums = parts(4 * f.rows * f.cols * 4, m->core.l2) + m->core.loop;
