@@ -541,9 +541,10 @@ static void fragments_take_their_cycles(void **state)
 
 static void a_core_computes_while_data_come(void **state)
 {
-    enum { BYTES = 128 << 10 };
+    enum { BYTES = 64 << 10 }; /* a quarter of its own cache */
     Trace *t = cpu_trace(*state);
     const Machine *m = t->machine;
+    assert_int_equal(m->caches.l2, 4 * BYTES);
     Ops *ops = &t->launches.at[0].ops[0];
     Op small = product(12, 32, 2, 2);
     for (int i = 0; i < 2; i++) {
@@ -565,6 +566,23 @@ static void a_core_computes_while_data_come(void **state)
     assert_int_equal(at[3].from, at[1].to);
     assert_int_equal(s->launches[0].memory_bytes, 3 * BYTES);
     assert_int_equal(s->launches[0].own_bytes, 4 * BYTES);
+}
+
+/* Of what is read twice a quarter of its own cache is there again, of as much as the whole hardly anything. */
+static void a_core_loses_its_cache_by_and_by(void **state)
+{
+    double again[3];
+    for (int i = 0; i < 3; i++) {
+        Trace *t = cpu_trace(*state);
+        int64_t bytes = t->machine->caches.l2 >> (2 - i);
+        Op small = product(12, 32, 2, 2);
+        for (int n = 0; n < 2; n++) {
+            vec_push(*state, &t->launches.at[0].ops[0], read_by_core(0, bytes, ACCESS_READ));
+            vec_push(*state, &t->launches.at[0].ops[0], small);
+        }
+        again[i] = (double)simulate(*state, t)->launches[0].shared_bytes / (double)bytes - 1;
+    }
+    assert_true(again[0] == 0 && again[1] > 0.05 && again[1] < 0.5 && again[2] > 0.9);
 }
 
 /* An ordinary store reads its line first, if no cache has it; one past the caches reads nothing and leaves nothing there. */
@@ -635,6 +653,7 @@ int main(void)
         cmocka_unit_test(a_million_operations),
         cmocka_unit_test(fragments_take_their_cycles),
         cmocka_unit_test(a_core_computes_while_data_come),
+        cmocka_unit_test(a_core_loses_its_cache_by_and_by),
         cmocka_unit_test(stores_read_their_lines),
         cmocka_unit_test(reports_are_well_formed),
     };
