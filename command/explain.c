@@ -183,26 +183,24 @@ int command_explain(int argc, char **argv)
     };
     ExplainCommand command = {.options = compile_defaults};
     cli_parse(&argp, argc, argv, &command);
-    const char *page = diag_page(command.call.path);
-    int alone = !command.call.kernel && !command.call.sizes;
-    if (page && !alone && access(command.call.path, F_OK) != 0) {
-        fprintf(stderr, "moec: %s is a code, behind which '%s' is too much\n", command.call.path,
-                command.call.kernel ? command.call.kernel : command.call.sizes);
-        return DRIVER_ERROR;
-    }
-    if (page && alone) {
+    const char *path = command.call.path, *page = diag_page(path);
+    const char *more = command.call.kernel ? command.call.kernel : command.call.sizes;
+    if (page && !more) {
         fputs(page, stdout);
         return DRIVER_OK;
     }
-    if (is_code(command.call.path) && access(command.call.path, F_OK) != 0) {
-        fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", command.call.path);
+    if ((page || is_code(path)) && access(path, F_OK) != 0) {
+        if (page)
+            fprintf(stderr, "moec: %s is a code, behind which '%s' is too much\n", path, more);
+        else
+            fprintf(stderr, "moec: there is no error, warning or hint '%s'\n", path);
         return DRIVER_ERROR;
     }
     command.options.color = command_color();
     Compilation *c = compile_new(&command.options);
     if (!c)
         return command_error("out of memory");
-    int status = compile_open(c, command.call.path);
+    int status = compile_open(c, path);
     if (!status)
         status = compile_guard(c, explain_file, &command);
     command_tell(c, status, 0);

@@ -112,21 +112,22 @@ void core_access(Emulator *e, StmtId id, const AccessEvent *v)
                     .down = v->below - v->element,
                     .right = v->beside - v->element,
                     .form = v->written ? ACCESS_WRITE : ACCESS_READ};
+    const Stmt *stmt = emulator_stmt(e, id);
     BoxShape s;
     if (!box_shape(e->k, x.buffer, e->dims, &s) || !s.x || !s.y)
         return;
     if (x.form == ACCESS_READ)
         e->transposed = x.down == 1 && x.right != 1;
-    else if (emulator_stmt(e, id)->kind == TILE_store && goes_past(e, x.buffer, &s))
+    else if (stmt->kind == TILE_store && goes_past(e, x.buffer, &s))
         x.form = ACCESS_PAST;
-    else if (emulator_stmt(e, id)->kind == TILE_product && e->k->tensors.at[x.buffer].space == SPACE_THREAD)
+    else if (stmt->kind == TILE_product && e->k->tensors.at[x.buffer].space == SPACE_THREAD)
         x.form = ACCESS_SUMS;
-    if (x.form == ACCESS_READ && e->transposed && emulator_stmt(e, id)->kind == TILE_pack)
+    if (x.form == ACCESS_READ && e->transposed && stmt->kind == TILE_pack)
         x.form = ACCESS_ACROSS;
     else if (x.form == ACCESS_READ && emulator_stmt(e, e->launch)->ahead == 0 && /* KNOB_ahead */
              !cpu_can(e->trace.cpu, CPU_ASKS_RUNS))
         x.form = ACCESS_UNASKED;
-    if (is_right_in_rows(e, emulator_stmt(e, id), &s, x.buffer) && x.form == ACCESS_READ) {
+    if (is_right_in_rows(e, stmt, &s, x.buffer) && x.form == ACCESS_READ) {
         CoreAccess late = x;
         x.rows = rows_in_time(e, &s, &x);
         late.rows -= x.rows;

@@ -170,18 +170,19 @@ static int is_alone(const Lower *l, const Blocking *by)
     return by->nfree == 2 && !lower_is_row(l, by->row);
 }
 
+/* Are its rows those of a row-block group's block? */
+static int is_of_block(const Blocking *by) { return by->rowblock && by->row == by->rowblock->row; }
+
 /* Is it a product of a row-block group, of a head's rows? */
 static int is_of_head(const Lower *l, const Blocking *by)
 {
-    return by->rowblock && by->row == by->rowblock->row && by->rowblock->nouter &&
-           !pass_traits(l->c)->small_panels;
+    return is_of_block(by) && by->rowblock->nouter && !pass_traits(l->c)->small_panels;
 }
 
 /* Does it add up over the rows of a row-block group's block? */
 static int is_over_block(const Blocking *by)
 {
-    const Cluster *c = by->rowblock;
-    return c && by->row != c->row && c->row != NONE;
+    return by->rowblock && by->rowblock->row != NONE && !is_of_block(by);
 }
 
 /* The block that suits. */
@@ -288,7 +289,7 @@ int lower_is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
 /* Does a right operand that is packed serve all blocks of a row-block group, which may be few? */
 static int usually_by_rows(Lower *l, const Blocking *by, const LowerProduct *p)
 {
-    return by->rowblock && by->row == by->rowblock->row && !lower_is_as_long(l, by, p);
+    return is_of_block(by) && !lower_is_as_long(l, by, p);
 }
 
 /* A target that does not read rows packs them, but for many rows all at once (Note [Prepacking]) where others read in place. */
@@ -341,9 +342,8 @@ static void decide_products(Lower *l, Blocking *by, int any)
     decide_direct(l, by);
     Blocks usual = usual_blocks(l, by);
     by->unroll = UNROLLED_ROWS;
-    by->item_rows = by->rowblock && by->row == by->rowblock->row
-                        ? schedule_rowblock_rows(c, l->k, by->rowblock)
-                        : schedule_rows(c, l->k, by->lhs, usual.rows);
+    by->item_rows = is_of_block(by) ? schedule_rowblock_rows(c, l->k, by->rowblock)
+                                    : schedule_rows(c, l->k, by->lhs, usual.rows);
     by->nc = schedule_cols(c, l->k, by->lhs, usual.cols);
     by->kc = schedule_depth(c, l->k, by->lhs, usual.depth);
     by->mc = part_rows(l, by, usual.part_rows ? usual.part_rows : by->item_rows);

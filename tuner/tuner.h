@@ -33,7 +33,8 @@ typedef struct TuneOptions {
 
 /* Prints results to `out`. 0; 1: an error, which is printed to stderr. */
 int tune(const TuneOptions *o, FILE *out);
-/* "zipf(1.2)+empty(40%)" as a `test` block writes it; of "file:PATH" the counts. NULL: it cannot be read, or there is no word. */
+/* "zipf(1.2)+empty(40%)" as a `test` block writes it; of "file:PATH" the counts. NULL: it cannot be read (errno),
+ * or is no list of counts (errno is 0), or there is no word. */
 const char *tune_routing(const char *word, Arena *a);
 
 /* ---- one case ---- */
