@@ -19,6 +19,16 @@ static const char *names_text(Arena *a, const ReportNest *n)
     return text_string(&t);
 }
 
+static const char *sums_text(Arena *a, const ReportOperands *p)
+{
+    if (!p->sums)
+        return "accumulated in a block of the thread";
+    if (!p->sums_terms)
+        return arena_printf(a, "accumulated in %s", p->sums);
+    return arena_printf(a, "accumulated in %s, of more than %lld terms in a block of the thread", p->sums,
+                        (long long)p->sums_terms);
+}
+
 static void add_product(ExplainTable *t, const ReportOperands *p)
 {
     Arena *a = t->arena;
@@ -26,8 +36,7 @@ static void add_product(ExplainTable *t, const ReportOperands *p)
               arena_printf(a, "%s (%s, packed)", p->left ? p->left : "computed", elem_name(p->left_elem)),
               arena_printf(a, "* %s (%s, %s)", p->right ? p->right : "computed", elem_name(p->right_elem),
                            p->right_from),
-              p->sums ? arena_printf(a, "accumulated in %s", p->sums)
-                      : "accumulated in a block of the thread");
+              sums_text(a, p));
 }
 
 static void put_nest(const ReportNest *n, Text *out)

@@ -134,9 +134,10 @@ static json_t *unused_value(const ExplainUnused *u)
 
 static json_t *operands_value(const ReportOperands *p)
 {
-    return json_pack("{s:o, s:s, s:o, s:s, s:s, s:o}", "left", name_or_null(p->left), "left_type",
+    return json_pack("{s:o, s:s, s:o, s:s, s:s, s:o, s:I}", "left", name_or_null(p->left), "left_type",
                      elem_name(p->left_elem), "right", name_or_null(p->right), "right_type",
-                     elem_name(p->right_elem), "right_from", p->right_from, "sums", name_or_null(p->sums));
+                     elem_name(p->right_elem), "right_from", p->right_from, "sums", name_or_null(p->sums),
+                     "sums_terms", (json_int_t)p->sums_terms);
 }
 
 /* A decision of the lowering; numbers that do not apply are 0. */

@@ -61,7 +61,8 @@ static int64_t count_terms(const Assignment *a)
     return n;
 }
 
-/* What the value's sums add when they are one chain of additions that begins at the old value. Of one sum its own terms count already. */
+/* What the value's sums add when they are one chain of additions, that begins at the old value of a +=. Of one sum its own terms
+ * count already. */
 static double chain_error(const Assignment *a, double old)
 {
     double others = 0;
@@ -112,6 +113,8 @@ static void run_element(Eval *e, const Assignment *a, int hole)
     Value v = eval_run(e, a->value);
     if (e->error || adds_nothing(e, a, v))
         return;
+    if (a->q->kind == EQ_ASSIGN && e->track && e->k->tensors.at[a->q->lhs].elem == EL_F32)
+        v.error += chain_error(a, 0);
     if (a->q->kind == EQ_ADD) {
         v = added(e, a, place, v);
         type = type == TY_INT && e->k->tensors.at[a->q->lhs].elem == EL_I32 ? TY_INT : TY_F32;
@@ -169,8 +172,7 @@ static void assign(Eval *e, const Equation *q)
     a.value = eval_node(e, q->rhs, inner);
     if (e->error)
         return;
-    if (q->kind == EQ_ADD)
-        find_sums(e, &a);
+    find_sums(e, &a);
     run_loops(e, &a, 0, 0);
 }
 

@@ -4,8 +4,9 @@
  * the value that counts, else one that suffices. A loop variable lies in its range wherever its loop's body runs, so it
  * is replaced by the end that makes the sum larger, and the range is not empty; nor is lo..hi inside `if lo < hi`.
  * c * idiv(x, c) lies in x - c + 1 .. x, and not below 0 if x does not; nor is a product if both of its sides are not.
- * A register whose value is known stands for it (Note [Written] and tile_know). What is left must be a constant and
- * dimensions, which are never negative. So min2(a + 96, end) - a <= 96 is proved whatever a and end are. */
+ * A register whose value is known stands for it (Note [Written] and tile_know). Fields of a route that was checked, and
+ * numbers in a list of blocks, are not negative, and start[g] + count[g] is no more than the rows. What is left must be a
+ * constant and dimensions, which are never negative. So min2(a + 96, end) - a <= 96 is proved whatever a and end are. */
 #include "ir/tile_verify.h"
 
 #include <string.h>
@@ -258,6 +259,63 @@ static int prove_quotient(TileBound *b, const TileSum *s, uint32_t i, int depth)
     return prove(b, &rest, depth - 1);
 }
 
+int tile_are_same(TileVerifier *v, ExprId a, ExprId b)
+{
+    TileSum difference = {0};
+    tile_sum_expr(v, &difference, a, 1);
+    tile_sum_expr(v, &difference, b, -1);
+    return !difference.lost && !difference.n && !difference.constant;
+}
+
+RouteField tile_field_of(const TileVerifier *v, ExprId e)
+{
+    const Expr *x = x_at(v->k, e);
+    const Tensor *t = x->kind == X_LOAD ? &v->k->tensors.at[x->sym] : NULL;
+    return t && t->route != NONE ? (RouteField)t->field : RF_FIELDS;
+}
+
+int tile_is_count_of(TileVerifier *v, ExprId count, ExprId start)
+{
+    const Kernel *k = v->k;
+    return tile_field_of(v, count) == RF_count &&
+           k->tensors.at[x_at(k, count)->sym].route == k->tensors.at[x_at(k, start)->sym].route &&
+           tile_are_same(v, x_arg(k, count, 0), x_arg(k, start, 0));
+}
+
+/* start[g] + count[g] is at most the rows. */
+static int prove_group(TileBound *b, const TileSum *s, uint32_t i, int depth)
+{
+    TileVerifier *v = b->v;
+    ExprId start = s->at[i].atom;
+    if (start == NONE || s->at[i].coef < 0 || tile_field_of(v, start) != RF_start)
+        return 0;
+    RouteId route = v->k->tensors.at[x_at(v->k, start)->sym].route;
+    for (uint32_t j = 0; j < s->n; j++) {
+        if (s->at[j].atom == NONE || s->at[j].coef != s->at[i].coef ||
+            !tile_is_count_of(v, s->at[j].atom, start))
+            continue;
+        TileSum rest = *s;
+        drop_term(&rest, i > j ? i : j);
+        drop_term(&rest, i > j ? j : i);
+        tile_sum_extent(v, &rest, v->k->module->groups.at[v->k->routes.at[route].group].rows, s->at[i].coef);
+        return prove(b, &rest, depth - 1);
+    }
+    return 0;
+}
+
+/* What is never negative. */
+static int prove_listed(TileBound *b, const TileSum *s, uint32_t i, int depth)
+{
+    ExprId e = s->at[i].atom;
+    if (e == NONE || s->at[i].coef > 0 || x_at(b->v->k, e)->kind != X_LOAD)
+        return 0;
+    RouteField field = tile_field_of(b->v, e);
+    TileSum rest = *s;
+    drop_term(&rest, i);
+    return (field == RF_start || field == RF_count || b->v->rows[x_at(b->v->k, e)->sym]) &&
+           prove(b, &rest, depth - 1);
+}
+
 static int only_dimensions(const TileSum *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -298,7 +356,8 @@ static int prove(TileBound *b, const TileSum *s, int depth)
                     return proved;
             }
     for (uint32_t i = 0; i < s->n; i++)
-        if (prove_range(b, s, i, depth) || prove_quotient(b, s, i, depth) || prove_product(b, s, i, depth))
+        if (prove_range(b, s, i, depth) || prove_quotient(b, s, i, depth) || prove_product(b, s, i, depth) ||
+            prove_group(b, s, i, depth) || prove_listed(b, s, i, depth))
             return 1;
     return 0;
 }

@@ -9,8 +9,8 @@
  * Note [Meeting items]. Items run in any order, without a barrier. So where a launch writes shared memory that it
  * also reads, or writes in two statements, each flat loop must keep the two accesses apart on some axis: both stay in
  * the loop's own stretch p .. p + step, or both stay in the same lo..hi and lo is read from a list at the loop's
- * variable: such ranges (the rows of a block, of a group, of a bucket) do not overlap; those of `blocks` by N must not
- * be longer than N; or lo is p * n, and the range is not longer than n, which is the same for all items. Or no loop has to,
+ * variable: the rows of a group from start[g] to start[g] + count[g] at most, those of a block by N, which are N at most of
+ * such rows, and the places of a bucket from first[b] to first[b + 1] do not overlap; or lo is p * n, and the range is not longer than n, which is the same for all items. Or no loop has to,
  * because on some axis their subscripts are the same for all items, and differ. Else one of the two belongs into a launch of
  * its own. */
 #include "ir/tile_verify.h"
@@ -333,6 +333,51 @@ static uint32_t spaced_by(TileVerifier *v, ExprId start, ExprId lo, ExprId hi)
     return 0;
 }
 
+/* Is e the group that the block whose first row is `first` belongs to, both of one list? */
+static int is_group_of_block(TileVerifier *v, ExprId e, ExprId first)
+{
+    const Kernel *k = v->k;
+    e = tile_known_value(v, e);
+    return x_at(k, e)->kind == X_LOAD && x_at(k, e)->sym == x_at(k, first)->sym && x_at(k, e)->nargs == 2 &&
+           x_is_int(k, x_arg(k, e, 1), 0) && tile_are_same(v, x_arg(k, e, 0), x_arg(k, first, 0));
+}
+
+/* start[g] + count[g], less a constant, of the group that `first`, from a route or a list of blocks, begins in? */
+static int ends_with_group(TileVerifier *v, ExprId hi, ExprId first)
+{
+    TileSum end = {0};
+    tile_sum_expr(v, &end, hi, 1);
+    if (end.lost || end.n != 2 || end.constant > 0 || end.at[0].atom == NONE || end.at[1].atom == NONE)
+        return 0;
+    const Kernel *k = v->k;
+    int swap = tile_field_of(v, end.at[0].atom) != RF_start;
+    ExprId start = end.at[swap].atom, count = end.at[!swap].atom;
+    if (end.at[0].coef != 1 || end.at[1].coef != 1 || tile_field_of(v, start) != RF_start ||
+        !tile_is_count_of(v, count, start))
+        return 0;
+    ExprId group = x_arg(k, start, 0);
+    return tile_field_of(v, first) == RF_start
+               ? x_at(k, first)->sym == x_at(k, start)->sym && tile_are_same(v, x_arg(k, first, 0), group)
+               : is_group_of_block(v, group, first);
+}
+
+/* Does no other range of the list from which `first` is read begin before hi? */
+static int ends_in_list(TileVerifier *v, ExprId hi, ExprId first)
+{
+    const Kernel *k = v->k;
+    hi = tile_known_value(v, hi);
+    if (x_is_op(k, hi, OP_min2))
+        return ends_in_list(v, x_arg(k, hi, 0), first) || ends_in_list(v, x_arg(k, hi, 1), first);
+    if (tile_field_of(v, first) == RF_start || v->rows[x_at(k, first)->sym])
+        return ends_with_group(v, hi, first);
+    TileSum next = {.constant = -1};
+    if (x_at(k, hi)->kind != X_LOAD || x_at(k, hi)->sym != x_at(k, first)->sym || x_at(k, hi)->nargs != 1)
+        return 0;
+    tile_sum_expr(v, &next, x_arg(k, hi, 0), 1);
+    tile_sum_expr(v, &next, x_arg(k, first, 0), -1);
+    return !next.lost && !next.n && !next.constant;
+}
+
 /* Flat loops that choose lo..hi, from a list or by a length; see Note [Meeting items]. */
 static uint32_t chosen_by(TileVerifier *v, ExprId lo, ExprId hi)
 {
@@ -346,7 +391,8 @@ static uint32_t chosen_by(TileVerifier *v, ExprId lo, ExprId hi)
     longer.constant = -v->rows[x_at(v->k, atom)->sym];
     tile_sum_expr(v, &longer, hi, 1);
     tile_sum_expr(v, &longer, lo, -1);
-    return longer.constant && !tile_sum_at_most_zero(v, &longer) ? 0 : taint_of(v, lo);
+    int fits = !longer.constant || tile_sum_at_most_zero(v, &longer);
+    return fits && ends_in_list(v, hi, atom) ? taint_of(v, lo) : 0;
 }
 
 static int takes_block(TileVerifier *v, TileAccess *a, uint32_t axis, ExprId lo, ExprId hi)
@@ -370,11 +416,23 @@ static ExprId end_of_part(TileVerifier *v, ExprId e, ScalarOp op, uint32_t which
     return x_is_op(v->k, value, op) ? x_arg(v->k, value, which - 1) : (ExprId)NONE;
 }
 
-/* The range of an ordered loop that an axis stays in, or of which the loop goes over a part: the outermost one that a flat
- * loop chooses. */
+/* Where a box that begins at lo and is hi - lo long ends, or NONE. */
+static ExprId end_of_box(const TileVerifier *v, const TileBox *box, uint32_t axis)
+{
+    ExprId length = is_single(box, axis) ? (ExprId)NONE : box->to[axis + 2 - box->n];
+    int goes_to = length != NONE && x_is_op(v->k, length, OP_sub) &&
+                  tile_known_value(v, x_arg(v->k, length, 1)) == tile_known_value(v, box->index[axis]);
+    return goes_to ? x_arg(v->k, length, 0) : (ExprId)NONE;
+}
+
+/* The range that an axis stays in: what the box itself is, or of an ordered loop, which may go over a part of it; the outermost
+ * one that a flat loop chooses. */
 static void find_block(TileVerifier *v, TileAccess *a, uint32_t axis)
 {
     a->lo[axis] = NONE;
+    if (edge_of(&a->box, axis) == 1 &&
+        takes_block(v, a, axis, a->box.index[axis], end_of_box(v, &a->box, axis)))
+        return;
     for (uint32_t r = 0; edge_of(&a->box, axis) <= 1 && r < v->ranges.len; r++) {
         const TileRange *in = &v->ranges.at[r];
         if (in->flat || in->var == NONE || !tile_is_stable(v, in->lo) || !tile_is_stable(v, in->hi))

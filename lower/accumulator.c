@@ -5,8 +5,12 @@
  *
  * A product adds to memory, so a sum can stand in the element that it is for, and nothing is copied. In row-block groups these are
  * elements of matrices of layout `sums`, whatever is done with them afterwards; elsewhere those of f32 tensors: if all that
- * the launch does is to add sums onto such elements (its blocks are then those of sums in memory), or if an element is its sum
- * and nothing else. Other sums have a block of their own (lower/product.c), which the epilogue reads. */
+ * the launch does is to add sums onto such elements (its blocks are then those of sums in memory), or if an element is a sum
+ * or a chain of them and nothing else, and in rows of groups if the terms are few. Other sums have a block of their own
+ * (lower/product.c), which the epilogue reads.
+ *
+ * Note [Chains]. In f32 `acc += P + Q` is one chain of additions that begins at the old value and takes the terms of all sums, and
+ * `y = P + Q` one that P's first term begins: one place holds the sums of all, P's products begin it, and Q's join. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -38,15 +42,14 @@ static int is_shared(const Kernel *k, const Members *m, const Equation *q, ExprI
     return 0;
 }
 
-/* acc += P + Q onto f32 memory is one chain of additions that begins at the old value and takes the terms of all: the
- * products, each of which is its own and stands once, are marked as the member's. */
+/* Is q one chain? The products, each of which is its own and stands once, are marked as the member's. */
 static void find_chain(const Lower *l, Blocking *by, const Equation *q)
 {
     const Kernel *k = l->k;
     uint32_t sums = 0;
     if (pass_traits(l->c)->zero_sums)
         return;
-    if (q->kind != EQ_ADD || k->tensors.at[q->lhs].elem != EL_F32)
+    if (k->tensors.at[q->lhs].elem != EL_F32 || (q->kind != EQ_ADD && by->rowblock))
         return;
     each_below (x, k, q->rhs, X_REDUCE) {
         if (x_is_op(k, *x, OP_add))
@@ -55,11 +58,16 @@ static void find_chain(const Lower *l, Blocking *by, const Equation *q)
             return;
         sums++;
     }
-    if (leaves_of(k, q->rhs, sums) != sums)
+    if (leaves_of(k, q->rhs, sums) != sums || (q->kind != EQ_ADD && sums < 2))
         return;
     each_below (x, k, q->rhs, X_REDUCE)
         if (x_at(k, *x)->kind == X_REDUCE)
             product_of(by, *x)->chain = q;
+    for (uint32_t i = 0, joins = q->kind == EQ_ADD; i < by->nproducts; i++)
+        if (by->product[i].chain == q) {
+            by->product[i].joins = (int)joins;
+            joins = 1;
+        }
 }
 
 void lower_find_chains(const Lower *l, Blocking *by)
@@ -95,7 +103,7 @@ static int lies_in_rows(const Lower *l, const Blocking *by, const Equation *q)
 {
     const Tensor *t = &l->k->tensors.at[q->lhs];
     uint32_t n = q->nindex;
-    if (t->elem != EL_F32 || t->layout != LAYOUT_ROWS || n < 2 || lower_is_row(l, by->row))
+    if (t->elem != EL_F32 || t->layout != LAYOUT_ROWS || n < 2)
         return 0;
     for (uint32_t a = 0; a < n; a++) {
         const Expr *x = x_at(l->k, q->index[a]);
@@ -117,6 +125,8 @@ static int is_alone(const Kernel *k, const Members *m, const Equation *q)
 
 int lower_in_place(const Lower *l, const Blocking *by)
 {
+    if (lower_is_row(l, by->row))
+        return 0;
     for (uint32_t q = 0; q < by->m.n; q++)
         if (!is_alone(l->k, &by->m, &by->m.at[q]) || !lies_in_rows(l, by, &by->m.at[q]))
             return 0;
@@ -126,11 +136,25 @@ int lower_in_place(const Lower *l, const Blocking *by)
     return 1;
 }
 
-/* Is an element of q its sum, in the caller's memory or in work space? */
+/* Is an element of q the sum of p, or those of its chain, all of them by blocks? */
+static int is_of_blocks(const Lower *l, const Blocking *by, const Equation *q, const LowerProduct *p)
+{
+    if (q->rhs != p->reduce && (p->chain != q || q->kind == EQ_ADD))
+        return 0;
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        const LowerProduct *other = &by->product[i];
+        int adds = other == p || (p->chain && other->chain == p->chain);
+        if (adds && (other->left == NONE || !is_whole(l->k, other->reduce)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Is that all that an element of q is, in the caller's memory or in work space? */
 static int is_sum_alone(const Lower *l, const Blocking *by, const Equation *q, const LowerProduct *p)
 {
-    return !by->rowblock && !pass_traits(l->c)->zero_sums && p->left != NONE && q->rhs == p->reduce &&
-           is_whole(l->k, p->reduce) && is_alone(l->k, &by->m, q) && lies_in_rows(l, by, q);
+    return !by->rowblock && !pass_traits(l->c)->zero_sums && is_of_blocks(l, by, q, p) &&
+           is_alone(l->k, &by->m, q) && lies_in_rows(l, by, q);
 }
 
 const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i)
@@ -147,6 +171,14 @@ const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i
             return NULL;
     int owns = p->chain || (q->kind == EQ_ASSIGN && !is_shared(k, &by->m, q, p->reduce));
     return owns && (holds_sums(l, by, q) || is_sum_alone(l, by, q, p)) ? q : NULL;
+}
+
+int lower_in_place_if_few(const Lower *l, const Blocking *by)
+{
+    for (uint32_t i = 0; lower_is_row(l, by->row) && i < by->nproducts; i++)
+        if (by->product[i].accumulator)
+            return !by->rowblock && !by->in_place;
+    return 0;
 }
 
 int lower_is_complete(const Blocking *by, const Equation *q)

@@ -256,9 +256,10 @@ static void decide_accumulators(Lower *l, Blocking *by, int any)
         by->product[i].accumulator = lower_accumulator(l, by, i);
         found |= by->product[i].accumulator != NULL;
     }
+    by->in_place_few = lower_in_place_if_few(l, by);
     if (!found || pass_traits(l->c)->packs_all || !schedule_sums_in_block(l->c, l->k, by->lhs))
         return;
-    by->in_place = 0;
+    by->in_place = by->in_place_few = 0;
     for (uint32_t i = 0; i < by->nproducts; i++)
         by->product[i].accumulator = NULL;
 }

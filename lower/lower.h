@@ -41,7 +41,8 @@ typedef struct LowerProduct {
     Direct rows;                 /* how the right operand is stored in rows that may be packed for many rows first; or DIRECT_NOT */
     Direct few;                  /* how a right operand that is hoisted is read where rows are few, or DIRECT_NOT: Note [Few rows] */
     int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
-    const Equation *chain;       /* the += whose old values the sums begin at, or NULL */
+    const Equation *chain;       /* the member whose sums are one: Note [Chains] in accumulator.c; or NULL */
+    int joins;                   /* adds to what is there: the chain's old values, or its other sums */
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
 } LowerProduct;
 
@@ -71,6 +72,7 @@ typedef struct Blocking {
     int64_t unroll;    /* rows that are unrolled where a sum is not a block product but has rows, else 1 */
     int panels;        /* an item's elements go into panels of packed tensors (panel.c); there are no products */
     int in_place;      /* products add to the elements themselves (accumulator.c) */
+    int in_place_few;  /* products that have accumulators use them only where terms are few: Note [Few terms] in product.c */
     const Equation *along; /* whose elements the reduction passes and stores, or NULL; passes/cluster_along.c */
     LowerProduct *product; /* of block products: the sums of all members, each once */
     uint32_t nproducts;
@@ -175,6 +177,7 @@ typedef struct Item {
     ExprId part_first, part_end; /* those of its rows that are being added up */
     ExprId row_first, row_end;   /* the block of unrolled rows: its first, and the end of their range */
     int64_t unroll;              /* rows that are unrolled; 0: the whole range is one block */
+    int in_block;                /* no sum stands where its accumulator says: Note [Few terms] in product.c */
     const BlockRows *rowblock;   /* NULL: not in a row-block group */
 } Item;
 Item lower_new_item(const Blocking *by, const Equation *q); /* item.c; without lanes and rows */
@@ -317,10 +320,11 @@ Direct lower_direct(const Lower *l, const Blocking *by, LowerProduct *p); /* whe
  * pack then: Note [Few rows] in hoist.c. */
 int lower_is_as_long(Lower *l, const Blocking *by, const LowerProduct *p);
 /* accumulator.c */
-void lower_find_chains(const Lower *l, Blocking *by); /* += that the products' sums begin at */
+void lower_find_chains(const Lower *l, Blocking *by); /* Note [Chains] */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */
 const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i);
 int lower_in_place(const Lower *l, const Blocking *by); /* are all sums to be in the caller's memory? */
+int lower_in_place_if_few(const Lower *l, const Blocking *by); /* those that have accumulators, only if the terms are few? */
 /* Are the sums in q's elements all that these are to hold? Then nothing stores them. */
 int lower_is_complete(const Blocking *by, const Equation *q);
 /* panel.c: the index that runs over rows of panels, or NONE: packed tensors are written element by element. */

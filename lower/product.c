@@ -18,7 +18,7 @@
 static void begin_all(Lower *l, const Item *it, const Together *g)
 {
     for (uint32_t n = 0; n < g->n; n++)
-        if (!g->s[n].p->chain)
+        if (!g->s[n].p->joins)
             lower_begin(l, it, &g->s[n]);
 }
 
@@ -236,7 +236,7 @@ static void add_end(Lower *l, const Item *item, const Together *g, const Walk *w
 static int begin_with_slab(const Together *g, const Terms *t)
 {
     for (uint32_t n = 0; n < g->n; n++)
-        if (g->s[n].p->chain)
+        if (g->s[n].p->joins && (n == 0 || g->s[n].p->chain->kind == EQ_ADD))
             return 0;
     return g->d->nbound == 1 && t->lo == t->from;
 }
@@ -295,7 +295,7 @@ static void new_sums(Lower *l, const Item *it, Sum *s)
 {
     int64_t row = it->by->nc + LAYOUT_EDGE; /* rows a power of two apart would share few places of a cache */
     s->partial = build_thread(&l->b, "sums", EL_F32, it->by->item_rows, row, LAYOUT_ROWS);
-    if (s->p->chain)
+    if (s->p->joins)
         lower_begin(l, it, s);
 }
 
@@ -310,7 +310,7 @@ static void place_sums(Lower *l, const Item *it, Sum *s)
         while (first < i && (!p->chain || s[first].p->chain != p->chain))
             first++;
         s[i] = (Sum){p, first < i ? s[first].partial : (TensorId)NONE};
-        if (!p->accumulator && first == i)
+        if ((it->in_block || !p->accumulator) && first == i)
             new_sums(l, it, &s[i]);
         TensorId sums = lower_element_at(l, it, &s[i], x_index(l->k, loc, it->row_var), at);
         vec_push(l->k->module->arena, &l->env.done, (Done){p->reduce, x_load(l->k, loc, sums, at), 0});
@@ -349,7 +349,7 @@ static void finish_member(Lower *l, const Item *item, const Equation *q)
     lower_store_element(l, &new, 0);
 }
 
-void lower_product(Lower *l, const Item *item)
+static void add_and_store(Lower *l, const Item *item)
 {
     const Blocking *by = item->by;
     const Members *m = &by->m;
@@ -364,7 +364,7 @@ void lower_product(Lower *l, const Item *item)
     it.unroll = 1;
     uint32_t depth = l->b.depth;
     for (uint32_t q = 0; q < m->n; q++) {
-        if (lower_is_complete(by, &m->at[q]))
+        if (!it.in_block && lower_is_complete(by, &m->at[q]))
             continue;
         if (l->b.depth == depth)
             lower_open_item(l, &it, m->at[0].loc);
@@ -373,4 +373,46 @@ void lower_product(Lower *l, const Item *item)
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (s[i].partial != NONE)
             build_give_back(&l->b, s[i].partial);
+}
+
+/* The most terms that a sum with an accumulator has, of the index that goes in slabs. */
+static ExprId most_terms(Lower *l, const Blocking *by)
+{
+    ExprId most = NONE;
+    IndexId last = NONE;
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        const LowerProduct *p = &by->product[i];
+        IndexId bound = x_bound(l->k, p->reduce, x_at(l->k, p->reduce)->nbound - 1u);
+        if (!p->accumulator || bound == last)
+            continue;
+        most = most == NONE ? lower_extent(l, bound) : x_max(l->k, most, lower_extent(l, bound));
+        last = bound;
+    }
+    return most;
+}
+
+static void add_and_store_if(Lower *l, const Item *it, ExprId condition)
+{
+    uint32_t depth = l->b.depth;
+    build_if(&l->b, it->by->m.at[0].loc, condition);
+    add_and_store(l, it);
+    build_close(&l->b, depth);
+    l->env.done.len = 0;
+}
+
+/* Note [Few terms]. Sums of rows of groups stand in their elements where the terms are few, else in a block. Groups have few rows
+ * each, beside which the weights of all stream through: sums that are read again meanwhile would wait for memory. */
+static void by_number_of_terms(Lower *l, const Item *item)
+{
+    Loc loc = item->by->m.at[0].loc;
+    Item in_block = *item;
+    ExprId terms = most_terms(l, item->by), few = x_int(l->k, loc, GROUP_SUM_TERMS);
+    in_block.in_block = 1;
+    add_and_store_if(l, item, x_op2(l->k, loc, OP_le, terms, few));
+    add_and_store_if(l, &in_block, x_op2(l->k, loc, OP_gt, terms, few));
+}
+
+void lower_product(Lower *l, const Item *item)
+{
+    (item->by->in_place_few ? by_number_of_terms : add_and_store)(l, item);
 }

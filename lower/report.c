@@ -23,7 +23,7 @@ static Name tensor_of(const Kernel *k, ExprId operand)
     return x->kind == X_LOAD ? k->tensors.at[x->sym].name : NULL;
 }
 
-static ReportOperands operands_of(const Kernel *k, const LowerProduct *p)
+static ReportOperands operands_of(const Kernel *k, const Blocking *by, const LowerProduct *p)
 {
     static const char *const from[] = {[DIRECT_NOT] = "packed",
                                        [DIRECT_ROWS] = "read from rows",
@@ -37,7 +37,8 @@ static ReportOperands operands_of(const Kernel *k, const LowerProduct *p)
                             .right_from = !p->hoisted ? from[p->direct]
                                           : p->few ? "packed once for many blocks, read in place by few rows"
                                                    : "packed once for many blocks",
-                            .sums = p->accumulator ? k->tensors.at[p->accumulator->lhs].name : NULL};
+                            .sums = p->accumulator ? k->tensors.at[p->accumulator->lhs].name : NULL,
+                            .sums_terms = p->accumulator && by->in_place_few ? GROUP_SUM_TERMS : 0};
 }
 
 static Name index_name(const Kernel *k, IndexId i) { return i == NONE ? NULL : k->indices.at[i].name; }
@@ -54,7 +55,7 @@ void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blo
         vec_push(a, &n.writes, k->tensors.at[by->m.at[q].lhs].name);
     for (uint32_t i = 0; i < by->nproducts; i++)
         if (by->product[i].left != NONE)
-            vec_push(a, &n.products, operands_of(k, &by->product[i]));
+            vec_push(a, &n.products, operands_of(k, by, &by->product[i]));
     n.rows = by->row == NONE ? 0 : by->item_rows;
     n.part = by->mc;
     n.unrolled = by->unroll;
@@ -78,7 +79,7 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
     uint32_t n = x_at(k, p->reduce)->nbound;
     ReportSum s;
     ReportProduct r = {.lhs = k->tensors.at[it->equation->lhs].name, .loc = it->equation->loc, .why = why};
-    if (!l->c->report || it->by->count == ROWS_MANY || !report_sum(k, p->reduce, &s))
+    if (!l->c->report || it->in_block || it->by->count == ROWS_MANY || !report_sum(k, p->reduce, &s))
         return;
     r.cube = s.elem != EL_F32;
     r.is_scan = y->scan != NONE;

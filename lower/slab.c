@@ -114,7 +114,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.other = right;
     b.transposed = in_rows && sum->p->direct == DIRECT_ROWS_TRANSPOSED;
     b.apart = in_rows ? (uint8_t)sum->p->apart : 0;
-    b.guard = s->init;
+    b.guard = sum->p->joins ? (ExprId)NONE : s->init;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
     b.size[2] = terms;

@@ -36,6 +36,7 @@ typedef struct ReportOperands {
     Elem left_elem, right_elem; /* as they are multiplied */
     const char *right_from;     /* "packed", "read from rows" ... */
     Name sums;                  /* the tensor in whose elements it is accumulated; NULL: in a block of the thread */
+    int64_t sums_terms;         /* if it has no more terms; 0: whatever it has */
 } ReportOperands;
 
 /* How a nest of loops is laid out: what is decided before the statements of its launch are made. */

@@ -455,6 +455,38 @@ static void test_shared_blocks(void **state)
     VERIFY_EDITS(edits);
 }
 
+/* Sums of a group's rows in their elements. */
+#define PRODUCT "product part[0, 0] += xs[0, 0] * ws[0, 0] rows r1 - r0 cols min2(v + 64, F) - v"
+#define IN_ROWS(place, rows) \
+    "product g[" place ", v] += xs[0, 0] * ws[0, 0] rows " rows " cols min2(v + 64, F) - v"
+
+static void test_rows_of_groups(void **state)
+{
+    (void)state;
+    static const Edit edits[] = {
+        {PRODUCT, IN_ROWS("r0", "r1 - r0"), NULL, "g is read before any statement writes it"},
+        {"for i in 0..96 {",
+         "for r in r0..r1 { vector f in v..min2(v + 64, F) by 16 { g[r, f] = 0.0 } } for i in 0..96 {", NULL,
+         NULL},
+    };
+    static const Edit rows[] = {
+        {PRODUCT, IN_ROWS("r0", "r1 - r0"), NULL, NULL},
+        {PRODUCT, IN_ROWS("r0", "r1 - r0 + 1"), NULL, "is not known to fit 0..T*K"},
+        {PRODUCT, IN_ROWS("r0 + 1", "r1 - r0"), NULL, "is not known to fit 0..T*K"},
+        {PRODUCT, IN_ROWS("r0 - 1", "r1 - r0"), NULL, "is not known to fit 0..T*K"},
+        {PRODUCT, IN_ROWS("r0", "min2(r0 + 96, rt.start[e] + rt.count[0]) - r0"), NULL,
+         "is not known to fit 0..T*K"},
+        {PRODUCT, IN_ROWS("r0", "min2(r0 + 96, T*K) - r0"), NULL, "two items of parallel loop b"},
+        {PRODUCT, IN_ROWS("rt.start[e]", "min2(rt.count[e], 96)"), NULL, "two items of parallel loop b"},
+    };
+    Fixture source = {.arena = arena_new()};
+    verify_edits(program, edits, 2);
+    const char *zeroed = edited(&source, program, &edits[1]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        verify_edit(zeroed, &rows[i]);
+    arena_free(source.arena);
+}
+
 /* ---- text ---- */
 
 static void test_text(void **state)
@@ -539,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_deletions),
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_shared_blocks),
+        cmocka_unit_test(test_rows_of_groups),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_bad_text),
         cmocka_unit_test(test_damage),
