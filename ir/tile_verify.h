@@ -70,7 +70,8 @@ typedef struct TileVerifier {
     Vec(TileAccess) accesses; /* of this launch */
     /* By tensor: statements of this launch that write it; has it been written. By route: checked or made. */
     uint32_t *stores;
-    int64_t *rows; /* by tensor: a list of blocks of at most that many rows; else 0 */
+    int64_t *rows;   /* by tensor: a list of blocks of at most that many rows; else 0 */
+    RouteId *listed; /* by tensor: the route that these are rows of */
     uint8_t *written, *ready; /* ready: TileRouteState */
     /* By tensor: the value of a register that is stored once in the launch, from its store on to the end of the
      * loop around it; else NONE. `known_now`: those that have one. */

@@ -22,6 +22,7 @@ void tile_begin_program(TileVerifier *v)
     v->written = arena_array(v->a, uint8_t, k->tensors.len + 1);
     v->ready = arena_array(v->a, uint8_t, k->routes.len + 1);
     v->rows = arena_array(v->a, int64_t, k->tensors.len + 1);
+    v->listed = arena_array(v->a, RouteId, k->tensors.len + 1);
     v->known = arena_array(v->a, ExprId, k->tensors.len + 1);
     for (TensorId t = 0; t < k->tensors.len; t++) {
         Role role = k->tensors.at[t].role;

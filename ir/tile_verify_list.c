@@ -40,8 +40,10 @@ void tile_verify_blocks(TileVerifier *v, const Stmt *s)
     verify_route_id(v, s->route);
     if (!v->error)
         tile_verify_ready(v, s->route);
-    if (!v->error)
+    if (!v->error) {
         v->rows[s->buffer] = s->step;
+        v->listed[s->buffer] = s->route;
+    }
     if (s->step < 1)
         tile_broken(v, "blocks of %lld rows", (long long)s->step);
     verify_made(v, s);

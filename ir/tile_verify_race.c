@@ -356,9 +356,10 @@ static int ends_with_group(TileVerifier *v, ExprId hi, ExprId first)
         !tile_is_count_of(v, count, start))
         return 0;
     ExprId group = x_arg(k, start, 0);
-    return tile_field_of(v, first) == RF_start
-               ? x_at(k, first)->sym == x_at(k, start)->sym && tile_are_same(v, x_arg(k, first, 0), group)
-               : is_group_of_block(v, group, first);
+    TensorId list = x_at(k, first)->sym, starts = x_at(k, start)->sym;
+    if (tile_field_of(v, first) == RF_start)
+        return list == starts && tile_are_same(v, x_arg(k, first, 0), group);
+    return v->listed[list] == k->tensors.at[starts].route && is_group_of_block(v, group, first);
 }
 
 /* Does no other range of the list from which `first` is read begin before hi? */

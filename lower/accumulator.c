@@ -49,7 +49,7 @@ static void find_chain(const Lower *l, Blocking *by, const Equation *q)
     uint32_t sums = 0;
     if (pass_traits(l->c)->zero_sums)
         return;
-    if (k->tensors.at[q->lhs].elem != EL_F32 || (q->kind != EQ_ADD && by->rowblock))
+    if (k->tensors.at[q->lhs].elem != EL_F32)
         return;
     each_below (x, k, q->rhs, X_REDUCE) {
         if (x_is_op(k, *x, OP_add))

@@ -23,8 +23,9 @@ static void open_lanes(Lower *l, const Item *it, Loc loc)
         build_for(&l->b, loc, LOOP_VECTOR, it->by->lane, it->lane_first, it->lane_end, it->by->width);
 }
 
-static void lower_lanes(Lower *l, const Item *item, const Members *m)
+static void lower_lanes(Lower *l, const Item *item)
 {
+    const Members *m = &item->by->m;
     int chains = m->n == 1 && lower_chains(l, item, &m->at[0]);
     Item it = *item;
     open_lanes(l, item, m->at[0].loc);
@@ -39,36 +40,44 @@ static void lower_lanes(Lower *l, const Item *item, const Members *m)
     }
 }
 
-/* An item with so many lanes, where there are more columns from its first on than `rest`, or are not. */
-static void lower_part(Lower *l, const Item *item, const Members *m, ScalarOp more, int64_t width)
+void lower_either(Lower *l, const Item *it, ScalarOp op, ExprId a, ExprId b, ItemWay *way, ItemWay *other)
 {
-    Loc loc = m->at[0].loc;
+    Loc loc = it->by->m.at[0].loc;
     uint32_t depth = l->b.depth;
-    Blocking by = *item->by;
-    Item it = *item;
-    build_if(&l->b, loc, x_op2(l->k, loc, more, x_add(l->k, it.lane_first, by.rest), item->lane_end));
-    by.width = width;
-    it.by = &by;
-    if (more == OP_ge)
-        it.lane_end = x_min(l->k, x_add(l->k, it.lane_first, width), item->lane_end);
-    lower_lanes(l, &it, m);
+    build_if(&l->b, loc, x_op2(l->k, loc, op, a, b));
+    way(l, it);
+    build_close(&l->b, depth);
+    l->env.done.len = 0;
+    build_if(&l->b, loc, x_op2(l->k, loc, op_negated(op), a, b));
+    other(l, it);
     build_close(&l->b, depth);
     l->env.done.len = 0;
 }
 
-static void lower_each(Lower *l, const Item *it, const Members *m)
+/* The last columns, where no more than `rest` are left. */
+static void lower_rest(Lower *l, const Item *item)
 {
-    if (!it->by->rest) {
-        lower_lanes(l, it, m);
-        return;
-    }
-    lower_part(l, it, m, OP_lt, it->by->width);
-    lower_part(l, it, m, OP_ge, it->by->rest);
+    Blocking by = *item->by;
+    Item it = *item;
+    by.width = by.rest;
+    it.by = &by;
+    it.lane_end = x_min(l->k, x_add(l->k, it.lane_first, by.rest), item->lane_end);
+    lower_lanes(l, &it);
+}
+
+static void lower_each(Lower *l, const Item *it)
+{
+    if (it->by->rest)
+        lower_either(l, it, OP_lt, x_add(l->k, it->lane_first, it->by->rest), it->lane_end, lower_lanes,
+                     lower_rest);
+    else
+        lower_lanes(l, it);
 }
 
 /* All rows of a whole item at once, of fewer columns. */
-static void lower_rows_at_once(Lower *l, const Item *item, const Equation *q)
+static void lower_rows_at_once(Lower *l, const Item *item)
 {
+    const Equation *q = &item->by->m.at[0];
     Blocking by = *item->by;
     Item it = *item;
     by.width = (int64_t)l->cpu->lanes * l->cpu->vectors;
@@ -81,33 +90,23 @@ static void lower_rows_at_once(Lower *l, const Item *item, const Equation *q)
     lower_store_element(l, q, 0);
 }
 
-static void lower_rows_one_by_one(Lower *l, const Item *item, const Members *m)
+static void lower_rows_one_by_one(Lower *l, const Item *item)
 {
     Blocking by = *item->by;
     Item it = *item;
     it.unroll = by.unroll = 1;
     it.by = &by;
-    build_for(&l->b, m->at[0].loc, LOOP_ORDERED, by.row, it.first, it.end, 1);
+    build_for(&l->b, by.m.at[0].loc, LOOP_ORDERED, by.row, it.first, it.end, 1);
     lower_bind(l, by.row, NONE, NONE);
     by.row = NONE;
-    lower_each(l, &it, m);
+    lower_each(l, &it);
 }
 
 /* Note [Rows together] in decide.c: the last rows, or the only ones, may be fewer. */
 static void lower_together(Lower *l, const Item *it)
 {
-    Kernel *k = l->k;
-    const Members *m = &it->by->m;
-    Loc loc = m->at[0].loc;
-    uint32_t depth = l->b.depth;
-    ExprId last = x_add(k, it->first, it->unroll - 1);
-    build_if(&l->b, loc, x_op2(k, loc, OP_lt, last, it->end));
-    lower_rows_at_once(l, it, &m->at[0]);
-    build_close(&l->b, depth);
-    l->env.done.len = 0;
-    build_if(&l->b, loc, x_op2(k, loc, OP_ge, last, it->end));
-    lower_rows_one_by_one(l, it, m);
-    build_close(&l->b, depth);
+    lower_either(l, it, OP_lt, x_add(l->k, it->first, it->unroll - 1), it->end, lower_rows_at_once,
+                 lower_rows_one_by_one);
 }
 
 void lower_item(Lower *l, const Item *it)
@@ -119,6 +118,6 @@ void lower_item(Lower *l, const Item *it)
     else if (it->by->row != NONE)
         lower_product(l, it);
     else
-        lower_each(l, it, &it->by->m);
+        lower_each(l, it);
     l->env.done.len = 0;
 }

@@ -181,6 +181,9 @@ typedef struct Item {
     const BlockRows *rowblock;   /* NULL: not in a row-block group */
 } Item;
 Item lower_new_item(const Blocking *by, const Equation *q); /* item.c; without lanes and rows */
+/* Makes the item in one way where `a op b` holds when it runs, in the other where it does not. */
+typedef void ItemWay(Lower *l, const Item *it);
+void lower_either(Lower *l, const Item *it, ScalarOp op, ExprId a, ExprId b, ItemWay *way, ItemWay *other);
 
 /* ---- env.c ---- */
 

@@ -391,25 +391,19 @@ static ExprId most_terms(Lower *l, const Blocking *by)
     return most;
 }
 
-static void add_and_store_if(Lower *l, const Item *it, ExprId condition)
+static void in_block(Lower *l, const Item *item)
 {
-    uint32_t depth = l->b.depth;
-    build_if(&l->b, it->by->m.at[0].loc, condition);
-    add_and_store(l, it);
-    build_close(&l->b, depth);
-    l->env.done.len = 0;
+    Item it = *item;
+    it.in_block = 1;
+    add_and_store(l, &it);
 }
 
 /* Note [Few terms]. Sums of rows of groups stand in their elements where the terms are few, else in a block. Groups have few rows
  * each, beside which the weights of all stream through: sums that are read again meanwhile would wait for memory. */
-static void by_number_of_terms(Lower *l, const Item *item)
+static void by_number_of_terms(Lower *l, const Item *it)
 {
-    Loc loc = item->by->m.at[0].loc;
-    Item in_block = *item;
-    ExprId terms = most_terms(l, item->by), few = x_int(l->k, loc, GROUP_SUM_TERMS);
-    in_block.in_block = 1;
-    add_and_store_if(l, item, x_op2(l->k, loc, OP_le, terms, few));
-    add_and_store_if(l, &in_block, x_op2(l->k, loc, OP_gt, terms, few));
+    ExprId most = x_int(l->k, it->by->m.at[0].loc, GROUP_SUM_TERMS);
+    lower_either(l, it, OP_le, most_terms(l, it->by), most, add_and_store, in_block);
 }
 
 void lower_product(Lower *l, const Item *item)
