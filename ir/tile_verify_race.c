@@ -10,9 +10,9 @@
  * also reads, or writes in two statements, each flat loop must keep the two accesses apart on some axis: both stay in
  * the loop's own stretch p .. p + step, or both stay in the same lo..hi and lo is read from a list at the loop's
  * variable: the rows of a group from start[g] to start[g] + count[g] at most, those of a block by N, which are N at most of
- * such rows, and the places of a bucket from first[b] to first[b + 1] do not overlap; or lo is p * n, and the range is not longer than n, which is the same for all items. Or no loop has to,
- * because on some axis their subscripts are the same for all items, and differ. Else one of the two belongs into a launch of
- * its own. */
+ * such rows, and the places of a bucket from first[b] to first[b + 1] do not overlap; or lo is p * n, and the range is not
+ * longer than n, which is the same for all items. Or no loop has to, because on some axis their subscripts are the same for
+ * all items, and differ. Else one of the two belongs into a launch of its own. */
 #include "ir/tile_verify.h"
 
 /* ---- lanes ---- */

@@ -10,7 +10,8 @@
  * (lower/product.c), which the epilogue reads.
  *
  * Note [Chains]. In f32 `acc += P + Q` is one chain of additions that begins at the old value and takes the terms of all sums, and
- * `y = P + Q` one that P's first term begins: one place holds the sums of all, P's products begin it, and Q's join. */
+ * `y = P + Q` one that begins at nothing: one place holds the sums of all. Whichever is added up first begins it, and the others
+ * join (lower/product.c). */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -63,11 +64,6 @@ static void find_chain(const Lower *l, Blocking *by, const Equation *q)
     each_below (x, k, q->rhs, X_REDUCE)
         if (x_at(k, *x)->kind == X_REDUCE)
             product_of(by, *x)->chain = q;
-    for (uint32_t i = 0, joins = q->kind == EQ_ADD; i < by->nproducts; i++)
-        if (by->product[i].chain == q) {
-            by->product[i].joins = (int)joins;
-            joins = 1;
-        }
 }
 
 void lower_find_chains(const Lower *l, Blocking *by)

@@ -42,7 +42,6 @@ typedef struct LowerProduct {
     Direct few;                  /* how a right operand that is hoisted is read where rows are few, or DIRECT_NOT: Note [Few rows] */
     int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain;       /* the member whose sums are one: Note [Chains] in accumulator.c; or NULL */
-    int joins;                   /* adds to what is there: the chain's old values, or its other sums */
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
 } LowerProduct;
 
@@ -368,6 +367,7 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
 typedef struct Sum {
     const LowerProduct *p;
     TensorId partial; /* f32[rows of an item, columns of an item], thread memory; NONE: in p->accumulator */
+    int joins;        /* adds to what is there: the old values of its chain, or other sums: Note [Chains] */
 } Sum;
 TensorId lower_sum_at(Lower *l, const Item *it, const Sum *s, ExprId row, ExprId lane, ExprId *at);
 TensorId lower_element_at(Lower *l, const Item *it, const Sum *s, ExprId row, ExprId *at); /* of a lane */

@@ -14,11 +14,10 @@
  * of two matrices, too. */
 #include "lower/lower.h"
 
-/* A chain's sums hold the old values already. */
 static void begin_all(Lower *l, const Item *it, const Together *g)
 {
     for (uint32_t n = 0; n < g->n; n++)
-        if (!g->s[n].p->joins)
+        if (!g->s[n].joins)
             lower_begin(l, it, &g->s[n]);
 }
 
@@ -232,13 +231,13 @@ static void add_end(Lower *l, const Item *item, const Together *g, const Walk *w
     build_close(&l->b, depth);
 }
 
-/* Can the first slab of every product begin its sums? */
+/* Can the first slab of the products that begin sums do that? */
 static int begin_with_slab(const Together *g, const Terms *t)
 {
+    int begins = 0;
     for (uint32_t n = 0; n < g->n; n++)
-        if (g->s[n].p->joins && (n == 0 || g->s[n].p->chain->kind == EQ_ADD))
-            return 0;
-    return g->d->nbound == 1 && t->lo == t->from;
+        begins |= !g->s[n].joins;
+    return begins && g->d->nbound == 1 && t->lo == t->from;
 }
 
 static const char no_matrices[] = "a factor varies with rows and columns";
@@ -295,7 +294,7 @@ static void new_sums(Lower *l, const Item *it, Sum *s)
 {
     int64_t row = it->by->nc + LAYOUT_EDGE; /* rows a power of two apart would share few places of a cache */
     s->partial = build_thread(&l->b, "sums", EL_F32, it->by->item_rows, row, LAYOUT_ROWS);
-    if (s->p->joins)
+    if (s->joins)
         lower_begin(l, it, s);
 }
 
@@ -309,12 +308,19 @@ static void place_sums(Lower *l, const Item *it, Sum *s)
         uint32_t first = 0;
         while (first < i && (!p->chain || s[first].p->chain != p->chain))
             first++;
-        s[i] = (Sum){p, first < i ? s[first].partial : (TensorId)NONE};
+        s[i] = (Sum){p, first < i ? s[first].partial : (TensorId)NONE, p->chain && p->chain->kind == EQ_ADD};
         if ((it->in_block || !p->accumulator) && first == i)
             new_sums(l, it, &s[i]);
         TensorId sums = lower_element_at(l, it, &s[i], x_index(l->k, loc, it->row_var), at);
         vec_push(l->k->module->arena, &l->env.done, (Done){p->reduce, x_load(l->k, loc, sums, at), 0});
     }
+}
+
+/* What else adds to the place of s joins now. */
+static void join_others(const Sum *s, Sum *others, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        others[i].joins |= s->p->chain && others[i].p->chain == s->p->chain;
 }
 
 static void add_all(Lower *l, const Item *it, const Sum *all, uint32_t n)
@@ -326,6 +332,10 @@ static void add_all(Lower *l, const Item *it, const Sum *all, uint32_t n)
         left[i] = all[i];
     while (n > 0) {
         n = take_group(l, it, left, n, &g);
+        for (uint32_t i = 0; i < g.n; i++) {
+            join_others(&g.s[i], &g.s[i + 1], g.n - i - 1);
+            join_others(&g.s[i], left, n);
+        }
         add_group(l, it, &g);
     }
 }

@@ -114,7 +114,7 @@ static void multiply(Lower *l, const Item *it, const Sum *sum, ExprId left, Expr
     b.other = right;
     b.transposed = in_rows && sum->p->direct == DIRECT_ROWS_TRANSPOSED;
     b.apart = in_rows ? (uint8_t)sum->p->apart : 0;
-    b.guard = sum->p->joins ? (ExprId)NONE : s->init;
+    b.guard = sum->joins ? (ExprId)NONE : s->init;
     b.size[0] = x_op2(k, loc, OP_sub, it->part_end, it->part_first);
     b.size[1] = x_op2(k, loc, OP_sub, it->lane_end, it->lane_first);
     b.size[2] = terms;
@@ -354,8 +354,8 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const SlabRun
     SlabRun from_zero = *r;
     from_zero.init = 1;
     for (uint32_t n = 0; n < g->n; n++)
-        apart.s[n] =
-            (Sum){g->s[n].p, build_thread(&l->b, "new", EL_F32, it->by->item_rows, it->by->nc, LAYOUT_ROWS)};
+        apart.s[n] = (Sum){g->s[n].p,
+                           build_thread(&l->b, "new", EL_F32, it->by->item_rows, it->by->nc, LAYOUT_ROWS), 0};
     add_slabs(l, it, &apart, &from_zero);
     for (uint32_t n = 0; n < g->n; n++)
         add_new(l, it, &g->s[n], &apart.s[n]);
@@ -499,7 +499,7 @@ static Together when_few(const Lower *l, const Together *g)
         *p = *g->s[n].p;
         if (p->hoisted && p->few != DIRECT_NOT)
             p->direct = p->few;
-        few.s[n] = (Sum){p, g->s[n].partial};
+        few.s[n] = (Sum){p, g->s[n].partial, g->s[n].joins};
     }
     return few;
 }

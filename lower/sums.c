@@ -50,7 +50,7 @@ void lower_begin(Lower *l, const Item *it, const Sum *s)
     uint32_t depth = l->b.depth;
     ExprId at[MAX_RANK];
     lower_open_item(l, it, loc);
-    ExprId value = lower_first_value(l, s->p->reduce, s->p->joins ? s->p->chain : NULL);
+    ExprId value = lower_first_value(l, s->p->reduce, s->joins ? s->p->chain : NULL);
     TensorId sums = lower_element_at(l, it, s, x_index(l->k, loc, it->row_var), at);
     build_store(&l->b, loc, sums, at, value, 0);
     build_close(&l->b, depth);

@@ -2,6 +2,7 @@
 from expressions import both, real
 from pieces import at, choice, ids, local, product, some, total, variables
 from program import Equation, Expr, Param, index, load, number, op, reduce
+from routed import group_of
 
 # ---- attention ----
 
@@ -335,6 +336,31 @@ def gated(m):
     m.define({t: st, o: so}, [t, o], y)
 
 
+def together(m):
+    """Elements of the same rows and columns, of products that share operands; some are added to each other. In rows of a group or not."""
+    rng = m.rng
+    grouped = bool(m.route) and rng.random() < 0.6
+    st, sf, *spaces = m.group if grouped else m.space(), m.space(), m.space(), m.space()
+    r, f, *terms = variables(m, 4)
+    elem = some(m, "bf16", "f32")
+
+    def weight(h, sh):
+        turned = rng.random() < 0.3
+        at_group, axes = ([group_of(index(r))], ["E"]) if grouped else ([], [])
+        return load(m.input(axes + ([sf, sh] if turned else [sh, sf]), elem), *at_group, *((index(f), index(h)) if turned else (index(h), index(f))))
+
+    lefts = [(h, sh, load(m.input([st, sh], elem), index(r), index(h))) for h, sh in zip(terms, spaces) for _ in range(some(m, 1, 2))]
+    for _ in range(some(m, 1, 2, 2, 3)):
+        value = None
+        for _ in range(some(m, 1, 2, 2, 3)):
+            h, sh, x = rng.choice(lefts)
+            one = product(x, weight(h, sh), (h, sh))
+            value = one if value is None else op("+", *rng.sample([value, one], 2))
+        if rng.random() < 0.3:
+            value = op(some(m, "relu", "tanh"), value)
+        m.define({r: st, f: sf}, [r, f], value)
+
+
 def embedding(m):
     """Rows that ids pick, with positions, and what they are multiplied with."""
     rng = m.rng
@@ -431,5 +457,5 @@ def turned(m):
 
 
 ALL = [attention, attention, attention, paged, einsum, einsum, einsum, cross_entropy, layer_norm, group_norm, rotary,
-       convolution, pool, prefix, nearest, mean_of_some, gated, gated, chain, blocks_with_scales, embedding, gates, optimizer,
+       convolution, pool, prefix, nearest, mean_of_some, gated, gated, together, together, chain, blocks_with_scales, embedding, gates, optimizer,
        turned]
