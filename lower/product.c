@@ -276,6 +276,15 @@ static int go_together(Lower *l, const Item *it, const Domain *d, const LowerPro
     return (a->left == NONE) == (b->left == NONE) && lower_joins(l, it, d, b->reduce);
 }
 
+/* One sum of a chain after the other, each over all slabs: the order of additions does not depend on the blocks. */
+static int has_chain_of(const Together *g, const LowerProduct *p)
+{
+    for (uint32_t n = 0; n < g->n; n++)
+        if (p->chain && g->s[n].p->chain == p->chain)
+            return 1;
+    return 0;
+}
+
 /* Takes the first sum that is left and all that go with it from the list; returns how many are left. */
 static uint32_t take_group(Lower *l, const Item *it, Sum *s, uint32_t n, Together *g)
 {
@@ -283,7 +292,7 @@ static uint32_t take_group(Lower *l, const Item *it, Sum *s, uint32_t n, Togethe
     g->n = 0;
     g->d = lower_open_domain(l, it, s[0].p->reduce, NONE);
     for (uint32_t i = 0; i < n; i++)
-        if (i == 0 || go_together(l, it, g->d, g->s[0].p, s[i].p))
+        if (i == 0 || (!has_chain_of(g, s[i].p) && go_together(l, it, g->d, g->s[0].p, s[i].p)))
             g->s[g->n++] = s[i];
         else
             s[left++] = s[i];
@@ -332,10 +341,8 @@ static void add_all(Lower *l, const Item *it, const Sum *all, uint32_t n)
         left[i] = all[i];
     while (n > 0) {
         n = take_group(l, it, left, n, &g);
-        for (uint32_t i = 0; i < g.n; i++) {
-            join_others(&g.s[i], &g.s[i + 1], g.n - i - 1);
+        for (uint32_t i = 0; i < g.n; i++)
             join_others(&g.s[i], left, n);
-        }
         add_group(l, it, &g);
     }
 }
