@@ -140,7 +140,7 @@ void tile_forget(TileVerifier *v, uint32_t n);
 
 /* ---- proofs (tile_verify_bound.c) ---- */
 
-int tile_are_same(TileVerifier *v, ExprId a, ExprId b);    /* as sums */
+int tile_are_apart(TileVerifier *v, ExprId a, ExprId b, int64_t *by); /* is a - b a number, whatever they are? */
 RouteField tile_field_of(const TileVerifier *v, ExprId e); /* of the route that e is an element of, or RF_FIELDS */
 /* Are they elements of a route's start and count, start for certain, of one group? */
 int tile_is_count_of(TileVerifier *v, ExprId count, ExprId start);

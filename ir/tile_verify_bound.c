@@ -259,12 +259,13 @@ static int prove_quotient(TileBound *b, const TileSum *s, uint32_t i, int depth)
     return prove(b, &rest, depth - 1);
 }
 
-int tile_are_same(TileVerifier *v, ExprId a, ExprId b)
+int tile_are_apart(TileVerifier *v, ExprId a, ExprId b, int64_t *by)
 {
     TileSum difference = {0};
     tile_sum_expr(v, &difference, a, 1);
     tile_sum_expr(v, &difference, b, -1);
-    return !difference.lost && !difference.n && !difference.constant;
+    *by = difference.constant;
+    return !difference.lost && !difference.n;
 }
 
 RouteField tile_field_of(const TileVerifier *v, ExprId e)
@@ -277,9 +278,10 @@ RouteField tile_field_of(const TileVerifier *v, ExprId e)
 int tile_is_count_of(TileVerifier *v, ExprId count, ExprId start)
 {
     const Kernel *k = v->k;
+    int64_t by;
     return tile_field_of(v, count) == RF_count &&
            k->tensors.at[x_at(k, count)->sym].route == k->tensors.at[x_at(k, start)->sym].route &&
-           tile_are_same(v, x_arg(k, count, 0), x_arg(k, start, 0));
+           tile_are_apart(v, x_arg(k, count, 0), x_arg(k, start, 0), &by) && by == 0;
 }
 
 /* start[g] + count[g] is at most the rows. */

@@ -337,15 +337,18 @@ static uint32_t spaced_by(TileVerifier *v, ExprId start, ExprId lo, ExprId hi)
 static int is_group_of_block(TileVerifier *v, ExprId e, ExprId first)
 {
     const Kernel *k = v->k;
+    int64_t by;
     e = tile_known_value(v, e);
     return x_at(k, e)->kind == X_LOAD && x_at(k, e)->sym == x_at(k, first)->sym && x_at(k, e)->nargs == 2 &&
-           x_is_int(k, x_arg(k, e, 1), 0) && tile_are_same(v, x_arg(k, e, 0), x_arg(k, first, 0));
+           x_is_int(k, x_arg(k, e, 1), 0) && tile_are_apart(v, x_arg(k, e, 0), x_arg(k, first, 0), &by) &&
+           by == 0;
 }
 
 /* start[g] + count[g], less a constant, of the group that `first`, from a route or a list of blocks, begins in? */
 static int ends_with_group(TileVerifier *v, ExprId hi, ExprId first)
 {
     TileSum end = {0};
+    int64_t by;
     tile_sum_expr(v, &end, hi, 1);
     if (end.lost || end.n != 2 || end.constant > 0 || end.at[0].atom == NONE || end.at[1].atom == NONE)
         return 0;
@@ -358,7 +361,7 @@ static int ends_with_group(TileVerifier *v, ExprId hi, ExprId first)
     ExprId group = x_arg(k, start, 0);
     TensorId list = x_at(k, first)->sym, starts = x_at(k, start)->sym;
     if (tile_field_of(v, first) == RF_start)
-        return list == starts && tile_are_same(v, x_arg(k, first, 0), group);
+        return list == starts && tile_are_apart(v, x_arg(k, first, 0), group, &by) && by == 0;
     return v->listed[list] == k->tensors.at[starts].route && is_group_of_block(v, group, first);
 }
 
@@ -371,12 +374,9 @@ static int ends_in_list(TileVerifier *v, ExprId hi, ExprId first)
         return ends_in_list(v, x_arg(k, hi, 0), first) || ends_in_list(v, x_arg(k, hi, 1), first);
     if (tile_field_of(v, first) == RF_start || v->rows[x_at(k, first)->sym])
         return ends_with_group(v, hi, first);
-    TileSum next = {.constant = -1};
-    if (x_at(k, hi)->kind != X_LOAD || x_at(k, hi)->sym != x_at(k, first)->sym || x_at(k, hi)->nargs != 1)
-        return 0;
-    tile_sum_expr(v, &next, x_arg(k, hi, 0), 1);
-    tile_sum_expr(v, &next, x_arg(k, first, 0), -1);
-    return !next.lost && !next.n && !next.constant;
+    int64_t by;
+    return x_at(k, hi)->kind == X_LOAD && x_at(k, hi)->sym == x_at(k, first)->sym &&
+           x_at(k, hi)->nargs == 1 && tile_are_apart(v, x_arg(k, hi, 0), x_arg(k, first, 0), &by) && by == 1;
 }
 
 /* Flat loops that choose lo..hi, from a list or by a length; see Note [Meeting items]. */
@@ -469,13 +469,11 @@ static int kept_apart(TileVerifier *v, const TileAccess *a, const TileAccess *b,
 /* On this axis each has one element, the same in all items, and they are a constant apart: y[i, 0] and y[j, 1]. */
 static int differ(TileVerifier *v, const TileBox *a, const TileBox *b, uint32_t axis)
 {
-    TileSum apart = {0};
+    int64_t by;
     if (!is_single(a, axis) || !is_single(b, axis) || edge_of(a, axis) || edge_of(b, axis) ||
         !is_common(v->k, a->index[axis]) || !is_common(v->k, b->index[axis]))
         return 0;
-    tile_sum_expr(v, &apart, a->index[axis], 1);
-    tile_sum_expr(v, &apart, b->index[axis], -1);
-    return !apart.lost && !apart.n && apart.constant;
+    return tile_are_apart(v, a->index[axis], b->index[axis], &by) && by != 0;
 }
 
 /* Whatever items they are of. */

@@ -169,14 +169,6 @@ const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i
     return owns && (holds_sums(l, by, q) || is_sum_alone(l, by, q, p)) ? q : NULL;
 }
 
-int lower_in_place_if_few(const Lower *l, const Blocking *by)
-{
-    for (uint32_t i = 0; lower_is_row(l, by->row) && i < by->nproducts; i++)
-        if (by->product[i].accumulator)
-            return !by->rowblock && !by->in_place;
-    return 0;
-}
-
 int lower_is_complete(const Blocking *by, const Equation *q)
 {
     for (uint32_t i = 0; i < by->nproducts; i++) {

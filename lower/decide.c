@@ -256,7 +256,7 @@ static void decide_accumulators(Lower *l, Blocking *by, int any)
         by->product[i].accumulator = lower_accumulator(l, by, i);
         found |= by->product[i].accumulator != NULL;
     }
-    by->in_place_few = lower_in_place_if_few(l, by);
+    by->in_place_few = found && !by->rowblock && lower_is_row(l, by->row);
     if (!found || pass_traits(l->c)->packs_all || !schedule_sums_in_block(l->c, l->k, by->lhs))
         return;
     by->in_place = by->in_place_few = 0;

@@ -326,7 +326,6 @@ void lower_find_chains(const Lower *l, Blocking *by); /* Note [Chains] */
 /* The member whose elements are to be the place of product i: it alone reads them, and no other sum is there yet. Or NULL. */
 const Equation *lower_accumulator(const Lower *l, const Blocking *by, uint32_t i);
 int lower_in_place(const Lower *l, const Blocking *by); /* are all sums to be in the caller's memory? */
-int lower_in_place_if_few(const Lower *l, const Blocking *by); /* those that have accumulators, only if the terms are few? */
 /* Are the sums in q's elements all that these are to hold? Then nothing stores them. */
 int lower_is_complete(const Blocking *by, const Equation *q);
 /* panel.c: the index that runs over rows of panels, or NONE: packed tensors are written element by element. */

@@ -354,8 +354,9 @@ static void add_apart(Lower *l, const Item *it, const Together *g, const SlabRun
     SlabRun from_zero = *r;
     from_zero.init = 1;
     for (uint32_t n = 0; n < g->n; n++)
-        apart.s[n] = (Sum){g->s[n].p,
-                           build_thread(&l->b, "new", EL_F32, it->by->item_rows, it->by->nc, LAYOUT_ROWS), 0};
+        apart.s[n] =
+            (Sum){.p = g->s[n].p,
+                  .partial = build_thread(&l->b, "new", EL_F32, it->by->item_rows, it->by->nc, LAYOUT_ROWS)};
     add_slabs(l, it, &apart, &from_zero);
     for (uint32_t n = 0; n < g->n; n++)
         add_new(l, it, &g->s[n], &apart.s[n]);
@@ -499,7 +500,8 @@ static Together when_few(const Lower *l, const Together *g)
         *p = *g->s[n].p;
         if (p->hoisted && p->few != DIRECT_NOT)
             p->direct = p->few;
-        few.s[n] = (Sum){p, g->s[n].partial, g->s[n].joins};
+        few.s[n] = g->s[n];
+        few.s[n].p = p;
     }
     return few;
 }
