@@ -2,6 +2,7 @@
 #include "command/command.h"
 #include "moec/moec.h"
 
+#include "base/bind.h"
 #include "base/json.h"
 
 #include <math.h>
@@ -158,6 +159,20 @@ static int fail(const char *what, const char *why)
     return DRIVER_ERROR;
 }
 
+/* Everything in turn, threads on cores of their own: a team that waited would begin on one core. */
+static int take_turns(BenchCommand *c, BenchRun *r)
+{
+    cpu_set_t cores;
+    const int bound = r->threads != 1 && !sched_getaffinity(0, sizeof cores, &cores);
+    c->patience.pause = r->threads == 1 ? 0 : spin;
+    if (bound)
+        bind_threads(&cores, r->threads, 0);
+    int failed = moec_measure(r->runners, r->nrunners, &c->patience);
+    if (bound)
+        sched_setaffinity(0, sizeof cores, &cores);
+    return failed;
+}
+
 static int measure(BenchCommand *c, BenchRun *r)
 {
     for (int i = 0; i < c->nsides; i++) {
@@ -173,8 +188,7 @@ static int measure(BenchCommand *c, BenchRun *r)
             return fail(moec_case_text(r->cases[i]), moec_case_error(r->cases[i]));
     }
     add_limits(c, r);
-    c->patience.pause = r->threads == 1 ? 0 : spin;
-    int failed = moec_measure(r->runners, r->nrunners, &c->patience);
+    int failed = take_turns(c, r);
     if (failed && failed <= c->nsides)
         return fail(moec_case_text(r->cases[failed - 1]), moec_case_error(r->cases[failed - 1]));
     return failed ? fail("limits of this machine", "cannot be measured") : DRIVER_OK;

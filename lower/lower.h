@@ -66,7 +66,7 @@ typedef struct Blocking {
     int64_t item_rows; /* rows of one item, at most */
     int64_t mc;        /* of those, rows whose left operands are packed at a time */
     IndexId scan;      /* the free index along which sums go on: Note [Scans]; or NONE */
-    int even;          /* items have mc to item_rows rows, so that all threads have as many items */
+    int64_t even;      /* items have so many to item_rows rows, so that all threads have as many items; 0: item_rows */
     int64_t kc;        /* terms that are packed at a time */
     int64_t unroll;    /* rows that are unrolled where a sum is not a block product but has rows, else 1 */
     int panels;        /* an item's elements go into panels of packed tensors (panel.c); there are no products */

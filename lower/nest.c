@@ -77,8 +77,8 @@ typedef struct Nest {
     IndexId lane0, row0, block, strip0; /* variables of strip and block loops, or NONE */
 } Nest;
 
-/* Rows of an item where all have as many, so that each thread has as many items: not more than a chunk, nor fewer than pay for
- * packing the right operand, or than a part if that is less. */
+/* Rows of an item where all have as many, so that each thread has as many items, of each matrix where there are several: not more
+ * than a chunk, nor fewer than pay for packing the right operand. */
 static ExprId even_rows(Lower *l, const Blocking *by)
 {
     Kernel *k = l->k;
@@ -87,7 +87,7 @@ static ExprId even_rows(Lower *l, const Blocking *by)
     ExprId team = x_threads(k, loc), most = x_op2(k, loc, OP_mul, team, x_int(k, loc, by->item_rows));
     ExprId items = x_op2(k, loc, OP_mul, team, x_add(k, x_op2(k, loc, OP_idiv, last, most), 1));
     ExprId rows = x_add(k, x_op2(k, loc, OP_idiv, last, items), 1);
-    return x_max(k, rows, x_int(k, loc, by->mc < EVEN_ROWS ? by->mc : EVEN_ROWS));
+    return x_max(k, rows, x_int(k, loc, by->even));
 }
 
 /* The unrolled row or the lanes' row is the one that walks over blocks; else the first row index. */

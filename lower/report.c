@@ -59,7 +59,7 @@ void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blo
     n.rows = by->row == NONE ? 0 : by->item_rows;
     n.part = by->mc;
     n.unrolled = by->unroll;
-    n.even = by->even;
+    n.even = by->even > 0;
     n.cols = by->nc;
     n.width = by->lane == NONE ? 0 : by->width;
     n.depth = by->kc;

@@ -2,13 +2,20 @@
 #include "machines/machines.h"
 #include "moec/moec.h"
 
+#include "base/bind.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 1 << 28 /* beyond the caches */, ARITHMETIC_TRIPS = 20000, THREADS_MOST = 256 };
+enum {
+    READ_BYTES = 1 << 28 /* beyond the caches */,
+    ARITHMETIC_TRIPS = 20000,
+    TEAM_TRIPS = 20 * ARITHMETIC_TRIPS, /* to start a thread takes as long as the few trips */
+    THREADS_MOST = 256
+};
 
 /* What a thread does, and what it counts: flops or bytes. */
 typedef struct LimitPart {
@@ -23,6 +30,7 @@ struct moec_limit {
     CpuLoop *loop;
     double work;
     int threads;
+    cpu_set_t cores; /* of its threads; none: the system chooses */
     uint64_t *stream;
     LimitPart parts[THREADS_MOST];
 };
@@ -50,6 +58,8 @@ moec_limit *moec_limit_new(moec_limit_kind kind, const char *target, double work
     if (!l)
         return NULL;
     *l = (moec_limit){.kind = kind, .work = work, .threads = threads_of(threads)};
+    if (sched_getaffinity(0, sizeof l->cores, &l->cores))
+        CPU_ZERO(&l->cores);
     if (kind == MOEC_LIMIT_READ)
         l->stream = aligned_alloc(4096, READ_BYTES);
     else
@@ -106,9 +116,26 @@ static void *do_part(void *user)
         p->sum = sum_of(p->from, words_each(l));
         p->done = (double)(words_each(l) * sizeof *l->stream);
     } else {
-        p->done = (double)l->loop(ARITHMETIC_TRIPS);
+        p->done = (double)l->loop(l->threads == 1 ? ARITHMETIC_TRIPS : TEAM_TRIPS);
     }
     return p;
+}
+
+/* A thread on a core of its own: one that has just begun stays for a while where it was made, beside the one that made it. */
+static int start_part(moec_limit *l, int thread, pthread_t *out)
+{
+    pthread_attr_t on;
+    cpu_set_t one;
+    if (pthread_attr_init(&on))
+        return 0;
+    if (CPU_COUNT(&l->cores)) {
+        CPU_ZERO(&one);
+        CPU_SET((size_t)bind_core(&l->cores, thread), &one);
+        pthread_attr_setaffinity_np(&on, sizeof one, &one);
+    }
+    int failed = pthread_create(out, &on, do_part, &l->parts[thread]);
+    pthread_attr_destroy(&on);
+    return !failed;
 }
 
 /* Flops or bytes by second, of all threads together; 0: a thread could not be started. */
@@ -120,7 +147,7 @@ static double rate(moec_limit *l)
     for (int i = 0; i < l->threads; i++)
         l->parts[i] = (LimitPart){l, l->stream ? l->stream + (size_t)i * words_each(l) : NULL, 0, 0};
     while (n < l->threads && whole)
-        whole = pthread_create(&threads[n], NULL, do_part, &l->parts[n]) == 0 && ++n;
+        whole = start_part(l, n, &threads[n]) && ++n;
     do_part(&l->parts[0]);
     for (int i = 1; i < n; i++)
         pthread_join(threads[i], NULL);

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/bind.h"
 #include "step/text.h"
 #include "step/verify_ranks.h"
-#include "trainer/bind.h"
 #include "trainer/complain.h"
 #include "trainer/stop.h"
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bind.h"
 #include "step/memory.h"
 #include "step/verify.h"
-#include "trainer/bind.h"
 #include "trainer/complain.h"
 
 void session_share(Session *s, const Ranks *ranks, int64_t rank)

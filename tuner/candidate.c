@@ -1,7 +1,10 @@
 #include "tuner/candidate.h"
 
+#include "base/bind.h"
+
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct Candidate {
     moec_context *context;
@@ -11,6 +14,14 @@ typedef struct Candidate {
 } Candidate;
 
 /* ---- in the process ---- */
+
+/* A team that waits while others are measured would begin on one core, and be moved apart in the middle of a call. */
+static void bind_team(int threads)
+{
+    cpu_set_t cores;
+    if (threads != 1 && !sched_getaffinity(0, sizeof cores, &cores))
+        bind_threads(&cores, threads, 0);
+}
 
 static void prepare_calls(void *user, WorkerNews *out)
 {
@@ -33,6 +44,7 @@ static void prepare_calls(void *user, WorkerNews *out)
     snprintf(out->digest, sizeof out->digest, "%s", digest ? digest : "");
     if (!digest)
         snprintf(out->text, sizeof out->text, "%s", moec_case_error(c->made));
+    bind_team(abs(c->work->threads));
 }
 
 static double time_calls(void *user, int calls) { return moec_case_time(((Candidate *)user)->made, calls); }

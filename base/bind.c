@@ -1,4 +1,4 @@
-#include "trainer/bind.h"
+#include "base/bind.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -9,11 +9,10 @@ typedef struct Binder {
     void (*run)(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
     int (*thread)(void);
     int first; /* threads of the ranks before this one */
-    cpu_set_t cores;
+    const cpu_set_t *cores;
 } Binder;
 
-/* The n-th core of a set, from its beginning again where it has fewer. */
-static int core_of(const cpu_set_t *cores, int n)
+int bind_core(const cpu_set_t *cores, int n)
 {
     int core = -1;
     for (int left = n % CPU_COUNT(cores); left >= 0; left--)
@@ -28,17 +27,17 @@ static void bind_thread(void *data)
     const Binder *t = data;
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET((size_t)core_of(&t->cores, t->first + t->thread()), &one);
+    CPU_SET((size_t)bind_core(t->cores, t->first + t->thread()), &one);
     sched_setaffinity(0, sizeof one, &one);
 }
 
 static void *openmp_library(void) { return dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
 
-void bind_threads(int threads, int before)
+void bind_threads(const cpu_set_t *cores, int threads, int before)
 {
-    Binder t = {.first = before * threads};
+    Binder t = {.first = before * threads, .cores = cores};
     void *openmp = openmp_library();
-    if (!openmp || sched_getaffinity(0, sizeof t.cores, &t.cores) || !CPU_COUNT(&t.cores))
+    if (!openmp || !CPU_COUNT(cores))
         return;
     *(void **)&t.run = dlsym(openmp, "GOMP_parallel");
     *(void **)&t.thread = dlsym(openmp, "omp_get_thread_num");
