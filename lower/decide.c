@@ -339,7 +339,8 @@ static int64_t even_rows(const Lower *l, const Blocking *by)
         return 0;
     if (is_alone(l, by))
         return by->mc < EVEN_ROWS ? by->mc : EVEN_ROWS;
-    return !by->rowblock && !lower_is_row(l, by->row) && by->item_rows > EVEN_MATRIX_ROWS ? EVEN_MATRIX_ROWS : 0;
+    return !by->rowblock && !lower_is_row(l, by->row) && by->item_rows > EVEN_MATRIX_ROWS ? EVEN_MATRIX_ROWS
+                                                                                          : 0;
 }
 
 /* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */

@@ -175,7 +175,8 @@ int trainer_begin(Trainer *t)
     if (start(t) || job_agree(t) || choices_open(t) || take_weights(t) || start_loader(t))
         return 1;
     if (t->config->bind && !sched_getaffinity(0, sizeof cores, &cores))
-        bind_threads(&cores, (int)t->config->threads, (int)(comm_rank(t->comm) % comm_ranks(t->comm)->per_node));
+        bind_threads(&cores, (int)t->config->threads,
+                     (int)(comm_rank(t->comm) % comm_ranks(t->comm)->per_node));
     find_results(t);
     set_numbers(t);
     if (session_run(t->setup))
