@@ -571,7 +571,7 @@ static V part_of(const EmitProduct *x)
 }
 
 /* Bytes from what is multiplied to what is asked for: of several fragments of tiles the next panel, else the next part of streams
- * that are read in turn, or what fits the first cache. */
+ * that are read in turn, or what fits the first cache; of a run that comes by itself, what comes next. */
 static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
@@ -580,7 +580,8 @@ static V ahead_of(const EmitProduct *x)
                         l_i64(l, TILE_AHEAD));
     V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES),
       part = l_i64(l, LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word);
-    return x->streams > 1 ? l_select(l, emit_product_few(x), part, far) : far;
+    V few = x->streams > 1 ? part : cpu_can(x->e->p->cpu, CPU_FORESEES_RUNS) ? l_i64(l, FEW_AHEAD) : far;
+    return l_select(l, emit_product_few(x), few, far);
 }
 
 /* The units in [from, ..) of a part for the panel of the columns from x->column on. */
