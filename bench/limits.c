@@ -18,6 +18,7 @@ struct Limits {
     int count;                /* of those that this CPU runs */
     const char *core;         /* the instruction set of the last of them */
     char *from, *to;          /* streams */
+    int four;                 /* memory is read fastest by four streams at once, else by one */
     double figures[FIGURE_COUNT];
 };
 
@@ -99,7 +100,7 @@ static void stream_part(const Stream *s, int thread)
     if (thread == s->threads - 1)
         part = s->bytes - at;
     if (s->limit == LIMIT_READ)
-        loop_read(from, part);
+        loop_read(from, part, s->limits->four);
     else if (s->limit == LIMIT_COPY)
         memcpy(to, from, part);
     else
@@ -186,6 +187,14 @@ static double stream_rate(struct Limits *l, Limit limit)
     return best;
 }
 
+static void choose_streams(struct Limits *l)
+{
+    double rates[2];
+    for (l->four = 0; l->four < 2; l->four++)
+        rates[l->four] = stream_rate(l, LIMIT_READ);
+    l->four = rates[1] > rates[0];
+}
+
 /* Again and again the same bytes, which a cache holds. */
 static double cache_rate(const struct Limits *l, size_t bytes)
 {
@@ -194,7 +203,7 @@ static double cache_rate(const struct Limits *l, size_t bytes)
     for (int i = 0; i < FIGURE_RUNS; i++) {
         double begin = bench_seconds();
         for (size_t t = 0; t < times; t++)
-            loop_read(l->from, bytes);
+            loop_read(l->from, bytes, 1);
         best = fmax(best, (double)(times * bytes) / (bench_seconds() - begin));
     }
     return best;
@@ -254,6 +263,7 @@ struct Limits *limits_new(Bench *b)
     time_loops(l, b);
     l->from = memory_get(&l->memory, STREAM_BYTES);
     l->to = memory_get(&l->memory, STREAM_BYTES);
+    choose_streams(l);
     for (BenchFigure f = 0; f < FIGURE_COUNT; f++)
         l->figures[f] = figure(l, f);
     return l;

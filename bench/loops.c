@@ -155,36 +155,37 @@ const Arithmetic arithmetics[] = {
 
 /* ---- memory ---- */
 
-/* Reading, four streams at once keep more misses in flight than one; writing, they only get in each other's way. */
-#define STREAMS(name, target_isa, V)                                                            \
-    __attribute__((target(target_isa))) static void read_##name(const void *from, size_t bytes) \
-    {                                                                                           \
-        const V *p = from;                                                                      \
-        size_t n = bytes / sizeof(V) / 4;                                                       \
-        V s[4] = {{0}};                                                                         \
-        for (size_t i = 0; i < n; i++)                                                          \
-            UNROLL for (size_t j = 0; j < 4; j++) s[j] += p[i + j * n];                         \
-        UNROLL for (size_t j = 0; j < 4; j++) KEEP(s[j]);                                       \
-    }                                                                                           \
-    __attribute__((target(target_isa))) static void update_##name(void *at, size_t bytes)       \
-    {                                                                                           \
-        V *p = at;                                                                              \
-        for (size_t i = 0; i < bytes / sizeof(V); i++)                                          \
-            p[i] = -p[i];                                                                       \
+/* Reading, four streams at once keep more misses in flight than one, or, on some machines, get in each other's way; writing they
+ * always do. */
+#define STREAMS(name, target_isa, V)                                                                      \
+    __attribute__((target(target_isa))) static void read_##name(const void *from, size_t bytes, int four) \
+    {                                                                                                     \
+        const V *p = from;                                                                                \
+        size_t n = bytes / sizeof(V) / 4, apart = four ? n : 1, step = four ? 1 : 4;                      \
+        V s[4] = {{0}};                                                                                   \
+        for (size_t i = 0; i < n; i++)                                                                    \
+            UNROLL for (size_t j = 0; j < 4; j++) s[j] += p[i * step + j * apart];                        \
+        UNROLL for (size_t j = 0; j < 4; j++) KEEP(s[j]);                                                 \
+    }                                                                                                     \
+    __attribute__((target(target_isa))) static void update_##name(void *at, size_t bytes)                 \
+    {                                                                                                     \
+        V *p = at;                                                                                        \
+        for (size_t i = 0; i < bytes / sizeof(V); i++)                                                    \
+            p[i] = -p[i];                                                                                 \
     }
 
 STREAMS(plain, "sse2", V4)
 STREAMS(avx2, "avx2", V8)
 STREAMS(avx512, "avx512f", V16)
 
-void loop_read(const void *from, size_t bytes)
+void loop_read(const void *from, size_t bytes, int four)
 {
     if (__builtin_cpu_supports("avx512f"))
-        read_avx512(from, bytes);
+        read_avx512(from, bytes, four);
     else if (__builtin_cpu_supports("avx2"))
-        read_avx2(from, bytes);
+        read_avx2(from, bytes, four);
     else
-        read_plain(from, bytes);
+        read_plain(from, bytes, four);
 }
 
 void loop_update(void *at, size_t bytes)

@@ -24,7 +24,8 @@ typedef struct Arithmetic {
  * count for both. */
 extern const Arithmetic arithmetics[];
 
-void loop_read(const void *from, size_t bytes);
+/* One stream, or four at once: on some CPUs the one is faster, on others the other. */
+void loop_read(const void *from, size_t bytes, int four);
 void loop_update(void *at, size_t bytes);
 void loop_copy(void *to, const void *from, size_t bytes);
 
