@@ -22,6 +22,15 @@ int bind_core(const cpu_set_t *cores, int n)
     return core;
 }
 
+int bind_place(const cpu_set_t *cores)
+{
+    const int here = sched_getcpu();
+    int place = 0;
+    for (int core = 0; core < here; core++)
+        place += CPU_ISSET((size_t)core, cores) != 0;
+    return place;
+}
+
 static void bind_thread(void *data)
 {
     const Binder *t = data;
@@ -33,16 +42,30 @@ static void bind_thread(void *data)
 
 static void *openmp_library(void) { return dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
 
-void bind_threads(const cpu_set_t *cores, int threads, int before)
+static int bind_team(const cpu_set_t *cores, int first, int threads)
 {
-    Binder t = {.first = before * threads, .cores = cores};
+    Binder t = {.first = first, .cores = cores};
     void *openmp = openmp_library();
     if (!openmp || !CPU_COUNT(cores))
-        return;
+        return 0;
     *(void **)&t.run = dlsym(openmp, "GOMP_parallel");
     *(void **)&t.thread = dlsym(openmp, "omp_get_thread_num");
-    if (t.run && t.thread)
-        t.run(bind_thread, &t, threads > 0 ? (unsigned)threads : 0, 0);
+    if (!t.run || !t.thread)
+        return 0;
+    t.run(bind_thread, &t, threads > 0 ? (unsigned)threads : 0, 0);
+    return 1;
+}
+
+void bind_threads(int threads, int before)
+{
+    cpu_set_t cores;
+    if (!sched_getaffinity(0, sizeof cores, &cores))
+        bind_team(&cores, before * threads, threads);
+}
+
+int bind_here(int threads, cpu_set_t *before)
+{
+    return !sched_getaffinity(0, sizeof *before, before) && bind_team(before, bind_place(before), threads);
 }
 
 void allow_threads(int threads)

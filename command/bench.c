@@ -163,10 +163,8 @@ static int fail(const char *what, const char *why)
 static int take_turns(BenchCommand *c, BenchRun *r)
 {
     cpu_set_t cores;
-    const int bound = r->threads != 1 && !sched_getaffinity(0, sizeof cores, &cores);
+    const int bound = r->threads != 1 && bind_here(r->threads, &cores);
     c->patience.pause = r->threads == 1 ? 0 : spin;
-    if (bound)
-        bind_threads(&cores, r->threads, 0);
     int failed = moec_measure(r->runners, r->nrunners, &c->patience);
     if (bound)
         sched_setaffinity(0, sizeof cores, &cores);

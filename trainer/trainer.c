@@ -171,12 +171,10 @@ static int start_loader(Trainer *t)
 
 int trainer_begin(Trainer *t)
 {
-    cpu_set_t cores;
     if (start(t) || job_agree(t) || choices_open(t) || take_weights(t) || start_loader(t))
         return 1;
-    if (t->config->bind && !sched_getaffinity(0, sizeof cores, &cores))
-        bind_threads(&cores, (int)t->config->threads,
-                     (int)(comm_rank(t->comm) % comm_ranks(t->comm)->per_node));
+    if (t->config->bind)
+        bind_threads((int)t->config->threads, (int)(comm_rank(t->comm) % comm_ranks(t->comm)->per_node));
     find_results(t);
     set_numbers(t);
     if (session_run(t->setup))

@@ -15,19 +15,13 @@ typedef struct Candidate {
 
 /* ---- in the process ---- */
 
-/* A team that waits while others are measured would begin on one core, and be moved apart in the middle of a call. */
-static void bind_team(int threads)
-{
-    cpu_set_t cores;
-    if (threads != 1 && !sched_getaffinity(0, sizeof cores, &cores))
-        bind_threads(&cores, threads, 0);
-}
-
+/* A team that waited while others were measured would begin on one core, and be moved apart in the middle of a call: bound. */
 static void prepare_calls(void *user, WorkerNews *out)
 {
     Candidate *c = user;
     moec_score score = {0};
     const char *sizes = NULL, *digest;
+    cpu_set_t before;
     if (moec_case_new(c->context, c->work, c->options, &c->made)) {
         snprintf(out->text, sizeof out->text, "%s", moec_error_text(c->context));
         return;
@@ -44,7 +38,8 @@ static void prepare_calls(void *user, WorkerNews *out)
     snprintf(out->digest, sizeof out->digest, "%s", digest ? digest : "");
     if (!digest)
         snprintf(out->text, sizeof out->text, "%s", moec_case_error(c->made));
-    bind_team(abs(c->work->threads));
+    if (abs(c->work->threads) != 1)
+        bind_here(abs(c->work->threads), &before);
 }
 
 static double time_calls(void *user, int calls) { return moec_case_time(((Candidate *)user)->made, calls); }
