@@ -580,7 +580,7 @@ static V ahead_of(const EmitProduct *x)
                         l_i64(l, TILE_AHEAD));
     V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES),
       part = l_i64(l, LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word);
-    V few = x->streams > 1 ? part : cpu_can(x->e->p->cpu, CPU_FORESEES_RUNS) ? l_i64(l, FEW_AHEAD) : far;
+    V few = x->streams > 1 ? part : cpu_can(x->e->p->cpu, CPU_ASKS_FAR) ? far : l_i64(l, FEW_AHEAD);
     return l_select(l, emit_product_few(x), few, far);
 }
 

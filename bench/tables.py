@@ -31,7 +31,7 @@ path, name, commit, tables = sys.argv[1:]
 if not re.fullmatch(r"[\w-]+", name):
     sys.exit(f"tables: '{name}' is no name of a machine")
 with open(tables, encoding="utf-8") as f:
-    text = f"Commit {commit}.\n\n{f.read()}"
+    text = f"Commit {commit}.\n\n" + re.sub(r"--markdown \S+", "--markdown tables.md", f.read())
 with open(path, encoding="utf-8") as f:
     page = f.read()
 with open(path, "w", encoding="utf-8") as f:
