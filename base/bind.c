@@ -2,13 +2,14 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* libgomp's entry points: linking them would load the library before openmp_set_up(). */
 typedef struct Binder {
     void (*run)(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
     int (*thread)(void);
-    int first; /* threads of the ranks before this one */
+    int first; /* core of the first thread, counted in the set */
     const cpu_set_t *cores;
 } Binder;
 
@@ -63,9 +64,16 @@ void bind_threads(int threads, int before)
         bind_team(&cores, before * threads, threads);
 }
 
+/* Was OpenMP told to? Then the calling thread has a place, in which there is no room for the others. */
+static int is_bound(void)
+{
+    return getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY");
+}
+
 int bind_here(int threads, cpu_set_t *before)
 {
-    return !sched_getaffinity(0, sizeof *before, before) && bind_team(before, bind_place(before), threads);
+    return !is_bound() && !sched_getaffinity(0, sizeof *before, before) &&
+           bind_team(before, bind_place(before), threads);
 }
 
 void allow_threads(int threads)
