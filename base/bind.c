@@ -13,14 +13,17 @@ typedef struct Binder {
     const cpu_set_t *cores;
 } Binder;
 
-int bind_core(const cpu_set_t *cores, int n)
+cpu_set_t bind_core(const cpu_set_t *cores, int n)
 {
+    cpu_set_t one;
     int core = -1;
     for (int left = n % CPU_COUNT(cores); left >= 0; left--)
         do
             core++;
         while (!CPU_ISSET((size_t)core, cores));
-    return core;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)core, &one);
+    return one;
 }
 
 int bind_place(const cpu_set_t *cores)
@@ -35,9 +38,7 @@ int bind_place(const cpu_set_t *cores)
 static void bind_thread(void *data)
 {
     const Binder *t = data;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET((size_t)bind_core(t->cores, t->first + t->thread()), &one);
+    const cpu_set_t one = bind_core(t->cores, t->first + t->thread());
     sched_setaffinity(0, sizeof one, &one);
 }
 
@@ -72,7 +73,7 @@ static int is_bound(void)
 
 int bind_here(int threads, cpu_set_t *before)
 {
-    return !is_bound() && !sched_getaffinity(0, sizeof *before, before) &&
+    return threads != 1 && !is_bound() && !sched_getaffinity(0, sizeof *before, before) &&
            bind_team(before, bind_place(before), threads);
 }
 

@@ -10,11 +10,11 @@
  * are made later by the calling one inherit its core: make them before, or say theirs. */
 void bind_threads(int threads, int before);
 /* The same from the core on where the calling thread is, so that programs that measure beside each other do not meet on the first
- * ones. `before`: the cores that it could use, which sched_setaffinity() gives back to it. 0: nothing was bound, as where the environment
- * says where threads go (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY). */
+ * ones. `before`: the cores that it could use, which sched_setaffinity() gives back to it. 0: nothing was bound, as one thread, or where
+ * the environment says where threads go (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY). */
 int bind_here(int threads, cpu_set_t *before);
 /* The n-th core of a set that is not empty, from its beginning again where it has fewer. */
-int bind_core(const cpu_set_t *cores, int n);
+cpu_set_t bind_core(const cpu_set_t *cores, int n);
 /* Which of them the calling thread is on. */
 int bind_place(const cpu_set_t *cores);
 /* Lets OpenMP take so many threads on the calling one, if it would take fewer: a kernel says how much work space it needs for as many

@@ -163,7 +163,7 @@ static int fail(const char *what, const char *why)
 static int take_turns(BenchCommand *c, BenchRun *r)
 {
     cpu_set_t cores;
-    const int bound = r->threads != 1 && bind_here(r->threads, &cores);
+    const int bound = bind_here(r->threads, &cores);
     c->patience.pause = r->threads == 1 ? 0 : spin;
     int failed = moec_measure(r->runners, r->nrunners, &c->patience);
     if (bound)

@@ -333,14 +333,13 @@ static int64_t part_rows(const Lower *l, const Blocking *by, int64_t usual)
 
 /* Rows that an item of weight gradients has at least, where the number of threads says how many it has; 0: a block has its size. Of
  * several matrices threads take one each, so few rows need not be cut for them. */
-static int64_t even_rows(const Lower *l, const Blocking *by)
+static int64_t least_rows(const Lower *l, const Blocking *by)
 {
     if (!by->in_place || by->mc >= by->item_rows)
         return 0;
     if (is_alone(l, by))
         return by->mc < EVEN_ROWS ? by->mc : EVEN_ROWS;
-    return !by->rowblock && !lower_is_row(l, by->row) && by->item_rows > EVEN_MATRIX_ROWS ? EVEN_MATRIX_ROWS
-                                                                                          : 0;
+    return !lower_is_row(l, by->row) && by->item_rows > EVEN_MATRIX_ROWS ? EVEN_MATRIX_ROWS : 0;
 }
 
 /* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */
@@ -360,7 +359,7 @@ static void decide_products(Lower *l, Blocking *by, int any)
     by->nc = schedule_cols(c, l->k, by->lhs, usual.cols);
     by->kc = schedule_depth(c, l->k, by->lhs, usual.depth);
     by->mc = part_rows(l, by, usual.part_rows ? usual.part_rows : by->item_rows);
-    by->even = even_rows(l, by);
+    by->even = least_rows(l, by);
 }
 
 /* Is an element's place said by another one, or by a route? */

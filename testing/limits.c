@@ -122,15 +122,13 @@ static void *do_part(void *user)
 }
 
 /* A thread on a core of its own: one that has just begun stays for a while where it was made, beside the one that made it. */
-static int start_part(moec_limit *l, int thread, int first, pthread_t *out)
+static int start_part(moec_limit *l, int thread, pthread_t *out)
 {
     pthread_attr_t on;
-    cpu_set_t one;
     if (pthread_attr_init(&on))
         return 0;
     if (CPU_COUNT(&l->cores)) {
-        CPU_ZERO(&one);
-        CPU_SET((size_t)bind_core(&l->cores, first + thread), &one);
+        const cpu_set_t one = bind_core(&l->cores, bind_place(&l->cores) + thread);
         pthread_attr_setaffinity_np(&on, sizeof one, &one);
     }
     int failed = pthread_create(out, &on, do_part, &l->parts[thread]);
@@ -143,11 +141,11 @@ static double rate(moec_limit *l)
 {
     pthread_t threads[THREADS_MOST];
     double done = 0, begin = seconds(l);
-    int n = 1, whole = 1, first = bind_place(&l->cores);
+    int n = 1, whole = 1;
     for (int i = 0; i < l->threads; i++)
         l->parts[i] = (LimitPart){l, l->stream ? l->stream + (size_t)i * words_each(l) : NULL, 0, 0};
     while (n < l->threads && whole)
-        whole = start_part(l, n, first, &threads[n]) && ++n;
+        whole = start_part(l, n, &threads[n]) && ++n;
     do_part(&l->parts[0]);
     for (int i = 1; i < n; i++)
         pthread_join(threads[i], NULL);

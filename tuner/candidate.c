@@ -15,7 +15,6 @@ typedef struct Candidate {
 
 /* ---- in the process ---- */
 
-/* A team that waited while others were measured would begin on one core, and be moved apart in the middle of a call: bound. */
 static void prepare_calls(void *user, WorkerNews *out)
 {
     Candidate *c = user;
@@ -38,8 +37,8 @@ static void prepare_calls(void *user, WorkerNews *out)
     snprintf(out->digest, sizeof out->digest, "%s", digest ? digest : "");
     if (!digest)
         snprintf(out->text, sizeof out->text, "%s", moec_case_error(c->made));
-    if (abs(c->work->threads) != 1)
-        bind_here(abs(c->work->threads), &before);
+    /* A team that waited while others were measured would begin on one core, and be moved apart in the middle of a call. */
+    bind_here(abs(c->work->threads), &before);
 }
 
 static double time_calls(void *user, int calls) { return moec_case_time(((Candidate *)user)->made, calls); }
