@@ -194,8 +194,8 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
         const LowerProduct *p = &by->product[i];
         if (p->left == NONE)
             continue;
-        given &= p->direct != DIRECT_NOT;
-        rows |= direct_is_in_rows(p->direct);
+        given &= p->direct != DIRECT_NOT || by->few_depth;
+        rows |= direct_is_in_rows(by->few_depth ? p->few : p->direct);
         wide |= x_at(l->k, p->left)->type != TY_BF16 || x_at(l->k, p->right)->type != TY_BF16;
         products++;
     }
@@ -287,9 +287,21 @@ int lower_is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
     return ext_same(l->k->module, rows, lower_length(l, by->lane)) || ext_same(l->k->module, rows, terms);
 }
 
-/* Does a right operand that is packed serve all blocks of a row-block group, which may be few? */
+/* Is it a product of a route's rows, none of whose right operands is computed? Note [Groups of many rows]. */
+static int is_of_groups(const Lower *l, const Blocking *by)
+{
+    int given = 1;
+    for (uint32_t i = 0; i < by->nproducts; i++)
+        given &= by->product[i].left == NONE || by->product[i].direct != DIRECT_NOT;
+    return given && !by->rowblock && !by->in_place && lower_is_row(l, by->row);
+}
+
+/* Does a right operand that is packed serve all blocks of a row-block group, which may be few, or many rows of a group? */
 static int usually_by_rows(Lower *l, const Blocking *by, const LowerProduct *p)
 {
+    if (is_of_groups(l, by))
+        return p->direct == DIRECT_ROWS && schedule_usual(l->c, l->k, BLOCKS_GROUP_PANELS, 0, 1).rows >
+                                               schedule_usual(l->c, l->k, BLOCKS_GIVEN_GROUPS, 0, 1).rows;
     return is_of_block(by) && !lower_is_as_long(l, by, p);
 }
 
@@ -304,7 +316,8 @@ static void decide_direct(Lower *l, Blocking *by)
         usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
         by_rows |= direct_is_in_rows(p->direct) && usually_by_rows(l, by, p);
     }
-    RightFrom from = usual ? RIGHT_IN_PLACE : by_rows ? RIGHT_BY_ROWS : RIGHT_IN_PANELS;
+    int groups = is_of_groups(l, by);
+    RightFrom from = by_rows && (groups || !usual) ? RIGHT_BY_ROWS : usual ? RIGHT_IN_PLACE : RIGHT_IN_PANELS;
     if (open && l->cpu->rows_read)
         from = schedule_right(l->c, l->k, by->lhs, from);
     int packs = from != RIGHT_IN_PLACE;
@@ -316,6 +329,7 @@ static void decide_direct(Lower *l, Blocking *by)
         p->few = from == RIGHT_BY_ROWS && l->cpu->rows_read ? p->direct : DIRECT_NOT;
         if (packs || !l->cpu->rows_read)
             p->direct = DIRECT_NOT;
+        by->few_depth |= groups && p->few;
     }
     by->many = lower_may_prepack(l, by) ? schedule_prepack(l->c, l->k, by->lhs) : -1;
 }
@@ -342,6 +356,23 @@ static int64_t least_rows(const Lower *l, const Blocking *by)
     return !lower_is_row(l, by->row) && by->item_rows > EVEN_MATRIX_ROWS ? EVEN_MATRIX_ROWS : 0;
 }
 
+/* Note [Groups of many rows]. What is read in rows costs more than what is packed, for each block of rows again: groups of many
+ * rows pack a panel for each item, which has more rows, others read their right operand where it lies. Which it is shows when the
+ * kernel is called:
+ *   before:  product sums[0, 0] += left * w[e, v1, v0]
+ *   after:   if r1 - r0 <= 192 { product sums[0, 0] += left * w[e, v1, v0] }
+ *            if r1 - r0 > 192 { pack right[0, 0] over h in slab..end, f in v0..v1 = w[e, h, f]
+ *                               for part in r0..r1 by 192 { product sums[part - r0, 0] += left * right[0, 0] } }
+ * Bits are the same. */
+static void decide_few(const Lower *l, Blocking *by, Blocks *usual)
+{
+    Blocks many = schedule_usual(l->c, l->k, BLOCKS_GROUP_PANELS, 0, 1);
+    by->few_depth = usual->depth;
+    usual->part_rows = usual->rows;
+    usual->rows = many.rows;
+    usual->depth = many.depth;
+}
+
 /* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */
 static void decide_products(Lower *l, Blocking *by, int any)
 {
@@ -353,6 +384,8 @@ static void decide_products(Lower *l, Blocking *by, int any)
     decide_accumulators(l, by, any);
     decide_direct(l, by);
     Blocks usual = usual_blocks(l, by);
+    if (by->few_depth)
+        decide_few(l, by, &usual);
     by->unroll = UNROLLED_ROWS;
     by->item_rows = is_of_block(by) ? schedule_rowblock_rows(c, l->k, by->rowblock)
                                     : schedule_rows(c, l->k, by->lhs, usual.rows);

@@ -39,7 +39,7 @@ typedef struct LowerProduct {
     Direct direct;
     uint32_t apart;              /* axes between the two of a right operand that is read in rows */
     Direct rows;                 /* how the right operand is stored in rows that may be packed for many rows first; or DIRECT_NOT */
-    Direct few;                  /* how a right operand that is hoisted is read where rows are few, or DIRECT_NOT: Note [Few rows] */
+    Direct few;                  /* how a right operand that is packed is read where rows are few: Notes [Few rows], [Groups of many rows]; or DIRECT_NOT */
     int hoisted;                 /* the right operand is packed once for many blocks: hoist.c */
     const Equation *chain;       /* the member whose sums are one: Note [Chains] in accumulator.c; or NULL */
     const Equation *accumulator; /* in whose element the sum is accumulated, or NULL: in a block of thread memory */
@@ -67,7 +67,8 @@ typedef struct Blocking {
     int64_t mc;        /* of those, rows whose left operands are packed at a time */
     IndexId scan;      /* the free index along which sums go on: Note [Scans]; or NONE */
     int64_t even;      /* items have so many to item_rows rows, so that all threads have as many items; 0: item_rows */
-    int64_t kc;        /* terms that are packed at a time */
+    int64_t kc;        /* terms that are packed at a time ... */
+    int64_t few_depth; /* ... by items of one part, which read right operands in place: Note [Groups of many rows]; 0: they do not */
     int64_t unroll;    /* rows that are unrolled where a sum is not a block product but has rows, else 1 */
     int panels;        /* an item's elements go into panels of packed tensors (panel.c); there are no products */
     int in_place;      /* products add to the elements themselves (accumulator.c) */

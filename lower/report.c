@@ -34,7 +34,8 @@ static ReportOperands operands_of(const Kernel *k, const Blocking *by, const Low
                             .right = tensor_of(k, p->right),
                             .left_elem = p->left_elem,
                             .right_elem = p->right_elem,
-                            .right_from = !p->hoisted ? from[p->direct]
+                            .right_from = p->few && by->few_depth ? "packed, read in place by few rows"
+                                          : !p->hoisted           ? from[p->direct]
                                           : p->few ? "packed once for many blocks, read in place by few rows"
                                                    : "packed once for many blocks",
                             .sums = p->accumulator ? k->tensors.at[p->accumulator->lhs].name : NULL,

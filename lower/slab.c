@@ -481,24 +481,38 @@ static void add_run(Lower *l, const Item *it, const Together *g, const SlabRun *
         (pass_traits(l->c)->zero_sums && !r->init ? add_apart : add_slabs)(l, it, g, &rest);
 }
 
-/* Is some right operand read otherwise where rows are few? Note [Few rows] in lower/hoist.c. */
-static int asks_for_rows(const Together *g)
+/* Is the right operand read otherwise where rows are few? Notes [Few rows] in lower/hoist.c, [Groups of many rows] in decide.c. */
+static int asks_for_rows(const Item *it, const LowerProduct *p)
+{
+    return p->few != DIRECT_NOT && (p->hoisted || it->by->few_depth);
+}
+
+static int some_asks(const Item *it, const Together *g)
 {
     for (uint32_t n = 0; n < g->n; n++)
-        if (g->s[n].p->hoisted && g->s[n].p->few != DIRECT_NOT)
+        if (asks_for_rows(it, g->s[n].p))
             return 1;
     return 0;
 }
 
+/* Has the item few rows, or (OP_gt) many? */
+static ExprId rows_are(Lower *l, const Item *it, ScalarOp which)
+{
+    if (it->by->rowblock)
+        return lower_rows_are(l, it->by->rowblock, which);
+    return x_op2(l->k, (Loc){0}, which, x_op2(l->k, (Loc){0}, OP_sub, it->end, it->first),
+                 x_int(l->k, (Loc){0}, it->by->mc));
+}
+
 /* The products where they are. */
-static Together when_few(const Lower *l, const Together *g)
+static Together when_few(const Lower *l, const Item *it, const Together *g)
 {
     Together few = *g;
     few.s = arena_array(l->k->module->arena, Sum, g->n);
     for (uint32_t n = 0; n < g->n; n++) {
         LowerProduct *p = arena_new_of(l->k->module->arena, LowerProduct);
         *p = *g->s[n].p;
-        if (p->hoisted && p->few != DIRECT_NOT)
+        if (asks_for_rows(it, p))
             p->direct = p->few;
         few.s[n] = g->s[n];
         few.s[n].p = p;
@@ -510,15 +524,19 @@ void lower_slabs(Lower *l, const Item *it, const Together *g, const SlabRun *r)
 {
     uint32_t depth = l->b.depth;
     Loc loc = x_at(l->k, g->s[0].p->reduce)->loc;
-    if (!asks_for_rows(g)) {
+    if (!some_asks(it, g)) {
         add_run(l, it, g, r);
         return;
     }
-    Together few = when_few(l, g);
-    build_if(&l->b, loc, lower_rows_are(l, it->by->rowblock, OP_le));
-    add_run(l, it, &few, r);
+    Together few = when_few(l, it, g);
+    Blocking by = *it->by;
+    Item other = *it;
+    by.kc = by.few_depth ? by.few_depth : by.kc;
+    other.by = &by;
+    build_if(&l->b, loc, rows_are(l, it, OP_le));
+    add_run(l, &other, &few, r);
     build_close(&l->b, depth);
-    build_if(&l->b, loc, lower_rows_are(l, it->by->rowblock, OP_gt));
+    build_if(&l->b, loc, rows_are(l, it, OP_gt));
     add_run(l, it, g, r);
     build_close(&l->b, depth);
 }

@@ -215,8 +215,8 @@ static const Others on_cores = {"on", (const char *const[]){"core", "clock", "me
                                 "must be an object, and the name that of a core (machines/cores.def)"};
 static const Others with_isas = {
     "with",
-    (const char *const[]){"blocks", "given_blocks", "group_blocks", "place_blocks", "plain_place_blocks",
-                          NULL},
+    (const char *const[]){"blocks", "given_blocks", "group_blocks", "group_panel_blocks", "place_blocks",
+                          "plain_place_blocks", NULL},
     is_isa_name, "must be an object, of a figure of a cpu's blocks",
     "must be an object, and the name that of an instruction set (machines/cpu.def)"};
 

@@ -215,10 +215,10 @@ typedef struct Blocks {
     int64_t part_rows;
 } Blocks;
 
-/* Of all products, of those that read their right operand in place, of those of groups that do so in rows, of those whose sums
- * stand in the caller's memory, and of the ones among these that are alone. */
+/* Of all products, of those that read their right operand in place, of those of groups that do so in rows, and where groups of
+ * many rows do not; of those whose sums stand in the caller's memory, and of the ones among these that are alone. */
 typedef struct ProductBlocks {
-    Blocks blocks, given_blocks, group_blocks, place_blocks, plain_place_blocks;
+    Blocks blocks, given_blocks, group_blocks, group_panel_blocks, place_blocks, plain_place_blocks;
 } ProductBlocks;
 
 typedef struct OnChip {
@@ -242,7 +242,7 @@ typedef struct Machine {
     } align;
     union {
         struct {
-            Blocks blocks, given_blocks, group_blocks, place_blocks, plain_place_blocks;
+            Blocks blocks, given_blocks, group_blocks, group_panel_blocks, place_blocks, plain_place_blocks;
         };
         ProductBlocks usual;
     };

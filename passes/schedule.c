@@ -153,6 +153,7 @@ Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int al
     const ProductBlocks *b = &schedule_machine(c, k)->of_isa[c->isa];
     const Blocks of_kind[] = {[BLOCKS_GIVEN] = b->given_blocks,
                               [BLOCKS_GIVEN_GROUPS] = b->group_blocks,
+                              [BLOCKS_GROUP_PANELS] = b->group_panel_blocks,
                               [BLOCKS_IN_PLACE] = alone ? b->plain_place_blocks : b->place_blocks,
                               [BLOCKS_OTHER] = b->blocks};
     Blocks usual = of_kind[of];

@@ -10,7 +10,7 @@
 
 /* The machine's block: of sums whose right operands are read where they lie, of such of many matrices in rows, of those that stand in the caller's memory, or of
  * others. `alone`: neither groups nor other indices make many of them. `products`, at least 1, share its columns. */
-typedef enum BlocksOf { BLOCKS_GIVEN, BLOCKS_GIVEN_GROUPS, BLOCKS_IN_PLACE, BLOCKS_OTHER } BlocksOf;
+typedef enum BlocksOf { BLOCKS_GIVEN, BLOCKS_GIVEN_GROUPS, BLOCKS_GROUP_PANELS, BLOCKS_IN_PLACE, BLOCKS_OTHER } BlocksOf;
 Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products);
 const Machine *schedule_machine(const PassContext *c, const Kernel *k);
 /* Rows, columns and terms of the blocks of the sums in the equation of `lhs`: those given for lhs, else for a tensor that the
