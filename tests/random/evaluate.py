@@ -450,7 +450,7 @@ class Evaluator(Stores):
     def run(self, tensors, routes):
         """tensors: name -> Float or Int with axis 0 of copies; routes: name -> Route. Outputs are in self.tensors."""
         self.tensors, self.routes, self.begun = dict(tensors), dict(routes), set()
-        self.found, self.reads = [], {}
+        self.found, self.reads, self.summed = [], {}, {}
         with np.errstate(all="ignore"):
             for q in self.kernel.equations:
                 self.axes = {}

@@ -36,6 +36,8 @@ class Stores:
             value = Int(v, e.astype(bool)) if elem == "i32" else Float(v, e)
             new = self.scatter(q, value, mask, full) if computed else self.accumulate(q, old, value, exists)
         else:
+            if elem == "f32":
+                e = e + self.one_sum(q, Float(v, e))
             new = self.assign(q, old, v, e + zero, exists, elem)
         if elem == "i32":
             bad = (new.v < -2 ** 31) | (new.v >= 2 ** 31)
@@ -88,6 +90,26 @@ class Stores:
             inner = tuple(range(1 + len(full), AXES))
             most = most + self.whole(m.max(inner, keepdims=True, initial=0) if m.ndim == AXES else m, full)[:1]
         return most
+
+    def one_sum(self, q, value):
+        """What may be lost where the equation is nothing but sums, also such as locals bring, and their terms are added as those of one."""
+        sums = self.sums_of(q.value)
+        most = np.maximum(self.magnitude(value) + sum(m for _, m in sums), np.abs(value.v))
+        n = sum(n for n, _ in sums)
+        if sums:
+            self.summed[q.name] = n, most.max(initial=0)
+        exact = (value.e == 0) & bounds.on_grid(value.v, most)
+        return np.where(exact | ~np.isfinite(most), 0, n * bounds.UNIT * most)[:1] if len(sums) > 1 else 0
+
+    def sums_of(self, e):
+        """Of the sums that e adds up how many terms each has, and how large they are together unless this equation adds them. []: e
+        is something else."""
+        if e.kind == "op" and e.data == "+":
+            sides = [self.sums_of(a) for a in e.args]
+            return sides[0] + sides[1] if all(sides) else []
+        if e.kind == "load" and e.data in self.summed:
+            return [self.summed[e.data]]
+        return [(self.terms(e), 0)] if e.kind == "reduce" and e.data[0] == "sum" else []
 
     def terms(self, e):
         """How many terms the largest sum of an expression has, at most."""
