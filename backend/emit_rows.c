@@ -112,6 +112,12 @@ static void one_panel(EmitProduct *x, V c, V a, V b, V terms, V units)
     over_rows(&panel, c, a, l_select(l, cut, x->copied, b), units);
 }
 
+/* Are rows of `run` bytes shorter than what is asked for while 32 columns of a part are multiplied, with others between them? */
+static V are_short(const EmitProduct *x, V run, V asked)
+{
+    return l_and(x->l, l_icmp(x->l, LLVMIntSLT, run, asked), l_icmp(x->l, LLVMIntNE, run, x->b_panel));
+}
+
 /* The part of `part` terms that begins at `first`: `terms` of them exist. What is asked for goes on in the next row where
  * it has come to the end of one, in each of Cpu.streams streams of the same number of rows. */
 static void over_columns(EmitProduct *x, V part, V first, V terms)
@@ -130,7 +136,7 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
     x->stream = l_mul(l, l_bin(l, LLVMUDiv, part, l_i64(l, x->streams)), x->b_panel);
     x->run = (uint32_t)(LAYOUT_EDGE * column_bytes(x));
     V columns = l_i64(l, x->run), asked = l_mul(l, part, l_i64(l, x->run / x->streams));
-    V is_short = l_and(l, l_icmp(l, LLVMIntSLT, run, asked), l_icmp(l, LLVMIntNE, run, x->b_panel));
+    V is_short = are_short(x, run, asked);
     x->step = l_select(l, is_short, x->b_panel, columns);
     For f = l_for(l, l_i64(l, 0), x->ncols, LAYOUT_EDGE, "columns");
     LoopCarry c = l_carry(l, &f, next, 2);
@@ -145,17 +151,29 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
     l_carried(l, &f, &c);
 }
 
+/* The most terms of a part. Few rows, whose products take no longer than memory, go in short ones: what is asked for soon before it is
+ * read comes faster, and several streams are then all in the second cache. */
+static V most_terms(const EmitProduct *x, V run)
+{
+    L *l = x->l;
+    V all = l_i64(l, part_terms(x)), edge = l_i64(l, LAYOUT_EDGE);
+    if (x->streams > 1)
+        return l_select(l, emit_product_streams(x), edge, all);
+    V several = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, FEW_FRAGMENTS * (int64_t)x->tail));
+    V asked = l_i64(l, FEW_TERMS * LAYOUT_EDGE * column_bytes(x));
+    V fewest = l_and(l, emit_product_few(x), l_not(l, are_short(x, run, asked)));
+    return l_select(l, fewest, l_i64(l, FEW_TERMS), l_select(l, several, edge, all));
+}
+
 /* Terms of a part: what is asked for while 32 columns are multiplied is to be no more than a row of the part, unless rows
- * follow each other in memory. Few rows go in short parts where streams are asked for, which are then all in the second cache. */
+ * follow each other in memory. */
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
     V run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))), edge = l_i64(l, LAYOUT_EDGE),
-      most = l_i64(l, part_terms(x));
-    if (x->streams > 1)
-        most = l_select(l, emit_product_streams(x), edge, most);
+      most = most_terms(x, run);
     V fits = l_and(l, l_bin(l, LLVMUDiv, x->ncols, edge), l_i64(l, -LAYOUT_EDGE));
-    return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_max(l, l_min(l, fits, most), edge));
+    return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_min(l, l_max(l, fits, edge), most));
 }
 
 /* An odd term has a part of its own. Without rows there is nothing to do. */
