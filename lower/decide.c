@@ -287,7 +287,7 @@ int lower_is_as_long(Lower *l, const Blocking *by, const LowerProduct *p)
     return ext_same(l->k->module, rows, lower_length(l, by->lane)) || ext_same(l->k->module, rows, terms);
 }
 
-/* Is it a product of a route's rows, none of whose right operands is computed? Note [Groups of many rows]. */
+/* Is it a product of a route's rows, none of whose right operands is computed? */
 static int is_of_groups(const Lower *l, const Blocking *by)
 {
     int given = 1;
@@ -296,12 +296,15 @@ static int is_of_groups(const Lower *l, const Blocking *by)
     return given && !by->rowblock && !by->in_place && lower_is_row(l, by->row);
 }
 
-/* Does a right operand that is packed serve all blocks of a row-block group, which may be few, or many rows of a group? */
-static int usually_by_rows(Lower *l, const Blocking *by, const LowerProduct *p)
+static Blocks group_blocks(const Lower *l, BlocksOf of) { return schedule_usual(l->c, l->k, of, 0, 1); }
+
+/* Does a right operand that is packed serve all blocks of a row-block group, which may be few, or many rows of a group (Note [Groups
+ * of many rows])? */
+static int usually_by_rows(Lower *l, const Blocking *by, const LowerProduct *p, int groups)
 {
-    if (is_of_groups(l, by))
-        return p->direct == DIRECT_ROWS && schedule_usual(l->c, l->k, BLOCKS_GROUP_PANELS, 0, 1).rows >
-                                               schedule_usual(l->c, l->k, BLOCKS_GIVEN_GROUPS, 0, 1).rows;
+    if (groups)
+        return p->direct == DIRECT_ROWS &&
+               group_blocks(l, BLOCKS_GROUP_PANELS).rows > group_blocks(l, BLOCKS_GIVEN_GROUPS).rows;
     return is_of_block(by) && !lower_is_as_long(l, by, p);
 }
 
@@ -312,11 +315,16 @@ static void decide_direct(Lower *l, Blocking *by)
     for (uint32_t i = 0; i < by->nproducts; i++) {
         LowerProduct *p = &by->product[i];
         p->direct = p->left == NONE ? DIRECT_NOT : lower_direct(l, by, p);
-        open |= direct_is_in_rows(p->direct);
-        usual &= !direct_is_in_rows(p->direct) || usually_direct(l, by, p);
-        by_rows |= direct_is_in_rows(p->direct) && usually_by_rows(l, by, p);
     }
     int groups = is_of_groups(l, by);
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        const LowerProduct *p = &by->product[i];
+        if (!direct_is_in_rows(p->direct))
+            continue;
+        open = 1;
+        usual &= usually_direct(l, by, p);
+        by_rows |= usually_by_rows(l, by, p, groups);
+    }
     RightFrom from = by_rows && (groups || !usual) ? RIGHT_BY_ROWS : usual ? RIGHT_IN_PLACE : RIGHT_IN_PANELS;
     if (open && l->cpu->rows_read)
         from = schedule_right(l->c, l->k, by->lhs, from);
@@ -329,7 +337,8 @@ static void decide_direct(Lower *l, Blocking *by)
         p->few = from == RIGHT_BY_ROWS && l->cpu->rows_read ? p->direct : DIRECT_NOT;
         if (packs || !l->cpu->rows_read)
             p->direct = DIRECT_NOT;
-        by->few_depth |= groups && p->few;
+        if (groups && p->few)
+            by->few_depth = group_blocks(l, BLOCKS_GIVEN_GROUPS).depth;
     }
     by->many = lower_may_prepack(l, by) ? schedule_prepack(l->c, l->k, by->lhs) : -1;
 }
@@ -364,13 +373,10 @@ static int64_t least_rows(const Lower *l, const Blocking *by)
  *            if r1 - r0 > 192 { pack right[0, 0] over h in slab..end, f in v0..v1 = w[e, h, f]
  *                               for part in r0..r1 by 192 { product sums[part - r0, 0] += left * right[0, 0] } }
  * Bits are the same. */
-static void decide_few(const Lower *l, Blocking *by, Blocks *usual)
+static Blocks blocks_of_many(const Lower *l, Blocks few)
 {
-    Blocks many = schedule_usual(l->c, l->k, BLOCKS_GROUP_PANELS, 0, 1);
-    by->few_depth = usual->depth;
-    usual->part_rows = usual->rows;
-    usual->rows = many.rows;
-    usual->depth = many.depth;
+    Blocks many = group_blocks(l, BLOCKS_GROUP_PANELS);
+    return (Blocks){.rows = many.rows, .cols = few.cols, .depth = many.depth, .part_rows = few.rows};
 }
 
 /* Sums go in blocks of by->row and the last index. `any`: every index might have been the row. */
@@ -385,7 +391,7 @@ static void decide_products(Lower *l, Blocking *by, int any)
     decide_direct(l, by);
     Blocks usual = usual_blocks(l, by);
     if (by->few_depth)
-        decide_few(l, by, &usual);
+        usual = blocks_of_many(l, usual);
     by->unroll = UNROLLED_ROWS;
     by->item_rows = is_of_block(by) ? schedule_rowblock_rows(c, l->k, by->rowblock)
                                     : schedule_rows(c, l->k, by->lhs, usual.rows);
