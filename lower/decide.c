@@ -194,8 +194,8 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
         const LowerProduct *p = &by->product[i];
         if (p->left == NONE)
             continue;
-        given &= p->direct != DIRECT_NOT || by->few_depth;
-        rows |= direct_is_in_rows(by->few_depth ? p->few : p->direct);
+        given &= p->direct != DIRECT_NOT;
+        rows |= direct_is_in_rows(p->direct);
         wide |= x_at(l->k, p->left)->type != TY_BF16 || x_at(l->k, p->right)->type != TY_BF16;
         products++;
     }
@@ -203,6 +203,8 @@ static Blocks usual_blocks(const Lower *l, const Blocking *by)
     BlocksOf of = by->in_place ? BLOCKS_IN_PLACE : BLOCKS_OTHER;
     if (given)
         of = rows && !alone ? BLOCKS_GIVEN_GROUPS : BLOCKS_GIVEN;
+    if (by->few_depth)
+        of = BLOCKS_GIVEN_GROUPS;
     Blocks usual = schedule_usual(l->c, l->k, of, alone, products);
     if (wide && pass_traits(l->c)->small_panels)
         usual.depth /= 2;

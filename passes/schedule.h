@@ -8,8 +8,8 @@
 
 #include "passes/passes.h"
 
-/* The machine's block: of sums whose right operands are read where they lie, of such of many matrices in rows, of those that stand in the caller's memory, or of
- * others. `alone`: neither groups nor other indices make many of them. `products`, at least 1, share its columns. */
+/* The machine's block: of sums whose right operands are read where they lie, of such of many matrices in rows, of groups of many rows,
+ * which pack those (rows and terms only), of sums that stand in the caller's memory, or of others. `alone`: neither groups nor other indices make many of them. `products`, at least 1, share its columns. */
 typedef enum BlocksOf { BLOCKS_GIVEN, BLOCKS_GIVEN_GROUPS, BLOCKS_GROUP_PANELS, BLOCKS_IN_PLACE, BLOCKS_OTHER } BlocksOf;
 Blocks schedule_usual(const PassContext *c, const Kernel *k, BlocksOf of, int alone, uint32_t products);
 const Machine *schedule_machine(const PassContext *c, const Kernel *k);

@@ -72,14 +72,17 @@ def add(a, b):
                   (np.isinf(b.v) & (b.e == 0) & np.isfinite(a.v) & np.isfinite(a.e)))
 
 
+def of_terms(values, exact, n, most):
+    """What n additions may lose, of terms that are so large together, where they are not exact by what the values are made of."""
+    return np.where((exact & on_grid(values, most)) | ~np.isfinite(most), 0, n * UNIT * most)
+
+
 def add_terms(old, value, n, magnitude):
     """old += value, where a sum of n terms, together so large, may begin with the old value."""
     new = add(old, value)
     both = np.concatenate([np.broadcast_to(x, new.v.shape).reshape(-1) for x in (old.v, value.v)])
     most = np.abs(old.v) + np.maximum(magnitude, np.abs(value.v))
-    exact = (old.e == 0) & (value.e == 0) & on_grid(both, most)
-    more = np.where(exact | ~np.isfinite(most), 0, n * UNIT * most)
-    return Float(new.v, new.e + more)
+    return Float(new.v, new.e + of_terms(both, (old.e == 0) & (value.e == 0), n, most))
 
 
 def negate(a):

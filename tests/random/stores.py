@@ -94,12 +94,12 @@ class Stores:
     def one_sum(self, q, value):
         """What may be lost where the equation is nothing but sums, also such as locals bring, and their terms are added as those of one."""
         sums = self.sums_of(q.value)
+        if not sums:
+            return 0
         most = np.maximum(self.magnitude(value) + sum(m for _, m in sums), np.abs(value.v))
         n = sum(n for n, _ in sums)
-        if sums:
-            self.summed[q.name] = n, most.max(initial=0)
-        exact = (value.e == 0) & bounds.on_grid(value.v, most)
-        return np.where(exact | ~np.isfinite(most), 0, n * bounds.UNIT * most)[:1] if len(sums) > 1 else 0
+        self.summed[q.name] = n, most.max(initial=0)
+        return bounds.of_terms(value.v, value.e == 0, n, most)[:1] if len(sums) > 1 else 0
 
     def sums_of(self, e):
         """Of the sums that e adds up how many terms each has, and how large they are together unless this equation adds them. []: e
