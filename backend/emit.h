@@ -364,7 +364,7 @@ typedef struct EmitProduct {
     L *l;
     Elem left, right;
     uint32_t lanes, rows, vectors; /* the fragment */
-    uint32_t heights[3], nheights; /* rows of a fragment that may be chosen, the most first */
+    uint32_t heights[4], nheights; /* rows of a fragment that may be chosen, the most first */
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
     uint32_t rows_read;            /* Cpu.rows_read */
@@ -387,6 +387,8 @@ typedef struct EmitProduct {
     V stream;   /* bytes from a stream of it to the next one */
     V step;     /* and from `run` bytes of a stream to its next ones; NULL: they follow each other */
     uint32_t run;
+    V share;      /* what the fragments of all rows ask for together, CPU_SHARES_ASKS: the next trip's; NULL: nothing */
+    V share_step, share_row; /* bytes of it that a trip asks for, and from the share of a row to the next one's */
     V kept;     /* where a fragment keeps the vectors of its units, as an f32 panel; NULL: nowhere */
     int keeps;  /* CPU_WIDENS_ONCE, where there is something to widen */
     V init;     /* i1: this part of the units begins the sums, at zero */
@@ -394,10 +396,11 @@ typedef struct EmitProduct {
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
     int in_rows, transposed;
+    V pair[2]; /* the rows of a unit of pairs; */
     V mask[2]; /* what the loads of a unit find; */
     V copied;  /* and where there are no masks rows of the last columns */
 } EmitProduct;
-enum { ZERO_BYTES = 256, FEW_ROWS = 2 };
+enum { ZERO_BYTES = 256, FEW_ROWS = 2, FEW_AT_MOST = 4 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };
@@ -422,9 +425,11 @@ void emit_rows_transposed_product(EmitProduct *x, V depth);
 /* emit_rows_packed.c: the function of either where fragments do not read rows. */
 void emit_rows_packed_product(EmitProduct *x, V depth);
 int emit_packs_units(const Cpu *cpu, Elem left, int transposed); /* by itself, without a pack function */
-/* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b. */
+/* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b, after its begin. */
 void emit_rows_product(EmitProduct *x, V depth);
-void emit_rows_vectors(EmitProduct *x, V b, V unit, V *right);
+void emit_rows_begin(EmitProduct *x, V b, V unit);
+V emit_rows_vector(EmitProduct *x, V b, V unit, uint32_t v);
+void emit_rows_keep(EmitProduct *x, V b, V unit); /* all of them, in x->kept */
 void emit_rows_masks(EmitProduct *x, V columns, V terms); /* of its loads, so many columns and terms being left */
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
 #define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, row_streams, f32, code, fragment, ...) \

@@ -82,39 +82,63 @@ void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v)
     l_store(l, v, l_byte(l, at, l_i64(l, vector * (int64_t)bytes)), bytes);
 }
 
-/* The vectors of a unit of the panel, counted from b. What lies ahead of them is asked for: a panel in memory then costs no
- * time beside its products, or all that memory gives. */
-static void panel_vectors(MicroTile *f, V b, V first, uint32_t unit, V *right)
+/* The unit `unit` of a trip, which is the at-th of the panel or the rows at b. */
+typedef struct UnitAt {
+    uint32_t unit;
+    V at, a, b; /* a: the trip's first terms of the left operand; b: the trip's words, or of rows the first one */
+} UnitAt;
+
+/* What lies ahead of a panel's unit is asked for: a panel in memory then costs no time beside its products, or all that memory
+ * gives. */
+static void begin_unit(const MicroTile *f, const UnitAt *u)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    int begins = unit % x->per_word == 0;
-    V at = l_add(l, first, l_i64(l, unit));
-    if (x->next && begins)
-        emit_ask_streams(x, l_bin(l, LLVMUDiv, at, l_i64(l, x->per_word)),
+    if (x->in_rows)
+        emit_rows_begin(x, u->b, u->at);
+    else if (x->next && u->unit % x->per_word == 0)
+        emit_ask_streams(x, l_bin(l, LLVMUDiv, u->at, l_i64(l, x->per_word)),
                          x->lanes * x->vectors * LAYOUT_WORD_BYTES);
-    for (uint32_t v = 0; v < x->vectors; v++) {
-        uint32_t byte = unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
-        if (begins || f->pinned)
-            f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, b, l_i64(l, byte)), 4);
-        right[v] = right_vector(f, v, unit);
-        if (x->kept)
-            emit_keep(x, at, v, right[v]);
-    }
 }
 
-/* Adds the products of the unit's terms, counted from a. */
-static void add_unit(MicroTile *f, V a, uint32_t unit, const V *right)
+static V right_of(MicroTile *f, const UnitAt *u, uint32_t v)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    for (uint32_t r = 0; r < f->rows; r++) {
-        V row = l_mul(l, x->a_row, l_i64(l, r));
-        V at = l_byte(l, a, l_add(l, row, l_i64(l, unit * LAYOUT_WORD_BYTES)));
-        V left = l_load(l, x->left == EL_BF16 ? l->i32 : l->f32, at, 4);
-        for (uint32_t v = 0; v < x->vectors; v++) {
-            V *sum = &f->sum[r * x->vectors + v];
-            *sum = add_products(f, left, right[v], *sum);
+    if (x->in_rows)
+        return emit_rows_vector(x, u->b, u->at, v);
+    uint32_t byte = u->unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
+    if (u->unit % x->per_word == 0 || f->pinned)
+        f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, u->b, l_i64(l, byte)), 4);
+    V right = right_vector(f, v, u->unit);
+    if (x->kept)
+        emit_keep(x, u->at, v, right);
+    return right;
+}
+
+static V left_of(const MicroTile *f, const UnitAt *u, uint32_t row)
+{
+    L *l = f->x->l;
+    V in_row = l_i64(l, u->unit * LAYOUT_WORD_BYTES);
+    V at = l_byte(l, u->a, l_add(l, l_mul(l, f->x->a_row, l_i64(l, row)), in_row));
+    return l_load(l, f->x->left == EL_BF16 ? l->i32 : l->f32, at, 4);
+}
+
+/* Adds the products of the unit's terms. Whichever are fewer stay in registers, rows' terms or the panel's vectors, while the others
+ * come one after the other. */
+static void add_unit(MicroTile *f, const UnitAt *u)
+{
+    uint32_t rows = f->rows, vectors = f->x->vectors;
+    int by_vectors = f->x->rows < vectors;
+    V stay[FRAGMENT_MAX];
+    begin_unit(f, u);
+    for (uint32_t i = 0; i < (by_vectors ? rows : vectors); i++)
+        stay[i] = by_vectors ? left_of(f, u, i) : right_of(f, u, i);
+    for (uint32_t i = 0; i < (by_vectors ? vectors : rows); i++) {
+        V comes = by_vectors ? right_of(f, u, i) : left_of(f, u, i);
+        for (uint32_t j = 0; j < (by_vectors ? rows : vectors); j++) {
+            V *sum = &f->sum[by_vectors ? j * vectors + i : i * vectors + j];
+            *sum = add_products(f, by_vectors ? stay[j] : comes, by_vectors ? comes : stay[j], *sum);
         }
     }
 }
@@ -127,6 +151,15 @@ static void ask_lines(const MicroTile *f, V a)
     V next = l_byte(l, a, f->x->left_in_rows ? l_i64(l, ROW_AHEAD) : f->x->a_block);
     for (uint32_t r = 0; r < f->rows; r++)
         emit_ask_near(l, l_byte(l, next, l_mul(l, f->x->a_row, l_i64(l, r))));
+}
+
+static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
+
+/* A trip's line of what the fragments of all rows ask for together (CPU_SHARES_ASKS). */
+static void ask_share(const MicroTile *f, V trip)
+{
+    L *l = f->x->l;
+    emit_ask(l, l_byte(l, f->x->share, l_mul(l, trip, f->x->share_step)));
 }
 
 /* Lines of sums that a trip of so many units asks for. */
@@ -150,27 +183,23 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     For k = l_for(l, from, to, trip, "terms");
     LoopCarry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
     V left = first_of_unit(f->x, a, k.var);
-    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word))),
-      right[VECTORS_MAX];
-    V asked = l_mul(l, l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), l_i64(l, lines_asked(trip)));
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word)));
+    V nth = l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), asked = l_mul(l, nth, l_i64(l, lines_asked(trip)));
     f->pinned = trip > x->trip;
     if (f->pinned && (x->left_in_rows || !cpu_can(x->e->p->cpu, CPU_FORESEES_LINES)))
         ask_lines(f, left);
+    if (x->share && trip == longest_trip(x))
+        ask_share(f, nth);
     for (uint32_t unit = 0; unit < trip; unit++) {
         if (f->ask && unit < lines_asked(trip))
             ask_line(f, f->ask, l_add(l, asked, l_i64(l, unit)));
         if (unit && f->pinned)
             family_hooks[l->family].pin(l, f->sum, f->rows * x->vectors);
-        if (x->in_rows)
-            emit_rows_vectors(x, b, l_add(l, k.var, l_i64(l, unit)), right);
-        else
-            panel_vectors(f, words, k.var, unit, right);
-        add_unit(f, left, unit, right);
+        UnitAt u = {unit, l_add(l, k.var, l_i64(l, unit)), left, x->in_rows ? b : words};
+        add_unit(f, &u);
     }
     l_carried(l, &k, &sums);
 }
-
-static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
 
 /* Asks for the sums of the fragment that stands x->coming bytes on; 0: for none. Many lines at once would wait for each other: of
  * a fragment with enough units, its first trips ask for some each. Returns how many units that took. */

@@ -235,7 +235,9 @@ static void choose_heights(EmitProduct *x)
         x->heights[x->nheights++] = x->tail;
     if (x->left_in_rows)
         x->heights[x->nheights++] = 1;
-    else if (x->tail > FEW_ROWS && !x->in_rows && calls_panel_function(x->e->p->target, x->left))
+    else if (x->tail <= FEW_ROWS)
+        x->heights[x->nheights++] = 1;
+    else if (!x->in_rows && calls_panel_function(x->e->p->target, x->left))
         x->heights[x->nheights++] = FEW_ROWS;
 }
 
@@ -262,11 +264,15 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     choose_fragment(&x);
     choose_heights(&x);
     x.zeros = zeros(p);
-    x.own = l_slot_bytes(l, (uint64_t)x.rows * ROW_OF_WORDS, "own");
+    x.own = l_slot_bytes(l, (uint64_t)(x.rows < x.vectors ? 2 : 1) * x.rows * ROW_OF_WORDS, "own");
     return x;
 }
 
-V emit_product_few(const EmitProduct *x) { return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail)); }
+static uint32_t few_rows(const EmitProduct *x) { return x->tail < FEW_AT_MOST ? FEW_AT_MOST : x->tail; }
+V emit_product_few(const EmitProduct *x)
+{
+    return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, few_rows(x)));
+}
 
 V emit_product_streams(const EmitProduct *x)
 {
@@ -278,6 +284,8 @@ EmitProduct emit_few_fragment(const EmitProduct *x)
 {
     EmitProduct few = *x;
     int narrow = width_of(x) < LAYOUT_EDGE;
+    if (!narrow && x->rows <= few_rows(x))
+        return few;
     uint32_t most = narrow ? FEW_ROWS : x->tail;
     few.vectors = LAYOUT_EDGE / x->lanes;
     few.nheights = 0;
@@ -299,15 +307,15 @@ static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
     l_end_for(l, &i);
 }
 
-/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one. Of a left operand in
- * rows no row is read that is not there. */
+/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one, unless that is odd:
+ * rows have room up to a multiple of 32. Of a left operand in rows no row is read that is not there. */
 static int64_t least_rows(const EmitProduct *x, uint32_t i)
 {
     if (i + 1 == x->nheights)
         return 0;
-    if (x->left_in_rows)
-        return x->heights[i];
     uint32_t next = x->heights[i + 1];
+    if (x->left_in_rows || next % 2)
+        return x->heights[i];
     return (x->heights[i] - 1) / next * next + 1;
 }
 
@@ -367,9 +375,14 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
 
 static void fragments_from(EmitProduct *x, V row, V c, V a, V b, V units)
 {
-    For f = l_for(x->l, row, x->nrows, 1, "rows");
+    L *l = x->l;
+    V share = x->share;
+    For f = l_for(l, row, x->nrows, 1, "rows");
+    if (share)
+        x->share = l_byte(l, share, l_mul(l, f.var, x->share_row));
     f.next = emit_product_fragment(x, f.var, c, a, b, units);
-    l_end_for(x->l, &f);
+    x->share = share;
+    l_end_for(l, &f);
 }
 
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units)
@@ -395,6 +408,9 @@ static V panel_function(const Plan *p, uint32_t kind)
                   l->i64, l->i64, l->i64, l->ptr, l->i1,  l->i1};
     return named_function(p, "panel", kind, "", l_fn_type(l, l->none, types, sizeof types / sizeof *types));
 }
+
+/* Do fragments ask together for what comes next? */
+static int shares_asks(const EmitProduct *x) { return x->next && cpu_can(x->e->p->cpu, CPU_SHARES_ASKS); }
 
 /* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
  * the terms are. In the last columns those of the first ones below the block, where the next part of an item's rows is. */
@@ -436,8 +452,10 @@ EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
     L *l = x->l;
     EmitProduct left = *x;
     left.in_rows = 0;
-    left.right = x->left;
-    left.per_word = left.trip = 1;
+    if (x->keeps || x->in_rows) {
+        left.right = x->left;
+        left.per_word = left.trip = 1;
+    }
     left.kept = left.next = NULL;
     left.nrows = l_sub(l, x->nrows, done);
     *c = l_byte(l, *c, l_mul(l, done, x->c_row));
@@ -445,35 +463,63 @@ EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
     return left;
 }
 
-/* The first fragment keeps its vectors as they are multiplied, in f32, for the others: of a part, which has so many units. */
-static void over_rows_keeping(EmitProduct *x, V c, V a, V b, V units)
+/* Of what x asks for each row of the rows that are left gets its share, in each trip of a fragment, if that is no more than a
+ * line; they ask then, and `first` asks for what it reads anyhow. Else it does it alone, early. */
+static void share_asks(const EmitProduct *x, EmitProduct *first, EmitProduct *left, V b, V units)
+{
+    L *l = x->l;
+    V rows = l_max(l, l_sub(l, x->nrows, l_i64(l, x->rows)), l_i64(l, 1)), trip = l_i64(l, x->unroll);
+    V row = l_bin(l, LLVMUDiv, l_i64(l, (int64_t)x->unroll * ROW_OF_WORDS / x->per_word), rows);
+    V step = l_mul(l, row, l_i64(l, x->rows));
+    V shared = l_icmp(l, LLVMIntSLE, step, l_i64(l, LAYOUT_LINE_BYTES));
+    first->next = l_select(l, shared, b, x->next);
+    left->share = l_select(l, shared, x->next, b);
+    left->share_step = l_select(l, shared, step, l_i64(l, 0));
+    left->share_row =
+        l_select(l, shared, l_mul(l, row, l_bin(l, LLVMUDiv, units, trip)), l_i64(l, 0));
+}
+
+/* The first fragment reads the panel, which may come from memory. It keeps the vectors as they are multiplied, in f32, for the others: of
+ * a part, which has so many units. */
+static void over_rows_after_first(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     x->column = l_i64(l, 0);
     x->coming = coming(x);
-    EmitProduct first = *x;
+    EmitProduct first = *x, others = *x;
     first.nheights = 1;
-    first.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
+    if (shares_asks(x))
+        share_asks(x, &first, &others, b, units);
+    if (x->keeps)
+        first.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
-    EmitProduct left = emit_rows_left(x, done, &c, &a);
-    emit_product_fragments(&left, c, a, first.kept, units);
+    EmitProduct left = emit_rows_left(&others, done, &c, &a);
+    emit_product_fragments(&left, c, a, x->keeps ? first.kept : b, units);
 }
 
 static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     V zero = l_i64(l, 0);
-    if (!x->keeps) {
+    if (!x->keeps && !shares_asks(x)) {
         over_rows_from(x, zero, c, a, b, units);
         return;
     }
     V several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows));
-    When keeping = l_when(l, several);
-    over_rows_keeping(x, c, a, b, units);
-    l_end_when(l, &keeping);
+    When after = l_when(l, several);
+    over_rows_after_first(x, c, a, b, units);
+    l_end_when(l, &after);
     When once = l_when(l, l_not(l, several));
     over_rows_from(x, zero, c, a, b, units);
     l_end_when(l, &once);
+}
+
+/* A higher fragment, of as many sums as registers hold. */
+static void add_height(EmitProduct *x, uint32_t rows)
+{
+    for (uint32_t i = x->nheights++; i > 0; i--)
+        x->heights[i] = x->heights[i - 1];
+    x->heights[0] = x->rows = rows;
 }
 
 /* Of the columns that are left half of a panel's vectors, if they are no more: as few columns as experts of a small model have, or
@@ -488,6 +534,8 @@ static void over_whole_panel(EmitProduct *x, V c, V a, V b, V units)
     When half = l_when(l, few);
     EmitProduct narrow = *x;
     narrow.vectors /= 2;
+    if (x->rows < x->vectors)
+        add_height(&narrow, 2 * x->rows);
     over_rows_from(&narrow, l_i64(l, 0), c, a, b, units);
     l_end_when(l, &half);
 }

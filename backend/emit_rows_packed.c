@@ -19,12 +19,6 @@ typedef struct RowsPacked {
     int by_units; /* rows are packed here, and what is packed next is asked for meanwhile, else by the function `pack` */
 } RowsPacked;
 
-static void one_unit(const RowsPacked *t, V b, V unit)
-{
-    V right[LAYOUT_EDGE];
-    emit_rows_vectors(t->x, b, unit, right);
-}
-
 /* Words of two rows, in the order in which tiles want them, and zeros up to a whole line. */
 static void fill_by_units(const RowsPacked *t, V b, V terms, V columns)
 {
@@ -33,12 +27,12 @@ static void fill_by_units(const RowsPacked *t, V b, V terms, V columns)
     V whole = l_sar(l, terms, 1), one = l_i64(l, 1), units = emit_product_units(x, terms);
     emit_rows_masks(x, columns, l_i64(l, t->terms));
     For u = l_for(l, l_i64(l, 0), whole, 1, "unit");
-    one_unit(t, b, u.var);
+    emit_rows_keep(x, b, u.var);
     l_end_for(l, &u);
     V odd = l_and(l, terms, one);
     When last = l_when(l, l_icmp(l, LLVMIntNE, odd, l_i64(l, 0)));
     emit_rows_masks(x, columns, one);
-    one_unit(t, b, whole);
+    emit_rows_keep(x, b, whole);
     l_end_when(l, &last);
     V zeros = l_real(LLVMVectorType(l->f32, x->lanes), 0.0);
     For z = l_for(l, l_add(l, whole, odd), units, 1, "zeros");
@@ -129,10 +123,10 @@ static void pack_rows_step(const RowsPacked *t, const TileStrip *s, V step, V b,
     V half = l_mul(l, x->b_panel, l_i64(l, TILE_STEP / 2));
     For u = l_for(l, l_i64(l, 0), l_i64(l, TILE_STEP / 2), 1, "unit");
     for (int panel = 0; panel < 2; panel++) {
-        V right[LAYOUT_EDGE], columns = l_byte(l, b, l_i64(l, panel * LAYOUT_EDGE * t->elem));
+        V columns = l_byte(l, b, l_i64(l, panel * LAYOUT_EDGE * t->elem));
         x->kept = l_byte(l, to, l_i64(l, panel * s->panel));
         x->next = panel ? l_byte(l, next, half) : next; /* of a row for each unit */
-        emit_rows_vectors(x, columns, u.var, right);
+        emit_rows_keep(x, columns, u.var);
     }
     l_end_for(l, &u);
 }

@@ -79,12 +79,13 @@ static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words
     l_end_for(l, &f);
 }
 
-/* Words of a part. A single fragment's products take less time than memory, which is asked only meanwhile: they come often,
+/* Words of a part: as many units as fragments keep at most. A single fragment's products take less time than memory, which is asked only meanwhile: they come often,
  * in short parts. */
 static V part_of(const RowsTransposed *t)
 {
     L *l = t->l;
-    return l_select(l, emit_product_few(t->x), l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, FIRST_CACHE_WORDS));
+    uint32_t kept = t->x->part / t->x->per_word, most = t->x->keeps && kept < FIRST_CACHE_WORDS ? kept : FIRST_CACHE_WORDS;
+    return l_select(l, emit_product_few(t->x), l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, most));
 }
 
 /* So many words of each of the short columns from `next` on. */
