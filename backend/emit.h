@@ -400,7 +400,7 @@ typedef struct EmitProduct {
     V mask[2]; /* what the loads of a unit find; */
     V copied;  /* and where there are no masks rows of the last columns */
 } EmitProduct;
-enum { ZERO_BYTES = 256, FEW_ROWS = 2, FEW_AT_MOST = 4 };
+enum { ZERO_BYTES = 256, FEW_ROWS = 2, FEW_AT_MOST = 4, SHARED_LINES = 4 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };

@@ -155,11 +155,16 @@ static void ask_lines(const MicroTile *f, V a)
 
 static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
 
-/* A trip's line of what the fragments of all rows ask for together (CPU_SHARES_ASKS). */
+/* A trip's lines of what the fragments of all rows ask for together (CPU_SHARES_ASKS). */
 static void ask_share(const MicroTile *f, V trip)
 {
     L *l = f->x->l;
-    emit_ask(l, l_byte(l, f->x->share, l_mul(l, trip, f->x->share_step)));
+    V at = l_byte(l, f->x->share, l_mul(l, trip, f->x->share_step)), line = l_i64(l, LAYOUT_LINE_BYTES);
+    emit_ask(l, at);
+    When more = l_when(l, l_icmp(l, LLVMIntSGT, f->x->share_step, line));
+    for (uint32_t i = 1; i < SHARED_LINES; i++)
+        emit_ask(l, l_byte(l, at, l_i64(l, i * LAYOUT_LINE_BYTES)));
+    l_end_when(l, &more);
 }
 
 /* Lines of sums that a trip of so many units asks for. */

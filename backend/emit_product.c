@@ -319,13 +319,21 @@ static int64_t least_rows(const EmitProduct *x, uint32_t i)
     return (x->heights[i] - 1) / next * next + 1;
 }
 
+/* Is the i-th height taken where so many rows are left? Four are two and two, not three and one. */
+static V takes_height(const EmitProduct *x, uint32_t i, V left)
+{
+    L *l = x->l;
+    V enough = l_icmp(l, LLVMIntSGE, left, l_i64(l, least_rows(x, i)));
+    int of_three = x->heights[i] == 3 && x->heights[i + 1] == 2;
+    return of_three ? l_and(l, enough, l_icmp(l, LLVMIntNE, left, l_i64(l, 4))) : enough;
+}
+
 static V choose_height(const EmitProduct *x, V left)
 {
     L *l = x->l;
     V height = l_i64(l, x->heights[x->nheights - 1]);
     for (uint32_t i = x->nheights - 1; i-- > 0;)
-        height = l_select(l, l_icmp(l, LLVMIntSGE, left, l_i64(l, least_rows(x, i))), l_i64(l, x->heights[i]),
-                          height);
+        height = l_select(l, takes_height(x, i, left), l_i64(l, x->heights[i]), height);
     return height;
 }
 
@@ -339,7 +347,7 @@ static void one_height(EmitProduct *x, V left, V c, V a, V b, V units)
         Block next = i + 1 < x->nheights ? l_block(l, "lower") : NULL;
         if (next) {
             Block fits = l_block(l, "fits");
-            l_branch(l, l_icmp(l, LLVMIntSGE, left, l_i64(l, least_rows(x, i))), fits, next);
+            l_branch(l, takes_height(x, i, left), fits, next);
             l_enter(l, fits);
         }
         fragment(x, x->heights[i], c, a, b, units);
@@ -471,7 +479,7 @@ static void share_asks(const EmitProduct *x, EmitProduct *first, EmitProduct *le
     V rows = l_max(l, l_sub(l, x->nrows, l_i64(l, x->rows)), l_i64(l, 1)), trip = l_i64(l, x->unroll);
     V row = l_bin(l, LLVMUDiv, l_i64(l, (int64_t)x->unroll * ROW_OF_WORDS / x->per_word), rows);
     V step = l_mul(l, row, l_i64(l, x->rows));
-    V shared = l_icmp(l, LLVMIntSLE, step, l_i64(l, LAYOUT_LINE_BYTES));
+    V shared = l_icmp(l, LLVMIntSLE, step, l_i64(l, SHARED_LINES * LAYOUT_LINE_BYTES));
     first->next = l_select(l, shared, b, x->next);
     left->share = l_select(l, shared, x->next, b);
     left->share_step = l_select(l, shared, step, l_i64(l, 0));
@@ -505,7 +513,7 @@ static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
         over_rows_from(x, zero, c, a, b, units);
         return;
     }
-    V several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows));
+    V several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows < FEW_AT_MOST ? FEW_AT_MOST : x->rows));
     When after = l_when(l, several);
     over_rows_after_first(x, c, a, b, units);
     l_end_when(l, &after);
