@@ -387,10 +387,11 @@ typedef struct EmitProduct {
     V stream;   /* bytes from a stream of it to the next one */
     V step;     /* and from `run` bytes of a stream to its next ones; NULL: they follow each other */
     uint32_t run;
-    V share;      /* what the fragments of all rows ask for together, CPU_SHARES_ASKS: the next trip's; NULL: nothing */
+    V share;      /* what the fragments of all rows ask for together, CPU_WIDE: the next trip's; NULL: nothing */
     V share_step, share_row; /* bytes of it that a trip asks for, and from the share of a row to the next one's */
     V kept;     /* where a fragment keeps the vectors of its units, as an f32 panel; NULL: nowhere */
-    int keeps;  /* CPU_WIDENS_ONCE, where there is something to widen */
+    int wide;   /* CPU_WIDE */
+    int keeps;  /* CPU_WIDENS_ONCE or CPU_WIDE, where there is something to widen */
     V init;     /* i1: this part of the units begins the sums, at zero */
     V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
     V from_row; /* bytes to the next row there: 0, or c_row */
@@ -400,7 +401,7 @@ typedef struct EmitProduct {
     V mask[2]; /* what the loads of a unit find; */
     V copied;  /* and where there are no masks rows of the last columns */
 } EmitProduct;
-enum { ZERO_BYTES = 256, FEW_ROWS = 2, FEW_AT_MOST = 4, SHARED_LINES = 4 };
+enum { ZERO_BYTES = 256, FEW_ROWS = 2, SHARED_LINES = 8 };
 /* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
  * FRAGMENT_UNITS, of tiles of whole lines. */
 enum { FRAGMENT_UNITS = 2 };
@@ -409,7 +410,9 @@ typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
  * written, one that is not whole is computed in a place of its own. */
 V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
 V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
-EmitProduct emit_few_fragment(const EmitProduct *x); /* as these have */
+V emit_product_many(const EmitProduct *x);           /* i1: so many that they are to have all columns, too (CPU_WIDE), */
+EmitProduct emit_wide_fragment(const EmitProduct *x); /* as these have */
+void emit_lower(EmitProduct *x, uint32_t most);       /* leaves out heights of more rows */
 V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that what streams through is to be read once */
 /* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);

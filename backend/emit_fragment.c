@@ -85,7 +85,8 @@ void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v)
 /* The unit `unit` of a trip, which is the at-th of the panel or the rows at b. */
 typedef struct UnitAt {
     uint32_t unit;
-    V at, a, b; /* a: the trip's first terms of the left operand; b: the trip's words, or of rows the first one */
+    V at, a,
+        b; /* a: the trip's first terms of the left operand; b: the trip's words, or of rows the first one */
 } UnitAt;
 
 /* What lies ahead of a panel's unit is asked for: a panel in memory then costs no time beside its products, or all that memory
@@ -155,7 +156,7 @@ static void ask_lines(const MicroTile *f, V a)
 
 static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
 
-/* A trip's lines of what the fragments of all rows ask for together (CPU_SHARES_ASKS). */
+/* A trip's lines of what the fragments of all rows ask for together (CPU_WIDE). */
 static void ask_share(const MicroTile *f, V trip)
 {
     L *l = f->x->l;

@@ -7,8 +7,8 @@
  * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
  * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
  * read from its begin to its end: memory gives one long run faster than many short ones. Few rows take several panels in turn where
- * the CPU reads several runs faster than one (`streams`). Where widening takes slots of multiply-adds (CPU_WIDENS_ONCE), the first
- * fragment of a part keeps the panel in f32 for the others. Every element's sum is one
+ * the CPU reads several runs faster than one (`streams`). Where widening takes slots of multiply-adds (CPU_WIDENS_ONCE), and where
+ * fragments of many rows are wide (CPU_WIDE), the first fragment of a part keeps the panel in f32 for the others. Every element's sum is one
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
  *
@@ -209,7 +209,8 @@ static void choose_fragment(EmitProduct *x)
     x->unroll = cpu->unroll;
     x->rows_read = cpu->rows_read;
     x->streams = x->in_rows || x->transposed ? cpu->row_streams : cpu->streams;
-    x->keeps = x->left == EL_F32 && x->right == EL_BF16 && cpu_can(cpu, CPU_WIDENS_ONCE);
+    x->wide = cpu_can(cpu, CPU_WIDE);
+    x->keeps = x->left == EL_F32 && x->right == EL_BF16 && (x->wide || cpu_can(cpu, CPU_WIDENS_ONCE));
 }
 
 static V zeros(const Plan *p)
@@ -235,9 +236,7 @@ static void choose_heights(EmitProduct *x)
         x->heights[x->nheights++] = x->tail;
     if (x->left_in_rows)
         x->heights[x->nheights++] = 1;
-    else if (x->tail <= FEW_ROWS)
-        x->heights[x->nheights++] = 1;
-    else if (!x->in_rows && calls_panel_function(x->e->p->target, x->left))
+    else if (x->tail > FEW_ROWS && !x->in_rows && calls_panel_function(x->e->p->target, x->left))
         x->heights[x->nheights++] = FEW_ROWS;
 }
 
@@ -264,36 +263,50 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
     choose_fragment(&x);
     choose_heights(&x);
     x.zeros = zeros(p);
-    x.own = l_slot_bytes(l, (uint64_t)(x.rows < x.vectors ? 2 : 1) * x.rows * ROW_OF_WORDS, "own");
+    x.own = l_slot_bytes(l, (uint64_t)x.rows * ROW_OF_WORDS, "own");
     return x;
 }
 
-static uint32_t few_rows(const EmitProduct *x) { return x->tail < FEW_AT_MOST ? FEW_AT_MOST : x->tail; }
-V emit_product_few(const EmitProduct *x)
-{
-    return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, few_rows(x)));
-}
+V emit_product_few(const EmitProduct *x) { return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->tail)); }
 
 V emit_product_streams(const EmitProduct *x)
 {
     return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, FEW_FRAGMENTS * (int64_t)x->rows));
 }
 
-/* As many sums as the registers of other fragments hold. */
-EmitProduct emit_few_fragment(const EmitProduct *x)
+V emit_product_many(const EmitProduct *x)
 {
-    EmitProduct few = *x;
-    int narrow = width_of(x) < LAYOUT_EDGE;
-    if (!narrow && x->rows <= few_rows(x))
-        return few;
-    uint32_t most = narrow ? FEW_ROWS : x->tail;
-    few.vectors = LAYOUT_EDGE / x->lanes;
-    few.nheights = 0;
-    if (most * few.vectors <= x->rows * x->vectors)
-        few.heights[few.nheights++] = most;
-    if (narrow)
-        few.heights[few.nheights++] = 1;
-    return few;
+    L *l = x->l;
+    if (!x->wide)
+        return l_int(l->i1, 0);
+    int64_t least = x->keeps ? WIDE_ROWS : x->tail + 1;
+    return l_icmp(l, LLVMIntSGE, x->nrows, l_i64(l, least));
+}
+
+void emit_lower(EmitProduct *x, uint32_t most)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->nheights; i++)
+        if (x->heights[i] <= most)
+            x->heights[n++] = x->heights[i];
+    x->nheights = n;
+}
+
+/* As many sums as the registers of other fragments hold. */
+EmitProduct emit_wide_fragment(const EmitProduct *x)
+{
+    EmitProduct wide = *x;
+    if (width_of(x) == LAYOUT_EDGE) {
+        wide.heights[0] = x->tail;
+        wide.nheights = 1;
+        return wide;
+    }
+    wide.vectors = LAYOUT_EDGE / x->lanes;
+    wide.rows = x->rows * x->vectors / wide.vectors;
+    wide.nheights = 0;
+    for (uint32_t height = wide.rows; height > 0; height--)
+        wide.heights[wide.nheights++] = height;
+    return wide;
 }
 
 /* size[0] x size[1] sums, one by one. */
@@ -307,15 +320,15 @@ static void copy_sums(L *l, V to, V to_row, V from, V from_row, const V *size)
     l_end_for(l, &i);
 }
 
-/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one, unless that is odd:
- * rows have room up to a multiple of 32. Of a left operand in rows no row is read that is not there. */
+/* The i-th height is taken where that many rows are left at least: fewer are a whole fragment of the next one. Of a left operand in
+ * rows no row is read that is not there. */
 static int64_t least_rows(const EmitProduct *x, uint32_t i)
 {
     if (i + 1 == x->nheights)
         return 0;
-    uint32_t next = x->heights[i + 1];
-    if (x->left_in_rows || next % 2)
+    if (x->left_in_rows)
         return x->heights[i];
+    uint32_t next = x->heights[i + 1];
     return (x->heights[i] - 1) / next * next + 1;
 }
 
@@ -324,8 +337,8 @@ static V takes_height(const EmitProduct *x, uint32_t i, V left)
 {
     L *l = x->l;
     V enough = l_icmp(l, LLVMIntSGE, left, l_i64(l, least_rows(x, i)));
-    int of_three = x->heights[i] == 3 && x->heights[i + 1] == 2;
-    return of_three ? l_and(l, enough, l_icmp(l, LLVMIntNE, left, l_i64(l, 4))) : enough;
+    int three = x->heights[i] == 3 && x->heights[i + 1] == 2;
+    return three ? l_and(l, enough, l_icmp(l, LLVMIntNE, left, l_i64(l, 4))) : enough;
 }
 
 static V choose_height(const EmitProduct *x, V left)
@@ -417,9 +430,6 @@ static V panel_function(const Plan *p, uint32_t kind)
     return named_function(p, "panel", kind, "", l_fn_type(l, l->none, types, sizeof types / sizeof *types));
 }
 
-/* Do fragments ask together for what comes next? */
-static int shares_asks(const EmitProduct *x) { return x->next && cpu_can(x->e->p->cpu, CPU_SHARES_ASKS); }
-
 /* While a fragment is computed, the sums of its rows in the next columns are asked for: early enough for memory, however few
  * the terms are. In the last columns those of the first ones below the block, where the next part of an item's rows is. */
 static V coming(const EmitProduct *x)
@@ -459,8 +469,8 @@ EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
 {
     L *l = x->l;
     EmitProduct left = *x;
-    left.in_rows = 0;
     if (x->keeps || x->in_rows) {
+        left.in_rows = 0;
         left.right = x->left;
         left.per_word = left.trip = 1;
     }
@@ -471,24 +481,23 @@ EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
     return left;
 }
 
-/* Of what x asks for each row of the rows that are left gets its share, in each trip of a fragment, if that is no more than a
- * line; they ask then, and `first` asks for what it reads anyhow. Else it does it alone, early. */
-static void share_asks(const EmitProduct *x, EmitProduct *first, EmitProduct *left, V b, V units)
+/* What x asks for is shared out: each trip of the others' fragments asks for the lines of its rows, and the first fragment for what it
+ * reads anyhow. Where that would be too many lines, the first one asks for all. */
+static void share_out(const EmitProduct *x, EmitProduct *first, EmitProduct *others, V b, V units)
 {
     L *l = x->l;
-    V rows = l_max(l, l_sub(l, x->nrows, l_i64(l, x->rows)), l_i64(l, 1)), trip = l_i64(l, x->unroll);
+    V zero = l_i64(l, 0), rows = l_max(l, l_sub(l, x->nrows, l_i64(l, x->rows)), l_i64(l, 1));
     V row = l_bin(l, LLVMUDiv, l_i64(l, (int64_t)x->unroll * ROW_OF_WORDS / x->per_word), rows);
-    V step = l_mul(l, row, l_i64(l, x->rows));
-    V shared = l_icmp(l, LLVMIntSLE, step, l_i64(l, SHARED_LINES * LAYOUT_LINE_BYTES));
-    first->next = l_select(l, shared, b, x->next);
-    left->share = l_select(l, shared, x->next, b);
-    left->share_step = l_select(l, shared, step, l_i64(l, 0));
-    left->share_row =
-        l_select(l, shared, l_mul(l, row, l_bin(l, LLVMUDiv, units, trip)), l_i64(l, 0));
+    V step = l_mul(l, row, l_i64(l, x->rows)), trips = l_bin(l, LLVMUDiv, units, l_i64(l, x->unroll));
+    V few = l_icmp(l, LLVMIntSLE, step, l_i64(l, SHARED_LINES * LAYOUT_LINE_BYTES));
+    first->next = l_select(l, few, b, x->next);
+    others->share = l_select(l, few, x->next, b);
+    others->share_step = l_select(l, few, step, zero);
+    others->share_row = l_select(l, few, l_mul(l, row, trips), zero);
 }
 
-/* The first fragment reads the panel, which may come from memory. It keeps the vectors as they are multiplied, in f32, for the others: of
- * a part, which has so many units. */
+/* The first fragment reads the panel, which may come from memory, and keeps its vectors as they are multiplied, in f32, for the others:
+ * of a part, which has so many units. */
 static void over_rows_after_first(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
@@ -496,10 +505,10 @@ static void over_rows_after_first(EmitProduct *x, V c, V a, V b, V units)
     x->coming = coming(x);
     EmitProduct first = *x, others = *x;
     first.nheights = 1;
-    if (shares_asks(x))
-        share_asks(x, &first, &others, b, units);
     if (x->keeps)
         first.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
+    if (x->wide && x->next)
+        share_out(x, &first, &others, b, units);
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     EmitProduct left = emit_rows_left(&others, done, &c, &a);
     emit_product_fragments(&left, c, a, x->keeps ? first.kept : b, units);
@@ -509,25 +518,17 @@ static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     V zero = l_i64(l, 0);
-    if (!x->keeps && !shares_asks(x)) {
+    if (!x->keeps) {
         over_rows_from(x, zero, c, a, b, units);
         return;
     }
-    V several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows < FEW_AT_MOST ? FEW_AT_MOST : x->rows));
-    When after = l_when(l, several);
+    V several = l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows));
+    When keeping = l_when(l, several);
     over_rows_after_first(x, c, a, b, units);
-    l_end_when(l, &after);
+    l_end_when(l, &keeping);
     When once = l_when(l, l_not(l, several));
     over_rows_from(x, zero, c, a, b, units);
     l_end_when(l, &once);
-}
-
-/* A higher fragment, of as many sums as registers hold. */
-static void add_height(EmitProduct *x, uint32_t rows)
-{
-    for (uint32_t i = x->nheights++; i > 0; i--)
-        x->heights[i] = x->heights[i - 1];
-    x->heights[0] = x->rows = rows;
 }
 
 /* Of the columns that are left half of a panel's vectors, if they are no more: as few columns as experts of a small model have, or
@@ -542,14 +543,12 @@ static void over_whole_panel(EmitProduct *x, V c, V a, V b, V units)
     When half = l_when(l, few);
     EmitProduct narrow = *x;
     narrow.vectors /= 2;
-    if (x->rows < x->vectors)
-        add_height(&narrow, 2 * x->rows);
     over_rows_from(&narrow, l_i64(l, 0), c, a, b, units);
     l_end_when(l, &half);
 }
 
-/* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all:
- * what comes from memory is read in one run. */
+/* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all: what
+ * comes from memory is read in one run. So have those of many rows, where they are faster (CPU_WIDE). */
 static void over_panel(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
@@ -558,12 +557,19 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
         over_whole_panel(x, c, a, b, units);
         return;
     }
-    EmitProduct few = emit_few_fragment(x);
-    V are_few = emit_product_few(x);
+    EmitProduct wide = emit_wide_fragment(x), many = wide;
+    V are_few = emit_product_few(x), are_many = emit_product_many(x), next = x->next;
     When w = l_when(l, are_few);
-    over_rows_from(&few, zero, c, a, b, units);
+    over_rows_from(&wide, zero, c, a, b, units);
     l_end_when(l, &w);
-    V columns = l_select(l, are_few, zero, l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE))), next = x->next;
+    if (x->wide) {
+        are_many = l_and(l, are_many, l_icmp(l, LLVMIntSGT, x->ncols, l_i64(l, width_of(x))));
+        When m = l_when(l, are_many);
+        over_rows_after_first(&many, c, a, b, units);
+        l_end_when(l, &m);
+    }
+    V columns = l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE));
+    columns = l_select(l, l_or(l, are_few, are_many), zero, columns);
     V share = l_mul(l, units, l_i64(l, width_of(x) * LAYOUT_WORD_BYTES / x->per_word));
     For f = l_for(l, zero, columns, width_of(x), "columns");
     if (next)
@@ -621,7 +627,8 @@ static V part_of(const EmitProduct *x)
     L *l = x->l;
     uint32_t least = is_of_tiles(x) || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
-    V part = l_mul(l, words, l_i64(l, x->keeps ? 1 : x->per_word));
+    V keeps = x->wide ? emit_product_many(x) : l_int(l->i1, 1), units = l_i64(l, x->per_word);
+    V part = l_mul(l, words, x->keeps ? l_select(l, keeps, l_i64(l, 1), units) : units);
     V few = is_of_tiles(x) ? part : x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
     return l_select(l, emit_product_few(x), few, part);
 }

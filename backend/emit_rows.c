@@ -63,8 +63,8 @@ void emit_rows_keep(EmitProduct *x, V b, V unit)
 
 V emit_rows_vector(EmitProduct *x, V b, V unit, uint32_t v)
 {
-    V right = unit_terms(x) == 2 ? words_of(x, x->pair, v)
-                                 : emit_decode(x->e, x->right, load_of(x, b, unit, v));
+    V right =
+        unit_terms(x) == 2 ? words_of(x, x->pair, v) : emit_decode(x->e, x->right, load_of(x, b, unit, v));
     emit_keep(x, unit, v, right);
     return right;
 }
@@ -99,7 +99,13 @@ static void copy_rows(EmitProduct *x, V b, V columns, V terms)
 static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitProduct first = x->lanes * x->vectors < LAYOUT_EDGE ? emit_few_fragment(x) : *x;
+    EmitProduct first = *x;
+    if (x->lanes * x->vectors < LAYOUT_EDGE) {
+        first = emit_wide_fragment(x);
+        if (first.heights[0] >
+            FEW_ROWS) /* even numbers of rows are left of even ones, as they have room for */
+            emit_lower(&first, FEW_ROWS);
+    }
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     EmitProduct left = emit_rows_left(x, done, &c, &a);
     When some = l_when(l, l_icmp(l, LLVMIntSGT, left.nrows, l_i64(l, 0)));

@@ -79,13 +79,16 @@ static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words
     l_end_for(l, &f);
 }
 
-/* Words of a part: as many units as fragments keep at most. A single fragment's products take less time than memory, which is asked only meanwhile: they come often,
- * in short parts. */
+/* Words of a part. A single fragment's products take less time than memory, which is asked only meanwhile: they come often,
+ * in short parts. Of a part that a fragment keeps there are no more units than it can. */
 static V part_of(const RowsTransposed *t)
 {
     L *l = t->l;
-    uint32_t kept = t->x->part / t->x->per_word, most = t->x->keeps && kept < FIRST_CACHE_WORDS ? kept : FIRST_CACHE_WORDS;
-    return l_select(l, emit_product_few(t->x), l_i64(l, ONE_FRAGMENT_WORDS), l_i64(l, most));
+    const EmitProduct *x = t->x;
+    V kept = l_i64(l, x->part / x->per_word), most = l_i64(l, FIRST_CACHE_WORDS);
+    if (x->wide && x->keeps)
+        most = l_select(l, emit_product_many(x), kept, most);
+    return l_select(l, emit_product_few(x), l_i64(l, ONE_FRAGMENT_WORDS), most);
 }
 
 /* So many words of each of the short columns from `next` on. */
@@ -107,7 +110,7 @@ static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
 {
     EmitProduct *x = t->x;
     L *l = x->l;
-    EmitProduct few = emit_few_fragment(x);
+    EmitProduct few = emit_wide_fragment(x);
     V are_few = emit_product_few(x);
     When here = l_when(l, are_few);
     few.trip = FRAGMENT_UNITS;

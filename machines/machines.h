@@ -86,12 +86,12 @@ static inline int cpu_can(const Cpu *cpu, CpuTrait trait) { return cpu->traits >
 /* Is its loop timed, to choose between it and others? */
 static inline int cpu_is_timed(const Cpu *cpu) { return cpu->loop && cpu_can(cpu, CPU_TIMED); }
 
-/* The rows of the last fragments but for one or two rows, of which a whole fragment would waste most: a power of two, and 4 where
- * a fragment has so many, because fewer leave a core without work between two multiply-adds of one sum. */
+/* The rows of the last fragments but for one or two rows, of which a whole fragment would waste most: a power of two, and at
+ * least 4, because fewer leave a core without work between two multiply-adds of one sum. */
 static inline uint32_t cpu_tail(uint32_t rows)
 {
     uint32_t tail = rows & -rows;
-    return tail >= 4 || rows < 2 ? tail : rows > 4 ? 4 : 2;
+    return tail < 4 && rows > 4 ? 4 : tail;
 }
 
 typedef struct CpuTraitRow {
