@@ -358,6 +358,7 @@ V emit_transpose(Emit *e, int past);
 void emit_transpose_words(L *l, V from, V step, V to, V stride); /* the same in place of a call, into the caches */
 void emit_transpose_function(Plan *p, int past);
 
+enum { VECTORS_MAX = 8 }; /* of a fragment */
 /* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */
 typedef struct EmitProduct {
     Emit *e;
@@ -397,7 +398,7 @@ typedef struct EmitProduct {
     V from_row; /* bytes to the next row there: 0, or c_row */
     /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
     int in_rows, transposed;
-    V pair[2]; /* the rows of a unit of pairs; */
+    V got[VECTORS_MAX]; /* what the loads of a unit have found, its vectors or two rows of pairs; */
     V mask[2]; /* what the loads of a unit find; */
     V copied;  /* and where there are no masks rows of the last columns */
 } EmitProduct;
@@ -428,10 +429,10 @@ void emit_rows_transposed_product(EmitProduct *x, V depth);
 /* emit_rows_packed.c: the function of either where fragments do not read rows. */
 void emit_rows_packed_product(EmitProduct *x, V depth);
 int emit_packs_units(const Cpu *cpu, Elem left, int transposed); /* by itself, without a pack function */
-/* emit_rows.c: the function of a right operand in rows; the vectors of a unit, counted from b, after its begin. */
+/* emit_rows.c: the function of a right operand in rows; a unit, counted from b: loads, then a vector after the other. */
 void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_begin(EmitProduct *x, V b, V unit);
-V emit_rows_vector(EmitProduct *x, V b, V unit, uint32_t v);
+V emit_rows_vector(EmitProduct *x, V unit, uint32_t v);
 void emit_rows_keep(EmitProduct *x, V b, V unit); /* all of them, in x->kept */
 void emit_rows_masks(EmitProduct *x, V columns, V terms); /* of its loads, so many columns and terms being left */
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */

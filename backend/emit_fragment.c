@@ -3,7 +3,7 @@
 #include "backend/emit.h"
 #include "backend/family.h"
 
-enum { FRAGMENT_MAX = 64, VECTORS_MAX = 8, LINES_AT_ONCE = 8, ROW_AHEAD = 2 * LAYOUT_LINE_BYTES };
+enum { FRAGMENT_MAX = 64, LINES_AT_ONCE = 8, ROW_AHEAD = 2 * LAYOUT_LINE_BYTES };
 
 typedef struct MicroTile {
     EmitProduct *x;
@@ -107,7 +107,7 @@ static V right_of(MicroTile *f, const UnitAt *u, uint32_t v)
     EmitProduct *x = f->x;
     L *l = x->l;
     if (x->in_rows)
-        return emit_rows_vector(x, u->b, u->at, v);
+        return emit_rows_vector(x, u->at, v);
     uint32_t byte = u->unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
     if (u->unit % x->per_word == 0 || f->pinned)
         f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, u->b, l_i64(l, byte)), 4);

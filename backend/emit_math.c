@@ -97,8 +97,8 @@ static V near_zero(L *l, V r)
     return by_vectors(l, "llvm.x86.avx512.mask.range.ps.512", r, l_real(LLVMTypeOf(r), -0.5), &smaller, NULL);
 }
 
-/* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x above -120 or NaN, or n->any. Beyond
- * the range the clamped value overflows as it should; NaN passes the clamp. */
+/* e^(x + low) as a number about 1 times 2^(*n rounded down), low far below x or NULL; x in -120..89, or n->any. Of other x it is
+ * anything, of NaN it is NaN. */
 static V exponential_rest(Emit *e, V x, V low, Exponent *n)
 {
     static const double whole[] = {0.5, 0.16666576666119928, 0.04166655421298415, 0.008363232883682618,
@@ -107,8 +107,6 @@ static V exponential_rest(Emit *e, V x, V low, Exponent *n)
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
     n->magic = ldexp(12582912.0, -n->part_bits);
-    if (!n->any)
-        x = l_select(l, l_fcmp(l, LLVMRealOGT, x, l_real(t, 89.0)), l_real(t, 89.0), x);
     n->shifted = emit_fma(e, x, l_real(t, 1.4426950408889634), l_real(t, n->magic));
     V rounded = l_fsub(l, n->shifted, l_real(t, n->magic));
     V r = emit_fma(e, rounded, l_real(t, -0.69140625), x);
@@ -123,11 +121,14 @@ static V exponential_rest(Emit *e, V x, V low, Exponent *n)
     return emit_fma(e, power, near_one(e, r, sixteenth, 2), power);
 }
 
-/* The same as *p * *scale, both of them normal numbers. */
+/* The same as *p * *scale, both of them normal numbers, of x above -120 or NaN: beyond the range the clamped value overflows as it
+ * should, and NaN passes the clamp. */
 static void exponential_parts(Emit *e, V x, V low, int part_bits, V *p, V *scale)
 {
     L *l = e->l;
     Exponent n = {.part_bits = part_bits};
+    V most = l_real(LLVMTypeOf(x), 89.0);
+    x = l_select(l, l_fcmp(l, LLVMRealOGT, x, most), most, x);
     V rest = exponential_rest(e, x, low, &n), bits = l_bits(l, n.shifted, l->i32);
     V whole = l_sub(l, bits, l_bits(l, l_real(LLVMTypeOf(x), n.magic), l->i32));
     whole = l_sar(l, whole, n.part_bits);
@@ -156,20 +157,24 @@ static void exponential_native(Emit *e, V x, V low, int part_bits, V *p, V *n)
     *n = l_fsub(l, to.shifted, l_real(LLVMTypeOf(x), to.magic));
 }
 
-/* Subnormal results are 0: the CPU takes a hundred cycles to make one (language page, section 5). */
+/* Subnormal results are 0: the CPU takes a hundred cycles to make one (language page, section 5). Others are normal numbers, so that n
+ * can be added to the exponent, or infinite; what is NaN or beyond the range is not computed. */
 static V exponential(Emit *e, V x)
 {
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
-    V p, scale, least = l_real(t, -87.33654);
-    V live = l_fcmp(l, LLVMRealUGE, x, least);
-    int part_bits = cpu_can(e->p->cpu, CPU_LOOKUP) ? 4 : 0;
+    V live = l_fcmp(l, LLVMRealUGE, x, l_real(t, -87.33654));
+    Exponent n = {.part_bits = cpu_can(e->p->cpu, CPU_LOOKUP) ? 4 : 0};
     if (can_scale(e, x)) {
-        exponential_native(e, x, NULL, part_bits, &p, &scale);
+        V p, scale;
+        exponential_native(e, x, NULL, n.part_bits, &p, &scale);
         return scale_by(l, p, scale, live);
     }
-    exponential_parts(e, l_select(l, live, x, least), NULL, part_bits, &p, &scale);
-    return l_select(l, live, l_fmul(l, p, scale), l_real(t, 0.0));
+    V p = l_bits(l, exponential_rest(e, x, NULL, &n), l->i32);
+    V power = l_shl(l, l_sar(l, l_bits(l, n.shifted, l->i32), n.part_bits), 23);
+    V result = l_select(l, live, l_bits(l, l_add(l, p, power), l->f32), l_real(t, 0.0));
+    V over = l_fcmp(l, LLVMRealUGT, x, l_real(t, 88.72283172607422));
+    return l_select(l, over, l_fadd(l, x, l_real(t, INFINITY)), result);
 }
 
 /* 1.1 ulp */

@@ -38,35 +38,31 @@ static V words_of(const EmitProduct *x, const V *rows, uint32_t half)
     return LLVMBuildBitCast(l->b, words, LLVMVectorType(LLVMBFloatTypeInContext(l->ctx), LAYOUT_EDGE), "");
 }
 
-/* The i-th load of a unit: its vectors' columns of one row, or of pairs two rows. */
-static V load_of(EmitProduct *x, V b, V unit, uint32_t i)
-{
-    L *l = x->l;
-    V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x)))));
-    V step = unit_terms(x) == 2 ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
-    return load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->copied ? NULL : x->mask[i]);
-}
-
 void emit_rows_begin(EmitProduct *x, V b, V unit)
 {
+    L *l = x->l;
+    int pairs = unit_terms(x) == 2;
+    uint32_t loads = pairs ? 2 : x->vectors; /* two rows, or the vectors of one */
+    V at = l_byte(l, b, l_mul(l, unit, l_mul(l, x->b_panel, l_i64(l, unit_terms(x)))));
     emit_ask_streams(x, unit, unit_terms(x) * LAYOUT_EDGE * column_bytes(x));
-    for (uint32_t i = 0; unit_terms(x) == 2 && i < 2; i++)
-        x->pair[i] = load_of(x, b, unit, i);
+    for (uint32_t i = 0; i < loads; i++) {
+        V step = pairs ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
+        x->got[i] = load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->copied ? NULL : x->mask[i]);
+    }
+}
+
+V emit_rows_vector(EmitProduct *x, V unit, uint32_t v)
+{
+    V right = unit_terms(x) == 2 ? words_of(x, x->got, v) : emit_decode(x->e, x->right, x->got[v]);
+    emit_keep(x, unit, v, right);
+    return right;
 }
 
 void emit_rows_keep(EmitProduct *x, V b, V unit)
 {
     emit_rows_begin(x, b, unit);
     for (uint32_t v = 0; v < x->vectors; v++)
-        emit_rows_vector(x, b, unit, v);
-}
-
-V emit_rows_vector(EmitProduct *x, V b, V unit, uint32_t v)
-{
-    V right =
-        unit_terms(x) == 2 ? words_of(x, x->pair, v) : emit_decode(x->e, x->right, load_of(x, b, unit, v));
-    emit_keep(x, unit, v, right);
-    return right;
+        emit_rows_vector(x, unit, v);
 }
 
 /* ---- the function ---- */
