@@ -232,6 +232,20 @@ static V ask_coming(MicroTile *f, V c, V a, V b, V units)
     return apart;
 }
 
+/* Of a part that ends soon the sums of the rows FRAGMENTS_BELOW fragments on, which were asked for long ago but may have left the
+ * caches. */
+static void ask_below(const MicroTile *f, V c, V units)
+{
+    EmitProduct *x = f->x;
+    L *l = x->l;
+    V soon = l_icmp(l, LLVMIntSLT, units, l_i64(l, x->part));
+    When w = l_when(l, l_and(l, soon, l_icmp(l, LLVMIntNE, x->coming, l_i64(l, 0))));
+    V at = l_byte(l, c, l_mul(l, x->c_row, l_i64(l, FRAGMENTS_BELOW * (int64_t)f->rows)));
+    for (uint32_t i = 0; i < f->rows * row_lines(f); i++)
+        ask_line(f, at, l_i64(l, i));
+    l_end_when(l, &w);
+}
+
 void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
@@ -243,6 +257,8 @@ void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     V from = l_select(l, x->init, x->zeros, c);
     for (uint32_t i = 0; i < rows * x->vectors; i++)
         f.sum[i] = l_load(l, type, address_of_sum(&f, from, x->from_row, i / x->vectors, i % x->vectors), 4);
+    if (x->share && x->coming)
+        ask_below(&f, c, units);
     V done = x->coming ? ask_coming(&f, c, a, b, units) : l_i64(l, 0);
     uint32_t trip = longest_trip(x);
     if (trip > x->trip) {
