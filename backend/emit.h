@@ -412,8 +412,7 @@ typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
 V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
 V emit_product_many(const EmitProduct *x);           /* i1: so many that they are to have all columns, too (CPU_WIDE), */
-EmitProduct emit_wide_fragment(const EmitProduct *x); /* as these have */
-void emit_lower(EmitProduct *x, uint32_t most);       /* leaves out heights of more rows */
+EmitProduct emit_wide_fragment(const EmitProduct *x, uint32_t most); /* as these have, of so many rows at most */
 V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that what streams through is to be read once */
 /* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);

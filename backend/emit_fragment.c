@@ -52,13 +52,15 @@ static uint32_t row_lines(const MicroTile *f)
     return bytes < LAYOUT_LINE_BYTES ? 1 : bytes / LAYOUT_LINE_BYTES;
 }
 
-static void ask_line(const MicroTile *f, V at, V line)
+static V line_of(const MicroTile *f, V at, V line)
 {
     L *l = f->x->l;
     V in_row = l_i64(l, row_lines(f)), row = l_mul(l, l_bin(l, LLVMUDiv, line, in_row), f->x->c_row);
     V byte = l_mul(l, l_bin(l, LLVMURem, line, in_row), l_i64(l, LAYOUT_LINE_BYTES));
-    emit_ask(l, l_byte(l, l_byte(l, at, row), byte));
+    return l_byte(l, l_byte(l, at, row), byte);
 }
+
+static void ask_line(const MicroTile *f, V at, V line) { emit_ask(f->x->l, line_of(f, at, line)); }
 
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes)
 {
@@ -242,7 +244,7 @@ static void ask_below(const MicroTile *f, V c, V units)
     When w = l_when(l, l_and(l, soon, l_icmp(l, LLVMIntNE, x->coming, l_i64(l, 0))));
     V at = l_byte(l, c, l_mul(l, x->c_row, l_i64(l, FRAGMENTS_BELOW * (int64_t)f->rows)));
     for (uint32_t i = 0; i < f->rows * row_lines(f); i++)
-        ask_line(f, at, l_i64(l, i));
+        emit_ask_near(l, line_of(f, at, l_i64(l, i)));
     l_end_when(l, &w);
 }
 

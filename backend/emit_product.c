@@ -283,17 +283,8 @@ V emit_product_many(const EmitProduct *x)
     return l_icmp(l, LLVMIntSGE, x->nrows, l_i64(l, least));
 }
 
-void emit_lower(EmitProduct *x, uint32_t most)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < x->nheights; i++)
-        if (x->heights[i] <= most)
-            x->heights[n++] = x->heights[i];
-    x->nheights = n;
-}
-
 /* As many sums as the registers of other fragments hold. */
-EmitProduct emit_wide_fragment(const EmitProduct *x)
+EmitProduct emit_wide_fragment(const EmitProduct *x, uint32_t most)
 {
     EmitProduct wide = *x;
     if (width_of(x) == LAYOUT_EDGE) {
@@ -304,7 +295,7 @@ EmitProduct emit_wide_fragment(const EmitProduct *x)
     wide.vectors = LAYOUT_EDGE / x->lanes;
     wide.rows = x->rows * x->vectors / wide.vectors;
     wide.nheights = 0;
-    for (uint32_t height = wide.rows; height > 0; height--)
+    for (uint32_t height = wide.rows < most ? wide.rows : most; height > 0; height--)
         wide.heights[wide.nheights++] = height;
     return wide;
 }
@@ -557,7 +548,7 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
         over_whole_panel(x, c, a, b, units);
         return;
     }
-    EmitProduct wide = emit_wide_fragment(x), many = wide;
+    EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE), many = wide;
     V are_few = emit_product_few(x), are_many = emit_product_many(x), next = x->next;
     When w = l_when(l, are_few);
     over_rows_from(&wide, zero, c, a, b, units);

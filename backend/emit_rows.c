@@ -47,7 +47,8 @@ void emit_rows_begin(EmitProduct *x, V b, V unit)
     emit_ask_streams(x, unit, unit_terms(x) * LAYOUT_EDGE * column_bytes(x));
     for (uint32_t i = 0; i < loads; i++) {
         V step = pairs ? x->b_panel : l_i64(l, x->lanes * column_bytes(x));
-        x->got[i] = load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->copied ? NULL : x->mask[i]);
+        x->got[i] =
+            load(x, i ? l_byte(l, at, l_mul(l, step, l_i64(l, i))) : at, x->copied ? NULL : x->mask[i]);
     }
 }
 
@@ -91,17 +92,12 @@ static void copy_rows(EmitProduct *x, V b, V columns, V terms)
     x->e->width = 0;
 }
 
-/* A fragment that fits the rows reads and keeps the columns from b on, others go over the rows that are left. */
+/* A fragment that fits the rows reads and keeps the columns from b on, others go over the rows that are left: of an even number of rows,
+ * which may be rounded up, an even one. */
 static void over_rows(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitProduct first = *x;
-    if (x->lanes * x->vectors < LAYOUT_EDGE) {
-        first = emit_wide_fragment(x);
-        if (first.heights[0] >
-            FEW_ROWS) /* even numbers of rows are left of even ones, as they have room for */
-            emit_lower(&first, FEW_ROWS);
-    }
+    EmitProduct first = x->lanes * x->vectors < LAYOUT_EDGE ? emit_wide_fragment(x, FEW_ROWS) : *x;
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     EmitProduct left = emit_rows_left(x, done, &c, &a);
     When some = l_when(l, l_icmp(l, LLVMIntSGT, left.nrows, l_i64(l, 0)));

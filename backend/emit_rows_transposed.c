@@ -110,7 +110,7 @@ static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
 {
     EmitProduct *x = t->x;
     L *l = x->l;
-    EmitProduct few = emit_wide_fragment(x);
+    EmitProduct few = emit_wide_fragment(x, LAYOUT_EDGE);
     V are_few = emit_product_few(x);
     When here = l_when(l, are_few);
     few.trip = FRAGMENT_UNITS;
