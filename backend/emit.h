@@ -365,7 +365,7 @@ typedef struct EmitProduct {
     L *l;
     Elem left, right;
     uint32_t lanes, rows, vectors; /* the fragment */
-    uint32_t heights[4], nheights; /* rows of a fragment that may be chosen, the most first */
+    uint32_t heights[3], nheights; /* rows of a fragment that may be chosen, the most first */
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
     uint32_t rows_read;            /* Cpu.rows_read */
@@ -411,8 +411,8 @@ typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
  * written, one that is not whole is computed in a place of its own. */
 V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
 V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
-V emit_product_many(const EmitProduct *x);           /* i1: so many that they are to have all columns, too (CPU_WIDE), */
 EmitProduct emit_wide_fragment(const EmitProduct *x, uint32_t most); /* as these have, of so many rows at most */
+V emit_product_keeps(const EmitProduct *x);          /* i1: fragments of many rows keep what they widen, of x->part units at most */
 V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that what streams through is to be read once */
 /* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);

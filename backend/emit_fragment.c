@@ -84,11 +84,11 @@ void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v)
     l_store(l, v, l_byte(l, at, l_i64(l, vector * (int64_t)bytes)), bytes);
 }
 
-/* The unit `unit` of a trip, which is the at-th of the panel or the rows at b. */
 typedef struct UnitAt {
-    uint32_t unit;
-    V at, a,
-        b; /* a: the trip's first terms of the left operand; b: the trip's words, or of rows the first one */
+    uint32_t unit; /* of the trip */
+    V at;          /* of all, counted */
+    V a;           /* the trip's first terms of the left operand */
+    V b;           /* and words of the panel; of a right operand in rows the first row */
 } UnitAt;
 
 /* What lies ahead of a panel's unit is asked for: a panel in memory then costs no time beside its products, or all that memory
@@ -132,16 +132,18 @@ static V left_of(const MicroTile *f, const UnitAt *u, uint32_t row)
 static void add_unit(MicroTile *f, const UnitAt *u)
 {
     uint32_t rows = f->rows, vectors = f->x->vectors;
-    int by_vectors = f->x->rows < vectors;
+    int rows_stay = f->x->rows < vectors;
+    uint32_t nstay = rows_stay ? rows : vectors, ncome = rows_stay ? vectors : rows;
     V stay[FRAGMENT_MAX];
     begin_unit(f, u);
-    for (uint32_t i = 0; i < (by_vectors ? rows : vectors); i++)
-        stay[i] = by_vectors ? left_of(f, u, i) : right_of(f, u, i);
-    for (uint32_t i = 0; i < (by_vectors ? vectors : rows); i++) {
-        V comes = by_vectors ? right_of(f, u, i) : left_of(f, u, i);
-        for (uint32_t j = 0; j < (by_vectors ? rows : vectors); j++) {
-            V *sum = &f->sum[by_vectors ? j * vectors + i : i * vectors + j];
-            *sum = add_products(f, by_vectors ? stay[j] : comes, by_vectors ? comes : stay[j], *sum);
+    for (uint32_t i = 0; i < nstay; i++)
+        stay[i] = rows_stay ? left_of(f, u, i) : right_of(f, u, i);
+    for (uint32_t i = 0; i < ncome; i++) {
+        V comes = rows_stay ? right_of(f, u, i) : left_of(f, u, i);
+        for (uint32_t j = 0; j < nstay; j++) {
+            V left = rows_stay ? stay[j] : comes, right = rows_stay ? comes : stay[j];
+            V *sum = &f->sum[rows_stay ? j * vectors + i : i * vectors + j];
+            *sum = add_products(f, left, right, *sum);
         }
     }
 }
@@ -155,8 +157,6 @@ static void ask_lines(const MicroTile *f, V a)
     for (uint32_t r = 0; r < f->rows; r++)
         emit_ask_near(l, l_byte(l, next, l_mul(l, f->x->a_row, l_i64(l, r))));
 }
-
-static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
 
 /* A trip's lines of what the fragments of all rows ask for together (CPU_WIDE). */
 static void ask_share(const MicroTile *f, V trip)
@@ -196,7 +196,7 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     f->pinned = trip > x->trip;
     if (f->pinned && (x->left_in_rows || !cpu_can(x->e->p->cpu, CPU_FORESEES_LINES)))
         ask_lines(f, left);
-    if (x->share && trip == longest_trip(x))
+    if (x->share && f->pinned)
         ask_share(f, nth);
     for (uint32_t unit = 0; unit < trip; unit++) {
         if (f->ask && unit < lines_asked(trip))
@@ -208,6 +208,8 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     }
     l_carried(l, &k, &sums);
 }
+
+static uint32_t longest_trip(const EmitProduct *x) { return x->unroll > x->trip ? x->unroll : x->trip; }
 
 /* Asks for the sums of the fragment that stands x->coming bytes on; 0: for none. Many lines at once would wait for each other: of
  * a fragment with enough units, its first trips ask for some each. Returns how many units that took. */

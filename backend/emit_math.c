@@ -123,15 +123,14 @@ static V exponential_rest(Emit *e, V x, V low, Exponent *n)
 
 /* The same as *p * *scale, both of them normal numbers, of x above -120 or NaN: beyond the range the clamped value overflows as it
  * should, and NaN passes the clamp. */
-static void exponential_parts(Emit *e, V x, V low, int part_bits, V *p, V *scale)
+static void exponential_parts(Emit *e, V x, V low, V *p, V *scale)
 {
     L *l = e->l;
-    Exponent n = {.part_bits = part_bits};
+    Exponent n = {0};
     V most = l_real(LLVMTypeOf(x), 89.0);
     x = l_select(l, l_fcmp(l, LLVMRealOGT, x, most), most, x);
     V rest = exponential_rest(e, x, low, &n), bits = l_bits(l, n.shifted, l->i32);
     V whole = l_sub(l, bits, l_bits(l, l_real(LLVMTypeOf(x), n.magic), l->i32));
-    whole = l_sar(l, whole, n.part_bits);
     V first = l_sar(l, whole, 1);
     *p = l_fmul(l, rest, power_of_two(l, first));
     *scale = power_of_two(l, l_sub(l, whole, first));
@@ -242,7 +241,7 @@ static V logistic_by_parts(Emit *e, V x, V low, V negative, V factor)
     L *l = e->l;
     Ty t = LLVMTypeOf(x);
     V one = l_real(t, 1.0), far = l_fcmp(l, LLVMRealOLT, x, l_real(t, -120.0)), p, scale;
-    exponential_parts(e, l_select(l, far, l_real(t, -120.0), x), low, 0, &p, &scale);
+    exponential_parts(e, l_select(l, far, l_real(t, -120.0), x), low, &p, &scale);
     scale = l_select(l, far, l_real(t, 0.0), scale);
     V below = l_fadd(l, l_fmul(l, p, scale), one);
     V above = l_fmul(l, factor, l_select(l, negative, p, one));

@@ -274,13 +274,19 @@ V emit_product_streams(const EmitProduct *x)
     return l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, FEW_FRAGMENTS * (int64_t)x->rows));
 }
 
-V emit_product_many(const EmitProduct *x)
+/* i1: rows are so many that fragments are to have all columns of a panel, too (CPU_WIDE). */
+static V are_many(const EmitProduct *x)
 {
     L *l = x->l;
     if (!x->wide)
         return l_int(l->i1, 0);
     int64_t least = x->keeps ? WIDE_ROWS : x->tail + 1;
     return l_icmp(l, LLVMIntSGE, x->nrows, l_i64(l, least));
+}
+
+V emit_product_keeps(const EmitProduct *x)
+{
+    return x->keeps && x->wide ? are_many(x) : l_int(x->l->i1, x->keeps);
 }
 
 /* As many sums as the registers of other fragments hold. */
@@ -460,7 +466,7 @@ EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a)
 {
     L *l = x->l;
     EmitProduct left = *x;
-    if (x->keeps || x->in_rows) {
+    if (x->kept) {
         left.in_rows = 0;
         left.right = x->left;
         left.per_word = left.trip = 1;
@@ -497,12 +503,12 @@ static void over_rows_after_first(EmitProduct *x, V c, V a, V b, V units)
     EmitProduct first = *x, others = *x;
     first.nheights = 1;
     if (x->keeps)
-        first.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
+        first.kept = others.kept = l_slot_bytes(l, (uint64_t)x->part * ROW_OF_WORDS, "kept");
     if (x->wide && x->next)
         share_out(x, &first, &others, b, units);
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     EmitProduct left = emit_rows_left(&others, done, &c, &a);
-    emit_product_fragments(&left, c, a, x->keeps ? first.kept : b, units);
+    emit_product_fragments(&left, c, a, others.kept ? others.kept : b, units);
 }
 
 static void over_whole_rows(EmitProduct *x, V c, V a, V b, V units)
@@ -548,19 +554,19 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
         over_whole_panel(x, c, a, b, units);
         return;
     }
-    EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE), many = wide;
-    V are_few = emit_product_few(x), are_many = emit_product_many(x), next = x->next;
-    When w = l_when(l, are_few);
+    EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE);
+    V few = emit_product_few(x), many = are_many(x), next = x->next;
+    When w = l_when(l, few);
     over_rows_from(&wide, zero, c, a, b, units);
     l_end_when(l, &w);
     if (x->wide) {
-        are_many = l_and(l, are_many, l_icmp(l, LLVMIntSGT, x->ncols, l_i64(l, width_of(x))));
-        When m = l_when(l, are_many);
-        over_rows_after_first(&many, c, a, b, units);
+        many = l_and(l, many, l_icmp(l, LLVMIntSGT, x->ncols, l_i64(l, width_of(x))));
+        When m = l_when(l, many);
+        over_rows_after_first(&wide, c, a, b, units);
         l_end_when(l, &m);
     }
     V columns = l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE));
-    columns = l_select(l, l_or(l, are_few, are_many), zero, columns);
+    columns = l_select(l, l_or(l, few, many), zero, columns);
     V share = l_mul(l, units, l_i64(l, width_of(x) * LAYOUT_WORD_BYTES / x->per_word));
     For f = l_for(l, zero, columns, width_of(x), "columns");
     if (next)
@@ -618,8 +624,7 @@ static V part_of(const EmitProduct *x)
     L *l = x->l;
     uint32_t least = is_of_tiles(x) || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
-    V keeps = x->wide ? emit_product_many(x) : l_int(l->i1, 1), units = l_i64(l, x->per_word);
-    V part = l_mul(l, words, x->keeps ? l_select(l, keeps, l_i64(l, 1), units) : units);
+    V part = l_mul(l, words, l_select(l, emit_product_keeps(x), l_i64(l, 1), l_i64(l, x->per_word)));
     V few = is_of_tiles(x) ? part : x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
     return l_select(l, emit_product_few(x), few, part);
 }

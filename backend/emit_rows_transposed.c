@@ -85,9 +85,8 @@ static V part_of(const RowsTransposed *t)
 {
     L *l = t->l;
     const EmitProduct *x = t->x;
-    V kept = l_i64(l, x->part / x->per_word), most = l_i64(l, FIRST_CACHE_WORDS);
-    if (x->wide && x->keeps)
-        most = l_select(l, emit_product_many(x), kept, most);
+    V all = l_i64(l, FIRST_CACHE_WORDS), kept = l_min(l, l_i64(l, x->part / x->per_word), all);
+    V most = l_select(l, emit_product_keeps(x), kept, all);
     return l_select(l, emit_product_few(x), l_i64(l, ONE_FRAGMENT_WORDS), most);
 }
 
