@@ -72,6 +72,20 @@ static Extent extent_of(const Lower *l, IndexId i)
     return i == NONE ? ext_const(l->k->module, 1) : lower_length(l, i);
 }
 
+/* Of panels, where many rows have fragments of all their columns (CPU_WIDE), both. */
+static const char *fragment_of(const Lower *l, const LowerProduct *p, RowCount count)
+{
+    const Cpu *c = l->cpu;
+    Arena *a = l->k->module->arena;
+    uint32_t cols = c->lanes * c->vectors,
+             many = p->right_elem == EL_BF16 ? WIDE_ROWS : cpu_tail(c->rows) + 1;
+    const char *usual = arena_printf(a, "%s %u x %u", c->name, c->rows, cols);
+    if ((direct_is_in_rows(p->direct) && count != ROWS_FEW) || !cpu_can(c, CPU_WIDE))
+        return usual;
+    return arena_printf(a, "%s, from %u rows on %u x %u", usual, many, c->rows * cols / LAYOUT_EDGE,
+                        LAYOUT_EDGE);
+}
+
 void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *why)
 {
     Kernel *k = l->k;
@@ -86,8 +100,7 @@ void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *w
     r.is_scan = y->scan != NONE;
     r.fragment = r.is_scan ? "scan" : "plain loops";
     if (!why) {
-        r.fragment =
-            arena_printf(m->arena, "%s %u x %u", l->cpu->name, l->cpu->rows, l->cpu->lanes * l->cpu->vectors);
+        r.fragment = fragment_of(l, p, y->count);
         r.left = packing(l, p->left, x_bound(k, p->reduce, n - 1), "lines");
         r.right = p->direct == DIRECT_NOT ? packing(l, p->right, y->lane, "pairs") : "read in place";
         if (y->count == ROWS_FEW)
