@@ -280,8 +280,7 @@ static V are_many(const EmitProduct *x)
     L *l = x->l;
     if (!x->wide)
         return l_int(l->i1, 0);
-    int64_t least = x->keeps ? WIDE_ROWS : x->tail + 1;
-    return l_icmp(l, LLVMIntSGE, x->nrows, l_i64(l, least));
+    return l_icmp(l, LLVMIntSGE, x->nrows, l_i64(l, cpu_wide_rows(x->rows, x->keeps)));
 }
 
 V emit_product_keeps(const EmitProduct *x)

@@ -77,8 +77,7 @@ static const char *fragment_of(const Lower *l, const LowerProduct *p, RowCount c
 {
     const Cpu *c = l->cpu;
     Arena *a = l->k->module->arena;
-    uint32_t cols = c->lanes * c->vectors,
-             many = p->right_elem == EL_BF16 ? WIDE_ROWS : cpu_tail(c->rows) + 1;
+    uint32_t cols = c->lanes * c->vectors, many = cpu_wide_rows(c->rows, p->right_elem == EL_BF16);
     const char *usual = arena_printf(a, "%s %u x %u", c->name, c->rows, cols);
     if ((direct_is_in_rows(p->direct) && count != ROWS_FEW) || !cpu_can(c, CPU_WIDE))
         return usual;

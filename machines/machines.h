@@ -94,6 +94,9 @@ static inline uint32_t cpu_tail(uint32_t rows)
     return tail < 4 && rows > 4 ? 4 : tail;
 }
 
+/* From so many rows on fragments have all columns of a panel, by CPU_WIDE: of one whose bf16 they widen, and of others. */
+static inline uint32_t cpu_wide_rows(uint32_t rows, int widens) { return widens ? WIDE_ROWS : cpu_tail(rows) + 1; }
+
 typedef struct CpuTraitRow {
     const char *name, *doc;
 } CpuTraitRow;
