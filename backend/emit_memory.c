@@ -46,37 +46,52 @@ static V advance(Emit *e, uint32_t buffer, V at, V step, uint32_t axis)
     return l_at(e->l, emit_memory_type(e->l, e->p->buffers.at[buffer].elem), at, step);
 }
 
-/* The elements before [x, y] in a matrix in fractals, or in lines or pairs: Note [Layouts] in tensor.h. */
-static V in_fractals(Emit *e, uint32_t buffer, V x, V y)
+/* Where [x, y] of a matrix in fractals, or in lines or pairs, lies, Note [Layouts] in tensor.h: the elements before row x of column 0
+ * and from there on those before column y. */
+typedef struct InMatrix {
+    V row, column;
+} InMatrix;
+
+/* The elements before `at` along an axis in fractals: `next` in each before it, `inside` for each of those in its own. */
+static V along_fractals(L *l, V at, V next, int inside)
 {
-    L *l = e->l;
-    const Buffer *b = &e->p->buffers.at[buffer];
-    V row = l_sar(l, x, 4), column = l_sar(l, y, 4), low = l_i64(l, LAYOUT_FRACTAL - 1);
-    V in_x = l_and(l, x, low), in_y = l_and(l, y, low);
-    V before = b->layout == LAYOUT_ZN
-                   ? l_add(l, l_mul(l, column, l_sar(l, emit_padded(e, buffer, 0), 4)), row)
-                   : l_add(l, l_mul(l, row, l_sar(l, emit_padded(e, buffer, 1), 4)), column);
-    V inside = b->layout == LAYOUT_NZ ? l_add(l, l_mul(l, in_y, l_i64(l, LAYOUT_FRACTAL)), in_x)
-                                      : l_add(l, l_mul(l, in_x, l_i64(l, LAYOUT_FRACTAL)), in_y);
-    return l_add(l, l_mul(l, before, l_i64(l, LAYOUT_FRACTAL * LAYOUT_FRACTAL)), inside);
+    V whole = l_mul(l, l_mul(l, l_sar(l, at, 4), next), l_i64(l, LAYOUT_FRACTAL * LAYOUT_FRACTAL));
+    return l_add(l, whole, l_mul(l, l_and(l, at, l_i64(l, LAYOUT_FRACTAL - 1)), l_i64(l, inside)));
 }
 
-static V in_matrix(Emit *e, uint32_t buffer, V x, V y)
+static InMatrix in_fractals(Emit *e, uint32_t buffer, V x, V y)
+{
+    L *l = e->l;
+    int layout = e->p->buffers.at[buffer].layout, down = layout == LAYOUT_ZN, turned = layout == LAYOUT_NZ;
+    V one = l_i64(l, 1), across = l_sar(l, emit_padded(e, buffer, !down), 4);
+    return (InMatrix){along_fractals(l, x, down ? one : across, turned ? 1 : LAYOUT_FRACTAL),
+                      along_fractals(l, y, down ? across : one, turned ? LAYOUT_FRACTAL : 1)};
+}
+
+static InMatrix in_matrix(Emit *e, uint32_t buffer, V x, V y)
 {
     if (layout_is_fractal(e->p->buffers.at[buffer].layout))
         return in_fractals(e, buffer, x, y);
     L *l = e->l;
     const Buffer *b = &e->p->buffers.at[buffer];
     int64_t line = LAYOUT_LINE_BYTES / (int64_t)elem_bytes(b->elem), word = layout_terms(b->elem);
+    V rows = emit_padded(e, buffer, 0);
     if (b->layout == LAYOUT_LINES) {
-        V lines = l_add(l, l_mul(l, l_sar(l, y, line == 32 ? 5 : 4), emit_padded(e, buffer, 0)), x);
-        return l_add(l, l_mul(l, lines, l_i64(l, line)), l_and(l, y, l_i64(l, line - 1)));
+        V lines = l_mul(l, l_mul(l, l_sar(l, y, line == 32 ? 5 : 4), rows), l_i64(l, line));
+        return (InMatrix){l_mul(l, x, l_i64(l, line)), l_add(l, lines, l_and(l, y, l_i64(l, line - 1)))};
     }
-    V panel = l_mul(l, l_sar(l, y, 5), l_mul(l, emit_padded(e, buffer, 0), l_i64(l, LAYOUT_EDGE)));
-    V words = l_add(l, l_mul(l, l_sar(l, x, word == 2), l_i64(l, LAYOUT_EDGE)),
-                    l_and(l, y, l_i64(l, LAYOUT_EDGE - 1)));
-    V place = l_add(l, panel, l_mul(l, words, l_i64(l, word)));
-    return word == 1 ? place : l_add(l, place, l_and(l, x, l_i64(l, word - 1)));
+    V words = l_mul(l, l_sar(l, x, word == 2), l_i64(l, LAYOUT_EDGE * word));
+    V panel = l_mul(l, l_sar(l, y, 5), l_mul(l, rows, l_i64(l, LAYOUT_EDGE)));
+    V column = l_add(l, panel, l_mul(l, l_and(l, y, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, word)));
+    return (InMatrix){word == 1 ? words : l_add(l, words, l_and(l, x, l_i64(l, word - 1))), column};
+}
+
+/* The address of [x, y], one step per subscript as well. */
+static V at_in_matrix(Emit *e, uint32_t buffer, V at, V x, V y)
+{
+    Ty type = emit_memory_type(e->l, e->p->buffers.at[buffer].elem);
+    InMatrix m = in_matrix(e, buffer, x, y);
+    return l_at(e->l, type, l_at(e->l, type, at, m.row), m.column);
 }
 
 /* So many lanes over the last axis of lines, or of pairs of f32, lie side by side when they begin at a multiple of
@@ -129,8 +144,7 @@ static LaneAddress place_of(Emit *e, uint32_t buffer, const ExprId *index, uint3
         if (p.shape != PLACE_EACH || emit_form(e, index[i]) == FORM_UNIFORM)
             p.at = advance(e, buffer, p.at, subscript(e, index[i]), i);
     if (plain < n && p.shape != PLACE_EACH)
-        p.at =
-            l_at(l, type, p.at, in_matrix(e, buffer, subscript(e, index[n - 2]), subscript(e, index[n - 1])));
+        p.at = at_in_matrix(e, buffer, p.at, subscript(e, index[n - 2]), subscript(e, index[n - 1]));
     if (p.shape != PLACE_EACH)
         return p;
     V lanes = NULL;
@@ -141,7 +155,8 @@ static LaneAddress place_of(Emit *e, uint32_t buffer, const ExprId *index, uint3
         lanes = lanes ? l_add(l, lanes, step) : step;
     }
     if (plain < n) {
-        V step = in_matrix(e, buffer, emit_value(e, index[n - 2]), emit_value(e, index[n - 1]));
+        InMatrix m = in_matrix(e, buffer, emit_value(e, index[n - 2]), emit_value(e, index[n - 1]));
+        V step = l_add(l, m.row, m.column);
         lanes = lanes ? l_add(l, lanes, step) : step;
     }
     p.at = l_at(l, type, p.at, l_splat(l, lanes, e->width));
@@ -506,12 +521,11 @@ static void store_lines(Emit *e, uint32_t buffer, const ExprId *index, V raw)
 {
     L *l = e->l;
     uint32_t line = LAYOUT_LINE_BYTES / (uint32_t)elem_bytes(e->p->buffers.at[buffer].elem), width = e->width;
-    Ty type = emit_memory_type(l, e->p->buffers.at[buffer].elem);
     V mask = emit_mask(e), row = subscript(e, index[0]), first = subscript(e, index[1]);
     raw = l_splat(l, raw, width);
     e->width = line;
     for (uint32_t i = 0; i < width; i += line) {
-        V at = l_at(l, type, emit_base(e, buffer), in_matrix(e, buffer, row, l_add(l, first, l_i64(l, i))));
+        V at = at_in_matrix(e, buffer, emit_base(e, buffer), row, l_add(l, first, l_i64(l, i)));
         emit_store_run(e, buffer, at, l_part(l, raw, i, line), mask ? l_part(l, mask, i, line) : NULL);
     }
     e->width = width;

@@ -164,6 +164,28 @@ static void find_products(Lower *l, Blocking *by)
     }
 }
 
+/* Does each row have what lanes go over for itself, whatever it reads it by? */
+static int reads_apart(const Kernel *k, ExprId sum, const Blocking *by)
+{
+    each_below (e, k, sum, EVERYWHERE)
+        if (x_at(k, *e)->kind == X_LOAD && x_uses_index(k, *e, by->lane) && !x_uses_index(k, *e, by->row))
+            return 0;
+    return 1;
+}
+
+/* Nothing is read once for several rows by a sum like that of a token's results, sum(k) o[rt.row(t, k), h]: it is computed with the
+ * element that asks for it, row after row, not first for a block of rows, which would go over their lines column by column. */
+static void leave_elements(const Lower *l, Blocking *by)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < by->nproducts; i++) {
+        const LowerProduct *p = &by->product[i];
+        if (p->left != NONE || p->chain || pass_traits(l->c)->packs_all || !reads_apart(l->k, p->reduce, by))
+            by->product[n++] = *p;
+    }
+    by->nproducts = n;
+}
+
 /* Do neither groups nor other indices make many items? */
 static int is_alone(const Lower *l, const Blocking *by)
 {
@@ -389,6 +411,7 @@ static void decide_products(Lower *l, Blocking *by, int any)
     find_products(l, by);
     decide_types(l, by);
     lower_find_chains(l, by);
+    leave_elements(l, by);
     decide_accumulators(l, by, any);
     decide_direct(l, by);
     Blocks usual = usual_blocks(l, by);
