@@ -86,6 +86,24 @@ static ExprId rebuild(Lower *l, ExprId e, ExprMap *memo)
     return n ? x_with_args(l->k, e, args) : e;
 }
 
+/* A term of a product's left operand from the lines that have it as it is multiplied (Note [Left lines] in rowblock_decide.c), so that
+ * it is not rounded for every block of columns again; else NONE. */
+static ExprId from_lines(Lower *l, ExprId e, ExprMap *memo)
+{
+    const Kernel *k = l->k;
+    ScalarOp cast;
+    ExprId args[MAX_RANK], load = l->env.lined == NONE ? (ExprId)NONE : lower_left_load(k, e, &cast);
+    const LocalBuffer *p = load == NONE ? NULL : lower_place_of(l, x_at(k, load)->sym);
+    uint32_t n = p ? x_at(k, load)->nargs : 0;
+    if (!p || p->lines == NONE || p->cast != cast ||
+        x_plain_index(k, x_arg(k, load, n - 1u)) != l->env.lined)
+        return NONE;
+    for (uint32_t i = 0; i < n; i++)
+        args[i] = translate(l, x_arg(k, load, i), memo);
+    lower_place(l, x_at(k, load)->sym, args);
+    return x_load(l->k, x_at(k, load)->loc, p->lines, args);
+}
+
 static ExprId translate_node(Lower *l, ExprId e, ExprMap *memo)
 {
     switch ((ExprKind)x_at(l->k, e)->kind) {
@@ -111,7 +129,9 @@ static ExprId translate(Lower *l, ExprId e, ExprMap *memo)
 {
     ExprId value = x_map_get(memo, e);
     if (value == NONE) {
-        value = translate_node(l, e, memo);
+        value = from_lines(l, e, memo);
+        if (value == NONE)
+            value = translate_node(l, e, memo);
         *x_map_at(memo, e) = value;
     }
     return value;

@@ -142,7 +142,7 @@ static void lower_kernel(Kernel *k, const PassContext *c)
     l->c = c;
     l->cpu = &cpu_table[c->isa];
     l->b = build_begin(k);
-    l->env.strip = NONE;
+    l->env.strip = l->env.lined = NONE;
     give_spaces(k);
     l->unroll = build_index(&l->b, "u");
     lower_validate_routes(l);

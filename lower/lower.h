@@ -140,6 +140,7 @@ typedef struct Env {
     Vec(LocalBuffer) places;
     ExprId placed_from;     /* the row at which thread-local tensors begin */
     ExprId strip;           /* the first column of the strip that is being computed, a whole line; NONE: there are no strips */
+    IndexId lined;          /* where terms over it are added one by one, they are read from lines, if there are some; or NONE */
     Vec(Hoisted) hoisted;
     Vec(Done) done; /* reductions already in registers */
     uint32_t scope; /* of done: guarded ones before it belong to a reduction outside */

@@ -60,7 +60,9 @@ static void add_elements(Lower *l, const Item *part, const Sum *s, const Walk *o
     it.row_end = it.part_end;
     lower_bind(l, by->row, NONE, l->env.group.at[by->row]);
     move_block(l, &it, d, s, 0);
+    l->env.lined = d->bound[d->nbound - 1];
     lower_walk(l, &it, w);
+    l->env.lined = NONE;
     move_block(l, &it, d, s, 1);
     build_close(&l->b, depth);
     lower_widen(l);
