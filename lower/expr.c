@@ -86,6 +86,12 @@ static ExprId rebuild(Lower *l, ExprId e, ExprMap *memo)
     return n ? x_with_args(l->k, e, args) : e;
 }
 
+ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast)
+{
+    ExprId load = x_unrounded(k, left, cast);
+    return x_at(k, load)->kind == X_LOAD ? load : (ExprId)NONE;
+}
+
 /* A term of a product's left operand from the lines that have it as it is multiplied (Note [Left lines] in rowblock_decide.c), so that
  * it is not rounded for every block of columns again; else NONE. */
 static ExprId from_lines(Lower *l, ExprId e, ExprMap *memo)

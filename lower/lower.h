@@ -200,8 +200,6 @@ const Narrowed *lower_narrowed(const Lower *l, IndexId i); /* or NULL */
 /* The buffer that stands for tensor t now; its subscripts are turned into the buffer's. */
 TensorId lower_place(Lower *l, TensorId t, ExprId *at);
 const LocalBuffer *lower_place_of(const Lower *l, TensorId t); /* NULL: it is where the program has it */
-/* slab.c: the load that a left operand is, or NONE; *cast: how it is rounded, OP_COUNT: not at all. */
-ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast);
 Extent lower_length(const Lower *l, IndexId i); /* how many values i takes */
 ExprId lower_extent(Lower *l, IndexId i);       /* the same as an expression */
 int lower_is_below(const Lower *l, IndexId i, int64_t n); /* has i fewer than n values, whatever the call? */
@@ -214,6 +212,8 @@ int lower_stands_open(const Lower *l, IndexId i); /* as the variable of a loop *
 /* ---- expr.c: equation-level expressions in terms of the loops that are open ---- */
 
 ExprId lower_expr(Lower *l, ExprId e);
+/* The load that a left operand is, or NONE; *cast: how it is rounded, OP_COUNT: not at all. */
+ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast);
 ExprId lower_field(Lower *l, RouteId r, RouteField f, ExprId subscript);
 ExprId lower_run_start(Lower *l, RouteId r, ExprId group);
 ExprId lower_run_end(Lower *l, RouteId r, ExprId group);

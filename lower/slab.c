@@ -174,12 +174,6 @@ static ExprId left_in_rows(Lower *l, const Item *it, const LowerProduct *p, cons
 
 static int is_lines(const Kernel *k, TensorId t) { return k->tensors.at[t].layout == LAYOUT_LINES; }
 
-ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast)
-{
-    ExprId load = x_unrounded(k, left, cast);
-    return x_at(k, load)->kind == X_LOAD ? load : (ExprId)NONE;
-}
-
 /* The buffer that has the elements of a left operand, a load that may be rounded, in lines of its terms; or NONE. */
 static TensorId lines_of(const Lower *l, const Item *it, ExprId load, ScalarOp cast, const Slab *s)
 {
