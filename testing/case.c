@@ -86,15 +86,36 @@ static const char *describe(const moec_case *k)
     return text_string(&t);
 }
 
-/* What a call touches: of an `inout` twice, once in and once out. */
+/* Of the two copies of a tensor that is `packed both`, bits: 1 is read where sums go over its rows or none does, 2 where they go over
+ * its columns. */
+static int copies_read(const Kernel *k, TensorId t)
+{
+    int copies = 0;
+    for (uint32_t q = 0; q < k->eqs.len; q++)
+        each_below (sum, k, k->eqs.at[q].rhs, EVERYWHERE) {
+            if (x_at(k, *sum)->kind != X_REDUCE)
+                continue;
+            IndexId term = x_bound(k, *sum, x_at(k, *sum)->nbound - 1u);
+            each_below (x, k, x_arg(k, *sum, 0), EVERYWHERE)
+                if (x_at(k, *x)->kind == X_LOAD && x_at(k, *x)->sym == t)
+                    copies |= x_uses_index(k, x_arg(k, *x, x_at(k, *x)->nargs - 1u), term) ? 2 : 1;
+        }
+    return copies ? copies : 1;
+}
+
+/* What a call touches: of an `inout` twice, once in and once out, of an input that is packed both ways the copies that are read. */
 static void count_bytes(moec_case *k)
 {
-    for (uint32_t i = 0; i < k->made.k->params.len; i++) {
-        const Tensor *t = test_tensor(k->made.k, i);
+    const Kernel *kernel = k->made.k;
+    for (uint32_t i = 0; i < kernel->params.len; i++) {
+        const Tensor *t = test_tensor(kernel, i);
         if (!t || t->unread)
             continue;
-        k->bytes += (int64_t)k->args.bytes[i] * (t->role == ROLE_INOUT ? 2 : 1);
-        k->read += t->role == ROLE_OUT ? 0 : (int64_t)k->args.bytes[i];
+        int64_t bytes = (int64_t)k->args.bytes[i];
+        if (t->both && t->role == ROLE_IN && copies_read(kernel, kernel->params.at[i].id) != 3)
+            bytes /= 2;
+        k->bytes += bytes * (t->role == ROLE_INOUT ? 2 : 1);
+        k->read += t->role == ROLE_OUT ? 0 : bytes;
     }
 }
 

@@ -66,6 +66,27 @@ static void cases_are_called_timed_and_checked(void **state)
     moec_case_free(k);
 }
 
+/* Of what is packed both ways a product reads one copy. */
+static void copies_are_counted_that_are_read(void **state)
+{
+    const moec_work product = {
+        .path = "both.moe",
+        .text = "moe 1\n"
+                "dim T, H, F\n"
+                "kernel g(in d: bf16[T, F], in w: bf16[H, F] packed both, out x: f32[T, H]) {\n"
+                "  x[t, h] = sum(f) d[t, f] * w[h, f]\n"
+                "}\n",
+        .sizes = "T=40, H=64, F=96",
+        .threads = 1};
+    moec_case *k;
+    if (moec_case_new(*state, &product, NULL, &k))
+        fail_msg("%s", moec_error_text(*state));
+    int64_t weights = moec_case_read_bytes(k) - 40 * 96 * 2, copy = 64 * 96 * 2;
+    assert_true(weights >= copy && weights < 2 * copy);
+    assert_int_equal(moec_case_bytes(k) - moec_case_read_bytes(k), 40 * 64 * 4);
+    moec_case_free(k);
+}
+
 /* A digest is of the bits that a call makes of the case's own data, however often it was called before. */
 static void digests_are_of_bits(void **state)
 {
@@ -358,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases_are_called_timed_and_checked),
+        cmocka_unit_test(copies_are_counted_that_are_read),
         cmocka_unit_test(digests_are_of_bits),
         cmocka_unit_test(large_cases_are_checked_at_smaller_sizes),
         cmocka_unit_test(cases_need_sizes_that_fit),
