@@ -29,12 +29,6 @@ static V polynomial(Emit *e, V x, const double *c, int n)
     return sum;
 }
 
-/* 2^n for whole n as i32 in -126..127, as f32. */
-static V power_of_two(L *l, V n)
-{
-    return l_bits(l, l_shl(l, l_add(l, n, l_int(LLVMTypeOf(n), 127)), 23), l->f32);
-}
-
 /* Note [Exponentials]. e^x = 2^n e^r, where n is x / ln 2 rounded to a whole number, or to a sixteenth where a register
  * holds sixteen f32: 2 to the power of the part behind the point is then looked up, and so small an r takes two coefficients
  * for five. Adding 1.5 * 2^23, or a sixteenth of it, rounds, and leaves n in the lowest bits. */
@@ -121,19 +115,17 @@ static V exponential_rest(Emit *e, V x, V low, Exponent *n)
     return emit_fma(e, power, near_one(e, r, sixteenth, 2), power);
 }
 
-/* The same as *p * *scale, both of them normal numbers, of x above -120 or NaN: beyond the range the clamped value overflows as it
- * should, and NaN passes the clamp. */
+/* The same as *p * *scale, both of them normal numbers, of x in -120..0 or NaN. */
 static void exponential_parts(Emit *e, V x, V low, V *p, V *scale)
 {
     L *l = e->l;
     Exponent n = {0};
-    V most = l_real(LLVMTypeOf(x), 89.0);
-    x = l_select(l, l_fcmp(l, LLVMRealOGT, x, most), most, x);
     V rest = exponential_rest(e, x, low, &n), bits = l_bits(l, n.shifted, l->i32);
     V whole = l_sub(l, bits, l_bits(l, l_real(LLVMTypeOf(x), n.magic), l->i32));
-    V first = l_sar(l, whole, 1);
-    *p = l_fmul(l, rest, power_of_two(l, first));
-    *scale = power_of_two(l, l_sub(l, whole, first));
+    V both = l_add(l, whole, l_int(LLVMTypeOf(whole), 2 * 127)); /* the exponents of both, as f32 has them */
+    V first = l_shr(l, both, 1);
+    *p = l_fmul(l, rest, l_bits(l, l_shl(l, first, 23), l->f32));
+    *scale = l_bits(l, l_shl(l, l_sub(l, both, first), 23), l->f32);
 }
 
 /* x * 2^n, n rounded down, rounded once, by an instruction of AVX-512; infinite and NaN n are what they are for e^n. */
@@ -264,8 +256,9 @@ static V logistic_native(Emit *e, V x, V low, V negative, V factor)
 static V logistic(Emit *e, V a, V low, V factor)
 {
     L *l = e->l;
-    V negative = l_fcmp(l, LLVMRealOLT, a, l_real(LLVMTypeOf(a), 0.0));
-    V x = l_select(l, negative, a, LLVMBuildFNeg(l->b, a, ""));
+    V bits = l_bits(l, a, l->i32), sign = l_int(LLVMTypeOf(bits), INT32_MIN);
+    V negative = l_icmp(l, LLVMIntSLT, bits, l_int(LLVMTypeOf(bits), 0));
+    V x = l_bits(l, l_or(l, bits, sign), l->f32);
     if (low)
         low = l_select(l, negative, low, LLVMBuildFNeg(l->b, low, ""));
     return (can_scale(e, a) ? logistic_native : logistic_by_parts)(e, x, low, negative, factor);
