@@ -61,8 +61,8 @@ static CheckCore *new_core(Checker *c)
 {
     CheckCore *core = arena_new_of(c->arena, CheckCore);
     core->knows = arena_array(c->arena, uint32_t, c->threads * c->threads);
-    core->on_chip = arena_array(c->arena, Cell *, c->subs * SPACE_COUNT);
-    core->own = arena_array(c->arena, Cell *, c->k->tensors.len);
+    core->on_chip = arena_array(c->arena, Pages, c->subs * SPACE_COUNT);
+    core->own = arena_array(c->arena, Pages, c->k->tensors.len);
     for (uint32_t t = 0; t < c->threads; t++)
         core->knows[t * c->threads + t] = 1;
     return core;
@@ -179,13 +179,34 @@ static void split(Checker *c, Cell *cell)
     cell->parts = parts;
 }
 
-/* Of the bytes at..end; *at: where the problem is. cells: NULL if the access is shared. */
-static Problem touch_run(Checker *c, const CheckAccess *a, Cell *cells, int64_t *at, int64_t end,
+/* What is known of the memory that an access is to. */
+static Pages *shadow(Checker *c, const CheckAccess *a)
+{
+    Space space = c->k->tensors.at[a->buffer].space;
+    uint32_t sub = space == SPACE_UB ? a->thread / UNIT_COUNT : 0;
+    if (a->shared)
+        return &c->shared[a->buffer];
+    return check_space(c->machine, space) ? &check_core(c)->on_chip[sub * SPACE_COUNT + space]
+                                          : &check_core(c)->own[a->buffer];
+}
+
+static Cell *cell_of(Checker *c, Pages *pages, int64_t cell)
+{
+    while (pages->len <= cell / PAGE_CELLS)
+        vec_push(c->arena, pages, NULL);
+    Cell **page = &pages->at[cell / PAGE_CELLS];
+    if (!*page)
+        *page = arena_array(c->arena, Cell, PAGE_CELLS);
+    return &(*page)[cell % PAGE_CELLS];
+}
+
+/* Of the bytes at..end; *at: where the problem is. */
+static Problem touch_run(Checker *c, const CheckAccess *a, Pages *pages, int64_t *at, int64_t end,
                          Other *other)
 {
     Problem p = FINE;
     while (!p && *at < end) {
-        Cell *cell = a->shared ? check_shared(c, a->buffer, *at / CELL_BYTES) : &cells[*at / CELL_BYTES];
+        Cell *cell = cell_of(c, pages, *at / CELL_BYTES);
         int64_t next = (*at / CELL_BYTES + 1) * CELL_BYTES;
         if (!cell->parts && (*at % CELL_BYTES || next > end))
             split(c, cell);
@@ -199,20 +220,6 @@ static Problem touch_run(Checker *c, const CheckAccess *a, Cell *cells, int64_t 
         }
     }
     return p;
-}
-
-static Cell *shadow(Checker *c, const CheckAccess *a)
-{
-    const Tensor *t = &c->k->tensors.at[a->buffer];
-    const BoxShape *s = &a->shape;
-    const OnChip *space = check_space(c->machine, t->space);
-    uint32_t sub = t->space == SPACE_UB ? a->thread / UNIT_COUNT : 0;
-    Cell **cells =
-        space ? &check_core(c)->on_chip[sub * SPACE_COUNT + t->space] : &check_core(c)->own[a->buffer];
-    int64_t bytes = space ? space->bytes : s->matrices * s->stride;
-    if (!*cells)
-        *cells = arena_array(c->arena, Cell, (bytes + CELL_BYTES - 1) / CELL_BYTES);
-    return *cells;
 }
 
 /* ---- what is wrong with one ---- */
@@ -318,12 +325,12 @@ static CheckAccess *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t su
 static void touch_box(Checker *c, const CheckAccess *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    Cell *cells = shadow(c, a);
+    Pages *pages = shadow(c, a);
     box_runs(&a->shape, &a->box, c->arena, &c->runs);
     for (uint32_t i = 0; i < c->runs.len; i++) {
         int64_t at = t->at + c->runs.at[i].at, end = at + c->runs.at[i].bytes;
         Other other;
-        Problem p = touch_run(c, a, cells, &at, end, &other);
+        Problem p = touch_run(c, a, pages, &at, end, &other);
         if (p) {
             explain(c, a, p, at - t->at, &other);
             return;
@@ -353,7 +360,7 @@ static void touch_rows(Checker *c, CheckAccess *a, int64_t element, int64_t rows
     for (int64_t i = 0; i < rows && !c->error; i++) {
         int64_t at = (element + i * a->shape.y) * bytes, end = at + cols * bytes;
         Other other;
-        Problem p = touch_run(c, a, NULL, &at, end, &other);
+        Problem p = touch_run(c, a, shadow(c, a), &at, end, &other);
         a->box = box_at(&a->shape, at / bytes, 1, 1);
         if (p)
             explain(c, a, p, box_place(&a->shape, a->box.matrix, a->box.i, a->box.j), &other);

@@ -34,8 +34,8 @@ typedef struct Cell {
 } Cell;
 enum { CELL_BYTES = 32, PART_BYTES = 2, PARTS = CELL_BYTES / PART_BYTES };
 
-/* Cells of a buffer that all cores see, made where it is used. */
-enum { PAGE_CELLS = 1024 };
+/* Cells of a buffer or of a space, a page of them made where one is used. */
+enum { PAGE_CELLS = 256 };
 typedef Vec(Cell *) Pages;
 
 /* Between whom: units of one core, or the cube core and all vector cores beside it. */
@@ -60,8 +60,8 @@ typedef struct CheckFlag {
 typedef struct CheckCore {
     uint32_t item;   /* number of the item it does */
     uint32_t *knows; /* [thread][thread] */
-    Cell **on_chip;  /* by sub * SPACE_COUNT + Space */
-    Cell **own;      /* of buffers in thread space, by TensorId */
+    Pages *on_chip;  /* by sub * SPACE_COUNT + Space */
+    Pages *own;      /* of buffers in thread space, by TensorId */
     CheckFlag *flags;
     uint32_t flags_launch; /* the launch they belong to */
 } CheckCore;
@@ -137,7 +137,6 @@ void check_flags_rest(Checker *c); /* the item is over: every flag is as it bega
 
 /* check_shared.c: memory that all cores see. */
 static inline int space_is_shared(Space s) { return s == SPACE_GM || s == SPACE_WORK; }
-Cell *check_shared(Checker *c, TensorId buffer, int64_t cell);
 /* Do items of the launch meet there? Then what other items did before is forgotten: they have nothing to wait for. */
 Problem check_items(Checker *c, const CheckAccess *a, Cell *cell, Other *other);
 

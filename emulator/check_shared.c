@@ -1,17 +1,6 @@
 /* Memory that all cores see: Note [Shadow of memory]. */
 #include "emulator/check_own.h"
 
-Cell *check_shared(Checker *c, TensorId buffer, int64_t cell)
-{
-    Pages *pages = &c->shared[buffer];
-    while (pages->len <= cell / PAGE_CELLS)
-        vec_push(c->arena, pages, NULL);
-    Cell **page = &pages->at[cell / PAGE_CELLS];
-    if (!*page)
-        *page = arena_array(c->arena, Cell, PAGE_CELLS);
-    return &(*page)[cell % PAGE_CELLS];
-}
-
 static int is_other(const Checker *c, uint32_t item)
 {
     return item >= c->first && item != check_core(c)->item;

@@ -17,7 +17,7 @@
 
 typedef enum EmulateMode { EMULATE_RUN, EMULATE_CHECK, EMULATE_MODEL } EmulateMode;
 
-/* ---- the trace: what every core did, in the order of its program ---- */
+/* ---- the trace: what every core did, in the order of its program; of mode model ---- */
 
 /* An operation of one unit. What a, b and c are depends on the kind:
  *   pack           a move of `a` runs of `b` contiguous bytes on the side of global memory (L1 to L0: rows of the box), which

@@ -5,7 +5,7 @@
  * for each core. Whenever there are too many, half of the rounds go, chosen by a hash of their number, so that no pattern of
  * the items meets one of the choice. Where one round is too much, its last items go; of an item its last operations. What
  * stays stands for all: simulate.c scales times by rounds, and bytes by items. Items that write numbers the program goes by,
- * and those of the modes that do the work, all run. */
+ * and those of the modes that do the work, all run; these modes note no operations. */
 #include "emulator/emulator_own.h"
 
 #include <string.h>
@@ -150,7 +150,7 @@ Op *sample_op(Emulator *e, Op op)
     struct Sample *s = e->sample;
     Ops *ops = &current(e)->ops[e->core];
     s->ops++;
-    if (s->open && ops->len - s->items.at[s->items.len - 1].first >= ITEM_OPS) {
+    if (e->mode != EMULATE_MODEL || (s->open && ops->len - s->items.at[s->items.len - 1].first >= ITEM_OPS)) {
         s->spare = op;
         return &s->spare;
     }
