@@ -62,7 +62,8 @@ static V along_fractals(L *l, V at, V next, int inside)
 static InMatrix in_fractals(Emit *e, uint32_t buffer, V x, V y)
 {
     L *l = e->l;
-    int layout = e->p->buffers.at[buffer].layout, down = layout == LAYOUT_ZN, turned = layout == LAYOUT_NZ;
+    Layout layout = e->p->buffers.at[buffer].layout;
+    int down = layout == LAYOUT_ZN, turned = layout == LAYOUT_NZ;
     V one = l_i64(l, 1), across = l_sar(l, emit_padded(e, buffer, !down), 4);
     return (InMatrix){along_fractals(l, x, down ? one : across, turned ? 1 : LAYOUT_FRACTAL),
                       along_fractals(l, y, down ? across : one, turned ? LAYOUT_FRACTAL : 1)};
