@@ -255,6 +255,8 @@ V emit_streams_lines(Emit *e, uint32_t buffer);
 void emit_stream_end(Emit *e); /* before a body returns */
 void emit_ask(L *l, V at);     /* the line of memory will be wanted in the second cache */
 void emit_ask_near(L *l, V at); /* and this one in the first */
+/* So many lines from `at` on will be wanted in the second cache, none of them behind the byte at[last]. */
+void emit_ask_lines(L *l, V at, V last, int64_t lines);
 /* Note [Ahead], beside a load of contiguous lanes from `at`. */
 void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at);
 

@@ -256,9 +256,8 @@ static V logistic_native(Emit *e, V x, V low, V negative, V factor)
 static V logistic(Emit *e, V a, V low, V factor)
 {
     L *l = e->l;
-    V bits = l_bits(l, a, l->i32), sign = l_int(LLVMTypeOf(bits), INT32_MIN);
-    V negative = l_icmp(l, LLVMIntSLT, bits, l_int(LLVMTypeOf(bits), 0));
-    V x = l_bits(l, l_or(l, bits, sign), l->f32);
+    V bits = l_bits(l, a, l->i32), negative = l_icmp(l, LLVMIntSLT, bits, l_int(LLVMTypeOf(bits), 0));
+    V x = LLVMBuildFNeg(l->b, emit_abs(e, a, NULL), "");
     if (low)
         low = l_select(l, negative, low, LLVMBuildFNeg(l->b, low, ""));
     return (can_scale(e, a) ? logistic_native : logistic_by_parts)(e, x, low, negative, factor);

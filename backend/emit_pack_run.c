@@ -122,8 +122,7 @@ static void ask_row(const Pack *x, V at, V n, Elem elem)
 {
     L *l = x->l;
     V last = l_mul(l, l_sub(l, n, l_i64(l, 1)), l_i64(l, (int64_t)elem_bytes(elem)));
-    for (int64_t line = 0; line < LINES_ASKED; line++)
-        emit_ask(l, l_byte(l, at, l_min(l, l_i64(l, line * LAYOUT_LINE_BYTES), last)));
+    emit_ask_lines(l, at, last, LINES_ASKED);
 }
 
 static void pack_gathered(Pack *x, ExprId read, Elem elem, V fn)

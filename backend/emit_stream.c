@@ -41,6 +41,12 @@ static void prefetch(L *l, V at, int32_t locality)
 void emit_ask(L *l, V at) { prefetch(l, at, 2); }
 void emit_ask_near(L *l, V at) { prefetch(l, at, 3); }
 
+void emit_ask_lines(L *l, V at, V last, int64_t lines)
+{
+    for (int64_t line = 0; line < lines; line++)
+        emit_ask(l, l_byte(l, at, l_min(l, l_i64(l, line * LAYOUT_LINE_BYTES), last)));
+}
+
 static const Stmt *settings(const Emit *e) { return &e->p->p->stmts.at[e->launch->stmt]; }
 
 /* One of two values, known in the whole function: the first where the buffer has so many bytes. */

@@ -201,10 +201,10 @@ static Cell *cell_of(Checker *c, Pages *pages, int64_t cell)
 }
 
 /* Of the bytes at..end; *at: where the problem is. */
-static Problem touch_run(Checker *c, const CheckAccess *a, Pages *pages, int64_t *at, int64_t end,
-                         Other *other)
+static Problem touch_run(Checker *c, const CheckAccess *a, int64_t *at, int64_t end, Other *other)
 {
     Problem p = FINE;
+    Pages *pages = shadow(c, a);
     while (!p && *at < end) {
         Cell *cell = cell_of(c, pages, *at / CELL_BYTES);
         int64_t next = (*at / CELL_BYTES + 1) * CELL_BYTES;
@@ -325,12 +325,11 @@ static CheckAccess *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t su
 static void touch_box(Checker *c, const CheckAccess *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
-    Pages *pages = shadow(c, a);
     box_runs(&a->shape, &a->box, c->arena, &c->runs);
     for (uint32_t i = 0; i < c->runs.len; i++) {
         int64_t at = t->at + c->runs.at[i].at, end = at + c->runs.at[i].bytes;
         Other other;
-        Problem p = touch_run(c, a, pages, &at, end, &other);
+        Problem p = touch_run(c, a, &at, end, &other);
         if (p) {
             explain(c, a, p, at - t->at, &other);
             return;
@@ -360,7 +359,7 @@ static void touch_rows(Checker *c, CheckAccess *a, int64_t element, int64_t rows
     for (int64_t i = 0; i < rows && !c->error; i++) {
         int64_t at = (element + i * a->shape.y) * bytes, end = at + cols * bytes;
         Other other;
-        Problem p = touch_run(c, a, shadow(c, a), &at, end, &other);
+        Problem p = touch_run(c, a, &at, end, &other);
         a->box = box_at(&a->shape, at / bytes, 1, 1);
         if (p)
             explain(c, a, p, box_place(&a->shape, a->box.matrix, a->box.i, a->box.j), &other);

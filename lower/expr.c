@@ -98,15 +98,13 @@ static ExprId from_lines(Lower *l, ExprId e, ExprMap *memo)
 {
     const Kernel *k = l->k;
     ScalarOp cast;
-    ExprId args[MAX_RANK], load = l->env.lined == NONE ? (ExprId)NONE : lower_left_load(k, e, &cast);
+    ExprId load = l->env.lined == NONE ? (ExprId)NONE : lower_left_load(k, e, &cast);
     const LocalBuffer *p = load == NONE ? NULL : lower_place_of(l, x_at(k, load)->sym);
-    uint32_t n = p ? x_at(k, load)->nargs : 0;
-    if (!p || p->lines == NONE || p->cast != cast || x_plain_index(k, x_arg(k, load, n - 1u)) != l->env.lined)
+    if (!p || p->lines == NONE || p->cast != cast ||
+        x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) != l->env.lined)
         return NONE;
-    for (uint32_t i = 0; i < n; i++)
-        args[i] = translate(l, x_arg(k, load, i), memo);
-    lower_place(l, x_at(k, load)->sym, args);
-    return x_load(l->k, x_at(k, load)->loc, p->lines, args);
+    ExprId placed = rebuild(l, load, memo);
+    return x_load(l->k, x_at(k, load)->loc, p->lines, (ExprId[]){x_arg(k, placed, 0), x_arg(k, placed, 1)});
 }
 
 static ExprId translate_node(Lower *l, ExprId e, ExprMap *memo)
