@@ -36,18 +36,27 @@ def rows_of(database):
         return [dict(row) for row in db.execute("SELECT * FROM records ORDER BY id")]
 
 
+def tuned_to_step_4(begin, at, threads, *options):
+    """The folder and output of a run that keeps something in at/t.db. `begin` makes its folder. A machine that is busy elsewhere may
+    measure nothing in the time that is given, so it gets more of it."""
+    for seconds in (4, 16, 64):
+        folder = f"{at}/{threads}-{seconds}"
+        begin(folder)
+        out, _ = trained(folder, 4, "--tune", "--tune-seconds", seconds, "--threads", threads, *options, tuned=f"{at}/t.db")
+        if any(row["threads"] == threads for row in rows_of(f"{at}/t.db")):
+            return folder, out
+    raise SystemExit(f"nothing is kept in {at}/t.db:\n{out}")
+
+
 def bits_are_those_of_a_run_without(at):
     trained(f"{at}/plain", 4, "--save-every", 2)
-    out, _ = trained(f"{at}/tuned", 4, "--tune", "--tune-seconds", 4, "--threads", 1, tuned=f"{at}/t.db")
+    tuned, out = tuned_to_step_4(os.mkdir, at, 1)
     expect(re.search(r"tune: \d+ kernels, which take \d+ % of a step's kernels", out) and "kept in  " in out, out)
-    expect(losses(f"{at}/plain") == losses(f"{at}/tuned"), f"{losses(f'{at}/plain')} and {losses(f'{at}/tuned')}")
-    BAD.extend(differences(f"{at}/plain/step-00000004", f"{at}/tuned/step-00000004"))
-    os.mkdir(f"{at}/again")
-    shutil.copytree(f"{at}/plain/step-00000002", f"{at}/again/step-00000002")
-    trained(f"{at}/again", 4, "--resume", "--tune", "--tune-seconds", 4, "--threads", 2, tuned=f"{at}/t.db")
-    BAD.extend(differences(f"{at}/plain/step-00000004", f"{at}/again/step-00000004"))
-    rows = rows_of(f"{at}/t.db")
-    expect(rows and {row["threads"] for row in rows} == {1, 2}, rows)
+    expect(losses(f"{at}/plain") == losses(tuned), f"{losses(f'{at}/plain')} and {losses(tuned)}")
+    BAD.extend(differences(f"{at}/plain/step-00000004", f"{tuned}/step-00000004"))
+    half = "step-00000002"
+    again, _ = tuned_to_step_4(lambda folder: shutil.copytree(f"{at}/plain/{half}", f"{folder}/{half}"), at, 2, "--resume")
+    BAD.extend(differences(f"{at}/plain/step-00000004", f"{again}/step-00000004"))
 
 
 def another_kernel(kernel):
@@ -73,9 +82,9 @@ def spoil(database):
 
 def records_are_taken(at):
     """A spoilt record stops the run that looks at it. Which kernel and sizes are the slowest the clock says, so several runs may
-    go well before one asks for what an earlier one asked for."""
+    go well before one asks for what an earlier one asked for; each has more time to keep something."""
     for run_number in range(8):
-        process = start(TRAIN, *TINY, "--steps", 1, "--tune", "--tune-seconds", 2, "--threads", 1,
+        process = start(TRAIN, *TINY, "--steps", 1, "--tune", "--tune-seconds", 2 + 2 * run_number, "--threads", 1,
                         env={**os.environ, "MOE_TUNED": f"{at}/t.db"})
         _, err = process.communicate(timeout=250)
         if process.returncode:
