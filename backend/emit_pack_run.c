@@ -43,11 +43,11 @@ ExprId pack_run(const Plan *p, const Stmt *s)
     return is_run(p, x, s->bound[pack_lane_axis(p, s)]) ? x : (ExprId)NONE;
 }
 
-/* The program's own packed tensors, where a vector is a line: then no line is stored in pieces. */
+/* The program's own packed tensors. */
 static int may_stream(const Plan *p, const Stmt *s, Elem source)
 {
     const Buffer *b = &p->buffers.at[s->buffer];
-    return b->space == SPACE_GM && b->layout == LAYOUT_PAIRS && source == b->elem && p->cpu->lanes == WORDS;
+    return b->space == SPACE_GM && b->layout == LAYOUT_PAIRS && source == b->elem;
 }
 
 uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source)
