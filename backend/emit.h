@@ -386,7 +386,8 @@ typedef struct EmitProduct {
     V coming;   /* bytes from a fragment's sums to those that are asked for; NULL, 0: none are */
     V column;   /* the fragment's first */
     V own;      /* rows of 32 sums: a place for a fragment that is not whole */
-    V next;     /* what is asked for meanwhile, as many bytes as fragments read, in so many streams; NULL: nothing is */
+    V next;     /* what is asked for meanwhile, in so many streams; NULL: nothing is */
+    uint32_t asks; /* bytes of it for a row of words; 0: as many as a fragment reads */
     V stream;   /* bytes from a stream of it to the next one */
     V step;     /* and from `run` bytes of a stream to its next ones; NULL: they follow each other */
     uint32_t run;

@@ -97,11 +97,11 @@ static void begin_unit(const MicroTile *f, const UnitAt *u)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
+    uint32_t bytes = x->asks ? x->asks : x->lanes * x->vectors * LAYOUT_WORD_BYTES;
     if (x->in_rows)
         emit_rows_begin(x, u->b, u->at);
     else if (x->next && u->unit % x->per_word == 0)
-        emit_ask_streams(x, l_bin(l, LLVMUDiv, u->at, l_i64(l, x->per_word)),
-                         x->lanes * x->vectors * LAYOUT_WORD_BYTES);
+        emit_ask_streams(x, l_bin(l, LLVMUDiv, u->at, l_i64(l, x->per_word)), bytes);
 }
 
 static V right_of(MicroTile *f, const UnitAt *u, uint32_t v)

@@ -655,12 +655,51 @@ static void one_panel(EmitProduct *x, V from, V units)
                       units);
 }
 
-/* All terms for the columns in [from, to): part after part, each of all panels. */
-static void over_parts(EmitProduct *x, V from, V to)
+/* Fragments of `rows` rows in the panels of the columns in [from, to), up to unit `end`: a trip of each in turn. */
+static void in_turn(EmitProduct *x, uint32_t rows, V from, V to, V end)
+{
+    L *l = x->l;
+    int64_t bytes = x->unroll * WORDS_BYTES / x->per_word;
+    For f = l_for(l, l_i64(l, 0), end, x->unroll, "trip");
+    emit_begin_sums(x, f.var);
+    x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
+    V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block)), words = l_and(l, f.var, l_i64(l, 15));
+    V done = l_mul(l, l_bin(l, LLVMUDiv, f.var, l_i64(l, x->unroll)), l_i64(l, bytes));
+    For g = l_for(l, from, to, LAYOUT_EDGE, "panel");
+    V b = l_byte(l, l_byte(l, x->b, l_mul(l, l_sar(l, g.var, 5), x->b_panel)), done);
+    x->next = l_byte(l, b, l_i64(l, bytes));
+    emit_vector_fragment(x, rows, l_byte(l, x->c, l_mul(l, g.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))),
+                         l_byte(l, a, l_shl(l, words, 2)), b, l_i64(l, x->unroll));
+    l_end_for(l, &g);
+    l_end_for(l, &f);
+}
+
+/* So few rows that one fragment has them, where the CPU reads several runs faster than one: memory gives most where a little is read of
+ * each at a time, which calls would make slow. Returns the units that are done, whole lines. */
+static V one_fragment(const EmitProduct *x, V from, V to)
+{
+    L *l = x->l;
+    EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE);
+    V some = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, wide.heights[0]));
+    V whole = l_icmp(l, LLVMIntEQ, l_and(l, x->ncols, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, 0));
+    V fits = l_and(l, some, l_or(l, whole, l_not(l, x->exact)));
+    V done = l_select(l, fits, l_and(l, x->units, l_i64(l, -LINE_UNITS)), l_i64(l, 0));
+    wide.streams = 1;
+    wide.stream = l_i64(l, 0);
+    for (uint32_t i = 0; i < wide.nheights; i++) {
+        When so = l_when(l, l_icmp(l, LLVMIntEQ, x->nrows, l_i64(l, wide.heights[i])));
+        in_turn(&wide, wide.heights[i], from, to, done);
+        l_end_when(l, &so);
+    }
+    return done;
+}
+
+/* All terms from unit `first` on for the columns in [from, to): part after part, each of all panels. */
+static void over_parts(EmitProduct *x, V first, V from, V to)
 {
     L *l = x->l;
     V part = part_of(x);
-    For f = l_for(l, l_i64(l, 0), l_max(l, x->units, l_i64(l, 1)), 1, "part"); /* without terms too */
+    For f = l_for(l, first, l_max(l, x->units, l_i64(l, 1)), 1, "part"); /* without terms too */
     f.next = part;
     emit_begin_sums(x, f.var);
     V units = l_min(l, l_sub(l, x->units, f.var), part);
@@ -679,7 +718,8 @@ static void over_columns(EmitProduct *x)
     V step = l_select(l, emit_product_few(x), few, edge);
     For f = l_for(l, l_i64(l, 0), x->ncols, 1, "columns");
     f.next = step;
-    over_parts(x, f.var, l_min(l, x->ncols, l_add(l, f.var, step)));
+    V to = l_min(l, x->ncols, l_add(l, f.var, step));
+    over_parts(x, x->streams > 1 ? one_fragment(x, f.var, to) : l_i64(l, 0), f.var, to);
     l_end_for(l, &f);
 }
 

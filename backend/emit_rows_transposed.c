@@ -3,8 +3,9 @@
  *
  * Of 32 columns a part of the terms is transposed into a panel in the first cache, which fragments of all rows then read.
  * While they do, the 32 columns that come next are asked for in the order in which they lie (memory gives long runs faster
- * than short ones), and not while words are transposed, which would wait for them. Short columns with others between them, as
- * keys of a cache with several heads, are asked for all at once. Additions are those of a packed panel, in the same order. */
+ * than short ones), and not while words are transposed, which would wait for them. Of few rows the products take less time than memory:
+ * some CPUs lose what they are asked for too fast, and ask for half of it while words are transposed (CPU_ASKS_EVENLY). Short columns with
+ * others between them, as keys of a cache with several heads, are asked for all at once. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
@@ -15,6 +16,7 @@ typedef struct RowsTransposed {
     V words, elements; /* of a column */
     V panel, scratch;  /* a part of 32 columns; 16 columns of 16 words that are not all there */
     uint32_t terms;    /* of a word */
+    int evenly;        /* CPU_ASKS_EVENLY */
     V is_short; /* i1: a column is shorter than what is asked for of a stream, and others lie between two of them */
 } RowsTransposed;
 
@@ -65,14 +67,49 @@ static V asked_for(const RowsTransposed *t, V next, V word, uint32_t streams)
     return l_select(l, t->is_short, t->panel, at);
 }
 
+/* What multiplies few rows, and asks for what is at `next`. Fewer instructions, by trips of two units, let the CPU ask memory for more
+ * at once. */
+static EmitProduct few_rows(const RowsTransposed *t, V next)
+{
+    const EmitProduct *x = t->x;
+    EmitProduct few = emit_wide_fragment(x, LAYOUT_EDGE);
+    few.trip = FRAGMENT_UNITS;
+    few.next = next;
+    few.stream = l_mul(t->l, x->b_panel, l_i64(t->l, LAYOUT_EDGE / x->streams));
+    few.asks = t->evenly ? LAYOUT_LINE_BYTES : 0;
+    return few;
+}
+
+/* Behind so many lines of the streams at `next`, a line in turn of each. */
+static V behind(const RowsTransposed *t, V next, V lines)
+{
+    L *l = t->l;
+    V each = l_bin(l, LLVMUDiv, lines, l_i64(l, t->x->streams));
+    return l_byte(l, next, l_mul(l, each, l_i64(l, LAYOUT_LINE_BYTES)));
+}
+
+/* The first half of what few rows ask for: a line for each of 8 words from `word` on, while 16 words of 16 columns are transposed. */
+static void ask_evenly(const RowsTransposed *t, V next, V word)
+{
+    L *l = t->l;
+    if (!t->evenly)
+        return;
+    When here = l_when(l, emit_product_few(t->x));
+    EmitProduct few = few_rows(t, behind(t, next, word));
+    for (int i = 0; i < EDGE / 2; i++)
+        emit_ask_streams(&few, l_i64(l, i), few.asks);
+    l_end_when(l, &here);
+}
+
 /* The `words` words from `first` on of the columns from b on, of which `columns` exist, go into the panel. */
-static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words)
+static void fill_panel(const RowsTransposed *t, V b, V columns, V first, V words, V next)
 {
     L *l = t->l;
     For f = l_for(l, l_i64(l, 0), words, EDGE, "words");
     V word = l_add(l, first, f.var), from = l_byte(l, b, l_mul(l, word, l_i64(l, LAYOUT_WORD_BYTES)));
     V to = l_byte(l, t->panel, l_mul(l, f.var, l_i64(l, ROW_OF_WORDS)));
     For half = l_for(l, l_i64(l, 0), l_i64(l, LAYOUT_EDGE), EDGE, "half");
+    ask_evenly(t, next, l_add(l, f.var, l_sar(l, half.var, 1)));
     transpose(t, l_byte(l, from, l_mul(l, half.var, t->x->b_panel)), l_sub(l, columns, half.var), word,
               l_byte(l, to, l_mul(l, half.var, l_i64(l, LAYOUT_WORD_BYTES))));
     l_end_for(l, &half);
@@ -103,18 +140,14 @@ static void ask_columns(const RowsTransposed *t, V next, V words)
     l_end_when(l, &here);
 }
 
-/* The short parts of a single fragment are not worth calls. Fewer instructions, by trips of two units, let the CPU ask memory for
- * more at once. */
+/* The short parts of a single fragment are not worth calls. */
 static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
 {
     EmitProduct *x = t->x;
     L *l = x->l;
-    EmitProduct few = emit_wide_fragment(x, LAYOUT_EDGE);
+    EmitProduct few = few_rows(t, next);
     V are_few = emit_product_few(x);
     When here = l_when(l, are_few);
-    few.trip = FRAGMENT_UNITS;
-    few.next = next;
-    few.stream = l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE / x->streams));
     emit_product_fragments(&few, c, a, b, units);
     l_end_when(l, &here);
     When more = l_when(l, l_not(l, are_few));
@@ -128,18 +161,19 @@ static void over_parts(const RowsTransposed *t, V c, V b, V columns)
     L *l = t->l;
     EmitProduct *x = t->x;
     V per_word = l_i64(l, x->per_word), part = part_of(t);
+    V next = l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE)));
     For f = l_for(l, l_i64(l, 0), l_max(l, t->words, l_i64(l, 1)), 1, "part"); /* without terms too */
     f.next = part;
     V words = l_min(l, l_sub(l, t->words, f.var), part);
-    fill_panel(t, b, columns, f.var, words);
-    V next = l_byte(l, b, l_mul(l, x->b_panel, l_i64(l, LAYOUT_EDGE)));
+    V in_streams = asked_for(t, next, f.var, x->streams);
+    fill_panel(t, b, columns, f.var, words, in_streams);
     ask_columns(t, l_byte(l, next, l_mul(l, f.var, l_i64(l, LAYOUT_WORD_BYTES))), words);
     x->next = asked_for(t, next, f.var, 1);
     V unit = l_mul(l, f.var, per_word);
     emit_begin_sums(x, unit);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, unit, 4), x->a_block));
     over_rows(t, c, a, t->panel, l_min(l, l_sub(l, x->units, unit), l_mul(l, part, per_word)),
-              asked_for(t, next, f.var, x->streams));
+              t->evenly ? behind(t, in_streams, l_round_up(l, words, EDGE)) : in_streams);
     l_end_for(l, &f);
 }
 
@@ -147,8 +181,11 @@ static void over_parts(const RowsTransposed *t, V c, V b, V columns)
 void emit_rows_transposed_product(EmitProduct *x, V depth)
 {
     L *l = x->l;
-    RowsTransposed t = {
-        .x = x, .l = l, .elements = l_max(l, depth, l_i64(l, 0)), .terms = x->right == EL_BF16 ? 2 : 1};
+    RowsTransposed t = {.x = x,
+                        .l = l,
+                        .elements = l_max(l, depth, l_i64(l, 0)),
+                        .terms = x->right == EL_BF16 ? 2 : 1,
+                        .evenly = cpu_can(x->e->p->cpu, CPU_ASKS_EVENLY)};
     t.words = l_sar(l, l_add(l, t.elements, l_i64(l, t.terms - 1)), t.terms == 2);
     V column = l_mul(l, t.words, l_i64(l, LAYOUT_WORD_BYTES)),
       asked = l_i64(l, (int64_t)ONE_FRAGMENT_WORDS * ROW_OF_WORDS / x->streams);
