@@ -6,8 +6,8 @@
  *
  * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
  * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
- * read from its begin to its end: memory gives one long run faster than many short ones. Few rows take several panels in turn where
- * the CPU reads several runs faster than one (`streams`). Where widening takes slots of multiply-adds (CPU_WIDENS_ONCE), and where
+ * read from its begin to its end: memory gives one long run faster than many short ones. Where the CPU reads several runs faster than one
+ * (`streams`), rows that one fragment has take several panels in turn, outside of that function. Where widening takes slots of multiply-adds (CPU_WIDENS_ONCE), and where
  * fragments of many rows are wide (CPU_WIDE), the first fragment of a part keeps the panel in f32 for the others. Every element's sum is one
  * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
  * changes nothing. AMX: emit_amx.c.
@@ -199,9 +199,15 @@ void emit_no_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 }
 
 /* Tiles multiply bf16 only: for f32 the registers of another instruction set are used. */
+static const Cpu *multiplier(const EmitProduct *x)
+{
+    const Cpu *own = &cpu_table[x->e->p->isa];
+    return x->left == EL_F32 ? &cpu_table[own->f32] : own;
+}
+
 static void choose_fragment(EmitProduct *x)
 {
-    const Cpu *own = &cpu_table[x->e->p->isa], *cpu = x->left == EL_F32 ? &cpu_table[own->f32] : own;
+    const Cpu *cpu = multiplier(x);
     x->lanes = cpu->lanes;
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;
@@ -554,7 +560,8 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
         return;
     }
     EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE);
-    V few = emit_product_few(x), many = are_many(x), next = x->next;
+    V few = multiplier(x)->streams > 1 ? l_int(l->i1, 0) : emit_product_few(x), many = are_many(x),
+      next = x->next;
     When w = l_when(l, few);
     over_rows_from(&wide, zero, c, a, b, units);
     l_end_when(l, &w);
@@ -615,31 +622,31 @@ void emit_panel_function(Plan *p, uint32_t kind)
 
 /* ---- over panels ---- */
 
-/* Units of a part. Few rows take all, or where the CPU reads several runs faster than one (Cpu.streams) a line's of each panel in
- * turn. More rows leave a part in the first cache, so that what streams through is read once; beside tiles it has room, as lines pass
- * it by. */
+/* Units of a part, which a fragment leaves in the first cache, so that what streams through is read once; beside tiles it has room, as
+ * lines pass it by. Few rows take all, where they do not go over panels in turn. */
 static V part_of(const EmitProduct *x)
 {
     L *l = x->l;
     uint32_t least = is_of_tiles(x) || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
     V part = l_mul(l, words, l_select(l, emit_product_keeps(x), l_i64(l, 1), l_i64(l, x->per_word)));
-    V few = is_of_tiles(x) ? part : x->streams > 1 ? l_i64(l, LINE_UNITS) : l_max(l, x->units, part);
-    return l_select(l, emit_product_few(x), few, part);
+    if (is_of_tiles(x) || x->streams > 1)
+        return part;
+    return l_select(l, emit_product_few(x), l_max(l, x->units, part), part);
 }
 
-/* Bytes from what is multiplied to what is asked for: of several fragments of tiles the next panel, else the next part of streams
- * that are read in turn, or what fits the first cache; of a run that comes by itself, what comes next. */
+/* Bytes from what is multiplied to what is asked for: of several fragments of tiles the next panel, else what fits the first cache; of a
+ * run that comes by itself, what comes next. */
 static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
+    V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES);
     if (is_of_tiles(x))
         return l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows)), x->b_panel,
                         l_i64(l, TILE_AHEAD));
-    V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES),
-      part = l_i64(l, LINE_UNITS * WORDS_BYTES / (int64_t)x->per_word);
-    V few = x->streams > 1 ? part : cpu_can(x->e->p->cpu, CPU_ASKS_FAR) ? far : l_i64(l, FEW_AHEAD);
-    return l_select(l, emit_product_few(x), few, far);
+    if (x->streams > 1 || cpu_can(x->e->p->cpu, CPU_ASKS_FAR))
+        return far;
+    return l_select(l, emit_product_few(x), l_i64(l, FEW_AHEAD), far);
 }
 
 /* The units in [from, ..) of a part for the panel of the columns from x->column on. */
@@ -674,15 +681,22 @@ static void in_turn(EmitProduct *x, uint32_t rows, V from, V to, V end)
     l_end_for(l, &f);
 }
 
-/* So few rows that one fragment has them, where the CPU reads several runs faster than one: memory gives most where a little is read of
- * each at a time, which calls would make slow. Returns the units that are done, whole lines. */
+/* i1: rows are so few that one fragment has them, and the CPU reads several runs faster than one. */
+static V are_one_fragment(const EmitProduct *x)
+{
+    L *l = x->l;
+    V most = l_i64(l, emit_wide_fragment(x, LAYOUT_EDGE).heights[0]);
+    return x->streams > 1 ? l_icmp(l, LLVMIntSLE, x->nrows, most) : l_int(l->i1, 0);
+}
+
+/* Of these memory gives most where a little is read of each panel at a time, which calls would make slow. Returns the units that are
+ * done, whole lines. */
 static V one_fragment(const EmitProduct *x, V from, V to)
 {
     L *l = x->l;
     EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE);
-    V some = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, wide.heights[0]));
-    V whole = l_icmp(l, LLVMIntEQ, l_and(l, x->ncols, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, 0));
-    V fits = l_and(l, some, l_or(l, whole, l_not(l, x->exact)));
+    V whole = l_icmp(l, LLVMIntEQ, l_and(l, to, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, 0));
+    V fits = l_and(l, are_one_fragment(x), l_or(l, whole, l_not(l, x->exact)));
     V done = l_select(l, fits, l_and(l, x->units, l_i64(l, -LINE_UNITS)), l_i64(l, 0));
     wide.streams = 1;
     wide.stream = l_i64(l, 0);
@@ -710,12 +724,20 @@ static void over_parts(EmitProduct *x, V first, V from, V to)
     l_end_for(l, &f);
 }
 
-static void over_columns(EmitProduct *x)
+/* Columns that are gone over together: of few rows of tiles all, of one fragment those of as many panels as come in turn. */
+static V step_of(const EmitProduct *x)
 {
     L *l = x->l;
     V edge = l_i64(l, LAYOUT_EDGE);
-    V few = is_of_tiles(x) ? l_max(l, x->ncols, edge) : l_i64(l, LAYOUT_EDGE * (int64_t)x->streams);
-    V step = l_select(l, emit_product_few(x), few, edge);
+    if (is_of_tiles(x))
+        return l_select(l, emit_product_few(x), l_max(l, x->ncols, edge), edge);
+    return l_select(l, are_one_fragment(x), l_i64(l, LAYOUT_EDGE * (int64_t)x->streams), edge);
+}
+
+static void over_columns(EmitProduct *x)
+{
+    L *l = x->l;
+    V step = step_of(x);
     For f = l_for(l, l_i64(l, 0), x->ncols, 1, "columns");
     f.next = step;
     V to = l_min(l, x->ncols, l_add(l, f.var, step));
