@@ -43,7 +43,7 @@ ExprId pack_run(const Plan *p, const Stmt *s)
     return is_run(p, x, s->bound[pack_lane_axis(p, s)]) ? x : (ExprId)NONE;
 }
 
-/* The program's own packed tensors. */
+/* The program's own packed tensors go past the caches, where there is enough of them. */
 static int may_stream(const Plan *p, const Stmt *s, Elem source)
 {
     const Buffer *b = &p->buffers.at[s->buffer];

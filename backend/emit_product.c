@@ -7,10 +7,10 @@
  * The function goes over panels; over parts of the depth, so that the part of a panel that is in use stays in
  * the cache (`part` of machines/cpu.def); over fragments of rows; and a fragment over the terms, with the sums in registers. So a panel is
  * read from its begin to its end: memory gives one long run faster than many short ones. Where the CPU reads several runs faster than one
- * (`streams`), rows that one fragment has take several panels in turn, outside of that function. Where widening takes slots of multiply-adds (CPU_WIDENS_ONCE), and where
- * fragments of many rows are wide (CPU_WIDE), the first fragment of a part keeps the panel in f32 for the others. Every element's sum is one
- * chain from its old value, terms ascending, each added by one instruction; which fragment an element falls into
- * changes nothing. AMX: emit_amx.c.
+ * (`streams`), rows that one fragment has take several panels in turn, outside of that function. Where widening takes slots of
+ * multiply-adds (CPU_WIDENS_ONCE), and where fragments of many rows are wide (CPU_WIDE), the first fragment of a part keeps the panel in
+ * f32 for the others. Every element's sum is one chain from its old value, terms ascending, each added by one instruction; which fragment
+ * an element falls into changes nothing. AMX: emit_amx.c.
  *
  * Left operands are lines. Rows of f32 are read as they lie, too, by fragments of no more rows than there are, which have the panel
  * inside; and tiles read rows of buffers that have room for whole fragments (CPU_LEFT_ROWS).
@@ -549,8 +549,9 @@ static void over_whole_panel(EmitProduct *x, V c, V a, V b, V units)
     l_end_when(l, &half);
 }
 
-/* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all: what
- * comes from memory is read in one run. So have those of many rows, where they are faster (CPU_WIDE). */
+/* All columns of a panel. Fragments that are narrower go over them one group after the other, but those of few rows have all (where they
+ * do not go over panels in turn): what comes from memory is read in one run. So have those of many rows, where they are faster
+ * (CPU_WIDE). */
 static void over_panel(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
@@ -666,15 +667,15 @@ static void one_panel(EmitProduct *x, V from, V units)
 static void in_turn(EmitProduct *x, uint32_t rows, V from, V to, V end)
 {
     L *l = x->l;
-    int64_t bytes = x->unroll * WORDS_BYTES / x->per_word;
+    int64_t unit = WORDS_BYTES / (int64_t)x->per_word;
     For f = l_for(l, l_i64(l, 0), end, x->unroll, "trip");
     emit_begin_sums(x, f.var);
     x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
     V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block)), words = l_and(l, f.var, l_i64(l, 15));
-    V done = l_mul(l, l_bin(l, LLVMUDiv, f.var, l_i64(l, x->unroll)), l_i64(l, bytes));
     For g = l_for(l, from, to, LAYOUT_EDGE, "panel");
-    V b = l_byte(l, l_byte(l, x->b, l_mul(l, l_sar(l, g.var, 5), x->b_panel)), done);
-    x->next = l_byte(l, b, l_i64(l, bytes));
+    V b = l_byte(l, x->b, l_mul(l, l_sar(l, g.var, 5), x->b_panel));
+    b = l_byte(l, b, l_mul(l, f.var, l_i64(l, unit)));
+    x->next = l_byte(l, b, l_i64(l, x->unroll * unit));
     emit_vector_fragment(x, rows, l_byte(l, x->c, l_mul(l, g.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))),
                          l_byte(l, a, l_shl(l, words, 2)), b, l_i64(l, x->unroll));
     l_end_for(l, &g);

@@ -5,7 +5,8 @@
  * While they do, the 32 columns that come next are asked for in the order in which they lie (memory gives long runs faster
  * than short ones), and not while words are transposed, which would wait for them. Of few rows the products take less time than memory:
  * some CPUs lose what they are asked for too fast, and ask for half of it while words are transposed (CPU_ASKS_EVENLY). Short columns with
- * others between them, as keys of a cache with several heads, are asked for all at once. Additions are those of a packed panel, in the same order. */
+ * others between them, as keys of a cache with several heads, are asked for all at once. Additions are those of a packed panel, in the
+ * same order. */
 #include "backend/emit.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };

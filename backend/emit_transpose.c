@@ -69,8 +69,8 @@ static void transpose_squares(L *l, uint32_t w, uint32_t squares, V from, V step
         v[i] = l_load(l, type, l_byte(l, from, l_mul(l, step, l_i64(l, i))), 2);
     within_pieces(l, v, squares * w);
     uint32_t n = w / PIECE;
-    for (uint32_t c = 0; c < PIECE;
-         c++) { /* of a square the vectors c, 4 + c, ...: the rows c, 4 + c, ... of its result */
+    /* Of a square the vectors c, 4 + c, ... are the rows c, 4 + c, ... of its result. */
+    for (uint32_t c = 0; c < PIECE; c++) {
         for (uint32_t i = 0; i < squares * n; i++)
             row[i] = v[i * PIECE + c];
         for (uint32_t square = 0; square < squares; square++)
