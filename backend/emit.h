@@ -371,7 +371,8 @@ typedef struct EmitProduct {
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
     uint32_t rows_read;            /* Cpu.rows_read */
-    uint32_t streams;              /* Cpu.streams */
+    uint32_t panels;               /* that rows of one fragment go over in turn: Cpu.streams */
+    uint32_t streams;              /* of a right operand in rows: Cpu.row_streams */
     uint32_t per_word;             /* units that a row of words of the right panel covers */
     uint32_t trip;                 /* units that the inner loop goes over at a time, */
     uint32_t unroll;               /* and where there are so many: Cpu.unroll */
@@ -424,6 +425,7 @@ void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* a vector 
 /* The rows from `done` on, to which c and a are moved: they read what a fragment has kept, and ask for nothing. */
 EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a);
 void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
+V emit_unit_at(const EmitProduct *x, V a, V unit); /* where a unit stands in the first row of the left operand */
 V emit_product_units(const EmitProduct *x, V depth); /* of so many terms, rounded up to what fragments take at once */
 void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
 /* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */

@@ -173,8 +173,7 @@ static void ask_share(const MicroTile *f, V trip)
 /* Lines of sums that a trip of so many units asks for. */
 static uint32_t lines_asked(uint32_t trip) { return trip < 4 ? trip : trip / 4 * 3; }
 
-/* Where the unit stands in the first row of the left operand. */
-static V first_of_unit(const EmitProduct *x, V a, V unit)
+V emit_unit_at(const EmitProduct *x, V a, V unit)
 {
     L *l = x->l;
     if (x->left_in_rows)
@@ -190,7 +189,7 @@ static void over_units(MicroTile *f, V a, V b, V from, V to, uint32_t trip)
     L *l = x->l;
     For k = l_for(l, from, to, trip, "terms");
     LoopCarry sums = l_carry(l, &k, f->sum, f->rows * x->vectors);
-    V left = first_of_unit(f->x, a, k.var);
+    V left = emit_unit_at(f->x, a, k.var);
     V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word)));
     V nth = l_bin(l, LLVMUDiv, k.var, l_i64(l, trip)), asked = l_mul(l, nth, l_i64(l, lines_asked(trip)));
     f->pinned = trip > x->trip;

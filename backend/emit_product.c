@@ -199,22 +199,18 @@ void emit_no_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 }
 
 /* Tiles multiply bf16 only: for f32 the registers of another instruction set are used. */
-static const Cpu *multiplier(const EmitProduct *x)
-{
-    const Cpu *own = &cpu_table[x->e->p->isa];
-    return x->left == EL_F32 ? &cpu_table[own->f32] : own;
-}
-
 static void choose_fragment(EmitProduct *x)
 {
-    const Cpu *cpu = multiplier(x);
+    const Cpu *own = &cpu_table[x->e->p->isa], *cpu = x->left == EL_F32 ? &cpu_table[own->f32] : own;
+    int rows = x->in_rows || x->transposed;
     x->lanes = cpu->lanes;
     x->rows = cpu->rows;
     x->vectors = cpu->vectors;
     x->part = cpu->part;
     x->unroll = cpu->unroll;
     x->rows_read = cpu->rows_read;
-    x->streams = x->in_rows || x->transposed ? cpu->row_streams : cpu->streams;
+    x->panels = rows ? 1 : cpu->streams;
+    x->streams = rows ? cpu->row_streams : 1;
     x->wide = cpu_can(cpu, CPU_WIDE);
     x->keeps = x->left == EL_F32 && x->right == EL_BF16 && (x->wide || cpu_can(cpu, CPU_WIDENS_ONCE));
 }
@@ -264,7 +260,8 @@ static EmitProduct begin_function(Plan *p, V fn, uint32_t kind, Emit *e)
                      .in_rows = kind / 4 * 4 == IN_ROWS,
                      .transposed = kind / 4 * 4 == TRANSPOSED,
                      .left_in_rows = kind == LEFT_IN_ROWS,
-                     .a_row = l_i64(l, LAYOUT_LINE_BYTES)};
+                     .a_row = l_i64(l, LAYOUT_LINE_BYTES),
+                     .stream = l_i64(l, 0)};
     x.per_word = x.trip = left == EL_F32 && right == EL_BF16 ? 2 : 1;
     choose_fragment(&x);
     choose_heights(&x);
@@ -561,8 +558,7 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
         return;
     }
     EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE);
-    V few = multiplier(x)->streams > 1 ? l_int(l->i1, 0) : emit_product_few(x), many = are_many(x),
-      next = x->next;
+    V few = x->panels > 1 ? l_int(l->i1, 0) : emit_product_few(x), many = are_many(x), next = x->next;
     When w = l_when(l, few);
     over_rows_from(&wide, zero, c, a, b, units);
     l_end_when(l, &w);
@@ -615,8 +611,6 @@ void emit_panel_function(Plan *p, uint32_t kind)
                          &x.nrows, &x.ncols, &x.below, &x.next,    &x.init, &x.exact};
     for (unsigned i = 0; i < sizeof params / sizeof *params; i++)
         *params[i] = LLVMGetParam(fn, i);
-    x.streams = 1;
-    x.stream = l_i64(p->l, 0);
     over_panel(&x, c, a, b, units);
     LLVMBuildRetVoid(p->l->b);
 }
@@ -631,7 +625,7 @@ static V part_of(const EmitProduct *x)
     uint32_t least = is_of_tiles(x) || x->part < FIRST_CACHE_WORDS ? x->part : FIRST_CACHE_WORDS;
     V words = l_select(l, emit_product_streams(x), l_i64(l, least), l_i64(l, x->part));
     V part = l_mul(l, words, l_select(l, emit_product_keeps(x), l_i64(l, 1), l_i64(l, x->per_word)));
-    if (is_of_tiles(x) || x->streams > 1)
+    if (is_of_tiles(x) || x->panels > 1)
         return part;
     return l_select(l, emit_product_few(x), l_max(l, x->units, part), part);
 }
@@ -645,9 +639,17 @@ static V ahead_of(const EmitProduct *x)
     if (is_of_tiles(x))
         return l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows)), x->b_panel,
                         l_i64(l, TILE_AHEAD));
-    if (x->streams > 1 || cpu_can(x->e->p->cpu, CPU_ASKS_FAR))
+    if (x->panels > 1 || cpu_can(x->e->p->cpu, CPU_ASKS_FAR))
         return far;
     return l_select(l, emit_product_few(x), l_i64(l, FEW_AHEAD), far);
+}
+
+/* The words from unit `from` on of the panel of the columns from `column` on. */
+static V words_at(const EmitProduct *x, V column, V from)
+{
+    L *l = x->l;
+    V b = l_byte(l, x->b, l_mul(l, l_sar(l, column, 5), x->b_panel));
+    return l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word)));
 }
 
 /* The units in [from, ..) of a part for the panel of the columns from x->column on. */
@@ -655,8 +657,7 @@ static void one_panel(EmitProduct *x, V from, V units)
 {
     L *l = x->l;
     V right = l_mul(l, x->column, l_i64(l, (int64_t)elem_bytes(EL_F32)));
-    V b = l_byte(l, x->b, l_mul(l, l_sar(l, x->column, 5), x->b_panel));
-    b = l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word)));
+    V b = words_at(x, x->column, from);
     x->next = l_byte(l, b, ahead_of(x));
     x->below = l_sub(l, l_mul(l, x->nrows, x->c_row), right);
     emit_product_rows(x, l_byte(l, x->c, right), l_byte(l, x->a, l_mul(l, l_sar(l, from, 4), x->a_block)), b,
@@ -667,31 +668,28 @@ static void one_panel(EmitProduct *x, V from, V units)
 static void in_turn(EmitProduct *x, uint32_t rows, V from, V to, V end)
 {
     L *l = x->l;
-    int64_t unit = WORDS_BYTES / (int64_t)x->per_word;
+    V trip = l_i64(l, x->unroll);
     For f = l_for(l, l_i64(l, 0), end, x->unroll, "trip");
     emit_begin_sums(x, f.var);
     x->from_row = l_select(l, x->init, l_i64(l, 0), x->c_row);
-    V a = l_byte(l, x->a, l_mul(l, l_sar(l, f.var, 4), x->a_block)), words = l_and(l, f.var, l_i64(l, 15));
+    V a = emit_unit_at(x, x->a, f.var);
     For g = l_for(l, from, to, LAYOUT_EDGE, "panel");
-    V b = l_byte(l, x->b, l_mul(l, l_sar(l, g.var, 5), x->b_panel));
-    b = l_byte(l, b, l_mul(l, f.var, l_i64(l, unit)));
-    x->next = l_byte(l, b, l_i64(l, x->unroll * unit));
-    emit_vector_fragment(x, rows, l_byte(l, x->c, l_mul(l, g.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))),
-                         l_byte(l, a, l_shl(l, words, 2)), b, l_i64(l, x->unroll));
+    V c = l_byte(l, x->c, l_mul(l, g.var, l_i64(l, (int64_t)elem_bytes(EL_F32))));
+    x->next = words_at(x, g.var, l_add(l, f.var, trip));
+    emit_vector_fragment(x, rows, c, a, words_at(x, g.var, f.var), trip);
     l_end_for(l, &g);
     l_end_for(l, &f);
 }
 
-/* i1: rows are so few that one fragment has them, and the CPU reads several runs faster than one. */
+/* i1: rows are so few that one fragment has them. */
 static V are_one_fragment(const EmitProduct *x)
 {
-    L *l = x->l;
-    V most = l_i64(l, emit_wide_fragment(x, LAYOUT_EDGE).heights[0]);
-    return x->streams > 1 ? l_icmp(l, LLVMIntSLE, x->nrows, most) : l_int(l->i1, 0);
+    V most = l_i64(x->l, emit_wide_fragment(x, LAYOUT_EDGE).heights[0]);
+    return l_icmp(x->l, LLVMIntSLE, x->nrows, most);
 }
 
-/* Of these memory gives most where a little is read of each panel at a time, which calls would make slow. Returns the units that are
- * done, whole lines. */
+/* Of these memory gives most where a little is read of each of several panels at a time, which calls would make slow. Returns the
+ * units that are done, whole lines. */
 static V one_fragment(const EmitProduct *x, V from, V to)
 {
     L *l = x->l;
@@ -699,8 +697,6 @@ static V one_fragment(const EmitProduct *x, V from, V to)
     V whole = l_icmp(l, LLVMIntEQ, l_and(l, to, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, 0));
     V fits = l_and(l, are_one_fragment(x), l_or(l, whole, l_not(l, x->exact)));
     V done = l_select(l, fits, l_and(l, x->units, l_i64(l, -LINE_UNITS)), l_i64(l, 0));
-    wide.streams = 1;
-    wide.stream = l_i64(l, 0);
     for (uint32_t i = 0; i < wide.nheights; i++) {
         When so = l_when(l, l_icmp(l, LLVMIntEQ, x->nrows, l_i64(l, wide.heights[i])));
         in_turn(&wide, wide.heights[i], from, to, done);
@@ -732,7 +728,7 @@ static V step_of(const EmitProduct *x)
     V edge = l_i64(l, LAYOUT_EDGE);
     if (is_of_tiles(x))
         return l_select(l, emit_product_few(x), l_max(l, x->ncols, edge), edge);
-    return l_select(l, are_one_fragment(x), l_i64(l, LAYOUT_EDGE * (int64_t)x->streams), edge);
+    return l_select(l, are_one_fragment(x), l_i64(l, LAYOUT_EDGE * (int64_t)x->panels), edge);
 }
 
 static void over_columns(EmitProduct *x)
@@ -742,7 +738,7 @@ static void over_columns(EmitProduct *x)
     For f = l_for(l, l_i64(l, 0), x->ncols, 1, "columns");
     f.next = step;
     V to = l_min(l, x->ncols, l_add(l, f.var, step));
-    over_parts(x, x->streams > 1 ? one_fragment(x, f.var, to) : l_i64(l, 0), f.var, to);
+    over_parts(x, x->panels > 1 ? one_fragment(x, f.var, to) : l_i64(l, 0), f.var, to);
     l_end_for(l, &f);
 }
 

@@ -57,6 +57,8 @@ def bits_are_those_of_a_run_without(at):
     half = "step-00000002"
     again, _ = tuned_to_step_4(lambda folder: shutil.copytree(f"{at}/plain/{half}", f"{folder}/{half}"), at, 2, "--resume")
     BAD.extend(differences(f"{at}/plain/step-00000004", f"{again}/step-00000004"))
+    rows = rows_of(f"{at}/t.db")
+    expect({row["threads"] for row in rows} == {1, 2}, rows)
 
 
 def another_kernel(kernel):
