@@ -81,6 +81,7 @@ typedef struct Compilation {
     Bytes text;
     Module *module;     /* as read; after a pipeline run: as the passes left it */
     Bytes header;       /* made together with PRODUCT_SO and PRODUCT_OBJECT */
+    Bytes object;       /* what code_load() gave the JIT, if a .so of this compilation would have the same; else empty */
     const char *cache;  /* its directory; NULL: not used */
     char key[33];       /* the name of the entry */
     int from_cache;     /* it was found there */

@@ -58,6 +58,7 @@ static int load(Compilation *c, void *user)
     int status = compile_prepare(c);
     if (status)
         return status;
+    const int of_all = c->isas.n == 1;
     const char *error = compile_is_npu(c) ? NULL : target_for_this_cpu(&c->isas, c->arena);
     if (error)
         return compile_fail(c, DIAG_driver_target, error);
@@ -66,6 +67,8 @@ static int load(Compilation *c, void *user)
     status = compile_emit(c, PRODUCT_OBJECT, &object);
     if (status)
         return status;
+    if (of_all)
+        c->object = object;
     out->api = plugin_open(c->arena, &error);
     if (out->api)
         error = out->api->jit_load(object.at, object.len, wants_names(c), c->arena, &out->jit);

@@ -62,22 +62,34 @@ static const char *load_bytes(Compilation *c, Bytes so, Loaded *out)
     return error;
 }
 
-static int load_so(TestFile *file, const char *path)
+/* The object of a .so for several instruction sets is another than the JIT's. */
+static int compile_so(TestFile *file, const char *path, Bytes *so)
 {
     int status;
-    Bytes so;
     Compilation *c = file->for_so = open_file(file->o, path, file->errors, &status);
     if (!status) {
-        status = compile_product(c, PRODUCT_SO, &so);
-        const char *error = status ? NULL : load_bytes(c, so, &file->so);
-        file->has_so = !status && !error;
+        status = compile_product(c, PRODUCT_SO, so);
         if (status)
             say_failure(file, c, status);
-        if (error)
-            fprintf(file->errors, "%s\n", error);
-        status = error ? DRIVER_ERROR : status;
     }
     return status;
+}
+
+static int load_so(TestFile *file, const char *path)
+{
+    Compilation *c = file->for_jit;
+    Bytes so;
+    const int made = c->object.at != NULL;
+    const int status = made ? DRIVER_OK : compile_so(file, path, &so);
+    if (status)
+        return status;
+    const char *error = made ? link_shared(c->object, NULL, c->arena, &so) : NULL;
+    if (!error)
+        error = load_bytes(c, so, &file->so);
+    if (error)
+        fprintf(file->errors, "%s\n", error);
+    file->has_so = !error;
+    return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
 static int is_modelled(const TestFile *file) { return file->o->emulate == EMULATE_MODEL + 1; }
