@@ -135,12 +135,8 @@ static V are_short(const EmitProduct *x, V run, V asked)
 static void over_columns(EmitProduct *x, V part, V first, V terms)
 {
     L *l = x->l;
-    int64_t words = WORDS * unit_terms(x);
     V units = l_bin(l, LLVMUDiv, l_add(l, terms, l_i64(l, unit_terms(x) - 1)), l_i64(l, unit_terms(x)));
-    V line = l_mul(l, l_bin(l, LLVMUDiv, first, l_i64(l, words)), x->a_block);
-    V a = l_byte(
-        l, l_byte(l, x->a, line),
-        l_mul(l, l_bin(l, LLVMURem, first, l_i64(l, words)), l_i64(l, LAYOUT_WORD_BYTES / unit_terms(x))));
+    V a = emit_unit_at(x, x->a, l_bin(l, LLVMUDiv, first, l_i64(l, unit_terms(x))));
     V b = l_byte(l, x->b, l_mul(l, first, x->b_panel)), run = l_mul(l, x->ncols, l_i64(l, column_bytes(x))),
       next[2];
     next[0] = l_byte(l, b, l_mul(l, part, x->b_panel));
