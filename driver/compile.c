@@ -354,6 +354,18 @@ int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
     return error ? compile_fail(c, DIAG_driver_backend, error) : DRIVER_OK;
 }
 
+static int link_object(Compilation *c, Bytes object, Bytes *so)
+{
+    double start = say_time(c, 0, NULL);
+    const char *error = link_shared(object, c->options.soname, c->arena, so);
+    say_time(c, start, "(link)");
+    return error ? compile_fail(c, DIAG_driver_backend, error) : DRIVER_OK;
+}
+
+static int link_loaded(Compilation *c, void *user) { return link_object(c, c->object, user); }
+
+int compile_link(Compilation *c, Bytes *so) { return compile_guard(c, link_loaded, so); }
+
 static int make_so(Compilation *c, Bytes *out)
 {
     CacheEntry entry;
@@ -363,14 +375,8 @@ static int make_so(Compilation *c, Bytes *out)
         link_pin(*out);
         return DRIVER_OK;
     }
-    int status = compile_emit(c, PRODUCT_OBJECT, &object);
-    if (status)
-        return status;
-    double start = say_time(c, 0, NULL);
-    const char *error = link_shared(object, c->options.soname, c->arena, out);
-    say_time(c, start, "(link)");
-    if (error)
-        return compile_fail(c, DIAG_driver_backend, error);
+    if (compile_emit(c, PRODUCT_OBJECT, &object) || link_object(c, object, out))
+        return DRIVER_ERROR;
     if (c->cache)
         cache_store(c->cache, c->key, *out, c->header, c->arena);
     link_pin(*out);

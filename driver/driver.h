@@ -109,6 +109,8 @@ void compile_text(Compilation *c, const char *name, const char *text, size_t len
 /* Makes one product (PRODUCT_COUNT: the last one that the machine has); bytes live as long as c. Call it once for each
  * Compilation. */
 int compile_product(Compilation *c, CompileProduct what, Bytes *out);
+/* Links c->object, which code_load() left. */
+int compile_link(Compilation *c, Bytes *so);
 /* Only reads (and with `derive` also derives): c->module is there on success. */
 int compile_read(Compilation *c, int derive);
 /* Runs f under the landing place; what it returns, or the status of an escape. */

@@ -62,30 +62,31 @@ static const char *load_bytes(Compilation *c, Bytes so, Loaded *out)
     return error;
 }
 
-/* The object of a .so for several instruction sets is another than the JIT's. */
-static int compile_so(TestFile *file, const char *path, Bytes *so)
+/* Of the JIT's object, or where the .so is for several instruction sets, of one of its own. */
+static int make_so(TestFile *file, const char *path, Bytes *so)
 {
+    Compilation *c = file->for_jit;
     int status;
-    Compilation *c = file->for_so = open_file(file->o, path, file->errors, &status);
-    if (!status) {
-        status = compile_product(c, PRODUCT_SO, so);
+    if (c->object.at) {
+        status = compile_link(c, so);
+    } else {
+        c = file->for_so = open_file(file->o, path, file->errors, &status);
         if (status)
-            say_failure(file, c, status);
+            return status;
+        status = compile_product(c, PRODUCT_SO, so);
     }
+    if (status)
+        say_failure(file, c, status);
     return status;
 }
 
 static int load_so(TestFile *file, const char *path)
 {
-    Compilation *c = file->for_jit;
     Bytes so;
-    const int made = c->object.at != NULL;
-    const int status = made ? DRIVER_OK : compile_so(file, path, &so);
+    const int status = make_so(file, path, &so);
     if (status)
         return status;
-    const char *error = made ? link_shared(c->object, NULL, c->arena, &so) : NULL;
-    if (!error)
-        error = load_bytes(c, so, &file->so);
+    const char *error = load_bytes(file->for_jit, so, &file->so);
     if (error)
         fprintf(file->errors, "%s\n", error);
     file->has_so = !error;
