@@ -1,11 +1,12 @@
 /* Block products whose right operand is read as it lies, row-major: packing it would take longer than few rows of
  * products, and cost memory as much again as reading it.
  *
- * The terms go in parts, each over all columns. Of 32 columns the first fragment of rows makes words in registers and
- * keeps them, a panel in the first cache that the other fragments read. So the operand is read once, row after row, and
- * while a part is multiplied the next one is asked for in the order in which it lies: memory gives long runs faster than
- * short ones, and some CPUs several at once faster than one (Cpu.streams). Rows that are shorter than what is asked for meanwhile,
- * with others between them (the heads of a cache), are asked for as they are read, the same columns of row after row.
+ * The terms go in parts, each over all columns. Rows that one fragment has are multiplied as the operand is read. Of more, the
+ * first fragment makes words of 32 columns in registers and keeps them, a panel in the first cache that the other fragments read.
+ * So the operand is read once, row after row, and while a part is multiplied the next one is asked for in the order in which it
+ * lies: memory gives long runs faster than short ones, and some CPUs several at once faster than one (Cpu.streams). Rows that are
+ * shorter than what is asked for meanwhile, with others between them (the heads of a cache), are asked for as they are read, the
+ * same columns of row after row.
  * Loads of the last columns have masks, or where there are none, read a copy. Additions are those of a packed panel, in the same order. */
 #include "backend/emit.h"
 
@@ -55,7 +56,8 @@ void emit_rows_begin(EmitProduct *x, V b, V unit)
 V emit_rows_vector(EmitProduct *x, V unit, uint32_t v)
 {
     V right = unit_terms(x) == 2 ? words_of(x, x->got, v) : emit_decode(x->e, x->right, x->got[v]);
-    emit_keep(x, unit, v, right);
+    if (x->kept)
+        emit_keep(x, unit, v, right);
     return right;
 }
 
@@ -92,12 +94,54 @@ static void copy_rows(EmitProduct *x, V b, V columns, V terms)
     x->e->width = 0;
 }
 
-/* A fragment that fits the rows reads and keeps the columns from b on, others go over the rows that are left: of an even number of rows,
- * which may be rounded up, an even one. */
-static void over_rows(EmitProduct *x, V c, V a, V b, V units)
+static int is_narrow(const EmitProduct *x) { return x->lanes * x->vectors < LAYOUT_EDGE; }
+
+/* i1: rows are so few that one fragment has them, of all columns or of as many as it has otherwise. */
+static V are_few(const EmitProduct *x)
+{
+    return is_narrow(x) ? emit_product_few(x)
+                        : l_icmp(x->l, LLVMIntSLE, x->nrows, l_i64(x->l, x->heights[0]));
+}
+
+/* One fragment for all rows, of as many columns from b on as it has, then of the next ones. */
+static void one_fragment(const EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
-    EmitProduct first = x->lanes * x->vectors < LAYOUT_EDGE ? emit_wide_fragment(x, FEW_ROWS) : *x;
+    EmitProduct one = *x;
+    V zero = l_i64(l, 0), left = l_min(l, l_sub(l, x->ncols, x->column), l_i64(l, LAYOUT_EDGE));
+    For f = l_for(l, zero, left, x->lanes * x->vectors, "column");
+    one.column = l_add(l, x->column, f.var);
+    one.next = l_select(l, l_icmp(l, LLVMIntEQ, f.var, zero), x->next, b); /* once */
+    emit_product_fragment(&one, zero, l_byte(l, c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
+                          l_byte(l, b, l_mul(l, f.var, l_i64(l, column_bytes(x)))), units);
+    l_end_for(l, &f);
+}
+
+static void over_few_rows(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    if (!is_narrow(x)) {
+        one_fragment(x, c, a, b, units);
+        return;
+    }
+    EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE), narrow = *x;
+    narrow.heights[0] = x->tail;
+    narrow.nheights = 1;
+    V fits = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, wide.heights[0]));
+    When w = l_when(l, fits);
+    one_fragment(&wide, c, a, b, units);
+    l_end_when(l, &w);
+    When n = l_when(l, l_not(l, fits));
+    one_fragment(&narrow, c, a, b, units);
+    l_end_when(l, &n);
+}
+
+/* A fragment reads and keeps the columns from b on, others go over the rows that are left: of an even number of rows, which may be
+ * rounded up, an even one. */
+static void over_more_rows(EmitProduct *x, V c, V a, V b, V units)
+{
+    L *l = x->l;
+    EmitProduct first = is_narrow(x) ? emit_wide_fragment(x, FEW_ROWS) : *x;
     V done = emit_product_fragment(&first, l_i64(l, 0), c, a, b, units);
     EmitProduct left = emit_rows_left(x, done, &c, &a);
     When some = l_when(l, l_icmp(l, LLVMIntSGT, left.nrows, l_i64(l, 0)));
@@ -105,8 +149,10 @@ static void over_rows(EmitProduct *x, V c, V a, V b, V units)
     l_end_when(l, &some);
 }
 
+typedef void OverRows(EmitProduct *x, V c, V a, V b, V units);
+
 /* The columns of c and b, of which `terms` terms exist. */
-static void one_panel(EmitProduct *x, V c, V a, V b, V terms, V units)
+static void one_panel(EmitProduct *x, OverRows *over_rows, V c, V a, V b, V terms, V units)
 {
     L *l = x->l;
     V columns = l_sub(l, x->ncols, x->column);
@@ -132,7 +178,7 @@ static V are_short(const EmitProduct *x, V run, V asked)
 
 /* The part of `part` terms that begins at `first`: `terms` of them exist. What is asked for goes on in the next row where
  * it has come to the end of one, in each of Cpu.streams streams of the same number of rows. */
-static void over_columns(EmitProduct *x, V part, V first, V terms)
+static void over_columns(EmitProduct *x, OverRows *over_rows, V part, V first, V terms)
 {
     L *l = x->l;
     V units = l_bin(l, LLVMUDiv, l_add(l, terms, l_i64(l, unit_terms(x) - 1)), l_i64(l, unit_terms(x)));
@@ -150,7 +196,7 @@ static void over_columns(EmitProduct *x, V part, V first, V terms)
     LoopCarry c = l_carry(l, &f, next, 2);
     x->next = next[0];
     x->column = f.var;
-    one_panel(x, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
+    one_panel(x, over_rows, l_byte(l, x->c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,
               l_byte(l, b, l_mul(l, f.var, l_i64(l, column_bytes(x)))), terms, units);
     V at = l_byte(l, next[0], l_select(l, is_short, columns, asked));
     V over = l_icmp(l, LLVMIntUGE, at, next[1]);
@@ -184,20 +230,11 @@ static V part_of(const EmitProduct *x)
     return l_select(l, l_icmp(l, LLVMIntEQ, run, x->b_panel), most, l_min(l, l_max(l, fits, edge), most));
 }
 
-/* An odd term has a part of its own. Without rows there is nothing to do. */
-void emit_rows_product(EmitProduct *x, V depth)
+/* All terms; an odd one has a part of its own. */
+static void over_parts(EmitProduct *x, OverRows *over_rows, V depth)
 {
     L *l = x->l;
-    int masks = cpu_can(x->e->p->cpu, CPU_MASKS);
-    if (unit_terms(x) == 2 && (x->vectors != 2 || !masks))
-        BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
-    x->per_word = x->trip = 1; /* it is made in registers for each unit */
-    x->kept = l_slot_bytes(l, (uint64_t)part_terms(x) * ROW_OF_WORDS, "kept");
-    x->copied =
-        masks ? NULL : l_slot_bytes(l, (uint64_t)(part_terms(x) * LAYOUT_EDGE * column_bytes(x)), "copied");
     V zero = l_i64(l, 0), one = l_i64(l, 1), part = part_of(x);
-    x->ncols = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, zero), x->ncols, zero);
-    depth = l_max(l, depth, zero);
     V whole = l_and(l, depth, l_i64(l, -unit_terms(x)));
     V parts = l_mul(l, l_bin(l, LLVMUDiv, l_add(l, whole, l_sub(l, part, one)), part), part);
     V end = l_max(l, l_add(l, parts, l_sub(l, depth, whole)), one); /* without terms too */
@@ -205,6 +242,29 @@ void emit_rows_product(EmitProduct *x, V depth)
     f.next = part;
     V first = l_min(l, f.var, whole), last = l_icmp(l, LLVMIntSGE, f.var, whole);
     emit_begin_sums(x, f.var);
-    over_columns(x, part, first, l_min(l, l_sub(l, l_select(l, last, depth, whole), first), part));
+    over_columns(x, over_rows, part, first, l_min(l, l_sub(l, l_select(l, last, depth, whole), first), part));
     l_end_for(l, &f);
+}
+
+/* Without rows there is nothing to do. */
+void emit_rows_product(EmitProduct *x, V depth)
+{
+    L *l = x->l;
+    int masks = cpu_can(x->e->p->cpu, CPU_MASKS);
+    if (unit_terms(x) == 2 && (x->vectors != 2 || !masks))
+        BUG(l->arena, "backend: %s does not read a right operand in rows", x->e->p->cpu->name);
+    x->per_word = x->trip = 1; /* it is made in registers for each unit */
+    x->copied =
+        masks ? NULL : l_slot_bytes(l, (uint64_t)(part_terms(x) * LAYOUT_EDGE * column_bytes(x)), "copied");
+    V zero = l_i64(l, 0), few = are_few(x);
+    x->ncols = l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, zero), x->ncols, zero);
+    depth = l_max(l, depth, zero);
+    EmitProduct more = *x;
+    more.kept = l_slot_bytes(l, (uint64_t)part_terms(x) * ROW_OF_WORDS, "kept");
+    When f = l_when(l, few);
+    over_parts(x, over_few_rows, depth);
+    l_end_when(l, &f);
+    When m = l_when(l, l_not(l, few));
+    over_parts(&more, over_more_rows, depth);
+    l_end_when(l, &m);
 }
