@@ -421,6 +421,7 @@ V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that wh
 /* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
 void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);
 void emit_product_rows(EmitProduct *x, V c, V a, V b, V units); /* the same for the panel's columns, by a function if there is one */
+uint32_t emit_product_width(const EmitProduct *x); /* columns of a fragment */
 void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* a vector of the right operand, in x->kept */
 /* The rows from `done` on, to which c and a are moved: they read what a fragment has kept, and ask for nothing. */
 EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a);
@@ -436,7 +437,7 @@ int emit_packs_units(const Cpu *cpu, Elem left, int transposed); /* by itself, w
 /* emit_rows.c: the function of a right operand in rows; a unit, counted from b: loads, then a vector after the other. */
 void emit_rows_product(EmitProduct *x, V depth);
 void emit_rows_begin(EmitProduct *x, V b, V unit);
-V emit_rows_vector(EmitProduct *x, V unit, uint32_t v);
+V emit_rows_vector(EmitProduct *x, uint32_t v);
 void emit_rows_keep(EmitProduct *x, V b, V unit); /* all of them, in x->kept */
 void emit_rows_masks(EmitProduct *x, V columns, V terms); /* of its loads, so many columns and terms being left */
 /* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */

@@ -188,7 +188,7 @@ void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units)
 void emit_tile_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
 {
     L *l = x->l;
-    if (rows != TILE_FRAGMENT_ROWS || x->lanes * x->vectors != LAYOUT_EDGE)
+    if (rows != TILE_FRAGMENT_ROWS || emit_product_width(x) != LAYOUT_EDGE)
         BUG(l->arena, "backend: a fragment of tiles of %u rows", rows);
     emit_tile_rows(x, l_i64(l, rows), c, a, b, units);
 }

@@ -48,7 +48,7 @@ static V add_products(const MicroTile *f, V left, V right, V sum)
 /* Lines of a row of sums. */
 static uint32_t row_lines(const MicroTile *f)
 {
-    uint32_t bytes = f->x->lanes * f->x->vectors * (uint32_t)elem_bytes(EL_F32);
+    uint32_t bytes = emit_product_width(f->x) * (uint32_t)elem_bytes(EL_F32);
     return bytes < LAYOUT_LINE_BYTES ? 1 : bytes / LAYOUT_LINE_BYTES;
 }
 
@@ -97,23 +97,27 @@ static void begin_unit(const MicroTile *f, const UnitAt *u)
 {
     EmitProduct *x = f->x;
     L *l = x->l;
-    uint32_t bytes = x->asks ? x->asks : x->lanes * x->vectors * LAYOUT_WORD_BYTES;
+    uint32_t bytes = x->asks ? x->asks : emit_product_width(x) * LAYOUT_WORD_BYTES;
     if (x->in_rows)
         emit_rows_begin(x, u->b, u->at);
     else if (x->next && u->unit % x->per_word == 0)
         emit_ask_streams(x, l_bin(l, LLVMUDiv, u->at, l_i64(l, x->per_word)), bytes);
 }
 
-static V right_of(MicroTile *f, const UnitAt *u, uint32_t v)
+static V panel_vector(MicroTile *f, const UnitAt *u, uint32_t v)
 {
-    EmitProduct *x = f->x;
+    const EmitProduct *x = f->x;
     L *l = x->l;
-    if (x->in_rows)
-        return emit_rows_vector(x, u->at, v);
     uint32_t byte = u->unit / x->per_word * ROW_OF_WORDS + v * x->lanes * LAYOUT_WORD_BYTES;
     if (u->unit % x->per_word == 0 || f->pinned)
         f->word[v] = l_load(l, LLVMVectorType(l->i32, x->lanes), l_byte(l, u->b, l_i64(l, byte)), 4);
-    V right = right_vector(f, v, u->unit);
+    return right_vector(f, v, u->unit);
+}
+
+static V right_of(MicroTile *f, const UnitAt *u, uint32_t v)
+{
+    EmitProduct *x = f->x;
+    V right = x->in_rows ? emit_rows_vector(x, v) : panel_vector(f, u, v);
     if (x->kept)
         emit_keep(x, u->at, v, right);
     return right;
@@ -254,7 +258,7 @@ void emit_vector_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     L *l = x->l;
     MicroTile f = {.x = x, .rows = rows};
     if (rows * x->vectors > FRAGMENT_MAX || x->vectors > VECTORS_MAX ||
-        x->lanes * x->vectors * LAYOUT_WORD_BYTES > ZERO_BYTES)
+        emit_product_width(x) * LAYOUT_WORD_BYTES > ZERO_BYTES)
         BUG(l->arena, "backend: a fragment of %u rows of %u vectors", rows, x->vectors);
     Ty type = LLVMVectorType(l->f32, x->lanes);
     V from = l_select(l, x->init, x->zeros, c);

@@ -226,7 +226,7 @@ static V zeros(const Plan *p)
     return v;
 }
 
-static uint32_t width_of(const EmitProduct *x) { return x->lanes * x->vectors; }
+uint32_t emit_product_width(const EmitProduct *x) { return x->lanes * x->vectors; }
 
 /* Of one or two rows of a panel a fragment of four would waste most of its work; where the panel is in memory, fewer
  * instructions also let the CPU ask for more of it at once. */
@@ -295,7 +295,7 @@ V emit_product_keeps(const EmitProduct *x)
 EmitProduct emit_wide_fragment(const EmitProduct *x, uint32_t most)
 {
     EmitProduct wide = *x;
-    if (width_of(x) == LAYOUT_EDGE) {
+    if (emit_product_width(x) == LAYOUT_EDGE) {
         wide.heights[0] = x->tail;
         wide.nheights = 1;
         return wide;
@@ -374,7 +374,7 @@ V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units)
 {
     L *l = x->l;
     V left[2] = {l_sub(l, x->nrows, row), l_sub(l, x->ncols, x->column)};
-    V height = choose_height(x, left[0]), width = l_i64(l, width_of(x));
+    V height = choose_height(x, left[0]), width = l_i64(l, emit_product_width(x));
     V cut = l_or(l, l_icmp(l, LLVMIntSLT, left[0], height), l_icmp(l, LLVMIntSLT, left[1], width));
     V size[2] = {l_min(l, left[0], height), l_min(l, left[1], width)}, own_row = l_i64(l, ROW_OF_WORDS);
     V at = l_byte(l, c, l_mul(l, row, x->c_row)), c_row = x->c_row;
@@ -434,7 +434,7 @@ static V panel_function(const Plan *p, uint32_t kind)
 static V coming(const EmitProduct *x)
 {
     L *l = x->l;
-    int64_t width = width_of(x), bytes = (int64_t)elem_bytes(EL_F32);
+    int64_t width = emit_product_width(x), bytes = (int64_t)elem_bytes(EL_F32);
     V last = l_icmp(l, LLVMIntSGE, l_add(l, x->column, l_i64(l, width)), x->ncols), none = l_i64(l, 0);
     V at =
         l_select(l, last, l_sub(l, x->below, l_mul(l, x->column, l_i64(l, bytes))), l_i64(l, width * bytes));
@@ -448,7 +448,7 @@ static void over_tiles(EmitProduct *x, V c, V a, V b, V units)
     int64_t height = x->rows;
     V left = l_sub(l, x->ncols, x->column), whole = l_and(l, x->nrows, l_i64(l, -height));
     whole = l_select(l, x->exact, whole, l_round_up(l, x->nrows, height));
-    V fits = l_or(l, l_not(l, x->exact), l_icmp(l, LLVMIntSGE, left, l_i64(l, width_of(x))));
+    V fits = l_or(l, l_not(l, x->exact), l_icmp(l, LLVMIntSGE, left, l_i64(l, emit_product_width(x))));
     whole = l_select(l, fits, whole, l_i64(l, 0));
     x->coming = coming(x);
     emit_tile_rows(x, whole, c, a, b, units);
@@ -553,7 +553,7 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
 {
     L *l = x->l;
     V zero = l_i64(l, 0);
-    if (width_of(x) == LAYOUT_EDGE) {
+    if (emit_product_width(x) == LAYOUT_EDGE) {
         over_whole_panel(x, c, a, b, units);
         return;
     }
@@ -563,17 +563,18 @@ static void over_panel(EmitProduct *x, V c, V a, V b, V units)
     over_rows_from(&wide, zero, c, a, b, units);
     l_end_when(l, &w);
     if (x->wide) {
-        many = l_and(l, many, l_icmp(l, LLVMIntSGT, x->ncols, l_i64(l, width_of(x))));
+        many = l_and(l, many, l_icmp(l, LLVMIntSGT, x->ncols, l_i64(l, emit_product_width(x))));
         When m = l_when(l, many);
         over_rows_after_first(&wide, c, a, b, units);
         l_end_when(l, &m);
     }
     V columns = l_min(l, x->ncols, l_i64(l, LAYOUT_EDGE));
     columns = l_select(l, l_or(l, few, many), zero, columns);
-    V share = l_mul(l, units, l_i64(l, width_of(x) * LAYOUT_WORD_BYTES / x->per_word));
-    For f = l_for(l, zero, columns, width_of(x), "columns");
+    V share = l_mul(l, units, l_i64(l, emit_product_width(x) * LAYOUT_WORD_BYTES / x->per_word));
+    For f = l_for(l, zero, columns, emit_product_width(x), "columns");
     if (next)
-        x->next = l_byte(l, next, l_mul(l, share, l_bin(l, LLVMUDiv, f.var, l_i64(l, width_of(x)))));
+        x->next =
+            l_byte(l, next, l_mul(l, share, l_bin(l, LLVMUDiv, f.var, l_i64(l, emit_product_width(x)))));
     over_rows_from(x, f.var, c, a, b, units);
     l_end_for(l, &f);
 }

@@ -53,19 +53,16 @@ void emit_rows_begin(EmitProduct *x, V b, V unit)
     }
 }
 
-V emit_rows_vector(EmitProduct *x, V unit, uint32_t v)
+V emit_rows_vector(EmitProduct *x, uint32_t v)
 {
-    V right = unit_terms(x) == 2 ? words_of(x, x->got, v) : emit_decode(x->e, x->right, x->got[v]);
-    if (x->kept)
-        emit_keep(x, unit, v, right);
-    return right;
+    return unit_terms(x) == 2 ? words_of(x, x->got, v) : emit_decode(x->e, x->right, x->got[v]);
 }
 
 void emit_rows_keep(EmitProduct *x, V b, V unit)
 {
     emit_rows_begin(x, b, unit);
     for (uint32_t v = 0; v < x->vectors; v++)
-        emit_rows_vector(x, unit, v);
+        emit_keep(x, unit, v, emit_rows_vector(x, v));
 }
 
 /* ---- the function ---- */
@@ -94,7 +91,7 @@ static void copy_rows(EmitProduct *x, V b, V columns, V terms)
     x->e->width = 0;
 }
 
-static int is_narrow(const EmitProduct *x) { return x->lanes * x->vectors < LAYOUT_EDGE; }
+static int is_narrow(const EmitProduct *x) { return emit_product_width(x) < LAYOUT_EDGE; }
 
 /* i1: rows are so few that one fragment has them, of all columns or of as many as it has otherwise. */
 static V are_few(const EmitProduct *x)
@@ -109,7 +106,7 @@ static void one_fragment(const EmitProduct *x, V c, V a, V b, V units)
     L *l = x->l;
     EmitProduct one = *x;
     V zero = l_i64(l, 0), left = l_min(l, l_sub(l, x->ncols, x->column), l_i64(l, LAYOUT_EDGE));
-    For f = l_for(l, zero, left, x->lanes * x->vectors, "column");
+    For f = l_for(l, zero, left, emit_product_width(x), "column");
     one.column = l_add(l, x->column, f.var);
     one.next = l_select(l, l_icmp(l, LLVMIntEQ, f.var, zero), x->next, b); /* once */
     emit_product_fragment(&one, zero, l_byte(l, c, l_mul(l, f.var, l_i64(l, (int64_t)elem_bytes(EL_F32)))), a,

@@ -25,7 +25,7 @@ typedef struct TestFile {
     FILE *out, *errors; /* those of `moec test` are lines of its report */
     Compilation *c;                /* read and derived: signatures, tests */
     Reference reference;           /* what the interpreter runs */
-    Compilation *for_jit, *for_so; /* own what the code below needs */
+    Compilation *for_jit, *for_so; /* own what the code below needs; for_so NULL: the .so is of the JIT's object, or there is none */
     Loaded jit, so;
     int has_so;
     TestOther others[ISA_COUNT];
