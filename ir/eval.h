@@ -186,11 +186,15 @@ Value eval_lift(const Eval *e, Value v);
 /* The operation of a node of floats, integers or conditions; of its operands' values. */
 Value eval_op(Eval *e, const Node *n, Value a, Value b);
 
-/* eval_batch.c: can a term be computed for many values of the loop's variable at a time? Then values[0] to values[count - 1] are those of
- * n from where the variable stands on, unless there is an error. */
+/* eval_batch.c: can a term be computed for many values of the loop's variable at a time? Then v becomes the values of n at `count`
+ * of them, from where the variable stands on, unless there is an error. */
 enum { EVAL_BATCH = 64 };
+typedef struct Values {
+    double at[EVAL_BATCH], error[EVAL_BATCH];
+    int exact; /* all errors are 0, and need not be written */
+} Values;
 int eval_can_batch(const Node *n, const Loop *l);
-void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values);
+void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Values *v);
 
 /* eval_reduce.c */
 Value eval_reduce(Eval *e, Node *n);

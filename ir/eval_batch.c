@@ -4,6 +4,7 @@
 #include "ir/eval.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { DEPTH_MAX = 16 }; /* of values that wait on the stack */
 
@@ -39,7 +40,7 @@ int eval_can_batch(const Node *n, const Loop *l)
     return l->local < MANY_INDICES && can_batch(n, l->local, 0);
 }
 
-static void load_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
+static void load_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Values *v)
 {
     const TensorData *d = &e->tensors[n->access->tensor];
     int doubtful = 0;
@@ -49,43 +50,71 @@ static void load_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Va
     for (uint32_t i = 0; i < n->access->rank; i++)
         if (n->access->subscripts[i].index == &e->index[l->index])
             step += n->access->subscripts[i].stride;
-    for (uint32_t i = 0; i < count; i++, place += step)
-        values[i] = (Value){{.f = d->at[place]}, doubtful ? INFINITY : d->error ? d->error[place] : 0};
+    const double *at = d->at + place, *error = d->error ? d->error + place : NULL;
+    v->exact = !doubtful && !error;
+    for (uint32_t i = 0; i < count; i++)
+        v->at[i] = at[i * step];
+    for (uint32_t i = 0; i < count && !v->exact; i++)
+        v->error[i] = doubtful ? INFINITY : error[i * step];
 }
 
-/* Most of what an interpretation does: a product that f32 holds exactly, as those of two bf16 are, of exact operands. */
-static int is_exact_product(Value a, Value b)
+static void same_batch(Value one, uint32_t count, Values *v)
 {
-    double product = a.n.f * b.n.f;
-    return a.error == 0 && b.error == 0 && (double)(float)product == product;
+    v->exact = one.error == 0;
+    for (uint32_t i = 0; i < count; i++)
+        v->at[i] = one.n.f;
+    for (uint32_t i = 0; i < count && !v->exact; i++)
+        v->error[i] = one.error;
 }
 
-static void op_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Value *values)
+static Value value_of(const Values *v, uint32_t i)
 {
-    Value b[EVAL_BATCH];
-    int product = n->op == OP_mul && !n->lifted && !n->moves;
-    eval_batch(e, n->args[0], l, count, values);
-    if (n->nargs > 1)
-        eval_batch(e, n->args[1], l, count, b);
-    else
-        for (uint32_t i = 0; i < count; i++)
-            b[i] = (Value){{.i = 0}, 0};
-    for (uint32_t i = 0; i < count && !e->error; i++)
-        if (product && is_exact_product(values[i], b[i]))
-            values[i].n.f *= b[i].n.f;
-        else
-            values[i] = eval_op(e, n, values[i], b[i]);
+    return (Value){{.f = v->at[i]}, v->exact ? 0 : v->error[i]};
 }
 
-void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Value *values)
+/* Most of what an interpretation does: products that f32 holds exactly, as those of two bf16 are, of exact operands. Where there is
+ * another one v is as before. */
+static int multiply_exactly(Values *v, const Values *b, uint32_t count)
 {
-    if (!moves_with(n, l->local)) {
-        values[0] = eval_run(e, n);
-        for (uint32_t i = 1; i < count; i++)
-            values[i] = values[0];
-    } else if (n->kind == NODE_LOAD) {
-        load_batch(e, n, l, count, values);
-    } else {
-        op_batch(e, n, l, count, values);
+    double products[EVAL_BATCH];
+    uint64_t other = 0;
+    if (!v->exact || !b->exact)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        products[i] = v->at[i] * b->at[i];
+        other |= (double)(float)products[i] != products[i]; /* NaN too */
     }
+    if (!other)
+        memcpy(v->at, products, count * sizeof products[0]);
+    return !other;
+}
+
+static void op_batch(Eval *e, const Node *n, const Loop *l, uint32_t count, Values *v)
+{
+    Values b;
+    eval_batch(e, n->args[0], l, count, v);
+    if (n->nargs > 1)
+        eval_batch(e, n->args[1], l, count, &b);
+    else
+        same_batch((Value){{.i = 0}, 0}, count, &b);
+    if (e->error || (n->op == OP_mul && !n->lifted && !n->moves && multiply_exactly(v, &b, count)))
+        return;
+    int exact = 1;
+    for (uint32_t i = 0; i < count && !e->error; i++) {
+        Value r = eval_op(e, n, value_of(v, i), value_of(&b, i));
+        v->at[i] = r.n.f;
+        v->error[i] = r.error;
+        exact &= r.error == 0;
+    }
+    v->exact = exact;
+}
+
+void eval_batch(Eval *e, Node *n, const Loop *l, uint32_t count, Values *v)
+{
+    if (!moves_with(n, l->local))
+        same_batch(eval_run(e, n), count, v);
+    else if (n->kind == NODE_LOAD)
+        load_batch(e, n, l, count, v);
+    else
+        op_batch(e, n, l, count, v);
 }

@@ -2,6 +2,7 @@
 #include "ir/eval.h"
 
 #include <math.h>
+#include <string.h>
 
 double eval_distance(double x, double y) { return x == y ? 0 : fabs(x - y); }
 
@@ -100,7 +101,15 @@ static double passed_on(ScalarOp op, Value a, Value b, double exact)
 }
 
 /* The distance between neighbours in f32 around a finite value. */
-static double ulp_at(double value) { return ldexp(1, (fabs(value) < 0x1p-126 ? -126 : ilogb(value)) - 23); }
+static double ulp_at(double value)
+{
+    uint64_t bits;
+    double power; /* of two, the largest one that is not above the value */
+    memcpy(&bits, &value, sizeof bits);
+    bits &= 0x7ff0000000000000u;
+    memcpy(&power, &bits, sizeof power);
+    return fmax(power, 0x1p-126) * 0x1p-23;
+}
 
 /* What the operation adds: the error that its row states, and the reference's own rounding. Of equal operands both sides
  * of an exact or correctly rounded operation find the same, but where a result is inexact a sum may apply it to its terms

@@ -29,8 +29,9 @@ static void add_int(Total *t, int64_t v, double error, int doubtful)
 }
 
 /* Both max and min, by comparing sign * value. */
-static void add_extreme(Total *t, double v, double error, Belief belief, double sign)
+static void add_extreme(Total *t, double v, double error, Belief belief)
 {
+    double sign = t->node->op == RED_MAX ? 1 : -1;
     if (isnan(v)) {
         t->nan |= belief >= BELIEF_DOUBT_YES;
         return;
@@ -46,7 +47,7 @@ static void add_extreme(Total *t, double v, double error, Belief belief, double 
 static void add_float(Total *t, double v, double error, Belief belief)
 {
     if (t->node->op != RED_SUM) {
-        add_extreme(t, v, error, belief, t->node->op == RED_MAX ? 1 : -1);
+        add_extreme(t, v, error, belief);
         return;
     }
     if (belief >= BELIEF_DOUBT_YES) {
@@ -55,6 +56,23 @@ static void add_float(Total *t, double v, double error, Belief belief)
         t->magnitude += fabs(v);
     }
     t->error += belief == BELIEF_YES ? error : fabs(v) + error;
+}
+
+/* All of v are terms. */
+static void add_floats(Total *t, const Values *v, uint32_t count)
+{
+    if (t->node->op != RED_SUM) {
+        for (uint32_t i = 0; i < count; i++)
+            add_extreme(t, v->at[i], v->exact ? 0 : v->error[i], BELIEF_YES);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        t->sum += v->at[i];
+        t->magnitude += fabs(v->at[i]);
+    }
+    for (uint32_t i = 0; i < count && !v->exact; i++)
+        t->error += v->error[i];
+    t->n += count;
 }
 
 static void add_term(Eval *e, Total *t, Belief belief)
@@ -153,16 +171,28 @@ typedef struct Batch {
     uint32_t n;
 } Batch;
 
-/* Adds those that wait; the loop's variable then stands at the first of them. */
+/* Adds `count` terms from `first` on, where the loop's variable then stands. */
+static void add_terms(Eval *e, Total *t, const Loop *l, int64_t first, uint32_t count)
+{
+    Values v;
+    eval_move(e, l, first);
+    eval_batch(e, t->node->reduce->body, l, count, &v);
+    if (!e->error)
+        add_floats(t, &v, count);
+}
+
+/* All of a range. */
+static void add_range(Eval *e, Total *t, const Loop *l, EvalRange r)
+{
+    for (int64_t i = r.lo; i < r.hi && !e->error; i += EVAL_BATCH)
+        add_terms(e, t, l, i, r.hi - i < EVAL_BATCH ? (uint32_t)(r.hi - i) : EVAL_BATCH);
+}
+
+/* Those that wait. */
 static void add_batch(Eval *e, Total *t, const Loop *l, Batch *b)
 {
-    Value values[EVAL_BATCH];
-    if (!b->n)
-        return;
-    eval_move(e, l, b->first);
-    eval_batch(e, t->node->reduce->body, l, b->n, values);
-    for (uint32_t i = 0; i < b->n && !e->error; i++)
-        add_float(t, values[i].n.f, values[i].error, BELIEF_YES);
+    if (b->n)
+        add_terms(e, t, l, b->first, b->n);
     b->n = 0;
 }
 
@@ -197,6 +227,10 @@ static void run_loops(Eval *e, Total *t, uint32_t level, Belief belief)
     if (group_of && e->routes[l->route].route->doubtful && belief == BELIEF_YES)
         belief = BELIEF_DOUBT_YES;
     int batches = r->batch && level + 1 == r->nloops && belief == BELIEF_YES;
+    if (batches && !group_of && !l->conditions.len) {
+        add_range(e, t, l, range);
+        return;
+    }
     Batch batch = {0, 0};
     for (int64_t i = range.lo; i < range.hi && !e->error; i++) {
         Belief now = move_to(e, l, group_of, i, belief);
