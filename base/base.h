@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/bf16.h"
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/diag.h"
 #include "base/file.h"
 #include "base/guess.h"

@@ -45,7 +45,7 @@ int comm_gather(Comm *c, const char *what, const void *mine, int64_t bytes, void
 /* The bytes of one rank for rank 0: these two call it. */
 int comm_fetch(Comm *c, const char *what, int64_t from, const void *mine, int64_t bytes, void *to);
 
-/* Note [One time line]. Every rank has a clock, step_seconds(). Rank 0 asks each of the others for its time, some times, and takes the
+/* Note [One time line]. Every rank has a clock, clock_seconds(). Rank 0 asks each of the others for its time, some times, and takes the
  * fastest answer: the other clock was read between question and answer, so half of the time between them is the error. */
 typedef struct CommClock {
     double ahead, error; /* seconds that a rank's clock is ahead of the one of rank 0 */

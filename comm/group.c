@@ -83,7 +83,7 @@ static int waits(void *group, const WireMessage *m, int64_t n)
 {
     CommGroup *g = group;
     Comm *c = g->c;
-    const double now = step_seconds();
+    const double now = clock_seconds();
     if (g->told == 0 && c->options.ending && c->options.ending())
         g->told = now + patience;
     if (g->told > 0 && now > g->told && c->options.say) {
@@ -129,13 +129,13 @@ static void count(const CommGroup *g)
     for (const WireMessage *m = g->c->messages; m < g->next; m++)
         if (m->is_sent)
             t->bytes[link_to(g, m->rank)] += m->bytes;
-    t->seconds[widest_link(g)] += step_seconds() - g->began;
+    t->seconds[widest_link(g)] += clock_seconds() - g->began;
 }
 
 int group_exchange(CommGroup *g)
 {
     Comm *c = g->c;
-    g->began = step_seconds(), g->told = 0;
+    g->began = clock_seconds(), g->told = 0;
     sleep_for(c, c->options.delay[widest_link(g)]);
     const int bad = c->table ? c->table->exchange(&c->wire, c->messages, g->next - c->messages, g->tag,
                                                   &(WireWait){waits, g})

@@ -34,13 +34,13 @@ enum { QUESTIONS = 32 }; /* for each rank: the first ones find it asleep */
 static int ask_once(Comm *c, int64_t rank, CommClock *best)
 {
     CommGroup g = group_of(c, -1, "the clocks", HOST_TAG);
-    const double asked = step_seconds();
+    const double asked = clock_seconds();
     double theirs = 0;
     group_send(&g, rank, &asked, sizeof asked);
     group_receive(&g, rank, &theirs, sizeof theirs);
     if (group_exchange(&g))
         return 1;
-    const double answered = step_seconds(), error = (answered - asked) / 2;
+    const double answered = clock_seconds(), error = (answered - asked) / 2;
     if (error < best->error)
         *best = (CommClock){theirs - (asked + answered) / 2, error};
     return 0;
@@ -53,7 +53,7 @@ static int answer_once(Comm *c)
     group_receive(&g, 0, &asked, sizeof asked);
     if (group_exchange(&g))
         return 1;
-    const double mine = step_seconds();
+    const double mine = clock_seconds();
     group_send(&g, 0, &mine, sizeof mine);
     return group_exchange(&g);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct DoctorRow {
@@ -103,13 +102,6 @@ static void look_at_isas(Doctor *d)
 
 /* ---- memory ---- */
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 enum { COPIED = 64 << 20, COPIES = 5 };
 
 /* Bytes read and written per second by the fastest of some copies. */
@@ -121,9 +113,9 @@ static void measure_memory(Doctor *d)
         memset(from, 1, COPIED);
         memset(to, 2, COPIED);
         for (int i = 0; i < COPIES; i++) {
-            double start = seconds();
+            double start = clock_seconds();
             memcpy(to, from, COPIED);
-            double rate = 2.0 * COPIED / (seconds() - start);
+            double rate = 2.0 * COPIED / (clock_seconds() - start);
             best = rate > best ? rate : best;
         }
         add(d, "memory", "copy", TEXT("%.1f GB/s", best / 1e9),
@@ -211,12 +203,12 @@ static void look_at_path(Doctor *d)
     Bytes out;
     options.no_cache = 1;
     Compilation *c = compile_new(&options);
-    double start = seconds();
+    double start = clock_seconds();
     if (!c)
         return;
     compile_text(c, "<doctor>", probe, sizeof probe - 1);
     int status = compile_product(c, PRODUCT_SO, &out);
-    add(d, "compiler", "a small kernel", status ? "fails" : TEXT("%.0f ms", 1e3 * (seconds() - start)),
+    add(d, "compiler", "a small kernel", status ? "fails" : TEXT("%.0f ms", 1e3 * (clock_seconds() - start)),
         "compiled and linked now, without the cache");
     if (status)
         complain(d, 1,

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- input ---- */
 
@@ -297,15 +296,11 @@ static const char *program_of(Compilation *c)
                : NULL;
 }
 
-/* --time-passes also shows the steps after the last pass. Returns the time, for the next step. */
-static double say_time(Compilation *c, double since, const char *step)
+/* --time-passes also shows the steps after the last pass. */
+static void say_time(Compilation *c, double since, const char *step)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double now = 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-    if (c->options.time_passes && step)
-        text_add(&c->times, "%10.3f ms  %s\n", now - since, step);
-    return now;
+    if (c->options.time_passes)
+        text_add(&c->times, "%10.3f ms  %s\n", 1e3 * (clock_seconds() - since), step);
 }
 
 int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
@@ -334,11 +329,12 @@ int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
                 c->arena,
                 "kernel %s is a plan, which only an NPU runs: `moec test --machine NAME --emulate` does it",
                 plan));
-    double start = say_time(c, 0, NULL);
+    double start = clock_seconds();
     const BackendApi *api = plugin_open(c->arena, &error);
     if (!api)
         return compile_fail(c, DIAG_driver_backend, error);
-    start = say_time(c, start, "(load the back end)");
+    say_time(c, start, "(load the back end)");
+    start = clock_seconds();
     const char *build = plugin_build_id(c->arena);
     BackendOptions o = {
         .debug = c->options.debug,
@@ -356,7 +352,7 @@ int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
 
 static int link_object(Compilation *c, Bytes object, Bytes *so)
 {
-    double start = say_time(c, 0, NULL);
+    double start = clock_seconds();
     const char *error = link_shared(object, c->options.soname, c->arena, so);
     say_time(c, start, "(link)");
     return error ? compile_fail(c, DIAG_driver_backend, error) : DRIVER_OK;

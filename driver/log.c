@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* One call on its way into files. */
@@ -325,13 +324,6 @@ static const moec_kernel *describe(const LoggedCall *call, Arena *a, const char 
     return k->sig ? k : NULL;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* May the call be logged, and are its inputs written? */
 static int begin(CallLog *log)
 {
@@ -380,9 +372,9 @@ int moec_log_call(const LoggedCall *call)
     CallLog log = {.call = call, .folder = folder_of_calls()};
     int wanted = log.folder && is_wanted(call->kernel) && (log.arena = arena_new()) != NULL;
     int logged = wanted && begin_guarded(&log);
-    double start = now();
+    double start = clock_seconds();
     int status = call->entry(call->ctx, call->dims, call->args);
-    double seconds = now() - start;
+    double seconds = clock_seconds() - start;
     if (logged)
         end_guarded(&log, status, seconds);
     if (log.arena)

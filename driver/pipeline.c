@@ -2,7 +2,6 @@
 #include "driver/pipeline.h"
 
 #include <string.h>
-#include <time.h>
 
 typedef enum PassId {
 #define PASS(name, ...) PASS_##name,
@@ -77,13 +76,6 @@ static void verify(const Module *m, const Pass *p)
     }
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 #ifdef NDEBUG
 enum { VERIFY_ALWAYS = 0 };
 #else
@@ -98,11 +90,11 @@ static void run(Module *m, const Pass *p, PipelineRunner *r)
             p->needs);
     if (o->break_in && strcmp(o->break_in, p->name) == 0)
         BUG(m->arena, "pass %s ends here, as --break-in wants", p->name);
-    double start = seconds();
+    double start = clock_seconds();
     p->run(m, &o->context);
     arena_release(m->scratch, (ArenaMark){0});
     if (o->time_passes && o->time_out)
-        text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (seconds() - start), p->name);
+        text_add(o->time_out, "%10.3f ms  %s\n", 1e3 * (clock_seconds() - start), p->name);
     r->facts = (r->facts & ~p->breaks) | p->gives;
     if ((VERIFY_ALWAYS || o->verify_each) && !m->diags->errors)
         verify(m, p);

@@ -59,9 +59,9 @@ static void *work(void *disk)
         if (d->done < d->posted && !d->failed) {
             const uint32_t job = d->done;
             pthread_mutex_unlock(&d->lock);
-            d->spans[job].begin = step_seconds();
+            d->spans[job].begin = clock_seconds();
             const int failed = move(d, &d->jobs[job]);
-            d->spans[job].end = step_seconds();
+            d->spans[job].end = clock_seconds();
             pthread_mutex_lock(&d->lock);
             d->failed = failed;
             d->done += !failed;
@@ -125,13 +125,13 @@ void disk_post(Disk *d)
 
 int disk_wait(Disk *d, uint32_t done)
 {
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     pthread_mutex_lock(&d->lock);
     while (d->done < done && !d->failed)
         pthread_cond_wait(&d->changed, &d->lock);
     const int failed = d->failed;
     pthread_mutex_unlock(&d->lock);
-    d->waited += step_seconds() - begin;
+    d->waited += clock_seconds() - begin;
     return failed;
 }
 

@@ -25,7 +25,7 @@ int disk_finish(Disk *d);                /* the same, for all that were posted *
 /* Of the job that failed: what happened; "" where none did. */
 const char *disk_error(const Disk *d);
 double disk_waited(const Disk *d); /* seconds in disk_wait() so far */
-/* When a job of this run was done, by step_seconds(). Of jobs that disk_wait() has waited for. */
+/* When a job of this run was done, by clock_seconds(). Of jobs that disk_wait() has waited for. */
 typedef struct DiskSpan {
     double begin, end;
 } DiskSpan;

@@ -4,14 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
-
-double step_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- binding ---- */
 
@@ -224,9 +216,9 @@ static int run_task_kernel(Run *r, const BoundTask *b)
         return 1;
     if (r->options.check && check_call(r, b))
         return 1;
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     const int status = b->entry(r->ctx, b->dims, b->args);
-    const double spent = step_seconds() - begin;
+    const double spent = clock_seconds() - begin;
     time->seconds += spent, time->calls++, r->seconds += spent;
     r->spent[b - r->tasks.at] = spent;
     return status ? run_fail(r, b, moe_ctx_message(r->ctx)) : 0;
@@ -266,11 +258,11 @@ static int run_task(Run *r, const BoundTask *b)
 {
     if (await_disk(r, b, b->jobs_before))
         return 1;
-    const double begin = r->watch.ran ? step_seconds() : 0;
+    const double begin = r->watch.ran ? clock_seconds() : 0;
     if (hooks[b->task->kind](r, b))
         return 1;
     if (r->watch.ran && task_lanes[b->task->kind] != LANE_disk)
-        r->watch.ran(r->watch.self, (TaskId)(b - r->tasks.at), begin, step_seconds());
+        r->watch.ran(r->watch.self, (TaskId)(b - r->tasks.at), begin, clock_seconds());
     return 0;
 }
 
@@ -348,12 +340,6 @@ double run_disk_seconds(const Run *r) { return r->disk ? disk_waited(r->disk) : 
 double run_task_seconds(const Run *r, TaskId t) { return r->spent[t]; }
 
 double run_kernel_seconds(const Run *r) { return r->seconds; }
-
-void run_reset_times(Run *r)
-{
-    r->seconds = 0;
-    memset(r->times, 0, sizeof *r->times * r->program->kernels.len);
-}
 
 moec_score run_take_score(Run *r)
 {

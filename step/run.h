@@ -50,7 +50,7 @@ int run_was_gated(const Run *r); /* the last run ended at a `gate`, before the t
 /* Memory of a buffer of the program, views too; of the arena's it holds something only while a task runs. NULL: there is none. */
 void *run_at(Run *r, const char *name);
 
-/* Told of each task when it has run, and from when to when by step_seconds(); of those of the lane `disk` at the end of the run. */
+/* Told of each task when it has run, and from when to when by clock_seconds(); of those of the lane `disk` at the end of the run. */
 typedef struct RunWatch {
     void (*ran)(void *self, TaskId t, double begin, double end);
     void *self;
@@ -60,8 +60,7 @@ void run_watch(Run *r, RunWatch w); /* from the next run on; without `ran` nobod
 const Program *run_of(const Run *r);
 double run_disk_seconds(const Run *r); /* that tasks waited for the swap file, since the start */
 double run_task_seconds(const Run *r, TaskId t); /* of a kernel, in the last run */
-double run_kernel_seconds(const Run *r); /* inside kernels, since run_reset_times() */
-void run_reset_times(Run *r);
+double run_kernel_seconds(const Run *r); /* inside kernels, since the run was made */
 moec_score run_take_score(Run *r); /* of the checks since the last one */
 void run_add_score(moec_score *sum, const moec_score *s);
 /* A line for each kernel with elements that are wrong, or in doubt. */
@@ -69,6 +68,5 @@ void run_print_doubts(const Run *r);
 /* A line per kernel, the slowest first. */
 void run_print_times(const Run *r);
 int64_t run_arena_bytes(const Run *r);
-double step_seconds(void); /* a clock */
 
 #endif

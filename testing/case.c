@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct moec_case {
@@ -223,24 +222,16 @@ static int call(moec_case *k)
     return 0;
 }
 
-/* Of one thread the time that it had a core, so that other programs, which take the core away, do not count. */
-static double seconds(const moec_case *k)
-{
-    struct timespec t;
-    clock_gettime(abs(k->o.threads) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double moec_case_time(void *user, int calls)
 {
     moec_case *k = user;
     if (!k)
         return -1;
-    double begin = seconds(k);
+    double begin = clock_of_threads(abs(k->o.threads));
     for (int i = 0; i < calls; i++)
         if (call(k))
             return -1;
-    return seconds(k) - begin;
+    return clock_of_threads(abs(k->o.threads)) - begin;
 }
 
 static int run_guarded(moec_case *k, Arena *a, int (*run)(moec_case *k, Arena *a))

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -80,14 +79,6 @@ void moec_limit_free(moec_limit *l)
     free(l);
 }
 
-/* As that of a case: moec_case_time(). */
-static double seconds(const moec_limit *l)
-{
-    struct timespec t;
-    clock_gettime(l->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Four streams in turn, each asked for ahead: a core reads them faster than one (on an Emerald Rapids 15 to 17 GB/s, one 9 to 14). */
 static uint64_t sum_of(const uint64_t *at, size_t words)
 {
@@ -140,7 +131,7 @@ static int start_part(moec_limit *l, int thread, pthread_t *out)
 static double rate(moec_limit *l)
 {
     pthread_t threads[THREADS_MOST];
-    double done = 0, begin = seconds(l);
+    double done = 0, begin = clock_of_threads(l->threads);
     int n = 1, whole = 1;
     for (int i = 0; i < l->threads; i++)
         l->parts[i] = (LimitPart){l, l->stream ? l->stream + (size_t)i * words_each(l) : NULL, 0, 0};
@@ -151,7 +142,7 @@ static double rate(moec_limit *l)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < n; i++)
         done += l->parts[i].done;
-    return whole ? done / (seconds(l) - begin) : 0;
+    return whole ? done / (clock_of_threads(l->threads) - begin) : 0;
 }
 
 double moec_limit_time(void *user, int calls)

@@ -10,13 +10,6 @@
 enum { FEWEST_ROUNDS = 3, PATIENCE = 4 /* times seconds */ };
 static const double sample_seconds = 0.005, long_call = 0.25;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void rest(double seconds)
 {
     double whole = floor(seconds);
@@ -93,7 +86,7 @@ static int take_turns(moec_runner *r, size_t n, const moec_patience *p, const si
 int moec_measure(moec_runner *r, size_t n, const moec_patience *p)
 {
     int failed = moec_warm_up(r, n, p);
-    double begin = now();
+    double begin = clock_seconds();
     if (failed || !n)
         return failed;
     size_t *order = malloc(n * sizeof *order);
@@ -104,7 +97,7 @@ int moec_measure(moec_runner *r, size_t n, const moec_patience *p)
         order[i] = i;
     }
     Random random = random_new(n);
-    for (size_t round = 0; !failed && !is_enough(p, round, now() - begin); round++) {
+    for (size_t round = 0; !failed && !is_enough(p, round, clock_seconds() - begin); round++) {
         shuffle(order, n, &random);
         failed = take_turns(r, n, p, order);
     }

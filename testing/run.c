@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- the reference ---- */
 
@@ -227,13 +226,6 @@ static TestResult result_of(const TestCall *call, int status, const char *messag
     return r;
 }
 
-static double test_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int run_call(const TestCall *call, moe_entry *entry, moe_ctx *ctx)
 {
     Fence fence = {call->c->k->name, call->memory.at, call->memory.len};
@@ -274,9 +266,9 @@ TestResult test_call(const TestCase *c, const TestTarget *t)
     if (t->emulation)
         wrong = emulate_call(t->emulation, c->k->name, c->dims, entry, ctx, call.dims, call.args, c->arena,
                              t->mode, &emulated);
-    double start = test_seconds();
+    double start = clock_seconds();
     int status = t->emulation ? emulated.status : run_call(&call, entry, ctx);
-    double seconds = test_seconds() - start;
+    double seconds = clock_seconds() - start;
     if (t->strict) {
         call = new_call(c, FENCE_BEFORE);
         status = ctx->work ? run_lent(&call, entry, ctx) : run_call(&call, entry, ctx);

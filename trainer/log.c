@@ -120,7 +120,7 @@ void log_model(Log *l, const Trainer *t)
 void log_step_begins(Log *l, const Trainer *t)
 {
     l->kernels_before = run_kernel_seconds(t->step);
-    l->step_began = step_seconds();
+    l->step_began = clock_seconds();
 }
 
 /* On a terminal a line of its own, written over by the next one, unless it `stays`. */
@@ -170,7 +170,7 @@ static void log_load(Log *l, const Trainer *t)
 
 void log_step(Log *l, const Trainer *t)
 {
-    double seconds = step_seconds() - l->step_began;
+    double seconds = clock_seconds() - l->step_began;
     l->steps += seconds;
     l->kernels += run_kernel_seconds(t->step) - l->kernels_before;
     write_event(l, json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:b, s:f}", "event", "step", "step",

@@ -21,12 +21,12 @@ static int validate(Trainer *t, Log *l)
 
 static int save(SaveFolder *f, Trainer *t, Log *l)
 {
-    const double began = step_seconds();
+    const double began = clock_seconds();
     if (!f->path || f->saved == t->state.steps)
         return 0;
     if (save_now(f, t))
         return 1;
-    log_save(l, f, step_seconds() - began);
+    log_save(l, f, clock_seconds() - began);
     return 0;
 }
 

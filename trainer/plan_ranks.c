@@ -17,9 +17,9 @@ static double seconds_of_verifying(Arena *a, const Ranks *ranks, const Program *
     const Program **programs = arena_array(a, const Program *, ranks->number);
     for (int64_t i = 0; i < ranks->number; i++)
         programs[i] = p;
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     *error = step_verify_ranks(a, ranks, programs);
-    return step_seconds() - begin;
+    return clock_seconds() - begin;
 }
 
 static int64_t count_exchanges(const Program *p, GroupAxis axis)

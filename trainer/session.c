@@ -31,9 +31,9 @@ int session_open(Session *s, const ModelConfig *model, moec_type act, int thread
     arena_set_limit(s->arena, (size_t)16 << 30); /* beyond what STEP_MAX_TASKS take with all passes */
     s->weights = model_weights(s->arena, model);
     session_share(s, &alone, 0);
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     const int bad = recipe_add_sources(s->kernels);
-    s->compile_seconds = step_seconds() - begin;
+    s->compile_seconds = clock_seconds() - begin;
     return bad ? complain("kernels: %s", kernels_error(s->kernels)) : 0;
 }
 
@@ -60,9 +60,9 @@ Recording session_record(Session *s, const char *name, int train, int64_t sequen
 Program *session_finish(Session *s, const Recording *r)
 {
     const char *error;
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     Program *p = recorder_finish(r->recorder, &error);
-    s->compile_seconds += step_seconds() - begin;
+    s->compile_seconds += clock_seconds() - begin;
     if (!p)
         complain_alike("the program of the step: %s", error);
     return p;
@@ -100,9 +100,9 @@ Program *session_record_setup(Session *s, int64_t positions)
 
 int session_compile(Session *s)
 {
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     const int bad = kernels_compile(s->kernels);
-    s->compile_seconds += step_seconds() - begin;
+    s->compile_seconds += clock_seconds() - begin;
     return bad ? complain("kernels: %s", kernels_error(s->kernels)) : 0;
 }
 

@@ -262,7 +262,7 @@ void tune_run(Trainer *t)
 {
     FirstSteps f;
     const char *off = getenv("MOE_TUNED");
-    const double begin = step_seconds();
+    const double begin = clock_seconds();
     if (comm_ranks(t->comm)->number > 1) /* whose first steps are exchanged with others */
         complain("--tune is for a run on one rank: nothing is tuned");
     else if (off && strcmp(off, "off") == 0)
@@ -270,6 +270,6 @@ void tune_run(Trainer *t)
     else if (take_first_steps(t, &f))
         complain("--tune: the first steps could not be run: nothing is tuned");
     else
-        tune_kernels(t, &f, t->config->tune_seconds - (step_seconds() - begin));
+        tune_kernels(t, &f, t->config->tune_seconds - (clock_seconds() - begin));
     fflush(stdout);
 }

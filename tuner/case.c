@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LIVE = 14 /* processes at a time */, PREDICTORS = 16, SAMPLES = 64 };
@@ -14,17 +13,10 @@ static const double hang = 50,
                     hang_least = 2;   /* so many times as long as the default takes, and seconds at least */
 static const double model_part = 0.2; /* of the time of a case, that the model may take */
 
-double tuning_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double left(void *user)
 {
     const Tuning *t = user;
-    return t->o->stop && *t->o->stop ? 0 : t->broken ? 0 : t->end - tuning_now();
+    return t->o->stop && *t->o->stop ? 0 : t->broken ? 0 : t->end - clock_seconds();
 }
 
 static moec_options options_of(const Tuning *t, const Trial *trial)
@@ -108,7 +100,7 @@ static void predict_until(Tuning *t, Trial *const *trials, size_t n, double unti
     Predictor p = {t, trials};
     const WorkerTask task = {&p, prepare_nothing, ask_model};
     size_t many = cores();
-    for (size_t at = 0; at < n && tuning_now() < until; at += many) {
+    for (size_t at = 0; at < n && clock_seconds() < until; at += many) {
         int asked[PREDICTORS] = {0};
         for (size_t i = 0; i < many && at + i < n; i++)
             asked[i] = isnan(trials[at + i]->predicted) && ask_next(&workers[i], &task, at + i);
@@ -124,7 +116,7 @@ static void predict(void *user, Trial *const *trials, size_t n)
 {
     Tuning *t = user;
     double most = t->o->machine ? left(t) - t->search.reserve : model_part * (t->end - t->begin) / 2;
-    predict_until(t, trials, n, tuning_now() + most);
+    predict_until(t, trials, n, clock_seconds() + most);
 }
 
 static void add_round(Tuning *t, Trial *trial, double mine, double base)
@@ -227,7 +219,8 @@ static int is_out(const Trial *t) { return t->state != TRIAL_READY && t->state !
 /* Seconds until a process has compiled and checked its candidate. One that hangs does not outlast the time by much. */
 static double patience_of(const Tuning *t, const Trial *trial)
 {
-    return trial->number ? fmin(prepare_seconds, fmax(t->end - tuning_now(), hang_least)) : prepare_seconds;
+    return trial->number ? fmin(prepare_seconds, fmax(t->end - clock_seconds(), hang_least))
+                         : prepare_seconds;
 }
 
 static Worker *ready(Tuning *t, Trial *trial)
@@ -291,7 +284,7 @@ static void measure(Tuning *t, Trial **trials, size_t n, size_t rounds)
     int failed = 1;
     while (failed && n > 1 && !t->broken) {
         moec_runner r[LIVE] = {{0}};
-        double limit = fmax(t->end - tuning_now(), 1) / 4;
+        double limit = fmax(t->end - clock_seconds(), 1) / 4;
         moec_patience p = {.fewest = rounds,
                            .most = rounds < SAMPLES ? rounds : SAMPLES,
                            .seconds = limit,

@@ -221,7 +221,7 @@ int experiment(const ExperimentOptions *o, FILE *out)
 {
     Arena *a = arena_new();
     GridRun g = {
-        .o = o, .out = out, .context = moec_context_new(), .begin = tuning_now(), .rows = {.fd = -1}};
+        .o = o, .out = out, .context = moec_context_new(), .begin = clock_seconds(), .rows = {.fd = -1}};
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* of a worker that has gone; its pipe says so */
     const char *error = a && g.context ? experiment_read(o->file, a, &g.e) : "out of memory";
     if (!error)

@@ -26,7 +26,7 @@ static void draw_bar(const GridRun *g)
     enum { WIDTH = 20 };
     char bar[WIDTH + 1];
     size_t full = g->done * WIDTH / g->all, new = g->done - g->before;
-    double left = new ? (tuning_now() - g->begin) * (double)(g->all - g->done) / (double)new : 0;
+    double left = new ? (clock_seconds() - g->begin) * (double)(g->all - g->done) / (double)new : 0;
     memset(bar, '.', WIDTH);
     memset(bar, '#', full);
     bar[WIDTH] = '\0';

@@ -191,7 +191,7 @@ static const GridRow *find_tuned(const GridRows *rows, const GridRow *wanted)
 
 static const char *search(Tuning *t, const GridValue *v, GridRow *row)
 {
-    t->begin = tuning_now();
+    t->begin = clock_seconds();
     t->end = t->begin + v->budget;
     const char *error = tuning_begin(t);
     if (error)

@@ -54,7 +54,7 @@ static void draw_bar(const Tuning *t, const Search *s)
 {
     enum { WIDTH = 20 };
     char bar[WIDTH + 1];
-    double now = tuning_now(), part = (now - t->begin) / (t->end - t->begin);
+    double now = clock_seconds(), part = (now - t->begin) / (t->end - t->begin);
     int full = part >= 1 ? WIDTH : part < 0 ? 0 : (int)(WIDTH * part);
     memset(bar, '.', WIDTH);
     memset(bar, '#', (size_t)full);
@@ -211,7 +211,7 @@ static int tune_in(Tuning *t, int number, FILE *out)
 {
     const TuneOptions *o = t->o;
     int cases = o->nsizes * o->nroutings * o->nthreads;
-    t->begin = tuning_now();
+    t->begin = clock_seconds();
     t->end = t->begin + o->budget / cases;
     t->judge.tell = tell;
     return tune_case(t, number % o->nsizes, number / o->nsizes % o->nroutings,

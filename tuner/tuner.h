@@ -60,10 +60,9 @@ typedef struct Tuning {
     const char *lost;   /* NULL, or why records are kept no more */
 } Tuning;
 
-/* Both NULL or an error text. The judge by the clock, and by the model of o->machine. */
+/* NULL or an error text. The judge by the clock, and by the model of o->machine. */
 const char *tuning_begin(Tuning *t);
 void tuning_end(Tuning *t);
-double tuning_now(void);
 
 /* ---- keep.c: records ---- */
 

@@ -1,5 +1,7 @@
 #include "tuner/worker.h"
 
+#include "base/base.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -98,20 +100,13 @@ Worker *worker_start(const WorkerTask *task)
     return w;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* 1: there they are; 0: the process has ended; -1: it takes too long. */
 static int hear(const Worker *w, void *at, size_t bytes, double seconds)
 {
-    double until = now() + seconds;
+    double until = clock_seconds() + seconds;
     for (size_t done = 0; done < bytes;) {
         struct pollfd p = {.fd = w->from, .events = POLLIN};
-        double left = until - now();
+        double left = until - clock_seconds();
         int ready = left > 0 ? poll(&p, 1, (int)(1e3 * left) + 1) : 0;
         if (ready < 0 && errno == EINTR)
             continue;
