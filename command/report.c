@@ -53,7 +53,7 @@ int command_report(int argc, char **argv)
                "model of the machine says: time, "
                "what bounds it, bytes by path, how even the work is.",
     };
-    ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL + 1}};
+    ReportCommand c = {.check = {.seed = 1, .machine = "ascend910b2", .emulate = EMULATE_MODEL}};
     cli_parse(&argp, argc, argv, &c);
     c.check.kernel = c.call.kernel;
     c.check.sizes = c.call.sizes;

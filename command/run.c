@@ -89,7 +89,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case KEY_EMULATE:
         if (arg && strcmp(arg, "check") != 0)
             argp_error(state, "--emulate=%s: there is only --emulate and --emulate=check", arg);
-        c->check.emulate = arg ? EMULATE_CHECK + 1 : EMULATE_RUN + 1;
+        c->check.emulate = arg ? EMULATE_CHECK : EMULATE_RUN;
         return 0;
     case KEY_INTERP: c->check.interpret = 1; return 0;
     case COMMAND_TARGET: c->check.target = arg; return 0;

@@ -15,7 +15,7 @@
 #include "ir/tile.h"
 #include "machines/machines.h"
 
-typedef enum EmulateMode { EMULATE_RUN, EMULATE_CHECK, EMULATE_MODEL } EmulateMode;
+typedef enum EmulateMode { EMULATE_NOTHING, EMULATE_RUN, EMULATE_CHECK, EMULATE_MODEL } EmulateMode;
 
 /* ---- the trace: what every core did, in the order of its program; of mode model ---- */
 

@@ -130,17 +130,18 @@ static const char *check_memory(const moec_case *k, Arena *a)
                                        k->text, takes / 0x1p30, has / 0x1p30);
 }
 
-static const char *make_call(moec_case *k, Arena *a)
+static const char *make_call(TestFile *file, void *user)
 {
-    TestFile *file = &k->file;
-    const char *symbol = arena_printf(a, "%s__call", file->k->name);
+    moec_case *k = user;
+    Arena *a = file->c->module->arena;
     k->made = test_new_case(file, a, file->k, file->dims, &file->run);
     k->text = describe(k);
-    k->entry = (moe_entry *)(uintptr_t)code_symbol(&file->jit, symbol);
     k->ctx = moe_ctx_new(file->o->threads);
-    if (!k->entry || !k->ctx)
-        return arena_printf(a, "has no symbol %s", symbol);
-    const char *error = test_arguments(&k->made, &k->args);
+    if (!k->ctx)
+        return "out of memory";
+    const char *error = test_entry(&file->jit, file->k, a, &k->entry);
+    if (!error)
+        error = test_arguments(&k->made, &k->args);
     if (!error)
         error = check_memory(k, a);
     if (error)
@@ -149,15 +150,6 @@ static const char *make_call(moec_case *k, Arena *a)
     test_arguments_fill(&k->args);
     code_claim(&file->jit);
     return NULL;
-}
-
-static int make_call_guarded(Compilation *c, void *user)
-{
-    moec_case *k = user;
-    const char *error = make_call(k, c->module->arena);
-    if (error)
-        fprintf(k->file.errors, "%s: error: %s\n", k->file.c->path, error);
-    return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
 int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, moec_case **out)
@@ -169,13 +161,15 @@ int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, mo
     if (status)
         return status;
     moec_case *k = calloc(1, sizeof *k);
-    if (!k)
-        return end_call(c, api_fail(c, DRIVER_ERROR, "out of memory\n"), &p);
+    if (!k) {
+        fprintf(p.to, "out of memory\n");
+        return end_call(c, DRIVER_ERROR, &p);
+    }
     k->o = options_of(w, o);
     k->file = (TestFile){.o = &k->o, .out = p.to, .errors = p.to};
     status = test_load(&k->file, path_of(w), CODE_OF_KERNEL);
     if (!status)
-        status = test_guard(&k->file, make_call_guarded, k);
+        status = test_guard(&k->file, make_call, k);
     if (status) {
         moec_case_free(k);
         k = NULL;
@@ -373,28 +367,21 @@ int moec_case_check(moec_case *k, moec_score *score, const char **sizes)
 
 /* ---- predictions ---- */
 
-typedef struct Predicting {
-    TestFile *file;
-    moec_prediction *out;
-} Predicting;
-
-static int predict_guarded(Compilation *c, void *user)
+static const char *predict(TestFile *file, void *user)
 {
-    Predicting *p = user;
+    moec_prediction *p = user;
     TestModelled m;
-    TestCase made = test_new_case(p->file, c->module->arena, p->file->k, p->file->dims, &p->file->run);
-    const char *error = test_model(p->file, &made, &m);
-    if (error) {
-        fprintf(p->file->errors, "%s: error: %s\n", p->file->c->path, error);
-        return DRIVER_ERROR;
-    }
+    TestCase made = test_new_case(file, file->c->module->arena, file->k, file->dims, &file->run);
+    const char *error = test_model(file, &made, &m);
+    if (error)
+        return error;
     const Simulated *s = m.simulated;
-    *p->out = (moec_prediction){.seconds = 1e-6 * simulated_us(s->trace, s->cycles)};
+    *p = (moec_prediction){.seconds = 1e-6 * simulated_us(s->trace, s->cycles)};
     for (uint32_t i = 0; i < s->trace->launches.len; i++) {
-        p->out->flops_16bit += (double)s->launches[i].flops[FLOPS_16BIT];
-        p->out->flops += (double)s->launches[i].flops[FLOPS_OTHER];
+        p->flops_16bit += (double)s->launches[i].flops[FLOPS_16BIT];
+        p->flops += (double)s->launches[i].flops[FLOPS_OTHER];
     }
-    return DRIVER_OK;
+    return NULL;
 }
 
 int moec_predict(moec_context *c, const moec_work *w, const moec_options *o, moec_prediction *out)
@@ -407,10 +394,10 @@ int moec_predict(moec_context *c, const moec_work *w, const moec_options *o, moe
     TestFile file = {.o = &t, .out = p.to, .errors = p.to};
     t.machine = t.machine ? t.machine : "host";
     t.threads = abs(t.threads);
-    t.emulate = EMULATE_MODEL + 1;
+    t.emulate = EMULATE_MODEL;
     status = test_load(&file, path_of(w), CODE_OF_KERNEL);
     if (!status)
-        status = test_guard(&file, predict_guarded, &(Predicting){&file, out});
+        status = test_guard(&file, predict, out);
     test_unload(&file);
     return end_call(c, status, &p);
 }

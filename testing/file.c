@@ -92,10 +92,7 @@ static const char *compare_emulated(TestJob *j, const TestCase *c, const TestRef
 {
     const TestFile *file = j->file;
     Emulation emulation = {file->for_jit, &file->jit, NULL};
-    TestTarget target = {.code = &file->jit,
-                         .threads = 1,
-                         .emulation = &emulation,
-                         .mode = (EmulateMode)(file->o->emulate - 1)};
+    TestTarget target = {.code = &file->jit, .threads = 1, .emulation = &emulation, .mode = file->o->emulate};
     TestResult got = test_call(c, &target);
     const char *bad = named(j->arena, "plan", test_compare(c, r, &got, j->tolerance, &j->score));
     if (bad || file->o->tiles)
@@ -235,11 +232,9 @@ static void report(const TestJob *j)
 {
     const TestFile *file = j->file;
     const Module *m = file->c->module;
-    DimId *dims = calloc(m->dims.len + 1, sizeof *dims);
-    if (file->o->quiet && !j->bad) {
-        free(dims);
+    if (file->o->quiet && !j->bad)
         return;
-    }
+    DimId *dims = calloc(m->dims.len + 1, sizeof *dims); /* the arena may have no more */
     fprintf(file->out, "%s", j->k->name);
     for (uint32_t d = 0, n = dims ? ir_kernel_dims(j->k, dims) : 0; d < n; d++)
         fprintf(file->out, " %s=%lld", m->dims.at[dims[d]].name, (long long)j->dims[dims[d]]);
@@ -266,12 +261,21 @@ static const char *empty_proof(const TestScore *s)
                : NULL;
 }
 
+static void no_memory(TestFile *file, const Kernel *k)
+{
+    file->runs++;
+    file->failed++;
+    fprintf(file->out, "%s  FAILED\n    out of memory\n", k->name);
+}
+
 static void run_job(TestFile *file, TestJob j)
 {
     j.file = file;
     j.arena = arena_new();
-    if (!j.arena)
+    if (!j.arena) {
+        no_memory(file, j.k);
         return;
+    }
     j.bad = run_guarded(&j);
     if (!j.bad)
         *(j.is_swept ? &j.note : &j.bad) = empty_proof(&j.score);
@@ -306,8 +310,10 @@ static void run_with_origin(TestFile *file, TestJob j)
 static void run_kernel(TestFile *file, TestJob j)
 {
     TestOrigin origin = {.arena = arena_new(), .k = j.k};
-    if (!origin.arena)
+    if (!origin.arena) {
+        no_memory(file, j.k);
         return;
+    }
     j.origin = &origin;
     run_with_origin(file, j);
     arena_free(origin.arena);

@@ -93,7 +93,7 @@ static int load_so(TestFile *file, const char *path)
     return error ? DRIVER_ERROR : DRIVER_OK;
 }
 
-static int is_modelled(const TestFile *file) { return file->o->emulate == EMULATE_MODEL + 1; }
+static int is_modelled(const TestFile *file) { return file->o->emulate == EMULATE_MODEL; }
 
 static int load_jit(TestFile *file, const char *path, const char *kernel)
 {
@@ -155,13 +155,34 @@ static int load_unplanned(TestFile *file, const char *path)
     return status;
 }
 
-/* What `f` does not print itself: that memory has ended, or a bug. */
-int test_guard(TestFile *file, int (*f)(Compilation *c, void *user), void *user)
+typedef struct GuardedWork {
+    TestFile *file;
+    TestWork *work;
+    void *user;
+} GuardedWork;
+
+static int do_work(Compilation *c, void *user)
 {
-    const int status = compile_guard(file->c, f, user);
+    const GuardedWork *g = user;
+    const char *error = g->work(g->file, g->user);
+    if (error)
+        fprintf(g->file->errors, "%s: error: %s\n", c->path, error);
+    return error ? DRIVER_ERROR : DRIVER_OK;
+}
+
+int test_guard(TestFile *file, TestWork *work, void *user)
+{
+    const int status = compile_guard(file->c, do_work, &(GuardedWork){file, work, user});
     if (arena_escaped(file->c->arena) != ESCAPE_NONE)
         fprintf(file->errors, "%s", file->c->errors);
     return status;
+}
+
+const char *test_entry(const Loaded *code, const Kernel *k, Arena *a, moe_entry **entry)
+{
+    const char *symbol = arena_printf(a, "%s__call", k->name);
+    *entry = (moe_entry *)(uintptr_t)code_symbol(code, symbol);
+    return *entry ? NULL : arena_printf(a, "has no symbol %s", symbol);
 }
 
 static int make_reference(Compilation *c, void *user) { return reference_make(c, user); }

@@ -34,14 +34,14 @@ static const char *ask_machine(const TestFile *file, Arena *a)
 
 static const char *run(TestFile *file, TestCase *c, TestModelled *m, const Trace **trace)
 {
-    const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
-    moe_entry *entry = (moe_entry *)(uintptr_t)code_symbol(&file->jit, symbol);
+    moe_entry *entry;
     moe_ctx *ctx = moe_ctx_new(1);
     EmulatedCall emulated = {0};
     Chooser chooser = {choose, m};
     Emulation emulation = {file->for_jit, &file->jit, &chooser};
-    const char *error =
-        entry && ctx ? test_arguments(c, &m->args) : arena_printf(c->arena, "has no symbol %s", symbol);
+    const char *error = ctx ? test_entry(&file->jit, c->k, c->arena, &entry) : "out of memory";
+    if (!error)
+        error = test_arguments(c, &m->args);
     if (!error)
         error = emulate_call(&emulation, c->k->name, c->dims, entry, ctx, m->args.dims, m->args.at, c->arena,
                              EMULATE_MODEL, &emulated);

@@ -174,8 +174,9 @@ static const char *missing_sizes(const TestFile *file)
 }
 
 /* NULL or an error text. */
-static const char *take_run(TestFile *file)
+static const char *take_run(TestFile *file, void *user)
 {
+    (void)user;
     Module *m = file->c->module;
     file->k = chosen_kernel(file);
     file->dims = file->o->every_size ? no_sizes(m) : test_default_sizes(m, m->arena);
@@ -193,20 +194,11 @@ static const char *take_run(TestFile *file)
     return error ? error : ir_run_flaw(file->k, file->dims, &file->run, m->arena);
 }
 
-static int take_run_guarded(Compilation *c, void *user)
-{
-    TestFile *file = user;
-    const char *error = take_run(file);
-    (void)c;
-    if (error)
-        fprintf(file->errors, "%s: error: %s\n", file->c->path, error);
-    return error ? DRIVER_ERROR : DRIVER_OK;
-}
+int test_take_run(TestFile *file) { return test_guard(file, take_run, NULL); }
 
-int test_take_run(TestFile *file) { return test_guard(file, take_run_guarded, file); }
-
-static const char *run_once(TestFile *file)
+static const char *run_once(TestFile *file, void *user)
 {
+    (void)user;
     TestReference r;
     TestCase c = test_new_case(file, file->c->module->arena, file->k, file->dims, &file->run);
     if (!file->o->interpret && !file->o->tiles)
@@ -217,22 +209,12 @@ static const char *run_once(TestFile *file)
     return file->o->interpret ? run_interpreter(file, &c, &r) : run_tiles(file, &c, &r);
 }
 
-static int run_guarded(Compilation *c, void *user)
-{
-    TestFile *file = user;
-    const char *error = run_once(file);
-    (void)c;
-    if (error)
-        fprintf(file->errors, "%s: error: %s\n", file->c->path, error);
-    return error ? DRIVER_ERROR : DRIVER_OK;
-}
-
 int test_once(const char *path, const TestOptions *o, FILE *out)
 {
     TestFile file = {.o = o, .out = out, .errors = stderr};
     int status = test_load(&file, path, o->interpret ? CODE_NONE : CODE_OF_KERNEL);
     if (!status)
-        status = test_guard(&file, run_guarded, &file);
+        status = test_guard(&file, run_once, NULL);
     test_unload(&file);
     return status;
 }

@@ -1,6 +1,6 @@
 /* Shared by the files of the test engine: data (testing/data.c, testing/route.c), calls and comparison (testing/run.c),
  * gradients (testing/grad.c), compiling (testing/load.c), `moec test` (file.c), `moec run` (testing/once.c). Private to
- * driver/. */
+ * testing/. */
 #ifndef TESTING_PARTS_H
 #define TESTING_PARTS_H
 
@@ -121,8 +121,11 @@ typedef struct TestReference {
 typedef enum TestCode { CODE_NONE, CODE_OF_KERNEL, CODE_ALL } TestCode;
 /* Reads and compiles the file; prints what is wrong. A DriverStatus; test_unload() in either case. */
 int test_load(TestFile *file, const char *path, TestCode code);
-/* `f` under a landing place of file->c, printing why where it lands there. */
-int test_guard(TestFile *file, int (*f)(Compilation *c, void *user), void *user);
+typedef const char *TestWork(TestFile *file, void *user); /* NULL, or an error text */
+/* Does the work under a landing place of file->c, and prints its error, or why it landed there. A DriverStatus. */
+int test_guard(TestFile *file, TestWork *work, void *user);
+/* The kernel's entry in the code. NULL, or an error text. */
+const char *test_entry(const Loaded *code, const Kernel *k, Arena *a, moe_entry **entry);
 void test_unload(TestFile *file);
 
 /* ---- file.c ---- */

@@ -95,10 +95,10 @@ static void put_groups(const TestModelled *call, Text *out)
     }
 }
 
-typedef struct ReportWork {
-    TestFile *file;
+/* Where the report goes besides. */
+typedef struct ReportFiles {
     const char *trace, *html;
-} ReportWork;
+} ReportFiles;
 
 static const char *add_file(Output *files, const char *path, const Simulated *s,
                             void (*write)(const Simulated *, Text *))
@@ -110,7 +110,7 @@ static const char *add_file(Output *files, const char *path, const Simulated *s,
     return output_add(files, path, (Bytes){t.at, t.len}, 0);
 }
 
-static const char *write_report(const ReportWork *w, const TestModelled *call)
+static const char *write_report(const TestFile *file, const ReportFiles *w, const TestModelled *call)
 {
     const TestCase *c = call->args.c;
     const Simulated *s = call->simulated;
@@ -123,43 +123,31 @@ static const char *write_report(const ReportWork *w, const TestModelled *call)
         error = output_commit(&files);
     if (error)
         return error;
-    text_add(&out, "%s\n", sizes_text(w->file, c));
+    text_add(&out, "%s\n", sizes_text(file, c));
     report_text(s, &out);
     put_groups(call, &out);
     if (has_top(c->k))
         text_add(&out, "\nthere are no data: what `top` chooses is drawn by the routing\n");
-    fprintf(w->file->out, "%s", text_string(&out));
+    fprintf(file->out, "%s", text_string(&out));
     return NULL;
 }
 
-static const char *report_once(const ReportWork *w)
+static const char *report_once(TestFile *file, void *user)
 {
-    TestFile *file = w->file;
     TestModelled call;
     TestCase c = test_new_case(file, file->c->module->arena, file->k, file->dims, &file->run);
     const char *error = test_model(file, &c, &call);
-    return error ? error : write_report(w, &call);
-}
-
-static int report_guarded(Compilation *c, void *user)
-{
-    const ReportWork *w = user;
-    const char *error = report_once(w);
-    (void)c;
-    if (error)
-        fprintf(w->file->errors, "%s: error: %s\n", w->file->c->path, error);
-    return error ? DRIVER_ERROR : DRIVER_OK;
+    return error ? error : write_report(file, user, &call);
 }
 
 int test_report(const char *path, const TestOptions *o, const char *trace, const char *html, FILE *out)
 {
     TestFile file = {.o = o, .out = out, .errors = stderr};
-    ReportWork work = {&file, trace, html};
     int status = test_load(&file, path, CODE_OF_KERNEL);
-    if (!status) {
-        status = compile_guard(file.c, report_guarded, &work);
-        fprintf(stderr, "%s", file.c->errors);
-    }
+    if (!status)
+        status = test_guard(&file, report_once, &(ReportFiles){trace, html});
+    if (!status)
+        fprintf(stderr, "%s", file.c->errors); /* warnings */
     test_unload(&file);
     return status;
 }

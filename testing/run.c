@@ -253,13 +253,13 @@ static int run_lent(TestCall *call, moe_entry *entry, moe_ctx *ctx)
 
 TestResult test_call(const TestCase *c, const TestTarget *t)
 {
-    const char *symbol = arena_printf(c->arena, "%s__call", c->k->name);
-    moe_entry *entry = (moe_entry *)(uintptr_t)code_symbol(t->code, symbol);
+    moe_entry *entry;
+    const char *missing = test_entry(t->code, c->k, c->arena, &entry);
+    if (missing)
+        return (TestResult){.failure = missing};
     moe_ctx *ctx = moe_ctx_new(t->threads);
-    if (!entry || !ctx) {
-        moe_ctx_free(ctx);
-        return (TestResult){.failure = arena_printf(c->arena, "has no symbol %s", symbol)};
-    }
+    if (!ctx)
+        return (TestResult){.failure = "out of memory"};
     TestCall call = new_call(c, t->strict ? FENCE_AFTER : FENCE_NONE);
     EmulatedCall emulated = {0};
     const char *wrong = NULL;

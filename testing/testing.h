@@ -1,10 +1,12 @@
 /* The engine of `moec test FILE` and `moec run FILE`: random typed inputs, and the same kernel through the
  * interpreter, the JIT and a .so, compared.
  *
- * The command line lives in command/main.c and friends; these functions print their report to `out` and return an
+ * The command lines live in command/; these functions print their report to `out` and return an
  * exit code: 0 all runs passed, 1 a run failed or the input is wrong, 3 internal error. */
 #ifndef TESTING_TESTING_H
 #define TESTING_TESTING_H
+
+#include "emulator/emulator.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +27,7 @@ typedef struct TestOptions {
     int interpret;       /* `moec run`: the reference interpreter instead of compiled code */
     int no_optimize;     /* -O0 */
     const char *machine; /* as in CompileOptions */
-    int emulate;         /* `moec test`: EmulateMode + 1: the plan for the machine is run by the emulator */
+    EmulateMode emulate; /* `moec test`: the plan for the machine is run by the emulator */
     int sweep;           /* `moec test`: besides the test blocks, every kernel at a set of awkward sizes */
     int no_time;         /* `moec run`: only what the kernel gives */
     int quiet;           /* `moec test`: only failures and the last line */
@@ -51,7 +53,7 @@ typedef struct ReplayOptions {
  * the interpreter's. 1: some differ. */
 int test_replay(const char *path, const ReplayOptions *o, FILE *out);
 
-/* Runs the plan of one kernel for o->machine without data, o->emulate being EMULATE_MODEL + 1, and prints what the cycle
+/* Runs the plan of one kernel for o->machine without data, o->emulate being EMULATE_MODEL, and prints what the cycle
  * model says; also into the files `trace` and `html`, each may be NULL. Errors go to stderr. */
 int test_report(const char *path, const TestOptions *o, const char *trace, const char *html, FILE *out);
 
