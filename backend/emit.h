@@ -209,7 +209,6 @@ V emit_extent(Emit *e, Extent x);
 V emit_base(Emit *e, uint32_t buffer);
 V emit_stride(Emit *e, uint32_t buffer, uint32_t axis); /* in elements; not of a layout's last two axes */
 V emit_padded(Emit *e, uint32_t buffer, uint32_t axis); /* 0, 1: of a layout's last two axes */
-int64_t emit_padding(const Buffer *b, uint32_t axis);   /* its extent is a multiple of this */
 int layout_terms(Elem elem);                            /* elements of a word: neighbours in k */
 V emit_elements(Emit *e, uint32_t buffer);
 V emit_bytes(Emit *e, uint32_t buffer); /* rounded up to whole cache lines */
@@ -263,9 +262,7 @@ void emit_ahead(Emit *e, uint32_t buffer, const ExprId *index, uint32_t n, V at)
 /* emit_number.c: element formats. Values are f32, i64 or conditions; bf16 and f16 are f32 values. */
 V emit_decode(Emit *e, Elem elem, V raw);
 V emit_encode(Emit *e, Elem elem, V value);
-V emit_round_bf16(Emit *e, V value); /* i16 */
 V emit_flush_bf16(Emit *e, V value); /* the same, widened; what is subnormal may become 0 */
-V emit_round_f16(Emit *e, V value);  /* i16 */
 V emit_round_bf16_hook(Emit *e, V value, V unused);
 
 /* emit_scalar.c, emit_math.c: one hook per row of scalar.def, declared from the rows. */
@@ -289,7 +286,6 @@ void emit_here(Emit *e, Loc loc); /* the source line of what follows */
 /* Unless ok (may have lanes: then a and b may too) the launch fails with that check, counted from the
  * launch's first. */
 void emit_check(Emit *e, V ok, uint32_t check, V a, V b);
-V emit_loop_items(Emit *e, StmtId loop); /* trips of a parallel loop */
 
 /* Note [Helpers]. Functions that launches call for most of their work, each generated once for an instruction
  * set, in whatever part of the object: block products by types, what they all do with a panel, packs of rows by layouts and
@@ -307,7 +303,6 @@ Isa helper_owner(Isa target, uint32_t helper);
 int helper_exists(Isa target, uint32_t helper); /* may a program for the target call it? */
 
 /* emit_product.c: block products, one function for each pair of element types and way in which the right operand lies. */
-uint32_t product_kind(const Plan *p, const Stmt *product);
 uint64_t product_helpers(const Plan *p, const Stmt *product); /* what it calls, a bit for each */
 int product_exists(Isa target, uint32_t helper);             /* of products and panels: may one for the target call it? */
 void emit_product_function(Plan *p, uint32_t kind);

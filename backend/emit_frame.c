@@ -124,7 +124,7 @@ static V times(Emit *e, V a, V b)
 int layout_terms(Elem elem) { return LAYOUT_WORD_BYTES / (int)elem_bytes(elem); }
 
 /* Of lines the last axis is k, of pairs the one before it. */
-int64_t emit_padding(const Buffer *b, uint32_t axis)
+static int64_t padding_of(const Buffer *b, uint32_t axis)
 {
     if (layout_is_fractal(b->layout))
         return LAYOUT_FRACTAL;
@@ -138,7 +138,7 @@ V emit_padded(Emit *e, uint32_t buffer, uint32_t axis)
     Buffer *b = &e->p->buffers.at[buffer];
     if (!b->padded[axis]) {
         V extent = emit_extent(e, b->axes[b->rank - 2 + axis].extent);
-        int64_t pad = emit_padding(b, axis);
+        int64_t pad = padding_of(b, axis);
         Block back = l_to_entry(l);
         b->padded[axis] = l_round_up(l, extent, pad);
         l_from_entry(l, back);

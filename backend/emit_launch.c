@@ -17,7 +17,7 @@
 static const Stmt *at(const Plan *p, StmtId s) { return &p->p->stmts.at[s]; }
 
 /* Trips of a loop, at least 0. */
-V emit_loop_items(Emit *e, StmtId loop)
+static V loop_items(Emit *e, StmtId loop)
 {
     L *l = e->l;
     const Stmt *s = at(e->p, loop);
@@ -70,7 +70,7 @@ static void items_body(Emit *e, const Launch *launch, V begin, V end)
     V items[PARALLEL_MAX], lo[PARALLEL_MAX];
     for (uint32_t i = 0; i < launch->nloops; i++) {
         lo[i] = emit_value(e, at(e->p, launch->loops[i])->lo);
-        items[i] = emit_loop_items(e, launch->loops[i]);
+        items[i] = loop_items(e, launch->loops[i]);
     }
     emit_forget(e, 0);
     For f = l_for(e->l, begin, end, 1, "item");
@@ -184,7 +184,7 @@ static void run_items(Phases *x, const Launch *launch, uint32_t number)
     L *l = e->l;
     V items = l_i64(l, 1);
     for (uint32_t i = 0; i < launch->nloops; i++)
-        items = l_mul(l, items, emit_loop_items(e, launch->loops[i]));
+        items = l_mul(l, items, loop_items(e, launch->loops[i]));
     emit_forget(e, 0);
     V threads = l_load(l, l->i64, emit_data_at(e, DATA_THREADS), 8), map;
     V body = body_of(x, launch, &map), counter = emit_data_at(e, DATA_COUNTERS + 64 * number);

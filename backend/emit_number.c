@@ -116,16 +116,16 @@ V emit_round_bf16_hook(Emit *e, V value, V unused)
     return rounds_natively(e, value) ? round_bf16_native(e->l, value) : round_bf16_plain(e->l, value);
 }
 
-V emit_flush_bf16(Emit *e, V value)
-{
-    return widen_bf16(e,
-                      rounds_natively(e, value) ? flush_bf16_native(e->l, value) : emit_round_bf16(e, value));
-}
-
-V emit_round_bf16(Emit *e, V value)
+/* i16. */
+static V round_bf16(Emit *e, V value)
 {
     return l_width(value) ? emit_outline(e, "round_bf16", emit_round_bf16_hook, value, NULL)
                           : emit_round_bf16_hook(e, value, NULL);
+}
+
+V emit_flush_bf16(Emit *e, V value)
+{
+    return widen_bf16(e, rounds_natively(e, value) ? flush_bf16_native(e->l, value) : round_bf16(e, value));
 }
 
 static V round_f16_plain(L *l, V value)
@@ -146,7 +146,8 @@ static V round_f16_plain(L *l, V value)
     return l_cast(l, LLVMTrunc, l_or(l, sign, result), l->i16);
 }
 
-V emit_round_f16(Emit *e, V value)
+/* i16. */
+static V round_f16(Emit *e, V value)
 {
     L *l = e->l;
     if (!has_f16(e))
@@ -188,9 +189,9 @@ V emit_encode(Emit *e, Elem elem, V value)
     case EL_F32: return emit_to_float(e, value);
     case EL_BF16: {
         V bits = bf16_bits(e->l, value);
-        return bits ? bits : emit_round_bf16(e, emit_to_float(e, value));
+        return bits ? bits : round_bf16(e, emit_to_float(e, value));
     }
-    case EL_F16: return emit_round_f16(e, emit_to_float(e, value));
+    case EL_F16: return round_f16(e, emit_to_float(e, value));
     case EL_I32: return l_cast(e->l, LLVMTrunc, value, e->l->i32);
     case EL_I64: return value;
     case EL_COUNT: break;
@@ -201,11 +202,11 @@ V emit_encode(Emit *e, Elem elem, V value)
 V emit_bf16(Emit *e, V a, V b)
 {
     (void)b;
-    return widen_bf16(e, emit_round_bf16(e, a));
+    return widen_bf16(e, round_bf16(e, a));
 }
 
 V emit_f16(Emit *e, V a, V b)
 {
     (void)b;
-    return widen_f16(e, emit_round_f16(e, a));
+    return widen_f16(e, round_f16(e, a));
 }

@@ -34,7 +34,7 @@ static Elem right_elem(uint32_t kind) { return kind == LEFT_BF16_IN_ROWS || kind
 static uint32_t panel_kind(Elem left, Elem right) { return (left == EL_BF16) * 2u + (right == EL_BF16); }
 static int right_in_rows(uint32_t kind) { return kind >= IN_ROWS && kind < LEFT_IN_ROWS; }
 
-uint32_t product_kind(const Plan *p, const Stmt *s)
+static uint32_t product_kind(const Plan *p, const Stmt *s)
 {
     const Buffer *left = &p->buffers.at[x_at(p->k, s->value)->sym],
                  *right = &p->buffers.at[x_at(p->k, s->other)->sym];

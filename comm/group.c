@@ -32,7 +32,7 @@ CommGroup group_of(Comm *c, int axis, const char *what, int tag)
                        .next = c->messages};
 }
 
-int64_t group_rank(const CommGroup *g, int64_t place)
+static int64_t rank_of(const CommGroup *g, int64_t place)
 {
     return g->axis < 0 ? place : ranks_member(&g->c->ranks, (GroupAxis)g->axis, g->c->rank, place);
 }
@@ -45,15 +45,14 @@ static CommLink link_to(const CommGroup *g, int64_t rank)
 /* Members are in the order of their ranks. */
 static CommLink widest_link(const CommGroup *g)
 {
-    return ranks_share_node(&g->c->ranks, group_rank(g, 0), group_rank(g, g->members - 1)) ? LINK_INSIDE
-                                                                                           : LINK_BETWEEN;
+    return ranks_share_node(&g->c->ranks, rank_of(g, 0), rank_of(g, g->members - 1)) ? LINK_INSIDE
+                                                                                     : LINK_BETWEEN;
 }
 
 static void add_message(CommGroup *g, int64_t place, void *at, int64_t bytes, int is_sent)
 {
     if (place != g->place)
-        *g->next++ =
-            (WireMessage){.rank = group_rank(g, place), .at = at, .bytes = bytes, .is_sent = is_sent};
+        *g->next++ = (WireMessage){.rank = rank_of(g, place), .at = at, .bytes = bytes, .is_sent = is_sent};
 }
 
 void group_send(CommGroup *g, int64_t place, const void *at, int64_t bytes)

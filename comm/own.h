@@ -56,7 +56,6 @@ int comm_fail(Comm *c, const char *format, ...) __attribute__((format(printf, 2,
 char *comm_scratch(Comm *c, int64_t bytes); /* NULL with the error */
 
 CommGroup group_of(Comm *c, int axis, const char *what, int tag);
-int64_t group_rank(const CommGroup *g, int64_t place);
 /* Messages with the member at a place, which group_exchange() then sends and awaits. Those with oneself are none. */
 void group_send(CommGroup *g, int64_t place, const void *at, int64_t bytes);
 void group_receive(CommGroup *g, int64_t place, void *at, int64_t bytes);

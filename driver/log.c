@@ -161,6 +161,13 @@ static void add_route(CallLog *log, const char *name, const moe_route *r, const 
                    fields[i].at, fields[i].rank, fields[i].shape, (size_t)fields[i].bytes);
 }
 
+static const char *stored_name(Elem e)
+{
+    static const char *const names[EL_COUNT] = {
+        [EL_F32] = "F32", [EL_BF16] = "BF16", [EL_F16] = "F16", [EL_I32] = "I32", [EL_I64] = "I64"};
+    return names[e];
+}
+
 /* What is not there, or has no size, is left out: the call refuses it. */
 static void add_param(CallLog *log, uint32_t i)
 {
@@ -175,7 +182,7 @@ static void add_param(CallLog *log, uint32_t i)
     else if (p->packed)
         add_tensor(log, p->name, "U8", at, 1, &bytes, (size_t)bytes);
     else
-        add_tensor(log, p->name, log_type_name(p->elem), at, p->rank, shape, (size_t)bytes);
+        add_tensor(log, p->name, stored_name(p->elem), at, p->rank, shape, (size_t)bytes);
 }
 
 static void add_params(CallLog *log, Role without)
@@ -184,13 +191,6 @@ static void add_params(CallLog *log, Role without)
     for (uint32_t i = 0; i < log->k->sig->nparams; i++)
         if (log->k->sig->params[i].role != without && !log->k->sig->params[i].unread)
             add_param(log, i);
-}
-
-const char *log_type_name(Elem e)
-{
-    static const char *const names[EL_COUNT] = {
-        [EL_F32] = "F32", [EL_BF16] = "BF16", [EL_F16] = "F16", [EL_I32] = "I32", [EL_I64] = "I64"};
-    return names[e];
 }
 
 const char *log_sizes_text(const moec_kernel *k, const int64_t *dims, Arena *a)

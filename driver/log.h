@@ -17,7 +17,6 @@ typedef struct LogTensor {
     int64_t shape[MOEC_MAX_RANK];
 } LogTensor;
 
-const char *log_type_name(Elem e);
 const char *log_sizes_text(const moec_kernel *k, const int64_t *dims, Arena *a); /* "T=33 K=2" */
 
 /* Calls of this code are logged, if the environment asks for it. */

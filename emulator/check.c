@@ -5,7 +5,8 @@
 
 /* ---- begin of the call, of a launch, of an item ---- */
 
-const OnChip *check_space(const Machine *m, Space s)
+/* NULL: not on the chip. */
+static const OnChip *chip_space(const Machine *m, Space s)
 {
     return space_is_on_chip(s) ? machine_on_chip(m, s - SPACE_L1) : NULL;
 }
@@ -13,7 +14,7 @@ const OnChip *check_space(const Machine *m, Space s)
 static void check_buffer(Checker *c, TensorId id, const BoxShape *s)
 {
     const Tensor *t = &c->k->tensors.at[id];
-    const OnChip *space = check_space(c->machine, t->space);
+    const OnChip *space = chip_space(c->machine, t->space);
     if (!space)
         return;
     int64_t bytes = s->matrices * s->stride;
@@ -27,7 +28,7 @@ static void check_buffer(Checker *c, TensorId id, const BoxShape *s)
 
 static void poison(Checker *c, Space s, int64_t bytes)
 {
-    if (check_space(c->machine, s) && c->on_chip && c->on_chip[s])
+    if (chip_space(c->machine, s) && c->on_chip && c->on_chip[s])
         memset(c->on_chip[s], 0xff, (size_t)bytes); /* floats that are none */
 }
 
@@ -47,8 +48,8 @@ Checker *checker_new(Arena *a, const Machine *machine, const Kernel *k, const in
     BoxShape *shapes = arena_array(a, BoxShape, k->tensors.len);
     c->shapes = shapes;
     for (Space s = 0; s < SPACE_COUNT; s++)
-        if (check_space(machine, s))
-            poison(c, s, check_space(machine, s)->bytes);
+        if (chip_space(machine, s))
+            poison(c, s, chip_space(machine, s)->bytes);
     for (TensorId t = 0; t < k->tensors.len; t++)
         if (box_shape(k, t, dims, &shapes[t]))
             check_buffer(c, t, &shapes[t]);
@@ -186,8 +187,8 @@ static Pages *shadow(Checker *c, const CheckAccess *a)
     uint32_t sub = space == SPACE_UB ? a->thread / UNIT_COUNT : 0;
     if (a->shared)
         return &c->shared[a->buffer];
-    return check_space(c->machine, space) ? &check_core(c)->on_chip[sub * SPACE_COUNT + space]
-                                          : &check_core(c)->own[a->buffer];
+    return chip_space(c->machine, space) ? &check_core(c)->on_chip[sub * SPACE_COUNT + space]
+                                         : &check_core(c)->own[a->buffer];
 }
 
 static Cell *cell_of(Checker *c, Pages *pages, int64_t cell)
@@ -282,7 +283,7 @@ static int refuse_alignment(Checker *c, const CheckAccess *a)
 {
     const Tensor *t = &c->k->tensors.at[a->buffer];
     const BoxShape *s = &a->shape;
-    const OnChip *space = check_space(c->machine, t->space);
+    const OnChip *space = chip_space(c->machine, t->space);
     if (!space || a->box.rows * a->box.cols == 1)
         return 0;
     int64_t first = t->at + box_place(s, a->box.matrix, a->box.i, a->box.j);
@@ -303,7 +304,7 @@ static CheckAccess *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t su
 {
     const Tensor *t = &c->k->tensors.at[buffer];
     int shared = space_is_shared(t->space);
-    if (c->error || (!shared && t->space != SPACE_THREAD && !check_space(c->machine, t->space)))
+    if (c->error || (!shared && t->space != SPACE_THREAD && !chip_space(c->machine, t->space)))
         return NULL;
     if (sub >= c->subs) {
         check_fail(c, "%s runs on vector core %u; beside a cube core there are %u", check_stmt_text(c, stmt),

@@ -123,7 +123,6 @@ typedef struct Other {
 
 static inline uint32_t check_thread(uint32_t sub, Unit unit) { return sub * UNIT_COUNT + (uint32_t)unit; }
 static inline CheckCore *check_core(const Checker *c) { return c->cores.at[c->core]; }
-const OnChip *check_space(const Machine *m, Space s); /* NULL: not on the chip */
 
 /* The first error stays. */
 void check_fail(Checker *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -11,7 +11,8 @@ static ExprId zero(const Expander *ex) { return x_int(ex->k, (Loc){0}, 0); }
 
 static int64_t lanes(const Expander *ex) { return ex->cpu->lanes; }
 
-void expand_open_event(Expander *ex, EventKind kind, StmtId id, const void *exprs)
+/* Its body follows. */
+static void open_event(Expander *ex, EventKind kind, StmtId id, const void *exprs)
 {
     Stmt s = tile_stmt(TILE_event, at(ex, id).loc);
     s.mode = (uint8_t)kind;
@@ -24,11 +25,12 @@ void expand_open_event(Expander *ex, EventKind kind, StmtId id, const void *expr
 void expand_tell(Expander *ex, EventKind kind, StmtId id, const void *exprs)
 {
     uint32_t depth = ex->b.depth;
-    expand_open_event(ex, kind, id, exprs);
+    open_event(ex, kind, id, exprs);
     build_close(&ex->b, depth);
 }
 
-ExprId expand_number(const Expander *ex, TensorId t, const ExprId *index)
+/* The place of an element in row-major order, whatever the layout. */
+static ExprId number_of(const Expander *ex, TensorId t, const ExprId *index)
 {
     Kernel *k = ex->k;
     Loc loc = {0};
@@ -49,7 +51,7 @@ ExprId expand_number_of_load(const Expander *ex, ExprId load, const IndexId *fro
     ExprId index[MAX_RANK];
     for (uint32_t i = 0; i < x_at(ex->k, load)->nargs; i++)
         index[i] = x_substitute(ex->k, x_arg(ex->k, load, i), from, to, n);
-    return expand_number(ex, x_at(ex->k, load)->sym, index);
+    return number_of(ex, x_at(ex->k, load)->sym, index);
 }
 
 int expand_looks_up(const Kernel *k, ExprId e, IndexId i)
@@ -79,13 +81,13 @@ static void expand_pack(Expander *ex, StmtId id)
     Loc loc = s.loc;
     uint32_t depth = ex->b.depth, n = s.nindex;
     ExprId read = tile_read_by(k, &s);
-    MoveExprs move = {.to = expand_number(ex, s.buffer, s.index)};
+    MoveExprs move = {.to = number_of(ex, s.buffer, s.index)};
     move.from = expand_number_of_load(ex, read, s.bound, s.from, 2);
     move.below = neighbour(ex, &s, read, 0, move.from);
     move.rows = x_difference(ex->k, s.to[0], s.from[0]);
     move.beside = neighbour(ex, &s, read, 1, move.from);
     move.cols = x_difference(ex->k, s.to[1], s.from[1]);
-    expand_open_event(ex, EVENT_move, id, &move);
+    open_event(ex, EVENT_move, id, &move);
     for (uint32_t a = 0; a < 2; a++) {
         build_for(&ex->b, loc, a ? LOOP_VECTOR : LOOP_ORDERED, s.bound[a], s.from[a], s.to[a],
                   a ? lanes(ex) : 1);
@@ -127,7 +129,7 @@ static void expand_product(Expander *ex, StmtId id)
     uint32_t depth = ex->b.depth;
     IndexId var[3] = {build_index(&ex->b, "i"), build_index(&ex->b, "j"), build_index(&ex->b, "k")};
     ExprId i[3], init = s.guard;
-    MultiplyExprs event = {.sums = expand_number(ex, s.buffer, s.index),
+    MultiplyExprs event = {.sums = number_of(ex, s.buffer, s.index),
                            .left = expand_number_of_load(ex, s.value, NULL, NULL, 0),
                            .right = expand_number_of_load(ex, s.other, NULL, NULL, 0),
                            .rows = s.size[0],
@@ -138,7 +140,7 @@ static void expand_product(Expander *ex, StmtId id)
         ex->sum = build_reg(&ex->b, "sum", EL_F32, 0, (uint32_t)lanes(ex));
     for (uint32_t a = 0; a < 3; a++)
         i[a] = x_index(k, loc, var[a]);
-    expand_open_event(ex, EVENT_multiply, id, &event);
+    open_event(ex, EVENT_multiply, id, &event);
     build_for(&ex->b, loc, LOOP_ORDERED, var[0], zero(ex), s.size[0], 1);
     build_for(&ex->b, loc, LOOP_VECTOR, var[1], zero(ex), s.size[1], lanes(ex));
     ExprId old = moved(ex, s.buffer, s.index, s.nindex, i[0], i[1]), sum = x_load(k, loc, ex->sum, NULL);
@@ -166,7 +168,8 @@ int expand_is_plain(const Expander *ex, StmtId first)
     return 1;
 }
 
-int expand_is_work(const Expander *ex, StmtId first)
+/* Is the list a loop's work on elements: does it store numbers, not only for the program's own use, and nothing else? */
+static int is_work(const Expander *ex, StmtId first)
 {
     tile_each (id, ex->k, first) {
         const Tensor *t = at(ex, id).kind == TILE_store ? &ex->k->tensors.at[at(ex, id).buffer] : NULL;
@@ -217,7 +220,7 @@ static void touch_all(Expander *ex, StmtId loop, StmtId first)
             ExprId index[MAX_RANK];
             for (uint32_t i = 0; i < s.nindex; i++)
                 index[i] = x_substitute(ex->k, s.index[i], &l.var, &l.lo, 1);
-            tell_touch(ex, loop, s.buffer, expand_number(ex, s.buffer, index), 1, 1);
+            tell_touch(ex, loop, s.buffer, number_of(ex, s.buffer, index), 1, 1);
         }
     }
 }
@@ -304,7 +307,7 @@ static void expand_nest(Expander *ex, StmtId id)
     Stmt s = at(ex, id);
     uint32_t depth = ex->b.depth;
     NestExprs nest = {s.lo, s.hi, .work = half_way(ex, &s, trip_work(ex, s.first))};
-    expand_open_event(ex, EVENT_nest, id, &nest);
+    open_event(ex, EVENT_nest, id, &nest);
     build_copy(&ex->b, id);
     build_close(&ex->b, depth);
 }
@@ -321,7 +324,7 @@ static void expand_work(Expander *ex, StmtId id)
         expand_body(ex, id);
         return;
     }
-    expand_open_event(ex, EVENT_loop, id, &loop);
+    open_event(ex, EVENT_loop, id, &loop);
     if (vector)
         touch_all(ex, id, s.first);
     build_copy(&ex->b, id);
@@ -333,7 +336,7 @@ void expand_top(Expander *ex, StmtId id)
     Stmt s = at(ex, id);
     uint32_t depth = ex->b.depth;
     ChooseExprs choose = {.count = s.limit, s.lo, s.hi};
-    expand_open_event(ex, EVENT_choose, id, &choose);
+    open_event(ex, EVENT_choose, id, &choose);
     build_copy(&ex->b, id);
     build_close(&ex->b, depth);
 }
@@ -377,7 +380,7 @@ static void expand(Expander *ex, StmtId id)
         expand_split(ex, id);
     else if (is_inner && is_scalar_nest(ex, &s))
         expand_nest(ex, id);
-    else if (is_inner && expand_is_work(ex, s.first))
+    else if (is_inner && is_work(ex, s.first))
         expand_work(ex, id);
     else if (tile_has_body(&s))
         expand_body(ex, id);
@@ -399,8 +402,8 @@ static void expand_items(Expander *ex, StmtId launch, StmtId first)
         expand_items(ex, launch, s.first);
         return;
     }
-    expand_open_event(ex, EVENT_item, launch,
-                      &(ItemExprs){}); /* an item that the model does not look at does nothing */
+    open_event(ex, EVENT_item, launch,
+               &(ItemExprs){}); /* an item that the model does not look at does nothing */
     if (ex->of_npu)
         expand_list(ex, first);
     tile_each (id, ex->k, ex->of_npu ? (StmtId)NONE : first)

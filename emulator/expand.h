@@ -17,18 +17,13 @@ typedef struct Expander {
 static inline Stmt expand_at(const Expander *ex, StmtId id) { return ex->k->tiles->stmts.at[id]; }
 /* An event about the statement; exprs: the struct of the kind's expressions, such as MoveExprs. */
 void expand_tell(Expander *ex, EventKind kind, StmtId id, const void *exprs);
-void expand_open_event(Expander *ex, EventKind kind, StmtId id, const void *exprs); /* its body follows */
-/* The place of an element in row-major order, whatever the layout. */
-ExprId expand_number(const Expander *ex, TensorId t, const ExprId *index);
-/* That of a load's element, with other indices. */
+/* The place of a load's element in row-major order, whatever the layout, with other indices. */
 ExprId expand_number_of_load(const Expander *ex, ExprId load, const IndexId *from, const ExprId *to,
                              uint32_t n);
 /* Does a load below e depend on i? Then the element after the last one may not exist. */
 int expand_looks_up(const Kernel *k, ExprId e, IndexId i);
 /* Nothing but stores, and loops and conditions around them. */
 int expand_is_plain(const Expander *ex, StmtId first);
-/* Is the list a loop's work on elements: does it store numbers, not only for the program's own use, and nothing else? */
-int expand_is_work(const Expander *ex, StmtId first);
 
 /* A `top`: without data somebody else says what it finds. */
 void expand_top(Expander *ex, StmtId id);

@@ -262,8 +262,6 @@ ExprId build_integer(KernelSema *c, const AstExpr *e); /* a subscript */
 ExprId sema_condition(KernelSema *c, const AstExpr *e, const char *text, const char *wanted);
 ExprId build_float(KernelSema *c, ExprId e); /* an integer as f32 */
 ExprId build_conjunction(KernelSema *c, Loc loc, const ExprIds *first, ExprId rest);
-void guard_push(KernelSema *c, ExprId condition);
-void guard_leave(KernelSema *c, uint32_t length, ExprId guard);
 Loc build_loc(const KernelSema *c, const AstExpr *e);
 Type expr_type(const KernelSema *c, ExprId e);
 

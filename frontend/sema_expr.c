@@ -25,7 +25,7 @@ ExprId build_float(KernelSema *c, ExprId e)
 
 /* ---- guards ---- */
 
-void guard_push(KernelSema *c, ExprId condition)
+static void guard_push(KernelSema *c, ExprId condition)
 {
     ExprId list[MAX_CONDITIONS + 1];
     uint32_t n =
@@ -37,7 +37,7 @@ void guard_push(KernelSema *c, ExprId condition)
     c->guard = x_and(c->k, x_at(c->k, condition)->loc, c->guard, condition);
 }
 
-void guard_leave(KernelSema *c, uint32_t length, ExprId guard)
+static void guard_leave(KernelSema *c, uint32_t length, ExprId guard)
 {
     c->guards.len = length;
     c->guard = guard;

@@ -48,9 +48,6 @@ void ir_print_equation(const Kernel *k, const Equation *q, Text *out);
 
 /* As text; only what k still has: passes drop locals and edges. k NULL: everything. */
 void ir_print_clause(const Kernel *k, const Clause *c, Text *out);
-/* How equations of `reader` load `producer`: bits. */
-enum { EDGE_PROLOGUE = 1 /* inside a sum */, EDGE_EPILOGUE = 2 /* outside one */, EDGE_SCATTER = 4 /* in a sum, through a row */ };
-int ir_edge(const Kernel *k, Name producer, Name reader);
 /* May a clause of the knob name it: a tensor or an index of k? */
 int ir_knob_fits(const Kernel *k, Knob knob, Name name);
 int ir_fuse_fits(const Kernel *k, Name producer, Name reader, int64_t at);

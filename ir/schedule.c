@@ -165,7 +165,13 @@ static int loads_row_in_sum(const Kernel *k, ExprId e, Name name)
     return 0;
 }
 
-int ir_edge(const Kernel *k, Name producer, Name reader)
+/* How equations of `reader` load `producer`: bits. */
+enum {
+    EDGE_PROLOGUE = 1 /* inside a sum */,
+    EDGE_EPILOGUE = 2 /* outside one */,
+    EDGE_SCATTER = 4 /* in a sum, through a row */
+};
+static int edge_of(const Kernel *k, Name producer, Name reader)
 {
     int edge = 0;
     for (uint32_t i = 0; i < k->eqs.len; i++) {
@@ -185,7 +191,7 @@ static int is_at(const Kernel *k, SchedulePart p)
     static const int edges[] = {
         [AT_PROLOGUE] = EDGE_PROLOGUE, [AT_EPILOGUE] = EDGE_EPILOGUE, [AT_SCATTER] = EDGE_SCATTER};
     const Setting *at = &p.c->settings.at[0];
-    int edge = ir_edge(k, p.name.name, p.reader.name);
+    int edge = edge_of(k, p.name.name, p.reader.name);
     for (uint32_t i = 0; i < at->values.len; i++)
         if (edge & edges[at->values.at[i]])
             return 1;
@@ -293,7 +299,7 @@ static void refuse_edge(const Kernel *k, SchedulePart p)
 {
     Arena *a = k->module->arena;
     Name producer = p.name.name, reader = p.reader.name;
-    int edge = ir_edge(k, producer, reader);
+    int edge = edge_of(k, producer, reader);
     const char *help = "name an equation that reads it";
     if (edge)
         help = arena_printf(a, "put it there: `at %s`", edge & EDGE_PROLOGUE ? "prologue" : "epilogue");

@@ -212,7 +212,8 @@ int ir_has_shift(const Kernel *k)
     return 0;
 }
 
-int ir_shift_is_known(const Kernel *k, ExprId of)
+/* Is every element that `of` reads one that the caller of k has too? */
+static int is_known(const Kernel *k, ExprId of)
 {
     each_below (n, k, of, EVERYWHERE)
         if (x_at(k, *n)->kind == X_LOAD && k->tensors.at[x_at(k, *n)->sym].role == ROLE_LOCAL)
@@ -227,7 +228,7 @@ static int may_keep(const Kernel *k, const Equation *q, const Shift *tensors, Sh
     if (is_still(s)) /* nor does what other equations made of it */
         return is_still(tensors[q->lhs]);
     return q->kind == EQ_ASSIGN && definition(k, q->lhs) == q && is_still(tensors[q->lhs]) &&
-           t->role != ROLE_INOUT && (t->role == ROLE_LOCAL || ir_shift_is_known(k, s.of));
+           t->role != ROLE_INOUT && (t->role == ROLE_LOCAL || is_known(k, s.of));
 }
 
 Shift *ir_shifts(Kernel *k, Arena *a, ShiftFault *fault)

@@ -28,7 +28,5 @@ int ir_has_shift(const Kernel *k);
 Shift *ir_shifts(Kernel *k, Arena *a, ShiftFault *fault);
 /* The same for an expression of k. */
 Shift ir_shift_of(Kernel *k, ExprId e, const Shift *tensors, ShiftFault *fault);
-/* Is every element that `of` reads one that the caller of k has too? */
-int ir_shift_is_known(const Kernel *k, ExprId of);
 
 #endif

@@ -107,7 +107,6 @@ typedef enum Path {
 const char *unit_name(Unit u);
 const char *path_name(Path p);
 Unit path_unit(Path p);
-Path path_between(Space from, Space to); /* PATH_COUNT: there is none */
 
 typedef uint32_t StmtId;
 

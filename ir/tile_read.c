@@ -5,13 +5,15 @@
 
 /* ---- extents, dimensions, groups ---- */
 
+static Extent read_extent(TileReader *r);
+
 static Extent extent_primary(TileReader *r)
 {
     Loc loc = r->token.loc;
     if (r->token.kind == TOKEN_INT)
         return ext_const(r->m, token_int(r, "a size"));
     if (token_take(r, "(")) {
-        Extent inner = ++r->depth <= TILE_NESTING ? tile_read_extent(r) : ext_const(r->m, 0);
+        Extent inner = ++r->depth <= TILE_NESTING ? read_extent(r) : ext_const(r->m, 0);
         r->depth--;
         token_expect(r, ")");
         return inner;
@@ -33,7 +35,7 @@ static Extent extent_product(TileReader *r)
     return negative ? ext_sub(r->m, ext_const(r->m, 0), e) : e;
 }
 
-Extent tile_read_extent(TileReader *r)
+static Extent read_extent(TileReader *r)
 {
     Extent e = extent_product(r);
     while (token_is(r, "+") || token_is(r, "-")) {
@@ -69,10 +71,10 @@ static void read_group(TileReader *r)
     Group g = {.loc = r->token.loc};
     g.name = token_word(r, "the name of a group");
     token_expect(r, ":");
-    g.groups = tile_read_extent(r);
+    g.groups = read_extent(r);
     g.kind = token_is(r, "capacity") ? GROUP_CAPACITY : GROUP_ROWS;
     token_expect(r, g.kind == GROUP_CAPACITY ? "capacity" : "rows");
-    g.size = tile_read_extent(r);
+    g.size = read_extent(r);
     g.rows = g.kind == GROUP_CAPACITY ? ext_mul(r->m, g.groups, g.size) : g.size;
     vec_push(r->m->arena, &r->m->groups, g);
 }
@@ -91,7 +93,7 @@ Axis tile_read_axis(TileReader *r)
 {
     GroupId g = r->token.kind == TOKEN_WORD ? find_group(r, r->token.text) : (GroupId)NONE;
     if (g == NONE)
-        return (Axis){tile_read_extent(r), NONE};
+        return (Axis){read_extent(r), NONE};
     token_next(r);
     return (Axis){r->m->groups.at[g].rows, g};
 }
@@ -128,9 +130,9 @@ static RouteId read_route_type(TileReader *r, Name name, Loc loc, Role role)
 {
     Route route = {.name = name, .loc = loc, .role = role};
     token_expect(r, "[");
-    route.tokens = tile_read_extent(r);
+    route.tokens = read_extent(r);
     token_expect(r, ",");
-    route.choices = tile_read_extent(r);
+    route.choices = read_extent(r);
     token_expect(r, "->");
     route.group = find_group(r, token_word(r, "the name of a group"));
     token_expect(r, "]");
@@ -251,7 +253,7 @@ static void read_kernel(TileReader *r)
     r->k->tiles = arena_new_of(r->m->arena, TileProgram);
     r->k->tiles->first = NONE;
     token_expect(r, "cost");
-    r->k->tiles->work = tile_read_extent(r);
+    r->k->tiles->work = read_extent(r);
     read_locals(r);
     read_launches(r);
     token_expect(r, "}");

@@ -224,6 +224,8 @@ static ExprId call(TileReader *r, Loc loc, Name name, const ExprId *args, uint32
     return n == 1 ? unary(r, loc, op, args[0]) : binary(r, loc, op, args[0], args[1]);
 }
 
+static ExprId read_expr(TileReader *r);
+
 static ExprId read_call(TileReader *r, Loc loc)
 {
     ExprId args[4];
@@ -235,7 +237,7 @@ static ExprId read_call(TileReader *r, Loc loc)
         return x_threads(r->k, loc);
     }
     do {
-        ExprId e = tile_read_expr(r);
+        ExprId e = read_expr(r);
         if (n < 4)
             args[n++] = e;
     } while (!r->failed && token_take(r, ","));
@@ -286,7 +288,7 @@ static ExprId read_primary(TileReader *r)
     if (r->token.kind == TOKEN_WORD)
         return read_name(r, loc);
     token_expect(r, "(");
-    ExprId e = tile_read_expr(r);
+    ExprId e = read_expr(r);
     token_expect(r, ")");
     return e;
 }
@@ -369,7 +371,7 @@ static ExprId read_logic(TileReader *r, ScalarOp op)
     return e;
 }
 
-ExprId tile_read_expr(TileReader *r)
+static ExprId read_expr(TileReader *r)
 {
     ExprId e = enter(r) ? read_logic(r, OP_or) : dummy(r);
     r->depth--;
@@ -379,7 +381,7 @@ ExprId tile_read_expr(TileReader *r)
 ExprId tile_read_typed(TileReader *r, int condition)
 {
     Loc loc = r->token.loc;
-    ExprId e = tile_read_expr(r);
+    ExprId e = read_expr(r);
     if (!r->failed && (type_at(r, e) == TY_BOOL) != condition)
         return type_error(r, loc, "this place", condition ? "a condition" : "a number", type_at(r, e));
     return e;
@@ -388,7 +390,7 @@ ExprId tile_read_typed(TileReader *r, int condition)
 ExprId tile_read_int(TileReader *r)
 {
     Loc loc = r->token.loc;
-    ExprId e = tile_read_expr(r);
+    ExprId e = read_expr(r);
     if (!r->failed && type_at(r, e) != TY_INT)
         return type_error(r, loc, "this place", "an integer", type_at(r, e));
     return e;

@@ -42,10 +42,8 @@ int64_t token_int(TileReader *r, const char *what);
 void token_fail(TileReader *r, DiagCode code, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-Extent tile_read_extent(TileReader *r);
 Axis tile_read_axis(TileReader *r); /* a size, or the name of a group */
 StmtId tile_read_launch(TileReader *r);
-ExprId tile_read_expr(TileReader *r);
 ExprId tile_read_typed(TileReader *r, int condition); /* a condition, or a value */
 ExprId tile_read_int(TileReader *r);                  /* an integer */
 TensorId tile_read_buffer(TileReader *r);             /* NAME or ROUTE.FIELD; a tensor even after an error */

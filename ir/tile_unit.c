@@ -19,7 +19,8 @@ const char *unit_name(Unit u) { return unit_names[u]; }
 const char *path_name(Path p) { return paths[p].name; }
 Unit path_unit(Path p) { return paths[p].unit; }
 
-Path path_between(Space from, Space to)
+/* PATH_COUNT: there is none. */
+static Path path_between(Space from, Space to)
 {
     Path p = 0;
     from = space_is_memory(from) ? SPACE_GM : from;

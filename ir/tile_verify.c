@@ -115,11 +115,13 @@ TileBox tile_box_of(const Kernel *k, ExprId load)
     return box;
 }
 
+static void verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index, uint32_t n);
+
 /* What the node, a load, needs beyond its own form. */
 static void verify_reading(TileVerifier *v, ExprId load)
 {
     TileBox box = tile_box_of(v->k, load);
-    tile_verify_subscripts(v, box.buffer, box.index, box.n);
+    verify_subscripts(v, box.buffer, box.index, box.n);
     if (!v->error)
         tile_verify_read(v, box.buffer);
     if (!v->error)
@@ -166,7 +168,7 @@ static void verify_register(TileVerifier *v, const Tensor *t, uint32_t axis, Exp
                     (long long)lo, (long long)hi, (long long)extent - 1);
 }
 
-void tile_verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index, uint32_t n)
+static void verify_subscripts(TileVerifier *v, TensorId id, const ExprId *index, uint32_t n)
 {
     const Tensor *t = &v->k->tensors.at[id];
     for (uint32_t i = 0; i < n; i++) {
@@ -231,7 +233,7 @@ void tile_verify_store(TileVerifier *v, const Stmt *s)
     for (uint32_t i = 0; !v->error && i < s->nindex; i++)
         tile_verify_expr(v, s->index[i], WANT_INT);
     if (!v->error)
-        tile_verify_subscripts(v, s->buffer, s->index, s->nindex);
+        verify_subscripts(v, s->buffer, s->index, s->nindex);
     tile_verify_expr(v, s->value, WANT_VALUE);
     if (!v->error && !tile_fits(t->elem, x_at(v->k, s->value)))
         tile_broken(v, "a value of type %s is stored to %s, which is %s",

@@ -104,7 +104,6 @@ typedef enum TileWant { WANT_INT, WANT_VALUE, WANT_CONDITION } TileWant;
 
 void tile_verify_expr(TileVerifier *v, ExprId e, TileWant want);
 void tile_verify_integers(TileVerifier *v, const Stmt *s); /* its bounds, sizes and subscripts */
-void tile_verify_subscripts(TileVerifier *v, TensorId t, const ExprId *index, uint32_t n);
 TileBox tile_box_of(const Kernel *k, ExprId load);
 int tile_is_buffer(TileVerifier *v, TensorId t, const char *what);
 int tile_fits(Elem elem, const Expr *value); /* a store converts no more than this */

@@ -85,7 +85,8 @@ void document_free(Document *d)
 
 /* ---- places ---- */
 
-DiagLine document_line(const char *text, size_t len, uint32_t line)
+/* A line of text, and places in it: columns of bytes from 1 as in Loc, and of UTF-16 from 0 as in the protocol. */
+static DiagLine line_at(const char *text, size_t len, uint32_t line)
 {
     const char *at = text, *end = text + len;
     for (; line > 1; line--) {
@@ -106,7 +107,7 @@ static size_t character(DiagLine line, size_t at, uint32_t *units)
     return n ? n : 1;
 }
 
-uint32_t document_utf16(DiagLine line, uint32_t col)
+static uint32_t utf16_of(DiagLine line, uint32_t col)
 {
     uint32_t units, all = 0;
     for (size_t at = 0; at < line.len && at + 1 < col; all += units)
@@ -114,7 +115,7 @@ uint32_t document_utf16(DiagLine line, uint32_t col)
     return all;
 }
 
-uint32_t document_col(DiagLine line, uint32_t utf16)
+static uint32_t col_of(DiagLine line, uint32_t utf16)
 {
     uint32_t units, all = 0;
     size_t at = 0;
@@ -125,13 +126,13 @@ uint32_t document_col(DiagLine line, uint32_t utf16)
 
 static json_t *position(DiagLine line, uint32_t number, uint32_t col)
 {
-    return json_pack("{s:i, s:i}", "line", (int)number - 1, "character", (int)document_utf16(line, col));
+    return json_pack("{s:i, s:i}", "line", (int)number - 1, "character", (int)utf16_of(line, col));
 }
 
 json_t *document_range(const char *text, size_t len, Loc loc)
 {
     const uint32_t number = loc.line ? loc.line : 1, col = loc.line ? loc.col : 1;
-    DiagLine line = document_line(text, len, number);
+    DiagLine line = line_at(text, len, number);
     uint32_t end = loc.len >= LOC_LINES ? (uint32_t)line.len + 1 : col + (loc.line ? loc.len : 0);
     return json_pack("{s:o, s:o}", "start", position(line, number, col), "end", position(line, number, end));
 }
@@ -143,6 +144,5 @@ Loc document_place(const Document *d, const json_t *value)
     if (!json_is_object(value) || line < 0 || line >= UINT32_MAX || units < 0 || units >= UINT32_MAX)
         return (Loc){0};
     uint32_t number = (uint32_t)line + 1;
-    return (Loc){.line = number,
-                 .col = document_col(document_line(d->text, d->len, number), (uint32_t)units)};
+    return (Loc){.line = number, .col = col_of(line_at(d->text, d->len, number), (uint32_t)units)};
 }

@@ -38,10 +38,6 @@ void document_set_text(Document *d, const char *text, size_t len);
 Document *document_new(const char *uri); /* NULL: no memory */
 void document_free(Document *d);
 
-/* A line of text, and places in it: columns of bytes from 1 as in Loc, and of UTF-16 from 0 as in the protocol. */
-DiagLine document_line(const char *text, size_t len, uint32_t line);
-uint32_t document_utf16(DiagLine line, uint32_t col);
-uint32_t document_col(DiagLine line, uint32_t utf16);
 json_t *document_range(const char *text, size_t len, Loc loc); /* {"start": .., "end": ..} */
 /* The place of a position; line 0: it is none. */
 Loc document_place(const Document *d, const json_t *position);

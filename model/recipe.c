@@ -88,12 +88,13 @@ static BufferId dense(Recipe *m, BufferId x)
     return recipe_leave(m, x, recipe_scatter(m, out(branch, "y")), MODEL_ffn_post_gain);
 }
 
-BufferId recipe_feed_forward(Recipe *m, BufferId x)
+/* Dense or experts, by the layer. */
+static BufferId feed_forward(Recipe *m, BufferId x)
 {
     return model_is_dense(m->c, m->layer) ? dense(m, x) : recipe_experts(m, x);
 }
 
-BufferId recipe_layer(Recipe *m, BufferId x) { return recipe_feed_forward(m, recipe_attention(m, x)); }
+BufferId recipe_layer(Recipe *m, BufferId x) { return feed_forward(m, recipe_attention(m, x)); }
 
 /* ---- head ---- */
 

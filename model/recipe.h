@@ -69,7 +69,6 @@ int recipe_has(const Recipe *m, ModelWeightId id);
 BufferId recipe_master(Recipe *m, const ModelWeight *w);   /* f32[matrices, rows, columns] */
 BufferId recipe_tensor(Recipe *m, Owner owner, const char *name, moec_type type, int packed, const ModelWeight *w); /* likewise */
 BufferId recipe_form(Recipe *m, const ModelWeight *w, ModelForm form);
-BufferId recipe_gradient(Recipe *m, const ModelWeight *w); /* like the master, a part of recipe_pool() */
 /* The gradients of a pool, one tensor of rows of SHARD_ROW, so that their norm is taken in one call; places between them are 0. Partial
  * sums over the ranks that add them up. STEP_NONE: there are none. */
 BufferId recipe_pool(Recipe *m, WeightPool pool);
@@ -78,7 +77,6 @@ void recipe_train_weights(Recipe *m);                      /* all of them get gr
 
 /* Ranks of dp have micro-batches of their own. Over ep they share the routed experts: each has as many of them, and ranks of edp have
  * the same. */
-int recipe_is_own(const Recipe *m, const ModelWeight *w); /* the ranks of ep each have another part of it */
 void recipe_share(Recipe *m); /* of the model what this rank has of it, in m->c and m->weights */
 /* Over tp a rank has some of the heads and of the columns of dense networks. Between them the stream is in rows that are its own: what
  * all need is gathered before, and of the partial sums behind each gets the sum of its rows. */
@@ -110,7 +108,6 @@ BufferId recipe_experts(Recipe *m, BufferId x);
 /* Over ep: what the routed experts make of n [T, H] with weights p and numbers id [T, K], as rows of the route: act[T*K, H]. */
 BufferId recipe_exchanged(Recipe *m, BufferId n, BufferId p, BufferId id, BufferId route);
 void recipe_bias(Recipe *m, const ModelWeight *bias); /* moves a router's correction bias toward a balanced load */
-BufferId recipe_feed_forward(Recipe *m, BufferId x);      /* dense or experts, by the layer */
 BufferId recipe_layer(Recipe *m, BufferId x);
 /* Cross entropy, a scalar of that name: the mean of the targets by their weights. gain: of the norm before the head. Gives what
  * its gradient is seeded in: over tp this rank's part. */

@@ -8,13 +8,14 @@ static WeightPool pool_of(const Recipe *m, const ModelWeight *w)
     return m->shards.weights[w - m->weights.at].pool;
 }
 
-int recipe_is_own(const Recipe *m, const ModelWeight *w) { return pool_of(m, w) == POOL_OWN; }
+/* The ranks of ep each have another part of it. */
+static int is_own(const Recipe *m, const ModelWeight *w) { return pool_of(m, w) == POOL_OWN; }
 
 /* Ranks of edp have the same experts, ranks of dp the same heads and columns. With caches no gradient tells what a sum over heads is, so a
  * rank's heads are its own there: `mla_cached` finds the columns of a head by a number, which equations of parts do not have. */
 void recipe_place_weight(Recipe *m, BufferId b, const ModelWeight *w)
 {
-    const int own = recipe_is_own(m, w), cut = pool_of(m, w) == POOL_CUT;
+    const int own = is_own(m, w), cut = pool_of(m, w) == POOL_CUT;
     if (own || cut)
         record_place(m->r, b, AXIS_ep, PLACED_OWN);
     if (own)
@@ -63,7 +64,7 @@ void recipe_share(Recipe *m)
     m->weights = model_weights(m->arena, m->c);
     const int64_t experts = part(m, "routed experts", m->c->experts, AXIS_ep);
     for (uint32_t i = 0; i < m->weights.len; i++)
-        if (recipe_is_own(m, &m->weights.at[i]))
+        if (is_own(m, &m->weights.at[i]))
             m->weights.at[i].matrices = experts;
 }
 

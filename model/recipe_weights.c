@@ -83,7 +83,8 @@ BufferId recipe_gradient_of(Recipe *m, BufferId all, const ModelWeight *w)
     return b;
 }
 
-BufferId recipe_gradient(Recipe *m, const ModelWeight *w)
+/* Like the master, a part of recipe_pool(). */
+static BufferId gradient_of(Recipe *m, const ModelWeight *w)
 {
     return recipe_gradient_of(m, recipe_pool(m, sharded(m, w)->pool), w);
 }
@@ -94,7 +95,7 @@ void recipe_train_weights(Recipe *m)
         const ModelWeight *w = &m->weights.at[i];
         if (!model_weight_has_gradient(w))
             continue;
-        const BufferId gradient = recipe_gradient(m, w);
+        const BufferId gradient = gradient_of(m, w);
         if (w->layer >= m->c->layers && !m->balanced)
             continue; /* the loss of the next token alone says nothing of later ones: 0 */
         record_trainable(m->r, recipe_form(m, w, model_weight_row(w)->form), gradient);

@@ -90,6 +90,5 @@ const char *safetensors_make(const SafeCut *c);
  * that made the files, and writes their headers too. */
 typedef void SafeFill(void *self, FilePatch *f, uint32_t tensor, uint64_t at);
 const char *safetensors_fill(const SafeCut *c, int first, SafeFill *fill, void *self);
-const char *safetensors_path(const SafeCut *c, const SafeFile *f);
 
 #endif

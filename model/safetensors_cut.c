@@ -41,7 +41,7 @@ SafeCut safetensors_cut(Arena *a, const char *folder, const char *stem, const St
     return c;
 }
 
-const char *safetensors_path(const SafeCut *c, const SafeFile *f)
+static const char *path_of(const SafeCut *c, const SafeFile *f)
 {
     return c->folder ? arena_printf(c->arena, "%s/%s", c->folder, f->name) : f->name;
 }
@@ -69,7 +69,7 @@ const char *safetensors_make(const SafeCut *c)
     const char *error = NULL;
     for (uint32_t i = 0; i < c->files.len && !error; i++) {
         const SafeFile *f = &c->files.at[i];
-        error = file_reserve(c->arena, safetensors_path(c, f), f->bytes);
+        error = file_reserve(c->arena, path_of(c, f), f->bytes);
     }
     return !error && c->files.len > 1 ? write_index(c) : error;
 }
@@ -79,7 +79,7 @@ const char *safetensors_fill(const SafeCut *c, int first, SafeFill *fill, void *
     const char *error = NULL;
     for (uint32_t i = 0; i < c->files.len && !error; i++) {
         const SafeFile *f = &c->files.at[i];
-        FilePatch patch = file_patch(c->arena, safetensors_path(c, f));
+        FilePatch patch = file_patch(c->arena, path_of(c, f));
         if (first)
             file_put(&patch, 0, f->header.at, f->header.len);
         for (uint32_t t = f->first; t < f->end && !patch.error; t++)

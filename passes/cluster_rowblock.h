@@ -79,7 +79,6 @@ static inline Extent index_extent(const Kernel *k, IndexId i) { return k->indice
 
 /* cluster_rowblock_join.c */
 Facts rowblock_facts(Kernel *k, const PassContext *c);
-int rowblock_binds(const Kernel *k, ExprId reduce, IndexId i);
 int rowblock_is_product(const Kernel *k, ExprId e); /* a float sum of products */
 /* What equation `at` would be with these keys. */
 RowBlockPart rowblock_part(const RowBlockGroup *s, uint32_t at, const IndexId *key);

@@ -77,9 +77,8 @@ int derive_text_names(const char *text, char name); /* how often it names a, b, 
 /* derive_normalise.c: rewrites the forward equations of s->k so that the sweep meets only reductions that it can
  * turn around cheaply; see Note [Normal form]. Sets `active` of the locals it makes. */
 void derive_normalise(Sweep *s);
-/* The element type of a product that the cube computes and whose backward it can compute too, or EL_F32. */
-Elem derive_cube(const Kernel *k, ExprId reduce);
-/* The same for what defines t: its cotangent enters only such a product. */
+/* The element type of a product that the cube computes and whose backward it can compute too, where the cotangent of t enters only
+ * such a one, or EL_F32. */
 Elem derive_cube_of(Sweep *s, TensorId t);
 
 /* derive_sweep.c: emits the equations of all cotangents, the targets' last, in the given order. */

@@ -54,7 +54,7 @@ static int uses_more(const Kernel *k, ExprId a, ExprId b)
 
 /* A cast pays only where the backward is a product with a sum too: one factor has an index that the other
  * lacks. */
-Elem derive_cube(const Kernel *k, ExprId reduce)
+static Elem cube_of(const Kernel *k, ExprId reduce)
 {
     if (x_at(k, reduce)->kind != X_REDUCE || x_at(k, reduce)->op != RED_SUM)
         return EL_F32;
@@ -98,7 +98,7 @@ static Elem cube_at_root(Sweep *s, ExprId e)
 {
     while (e != NONE && x_at(s->k, e)->kind != X_REDUCE)
         e = chain_next(s, e);
-    return e == NONE ? EL_F32 : derive_cube(s->k, e);
+    return e == NONE ? EL_F32 : cube_of(s->k, e);
 }
 
 Elem derive_cube_of(Sweep *s, TensorId t)
@@ -315,7 +315,7 @@ static ExprId shape_reduce(DeriveShape *h, DerivePlace *p, ExprId e, int chain)
     ExprId shaped = x_with_args(k, e, args);
     int keep = x.op == RED_SUM
                    ? !p->nested && varies_with_all(h, p, shaped) && x_map_get(&h->again, e) == NONE &&
-                         (chain || derive_cube(k, shaped) == EL_F32)
+                         (chain || cube_of(k, shaped) == EL_F32)
                    : e == h->root;
     static const char *const suffix[] = {"sum", "max", "min"};
     return keep ? shaped : hoist(h, p, shaped, suffix[x.op]);

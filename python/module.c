@@ -115,7 +115,7 @@ static PyType_Slot module_slots[] = {{Py_tp_new, (void *)module_new},
                                      {Py_tp_dealloc, (void *)module_free},
                                      {Py_tp_methods, module_methods},
                                      {0, NULL}};
-PyType_Spec module_spec = {"moec._native.Module", sizeof(ModuleObject), 0, Py_TPFLAGS_DEFAULT, module_slots};
+static PyType_Spec module_spec = {"moec._native.Module", sizeof(ModuleObject), 0, Py_TPFLAGS_DEFAULT, module_slots};
 
 /* ---- errors ---- */
 
@@ -175,7 +175,7 @@ static int fill_route(const moe_route *r, const int32_t *ids, int64_t capacity)
 
 /* route(memory, sizes, start, count, slot_of, row_of, ids, capacity): fills struct moe_route in `memory`; and the four arrays
  * from ids (int32; None: the arrays are there). */
-PyObject *native_route(PyObject *self, PyObject *args)
+static PyObject *native_route(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *memory, *array[4], *ids;

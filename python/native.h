@@ -24,7 +24,7 @@ void view_close(TensorView *v);
 /* A tensor of the library that v's object is of, its values whatever they are; NULL, without an exception, if Python must ask for it. */
 PyObject *view_make(const TensorView *v, DLDataType type, int rank, int64_t *shape);
 
-extern PyType_Spec kernel_spec, module_spec;
+extern PyType_Spec kernel_spec;
 
 /* A kernel as an object that keeps its module. */
 PyObject *kernel_object(PyTypeObject *type, PyObject *module, const moec_kernel *k);
@@ -80,7 +80,6 @@ PyObject *native_compare(PyObject *self, PyObject *args);
 PyObject *native_records(PyObject *self, PyObject *args);
 PyObject *native_compile(PyObject *self, PyObject *args);
 PyObject *native_open(PyObject *self, PyObject *args);
-PyObject *native_route(PyObject *self, PyObject *args);
 PyObject *native_threads(PyObject *self, PyObject *args);
 
 #endif

@@ -58,7 +58,8 @@ void kernels_close(KernelSet *s)
 
 const char *kernels_error(const KernelSet *s) { return s->error; }
 
-int kernels_refuse(KernelSet *s, const char *format, ...)
+/* Sets the error of the last call that failed; returns 1. */
+static int refuse(KernelSet *s, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -81,7 +82,7 @@ static int compile(KernelSet *s, const KernelSource *source, const char *kernels
         vec_push(s->arena, &s->modules, *out);
         return 0;
     }
-    return kernels_refuse(s, "%s does not compile\n%s", source->file, moec_error_text(s->compiler));
+    return refuse(s, "%s does not compile\n%s", source->file, moec_error_text(s->compiler));
 }
 
 int kernels_add(KernelSet *s, const char *file, const char *text, size_t len)
@@ -274,8 +275,8 @@ int kernels_add_work(KernelSet *k, Program *p)
             continue;
         const int64_t bytes = work_bytes(p, task, k);
         if (bytes < 0)
-            return kernels_refuse(k, "kernel %s: its work space at these sizes is out of range",
-                                  p->kernels.at[task->kernel].name);
+            return refuse(k, "kernel %s: its work space at these sizes is out of range",
+                          p->kernels.at[task->kernel].name);
         if (bytes > 0)
             task->work = step_add(p, (StepBuffer){.name = arena_printf(p->arena, "work.%u", t),
                                                   .owner = OWNER_work,

@@ -13,7 +13,6 @@ typedef struct KernelSet KernelSet;
 KernelSet *kernels_open(const char *types);
 void kernels_close(KernelSet *s);
 const char *kernels_error(const KernelSet *s); /* of the last call that failed */
-int kernels_refuse(KernelSet *s, const char *format, ...) __attribute__((format(printf, 2, 3))); /* sets it; returns 1 */
 
 /* Adds a source; text must live as long as the set. Kernel names are one of their kind over all sources. Returns 0, or 1
  * with an error. */

@@ -335,8 +335,6 @@ const char *run_error(const Run *r) { return r->error ? r->error : ""; }
 
 const Program *run_of(const Run *r) { return r->program; }
 
-double run_disk_seconds(const Run *r) { return r->disk ? disk_waited(r->disk) : 0; }
-
 double run_task_seconds(const Run *r, TaskId t) { return r->spent[t]; }
 
 double run_kernel_seconds(const Run *r) { return r->seconds; }

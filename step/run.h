@@ -58,7 +58,6 @@ typedef struct RunWatch {
 void run_watch(Run *r, RunWatch w); /* from the next run on; without `ran` nobody is told */
 
 const Program *run_of(const Run *r);
-double run_disk_seconds(const Run *r); /* that tasks waited for the swap file, since the start */
 double run_task_seconds(const Run *r, TaskId t); /* of a kernel, in the last run */
 double run_kernel_seconds(const Run *r); /* inside kernels, since the run was made */
 moec_score run_take_score(Run *r); /* of the checks since the last one */

@@ -27,9 +27,6 @@ const Lane task_lanes[TASK_COUNT] = {
 #include "step/task.def"
 };
 
-const char *const lane_names[LANE_COUNT] = {
-    [LANE_compute] = "compute", [LANE_loader] = "loader", [LANE_disk] = "disk", [LANE_net] = "net"};
-
 const char *const axis_names[AXIS_COUNT] = {
 #define AXIS(name, doc) #name,
 #include "step/axis.def"

@@ -153,7 +153,6 @@ extern const int owner_persists[OWNER_COUNT];
 extern const char *const phase_names[PHASE_COUNT];
 extern const char *const task_names[TASK_COUNT];
 extern const Lane task_lanes[TASK_COUNT];
-extern const char *const lane_names[LANE_COUNT];
 extern const char *const axis_names[AXIS_COUNT];
 extern const ExchangeRule exchange_rules[TASK_COUNT];
 extern const char *const use_words[4];

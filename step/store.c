@@ -22,6 +22,24 @@ struct Store {
     int64_t bytes;
 };
 
+/* Zeroed memory of the system, at a page; pages that no one touches cost nothing. NULL: there is none. */
+static void *map_zeros(int64_t bytes)
+{
+    void *at = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_FROM)
+        madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* no more than a wish */
+    return at;
+}
+
+static void unmap(void *at, int64_t bytes)
+{
+    if (at)
+        munmap(at, (size_t)(bytes ? bytes : 1));
+}
+
 Store *store_new(void)
 {
     Arena *a = arena_new();
@@ -37,9 +55,9 @@ void store_free(Store *s)
     if (!s)
         return;
     for (uint32_t i = 0; i < s->list.len; i++)
-        memory_unmap(s->list.at[i].at, s->list.at[i].bytes);
+        unmap(s->list.at[i].at, s->list.at[i].bytes);
     for (uint32_t i = 0; i < s->arenas.len; i++)
-        memory_unmap(s->arenas.at[i].at, s->arenas.at[i].bytes);
+        unmap(s->arenas.at[i].at, s->arenas.at[i].bytes);
     arena_free(s->arena);
 }
 
@@ -57,23 +75,6 @@ void *store_at(const Store *s, const char *name)
 
 int64_t store_bytes(const Store *s) { return s->bytes; }
 
-void *memory_map_zeros(int64_t bytes)
-{
-    void *at = mmap(NULL, (size_t)(bytes ? bytes : 1), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    if (bytes >= HUGE_FROM)
-        madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* no more than a wish */
-    return at;
-}
-
-void memory_unmap(void *at, int64_t bytes)
-{
-    if (at)
-        munmap(at, (size_t)(bytes ? bytes : 1));
-}
-
 void *store_take(Store *s, const char *name, int64_t bytes, const char **error)
 {
     const Stored *known = find(s, name);
@@ -84,7 +85,7 @@ void *store_take(Store *s, const char *name, int64_t bytes, const char **error)
     }
     if (known)
         return known->at;
-    void *at = memory_map_zeros(bytes);
+    void *at = map_zeros(bytes);
     if (!at) {
         *error = arena_printf(s->arena, "buffer %s: no memory for its %lld bytes", name, (long long)bytes);
         return NULL;
@@ -100,7 +101,7 @@ void *store_arena(Store *s, int64_t bytes)
     const Stored *last = s->arenas.len ? &s->arenas.at[s->arenas.len - 1] : NULL;
     if (last && last->bytes >= bytes)
         return last->at;
-    void *at = memory_map_zeros(bytes);
+    void *at = map_zeros(bytes);
     if (at)
         vec_push(s->arena, &s->arenas, (Stored){at, bytes});
     return at;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Functions and the calls between files, read from the symbols of the build's objects: no call goes up between rooms, no circle
-of calls within a room has more than MOST files, files of backend/ call only their own layer and those below, and a name is defined once in the whole tree. Prints what breaks a rule.
+of calls within a room has more than MOST files, files of backend/ call only their own layer and those below, a name is defined once
+in the whole tree, and what only its own file uses is static. Prints what breaks a rule.
 
 usage: tests/calls.py [BUILD_DIR]    (default: $MOEC_BUILD, else build)"""
 import collections
@@ -55,6 +56,29 @@ def defined_twice(build):
             yield f"{name} is defined in {' and '.join(sorted(files))}"
 
 
+def words():
+    """Word of the sources -> files that it stands in."""
+    found = {}
+    for folder, folders, names in os.walk("."):
+        folders[:] = [f for f in folders if not f.startswith((".", "build"))]
+        for name in names:
+            if name.endswith((".c", ".h", ".def", ".y", ".l")):
+                with open(os.path.join(folder, name), encoding="utf-8") as f:
+                    for word in set(re.findall(r"\b\w+\b(?!\.c)", f.read())):
+                        found.setdefault(word, set()).add(os.path.join(folder, name)[2:])
+    return found
+
+
+def used_alone(build):
+    """Of what a header of a room declares by name. (Macros of headers use some names that no other source has.)"""
+    defined, used = read_symbols(build, ROOMS + PROGRAMS)
+    found, elsewhere = words(), set().union(*used.values())
+    for name, (file, *_) in sorted(defined.items()):
+        headers = {f for f in found.get(name, ()) if f.endswith(".h")}
+        if name not in elsewhere and headers and found[name] - headers <= {file} and not any(f.startswith("include/") for f in headers):
+            yield f"{name} is used in {file} only: static, and not in {' and '.join(sorted(headers))}"
+
+
 def layers():
     """Of Note [Layers] in backend/emit.h: file -> number of its row."""
     with open("backend/emit.h", encoding="utf-8") as f:
@@ -103,9 +127,9 @@ def main():
     calls = read_calls(build)
     if len(calls) < 100:
         sys.exit(f"calls: only {len(calls)} objects: is this a build?")
-    twice = list(defined_twice(build))
-    print("\n".join(twice), end="\n" if twice else "")
-    bad = len(twice) > 0
+    names = [*defined_twice(build), *used_alone(build)]
+    print("\n".join(names), end="\n" if names else "")
+    bad = len(names) > 0
     room = lambda file: file.split("/")[0]
     for file, others in calls.items():
         for other in sorted(others):

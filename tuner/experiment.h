@@ -26,7 +26,7 @@ typedef enum GridAxisId {
 #include "tuner/grid.def"
     GRID_AXES
 } GridAxisId;
-extern const char *const grid_keys[GRID_AXES], *const grid_columns[GRID_AXES];
+extern const char *const grid_columns[GRID_AXES];
 
 enum {
     GRID_VALUES = 1024,  /* of an axis */

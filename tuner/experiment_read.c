@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const grid_keys[GRID_AXES] = {
+static const char *const grid_keys[GRID_AXES] = {
 #define AXIS(key, column, fields) [GRID_##key] = #key,
 #include "tuner/grid.def"
 };
