@@ -60,12 +60,17 @@ static void header_of(const PackShape *s, int64_t header[4])
     header[3] = s->columns;
 }
 
-void pack_begin(const PackShape *s, void *memory)
+void pack_begin_in_zeros(const PackShape *s, void *memory)
 {
     int64_t header[4];
     header_of(s, header);
-    memset(memory, 0, (size_t)packed_bytes(s));
     memcpy(memory, header, sizeof header);
+}
+
+void pack_begin(const PackShape *s, void *memory)
+{
+    memset(memory, 0, (size_t)packed_bytes(s));
+    pack_begin_in_zeros(s, memory);
 }
 
 /* The element of the transposed matrices that is the n-th of the others in row-major order. */

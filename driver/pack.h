@@ -14,8 +14,9 @@ typedef struct PackShape {
 PackShape pack_shape(Elem elem, int both, const int64_t *extents, uint32_t rank);
 int64_t packed_bytes(const PackShape *s); /* of packed memory, its header and padding included; -1 on overflow */
 size_t pack_place(const PackShape *s, int64_t flat); /* byte of an element, given its place in row-major order */
-/* Header and zeros: what a call may be given. */
+/* Header and zeros: what a call may be given. In memory that is zero only the header is written. */
 void pack_begin(const PackShape *s, void *memory);
+void pack_begin_in_zeros(const PackShape *s, void *memory);
 void pack_transpose(const PackShape *s, void *memory); /* `packed both`: the transposed matrices from the others */
 void pack_rows(const PackShape *s, const void *row_major, void *memory);
 void pack_unpack(const PackShape *s, const void *memory, void *row_major);

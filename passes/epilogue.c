@@ -145,6 +145,38 @@ const char *epilogue_blocks(const EquationOrder *o, const uint32_t *members, uin
     return NULL;
 }
 
+/* ---- sums ---- */
+
+static int uses_all(const Kernel *k, ExprId e, const IndexId *vars, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!x_uses_index(k, e, vars[i]))
+            return 0;
+    return 1;
+}
+
+int epilogue_is_product(const Kernel *k, const Equation *q, ExprId sum)
+{
+    IndexId vars[MAX_RANK];
+    int n = epilogue_space(k, q, vars);
+    if (n < 2 || !query_is_product_sum(k, sum))
+        return 0;
+    ExprId product = x_arg(k, sum, 0);
+    return !uses_all(k, x_arg(k, product, 0), vars, n) && !uses_all(k, x_arg(k, product, 1), vars, n);
+}
+
+int epilogue_mixes(const Kernel *k, const PassContext *c, const uint32_t *members, uint32_t n)
+{
+    int products = 0, others = 0;
+    for (uint32_t m = 0; m < n && pass_traits(c)->packs_all; m++)
+        each_below (e, k, k->eqs.at[members[m]].rhs, X_REDUCE) {
+            int is_product = epilogue_is_product(k, &k->eqs.at[members[m]], *e);
+            products |= is_product;
+            others |= x_at(k, *e)->kind == X_REDUCE && !is_product;
+        }
+    return products && others;
+}
+
 Extent epilogue_bytes(Kernel *k, TensorId t)
 {
     Module *m = k->module;

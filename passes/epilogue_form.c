@@ -14,6 +14,7 @@
 
 typedef struct Epilogue {
     Kernel *k;
+    const PassContext *c;
     EquationOrder *o;
     uint32_t member[EPILOGUE_MAX + 1], n; /* places, ascending */
 } Epilogue;
@@ -190,7 +191,7 @@ static int take(Epilogue *d, uint32_t at)
     unite_sums(&with);
     uint32_t more = count_sums(&with);
     if ((more <= sums || more <= EPILOGUE_SUMS) && belongs(&with, at) &&
-        !epilogue_blocks(d->o, with.member, with.n)) {
+        !epilogue_mixes(k, d->c, with.member, with.n) && !epilogue_blocks(d->o, with.member, with.n)) {
         *d = with;
         return 1;
     }
@@ -244,28 +245,28 @@ static void report_chains(Kernel *k, const PassContext *c, uint32_t first, uint3
         }
 }
 
-static void close_epilogue(Epilogue *d, const PassContext *c)
+static void close_epilogue(Epilogue *d)
 {
     Kernel *k = d->k;
     uint32_t first = order_gather(d->o, d->member, d->n), number = k->clusters.len;
     vec_push(k->module->arena, &k->clusters, (Cluster){.kind = CLUSTER_EPILOGUE, .row = NONE});
     for (uint32_t m = 0; m < d->n; m++)
         k->eqs.at[first + m].cluster = number;
-    if (c->report)
-        report_chains(k, c, first, d->n);
+    if (d->c->report)
+        report_chains(k, d->c, first, d->n);
 }
 
 void epilogue_clusters(Kernel *k, const PassContext *c)
 {
     EquationOrder o = order_of(k);
     for (uint32_t i = 0; i < k->eqs.len; i++) {
-        Epilogue d = {.k = k, .o = &o, .member = {i}, .n = 1};
+        Epilogue d = {.k = k, .c = c, .o = &o, .member = {i}, .n = 1};
         if (!can_be_member(k, &k->eqs.at[i]))
             continue;
         while (grow(&d))
             ;
         if (d.n > 1) {
-            close_epilogue(&d, c);
+            close_epilogue(&d);
             i--; /* another equation may stand there now */
         }
     }

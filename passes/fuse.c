@@ -215,6 +215,8 @@ static const char *put_into_team(Producer *p)
     for (uint32_t i = 0; i < peers.len; i++)
         order_refresh(&f->order, peers.at[i]);
     const char *why = peers.len > 1 ? epilogue_blocks(&f->order, peers.at, peers.len) : NULL;
+    if (!why && p->request != FUSE_WANTED && epilogue_mixes(k, f->c, peers.at, peers.len))
+        why = "a product of matrices and another sum, which this machine computes by another unit";
     k->eqs.at[p->at].dead = why == NULL;
     for (uint32_t i = 0; i < peers.len; i++) {
         if (why)

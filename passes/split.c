@@ -329,6 +329,21 @@ static ExprId put_moved(Kernel *k, ExprId e, void *user)
     return e;
 }
 
+/* What stands beside products of matrices that are not to be with it (epilogue_mixes()). */
+static ExprId part_sums(Split *s, const Equation *q)
+{
+    Kernel *k = s->k;
+    ExprId sums[REDUCE_MAX], e = q->rhs;
+    uint32_t n = query_reductions(k, e, sums, REDUCE_MAX);
+    for (uint32_t i = 0; i < n && i < REDUCE_MAX; i++) {
+        Scope over = free_of(k, sums[i]);
+        if (!epilogue_is_product(k, q, sums[i]) && over.n <= MAX_RANK && all_dense_or_routed(k, &over) &&
+            x_at(k, sums[i])->type != TY_INT && query_is_sure(k, q->rhs, sums[i]))
+            e = x_replace(k, e, sums[i], move_out(s, sums[i], &over, "part"));
+    }
+    return e;
+}
+
 static void split_equation(Split *s, Equation q)
 {
     Kernel *k = s->k;
@@ -342,6 +357,8 @@ static void split_equation(Split *s, Equation q)
             for (uint32_t n = 0; n < own.n; n++)
                 scope_add(&around.scope, own.index[n]);
         }
+        if (epilogue_mixes(k, s->c, &s->at, 1))
+            q.rhs = part_sums(s, &q);
         begin_visits(k, &around, q.rhs);
         q.rhs = limit_sums(s, visit(s, q.rhs, &around), &around);
         q.rhs = x_rewrite(k, q.rhs, put_moved, s);
