@@ -133,8 +133,8 @@ static int ends_in_zeros(Lower *l, const Together *g, IndexId i, ExprId hi)
 }
 
 /* Rows whose bounds differ: blocks take whole lines of terms, counted from the index's zero. Which terms of a row are added one
- * by one, and which two or 32 at a time, is then the same however rows are cut into items. The cube of an NPU takes them
- * all, those that a row has not as zeros. */
+ * by one, and which two or 32 at a time, is then the same however rows are cut into items, and however many there are: r->lo_max
+ * and hi_min are of whole parts of rows. The cube of an NPU takes all terms, those that a row has not as zeros. */
 static void split_terms(Lower *l, const Item *it, const Together *g, const Walk *w, const Range *r, Loc loc,
                         Terms *t)
 {
@@ -160,16 +160,29 @@ static void split_terms(Lower *l, const Item *it, const Together *g, const Walk 
                 : build_let(&l->b, loc, "outer", x_max(l->k, t->from, lower_whole_lines(l, to, 0)));
 }
 
+/* Bounds for all rows of the part: of those that are there, and where all have terms as if the last ones were as many as others. */
+static Range range_of(Lower *l, const Item *it, const Walk *w, IndexId i)
+{
+    Item whole = *it;
+    whole.unroll = 0;
+    whole.row_first = it->part_first;
+    whole.row_end = it->part_end;
+    Range r = lower_range(l, &whole, w, i);
+    ExprId rows = x_op2(l->k, (Loc){0}, OP_sub, it->part_end, it->part_first);
+    rows = lower_whole_lines(l, rows, LAYOUT_EDGE - 1);
+    whole.row_end = x_op2(l->k, (Loc){0}, OP_add, it->part_first, rows);
+    Range full = lower_range(l, &whole, w, i);
+    r.lo_max = full.lo_max;
+    r.hi_min = full.hi_min;
+    return r;
+}
+
 static Terms terms_of(Lower *l, const Item *it, const Together *g, const Walk *w, Loc loc)
 {
     IndexId i = w->d->bound[w->d->nbound - 1];
     if (l->k->indices.at[i].axis.group != NONE)
         return run_terms(l, it, w, i);
-    Item whole = *it; /* bounds for all rows of the part */
-    whole.unroll = 0;
-    whole.row_first = it->part_first;
-    whole.row_end = it->part_end;
-    Range r = lower_range(l, &whole, w, i);
+    Range r = range_of(l, it, w, i);
     Terms t = {r.lo_min, r.lo_min, r.hi_max, r.hi_max, .group = NONE, .mask = NONE};
     t.blocks = !(w->pending & ~(r.exact | r.inner));
     t.whole = r.inner || (it->rowblock && t.from == it->rowblock->first) || lower_starts_line(l, t.from);

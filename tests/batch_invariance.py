@@ -45,10 +45,22 @@ kernel beside(in x: bf16[T, K, H], in w, v: bf16[F, K, H], out y: bf16[T, K, H])
   z[c, t]    = sum(f) e[c, t, f]
   y[t, c, h] = bf16((sum(f) bf16(e[c, t, f]) * v[f, c, h]) / z[c, t])
 }
+kernel band(in x: bf16[T, H], in w: bf16[H, F], out y: f32[T, F]) { y[t, f] = sum(h where t - h <= 32) x[t, h] * w[h, f] }
+kernel later(in x: bf16[T, H], in w: bf16[H, F], out y: f32[T, F]) { y[t, f] = sum(h where h >= 2 * t) x[t, h] * w[h, f] }
+kernel falling(in x: bf16[T, H], in w: bf16[H, F], out y: f32[T, F]) { y[t, f] = sum(h where h + t < H) x[t, h] * w[h, f] }
+kernel windowed(in x: bf16[T, F], in w, v: bf16[H, F], out y: f32[T, F]) {
+  s[t, h] = sum(f) x[t, f] * w[h, f]
+  m[t]    = max(h where h <= t and h + 65 > t) s[t, h]
+  e[t, h] = if(h <= t and h + 65 > t, exp(s[t, h] - shift(m[t])), 0)
+  z[t]    = sum(h) e[t, h]
+  y[t, f] = (sum(h) bf16(e[t, h]) * v[h, f]) / z[t]
+}
 derive (ffn_fwd, ffn_bwd) from ffn wrt x, p, wg +=, wu +=, wd +=
 """
 SIZES = {"T": 600, "K": 2, "E": 5, "H": 77, "F": 68, "C": 1200}
 DEEP = {**SIZES, "T": 40, "H": 531}  # more than one slab
+LONG = {**SIZES, "T": 140, "H": 150}
+BY_PLACE = {"band", "later", "falling", "windowed"}  # conditions tell rows apart by their numbers
 OF_TOKENS = {"x", "p", "d_y", "y", "d_x", "d_p"}
 
 
@@ -70,8 +82,11 @@ def run(k, n, args, ids, tokens):
     return given
 
 
-def selections(rng, tokens):
+def selections(rng, tokens, by_place):
     """Others left out, in another order, repeated, alone."""
+    if by_place:
+        yield from ((f"the first {count}", np.arange(count)) for count in (1, 2, 31, 33, 65, 97, 130) if count < tokens)
+        return
     yield "in another order", rng.permutation(tokens)
     yield "again and again", rng.integers(0, tokens, tokens + 13)
     for count in (1, 2, 11, 12, 13, 31, 32, 33, 64, 513):
@@ -88,7 +103,7 @@ def check_tokens(k, n, rng):
     """What belongs to a token depends on that token only."""
     args, ids = k.random(n, rng), choices(rng, n)
     whole = run(k, n, args, ids, np.arange(n["T"]))
-    for what, tokens in selections(rng, n["T"]):
+    for what, tokens in selections(rng, n["T"], k.name in BY_PLACE):
         part = run(k, n, args, ids, tokens)
         for p in k.params:
             name = p["name"]
@@ -122,7 +137,7 @@ def main():
             if k.name == "ffn_fwd":
                 continue
             found = []
-            for n in (SIZES, DEEP):
+            for n in (LONG,) if k.name in BY_PLACE else (SIZES, DEEP):
                 n = {**n, "C": n["T"] * n["K"]}
                 found += check_tokens(k, n, np.random.default_rng(1))
                 found += check_groups(k, n, np.random.default_rng(2)) if "E" in k.dims else []
