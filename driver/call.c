@@ -107,8 +107,10 @@ int call_check_tensor(const moec_kernel *k, moe_ctx *ctx, uint32_t i, const DLTe
     if (t->ndim < 0 || (uint32_t)t->ndim != p->rank)
         return refuse_argument(ctx, "%s: '%s' has %u axes, but its tensor has %d", kernel, p->name, p->rank,
                                t->ndim);
+    if (p->rank && !t->shape)
+        return refuse_argument(ctx, "%s: '%s' has a tensor without a shape (NULL)", kernel, p->name);
     for (uint32_t d = 0; d < p->rank; d++)
-        if (!t->shape || t->shape[d] < 0)
+        if (t->shape[d] < 0)
             return refuse_argument(ctx, "%s: '%s' has a negative size at axis %u", kernel, p->name, d);
     if (!call_is_dense(t))
         return refuse_argument(ctx,

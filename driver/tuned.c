@@ -294,7 +294,8 @@ const char *tuned_schedules(Compilation *c)
     TunedSchedules schedules = {.text = {.arena = c->arena}, .from = {.arena = c->arena}};
     const char *error = open_query(c, &q), *path = tuned_path(c), *off = secure_getenv("MOE_TUNED");
     if (error) {
-        compile_fail(c, DIAG_driver_sizes, error);
+        compile_fail(c, DIAG_driver_sizes,
+                     arena_printf(c->arena, "--tuned-for=%s: %s", c->options.tuned_for, error));
         return NULL;
     }
     if (c->isas.n != 1) {

@@ -1,7 +1,6 @@
 /* Names: a hash map, the names that C takes; see names.h. */
 #include "frontend/names.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,9 +63,13 @@ static const char *const functions[] = {
 
 static int compare(const void *a, const void *b) { return strcmp(a, *(const char *const *)b); }
 
+static int begins(Name name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+
+/* Names that begin with two underscores belong to C; MOE_ and MOEC_ begin the header's macros. */
 int name_is_c_word(Name name)
 {
-    return bsearch(name, words, sizeof words / sizeof *words, sizeof *words, compare) != NULL;
+    return begins(name, "__") || begins(name, "MOE_") || begins(name, "MOEC_") ||
+           bsearch(name, words, sizeof words / sizeof *words, sizeof *words, compare) != NULL;
 }
 
 /* Names that begin with an underscore belong to the C library as well. */
@@ -74,6 +77,18 @@ int name_is_c_function(Name name)
 {
     return name[0] == '_' ||
            bsearch(name, functions, sizeof functions / sizeof *functions, sizeof *functions, compare) != NULL;
+}
+
+const char *name_for_c(Arena *a, Name word)
+{
+    if (word[0] == '_')
+        return arena_printf(a, "my%s", word);
+    return begins(word, "MOE") ? arena_printf(a, "my_%s", word) : arena_printf(a, "%s_", word);
+}
+
+int name_is_of_library(Name name)
+{
+    return begins(name, "moec_") || begins(name, "omp_") || begins(name, "GOMP_");
 }
 
 const char *count_text(Arena *a, uint32_t count, const char *thing)

@@ -18,7 +18,9 @@ void namemap_set(NameMap *map, Name name, uint32_t value);
 
 /* Whether C or C++ takes this name: as a word, and (for kernels) as a function of the C library. */
 int name_is_c_word(Name name);
+const char *name_for_c(Arena *a, Name word); /* one like it that is none */
 int name_is_c_function(Name name);
+int name_is_of_library(Name name); /* of what a .so has inside or calls */
 
 /* "1 axis", "2 axes", "3 subscripts". */
 const char *count_text(Arena *a, uint32_t count, const char *thing);

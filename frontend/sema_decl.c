@@ -19,7 +19,7 @@ static int c_word(Sema *c, AstName name, const char *what)
     if (!name_is_c_word(name.name))
         return 0;
     diag_add(c->m->diags, DIAG_reserved_name, name.loc,
-             arena_printf(c->arena, "choose another name, such as %s_", name.name),
+             arena_printf(c->arena, "choose another name, such as %s", name_for_c(c->arena, name.name)),
              "%s cannot be called %s: C or C++ takes that name", what, name.name);
     return 1;
 }
@@ -39,12 +39,15 @@ int sema_kernel_name(Sema *c, AstName name)
     if (taken(c, name, "kernel", &c->kernels) || taken(c, name, "kernel", &c->derived) ||
         c_word(c, name, "a kernel"))
         return 0;
-    if (!name_is_c_function(name.name))
-        return 1;
-    diag_add(c->m->diags, DIAG_reserved_name, name.loc,
-             arena_printf(c->arena, "choose another name, such as my_%s", name.name),
-             "a kernel cannot be called %s: the C library has a function of that name", name.name);
-    return 0;
+    const char *why = name_is_c_function(name.name) ? "the C library has a function of that name"
+                      : name_is_of_library(name.name)
+                          ? "moec_, omp_ and GOMP_ begin names that its library has or calls"
+                          : NULL;
+    if (why)
+        diag_add(c->m->diags, DIAG_reserved_name, name.loc,
+                 arena_printf(c->arena, "choose another name, such as my_%s", name.name),
+                 "a kernel cannot be called %s: %s", name.name, why);
+    return why == NULL;
 }
 
 /* ---- extents ---- */

@@ -116,7 +116,8 @@ static int name_ok(Sema *c, Name name, Loc loc, const char *what)
 {
     return !name_is_c_word(name) ||
            refuse(c, DIAG_reserved_name, loc,
-                  arena_printf(c->arena, "give it another name in the kernel, such as %s_", name),
+                  arena_printf(c->arena, "give it another name in the kernel, such as %s",
+                               name_for_c(c->arena, name)),
                   arena_printf(c->arena, "%s: C or C++ takes that name", what), name);
 }
 
@@ -236,12 +237,18 @@ static int saves_ok(Sema *c, Kernel *k, const AstDecl *d, Derive *out)
 }
 
 /* Is t handed to the backward as it is? */
-static int is_saved(const Kernel *k, const Derive *d, TensorId t)
+static const struct DeriveSave *save_of(const Derive *d, Name name)
 {
     for (uint32_t i = 0; i < d->save.len; i++)
-        if (d->save.at[i].name == k->tensors.at[t].name)
-            return d->save.at[i].elem == k->tensors.at[t].elem;
-    return k->tensors.at[t].role != ROLE_LOCAL;
+        if (d->save.at[i].name == name)
+            return &d->save.at[i];
+    return NULL;
+}
+
+static int is_saved(const Kernel *k, const Derive *d, TensorId t)
+{
+    const struct DeriveSave *s = save_of(d, k->tensors.at[t].name);
+    return s ? s->elem == k->tensors.at[t].elem : k->tensors.at[t].role != ROLE_LOCAL;
 }
 
 /* The first local that x is computed from and that the backward would not have; NONE: it has x. */
@@ -265,9 +272,13 @@ static int saves_known(Sema *c, Kernel *k, const Derive *d)
         if (missing == NONE)
             continue;
         const Tensor *t = &k->tensors.at[missing];
+        const struct DeriveSave *rounded = save_of(d, t->name);
+        const char *what =
+            rounded ? arena_printf(c->arena, "saved as %s", elem_name(rounded->elem)) : "not saved";
         return refuse(
             c, DIAG_shift, s->loc, arena_printf(c->arena, "save %s as %s", t->name, elem_name(t->elem)),
-            arena_printf(c->arena, "is saved but scales with a shift by %s, which is not", t->name), s->name);
+            arena_printf(c->arena, "is saved but scales with a shift by %s, which is %s", t->name, what),
+            s->name);
     }
     return 1;
 }

@@ -17,7 +17,7 @@ static int parameter_name_ok(KernelSema *c, AstName name)
                    "%s is the name of a dimension or group", name.name);
     else if (name_is_c_word(name.name))
         sema_error(c, DIAG_reserved_name, name.loc,
-                   arena_printf(a, "choose another name, such as `%s_`", name.name),
+                   arena_printf(a, "choose another name, such as `%s`", name_for_c(a, name.name)),
                    "a parameter cannot be called %s: C or C++ takes that name", name.name);
     return !c->failed;
 }

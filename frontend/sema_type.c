@@ -130,6 +130,11 @@ void sema_take_types(Sema *c, const char *text)
     r.failed = !r.words;
     for (uint32_t i = 0; r.words && i < r.words->list.len; i++)
         r.words->list.at[i].loc.line = 0; /* the option is its own place */
+    if (r.words && !r.words->list.len) {
+        diag_add(c->m->diags, DIAG_driver_types, (Loc){0}, "write --type NAME=TYPE",
+                 "--type gives no element type");
+        return;
+    }
     while (!r.failed) {
         read_given(&r);
         if (r.failed || r.at == r.words->list.len)

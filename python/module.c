@@ -115,7 +115,8 @@ static PyType_Slot module_slots[] = {{Py_tp_new, (void *)module_new},
                                      {Py_tp_dealloc, (void *)module_free},
                                      {Py_tp_methods, module_methods},
                                      {0, NULL}};
-static PyType_Spec module_spec = {"moec._native.Module", sizeof(ModuleObject), 0, Py_TPFLAGS_DEFAULT, module_slots};
+static PyType_Spec module_spec = {"moec._native.Module", sizeof(ModuleObject), 0, Py_TPFLAGS_DEFAULT,
+                                  module_slots};
 
 /* ---- errors ---- */
 

@@ -97,6 +97,8 @@ expect 2 "not ''" "$moec" a.moe --allow= -o a.so
 expect 2 'threads has no effect without --tuned-for' "$moec" a.moe --threads=2 -o a.so
 expect 2 'threads has no effect without --tuned-for' "$moec" explain a.moe --threads=2
 expect 2 'tuned-for takes sizes' "$moec" a.moe --tuned-for= -o a.so
+expect 1 'tuned-for=zzz: .the end. does not fit' "$moec" a.moe --tuned-for=zzz -o a.so
+expect 1 'E0960.: --type gives no element type' "$moec" a.moe --type= -o a.so
 expect 2 'soname has no effect without -o FILE.so' "$moec" a.moe --soname=x --emit=asm
 expect 2 "emit=asm, but the ending of 'a.so' is that of --emit=so" "$moec" a.moe --emit=asm -o a.so
 expect 0 '' "$moec" a.moe --emit=asm -o a.text
@@ -586,6 +588,9 @@ rm -rf cache
 own=cache/moec-cache
 entry=$(ls $own/*.so)
 [ "$(echo "$entry" | wc -w)" = 1 ] || { echo "FAILED: entries $entry" && bad=1; }
+printf 'moe 1\ndim T\nkernel cpu_find(in x: f32[T], out y: f32[T]) { y[t] = x[t] }\n' >named.moe
+expect 0 "" "$moec" named.moe --no-cache -o named.so
+expect 0 ' cpu_find$' readelf -W --dyn-syms named.so # the name of a function inside
 expect 0 NODELETE readelf -d one.so # its OpenMP pool may outlive a dlclose
 sed 's/^\/\/.*//' a.moe >commentless.moe
 expect 0 '' "$moec" commentless.moe -o two.so

@@ -161,6 +161,8 @@ static void wrong_tensors_are_refused_by_name(void **state)
     expect_refusal(api, k, args, 4, "'x' has a byte offset");
     t = good, t.shape = (int64_t[]){2, -1};
     expect_refusal(api, k, args, 4, "negative");
+    t = good, t.shape = NULL;
+    expect_refusal(api, k, args, 4, "'x' has a tensor without a shape");
     t = good, t.shape = (int64_t[]){2, 4};
     expect_refusal(api, k, args, 4, "'y' has 3 at axis 1, but H is 4");
     t = good, args[2].scalar = 0.5;

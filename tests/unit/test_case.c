@@ -87,6 +87,19 @@ static void copies_are_counted_that_are_read(void **state)
     moec_case_free(k);
 }
 
+/* Groups without rows are not read. */
+static void matrices_of_empty_groups_are_not_counted(void **state)
+{
+    moec_work few = work;
+    moec_case *k;
+    few.sizes = "T=2, K=1, E=5, H=64, F=96";
+    few.routing = "exact(0,2,0,0,0)";
+    if (moec_case_new(*state, &few, NULL, &k))
+        fail_msg("%s", moec_error_text(*state));
+    assert_int_equal(moec_case_bytes(k), 2 * 64 * 2 + 64 * 96 * 2 + 2 * 2 * 96 * 4);
+    moec_case_free(k);
+}
+
 /* A digest is of the bits that a call makes of the case's own data, however often it was called before. */
 static void digests_are_of_bits(void **state)
 {
@@ -380,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases_are_called_timed_and_checked),
         cmocka_unit_test(copies_are_counted_that_are_read),
+        cmocka_unit_test(matrices_of_empty_groups_are_not_counted),
         cmocka_unit_test(digests_are_of_bits),
         cmocka_unit_test(large_cases_are_checked_at_smaller_sizes),
         cmocka_unit_test(cases_need_sizes_that_fit),
