@@ -42,7 +42,7 @@ refuses 1 "1 binary files, 1 empty" --data "$scratch/data"
 sed 's/{/{"hiden_size": 1,/' examples/models/tiny.json >"$scratch/typo.json"
 refuses 0 "typo.json: warning: fields that are not known have no effect: \"hiden_size\" (did you mean \`hidden_size\`?)" plan --model "$scratch/typo.json"
 refuses 1 "/nonexistent: cannot be read: No such file" --model /nonexistent --data LICENSE
-refuses 2 "--model and --tokens are needed" eval --model examples/models
+refuses 2 "--model is needed, and --data or --tokens" eval --model examples/models
 refuses 2 "--logits and --gradients are one file" eval --model examples/models --tokens ids --logits out --gradients out
 ids='{"ids":{"dtype":"I32","shape":[1,66],"data_offsets":[0,264]}}'
 {

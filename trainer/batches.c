@@ -111,6 +111,49 @@ int batch_first(const TrainData *d, const Config *c, int64_t n, int32_t *ids)
     return read_tokens(c, validation_place(&d->valid, c, 0), n, ids);
 }
 
+/* ---- all of a part ---- */
+
+static int64_t all_windows_of(const TokenRun *r, int64_t sequence)
+{
+    return places(r, sequence) ? (r->len - 2) / sequence + 1 : 0;
+}
+
+int64_t batch_all_windows(const TokenPart *part, int64_t sequence)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < part->runs.len; i++)
+        n += all_windows_of(&part->runs.at[i], sequence);
+    return n;
+}
+
+/* Of window n of the part; *again: its first targets that the window before it has. */
+static TokenPlace all_place(const TokenPart *part, int64_t sequence, int64_t n, int64_t *again)
+{
+    const TokenRun *r = part->runs.at;
+    for (; n >= all_windows_of(r, sequence); r++)
+        n -= all_windows_of(r, sequence);
+    const int64_t last = r->len - sequence - 1, at = n * sequence < last ? n * sequence : last;
+    *again = n * sequence - at;
+    return (TokenPlace){r, at};
+}
+
+int64_t batch_all(const TokenPart *part, const Config *c, int64_t first, int64_t count, int32_t *ids,
+                  int32_t *targets, float *weights)
+{
+    const int64_t S = c->sequence, windows = batch_all_windows(part, S);
+    int64_t counted = 0, again;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t n = first + i < windows ? first + i : windows - 1;
+        if (read_window(c, all_place(part, S, n, &again), ids + i * S, targets + i * S))
+            return -1;
+        again = n < first + i ? S : again;
+        for (int64_t k = 0; k < S; k++)
+            weights[i * S + k] = k >= again;
+        counted += S - again;
+    }
+    return counted;
+}
+
 double batch_bigram_loss(const TrainData *d, const Config *c)
 {
     static const double prior = 1.0 / 256;

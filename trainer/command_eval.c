@@ -1,4 +1,4 @@
-/* moe-train eval: the loss of a model on given tokens, and on request its gradients. */
+/* moe-train eval: the loss of a model on given tokens, and on request its gradients; eval_data.c has that on --data. */
 #include <argp.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,12 +7,8 @@
 #include "base/json.h"
 #include "trainer/command.h"
 #include "trainer/complain.h"
+#include "trainer/eval.h"
 #include "trainer/kept.h"
-
-typedef struct EvalOptions {
-    const char *model, *tokens, *gradients, *logits;
-    int f32, threads, whole;
-} EvalOptions;
 
 /* The tokens of a file: each sequence has one more than its positions. */
 typedef struct EvalTokens {
@@ -25,6 +21,10 @@ typedef struct EvalTokens {
 enum {
     KEY_MODEL = 0x100,
     KEY_TOKENS,
+    KEY_DATA,
+    KEY_SEQUENCE,
+    KEY_VALIDATION,
+    KEY_LIMIT,
     KEY_GRADIENTS,
     KEY_LOGITS,
     KEY_WHOLE,
@@ -35,7 +35,17 @@ enum {
 
 static const struct argp_option options[] = {
     {"model", KEY_MODEL, "DIR", 0, "config.json and safetensors, as Hugging Face writes them", 0},
-    {"tokens", KEY_TOKENS, "FILE", 0, "safetensors with `ids`, I32 [sequences, positions + 1]", 0},
+    {"data", KEY_DATA, "PATH", 0,
+     "a file or folder of text, or PREFIX of files of tokens, as --data of training; may be repeated", 0},
+    {"sequence", KEY_SEQUENCE, "N", 0,
+     "positions of a window of --data (those of the run that saved the model, else 4096; at most the "
+     "model's)",
+     0},
+    {"validation", KEY_VALIDATION, "X", 0,
+     "only what training with this share keeps for validation; 0 (default): all of --data", 0},
+    {"data-limit", KEY_LIMIT, "MIB", 0, "read at most so much text (64)", 0},
+    {"tokens", KEY_TOKENS, "FILE", 0,
+     "instead of --data: safetensors with `ids`, I32 [sequences, positions + 1]", 0},
     {"gradients", KEY_GRADIENTS, "FILE", 0,
      "write the gradients of the loss as safetensors, under the weights' names", 0},
     {"logits", KEY_LOGITS, "FILE", 0,
@@ -49,12 +59,31 @@ static const struct argp_option options[] = {
     {0},
 };
 
+static const char *broken_rule(const EvalOptions *o)
+{
+    if (!o->model || (!o->tokens && !o->data.len))
+        return "--model is needed, and --data or --tokens";
+    if (o->tokens && o->data.len)
+        return "--data and --tokens are two sources: one of them is evaluated";
+    if (o->data.len && (o->gradients || o->logits || o->whole))
+        return "--gradients, --logits and --whole-loss are of the sequences of --tokens, not of --data";
+    if (o->tokens && (o->sequence || o->validation > 0 || o->data_limit > 0))
+        return "--sequence, --validation and --data-limit have no effect without --data";
+    if (o->logits && o->gradients && strcmp(o->logits, o->gradients) == 0)
+        return "--logits and --gradients are one file";
+    return NULL;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     EvalOptions *o = s->input;
     switch (key) {
     case KEY_MODEL: o->model = arg; return 0;
     case KEY_TOKENS: o->tokens = arg; return 0;
+    case KEY_DATA: vec_push(o->arena, &o->data, arg); return 0;
+    case KEY_SEQUENCE: o->sequence = option_number(s, "sequence", arg, 2, 65536); return 0;
+    case KEY_VALIDATION: o->validation = option_real(s, "validation", arg, 0, 0.9); return 0;
+    case KEY_LIMIT: o->data_limit = option_real(s, "data-limit", arg, 0.001, 1e6); return 0;
     case KEY_GRADIENTS: o->gradients = arg; return 0;
     case KEY_LOGITS: o->logits = arg; return 0;
     case KEY_WHOLE: o->whole = 1; return 0;
@@ -62,10 +91,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_THREADS: o->threads = (int)option_number(s, "threads", arg, 0, 4096); return 0;
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
     case ARGP_KEY_END:
-        if (!o->model || !o->tokens)
-            argp_error(s, "--model and --tokens are needed");
-        if (o->logits && o->gradients && strcmp(o->logits, o->gradients) == 0)
-            argp_error(s, "--logits and --gradients are one file");
+        if (broken_rule(o))
+            argp_error(s, "%s", broken_rule(o));
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -76,6 +103,12 @@ static int read_tokens(Arena *a, const char *path, const ModelConfig *model, Eva
 {
     SafeTensors file;
     const char *error = safetensors_open(a, path, &file);
+    if (error)
+        error =
+            arena_printf(a,
+                         "--tokens %s; it takes safetensors with `ids`, I32 [sequences, positions + 1]: text "
+                         "and files of tokens are given with --data",
+                         error);
     const StoredTensor *t = error ? NULL : safetensors_find(&file, "ids");
     if (!error && (!t || t->type != STORED_I32 || t->rank != 2 || t->shape[0] < 1 || t->shape[1] < 2))
         error = arena_printf(
@@ -228,21 +261,29 @@ static int eval(Session *s, const EvalOptions *o, EvalTokens *t)
     return bad;
 }
 
+static int eval_file(const EvalOptions *o, const ModelConfig *model)
+{
+    EvalTokens t = {0};
+    if (read_tokens(o->arena, o->tokens, model, &t))
+        return 1;
+    t.each = micro_batch(&t);
+    Session s;
+    const int bad = session_open(&s, model, o->f32 ? MOEC_F32 : MOEC_BF16, o->threads, 0) || eval(&s, o, &t);
+    session_close(&s);
+    return bad;
+}
+
 int command_eval(int argc, char **argv)
 {
     static const struct argp argp = {
         options, parse_option, 0, "Computes the mean cross entropy, in nat per token.", 0, 0, 0};
-    EvalOptions o = {0};
-    cli_parse(&argp, argc, argv, &o);
-    Arena *a = arena_new();
+    EvalOptions o = {.arena = arena_new()};
     ModelConfig model;
-    EvalTokens t = {0};
-    if (!a || command_model(a, o.model, &model) || read_tokens(a, o.tokens, &model, &t))
-        return 1;
-    t.each = micro_batch(&t);
-    Session s;
-    const int bad = session_open(&s, &model, o.f32 ? MOEC_F32 : MOEC_BF16, o.threads, 0) || eval(&s, &o, &t);
-    session_close(&s);
-    arena_free(a);
+    if (!o.arena)
+        return complain("out of memory");
+    cli_parse(&argp, argc, argv, &o);
+    const int bad = command_model(o.arena, o.model, &model) ||
+                    (o.data.len ? eval_data(&o, &model) : eval_file(&o, &model));
+    arena_free(o.arena);
     return bad;
 }

@@ -6,13 +6,20 @@
 
 static int check_size(const TrainData *d, const Config *c)
 {
-    if (batch_windows(&d->train, c->sequence) && batch_windows(&d->valid, c->sequence))
+    const int whole = c->validation <= 0;
+    if (batch_windows(&d->train, c->sequence) && (whole || batch_windows(&d->valid, c->sequence)))
         return 0;
-    complain("the data is too small: %lld tokens to train on and %lld to validate on in %lld files or "
-             "documents, and each "
-             "part needs %lld (--sequence + 1) in one piece",
-             (long long)d->train.tokens, (long long)d->valid.tokens, (long long)d->files + d->documents,
-             (long long)c->sequence + 1);
+    const long long files = (long long)d->files + d->documents, need = (long long)c->sequence + 1;
+    if (whole)
+        complain(
+            "the data is too small: %lld tokens in %lld files or documents, and %lld (--sequence + 1) are "
+            "needed in one piece",
+            (long long)d->train.tokens, files, need);
+    else
+        complain("the data is too small: %lld tokens to train on and %lld to validate on in %lld files or "
+                 "documents, and each "
+                 "part needs %lld (--sequence + 1) in one piece",
+                 (long long)d->train.tokens, (long long)d->valid.tokens, files, need);
     if (d->binary || d->empty || d->unreadable)
         complain("left out: %zu binary files, %zu empty, %zu unreadable", d->binary, d->empty, d->unreadable);
     return 1;

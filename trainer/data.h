@@ -42,7 +42,8 @@ typedef struct TrainData {
 
 static inline int64_t data_fingerprint(const TrainData *d) { return d->fingerprint; }
 
-/* Reads text, or maps the files of tokens. Returns 0, or 1 with a message printed. */
+/* Reads text, or maps the files of tokens; with a share for validation of 0 all of it is the training part. Returns 0, or 1 with a message
+ * printed. */
 int data_read(TrainData *d, const Config *c);
 void data_free(TrainData *d);
 
@@ -68,6 +69,13 @@ int64_t batch_windows(const TokenPart *part, int64_t sequence); /* of an epoch; 
 /* Both return 0, or 1 with a message printed: a token is beyond the vocabulary. */
 int batch_train(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids, int32_t *targets);
 int batch_validation(const TrainData *d, const Config *c, int64_t first, int64_t count, int32_t *ids, int32_t *targets);
+
+/* Windows of a part from its beginning to its end, in which each token but the first one of a run is a target that counts once: window n
+ * of a run begins n * --sequence behind its begin, but the last one ends with the run, and targets that the one before it has have the
+ * weight 0. A run without --sequence + 1 tokens has none. batch_all() also takes numbers behind the last window: nothing of these counts.
+ * Returns the targets that count, or -1 with a message printed. */
+int64_t batch_all_windows(const TokenPart *part, int64_t sequence);
+int64_t batch_all(const TokenPart *part, const Config *c, int64_t first, int64_t count, int32_t *ids, int32_t *targets, float *weights);
 
 /* The first n <= --sequence tokens of the validation part. */
 int batch_first(const TrainData *d, const Config *c, int64_t n, int32_t *ids);

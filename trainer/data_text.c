@@ -117,7 +117,7 @@ static TokenPart part_of(TrainData *d, size_t from, size_t len)
 static void split(TrainData *d, const size_t *ends, double share)
 {
     size_t total = d->files ? ends[d->files - 1] : 0, want = (size_t)(share * (double)total), n = 0;
-    while (n + 1 < d->files && (!n || ends[n - 1] < want))
+    while (share > 0 && n + 1 < d->files && (!n || ends[n - 1] < want))
         n++;
     d->valid_files = n;
     const size_t valid = d->files == 1 ? want : n ? ends[n - 1] : 0; /* one file: its beginning */

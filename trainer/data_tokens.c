@@ -106,11 +106,12 @@ static const char *check_index(Arena *a, const TokenIndex *x, int64_t tokens)
 
 /* ---- the tokens ---- */
 
-/* Tokens of the first documents that are `share` of all, or more; but for the last document. One document: its beginning. */
+/* Tokens of the first documents that are `share` of all, or more; but for the last document. One document: its beginning. A share of 0:
+ * none. */
 static int64_t validation_tokens(const TokenIndex *x, int64_t tokens, double share)
 {
     const int64_t want = (int64_t)(share * (double)tokens);
-    if (x->documents == 2)
+    if (x->documents == 2 || share <= 0)
         return want;
     for (int64_t i = 1; i < x->documents - 1; i++) {
         const int64_t first = i64_at(x->firsts, i),
