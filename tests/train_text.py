@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A model trained on text, on text: moe-train eval --data, on text and on files of tokens.
+"""A model trained on text, on text: moe-train eval --data, on text and on files of tokens, and generate --prompt.
 
 usage: tests/train_text.py MOE-TRAIN [CASE...]"""
 import json
@@ -97,7 +97,30 @@ def what_eval_refuses(at):
     refuses(1, "is 256, and the vocabulary has 256", "eval", "--model", trained(at), "--data", f"{at}/beyond")
 
 
-CASES = [every_token_counts_once, which_part, what_eval_refuses]
+def text_is_continued(at):
+    """As its bytes are as tokens; the first part is the prompt as it was given."""
+    model, prompt = trained(at), "Grüße, a "
+    how = ["generate", "--model", model, "--length", 30, "--temperature", 1, "--seed", 3]
+    out = run(TRAIN, *how, "--prompt", prompt)[0]
+    ids = json.loads(run(TRAIN, *how, "--ids", ",".join(map(str, prompt.encode())))[0])["ids"]
+    shown = "".join(chr(i) if i in (9, 10) or 32 <= i < 127 else f"\\x{i:02x}" for i in ids[len(prompt.encode()):])
+    expect(out == prompt + shown + "\n", f"{out!r} of {ids}")
+    # --sample of training reads the prompt in the same way
+    sampled = run(TRAIN, *TINY, "--steps", 1, "--sample", 3, "--prompt", prompt)[0]
+    expect(prompt in sampled, sampled)
+
+
+def what_generate_refuses(at):
+    tiny = ["generate", "--model", f"{ROOT}/examples/models/tiny.json"]
+    refuses(2, "--model is needed, and --prompt or --ids", *tiny)
+    refuses(2, "--prompt and --ids are two beginnings", *tiny, "--prompt", "a", "--ids", 1)
+    refuses(2, "--prompt must not be empty", *tiny, "--prompt", "")
+    refuses(1, "--prompt and --length 60 are more tokens than max_position_embeddings of --model, 64", *tiny, "--prompt", "12345", "--length", 60)
+    refuses(1, "--prompt: the vocabulary of --model has 32768 tokens and is not the 256 bytes of text: give tokens with --ids",
+            "generate", "--model", f"{ROOT}/examples/models/pilot.json", "--prompt", "a")
+
+
+CASES = [every_token_counts_once, which_part, what_eval_refuses, text_is_continued, what_generate_refuses]
 
 
 if __name__ == "__main__":

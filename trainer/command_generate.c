@@ -1,8 +1,9 @@
-/* moe-train generate: tokens that continue given ones. */
+/* moe-train generate: tokens that continue given ones, or text. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trainer/command.h"
 #include "trainer/complain.h"
@@ -10,7 +11,7 @@
 #include "trainer/generate.h"
 
 typedef struct GenerateOptions {
-    const char *model, *ids;
+    const char *model, *ids, *prompt;
     int64_t length, seed;
     double temperature, timeout;
     int f32, threads;
@@ -20,6 +21,7 @@ typedef struct GenerateOptions {
 enum {
     KEY_MODEL = 0x100,
     KEY_IDS,
+    KEY_PROMPT,
     KEY_LENGTH,
     KEY_GREEDY,
     KEY_TEMPERATURE,
@@ -33,7 +35,9 @@ enum {
 
 static const struct argp_option options[] = {
     {"model", KEY_MODEL, "DIR", 0, "config.json and safetensors, as Hugging Face writes them", 0},
-    {"ids", KEY_IDS, "1,2,3", 0, "tokens to continue", 0},
+    {"prompt", KEY_PROMPT, "TEXT", 0,
+     "text to continue, by a model whose vocabulary is the 256 bytes; then text is printed", 0},
+    {"ids", KEY_IDS, "1,2,3", 0, "tokens to continue; then tokens are printed", 0},
     {"length", KEY_LENGTH, "N", 0, "tokens to add (24)", 0},
     {"greedy", KEY_GREEDY, 0, 0, "take the most probable token each time (default)", 0},
     {"temperature", KEY_TEMPERATURE, "X", 0, "draw tokens instead, at this temperature", 0},
@@ -46,12 +50,24 @@ static const struct argp_option options[] = {
     {0},
 };
 
+static const char *broken_rule(const GenerateOptions *o)
+{
+    if (!o->model || (!o->ids && !o->prompt))
+        return "--model is needed, and --prompt or --ids";
+    if (o->ids && o->prompt)
+        return "--prompt and --ids are two beginnings: one of them is continued";
+    if (o->prompt && !*o->prompt)
+        return "--prompt must not be empty";
+    return NULL;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     GenerateOptions *o = s->input;
     switch (key) {
     case KEY_MODEL: o->model = arg; return 0;
     case KEY_IDS: o->ids = arg; return 0;
+    case KEY_PROMPT: o->prompt = arg; return 0;
     case KEY_LENGTH: o->length = option_number(s, "length", arg, 1, 1 << 20); return 0;
     case KEY_GREEDY: o->temperature = 0; return 0;
     case KEY_SEED: o->seed = option_number(s, "seed", arg, 0, INT64_MAX); return 0;
@@ -63,15 +79,37 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case KEY_TEMPERATURE: o->temperature = option_real(s, "temperature", arg, 0.01, 100); return 0;
     case ARGP_KEY_ARG: argp_error(s, "`%s` is not an option", arg); return 0;
     case ARGP_KEY_END:
-        if (!o->model || !o->ids)
-            argp_error(s, "--model and --ids are needed");
+        if (broken_rule(o))
+            argp_error(s, "%s", broken_rule(o));
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
-/* The prompt; room for what follows. Returns its length, or -1 with a message printed. */
-static int64_t read_prompt(const GenerateOptions *o, const ModelConfig *model, int32_t *ids)
+static int64_t refuse_length(const GenerateOptions *o, const ModelConfig *model)
+{
+    complain("--%s and --length %lld are more tokens than max_position_embeddings of --model, %lld",
+             o->prompt ? "prompt" : "ids", (long long)o->length, (long long)model->positions);
+    return -1;
+}
+
+static int64_t read_text(const GenerateOptions *o, const ModelConfig *model, int32_t *ids)
+{
+    enum { BYTES = 256 };
+    const int64_t n = (int64_t)strlen(o->prompt);
+    if (model->vocab != BYTES) {
+        complain("--prompt: the vocabulary of --model has %lld tokens and is not the %d bytes of text: give "
+                 "tokens with --ids",
+                 (long long)model->vocab, BYTES);
+        return -1;
+    }
+    if (n > model->positions - o->length)
+        return refuse_length(o, model);
+    text_tokens(o->prompt, ids);
+    return n;
+}
+
+static int64_t read_ids(const GenerateOptions *o, const ModelConfig *model, int32_t *ids)
 {
     const int64_t room = model->positions - o->length;
     int64_t n = 0;
@@ -89,9 +127,25 @@ static int64_t read_prompt(const GenerateOptions *o, const ModelConfig *model, i
             return n;
         p = end + 1;
     }
-    complain("--ids and --length %lld are more tokens than max_position_embeddings of --model, %lld",
-             (long long)o->length, (long long)model->positions);
-    return -1;
+    return refuse_length(o, model);
+}
+
+/* What is to be continued; behind it is room for what follows. Returns its length, or -1 with a message printed. */
+static int64_t read_prompt(const GenerateOptions *o, const ModelConfig *model, int32_t *ids)
+{
+    return o->prompt ? read_text(o, model, ids) : read_ids(o, model, ids);
+}
+
+static void print_result(const GenerateOptions *o, const int32_t *ids, int64_t prompt, int64_t n)
+{
+    if (!o->prompt) {
+        generator_print_ids(ids, n);
+        return;
+    }
+    fputs(o->prompt, stdout);
+    for (int64_t i = prompt; i < n; i++)
+        text_print(ids[i]);
+    putchar('\n');
 }
 
 static int generate(Session *s, Comm *comm, const GenerateOptions *o, int32_t *ids, int64_t prompt)
@@ -107,7 +161,7 @@ static int generate(Session *s, Comm *comm, const GenerateOptions *o, int32_t *i
     for (int64_t i = prompt + 1; !bad && i < n; i++)
         bad = generator_step(&g, ids[i - 1], &ids[i]);
     if (!bad && !s->rank)
-        generator_print_ids(ids, n);
+        print_result(o, ids, prompt, n);
     run_free(prepare);
     generator_free(&g);
     return bad;
@@ -139,7 +193,8 @@ static Comm *join(Arena *a, const GenerateOptions *o)
 
 int command_generate(int argc, char **argv)
 {
-    static const struct argp argp = {options, parse_option, 0, "Continues a sequence of tokens.", 0, 0, 0};
+    static const struct argp argp = {
+        options, parse_option, 0, "Continues text or a sequence of tokens.", 0, 0, 0};
     GenerateOptions o = {.length = 24, .seed = 1, .timeout = 300};
     cli_parse(&argp, argc, argv, &o);
     Arena *a = arena_new();

@@ -94,7 +94,13 @@ int generator_step(Generator *g, int32_t id, int32_t *next)
 
 /* ---- samples ---- */
 
-static void print_byte(int c)
+void text_tokens(const char *text, int32_t *ids)
+{
+    for (; *text; text++)
+        *ids++ = (unsigned char)*text;
+}
+
+void text_print(int32_t c)
 {
     if (c == '\n' || c == '\t' || (c < 128 && isprint(c)))
         putchar(c);
@@ -122,8 +128,7 @@ int sample_prompt(Trainer *t)
     t->sample = arena_array(t->session.arena, int32_t, t->prompt_len + c->sample + 1);
     if (!t->data->is_text)
         return batch_first(t->data, c, tokens, t->sample);
-    for (int64_t i = 0; i < text; i++)
-        t->sample[i] = (unsigned char)c->prompt[i];
+    text_tokens(c->prompt, t->sample);
     return 0;
 }
 
@@ -151,7 +156,7 @@ int sample_print(Trainer *t)
         if (sample_next(&t->generator, t->sample, n, &t->sample[n]))
             return 1;
         if (is_text)
-            print_byte(t->sample[n]);
+            text_print(t->sample[n]);
     }
     if (is_text)
         putchar('\n');

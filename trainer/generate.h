@@ -30,6 +30,9 @@ int generator_prompt(Generator *g, const int32_t *ids, int32_t *next);
 /* Reads one token more; known < room. */
 int generator_step(Generator *g, int32_t id, int32_t *next);
 
+/* Text as tokens, where these are bytes: the token of a byte is its number. */
+void text_tokens(const char *text, int32_t *ids); /* [strlen(text)] */
+void text_print(int32_t id);                      /* a byte of it; one that is not to be shown as \x07 */
 void generator_print_ids(const int32_t *ids, int64_t n); /* a line of JSON */
 
 #endif

@@ -115,8 +115,8 @@ static int command_train(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const CliCommand commands[] = {
-        {"eval", "loss, gradients and logits of a model on tokens", command_eval},
-        {"generate", "continues a sequence of tokens", command_generate},
+        {"eval", "loss, gradients and logits of a model on text or tokens", command_eval},
+        {"generate", "continues text or a sequence of tokens", command_generate},
         {"analyse", "what the experts of a model do, by layer and domain", command_analyse},
         {"plot", "curves of a log, drawn by gnuplot", command_plot},
         {"plan", "the step as a program: sizes, memory, time on paper", command_plan},
