@@ -125,7 +125,10 @@ def other_options_are_refused(at):
     run(TRAIN, "--resume", f"{at}/a", "--steps", 3, "--lr", 1e-4, "--micro-batches", 1, "--threads", 1)
     expect(checkpoints(f"{at}/a") == ["step-00000002", "step-00000003"], checkpoints(f"{at}/a"))
     refuses(1, "has step-00000003, and this run is at step 2", f"--resume={at}/a/step-00000002")
-    run(TRAIN, *TINY, "--resume", "--save", f"{at}/new", "--steps", 1)  # none yet: it begins
+    for made in (False, True):  # none yet: it begins
+        out, _ = run(TRAIN, *TINY, "--resume", "--save", f"{at}/new", "--steps", 1 + made)
+        expect(f"--resume: {at}/new has no checkpoint, so the run begins at step 1\n" in out or made, out)
+        expect(("goes on from" in out) == made and ("no checkpoint" in out) != made, out)
 
 
 def stopped(at, *signals):
@@ -147,6 +150,26 @@ def signals_save_and_stop(at):
         expect_text(f"stopped by a signal after step {last}", out)
         expect(checkpoints(f"{at}/{number}/a") == [f"step-{last:08d}"], checkpoints(f"{at}/{number}/a"))
         run(TRAIN, "--resume", f"{at}/{number}/a", "--steps", last + 1)
+
+
+def interrupted(at, event, *options, **how):
+    """What a run without a checkpoint to come says that gets a signal when its log has that event."""
+    process = start(TRAIN, *TINY, "--steps", 100000, "--log", f"{at}/log", *options, **how)
+    while not os.path.exists(f"{at}/log") or event not in open(f"{at}/log", encoding="utf-8").read():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    expect(process.returncode == -signal.SIGINT, f"exit code {process.returncode}: {err}")
+    os.remove(f"{at}/log")
+    return out
+
+
+def nothing_was_saved(at):
+    expect_text(": nothing was saved, because there is no --save\n", interrupted(at, '"event": "step"'))
+    slow = {"env": dict(os.environ, MOEC_CACHE="off")}  # kernels are compiled for seconds, behind the log's first line
+    out = interrupted(at, '"event": "options"', "--save", f"{at}/a", **slow)
+    expect_text("stopped by a signal after step 0: no step was made, and nothing was saved\n", out)
+    expect(not os.listdir(f"{at}/a"), os.listdir(f"{at}/a"))
 
 
 def one_run_saves_at_a_time(at):
@@ -223,7 +246,7 @@ def numbers_that_are_not_finite(at):
 
 
 CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
-         signals_save_and_stop, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
+         signals_save_and_stop, nothing_was_saved, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
 
 
 if __name__ == "__main__":

@@ -104,6 +104,8 @@ void log_model(Log *l, const Trainer *t)
            (double)store_bytes(t->session.store) / 0x1p20, (double)run_arena_bytes(t->step) / 0x1p20);
     if (t->config->checkpoint)
         printf("goes on from %s, saves into %s\n", t->config->checkpoint, t->config->save);
+    else if (t->config->resume)
+        printf("--resume: %s has no checkpoint, so the run begins at step 1\n", t->config->save);
     if (t->config->steps < t->state.steps)
         complain_once("--steps %lld: the checkpoint is at step %lld, so no step is made",
                       (long long)t->config->steps, (long long)t->state.steps);

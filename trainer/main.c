@@ -51,14 +51,21 @@ static int train_steps(Trainer *t, Log *l, SaveFolder *f)
     return f->failed;
 }
 
+/* Of a run that a signal has stopped. */
+static const char *what_is_kept(const Trainer *t, const Log *l, const SaveFolder *f)
+{
+    if (t->state.steps == l->step_first)
+        return ": no step was made, and nothing was saved";
+    return f->path ? "" : ": nothing was saved, because there is no --save";
+}
+
 static int train(Trainer *t, Log *l, SaveFolder *f)
 {
     if (train_steps(t, l, f))
         return 1;
     if (!job_stops(t))
         return validate(t, l) || (t->config->sample && sample_print(t));
-    printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps,
-           f->path ? "" : "; without --save nothing is kept");
+    printf("stopped by a signal after step %lld%s\n", (long long)t->state.steps, what_is_kept(t, l, f));
     return 0;
 }
 
