@@ -110,6 +110,9 @@ def other_options_are_refused(at):
                                 ("seed", 2, "--seed is 2, and"), ("validation", 0.2, "--validation is 0.2, and")):
         refuses(1, text, "--resume", f"{at}/a", f"--{option}", value)
     refuses(1, "--f32 is true, and", "--resume", f"{at}/a", "--f32")
+    for value in (16, 8):  # with the value of the checkpoint's options, which --model has replaced, and without
+        refuses(2, f"--experts has no effect beside --model of {at}/a/step-00000002: its config.json says that; --experts is {value}",
+                "--resume", f"{at}/a", "--experts", value)
     with open(TINY[1], encoding="utf-8") as f:
         other = json.load(f)
     other["num_hidden_layers"] += 1
@@ -122,6 +125,10 @@ def other_options_are_refused(at):
     refuses(1, "has no checkpoint", f"--resume={at}")
     refuses(1, f"name one, as {at}/a/step-00000002", "generate", "--model", f"{at}/a", "--ids", 1)
     refuses(1, "without a folder", *TINY, "--resume")
+    run(TRAIN, "--data", TINY[3], "--layers", 1, "--width", 32, "--heads", 2, "--experts", 4, "--save", f"{at}/options", "--steps", 1,
+        "--sample", 0, "--validation-batches", 1)
+    refuses(1, "--experts is 8, and", "--resume", f"{at}/options", "--experts", 8)
+    run(TRAIN, "--resume", f"{at}/options", "--experts", 4, "--steps", 2)
     run(TRAIN, "--resume", f"{at}/a", "--steps", 3, "--lr", 1e-4, "--micro-batches", 1, "--threads", 1)
     expect(checkpoints(f"{at}/a") == ["step-00000002", "step-00000003"], checkpoints(f"{at}/a"))
     refuses(1, "has step-00000003, and this run is at step 2", f"--resume={at}/a/step-00000002")

@@ -31,6 +31,11 @@ refuses 2 "--top-k is larger than --experts; --experts is 2, --top-k is 3" --exp
 refuses 2 "--micro-batches must divide" --micro-batches 3
 echo '{"top-k": 9, "experts": 4}' >"$scratch/both.json"
 refuses 2 "--experts is 4 in $scratch/both.json, --top-k is 8" --config "$scratch/both.json" --top-k 8
+for option in layers width heads experts top-k expert-width shared-width vocab rotary-base balance; do
+    refuses 2 "--$option has no effect beside --model: its config.json says that" --model examples/models/tiny.json --$option 8 --data LICENSE
+done
+echo '{"model": "examples/models/tiny.json", "experts": 64, "layers": 4}' >"$scratch/model.json"
+refuses 2 "--experts has no effect beside --model of $scratch/model.json: its config.json says that; --experts is 64 in $scratch/model.json" --config "$scratch/model.json" --data LICENSE
 refuses 2 "--beta1 takes a number from 0 to 0.9999999, not \`1\`" --beta1 1
 refuses 2 "--row-factor must be 0 or at least 1" --row-factor 0.5
 refuses 2 "--row-factor must be 0 or at least 1" plan --model examples/models/tiny.json --row-factor 0.5

@@ -88,7 +88,7 @@ def every_window_once(at):
     size, windows = 64, 32
     write(f"{at}/a", [[w for w in range(windows) for _ in range(size)]])
     # A step of one window that is one token repeated has another loss for each token, and the same for a token seen again.
-    options = ["--sequence", 16, "--batch", 1, "--micro-batches", 1, "--lr", 0, "--weight-decay", 0, "--balance", 0]
+    options = ["--sequence", 16, "--batch", 1, "--micro-batches", 1, "--lr", 0, "--weight-decay", 0]
     seen = losses(at, f"{at}/a", *options, "--steps", 200, "--validation", 0.5)
     again = losses(at, f"{at}/a", *options, "--steps", 200, "--validation", 0.5)
     other = losses(at, f"{at}/a", *options, "--steps", 200, "--validation", 0.5, "--seed", 2)

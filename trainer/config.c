@@ -147,8 +147,47 @@ static const char *missing_need(const Config *c)
     return NULL;
 }
 
+int option_is_of_model(OptionId o)
+{
+    return (o > OPTION_model && o <= OPTION_rotary_base && o != OPTION_sequence) || o == OPTION_balance;
+}
+
+static int is_default(const Config *c, OptionId o)
+{
+    Config d = config_default();
+    const int same = option_table[o].kind == OPTION_INT
+                         ? *(const int64_t *)option_value(c, o) == *(const int64_t *)option_value(&d, o)
+                         : !memcmp(option_value(c, o), option_value(&d, o), sizeof(double));
+    config_free(&d);
+    return same;
+}
+
+/* A file may say what is anyway so: that of a checkpoint has all options. */
+static int is_wanted(const Config *c, OptionId o)
+{
+    return c->source[o] == FROM_COMMAND_LINE || (c->source[o] == FROM_FILE && !is_default(c, o));
+}
+
+static const char *source_file(const Config *c, OptionId o)
+{
+    return c->source[o] == FROM_FILE ? c->config : c->source[o] == FROM_CHECKPOINT ? c->checkpoint : NULL;
+}
+
+static const char *unused_beside_model(const Config *c)
+{
+    const char *file = source_file(c, OPTION_model);
+    for (OptionId o = 0; c->model && o < OPTION_data; o++)
+        if (option_is_of_model(o) && is_wanted(c, o))
+            return arena_printf(c->arena, "--%s has no effect beside --model%s%s: its config.json says that",
+                                option_table[o].name, file ? " of " : "", file ? file : "");
+    return NULL;
+}
+
 static const char *broken_rule(const Config *c)
 {
+    const char *unused = unused_beside_model(c);
+    if (unused)
+        return unused;
     if (!c->model && c->width % (2 * c->heads))
         return "--width must be a multiple of twice --heads: rotary positions turn pairs";
     if (!c->model && c->top_k > c->experts)
@@ -226,8 +265,8 @@ static const char *values_of(const Config *c, const char *rule)
             continue;
         text_add(&t, "%s%s is %lld", t.len ? ", " : "; ", name,
                  (long long)*(const int64_t *)option_value(c, o));
-        if (c->source[o] == FROM_FILE || c->source[o] == FROM_CHECKPOINT)
-            text_add(&t, " in %s", c->source[o] == FROM_FILE ? c->config : c->checkpoint);
+        if (source_file(c, o))
+            text_add(&t, " in %s", source_file(c, o));
     }
     return text_string(&t);
 }

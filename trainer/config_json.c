@@ -94,6 +94,8 @@ static const char *keep_value(const OptionReader *r, OptionId o, const json_t *v
 {
     if (r->source != FROM_CHECKPOINT || option_table[o].resumed == FREE)
         return NULL;
+    if (r->c->model && option_is_of_model(o)) /* the checkpoint's value is not that of its model */
+        return NULL;
     json_t *mine = value_of(r->c, o);
     const int same =
         json_is_number(mine) ? json_number_value(mine) == json_number_value(value) : json_equal(mine, value);

@@ -20,6 +20,9 @@ extern const OptionRow option_table[OPTION_data]; /* by OptionId; --data is a li
 static inline void *option_at(Config *c, OptionId o) { return (char *)c + option_table[o].at; }
 static inline const void *option_value(const Config *c, OptionId o) { return (const char *)c + option_table[o].at; }
 
+/* Is it one that a config.json says in its place, so that it has no effect beside --model? */
+int option_is_of_model(OptionId o);
+
 /* NULL, or the rule that the value breaks. */
 const char *option_range(Arena *a, OptionId o, double value);
 
