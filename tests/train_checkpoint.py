@@ -13,7 +13,7 @@ import time
 
 from train_run import TINY, checkpoints, differences, run, run_cases, start, steps_of
 
-TRAIN, BAD = sys.argv[1], []
+TRAIN, BAD = os.path.abspath(sys.argv[1]), []
 
 
 def expect(good, what):
@@ -60,6 +60,26 @@ def a_copy_goes_on_by_itself(at):
     expect(checkpoints(f"{at}/c") == ["step-00000007"], checkpoints(f"{at}/c"))
     expect_text("--steps 5: the checkpoint is at step 6, so no step is made", run(TRAIN, f"--resume={at}/b", "--steps", 5)[1])
     expect(checkpoints(f"{at}/deep/er/a") == before, f"the original is {checkpoints(f'{at}/deep/er/a')}, and was {before}")
+
+
+def data_is_found_from_elsewhere(at):
+    """A run that was given relative paths goes on in another folder; what is gone is said to be of the checkpoint."""
+    os.mkdir(f"{at}/elsewhere")
+    shutil.copy(TINY[3], f"{at}/text")
+    near = [TINY[0], TINY[1], *TINY[4:], "--data", "text"]
+    run(TRAIN, *near, "--save", "a", "--steps", 2, cwd=at)
+    with open(f"{at}/a/step-00000002/options.json", encoding="utf-8") as f:
+        expect(json.load(f)["data"] == [f"{os.path.realpath(at)}/text"], "the path of --data is not absolute")
+    run(TRAIN, "--resume", f"{at}/a", "--steps", 3, cwd=f"{at}/elsewhere")
+    os.rename(f"{at}/text", f"{at}/moved")
+    _, err = run(TRAIN, "--resume", f"{at}/a", "--steps", 4, code=1)
+    expect_text("/text: No such file or directory\nmoe-train: this --data is from "
+                f"{at}/a/step-00000003/options.json: give --data where the same data are now\n", err)
+    run(TRAIN, "--resume", "../a", "--steps", 4, "--data", "../moved", cwd=f"{at}/elsewhere")
+    with open(f"{at}/gone.json", "w", encoding="utf-8") as f:
+        json.dump({"data": ["gone"]}, f)
+    _, err = run(TRAIN, "--config", f"{at}/gone.json", code=1)
+    expect_text(f"--data gone: No such file or directory\nmoe-train: this --data is from {at}/gone.json\n", err)
 
 
 def files_are_cut_by_size(at):
@@ -252,7 +272,7 @@ def numbers_that_are_not_finite(at):
     expect_text("the norm of the gradients inf; the largest is the gradient of ", run(TRAIN, *large, code=1)[1])
 
 
-CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
+CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, data_is_found_from_elsewhere, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
          signals_save_and_stop, nothing_was_saved, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
 
 

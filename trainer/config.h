@@ -56,5 +56,7 @@ void config_make_tiny(Config *c);
  * Options of a checkpoint (FROM_CHECKPOINT) must agree with a stronger source where a resumed run may not change them. */
 const char *config_apply(Config *c, const char *file, OptionSource source);
 json_t *config_json(const Config *c); /* all options as one object */
+/* That for a checkpoint: the paths of --data are absolute, because the run may go on from another folder. */
+json_t *config_json_saved(const Config *c);
 
 #endif

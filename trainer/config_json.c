@@ -2,7 +2,9 @@
 #include "trainer/config_table.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- writing ---- */
 
@@ -29,6 +31,23 @@ json_t *config_json(const Config *c)
     json_object_set_new(root, "data", data);
     for (OptionId o = 0; o < OPTION_data; o++)
         json_object_set_new(root, option_table[o].name, value_of(c, o));
+    return root;
+}
+
+/* Without a current folder as it is. */
+static const char *absolute(Arena *a, const char *path)
+{
+    char *here = *path == '/' ? NULL : getcwd(NULL, 0);
+    const char *whole = here ? arena_printf(a, "%s/%s", here, path) : path;
+    free(here);
+    return whole;
+}
+
+json_t *config_json_saved(const Config *c)
+{
+    json_t *root = config_json(c), *data = json_object_get(root, "data");
+    for (uint32_t i = 0; i < c->data.len; i++)
+        json_array_set_new(data, i, json_string(absolute(c->arena, c->data.at[i])));
     return root;
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "trainer/checkpoint.h"
 #include "trainer/complain.h"
 
 static int check_size(const TrainData *d, const Config *c)
@@ -25,6 +26,16 @@ static int check_size(const TrainData *d, const Config *c)
     return 1;
 }
 
+/* Behind what is wrong with paths that the command line has not. */
+static void tell_source(const Config *c)
+{
+    if (c->source[OPTION_data] == FROM_CHECKPOINT)
+        complain("this --data is from %s/" CHECKPOINT_OPTIONS ": give --data where the same data are now",
+                 c->checkpoint);
+    else if (c->source[OPTION_data] == FROM_FILE)
+        complain("this --data is from %s", c->config);
+}
+
 int data_read(TrainData *d, const Config *c)
 {
     *d = (TrainData){.arena = arena_new()};
@@ -34,8 +45,10 @@ int data_read(TrainData *d, const Config *c)
     int bad = tokens ? data_read_tokens(d, c) : data_read_text(d, c);
     if (!bad)
         bad = check_size(d, c);
-    if (bad)
+    if (bad) {
+        tell_source(c);
         data_free(d);
+    }
     return bad;
 }
 

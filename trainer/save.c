@@ -104,7 +104,7 @@ static const char *make_optimizer(const Saving *s)
 
 static const char *save_options(Arena *a, const Config *c, const char *path)
 {
-    const char *text = json_text(a, config_json(c));
+    const char *text = json_text(a, config_json_saved(c));
     FileWriter w = file_create(a, path);
     file_append(&w, text, strlen(text));
     file_append(&w, "\n", 1);
