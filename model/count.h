@@ -38,6 +38,9 @@ typedef struct ModelBytes {
 } ModelBytes;
 ModelBytes model_bytes(const ModelConfig *c, int act_bytes);
 
+/* Four digits and a unit: "2.661 TiB". */
+const char *model_bytes_text(Arena *a, double bytes);
+
 /* Tables of all of it, for people. */
 void model_count_print(const ModelConfig *c, int64_t positions, Text *out);
 

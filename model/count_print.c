@@ -23,7 +23,7 @@ static const char *flops_text(Arena *a, double value)
     return with_unit(a, value, units, 1000);
 }
 
-static const char *bytes_text(Arena *a, double value)
+const char *model_bytes_text(Arena *a, double value)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", NULL};
     return with_unit(a, value, units, 1024);
@@ -79,12 +79,12 @@ static void print_bytes(const ModelConfig *c, int act_bytes, Text *out)
     Arena *a = out->arena;
     ModelBytes b = model_bytes(c, act_bytes);
     text_add(out, "  bytes, %s\n", act_bytes == 2 ? "bf16" : "f32");
-    print_line(out, "masters", bytes_text(a, b.masters));
-    print_line(out, "copies for kernels", bytes_text(a, b.copies));
-    print_line(out, "gradients", bytes_text(a, b.gradients));
-    print_line(out, "moments", bytes_text(a, b.moments));
-    print_line(out, "activations of a token in training", bytes_text(a, b.activations));
-    print_line(out, "cache of a position in decoding", bytes_text(a, b.cache));
+    print_line(out, "masters", model_bytes_text(a, b.masters));
+    print_line(out, "copies for kernels", model_bytes_text(a, b.copies));
+    print_line(out, "gradients", model_bytes_text(a, b.gradients));
+    print_line(out, "moments", model_bytes_text(a, b.moments));
+    print_line(out, "activations of a token in training", model_bytes_text(a, b.activations));
+    print_line(out, "cache of a position in decoding", model_bytes_text(a, b.cache));
 }
 
 void model_count_print(const ModelConfig *c, int64_t positions, Text *out)

@@ -35,10 +35,12 @@ static const char *broken_rule(Arena *a, int64_t number, const RanksAsked *k)
                             "from those of tp and dp)",
                             (long long)k->tp, (long long)k->dp, (long long)number);
     if (k->dp % k->ep)
-        return arena_printf(a,
-                            "ep %lld must divide dp %lld: groups of tp x ep ranks, each with all experts, "
-                            "fill the ranks",
-                            (long long)k->ep, (long long)k->dp);
+        return arena_printf(
+            a,
+            "--ep %lld must divide dp %lld = %lld ranks / tp %lld: --ep counts ranks of dp, and "
+            "groups of ep = tp %lld x --ep %lld ranks, each with all experts, fill the ranks",
+            (long long)k->ep, (long long)k->dp, (long long)number, (long long)k->tp, (long long)k->tp,
+            (long long)k->ep);
     if (number > k->per_node && number % k->per_node)
         return arena_printf(a, "%lld ranks do not fill nodes of %lld", (long long)number,
                             (long long)k->per_node);
@@ -84,6 +86,13 @@ int ranks_share_node(const Ranks *r, int64_t a, int64_t b) { return ranks_node(r
 
 /* ---- text ---- */
 
+/* ep is not what the user gave where tp extends it. */
+static const char *how_ep_comes_about(Arena *a, const Ranks *r)
+{
+    const int64_t tp = r->members[AXIS_tp], ep = r->members[AXIS_ep];
+    return tp > 1 ? arena_printf(a, " = tp %lld x --ep %lld", (long long)tp, (long long)(ep / tp)) : "";
+}
+
 void ranks_print(const Ranks *r, Text *t)
 {
     const long long nodes = r->number / r->per_node;
@@ -92,7 +101,8 @@ void ranks_print(const Ranks *r, Text *t)
              nodes == 1 ? "" : "s");
     for (GroupAxis a = 0; a < AXIS_COUNT; a++)
         if (r->members[a] > 1)
-            text_add(t, "%s %s %lld", axes++ ? "," : ":", axis_names[a], (long long)r->members[a]);
+            text_add(t, "%s %s %lld%s", axes++ ? "," : ":", axis_names[a], (long long)r->members[a],
+                     a == AXIS_ep ? how_ep_comes_about(t->arena, r) : "");
 }
 
 const char *ranks_text(Arena *a, const Ranks *r, int64_t rank)

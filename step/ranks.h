@@ -42,7 +42,7 @@ static inline int64_t ranks_in_ring(int64_t members, int64_t place) { return (pl
 int64_t ranks_node(const Ranks *r, int64_t rank);
 int ranks_share_node(const Ranks *r, int64_t a, int64_t b);
 
-void ranks_print(const Ranks *r, Text *t);                        /* "8 ranks on 2 nodes: tp 2, ep 4, dp 4, edp 2" */
+void ranks_print(const Ranks *r, Text *t);                        /* "8 ranks on 2 nodes: tp 2, ep 4 = tp 2 x --ep 2, dp 4, edp 2" */
 const char *ranks_text(Arena *a, const Ranks *r, int64_t rank); /* "rank 5 of 8: tp 1/2, ep 1/4, dp 2/4, edp 1/2" */
 
 #endif

@@ -76,9 +76,9 @@ def losses(at):
     """The ranks' micro-batches are those that one rank runs one after the other, however they share the weights."""
     options = model(at)
     run(TRAIN, *options, "--micro-batches", 4, "--log", f"{at}/one")
-    for ranks, micro, how, words in ((2, 2, [], "dp 2"), (2, 4, ["--tp", 2], "tp 2, ep 2"), (2, 2, ["--ep", 2], "ep 2, dp 2"),
-                                     (4, 2, ["--tp", 2, "--ep", 2], "tp 2, ep 4, dp 2"), (4, 1, ["--ep", 2], "ep 2, dp 4, edp 2"),
-                                     (4, 2, ["--tp", 2], "tp 2, ep 2, dp 2, edp 2"), (8, 1, ["--tp", 2, "--ep", 2], "tp 2, ep 4, dp 4, edp 2")):
+    for ranks, micro, how, words in ((2, 2, [], "dp 2"), (2, 4, ["--tp", 2], "tp 2, ep 2 = tp 2 x --ep 1"), (2, 2, ["--ep", 2], "ep 2, dp 2"),
+                                     (4, 2, ["--tp", 2, "--ep", 2], "tp 2, ep 4 = tp 2 x --ep 2, dp 2"), (4, 1, ["--ep", 2], "ep 2, dp 4, edp 2"),
+                                     (4, 2, ["--tp", 2], "tp 2, ep 2 = tp 2 x --ep 1, dp 2, edp 2"), (8, 1, ["--tp", 2, "--ep", 2], "tp 2, ep 4 = tp 2 x --ep 2, dp 4, edp 2")):
         out, _ = jobs((ranks, [*options, "--micro-batches", micro, *how, "--log", f"{at}/several"]))
         say_if(f"ranks: {ranks} ranks on 1 node: {words}" not in out or out.count("step 1/8") != 1, f"prints\n{out}")
         compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), f"{ranks} ranks {how}")

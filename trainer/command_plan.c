@@ -141,17 +141,18 @@ Program *plan_record(Session *s, const PlanOptions *o)
  * compiler, its code, MPI. Measured: docs/training.md. */
 enum { PROGRAM_MIB = 155 };
 
+static const char *bytes_text(Arena *a, int64_t bytes) { return model_bytes_text(a, (double)bytes); }
+
 static void print_resident(const Program *p)
 {
-    const double touched = (double)memory_touched(p) / 0x1p20, exchanges = (double)comm_memory(p) / 0x1p20;
-    const double program = PROGRAM_MIB + (double)arena_bytes(p->arena) / 0x1p20;
-    double sum = touched + exchanges + program;
+    const int64_t touched = memory_touched(p), exchanges = comm_memory(p);
+    const int64_t program = ((int64_t)PROGRAM_MIB << 20) + (int64_t)arena_bytes(p->arena);
+    int64_t sum = touched + exchanges + program;
     for (Owner owner = 0; owner < OWNER_COUNT; owner++)
-        sum += owner_persists[owner] ? (double)memory_owned(p, owner) / 0x1p20 : 0;
-    printf(
-        "  resident %16.1f MiB in each rank: of the arena %.1f MiB are touched; exchanges take %.1f MiB, the "
-        "program %.0f MiB\n",
-        sum, touched, exchanges, program);
+        sum += owner_persists[owner] ? memory_owned(p, owner) : 0;
+    printf("  %-12s %14s in each rank: %s of the arena are touched; exchanges take %s, the program %s\n",
+           "resident", bytes_text(p->arena, sum), bytes_text(p->arena, touched),
+           bytes_text(p->arena, exchanges), bytes_text(p->arena, program));
 }
 
 static void print_memory(const Program *p)
@@ -160,18 +161,18 @@ static void print_memory(const Program *p)
     printf("\nprogram of a step: %u tasks on %u buffers\n", p->tasks.len, p->buffers.len);
     for (Owner owner = 0; owner < OWNER_COUNT; owner++)
         if (owner_persists[owner])
-            printf("  %-12s %12.1f MiB\n", owner_names[owner], (double)memory_owned(p, owner) / 0x1p20);
-    printf("  %-12s %12.1f MiB, the largest sum of live buffers %.1f MiB (task %u, layer %d)\n", "arena",
-           (double)p->arena_bytes / 0x1p20, (double)peak.bytes / 0x1p20, peak.task,
+            printf("  %-12s %14s\n", owner_names[owner], bytes_text(p->arena, memory_owned(p, owner)));
+    printf("  %-12s %14s, the largest sum of live buffers %s (task %u, layer %d)\n", "arena",
+           bytes_text(p->arena, p->arena_bytes), bytes_text(p->arena, peak.bytes), peak.task,
            p->tasks.at[peak.task].layer);
     print_resident(p);
     if (p->disk_bytes)
-        printf("  swap file: %15.1f MiB\n", (double)p->disk_bytes / 0x1p20);
+        printf("  %-12s %14s\n", "swap file", bytes_text(p->arena, p->disk_bytes));
 }
 
-static void print_less(const char *what, int64_t before, int64_t after)
+static void print_less(Arena *a, const char *what, int64_t before, int64_t after)
 {
-    printf("  %s: %.1f of %.1f MiB (%.1f %% less)\n", what, (double)after / 0x1p20, (double)before / 0x1p20,
+    printf("  %s: %s of %s (%.1f %% less)\n", what, bytes_text(a, after), bytes_text(a, before),
            before ? 100 - 100 * (double)after / (double)before : 0);
 }
 
@@ -185,8 +186,8 @@ static void print_passes(const Program *recorded, const Program *p, const PlanOp
         if (o->choices[pass])
             printf(" --%s %s", pass_names[pass], o->choices[pass]);
     printf("\n");
-    print_less("largest sum of live buffers", before.peak, after.peak);
-    print_less("  of it without work space, at most", before.kept, after.kept);
+    print_less(p->arena, "largest sum of live buffers", before.peak, after.peak);
+    print_less(p->arena, "  of it without work space, at most", before.kept, after.kept);
     if (prices)
         printf("  time of a step: %.1f ms, without passes %.1f ms (%.1f %% more)\n", 1e3 * after.seconds,
                1e3 * before.seconds, 100 * (after.seconds / before.seconds - 1));

@@ -38,7 +38,7 @@ void plan_print_bytes(const Program *p)
 {
     const Curve c = curve_of(p);
     const int64_t peak = memory_peak(p).bytes;
-    printf("\narena over time, the highest task of each stretch\n      tasks  of it      MiB\n");
+    printf("\narena over time, the highest task of each stretch\n      tasks  of it\n");
     for (uint32_t i = 0; i < ROWS; i++) {
         const TaskId first = (TaskId)((uint64_t)p->tasks.len * i / ROWS),
                      end = (TaskId)((uint64_t)p->tasks.len * (i + 1) / ROWS);
@@ -46,7 +46,8 @@ void plan_print_bytes(const Program *p)
             continue;
         const TaskId top = highest(&c, first, end);
         const Task *t = &p->tasks.at[top];
-        printf("%5u-%-5u %6u %8.1f %-*.*s %s %s\n", first, end - 1, top, (double)live(&c, top) / 0x1p20, BAR,
+        printf("%5u-%-5u %6u %9s %-*.*s %s %s\n", first, end - 1, top,
+               model_bytes_text(p->arena, (double)live(&c, top)), BAR,
                peak ? (int)(live(&c, top) * BAR / peak) : 0, "########################################",
                phase_names[t->phase], layer_text(t, p->arena));
     }

@@ -39,8 +39,9 @@ static void print_traffic(const Program *p, const Ranks *ranks)
     for (GroupAxis a = 0; a < AXIS_COUNT; a++) {
         const CommTraffic t = comm_planned(p, ranks, 0, a);
         if (count_exchanges(p, a))
-            printf("%-6s %10lld %12.3f MiB %12.3f MiB\n", axis_names[a], (long long)count_exchanges(p, a),
-                   (double)t.bytes[LINK_INSIDE] / 0x1p20, (double)t.bytes[LINK_BETWEEN] / 0x1p20);
+            printf("%-6s %10lld %16s %16s\n", axis_names[a], (long long)count_exchanges(p, a),
+                   model_bytes_text(p->arena, (double)t.bytes[LINK_INSIDE]),
+                   model_bytes_text(p->arena, (double)t.bytes[LINK_BETWEEN]));
     }
 }
 

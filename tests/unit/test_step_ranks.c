@@ -105,7 +105,7 @@ static void what_follows(void **state)
     assert_memory_equal(&one, &alone, sizeof one);
     assert_string_equal(ranks_text(a, &nodes, 5), "rank 5 of 8: tp 1/2, ep 1/4, dp 2/4, edp 1/2");
     ranks_print(&nodes, &t);
-    assert_string_equal(text_string(&t), "8 ranks on 2 nodes: tp 2, ep 4, dp 4, edp 2");
+    assert_string_equal(text_string(&t), "8 ranks on 2 nodes: tp 2, ep 4 = tp 2 x --ep 2, dp 4, edp 2");
     arena_free(a);
 }
 
@@ -115,7 +115,7 @@ static void plans_that_cannot_be(void **state)
     refuse(8, (RanksAsked){.dp = 3}, "tp 1 times dp 3 must be the number of ranks, 8");
     refuse(6, (RanksAsked){.tp = 4}, "tp 4 times dp 1 must be the number of ranks, 6");
     refuse(1, (RanksAsked){.dp = 2}, "tp 1 times dp 2 must be the number of ranks, 1");
-    refuse(8, (RanksAsked){.tp = 2, .ep = 3}, "ep 3 must divide dp 4");
+    refuse(8, (RanksAsked){.tp = 2, .ep = 3}, "--ep 3 must divide dp 4 = 8 ranks / tp 2: ");
     refuse(8, (RanksAsked){.per_node = 3}, "8 ranks do not fill nodes of 3");
     refuse(8, (RanksAsked){.tp = -1}, "at least 1");
 }
