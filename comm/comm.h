@@ -25,6 +25,7 @@ typedef struct CommOptions {
     int (*say)(const char *, ...); /* for whom it waits when it is asked to end */
 } CommOptions;
 
+int comm_is_launched(void);       /* was this process started by mpirun or its like? */
 int64_t comm_launched_rank(void); /* its number, by the launcher; 0: there is none, or it does not say */
 /* All ranks of the job, planned as asked; without a launcher one rank, for which nothing is loaded. NULL with *error, in the arena. */
 Comm *comm_open(Arena *a, const CommOptions *o, const char **error);

@@ -46,8 +46,7 @@ static const WireTable *open_plugin(Arena *a, const char **error)
 
 /* ---- jobs ---- */
 
-/* Was this process started by mpirun or its like? */
-static int is_launched(void)
+int comm_is_launched(void)
 {
     static const char *const set[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
@@ -72,11 +71,11 @@ static const char *join(Arena *a, Comm *c)
 {
     const char *error = NULL;
     c->wire.ranks = 1, c->wire.timeout = c->options.timeout;
-    if (is_launched() || asks_for_several(&c->options.asked))
+    if (comm_is_launched() || asks_for_several(&c->options.asked))
         c->table = open_plugin(a, &error);
     if (error)
         return error;
-    if (!is_launched())
+    if (!comm_is_launched())
         c->table = NULL;
     return c->table && c->table->start(&c->wire) ? c->wire.error : NULL;
 }

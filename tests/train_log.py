@@ -26,6 +26,17 @@ def events(log):
         return [json.loads(line) for line in f]
 
 
+def what_is_said_of_the_data(at):
+    os.mkdir(f"{at}/data")
+    for name, said in (("a", "data: 1 file, 1.8 kB to train on, 0.2 kB (its beginning) to validate on\n"),
+                       ("b", "data: 2 files, 2.0 kB to train on, 2.0 kB (1 file) to validate on\n"),
+                       ("c", "data: 3 files, 4.0 kB to train on, 2.0 kB (1 file) to validate on\n")):
+        with open(f"{at}/data/{name}", "w", encoding="utf-8") as f:
+            f.write("text " * 400)
+        out = run(TRAIN, *TINY[:2], *TINY[4:], "--steps", 1, "--data", f"{at}/data")[0]
+        expect(said in out, f"`{said}` is not in: {out}")
+
+
 def file_of_options(at):
     def write(options):
         with open(f"{at}/c.json", "w", encoding="utf-8") as f:
@@ -155,7 +166,7 @@ def a_file_that_is_no_log(at):
 
 
 def main():
-    run_cases("train_log", (file_of_options, log_and_curves, load_over_time, lines_are_whole, a_file_that_is_no_log, on_a_terminal), BAD)
+    run_cases("train_log", (what_is_said_of_the_data, file_of_options, log_and_curves, load_over_time, lines_are_whole, a_file_that_is_no_log, on_a_terminal), BAD)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ def losses(at):
                                      (4, 2, ["--tp", 2], "tp 2, ep 2 = tp 2 x --ep 1, dp 2, edp 2"), (8, 1, ["--tp", 2, "--ep", 2], "tp 2, ep 4 = tp 2 x --ep 2, dp 4, edp 2")):
         out, _ = jobs((ranks, [*options, "--micro-batches", micro, *how, "--log", f"{at}/several"]))
         say_if(f"ranks: {ranks} ranks on 1 node: {words}" not in out or out.count("step 1/8") != 1, f"prints\n{out}")
+        say_if("\033[K" in out, f"lines of progress are written one over the other, where Open MPI gives a terminal\n{out}")
         compare(steps_of(f"{at}/one"), steps_of(f"{at}/several"), f"{ranks} ranks {how}")
 
 

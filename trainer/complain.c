@@ -4,13 +4,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
+
 static int64_t own_rank;
 
 void complain_as(int64_t rank) { own_rank = rank; }
 
+int on_terminal(int fd) { return isatty(fd) && !comm_is_launched(); }
+
 static int print(const char *format, va_list args)
 {
-    if (isatty(STDERR_FILENO)) /* over a line of progress */
+    if (on_terminal(STDERR_FILENO)) /* over a line of progress */
         fputs("\r" TERMINAL_CLEAR, stderr);
     fputs("moe-train: ", stderr);
     if (own_rank)

@@ -13,6 +13,8 @@ int complain_once(const char *format, ...) __attribute__((format(printf, 1, 2)))
 int complain_alike(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void complain_as(int64_t rank); /* the number of this rank, which stands before its messages unless it is the first */
 
+/* Does a person see it? Launchers give ranks terminals of their own, and pass on what is written there line by line. */
+int on_terminal(int fd);
 #define TERMINAL_CLEAR "\033[K" /* what is left of the line that was there */
 
 #endif

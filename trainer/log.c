@@ -60,7 +60,7 @@ static int not_written(const Log *l)
 
 int log_open(Log *l, const Config *c)
 {
-    *l = (Log){.config = c, .fd = -1, .terminal = isatty(STDOUT_FILENO)};
+    *l = (Log){.config = c, .fd = -1, .terminal = on_terminal(STDOUT_FILENO)};
     if (!c->log)
         return 0;
     const int is_new = access(c->log, F_OK) != 0;
@@ -74,11 +74,27 @@ int log_open(Log *l, const Config *c)
     return not_written(l);
 }
 
+static const char *size_text(Arena *a, int64_t bytes)
+{
+    return bytes < 1000000 ? arena_printf(a, "%.1f kB", 1e-3 * (double)bytes)
+                           : arena_printf(a, "%.1f MB", 1e-6 * (double)bytes);
+}
+
+/* One file is cut in two. */
+static void print_text(const TrainData *d)
+{
+    const char *train = size_text(d->arena, d->train.tokens), *valid = size_text(d->arena, d->valid.tokens);
+    if (d->files == 1)
+        printf("data: 1 file, %s to train on, %s (its beginning) to validate on", train, valid);
+    else
+        printf("data: %zu files, %s to train on, %s (%zu file%s) to validate on", d->files, train, valid,
+               d->valid_files, d->valid_files == 1 ? "" : "s");
+}
+
 static void print_data(const TrainData *d)
 {
     if (d->is_text)
-        printf("data: %zu files, %.1f MB to train on, %.1f MB (%zu files) to validate on", d->files,
-               1e-6 * (double)d->train.tokens, 1e-6 * (double)d->valid.tokens, d->valid_files);
+        print_text(d);
     else
         printf("data: %lld documents, %.2f M tokens to train on, %.2f M to validate on",
                (long long)d->documents, 1e-6 * (double)d->train.tokens, 1e-6 * (double)d->valid.tokens);

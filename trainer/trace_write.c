@@ -207,7 +207,7 @@ static void tell(const TraceFile *w, const char *error)
         complain("--trace %s", error);
     else
         printf("%strace: steps %lld to %lld in %s, clocks of the ranks within %.1f us\n",
-               isatty(STDOUT_FILENO) ? "\r" TERMINAL_CLEAR : "", (long long)(s->begins + 1),
+               on_terminal(STDOUT_FILENO) ? "\r" TERMINAL_CLEAR : "", (long long)(s->begins + 1),
                (long long)(s->begins + s->len), s->path, 1e6 * worst_clock(w));
 }
 

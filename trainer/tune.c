@@ -201,7 +201,7 @@ static void search(Trainer *t, const HotKernel *h, const char *routing, double s
         .strategy = "halving",
         .seed = 1,
         .keep_bits = 1,
-        .progress = isatty(STDERR_FILENO),
+        .progress = on_terminal(STDERR_FILENO),
         .stop = stop_flag()};
     tune(&o, stdout);
 }
