@@ -65,10 +65,13 @@ static int eval_windows(Session *s, const EvalOptions *o, WindowReader *r, Mean 
 
 static void print_answer(const TrainData *d, const Config *c, const Mean *all)
 {
-    json_t *answer = json_pack("{s:I, s:I, s:I, s:o}", d->is_text ? "files" : "documents",
-                               d->is_text ? (json_int_t)d->files : (json_int_t)d->documents, "tokens",
-                               (json_int_t)all->tokens, "sequence", (json_int_t)c->sequence, "loss",
-                               json_number(all->sum / (double)all->tokens));
+    json_t *answer = json_object();
+    if (c->validation <= 0)
+        json_object_set_new(answer, d->is_text ? "files" : "documents",
+                            json_integer(d->is_text ? (json_int_t)d->files : d->documents));
+    json_object_set_new(answer, "tokens", json_integer(all->tokens));
+    json_object_set_new(answer, "sequence", json_integer(c->sequence));
+    json_object_set_new(answer, "loss", json_number(all->sum / (double)all->tokens));
     json_dumpf(answer, stdout, JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(answer);
