@@ -3,11 +3,13 @@
 stop, and what cannot be written is an error that costs no older checkpoint.
 
 usage: tests/train_checkpoint.py MOE-TRAIN [CASE...]"""
+import ctypes
 import json
 import os
 import resource
 import shutil
 import signal
+import struct
 import sys
 import time
 
@@ -122,6 +124,46 @@ def damaged_ones_are_passed_over(at):
             damage(f)
         expect_text("passes over", run(TRAIN, "--resume", f"{at}/a", "--steps", 1, "--save", f"{at}/c")[1])
         shutil.rmtree(f"{at}/c", ignore_errors=True)
+
+
+def checksum(path):
+    class Hash(ctypes.Structure):
+        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+    function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    function.restype, function.argtypes = Hash, [ctypes.c_char_p, ctypes.c_size_t]
+    with open(path, "rb") as f:
+        data = f.read()
+    h = function(data, len(data))
+    return f"{h.high:016x}{h.low:016x}"
+
+
+def edited(folder, field, value):
+    """One number of the state is another one, and the sums say so."""
+    with open(f"{folder}/state.safetensors", "r+b") as f:
+        size = struct.unpack("<Q", f.read(8))[0]
+        at = json.loads(f.read(size))[field]["data_offsets"][0]
+        f.seek(8 + size + at)
+        f.write(struct.pack("<f" if field == "norm_mean" else "<q", value))
+    names = sorted(set(os.listdir(folder)) - {"XXH128SUMS"})
+    with open(f"{folder}/XXH128SUMS", "w", encoding="utf-8") as f:
+        f.write("".join(f"{checksum(f'{folder}/{name}')}  {name}\n" for name in names))
+
+
+def impossible_states_are_refused(at):
+    trained(f"{at}/a", 2)
+    whole = f"{at}/a/step-00000002"
+    for field, value, text in (("steps", -1, "`steps` is -1"), ("updates", -1, "`updates` is -1, and must be from 0 to 2"),
+                               ("updates", 3, "`updates` is 3"), ("skipped", 1, "`skipped` is 1, and must be from 0 to 0"),
+                               ("sequences", -7, "`sequences` is -7"), ("norm_mean", float("nan"), "`norm_mean` is nan"),
+                               ("norm_mean", -1, "`norm_mean` is -1")):
+        shutil.copytree(whole, f"{at}/b/step-00000002")
+        edited(f"{at}/b/step-00000002", field, value)
+        refuses(1, text, "--resume", f"{at}/b", "--steps", 3)
+        shutil.rmtree(f"{at}/b")
+    shutil.copytree(whole, f"{at}/b/step-00000002")
+    edited(f"{at}/b/step-00000002", "updates", 1)
+    run(TRAIN, "--resume", f"{at}/b", "--steps", 3)
 
 
 def other_options_are_refused(at):
@@ -272,7 +314,7 @@ def numbers_that_are_not_finite(at):
     expect_text("the norm of the gradients inf; the largest is the gradient of ", run(TRAIN, *large, code=1)[1])
 
 
-CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, data_is_found_from_elsewhere, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, other_options_are_refused,
+CASES = [ten_and_ten_are_twenty, a_copy_goes_on_by_itself, data_is_found_from_elsewhere, files_are_cut_by_size, the_last_ones_are_kept, damaged_ones_are_passed_over, impossible_states_are_refused, other_options_are_refused,
          signals_save_and_stop, nothing_was_saved, one_run_saves_at_a_time, what_cannot_be_written, a_full_disk, spikes, numbers_that_are_not_finite]
 
 

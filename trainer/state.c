@@ -1,5 +1,6 @@
 #include "trainer/state.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct StateField {
@@ -27,6 +28,29 @@ const char *state_write(Arena *a, const char *path, const TrainState *s)
     return safetensors_commit(&w);
 }
 
+static const char *refuse_count(Arena *a, const char *path, const char *name, int64_t value, int64_t most)
+{
+    return value >= 0 && value <= most ? NULL
+                                       : arena_printf(a, "%s: `%s` is %lld, and must be from 0 to %lld", path,
+                                                      name, (long long)value, (long long)most);
+}
+
+/* What no run can have written: one that went on from it would stop for other reasons, or not stop where it should. */
+static const char *refuse_state(Arena *a, const char *path, const TrainState *s)
+{
+    const char *error = refuse_count(a, path, "steps", s->steps, INT64_MAX);
+    if (!error)
+        error = refuse_count(a, path, "updates", s->updates, s->steps);
+    if (!error)
+        error = refuse_count(a, path, "skipped", s->skipped, s->steps - s->updates);
+    if (!error)
+        error = refuse_count(a, path, "sequences", s->sequences, INT64_MAX);
+    if (!error && !(s->norm_mean >= 0 && isfinite(s->norm_mean)))
+        error = arena_printf(a, "%s: `norm_mean` is %g, and must be 0 or a positive number", path,
+                             (double)s->norm_mean);
+    return error;
+}
+
 const char *state_read(Arena *a, const char *path, TrainState *s)
 {
     SafeTensors file;
@@ -40,5 +64,5 @@ const char *state_read(Arena *a, const char *path, TrainState *s)
             memcpy((char *)s + fields[i].at, t->at, t->bytes);
     }
     safetensors_close(&file);
-    return error;
+    return error ? error : refuse_state(a, path, s);
 }
