@@ -13,7 +13,7 @@ enum {
     KEY_SEED = COMMAND_LAST,
     KEY_THREADS,
     KEY_AGAINST,
-    KEY_SCHEDULE,
+
     KEY_AGAINST_SCHEDULE,
     KEY_DRAWN,
     KEY_SECONDS,
@@ -27,7 +27,7 @@ static const double confidence = 0.95, spin = 0.03; /* seconds that threads of O
 static const struct argp_option bench_options[] = {
     COMMAND_CALL_OPTIONS,
     {"against", KEY_AGAINST, "FILE[:KERNEL]", 0, "Measure this kernel too, in turn, and print the ratio", 0},
-    {"schedule", KEY_SCHEDULE, "TEXT|FILE", 0, "Schedule blocks instead of the file's", 0},
+    COMMAND_SCHEDULE_OPTION,
     {"against-schedule", KEY_AGAINST_SCHEDULE, "TEXT|FILE", 0,
      "Measure the same kernel with these schedule blocks too, in turn, and print the ratio", 0},
     {"threads", KEY_THREADS, "N,...", 0, "Thread counts; 0: what OpenMP would take; default 1", 0},
@@ -78,8 +78,10 @@ static error_t parse_bench(int key, char *arg, struct argp_state *state)
     BenchCommand *c = state->input;
     switch (key) {
     case KEY_AGAINST: command_file(arg, &c->against.path, &c->against.kernel); return 0;
-    case KEY_SCHEDULE: c->options[0].schedule = arg; return 0;
-    case KEY_AGAINST_SCHEDULE: c->against_schedule = arg; return 0;
+    case COMMAND_SCHEDULE: c->options[0].schedule = command_schedule(state, "--schedule", arg); return 0;
+    case KEY_AGAINST_SCHEDULE:
+        c->against_schedule = command_schedule(state, "--against-schedule", arg);
+        return 0;
     case KEY_THREADS: take_threads(c, arg, state); return 0;
     case KEY_SECONDS:
         c->patience.seconds = (double)command_number(state, "--seconds", arg, 0, 3600);
@@ -332,10 +334,7 @@ int command_bench(int argc, char **argv)
                       .results = json_array()};
     cli_parse(&argp, argc, argv, &c);
     complete(&c);
-    const char *error = command_schedule(&c.options[0].schedule);
-    if (!error)
-        error = command_schedule(&c.options[1].schedule);
-    int status = error ? command_error(error) : bench_all(&c);
+    int status = bench_all(&c);
     moec_context_free(c.context);
     json_decref(c.results);
     return status;

@@ -35,20 +35,23 @@ const char *command_tuned_for(struct argp_state *state, const char *arg)
     return arg;
 }
 
-const char *command_schedule(const char **schedule)
+const char *command_schedule(struct argp_state *state, const char *option, const char *arg)
 {
     static char text[2][1 << 16]; /* a process runs one command, of two schedules at most */
     static int used;
-    FILE *f = *schedule && !strchr(*schedule, '{') ? fopen(*schedule, "r") : NULL;
-    if (!*schedule || strchr(*schedule, '{'))
-        return NULL;
+    FILE *f = strchr(arg, '{') ? NULL : fopen(arg, "r");
+    if (strchr(arg, '{'))
+        return arg;
     if (!f || used == 2)
-        return "the schedule is neither `schedule NAME { ... }` nor a file that can be read";
+        argp_error(state,
+                   f ? "%s is given too often: '%s'"
+                     : "%s takes `schedule NAME { ... }` or a file that has it, not '%s'",
+                   option, arg);
     size_t len = fread(text[used], 1, sizeof text[used], f);
-    int whole = !ferror(f) && len < sizeof text[used];
+    if (ferror(f) || len == sizeof text[used])
+        argp_error(state, "%s: %s is too long or cannot be read", option, arg);
     fclose(f);
-    *schedule = text[used++];
-    return whole ? NULL : "the schedule's file is too long or cannot be read";
+    return text[used++];
 }
 
 enum { LIST_ROOM = 4096 };

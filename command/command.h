@@ -26,9 +26,9 @@ long command_number(struct argp_state *state, const char *option, const char *te
 const char *command_tuned_for(struct argp_state *state, const char *arg); /* of --tuned-for */
 uint64_t command_seed(struct argp_state *state, const char *text); /* of --schedule-seed */
 
-/* A schedule's text, or the path of a file that has it: becomes the text, which lives as long as the process. NULL (also for no
- * schedule), or an error text. */
-const char *command_schedule(const char **schedule);
+/* Of --schedule, or another option like it: a schedule's text, or the path of a file that has it. Gives the text, which lives as long as
+ * the process, or is a usage error. */
+const char *command_schedule(struct argp_state *state, const char *option, const char *arg);
 
 /* Add an argument of --type, or of --allow, to those before, which are in *types or *allow with commas between them. */
 void command_type(struct argp_state *state, const char *arg, const char **types);
@@ -40,10 +40,12 @@ void command_needs(struct argp_state *state, int given, const char *option, int 
 /* A usage error where --target says an instruction set and --machine an NPU, which has none. */
 void command_target(struct argp_state *state, const char *target, const char *machine);
 
-/* The options of command_compile that the other subcommands also take: --target, -O, --type, --allow; and those of CommandCall. */
-enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_ALLOW, COMMAND_SIZES, COMMAND_ROUTING, COMMAND_LAST };
+/* The options of command_compile that the other subcommands also take: --target, -O, --type, --allow, --schedule; and those of CommandCall. */
+enum { COMMAND_TARGET = 256, COMMAND_TYPE, COMMAND_ALLOW, COMMAND_SCHEDULE, COMMAND_SIZES, COMMAND_ROUTING, COMMAND_LAST };
 #define COMMAND_TYPE_OPTION \
     {"type", COMMAND_TYPE, "NAME=TYPE,...", 0, "Element types instead of those of the file's `type` declarations", 0}
+#define COMMAND_SCHEDULE_OPTION \
+    {"schedule", COMMAND_SCHEDULE, "TEXT|FILE", 0, "Schedule blocks instead of the file's", 0}
 #define COMMAND_ALLOW_OPTION \
     {"allow", COMMAND_ALLOW, "CODE,...", 0, "Give no warnings of these codes; `// allow CODE` in or above a line does so for it", 0}
 

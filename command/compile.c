@@ -72,6 +72,7 @@ static const struct argp_option compile_options[] = {
     {"tuned-for", KEY_TUNED, "T=2048,...,routing=CLAUSE", 0,
      "What calls will be like: take a schedule that `moec tune` found for that", 2},
     {"threads", KEY_THREADS, "N", 0, "With --tuned-for: threads of a call; default 1", 2},
+    {"schedule", COMMAND_SCHEDULE, "TEXT|FILE", 0, "Schedule blocks instead of the file's", 2},
     {"schedule-seed", KEY_SEED, "N", 0,
      "Draw every knob that no schedule fixes from its space; 0 (default): the usual values", 2},
     {"break-in", KEY_BREAK, "PASS", OPTION_HIDDEN, "End in an internal error there, to see what it leaves",
@@ -168,6 +169,8 @@ static void settle(CompileCommand *c, struct argp_state *state)
                    c->output ? c->output : "");
     command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,
                   "--tuned-for");
+    if (c->options.schedule && c->options.tuned_for)
+        argp_error(state, "--tuned-for looks for a schedule, and --schedule gives one");
     command_target(state, c->options.target, c->options.machine);
     command_needs(state, c->options.soname != NULL, "--soname", c->product == PRODUCT_SO, "-o FILE.so");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;
@@ -198,6 +201,7 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
     case KEY_BREAK: c->options.break_in = arg; return 0;
     case KEY_TIME: c->options.time_passes = 1; return 0;
     case KEY_MACHINE: c->options.machine = arg; return 0;
+    case COMMAND_SCHEDULE: c->options.schedule = command_schedule(state, "--schedule", arg); return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
     case KEY_TUNED: c->options.tuned_for = command_tuned_for(state, arg); return 0;
     case KEY_THREADS:

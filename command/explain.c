@@ -29,6 +29,7 @@ static const struct argp_option explain_options[] = {
     {"tuned-for", KEY_TUNED, "T=2048,...,routing=CLAUSE", 0,
      "As in `moec`, and say which record the schedule is from, or why there is none", 0},
     {"threads", KEY_THREADS, "N", 0, "With --tuned-for: threads of a call; default 1", 0},
+    COMMAND_SCHEDULE_OPTION,
     {"schedule-seed", KEY_SEED, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {0}};
 
@@ -54,6 +55,7 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     case KEY_THREADS:
         c->options.tuned_threads = (int)command_number(state, "--threads", arg, 1, 4096);
         return 0;
+    case COMMAND_SCHEDULE: c->options.schedule = command_schedule(state, "--schedule", arg); return 0;
     case KEY_SEED: c->options.schedule_seed = command_seed(state, arg); return 0;
     case KEY_FORMAT:
         if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
@@ -65,6 +67,8 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
             argp_error(state, "which file, or which code? For example: moec explain E0101");
         if (c->space + c->decisions + (c->html != NULL) > 1)
             argp_error(state, "--space, --decisions and --html are printed one at a time");
+        if (c->options.schedule && c->options.tuned_for)
+            argp_error(state, "--tuned-for looks for a schedule, and --schedule gives one");
         if (c->json && (c->space || c->html))
             argp_error(state, "there is no JSON of %s", c->space ? "--space" : "--html");
         command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,

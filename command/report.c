@@ -15,6 +15,7 @@ static const struct argp_option report_options[] = {
     COMMAND_TYPE_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
     {"seed", KEY_SEED, "N", 0, "Of the routes; default 1", 0},
+    COMMAND_SCHEDULE_OPTION,
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {0}};
 
@@ -37,6 +38,7 @@ static error_t parse_report(int key, char *arg, struct argp_state *state)
         c->check.seed = (uint64_t)command_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
         return 0;
     case KEY_THREADS: c->check.threads = (int)command_number(state, "--threads", arg, 1, 1024); return 0;
+    case COMMAND_SCHEDULE: c->check.schedule = command_schedule(state, "--schedule", arg); return 0;
     case KEY_SCHEDULE: c->check.schedule_seed = command_seed(state, arg); return 0;
     default: return command_call(key, arg, state, &c->call);
     }

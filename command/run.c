@@ -38,6 +38,7 @@ static const struct argp_option run_options[] = {
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
     {"threads", KEY_THREADS, "N", 0, "That many, for small sizes too; 0 (default): what OpenMP would take",
      0},
+    COMMAND_SCHEDULE_OPTION,
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {"no-time", KEY_NO_TIME, NULL, 0, "Only the outputs, which are the same each time", 0},
     {0}};
@@ -61,6 +62,7 @@ static const struct argp_option test_options[] = {
     {"no-gradcheck", KEY_NO_GRADCHECK, NULL, 0,
      "Leave out finite differences, which are about the equations, not about code", 0},
     {"seed", KEY_SEED, "N", 0, "Of the random data; default 1", 0},
+    COMMAND_SCHEDULE_OPTION,
     {"schedule-seed", KEY_SCHEDULE, "N", 0, "Draw every knob that no schedule fixes from its space", 0},
     {"quiet", 'q', NULL, 0, "Only failures and the last line", 0},
     {0}};
@@ -72,6 +74,7 @@ static void settle(const RunCommand *c, struct argp_state *state)
                          : o->target        ? "--target"
                          : o->threads       ? "--threads"
                          : o->no_optimize   ? "-O"
+                         : o->schedule      ? "--schedule"
                          : o->schedule_seed ? "--schedule-seed"
                                             : NULL;
     if (o->interpret && unused)
@@ -100,6 +103,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
         c->check.seed = (uint64_t)command_number(state, "--seed", arg, 0, 0x7fffffffffffffff);
         return 0;
     case KEY_THREADS: c->check.threads = (int)command_number(state, "--threads", arg, 0, 4096); return 0;
+    case COMMAND_SCHEDULE: c->check.schedule = command_schedule(state, "--schedule", arg); return 0;
     case KEY_SCHEDULE: c->check.schedule_seed = command_seed(state, arg); return 0;
     case KEY_SWEEP: c->check.sweep = 1; return 0;
     case KEY_KERNEL: c->call.kernel = arg; return 0;

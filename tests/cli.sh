@@ -97,6 +97,17 @@ expect 2 "not ''" "$moec" a.moe --allow= -o a.so
 expect 2 'threads has no effect without --tuned-for' "$moec" a.moe --threads=2 -o a.so
 expect 2 'threads has no effect without --tuned-for' "$moec" explain a.moe --threads=2
 expect 2 'tuned-for takes sizes' "$moec" a.moe --tuned-for= -o a.so
+echo 'schedule rmsnorm { strip y : lanes = 64 }' >given.txt
+expect 0 '' "$moec" a.moe --no-cache --emit=ir --stop-after=unread --schedule given.txt -o given.moe
+expect 0 'strip y : lanes = 64' cat given.moe
+expect 0 'lanes = 64.*schedule, <schedule> line 1' "$moec" explain a.moe rmsnorm --schedule given.txt
+for command in run report explain; do
+    expect 1 'E0705' "$moec" $command a.moe rmsnorm --schedule 'schedule rmsnorm { strip y : lanes = 63 }'
+done
+expect 0 ' 0 failed' "$moec" test --no-aot --no-gradcheck a.moe --schedule given.txt
+expect 2 "schedule takes .schedule NAME { ... }. or a file that has it, not 'none.txt'" "$moec" a.moe --schedule none.txt -o a.so
+expect 2 'schedule gives one' "$moec" a.moe --schedule given.txt --tuned-for=T=4 -o a.so
+expect 2 '--schedule is about compiled code' "$moec" run a.moe --interp --schedule given.txt
 expect 1 'tuned-for=zzz: .the end. does not fit' "$moec" a.moe --tuned-for=zzz -o a.so
 expect 1 'E0960.: --type gives no element type' "$moec" a.moe --type= -o a.so
 expect 2 'soname has no effect without -o FILE.so' "$moec" a.moe --soname=x --emit=asm
