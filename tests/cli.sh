@@ -47,7 +47,7 @@ expect 0 'the second takes .* times as long' "$moec" bench a.moe T=16 H=64 --sec
 expect 0 '"confidence": 0.95' "$moec" bench a.moe T=16 H=64 --seconds 0 --rounds 3 --format=json \
     --against-schedule 'schedule rmsnorm { strip y : lanes = 64 }'
 expect 1 'H of kernel rmsnorm: no size' "$moec" bench a.moe T=16
-expect 1 'neither' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
+expect 2 'schedule takes' "$moec" bench a.moe T=16 H=64 --schedule nothing.txt
 expect 1 'no kernel' "$moec" bench a.moe nothing T=16 H=64
 expect 1 'take .* GiB, and this machine has' "$moec" bench a.moe rmsnorm T=1000000 H=1000000
 printf 'moe 1\ndim T\nkernel f(in i: i32[T], out y: i32[T]) { y[t] = i[i[t] + T - 1] }\n' >outside.moe
