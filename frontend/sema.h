@@ -5,6 +5,7 @@
  *   equation  route                                   one statement of a kernel
  *   expr  access  call                                one expression; these three call each other
  *   bind  pack
+ *   fit                                               an index on an axis of something else
  *   write                                             what the equations so far define
  *   symbol                                            the names of a kernel; how a mistake is reported
  *   type                                              element types by name
@@ -119,6 +120,7 @@ typedef struct Var {
     Axis axis;
     Loc known_at;
     Name known_by; /* the tensor or route whose axis it was */
+    const AstExpr *use; /* the subscript on the right that told it, or NULL */
     uint32_t beside; /* an index that is compared with it, or NONE */
     Extent near;   /* of an axis where it stands in a sum, as t in x[t - 1]; or NONE */
     IndexId id;
@@ -241,6 +243,17 @@ uint32_t sema_type_param(const KernelSema *c, const AstExpr *e);
 const AstEquation *sema_pack(KernelSema *c, const AstEquation *q);
 int is_pack(const KernelSema *c,
             const AstExpr *e); /* a call of pack or pack_t, and no function has that name */
+
+/* ---- sema_fit.c ---- */
+
+/* What to write instead of an index, and that in words; text NULL: it is not known. */
+typedef struct IndexFit {
+    const char *text, *help;
+} IndexFit;
+IndexFit fit_row(const KernelSema *c, const char *row, GroupId group, Axis axis); /* of a row of the group, on this axis */
+/* Of an index that is met on this axis; *at is where, unless it is to change at its other place. */
+IndexFit fit_index(const KernelSema *c, const Var *v, Axis axis, Loc *at);
+IndexFit fit_other_row(KernelSema *c, ExprId row, GroupId group); /* of a row of another group */
 
 /* ---- sema_bind.c ---- */
 

@@ -78,6 +78,18 @@ static int range_ok(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
     return refuse_range(c, of, axis, s, loc, proof);
 }
 
+static void refuse_row_of_other(KernelSema *c, Name of, Axis axis, ExprId s, GroupId group, Loc loc)
+{
+    IndexFit fit =
+        axis.group == NONE ? fit_row(c, sema_text(c, s), group, axis) : fit_other_row(c, s, axis.group);
+    sema_error(c, DIAG_index_rows, loc,
+               fit.help ? fit.help : "go from one to the other with token, slot or row of the route",
+               "%s is a row of %s, but %s is over %s here", sema_text(c, s), c->m->groups.at[group].name, of,
+               axis_text(c, axis));
+    if (fit.text)
+        diag_edit(c->m->diags, loc, fit.text);
+}
+
 int sema_subscript(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
 {
     GroupId group = group_of_row(c, s);
@@ -92,9 +104,7 @@ int sema_subscript(KernelSema *c, Name of, Axis axis, ExprId s, Loc loc)
                    "%s is over the rows of %s, and %s is not a row", of, c->m->groups.at[axis.group].name,
                    sema_text(c, s));
     else
-        sema_error(c, DIAG_index_rows, loc, "go from one to the other with token, slot or row of the route",
-                   "%s is a row of %s, but %s is over %s here", sema_text(c, s), c->m->groups.at[group].name,
-                   of, axis_text(c, axis));
+        refuse_row_of_other(c, of, axis, s, group, loc);
     return 0;
 }
 

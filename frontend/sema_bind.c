@@ -24,12 +24,13 @@ static uint32_t plain_var(const KernelSema *c, const AstExpr *e)
 
 /* ---- one index, one axis ---- */
 
-static int disagree(KernelSema *c, const Var *v, Axis axis, Loc loc, Name by)
+static int disagree(KernelSema *c, const Var *v, Axis axis, Loc loc, Name by, const char *help)
 {
     int rows = v->axis.group != axis.group;
-    const char *help =
-        rows ? "go from one to the other with token, slot or row of the route"
-             : arena_printf(c->m->arena, "use another index where the extent is %s", axis_text(c, axis));
+    if (!help)
+        help =
+            rows ? "go from one to the other with token, slot or row of the route"
+                 : arena_printf(c->m->arena, "use another index where the extent is %s", axis_text(c, axis));
     sema_error(c, rows ? DIAG_index_rows : DIAG_index_extents, loc, help,
                "%s ranges over %s%s%s, but over %s here (%s)", v->name, axis_text(c, v->axis),
                v->known_by ? " in " : "", v->known_by ? v->known_by : "", axis_text(c, axis), by);
@@ -41,7 +42,7 @@ int bind_axis(KernelSema *c, uint32_t var, Axis axis, Loc loc, Name by)
 {
     Var *v = &c->vars.at[var];
     if (v->known)
-        return axis_same(c->m, v->axis, axis) ? 1 : disagree(c, v, axis, loc, by);
+        return axis_same(c->m, v->axis, axis) ? 1 : disagree(c, v, axis, loc, by, NULL);
     v->known = 1;
     v->axis = axis;
     v->known_at = loc;
@@ -178,11 +179,27 @@ static void note_near(KernelSema *c, const AstExpr *e, Extent extent)
             note_near(c, e->args[i], extent);
 }
 
+static int bind_plain(KernelSema *c, uint32_t var, const AstExpr *e, Axis axis, Name of)
+{
+    Var *v = &c->vars.at[var];
+    if (v->known && !axis_same(c->m, v->axis, axis)) {
+        Loc at = e->loc;
+        IndexFit fit = fit_index(c, v, axis, &at);
+        disagree(c, v, axis, e->loc, of, fit.help);
+        if (fit.text)
+            diag_edit(c->m->diags, at, fit.text);
+        return 0;
+    }
+    if (!v->known)
+        v->use = e;
+    return bind_axis(c, var, axis, e->loc, of);
+}
+
 static int bind_subscript(KernelSema *c, AstExpr *e, Axis axis, Name of)
 {
     uint32_t var = plain_var(c, e);
     if (var != NONE)
-        return bind_axis(c, var, axis, e->loc, of);
+        return bind_plain(c, var, e, axis, of);
     if (axis.group == NONE)
         note_near(c, e, axis.extent);
     return bind_right(c, e);
