@@ -5,7 +5,7 @@
  *   equation  route                                   one statement of a kernel
  *   expr  access  call                                one expression; these three call each other
  *   bind  pack
- *   fit                                               an index on an axis of something else
+ *   fit  extent                                       an index on an axis of something else, or on none
  *   write                                             what the equations so far define
  *   symbol                                            the names of a kernel; how a mistake is reported
  *   type                                              element types by name
@@ -123,6 +123,7 @@ typedef struct Var {
     const AstExpr *use; /* the subscript on the right that told it, or NULL */
     uint32_t beside; /* an index that is compared with it, or NONE */
     Extent near;   /* of an axis where it stands in a sum, as t in x[t - 1]; or NONE */
+    const AstExpr *term; /* the reduction that binds it, or what `top` goes over; NULL: it is of the left side */
     IndexId id;
 } Var;
 
@@ -254,6 +255,10 @@ IndexFit fit_row(const KernelSema *c, const char *row, GroupId group, Axis axis)
 /* Of an index that is met on this axis; *at is where, unless it is to change at its other place. */
 IndexFit fit_index(const KernelSema *c, const Var *v, Axis axis, Loc *at);
 IndexFit fit_other_row(KernelSema *c, ExprId row, GroupId group); /* of a row of another group */
+
+/* ---- sema_extent.c ---- */
+
+int refuse_extent(KernelSema *c, const Var *v); /* nothing tells it; returns 0 */
 
 /* ---- sema_bind.c ---- */
 

@@ -305,6 +305,7 @@ static int bind_reduce(KernelSema *c, AstExpr *e)
     for (uint32_t i = 0; i < e->binds->list.len; i++) {
         if (!bind_one(c, &e->binds->list.at[i]))
             return 0;
+        c->vars.at[e->binds->list.at[i].var].term = e;
         scope_push(c, e->binds->list.at[i].var);
     }
     for (uint32_t i = 0; i < e->nargs; i++)
@@ -441,37 +442,6 @@ static void follow_kind(KernelSema *c, int kind)
     }
 }
 
-/* What the extent of an index may be meant to be: of the axis where it stands in a sum, of what it is compared
- * with, of an index with its name in an equation above, or any. */
-static const char *likely_extent(KernelSema *c, const Var *v)
-{
-    if (v->near != NONE)
-        return axis_text(c, (Axis){v->near, NONE});
-    if (v->beside != NONE && c->vars.at[v->beside].known)
-        return axis_text(c, c->vars.at[v->beside].axis);
-    for (uint32_t i = c->k->indices.len; i-- > 0;)
-        if (c->k->indices.at[i].name == v->name)
-            return axis_text(c, c->k->indices.at[i].axis);
-    return c->m->dims.len ? c->m->dims.at[0].name : "8";
-}
-
-static int refuse_unknown(KernelSema *c, const Var *v)
-{
-    if (c->decl->equations->broken) { /* what would have told it may be what did not parse */
-        c->failed = 1;
-        return 0;
-    }
-    for (uint32_t i = 0; i < c->hints.len; i++)
-        if (c->hints.at[i].kind == HINT_IN && &c->vars.at[c->hints.at[i].var] == v)
-            return sema_error(c, DIAG_which_group, v->loc,
-                              arena_printf(c->m->arena, "name the rows, as in %s: R in e", v->name),
-                              "%s could range over the rows of several groups, or of none", v->name) != NONE;
-    return sema_error(c, DIAG_no_extent, v->loc,
-                      arena_printf(c->m->arena, "write its extent behind it, as in %s: %s", v->name,
-                                   likely_extent(c, v)),
-                      "nothing tells the extent of %s: it is never a whole subscript", v->name) != NONE;
-}
-
 int bind_end(KernelSema *c)
 {
     follow_kind(c, HINT_IN);
@@ -484,7 +454,7 @@ int bind_end(KernelSema *c)
     for (uint32_t i = 0; i < c->vars.len && !c->failed; i++) {
         Var *v = &c->vars.at[i];
         if (!v->known)
-            return refuse_unknown(c, v);
+            return refuse_extent(c, v);
         if (v->axis.group != NONE && !sema_rows(c, v->axis.group, v->loc))
             return 0;
         v->id = ir_index(c->k, v->name, v->loc, v->axis);

@@ -334,6 +334,7 @@ static int bind_top(KernelSema *c, const AstEquation *a, TensorId p, TensorId id
     bind_second_left(c, a->ids_lhs, id);
     if (c->failed || !bind_one(c, bound))
         return 0;
+    c->vars.at[bound->var].term = a->rhs;
     scope_push(c, bound->var);
     return bind_right(c, a->rhs) && bind_end(c);
 }
