@@ -13,8 +13,10 @@ static const struct {
     {"product", "add logarithms, as in exp(sum(h) log(x[t, h]))"},
     {"argmax", "take the first of `top`, as in v[t, k: 1], i[t, k] = top(h) x[t, h]"},
     {"argmin", "take the first of `top` of what is negated, as in v[t, k: 1], i[t, k] = top(h) -x[t, h]"},
-    {"softmax", "divide exponentials by their sum, as in exp(x[t, h]) / (sum(j) exp(x[t, j]))"},
-    {"logsumexp", "take the logarithm of a sum, as in log(sum(h) exp(x[t, h]))"},
+    {"softmax", "divide exponentials by their sum, as in m[t] = max(h) x[t, h], q[t, h] = exp(x[t, h] - "
+                "shift(m[t])), c[t, h] = q[t, h] / (sum(j) q[t, j])"},
+    {"logsumexp", "take the logarithm of a sum, as in m[t] = max(h) x[t, h], l[t] = log(sum(h) exp(x[t, h] - "
+                  "shift(m[t]))) + shift(m[t])"},
     {"cumsum", "sum up to the index, as in sum(j where j <= i) x[j]"},
     {"scan", "sum up to the index, as in sum(j where j <= i) x[j]"},
     {"any", "compare a maximum, as in (max(h) if(x[t, h] > 0, 1, 0)) > 0"},
