@@ -5,7 +5,7 @@
  *   equation  route                                   one statement of a kernel
  *   expr  access  call                                one expression; these three call each other
  *   bind  pack
- *   fit  extent                                       an index on an axis of something else, or on none
+ *   fit  swap  extent                                 an index on an axis of something else, or on none
  *   write                                             what the equations so far define
  *   symbol                                            the names of a kernel; how a mistake is reported
  *   type                                              element types by name
@@ -197,6 +197,7 @@ typedef struct KernelSema {
     uint32_t needs_from;
     Loc access;         /* the tensor access whose subscripts are looked at; line 0: none */
     const AstEquation *equation;
+    const AstEquation *bound; /* whose indices are bound, without `pack`; NULL: none yet */
     const Inlined *inlined;
     Loc call_loc;
     uint32_t depth;
@@ -255,6 +256,12 @@ IndexFit fit_row(const KernelSema *c, const char *row, GroupId group, Axis axis)
 /* Of an index that is met on this axis; *at is where, unless it is to change at its other place. */
 IndexFit fit_index(const KernelSema *c, const Var *v, Axis axis, Loc *at);
 IndexFit fit_other_row(KernelSema *c, ExprId row, GroupId group); /* of a row of another group */
+
+/* ---- sema_swap.c ---- */
+
+/* The only two subscripts of an access, one of which is the index, whose exchange makes both fit all other uses; 0: there are
+ * none, or several. */
+int find_swap(const KernelSema *c, Name index, const AstExpr **a, const AstExpr **b);
 
 /* ---- sema_extent.c ---- */
 

@@ -179,15 +179,33 @@ static void note_near(KernelSema *c, const AstExpr *e, Extent extent)
             note_near(c, e->args[i], extent);
 }
 
+static int disagree_by_order(KernelSema *c, const Var *v, const AstExpr *e, Axis axis, Name of)
+{
+    const AstExpr *a, *b;
+    if (!find_swap(c, v->name, &a, &b))
+        return 0;
+    disagree(c, v, axis, e->loc, of,
+             arena_printf(c->m->arena, "exchange %s and %s", a->name.name, b->name.name));
+    diag_edit(c->m->diags, a->loc, b->name.name);
+    diag_edit(c->m->diags, b->loc, a->name.name);
+    return 1;
+}
+
+static void disagree_by_kind(KernelSema *c, const Var *v, const AstExpr *e, Axis axis, Name of)
+{
+    Loc at = e->loc;
+    IndexFit fit = fit_index(c, v, axis, &at);
+    disagree(c, v, axis, e->loc, of, fit.help);
+    if (fit.text)
+        diag_edit(c->m->diags, at, fit.text);
+}
+
 static int bind_plain(KernelSema *c, uint32_t var, const AstExpr *e, Axis axis, Name of)
 {
     Var *v = &c->vars.at[var];
     if (v->known && !axis_same(c->m, v->axis, axis)) {
-        Loc at = e->loc;
-        IndexFit fit = fit_index(c, v, axis, &at);
-        disagree(c, v, axis, e->loc, of, fit.help);
-        if (fit.text)
-            diag_edit(c->m->diags, at, fit.text);
+        if (!disagree_by_order(c, v, e, axis, of))
+            disagree_by_kind(c, v, e, axis, of);
         return 0;
     }
     if (!v->known)

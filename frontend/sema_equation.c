@@ -9,7 +9,7 @@ static void start(KernelSema *c)
     c->vars.len = c->scope.len = c->hints.len = c->guards.len = 0;
     c->guard = NONE;
     c->inlined = NULL;
-    c->equation = NULL;
+    c->equation = c->bound = NULL;
     c->access = (Loc){0};
     c->depth = 0;
 }
@@ -282,6 +282,7 @@ static void define(KernelSema *c, const AstEquation *a, Equation q)
     a = sema_pack(c, a);
     if (!a)
         return;
+    c->bound = a;
     TensorId id = find_left(c, a, a->lhs);
     q.lhs = id;
     if (c->failed || !bind_left(c, a, a->lhs, id == NONE ? NULL : c->k->tensors.at[id].axes) ||
@@ -369,6 +370,7 @@ static void define_top(KernelSema *c, const AstEquation *a, Equation q)
 {
     TensorId p = find_left(c, a, a->lhs), id = c->failed ? (TensorId)NONE : find_left(c, a, a->ids_lhs);
     AstBind bound = a->bound;
+    c->bound = a;
     q.lhs = p;
     if (c->failed || !bind_top(c, a, p, id, &bound) || !build_left(c, &q, a->lhs))
         return;
