@@ -573,6 +573,7 @@ int habit_find(Advice *a)
                                    habit_type_first,
                                    habit_result,
                                    habit_function_body,
+                                   habit_save,
                                    habit_statement,
                                    habit_declaration,
                                    habit_unclosed,

@@ -176,3 +176,57 @@ int habit_function_body(Advice *a)
         advice_edit(a, a->at, close, ADVICE_TEXT("= %s", advice_text(a, first, last)));
     return advice_with(a, "a function is one expression, behind `=`", "write `=` and the expression");
 }
+
+/* ---- derive ---- */
+
+/* The name in a save list behind which `as TYPE` is missing, or is `as route`; or NO_WORD. */
+static uint32_t saved_name(const Advice *a)
+{
+    uint32_t as_route = advice_is(a, a->at, KW_ROUTE) && a->at > 1 && advice_named(a, a->at - 1, "as"),
+             name = a->at - (as_route ? 2 : 1), i = name;
+    if (name < 2 || name >= a->words.len || !advice_is(a, name, NAME) ||
+        (!advice_named(a, name - 1, "save") && !advice_is(a, name - 1, ',')))
+        return NO_WORD;
+    while (i > 0 && !advice_named(a, i, "save") && !parser_begins_declaration(a->words.at[i].kind))
+        i--;
+    int in_list = advice_named(a, i, "save");
+    while (i > 0 && !parser_begins_declaration(a->words.at[i].kind))
+        i--;
+    return in_list && advice_is(a, i, KW_DERIVE) ? name : NO_WORD;
+}
+
+/* Is this declared somewhere as `rt: route[...]`, or made by `rt = route(id)`? */
+static int is_route(const Advice *a, const char *name)
+{
+    for (uint32_t i = 0; i + 2 < a->words.len; i++)
+        if (advice_named(a, i, name) && advice_is(a, i + 2, KW_ROUTE) &&
+            (advice_is(a, i + 1, ':') || advice_is(a, i + 1, '=')))
+            return 1;
+    return 0;
+}
+
+/* Without the words first..last of a save list, the comma beside them, and `save` if nothing is left. */
+static void take_out(Advice *a, uint32_t first, uint32_t last)
+{
+    if (advice_is(a, first - 1, ',') || !advice_is(a, last + 1, ','))
+        advice_edit(a, first - 2, last, advice_text(a, first - 2, first - 2));
+    else
+        advice_edit(a, first, last + 2, advice_text(a, last + 2, last + 2));
+}
+
+/* save rt, save rt as route, save g */
+int habit_save(Advice *a)
+{
+    uint32_t name = saved_name(a);
+    if (name == NO_WORD)
+        return 0;
+    const char *text = advice_text(a, name, name);
+    a->place = name;
+    if (is_route(a, text) || advice_is(a, a->at, KW_ROUTE)) {
+        take_out(a, name, name == a->at - 1 ? name : a->at);
+        return advice_with(a, ADVICE_TEXT("%s is a route, and routes cannot be saved", text),
+                           "take it out: the backward has the route, or makes it again");
+    }
+    return advice_with(a, ADVICE_TEXT("nothing says as what %s is saved", text),
+                       ADVICE_TEXT("write its type behind it, as in %s as bf16", text));
+}
