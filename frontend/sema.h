@@ -2,6 +2,7 @@
  *
  *   sema                                              the order in which a module is checked
  *   kernel  fn  derive  schedule  test  exports  warn   one declaration
+ *   gradcheck                                         one clause of a test
  *   equation  route                                   one statement of a kernel
  *   expr  access  call                                one expression; these three call each other
  *   bind  pack
@@ -103,6 +104,8 @@ void sema_kernel(
 void sema_derive(Sema *c, const AstDecl *d);
 void sema_schedule(Sema *c, const AstDecl *d);
 void sema_test(Sema *c, const AstDecl *d);
+/* sema_gradcheck.c: refuses it at loc where nothing is derived; k: the kernel, or NULL, which derive makes. */
+void sema_gradcheck(Sema *c, const AstDecl *test, const Kernel *k, Loc loc);
 void sema_warn(Sema *c, uint32_t file); /* warns of what this file declares: unused names, idle rules */
 void sema_exports(Sema *c); /* no two C functions of the module have one name */
 /* sema_derive.c: the kernel that a derive, schedule or test is about; NULL: reported, or one that derive will make. */

@@ -9,6 +9,7 @@ typedef struct TestCheck {
     WordReader r;
     Test out;
     TestRun run;    /* being read */
+    Loc gradcheck;  /* line 0: there is none */
     int in_routing; /* a further run may follow */
 } TestCheck;
 
@@ -187,6 +188,12 @@ static void tolerance(TestCheck *t)
     }
 }
 
+static void gradcheck(TestCheck *t)
+{
+    t->out.gradcheck = 1;
+    t->gradcheck = t->r.words->list.at[t->r.at - 1].loc;
+}
+
 static void item(TestCheck *t)
 {
     WordReader *r = &t->r;
@@ -200,7 +207,7 @@ static void item(TestCheck *t)
     else if (word_take(r, "tol"))
         tolerance(t);
     else if (word_take(r, "gradcheck"))
-        t->out.gradcheck = 1;
+        gradcheck(t);
     else
         word_refuse(r, "a size such as T=33, routing, tol or gradcheck");
 }
@@ -225,6 +232,8 @@ void sema_test(Sema *c, const AstDecl *d)
         sema_all_sizes(&t, k, d->loc);
     if (!t.r.failed && k)
         sema_runs(&t, k, d->loc);
+    if (!t.r.failed && t.out.gradcheck)
+        sema_gradcheck(c, d, k, t.gradcheck);
     if (!t.r.failed)
         vec_push(c->arena, &c->m->tests, t.out);
 }

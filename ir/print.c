@@ -348,6 +348,15 @@ static void put_routing(const TestRouting *r, Text *out)
     }
 }
 
+/* Is there still a `derive` of the kernel? Behind the pass that makes its kernels there is not. */
+static int is_derived(const Module *m, Name kernel)
+{
+    for (uint32_t i = 0; i < m->derives.len; i++)
+        if (m->derives.at[i].kernel == kernel)
+            return 1;
+    return 0;
+}
+
 static void put_test(const Module *m, const Test *t, Text *out)
 {
     text_add(out, "\ntest %s {", t->kernel);
@@ -363,7 +372,7 @@ static void put_test(const Module *m, const Test *t, Text *out)
     }
     if (t->tolerance > 0)
         text_add(out, "; tol %.9g", t->tolerance);
-    text_add(out, "%s }\n", t->gradcheck ? "; gradcheck" : "");
+    text_add(out, "%s }\n", t->gradcheck && is_derived(m, t->kernel) ? "; gradcheck" : "");
 }
 
 /* Of the tiles, if there are some, else of the equations. */
