@@ -406,11 +406,26 @@ static int replay_one(const char *path, const ReplayOptions *o, FILE *out)
     return status;
 }
 
+/* Is there neither a file nor a folder, nor a call of that name? Of a path with the ending of a call only the file was meant. */
+static int is_nothing(const char *path)
+{
+    struct stat s;
+    char call[4096];
+    const size_t length = strlen(path), ending = strlen(LOG_IN);
+    snprintf(call, sizeof call, "%s" LOG_IN, path);
+    return stat(path, &s) != 0 && stat(call, &s) != 0 &&
+           (length < ending || strcmp(path + length - ending, LOG_IN) != 0);
+}
+
 int test_replay(const char *path, const ReplayOptions *o, FILE *out)
 {
     struct stat s;
     char pattern[4096];
     glob_t found;
+    if (is_nothing(path)) {
+        fprintf(out, "error: there is no folder %s, and no call %s" LOG_IN "\n", path, path);
+        return DRIVER_ERROR;
+    }
     if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode))
         return replay_one(path, o, out);
     snprintf(pattern, sizeof pattern, "%s/*" LOG_IN, path);

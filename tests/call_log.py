@@ -87,7 +87,8 @@ def spoiled(call, scratch):
             f.write(content)
         said = run(MOEC, "replay", path, status=1)
         check(f"a damaged file ({name})", expected in said, said)
-    run(MOEC, "replay", os.path.join(scratch, "nothing"), status=1)
+    nothing = os.path.join(scratch, "nothing")
+    check("a missing folder", f"there is no folder {nothing}," in run(MOEC, "replay", nothing, status=1))
     os.mkdir(os.path.join(scratch, "empty"))
     check("an empty folder", "no logged calls" in run(MOEC, "replay", os.path.join(scratch, "empty"), status=1))
 
