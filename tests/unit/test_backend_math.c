@@ -2,6 +2,7 @@
  * lanes, 16 and none. */
 #include "tests/unit/backend_fixture.h"
 
+#include <ctype.h>
 #include <math.h>
 
 static const char text[] = "tiles 1\n"
@@ -141,6 +142,26 @@ static void check_function(const Function *f, Isa isa, const float *x, const flo
     done(&c);
 }
 
+static int is_tested(const char *name)
+{
+    for (int i = 0; i < FUNCTIONS; i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* What ir/scalar.def states of functions of floats is measured: those of integers are below, operators in other tests. */
+static void test_each_function_is_here(void **state)
+{
+    (void)state;
+    for (ScalarOp op = 0; op < OP_COUNT; op++) {
+        const ScalarRow *row = &scalar_table[op];
+        int of_floats = row->kind == SK_FLOAT || row->kind == SK_ARITH;
+        if (of_floats && isalpha((unsigned char)*row->spelling) && !is_tested(row->name))
+            fail_msg("%s of ir/scalar.def has no row in `functions` here", row->name);
+    }
+}
+
 static void test_functions(void **state)
 {
     (void)state;
@@ -241,6 +262,7 @@ static void test_integers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_function_is_here),
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_integers),
