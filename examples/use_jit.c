@@ -1,6 +1,14 @@
 /* Compiles a kernel in this process and calls it with DLPack tensors, as a framework would.
  *
- *   cc use_jit.c $(pkg-config --cflags --libs moec) -lm -o use_jit && ./use_jit [rmsnorm.moe] */
+ *   cc use_jit.c $(pkg-config --cflags --libs moec) -lm -o use_jit && ./use_jit [rmsnorm.moe]
+ *
+ * pkg-config finds what `cmake --install build --prefix DIR` has installed, with LIB for DIR's folder that has libmoec.so, by
+ *
+ *   export PKG_CONFIG_PATH=LIB/pkgconfig LD_LIBRARY_PATH=LIB
+ *
+ * In the folder of the sources, with what stands in build/ and is not installed:
+ *
+ *   cc -I include examples/use_jit.c -L build/lib -lmoec -lmoert -lm -Wl,-rpath,$PWD/build/lib -o use_jit && ./use_jit examples/rmsnorm.moe */
 #include <moec/moec.h>
 
 #include <math.h>

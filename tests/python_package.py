@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -233,6 +235,8 @@ class Package(unittest.TestCase):
         for type in (np.uint32, np.uint64):
             self.refuses("outside -1..1", lambda: moec.route(np.array([[2**32 - 1]], type), 2), ValueError)
         self.refuses("ids are whole numbers, not float64", lambda: moec.route(np.array([[0.5]]), 2), TypeError)
+        self.refuses("ids are a tensor of numpy or PyTorch, such as numpy.array([[0, 1]]), not a list",
+                     lambda: moec.route([[0, 1]], 2), TypeError)
         self.refuses("capacity is -5", lambda: moec.route(np.array([[0]]), 2, capacity=-5), ValueError)
 
     def test_a_capacity_drops_choices(self):
@@ -240,6 +244,18 @@ class Package(unittest.TestCase):
         np.testing.assert_array_equal(rt.row_of, [[0], [1], [2], [-1]])
         np.testing.assert_array_equal(rt.slot_of, [0, 1, 2, -1])
         np.testing.assert_array_equal(rt.start, [0, 2, 4])
+
+    def test_an_old_pytorch(self):
+        class Tensor:
+            shape, requires_grad = (2, 2), False
+        old, a = types.SimpleNamespace(Tensor=Tensor, __version__="1.13.1", library=None), floats(2)
+        with unittest.mock.patch.dict(sys.modules, {"torch": old}):
+            says = "tensors of PyTorch are taken from version 2.4 on, and this is 1.13.1"
+            self.refuses(says, lambda: moec.route(Tensor(), 2), RuntimeError)
+            self.refuses(says, lambda: self.m.square(Tensor()), RuntimeError)
+            self.refuses(says, lambda: self.m.add(a, a, s=Tensor()), RuntimeError)
+            np.testing.assert_array_equal(self.m.add(a, a, 1), a + a)
+            moec.route(np.array([[0]]), 1)
 
     # ---- modules ----
 
@@ -271,14 +287,12 @@ class Package(unittest.TestCase):
     def test_the_page_about_python_holds(self):
         with open("docs/python.md", encoding="utf-8") as f:
             example = f.read().split("```python\n")[1].partition("```")[0]
-        ids, experts, p = np.array([[0, 1], [2, 0], [1, 2]]), 3, np.full((3, 2), 0.5, np.float32)
-        x, wg, wu, wd = (moec.bf16(floats(*shape)) for shape in ((3, 32), (3, 32, 16), (3, 32, 16), (3, 16, 32)))
-        names = {"ids": ids, "experts": experts, "p": p, "x": x, "wg": wg, "wu": wu, "wd": wd}
+        names = {}
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(example, names)
         doc = example.rpartition("# ")[2].strip().split("...")
         self.assertTrue(out.getvalue().startswith(doc[0]) and out.getvalue().strip().endswith(doc[1].lstrip(",)")), out.getvalue())
-        self.assertEqual(names["y"].shape, (3, 32))
+        self.assertEqual(names["y"].shape, (33, 256))
 
     def test_errors_have_file_and_line(self):
         e = self.refuses("wrong.moe:2:20", lambda: moec.jit("moe 1\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = x[t] }",

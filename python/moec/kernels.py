@@ -12,7 +12,7 @@ from moec import _native
 from moec.errors import CallError, CompileError
 from moec.routes import Route, room
 from moec.shapes import packed_bytes, shape_of, solve
-from moec.tensors import empty
+from moec.tensors import empty, is_new_enough, torch_of
 
 numbers, by_number = itertools.count(), weakref.WeakValueDictionary()
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -204,6 +204,8 @@ class Kernel:
 
     def __call__(self, *args, **names):
         torch = sys.modules.get("torch")
+        if torch is not None and not is_new_enough(torch):
+            torch = torch_of((*args, *names.values()))  # which refuses its tensors: there are none
         if torch is None or not (torch.compiler.is_compiling() or torch.is_grad_enabled() and wants_gradient(args, names)):
             return self.direct(*args, **names)
         values, sizes = self._values(args, names)

@@ -70,6 +70,8 @@ def filled(ids, experts, capacity):
 def route(ids, experts, capacity=None):
     """The route of ids[T, K]: the expert of each choice, or -1. Rows are ordered by expert, token and choice. capacity: each
     expert has that many rows, and choices beyond them are dropped, as in `group R : E capacity C`."""
+    if not hasattr(ids, "shape"):
+        raise TypeError(f"ids are a tensor of numpy or PyTorch, such as numpy.array([[0, 1]]), not a {type(ids).__name__}")
     if len(ids.shape) != 2:
         raise ValueError(f"ids have the shape [tokens, choices], not {tuple(ids.shape)}")
     if capacity is not None and capacity < 0:

@@ -3,12 +3,27 @@ before it is needed."""
 import sys
 
 
+TORCH_FROM = "2.4"   # torch.library.register_autograd
+_good = None         # the module torch that was found to have it
+
+
+def is_new_enough(torch):
+    global _good
+    if torch is not _good:
+        if not hasattr(getattr(torch, "library", None), "register_autograd"):
+            return False
+        _good = torch
+    return True
+
+
 def torch_of(values):
-    """The module torch if one of the values is a tensor of it, else None."""
+    """The module torch if one of the values is a tensor of it, else None. Refuses those of a PyTorch that is too old."""
     torch = sys.modules.get("torch")
     if torch is not None:
         for value in values:
             if isinstance(value, torch.Tensor):
+                if not is_new_enough(torch):
+                    raise RuntimeError(f"tensors of PyTorch are taken from version {TORCH_FROM} on, and this is {torch.__version__}")
                 return torch
     return None
 
